@@ -364,6 +364,7 @@ func TestALostChangeThatCannotBeMadeAgain(t *testing.T) {
 // decided by the next one: those before it may not have been handed out again yet.
 func TestRecordsOfAnEarlierAssignmentAreLeftOut(t *testing.T) {
 	l := &worker{d: &Decider{}, owned: map[int32]*ownership{3: {next: 7, after: 5, lastTo: 4}}}
+	l.d.workers = []*worker{l}
 	todo, moves, _ := l.filterOwned([]*record{{partition: 3, offset: 10, assignment: 5}, {partition: 4, offset: 1, assignment: 9}})
 	require.Empty(t, todo)
 	require.Empty(t, moves)

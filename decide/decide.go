@@ -32,6 +32,9 @@ func (w *worker) handle(ctx context.Context, frames []*gather.Entry[[]record]) {
 	if errors.Is(err, store.ErrSuperseded) {
 		w.d.halt(err)
 	}
+	if err == nil && w.ownDue() {
+		w.discard(ctx, false) // partitions without events need it as well
+	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for _, f := range frames {

@@ -51,9 +51,9 @@ type Options struct {
 	// MaxFrame bounds a frame of the changes log, in bytes before compression. Defaults
 	// to MaxFrame.
 	MaxFrame int
-	// MaxUnpublished bounds, in bytes, the frames of a worker whose publish is not
-	// acknowledged yet. Each partition has an equal share, beyond which it waits.
-	// Defaults to 64 MiB.
+	// MaxUnpublished bounds, in bytes, the frames whose publish is not acknowledged yet,
+	// over all workers. Each partition of a worker has an equal share of the worker's,
+	// beyond which it waits. Defaults to 64 MiB.
 	MaxUnpublished int64
 	// Cache bounds what owners remember of their entities, in bytes, over all workers.
 	// 0: every decision loads what it needs.
@@ -236,6 +236,7 @@ func (d *Decider) Assigned(ctx context.Context, topic string, partitions []int32
 	starts := make(map[int32]int64, len(partitions))
 	for w, ps := range byWorker {
 		if err := w.assigned(ctx, ps, starts); err != nil {
+			d.Revoked(topic, partitions) // nobody else tells the workers that succeeded
 			return nil, err
 		}
 	}

@@ -137,9 +137,9 @@ func (ev *evaluation) event(r *record) error {
 		return nil
 	}
 	existed := ev.exists()
-	ev.fence.note(e, r.mark, r.version, r.at)
 	ev.dirty = true
 	if !changed && ev.current {
+		ev.fence.note(e, r.mark, r.version, r.at)
 		ev.count(r, outcomeNoise)
 		return nil
 	}
@@ -152,9 +152,11 @@ func (ev *evaluation) event(r *record) error {
 	if _, _, err := ev.view(); err != nil {
 		// This one is at fault (too deep, say), or those that are stored still are.
 		ev.set(e.Source, previous)
+		ev.fence.note(e, "", r.version, r.at) // its letter is replayed under its event id
 		ev.fail(r, "merge", err.Error())
 		return nil
 	}
+	ev.fence.note(e, r.mark, r.version, r.at)
 	if changed {
 		ev.moved, ev.stored.Version, ev.stored.Deleted = true, r.version, time.Time{}
 		if len(ev.docs) == 0 {

@@ -5,7 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
+	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -144,7 +147,7 @@ func TestAFailedPublishIsRepeatedFromTheStore(t *testing.T) {
 	require.Equal(t, []string{"A", "A", "B"}, p.entities(t))
 	require.NotSame(t, p.sequences[0], p.sequences[1])
 	require.Same(t, p.sequences[1], p.sequences[2])
-	require.NoError(t, l.discard(t.Context(), false))
+	l.discard(t.Context(), false)
 	require.Zero(t, w.outbox(t, 0))
 }
 
@@ -203,6 +206,25 @@ func TestAnAssignmentWaitsForTheAnswersToo(t *testing.T) {
 	p.dones[0](nil)
 	l.decides(t, "B", 0, 1)
 	require.Equal(t, []string{"A", "A", "B"}, p.entities(t))
+}
+
+// What is not published is bounded for the process: each worker has its part of it.
+func TestWorkersShareWhatMayBeUnpublished(t *testing.T) {
+	w := newFlow(t)
+	d, err := New(Options{
+		Store: w.store, Inbox: w.inbox, Plan: w.plan, NewProducer: func() (Producer, error) { return &held{}, nil }, Workers: 2, MaxUnpublished: 100,
+		ChangesTopic: "weir.changes", Logger: slog.New(slog.DiscardHandler), Metrics: w.metrics,
+	})
+	require.NoError(t, err)
+	_, err = d.Assigned(t.Context(), "weir.inbox", []int32{0, 1})
+	require.NoError(t, err)
+	for n, l := range d.workers {
+		p := int32(n)
+		l.unpublished[p] = 49
+		require.True(t, l.takes(p, l.owned[p]))
+		l.unpublished[p] = 50
+		require.False(t, l.takes(p, l.owned[p]))
+	}
 }
 
 // unclear is a store of which a decision has an unknown outcome when a test wants that.
@@ -310,10 +332,63 @@ func TestAnIdleOwnerDeletesWhatWasAcknowledged(t *testing.T) {
 	l.idle(t.Context())
 	require.Zero(t, w.outbox(t, 0))
 	require.Empty(t, l.owned[0].published, "the next decision does not name them")
-	require.False(t, l.isStale(t.Context(), nil))
 	w.single(t, &held{at: true}, 0)
+	l.idle(t.Context())
+	require.NoError(t, l.owned[0].stale, "too early")
 	l.compared = l.compared.Add(-2 * ownTick)
-	require.True(t, l.isStale(t.Context(), nil))
+	l.idle(t.Context())
+	require.ErrorIs(t, l.owned[0].stale, store.ErrFenced)
+}
+
+// lostCommit is a store that loses what was decided of a partition, when a test says so.
+type lostCommit struct {
+	store.Decisions
+	of   int32
+	lost atomic.Bool
+}
+
+func (s *lostCommit) Decide(ctx context.Context, d store.Decision, decide func(store.Loaded) (store.Outcome, error)) ([]int64, error) {
+	if s.lost.Load() && slices.ContainsFunc(d.Moves, func(m store.WatermarkStep) bool { return m.Partition.Number == s.of }) {
+		return nil, store.ErrFenced
+	}
+	return s.Decisions.Decide(ctx, d, decide)
+}
+
+func (s *lostCommit) TakeOver(ctx context.Context, partitions []store.Partition, token store.Token) ([]store.TakenOver, error) {
+	taken, err := s.Decisions.TakeOver(ctx, partitions, token)
+	for i := range taken {
+		if s.lost.Load() && taken[i].Partition.Number == s.of {
+			taken[i].NextOffset = 0
+		}
+	}
+	return taken, err
+}
+
+// A partition that has nothing to decide is looked after, however little time its
+// worker has between the events of another.
+func TestAQuietPartitionBesideABusyOne(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newFlow(t)
+		s := &lostCommit{of: 1}
+		w.wrap = func(inner store.Decisions) store.Decisions { s.Decisions = inner; return s }
+		d, _ := w.owner(t, nil, true)
+		trickle := func(from int64) {
+			for offset := from; offset < from+100 && d.stop.Err() == nil; offset++ {
+				f := transport.NewFrame("weir.inbox", "id", 0, transport.LastAssignment()+1, []transport.Received{event(t, "A", offset, `{"id":"A"}`)})
+				if err := d.Handle(transport.NewMessage(t.Context(), f)); d.stop.Err() == nil {
+					require.NoError(t, err)
+				}
+				time.Sleep(idleTick / 3)
+			}
+		}
+		trickle(0)
+		hand(t, d, 1, event(t, "B", 0, `{"id":"B"}`))
+		trickle(100)
+		require.Zero(t, w.outbox(t, 1))
+		s.lost.Store(true)
+		trickle(200)
+		require.ErrorIs(t, context.Cause(d.stop), ErrReread)
+	})
 }
 
 // wentBack is a store that was put back to where nothing was decided.
@@ -336,6 +411,27 @@ func TestAStoreThatWentBackEndsTheSubscription(t *testing.T) {
 	l.lose(0, store.WithClass(errAway, store.Unknown))
 	require.ErrorIs(t, l.retake(t.Context()), ErrReread)
 	require.ErrorIs(t, context.Cause(d.stop), ErrReread)
+}
+
+// An assignment that ends halfway leaves no owner: the group tells nobody that its
+// partitions went away.
+func TestAnAssignmentThatEndsHalfwayOwnsNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newFlow(t)
+		d, err := New(Options{
+			Store: w.store, Inbox: w.inbox, Plan: w.plan, NewProducer: func() (Producer, error) { return &held{at: true}, nil }, Workers: 2,
+			ChangesTopic: "weir.changes", Logger: slog.New(slog.DiscardHandler), Metrics: w.metrics,
+		})
+		require.NoError(t, err)
+		d.workers[1].work <- struct{}{}
+		for range 20 { // the workers come in any order
+			ctx, cancel := context.WithCancel(t.Context())
+			time.AfterFunc(time.Second, cancel)
+			_, err := d.Assigned(ctx, "weir.inbox", []int32{0, 1})
+			require.ErrorIs(t, err, context.Canceled)
+			require.Empty(t, d.Decided())
+		}
+	})
 }
 
 // The inbox of another topic has other offsets, and partitions that were added to

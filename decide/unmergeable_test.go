@@ -14,25 +14,34 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
+// deep is a document of a depth.
+func deep(n int) string {
+	return fmt.Sprintf(`{"id":"deep","x":%s%s}`, strings.Repeat("[", n-1), strings.Repeat("]", n-1))
+}
+
+// mounted is a plan with the registry under a mount.
+func mounted(t *testing.T, p *Plan) *Plan {
+	t.Helper()
+	next := *p
+	next.Merge = merge.Compile(merge.Spec{Sources: []merge.Source{{Name: "registry", Mount: canonicaltree.Path{"at"}}, {Name: "lab", Patch: true}}})
+	next.Fingerprint = []byte("mounted")
+	require.NoError(t, next.Prepare())
+	return &next
+}
+
 // A document that is as deep as documents may be is too deep under a mount that
 // comes later. The mistake that this catches: the first event or command about its
 // entity stops a whole worker for ever.
 func TestStoredDocumentsThatDoNotMergeAreDeadLetters(t *testing.T) {
 	w := newFlow(t)
-	deep := func(n int) string {
-		return fmt.Sprintf(`{"id":"deep","x":%s%s}`, strings.Repeat("[", n-1), strings.Repeat("]", n-1))
-	}
 	before, _ := w.owner(t, nil, true)
 	hand(t, before, 0, event(t, "deep", 0, deep(canonicaltree.DefaultDepth)))
 	require.Eventually(t, before.Settled, time.Minute, time.Millisecond)
 
-	next := *w.plan
-	next.Merge = merge.Compile(merge.Spec{Sources: []merge.Source{{Name: "registry", Mount: canonicaltree.Path{"at"}}, {Name: "lab", Patch: true}}})
-	next.Fingerprint = []byte("mounted")
-	require.NoError(t, next.Prepare())
+	next := mounted(t, w.plan)
 	revision, err := w.store.Activate(t.Context(), next.Fingerprint, 0, false)
 	require.NoError(t, err)
-	next.Revision, w.plan = revision.Number, &next
+	next.Revision, w.plan = revision.Number, next
 
 	after, _ := w.owner(t, nil, true)
 	redecide := inbox.Record{Entity: "deep", Control: &inbox.Control{Action: inbox.Redecide, Actor: "somebody"}}
@@ -69,4 +78,26 @@ func TestStoredDocumentsThatDoNotMergeAreDeadLetters(t *testing.T) {
 	require.NoError(t, err)
 	require.JSONEq(t, `{"registry":`+deep(3)+`}`, string(e.Docs))
 	require.Equal(t, next.Fingerprint, e.Fingerprint)
+}
+
+// The letter of an event that does not merge is replayed once the configuration is
+// mended, under the event id that it died with.
+func TestADocumentThatDidNotMergeIsReplayed(t *testing.T) {
+	p := bananaPlan(t)
+	r := posted(deep(canonicaltree.DefaultDepth), nil)
+	r.Event.EventID = "e"
+	v := decideOne(t, mounted(t, p), store.Entity{ID: "B-007"}, r)
+	require.Len(t, v.out.Letters, 1)
+	row := v.out.Entities[0]
+	row.Found = true
+
+	r.Event.Replay = &inbox.Replay{Letter: 9, Version: v.out.Letters[0].Version, Died: time.Unix(1001, 0).UnixMilli()}
+	v = decideOne(t, p, row, r)
+	require.Equal(t, []store.LetterResolution{{ID: 9, State: store.LetterReplayed}}, v.out.Settled)
+	require.JSONEq(t, `{"registry":`+string(r.Event.Payload)+`}`, string(v.out.Entities[0].Docs))
+
+	row = v.out.Entities[0]
+	row.Found = true
+	v = decideOne(t, p, row, r)
+	require.Equal(t, []store.LetterResolution{{ID: 9, State: store.LetterObsolete}}, v.out.Settled, "once")
 }

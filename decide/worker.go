@@ -23,8 +23,8 @@ import (
 // the last decisions left.
 const idleTick = 300 * time.Millisecond
 
-// ownTick is how often an idle worker compares its watermarks with the store: one
-// that went back has to be decided again, although nothing new came.
+// ownTick is how often a worker compares its watermarks with the store: one that went
+// back has to be decided again, although nothing new came.
 const ownTick = 5 * time.Second
 
 // maxBatchBytes bounds the payloads of one transaction.
@@ -42,7 +42,7 @@ type worker struct {
 	// for as long as a store is away: an assignment that ends must not wait for it.
 	work     chan struct{}
 	producer Producer  // its calls are guarded by work
-	compared time.Time // guarded by work; see stale
+	compared time.Time // guarded by work; see ownDue
 	cache    *cache    // guarded by work
 	most     int       // guarded by work; see decideAll
 
@@ -149,7 +149,7 @@ func (w *worker) signal() {
 // takes reports whether a record of a partition can be decided: what the log of changes
 // does not take is bounded, for each partition by itself. The caller holds mu.
 func (w *worker) takes(n int32, o *ownership) bool {
-	return o.stale == nil && w.unpublished[n] < max(1, w.d.opt.MaxUnpublished/int64(len(w.owned)))
+	return o.stale == nil && w.unpublished[n] < max(1, w.d.opt.MaxUnpublished/int64(len(w.d.workers)*len(w.owned)))
 }
 
 // retakes reports whether a partition is to be taken over again now. The caller holds mu.
@@ -341,14 +341,7 @@ func (w *worker) idle(ctx context.Context) {
 	if err := w.retake(ctx); err != nil {
 		return // it is tried again at the next tick
 	}
-	if err := w.discard(ctx, false); err != nil && store.ClassOf(err) != store.Fenced || !w.isStale(ctx, err) {
-		return
-	}
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	for n := range w.owned {
-		w.lose(n, store.ErrFenced)
-	}
+	w.discard(ctx, false)
 }
 
 // lose has a partition taken over again. Where somebody else may own it by now, and the
@@ -365,70 +358,61 @@ func (w *worker) lose(n int32, why error) {
 	}
 }
 
-// isStale reports whether the store has the watermark of a partition as somebody
-// else's: err says so, or an empty decision, which is made now and then.
-func (w *worker) isStale(ctx context.Context, err error) bool {
-	if err != nil {
-		return true
+// discard deletes the outbox rows whose publish was acknowledged, by an empty decision.
+// Every ownTick it is one of all partitions, which compares their watermarks. Where it is
+// fenced they are taken over again. last is for who ends: of partitions that had to be
+// taken over again, too, if they are still its own. The caller holds work.
+func (w *worker) discard(ctx context.Context, last bool) {
+	all := !last && w.ownDue()
+	if all {
+		w.compared = time.Now()
 	}
-	if time.Since(w.compared) < ownTick {
-		return false
-	}
-	w.compared = time.Now()
-	var moves []store.WatermarkStep
-	w.mu.Lock()
-	for n, o := range w.owned {
-		if o.stale == nil {
-			moves = append(moves, w.stays(n, o))
-		}
-	}
-	w.mu.Unlock()
-	if len(moves) == 0 {
-		return false
-	}
-	ctx, cancel := context.WithTimeout(ctx, discardTimeout)
-	defer cancel()
-	_, err = w.d.opt.Store.Decide(ctx, store.Decision{Revision: w.d.opt.Plan.Revision, Moves: moves},
-		func(store.Loaded) (store.Outcome, error) { return store.Outcome{}, nil })
-	return err != nil && store.ClassOf(err) == store.Fenced
-}
-
-// stays is a step that compares the watermark of a partition and leaves it.
-func (w *worker) stays(n int32, o *ownership) store.WatermarkStep {
-	return store.WatermarkStep{Partition: w.partition(n), From: o.next, To: o.next, Token: o.token}
-}
-
-// discard deletes the outbox rows whose publish was acknowledged. last is for who ends:
-// of partitions that had to be taken over again, too, if they are still its own.
-func (w *worker) discard(ctx context.Context, last bool) error {
-	var moves []store.WatermarkStep
-	var ids []int64
+	d := store.Decision{Revision: w.d.opt.Plan.Revision}
 	deleted := map[*ownership]int{}
 	w.mu.Lock()
 	for n, o := range w.owned {
-		if len(o.published) > 0 && (last || o.stale == nil) {
-			moves, ids = append(moves, w.stays(n, o)), append(ids, o.published...)
+		if (all || len(o.published) > 0) && (last || o.stale == nil) {
+			d.Moves = append(d.Moves, store.WatermarkStep{Partition: w.partition(n), From: o.next, To: o.next, Token: o.token})
+			d.Published = append(d.Published, o.published...)
 			deleted[o] = len(o.published)
 		}
 	}
 	w.mu.Unlock()
-	if len(ids) == 0 {
-		return nil
+	if len(d.Moves) == 0 {
+		return
 	}
-	ctx, cancel := context.WithTimeout(ctx, discardTimeout)
-	defer cancel()
-	crash.At(crash.Discarding, "")
-	if err := w.d.opt.Store.Discard(ctx, moves, ids); err != nil {
-		w.log.Debug("outbox rows stay until the next decision", "error", err)
-		return err
-	}
-	crash.At(crash.Discarded, "")
+	err := w.decideNothing(ctx, d)
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	for o, n := range deleted {
-		o.published = o.published[n:]
+	switch {
+	case err == nil:
+		for o, n := range deleted {
+			o.published = o.published[n:]
+		}
+	case !last && store.ClassOf(err) == store.Fenced:
+		for _, m := range d.Moves {
+			w.lose(m.Partition.Number, err)
+		}
+	default:
+		w.log.Debug("outbox rows stay until the next decision", "error", err)
 	}
-	return nil
+}
+
+// ownDue reports whether all watermarks are to be compared. The caller holds work.
+func (w *worker) ownDue() bool { return time.Since(w.compared) >= ownTick }
+
+// decideNothing makes a decision without an outcome.
+func (w *worker) decideNothing(ctx context.Context, d store.Decision) error {
+	ctx, cancel := context.WithTimeout(ctx, discardTimeout)
+	defer cancel()
+	if len(d.Published) > 0 {
+		crash.At(crash.Discarding, "")
+	}
+	_, err := w.d.opt.Store.Decide(ctx, d, func(store.Loaded) (store.Outcome, error) { return store.Outcome{}, nil })
+	if err == nil && len(d.Published) > 0 {
+		crash.At(crash.Discarded, "")
+	}
+	return err
 }
 
 const discardTimeout = 5 * time.Second

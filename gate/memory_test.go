@@ -61,23 +61,3 @@ func TestMemoryForgetsAtItsTime(t *testing.T) {
 		check(false, false)
 	})
 }
-
-// What an inbox took in that was lost may come again. The mistake that this
-// catches: the gate calls it a repetition for as long as it remembers.
-func TestMarksAreOfAGeneration(t *testing.T) {
-	memory := gate.NewMemory(time.Hour, 100)
-	generation := uint16(1)
-	g := gate.PerGeneration(memory, func() uint16 { return generation })
-	defer func() { require.NoError(t, g.Close()) }()
-	seen := func() bool {
-		found, err := g.Seen(t.Context(), entries(0, 1))
-		require.NoError(t, err)
-		return found[0]
-	}
-	require.NoError(t, g.Mark(t.Context(), entries(0, 1)))
-	require.True(t, seen())
-	generation = 2
-	require.False(t, seen())
-	require.NoError(t, g.Mark(t.Context(), entries(0, 1)))
-	require.True(t, seen())
-}

@@ -60,7 +60,7 @@ const maxID = 1024
 // dead letter, or nothing.
 type extracted struct {
 	record  inbox.Record
-	gate    gate.Entry // EventID is empty when the event has none
+	gate    gate.Entry // EventID is empty when the event has none; unseen adds the source
 	letter  *store.DeadLetter
 	skipped bool // it is about no entity, see Format
 	span    *tracing.Span
@@ -167,7 +167,7 @@ func (s *Extractor) extract(ev *transport.Received, sum *canonicaltree.Digest) (
 		strings.ContainsRune(e.EventID, 0) || strings.ContainsRune(e.Sequence, 0) {
 		return extracted{}, refuse("bad_event_id", "event id or sequence is longer than %d bytes, not valid UTF-8 or holds a NUL", maxID)
 	}
-	x := extracted{record: inbox.Record{Entity: e.Entity, Event: e}, gate: gate.Entry{Source: s.Source, EventID: e.EventID}}
+	x := extracted{record: inbox.Record{Entity: e.Entity, Event: e}, gate: gate.Entry{EventID: e.EventID}}
 	if e.Op == inbox.Delete {
 		x.gate.Hash = contentOf(e, canonicaltree.Digest{})
 		return x, nil

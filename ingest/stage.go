@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"strconv"
 	"sync/atomic"
 	"time"
 
@@ -28,9 +29,12 @@ type Letters interface {
 type Options struct {
 	Extractor Extractor
 	Gate      gate.Gate
-	Inbox     transport.Appender
-	Topic     string // the inbox topic
-	Letters   Letters
+	// Generation returns that of the inbox. Marks belong to it: what the one before took
+	// in may be lost with it, and is no repetition when it comes again.
+	Generation func() uint16
+	Inbox      transport.Appender
+	Topic      string // the inbox topic
+	Letters    Letters
 	// Limit, if given, ends what a shutdown lets finish: its events come again.
 	Limit   context.Context
 	Logger  *slog.Logger
@@ -194,11 +198,14 @@ func (s *Stage) append(work, stop context.Context, records []transport.Record) e
 const stopGrace = 2 * time.Second
 
 // unseen leaves out events that the gate knows. A gate that is away lets
-// everything through.
+// everything through. The marks are of the generation that there is before the append:
+// nobody knows whether one that begins later has these events.
 func (s *Stage) unseen(ctx context.Context, events []*extracted) []*extracted {
 	var ask []gate.Entry
+	source := strconv.Itoa(int(s.opt.Generation())) + "/" + s.opt.Extractor.Source
 	for _, x := range events {
 		if x.gate.EventID != "" {
+			x.gate.Source = source
 			ask = append(ask, x.gate)
 		}
 	}

@@ -48,6 +48,7 @@ type world struct {
 	log      bytes.Buffer // of the stage; none writes while a test reads
 	asked    func()       // before the gate answers; nil does nothing
 	offset   int64
+	inboxIs  uint16   // its generation
 	parents  []string // traceparent of the events that are handed in next, by their places
 	traces   []string // of each record: the headers behind the first
 }
@@ -144,11 +145,12 @@ func newTracedWorld(t *testing.T, tracer *tracing.Tracer) *world {
 }
 
 func newWorldWith(t *testing.T, with func(*ingest.Options)) *world {
-	w := &world{t: t, reg: prometheus.NewRegistry()}
+	w := &world{t: t, reg: prometheus.NewRegistry(), inboxIs: 1}
 	w.gate = watchedGate{gate.NewMemory(time.Hour, 1000), w}
 	opt := ingest.Options{
 		Extractor: shape(t), Gate: w.gate, Inbox: w, Topic: "weir.inbox", Letters: w,
-		Logger: slog.New(slog.NewTextHandler(&w.log, nil)), Metrics: ingest.NewMetrics(w.reg),
+		Generation: func() uint16 { return w.inboxIs },
+		Logger:     slog.New(slog.NewTextHandler(&w.log, nil)), Metrics: ingest.NewMetrics(w.reg),
 	}
 	with(&opt)
 	w.stage = ingest.New(opt)
@@ -235,6 +237,21 @@ func TestMarkComesAfterTheAppend(t *testing.T) {
 	w.take(event("1", "B", `{"a":1,"updated_at":5}`), event("1", "B", `{"a":2}`))
 	require.Equal(t, []string{`B={"a":1}`, `B={"a":2}`}, w.entities(), "the same id with other content is another event")
 	require.EqualValues(t, 1, w.metric("weir_ingested_total", ingest.OutcomeRepeated))
+}
+
+// What an inbox took in that was lost may come again. The mistake that this
+// catches: the gate calls it a repetition for as long as it remembers.
+func TestMarksAreOfAGeneration(t *testing.T) {
+	w := newWorld(t)
+	take := func() []string {
+		w.take(event("1", "B", `1`))
+		return w.entities()
+	}
+	require.Len(t, take(), 1)
+	require.Len(t, take(), 1)
+	w.inboxIs = 2
+	require.Len(t, take(), 2)
+	require.Len(t, take(), 2)
 }
 
 // What the gate would stop one by one is stopped within one frame: an old
@@ -357,7 +374,7 @@ func TestLettersThatCannotBeStoredHoldUpTheirFrame(t *testing.T) {
 func (w *world) marked(ids ...string) (marked []bool) {
 	entries := make([]gate.Entry, len(ids))
 	for i, id := range ids {
-		entries[i] = gate.Entry{Source: "registry", EventID: id}
+		entries[i] = gate.Entry{Source: "1/registry", EventID: id}
 	}
 	seen, err := w.gate.Seen(w.t.Context(), entries)
 	require.NoError(w.t, err)

@@ -15,6 +15,10 @@ import (
 // take; with what stands beside them they take several times that.
 const outcomeShare = 16
 
+// unpublishedShare is the part of the memory for frames that the changes log has not
+// acknowledged.
+const unpublishedShare = 8
+
 // startDecide starts the second router and keeps it: when the store went back
 // behind what was read, or another configuration took over, the subscription
 // ends and, when that is right, starts again from the store.
@@ -78,7 +82,7 @@ func (st *stages) decide(ctx context.Context, now *settings, plan *decide.Plan) 
 		NewProducer:  st.logs.NewProducer,
 		ChangesTopic: st.cfg.Kafka.Changes.Topic,
 		Workers:      st.cfg.Decide.Workers, MaxEvents: st.cfg.Decide.BatchEvents, MaxOutcome: int(st.cfg.Limits.Memory) / outcomeShare,
-		Cache:       int64(st.cfg.Decide.Cache),
+		Cache: int64(st.cfg.Decide.Cache), MaxUnpublished: int64(st.cfg.Limits.Memory) / unpublishedShare,
 		RetakeDelay: min(time.Second, st.cfg.Kafka.SessionTimeout.D()/4),
 		Limit:       limit.ctx,
 		Logger:      st.log, Metrics: st.metrics.decide, Noise: st.noise, Tail: &st.tail, Tracer: st.tracer,

@@ -35,7 +35,8 @@ func (st *stages) startIngest(ctx context.Context, _ int64, _ func()) (part, err
 		}
 		stage := ingest.New(ingest.Options{
 			Extractor: shape, Gate: st.gate, Inbox: st.logs, Topic: st.cfg.Kafka.Inbox.Topic, Letters: st.store,
-			Limit: st.end.ingest.ctx, Logger: st.log, Metrics: st.metrics.ingest, Tracer: st.tracer,
+			Generation: st.inbox.generation,
+			Limit:      st.end.ingest.ctx, Logger: st.log, Metrics: st.metrics.ingest, Tracer: st.tracer,
 		})
 		opened, err := assemble.OpenSource(ctx, st.cfg, c, env)
 		if err != nil {

@@ -11,7 +11,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/seed-86dfc502/weir/assemble"
 	"github.com/seed-86dfc502/weir/config"
-	"github.com/seed-86dfc502/weir/gate"
 	"github.com/seed-86dfc502/weir/pipeline/control"
 )
 
@@ -109,7 +108,6 @@ func Open(ctx context.Context, opt Options) (_ *Pipeline, err error) {
 	if p.gate, err = assemble.Gate(p.cfg); err != nil {
 		return nil, fmt.Errorf("gate: %w", err)
 	}
-	p.gate = gate.PerGeneration(p.gate, p.inbox.generation)
 	p.closers = append(p.closers, p.gate.Close)
 	if err := p.openTracing(); err != nil {
 		return nil, err

@@ -181,7 +181,8 @@ type Decision struct {
 	Claims []ClaimID
 	Keys   []KeyDigest
 	// Published are ids of outbox rows of these partitions, also of an older
-	// generation, to delete: their publish was acknowledged to this owner.
+	// generation, to delete: their publish was acknowledged to this owner. An id that is
+	// not there does no harm.
 	Published []int64
 }
 
@@ -261,10 +262,6 @@ type Decisions interface {
 	//
 	// Entities and dam rows are written by nothing else.
 	Decide(ctx context.Context, d Decision, decide func(loaded Loaded) (Outcome, error)) ([]int64, error)
-
-	// Discard deletes acknowledged outbox rows without a decision, under the
-	// same watermark check (From and To equal). Calling it again does no harm.
-	Discard(ctx context.Context, moves []WatermarkStep, published []int64) error
 }
 
 // Tombstone is a deleted entity.

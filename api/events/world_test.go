@@ -155,7 +155,8 @@ func newWorld(t *testing.T, o options) *world {
 		push := pushsource.New(pushsource.Options{Name: name})
 		stage := ingest.New(ingest.Options{
 			Extractor: shape, Gate: noGate{t}, Inbox: w, Topic: "weir.inbox", Letters: w,
-			Logger: slog.New(slog.DiscardHandler), Metrics: metrics,
+			Generation: func() uint16 { return 1 },
+			Logger:     slog.New(slog.DiscardHandler), Metrics: metrics,
 		})
 		w.run(push, stage)
 		found[name] = &events.Source{Name: name, Extractor: shape, Push: push, MaxBody: o.maxBody}

@@ -305,32 +305,6 @@ func (t *decision) finish(ctx context.Context, loaded store.Loaded, out store.Ou
 	return ids, nil
 }
 
-// Discard implements store.Decisions.
-func (s *Store) Discard(ctx context.Context, moves []store.WatermarkStep, published []int64) error {
-	if len(published) == 0 {
-		return nil
-	}
-	conn, err := s.pool.Acquire(ctx)
-	if err != nil {
-		return failed("discard", err)
-	}
-	defer release(conn)
-	partitions := make([]store.Partition, len(moves))
-	for i, m := range moves {
-		if m.From != m.To {
-			return bug("discard: it moves partition %v", m.Partition)
-		}
-		partitions[i] = m.Partition
-	}
-	generations, numbers := partitionArrays(partitions)
-	b := new(pgx.Batch)
-	b.Queue(begin)
-	queueMoves(b, moves, nil)
-	b.Queue(sqlDropOutbox, published, generations, numbers)
-	queueCommit(b)
-	return failed("discard", conn.SendBatch(ctx, b).Close())
-}
-
 // steps are moves as array parameters, sorted: watermarks are locked in one order
 // by everybody.
 type steps struct {

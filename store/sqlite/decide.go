@@ -243,24 +243,6 @@ func (t tx) putFrames(changes *Log, frames []store.OutboxFrame, moved func(store
 	})
 }
 
-// Discard implements store.Decisions.
-func (s *Store) Discard(ctx context.Context, moves []store.WatermarkStep, published []int64) error {
-	if len(published) == 0 {
-		return nil
-	}
-	return s.write(ctx, "discard", func(t tx) error {
-		for _, m := range moves {
-			if m.From != m.To {
-				return bug("it moves partition %v", m.Partition)
-			}
-		}
-		if err := t.move(moves); err != nil {
-			return err
-		}
-		return t.drop(moves, published)
-	})
-}
-
 // move is the compare-and-swap of the watermarks.
 func (t tx) move(moves []store.WatermarkStep) error {
 	return each(t.ctx, t.conn, sqlMove, len(moves), func(i int, statement *sql.Stmt) error {

@@ -306,7 +306,7 @@ var progressTests = []test{
 			if g == 2 {
 				assert.Equal(t, []string{"one 1 0", "one 1 1", "one 2 0", "one 2 1"}, outbox(1))
 				assert.Equal(t, []string{"zero 1 0", "more 1 0", "zero 1 1", "more 1 1", "zero 2 0", "more 2 0", "zero 2 1", "more 2 1"}, outbox(0))
-				require.NoError(t, f.a.Discard(t.Context(), []store.WatermarkStep{{Partition: zero, From: 2, To: 2, Token: token}}, published))
+				require.NoError(t, f.discard(revision, store.WatermarkStep{Partition: zero, From: 2, To: 2, Token: token}, published...))
 			}
 		}
 		assert.Equal(t, []string{"more 1 0", "more 1 1", "more 2 0", "more 2 1"}, outbox(0))

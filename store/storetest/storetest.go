@@ -131,6 +131,12 @@ func writes(out store.Outcome) func(store.Loaded) (store.Outcome, error) {
 	return func(store.Loaded) (store.Outcome, error) { return out, nil }
 }
 
+// discard makes a decision about nothing, which deletes outbox rows.
+func (f *fixture) discard(revision int64, stays store.WatermarkStep, published ...int64) error {
+	_, err := f.b.Decide(f.ctx(), store.Decision{Revision: revision, Moves: []store.WatermarkStep{stays}, Published: published}, writes(store.Outcome{}))
+	return err
+}
+
 // state is all that a decision can write, as far as a reader sees it.
 type state struct {
 	Watermarks map[store.Partition]int64

@@ -54,7 +54,7 @@ var takeOverTests = []test{
 		assert.Equal(t, []string{"zero-0", "zero-1", "zero-2"}, texts(taken[0].Outbox))
 		assert.Equal(t, []string{"one-1", "more-1", "one-2", "more-2"}, texts(taken[1].Outbox))
 	}},
-	{"Discard deletes under the same watermark check", func(t *testing.T, f *fixture) {
+	{"a decision about nothing deletes under the same watermark check", func(t *testing.T, f *fixture) {
 		revision := f.revision()
 		_, token := f.own(f.a, 'a', p0)
 		ids, err := f.a.Decide(t.Context(), store.Decision{Revision: revision, Moves: []store.WatermarkStep{{Partition: p0, From: 0, To: 4, Token: token}}},
@@ -63,23 +63,25 @@ var takeOverTests = []test{
 		stale := token
 		_, token = f.own(f.b, 'b', p0)
 		for _, bad := range []store.WatermarkStep{{Partition: p0, From: 4, To: 4, Token: stale}, {Partition: p0, From: 3, To: 3, Token: token}} {
-			require.ErrorIs(t, f.a.Discard(t.Context(), []store.WatermarkStep{bad}, ids), store.ErrFenced)
+			require.ErrorIs(t, f.discard(revision, bad, ids...), store.ErrFenced)
 		}
-		good := []store.WatermarkStep{{Partition: p0, From: 4, To: 4, Token: token}}
-		require.NoError(t, f.b.Discard(t.Context(), good, nil))
+		good := store.WatermarkStep{Partition: p0, From: 4, To: 4, Token: token}
+		require.ErrorIs(t, f.discard(revision+1, good, ids...), store.ErrSuperseded)
+		require.NoError(t, f.discard(revision, good))
 		outboxes := func() map[store.Partition]int64 {
 			rows, err := f.a.Outboxes(t.Context())
 			require.NoError(t, err)
 			return rows
 		}
 		assert.Equal(t, map[store.Partition]int64{p0: 2}, outboxes())
-		require.NoError(t, f.b.Discard(t.Context(), good, ids[:1]))
+		require.NoError(t, f.discard(revision, good, ids[0]))
+		require.NoError(t, f.discard(revision, good, ids[0]), "again does no harm")
 		assert.Equal(t, map[store.Partition]int64{p0: 1}, outboxes())
 		taken, token := f.own(f.a, 'c', p0)
 		assert.Equal(t, []string{"2"}, texts(taken[0].Outbox))
 		assert.Equal(t, int64(4), taken[0].NextOffset)
-		good[0].Token = token
-		require.NoError(t, f.b.Discard(t.Context(), good, ids[1:]))
+		good.Token = token
+		require.NoError(t, f.discard(revision, good, ids[1]))
 		assert.Empty(t, outboxes())
 	}},
 	{"I5 during a decision: it is seen whole or fails", func(t *testing.T, f *fixture) {
@@ -149,7 +151,7 @@ var takeOverTests = []test{
 		taken, token = f.own(f.b, 'e', gen(5, 0))
 		assert.Equal(t, change.NewVersion(5, 3), taken[0].LastTo)
 		assert.Equal(t, []string{"1 5", "1 12", "5 3"}, texts(taken[0].Outbox))
-		require.NoError(t, f.b.Discard(t.Context(), []store.WatermarkStep{{Partition: gen(5, 0), From: 3, To: 3, Token: token}}, left))
+		require.NoError(t, f.discard(revision, store.WatermarkStep{Partition: gen(5, 0), From: 3, To: 3, Token: token}, left...))
 		taken, token = f.own(f.b, 'f', gen(5, 0))
 		assert.Equal(t, []string{"5 3"}, texts(taken[0].Outbox), "its owner deletes what older ones left")
 		_, err := f.b.Decide(t.Context(), store.Decision{Revision: revision, Moves: []store.WatermarkStep{{Partition: gen(5, 0), From: 3, To: 3, Token: token}},

@@ -44,8 +44,18 @@ var decideMutants = []mutant{
 	},
 	{
 		rule: "an idle owner compares its watermarks", file: "decide/worker.go",
-		old: "return err != nil && store.ClassOf(err) == store.Fenced", new: "return false",
+		old: "if (all || len(o.published) > 0) &&", new: "if len(o.published) > 0 &&",
 		in: "./decide", test: "TestAnIdleOwnerDeletesWhatWasAcknowledged",
+	},
+	{
+		rule: "so does one that is never idle", file: "decide/decide.go",
+		old: "if err == nil && w.ownDue() {", new: "if false {",
+		in: "./decide", test: "TestAQuietPartitionBesideABusyOne",
+	},
+	{
+		rule: "what somebody else has is taken over again", file: "decide/worker.go",
+		old: "w.lose(m.Partition.Number, err)", new: "_ = m",
+		in: "./decide", test: "TestAQuietPartitionBesideABusyOne",
 	},
 	{
 		rule: "nothing of another topic is decided", file: "decide/decider.go",
@@ -79,7 +89,7 @@ var decideMutants = []mutant{
 	},
 	{
 		rule: "an idle owner deletes what was acknowledged", file: "decide/worker.go",
-		old: "if len(o.published) > 0 && (last || o.stale == nil) {", new: "if false {",
+		old: "d.Published = append(d.Published, o.published...)", new: "_ = o",
 		in: "./decide", test: "TestAnIdleOwnerDeletesWhatWasAcknowledged",
 	},
 	{
@@ -144,8 +154,13 @@ var decideMutants = []mutant{
 	},
 	{
 		rule: "fence before noise", file: "decide/evaluate.go",
-		old: "ev.fence.note(e, r.mark, r.version, r.at)", new: "if changed {\n\t\tev.fence.note(e, r.mark, r.version, r.at)\n\t}",
+		old: "ev.fence.note(e, r.mark, r.version, r.at)\n\t\tev.count(r, outcomeNoise)", new: "ev.count(r, outcomeNoise)",
 		in: "./decide", test: "TestI5NoiseIsRememberedByTheFence",
+	},
+	{
+		rule: "an event that died is not known by its id", file: "decide/evaluate.go",
+		old: `ev.fence.note(e, "", r.version, r.at)`, new: "ev.fence.note(e, r.mark, r.version, r.at)",
+		in: "./decide", test: "TestADocumentThatDidNotMergeIsReplayed",
 	},
 	{
 		rule: "a repeated position is stale", file: "decide/fence.go",

@@ -48,9 +48,9 @@ var edgeMutants = []mutant{
 		in: "./gate", test: "TestMemoryForgetsAtItsTime",
 	},
 	{
-		rule: "marks are of a generation of the inbox", file: "gate/generation.go",
-		old: "e.Source = prefix + e.Source", new: "_ = prefix",
-		in: "./gate", test: "TestMarksAreOfAGeneration",
+		rule: "marks are of a generation of the inbox", file: "ingest/stage.go",
+		old: `strconv.Itoa(int(s.opt.Generation())) + "/"`, new: `strconv.Itoa(0) + "/"`,
+		in: "./ingest", test: "TestMarksAreOfAGeneration",
 	},
 	{
 		rule: "a file sink skips keys that it has", file: "sinks/file/file.go",

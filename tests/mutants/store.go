@@ -69,7 +69,7 @@ var storeMutants = []mutant{
 	{
 		rule: "a take-over writes its token", file: "store/sqlite/decide.go",
 		old: "DO UPDATE SET token = excluded.token", new: "DO UPDATE SET token = watermarks.token",
-		in: "./store/sqlite", test: "TestConformance/TakeOver/Discard",
+		in: "./store/sqlite", test: "TestConformance/TakeOver/a_decision_about_nothing",
 	},
 	{
 		rule: "a take-over reads the outboxes of older generations", file: "store/sqlite/decide.go",
@@ -184,7 +184,7 @@ var storeMutants = []mutant{
 	{
 		rule: "a take-over writes its token (PostgreSQL)", file: "store/postgres/decide.go",
 		old: "DO UPDATE SET token = excluded.token", new: "DO UPDATE SET token = watermarks.token",
-		in: "./store/postgres", test: "TestConformance/TakeOver/Discard",
+		in: "./store/postgres", test: "TestConformance/TakeOver/a_decision_about_nothing",
 	},
 	{
 		rule: "the token of the row of a partition (PostgreSQL)", file: "store/postgres/progress.go",

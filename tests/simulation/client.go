@@ -231,10 +231,6 @@ func (m *Memory) forge(moves []store.WatermarkStep) {
 	})
 }
 
-func (c *client) Discard(ctx context.Context, moves []store.WatermarkStep, published []int64) error {
-	return c.call(ctx, c.of(moves[0].Partition).dice, "discard", store.Unknown, func() error { return c.Memory.Discard(ctx, moves, published) })
-}
-
 func (c *client) AddLetters(ctx context.Context, letters []store.DeadLetter) error {
 	return c.call(ctx, c.diceOf("add letters", 0), "add letters", store.Unknown, func() error { return c.Memory.AddLetters(ctx, letters) })
 }

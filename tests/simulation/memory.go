@@ -412,25 +412,6 @@ func (s *state) drop(moves []store.WatermarkStep, published []int64) {
 	})
 }
 
-// Discard implements store.Decisions.
-func (m *Memory) Discard(ctx context.Context, moves []store.WatermarkStep, published []int64) error {
-	return m.run(ctx, func() error {
-		if len(published) == 0 {
-			return nil
-		}
-		for _, mv := range moves {
-			if mv.From != mv.To {
-				return bug("memory: discard moves partition %v", mv.Partition)
-			}
-		}
-		if err := m.state.check(moves); err != nil {
-			return err
-		}
-		m.state.drop(moves, published)
-		return nil
-	})
-}
-
 func (s *state) read(keys []store.Key) ([]store.Row, error) {
 	rows := make([]store.Row, len(keys))
 	for i, k := range keys {
