@@ -378,26 +378,24 @@ func (e *Env) Editable(ctx context.Context, id int64) (store.DeadLetter, error) 
 	return l, err
 }
 
-// EditLetter replaces the payload of an open letter; the first one is kept. It
-// has at most limit bytes, those of an event of the letter's source; 0 says that
-// there is no such source any more.
-func (e *Env) EditLetter(ctx context.Context, id int64, payload []byte, limit int, reason string) error {
+// EditLetter replaces the payload of a letter that Editable returned; the first one
+// is kept. A letter that is another one meanwhile stays as it is. The payload has at
+// most limit bytes, those of an event of the letter's source; 0 says that there is no
+// such source any more.
+func (e *Env) EditLetter(ctx context.Context, seen store.DeadLetter, payload []byte, limit int, reason string) error {
 	if limit <= 0 {
 		return impossible("the configuration has no source that it could come back to: discard it")
 	}
 	if len(payload) > limit {
 		return impossible("the new payload is larger than %d bytes, the most that an event of its source may have (max_event)", limit)
 	}
-	if _, err := e.Editable(ctx, id); err != nil {
-		return err
-	}
-	detail, err := json.Marshal(map[string]any{"letters": []int64{id}, "bytes": len(payload)})
+	detail, err := json.Marshal(map[string]any{"letters": []int64{seen.ID}, "bytes": len(payload)})
 	if err != nil {
 		return err
 	}
-	err = e.Store.EditDeadLetter(ctx, id, payload, store.Audit{Actor: e.Actor, Action: "dlq edit", Reason: reason, Detail: detail})
+	err = e.Store.EditDeadLetter(ctx, seen.ID, seen.Payload, payload, store.Audit{Actor: e.Actor, Action: "dlq edit", Reason: reason, Detail: detail})
 	if errors.Is(err, store.ErrNotFound) {
-		return impossible("dead letter %d is not open any more", id)
+		return impossible("dead letter %d was changed by somebody else meanwhile, or is not open any more: look at it again", seen.ID)
 	}
 	return err
 }

@@ -146,6 +146,21 @@ func TestALetterDoesNotGetYounger(t *testing.T) {
 	require.Equal(t, id, records[0].Event.Replay.Letter)
 }
 
+// Who edits what somebody else has edited meanwhile is told so, and takes nothing away.
+func TestAnEditDoesNotTakeAnotherAway(t *testing.T) {
+	e, _ := newEnv(t)
+	id := addLetter(t, e, store.DeadLetter{Stage: store.StageIngest, Source: source, Payload: []byte("{")})
+	seen, err := e.Editable(t.Context(), id)
+	require.NoError(t, err)
+	require.NoError(t, e.EditLetter(t.Context(), seen, []byte("{}"), 100, "the first"))
+	var no *operate.InvalidRequestError
+	require.ErrorAs(t, e.EditLetter(t.Context(), seen, []byte("[]"), 100, "the second"), &no)
+	require.Contains(t, no.Reason, "somebody else")
+	l, err := e.Store.Letter(t.Context(), id)
+	require.NoError(t, err)
+	require.Equal(t, "{}", string(l.Payload))
+}
+
 // Pages of letters: all of them, once each, and as many as a limit says.
 func TestManyLetters(t *testing.T) {
 	e, log := newEnv(t)

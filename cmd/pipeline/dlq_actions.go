@@ -322,7 +322,7 @@ func (a *app) dlqEditCommand() *cobra.Command {
 				}
 				changed := !bytes.Equal(payload, l.Payload)
 				if changed {
-					if err := env.EditLetter(ctx, id, payload, limit, reason); err != nil {
+					if err := env.EditLetter(ctx, l, payload, limit, reason); err != nil {
 						return err
 					}
 				}
