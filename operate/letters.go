@@ -93,8 +93,7 @@ type LetterReplay struct {
 	Way    ReplayMode `json:"as,omitempty"`
 	// Refused is why the letter stays as it is; empty when it is on its way.
 	Refused string `json:"refused,omitempty"`
-	// State is set once it is decided: replayed or obsolete, or open when it died
-	// again since.
+	// State is set by FillSent: replayed or obsolete, or open when it died again since.
 	State store.LetterState `json:"state,omitempty"`
 	// Sent are the services that it sent something to, once that is known; empty and
 	// not nil: none. See FillSent.
@@ -204,32 +203,6 @@ func (e *Env) replayBatch(ctx context.Context, b *replayBatch, operation, reason
 // tooLarge reports whether an append failed for the size of a record alone.
 func tooLarge(err error) bool {
 	return errors.Is(err, transport.ErrTooLarge) || errors.Is(err, kerr.MessageTooLarge)
-}
-
-// LetterStates returns the states of letters, after Wait.
-func (e *Env) LetterStates(ctx context.Context, ids []int64) (map[int64]store.LetterState, error) {
-	states := make(map[int64]store.LetterState, len(ids))
-	if len(ids) == 0 {
-		return states, nil
-	}
-	wanted := make(map[int64]bool, len(ids))
-	for _, id := range ids {
-		wanted[id] = true
-	}
-	filter := store.LetterFilter{AfterID: slices.Min(ids) - 1, Limit: 1000}
-	for last := slices.Max(ids); filter.AfterID < last; {
-		letters, err := e.Store.ListLetters(ctx, filter)
-		if err != nil || len(letters) == 0 {
-			return states, err
-		}
-		for _, l := range letters {
-			if wanted[l.ID] {
-				states[l.ID] = l.State
-			}
-		}
-		filter.AfterID = letters[len(letters)-1].ID
-	}
-	return states, nil
 }
 
 // letter reads an open letter.
