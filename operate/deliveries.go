@@ -4,8 +4,6 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"strconv"
-	"strings"
 	"time"
 	"unicode/utf8"
 
@@ -41,15 +39,6 @@ type Delivery struct {
 	// what would steer a terminal.
 	Answer string `json:"answer,omitempty"`
 	Millis int64  `json:"ms"`
-}
-
-// ShownAnswer returns the answer as it may stand in a line on a terminal: quoted where
-// it holds what does not print.
-func (d *Delivery) ShownAnswer() string {
-	if strings.ContainsFunc(d.Answer, func(r rune) bool { return !strconv.IsPrint(r) || r == utf8.RuneError }) {
-		return strconv.Quote(d.Answer)
-	}
-	return d.Answer
 }
 
 // Deliveries returns the newest attempts that are kept, the oldest of them first.

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/seed-86dfc502/weir/change"
+	"github.com/seed-86dfc502/weir/internal/terminal"
 	"github.com/seed-86dfc502/weir/operate"
 	"github.com/seed-86dfc502/weir/store"
 	"github.com/seed-86dfc502/weir/store/sqlite"
@@ -36,7 +37,7 @@ func TestDeliveries(t *testing.T) {
 	require.Len(t, all, len(answers))
 	require.Equal(t, operate.Delivery{At: start.Add(time.Second), Service: "acme/all@hook", Entity: "B", Version: "2:1", Outcome: "delivered", Status: 200, Answer: "yes", Millis: 5}, all[1])
 	for i, d := range all {
-		require.Equal(t, shown[i], d.ShownAnswer(), "%q", answers[i])
+		require.Equal(t, shown[i], terminal.Visible(d.Answer), "%q", answers[i])
 	}
 	newest, err := operate.Deliveries(t.Context(), s, operate.DeliveryQuery{Service: "acme/all@hook", Limit: 2, Until: start.Add(4 * time.Second)})
 	require.NoError(t, err)

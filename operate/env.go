@@ -106,7 +106,8 @@ const waitPoll = 100 * time.Millisecond
 
 // Wait returns when everything that was in the inbox at its call is decided:
 // every partition's watermark has passed what was its end. Where nobody else
-// decides it does so itself. Sending on is not waited for.
+// decides it does so itself. Sending on is not waited for. It fails when a newer
+// generation of the inbox is opened meanwhile.
 func (e *Env) Wait(ctx context.Context) error {
 	_, ends, err := e.Log.Offsets(ctx, e.Inbox.Topic)
 	if err != nil {
@@ -126,6 +127,12 @@ func (e *Env) Wait(ctx context.Context) error {
 		}
 		if !behind {
 			return nil
+		}
+		for p := range marks {
+			// The marks of a generation that has a successor stand still.
+			if p.Generation > e.Inbox.Generation {
+				return fmt.Errorf("the inbox got a newer generation (%d) during the wait for the decision: weir status says what is left to decide", p.Generation)
+			}
 		}
 		if !wait.Sleep(ctx, waitPoll) {
 			return errors.Join(errors.New("the wait for the decision was cut off; the records are in the inbox and will be decided"), context.Cause(ctx))

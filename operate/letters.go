@@ -93,8 +93,7 @@ type LetterReplay struct {
 	Way    ReplayMode `json:"as,omitempty"`
 	// Refused is why the letter stays as it is; empty when it is on its way.
 	Refused string `json:"refused,omitempty"`
-	// State is set once it is decided: replayed or obsolete, or open when it died
-	// again since.
+	// State is set by FillSent: replayed or obsolete, or open when it died again since.
 	State store.LetterState `json:"state,omitempty"`
 	// Sent are the services that it sent something to, once that is known; empty and
 	// not nil: none. See FillSent.
@@ -204,32 +203,6 @@ func (e *Env) replayBatch(ctx context.Context, b *replayBatch, operation, reason
 // tooLarge reports whether an append failed for the size of a record alone.
 func tooLarge(err error) bool {
 	return errors.Is(err, transport.ErrTooLarge) || errors.Is(err, kerr.MessageTooLarge)
-}
-
-// LetterStates returns the states of letters, after Wait.
-func (e *Env) LetterStates(ctx context.Context, ids []int64) (map[int64]store.LetterState, error) {
-	states := make(map[int64]store.LetterState, len(ids))
-	if len(ids) == 0 {
-		return states, nil
-	}
-	wanted := make(map[int64]bool, len(ids))
-	for _, id := range ids {
-		wanted[id] = true
-	}
-	filter := store.LetterFilter{AfterID: slices.Min(ids) - 1, Limit: 1000}
-	for last := slices.Max(ids); filter.AfterID < last; {
-		letters, err := e.Store.ListLetters(ctx, filter)
-		if err != nil || len(letters) == 0 {
-			return states, err
-		}
-		for _, l := range letters {
-			if wanted[l.ID] {
-				states[l.ID] = l.State
-			}
-		}
-		filter.AfterID = letters[len(letters)-1].ID
-	}
-	return states, nil
 }
 
 // letter reads an open letter.
@@ -378,26 +351,24 @@ func (e *Env) Editable(ctx context.Context, id int64) (store.DeadLetter, error) 
 	return l, err
 }
 
-// EditLetter replaces the payload of an open letter; the first one is kept. It
-// has at most limit bytes, those of an event of the letter's source; 0 says that
-// there is no such source any more.
-func (e *Env) EditLetter(ctx context.Context, id int64, payload []byte, limit int, reason string) error {
+// EditLetter replaces the payload of a letter that Editable returned; the first one
+// is kept. A letter that is another one meanwhile stays as it is. The payload has at
+// most limit bytes, those of an event of the letter's source; 0 says that there is no
+// such source any more.
+func (e *Env) EditLetter(ctx context.Context, seen store.DeadLetter, payload []byte, limit int, reason string) error {
 	if limit <= 0 {
 		return impossible("the configuration has no source that it could come back to: discard it")
 	}
 	if len(payload) > limit {
 		return impossible("the new payload is larger than %d bytes, the most that an event of its source may have (max_event)", limit)
 	}
-	if _, err := e.Editable(ctx, id); err != nil {
-		return err
-	}
-	detail, err := json.Marshal(map[string]any{"letters": []int64{id}, "bytes": len(payload)})
+	detail, err := json.Marshal(map[string]any{"letters": []int64{seen.ID}, "bytes": len(payload)})
 	if err != nil {
 		return err
 	}
-	err = e.Store.EditDeadLetter(ctx, id, payload, store.Audit{Actor: e.Actor, Action: "dlq edit", Reason: reason, Detail: detail})
+	err = e.Store.EditDeadLetter(ctx, seen.ID, seen.Payload, payload, store.Audit{Actor: e.Actor, Action: "dlq edit", Reason: reason, Detail: detail})
 	if errors.Is(err, store.ErrNotFound) {
-		return impossible("dead letter %d is not open any more", id)
+		return impossible("dead letter %d was changed by somebody else meanwhile, or is not open any more: look at it again", seen.ID)
 	}
 	return err
 }

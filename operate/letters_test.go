@@ -146,6 +146,21 @@ func TestALetterDoesNotGetYounger(t *testing.T) {
 	require.Equal(t, id, records[0].Event.Replay.Letter)
 }
 
+// Who edits what somebody else has edited meanwhile is told so, and takes nothing away.
+func TestAnEditDoesNotTakeAnotherAway(t *testing.T) {
+	e, _ := newEnv(t)
+	id := addLetter(t, e, store.DeadLetter{Stage: store.StageIngest, Source: source, Payload: []byte("{")})
+	seen, err := e.Editable(t.Context(), id)
+	require.NoError(t, err)
+	require.NoError(t, e.EditLetter(t.Context(), seen, []byte("{}"), 100, "the first"))
+	var no *operate.InvalidRequestError
+	require.ErrorAs(t, e.EditLetter(t.Context(), seen, []byte("[]"), 100, "the second"), &no)
+	require.Contains(t, no.Reason, "somebody else")
+	l, err := e.Store.Letter(t.Context(), id)
+	require.NoError(t, err)
+	require.Equal(t, "{}", string(l.Payload))
+}
+
 // Pages of letters: all of them, once each, and as many as a limit says.
 func TestManyLetters(t *testing.T) {
 	e, log := newEnv(t)
@@ -169,9 +184,11 @@ func TestManyLetters(t *testing.T) {
 	n, err = e.DiscardLetters(t.Context(), operate.Letters{Filter: store.LetterFilter{Code: "b"}}, "")
 	require.NoError(t, err)
 	require.Equal(t, 125, n)
-	states, err := e.LetterStates(t.Context(), []int64{1, 2, 250, 999})
-	require.NoError(t, err)
-	require.Equal(t, map[int64]store.LetterState{1: store.LetterOpen, 2: store.LetterDiscarded, 250: store.LetterDiscarded}, states)
+	all := []operate.LetterReplay{{ID: 1}, {ID: 2}, {ID: 250}, {ID: 999}, {ID: 2, Refused: "it is discarded"}}
+	require.NoError(t, e.FillSent(t.Context(), all))
+	for i, want := range []store.LetterState{store.LetterOpen, store.LetterDiscarded, store.LetterDiscarded, "", ""} {
+		require.Equal(t, want, all[i].State, i)
+	}
 }
 
 // I9: the mistake that this catches: the change of a dead letter came back as

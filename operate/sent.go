@@ -23,13 +23,20 @@ func traceIn(r inbox.Record) trace {
 	return trace{}
 }
 
-// FillSent tells of each letter that was replayed what it sent, as the history of
-// its entity has it; after Wait. What the history does not keep any more stays
-// unknown: nil.
+// FillSent tells of each letter that is on its way what became of it and, of one that
+// was replayed, what it sent, as the history of its entity has it; after Wait. What is
+// not kept any more stays unknown.
 func (e *Env) FillSent(ctx context.Context, all []LetterReplay) error {
 	for i := range all {
 		r := &all[i]
-		if r.State != store.LetterReplayed {
+		if r.Refused != "" {
+			continue
+		}
+		l, err := e.Store.Letter(ctx, r.ID)
+		if err != nil && !errors.Is(err, store.ErrNotFound) {
+			return err
+		}
+		if r.State = l.State; r.State != store.LetterReplayed {
 			continue
 		}
 		entity, err := e.Store.Entity(ctx, r.Entity)

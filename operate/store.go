@@ -30,7 +30,7 @@ type Store interface {
 type LetterStore interface {
 	ListLetters(ctx context.Context, f store.LetterFilter) ([]store.DeadLetter, error)
 	Letter(ctx context.Context, id int64) (store.DeadLetter, error)
-	EditDeadLetter(ctx context.Context, id int64, payload []byte, audit store.Audit) error
+	EditDeadLetter(ctx context.Context, id int64, seen, payload []byte, audit store.Audit) error
 	MoveLetters(ctx context.Context, ids []int64, from, to store.LetterState, audit store.Audit) (int, error)
 	Audits(ctx context.Context, afterID int64, limit int) ([]store.Audit, error)
 	AddAudits(ctx context.Context, audits []store.Audit) error

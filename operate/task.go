@@ -270,12 +270,13 @@ func (r *runner) run(ctx context.Context) error {
 		}
 		return err
 	}
-	r.job.State = store.JobDone
-	if err := e.Store.SaveJob(ctx, r.job); err != nil {
+	// The job is done last: until then an error leaves it open, to be gone on with.
+	if err := r.onRecord(ctx, "done"); err != nil {
 		return err
 	}
 	crash.At(crash.JobEnded, r.job.Kind)
-	return r.onRecord(ctx, "done")
+	r.job.State = store.JobDone
+	return e.Store.SaveJob(ctx, r.job)
 }
 
 // lastWrite bounds what is written when the caller has gone.

@@ -343,6 +343,57 @@ func TestSlowStore(t *testing.T) {
 	})
 }
 
+// A task whose last audit row the store did not take is not finished: the same task
+// goes on with it, and asks nobody again.
+func TestTaskWithoutItsLastAuditRowIsGoneOnWith(t *testing.T) {
+	e, log := newEnv(t)
+	stock(t, e, "old", ids(3)...)
+	refuses := &auditsAway{Store: e.Store, call: 2} // after the one that says that it began
+	e.Store = refuses
+	task := operate.Task{Kind: operate.Replay, Select: operate.Selection{All: true}, Force: true}
+	first, err := e.Run(t.Context(), task)
+	require.ErrorIs(t, err, errAway)
+	again, err := e.Run(t.Context(), task)
+	require.NoError(t, err)
+	require.True(t, again.Resumed)
+	require.Equal(t, first.Job, again.Job)
+	for id, n := range log.asked(t) {
+		require.Equal(t, 1, n, id)
+	}
+}
+
+// auditsAway does not take the audit rows of one call.
+type auditsAway struct {
+	operate.Store
+	call int
+}
+
+func (s *auditsAway) AddAudits(ctx context.Context, audits []store.Audit) error {
+	if s.call--; s.call == 0 {
+		return errAway
+	}
+	return s.Store.AddAudits(ctx, audits)
+}
+
+// Nobody moves the watermarks of a generation that has a successor.
+func TestWaitEndsWithItsGeneration(t *testing.T) {
+	e, log := newEnv(t)
+	var err error
+	s := e.Store.(store.Store)
+	e.Inbox, err = s.ResolveInbox(t.Context(), "inbox", "id", 1, 1)
+	require.NoError(t, err)
+	require.NoError(t, log.Append(t.Context(), []transport.Record{{Headers: []transport.Header{{}}}}))
+	_, err = s.TakeOver(t.Context(), []store.Partition{{Generation: e.Inbox.Generation}}, store.Token{'a'})
+	require.NoError(t, err)
+	renewed, err := s.RenewInbox(t.Context(), e.Inbox, 0, nil)
+	require.NoError(t, err)
+	require.Greater(t, renewed.Generation, e.Inbox.Generation)
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	require.ErrorContains(t, e.Wait(ctx), "newer generation")
+	require.NoError(t, ctx.Err())
+}
+
 // slowSaves takes a minute for the row of a job.
 type slowSaves struct{ inBubble }
 

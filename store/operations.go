@@ -17,9 +17,10 @@ type Operations interface {
 	ServiceCheckRows(ctx context.Context, service int32, after string, limit int) ([]CheckRow, error)
 	// AddAudits records operators' actions.
 	AddAudits(ctx context.Context, audits []Audit) error
-	// EditDeadLetter replaces the payload of an open dead letter; the first one
-	// stays as Original. ErrNotFound when there is no such letter or it is not open.
-	EditDeadLetter(ctx context.Context, id int64, payload []byte, audit Audit) error
+	// EditDeadLetter replaces the payload seen of an open dead letter; the first one
+	// stays as Original. ErrNotFound when there is no such letter, it is not open, or
+	// its payload is another one.
+	EditDeadLetter(ctx context.Context, id int64, seen, payload []byte, audit Audit) error
 	// MoveLetters takes those of ids that are in state from to state to, and tells
 	// how many these were. The audit row is written when there is at least one.
 	MoveLetters(ctx context.Context, ids []int64, from, to LetterState, audit Audit) (int, error)

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/seed-86dfc502/weir/assemble"
+	"github.com/seed-86dfc502/weir/internal/terminal"
 	"github.com/spf13/cobra"
 )
 
@@ -52,8 +53,8 @@ func (a *app) auditCommand() *cobra.Command {
 				w := tabwriter.NewWriter(a.out, 0, 0, 2, ' ', 0)
 				fmt.Fprintln(w, "ID\tTIME\tACTOR\tACTION\tENTITY\tSERVICE\tREASON\tDETAIL")
 				for _, r := range rows {
-					fmt.Fprintf(w, "%d\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", r.ID, r.Time.UTC().Format(time.RFC3339), visible(r.Actor), r.Action,
-						or(visible(r.Entity), "-"), or(visible(r.Service), "-"), or(visible(r.Reason), "-"), or(visible(string(r.Detail)), "-"))
+					fmt.Fprintf(w, "%d\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", r.ID, r.Time.UTC().Format(time.RFC3339), terminal.Visible(r.Actor), r.Action,
+						or(terminal.Visible(r.Entity), "-"), or(terminal.Visible(r.Service), "-"), or(terminal.Visible(r.Reason), "-"), or(terminal.Visible(string(r.Detail)), "-"))
 				}
 				if err := w.Flush(); err != nil {
 					return err

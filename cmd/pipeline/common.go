@@ -9,7 +9,6 @@ import (
 	"io/fs"
 	"log/slog"
 	"os"
-	"strconv"
 	"strings"
 	"unicode/utf8"
 
@@ -114,32 +113,6 @@ func commandLogger(c *config.Config, w io.Writer) *slog.Logger {
 		level = slog.LevelError
 	}
 	return slog.New(slog.NewTextHandler(w, &slog.HandlerOptions{Level: level}))
-}
-
-// visible returns a text that came from elsewhere as it may stand in a table on a
-// terminal: quoted where it holds what does not print, or is no UTF-8.
-func visible(s string) string {
-	if harmless(s) == s && !strings.ContainsAny(s, "\t\n") {
-		return s
-	}
-	return strconv.Quote(s)
-}
-
-// harmless returns a text of several lines without what would steer a terminal.
-func harmless(s string) string {
-	var b strings.Builder
-	for len(s) > 0 {
-		r, size := utf8.DecodeRuneInString(s)
-		switch piece := s[:size]; {
-		case r == '\n' || r == '\t' || strconv.IsPrint(r) && (r != utf8.RuneError || size > 1):
-			b.WriteString(piece)
-		default:
-			quoted := strconv.Quote(piece)
-			b.WriteString(quoted[1 : len(quoted)-1])
-		}
-		s = s[size:]
-	}
-	return b.String()
 }
 
 // maxReason bounds a reason, in bytes: it stands in every record and audit row of

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/seed-86dfc502/weir/assemble"
+	"github.com/seed-86dfc502/weir/internal/terminal"
 	"github.com/seed-86dfc502/weir/operate"
 	"github.com/spf13/cobra"
 )
@@ -76,8 +77,8 @@ func (a *app) printDeliveries(all []operate.Delivery, q operate.DeliveryQuery) e
 		if d.Status != 0 {
 			status = fmt.Sprint(d.Status)
 		}
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%d\t%s\n", d.At.Format("2006-01-02T15:04:05.000Z"), visible(d.Service), visible(d.Entity), d.Version, d.Outcome, status,
-			d.Millis, or(d.ShownAnswer(), "-"))
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%d\t%s\n", d.At.Format("2006-01-02T15:04:05.000Z"), terminal.Visible(d.Service), terminal.Visible(d.Entity), d.Version, d.Outcome, status,
+			d.Millis, or(terminal.Visible(d.Answer), "-"))
 	}
 	return w.Flush()
 }

@@ -9,6 +9,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/seed-86dfc502/weir/assemble"
+	"github.com/seed-86dfc502/weir/internal/terminal"
 	"github.com/seed-86dfc502/weir/store"
 	"github.com/spf13/cobra"
 )
@@ -107,7 +108,7 @@ func (a *app) dlqListCommand() *cobra.Command {
 					if l.Service != "" {
 						where = l.Service
 					}
-					fmt.Fprintf(w, "%d\t%s\t%s\t%d\t%s\t%s\t%s\t%q\t%s\n", l.ID, l.Created.UTC().Format(time.RFC3339), l.Last.UTC().Format(time.RFC3339), l.Count, l.Stage, l.Code, visible(where), l.Entity, visible(l.Reason))
+					fmt.Fprintf(w, "%d\t%s\t%s\t%d\t%s\t%s\t%s\t%q\t%s\n", l.ID, l.Created.UTC().Format(time.RFC3339), l.Last.UTC().Format(time.RFC3339), l.Count, l.Stage, l.Code, terminal.Visible(where), l.Entity, terminal.Visible(l.Reason))
 				}
 				if err := w.Flush(); err != nil {
 					return err
@@ -152,7 +153,7 @@ func (a *app) dlqShowCommand() *cobra.Command {
 				w := tabwriter.NewWriter(a.out, 0, 0, 2, ' ', 0)
 				row := func(name string, value any) {
 					if v := fmt.Sprint(value); v != "" {
-						fmt.Fprintf(w, "%s\t%s\n", name, visible(v))
+						fmt.Fprintf(w, "%s\t%s\n", name, terminal.Visible(v))
 					}
 				}
 				row("id", l.ID)
@@ -182,7 +183,7 @@ func (a *app) dlqShowCommand() *cobra.Command {
 				}
 				payload := string(l.Payload)
 				if isTerminal(a.out) {
-					payload = harmless(payload)
+					payload = terminal.Harmless(payload)
 				}
 				_, err = fmt.Fprintf(a.out, "\n%s\n", payload)
 				return err

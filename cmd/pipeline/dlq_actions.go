@@ -149,13 +149,10 @@ func (a *app) replayLetters(ctx context.Context, args []string, f *letterFlags) 
 		}
 		// Ids and words for each letter, not the letters: some hundred bytes each.
 		var all []operate.LetterReplay
-		var sent []int64
 		refused := 0
 		err := env.ReplayLetters(ctx, l, f.reason, f.dry, func(r operate.LetterReplay) {
 			if r.Refused != "" {
 				refused++
-			} else {
-				sent = append(sent, r.ID)
 			}
 			if all = append(all, r); env.Progress != nil {
 				env.Progress(int64(len(all)), 0)
@@ -164,18 +161,9 @@ func (a *app) replayLetters(ctx context.Context, args []string, f *letterFlags) 
 		if err != nil {
 			return err
 		}
-		if f.wait && !f.dry && len(sent) > 0 {
+		if f.wait && !f.dry && refused < len(all) {
 			if err := env.Wait(ctx); err != nil {
 				return err
-			}
-			states, err := env.LetterStates(ctx, sent)
-			if err != nil {
-				return err
-			}
-			for i := range all {
-				if all[i].Refused == "" {
-					all[i].State = states[all[i].ID]
-				}
 			}
 			if err := env.FillSent(ctx, all); err != nil {
 				return err
@@ -184,7 +172,7 @@ func (a *app) replayLetters(ctx context.Context, args []string, f *letterFlags) 
 		if err := a.printReplayed(all, f.dry); err != nil {
 			return err
 		}
-		if !a.json && !f.dry && len(sent) > 0 {
+		if !a.json && !f.dry && refused < len(all) {
 			a.next(env.Decide != nil, f.wait)
 		}
 		if refused > 0 {
@@ -322,7 +310,7 @@ func (a *app) dlqEditCommand() *cobra.Command {
 				}
 				changed := !bytes.Equal(payload, l.Payload)
 				if changed {
-					if err := env.EditLetter(ctx, id, payload, limit, reason); err != nil {
+					if err := env.EditLetter(ctx, l, payload, limit, reason); err != nil {
 						return err
 					}
 				}

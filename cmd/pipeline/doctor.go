@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/dustin/go-humanize/english"
+	"github.com/seed-86dfc502/weir/internal/terminal"
 	"github.com/seed-86dfc502/weir/operate/doctor"
 	"github.com/spf13/cobra"
 )
@@ -48,7 +49,7 @@ func (a *app) printFindings(findings []doctor.Finding) {
 	color := colors(a.out, a.env)
 	for _, f := range findings {
 		level := string(f.Level)
-		fmt.Fprintf(a.out, "%s%s  %s: %s\n", color.level(level), strings.Repeat(" ", len(doctor.Warning)-len(level)), color.bold(f.What), visible(f.Found))
+		fmt.Fprintf(a.out, "%s%s  %s: %s\n", color.level(level), strings.Repeat(" ", len(doctor.Warning)-len(level)), color.bold(f.What), terminal.Visible(f.Found))
 		if f.Do != "" {
 			fmt.Fprintf(a.out, "         do: %s\n", f.Do)
 		}

@@ -62,7 +62,7 @@ func (a *app) explain(ctx context.Context, in explain.Input, full bool) error {
 		}
 		reached = true
 		in := in
-		in.Store, in.Inbox = env.Store, explain.Kafka{Inbox: env.Inbox, Log: env.Log}
+		in.Store, in.Inbox, in.Log = env.Store, env.Inbox, env.Log
 		return a.tell(reaching, in, full)
 	})
 	var usage *usageError

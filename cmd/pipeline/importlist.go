@@ -11,6 +11,7 @@ import (
 	"github.com/dustin/go-humanize"
 	"github.com/seed-86dfc502/weir/assemble"
 	"github.com/seed-86dfc502/weir/imports"
+	"github.com/seed-86dfc502/weir/internal/terminal"
 	"github.com/seed-86dfc502/weir/operate"
 	"github.com/seed-86dfc502/weir/store"
 	"github.com/spf13/cobra"
@@ -21,7 +22,7 @@ func (a *app) printImported(i store.Import, fresh bool) error {
 	w := tabwriter.NewWriter(a.out, 0, 0, 2, ' ', 0)
 	row := func(name string, value any) {
 		if v := fmt.Sprint(value); v != "" {
-			fmt.Fprintf(w, "%s\t%s\n", name, visible(v))
+			fmt.Fprintf(w, "%s\t%s\n", name, terminal.Visible(v))
 		}
 	}
 	row("import", i.ID)
@@ -92,7 +93,7 @@ func (a *app) importListCommand(f *importFlags) *cobra.Command {
 				w := tabwriter.NewWriter(a.out, 0, 0, 2, ' ', 0)
 				fmt.Fprintln(w, "ID\tCREATED\tSOURCE\tFILE\tSTATE\tACCEPTED\tDUPLICATE\tINVALID\tCONFLICTING")
 				for _, i := range all {
-					fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%d\t%d\t%d\t%d\n", i.ID, i.Created.UTC().Format(time.RFC3339), i.Source, or(visible(i.Name), "-"), i.State,
+					fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%d\t%d\t%d\t%d\n", i.ID, i.Created.UTC().Format(time.RFC3339), i.Source, or(terminal.Visible(i.Name), "-"), i.State,
 						i.Counts.Accepted, i.Counts.Duplicate, i.Counts.Invalid, i.Counts.Conflicting)
 				}
 				if err := w.Flush(); err != nil {
@@ -113,7 +114,7 @@ func (a *app) importListCommand(f *importFlags) *cobra.Command {
 func importID(text string) (store.ClaimID, error) {
 	id, err := store.ParseClaimID(text)
 	if err != nil {
-		return id, &usageError{fmt.Errorf("%s is not the id of an import", visible(text))}
+		return id, &usageError{fmt.Errorf("%s is not the id of an import", terminal.Visible(text))}
 	}
 	return id, nil
 }

@@ -67,7 +67,7 @@ func TestInitAsks(t *testing.T) {
 	mine := filepath.Join(t.TempDir(), "mine.jsonl")
 	own := `{"sku":"a","product_id":7,"price":1}` + "\n"
 	require.NoError(t, os.WriteFile(mine, []byte(own), 0o644))
-	person, program := terminal(t)
+	person, program := openTerminal(t)
 	var out strings.Builder
 	a := &app{in: program, err: program, out: &out, env: func(string) (string, bool) { return "", false }}
 	ended := make(chan int, 1)

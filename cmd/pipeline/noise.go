@@ -13,6 +13,7 @@ import (
 	"github.com/seed-86dfc502/weir/assemble"
 	"github.com/seed-86dfc502/weir/config"
 	"github.com/seed-86dfc502/weir/internal/sketch"
+	"github.com/seed-86dfc502/weir/internal/terminal"
 	"github.com/seed-86dfc502/weir/operate/noise"
 	"github.com/spf13/cobra"
 )
@@ -110,7 +111,7 @@ func (a *app) printNoise(r noise.Result) error {
 			offered = true
 			rules := make([]string, len(s.Offered))
 			for i, rule := range s.Offered {
-				rules[i] = visible(rule)
+				rules[i] = terminal.Visible(rule)
 			}
 			fmt.Fprintf(a.out, "  stripping %s would have made %s of them (%s of all) noise, and saved %s projections\n",
 				strings.Join(rules, ", "), n(s.Saved.Events), percent(s.Saved.Events, s.Events), n(s.Saved.Projections))
@@ -126,7 +127,7 @@ func (a *app) printNoise(r noise.Result) error {
 func printCause(out io.Writer, c noise.Cause, share string) {
 	var names, readers []string
 	for _, f := range c.Fields {
-		names = append(names, or(visible(f.Pattern), "(the whole document)"))
+		names = append(names, or(terminal.Visible(f.Pattern), "(the whole document)"))
 		readers = append(readers, f.ReadBy...)
 	}
 	state := "nobody reads it"
@@ -138,7 +139,7 @@ func printCause(out io.Writer, c noise.Cause, share string) {
 	} else if !c.Strippable {
 		state = "no rule can name it"
 	}
-	fmt.Fprintf(out, "    %s (%s) %s: %s; such as %s of %s\n", humanize.Comma(c.Events), share, strings.Join(names, " + "), state, or(visible(c.Example), "the document"), visible(c.Entity))
+	fmt.Fprintf(out, "    %s (%s) %s: %s; such as %s of %s\n", humanize.Comma(c.Events), share, strings.Join(names, " + "), state, or(terminal.Visible(c.Example), "the document"), terminal.Visible(c.Entity))
 }
 
 // printRules prints the lists of rules as the configuration takes them. Texts
@@ -174,6 +175,6 @@ func quote(s string) string {
 	var b strings.Builder
 	e := json.NewEncoder(&b)
 	e.SetEscapeHTML(false)
-	_ = e.Encode(s)                                       // a string always has a JSON form
-	return harmless(strings.TrimSuffix(b.String(), "\n")) // escapes as YAML has them
+	_ = e.Encode(s)                                                // a string always has a JSON form
+	return terminal.Harmless(strings.TrimSuffix(b.String(), "\n")) // escapes as YAML has them
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/seed-86dfc502/weir/assemble"
 	"github.com/seed-86dfc502/weir/config"
 	"github.com/seed-86dfc502/weir/deliver"
+	"github.com/seed-86dfc502/weir/internal/terminal"
 	"github.com/seed-86dfc502/weir/operate"
 	"github.com/seed-86dfc502/weir/pipeline/control"
 	"github.com/spf13/cobra"
@@ -99,9 +100,9 @@ func (a *app) printPaused(name string, before, after map[string]deliver.Suspensi
 	}
 	switch {
 	case pause && was:
-		fmt.Fprintf(a.out, "%s was paused already, since %s by %s", name, now.Since.Format(time.RFC3339), visible(now.By))
+		fmt.Fprintf(a.out, "%s was paused already, since %s by %s", name, now.Since.Format(time.RFC3339), terminal.Visible(now.By))
 		if now.Why != "" {
-			fmt.Fprintf(a.out, ": %s", visible(now.Why))
+			fmt.Fprintf(a.out, ": %s", terminal.Visible(now.Why))
 		}
 		fmt.Fprintln(a.out)
 	case pause:
@@ -163,7 +164,7 @@ func (a *app) probe(ctx context.Context, name string) error {
 	err = a.withStoreOf(ctx, cfg, func(s assemble.Opened) error {
 		paused, err := operate.Suspended(ctx, s)
 		if by, is := paused[name]; err == nil && is {
-			return hinted(fmt.Errorf("%s is paused by %s, so it does not try", name, visible(by.By)), "weir resume %s -c %s", name, a.config)
+			return hinted(fmt.Errorf("%s is paused by %s, so it does not try", name, terminal.Visible(by.By)), "weir resume %s -c %s", name, a.config)
 		}
 		return err
 	})

@@ -14,6 +14,7 @@ import (
 	"github.com/dustin/go-humanize"
 	"github.com/seed-86dfc502/weir/assemble"
 	"github.com/seed-86dfc502/weir/config"
+	"github.com/seed-86dfc502/weir/internal/terminal"
 	"github.com/seed-86dfc502/weir/operate"
 	"github.com/seed-86dfc502/weir/operate/reconcile"
 	"github.com/spf13/cobra"
@@ -286,7 +287,7 @@ func (a *app) printReconciled(all []reconciled, skipped []string, f *reconcileFl
 			fmt.Fprintf(a.out, "%s: not compared to the end: %s\n", r.Service, r.Error)
 		}
 		for _, s := range r.Samples {
-			fmt.Fprintf(a.out, "%s: %q %s: %s\n", r.Service, s.Entity, s.Verdict, describe(s))
+			fmt.Fprintf(a.out, "%s: %q %s: %s\n", r.Service, s.Entity, s.Verdict, terminal.Harmless(describe(s)))
 		}
 		if r.Sent > 0 {
 			sent += r.Sent

@@ -16,6 +16,7 @@ import (
 	"github.com/prometheus/common/model"
 	"github.com/seed-86dfc502/weir/assemble"
 	"github.com/seed-86dfc502/weir/config"
+	"github.com/seed-86dfc502/weir/internal/terminal"
 	"github.com/seed-86dfc502/weir/operate"
 	"github.com/seed-86dfc502/weir/pipeline/control"
 	"github.com/spf13/cobra"
@@ -137,7 +138,7 @@ func askStatus(ctx context.Context, running *control.Running) (operate.Status, e
 func (a *app) printStatus(s operate.Status, now time.Time) {
 	const most = 12
 	color := colors(a.out, a.env)
-	fmt.Fprintf(a.out, "%s  %s\n", color.level(string(s.Level)), visible(s.Verdict()))
+	fmt.Fprintf(a.out, "%s  %s\n", color.level(string(s.Level)), terminal.Visible(s.Verdict()))
 	if s.Do != "" {
 		fmt.Fprintf(a.out, "    do: %s\n", s.Do)
 	}
@@ -146,9 +147,9 @@ func (a *app) printStatus(s operate.Status, now time.Time) {
 		if p.Stopped {
 			state = "stopped"
 		}
-		fmt.Fprintf(a.out, "    process %s (%s): %s, %s ago\n", visible(p.Name), p.Roles, state, max(0, now.Sub(p.Seen)).Round(time.Second))
+		fmt.Fprintf(a.out, "    process %s (%s): %s, %s ago\n", terminal.Visible(p.Name), p.Roles, state, max(0, now.Sub(p.Seen)).Round(time.Second))
 		if p.Error != "" && !p.Stopped {
-			fmt.Fprintf(a.out, "        why: %s\n        do: %s\n", visible(p.Error), p.Do)
+			fmt.Fprintf(a.out, "        why: %s\n        do: %s\n", terminal.Visible(p.Error), p.Do)
 		}
 	}
 	if !s.LastDecision.IsZero() {
@@ -162,7 +163,7 @@ func (a *app) printStatus(s operate.Status, now time.Time) {
 		if !b.Since.IsZero() {
 			fmt.Fprintf(a.out, ", since %s (%s)", b.Since.Format(time.RFC3339), max(0, now.Sub(b.Since)).Round(time.Second))
 		}
-		fmt.Fprintf(a.out, "\n    why: %s\n", visible(b.Why))
+		fmt.Fprintf(a.out, "\n    why: %s\n", terminal.Visible(b.Why))
 		if b.Do != "" {
 			fmt.Fprintf(a.out, "    do: %s\n", b.Do)
 		}

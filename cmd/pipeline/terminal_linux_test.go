@@ -17,8 +17,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// terminal opens a terminal (pty(7)): person is the end of who types and reads.
-func terminal(t *testing.T) (person, program *os.File) {
+// openTerminal opens a terminal (pty(7)): person is the end of who types and reads.
+func openTerminal(t *testing.T) (person, program *os.File) {
 	t.Helper()
 	person, err := os.OpenFile("/dev/ptmx", os.O_RDWR|syscall.O_NOCTTY, 0)
 	require.NoError(t, err)
@@ -51,7 +51,7 @@ func read(t *testing.T, person *os.File, pattern string) string {
 
 func TestConfirm(t *testing.T) {
 	for answer, want := range map[string]bool{"y": true, "YES": true, "n": false, "": false, "yep": false} {
-		person, program := terminal(t)
+		person, program := openTerminal(t)
 		a := &app{in: program, err: program}
 		_, err := fmt.Fprintln(person, answer)
 		require.NoError(t, err)
@@ -65,7 +65,7 @@ func TestConfirm(t *testing.T) {
 
 // An interrupt while a question is open is a no, and does not wait for an answer.
 func TestInterruptIsNoAnswer(t *testing.T) {
-	person, program := terminal(t)
+	person, program := openTerminal(t)
 	a := &app{in: program, err: program}
 	ctx, interrupt := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
@@ -79,7 +79,7 @@ func TestInterruptIsNoAnswer(t *testing.T) {
 
 // The line of progress is gone before a result is on the same terminal.
 func TestProgressMakesRoomForResults(t *testing.T) {
-	person, program := terminal(t)
+	person, program := openTerminal(t)
 	a := &app{out: program, err: program}
 	require.NoError(t, a.with(&operate.Env{}, func(a *app, env *operate.Env) error {
 		env.Progress(3, 4)
@@ -105,7 +105,7 @@ func TestLongWorkShowsProgress(t *testing.T) {
 		{"generate " + t.TempDir() + " --events 2000 --entities 10 --customers 1 --json", `^the end`},
 		{"dlq discard --all --yes -c " + main, `1 of 1 \([0-9,]+/s\)`},
 	} {
-		person, program := terminal(t)
+		person, program := openTerminal(t)
 		var out strings.Builder
 		a := &app{in: program, err: program, out: &out, env: func(string) (string, bool) { return "", false }}
 		require.Zero(t, a.execute(t.Context(), strings.Fields(c.line)), c.line)
@@ -119,7 +119,7 @@ func TestLongWorkShowsProgress(t *testing.T) {
 // The address of the demo's page is printed once: as the link that signs in.
 func TestDemoPrintsOneAddress(t *testing.T) {
 	t.Setenv("TMPDIR", t.TempDir())
-	person, program := terminal(t)
+	person, program := openTerminal(t)
 	ctx, interrupt := context.WithCancel(t.Context())
 	a := &app{in: program, err: program, out: io.Discard, env: func(string) (string, bool) { return "", false }}
 	ended := make(chan int, 1)

@@ -13,6 +13,7 @@ import (
 
 	"github.com/dustin/go-humanize/english"
 	"github.com/goccy/go-yaml"
+	"github.com/gofrs/flock"
 	"github.com/seed-86dfc502/weir/api/auth"
 	"github.com/seed-86dfc502/weir/config"
 	"github.com/seed-86dfc502/weir/internal/durable"
@@ -112,23 +113,20 @@ func checkEntry(text []byte) error {
 
 // addToken adds lines of one entry to a file of tokens. The file is replaced
 // as a whole: who reads it sees the old or the new one.
-func addToken(path, lines string) error {
-	text, err := os.ReadFile(path)
-	mode := fs.FileMode(0o644)
-	switch {
-	case errors.Is(err, fs.ErrNotExist):
-		text = []byte("# Who may use the API; hashes of tokens only.\ntokens:\n")
-	case err != nil:
+func addToken(path, lines string) (err error) {
+	if target, err := filepath.EvalSymlinks(path); err == nil {
+		path = target // the link stays
+	}
+	// Another one who adds a token waits, so that neither is lost. The folder is
+	// locked: the file is another one after each replacement.
+	lock := flock.New(filepath.Dir(path), flock.SetFlag(os.O_RDONLY))
+	if err := lock.Lock(); err != nil {
 		return err
-	default:
-		if _, err := config.LoadTokens(path, nil); err != nil {
-			return &usageError{err}
-		}
-		info, err := os.Stat(path)
-		if err != nil {
-			return err
-		}
-		mode = info.Mode().Perm()
+	}
+	defer func() { err = errors.Join(err, lock.Close()) }()
+	text, mode, err := readTokens(path)
+	if err != nil {
+		return err
 	}
 	if len(text) > 0 && text[len(text)-1] != '\n' {
 		text = append(text, '\n')
@@ -137,10 +135,23 @@ func addToken(path, lines string) error {
 	if _, err := config.ParseTokens(text); err != nil {
 		return fmt.Errorf("%s does not end with its list of tokens, one entry per line: add the entry by hand", path)
 	}
-	if target, err := filepath.EvalSymlinks(path); err == nil {
-		path = target // the link stays
-	}
 	return durable.Replace(path, text, mode)
+}
+
+// readTokens returns a file of tokens and its mode; without one, how it begins.
+func readTokens(path string) (text []byte, mode fs.FileMode, err error) {
+	info, err := os.Stat(path)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return []byte("# Who may use the API; hashes of tokens only.\ntokens:\n"), 0o644, nil
+	case err != nil:
+		return nil, 0, err
+	}
+	if _, err := config.LoadTokens(path, nil); err != nil {
+		return nil, 0, &usageError{err}
+	}
+	text, err = os.ReadFile(path)
+	return text, info.Mode().Perm(), err
 }
 
 // tokenState is what token check says of one.

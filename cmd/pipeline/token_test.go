@@ -2,6 +2,7 @@ package main
 
 import (
 	"encoding/json"
+	"fmt"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -10,7 +11,9 @@ import (
 	"time"
 
 	"github.com/seed-86dfc502/weir/api/auth"
+	"github.com/seed-86dfc502/weir/config"
 	"github.com/stretchr/testify/require"
+	"golang.org/x/sync/errgroup"
 )
 
 const tokensMain = "sources:\n  orders: {http: {}, entity: id, event_id: event}\ncustomers: [acme.yaml]\napi: {tokens: tokens.yaml}\n"
@@ -74,6 +77,22 @@ func TestTokenNew(t *testing.T) {
 	require.NoError(t, os.WriteFile(file, []byte(entry), 0o600))
 	status, _, errs = call(t, "token", "check", "-c", main)
 	require.Zero(t, status, errs)
+}
+
+// Two operators who make tokens at once both get one that lets its holder in.
+func TestTokensThatAreMadeAtOnce(t *testing.T) {
+	const many = 20
+	_, _, file := tokensProject(t)
+	var g errgroup.Group
+	for i := range many {
+		g.Go(func() error {
+			return addToken(file, fmt.Sprintf("  - {id: t%d, hash: \"sha256:%064x\", tenant: acme, may: [check]}\n", i, i))
+		})
+	}
+	require.NoError(t, g.Wait())
+	found, err := config.LoadTokens(file, nil)
+	require.NoError(t, err)
+	require.Len(t, found.Tokens, many)
 }
 
 func TestTokenRefuses(t *testing.T) {

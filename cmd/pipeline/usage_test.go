@@ -81,7 +81,7 @@ func TestFlagsAreAddedInFront(t *testing.T) {
 
 // Color is for people, and not for those who asked for none.
 func TestColors(t *testing.T) {
-	_, program := terminal(t)
+	_, program := openTerminal(t)
 	env := map[string]string{"TERM": "xterm"}
 	look := func(name string) (string, bool) { v, ok := env[name]; return v, ok }
 	require.Equal(t, "\x1b[31mno\x1b[0m", colors(program, look).red("no"))
@@ -93,7 +93,7 @@ func TestColors(t *testing.T) {
 	}
 	require.Equal(t, "no", colors(new(strings.Builder), look).red("no"), "no terminal")
 
-	person, program := terminal(t)
+	person, program := openTerminal(t)
 	a := &app{out: program, err: program, env: look}
 	require.Equal(t, exitFailed, a.report(hinted(errors.New("it broke"), "mend it")))
 	require.Equal(t, "\x1b[31merror:\x1b[0m it broke\r\n\x1b[36mhint:\x1b[0m mend it\r\n", read(t, person, "mend it\r\n"))

@@ -57,7 +57,7 @@ const (
 	JobAppending    = "operate.job-appending"    // before control records are appended [kind]
 	JobAppended     = "operate.job-appended"     // in the inbox, the cursor is still before them [kind]
 	JobSaved        = "operate.job-saved"        // the cursor is behind them [kind]
-	JobEnded        = "operate.job-ended"        // the job is done, its last audit row is missing [kind]
+	JobEnded        = "operate.job-ended"        // the last audit row is there, the job is still open [kind]
 	ChecksReset     = "operate.checks-reset"     // rows of a check service are reset, the cursor is still before them [kind]
 	LettersReplay   = "operate.letters-replay"   // letters in hand, before their records are appended
 	LettersReplayed = "operate.letters-replayed" // in the inbox, the letters are still open

@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"syscall"
 )
 
 // SyncDir makes the entries of a folder durable.
@@ -55,7 +56,8 @@ func Create(path string, content []byte) error {
 	return errors.Join(err, os.Remove(temporary), SyncDir(filepath.Dir(path)))
 }
 
-// Replace gives a file this content and mode, or leaves it as it was.
+// Replace gives a file this content and mode, or leaves it as it was. Its owner and
+// group stay; who may not give a file to them cannot replace it.
 func Replace(path string, content []byte, mode fs.FileMode) error {
 	temporary, err := write(path, content, mode)
 	if err != nil {
@@ -74,8 +76,27 @@ func write(path string, content []byte, mode fs.FileMode) (name string, err erro
 		return "", err
 	}
 	_, err = f.Write(content)
-	if err = errors.Join(err, f.Chmod(mode), f.Sync(), f.Close()); err != nil {
+	if err = errors.Join(err, keepOwner(f, path), f.Chmod(mode), f.Sync(), f.Close()); err != nil {
 		return "", errors.Join(err, os.Remove(f.Name()))
 	}
 	return f.Name(), nil
+}
+
+// keepOwner gives f to the owner and the group of the file at path, if there is one.
+func keepOwner(f *os.File, path string) error {
+	old, err := os.Stat(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	} else if err != nil {
+		return err
+	}
+	made, err := f.Stat()
+	if err != nil {
+		return err
+	}
+	was, is := old.Sys().(*syscall.Stat_t), made.Sys().(*syscall.Stat_t)
+	if was.Uid == is.Uid && was.Gid == is.Gid {
+		return nil
+	}
+	return f.Chown(int(was.Uid), int(was.Gid))
 }

@@ -34,9 +34,10 @@ type Store interface {
 type Input struct {
 	Config *config.Config
 	Store  Store
-	// Inbox reads records back; nil when that is not possible, for the reason
-	// NoInbox.
-	Inbox   Inbox
+	// Inbox is its current generation, and Log reads its records back; nil when that is
+	// not possible, for the reason NoInbox.
+	Inbox   store.Inbox
+	Log     operate.Log
 	NoInbox string
 	Entity  string
 	Service string // only this one; empty is all

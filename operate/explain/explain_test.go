@@ -194,22 +194,32 @@ func (w *world) AllProgress(context.Context) ([]store.Progress, error) {
 }
 
 func (w *world) Inboxes(context.Context) ([]store.Inbox, error) {
-	return []store.Inbox{{Generation: 1, Partitions: int32(w.config.Kafka.Inbox.Partitions)}}, nil
+	return []store.Inbox{w.inbox()}, nil
 }
 
-func (w *world) Partition(string) int32 { return 3 }
-func (w *world) Generation() uint16     { return 1 }
-func (w *world) Bounds(context.Context, int32) (int64, int64, error) {
-	return w.first, int64(len(w.records)), w.broken
+func (w *world) inbox() store.Inbox {
+	return store.Inbox{Generation: 1, Partitions: int32(w.config.Kafka.Inbox.Partitions)}
 }
 
-func (w *world) Record(_ context.Context, partition int32, offset int64) (*inbox.Record, error) {
-	require.EqualValues(w.t, 3, partition)
-	return &w.records[offset], nil
+func (w *world) Offsets(context.Context, string) (start, end map[int32]int64, err error) {
+	return map[int32]int64{w.partition(): w.first}, map[int32]int64{w.partition(): int64(len(w.records))}, w.broken
+}
+
+func (w *world) OffsetsAt(context.Context, string, time.Time) (map[int32]int64, error) {
+	panic("nothing is looked up by its time")
+}
+
+func (w *world) Scan(_ context.Context, _ string, from, _ map[int32]int64, f func(transport.Scanned) error) error {
+	offset := from[w.partition()]
+	key, head, value, err := inbox.Encode(w.records[offset])
+	require.NoError(w.t, err)
+	return f(transport.Scanned{Received: transport.Received{
+		Offset: offset, Key: key, Value: value, Headers: []transport.Header{{Key: inbox.Header, Value: head}},
+	}})
 }
 
 func (w *world) explain(edit func(*explain.Input)) *explain.Explanation {
-	in := explain.Input{Config: w.config, Store: w, Inbox: w, Entity: "B-007"}
+	in := explain.Input{Config: w.config, Store: w, Inbox: w.inbox(), Log: w, Entity: "B-007"}
 	if edit != nil {
 		edit(&in)
 	}
@@ -402,7 +412,7 @@ func TestJSONForm(t *testing.T) {
 	require.NoError(t, json.Unmarshal(text, &got))
 	require.Equal(t, map[string]any{"banana_id": "B-007", "level": 1., "sugar": 2.}, got["services"].([]any)[0].(map[string]any)["view"])
 	require.Equal(t, map[string]any{"sugar": 2.}, got["events"].([]any)[1].(map[string]any)["record"].(map[string]any)["payload"])
-	require.EqualValues(t, 3, got["partition"])
+	require.EqualValues(t, w.partition(), got["partition"])
 	part := got["merged"].(map[string]any)["parts"].([]any)[0].(map[string]any)
 	require.Equal(t, map[string]any{"path": "id", "value": "B-007", "source": "registry"}, part)
 
@@ -425,7 +435,7 @@ func TestWhatIsGoneIsSaid(t *testing.T) {
 
 	w.broken = errors.New("no broker answers")
 	require.Equal(t, []string{"the inbox cannot be read: no broker answers"}, w.explain(nil).Notes)
-	x = w.explain(func(in *explain.Input) { in.Inbox, in.NoInbox = nil, "another process has it" })
+	x = w.explain(func(in *explain.Input) { in.Log, in.NoInbox = nil, "another process has it" })
 	require.Equal(t, []string{"the inbox was not read: another process has it"}, x.Notes)
 	require.Len(t, x.Services, 3)
 

@@ -8,65 +8,9 @@ import (
 
 	"github.com/seed-86dfc502/weir/change"
 	"github.com/seed-86dfc502/weir/inbox"
-	"github.com/seed-86dfc502/weir/store"
 	"github.com/seed-86dfc502/weir/transport"
 	"golang.org/x/sync/errgroup"
 )
-
-// Inbox returns single records of the inbox. Safe for concurrent use.
-type Inbox interface {
-	// Partition of an entity's records.
-	Partition(entity string) int32
-	// Generation that the records are of.
-	Generation() uint16
-	// Bounds returns the oldest offset that is there, and the end.
-	Bounds(ctx context.Context, partition int32) (start, end int64, err error)
-	// Record returns the record at an offset; nil when there is none.
-	Record(ctx context.Context, partition int32, offset int64) (*inbox.Record, error)
-}
-
-// Log is what Kafka asks of a cluster; transport.Admin is one.
-type Log interface {
-	Offsets(ctx context.Context, topic string) (start, end map[int32]int64, err error)
-	Scan(ctx context.Context, topic string, from, to map[int32]int64, f func(transport.Scanned) error) error
-}
-
-// Kafka is the inbox in a cluster, or in the SQLite file.
-type Kafka struct {
-	Inbox store.Inbox // its current generation
-	Log   Log
-}
-
-var _ Inbox = Kafka{}
-
-// Partition implements Inbox.
-func (k Kafka) Partition(entity string) int32 {
-	return transport.PartitionOf([]byte(entity), k.Inbox.Partitions)
-}
-
-// Generation implements Inbox.
-func (k Kafka) Generation() uint16 { return k.Inbox.Generation }
-
-// Bounds implements Inbox.
-func (k Kafka) Bounds(ctx context.Context, partition int32) (start, end int64, err error) {
-	first, last, err := k.Log.Offsets(ctx, k.Inbox.Topic)
-	return first[partition], last[partition], err
-}
-
-// Record implements Inbox.
-func (k Kafka) Record(ctx context.Context, partition int32, offset int64) (*inbox.Record, error) {
-	var found *inbox.Record
-	at := func(o int64) map[int32]int64 { return map[int32]int64{partition: o} }
-	err := k.Log.Scan(ctx, k.Inbox.Topic, at(offset), at(offset+1), func(r transport.Scanned) error {
-		if r.Offset != offset {
-			return nil
-		}
-		rec, err := inbox.Decode(slices.Clone(r.Key), r.HeaderBytes(inbox.Header), slices.Clone(r.Value))
-		found = &rec
-		return err
-	})
-	return found, err
-}
 
 // inboxTime bounds reading the inbox: the rest of the story does not need it.
 const inboxTime = 15 * time.Second
@@ -80,7 +24,7 @@ func (s *story) events(ctx context.Context) {
 		}
 		s.Events = append(s.Events, e)
 	}
-	if s.in.Inbox == nil {
+	if s.in.Log == nil {
 		if s.in.NoInbox != "" {
 			s.Notes = append(s.Notes, "the inbox was not read: "+s.in.NoInbox)
 		}
@@ -94,19 +38,20 @@ func (s *story) events(ctx context.Context) {
 }
 
 func (s *story) readBack(ctx context.Context) error {
-	partition := s.in.Inbox.Partition(s.Entity)
+	partition := transport.PartitionOf([]byte(s.Entity), s.in.Inbox.Partitions)
 	s.Explanation.Partition = &partition
-	start, end, err := s.in.Inbox.Bounds(ctx, partition)
+	starts, ends, err := s.in.Log.Offsets(ctx, s.in.Inbox.Topic)
 	if err != nil {
 		return err
 	}
+	start, end := starts[partition], ends[partition]
 	g, ctx := errgroup.WithContext(ctx)
 	g.SetLimit(4)
 	for i := range s.Events {
 		e := &s.Events[i]
 		v := change.Version(e.version)
 		switch {
-		case v.Generation() != s.in.Inbox.Generation():
+		case v.Generation() != s.in.Inbox.Generation:
 			e.Gone = fmt.Sprintf("it was in an earlier inbox (generation %d)", v.Generation())
 		case v.Offset() < start:
 			e.Gone = fmt.Sprintf("retention removed it (the inbox begins at offset %d)", start)
@@ -114,7 +59,7 @@ func (s *story) readBack(ctx context.Context) error {
 			e.Gone = fmt.Sprintf("the inbox ends at offset %d", end)
 		default:
 			g.Go(func() error {
-				r, err := s.in.Inbox.Record(ctx, partition, v.Offset())
+				r, err := s.record(ctx, partition, v.Offset())
 				if err != nil {
 					return err
 				}
@@ -124,6 +69,21 @@ func (s *story) readBack(ctx context.Context) error {
 		}
 	}
 	return g.Wait()
+}
+
+// record returns the record at an offset; nil when there is none.
+func (s *story) record(ctx context.Context, partition int32, offset int64) (*inbox.Record, error) {
+	var found *inbox.Record
+	at := func(o int64) map[int32]int64 { return map[int32]int64{partition: o} }
+	err := s.in.Log.Scan(ctx, s.in.Inbox.Topic, at(offset), at(offset+1), func(r transport.Scanned) error {
+		if r.Offset != offset {
+			return nil
+		}
+		rec, err := inbox.Decode(slices.Clone(r.Key), r.HeaderBytes(inbox.Header), slices.Clone(r.Value))
+		found = &rec
+		return err
+	})
+	return found, err
 }
 
 // fill adds what the inbox has of an event.

@@ -2,13 +2,14 @@ package explain
 
 import (
 	"bufio"
-	"encoding/json"
 	"fmt"
 	"io"
 	"strconv"
 	"strings"
 	"time"
 	"unicode/utf8"
+
+	"github.com/seed-86dfc502/weir/internal/terminal"
 )
 
 // Limits of the human form, in characters and lines.
@@ -59,8 +60,9 @@ type printer struct {
 	full bool
 }
 
+// line prints a line. Producers wrote parts of most of them, so all pass terminal.Line.
 func (p *printer) line(format string, args ...any) {
-	fmt.Fprintf(p.w, "%s\n", strings.TrimRight(p.cut(fmt.Sprintf(format, args...), width), " "))
+	fmt.Fprintf(p.w, "%s\n", strings.TrimRight(p.cut(terminal.Line(fmt.Sprintf(format, args...)), width), " "))
 }
 
 // cut shortens a text to n characters, unless all is wanted.
@@ -126,16 +128,6 @@ func cutTo(s string, n int) string {
 	return string(runes[:n-1]) + "…"
 }
 
-// plain shows a JSON text on one line, without what a terminal would obey.
-func plain(text json.RawMessage) string {
-	return strings.Map(func(r rune) rune {
-		if r < ' ' || r == 0x7F {
-			return ' '
-		}
-		return r
-	}, string(text))
-}
-
 func (x *Explanation) head(p *printer) {
 	p.line("Entity %s", shown(x.Entity))
 	state := "complete"
@@ -155,10 +147,10 @@ func (x *Explanation) head(p *printer) {
 
 // shown quotes an id that does not speak for itself.
 func shown(id string) string {
-	if strings.ContainsFunc(id, func(r rune) bool { return r <= ' ' || r == 0x7F }) {
-		return fmt.Sprintf("%q", id)
+	if strings.Contains(id, " ") {
+		return strconv.Quote(id)
 	}
-	return id
+	return terminal.Visible(id)
 }
 
 // brief shows the begin of a hash.
@@ -193,7 +185,7 @@ func (x *Explanation) events(p *printer) {
 				size = "delete"
 			}
 			if r.Sequence != "" {
-				from += " seq " + r.Sequence
+				from += " seq " + shown(r.Sequence)
 			}
 		} else if e.Gone != "" {
 			from = "gone"
@@ -209,7 +201,7 @@ func (x *Explanation) events(p *printer) {
 			p.wrap("  ", "    ", e.Version+": asked for by "+e.Record.Actor+": "+e.Record.Reason)
 		}
 		if e.Record != nil && e.Record.Payload != nil {
-			fmt.Fprintf(p.w, "  %s: %s\n", e.Version, plain(e.Record.Payload)) // asked for, so whole
+			fmt.Fprintf(p.w, "  %s: %s\n", e.Version, terminal.Line(string(e.Record.Payload))) // asked for, so whole
 		}
 	}
 }
@@ -245,13 +237,13 @@ func (x *Explanation) sources(p *printer) {
 			what += fmt.Sprintf("; taken up to %d/%d", last.Partition, last.Offset)
 		}
 		if s.Seen != nil && s.Seen.Sequence != "" {
-			what += "; sequence " + s.Seen.Sequence
+			what += "; sequence " + shown(s.Seen.Sequence)
 		}
 		p.line("  %s (%s)", s.Source, what)
 		if s.Document == nil {
 			p.line("    no document")
 		} else {
-			p.line("    %s", plain(s.Document))
+			p.line("    %s", s.Document)
 		}
 	}
 }
@@ -263,7 +255,7 @@ func (x *Explanation) merged(p *printer) {
 		return
 	}
 	p.line("Merged document")
-	p.line("    %s", plain(x.Merged.Document))
+	p.line("    %s", x.Merged.Document)
 	var rows [][]string
 	parts := x.Merged.Parts[:min(len(x.Merged.Parts), maxLines)]
 	for _, part := range parts {
@@ -271,11 +263,11 @@ func (x *Explanation) merged(p *printer) {
 		if len(part.Over) > 0 {
 			over = "wins over " + strings.Join(part.Over, ", ")
 		}
-		path := part.Path
+		path := terminal.Visible(part.Path)
 		if path == "" {
 			path = "(the whole)"
 		}
-		rows = append(rows, []string{path, p.cut(plain(part.Value), 36), part.Source, over})
+		rows = append(rows, []string{path, p.cut(terminal.Line(string(part.Value)), 36), part.Source, over})
 	}
 	p.table([]string{"PATH", "VALUE", "SOURCE", ""}, rows)
 	if n := len(x.Merged.Parts) + x.Merged.More - len(parts); n > 0 {
@@ -304,7 +296,7 @@ func (x *Explanation) side(p *printer) {
 		cell := min(cellMax, (width-2-label)/len(group)-2)
 		for _, s := range group {
 			if p.full {
-				cell = max(cell, utf8.RuneCountInString(s.Service), utf8.RuneCountInString(plain(s.View)), utf8.RuneCountInString(s.Fault)+7)
+				cell = max(cell, utf8.RuneCountInString(s.Service), utf8.RuneCountInString(terminal.Line(string(s.View))), utf8.RuneCountInString(s.Fault)+7)
 			}
 		}
 		row := func(name string, f func(s *Service) string) {
@@ -346,7 +338,7 @@ var sideRows = []struct {
 		if s.View == nil {
 			return "nothing"
 		}
-		return plain(s.View)
+		return terminal.Line(string(s.View))
 	}},
 	{"hash now", func(s *Service) string { return brief(s.Hash) }},
 	{"last sent", func(s *Service) string {
@@ -417,8 +409,7 @@ func (x *Explanation) below(p *printer, labels []string) {
 	wide.table(head, rows)
 }
 
-// deliveries shows what the targets answered: texts of theirs, so what does not print
-// is escaped.
+// deliveries shows what the targets answered.
 func (x *Explanation) deliveries(p *printer) {
 	if len(x.Deliveries) == 0 {
 		return
@@ -431,7 +422,7 @@ func (x *Explanation) deliveries(p *printer) {
 		if d.Status != 0 {
 			status = strconv.Itoa(d.Status)
 		}
-		rows[i] = []string{clock(d.At), d.Service, d.Version, d.Outcome, status, strconv.FormatInt(d.Millis, 10), d.ShownAnswer()}
+		rows[i] = []string{clock(d.At), d.Service, d.Version, d.Outcome, status, strconv.FormatInt(d.Millis, 10), terminal.Visible(d.Answer)}
 	}
 	p.table([]string{"TIME", "SERVICE", "VERSION", "OUTCOME", "STATUS", "MS", "ANSWER"}, dropEmpty(rows))
 }

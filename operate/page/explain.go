@@ -102,7 +102,7 @@ func (p *Page) tell(ctx context.Context, in explain.Input) (*explain.Explanation
 	env, err := p.opt.Tools(reaching)
 	if err == nil {
 		reached := in
-		reached.Inbox = explain.Kafka{Inbox: env.Inbox, Log: env.Log}
+		reached.Inbox, reached.Log = env.Inbox, env.Log
 		x, e := explain.Explain(reaching, reached)
 		if e == nil || reaching.Err() == nil || ctx.Err() != nil {
 			return x, e

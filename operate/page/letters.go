@@ -287,7 +287,7 @@ func (p *Page) editLetter(w http.ResponseWriter, r *http.Request, who *session) 
 		return
 	}
 	if hashOf(payload) != hashOf(l.Payload) {
-		if err := env.EditLetter(r.Context(), id, payload, p.opt.Config().Sources.MaxEventOf(l.Source), why); err != nil {
+		if err := env.EditLetter(r.Context(), l, payload, p.opt.Config().Sources.MaxEventOf(l.Source), why); err != nil {
 			p.trouble(w, r, err)
 			return
 		}

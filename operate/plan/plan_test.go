@@ -326,3 +326,16 @@ func TestUndecidableEntity(t *testing.T) {
 	require.Equal(t, []string{"X"}, e.FailedIDs)
 	require.Equal(t, "kept send 0 retract 0 unchanged 3 nothing 1 fail 0", line(e, ripe))
 }
+
+// Producers wrote ids, member names and values: none of them steers a terminal.
+func TestWhatProducersWroteIsShownHarmless(t *testing.T) {
+	const steers = "B\x1b[31m\u009b\nX"
+	e := plan.Effect{Failed: 1, FailedIDs: []string{steers}, Services: []plan.Service{{Samples: []plan.Sample{{
+		Entity: steers, Op: "upsert", Before: json.RawMessage(`1`), After: json.RawMessage(`2`),
+		Diff: []plan.Difference{{Path: steers, Before: json.RawMessage("\"\u009b\""), After: json.RawMessage("\"\x1b\"")}},
+	}}}}}
+	var out bytes.Buffer
+	require.NoError(t, e.Write(&out))
+	require.NotRegexp(t, "[\x1b\u009b]|\nX", out.String())
+	require.Equal(t, 3, strings.Count(out.String(), `"B\x1b[31m\u009b\nX"`))
+}

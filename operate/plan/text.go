@@ -10,6 +10,7 @@ import (
 
 	"github.com/dustin/go-humanize"
 	"github.com/dustin/go-humanize/english"
+	"github.com/seed-86dfc502/weir/internal/terminal"
 )
 
 const (
@@ -60,7 +61,11 @@ func (e *Effect) Write(w io.Writer) error {
 		}
 	}
 	if e.Failed > 0 {
-		fmt.Fprintf(b, "\n%s cannot be decided under this configuration, for instance %s\n", english.Plural(int(e.Failed), "entity", "entities"), strings.Join(e.FailedIDs, ", "))
+		ids := make([]string, len(e.FailedIDs))
+		for i, id := range e.FailedIDs {
+			ids[i] = terminal.Visible(id)
+		}
+		fmt.Fprintf(b, "\n%s cannot be decided under this configuration, for instance %s\n", english.Plural(int(e.Failed), "entity", "entities"), strings.Join(ids, ", "))
 	}
 	for _, note := range e.Notes {
 		fmt.Fprintf(b, "\nNote: %s\n", note)
@@ -78,7 +83,7 @@ func (e *Effect) Write(w io.Writer) error {
 }
 
 func (s Sample) write(w io.Writer, service string) {
-	fmt.Fprintf(w, "\n%s  %s  %s\n", service, s.Entity, s.Op)
+	fmt.Fprintf(w, "\n%s  %s  %s\n", service, terminal.Visible(s.Entity), s.Op)
 	switch {
 	case s.Before == nil && s.After == nil:
 		fmt.Fprintln(w, "  goes away")
@@ -91,7 +96,7 @@ func (s Sample) write(w io.Writer, service string) {
 			if i == maxShown {
 				break
 			}
-			path := d.Path
+			path := terminal.Visible(d.Path)
 			if path == "" {
 				path = "(the whole)"
 			}
@@ -118,12 +123,7 @@ func (s Sample) write(w io.Writer, service string) {
 
 // brief shows a JSON text on one line, cut, without what a terminal would obey.
 func brief(text json.RawMessage, most int) string {
-	s := strings.Map(func(r rune) rune {
-		if r < ' ' || r == 0x7F {
-			return ' '
-		}
-		return r
-	}, string(text))
+	s := terminal.Line(string(text))
 	if runes := []rune(s); len(runes) > most {
 		return string(runes[:most-1]) + "…"
 	}

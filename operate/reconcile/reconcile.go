@@ -140,8 +140,8 @@ type comparison struct {
 // page compares dam rows with the target's range behind after up to upTo, which
 // is without end when it is empty.
 func (c *comparison) page(ctx context.Context, after, upTo string, rows []store.Row) error {
-	var beyond []sinks.TargetRow // of which the dam rows do not know
 	for done := false; !done; {
+		var beyond []sinks.TargetRow // of which the dam rows do not know
 		n, from := 0, after
 		err := c.Target.Scan(ctx, from, c.Page, func(h sinks.TargetRow) error {
 			if n++; h.Entity <= after {
@@ -180,14 +180,15 @@ func (c *comparison) page(ctx context.Context, after, upTo string, rows []store.
 		default:
 			done = n < c.Page
 		}
+		// After each scan: a target may hold any number that the dam does not know.
+		if err := c.again(ctx, beyond); err != nil {
+			return err
+		}
 	}
 	for i := range rows {
 		if err := c.absent(ctx, &rows[i]); err != nil {
 			return err
 		}
-	}
-	if err := c.again(ctx, beyond); err != nil {
-		return err
 	}
 	if c.Progress != nil {
 		c.Progress(c.result.Rows)

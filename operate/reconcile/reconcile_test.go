@@ -29,6 +29,7 @@ type world struct {
 	at      change.Version // position of the service
 	dead    []store.DeadLetter
 	happens func()
+	most    int // keys of one read of Rows
 }
 
 func (w *world) tick() {
@@ -49,6 +50,7 @@ func (w *world) ServiceRows(_ context.Context, _ int32, after string, limit int)
 
 func (w *world) Rows(_ context.Context, keys []store.Key) (rows []store.Row, err error) {
 	w.tick()
+	w.most = max(w.most, len(keys))
 	for _, k := range keys {
 		row := w.rows[k.Entity]
 		row.Key = k
@@ -151,6 +153,19 @@ func row(id string, version int64, content change.Content) store.Row {
 func refused(r store.Row) store.Row {
 	r.Refused = true
 	return r
+}
+
+// A target may hold any number of entities that the dam does not know.
+func TestUnknownEntitiesArePagedToo(t *testing.T) {
+	const page, many = 10, 95
+	w := &world{held: map[string]sinks.TargetRow{}, at: v(100)}
+	for i := range many {
+		id := fmt.Sprintf("e%03d", i)
+		w.held[id] = sinks.TargetRow{Entity: id, Version: v(5), Doc: []byte(`{"n":1}`)}
+	}
+	r, _ := w.compare(t, page)
+	require.EqualValues(t, many, r.Extra)
+	require.LessOrEqual(t, w.most, page)
 }
 
 // Each verdict, and whether a forced decision repairs it.

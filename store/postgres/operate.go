@@ -10,7 +10,7 @@ import (
 
 const (
 	sqlSettle      = `UPDATE dead_letters SET state = $2 WHERE id = $1 AND state IN ('open', 'discarded') AND ($3::int8 = 0 OR version <= $3)`
-	sqlAmend       = `UPDATE dead_letters SET original = coalesce(original, payload), payload = $2 WHERE id = $1 AND state = 'open'`
+	sqlAmend       = `UPDATE dead_letters SET original = coalesce(original, payload), payload = $3 WHERE id = $1 AND state = 'open' AND payload = $2`
 	sqlMoveLetters = `UPDATE dead_letters SET state = $3 WHERE id = ANY($1::int8[]) AND state = $2`
 
 	jobColumns = `id, kind, key, parameters, cursor, done, total, state, actor, created_at, updated_at, turn`
@@ -43,9 +43,9 @@ func (s *Store) AddAudits(ctx context.Context, audits []store.Audit) error {
 }
 
 // EditDeadLetter implements store.Operations.
-func (s *Store) EditDeadLetter(ctx context.Context, id int64, payload []byte, audit store.Audit) error {
+func (s *Store) EditDeadLetter(ctx context.Context, id int64, seen, payload []byte, audit store.Audit) error {
 	return s.inTx(ctx, "edit dead letter", func(tx pgx.Tx) error {
-		tag, err := tx.Exec(ctx, sqlAmend, id, notNil(payload))
+		tag, err := tx.Exec(ctx, sqlAmend, id, notNil(seen), notNil(payload))
 		if err == nil && tag.RowsAffected() == 0 {
 			err = pgx.ErrNoRows
 		}

@@ -11,7 +11,7 @@ import (
 )
 
 const (
-	sqlAmend       = `UPDATE dead_letters SET original = coalesce(original, payload), payload = ?2 WHERE id = ?1 AND state = 'open'`
+	sqlAmend       = `UPDATE dead_letters SET original = coalesce(original, payload), payload = ?3 WHERE id = ?1 AND state = 'open' AND payload = ?2`
 	sqlSettle      = `UPDATE dead_letters SET state = ?2 WHERE id = ?1 AND state IN ('open', 'discarded') AND (?3 = 0 OR version <= ?3)`
 	sqlMoveLetters = `UPDATE dead_letters SET state = ?3 WHERE id = ?1 AND state = ?2`
 
@@ -38,9 +38,9 @@ func (s *Store) AddAudits(ctx context.Context, audits []store.Audit) error {
 }
 
 // EditDeadLetter implements store.Operations.
-func (s *Store) EditDeadLetter(ctx context.Context, id int64, payload []byte, audit store.Audit) error {
+func (s *Store) EditDeadLetter(ctx context.Context, id int64, seen, payload []byte, audit store.Audit) error {
 	return s.write(ctx, "edit dead letter", func(t tx) error {
-		n, err := t.once(sqlAmend, id, notNil(payload))
+		n, err := t.once(sqlAmend, id, notNil(seen), notNil(payload))
 		switch {
 		case err != nil:
 			return err

@@ -74,8 +74,11 @@ var operatorTests = []operatorTest{
 		require.NoError(t, f.a.AddLetters(t.Context(), letters()[:2]))
 		all := f.list(store.LetterFilter{})
 		for i, original := range []string{"{", ""} {
+			seen := original
 			for _, edit := range []string{"{}", `{"second":1}`} {
-				require.NoError(t, f.a.EditDeadLetter(t.Context(), all[i].ID, []byte(edit), someAudit))
+				require.NoError(t, f.a.EditDeadLetter(t.Context(), all[i].ID, []byte(seen), []byte(edit), someAudit))
+				require.ErrorIs(t, f.a.EditDeadLetter(t.Context(), all[i].ID, []byte(seen), []byte("[]"), someAudit), store.ErrNotFound, "another edit was first")
+				seen = edit
 				got, err := f.b.Letter(t.Context(), all[i].ID)
 				require.NoError(t, err)
 				assert.Equal(t, edit, string(got.Payload))
@@ -85,8 +88,8 @@ var operatorTests = []operatorTest{
 		}
 		require.Len(t, f.audits(), 4)
 		f.settle(f.revision(), all[0].ID, store.LetterDiscarded)
-		require.ErrorIs(t, f.a.EditDeadLetter(t.Context(), all[0].ID, []byte("{}"), someAudit), store.ErrNotFound)
-		require.ErrorIs(t, f.a.EditDeadLetter(t.Context(), all[1].ID+100, []byte("{}"), someAudit), store.ErrNotFound)
+		require.ErrorIs(t, f.a.EditDeadLetter(t.Context(), all[0].ID, []byte(`{"second":1}`), []byte("{}"), someAudit), store.ErrNotFound)
+		require.ErrorIs(t, f.a.EditDeadLetter(t.Context(), all[1].ID+100, nil, []byte("{}"), someAudit), store.ErrNotFound)
 		require.Len(t, f.audits(), 4, "nothing happened, so nothing is on record")
 	}},
 	{"more is pruned than one transaction takes", func(t *testing.T, f *operatorFixture) {

@@ -1,0 +1,42 @@
+// Package terminal makes texts that came from elsewhere fit to be shown on a terminal:
+// nothing in them steers it.
+package terminal
+
+import (
+	"strconv"
+	"strings"
+	"unicode/utf8"
+)
+
+// Visible returns a text as it may stand in a table: quoted where it holds what does
+// not print, or is no UTF-8.
+func Visible(s string) string {
+	if Harmless(s) == s && !strings.ContainsAny(s, "\t\n") {
+		return s
+	}
+	return strconv.Quote(s)
+}
+
+// Line returns a text on one line, with a space for each newline and tab and
+// escapes for what would steer a terminal.
+func Line(s string) string {
+	return Harmless(strings.NewReplacer("\n", " ", "\r", " ", "\t", " ").Replace(s))
+}
+
+// Harmless returns a text of several lines with escapes for what would steer a
+// terminal.
+func Harmless(s string) string {
+	var b strings.Builder
+	for len(s) > 0 {
+		r, size := utf8.DecodeRuneInString(s)
+		switch piece := s[:size]; {
+		case r == '\n' || r == '\t' || strconv.IsPrint(r) && (r != utf8.RuneError || size > 1):
+			b.WriteString(piece)
+		default:
+			quoted := strconv.Quote(piece)
+			b.WriteString(quoted[1 : len(quoted)-1])
+		}
+		s = s[size:]
+	}
+	return b.String()
+}
