@@ -17,10 +17,6 @@ const (
 
 	sqlOutboxes = `SELECT generation, partition, count(*) FROM outbox GROUP BY generation, partition`
 
-	sqlPageEntities = `
-SELECT id, docs, fence, version, fingerprint, deleted_at, writes, states
-FROM entities WHERE id > $1 ORDER BY id LIMIT $2`
-
 	sqlTombstones = `SELECT id, version FROM entities WHERE deleted_at < $1 AND id > $2 ORDER BY id LIMIT $3`
 
 	sqlCountEntities = `SELECT count(*) FROM entities`
@@ -105,15 +101,9 @@ func (s *Store) byPartition(ctx context.Context, what, query string) (map[store.
 }
 
 // Entities implements store.Reader.
-func (s *Store) Entities(ctx context.Context, after string, limit int) (entities []store.Entity, err error) {
-	limit = max(limit, 0)
-	b := new(pgx.Batch)
-	b.Queue(sqlPageEntities, after, limit).Query(func(rows pgx.Rows) error {
-		entities, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (store.Entity, error) { return scanEntity(row) })
-		return err
-	})
-	b.Queue(sqlScanPages, after, limit).Query(func(rows pgx.Rows) error { return addPages(rows, statesOf(entities)) })
-	return entities, failed("page entities", s.pool.SendBatch(ctx, b).Close())
+func (s *Store) Entities(ctx context.Context, after string, limit int) ([]store.Entity, error) {
+	entities, err := s.page(ctx, sqlPageEntities, after, max(limit, 0), scanEntity)
+	return entities, failed("page entities", err)
 }
 
 // CountEntities implements store.Reader.
