@@ -11,8 +11,6 @@ import (
 )
 
 const (
-	sqlNames = `SELECT number, name FROM services WHERE number = ANY($1::int4[])`
-
 	sqlWatermarks = `SELECT generation, partition, next_offset FROM watermarks`
 
 	sqlOutboxes = `SELECT generation, partition, count(*) FROM outbox GROUP BY generation, partition`
@@ -54,29 +52,6 @@ func (s *Store) Tombstones(ctx context.Context, before time.Time, after string, 
 		return t, err
 	}, sqlTombstones, before, after, max(limit, 0))
 	return stones, failed("page tombstones", err)
-}
-
-// EntityRows implements store.Reader.
-func (s *Store) EntityRows(ctx context.Context, id string) ([]store.NamedRow, error) {
-	found := []store.Entity{{ID: id}}
-	b := new(pgx.Batch)
-	queueLoad(b, []string{id}, found)
-	if err := s.pool.SendBatch(ctx, b).Close(); err != nil {
-		return nil, failed("read dam rows", err)
-	}
-	states := found[0].States.All(id)
-	if len(states) == 0 {
-		return nil, nil
-	}
-	numbers := make([]int32, len(states))
-	for i, r := range states {
-		numbers[i] = r.Service
-	}
-	names := map[int32]string{}
-	var number int32
-	var name string
-	err := each(ctx, s.pool, []any{&number, &name}, func() { names[number] = name }, sqlNames, numbers)
-	return store.Named(states, names), failed("read dam rows", err)
 }
 
 // Watermarks implements store.Reader.

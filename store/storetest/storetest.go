@@ -135,7 +135,6 @@ func writes(out store.Outcome) func(store.Loaded) (store.Outcome, error) {
 type state struct {
 	Watermarks map[store.Partition]int64
 	Entities   []store.Entity
-	Rows       []store.NamedRow
 	Letters    []store.DeadLetter
 	Audits     []store.Audit
 	Look       store.Look
@@ -151,11 +150,6 @@ func (f *fixture) state(s store.Store) state {
 	require.NoError(f, err)
 	got.Entities, err = s.Entities(f.ctx(), "", 1000)
 	require.NoError(f, err)
-	for _, e := range got.Entities {
-		rows, err := s.EntityRows(f.ctx(), e.ID)
-		require.NoError(f, err)
-		got.Rows = append(got.Rows, rows...)
-	}
 	got.Letters, err = s.ListLetters(f.ctx(), store.LetterFilter{Limit: 1000})
 	require.NoError(f, err)
 	got.Audits, err = s.Audits(f.ctx(), 0, 1000)
