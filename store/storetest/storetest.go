@@ -9,7 +9,6 @@ package storetest
 
 import (
 	"context"
-	"slices"
 	"testing"
 	"time"
 
@@ -156,7 +155,6 @@ func (f *fixture) state(s store.Store) state {
 	require.NoError(f, err)
 	got.Look, err = s.Look(f.ctx())
 	require.NoError(f, err)
-	slices.SortFunc(got.Look.Activations, compareActivations)
 	got.Progress, err = s.AllProgress(f.ctx())
 	require.NoError(f, err)
 	return got
