@@ -111,16 +111,6 @@ func Stripped(e store.Entity, edit func(source string, doc canonicaltree.Node) (
 	return e, nil
 }
 
-// Stored returns an entity and its dam rows as a store would hold them; Found is
+// Stored returns an entity with its dam states as a store would hold it; Found is
 // false for one that was never written.
-func (s *Simulator) Stored(entity string) (store.Entity, []store.NamedRow) {
-	e := s.entities[entity]
-	var rows []store.NamedRow
-	for _, service := range s.plan.Services {
-		if row := e.States.Get(service.Number); row.Found {
-			row.Entity = entity
-			rows = append(rows, store.NamedRow{Service: service.Name, Row: row})
-		}
-	}
-	return e, rows
-}
+func (s *Simulator) Stored(entity string) store.Entity { return s.entities[entity] }

@@ -18,7 +18,6 @@ type Store interface {
 	Entity(ctx context.Context, id string) (store.Entity, error)
 	Entities(ctx context.Context, after string, limit int) ([]store.Entity, error)
 	CountEntities(ctx context.Context) (int64, error)
-	EntityRows(ctx context.Context, id string) ([]store.NamedRow, error)
 	Rows(ctx context.Context, keys []store.Key) ([]store.Row, error)
 	ServiceRows(ctx context.Context, service int32, after string, limit int) ([]store.Row, error)
 	ServiceCheckRows(ctx context.Context, service int32, after string, limit int) ([]store.CheckRow, error)

@@ -1,6 +1,7 @@
 package store
 
 import (
+	"cmp"
 	"context"
 	"encoding/binary"
 	"errors"
@@ -103,7 +104,7 @@ type Look struct {
 	Active int64 // the newest revision; 0 without any
 	Marks  map[int32]Mark
 	// Activations are of partitions that had a watermark then, without those that
-	// were stale at the last one.
+	// were stale at the last one; as SortActivations leaves them.
 	Activations []Activation
 }
 
@@ -128,8 +129,9 @@ func (c *LookCache) Kept() (of Revision, activations []Activation) {
 	return Revision{}, nil
 }
 
-// Keep keeps what was read in one snapshot.
+// Keep sorts and keeps what was read in one snapshot.
 func (c *LookCache) Keep(of Revision, activations []Activation) {
+	SortActivations(activations)
 	c.kept.Store(&keptActivations{of, activations})
 }
 
@@ -141,12 +143,24 @@ func (l *Look) Counts(partition int32, revision int64, from, to change.Version) 
 	if to > l.Marks[partition].Watermark || revision > l.Active {
 		return false
 	}
-	for _, a := range l.Activations {
-		if a.Partition == partition && (a.Revision <= revision && a.From > from || a.Revision > revision && a.From < to) {
+	first, _ := slices.BinarySearchFunc(l.Activations, partition, func(a Activation, p int32) int { return cmp.Compare(a.Partition, p) })
+	for _, a := range l.Activations[first:] {
+		if a.Partition != partition {
+			break
+		}
+		if a.Revision <= revision && a.From > from || a.Revision > revision && a.From < to {
 			return false
 		}
 	}
 	return true
+}
+
+// SortActivations brings activations into the order of their partitions, and of
+// revisions within: a frame is judged by those of its own.
+func SortActivations(activations []Activation) {
+	slices.SortFunc(activations, func(a, b Activation) int {
+		return cmp.Or(cmp.Compare(a.Partition, b.Partition), cmp.Compare(a.Revision, b.Revision))
+	})
 }
 
 // Deliveries is the store's side of deliver.

@@ -134,10 +134,9 @@ func TestActivationsAreKeptOfOneActivation(t *testing.T) {
 	require.True(t, of.Same(Revision{}), "a store without revisions has no activations")
 	require.Empty(t, kept)
 	at := time.UnixMicro(1)
-	found := []Activation{{Revision: 2, Partition: 1, From: 3}}
-	c.Keep(Revision{Number: 2, Fingerprint: []byte("f"), Activated: at}, found)
+	c.Keep(Revision{Number: 2, Fingerprint: []byte("f"), Activated: at}, []Activation{{2, 1, 3}, {2, 0, 9}, {1, 1, 3}})
 	of, kept = c.Kept()
-	require.Equal(t, found, kept)
+	require.Equal(t, []Activation{{2, 0, 9}, {1, 1, 3}, {2, 1, 3}}, kept, "by partition, as frames are judged")
 	require.True(t, of.Same(Revision{Number: 2, Fingerprint: []byte("f"), Activated: at.UTC()}))
 	for _, other := range []Revision{
 		{Number: 3, Fingerprint: []byte("f"), Activated: at},

@@ -290,15 +290,3 @@ func Scan(after string, limit int, pick func(Row) bool, read func(after string, 
 // scanPage is how many entities a scan reads at a time, so that a server is never
 // silent for long.
 const scanPage = 1000
-
-// Named gives rows the names of their services and returns them in the order of these.
-func Named(rows []Row, names map[int32]string) []NamedRow {
-	named := make([]NamedRow, 0, len(rows))
-	for _, r := range rows {
-		if name, ok := names[r.Service]; ok {
-			named = append(named, NamedRow{name, r})
-		}
-	}
-	slices.SortFunc(named, func(a, b NamedRow) int { return cmp.Compare(a.Service, b.Service) })
-	return named
-}

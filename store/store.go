@@ -427,9 +427,6 @@ type Reader interface {
 	// Tombstones returns up to limit entities that were deleted before the given time
 	// and stand after the given id, in the order of ids.
 	Tombstones(ctx context.Context, before time.Time, after string, limit int) ([]Tombstone, error)
-	// EntityRows returns the dam rows of one entity with their service names, in
-	// the order of these.
-	EntityRows(ctx context.Context, id string) ([]NamedRow, error)
 	// Outboxes counts the outbox rows of each partition that has any: what may not
 	// have been published yet.
 	Outboxes(ctx context.Context) (map[Partition]int64, error)
@@ -443,10 +440,4 @@ type Reader interface {
 	// KnownServices returns the numbers of all service names that were ever
 	// registered; unlike Services it registers nothing.
 	KnownServices(ctx context.Context) (map[string]int32, error)
-}
-
-// NamedRow is a dam row with its service's name.
-type NamedRow struct {
-	Service string
-	Row
 }

@@ -22,7 +22,6 @@ import (
 // Store is what explain reads of a store.
 type Store interface {
 	Entity(ctx context.Context, id string) (store.Entity, error)
-	EntityRows(ctx context.Context, id string) ([]store.NamedRow, error)
 	ListLetters(ctx context.Context, f store.LetterFilter) ([]store.DeadLetter, error)
 	KnownServices(ctx context.Context) (map[string]int32, error)
 	CheckRows(ctx context.Context, keys []store.Key) ([]store.CheckRow, error)
@@ -99,13 +98,15 @@ func Explain(ctx context.Context, in Input) (*Explanation, error) {
 	if err != nil {
 		return nil, err
 	}
-	rows, err := in.Store.EntityRows(ctx, in.Entity)
+	known, err := in.Store.KnownServices(ctx)
 	if err != nil {
 		return nil, err
 	}
 	s := &story{Explanation: x, in: in, entity: entity, letters: letters, reached: reached, rows: map[string]store.Row{}}
-	for _, r := range rows {
-		s.rows[r.Service] = r.Row
+	for name, number := range known {
+		if row := entity.States.Get(number); row.Found {
+			s.rows[name] = row
+		}
 	}
 	if err := s.compile(); err != nil {
 		return nil, err

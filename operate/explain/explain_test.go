@@ -71,7 +71,6 @@ type world struct {
 	sim     *decide.Simulator
 	records []inbox.Record
 	entity  func(store.Entity) store.Entity
-	rows    func([]store.NamedRow) []store.NamedRow
 	dead    []store.DeadLetter
 	// attempts are those to deliver, the newest first.
 	attempts []store.Attempt
@@ -91,7 +90,7 @@ func newWorld(t *testing.T) *world {
 	require.NoError(t, err)
 	return &world{
 		t: t, config: c, sim: decide.NewSimulator(plan),
-		entity: func(e store.Entity) store.Entity { return e }, rows: func(r []store.NamedRow) []store.NamedRow { return r },
+		entity: func(e store.Entity) store.Entity { return e },
 	}
 }
 
@@ -128,16 +127,11 @@ func (w *world) decide(r inbox.Record) {
 }
 
 func (w *world) Entity(_ context.Context, id string) (store.Entity, error) {
-	e, _ := w.sim.Stored(id)
+	e := w.sim.Stored(id)
 	if !e.Found {
 		return e, store.ErrNotFound
 	}
 	return w.entity(e), nil
-}
-
-func (w *world) EntityRows(_ context.Context, id string) ([]store.NamedRow, error) {
-	_, rows := w.sim.Stored(id)
-	return w.rows(rows), nil
 }
 
 func (w *world) ListLetters(_ context.Context, f store.LetterFilter) ([]store.DeadLetter, error) {
@@ -151,7 +145,11 @@ func (w *world) ListLetters(_ context.Context, f store.LetterFilter) ([]store.De
 }
 
 func (w *world) KnownServices(context.Context) (map[string]int32, error) {
-	return map[string]int32{"acme/crm@check": 71, "acme/web@check": 72, hook: 3}, nil
+	known := map[string]int32{"acme/crm@check": 71, "acme/web@check": 72}
+	for i, s := range w.config.Services() {
+		known[s.Name] = int32(i + 1)
+	}
+	return known, nil
 }
 
 func (w *world) ListAttempts(_ context.Context, f store.AttemptFilter) (found []store.Attempt, err error) {
@@ -289,17 +287,17 @@ func TestVerdicts(t *testing.T) {
 		}, hook, explain.Refused, "Its newest change is dead letter 7 (refused: 422 Unprocessable), so the customer does not have it.", "dead letter"},
 		"refused": {func(w *world) {
 			w.event("registry", "e1", "1", first)
-			w.change(hook, func(r *store.NamedRow) { r.Refused = true })
+			w.change(hook, func(r *store.Row) { r.Refused = true })
 			w.dead = []store.DeadLetter{{ID: 7, Count: 1, Stage: store.StageDeliver, Code: "refused", Reason: "422 Unprocessable", Service: hook, Entity: "B-007", Version: change.NewVersion(1, 0)}}
 		}, hook, explain.Refused, "Its newest change is dead letter 7 (refused: 422 Unprocessable), so the customer does not have it: it is held back until the view changes, or the letter is replayed, or the service is reset.", "dead letter"},
 		"refused again and again": {func(w *world) {
 			w.event("registry", "e1", "1", first)
-			w.change(hook, func(r *store.NamedRow) { r.Refused = true })
+			w.change(hook, func(r *store.Row) { r.Refused = true })
 			w.dead = []store.DeadLetter{{ID: 7, Count: 3, Last: noon, Stage: store.StageDeliver, Code: "refused", Reason: "422 Unprocessable", Service: hook, Entity: "B-007", Version: change.NewVersion(1, 0)}}
 		}, hook, explain.Refused, "dead letter 7 (refused: 422 Unprocessable, 3 times, last " + noon.Format(time.RFC3339) + ")", "dead letter"},
 		"refused, and its letter discarded": {func(w *world) {
 			w.event("registry", "e1", "1", first)
-			w.change(hook, func(r *store.NamedRow) { r.Refused = true })
+			w.change(hook, func(r *store.Row) { r.Refused = true })
 		}, hook, explain.Refused, "Version 1:0 was refused, and no dead letter of it is open any more: it is held back until the view changes, or weir replay --force sends it, or the service is reset.", "refused"},
 		"its twin is not": {func(w *world) {
 			w.event("registry", "e1", "1", first)
@@ -330,8 +328,10 @@ func TestVerdicts(t *testing.T) {
 		}, ripe, explain.HeldBack, "The last record (redecide r, 1:1) decided again, and this view is the same as what was sent before;", "held back"},
 		"new service": {func(w *world) {
 			w.event("registry", "e1", "1", first)
-			w.entity = func(e store.Entity) store.Entity { e.Fingerprint = []byte("older"); return e }
-			w.rows = func([]store.NamedRow) []store.NamedRow { return nil }
+			w.entity = func(e store.Entity) store.Entity {
+				e.Fingerprint, e.States = []byte("older"), store.States{}
+				return e
+			}
 		}, ripe, explain.NotYet, "Nothing was sent yet: the service is new to this entity, and the entity's next event or weir replay sends it.", "held back"},
 		"older state without history": {func(w *world) {
 			w.event("registry", "e1", "1", first)
@@ -363,14 +363,14 @@ func TestVerdicts(t *testing.T) {
 	}
 }
 
-func (w *world) change(service string, f func(*store.NamedRow)) {
-	w.rows = func(rows []store.NamedRow) []store.NamedRow {
-		for i := range rows {
-			if rows[i].Service == service {
-				f(&rows[i])
-			}
-		}
-		return rows
+func (w *world) change(service string, f func(*store.Row)) {
+	known, err := w.KnownServices(w.t.Context())
+	require.NoError(w.t, err)
+	w.entity = func(e store.Entity) store.Entity {
+		row := e.States.Get(known[service])
+		f(&row)
+		e.States.Set(row)
+		return e
 	}
 }
 
@@ -383,7 +383,7 @@ func TestHumanForm(t *testing.T) {
 	w.event("registry", "e0", "1", `{"id":"B-007","origin":"EC","level":7}`)
 	w.decide(inbox.Record{Entity: "B-007", Control: &inbox.Control{ID: "job-4", Action: inbox.Redecide, Actor: "ada@ops", Reason: "the table was restored"}})
 	w.event("registry", "e3", "3", `{"id":"B-007","origin":"CO","level":2,"tags":[{"name":"organic"},{"name":"fair trade, and from a farm with a rather long name"}]}`)
-	w.change(hook, func(r *store.NamedRow) { r.Refused = true })
+	w.change(hook, func(r *store.Row) { r.Refused = true })
 	w.dead = []store.DeadLetter{{ID: 7, Created: noon, Last: noon.Add(time.Hour), Count: 2, Stage: store.StageDeliver, Code: "refused", Reason: "the receiver answered 422 Unprocessable Entity", Service: hook, Entity: "B-007", Version: change.NewVersion(1, 0)}}
 	w.first = 1
 	var out bytes.Buffer

@@ -74,13 +74,13 @@ type state struct {
 	numbers map[string]int32
 	sim     *decide.Simulator
 	ids     []string
-	change  func(*store.NamedRow)
+	change  func(service string, r *store.Row)
 
 	maxPage, maxStates, pages int
 }
 
 func newState(t testing.TB) *state {
-	s := &state{t: t, active: load(t), numbers: map[string]int32{}, change: func(*store.NamedRow) {}}
+	s := &state{t: t, active: load(t), numbers: map[string]int32{}, change: func(string, *store.Row) {}}
 	for i, x := range s.active.Services() {
 		s.numbers[x.Name] = int32(i + 1)
 	}
@@ -116,12 +116,15 @@ func (s *state) Entities(_ context.Context, after string, limit int) ([]store.En
 	var page []store.Entity
 	for _, id := range s.ids {
 		if id > after && len(page) < limit {
-			e, rows := s.sim.Stored(id)
-			for _, r := range rows {
-				s.change(&r)
-				e.States.Set(r.Row)
+			e, states := s.sim.Stored(id), 0
+			for name, number := range s.numbers {
+				if r := e.States.Get(number); r.Found {
+					s.change(name, &r)
+					e.States.Set(r)
+					states++
+				}
 			}
-			s.maxStates = max(s.maxStates, limit*len(rows))
+			s.maxStates = max(s.maxStates, limit*states)
 			page = append(page, e)
 		}
 	}
@@ -216,8 +219,8 @@ func TestNewAndRemovedServices(t *testing.T) {
 // candidate stops is told.
 func TestAnywayAndNewlyHeldBack(t *testing.T) {
 	s := some(t)
-	s.change = func(r *store.NamedRow) { // somebody reset all of acme
-		if r.Service == ripe {
+	s.change = func(service string, r *store.Row) { // somebody reset all of acme
+		if service == ripe {
 			r.Content = nil
 		}
 	}
@@ -231,8 +234,8 @@ func TestAnywayAndNewlyHeldBack(t *testing.T) {
 	other.put("A", `{"id":"A","origin":"EC","level":0}`)
 	s = newState(t)
 	s.put("A", `{"id":"A","origin":"EC","level":1}`)
-	_, rows := other.sim.Stored("A")
-	s.change = func(r *store.NamedRow) { r.Content = rows[r.Row.Service-1].Content }
+	shown := other.sim.Stored("A")
+	s.change = func(_ string, r *store.Row) { r.Content = shown.States.Get(r.Service).Content }
 	e := s.plan(narrow, s.active, 9)
 	require.Equal(t, "kept send 0 retract 0 unchanged 1 nothing 0 fail 0 anyway 0 newly held 1", line(e, ripe))
 }
@@ -259,7 +262,7 @@ func TestSamples(t *testing.T) {
 	require.JSONEq(t, `{"id":"A","level":"x","weight":5}`, string(alone.After))
 
 	// What is compared with is not what was sent: that is said.
-	s.change = func(r *store.NamedRow) { r.Content = change.Hashed(1, [32]byte{1}) }
+	s.change = func(_ string, r *store.Row) { r.Content = change.Hashed(1, [32]byte{1}) }
 	old := s.plan(load(t, `["EC", "CO"]`, `["EC"]`), s.active, 9)
 	require.Empty(t, old.Services[0].Samples, "sent anyway, so no sample of what the candidate causes")
 }

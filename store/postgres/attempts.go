@@ -2,6 +2,7 @@ package postgres
 
 import (
 	"context"
+	"fmt"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -53,14 +54,24 @@ INSERT INTO deliveries_purged (entity, at) SELECT DISTINCT k.entity, now() FROM 
 ON CONFLICT (entity) DO UPDATE SET at = excluded.at`
 
 	// Attempts may have been on their way to the store when their entity was purged.
-	sqlForgetPurged = `DELETE FROM deliveries_purged WHERE at < now() - interval '1 hour'`
-	sqlDeletePurged = `DELETE FROM deliveries d USING deliveries_purged p WHERE d.entity = p.entity AND d.at <= p.at`
+	sqlForgetPurged = `DELETE FROM deliveries_purged WHERE at < $1::timestamptz - interval '1 hour'`
+	sqlDeletePurged = `
+DELETE FROM deliveries d USING deliveries_purged p
+WHERE d.day = $1 AND d.ctid >= $2::text::tid AND d.ctid < $3::text::tid AND d.entity = p.entity AND d.at <= p.at`
+
+	// Neither is read once for each row of the other.
+	sqlPlanPurged = `SET LOCAL enable_hashjoin = on; SET LOCAL enable_nestloop = off`
 
 	sqlAttemptDays = `SELECT now(), day, service, attempts, bytes FROM delivery_days`
 
 	sqlAttemptPartitions = `
 SELECT to_date(right(c.relname, 10), 'YYYY_MM_DD'), c.relname FROM pg_inherits i JOIN pg_class c ON c.oid = i.inhrelid
 WHERE i.inhparent = 'deliveries'::regclass ORDER BY 1`
+
+	sqlAttemptBlocks = `
+SELECT to_date(right(c.relname, 10), 'YYYY_MM_DD'), pg_relation_size(c.oid) / current_setting('block_size')::int8
+FROM pg_inherits i JOIN pg_class c ON c.oid = i.inhrelid
+WHERE i.inhparent = 'deliveries'::regclass AND EXISTS (SELECT FROM deliveries_purged) ORDER BY 1`
 
 	// The newest attempt that goes when this many stay.
 	sqlLastToGo = `SELECT at FROM deliveries WHERE day = $1 AND service = $2 ORDER BY at DESC OFFSET $3 LIMIT 1`
@@ -79,6 +90,10 @@ SELECT count(*) FROM gone`
 
 // trimStep is how many attempts one transaction deletes.
 const trimStep = 20_000
+
+// purgeStep is how many blocks of a day one transaction looks through for attempts of
+// purged entities: 128 MiB, so that the server is never silent for long.
+const purgeStep = 16_384
 
 // AddAttempts implements store.Attempts. It is one round trip, but for the first on
 // a day that nobody made a partition for.
@@ -178,30 +193,57 @@ func (s *Store) RetainAttempts(ctx context.Context, bounds map[int32]store.Attem
 	if err := s.dropAttemptDays(ctx, func(day time.Time) bool { return stay[day] == 0 }); err != nil {
 		return removed, err
 	}
-	purged, err := s.deletePurged(ctx)
+	purged, err := s.deletePurged(ctx, now, purgeStep)
 	return removed + purged, err
 }
 
-// deletePurged deletes the attempts of purged entities, in one pass over all.
-func (s *Store) deletePurged(ctx context.Context) (n int64, err error) {
+// deletePurged deletes the attempts of purged entities, by step blocks at a time: what
+// is deleted stays so when a later step fails. Purges of the hour before now stay for
+// the next pass.
+func (s *Store) deletePurged(ctx context.Context, now time.Time, step int64) (n int64, err error) {
+	type part struct {
+		day    time.Time
+		blocks int64
+	}
+	parts, err := list(ctx, s.pool, func(row pgx.Row) (p part, err error) {
+		var blocks *int64 // nil: the day was just dropped
+		if err = row.Scan(&p.day, &blocks); blocks != nil {
+			p.blocks = *blocks
+		}
+		return p, err
+	}, sqlAttemptBlocks)
+	if err != nil {
+		return 0, failed("delete purged attempts", err)
+	}
+	for _, p := range parts {
+		for at := int64(0); at < p.blocks; at += step {
+			deleted, err := s.deletePurgedOf(ctx, p.day, at, at+step)
+			n += deleted
+			if err != nil {
+				return n, err
+			}
+		}
+	}
+	if len(parts) > 0 {
+		_, err = s.pool.Exec(ctx, sqlForgetPurged, now)
+	}
+	return n, failed("forget purges", err)
+}
+
+// deletePurgedOf deletes the attempts of purged entities in some blocks of a day.
+func (s *Store) deletePurgedOf(ctx context.Context, day time.Time, from, to int64) (n int64, err error) {
 	err = s.inTx(ctx, "delete purged attempts", func(tx pgx.Tx) error {
-		n = 0
-		var any bool
-		if err := tx.QueryRow(ctx, `SELECT EXISTS (SELECT FROM deliveries_purged)`).Scan(&any); err != nil || !any {
+		if _, err := tx.Exec(ctx, sqlPlanPurged, pgx.QueryExecModeSimpleProtocol); err != nil {
 			return err
 		}
-		if _, err := tx.Exec(ctx, `SET LOCAL enable_hashjoin = on; SET LOCAL enable_seqscan = on`, pgx.QueryExecModeSimpleProtocol); err != nil {
-			return err
-		}
-		tag, err := tx.Exec(ctx, sqlDeletePurged)
-		if err != nil {
-			return err
-		}
+		tag, err := tx.Exec(ctx, sqlDeletePurged, day, fmt.Sprintf("(%d,0)", from), fmt.Sprintf("(%d,0)", to))
 		n = tag.RowsAffected()
-		_, err = tx.Exec(ctx, sqlForgetPurged)
 		return err
 	})
-	return n, err
+	if err != nil {
+		return 0, err
+	}
+	return n, nil
 }
 
 // attemptDays reads what is kept, and the database's time.

@@ -77,14 +77,6 @@ func TestCheckRowSwapsDoNotDeadlock(t *testing.T) {
 	require.NoError(t, gate.QueryRow(ctx, `SELECT pg_backend_pid()`).Scan(&holder))
 	_, err = gate.Exec(ctx, `INSERT INTO checks (entity, service, revision, version, delivered_version) VALUES ('p', 1, 1, 1, 0)`)
 	require.NoError(t, err)
-	// behind waits until somebody waits for a session, and returns that one.
-	behind := func(pid int32) (waiting int32) {
-		require.Eventually(t, func() bool {
-			err := s.pool.QueryRow(ctx, `SELECT pid FROM pg_stat_activity WHERE $1 = ANY(pg_blocking_pids(pid)) LIMIT 1`, pid).Scan(&waiting)
-			return err == nil
-		}, testPatience, testPoll)
-		return waiting
-	}
 	run := func(on *Store, rows ...store.CheckRow) (swapped []bool, wait func()) {
 		swapped = make([]bool, len(rows))
 		done := make(chan struct{})
@@ -99,9 +91,9 @@ func TestCheckRowSwapsDoNotDeadlock(t *testing.T) {
 	// The first holds "a" and waits for "p"; it will come to "r", which it takes
 	// for missing. The second wants "a", and "r" as it is.
 	first, firstEnds := run(other, row("a", 0), row("p", 0), row("r", 0))
-	at := behind(holder)
+	at := behind(t, s, holder)
 	second, secondEnds := run(handle(t, url), row("a", 0), row("r", 1))
-	behind(at)
+	behind(t, s, at)
 	require.NoError(t, gate.Rollback(ctx))
 	firstEnds()
 	secondEnds()

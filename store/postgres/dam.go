@@ -2,6 +2,7 @@ package postgres
 
 import (
 	"context"
+	"errors"
 	"maps"
 	"slices"
 
@@ -51,11 +52,15 @@ ON CONFLICT (entity, page) DO UPDATE SET states = excluded.states`
 
 	sqlPurgePages = `DELETE FROM dam WHERE entity = ANY($1::text[])`
 
-	sqlScanRows = `SELECT id, states FROM entities WHERE id > $1 ORDER BY id LIMIT $2`
+	// Both are one statement, and so one snapshot.
+	sqlPageEntities = `
+SELECT e.*, d.numbers, d.bodies FROM (
+  SELECT id, docs, fence, version, fingerprint, deleted_at, writes, states FROM entities WHERE id > $1 ORDER BY id LIMIT $2) AS e` + pagesOfEach
+	sqlPageStates = `
+SELECT e.*, d.numbers, d.bodies FROM (SELECT id, states FROM entities WHERE id > $1 ORDER BY id LIMIT $2) AS e` + pagesOfEach
 
-	sqlScanPages = `
-SELECT d.entity, d.page, d.states
-FROM (SELECT id FROM entities WHERE id > $1 ORDER BY id LIMIT $2) AS e JOIN dam d ON d.entity = e.id`
+	pagesOfEach = `
+CROSS JOIN LATERAL (SELECT array_agg(page) AS numbers, array_agg(states) AS bodies FROM dam WHERE entity = e.id) AS d ORDER BY e.id`
 
 	sqlReadRows = `
 SELECT e.id, 0, e.states FROM unnest($1::text[]) AS k(id) JOIN entities e ON e.id = k.id`
@@ -87,7 +92,7 @@ func (s *Store) Rows(ctx context.Context, keys []store.Key) ([]store.Row, error)
 	return store.RowsOf(keys, of), nil
 }
 
-// addPages reads entity, page, states.
+// addPages reads entity, page, states; to has every entity that was asked for.
 func addPages(rows pgx.Rows, to map[string]*store.States) error {
 	var entity string
 	var page int32
@@ -96,30 +101,36 @@ func addPages(rows pgx.Rows, to map[string]*store.States) error {
 		if err := rows.Scan(&entity, &page, &body); err != nil {
 			return err
 		}
-		if states := to[entity]; states != nil { // else it is new since
-			if err := states.Add(page, body); err != nil {
-				return err
-			}
+		if err := to[entity].Add(page, body); err != nil {
+			return err
 		}
 	}
 	return rows.Err()
 }
 
 // states reads the states of up to n entities, and nothing else of them.
-func (s *Store) states(ctx context.Context, after string, n int) (entities []store.Entity, err error) {
-	b := new(pgx.Batch)
-	b.Queue(sqlScanRows, after, n).Query(func(rows pgx.Rows) error {
-		entities, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (e store.Entity, err error) {
-			var states []byte
-			if err = row.Scan(&e.ID, &states); err == nil {
-				err = e.States.Add(0, states)
-			}
-			return e, err
-		})
-		return err
+func (s *Store) states(ctx context.Context, after string, n int) ([]store.Entity, error) {
+	return s.page(ctx, sqlPageStates, after, n, func(row pgx.Row, pages ...any) (e store.Entity, err error) {
+		var states []byte
+		if err = row.Scan(append([]any{&e.ID, &states}, pages...)...); err == nil {
+			err = e.States.Add(0, states)
+		}
+		return e, err
 	})
-	b.Queue(sqlScanPages, after, n).Query(func(rows pgx.Rows) error { return addPages(rows, statesOf(entities)) })
-	return entities, s.pool.SendBatch(ctx, b).Close()
+}
+
+// page reads up to n entities with all their states. scan leaves the pages that are
+// not in the row to places that it is given.
+func (s *Store) page(ctx context.Context, sql, after string, n int, scan func(row pgx.Row, pages ...any) (store.Entity, error)) ([]store.Entity, error) {
+	return list(ctx, s.pool, func(row pgx.Row) (store.Entity, error) {
+		var numbers []int32
+		var bodies [][]byte
+		e, err := scan(row, &numbers, &bodies)
+		for i := range numbers {
+			err = errors.Join(err, e.States.Add(numbers[i], bodies[i]))
+		}
+		return e, err
+	}, sql, after, n)
 }
 
 func statesOf(entities []store.Entity) map[string]*store.States {

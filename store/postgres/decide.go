@@ -363,13 +363,14 @@ func sortMoves(moves []store.WatermarkStep) []store.WatermarkStep {
 	})
 }
 
-// scanEntity reads id, docs, fence, version, fingerprint, deleted_at, writes, states.
-func scanEntity(row pgx.Row) (store.Entity, error) {
+// scanEntity reads id, docs, fence, version, fingerprint, deleted_at, writes, states,
+// and more behind them.
+func scanEntity(row pgx.Row, more ...any) (store.Entity, error) {
 	e := store.Entity{Found: true}
 	var version int64
 	var deleted *time.Time
 	var states []byte
-	err := row.Scan(&e.ID, &e.Docs, &e.Fence, &version, &e.Fingerprint, &deleted, &e.Writes, &states)
+	err := row.Scan(append([]any{&e.ID, &e.Docs, &e.Fence, &version, &e.Fingerprint, &deleted, &e.Writes, &states}, more...)...)
 	e.Version = change.Version(version)
 	if deleted != nil {
 		e.Deleted = *deleted

@@ -189,11 +189,13 @@ func (s *Store) CountLettersOf(ctx context.Context, source string, most int64) (
 // long that the server seems to be silent, and each that succeeded stays done.
 const prunePage = 10_000
 
-// The index by time says at once that there is nothing to do.
+// The index by time says at once that there is nothing to do. A letter may die again
+// meanwhile: its time is compared again on the row that is deleted.
 const (
-	sqlPruneLetters = `DELETE FROM dead_letters WHERE id = ANY(ARRAY(SELECT id FROM dead_letters WHERE last_at < $1 ORDER BY last_at LIMIT $2))`
-	sqlPruneAudit   = `DELETE FROM audit WHERE id = ANY(ARRAY(SELECT id FROM audit WHERE time < $1 ORDER BY time LIMIT $2))`
-	sqlPruneJobs    = `DELETE FROM jobs WHERE id = ANY(ARRAY(SELECT id FROM jobs WHERE state <> 'open' AND updated_at < $1 ORDER BY updated_at LIMIT $2))`
+	sqlPruneLetters = `
+DELETE FROM dead_letters WHERE last_at < $1 AND id = ANY(ARRAY(SELECT id FROM dead_letters WHERE last_at < $1 ORDER BY last_at LIMIT $2))`
+	sqlPruneAudit = `DELETE FROM audit WHERE id = ANY(ARRAY(SELECT id FROM audit WHERE time < $1 ORDER BY time LIMIT $2))`
+	sqlPruneJobs  = `DELETE FROM jobs WHERE id = ANY(ARRAY(SELECT id FROM jobs WHERE state <> 'open' AND updated_at < $1 ORDER BY updated_at LIMIT $2))`
 )
 
 // Prune implements store.DeadLetters.

@@ -62,7 +62,6 @@ func TestPlansUseTheIndexWithStaleStatistics(t *testing.T) {
 		sqlUpdateEntities: "text[], text[], bytea[], int8[], bytea[], timestamptz[], int8[], bytea[], int8",
 		sqlInsertEntities: "text[], text[], bytea[], int8[], bytea[], timestamptz[], int8[], bytea[], int8",
 		sqlPutPages:       "text[], int4[], bytea[]", sqlLoadPages: "text[]", sqlReadRows: "text[]", sqlReadPages: "text[], int4[]",
-		sqlScanRows: "text, int4", sqlScanPages: "text, int4",
 		sqlPurgePages: "text[]", sqlPurgeAttempts: "text[]", sqlPurgeEntities: "text[]", sqlTombstones: "timestamptz, text, int4",
 		sqlLoad: "text[]", sqlHold: "int4[], int4[], int8[], bytea[]", sqlExpectHeld: "int4[], int4[], int8[], bytea[], int8",
 		sqlMove:       "int4[], int4[], int8[], bytea[], int8[], int8[], int8",
@@ -71,7 +70,7 @@ func TestPlansUseTheIndexWithStaleStatistics(t *testing.T) {
 		sqlTakeProgress: "int4[], bytea", sqlSwapProgress: "int8, int4[], bytea[], bytea[], bytea[], int8[], int8[]",
 		sqlCountLetters: "text[], int4", sqlPruneLetters: "timestamptz, int4", sqlPruneAudit: "timestamptz, int4", sqlPruneJobs: "timestamptz, int4",
 		sqlEntityAttempts: "timestamptz, timestamptz, int4[], int4, text",
-		sqlPageEntities:   "text, int4",
+		sqlPageEntities:   "text, int4", sqlPageStates: "text, int4",
 	}
 	for _, statistics := range []string{"of empty tables", "of now"} {
 		for sql, types := range parameters {
@@ -90,13 +89,15 @@ func TestPlansUseTheIndexWithStaleStatistics(t *testing.T) {
 			}
 			if sql == sqlPruneLetters || sql == sqlPruneAudit || sql == sqlPruneJobs {
 				assert.Regexp(t, "Index (Only )?Scan using (dead_letters_last|audit_time|jobs_ended) on", plan)
+				assert.Regexp(t, "Index Scan (using|on) (dead_letters|audit|jobs)_pkey", plan)
 				assert.NotContains(t, plan, "Sort", "the oldest first")
 			}
 			if sql == sqlHold || sql == sqlExpectHeld || sql == sqlMove || sql == sqlSwapProgress {
 				assert.NotContains(t, plan, "Sort", "rows are locked in the order of their keys")
 			}
-			if sql == sqlScanRows || sql == sqlScanPages || sql == sqlPageEntities {
+			if sql == sqlPageStates || sql == sqlPageEntities {
 				assert.Contains(t, plan, "entities_pkey")
+				assert.Contains(t, plan, "dam_pkey")
 				assert.NotContains(t, plan, "Sort", "the order of the key")
 			}
 			if sql == sqlUpdateEntities || sql == sqlLoad {

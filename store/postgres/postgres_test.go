@@ -33,6 +33,16 @@ func migrated(t testing.TB) (*Store, string) {
 	return s, url
 }
 
+// behind waits until somebody waits for a session, and returns that one.
+func behind(t *testing.T, s *Store, pid int32) (waiting int32) {
+	t.Helper()
+	require.Eventually(t, func() bool {
+		err := s.pool.QueryRow(t.Context(), `SELECT pid FROM pg_stat_activity WHERE $1 = ANY(pg_blocking_pids(pid)) LIMIT 1`, pid).Scan(&waiting)
+		return err == nil
+	}, testPatience, testPoll)
+	return waiting
+}
+
 func TestConformance(t *testing.T) {
 	storetest.Run(t, func(t *testing.T) (store.Store, store.Store) {
 		a, url := migrated(t)

@@ -11,15 +11,9 @@ import (
 )
 
 const (
-	sqlNames = `SELECT number, name FROM services WHERE number = ANY($1::int4[])`
-
 	sqlWatermarks = `SELECT generation, partition, next_offset FROM watermarks`
 
 	sqlOutboxes = `SELECT generation, partition, count(*) FROM outbox GROUP BY generation, partition`
-
-	sqlPageEntities = `
-SELECT id, docs, fence, version, fingerprint, deleted_at, writes, states
-FROM entities WHERE id > $1 ORDER BY id LIMIT $2`
 
 	sqlTombstones = `SELECT id, version FROM entities WHERE deleted_at < $1 AND id > $2 ORDER BY id LIMIT $3`
 
@@ -60,29 +54,6 @@ func (s *Store) Tombstones(ctx context.Context, before time.Time, after string, 
 	return stones, failed("page tombstones", err)
 }
 
-// EntityRows implements store.Reader.
-func (s *Store) EntityRows(ctx context.Context, id string) ([]store.NamedRow, error) {
-	found := []store.Entity{{ID: id}}
-	b := new(pgx.Batch)
-	queueLoad(b, []string{id}, found)
-	if err := s.pool.SendBatch(ctx, b).Close(); err != nil {
-		return nil, failed("read dam rows", err)
-	}
-	states := found[0].States.All(id)
-	if len(states) == 0 {
-		return nil, nil
-	}
-	numbers := make([]int32, len(states))
-	for i, r := range states {
-		numbers[i] = r.Service
-	}
-	names := map[int32]string{}
-	var number int32
-	var name string
-	err := each(ctx, s.pool, []any{&number, &name}, func() { names[number] = name }, sqlNames, numbers)
-	return store.Named(states, names), failed("read dam rows", err)
-}
-
 // Watermarks implements store.Reader.
 func (s *Store) Watermarks(ctx context.Context) (map[store.Partition]int64, error) {
 	return s.byPartition(ctx, "read watermarks", sqlWatermarks)
@@ -105,15 +76,9 @@ func (s *Store) byPartition(ctx context.Context, what, query string) (map[store.
 }
 
 // Entities implements store.Reader.
-func (s *Store) Entities(ctx context.Context, after string, limit int) (entities []store.Entity, err error) {
-	limit = max(limit, 0)
-	b := new(pgx.Batch)
-	b.Queue(sqlPageEntities, after, limit).Query(func(rows pgx.Rows) error {
-		entities, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (store.Entity, error) { return scanEntity(row) })
-		return err
-	})
-	b.Queue(sqlScanPages, after, limit).Query(func(rows pgx.Rows) error { return addPages(rows, statesOf(entities)) })
-	return entities, failed("page entities", s.pool.SendBatch(ctx, b).Close())
+func (s *Store) Entities(ctx context.Context, after string, limit int) ([]store.Entity, error) {
+	entities, err := s.page(ctx, sqlPageEntities, after, max(limit, 0), scanEntity)
+	return entities, failed("page entities", err)
 }
 
 // CountEntities implements store.Reader.

@@ -50,7 +50,7 @@ ORDER BY id DESC LIMIT ?4`
 INSERT INTO deliveries_purged (entity, through) SELECT ?, coalesce(max(id), 0) FROM deliveries WHERE true
 ON CONFLICT (entity) DO UPDATE SET through = excluded.through`
 
-	sqlPurges       = `SELECT coalesce(max(through), 0) FROM deliveries_purged`
+	sqlPurges       = `SELECT coalesce(max(through), -1) FROM deliveries_purged`
 	sqlDeletePurged = `
 DELETE FROM deliveries WHERE id > ?1 AND id <= ?2 AND EXISTS (
   SELECT 1 FROM deliveries_purged p WHERE p.entity = deliveries.entity AND deliveries.id <= p.through)`
@@ -157,11 +157,11 @@ func (s *Store) RetainAttempts(ctx context.Context, bounds map[int32]store.Attem
 	}
 	now := s.now()
 	trims := store.TrimAttempts(now, days, bounds, others)
-	var purged int64 // the last that a purge hides
+	var purged int64 // the last that a purge hides; 0 where nothing was kept, negative without a purge
 	if err := s.readers.QueryRowContext(ctx, sqlPurges).Scan(&purged); err != nil {
 		return 0, failed(operation, err)
 	}
-	if len(trims) == 0 && purged == 0 {
+	if len(trims) == 0 && purged < 0 {
 		return 0, nil
 	}
 	var last time.Time

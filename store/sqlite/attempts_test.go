@@ -49,3 +49,20 @@ func TestDaysOfTheHistoryGo(t *testing.T) {
 	require.NoError(t, err)
 	require.Zero(t, again)
 }
+
+// I7: a purge leaves nothing behind where no attempts are kept.
+func TestPurgesAreForgottenWithoutAttempts(t *testing.T) {
+	s, _ := migrated(t)
+	ctx := t.Context()
+	revision, err := s.Activate(ctx, []byte("c"), 0, false)
+	require.NoError(t, err)
+	_, err = s.Decide(ctx, store.Decision{Revision: revision.Number}, func(store.Loaded) (store.Outcome, error) {
+		return store.Outcome{Purged: []string{"a", "b"}}, nil
+	})
+	require.NoError(t, err)
+	_, err = s.RetainAttempts(ctx, nil, store.AttemptBound{})
+	require.NoError(t, err)
+	var n int
+	require.NoError(t, s.readers.QueryRowContext(ctx, `SELECT count(*) FROM deliveries_purged`).Scan(&n))
+	require.Zero(t, n)
+}

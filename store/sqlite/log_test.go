@@ -153,6 +153,35 @@ func TestTheLastOfATransactionGivesUp(t *testing.T) {
 	}
 }
 
+// Close between two writes of one transaction commits it, and who waits for the turn
+// after it gets an error.
+func TestCloseAmongWritesThatWaitTogether(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, path := migrated(t)
+		l := openLog(t, s, 1)
+		s.writes.turn <- struct{}{}
+		var before, after, closed error
+		var wg sync.WaitGroup
+		for _, f := range []func(){
+			func() { before = s.write(context.Background(), "before", appending(s, l, "before")) },
+			func() { closed = s.Close() },
+			func() { after = s.write(context.Background(), "after", appending(s, l, "after")) },
+		} {
+			wg.Go(f)
+			synctest.Wait() // they take their turns in the order in which they came
+		}
+		<-s.writes.turn
+		wg.Wait()
+		require.NoError(t, before)
+		require.NoError(t, closed)
+		require.Error(t, after)
+		again := open(t, path)
+		l, err := again.FindLog(t.Context(), "log")
+		require.NoError(t, err)
+		require.Equal(t, []string{"before"}, bodies(t, l, 0))
+	})
+}
+
 // A disk that fills up fails the write that met it, perhaps the others of its
 // transaction, and nobody is told that something is there which is not.
 func TestDiskFullAmongWritesThatWaitTogether(t *testing.T) {

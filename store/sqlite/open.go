@@ -174,13 +174,17 @@ func (s *Store) Ping(ctx context.Context) error {
 // Close closes all connections; calls under way end first. It may be called
 // twice.
 func (s *Store) Close() error {
-	s.writes.turn <- struct{}{}
-	if s.writes.conn != nil {
-		s.writes.conn.forget()
-		_ = s.writes.conn.Close()
-		s.writes.conn = nil
+	w := &s.writes
+	w.turn <- struct{}{}
+	defer func() { <-w.turn }() // to writes that find everything closed
+	if w.open != nil {
+		s.commit(w.open) // whoever counted on a later write to commit
 	}
-	<-s.writes.turn
+	if w.conn != nil {
+		w.conn.forget()
+		_ = w.conn.Close()
+		w.conn = nil
+	}
 	err := errors.Join(s.readers.Close(), s.writer.Close())
 	s.closed.Do(s.disk.Release)
 	return err

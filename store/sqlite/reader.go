@@ -3,7 +3,6 @@ package sqlite
 import (
 	"context"
 	"database/sql"
-	"errors"
 	"time"
 
 	"github.com/seed-86dfc502/weir/change"
@@ -20,29 +19,6 @@ func (s *Store) Entity(ctx context.Context, id string) (e store.Entity, err erro
 		if err == nil {
 			e = found[0]
 		}
-		return err
-	})
-}
-
-// EntityRows implements store.Reader.
-func (s *Store) EntityRows(ctx context.Context, id string) (named []store.NamedRow, err error) {
-	return named, s.read(ctx, "read dam rows", func(t *sql.Tx) error {
-		found, err := loadEntities(ctx, t, []string{id})
-		if err != nil {
-			return err
-		}
-		states := found[0].States.All(id)
-		names := make(map[int32]string, len(states))
-		err = each(ctx, t, `SELECT name FROM services WHERE number = ?`, len(states), func(i int, statement *sql.Stmt) error {
-			var name string
-			err := statement.QueryRowContext(ctx, states[i].Service).Scan(&name)
-			if errors.Is(err, sql.ErrNoRows) {
-				return nil
-			}
-			names[states[i].Service] = name
-			return err
-		})
-		named = store.Named(states, names)
 		return err
 	})
 }

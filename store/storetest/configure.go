@@ -272,22 +272,6 @@ var readerTests = []test{
 			assert.Equal(t, number, known[name])
 		}
 	}},
-	{"rows of an entity by service name", func(t *testing.T, f *fixture) {
-		numbers, err := f.a.Services(t.Context(), []string{"z/p@s", "a/p@s", "m/p@s"})
-		require.NoError(t, err)
-		for _, n := range numbers {
-			f.fill(n, version(1), "e", "other")
-		}
-		rows, err := f.b.EntityRows(t.Context(), "e")
-		require.NoError(t, err)
-		require.Len(t, rows, 3)
-		for i, name := range []string{"a/p@s", "m/p@s", "z/p@s"} {
-			assert.Equal(t, store.NamedRow{Service: name, Row: store.Row{Key: store.Key{Service: numbers[name], Entity: "e"}, Found: true, Content: content("new"), Version: version(1)}}, rows[i])
-		}
-		rows, err = f.b.EntityRows(t.Context(), "missing")
-		require.NoError(t, err)
-		assert.Empty(t, rows)
-	}},
 	{"audits page by id", func(t *testing.T, f *fixture) {
 		revision := f.revision()
 		var out store.Outcome

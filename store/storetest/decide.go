@@ -42,10 +42,9 @@ var decideTests = []test{
 		assert.Equal(t, out.Entities[0], got.Entities[0])
 		assert.Equal(t, deleted, got.Entities[1].Deleted)
 		assert.Equal(t, []byte{0, 255}, got.Entities[1].Fence)
-		require.Len(t, got.Rows, 1)
-		assert.Equal(t, store.NamedRow{Service: "acme/ripeness@hook", Row: store.Row{
+		assert.Equal(t, []store.Row{{
 			Key: store.Key{Service: service, Entity: "banana-1"}, Found: true, Content: content("one"), Version: version(7),
-		}}, got.Rows[0])
+		}}, got.Entities[0].States.All("banana-1"))
 		assert.Len(t, got.Letters, 1)
 		require.Len(t, got.Audits, 1)
 		assert.JSONEq(t, `{"n":1}`, string(got.Audits[0].Detail))

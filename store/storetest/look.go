@@ -13,13 +13,10 @@ import (
 	"github.com/seed-86dfc502/weir/store"
 )
 
-// look reads it, with activations by partition and revision.
 func (f *fixture) look(s store.Store) store.Look {
 	f.Helper()
 	l, err := s.Look(f.ctx())
 	require.NoError(f, err)
-	l.Activations = slices.Clone(l.Activations)
-	slices.SortFunc(l.Activations, compareActivations)
 	return l
 }
 
@@ -55,7 +52,7 @@ var lookTests = []test{
 			store.Activation{Revision: third, Partition: 0, From: change.NewVersion(4, 0)},
 			store.Activation{Revision: third, Partition: 1, From: version(0)},
 			store.Activation{Revision: third, Partition: 2, From: change.NewVersion(4, 0)})
-		slices.SortFunc(activations, compareActivations)
+		store.SortActivations(activations)
 		assert.Equal(t, store.Look{Active: third, Marks: marks, Activations: activations}, f.look(f.b))
 		_, err = f.a.Activate(t.Context(), []byte("first"), 0, false)
 		require.ErrorIs(t, err, store.ErrSuperseded)

@@ -56,7 +56,6 @@ var ownerTests = []test{
 		require.ErrorIs(t, err, store.ErrFenced)
 		got := f.state(f.b)
 		assert.Empty(t, got.Entities)
-		assert.Empty(t, got.Rows)
 		assert.Equal(t, int64(0), got.Watermarks[p0])
 	}},
 	{"I3 decisions of owners that take over from one another are linearizable", func(t *testing.T, f *fixture) {

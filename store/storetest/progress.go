@@ -1,7 +1,6 @@
 package storetest
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"math"
@@ -312,8 +311,4 @@ var progressTests = []test{
 		assert.Equal(t, []string{"more 1 0", "more 1 1", "more 2 0", "more 2 1"}, outbox(0))
 		assert.Empty(t, outbox(7))
 	}},
-}
-
-func compareActivations(a, b store.Activation) int {
-	return cmp.Or(cmp.Compare(a.Partition, b.Partition), cmp.Compare(a.Revision, b.Revision))
 }

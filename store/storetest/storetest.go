@@ -9,7 +9,6 @@ package storetest
 
 import (
 	"context"
-	"slices"
 	"testing"
 	"time"
 
@@ -141,7 +140,6 @@ func (f *fixture) discard(revision int64, stays store.WatermarkStep, published .
 type state struct {
 	Watermarks map[store.Partition]int64
 	Entities   []store.Entity
-	Rows       []store.NamedRow
 	Letters    []store.DeadLetter
 	Audits     []store.Audit
 	Look       store.Look
@@ -157,18 +155,12 @@ func (f *fixture) state(s store.Store) state {
 	require.NoError(f, err)
 	got.Entities, err = s.Entities(f.ctx(), "", 1000)
 	require.NoError(f, err)
-	for _, e := range got.Entities {
-		rows, err := s.EntityRows(f.ctx(), e.ID)
-		require.NoError(f, err)
-		got.Rows = append(got.Rows, rows...)
-	}
 	got.Letters, err = s.ListLetters(f.ctx(), store.LetterFilter{Limit: 1000})
 	require.NoError(f, err)
 	got.Audits, err = s.Audits(f.ctx(), 0, 1000)
 	require.NoError(f, err)
 	got.Look, err = s.Look(f.ctx())
 	require.NoError(f, err)
-	slices.SortFunc(got.Look.Activations, compareActivations)
 	got.Progress, err = s.AllProgress(f.ctx())
 	require.NoError(f, err)
 	return got

@@ -157,6 +157,6 @@ func TestOutboxRowsOfAZombieAreStale(t *testing.T) {
 	for i := range zombie.Records {
 		require.Equal(t, "stale", outcome(zombie, i), "by position, however late")
 	}
-	stored, _ := decide.Stored("A")
+	stored := decide.Stored("A")
 	require.JSONEq(t, `{"crm":{"state":"s20"}}`, string(stored.Docs))
 }

@@ -173,7 +173,7 @@ var storeMutants = []mutant{
 	},
 	{
 		rule: "frames of a revision that was not in force any more do not count", file: "store/progress.go",
-		old: " || a.Revision > revision && a.From < to) {", new: ") {",
+		old: " || a.Revision > revision && a.From < to {", new: " {",
 		in: "./store", test: "TestCounts",
 	},
 	{

@@ -216,20 +216,6 @@ func (m *Memory) Entity(ctx context.Context, id string) (e store.Entity, err err
 	return e, err
 }
 
-// EntityRows implements store.Reader.
-func (m *Memory) EntityRows(ctx context.Context, id string) (rows []store.NamedRow, err error) {
-	err = m.run(ctx, func() error {
-		names := map[int32]string{}
-		for name, number := range m.state.services {
-			names[number] = name
-		}
-		states := m.state.entities[id].States
-		rows = store.Named(states.All(id), names)
-		return nil
-	})
-	return rows, err
-}
-
 // Watermarks implements store.Reader.
 func (m *Memory) Watermarks(ctx context.Context) (map[store.Partition]int64, error) {
 	marks := map[store.Partition]int64{}

@@ -34,6 +34,7 @@ func (s *state) newest() map[int32]store.Mark {
 func (m *Memory) Look(ctx context.Context) (look store.Look, err error) {
 	err = m.look(ctx, func(s *state) {
 		look = store.Look{Active: int64(len(s.revisions)), Marks: s.newest(), Activations: slices.Clone(s.from)}
+		store.SortActivations(look.Activations)
 	})
 	return look, err
 }
