@@ -272,4 +272,9 @@ var decideMutants = []mutant{
 		old: "apart.Abs() < r.keep && has.Content == r.use.Content:", new: "apart.Abs() < r.keep:",
 		in: "./decide", test: "TestAKeyHasOneEffect",
 	},
+	{
+		rule: "an assignment that ends halfway owns nothing", file: "decide/decider.go",
+		old: "d.Revoked(topic, partitions) // nobody", new: "_ = partitions // nobody",
+		in: "./decide", test: "TestAnAssignmentThatEndsHalfwayOwnsNothing",
+	},
 }

@@ -207,4 +207,24 @@ var deliverMutants = []mutant{
 		old: "c.place().Position > above {", new: "true || c.place().Position > above {",
 		in: "./deliver", test: "TestAMarkIsNotAheadOfItsPlace",
 	},
+	{
+		rule: "what waits is apart from its frame", file: "deliver/partition.go",
+		old: "if len(c.w.queue) > 0 && s.kept > 2*s.opt.Memory {", new: "if false {",
+		in: "./deliver", test: "TestI7WhatWaitsIsApartFromItsFrame",
+	},
+	{
+		rule: "what falls behind is released", file: "deliver/partition.go",
+		old: "clear(w.queue)", new: "_ = w.queue",
+		in: "./deliver", test: "TestI7WhatFallsBehindIsReleased",
+	},
+	{
+		rule: "what a dead sink has in hand does not fill the room", file: "deliver/partition.go",
+		old: "if s.held <= stuck ||", new: "if s.held == 0*stuck ||",
+		in: "./deliver", test: "TestASuspendedServiceDoesNotHoldUpALargeChange",
+	},
+	{
+		rule: "a log sink is owed older versions, too", file: "deliver/worker.go",
+		old: "if !state {\n\t\t\tk.version = c.Version\n\t\t}", new: "",
+		in: "./deliver", test: "TestALogSinkGetsAnOlderChangeOfAnotherPartition",
+	},
 }

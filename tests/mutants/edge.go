@@ -122,4 +122,39 @@ var edgeMutants = []mutant{
 		old: "a.store.Activate(ctx, identity, a.newest.Load(), rollBack)", new: "a.store.Activate(ctx, identity, 0, rollBack)",
 		in: "./pipeline", test: "TestAwaitingTheOwnRevision",
 	},
+	{
+		rule: "services have the numbers of the store that was put back", file: "pipeline/activation.go",
+		old: "if err = a.renumber(ctx, now); err == nil {", new: "if err == nil {",
+		in: "./pipeline", test: "TestAwaitingTakesTheNumbersOfTheStore",
+	},
+	{
+		rule: "an activation without an answer is asked for again", file: "pipeline/activation.go",
+		old: "for err != nil && (", new: "for err != nil && false && (",
+		in: "./pipeline", test: "TestAReloadWhoseActivationIsNotAnswered",
+	},
+	{
+		rule: "what is decided again is remembered until it is", file: "pipeline/generation.go",
+		old: "of != nil && of.To > f.To", new: "of != nil && false",
+		in: "./pipeline", test: "TestAnotherConfigurationInTheMiddleOfWhatIsDecidedAgain",
+	},
+	{
+		rule: "what halts deciding is not hidden by its group", file: "pipeline/decide.go",
+		old: "err = errors.Join(err, halt)", new: "_ = halt",
+		in: "./pipeline", test: "TestAGenerationThatAnotherProcessEndedIsLeft",
+	},
+	{
+		rule: "imports are worked on under the active configuration", file: "imports/worker.go",
+		old: "if err := r.Active(ctx); err != nil {", new: "if err := r.Active(ctx); false {",
+		in: "./imports", test: "TestAnotherConfigurationIsActive",
+	},
+	{
+		rule: "a file is known by its start, wherever reading stands", file: "sources/file/file.go",
+		old: "io.NewSectionReader(file, 0, math.MaxInt64)", new: "io.LimitReader(file, math.MaxInt64)",
+		in: "./sources/file", test: "TestFileWaitsForTheStore",
+	},
+	{
+		rule: "a file that was written anew is read from its start, however large it is", file: "sources/file/file.go",
+		old: `if file.was == "" && file.seen.Size()`, new: "if file.seen.Size()",
+		in: "./sources/file", test: "TestFileThatShrankIsReadFromItsStartHoweverItGrew",
+	},
 }

@@ -196,4 +196,9 @@ var storeMutants = []mutant{
 		old: "greatest(s.top, s.floor) <= coalesce", new: "s.floor <= coalesce",
 		in: "./store/postgres", test: "TestConformance/Progress",
 	},
+	{
+		rule: "a letter that dies again is not pruned (PostgreSQL)", file: "store/postgres/letters.go",
+		old: "WHERE last_at < $1 AND id = ANY", new: "WHERE id = ANY",
+		in: "./store/postgres", test: "TestALetterThatDiesAgainIsNotPruned",
+	},
 }
