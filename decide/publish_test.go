@@ -391,6 +391,20 @@ func TestAQuietPartitionBesideABusyOne(t *testing.T) {
 	})
 }
 
+// I12: an owner without events learns that another configuration is active, also in a
+// store that was put back. The mistake that this catches: it asked again and again, and
+// decided nothing more when events came.
+func TestAnIdleOwnerOfAnOlderRevisionEnds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newFlow(t)
+		d, _ := w.owner(t, nil, true)
+		_, err := w.store.Activate(t.Context(), []byte("another"), 0, false)
+		require.NoError(t, err)
+		time.Sleep(ownTick + 2*idleTick)
+		require.ErrorIs(t, context.Cause(d.stop), store.ErrSuperseded)
+	})
+}
+
 // wentBack is a store that was put back to where nothing was decided.
 type wentBack struct{ store.Decisions }
 

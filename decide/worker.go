@@ -389,6 +389,8 @@ func (w *worker) discard(ctx context.Context, last bool) {
 		for o, n := range deleted {
 			o.published = o.published[n:]
 		}
+	case !last && errors.Is(err, store.ErrSuperseded):
+		w.d.halt(err) // without events nothing else would say so, also of a store that went back
 	case !last && store.ClassOf(err) == store.Fenced:
 		for _, m := range d.Moves {
 			w.lose(m.Partition.Number, err)

@@ -277,4 +277,9 @@ var decideMutants = []mutant{
 		old: "d.Revoked(topic, partitions) // nobody", new: "_ = partitions // nobody",
 		in: "./decide", test: "TestAnAssignmentThatEndsHalfwayOwnsNothing",
 	},
+	{
+		rule: "an idle owner learns that another configuration is active", file: "decide/worker.go",
+		old: "w.d.halt(err) // without events", new: "_ = err // without events",
+		in: "./decide", test: "TestAnIdleOwnerOfAnOlderRevisionEnds",
+	},
 }
