@@ -39,7 +39,8 @@ func (st *stages) startDecide() part {
 				st.log.Warn("opening the inbox again", "because", err)
 				st.inbox.reopen(ctx, cut)
 				err = nil
-			} else if next != now && st.inbox.rewound() {
+			} else if next != now {
+				// As at a start: what a store forgot may not be decided otherwise.
 				st.inbox.reopen(ctx, nil)
 			}
 			switch {

@@ -25,10 +25,9 @@ type generations struct {
 	inbox atomic.Pointer[store.Inbox] // replaced when the topic is
 	// decided is the newest generation that has a watermark.
 	decided atomic.Uint32
-	// forgotten has, by partition, the frame of the changes log up to which was decided
-	// what the store forgot, as of the last look. What is decided again soon stands
-	// behind it in the log. Only one goroutine opens an inbox at a time.
-	forgotten map[int32]*change.Frame
+	// forgotten is what the store has forgotten, as of the last look: a store that is put
+	// back once more has lost its own note. Only one goroutine opens an inbox at a time.
+	forgotten []store.Forgotten
 }
 
 // now returns the inbox that is open.
@@ -54,19 +53,26 @@ func (g *generations) open(ctx context.Context, cut *transport.TruncatedError) e
 	if err != nil {
 		return err
 	}
+	// Before the store is asked: it knew then all that stands in the log.
+	frames, away, err := g.newestFrames(ctx)
+	if err != nil {
+		return err
+	}
 	putBack, newest, err := g.putBack(ctx)
 	if err != nil {
 		return err
+	}
+	for _, f := range frames {
+		newest = max(newest, f.To.Generation())
 	}
 	if _, err := g.store.KnownInbox(ctx, k.Inbox.Topic, id); errors.Is(err, store.ErrNotFound) {
 		if err := g.logInboxReplaced(ctx); err != nil {
 			return err
 		}
-		known, err := g.newestGeneration(ctx)
-		if err != nil {
-			return err
+		if len(away) > 0 {
+			return fmt.Errorf("topic %s: partitions %v cannot be read, and the newest generation may stand there", k.Changes.Topic, away)
 		}
-		newest = max(newest, known, g.targetsGeneration(ctx))
+		newest = max(newest, g.targetsGeneration(ctx))
 		putBack = ""
 	} else if err != nil {
 		return err
@@ -75,10 +81,10 @@ func (g *generations) open(ctx context.Context, cut *transport.TruncatedError) e
 	if err != nil {
 		return err
 	}
-	if found, err = g.renewShorter(ctx, found, cut); err != nil {
+	if found, err = g.renewShorter(ctx, found, cut, newest+1); err != nil {
 		return err
 	}
-	if found, err = g.renewForked(ctx, found); err != nil {
+	if found, err = g.renewForked(ctx, found, frames, away, newest+1); err != nil {
 		return err
 	}
 	if putBack != "" {
@@ -127,34 +133,32 @@ func (g *generations) reopen(ctx context.Context, cut *transport.TruncatedError)
 	}
 }
 
-// renewForked opens a new generation where the changes log has what a store decided
-// that was put back since, and a part of it perhaps under another configuration than
-// what is decided now. The same version would have other content then, which targets
-// that compare versions ignore for ever. Decided again under the same configuration
-// it is the same, and keeps its versions.
-func (g *generations) renewForked(ctx context.Context, inbox store.Inbox) (store.Inbox, error) {
-	last, away, err := g.logs.ReadLast(ctx, g.cfg.Kafka.Changes.Topic)
+// renewForked opens a new generation, at least atLeast, where the changes log has what
+// a store decided that was put back since, and a part of it in a later generation, or
+// perhaps under another configuration than what is decided now. The same version would
+// have other content then, or a later change a lower version, which targets that compare
+// versions ignore for ever. Decided again under the same configuration it is the same,
+// and keeps its versions.
+func (g *generations) renewForked(ctx context.Context, inbox store.Inbox, frames map[int32]*change.Frame, away []int32, atLeast uint16) (store.Inbox, error) {
+	// What is decided again soon stands behind it in the log, so it is noted.
+	decided := g.forgotten
+	known, err := g.store.Inboxes(ctx)
 	if err != nil {
 		return inbox, err
 	}
-	frames := map[int32]*change.Frame{}
-	for _, r := range last {
-		f, err := change.ParseFrameHeader(r.Value)
-		if err != nil {
-			continue
+	for n, f := range frames {
+		if newest := known[len(known)-1].Generation; f.To.Generation() > newest {
+			g.log.Warn("the store went back to before a generation of versions: a new one begins", "generation", f.To.Generation(), "known", newest)
+			return g.store.RenewInbox(ctx, inbox, atLeast, nil)
 		}
-		g.active.know(f.Revision)
-		if f.To.Generation() == inbox.Generation {
-			frames[r.Partition] = f
-		}
+		decided = append(decided, store.Forgotten{Partition: store.Partition{Generation: f.To.Generation(), Number: n}, To: f.To.Offset(), Revision: f.Revision})
 	}
 	revisions, err := g.store.Revisions(ctx, 2)
 	if err != nil || len(revisions) == 0 { // nothing was ever decided
 		return inbox, err
 	}
 	active := revisions[0]
-	// After the log: what it had then was committed before.
-	marks, err := g.store.Watermarks(ctx)
+	g.forgotten, err = g.store.NoteForgotten(ctx, inbox.Generation, decided)
 	if err != nil {
 		return inbox, err
 	}
@@ -169,34 +173,16 @@ func (g *generations) renewForked(ctx context.Context, inbox store.Inbox) (store
 	if len(away) > 0 && (!same || active.Number > before+1) {
 		return inbox, fmt.Errorf("topic %s: partitions %v cannot be read, and what was decided under another configuration may stand there", g.cfg.Kafka.Changes.Topic, away)
 	}
-	forked := false
-	was := g.forgotten
-	g.forgotten = map[int32]*change.Frame{}
-	for partition, f := range frames {
-		if of := was[partition]; of != nil && of.To > f.To && of.To.Generation() == inbox.Generation {
-			f = of
-		}
-		decided := marks[store.Partition{Generation: inbox.Generation, Number: partition}]
-		if f.To.Offset() > decided {
-			g.forgotten[partition] = f
-		}
-		// Revisions only grow, and no two activations share one: what was decided under the
-		// active one was decided after all before it.
-		if f.To.Offset() > decided && !(same && f.Revision == active.Number) {
-			forked = true
-			g.log.Warn("the store went back, and what it forgot was decided under another configuration: a new generation of versions begins",
-				"partition", partition, "decided_once_to", f.To, "watermark", decided, "revision", f.Revision, "active", active.Number)
-		}
-	}
-	if !forked {
+	// Revisions only grow, and no two activations share one: what was decided under the
+	// active one was decided after all before it.
+	other := func(f store.Forgotten) bool { return !same || f.Revision != active.Number }
+	if !slices.ContainsFunc(g.forgotten, other) {
 		return inbox, nil
 	}
-	return g.store.RenewInbox(ctx, inbox, 0, nil)
+	g.log.Warn("the store went back, and what it forgot was decided under another configuration: a new generation of versions begins",
+		"decided_once", g.forgotten, "active", active.Number)
+	return g.store.RenewInbox(ctx, inbox, atLeast, nil)
 }
-
-// rewound reports whether the store went back, and what it forgot was not decided again
-// when somebody last looked.
-func (g *generations) rewound() bool { return len(g.forgotten) > 0 }
 
 // targetsTimeout bounds what the targets are asked; those that are away are not waited for.
 const targetsTimeout = 20 * time.Second
@@ -233,11 +219,12 @@ func (g *generations) targetsGeneration(ctx context.Context) (newest uint16) {
 	return newest
 }
 
-// renewShorter opens a new generation of an inbox that holds less than was decided
-// of it: events that came since stand where others stood, below the watermark, or
-// would get the versions of these. Where it is not known what is left of what was
-// decided, all that is there is read again, and the fence drops what was decided.
-func (g *generations) renewShorter(ctx context.Context, inbox store.Inbox, cut *transport.TruncatedError) (store.Inbox, error) {
+// renewShorter opens a new generation, at least atLeast, of an inbox that holds less
+// than was decided of it: events that came since stand where others stood, below the
+// watermark, or would get the versions of these. Where it is not known what is left of
+// what was decided, all that is there is read again, and the fence drops what was
+// decided.
+func (g *generations) renewShorter(ctx context.Context, inbox store.Inbox, cut *transport.TruncatedError, atLeast uint16) (store.Inbox, error) {
 	marks, err := g.store.Watermarks(ctx)
 	if err != nil {
 		return inbox, err
@@ -260,7 +247,7 @@ func (g *generations) renewShorter(ctx context.Context, inbox store.Inbox, cut *
 	if len(from) == 0 {
 		return inbox, nil
 	}
-	renewed, err := g.store.RenewInbox(ctx, inbox, 0, from)
+	renewed, err := g.store.RenewInbox(ctx, inbox, atLeast, from)
 	if err != nil {
 		return inbox, err
 	}
@@ -294,22 +281,20 @@ func (g *generations) generation() uint16 {
 	return newest
 }
 
-// newestGeneration is the highest generation that the changes log knows of: a
-// store that was lost or replaced must not give out versions that customers have
-// seen already.
-func (g *generations) newestGeneration(ctx context.Context) (uint16, error) {
+// newestFrames returns the header of the newest frame of each partition of the changes
+// log, and the partitions that cannot be read now. What it has must not be given out
+// again by a store that was lost or put back: customers have seen it.
+func (g *generations) newestFrames(ctx context.Context) (frames map[int32]*change.Frame, away []int32, err error) {
 	last, away, err := g.logs.ReadLast(ctx, g.cfg.Kafka.Changes.Topic)
 	if err != nil {
-		return 0, err
+		return nil, nil, err
 	}
-	if len(away) > 0 {
-		return 0, fmt.Errorf("topic %s: partitions %v cannot be read, and the newest generation may stand there", g.cfg.Kafka.Changes.Topic, away)
-	}
-	var newest uint16
+	frames = map[int32]*change.Frame{}
 	for _, r := range last {
 		if f, err := change.ParseFrameHeader(r.Value); err == nil {
-			newest = max(newest, f.To.Generation())
+			frames[r.Partition] = f
+			g.active.know(f.Revision)
 		}
 	}
-	return newest, nil
+	return frames, away, nil
 }

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/uuid"
 	"github.com/seed-86dfc502/weir/assemble"
 	"github.com/seed-86dfc502/weir/change"
 	"github.com/seed-86dfc502/weir/store"
@@ -36,47 +37,125 @@ func TestAGenerationThatAnotherProcessEndedIsLeft(t *testing.T) {
 	require.NoError(t, deciding.stop())
 }
 
-// restored is a store and a changes log: the store was put back.
-type restored struct {
-	assemble.Opened
+// anotherLog is one whose inbox has a thousand records, and whose changes end with this
+// frame.
+type anotherLog struct {
 	logs
-	decided int64 // the watermark of partition 0
-	newest  change.Frame
+	newest change.Frame
 }
 
-func (r *restored) Watermarks(context.Context) (map[store.Partition]int64, error) {
-	return map[store.Partition]int64{{Generation: r.newest.To.Generation()}: r.decided}, nil
+func (l *anotherLog) AvailableOffsets(context.Context, string) (starts, ends map[int32]int64, err error) {
+	return map[int32]int64{0: 0}, map[int32]int64{0: 1000}, nil
 }
 
-func (r *restored) ReadLast(context.Context, string) ([]transport.Scanned, []int32, error) {
-	return []transport.Scanned{{Received: transport.Received{Value: new(change.FrameBuilder).AppendTo(nil, r.newest)}}}, nil, nil
+func (l *anotherLog) ReadLast(context.Context, string) ([]transport.Scanned, []int32, error) {
+	return []transport.Scanned{{Received: transport.Received{Value: new(change.FrameBuilder).AppendTo(nil, l.newest)}}}, nil, nil
+}
+
+// opener is a process that opens its inbox again and again: when it has decided up to
+// watermark, and the changes log ends at newest.
+func opener(t *testing.T, p *Pipeline, s assemble.Opened) (opens func(watermark int64, newest change.Version) store.Inbox) {
+	l := &anotherLog{logs: p.logs}
+	g := &generations{process: &process{cfg: p.cfg, opt: p.opt, log: slog.New(slog.DiscardHandler), store: s, logs: l}}
+	g.active.store = s
+	return func(watermark int64, newest change.Version) store.Inbox {
+		inbox, err := s.KnownInbox(t.Context(), p.cfg.Kafka.Inbox.Topic, p.stages.inbox.now().TopicID)
+		require.NoError(t, err)
+		marks, err := s.Watermarks(t.Context())
+		require.NoError(t, err)
+		partition, token := store.Partition{Generation: inbox.Generation}, store.Token(uuid.New())
+		if from := marks[partition]; from < watermark {
+			_, err := s.TakeOver(t.Context(), []store.Partition{partition}, token)
+			require.NoError(t, err)
+			_, err = s.Decide(t.Context(), store.Decision{Revision: p.Revision(), Moves: []store.WatermarkStep{{Partition: partition, From: from, To: watermark, Token: token}}},
+				func(store.Loaded) (store.Outcome, error) { return store.Outcome{}, nil })
+			require.NoError(t, err)
+		}
+		l.newest = change.Frame{From: newest - 1, To: newest, Last: true, Revision: 1}
+		g.active.now.Store(p.active.now.Load())
+		require.NoError(t, g.open(t.Context(), nil))
+		return g.now()
+	}
+}
+
+// forgetful is a store that is put back at once to before each note.
+type forgetful struct{ assemble.Opened }
+
+func (forgetful) NoteForgotten(_ context.Context, _ uint16, seen []store.Forgotten) ([]store.Forgotten, error) {
+	return seen, nil
 }
 
 // I1: another configuration becomes active while what the store forgot is decided again
 // under the one of before. The mistake that this catches: only the newest record of the
 // changes log was looked at, behind which the rest of what had been decided stands.
 func TestAnotherConfigurationInTheMiddleOfWhatIsDecidedAgain(t *testing.T) {
-	p := openEmbedded(t, Roles{Decide: true}, fileSource)
-	g := p.stages.inbox
-	inbox := g.now()
-	at := func(offset int64) change.Version { return change.NewVersion(inbox.Generation, offset) }
-	r := &restored{Opened: p.store, logs: p.logs}
-	g.process = &process{cfg: p.cfg, opt: p.opt, log: slog.New(slog.DiscardHandler), store: r, logs: r}
-	g.active.store = r
-	g.active.now.Store(p.active.now.Load())
-	look := func(decided, newest int64) store.Inbox {
-		r.decided, r.newest = decided, change.Frame{From: at(newest - 1), To: at(newest), Last: true, Revision: p.Revision()}
-		found, err := g.renewForked(t.Context(), inbox)
-		require.NoError(t, err)
-		return found
+	for name, c := range map[string]struct {
+		again   int64
+		putBack bool // a second time, with the note
+	}{
+		"restarted":         {again: 70},
+		"put back again":    {again: 70, putBack: true},
+		"after all of that": {again: 100},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := openEmbedded(t, Roles{Decide: true}, fileSource)
+			inbox := p.stages.inbox.now()
+			at := func(offset int64) change.Version { return change.NewVersion(inbox.Generation, offset) }
+			s := p.store
+			if c.putBack {
+				s = forgetful{s}
+			}
+			opens := opener(t, p, s)
+			require.Equal(t, inbox, opens(50, at(100)), "under the same configuration it becomes the same again")
+			require.Equal(t, inbox, opens(c.again, at(c.again)))
+			if !c.putBack { // the process that saw it goes on
+				opens = opener(t, p, s)
+			}
+			require.NoError(t, p.active.switchTo(t.Context(), newSettings(p.cfg, p.active.plan(), []byte("another")), false))
+			if found := opens(c.again, at(c.again)); c.again == 100 {
+				require.Equal(t, inbox, found)
+			} else {
+				require.Greater(t, found.Generation, inbox.Generation)
+			}
+		})
 	}
-	require.Equal(t, inbox, look(100, 100))
-	require.False(t, g.rewound())
-	require.Equal(t, inbox, look(50, 100), "under the same configuration it becomes the same again")
-	require.Equal(t, inbox, look(70, 70))
-	require.True(t, g.rewound(), "71 to 100 are to come")
+}
 
-	next := newSettings(p.cfg, p.active.plan(), []byte("another"))
-	require.NoError(t, g.active.switchTo(t.Context(), next, false))
-	require.Greater(t, look(70, 70).Generation, inbox.Generation)
+// I1: the same, and the other configuration is loaded by a process that did not see the
+// store go back.
+func TestAReloadInTheMiddleOfWhatIsDecidedAgain(t *testing.T) {
+	p := openEmbedded(t, Roles{Decide: true}, fileSource)
+	inbox, now := p.stages.inbox.now(), p.active.now.Load()
+	deciding := p.stages.startDecide()
+	<-now.deciding
+	_, err := p.store.NoteForgotten(t.Context(), inbox.Generation, []store.Forgotten{{Partition: store.Partition{Generation: inbox.Generation}, To: 100, Revision: p.Revision()}})
+	require.NoError(t, err)
+	plan := *now.plan
+	next := newSettings(p.cfg, &plan, []byte("another"))
+	require.NoError(t, p.active.switchTo(t.Context(), next, false))
+	<-next.deciding
+	require.Greater(t, p.stages.inbox.now().Generation, inbox.Generation)
+	require.NoError(t, deciding.stop())
+}
+
+// I1, I5: the store is put back to before a generation began. The mistake that this
+// catches: it went on with the one of before, whose versions are below those that
+// targets have.
+func TestAStorePutBackToBeforeAGeneration(t *testing.T) {
+	p := openEmbedded(t, Roles{Decide: true}, fileSource)
+	known := p.stages.inbox.now().Generation
+	opens, lost := opener(t, p, p.store), change.NewVersion(known+1, 60)
+	found := opens(50, lost)
+	require.Equal(t, known+2, found.Generation)
+	require.Equal(t, found, opens(0, lost), "once is enough")
+}
+
+// I5: a process whose inbox was replaced by another topic leaves that one's generation
+// alone, as while a new configuration is rolled out.
+func TestTheGenerationOfAnotherTopicIsNotOvertaken(t *testing.T) {
+	p := openEmbedded(t, Roles{Decide: true}, fileSource)
+	inbox := p.stages.inbox.now()
+	later, err := p.store.ResolveInbox(t.Context(), "another", "topic", 1, 1)
+	require.NoError(t, err)
+	require.Equal(t, inbox, opener(t, p, p.store)(50, change.NewVersion(later.Generation, 60)))
 }

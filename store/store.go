@@ -50,6 +50,13 @@ type Inbox struct {
 	Partitions int32
 }
 
+// Forgotten is up to where, exclusive, a partition of the inbox was decided once, and
+// under which revision: the store went back since and does not know.
+type Forgotten struct {
+	Partition    Partition
+	To, Revision int64
+}
+
 // Configurations hold which configuration and which inbox are the current ones.
 type Configurations interface {
 	// Activate makes the configuration with this fingerprint the active one and
@@ -82,6 +89,11 @@ type Configurations interface {
 	// offsets, and whoever owned them is fenced. When inbox is not the newest of its
 	// identity any more, nothing is written and the newest is given.
 	RenewInbox(ctx context.Context, inbox Inbox, atLeast uint16, from map[int32]int64) (Inbox, error)
+	// NoteForgotten returns what of this generation was decided once, forgotten by a
+	// store that was put back, and not decided again: what was noted before and, of
+	// seen, what lies above the watermarks, which is noted now. Of each partition the
+	// highest counts. Notes of older generations are deleted.
+	NoteForgotten(ctx context.Context, generation uint16, seen []Forgotten) ([]Forgotten, error)
 	// Services returns the numbers of service names, registering new ones. A
 	// number never changes and is never used again.
 	Services(ctx context.Context, names []string) (map[string]int32, error)

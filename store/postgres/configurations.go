@@ -47,6 +47,16 @@ SELECT $2::int4, w.partition, coalesce(f.next, w.next_offset), w.last_to, ''
 FROM watermarks w LEFT JOIN unnest($3::int4[], $4::int8[]) AS f(partition, next) ON f.partition = w.partition
 WHERE w.generation = $1`
 
+	sqlForgot = `
+INSERT INTO forgotten (generation, partition, decided_to, revision)
+VALUES ($1, $2, $3, $4)
+ON CONFLICT (generation, partition) DO UPDATE SET decided_to = excluded.decided_to, revision = excluded.revision
+WHERE excluded.decided_to > forgotten.decided_to`
+	sqlKnowAgain = `
+DELETE FROM forgotten f WHERE generation < $1 OR decided_to <=
+    (SELECT next_offset FROM watermarks w WHERE w.generation = f.generation AND w.partition = f.partition)`
+	sqlForgotten = `SELECT generation, partition, decided_to, revision FROM forgotten WHERE generation = $1`
+
 	sqlServices    = `SELECT name, number FROM services WHERE name = ANY($1::text[])`
 	sqlAddServices = `INSERT INTO services (name) SELECT unnest($1::text[]) RETURNING name, number`
 )
@@ -232,6 +242,32 @@ func (s *Store) RenewInbox(ctx context.Context, inbox store.Inbox, atLeast uint1
 		return store.Inbox{}, err
 	}
 	return renewed, nil
+}
+
+// NoteForgotten implements store.Configurations.
+func (s *Store) NoteForgotten(ctx context.Context, generation uint16, seen []store.Forgotten) (all []store.Forgotten, err error) {
+	err = s.inTx(ctx, "note what was forgotten", func(tx pgx.Tx) error {
+		if _, err := tx.Exec(ctx, sqlLockInboxes); err != nil {
+			return err
+		}
+		for _, f := range seen {
+			if _, err := tx.Exec(ctx, sqlForgot, int32(f.Partition.Generation), f.Partition.Number, f.To, f.Revision); err != nil {
+				return err
+			}
+		}
+		if _, err := tx.Exec(ctx, sqlKnowAgain, int32(generation)); err != nil {
+			return err
+		}
+		all, err = list(ctx, tx, func(row pgx.Row) (f store.Forgotten, err error) {
+			err = row.Scan(&f.Partition.Generation, &f.Partition.Number, &f.To, &f.Revision)
+			return f, err
+		}, sqlForgotten, int32(generation))
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	return all, nil
 }
 
 // Services implements store.Configurations.

@@ -18,6 +18,13 @@ const (
 INSERT INTO watermarks (generation, partition, next_offset, last_to, token)
 SELECT ?2, partition, next_offset, last_to, x'' FROM watermarks WHERE generation = ?1`
 	sqlGoOnFrom = `UPDATE watermarks SET next_offset = ?3 WHERE generation = ?1 AND partition = ?2`
+	sqlForgot   = `
+INSERT INTO forgotten (generation, partition, decided_to, revision) VALUES (?, ?, ?, ?)
+ON CONFLICT (generation, partition) DO UPDATE SET decided_to = excluded.decided_to, revision = excluded.revision
+WHERE excluded.decided_to > forgotten.decided_to`
+	sqlKnowAgain = `
+DELETE FROM forgotten WHERE generation < ? OR decided_to <=
+    (SELECT next_offset FROM watermarks w WHERE w.generation = forgotten.generation AND w.partition = forgotten.partition)`
 )
 
 const (
@@ -202,6 +209,29 @@ func (s *Store) RenewInbox(ctx context.Context, inbox store.Inbox, atLeast uint1
 		return store.Inbox{}, err
 	}
 	return renewed, nil
+}
+
+// NoteForgotten implements store.Configurations.
+func (s *Store) NoteForgotten(ctx context.Context, generation uint16, seen []store.Forgotten) (all []store.Forgotten, err error) {
+	err = s.write(ctx, "note what was forgotten", func(t tx) error {
+		for _, f := range seen {
+			if _, err := t.once(sqlForgot, f.Partition.Generation, f.Partition.Number, f.To, f.Revision); err != nil {
+				return err
+			}
+		}
+		if _, err := t.once(sqlKnowAgain, generation); err != nil {
+			return err
+		}
+		all, err = list(t.ctx, t.conn, func(row scanner) (f store.Forgotten, err error) {
+			err = row.Scan(&f.Partition.Generation, &f.Partition.Number, &f.To, &f.Revision)
+			return f, err
+		}, `SELECT generation, partition, decided_to, revision FROM forgotten WHERE generation = ?`, generation)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	return all, nil
 }
 
 // Services implements store.Configurations.

@@ -133,9 +133,34 @@ var edgeMutants = []mutant{
 		in: "./pipeline", test: "TestAReloadWhoseActivationIsNotAnswered",
 	},
 	{
-		rule: "what is decided again is remembered until it is", file: "pipeline/generation.go",
-		old: "of != nil && of.To > f.To", new: "of != nil && false",
+		rule: "what is decided again is noted until it is", file: "store/sqlite/configurations.go",
+		old: "WHERE excluded.decided_to > forgotten.decided_to`", new: "`",
+		in: "./store/sqlite", test: "TestConformance",
+	},
+	{
+		rule: "what was noted as forgotten counts, not only what the log ends with", file: "pipeline/generation.go",
+		old: "g.forgotten, err = g.store.NoteForgotten(ctx, inbox.Generation, decided)", new: "g.forgotten = decided",
 		in: "./pipeline", test: "TestAnotherConfigurationInTheMiddleOfWhatIsDecidedAgain",
+	},
+	{
+		rule: "a store that is put back once more has lost its note", file: "pipeline/generation.go",
+		old: "decided := g.forgotten", new: "var decided []store.Forgotten",
+		in: "./pipeline", test: "TestAnotherConfigurationInTheMiddleOfWhatIsDecidedAgain",
+	},
+	{
+		rule: "the inbox is opened again under a reloaded configuration", file: "pipeline/decide.go",
+		old: "} else if next != now {", new: "} else if false {",
+		in: "./pipeline", test: "TestAReloadInTheMiddleOfWhatIsDecidedAgain",
+	},
+	{
+		rule: "a generation that the store forgot is not given again", file: "pipeline/generation.go",
+		old: "f.To.Generation() > newest {", new: "false {",
+		in: "./pipeline", test: "TestAStorePutBackToBeforeAGeneration",
+	},
+	{
+		rule: "a generation of another inbox that the store knows is not overtaken", file: "pipeline/generation.go",
+		old: "f.To.Generation() > newest {", new: "f.To.Generation() > inbox.Generation {",
+		in: "./pipeline", test: "TestTheGenerationOfAnotherTopicIsNotOvertaken",
 	},
 	{
 		rule: "what halts deciding is not hidden by its group", file: "pipeline/decide.go",

@@ -3,6 +3,7 @@
 package recovery
 
 import (
+	"encoding/json"
 	"fmt"
 	"os"
 	"os/exec"
@@ -112,6 +113,24 @@ func TestStoreRestoredToBeforeAnotherConfiguration(t *testing.T) {
 		require.Contains(t, string(row.Doc), `"again"`, "what is decided last is what the target has")
 	}
 	require.NotContains(t, w.drain().Log.String(), "a new generation", "once is enough")
+
+	// Back once more, to before that generation. The mistake that this catches: the first
+	// one went on, and the table turned its versions away.
+	b.restore()
+	w.say(1)
+	require.Contains(t, w.drain().Log.String(), "the store went back to before a generation of versions")
+	latest := w.latest()
+	rows = w.Rows("acme_current", current, "entity")
+	require.Len(t, rows, entities)
+	for _, row := range rows {
+		require.EqualValues(t, 3, row.Version>>48)
+		var doc map[string]any
+		require.NoError(t, json.Unmarshal(row.Doc, &doc))
+		delete(doc, "again")
+		is, err := json.Marshal(doc)
+		require.NoError(t, err)
+		require.JSONEq(t, latest[row.Entity], string(is))
+	}
 	require.Empty(t, w.Letters())
 }
 
@@ -162,6 +181,20 @@ func TestStoreRestoredUnderTwoProcessesToBeforeTheirConfiguration(t *testing.T) 
 	require.Empty(t, w.Letters())
 }
 
+// latest returns the last document that was sent for each entity.
+func (w *world) latest() map[string]string {
+	last := map[string]string{}
+	for _, records := range w.sent {
+		serial := map[string]int64{}
+		for p, r := range records {
+			if p.offset >= serial[string(r.Key)] {
+				serial[string(r.Key)], last[string(r.Key)] = p.offset, string(r.Value)
+			}
+		}
+	}
+	return last
+}
+
 // I1, I5: a fresh store, with topics of its own, before the tables of an earlier one.
 // The mistake that this catches: its versions began at generation 1, and the tables
 // turned away all that were not above what they had, without a word.
@@ -175,20 +208,12 @@ func TestAFreshStoreBeforeOldTables(t *testing.T) {
 	w.send(w.Kafka, w.round())
 	fresh := w.drain()
 	require.Contains(t, fresh.Log.String(), "the target has versions already: the inbox takes a generation above them")
-	last := map[string]string{}
-	for _, records := range w.sent {
-		serial := map[string]int64{}
-		for p, r := range records {
-			if p.offset >= serial[string(r.Key)] {
-				serial[string(r.Key)], last[string(r.Key)] = p.offset, string(r.Value)
-			}
-		}
-	}
+	latest := w.latest()
 	rows := w.Rows("acme_current", current, "entity")
 	require.Len(t, rows, entities)
 	for _, row := range rows {
 		require.EqualValues(t, 2, row.Version>>48)
-		require.JSONEq(t, last[row.Entity], string(row.Doc))
+		require.JSONEq(t, latest[row.Entity], string(row.Doc))
 	}
 	require.Empty(t, w.Letters())
 }

@@ -36,7 +36,7 @@ var _ store.Store = (*Memory)(nil)
 // be made there.
 func NewMemory() *Memory {
 	return &Memory{lock: make(chan struct{}, 1), state: state{
-		marks: map[store.Partition]mark{}, entities: map[string]store.Entity{},
+		marks: map[store.Partition]mark{}, forgotten: map[store.Partition]store.Forgotten{}, entities: map[string]store.Entity{},
 		services: map[string]int32{}, positions: map[[2]string]store.SourcePosition{}, keys: map[string]int64{},
 		decided: map[store.ClaimID]store.Decided{}, uses: map[store.KeyDigest]store.ClaimID{},
 		progress: map[int32]progress{},
@@ -47,6 +47,7 @@ func NewMemory() *Memory {
 type state struct {
 	revisions []store.Revision
 	inboxes   []store.Inbox
+	forgotten map[store.Partition]store.Forgotten
 	services  map[string]int32
 	marks     map[store.Partition]mark
 	outbox    []store.OutboxFrame // ascending id
@@ -83,7 +84,7 @@ func (s state) clone() state {
 	s.services, s.marks, s.entities = maps.Clone(s.services), maps.Clone(s.marks), maps.Clone(s.entities)
 	s.keys, s.positions = maps.Clone(s.keys), maps.Clone(s.positions)
 	s.decided, s.uses = maps.Clone(s.decided), maps.Clone(s.uses)
-	s.progress, s.from = maps.Clone(s.progress), slices.Clone(s.from)
+	s.progress, s.from, s.forgotten = maps.Clone(s.progress), slices.Clone(s.from), maps.Clone(s.forgotten)
 	return s
 }
 

@@ -141,6 +141,28 @@ func (m *Memory) RenewInbox(ctx context.Context, inbox store.Inbox, atLeast uint
 	return renewed, err
 }
 
+// NoteForgotten implements store.Configurations.
+func (m *Memory) NoteForgotten(ctx context.Context, generation uint16, seen []store.Forgotten) (all []store.Forgotten, err error) {
+	err = m.run(ctx, func() error {
+		noted := m.state.forgotten
+		for _, f := range seen {
+			if f.To > noted[f.Partition].To {
+				noted[f.Partition] = f
+			}
+		}
+		maps.DeleteFunc(noted, func(at store.Partition, f store.Forgotten) bool {
+			return at.Generation < generation || f.To <= m.state.marks[at].next
+		})
+		for at, f := range noted {
+			if at.Generation == generation {
+				all = append(all, f)
+			}
+		}
+		return nil
+	})
+	return all, err
+}
+
 // Services implements store.Configurations.
 func (m *Memory) Services(ctx context.Context, names []string) (map[string]int32, error) {
 	numbers := make(map[string]int32, len(names))

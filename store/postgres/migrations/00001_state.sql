@@ -84,6 +84,16 @@ CREATE TABLE inboxes (
 );
 CREATE INDEX inboxes_identity ON inboxes (topic, topic_id, generation); -- a topic may have several, see RenewInbox
 
+-- What a store that was put back had decided before, by the changes log: kept until it
+-- is decided again. See NoteForgotten.
+CREATE TABLE forgotten (
+    generation integer NOT NULL,
+    partition  integer NOT NULL,
+    decided_to bigint  NOT NULL,
+    revision   bigint  NOT NULL,
+    PRIMARY KEY (generation, partition)
+);
+
 -- The active revision is the one with the highest number.
 CREATE TABLE revisions (
     number       bigint PRIMARY KEY,
@@ -437,4 +447,4 @@ DROP TABLE reports, jobs;
 DROP FUNCTION weir_expect(bigint, bigint, text);
 DROP VIEW dam_rows;
 DROP FUNCTION weir_states(integer, bytea);
-DROP TABLE source_positions, audit, dead_letters, activations, revisions, inboxes, progress, outbox, watermarks, dam, services, entities;
+DROP TABLE source_positions, audit, dead_letters, activations, revisions, forgotten, inboxes, progress, outbox, watermarks, dam, services, entities;

@@ -81,6 +81,16 @@ CREATE TABLE inboxes (
 ) STRICT;
 CREATE INDEX inboxes_identity ON inboxes (topic, topic_id, generation); -- a topic may have several, see RenewInbox
 
+-- What a store that was put back had decided before, by the changes log: kept until it
+-- is decided again. See NoteForgotten.
+CREATE TABLE forgotten (
+    generation INTEGER NOT NULL,
+    partition  INTEGER NOT NULL,
+    decided_to INTEGER NOT NULL,
+    revision   INTEGER NOT NULL,
+    PRIMARY KEY (generation, partition)
+) STRICT, WITHOUT ROWID;
+
 -- The active revision is the one with the highest number.
 CREATE TABLE revisions (
     number       INTEGER PRIMARY KEY,
@@ -322,6 +332,7 @@ DROP TABLE audit;
 DROP TABLE dead_letters;
 DROP TABLE activations;
 DROP TABLE revisions;
+DROP TABLE forgotten;
 DROP TABLE inboxes;
 DROP TABLE progress;
 DROP TABLE frames;
