@@ -81,8 +81,12 @@ func opener(t *testing.T, p *Pipeline, s assemble.Opened) (opens func(watermark 
 // forgetful is a store that is put back at once to before each note.
 type forgetful struct{ assemble.Opened }
 
-func (forgetful) NoteForgotten(_ context.Context, _ uint16, seen []store.Forgotten) ([]store.Forgotten, error) {
-	return seen, nil
+func (f forgetful) NoteForgotten(ctx context.Context, generation uint16, seen []store.Forgotten) ([]store.Forgotten, error) {
+	all, err := f.Opened.NoteForgotten(ctx, generation, seen)
+	if err == nil {
+		_, err = f.Opened.NoteForgotten(ctx, generation+1, nil) // which deletes them
+	}
+	return all, err
 }
 
 // I1: another configuration becomes active while what the store forgot is decided again
