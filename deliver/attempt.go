@@ -260,8 +260,8 @@ func (a *attempt) away(todo []*delivery, failed []*sinks.Error) bool {
 }
 
 // awayRounds is how many attempts at one batch, of which all failed since a change took
-// effect, are held against the target and not against the changes. With the longest waits of the
-// defaults they take an hour and a half.
+// effect, are held against the target and not against the changes. With the longest waits
+// of the defaults they take an hour and a half.
 const awayRounds = 100
 
 // exhausted counts a bounded failure of v and reports whether it was the last
