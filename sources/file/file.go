@@ -176,7 +176,6 @@ func (f *Source) read(ctx context.Context, topic string, out chan<- *message.Mes
 		return err
 	}
 	defer file.Close()
-	f.failing.Store(nil)
 	h := &handle{File: file}
 	for {
 		// One that was written anew stays open: under its path it may be found no more.
@@ -226,8 +225,11 @@ func (f *Source) pass(ctx context.Context, topic string, file *handle, out chan<
 func (f *Source) begin(ctx context.Context, file *handle) (identity string, offset int64, err error) {
 	said := false
 	for last := f.opt.Complete; ; {
-		err := f.identify(file)
-		if err == nil && file.first != "" {
+		if err = f.identify(file); err != nil {
+			return "", 0, err // a directory, say: what takes its place is to be read
+		}
+		f.failing.Store(nil)
+		if file.first != "" {
 			identity, offset, err = f.resume(ctx, file)
 			if err == nil {
 				return identity, offset, nil

@@ -284,6 +284,19 @@ func TestFileWaitsForTheEndOfALine(t *testing.T) {
 	f.read().nothing() // it is known by its first line as it is, not by what the look found that saw its end
 }
 
+// What is there and can be opened may still be no file.
+func TestFileThatCannotBeReadFails(t *testing.T) {
+	f := newFile(t)
+	require.NoError(t, os.Mkdir(f.path, 0o755))
+	r := f.read()
+	require.Eventually(t, func() bool { return r.source.Failing() != nil }, patience, time.Millisecond)
+	require.ErrorContains(t, r.source.Failing(), "is a directory")
+	require.NoError(t, os.Remove(f.path))
+	f.write("1\n")
+	require.Equal(t, []string{"1"}, r.lines(1))
+	require.NoError(t, r.source.Failing())
+}
+
 // A file that was opened while the store is away is neither lost nor taken for an
 // empty one.
 func TestFileWaitsForTheStore(t *testing.T) {
