@@ -209,7 +209,7 @@ func (a *attempt) done(took []*delivery, first int, t *tried) {
 		a.w.became(v, OutcomeDelivered)
 		a.w.m.age.Observe(time.Since(v.change.Time).Seconds())
 	}
-	a.said = ""
+	a.said, a.rounds = "", 0
 	a.wait.Reset()
 	a.w.condition.delivered()
 	a.w.recovered()
@@ -259,9 +259,9 @@ func (a *attempt) away(todo []*delivery, failed []*sinks.Error) bool {
 	return a.rounds <= awayRounds
 }
 
-// awayRounds is how many attempts at one batch, of which all failed, are held
-// against the target and not against the changes. With the longest waits of the
-// defaults they take an hour and a half.
+// awayRounds is how many attempts at one batch, of which all failed since a change took
+// effect, are held against the target and not against the changes. With the longest waits
+// of the defaults they take an hour and a half.
 const awayRounds = 100
 
 // exhausted counts a bounded failure of v and reports whether it was the last

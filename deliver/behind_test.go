@@ -273,6 +273,33 @@ func TestALogThatEndsTooEarly(t *testing.T) {
 	require.Equal(t, []string{"a:2"}, p.sinks[service].has())
 }
 
+// The mistake that this catches: the log was made anew, and a service that was behind
+// waited beyond its end, for as many records as the old one had had, instead of reading it
+// from its start.
+func TestWhoIsBehindInALogThatWasMadeAnew(t *testing.T) {
+	w := newWorld(t, service, other)
+	both := map[string]sinks.Traits{service: state, other: logOf(10)}
+	p := w.start(both, memory(1<<20))
+	p.publish(of(service, "a", 0), of(other, "a", 1))
+	p.publish(of(service, "a", 2), of(other, "a", 3))
+	p.delivered(service, other)
+	p.sinks[other].answer(func([]change.Change) error { return refuse(sinks.Retry, false) })
+	for range 300 {
+		p.publish(of(service, "a", w.next), of(other, "a", w.next+1))
+	}
+	p.delivered(service)
+	require.NoError(t, p.stop())
+
+	w.log = &changesLog{}
+	p = w.start(both)
+	require.Equal(t, map[string]int{other: 1}, p.stage.Behind())
+	p.publish(of(service, "b", w.next))
+	requests := map[string]bool{}
+	require.Eventually(t, func() bool { return p.moveOn(requests) }, patience, time.Millisecond)
+	p.delivered(service, other)
+	require.Contains(t, p.order(), "redecide a")
+}
+
 // Who loses the partition to another process stops at once, and what it did not
 // save is done again.
 func TestAnotherOwner(t *testing.T) {

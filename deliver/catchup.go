@@ -236,7 +236,7 @@ func (s *Stage) beginAgain(ctx context.Context, c *cursor) error {
 		return nil
 	}
 	was := c.feed
-	if was.from(start, end) < end {
+	if start < end && was.next < end {
 		// There are records: it goes on, at what is not done for sure.
 		next := was.offset()
 		if n := len(c.pending); n > 0 {

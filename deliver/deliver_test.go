@@ -205,6 +205,30 @@ func TestATargetThatFailsForEverythingIsAway(t *testing.T) {
 	require.Len(t, p.letters(), 4)
 }
 
+// The mistake that this catches: a target was away for long, came back, and went away
+// again before it had all of a large frame. The second time its failures counted against
+// the changes at once, which became dead letters.
+func TestATargetThatIsAwayAgainInOneBatch(t *testing.T) {
+	p, s := only(t, sinks.Traits{Kind: sinks.State, MaxBatch: 2})
+	changes, names := many(0, 4)
+	left := 110 // attempts, of which one takes effect
+	s.answer(func(changes []change.Change) error {
+		if left--; left < 0 || left == 9 {
+			return nil
+		}
+		failed := map[int]error{}
+		for i := range changes {
+			e := refuse(sinks.RetryBounded, true)
+			e.Outage, failed[i] = sinks.Troubled, e
+		}
+		return &sinks.BatchError{Failed: failed}
+	})
+	p.publish(changes...)
+	p.delivered()
+	require.Empty(t, p.letters())
+	require.ElementsMatch(t, names, s.has())
+}
+
 func TestPauseAndGoOn(t *testing.T) {
 	p, s := only(t, state)
 	s.answer(func([]change.Change) error { return refuse(sinks.Pause, false) })

@@ -395,6 +395,10 @@ func (w *world) start(traits map[string]sinks.Traits, with ...func(*deliver.Opti
 	w.t.Cleanup(func() { _ = p.stop() })
 	starts, err := p.stage.Assigned(w.t.Context(), "changes", []int32{0})
 	require.NoError(w.t, err)
+	first, end, _ := w.log.Offsets(w.t.Context(), 0)
+	if starts[0] > end { // of another log
+		starts[0] = first
+	}
 	p.handling.Go(func() { p.follow(following, starts[0]) })
 	return p
 }

@@ -123,3 +123,29 @@ func TestALogSinkGetsAnOlderChangeOfAnotherPartition(t *testing.T) {
 		}
 	}
 }
+
+// The mistake that this catches: an older change of an entity, from another partition of
+// an older inbox, was left to the newer one in its batch, and the newer one's partition
+// went away while its sink failed. The older one's place never moved again, and whatever
+// came behind it stayed in memory.
+func TestTheNewestGoesAwayWithItsPartition(t *testing.T) {
+	s, p := bareStage(t, nil, feed{}, "acme/all@out")
+	w, away := s.workers[0], &partition{gone: true}
+	w.traits, w.m = sinks.Traits{Kind: sinks.State, Guarded: true}, s.opt.Metrics.of(w.opt.Name)
+	var all []*delivery
+	var batch []*slice
+	for offset, of := range []*partition{p, away} {
+		c := &cursor{w: w, p: of, live: true}
+		sl := &slice{c: c, frame: &change.Frame{Last: true}, inHand: true}
+		c.pending = []*slice{sl}
+		batch = append(batch, sl)
+		all = append(all, &delivery{change: change.Change{Entity: "e", Version: change.NewVersion(1, int64(offset))}, slice: sl})
+	}
+	todo, err := w.dropObsolete(t.Context(), t.Context(), all)
+	require.NoError(t, err)
+	require.Equal(t, all[1:], todo)
+	require.Empty(t, w.dropAbandoned(todo))
+	w.finish(batch, all)
+	require.Empty(t, batch[0].c.pending, "the next owner of the newest brings it")
+	require.Len(t, batch[1].c.pending, 1, "and has it still to do")
+}

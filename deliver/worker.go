@@ -44,6 +44,7 @@ type delivery struct {
 	change change.Change
 	slice  *slice
 	done   bool
+	left   bool // to the next owner of its partition
 	// replacement is the newer change of the entity that goes out in its stead.
 	replacement *delivery
 	span        *tracing.Span
@@ -51,13 +52,17 @@ type delivery struct {
 	beside      bool // it failed where another did well
 }
 
-// over reports whether v was delivered, or left out for one that was. A repetition
-// of one that a newer one stands in for has a replacement with a replacement.
+// over reports whether v was delivered, or left out for one that was, or that another
+// owner delivers: it may have come from another partition than v. A repetition of one
+// that a newer one stands in for has a replacement with a replacement.
 func (v *delivery) over() bool {
+	if v.replacement == nil {
+		return v.done
+	}
 	for v.replacement != nil {
 		v = v.replacement
 	}
-	return v.done
+	return v.done || v.left
 }
 
 func newWorker(s *Stage, opt Service) *worker {
@@ -279,7 +284,10 @@ func (w *worker) finish(batch []*slice, all []*delivery) {
 func (w *worker) dropAbandoned(todo []*delivery) []*delivery {
 	w.s.mu.Lock()
 	defer w.s.mu.Unlock()
-	return slices.DeleteFunc(todo, func(v *delivery) bool { return v.slice.c.p.gone })
+	return slices.DeleteFunc(todo, func(v *delivery) bool {
+		v.left = v.slice.c.p.gone
+		return v.left
+	})
 }
 
 func (w *worker) backoff() *backoff.ExponentialBackOff {

@@ -58,6 +58,8 @@ func TestTakeApart(t *testing.T) {
 		{name: "delete", value: `{"m":{"id":"B","op":"delete"},"d":{"a":1}}`, want: inbox.Event{Entity: "B", Op: inbox.Delete}},
 		{name: "operation as a truth value", value: `{"m":{"id":"B","op":true}}`, want: inbox.Event{Entity: "B", Op: inbox.Delete}},
 		{name: "null payload", value: `{"m":{"id":"B"},"d":null}`, want: inbox.Event{Entity: "B", Op: inbox.Delete}},
+		{name: "null payload that is the whole value", value: `null`, meta: map[string]string{transport.KeyMetadata: "B"},
+			shape: func(s *ingest.Extractor) { headers(s); s.Payload = "" }, want: inbox.Event{Entity: "B", Op: inbox.Delete}},
 		{name: "null record", value: "null record", meta: map[string]string{transport.KeyMetadata: "B"}, want: inbox.Event{Entity: "B", Op: inbox.Delete}},
 		{name: "null record with headers", value: "null record", shape: headers,
 			meta: map[string]string{transport.KeyMetadata: "B", "ce_id": "e", "seq": "9"},

@@ -339,7 +339,8 @@ func (s *Extractor) plain(ev *transport.Received, root canonicaltree.Node) (cont
 	if err != nil {
 		return c, err
 	}
-	if op != "" && s.IsDelete(op) {
+	// A null document is how change feeds, and null in a column of JSON, say that it is gone.
+	if op != "" && s.IsDelete(op) || s.Payload == "" && root.Kind() == canonicaltree.Null {
 		c.op = inbox.Delete
 	}
 	if c.op == inbox.Delete || s.Payload == "" {
@@ -350,7 +351,6 @@ func (s *Extractor) plain(ev *transport.Received, root canonicaltree.Node) (cont
 	case !r.Exists():
 		return c, refuse("no_payload", "the event has nothing at the payload path %s", s.Payload)
 	case r.Type == gjson.Null:
-		// A null document is how change feeds say that it is gone.
 		c.op = inbox.Delete
 		return c, nil
 	}

@@ -3,6 +3,7 @@ package ingest
 import (
 	"encoding/json"
 	"slices"
+	"strings"
 
 	"github.com/ThreeDotsLabs/watermill/message"
 	"github.com/seed-86dfc502/weir/change"
@@ -30,7 +31,11 @@ func (s *Extractor) headers(ev *transport.Received, t *change.Trace) []byte {
 	if kept = t.AddTo(kept); len(kept) == 0 {
 		return nil
 	}
-	// A map of strings always has a JSON form; invalid UTF-8 becomes U+FFFD.
+	for name, value := range kept {
+		// JSON would make U+FFFD of it, and a valid id that nobody wrote; NUL is refused again.
+		kept[name] = strings.ToValidUTF8(value, "\x00")
+	}
+	// A map of strings always has a JSON form.
 	text, _ := json.Marshal(kept)
 	return text
 }

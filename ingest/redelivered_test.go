@@ -38,6 +38,29 @@ func TestALetterIsTakenApartAsItsEventWas(t *testing.T) {
 	}, *record.Event)
 }
 
+// A key or header that is not UTF-8 does not come back as another one that is: two of
+// them would become the same entity.
+func TestALetterWhoseKeyIsNotUTF8(t *testing.T) {
+	for name, c := range map[string]struct{ key, id, code string }{
+		"key":      {"caf\xe9", "e1", "bad_entity"},
+		"event id": {"B", "\xff", "bad_event_id"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := shape(t)
+			s.Entity, s.EventID, s.Payload = ingest.Locator{Key: true}, ingest.Locator{Header: "ce_id"}, ""
+			msg := message.NewMessage("", []byte(`{}`))
+			msg.Metadata.Set(transport.KeyMetadata, c.key)
+			msg.Metadata.Set("ce_id", c.id)
+			_, letter := take(s, msg)
+			require.NotNil(t, letter)
+			require.Equal(t, c.code, letter.Code)
+			record, still := s.Redelivered(*letter)
+			require.NotNil(t, still, "%+v", record.Event)
+			require.Equal(t, c.code, still.Code)
+		})
+	}
+}
+
 // A null value that could not be taken in is still one when it comes again, and
 // an edit makes a value of it.
 func TestALetterOfANullValue(t *testing.T) {

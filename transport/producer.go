@@ -297,7 +297,7 @@ func (p *Producer) readyUp(l *line) {
 
 func (p *Producer) signal() { wait.Offer(p.work, struct{}{}) }
 
-// rounds is the goroutine that returns records to clients.
+// rounds is the goroutine that hands records to clients.
 func (p *Producer) rounds() {
 	defer close(p.done)
 	for range p.work {

@@ -2,8 +2,10 @@ package file
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"crypto/sha256"
+	"encoding/binary"
 	"encoding/hex"
 	"errors"
 	"fmt"
@@ -53,8 +55,9 @@ const (
 )
 
 // Source reads a file with one JSON event per line and resumes where it was. The
-// file is known by its first line: one that was replaced is read from its
-// start under a new identity, and so is one that was written anew in its place.
+// file is known by its first line and by the last one that was read: one that was
+// replaced is read from its start under a new identity, and so is one that was
+// written anew in its place.
 //
 // A frame is what was there when the frame before was acknowledged. Two frames
 // are in memory: one in work, and the next one, which is read meanwhile.
@@ -148,13 +151,16 @@ type handle struct {
 	first string      // the identity of its first line, empty while it has none
 	seen  os.FileInfo // when that was read
 	was   string      // the identity it was read under before it was written anew; empty if it was not
+	mark  []byte      // of the line before the position that is read from
 }
 
 // chunk is what becomes one frame.
 type chunk struct {
 	records []transport.Received
 	bytes   int
-	next    int64 // offset behind its last line
+	next    int64  // offset behind its last line
+	last    []byte // its last line, also a blank one
+	size    int64  // of that, with its end
 }
 
 // fits reports whether a line of that size may join the chunk.
@@ -170,7 +176,6 @@ func (f *Source) read(ctx context.Context, topic string, out chan<- *message.Mes
 		return err
 	}
 	defer file.Close()
-	f.failing.Store(nil)
 	h := &handle{File: file}
 	for {
 		// One that was written anew stays open: under its path it may be found no more.
@@ -220,8 +225,11 @@ func (f *Source) pass(ctx context.Context, topic string, file *handle, out chan<
 func (f *Source) begin(ctx context.Context, file *handle) (identity string, offset int64, err error) {
 	said := false
 	for last := f.opt.Complete; ; {
-		err := f.identify(file)
-		if err == nil && file.first != "" {
+		if err = f.identify(file); err != nil {
+			return "", 0, err // a directory, say: what takes its place is to be read
+		}
+		f.failing.Store(nil)
+		if file.first != "" {
 			identity, offset, err = f.resume(ctx, file)
 			if err == nil {
 				return identity, offset, nil
@@ -285,7 +293,10 @@ func (f *Source) readLines(ctx context.Context, file *handle, offset int64, chun
 				c.bytes += len(line)
 			}
 			offset += size
-			c.next = offset
+			c.next, c.last, c.size = offset, line, size
+		}
+		if offset > before {
+			file.mark = markOf(c.last, c.size)
 		}
 		if last {
 			if torn {
@@ -361,9 +372,9 @@ func identityOf(line []byte) string {
 }
 
 // resume returns the position to go on at. A file that was written anew under the
-// same first line gets an identity of its own each time, first-2, first-3, …, and the
-// latest one counts, also when the file has grown beyond an earlier one's position
-// since.
+// same first line, which is shorter or has another line before the position, gets an
+// identity of its own each time, first-2, first-3, …, and the latest one counts, also
+// when the file has grown beyond an earlier one's position since.
 func (f *Source) resume(ctx context.Context, file *handle) (identity string, offset int64, err error) {
 	if file.was != "" {
 		// It may not have been stored, and only what is known has a next.
@@ -371,7 +382,7 @@ func (f *Source) resume(ctx context.Context, file *handle) (identity string, off
 			return "", 0, err
 		}
 	}
-	identity = file.first
+	identity, file.mark = file.first, nil
 	for n := 2; ; n++ {
 		next := fmt.Sprintf("%s-%d", file.first, n)
 		p, err := f.opt.Positions.Position(ctx, f.opt.Name, identity)
@@ -388,7 +399,10 @@ func (f *Source) resume(ctx context.Context, file *handle) (identity string, off
 		case !errors.Is(err, store.ErrNotFound):
 			return "", 0, err
 		}
-		if file.was == "" && file.seen.Size() >= p.Offset {
+		if grown, err := file.has(p.Offset, p.State); err != nil {
+			return "", 0, err
+		} else if file.was == "" && grown {
+			file.mark = p.State
 			return identity, p.Offset, nil
 		}
 		f.log.Warn("the file was written anew: reading it from its start", "path", f.opt.Path)
@@ -412,10 +426,41 @@ func (f *Source) same(file *handle, offset int64) error {
 	if err := f.identify(file); err != nil {
 		return err
 	}
-	if file.first != first {
+	grown, err := file.has(offset, file.mark)
+	switch {
+	case err != nil:
+		return err
+	case file.first != first || !grown:
 		return errRewritten
 	}
 	return f.replaced(file)
+}
+
+// markBytes is how much of a line counts in its mark: no limit on lines is smaller.
+const markBytes = 1 << 10
+
+// markOf tells a line from another one in its place: its size with its end, and a digest
+// of how it begins.
+func markOf(line []byte, size int64) []byte {
+	sum := sha256.Sum256(line[:min(len(line), markBytes)])
+	return append(binary.AppendUvarint(nil, uint64(size)), sum[:8]...)
+}
+
+// has reports whether the file reaches to a position, with the marked line before it. A
+// position that was stored without a mark has none to compare.
+func (h *handle) has(offset int64, mark []byte) (bool, error) {
+	size, n := binary.Uvarint(mark)
+	if n <= 0 || size == 0 || size > uint64(offset) {
+		return h.seen.Size() >= offset, nil
+	}
+	line := make([]byte, min(size, markBytes))
+	switch _, err := h.ReadAt(line, offset-int64(size)); {
+	case errors.Is(err, io.EOF):
+		return false, nil
+	case err != nil:
+		return false, err
+	}
+	return h.seen.Size() >= offset && bytes.Equal(mark, markOf(bytes.TrimSuffix(line, []byte("\n")), int64(size))), nil
 }
 
 // replaced fails when the path names another file.
@@ -465,8 +510,9 @@ const (
 func (f *Source) dispatch(ctx context.Context, topic, identity string, chunks <-chan chunk, out chan<- *message.Message) bool {
 	assignment := transport.NextAssignment()
 	var position, stored int64
+	var mark []byte
 	save := func(ctx context.Context) {
-		if position > stored && f.save(ctx, identity, position) {
+		if position > stored && f.save(ctx, identity, position, mark) {
 			stored = position
 		}
 	}
@@ -485,7 +531,7 @@ func (f *Source) dispatch(ctx context.Context, topic, identity string, chunks <-
 		if !handout.Frame(ctx, out, transport.NewFrame(topic, identity, 0, assignment, c.records), lateGrace) {
 			return false
 		}
-		position = c.next
+		position, mark = c.next, markOf(c.last, c.size)
 		f.backlog.acknowledged(c.next, len(c.records))
 		if time.Since(last) > savePeriod {
 			save(ctx)
@@ -495,12 +541,13 @@ func (f *Source) dispatch(ctx context.Context, topic, identity string, chunks <-
 	return true
 }
 
-// save stores the position and reports whether it is stored.
-func (f *Source) save(ctx context.Context, identity string, position int64) bool {
+// save stores the position, with the mark of the line before it, and reports whether it
+// is stored.
+func (f *Source) save(ctx context.Context, identity string, position int64, mark []byte) bool {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
 	crash.At(crash.PositionSaving, f.opt.Name)
-	err := f.opt.Positions.SetPosition(ctx, store.SourcePosition{Source: f.opt.Name, Identity: identity, Offset: position})
+	err := f.opt.Positions.SetPosition(ctx, store.SourcePosition{Source: f.opt.Name, Identity: identity, Offset: position, State: mark})
 	if err != nil {
 		// Not fatal: after a restart some lines are read again and fenced.
 		f.log.Debug("the file's position was not stored", "error", err)

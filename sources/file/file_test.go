@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"log/slog"
-	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -29,7 +28,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // positions is the store's part, in memory.
 type positions struct {
 	mu   sync.Mutex
-	at   map[string]int64
+	at   map[string]store.SourcePosition
 	away bool
 }
 
@@ -48,11 +47,11 @@ func (p *positions) Position(_ context.Context, _, identity string) (store.Sourc
 	if p.away {
 		return store.SourcePosition{}, errAway
 	}
-	offset, ok := p.at[identity]
+	at, ok := p.at[identity]
 	if !ok {
 		return store.SourcePosition{}, store.ErrNotFound
 	}
-	return store.SourcePosition{Identity: identity, Offset: offset}, nil
+	return at, nil
 }
 
 func (p *positions) SetPosition(_ context.Context, s store.SourcePosition) error {
@@ -61,7 +60,9 @@ func (p *positions) SetPosition(_ context.Context, s store.SourcePosition) error
 	if p.away {
 		return errAway
 	}
-	p.at[s.Identity] = max(p.at[s.Identity], s.Offset)
+	if p.at[s.Identity].Offset <= s.Offset {
+		p.at[s.Identity] = s
+	}
 	return nil
 }
 
@@ -69,7 +70,11 @@ func (p *positions) SetPosition(_ context.Context, s store.SourcePosition) error
 func (p *positions) all() map[string]int64 {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return maps.Clone(p.at)
+	all := map[string]int64{}
+	for identity, at := range p.at {
+		all[identity] = at.Offset
+	}
+	return all
 }
 
 // file is a followed file.
@@ -83,7 +88,7 @@ type file struct {
 }
 
 func newFile(t *testing.T) *file {
-	return &file{t: t, path: filepath.Join(t.TempDir(), "events.jsonl"), positions: &positions{at: map[string]int64{}}, maxLine: 100, linger: time.Millisecond}
+	return &file{t: t, path: filepath.Join(t.TempDir(), "events.jsonl"), positions: &positions{at: map[string]store.SourcePosition{}}, maxLine: 100, linger: time.Millisecond}
 }
 
 func (f *file) write(text string) { require.NoError(f.t, os.WriteFile(f.path, []byte(text), 0o644)) }
@@ -277,6 +282,19 @@ func TestFileWaitsForTheEndOfALine(t *testing.T) {
 	r.nothing()
 	r.close()
 	f.read().nothing() // it is known by its first line as it is, not by what the look found that saw its end
+}
+
+// What is there and can be opened may still be no file.
+func TestFileThatCannotBeReadFails(t *testing.T) {
+	f := newFile(t)
+	require.NoError(t, os.Mkdir(f.path, 0o755))
+	r := f.read()
+	require.Eventually(t, func() bool { return r.source.Failing() != nil }, patience, time.Millisecond)
+	require.ErrorContains(t, r.source.Failing(), "is a directory")
+	require.NoError(t, os.Remove(f.path))
+	f.write("1\n")
+	require.Equal(t, []string{"1"}, r.lines(1))
+	require.NoError(t, r.source.Failing())
 }
 
 // A file that was opened while the store is away is neither lost nor taken for an
@@ -498,9 +516,79 @@ func TestFileWrittenAnewInPlaceIsReadFromItsStart(t *testing.T) {
 		require.Equal(t, []string{"a1", "a3", "a4", "a5"}, values(t, again))
 		require.NotEqual(t, frame(t, first).TopicID, frame(t, again).TopicID, "or the fence would drop it")
 		again.Ack()
+		synctest.Wait()
+		f.write("a1\na3\nb4\nb5\nb6\n") // its first line is that of the file that is read
+		require.Equal(t, []string{"a1", "a3", "b4", "b5", "b6"}, r.lines(5))
 		r.close()
 		f.read().nothing()
 	})
+}
+
+// Under the same first line, beyond the old position, and while nobody looks.
+func TestFileWrittenAnewWhileNobodyReads(t *testing.T) {
+	long := strings.Repeat("x", 4000)
+	for name, c := range map[string]struct{ was, is string }{
+		"longer":                       {"same\n1\n2\n", "same\na\nbc\nd\n"},
+		"as long":                      {"same\n1\n2\n", "same\n1\n3\n"},
+		"a line longer than the limit": {"same\n" + long + "\n", "same\ny" + long[1:] + "\nz\n"},
+		"behind a blank line":          {"same\n1\n\n", "same\n1\n2\n3\n"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := newFile(t)
+			f.maxLine = 1 << 10
+			f.write(c.was)
+			r := f.read()
+			first := r.next()
+			first.Ack()
+			r.close()
+			f.write(c.is)
+			r = f.read()
+			again := r.next()
+			require.NotEqual(t, frame(t, first).TopicID, frame(t, again).TopicID, "or the fence would drop it")
+			require.Equal(t, "same", values(t, again)[0])
+			again.Ack()
+			r.close()
+			f.append("more\n")
+			require.Equal(t, []string{"more"}, f.read().lines(1))
+		})
+	}
+}
+
+// Another file takes its place, with the same first line and longer from the beginning.
+func TestFileReplacedUnderTheSameFirstLine(t *testing.T) {
+	f := newFile(t)
+	f.write("same\n1\n")
+	r := f.read()
+	require.Equal(t, []string{"same", "1"}, r.lines(2))
+	other := f.path + ".new"
+	require.NoError(t, os.WriteFile(other, []byte("same\n2\n3\n"), 0o644))
+	require.NoError(t, os.Rename(other, f.path))
+	require.Equal(t, []string{"same", "2", "3"}, r.lines(3))
+}
+
+// A position says where the file is read on, whatever the limit on lines was when it was
+// stored, and also if it was stored before there were marks.
+func TestFileThatGrewIsReadOn(t *testing.T) {
+	for name, last := range map[string]string{"short": "1", "blank": "", "as long as what counts": strings.Repeat("x", 1<<10), "cut": strings.Repeat("x", 5000)} {
+		t.Run(name, func(t *testing.T) {
+			f := newFile(t)
+			f.maxLine = 1 << 10
+			f.write("same\n2\n" + last + "\n")
+			r := f.read()
+			r.next().Ack()
+			r.close()
+			f.append("more\n")
+			f.maxLine = 8 << 10
+			r = f.read()
+			require.Equal(t, []string{"more"}, r.lines(1))
+			r.close()
+			for identity, at := range f.positions.at {
+				f.positions.at[identity] = store.SourcePosition{Identity: identity, Offset: at.Offset}
+			}
+			f.append("again\n")
+			require.Equal(t, []string{"again"}, f.read().lines(1))
+		})
+	}
 }
 
 func TestFileLongLineIsCutAndTheNextOneIsWhole(t *testing.T) {

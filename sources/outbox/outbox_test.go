@@ -285,6 +285,24 @@ func TestOtherIdsAndNames(t *testing.T) {
 	r.drained()
 }
 
+// In SQL a type of fixed width that is named without one has a width of 1.
+func TestIdsOfAFixedWidth(t *testing.T) {
+	for _, typ := range []string{"char(26)", "bit(26)"} {
+		a := newApp(t)
+		a.exec("ALTER TABLE outbox ALTER id DROP IDENTITY")
+		a.exec("ALTER TABLE outbox ALTER id TYPE " + typ + " USING id::text::" + typ)
+		for n := range 3 {
+			a.exec(fmt.Sprintf("INSERT INTO outbox (id, entity, payload) VALUES (lpad('%b', 26, '0')::%s, 'B', '%d')", n, typ, n))
+		}
+		r := a.read()
+		f := r.next()
+		require.Equal(t, "B0 B1 B2", f.rows(), typ)
+		f.Ack()
+		r.drained()
+		require.Zero(t, a.count("true"), typ)
+	}
+}
+
 func (a *app) connectAgain() *pgx.Conn {
 	conn, err := pgx.Connect(context.Background(), a.url)
 	require.NoError(a.t, err)

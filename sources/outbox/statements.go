@@ -100,9 +100,10 @@ func (s *Source) describe(ctx context.Context, conn *pgxpool.Conn) (*table, erro
 	return t, nil
 }
 
-// types returns the types of the columns that are configured.
+// types returns the types of the table's columns, as a cast names them: -1 is for types
+// of a fixed width, which without one cut to 1.
 func (s *Source) types(ctx context.Context, conn *pgxpool.Conn, oid uint32) (map[string]string, error) {
-	rows, err := conn.Query(ctx, `SELECT attname, format_type(atttypid, NULL) FROM pg_attribute WHERE attrelid = $1 AND attnum > 0 AND NOT attisdropped`, oid)
+	rows, err := conn.Query(ctx, `SELECT attname, format_type(atttypid, -1) FROM pg_attribute WHERE attrelid = $1 AND attnum > 0 AND NOT attisdropped`, oid)
 	if err != nil {
 		return nil, err
 	}

@@ -175,9 +175,9 @@ func (c Config) read(s *Source, e Event) (id string, payload *present, eventID, 
 	doc := value
 	if s.Payload != "" {
 		doc, _ = at(value, s.Payload)
-		if doc == nil {
-			return id, nil, eventID, sequence, nil
-		}
+	}
+	if doc == nil {
+		return id, nil, eventID, sequence, nil
 	}
 	for _, pattern := range c.Strip[s.Name] {
 		strip(doc, strings.Split(pattern, "."))

@@ -44,7 +44,7 @@ func saramaConfig(cfg transport.Config, sc SubscriberConfig) *sarama.Config {
 	return c
 }
 
-// scramClient returns sarama, which asks for a SCRAM client, the one of kgo.
+// scramClient is for sarama, which asks for a SCRAM client: the one of kgo.
 type scramClient struct {
 	mechanism sarama.SASLMechanism
 	session   sasl.Session
