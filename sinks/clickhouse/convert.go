@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"strings"
 	"time"
+	"unicode"
 
 	"github.com/ClickHouse/clickhouse-go/v2/lib/column"
 	"github.com/tidwall/gjson"
@@ -30,9 +31,23 @@ var (
 	decimalSize  = regexp.MustCompile(`^Decimal(32|64|128|256)\((\d+)\)$`)
 )
 
-// canonicalType spells a type as servers report it, without spaces.
+// canonicalType spells a type as servers report it, without spaces but those in the
+// names of an enumeration's members.
 func canonicalType(t string) string {
-	t = strings.Join(strings.Fields(t), "")
+	quoted, escaped := false, false
+	t = strings.Map(func(r rune) rune {
+		switch {
+		case !quoted && unicode.IsSpace(r):
+			return -1
+		case escaped:
+			escaped = false
+		case r == '\\':
+			escaped = true
+		case r == '\'':
+			quoted = !quoted
+		}
+		return r
+	}, t)
 	if m := decimalSize.FindStringSubmatch(t); m != nil {
 		digits := map[string]string{"32": "9", "64": "18", "128": "38", "256": "76"}[m[1]]
 		return "Decimal(" + digits + "," + m[2] + ")"

@@ -54,6 +54,8 @@ func TestConvertTakes(t *testing.T) {
 		{"UUID", `"61f0c404-5cb3-11e7-907b-a6006ad3dba0"`, "61f0c404-5cb3-11e7-907b-a6006ad3dba0"},
 		{"IPv4", `"127.0.0.1"`, "127.0.0.1"},
 		{"Enum8('green' = 1, 'a b' = 2)", `"green"`, "green"},
+		{"Enum8('green' = 1, 'a b' = 2)", `"a b"`, "a b"},
+		{"Nullable(Enum16('it\\'s  red (' = 300))", `"it's  red ("`, "it's  red ("},
 		{"Nullable(Int32)", `null`, nil},
 		{"Array(Nullable(Int32))", `[1,null]`, []any{int32(1), nil}},
 		{"Array(String)", `[]`, []any{}},
