@@ -115,6 +115,21 @@ func TestOpenTakesTheTableOfSomebodyElse(t *testing.T) {
 	require.NoError(t, s.Write(t.Context(), []change.Change{upsert("a", 1, "x")}))
 }
 
+// Only a key that is known is left out: what another constraint of an append table does
+// not let in is refused, not lost.
+func TestAnotherUniqueConstraintRefuses(t *testing.T) {
+	address := servers.Postgres(t)
+	s := opened(t, Options{URL: address, Table: "orders", Mode: Append, Columns: config.Columns{{Name: "n", Type: "int"}}})
+	execute(t, address, "ALTER TABLE orders ADD UNIQUE (n)")
+	first, second := upsert("a", 1, "x"), upsert("b", 1, "x")
+	require.NoError(t, s.Write(t.Context(), []change.Change{first}))
+	require.NoError(t, s.Write(t.Context(), []change.Change{first}), "a repetition")
+	var failed *sinks.BatchError
+	require.ErrorAs(t, s.Write(t.Context(), []change.Change{first, second, upsert("c", 2, "x")}), &failed)
+	require.Len(t, failed.Failed, 1)
+	require.Equal(t, sinks.Reject, classOf(failed.Failed[1]))
+}
+
 func TestOpenByManyAtOnce(t *testing.T) {
 	address := servers.Postgres(t)
 	failures := make(chan error)
