@@ -41,6 +41,9 @@ func TestNewNamesEveryMistakeAndNoPassword(t *testing.T) {
 
 	_, err = New(Options{URL: "postgres://localhost", Table: strings.Repeat("x", 60), Service: service})
 	require.ErrorContains(t, err, "too long")
+	// The server would cut off a partition's name, and two months would have the same one.
+	_, err = New(Options{URL: "postgres://localhost", Table: strings.Repeat("x", 55), Service: service, Mode: Append, Retention: time.Hour})
+	require.ErrorContains(t, err, "too long")
 }
 
 func TestTypeNames(t *testing.T) {
