@@ -14,6 +14,7 @@ import (
 	"github.com/seed-86dfc502/weir/change"
 	"github.com/seed-86dfc502/weir/config"
 	"github.com/seed-86dfc502/weir/sinks"
+	"github.com/seed-86dfc502/weir/sinks/kind"
 	"github.com/seed-86dfc502/weir/tests/servers"
 )
 
@@ -52,6 +53,13 @@ func TestNewNamesEveryMistakeAndNoPassword(t *testing.T) {
 		require.ErrorContains(t, err, part)
 	}
 	require.NotContains(t, err.Error(), "hunter2")
+}
+
+func TestALingerOfZeroTakesWhatIsThere(t *testing.T) {
+	c := &Config{URL: config.NewSecret("clickhouse://localhost"), Table: "t", Create: true, MaxBatch: 1, MaxConnections: 2}
+	s, err := c.Make(kind.Env{Service: service})
+	require.NoError(t, err)
+	require.Zero(t, s.Traits().Linger)
 }
 
 // https is a connection with TLS, unless the URL itself says otherwise.
