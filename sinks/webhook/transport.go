@@ -25,8 +25,7 @@ const connectTimeout = 30 * time.Second
 // options that is not in clientKey.
 func newTransport(o Options) *http.Transport {
 	dialer := &net.Dialer{Timeout: connectTimeout, KeepAlive: 30 * time.Second}
-	t := &http.Transport{
-		Proxy:                  http.ProxyFromEnvironment,
+	t := &http.Transport{ // without a proxy, which would connect in our place
 		DialContext:            dialer.DialContext,
 		ForceAttemptHTTP2:      true,
 		MaxConnsPerHost:        o.MaxConnections,
@@ -40,7 +39,6 @@ func newTransport(o Options) *http.Transport {
 		t.TLSClientConfig = o.TLS.Clone()
 	}
 	if o.DenyPrivate {
-		t.Proxy = nil // a proxy would connect in our place
 		dialer.Control = denyPrivate
 	}
 	return t

@@ -65,8 +65,8 @@ type Options struct {
 	// Concurrency is the most requests at a time. Defaults to 8.
 	Concurrency int
 
-	// DenyPrivate refuses connections to addresses that are not public, and
-	// makes the sink ignore the proxy of the environment. Defaults to false.
+	// DenyPrivate refuses connections to addresses that are not public. Defaults to
+	// false.
 	DenyPrivate bool
 
 	// TLS is cloned for the connections. Defaults to the system's authorities.

@@ -509,6 +509,11 @@ func TestDenyPrivate(t *testing.T) {
 	}
 }
 
+// A proxy of the environment would read requests, and connect in our place.
+func TestNoProxyIsUsed(t *testing.T) {
+	require.Nil(t, newTransport(Options{}).Proxy)
+}
+
 func TestOneRequestPerEntityInOrder(t *testing.T) {
 	var mu sync.Mutex
 	inFlight, most := map[string]int{}, 0
