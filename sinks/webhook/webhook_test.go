@@ -556,6 +556,17 @@ func TestOneRequestPerEntityInOrder(t *testing.T) {
 	require.LessOrEqual(t, most, 3)
 }
 
+// What a request could not be sent with is found before anything is sent.
+func TestHeadersAreChecked(t *testing.T) {
+	for _, headers := range []map[string]string{
+		{"X-Key": "hidden", "x-key": "hidden"}, {"x": "hidden\x1b"}, {"a/b": "hidden"}, {"": "hidden"}, {"Transfer-Encoding": "hidden"},
+	} {
+		_, err := New(Options{URL: "https://example.org/hook", Headers: headers})
+		require.ErrorContains(t, err, "headers: ")
+		require.NotContains(t, err.Error(), "hidden")
+	}
+}
+
 func TestOptionsAreChecked(t *testing.T) {
 	good := Options{URL: "https://example.org/hook", Secrets: []string{secret}}
 	for name, change := range map[string]func(*Options){
