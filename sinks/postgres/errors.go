@@ -21,8 +21,9 @@ type refused struct {
 func (r *refused) Error() string { return r.text }
 func (r *refused) Unwrap() error { return r.err }
 
-// quoted is a value in a message of class 22; it may hold quotes of its own.
-var quoted = regexp.MustCompile(`(?s)".*"`)
+// quoted is a value in a message of class 22, in the quotes of the server's language;
+// it may hold quotes of its own.
+var quoted = regexp.MustCompile(`(?s)["«»„“”].*["«»„“”]`)
 
 // outages are the SQLSTATEs, and classes of them, that say something about the server.
 // Cancelled statements, locks and deadlocks are about a table.

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/stretchr/testify/require"
 
 	"github.com/seed-86dfc502/weir/change"
@@ -275,6 +276,19 @@ func TestRefusedRowsSayWhyWithoutTheirValues(t *testing.T) {
 }
 
 // No type of column takes it; the hint says what helps.
+// Messages are in the server's language, with its quotes.
+func TestRefusalsInOtherLanguagesHoldNoValues(t *testing.T) {
+	for _, message := range []string{
+		`ungültige Eingabesyntax für Typ integer: »canary "7c1f«`, `syntaxe en entrée invalide pour le type integer : « canary »`,
+		`la sintaxis de entrada no es válida para tipo integer: «canary»`, `nieprawidłowa składnia wejścia dla typu integer: „canary”`,
+	} {
+		e := classify("insert", &pgconn.PgError{Code: "22P02", Message: message})
+		require.NotContains(t, e.Error(), "canary")
+		require.NotContains(t, e.Error(), "7c1f")
+		require.Contains(t, e.Error(), "integer")
+	}
+}
+
 func TestATextWithNulIsRefused(t *testing.T) {
 	address := servers.Postgres(t)
 	c := upsert("a", 1, "")
