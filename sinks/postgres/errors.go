@@ -1,6 +1,7 @@
 package postgres
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"regexp"
@@ -96,6 +97,12 @@ func classify(op string, err error) *sinks.Error {
 	}
 	e.Err = &refused{text: fmt.Sprintf("%s (SQLSTATE %s)", message, state), err: pgErr}
 	return e
+}
+
+// tookTooLong reports whether a statement met writeTimeout or the server's own time-out.
+func tookTooLong(err error) bool {
+	pgErr, ok := errors.AsType[*pgconn.PgError](err)
+	return ok && pgErr.Code == "57014" || errors.Is(err, context.DeadlineExceeded)
 }
 
 // ofRow reports whether a smaller batch may find the row that is to blame.

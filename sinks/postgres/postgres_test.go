@@ -119,6 +119,32 @@ func TestOpenTakesTheTableOfSomebodyElse(t *testing.T) {
 	require.NoError(t, s.Write(t.Context(), []change.Change{upsert("a", 1, "x")}))
 }
 
+// A table that is too slow for a whole batch gets smaller ones, until it is not.
+func TestASlowTableGetsSmallerBatches(t *testing.T) {
+	address := servers.Postgres(t)
+	execute(t, address, `CREATE FUNCTION slow() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN PERFORM pg_sleep(0.01); RETURN NEW; END'`)
+	u, err := url.Parse(address)
+	require.NoError(t, err)
+	query := u.Query()
+	query.Set("statement_timeout", "2000")
+	u.RawQuery = query.Encode()
+	s := opened(t, Options{URL: u.String(), Table: "slow"})
+	execute(t, address, "CREATE TRIGGER slow BEFORE INSERT ON slow FOR EACH ROW EXECUTE FUNCTION slow()")
+	failures := 0
+	for err := error(sinks.ErrDown); err != nil; failures++ {
+		require.Less(t, failures, 8)
+		if err = s.Write(t.Context(), batchOf(300, 1)); err != nil {
+			require.Equal(t, sinks.Retry, classOf(err), "%v", err)
+		}
+	}
+	require.Greater(t, failures, 1)
+	execute(t, address, "DROP TRIGGER slow ON slow")
+	for range 60 {
+		require.NoError(t, s.Write(t.Context(), batchOf(300, 2)))
+	}
+	require.Equal(t, maxBatch, s.most)
+}
+
 // Only a key that is known is left out: what another constraint of an append table does
 // not let in is refused, not lost.
 func TestAnotherUniqueConstraintRefuses(t *testing.T) {
