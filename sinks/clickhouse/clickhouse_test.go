@@ -14,6 +14,7 @@ import (
 	"github.com/seed-86dfc502/weir/change"
 	"github.com/seed-86dfc502/weir/config"
 	"github.com/seed-86dfc502/weir/sinks"
+	"github.com/seed-86dfc502/weir/sinks/kind"
 	"github.com/seed-86dfc502/weir/tests/servers"
 )
 
@@ -52,6 +53,13 @@ func TestNewNamesEveryMistakeAndNoPassword(t *testing.T) {
 		require.ErrorContains(t, err, part)
 	}
 	require.NotContains(t, err.Error(), "hunter2")
+}
+
+func TestALingerOfZeroTakesWhatIsThere(t *testing.T) {
+	c := &Config{URL: config.NewSecret("clickhouse://localhost"), Table: "t", Create: true, MaxBatch: 1, MaxConnections: 2}
+	s, err := c.Make(kind.Env{Service: service})
+	require.NoError(t, err)
+	require.Zero(t, s.Traits().Linger)
 }
 
 // https is a connection with TLS, unless the URL itself says otherwise.
@@ -290,6 +298,16 @@ func TestRowsAreMergedToTheNewest(t *testing.T) {
 		require.Equal(t, before, current(t, o))
 		require.NoError(t, s.Write(t.Context(), []change.Change{upsert("b", 3, "old")}))
 		require.Equal(t, before, current(t, o))
+	})
+}
+
+func TestMembersOfAnEnumerationHaveSpaces(t *testing.T) {
+	onBoth(t, func(t *testing.T, dsn, _ string) {
+		s := opened(t, Options{URL: dsn, Table: "stock", Columns: config.Columns{{Name: "stock", Type: "Enum8('out of stock' = 1, 'there'=2)"}}})
+		c := upsert("a", 1, "x")
+		c.Doc = []byte(`{"stock":"out of stock"}`)
+		require.NoError(t, s.Write(t.Context(), []change.Change{c}))
+		require.EqualValues(t, 1, count(t, dsn, "SELECT count() FROM stock WHERE stock = 'out of stock'"))
 	})
 }
 

@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"strings"
 	"time"
+	"unicode"
 
 	"github.com/ClickHouse/clickhouse-go/v2/lib/column"
 	"github.com/tidwall/gjson"
@@ -30,9 +31,23 @@ var (
 	decimalSize  = regexp.MustCompile(`^Decimal(32|64|128|256)\((\d+)\)$`)
 )
 
-// canonicalType spells a type as servers report it, without spaces.
+// canonicalType spells a type as servers report it, without spaces but those in the
+// names of an enumeration's members.
 func canonicalType(t string) string {
-	t = strings.Join(strings.Fields(t), "")
+	quoted, escaped := false, false
+	t = strings.Map(func(r rune) rune {
+		switch {
+		case !quoted && unicode.IsSpace(r):
+			return -1
+		case escaped:
+			escaped = false
+		case r == '\\':
+			escaped = true
+		case r == '\'':
+			quoted = !quoted
+		}
+		return r
+	}, t)
 	if m := decimalSize.FindStringSubmatch(t); m != nil {
 		digits := map[string]string{"32": "9", "64": "18", "128": "38", "256": "76"}[m[1]]
 		return "Decimal(" + digits + "," + m[2] + ")"
@@ -88,8 +103,9 @@ func converterOf(t string) (convert converter, nullable bool, err error) {
 		return integers(bits, m[1] == ""), false, nil
 	}
 	if m := decimalType.FindStringSubmatch(t); m != nil {
-		scale, _ := strconv.Atoi(m[2]) // digits by the pattern
-		return decimals(scale), false, nil
+		precision, _ := strconv.Atoi(m[1]) // digits by the pattern
+		scale, _ := strconv.Atoi(m[2])
+		return decimals(precision, scale), false, nil
 	}
 	name, _, _ := strings.Cut(t, "(")
 	switch name {
@@ -201,9 +217,12 @@ func floats(bits int) converter {
 	}
 }
 
-// decimals refuses digits behind the scale rather than to cut them off.
-func decimals(scale int) converter {
-	shift := new(big.Rat).SetInt(new(big.Int).Exp(big.NewInt(10), big.NewInt(int64(scale)), nil))
+// decimals refuses digits behind the scale rather than to cut them off, and more
+// digits than the precision: client library and server store what the bits hold.
+func decimals(precision, scale int) converter {
+	ten := big.NewInt(10)
+	shift := new(big.Rat).SetInt(new(big.Int).Exp(ten, big.NewInt(int64(scale)), nil))
+	limit := new(big.Int).Exp(ten, big.NewInt(int64(precision)), nil)
 	return func(v gjson.Result) (any, error) {
 		literal, err := number(v)
 		if err != nil {
@@ -213,7 +232,10 @@ func decimals(scale int) converter {
 			return nil, errRange
 		}
 		n, ok := new(big.Rat).SetString(literal)
-		if !ok || !new(big.Rat).Mul(n, shift).IsInt() {
+		if !ok {
+			return nil, errRange
+		}
+		if digits := new(big.Rat).Mul(n, shift); !digits.IsInt() || digits.Num().CmpAbs(limit) >= 0 {
 			return nil, errRange
 		}
 		return n.FloatString(scale), nil

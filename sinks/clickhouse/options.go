@@ -36,8 +36,8 @@ type Options struct {
 	PartitionBy string
 	// MaxBatch is the most changes per Write. Defaults to 10,000.
 	MaxBatch int
-	// Linger is how long to wait for a batch to fill. Defaults to 200 ms:
-	// ClickHouse wants few large inserts.
+	// Linger is how long to wait for a batch to fill; ClickHouse wants few large
+	// inserts. Defaults to none.
 	Linger time.Duration
 	// Targets hold the clients of this process: sinks of the same URL and
 	// MaxConnections in one of them share a pool. Defaults to a pool of its own.
@@ -49,7 +49,6 @@ type Options struct {
 
 const (
 	defaultMaxBatch       = 10_000
-	defaultLinger         = 200 * time.Millisecond
 	defaultMaxConnections = 8
 
 	maxBytes       = 32 << 20 // of documents in one Write
@@ -84,7 +83,6 @@ func parseURL(text string) (*clickhouse.Options, error) {
 func (o *Options) complete() (*clickhouse.Options, error) {
 	o.CreateTable = cmp.Or(o.CreateTable, new(true))
 	o.MaxBatch = cmp.Or(o.MaxBatch, defaultMaxBatch)
-	o.Linger = cmp.Or(o.Linger, defaultLinger)
 	o.MaxConnections = cmp.Or(o.MaxConnections, defaultMaxConnections)
 
 	var errs []error

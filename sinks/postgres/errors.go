@@ -1,6 +1,7 @@
 package postgres
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"regexp"
@@ -21,8 +22,9 @@ type refused struct {
 func (r *refused) Error() string { return r.text }
 func (r *refused) Unwrap() error { return r.err }
 
-// quoted is a value in a message of class 22; it may hold quotes of its own.
-var quoted = regexp.MustCompile(`(?s)".*"`)
+// quoted is a value in a message of class 22, in the quotes of the server's language;
+// it may hold quotes of its own.
+var quoted = regexp.MustCompile(`(?s)["«»„“”].*["«»„“”]`)
 
 // outages are the SQLSTATEs, and classes of them, that say something about the server.
 // Cancelled statements, locks and deadlocks are about a table.
@@ -95,6 +97,12 @@ func classify(op string, err error) *sinks.Error {
 	}
 	e.Err = &refused{text: fmt.Sprintf("%s (SQLSTATE %s)", message, state), err: pgErr}
 	return e
+}
+
+// tookTooLong reports whether a statement met writeTimeout or the server's own time-out.
+func tookTooLong(err error) bool {
+	pgErr, ok := errors.AsType[*pgconn.PgError](err)
+	return ok && pgErr.Code == "57014" || errors.Is(err, context.DeadlineExceeded)
 }
 
 // ofRow reports whether a smaller batch may find the row that is to blame.

@@ -101,9 +101,12 @@ func (o *Options) complete() (*pgxpool.Config, pgx.Identifier, error) {
 	if o.Table == "" || len(table) > 2 || table[0] == "" || table[len(table)-1] == "" {
 		bad("table: %q is neither table nor schema.table", o.Table)
 	}
-	// The longest name made from it is that of a partition or of the view.
-	if longest := table[len(table)-1] + suffixCurrent; len(longest) > maxIdentifier {
-		bad("table: %q is too long, PostgreSQL has room for %d bytes", o.Table, maxIdentifier-len(suffixCurrent))
+	longest := suffixCurrent // of the names made from it
+	if o.Retention > 0 {
+		longest = month(0).suffix()
+	}
+	if room := maxIdentifier - len(longest); len(table[len(table)-1]) > room {
+		bad("table: %q is too long, PostgreSQL has room for %d bytes", o.Table, room)
 	}
 	if o.Service == "" {
 		bad("service: missing")

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/stretchr/testify/require"
 
 	"github.com/seed-86dfc502/weir/change"
@@ -40,6 +41,9 @@ func TestNewNamesEveryMistakeAndNoPassword(t *testing.T) {
 	require.NotContains(t, err.Error(), "hunter2")
 
 	_, err = New(Options{URL: "postgres://localhost", Table: strings.Repeat("x", 60), Service: service})
+	require.ErrorContains(t, err, "too long")
+	// The server would cut off a partition's name, and two months would have the same one.
+	_, err = New(Options{URL: "postgres://localhost", Table: strings.Repeat("x", 55), Service: service, Mode: Append, Retention: time.Hour})
 	require.ErrorContains(t, err, "too long")
 }
 
@@ -113,6 +117,47 @@ func TestOpenTakesTheTableOfSomebodyElse(t *testing.T) {
 	execute(t, address, "ALTER TABLE own ALTER entity TYPE text")
 	require.NoError(t, s.Open(t.Context()))
 	require.NoError(t, s.Write(t.Context(), []change.Change{upsert("a", 1, "x")}))
+}
+
+// A table that is too slow for a whole batch gets smaller ones, until it is not.
+func TestASlowTableGetsSmallerBatches(t *testing.T) {
+	address := servers.Postgres(t)
+	execute(t, address, `CREATE FUNCTION slow() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN PERFORM pg_sleep(0.01); RETURN NEW; END'`)
+	u, err := url.Parse(address)
+	require.NoError(t, err)
+	query := u.Query()
+	query.Set("statement_timeout", "2000")
+	u.RawQuery = query.Encode()
+	s := opened(t, Options{URL: u.String(), Table: "slow"})
+	execute(t, address, "CREATE TRIGGER slow BEFORE INSERT ON slow FOR EACH ROW EXECUTE FUNCTION slow()")
+	failures := 0
+	for err := error(sinks.ErrDown); err != nil; failures++ {
+		require.Less(t, failures, 8)
+		if err = s.Write(t.Context(), batchOf(300, 1)); err != nil {
+			require.Equal(t, sinks.Retry, classOf(err), "%v", err)
+		}
+	}
+	require.Greater(t, failures, 1)
+	execute(t, address, "DROP TRIGGER slow ON slow")
+	for range 60 {
+		require.NoError(t, s.Write(t.Context(), batchOf(300, 2)))
+	}
+	require.Equal(t, maxBatch, s.most)
+}
+
+// Only a key that is known is left out: what another constraint of an append table does
+// not let in is refused, not lost.
+func TestAnotherUniqueConstraintRefuses(t *testing.T) {
+	address := servers.Postgres(t)
+	s := opened(t, Options{URL: address, Table: "orders", Mode: Append, Columns: config.Columns{{Name: "n", Type: "int"}}})
+	execute(t, address, "ALTER TABLE orders ADD UNIQUE (n)")
+	first, second := upsert("a", 1, "x"), upsert("b", 1, "x")
+	require.NoError(t, s.Write(t.Context(), []change.Change{first}))
+	require.NoError(t, s.Write(t.Context(), []change.Change{first}), "a repetition")
+	var failed *sinks.BatchError
+	require.ErrorAs(t, s.Write(t.Context(), []change.Change{first, second, upsert("c", 2, "x")}), &failed)
+	require.Len(t, failed.Failed, 1)
+	require.Equal(t, sinks.Reject, classOf(failed.Failed[1]))
 }
 
 func TestOpenByManyAtOnce(t *testing.T) {
@@ -257,6 +302,19 @@ func TestRefusedRowsSayWhyWithoutTheirValues(t *testing.T) {
 }
 
 // No type of column takes it; the hint says what helps.
+// Messages are in the server's language, with its quotes.
+func TestRefusalsInOtherLanguagesHoldNoValues(t *testing.T) {
+	for _, message := range []string{
+		`ungültige Eingabesyntax für Typ integer: »canary "7c1f«`, `syntaxe en entrée invalide pour le type integer : « canary »`,
+		`la sintaxis de entrada no es válida para tipo integer: «canary»`, `nieprawidłowa składnia wejścia dla typu integer: „canary”`,
+	} {
+		e := classify("insert", &pgconn.PgError{Code: "22P02", Message: message})
+		require.NotContains(t, e.Error(), "canary")
+		require.NotContains(t, e.Error(), "7c1f")
+		require.Contains(t, e.Error(), "integer")
+	}
+}
+
 func TestATextWithNulIsRefused(t *testing.T) {
 	address := servers.Postgres(t)
 	c := upsert("a", 1, "")

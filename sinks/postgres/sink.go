@@ -28,6 +28,7 @@ type Sink struct {
 	// Of Write's goroutine:
 	months  map[month]bool // partitions known to exist
 	swept   time.Time      // when expired partitions were last looked for
+	most    int            // rows of one statement: what the table takes in time
 	present func() time.Time
 }
 
@@ -41,7 +42,7 @@ func New(o Options) (*Sink, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Sink{options: o, table: table, present: time.Now}
+	s := &Sink{options: o, table: table, most: maxBatch, present: time.Now}
 	s.server = sinks.Share(o.Targets, sinks.ClientConfig[*pgpool.Pool]{
 		Key:         sinks.ClientKey("postgres", o.URL, client.MaxConns),
 		Connections: int(client.MaxConns), Holder: table.Sanitize(),
@@ -148,9 +149,14 @@ func (s *Sink) write(ctx context.Context, pool *pgpool.Pool, changes []change.Ch
 		rows[i] = row{index: i, Change: &changes[i]}
 	}
 	w := writer{Sink: s, pool: pool, failed: failed, patience: maxProbes, blames: maxBlamed}
-	if err := w.write(ctx, rows); err != nil {
-		return err
+	for len(rows) > 0 {
+		n := min(s.most, len(rows))
+		if err := w.write(ctx, rows[:n]); err != nil {
+			return err
+		}
+		rows = rows[n:]
 	}
+	s.most = min(s.most+s.most/8+1, maxBatch) // between Writes: one that fails begins anew
 	if s.options.Retention > 0 && s.present().Sub(s.swept) > sweepInterval {
 		if err := s.sweep(ctx, pool); err != nil {
 			return err
@@ -194,6 +200,9 @@ func (w *writer) write(ctx context.Context, rows []row) error {
 		return nil
 	}
 	e := classify("insert", err)
+	if e.Outage != sinks.Unreachable && tookTooLong(err) && ctx.Err() == nil {
+		w.most = max(1, len(rows)/2) // the same again would take as long
+	}
 	if !ofRow(e) {
 		if e.Class == sinks.Retry {
 			w.months = nil // another process may have dropped a partition

@@ -77,7 +77,8 @@ func (s *Sink) insertStatement() string {
 	for _, c := range s.content() {
 		columns = append(columns, quote(c.Name))
 	}
-	conflict := "ON CONFLICT DO NOTHING"
+	// Without its columns a conflict with any other constraint would leave out a change.
+	conflict := "ON CONFLICT (key, changed_at) DO NOTHING"
 	if s.options.Mode == Upsert {
 		var sets []string
 		for _, c := range columns[2:] {

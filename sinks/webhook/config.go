@@ -6,11 +6,16 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"errors"
+	"maps"
 	"net"
+	"net/http"
 	"net/netip"
 	"net/url"
 	"regexp"
+	"slices"
 	"strings"
+
+	"golang.org/x/net/http/httpguts"
 
 	"github.com/seed-86dfc502/weir/config"
 	"github.com/seed-86dfc502/weir/sinks"
@@ -80,13 +85,20 @@ func (c *Config) Check(check *config.Checker, d *config.Delivery) {
 			check.Fault(at, "is too long", want)
 		}
 	}
-	for name, value := range c.Headers {
-		at := config.Key("headers", name)
-		if !headerPattern.MatchString(name) {
+	seen := map[string]bool{}
+	for _, name := range slices.Sorted(maps.Keys(c.Headers)) {
+		at, canonical := config.Key("headers", name), http.CanonicalHeaderKey(name)
+		switch {
+		case !headerPattern.MatchString(name):
 			check.FaultKey(at, "is not the name of a header", "letters, digits and -")
+		case isOwn(canonical):
+			check.FaultKey(at, "is set by the sink itself", "another header")
+		case seen[canonical]:
+			check.FaultKey(at, "is there in another spelling", "each header once")
 		}
-		if check.Known(at) && strings.ContainsAny(value.Reveal(), "\r\n\x00") {
-			check.Fault(at, "has a line break", "one line")
+		seen[canonical] = true
+		if check.Known(at) && !httpguts.ValidHeaderFieldValue(c.Headers[name].Reveal()) {
+			check.Fault(at, "has a line break or another control character", "one line")
 		}
 	}
 	if d.Kind != "" && check.Has("mode") && d.Kind != c.Mode {

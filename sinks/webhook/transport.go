@@ -21,12 +21,15 @@ var errDenied = errors.New("address not allowed")
 // the request, which is the service's own, leaves it so much.
 const connectTimeout = 30 * time.Second
 
+// pingAfter is how long a connection of HTTP/2 may be silent before it is asked, and
+// then until it is given up.
+const pingAfter = 15 * time.Second
+
 // newTransport makes what services of one target share. It uses nothing of the
 // options that is not in clientKey.
 func newTransport(o Options) *http.Transport {
 	dialer := &net.Dialer{Timeout: connectTimeout, KeepAlive: 30 * time.Second}
-	t := &http.Transport{
-		Proxy:                  http.ProxyFromEnvironment,
+	t := &http.Transport{ // without a proxy, which would connect in our place
 		DialContext:            dialer.DialContext,
 		ForceAttemptHTTP2:      true,
 		MaxConnsPerHost:        o.MaxConnections,
@@ -35,12 +38,13 @@ func newTransport(o Options) *http.Transport {
 		IdleConnTimeout:        90 * time.Second,
 		TLSHandshakeTimeout:    connectTimeout,
 		MaxResponseHeaderBytes: maxAnswer,
+		// A request that times out leaves its connection of HTTP/2 to the next one.
+		HTTP2: &http.HTTP2Config{SendPingTimeout: pingAfter, PingTimeout: pingAfter},
 	}
 	if o.TLS != nil {
 		t.TLSClientConfig = o.TLS.Clone()
 	}
 	if o.DenyPrivate {
-		t.Proxy = nil // a proxy would connect in our place
 		dialer.Control = denyPrivate
 	}
 	return t

@@ -19,6 +19,7 @@ import (
 	"time"
 
 	standardwebhooks "github.com/standard-webhooks/standard-webhooks/libraries/go"
+	"golang.org/x/net/http/httpguts"
 
 	"github.com/seed-86dfc502/weir/change"
 	"github.com/seed-86dfc502/weir/sinks"
@@ -65,8 +66,8 @@ type Options struct {
 	// Concurrency is the most requests at a time. Defaults to 8.
 	Concurrency int
 
-	// DenyPrivate refuses connections to addresses that are not public, and
-	// makes the sink ignore the proxy of the environment. Defaults to false.
+	// DenyPrivate refuses connections to addresses that are not public. Defaults to
+	// false.
 	DenyPrivate bool
 
 	// TLS is cloned for the connections. Defaults to the system's authorities.
@@ -152,16 +153,26 @@ func (s *Sink) setDefaults() error {
 func (s *Sink) addHeader(name, value string) error {
 	canonical := http.CanonicalHeaderKey(name)
 	switch {
-	case name == "" || strings.ContainsAny(name, " \t\r\n:\x00"):
+	case !headerPattern.MatchString(name):
 		return fmt.Errorf("headers: %q is not a header name", name)
-	case strings.ContainsAny(value, "\r\n\x00"):
-		return fmt.Errorf("headers: %s: the value has a line break or NUL", name)
-	case canonical == "Idempotency-Key", canonical == "Content-Type", canonical == "Content-Length",
-		canonical == "Host", strings.HasPrefix(canonical, "Webhook-"):
+	case !httpguts.ValidHeaderFieldValue(value):
+		return fmt.Errorf("headers: %s: the value has a line break or another control character", name)
+	case isOwn(canonical):
 		return fmt.Errorf("headers: %s is set by the sink itself", name)
+	case s.headers[canonical] != nil:
+		return fmt.Errorf("headers: %s is there in two spellings", canonical)
 	}
 	s.headers.Set(canonical, value)
 	return nil
+}
+
+// isOwn reports whether the sink, or the client below it, sets a header.
+func isOwn(canonical string) bool {
+	switch canonical {
+	case "Idempotency-Key", "Content-Type", "Content-Length", "Host", "Trailer", "Transfer-Encoding":
+		return true
+	}
+	return strings.HasPrefix(canonical, "Webhook-")
 }
 
 // newSigner reads a secret: base64, padded or not.

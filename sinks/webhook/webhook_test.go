@@ -18,6 +18,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -509,6 +510,70 @@ func TestDenyPrivate(t *testing.T) {
 	}
 }
 
+// A connection of HTTP/2 outlives its requests. One that a device on the way forgot is
+// found by a ping, not by the kernel some fifteen minutes later.
+func TestAConnectionThatFellSilentIsLeft(t *testing.T) {
+	server := httptest.NewUnstartedServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
+	server.EnableHTTP2 = true
+	server.StartTLS()
+	defer server.Close()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	var silent atomic.Int32 // connections up to this one pass nothing on
+	var pipes sync.WaitGroup
+	pass := func(n int32, to, from net.Conn) {
+		defer func() { _ = to.Close() }()
+		b := make([]byte, 1<<16)
+		for {
+			k, err := from.Read(b)
+			if err != nil {
+				return
+			}
+			if n > silent.Load() {
+				_, _ = to.Write(b[:k])
+			}
+		}
+	}
+	pipes.Go(func() {
+		for n := int32(1); ; n++ {
+			near, err := l.Accept()
+			if err != nil {
+				return
+			}
+			far, err := net.Dial("tcp", server.Listener.Addr().String())
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			pipes.Go(func() { pass(n, far, near) })
+			pipes.Go(func() { pass(n, near, far) })
+		}
+	})
+	pool := x509.NewCertPool()
+	pool.AddCert(server.Certificate())
+	s, err := New(Options{URL: "https://" + l.Addr().String(), TLS: &tls.Config{RootCAs: pool}, Timeout: 200 * time.Millisecond})
+	require.NoError(t, err)
+	defer pipes.Wait()
+	defer server.CloseClientConnections()
+	defer l.Close()
+	transport, err := s.server.Client()
+	require.NoError(t, err)
+	defer transport.CloseIdleConnections()
+	if h := transport.HTTP2; h != nil { // faster than in earnest
+		h.SendPingTimeout, h.PingTimeout = h.SendPingTimeout/100, h.PingTimeout/100
+	}
+
+	require.Eventually(t, func() bool { return s.Write(t.Context(), []change.Change{upsert("a", 1)}) == nil }, 10*time.Second, time.Millisecond)
+	silent.Store(1)
+	require.Error(t, s.Write(t.Context(), []change.Change{upsert("a", 2)}))
+	require.Eventually(t, func() bool { return s.Write(t.Context(), []change.Change{upsert("a", 2)}) == nil }, 10*time.Second, time.Millisecond)
+}
+
+// A proxy of the environment would read requests, and connect in our place.
+func TestNoProxyIsUsed(t *testing.T) {
+	require.Nil(t, newTransport(Options{}).Proxy)
+}
+
 func TestOneRequestPerEntityInOrder(t *testing.T) {
 	var mu sync.Mutex
 	inFlight, most := map[string]int{}, 0
@@ -549,6 +614,17 @@ func TestOneRequestPerEntityInOrder(t *testing.T) {
 	require.NoError(t, newSink(t, Options{URL: url, Concurrency: 3, Kind: sinks.Log}).Write(t.Context(), batch))
 	require.GreaterOrEqual(t, most, 2)
 	require.LessOrEqual(t, most, 3)
+}
+
+// What a request could not be sent with is found before anything is sent.
+func TestHeadersAreChecked(t *testing.T) {
+	for _, headers := range []map[string]string{
+		{"X-Key": "hidden", "x-key": "hidden"}, {"x": "hidden\x1b"}, {"a/b": "hidden"}, {"": "hidden"}, {"Transfer-Encoding": "hidden"},
+	} {
+		_, err := New(Options{URL: "https://example.org/hook", Headers: headers})
+		require.ErrorContains(t, err, "headers: ")
+		require.NotContains(t, err.Error(), "hidden")
+	}
 }
 
 func TestOptionsAreChecked(t *testing.T) {
