@@ -78,6 +78,10 @@ func TestOpenRefusesWhatDoesNotFit(t *testing.T) {
 			options: Options{Columns: config.Columns{{Name: "n", Type: "bigint"}}},
 			says:    []string{"a retraction has no value"},
 		},
+		"a deferrable key": {
+			create: []string{"CREATE TABLE %s (" + base + ", doc jsonb, PRIMARY KEY (service, entity) DEFERRABLE)"},
+			says:   []string{"no primary key or unique index on (service, entity) that is not deferrable"},
+		},
 		"a partial index": {
 			create: []string{"CREATE TABLE %s (" + base + ", doc jsonb)", "CREATE UNIQUE INDEX ON %s (service, entity) WHERE NOT is_deleted"},
 			says:   []string{"no primary key or unique index"},

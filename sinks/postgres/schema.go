@@ -149,7 +149,7 @@ WHERE attrelid = $1 AND attnum > 0 AND NOT attisdropped AND attnotnull AND NOT a
 	}
 	var unique bool
 	err = tx.QueryRow(ctx, `SELECT EXISTS (SELECT FROM pg_index i WHERE i.indrelid = $1
-	AND i.indisunique AND i.indisvalid AND i.indpred IS NULL AND i.indexprs IS NULL
+	AND i.indisunique AND i.indimmediate AND i.indisvalid AND i.indpred IS NULL AND i.indexprs IS NULL
 	AND (SELECT array_agg(a.attname::text ORDER BY a.attname) FROM pg_attribute a
 		WHERE a.attrelid = i.indrelid AND a.attnum = ANY (i.indkey[0:i.indnkeyatts - 1]))
 		= (SELECT array_agg(n ORDER BY n) FROM unnest($2::text[]) n))`, oid, key).Scan(&unique)
@@ -157,7 +157,7 @@ WHERE attrelid = $1 AND attnum > 0 AND NOT attisdropped AND attnotnull AND NOT a
 		return nil, err
 	}
 	if !unique {
-		wrong = append(wrong, fmt.Sprintf("no primary key or unique index on (%s)", strings.Join(key, ", ")))
+		wrong = append(wrong, fmt.Sprintf("no primary key or unique index on (%s) that is not deferrable", strings.Join(key, ", ")))
 	}
 	return wrong, nil
 }
