@@ -66,3 +66,28 @@ func TestPurgesAreForgottenWithoutAttempts(t *testing.T) {
 	require.NoError(t, s.readers.QueryRowContext(ctx, `SELECT count(*) FROM deliveries_purged`).Scan(&n))
 	require.Zero(t, n)
 }
+
+// I7: attempts that were written while the clock was ahead stand before older ones,
+// which go all the same.
+func TestAttemptsGoBehindThoseOfAClockThatWasAhead(t *testing.T) {
+	s, _ := migrated(t)
+	ctx := t.Context()
+	now := time.Date(2026, 3, 20, 12, 0, 0, 0, time.UTC)
+	write := func(days, n int) {
+		s.now = func() time.Time { return now.AddDate(0, 0, days) }
+		attempts := make([]store.Attempt, n)
+		for i := range attempts {
+			attempts[i] = store.Attempt{Service: 1, Entity: "e", At: s.now()}
+		}
+		require.NoError(t, s.AddAttempts(ctx, attempts))
+	}
+	write(365, trimStep)
+	write(0, 10)
+	write(9, 3)
+	n, err := s.RetainAttempts(ctx, nil, store.AttemptBound{Keep: 7 * 24 * time.Hour, MaxBytes: 1 << 30})
+	require.NoError(t, err)
+	require.EqualValues(t, 10, n)
+	left, err := s.ListAttempts(ctx, store.AttemptFilter{Limit: 10_000})
+	require.NoError(t, err)
+	require.Len(t, left, trimStep+3)
+}
