@@ -50,11 +50,14 @@ ORDER BY id DESC LIMIT ?4`
 INSERT INTO deliveries_purged (entity, through) SELECT ?, coalesce(max(id), 0) FROM deliveries WHERE true
 ON CONFLICT (entity) DO UPDATE SET through = excluded.through`
 
-	sqlPurges       = `SELECT coalesce(max(through), -1) FROM deliveries_purged`
+	sqlPurges       = `SELECT coalesce(max(through), -1), count(*) FROM deliveries_purged`
 	sqlDeletePurged = `
 DELETE FROM deliveries WHERE id > ?1 AND id <= ?2 AND EXISTS (
   SELECT 1 FROM deliveries_purged p WHERE p.entity = deliveries.entity AND deliveries.id <= p.through)`
-	sqlForgetPurged = `DELETE FROM deliveries_purged WHERE through <= ?`
+	// An entity that was purged during the pass may have its last attempt among those
+	// that the pass had behind it. Then all stay for the next one.
+	sqlForgetPurged = `
+DELETE FROM deliveries_purged WHERE through <= ?1 AND (SELECT count(*) FROM deliveries_purged WHERE through <= ?1) = ?2`
 
 	sqlAttemptDays = `SELECT day, service, attempts, bytes FROM delivery_days`
 
@@ -158,8 +161,8 @@ func (s *Store) RetainAttempts(ctx context.Context, bounds map[int32]store.Attem
 	}
 	now := s.now()
 	trims := store.TrimAttempts(now, days, bounds, others)
-	var purged int64 // the last that a purge hides; 0 where nothing was kept, negative without a purge
-	if err := s.readers.QueryRowContext(ctx, sqlPurges).Scan(&purged); err != nil {
+	var purged, purges int64 // the last that a purge hides; 0 where nothing was kept, negative without a purge
+	if err := s.readers.QueryRowContext(ctx, sqlPurges).Scan(&purged, &purges); err != nil {
 		return 0, failed(operation, err)
 	}
 	if len(trims) == 0 && purged < 0 {
@@ -197,13 +200,13 @@ func (s *Store) RetainAttempts(ctx context.Context, bounds map[int32]store.Attem
 		}
 		after = top
 	}
-	return removed, s.write(ctx, operation, func(t tx) error { return t.forgetTrimmed(trims, now, purged) })
+	return removed, s.write(ctx, operation, func(t tx) error { return t.forgetTrimmed(trims, now, purged, purges) })
 }
 
-// forgetTrimmed forgets purges up to an id, and days of which nothing is left. Of today
-// more may have come.
-func (t tx) forgetTrimmed(trims []store.AttemptTrim, now time.Time, purged int64) error {
-	if _, err := t.once(sqlForgetPurged, purged); err != nil {
+// forgetTrimmed forgets the purges up to an id, which were so many, and days of which
+// nothing is left. Of today more may have come.
+func (t tx) forgetTrimmed(trims []store.AttemptTrim, now time.Time, purged, purges int64) error {
+	if _, err := t.once(sqlForgetPurged, purged, purges); err != nil {
 		return err
 	}
 	return each(t.ctx, t.conn, sqlForgetDay, len(trims), func(i int, statement *sql.Stmt) error {
