@@ -137,8 +137,8 @@ func (ev *evaluation) event(r *record) error {
 		return nil
 	}
 	existed := ev.exists()
-	ev.dirty = true
 	if !changed && ev.current {
+		ev.dirty = true
 		ev.fence.note(e, r.mark, r.version, r.at)
 		ev.count(r, outcomeNoise)
 		return nil
@@ -150,12 +150,13 @@ func (ev *evaluation) event(r *record) error {
 		ev.set(e.Source, next)
 	}
 	if _, _, err := ev.view(); err != nil {
-		// This one is at fault (too deep, say), or those that are stored still are.
+		// This one is at fault (too deep, say), or those that are stored still are. The
+		// fence does not know it: that would stand against its letter, and those before.
 		ev.set(e.Source, previous)
-		ev.fence.note(e, "", r.version, r.at) // its letter is replayed under its event id
 		ev.fail(r, "merge", err.Error())
 		return nil
 	}
+	ev.dirty = true
 	ev.fence.note(e, r.mark, r.version, r.at)
 	if changed {
 		ev.moved, ev.stored.Version, ev.stored.Deleted = true, r.version, time.Time{}

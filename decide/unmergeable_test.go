@@ -88,16 +88,47 @@ func TestADocumentThatDidNotMergeIsReplayed(t *testing.T) {
 	r.Event.EventID = "e"
 	v := decideOne(t, mounted(t, p), store.Entity{ID: "B-007"}, r)
 	require.Len(t, v.out.Letters, 1)
-	row := v.out.Entities[0]
-	row.Found = true
+	require.Empty(t, v.out.Entities, "nothing of it was applied")
 
 	r.Event.Replay = &inbox.Replay{Letter: 9, Version: v.out.Letters[0].Version, Died: time.Unix(1001, 0).UnixMilli()}
-	v = decideOne(t, p, row, r)
+	v = decideOne(t, p, store.Entity{ID: "B-007"}, r)
 	require.Equal(t, []store.LetterResolution{{ID: 9, State: store.LetterReplayed}}, v.out.Settled)
 	require.JSONEq(t, `{"registry":`+string(r.Event.Payload)+`}`, string(v.out.Entities[0].Docs))
 
-	row = v.out.Entities[0]
+	row := v.out.Entities[0]
 	row.Found = true
 	v = decideOne(t, p, row, r)
 	require.Equal(t, []store.LetterResolution{{ID: 9, State: store.LetterObsolete}}, v.out.Settled, "once")
+}
+
+// What did not merge was not applied, so no letter of it stands against another. The
+// mistake that this catches: of two patches the first was obsolete, and lost, because
+// the second had died behind it.
+func TestPatchesThatDidNotMergeAreReplayedInTheirOrder(t *testing.T) {
+	p := bananaPlan(t)
+	row := decideOne(t, p, store.Entity{ID: "B-007"}, posted(deep(canonicaltree.DefaultDepth), nil)).out.Entities[0]
+	row.Found = true
+	bad := mounted(t, p)
+	var letters []inbox.Record
+	for i, member := range []string{"a", "b"} {
+		r := posted(`{"`+member+`":1}`, nil)
+		r.Event.Source, r.Event.EventID = "lab", member
+		rec := parseAt(t, &Decider{opt: Options{Plan: p, Inbox: store.Inbox{Generation: 1}}}, r, int64(200+i))
+		row.States = row.States.Stored()
+		v, err := decideBatch(newBatch(bad, []*record{rec}, maxOutcomeOfOne, nothing), store.Loaded{Entities: []store.Entity{row}})
+		require.NoError(t, err)
+		require.Len(t, v.out.Letters, 1)
+		for _, row = range v.out.Entities {
+			row.Found = true
+		}
+		r.Event.Replay = &inbox.Replay{Letter: int64(i + 1), Version: v.out.Letters[0].Version, Died: time.Unix(1001, 0).UnixMilli()}
+		letters = append(letters, r)
+	}
+	for i, r := range letters {
+		v := decideOne(t, p, row, r)
+		require.Equal(t, []store.LetterResolution{{ID: int64(i + 1), State: store.LetterReplayed}}, v.out.Settled)
+		row = v.out.Entities[0]
+		row.Found = true
+	}
+	require.JSONEq(t, `{"registry":`+deep(canonicaltree.DefaultDepth)+`,"lab":{"a":1,"b":1}}`, string(row.Docs))
 }

@@ -152,6 +152,9 @@ type pace struct {
 	next      time.Time
 }
 
+// longestPause is what a duration can hold, in seconds: some thirty years.
+const longestPause = 1e9
+
 // wait returns when n more units may pass, or ctx ends.
 func (p *pace) wait(ctx context.Context, n int) error {
 	if p.perSecond <= 0 || n == 0 {
@@ -162,7 +165,7 @@ func (p *pace) wait(ctx context.Context, n int) error {
 		p.next = now
 	}
 	delay := p.next.Sub(now)
-	p.next = p.next.Add(time.Duration(float64(n) / p.perSecond * float64(time.Second)))
+	p.next = p.next.Add(time.Duration(min(float64(n)/p.perSecond, longestPause) * float64(time.Second)))
 	if delay <= 0 {
 		return ctx.Err()
 	}

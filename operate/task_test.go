@@ -177,6 +177,17 @@ func ids(n int) []string {
 	return all
 }
 
+// The mistake that this catches: a wait that is longer than a duration can be was none.
+func TestTheSlowestRateIsARate(t *testing.T) {
+	e, log := newEnv(t)
+	stock(t, e, "old", ids(3)...)
+	ctx, cancel := context.WithCancel(t.Context())
+	log.before = func(int) { time.AfterFunc(100*time.Millisecond, cancel) }
+	_, err := e.Run(ctx, operate.Task{Kind: operate.Replay, Select: operate.Selection{All: true}, Rate: 1e-12})
+	require.ErrorIs(t, err, context.Canceled)
+	require.Len(t, log.records, 1)
+}
+
 // Whichever append fails, and however often, the same task goes on: every entity
 // is asked for, and none more often than there were failures.
 func TestTaskGoesOnWhereItWasCutOff(t *testing.T) {

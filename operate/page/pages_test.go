@@ -295,13 +295,15 @@ func TestWhatIsNoTask(t *testing.T) {
 	w := newWorld(t, nil)
 	as, form := w.signIn(token)
 	for says, values := range map[string]url.Values{
-		"Choose what to do.":                  {"kind": {"x"}},
-		"Choose which entities.":              {"which": {"x"}},
-		"Name at least one entity.":           {"list": {" \r\n"}},
-		"Say since when.":                     {"which": {"since"}},
-		"is no date and time":                 {"which": {"since"}, "since": {"x"}},
-		"is no number of entities per second": {"which": {"all"}, "rate": {"-1"}},
-		"A reason is text of at most 500":     {"which": {"all"}, "reason": {strings.Repeat("x", 501)}},
+		"Choose what to do.":                   {"kind": {"x"}},
+		"Choose which entities.":               {"which": {"x"}},
+		"Name at least one entity.":            {"list": {" \r\n"}},
+		"Say since when.":                      {"which": {"since"}},
+		"is no date and time":                  {"which": {"since"}, "since": {"x"}},
+		"-1&#34; is no number of entities per": {"which": {"all"}, "rate": {"-1"}},
+		"NaN&#34; is no number of entities":    {"which": {"all"}, "rate": {"NaN"}},
+		"Inf&#34; is no number of entities":    {"which": {"all"}, "rate": {"Inf"}},
+		"A reason is text of at most 500":      {"which": {"all"}, "reason": {strings.Repeat("x", 501)}},
 	} {
 		values.Set("form", form)
 		resp := w.post("/replay", values, as)

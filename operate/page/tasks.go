@@ -27,6 +27,9 @@ type taskForm struct {
 	Reason       string
 }
 
+// maxRate is beyond what any store does.
+const maxRate = 1e9
+
 const inputTime = "2006-01-02T15:04"
 
 func taskFormOf(v url.Values) taskForm {
@@ -86,7 +89,7 @@ func (f taskForm) task() (operate.Task, error) {
 		return t, bad("Choose which entities.")
 	}
 	if f.Rate != "" {
-		if t.Rate, err = strconv.ParseFloat(f.Rate, 64); err != nil || t.Rate < 0 {
+		if t.Rate, err = strconv.ParseFloat(f.Rate, 64); err != nil || !(t.Rate >= 0 && t.Rate <= maxRate) {
 			return t, bad("%q is no number of entities per second.", f.Rate)
 		}
 	}

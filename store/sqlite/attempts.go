@@ -50,11 +50,14 @@ ORDER BY id DESC LIMIT ?4`
 INSERT INTO deliveries_purged (entity, through) SELECT ?, coalesce(max(id), 0) FROM deliveries WHERE true
 ON CONFLICT (entity) DO UPDATE SET through = excluded.through`
 
-	sqlPurges       = `SELECT coalesce(max(through), -1) FROM deliveries_purged`
+	sqlPurges       = `SELECT coalesce(max(through), -1), count(*) FROM deliveries_purged`
 	sqlDeletePurged = `
 DELETE FROM deliveries WHERE id > ?1 AND id <= ?2 AND EXISTS (
   SELECT 1 FROM deliveries_purged p WHERE p.entity = deliveries.entity AND deliveries.id <= p.through)`
-	sqlForgetPurged = `DELETE FROM deliveries_purged WHERE through <= ?`
+	// An entity that was purged during the pass may have its last attempt among those
+	// that the pass had behind it. Then all stay for the next one.
+	sqlForgetPurged = `
+DELETE FROM deliveries_purged WHERE through <= ?1 AND (SELECT count(*) FROM deliveries_purged WHERE through <= ?1) = ?2`
 
 	sqlAttemptDays = `SELECT day, service, attempts, bytes FROM delivery_days`
 
@@ -63,8 +66,8 @@ DELETE FROM deliveries WHERE id > ?1 AND id <= ?2 AND EXISTS (
 SELECT day, service, max(id) FROM (SELECT id, day, service FROM deliveries WHERE id > ? ORDER BY id LIMIT ?) GROUP BY day, service`
 
 	sqlTrimAttempts = `
-DELETE FROM deliveries WHERE id > ?1 AND id <= ?2 AND day = ?3 AND service = ?4 AND (?5 < 0 OR id IN (
-  SELECT id FROM deliveries WHERE id > ?1 AND id <= ?2 AND day = ?3 AND service = ?4 ORDER BY id LIMIT ?5))
+DELETE FROM deliveries WHERE id IN (
+  SELECT id FROM deliveries WHERE id > ?1 AND id <= ?2 AND day = ?3 AND service = ?4 ORDER BY id LIMIT ?5)
 RETURNING length(CAST(entity AS BLOB)) + length(answer)`
 
 	sqlCountTrimmed = `UPDATE delivery_days SET attempts = attempts - ?3, bytes = bytes - ?4 WHERE day = ?1 AND service = ?2`
@@ -148,7 +151,8 @@ func (s *Store) ListAttempts(ctx context.Context, f store.AttemptFilter) ([]stor
 }
 
 // RetainAttempts implements store.Attempts, in one pass over the table, up to the last
-// day of which something is to go and the last that a purge hides.
+// attempt that is to go and the last that a purge hides. The days do not stand in their
+// order where a clock stepped, so that one is found by counting.
 func (s *Store) RetainAttempts(ctx context.Context, bounds map[int32]store.AttemptBound, others store.AttemptBound) (removed int64, err error) {
 	const operation = "trim the delivery history"
 	days, err := list(ctx, s.readers, scanAttemptDay, sqlAttemptDays)
@@ -157,29 +161,23 @@ func (s *Store) RetainAttempts(ctx context.Context, bounds map[int32]store.Attem
 	}
 	now := s.now()
 	trims := store.TrimAttempts(now, days, bounds, others)
-	var purged int64 // the last that a purge hides; 0 where nothing was kept, negative without a purge
-	if err := s.readers.QueryRowContext(ctx, sqlPurges).Scan(&purged); err != nil {
+	var purged, purges int64 // the last that a purge hides; 0 where nothing was kept, negative without a purge
+	if err := s.readers.QueryRowContext(ctx, sqlPurges).Scan(&purged, &purges); err != nil {
 		return 0, failed(operation, err)
 	}
 	if len(trims) == 0 && purged < 0 {
 		return 0, nil
 	}
-	var last time.Time
-	if len(trims) > 0 {
-		last = trims[len(trims)-1].Day
-	}
-	left := make([]int64, len(trims)) // that are to go; negative: all
+	left := make([]int64, len(trims)) // that are to go
 	for i, t := range trims {
-		if left[i] = -1; t.Keep > 0 {
-			left[i] = t.Attempts - t.Keep
-		}
+		left[i] = t.Attempts - t.Keep
 	}
-	for after := int64(0); ; {
-		top, oldest, due, err := s.nextAttempts(ctx, after, trims)
+	for after := int64(0); after < purged || slices.ContainsFunc(left, func(n int64) bool { return n > 0 }); {
+		top, due, err := s.nextAttempts(ctx, after, trims)
 		if err != nil {
 			return removed, err
 		}
-		if top == 0 || oldest.After(last) && after >= purged {
+		if top == 0 {
 			break
 		}
 		if len(due) > 0 || after < purged {
@@ -197,20 +195,18 @@ func (s *Store) RetainAttempts(ctx context.Context, bounds map[int32]store.Attem
 			removed += hidden
 			for i, n := range gone {
 				removed += n
-				if left[i] >= 0 {
-					left[i] -= n
-				}
+				left[i] -= n
 			}
 		}
 		after = top
 	}
-	return removed, s.write(ctx, operation, func(t tx) error { return t.forgetTrimmed(trims, now, purged) })
+	return removed, s.write(ctx, operation, func(t tx) error { return t.forgetTrimmed(trims, now, purged, purges) })
 }
 
-// forgetTrimmed forgets purges up to an id, and days of which nothing is left. Of today
-// more may have come.
-func (t tx) forgetTrimmed(trims []store.AttemptTrim, now time.Time, purged int64) error {
-	if _, err := t.once(sqlForgetPurged, purged); err != nil {
+// forgetTrimmed forgets the purges up to an id, which were so many, and days of which
+// nothing is left. Of today more may have come.
+func (t tx) forgetTrimmed(trims []store.AttemptTrim, now time.Time, purged, purges int64) error {
+	if _, err := t.once(sqlForgetPurged, purged, purges); err != nil {
 		return err
 	}
 	return each(t.ctx, t.conn, sqlForgetDay, len(trims), func(i int, statement *sql.Stmt) error {
@@ -229,25 +225,21 @@ func scanAttemptDay(row scanner) (d store.AttemptDay, err error) {
 	return d, err
 }
 
-// nextAttempts looks at the next rows: the last id among them, 0 without any, the
-// first day, and which of trims they are of.
-func (s *Store) nextAttempts(ctx context.Context, after int64, trims []store.AttemptTrim) (top int64, oldest time.Time, due []int, err error) {
+// nextAttempts looks at the next rows: the last id among them, 0 without any, and which
+// of trims they are of.
+func (s *Store) nextAttempts(ctx context.Context, after int64, trims []store.AttemptTrim) (top int64, due []int, err error) {
 	rows, err := s.readers.QueryContext(ctx, sqlNextAttempts, after, trimStep)
 	err = collect(rows, err, func() error {
 		var number, last int64
 		var service int32
 		err := rows.Scan(&number, &service, &last)
-		day := dayOfNumber(number)
-		if top == 0 || day.Before(oldest) {
-			oldest = day
-		}
 		top = max(top, last)
-		if i := slices.IndexFunc(trims, func(t store.AttemptTrim) bool { return t.Service == service && t.Day.Equal(day) }); i >= 0 {
+		if i := slices.IndexFunc(trims, func(t store.AttemptTrim) bool { return t.Service == service && t.Day.Equal(dayOfNumber(number)) }); i >= 0 {
 			due = append(due, i)
 		}
 		return err
 	})
-	return top, oldest, due, failed("trim the delivery history", err)
+	return top, due, failed("trim the delivery history", err)
 }
 
 // trimAttempts deletes what is to go of the rows behind one id up to another, by

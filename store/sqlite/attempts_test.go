@@ -66,3 +66,75 @@ func TestPurgesAreForgottenWithoutAttempts(t *testing.T) {
 	require.NoError(t, s.readers.QueryRowContext(ctx, `SELECT count(*) FROM deliveries_purged`).Scan(&n))
 	require.Zero(t, n)
 }
+
+// I7: attempts that were written while the clock was ahead stand before older ones,
+// which go all the same.
+func TestAttemptsGoBehindThoseOfAClockThatWasAhead(t *testing.T) {
+	s, _ := migrated(t)
+	ctx := t.Context()
+	now := time.Date(2026, 3, 20, 12, 0, 0, 0, time.UTC)
+	write := func(days, n int) {
+		s.now = func() time.Time { return now.AddDate(0, 0, days) }
+		attempts := make([]store.Attempt, n)
+		for i := range attempts {
+			attempts[i] = store.Attempt{Service: 1, Entity: "e", At: s.now()}
+		}
+		require.NoError(t, s.AddAttempts(ctx, attempts))
+	}
+	write(365, trimStep)
+	write(0, 10)
+	write(9, 3)
+	n, err := s.RetainAttempts(ctx, nil, store.AttemptBound{Keep: 7 * 24 * time.Hour, MaxBytes: 1 << 30})
+	require.NoError(t, err)
+	require.EqualValues(t, 10, n)
+	left, err := s.ListAttempts(ctx, store.AttemptFilter{Limit: 10_000})
+	require.NoError(t, err)
+	require.Len(t, left, trimStep+3)
+}
+
+// An entity may be purged while the attempts of others are being deleted, and have the
+// last of them before the same id: its own go with the next pass.
+func TestAPurgeBesideThePassIsNotForgotten(t *testing.T) {
+	s, _ := migrated(t)
+	ctx := t.Context()
+	revision, err := s.Activate(ctx, []byte("c"), 0, false)
+	require.NoError(t, err)
+	purge := func(entity string) {
+		_, err := s.Decide(ctx, store.Decision{Revision: revision.Number}, func(store.Loaded) (store.Outcome, error) {
+			return store.Outcome{Purged: []string{entity}}, nil
+		})
+		require.NoError(t, err)
+	}
+	count := func(where string) (n int) {
+		require.NoError(t, s.readers.QueryRowContext(ctx, `SELECT count(*) FROM deliveries WHERE `+where).Scan(&n))
+		return n
+	}
+	attempts := make([]store.Attempt, 40*trimStep)
+	for i := range attempts {
+		attempts[i] = store.Attempt{Service: 1, Entity: "stays", At: time.Now()}
+	}
+	attempts[0].Entity, attempts[1].Entity = "first", "second"
+	require.NoError(t, s.AddAttempts(ctx, attempts))
+	purge("first")
+	bound := store.AttemptBound{Keep: 7 * 24 * time.Hour, MaxBytes: 1 << 30}
+	done := make(chan error)
+	go func() {
+		_, err := s.RetainAttempts(ctx, nil, bound)
+		done <- err
+	}()
+	for count("id = 1") > 0 {
+		time.Sleep(100 * time.Microsecond)
+	}
+	purge("second")
+	require.NoError(t, <-done)
+	require.Equal(t, 1, count("id <= 2"))
+	left, err := s.ListAttempts(ctx, store.AttemptFilter{Entity: "second"})
+	require.NoError(t, err)
+	require.Empty(t, left)
+	_, err = s.RetainAttempts(ctx, nil, bound)
+	require.NoError(t, err)
+	require.Zero(t, count("id <= 2"))
+	var purges int
+	require.NoError(t, s.readers.QueryRowContext(ctx, `SELECT count(*) FROM deliveries_purged`).Scan(&purges))
+	require.Zero(t, purges)
+}

@@ -158,9 +158,9 @@ var decideMutants = []mutant{
 		in: "./decide", test: "TestI5NoiseIsRememberedByTheFence",
 	},
 	{
-		rule: "an event that died is not known by its id", file: "decide/evaluate.go",
-		old: `ev.fence.note(e, "", r.version, r.at)`, new: "ev.fence.note(e, r.mark, r.version, r.at)",
-		in: "./decide", test: "TestADocumentThatDidNotMergeIsReplayed",
+		rule: "the fence does not know an event that died", file: "decide/evaluate.go",
+		old: "ev.set(e.Source, previous)", new: `ev.set(e.Source, previous); ev.fence.note(e, "", r.version, r.at); ev.dirty = true`,
+		in: "./decide", test: "TestPatchesThatDidNotMergeAreReplayedInTheirOrder",
 	},
 	{
 		rule: "a repeated position is stale", file: "decide/fence.go",
