@@ -25,14 +25,18 @@ type Frame struct {
 	// has at most one change of a service, a service has changes in one part only.
 	Part int
 	Last bool
+	// Cut tells apart the ways in which a position may be cut: an owner may cut it
+	// elsewhere when it is decided again, and a part of one cut is none of another. 0 of
+	// a frame that is not cut.
+	Cut uint64
 	// Slices are in ascending order of their services.
 	Slices []Slice
 
 	packed []byte // the changes; nil once it is open
 }
 
-// Cut reports whether f is a part of a position's changes, and not all of them.
-func (f *Frame) Cut() bool { return f.Part > 0 || !f.Last }
+// Partial reports whether f is a part of a position's changes, and not all of them.
+func (f *Frame) Partial() bool { return f.Part > 0 || !f.Last }
 
 // Slice is the changes of one service in a frame, in their order: that of their
 // places, which are positions of the frame.
@@ -126,6 +130,7 @@ func (b *FrameBuilder) AppendTo(dst []byte, h Frame) []byte {
 	dst = binary.BigEndian.AppendUint64(dst, uint64(h.Prev))
 	dst = binary.AppendVarint(dst, h.Revision)
 	dst = binary.AppendUvarint(dst, uint64(h.Part))
+	dst = binary.AppendUvarint(dst, h.Cut)
 	dst = wire.Append(dst, b.table)
 	dst = appendPacked(dst, b.body)
 	b.table, b.body = b.table[:0], b.body[:0]
@@ -182,6 +187,7 @@ func ParseFrameHeader(record []byte) (*Frame, error) {
 	f.From, f.To, f.Prev = Version(r.Uint64()), Version(r.Uint64()), Version(r.Uint64())
 	f.Revision = r.Varint()
 	part := r.Uvarint()
+	f.Cut = r.Uvarint()
 	table := wire.Reader{Rest: r.Bytes()}
 	if r.Failed || last > 1 || f.From >= f.To || f.Prev > f.From ||
 		f.From.Generation() == 0 || f.From.Generation() != f.To.Generation() || part > math.MaxInt32 {

@@ -52,7 +52,7 @@ func generatedFrame(t *rapid.T) (h Frame, all []serviceChanges) {
 	to := from + rapid.Int64Range(1, 1000).Draw(t, "positions")
 	h = Frame{
 		From: NewVersion(generation, from), To: NewVersion(generation, to), Last: rapid.Bool().Draw(t, "last"),
-		Part: rapid.IntRange(0, 3).Draw(t, "part"), Revision: rapid.Int64().Draw(t, "revision"),
+		Part: rapid.IntRange(0, 3).Draw(t, "part"), Cut: rapid.Uint64().Draw(t, "cut"), Revision: rapid.Int64().Draw(t, "revision"),
 	}
 	h.Prev = Version(rapid.Uint64Range(0, uint64(h.From)).Draw(t, "prev"))
 	numbers := rapid.SliceOfNDistinct(rapid.Int32Range(0, math.MaxInt32), 0, 5, rapid.ID).Draw(t, "services")
@@ -99,7 +99,7 @@ func TestFrameComesBack(t *testing.T) {
 		head, err := ParseFrameHeader(record)
 		require.NoError(t, err)
 		for _, f := range []*Frame{got, head} {
-			require.Equal(t, h, Frame{From: f.From, To: f.To, Prev: f.Prev, Revision: f.Revision, Part: f.Part, Last: f.Last})
+			require.Equal(t, h, Frame{From: f.From, To: f.To, Prev: f.Prev, Revision: f.Revision, Part: f.Part, Last: f.Last, Cut: f.Cut})
 			require.Len(t, f.Slices, len(want))
 			for i, s := range f.Slices {
 				require.Equal(t, want[i].service, s.Service)
@@ -180,7 +180,7 @@ func TestParseFrameRefuses(t *testing.T) {
 	require.NoError(t, readAll(head(func(*Frame) {})))
 	short := build(h, all)
 	body := func(table, body string) []byte {
-		record := slices.Clone(short[:2+3*8+1+1]) // up to the table: revision and part are a byte each
+		record := slices.Clone(short[:2+3*8+1+1+1]) // up to the table: revision, part and cut are a byte each
 		record = wire.Append(record, table)
 		return append(append(record, packedPlain), body...)
 	}

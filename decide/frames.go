@@ -3,6 +3,8 @@ package decide
 import (
 	"bytes"
 	"cmp"
+	"encoding/binary"
+	"hash/fnv"
 	"slices"
 
 	"github.com/seed-86dfc502/weir/change"
@@ -81,17 +83,31 @@ func (w *frameWriter) fitting(rest []*decidedChange) int {
 func (w *frameWriter) write(p store.Partition, h change.Frame, changes []*decidedChange) {
 	number := func(c *decidedChange) int32 { return w.plan.Services[c.service].Number }
 	slices.SortStableFunc(changes, func(a, b *decidedChange) int { return cmp.Compare(number(a), number(b)) })
-	size := change.FrameHeader
+	var parts [][]*decidedChange
+	size, first := change.FrameHeader, 0
 	for n, c := range changes {
-		if size += c.FrameSize(); size > w.limit && n > 0 {
-			w.end(p, h)
-			h.Part++
+		if size += c.FrameSize(); size > w.limit && n > first {
+			parts, first = append(parts, changes[first:n]), n
 			size = change.FrameHeader + c.FrameSize()
 		}
-		w.builder.Add(number(c), &c.Change)
 	}
-	h.Last = true
-	w.end(p, h)
+	if parts = append(parts, changes[first:]); len(parts) > 1 {
+		id := fnv.New64a()
+		_ = binary.Write(id, binary.BigEndian, h.Revision)
+		for i, part := range parts {
+			for _, c := range part {
+				_ = binary.Write(id, binary.BigEndian, [2]int32{int32(i), number(c)})
+			}
+		}
+		h.Cut = id.Sum64()
+	}
+	for i, part := range parts {
+		for _, c := range part {
+			w.builder.Add(number(c), &c.Change)
+		}
+		h.Part, h.Last = i, i == len(parts)-1
+		w.end(p, h)
+	}
 }
 
 func (w *frameWriter) end(p store.Partition, h change.Frame) {

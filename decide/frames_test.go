@@ -125,6 +125,35 @@ func TestFramesChain(t *testing.T) {
 	})
 }
 
+// The parts of a position name how it was cut: in the same way by whoever decides the
+// same, in another way where other changes are in a part.
+func TestACutIsKnownByWhatIsInEachPart(t *testing.T) {
+	cuts := func(revision int64, sizes ...int) (cuts []uint64) {
+		p := &Plan{Revision: revision}
+		var decided []decidedChange
+		for i, size := range sizes {
+			p.Services = append(p.Services, Service{Number: int32(i)})
+			decided = append(decided, decidedChange{service: i, Change: change.Change{Entity: "e", Version: change.NewVersion(1, 5), Key: "k", Doc: make([]byte, size)}})
+		}
+		outbox, _ := pack(p, decided, []store.WatermarkStep{{Partition: store.Partition{Generation: 1}, From: 5, To: 6}}, nil, 1000)
+		for _, o := range outbox {
+			f, err := change.ParseFrameHeader(o.Frame)
+			require.NoError(t, err)
+			cuts = append(cuts, f.Cut)
+		}
+		return cuts
+	}
+	require.Equal(t, []uint64{0}, cuts(1, 100, 100, 100), "not cut")
+	two := cuts(1, 100, 600, 600)
+	require.Len(t, two, 2)
+	require.NotZero(t, two[0])
+	require.Equal(t, two[0], two[1])
+	require.Equal(t, two, cuts(1, 110, 600, 600), "a trace, for instance, may make it larger")
+	for _, other := range [][]uint64{cuts(1, 600, 600, 100), cuts(1, 600, 600, 600), cuts(2, 100, 600, 600)} {
+		require.NotEqual(t, two[0], other[0])
+	}
+}
+
 // Frames are cut between offsets as long as that is enough, and filled as far as
 // they go.
 func TestFramesAreCut(t *testing.T) {

@@ -139,8 +139,8 @@ func TestWhoFallsBehindIsAtItsFarthest(t *testing.T) {
 // last part was passed over until the other had published all, and stood behind then: a
 // log sink never got it.
 func TestAPositionIsNotBegunAgainWithTheSameFirstPart(t *testing.T) {
-	part := func(n int, revision int64) *change.Frame {
-		return &change.Frame{Prev: 12, From: 12, To: 13, Part: n, Last: n == 2, Revision: revision}
+	part := func(n int, cut uint64) *change.Frame {
+		return &change.Frame{Prev: 12, From: 12, To: 13, Part: n, Last: n == 2, Cut: cut}
 	}
 	f := feed{fed: 12, next: 5}
 	f.pass(part(0, 1), 5)

@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/rand"
 	"fmt"
-	"hash/maphash"
 	"slices"
 	"time"
 
@@ -55,7 +54,7 @@ type feed struct {
 	part  int            // the next part
 	to    change.Version // where it ends
 	first int64          // record of part 0
-	cut   uint64         // cutOf part 0
+	cut   uint64         // of part 0: what counts is of the same cut
 }
 
 type verdict int
@@ -70,9 +69,9 @@ func (f *feed) judge(of *change.Frame) verdict {
 	switch {
 	case of.To <= f.fed:
 		return repeated
-	case of.Part > 0 && (of.Part != f.part || of.To != f.to):
+	case of.Part > 0 && (of.Part != f.part || of.To != f.to || of.Cut != f.cut):
 		return repeated
-	case of.Part == 0 && f.part > 0 && of.To == f.to && f.cut == cutOf(of):
+	case of.Part == 0 && f.part > 0 && of.To == f.to && of.Cut == f.cut:
 		// Another owner publishes the same parts. What follows the part that is awaited
 		// may stand before that owner's, so it is not begun again.
 		return repeated
@@ -87,10 +86,7 @@ func (f *feed) judge(of *change.Frame) verdict {
 func (f *feed) pass(of *change.Frame, offset int64) (start int64, fed change.Version) {
 	fed = f.fed
 	if of.Part == 0 {
-		f.first = offset
-		if !of.Last {
-			f.cut = cutOf(of)
-		}
+		f.first, f.cut = offset, of.Cut
 	}
 	f.next = offset + 1
 	if of.Last {
@@ -99,21 +95,6 @@ func (f *feed) pass(of *change.Frame, offset int64) (start int64, fed change.Ver
 		f.part, f.to = of.Part+1, of.To
 	}
 	return f.first, fed
-}
-
-var cutSeed = maphash.MakeSeed()
-
-// cutOf tells the ways apart in which a position may have been cut: it is known by its
-// first part.
-func cutOf(first *change.Frame) uint64 {
-	var h maphash.Hash
-	h.SetSeed(cutSeed)
-	maphash.WriteComparable(&h, [2]int64{first.Revision, int64(first.Prev)})
-	for i := range first.Slices {
-		s := &first.Slices[i]
-		maphash.WriteComparable(&h, [3]int{int(s.Service), s.Count, s.Bytes()})
-	}
-	return h.Sum64()
 }
 
 // offset is the record to begin at again.
@@ -409,7 +390,7 @@ func (s *Stage) give(c *cursor, f *logged, changes change.Slice, start int64, fe
 	if f.To <= below {
 		return
 	}
-	if n := len(c.pending); n > 0 && f.Cut() && c.pending[n-1].frame.Cut() && c.pending[n-1].frame.To == f.To {
+	if n := len(c.pending); n > 0 && f.Partial() && c.pending[n-1].frame.Partial() && c.pending[n-1].frame.To == f.To {
 		return // the same part, as another owner published it
 	}
 	frame := f.Frame

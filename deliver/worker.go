@@ -257,7 +257,7 @@ func (w *worker) finish(batch []*slice, all []*delivery) {
 		if first, undone := at[sl]; undone {
 			sl.at = first
 			// Changes of one position that were cut into parts are done together.
-			if sl.frame.Cut() {
+			if sl.frame.Partial() {
 				sl.at = max(sl.frame.From, sl.below)
 			}
 		} else {
@@ -265,7 +265,7 @@ func (w *worker) finish(batch []*slice, all []*delivery) {
 		}
 		c := sl.c
 		for len(c.pending) > 0 && c.pending[0].finished {
-			if f := c.pending[0].frame; f.Cut() {
+			if f := c.pending[0].frame; f.Partial() {
 				// The other parts have nothing for this service: it need not wait for them, and
 				// gets none of them again.
 				c.floor = max(c.floor, f.To)

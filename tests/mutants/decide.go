@@ -143,6 +143,11 @@ var decideMutants = []mutant{
 		in: "./decide", test: "TestFramesAreCut",
 	},
 	{
+		rule: "a cut is known by what is in each part", file: "decide/frames.go",
+		old: "[2]int32{int32(i), number(c)}", new: "[2]int32{0, number(c)}",
+		in: "./decide", test: "TestACutIsKnownByWhatIsInEachPart",
+	},
+	{
 		rule: "frames are cut between offsets", file: "decide/frames.go",
 		old: "of, fit = c.Place(), n", new: "of, fit = c.Place(), n+1",
 		in: "./decide", test: "TestFramesAreCut",

@@ -19,12 +19,12 @@ var deliverMutants = []mutant{
 	},
 	{
 		rule: "the last part counts only after the first", file: "deliver/partition.go",
-		old: "case of.Part > 0 && (of.Part != f.part || of.To != f.to):", new: "case false:",
+		old: "case of.Part > 0 && (of.Part != f.part || of.To != f.to || of.Cut != f.cut):", new: "case false:",
 		in: "./deliver", test: "TestAFeedFollowsItsFrames",
 	},
 	{
 		rule: "parts of another frame do not go on from these", file: "deliver/partition.go",
-		old: "(of.Part != f.part || of.To != f.to)", new: "(of.Part != f.part)",
+		old: "of.Part != f.part || of.To != f.to ||", new: "of.Part != f.part ||",
 		in: "./deliver", test: "TestAFeedFollowsItsFrames",
 	},
 	{
@@ -158,8 +158,13 @@ var deliverMutants = []mutant{
 		in: "./deliver", test: "TestWhoIsBehindSkipsNothingToALaterCopy",
 	},
 	{
+		rule: "a part counts behind the first part of its own cut", file: "deliver/partition.go",
+		old: " || of.Cut != f.cut):", new: "):",
+		in: "./deliver", test: "TestPartsOfTwoCuts",
+	},
+	{
 		rule: "the same first part begins no position again", file: "deliver/partition.go",
-		old: "&& f.cut == cutOf(of)", new: "&& f.cut == cutOf(of) && false",
+		old: "of.To == f.to && of.Cut == f.cut:", new: "of.To == f.to && of.Cut == f.cut && false:",
 		in: "./deliver", test: "TestAPositionIsNotBegunAgainWithTheSameFirstPart",
 	},
 	{

@@ -179,7 +179,12 @@ var edgeMutants = []mutant{
 	},
 	{
 		rule: "a file that was written anew is read from its start, however large it is", file: "sources/file/file.go",
-		old: `if file.was == "" && file.seen.Size()`, new: "if file.seen.Size()",
+		old: `file.was == "" && grown`, new: "grown",
 		in: "./sources/file", test: "TestFileThatShrankIsReadFromItsStartHoweverItGrew",
+	},
+	{
+		rule: "a file is known by the last line read, too", file: "sources/file/file.go",
+		old: "bytes.Equal(mark, markOf(", new: "true || bytes.Equal(mark, markOf(",
+		in: "./sources/file", test: "TestFileWrittenAnewWhileNobodyReads|TestFileReplacedUnderTheSameFirstLine",
 	},
 }

@@ -144,7 +144,7 @@ func unlinked(frame []byte) []byte {
 			b.Add(f.Slices[i].Service, &c)
 		}
 	}
-	return b.AppendTo(nil, change.Frame{From: f.From, To: f.To, Revision: f.Revision, Part: f.Part, Last: f.Last})
+	return b.AppendTo(nil, change.Frame{From: f.From, To: f.To, Revision: f.Revision, Part: f.Part, Last: f.Last, Cut: f.Cut})
 }
 
 // missing is what an operator was told: that a service may lack changes of a
