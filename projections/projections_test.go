@@ -86,6 +86,19 @@ func TestPaths(t *testing.T) {
 	require.JSONEq(t, `{"v":`+banana+`}`, project(t, Spec{Fields: []Field{{Out: "v", Path: "@this"}}}, banana))
 }
 
+// gjson itself looks for brackets in a string, and hands some modifiers an empty
+// text for what a wildcard, a query or a pipe did not find.
+func TestPipesSelectFromWhatIsThere(t *testing.T) {
+	const doc = `{"s":"[1,2]","o":{"f":"[7,8]"},"l":[{"n":1,"s":"[3,4]"}]}`
+	for path, want := range map[string]string{
+		`s|0`: `{}`, `s|#`: `{}`, `s.@this.0`: `{}`, `s|@this|#`: `{}`, `o.f*|0`: `{}`, `l.0.s|0`: `{}`,
+		`o.z*|@keys`: `{}`, `o.z*.@tostr`: `{}`, `o.z*|[a]`: `{}`, `l.#(n==9)|@keys`: `{}`, `@this|z|@keys`: `{}`,
+		`s|@fromstr|0`: `{"v":1}`, `o.f*.@fromstr.1`: `{"v":8}`, `o.f*|[@this]|0`: `{"v":"[7,8]"}`, `l.#(n==1)|@keys|1`: `{"v":"s"}`, `l.#.n|0`: `{"v":1}`,
+	} {
+		require.Equal(t, want, project(t, Spec{Fields: []Field{{Out: "v", Path: path}}}, doc), path)
+	}
+}
+
 func TestOutput(t *testing.T) {
 	for name, c := range map[string]struct {
 		spec Spec
