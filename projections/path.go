@@ -280,11 +280,30 @@ scan:
 		default:
 			return &pathFault{offset + op, "has an unknown operator", "use ==, !=, <, <=, >, >=, % or !%"}
 		}
+		if !isOperand(strings.TrimSpace(rest)) {
+			return &pathFault{offset + len(query) - len(rest), "compares with what is no number, text, true or false", `write a text in quotes, null as ~null, and only one comparison in a query`}
+		}
 	}
 	if lead == len(left) {
 		return nil // the element itself is compared
 	}
 	return checkPath(text[:offset+len(left)], offset+lead)
+}
+
+// isOperand reports whether gjson compares with text as it is meant. It takes
+// anything else that it meets in a number's place for 0.
+func isOperand(text string) bool {
+	switch text {
+	case "~true", "~false", "~null", "~*":
+		return true
+	}
+	tree, err := canonicaltree.Parse([]byte(text))
+	if err != nil {
+		return false
+	}
+	defer tree.Release()
+	kind := tree.Root().Kind()
+	return kind != canonicaltree.Null && kind < canonicaltree.Array
 }
 
 // checkPath checks the syntax of text from at on, where gjson starts to read.
