@@ -147,6 +147,20 @@ func TestFilterMemoryIsBounded(t *testing.T) {
 	p := compile(t, Spec{When: `len(map(1..9999, map(1..9999, #))) == 0`})
 	_, _, err := p.Project(nil, parseText(t, `{}`))
 	require.ErrorContains(t, err, "memory budget exceeded")
+
+	doubled := `let v0 = concat(doc.l, doc.l); `
+	for i := range 9 {
+		doubled += fmt.Sprintf("let v%d = concat(v%d, v%d); ", i+1, i, i)
+	}
+	for length, want := range map[string]string{"1..900": "", "1..1000": "memory budget exceeded"} {
+		p = compile(t, Spec{When: strings.ReplaceAll(doubled, "doc.l", length) + `len(v9) > 0`})
+		_, _, err = p.Project(nil, parseText(t, `{}`))
+		if want == "" {
+			require.NoError(t, err)
+		} else {
+			require.ErrorContains(t, err, want)
+		}
+	}
 }
 
 // TestNumbersCompareExactly holds the comparison of int64 with float64 against

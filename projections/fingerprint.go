@@ -10,7 +10,7 @@ import (
 // library and paths that of gjson: a new release of either may change what a
 // filter or a path means.
 const (
-	version     = 1
+	version     = 2
 	expressions = "expr-lang/expr v1.17.8"
 	paths       = "tidwall/gjson v1.20.0"
 )

@@ -80,7 +80,7 @@ func readsOf(outputs []*output, above string, base canonicaltree.Path, yield fun
 		if !yield(above+f.out, path) {
 			return false
 		}
-		if f.each != nil && f.path.rest == "" && !readsOf(f.each, above+f.out+".", append(path, "0"), yield) {
+		if f.each != nil && len(f.path.rest) == 0 && !readsOf(f.each, above+f.out+".", append(path, "0"), yield) {
 			return false
 		}
 	}

@@ -2,6 +2,7 @@ package projections
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"math"
 	"reflect"
@@ -44,6 +45,9 @@ func library() map[string]func(...any) (any, error) {
 	return fns
 }
 
+// errMemory says in the library's words that a function went beyond maxMemory.
+var errMemory = errors.New("memory budget exceeded")
+
 func bearNull(name string, fn *builtin.Function) func(...any) (any, error) {
 	return func(args ...any) (result any, err error) {
 		if len(args) > 0 && args[0] == nil {
@@ -56,7 +60,7 @@ func bearNull(name string, fn *builtin.Function) func(...any) (any, error) {
 			return nil, nil
 		}
 		defer func() {
-			if recover() != nil || err != nil {
+			if recover() != nil || err != nil && err != errMemory {
 				result, err = nil, fmt.Errorf("%s%s cannot be computed", name, typesOf(args))
 			}
 		}()
@@ -64,7 +68,11 @@ func bearNull(name string, fn *builtin.Function) func(...any) (any, error) {
 		case fn.Fast != nil:
 			return fn.Fast(args[0]), nil
 		case fn.Safe != nil:
-			result, _, err = fn.Safe(args...)
+			// The library counts what it creates by its own calls alone.
+			var created uint
+			if result, created, err = fn.Safe(args...); created >= maxMemory {
+				return nil, errMemory
+			}
 			return result, err
 		}
 		return fn.Func(args...)

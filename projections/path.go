@@ -12,18 +12,15 @@ import (
 // that gjson reads from the text of what they lead to.
 type path struct {
 	steps []step
-	// rest is empty when the steps are the whole path.
-	rest string
-	// piped: rest applies to any value that is there. Otherwise it only applies to
-	// arrays and objects.
-	piped bool
+	// rest is what stands between pipes; empty when the steps are the whole path.
+	rest []string
 }
 
 // hashed reports whether the steps are the whole path and one is a hash.
 func (p *path) hashed() bool {
 	for i := range p.steps {
 		if p.steps[i].hash {
-			return p.rest == ""
+			return len(p.rest) == 0
 		}
 	}
 	return false
@@ -71,17 +68,20 @@ func parsePath(text string) (path, *pathFault) {
 	}
 	var p path
 	var starts []int // of steps
-	cut := func(at int, piped bool) (path, *pathFault) {
+	cut := func(at int) (path, *pathFault) {
 		// gjson maps over an array together with all that follows, so the rest
 		// begins at the first hash.
 		for i, s := range p.steps {
 			if s.hash {
-				p.steps, at, piped = p.steps[:i], starts[i], false
+				p.steps, at = p.steps[:i], starts[i]
 				break
 			}
 		}
-		p.rest, p.piped = text[at:], piped
-		return p, checkPath(text, at)
+		fault := checkPath(text, at)
+		if fault == nil {
+			p.rest = splitPipes(text, at)
+		}
+		return p, fault
 	}
 	for at := 0; ; {
 		if at == len(text) {
@@ -89,14 +89,14 @@ func parsePath(text string) (path, *pathFault) {
 		}
 		switch text[at] {
 		case '@', '[', '{':
-			return cut(at, true)
+			return cut(at)
 		}
 		part, fault := scanPart(text, at)
 		if fault != nil {
 			return path{}, fault
 		}
 		if part.complex {
-			return cut(at, false)
+			return cut(at)
 		}
 		starts = append(starts, at)
 		p.steps = append(p.steps, part.step)
@@ -105,10 +105,35 @@ func parsePath(text string) (path, *pathFault) {
 		}
 		at = part.end + 1
 		if text[part.end] == '|' {
-			return cut(at, true)
+			return cut(at)
 		}
 	}
 }
+
+// splitPipes splits text from at on, which has no fault, at its pipes, also at those
+// that gjson sees in a dot: behind a modifier or a multipath, and before one. What is
+// mapped over an array stays in one piece with all that follows.
+func splitPipes(text string, at int) (pieces []string) {
+	from, mapped := at, 0 // parts of this piece from its first hash on
+	for {
+		made := makes(text[at:])
+		if mapped > 0 || text[at] == '#' {
+			mapped++
+		}
+		end, _ := partEnd(text, at)
+		if end == len(text) {
+			return append(pieces, text[from:])
+		}
+		at = end + 1
+		if text[end] == '|' && mapped < 2 || mapped == 0 && (made || makes(text[at:])) {
+			pieces, from, mapped = append(pieces, text[from:end]), at, 0
+		}
+	}
+}
+
+// makes reports whether text begins with a modifier or a multipath, which makes
+// something of any value. All else selects, and only from arrays and objects.
+func makes(text string) bool { return strings.IndexByte("@[{", text[0]) >= 0 }
 
 // part is one part of a path, between dots and pipes.
 type part struct {
@@ -255,6 +280,9 @@ scan:
 		default:
 			return &pathFault{offset + op, "has an unknown operator", "use ==, !=, <, <=, >, >=, % or !%"}
 		}
+		if !isOperand(strings.TrimSpace(rest)) {
+			return &pathFault{offset + len(query) - len(rest), "compares with what is no number, text, true or false", `write a text in quotes, null as ~null, and only one comparison in a query`}
+		}
 	}
 	if lead == len(left) {
 		return nil // the element itself is compared
@@ -262,23 +290,28 @@ scan:
 	return checkPath(text[:offset+len(left)], offset+lead)
 }
 
+// isOperand reports whether gjson compares with text as it is meant. It takes
+// anything else that it meets in a number's place for 0.
+func isOperand(text string) bool {
+	switch text {
+	case "~true", "~false", "~null", "~*":
+		return true
+	}
+	tree, err := canonicaltree.Parse([]byte(text))
+	if err != nil {
+		return false
+	}
+	defer tree.Release()
+	kind := tree.Root().Kind()
+	return kind != canonicaltree.Null && kind < canonicaltree.Array
+}
+
 // checkPath checks the syntax of text from at on, where gjson starts to read.
 func checkPath(text string, at int) *pathFault {
 	if at == len(text) {
 		return &pathFault{at, "has an empty part", "name a member after a pipe or a dot"}
 	}
-	var end int
-	var fault *pathFault
-	switch text[at] {
-	case '@':
-		end, fault = checkModifier(text, at)
-	case '[', '{':
-		end, fault = checkMultipath(text, at)
-	default:
-		var p part
-		p, fault = scanPart(text, at)
-		end = p.end
-	}
+	end, fault := partEnd(text, at)
 	if fault != nil || end == len(text) {
 		return fault
 	}
@@ -286,6 +319,18 @@ func checkPath(text string, at int) *pathFault {
 		return &pathFault{end, "goes on where a part has ended", "put a dot or a pipe between parts"}
 	}
 	return checkPath(text, end+1)
+}
+
+// partEnd checks the part at at, of any kind, and returns its end.
+func partEnd(text string, at int) (int, *pathFault) {
+	switch text[at] {
+	case '@':
+		return checkModifier(text, at)
+	case '[', '{':
+		return checkMultipath(text, at)
+	}
+	p, fault := scanPart(text, at)
+	return p.end, fault
 }
 
 // checkModifier checks the modifier at at and returns the end of its argument.

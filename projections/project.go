@@ -146,25 +146,33 @@ func empty(v canonicaltree.Node) bool {
 // tree of its own.
 func (r *reader) read(f *field, doc canonicaltree.Node) canonicaltree.Node {
 	v, hashed := follow(doc, f.path.steps)
-	if f.path.rest == "" {
+	if len(f.path.rest) == 0 {
 		if hashed < 0 {
 			return v
 		}
 		text := appendHashed(nil, v, f.path.steps[hashed:])
 		return r.parse(f, text)
 	}
-	container := v.Kind() == canonicaltree.Array || v.Kind() == canonicaltree.Object
-	if !container && !(f.path.piped && v.Exists()) {
-		return canonicaltree.Node{}
+	if !v.Exists() {
+		return v
 	}
 	// Wildcards, queries and modifiers see the members in the order of the text.
 	// Two documents that are equal must not differ here, so they see one order.
 	r.text = v.AppendCanonical(r.text[:0])
-	result := gjson.GetBytes(r.text, f.path.rest)
-	if !result.Exists() {
-		return canonicaltree.Node{}
+	text := r.text
+	for _, piece := range f.path.rest {
+		// gjson itself looks for brackets in a string, and hands a modifier an empty
+		// text for what is absent.
+		if !makes(piece) && text[0] != '{' && text[0] != '[' {
+			return canonicaltree.Node{}
+		}
+		result := gjson.GetBytes(text, piece)
+		if !result.Exists() || result.Raw == "" {
+			return canonicaltree.Node{}
+		}
+		text = []byte(result.Raw)
 	}
-	return r.parse(f, []byte(result.Raw))
+	return r.parse(f, text)
 }
 
 func (r *reader) parse(f *field, text []byte) canonicaltree.Node {

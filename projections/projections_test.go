@@ -68,6 +68,8 @@ func TestPaths(t *testing.T) {
 		`tags.#(name=="bio").n`:        `{"v":3}`,
 		`tags.#(n>1)#.n`:               `{"v":[2,3]}`,
 		`tags.#(name=="none")`:         `{}`,
+		`tags.#( n >= -1.5e0 ).n`:      `{"v":1}`,
+		`tags.#(name==~null)#.n`:       `{"v":[2]}`,
 		`tags.#(name=="none")#`:        `{"v":[]}`,
 		`lab.by.f*`:                    `{"v":"Ada"}`,
 		`lab.by|@keys`:                 `{"v":["first","last"]}`,
@@ -84,6 +86,19 @@ func TestPaths(t *testing.T) {
 		require.Equal(t, want, project(t, Spec{Fields: []Field{{Out: "v", Path: path}}}, banana), path)
 	}
 	require.JSONEq(t, `{"v":`+banana+`}`, project(t, Spec{Fields: []Field{{Out: "v", Path: "@this"}}}, banana))
+}
+
+// gjson itself looks for brackets in a string, and hands some modifiers an empty
+// text for what a wildcard, a query or a pipe did not find.
+func TestPipesSelectFromWhatIsThere(t *testing.T) {
+	const doc = `{"s":"[1,2]","o":{"f":"[7,8]"},"l":[{"n":1,"s":"[3,4]"}]}`
+	for path, want := range map[string]string{
+		`s|0`: `{}`, `s|#`: `{}`, `s.@this.0`: `{}`, `s|@this|#`: `{}`, `o.f*|0`: `{}`, `l.0.s|0`: `{}`,
+		`o.z*|@keys`: `{}`, `o.z*.@tostr`: `{}`, `o.z*|[a]`: `{}`, `l.#(n==9)|@keys`: `{}`, `@this|z|@keys`: `{}`,
+		`s|@fromstr|0`: `{"v":1}`, `o.f*.@fromstr.1`: `{"v":8}`, `o.f*|[@this]|0`: `{"v":"[7,8]"}`, `l.#(n==1)|@keys|1`: `{"v":"s"}`, `l.#.n|0`: `{"v":1}`,
+	} {
+		require.Equal(t, want, project(t, Spec{Fields: []Field{{Out: "v", Path: path}}}, doc), path)
+	}
 }
 
 func TestOutput(t *testing.T) {
@@ -216,6 +231,8 @@ func TestBadPaths(t *testing.T) {
 		`a.@nope`: "unknown modifier @nope", `@`: "unknown modifier @", `a|@type.b`: "unknown modifier", `a.#(b`: "never closed",
 		`a.#(b=="x)`: "never closed", `a.#(b]`: "another kind", `a.#()`: "empty query", `a.#(b===1)`: "unknown operator",
 		`a.#(b=<1)`: "unknown operator", `a.#(b==1)c`: "right after a query", `a.#(b..c==1)`: "empty part", `a.#(@nope==1)`: "unknown modifier",
+		`a.#(b==1 && c==2)`: "compares with what is no number", `a.#(b=="x" && c=="y")#`: "compares with", `a.#(b==)`: "compares with", `a.#(b==ripe)`: "compares with",
+		`a.#(b!=null)#`: "compares with", `a.#(b==0x1)`: "compares with", `a.#(b%"\*")`: "compares with", `a.#(b==~yes)`: "compares with", `a.#(c.#(b>1.))`: "compares with",
 		`{a,b`: "never closed", `[a,,b]`: "selects nothing", `{"x":}`: "selects nothing", `{a}b`: "part has ended",
 		`a|@pretty:`: "without an argument", `a|@pretty:{"x"}`: "not JSON", `[a.@nope]`: "unknown modifier", `a.*.`: "empty part",
 		`a.#.@nope`: "unknown modifier", `a|!null`: "literal",
