@@ -154,7 +154,7 @@ var decideMutants = []mutant{
 	},
 	{
 		rule: "the last part of a frame says so", file: "decide/frames.go",
-		old: "h.Last = true", new: "h.Last = h.Part == 0",
+		old: "h.Part, h.Last = i, i == len(parts)-1", new: "h.Part, h.Last = i, i == 0",
 		in: "./decide", test: "TestFramesAreCut",
 	},
 	{
