@@ -23,7 +23,7 @@ func (l *loader) shareConnections() {
 		widest[target] = max(widest[target], c.Wants)
 		doc, path := l.ownerOf(s)
 		at := member(path, s.Delivery.Sink.Kind()) + ".max_connections"
-		if !doc.has(at) {
+		if !doc.known(at) {
 			continue
 		}
 		first, taken := named[target]
