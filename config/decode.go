@@ -90,9 +90,11 @@ func (d *decoder) decode(n ast.Node, v reflect.Value, path string, tag reflect.S
 	t := v.Type()
 	switch {
 	case t == jsonType:
-		if data, ok := d.json(n, path); ok {
-			v.SetBytes(data)
+		data, ok := d.json(n, path)
+		if !ok {
+			data = JSON("null") // so that nothing else seems wrong
 		}
+		v.SetBytes(data)
 	case reflect.PointerTo(t).Implements(textType):
 		d.scalar(n, v, path, tag)
 	case t.Kind() == reflect.Pointer:

@@ -161,6 +161,25 @@ kafka: {brokers: ["${NOT_SET}:9092"], tls: {ca: not-there.pem}}
 	})
 }
 
+// A reference within a constant is reported as any other, and nothing else is wrong
+// for it.
+func TestReferencesInConstants(t *testing.T) {
+	path := write(t, map[string]string{"weir.yaml": smallMain, "acme.yaml": `
+customer: acme
+projections:
+  p:
+    fields: {a: {const: "${NOT_SET}"}, b: {path: b, default: ["${NOT_SET}"]}, c: {const: .inf}}
+    deliver: {out: {file: {path: out.jsonl}}}
+`})
+	_, err := assemble.Load(path, env)
+	var faults *config.Faults
+	require.ErrorAs(t, err, &faults)
+	require.Len(t, faults.List, 3, err)
+	for _, f := range faults.List {
+		require.NotEmpty(t, f.Want+f.Fix, f)
+	}
+}
+
 // The mistake that this catches: a member whose name is not UTF-8 in every document.
 func TestMountOfAVariableIsText(t *testing.T) {
 	path := write(t, map[string]string{
