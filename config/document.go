@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"strconv"
 	"strings"
 	"syscall"
 	"unicode/utf8"
@@ -108,6 +109,10 @@ func (d *document) parse(data []byte) (root ast.Node) {
 			Problem: "has too many keys in one mapping", Want: fmt.Sprintf("at most %d", maxKeys)})
 		return nil
 	}
+	if at, m := d.misread(tokens); m != nil {
+		d.add(at, "", "", *m)
+		return nil
+	}
 	file, err := parser.Parse(tokens, 0, parser.AllowDuplicateMapKey())
 	if err != nil {
 		fault := Fault{File: d.file, Problem: "is not YAML", Want: "a YAML mapping"}
@@ -201,6 +206,57 @@ func tooMany(tokens token.Tokens) *token.Position {
 		}
 	}
 	return nil
+}
+
+// misread finds what the parser takes for another text without a word: it leaves out
+// tabs within text that has no quotes, and makes some character of an escape whose
+// digits are none.
+func (d *document) misread(tokens token.Tokens) (at Position, m *mistake) {
+	for _, t := range tokens {
+		at = Position{d.file, t.Position.Line, t.Position.Column}
+		switch t.Type {
+		case token.DoubleQuoteType:
+			if at, ok := d.badEscape(at); ok {
+				return at, &mistake{problem: "has an escape that is no character", want: `\x and 2 hexadecimal digits, \u and 4, or \U and 8; \\ is a backslash`}
+			}
+		case token.SingleQuoteType, token.CommentType, token.LiteralType, token.FoldedType:
+		default:
+			for line := range strings.Lines(t.Origin) {
+				if strings.Contains(strings.TrimSpace(line), "\t") && !strings.Contains(t.Value, "\t") {
+					return at, &mistake{problem: "has a tab in text without quotes", want: "spaces, or the text in single quotes"}
+				}
+			}
+		}
+	}
+	return at, nil
+}
+
+// badEscape returns the first escape of the text in double quotes that begins at a
+// place, whose number is not that of a character.
+func (d *document) badEscape(at Position) (Position, bool) {
+	open := false
+	for from := at.Column - 1; at.Line <= len(d.lines); at.Line, from = at.Line+1, 0 {
+		line := []rune(d.lines[at.Line-1])
+		for i := from; i < len(line); i++ {
+			switch {
+			case line[i] == '"' && open:
+				return at, false
+			case line[i] == '"':
+				open = true
+				continue
+			case line[i] != '\\' || i+1 == len(line):
+				continue
+			}
+			i++
+			digits := map[rune]int{'x': 2, 'u': 4, 'U': 8}[line[i]]
+			text := string(line[i+1 : min(i+1+digits, len(line))])
+			if n, err := strconv.ParseUint(text, 16, 32); digits > 0 && (err != nil || len(text) < digits || n > utf8.MaxRune) {
+				at.Column = i
+				return at, true
+			}
+		}
+	}
+	return at, false
 }
 
 // quoted is text that a parser's message repeats from the file, which may be
