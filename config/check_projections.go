@@ -234,7 +234,8 @@ func checkColumns(doc *document, p *Projection, path string, columns Columns, re
 			continue
 		}
 		if !slices.Contains(outs, splitPath(c.Path)[0]) {
-			doc.faultKey(at, "shows "+c.Path+", which the projection does not have", "one of "+strings.Join(outs, ", "))
+			problem := doc.hide(member(at, "path"), "shows "+c.Path+", which the projection does not have", wrongPiece)
+			doc.faultKey(at, problem, "one of "+strings.Join(outs, ", "))
 		}
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -46,6 +47,10 @@ type scalar struct {
 	plain bool
 	// unresolved says that the text still holds references that have no value.
 	unresolved bool
+	// text is raw with the values of its references, which are the pieces; both are
+	// empty for a secret.
+	text   string
+	pieces []piece
 }
 
 func newDocument(file string, faults *Faults) *document {
@@ -371,9 +376,46 @@ func (d *document) keyAt(path string) Position {
 	return d.at(path)
 }
 
+// add reports a fault. What is wanted never repeats what is there.
 func (d *document) add(at Position, path, value string, m mistake) {
-	d.faults.add(Fault{File: at.File, Line: at.Line, Column: at.Column,
-		Path: path, Value: value, Problem: m.problem, Want: m.want, Fix: m.fix})
+	d.faults.add(Fault{File: at.File, Line: at.Line, Column: at.Column, Path: path, Value: value,
+		Problem: d.hide(path, m.problem, wrongPiece), Want: m.want, Fix: d.hide(path, m.fix, "look at what its references stand for")})
+}
+
+const wrongPiece = "is wrong with the values of its references"
+
+var words = regexp.MustCompile(`[\pL\pN_]+`)
+
+// hide shows the references of the value at a path again where a message repeats what
+// they stand for. What repeats it in another way, or is too short to be found, becomes
+// the text instead.
+func (d *document) hide(path, message, instead string) string {
+	v := d.values[path]
+	if len(v.pieces) == 0 {
+		return message
+	}
+	written := words.FindAllString(v.raw, -1)
+	hidden := slices.DeleteFunc(words.FindAllString(v.text, -1), func(word string) bool { return slices.Contains(written, word) })
+	repeats := func(message string) bool {
+		return slices.ContainsFunc(words.FindAllString(message, -1), func(word string) bool {
+			return slices.ContainsFunc(hidden, func(whole string) bool {
+				return word == whole || word[0] <= '9' && strings.HasPrefix(whole, word) // the parser of filters cuts off numbers
+			})
+		})
+	}
+	if !repeats(message) {
+		return message
+	}
+	var shown, without []string
+	for _, p := range slices.SortedFunc(slices.Values(v.pieces), func(a, b piece) int { return len(b.value) - len(a.value) }) {
+		if len(p.value) >= 3 {
+			shown, without = append(shown, p.value, p.reference), append(without, p.value, " ")
+		}
+	}
+	if repeats(strings.NewReplacer(without...).Replace(message)) {
+		return instead
+	}
+	return strings.NewReplacer(shown...).Replace(message)
 }
 
 // has reports whether the file has a key.
