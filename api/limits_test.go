@@ -177,6 +177,24 @@ func TestQuotaOfATenant(t *testing.T) {
 	})
 }
 
+// What the quota of bytes refuses takes no rows.
+func TestWhatOneQuotaRefusesCostsTheOtherNothing(t *testing.T) {
+	// Not in a bubble, whose clock stands still while a quota is looked at.
+	s := api.New(api.Options{
+		Access: tenants{"one": "acme"}, MaxBody: 100, MaxRows: 10, TenantRows: 1, TenantBytes: 1,
+		Registry: prometheus.NewRegistry(), Logger: slog.New(slog.DiscardHandler),
+	})
+	s.Handle("POST /v1/rows", auth.Any, func(w http.ResponseWriter, r *http.Request, _ auth.Principal) {
+		if _, ok := api.ReadBody(w, r, 0, api.Rows{Most: 10, Lines: true}); ok {
+			w.WriteHeader(202)
+		}
+	})
+	send := func(rows ...string) int { return ask(s, "POST", "/v1/rows", "one", strings.Join(rows, "\n")).Code }
+	require.Equal(t, 202, send(`"`+strings.Repeat("x", 73)+`"`), "25 of 100 bytes are left, and 9 of 10 rows")
+	require.Equal(t, 429, send("1", "2", "3", "4", `"`+strings.Repeat("x", 80)+`"`))
+	require.Equal(t, 202, send("1", "2", "3", "4", "5", "6", "7", "8", "9"))
+}
+
 // tenants knows tokens by their tenants.
 type tenants map[string]string
 

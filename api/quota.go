@@ -53,6 +53,7 @@ func (q *quota) spend(rows, bytes int) (wait time.Duration) {
 	if q == nil {
 		return 0
 	}
+	now := time.Now() // one for all: a reservation of an earlier moment counts as used
 	var taken []*rate.Reservation
 	for _, of := range []struct {
 		limit *rate.Limiter
@@ -61,13 +62,13 @@ func (q *quota) spend(rows, bytes int) (wait time.Duration) {
 		if of.limit == nil {
 			continue
 		}
-		r := of.limit.ReserveN(time.Now(), min(of.n, of.limit.Burst()))
+		r := of.limit.ReserveN(now, min(of.n, of.limit.Burst()))
 		taken = append(taken, r)
-		wait = max(wait, r.Delay())
+		wait = max(wait, r.DelayFrom(now))
 	}
 	if wait > 0 {
 		for _, r := range taken {
-			r.Cancel()
+			r.CancelAt(now)
 		}
 	}
 	return wait

@@ -9,7 +9,8 @@ import (
 func (l *loader) shareConnections() {
 	type bound struct {
 		claim
-		value int
+		value   int
+		written string
 	}
 	named, widest := map[string]bound{}, map[string]int{}
 	services := l.config.Services()
@@ -23,14 +24,14 @@ func (l *loader) shareConnections() {
 		widest[target] = max(widest[target], c.Wants)
 		doc, path := l.ownerOf(s)
 		at := member(path, s.Delivery.Sink.Kind()) + ".max_connections"
-		if !doc.has(at) {
+		if !doc.known(at) {
 			continue
 		}
 		first, taken := named[target]
 		if !taken {
-			named[target] = bound{claim{s.Name, doc.at(at)}, *most}
+			named[target] = bound{claim{s.Name, doc.at(at)}, *most, doc.values[at].raw}
 		} else if first.value != *most {
-			doc.fault(at, fmt.Sprintf("shares its connections with %s, which has %d", first, first.value), "one number for all services of a target")
+			doc.fault(at, fmt.Sprintf("shares its connections with %s, which has %s", first, first.written), "one number for all services of a target")
 		}
 	}
 	for _, s := range services {

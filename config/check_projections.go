@@ -168,6 +168,8 @@ func (l *loader) unprovided(reads []canonicaltree.Path) (problem, want string) {
 			s := &l.config.Sources[i]
 			mount := s.MountPath()
 			switch {
+			case l.main.values[member(member("sources", s.Name), "mount")].unresolved: // it may be anywhere
+				provided = true
 			case begins(mount, read): // the read holds the whole document
 				provided = true
 			case begins(read, mount):
@@ -194,8 +196,10 @@ func (l *loader) unprovided(reads []canonicaltree.Path) (problem, want string) {
 // checkDelivery checks one sink by itself.
 func (l *loader) checkDelivery(doc *document, p *Projection, d *Delivery, path string) {
 	l.checkName(doc, path, d.Name)
-	if d.Retry.MinBackoff > d.Retry.MaxBackoff {
-		doc.faultKey(member(path, "retry"), "has min_backoff above max_backoff", "min_backoff at or below max_backoff")
+	retry := member(path, "retry")
+	unset := doc.values[member(retry, "min_backoff")].unresolved || doc.values[member(retry, "max_backoff")].unresolved
+	if d.Retry.MinBackoff > d.Retry.MaxBackoff && !unset {
+		doc.faultKey(retry, "has min_backoff above max_backoff", "min_backoff at or below max_backoff")
 	}
 	if d.Sink != nil {
 		d.Sink.Check(l.sinkChecker(doc, p, d, path), d)
@@ -230,7 +234,8 @@ func checkColumns(doc *document, p *Projection, path string, columns Columns, re
 			continue
 		}
 		if !slices.Contains(outs, splitPath(c.Path)[0]) {
-			doc.faultKey(at, "shows "+c.Path+", which the projection does not have", "one of "+strings.Join(outs, ", "))
+			problem := doc.hide(member(at, "path"), "shows "+c.Path+", which the projection does not have", wrongPiece)
+			doc.faultKey(at, problem, "one of "+strings.Join(outs, ", "))
 		}
 	}
 }

@@ -90,9 +90,11 @@ func (d *decoder) decode(n ast.Node, v reflect.Value, path string, tag reflect.S
 	t := v.Type()
 	switch {
 	case t == jsonType:
-		if data, ok := d.json(n, path); ok {
-			v.SetBytes(data)
+		data, ok := d.json(n, path)
+		if !ok {
+			data = JSON("null") // so that nothing else seems wrong
 		}
+		v.SetBytes(data)
 	case reflect.PointerTo(t).Implements(textType):
 		d.scalar(n, v, path, tag)
 	case t.Kind() == reflect.Pointer:
@@ -444,14 +446,19 @@ func (d *decoder) text(n ast.Node, path, want string, secret bool) (text string,
 		d.wrongType(n, path, want)
 		return "", false, false
 	}
-	text = s.raw
+	s.text = s.raw
 	var problems []mistake
 	if isText {
-		text, s.unresolved, problems = d.expand(s.raw)
+		problems = d.expand(&s)
 	}
+	text = s.text
 	s.plain = text == s.raw && !secret && !s.unresolved
-	if secret && !wholeReference(s.raw) {
-		s.raw = masked
+	if secret {
+		// No message repeats a secret; one that has a word of it by chance must not tell.
+		s.text, s.pieces = "", nil
+		if !wholeReference(s.raw) {
+			s.raw = masked
+		}
 	}
 	d.doc.values[path] = s
 	for _, p := range problems {
@@ -514,6 +521,10 @@ func (d *decoder) limits(v reflect.Value, path string, tag reflect.StructTag) {
 			}
 		}
 		d.doc.fault(path, "is not allowed", describe(memberOf{typ: v.Type(), tag: tag}))
+		if len(d.doc.values[path].pieces) > 0 { // what is said of other keys may repeat it
+			v.SetZero()
+			d.applyDefault(v, tag)
+		}
 	}
 	if bounds, ok := tag.Lookup("range"); ok {
 		least, most, _ := strings.Cut(bounds, "..")

@@ -7,6 +7,8 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
+	"strconv"
 	"strings"
 	"syscall"
 	"unicode/utf8"
@@ -45,6 +47,10 @@ type scalar struct {
 	plain bool
 	// unresolved says that the text still holds references that have no value.
 	unresolved bool
+	// text is raw with the values of its references, which are the pieces; both are
+	// empty for a secret.
+	text   string
+	pieces []piece
 }
 
 func newDocument(file string, faults *Faults) *document {
@@ -106,6 +112,10 @@ func (d *document) parse(data []byte) (root ast.Node) {
 	if many := tooMany(tokens); many != nil {
 		d.faults.add(Fault{File: d.file, Line: many.Line, Column: many.Column,
 			Problem: "has too many keys in one mapping", Want: fmt.Sprintf("at most %d", maxKeys)})
+		return nil
+	}
+	if at, m := d.misread(tokens); m != nil {
+		d.add(at, "", "", *m)
 		return nil
 	}
 	file, err := parser.Parse(tokens, 0, parser.AllowDuplicateMapKey())
@@ -201,6 +211,57 @@ func tooMany(tokens token.Tokens) *token.Position {
 		}
 	}
 	return nil
+}
+
+// misread finds what the parser takes for another text without a word: it leaves out
+// tabs within text that has no quotes, and makes some character of an escape whose
+// digits are none.
+func (d *document) misread(tokens token.Tokens) (at Position, m *mistake) {
+	for _, t := range tokens {
+		at = Position{d.file, t.Position.Line, t.Position.Column}
+		switch t.Type {
+		case token.DoubleQuoteType:
+			if at, ok := d.badEscape(at); ok {
+				return at, &mistake{problem: "has an escape that is no character", want: `\x and 2 hexadecimal digits, \u and 4, or \U and 8; \\ is a backslash`}
+			}
+		case token.SingleQuoteType, token.CommentType, token.LiteralType, token.FoldedType:
+		default:
+			for line := range strings.Lines(t.Origin) {
+				if strings.Contains(strings.TrimSpace(line), "\t") && !strings.Contains(t.Value, "\t") {
+					return at, &mistake{problem: "has a tab in text without quotes", want: "spaces, or the text in single quotes"}
+				}
+			}
+		}
+	}
+	return at, nil
+}
+
+// badEscape returns the first escape of the text in double quotes that begins at a
+// place, whose number is not that of a character.
+func (d *document) badEscape(at Position) (Position, bool) {
+	open := false
+	for from := at.Column - 1; at.Line <= len(d.lines); at.Line, from = at.Line+1, 0 {
+		line := []rune(d.lines[at.Line-1])
+		for i := from; i < len(line); i++ {
+			switch {
+			case line[i] == '"' && open:
+				return at, false
+			case line[i] == '"':
+				open = true
+				continue
+			case line[i] != '\\' || i+1 == len(line):
+				continue
+			}
+			i++
+			digits := map[rune]int{'x': 2, 'u': 4, 'U': 8}[line[i]]
+			text := string(line[i+1 : min(i+1+digits, len(line))])
+			if n, err := strconv.ParseUint(text, 16, 32); digits > 0 && (err != nil || len(text) < digits || n > utf8.MaxRune) {
+				at.Column = i
+				return at, true
+			}
+		}
+	}
+	return at, false
 }
 
 // quoted is text that a parser's message repeats from the file, which may be
@@ -315,9 +376,46 @@ func (d *document) keyAt(path string) Position {
 	return d.at(path)
 }
 
+// add reports a fault. What is wanted never repeats what is there.
 func (d *document) add(at Position, path, value string, m mistake) {
-	d.faults.add(Fault{File: at.File, Line: at.Line, Column: at.Column,
-		Path: path, Value: value, Problem: m.problem, Want: m.want, Fix: m.fix})
+	d.faults.add(Fault{File: at.File, Line: at.Line, Column: at.Column, Path: path, Value: value,
+		Problem: d.hide(path, m.problem, wrongPiece), Want: m.want, Fix: d.hide(path, m.fix, "look at what its references stand for")})
+}
+
+const wrongPiece = "is wrong with the values of its references"
+
+var words = regexp.MustCompile(`[\pL\pN_]+`)
+
+// hide shows the references of the value at a path again where a message repeats what
+// they stand for. What repeats it in another way, or is too short to be found, becomes
+// the text instead.
+func (d *document) hide(path, message, instead string) string {
+	v := d.values[path]
+	if len(v.pieces) == 0 {
+		return message
+	}
+	written := words.FindAllString(v.raw, -1)
+	hidden := slices.DeleteFunc(words.FindAllString(v.text, -1), func(word string) bool { return slices.Contains(written, word) })
+	repeats := func(message string) bool {
+		return slices.ContainsFunc(words.FindAllString(message, -1), func(word string) bool {
+			return slices.ContainsFunc(hidden, func(whole string) bool {
+				return word == whole || word[0] <= '9' && strings.HasPrefix(whole, word) // the parser of filters cuts off numbers
+			})
+		})
+	}
+	if !repeats(message) {
+		return message
+	}
+	var shown, without []string
+	for _, p := range slices.SortedFunc(slices.Values(v.pieces), func(a, b piece) int { return len(b.value) - len(a.value) }) {
+		if len(p.value) >= 3 {
+			shown, without = append(shown, p.value, p.reference), append(without, p.value, " ")
+		}
+	}
+	if repeats(strings.NewReplacer(without...).Replace(message)) {
+		return instead
+	}
+	return strings.NewReplacer(shown...).Replace(message)
 }
 
 // has reports whether the file has a key.

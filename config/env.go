@@ -9,11 +9,15 @@ import (
 
 var envName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
 
-// expand replaces the references in text. It returns the problems it met, and
-// whether a reference had no value; such a reference stays as it is.
-func (d *decoder) expand(text string) (expanded string, unresolved bool, problems []mistake) {
-	if !strings.Contains(text, "$") {
-		return text, false, nil
+// piece is what a reference in a text stands for.
+type piece struct{ value, reference string }
+
+// expand replaces the references in the text of s. It returns the problems it met;
+// a reference without a value stays as it is.
+func (d *decoder) expand(s *scalar) (problems []mistake) {
+	text := s.raw
+	if s.text = text; !strings.Contains(text, "$") {
+		return nil
 	}
 	var b strings.Builder
 	for rest := text; rest != ""; {
@@ -28,12 +32,13 @@ func (d *decoder) expand(text string) (expanded string, unresolved bool, problem
 		case strings.HasPrefix(after, "{"):
 			reference, behind, closed := strings.Cut(after[1:], "}")
 			if !closed {
-				return text, true, append(problems, mistake{problem: "has a reference that does not end", want: "${NAME}, or $${ for the characters themselves"})
+				s.unresolved = true
+				return append(problems, mistake{problem: "has a reference that does not end", want: "${NAME}, or $${ for the characters themselves"})
 			}
 			rest = behind
 			value, m := d.resolve(reference)
 			if m != nil {
-				unresolved = true
+				s.unresolved = true
 				b.WriteString("${" + reference + "}")
 				if m.problem != "" {
 					problems = append(problems, *m)
@@ -41,12 +46,14 @@ func (d *decoder) expand(text string) (expanded string, unresolved bool, problem
 				continue
 			}
 			b.WriteString(value)
+			s.pieces = append(s.pieces, piece{value, "${" + reference + "}"})
 		default:
 			b.WriteByte('$')
 			rest = after
 		}
 	}
-	return b.String(), unresolved, problems
+	s.text = b.String()
+	return problems
 }
 
 // resolve returns the value of what stands between ${ and }. A mistake without

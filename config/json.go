@@ -66,10 +66,10 @@ func (d *decoder) appendJSON(dst []byte, n ast.Node, path string) ([]byte, bool)
 		}
 		return append(dst, s.raw...), true
 	}
+	problems := d.expand(&s)
 	d.doc.values[path] = s
-	text, _, problems := d.expand(s.raw)
 	for _, p := range problems {
-		d.doc.fault(path, p.problem, p.want)
+		d.doc.mistake(d.doc.at(path), path, p)
 	}
-	return canonicaltree.AppendString(dst, text), len(problems) == 0
+	return canonicaltree.AppendString(dst, s.text), len(problems) == 0
 }

@@ -161,6 +161,53 @@ kafka: {brokers: ["${NOT_SET}:9092"], tls: {ca: not-there.pem}}
 	})
 }
 
+// A reference within a constant is reported as any other, and nothing else is wrong
+// for it.
+func TestReferencesInConstants(t *testing.T) {
+	path := write(t, map[string]string{"weir.yaml": smallMain, "acme.yaml": `
+customer: acme
+projections:
+  p:
+    fields: {a: {const: "${NOT_SET}"}, b: {path: b, default: ["${NOT_SET}"]}, c: {const: .inf}}
+    deliver: {out: {file: {path: out.jsonl}}}
+`})
+	_, err := assemble.Load(path, env)
+	var faults *config.Faults
+	require.ErrorAs(t, err, &faults)
+	require.Len(t, faults.List, 3, err)
+	for _, f := range faults.List {
+		require.NotEmpty(t, f.Want+f.Fix, f)
+	}
+}
+
+// What the parser would take for another text is refused.
+func TestNothingIsMisread(t *testing.T) {
+	const escape, tab = "has an escape that is no character", "has a tab in text without quotes"
+	for text, want := range map[string]string{
+		`"\x41\u00e9\U0001F600\\x4 \ud83d\ude00\""`: "", `'\x4 x'`: "", `\x4 x`: "", "'a\tb'": "", "\ta \t# c\td": "", "|\n          a\tb": "",
+		`"\x4 x"`: "6:17: " + escape, `"é\u12g4"`: "6:18: " + escape, `"\U00110000"`: "6:17: " + escape,
+		`{a: "\x41", b: "\ud83d\ude00 \\", c: "\x4 x"}`: "6:54: " + escape,
+		"\"a\n          \\xzz\"":                        "7:11: " + escape, "\"a\\\n          \\x4 x\"": "7:11: " + escape,
+		"a\tb": "6:16: " + tab, "5\t6": "6:16: " + tab, "{a\tb: 1}": "6:17: " + tab, "\t\"\\x4 x\"": "6:18: " + escape, "a\n          b\tc": "6:16: " + tab,
+	} {
+		path := write(t, map[string]string{"weir.yaml": smallMain, "acme.yaml": `customer: acme
+projections:
+  p:
+    fields:
+      a:
+        const: ` + text + `
+      b: b
+    deliver: {out: {file: {path: out.jsonl}}}
+`})
+		_, err := assemble.Load(path, env)
+		if want == "" {
+			require.NoError(t, err, text)
+		} else {
+			require.ErrorContains(t, err, "acme.yaml:"+want, text)
+		}
+	}
+}
+
 // The mistake that this catches: a member whose name is not UTF-8 in every document.
 func TestMountOfAVariableIsText(t *testing.T) {
 	path := write(t, map[string]string{

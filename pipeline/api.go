@@ -8,6 +8,7 @@ import (
 	"github.com/seed-86dfc502/weir/api/auth"
 	"github.com/seed-86dfc502/weir/api/events"
 	"github.com/seed-86dfc502/weir/api/openapi"
+	"github.com/seed-86dfc502/weir/config"
 	"github.com/seed-86dfc502/weir/sources"
 )
 
@@ -122,8 +123,9 @@ func (f *frontDoor) mountEvents(server *api.Server, letters *api.Letters) {
 	byPath := map[string]*events.Source{}
 	for _, s := range f.stages.sources() {
 		push, ok := s.Source.(sources.Pusher)
-		if e, posted := f.cfg.Sources.Find(s.name).Endpoint(); ok && posted {
-			byPath[e.Path] = &events.Source{Name: s.name, Extractor: s.shape, Push: push, MaxBody: int64(e.MaxBody)}
+		given := f.cfg.Sources.Find(s.name)
+		if e, posted := given.Endpoint(); ok && posted {
+			byPath[e.Path] = &events.Source{Name: s.name, Extractor: s.shape, Push: push, MaxBody: int64(e.MaxBody), Patches: given.Mode == config.Patch}
 			f.metrics.events.Expect(s.name)
 		}
 	}

@@ -1,11 +1,14 @@
 package pipeline
 
 import (
+	"encoding/json"
 	"fmt"
 	"log/slog"
 	"net"
+	"net/http"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -32,6 +35,28 @@ func TestSourcesThatAreClosedAreNotAsked(t *testing.T) {
 	require.NoError(t, started.stop())
 	require.Empty(t, p.stages.sources())
 	require.Len(t, p.monitor.waits(t.Context()), 1)
+}
+
+// The API knows which sources take patches, which it refuses where nothing shows that
+// they come again.
+func TestPostedPatchesNeedAnId(t *testing.T) {
+	free, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	p := openEmbedded(t, Roles{Ingest: true}, fmt.Sprintf("api: {listen: %q}\nsources:\n  lab: {http: {}, entity: id, event_id: event, mode: patch, mount: lab}\n  desk: {http: {}, entity: id, event_id: event}", free.Addr()))
+	require.NoError(t, free.Close())
+	p.front.takes = func() error { return nil } // though no stage decides
+	started, err := p.stages.startIngest(t.Context(), 1, nil)
+	require.NoError(t, err)
+	for source, want := range map[string]string{"lab": "422 no_event_id", "desk": "202 "} {
+		answer, err := http.Post("http://"+free.Addr().String()+"/v1/sources/"+source+"/events", "application/json", strings.NewReader(`{"id":"B","a":1}`))
+		require.NoError(t, err)
+		var got struct{ Code string }
+		require.NoError(t, json.NewDecoder(answer.Body).Decode(&got))
+		require.NoError(t, answer.Body.Close())
+		require.Equal(t, want, fmt.Sprint(answer.StatusCode, " ", got.Code), source)
+	}
+	http.DefaultClient.CloseIdleConnections()
+	require.NoError(t, started.stop())
 }
 
 // openEmbedded opens a pipeline without servers: a main file beside its customers, of

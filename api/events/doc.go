@@ -23,5 +23,5 @@
 // has one effect for as long as the ledger keeps it: a process that dies leaves
 // a claim whose lease ends, the next request with the key appends under the same
 // claim, and decide applies the first event of a claim only. An event without
-// any key is taken in at least once.
+// any key is taken in at least once; a patch without key and sequence is refused.
 package events

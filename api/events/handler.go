@@ -29,6 +29,7 @@ type Source struct {
 	Extractor ingest.Extractor
 	Push      Pusher
 	MaxBody   int64 // bytes of a request
+	Patches   bool  // its payloads are patches
 }
 
 // headers adds to meta the request's headers that the source's locators read.
@@ -160,7 +161,7 @@ func (h *Handler) single(ctx context.Context, w http.ResponseWriter, r *http.Req
 			return
 		}
 	}
-	one := s.prepare(value, s.headers(r.Header, meta), nil, wrong)
+	one := s.prepare(value, s.headers(r.Header, meta), nil, key != "", wrong)
 	if key != "" {
 		one.key = requestKey(key)
 	}
@@ -245,7 +246,7 @@ func (s *Source) rows(r *http.Request, f form, values [][]byte, key string) ([]*
 		if f == batched {
 			value, meta, wrong = structuredEvent(value)
 		}
-		one := s.prepare(value, s.headers(r.Header, meta), &i, wrong)
+		one := s.prepare(value, s.headers(r.Header, meta), &i, key != "", wrong)
 		rows[i] = one
 		// What cannot be read is told apart by its bytes.
 		sum := sha256.Sum256(append([]byte("refused "), values[i]...))

@@ -281,6 +281,41 @@ func TestRequestsThatAreRefused(t *testing.T) {
 	require.Zero(t, w.ledger.keys())
 }
 
+// A patch that comes again would undo what came since, so something must show that it
+// does: its own id or sequence, or the key of its request.
+func TestPatchWithoutIdIsRefused(t *testing.T) {
+	w := newWorld(t, options{patches: true, shape: func(s *ingest.Extractor) {
+		s.Sequence = ingest.Locator{Path: "seq"}
+		s.Operation = ingest.Locator{Path: "op"}
+	}})
+	const bare = `{"id":"B","a":1}`
+	p := w.problem(w.send(request{body: bare}))
+	require.Equal(t, 422, p.Status)
+	require.Equal(t, "urn:weir:problem:invalid-event", p.Type)
+	require.Equal(t, "no_event_id", p.Code)
+	require.Contains(t, p.Detail, "Idempotency-Key")
+	a := w.send(request{path: "orders/events:batch", body: batchOf(bare, event(1), `{"id":"B","event":null,"seq":""}`)})
+	require.Equal(t, 207, a.status)
+	require.Equal(t, []events.Status{events.Invalid, events.Accepted, events.Invalid}, statuses(w.rows(a)))
+	require.Contains(t, w.rows(a)[0].Reason, "no_event_id: ")
+	require.Equal(t, []string{"B1"}, entities(w))
+
+	for name, body := range map[string]string{"id": `{"id":"B","event":"e"}`, "sequence": `{"id":"B","seq":0}`, "delete": `{"id":"B","op":"delete"}`} {
+		a := w.send(request{body: body})
+		require.Equal(t, 202, a.status, "%s: %s", name, a.body)
+	}
+	require.Equal(t, 202, w.send(request{body: bare, key: "one"}).status)
+	cloud := request{path: "plain/events", kind: "application/cloudevents+json", body: `{"specversion":"1.0","id":"7","source":"/x","type":"t","data":` + bare + `}`}
+	require.Equal(t, 202, w.send(cloud).status, "an id of CloudEvents")
+	batch := request{path: "orders/events:batch", key: "all", body: batchOf(bare, `{"id":"B","a":2}`)}
+	require.Equal(t, 202, w.send(batch).status)
+	require.Len(t, w.inbox(), 1+3+1+1+2)
+	for _, again := range []request{{body: bare, key: "one"}, cloud, batch} {
+		require.Equal(t, "true", w.send(again).header.Get(events.ReplayedHeader))
+	}
+	require.Len(t, w.inbox(), 1+3+1+1+2)
+}
+
 // Without any key an event is taken in each time.
 func TestNoKey(t *testing.T) {
 	w := newWorld(t, options{})

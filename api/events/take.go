@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/ThreeDotsLabs/watermill/message"
+	"github.com/seed-86dfc502/weir/inbox"
 	"github.com/seed-86dfc502/weir/ingest"
 	"github.com/seed-86dfc502/weir/internal/crash"
 	"github.com/seed-86dfc502/weir/store"
@@ -28,8 +29,9 @@ type row struct {
 	lost    error // why it is not known to be durable
 }
 
-// prepare takes the row's event apart; index is absent for a single event.
-func (s *Source) prepare(value []byte, meta message.Metadata, index *int, wrong error) *row {
+// prepare takes the row's event apart; index is absent for a single event. Keyed says
+// that the request has a key, which covers the row.
+func (s *Source) prepare(value []byte, meta message.Metadata, index *int, keyed bool, wrong error) *row {
 	r := &row{value: value, meta: meta, result: Result{Index: index}}
 	if wrong != nil {
 		r.refuse(wrong)
@@ -51,6 +53,11 @@ func (s *Source) prepare(value []byte, meta message.Metadata, index *int, wrong 
 	}
 	if event.Skipped() {
 		r.result.Status = Skipped
+		return r
+	}
+	if e := event.Record().Event; s.Patches && !keyed && e.Op != inbox.Delete && e.EventID == "" && e.Sequence == "" {
+		// It would be applied again, over what came since.
+		r.refuse(&ingest.Refusal{Code: "no_event_id", Reason: "nothing would show that the patch was sent before: send it with an event id or a sequence, or with an Idempotency-Key"})
 		return r
 	}
 	r.event = event

@@ -123,6 +123,7 @@ type options struct {
 	maxRows int
 	maxBody int64
 	timeout time.Duration
+	patches bool
 }
 
 // newWorld has the sources orders, whose events have ids, and plain, whose have none.
@@ -159,7 +160,7 @@ func newWorld(t *testing.T, o options) *world {
 			Logger:     slog.New(slog.DiscardHandler), Metrics: metrics,
 		})
 		w.run(push, stage)
-		found[name] = &events.Source{Name: name, Extractor: shape, Push: push, MaxBody: o.maxBody}
+		found[name] = &events.Source{Name: name, Extractor: shape, Push: push, MaxBody: o.maxBody, Patches: o.patches}
 	}
 	w.door = api.Options{
 		Access: keyring{}, Timeout: o.timeout, Rate: 1_000_000, MaxBody: o.maxBody, MaxRows: o.maxRows,
