@@ -36,6 +36,7 @@ func TestAServiceWhoseSinkIsAwayFallsBehind(t *testing.T) {
 		want = append(want, fmt.Sprintf("a:%d", 2*i+1))
 	}
 	p.delivered(service)
+	require.Empty(t, p.order())
 	require.Len(t, p.sinks[service].has(), 100)
 	require.Equal(t, map[string]int{other: 1}, p.stage.Behind())
 	require.EqualValues(t, 1, p.metric("weir_service_behind", other))

@@ -185,6 +185,8 @@ type world struct {
 	prev    change.Version
 	numbers map[string]int32
 
+	publishing sync.Mutex // see recording.Outbox
+
 	mu       sync.Mutex
 	controls []inbox.Control
 	events   []string // order of control records and letters
@@ -231,6 +233,14 @@ func (w *world) Letter(ctx context.Context, id int64) (store.DeadLetter, error) 
 type recording struct {
 	store.Deliveries
 	*world
+}
+
+// Outbox waits for publish, which puts no row there: between a decision and its frame in
+// the log an owner has one, without which the frame seems gone.
+func (r recording) Outbox(ctx context.Context, partition int32) ([][]byte, error) {
+	r.publishing.Lock()
+	defer r.publishing.Unlock()
+	return r.Deliveries.Outbox(ctx, partition)
 }
 
 func (w *world) control(_ context.Context, entity string, c inbox.Control) error {
@@ -321,6 +331,8 @@ func (w *world) decide(changes ...change.Change) transport.Received {
 // publish decides changes and appends them to the log.
 func (w *world) publish(changes ...change.Change) {
 	w.t.Helper()
+	w.publishing.Lock()
+	defer w.publishing.Unlock()
 	w.log.append(w.decide(changes...))
 }
 
