@@ -144,7 +144,7 @@ var decideMutants = []mutant{
 	},
 	{
 		rule: "a cut is known by what is in each part", file: "decide/frames.go",
-		old: "[2]int32{int32(i), number(c)}", new: "[2]int32{0, number(c)}",
+		old: "[2]int32{int32(i), number(c)}", new: "[2]int32{0 * int32(i), number(c)}",
 		in: "./decide", test: "TestACutIsKnownByWhatIsInEachPart",
 	},
 	{

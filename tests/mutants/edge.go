@@ -182,9 +182,4 @@ var edgeMutants = []mutant{
 		old: `file.was == "" && grown`, new: "grown",
 		in: "./sources/file", test: "TestFileThatShrankIsReadFromItsStartHoweverItGrew",
 	},
-	{
-		rule: "a file is known by the last line read, too", file: "sources/file/file.go",
-		old: "bytes.Equal(mark, markOf(", new: "true || bytes.Equal(mark, markOf(",
-		in: "./sources/file", test: "TestFileReplacedUnderTheSameFirstLine",
-	},
 }
