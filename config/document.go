@@ -217,11 +217,12 @@ func tooMany(tokens token.Tokens) *token.Position {
 // tabs within text that has no quotes, and makes some character of an escape whose
 // digits are none.
 func (d *document) misread(tokens token.Tokens) (at Position, m *mistake) {
+	lines := make([][]rune, len(d.lines)) // as far as they were looked at: a file may be one line of many texts
 	for _, t := range tokens {
 		at = Position{d.file, t.Position.Line, t.Position.Column}
 		switch t.Type {
 		case token.DoubleQuoteType:
-			if at, ok := d.badEscape(at); ok {
+			if at, ok := d.badEscape(lines, at); ok {
 				return at, &mistake{problem: "has an escape that is no character", want: `\x and 2 hexadecimal digits, \u and 4, or \U and 8; \\ is a backslash`}
 			}
 		case token.SingleQuoteType, token.CommentType, token.LiteralType, token.FoldedType:
@@ -238,10 +239,14 @@ func (d *document) misread(tokens token.Tokens) (at Position, m *mistake) {
 
 // badEscape returns the first escape of the text in double quotes that begins at a
 // place, whose number is not that of a character.
-func (d *document) badEscape(at Position) (Position, bool) {
+func (d *document) badEscape(lines [][]rune, at Position) (Position, bool) {
 	open := false
 	for from := at.Column - 1; at.Line <= len(d.lines); at.Line, from = at.Line+1, 0 {
-		line := []rune(d.lines[at.Line-1])
+		line := lines[at.Line-1]
+		if line == nil {
+			line = []rune(d.lines[at.Line-1])
+			lines[at.Line-1] = line
+		}
 		for i := from; i < len(line); i++ {
 			switch {
 			case line[i] == '"' && open:
