@@ -158,10 +158,11 @@ func (g *generations) renewForked(ctx context.Context, inbox store.Inbox, frames
 		return inbox, err
 	}
 	active := revisions[0]
-	g.forgotten, err = g.store.NoteForgotten(ctx, inbox.Generation, decided)
+	noted, err := g.store.NoteForgotten(ctx, inbox.Generation, decided)
 	if err != nil {
 		return inbox, err
 	}
+	g.forgotten = noted
 	same := bytes.Equal(active.Fingerprint, g.active.now.Load().identity)
 	// What a partition that is away has is not known. Under the configuration of before
 	// that keeps nobody from going on: what is decided again is the same then. Numbers

@@ -2,6 +2,7 @@ package pipeline
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"testing"
 	"time"
@@ -140,6 +141,27 @@ func TestAReloadInTheMiddleOfWhatIsDecidedAgain(t *testing.T) {
 	<-next.deciding
 	require.Greater(t, p.stages.inbox.now().Generation, inbox.Generation)
 	require.NoError(t, deciding.stop())
+}
+
+// unnoting is a store that is away when something is to be noted.
+type unnoting struct{ assemble.Opened }
+
+func (unnoting) NoteForgotten(context.Context, uint16, []store.Forgotten) ([]store.Forgotten, error) {
+	return nil, errors.New("away")
+}
+
+// The mistake that this catches: a store that was away for one look cost the memory of
+// what it had forgotten.
+func TestWhatTheStoreForgotIsRememberedWhileItIsAway(t *testing.T) {
+	p := openEmbedded(t, Roles{Decide: true}, fileSource)
+	at := store.Partition{Generation: p.stages.inbox.now().Generation}
+	forgotten := []store.Forgotten{{Partition: at, To: 100, Revision: 1}}
+	l := &anotherLog{p.logs, change.Frame{From: change.NewVersion(at.Generation, 69), To: change.NewVersion(at.Generation, 70), Last: true, Revision: 1}}
+	g := &generations{process: &process{cfg: p.cfg, opt: p.opt, log: slog.New(slog.DiscardHandler), store: unnoting{p.store}, logs: l}, forgotten: forgotten}
+	g.active.store = p.store
+	g.active.now.Store(p.active.now.Load())
+	require.ErrorContains(t, g.open(t.Context(), nil), "away")
+	require.Equal(t, forgotten, g.forgotten)
 }
 
 // I1, I5: the store is put back to before a generation began. The mistake that this

@@ -49,7 +49,8 @@ WHERE w.generation = $1`
 
 	sqlForgot = `
 INSERT INTO forgotten (generation, partition, decided_to, revision)
-VALUES ($1, $2, $3, $4)
+SELECT DISTINCT ON (1, 2) * FROM unnest($1::int4[], $2::int4[], $3::int8[], $4::int8[]) AS s(generation, partition, decided_to, revision)
+ORDER BY 1, 2, decided_to DESC
 ON CONFLICT (generation, partition) DO UPDATE SET decided_to = excluded.decided_to, revision = excluded.revision
 WHERE excluded.decided_to > forgotten.decided_to`
 	sqlKnowAgain = `
@@ -246,14 +247,18 @@ func (s *Store) RenewInbox(ctx context.Context, inbox store.Inbox, atLeast uint1
 
 // NoteForgotten implements store.Configurations.
 func (s *Store) NoteForgotten(ctx context.Context, generation uint16, seen []store.Forgotten) (all []store.Forgotten, err error) {
+	var generations, partitions []int32
+	var to, revisions []int64
+	for _, f := range seen {
+		generations, partitions = append(generations, int32(f.Partition.Generation)), append(partitions, f.Partition.Number)
+		to, revisions = append(to, f.To), append(revisions, f.Revision)
+	}
 	err = s.inTx(ctx, "note what was forgotten", func(tx pgx.Tx) error {
 		if _, err := tx.Exec(ctx, sqlLockInboxes); err != nil {
 			return err
 		}
-		for _, f := range seen {
-			if _, err := tx.Exec(ctx, sqlForgot, int32(f.Partition.Generation), f.Partition.Number, f.To, f.Revision); err != nil {
-				return err
-			}
+		if _, err := tx.Exec(ctx, sqlForgot, generations, partitions, to, revisions); err != nil {
+			return err
 		}
 		if _, err := tx.Exec(ctx, sqlKnowAgain, int32(generation)); err != nil {
 			return err

@@ -181,7 +181,7 @@ var configurationTests = []test{
 		assert.ElementsMatch(t, []store.Forgotten{first, second}, noted(f.a, 1, first, second))
 		assert.ElementsMatch(t, []store.Forgotten{first, second}, noted(f.b, 1), "also for others")
 		higher := store.Forgotten{Partition: p0, To: 90, Revision: 4}
-		assert.ElementsMatch(t, []store.Forgotten{higher, second}, noted(f.b, 1, higher, store.Forgotten{Partition: p1, To: 6, Revision: 9}), "the highest counts")
+		assert.ElementsMatch(t, []store.Forgotten{higher, second}, noted(f.b, 1, first, higher, first, store.Forgotten{Partition: p1, To: 6, Revision: 9}), "the highest counts")
 		to(89, 50)
 		assert.ElementsMatch(t, []store.Forgotten{higher, second}, noted(f.a, 1))
 		to(90, 89)

@@ -139,7 +139,7 @@ var edgeMutants = []mutant{
 	},
 	{
 		rule: "what was noted as forgotten counts, not only what the log ends with", file: "pipeline/generation.go",
-		old: "g.forgotten, err = g.store.NoteForgotten(ctx, inbox.Generation, decided)", new: "g.forgotten = decided",
+		old: "g.forgotten = noted", new: "g.forgotten, _ = decided, noted",
 		in: "./pipeline", test: "TestAnotherConfigurationInTheMiddleOfWhatIsDecidedAgain",
 	},
 	{
