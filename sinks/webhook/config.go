@@ -11,7 +11,6 @@ import (
 	"net/http"
 	"net/netip"
 	"net/url"
-	"regexp"
 	"slices"
 	"strings"
 
@@ -58,8 +57,6 @@ func (*Config) Kind() string { return "webhook" }
 // Keeps implements config.Sink.
 func (c *Config) Keeps() string { return c.Mode }
 
-var headerPattern = regexp.MustCompile("^[!#$%&'*+.^_`|~0-9A-Za-z-]+$")
-
 // Check implements config.Sink.
 func (c *Config) Check(check *config.Checker, d *config.Delivery) {
 	check.URL("url", c.URL, "http:// or https://, a host and a path", "http", "https")
@@ -85,18 +82,13 @@ func (c *Config) Check(check *config.Checker, d *config.Delivery) {
 			check.Fault(at, "is too long", want)
 		}
 	}
-	seen := map[string]bool{}
+	seen := http.Header{}
 	for _, name := range slices.Sorted(maps.Keys(c.Headers)) {
-		at, canonical := config.Key("headers", name), http.CanonicalHeaderKey(name)
-		switch {
-		case !headerPattern.MatchString(name):
-			check.FaultKey(at, "is not the name of a header", "letters, digits and -")
-		case isOwn(canonical):
-			check.FaultKey(at, "is set by the sink itself", "another header")
-		case seen[canonical]:
-			check.FaultKey(at, "is there in another spelling", "each header once")
+		at := config.Key("headers", name)
+		if fault, want := headerFault(name, seen); fault != "" {
+			check.FaultKey(at, fault, want)
 		}
-		seen[canonical] = true
+		seen.Set(name, "")
 		if check.Known(at) && !httpguts.ValidHeaderFieldValue(c.Headers[name].Reveal()) {
 			check.Fault(at, "has a line break or another control character", "one line")
 		}

@@ -151,19 +151,29 @@ func (s *Sink) setDefaults() error {
 }
 
 func (s *Sink) addHeader(name, value string) error {
+	if fault, _ := headerFault(name, s.headers); fault != "" {
+		return fmt.Errorf("headers: %q %s", name, fault)
+	}
+	if !httpguts.ValidHeaderFieldValue(value) {
+		return fmt.Errorf("headers: %q: the value has a line break or another control character", name)
+	}
+	s.headers.Set(name, value)
+	return nil
+}
+
+// headerFault returns what is wrong with the name of a header beside the others, and what would be
+// right; both are empty if nothing is.
+func headerFault(name string, others http.Header) (fault, want string) {
 	canonical := http.CanonicalHeaderKey(name)
 	switch {
-	case !headerPattern.MatchString(name):
-		return fmt.Errorf("headers: %q is not a header name", name)
-	case !httpguts.ValidHeaderFieldValue(value):
-		return fmt.Errorf("headers: %s: the value has a line break or another control character", name)
+	case !httpguts.ValidHeaderFieldName(name):
+		return "is not the name of a header", "letters, digits and -"
 	case isOwn(canonical):
-		return fmt.Errorf("headers: %s is set by the sink itself", name)
-	case s.headers[canonical] != nil:
-		return fmt.Errorf("headers: %s is there in two spellings", canonical)
+		return "is set by the sink itself", "another header"
+	case others[canonical] != nil:
+		return "is there in another spelling", "each header once"
 	}
-	s.headers.Set(canonical, value)
-	return nil
+	return "", ""
 }
 
 // isOwn reports whether the sink, or the client below it, sets a header.
