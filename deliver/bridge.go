@@ -145,6 +145,11 @@ func (s *Stage) bridgeEnd(ctx context.Context, l follower, from feed, to change.
 	if found, err := l.handFromOutbox(ctx, from, max(0, end-1), end); found || err != nil {
 		return err
 	}
+	// What left the outbox before that look stands in the log.
+	_, now, err := s.opt.Log.Offsets(ctx, l.p.number)
+	if now != end || err != nil {
+		return err
+	}
 	if undone, err := s.undone(ctx, l.p, to); undone || err != nil {
 		return err
 	}

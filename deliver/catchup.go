@@ -223,8 +223,8 @@ func (s *Stage) giveBehind(c *cursor, f *logged) {
 func (s *Stage) beginAgain(ctx context.Context, c *cursor) error {
 	p := c.p
 	s.mu.Lock()
-	// All of it stood in the log or the outbox before the log's end was read.
-	to := p.feed.fed
+	// All of it stands in the outbox, or has been in the log.
+	to := p.feed.border()
 	s.mu.Unlock()
 	start, end, err := s.opt.Log.Offsets(ctx, p.number)
 	if err != nil {

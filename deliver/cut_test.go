@@ -2,6 +2,7 @@ package deliver_test
 
 import (
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -56,4 +57,35 @@ func TestPartsOfOneCutBehindOtherBatches(t *testing.T) {
 	require.Equal(t, []string{"a:1"}, p.sinks[service].has())
 	require.Equal(t, []string{"q:0", "a:1", "b:2"}, p.sinks[z].has())
 	require.Empty(t, p.order())
+}
+
+// The mistake that this catches: every service fell behind while the tail was inside a
+// position, and retention took the rest of it: nobody could join the tail there, and what
+// was gone was looked for only up to where the position begins.
+func TestEveryServiceIsAwayInsideAPosition(t *testing.T) {
+	w := newWorld(t, service, other)
+	p := w.start(map[string]sinks.Traits{service: state, other: state}, memory(150<<10))
+	for _, s := range p.sinks {
+		s.answer(func([]change.Change) error { return refuse(sinks.Retry, false) })
+	}
+	p.publish(of(service, "a", 0), of(other, "a", 1))
+	for _, s := range p.sinks {
+		require.Eventually(t, func() bool { return len(s.attempts()) > 0 }, patience, time.Millisecond, "it is in hand")
+	}
+	p.publish(of(other, "b", 2))
+	parts := []change.Change{large(service, "c", 3), large(other, "d", 3)}
+	prev := p.prev
+	p.decide(parts...)
+	for i, c := range parts {
+		p.log.append(p.encodePart(change.Frame{From: at(3), To: at(4), Prev: prev, Revision: 1, Part: i, Last: i == 1, Cut: 1}, c))
+	}
+	require.Eventually(t, func() bool { return len(p.stage.Behind()) == 2 }, patience, time.Millisecond)
+	p.log.cut(3)
+	for _, s := range p.sinks {
+		s.answer(nil)
+	}
+	requests := map[string]bool{}
+	require.Eventually(t, func() bool { p.moveOn(requests); return len(requests) == 3 }, patience, time.Millisecond)
+	p.delivered(service, other)
+	require.ElementsMatch(t, []string{"redecide b", "redecide c", "redecide d"}, p.order())
 }

@@ -106,14 +106,18 @@ func (f *feed) offset() int64 {
 }
 
 // reaches reports whether a follower is where the tail is, so that what the tail
-// hands on from now on is all that it needs. Of a position whose changes were cut into
-// parts it needs all, or none.
+// hands on from now on is all that it needs.
 func (f *feed) reaches(tail *feed) bool {
-	at := tail.fed
-	if tail.part > 0 {
-		at = tail.to
+	return f.part == 0 && f.fed >= tail.border()
+}
+
+// border is where a follower may join the tail: of a position whose changes were cut
+// into parts it needs all, or none.
+func (f *feed) border() change.Version {
+	if f.part > 0 {
+		return f.to
 	}
-	return f.part == 0 && f.fed >= at
+	return f.fed
 }
 
 // reach notes that all frames below a position were handed on, and with them perhaps all
