@@ -184,7 +184,7 @@ func TestMemoryDecidesNothingElse(t *testing.T) {
 				case 2:
 					control(inbox.Control{Action: inbox.Redecide, Services: services, Force: rapid.Bool().Draw(t, "force")})
 				case 3:
-					control(inbox.Control{Action: inbox.Purge, Version: deleted[r.Entity]})
+					control(inbox.Control{Action: inbox.Purge, Version: deleted[r.Entity] + 1})
 				case 4, 5, 6:
 					r.Event = &inbox.Event{Origin: inbox.Origin{Source: rapid.SampledFrom([]string{"registry", "lab"}).Draw(t, "source"), Topic: "t", Partition: partition, Offset: at}, Op: inbox.Delete}
 					deleted[r.Entity] = change.NewVersion(1, at)

@@ -62,12 +62,12 @@ func (p *Plan) named(names []string) []int {
 	return services
 }
 
-// purge forgets the entity, if it is still the tombstone that is to go. Nothing
-// remembers that it was asked for.
+// purge forgets the entity, if it is a tombstone and all that was sent of it was
+// delivered. Nothing remembers that it was asked for.
 func (ev *evaluation) purge(r *record) {
 	ev.outcomes[outcomeOf{"control", outcomeControl}]++
 	r.outcome, r.stale = outcomeControl, fresh
-	if !ev.exists() || ev.stored.Deleted.IsZero() || ev.stored.Version != r.Control.Version {
+	if !ev.exists() || ev.stored.Deleted.IsZero() || ev.newest() >= r.Control.Version {
 		return
 	}
 	// What comes after it begins anew.
@@ -76,6 +76,15 @@ func (ev *evaluation) purge(r *record) {
 	if !slices.Contains(ev.out.Purged, r.Entity) {
 		ev.out.Purged = append(ev.out.Purged, r.Entity)
 	}
+}
+
+// newest is the highest version of the entity and of its dam states.
+func (ev *evaluation) newest() change.Version {
+	newest := ev.stored.Version
+	for _, row := range ev.states.All(ev.stored.ID) {
+		newest = max(newest, row.Version)
+	}
+	return newest
 }
 
 // redecide offers the present document to services.

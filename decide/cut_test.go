@@ -82,7 +82,7 @@ func TestBatchesAreNoBoundaries(t *testing.T) {
 				r.Event = &inbox.Event{Origin: inbox.Origin{Source: "registry", Topic: "t", Offset: int64(i)}, Op: inbox.Delete}
 				deleted = version
 			case 5, 6:
-				r.Control = &inbox.Control{ID: fmt.Sprint(i), Action: inbox.Purge, Version: deleted}
+				r.Control = &inbox.Control{ID: fmt.Sprint(i), Action: inbox.Purge, Version: deleted + 1}
 			default:
 				payload := fmt.Sprintf(`{"id":"B-007","origin":%q,"ripeness_level":%d}`,
 					rapid.SampledFrom([]string{"EC", "XX"}).Draw(t, "origin"), rapid.IntRange(1, 2).Draw(t, "level"))
@@ -108,4 +108,37 @@ func TestBatchesAreNoBoundaries(t *testing.T) {
 		require.Equal(t, string(one.entity.Docs), string(cut.entity.Docs))
 		require.Equal(t, one.entity.Fingerprint, cut.entity.Fingerprint)
 	})
+}
+
+// I1: the log lost a retraction, which is sent once more. The mistake that this catches:
+// the entity was purged before that was delivered, and when the log lost it again nothing
+// told of it any more.
+func TestAPurgeWaitsForWhatWasSentAgain(t *testing.T) {
+	plan := bananaPlan(t)
+	d := newDecided()
+	at := func(offset int64, r record) {
+		r.Entity, r.version, r.at, r.offset = "B-007", change.NewVersion(1, offset), time.Unix(offset, 0), offset
+		if e := r.Event; e != nil {
+			e.Origin = inbox.Origin{Source: "registry", Topic: "t", Offset: offset}
+		}
+		d.decides(t, plan, []*record{&r})
+	}
+	purge := func(below int64) record {
+		return record{Record: inbox.Record{Control: &inbox.Control{ID: "p", Action: inbox.Purge, Version: change.NewVersion(1, below)}}}
+	}
+	payload := []byte(`{"id":"B-007","origin":"EC","ripeness_level":1}`)
+	tree, err := canonicaltree.Parse(payload)
+	require.NoError(t, err)
+	at(0, record{Record: inbox.Record{Event: &inbox.Event{Op: inbox.Upsert, Payload: payload}}, tree: tree})
+	at(1, purge(9))
+	require.True(t, d.entity.Found, "it is not deleted")
+	at(2, record{Record: inbox.Record{Event: &inbox.Event{Op: inbox.Delete}}})
+	at(3, purge(2))
+	require.True(t, d.entity.Found, "not everybody has heard of it")
+	at(4, record{Record: inbox.Record{Control: &inbox.Control{ID: "r", Action: inbox.Redecide, Version: change.NewVersion(1, 2), Force: true}}})
+	require.Equal(t, change.NewVersion(1, 4), d.rows()[0].Version)
+	at(5, purge(3))
+	require.True(t, d.entity.Found, "not of the second time")
+	at(6, purge(5))
+	require.False(t, d.entity.Found)
 }

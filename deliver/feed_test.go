@@ -2,6 +2,7 @@ package deliver
 
 import (
 	"context"
+	"log/slog"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -186,4 +187,22 @@ func TestAnOutboxBehindAGap(t *testing.T) {
 		}
 		require.Equal(t, c.want, to, name)
 	}
+}
+
+// emptied is an outbox whose last frame went into the log, which ends at 8 now.
+type emptied struct {
+	Store
+	Log
+}
+
+func (emptied) Outbox(context.Context, int32) ([][]byte, error) { return nil, nil }
+
+func (emptied) Offsets(context.Context, int32) (start, end int64, err error) { return 0, 8, nil }
+
+// The log ended at 7 before the outbox was looked at, which is empty: what it held may be
+// in the log by now, so nothing is decided again yet.
+func TestABridgeAtTheEndLooksWhereThatIs(t *testing.T) {
+	s := New(Options{Store: emptied{}, Log: emptied{}, Logger: slog.New(slog.DiscardHandler)})
+	p := newPartition(s, &store.Progress{}, store.Token{}, 0)
+	require.NoError(t, s.bridgeEnd(t.Context(), follower{s: s, p: p}, p.feed, 9, 7))
 }

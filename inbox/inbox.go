@@ -112,8 +112,8 @@ const (
 	// Resend publishes Change once more as it is, with its own version and key: a
 	// log sink's dead letter, which arrives late. No dam row is touched.
 	Resend Action = "resend"
-	// Purge removes the entity with all its dam rows, if it is deleted and still has
-	// Version: what housekeeping asks for when its retention is over.
+	// Purge removes the entity with all its dam rows, if it is deleted and all of its
+	// versions are below Version: what housekeeping asks for when its retention is over.
 	Purge Action = "purge"
 )
 
@@ -123,7 +123,7 @@ type Control struct {
 	ID       string         `json:"id"`                 // unique per request
 	Action   Action         `json:"action"`             //
 	Services []string       `json:"services,omitempty"` // empty: all
-	Version  change.Version `json:"version,omitempty"`  // Refuse: only rows that have this version; Purge: only an entity that has it; Redecide: none that has a newer one, 0 with no Letter: all
+	Version  change.Version `json:"version,omitempty"`  // Refuse: only rows that have this version; Purge: only an entity that is below it; Redecide: none that has a newer one, 0 with no Letter: all
 	Force    bool           `json:"force,omitempty"`    // Redecide: pass the dam even when equal
 	Actor    string         `json:"actor,omitempty"`    // who asked
 	Reason   string         `json:"reason,omitempty"`   // why

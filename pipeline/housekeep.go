@@ -8,9 +8,12 @@ import (
 
 	"github.com/google/uuid"
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/seed-86dfc502/weir/change"
 	"github.com/seed-86dfc502/weir/config"
+	"github.com/seed-86dfc502/weir/decide"
 	"github.com/seed-86dfc502/weir/inbox"
 	"github.com/seed-86dfc502/weir/internal/wait"
+	"github.com/seed-86dfc502/weir/operate"
 	"github.com/seed-86dfc502/weir/store"
 	"github.com/seed-86dfc502/weir/transport"
 )
@@ -30,6 +33,7 @@ const (
 
 // retention is what the housekeeper asks of a store.
 type retention interface {
+	operate.ProgressStore
 	Tombstones(ctx context.Context, before time.Time, after string, limit int) ([]store.Tombstone, error)
 	Prune(ctx context.Context, letters, audit time.Time) (int, error)
 	PruneImports(ctx context.Context, ended, stalled time.Time) (int, error)
@@ -45,6 +49,8 @@ type housekeeper struct {
 	dropped prometheus.Counter // months of the ledger
 	// attempts says what is kept of attempts to deliver, see Pipeline.attemptBounds.
 	attempts func() (bounds map[int32]store.AttemptBound, others store.AttemptBound)
+	// services are those that have to hear of a deletion.
+	services func() []decide.Service
 	// record makes a control record of the inbox, append appends.
 	record func(entity string, c inbox.Control) (transport.Record, error)
 	append func(ctx context.Context, records []transport.Record) error
@@ -84,26 +90,50 @@ func (h *housekeeper) retain(ctx context.Context) time.Duration {
 }
 
 // purge asks the owners of entities that were deleted before the given time to
-// remove them: an owner decides from memory, and nobody writes past it. Processes
-// that ask the same do no harm.
+// remove them: an owner decides from memory, and nobody writes past it. Those of which
+// a service has not heard yet stay: were the deletion gone from the log, nothing else
+// would tell of it. Processes that ask the same do no harm.
 func (h *housekeeper) purge(ctx context.Context, before time.Time) error {
+	// First: what is decided later is not below it.
+	reached, err := operate.ReadReached(ctx, h.store)
+	if err != nil {
+		return err
+	}
 	for after := ""; ; {
 		stones, err := h.store.Tombstones(ctx, before, after, purgeBatch)
 		if err != nil || len(stones) == 0 {
 			return err
 		}
-		records := make([]transport.Record, len(stones))
-		for i, t := range stones {
-			c := inbox.Control{ID: uuid.NewString(), Action: inbox.Purge, Version: t.Version, Actor: inbox.Housekeeping}
-			if records[i], err = h.record(t.Entity, c); err != nil {
+		records := make([]transport.Record, 0, len(stones))
+		for _, t := range stones {
+			below := h.heard(reached, t)
+			if t.Version >= below {
+				continue
+			}
+			c := inbox.Control{ID: uuid.NewString(), Action: inbox.Purge, Version: below, Actor: inbox.Housekeeping}
+			r, err := h.record(t.Entity, c)
+			if err != nil {
 				return err
 			}
+			records = append(records, r)
 		}
 		if err := h.append(ctx, records); err != nil {
 			return err
 		}
 		after = stones[len(stones)-1].Entity
 	}
+}
+
+// heard returns the version below which every service has what was sent of an entity.
+// What was decided of it in a later generation, perhaps in another partition, is not
+// below.
+func (h *housekeeper) heard(reached *operate.Reached, t store.Tombstone) change.Version {
+	below := change.NewVersion(t.Version.Generation()+1, 0)
+	partition := reached.Partition(t.Entity, t.Version)
+	for _, s := range h.services() {
+		below = min(below, reached.Position(partition, s.Number))
+	}
+	return below
 }
 
 // retainClaims drops the months of the ledger that are over, at the time of day

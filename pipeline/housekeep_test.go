@@ -9,8 +9,13 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/seed-86dfc502/weir/change"
 	"github.com/seed-86dfc502/weir/config"
+	"github.com/seed-86dfc502/weir/decide"
+	"github.com/seed-86dfc502/weir/inbox"
 	"github.com/seed-86dfc502/weir/internal/wait"
+	"github.com/seed-86dfc502/weir/store"
+	"github.com/seed-86dfc502/weir/transport"
 	"github.com/stretchr/testify/require"
 )
 
@@ -80,4 +85,67 @@ func TestUntilTimeOfDay(t *testing.T) {
 	require.Equal(t, time.Hour, untilTimeOfDay(at(4, 0), 3*time.Hour), "in UTC")
 	require.Equal(t, 24*time.Hour, untilTimeOfDay(at(5, 0), 3*time.Hour), "never at once")
 	require.Equal(t, 23*time.Hour+59*time.Minute, untilTimeOfDay(at(5, 1), 3*time.Hour))
+}
+
+// deleted is a store with one tombstone and the progress of a service.
+type deleted struct {
+	retention
+	stone store.Tombstone
+	rows  []store.Progress
+}
+
+func (*deleted) Look(context.Context) (store.Look, error) { return store.Look{}, nil }
+
+func (d *deleted) AllProgress(context.Context) ([]store.Progress, error) { return d.rows, nil }
+
+func (*deleted) Inboxes(context.Context) ([]store.Inbox, error) {
+	return []store.Inbox{{Generation: 1, Partitions: 1}, {Generation: 2, Partitions: 1}}, nil
+}
+
+func (d *deleted) Tombstones(_ context.Context, _ time.Time, after string, _ int) ([]store.Tombstone, error) {
+	if after != "" {
+		return nil, nil
+	}
+	return []store.Tombstone{d.stone}, nil
+}
+
+// I1: the tombstone of an entity stays until every service has heard of its deletion.
+func TestTombstonesWaitForTheirServices(t *testing.T) {
+	at := change.NewVersion
+	for name, c := range map[string]struct {
+		places []change.Version // of services 1, 2 and so on
+		below  change.Version   // what is asked for; 0 if nothing is
+	}{
+		"all have it":                {[]change.Version{at(1, 9), at(1, 8)}, at(1, 8)},
+		"one is at it":               {[]change.Version{at(1, 9), at(1, 7)}, 0},
+		"one is far behind":          {[]change.Version{at(1, 9), 0}, 0},
+		"a new one has it all":       {[]change.Version{at(1, 9)}, at(1, 9)},
+		"a later inbox":              {[]change.Version{at(2, 3), at(2, 4)}, at(2, 0)},
+		"nothing was delivered":      {nil, 0},
+		"one more is not configured": {[]change.Version{at(1, 9), at(1, 8), at(1, 1)}, at(1, 8)},
+	} {
+		d := &deleted{stone: store.Tombstone{Entity: "a", Version: at(1, 7)}}
+		row := store.Progress{}
+		for i, v := range c.places {
+			row.Places = append(row.Places, store.ServicePlace{Service: int32(i + 1), Place: store.Place{Position: v}})
+		}
+		d.rows = append(d.rows, row)
+		var asked []inbox.Control
+		h := &housekeeper{
+			store: d, services: func() []decide.Service { return []decide.Service{{Number: 1}, {Number: 2}} },
+			record: func(_ string, c inbox.Control) (transport.Record, error) {
+				asked = append(asked, c)
+				return transport.Record{}, nil
+			},
+			append: func(context.Context, []transport.Record) error { return nil },
+		}
+		require.NoError(t, h.purge(t.Context(), time.Now()), name)
+		if c.below == 0 {
+			require.Empty(t, asked, name)
+			continue
+		}
+		require.Len(t, asked, 1, name)
+		require.Equal(t, inbox.Purge, asked[0].Action, name)
+		require.Equal(t, c.below, asked[0].Version, name)
+	}
 }

@@ -147,7 +147,8 @@ func (p *Pipeline) keepRunning(ctx context.Context, running []part) error {
 	watchers.Go(func() { p.monitor.run(watch) })
 	if p.opt.Roles.Decide {
 		house := &housekeeper{
-			store: p.store, cfg: p.cfg, log: p.log, dropped: p.gauges.ledgerDropped, attempts: p.attemptBounds, record: p.controlRecord, append: p.logs.Append,
+			store: p.store, cfg: p.cfg, log: p.log, dropped: p.gauges.ledgerDropped, attempts: p.attemptBounds,
+			services: func() []decide.Service { return p.active.plan().Services }, record: p.controlRecord, append: p.logs.Append,
 		}
 		watchers.Go(func() { house.run(watch) })
 		watchers.Go(func() { p.inbox.trim(watch) })

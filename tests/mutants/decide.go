@@ -253,6 +253,11 @@ var decideMutants = []mutant{
 		in: "./decide", test: "TestI9AResentChangeIsUnderWay",
 	},
 	{
+		rule: "what was sent again keeps a tombstone", file: "decide/control.go",
+		old: "newest = max(newest, row.Version)", new: "_ = row",
+		in: "./decide", test: "TestAPurgeWaitsForWhatWasSentAgain",
+	},
+	{
 		rule: "after a reset the next event is evaluated", file: "decide/control.go",
 		old: "ev.current, ev.dirty = false, true", new: "ev.dirty = true",
 		in: "./decide", test: "TestReset",

@@ -34,7 +34,7 @@ var deliverMutants = []mutant{
 	},
 	{
 		rule: "the place in the log stays at the first part", file: "deliver/partition.go",
-		old: "if f.part > 0 {", new: "if false {",
+		old: "if f.part > 0 {\n\t\treturn f.first", new: "if false {\n\t\treturn f.first",
 		in: "./deliver", test: "TestAFeedFollowsItsFrames",
 	},
 	{
@@ -174,13 +174,23 @@ var deliverMutants = []mutant{
 	},
 	{
 		rule: "who is behind joins where it is itself", file: "deliver/partition.go",
-		old: "return f.part == 0 && f.fed >= at", new: "return f.part == 0 && f.fed >= at || true",
+		old: "return f.part == 0 && f.fed >= tail.border()", new: "return f.part == 0 && f.fed >= tail.border() || true",
 		in: "./deliver", test: "TestAServiceWhoseSinkIsAwayFallsBehind",
 	},
 	{
 		rule: "who is behind does not join in the middle of a position", file: "deliver/partition.go",
-		old: "at = tail.to\n", new: "at = tail.fed + 1\n",
+		old: "return f.to\n", new: "return f.fed + 1\n",
 		in: "./deliver", test: "TestWhoIsBehindJoinsBetweenPositions",
+	},
+	{
+		rule: "who is behind follows to where it may join", file: "deliver/catchup.go",
+		old: "to := p.feed.border()", new: "to := p.feed.fed",
+		in: "./deliver", test: "TestEveryServiceIsAwayInsideAPosition",
+	},
+	{
+		rule: "what left the outbox is looked for in the log", file: "deliver/bridge.go",
+		old: "if now != end || err != nil {", new: "if now < 0 || err != nil {",
+		in: "./deliver", test: "TestABridgeAtTheEndLooksWhereThatIs",
 	},
 	{
 		rule: "who falls behind a tail that it was ahead of waits for no part of a position that it has", file: "deliver/partition.go",

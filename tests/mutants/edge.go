@@ -138,6 +138,11 @@ var edgeMutants = []mutant{
 		in: "./store/sqlite", test: "TestConformance",
 	},
 	{
+		rule: "a tombstone stays until everybody has heard of it", file: "pipeline/housekeep.go",
+		old: "below = min(below, reached.Position(partition, s.Number))", new: "_, _ = partition, s",
+		in: "./pipeline", test: "TestTombstonesWaitForTheirServices",
+	},
+	{
 		rule: "what was noted as forgotten counts, not only what the log ends with", file: "pipeline/generation.go",
 		old: "g.forgotten = noted", new: "g.forgotten, _ = decided, noted",
 		in: "./pipeline", test: "TestAnotherConfigurationInTheMiddleOfWhatIsDecidedAgain",

@@ -181,16 +181,19 @@ func (m *Memory) undone(inbox *topic, services []decide.Service, fresh func(serv
 	return why
 }
 
-// delivered reports whether all services are past a version.
-func (m *Memory) delivered(partition int32, v change.Version, services []decide.Service) (all bool) {
+// delivered returns the lowest position of services, by partition.
+func (m *Memory) delivered(services []decide.Service) map[int32]change.Version {
+	lowest := map[int32]change.Version{}
 	_ = m.look(context.Background(), func(s *state) {
-		past := 0
-		for _, at := range s.progress[partition].places {
-			if at.Position > v && slices.ContainsFunc(services, func(s decide.Service) bool { return s.Number == at.Service }) {
-				past++
+		for partition, row := range s.progress {
+			low := store.Top(row.places) // where a new service begins
+			for _, at := range row.places {
+				if slices.ContainsFunc(services, func(s decide.Service) bool { return s.Number == at.Service }) {
+					low = min(low, at.Position)
+				}
 			}
+			lowest[partition] = low
 		}
-		all = past == len(services)
 	})
-	return all
+	return lowest
 }

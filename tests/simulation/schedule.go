@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/seed-86dfc502/weir/change"
 	"github.com/seed-86dfc502/weir/inbox"
 	"github.com/seed-86dfc502/weir/tests/oracle"
 	"github.com/seed-86dfc502/weir/transport"
@@ -72,17 +73,18 @@ func (w *world) feed() {
 }
 
 // housekeep asks the owners of their partitions now and then that tombstones go;
-// it may ask twice, as two processes do, and be late. What a retention sees to is
-// seen to here: that everybody has heard of the deletion.
+// it may ask twice, as two processes do, and be late.
 func (w *world) housekeep() {
 	d := w.dice("housekeeping")
 	var asked sync.WaitGroup
 	defer asked.Wait()
 	for range w.setup.purges {
 		time.Sleep(d.upTo(3 * w.setup.span / time.Duration(w.setup.purges)))
+		heard := w.mem.delivered(w.newest().plan.Services)
 		stones, _ := w.mem.Tombstones(context.Background(), time.Now(), "", 100)
 		for _, stone := range stones {
-			if !w.mem.delivered(int32(w.inbox.partitionOf([]byte(stone.Entity))), stone.Version, w.newest().plan.Services) {
+			below := min(heard[int32(w.inbox.partitionOf([]byte(stone.Entity)))], change.NewVersion(stone.Version.Generation()+1, 0))
+			if stone.Version >= below {
 				continue
 			}
 			w.count("purge")
@@ -90,7 +92,7 @@ func (w *world) housekeep() {
 				_ = w.mem.run(context.Background(), func() error { delete(w.mem.state.entities, stone.Entity); return nil })
 				continue
 			}
-			key, head, value, err := inbox.Encode(inbox.Record{Entity: stone.Entity, Control: &inbox.Control{Action: inbox.Purge, Version: stone.Version, Actor: inbox.Housekeeping}})
+			key, head, value, err := inbox.Encode(inbox.Record{Entity: stone.Entity, Control: &inbox.Control{Action: inbox.Purge, Version: below, Actor: inbox.Housekeeping}})
 			if err != nil {
 				panic(err) // it keeps the rules of the inbox
 			}

@@ -77,11 +77,16 @@ func (t *truth) redecide(c *inbox.Control, version uint64, now *configuration) e
 	return nil
 }
 
-// purge forgets everything, if it is still the deletion that is to be forgotten, and
-// reports whether it was.
+// purge forgets everything, if it is deleted and everybody has what was sent, and
+// reports whether it did.
 func (t *truth) purge(c *inbox.Control) bool {
-	if len(t.docs) > 0 || t.version == 0 || t.version != uint64(c.Version) {
+	if len(t.docs) > 0 || t.version == 0 || t.version >= uint64(c.Version) {
 		return false
+	}
+	for _, l := range t.last {
+		if l.version >= uint64(c.Version) {
+			return false
+		}
 	}
 	want, large := t.want, t.large
 	*t = *newTruth()
