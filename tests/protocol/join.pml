@@ -10,11 +10,13 @@
  *   REPEAT  decide is taken over: its outbox is published again, a zombie publishes late
  *   CUT     retention takes a record
  *   FALL    a service falls behind, and what it has in hand is dropped
+ * With ALONE there are no other services, and the tail waits while both are behind.
  *
  * Rules, each with a switch that takes it away:
  *   GAP_LIVE    the repair of a gap is for those that were live when it began
  *   LATER_COPY  who is behind and had no room for a frame gets a later copy of it
  *   JOIN_INSIDE a service that has all before a cut frame joins a tail inside that frame
+ *   JOIN_AT_FED one that is behind looks for what is gone up to where the tail's frame begins
  *   PART_OWED   one that was ahead of the tail and falls behind waits for parts of a frame that it has
  */
 #ifndef K
@@ -47,10 +49,21 @@ hidden byte i, j, n, x, r;
 #define follows(f,q) (!repeats(f, q) && (PT(q) || FR(q) <= fed[f]))
 #define offset(f) (part[f] -> fst[f] : nxt[f])
 #define boxed(f) (box <= fed[f]*PARTS + part[f])     /* the outbox has what goes on from there: it comes */
+#define border (part[TAIL] -> to[TAIL] : fed[TAIL])  /* where one may join the tail */
 #ifdef JOIN_INSIDE
 #define reaches(c) (part[c] == 0 && fed[c] >= fed[TAIL])
 #else
-#define reaches(c) (part[c] == 0 && fed[c] >= (part[TAIL] -> to[TAIL] : fed[TAIL]))
+#define reaches(c) (part[c] == 0 && fed[c] >= border)
+#endif
+#ifdef JOIN_AT_FED
+#define goalOf fed[TAIL]
+#else
+#define goalOf border
+#endif
+#ifdef ALONE
+#define somebody (live[A] || live[B])
+#else
+#define somebody true
 #endif
 #define room(c) (!live[c] && hand[c] == 0)
 
@@ -134,7 +147,7 @@ active proctype Tail() {
 #define T log[nxt[TAIL]]
 #define wants(c) (live[c] && has(c, T) && FR(T) + 1 > fed[c])
   :: d_step { reads && repeats(TAIL, T) -> nxt[TAIL]++ }
-  :: d_step { reads && follows(TAIL, T) && !(wants(A) && hand[A]) && !(wants(B) && hand[B]) ->
+  :: d_step { reads && follows(TAIL, T) && somebody && !(wants(A) && hand[A]) && !(wants(B) && hand[B]) ->
      r = T; n = wants(A) | wants(B) << 1;
      pass(TAIL, r, nxt[TAIL]);
      if :: n & 1 -> give(A, r) :: else fi;
@@ -179,7 +192,7 @@ inline readFor(c) {
      later(c, nxt[c] + 1);
      if :: j < le -> nxt[c]++ :: else -> begin(c, FR(log[nxt[c]]), nxt[c]) fi; j = 0 }
      /* it has read all, and the tail is further */
-  :: d_step { low(c) && by == 0 && nxt[c] >= le && fed[c] < fed[TAIL] && !boxed(c) -> begin(c, fed[TAIL], le) }
+  :: d_step { low(c) && by == 0 && nxt[c] >= le && fed[c] < goalOf && !boxed(c) -> r = goalOf; begin(c, r, le); r = 0 }
   :: d_step { by == c + 1 && working -> redecide(c) }
   :: d_step { by == c + 1 && !working -> finish(c) }
   :: quiet -> break
