@@ -154,8 +154,8 @@ func (w *world) disturbance(d *dice, n int) int {
 		kinds = logDeleted + 1
 	}
 	kind := d.n(kinds)
-	if s.purges > 0 && kind == restored {
-		kind = crashed // nobody would hear of the deletion again
+	if s.purges > 0 && s.forgets && kind == restored {
+		kind = crashed // the deletion is delivered again, and purged before: the log alone tells of it
 	}
 	if s.gentle && kind > othersStirred {
 		kind %= 2

@@ -141,7 +141,7 @@ func (s *setup) upheavals(d *dice) {
 			s.next = s.variant
 			s.next.altered = true
 		}
-	} else if !s.restores && d.chance(0.4) {
+	} else if !(s.restores && s.forgets) && d.chance(0.4) {
 		s.purges = 4 + d.n(8)
 		s.span += 2 * time.Second // positions are saved some times a second
 	}
