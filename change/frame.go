@@ -39,7 +39,7 @@ type Frame struct {
 func (f *Frame) Partial() bool { return f.Part > 0 || !f.Last }
 
 // Slice is the changes of one service in a frame, in their order: that of their
-// places, which are positions of the frame.
+// positions, which are positions of the frame.
 type Slice struct {
 	Service int32 // the store's number of it
 	Count   int
@@ -57,8 +57,8 @@ type FrameBuilder struct {
 	service     int32
 	count       int
 	start       int     // of the open slice in body
-	place       Version // of the change before, in the open slice
-	low, high   Version // places of the frame
+	position    Version // of the change before, in the open slice
+	low, high   Version // positions of the frame
 	open        bool
 }
 
@@ -82,23 +82,23 @@ func (c *Change) FrameSize() int {
 }
 
 // Add appends a change of a service. Services must come in ascending order, the
-// changes of one service in that of their places.
+// changes of one service in that of their positions.
 func (b *FrameBuilder) Add(service int32, c *Change) {
-	place := c.Place()
+	position := c.Position()
 	if !b.open || service != b.service {
 		if service < 0 || len(b.body) > 0 && service < b.service {
 			panic(fmt.Sprintf("change: service %d behind %d in a frame", service, b.service))
 		}
 		b.endSlice()
-		b.open, b.service, b.start, b.count, b.place = true, service, len(b.body), 0, place
+		b.open, b.service, b.start, b.count, b.position = true, service, len(b.body), 0, position
 	}
-	if place < b.place {
-		panic(fmt.Sprintf("change: place %v behind %v in a frame", place, b.place))
+	if position < b.position {
+		panic(fmt.Sprintf("change: position %v behind %v in a frame", position, b.position))
 	}
-	if b.place = place; len(b.body) == 0 {
-		b.low, b.high = place, place
+	if b.position = position; len(b.body) == 0 {
+		b.low, b.high = position, position
 	}
-	b.low, b.high = min(b.low, place), max(b.high, place)
+	b.low, b.high = min(b.low, position), max(b.high, position)
 	b.count++
 	b.body = c.appendFields(b.body)
 }
@@ -114,10 +114,10 @@ func (b *FrameBuilder) endSlice() {
 }
 
 // AppendTo appends the record of a frame with the header of h and what was
-// added, and makes the builder empty. Every place must be a position of h.
+// added, and makes the builder empty. Every position must be a position of h.
 func (b *FrameBuilder) AppendTo(dst []byte, h Frame) []byte {
 	if len(b.body) > 0 && (b.low < h.From || b.high >= h.To) || h.From >= h.To || h.Prev > h.From || h.Part < 0 {
-		panic(fmt.Sprintf("change: frame from %v to %v behind %v, part %d, of places from %v to %v", h.From, h.To, h.Prev, h.Part, b.low, b.high))
+		panic(fmt.Sprintf("change: frame from %v to %v behind %v, part %d, of positions from %v to %v", h.From, h.To, h.Prev, h.Part, b.low, b.high))
 	}
 	b.endSlice()
 	last := byte(0)
@@ -220,14 +220,14 @@ func (s *Slice) Bytes() int { return s.size }
 // end.
 func (s *Slice) All(name string) iter.Seq2[Change, error] {
 	return func(yield func(Change, error) bool) {
-		r, place := wire.Reader{Rest: s.body}, s.frame.From
+		r, position := wire.Reader{Rest: s.body}, s.frame.From
 		for range s.Count {
 			c := Change{Service: name, Revision: s.frame.Revision}
-			if !c.readFields(&r) || c.Place() < place || c.Place() >= s.frame.To {
+			if !c.readFields(&r) || c.Position() < position || c.Position() >= s.frame.To {
 				yield(Change{}, fmt.Errorf("%w: change of %s", ErrMalformed, name))
 				return
 			}
-			place = c.Place()
+			position = c.Position()
 			if !yield(c, nil) {
 				return
 			}
@@ -238,9 +238,9 @@ func (s *Slice) All(name string) iter.Seq2[Change, error] {
 	}
 }
 
-// Place is the position of the inbox record that put the change into the log: of
+// Position is the position of the inbox record that put the change into the log: of
 // the control record for one that is sent once more.
-func (c *Change) Place() Version {
+func (c *Change) Position() Version {
 	if c.Resent != 0 {
 		return c.Resent
 	}

@@ -62,14 +62,14 @@ func generatedFrame(t *rapid.T) (h Frame, all []serviceChanges) {
 		for i := range changes {
 			c := &changes[i]
 			c.Service = names
-			at := NewVersion(generation, rapid.Int64Range(from, to-1).Draw(t, "place"))
+			at := NewVersion(generation, rapid.Int64Range(from, to-1).Draw(t, "position"))
 			if c.Resent != 0 {
 				c.Resent = at // and its revision is its own
 			} else {
 				c.Version, c.Revision = at, h.Revision
 			}
 		}
-		slices.SortStableFunc(changes, func(a, b Change) int { return cmp.Compare(a.Place(), b.Place()) })
+		slices.SortStableFunc(changes, func(a, b Change) int { return cmp.Compare(a.Position(), b.Position()) })
 		all = append(all, serviceChanges{n, changes})
 	}
 	return h, all
@@ -229,7 +229,7 @@ func TestFrameBuilderPanics(t *testing.T) {
 	require.Panics(t, func() { b.Add(2, &c) }, "services descend")
 	earlier := c
 	earlier.Version--
-	require.Panics(t, func() { b.Add(3, &earlier) }, "places descend")
+	require.Panics(t, func() { b.Add(3, &earlier) }, "positions descend")
 	require.Panics(t, func() { b.Add(-1, &c) })
 	for name, wrong := range map[string]Frame{
 		"the change is before it": {From: h.From + 1, To: h.To}, "the change is behind it": {From: h.Prev, To: h.From},

@@ -44,7 +44,7 @@ func pack(p *Plan, changes []decidedChange, moves []store.WatermarkStep, ends fr
 		for len(rest) > 0 {
 			n := w.fitting(rest)
 			if h.To = end; n < len(rest) {
-				h.To = rest[n].Place()
+				h.To = rest[n].Position()
 			}
 			w.write(m.Partition, h, rest[:n])
 			rest, h.From, h.Prev = rest[n:], h.To, h.To
@@ -69,8 +69,8 @@ type frameWriter struct {
 func (w *frameWriter) fitting(rest []*decidedChange) int {
 	size, fit, of := change.FrameHeader, 0, change.Version(0)
 	for n, c := range rest {
-		if c.Place() != of {
-			of, fit = c.Place(), n
+		if c.Position() != of {
+			of, fit = c.Position(), n
 		}
 		if size += c.FrameSize(); size > w.limit && fit > 0 {
 			return fit

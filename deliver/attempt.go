@@ -332,9 +332,9 @@ func (a *attempt) deadLetter(v *delivery, e *sinks.Error) error {
 	letter := store.DeadLetter{
 		Stage: store.StageDeliver, Code: code, Reason: e.Error(), State: store.LetterOpen,
 		Service: c.Service, Entity: c.Entity, Version: c.Version,
-		Payload: c.AppendRecord(nil),
-		Place:   c.Place(),
-		Later:   later,
+		Payload:  c.AppendRecord(nil),
+		Position: c.Position(),
+		Later:    later,
 		// One letter stands for a content that the target does not take, however often
 		// it is offered. A log sink is owed each change.
 		DedupKey: "deliver/" + c.Service + "/" + hex.EncodeToString(c.Content) + "/" + c.Entity,

@@ -24,7 +24,7 @@ func large(service, entity string, offset int64) change.Change {
 	return c
 }
 
-// A sink that is away costs its service a place: the others go on, and when it
+// A sink that is away costs its service a position: the others go on, and when it
 // answers again it gets everything, in order, and is with them again.
 func TestAServiceWhoseSinkIsAwayFallsBehind(t *testing.T) {
 	w := newWorld(t, service, other)
@@ -41,7 +41,7 @@ func TestAServiceWhoseSinkIsAwayFallsBehind(t *testing.T) {
 	require.Equal(t, map[string]int{other: 1}, p.stage.Behind())
 	require.EqualValues(t, 1, p.metric("weir_service_behind", other))
 	require.Zero(t, p.metric("weir_service_behind", service))
-	require.Less(t, p.place(other).Position, at(2), "nothing of it is done")
+	require.Less(t, p.position(other).Version, at(2), "nothing of it is done")
 
 	p.sinks[other].answer(nil)
 	p.delivered(other)
@@ -120,9 +120,9 @@ func TestASuspendedServiceDoesNotHoldUpALargeChange(t *testing.T) {
 	require.Equal(t, []string{"a:0"}, p.sinks[other].has())
 }
 
-// Places outlive their process: who was behind goes on behind, who was not is fed
+// Positions outlive their process: who was behind goes on behind, who was not is fed
 // by the tail, and a service that is new begins where the others are.
-func TestPlacesAfterARestart(t *testing.T) {
+func TestPositionsAfterARestart(t *testing.T) {
 	w := newWorld(t, service, other, third)
 	p := w.start(map[string]sinks.Traits{service: logOf(10), other: logOf(10)}, memory(1<<20))
 	p.sinks[other].answer(func([]change.Change) error { return refuse(sinks.Retry, false) })
@@ -153,7 +153,7 @@ func TestAServiceThatComesBack(t *testing.T) {
 	p = w.start(map[string]sinks.Traits{service: logOf(10)})
 	p.delivered(service)
 	require.NoError(t, p.stop())
-	require.Equal(t, at(2), w.place(other).Position)
+	require.Equal(t, at(2), w.position(other).Version)
 
 	p = w.start(both)
 	p.delivered(service, other)

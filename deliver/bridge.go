@@ -103,7 +103,7 @@ func (l follower) affected(c *cursor) (change.Version, bool) {
 	return max(l.p.feed.fed, c.feed.fed, c.floor), c.live
 }
 
-// bridge finds what is missing between a follower's place and a frame. over says
+// bridge finds what is missing between a follower's position and a frame. over says
 // that the frame itself is to be passed over.
 func (s *Stage) bridge(ctx context.Context, l follower, from feed, f *logged) (over bool, err error) {
 	free, err := l.p.onlyOne(ctx)
@@ -249,14 +249,14 @@ func (s *Stage) later(ctx context.Context, p *partition, at feed, from int64) (b
 }
 
 // repair asks for a decision about each entity that has a change below to and at
-// or above the place of a service in its newest state. When none is left it moves the
+// or above the position of a service in its newest state. When none is left it moves the
 // follower there, and to a record of the log. A service that catches up with the tail
 // meanwhile misses the same.
 func (s *Stage) repair(ctx context.Context, l follower, to change.Version, next int64) error {
 	for repaired := map[int32]bool{}; ; {
 		s.mu.Lock()
 		g := s.newGapRepair(l, to, repaired)
-		if len(g.places) == 0 {
+		if len(g.positions) == 0 {
 			if l.stands() && l.at().fed < to {
 				l.move(feed{fed: to, next: next})
 			}
@@ -267,7 +267,7 @@ func (s *Stage) repair(ctx context.Context, l follower, to change.Version, next 
 		if err := g.redecide(ctx); err != nil {
 			return err
 		}
-		for service := range g.places {
+		for service := range g.positions {
 			repaired[service] = true
 		}
 	}
@@ -278,30 +278,30 @@ type gapRepair struct {
 	s         *Stage
 	p         *partition
 	from, to  change.Version
-	places    map[int32]change.Version // of the services that miss it, by their numbers
+	positions map[int32]change.Version // of the services that miss it, by their numbers
 	names     map[int32]string
 	operation string
 	asked     map[store.Key]change.Version // what a new decision was asked for
 }
 
 // newGapRepair returns the repair of what services miss below to that a follower stands
-// for and that were not repaired: there is nothing to do without places. The caller holds
+// for and that were not repaired: there is nothing to do without positions. The caller holds
 // the stage's mutex.
 func (s *Stage) newGapRepair(l follower, to change.Version, repaired map[int32]bool) *gapRepair {
 	g := &gapRepair{
-		s: s, p: l.p, from: to, to: to, places: map[int32]change.Version{}, names: map[int32]string{},
+		s: s, p: l.p, from: to, to: to, positions: map[int32]change.Version{}, names: map[int32]string{},
 		operation: uuid.NewString(), asked: map[store.Key]change.Version{},
 	}
 	for _, c := range l.p.cursors {
 		if at, affected := l.affected(c); affected && at < to && !repaired[c.w.opt.Number] {
-			g.places[c.w.opt.Number], g.names[c.w.opt.Number] = at, c.w.opt.Name
+			g.positions[c.w.opt.Number], g.names[c.w.opt.Number] = at, c.w.opt.Name
 			g.from = min(g.from, at)
 		}
 	}
 	return g
 }
 
-// redecide returns when no service of g has a newest change between its place and to.
+// redecide returns when no service of g has a newest change between its position and to.
 func (g *gapRepair) redecide(ctx context.Context) error {
 	g.report()
 	for {
@@ -321,14 +321,14 @@ func (g *gapRepair) redecide(ctx context.Context) error {
 
 func (g *gapRepair) report() {
 	for _, w := range g.s.workers {
-		if _, affected := g.places[w.opt.Number]; affected {
+		if _, affected := g.positions[w.opt.Number]; affected {
 			g.s.opt.Metrics.gaps.WithLabelValues(w.opt.Name).Inc()
 			if w.traits.Kind == sinks.Log {
 				w.log.Error("changes are gone from the log before they were delivered: what this service gets has a gap", "partition", g.p.number, "from", g.from.String(), "to", g.to.String())
 			}
 		}
 	}
-	g.s.log.Warn("changes are gone from the log before they were delivered: their entities are decided again", "partition", g.p.number, "from", g.from.String(), "to", g.to.String(), "services", len(g.places))
+	g.s.log.Warn("changes are gone from the log before they were delivered: their entities are decided again", "partition", g.p.number, "from", g.from.String(), "to", g.to.String(), "services", len(g.positions))
 }
 
 // ask asks for a decision about everything whose newest change is gone, once for each
@@ -344,7 +344,7 @@ func (g *gapRepair) ask(ctx context.Context) (left int, err error) {
 		}
 		after = rows[len(rows)-1].Entity
 		for _, row := range rows {
-			at, affected := g.places[row.Service]
+			at, affected := g.positions[row.Service]
 			if !affected || row.Version < at || row.Content == nil || g.s.opt.Partition(row.Entity, row.Version) != g.p.number {
 				continue
 			}

@@ -19,8 +19,8 @@ const (
 )
 
 // catchUp is the one reader of a partition for all services that are behind in it.
-// It reads where somebody has room and a sink that answers, the lowest place
-// first, feeds every service whose place the frames go on from, and jumps when
+// It reads where somebody has room and a sink that answers, the lowest position
+// first, feeds every service whose position the frames go on from, and jumps when
 // nobody there has room. It ends with the partition.
 func (s *Stage) catchUp(p *partition) {
 	ctx := p.ctx
@@ -82,7 +82,7 @@ func (s *Stage) lowest(p *partition) (*cursor, feed) {
 		}
 		if c.feed.reaches(&p.feed) {
 			c.live, joined = true, true
-			c.floor = max(c.floor, c.place().Position)
+			c.floor = max(c.floor, c.position().Version)
 			c.w.log.Info("caught up", "partition", p.number)
 			p.edits++
 			continue
@@ -131,7 +131,7 @@ func (c *cursor) canTake() bool {
 }
 
 // feedBehind hands frames to the services that are behind: to c, for which they
-// were read when it was there, and to others whose place they go on from. When c
+// were read when it was there, and to others whose position they go on from. When c
 // falls back meanwhile they do not go on from it any more, and are read again.
 func (s *Stage) feedBehind(ctx context.Context, p *partition, c *cursor, was feed, frames []logged, end int64) error {
 	for i := range frames {
@@ -182,7 +182,7 @@ func (s *Stage) feedBehind(ctx context.Context, p *partition, c *cursor, was fee
 }
 
 // offerBehind hands a frame to c and to the other services that are behind and read
-// exactly to it, where it goes on from their place, and reports whether c misses
+// exactly to it, where it goes on from their position, and reports whether c misses
 // something before it. Whoever has not read what stands before it does not get a later
 // copy of a frame instead: what follows its first copy would seem gone. The caller
 // holds s.mu.
@@ -217,7 +217,7 @@ func (s *Stage) giveBehind(c *cursor, f *logged) {
 	}
 }
 
-// beginAgain is called when nothing came of a place although the tail is farther:
+// beginAgain is called when nothing came of a position although the tail is farther:
 // what was passed over there counts now, or the log is another one than before, or
 // what is missing is not in it any more.
 func (s *Stage) beginAgain(ctx context.Context, c *cursor) error {

@@ -11,7 +11,7 @@ import (
 )
 
 // I1: the store was put back to before a position that is decided again, and cut in other
-// places. An owner of before still publishes its parts. The mistake that this catches:
+// positions. An owner of before still publishes its parts. The mistake that this catches:
 // its last part counted as the second one of the new cut, and what that one has was lost
 // for a log sink, without a gap.
 func TestPartsOfTwoCuts(t *testing.T) {

@@ -54,14 +54,14 @@ func TestAFrameIsCoalescedAsAWhole(t *testing.T) {
 }
 
 // What is done of a frame is saved before the next write to a target that does
-// not guard itself: the place moves within the frame, and a process that comes
+// not guard itself: the position moves within the frame, and a process that comes
 // after goes on there.
-func TestThePlaceMovesWithinAFrame(t *testing.T) {
+func TestThePositionMovesWithinAFrame(t *testing.T) {
 	p, s := only(t, logOf(3))
 	changes, names := many(0, 8)
-	var places []int64
+	var positions []int64
 	s.answer(func(batch []change.Change) error {
-		places = append(places, p.place(service).Position.Offset())
+		positions = append(positions, p.position(service).Version.Offset())
 		if name(batch[0]) == names[6] {
 			return refuse(sinks.Retry, false)
 		}
@@ -71,8 +71,8 @@ func TestThePlaceMovesWithinAFrame(t *testing.T) {
 	require.Eventually(t, func() bool { return len(s.attempts()) > 3 }, patience, time.Millisecond)
 	require.NoError(t, p.stop())
 	require.Equal(t, names[:6], s.has())
-	require.Equal(t, []int64{0, 3, 6}, places[:3])
-	require.Equal(t, store.Place{Position: at(6), Offset: 0}, p.place(service))
+	require.Equal(t, []int64{0, 3, 6}, positions[:3])
+	require.Equal(t, store.Position{Version: at(6), LogOffset: 0}, p.position(service))
 
 	next := p.start(map[string]sinks.Traits{service: logOf(3)})
 	next.delivered()
@@ -283,7 +283,7 @@ func TestStopWhileTheSinkIsAway(t *testing.T) {
 	require.Eventually(t, func() bool { return len(s.attempts()) > 0 }, patience, time.Millisecond)
 	require.NoError(t, p.stop())
 	require.True(t, s.closed)
-	require.Zero(t, p.place(service).Position.Offset(), "it comes again")
+	require.Zero(t, p.position(service).Version.Offset(), "it comes again")
 	require.Empty(t, p.letters())
 }
 
@@ -298,7 +298,7 @@ func TestAnOlderChangeDoesNotComeBehindTheNewerOneAfterACrash(t *testing.T) {
 	w.log.append(older)
 	p := w.start(map[string]sinks.Traits{service: state})
 	s := p.sinks[service]
-	require.Eventually(t, func() bool { return p.place(service).Position == at(2) }, patience, time.Millisecond)
+	require.Eventually(t, func() bool { return p.position(service).Version == at(2) }, patience, time.Millisecond)
 	require.Equal(t, []string{"b:1"}, s.has(), "the newer one may be there already")
 	w.log.append(newer)
 	p.delivered()
@@ -310,7 +310,7 @@ func TestAnOlderChangeDoesNotComeBehindTheNewerOneAfterACrash(t *testing.T) {
 	republished.Headers = []transport.Header{{Key: change.RepublishedHeader, Value: []byte("1")}}
 	newest := w.decide(of(service, "a", 4))
 	w.log.append(republished)
-	require.Eventually(t, func() bool { return p.place(service).Position == at(4) }, patience, time.Millisecond)
+	require.Eventually(t, func() bool { return p.position(service).Version == at(4) }, patience, time.Millisecond)
 	w.log.append(newest)
 	p.delivered()
 	require.NotContains(t, s.has(), "a:3")
@@ -324,7 +324,7 @@ func TestRedeliveredChangesThatGoOut(t *testing.T) {
 		older.Redelivered, newer.Redelivered = true, true
 		w.log.append(older)
 		p := w.start(map[string]sinks.Traits{service: traits})
-		require.Eventually(t, func() bool { return p.place(service).Position == at(1) }, patience, time.Millisecond)
+		require.Eventually(t, func() bool { return p.position(service).Version == at(1) }, patience, time.Millisecond)
 		w.log.append(newer)
 		p.delivered()
 		require.Equal(t, []string{"a:0", "b:1", "a:2"}, p.sinks[service].has())
@@ -332,7 +332,7 @@ func TestRedeliveredChangesThatGoOut(t *testing.T) {
 }
 
 // A dead letter of a log sink that an operator sends again goes out behind what
-// is newer, by the place of its control record.
+// is newer, by the position of its control record.
 func TestAResentChange(t *testing.T) {
 	p, s := only(t, logOf(100))
 	old, newer := of(service, "a", 0), of(service, "a", 1)
@@ -352,7 +352,7 @@ func TestAResentChange(t *testing.T) {
 	letters := p.letters()
 	require.Len(t, letters, 1)
 	require.EqualValues(t, 2, letters[0].Count, "that it died again is news")
-	require.Equal(t, []any{at(4), at(5)}, []any{letters[0].Version, letters[0].Place})
+	require.Equal(t, []any{at(4), at(5)}, []any{letters[0].Version, letters[0].Position})
 }
 
 // A record that is no frame makes one dead letter, also when it comes again; what

@@ -14,17 +14,17 @@
 // The [Stage] hands each service its slice and acknowledges the message at once.
 // A worker merges the slices of all partitions into batches for its sink:
 //
-//	leave out what is obsolete ─ ⟲ sink ─ note how far its slices are ─ save the places
+//	leave out what is obsolete ─ ⟲ sink ─ note how far its slices are ─ save the positions
 //
-// # Places
+// # Positions
 //
-// The place of a service in a partition is the inbox position below which all its
-// changes took effect, became dead letters or needed no delivery, and the record
-// of the log to go on from. The places of all services of a partition are one row
+// The position of a service in a partition is the version below which all its
+// changes took effect, became dead letters or needed no delivery, with the offset
+// of the log to read on from. The positions of all services of a partition are one row
 // of the store, swapped whole under a token that every swap renews, in groups over
 // partitions, a few times a second. At a target that does not guard itself the
 // next write waits for the swap, so that a crash repeats one batch there at most.
-// The group's offsets in Kafka say nothing: when the store is restored, places go
+// The group's offsets in Kafka say nothing: when the store is restored, positions go
 // back with it.
 //
 // # Behind
@@ -33,15 +33,15 @@
 // memory; once such frames come to twice the bound, what waits is copied out of them. One whose sink fails, or that
 // has the room while others have nothing to do, falls behind: what waits for it is
 // dropped, and the others go on. One reader per partition feeds all that are
-// behind, the lowest place first, and jumps when nobody there can take more; a
-// sink that is away costs a place in a row and one small batch to try with. A
+// behind, the lowest position first, and jumps when nobody there can take more; a
+// sink that is away costs a position in a row and one small batch to try with. A
 // service is live again when its reader reached what the tail handed out.
 //
 // # What counts
 //
 // A frame counts only if it belongs to the store's history, by a look at the store
 // after the frame was read: a restored store forgot some, and their records are
-// decided again. A frame that ends at or below the place is a repetition. One that
+// decided again. A frame that ends at or below the position is a repetition. One that
 // names a frame before it that was not seen is a suspicion; see bridge.go.
 //
 // # Failures
@@ -53,7 +53,7 @@
 // refused, or that failed its last allowed attempt, becomes a dead letter: a
 // control record goes into the inbox first, so that the owner of the entity
 // remembers that this content is refused and lets any other through, then the
-// letter is stored, then the place passes it. One letter stands for a content,
+// letter is stored, then the position passes it. One letter stands for a content,
 // however often it dies. What failed its last attempt is offered again after
 // Retry.Later, with a wait that doubles. A service that is refused as a whole
 // pauses.

@@ -298,7 +298,7 @@ func (w *world) decide(changes ...change.Change) transport.Received {
 	from, to := w.next, w.next+1
 	rows := map[store.Key]change.Change{}
 	for _, c := range changes {
-		to = max(to, c.Place().Offset()+1)
+		to = max(to, c.Position().Offset()+1)
 		if c.Resent == 0 {
 			rows[store.Key{Service: w.numbers[c.Service], Entity: c.Entity}] = c
 		}
@@ -342,18 +342,18 @@ func (w *world) letters() []store.DeadLetter {
 	return letters
 }
 
-// place is the one that the store has of a service.
-func (w *world) place(service string) store.Place {
+// position is the one that the store has of a service.
+func (w *world) position(service string) store.Position {
 	rows, err := w.store.AllProgress(w.t.Context())
 	require.NoError(w.t, err)
 	for _, r := range rows {
-		for _, p := range r.Places {
+		for _, p := range r.Positions {
 			if p.Service == w.numbers[service] {
-				return p.Place
+				return p.Position
 			}
 		}
 	}
-	return store.Place{}
+	return store.Position{}
 }
 
 // process is one that delivers services of a world.
@@ -456,7 +456,7 @@ func (p *process) delivered(services ...string) {
 		services = []string{service}
 	}
 	for _, s := range services {
-		require.Eventually(p.t, func() bool { return p.place(s).Position >= p.prev }, patience, time.Millisecond, "%s got everything", s)
+		require.Eventually(p.t, func() bool { return p.position(s).Version >= p.prev }, patience, time.Millisecond, "%s got everything", s)
 	}
 }
 

@@ -19,7 +19,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// floodStore has decided everything, in all partitions, and takes every place.
+// floodStore has decided everything, in all partitions, and takes every position.
 type floodStore struct {
 	deliver.Store
 	partitions int32
@@ -40,7 +40,7 @@ func (m *floodStore) TakeProgress(_ context.Context, partitions []int32, token s
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for _, p := range partitions {
-		m.rows[p] = store.Progress{Partition: p, Token: token, Places: m.rows[p].Places}
+		m.rows[p] = store.Progress{Partition: p, Token: token, Positions: m.rows[p].Positions}
 		taken = append(taken, m.rows[p])
 	}
 	return taken, nil

@@ -152,7 +152,7 @@ func TestThePositionWaitsForWhatIsGone(t *testing.T) {
 	require.Equal(t, []string{"b:1", "a:2"}, s.has())
 }
 
-// forgetful is a store whose first saved place has its effect without an answer.
+// forgetful is a store whose first saved position has its effect without an answer.
 type forgetful struct {
 	recording
 	answered *atomic.Bool
@@ -179,7 +179,7 @@ func TestASaveWhoseAnswerIsLost(t *testing.T) {
 			case <-p.ended:
 				return true
 			default:
-				return p.place(service).Position >= p.prev
+				return p.position(service).Version >= p.prev
 			}
 		}, patience, time.Millisecond)
 	}
@@ -234,7 +234,7 @@ func TestAPartThatComesAgainIsWrittenOnce(t *testing.T) {
 	part := w.encodePart(first, a)
 	w.log.append(part)
 	p := w.start(map[string]sinks.Traits{service: logOf(10)})
-	require.Eventually(t, func() bool { return p.place(service).Position == first.To }, patience, time.Millisecond, "it waits for parts without changes for it")
+	require.Eventually(t, func() bool { return p.position(service).Version == first.To }, patience, time.Millisecond, "it waits for parts without changes for it")
 	w.log.append(part)
 	w.log.append(w.encodePart(last))
 	p.publish(of(service, "b", 1))

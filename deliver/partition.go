@@ -29,21 +29,21 @@ type partition struct {
 	checking bool            // somebody looks whether the log ends too early
 	joining  bool            // the tail waits for a service that is nearly live
 	cursors  []*cursor
-	parked   []store.ServicePlace // of services that are not configured
+	parked   []store.ServicePosition // of services that are not configured
 
 	token  store.Token
-	floor  change.Version       // see store.ProgressSwap
-	saved  []store.ServicePlace // what the store has
-	edits  uint64               // counts what may have changed places
-	stored uint64               // edits that the store has
-	tried  *attempted           // a swap that is under way, or of which nobody knows whether it was done
+	floor  change.Version          // see store.ProgressSwap
+	saved  []store.ServicePosition // what the store has
+	edits  uint64                  // counts what may have changed positions
+	stored uint64                  // edits that the store has
+	tried  *attempted              // a swap that is under way, or of which nobody knows whether it was done
 }
 
 // attempted is what a swap would have made of a partition.
 type attempted struct {
-	token  store.Token
-	places []store.ServicePlace
-	edits  uint64
+	token     store.Token
+	positions []store.ServicePosition
+	edits     uint64
 }
 
 // feed is how far a sequence of frames was followed.
@@ -146,7 +146,7 @@ type cursor struct {
 	// feed is that of the catch-up reader, unless live; then it is where that
 	// ended, which may be beyond the tail.
 	feed feed
-	// mark is saved with the place, for a sink that finds out what is there.
+	// mark is saved with the position, for a sink that finds out what is there.
 	mark    string
 	resumed bool // owned by the worker: its sink did that since the take-over
 	// lap is where feed was when it was sent back to the beginning of the log; nil before.
@@ -156,17 +156,17 @@ type cursor struct {
 	pending []*slice
 }
 
-// place is how far the service is.
-func (c *cursor) place() store.Place {
+// position is how far the service is.
+func (c *cursor) position() store.Position {
 	if len(c.pending) > 0 {
 		first := c.pending[0]
-		return store.Place{Position: max(first.at, c.floor), Offset: first.offset}
+		return store.Position{Version: max(first.at, c.floor), LogOffset: first.offset}
 	}
 	f := &c.feed
 	if c.live {
 		f = &c.p.feed
 	}
-	return store.Place{Position: max(f.fed, c.feed.fed, c.floor), Offset: f.offset()}
+	return store.Position{Version: max(f.fed, c.feed.fed, c.floor), LogOffset: f.offset()}
 }
 
 // slice is the changes of one service in one frame.
@@ -192,36 +192,36 @@ const nearby = 256
 
 func newPartition(s *Stage, row *store.Progress, token store.Token, after uint64) *partition {
 	p := &partition{
-		number: row.Partition, after: after, token: token, saved: row.Places,
+		number: row.Partition, after: after, token: token, saved: row.Positions,
 		wakeUp: make(chan struct{}, 1), bridge: make(chan struct{}, 1),
 	}
 	p.ctx, p.cancel = context.WithCancel(s.ctx)
-	var farthest store.Place
-	for _, sp := range row.Places {
-		if sp.Offset > farthest.Offset || sp.Offset == farthest.Offset && sp.Position > farthest.Position {
-			farthest = sp.Place
+	var farthest store.Position
+	for _, sp := range row.Positions {
+		if sp.LogOffset > farthest.LogOffset || sp.LogOffset == farthest.LogOffset && sp.Version > farthest.Version {
+			farthest = sp.Position
 		}
 	}
-	known := make(map[int32]store.ServicePlace, len(row.Places))
-	for _, sp := range row.Places {
+	known := make(map[int32]store.ServicePosition, len(row.Positions))
+	for _, sp := range row.Positions {
 		known[sp.Service] = sp
 		if !slices.ContainsFunc(s.workers, func(w *worker) bool { return w.opt.Number == sp.Service }) {
 			p.parked = append(p.parked, sp)
 		}
 	}
-	p.feed = feed{fed: farthest.Position, next: farthest.Offset}
+	p.feed = feed{fed: farthest.Version, next: farthest.LogOffset}
 	for _, w := range s.workers {
 		c := &cursor{w: w, p: p}
 		at, ok := known[w.opt.Number]
 		if !ok {
 			// A new service: nothing of it stands below the watermarks of its
-			// activation, and no place that was saved before is above these.
-			at.Place = farthest
+			// activation, and no position that was saved before is above these.
+			at.Position = farthest
 		}
 		c.mark = at.Mark
-		c.floor, c.feed = at.Position, feed{fed: at.Position, next: at.Offset}
-		c.live = at.Offset+nearby >= farthest.Offset
-		if c.live && (at.Offset < p.feed.next || at.Offset == p.feed.next && at.Position < p.feed.fed) {
+		c.floor, c.feed = at.Version, feed{fed: at.Version, next: at.LogOffset}
+		c.live = at.LogOffset+nearby >= farthest.LogOffset
+		if c.live && (at.LogOffset < p.feed.next || at.LogOffset == p.feed.next && at.Version < p.feed.fed) {
 			p.feed = c.feed
 		}
 		p.cursors = append(p.cursors, c)
@@ -485,14 +485,14 @@ func (s *Stage) fallBehind(w *worker) {
 				next = p.feed
 				next.reach(c.feed.fed)
 			}
-			c.floor = c.place().Position
+			c.floor = c.position().Version
 			if queued >= 0 {
 				// From the first that is dropped on.
 				first := c.pending[queued]
 				next = feed{fed: first.frame.Prev, next: first.offset}
 				if queued == 0 {
-					at := c.place()
-					next = feed{fed: at.Position, next: at.Offset}
+					at := c.position()
+					next = feed{fed: at.Version, next: at.LogOffset}
 				} else if last := c.pending[queued-1].frame.To; last < first.frame.To {
 					next.fed = max(next.fed, last)
 				}
@@ -519,13 +519,13 @@ func (s *Stage) fallBehind(w *worker) {
 
 func (p *partition) poke() { wait.Offer(p.wakeUp, struct{}{}) }
 
-// places returns what is to be saved of p. The caller holds the stage's mutex.
-func (p *partition) places() []store.ServicePlace {
-	out := make([]store.ServicePlace, 0, len(p.cursors)+len(p.parked))
+// positions returns what is to be saved of p. The caller holds the stage's mutex.
+func (p *partition) positions() []store.ServicePosition {
+	out := make([]store.ServicePosition, 0, len(p.cursors)+len(p.parked))
 	for _, c := range p.cursors {
-		out = append(out, store.ServicePlace{Service: c.w.opt.Number, Place: c.place(), Mark: c.mark})
+		out = append(out, store.ServicePosition{Service: c.w.opt.Number, Position: c.position(), Mark: c.mark})
 	}
 	out = append(out, p.parked...)
-	slices.SortFunc(out, func(a, b store.ServicePlace) int { return int(a.Service) - int(b.Service) })
+	slices.SortFunc(out, func(a, b store.ServicePosition) int { return int(a.Service) - int(b.Service) })
 	return out
 }

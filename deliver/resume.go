@@ -54,19 +54,19 @@ func (w *worker) claims(batch []*slice) (fresh []*cursor, claims []sinks.Claim) 
 			continue
 		}
 		fresh = append(fresh, c)
-		claims = append(claims, sinks.Claim{Partition: c.p.number, Below: c.place().Position, Mark: c.mark})
+		claims = append(claims, sinks.Claim{Partition: c.p.number, Below: c.position().Version, Mark: c.mark})
 	}
 	return fresh, claims
 }
 
 // keepMark takes the sink's mark on if everything that was written stands below the
-// place. The caller holds the stage's mutex.
+// position. The caller holds the stage's mutex.
 func (w *worker) keepMark(c *cursor) {
 	sink, ok := w.opt.Sink.(sinks.Resumer)
 	if !ok || !c.resumed {
 		return
 	}
-	if mark, above := sink.Mark(c.p.number); c.place().Position > above {
+	if mark, above := sink.Mark(c.p.number); c.position().Version > above {
 		c.mark = mark
 	}
 }

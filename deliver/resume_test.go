@@ -84,7 +84,7 @@ func (r *resumer) Write(_ context.Context, changes []change.Change) error {
 			continue
 		}
 		r.has = append(r.has, name(c))
-		r.last[c.Partition] = max(r.last[c.Partition], c.Place())
+		r.last[c.Partition] = max(r.last[c.Partition], c.Position())
 	}
 	return r.after
 }
@@ -99,7 +99,7 @@ func (w *world) mark() string {
 	rows, err := w.store.AllProgress(context.Background())
 	require.NoError(w.t, err)
 	for _, row := range rows {
-		for _, p := range row.Places {
+		for _, p := range row.Positions {
 			if p.Service == w.numbers[service] {
 				return p.Mark
 			}
@@ -140,8 +140,8 @@ func TestASuccessorFindsWhatWasWritten(t *testing.T) {
 	require.NoError(t, p.stop())
 }
 
-// A mark that is ahead of the place would hide what was written above that.
-func TestAMarkIsNotAheadOfItsPlace(t *testing.T) {
+// A mark that is ahead of the position would hide what was written above that.
+func TestAMarkIsNotAheadOfItsPosition(t *testing.T) {
 	w := newWorld(t, service)
 	s := &resumer{target: &target{last: map[int32]change.Version{}}}
 	ahead := false
@@ -179,7 +179,7 @@ func TestAWriteEndsWithItsPartition(t *testing.T) {
 	p.stage.Revoked("changes", []int32{0})
 	require.Eventually(t, p.stage.Idle, patience, time.Millisecond)
 	require.Zero(t, p.count(deliver.OutcomeDelivered))
-	require.Less(t, p.place(service).Position, at(2), "it is the next owner's")
+	require.Less(t, p.position(service).Version, at(2), "it is the next owner's")
 }
 
 // A take-over that fails waits as a write does: an operator makes it be tried now, or

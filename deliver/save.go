@@ -139,14 +139,14 @@ func (v *saver) swaps(parts []*partition) (swaps []store.ProgressSwap, of []*par
 		if p.edits == p.stored {
 			continue
 		}
-		t := &attempted{token: newToken(), places: p.places(), edits: p.edits}
-		if slices.Equal(t.places, p.saved) {
+		t := &attempted{token: newToken(), positions: p.positions(), edits: p.edits}
+		if slices.Equal(t.positions, p.saved) {
 			p.stored = p.edits
 			continue
 		}
 		p.tried = t
 		swaps = append(swaps, store.ProgressSwap{
-			Progress: store.Progress{Partition: p.number, Token: t.token, Places: t.places}, Old: p.token, Floor: p.floor,
+			Progress: store.Progress{Partition: p.number, Token: t.token, Positions: t.positions}, Old: p.token, Floor: p.floor,
 		})
 		of = append(of, p)
 	}
@@ -186,7 +186,7 @@ func settle(rows []store.Progress, parts []*partition) {
 // swapped notes that what was tried was done. The caller holds the stage's mutex.
 func (p *partition) swapped() {
 	t := p.tried
-	p.token, p.saved, p.stored = t.token, t.places, t.edits
+	p.token, p.saved, p.stored = t.token, t.positions, t.edits
 	p.tried = nil
 }
 

@@ -102,7 +102,7 @@ func TestLimitEndsWhatAShutdownLetsFinish(t *testing.T) {
 			require.NoError(t, <-stopped)
 			require.True(t, s.closed)
 			require.Empty(t, p.letters())
-			require.Zero(t, p.place(service).Position.Offset())
+			require.Zero(t, p.position(service).Version.Offset())
 		})
 	}
 }

@@ -71,7 +71,7 @@ func TestWhoCatchesUpDuringARepairIsRepaired(t *testing.T) {
 
 // The mistake that this catches: a service that had no room for a frame got the copy
 // of it that stands further up, after which what follows the first copy stood behind its
-// place, and was reported as gone.
+// position, and was reported as gone.
 func TestWhoIsBehindSkipsNothingToALaterCopy(t *testing.T) {
 	s, p := bareStage(t, nil, feed{fed: 9, next: 9}, "reads", "rests")
 	reads, rests := p.cursors[0], p.cursors[1]
@@ -126,7 +126,7 @@ func TestALogSinkGetsAnOlderChangeOfAnotherPartition(t *testing.T) {
 
 // The mistake that this catches: an older change of an entity, from another partition of
 // an older inbox, was left to the newer one in its batch, and the newer one's partition
-// went away while its sink failed. The older one's place never moved again, and whatever
+// went away while its sink failed. The older one's position never moved again, and whatever
 // came behind it stayed in memory.
 func TestTheNewestGoesAwayWithItsPartition(t *testing.T) {
 	s, p := bareStage(t, nil, feed{}, "acme/all@out")

@@ -209,7 +209,7 @@ func (w *worker) deliver(a *attempt, batch []*slice, all, todo []*delivery) erro
 	return nil
 }
 
-// decode reads the changes of slices; what is below the service's place is left out.
+// decode reads the changes of slices; what is below the service's position is left out.
 func (w *worker) decode(work, stop context.Context, batch []*slice) ([]*delivery, error) {
 	n := 0
 	for _, sl := range batch {
@@ -228,7 +228,7 @@ func (w *worker) decode(work, stop context.Context, batch []*slice) ([]*delivery
 				})
 				break
 			}
-			if c.Place() < sl.below {
+			if c.Position() < sl.below {
 				continue
 			}
 			v := &values[len(all)]
@@ -248,7 +248,7 @@ func (w *worker) finish(batch []*slice, all []*delivery) {
 	at := make(map[*slice]change.Version, len(batch))
 	for _, v := range all {
 		if _, undone := at[v.slice]; !undone && !v.over() {
-			at[v.slice] = v.change.Place()
+			at[v.slice] = v.change.Position()
 		}
 	}
 	w.s.mu.Lock()

@@ -13,9 +13,9 @@ import (
 // look at the store finds them. It is only read.
 type Reached struct {
 	// Marks are how far decisions are, by partition of the inbox.
-	Marks  map[int32]store.Mark
-	places map[int32][]store.ServicePlace // by partition
-	layout transport.Layout
+	Marks     map[int32]store.Mark
+	positions map[int32][]store.ServicePosition // by partition
+	layout    transport.Layout
 }
 
 // ProgressStore is what ReadReached reads of a store.
@@ -55,9 +55,9 @@ func ReadReached(ctx context.Context, s ProgressStore) (*Reached, error) {
 	if err != nil {
 		return nil, err
 	}
-	r := &Reached{Marks: look.Marks, layout: layout, places: make(map[int32][]store.ServicePlace, len(rows))}
+	r := &Reached{Marks: look.Marks, layout: layout, positions: make(map[int32][]store.ServicePosition, len(rows))}
 	for i := range rows {
-		r.places[rows[i].Partition] = rows[i].Places
+		r.positions[rows[i].Partition] = rows[i].Positions
 	}
 	return r, nil
 }
@@ -68,28 +68,22 @@ func (r *Reached) Partition(entity string, version change.Version) int32 {
 	return r.layout.PartitionOf([]byte(entity), version.Generation())
 }
 
-// Position returns the position of a service in a partition: every change of it
-// with a lower version took effect, is a dead letter, or needed no delivery.
-func (r *Reached) Position(partition, service int32) change.Version {
-	return r.Place(partition, service).Position
-}
-
-// Place is Position with the first record of the changes log that may hold a change
-// at or above it.
-func (r *Reached) Place(partition, service int32) store.Place {
-	places := r.places[partition]
-	i, found := slices.BinarySearchFunc(places, service, func(p store.ServicePlace, service int32) int { return int(p.Service) - int(service) })
+// Position returns the position of a service in a partition: every change of it with
+// a lower version took effect, is a dead letter, or needed no delivery.
+func (r *Reached) Position(partition, service int32) store.Position {
+	positions := r.positions[partition]
+	i, found := slices.BinarySearchFunc(positions, service, func(p store.ServicePosition, service int32) int { return int(p.Service) - int(service) })
 	if found {
-		return places[i].Place
+		return positions[i].Position
 	}
 	// Nothing of a new service stands below what was saved before it came.
-	return store.Place{Position: store.Top(places)}
+	return store.Position{Version: store.Top(positions)}
 }
 
 // Waiting returns how many changes of a service wait in a partition, at most: 0
 // when nothing waits.
 func (r *Reached) Waiting(partition, service int32) int64 {
-	at, last := r.Position(partition, service), r.Marks[partition].LastTo
+	at, last := r.Position(partition, service).Version, r.Marks[partition].LastTo
 	switch {
 	case at >= last:
 		return 0

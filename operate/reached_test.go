@@ -24,11 +24,11 @@ func (p progress) Inboxes(context.Context) ([]store.Inbox, error) {
 }
 func (p progress) AllProgress(context.Context) ([]store.Progress, error) { return p.rows, nil }
 
-// What waits is counted from places, of all partitions and generations.
-func TestWhatWaitsFollowsFromPlaces(t *testing.T) {
+// What waits is counted from positions, of all partitions and generations.
+func TestWhatWaitsFollowsFromPositions(t *testing.T) {
 	v := change.NewVersion
-	place := func(service int32, at change.Version) store.ServicePlace {
-		return store.ServicePlace{Service: service, Place: store.Place{Position: at}}
+	position := func(service int32, at change.Version) store.ServicePosition {
+		return store.ServicePosition{Service: service, Position: store.Position{Version: at}}
 	}
 	r, err := operate.ReadReached(t.Context(), progress{
 		look: store.Look{Marks: map[int32]store.Mark{
@@ -38,8 +38,8 @@ func TestWhatWaitsFollowsFromPlaces(t *testing.T) {
 			3: {Watermark: v(2, 9)},                  // nothing was ever sent
 		}},
 		rows: []store.Progress{
-			{Partition: 0, Places: []store.ServicePlace{place(1, v(2, 90)), place(3, v(2, 60)), place(4, v(1, 95))}},
-			{Partition: 1, Places: []store.ServicePlace{place(1, v(1, 50)), place(3, v(1, 48)), place(4, v(2, 1))}},
+			{Partition: 0, Positions: []store.ServicePosition{position(1, v(2, 90)), position(3, v(2, 60)), position(4, v(1, 95))}},
+			{Partition: 1, Positions: []store.ServicePosition{position(1, v(1, 50)), position(3, v(1, 48)), position(4, v(2, 1))}},
 			{Partition: 3},
 		},
 	})
@@ -48,9 +48,9 @@ func TestWhatWaitsFollowsFromPlaces(t *testing.T) {
 	require.EqualValues(t, 30+2+9, r.Pending(3))
 	require.EqualValues(t, 90+0+9, r.Pending(4), "of two generations the newer one is counted")
 	require.EqualValues(t, 9, r.Pending(2), "nothing of a new service stands before what the others reached")
-	require.Equal(t, v(2, 90), r.Position(0, 2))
-	require.Equal(t, v(2, 60), r.Position(0, 3))
-	require.Zero(t, r.Position(2, 1))
+	require.Equal(t, v(2, 90), r.Position(0, 2).Version)
+	require.Equal(t, v(2, 60), r.Position(0, 3).Version)
+	require.Zero(t, r.Position(2, 1).Version)
 	require.EqualValues(t, 30, r.Waiting(0, 3))
 	require.Zero(t, r.Waiting(3, 3))
 	for _, entity := range []string{"a", "b", "c", "d"} { // each was decided in a partition of its generation's

@@ -14,11 +14,11 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// knowing is a store with one partition of the inbox, in which services are at places.
+// knowing is a store with one partition of the inbox, in which services are at positions.
 type knowing struct {
 	store.Reports
-	places  map[int32]int64 // by number
-	reports map[string][]any
+	positions map[int32]int64 // by number
+	reports   map[string][]any
 }
 
 func (k *knowing) Look(context.Context) (store.Look, error) {
@@ -27,8 +27,8 @@ func (k *knowing) Look(context.Context) (store.Look, error) {
 
 func (k *knowing) AllProgress(context.Context) ([]store.Progress, error) {
 	row := store.Progress{}
-	for n := range int32(len(k.places)) {
-		row.Places = append(row.Places, store.ServicePlace{Service: n + 1, Place: store.Place{Position: change.NewVersion(1, k.places[n+1])}})
+	for n := range int32(len(k.positions)) {
+		row.Positions = append(row.Positions, store.ServicePosition{Service: n + 1, Position: store.Position{Version: change.NewVersion(1, k.positions[n+1])}})
 	}
 	return []store.Progress{row}, nil
 }
@@ -67,7 +67,7 @@ func TestStatusOfAStore(t *testing.T) {
 		Name: "a:1", Seen: now.Add(-time.Hour), LastDecision: now.Add(-2 * time.Hour),
 		Health: operate.Health{Level: operate.LevelDegraded, Services: unwell},
 	}
-	k := &knowing{places: map[int32]int64{1: 95, 2: 10, 3: 100, 4: 100, 5: 50}, reports: map[string][]any{
+	k := &knowing{positions: map[int32]int64{1: 95, 2: 10, 3: 100, 4: 100, 5: 50}, reports: map[string][]any{
 		"suspended":         {map[string]deliver.Suspension{"c/p@paused": {Since: now.Add(-time.Minute), By: "ann@here"}}},
 		operate.ProcessKind: {process},
 	}}

@@ -131,7 +131,7 @@ func (h *housekeeper) heard(reached *operate.Reached, t store.Tombstone) change.
 	below := change.NewVersion(t.Version.Generation()+1, 0)
 	partition := reached.Partition(t.Entity, t.Version)
 	for _, s := range h.services() {
-		below = min(below, reached.Position(partition, s.Number))
+		below = min(below, reached.Position(partition, s.Number).Version)
 	}
 	return below
 }

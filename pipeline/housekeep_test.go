@@ -113,8 +113,8 @@ func (d *deleted) Tombstones(_ context.Context, _ time.Time, after string, _ int
 func TestTombstonesWaitForTheirServices(t *testing.T) {
 	at := change.NewVersion
 	for name, c := range map[string]struct {
-		places []change.Version // of services 1, 2 and so on
-		below  change.Version   // what is asked for; 0 if nothing is
+		positions []change.Version // of services 1, 2 and so on
+		below     change.Version   // what is asked for; 0 if nothing is
 	}{
 		"all have it":                {[]change.Version{at(1, 9), at(1, 8)}, at(1, 8)},
 		"one is at it":               {[]change.Version{at(1, 9), at(1, 7)}, 0},
@@ -126,8 +126,8 @@ func TestTombstonesWaitForTheirServices(t *testing.T) {
 	} {
 		d := &deleted{stone: store.Tombstone{Entity: "a", Version: at(1, 7)}}
 		row := store.Progress{}
-		for i, v := range c.places {
-			row.Places = append(row.Places, store.ServicePlace{Service: int32(i + 1), Place: store.Place{Position: v}})
+		for i, v := range c.positions {
+			row.Positions = append(row.Positions, store.ServicePosition{Service: int32(i + 1), Position: store.Position{Version: v}})
 		}
 		d.rows = append(d.rows, row)
 		var asked []inbox.Control

@@ -191,8 +191,8 @@ func (m *monitor) count(ctx context.Context, waits []Wait) {
 		from := end
 		for _, w := range waits {
 			if w.service != 0 && reached.Waiting(partition, w.service) > 0 {
-				place := reached.Place(partition, w.service)
-				after[w.service], from = place.Position, min(from, place.Offset)
+				position := reached.Position(partition, w.service)
+				after[w.service], from = position.Version, min(from, position.LogOffset)
 			}
 		}
 		for len(after) > 0 && from < end {
@@ -229,7 +229,7 @@ func waitingIn(record []byte, after map[int32]change.Version) map[int32]int64 {
 			found[s.Service] += int64(s.Count)
 		default:
 			for c, err := range s.All("") {
-				if err == nil && c.Place() >= position {
+				if err == nil && c.Position() >= position {
 					found[s.Service]++
 				}
 			}

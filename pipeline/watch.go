@@ -301,7 +301,7 @@ func (g *gauges) deliveries(reached *operate.Reached, services []decide.Service,
 			}
 			pending += n
 			key := delivery{s.Number, partition}
-			stands, at := g.still[key], reached.Position(partition, s.Number)
+			stands, at := g.still[key], reached.Position(partition, s.Number).Version
 			if stands.at != at || stands.since.IsZero() {
 				stands = still{at, now}
 			}

@@ -34,12 +34,12 @@ func TestStalledDeliveries(t *testing.T) {
 	services := []decide.Service{{Name: "fast", Number: 1}, {Name: "stuck", Number: 2}, {Name: "slow", Number: 3}}
 	begin := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	at := func(minutes int, decided int64, positions ...int64) {
-		var places []store.ServicePlace
+		var saved []store.ServicePosition
 		for i, n := range positions {
-			places = append(places, store.ServicePlace{Service: int32(i + 1), Place: store.Place{Position: change.NewVersion(1, n)}})
+			saved = append(saved, store.ServicePosition{Service: int32(i + 1), Position: store.Position{Version: change.NewVersion(1, n)}})
 		}
 		mark := store.Mark{LastTo: change.NewVersion(1, decided)}
-		reached, err := operate.ReadReached(t.Context(), places7{mark, places})
+		reached, err := operate.ReadReached(t.Context(), positions7{mark, saved})
 		require.NoError(t, err)
 		g.deliveries(reached, services, begin.Add(time.Duration(minutes)*time.Minute))
 	}
@@ -72,18 +72,18 @@ func TestStalledDeliveries(t *testing.T) {
 	require.Equal(t, map[string]float64{"fast": 0, "stuck": 0}, values(stalled))
 }
 
-// places7 is progress of one partition, number 7.
-type places7 struct {
-	mark   store.Mark
-	places []store.ServicePlace
+// positions7 is progress of one partition, number 7.
+type positions7 struct {
+	mark      store.Mark
+	positions []store.ServicePosition
 }
 
-func (p places7) Look(context.Context) (store.Look, error) {
+func (p positions7) Look(context.Context) (store.Look, error) {
 	return store.Look{Marks: map[int32]store.Mark{7: p.mark}}, nil
 }
 
-func (p places7) Inboxes(context.Context) ([]store.Inbox, error) { return nil, nil }
+func (p positions7) Inboxes(context.Context) ([]store.Inbox, error) { return nil, nil }
 
-func (p places7) AllProgress(context.Context) ([]store.Progress, error) {
-	return []store.Progress{{Partition: 7, Places: p.places}}, nil
+func (p positions7) AllProgress(context.Context) ([]store.Progress, error) {
+	return []store.Progress{{Partition: 7, Positions: p.positions}}, nil
 }

@@ -10,7 +10,7 @@ import (
 // with the service's position there.
 type Claim struct {
 	Partition int32
-	// Below is that position: no change whose place is below it comes.
+	// Below is that position: no change whose position is below it comes.
 	Below change.Version
 	// Mark is what the predecessor's Mark returned, "" when nothing was saved.
 	Mark string
@@ -28,8 +28,8 @@ type Resumer interface {
 	// out. Errors are like those of Write; it may be called again.
 	Resume(ctx context.Context, claims []Claim) error
 	// Mark returns from where on the target has to be looked through for changes of a
-	// resumed partition whose places are above a place. It is saved with a position only
-	// if that is above the place, else the mark before stays.
+	// resumed partition whose positions are above a position. It is saved with a position only
+	// if that is above the position, else the mark before stays.
 	Mark(partition int32) (mark string, above change.Version)
 	// Found returns how many changes Write left out because they were there, since New.
 	Found() uint64

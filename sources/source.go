@@ -72,7 +72,7 @@ type Env struct {
 	MaxEvent int
 	// Complete says that what is there is all: a file is not followed.
 	Complete  bool
-	Positions store.Positions
+	Positions store.SourcePositions
 	// Cluster says how the cluster of a source, or without brokers the main one,
 	// is reached.
 	Cluster func(own config.Cluster) (transport.Config, error)

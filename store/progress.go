@@ -13,33 +13,33 @@ import (
 	"github.com/seed-86dfc502/weir/internal/wire"
 )
 
-// Place is how far a service is in one partition of the changes log.
-type Place struct {
-	// Position: every change of the service in this partition whose version is
+// Position is how far a service is in one partition of the changes log.
+type Position struct {
+	// Version: every change of the service in this partition whose version is
 	// below it took effect, became a dead letter, or needed no delivery.
-	Position change.Version
-	// Offset is the first record of the log that may hold a change at or above
-	// Position.
-	Offset int64
+	Version change.Version
+	// LogOffset is the first record of the log that may hold a change at or above
+	// Version.
+	LogOffset int64
 }
 
-// ServicePlace is the place of one service.
-type ServicePlace struct {
+// ServicePosition is the position of one service.
+type ServicePosition struct {
 	Service int32
-	Place
+	Position
 	// Mark says where on the service's target has to be looked through for changes at
-	// or above Position (sinks.Resumer); "" for a sink without marks.
+	// or above Version (sinks.Resumer); "" for a sink without marks.
 	Mark string
 }
 
 // Progress is what is known of the deliveries of one partition of the changes
-// log: one row, swapped whole by the partition's owner. It has a place for every
+// log: one row, swapped whole by the partition's owner. It has a position for every
 // service that the partition ever had an owner for, also for one that is not
 // configured any more, which goes on from there if it comes back.
 type Progress struct {
 	Partition int32
 	Token     Token
-	Places    []ServicePlace // ascending by service
+	Positions []ServicePosition // ascending by service
 }
 
 // ProgressSwap replaces the row of a partition.
@@ -70,17 +70,17 @@ type Activation struct {
 }
 
 // StaleActivations returns those of all that no frame is judged by any more, by the
-// places that the partitions have. A frame that ends at or below the lowest place of
+// positions that the partitions have. A frame that ends at or below the lowest position of
 // its partition is skipped, whether it counts or not. Of the activations at or below
-// that place the newest rejects every other frame that an older one would: one of an
+// that position the newest rejects every other frame that an older one would: one of an
 // earlier revision, since it ends above, and one of a later, if it begins below.
 func StaleActivations(all []Activation, rows []Progress) []Activation {
-	newest := make(map[int32]Activation, len(rows)) // at or below the lowest place
+	newest := make(map[int32]Activation, len(rows)) // at or below the lowest position
 	lowest := make(map[int32]change.Version, len(rows))
 	for i := range rows {
-		for _, p := range rows[i].Places {
-			if low, known := lowest[rows[i].Partition]; !known || p.Position < low {
-				lowest[rows[i].Partition] = p.Position
+		for _, p := range rows[i].Positions {
+			if low, known := lowest[rows[i].Partition]; !known || p.Version < low {
+				lowest[rows[i].Partition] = p.Version
 			}
 		}
 	}
@@ -170,7 +170,7 @@ type Deliveries interface {
 	// Look reads marks and activations in one snapshot.
 	Look(ctx context.Context) (Look, error)
 	// TakeProgress writes token into the rows of partitions, creating them without
-	// places, and returns them as they are then. Whoever had them cannot swap
+	// positions, and returns them as they are then. Whoever had them cannot swap
 	// them any more. In the order of partitions; none twice.
 	TakeProgress(ctx context.Context, partitions []int32, token Token) ([]Progress, error)
 	// SwapProgress replaces rows, in one durable transaction, and reports of each
@@ -196,36 +196,36 @@ type Deliveries interface {
 // marksFollow stands where another place would: no position is as high.
 const marksFollow = 1 << 63
 
-// AppendPlaces appends the form of places that the stores keep: groups of
-// services that share a place, then the marks that there are.
-func AppendPlaces(dst []byte, places []ServicePlace) []byte {
-	done := make([]bool, len(places))
-	for i := range places {
+// AppendPositions appends the form of positions that the stores keep: groups of
+// services that share a position, then the marks that there are.
+func AppendPositions(dst []byte, positions []ServicePosition) []byte {
+	done := make([]bool, len(positions))
+	for i := range positions {
 		if done[i] {
 			continue
 		}
-		p := places[i].Place
-		dst = binary.AppendUvarint(dst, uint64(p.Position))
-		dst = binary.AppendUvarint(dst, uint64(p.Offset))
+		p := positions[i].Position
+		dst = binary.AppendUvarint(dst, uint64(p.Version))
+		dst = binary.AppendUvarint(dst, uint64(p.LogOffset))
 		n := 0
-		for j := i; j < len(places); j++ {
-			if !done[j] && places[j].Place == p {
+		for j := i; j < len(positions); j++ {
+			if !done[j] && positions[j].Position == p {
 				n++
 			}
 		}
 		dst = binary.AppendUvarint(dst, uint64(n))
 		last := int32(0)
-		for j := i; j < len(places); j++ {
-			if !done[j] && places[j].Place == p {
+		for j := i; j < len(positions); j++ {
+			if !done[j] && positions[j].Position == p {
 				done[j] = true
-				dst = binary.AppendUvarint(dst, uint64(places[j].Service-last))
-				last = places[j].Service
+				dst = binary.AppendUvarint(dst, uint64(positions[j].Service-last))
+				last = positions[j].Service
 			}
 		}
 	}
 	marked := 0
-	for i := range places {
-		if places[i].Mark != "" {
+	for i := range positions {
+		if positions[i].Mark != "" {
 			marked++
 		}
 	}
@@ -233,18 +233,18 @@ func AppendPlaces(dst []byte, places []ServicePlace) []byte {
 		return dst
 	}
 	dst = binary.AppendUvarint(binary.AppendUvarint(dst, marksFollow), uint64(marked))
-	for i := range places {
-		if places[i].Mark == "" {
+	for i := range positions {
+		if positions[i].Mark == "" {
 			continue
 		}
-		dst = wire.Append(binary.AppendUvarint(dst, uint64(places[i].Service)), places[i].Mark)
+		dst = wire.Append(binary.AppendUvarint(dst, uint64(positions[i].Service)), positions[i].Mark)
 	}
 	return dst
 }
 
-// DecodePlaces reads what AppendPlaces wrote. Its error is of class Fatal.
-func DecodePlaces(b []byte) ([]ServicePlace, error) {
-	var out []ServicePlace
+// DecodePositions reads what AppendPositions wrote. Its error is of class Fatal.
+func DecodePositions(b []byte) ([]ServicePosition, error) {
+	var out []ServicePosition
 	marks := map[int32]string{}
 	r := wire.Reader{Rest: b}
 	for len(r.Rest) > 0 && !r.Failed {
@@ -260,32 +260,32 @@ func DecodePlaces(b []byte) ([]ServicePlace, error) {
 			r.Failed = r.Failed || len(r.Rest) > 0
 			break
 		}
-		p := Place{Position: change.Version(position), Offset: int64(r.Uvarint())}
+		p := Position{Version: change.Version(position), LogOffset: int64(r.Uvarint())}
 		n, service := r.Count(), uint64(0)
-		r.Failed = r.Failed || p.Position > math.MaxInt64 || p.Offset < 0 || n == 0
+		r.Failed = r.Failed || p.Version > math.MaxInt64 || p.LogOffset < 0 || n == 0
 		for ; n > 0 && !r.Failed; n-- {
 			service += min(r.Uvarint(), math.MaxInt32+1)
 			r.Failed = r.Failed || service > math.MaxInt32
-			out = append(out, ServicePlace{Service: int32(service), Place: p})
+			out = append(out, ServicePosition{Service: int32(service), Position: p})
 		}
 	}
-	slices.SortFunc(out, func(a, b ServicePlace) int { return int(a.Service) - int(b.Service) })
+	slices.SortFunc(out, func(a, b ServicePosition) int { return int(a.Service) - int(b.Service) })
 	for i := range out {
 		r.Failed = r.Failed || i > 0 && out[i].Service == out[i-1].Service
 		out[i].Mark = marks[out[i].Service]
 		delete(marks, out[i].Service)
 	}
 	if r.Failed || len(marks) > 0 { // marks of nobody
-		return nil, WithClass(errors.New("malformed places of a progress row"), Fatal)
+		return nil, WithClass(errors.New("malformed positions of a progress row"), Fatal)
 	}
 	return out, nil
 }
 
-// Top returns the highest position of places, 0 without any.
-func Top(places []ServicePlace) change.Version {
+// Top returns the highest position of positions, 0 without any.
+func Top(positions []ServicePosition) change.Version {
 	var top change.Version
-	for i := range places {
-		top = max(top, places[i].Position)
+	for i := range positions {
+		top = max(top, positions[i].Version)
 	}
 	return top
 }

@@ -53,76 +53,76 @@ func TestCounts(t *testing.T) {
 	assert.False(t, (&Look{}).Counts(0, 0, 0, at(0)), "an empty store has no history")
 }
 
-// drawPlaces draws places as a progress row has them: few of them differ.
-func drawPlaces(t *rapid.T) (places []ServicePlace) {
-	some := rapid.SliceOfN(rapid.Custom(func(t *rapid.T) Place {
-		return Place{Position: change.Version(rapid.Uint64Max(math.MaxInt64).Draw(t, "position")), Offset: rapid.Int64Min(0).Draw(t, "offset")}
-	}), 1, 5).Draw(t, "places")
+// drawPositions draws positions as a progress row has them: few of them differ.
+func drawPositions(t *rapid.T) (positions []ServicePosition) {
+	some := rapid.SliceOfN(rapid.Custom(func(t *rapid.T) Position {
+		return Position{Version: change.Version(rapid.Uint64Max(math.MaxInt64).Draw(t, "position")), LogOffset: rapid.Int64Min(0).Draw(t, "offset")}
+	}), 1, 5).Draw(t, "positions")
 	services := rapid.SliceOfDistinct(rapid.Int32Min(0), rapid.ID).Draw(t, "services")
 	for _, n := range slices.Sorted(slices.Values(services)) {
-		places = append(places, ServicePlace{Service: n, Place: rapid.SampledFrom(some).Draw(t, "place"),
+		positions = append(positions, ServicePosition{Service: n, Position: rapid.SampledFrom(some).Draw(t, "position"),
 			Mark: rapid.StringN(0, -1, 40).Draw(t, "mark")})
 	}
-	return places
+	return positions
 }
 
 func TestPlacesCodec(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		places := drawPlaces(t)
+		positions := drawPositions(t)
 		prefix := rapid.SliceOf(rapid.Byte()).Draw(t, "prefix")
-		b := AppendPlaces(slices.Clone(prefix), places)
+		b := AppendPositions(slices.Clone(prefix), positions)
 		require.Equal(t, prefix, slices.Clone(b[:len(prefix)]))
 		b = b[len(prefix):]
-		got, err := DecodePlaces(b)
+		got, err := DecodePositions(b)
 		require.NoError(t, err)
-		require.Equal(t, places, got)
+		require.Equal(t, positions, got)
 		var top change.Version
-		for _, p := range places {
-			top = max(top, p.Position)
+		for _, p := range positions {
+			top = max(top, p.Version)
 		}
 		require.Equal(t, top, Top(got))
 		if len(b) > 0 {
-			_, err = DecodePlaces(b[:len(b)-1])
+			_, err = DecodePositions(b[:len(b)-1])
 			require.Error(t, err, "a part is cut off")
 			require.Equal(t, Fatal, ClassOf(err))
-			_, err = DecodePlaces(append(b, b...))
+			_, err = DecodePositions(append(b, b...))
 			require.Error(t, err, "services twice")
 		}
 	})
 }
 
-// Services that share a place cost a byte or two each.
+// Services that share a position cost a byte or two each.
 func TestPlacesAreSmall(t *testing.T) {
-	var places []ServicePlace
+	var positions []ServicePosition
 	for n := range int32(200) {
-		places = append(places, ServicePlace{Service: n + 1, Place: Place{Position: change.NewVersion(3, 1<<33), Offset: 1 << 30}})
+		positions = append(positions, ServicePosition{Service: n + 1, Position: Position{Version: change.NewVersion(3, 1<<33), LogOffset: 1 << 30}})
 	}
-	places[7].Position--
-	places[150].Offset--
-	assert.Less(t, len(AppendPlaces(nil, places)), 250)
+	positions[7].Version--
+	positions[150].LogOffset--
+	assert.Less(t, len(AppendPositions(nil, positions)), 250)
 }
 
 // Whatever the bytes are, decoding ends with an error of class Fatal, or with
-// places that mean the same when they are encoded again; it never takes more memory
+// positions that mean the same when they are encoded again; it never takes more memory
 // than a few times the bytes.
 func FuzzPlacesCodec(f *testing.F) {
 	f.Fuzz(func(t *testing.T, b []byte) {
-		places, err := DecodePlaces(b)
+		positions, err := DecodePositions(b)
 		if err != nil {
 			require.Equal(t, Fatal, ClassOf(err))
-			require.Nil(t, places)
+			require.Nil(t, positions)
 			return
 		}
-		require.LessOrEqual(t, len(places), len(b))
-		for i, p := range places {
+		require.LessOrEqual(t, len(positions), len(b))
+		for i, p := range positions {
 			require.GreaterOrEqual(t, p.Service, int32(0))
 			if i > 0 {
-				require.Less(t, places[i-1].Service, p.Service)
+				require.Less(t, positions[i-1].Service, p.Service)
 			}
 		}
-		again, err := DecodePlaces(AppendPlaces(nil, places))
+		again, err := DecodePositions(AppendPositions(nil, positions))
 		require.NoError(t, err)
-		require.Equal(t, places, again)
+		require.Equal(t, positions, again)
 	})
 }
 

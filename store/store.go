@@ -17,7 +17,7 @@ type Store interface {
 	Decisions
 	Deliveries
 	DeadLetters
-	Positions
+	SourcePositions
 	Reader
 
 	// Migrate creates or upgrades the tables; a no-op when they are current.
@@ -334,9 +334,9 @@ type DeadLetter struct {
 	// service or source, topic, partition and offset, or event id; of a delivery
 	// service, entity and content. Never empty.
 	DedupKey string
-	// Place is where the delivery stood that failed, 0 for other letters: a letter
+	// Position is where the delivery stood that failed, 0 for other letters: a letter
 	// that is written again with a higher one died again, see AddLetters.
-	Place change.Version
+	Position change.Version
 	// Later is how long after its first death it is due, see DueLetters; with each
 	// further one the wait doubles, up to LaterMax. 0: never. Written only.
 	Later time.Duration
@@ -380,7 +380,7 @@ const GroupedLetters = 200_000
 // DeadLetters keeps them until an operator is done with them.
 type DeadLetters interface {
 	// AddLetters adds those whose DedupKey is not there yet, all or none. One that
-	// is there with a lower Place died again: Count and Last grow, it has the new
+	// is there with a lower Position died again: Count and Last grow, it has the new
 	// letter's code, reason, version, payload and headers, and is open again. A
 	// letter is never refused for its content: in its texts, what a database
 	// cannot hold becomes U+FFFD; Payload, Headers and DedupKey stay as they are.
@@ -426,8 +426,8 @@ type SourcePosition struct {
 	State    []byte // opaque to the store, may be nil
 }
 
-// Positions keeps them.
-type Positions interface {
+// SourcePositions keeps them.
+type SourcePositions interface {
 	Position(ctx context.Context, source, identity string) (SourcePosition, error) // ErrNotFound
 	SetPosition(ctx context.Context, p SourcePosition) error                       // never backwards
 }

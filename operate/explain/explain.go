@@ -293,7 +293,7 @@ func (s *story) service(c config.Service) (Service, error) {
 			out.Last.Hash = row.Content.String()
 		}
 		partition := s.reached.Partition(s.Entity, row.Version)
-		at := s.reached.Position(partition, row.Service)
+		at := s.reached.Position(partition, row.Service).Version
 		out.Position, out.Behind = versionOf(at), s.reached.Waiting(partition, row.Service)
 		out.Pending = row.Content != nil && !row.Refused && row.Version >= at
 		out.Last.Delivered = row.Content != nil && !row.Refused && row.Version < at && !slices.ContainsFunc(s.letters, func(l store.DeadLetter) bool {

@@ -186,7 +186,7 @@ func (w *world) AllProgress(context.Context) ([]store.Progress, error) {
 		if n, ok := w.reached[s.Name]; ok {
 			at = n
 		}
-		row.Places = append(row.Places, store.ServicePlace{Service: int32(i + 1), Place: store.Place{Position: change.NewVersion(1, at)}})
+		row.Positions = append(row.Positions, store.ServicePosition{Service: int32(i + 1), Position: store.Position{Version: change.NewVersion(1, at)}})
 	}
 	return []store.Progress{row}, nil
 }

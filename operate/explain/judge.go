@@ -93,7 +93,7 @@ func (s *story) delivered(out *Service, c config.Service, row store.Row, say fun
 		return
 	}
 	e := s.Events[i]
-	name := e.place()
+	name := e.position()
 	switch became := out.Events[i]; {
 	case e.version == uint64(row.Version):
 		verb := "changed this view"
@@ -151,7 +151,7 @@ func (s *story) outBecause(out *Service) string {
 func (s *story) cause(version uint64) string {
 	for _, e := range s.Events {
 		if e.version == version {
-			return "Event (" + e.place() + ")"
+			return "Event (" + e.position() + ")"
 		}
 	}
 	return "An earlier record"
@@ -180,8 +180,8 @@ func (e Event) shownID() string {
 	return shown(e.EventID)
 }
 
-// place describes an event with its place in the inbox.
-func (e Event) place() string { return e.describe() + ", " + e.Version }
+// position describes an event with its position in the inbox.
+func (e Event) position() string { return e.describe() + ", " + e.Version }
 
 // reads lists what a projection reads, for people.
 func (s *story) reads(c config.Service) string {
@@ -223,7 +223,7 @@ func farAs(out *Service) string {
 func staleBecause(outcome string) string {
 	switch outcome {
 	case decide.HistoryStalePosition:
-		return "the entity has taken a later place of the same stream"
+		return "the entity has taken a later position of the same stream"
 	case decide.HistoryStaleEventID:
 		return "an event with this id and content was taken already"
 	case decide.HistoryStaleSequence:

@@ -71,7 +71,7 @@ func (w *world) Inboxes(context.Context) ([]store.Inbox, error) {
 
 func (w *world) AllProgress(context.Context) ([]store.Progress, error) {
 	w.tick()
-	return []store.Progress{{Places: []store.ServicePlace{{Service: 1, Place: store.Place{Position: w.at}}}}}, nil
+	return []store.Progress{{Positions: []store.ServicePosition{{Service: 1, Position: store.Position{Version: w.at}}}}}, nil
 }
 
 func (w *world) ListLetters(_ context.Context, f store.LetterFilter) (found []store.DeadLetter, err error) {

@@ -13,7 +13,7 @@
 //	weir-key        the idempotency key
 //	weir-op         upsert or retract
 //	weir-partition  the partition of the changes log that it came by
-//	weir-place      on what was sent once more after it was a dead letter: where that
+//	weir-position   on what was sent once more after it was a dead letter: where that
 //	                was asked for
 //
 // It is a log sink: every change is published. What comes from one partition of the
@@ -26,8 +26,8 @@
 // isolation level. What a partition of the log brings is written under an identity of
 // its own (see package fenced). Resume takes that over, which ends whatever a
 // predecessor has on its way, and reads the topic from a mark on, which deliver saved
-// with its position: Write leaves out what is found there by service, partition, place
-// and key. After a batch without an answer, or when somebody else took over, the next
+// with its position: Write leaves out what is found there by service, partition,
+// position and key. After a batch without an answer, or when somebody else took over, the next
 // Write does the same again. Deliver may thus write the same partition from two
 // processes for a moment; nothing comes twice.
 //

@@ -22,9 +22,9 @@ const (
 	OpHeader      = "weir-op"
 	// PartitionHeader is the partition of the changes log that the change came by.
 	PartitionHeader = "weir-partition"
-	// PlaceHeader is the place of a change that an operator, or retry.later, sent once
+	// PositionHeader is the position of a change that an operator, or retry.later, sent once
 	// more; that of any other is its version.
-	PlaceHeader = "weir-place"
+	PositionHeader = "weir-position"
 )
 
 const (
@@ -196,7 +196,7 @@ func (s *Sink) streams(changes []change.Change, failed map[int]*sinks.Error) []*
 				Err: fmt.Errorf("a record of %d bytes is larger than max_message_bytes, %d", n, s.opts.MaxMessageBytes)}
 			continue
 		}
-		p.tried = max(p.tried, c.Place())
+		p.tried = max(p.tried, c.Position())
 		w := way{p, s.topic.Partition(record.Key)}
 		st := by[w]
 		if st == nil {
@@ -316,7 +316,7 @@ func (s *Sink) record(c *change.Change) transport.Record {
 		transport.Header{Key: OpHeader, Value: []byte(c.Op)},
 		transport.Header{Key: PartitionHeader, Value: strconv.AppendInt(nil, int64(c.Partition), 10)})
 	if c.Resent != 0 {
-		r.Headers = append(r.Headers, transport.Header{Key: PlaceHeader, Value: strconv.AppendUint(nil, uint64(c.Resent), 10)})
+		r.Headers = append(r.Headers, transport.Header{Key: PositionHeader, Value: strconv.AppendUint(nil, uint64(c.Resent), 10)})
 	}
 	r.Headers = transport.WithTrace(r.Headers, c.Trace)
 	if !s.opts.Tombstones || c.Op != change.Retract {

@@ -32,24 +32,24 @@ type part struct {
 	// its last record there: whoever writes for this partition meanwhile has fenced
 	// writer first, so nothing of anybody else stands before them.
 	ends []int64
-	// tried is the highest place that was sent, or found.
+	// tried is the highest position that was sent, or found.
 	tried change.Version
-	reach change.Version // the highest place of which a Write told deliver what became of it
+	reach change.Version // the highest position of which a Write told deliver what became of it
 	above change.Version // see Mark; claim.Mark is the mark
 	// left is what a predecessor, or this process, left, and is not known to deliver;
-	// ascending by place. There is more above the last of them if more.
+	// ascending by position. There is more above the last of them if more.
 	left []record
 	more bool
-	// newest place of each entity among them, by its hash, where older ones may have
+	// newest position of each entity among them, by its hash, where older ones may have
 	// been compacted away.
 	newest map[uint64]change.Version
 }
 
 // record is one record of this service that was found in the topic.
 type record struct {
-	place  change.Version
-	key    uint64 // the first half of the idempotency key
-	entity uint64 // hash
+	position change.Version
+	key      uint64 // the first half of the idempotency key
+	entity   uint64 // hash
 }
 
 // lacks is what the cluster does not allow, which makes it at least once.
@@ -94,7 +94,7 @@ func (s *Sink) again(ctx context.Context, changes []change.Change) *sinks.Error 
 	lowest := map[int32]change.Version{}
 	highest := map[int32]change.Version{}
 	for i := range changes {
-		n, at := changes[i].Partition, changes[i].Place()
+		n, at := changes[i].Partition, changes[i].Position()
 		if low, ok := lowest[n]; !ok || at < low {
 			lowest[n] = at
 		}
@@ -110,7 +110,7 @@ func (s *Sink) again(ctx context.Context, changes []change.Change) *sinks.Error 
 		}
 		last := change.Version(0)
 		if len(p.left) > 0 {
-			last = p.left[len(p.left)-1].place
+			last = p.left[len(p.left)-1].position
 		}
 		switch {
 		case p.more && at > last:
@@ -285,7 +285,7 @@ type found struct {
 }
 
 func (f *found) add(r record) {
-	f.highest = max(f.highest, r.place)
+	f.highest = max(f.highest, r.position)
 	f.records = append(f.records, r)
 	if len(f.records) >= 2*maxLeft {
 		f.cut()
@@ -294,7 +294,7 @@ func (f *found) add(r record) {
 
 // cut keeps the lowest.
 func (f *found) cut() {
-	slices.SortFunc(f.records, func(a, b record) int { return cmp.Compare(a.place, b.place) })
+	slices.SortFunc(f.records, func(a, b record) int { return cmp.Compare(a.position, b.position) })
 	if len(f.records) > maxLeft {
 		f.records, f.more = slices.Clip(f.records[:maxLeft]), true
 	}
@@ -328,7 +328,7 @@ func (s *Sink) look(ctx context.Context, topic *fenced.Topic, claims []sinks.Cla
 			if !ok {
 				continue
 			}
-			if i, claimed := by[partition]; claimed && rec.place >= claims[i].Below {
+			if i, claimed := by[partition]; claimed && rec.position >= claims[i].Below {
 				all[i].add(rec)
 			}
 		}
@@ -347,7 +347,7 @@ func (s *Sink) look(ctx context.Context, topic *fenced.Topic, claims []sinks.Cla
 		if slices.Contains(gaps, true) {
 			all[i].newest = map[uint64]change.Version{}
 			for _, r := range all[i].records {
-				all[i].newest[r.entity] = max(all[i].newest[r.entity], r.place)
+				all[i].newest[r.entity] = max(all[i].newest[r.entity], r.position)
 			}
 		}
 	}
@@ -358,7 +358,7 @@ func (s *Sink) look(ctx context.Context, topic *fenced.Topic, claims []sinks.Cla
 func (s *Sink) ours(r *kgo.Record) (rec record, partition int32, ok bool) {
 	partition = -1
 	var service bool
-	var place uint64
+	var position uint64
 	for _, h := range r.Headers {
 		var err error
 		switch h.Key {
@@ -369,11 +369,11 @@ func (s *Sink) ours(r *kgo.Record) (rec record, partition int32, ok bool) {
 			n, err = strconv.ParseInt(string(h.Value), 10, 32)
 			partition = int32(n)
 		case VersionHeader:
-			if place == 0 {
-				place, err = strconv.ParseUint(string(h.Value), 10, 64)
+			if position == 0 {
+				position, err = strconv.ParseUint(string(h.Value), 10, 64)
 			}
-		case PlaceHeader:
-			place, err = strconv.ParseUint(string(h.Value), 10, 64)
+		case PositionHeader:
+			position, err = strconv.ParseUint(string(h.Value), 10, 64)
 		case KeyHeader:
 			rec.key = keyHash(string(h.Value))
 		}
@@ -381,8 +381,8 @@ func (s *Sink) ours(r *kgo.Record) (rec record, partition int32, ok bool) {
 			return record{}, 0, false
 		}
 	}
-	rec.place, rec.entity = change.Version(place), entityHash(string(r.Key))
-	return rec, partition, service && partition >= 0 && place != 0
+	rec.position, rec.entity = change.Version(position), entityHash(string(r.Key))
+	return rec, partition, service && partition >= 0 && position != 0
 }
 
 func keyHash(key string) uint64 {
@@ -404,10 +404,10 @@ func entityHash(entity string) uint64 {
 
 // there reports whether a change is in the topic already.
 func (p *part) there(c *change.Change) bool {
-	at := c.Place()
-	i, _ := slices.BinarySearchFunc(p.left, at, func(r record, at change.Version) int { return cmp.Compare(r.place, at) })
+	at := c.Position()
+	i, _ := slices.BinarySearchFunc(p.left, at, func(r record, at change.Version) int { return cmp.Compare(r.position, at) })
 	key := keyHash(c.Key)
-	for ; i < len(p.left) && p.left[i].place == at; i++ {
+	for ; i < len(p.left) && p.left[i].position == at; i++ {
 		if p.left[i].key == key {
 			return true
 		}
@@ -429,7 +429,7 @@ func (s *Sink) settle(changes []change.Change, failed map[int]*sinks.Error) {
 	for i := range changes {
 		if failed[i] == nil {
 			p := s.parts[changes[i].Partition]
-			p.reach = max(p.reach, changes[i].Place())
+			p.reach = max(p.reach, changes[i].Position())
 		}
 	}
 	for _, p := range s.parts {

@@ -27,7 +27,7 @@ import (
 	"github.com/seed-86dfc502/weir/tests/servers"
 )
 
-// numbered makes changes with the places from to up to, not including, to, of a few
+// numbered makes changes with the positions from to up to, not including, to, of a few
 // entities, of a partition of the changes log.
 func numbered(of string, partition int32, from, to int64) []change.Change {
 	var all []change.Change
@@ -57,7 +57,7 @@ func resumed(t testing.TB, o Options, partition int32, s saved) *Sink {
 	return sink
 }
 
-// begun makes a topic, and a process's sink that has written the places below to of
+// begun makes a topic, and a process's sink that has written the positions below to of
 // partition 0 there; mark is what deliver kept before.
 func begun(t testing.TB, name string, to int64) (log *topicLog, o Options, first *Sink, mark string) {
 	t.Helper()
@@ -94,7 +94,7 @@ func once(t testing.TB, log *topicLog, of string, want []change.Change) {
 
 // A successor leaves out what its predecessor wrote behind the saved position, and
 // nothing else: not what another service, or another partition, wrote there under the
-// same places.
+// same positions.
 func TestWhatAPredecessorWroteIsLeftOut(t *testing.T) {
 	brokers, prefix := servers.Kafka(t)
 	client := newClient(t, brokers, nil)
@@ -463,7 +463,7 @@ func TestWithoutRightsItIsAtLeastOnce(t *testing.T) {
 	require.Contains(t, said.String(), "TOPIC_AUTHORIZATION_FAILED")
 }
 
-// heldFetches makes a cluster of one broker with a topic in which the places below 20 of
+// heldFetches makes a cluster of one broker with a topic in which the positions below 20 of
 // partition 0 stand in a batch each. held is called at each fetch, which then brings one batch.
 func heldFetches(t *testing.T, held func()) (o Options, mark string) {
 	t.Helper()

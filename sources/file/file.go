@@ -32,7 +32,7 @@ import (
 type Options struct {
 	Name      string // of the source
 	Path      string
-	Positions store.Positions
+	Positions store.SourcePositions
 	// Complete says that the file does not grow any more: the source is
 	// drained at its end, and a last line without line feed counts. Otherwise
 	// the file is followed, and such a line is waited for.

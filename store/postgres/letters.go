@@ -14,15 +14,15 @@ import (
 
 const (
 	sqlAddLetter = `
-INSERT INTO dead_letters (stage, code, reason, source, service, entity, event_id, version, topic, part, "offset", payload, headers, dedup_key, place, due_at)
+INSERT INTO dead_letters (stage, code, reason, source, service, entity, event_id, version, topic, part, "offset", payload, headers, dedup_key, position, due_at)
 VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, now() + nullif($16::float8, 0) * interval '1 second')
 ON CONFLICT (dedup_key) DO UPDATE
 SET last_at = now(), count = dead_letters.count + 1, code = excluded.code, reason = excluded.reason, version = excluded.version,
-    payload = excluded.payload, headers = excluded.headers, place = excluded.place, state = 'open',
+    payload = excluded.payload, headers = excluded.headers, position = excluded.position, state = 'open',
     due_at = now() + nullif(least($16::float8 * 2 ^ least(dead_letters.count, 32), $17), 0) * interval '1 second'
-WHERE excluded.place > dead_letters.place`
+WHERE excluded.position > dead_letters.position`
 
-	letterHead = `id, created_at, last_at, count, stage, code, reason, source, service, entity, event_id, version, topic, part, "offset", headers, state, dedup_key, place`
+	letterHead = `id, created_at, last_at, count, stage, code, reason, source, service, entity, event_id, version, topic, part, "offset", headers, state, dedup_key, position`
 
 	sqlPlanByParameters = `SELECT set_config('plan_cache_mode', 'force_custom_plan', true)`
 
@@ -67,7 +67,7 @@ func queueLetters(b *pgx.Batch, letters []store.DeadLetter) {
 	for _, l := range letters {
 		b.Queue(sqlAddLetter, store.SanitizeText(string(l.Stage)), store.SanitizeText(l.Code), store.SanitizeText(l.Reason), store.SanitizeText(l.Source), store.SanitizeText(l.Service),
 			store.SanitizeText(l.Entity), store.SanitizeText(l.EventID), int64(l.Version), store.SanitizeText(l.Topic), l.Part, l.Offset,
-			notNil(l.Payload), l.Headers, []byte(l.DedupKey), int64(l.Place), l.Later.Seconds(), store.LaterMax.Seconds())
+			notNil(l.Payload), l.Headers, []byte(l.DedupKey), int64(l.Position), l.Later.Seconds(), store.LaterMax.Seconds())
 	}
 }
 
@@ -160,11 +160,11 @@ func (s *Store) Letter(ctx context.Context, id int64) (store.DeadLetter, error) 
 
 func scanLetter(row pgx.Row, more ...any) (store.DeadLetter, error) {
 	var l store.DeadLetter
-	var version, place int64
+	var version, position int64
 	var key []byte
 	err := row.Scan(append([]any{&l.ID, &l.Created, &l.Last, &l.Count, &l.Stage, &l.Code, &l.Reason, &l.Source, &l.Service, &l.Entity, &l.EventID,
-		&version, &l.Topic, &l.Part, &l.Offset, &l.Headers, &l.State, &key, &place}, more...)...)
-	l.Version, l.Place, l.DedupKey = change.Version(version), change.Version(place), string(key)
+		&version, &l.Topic, &l.Part, &l.Offset, &l.Headers, &l.State, &key, &position}, more...)...)
+	l.Version, l.Position, l.DedupKey = change.Version(version), change.Version(position), string(key)
 	return l, err
 }
 

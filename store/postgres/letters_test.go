@@ -16,7 +16,7 @@ import (
 func TestALetterThatDiesAgainIsNotPruned(t *testing.T) {
 	s, _ := migrated(t)
 	ctx := t.Context()
-	letter := store.DeadLetter{Stage: store.StageDeliver, Code: "refused", DedupKey: "k", Place: 1}
+	letter := store.DeadLetter{Stage: store.StageDeliver, Code: "refused", DedupKey: "k", Position: 1}
 	require.NoError(t, s.AddLetters(ctx, []store.DeadLetter{letter}))
 	_, err := s.pool.Exec(ctx, `UPDATE dead_letters SET last_at = now() - interval '1 day'`)
 	require.NoError(t, err)
@@ -26,7 +26,7 @@ func TestALetterThatDiesAgainIsNotPruned(t *testing.T) {
 	defer func() { _ = again.Rollback(ctx) }()
 	var pid int32
 	require.NoError(t, again.QueryRow(ctx, `SELECT pg_backend_pid()`).Scan(&pid))
-	letter.Place = 2
+	letter.Position = 2
 	b := new(pgx.Batch)
 	queueLetters(b, []store.DeadLetter{letter})
 	require.NoError(t, again.SendBatch(ctx, b).Close())

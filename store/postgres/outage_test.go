@@ -180,7 +180,7 @@ func TestServerKilled(t *testing.T) {
 	require.NoError(t, err)
 	swap := func(partition int32, old, next byte) ([]bool, error) {
 		return s.SwapProgress(t.Context(), revision.Number, []store.ProgressSwap{{Old: store.Token{old}, Progress: store.Progress{Partition: partition, Token: store.Token{next},
-			Places: []store.ServicePlace{{Service: 1, Place: store.Place{Offset: int64(next)}}}}}})
+			Positions: []store.ServicePosition{{Service: 1, Position: store.Position{LogOffset: int64(next)}}}}}})
 	}
 	swapped, err := swap(0, 1, 2)
 	require.NoError(t, err)
@@ -216,8 +216,8 @@ func TestServerKilled(t *testing.T) {
 	}
 	again, err := s.TakeProgress(t.Context(), []int32{0, 1}, store.Token{4})
 	require.NoError(t, err)
-	assert.Equal(t, int64(2), again[0].Places[0].Offset)
-	assert.Empty(t, again[1].Places)
+	assert.Equal(t, int64(2), again[0].Positions[0].LogOffset)
+	assert.Empty(t, again[1].Positions)
 	for partition := range int32(2) {
 		swapped, err = swap(partition, 4, 5)
 		require.NoError(t, err)

@@ -44,7 +44,7 @@ func TestPlansUseTheIndexWithStaleStatistics(t *testing.T) {
 		`INSERT INTO dam (entity, page, states) SELECT 'banana-' || n / 5, 1 + n % 5, '' FROM generate_series(1, 100000) n`,
 		`INSERT INTO entities (id, docs, version, writes, states) SELECT 'banana-' || n, '{}', 1, 1, '' FROM generate_series(1, 20000) n`,
 		`INSERT INTO outbox (generation, partition, frame) SELECT 1, n % 8, '' FROM generate_series(1, 20000) n`,
-		`INSERT INTO dead_letters (stage, code, reason, source, service, entity, event_id, version, topic, part, "offset", payload, dedup_key, place)
+		`INSERT INTO dead_letters (stage, code, reason, source, service, entity, event_id, version, topic, part, "offset", payload, dedup_key, position)
 		 SELECT 'deliver', '', '', '', '', '', '', 1, '', 0, 0, '', int4send(n), 0 FROM generate_series(1, 20000) n`,
 		`SELECT weir_deliveries_day('2026-03-01'), weir_deliveries_day('2026-03-02')`,
 		`INSERT INTO deliveries (day, service, entity, at, version, outcome, status, answer, ms)
@@ -52,7 +52,7 @@ func TestPlansUseTheIndexWithStaleStatistics(t *testing.T) {
 		`INSERT INTO audit (actor, action, reason, entity, service) SELECT '', '', '', '', '' FROM generate_series(1, 20000) n`,
 		`INSERT INTO jobs (kind, key, parameters, state, actor) SELECT 'replay', n::text, '{}', 'done', '' FROM generate_series(1, 20000) n`,
 		`INSERT INTO watermarks (generation, partition, next_offset, last_to, token) SELECT g, n, 0, 0, '' FROM generate_series(0, 63) n, generate_series(1, 3) g`,
-		`INSERT INTO progress (partition, token, places, top, session) SELECT n, '', '', 0, now() FROM generate_series(0, 63) n`,
+		`INSERT INTO progress (partition, token, positions, top, session) SELECT n, '', '', 0, now() FROM generate_series(0, 63) n`,
 		`INSERT INTO activations (revision, partition, position) SELECT r, n, 0 FROM generate_series(0, 63) n, generate_series(1, 100) r`,
 	} {
 		_, err := conn.Exec(ctx, sql)
@@ -121,7 +121,7 @@ func TestPagesOfLettersAreReadByAnIndex(t *testing.T) {
 	require.NoError(t, err)
 	defer conn.Release()
 	for _, sql := range []string{
-		`INSERT INTO dead_letters (stage, code, reason, source, service, entity, event_id, version, topic, part, "offset", payload, dedup_key, place)
+		`INSERT INTO dead_letters (stage, code, reason, source, service, entity, event_id, version, topic, part, "offset", payload, dedup_key, position)
 		 SELECT 'deliver', 'refused', '', '', 'a/p@s' || n % 3, 'banana-' || n / 5, '', 1, '', 0, 0, '', int4send(n), 0 FROM generate_series(1, 20000) n`,
 		`ANALYZE dead_letters`,
 	} {

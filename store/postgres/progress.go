@@ -31,18 +31,18 @@ SELECT 2, 0, 0, number, activated_at, fingerprint FROM newest`
 	sqlDropActivations = `DELETE FROM activations WHERE (revision, partition) IN (SELECT * FROM unnest($1::int8[], $2::int4[]))`
 
 	sqlTakeProgress = `
-INSERT INTO progress (partition, token, places, top, session)
+INSERT INTO progress (partition, token, positions, top, session)
 SELECT p, $2::bytea, '', 0, pg_postmaster_start_time() FROM unnest($1::int4[]) AS p
 ON CONFLICT (partition) DO UPDATE SET token = excluded.token, session = excluded.session
-RETURNING partition, token, places`
+RETURNING partition, token, positions`
 
 	// Watermarks are not locked: they only grow, and whoever puts them back starts
 	// the server, or replaces the row. A row that is being taken over is compared
 	// again when it has been.
 	sqlSwapProgress = `
-UPDATE progress p SET token = s.token, places = s.places, top = s.top
+UPDATE progress p SET token = s.token, positions = s.positions, top = s.top
 FROM unnest($2::int4[], $3::bytea[], $4::bytea[], $5::bytea[], $6::int8[], $7::int8[])
-       AS s(partition, old, token, places, top, floor)
+       AS s(partition, old, token, positions, top, floor)
 WHERE p.partition = s.partition AND p.token = s.old AND p.session = pg_postmaster_start_time()
   AND $1::int8 = (SELECT number FROM revisions ORDER BY number DESC LIMIT 1)
   AND greatest(s.top, s.floor) <= coalesce((
@@ -50,7 +50,7 @@ WHERE p.partition = s.partition AND p.token = s.old AND p.session = pg_postmaste
     WHERE w.partition = s.partition ORDER BY w.generation DESC LIMIT 1), 0)
 RETURNING p.partition`
 
-	sqlAllProgress = `SELECT partition, token, places FROM progress ORDER BY partition`
+	sqlAllProgress = `SELECT partition, token, positions FROM progress ORDER BY partition`
 
 	sqlOutbox = `SELECT frame FROM outbox WHERE partition = $1 ORDER BY generation, id`
 )
@@ -138,7 +138,7 @@ func (s *Store) SwapProgress(ctx context.Context, revision int64, swaps []store.
 	b.Queue(begin)
 	b.Queue(sqlShareRevision)
 	queueRevision(b, &active)
-	b.Queue(sqlSwapProgress, revision, c.partitions, c.old, c.tokens, c.places, c.tops, c.floors).Query(func(rows pgx.Rows) error {
+	b.Queue(sqlSwapProgress, revision, c.partitions, c.old, c.tokens, c.positions, c.tops, c.floors).Query(func(rows pgx.Rows) error {
 		var partition int32
 		_, err := pgx.ForEachRow(rows, []any{&partition}, func() error {
 			swapped[place[partition]] = true
@@ -163,16 +163,16 @@ func (s *Store) SwapProgress(ctx context.Context, revision int64, swaps []store.
 
 // progressColumns are swaps as array parameters.
 type progressColumns struct {
-	partitions          []int32
-	old, tokens, places [][]byte
-	tops, floors        []int64
+	partitions             []int32
+	old, tokens, positions [][]byte
+	tops, floors           []int64
 }
 
 func (c *progressColumns) add(p *store.ProgressSwap) {
 	c.partitions = append(c.partitions, p.Partition)
 	c.old, c.tokens = append(c.old, p.Old[:]), append(c.tokens, p.Token[:])
-	c.places = append(c.places, notNil(store.AppendPlaces(nil, p.Places)))
-	c.tops, c.floors = append(c.tops, int64(store.Top(p.Places))), append(c.floors, int64(p.Floor))
+	c.positions = append(c.positions, notNil(store.AppendPositions(nil, p.Positions)))
+	c.tops, c.floors = append(c.tops, int64(store.Top(p.Positions))), append(c.floors, int64(p.Floor))
 }
 
 // AllProgress implements store.Deliveries.
@@ -181,14 +181,14 @@ func (s *Store) AllProgress(ctx context.Context) ([]store.Progress, error) {
 	return all, failed("read progress", err)
 }
 
-// scanProgress reads partition, token, places.
+// scanProgress reads partition, token, positions.
 func scanProgress(row pgx.Row) (p store.Progress, err error) {
-	var token, places []byte
-	if err = row.Scan(&p.Partition, &token, &places); err != nil {
+	var token, positions []byte
+	if err = row.Scan(&p.Partition, &token, &positions); err != nil {
 		return p, err
 	}
 	copy(p.Token[:], token)
-	p.Places, err = store.DecodePlaces(places)
+	p.Positions, err = store.DecodePositions(positions)
 	return p, err
 }
 

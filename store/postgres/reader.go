@@ -96,7 +96,7 @@ func (s *Store) KnownServices(ctx context.Context) (map[string]int32, error) {
 	return numbers, failed("read services", err)
 }
 
-// Position implements store.Positions.
+// Position implements store.SourcePositions.
 func (s *Store) Position(ctx context.Context, source, identity string) (store.SourcePosition, error) {
 	p := store.SourcePosition{Source: source, Identity: identity}
 	if err := s.pool.QueryRow(ctx, sqlPosition, source, identity).Scan(&p.Offset, &p.State); err != nil {
@@ -105,7 +105,7 @@ func (s *Store) Position(ctx context.Context, source, identity string) (store.So
 	return p, nil
 }
 
-// SetPosition implements store.Positions.
+// SetPosition implements store.SourcePositions.
 func (s *Store) SetPosition(ctx context.Context, p store.SourcePosition) error {
 	_, err := s.pool.Exec(ctx, sqlSetPosition, p.Source, p.Identity, p.Offset, p.State)
 	return failed("set source position", err)

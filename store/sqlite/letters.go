@@ -15,15 +15,15 @@ import (
 
 const (
 	sqlAddLetter = `
-INSERT INTO dead_letters (created_at, last_at, stage, code, reason, source, service, entity, event_id, version, topic, part, "offset", payload, headers, dedup_key, place, due_at)
+INSERT INTO dead_letters (created_at, last_at, stage, code, reason, source, service, entity, event_id, version, topic, part, "offset", payload, headers, dedup_key, position, due_at)
 VALUES (?1, ?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?1 + nullif(?17, 0))
 ON CONFLICT (dedup_key) DO UPDATE
 SET last_at = excluded.last_at, count = count + 1, code = excluded.code, reason = excluded.reason, version = excluded.version,
-    payload = excluded.payload, headers = excluded.headers, place = excluded.place, state = 'open',
+    payload = excluded.payload, headers = excluded.headers, position = excluded.position, state = 'open',
     due_at = ?1 + nullif(min(?17 * (1.0 * (1 << min(count, 32))), ?18), 0)
-WHERE excluded.place > place`
+WHERE excluded.position > position`
 
-	letterHead = `id, created_at, last_at, count, stage, code, reason, source, service, entity, event_id, version, topic, part, "offset", headers, state, dedup_key, place`
+	letterHead = `id, created_at, last_at, count, stage, code, reason, source, service, entity, event_id, version, topic, part, "offset", headers, state, dedup_key, position`
 
 	// letterFilter takes what filterOf returns.
 	letterFilter = ` FROM dead_letters
@@ -59,7 +59,7 @@ func (t tx) addLetters(letters []store.DeadLetter) error {
 		l := &letters[i]
 		_, err := t.exec(statement, now, store.SanitizeText(string(l.Stage)), store.SanitizeText(l.Code), store.SanitizeText(l.Reason), store.SanitizeText(l.Source),
 			store.SanitizeText(l.Service), store.SanitizeText(l.Entity), store.SanitizeText(l.EventID), int64(l.Version), store.SanitizeText(l.Topic), l.Part, l.Offset,
-			notNil(l.Payload), l.Headers, []byte(l.DedupKey), int64(l.Place), l.Later.Microseconds(), store.LaterMax.Microseconds())
+			notNil(l.Payload), l.Headers, []byte(l.DedupKey), int64(l.Position), l.Later.Microseconds(), store.LaterMax.Microseconds())
 		return err
 	})
 }
@@ -148,11 +148,11 @@ func (s *Store) Letter(ctx context.Context, id int64) (store.DeadLetter, error) 
 
 func scanLetter(row scanner, more ...any) (store.DeadLetter, error) {
 	var l store.DeadLetter
-	var created, last, version, place int64
+	var created, last, version, position int64
 	var key []byte
 	err := row.Scan(append([]any{&l.ID, &created, &last, &l.Count, &l.Stage, &l.Code, &l.Reason, &l.Source, &l.Service, &l.Entity, &l.EventID,
-		&version, &l.Topic, &l.Part, &l.Offset, &l.Headers, &l.State, &key, &place}, more...)...)
-	l.Version, l.Place, l.DedupKey = change.Version(version), change.Version(place), string(key)
+		&version, &l.Topic, &l.Part, &l.Offset, &l.Headers, &l.State, &key, &position}, more...)...)
+	l.Version, l.Position, l.DedupKey = change.Version(version), change.Version(position), string(key)
 	l.Created, l.Last = fromMicros(created), fromMicros(last)
 	return l, err
 }

@@ -20,14 +20,14 @@ WHERE generation = (SELECT max(generation) FROM watermarks n WHERE n.partition =
 	sqlDropActivation = `DELETE FROM activations WHERE revision = ? AND partition = ?`
 
 	sqlTakeProgress = `
-INSERT INTO progress (partition, token, places, top) VALUES (?1, ?2, x'', 0)
+INSERT INTO progress (partition, token, positions, top) VALUES (?1, ?2, x'', 0)
 ON CONFLICT (partition) DO UPDATE SET token = excluded.token
-RETURNING partition, token, places`
+RETURNING partition, token, positions`
 
 	sqlWatermark = `SELECT coalesce(max(generation << 48 | next_offset), 0) FROM watermarks WHERE partition = ?`
 
-	sqlSwapProgress = `UPDATE progress SET token = ?3, places = ?4, top = ?5 WHERE partition = ?1 AND token = ?2`
-	sqlAllProgress  = `SELECT partition, token, places FROM progress ORDER BY partition`
+	sqlSwapProgress = `UPDATE progress SET token = ?3, positions = ?4, top = ?5 WHERE partition = ?1 AND token = ?2`
+	sqlAllProgress  = `SELECT partition, token, positions FROM progress ORDER BY partition`
 
 	sqlOutbox = `SELECT frame FROM outbox WHERE partition = ? ORDER BY generation, id`
 )
@@ -105,13 +105,13 @@ func (s *Store) SwapProgress(ctx context.Context, revision int64, swaps []store.
 	if len(swaps) == 0 {
 		return nil, nil
 	}
-	places := make(map[int32][]byte, len(swaps))
+	positions := make(map[int32][]byte, len(swaps))
 	for i := range swaps {
 		p := &swaps[i]
-		if _, twice := places[p.Partition]; twice {
+		if _, twice := positions[p.Partition]; twice {
 			return nil, bug("swap progress: partition %d twice", p.Partition)
 		}
-		places[p.Partition] = notNil(store.AppendPlaces(nil, p.Places))
+		positions[p.Partition] = notNil(store.AppendPositions(nil, p.Positions))
 	}
 	swapped := make([]bool, len(swaps))
 	err := s.write(ctx, "swap progress", func(t tx) error {
@@ -127,7 +127,7 @@ func (s *Store) SwapProgress(ctx context.Context, revision int64, swaps []store.
 		err = each(t.ctx, t.conn, sqlWatermark, len(swaps), func(i int, statement *sql.Stmt) error {
 			var watermark int64
 			err := statement.QueryRowContext(t.ctx, swaps[i].Partition).Scan(&watermark)
-			counts[i] = store.Top(swaps[i].Places) <= change.Version(watermark) && swaps[i].Floor <= change.Version(watermark)
+			counts[i] = store.Top(swaps[i].Positions) <= change.Version(watermark) && swaps[i].Floor <= change.Version(watermark)
 			return err
 		})
 		if err != nil {
@@ -138,7 +138,7 @@ func (s *Store) SwapProgress(ctx context.Context, revision int64, swaps []store.
 				return nil
 			}
 			p := &swaps[i]
-			n, err := t.exec(statement, p.Partition, p.Old[:], p.Token[:], places[p.Partition], int64(store.Top(p.Places)))
+			n, err := t.exec(statement, p.Partition, p.Old[:], p.Token[:], positions[p.Partition], int64(store.Top(p.Positions)))
 			swapped[i] = n == 1
 			return err
 		})
@@ -155,14 +155,14 @@ func (s *Store) AllProgress(ctx context.Context) ([]store.Progress, error) {
 	return all, failed("read progress", err)
 }
 
-// scanProgress reads partition, token, places.
+// scanProgress reads partition, token, positions.
 func scanProgress(row scanner) (p store.Progress, err error) {
-	var token, places []byte
-	if err = row.Scan(&p.Partition, &token, &places); err != nil {
+	var token, positions []byte
+	if err = row.Scan(&p.Partition, &token, &positions); err != nil {
 		return p, err
 	}
 	copy(p.Token[:], token)
-	p.Places, err = store.DecodePlaces(places)
+	p.Positions, err = store.DecodePositions(positions)
 	return p, err
 }
 

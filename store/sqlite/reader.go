@@ -96,7 +96,7 @@ func (s *Store) KnownServices(ctx context.Context) (map[string]int32, error) {
 	return numbers, nil
 }
 
-// Position implements store.Positions.
+// Position implements store.SourcePositions.
 func (s *Store) Position(ctx context.Context, source, identity string) (store.SourcePosition, error) {
 	p := store.SourcePosition{Source: source, Identity: identity}
 	row := s.readers.QueryRowContext(ctx, `SELECT next_offset, state FROM source_positions WHERE source = ? AND identity = ?`, source, identity)
@@ -106,7 +106,7 @@ func (s *Store) Position(ctx context.Context, source, identity string) (store.So
 	return p, nil
 }
 
-// SetPosition implements store.Positions.
+// SetPosition implements store.SourcePositions.
 func (s *Store) SetPosition(ctx context.Context, p store.SourcePosition) error {
 	return s.write(ctx, "set source position", func(t tx) error {
 		_, err := t.once(`

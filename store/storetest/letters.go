@@ -54,8 +54,8 @@ var letterTests = []test{
 		require.ErrorIs(t, err, store.ErrNotFound)
 	}},
 	{"a letter is due after a wait that doubles with every death", func(t *testing.T, f *fixture) {
-		letter := func(service, key string, place int64, later time.Duration) store.DeadLetter {
-			return store.DeadLetter{Stage: store.StageDeliver, Code: "gave_up", Service: service, Entity: "e", DedupKey: key, Place: version(place), Later: later, Payload: []byte("p")}
+		letter := func(service, key string, position int64, later time.Duration) store.DeadLetter {
+			return store.DeadLetter{Stage: store.StageDeliver, Code: "gave_up", Service: service, Entity: "e", DedupKey: key, Position: version(position), Later: later, Payload: []byte("p")}
 		}
 		die := func(letters ...store.DeadLetter) { require.NoError(t, f.a.AddLetters(t.Context(), letters)) }
 		due := func(after int64, limit int, services ...string) (keys []string, last int64) {
@@ -84,8 +84,8 @@ var letterTests = []test{
 		assert.Len(t, all(), 3, "it did not die again")
 		die(letter("a", "1", 2, time.Hour), letter("b", "3", 2, 0))
 		assert.Equal(t, []string{"2"}, all())
-		for place := range int64(30) {
-			die(letter("a", "2", 2+place, 20*soon))
+		for position := range int64(30) {
+			die(letter("a", "2", 2+position, 20*soon))
 		}
 		assert.Empty(t, all(), "the wait of 20 microseconds has doubled thirty times")
 		require.NoError(t, f.a.AddLetters(t.Context(), []store.DeadLetter{letter("a", "5", 1, soon)}))
@@ -118,7 +118,7 @@ var letterTests = []test{
 		revision := f.revision()
 		died := func(at int64, code string) store.DeadLetter {
 			return store.DeadLetter{Stage: store.StageDeliver, Code: code, Reason: code + "!", Service: "a/p@s", Entity: "e", Version: version(at),
-				Payload: []byte(fmt.Sprint(at)), Headers: []byte(fmt.Sprintf(`{"at":%d}`, at)), DedupKey: "deliver/a/e/A", Place: version(at)}
+				Payload: []byte(fmt.Sprint(at)), Headers: []byte(fmt.Sprintf(`{"at":%d}`, at)), DedupKey: "deliver/a/e/A", Position: version(at)}
 		}
 		require.NoError(t, f.a.AddLetters(t.Context(), []store.DeadLetter{died(5, "gave_up")}))
 		first := f.list(store.LetterFilter{})[0]

@@ -58,7 +58,7 @@ var lookTests = []test{
 		require.ErrorIs(t, err, store.ErrSuperseded)
 		assert.Equal(t, activations, f.look(f.b).Activations)
 	}},
-	{"an activation drops those that no place needs any more, and keeps how the others judge", func(t *testing.T, f *fixture) {
+	{"an activation drops those that no position needs any more, and keeps how the others judge", func(t *testing.T, f *fixture) {
 		activate := func(name string) int64 {
 			r, err := f.b.Activate(t.Context(), []byte(name), 0, false)
 			require.NoError(t, err)
@@ -80,7 +80,7 @@ var lookTests = []test{
 			decide(10 * i)
 			if i == 4 {
 				done, err := f.a.SwapProgress(t.Context(), revision, []store.ProgressSwap{{Old: store.Token{'p'}, Progress: store.Progress{
-					Token: store.Token{'q'}, Places: []store.ServicePlace{{Service: service, Place: store.Place{Position: version(45)}}, {Service: late, Place: store.Place{Position: version(25)}}},
+					Token: store.Token{'q'}, Positions: []store.ServicePosition{{Service: service, Position: store.Position{Version: version(45)}}, {Service: late, Position: store.Position{Version: version(25)}}},
 				}}})
 				require.NoError(t, err)
 				require.Equal(t, []bool{true}, done)
@@ -89,7 +89,7 @@ var lookTests = []test{
 			revision = activate(fmt.Sprint(i + 1))
 			all = append(all, store.Activation{Revision: revision, Partition: 0, From: version(10 * (i + 1))})
 			if i < 4 {
-				require.Greater(t, len(f.look(f.a).Activations), len(before.Activations), "there are no places yet")
+				require.Greater(t, len(f.look(f.a).Activations), len(before.Activations), "there are no positions yet")
 			}
 		}
 		var kept []store.Activation
@@ -99,8 +99,8 @@ var lookTests = []test{
 				kept = append(kept, a)
 			}
 		}
-		assert.Equal(t, all[1:], kept, "of those at or below the lowest place, 25, the newest")
-		assert.Len(t, look.Activations, len(kept)+6, "a partition without places keeps all")
+		assert.Equal(t, all[1:], kept, "of those at or below the lowest position, 25, the newest")
+		assert.Len(t, look.Activations, len(kept)+6, "a partition without positions keeps all")
 		whole := store.Look{Active: look.Active, Marks: look.Marks, Activations: all}
 		for revision := range look.Active + 1 {
 			for from := range int64(60) {

@@ -48,18 +48,18 @@ func (f *fixture) progress(s store.Store) []store.Progress {
 	return all
 }
 
-// at is one place for a service.
-func at(service int32, position change.Version, offset int64) store.ServicePlace {
-	return store.ServicePlace{Service: service, Place: store.Place{Position: position, Offset: offset}}
+// at is one position for a service.
+func at(service int32, position change.Version, offset int64) store.ServicePosition {
+	return store.ServicePosition{Service: service, Position: store.Position{Version: position, LogOffset: offset}}
 }
 
 // to is the swap of a row from a token to the next one.
-func to(partition int32, old, next store.Token, places ...store.ServicePlace) store.ProgressSwap {
-	return store.ProgressSwap{Progress: store.Progress{Partition: partition, Token: next, Places: places}, Old: old}
+func to(partition int32, old, next store.Token, positions ...store.ServicePosition) store.ProgressSwap {
+	return store.ProgressSwap{Progress: store.Progress{Partition: partition, Token: next, Positions: positions}, Old: old}
 }
 
 var progressTests = []test{
-	{"a row is made by its first take-over, without places", func(t *testing.T, f *fixture) {
+	{"a row is made by its first take-over, without positions", func(t *testing.T, f *fixture) {
 		assert.Empty(t, f.progress(f.a))
 		none, err := f.a.TakeProgress(t.Context(), nil, store.Token{1})
 		require.NoError(t, err)
@@ -77,22 +77,22 @@ var progressTests = []test{
 		f.decideTo(revision, p0, 1<<40)
 		f.decideTo(revision, p1, 10)
 		_, first := f.take(f.a, 'a', 0, 1)
-		var places []store.ServicePlace
+		var positions []store.ServicePosition
 		for n := range int32(300) {
-			places = append(places, at(n*n+1, version(int64(n%7)*1<<30), int64(n%3)))
+			positions = append(positions, at(n*n+1, version(int64(n%7)*1<<30), int64(n%3)))
 		}
-		places = append(places, at(math.MaxInt32, 0, math.MaxInt64))
+		positions = append(positions, at(math.MaxInt32, 0, math.MaxInt64))
 		second := store.Token{'b'}
-		swapped, err := f.b.SwapProgress(t.Context(), revision, []store.ProgressSwap{to(1, first, second, at(7, version(10), 3)), to(0, first, second, places...)})
+		swapped, err := f.b.SwapProgress(t.Context(), revision, []store.ProgressSwap{to(1, first, second, at(7, version(10), 3)), to(0, first, second, positions...)})
 		require.NoError(t, err)
 		assert.Equal(t, []bool{true, true}, swapped)
-		want := []store.Progress{{Partition: 0, Token: second, Places: places}, {Partition: 1, Token: second, Places: []store.ServicePlace{at(7, version(10), 3)}}}
+		want := []store.Progress{{Partition: 0, Token: second, Positions: positions}, {Partition: 1, Token: second, Positions: []store.ServicePosition{at(7, version(10), 3)}}}
 		assert.Equal(t, want, f.progress(f.a))
 		taken, third := f.take(f.a, 'c', 0, 1)
 		want[0].Token, want[1].Token = third, third
-		assert.Equal(t, want, taken, "a new owner finds the places")
+		assert.Equal(t, want, taken, "a new owner finds the positions")
 		assert.True(t, f.swap(f.a, revision, to(0, third, second, at(7, version(9), 1))), "and may put them back")
-		assert.Equal(t, []store.ServicePlace{at(7, version(9), 1)}, f.progress(f.b)[0].Places)
+		assert.Equal(t, []store.ServicePosition{at(7, version(9), 1)}, f.progress(f.b)[0].Positions)
 		none, err := f.a.SwapProgress(t.Context(), revision, nil)
 		require.NoError(t, err)
 		assert.Empty(t, none)
@@ -112,7 +112,7 @@ var progressTests = []test{
 		})
 		require.NoError(t, err)
 		assert.Equal(t, []bool{false, false, true}, swapped, "taken over, never taken, its own")
-		assert.Equal(t, []store.Progress{{Partition: 0, Token: token}, {Partition: 1, Token: next, Places: []store.ServicePlace{at(1, version(5), 5)}}}, f.progress(f.a))
+		assert.Equal(t, []store.Progress{{Partition: 0, Token: token}, {Partition: 1, Token: next, Positions: []store.ServicePosition{at(1, version(5), 5)}}}, f.progress(f.a))
 		assert.True(t, f.swap(f.b, revision, to(0, token, next)), "the right owner goes on")
 	}},
 	{"a swap of unknown outcome is repeated without effect", func(t *testing.T, f *fixture) {
@@ -135,7 +135,7 @@ var progressTests = []test{
 		token, next = next, token
 		f.decideTo(revision, p0, 9)
 		assert.False(t, f.swap(f.a, revision, to(0, token, next, at(1, version(3), 0), at(2, version(10), 0), at(3, version(3), 0))))
-		assert.Equal(t, []store.ServicePlace{at(1, 0, 7)}, f.progress(f.b)[0].Places)
+		assert.Equal(t, []store.ServicePosition{at(1, 0, 7)}, f.progress(f.b)[0].Positions)
 		assert.True(t, f.swap(f.a, revision, to(0, token, next, at(1, version(3), 0), at(2, version(9), 0))))
 		token, next = next, token
 
@@ -159,7 +159,7 @@ var progressTests = []test{
 		swapped, err := f.b.SwapProgress(t.Context(), revision, []store.ProgressSwap{other, x})
 		require.NoError(t, err)
 		assert.Equal(t, []bool{true, false}, swapped)
-		assert.Empty(t, f.progress(f.a)[0].Places)
+		assert.Empty(t, f.progress(f.a)[0].Positions)
 		x.Floor = version(9)
 		assert.True(t, f.swap(f.b, revision, x))
 	}},
@@ -243,8 +243,8 @@ var progressTests = []test{
 					}
 					counts := map[int32]int64{}
 					for _, p := range taken {
-						if len(p.Places) > 0 {
-							counts[p.Partition] = p.Places[0].Offset
+						if len(p.Positions) > 0 {
+							counts[p.Partition] = p.Positions[0].LogOffset
 						}
 					}
 					for i := range last {
@@ -275,7 +275,7 @@ var progressTests = []test{
 				sum += swaps[n][p]
 			}
 			require.Positive(t, sum)
-			assert.Equal(t, []store.ServicePlace{at(1, 0, sum)}, row.Places)
+			assert.Equal(t, []store.ServicePosition{at(1, 0, sum)}, row.Positions)
 		}
 	}},
 	{"the outbox of a partition, of all generations, oldest first", func(t *testing.T, f *fixture) {

@@ -149,7 +149,7 @@ var decideMutants = []mutant{
 	},
 	{
 		rule: "frames are cut between offsets", file: "decide/frames.go",
-		old: "of, fit = c.Place(), n", new: "of, fit = c.Place(), n+1",
+		old: "of, fit = c.Position(), n", new: "of, fit = c.Position(), n+1",
 		in: "./decide", test: "TestFramesAreCut",
 	},
 	{

@@ -4,7 +4,7 @@ package main
 var deliverMutants = []mutant{
 	{
 		rule: "what is below the position is skipped, also inside a frame that overlaps", file: "deliver/worker.go",
-		old: "if c.Place() < sl.below {", new: "if false {",
+		old: "if c.Position() < sl.below {", new: "if false {",
 		in: "./deliver", test: "TestAFrameThatOverlapsIsTakenInPart",
 	},
 	{
@@ -33,7 +33,7 @@ var deliverMutants = []mutant{
 		in: "./deliver", test: "TestAFeedFollowsItsFrames",
 	},
 	{
-		rule: "the place in the log stays at the first part", file: "deliver/partition.go",
+		rule: "the log offset stays at the first part", file: "deliver/partition.go",
 		old: "if f.part > 0 {\n\t\treturn f.first", new: "if false {\n\t\treturn f.first",
 		in: "./deliver", test: "TestAFeedFollowsItsFrames",
 	},
@@ -45,7 +45,7 @@ var deliverMutants = []mutant{
 	{
 		rule: "what is done of a frame is saved before the next write", file: "deliver/worker.go",
 		old: "if !w.traits.Guarded {\n\t\t\t// Chunk", new: "if false {\n\t\t\t// Chunk",
-		in: "./deliver", test: "TestThePlaceMovesWithinAFrame",
+		in: "./deliver", test: "TestThePositionMovesWithinAFrame",
 	},
 	{
 		rule: "dead letter, then position", file: "deliver/attempt.go",
@@ -104,7 +104,7 @@ var deliverMutants = []mutant{
 	},
 	{
 		rule: "a swap of unknown outcome is resolved by the row's token", file: "deliver/save.go",
-		old: "p.token, p.saved, p.stored = t.token, t.places, t.edits", new: "p.saved, p.stored = t.places, t.edits",
+		old: "p.token, p.saved, p.stored = t.token, t.positions, t.edits", new: "p.saved, p.stored = t.positions, t.edits",
 		in: "./deliver", test: "TestASaveWhoseAnswerIsLost",
 	},
 	{
@@ -149,7 +149,7 @@ var deliverMutants = []mutant{
 	},
 	{
 		rule: "who catches up during a repair is repaired", file: "deliver/bridge.go",
-		old: "for service := range g.places {\n\t\t\trepaired[service] = true", new: "for _, c := range l.p.cursors {\n\t\t\trepaired[c.w.opt.Number] = true",
+		old: "for service := range g.positions {\n\t\t\trepaired[service] = true", new: "for _, c := range l.p.cursors {\n\t\t\trepaired[c.w.opt.Number] = true",
 		in: "./deliver", test: "TestWhoCatchesUpDuringARepairIsRepaired",
 	},
 	{
@@ -203,7 +203,7 @@ var deliverMutants = []mutant{
 		in: "./tests/simulation", test: "TestSchedules",
 	},
 	{
-		rule: "places outlive the configuration without their service", file: "deliver/partition.go",
+		rule: "positions outlive the configuration without their service", file: "deliver/partition.go",
 		old: "p.parked = append(p.parked, sp)", new: "_ = sp",
 		in: "./deliver", test: "TestAServiceThatComesBack",
 	},
@@ -219,8 +219,8 @@ var deliverMutants = []mutant{
 	},
 	{
 		rule: "a mark is saved with a position above all that was written", file: "deliver/resume.go",
-		old: "c.place().Position > above {", new: "true || c.place().Position > above {",
-		in: "./deliver", test: "TestAMarkIsNotAheadOfItsPlace",
+		old: "c.position().Version > above {", new: "true || c.position().Version > above {",
+		in: "./deliver", test: "TestAMarkIsNotAheadOfItsPosition",
 	},
 	{
 		rule: "what waits is apart from its frame", file: "deliver/partition.go",

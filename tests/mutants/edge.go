@@ -139,7 +139,7 @@ var edgeMutants = []mutant{
 	},
 	{
 		rule: "a tombstone stays until everybody has heard of it", file: "pipeline/housekeep.go",
-		old: "below = min(below, reached.Position(partition, s.Number))", new: "_, _ = partition, s",
+		old: "below = min(below, reached.Position(partition, s.Number).Version)", new: "_, _ = partition, s",
 		in: "./pipeline", test: "TestTombstonesWaitForTheirServices",
 	},
 	{

@@ -138,7 +138,7 @@ var storeMutants = []mutant{
 	},
 	{
 		rule: "no position passes the watermark", file: "store/sqlite/progress.go",
-		old: "store.Top(swaps[i].Places) <= change.Version(watermark) && ", new: "",
+		old: "store.Top(swaps[i].Positions) <= change.Version(watermark) && ", new: "",
 		in: "./store/sqlite", test: "TestConformance/Progress",
 	},
 	{

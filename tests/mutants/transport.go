@@ -64,7 +64,7 @@ var transportMutants = []mutant{
 	},
 	{
 		rule: "changes outside their frame are refused", file: "change/frame.go",
-		old: " || c.Place() >= s.frame.To {", new: " {",
+		old: " || c.Position() >= s.frame.To {", new: " {",
 		in: "./change", test: "TestParseFrameRefuses",
 	},
 	{

@@ -67,7 +67,7 @@ func (c *client) TakeProgress(ctx context.Context, partitions []int32, token sto
 	}
 	if c.p.w.traced {
 		for i := range taken {
-			c.p.w.note("%s: takes progress %d: %v", c.p.name, taken[i].Partition, taken[i].Places)
+			c.p.w.note("%s: takes progress %d: %v", c.p.name, taken[i].Partition, taken[i].Positions)
 		}
 	}
 	return taken, nil
@@ -78,7 +78,7 @@ func (c *client) SwapProgress(ctx context.Context, revision int64, swaps []store
 	if rules.PassesSlices {
 		swaps = slices.Clone(swaps)
 		for i := range swaps {
-			swaps[i].Places = farthest(swaps[i].Places)
+			swaps[i].Positions = farthest(swaps[i].Positions)
 		}
 	}
 	err = c.call(ctx, c.diceOf("swap progress", 0), "swap progress", store.Unknown, func() (err error) {
@@ -93,25 +93,25 @@ func (c *client) SwapProgress(ctx context.Context, revision int64, swaps []store
 	}
 	if c.p.w.traced {
 		for i := range swaps {
-			c.p.w.note("%s: progress %d: %v %v", c.p.name, swaps[i].Partition, swaps[i].Places, swapped[i])
+			c.p.w.note("%s: progress %d: %v %v", c.p.name, swaps[i].Partition, swaps[i].Positions, swapped[i])
 		}
 	}
 	return swapped, nil
 }
 
-// farthest gives every service the place of the one that is farthest.
-func farthest(places []store.ServicePlace) []store.ServicePlace {
-	places = slices.Clone(places)
-	var far store.Place
-	for _, p := range places {
-		if p.Position > far.Position {
-			far = p.Place
+// farthest gives every service the position of the one that is farthest.
+func farthest(positions []store.ServicePosition) []store.ServicePosition {
+	positions = slices.Clone(positions)
+	var far store.Position
+	for _, p := range positions {
+		if p.Version > far.Version {
+			far = p.Position
 		}
 	}
-	for i := range places {
-		places[i].Place = far
+	for i := range positions {
+		positions[i].Position = far
 	}
-	return places
+	return positions
 }
 
 // forgeProgress makes tokens match.
@@ -153,9 +153,9 @@ func (m *Memory) putBack(s Snapshot, keepProgress bool) {
 	})
 }
 
-// undone says what of the inbox is not decided, or which place is below the last
+// undone says what of the inbox is not decided, or which position is below the last
 // frame that was decided; empty when all is done.
-// A service that is fresh in a partition, where nothing of it was decided, needs no place.
+// A service that is fresh in a partition, where nothing of it was decided, needs no position.
 func (m *Memory) undone(inbox *topic, services []decide.Service, fresh func(service string, partition int32, to change.Version) bool) (why string) {
 	_ = m.run(context.Background(), func() error {
 		marks := m.state.newest()
@@ -167,12 +167,12 @@ func (m *Memory) undone(inbox *topic, services []decide.Service, fresh func(serv
 		for p, at := range marks {
 			row := m.state.progress[p]
 			for _, s := range services {
-				i := slices.IndexFunc(row.places, func(sp store.ServicePlace) bool { return sp.Service == s.Number })
+				i := slices.IndexFunc(row.positions, func(sp store.ServicePosition) bool { return sp.Service == s.Number })
 				if i < 0 && fresh(s.Name, p, at.LastTo) {
 					continue
 				}
-				if at.LastTo > 0 && (i < 0 || row.places[i].Position < at.LastTo) {
-					why = fmt.Sprintf("the place of %s in partition %d is not at %v: %v", s.Name, p, at.LastTo, row.places)
+				if at.LastTo > 0 && (i < 0 || row.positions[i].Version < at.LastTo) {
+					why = fmt.Sprintf("the position of %s in partition %d is not at %v: %v", s.Name, p, at.LastTo, row.positions)
 				}
 			}
 		}
@@ -186,10 +186,10 @@ func (m *Memory) delivered(services []decide.Service) map[int32]change.Version {
 	lowest := map[int32]change.Version{}
 	_ = m.look(context.Background(), func(s *state) {
 		for partition, row := range s.progress {
-			low := store.Top(row.places) // where a new service begins
-			for _, at := range row.places {
+			low := store.Top(row.positions) // where a new service begins
+			for _, at := range row.positions {
 				if slices.ContainsFunc(services, func(s decide.Service) bool { return s.Number == at.Service }) {
-					low = min(low, at.Position)
+					low = min(low, at.Version)
 				}
 			}
 			lowest[partition] = low

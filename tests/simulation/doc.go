@@ -11,7 +11,7 @@
 // processes and thirty events, four entities, three services. Each process runs
 // what package pipeline wires: an
 // ingest.Stage per source, a decide.Decider with its workers, and one deliver.Stage,
-// which begins anew when it lost its places. None of that is re-implemented or told
+// which begins anew when it lost its positions. None of that is re-implemented or told
 // that it is being simulated.
 //
 // What surrounds it is in memory:

@@ -14,10 +14,10 @@ import (
 func (s *state) addLetters(letters []store.DeadLetter) {
 	for _, l := range letters {
 		if id, known := s.keys[l.DedupKey]; known {
-			if i, ok := s.letter(id); ok && l.Place > s.letters[i].Place {
+			if i, ok := s.letter(id); ok && l.Position > s.letters[i].Position {
 				again := &s.letters[i]
 				again.Last, again.Count, again.Code, again.Reason = now(), again.Count+1, store.SanitizeText(l.Code), store.SanitizeText(l.Reason)
-				again.Version, again.Place, again.State = l.Version, l.Place, store.LetterOpen
+				again.Version, again.Position, again.State = l.Version, l.Position, store.LetterOpen
 				again.Later = l.Later
 				again.Payload, again.Headers = append([]byte{}, l.Payload...), bytes.Clone(l.Headers)
 			}
@@ -180,7 +180,7 @@ func (m *Memory) Prune(ctx context.Context, letters, audit time.Time) (n int, er
 	return n, err
 }
 
-// Position implements store.Positions.
+// Position implements store.SourcePositions.
 func (m *Memory) Position(ctx context.Context, source, identity string) (p store.SourcePosition, err error) {
 	err = m.run(ctx, func() error {
 		var ok bool
@@ -192,7 +192,7 @@ func (m *Memory) Position(ctx context.Context, source, identity string) (p store
 	return p, err
 }
 
-// SetPosition implements store.Positions.
+// SetPosition implements store.SourcePositions.
 func (m *Memory) SetPosition(ctx context.Context, p store.SourcePosition) error {
 	return m.run(ctx, func() error {
 		k := [2]string{p.Source, p.Identity}

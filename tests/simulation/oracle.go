@@ -54,7 +54,7 @@ func (w *world) expected(records [][]inbox.Record) (oracle.Expected, error) {
 			}
 			e := event{source: r.Event.Source, version: version, value: rec.Value}
 			if o := r.Event.Origin; o.Topic != "" {
-				e.place, e.offset = fmt.Sprint(o.Topic, "/", o.Partition), o.Offset
+				e.position, e.offset = fmt.Sprint(o.Topic, "/", o.Partition), o.Offset
 				e.value = w.sources[0].parts[o.Partition][o.Offset].Value // not what ingest made of it
 			}
 			if err := t.apply(e, under); err != nil {

@@ -13,9 +13,9 @@ import (
 // progress is a row of one partition, with the run of the server in which it was
 // taken.
 type progress struct {
-	token   store.Token
-	places  []store.ServicePlace
-	session int
+	token     store.Token
+	positions []store.ServicePosition
+	session   int
 }
 
 // newest returns, by partition, how far decisions are in its newest generation.
@@ -41,7 +41,7 @@ func (m *Memory) Look(ctx context.Context) (look store.Look, err error) {
 
 func (s *state) progressOf(p int32) store.Progress {
 	row := s.progress[p]
-	return store.Progress{Partition: p, Token: row.token, Places: row.places}
+	return store.Progress{Partition: p, Token: row.token, Positions: row.positions}
 }
 
 // TakeProgress implements store.Deliveries.
@@ -53,7 +53,7 @@ func (m *Memory) TakeProgress(ctx context.Context, partitions []int32, token sto
 			}
 		}
 		for _, p := range partitions {
-			m.state.progress[p] = progress{token: token, places: m.state.progress[p].places, session: m.session}
+			m.state.progress[p] = progress{token: token, positions: m.state.progress[p].positions, session: m.session}
 			taken = append(taken, m.state.progressOf(p))
 		}
 		return nil
@@ -81,11 +81,11 @@ func (m *Memory) SwapProgress(ctx context.Context, revision int64, swaps []store
 		for i, swap := range swaps {
 			row, known := s.progress[swap.Partition]
 			watermark := marks[swap.Partition].Watermark
-			if !known || row.token != swap.Old || row.session != m.session || store.Top(swap.Places) > watermark || swap.Floor > watermark {
+			if !known || row.token != swap.Old || row.session != m.session || store.Top(swap.Positions) > watermark || swap.Floor > watermark {
 				continue
 			}
 			swapped[i] = true
-			s.progress[swap.Partition] = progress{token: swap.Token, places: slices.Clone(swap.Places), session: m.session}
+			s.progress[swap.Partition] = progress{token: swap.Token, positions: slices.Clone(swap.Positions), session: m.session}
 		}
 		return nil
 	})

@@ -19,7 +19,7 @@ import (
 // stamp says of a record that took effect what it came by.
 type stamp struct {
 	partition int32
-	place     change.Version
+	position  change.Version
 	key       string
 }
 
@@ -29,7 +29,7 @@ type writing struct {
 	epoch int             // 0: what is there is not known
 	left  map[string]bool // what was found there, by key
 	end   int             // where the log ended when it was looked through, or behind the last own record
-	tried change.Version  // the highest place that was sent, or found
+	tried change.Version  // the highest position that was sent, or found
 	reach change.Version  // the highest of which deliver heard what became of it
 	above change.Version
 }
@@ -51,8 +51,8 @@ func (w *world) resumes(service string) bool { return w.setup.resumes && service
 func (s *Snapshot) unmarked(partitions int) bool {
 	number := s.state.services[logService]
 	for p := range int32(partitions) {
-		i := slices.IndexFunc(s.state.progress[p].places, func(at store.ServicePlace) bool { return at.Service == number })
-		if i < 0 || s.state.progress[p].places[i].Mark == "" {
+		i := slices.IndexFunc(s.state.progress[p].positions, func(at store.ServicePosition) bool { return at.Service == number })
+		if i < 0 || s.state.progress[p].positions[i].Mark == "" {
 			return true
 		}
 	}
@@ -111,9 +111,9 @@ func (r *resumer) look(claim sinks.Claim) *writing {
 	}
 	w := &writing{claim: claim, epoch: r.c.epochs[claim.Partition], left: map[string]bool{}, end: end}
 	for _, s := range r.c.stamps[from:] {
-		if s.partition == claim.Partition && s.place >= claim.Below {
+		if s.partition == claim.Partition && s.position >= claim.Below {
 			w.left[s.key] = true
-			w.tried = max(w.tried, s.place)
+			w.tried = max(w.tried, s.position)
 		}
 	}
 	return w
@@ -165,8 +165,8 @@ func (r *resumer) Write(ctx context.Context, changes []change.Change) error {
 			r.p.w.count("found")
 			continue
 		}
-		w.tried = max(w.tried, c.Place())
-		s, epoch := stamp{c.Partition, c.Place(), c.Key}, w.epoch
+		w.tried = max(w.tried, c.Position())
+		s, epoch := stamp{c.Partition, c.Position(), c.Key}, w.epoch
 		todo, at = append(todo, *c), append(at, i)
 		under = append(under, func() bool { // the customer's lock is held
 			if r.c.epochs[s.partition] != epoch {
@@ -196,7 +196,7 @@ func (r *resumer) Write(ctx context.Context, changes []change.Change) error {
 	}
 	for _, c := range changes {
 		w := r.parts[c.Partition]
-		w.reach = max(w.reach, c.Place())
+		w.reach = max(w.reach, c.Position())
 	}
 	r.c.mu.Lock()
 	defer r.c.mu.Unlock()

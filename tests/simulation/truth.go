@@ -14,12 +14,12 @@ import (
 // product's rules in code. It says of one entity at a time what package
 // tests/oracle says, and what a repair of the log does as well.
 type truth struct {
-	docs   map[string]map[string]any  // by source
-	places map[string]int64           // by source and partition
-	marks  map[string][]heard         // by source: the last event ids with their content
-	order  map[string]int             // by source: the highest sequence
-	last   map[string]*last           // by service
-	want   map[string][]oracle.Change // by service
+	docs      map[string]map[string]any  // by source
+	positions map[string]int64           // by source and partition
+	marks     map[string][]heard         // by source: the last event ids with their content
+	order     map[string]int             // by source: the highest sequence
+	last      map[string]*last           // by service
+	want      map[string][]oracle.Change // by service
 	// version is that of the last event that changed docs.
 	version uint64
 	// views are what the services would have, sent or not, and large are changes of
@@ -48,14 +48,14 @@ type last struct {
 
 // event is an event as its source wrote it.
 type event struct {
-	source, place string
-	offset        int64
-	version       uint64
-	value         []byte
+	source, position string
+	offset           int64
+	version          uint64
+	value            []byte
 }
 
 func newTruth() *truth {
-	return &truth{docs: map[string]map[string]any{}, places: map[string]int64{}, marks: map[string][]heard{},
+	return &truth{docs: map[string]map[string]any{}, positions: map[string]int64{}, marks: map[string][]heard{},
 		order: map[string]int{}, last: map[string]*last{}, want: map[string][]oracle.Change{},
 		views: map[string]map[string]any{}, large: map[large]bool{}}
 }
@@ -116,8 +116,8 @@ func (t *truth) apply(e event, c *configuration) error {
 		}
 	}
 	// Has it been seen?
-	if e.place != "" {
-		if old, ok := t.places[e.place]; ok && e.offset <= old {
+	if e.position != "" {
+		if old, ok := t.positions[e.position]; ok && e.offset <= old {
 			return nil
 		}
 	}
@@ -129,8 +129,8 @@ func (t *truth) apply(e event, c *configuration) error {
 	if seq != "" && number < t.order[e.source] {
 		return nil
 	}
-	if e.place != "" {
-		t.places[e.place] = e.offset
+	if e.position != "" {
+		t.positions[e.position] = e.offset
 	}
 	if id != "" {
 		t.marks[e.source] = append(t.marks[e.source], heard{id, doc})

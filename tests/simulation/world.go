@@ -34,11 +34,11 @@ type Rules struct {
 	ForgetsRefusals bool // refusals get lost on their way to the inbox
 	ForgetsClaims   bool // which claims had their effect is not stored
 	ForgetsKeys     bool // which keys these claims were made for is not stored
-	EarlyAnswer     bool // a sink's answer comes before the effect, so that the place does, too
+	EarlyAnswer     bool // a sink's answer comes before the effect, so that the position does, too
 	NoToken         bool // the store does not compare the token of a progress row
 	NoLinks         bool // nobody sees that frames are missing
 	NewestUnknown   bool // what was delivered before is taken for the newest
-	PassesSlices    bool // the place of every service is that of the one that is farthest
+	PassesSlices    bool // the position of every service is that of the one that is farthest
 	KeepsProgress   bool // a restore leaves the progress as it is
 	PurgesPast      bool // tombstones are purged past the owners of their partitions
 	TokenAlone      bool // the store compares watermarks by their token alone

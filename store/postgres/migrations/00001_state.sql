@@ -67,13 +67,13 @@ CREATE INDEX outbox_partition ON outbox (partition, generation, id);
 CREATE TABLE progress (
     partition integer PRIMARY KEY,
     token     bytea  NOT NULL,
-    places    bytea  NOT NULL, -- store.AppendPlaces
-    top       bigint NOT NULL, -- the highest position in places
+    positions bytea  NOT NULL, -- store.AppendPositions
+    top       bigint NOT NULL, -- the highest position in positions
     -- When the server started under which the row was taken over: whoever holds
     -- the token may know what a server that was restored since has lost.
     session   timestamptz NOT NULL
 ) WITH (fillfactor = 50);
-ALTER TABLE progress ALTER COLUMN places SET STORAGE MAIN;
+ALTER TABLE progress ALTER COLUMN positions SET STORAGE MAIN;
 
 CREATE TABLE inboxes (
     generation integer PRIMARY KEY CHECK (generation BETWEEN 1 AND 32767),
@@ -103,7 +103,7 @@ CREATE TABLE revisions (
 
 -- From which position on a revision decides in a partition: the watermark when it
 -- was activated. A revision that decided nothing keeps its rows: they tell its
--- frames from those of a lost one of the same number. Those that no place needs any
+-- frames from those of a lost one of the same number. Those that no position needs any
 -- more are deleted by the next activation.
 CREATE TABLE activations (
     revision  bigint  NOT NULL,
@@ -133,7 +133,7 @@ CREATE TABLE dead_letters (
     state      text    NOT NULL DEFAULT 'open',
     original   bytea,
     dedup_key  bytea   NOT NULL UNIQUE,
-    place      bigint  NOT NULL, -- where the delivery stood that failed last; 0 for other letters
+    position   bigint  NOT NULL, -- where the delivery stood that failed last; 0 for other letters
     due_at     timestamptz -- when it is to be offered again; NULL: never
 );
 CREATE INDEX dead_letters_open ON dead_letters (stage) WHERE state = 'open';

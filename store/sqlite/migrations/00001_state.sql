@@ -68,8 +68,8 @@ CREATE TABLE frames (
 CREATE TABLE progress (
     partition INTEGER PRIMARY KEY,
     token     BLOB    NOT NULL,
-    places    BLOB    NOT NULL, -- store.AppendPlaces
-    top       INTEGER NOT NULL  -- the highest position in places
+    positions BLOB    NOT NULL, -- store.AppendPositions
+    top       INTEGER NOT NULL  -- the highest position in positions
 ) STRICT;
 
 CREATE TABLE inboxes (
@@ -100,7 +100,7 @@ CREATE TABLE revisions (
 
 -- From which position on a revision decides in a partition: the watermark when it
 -- was activated. A revision that decided nothing keeps its rows: they tell its
--- frames from those of a lost one of the same number. Those that no place needs any
+-- frames from those of a lost one of the same number. Those that no position needs any
 -- more are deleted by the next activation.
 CREATE TABLE activations (
     revision  INTEGER NOT NULL,
@@ -130,7 +130,7 @@ CREATE TABLE dead_letters (
     state      TEXT    NOT NULL DEFAULT 'open',
     original   BLOB,
     dedup_key  BLOB    NOT NULL UNIQUE,
-    place      INTEGER NOT NULL, -- where the delivery stood that failed last; 0 for other letters
+    position   INTEGER NOT NULL, -- where the delivery stood that failed last; 0 for other letters
     due_at     INTEGER -- when it is to be offered again; NULL: never
 ) STRICT;
 CREATE INDEX dead_letters_open ON dead_letters (stage) WHERE state = 'open';
