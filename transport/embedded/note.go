@@ -31,12 +31,12 @@ type notedLog struct {
 	Ends []int64 `json:"ends"` // of its partitions
 }
 
-var castagnoli = crc32.MakeTable(crc32.Castagnoli)
+func checksum(text []byte) uint32 { return crc32.Checksum(text, crc32.MakeTable(crc32.Castagnoli)) }
 
 // encode gives a note its checksum.
 func (n *note) encode() ([]byte, error) {
 	text, err := json.Marshal(n)
-	return fmt.Appendf(text, "\n%08x\n", crc32.Checksum(text, castagnoli)), err
+	return fmt.Appendf(text, "\n%08x\n", checksum(text)), err
 }
 
 var errBadNote = errors.New("it is not what was written")
@@ -44,7 +44,7 @@ var errBadNote = errors.New("it is not what was written")
 func decodeNote(b []byte) (*note, error) {
 	text, _, _ := bytes.Cut(b, []byte("\n"))
 	n := &note{}
-	if string(b) != fmt.Sprintf("%s\n%08x\n", text, crc32.Checksum(text, castagnoli)) {
+	if string(b) != fmt.Sprintf("%s\n%08x\n", text, checksum(text)) {
 		return nil, errBadNote
 	}
 	return n, json.Unmarshal(text, n)

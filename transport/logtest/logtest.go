@@ -105,7 +105,7 @@ func (f *fixture) within() context.Context {
 func (f *fixture) group(gc transport.GroupConfig) Group {
 	f.t.Helper()
 	gc.ID, gc.Topic = f.topic+"-group", f.topic
-	gc.SessionTimeout, gc.HeartbeatInterval, gc.RebalanceTimeout = 30*time.Second, 100*time.Millisecond, 10*time.Second
+	gc.SessionTimeout, gc.HeartbeatInterval, gc.RebalanceTimeout = patience, 100*time.Millisecond, patience
 	gc.CommitInterval, gc.NackMin, gc.NackMax = 50*time.Millisecond, time.Millisecond, 10*time.Millisecond
 	if gc.CloseTimeout == 0 {
 		gc.CloseTimeout = 300 * time.Millisecond
