@@ -130,8 +130,16 @@ func event(t *testing.T, entity string, offset int64, payload string) transport.
 // hand hands records of a partition to a decider, which decides them at once.
 func hand(t *testing.T, d *Decider, partition int32, records ...transport.Received) {
 	t.Helper()
+	require.NoError(t, <-begin(t, d, partition, records...))
+}
+
+// begin hands records of a partition to a decider, and returns what becomes of them.
+func begin(t *testing.T, d *Decider, partition int32, records ...transport.Received) <-chan error {
+	t.Helper()
 	f := transport.NewFrame("weir.inbox", "id", partition, transport.LastAssignment()+1, records)
-	require.NoError(t, d.Handle(transport.NewMessage(t.Context(), f)))
+	result := make(chan error, 1)
+	go func() { result <- d.Handle(transport.NewMessage(t.Context(), f)) }()
+	return result
 }
 
 // Whoever decides, its first frame goes on from the newest one of its partition:

@@ -250,9 +250,7 @@ func TestAFrameWaitsForItsPartition(t *testing.T) {
 	d, p := w.owner(t, nil, false)
 	hand(t, d, 0, event(t, "A", 0, `{"id":"B","ripeness_level":1}`))
 	s.next = true
-	done := make(chan error, 1)
-	f := transport.NewFrame("weir.inbox", "id", 0, transport.LastAssignment()+1, []transport.Received{event(t, "A", 1, `{"id":"B","ripeness_level":2}`)})
-	go func() { done <- d.Handle(transport.NewMessage(t.Context(), f)) }()
+	done := begin(t, d, 0, event(t, "A", 1, `{"id":"B","ripeness_level":2}`))
 	l := d.workers[0]
 	require.Eventually(t, func() bool {
 		l.mu.Lock()
@@ -378,7 +376,7 @@ func TestAQuietPartitionBesideABusyOne(t *testing.T) {
 				if err := d.Handle(transport.NewMessage(t.Context(), f)); d.stop.Err() == nil {
 					require.NoError(t, err)
 				}
-				time.Sleep(idleTick / 3)
+				<-time.After(idleTick / 3)
 			}
 		}
 		trickle(0)
@@ -400,7 +398,7 @@ func TestAnIdleOwnerOfAnOlderRevisionEnds(t *testing.T) {
 		d, _ := w.owner(t, nil, true)
 		_, err := w.store.Activate(t.Context(), []byte("another"), 0, false)
 		require.NoError(t, err)
-		time.Sleep(ownTick + 2*idleTick)
+		<-time.After(ownTick + 2*idleTick)
 		require.ErrorIs(t, context.Cause(d.stop), store.ErrSuperseded)
 	})
 }

@@ -48,18 +48,15 @@ func TestStoredDocumentsThatDoNotMergeAreDeadLetters(t *testing.T) {
 	key, head, value, err := inbox.Encode(redecide)
 	require.NoError(t, err)
 	control := transport.Received{Key: key, Value: value, Headers: []transport.Header{{Key: inbox.Header, Value: head}}, Offset: 2, Time: time.UnixMilli(1)}
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		hand(t, after, 0,
-			event(t, "deep", 1, deep(canonicaltree.DefaultDepth)), // noise, under another configuration
-			control,
-			event(t, "other", 3, `{"id":"other"}`),
-			event(t, "deep", 4, deep(3)), // what it needs
-		)
-	}()
+	result := begin(t, after, 0,
+		event(t, "deep", 1, deep(canonicaltree.DefaultDepth)), // noise, under another configuration
+		control,
+		event(t, "other", 3, `{"id":"other"}`),
+		event(t, "deep", 4, deep(3)), // what it needs
+	)
 	select {
-	case <-done:
+	case err := <-result:
+		require.NoError(t, err)
 	case <-time.After(time.Minute):
 		require.FailNow(t, "the worker is halted", after.Halted())
 	}

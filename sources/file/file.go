@@ -319,7 +319,7 @@ func (f *Source) readLines(ctx context.Context, file *handle, offset int64, chun
 		}
 		poll.Stop()
 		if ctx.Err() != nil {
-			return c, nil
+			return c, nil //nolint:nilerr // a shutdown is no failure of the file
 		}
 		switch err := f.same(file, offset); {
 		case errors.Is(err, errReplaced):
