@@ -54,8 +54,8 @@ func newBatch(p *Plan, records []*record, room int, take func(partition int32, e
 	return b
 }
 
-// nothing is what is remembered by who remembers nothing.
-func nothing(int32, string) *cached { return nil }
+// noCache remembers nothing.
+func noCache(int32, string) *cached { return nil }
 
 // unknown returns the entities to load.
 func (b *batch) unknown() []string {

@@ -238,7 +238,7 @@ func TestMemoryDecidesNothingElse(t *testing.T) {
 		require.NoError(t, err)
 		require.Empty(t, letters)
 		for _, s := range sides {
-			require.Eventually(t, s.decider.Settled, time.Minute, 100*time.Microsecond)
+			require.Eventually(t, s.decider.Idle, time.Minute, 100*time.Microsecond)
 		}
 		require.Equal(t, sides[0].frames, sides[1].frames)
 		hits += hitsOf(t, sides[1].used)

@@ -100,7 +100,7 @@ func (w *worker) decide(ctx context.Context, batch []*record) error {
 			w.d.opt.Metrics.fenced.Inc()
 			w.mu.Lock()
 			for n := range owners {
-				w.lose(n, err)
+				w.markStale(n, err)
 			}
 			w.mu.Unlock()
 		default:
@@ -115,7 +115,7 @@ func (w *worker) decide(ctx context.Context, batch []*record) error {
 			}
 			pause = min(2*pause, 2*time.Second)
 		}
-		if failures+1 >= tooOften && len(todo) > 1 {
+		if failures+1 >= maxFailures && len(todo) > 1 {
 			// Something about the whole of it may be what the store does not take,
 			// whatever it says. The later half is tried whole again.
 			return w.halves(ctx, todo)
@@ -123,8 +123,8 @@ func (w *worker) decide(ctx context.Context, batch []*record) error {
 	}
 }
 
-// tooOften is after how many failures a batch is halved.
-const tooOften = 5
+// maxFailures is after how many failures a batch is halved.
+const maxFailures = 5
 
 // filterOwned leaves out records of partitions that are no longer owned or have to wait,
 // what comes behind those that waited, those of an earlier assignment (behind them others
@@ -145,7 +145,7 @@ func (w *worker) filterOwned(batch []*record) ([]*record, []store.WatermarkStep,
 		if o.leftOut > o.next && r.offset >= o.leftOut {
 			continue
 		}
-		if !w.takes(r.partition, o) {
+		if !w.accepts(r.partition, o) {
 			o.leftOut = r.offset + 1
 			continue
 		}
@@ -229,7 +229,7 @@ func (w *worker) transact(ctx context.Context, records []*record, moves []store.
 	})
 	decidedSpans(span, records, err)
 	if err != nil {
-		w.unclear(b, moves, v != nil)
+		w.dropUncertain(b, moves, v != nil)
 		return err
 	}
 	crash.At(crash.DecideCommitted, "")
@@ -260,9 +260,9 @@ func (w *worker) transact(ctx context.Context, records []*record, moves []store.
 	return nil
 }
 
-// unclear drops what is remembered of the partitions of a batch that was not
-// committed, or nobody knows.
-func (w *worker) unclear(b *batch, moves []store.WatermarkStep, decided bool) {
+// dropUncertain drops what is remembered of the partitions of a batch that was not
+// committed, or whose outcome is unknown.
+func (w *worker) dropUncertain(b *batch, moves []store.WatermarkStep, decided bool) {
 	if w.cache.unsound.KeepUnclear && decided {
 		w.cache.committed(moves)
 		b.remember(w.cache)

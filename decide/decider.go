@@ -124,9 +124,9 @@ func New(opt Options) (*Decider, error) {
 
 func (d *Decider) workerOf(partition int32) *worker { return d.workers[int(partition)%len(d.workers)] }
 
-// heir returns the partition whose owner has this one: itself, unless the inbox has
-// become smaller.
-func (d *Decider) heir(partition int32) int32 {
+// owningPartition returns the partition whose owner has this one, too: itself, unless the
+// inbox has become smaller.
+func (d *Decider) owningPartition(partition int32) int32 {
 	if n := d.opt.Inbox.Partitions; n > 0 {
 		return partition % n
 	}
@@ -150,7 +150,7 @@ func (d *Decider) Handle(msg *message.Message) error {
 		r := &records[i]
 		d.parse(r, f, i)
 		if d.opt.Tracer != nil {
-			r.span = d.again(d.opt.Tracer.Decide(f.Records[i].Header), r)
+			r.span = d.spanOf(d.opt.Tracer.Decide(f.Records[i].Header), r)
 		}
 	})
 	w := d.workerOf(f.Partition)
@@ -292,9 +292,9 @@ func (d *Decider) Run(ctx context.Context) error {
 	return nil
 }
 
-// Settled reports whether nothing waits, nothing is being decided and every
+// Idle reports whether nothing waits, nothing is being decided and every
 // decided change was published.
-func (d *Decider) Settled() bool {
+func (d *Decider) Idle() bool {
 	for _, w := range d.workers {
 		if !w.frames.Idle() || !w.allPublished() {
 			return false

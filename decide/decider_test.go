@@ -159,7 +159,7 @@ func TestOwnersLinkTheirFrames(t *testing.T) {
 	second, after := w.owner(t, nil, true)
 	hand(t, second, 0, event(t, "B-007", 4, riper))
 	hand(t, second, 0, event(t, "B-007", 5, ripe))
-	require.Eventually(t, second.Settled, time.Minute, time.Millisecond)
+	require.Eventually(t, second.Idle, time.Minute, time.Millisecond)
 	require.Equal(t, 3, before.count())
 	require.Equal(t, 4, after.count(), "what the first could not say that it had published, and one of its own")
 	for i, r := range after.records {

@@ -11,9 +11,9 @@ import (
 // by which no service got anything. Nothing is counted, and no difference computed,
 // before the commit. A nil one collects nothing.
 type changeObserver struct {
-	board    *sketch.Collector
-	rates    map[string]int64 // by source
-	observed []observed
+	collector *sketch.Collector
+	rates     map[string]int64 // by source
+	observed  []observed
 }
 
 // observed is an event that changed its source's document, while the entity was
@@ -29,7 +29,7 @@ func newChangeObserver(b *sketch.Collector) *changeObserver {
 	if b == nil {
 		return nil
 	}
-	return &changeObserver{board: b, rates: map[string]int64{}}
+	return &changeObserver{collector: b, rates: map[string]int64{}}
 }
 
 // note takes a suppressed event in, if it is one of those that are observed. A
@@ -40,7 +40,7 @@ func (c *changeObserver) note(r *record, before, after canonicaltree.Node, evalu
 	}
 	rate, known := c.rates[r.Event.Source]
 	if !known {
-		rate = c.board.Rate(r.Event.Source)
+		rate = c.collector.Rate(r.Event.Source)
 		c.rates[r.Event.Source] = rate
 	}
 	if sketch.Selected(uint64(r.version), rate) {
@@ -64,11 +64,11 @@ func (c *changeObserver) report(outcomes map[outcomeOf]int) {
 		}
 	}
 	for source, n := range events {
-		c.board.Count(source, n, noise[source])
+		c.collector.Count(source, n, noise[source])
 	}
 	for i := range c.observed {
 		o := &c.observed[i]
-		c.board.Observe(o.record.Event.Source, o.observation())
+		c.collector.Observe(o.record.Event.Source, o.observation())
 	}
 }
 

@@ -182,11 +182,11 @@ func TestATakeOverWaitsForTheAnswers(t *testing.T) {
 	l.decides(t, "C", 1, 0)
 	require.Same(t, before, l.owned[0])
 	require.Equal(t, []string{"A", "B", "C"}, p.entities(t))
-	require.False(t, d.Settled())
+	require.False(t, d.Idle())
 	p.dones[1](transport.ErrBroken)
 	require.NoError(t, l.retake(t.Context()))
 	require.Equal(t, []string{"A", "B", "C", "AB"}, p.entities(t))
-	require.True(t, d.Settled())
+	require.True(t, d.Idle())
 }
 
 // A partition that comes back while something of it is under way is not decided before
@@ -221,9 +221,9 @@ func TestWorkersShareWhatMayBeUnpublished(t *testing.T) {
 	for n, l := range d.workers {
 		p := int32(n)
 		l.unpublished[p] = 49
-		require.True(t, l.takes(p, l.owned[p]))
+		require.True(t, l.accepts(p, l.owned[p]))
 		l.unpublished[p] = 50
-		require.False(t, l.takes(p, l.owned[p]))
+		require.False(t, l.accepts(p, l.owned[p]))
 	}
 }
 
@@ -420,7 +420,7 @@ func TestAStoreThatWentBackEndsTheSubscription(t *testing.T) {
 	w.wrap = func(s store.Decisions) store.Decisions { return wentBack{s} }
 	d, l := w.single(t, &held{at: true}, 0)
 	l.decides(t, "A", 0, 0)
-	l.lose(0, store.WithClass(errAway, store.Unknown))
+	l.markStale(0, store.WithClass(errAway, store.Unknown))
 	require.ErrorIs(t, l.retake(t.Context()), ErrReread)
 	require.ErrorIs(t, context.Cause(d.stop), ErrReread)
 }

@@ -13,12 +13,12 @@ import (
 // Simulator decides records one by one in memory, by the code that decides
 // them in production: only the store is a map. For golden tests and dry runs. Not for concurrent use.
 type Simulator struct {
-	plan     *Plan
-	entities map[string]store.Entity
-	claims   map[store.ClaimID]change.Version
-	uses     map[store.KeyDigest]store.Decided
-	offset   int64
-	board    *sketch.Collector // as Options.Noise
+	plan      *Plan
+	entities  map[string]store.Entity
+	claims    map[store.ClaimID]change.Version
+	uses      map[store.KeyDigest]store.Decided
+	offset    int64
+	collector *sketch.Collector // as Options.Noise
 }
 
 // NewSimulator starts with an empty state. plan must be prepared.
@@ -50,8 +50,8 @@ func (s *Simulator) Apply(rec inbox.Record, at time.Time) (Step, error) {
 	d.parse(r, transport.NewFrame("", "", 0, 0, []transport.Received{in}), 0)
 	s.offset++
 
-	b := newBatch(s.plan, []*record{r}, maxOutcomeOfOne, nothing)
-	b.noise = s.board
+	b := newBatch(s.plan, []*record{r}, maxOutcomeOfOne, noCache)
+	b.noise = s.collector
 	entity := s.entities[rec.Entity]
 	entity.ID = rec.Entity
 	v, err := decideBatch(b, store.Loaded{Entities: []store.Entity{entity}, Decided: s.claims, Uses: s.uses})

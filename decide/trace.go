@@ -14,9 +14,9 @@ const (
 	causeRepair = "repair" // by Weir itself: a change was refused, or is gone
 )
 
-// again returns the span of a record: that of the trace which it came with, or one
-// of its own when it has something decided again.
-func (d *Decider) again(span *tracing.Span, r *record) *tracing.Span {
+// spanOf returns the span of a record: the one of the trace that it came with, or its
+// own when it has something decided again.
+func (d *Decider) spanOf(span *tracing.Span, r *record) *tracing.Span {
 	if span != nil {
 		return span
 	}
@@ -32,9 +32,9 @@ func (d *Decider) again(span *tracing.Span, r *record) *tracing.Span {
 		case c.Action == inbox.Reset:
 			cause = causeReset
 		}
-		span = d.opt.Tracer.Again(cause, c.Operation, c.Trace)
+		span = d.opt.Tracer.Repeat(cause, c.Operation, c.Trace)
 	case r.Event != nil && r.Event.Replay != nil:
-		span = d.opt.Tracer.Again(causeLetter, r.Event.Replay.Operation, r.Event.Replay.Trace)
+		span = d.opt.Tracer.Repeat(causeLetter, r.Event.Replay.Operation, r.Event.Replay.Trace)
 	}
 	return span
 }

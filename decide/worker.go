@@ -105,11 +105,11 @@ func (w *worker) assigned(ctx context.Context, partitions []int32, starts map[in
 		return context.Cause(ctx)
 	}
 	defer func() { <-w.work }()
-	left, err := w.left(ctx, partitions)
+	orphans, err := w.orphaned(ctx, partitions)
 	if err != nil {
 		return err
 	}
-	taken, err := w.takeOver(ctx, slices.Concat(partitions, left))
+	taken, err := w.takeOver(ctx, slices.Concat(partitions, orphans))
 	if err != nil {
 		return err
 	}
@@ -122,7 +122,7 @@ func (w *worker) assigned(ctx context.Context, partitions []int32, starts map[in
 	for n, o := range taken {
 		o.after = after
 		w.owned[n] = o
-		if !slices.Contains(left, n) {
+		if !slices.Contains(orphans, n) {
 			starts[n] = o.next
 		}
 	}
@@ -134,7 +134,7 @@ func (w *worker) revoked(partition int32) {
 	defer w.mu.Unlock()
 	defer w.signal()
 	for n := range w.owned {
-		if n == partition || w.d.heir(n) == partition {
+		if n == partition || w.d.owningPartition(n) == partition {
 			delete(w.owned, n)
 		}
 	}
@@ -146,14 +146,14 @@ func (w *worker) signal() {
 	w.changed = make(chan struct{})
 }
 
-// takes reports whether a record of a partition can be decided: what the log of changes
+// accepts reports whether a record of a partition can be decided: what the log of changes
 // does not take is bounded, for each partition by itself. The caller holds mu.
-func (w *worker) takes(n int32, o *ownership) bool {
+func (w *worker) accepts(n int32, o *ownership) bool {
 	return o.stale == nil && w.unpublished[n] < max(1, w.d.opt.MaxUnpublished/int64(len(w.d.workers)*len(w.owned)))
 }
 
-// retakes reports whether a partition is to be taken over again now. The caller holds mu.
-func (w *worker) retakes(n int32, o *ownership) bool {
+// retakeDue reports whether a partition is to be taken over again now. The caller holds mu.
+func (w *worker) retakeDue(n int32, o *ownership) bool {
 	return o.stale != nil && w.unpublished[n] == 0 && !time.Now().Before(o.due)
 }
 
@@ -162,7 +162,7 @@ func (w *worker) await(ctx context.Context, n int32) error {
 	for {
 		w.mu.Lock()
 		o, changed := w.owned[n], w.changed
-		free := o == nil || w.takes(n, o) || w.retakes(n, o)
+		free := o == nil || w.accepts(n, o) || w.retakeDue(n, o)
 		w.mu.Unlock()
 		if free {
 			return nil
@@ -183,21 +183,21 @@ func (w *worker) owns(partition int32) bool {
 	return w.owned[partition] != nil
 }
 
-// left returns the partitions of larger inboxes, of older generations, that the
+// orphaned returns the partitions of larger inboxes, of older generations, that the
 // owner of these has to take over as well: nobody else ends their owners and
 // publishes what those left.
-func (w *worker) left(ctx context.Context, partitions []int32) (left []int32, err error) {
+func (w *worker) orphaned(ctx context.Context, partitions []int32) (orphans []int32, err error) {
 	err = w.retry(ctx, "read the watermarks", func() error {
 		marks, err := w.d.opt.Store.Watermarks(ctx)
-		left = nil
+		orphans = nil
 		for p := range marks {
-			if heir := w.d.heir(p.Number); heir != p.Number && slices.Contains(partitions, heir) && !slices.Contains(left, p.Number) {
-				left = append(left, p.Number)
+			if of := w.d.owningPartition(p.Number); of != p.Number && slices.Contains(partitions, of) && !slices.Contains(orphans, p.Number) {
+				orphans = append(orphans, p.Number)
 			}
 		}
 		return err
 	})
-	return left, err
+	return orphans, err
 }
 
 // takeOver makes this worker the owner of partitions and hands the producer what their
@@ -344,10 +344,10 @@ func (w *worker) idle(ctx context.Context) {
 	w.discard(ctx, false)
 }
 
-// lose has a partition taken over again. Where somebody else may own it by now, and the
+// markStale has a partition taken over again. Where somebody else may own it by now, and the
 // message about it be under way, not at once: that would only make both stumble. The
 // caller holds mu.
-func (w *worker) lose(n int32, why error) {
+func (w *worker) markStale(n int32, why error) {
 	o := w.owned[n]
 	if o == nil || o.stale != nil {
 		return
@@ -393,7 +393,7 @@ func (w *worker) discard(ctx context.Context, last bool) {
 		w.d.halt(err) // without events nothing else would say so, also of a store that went back
 	case !last && store.ClassOf(err) == store.Fenced:
 		for _, m := range d.Moves {
-			w.lose(m.Partition.Number, err)
+			w.markStale(m.Partition.Number, err)
 		}
 	default:
 		w.log.Debug("outbox rows stay until the next decision", "error", err)
@@ -425,7 +425,7 @@ func (w *worker) retake(ctx context.Context) error {
 	var partitions []int32
 	w.mu.Lock()
 	for n, o := range w.owned {
-		if w.retakes(n, o) {
+		if w.retakeDue(n, o) {
 			partitions = append(partitions, n)
 		}
 	}

@@ -203,13 +203,13 @@ func (a *Admin) AvailableOffsets(ctx context.Context, topic string) (start, end 
 // partition, and which partitions cannot be asked at present. Markers of transactions
 // are no records; where only they are left at the end, it looks further back, up to
 // readLastSpan offsets.
-func (a *Admin) ReadLast(ctx context.Context, topic string) (list []Scanned, away []int32, err error) {
+func (a *Admin) ReadLast(ctx context.Context, topic string) (list []Scanned, unavailable []int32, err error) {
 	logs, err := readAvailable(ctx, a.cl, []string{topic})
 	if err != nil {
 		return nil, nil, err
 	}
 	start, end := logs[topic].start, logs[topic].end
-	away = slices.Sorted(maps.Keys(logs[topic].failed))
+	unavailable = slices.Sorted(maps.Keys(logs[topic].failed))
 	last := make(map[int32]Scanned)
 	for back := int64(1); back <= readLastSpan; back *= 32 {
 		from := make(map[int32]int64)
@@ -231,7 +231,7 @@ func (a *Admin) ReadLast(ctx context.Context, topic string) (list []Scanned, awa
 		}
 	}
 	list = slices.SortedFunc(maps.Values(last), func(a, b Scanned) int { return cmp.Compare(a.Partition, b.Partition) })
-	return list, away, nil
+	return list, unavailable, nil
 }
 
 const readLastSpan = 32 * 32 * 32

@@ -53,7 +53,7 @@ func (g *Group) onOffsets(ctx context.Context, offsets map[string]map[int32]kgo.
 		return nil, err
 	}
 	// After the listener: what it starts behind may have been appended meanwhile.
-	l, away, err := g.logs(ctx)
+	l, unavailable, err := g.logs(ctx)
 	if err != nil {
 		g.revoked(ps)
 		return nil, err
@@ -73,7 +73,7 @@ func (g *Group) onOffsets(ctx context.Context, offsets map[string]map[int32]kgo.
 	for p, committed := range ps {
 		if err := l.failed[p]; err != nil {
 			delete(ps, p)
-			g.away[p] = true
+			g.unavailable[p] = true
 			g.log.Error("a partition is not available; the others go on without it", "topic", g.gc.Topic, "partition", p, "err", err)
 			continue
 		}
@@ -83,9 +83,9 @@ func (g *Group) onOffsets(ctx context.Context, offsets map[string]map[int32]kgo.
 		g.assign(p, start.EpochOffset().Offset, l)
 	}
 	g.setAssigned(len(g.assignments))
-	if away && !g.closed {
+	if unavailable && !g.closed {
 		g.loops.Add(1)
-		go g.awaitAway()
+		go g.awaitUnavailable()
 	}
 	return offsets, nil
 }
@@ -201,8 +201,8 @@ func (g *Group) release(gone map[string][]int32, commit bool) {
 			released = append(released, a)
 			ended = append(ended, p)
 		}
-		if g.away[p] { // the listener was told of it
-			delete(g.away, p)
+		if g.unavailable[p] { // the listener was told of it
+			delete(g.unavailable, p)
 			ended = append(ended, p)
 		}
 	}

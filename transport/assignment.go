@@ -170,9 +170,9 @@ func (a *assignment) knownTo() int64 {
 	return a.known
 }
 
-// giveBack ends a dispatcher: b was not acknowledged, and comes first in the
+// requeue ends a dispatcher: b was not acknowledged, and comes first in the
 // next one.
-func (a *assignment) giveBack(b batch) {
+func (a *assignment) requeue(b batch) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if len(b.fetched) > 0 {

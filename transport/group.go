@@ -119,7 +119,7 @@ type lastSeen struct {
 // Group is one member of one consumer group. See the package comment for what it
 // promises.
 type Group struct {
-	*Reading
+	*Subscriptions
 	gc    GroupConfig
 	log   *slog.Logger
 	quiet logLimiter
@@ -142,7 +142,7 @@ type Group struct {
 	last        map[int32]lastSeen    // guarded by mu; of assignments that ended
 	assignments map[int32]*assignment // guarded by mu
 	replaced    bool                  // guarded by mu; the topic is being joined anew
-	away        map[int32]bool        // guarded by mu; assigned to the group and not available
+	unavailable map[int32]bool        // guarded by mu; assigned to the group and not available
 
 	assigned atomic.Int64 // len(assignments)
 	held     atomic.Int64 // what all assignments hold, waiting and in work
@@ -169,9 +169,9 @@ func NewGroup(ctx context.Context, cfg Config, gc GroupConfig) (*Group, error) {
 		log:         cfg.logger().With("group", gc.ID),
 		last:        make(map[int32]lastSeen),
 		assignments: make(map[int32]*assignment),
-		away:        make(map[int32]bool),
+		unavailable: make(map[int32]bool),
 	}
-	g.Reading = NewReading(gc.Topic, g.begin)
+	g.Subscriptions = NewSubscriptions(gc.Topic, g.begin)
 	g.pollCtx, g.stopPoll = context.WithCancel(context.Background())
 	var err error
 	g.cl, err = newClient(cfg,
@@ -381,7 +381,7 @@ func (g *Group) Close() error {
 		g.mu.Lock()
 		g.closed = true
 		g.mu.Unlock()
-		_ = g.Reading.Close() // it returns nil
+		_ = g.Subscriptions.Close() // it returns nil
 		g.stopPoll()
 		g.loops.Wait()
 		// Not the context of the loops: the last commit must go out.

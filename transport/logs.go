@@ -25,9 +25,9 @@ type topicLog struct {
 const availableWithin = 5 * time.Second
 
 // logs asks the cluster, again and again until ctx ends: without an answer no
-// partition can start safely. away says that some partitions are not available, for
-// longer than an election takes.
-func (g *Group) logs(ctx context.Context) (l topicLog, away bool, err error) {
+// partition can start safely. unavailable says that some partitions are not available,
+// for longer than an election takes.
+func (g *Group) logs(ctx context.Context) (l topicLog, unavailable bool, err error) {
 	began := time.Now()
 	for try := 0; ; try++ {
 		logs, err := readAvailable(ctx, g.cl, []string{g.gc.Topic})
@@ -51,8 +51,8 @@ func (g *Group) logs(ctx context.Context) (l topicLog, away bool, err error) {
 	}
 }
 
-// awaitAway joins the topic anew once partitions that were away are available.
-func (g *Group) awaitAway() {
+// awaitUnavailable joins the topic anew once partitions that were away are available.
+func (g *Group) awaitUnavailable() {
 	defer g.loops.Done()
 	for wait.Sleep(g.pollCtx, time.Second) {
 		logs, err := readAvailable(g.pollCtx, g.cl, []string{g.gc.Topic})
@@ -61,10 +61,10 @@ func (g *Group) awaitAway() {
 		}
 		again := false
 		g.mu.Lock()
-		for p := range g.away {
+		for p := range g.unavailable {
 			again = again || logs[g.gc.Topic].failed[p] == nil
 		}
-		waiting := len(g.away) > 0
+		waiting := len(g.unavailable) > 0
 		g.mu.Unlock()
 		if again {
 			g.rejoin()

@@ -278,12 +278,12 @@ func (p *Producer) add(key lineKey, pc piece) {
 		p.lines[key] = l
 	}
 	l.queue = append(l.queue, pc)
-	p.readyUp(l)
+	p.schedule(l)
 }
 
-// readyUp lets the next round of a line begin, if there is one and none is under
+// schedule lets the next round of a line begin, if there is one and none is under
 // way. The caller holds mu.
-func (p *Producer) readyUp(l *line) {
+func (p *Producer) schedule(l *line) {
 	switch {
 	case l.flying > 0 || l.ready:
 	case len(l.queue) > 0:
@@ -427,7 +427,7 @@ func (p *Producer) answered(l *line, c *clientRun, op *appendOp, err error) {
 		p.signal() // perhaps it was the last one of all
 	}
 	if l.flying--; l.flying == 0 {
-		p.readyUp(l)
+		p.schedule(l)
 	}
 	p.mu.Unlock()
 }

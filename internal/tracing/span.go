@@ -87,12 +87,12 @@ func (t *Tracer) Decide(header Header) *Span {
 	return t.start(from, "decide", trace.WithSpanKind(trace.SpanKindConsumer))
 }
 
-// Again starts the span of a record that has something decided or sent again:
+// Repeat starts the span of a record that has something decided or sent again:
 // the root of a trace of its own that says the cause, and whose operation it is part
 // of, if any. It is linked with the work that it repeats if that is known, which is
 // traced then, and so is this; any other is traced by chance. It is nil if it is not
 // traced.
-func (t *Tracer) Again(cause, operation string, original *change.Trace) *Span {
+func (t *Tracer) Repeat(cause, operation string, original *change.Trace) *Span {
 	if t == nil {
 		return nil
 	}

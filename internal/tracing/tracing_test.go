@@ -170,11 +170,11 @@ func TestAgain(t *testing.T) {
 	for name, original := range map[string]*change.Trace{
 		"unknown": nil, "not sampled": {Parent: unsampled}, "malformed": {Parent: "nonsense"},
 	} {
-		require.Nil(t, none.Again("repair", "", original), name)
-		require.NotNil(t, all.Again("repair", "", original), name)
+		require.Nil(t, none.Repeat("repair", "", original), name)
+		require.NotNil(t, all.Repeat("repair", "", original), name)
 	}
-	require.Nil(t, (*Tracer)(nil).Again("repair", "", &change.Trace{Parent: sampled}))
-	again := none.Again("dead letter", "", &change.Trace{Parent: sampled, State: "vendor=1"})
+	require.Nil(t, (*Tracer)(nil).Repeat("repair", "", &change.Trace{Parent: sampled}))
+	again := none.Repeat("dead letter", "", &change.Trace{Parent: sampled, State: "vendor=1"})
 	require.NotEqual(t, theirTrace, again.ID())
 	again.End()
 	stop()

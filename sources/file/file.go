@@ -208,7 +208,7 @@ func (f *Source) pass(ctx context.Context, topic string, file *handle, out chan<
 	if err != nil && !rewritten || ctx.Err() != nil {
 		return err
 	}
-	if len(c.records) > 0 && !give(ctx, chunks, c) || !finish() {
+	if len(c.records) > 0 && !send(ctx, chunks, c) || !finish() {
 		return nil
 	}
 	if rewritten {
@@ -250,7 +250,7 @@ func (f *Source) begin(ctx context.Context, file *handle) (identity string, offs
 	}
 }
 
-func give(ctx context.Context, chunks chan<- chunk, c chunk) bool {
+func send(ctx context.Context, chunks chan<- chunk, c chunk) bool {
 	select {
 	case chunks <- c:
 		return true
@@ -284,7 +284,7 @@ func (f *Source) readLines(ctx context.Context, file *handle, offset int64, chun
 			}
 			if !blank(line) {
 				if !c.fits(len(line)) {
-					if !give(ctx, chunks, c) {
+					if !send(ctx, chunks, c) {
 						return c, nil
 					}
 					c = chunk{}

@@ -54,7 +54,7 @@ var decideMutants = []mutant{
 	},
 	{
 		rule: "what somebody else has is taken over again", file: "decide/worker.go",
-		old: "w.lose(m.Partition.Number, err)", new: "_ = m",
+		old: "w.markStale(m.Partition.Number, err)", new: "_ = m",
 		in: "./decide", test: "TestAQuietPartitionBesideABusyOne",
 	},
 	{
@@ -109,7 +109,7 @@ var decideMutants = []mutant{
 	},
 	{
 		rule: "outboxes of partitions that are no more are published", file: "decide/worker.go",
-		old: "slices.Concat(partitions, left)", new: "partitions",
+		old: "slices.Concat(partitions, orphans)", new: "partitions",
 		in: "./decide", test: "TestWhatAnOlderInboxLeftIsPublished",
 	},
 	{

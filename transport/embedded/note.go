@@ -50,11 +50,11 @@ func decodeNote(b []byte) (*note, error) {
 	return n, json.Unmarshal(text, n)
 }
 
-// PutBack returns why the file is not the one, or not as far, as the last process left
+// DetectRestore returns why the file is not the one, or not as far, as the last process left
 // it: it is a backup, or was made elsewhere. Then offsets that were given are given
 // again, and the versions made of them. It is empty where nothing speaks for that.
 // generation is the newest one that was noted, 0 if none was. The topics are open.
-func (l *Logs) PutBack(ctx context.Context) (why string, generation uint16, err error) {
+func (l *Logs) DetectRestore(ctx context.Context) (why string, generation uint16, err error) {
 	path := l.path + noteSuffix
 	content, err := os.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) {

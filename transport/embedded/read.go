@@ -45,7 +45,7 @@ func (l *Logs) OffsetsAt(ctx context.Context, topic string, at time.Time) (map[i
 
 // ReadLast returns the newest record of every partition that has one, by partition.
 // None is ever away.
-func (l *Logs) ReadLast(ctx context.Context, topic string) (last []transport.Scanned, away []int32, err error) {
+func (l *Logs) ReadLast(ctx context.Context, topic string) (last []transport.Scanned, unavailable []int32, err error) {
 	_, end, err := l.Offsets(ctx, topic)
 	if err != nil {
 		return nil, nil, err

@@ -133,7 +133,7 @@ func (h handler) ConsumeClaim(session sarama.ConsumerGroupSession, sc sarama.Con
 	ctx, cancel := context.WithCancel(session.Context())
 	defer cancel()
 	tp := topicPartition{sc.Topic(), sc.Partition()}
-	id, committedOf, start, end, err := h.look(ctx, tp)
+	id, committedOf, start, end, err := h.topicState(ctx, tp)
 	if err != nil {
 		return nil // the session ended meanwhile
 	}
@@ -162,7 +162,7 @@ func (h handler) ConsumeClaim(session sarama.ConsumerGroupSession, sc sarama.Con
 	err = h.ConsumerGroupHandler.ConsumeClaim(identified{session, id, h.group}, verified{sc, messages})
 	cancel()
 	if <-replaced {
-		if id, _, start, _, err := h.look(session.Context(), tp); err == nil { // or the next session finds the same
+		if id, _, start, _, err := h.topicState(session.Context(), tp); err == nil { // or the next session finds the same
 			h.restart(session, tp, initial, id, start)
 		}
 	}
@@ -231,10 +231,10 @@ func (s *sessions) verify(ctx context.Context, topic, id string, in <-chan *sara
 	}
 }
 
-// look asks for the topic's identity and the one that the group's offset is of,
+// topicState asks for the topic's identity and the one that the group's offset is of,
 // which is empty when it is not known, and for the partition's bounds. The
 // error is the end of ctx.
-func (s *sessions) look(ctx context.Context, tp topicPartition) (id, committedOf string, start, end int64, err error) {
+func (s *sessions) topicState(ctx context.Context, tp topicPartition) (id, committedOf string, start, end int64, err error) {
 	err = s.ask(ctx, tp.topic, func() (err error) {
 		if id, err = s.admin.TopicID(ctx, tp.topic); err != nil {
 			return err

@@ -47,8 +47,8 @@ type Collector struct {
 	seen    map[string]int // observations since the last Take
 }
 
-// NewBoard makes an empty one.
-func NewBoard() *Collector { return &Collector{summary: Summary{}, seen: map[string]int{}} }
+// NewCollector makes an empty one.
+func NewCollector() *Collector { return &Collector{summary: Summary{}, seen: map[string]int{}} }
 
 // Rate tells one of how many events of a source to observe now.
 func (b *Collector) Rate(source string) int64 {
