@@ -25,12 +25,12 @@ type record struct {
 	assignment uint64            // of the partition, when it was handed out
 	claimID    store.ClaimID     // the claim of its event; zero without one
 	use        store.Use         // what the claim was made for, when it is known
-	keep       time.Duration     // how far apart the claims of two uses of a key are
+	keep       time.Duration     // how far apart two uses of a key are
 	deadLetter *store.DeadLetter // set when it cannot be decided
 	span       *tracing.Span     // nil unless it is traced
-	followed   bool              // somebody looks at the tail
+	followed   bool              // somebody reads the tail
 
-	// What the last attempt to decide it came to.
+	// The result of the last attempt to decide it.
 	outcome outcome
 	stale   staleReason  // why, if the outcome is that
 	sent    []int        // services, by index, that it sent something to
@@ -108,7 +108,7 @@ func (ev *evaluation) apply(r *record) error {
 		ev.addLetter(*r.deadLetter)
 		ev.count(r, outcomeDead)
 		if r.Event != nil {
-			ev.replayed(r, fresh) // it died again, as a letter of its own
+			ev.replayed(r, fresh) // it failed again, as a new dead letter
 		}
 		return nil
 	case r.Control != nil:
@@ -151,7 +151,7 @@ func (ev *evaluation) event(r *record) error {
 	}
 	if _, _, err := ev.view(); err != nil {
 		// This one is at fault (too deep, say), or those that are stored still are. The
-		// fence does not know it: that would stand against its letter, and those before.
+		// fence must not remember it: its dead letter, and earlier ones, could not be replayed.
 		ev.set(e.Source, previous)
 		ev.fail(r, "merge", err.Error())
 		return nil
@@ -187,15 +187,15 @@ func (ev *evaluation) offerTouched(r *record, before canonicaltree.Node, all boo
 	if !all && ev.present {
 		ev.plan.index.TouchedBy(before, ev.merged, &ev.touched)
 	}
-	apart := DecisionPruned
+	unaffected := DecisionPruned
 	if !ev.present && len(ev.docs) > 0 {
-		apart = DecisionIncomplete
+		unaffected = DecisionIncomplete
 		ev.history.last.word = historyWord(HistoryIncomplete)
 	}
 	for p, services := range ev.plan.servicesOf {
 		if !all && !ev.touched.Has(p) {
 			for _, s := range services {
-				ev.decisions[decisionOf{s, apart}]++
+				ev.decisions[decisionOf{s, unaffected}]++
 			}
 			continue
 		}
@@ -264,8 +264,8 @@ func (ev *evaluation) count(r *record, o outcome) {
 	}
 	ev.outcomes[outcomeOf{source, o}]++
 	r.outcome, r.stale = o, fresh
-	// What deliver says of a refusal is in the row and the dead letter; one per
-	// service would leave no room for events.
+	// A refusal by deliver is in the row and the dead letter; one entry per service would
+	// leave no room for events.
 	if o != outcomeStale && (r.Control == nil || r.Control.Action != inbox.Refuse) {
 		word := string(o)
 		if o == outcomeDead {

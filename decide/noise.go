@@ -32,8 +32,8 @@ func newChangeObserver(b *sketch.Collector) *changeObserver {
 	return &changeObserver{collector: b, rates: map[string]int64{}}
 }
 
-// note takes a suppressed event in, if it is one of those that are observed. A
-// document that appears or goes is no matter of fields.
+// note adds a suppressed event, if it is one of those that are observed. A document that
+// appears or disappears is no matter of fields.
 func (c *changeObserver) note(r *record, before, after canonicaltree.Node, evaluated int) {
 	if c == nil || !before.Exists() || !after.Exists() {
 		return
@@ -48,7 +48,7 @@ func (c *changeObserver) note(r *record, before, after canonicaltree.Node, evalu
 	}
 }
 
-// report writes down what a committed transaction came to.
+// report counts the outcomes of a committed transaction.
 func (c *changeObserver) report(outcomes map[outcomeOf]int) {
 	if c == nil {
 		return

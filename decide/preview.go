@@ -8,7 +8,7 @@ import (
 	"github.com/seed-86dfc502/weir/store"
 )
 
-// Preview tells what a control record would do to an entity, which has its dam
+// Preview returns what a control record would do to an entity, which has its dam
 // states, without doing it: which services would be sent something and which be held
 // back. It is the code that decides. The version of the changes is made up. It may
 // be called concurrently.

@@ -10,8 +10,9 @@ import (
 	"github.com/seed-86dfc502/weir/transport"
 )
 
-// Simulator decides records one by one in memory, by the code that decides
-// them in production: only the store is a map. For golden tests and dry runs. Not for concurrent use.
+// Simulator decides records one by one in memory, by the code that decides them in
+// production: only the store is a map. For golden tests and dry runs. Not for concurrent
+// use.
 type Simulator struct {
 	plan      *Plan
 	entities  map[string]store.Entity
@@ -26,7 +27,7 @@ func NewSimulator(plan *Plan) *Simulator {
 	return &Simulator{plan: plan, entities: map[string]store.Entity{}, claims: map[store.ClaimID]change.Version{}, uses: map[store.KeyDigest]store.Decided{}}
 }
 
-// Step is what became of one record.
+// Step is the outcome of one record.
 type Step struct {
 	Outcome string // stale, noise, merged, control or dead
 	// Sent are the changes that passed, in the order of the services.
@@ -76,7 +77,7 @@ func (s *Simulator) Apply(rec inbox.Record, at time.Time) (Step, error) {
 	return v.step(), nil
 }
 
-// step is what became of the one record of a batch.
+// step is the outcome of the one record of a batch.
 func (v *verdict) step() Step {
 	step := Step{Letters: v.out.Letters}
 	for i := range v.changes {

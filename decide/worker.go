@@ -39,7 +39,7 @@ type worker struct {
 
 	// work serialises whoever talks to store and producer for this worker: the
 	// worker's own loop, and take-over at an assignment. It is held when full, and
-	// for as long as a store is away: an assignment that ends must not wait for it.
+	// for as long as the store is unreachable: an assignment that ends must not wait for it.
 	work     chan struct{}
 	producer Producer  // its calls are guarded by work
 	compared time.Time // guarded by work; see ownDue
@@ -146,8 +146,8 @@ func (w *worker) signal() {
 	w.changed = make(chan struct{})
 }
 
-// accepts reports whether a record of a partition can be decided: what the log of changes
-// does not take is bounded, for each partition by itself. The caller holds mu.
+// accepts reports whether a record of a partition can be decided: what is not published yet
+// is bounded, for each partition by itself. The caller holds mu.
 func (w *worker) accepts(n int32, o *ownership) bool {
 	return o.stale == nil && w.unpublished[n] < max(1, w.d.opt.MaxUnpublished/int64(len(w.d.workers)*len(w.owned)))
 }
@@ -184,8 +184,8 @@ func (w *worker) owns(partition int32) bool {
 }
 
 // orphaned returns the partitions of larger inboxes, of older generations, that the
-// owner of these has to take over as well: nobody else ends their owners and
-// publishes what those left.
+// owner of these has to take over, too: nobody else fences their owners and publishes
+// what they left.
 func (w *worker) orphaned(ctx context.Context, partitions []int32) (orphans []int32, err error) {
 	err = w.retry(ctx, "read the watermarks", func() error {
 		marks, err := w.d.opt.Store.Watermarks(ctx)
@@ -255,11 +255,11 @@ func (w *worker) republish(ctx context.Context, found []store.TakenOver, taken m
 	if crash.Enabled && len(outbox) > 1 && crash.Due(crash.RepublishHalf, "") {
 		w.dieHalfway(ctx, outbox)
 	}
-	// It may stand in the log already, before what this process publishes next.
+	// It may be in the log already, before what this process publishes next.
 	w.publish(ctx, taken, outbox, crash.Republished, transport.Header{Key: change.RepublishedHeader, Value: []byte("1")})
 }
 
-// firstPause is before the second take-over because of a publish that failed.
+// firstPause is the pause before the second take-over after a failed publish.
 const firstPause = 20 * time.Millisecond
 
 // errUnanswered is why a partition that was taken over has to be taken over once more.
@@ -344,8 +344,8 @@ func (w *worker) idle(ctx context.Context) {
 	w.discard(ctx, false)
 }
 
-// markStale has a partition taken over again. Where somebody else may own it by now, and the
-// message about it be under way, not at once: that would only make both stumble. The
+// markStale has a partition taken over again. One that was fenced may have another owner by
+// now: it waits for RetakeDelay first, or the two would fence each other in turns. The
 // caller holds mu.
 func (w *worker) markStale(n int32, why error) {
 	o := w.owned[n]
@@ -465,8 +465,8 @@ func (w *worker) decided(next map[store.Partition]int64) {
 	}
 }
 
-// retry repeats op with back-off until it succeeds, ctx ends, or its error is
-// one that time does not heal. It says once that it halts and once that it goes on.
+// retry repeats op with back-off until it succeeds, ctx ends, or its error is permanent. It
+// logs once that it halts and once that it resumes.
 func (w *worker) retry(ctx context.Context, what string, op func() error) error {
 	pause := backoff.NewExponentialBackOff()
 	pause.InitialInterval, pause.MaxInterval = 20*time.Millisecond, 2*time.Second
@@ -523,8 +523,8 @@ func (w *worker) stopping(ctx context.Context) (context.Context, context.CancelF
 	return ctx, func() { unhook(); cancel(nil) }
 }
 
-// close waits a little for publishes that are under way and leaves a clean
-// outbox where it can. What stays is published again by the next owner.
+// close waits a little for publishes that are under way and deletes what was published
+// from the outbox. The next owner publishes the rest again.
 func (w *worker) close() {
 	w.work <- struct{}{}
 	defer func() { <-w.work }()

@@ -120,7 +120,7 @@ func (g *Group) failSession(ctx context.Context, err error) error {
 }
 
 // startOf returns where a partition starts: at the listener's offset, at the committed
-// one, or at the oldest record; and what has to be told of that. The caller holds g.mu.
+// one, or at the oldest record; and who is to be notified of that. The caller holds g.mu.
 func (g *Group) startOf(p int32, committed kgo.Offset, from int64, listened bool, l topicLog) (start kgo.Offset, tells []func()) {
 	at := committed.EpochOffset().Offset // below 0: none was committed
 	if _, known := l.start[p]; !known {  // added after we asked: it begins at 0
@@ -170,14 +170,14 @@ func (g *Group) assign(p int32, start int64, l topicLog) {
 	}
 }
 
-// moved says that records between wanted and got are gone.
+// moved reports that records between wanted and got are lost.
 func (g *Group) moved(p int32, wanted, got int64) {
 	g.log.Error("records that were still wanted are gone from the topic; going on at the oldest",
 		"topic", g.gc.Topic, "partition", p, "wanted", wanted, "got", got)
 	g.lostFrom(p, wanted, got)
 }
 
-// lostFrom tells who asked for it of records that nobody gets.
+// lostFrom calls OnRecordsLost, if it is set.
 func (g *Group) lostFrom(p int32, wanted, got int64) {
 	if g.gc.OnRecordsLost != nil {
 		g.gc.OnRecordsLost(g.gc.Topic, p, wanted, got)
@@ -201,7 +201,7 @@ func (g *Group) release(gone map[string][]int32, commit bool) {
 			released = append(released, a)
 			ended = append(ended, p)
 		}
-		if g.unavailable[p] { // the listener was told of it
+		if g.unavailable[p] { // the listener had it assigned
 			delete(g.unavailable, p)
 			ended = append(ended, p)
 		}
@@ -281,8 +281,7 @@ func (g *Group) commit(ctx context.Context, assignments []*assignment) {
 	crash.At(crash.Committed, g.gc.ID)
 }
 
-// fetchError handles what a poll brought beside records. kgo goes on by itself
-// after most of it.
+// fetchError handles the errors of a poll. kgo recovers from most of them by itself.
 func (g *Group) fetchError(topic string, partition int32, err error) {
 	var loss *kgo.ErrDataLoss
 	var large *kgo.ErrDecompressTooLarge
@@ -320,14 +319,14 @@ func (g *Group) fetchError(topic string, partition int32, err error) {
 type TruncatedError struct {
 	Topic, TopicID string
 	Partition      int32
-	Wanted         int64 // where reading was to go on
+	Wanted         int64 // where reading was to continue
 	End            int64 // of the topic
 	// Kept is up to where the records are those that were read; 0 where that is
 	// not known.
 	Kept int64
 }
 
-// Error says what is shorter than it was.
+// Error implements error.
 func (e *TruncatedError) Error() string {
 	return fmt.Sprintf("topic %s, partition %d, ends at %d, and was read up to %d: records are lost that were acknowledged", e.Topic, e.Partition, e.End, e.Wanted)
 }
@@ -380,7 +379,7 @@ func (g *Group) outOfRange(p int32) {
 	g.fetchFrom(p, kgo.EpochOffset{Epoch: -1, Offset: start})
 }
 
-// rejoin gives the topic up and joins it anew, which ends its assignments and starts
+// rejoin leaves the topic and joins it again, which ends its assignments and starts
 // others. It runs beside the poll loop, because a purge waits for a rebalance.
 func (g *Group) rejoin() {
 	g.mu.Lock()

@@ -20,11 +20,11 @@ type topicLog struct {
 	failed     map[int32]error // partitions that are not available
 }
 
-// availableWithin is how long a partition may have no leader before the others go on
-// without it: elections are short.
+// availableWithin is how long the others wait for a partition without a leader: elections
+// are short.
 const availableWithin = 5 * time.Second
 
-// logs asks the cluster, again and again until ctx ends: without an answer no
+// logs asks the cluster until it answers or ctx ends: without an answer no
 // partition can start safely. unavailable says that some partitions are not available,
 // for longer than an election takes.
 func (g *Group) logs(ctx context.Context) (l topicLog, unavailable bool, err error) {
@@ -51,7 +51,7 @@ func (g *Group) logs(ctx context.Context) (l topicLog, unavailable bool, err err
 	}
 }
 
-// awaitUnavailable joins the topic anew once partitions that were away are available.
+// awaitUnavailable rejoins the topic once a partition that was unavailable is available.
 func (g *Group) awaitUnavailable() {
 	defer g.loops.Done()
 	for wait.Sleep(g.pollCtx, time.Second) {
@@ -59,18 +59,18 @@ func (g *Group) awaitUnavailable() {
 		if err != nil {
 			continue
 		}
-		again := false
+		available := false
 		g.mu.Lock()
 		for p := range g.unavailable {
-			again = again || logs[g.gc.Topic].failed[p] == nil
+			available = available || logs[g.gc.Topic].failed[p] == nil
 		}
 		waiting := len(g.unavailable) > 0
 		g.mu.Unlock()
-		if again {
+		if available {
 			g.rejoin()
 		}
-		if again || !waiting {
-			return // what is still away is found by the next assignment
+		if available || !waiting {
+			return // the next assignment finds what is still unavailable
 		}
 	}
 }

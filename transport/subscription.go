@@ -9,8 +9,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 )
 
-// ErrSubscribed is the error of a second Subscribe to a group while the first goes
-// on.
+// ErrSubscribed is the error of a second Subscribe to a group during the first.
 var ErrSubscribed = errors.New("already subscribed")
 
 // ErrClosed is the error of a call to something that was closed.
@@ -35,8 +34,7 @@ func NewSubscriptions(topic string, begin func(*Stream)) *Subscriptions {
 	return &Subscriptions{topic: topic, begin: begin, failed: make(chan struct{})}
 }
 
-// Err returns why the subscription ended by itself; nil while it goes on and after
-// Close.
+// Err returns why the subscription ended by itself; nil while it lasts and after Close.
 func (r *Subscriptions) Err() error {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -1,7 +1,7 @@
 // Package pgpool is a pgx pool that can be closed while its server does not
 // answer.
 //
-// When a call is given up, pgx asks the server, on a connection of its own, to
+// When a call is cancelled, pgx asks the server, on a connection of its own, to
 // cancel it, and waits for the end of both for up to 15 s; closing a pool waits
 // for all of that. A process that stops has no such time. It also drops the
 // connections to a server that has become read-only.

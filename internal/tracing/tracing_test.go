@@ -163,7 +163,7 @@ func TestWhoIsTraced(t *testing.T) {
 }
 
 // What is done again has a trace of its own, linked with what it repeats.
-func TestAgain(t *testing.T) {
+func TestRepeat(t *testing.T) {
 	r := otlptest.New(t)
 	none, stop := start(t, Options{Endpoint: r.URL(), Sample: 0})
 	all, _ := start(t, Options{Endpoint: r.URL(), Sample: 1})

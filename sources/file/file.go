@@ -43,7 +43,7 @@ type Options struct {
 	// Poll is how often a followed file is looked at. Defaults to 250ms.
 	Poll time.Duration
 	// Linger is how long a file that was replaced must have been quiet before it is
-	// left: its writer goes on with it until it opens the new one. Defaults to 1s.
+	// left: its writer uses it until it opens the new one. Defaults to 1s.
 	Linger time.Duration
 	Logger *slog.Logger
 }
@@ -117,7 +117,7 @@ func (f *Source) Close() error {
 	return nil
 }
 
-// follow reads the file, again from the start whenever it was replaced.
+// follow reads the file, and from the start again whenever it was replaced.
 func (f *Source) follow(ctx context.Context, topic string, out chan<- *message.Message) {
 	said := false
 	for {
@@ -150,7 +150,7 @@ type handle struct {
 	*os.File
 	first string      // the identity of its first line, empty while it has none
 	seen  os.FileInfo // when that was read
-	was   string      // the identity it was read under before it was written anew; empty if it was not
+	was   string      // its identity before it was rewritten; empty if it was not
 	mark  []byte      // of the line before the position that is read from
 }
 
@@ -178,7 +178,7 @@ func (f *Source) read(ctx context.Context, topic string, out chan<- *message.Mes
 	defer file.Close()
 	h := &handle{File: file}
 	for {
-		// One that was written anew stays open: under its path it may be found no more.
+		// A rewritten file stays open: it may have been moved away from its path.
 		if err := f.pass(ctx, topic, h, out); !errors.Is(err, errRewritten) {
 			return err
 		}
@@ -219,9 +219,9 @@ func (f *Source) pass(ctx context.Context, topic string, file *handle, out chan<
 	return nil
 }
 
-// begin returns the identity of an open file and where to go on in it; none for one
+// begin returns the identity of an open file and where to resume in it; none for one
 // that ended without a first line. It waits for the first line, and for the store,
-// with the file open: under its path it may be found no more.
+// with the file open: it may be moved away from its path meanwhile.
 func (f *Source) begin(ctx context.Context, file *handle) (identity string, offset int64, err error) {
 	said := false
 	for last := f.opt.Complete; ; {
@@ -332,7 +332,7 @@ func (f *Source) readLines(ctx context.Context, file *handle, offset int64, chun
 		case errors.Is(err, errRewritten):
 			return c, err
 		case err != nil:
-			return c, nil //nolint:nilerr // it is opened anew
+			return c, nil //nolint:nilerr // it is opened again
 		}
 	}
 }
@@ -371,7 +371,7 @@ func identityOf(line []byte) string {
 	return "file-" + hex.EncodeToString(sum[:8])
 }
 
-// resume returns the position to go on at. A file that was written anew under the
+// resume returns the position to resume at. A file that was rewritten under the
 // same first line, which is shorter or has another line before the position, gets an
 // identity of its own each time, first-2, first-3, …, and the latest one counts, also
 // when the file has grown beyond an earlier one's position since.
@@ -411,7 +411,7 @@ func (f *Source) resume(ctx context.Context, file *handle) (identity string, off
 	}
 }
 
-// same fails when the file was written anew, or its path names another one.
+// same fails when the file was rewritten, or its path names another one.
 func (f *Source) same(file *handle, offset int64) error {
 	here, err := file.Stat()
 	switch {

@@ -279,7 +279,7 @@ var decideMutants = []mutant{
 	},
 	{
 		rule: "a key with other content is a conflict", file: "decide/claims.go",
-		old: "apart.Abs() < r.keep && has.Content == r.use.Content:", new: "apart.Abs() < r.keep:",
+		old: "gap.Abs() < r.keep && has.Content == r.use.Content:", new: "gap.Abs() < r.keep:",
 		in: "./decide", test: "TestAKeyHasOneEffect",
 	},
 	{

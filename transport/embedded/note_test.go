@@ -11,12 +11,12 @@ import (
 	"github.com/seed-86dfc502/weir/transport"
 )
 
-// I5: a file that was put back is told from the one that the last process left, by
-// which file it is and how far its logs are, also after a kill.
+// I5: a restored file is recognised by which file it is and how far its logs are, also
+// after a kill.
 func TestDetectRestore(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "state.db")
 	const topic = "topic"
-	// run lets a process append records, and returns what DetectRestore said to it.
+	// run lets a process append records, and returns what DetectRestore returned to it.
 	run := func(records int, note bool) (why string, generation uint16) {
 		w := open(t, path)
 		require.NoError(t, w.Make(t.Context(), topic, 1))
