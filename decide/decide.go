@@ -227,7 +227,7 @@ func (w *worker) transact(ctx context.Context, records []*record, moves []store.
 		crash.At(crash.DecideOutcome, "")
 		return v.out, nil
 	})
-	decidedSpans(span, records, err)
+	endBatchSpan(span, records, err)
 	if err != nil {
 		w.dropUncertain(b, moves, v != nil)
 		return err

@@ -162,7 +162,7 @@ func (d *Decider) Handle(msg *message.Message) error {
 	}
 	if d.opt.Tracer != nil {
 		for i := range records {
-			d.traced(&records[i], err)
+			d.endSpan(&records[i], err)
 		}
 	}
 	return err

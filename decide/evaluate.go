@@ -102,7 +102,7 @@ func (ev *evaluation) apply(r *record) error {
 	case effect == repeated:
 		// The claim's effect may have been a dead letter, or the entity was purged
 		// since: then there is no row to note it in, and none is made.
-		ev.leaveOut(r, staleClaim)
+		ev.dropStale(r, staleClaim)
 		return nil
 	case r.deadLetter != nil:
 		ev.addLetter(*r.deadLetter)
@@ -123,7 +123,7 @@ func (ev *evaluation) event(r *record) error {
 	reason := ev.fence.check(e, r.mark)
 	ev.replayed(r, reason)
 	if reason != fresh {
-		ev.leaveOut(r, reason)
+		ev.dropStale(r, reason)
 		return nil
 	}
 	var root canonicaltree.Node
@@ -238,8 +238,8 @@ func (ev *evaluation) view() (canonicaltree.Node, bool, error) {
 	return ev.merged, ev.present, nil
 }
 
-// leaveOut notes a stale record.
-func (ev *evaluation) leaveOut(r *record, reason staleReason) {
+// dropStale notes a stale record.
+func (ev *evaluation) dropStale(r *record, reason staleReason) {
 	ev.count(r, outcomeStale)
 	r.stale = reason
 	ev.dirty = ev.exists() && ev.history.stale(r, reason) || ev.dirty

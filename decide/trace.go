@@ -39,8 +39,8 @@ func (d *Decider) spanOf(span *tracing.Span, r *record) *tracing.Span {
 	return span
 }
 
-// traced ends the span of a record, if it has one, when the record was handled.
-func (d *Decider) traced(r *record, err error) {
+// endSpan ends the span of a record, if it has one, when the record was handled.
+func (d *Decider) endSpan(r *record, err error) {
 	s := r.span
 	if s == nil {
 		return
@@ -69,8 +69,8 @@ func (w *worker) batchSpan(batch []*record) *tracing.Span {
 	return w.d.opt.Tracer.Batch("decide batch", spans, len(batch))
 }
 
-// decidedSpans notes what became of the traced records of a transaction.
-func decidedSpans(span *tracing.Span, batch []*record, err error) {
+// endBatchSpan ends the span of a transaction and notes the outcomes of its traced records.
+func endBatchSpan(span *tracing.Span, batch []*record, err error) {
 	if span == nil {
 		return
 	}

@@ -87,7 +87,7 @@ func (s *Stage) Handle(msg *message.Message) error {
 	err := s.takeIn(work, stop, events)
 	if s.opt.Tracer != nil {
 		for i := range events {
-			s.traced(&events[i], err)
+			s.endSpan(&events[i], err)
 		}
 	}
 	return err

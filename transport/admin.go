@@ -180,7 +180,7 @@ func (a *Admin) TopicID(ctx context.Context, topic string) (string, error) {
 func (a *Admin) Offsets(ctx context.Context, topic string) (start, end map[int32]int64, err error) {
 	logs, err := readAvailable(ctx, a.cl, []string{topic})
 	if err == nil {
-		err = whole(logs)
+		err = allAvailable(logs)
 	}
 	if err != nil {
 		return nil, nil, err

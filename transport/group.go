@@ -185,7 +185,7 @@ func NewGroup(ctx context.Context, cfg Config, gc GroupConfig) (*Group, error) {
 		kgo.DisableAutoCommit(),
 		kgo.BlockRebalanceOnPoll(),
 		kgo.ConsumeStartOffset(kgo.NewOffset().AtStart()),
-		// An offset that is gone comes to us as an error, see moved.
+		// An offset that is gone comes to us as an error, see outOfRange.
 		kgo.ConsumeResetOffset(kgo.NoResetOffset()),
 		kgo.FetchIsolationLevel(kgo.ReadCommitted()),
 		// Markers take offsets; we must see them to commit behind them.

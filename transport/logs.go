@@ -32,7 +32,7 @@ func (g *Group) logs(ctx context.Context) (l topicLog, unavailable bool, err err
 	for try := 0; ; try++ {
 		logs, err := readAvailable(ctx, g.cl, []string{g.gc.Topic})
 		if err == nil {
-			if err = whole(logs); err == nil {
+			if err = allAvailable(logs); err == nil {
 				return logs[g.gc.Topic], false, nil
 			}
 			if time.Since(began) > availableWithin && ctx.Err() == nil {
@@ -75,8 +75,8 @@ func (g *Group) awaitUnavailable() {
 	}
 }
 
-// whole fails when a partition is not available.
-func whole(logs map[string]topicLog) error {
+// allAvailable fails when a partition is not available.
+func allAvailable(logs map[string]topicLog) error {
 	var errs []error
 	for t, l := range logs {
 		for p, err := range l.failed {

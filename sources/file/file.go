@@ -119,7 +119,7 @@ func (f *Source) Close() error {
 
 // follow reads the file, and from the start again whenever it was replaced.
 func (f *Source) follow(ctx context.Context, topic string, out chan<- *message.Message) {
-	said := false
+	warned := false
 	for {
 		err := f.read(ctx, topic, out)
 		f.failing.Store(&err)
@@ -129,10 +129,10 @@ func (f *Source) follow(ctx context.Context, topic string, out chan<- *message.M
 			}
 			return
 		}
-		if err != nil && !said {
+		if err != nil && !warned {
 			f.log.Warn("the file cannot be read now; trying again", "path", f.opt.Path, "error", err)
 		}
-		said = err != nil
+		warned = err != nil
 		if !wait.Sleep(ctx, f.opt.Poll) {
 			return
 		}
@@ -148,10 +148,10 @@ var (
 // handle is the file that is read.
 type handle struct {
 	*os.File
-	first string      // the identity of its first line, empty while it has none
-	seen  os.FileInfo // when that was read
-	was   string      // its identity before it was rewritten; empty if it was not
-	mark  []byte      // of the line before the position that is read from
+	first    string      // the identity of its first line, empty while it has none
+	seen     os.FileInfo // when that was read
+	previous string      // its identity before it was rewritten; empty if it was not
+	mark     []byte      // of the line before the position that is read from
 }
 
 // chunk is what becomes one frame.
@@ -212,7 +212,7 @@ func (f *Source) pass(ctx context.Context, topic string, file *handle, out chan<
 		return nil
 	}
 	if rewritten {
-		file.was = identity
+		file.previous = identity
 		return err
 	}
 	f.drained.Store(f.opt.Complete)
@@ -223,7 +223,7 @@ func (f *Source) pass(ctx context.Context, topic string, file *handle, out chan<
 // that ended without a first line. It waits for the first line, and for the store,
 // with the file open: it may be moved away from its path meanwhile.
 func (f *Source) begin(ctx context.Context, file *handle) (identity string, offset int64, err error) {
-	said := false
+	warned := false
 	for last := f.opt.Complete; ; {
 		if err = f.identify(file); err != nil {
 			return "", 0, err // a directory, say: what takes its place is to be read
@@ -238,10 +238,10 @@ func (f *Source) begin(ctx context.Context, file *handle) (identity string, offs
 		if err == nil && last {
 			return "", 0, nil
 		}
-		if err != nil && !said {
+		if err != nil && !warned {
 			f.log.Warn("the file cannot be read now; trying again", "path", f.opt.Path, "error", err)
 		}
-		said = err != nil
+		warned = err != nil
 		if !wait.Sleep(ctx, f.opt.Poll) {
 			return "", 0, nil
 		}
@@ -376,9 +376,9 @@ func identityOf(line []byte) string {
 // identity of its own each time, first-2, first-3, …, and the latest one counts, also
 // when the file has grown beyond an earlier one's position since.
 func (f *Source) resume(ctx context.Context, file *handle) (identity string, offset int64, err error) {
-	if file.was != "" {
+	if file.previous != "" {
 		// It may not have been stored, and only what is known has a next.
-		if err := f.opt.Positions.SetPosition(ctx, store.SourcePosition{Source: f.opt.Name, Identity: file.was}); err != nil {
+		if err := f.opt.Positions.SetPosition(ctx, store.SourcePosition{Source: f.opt.Name, Identity: file.previous}); err != nil {
 			return "", 0, err
 		}
 	}
@@ -401,7 +401,7 @@ func (f *Source) resume(ctx context.Context, file *handle) (identity string, off
 		}
 		if grown, err := file.has(p.Offset, p.State); err != nil {
 			return "", 0, err
-		} else if file.was == "" && grown {
+		} else if file.previous == "" && grown {
 			file.mark = p.State
 			return identity, p.Offset, nil
 		}
