@@ -22,9 +22,9 @@ import (
 // grace is how long connections that nobody uses have for an orderly end.
 const grace = 500 * time.Millisecond
 
-// pingTimeout bounds the question whether a connection that was idle for a second
-// still works. Behind one that was cut off without a word it would last as long as
-// the system waits for its peer, with the caller and a place of the pool.
+// pingTimeout bounds the check of a connection that was idle for a second. On a silently
+// broken one it would last as long as the system waits for the peer, and hold up the
+// caller and a slot of the pool.
 const pingTimeout = 5 * time.Second
 
 // readOnly is the SQLSTATE of a write on a server, or in a transaction, that only reads.
@@ -147,8 +147,8 @@ func (c *conns) keep(pc *pgx.Conn, kept bool) {
 	}
 }
 
-// cut ends the connections that the pool does not have: it has given them up,
-// or they ask the server to cancel a call.
+// cut ends the connections that the pool does not have: it has abandoned them, or they
+// ask the server to cancel a call.
 func (c *conns) cut() {
 	c.mu.Lock()
 	defer c.mu.Unlock()

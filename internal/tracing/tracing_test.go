@@ -162,7 +162,7 @@ func TestWhoIsTraced(t *testing.T) {
 	require.InDelta(t, 5000, traced, 500)
 }
 
-// What is done again has a trace of its own, linked with what it repeats.
+// Repeated work has a trace of its own, linked with what it repeats.
 func TestRepeat(t *testing.T) {
 	r := otlptest.New(t)
 	none, stop := start(t, Options{Endpoint: r.URL(), Sample: 0})
@@ -174,9 +174,9 @@ func TestRepeat(t *testing.T) {
 		require.NotNil(t, all.Repeat("repair", "", original), name)
 	}
 	require.Nil(t, (*Tracer)(nil).Repeat("repair", "", &change.Trace{Parent: sampled}))
-	again := none.Repeat("dead letter", "", &change.Trace{Parent: sampled, State: "vendor=1"})
-	require.NotEqual(t, theirTrace, again.ID())
-	again.End()
+	repeated := none.Repeat("dead letter", "", &change.Trace{Parent: sampled, State: "vendor=1"})
+	require.NotEqual(t, theirTrace, repeated.ID())
+	repeated.End()
 	stop()
 	spans := r.Spans()
 	require.Len(t, spans, 1)
