@@ -140,7 +140,7 @@ func (b *Builder) End() {
 // Tree returns what was built, which must be one value. The Builder must not be
 // used afterwards. The error is a [*LimitError] if the value is nested deeper
 // than [DefaultDepth] or its text is too large, as Parse would find, and a
-// [*SyntaxError] if a name was given twice in one object.
+// [*SyntaxError] if one object has a name twice.
 func (b *Builder) Tree() (*Tree, error) {
 	if b.err != nil {
 		b.t.Release()
@@ -199,7 +199,7 @@ func (b *Builder) place(at uint32) {
 	b.f.count++
 }
 
-// textOf copies the unescaped text of t, once, and gives how far it moved.
+// textOf copies the unescaped text of t, once, and returns how far it moved.
 func (b *Builder) textOf(t *Tree) (shift uint32) {
 	if len(t.text) == 0 {
 		return 0

@@ -1,12 +1,12 @@
 // Package canonicaltree knows JSON and nothing else: it parses a document
 // strictly, orders its members, hashes it by structure, compares two documents
-// and tells which paths differ.
+// and reports which paths differ.
 //
 // # Model
 //
 // [Parse] scans a document once and returns a [Tree]: a compact index over the
 // document's own bytes. A [Node] is a position in a Tree, cheap to copy, and
-// says what stands there. A Tree is immutable after Parse, so any number of
+// describes the value there. A Tree is immutable after Parse, so any number of
 // goroutines may read it at the same time. It keeps the bytes that it was
 // parsed from: the caller must not change them while the Tree is in use.
 //

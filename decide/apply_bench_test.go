@@ -18,13 +18,13 @@ import (
 // event counts as suppressed, which costs most.
 func BenchmarkApply(b *testing.B) {
 	b.Run("unobserved", func(b *testing.B) { benchmarkApply(b, nil) })
-	b.Run("observed", func(b *testing.B) { benchmarkApply(b, sketch.NewBoard()) })
+	b.Run("observed", func(b *testing.B) { benchmarkApply(b, sketch.NewCollector()) })
 }
 
-func benchmarkApply(b *testing.B, board *sketch.Collector) {
+func benchmarkApply(b *testing.B, collector *sketch.Collector) {
 	p := bananaPlan(b)
 	v := newVerdict(p, maxOutcomeOfOne)
-	v.observer = newChangeObserver(board)
+	v.observer = newChangeObserver(collector)
 	var e store.Entity
 	e.ID = "B-007"
 	var offset int64
@@ -35,7 +35,7 @@ func benchmarkApply(b *testing.B, board *sketch.Collector) {
 		if offset%200 == 0 { // a batch
 			v.observer.report(v.outcomes)
 			v = newVerdict(p, maxOutcomeOfOne)
-			v.observer = newChangeObserver(board)
+			v.observer = newChangeObserver(collector)
 		}
 		row, dirty := ev.result()
 		require.True(b, dirty)

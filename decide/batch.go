@@ -16,7 +16,7 @@ type batch struct {
 	position map[string]int // of an entity in subjects
 	claimed  []store.ClaimID
 	keys     []store.KeyDigest
-	room     int               // for what comes of it, in bytes
+	room     int               // for its outcome, in bytes
 	noise    *sketch.Collector // may be nil
 }
 
@@ -33,7 +33,7 @@ type subject struct {
 	write bool
 }
 
-// newBatch finds out what the records are about, and what take remembers of it.
+// newBatch collects the entities of the records, and what take remembers of them.
 func newBatch(p *Plan, records []*record, room int, take func(partition int32, entity string) *cached) *batch {
 	b := &batch{plan: p, records: records, room: room,
 		subjects: make([]subject, 0, len(records)), position: make(map[string]int, len(records))}
@@ -54,8 +54,8 @@ func newBatch(p *Plan, records []*record, room int, take func(partition int32, e
 	return b
 }
 
-// nothing is what is remembered by who remembers nothing.
-func nothing(int32, string) *cached { return nil }
+// noCache remembers nothing.
+func noCache(int32, string) *cached { return nil }
 
 // unknown returns the entities to load.
 func (b *batch) unknown() []string {
@@ -68,13 +68,13 @@ func (b *batch) unknown() []string {
 	return ids
 }
 
-// verdict is what a batch is decided to.
+// verdict is the decision about a batch.
 type verdict struct {
 	plan    *Plan
 	room    int             // for what is yet to come, in bytes; negative: it is too much
 	out     store.Outcome   // but for the frames of its changes
 	changes []decidedChange // in the order of records and services
-	// How often records came to what.
+	// How often records had which outcome.
 	outcomes  map[outcomeOf]int
 	decisions map[decisionOf]int
 
@@ -88,7 +88,7 @@ type decidedChange struct {
 	service int // index into Plan.Services
 }
 
-// outcomeOf is what events of a source come to.
+// outcomeOf is an outcome of events of a source.
 type outcomeOf struct {
 	source  string
 	outcome outcome
@@ -98,14 +98,13 @@ func newVerdict(p *Plan, room int) *verdict {
 	return &verdict{plan: p, room: room, outcomes: map[outcomeOf]int{}, decisions: map[decisionOf]int{}}
 }
 
-// full reports whether it comes to more than there is room for.
+// full reports whether the outcome exceeds the room.
 func (v *verdict) full() bool { return v.room < 0 }
 
-// decideBatch decides what becomes of a batch, whose unknown entities and whose
-// claims were loaded. It is pure but for the batch, whose subjects it leaves as they
-// are then, and for what was remembered of them: transactions, dry runs and golden
-// tests decide by it alone. errLargeOutcome, of class Poison, when it comes to more
-// than there is room for.
+// decideBatch decides a batch, whose unknown entities and whose claims were loaded. It
+// changes only the batch's subjects and what was remembered of them, and is pure
+// otherwise: transactions, dry runs and golden tests decide by it alone. The error is
+// errLargeOutcome, of class Poison, when the outcome exceeds the room.
 func decideBatch(b *batch, loaded store.Loaded) (*verdict, error) {
 	v := newVerdict(b.plan, b.room)
 	v.observer, v.claims = newChangeObserver(b.noise), newClaims(len(b.claimed), loaded)

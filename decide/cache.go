@@ -12,7 +12,7 @@ import (
 // offset up to which it was decided: nobody writes an entity or its dam states but by a
 // decision, and every decision moves the one or finds both. So each is compared
 // twice, here with what the worker owns, and by the store in the transaction that
-// writes. Anything but a clean commit drops what there is of its partitions.
+// writes. Anything but a clean commit drops everything of its partitions.
 //
 // It is bounded in bytes; what was not used for longest goes first. Guarded by the
 // worker's work: nothing is loaded while a commit is under way.
@@ -188,8 +188,8 @@ func (r *cached) measure() int64 {
 	return int64(n)
 }
 
-// remember makes of a committed evaluation what is remembered of its entity. row is
-// what was written of it, if it was.
+// remember returns what is remembered of the entity of a committed evaluation. row was
+// written, if written is true.
 func (ev *evaluation) remember(partition int32, row store.Entity, written bool) (*cached, error) {
 	r := &cached{id: ev.stored.ID, partition: partition, state: ev.entityState}
 	s := &r.state
@@ -211,7 +211,7 @@ func (ev *evaluation) remember(partition int32, row store.Entity, written bool) 
 	return r, nil
 }
 
-// storedTime is a time as the store gives it back.
+// storedTime is a time as the store returns it.
 func storedTime(t time.Time) time.Time {
 	if t.IsZero() {
 		return t

@@ -111,7 +111,7 @@ func (s *side) AppendAsync(_ context.Context, _ *transport.Sequence, records []t
 
 func (s *side) Close(context.Context) error { return nil }
 
-func newSide(t *rapid.T, ctx context.Context, running *sync.WaitGroup, cache int64) *side {
+func newSide(ctx context.Context, t *rapid.T, running *sync.WaitGroup, cache int64) *side {
 	s := &side{Memory: simulation.NewMemory(), next: none, frames: map[int32][]string{}, used: prometheus.NewRegistry()}
 	merged := merge.Compile(merge.Spec{Sources: []merge.Source{{Name: "registry"}, {Name: "lab", Patch: true}}})
 	s.plan = &decide.Plan{Merge: merged, Fingerprint: []byte("c"), Revision: 1, MaxChange: 1 << 20}
@@ -141,11 +141,11 @@ func newSide(t *rapid.T, ctx context.Context, running *sync.WaitGroup, cache int
 	})
 	require.NoError(t, err)
 	running.Go(func() { _ = s.decider.Run(ctx) })
-	s.assign(t, ctx)
+	s.assign(ctx, t)
 	return s
 }
 
-func (s *side) assign(t *rapid.T, ctx context.Context) {
+func (s *side) assign(ctx context.Context, t *rapid.T) {
 	_, err := s.decider.Assigned(ctx, "inbox", []int32{0, 1})
 	require.NoError(t, err)
 }
@@ -161,8 +161,8 @@ func TestMemoryDecidesNothingElse(t *testing.T) {
 		defer running.Wait()
 		defer stop()
 		sides := []*side{
-			newSide(t, ctx, &running, 0),
-			newSide(t, ctx, &running, rapid.SampledFrom([]int64{1 << 20, 12_000, 5_000, 2_000}).Draw(t, "cache")),
+			newSide(ctx, t, &running, 0),
+			newSide(ctx, t, &running, rapid.SampledFrom([]int64{1 << 20, 12_000, 5_000, 2_000}).Draw(t, "cache")),
 		}
 		offsets := map[int32]int64{}
 		deleted := map[string]change.Version{}
@@ -204,7 +204,7 @@ func TestMemoryDecidesNothingElse(t *testing.T) {
 			for _, s := range sides {
 				if what == reassign {
 					require.NoError(t, s.other(ctx, store.Partition{Generation: 1, Number: partition}))
-					s.assign(t, ctx)
+					s.assign(ctx, t)
 				} else {
 					s.mu.Lock()
 					s.next = what
@@ -238,7 +238,7 @@ func TestMemoryDecidesNothingElse(t *testing.T) {
 		require.NoError(t, err)
 		require.Empty(t, letters)
 		for _, s := range sides {
-			require.Eventually(t, s.decider.Settled, time.Minute, 100*time.Microsecond)
+			require.Eventually(t, s.decider.Idle, time.Minute, 100*time.Microsecond)
 		}
 		require.Equal(t, sides[0].frames, sides[1].frames)
 		hits += hitsOf(t, sides[1].used)

@@ -10,12 +10,11 @@ import (
 )
 
 // claims are which claims of a batch had their effect: before it, as the store
-// says, or by a record of it. An attempt of the front door that was given up, or
-// that its process did not outlive, may have put its event into the inbox, and
-// the next one puts it there again; the first record that is decided, whatever
-// becomes of it, is the claim's effect. A ledger that was restored makes another
-// claim for a key that it forgot: then the first record of the key is the effect
-// of both. A nil one is that of a batch without claims.
+// says, or by a record of it. An attempt of the API that was abandoned, or whose
+// process died, may have put its event into the inbox, and the next attempt puts it
+// there again; the first record that is decided, whatever its outcome, is the claim's
+// effect. A restored ledger makes another claim for a key that it forgot: then the
+// first record of the key is the effect of both. nil: the batch has no claims.
 type claims struct {
 	before map[store.ClaimID]change.Version
 	uses   map[store.KeyDigest]store.Decided // who had which key before
@@ -68,7 +67,7 @@ const (
 	conflicting               // another claim for its key had an effect with other content
 )
 
-// of tells what r is to its claim, and notes it.
+// of returns and notes what r is to its claim.
 func (c *claims) of(r *record) effect {
 	if r.claimID == (store.ClaimID{}) {
 		return first
@@ -81,13 +80,13 @@ func (c *claims) of(r *record) effect {
 	d := store.Decided{ID: r.claimID, Version: r.version, Use: r.use}
 	found := first
 	if has, ok := c.has(r.use.Key); ok {
-		apart := r.claimID.Made().Sub(has.ID.Made())
+		gap := r.claimID.Made().Sub(has.ID.Made())
 		switch {
-		case apart.Abs() < r.keep && has.Content == r.use.Content:
+		case gap.Abs() < r.keep && has.Content == r.use.Content:
 			found, d.Use = repeated, store.Use{}
-		case apart.Abs() < r.keep:
+		case gap.Abs() < r.keep:
 			found, d.Use = conflicting, store.Use{}
-		case apart < 0: // an earlier use, which comes late
+		case gap < 0: // an earlier use, which is late
 			d.Use = store.Use{}
 		default:
 			if i, ok := c.mine[r.use.Key]; ok {

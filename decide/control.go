@@ -28,7 +28,7 @@ func (ev *evaluation) control(r *record) error {
 	ev.audit(r)
 	switch services := ev.plan.named(c.Services); c.Action {
 	case inbox.Refuse:
-		// What is refused waits for another view: no event need look for it.
+		// What is refused waits for another view: no event has to evaluate it.
 		ev.amend(c, services)
 	case inbox.Reset:
 		ev.amend(c, services)
@@ -70,7 +70,7 @@ func (ev *evaluation) purge(r *record) {
 	if !ev.exists() || ev.stored.Deleted.IsZero() || ev.newest() >= r.Control.Version {
 		return
 	}
-	// What comes after it begins anew.
+	// A later record starts the entity from nothing.
 	ev.entityState = entityState{stored: store.Entity{ID: ev.stored.ID}, docs: map[string]canonicaltree.Node{}, fence: fence{}}
 	ev.dirty, ev.moved = false, false
 	if !slices.Contains(ev.out.Purged, r.Entity) {
@@ -92,7 +92,7 @@ func (ev *evaluation) redecide(r *record, services []int) error {
 	c := r.Control
 	if _, _, err := ev.view(); err != nil {
 		ev.addLetter(letterOf(r, "merge", err.Error()))
-		ev.resolve(c.Letter, store.LetterReplayed) // it died again, as a letter of its own
+		ev.resolve(c.Letter, store.LetterReplayed) // it failed again, as a new dead letter
 		ev.unknown(c, services)
 		return nil
 	}
@@ -106,7 +106,7 @@ func (ev *evaluation) redecide(r *record, services []int) error {
 		offered = offered || shown
 	}
 	if len(services) > 0 && !offered {
-		ev.resolve(c.Letter, store.LetterReplayed) // it died again, as a letter of its own
+		ev.resolve(c.Letter, store.LetterReplayed) // it failed again, as a new dead letter
 	}
 	// All services and no force: the entity is now evaluated under this plan.
 	if len(c.Services) == 0 && ev.exists() && !ev.current {
@@ -115,8 +115,8 @@ func (ev *evaluation) redecide(r *record, services []int) error {
 	return nil
 }
 
-// resend sends a change once more as it is. It is late by its nature; the dam state
-// says what the newest is, and keeps it.
+// resend sends a change once more as it is. It is late by nature; the dam state stays
+// that of the newest.
 func (ev *evaluation) resend(r *record) {
 	c, rest, err := change.Decode(r.Control.Change)
 	service, known := ev.plan.byName[c.Service]
@@ -133,7 +133,7 @@ func (ev *evaluation) resend(r *record) {
 	ev.send(r, service, c)
 }
 
-// amend changes the dam states of services as a request asks that sends nothing.
+// amend changes the dam states of services for a request that sends nothing.
 func (ev *evaluation) amend(c *inbox.Control, services []int) {
 	for _, s := range services {
 		if row := ev.states.Get(ev.plan.Services[s].Number); amended(c, &row) {
@@ -159,7 +159,7 @@ func (ev *evaluation) audit(r *record) {
 	})
 }
 
-// replayed says what became of a dead letter that came again as an event.
+// replayed resolves a dead letter that was replayed as an event.
 func (ev *evaluation) replayed(r *record, reason staleReason) {
 	p := r.Event.Replay
 	if p == nil {
@@ -175,7 +175,7 @@ func (ev *evaluation) replayed(r *record, reason staleReason) {
 	})
 }
 
-// resolve says what became of a dead letter, if there is one.
+// resolve sets the state of a dead letter, if there is one.
 func (ev *evaluation) resolve(letter int64, state store.LetterState) {
 	if letter != 0 {
 		ev.out.Settled = append(ev.out.Settled, store.LetterResolution{ID: letter, State: state})

@@ -12,7 +12,7 @@ import (
 )
 
 // handle decides the frames of one batch. It returns when every one of them is
-// durable, or failed for a reason that the subscription must hear of.
+// durable, or failed for a reason that ends the subscription or redelivers the frame.
 func (w *worker) handle(ctx context.Context, frames []*gather.Entry[[]record]) {
 	w.work <- struct{}{}
 	defer func() { <-w.work }()
@@ -51,8 +51,8 @@ func (w *worker) handle(ctx context.Context, frames []*gather.Entry[[]record]) {
 // its publishes, or for being taken over again. The others of its batch are.
 var errLater = errors.New("its partition waits")
 
-// decideAll decides as many records at a time as were decided to no more than
-// MaxOutcome lately: how much one comes to depends on how many services it changes.
+// decideAll decides as many records at a time as had an outcome within MaxOutcome lately:
+// the size of one's outcome depends on how many services it changes.
 func (w *worker) decideAll(ctx context.Context, batch []*record) error {
 	for len(batch) > 0 {
 		n := min(len(batch), w.most)
@@ -66,7 +66,7 @@ func (w *worker) decideAll(ctx context.Context, batch []*record) error {
 }
 
 // decide brings records, in order per partition, to a durable decision. It
-// goes on until that is done or ctx ends: after a failure that wrote nothing
+// retries until that is done or ctx ends: after a failure that wrote nothing
 // it tries again, after anything else it takes over again first. Partitions that have to
 // wait are left out.
 func (w *worker) decide(ctx context.Context, batch []*record) error {
@@ -100,7 +100,7 @@ func (w *worker) decide(ctx context.Context, batch []*record) error {
 			w.d.opt.Metrics.fenced.Inc()
 			w.mu.Lock()
 			for n := range owners {
-				w.lose(n, err)
+				w.markStale(n, err)
 			}
 			w.mu.Unlock()
 		default:
@@ -115,7 +115,7 @@ func (w *worker) decide(ctx context.Context, batch []*record) error {
 			}
 			pause = min(2*pause, 2*time.Second)
 		}
-		if failures+1 >= tooOften && len(todo) > 1 {
+		if failures+1 >= maxFailures && len(todo) > 1 {
 			// Something about the whole of it may be what the store does not take,
 			// whatever it says. The later half is tried whole again.
 			return w.halves(ctx, todo)
@@ -123,13 +123,13 @@ func (w *worker) decide(ctx context.Context, batch []*record) error {
 	}
 }
 
-// tooOften is after how many failures a batch is halved.
-const tooOften = 5
+// maxFailures is after how many failures a batch is halved.
+const maxFailures = 5
 
 // filterOwned leaves out records of partitions that are no longer owned or have to wait,
 // what comes behind those that waited, those of an earlier assignment (behind them others
-// may be missing) and those that were decided already, and returns the watermark steps for the rest, and who owns these
-// partitions.
+// may be missing) and those that were decided already. It returns the rest, with their
+// watermark steps and ownerships.
 func (w *worker) filterOwned(batch []*record) ([]*record, []store.WatermarkStep, map[int32]*ownership) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -145,7 +145,7 @@ func (w *worker) filterOwned(batch []*record) ([]*record, []store.WatermarkStep,
 		if o.leftOut > o.next && r.offset >= o.leftOut {
 			continue
 		}
-		if !w.takes(r.partition, o) {
+		if !w.accepts(r.partition, o) {
 			o.leftOut = r.offset + 1
 			continue
 		}
@@ -227,9 +227,9 @@ func (w *worker) transact(ctx context.Context, records []*record, moves []store.
 		crash.At(crash.DecideOutcome, "")
 		return v.out, nil
 	})
-	decidedSpans(span, records, err)
+	endBatchSpan(span, records, err)
 	if err != nil {
-		w.unclear(b, moves, v != nil)
+		w.dropUncertain(b, moves, v != nil)
 		return err
 	}
 	crash.At(crash.DecideCommitted, "")
@@ -260,9 +260,9 @@ func (w *worker) transact(ctx context.Context, records []*record, moves []store.
 	return nil
 }
 
-// unclear drops what is remembered of the partitions of a batch that was not
-// committed, or nobody knows.
-func (w *worker) unclear(b *batch, moves []store.WatermarkStep, decided bool) {
+// dropUncertain drops what is remembered of the partitions of a batch that was not
+// committed, or whose outcome is unknown.
+func (w *worker) dropUncertain(b *batch, moves []store.WatermarkStep, decided bool) {
 	if w.cache.unsound.KeepUnclear && decided {
 		w.cache.committed(moves)
 		b.remember(w.cache)
@@ -274,8 +274,8 @@ func (w *worker) unclear(b *batch, moves []store.WatermarkStep, decided bool) {
 	w.cache.dropAll(moves)
 }
 
-// commitGrace is how long a transaction that is under way at a stop may take
-// to end: to cut it off would only leave its outcome unknown.
+// commitGrace is how long a transaction that is under way at shutdown may take to
+// end: to cancel it would only leave its outcome unknown.
 const commitGrace = 5 * time.Second
 
 // graceful returns a context that ends commitGrace after ctx does, or with the
@@ -290,5 +290,5 @@ func (w *worker) graceful(ctx context.Context) (context.Context, context.CancelF
 // be cut: what databases take in one statement (PostgreSQL: 1 GiB), with room.
 const maxOutcomeOfOne = 512 << 20
 
-// errLargeOutcome says that a decision would come to more than it may.
+// errLargeOutcome says that the outcome of a decision is larger than it may be.
 var errLargeOutcome = errors.New("its changes are more than one decision may have")

@@ -46,7 +46,7 @@ type Options struct {
 	// MaxEvents bounds the records of one transaction. Defaults to 1000.
 	MaxEvents int
 	// MaxOutcome bounds what they are decided to, in bytes: documents, changes and
-	// dead letters. A batch that comes to more is cut. Defaults to 64 MiB.
+	// dead letters. A batch with a larger outcome is cut. Defaults to 64 MiB.
 	MaxOutcome int
 	// MaxFrame bounds a frame of the changes log, in bytes before compression. Defaults
 	// to MaxFrame.
@@ -61,17 +61,17 @@ type Options struct {
 	// Unsound is for tests.
 	Unsound Unsound
 	// RetakeDelay is how long an owner that was fenced waits before it takes
-	// over again: long enough to hear that the partition is somebody else's by
-	// now. Defaults to 1s.
+	// over again: long enough to learn that the partition has another owner. Defaults
+	// to 1s.
 	RetakeDelay time.Duration
-	// Limit, if given, ends what a stop lets finish: a transaction, whose outcome
+	// Limit, if given, ends what a shutdown lets finish: a transaction, whose outcome
 	// is unknown then, and publishes, which the next owner does again.
 	Limit   context.Context
 	Logger  *slog.Logger
 	Metrics *Metrics
-	// Noise, if given, is told which fields cause suppressed events.
+	// Noise, if given, collects which fields cause suppressed events.
 	Noise *sketch.Collector
-	// Tail, if given, remembers the last records while somebody looks.
+	// Tail, if given, remembers the last records while somebody reads it.
 	Tail *Tail
 	// Tracer makes spans of traced records. Defaults to none: what is traced
 	// elsewhere is not passed on then.
@@ -83,8 +83,8 @@ type Options struct {
 var ErrReread = errors.New("the store's watermark went back: reading the inbox again from there")
 
 // ErrInboxReplaced says that the inbox is another one than the decider was made
-// for: its topic was deleted and created again, so that its offsets begin anew and
-// its versions need a higher generation; or somebody has opened one.
+// for: its topic was deleted and created again, so that offsets start over and
+// versions need a higher generation; or somebody has opened one.
 var ErrInboxReplaced = errors.New("the inbox was replaced: a new generation begins")
 
 // Decider is decide for one process. Handle and the methods of
@@ -124,9 +124,9 @@ func New(opt Options) (*Decider, error) {
 
 func (d *Decider) workerOf(partition int32) *worker { return d.workers[int(partition)%len(d.workers)] }
 
-// heir returns the partition whose owner has this one: itself, unless the inbox has
-// become smaller.
-func (d *Decider) heir(partition int32) int32 {
+// owningPartition returns the partition whose owner has this one, too: itself, unless the
+// inbox has become smaller.
+func (d *Decider) owningPartition(partition int32) int32 {
 	if n := d.opt.Inbox.Partitions; n > 0 {
 		return partition % n
 	}
@@ -135,7 +135,7 @@ func (d *Decider) heir(partition int32) int32 {
 
 // Handle is the router's handler: it parses the records of the message's frame,
 // hands them to the worker of their partition and returns when the decision is
-// durable. An error means that the frame must come again.
+// durable. An error means that the frame must be redelivered.
 func (d *Decider) Handle(msg *message.Message) error {
 	f, ok := transport.FrameOf(msg)
 	if !ok {
@@ -150,7 +150,7 @@ func (d *Decider) Handle(msg *message.Message) error {
 		r := &records[i]
 		d.parse(r, f, i)
 		if d.opt.Tracer != nil {
-			r.span = d.again(d.opt.Tracer.Decide(f.Records[i].Header), r)
+			r.span = d.spanOf(d.opt.Tracer.Decide(f.Records[i].Header), r)
 		}
 	})
 	w := d.workerOf(f.Partition)
@@ -162,14 +162,14 @@ func (d *Decider) Handle(msg *message.Message) error {
 	}
 	if d.opt.Tracer != nil {
 		for i := range records {
-			d.traced(&records[i], err)
+			d.endSpan(&records[i], err)
 		}
 	}
 	return err
 }
 
 // parse does everything about the record at i of a frame that needs no state.
-// What cannot be decided becomes a dead letter, in its turn.
+// What cannot be decided becomes a dead letter, in its order.
 func (d *Decider) parse(r *record, f *transport.Frame, i int) {
 	in := &f.Records[i]
 	r.version = change.NewVersion(d.opt.Inbox.Generation, in.Offset)
@@ -270,7 +270,7 @@ func (d *Decider) endIfReplaced(ctx context.Context) {
 
 // Run decides until ctx is cancelled, then waits for what is under way. It
 // returns nil then; ErrReread, ErrInboxReplaced or store.ErrSuperseded, wrapped,
-// when deciding cannot go on in this subscription.
+// when this subscription must end.
 func (d *Decider) Run(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -292,9 +292,9 @@ func (d *Decider) Run(ctx context.Context) error {
 	return nil
 }
 
-// Settled reports whether nothing waits, nothing is being decided and every
+// Idle reports whether nothing waits, nothing is being decided and every
 // decided change was published.
-func (d *Decider) Settled() bool {
+func (d *Decider) Idle() bool {
 	for _, w := range d.workers {
 		if !w.frames.Idle() || !w.allPublished() {
 			return false
@@ -313,8 +313,8 @@ func (d *Decider) Decided() map[store.Partition]int64 {
 	return next
 }
 
-// Halted returns the reason why deciding does not go on at the moment, nil
-// when it does. For readiness.
+// Halted returns why nothing is decided at the moment; nil when deciding works. For
+// readiness.
 func (d *Decider) Halted() error {
 	for _, w := range d.workers {
 		if err := w.haltedBy(); err != nil {

@@ -130,8 +130,16 @@ func event(t *testing.T, entity string, offset int64, payload string) transport.
 // hand hands records of a partition to a decider, which decides them at once.
 func hand(t *testing.T, d *Decider, partition int32, records ...transport.Received) {
 	t.Helper()
+	require.NoError(t, <-begin(t, d, partition, records...))
+}
+
+// begin hands records of a partition to a decider, and returns what becomes of them.
+func begin(t *testing.T, d *Decider, partition int32, records ...transport.Received) <-chan error {
+	t.Helper()
 	f := transport.NewFrame("weir.inbox", "id", partition, transport.LastAssignment()+1, records)
-	require.NoError(t, d.Handle(transport.NewMessage(t.Context(), f)))
+	result := make(chan error, 1)
+	go func() { result <- d.Handle(transport.NewMessage(t.Context(), f)) }()
+	return result
 }
 
 // Whoever decides, its first frame goes on from the newest one of its partition:
@@ -151,7 +159,7 @@ func TestOwnersLinkTheirFrames(t *testing.T) {
 	second, after := w.owner(t, nil, true)
 	hand(t, second, 0, event(t, "B-007", 4, riper))
 	hand(t, second, 0, event(t, "B-007", 5, ripe))
-	require.Eventually(t, second.Settled, time.Minute, time.Millisecond)
+	require.Eventually(t, second.Idle, time.Minute, time.Millisecond)
 	require.Equal(t, 3, before.count())
 	require.Equal(t, 4, after.count(), "what the first could not say that it had published, and one of its own")
 	for i, r := range after.records {

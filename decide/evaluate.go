@@ -25,12 +25,12 @@ type record struct {
 	assignment uint64            // of the partition, when it was handed out
 	claimID    store.ClaimID     // the claim of its event; zero without one
 	use        store.Use         // what the claim was made for, when it is known
-	keep       time.Duration     // how far apart the claims of two uses of a key are
+	keep       time.Duration     // how far apart two uses of a key are
 	deadLetter *store.DeadLetter // set when it cannot be decided
 	span       *tracing.Span     // nil unless it is traced
-	followed   bool              // somebody looks at the tail
+	followed   bool              // somebody reads the tail
 
-	// What the last attempt to decide it came to.
+	// The result of the last attempt to decide it.
 	outcome outcome
 	stale   staleReason  // why, if the outcome is that
 	sent    []int        // services, by index, that it sent something to
@@ -102,13 +102,13 @@ func (ev *evaluation) apply(r *record) error {
 	case effect == repeated:
 		// The claim's effect may have been a dead letter, or the entity was purged
 		// since: then there is no row to note it in, and none is made.
-		ev.leaveOut(r, staleClaim)
+		ev.dropStale(r, staleClaim)
 		return nil
 	case r.deadLetter != nil:
 		ev.addLetter(*r.deadLetter)
 		ev.count(r, outcomeDead)
 		if r.Event != nil {
-			ev.replayed(r, fresh) // it died again, as a letter of its own
+			ev.replayed(r, fresh) // it failed again, as a new dead letter
 		}
 		return nil
 	case r.Control != nil:
@@ -123,7 +123,7 @@ func (ev *evaluation) event(r *record) error {
 	reason := ev.fence.check(e, r.mark)
 	ev.replayed(r, reason)
 	if reason != fresh {
-		ev.leaveOut(r, reason)
+		ev.dropStale(r, reason)
 		return nil
 	}
 	var root canonicaltree.Node
@@ -151,7 +151,7 @@ func (ev *evaluation) event(r *record) error {
 	}
 	if _, _, err := ev.view(); err != nil {
 		// This one is at fault (too deep, say), or those that are stored still are. The
-		// fence does not know it: that would stand against its letter, and those before.
+		// fence must not remember it: its dead letter, and earlier ones, could not be replayed.
 		ev.set(e.Source, previous)
 		ev.fail(r, "merge", err.Error())
 		return nil
@@ -187,15 +187,15 @@ func (ev *evaluation) offerTouched(r *record, before canonicaltree.Node, all boo
 	if !all && ev.present {
 		ev.plan.index.TouchedBy(before, ev.merged, &ev.touched)
 	}
-	apart := DecisionPruned
+	unaffected := DecisionPruned
 	if !ev.present && len(ev.docs) > 0 {
-		apart = DecisionIncomplete
+		unaffected = DecisionIncomplete
 		ev.history.last.word = historyWord(HistoryIncomplete)
 	}
 	for p, services := range ev.plan.servicesOf {
 		if !all && !ev.touched.Has(p) {
 			for _, s := range services {
-				ev.decisions[decisionOf{s, apart}]++
+				ev.decisions[decisionOf{s, unaffected}]++
 			}
 			continue
 		}
@@ -238,8 +238,8 @@ func (ev *evaluation) view() (canonicaltree.Node, bool, error) {
 	return ev.merged, ev.present, nil
 }
 
-// leaveOut notes a stale record.
-func (ev *evaluation) leaveOut(r *record, reason staleReason) {
+// dropStale notes a stale record.
+func (ev *evaluation) dropStale(r *record, reason staleReason) {
 	ev.count(r, outcomeStale)
 	r.stale = reason
 	ev.dirty = ev.exists() && ev.history.stale(r, reason) || ev.dirty
@@ -264,8 +264,8 @@ func (ev *evaluation) count(r *record, o outcome) {
 	}
 	ev.outcomes[outcomeOf{source, o}]++
 	r.outcome, r.stale = o, fresh
-	// What deliver says of a refusal is in the row and the dead letter; one per
-	// service would leave no room for events.
+	// A refusal by deliver is in the row and the dead letter; one entry per service would
+	// leave no room for events.
 	if o != outcomeStale && (r.Control == nil || r.Control.Action != inbox.Refuse) {
 		word := string(o)
 		if o == outcomeDead {

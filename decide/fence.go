@@ -19,7 +19,7 @@ const (
 	maxEvents    = 8
 )
 
-// fence is what an entity remembers to tell stale events by, per source.
+// fence is what an entity remembers per source to recognise stale events.
 type fence map[string]*sourceFence
 
 type sourceFence struct {
@@ -29,7 +29,7 @@ type sourceFence struct {
 	// covers id and content: an id that a producer uses again for other content
 	// is another event.
 	Events []string
-	// Sequence is the highest that was taken.
+	// Sequence is the highest that was applied.
 	Sequence string
 	// Version is the inbox position of the newest that was taken, and At its
 	// time in Unix ms. A replayed dead letter counts at the place where it died,

@@ -21,7 +21,7 @@ type frameEnds = map[store.Partition]change.Version
 
 // pack makes the frames of a decision, in the order in which they are published:
 // those of one partition are linked to one another, and the first to what ends
-// says. It also gives where the last ones end. A partition without changes has
+// says. It also returns where the last ones end. A partition without changes has
 // no frame. limit is MaxFrame but in tests.
 func pack(p *Plan, changes []decidedChange, moves []store.WatermarkStep, ends frameEnds, limit int) ([]store.OutboxFrame, frameEnds) {
 	if len(changes) == 0 {
@@ -79,7 +79,7 @@ func (w *frameWriter) fitting(rest []*decidedChange) int {
 	return len(rest)
 }
 
-// write writes a frame, in parts if it must: then it is of one offset.
+// write writes a frame; one that is too large holds one offset and is cut into parts.
 func (w *frameWriter) write(p store.Partition, h change.Frame, changes []*decidedChange) {
 	number := func(c *decidedChange) int32 { return w.plan.Services[c.service].Number }
 	slices.SortStableFunc(changes, func(a, b *decidedChange) int { return cmp.Compare(number(a), number(b)) })

@@ -24,12 +24,12 @@ const (
 	historyWide = 64
 	// Projections beyond this rank are not remembered.
 	historyWidest = 4096
-	// A fingerprint is told from others by its first bytes.
+	// A fingerprint is identified by its first bytes.
 	historyPrint = 8
 )
 
-// Words of the history for what became of a record: the outcomes of the metrics,
-// with the reason for stale ones.
+// Words of the history for the outcome of a record: those of the metrics, with the reason
+// for stale ones.
 const (
 	HistoryNoise         = "noise"
 	HistoryMerged        = "merged"
@@ -156,7 +156,7 @@ type storedEntry struct {
 // services.
 const historyKept = 0x80
 
-// note remembers what became of r.
+// note adds the outcome of r.
 func (h *history) note(r *record, word string) {
 	e := storedEntry{word: historyWord(word), version: uint64(r.version), ms: uint64(r.at.UnixMilli())}
 	switch {
@@ -168,7 +168,7 @@ func (h *history) note(r *record, word string) {
 	h.add(e)
 }
 
-// add makes e the newest entry and lets go of the oldest one.
+// add makes e the newest entry and drops the oldest one.
 func (h *history) add(e storedEntry) {
 	if h.any {
 		if len(h.last.set) > historyWide/8 || len(h.last.sent) > historyWide {
@@ -179,7 +179,7 @@ func (h *history) add(e storedEntry) {
 		keep, r := 0, wire.Reader{Rest: h.older}
 		for n := 2; n < historyLength; n++ {
 			if r.Bytes(); r.Failed {
-				break // not a history: what cannot be read is let go
+				break // not a history: what cannot be read is dropped
 			}
 			keep = len(h.older) - len(r.Rest)
 		}
@@ -363,7 +363,7 @@ func unpackID(b []byte) string {
 }
 
 // decodeState reads what an entity remembers, as encodeState wrote it: history and
-// fence. A history that cannot be read is let go, for it must not stop a decision.
+// fence. A history that cannot be read is dropped: it must not stop a decision.
 func decodeState(stored []byte) (history, fence, error) {
 	var t history
 	if len(stored) == 0 {

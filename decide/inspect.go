@@ -31,7 +31,7 @@ type Inspection struct {
 	plan *Plan
 }
 
-// Seen is what an entity has taken from a source: what stale events are told by.
+// Seen is what an entity remembers of a source to recognise stale events.
 type Seen struct {
 	Source    string         `json:"source"`
 	Positions []SeenPosition `json:"positions,omitempty"` // the highest per stream and partition
@@ -92,7 +92,7 @@ func (in *Inspection) View(projection int) (View, error) {
 }
 
 // Stripped returns a stored entity with source documents that edit has changed;
-// it gets each, and answers with the same or with what takes its place.
+// it gets each, and returns it or its replacement.
 func Stripped(e store.Entity, edit func(source string, doc canonicaltree.Node) (canonicaltree.Node, error)) (store.Entity, error) {
 	docs, err := merge.SplitNodes(e.Docs)
 	if err != nil {

@@ -24,7 +24,7 @@ type Metrics struct {
 	cacheEntities, cacheBytes  prometheus.Gauge
 }
 
-// What an event comes to for a service, the values of label "decision".
+// The decisions about an event for a service, the values of label "decision".
 const (
 	DecisionPruned     = "pruned"     // not evaluated: nothing that it reads changed
 	DecisionFiltered   = "filtered"   // its filter, or a deletion, keeps the entity out, and it has nothing of it

@@ -11,9 +11,9 @@ import (
 // by which no service got anything. Nothing is counted, and no difference computed,
 // before the commit. A nil one collects nothing.
 type changeObserver struct {
-	board    *sketch.Collector
-	rates    map[string]int64 // by source
-	observed []observed
+	collector *sketch.Collector
+	rates     map[string]int64 // by source
+	observed  []observed
 }
 
 // observed is an event that changed its source's document, while the entity was
@@ -29,18 +29,18 @@ func newChangeObserver(b *sketch.Collector) *changeObserver {
 	if b == nil {
 		return nil
 	}
-	return &changeObserver{board: b, rates: map[string]int64{}}
+	return &changeObserver{collector: b, rates: map[string]int64{}}
 }
 
-// note takes a suppressed event in, if it is one of those that are observed. A
-// document that appears or goes is no matter of fields.
+// note adds a suppressed event, if it is one of those that are observed. A document that
+// appears or disappears is no matter of fields.
 func (c *changeObserver) note(r *record, before, after canonicaltree.Node, evaluated int) {
 	if c == nil || !before.Exists() || !after.Exists() {
 		return
 	}
 	rate, known := c.rates[r.Event.Source]
 	if !known {
-		rate = c.board.Rate(r.Event.Source)
+		rate = c.collector.Rate(r.Event.Source)
 		c.rates[r.Event.Source] = rate
 	}
 	if sketch.Selected(uint64(r.version), rate) {
@@ -48,7 +48,7 @@ func (c *changeObserver) note(r *record, before, after canonicaltree.Node, evalu
 	}
 }
 
-// report writes down what a committed transaction came to.
+// report counts the outcomes of a committed transaction.
 func (c *changeObserver) report(outcomes map[outcomeOf]int) {
 	if c == nil {
 		return
@@ -64,11 +64,11 @@ func (c *changeObserver) report(outcomes map[outcomeOf]int) {
 		}
 	}
 	for source, n := range events {
-		c.board.Count(source, n, noise[source])
+		c.collector.Count(source, n, noise[source])
 	}
 	for i := range c.observed {
 		o := &c.observed[i]
-		c.board.Observe(o.record.Event.Source, o.observation())
+		c.collector.Observe(o.record.Event.Source, o.observation())
 	}
 }
 

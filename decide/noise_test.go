@@ -28,7 +28,7 @@ func causes(s *sketch.Sketch) (lines []string) {
 // that had to be evaluated for another reason.
 func TestSuppressedEventsAreObserved(t *testing.T) {
 	s := NewSimulator(bananaPlan(t))
-	s.board = sketch.NewBoard()
+	s.collector = sketch.NewCollector()
 	feed(t, s,
 		`registry: {"id":"B-007","origin":"EC","ripeness_level":1,"seen":{"at":0}}`, // sent
 		`lab: {"weight":1}`, // the source's first: no field of it changed
@@ -53,7 +53,7 @@ func TestSuppressedEventsAreObserved(t *testing.T) {
 		`registry: -`,       // this retracts
 	)
 	require.Equal(t, []string{"merged", "merged", "merged two/list@a=retract"}, last)
-	got := s.board.Take()
+	got := s.collector.Take()
 	require.Equal(t, []string{
 		"origin: 1, 1 projections, such as origin of B-007",
 		"ripeness_level: 1, 1 projections, such as ripeness_level of B-007",
@@ -74,18 +74,18 @@ func TestDeadLettersAreNotSuppressed(t *testing.T) {
 	p := bananaPlan(t)
 	p.MaxChange = 1200
 	s := NewSimulator(p)
-	s.board = sketch.NewBoard()
+	s.collector = sketch.NewCollector()
 	lines := feed(t, s,
 		`registry: {"id":"B-007","ripeness_level":1}`,
 		`registry: {"id":"B-007","ripeness_level":"`+strings.Repeat("x", 2000)+`"}`)
 	require.Equal(t, "merged dead:oversized", lines[1])
-	require.Empty(t, s.board.Take()["registry"].Sets())
+	require.Empty(t, s.collector.Take()["registry"].Sets())
 }
 
 // An event that changes very much is looked into no further than needed.
 func TestEventsThatChangeVeryMuch(t *testing.T) {
 	s := NewSimulator(bananaPlan(t))
-	s.board = sketch.NewBoard()
+	s.collector = sketch.NewCollector()
 	doc := func(value int) string {
 		var b strings.Builder
 		for i := range 500 {
@@ -94,7 +94,7 @@ func TestEventsThatChangeVeryMuch(t *testing.T) {
 		return `registry: {"id":"B-007"` + b.String() + `}`
 	}
 	feed(t, s, doc(1), doc(2))
-	got := s.board.Take()["registry"]
+	got := s.collector.Take()["registry"]
 	require.EqualValues(t, 1, got.Wide)
 	require.Empty(t, got.Sets())
 }
@@ -102,12 +102,12 @@ func TestEventsThatChangeVeryMuch(t *testing.T) {
 // Of many, a part is observed and stands for all.
 func TestManyAreSampled(t *testing.T) {
 	s := NewSimulator(bananaPlan(t))
-	s.board = sketch.NewBoard()
+	s.collector = sketch.NewCollector()
 	const events = 8000
 	for i := range events {
 		feed(t, s, fmt.Sprintf(`registry: {"id":"B-007","seen":%d}`, i))
 	}
-	got := s.board.Take()["registry"]
+	got := s.collector.Take()["registry"]
 	require.EqualValues(t, events, got.Events)
 	require.InEpsilon(t, events, got.Suppressed, 0.1)
 	require.Len(t, got.Sets(), 1)

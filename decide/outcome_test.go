@@ -59,10 +59,9 @@ func many(t *testing.T, n int) []transport.Received {
 }
 
 func (w *flow) decides(t *testing.T, d *Decider, records []transport.Received) {
-	done := make(chan struct{})
-	go func() { defer close(done); hand(t, d, 0, records...) }()
 	select {
-	case <-done:
+	case err := <-begin(t, d, 0, records...):
+		require.NoError(t, err)
 	case <-time.After(time.Minute):
 		require.FailNow(t, "it is repeated for ever", d.Halted())
 	}

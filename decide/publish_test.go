@@ -182,11 +182,11 @@ func TestATakeOverWaitsForTheAnswers(t *testing.T) {
 	l.decides(t, "C", 1, 0)
 	require.Same(t, before, l.owned[0])
 	require.Equal(t, []string{"A", "B", "C"}, p.entities(t))
-	require.False(t, d.Settled())
+	require.False(t, d.Idle())
 	p.dones[1](transport.ErrBroken)
 	require.NoError(t, l.retake(t.Context()))
 	require.Equal(t, []string{"A", "B", "C", "AB"}, p.entities(t))
-	require.True(t, d.Settled())
+	require.True(t, d.Idle())
 }
 
 // A partition that comes back while something of it is under way is not decided before
@@ -221,9 +221,9 @@ func TestWorkersShareWhatMayBeUnpublished(t *testing.T) {
 	for n, l := range d.workers {
 		p := int32(n)
 		l.unpublished[p] = 49
-		require.True(t, l.takes(p, l.owned[p]))
+		require.True(t, l.accepts(p, l.owned[p]))
 		l.unpublished[p] = 50
-		require.False(t, l.takes(p, l.owned[p]))
+		require.False(t, l.accepts(p, l.owned[p]))
 	}
 }
 
@@ -250,9 +250,7 @@ func TestAFrameWaitsForItsPartition(t *testing.T) {
 	d, p := w.owner(t, nil, false)
 	hand(t, d, 0, event(t, "A", 0, `{"id":"B","ripeness_level":1}`))
 	s.next = true
-	done := make(chan error, 1)
-	f := transport.NewFrame("weir.inbox", "id", 0, transport.LastAssignment()+1, []transport.Received{event(t, "A", 1, `{"id":"B","ripeness_level":2}`)})
-	go func() { done <- d.Handle(transport.NewMessage(t.Context(), f)) }()
+	done := begin(t, d, 0, event(t, "A", 1, `{"id":"B","ripeness_level":2}`))
 	l := d.workers[0]
 	require.Eventually(t, func() bool {
 		l.mu.Lock()
@@ -378,7 +376,7 @@ func TestAQuietPartitionBesideABusyOne(t *testing.T) {
 				if err := d.Handle(transport.NewMessage(t.Context(), f)); d.stop.Err() == nil {
 					require.NoError(t, err)
 				}
-				time.Sleep(idleTick / 3)
+				<-time.After(idleTick / 3)
 			}
 		}
 		trickle(0)
@@ -400,7 +398,7 @@ func TestAnIdleOwnerOfAnOlderRevisionEnds(t *testing.T) {
 		d, _ := w.owner(t, nil, true)
 		_, err := w.store.Activate(t.Context(), []byte("another"), 0, false)
 		require.NoError(t, err)
-		time.Sleep(ownTick + 2*idleTick)
+		<-time.After(ownTick + 2*idleTick)
 		require.ErrorIs(t, context.Cause(d.stop), store.ErrSuperseded)
 	})
 }
@@ -422,7 +420,7 @@ func TestAStoreThatWentBackEndsTheSubscription(t *testing.T) {
 	w.wrap = func(s store.Decisions) store.Decisions { return wentBack{s} }
 	d, l := w.single(t, &held{at: true}, 0)
 	l.decides(t, "A", 0, 0)
-	l.lose(0, store.WithClass(errAway, store.Unknown))
+	l.markStale(0, store.WithClass(errAway, store.Unknown))
 	require.ErrorIs(t, l.retake(t.Context()), ErrReread)
 	require.ErrorIs(t, context.Cause(d.stop), ErrReread)
 }

@@ -45,8 +45,7 @@ type candidate struct {
 
 // offer projects the document and settles the result with the dam states of services,
 // in their order. It reports whether there is one: an error of the projection is a dead
-// letter per service, whose row keeps what it has. One customer's filter must not stop
-// the others.
+// letter per service, whose row is kept. One customer's filter must not stop the others.
 func (ev *evaluation) offer(r *record, projection int, services []int) (shown bool, err error) {
 	c := candidate{content: change.Retracted()}
 	if ev.present {
@@ -124,8 +123,8 @@ func (ev *evaluation) settle(r *record, service int, c *candidate) error {
 	return nil
 }
 
-// overtaken reports whether a service has something newer than what a request is about:
-// that is delivered, or a dead letter itself. It says what becomes of the request's own.
+// overtaken reports whether a service has something newer than what a request is about,
+// which is delivered, or a dead letter itself. It resolves the request's dead letter.
 func (ev *evaluation) overtaken(c *inbox.Control, row *store.Row) bool {
 	if c == nil || c.Letter == 0 && c.Version == 0 {
 		return false
@@ -140,7 +139,7 @@ func (ev *evaluation) overtaken(c *inbox.Control, row *store.Row) bool {
 	return overtaken
 }
 
-// passes reports whether a request sends also what equals the state.
+// passes reports whether a request sends content that equals the state, too.
 func passes(c *inbox.Control, row *store.Row) bool {
 	return c != nil && (c.Force || c.Letter != 0 && row.Refused)
 }

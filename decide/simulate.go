@@ -10,15 +10,16 @@ import (
 	"github.com/seed-86dfc502/weir/transport"
 )
 
-// Simulator decides records one by one in memory, by the code that decides
-// them in production: only the store is a map. For golden tests and dry runs. Not for concurrent use.
+// Simulator decides records one by one in memory, by the code that decides them in
+// production: only the store is a map. For golden tests and dry runs. Not for concurrent
+// use.
 type Simulator struct {
-	plan     *Plan
-	entities map[string]store.Entity
-	claims   map[store.ClaimID]change.Version
-	uses     map[store.KeyDigest]store.Decided
-	offset   int64
-	board    *sketch.Collector // as Options.Noise
+	plan      *Plan
+	entities  map[string]store.Entity
+	claims    map[store.ClaimID]change.Version
+	uses      map[store.KeyDigest]store.Decided
+	offset    int64
+	collector *sketch.Collector // as Options.Noise
 }
 
 // NewSimulator starts with an empty state. plan must be prepared.
@@ -26,7 +27,7 @@ func NewSimulator(plan *Plan) *Simulator {
 	return &Simulator{plan: plan, entities: map[string]store.Entity{}, claims: map[store.ClaimID]change.Version{}, uses: map[store.KeyDigest]store.Decided{}}
 }
 
-// Step is what became of one record.
+// Step is the outcome of one record.
 type Step struct {
 	Outcome string // stale, noise, merged, control or dead
 	// Sent are the changes that passed, in the order of the services.
@@ -50,8 +51,8 @@ func (s *Simulator) Apply(rec inbox.Record, at time.Time) (Step, error) {
 	d.parse(r, transport.NewFrame("", "", 0, 0, []transport.Received{in}), 0)
 	s.offset++
 
-	b := newBatch(s.plan, []*record{r}, maxOutcomeOfOne, nothing)
-	b.noise = s.board
+	b := newBatch(s.plan, []*record{r}, maxOutcomeOfOne, noCache)
+	b.noise = s.collector
 	entity := s.entities[rec.Entity]
 	entity.ID = rec.Entity
 	v, err := decideBatch(b, store.Loaded{Entities: []store.Entity{entity}, Decided: s.claims, Uses: s.uses})
@@ -76,7 +77,7 @@ func (s *Simulator) Apply(rec inbox.Record, at time.Time) (Step, error) {
 	return v.step(), nil
 }
 
-// step is what became of the one record of a batch.
+// step is the outcome of the one record of a batch.
 func (v *verdict) step() Step {
 	step := Step{Letters: v.out.Letters}
 	for i := range v.changes {

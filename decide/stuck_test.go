@@ -3,7 +3,6 @@ package decide
 import (
 	"context"
 	"fmt"
-	"io"
 	"log/slog"
 	"sync/atomic"
 	"testing"
@@ -47,7 +46,7 @@ func halfAway(t *testing.T) (cfg transport.Config, away *atomic.Bool) {
 		}
 		return resp, nil, true
 	})
-	return transport.Config{Brokers: broker.ListenAddrs(), Logger: slog.New(slog.NewTextHandler(io.Discard, nil))}, away
+	return transport.Config{Brokers: broker.ListenAddrs(), Logger: slog.New(slog.DiscardHandler)}, away
 }
 
 // A partition of the changes log that takes nothing holds up neither the others of its
@@ -80,9 +79,7 @@ func TestAPartitionOfTheChangesLogThatTakesNothing(t *testing.T) {
 	d, stop := start()
 	away.Store(true)
 	hand(t, d, 1, next(1))
-	waits := make(chan error, 1)
-	go func(f *transport.Frame) { waits <- d.Handle(transport.NewMessage(t.Context(), f)) }(
-		transport.NewFrame("weir.inbox", "id", 1, transport.LastAssignment()+1, []transport.Received{next(1)}))
+	waits := begin(t, d, 1, next(1))
 	for range 40 {
 		hand(t, d, 0, next(0))
 	}

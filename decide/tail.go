@@ -11,7 +11,7 @@ import (
 const (
 	// tailLength is how many records a Tail remembers.
 	tailLength = 500
-	// tailWatched is for how long a look keeps a Tail going.
+	// tailWatched is for how long a call of Last keeps a Tail filling.
 	tailWatched = 30 * time.Second
 )
 
@@ -30,8 +30,8 @@ type Decided struct {
 	Sent, Held, Filtered []string
 }
 
-// Tail remembers the last records that a process decided, while somebody looks.
-// Without a look in the last half minute it costs nothing and fills no more. A nil
+// Tail remembers the last records that a process decided, while somebody reads it.
+// Without a call of Last in the last half minute it costs nothing and does not fill. A nil
 // Tail remembers nothing. Safe for concurrent use.
 type Tail struct {
 	watched atomic.Int64 // until when, in nanoseconds since 1970
@@ -48,10 +48,10 @@ type followed struct {
 	sent, held, filtered []int
 }
 
-// following reports whether somebody looks.
+// following reports whether somebody reads it.
 func (t *Tail) following() bool { return t != nil && time.Now().UnixNano() < t.watched.Load() }
 
-// note takes in what a committed transaction decided.
+// note adds the records of a committed transaction.
 func (t *Tail) note(p *Plan, records []*record) {
 	if t == nil {
 		return
@@ -86,7 +86,7 @@ func (t *Tail) note(p *Plan, records []*record) {
 }
 
 // Last returns those of the remembered records that keep wants, the latest first
-// and at most n, and lets the tail go on for half a minute.
+// and at most n, and keeps the tail filling for half a minute.
 func (t *Tail) Last(n int, keep func(*Decided) bool) []Decided {
 	if t == nil {
 		return nil

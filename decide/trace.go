@@ -14,9 +14,9 @@ const (
 	causeRepair = "repair" // by Weir itself: a change was refused, or is gone
 )
 
-// again returns the span of a record: that of the trace which it came with, or one
-// of its own when it has something decided again.
-func (d *Decider) again(span *tracing.Span, r *record) *tracing.Span {
+// spanOf returns the span of a record: the one of the trace that it came with, or its
+// own when it has something decided again.
+func (d *Decider) spanOf(span *tracing.Span, r *record) *tracing.Span {
 	if span != nil {
 		return span
 	}
@@ -32,15 +32,15 @@ func (d *Decider) again(span *tracing.Span, r *record) *tracing.Span {
 		case c.Action == inbox.Reset:
 			cause = causeReset
 		}
-		span = d.opt.Tracer.Again(cause, c.Operation, c.Trace)
+		span = d.opt.Tracer.Repeat(cause, c.Operation, c.Trace)
 	case r.Event != nil && r.Event.Replay != nil:
-		span = d.opt.Tracer.Again(causeLetter, r.Event.Replay.Operation, r.Event.Replay.Trace)
+		span = d.opt.Tracer.Repeat(causeLetter, r.Event.Replay.Operation, r.Event.Replay.Trace)
 	}
 	return span
 }
 
-// traced ends the span of a record, if it has one, when the record was handled.
-func (d *Decider) traced(r *record, err error) {
+// endSpan ends the span of a record, if it has one, when the record was handled.
+func (d *Decider) endSpan(r *record, err error) {
 	s := r.span
 	if s == nil {
 		return
@@ -69,8 +69,8 @@ func (w *worker) batchSpan(batch []*record) *tracing.Span {
 	return w.d.opt.Tracer.Batch("decide batch", spans, len(batch))
 }
 
-// decidedSpans notes what became of the traced records of a transaction.
-func decidedSpans(span *tracing.Span, batch []*record, err error) {
+// endBatchSpan ends the span of a transaction and notes the outcomes of its traced records.
+func endBatchSpan(span *tracing.Span, batch []*record, err error) {
 	if span == nil {
 		return
 	}

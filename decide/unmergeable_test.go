@@ -36,7 +36,7 @@ func TestStoredDocumentsThatDoNotMergeAreDeadLetters(t *testing.T) {
 	w := newFlow(t)
 	before, _ := w.owner(t, nil, true)
 	hand(t, before, 0, event(t, "deep", 0, deep(canonicaltree.DefaultDepth)))
-	require.Eventually(t, before.Settled, time.Minute, time.Millisecond)
+	require.Eventually(t, before.Idle, time.Minute, time.Millisecond)
 
 	next := mounted(t, w.plan)
 	revision, err := w.store.Activate(t.Context(), next.Fingerprint, 0, false)
@@ -48,18 +48,15 @@ func TestStoredDocumentsThatDoNotMergeAreDeadLetters(t *testing.T) {
 	key, head, value, err := inbox.Encode(redecide)
 	require.NoError(t, err)
 	control := transport.Received{Key: key, Value: value, Headers: []transport.Header{{Key: inbox.Header, Value: head}}, Offset: 2, Time: time.UnixMilli(1)}
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		hand(t, after, 0,
-			event(t, "deep", 1, deep(canonicaltree.DefaultDepth)), // noise, under another configuration
-			control,
-			event(t, "other", 3, `{"id":"other"}`),
-			event(t, "deep", 4, deep(3)), // what it needs
-		)
-	}()
+	result := begin(t, after, 0,
+		event(t, "deep", 1, deep(canonicaltree.DefaultDepth)), // noise, under another configuration
+		control,
+		event(t, "other", 3, `{"id":"other"}`),
+		event(t, "deep", 4, deep(3)), // what it needs
+	)
 	select {
-	case <-done:
+	case err := <-result:
+		require.NoError(t, err)
 	case <-time.After(time.Minute):
 		require.FailNow(t, "the worker is halted", after.Halted())
 	}
@@ -115,7 +112,7 @@ func TestPatchesThatDidNotMergeAreReplayedInTheirOrder(t *testing.T) {
 		r.Event.Source, r.Event.EventID = "lab", member
 		rec := parseAt(t, &Decider{opt: Options{Plan: p, Inbox: store.Inbox{Generation: 1}}}, r, int64(200+i))
 		row.States = row.States.Stored()
-		v, err := decideBatch(newBatch(bad, []*record{rec}, maxOutcomeOfOne, nothing), store.Loaded{Entities: []store.Entity{row}})
+		v, err := decideBatch(newBatch(bad, []*record{rec}, maxOutcomeOfOne, noCache), store.Loaded{Entities: []store.Entity{row}})
 		require.NoError(t, err)
 		require.Len(t, v.out.Letters, 1)
 		for _, row = range v.out.Entities {

@@ -39,7 +39,7 @@ type worker struct {
 
 	// work serialises whoever talks to store and producer for this worker: the
 	// worker's own loop, and take-over at an assignment. It is held when full, and
-	// for as long as a store is away: an assignment that ends must not wait for it.
+	// for as long as the store is unreachable: an assignment that ends must not wait for it.
 	work     chan struct{}
 	producer Producer  // its calls are guarded by work
 	compared time.Time // guarded by work; see ownDue
@@ -105,11 +105,11 @@ func (w *worker) assigned(ctx context.Context, partitions []int32, starts map[in
 		return context.Cause(ctx)
 	}
 	defer func() { <-w.work }()
-	left, err := w.left(ctx, partitions)
+	orphans, err := w.orphaned(ctx, partitions)
 	if err != nil {
 		return err
 	}
-	taken, err := w.takeOver(ctx, slices.Concat(partitions, left))
+	taken, err := w.takeOver(ctx, slices.Concat(partitions, orphans))
 	if err != nil {
 		return err
 	}
@@ -122,7 +122,7 @@ func (w *worker) assigned(ctx context.Context, partitions []int32, starts map[in
 	for n, o := range taken {
 		o.after = after
 		w.owned[n] = o
-		if !slices.Contains(left, n) {
+		if !slices.Contains(orphans, n) {
 			starts[n] = o.next
 		}
 	}
@@ -134,7 +134,7 @@ func (w *worker) revoked(partition int32) {
 	defer w.mu.Unlock()
 	defer w.signal()
 	for n := range w.owned {
-		if n == partition || w.d.heir(n) == partition {
+		if n == partition || w.d.owningPartition(n) == partition {
 			delete(w.owned, n)
 		}
 	}
@@ -146,14 +146,14 @@ func (w *worker) signal() {
 	w.changed = make(chan struct{})
 }
 
-// takes reports whether a record of a partition can be decided: what the log of changes
-// does not take is bounded, for each partition by itself. The caller holds mu.
-func (w *worker) takes(n int32, o *ownership) bool {
+// accepts reports whether a record of a partition can be decided: what is not published yet
+// is bounded, for each partition by itself. The caller holds mu.
+func (w *worker) accepts(n int32, o *ownership) bool {
 	return o.stale == nil && w.unpublished[n] < max(1, w.d.opt.MaxUnpublished/int64(len(w.d.workers)*len(w.owned)))
 }
 
-// retakes reports whether a partition is to be taken over again now. The caller holds mu.
-func (w *worker) retakes(n int32, o *ownership) bool {
+// retakeDue reports whether a partition is to be taken over again now. The caller holds mu.
+func (w *worker) retakeDue(n int32, o *ownership) bool {
 	return o.stale != nil && w.unpublished[n] == 0 && !time.Now().Before(o.due)
 }
 
@@ -162,7 +162,7 @@ func (w *worker) await(ctx context.Context, n int32) error {
 	for {
 		w.mu.Lock()
 		o, changed := w.owned[n], w.changed
-		free := o == nil || w.takes(n, o) || w.retakes(n, o)
+		free := o == nil || w.accepts(n, o) || w.retakeDue(n, o)
 		w.mu.Unlock()
 		if free {
 			return nil
@@ -183,21 +183,21 @@ func (w *worker) owns(partition int32) bool {
 	return w.owned[partition] != nil
 }
 
-// left returns the partitions of larger inboxes, of older generations, that the
-// owner of these has to take over as well: nobody else ends their owners and
-// publishes what those left.
-func (w *worker) left(ctx context.Context, partitions []int32) (left []int32, err error) {
+// orphaned returns the partitions of larger inboxes, of older generations, that the
+// owner of these has to take over, too: nobody else fences their owners and publishes
+// what they left.
+func (w *worker) orphaned(ctx context.Context, partitions []int32) (orphans []int32, err error) {
 	err = w.retry(ctx, "read the watermarks", func() error {
 		marks, err := w.d.opt.Store.Watermarks(ctx)
-		left = nil
+		orphans = nil
 		for p := range marks {
-			if heir := w.d.heir(p.Number); heir != p.Number && slices.Contains(partitions, heir) && !slices.Contains(left, p.Number) {
-				left = append(left, p.Number)
+			if of := w.d.owningPartition(p.Number); of != p.Number && slices.Contains(partitions, of) && !slices.Contains(orphans, p.Number) {
+				orphans = append(orphans, p.Number)
 			}
 		}
 		return err
 	})
-	return left, err
+	return orphans, err
 }
 
 // takeOver makes this worker the owner of partitions and hands the producer what their
@@ -255,11 +255,11 @@ func (w *worker) republish(ctx context.Context, found []store.TakenOver, taken m
 	if crash.Enabled && len(outbox) > 1 && crash.Due(crash.RepublishHalf, "") {
 		w.dieHalfway(ctx, outbox)
 	}
-	// It may stand in the log already, before what this process publishes next.
+	// It may be in the log already, before what this process publishes next.
 	w.publish(ctx, taken, outbox, crash.Republished, transport.Header{Key: change.RepublishedHeader, Value: []byte("1")})
 }
 
-// firstPause is before the second take-over because of a publish that failed.
+// firstPause is the pause before the second take-over after a failed publish.
 const firstPause = 20 * time.Millisecond
 
 // errUnanswered is why a partition that was taken over has to be taken over once more.
@@ -344,10 +344,10 @@ func (w *worker) idle(ctx context.Context) {
 	w.discard(ctx, false)
 }
 
-// lose has a partition taken over again. Where somebody else may own it by now, and the
-// message about it be under way, not at once: that would only make both stumble. The
+// markStale has a partition taken over again. One that was fenced may have another owner by
+// now: it waits for RetakeDelay first, or the two would fence each other in turns. The
 // caller holds mu.
-func (w *worker) lose(n int32, why error) {
+func (w *worker) markStale(n int32, why error) {
 	o := w.owned[n]
 	if o == nil || o.stale != nil {
 		return
@@ -393,7 +393,7 @@ func (w *worker) discard(ctx context.Context, last bool) {
 		w.d.halt(err) // without events nothing else would say so, also of a store that went back
 	case !last && store.ClassOf(err) == store.Fenced:
 		for _, m := range d.Moves {
-			w.lose(m.Partition.Number, err)
+			w.markStale(m.Partition.Number, err)
 		}
 	default:
 		w.log.Debug("outbox rows stay until the next decision", "error", err)
@@ -425,7 +425,7 @@ func (w *worker) retake(ctx context.Context) error {
 	var partitions []int32
 	w.mu.Lock()
 	for n, o := range w.owned {
-		if w.retakes(n, o) {
+		if w.retakeDue(n, o) {
 			partitions = append(partitions, n)
 		}
 	}
@@ -465,8 +465,8 @@ func (w *worker) decided(next map[store.Partition]int64) {
 	}
 }
 
-// retry repeats op with back-off until it succeeds, ctx ends, or its error is
-// one that time does not heal. It says once that it halts and once that it goes on.
+// retry repeats op with back-off until it succeeds, ctx ends, or its error is permanent. It
+// logs once that it halts and once that it resumes.
 func (w *worker) retry(ctx context.Context, what string, op func() error) error {
 	pause := backoff.NewExponentialBackOff()
 	pause.InitialInterval, pause.MaxInterval = 20*time.Millisecond, 2*time.Second
@@ -523,8 +523,8 @@ func (w *worker) stopping(ctx context.Context) (context.Context, context.CancelF
 	return ctx, func() { unhook(); cancel(nil) }
 }
 
-// close waits a little for publishes that are under way and leaves a clean
-// outbox where it can. What stays is published again by the next owner.
+// close waits a little for publishes that are under way and deletes what was published
+// from the outbox. The next owner publishes the rest again.
 func (w *worker) close() {
 	w.work <- struct{}{}
 	defer func() { <-w.work }()

@@ -13,7 +13,7 @@ import (
 	"github.com/valkey-io/valkey-go"
 )
 
-// reconnectPause keeps a server that is away from being dialled for every event.
+// reconnectPause keeps an unreachable server from being dialled for every event.
 const reconnectPause = time.Second
 
 // ErrClosed is what a gate answers after Close.
@@ -45,7 +45,7 @@ type ValkeyOptions struct {
 // Valkey is a gate that any number of processes share. What it remembers is as
 // durable as the server: a server that loses its data lets events through
 // again, which costs work, never correctness. It connects at its first use and
-// again whenever the server was away, so that a missing server keeps nothing
+// again after a failure, so that a missing server keeps nothing
 // from starting. Any number of goroutines may use it.
 type Valkey struct {
 	prefix  string

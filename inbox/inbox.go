@@ -59,7 +59,7 @@ type Event struct {
 	// version that did not say it.
 	Use *Use `json:"u,omitempty"`
 	// Replay is set on an event that was a dead letter: it is older than its
-	// place in the inbox says.
+	// inbox offset says.
 	Replay  *Replay `json:"r,omitempty"`
 	Entity  string  `json:"-"`
 	Payload []byte  `json:"-"` // stripped JSON; nil on Delete

@@ -17,15 +17,15 @@
 // comes after this one was acknowledged, so nothing else keeps the order.
 //
 // The mark comes last: a mark before the effect would lose the event at a
-// crash. An append that fails is repeated, and what stands behind it waits. A
-// gate that is away lets everything through, and is counted. What the gate would
+// crash. An append that fails is repeated, and what is behind it waits. A
+// gate that does not answer lets everything through, and that is counted. What the gate would
 // stop event by event is stopped within a frame too; repetitions in frames of two
 // partitions that are in work at the same time pass, and cost work further on.
 //
 // # Guarantee
 //
 // At least once into the inbox, in order per source partition. A frame that was
-// not acknowledged comes again as a whole. Repetitions carry the same origin,
+// not acknowledged is redelivered as a whole. Repetitions carry the same origin,
 // which the fence of decide recognises. An event that cannot be taken in becomes
 // a dead letter and blocks nothing, nor the others of its frame (I9).
 package ingest

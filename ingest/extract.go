@@ -42,8 +42,8 @@ type Extractor struct {
 	Format   Format
 	IsDelete func(operation string) bool
 	Strip    *stripper.Rules
-	// ByUUID says that the UUID of an event's message is the same whenever it
-	// comes again, and its position is not.
+	// ByUUID says that the UUID of an event's message stays the same when it is
+	// redelivered, and its position does not.
 	ByUUID    bool
 	MaxEvent  int // bytes of the value
 	MaxEntity int // bytes of the entity id
@@ -114,7 +114,7 @@ func (s *Extractor) try(f *transport.Frame, i int, t *change.Trace) extracted {
 	}
 	if f.TopicID == "" || s.ByUUID {
 		// A push source has no positions; every refusal of it is one of its own.
-		// The position of other messages is not the same when they come again.
+		// With ByUUID the position changes when a message is redelivered.
 		l.DedupKey = "ingest/" + s.Source + "/" + f.UUID(i)
 	}
 	return extracted{letter: l}

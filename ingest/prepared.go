@@ -13,10 +13,10 @@ import (
 	"github.com/seed-86dfc502/weir/transport"
 )
 
-// Prepared is an event that was taken apart before it was handed to a stage: by
-// a door whose caller is told at once what is wrong with it. With [WithPrepared]
-// it travels in the event's own context, and the stage does not parse it again.
-// After Under it is read only, so its frame may come again.
+// Prepared is an event that was taken apart before it was handed to a stage: by the API,
+// whose caller learns at once what is wrong with it. With [WithPrepared] it travels in the
+// event's own context, and the stage does not parse it again. After WithClaim it is
+// read-only, so its frame may be redelivered.
 type Prepared struct {
 	x           extracted
 	fingerprint [32]byte
@@ -103,7 +103,7 @@ func (s *Extractor) fingerprint(ev *transport.Received, value canonicaltree.Dige
 
 type preparedKey struct{}
 
-// WithPrepared lets the context of an event carry what was made of it.
+// WithPrepared returns a context of an event that carries the prepared event.
 func WithPrepared(ctx context.Context, p *Prepared) context.Context {
 	return context.WithValue(ctx, preparedKey{}, p)
 }

@@ -13,7 +13,7 @@ import (
 )
 
 // headers returns what a dead letter keeps of an event beside its value: the key,
-// that the value is null, the headers that the shape reads, and the context of the work
+// that the value is null, the headers that the extractor reads, and the context of the work
 // that made it, as a JSON object; nil when there is none of them.
 func (s *Extractor) headers(ev *transport.Received, t *change.Trace) []byte {
 	kept := map[string]string{}
@@ -41,8 +41,8 @@ func (s *Extractor) headers(ev *transport.Received, t *change.Trace) []byte {
 }
 
 // Redelivered takes a dead letter of this source's ingest apart once more, as it was
-// or as it was edited, with the position that it had: the record to append, or
-// the letter that it would become now.
+// or as it was edited, with the position that it had. It returns the record to append, or
+// the dead letter that it would become now.
 func (s *Extractor) Redelivered(l store.DeadLetter) (inbox.Record, *store.DeadLetter) {
 	msg := message.NewMessage("", l.Payload)
 	if len(l.Headers) > 0 {

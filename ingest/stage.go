@@ -29,13 +29,13 @@ type Letters interface {
 type Options struct {
 	Extractor Extractor
 	Gate      gate.Gate
-	// Generation returns that of the inbox. Marks belong to it: what the one before took
-	// in may be lost with it, and is no repetition when it comes again.
+	// Generation returns that of the inbox. Marks belong to it: what went into an earlier
+	// one may be lost with it, and is no repetition when it is read again.
 	Generation func() uint16
 	Inbox      transport.Appender
 	Topic      string // the inbox topic
 	Letters    Letters
-	// Limit, if given, ends what a shutdown lets finish: its events come again.
+	// Limit, if given, ends what a shutdown lets finish: its events are redelivered.
 	Limit   context.Context
 	Logger  *slog.Logger
 	Metrics *Metrics
@@ -50,7 +50,7 @@ type Stage struct {
 	m        *sourceMetrics
 	inFlight atomic.Int64 // frames
 	gateDown atomic.Bool  // the gate failed when it was asked last
-	gateMute atomic.Bool  // it took no marks when it was given some last
+	gateMute atomic.Bool  // it refused the last marks
 }
 
 // New makes a stage.
@@ -66,7 +66,7 @@ func New(opt Options) *Stage {
 
 // Handle is the router's handler. It returns nil when every event of the
 // message's frame is durable in the inbox, known to the gate, or a dead letter.
-// An error means that the frame has to come again. The end of the message's
+// An error means that the frame must be redelivered. The end of the message's
 // context ends repetitions, not what is under way.
 func (s *Stage) Handle(msg *message.Message) error {
 	f, ok := transport.FrameOf(msg)
@@ -87,7 +87,7 @@ func (s *Stage) Handle(msg *message.Message) error {
 	err := s.takeIn(work, stop, events)
 	if s.opt.Tracer != nil {
 		for i := range events {
-			s.traced(&events[i], err)
+			s.endSpan(&events[i], err)
 		}
 	}
 	return err
@@ -184,8 +184,8 @@ func (s *Stage) takeIn(work, stop context.Context, events []extracted) error {
 }
 
 // append appends to the inbox. None begins after stop: whoever has the events
-// then may have appended newer ones. One that is under way may go on for a
-// moment, then its outcome is unknown and its events come again.
+// then may have appended newer ones. One that is under way may continue for a
+// moment, then its outcome is unknown and its events are redelivered.
 func (s *Stage) append(work, stop context.Context, records []transport.Record) error {
 	if stop.Err() != nil {
 		return context.Cause(stop)
@@ -197,7 +197,7 @@ func (s *Stage) append(work, stop context.Context, records []transport.Record) e
 
 const stopGrace = 2 * time.Second
 
-// unseen leaves out events that the gate knows. A gate that is away lets
+// unseen leaves out events that the gate knows. A gate that does not answer lets
 // everything through. The marks are of the generation that there is before the append:
 // nobody knows whether one that begins later has these events.
 func (s *Stage) unseen(ctx context.Context, events []*extracted) []*extracted {

@@ -9,8 +9,8 @@ func (x *extracted) recordOutcome(outcome string) {
 	}
 }
 
-// traced ends the span of an event, if it has one.
-func (s *Stage) traced(x *extracted, err error) {
+// endSpan ends the span of an event, if it has one.
+func (s *Stage) endSpan(x *extracted, err error) {
 	if x.span == nil {
 		return
 	}

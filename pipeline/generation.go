@@ -100,10 +100,10 @@ func (g *generations) open(ctx context.Context, cut *transport.TruncatedError) e
 }
 
 // putBack returns why the file of the logs is not as the last process left it, and the
-// newest generation that this one noted; see embedded.Logs.PutBack.
+// newest generation that this one noted; see embedded.Logs.DetectRestore.
 func (g *generations) putBack(ctx context.Context) (why string, noted uint16, err error) {
 	if l, ok := g.logs.(fileLogs); ok {
-		return l.PutBack(ctx)
+		return l.DetectRestore(ctx)
 	}
 	return "", 0, nil
 }

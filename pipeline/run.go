@@ -123,7 +123,7 @@ func (p *Pipeline) startStages(ctx context.Context) (running []part, err error) 
 		}
 	}
 	if p.opt.Roles.Decide {
-		p.stages.noise = sketch.NewBoard()
+		p.stages.noise = sketch.NewCollector()
 		add("decide", p.end.decide.ctx, p.stages.startDecide())
 		add("statistics", p.end.decide.ctx, p.stages.startNoise())
 	}

@@ -141,7 +141,7 @@ func (m *monitor) inboxWaits(ctx context.Context, running bool) (w Wait, waiting
 		w.What = counted(lag, "record of the inbox waits", "records of the inbox wait") + " to be decided"
 		return w, true
 	}
-	return w, running && (d == nil || !d.Settled() || !m.outboxesOwned(ctx, d))
+	return w, running && (d == nil || !d.Idle() || !m.outboxesOwned(ctx, d))
 }
 
 // serviceWaits says which services have changes to be delivered, the one that has

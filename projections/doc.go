@@ -13,20 +13,20 @@
 // names, indexes and # alone are read from the document's tree; from the first
 // wildcard, query, modifier or pipe on, gjson evaluates the rest on the canonical
 // text of the value reached so far. Canonical, because wildcards and modifiers
-// depend on the order of members, and two equal documents must give one output.
+// depend on the order of members, and two equal documents must have one output.
 //
 // The filter is an expression of github.com/expr-lang/expr on one name, doc. It
 // is total in what documents lack: an absent member is null, wherever it is, and
 // null has a defined meaning in every operator and function. It is closed: no
 // time, no chance, no I/O, and a function only if its result depends on its
 // arguments alone. What is left as a run-time error is an operation on a type it
-// is not made for, such as "a" < 1; it comes as a [FilterError].
+// does not support, such as "a" < 1: a [FilterError].
 //
 // # Pruning
 //
 // [Projection.ReadSet] lists the paths that a projection can see: for each field
 // and each use of doc in the filter the part of its path that is fixed. If two
 // documents agree at and below all of them, the output and the match are the
-// same. [Index] turns that around: from a changed path to the projections that it
-// can concern. docs/projections.md says what this relies on.
+// same. [Index] is the reverse: from a changed path to the projections that it
+// can affect. docs/projections.md says what this relies on.
 package projections

@@ -6,7 +6,7 @@ import (
 )
 
 // version goes into the fingerprint: it changes when the same Spec begins to
-// give other outputs or matches. expressions is the version of the expression
+// produce other outputs or matches. expressions is the version of the expression
 // library and paths that of gjson: a new release of either may change what a
 // filter or a path means.
 const (

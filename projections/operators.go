@@ -60,7 +60,7 @@ func bearNull(name string, fn *builtin.Function) func(...any) (any, error) {
 			return nil, nil
 		}
 		defer func() {
-			if recover() != nil || err != nil && err != errMemory {
+			if recover() != nil || err != nil && !errors.Is(err, errMemory) {
 				result, err = nil, fmt.Errorf("%s%s cannot be computed", name, typesOf(args))
 			}
 		}()

@@ -35,7 +35,7 @@ type step struct {
 }
 
 // modifiers are those of gjson itself. Others could be registered in the
-// process, which must not change what a projection gives.
+// process, which must not change what a projection returns.
 var modifiers = []string{
 	"dig", "flatten", "fromstr", "group", "join", "keys", "pretty", "reverse",
 	"this", "tostr", "ugly", "valid", "values",

@@ -203,8 +203,8 @@ func follow(v canonicaltree.Node, steps []step) (_ canonicaltree.Node, hashed in
 }
 
 // appendHashed appends what gjson returns for steps, which begin with a hash, on
-// an array: the number of elements, or an array of what the further steps give
-// for each element, without those for which they give nothing.
+// an array: the number of elements, or an array of the further steps' results
+// for each element, without those that have none.
 func appendHashed(dst []byte, array canonicaltree.Node, steps []step) []byte {
 	if len(steps) == 1 {
 		return strconv.AppendInt(dst, int64(array.Len()), 10)

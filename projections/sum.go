@@ -31,7 +31,7 @@ func (p *Projection) Sum(doc canonicaltree.Node) (d canonicaltree.Digest, match 
 	if ok {
 		return d, true, nil
 	}
-	// What went wrong is told by the text, in the order of its fields.
+	// The error is that of the text, in the order of its fields.
 	text, match, err := p.Project(nil, doc)
 	if err != nil || !match {
 		return canonicaltree.Digest{}, match, err

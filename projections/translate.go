@@ -105,7 +105,7 @@ func (v *validator) condition(node ast.Node) {
 	}
 }
 
-// results are what functions give that never give a condition.
+// results are the result types of functions that never return a condition.
 var results = map[string]string{
 	"len": "a number", "abs": "a number", "ceil": "a number", "floor": "a number", "round": "a number",
 	"int": "a number", "float": "a number", "indexOf": "a number", "lastIndexOf": "a number", "count": "a number",
@@ -276,7 +276,7 @@ func (t *translator) binary(node *ast.Node, n *ast.BinaryNode) {
 	}
 }
 
-// constant makes one value of an array of literals, which is else built anew at
+// constant makes one value of an array of literals, which is else built again at
 // every evaluation.
 func constant(node ast.Node) ast.Node {
 	array, ok := node.(*ast.ArrayNode)
@@ -315,7 +315,7 @@ func (t *translator) builtin(node *ast.Node, n *ast.BuiltinNode) {
 func predicateOf(n *ast.BuiltinNode) *ast.PredicateNode {
 	switch n.Name {
 	case "map", "sum", "groupBy", "sortBy", "reduce":
-		return nil // their predicates give values
+		return nil // their predicates return values
 	}
 	if !predicates[n.Name] || len(n.Arguments) < 2 {
 		return nil

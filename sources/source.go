@@ -22,13 +22,13 @@ type Source interface {
 	Drained(ctx context.Context) (bool, error)
 }
 
-// What a Source may tell beside that.
+// What a Source may implement beside that.
 type (
 	// Failing is a Source that retries by itself.
 	Failing interface {
 		// Failing returns why nothing is read at present, else nil.
 		Failing() error
-		// WaitsFor names what is not there then, like "its database".
+		// WaitsFor names what is missing then, like "its database".
 		WaitsFor() string
 		// Blocks reports whether the process is not ready for that long. What may come
 		// yet, like a file, does not.
@@ -61,7 +61,7 @@ type Backlog struct {
 type Kind interface {
 	config.Input
 	// Open makes the source. A source that cannot be read as it is configured is
-	// an error; a server that is away is waited for later.
+	// an error; an unreachable server is waited for later.
 	Open(ctx context.Context, e Env) (Source, error)
 }
 
@@ -80,9 +80,9 @@ type Env struct {
 	Group func(id string, window int, topic string) transport.GroupConfig
 	// SessionTimeout of a consumer group.
 	SessionTimeout time.Duration
-	// OnRecordsLost hears of records that were still wanted and are gone.
+	// OnRecordsLost is called for records that were still wanted and are lost.
 	OnRecordsLost func(topic string, partition int32, wanted, got int64)
-	// Limit ends what a stop lets finish.
+	// Limit ends what a shutdown lets finish.
 	Limit  context.Context
 	Logger *slog.Logger
 }

@@ -20,7 +20,7 @@ import (
 // partitions, so Weir does not.
 var ErrPartitionCount = errors.New("partition count differs")
 
-// ErrNoTopicIDs is the error where the brokers give topics no identity.
+// ErrNoTopicIDs is the error of brokers without topic ids.
 var ErrNoTopicIDs = errors.New("the brokers give topics no identity, so that one that was deleted and created again could not be told from the one before: Weir needs brokers with topic ids (Kafka 2.8 or later, and inter.broker.protocol.version 2.8 or later)")
 
 // TopicSpec describes a topic that must exist.
@@ -55,11 +55,10 @@ func NewAdmin(cfg Config) (*Admin, error) {
 // Close ends the connections.
 func (a *Admin) Close() { a.cl.Close() }
 
-// EnsureTopics creates the topics that are missing and returns when all are
-// there, those that it made have leaders, and all have the settings that are wanted; it says what it altered.
-// A topic with another number of partitions, unless it may
-// grow, is an ErrPartitionCount; all such topics are named at once. Creating
-// and altering at the same time from two processes is fine.
+// EnsureTopics creates the topics that are missing and returns when all are there, those
+// that it made have leaders, and all have the wanted settings; it logs what it altered. A
+// topic with another number of partitions, unless it may grow, is an ErrPartitionCount;
+// all such topics are named at once. Two processes may create and alter at the same time.
 func (a *Admin) EnsureTopics(ctx context.Context, specs []TopicSpec) error {
 	names := make([]string, len(specs))
 	partitions := make(map[string]int32, len(specs))
@@ -135,10 +134,9 @@ func (a *Admin) grow(ctx context.Context, s TopicSpec) error {
 	return nil
 }
 
-// await returns when the cluster serves every partition, of each topic so many:
-// right after a creation it may not know them yet. For those of a topic that was
-// not made now it waits as long as an election takes: one that is not available is
-// no reason for the others to wait.
+// await returns when the cluster serves that many partitions of each topic: right after a
+// creation it may not know them yet. For a topic that is not new it waits only as long as
+// an election takes: the others do not wait for an unavailable partition.
 func (a *Admin) await(ctx context.Context, names, made []string, partitions map[string]int32) error {
 	began := time.Now()
 	for {
@@ -182,7 +180,7 @@ func (a *Admin) TopicID(ctx context.Context, topic string) (string, error) {
 func (a *Admin) Offsets(ctx context.Context, topic string) (start, end map[int32]int64, err error) {
 	logs, err := readAvailable(ctx, a.cl, []string{topic})
 	if err == nil {
-		err = whole(logs)
+		err = allAvailable(logs)
 	}
 	if err != nil {
 		return nil, nil, err
@@ -199,17 +197,16 @@ func (a *Admin) AvailableOffsets(ctx context.Context, topic string) (start, end 
 	return logs[topic].start, logs[topic].end, nil
 }
 
-// ReadLast returns the newest record of every partition that has one, by
-// partition, and which partitions cannot be asked at present. Markers of transactions
-// are no records; where only they are left at the end, it looks further back, up to
-// readLastSpan offsets.
-func (a *Admin) ReadLast(ctx context.Context, topic string) (list []Scanned, away []int32, err error) {
+// ReadLast returns the newest record of every partition that has one, by partition, and
+// which partitions are unavailable. Markers of transactions are no records; where only
+// they are left at the end, it reads further back, up to readLastSpan offsets.
+func (a *Admin) ReadLast(ctx context.Context, topic string) (list []Scanned, unavailable []int32, err error) {
 	logs, err := readAvailable(ctx, a.cl, []string{topic})
 	if err != nil {
 		return nil, nil, err
 	}
 	start, end := logs[topic].start, logs[topic].end
-	away = slices.Sorted(maps.Keys(logs[topic].failed))
+	unavailable = slices.Sorted(maps.Keys(logs[topic].failed))
 	last := make(map[int32]Scanned)
 	for back := int64(1); back <= readLastSpan; back *= 32 {
 		from := make(map[int32]int64)
@@ -231,13 +228,13 @@ func (a *Admin) ReadLast(ctx context.Context, topic string) (list []Scanned, awa
 		}
 	}
 	list = slices.SortedFunc(maps.Values(last), func(a, b Scanned) int { return cmp.Compare(a.Partition, b.Partition) })
-	return list, away, nil
+	return list, unavailable, nil
 }
 
 const readLastSpan = 32 * 32 * 32
 
-// readPatience is how long a read waits for a record before it looks whether the
-// topic still has any of them.
+// readPatience is how long a read waits for a record before it checks whether the topic
+// still has any of them.
 const readPatience = 2 * time.Second
 
 // read hands the records of partitions to see, from the offsets in from up to, not

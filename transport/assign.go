@@ -53,7 +53,7 @@ func (g *Group) onOffsets(ctx context.Context, offsets map[string]map[int32]kgo.
 		return nil, err
 	}
 	// After the listener: what it starts behind may have been appended meanwhile.
-	l, away, err := g.logs(ctx)
+	l, unavailable, err := g.logs(ctx)
 	if err != nil {
 		g.revoked(ps)
 		return nil, err
@@ -62,10 +62,10 @@ func (g *Group) onOffsets(ctx context.Context, offsets map[string]map[int32]kgo.
 		g.revoked(ps)
 		return nil, g.failSession(ctx, err)
 	}
-	var tells []func()
+	var notify []func()
 	defer func() {
-		for _, tell := range tells { // not under the lock
-			tell()
+		for _, f := range notify { // not under the lock
+			f()
 		}
 	}()
 	g.mu.Lock()
@@ -73,19 +73,19 @@ func (g *Group) onOffsets(ctx context.Context, offsets map[string]map[int32]kgo.
 	for p, committed := range ps {
 		if err := l.failed[p]; err != nil {
 			delete(ps, p)
-			g.away[p] = true
+			g.unavailable[p] = true
 			g.log.Error("a partition is not available; the others go on without it", "topic", g.gc.Topic, "partition", p, "err", err)
 			continue
 		}
 		from, listened := starts[p]
-		start, tell := g.startOf(p, committed, from, listened, l)
-		ps[p], tells = start, append(tells, tell...)
+		start, more := g.startOf(p, committed, from, listened, l)
+		ps[p], notify = start, append(notify, more...)
 		g.assign(p, start.EpochOffset().Offset, l)
 	}
 	g.setAssigned(len(g.assignments))
-	if away && !g.closed {
+	if unavailable && !g.closed {
 		g.loops.Add(1)
-		go g.awaitAway()
+		go g.awaitUnavailable()
 	}
 	return offsets, nil
 }
@@ -120,15 +120,15 @@ func (g *Group) failSession(ctx context.Context, err error) error {
 }
 
 // startOf returns where a partition starts: at the listener's offset, at the committed
-// one, or at the oldest record; and what has to be told of that. The caller holds g.mu.
-func (g *Group) startOf(p int32, committed kgo.Offset, from int64, listened bool, l topicLog) (start kgo.Offset, tells []func()) {
+// one, or at the oldest record; and who is to be notified of that. The caller holds g.mu.
+func (g *Group) startOf(p int32, committed kgo.Offset, from int64, listened bool, l topicLog) (start kgo.Offset, notify []func()) {
 	at := committed.EpochOffset().Offset // below 0: none was committed
 	if _, known := l.start[p]; !known {  // added after we asked: it begins at 0
 		l.start[p], l.end[p] = 0, max(0, at)
 	}
 	oldest, end := l.start[p], l.end[p]
 	lost := func(wanted int64) (kgo.Offset, []func()) {
-		return kgo.NewOffset().At(oldest), append(tells, func() { g.moved(p, wanted, oldest) })
+		return kgo.NewOffset().At(oldest), append(notify, func() { g.reportLost(p, wanted, oldest) })
 	}
 	id := g.fetched[p]
 	foreign := id != "" && id != l.id // the commit is of an earlier topic of this name
@@ -141,7 +141,7 @@ func (g *Group) startOf(p int32, committed kgo.Offset, from int64, listened bool
 	case listened:
 		if from < at && !foreign && g.gc.OnRewind != nil {
 			rewound := at
-			tells = append(tells, func() { g.gc.OnRewind(g.gc.Topic, p, rewound, from) })
+			notify = append(notify, func() { g.gc.OnRewind(g.gc.Topic, p, rewound, from) })
 		}
 		start, at = kgo.NewOffset().At(from), from
 	case at >= 0 && foreign:
@@ -153,11 +153,11 @@ func (g *Group) startOf(p int32, committed kgo.Offset, from int64, listened bool
 	}
 	switch {
 	case at < 0:
-		return kgo.NewOffset().At(oldest), tells
+		return kgo.NewOffset().At(oldest), notify
 	case at < oldest || at > end:
 		return lost(at)
 	}
-	return start, tells
+	return start, notify
 }
 
 // assign makes the assignment of a partition that starts at an offset. The caller
@@ -170,15 +170,15 @@ func (g *Group) assign(p int32, start int64, l topicLog) {
 	}
 }
 
-// moved says that records between wanted and got are gone.
-func (g *Group) moved(p int32, wanted, got int64) {
+// reportLost logs and reports that records between wanted and got are lost.
+func (g *Group) reportLost(p int32, wanted, got int64) {
 	g.log.Error("records that were still wanted are gone from the topic; going on at the oldest",
 		"topic", g.gc.Topic, "partition", p, "wanted", wanted, "got", got)
-	g.lostFrom(p, wanted, got)
+	g.notifyLost(p, wanted, got)
 }
 
-// lostFrom tells who asked for it of records that nobody gets.
-func (g *Group) lostFrom(p int32, wanted, got int64) {
+// notifyLost calls OnRecordsLost, if it is set.
+func (g *Group) notifyLost(p int32, wanted, got int64) {
 	if g.gc.OnRecordsLost != nil {
 		g.gc.OnRecordsLost(g.gc.Topic, p, wanted, got)
 	}
@@ -201,8 +201,8 @@ func (g *Group) release(gone map[string][]int32, commit bool) {
 			released = append(released, a)
 			ended = append(ended, p)
 		}
-		if g.away[p] { // the listener was told of it
-			delete(g.away, p)
+		if g.unavailable[p] { // the listener had it assigned
+			delete(g.unavailable, p)
 			ended = append(ended, p)
 		}
 	}
@@ -281,8 +281,7 @@ func (g *Group) commit(ctx context.Context, assignments []*assignment) {
 	crash.At(crash.Committed, g.gc.ID)
 }
 
-// fetchError handles what a poll brought beside records. kgo goes on by itself
-// after most of it.
+// fetchError handles the errors of a poll. kgo recovers from most of them by itself.
 func (g *Group) fetchError(topic string, partition int32, err error) {
 	var loss *kgo.ErrDataLoss
 	var large *kgo.ErrDecompressTooLarge
@@ -293,10 +292,10 @@ func (g *Group) fetchError(topic string, partition int32, err error) {
 	case errors.As(err, &loss) && g.gc.FailOnTruncation:
 		g.lostRecords(partition, loss)
 	case errors.As(err, &loss):
-		g.moved(partition, loss.ConsumedTo, loss.ResetTo)
+		g.reportLost(partition, loss.ConsumedTo, loss.ResetTo)
 	case errors.As(err, &large) && !g.gc.FailOnTruncation:
 		g.log.Error("a batch of records unpacks to more than is read; going on behind it", "topic", topic, "partition", partition, "from", large.Offset, "to", large.NextOffset)
-		g.lostFrom(partition, large.Offset, large.NextOffset)
+		g.notifyLost(partition, large.Offset, large.NextOffset)
 		g.fetchFrom(partition, kgo.EpochOffset{Epoch: large.Epoch, Offset: large.NextOffset})
 	case errors.Is(err, kerr.UnknownTopicID), errors.Is(err, kerr.UnknownTopicOrPartition):
 		if g.quiet.allow("gone " + topic) {
@@ -320,14 +319,14 @@ func (g *Group) fetchError(topic string, partition int32, err error) {
 type TruncatedError struct {
 	Topic, TopicID string
 	Partition      int32
-	Wanted         int64 // where reading was to go on
+	Wanted         int64 // where reading was to continue
 	End            int64 // of the topic
 	// Kept is up to where the records are those that were read; 0 where that is
 	// not known.
 	Kept int64
 }
 
-// Error says what is shorter than it was.
+// Error implements error.
 func (e *TruncatedError) Error() string {
 	return fmt.Sprintf("topic %s, partition %d, ends at %d, and was read up to %d: records are lost that were acknowledged", e.Topic, e.Partition, e.End, e.Wanted)
 }
@@ -376,11 +375,11 @@ func (g *Group) outOfRange(p int32) {
 		g.rejoin()
 		return
 	}
-	g.moved(p, wanted, start)
+	g.reportLost(p, wanted, start)
 	g.fetchFrom(p, kgo.EpochOffset{Epoch: -1, Offset: start})
 }
 
-// rejoin gives the topic up and joins it anew, which ends its assignments and starts
+// rejoin leaves the topic and joins it again, which ends its assignments and starts
 // others. It runs beside the poll loop, because a purge waits for a rebalance.
 func (g *Group) rejoin() {
 	g.mu.Lock()

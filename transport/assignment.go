@@ -64,7 +64,7 @@ func recordSize(r *kgo.Record) int64 {
 // struct and ours. Without it small records would take several times the budget.
 const recordOverhead = 256
 
-// push takes what one fetch brought, and reports whether that fills the queue.
+// push queues the records of one fetch, and reports whether that fills the queue.
 // Called by the poll loop.
 func (a *assignment) push(records []*kgo.Record) (full bool) {
 	crash.At(crash.Fetched, a.g.gc.ID)
@@ -139,11 +139,11 @@ func (a *assignment) take() (batch, bool) {
 	return b, n > 0
 }
 
-// acknowledged moves the position to commit behind b, whose records are used
-// no more.
+// acknowledged moves the position to commit behind b, whose records are not used any
+// more.
 func (a *assignment) acknowledged(b batch) {
 	last, cost := b.last(), b.cost()
-	// The queue may go on in the same array and would keep them in memory.
+	// The queue may share their array, which would keep them in memory.
 	clear(b.fetched)
 	a.mu.Lock()
 	a.commitAt, a.commitEpoch = last.Offset+1, last.LeaderEpoch
@@ -156,7 +156,7 @@ func (a *assignment) acknowledged(b batch) {
 	crash.At(crash.Acknowledged, a.g.gc.ID)
 }
 
-// handedOut notes that records of b may come again.
+// handedOut notes that records of b were handed out and may be redelivered.
 func (a *assignment) handedOut(b batch) {
 	a.mu.Lock()
 	a.known = max(a.known, b.last().Offset+1)
@@ -170,9 +170,9 @@ func (a *assignment) knownTo() int64 {
 	return a.known
 }
 
-// giveBack ends a dispatcher: b was not acknowledged, and comes first in the
-// next one.
-func (a *assignment) giveBack(b batch) {
+// requeue ends the dispatcher: b was not acknowledged, and the next dispatcher hands it
+// out first.
+func (a *assignment) requeue(b batch) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if len(b.fetched) > 0 {

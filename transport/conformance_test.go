@@ -36,7 +36,7 @@ func (s *suiteSubscriber) Subscribe(ctx context.Context, topic string) (<-chan *
 	if g == nil {
 		gc := transport.GroupConfig{
 			ID: s.c.prefix + s.id + "." + topic, Topic: topic, FrameRecords: 1, NackMin: time.Millisecond, NackMax: 10 * time.Millisecond,
-			// The suite waits for 15 s, so others must not wait that long for a member.
+			// Others wait that long for a member that did not leave.
 			SessionTimeout: 6 * time.Second, RebalanceTimeout: 3 * time.Second,
 		}
 		quick(&gc)

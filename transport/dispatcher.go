@@ -32,7 +32,7 @@ func (d *dispatcher) loop() {
 	defer func() {
 		detach()
 		d.cancel()
-		d.a.giveBack(b)
+		d.a.requeue(b)
 		close(d.done)
 		d.feed.Close()
 	}()

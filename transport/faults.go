@@ -21,7 +21,7 @@ type TopicFault struct {
 	least            int
 }
 
-// Error says what is wrong with the topic.
+// Error implements error.
 func (f *TopicFault) Error() string {
 	switch {
 	case f.Missing:
@@ -40,7 +40,7 @@ func (a *Admin) Faults(ctx context.Context, topics ...string) ([]*TopicFault, er
 		return nil, fmt.Errorf("look at topics: %w", err)
 	}
 	least := map[string]int{}
-	// Who may not ask for settings is told of leaders alone.
+	// A user who may not describe settings learns of missing leaders alone.
 	if configs, err := a.adm.DescribeTopicConfigs(ctx, topics...); err == nil {
 		for _, topic := range configs {
 			for _, c := range topic.Configs {

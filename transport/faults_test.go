@@ -36,7 +36,7 @@ func leaderless(t *testing.T, partition int32) (c cluster, away *atomic.Bool) {
 		var failed error
 		broker.SleepControl(func() { real, failed = asked.RequestWith(context.Background(), asks) })
 		if failed != nil {
-			return nil, nil, false
+			return nil, failed, true
 		}
 		real.SetVersion(req.GetVersion())
 		for i := range real.Topics {

@@ -16,7 +16,7 @@ type Frame struct {
 	Topic     string // name
 	TopicID   string // identity: changes when a topic is deleted and created again
 	Partition int32
-	// Assignment is unique in this process: one assignment of one partition.
+	// Assignment numbers assignments of partitions, uniquely in this process.
 	Assignment uint64
 	// Records are in the order of the log, at least one. Their offsets grow, with
 	// gaps where records were compacted or markers of transactions stand.
@@ -31,8 +31,8 @@ func (f *Frame) First() int64 { return f.Records[0].Offset }
 // Last is the offset of the last record.
 func (f *Frame) Last() int64 { return f.Records[len(f.Records)-1].Offset }
 
-// Redelivered returns f as it comes again. f itself is in other hands and stays as it
-// is.
+// Redelivered returns a copy of f whose records are marked as redelivered. f itself was
+// handed out and is not changed.
 func (f *Frame) Redelivered() *Frame {
 	again := *f
 	again.Records = slices.Clone(f.Records)
@@ -70,8 +70,7 @@ func (r *Received) HeaderBytes(name string) []byte {
 	return nil
 }
 
-// Size is what a record costs in memory and, give or take some bytes per
-// field, on the wire.
+// Size is what a record costs in memory and, but for some bytes per field, on the wire.
 func (r *Received) Size() int {
 	n := len(r.Key) + len(r.Value) + 32
 	for _, h := range r.Headers {
@@ -80,7 +79,7 @@ func (r *Received) Size() int {
 	return n
 }
 
-// UUID is the message id that the record carries, or its place in the log.
+// UUID is the message id that the record carries, or one made of its offset.
 func (f *Frame) UUID(i int) string {
 	if id := f.Records[i].Header(UUIDHeader); id != "" {
 		return id
@@ -132,8 +131,8 @@ func NewMessage(ctx context.Context, f *Frame) *message.Message {
 	return m
 }
 
-// received turns any record of a fetch into one of a frame; it cannot fail,
-// because a record that stopped its subscriber would be met again for ever.
+// received turns any record of a fetch into one of a frame. It cannot fail: a record
+// that stopped its subscriber would be redelivered for ever.
 func received(r *kgo.Record, redelivered bool) Received {
 	return Received{Key: r.Key, Value: r.Value, Headers: r.Headers, Offset: r.Offset, Time: r.Timestamp.UTC(), Redelivered: redelivered}
 }

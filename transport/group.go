@@ -35,14 +35,14 @@ type GroupConfig struct {
 	Listener PartitionListener
 	// OnRecordsLost, if not nil, is called when records that the group still wanted
 	// are gone, because retention passed them or the topic was created again: with
-	// the offset it wanted and the one where it goes on, which is the oldest
+	// the offset it wanted and the one where it continues, which is the oldest
 	// there is, never the newest; or because they unpack to more than a client takes
 	// (1 GiB for a batch), with the offset behind them. It is also logged. It must not
 	// block.
 	OnRecordsLost func(topic string, partition int32, wanted, got int64)
 	// FailOnTruncation ends the group with a TruncatedError where a topic has become
 	// shorter than Listener starts, or lost records that were read, and where it is
-	// another topic of the name; else the group goes on at the oldest record.
+	// another topic of the name; else the group continues at the oldest record.
 	FailOnTruncation bool
 	// OnRewind, if not nil, is called when Listener returns an offset below the one
 	// that the group has committed: what was acknowledged is read again. It
@@ -61,7 +61,7 @@ type GroupConfig struct {
 	CloseTimeout time.Duration
 	// Limit, if given, ends whatever Close waits for: messages in flight, the
 	// last commit, the cluster's answer to leaving. The member is dropped after
-	// its session then, and what it acknowledged last may come again.
+	// its session then, and what it acknowledged last may be redelivered.
 	Limit context.Context
 	// FetchPartitionBytes is the most that one fetch takes of a partition, before
 	// decompression; less when many partitions share BufferBytes. Defaults to 1 MiB.
@@ -119,7 +119,7 @@ type lastSeen struct {
 // Group is one member of one consumer group. See the package comment for what it
 // promises.
 type Group struct {
-	*Reading
+	*Subscriptions
 	gc    GroupConfig
 	log   *slog.Logger
 	quiet logLimiter
@@ -141,8 +141,8 @@ type Group struct {
 	stream      *Stream               // guarded by mu; nil without a subscription
 	last        map[int32]lastSeen    // guarded by mu; of assignments that ended
 	assignments map[int32]*assignment // guarded by mu
-	replaced    bool                  // guarded by mu; the topic is being joined anew
-	away        map[int32]bool        // guarded by mu; assigned to the group and not available
+	replaced    bool                  // guarded by mu; the topic is being rejoined
+	unavailable map[int32]bool        // guarded by mu; assigned to the group and not available
 
 	assigned atomic.Int64 // len(assignments)
 	held     atomic.Int64 // what all assignments hold, waiting and in work
@@ -169,9 +169,9 @@ func NewGroup(ctx context.Context, cfg Config, gc GroupConfig) (*Group, error) {
 		log:         cfg.logger().With("group", gc.ID),
 		last:        make(map[int32]lastSeen),
 		assignments: make(map[int32]*assignment),
-		away:        make(map[int32]bool),
+		unavailable: make(map[int32]bool),
 	}
-	g.Reading = NewReading(gc.Topic, g.begin)
+	g.Subscriptions = NewSubscriptions(gc.Topic, g.begin)
 	g.pollCtx, g.stopPoll = context.WithCancel(context.Background())
 	var err error
 	g.cl, err = newClient(cfg,
@@ -185,7 +185,7 @@ func NewGroup(ctx context.Context, cfg Config, gc GroupConfig) (*Group, error) {
 		kgo.DisableAutoCommit(),
 		kgo.BlockRebalanceOnPoll(),
 		kgo.ConsumeStartOffset(kgo.NewOffset().AtStart()),
-		// An offset that is gone comes to us as an error, see moved.
+		// An offset that is gone comes to us as an error, see outOfRange.
 		kgo.ConsumeResetOffset(kgo.NoResetOffset()),
 		kgo.FetchIsolationLevel(kgo.ReadCommitted()),
 		// Markers take offsets; we must see them to commit behind them.
@@ -373,15 +373,15 @@ const (
 // this long.
 const fetchWait = 25 * time.Millisecond
 
-// Close stops handing out, waits up to CloseTimeout, or until Limit, for
-// messages in flight, cancels the contexts of the others, commits what is acknowledged and leaves
-// the group. It returns when all of that is done; it may be called twice.
+// Close stops handing out, waits up to CloseTimeout, or until Limit, for messages in
+// flight, cancels their contexts, commits what is acknowledged and leaves the group. It
+// returns when all of that is done; it may be called twice.
 func (g *Group) Close() error {
 	g.onceClose.Do(func() {
 		g.mu.Lock()
 		g.closed = true
 		g.mu.Unlock()
-		_ = g.Reading.Close() // it returns nil
+		_ = g.Subscriptions.Close() // it returns nil
 		g.stopPoll()
 		g.loops.Wait()
 		// Not the context of the loops: the last commit must go out.

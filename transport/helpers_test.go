@@ -16,9 +16,11 @@ import (
 
 	"github.com/seed-86dfc502/weir/tests/servers"
 	"github.com/seed-86dfc502/weir/transport"
+	"github.com/seed-86dfc502/weir/transport/logtest"
 )
 
 func TestMain(m *testing.M) {
+	logtest.PatientWatermill()
 	// Watermill's suite joins subscribers by channels that nobody reads once it has
 	// seen every message. One that comes again, because a partition moved late,
 	// keeps its goroutine for ever. Our subscribers' own goroutines are not
@@ -114,7 +116,7 @@ func quick(gc *transport.GroupConfig) {
 		gc.HeartbeatInterval = 100 * time.Millisecond
 	}
 	if gc.RebalanceTimeout == 0 {
-		gc.RebalanceTimeout = 10 * time.Second
+		gc.RebalanceTimeout = 30 * time.Second
 	}
 	if gc.CommitInterval == 0 {
 		gc.CommitInterval = 100 * time.Millisecond

@@ -20,19 +20,19 @@ type topicLog struct {
 	failed     map[int32]error // partitions that are not available
 }
 
-// availableWithin is how long a partition may have no leader before the others go on
-// without it: elections are short.
+// availableWithin is how long the others wait for a partition without a leader: elections
+// are short.
 const availableWithin = 5 * time.Second
 
-// logs asks the cluster, again and again until ctx ends: without an answer no
-// partition can start safely. away says that some partitions are not available, for
-// longer than an election takes.
-func (g *Group) logs(ctx context.Context) (l topicLog, away bool, err error) {
+// logs asks the cluster until it answers or ctx ends: without an answer no
+// partition can start safely. unavailable says that some partitions are not available,
+// for longer than an election takes.
+func (g *Group) logs(ctx context.Context) (l topicLog, unavailable bool, err error) {
 	began := time.Now()
 	for try := 0; ; try++ {
 		logs, err := readAvailable(ctx, g.cl, []string{g.gc.Topic})
 		if err == nil {
-			if err = whole(logs); err == nil {
+			if err = allAvailable(logs); err == nil {
 				return logs[g.gc.Topic], false, nil
 			}
 			if time.Since(began) > availableWithin && ctx.Err() == nil {
@@ -51,32 +51,32 @@ func (g *Group) logs(ctx context.Context) (l topicLog, away bool, err error) {
 	}
 }
 
-// awaitAway joins the topic anew once partitions that were away are available.
-func (g *Group) awaitAway() {
+// awaitUnavailable rejoins the topic once a partition that was unavailable is available.
+func (g *Group) awaitUnavailable() {
 	defer g.loops.Done()
 	for wait.Sleep(g.pollCtx, time.Second) {
 		logs, err := readAvailable(g.pollCtx, g.cl, []string{g.gc.Topic})
 		if err != nil {
 			continue
 		}
-		again := false
+		available := false
 		g.mu.Lock()
-		for p := range g.away {
-			again = again || logs[g.gc.Topic].failed[p] == nil
+		for p := range g.unavailable {
+			available = available || logs[g.gc.Topic].failed[p] == nil
 		}
-		waiting := len(g.away) > 0
+		waiting := len(g.unavailable) > 0
 		g.mu.Unlock()
-		if again {
+		if available {
 			g.rejoin()
 		}
-		if again || !waiting {
-			return // what is still away is found by the next assignment
+		if available || !waiting {
+			return // the next assignment finds what is still unavailable
 		}
 	}
 }
 
-// whole fails when a partition is not available.
-func whole(logs map[string]topicLog) error {
+// allAvailable fails when a partition is not available.
+func allAvailable(logs map[string]topicLog) error {
 	var errs []error
 	for t, l := range logs {
 		for p, err := range l.failed {

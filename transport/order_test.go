@@ -120,7 +120,7 @@ func TestNothingIsAppendedBehindTheFirstOfARound(t *testing.T) {
 			}
 			require.ErrorIs(t, p.Append(t.Context(), round), kerr.InvalidRecord)
 			away.Store(false)
-			<-stuck
+			require.NoError(t, <-stuck)
 			require.Equal(t, want, held(t, c, "log", 0))
 		})
 	}

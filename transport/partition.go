@@ -14,8 +14,7 @@ func PartitionOf(key []byte, partitions int32) int32 {
 	return int32(byKey.Partition(&kgo.Record{Key: key}, int(partitions)))
 }
 
-// byKey keeps no state for records with a key.
-var byKey = kgo.StickyKeyPartitioner(nil).ForTopic("")
+var byKey = kgo.StickyKeyPartitioner(nil).ForTopic("") //nolint:gochecknoglobals // it keeps no state for records with a key
 
 // Layout is how many partitions a topic has in each of its generations.
 type Layout map[uint16]int32

@@ -43,7 +43,7 @@ func TestPositionsFollowAcknowledgements(t *testing.T) {
 	a.handedOut(b)
 	require.EqualValues(t, 9, a.knownTo())
 	push(9)
-	a.giveBack(b)
+	a.requeue(b)
 	at, _ = a.toCommit()
 	require.EqualValues(t, 7, at.Offset, "nothing was acknowledged")
 	b, _ = a.take()

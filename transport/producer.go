@@ -18,7 +18,7 @@ import (
 var ErrBroken = errors.New("records before these were not appended")
 
 // Sequence is records of one partition, of which none is appended behind one that
-// failed: once that happened it is of no use any more. The zero value is ready; it
+// failed: it is useless after a failure. The zero value is ready; it
 // belongs to one producer.
 type Sequence struct{ broken atomic.Pointer[error] }
 
@@ -73,7 +73,7 @@ type ProducerConfig struct {
 // partition is not known before kgo chooses it, the line is the topic.
 //
 // There is no limit of retries and no delivery timeout: while the cluster is
-// away, records wait.
+// unreachable, records wait.
 type Producer struct {
 	pc   ProducerConfig
 	open func() (RecordClient, error)
@@ -118,13 +118,13 @@ type piece struct {
 	at []int // their indexes
 }
 
-// clientRun is a client and what it was given. Its fields but cl are guarded by the
-// producer's mutex.
+// clientRun is a client and its records. Its fields but cl are guarded by the producer's
+// mutex.
 type clientRun struct {
 	cl                 RecordClient
 	produced, answered int // records
 	flushing           bool
-	lost               bool // nothing more is given to it
+	lost               bool // it gets no more records
 }
 
 // appendOp is one call's records.
@@ -278,12 +278,12 @@ func (p *Producer) add(key lineKey, pc piece) {
 		p.lines[key] = l
 	}
 	l.queue = append(l.queue, pc)
-	p.readyUp(l)
+	p.schedule(l)
 }
 
-// readyUp lets the next round of a line begin, if there is one and none is under
-// way. The caller holds mu.
-func (p *Producer) readyUp(l *line) {
+// schedule starts the next round of a line, if records wait and no round is under way.
+// The caller holds mu.
+func (p *Producer) schedule(l *line) {
 	switch {
 	case l.flying > 0 || l.ready:
 	case len(l.queue) > 0:
@@ -358,8 +358,8 @@ func (p *Producer) launch() {
 	}
 }
 
-// flush lets a client send until all that it was given is answered. What it is given
-// meanwhile goes out as soon as it has all of it.
+// flush lets a client send until all of its records are answered. Records that it gets
+// meanwhile go out as soon as it has all of their round.
 func (p *Producer) flush(c *clientRun) {
 	for {
 		if err := c.cl.Flush(context.Background()); err != nil {
@@ -376,8 +376,8 @@ func (p *Producer) flush(c *clientRun) {
 	}
 }
 
-// client returns the client for the next rounds: another one when the last was lost.
-// Those that were lost are closed when all that they were given is answered.
+// client returns the client for the next rounds: a new one when the last was lost. Lost
+// clients are closed when all of their records are answered.
 func (p *Producer) client() *clientRun {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -401,8 +401,8 @@ func (p *Producer) client() *clientRun {
 	return used
 }
 
-// answered is called once per record, by its client if it was given to one. A failure
-// breaks its sequence before the next round of its line can begin.
+// answered is called once per record, by its client if it has one. A failure breaks its
+// sequence before the next round of its line can begin.
 func (p *Producer) answered(l *line, c *clientRun, op *appendOp, err error) {
 	p.mu.Lock()
 	if c != nil {
@@ -427,7 +427,7 @@ func (p *Producer) answered(l *line, c *clientRun, op *appendOp, err error) {
 		p.signal() // perhaps it was the last one of all
 	}
 	if l.flying--; l.flying == 0 {
-		p.readyUp(l)
+		p.schedule(l)
 	}
 	p.mu.Unlock()
 }

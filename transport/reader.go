@@ -14,7 +14,7 @@ import (
 )
 
 // Reader reads partitions of one topic at offsets that its caller names, outside
-// of any group: for whoever has to catch up. Calls that go on where the one before
+// of any group, to catch up. Calls that continue where the one before
 // ended share a fetch session, which fetches ahead; a jump within the partition
 // keeps the connections, and another partition opens new ones. Not for concurrent
 // use.
@@ -25,7 +25,7 @@ type Reader struct {
 
 	cl        *kgo.Client // nil without a session
 	partition int32
-	next      int64 // where the session goes on
+	next      int64 // the session's position
 	// seekable: the client has fetched from the partition, so it can be told
 	// another offset. Before that it would not listen.
 	seekable bool
@@ -33,8 +33,8 @@ type Reader struct {
 	answers  answers
 }
 
-// answers notes whether brokers answer fetches: without it a cluster that is away
-// would look like a log that ends.
+// answers notes whether brokers answer fetches: without it an unreachable cluster would
+// look like the end of a log.
 type answers struct{ came atomic.Bool }
 
 var _ kgo.HookBrokerRead = (*answers)(nil)
@@ -57,13 +57,12 @@ func NewReader(cfg Config, topic string, bytes int) *Reader {
 
 // Read returns records of a partition from offset on, in their order: at least
 // one, and so many as fit into the bound; a larger record comes alone. It waits
-// for them until ctx ends. Where retention took records away it goes on with the
-// oldest that there is: the first one has a higher offset than asked for then, as
-// it may where records were compacted or markers of transactions stand. Behind the
-// end of the log, which is another one than before if that end is below the
-// offset, it waits. The error is that of ctx when there was nothing to read, and
-// another one when the cluster did not answer, which takes up to readerWait, or had
-// something against it; the next call tries again.
+// for them until ctx ends. Where retention removed records it continues with the oldest
+// one: the first record has a higher offset than asked for then, as it may where records
+// were compacted or markers of transactions stand. Behind the end of the log, also of one
+// that became shorter, it waits. The error is that of ctx when there was nothing to read,
+// and another one when the cluster did not answer, which takes up to readerWait, or
+// refused; the next call tries again.
 func (r *Reader) Read(ctx context.Context, partition int32, offset int64) ([]Received, error) {
 	var trouble error
 	r.answers.came.Store(false)
@@ -101,7 +100,7 @@ func (r *Reader) Close() {
 	r.cl, r.fetched, r.seekable = nil, nil, false
 }
 
-// seek makes the session go on at an offset.
+// seek moves the session to an offset.
 func (r *Reader) seek(partition int32, offset int64) error {
 	if r.cl != nil && r.partition == partition {
 		if offset >= r.next { // a short way forward may be fetched already
@@ -178,8 +177,7 @@ func (r *Reader) take() []Received {
 	return out
 }
 
-// existing returns the offset to go on at when there is no record for the one
-// that was wanted.
+// existing returns the offset to read from when the wanted one has no record.
 func (r *Reader) existing(ctx context.Context, partition int32, wanted int64) (int64, error) {
 	cl, err := newClient(r.cfg)
 	if err != nil {

@@ -9,16 +9,15 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 )
 
-// ErrSubscribed is the error of a second Subscribe to a group while the first goes
-// on.
+// ErrSubscribed is the error of a second Subscribe to a group during the first.
 var ErrSubscribed = errors.New("already subscribed")
 
 // ErrClosed is the error of a call to something that was closed.
 var ErrClosed = errors.New("closed")
 
-// Reading is what groups have in common: their subscriptions, one after another, and
+// Subscriptions are what groups have in common: their subscriptions, one after another, and
 // why there are no more. Its methods may be called concurrently.
-type Reading struct {
+type Subscriptions struct {
 	topic  string
 	begin  func(*Stream)
 	failed chan struct{} // closed by Fail
@@ -29,26 +28,25 @@ type Reading struct {
 	err    error   // guarded by mu
 }
 
-// NewReading returns one of a topic. begin takes over each stream, and closes its Done
-// when it was stopped and has ended. It must not block, nor call the Reading.
-func NewReading(topic string, begin func(*Stream)) *Reading {
-	return &Reading{topic: topic, begin: begin, failed: make(chan struct{})}
+// NewSubscriptions returns one of a topic. begin takes over each stream, and closes its Done
+// when it was stopped and has ended. It must not block, nor call the Subscriptions.
+func NewSubscriptions(topic string, begin func(*Stream)) *Subscriptions {
+	return &Subscriptions{topic: topic, begin: begin, failed: make(chan struct{})}
 }
 
-// Err returns why the subscription ended by itself; nil while it goes on and after
-// Close.
-func (r *Reading) Err() error {
+// Err returns why the subscription ended by itself; nil while it lasts and after Close.
+func (r *Subscriptions) Err() error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.err
 }
 
 // Failed is closed when the subscription ended with an error, which Err returns.
-func (r *Reading) Failed() <-chan struct{} { return r.failed }
+func (r *Subscriptions) Failed() <-chan struct{} { return r.failed }
 
 // Fail ends the subscription with an error, and reports whether it did: not after
 // another one, nor after Close.
-func (r *Reading) Fail(err error) bool {
+func (r *Subscriptions) Fail(err error) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.err != nil || r.closed {
@@ -63,7 +61,7 @@ func (r *Reading) Fail(err error) bool {
 }
 
 // Close ends the subscription and returns when it has ended. It may be called twice.
-func (r *Reading) Close() error {
+func (r *Subscriptions) Close() error {
 	r.mu.Lock()
 	r.closed = true
 	s := r.stream
@@ -80,7 +78,7 @@ func (s *Stream) end() {
 	}
 }
 
-func (r *Reading) subscribe(ctx context.Context) (*Stream, error) {
+func (r *Subscriptions) subscribe(ctx context.Context) (*Stream, error) {
 	for {
 		r.mu.Lock()
 		old, err := r.stream, r.err
@@ -116,7 +114,7 @@ func (r *Reading) subscribe(ctx context.Context) (*Stream, error) {
 // subscriber is one message.Subscriber face of a group. A router closes its
 // handlers' subscribers, so each face ends its own subscriptions only.
 type subscriber struct {
-	r *Reading
+	r *Subscriptions
 
 	mu     sync.Mutex
 	closed bool    // guarded by mu
@@ -128,7 +126,7 @@ type subscriber struct {
 // channel is closed as soon as nothing more is handed out, when ctx ends or
 // Close is called; the frames in flight then have CloseTimeout to be
 // acknowledged before their contexts end. May be used concurrently.
-func (r *Reading) Subscriber() message.Subscriber { return &subscriber{r: r} }
+func (r *Subscriptions) Subscriber() message.Subscriber { return &subscriber{r: r} }
 
 func (s *subscriber) Subscribe(ctx context.Context, topic string) (<-chan *message.Message, error) {
 	s.mu.Lock()

@@ -16,8 +16,8 @@ const (
 	NullMetadata = "weir-kafka-null"
 )
 
-// PartitionListener hears of partitions before their frames flow. Implemented
-// by whoever keeps positions of its own (decide); others leave it nil.
+// PartitionListener is called before frames of a partition flow. Stages that keep
+// positions of their own (decide, deliver) implement it; others leave it nil.
 type PartitionListener interface {
 	// Assigned is called when partitions of topic were assigned, before any of
 	// their records is fetched, and returns the offsets to start at; a partition

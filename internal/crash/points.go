@@ -10,7 +10,7 @@ const (
 	Migrated    = "store.migrated"     // migrated, the lock still held
 
 	Fetched        = "transport.fetched"      // a fetch brought records, nobody has seen them [group]
-	IngestBatch    = "ingest.batch"           // events in hand, before the gate is asked [source]
+	IngestBatch    = "ingest.batch"           // events parsed, before the gate is asked [source]
 	GateChecked    = "ingest.gate-checked"    // after the gate's answer, before the append [source]
 	AppendHalf     = "ingest.append-half"     // half of the events are in the inbox [source]
 	Appended       = "ingest.appended"        // in the inbox, before the gate's marks [source]
@@ -21,7 +21,7 @@ const (
 	PositionSaving = "sources.file-saving"    // before a file's position is stored [source]
 	PositionSaved  = "sources.file-saved"     // after it [source]
 
-	DecideBatch     = "decide.batch"          // records in hand, before the transaction
+	DecideBatch     = "decide.batch"          // records collected, before the transaction
 	DecideBegun     = "decide.begun"          // in the transaction: watermark moved, entities loaded
 	DecideOutcome   = "decide.outcome"        // in the transaction: outcome known, nothing of it written
 	DecideWritten   = "store.decide-written"  // SQLite: written, not committed; PostgreSQL: writes and commit on their way
@@ -41,8 +41,8 @@ const (
 	WriteFlying   = "deliver.write-flying"   // the sink's call is under way [service]
 	Written       = "deliver.written"        // after the sink's effect [service]
 	Refusing      = "deliver.refusing"       // a change was refused, before that is appended to the inbox [service]
-	Refused       = "deliver.refused"        // refusal in the inbox, before the letter is stored [service]
-	Buried        = "deliver.buried"         // the letter is stored [service]
+	Refused       = "deliver.refused"        // refusal in the inbox, before the dead letter is stored [service]
+	Buried        = "deliver.buried"         // the dead letter is stored [service]
 	Saving        = "deliver.saving"         // before the transaction that swaps the progress of partitions
 	Saved         = "deliver.saved"          // after it
 	ProgressTaken = "deliver.progress-taken" // partitions are taken over, before anything of them is read
@@ -60,7 +60,7 @@ const (
 	JobEnded        = "operate.job-ended"        // the last audit row is there, the job is still open [kind]
 	ChecksReset     = "operate.checks-reset"     // rows of a check service are reset, the cursor is still before them [kind]
 	LettersReplay   = "operate.letters-replay"   // letters in hand, before their records are appended
-	LettersReplayed = "operate.letters-replayed" // in the inbox, the letters are still open
+	LettersReplayed = "operate.letters-replayed" // in the inbox, the dead letters are still open
 )
 
 // Points of imports. The place is the source.

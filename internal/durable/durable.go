@@ -82,7 +82,7 @@ func write(path string, content []byte, mode fs.FileMode) (name string, err erro
 	return f.Name(), nil
 }
 
-// keepOwner gives f to the owner and the group of the file at path, if there is one.
+// keepOwner sets owner and group of f to those of the file at path, if there is one.
 func keepOwner(f *os.File, path string) error {
 	old, err := os.Stat(path)
 	if errors.Is(err, fs.ErrNotExist) {

@@ -205,12 +205,12 @@ func TestIdleTick(t *testing.T) {
 			defer close(done)
 			q.Run(ctx, func(context.Context, []*gather.Entry[int]) {}, time.Second, func(context.Context) { ticks.Add(1) })
 		}()
-		time.Sleep(3500 * time.Millisecond)
+		<-time.After(3500 * time.Millisecond)
 		require.NoError(t, q.Submit(t.Context(), 1, 1, 1)) // time counts from here on
-		time.Sleep(900 * time.Millisecond)
+		<-time.After(900 * time.Millisecond)
 		synctest.Wait()
 		require.EqualValues(t, 3, ticks.Load())
-		time.Sleep(200 * time.Millisecond)
+		<-time.After(200 * time.Millisecond)
 		cancel()
 		<-done
 		require.EqualValues(t, 4, ticks.Load())

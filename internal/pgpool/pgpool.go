@@ -1,7 +1,7 @@
 // Package pgpool is a pgx pool that can be closed while its server does not
 // answer.
 //
-// When a call is given up, pgx asks the server, on a connection of its own, to
+// When a call is cancelled, pgx asks the server, on a connection of its own, to
 // cancel it, and waits for the end of both for up to 15 s; closing a pool waits
 // for all of that. A process that stops has no such time. It also drops the
 // connections to a server that has become read-only.
@@ -22,9 +22,9 @@ import (
 // grace is how long connections that nobody uses have for an orderly end.
 const grace = 500 * time.Millisecond
 
-// pingTimeout bounds the question whether a connection that was idle for a second
-// still works. Behind one that was cut off without a word it would last as long as
-// the system waits for its peer, with the caller and a place of the pool.
+// pingTimeout bounds the check of a connection that was idle for a second. On a silently
+// broken one it would last as long as the system waits for the peer, and hold up the
+// caller and a slot of the pool.
 const pingTimeout = 5 * time.Second
 
 // readOnly is the SQLSTATE of a write on a server, or in a transaction, that only reads.
@@ -147,8 +147,8 @@ func (c *conns) keep(pc *pgx.Conn, kept bool) {
 	}
 }
 
-// cut ends the connections that the pool does not have: it has given them up,
-// or they ask the server to cancel a call.
+// cut ends the connections that the pool does not have: it has abandoned them, or they
+// ask the server to cancel a call.
 func (c *conns) cut() {
 	c.mu.Lock()
 	defer c.mu.Unlock()

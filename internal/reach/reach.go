@@ -1,6 +1,5 @@
-// Package reach asks whether what a configuration names is there: servers for an
-// answer under the configured user, files whether they can be read or made. It
-// changes nothing.
+// Package reach checks that what a configuration names can be reached: that servers answer
+// the configured user, and that files can be read or made. It changes nothing.
 package reach
 
 import (
@@ -17,9 +16,9 @@ import (
 	"github.com/twmb/franz-go/pkg/kerr"
 )
 
-// Asked is a kind of source or sink that can be asked.
+// Asked is a kind of source or sink that can be checked.
 type Asked interface {
-	// Ask returns why what it names is not there. cluster says how the cluster of
+	// Ask returns why what it names cannot be reached. cluster says how the cluster of
 	// the kind is reached, or the main one.
 	Ask(ctx context.Context, cluster func(own config.Cluster) (transport.Config, error)) error
 }

@@ -1,6 +1,6 @@
-// Package reread keeps a value that is made from files and makes it again when
-// they change, without a goroutine: whoever asks for it looks, at most once per
-// second. A file that has become wrong changes nothing: the last good value stays.
+// Package reread keeps a value that is made from files and makes it again when they
+// change, without a goroutine: its readers check the files, at most once per second. A
+// file that became invalid changes nothing: the last good value stays.
 package reread
 
 import (
@@ -33,9 +33,9 @@ type Value[T any] struct {
 	said  string        // the failure that was told; guarded by mu
 }
 
-// Open makes the value; the error is load's. tell hears of every later attempt
-// that ends otherwise than the one before: an error, or nil once the files are
-// good again or have changed. It must not call Get. Names of files that
+// Open makes the value; the error is load's. tell is called after a later attempt whose
+// result differs from that of the one before: with an error, or nil once the files are
+// valid again or have changed. It must not call Get. Names of files that
 // change place by a link are followed.
 func Open[T any](paths []string, load func() (T, error), tell func(error)) (*Value[T], error) {
 	return open(paths, load, tell, time.Now)
@@ -53,8 +53,8 @@ func open[T any](paths []string, load func() (T, error), tell func(error), now f
 	return v, nil
 }
 
-// Get returns the value as the files had it a second ago at the latest, or when
-// they were good the last time.
+// Get returns the value of the files, at most a second old, or of the last time that they
+// were valid.
 func (v *Value[T]) Get() T {
 	last := v.checked.Load()
 	if now := v.now().UnixNano(); (now-last >= int64(every) || now < last) && v.checked.CompareAndSwap(last, now) {
@@ -90,7 +90,7 @@ func (v *Value[T]) refresh() {
 	}
 }
 
-// look returns what tells one content of the files from another.
+// look returns what identifies the content of the files.
 func (v *Value[T]) look() (seen []os.FileInfo, fresh bool, err error) {
 	for _, path := range v.paths {
 		info, err := os.Stat(path)

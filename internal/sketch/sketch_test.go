@@ -253,7 +253,7 @@ func TestWideEventsAreOneKind(t *testing.T) {
 // All are observed at first, then one in sixteen with the weight of sixteen; what
 // could not be written down is not lost.
 func TestBoard(t *testing.T) {
-	b := NewBoard()
+	b := NewCollector()
 	require.Nil(t, b.Take())
 	for range dense {
 		require.EqualValues(t, 1, b.Rate("lab"))

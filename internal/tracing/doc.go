@@ -16,7 +16,7 @@
 // its events.
 //
 // Tracing never holds up the flow. Spans wait in a bounded queue; what finds it
-// full, or a receiver that is away, is dropped and counted.
+// full, or an unreachable receiver, is dropped and counted.
 //
 // A nil *Tracer and a nil *Span are those of a process without tracing and of an
 // event that is not traced: every method of them does nothing.

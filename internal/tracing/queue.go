@@ -15,9 +15,9 @@ const (
 	batchDelay  = 2 * time.Second
 )
 
-// queue is the SDK's batch processor with an exact account of what becomes of
-// spans: it admits no more than the processor has room for, so that none is
-// dropped there unseen, and counts what the exporter says of the others.
+// queue is the SDK's batch processor with an exact count of the spans that are exported or
+// dropped: it admits no more than the processor has room for, so that none is dropped
+// there uncounted, and counts the exporter's results for the others.
 type queue struct {
 	sdktrace.SpanProcessor
 	export *exporter
@@ -32,7 +32,7 @@ func newQueue(to sdktrace.SpanExporter, opt Options) *queue {
 		sdktrace.WithBatchTimeout(batchDelay), sdktrace.WithExportTimeout(3*opt.Timeout))}
 }
 
-// OnEnd takes a span in or drops it; it never waits.
+// OnEnd queues a span or drops it; it never waits.
 func (q *queue) OnEnd(s sdktrace.ReadOnlySpan) {
 	switch {
 	case q.closed.Load():
@@ -51,11 +51,11 @@ func (q *queue) Shutdown(ctx context.Context) error {
 	return q.SpanProcessor.Shutdown(ctx)
 }
 
-// abandon gives up what is still being sent.
+// abandon drops what is still being sent.
 func (q *queue) abandon() { q.export.abandon() }
 
-// exporter counts what becomes of the spans that it is given, and says when
-// the receiver stops taking them and when it takes them again.
+// exporter counts which of its spans were exported or dropped, and logs when the receiver
+// stops taking them and when it takes them again.
 type exporter struct {
 	sdktrace.SpanExporter
 	log     *slog.Logger
@@ -66,7 +66,7 @@ type exporter struct {
 	away    bool // owned by the processor's goroutine: the receiver failed at the last batch
 }
 
-// ExportSpans sends one batch. Its failure is said here, so it returns none:
+// ExportSpans sends one batch. It logs a failure itself and returns none:
 // the SDK would write it to standard error past the log.
 func (e *exporter) ExportSpans(ctx context.Context, spans []sdktrace.ReadOnlySpan) error {
 	ctx, cancel := context.WithCancel(ctx)

@@ -53,7 +53,7 @@ func (t *Tracer) Requests(next http.Handler) http.Handler {
 // Ingest starts the span of an event that comes in. The producer's trace context
 // is in its headers or, from Requests, in ctx: the span is below that if it is
 // sampled, and nil if it is not. Next count the attributes of a CloudEvent, as
-// its extension for distributed tracing has them. Without any the event is traced
+// its extension for distributed tracing has them. Without any the event is sampled
 // by chance.
 func (t *Tracer) Ingest(ctx context.Context, source string, header Header) *Span {
 	if t == nil {
@@ -64,7 +64,7 @@ func (t *Tracer) Ingest(ctx context.Context, source string, header Header) *Span
 		from = trace.SpanContextFromContext(ctx)
 		known = from.IsValid()
 	}
-	// What a CloudEvent says of its own making; it may have come a long way since.
+	// The context in which a CloudEvent was made; it may have come a long way since.
 	if !known && header(cloudAttribute+change.TraceParentHeader) != "" {
 		from, known = parent(func(name string) string { return header(cloudAttribute + name) })
 	}
@@ -87,12 +87,11 @@ func (t *Tracer) Decide(header Header) *Span {
 	return t.start(from, "decide", trace.WithSpanKind(trace.SpanKindConsumer))
 }
 
-// Again starts the span of a record that has something decided or sent again:
-// the root of a trace of its own that says the cause, and whose operation it is part
-// of, if any. It is linked with the work that it repeats if that is known, which is
-// traced then, and so is this; any other is traced by chance. It is nil if it is not
-// traced.
-func (t *Tracer) Again(cause, operation string, original *change.Trace) *Span {
+// Repeat starts the span of a record that has something decided or sent again: the root
+// of a new trace that names the cause, and the operation that it is part of, if any.
+// If the work that it repeats is known to be sampled, so is the span, with a link to it;
+// any other is sampled by chance. It is nil if it is not sampled.
+func (t *Tracer) Repeat(cause, operation string, original *change.Trace) *Span {
 	if t == nil {
 		return nil
 	}
@@ -110,7 +109,7 @@ func (t *Tracer) Again(cause, operation string, original *change.Trace) *Span {
 	return t.start(trace.SpanContext{}, "decide", options...)
 }
 
-// contextOf reads a context that travelled; the zero one for nil.
+// contextOf reads a context from its text form; the zero one for nil.
 func contextOf(t *change.Trace) trace.SpanContext {
 	if t == nil {
 		return trace.SpanContext{}

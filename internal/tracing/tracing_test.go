@@ -162,21 +162,21 @@ func TestWhoIsTraced(t *testing.T) {
 	require.InDelta(t, 5000, traced, 500)
 }
 
-// What is done again has a trace of its own, linked with what it repeats.
-func TestAgain(t *testing.T) {
+// Repeated work has a trace of its own, linked with what it repeats.
+func TestRepeat(t *testing.T) {
 	r := otlptest.New(t)
 	none, stop := start(t, Options{Endpoint: r.URL(), Sample: 0})
 	all, _ := start(t, Options{Endpoint: r.URL(), Sample: 1})
 	for name, original := range map[string]*change.Trace{
 		"unknown": nil, "not sampled": {Parent: unsampled}, "malformed": {Parent: "nonsense"},
 	} {
-		require.Nil(t, none.Again("repair", "", original), name)
-		require.NotNil(t, all.Again("repair", "", original), name)
+		require.Nil(t, none.Repeat("repair", "", original), name)
+		require.NotNil(t, all.Repeat("repair", "", original), name)
 	}
-	require.Nil(t, (*Tracer)(nil).Again("repair", "", &change.Trace{Parent: sampled}))
-	again := none.Again("dead letter", "", &change.Trace{Parent: sampled, State: "vendor=1"})
-	require.NotEqual(t, theirTrace, again.ID())
-	again.End()
+	require.Nil(t, (*Tracer)(nil).Repeat("repair", "", &change.Trace{Parent: sampled}))
+	repeated := none.Repeat("dead letter", "", &change.Trace{Parent: sampled, State: "vendor=1"})
+	require.NotEqual(t, theirTrace, repeated.ID())
+	repeated.End()
 	stop()
 	spans := r.Spans()
 	require.Len(t, spans, 1)

@@ -31,7 +31,7 @@ func (b *backlog) begin(file *os.File, position int64) error {
 	return nil
 }
 
-// acknowledged says that everything before next was taken in.
+// acknowledged notes that everything before next is durable.
 func (b *backlog) acknowledged(next int64, lines int) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

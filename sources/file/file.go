@@ -43,7 +43,7 @@ type Options struct {
 	// Poll is how often a followed file is looked at. Defaults to 250ms.
 	Poll time.Duration
 	// Linger is how long a file that was replaced must have been quiet before it is
-	// left: its writer goes on with it until it opens the new one. Defaults to 1s.
+	// left: its writer uses it until it opens the new one. Defaults to 1s.
 	Linger time.Duration
 	Logger *slog.Logger
 }
@@ -117,9 +117,9 @@ func (f *Source) Close() error {
 	return nil
 }
 
-// follow reads the file, again from the start whenever it was replaced.
+// follow reads the file, and from the start again whenever it was replaced.
 func (f *Source) follow(ctx context.Context, topic string, out chan<- *message.Message) {
-	said := false
+	warned := false
 	for {
 		err := f.read(ctx, topic, out)
 		f.failing.Store(&err)
@@ -129,10 +129,10 @@ func (f *Source) follow(ctx context.Context, topic string, out chan<- *message.M
 			}
 			return
 		}
-		if err != nil && !said {
+		if err != nil && !warned {
 			f.log.Warn("the file cannot be read now; trying again", "path", f.opt.Path, "error", err)
 		}
-		said = err != nil
+		warned = err != nil
 		if !wait.Sleep(ctx, f.opt.Poll) {
 			return
 		}
@@ -148,10 +148,10 @@ var (
 // handle is the file that is read.
 type handle struct {
 	*os.File
-	first string      // the identity of its first line, empty while it has none
-	seen  os.FileInfo // when that was read
-	was   string      // the identity it was read under before it was written anew; empty if it was not
-	mark  []byte      // of the line before the position that is read from
+	first    string      // the identity of its first line, empty while it has none
+	seen     os.FileInfo // when that was read
+	previous string      // its identity before it was rewritten; empty if it was not
+	mark     []byte      // of the line before the position that is read from
 }
 
 // chunk is what becomes one frame.
@@ -178,7 +178,7 @@ func (f *Source) read(ctx context.Context, topic string, out chan<- *message.Mes
 	defer file.Close()
 	h := &handle{File: file}
 	for {
-		// One that was written anew stays open: under its path it may be found no more.
+		// A rewritten file stays open: it may have been moved away from its path.
 		if err := f.pass(ctx, topic, h, out); !errors.Is(err, errRewritten) {
 			return err
 		}
@@ -208,22 +208,22 @@ func (f *Source) pass(ctx context.Context, topic string, file *handle, out chan<
 	if err != nil && !rewritten || ctx.Err() != nil {
 		return err
 	}
-	if len(c.records) > 0 && !give(ctx, chunks, c) || !finish() {
+	if len(c.records) > 0 && !send(ctx, chunks, c) || !finish() {
 		return nil
 	}
 	if rewritten {
-		file.was = identity
+		file.previous = identity
 		return err
 	}
 	f.drained.Store(f.opt.Complete)
 	return nil
 }
 
-// begin returns the identity of an open file and where to go on in it; none for one
+// begin returns the identity of an open file and where to resume in it; none for one
 // that ended without a first line. It waits for the first line, and for the store,
-// with the file open: under its path it may be found no more.
+// with the file open: it may be moved away from its path meanwhile.
 func (f *Source) begin(ctx context.Context, file *handle) (identity string, offset int64, err error) {
-	said := false
+	warned := false
 	for last := f.opt.Complete; ; {
 		if err = f.identify(file); err != nil {
 			return "", 0, err // a directory, say: what takes its place is to be read
@@ -238,10 +238,10 @@ func (f *Source) begin(ctx context.Context, file *handle) (identity string, offs
 		if err == nil && last {
 			return "", 0, nil
 		}
-		if err != nil && !said {
+		if err != nil && !warned {
 			f.log.Warn("the file cannot be read now; trying again", "path", f.opt.Path, "error", err)
 		}
-		said = err != nil
+		warned = err != nil
 		if !wait.Sleep(ctx, f.opt.Poll) {
 			return "", 0, nil
 		}
@@ -250,7 +250,7 @@ func (f *Source) begin(ctx context.Context, file *handle) (identity string, offs
 	}
 }
 
-func give(ctx context.Context, chunks chan<- chunk, c chunk) bool {
+func send(ctx context.Context, chunks chan<- chunk, c chunk) bool {
 	select {
 	case chunks <- c:
 		return true
@@ -284,7 +284,7 @@ func (f *Source) readLines(ctx context.Context, file *handle, offset int64, chun
 			}
 			if !blank(line) {
 				if !c.fits(len(line)) {
-					if !give(ctx, chunks, c) {
+					if !send(ctx, chunks, c) {
 						return c, nil
 					}
 					c = chunk{}
@@ -319,7 +319,7 @@ func (f *Source) readLines(ctx context.Context, file *handle, offset int64, chun
 		}
 		poll.Stop()
 		if ctx.Err() != nil {
-			return c, nil
+			return c, nil //nolint:nilerr // a shutdown is no failure of the file
 		}
 		switch err := f.same(file, offset); {
 		case errors.Is(err, errReplaced):
@@ -332,7 +332,7 @@ func (f *Source) readLines(ctx context.Context, file *handle, offset int64, chun
 		case errors.Is(err, errRewritten):
 			return c, err
 		case err != nil:
-			return c, nil //nolint:nilerr // it is opened anew
+			return c, nil //nolint:nilerr // it is opened again
 		}
 	}
 }
@@ -371,14 +371,14 @@ func identityOf(line []byte) string {
 	return "file-" + hex.EncodeToString(sum[:8])
 }
 
-// resume returns the position to go on at. A file that was written anew under the
+// resume returns the position to resume at. A file that was rewritten under the
 // same first line, which is shorter or has another line before the position, gets an
 // identity of its own each time, first-2, first-3, …, and the latest one counts, also
 // when the file has grown beyond an earlier one's position since.
 func (f *Source) resume(ctx context.Context, file *handle) (identity string, offset int64, err error) {
-	if file.was != "" {
+	if file.previous != "" {
 		// It may not have been stored, and only what is known has a next.
-		if err := f.opt.Positions.SetPosition(ctx, store.SourcePosition{Source: f.opt.Name, Identity: file.was}); err != nil {
+		if err := f.opt.Positions.SetPosition(ctx, store.SourcePosition{Source: f.opt.Name, Identity: file.previous}); err != nil {
 			return "", 0, err
 		}
 	}
@@ -401,7 +401,7 @@ func (f *Source) resume(ctx context.Context, file *handle) (identity string, off
 		}
 		if grown, err := file.has(p.Offset, p.State); err != nil {
 			return "", 0, err
-		} else if file.was == "" && grown {
+		} else if file.previous == "" && grown {
 			file.mark = p.State
 			return identity, p.Offset, nil
 		}
@@ -411,7 +411,7 @@ func (f *Source) resume(ctx context.Context, file *handle) (identity string, off
 	}
 }
 
-// same fails when the file was written anew, or its path names another one.
+// same fails when the file was rewritten, or its path names another one.
 func (f *Source) same(file *handle, offset int64) error {
 	here, err := file.Stat()
 	switch {

@@ -10,8 +10,8 @@ import (
 	"github.com/twmb/franz-go/pkg/kerr"
 )
 
-// patience is for how long brokers may say that a topic cannot be read before the
-// source fails: an election is shorter.
+// patience is how long brokers may answer that a topic cannot be read before the source
+// fails: an election is shorter.
 const patience = 15 * time.Second
 
 // lag is what waits in a topic, and whether the topic can be read.
@@ -30,16 +30,16 @@ func (l *lag) Topic() string { return l.topic }
 // Pending implements sources.Log. Of a topic with transactions it is an upper bound.
 func (l *lag) Pending(ctx context.Context) (n int64, err error) {
 	lags, err := l.ask(ctx)
-	l.saw(err, time.Now())
+	l.observe(err, time.Now())
 	for _, of := range lags {
 		n += of.Pending()
 	}
 	return n, err
 }
 
-// saw notes what the brokers said of the topic. Without an answer nothing was said:
-// brokers that are away as a whole are noticed by who writes to them.
-func (l *lag) saw(err error, now time.Time) {
+// observe notes the brokers' answer about the topic. No answer says nothing about it: the
+// stages that write to the brokers notice when all of them are unreachable.
+func (l *lag) observe(err error, now time.Time) {
 	_, answered := errors.AsType[*kerr.Error](err)
 	if err != nil && !answered {
 		return

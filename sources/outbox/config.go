@@ -41,7 +41,7 @@ type Config struct {
 // Kind implements config.Input.
 func (*Config) Kind() string { return "outbox" }
 
-// CheckLocators implements config.Input: columns say what others name places for.
+// CheckLocators implements config.Input: columns take the place of locators.
 func (c *Config) CheckLocators(check *config.Checker, s *config.Source) {
 	for key, at := range s.Locators() {
 		switch {
@@ -103,7 +103,7 @@ func (c *Config) Fingerprint() []any {
 }
 
 // Open implements sources.Kind. A table that cannot be read as it is configured
-// is an error; a database that is away is waited for.
+// is an error; an unreachable database is waited for.
 func (c *Config) Open(ctx context.Context, e sources.Env) (sources.Source, error) {
 	source, err := New(Options{
 		Name: e.Name, URL: c.URL.Reveal(), Table: c.Table, Mark: c.After == afterMark, Columns: c.Columns,

@@ -8,7 +8,7 @@
 // A [Source] works in takes. Each is one transaction:
 //
 //	lock rows, skipping what others have locked ─ leave out rows behind an older one that is
-//	not in hand ─ hand out as a frame, or a few ─ all durable in the inbox ─ delete or mark them ─ commit
+//	not in this take ─ hand out as a frame, or a few ─ all durable in the inbox ─ delete or mark them ─ commit
 //
 // So a row goes only after its event is durable, and any number of processes
 // may read side by side.
@@ -17,7 +17,7 @@
 //
 // Rows of one entity are handed out in the order of their ids, as far as they
 // are committed when they are looked at: no row is taken while an older one of
-// its entity waits, is in the hands of another process, or is locked by a
+// its entity waits, is in flight in another process, or is locked by a
 // transaction. The check is a statement of its own after the locks were
 // taken, so it sees what was committed in between.
 //
@@ -25,8 +25,8 @@
 // behind newer ones. Within an entity this cannot happen if producers lock
 // something of the entity (update its row, say) before they write their event,
 // as a transactional outbox does by nature. If they do not, the events have no
-// order that anybody could know: a row that comes late is handed out when it
-// comes, after the newer ones. It is never dropped.
+// order that anybody could know: a late row is handed out when it becomes visible,
+// after the newer ones. It is never dropped.
 //
 // That is why the position of an event is not made of the row's id: the fence
 // would take a late row for a repetition and drop it. It is the place in the
@@ -39,9 +39,9 @@
 // At least once into the inbox, in the order above; once in effect. A process
 // that dies between the append and the commit leaves rows that the next one
 // hands out again. Their event ids are the same, and the fence of the entity
-// knows its last eight; so of one entity no more than eight rows are in hand at
-// a time. What a process appends late, after it lost its connection and others
-// went on, has an older position and is dropped by it, however late it is.
+// knows its last eight; so no more than eight rows of an entity are in
+// flight. What a process appends late, after it lost its connection and others
+// continued, has an older position, and the fence drops it, however late it is.
 //
 // # Assumptions
 //

@@ -73,7 +73,7 @@ type Options struct {
 	// StopGrace is how long a shutdown waits for the database to delete or mark what
 	// is durable. Defaults to 2s.
 	StopGrace time.Duration
-	// Limit, if given, ends what a shutdown lets finish. Rows come again.
+	// Limit, if given, ends what a shutdown lets finish. Its rows are redelivered.
 	Limit  context.Context
 	Logger *slog.Logger
 }
@@ -104,7 +104,7 @@ func New(opt Options) (*Source, error) {
 	if err != nil {
 		return nil, errors.New("the outbox's url cannot be parsed") // the error may show the password
 	}
-	cfg.MaxConns, cfg.MinConns = 2, 0 // one reads, one is for looks at the lag
+	cfg.MaxConns, cfg.MinConns = 2, 0 // one reads, one asks for the lag
 	cfg.ConnConfig.ConnectTimeout = connectTimeout
 	cfg.ConnConfig.RuntimeParams["application_name"] = "weir outbox " + opt.Name
 	pool, err := pgpool.New(context.Background(), cfg)

@@ -11,9 +11,9 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 )
 
-// rowsPerEntity bounds the rows of one entity that are in hand at a time. What
-// a process that dies has handed out and not deleted comes again, and an entity
-// remembers the last eight events of a source (package decide).
+// rowsPerEntity bounds the rows of one entity that are in flight. What a process that
+// dies has handed out and not deleted is redelivered, and an entity remembers the last
+// eight events of a source (package decide).
 const rowsPerEntity = 8
 
 // scan is how many times a batch is looked through for rows that may be taken.

@@ -40,7 +40,7 @@ const (
 // callers of its events. All methods may be called concurrently.
 //
 // What callers hand in while a frame is in work makes the next one. Frames have
-// no TopicID: an event that comes again comes from its client, and has no place.
+// no TopicID: a client repeats events, and they have no offsets.
 type Source struct {
 	opt   Options
 	ready chan struct{} // closed by Subscribe
@@ -165,9 +165,9 @@ func (p *Source) next() *pushed {
 // is handed on.
 //
 // Value, metadata and the values of the message's context are handed on; its
-// cancellation and that of ctx are not: an event that was handed on goes on when
+// cancellation and that of ctx are not: an event that was handed on continues when
 // its caller has gone, since others may be in its frame. An event without a UUID
-// gets one, which stays the same when the event is refused and comes again.
+// gets one, which stays the same when the event is redelivered.
 func (p *Source) Push(ctx context.Context, events ...*message.Message) []error {
 	results := make([]error, len(events))
 	ctx, cancel := context.WithCancelCause(ctx)

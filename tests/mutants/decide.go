@@ -54,7 +54,7 @@ var decideMutants = []mutant{
 	},
 	{
 		rule: "what somebody else has is taken over again", file: "decide/worker.go",
-		old: "w.lose(m.Partition.Number, err)", new: "_ = m",
+		old: "w.markStale(m.Partition.Number, err)", new: "_ = m",
 		in: "./decide", test: "TestAQuietPartitionBesideABusyOne",
 	},
 	{
@@ -109,7 +109,7 @@ var decideMutants = []mutant{
 	},
 	{
 		rule: "outboxes of partitions that are no more are published", file: "decide/worker.go",
-		old: "slices.Concat(partitions, left)", new: "partitions",
+		old: "slices.Concat(partitions, orphans)", new: "partitions",
 		in: "./decide", test: "TestWhatAnOlderInboxLeftIsPublished",
 	},
 	{
@@ -279,7 +279,7 @@ var decideMutants = []mutant{
 	},
 	{
 		rule: "a key with other content is a conflict", file: "decide/claims.go",
-		old: "apart.Abs() < r.keep && has.Content == r.use.Content:", new: "apart.Abs() < r.keep:",
+		old: "gap.Abs() < r.keep && has.Content == r.use.Content:", new: "gap.Abs() < r.keep:",
 		in: "./decide", test: "TestAKeyHasOneEffect",
 	},
 	{

@@ -184,7 +184,7 @@ var edgeMutants = []mutant{
 	},
 	{
 		rule: "a file that was written anew is read from its start, however large it is", file: "sources/file/file.go",
-		old: `file.was == "" && grown`, new: "grown",
+		old: `file.previous == "" && grown`, new: "grown",
 		in: "./sources/file", test: "TestFileThatShrankIsReadFromItsStartHoweverItGrew",
 	},
 }

@@ -40,12 +40,12 @@ var diskMutants = []mutant{
 	{
 		rule: "a state file that was exchanged is a backup", file: "transport/embedded/note.go",
 		old: "if noted.File != inode {", new: "if noted.File != inode && false {",
-		in: "./transport/embedded", test: "TestPutBack",
+		in: "./transport/embedded", test: "TestDetectRestore",
 	},
 	{
 		rule: "a state file whose logs went back is a backup", file: "transport/embedded/note.go",
 		old: "if p < len(ends) && ends[p] < end {", new: "if p < len(ends) && false && end > 0 {",
-		in: "./transport/embedded", test: "TestPutBack",
+		in: "./transport/embedded", test: "TestDetectRestore",
 	},
 	{
 		rule: "what a bit turned at the end of a sink's file is not cut off", file: "sinks/file/recover.go",

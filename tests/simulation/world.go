@@ -324,7 +324,7 @@ func (w *world) busy() string {
 		return fmt.Sprint(n, " requests are under way")
 	}
 	for _, p := range w.live() {
-		if d := p.decider.Load(); d == nil || !d.Settled() {
+		if d := p.decider.Load(); d == nil || !d.Idle() {
 			return "decided changes of " + p.name + " are not published"
 		}
 		switch s := p.stage.Load(); {

@@ -3,7 +3,7 @@
 //
 // # Model
 //
-// [Logs] is a place of topics. A topic is a log of package sqlite: what is appended
+// [Logs] holds topics. A topic is a log of package sqlite: what is appended
 // in one go to a partition is one row. The process that has the file open for its
 // logs holds a lock beside it, so there is one, which owns every partition.
 //
@@ -19,7 +19,7 @@
 //
 // An append is acknowledged after the commit that makes it durable, in the order of
 // the partition and without gaps between offsets. A commit that fails is not
-// acknowledged: it is repeated until the file takes it or the caller gives up, and
-// [Logs.Failing] says so meanwhile. Delivery is at least once, in order. A row whose
+// acknowledged: it is repeated until the file takes it or the caller stops waiting,
+// and [Logs.Failing] returns the error meanwhile. Delivery is at least once, in order. A row whose
 // checksum does not match is never handed out.
 package embedded

@@ -35,6 +35,7 @@ func TestMain(m *testing.M) {
 		fmt.Fprintln(os.Stderr, appendUntilKilled(path))
 		os.Exit(1)
 	}
+	logtest.PatientWatermill()
 	// Watermill's suite joins subscribers by channels that nobody reads in the end.
 	const multiplier = "github.com/ThreeDotsLabs/watermill/internal/subscriber.(*multiplier).Subscribe"
 	goleak.VerifyTestMain(m, goleak.IgnoreAnyFunction(multiplier+".func2"), goleak.IgnoreAnyFunction(multiplier+".func3"))

@@ -14,7 +14,7 @@ import (
 // CloseTimeout, or until Limit, for messages in flight and cancels the contexts of the
 // others.
 type Group struct {
-	*transport.Reading
+	*transport.Subscriptions
 	gc   transport.GroupConfig
 	logs *Logs
 	log  *sqlite.Log
@@ -33,7 +33,7 @@ func (l *Logs) NewGroup(ctx context.Context, gc transport.GroupConfig) (*Group, 
 		return nil, fmt.Errorf("consumer group %s: %w", gc.ID, err)
 	}
 	g := &Group{gc: gc, logs: l, log: log, next: map[int32]int64{}}
-	g.Reading = transport.NewReading(gc.Topic, func(s *transport.Stream) { go (&subscription{s, g}).run() })
+	g.Subscriptions = transport.NewSubscriptions(gc.Topic, func(s *transport.Stream) { go (&subscription{s, g}).run() })
 	return g, nil
 }
 

@@ -116,7 +116,7 @@ func (l *Logs) topic(ctx context.Context, name string) (*sqlite.Log, error) {
 	return log, nil
 }
 
-// TopicID returns a topic's identity: that of a file which was made anew is another.
+// TopicID returns a topic's identity. A file that is made anew has topics with others.
 func (l *Logs) TopicID(ctx context.Context, topic string) (string, error) {
 	log, err := l.topic(ctx, topic)
 	if err != nil {

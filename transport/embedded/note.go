@@ -15,10 +15,10 @@ import (
 )
 
 // noteSuffix names the file beside the database that says how far its logs were. A
-// database that was put back does not know that itself.
+// restored database does not know that itself.
 const noteSuffix = ".note"
 
-// note is what a process leaves beside the file, when it opens the logs, every now and
+// note is what a process writes beside the file when it opens the logs, every now and
 // then, and at its end.
 type note struct {
 	Generation uint16              `json:"generation"` // of the inbox
@@ -31,12 +31,12 @@ type notedLog struct {
 	Ends []int64 `json:"ends"` // of its partitions
 }
 
-var castagnoli = crc32.MakeTable(crc32.Castagnoli)
+func checksum(text []byte) uint32 { return crc32.Checksum(text, crc32.MakeTable(crc32.Castagnoli)) }
 
-// encode gives a note its checksum.
+// encode returns a note with its checksum.
 func (n *note) encode() ([]byte, error) {
 	text, err := json.Marshal(n)
-	return fmt.Appendf(text, "\n%08x\n", crc32.Checksum(text, castagnoli)), err
+	return fmt.Appendf(text, "\n%08x\n", checksum(text)), err
 }
 
 var errBadNote = errors.New("it is not what was written")
@@ -44,17 +44,17 @@ var errBadNote = errors.New("it is not what was written")
 func decodeNote(b []byte) (*note, error) {
 	text, _, _ := bytes.Cut(b, []byte("\n"))
 	n := &note{}
-	if string(b) != fmt.Sprintf("%s\n%08x\n", text, crc32.Checksum(text, castagnoli)) {
+	if string(b) != fmt.Sprintf("%s\n%08x\n", text, checksum(text)) {
 		return nil, errBadNote
 	}
 	return n, json.Unmarshal(text, n)
 }
 
-// PutBack returns why the file is not the one, or not as far, as the last process left
-// it: it is a backup, or was made elsewhere. Then offsets that were given are given
-// again, and the versions made of them. It is empty where nothing speaks for that.
-// generation is the newest one that was noted, 0 if none was. The topics are open.
-func (l *Logs) PutBack(ctx context.Context) (why string, generation uint16, err error) {
+// DetectRestore returns why the file seems to be a backup, or made elsewhere: it is another
+// file than the last process had, or its logs are shorter. Offsets, and the versions made
+// of them, would be used a second time then. why is empty otherwise. generation is the
+// newest one that was noted, 0 if none was. The topics are open.
+func (l *Logs) DetectRestore(ctx context.Context) (why string, generation uint16, err error) {
 	path := l.path + noteSuffix
 	content, err := os.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -104,8 +104,8 @@ func (l *Logs) inode() (uint64, error) {
 	return 0, nil
 }
 
-// Note leaves beside the file how far its logs are, and the generation of the inbox, if
-// that changed since the last call. It is durable.
+// Note writes beside the file how far its logs are, and the generation of the inbox, if
+// that changed since the last call. It returns when that is durable.
 func (l *Logs) Note(generation uint16) error {
 	inode, err := l.inode()
 	if err != nil {

@@ -11,16 +11,16 @@ import (
 	"github.com/seed-86dfc502/weir/transport"
 )
 
-// I5: a file that was put back is told from the one that the last process left, by
-// which file it is and how far its logs are, also after a kill.
-func TestPutBack(t *testing.T) {
+// I5: a restored file is recognised by which file it is and how far its logs are, also
+// after a kill.
+func TestDetectRestore(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "state.db")
 	const topic = "topic"
-	// run lets a process append records, and returns what PutBack said to it.
+	// run lets a process append records, and returns what DetectRestore returned to it.
 	run := func(records int, note bool) (why string, generation uint16) {
 		w := open(t, path)
 		require.NoError(t, w.Make(t.Context(), topic, 1))
-		why, generation, err := w.PutBack(t.Context())
+		why, generation, err := w.DetectRestore(t.Context())
 		require.NoError(t, err)
 		require.NoError(t, w.Note(7))
 		for i := range records {
@@ -70,7 +70,7 @@ func TestPutBack(t *testing.T) {
 		require.NoError(t, os.WriteFile(path+".note", turned, 0o600))
 		w := open(t, path)
 		require.NoError(t, w.Make(t.Context(), topic, 1))
-		why, _, err := w.PutBack(t.Context())
+		why, _, err := w.DetectRestore(t.Context())
 		require.NoError(t, err)
 		require.Contains(t, why, ".note is damaged", "byte %d", at)
 		require.NoError(t, w.Release())

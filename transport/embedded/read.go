@@ -44,8 +44,8 @@ func (l *Logs) OffsetsAt(ctx context.Context, topic string, at time.Time) (map[i
 }
 
 // ReadLast returns the newest record of every partition that has one, by partition.
-// None is ever away.
-func (l *Logs) ReadLast(ctx context.Context, topic string) (last []transport.Scanned, away []int32, err error) {
+// No partition is ever unavailable.
+func (l *Logs) ReadLast(ctx context.Context, topic string) (last []transport.Scanned, unavailable []int32, err error) {
 	_, end, err := l.Offsets(ctx, topic)
 	if err != nil {
 		return nil, nil, err
@@ -146,8 +146,8 @@ func (l *Logs) NewReader(topic string) *Reader { return &Reader{l, topic} }
 const readerBytes = 1 << 20
 
 // Read returns records of a partition from offset on, at least one. It waits for them
-// until ctx ends, and returns its error then. Where retention took records away it
-// goes on with the oldest that there is.
+// until ctx ends, and returns its error then. Where retention removed records it
+// continues with the oldest one.
 func (r *Reader) Read(ctx context.Context, partition int32, offset int64) ([]transport.Received, error) {
 	log, err := r.logs.topic(ctx, r.topic)
 	if err != nil {
@@ -180,9 +180,8 @@ func (r *Reader) Read(ctx context.Context, partition int32, offset int64) ([]tra
 // Close does nothing: there is no connection.
 func (r *Reader) Close() {}
 
-// Trim deletes what was appended to a topic before a time and gives the space back.
-// Of each partition it deletes no record from its offset in below on, where that is
-// given: nil is no limit.
+// Trim deletes what was appended to a topic before a time and frees the space. It keeps
+// the records of each partition from its offset in below on; nil is no limit.
 func (l *Logs) Trim(ctx context.Context, topic string, before time.Time, below map[int32]int64) error {
 	log, err := l.topic(ctx, topic)
 	if err != nil {

@@ -15,7 +15,7 @@ type subscription struct {
 }
 
 // run begins where the listener says, and ends in order: no more hand-out, channel
-// closed, grace for what is in flight, contexts cancelled, partitions given back.
+// closed, grace for what is in flight, contexts cancelled, partitions revoked.
 func (s *subscription) run() {
 	defer close(s.Done)
 	at, ends, err := s.g.start(s.Stopping)

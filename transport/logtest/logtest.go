@@ -24,7 +24,7 @@ type Logs interface {
 	TopicID(ctx context.Context, topic string) (string, error)
 	Offsets(ctx context.Context, topic string) (start, end map[int32]int64, err error)
 	OffsetsAt(ctx context.Context, topic string, at time.Time) (map[int32]int64, error)
-	ReadLast(ctx context.Context, topic string) (list []transport.Scanned, away []int32, err error)
+	ReadLast(ctx context.Context, topic string) (list []transport.Scanned, unavailable []int32, err error)
 	Scan(ctx context.Context, topic string, from, to map[int32]int64, f func(transport.Scanned) error) error
 	NewGroup(ctx context.Context, gc transport.GroupConfig) (Group, error)
 	NewReader(topic string) Reader
@@ -53,13 +53,13 @@ func Run(t *testing.T, prefix string, open func(t *testing.T) Logs) {
 		"a record comes back as it was appended":                      comesBack,
 		"offsets have no gaps, and a key keeps its partition":         offsets,
 		"frames are in order, bounded, and one is in flight":          inOrder,
-		"a frame that is refused comes again, and is marked":          refused,
+		"a refused frame is redelivered, and is marked":               refused,
 		"a subscription begins where its listener says":               begins,
-		"what a listener wants and is not there is reported":          notThere,
-		"an end of the subscription gives what is in flight a grace":  grace,
+		"records that a listener wants and are lost are reported":     notThere,
+		"what is in flight when a subscription ends has a grace":      grace,
 		"a listener that fails ends the subscription":                 listenerFails,
-		"the next subscription goes on behind what was acknowledged":  goesOn,
-		"a reader goes where it is told, and waits at the end":        reader,
+		"the next subscription resumes behind what was acknowledged":  goesOn,
+		"a reader seeks, and waits at the end":                        reader,
 		"a scan, the newest records and the offsets of a time":        looks,
 		"appends at the same time stand whole, each in its own order": concurrent,
 	} {
@@ -105,7 +105,7 @@ func (f *fixture) within() context.Context {
 func (f *fixture) group(gc transport.GroupConfig) Group {
 	f.t.Helper()
 	gc.ID, gc.Topic = f.topic+"-group", f.topic
-	gc.SessionTimeout, gc.HeartbeatInterval, gc.RebalanceTimeout = 30*time.Second, 100*time.Millisecond, 10*time.Second
+	gc.SessionTimeout, gc.HeartbeatInterval, gc.RebalanceTimeout = patience, 100*time.Millisecond, patience
 	gc.CommitInterval, gc.NackMin, gc.NackMax = 50*time.Millisecond, time.Millisecond, 10*time.Millisecond
 	if gc.CloseTimeout == 0 {
 		gc.CloseTimeout = 300 * time.Millisecond

@@ -28,8 +28,8 @@ func saramaConfig(cfg transport.Config, sc SubscriberConfig) *sarama.Config {
 	}
 	c.Metadata.Retry.Backoff = 250 * time.Millisecond
 	c.Metadata.RefreshFrequency = transport.MetadataMaxAge
-	// A topic that is missing is a fault to tell of, and one that was deleted must
-	// not come back with the broker's idea of partitions because somebody asked.
+	// A missing topic is reported, and a deleted one must not be created again with the
+	// broker's default partitions because somebody asked for it.
 	c.Metadata.AllowAutoTopicCreation = false
 	c.Consumer.Offsets.Initial = sarama.OffsetOldest
 	c.Consumer.Offsets.AutoCommit.Enable = true // of what was acknowledged; a commit per message costs a factor of 100

@@ -46,7 +46,7 @@ type sessions struct {
 }
 
 // Unmarshal implements kafka.Unmarshaler. It cannot fail: an error would end
-// the session, and the record would be met again in the next one, for ever.
+// the session, and the record would be read again in the next one, for ever.
 func (s *sessions) Unmarshal(m *sarama.ConsumerMessage) (*message.Message, error) {
 	r := transport.Received{Key: m.Key, Value: m.Value, Offset: m.Offset, Time: m.Timestamp.UTC()}
 	for _, h := range m.Headers {
@@ -62,8 +62,7 @@ func (s *sessions) Unmarshal(m *sarama.ConsumerMessage) (*message.Message, error
 	return transport.NewMessage(context.Background(), c.frame), nil
 }
 
-// attach gives a message that is on its way out its frame, and a context that
-// ends with its claim.
+// attach adds to a message its frame, and a context that ends with its claim.
 func (s *sessions) attach(m *message.Message, topic string) {
 	partition, _ := kafka.MessagePartitionFromCtx(m.Context())
 	offset, _ := kafka.MessagePartitionOffsetFromCtx(m.Context())
@@ -122,7 +121,7 @@ func (*sessions) WrapSyncProducer(_ *sarama.Config, p sarama.SyncProducer) saram
 }
 
 // handler is watermill-kafka's, for claims of one topic and no other of the
-// same name. sarama fetches and commits by name, so it goes on in a topic that
+// same name. sarama fetches and commits by name, so it continues in a topic that
 // was deleted and created again as if nothing had happened.
 type handler struct {
 	sarama.ConsumerGroupHandler
@@ -133,7 +132,7 @@ func (h handler) ConsumeClaim(session sarama.ConsumerGroupSession, sc sarama.Con
 	ctx, cancel := context.WithCancel(session.Context())
 	defer cancel()
 	tp := topicPartition{sc.Topic(), sc.Partition()}
-	id, committedOf, start, end, err := h.look(ctx, tp)
+	id, committedOf, start, end, err := h.topicState(ctx, tp)
 	if err != nil {
 		return nil // the session ended meanwhile
 	}
@@ -162,7 +161,7 @@ func (h handler) ConsumeClaim(session sarama.ConsumerGroupSession, sc sarama.Con
 	err = h.ConsumerGroupHandler.ConsumeClaim(identified{session, id, h.group}, verified{sc, messages})
 	cancel()
 	if <-replaced {
-		if id, _, start, _, err := h.look(session.Context(), tp); err == nil { // or the next session finds the same
+		if id, _, start, _, err := h.topicState(session.Context(), tp); err == nil { // or the next session finds the same
 			h.restart(session, tp, initial, id, start)
 		}
 	}
@@ -188,8 +187,7 @@ type verified struct {
 
 func (v verified) Messages() <-chan *sarama.ConsumerMessage { return v.messages }
 
-// identityPeriod is how often an idle claim looks whether its topic is still
-// the same.
+// identityPeriod is how often an idle claim checks that its topic is still the same.
 const identityPeriod = 5 * time.Second
 
 // verify hands messages on once the topic's identity, asked for after they were
@@ -231,10 +229,10 @@ func (s *sessions) verify(ctx context.Context, topic, id string, in <-chan *sara
 	}
 }
 
-// look asks for the topic's identity and the one that the group's offset is of,
+// topicState asks for the topic's identity and the one that the group's offset is of,
 // which is empty when it is not known, and for the partition's bounds. The
 // error is the end of ctx.
-func (s *sessions) look(ctx context.Context, tp topicPartition) (id, committedOf string, start, end int64, err error) {
+func (s *sessions) topicState(ctx context.Context, tp topicPartition) (id, committedOf string, start, end int64, err error) {
 	err = s.ask(ctx, tp.topic, func() (err error) {
 		if id, err = s.admin.TopicID(ctx, tp.topic); err != nil {
 			return err

@@ -18,15 +18,15 @@ import (
 type SubscriberConfig struct {
 	Group string // consumer group. Required
 
-	NackBackoff       time.Duration // until a nacked message comes again. Defaults to 100 ms
+	NackBackoff       time.Duration // until a nacked message is redelivered. Defaults to 100 ms
 	SessionTimeout    time.Duration // Defaults to 10 s
 	HeartbeatInterval time.Duration // Defaults to 500 ms
-	// RebalanceTimeout is how long a member may take to let go of its
+	// RebalanceTimeout is how long a member may take to release its
 	// partitions. Contexts of messages end at once, so handlers that heed them
 	// need none of it. Defaults to 30 s.
 	RebalanceTimeout time.Duration
-	// OnRecordsLost hears when the group's offset is outside of the topic; it goes
-	// on at the oldest record. It must not block.
+	// OnRecordsLost is called when the group's offset is outside of the topic; it
+	// continues at the oldest record. It must not block.
 	OnRecordsLost func(topic string, partition int32, wanted, got int64)
 	// Limit, if given, ends Close's wait for the group to be left.
 	Limit context.Context
@@ -123,7 +123,7 @@ func (s *Subscriber) Subscribe(ctx context.Context, topic string) (<-chan *messa
 			case out <- m:
 			case <-m.Context().Done():
 				m.Ack()
-			case <-s.sessions.stop: // nobody answers it: it comes again
+			case <-s.sessions.stop: // nobody answers it: it is redelivered
 				return
 			}
 		}
@@ -150,7 +150,7 @@ const closeTimeout = 5 * time.Second
 // waits for some seconds for the group to be left in order: Kafka may keep an
 // answer back for as long as a rebalance takes, and sarama waits for it. Then
 // the membership ends with its session, and what was acknowledged in the last
-// second may come again.
+// second may be redelivered.
 func (s *Subscriber) Close() error {
 	s.once.Do(func() {
 		close(s.sessions.stop)

@@ -61,7 +61,7 @@ func New(t testing.TB) *Receiver {
 // URL is the receiver's endpoint, without a path.
 func (r *Receiver) URL() string { return r.server.URL }
 
-// Answers sets what gives the status of the next answers. It may block; nil
+// Answers sets what returns the status of the next answers. It may block; nil
 // takes everything.
 func (r *Receiver) Answers(f func() int) {
 	r.mu.Lock()

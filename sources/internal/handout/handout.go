@@ -10,7 +10,7 @@ import (
 	"github.com/seed-86dfc502/weir/transport"
 )
 
-// backOff is how long a frame that was refused waits before it comes again.
+// backOff is how long a refused frame waits before it is redelivered.
 const backOff = 100 * time.Millisecond
 
 // Frame hands out f until it is acknowledged, and reports whether it was. Its

@@ -18,10 +18,12 @@ import (
 
 	"github.com/seed-86dfc502/weir/tests/servers"
 	"github.com/seed-86dfc502/weir/transport"
+	"github.com/seed-86dfc502/weir/transport/logtest"
 	"github.com/seed-86dfc502/weir/transport/watermillkafka"
 )
 
 func TestMain(m *testing.M) {
+	logtest.PatientWatermill()
 	// A meter of the library that sarama counts with, which has no end, and what
 	// Watermill's suite joins subscribers with: nobody reads a message there that
 	// comes again once the suite has seen it.
@@ -118,7 +120,7 @@ func TestConformanceRealKafka(t *testing.T) {
 	cfg, prefix := realKafka(t)
 	admin := newAdmin(t, cfg)
 	withGroup := func(t *testing.T, group string) (message.Publisher, message.Subscriber) {
-		// The suite waits for 15 s, so others must not wait that long for a member.
+		// Others wait that long for a member that did not leave.
 		return keyed{newPublisher(t, cfg)}, suiteSubscriber{newMember(t, cfg, prefix+group, 6*time.Second, 3*time.Second), admin}
 	}
 	tests.TestPubSub(t, tests.Features{

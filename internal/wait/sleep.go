@@ -1,5 +1,4 @@
-// Package wait lets time pass in a way that can be told to stop, and what is told
-// to stop have some.
+// Package wait has waits that a context ends, a grace after a shutdown, and retries.
 package wait
 
 import (
@@ -20,9 +19,9 @@ func Sleep(ctx context.Context, d time.Duration) bool {
 	}
 }
 
-// WithGrace returns work's context, which ends d after stop does, too: what was begun
-// before a stop may end well, within a grace. The function ends it at once and
-// has to be called.
+// WithGrace returns a context that ends with work, or d after stop ends: what was begun
+// before a shutdown may finish within a grace. The function ends it at once and must be
+// called.
 func WithGrace(work, stop context.Context, d time.Duration) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithCancel(work)
 	unhook := context.AfterFunc(stop, func() {

@@ -47,10 +47,10 @@ type Collector struct {
 	seen    map[string]int // observations since the last Take
 }
 
-// NewBoard makes an empty one.
-func NewBoard() *Collector { return &Collector{summary: Summary{}, seen: map[string]int{}} }
+// NewCollector returns an empty one.
+func NewCollector() *Collector { return &Collector{summary: Summary{}, seen: map[string]int{}} }
 
-// Rate tells one of how many events of a source to observe now.
+// Rate returns one of how many events of a source to observe now.
 func (b *Collector) Rate(source string) int64 {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -93,7 +93,7 @@ func (b *Collector) of(source string) *Sketch {
 	return s
 }
 
-// Take returns what came since the last Take, and begins anew; nil when nothing came.
+// Take returns and clears what was collected since the last Take; nil when nothing was.
 func (b *Collector) Take() Summary {
 	b.mu.Lock()
 	defer b.mu.Unlock()
