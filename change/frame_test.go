@@ -99,7 +99,8 @@ func TestFrameComesBack(t *testing.T) {
 		head, err := ParseFrameHeader(record)
 		require.NoError(t, err)
 		for _, f := range []*Frame{got, head} {
-			require.Equal(t, h, Frame{From: f.From, To: f.To, Prev: f.Prev, Revision: f.Revision, Part: f.Part, Last: f.Last, Cut: f.Cut})
+			got := Frame{From: f.From, To: f.To, Prev: f.Prev, Revision: f.Revision, Part: f.Part, Last: f.Last, Cut: f.Cut}
+			require.Equal(t, h, got)
 			require.Len(t, f.Slices, len(want))
 			for i, s := range f.Slices {
 				require.Equal(t, want[i].service, s.Service)

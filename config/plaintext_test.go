@@ -1,7 +1,6 @@
 package config_test
 
 import (
-	"errors"
 	"os"
 	"regexp"
 	"strings"
@@ -45,7 +44,7 @@ func TestPlaintextThatIsWanted(t *testing.T) {
 			})
 		})
 		var faults *config.Faults
-		require.True(t, errors.As(err, &faults), "place %d", i)
+		require.ErrorAs(t, err, &faults, "place %d", i)
 		require.Len(t, faults.List, 1, "%v", err)
 	}
 	// Encrypted, or here.

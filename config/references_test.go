@@ -1,7 +1,6 @@
 package config_test
 
 import (
-	"errors"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -59,7 +58,7 @@ func TestFaultsShowReferencesNotValues(t *testing.T) {
 				return map[string]string{"HUNT": c.value, "MORE": c.value + "more"}[name], name == "HUNT" || name == "MORE"
 			})
 			var faults *config.Faults
-			require.True(t, errors.As(err, &faults), "%v", err)
+			require.ErrorAs(t, err, &faults)
 			require.NotContains(t, err.Error(), "hunter2")
 			found := false
 			for _, f := range faults.List {

@@ -267,10 +267,10 @@ func (s *Stage) Revoked(_ string, partitions []int32) {
 	s.countBehind()
 	s.wake()
 	s.mu.Unlock()
-	// What was done is known to the next owner, if the store answers soon.
+	// If the store answers soon, the next owner knows what was done. Else it is done again.
 	ctx, cancel := context.WithTimeout(s.limit, lastSave)
 	defer cancel()
-	s.saver.save(ctx, last)
+	_ = s.saver.save(ctx, last)
 }
 
 const lastSave = 2 * time.Second

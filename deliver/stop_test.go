@@ -71,7 +71,7 @@ func (s *silent) Close() error {
 
 // start delivers one change, which may have been in hand before, with one
 // attempt, and returns when the silent call is under way.
-func (s *silent) start(t *testing.T, limit context.Context, grace time.Duration) *process {
+func (s *silent) start(limit context.Context, t *testing.T, grace time.Duration) *process {
 	s.asked = make(chan struct{}, 1)
 	w := newWorld(t, service)
 	record := w.decide(of(service, "e", 0))
@@ -95,7 +95,7 @@ func TestLimitEndsWhatAShutdownLetsFinish(t *testing.T) {
 			limit, over := context.WithCancel(context.Background())
 			defer over()
 			s := &silent{call: call, class: sinks.RetryBounded}
-			p := s.start(t, limit, time.Hour)
+			p := s.start(limit, t, time.Hour)
 			stopped := make(chan error, 1)
 			go func() { stopped <- p.stop() }()
 			over()
@@ -111,7 +111,7 @@ func TestLimitEndsWhatAShutdownLetsFinish(t *testing.T) {
 // the last one that it has.
 func TestAShutdownIsNoFailureOfAChange(t *testing.T) {
 	s := &silent{call: "write", class: sinks.RetryBounded}
-	p := s.start(t, context.Background(), time.Millisecond)
+	p := s.start(context.Background(), t, time.Millisecond)
 	require.NoError(t, p.stop())
 	require.Empty(t, p.letters())
 }

@@ -2,7 +2,6 @@ package deliver
 
 import (
 	"context"
-	"io"
 	"log/slog"
 	"testing"
 
@@ -17,7 +16,7 @@ import (
 
 // bareStage has services and one partition whose tail is at a position; nothing runs.
 func bareStage(t *testing.T, s Store, at feed, services ...string) (*Stage, *partition) {
-	stage := &Stage{opt: Options{Store: s, Metrics: NewMetrics(prometheus.NewRegistry())}, log: slog.New(slog.NewTextHandler(io.Discard, nil))}
+	stage := &Stage{opt: Options{Store: s, Metrics: NewMetrics(prometheus.NewRegistry())}, log: slog.New(slog.DiscardHandler)}
 	p := &partition{ctx: t.Context(), feed: at}
 	for i, name := range services {
 		w := &worker{s: stage, opt: Service{Name: name, Number: int32(i)}, log: stage.log}
@@ -91,8 +90,8 @@ func TestWhoIsBehindSkipsNothingToALaterCopy(t *testing.T) {
 	rests.w.held = 0
 	offer(3, 1, 2)
 	offer(4, 2, 3)
-	require.EqualValues(t, []any{change.Version(3), int64(5)}, []any{reads.feed.fed, reads.feed.next})
-	require.EqualValues(t, []any{change.Version(1), int64(1)}, []any{rests.feed.fed, rests.feed.next}, "all that it lacks is to be read")
+	require.Equal(t, []any{change.Version(3), int64(5)}, []any{reads.feed.fed, reads.feed.next})
+	require.Equal(t, []any{change.Version(1), int64(1)}, []any{rests.feed.fed, rests.feed.next}, "all that it lacks is to be read")
 }
 
 // The mistake that this catches: the inbox got another number of partitions while changes

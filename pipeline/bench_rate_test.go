@@ -159,7 +159,7 @@ func (l *load) offer(rate float64, during time.Duration) (left time.Duration, ag
 	var sending sync.WaitGroup
 	start := time.Now()
 	for n := 0; n < len(events); {
-		time.Sleep(tick)
+		<-time.After(tick)
 		to := min(len(events), int(rate*time.Since(start).Seconds()))
 		if to > n {
 			some := events[n:to]
@@ -203,7 +203,7 @@ func (l *load) drained(start time.Time) time.Duration {
 		return sum.Noise+sum.Merged >= l.sent && waiting == 0
 	}
 	// Counters are not read at one moment: what was decided last shows at the second look.
-	require.Eventually(l.b, func() bool { return done() && done() }, 10*time.Minute, 10*time.Millisecond)
+	require.Eventually(l.b, func() bool { first := done(); return done() && first }, 10*time.Minute, 10*time.Millisecond)
 	return time.Since(start)
 }
 

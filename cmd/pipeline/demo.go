@@ -54,7 +54,7 @@ func (a *app) demo(ctx context.Context, o generate.Options, rate int) (err error
 	if err := generate.Write(dir, o); err != nil {
 		return err
 	}
-	address, err := freeAddress("127.0.0.1:9600")
+	address, err := freeAddress(ctx, "127.0.0.1:9600")
 	if err != nil {
 		return err
 	}
@@ -94,10 +94,11 @@ func (a *app) demo(ctx context.Context, o generate.Options, rate int) (err error
 }
 
 // freeAddress returns an address that nobody listens at: the wanted one if it is free.
-func freeAddress(wanted string) (string, error) {
-	l, err := net.Listen("tcp", wanted)
+func freeAddress(ctx context.Context, wanted string) (string, error) {
+	var listen net.ListenConfig
+	l, err := listen.Listen(ctx, "tcp", wanted)
 	if err != nil {
-		if l, err = net.Listen("tcp", "127.0.0.1:0"); err != nil {
+		if l, err = listen.Listen(ctx, "tcp", "127.0.0.1:0"); err != nil {
 			return "", err
 		}
 	}

@@ -29,18 +29,18 @@ type letterFlags struct {
 }
 
 func letterFilterFlags(c *cobra.Command, f *store.LetterFilter, stage *string) {
-	c.Flags().StringVar(stage, "stage", "", "only this stage: "+english.WordSeries(stageNames, "or"))
+	c.Flags().StringVar(stage, "stage", "", "only this stage: "+english.WordSeries(stageNames(), "or"))
 	c.Flags().StringVar(&f.Source, "source", "", "only events of this source")
 	c.Flags().StringVar(&f.Service, "service", "", "only this service, customer/projection@sink")
 	c.Flags().StringVar(&f.Entity, "entity", "", "only this entity")
 	c.Flags().StringVar(&f.Code, "code", "", "only this reason, for instance bad_json")
-	_ = c.RegisterFlagCompletionFunc("stage", cobra.FixedCompletions(stageNames, cobra.ShellCompDirectiveNoFileComp))
+	_ = c.RegisterFlagCompletionFunc("stage", cobra.FixedCompletions(stageNames(), cobra.ShellCompDirectiveNoFileComp))
 }
 
 // checkLetterWords refuses a stage or a state that there is not; an empty word is fine.
 func checkLetterWords(stage, state string) error {
-	if stage != "" && !slices.Contains(stageNames, stage) {
-		return &usageError{fmt.Errorf("--stage %s: want %s", stage, english.WordSeries(stageNames, "or"))}
+	if stage != "" && !slices.Contains(stageNames(), stage) {
+		return &usageError{fmt.Errorf("--stage %s: want %s", stage, english.WordSeries(stageNames(), "or"))}
 	}
 	if !slices.Contains([]string{"", "open", "replayed", "obsolete", "discarded", "all"}, state) {
 		return &usageError{fmt.Errorf("--state %s: want open, replayed, obsolete, discarded or all", state)}

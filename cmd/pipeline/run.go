@@ -55,16 +55,16 @@ func (a *app) runCommand() *cobra.Command {
 			return a.run(ctx, cfg, pipeline.Options{Config: cfg, Roles: roles, UntilIdle: untilIdle, Activate: activate})
 		},
 	}
-	c.Flags().StringVar(&role, "role", strings.Join(stageNames, ","), "stages that this process runs, separated by commas")
+	c.Flags().StringVar(&role, "role", strings.Join(stageNames(), ","), "stages that this process runs, separated by commas")
 	c.Flags().BoolVar(&untilIdle, "until-idle", false, "end when the sources are drained and everything is delivered")
 	c.Flags().DurationVar(&timeout, "timeout", 0, "with --until-idle: stop after this time, with status 3 if work is left")
 	c.Flags().BoolVar(&activate, "activate", false, "let this configuration replace a later one (a roll-back)")
-	_ = c.RegisterFlagCompletionFunc("role", cobra.FixedCompletions(stageNames, cobra.ShellCompDirectiveNoFileComp))
+	_ = c.RegisterFlagCompletionFunc("role", cobra.FixedCompletions(stageNames(), cobra.ShellCompDirectiveNoFileComp))
 	return a.needConfig(c)
 }
 
-// stageNames are the words for the roles.
-var stageNames = pipeline.AllRoles.Names()
+// stageNames returns the words for the roles.
+func stageNames() []string { return pipeline.AllRoles.Names() }
 
 // stageOf returns the field of a role.
 func stageOf(r *pipeline.Roles, name string) *bool {
@@ -76,7 +76,7 @@ func parseRoles(s string) (pipeline.Roles, error) {
 	for word := range strings.SplitSeq(s, ",") {
 		role := stageOf(&r, strings.TrimSpace(word))
 		if role == nil {
-			return r, fmt.Errorf("--role: %q is no stage; want %s", word, english.WordSeries(stageNames, "or"))
+			return r, fmt.Errorf("--role: %q is no stage; want %s", word, english.WordSeries(stageNames(), "or"))
 		}
 		*role = true
 	}

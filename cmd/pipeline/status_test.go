@@ -35,7 +35,8 @@ func TestStatusFromNobodyToWell(t *testing.T) {
 	defer target.Close()
 	change(t, filepath.Join(dir, "customers", "zest.yaml"), "archive: {file: {path: ../out/zest_catalogue.jsonl}}", "hook: {webhook: {url: \""+target.URL+"\", secret: whsec_MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY=}, retry: {min_backoff: 10ms, max_backoff: 20ms}}")
 
-	status, out, errs := call(t, "status", "-c", main)
+	var out string
+	status, _, errs := call(t, "status", "-c", main)
 	require.Equal(t, exitFailed, status, errs)
 	require.Contains(t, errs, "nothing has run with this configuration yet")
 

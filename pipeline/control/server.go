@@ -39,11 +39,13 @@ type Frame struct {
 }
 
 const (
-	// CommandsPath and ReloadPath are the routes of the operators' listener.
+	// CommandsPath is the route of the operators' listener that runs commands.
 	CommandsPath = "/v1/commands"
-	ReloadPath   = "/v1/reload"
-	// HealthPath and MetricsPath are those that Look reads.
-	HealthPath  = "/readyz"
+	// ReloadPath is its route that loads the configuration again.
+	ReloadPath = "/v1/reload"
+	// HealthPath is the route that says whether the process does its work.
+	HealthPath = "/readyz"
+	// MetricsPath is the route for Prometheus.
 	MetricsPath = "/metrics"
 	// maxCommand bounds a command with its standard input, in bytes.
 	maxCommand = 64 << 20

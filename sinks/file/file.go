@@ -31,7 +31,7 @@ const (
 
 // tailBytes is how much of the file's end Open reads to learn the keys; at least
 // maxBytes, of one Write. Tests lower it.
-var tailBytes int64 = 256 << 20
+var tailBytes int64 = 256 << 20 //nolint:gochecknoglobals // tests lower it
 
 // Sink appends changes to a file. It implements sinks.Sink.
 type Sink struct {

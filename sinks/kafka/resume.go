@@ -62,7 +62,7 @@ type lacks struct {
 
 // resumeTimeout is how long an attempt goes on without anything coming of it; deliver
 // repeats it, from the beginning. Tests lower it.
-var resumeTimeout = 20 * time.Second
+var resumeTimeout = 20 * time.Second //nolint:gochecknoglobals // tests lower it
 
 var errStalled = errors.New("no progress")
 
@@ -71,7 +71,7 @@ const fencing = 4
 
 // maxLeft bounds what is remembered of one partition; the rest is read later.
 // Tests lower it.
-var maxLeft = 1 << 16
+var maxLeft = 1 << 16 //nolint:gochecknoglobals // tests lower it
 
 // Resume implements sinks.Resumer.
 func (s *Sink) Resume(ctx context.Context, claims []sinks.Claim) error {

@@ -23,8 +23,8 @@ import (
 // counts as what it was.
 var (
 	// As many rows in one statement as group, and one.
-	sqlAddGroup   = sqlAddAttempts(addGroup)
-	sqlAddAttempt = sqlAddAttempts(1)
+	sqlAddGroup   = sqlAddAttempts(addGroup) //nolint:gochecknoglobals // nobody changes it
+	sqlAddAttempt = sqlAddAttempts(1)        //nolint:gochecknoglobals // nobody changes it
 )
 
 func sqlAddAttempts(n int) string {

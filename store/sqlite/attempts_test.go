@@ -122,9 +122,7 @@ func TestAPurgeBesideThePassIsNotForgotten(t *testing.T) {
 		_, err := s.RetainAttempts(ctx, nil, bound)
 		done <- err
 	}()
-	for count("id = 1") > 0 {
-		time.Sleep(100 * time.Microsecond)
-	}
+	require.Eventually(t, func() bool { return count("id = 1") == 0 }, time.Minute, 100*time.Microsecond)
 	purge("second")
 	require.NoError(t, <-done)
 	require.Equal(t, 1, count("id <= 2"))

@@ -153,7 +153,7 @@ var configurationTests = []test{
 		assert.Equal(t, renewed, resolved)
 		n0, n1 := store.Partition{Generation: 5, Number: 0}, store.Partition{Generation: 5, Number: 1}
 		taken, token := f.own(f.b, 'z', n0, n1)
-		assert.EqualValues(t, []int64{40, 7}, []int64{taken[0].NextOffset, taken[1].NextOffset})
+		assert.Equal(t, []int64{40, 7}, []int64{taken[0].NextOffset, taken[1].NextOffset})
 		assert.Equal(t, []change.Version{version(100), version(7)}, []change.Version{taken[0].LastTo, taken[1].LastTo}, "frames go on from the last one")
 		assert.Len(t, taken[0].Outbox, 1, "what the old generation left is published")
 		require.NoError(t, move(f.b, n0, 40, 41, token))

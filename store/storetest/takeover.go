@@ -138,7 +138,7 @@ var takeOverTests = []test{
 		assert.Equal(t, []change.Version{0, version(5)}, []change.Version{taken[0].LastTo, taken[1].LastTo}, "a decision without a frame keeps it")
 		decide(token, gen(1, 0), 9, 12, frame(gen(1, 0), 12))
 
-		taken, token = f.own(f.a, 'c', gen(2, 1), gen(2, 0))
+		taken, _ = f.own(f.a, 'c', gen(2, 1), gen(2, 0))
 		assert.Equal(t, []change.Version{0, version(12)}, []change.Version{taken[0].LastTo, taken[1].LastTo})
 		assert.Equal(t, []int64{0, 0}, []int64{taken[0].NextOffset, taken[1].NextOffset})
 		assert.Equal(t, []string{"1 5", "1 12"}, texts(taken[1].Outbox), "what an older generation left")

@@ -214,7 +214,7 @@ func (p *process) subscription(ctx context.Context, d *decide.Decider, partition
 			cancel()
 			// It must not be there any more when the next assignment begins; what
 			// it answers is of no account.
-			<-answer
+			<-answer //nolint:errcheck // of no account, as said
 			return nil
 		}
 		if err := <-answer; err != nil {

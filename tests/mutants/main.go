@@ -244,18 +244,18 @@ func (b *bench) test(ctx context.Context, in, binary, name string) ([]byte, time
 // report prints the table and reports whether all faults were found.
 func report(todo []mutant, results []result) bool {
 	count := 0
-	fmt.Println("| outcome | seconds | file | rule | test |")
-	fmt.Println("| --- | ---: | --- | --- | --- |")
+	fmt.Fprintln(os.Stdout, "| outcome | seconds | file | rule | test |")
+	fmt.Fprintln(os.Stdout, "| --- | ---: | --- | --- | --- |")
 	for i, m := range todo {
 		r := results[i]
-		fmt.Printf("| %s | %.1f | %s | %s | %s %s |\n", r.what, r.took.Seconds(), m.file, m.rule, m.in, m.test)
+		fmt.Fprintf(os.Stdout, "| %s | %.1f | %s | %s | %s %s |\n", r.what, r.took.Seconds(), m.file, m.rule, m.in, m.test)
 		if r.what == found {
 			count++
 		} else if r.output != "" {
 			fmt.Fprintf(os.Stderr, "\n%s: %s\n%s\n", r.what, m.name(), r.output)
 		}
 	}
-	fmt.Printf("\n%d of %d faults are found.\n", count, len(todo))
+	fmt.Fprintf(os.Stdout, "\n%d of %d faults are found.\n", count, len(todo))
 	return count == len(todo)
 }
 

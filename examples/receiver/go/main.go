@@ -3,6 +3,7 @@ package main
 
 import (
 	"cmp"
+	"context"
 	"crypto/hmac"
 	"crypto/sha256"
 	"database/sql"
@@ -50,12 +51,12 @@ func (r receiver) isGenuine(h http.Header, body []byte) bool {
 }
 
 // apply deduplicates and orders: one statement, which a known or an older version does not pass.
-func (r receiver) apply(c change) (applied bool, err error) {
+func (r receiver) apply(ctx context.Context, c change) (applied bool, err error) {
 	var doc any // a retraction keeps its row, without a document
 	if c.Op == "upsert" {
 		doc = string(c.Doc)
 	}
-	result, err := r.db.Exec(`INSERT INTO bananas VALUES (?, ?, ?, ?)
+	result, err := r.db.ExecContext(ctx, `INSERT INTO bananas VALUES (?, ?, ?, ?)
 		ON CONFLICT DO UPDATE SET version = excluded.version, doc = excluded.doc
 		WHERE excluded.version > version`, c.Service, c.Entity, c.Version, doc)
 	if err != nil {
@@ -79,7 +80,7 @@ func (r receiver) post(w http.ResponseWriter, request *http.Request) {
 		http.Error(w, `{"error":"no change"}`, http.StatusBadRequest)
 		return
 	}
-	applied, err := r.apply(c)
+	applied, err := r.apply(request.Context(), c)
 	if err != nil {
 		http.Error(w, `{"error":"not now"}`, http.StatusServiceUnavailable) // Weir comes again
 		return
@@ -89,7 +90,7 @@ func (r receiver) post(w http.ResponseWriter, request *http.Request) {
 
 func (r receiver) get(w http.ResponseWriter, request *http.Request) {
 	var doc sql.NullString
-	err := r.db.QueryRow("SELECT doc FROM bananas WHERE entity = ?", request.PathValue("entity")).Scan(&doc)
+	err := r.db.QueryRowContext(request.Context(), "SELECT doc FROM bananas WHERE entity = ?", request.PathValue("entity")).Scan(&doc)
 	switch {
 	case errors.Is(err, sql.ErrNoRows) || err == nil && !doc.Valid:
 		http.Error(w, "{}", http.StatusNotFound)
@@ -109,7 +110,7 @@ func main() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	if _, err := db.Exec(`CREATE TABLE IF NOT EXISTS bananas (
+	if _, err := db.ExecContext(context.Background(), `CREATE TABLE IF NOT EXISTS bananas (
 		service TEXT, entity TEXT, version INTEGER NOT NULL, doc TEXT, PRIMARY KEY (service, entity))`); err != nil {
 		log.Fatal(err)
 	}
