@@ -144,7 +144,7 @@ func (s tree) start() (stop func()) {
 	cmd.Dir, cmd.Stdout, cmd.Stderr = "/", &log, &log
 	cmd.SysProcAttr = &syscall.SysProcAttr{Chroot: s.root, Credential: &syscall.Credential{Uid: uint32(user), Gid: uint32(group)}}
 	require.NoError(s, cmd.Start())
-	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}, Timeout: 10 * time.Second}
+	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}, Timeout: time.Minute}
 	if !assert.Eventually(s, func() bool {
 		resp, err := client.Get("http://127.0.0.1:9600/readyz")
 		if err != nil {
@@ -166,7 +166,7 @@ func (s tree) start() (stop func()) {
 // post sends the event that the configuration of the package names, and waits for what comes of it.
 func (s tree) post(id, name string) {
 	s.Helper()
-	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}, Timeout: 10 * time.Second}
+	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}, Timeout: time.Minute}
 	resp, err := client.Post("http://127.0.0.1:9601/v1/sources/events/events", "application/json", strings.NewReader(`{"id":"`+id+`","name":"`+name+`"}`))
 	require.NoError(s, err)
 	body, err := io.ReadAll(resp.Body)
