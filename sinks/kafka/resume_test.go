@@ -494,8 +494,8 @@ func patience(t *testing.T, d time.Duration) {
 
 // However much there is to read: as long as something comes, one attempt goes on.
 func TestALongTailIsReadInOneAttempt(t *testing.T) {
-	patience(t, time.Second)
-	o, mark := heldFetches(t, func() { <-time.After(80 * time.Millisecond) })
+	patience(t, 2*time.Second)
+	o, mark := heldFetches(t, func() { <-time.After(150 * time.Millisecond) })
 	start := time.Now()
 	next := resumed(t, o, 0, saved{1, mark})
 	require.Greater(t, time.Since(start), resumeTimeout, "too little to read to show anything")
