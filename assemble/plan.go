@@ -71,12 +71,3 @@ func ExtractorOf(c *config.Config, s *config.Source) (ingest.Extractor, error) {
 	}
 	return shape, nil
 }
-
-// ServiceNames returns the names of all services in the order of the files.
-func ServiceNames(c *config.Config) []string {
-	var names []string
-	for _, s := range c.Services() {
-		names = append(names, s.Name)
-	}
-	return names
-}

@@ -26,3 +26,12 @@ func (c *Config) Services() []Service {
 	}
 	return all
 }
+
+// ServiceNames returns the names of all services in the order of the files.
+func (c *Config) ServiceNames() []string {
+	var names []string
+	for _, s := range c.Services() {
+		names = append(names, s.Name)
+	}
+	return names
+}

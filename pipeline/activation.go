@@ -104,7 +104,7 @@ func (a *activation) renumber(ctx context.Context, of *settings) error {
 	if len(of.plan.Services) == 0 {
 		return nil
 	}
-	numbers, err := a.store.Services(ctx, assemble.ServiceNames(of.cfg))
+	numbers, err := a.store.Services(ctx, of.cfg.ServiceNames())
 	if err != nil {
 		return err
 	}

@@ -14,6 +14,7 @@ import (
 
 	"github.com/ThreeDotsLabs/watermill"
 	"github.com/ThreeDotsLabs/watermill/message"
+	"github.com/seed-86dfc502/weir/operate/snapshot"
 	"github.com/seed-86dfc502/weir/sources"
 	"github.com/stretchr/testify/require"
 )
@@ -192,7 +193,7 @@ func (l *load) offerAll(events []event) time.Duration {
 // the time since start.
 func (l *load) drained(start time.Time) time.Duration {
 	done := func() bool {
-		sum, err := Summarize(l.p.reg)
+		sum, err := snapshot.Summarize(l.p.reg)
 		require.NoError(l.b, err)
 		var waiting int64
 		for _, c := range sum.Customers {

@@ -15,6 +15,7 @@ import (
 
 	"github.com/ThreeDotsLabs/watermill"
 	"github.com/ThreeDotsLabs/watermill/message"
+	"github.com/seed-86dfc502/weir/operate/snapshot"
 	"github.com/seed-86dfc502/weir/sources"
 	"github.com/stretchr/testify/require"
 )
@@ -102,8 +103,8 @@ func measure(b *testing.B, dir string, w world, s *stream, total *run) {
 			}
 		}
 	}
-	summary := func() Summary {
-		sum, err := Summarize(p.reg)
+	summary := func() snapshot.Summary {
+		sum, err := snapshot.Summarize(p.reg)
 		require.NoError(b, err)
 		return sum
 	}
@@ -123,7 +124,7 @@ func measure(b *testing.B, dir string, w world, s *stream, total *run) {
 	}
 }
 
-func (t *run) add(took time.Duration, before, after cpu, sum Summary) {
+func (t *run) add(took time.Duration, before, after cpu, sum snapshot.Summary) {
 	t.took += took
 	if t.cpu == nil {
 		t.cpu = cpu{}

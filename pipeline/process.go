@@ -89,7 +89,7 @@ func (p *process) activate(ctx context.Context) error {
 // compile compiles the configuration, under a revision that its caller replaces by
 // that of the store.
 func (p *process) compile(ctx context.Context) (*settings, error) {
-	numbers, err := p.store.Services(ctx, assemble.ServiceNames(p.cfg))
+	numbers, err := p.store.Services(ctx, p.cfg.ServiceNames())
 	if err != nil {
 		return nil, fmt.Errorf("store: %w", err)
 	}

@@ -95,9 +95,9 @@ func (rl *reloader) reload(ctx context.Context, rollBack bool) (control.Reloaded
 		return control.Reloaded{}, &control.ReloadRefused{Err: fmt.Errorf("a restart is needed for the first check service (%s): this process has no listener for the API", strings.Join(checkNames(next), ", "))}
 	}
 	old := rl.active.now.Load()
-	after := assemble.ServiceNames(next)
+	after := next.ServiceNames()
 	r := control.Reloaded{Services: len(after), Checks: len(next.Checks), Revision: old.plan.Revision}
-	served, serves := append(assemble.ServiceNames(old.cfg), checkNames(old.cfg)...), append(after, checkNames(next)...)
+	served, serves := append(old.cfg.ServiceNames(), checkNames(old.cfg)...), append(after, checkNames(next)...)
 	r.Added, r.Removed = without(serves, served), without(served, serves)
 	_, active, err := rl.active.current(ctx)
 	if err != nil {

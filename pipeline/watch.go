@@ -11,7 +11,6 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promauto"
-	"github.com/seed-86dfc502/weir/assemble"
 	"github.com/seed-86dfc502/weir/change"
 	"github.com/seed-86dfc502/weir/config"
 	"github.com/seed-86dfc502/weir/decide"
@@ -160,7 +159,7 @@ func (m *monitor) takes() error {
 // a series that was not there before is no increase to Prometheus.
 func (m *monitor) showZeros() {
 	if m.opt.Roles.Decide {
-		m.metrics.decide.Expect(assemble.ServiceNames(m.Config()))
+		m.metrics.decide.Expect(m.Config().ServiceNames())
 	}
 	if m.opt.Roles.Ingest {
 		all := m.Config().Checks

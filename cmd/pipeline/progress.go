@@ -97,11 +97,11 @@ func (a *app) runProgress(reg *prometheus.Registry, waits func() []pipeline.Wait
 				fmt.Fprint(a.err, "\r\033[K")
 				return
 			}
-			s, err := pipeline.Summarize(reg)
+			s, err := snapshot.Summarize(reg)
 			if err != nil {
 				continue
 			}
-			var sum pipeline.CustomerSummary
+			var sum snapshot.CustomerSummary
 			for _, c := range s.Customers {
 				sum.Add(c)
 			}

@@ -18,6 +18,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/seed-86dfc502/weir/config"
+	"github.com/seed-86dfc502/weir/operate/snapshot"
 	"github.com/seed-86dfc502/weir/pipeline"
 	"github.com/seed-86dfc502/weir/pipeline/control"
 	"github.com/spf13/cobra"
@@ -137,11 +138,11 @@ func (a *app) run(ctx context.Context, cfg *config.Config, opt pipeline.Options)
 	if !opt.UntilIdle && !a.json {
 		return err
 	}
-	s, e := pipeline.Summarize(reg)
+	sum, e := snapshot.Summarize(reg)
 	if e != nil {
 		return errors.Join(err, e)
 	}
-	s.Left = p.Waits()
+	s := runSummary{sum, p.Waits()}
 	if len(s.Left) > 0 && err == nil {
 		err = &leftError{pipeline.WaitText(s.Left)}
 	}
@@ -155,15 +156,22 @@ func (a *app) run(ctx context.Context, cfg *config.Config, opt pipeline.Options)
 	return err
 }
 
+// runSummary is what a run did. Left is what a run until idle stopped before; empty
+// when it was done.
+type runSummary struct {
+	snapshot.Summary
+	Left []pipeline.Wait `json:"left,omitempty"`
+}
+
 // summary tells a newcomer what happened.
-func (a *app) summary(cfg *config.Config, s pipeline.Summary, took time.Duration) {
+func (a *app) summary(cfg *config.Config, s runSummary, took time.Duration) {
 	n := humanize.Comma
 	if len(s.Left) > 0 {
 		fmt.Fprintf(a.out, "\nStopped after %s with work left: %s.\n\n", took.Round(10*time.Millisecond), pipeline.WaitText(s.Left))
 	} else {
 		fmt.Fprintf(a.out, "\nDone in %s.\n\n", took.Round(10*time.Millisecond))
 	}
-	var sum pipeline.CustomerSummary
+	var sum snapshot.CustomerSummary
 	for _, c := range s.Customers {
 		sum.Add(c)
 	}
@@ -206,12 +214,12 @@ func (a *app) summary(cfg *config.Config, s pipeline.Summary, took time.Duration
 }
 
 // customers prints what became of the changed entities for each customer.
-func (a *app) customers(customers []pipeline.CustomerSummary, sum pipeline.CustomerSummary) {
+func (a *app) customers(customers []snapshot.CustomerSummary, sum snapshot.CustomerSummary) {
 	n := humanize.Comma
 	fmt.Fprintln(a.out, "\nWhat the changed entities meant for each customer:")
 	w := tabwriter.NewWriter(a.out, 0, 0, 2, ' ', tabwriter.AlignRight)
 	fmt.Fprintln(w, "customer\tpruned\tfiltered\tincomplete\theld back\tsent\tdelivered\t")
-	row := func(name string, c pipeline.CustomerSummary) {
+	row := func(name string, c snapshot.CustomerSummary) {
 		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t\n", name, n(c.Pruned), n(c.Filtered), n(c.Incomplete), n(c.Held), n(c.Sent), n(c.Delivered))
 	}
 	for _, c := range customers {

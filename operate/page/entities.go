@@ -10,7 +10,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/seed-86dfc502/weir/assemble"
 	"github.com/seed-86dfc502/weir/decide"
 	"github.com/seed-86dfc502/weir/operate/explain"
 	"github.com/seed-86dfc502/weir/operate/plan"
@@ -161,7 +160,7 @@ var outcomes = []string{"", "sent", "held back", "filtered", "noise", "stale", "
 func (p *Page) decisionsNow(r *http.Request) decisionsBody {
 	q := r.URL.Query()
 	b := decisionsBody{Source: q.Get("source"), Service: q.Get("service"), Entity: q.Get("entity"), Outcome: q.Get("outcome"), Outcomes: outcomes, Here: p.runs("decide")}
-	b.Services, b.Sources = assemble.ServiceNames(p.opt.Config()), p.sourceNames()
+	b.Services, b.Sources = p.opt.Config().ServiceNames(), p.sourceNames()
 	b.Address = "/live/decisions?" + url.Values{"source": {b.Source}, "service": {b.Service}, "entity": {b.Entity}, "outcome": {b.Outcome}}.Encode()
 	about := func(services []string) bool {
 		return len(services) > 0 && (b.Service == "" || slices.Contains(services, b.Service))

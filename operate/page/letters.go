@@ -15,7 +15,6 @@ import (
 	"strings"
 	"unicode/utf8"
 
-	"github.com/seed-86dfc502/weir/assemble"
 	"github.com/seed-86dfc502/weir/operate"
 	"github.com/seed-86dfc502/weir/store"
 )
@@ -118,7 +117,7 @@ func (p *Page) letters(w http.ResponseWriter, r *http.Request, who *session) {
 		return
 	}
 	b := lettersBody{Filter: f, Stages: stages, States: states, Letters: found, LastJob: p.lastJob(jobLetters)}
-	b.Services, b.Sources = assemble.ServiceNames(p.opt.Config()), p.sourceNames()
+	b.Services, b.Sources = p.opt.Config().ServiceNames(), p.sourceNames()
 	if len(found) == pageLetters {
 		b.Next = "/letters?" + f.Query(found[len(found)-1].ID)
 	}

@@ -10,7 +10,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/seed-86dfc502/weir/assemble"
 	"github.com/seed-86dfc502/weir/operate"
 	"github.com/seed-86dfc502/weir/store"
 )
@@ -132,7 +131,7 @@ func (p *Page) taskPage(w http.ResponseWriter, r *http.Request, who *session) {
 // serviceNames are all services, those of checks as well.
 func (p *Page) serviceNames() []string {
 	c := p.opt.Config()
-	all := assemble.ServiceNames(c)
+	all := c.ServiceNames()
 	for i := range c.Checks {
 		all = append(all, c.Checks[i].Service())
 	}

@@ -65,7 +65,7 @@ func TestRunUntilIdleSaysWhatItWaitsFor(t *testing.T) {
 	harness.Eventually(t, "the reasons", func() error { return saysAll(next.Log.String(), refused, blocked) })
 	next.Terminate()
 	require.Equal(t, 3, next.Wait())
-	var s pipeline.Summary
+	var s struct{ Left []pipeline.Wait }
 	require.NoError(t, json.Unmarshal(next.Out.Bytes(), &s))
 	var left []string
 	for _, w := range s.Left {

@@ -1,4 +1,4 @@
-package pipeline
+package snapshot
 
 import (
 	"maps"
@@ -8,7 +8,6 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/seed-86dfc502/weir/decide"
-	"github.com/seed-86dfc502/weir/operate/snapshot"
 )
 
 // Summary is what a process did since it started, from its own counters.
@@ -21,8 +20,6 @@ type Summary struct {
 	Merged    int64             `json:"merged"`       // changed an entity
 	Dead      int64             `json:"dead_letters"`
 	Customers []CustomerSummary `json:"customers"`
-	// Left is what a run until idle stopped before; empty when it was done.
-	Left []Wait `json:"left,omitempty"`
 }
 
 // CustomerSummary sums the services of one customer.
@@ -46,12 +43,12 @@ func (c *CustomerSummary) Add(o CustomerSummary) {
 
 // Summarize reads the counters of a registry.
 func Summarize(reg prometheus.Gatherer) (Summary, error) {
-	now, err := snapshot.Take(reg, time.Now())
+	now, err := Take(reg, time.Now())
 	if err != nil {
 		return Summary{}, err
 	}
 	s := Summary{
-		Read: int64(snapshot.Total(now.Ingested) + snapshot.Total(now.Rows)), Refused: int64(now.Rows["invalid"] + now.Rows["conflicting"]),
+		Read: int64(Total(now.Ingested) + Total(now.Rows)), Refused: int64(now.Rows["invalid"] + now.Rows["conflicting"]),
 		Repeated: int64(now.Repeated()), Stale: int64(now.Events["stale"]), Noise: int64(now.Events["noise"]), Merged: int64(now.Events["merged"]),
 		Dead: int64(now.Ingested["dead"] + now.DecideDead + now.Delivered["dead"]),
 	}
