@@ -59,7 +59,7 @@ func (w *world) Rows(_ context.Context, keys []store.Key) (rows []store.Row, err
 	return rows, nil
 }
 
-// The service has one place, in the one partition that there is.
+// The service has one position, in the one partition that there is.
 func (w *world) Look(context.Context) (store.Look, error) {
 	w.tick()
 	return store.Look{Marks: map[int32]store.Mark{0: {Watermark: v(1 << 20), LastTo: v(1 << 20)}}}, nil

@@ -123,7 +123,7 @@ func TestWhatAPredecessorWroteIsLeftOut(t *testing.T) {
 	once(t, log, service, append(numbered(service, 0, 1, 35), numbered(service, 1, 1, 40)...))
 }
 
-// A change that is sent once more has a place of its own: it is no repetition.
+// A change that is sent once more has a position of its own: it is no repetition.
 func TestWhatIsSentOnceMoreIsThereOnceMore(t *testing.T) {
 	brokers, prefix := servers.Kafka(t)
 	log := newTopic(t, brokers, prefix+"resent", topicMaxBytes)

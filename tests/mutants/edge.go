@@ -108,7 +108,7 @@ var edgeMutants = []mutant{
 		in: "./sinks/kafka", test: "TestWhatWasFoundIsFoundAgain",
 	},
 	{
-		rule: "what is sent once more has a place of its own", file: "sinks/kafka/kafka.go",
+		rule: "what is sent once more has a position of its own", file: "sinks/kafka/kafka.go",
 		old: "if c.Resent != 0 {", new: "if false {",
 		in: "./sinks/kafka", test: "TestWhatIsSentOnceMoreIsThereOnceMore",
 	},

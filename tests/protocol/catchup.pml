@@ -62,7 +62,7 @@ active proctype Tail() {
   od
 }
 
-/* One frame, for the service at that place and for whoever else stands there. */
+/* One frame, for the service at that position and for whoever else stands there. */
 inline read(c) {
   if :: room(1 - c) && dist[1 - c] == dist[c] -> dist[1 - c]--; buf[1 - c]++ :: else fi;
   dist[c]--; buf[c]++;

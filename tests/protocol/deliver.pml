@@ -6,7 +6,7 @@
  * late. Contents and refusals are in refuse.pml, turns in catchup.pml.
  *
  * What is persisted is one row: a token, the session of the store's server,
- * `live` with its place in the log, and per service that is behind its own two.
+ * `live` with its log offset, and per service that is behind its own two.
  * Every write swaps it whole, so a reader never sees half of it.
  *
  * Sinks: a state sink without guard; -DGUARDED one with; -DLOG a log sink.

@@ -1,6 +1,6 @@
 /*
  * Two services A and B of one partition that fall behind and join the tail again,
- * each with a place of its own in a log that repeats frames, cuts them into PARTS
+ * each with a position of its own in a log that repeats frames, cuts them into PARTS
  * records (A's change is in the first part of each, B's in the last) and loses some.
  * One reader feeds both while they are behind: it reads for the one that is furthest
  * back and has room, and hands a record also to the other if that is there. A tail or
@@ -134,7 +134,7 @@ inline finish(f) {
   fi
 }
 
-/* Below a place all took effect, or was reported and decided again. */
+/* Below a position all took effect, or was reported and decided again. */
 inline honest(c) {
   x = (hand[c] -> FR(hand[c] - 1) : (live[c] -> max(fed[TAIL], fed[c]) : fed[c]));
   assert((range(0, x) & ~(got[c] | gone[c])) == 0); x = 0

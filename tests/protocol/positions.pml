@@ -50,9 +50,9 @@ typedef Store {
   byte bm;                  /* the dam: what was decided for B. For A: rec[A] below W */
   short box[BOX]; byte nb;  /* outbox */
   byte lt[2];               /* dead letters: versions */
-  byte dn, doff, tok;       /* the row: live, its place in the log, token, */
+  byte dn, doff, tok;       /* the row: live, its log offset, token, */
   bool ses;                 /*   whether it was written in this session of the server, */
-  byte hn[2], ho[2]         /*   behind: next + 1 (0: is not), place in the log */
+  byte hn[2], ho[2]         /*   behind: next + 1 (0: is not), log offset */
 }
 Store s, old; bool kept;
 short log[MAXLOG]; byte lo, le;           /* what retention left, end */
@@ -335,13 +335,13 @@ inline level() { if :: !lag(A) && !lag(B) -> ahead = 0; bi = ti; pb = 0; fresh =
 #else
 #define passes (lowest > s.W || !live[A] && done[A] > s.W || !live[B] && done[B] > s.W)
 #endif
-#define place(c) (walk & bit(c) -> ci : cof[c])
+#define offset(c) (walk & bit(c) -> ci : cof[c])
 inline swap(renews) {
   if
   :: holds && !passes ->
      s.dn = lowest; s.doff = (s.dn == tn -> ti : bi);
-     s.hn[A] = (live[A] -> 0 : done[A] + 1); s.ho[A] = (live[A] -> 0 : place(A));
-     s.hn[B] = (live[B] -> 0 : done[B] + 1); s.ho[B] = (live[B] -> 0 : place(B));
+     s.hn[A] = (live[A] -> 0 : done[A] + 1); s.ho[A] = (live[A] -> 0 : offset(A));
+     s.hn[B] = (live[B] -> 0 : done[B] + 1); s.ho[B] = (live[B] -> 0 : offset(B));
      if :: renews -> claim() :: else fi;
      check()
   :: else -> reset()

@@ -283,7 +283,7 @@ func (w *world) holds(want oracle.Expected, c *customer) error {
 	seen := map[string]bool{}
 	for _, r := range c.records {
 		// A sink without a guard gets a change again when its process died before
-		// its place was saved. Its first effect must still stand in its place.
+		// its position was saved. Its first effect must still stand in its place.
 		if c.service == dumbService && !w.setup.gentle && seen[r.Key] {
 			continue
 		}
