@@ -375,7 +375,7 @@ func tooLarge(w http.ResponseWriter) {
 	problem.Write(w, problem.Problem{Status: http.StatusRequestEntityTooLarge, Detail: "the request is larger than the limit"})
 }
 
-// RetryAfter says in whole seconds when to come again, at least one.
+// RetryAfter says in whole seconds when to retry, at least one.
 func RetryAfter(w http.ResponseWriter, d time.Duration) {
 	w.Header().Set("Retry-After", strconv.Itoa(max(1, int(math.Ceil(d.Seconds())))))
 }

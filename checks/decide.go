@@ -170,7 +170,7 @@ type Released struct {
 }
 
 // Release gives a version back that could not be sent. The events that it
-// answered are decided as news when they come again, until something newer
+// answered are decided as news when they are repeated, until something newer
 // passes: then they are stale. After Refused the row holds the delivered content again,
 // but only if no other sending can have changed what the receiver holds: the
 // version was given out once, on top of a confirmed one. In every other case the

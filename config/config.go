@@ -197,7 +197,7 @@ type ServerTLS struct {
 // Shutdown says how a process ends.
 type Shutdown struct {
 	// Timeout is the longest that a stop may take: work in hand is finished within
-	// it, and what servers keep from finishing comes again.
+	// it, and what servers keep from finishing is redelivered at the next start.
 	Timeout Duration `yaml:"timeout" default:"20s" range:"1s..10m"`
 }
 

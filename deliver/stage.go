@@ -110,7 +110,7 @@ type Options struct {
 	// Suspended are the services that an operator wants to get nothing, by name.
 	Suspended map[string]Suspension
 	// Limit, if given, ends everything that a shutdown lets finish, a write, reads
-	// and progress: the changes come again, with their keys.
+	// and progress: the changes are redelivered, with their keys.
 	Limit   context.Context
 	Logger  *slog.Logger
 	Metrics *Metrics

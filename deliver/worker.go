@@ -96,7 +96,7 @@ func (w *worker) run(stop context.Context) {
 			}
 			continue
 		}
-		// What an error leaves unfinished stays in its cursor, and comes again.
+		// What an error leaves unfinished stays in its cursor, and is redelivered.
 		_ = w.handle(work, stop, batch)
 		w.release(batch)
 	}

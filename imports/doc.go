@@ -5,7 +5,7 @@
 //
 // [Receive] reads a file once. It cuts it into rows, packs whole rows into
 // chunks, stores each chunk as it goes, and seals the import with the file's
-// SHA-256, by which the same file is known when it comes again. Nothing of the
+// SHA-256, by which the same file is known when it is sent again. Nothing of the
 // file stays in memory but the chunk under way.
 //
 // A [Worker] takes sealed imports by leases, of each source one at a time, and

@@ -161,7 +161,7 @@ func prepare(shape *ingest.Extractor, job string, rows []Row, results []Result) 
 	return all
 }
 
-// job identifies what an import does: a file that comes again the same way after
+// job identifies what an import does: a file that is sent again the same way after
 // it was cancelled is the same job.
 func job(i store.Import) string {
 	h := sha256.New()

@@ -38,7 +38,7 @@ func (p *process) serve(name, address string, files *api.Certificates, h http.Ha
 // has its answer in memory until it is taken, a payload perhaps.
 const answersAtATime = 64
 
-// limited serves h to so many requests at a time. Others are to come again.
+// limited serves h to so many requests at a time. Others are asked to retry.
 func limited(h http.Handler) http.Handler {
 	places := semaphore.NewWeighted(answersAtATime)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

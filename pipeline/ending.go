@@ -12,7 +12,7 @@ import (
 // whatever servers do. The stages end in the order of the flow. Each has its
 // patience for what is in hand, and a limit: what it waits for then, store,
 // sink or Kafka, is given up. A stage that needs less leaves its time to those
-// behind it. What is given up comes again, as after a crash.
+// behind it. What is abandoned is redelivered, as after a crash.
 type shutdown struct {
 	timeout time.Duration
 	once    sync.Once
@@ -119,7 +119,7 @@ func (o *outcome) report(log *slog.Logger, within time.Duration) error {
 		if err := errors.Join(o.because...); err != nil {
 			args = append(args, "error", err)
 		}
-		log.Warn("the time for stopping was too short: what was under way comes again", args...)
+		log.Warn("shutdown.timeout was too short: unfinished work is redelivered", args...)
 	}
 	return errors.Join(o.errs...)
 }

@@ -139,8 +139,8 @@ func (p *process) openLogs() error {
 		defer cancel()
 		if err := producer.Close(ctx); err != nil {
 			// Nothing is lost by it: whatever Kafka did not acknowledge was not
-			// acknowledged to its origin either, and comes again.
-			p.log.Warn("Kafka was away at the end: some records come again", "error", err)
+			// acknowledged to its origin either, and is redelivered.
+			p.log.Warn("Kafka did not answer during the shutdown: some records are redelivered", "error", err)
 		}
 		return nil
 	})

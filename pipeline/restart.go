@@ -33,7 +33,7 @@ func (l *stageLimit) stopping() (ended func()) {
 		late := !clock.Stop() && l.end.Err() == nil
 		l.giveUp()
 		if late {
-			l.p.log.Warn("this stage took too long to stop for another configuration: what was under way is given up, and comes again", "stage", l.stage, "within", within)
+			l.p.log.Warn("this stage took too long to stop for another configuration: unfinished work is abandoned and redelivered", "stage", l.stage, "within", within)
 			l.p.active.now.Load().markAbandoned(l.stage)
 		}
 	}

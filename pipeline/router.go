@@ -21,7 +21,7 @@ type route struct {
 }
 
 // router runs handlers. Handlers return an error only for a message that has
-// to come again, so there is no retry and no poison queue around them: both
+// to be redelivered, so there is no retry and no poison queue around them: both
 // are decided per batch, inside the stages.
 type router struct {
 	r      *message.Router
@@ -31,7 +31,7 @@ type router struct {
 
 func (st *stages) startRouter(stage string, routes []route) (*router, error) {
 	// What Watermill would log is the life of every message, and errors of
-	// messages that come again, which the stages have said in their own words.
+	// redelivered messages, which the stages have said in their own words.
 	r, err := message.NewRouter(message.RouterConfig{CloseTimeout: st.closeTimeout() + st.abortTimeout()}, watermill.NopLogger{})
 	if err != nil {
 		return nil, err
@@ -85,7 +85,7 @@ func (r *router) end(patience time.Duration, abort func()) error {
 }
 
 // logPanics logs what Recoverer caught: it is a bug, and the message that
-// found it comes again.
+// found it is redelivered.
 func (st *stages) logPanics(h message.HandlerFunc) message.HandlerFunc {
 	return func(msg *message.Message) ([]*message.Message, error) {
 		out, err := h(msg)

@@ -57,7 +57,7 @@ type source struct {
 // Run runs the stages until ctx is cancelled, or, with UntilIdle, until
 // everything is drained and delivered. It then stops them in the order of the
 // flow, closes everything and returns nil, all within the configured time,
-// whatever servers do: what could not be finished comes again, and a line of the
+// whatever servers do: what could not be finished is redelivered, and a line of the
 // log says so. If closing itself hangs it goes on in the background when that
 // time is over; the process should end then. An error means that a stage ended
 // by itself. Run may be called once.

@@ -46,7 +46,7 @@ type Sink interface {
 
 	// Write makes the changes durable in the target and returns nil when every
 	// one of them took effect or was a no-op there. Changes of one entity stand
-	// in ascending version; the sink keeps that order. One change may come again
+	// in ascending version; the sink keeps that order. One change may be repeated
 	// (same key, version and bytes) and may come after a newer one: for a State
 	// sink neither may have an effect; a Log sink skips a known key.
 	//

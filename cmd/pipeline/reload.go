@@ -68,7 +68,7 @@ func (a *app) printReloaded(r control.Reloaded) {
 		fmt.Fprintf(a.out, "Removed, their state is kept: %s\n", strings.Join(r.Removed, ", "))
 	}
 	if len(r.GivenUp) > 0 {
-		fmt.Fprintf(a.out, "Not ended within shutdown.timeout: %s. What was under way there was given up, and comes again.\n", strings.Join(r.GivenUp, ", "))
+		fmt.Fprintf(a.out, "Not ended within shutdown.timeout: %s. Unfinished work there was abandoned and is redelivered.\n", strings.Join(r.GivenUp, ", "))
 	}
 	if r.Pending {
 		fmt.Fprintln(a.out, "The stages are still going over to it; the log of the process says what keeps them.")

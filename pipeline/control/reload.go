@@ -10,7 +10,7 @@ type Reloaded struct {
 	Added    []string `json:"added"`    // of both kinds
 	Removed  []string `json:"removed"`  // of both kinds; their state is kept
 	// GivenUp are the stages that did not stop within shutdown.timeout: what they
-	// had under way comes again.
+	// had in flight is redelivered.
 	GivenUp []string `json:"given_up,omitempty"`
 	// Pending: the stages are still going over to it.
 	Pending bool `json:"pending,omitempty"`

@@ -48,5 +48,5 @@
 //
 //   - A reader without FINAL sees replaced rows and repeats.
 //   - An insert is not atomic over partitions: after a failure some of its
-//     changes may be visible. They come again.
+//     changes may be visible. They are repeated.
 package clickhouse

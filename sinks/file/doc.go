@@ -19,7 +19,7 @@
 // repairs it:
 //
 //   - A last line without its newline is completed when it is a whole record,
-//     else cut off: its Write was not confirmed and comes again.
+//     else cut off: its Write was not confirmed and is repeated.
 //   - A line with a NUL byte, which no JSON text has, is where a write did not
 //     reach the disk before a power loss. The file is cut off there, but only
 //     when no whole record stands behind it. One that does may have been
@@ -31,12 +31,12 @@
 //
 // # The window of known keys
 //
-// A change that comes again is recognised by its key, among the last
+// A repeated change is recognised by its key, among the last
 // 200,000 keys (some 12 MB when full). After a start they are read back from the
 // last 256 MiB of the file, so a start takes the same time for a file of any
 // size. Deliver repeats what it has not confirmed, which is at most the last
 // Writes of each partition: some thousand changes, or 16 MiB each. The window
-// covers that many times over. A change that is older than the window and comes again nevertheless, as
+// covers that many times over. A change that is older than the window and repeated nevertheless, as
 // after the state store was restored from an old backup, is appended again with
 // the same key: readers that must not see it twice compare keys.
 //
@@ -48,7 +48,7 @@
 // file that was moved away, deleted or cut short by somebody else is noticed
 // at the next Write, which goes on at the end of what is there, or in a new
 // file under the same path. A file that was cut short takes the keys of its
-// lines with it: such a change is written again when it comes again. The keys of
+// lines with it: such a change is written again when it is repeated. The keys of
 // a file that was moved away or deleted stay known until a restart.
 //
 // # Not promised

@@ -50,7 +50,7 @@ func TestStopWhileAServerIsSilent(t *testing.T) {
 }
 
 // tooShort is what a process says that gave up work at its stop.
-const tooShort = "the time for stopping was too short"
+const tooShort = "shutdown.timeout was too short"
 
 // stopWhileSilent stops a process under load while a server says nothing, and
 // reports whether the stop was cut short.
