@@ -58,13 +58,6 @@ func pages(t *testing.T) map[string]string {
 	for _, name := range []string{"README.md", "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md", "examples/README.md", "testdata/golden/README.md"} {
 		read(name)
 	}
-	for _, kinds := range []string{"sinks/*/README.md", "sources/*/README.md"} {
-		names, err := fs.Glob(os.DirFS(root), kinds)
-		require.NoError(t, err)
-		for _, name := range names {
-			read(name)
-		}
-	}
 	require.NoError(t, fs.WalkDir(os.DirFS(root), "docs", func(path string, _ fs.DirEntry, err error) error {
 		if strings.HasSuffix(path, ".md") {
 			read(path)
