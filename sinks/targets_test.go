@@ -84,9 +84,9 @@ func TestKeysTellConfigurationsApart(t *testing.T) {
 		keys[ClientKey("other", configuration...)] = true
 	}
 	require.Len(t, keys, 14)
-	secret := ClientKey("kind", "hunter2")
-	require.Equal(t, secret, ClientKey("kind", "hunter2"))
-	require.NotContains(t, secret, "hunter2")
+	key := ClientKey("kind", "hunter2")
+	require.Equal(t, key, ClientKey("kind", "hunter2"))
+	require.NotContains(t, key, "hunter2")
 }
 
 // However services ask and return, no more connections are out than there are, no

@@ -417,9 +417,9 @@ func TestWindowAfterAStart(t *testing.T) {
 		require.NoError(t, s.Write(t.Context(), []change.Change{big(n)}))
 	}
 	require.NoError(t, s.Close())
-	defer func(n int64) { tailBytes = n }(tailBytes)
-	tailBytes = maxBytes
-	s = openSink(t, path)
+	s = newSink(t, path)
+	s.tail = maxBytes
+	require.NoError(t, s.Open(t.Context()))
 	for n, known := range []bool{false, false, false, true, true} {
 		require.Equal(t, known, s.keys.has(keyOf(big(n).Key)), "change %d", n)
 	}

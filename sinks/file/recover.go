@@ -24,7 +24,7 @@ var (
 )
 
 // recover repairs the end of the file, fills the window of keys and returns the
-// length of the file. It reads at most the last tailBytes.
+// length of the file. It reads at most the last s.tail bytes.
 func (s *Sink) recover(ctx context.Context) (int64, error) {
 	info, err := s.f.Stat()
 	if err != nil {
@@ -34,12 +34,12 @@ func (s *Sink) recover(ctx context.Context) (int64, error) {
 	if err := s.checkStart(size); err != nil {
 		return 0, err
 	}
-	at := max(0, size-tailBytes)
+	at := max(0, size-s.tail)
 	r := bufio.NewReaderSize(io.NewSectionReader(s.f, at, size-at), 1<<20)
 	if at > 0 { // in the middle of a line
 		skipped, err := discardLine(r)
 		if errors.Is(err, io.EOF) {
-			return 0, fmt.Errorf("no line ends in the last %d bytes: %w", tailBytes, errForeign)
+			return 0, fmt.Errorf("no line ends in the last %d bytes: %w", s.tail, errForeign)
 		}
 		if err != nil {
 			return 0, err

@@ -1,6 +1,7 @@
 // Package docs holds the documentation to what the program does.
 //
-// Its tests read README.md, the pages below docs/ and examples/README.md:
+// Its tests read README.md and others of the top, the pages below docs/, those of the
+// kinds of sinks and sources, and examples/README.md:
 //
 //   - A block marked console is run, command by command, in a copy of the
 //     examples. Lines that begin with "$ " are commands, those behind a command
@@ -20,5 +21,7 @@
 //     the folder and is accepted by weir validate. A file below examples/ that a
 //     page shows is that file, and each receiver is tried by itself.
 //   - A link to a file leads to one, a link to a heading to one.
+//   - Each kind of sink and source has a page, and its line in docs/sinks.md or
+//     docs/sources.md.
 //   - Every name of a test, and every metric, that a page names exists.
 package docs

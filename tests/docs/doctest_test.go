@@ -7,12 +7,15 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"reflect"
 	"regexp"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	sinkkinds "github.com/seed-86dfc502/weir/sinks/registry"
+	sourcekinds "github.com/seed-86dfc502/weir/sources/registry"
 	"github.com/seed-86dfc502/weir/tests/servers"
 	"github.com/seed-86dfc502/weir/tests/testbinary"
 	"github.com/stretchr/testify/assert"
@@ -46,7 +49,8 @@ func TestMain(m *testing.M) {
 	}())
 }
 
-// pages are the files that users read, by their path from the root.
+// pages are the files that users read, by their path from the root: those below docs/,
+// those of the kinds of sinks and sources, and some of the top.
 func pages(t *testing.T) map[string]string {
 	t.Helper()
 	found := map[string]string{}
@@ -57,6 +61,13 @@ func pages(t *testing.T) map[string]string {
 	}
 	for _, name := range []string{"README.md", "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md", "examples/README.md", "testdata/golden/README.md"} {
 		read(name)
+	}
+	for _, tree := range []string{"sinks", "sources"} {
+		paths, err := fs.Glob(os.DirFS(root), tree+"/*/README.md")
+		require.NoError(t, err)
+		for _, path := range paths {
+			read(path)
+		}
 	}
 	require.NoError(t, fs.WalkDir(os.DirFS(root), "docs", func(path string, _ fs.DirEntry, err error) error {
 		if strings.HasSuffix(path, ".md") {
@@ -332,6 +343,39 @@ func TestTheMapHasEveryPage(t *testing.T) {
 			assert.Contains(t, all["docs/README.md"], "]("+page+")")
 		}
 	}
+}
+
+// Each kind of sink and source has a page in its package, and a line with a link to it
+// in the table of docs/sinks.md or docs/sources.md, in the order of the registry.
+func TestEveryKindHasItsPage(t *testing.T) {
+	all := pages(t)
+	compare := func(tree string, packages []string) {
+		var listed, written []string
+		for _, m := range regexp.MustCompile(`(?m)^\| \[[^]]+\]\(\.\./(`+tree+`/\w+)/README\.md\)`).FindAllStringSubmatch(all["docs/"+tree+".md"], -1) {
+			listed = append(listed, m[1])
+		}
+		for name := range all {
+			if page, is := strings.CutSuffix(name, "/README.md"); is && strings.HasPrefix(page, tree+"/") {
+				written = append(written, page)
+			}
+		}
+		assert.Equal(t, packages, slices.Compact(listed), "the table of docs/%s.md", tree)
+		assert.ElementsMatch(t, packages, written, "the pages README.md")
+	}
+	var ofSinks, ofSources []string
+	for _, k := range sinkkinds.Kinds() {
+		ofSinks = append(ofSinks, folder(k))
+	}
+	for _, k := range sourcekinds.Kinds() {
+		ofSources = append(ofSources, folder(k))
+	}
+	compare("sinks", ofSinks)
+	compare("sources", ofSources)
+}
+
+// folder is where the package of a kind is, from the root.
+func folder(kind any) string {
+	return strings.TrimPrefix(reflect.TypeOf(kind).Elem().PkgPath(), "github.com/seed-86dfc502/weir/")
 }
 
 // generated tells folders that hold no source: servers and tests write and

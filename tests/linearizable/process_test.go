@@ -212,9 +212,8 @@ func (p *process) subscription(ctx context.Context, d *decide.Decider, partition
 		if len(records) == 0 && !whole {
 			d.Revoked(topicID, []int32{partition})
 			cancel()
-			// It must not be there any more when the next assignment begins; what
-			// it answers is of no account.
-			<-answer //nolint:errcheck // of no account, as said
+			// It must have ended when the next assignment begins.
+			<-answer //nolint:errcheck // its outcome is unknown to the process on purpose
 			return nil
 		}
 		if err := <-answer; err != nil {

@@ -20,6 +20,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"os/signal"
@@ -105,7 +106,7 @@ func run(ctx context.Context, pattern string) (bool, error) {
 	if ctx.Err() != nil {
 		return false, context.Cause(ctx)
 	}
-	return report(todo, results), nil
+	return report(os.Stdout, todo, results), nil
 }
 
 func repository(ctx context.Context) (string, error) {
@@ -242,20 +243,20 @@ func (b *bench) test(ctx context.Context, in, binary, name string) ([]byte, time
 }
 
 // report prints the table and reports whether all faults were found.
-func report(todo []mutant, results []result) bool {
+func report(w io.Writer, todo []mutant, results []result) bool {
 	count := 0
-	fmt.Fprintln(os.Stdout, "| outcome | seconds | file | rule | test |")
-	fmt.Fprintln(os.Stdout, "| --- | ---: | --- | --- | --- |")
+	fmt.Fprintln(w, "| outcome | seconds | file | rule | test |")
+	fmt.Fprintln(w, "| --- | ---: | --- | --- | --- |")
 	for i, m := range todo {
 		r := results[i]
-		fmt.Fprintf(os.Stdout, "| %s | %.1f | %s | %s | %s %s |\n", r.what, r.took.Seconds(), m.file, m.rule, m.in, m.test)
+		fmt.Fprintf(w, "| %s | %.1f | %s | %s | %s %s |\n", r.what, r.took.Seconds(), m.file, m.rule, m.in, m.test)
 		if r.what == found {
 			count++
 		} else if r.output != "" {
 			fmt.Fprintf(os.Stderr, "\n%s: %s\n%s\n", r.what, m.name(), r.output)
 		}
 	}
-	fmt.Fprintf(os.Stdout, "\n%d of %d faults are found.\n", count, len(todo))
+	fmt.Fprintf(w, "\n%d of %d faults are found.\n", count, len(todo))
 	return count == len(todo)
 }
 
