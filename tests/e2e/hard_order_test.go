@@ -123,7 +123,7 @@ func TestPatchesWhileTheFirstAppendFails(t *testing.T) {
 					require.NoError(t, client.ProduceSync(t.Context(), &kgo.Record{Key: []byte("X"), Value: []byte(v)}).FirstErr())
 				}
 			}
-			p := patched(t, fmt.Sprintf("kafka: {brokers: [%q], session_timeout: 3s, inbox: {partitions: 1}}\n", cluster.ListenAddrs()[0]), "kafka: {topic: events}")
+			p := patched(t, fmt.Sprintf("kafka: {brokers: [%q], session_timeout: 30s, inbox: {partitions: 1}}\n", cluster.ListenAddrs()[0]), "kafka: {topic: events}")
 			run := p.Start("run")
 			run.Ready(200)
 			sent, proceed := make(chan struct{}), make(chan struct{})

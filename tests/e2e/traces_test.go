@@ -80,7 +80,7 @@ projections:
   all:
     fields: {id: id, state: state}
     deliver:
-      hook: {webhook: {url: %q, secret: %q}}
+      hook: {webhook: {url: %q, secret: %q, timeout: 5m}}
       feed: {kafka: {brokers: [%q], topic: feed}}
       archive: {file: {path: ../out/archive.jsonl}}
 `, h.server.URL, harness.WebhookSecret, h.brokers[0]),
