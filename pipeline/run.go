@@ -65,6 +65,7 @@ func (p *Pipeline) Run(ctx context.Context) error {
 	defer context.AfterFunc(ctx, p.end.begin)()
 	// An operator's command, or a reload, must not keep a stage.
 	defer context.AfterFunc(p.end.ingest.ctx, p.control.Cancel)()
+	p.monitor.begin()
 	return p.end.run(p.log, func() ([]part, error) { return p.work(ctx) }, func() error {
 		p.monitor.lookAgain()
 		return p.close()

@@ -249,7 +249,6 @@ const (
 // looks along the flow twice: deliver may have put something into the inbox
 // after it was looked at.
 func (m *monitor) untilIdle(ctx context.Context) bool {
-	m.left.Store(&[]Wait{{For: "start", What: "the run has only begun"}})
 	last := time.Now().Add(-countPeriod / 2)
 	for quiet := 0; quiet < 2; {
 		if !wait.Sleep(ctx, idlePeriod) {
@@ -272,6 +271,7 @@ func (m *monitor) untilIdle(ctx context.Context) bool {
 			quiet = 0
 		}
 	}
+	m.idle.Store(true)
 	return true
 }
 
@@ -286,13 +286,20 @@ func keepCounts(waits, before []Wait) {
 	}
 }
 
-// lookAgain finds what is left after the stages have ended: what they finished on
-// their way out is not.
+// begin notes that a run until idle has everything before it.
+func (m *monitor) begin() {
+	if m.opt.UntilIdle {
+		m.left.Store(&[]Wait{{For: "start", What: "the run has only begun"}})
+	}
+}
+
+// lookAgain finds what is left after the stages of a run until idle have ended before
+// it was: what they finished on their way out is not.
 func (m *monitor) lookAgain() {
-	before := m.lastWaits()
-	if len(before) == 0 {
+	if !m.opt.UntilIdle || m.idle.Load() {
 		return
 	}
+	before := m.lastWaits()
 	ctx, cancel := context.WithTimeout(m.end.closing(), countPeriod)
 	defer cancel()
 	why := map[string]string{}
@@ -317,7 +324,7 @@ func (m *monitor) lookAgain() {
 		}
 		left = append(left, services...)
 	}
-	if ctx.Err() == nil {
+	if ctx.Err() == nil || len(before) == 0 {
 		m.left.Store(&left)
 	}
 }

@@ -93,6 +93,7 @@ type monitor struct {
 	stages *stages
 	topics topicHealth
 	left   atomic.Pointer[[]Wait] // of UntilIdle; see Pipeline.Waits
+	idle   atomic.Bool            // of UntilIdle: nothing is left to do
 }
 
 // health is what the probes answer.
