@@ -23,7 +23,7 @@ type request struct {
 	share  *share // nil before it is let in
 	held   int64  // bytes of its body that are in memory
 	values int64  // room that it has for what its body becomes, in values
-	seen   bodySeen
+	seen   bodyStats
 }
 
 func requestOf(r *http.Request) *request {
@@ -91,7 +91,7 @@ func (q *request) read(ctx context.Context, w http.ResponseWriter, r *http.Reque
 		return nil, false
 	}
 	if r.ContentLength > limit {
-		tooLarge(w)
+		answerTooLarge(w)
 		return nil, false
 	}
 	most := limit + 1 // one more, to see that it is too long
@@ -110,24 +110,24 @@ func (q *request) read(ctx context.Context, w http.ResponseWriter, r *http.Reque
 			body = body[:len(body)+n]
 			switch {
 			case int64(len(body)) > limit:
-				tooLarge(w)
+				answerTooLarge(w)
 				return nil, false
 			case errors.Is(err, io.EOF):
 				return body, true
 			case err != nil:
-				unreadable(w, err)
+				answerUnreadable(w, err)
 				return nil, false
 			}
 		}
 	}
 }
 
-func unreadable(w http.ResponseWriter, err error) {
+func answerUnreadable(w http.ResponseWriter, err error) {
 	w.Header().Set("Connection", "close")
 	var large *http.MaxBytesError
 	switch {
 	case errors.As(err, &large):
-		tooLarge(w)
+		answerTooLarge(w)
 	case errors.Is(err, os.ErrDeadlineExceeded):
 		problem.Write(w, problem.Problem{Status: http.StatusRequestTimeout, Detail: "the body did not arrive in time"})
 	default:

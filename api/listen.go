@@ -120,7 +120,7 @@ func (l *Listener) Addr() net.Addr { return l.addr }
 func (l *Listener) Close(ctx context.Context) error {
 	err := l.server.Shutdown(ctx)
 	if err != nil {
-		err = l.server.Close() // whoever is still connected had its time
+		err = l.server.Close() // clients that are still connected had their time
 	}
 	<-l.done
 	return err

@@ -11,20 +11,20 @@ import (
 	"github.com/seed-86dfc502/weir/internal/tracing"
 )
 
-// bodySeen is what the log of accesses says of a request beside its answer.
-type bodySeen struct {
+// bodyStats is what the access log holds of a request beside its answer.
+type bodyStats struct {
 	who      auth.Principal
 	verb     auth.Permission
 	received int64 // bytes of the body that were read
 }
 
-// counted counts what is read of a body.
-type counted struct {
+// countingBody counts what is read of a body.
+type countingBody struct {
 	io.ReadCloser
 	n *int64
 }
 
-func (c *counted) Read(b []byte) (int, error) {
+func (c *countingBody) Read(b []byte) (int, error) {
 	n, err := c.ReadCloser.Read(b)
 	*c.n += int64(n)
 	return n, err

@@ -160,7 +160,7 @@ func (s *Server) route(pattern string, verb auth.Permission, limit int64, long b
 			return
 		}
 		if r.ContentLength > limit {
-			tooLarge(w)
+			answerTooLarge(w)
 			return
 		}
 		q.share = s.share(who.ID)
@@ -217,7 +217,7 @@ func (s *Server) admit(w http.ResponseWriter, r *http.Request, verb auth.Permiss
 	if err != nil {
 		closeConnection(w, r)
 		if len(r.Header.Values("Authorization")) > 0 {
-			if wait := s.attempts.Wrong(r); wait > 0 {
+			if wait := s.attempts.NoteFailure(r); wait > 0 {
 				RetryAfter(w, wait)
 				problem.Write(w, problem.Problem{Status: http.StatusTooManyRequests, Detail: "too many wrong tokens"})
 				return who, false
@@ -272,7 +272,7 @@ func (s *Server) share(id string) *share {
 	return made
 }
 
-// Stop answers every later request with 503. Those under way go on.
+// Stop answers every later request with 503. Those in flight finish.
 func (s *Server) Stop() { s.stopped.Store(true) }
 
 // ServeHTTP takes a request.
@@ -285,7 +285,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Cache-Control", "no-store")
 	r = r.WithContext(context.WithValue(r.Context(), requestKey{}, q))
 	if s.opt.AccessLog != nil {
-		r.Body = &counted{r.Body, &q.seen.received}
+		r.Body = &countingBody{r.Body, &q.seen.received}
 	}
 	aborted := true
 	defer func() { s.logAccess(r, q, a, time.Since(began), aborted) }()
@@ -324,7 +324,7 @@ func (s *Server) known(r *http.Request) bool {
 func (s *Server) unknown(w http.ResponseWriter, r *http.Request) {
 	closeConnection(w, r)
 	h, _ := s.mux.Handler(r)
-	said := &discarded{header: http.Header{}}
+	said := &headerOnly{header: http.Header{}}
 	h.ServeHTTP(said, r)
 	if allow := said.header.Get("Allow"); said.status == http.StatusMethodNotAllowed && allow != "" {
 		w.Header().Set("Allow", allow)
@@ -334,15 +334,15 @@ func (s *Server) unknown(w http.ResponseWriter, r *http.Request) {
 	NotFound(w, "there is nothing at this path")
 }
 
-// discarded keeps of an answer its status and header only.
-type discarded struct {
+// headerOnly is a response writer that drops the body.
+type headerOnly struct {
 	header http.Header
 	status int
 }
 
-func (d *discarded) Header() http.Header         { return d.header }
-func (d *discarded) Write(b []byte) (int, error) { return len(b), nil }
-func (d *discarded) WriteHeader(status int)      { d.status = status }
+func (d *headerOnly) Header() http.Header         { return d.header }
+func (d *headerOnly) Write(b []byte) (int, error) { return len(b), nil }
+func (d *headerOnly) WriteHeader(status int)      { d.status = status }
 
 // Forbidden answers a caller that may not do what it asks for: 403, or 401
 // where it has shown no token.
@@ -370,7 +370,7 @@ func unauthenticated(w http.ResponseWriter) {
 	problem.Write(w, problem.Problem{Status: http.StatusUnauthorized, Detail: auth.ErrUnauthenticated.Error()})
 }
 
-func tooLarge(w http.ResponseWriter) {
+func answerTooLarge(w http.ResponseWriter) {
 	w.Header().Set("Connection", "close")
 	problem.Write(w, problem.Problem{Status: http.StatusRequestEntityTooLarge, Detail: "the request is larger than the limit"})
 }

@@ -57,7 +57,7 @@ var (
 const (
 	maxEntity = 2048
 	// maxAttempts bounds how often a request loses its swap. Each time another
-	// process won, so all together go on.
+	// process won, so all together make progress.
 	maxAttempts = 50
 )
 

@@ -34,7 +34,7 @@ const (
 	Stale Decision = "stale"
 )
 
-// Answer is what a caller is told.
+// Answer is a caller's answer.
 type Answer struct {
 	Decision Decision
 	// Version of the pass; else that of the content that stands.

@@ -31,7 +31,7 @@ func Reset(row store.CheckRow) (store.CheckRow, error) {
 // many it changed: those that are unknown already are not among them. What others
 // decide meanwhile is read and reset again, so that after it no row holds what it
 // held before the call. It may be called beside any number of Checkers. After an
-// error some may be reset; calling again goes on.
+// error some may be reset; calling again continues.
 func ResetRows(ctx context.Context, s store.CheckRows, rows []store.CheckRow) (changed int, err error) {
 	for len(rows) > 0 {
 		var next []store.CheckRow

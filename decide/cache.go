@@ -148,7 +148,7 @@ func (c *cache) dropAll(moves []store.WatermarkStep) {
 	}
 }
 
-// retain forgets the partitions that are not owned any more.
+// retain forgets the partitions that are no longer owned.
 func (c *cache) retain(owned func(partition int32) bool) {
 	for n := range c.partitions {
 		if !owned(n) && !c.unsound.KeepTakeOver {

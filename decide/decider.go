@@ -254,7 +254,7 @@ func (d *Decider) Revoked(_ string, partitions []int32) {
 var _ transport.PartitionListener = (*Decider)(nil)
 
 // endIfReplaced ends Run where somebody has opened a newer generation of the inbox:
-// no partition of this one can be taken over any more.
+// no partition of this one can be taken over.
 func (d *Decider) endIfReplaced(ctx context.Context) {
 	marks, err := d.opt.Store.Watermarks(ctx)
 	if err != nil {

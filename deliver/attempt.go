@@ -22,16 +22,16 @@ import (
 
 // attempt is the work on one batch of frames.
 type attempt struct {
-	w          *worker
-	work, stop context.Context
-	wait       *backoff.ExponentialBackOff
-	rounds     int    // see awayRounds
-	said       string // failure of all changes of the last Write
-	waited     bool   // since dam rows were read for the batch: newer changes may be elsewhere by now
+	w           *worker
+	work, stop  context.Context
+	wait        *backoff.ExponentialBackOff
+	rounds      int    // see maxOutageRounds
+	lastFailure string // of all changes of the last Write
+	waited      bool   // since dam rows were read for the batch: newer changes may be elsewhere by now
 }
 
-// deliver writes changes until each of them took effect, is a dead letter, was
-// overtaken, or is the next owner's. Its error means that the deliverer stops.
+// deliver writes changes until each of them took effect, became a dead letter, was
+// superseded, or is the next owner's. It returns an error when the stage stops.
 func (a *attempt) deliver(todo []*delivery) error {
 	for first := !a.waited; len(todo) > 0; first = false {
 		if a.stop.Err() != nil {
@@ -53,7 +53,7 @@ func (a *attempt) deliver(todo []*delivery) error {
 		}
 		t, err := a.write(todo)
 		if err == nil {
-			a.done(todo, 0, &t)
+			a.recordDelivered(todo, 0, &t)
 			return nil
 		}
 		failed, whole := failures(todo, err)
@@ -65,7 +65,7 @@ func (a *attempt) deliver(todo []*delivery) error {
 			todo = todo[half:]
 			continue
 		}
-		t.repeated = a.repeats(whole, t.given)
+		t.repeated = a.repeats(whole, t.answered)
 		again, worst, about, err := a.settle(todo, failed, &t)
 		if err != nil {
 			return err
@@ -83,7 +83,7 @@ func (a *attempt) deliver(todo []*delivery) error {
 }
 
 // write hands changes to the sink once.
-func (a *attempt) write(todo []*delivery) (tried, error) {
+func (a *attempt) write(todo []*delivery) (writeAttempt, error) {
 	w := a.w
 	changes := make([]change.Change, len(todo))
 	for i, v := range todo {
@@ -108,35 +108,35 @@ func (a *attempt) write(todo []*delivery) (tried, error) {
 }
 
 // bisects reports whether a whole batch failed for what may be one change's fault.
-// Changes that were decided under an older configuration may not fit what the sink has
-// become: then it refuses them alike, but not the service.
+// Changes that were decided under an older configuration may not fit the sink's present
+// one: then it refuses them as it would refuse the service.
 func (a *attempt) bisects(todo []*delivery, whole *sinks.Error) bool {
 	return whole != nil && len(todo) > 1 && (whole.Class == sinks.Reject || whole.Class == sinks.RetryBounded ||
 		whole.Class == sinks.Pause && slices.ContainsFunc(todo, a.w.outdated))
 }
 
-// repeats reports whether a target that does not answer single changes says of a batch
-// what it said before, which is recorded once.
+// repeats reports whether a target that does not answer single changes failed a batch as
+// it did before, which is recorded once.
 func (a *attempt) repeats(whole *sinks.Error, answers bool) bool {
-	before := a.said
-	if a.said = ""; whole != nil {
-		a.said = whole.Error()
+	before := a.lastFailure
+	if a.lastFailure = ""; whole != nil {
+		a.lastFailure = whole.Error()
 	}
-	return whole != nil && !answers && a.said == before
+	return whole != nil && !answers && a.lastFailure == before
 }
 
-// settle brings changes of a failed write to their end, where they have one. It returns
-// those that are tried again, the worst of their failures, and the span of a change that
-// it happened to, if that is traced.
-func (a *attempt) settle(todo []*delivery, failed []*sinks.Error, t *tried) (again []*delivery, worst *sinks.Error, about *tracing.Span, err error) {
-	away := a.away(todo, failed)
+// settle records the outcome of a failed write's changes that have one. It returns those
+// to retry, the worst of their failures, and the span of a change that failed so, if that
+// is traced.
+func (a *attempt) settle(todo []*delivery, failed []*sinks.Error, t *writeAttempt) (again []*delivery, worst *sinks.Error, about *tracing.Span, err error) {
+	outage := a.isOutage(todo, failed)
 	for i, v := range todo {
 		e := failed[i]
 		switch {
 		case e == nil:
-			a.done(todo[i:i+1], i, t)
-		case e.Class == sinks.Reject, e.Class == sinks.RetryBounded && !t.abandoned && (!away || v.beside) && a.exhausted(v):
-			if err := a.end(v, e, func(outcome string) { t.record(i, &v.change, outcome, e) }); err != nil {
+			a.recordDelivered(todo[i:i+1], i, t)
+		case e.Class == sinks.Reject, e.Class == sinks.RetryBounded && !t.abandoned && (!outage || v.failedAlone) && a.exhausted(v):
+			if err := a.conclude(v, e, func(outcome string) { t.record(i, &v.change, outcome, e) }); err != nil {
 				return nil, nil, nil, err
 			}
 		default:
@@ -152,9 +152,9 @@ func (a *attempt) settle(todo []*delivery, failed []*sinks.Error, t *tried) (aga
 	return again, worst, about, nil
 }
 
-// end makes a dead letter of a change whose last attempt failed, or has it decided
-// again; record is told how it ended.
-func (a *attempt) end(v *delivery, e *sinks.Error, record func(outcome string)) error {
+// conclude makes a dead letter of a change whose last attempt failed, or has it decided
+// again; record gets its outcome.
+func (a *attempt) conclude(v *delivery, e *sinks.Error, record func(outcome string)) error {
 	replaceable, err := a.replaceable(v)
 	switch {
 	case err != nil:
@@ -202,21 +202,22 @@ func failures(todo []*delivery, err error) (failed []*sinks.Error, whole *sinks.
 	return failed, whole
 }
 
-// done notes that changes took effect; the first of them stands at that place in t.
-func (a *attempt) done(took []*delivery, first int, t *tried) {
+// recordDelivered records that changes took effect; first is the index of the first one
+// in t.
+func (a *attempt) recordDelivered(took []*delivery, first int, t *writeAttempt) {
 	for i, v := range took {
 		t.record(first+i, &v.change, OutcomeDelivered, nil)
-		a.w.became(v, OutcomeDelivered)
+		a.w.recordOutcome(v, OutcomeDelivered)
 		a.w.m.age.Observe(time.Since(v.change.Time).Seconds())
 	}
-	a.said, a.rounds = "", 0
+	a.lastFailure, a.rounds = "", 0
 	a.wait.Reset()
 	a.w.condition.delivered()
 	a.w.recovered()
 }
 
-// dropSuperseded leaves out what need not be sent any more: for a state sink, changes
-// that a newer decision has replaced; that one is on its way (I10).
+// dropSuperseded drops, for a state sink, changes that a newer decision has replaced;
+// that one is on its way (I10).
 func (a *attempt) dropSuperseded(todo []*delivery) ([]*delivery, error) {
 	if a.w.traits.Kind != sinks.State {
 		return todo, nil
@@ -230,39 +231,39 @@ func (a *attempt) dropSuperseded(todo []*delivery) ([]*delivery, error) {
 		if newer <= v.change.Version {
 			return false
 		}
-		a.w.leftOut(v.change.Entity, newer)
-		a.w.became(v, OutcomeOvertaken)
+		a.w.raiseFloor(v.change.Entity, newer)
+		a.w.recordOutcome(v, OutcomeOvertaken)
 		return true
 	}), nil
 }
 
-// away reports whether failed, of all changes of an attempt, says that the target
-// as a whole does not work, and nothing about any change: several entities, and
-// trouble with each of them. It remembers the changes that failed beside a success.
-func (a *attempt) away(todo []*delivery, failed []*sinks.Error) bool {
+// isOutage reports whether the failures of an attempt show that the target as a whole
+// does not work, and nothing about any change: they concern several entities, and each is
+// an outage. It marks the changes that failed beside a success.
+func (a *attempt) isOutage(todo []*delivery, failed []*sinks.Error) bool {
 	well := slices.Contains(failed, nil)
 	troubled, several := true, false
 	for i, e := range failed {
 		if e == nil {
 			continue
 		}
-		todo[i].beside = todo[i].beside || well
+		todo[i].failedAlone = todo[i].failedAlone || well
 		troubled = troubled && e.Outage != sinks.NoOutage
 		several = several || todo[i].change.Entity != todo[0].change.Entity
 	}
 	if well || !troubled || !several {
 		return false
 	}
-	// Failures end somewhere (I9): what fails for ever may be these changes after
-	// all, and nothing behind them would ever be tried.
+	// Retries are bounded (I9): what fails for ever may be these changes after all, and
+	// nothing after them would ever be tried.
 	a.rounds++
-	return a.rounds <= awayRounds
+	return a.rounds <= maxOutageRounds
 }
 
-// awayRounds is how many attempts at one batch, of which all failed since a change took
-// effect, are held against the target and not against the changes. With the longest waits
-// of the defaults they take an hour and a half.
-const awayRounds = 100
+// maxOutageRounds is how many attempts at one batch in a row, all of them failed, count
+// against the target and not against the changes. With the longest waits of the defaults
+// they take an hour and a half.
+const maxOutageRounds = 100
 
 // exhausted counts a bounded failure of v and reports whether it was the last
 // one allowed.
@@ -277,8 +278,8 @@ func (w *worker) outdated(v *delivery) bool {
 	return v.change.Resent == 0 && v.change.Revision < w.s.opt.Revision
 }
 
-// replaceable reports whether a change that was decided again needs no delivery
-// itself: a log sink is to get every change, so for it only the newest is.
+// replaceable reports whether v need not be delivered once it is decided again: a log
+// sink gets every change, so there only the newest is replaceable.
 func (a *attempt) replaceable(v *delivery) (bool, error) {
 	if !a.w.outdated(v) || a.w.traits.Kind == sinks.State {
 		return a.w.outdated(v), nil
@@ -287,13 +288,11 @@ func (a *attempt) replaceable(v *delivery) (bool, error) {
 	return rows[v.change.Entity].Version <= v.change.Version, err
 }
 
-// redecide asks for v to be decided again, under the present configuration: the
-// one that made it wrote for another table, so that the refusal says nothing
-// about what the customer should have. If no newer change was decided, the present
-// content passes, whatever it is; if one was, it is already what should be there
-// or is refused itself. A crash repeats the record, and it finds nothing to do
-// then: the row has moved on.
-// (For a log sink the change, which is not the newest then, becomes a dead letter.)
+// redecide requests a new decision of v under the present configuration: the one that
+// made it wrote for another table, so the refusal says nothing about what the customer
+// should have. If no newer change was decided, the present content passes, whatever it
+// is; if one was, it is already what should be there or is refused itself. A crash
+// repeats the record, which has no effect then: the row has moved on.
 func (a *attempt) redecide(v *delivery, e *sinks.Error) error {
 	w, c := a.w, &v.change
 	request := inbox.Control{
@@ -305,13 +304,13 @@ func (a *attempt) redecide(v *delivery, e *sinks.Error) error {
 	}); err != nil {
 		return err
 	}
-	w.became(v, OutcomeRedecided)
+	w.recordOutcome(v, OutcomeRedecided)
 	return nil
 }
 
-// deadLetter makes a dead letter of v. That its row is refused goes into the inbox
-// before the letter is stored: a crash in between repeats both, and both are
-// no-ops then.
+// deadLetter makes a dead letter of v. The refusal of its row is appended to the inbox
+// before the dead letter is stored: a crash in between repeats both, which then have no
+// effect.
 func (a *attempt) deadLetter(v *delivery, e *sinks.Error) error {
 	w, c := a.w, &v.change
 	crash.At(crash.Refusing, w.opt.Name)
@@ -350,6 +349,6 @@ func (a *attempt) deadLetter(v *delivery, e *sinks.Error) error {
 	}
 	crash.At(crash.Buried, w.opt.Name)
 	w.condition.refuse(e)
-	w.became(v, OutcomeDead)
+	w.recordOutcome(v, OutcomeDead)
 	return nil
 }

@@ -14,12 +14,12 @@ import (
 	"github.com/seed-86dfc502/weir/store"
 )
 
-// A frame that names another one before it than the last that was handed on is a
-// suspicion. What is missing may be in the outbox, or further up in the log: a
-// frame of a future that the store lost may stand before the one that was decided
-// in its stead. If it is nowhere, it is gone, and whoever's newest change was in
-// it is decided again (I1 for state sinks; a log sink may get a content that it has
-// once more, and its operator is told that something is missing).
+// A frame whose predecessor is not the last that was handed out may follow a gap. What
+// is missing may be in the outbox, or later in the log: a frame of a future that the
+// store lost may precede the one that was decided in its place. If it is nowhere, it is
+// lost, and every entity whose newest change was in it is decided again (I1 for state
+// sinks; a log sink may get a content twice, and its operator is told that something is
+// missing).
 
 const (
 	repairPage   = 500
@@ -28,34 +28,34 @@ const (
 	tokenPeriod  = 10 * time.Second
 )
 
-// follower is what frames are handed to in the order of a partition's log: the
-// tail, which feeds every live service, or one service that is behind.
+// follower takes frames in the order of a partition's log: it is the tail, which feeds
+// every live service, or one service that is behind.
 type follower struct {
 	s *Stage
 	p *partition
 	c *cursor // nil: the tail
-	// was is where c was when the work began. Once c is elsewhere, live or sent back,
-	// what the work finds is not for it any more.
+	// was is where c was when the work began. Once c has moved, what the work finds is no
+	// longer for it.
 	was *feed
 }
 
-// at is where the follower is. The caller of it and of the other methods holds
+// feed is where the follower is. The caller of it and of the other methods holds
 // the stage's mutex.
-func (l follower) at() *feed {
+func (l follower) feed() *feed {
 	if l.c == nil {
 		return &l.p.feed
 	}
 	return &l.c.feed
 }
 
-// stands reports whether what was found for the follower is still for it.
-func (l follower) stands() bool {
+// valid reports whether the follower is where it was when the work for it began.
+func (l follower) valid() bool {
 	return !l.p.gone && (l.c == nil || !l.c.live && l.c.feed == *l.was)
 }
 
-// move sets where the follower is, without anything handed on.
+// move sets where the follower is without handing anything out.
 func (l follower) move(to feed) {
-	*l.at() = to
+	*l.feed() = to
 	l.moved()
 }
 
@@ -68,11 +68,11 @@ func (l follower) moved() {
 	l.s.saver.poke()
 }
 
-// handFromOutbox hands on what the outbox has behind a feed, as if it stood at an offset
-// of the log, as long as it follows, and reports whether there was something. What the
-// log has is read from next on then. The caller does not hold the stage's mutex.
-func (l follower) handFromOutbox(ctx context.Context, from feed, offset, next int64) (found bool, err error) {
-	frames, err := l.s.inOutbox(ctx, l.p, from, offset)
+// feedFromOutbox hands out what the outbox has after a feed, as if it stood at an offset
+// of the log, as long as it follows, and reports whether there was anything. The log is
+// then read from next. The caller does not hold the stage's mutex.
+func (l follower) feedFromOutbox(ctx context.Context, from feed, offset, next int64) (found bool, err error) {
+	frames, err := l.s.readOutbox(ctx, l.p, from, offset)
 	if err != nil {
 		return false, err
 	}
@@ -80,15 +80,15 @@ func (l follower) handFromOutbox(ctx context.Context, from feed, offset, next in
 	defer l.s.mu.Unlock()
 	for i := range frames {
 		f := &frames[i]
-		if !l.stands() || l.at().judge(f.Frame) != follows {
+		if !l.valid() || l.feed().judge(f.Frame) != follows {
 			break
 		}
 		if l.c == nil {
 			l.s.feedLive(l.p, f)
 		} else {
-			l.s.giveBehind(l.c, f)
+			l.s.enqueueBehind(l.c, f)
 		}
-		l.at().next = next
+		l.feed().next = next
 		l.moved()
 	}
 	return len(frames) > 0, nil
@@ -103,20 +103,20 @@ func (l follower) affected(c *cursor) (change.Version, bool) {
 	return max(l.p.feed.fed, c.feed.fed, c.floor), c.live
 }
 
-// bridge finds what is missing between a follower's position and a frame. over says
-// that the frame itself is to be passed over.
+// bridge finds what is missing between a follower's position and a frame. over reports
+// that the frame itself is to be skipped.
 func (s *Stage) bridge(ctx context.Context, l follower, from feed, f *logged) (over bool, err error) {
-	free, err := l.p.onlyOne(ctx)
+	free, err := l.p.lockGap(ctx)
 	if err != nil {
 		return false, err
 	}
 	defer free()
-	if found, err := l.handFromOutbox(ctx, from, f.offset, f.offset); found || err != nil {
+	if found, err := l.feedFromOutbox(ctx, from, f.offset, f.offset); found || err != nil {
 		return false, err
 	}
-	over, err = s.later(ctx, l.p, from, f.offset+1)
+	over, err = s.logContinues(ctx, l.p, from, f.offset+1)
 	if err == nil && !over {
-		over, err = s.undone(ctx, l.p, f.To)
+		over, err = s.storeRewound(ctx, l.p, f.To)
 	}
 	if err != nil {
 		return false, err
@@ -126,23 +126,23 @@ func (s *Stage) bridge(ctx context.Context, l follower, from feed, f *logged) (o
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if l.stands() {
-		to := *l.at()
+	if l.valid() {
+		to := *l.feed()
 		to.next = f.offset + 1
 		l.move(to)
 	}
 	return true, nil
 }
 
-// bridgeEnd brings a follower that has read all of a log, which ends at end, to a
-// position that it should have reached by that: by the outbox, or else by a repair.
+// bridgeEnd moves a follower that has read all of a log, which ends at end, to the
+// position that it should have reached: from the outbox, or else by a repair.
 func (s *Stage) bridgeEnd(ctx context.Context, l follower, from feed, to change.Version, end int64) error {
-	free, err := l.p.onlyOne(ctx)
+	free, err := l.p.lockGap(ctx)
 	if err != nil {
 		return err
 	}
 	defer free()
-	if found, err := l.handFromOutbox(ctx, from, max(0, end-1), end); found || err != nil {
+	if found, err := l.feedFromOutbox(ctx, from, max(0, end-1), end); found || err != nil {
 		return err
 	}
 	// What left the outbox before that look stands in the log.
@@ -150,31 +150,31 @@ func (s *Stage) bridgeEnd(ctx context.Context, l follower, from feed, to change.
 	if now != end || err != nil {
 		return err
 	}
-	if undone, err := s.undone(ctx, l.p, to); undone || err != nil {
+	if rewound, err := s.storeRewound(ctx, l.p, to); rewound || err != nil {
 		return err
 	}
 	return s.repair(ctx, l, to, end)
 }
 
-// undone reports whether the store does not know the decisions up to a position of
-// a partition any more: it was put back meanwhile, and what the log and the outbox
-// lack is decided again.
-func (s *Stage) undone(ctx context.Context, p *partition, to change.Version) (undone bool, err error) {
+// storeRewound reports whether the store no longer knows the decisions up to a position
+// of a partition: it was restored meanwhile, and what the log and the outbox lack is
+// decided again.
+func (s *Stage) storeRewound(ctx context.Context, p *partition, to change.Version) (rewound bool, err error) {
 	err = s.retryUntil(ctx, p.ctx, "read how far decisions are", func() error {
 		look, err := s.looks.look(ctx)
 		if err == nil {
-			undone = look.Marks[p.number].LastTo < to
+			rewound = look.Marks[p.number].LastTo < to
 		}
 		return err
 	})
-	return undone, err
+	return rewound, err
 }
 
-// onlyOne waits until nobody else looks into a gap of p.
-func (p *partition) onlyOne(ctx context.Context) (free func(), err error) {
+// lockGap waits until nobody else looks into a gap of p.
+func (p *partition) lockGap(ctx context.Context) (free func(), err error) {
 	select {
-	case p.bridge <- struct{}{}:
-		return func() { <-p.bridge }, nil
+	case p.gapLock <- struct{}{}:
+		return func() { <-p.gapLock }, nil
 	case <-p.ctx.Done():
 		return nil, errRevoked
 	case <-ctx.Done():
@@ -182,11 +182,11 @@ func (p *partition) onlyOne(ctx context.Context) (free func(), err error) {
 	}
 }
 
-// inOutbox returns what in the outbox goes on from a feed, up to where a position
-// ends, as if it stood at an offset of the log; nothing if the outbox has no such. Of
-// a position that was cut, the first parts may have left it, if the feed has them.
-// What stands there was decided, by the same store that says so.
-func (s *Stage) inOutbox(ctx context.Context, p *partition, from feed, offset int64) ([]logged, error) {
+// readOutbox returns the frames of the outbox that continue a feed, up to the end of a
+// position, as if they stood at an offset of the log; none if it has none. Of a position
+// that was cut, the first parts may have left it, if the feed has them. What is in the
+// outbox was decided, since it is in the same store.
+func (s *Stage) readOutbox(ctx context.Context, p *partition, from feed, offset int64) ([]logged, error) {
 	var rows [][]byte
 	if err := s.retryUntil(ctx, p.ctx, "read the outbox", func() (err error) {
 		rows, err = s.opt.Store.Outbox(ctx, p.number)
@@ -212,9 +212,9 @@ func (s *Stage) inOutbox(ctx context.Context, p *partition, from feed, offset in
 	return nil, nil
 }
 
-// later reports whether the log, from a record on, has a frame that counts and
-// goes on from a feed.
-func (s *Stage) later(ctx context.Context, p *partition, at feed, from int64) (bool, error) {
+// logContinues reports whether the log has, from a record on, a frame that counts and
+// continues a feed.
+func (s *Stage) logContinues(ctx context.Context, p *partition, at feed, from int64) (bool, error) {
 	var start, end int64
 	if err := s.retryUntil(ctx, p.ctx, "read the offsets of the changes log", func() (err error) {
 		start, end, err = s.opt.Log.Offsets(ctx, p.number)
@@ -234,7 +234,7 @@ func (s *Stage) later(ctx context.Context, p *partition, at feed, from int64) (b
 		if err != nil {
 			return false, err // there are records: a log that is slow is no gap
 		}
-		frames, err := s.read(ctx, p, records, true)
+		frames, err := s.readFrames(ctx, p, records, true)
 		if err != nil {
 			return false, err
 		}
@@ -248,16 +248,15 @@ func (s *Stage) later(ctx context.Context, p *partition, at feed, from int64) (b
 	return false, nil
 }
 
-// repair asks for a decision about each entity that has a change below to and at
-// or above the position of a service in its newest state. When none is left it moves the
-// follower there, and to a record of the log. A service that catches up with the tail
-// meanwhile misses the same.
+// repair requests a decision about each entity whose newest change lies at or above a
+// service's position and below to. When none is left it moves the follower there, and to
+// a record of the log. A service that catches up with the tail meanwhile misses the same.
 func (s *Stage) repair(ctx context.Context, l follower, to change.Version, next int64) error {
 	for repaired := map[int32]bool{}; ; {
 		s.mu.Lock()
 		g := s.newGapRepair(l, to, repaired)
 		if len(g.positions) == 0 {
-			if l.stands() && l.at().fed < to {
+			if l.valid() && l.feed().fed < to {
 				l.move(feed{fed: to, next: next})
 			}
 			s.mu.Unlock()
@@ -273,7 +272,7 @@ func (s *Stage) repair(ctx context.Context, l follower, to change.Version, next 
 	}
 }
 
-// gapRepair asks for decisions about what is gone from a partition's log.
+// gapRepair requests decisions about what is gone from a partition's log.
 type gapRepair struct {
 	s         *Stage
 	p         *partition
@@ -281,16 +280,16 @@ type gapRepair struct {
 	positions map[int32]change.Version // of the services that miss it, by their numbers
 	names     map[int32]string
 	operation string
-	asked     map[store.Key]change.Version // what a new decision was asked for
+	requested map[store.Key]change.Version // what a new decision was asked for
 }
 
-// newGapRepair returns the repair of what services miss below to that a follower stands
-// for and that were not repaired: there is nothing to do without positions. The caller holds
+// newGapRepair returns the repair of what a follower's services miss below to, without
+// those repaired already; it has no positions if there is nothing to do. The caller holds
 // the stage's mutex.
 func (s *Stage) newGapRepair(l follower, to change.Version, repaired map[int32]bool) *gapRepair {
 	g := &gapRepair{
 		s: s, p: l.p, from: to, to: to, positions: map[int32]change.Version{}, names: map[int32]string{},
-		operation: uuid.NewString(), asked: map[store.Key]change.Version{},
+		operation: uuid.NewString(), requested: map[store.Key]change.Version{},
 	}
 	for _, c := range l.p.cursors {
 		if at, affected := l.affected(c); affected && at < to && !repaired[c.w.opt.Number] {
@@ -305,12 +304,12 @@ func (s *Stage) newGapRepair(l follower, to change.Version, repaired map[int32]b
 func (g *gapRepair) redecide(ctx context.Context) error {
 	g.report()
 	for {
-		left, err := g.ask(ctx)
+		left, err := g.requestDecisions(ctx)
 		if err != nil {
 			return err
 		}
 		if left == 0 {
-			g.s.log.Info("what was gone is decided again", "partition", g.p.number, "entities", len(g.asked), "services", slices.Sorted(maps.Values(g.names)))
+			g.s.log.Info("what was gone is decided again", "partition", g.p.number, "entities", len(g.requested), "services", slices.Sorted(maps.Values(g.names)))
 			return nil
 		}
 		if !wait.Sleep(ctx, repairPeriod) || g.p.ctx.Err() != nil {
@@ -331,9 +330,9 @@ func (g *gapRepair) report() {
 	g.s.log.Warn("changes are gone from the log before they were delivered: their entities are decided again", "partition", g.p.number, "from", g.from.String(), "to", g.to.String(), "services", len(g.positions))
 }
 
-// ask asks for a decision about everything whose newest change is gone, once for each
-// version, and returns how many there are.
-func (g *gapRepair) ask(ctx context.Context) (left int, err error) {
+// requestDecisions requests a decision about every entity whose newest change is gone,
+// once for each version, and returns how many there are.
+func (g *gapRepair) requestDecisions(ctx context.Context) (left int, err error) {
 	for after := ""; ; {
 		var rows []store.Row
 		if err := g.s.retryUntil(ctx, g.p.ctx, "read whose changes are gone", func() (err error) {
@@ -349,7 +348,7 @@ func (g *gapRepair) ask(ctx context.Context) (left int, err error) {
 				continue
 			}
 			left++
-			if g.asked[row.Key] == row.Version {
+			if g.requested[row.Key] == row.Version {
 				continue
 			}
 			if err := g.s.retryUntil(ctx, g.p.ctx, "ask for a new decision", func() error {
@@ -360,13 +359,13 @@ func (g *gapRepair) ask(ctx context.Context) (left int, err error) {
 			}); err != nil {
 				return left, err
 			}
-			g.asked[row.Key] = row.Version
+			g.requested[row.Key] = row.Version
 		}
 	}
 }
 
-// tick looks now and then whether logs end too early, and whether the partitions
-// are still this process's although nothing moves.
+// tick checks periodically whether logs end too early, and whether the partitions are
+// still this process's although nothing moves.
 func (s *Stage) tick() {
 	tokens := time.Now()
 	for wait.Sleep(s.ctx, tickPeriod) {
@@ -380,8 +379,8 @@ func (s *Stage) tick() {
 	}
 }
 
-// checkEnds finds partitions whose log ends below the last frame that was decided
-// and published: nothing more would come that tells of it. Each is looked at by itself,
+// checkEnds finds partitions whose log ends below the last frame that was decided and
+// published: no later frame would show that. Each is checked in a goroutine of its own,
 // since its log may not answer, and a repair waits for decisions.
 func (s *Stage) checkEnds(ctx context.Context) error {
 	look, err := s.looks.look(ctx)
@@ -409,7 +408,7 @@ func (s *Stage) checkEnds(ctx context.Context) error {
 	return nil
 }
 
-// checkEnd brings the tail of a partition to a position, if the log ends before it.
+// checkEnd moves the tail of a partition to a position, if the log ends before it.
 func (s *Stage) checkEnd(ctx context.Context, p *partition, to change.Version) error {
 	// In this order: what left the outbox stands in the log.
 	rows, err := s.opt.Store.Outbox(ctx, p.number)
@@ -425,9 +424,9 @@ func (s *Stage) checkEnd(ctx context.Context, p *partition, to change.Version) e
 	ended := !p.gone && at.fed < to && at.from(start, end) >= end
 	if len(rows) > 0 {
 		// Their owner publishes them, and nothing is gone. But a restored outbox may
-		// hold what was published long ago, into a log that has it no more: what has
-		// not moved since the tick before is handed out from there, and what lies before
-		// it is gone.
+		// hold what was published long ago, into a log that no longer has it: if the feed
+		// has not moved since the last tick, that is handed out from the outbox, and what
+		// lies before it is gone.
 		ended = ended && p.stuck != nil && *p.stuck == at.fed
 		p.stuck = &at.fed
 	}
@@ -443,8 +442,8 @@ func (s *Stage) checkEnd(ctx context.Context, p *partition, to change.Version) e
 	return s.bridgeEnd(ctx, follower{s: s, p: p}, at, to, end)
 }
 
-// before returns the position that a feed has to reach for the first frame of an outbox
-// that it lacks to follow.
+// before returns the position that a feed has to reach before the first outbox frame
+// that it lacks can follow.
 func (f *feed) before(outbox [][]byte) (change.Version, error) {
 	for _, row := range outbox {
 		of, err := change.ParseFrameHeader(row)
@@ -462,10 +461,10 @@ func (f *feed) before(outbox [][]byte) (change.Version, error) {
 	return 0, nil
 }
 
-// checkTokens finds partitions that somebody else took without telling.
+// checkTokens finds partitions that another process took over unnoticed.
 func (s *Stage) checkTokens(ctx context.Context) {
 	select {
-	case s.saver.one <- struct{}{}:
+	case s.saver.sem <- struct{}{}:
 	case <-ctx.Done():
 		return
 	}
@@ -476,7 +475,7 @@ func (s *Stage) checkTokens(ctx context.Context) {
 	var lost []*partition
 	if err == nil {
 		s.mu.Lock()
-		settle(rows, parts)
+		resolveSwaps(rows, parts)
 		for _, p := range parts {
 			if !p.gone && !slices.ContainsFunc(rows, func(r store.Progress) bool { return r.Partition == p.number && r.Token == p.token }) {
 				lost = append(lost, p)
@@ -484,6 +483,6 @@ func (s *Stage) checkTokens(ctx context.Context) {
 		}
 		s.mu.Unlock()
 	}
-	<-s.saver.one
-	s.lose(lost)
+	<-s.saver.sem
+	s.onProgressLost(lost)
 }

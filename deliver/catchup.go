@@ -9,19 +9,18 @@ import (
 )
 
 const (
-	// joinPatience is how long the tail waits for it at most.
+	// joinPatience is how long the tail waits at most for a service that is nearly live.
 	joinPatience = 2 * time.Second
 	// readPatience is how long a read of what should be there may take.
 	readPatience = 2 * time.Second
-	// behindTick is how often a service that is behind is looked at although
-	// nobody said that it changed.
+	// behindTick is how often services that are behind are checked without a wake-up.
 	behindTick = time.Second
 )
 
 // catchUp is the one reader of a partition for all services that are behind in it.
-// It reads where somebody has room and a sink that answers, the lowest position
-// first, feeds every service whose position the frames go on from, and jumps when
-// nobody there has room. It ends with the partition.
+// It reads for those that have budget left and a sink that answers, the lowest position
+// first, feeds every service whose position the frames continue, and jumps on when
+// none of those has budget left. It ends with the partition.
 func (s *Stage) catchUp(p *partition) {
 	ctx := p.ctx
 	var reader Reader
@@ -34,7 +33,7 @@ func (s *Stage) catchUp(p *partition) {
 		c, was := s.lowest(p)
 		if c == nil {
 			if reader != nil {
-				reader.Close() // nobody is behind, or nobody can take anything: no connection is held for it
+				reader.Close() // no service is behind, or none can take anything: hold no connection
 				reader = nil
 			}
 			select {
@@ -52,11 +51,11 @@ func (s *Stage) catchUp(p *partition) {
 		cancel()
 		if err == nil {
 			var frames []logged
-			if frames, err = s.read(ctx, p, records, true); err == nil {
+			if frames, err = s.readFrames(ctx, p, records, true); err == nil {
 				err = s.feedBehind(ctx, p, c, was, frames, records[len(records)-1].Offset+1)
 			}
 		} else if ctx.Err() == nil {
-			err = errors.Join(err, s.beginAgain(ctx, c))
+			err = errors.Join(err, s.restartFeed(ctx, c))
 		}
 		if err != nil && ctx.Err() == nil {
 			s.log.Debug("catching up is interrupted", "partition", p.number, "error", err)
@@ -65,9 +64,8 @@ func (s *Stage) catchUp(p *partition) {
 	}
 }
 
-// lowest returns the service that is farthest behind of those that can take
-// changes, and where it is; nil without one. On the way those
-// that have arrived become live.
+// lowest returns the service that is farthest behind of those that can take changes, and
+// where it is; nil if there is none. Services that have caught up become live.
 func (s *Stage) lowest(p *partition) (*cursor, feed) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -130,14 +128,14 @@ func (c *cursor) canTake() bool {
 	return c.w.held < c.w.s.share()
 }
 
-// feedBehind hands frames to the services that are behind: to c, for which they
-// were read when it was there, and to others whose position they go on from. When c
-// falls back meanwhile they do not go on from it any more, and are read again.
+// feedBehind hands frames to the services that are behind: to c, for which they were
+// read, and to others whose position they continue. If c falls back meanwhile, they no
+// longer continue its position, and are read again.
 func (s *Stage) feedBehind(ctx context.Context, p *partition, c *cursor, was feed, frames []logged, end int64) error {
 	for i := range frames {
 		f := &frames[i]
 		if f.counts {
-			if err := s.open(ctx, p, f); err != nil {
+			if err := s.openFrame(ctx, p, f); err != nil {
 				return err
 			}
 		}
@@ -181,10 +179,10 @@ func (s *Stage) feedBehind(ctx context.Context, p *partition, c *cursor, was fee
 	return nil
 }
 
-// offerBehind hands a frame to c and to the other services that are behind and read
-// exactly to it, where it goes on from their position, and reports whether c misses
-// something before it. Whoever has not read what stands before it does not get a later
-// copy of a frame instead: what follows its first copy would seem gone. The caller
+// offerBehind hands a frame to c, and to the other services that are behind and have read
+// exactly up to it, where it continues their position, and reports whether c has a gap
+// before it. A service that has not read what precedes it does not get a later copy of a
+// frame instead: what follows its first copy would seem gone. The caller
 // holds s.mu.
 func (s *Stage) offerBehind(c *cursor, f *logged) (missing bool) {
 	for _, o := range c.p.cursors {
@@ -201,26 +199,26 @@ func (s *Stage) offerBehind(c *cursor, f *logged) (missing bool) {
 		case v == repeated:
 			o.feed.next = f.offset + 1
 		case o == c || o.canTake():
-			s.giveBehind(o, f)
+			s.enqueueBehind(o, f)
 		}
 	}
 	return missing
 }
 
-// giveBehind hands a frame that follows to one service. The caller holds s.mu.
-func (s *Stage) giveBehind(c *cursor, f *logged) {
+// enqueueBehind hands a frame that follows to one service. The caller holds s.mu.
+func (s *Stage) enqueueBehind(c *cursor, f *logged) {
 	start, fed := c.feed.pass(f.Frame, f.offset)
 	for i := range f.Slices {
 		if f.Slices[i].Service == c.w.opt.Number {
-			s.give(c, f, f.Slices[i], start, fed)
+			s.enqueue(c, f, f.Slices[i], start, fed)
 		}
 	}
 }
 
-// beginAgain is called when nothing came of a position although the tail is farther:
-// what was passed over there counts now, or the log is another one than before, or
-// what is missing is not in it any more.
-func (s *Stage) beginAgain(ctx context.Context, c *cursor) error {
+// restartFeed is called when nothing can be read at a position although the tail is
+// farther: what was skipped there counts now, or the log was replaced, or what is missing
+// is no longer in it.
+func (s *Stage) restartFeed(ctx context.Context, c *cursor) error {
 	p := c.p
 	s.mu.Lock()
 	// All of it stands in the outbox, or has been in the log.
@@ -237,7 +235,7 @@ func (s *Stage) beginAgain(ctx context.Context, c *cursor) error {
 	}
 	was := c.feed
 	if start < end && was.next < end {
-		// There are records: it goes on, at what is not done for sure.
+		// There are records: it continues at what is certainly not done.
 		next := was.offset()
 		if n := len(c.pending); n > 0 {
 			next = c.pending[n-1].record

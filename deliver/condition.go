@@ -13,47 +13,44 @@ import (
 	"github.com/seed-86dfc502/weir/sinks"
 )
 
-// Condition is how the delivery of a service is doing, as far as this process has
-// seen it.
+// Condition is the state of a service's delivery, as this process has seen it.
 type Condition struct {
 	State State
-	// Refused is how many changes became dead letters since one was delivered last.
+	// Refused is how many changes became dead letters since the last delivery.
 	Refused int64
 	// Since is when it left StateRunning, or the first of those was refused; zero
 	// when nothing is wrong.
 	Since time.Time
-	// Error is what its sink said last, at most 300 bytes, Cause the innermost part of
+	// Error is the sink's last error, at most 300 bytes, and Cause the innermost part of
 	// it: "connection refused". Both are empty when nothing is wrong.
 	Error, Cause string
 	// Detail is Error with up to 4 KiB of it.
 	Detail string
-	// Suspended says who suspended it; nil unless State is StateSuspended. Not to be
-	// changed.
+	// Suspended says who paused it; nil unless State is StateSuspended. Read-only.
 	Suspended *Suspension
 }
 
-// condition is what a worker notes, and what the operators want of it. Safe for
-// concurrent use.
+// condition is the state of a worker and its suspension. Safe for concurrent use.
 type condition struct {
 	mu                sync.Mutex
 	state             State // as its sink says: not StateSuspended
 	failing, refusing failure
 	refused           int64
-	wish              *Suspension // nil: none; immutable
-	// changed ends and is replaced when the wish comes or goes, and when somebody asks
-	// for an attempt now.
+	suspension        *Suspension // nil: none; immutable
+	// changed ends and is replaced when the suspension is set or lifted, and when an
+	// attempt is requested.
 	changed context.Context
 	change  context.CancelFunc
 }
 
-// failure is what lasts: since when, and what was said last. Zero: none.
+// failure is a lasting failure: since when, and the last error. Zero: none.
 type failure struct {
 	since       time.Time
 	text, cause string
 	detail      string
 }
 
-func (t *failure) note(e *sinks.Error) {
+func (t *failure) record(e *sinks.Error) {
 	if t.since.IsZero() {
 		t.since = time.Now()
 	}
@@ -63,7 +60,7 @@ func (t *failure) note(e *sinks.Error) {
 func (c *condition) failed(e *sinks.Error, state State) (changed bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.failing.note(e)
+	c.failing.record(e)
 	changed, c.state = c.state != state, state
 	return changed
 }
@@ -79,7 +76,7 @@ func (c *condition) recovered() (changed bool) {
 func (c *condition) refuse(e *sinks.Error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.refusing.note(e)
+	c.refusing.record(e)
 	c.refused++
 }
 
@@ -96,13 +93,13 @@ func (c *condition) now() Condition {
 	if c.state != StateRunning {
 		t = c.failing
 	}
-	if c.wish != nil {
-		return Condition{State: StateSuspended, Refused: c.refused, Since: c.wish.Since, Error: t.text, Cause: "paused by an operator", Detail: t.detail, Suspended: c.wish}
+	if c.suspension != nil {
+		return Condition{State: StateSuspended, Refused: c.refused, Since: c.suspension.Since, Error: t.text, Cause: "paused by an operator", Detail: t.detail, Suspended: c.suspension}
 	}
 	return Condition{State: c.state, Refused: c.refused, Since: t.since, Error: t.text, Cause: t.cause, Detail: t.detail}
 }
 
-// Cause is what went wrong, without who asked whom for what.
+// Cause returns the innermost part of an error, without addresses and operations.
 func Cause(err error) string {
 	var network *net.OpError
 	var path *fs.PathError
@@ -124,7 +121,7 @@ const (
 	maxDetail    = 4 << 10
 )
 
-// shortened is a text as one line of at most so many bytes.
+// shortened returns s as one line of about most bytes.
 func shortened(s string, most int) string {
 	if s = strings.Join(strings.Fields(s), " "); len(s) > most {
 		s = cutTo(s, most) + "…"
@@ -132,7 +129,7 @@ func shortened(s string, most int) string {
 	return s
 }
 
-// cutTo returns the begin of a text, at most n bytes and no half character.
+// cutTo returns the first n bytes of a text at most, and no half character.
 func cutTo(s string, n int) string {
 	if len(s) > n {
 		return strings.ToValidUTF8(s[:n], "")
@@ -140,7 +137,7 @@ func cutTo(s string, n int) string {
 	return s
 }
 
-// Conditions returns how each service is doing, by name.
+// Conditions returns the condition of each service, by name.
 func (s *Stage) Conditions() map[string]Condition {
 	all := make(map[string]Condition, len(s.workers))
 	for _, w := range s.workers {

@@ -51,7 +51,7 @@ func TestAFeedFollowsItsFrames(t *testing.T) {
 func TestALookBeginsAfterItsCaller(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		begun, release := int64(0), make(chan struct{})
-		l := looks{one: make(chan struct{}, 1), read: func(context.Context) (store.Look, error) {
+		l := looks{sem: make(chan struct{}, 1), read: func(context.Context) (store.Look, error) {
 			begun++
 			look := store.Look{Active: begun}
 			<-release
@@ -79,7 +79,7 @@ func TestALookBeginsAfterItsCaller(t *testing.T) {
 func TestALookEndsWithItsCaller(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ended := false
-		l := looks{one: make(chan struct{}, 1), read: func(ctx context.Context) (store.Look, error) {
+		l := looks{sem: make(chan struct{}, 1), read: func(ctx context.Context) (store.Look, error) {
 			defer func() { ended = true }()
 			<-ctx.Done()
 			return store.Look{}, context.Cause(ctx)

@@ -11,16 +11,16 @@ import (
 	"github.com/seed-86dfc502/weir/store"
 )
 
-// How an attempt ended, in the delivery history. OutcomeDelivered and
-// OutcomeRedecided are among them.
+// Outcomes of an attempt in the delivery history, beside OutcomeDelivered and
+// OutcomeRedecided.
 const (
-	AttemptFailed  = "failed"  // tried again
-	AttemptPaused  = "paused"  // as the whole service was refused: tried again once that changes
+	AttemptFailed  = "failed"  // retried
+	AttemptPaused  = "paused"  // the whole service was refused: retried once that changes
 	AttemptRefused = "refused" // a dead letter
 	AttemptGaveUp  = "gave_up" // the last allowed one: a dead letter
 )
 
-// attemptFailed is how an attempt ended that is made again.
+// attemptFailed returns the outcome of an attempt that is repeated.
 func attemptFailed(e *sinks.Error) string {
 	if e.Class == sinks.Pause {
 		return AttemptPaused
@@ -34,7 +34,7 @@ type Attempts interface {
 }
 
 const (
-	// historyPeriod is how often attempts are written: what a crash loses of them.
+	// historyPeriod is how often attempts are written; a crash loses so much of them.
 	historyPeriod = time.Second
 	// historyGroup is the most that one transaction writes.
 	historyGroup = 1000
@@ -43,13 +43,13 @@ const (
 	historyRoom, historyShare = 32_768, 128
 )
 
-// ring holds the attempts of a service that wait to be written. What has no room
-// takes that of the oldest: the history never holds up a delivery. Safe for
+// ring holds the attempts of a service that wait to be written. A full ring overwrites
+// the oldest: the history never holds up a delivery. Safe for
 // concurrent use.
 type ring struct {
 	h    *recorder
 	room int
-	drop func() // counts what is lost
+	drop func() // counts what is overwritten
 
 	mu    sync.Mutex
 	waits []store.Attempt // guarded by mu; the oldest first
@@ -84,7 +84,7 @@ func (r *ring) takeAll(to []store.Attempt) []store.Attempt {
 // recorder writes the attempts of all services, in groups.
 type recorder struct {
 	s       *Stage
-	rings   map[int32]*ring // by service; not written to any more once it runs
+	rings   map[int32]*ring // by service; constant once it runs
 	grown   chan struct{}   // capacity 1: there is something to write
 	hurried chan struct{}   // capacity 1: a ring is half full
 
@@ -92,7 +92,7 @@ type recorder struct {
 	failing bool            // owned by run
 }
 
-// newRecorder makes the recorder and the rings of those services that have a history.
+// newRecorder makes the recorder, and the rings of the services that have a history.
 func newRecorder(s *Stage) *recorder {
 	h := &recorder{s: s, rings: map[int32]*ring{}, grown: make(chan struct{}, 1), hurried: make(chan struct{}, 1)}
 	var with []*worker
@@ -125,7 +125,7 @@ func (h *recorder) run(ctx context.Context) {
 		if h.write(h.s.limit) || ctx.Err() != nil {
 			continue
 		}
-		wait.Sleep(ctx, historyPeriod) // also where somebody hurries
+		wait.Sleep(ctx, historyPeriod) // even when a ring is half full
 	}
 	last, cancel := context.WithTimeout(h.s.limit, lastSave)
 	defer cancel()
@@ -137,8 +137,8 @@ func (h *recorder) run(ctx context.Context) {
 	}
 }
 
-// write writes what waits and reports whether the store took it. What it may have
-// taken, or never takes, is not offered again.
+// write writes what waits and reports whether the store took it. What the store may have
+// taken, or never takes, is not written again.
 func (h *recorder) write(ctx context.Context) bool {
 	for {
 		if len(h.pending) == 0 {
@@ -174,22 +174,22 @@ func (h *recorder) lose(attempts []store.Attempt) {
 	}
 }
 
-// tried is one Write of an attempt, for the history.
-type tried struct {
+// writeAttempt is one call of Write, for the history.
+type writeAttempt struct {
 	r        *ring // nil: there is none
 	service  int32
 	start    time.Time
 	took     time.Duration
 	receipts []sinks.Receipt
-	given    bool // the sink gave receipts
-	// abandoned: it was cut short, and its failure says nothing about the changes.
+	answered bool // the sink gave receipts
+	// abandoned: the call was cancelled, and its failure says nothing about the changes.
 	abandoned bool
-	repeated  bool // its failure is recorded already
+	repeated  bool // its failure was recorded before
 }
 
 // beginAttempt begins a Write of n changes, under the context that is returned.
-func (w *worker) beginAttempt(ctx context.Context, n int) (context.Context, tried) {
-	t := tried{r: w.history, service: w.opt.Number, start: time.Now()}
+func (w *worker) beginAttempt(ctx context.Context, n int) (context.Context, writeAttempt) {
+	t := writeAttempt{r: w.history, service: w.opt.Number, start: time.Now()}
 	if t.r != nil {
 		t.receipts = make([]sinks.Receipt, n)
 		ctx = sinks.WithReceipts(ctx, t.receipts)
@@ -197,22 +197,22 @@ func (w *worker) beginAttempt(ctx context.Context, n int) (context.Context, trie
 	return ctx, t
 }
 
-// ended notes that the Write has returned.
-func (t *tried) ended() {
+// ended is called when Write has returned.
+func (t *writeAttempt) ended() {
 	t.took = time.Since(t.start)
 	for i := range t.receipts {
-		t.given = t.given || !t.receipts[i].At.IsZero()
+		t.answered = t.answered || !t.receipts[i].At.IsZero()
 	}
 }
 
-// record keeps how the change at i fared; e is nil if it took effect.
-func (t *tried) record(i int, c *change.Change, outcome string, e *sinks.Error) {
+// record adds the outcome of the change at index i; e is nil if it took effect.
+func (t *writeAttempt) record(i int, c *change.Change, outcome string, e *sinks.Error) {
 	if t.r == nil {
 		return
 	}
 	receipt := t.receipts[i]
 	if receipt.At.IsZero() {
-		if e != nil && (t.given || !e.Attempted()) {
+		if e != nil && (t.answered || !e.Attempted()) {
 			return
 		}
 		receipt.At, receipt.Took = t.start, t.took

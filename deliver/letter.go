@@ -22,8 +22,8 @@ import (
 // said nothing against them.
 const codeGaveUp = "gave_up"
 
-// LetterHeaders is what a dead letter's headers hold of a change beside its
-// record, as JSON: with both the change can be made again as it was.
+// LetterHeaders is what a dead letter's headers hold of a change beside its record, as
+// JSON: both together restore the change.
 type LetterHeaders struct {
 	Time     int64          `json:"time"` // Unix, in milliseconds
 	Revision int64          `json:"revision"`
@@ -31,8 +31,8 @@ type LetterHeaders struct {
 	Trace    *change.Trace  `json:"trace,omitempty"` // of the attempt that failed, if it was traced
 }
 
-// ChangeOf makes the change again that became a dead letter, as it was. Its key
-// shows that nothing of it differs. The error says why there is none.
+// ChangeOf restores the change that became a dead letter, and verifies it by its key. Its
+// error says why there is none.
 func ChangeOf(l store.DeadLetter) (change.Change, error) {
 	var record struct {
 		Service string
@@ -57,10 +57,10 @@ func ChangeOf(l store.DeadLetter) (change.Change, error) {
 	return c, nil
 }
 
-// laterTick is at most how often due letters are looked for.
+// laterTick is the longest period between searches for due dead letters.
 const laterTick = time.Minute
 
-// offerLater offers again, now and then, what was given up. It ends with the stage.
+// offerLater periodically offers again what was given up. It ends with the stage.
 func (s *Stage) offerLater() {
 	tick := 2 * laterTick
 	for _, w := range s.workers {
@@ -71,7 +71,7 @@ func (s *Stage) offerLater() {
 	if tick > laterTick { // nobody wants it
 		return
 	}
-	asked := map[int64]int64{} // letter to the count with which it was asked for
+	asked := map[int64]int64{} // by dead letter, its count when a decision was requested
 	for wait.Sleep(s.ctx, tick) {
 		still, err := s.offerDue(s.ctx, asked)
 		if err != nil {
@@ -84,12 +84,12 @@ func (s *Stage) offerLater() {
 	}
 }
 
-// duePage is how many due letters are read at a time.
+// duePage is how many due dead letters are read at a time.
 const duePage = 1000
 
-// offerDue asks for a decision about each letter of this process's partitions that
-// is due and that asked does not have yet. It returns what asked is now, with those that
-// the inbox does not take, which would keep the others from being offered.
+// offerDue requests a decision about each due dead letter of this process's partitions
+// that is not in asked yet, and returns the new asked. That includes those whose request
+// the inbox refuses, which would keep the others from being offered.
 func (s *Stage) offerDue(ctx context.Context, asked map[int64]int64) (map[int64]int64, error) {
 	takers, names := s.takers()
 	still := map[int64]int64{}
@@ -129,15 +129,15 @@ func tooLarge(err error) bool {
 	return errors.Is(err, transport.ErrTooLarge) || errors.Is(err, kerr.MessageTooLarge)
 }
 
-// takers returns the workers that offer letters again and whose sinks take
-// something now, by name.
+// takers returns, by name, the workers that offer dead letters again and whose sinks
+// take changes now.
 func (s *Stage) takers() (takers map[string]*worker, names []string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	takers = map[string]*worker{}
 	for _, w := range s.workers {
 		state := w.condition.now().State
-		// One that failed last and has nothing in hand may well take something.
+		// A worker whose last attempt failed and that has nothing in flight may work again.
 		if w.opt.Retry.Later > 0 && (state == StateRunning || state == StateRetrying && w.held == 0) {
 			takers[w.opt.Name] = w
 			names = append(names, w.opt.Name)
@@ -146,7 +146,7 @@ func (s *Stage) takers() (takers map[string]*worker, names []string) {
 	return takers, names
 }
 
-// owns reports whether it is this process that offers a letter again.
+// owns reports whether this process offers a dead letter again.
 func (s *Stage) owns(l *store.DeadLetter) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -154,8 +154,8 @@ func (s *Stage) owns(l *store.DeadLetter) bool {
 	return p != nil && !p.gone
 }
 
-// offer asks for a letter to be offered again, as an operator's replay does: a
-// state sink gets the present content, a log sink the change as it was.
+// offer requests that a dead letter is offered again, as an operator's replay does: a
+// state sink gets the present content, a log sink the original change.
 func (s *Stage) offer(ctx context.Context, w *worker, l *store.DeadLetter) error {
 	c := inbox.Control{
 		ID: uuid.NewString(), Action: inbox.Redecide, Services: []string{l.Service}, Version: l.Version, Letter: l.ID, Actor: inbox.Deliver,

@@ -2,44 +2,44 @@ package deliver
 
 import "github.com/seed-86dfc502/weir/change"
 
-// hold counts a slice that waits, and its frame: all of that stays in memory for as long
-// as one of its slices is held. The caller holds s.mu.
-func (s *Stage) hold(sl *slice) {
+// holdSlice counts a slice, and its frame: that stays in memory for as long as one of its
+// slices is held. The caller holds s.mu.
+func (s *Stage) holdSlice(sl *slice) {
 	sl.c.w.held += sl.cost
 	s.held += sl.cost
 	if s.frames[sl.frame]++; s.frames[sl.frame] == 1 {
-		s.kept += bytesOf(sl.frame)
+		s.kept += frameBytes(sl.frame)
 	}
 }
 
-// letGo undoes hold. The caller holds s.mu.
-func (s *Stage) letGo(sl *slice) {
+// releaseSlice undoes holdSlice. The caller holds s.mu.
+func (s *Stage) releaseSlice(sl *slice) {
 	sl.c.w.held -= sl.cost
 	s.held -= sl.cost
 	if s.frames[sl.frame]--; s.frames[sl.frame] == 0 {
 		delete(s.frames, sl.frame)
-		s.kept -= bytesOf(sl.frame)
+		s.kept -= frameBytes(sl.frame)
 	}
 }
 
-func bytesOf(f *change.Frame) (n int64) {
+func frameBytes(f *change.Frame) (n int64) {
 	for i := range f.Slices {
 		n += int64(f.Slices[i].Bytes())
 	}
 	return n
 }
 
-// apart returns the changes of a slice in a frame of their own, unless they are half of
-// theirs or more, or cannot be read. It costs a good deal more than handing out a slice, so
-// it is for what waits long.
-func apart(f *change.Frame, changes change.Slice) (*change.Frame, change.Slice) {
-	if 2*int64(changes.Bytes()) >= bytesOf(f) {
+// detach copies the changes of a slice into a frame of their own, unless they are half of
+// their frame or more, or cannot be read. It costs much more than handing out a slice, so
+// it is for slices that wait long.
+func detach(f *change.Frame, changes change.Slice) (*change.Frame, change.Slice) {
+	if 2*int64(changes.Bytes()) >= frameBytes(f) {
 		return f, changes
 	}
 	var b change.FrameBuilder
 	for c, err := range changes.All("") {
 		if err != nil {
-			return f, changes // its worker makes a letter of it
+			return f, changes // its worker makes a dead letter of it
 		}
 		b.Add(changes.Service, &c)
 	}

@@ -22,9 +22,9 @@ type Metrics struct {
 const (
 	OutcomeDelivered = "delivered"
 	OutcomeSkipped   = "skipped"   // repeated
-	OutcomeCoalesced = "coalesced" // a newer change in the same batch took its place
-	OutcomeOvertaken = "overtaken" // a newer decision took its place before a further attempt
-	OutcomeRedecided = "redecided" // refused, of an older configuration: asked for again
+	OutcomeCoalesced = "coalesced" // a newer change in the same batch replaced it
+	OutcomeOvertaken = "overtaken" // a newer decision replaced it before a retry
+	OutcomeRedecided = "redecided" // refused, of an older configuration: decided again
 	OutcomeDead      = "dead"
 )
 
@@ -50,16 +50,16 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 		}, []string{"service"}),
 	}
 	m.behind = prometheus.NewGaugeVec(prometheus.GaugeOpts{
-		Name: "weir_service_behind", Help: "Partitions of this process in which the service is behind the others and catches up apart from them.",
+		Name: "weir_service_behind", Help: "Partitions of this process in which the service is behind the others and catches up separately.",
 	}, []string{"service"})
 	m.gaps = prometheus.NewCounterVec(prometheus.CounterOpts{
-		Name: "weir_delivery_gaps_total", Help: "Times that changes of the service were gone from the log before they were delivered; their entities are decided again.",
+		Name: "weir_delivery_gaps_total", Help: "Times that changes of the service were lost from the log before they were delivered; their entities are decided again.",
 	}, []string{"service"})
 	m.malformed = prometheus.NewCounter(prometheus.CounterOpts{
 		Name: "weir_changes_malformed_total", Help: "Records of the changes log that are no frames; each is a dead letter.",
 	})
 	m.passedOver = prometheus.NewCounter(prometheus.CounterOpts{
-		Name: "weir_frames_passed_over_total", Help: "Frames that were decided in a future that the store lost; what they held is decided again.",
+		Name: "weir_frames_passed_over_total", Help: "Frames that were decided after the backup from which the store was restored; what they held is decided again.",
 	})
 	m.offered = prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "weir_delivery_offered_again_total", Help: "Dead letters of the service that were given up and offered again by retry.later.",
@@ -68,14 +68,14 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 		Name: "weir_delivery_history_lost_total", Help: "Attempts of the service that the delivery history lacks, since they came faster than the store took them.",
 	}, []string{"service"})
 	m.found = prometheus.NewCounterVec(prometheus.CounterOpts{
-		Name: "weir_deliveries_found_total", Help: "Changes of the service that stood in its target already when a process took over or had lost an answer, and were left out.",
+		Name: "weir_deliveries_found_total", Help: "Changes of the service that were in its target already when a process took over or had lost an answer, and were skipped.",
 	}, []string{"service"})
 	reg.MustRegister(m.deliveries, m.failures, m.paused, m.seconds, m.age, m.behind, m.gaps, m.malformed, m.passedOver, m.offered, m.unrecorded, m.found)
 	return m
 }
 
-// Begin forgets which services are paused, before the deliverers of a
-// configuration are made: those of the one before need not be among them.
+// Begin resets the gauges per service before the stage of a new configuration is made,
+// which need not have the same services.
 func (m *Metrics) Begin() {
 	m.paused.Reset()
 	m.behind.Reset()
@@ -91,7 +91,7 @@ func (s *Stage) countBehind() {
 
 // serviceMetrics are the ones of one service, looked up once.
 type serviceMetrics struct {
-	became                     map[string]prometheus.Counter // by outcome
+	outcomes                   map[string]prometheus.Counter // by outcome
 	offered, unrecorded, found prometheus.Counter
 	failures                   *prometheus.CounterVec
 	paused, behind             prometheus.Gauge
@@ -105,7 +105,7 @@ func (m *Metrics) of(service string) *serviceMetrics {
 		became[outcome] = m.deliveries.WithLabelValues(service, outcome)
 	}
 	return &serviceMetrics{
-		became: became, offered: m.offered.WithLabelValues(service), found: m.found.WithLabelValues(service), unrecorded: m.unrecorded.WithLabelValues(service),
+		outcomes: became, offered: m.offered.WithLabelValues(service), found: m.found.WithLabelValues(service), unrecorded: m.unrecorded.WithLabelValues(service),
 		failures: m.failures, paused: m.paused.WithLabelValues(service), behind: m.behind.WithLabelValues(service),
 		seconds: m.seconds.WithLabelValues(service), age: m.age.WithLabelValues(service),
 	}

@@ -16,17 +16,17 @@ import (
 // partition is one assigned partition of the changes log. Its fields but number,
 // after, ctx and cancel are guarded by the stage's mutex.
 type partition struct {
-	number int32
-	after  uint64 // only messages of assignments above it are of this take-over
-	ctx    context.Context
-	cancel context.CancelFunc
-	wakeUp chan struct{} // capacity 1: the catch-up reader has something to do
-	bridge chan struct{} // capacity 1: full while somebody looks into a gap
+	number  int32
+	after   uint64 // only messages of assignments above it are of this take-over
+	ctx     context.Context
+	cancel  context.CancelFunc
+	wakeUp  chan struct{} // capacity 1: the catch-up reader has something to do
+	gapLock chan struct{} // capacity 1: full while a gap is bridged
 
 	gone     bool
 	feed     feed            // of the tail: what every live service was handed
 	stuck    *change.Version // where feed was at the last tick, with rows in the outbox
-	checking bool            // somebody looks whether the log ends too early
+	checking bool            // a check for a log that ends too early is running
 	joining  bool            // the tail waits for a service that is nearly live
 	cursors  []*cursor
 	parked   []store.ServicePosition // of services that are not configured
@@ -36,19 +36,19 @@ type partition struct {
 	saved  []store.ServicePosition // what the store has
 	edits  uint64                  // counts what may have changed positions
 	stored uint64                  // edits that the store has
-	tried  *attempted              // a swap that is under way, or of which nobody knows whether it was done
+	swap   *progressSwap           // a swap in flight, or whose outcome is unknown
 }
 
-// attempted is what a swap would have made of a partition.
-type attempted struct {
+// progressSwap is what a swap makes of a partition.
+type progressSwap struct {
 	token     store.Token
 	positions []store.ServicePosition
 	edits     uint64
 }
 
-// feed is how far a sequence of frames was followed.
+// feed is how far a sequence of frames was handed out.
 type feed struct {
-	fed  change.Version // all frames below it were handed on
+	fed  change.Version // all frames below it were handed out
 	next int64          // the record to read next
 	// Of a position whose changes were cut into parts:
 	part  int            // the next part
@@ -61,8 +61,8 @@ type verdict int
 
 const (
 	follows  verdict = iota
-	repeated         // handed on before, or a part of what was not begun
-	gap              // what is before it is missing
+	repeated         // handed out before, or a part of what was not begun
+	gap              // its predecessor is missing
 )
 
 func (f *feed) judge(of *change.Frame) verdict {
@@ -81,8 +81,8 @@ func (f *feed) judge(of *change.Frame) verdict {
 	return follows
 }
 
-// pass notes that a frame that follows was handed on. It returns the record to
-// begin at again for it, and where the feed was before.
+// pass advances the feed past a frame that was handed out. It returns the record to
+// restart at for that frame, and where the feed was before.
 func (f *feed) pass(of *change.Frame, offset int64) (start int64, fed change.Version) {
 	fed = f.fed
 	if of.Part == 0 {
@@ -97,7 +97,7 @@ func (f *feed) pass(of *change.Frame, offset int64) (start int64, fed change.Ver
 	return f.first, fed
 }
 
-// offset is the record to begin at again.
+// offset is the record to restart at.
 func (f *feed) offset() int64 {
 	if f.part > 0 {
 		return f.first
@@ -105,8 +105,8 @@ func (f *feed) offset() int64 {
 	return f.next
 }
 
-// reaches reports whether a follower is where the tail is, so that what the tail
-// hands on from now on is all that it needs.
+// reaches reports whether a follower has reached the tail, so that it needs only what
+// the tail hands out from now on.
 func (f *feed) reaches(tail *feed) bool {
 	return f.part == 0 && f.fed >= tail.border()
 }
@@ -120,16 +120,16 @@ func (f *feed) border() change.Version {
 	return f.fed
 }
 
-// reach notes that all frames below a position were handed on, and with them perhaps all
-// parts of the position that the feed is in.
+// reach advances the feed to a position, which may end the position whose parts it is
+// in.
 func (f *feed) reach(fed change.Version) {
 	if f.fed = max(f.fed, fed); f.to <= f.fed {
 		f.part, f.to = 0, 0
 	}
 }
 
-// from is the first record that is left to read of a log that has those from start
-// to end. One that ends before is another one of the same name.
+// from is the first record left to read of a log that has those from start to end. A log
+// that ends before the feed is another one of the same name.
 func (f *feed) from(start, end int64) int64 {
 	if f.next > end {
 		return start
@@ -143,16 +143,16 @@ type cursor struct {
 	p     *partition
 	live  bool           // fed by the tail
 	floor change.Version // changes below it are skipped: they were done before the take-over
-	// feed is that of the catch-up reader, unless live; then it is where that
-	// ended, which may be beyond the tail.
+	// feed is the catch-up reader's, unless live; then it is where that reader ended,
+	// which may be beyond the tail.
 	feed feed
-	// mark is saved with the position, for a sink that finds out what is there.
+	// mark is saved with the position, for a sinks.Resumer.
 	mark    string
-	resumed bool // owned by the worker: its sink did that since the take-over
+	resumed bool // owned by the worker: its sink resumed since the take-over
 	// lap is where feed was when it was sent back to the beginning of the log; nil before.
 	lap *change.Version
-	// pending are the slices that are not done, in the order of the log; those that
-	// the worker has in hand stand in front.
+	// pending are the slices that are not done, in the order of the log; those in flight
+	// come first.
 	pending []*slice
 }
 
@@ -174,7 +174,7 @@ type slice struct {
 	c           *cursor
 	changes     change.Slice
 	frame       *change.Frame
-	offset      int64 // to begin at again for it
+	offset      int64 // to restart at for it
 	record      int64 // that it stands in
 	redelivered bool
 	cost        int64
@@ -185,15 +185,15 @@ type slice struct {
 	inHand   bool           // guarded by the stage's mutex
 }
 
-// nearby is how many records of the log a service may be behind the one that is
-// farthest and still be fed by the tail at a take-over. The tail waits a moment for one
-// that is a quarter of it behind.
+// nearby is how many records a service may be behind the farthest one and still be fed
+// by the tail at a take-over. The tail waits a moment for one that is a quarter of it
+// behind.
 const nearby = 256
 
 func newPartition(s *Stage, row *store.Progress, token store.Token, after uint64) *partition {
 	p := &partition{
 		number: row.Partition, after: after, token: token, saved: row.Positions,
-		wakeUp: make(chan struct{}, 1), bridge: make(chan struct{}, 1),
+		wakeUp: make(chan struct{}, 1), gapLock: make(chan struct{}, 1),
 	}
 	p.ctx, p.cancel = context.WithCancel(s.ctx)
 	var farthest store.Position
@@ -249,10 +249,10 @@ type logged struct {
 	counts      bool // it belongs to the store's history
 }
 
-// read parses records and says of each frame whether it counts, by a look at the
-// store that is made after it was read. A record that is no frame becomes a dead
+// readFrames parses records and sets for each frame whether it counts, by a look at the
+// store made after it was read. A record that is no frame becomes a dead
 // letter. The error wraps store.ErrSuperseded for a frame of a newer configuration.
-func (s *Stage) read(ctx context.Context, p *partition, records []transport.Received, catchUp bool) ([]logged, error) {
+func (s *Stage) readFrames(ctx context.Context, p *partition, records []transport.Received, catchUp bool) ([]logged, error) {
 	frames := make([]logged, 0, len(records))
 	var letters []store.DeadLetter
 	for i := range records {
@@ -291,7 +291,7 @@ func (s *Stage) read(ctx context.Context, p *partition, records []transport.Rece
 	return frames, nil
 }
 
-// addLetters stores dead letters, if there are some, for as long as that takes.
+// addLetters stores dead letters, if there are any; it retries until stop ends.
 func (s *Stage) addLetters(work, stop context.Context, letters []store.DeadLetter) error {
 	if len(letters) == 0 {
 		return nil
@@ -299,9 +299,9 @@ func (s *Stage) addLetters(work, stop context.Context, letters []store.DeadLette
 	return s.retryUntil(work, stop, "store dead letters", func() error { return s.opt.Store.AddLetters(work, letters) })
 }
 
-// open makes the changes of a frame readable. One that cannot be read becomes a
-// dead letter and counts no more: that it is missing shows at the frame behind it.
-func (s *Stage) open(ctx context.Context, p *partition, f *logged) error {
+// openFrame makes the changes of a frame readable. A frame that cannot be read becomes a
+// dead letter and no longer counts: the next frame shows the gap.
+func (s *Stage) openFrame(ctx context.Context, p *partition, f *logged) error {
 	err := f.Open()
 	if err == nil {
 		return nil
@@ -320,8 +320,8 @@ func (s *Stage) malformed(partition int32, r *transport.Received, err error) sto
 	}
 }
 
-// handOut hands a frame of the tail to every live service, as soon as there is
-// room, and after what is missing before it.
+// handOut hands a frame of the tail to every live service as soon as the budget allows,
+// and after bridging a gap before it.
 func (s *Stage) handOut(ctx context.Context, p *partition, f *logged) error {
 	for {
 		s.mu.Lock()
@@ -341,7 +341,7 @@ func (s *Stage) handOut(ctx context.Context, p *partition, f *logged) error {
 			return nil
 		case v == follows && !f.Opened():
 			s.mu.Unlock()
-			if err := s.open(ctx, p, f); err != nil {
+			if err := s.openFrame(ctx, p, f); err != nil {
 				return err
 			}
 			continue
@@ -382,14 +382,14 @@ func (s *Stage) feedLive(p *partition, f *logged) {
 			i++
 		}
 		if i < len(f.Slices) && f.Slices[i].Service == c.w.opt.Number && c.live && f.To > c.feed.fed {
-			s.give(c, f, f.Slices[i], start, max(fed, c.feed.fed))
+			s.enqueue(c, f, f.Slices[i], start, max(fed, c.feed.fed))
 		}
 	}
 	p.edits++
 }
 
-// give puts a slice into a service's queue. The caller holds s.mu.
-func (s *Stage) give(c *cursor, f *logged, changes change.Slice, start int64, fed change.Version) {
+// enqueue adds a slice to a service's queue. The caller holds s.mu.
+func (s *Stage) enqueue(c *cursor, f *logged, changes change.Slice, start int64, fed change.Version) {
 	below := max(fed, c.floor)
 	if f.To <= below {
 		return
@@ -399,7 +399,7 @@ func (s *Stage) give(c *cursor, f *logged, changes change.Slice, start int64, fe
 	}
 	frame := f.Frame
 	if len(c.w.queue) > 0 && s.kept > 2*s.opt.Memory { // the first is soon in hand
-		frame, changes = apart(frame, changes)
+		frame, changes = detach(frame, changes)
 	}
 	sl := &slice{
 		below: below,
@@ -408,19 +408,19 @@ func (s *Stage) give(c *cursor, f *logged, changes change.Slice, start int64, fe
 	}
 	c.pending = append(c.pending, sl)
 	c.w.queue = append(c.w.queue, sl)
-	s.hold(sl)
+	s.holdSlice(sl)
 	wait.Offer(c.w.wakeUp, struct{}{})
 }
 
 const (
-	// roomTick is how often a tail that waits looks whether somebody hogs the room.
+	// roomTick is how often a waiting tail checks for a service that hogs the budget.
 	roomTick = 100 * time.Millisecond
-	// hogPatience is how long services without work wait for one that has the room.
+	// hogPatience is how long services without work wait for one that has the budget.
 	hogPatience = 500 * time.Millisecond
 )
 
 // roomFor returns nil when a frame may be handed out, or what to wait for. To make
-// room it lets services fall behind. The caller holds s.mu.
+// room, services fall behind. The caller holds s.mu.
 func (s *Stage) roomFor(p *partition, f *logged) <-chan struct{} {
 	size := int64(0)
 	for i := range f.Slices {
@@ -448,8 +448,8 @@ func (s *Stage) roomFor(p *partition, f *logged) <-chan struct{} {
 	if s.held <= stuck || s.held+size <= s.opt.Memory {
 		return nil
 	}
-	// The room is full. A service that is slow while others have nothing to do
-	// does not hold them up.
+	// The budget is used up. A service that is slow does not hold up others that have
+	// nothing to do.
 	var hog *worker
 	idle := false
 	for _, w := range s.workers {
@@ -467,8 +467,8 @@ func (s *Stage) roomFor(p *partition, f *logged) <-chan struct{} {
 	return s.released
 }
 
-// fallBehind drops what waits for a service: the others go on, and the catch-up
-// reader brings it again. The caller holds s.mu.
+// fallBehind drops what waits for a service: the others continue, and the catch-up
+// reader reads it again. The caller holds s.mu.
 func (s *Stage) fallBehind(w *worker) {
 	fell := false
 	for _, p := range s.parts {
@@ -506,7 +506,7 @@ func (s *Stage) fallBehind(w *worker) {
 		}
 	}
 	for _, sl := range w.queue {
-		s.letGo(sl)
+		s.releaseSlice(sl)
 	}
 	clear(w.queue)
 	w.queue = w.queue[:0]

@@ -7,10 +7,10 @@ import (
 	"github.com/seed-86dfc502/weir/sinks"
 )
 
-// resume lets a sink that can tell find out what a predecessor left in its target, of
-// each partition of a batch before its first write since the take-over, for as long
-// as that takes. From where on it looked is saved before something is written, or
-// the next owner would not know where to look.
+// resume lets a sinks.Resumer find out what a predecessor left in its target, for each
+// partition of a batch before its first write since the take-over. It retries until stop
+// ends. The sink's mark is saved before anything is written, or the next owner would not
+// know where to look.
 func (w *worker) resume(work, stop context.Context, batch []*slice) error {
 	sink, ok := w.opt.Sink.(sinks.Resumer)
 	if !ok {
@@ -20,7 +20,7 @@ func (w *worker) resume(work, stop context.Context, batch []*slice) error {
 	if err := w.until(work, stop, func(ctx context.Context) error {
 		var claims []sinks.Claim
 		if fresh, claims = w.claims(batch); len(fresh) == 0 {
-			return nil // resumed, or gone meanwhile
+			return nil // resumed or revoked meanwhile
 		}
 		return sink.Resume(ctx, claims)
 	}); err != nil || len(fresh) == 0 {
@@ -44,7 +44,7 @@ func (w *worker) resume(work, stop context.Context, batch []*slice) error {
 	return w.s.saver.await(work, batch)
 }
 
-// claims are those of a batch that the sink has not resumed.
+// claims returns the cursors and claims of a batch that the sink has not resumed.
 func (w *worker) claims(batch []*slice) (fresh []*cursor, claims []sinks.Claim) {
 	w.s.mu.Lock()
 	defer w.s.mu.Unlock()
@@ -59,8 +59,7 @@ func (w *worker) claims(batch []*slice) (fresh []*cursor, claims []sinks.Claim) 
 	return fresh, claims
 }
 
-// keepMark takes the sink's mark on if everything that was written stands below the
-// position. The caller holds the stage's mutex.
+// keepMark adopts the sink's mark if everything that was written is below the position. The caller holds the stage's mutex.
 func (w *worker) keepMark(c *cursor) {
 	sink, ok := w.opt.Sink.(sinks.Resumer)
 	if !ok || !c.resumed {
@@ -71,7 +70,7 @@ func (w *worker) keepMark(c *cursor) {
 	}
 }
 
-// countFound counts what a write left out because it was there.
+// countFound counts what a write skipped because it was in the target.
 func (w *worker) countFound() {
 	if sink, ok := w.opt.Sink.(sinks.Resumer); ok {
 		now := sink.Found()

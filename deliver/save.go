@@ -12,24 +12,24 @@ import (
 	"github.com/seed-86dfc502/weir/store"
 )
 
-// saver writes the progress of partitions to the store, of all that moved in one
-// transaction: at once when somebody waits for it, else a few times a second.
+// saver writes the progress of all partitions that moved to the store, in one
+// transaction: at once when a worker waits for it, else a few times a second.
 type saver struct {
 	s       *Stage
 	poked   chan struct{} // capacity 1: something moved
-	hurried chan struct{} // capacity 1: somebody waits
-	one     chan struct{} // capacity 1: full while a swap is under way; a caller waits no longer than its context
+	hurried chan struct{} // capacity 1: a worker waits
+	sem     chan struct{} // capacity 1: full while a swap is under way; a caller waits no longer than its context
 
 	mu   sync.Mutex
 	done chan struct{} // guarded by mu; closed and replaced after each swap
 }
 
-// savePeriod is how often what nobody waits for is written.
+// savePeriod is how often progress is written that no worker waits for.
 const savePeriod = 200 * time.Millisecond
 
 func (v *saver) init(s *Stage) {
 	v.s, v.poked, v.hurried, v.done = s, make(chan struct{}, 1), make(chan struct{}, 1), make(chan struct{})
-	v.one = make(chan struct{}, 1)
+	v.sem = make(chan struct{}, 1)
 }
 
 func (v *saver) poke() { wait.Offer(v.poked, struct{}{}) }
@@ -90,12 +90,12 @@ func (v *saver) saveAll(ctx, patience context.Context) {
 	v.mu.Unlock()
 }
 
-// save swaps the rows of partitions, once. What the store has as somebody else's
-// is lost.
+// save swaps the rows of partitions, once. Partitions that the store has under another
+// token are lost.
 func (v *saver) save(ctx context.Context, parts []*partition) error {
 	select {
-	case v.one <- struct{}{}:
-		defer func() { <-v.one }()
+	case v.sem <- struct{}{}:
+		defer func() { <-v.sem }()
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}
@@ -120,18 +120,18 @@ func (v *saver) save(ctx context.Context, parts []*partition) error {
 			if !p.gone {
 				lost = append(lost, p)
 			}
-			p.tried = nil
+			p.swap = nil
 			continue
 		}
 		p.swapped()
 	}
 	v.s.mu.Unlock()
-	v.s.lose(lost)
+	v.s.onProgressLost(lost)
 	return nil
 }
 
-// swaps returns the swaps that partitions need, with their partitions, which note what
-// is tried.
+// swaps returns the swaps that partitions need, and their partitions, which remember
+// them.
 func (v *saver) swaps(parts []*partition) (swaps []store.ProgressSwap, of []*partition) {
 	v.s.mu.Lock()
 	defer v.s.mu.Unlock()
@@ -139,12 +139,12 @@ func (v *saver) swaps(parts []*partition) (swaps []store.ProgressSwap, of []*par
 		if p.edits == p.stored {
 			continue
 		}
-		t := &attempted{token: newToken(), positions: p.positions(), edits: p.edits}
+		t := &progressSwap{token: newToken(), positions: p.positions(), edits: p.edits}
 		if slices.Equal(t.positions, p.saved) {
 			p.stored = p.edits
 			continue
 		}
-		p.tried = t
+		p.swap = t
 		swaps = append(swaps, store.ProgressSwap{
 			Progress: store.Progress{Partition: p.number, Token: t.token, Positions: t.positions}, Old: p.token, Floor: p.floor,
 		})
@@ -153,11 +153,11 @@ func (v *saver) swaps(parts []*partition) (swaps []store.ProgressSwap, of []*par
 	return swaps, of
 }
 
-// resolve finds out what became of swaps whose outcome is unknown: the rows say
-// which token they have. The caller holds v.one.
+// resolve finds out the outcome of swaps by the tokens of the rows. The caller holds
+// v.sem.
 func (v *saver) resolve(ctx context.Context, parts []*partition) error {
 	v.s.mu.Lock()
-	unsure := slices.ContainsFunc(parts, func(p *partition) bool { return p.tried != nil })
+	unsure := slices.ContainsFunc(parts, func(p *partition) bool { return p.swap != nil })
 	v.s.mu.Unlock()
 	if !unsure {
 		return nil
@@ -168,29 +168,29 @@ func (v *saver) resolve(ctx context.Context, parts []*partition) error {
 	}
 	v.s.mu.Lock()
 	defer v.s.mu.Unlock()
-	settle(rows, parts)
+	resolveSwaps(rows, parts)
 	return nil
 }
 
-// settle notes which swaps were done, by the rows. The caller holds the stage's mutex.
-func settle(rows []store.Progress, parts []*partition) {
+// resolveSwaps applies the swaps that the rows show as done, and drops the others. The caller holds the stage's mutex.
+func resolveSwaps(rows []store.Progress, parts []*partition) {
 	for _, p := range parts {
-		t := p.tried
+		t := p.swap
 		if t != nil && slices.ContainsFunc(rows, func(r store.Progress) bool { return r.Partition == p.number && r.Token == t.token }) {
 			p.swapped()
 		}
-		p.tried = nil
+		p.swap = nil
 	}
 }
 
-// swapped notes that what was tried was done. The caller holds the stage's mutex.
+// swapped applies the swap that was done. The caller holds the stage's mutex.
 func (p *partition) swapped() {
-	t := p.tried
+	t := p.swap
 	p.token, p.saved, p.stored = t.token, t.positions, t.edits
-	p.tried = nil
+	p.swap = nil
 }
 
-// await returns when what was done of a batch is saved, or its partitions are gone.
+// await returns when the progress of a batch is saved, or its partitions are revoked.
 func (v *saver) await(work context.Context, batch []*slice) error {
 	v.s.mu.Lock()
 	want := make(map[*partition]uint64, 4)
@@ -224,11 +224,11 @@ func (v *saver) await(work context.Context, batch []*slice) error {
 	}
 }
 
-// looks shares looks at the store: a caller gets one that began after it called. Its
-// one and read are set once.
+// looks shares looks at the store: a caller gets one that began after it called. Its sem
+// and read are set once.
 type looks struct {
 	read  func(ctx context.Context) (store.Look, error)
-	one   chan struct{} // capacity 1: full while a look is under way
+	sem   chan struct{} // capacity 1: full while a look is under way
 	begun atomic.Int64
 
 	// Of the last look that succeeded; owned by whoever has one.
@@ -242,8 +242,8 @@ const lookTimeout = time.Minute
 func (l *looks) look(ctx context.Context) (*store.Look, error) {
 	before := l.begun.Load()
 	select {
-	case l.one <- struct{}{}:
-		defer func() { <-l.one }()
+	case l.sem <- struct{}{}:
+		defer func() { <-l.sem }()
 	case <-ctx.Done():
 		return nil, context.Cause(ctx)
 	}

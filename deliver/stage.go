@@ -24,13 +24,13 @@ import (
 
 var (
 	errStopped = errors.New("deliver is stopping")
-	errRevoked = errors.New("the partition is not this process's any more")
+	errRevoked = errors.New("the partition is no longer this process's")
 )
 
-// ErrLost is what Run returns, wrapped, when the store does not know a partition
-// as this process's although it is assigned to it: the store went back, or another
-// process took it. Deliver has to begin anew, from what the store says.
-var ErrLost = errors.New("the progress of a partition is not this process's any more")
+// ErrLost is what Run returns, wrapped, when the store has a partition that is assigned
+// to this process under another token: the store was restored, or another process took
+// it over. Deliver has to restart from the store's progress.
+var ErrLost = errors.New("the progress of a partition is no longer this process's")
 
 // Store is what deliver needs of the store.
 type Store interface {
@@ -52,8 +52,8 @@ type Reader interface {
 // Log is the changes log beside its subscription.
 type Log interface {
 	NewReader() Reader
-	// Offsets returns where a partition begins and ends: between are the records that it
-	// has. What is wrong with other partitions is no error.
+	// Offsets returns the offsets of a partition's first record and of its next one. A
+	// fault of another partition is no error.
 	Offsets(ctx context.Context, partition int32) (start, end int64, err error)
 }
 
@@ -76,7 +76,7 @@ type Service struct {
 	Number int32 // the store's number of it
 	Sink   sinks.Sink
 	Retry  Retry
-	// History says that Options.History gets what was tried.
+	// History says that Options.History gets the attempts.
 	History bool
 }
 
@@ -104,13 +104,12 @@ type Options struct {
 	// Memory is how many bytes of changes may wait for sinks, over all services.
 	// Defaults to 64 MiB.
 	Memory int64
-	// StopGrace is how long a write that is under way at a shutdown may go on.
-	// Defaults to 5s.
+	// StopGrace is how long a write in flight may take at a shutdown. Defaults to 5s.
 	StopGrace time.Duration
-	// Suspended are the services that an operator wants to get nothing, by name.
+	// Suspended are the services that an operator has paused, by name.
 	Suspended map[string]Suspension
-	// Limit, if given, ends everything that a shutdown lets finish, a write, reads
-	// and progress: the changes are redelivered, with their keys.
+	// Limit, if given, ends everything that a shutdown lets finish (writes, reads,
+	// progress): the changes are redelivered, with their keys.
 	Limit   context.Context
 	Logger  *slog.Logger
 	Metrics *Metrics
@@ -126,8 +125,8 @@ type State string
 const (
 	StateRunning  State = "running"
 	StateRetrying State = "retrying" // the last attempt failed and is repeated
-	StatePaused   State = "paused"   // refused as a whole; probed now and then
-	// StateSuspended: an operator wants that it gets nothing for now.
+	StatePaused   State = "paused"   // refused as a whole; probed periodically
+	// StateSuspended: paused by an operator.
 	StateSuspended State = "suspended"
 )
 
@@ -153,8 +152,8 @@ type Stage struct {
 	held     int64                 // guarded by mu; bytes of the slices of all workers
 	frames   map[*change.Frame]int // guarded by mu; of which slices are held, with how many
 	kept     int64                 // guarded by mu; bytes of all frames of these
-	released chan struct{}         // guarded by mu; closed and replaced when room came, or a service came back
-	closed   bool                  // guarded by mu; running grows no more
+	released chan struct{}         // guarded by mu; closed and replaced when the budget grew, or a service recovered
+	closed   bool                  // guarded by mu; running starts nothing more
 }
 
 // New makes a stage.
@@ -169,7 +168,7 @@ func New(opt Options) *Stage {
 		parts: map[int32]*partition{}, frames: map[*change.Frame]int{}, released: make(chan struct{}), failed: make(chan error, 1),
 	}
 	s.ctx, s.stop = context.WithCancel(context.Background())
-	s.looks.read, s.looks.one = opt.Store.Look, make(chan struct{}, 1)
+	s.looks.read, s.looks.sem = opt.Store.Look, make(chan struct{}, 1)
 	s.saver.init(s)
 	for _, service := range opt.Services {
 		s.workers = append(s.workers, newWorker(s, service))
@@ -184,9 +183,9 @@ func (s *Stage) share() int64 {
 	return max(256<<10, s.opt.Memory/int64(max(1, len(s.workers))))
 }
 
-// Run delivers until ctx is cancelled; the writes that are under way then are
-// finished unless their sinks fail or Options.Limit ends, what took effect is
-// saved, and the sinks are closed. Its error wraps ErrLost, or is nil.
+// Run delivers until ctx is cancelled; then the writes in flight finish, unless their
+// sinks fail or Options.Limit ends, their progress is saved, and the sinks are closed.
+// Its error wraps ErrLost, or is nil.
 func (s *Stage) Run(ctx context.Context) error {
 	var workers, writers sync.WaitGroup
 	for _, w := range s.workers {
@@ -213,15 +212,15 @@ func (s *Stage) Run(ctx context.Context) error {
 	return err
 }
 
-// wake lets whoever waits for room, or for a service to come back, look again.
+// wake wakes those that wait for budget, or for a service to recover.
 // The caller holds s.mu.
 func (s *Stage) wake() {
 	close(s.released)
 	s.released = make(chan struct{})
 }
 
-// Assigned implements transport.PartitionListener: it takes the partitions over
-// and returns where their services are. It retries until ctx ends.
+// Assigned implements transport.PartitionListener: it takes the partitions over and
+// returns the offsets to read from. It retries until ctx ends.
 func (s *Stage) Assigned(ctx context.Context, _ string, partitions []int32) (map[int32]int64, error) {
 	token := newToken()
 	var rows []store.Progress
@@ -267,7 +266,7 @@ func (s *Stage) Revoked(_ string, partitions []int32) {
 	s.countBehind()
 	s.wake()
 	s.mu.Unlock()
-	// If the store answers soon, the next owner knows what was done. Else it is done again.
+	// If the store answers soon, the next owner knows what was done. Else it is repeated.
 	ctx, cancel := context.WithTimeout(s.limit, lastSave)
 	defer cancel()
 	_ = s.saver.save(ctx, last)
@@ -283,15 +282,15 @@ func (s *Stage) drop(p *partition) {
 	p.gone = true
 	p.cancel()
 	for _, w := range s.workers {
-		w.forget(p)
+		w.dropPartition(p)
 	}
 }
 
-// lose is called when the store has the progress of partitions as somebody else's.
-// Either the news that they went away are on their way, or the store went back.
-func (s *Stage) lose(lost []*partition) {
+// onProgressLost is called when the store has the progress of partitions under another
+// token: either their revocation is on its way, or the store was restored.
+func (s *Stage) onProgressLost(lost []*partition) {
 	for _, p := range lost {
-		s.log.Warn("the progress of a partition is not this process's any more", "partition", p.number)
+		s.log.Warn("the progress of a partition is no longer this process's", "partition", p.number)
 		s.mu.Lock()
 		s.drop(p)
 		s.wake()
@@ -307,15 +306,14 @@ func (s *Stage) lose(lost []*partition) {
 	}
 }
 
-// lostPatience is how long after a take-over by somebody else the news of it may come.
+// lostPatience is how long after another process's take-over the revocation may come.
 const lostPatience = 3 * time.Second
 
-// Handle is the router's handler. It returns nil when the changes of the
-// message's records are handed to the services: whatever becomes of them is in
-// the progress, not in the group's offsets. Its error wraps store.ErrSuperseded
+// Handle is the router's handler. It returns nil when the changes of the message's
+// records are handed to the services: their outcome is in the progress, not in the
+// group's offsets. Its error wraps store.ErrSuperseded
 // if a newer configuration decided one of the frames. Any other error is one of
-// the store, of a shutdown or of the end of the assignment; the message is to be
-// handed in again.
+// the store, of a shutdown or of a revocation; the message is to be redelivered.
 func (s *Stage) Handle(msg *message.Message) error {
 	received, ok := transport.FrameOf(msg)
 	if !ok {
@@ -327,7 +325,7 @@ func (s *Stage) Handle(msg *message.Message) error {
 	if p == nil || received.Assignment <= p.after {
 		return errRevoked
 	}
-	frames, err := s.read(msg.Context(), p, received.Records, false)
+	frames, err := s.readFrames(msg.Context(), p, received.Records, false)
 	if err != nil {
 		return err
 	}
@@ -339,8 +337,8 @@ func (s *Stage) Handle(msg *message.Message) error {
 	return nil
 }
 
-// Behind returns the number of partitions in which each service that is behind is
-// so: it is fed by the catch-up reader there, apart from the others.
+// Behind returns, for each service that is behind, the number of partitions in which it
+// is fed by the catch-up reader.
 func (s *Stage) Behind() map[string]int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -360,7 +358,7 @@ func (s *Stage) behindPartitions() map[string]int {
 	return behind
 }
 
-// Idle reports whether no change is in the hands of a service.
+// Idle reports whether no change is queued or in flight.
 func (s *Stage) Idle() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()

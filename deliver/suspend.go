@@ -7,27 +7,27 @@ import (
 	"github.com/seed-86dfc502/weir/sinks"
 )
 
-// Suspension is an operator's wish that a service gets nothing for now.
+// Suspension is an operator's pause of a service.
 type Suspension struct {
 	Since time.Time `json:"since"`
 	By    string    `json:"by"`            // who asked
-	Why   string    `json:"why,omitempty"` // what they said
+	Why   string    `json:"why,omitempty"` // the reason given
 }
 
-// wishOf is what all say about a service; nil: nothing.
-func wishOf(all map[string]Suspension, service string) *Suspension {
+// suspensionOf returns the suspension of a service; nil: none.
+func suspensionOf(all map[string]Suspension, service string) *Suspension {
 	if wish, is := all[service]; is {
 		return &wish
 	}
 	return nil
 }
 
-// Suspend makes exactly these services get nothing, by name: a write that is under
-// way ends, and what comes waits like that of a service whose sink is away, behind
-// the others. A service that is not named goes on. It may be called at any time.
+// Suspend pauses exactly these services, by name: a write in flight finishes, and later
+// changes wait as for a service whose sink is unreachable, behind the others. A service
+// that is not named resumes. It may be called at any time.
 func (s *Stage) Suspend(all map[string]Suspension) {
 	for _, w := range s.workers {
-		wish := wishOf(all, w.opt.Name)
+		wish := suspensionOf(all, w.opt.Name)
 		if !w.condition.suspend(wish) {
 			continue
 		}
@@ -40,7 +40,7 @@ func (s *Stage) Suspend(all map[string]Suspension) {
 	}
 }
 
-// Probe makes a service that waits for its sink try now, and reports whether this
+// Probe makes a service that waits for its sink retry now, and reports whether this
 // process delivers it.
 func (s *Stage) Probe(service string) bool {
 	for _, w := range s.workers {
@@ -52,12 +52,12 @@ func (s *Stage) Probe(service string) bool {
 	return false
 }
 
-// suspend takes what an operator wants; nil: that it goes on.
+// suspend sets the suspension; nil resumes.
 func (c *condition) suspend(wish *Suspension) (changed bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	changed = (c.wish != nil) != (wish != nil)
-	if c.wish = wish; changed {
+	changed = (c.suspension != nil) != (wish != nil)
+	if c.suspension = wish; changed {
 		c.signal()
 	}
 	return changed
@@ -69,17 +69,17 @@ func (c *condition) wake() {
 	c.signal()
 }
 
-// signal wakes whoever waits. The caller holds c.mu.
+// signal wakes waiters. The caller holds c.mu.
 func (c *condition) signal() {
 	c.change()
 	c.changed, c.change = context.WithCancel(context.Background())
 }
 
-// isSuspended returns what ends when it may be otherwise.
+// isSuspended also returns a context that ends when the answer may have changed.
 func (c *condition) isSuspended() (is bool, changed context.Context) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.wish != nil, c.changed
+	return c.suspension != nil, c.changed
 }
 
 // awaitResumed waits while the service is suspended, and reports whether it did;
@@ -99,8 +99,8 @@ func (w *worker) awaitResumed(stop context.Context) (waited bool, err error) {
 	}
 }
 
-// await waits until another attempt is worth while: by itself, or because an
-// operator wants it now. False when stop ended first.
+// await waits until it is time for another attempt, or an operator requests one. It
+// returns false when stop ended first.
 func (w *worker) await(stop context.Context, e *sinks.Error, backoff time.Duration) bool {
 	_, changed := w.condition.isSuspended()
 	ctx, cancel := context.WithCancel(stop)

@@ -118,7 +118,7 @@ func TestALogSinkGetsAnOlderChangeOfAnotherPartition(t *testing.T) {
 		}
 		require.Equal(t, want, got)
 		for _, v := range all {
-			require.True(t, v.over())
+			require.True(t, v.settled())
 		}
 	}
 }

@@ -5,7 +5,7 @@ import (
 	"github.com/seed-86dfc502/weir/sinks"
 )
 
-// endSpan ends the span of a change, if it has one, when it was handled; once.
+// endSpan ends the span of a handled change, if it has one. Called once.
 func (w *worker) endSpan(v *delivery, err error) {
 	if v.span == nil {
 		return
@@ -17,13 +17,13 @@ func (w *worker) endSpan(v *delivery, err error) {
 	v.span.End()
 }
 
-// endSpans ends the spans of a batch that are left. What is over was done, or stood in
-// for, and what is not comes again.
+// endSpans ends the remaining spans of a batch. What is settled was replaced, and the
+// rest is redelivered.
 func (w *worker) endSpans(all []*delivery) {
 	for _, v := range all {
 		switch {
 		case v.done:
-		case v.over():
+		case v.settled():
 			w.endSpan(v, nil)
 		default:
 			w.endSpan(v, errStopped)

@@ -30,7 +30,7 @@ type worker struct {
 
 	// Guarded by the stage's mutex.
 	queue []*slice // that wait
-	held  int64    // bytes of those that wait or are in hand
+	held  int64    // bytes of those that wait or are in flight
 	since time.Time
 	busy  bool
 
@@ -39,30 +39,30 @@ type worker struct {
 	found  uint64 // of the sink, in metrics
 }
 
-// delivery is one change in hand.
+// delivery is one change in flight.
 type delivery struct {
-	change change.Change
-	slice  *slice
-	done   bool
-	left   bool // to the next owner of its partition
-	// replacement is the newer change of the entity that goes out in its stead.
+	change    change.Change
+	slice     *slice
+	done      bool
+	abandoned bool // the next owner of its partition delivers it
+	// replacement is the newer change of the entity that is delivered instead.
 	replacement *delivery
 	span        *tracing.Span
 	tries       int  // failed bounded attempts
-	beside      bool // it failed where another did well
+	failedAlone bool // it failed in a batch of which others succeeded
 }
 
-// over reports whether v was delivered, or left out for one that was, or that another
-// owner delivers: it may have come from another partition than v. A repetition of one
-// that a newer one stands in for has a replacement with a replacement.
-func (v *delivery) over() bool {
+// settled reports whether v, or the change that replaces it, was delivered or is another
+// owner's: the replacement may be of another partition than v. A repetition of a change
+// that was itself replaced has a replacement with a replacement.
+func (v *delivery) settled() bool {
 	if v.replacement == nil {
 		return v.done
 	}
 	for v.replacement != nil {
 		v = v.replacement
 	}
-	return v.done || v.left
+	return v.done || v.abandoned
 }
 
 func newWorker(s *Stage, opt Service) *worker {
@@ -73,7 +73,7 @@ func newWorker(s *Stage, opt Service) *worker {
 		s: s, opt: opt, traits: opt.Sink.Traits(), m: s.opt.Metrics.of(opt.Name),
 		log: s.log.With("service", opt.Name), wakeUp: make(chan struct{}, 1),
 	}
-	w.condition.state, w.condition.wish = StateRunning, wishOf(s.opt.Suspended, opt.Name)
+	w.condition.state, w.condition.suspension = StateRunning, suspensionOf(s.opt.Suspended, opt.Name)
 	w.condition.changed, w.condition.change = context.WithCancel(context.Background())
 	return w
 }
@@ -96,20 +96,20 @@ func (w *worker) run(stop context.Context) {
 			}
 			continue
 		}
-		// What an error leaves unfinished stays in its cursor, and is redelivered.
+		// What an error leaves unfinished stays pending in its cursor, and is redelivered.
 		_ = w.handle(work, stop, batch)
 		w.release(batch)
 	}
 }
 
-// linger lets a batch grow for as long as the sink wants that.
+// linger lets a batch grow for Traits.Linger.
 func (w *worker) linger(stop context.Context) {
 	if w.traits.Linger > 0 {
 		wait.Sleep(stop, w.traits.Linger)
 	}
 }
 
-// take takes what waits, up to what the sink takes at once.
+// take dequeues slices, up to what the sink takes at once.
 func (w *worker) take() []*slice {
 	w.s.mu.Lock()
 	defer w.s.mu.Unlock()
@@ -133,13 +133,13 @@ func (w *worker) take() []*slice {
 	return batch
 }
 
-// release returns the room of a batch.
+// release returns a batch's share of the budget.
 func (w *worker) release(batch []*slice) {
 	w.s.mu.Lock()
 	defer w.s.mu.Unlock()
 	w.busy = false
 	for _, sl := range batch {
-		w.s.letGo(sl)
+		w.s.releaseSlice(sl)
 		if !sl.c.live {
 			sl.c.p.poke()
 		}
@@ -148,19 +148,19 @@ func (w *worker) release(batch []*slice) {
 	w.s.saver.poke()
 }
 
-// forget drops what waits of a partition. The caller holds the stage's mutex.
-func (w *worker) forget(p *partition) {
+// dropPartition drops the queued slices of a partition. The caller holds the stage's mutex.
+func (w *worker) dropPartition(p *partition) {
 	w.queue = slices.DeleteFunc(w.queue, func(sl *slice) bool {
 		if sl.c.p != p {
 			return false
 		}
-		w.s.letGo(sl)
+		w.s.releaseSlice(sl)
 		return true
 	})
 }
 
-// handle brings one batch to its end. work is for effects and is not cancelled at
-// a shutdown; stop ends waiting and retrying.
+// handle processes one batch. work is for effects and is not cancelled at a shutdown;
+// stop ends waiting and retrying.
 func (w *worker) handle(work, stop context.Context, batch []*slice) error {
 	all, err := w.decode(work, stop, batch)
 	if err != nil {
@@ -187,8 +187,8 @@ func (w *worker) handle(work, stop context.Context, batch []*slice) error {
 	return w.deliver(a, batch, all, todo)
 }
 
-// deliver writes what is left of a batch, as much at a time as the sink takes, and notes
-// after each write how far the slices are done.
+// deliver writes what is left of a batch, as much at a time as the sink takes, and
+// advances the slices after each write.
 func (w *worker) deliver(a *attempt, batch []*slice, all, todo []*delivery) error {
 	for len(todo) > 0 {
 		n := w.chunk(todo)
@@ -209,7 +209,7 @@ func (w *worker) deliver(a *attempt, batch []*slice, all, todo []*delivery) erro
 	return nil
 }
 
-// decode reads the changes of slices; what is below the service's position is left out.
+// decode reads the changes of slices and drops those below the service's position.
 func (w *worker) decode(work, stop context.Context, batch []*slice) ([]*delivery, error) {
 	n := 0
 	for _, sl := range batch {
@@ -239,15 +239,15 @@ func (w *worker) decode(work, stop context.Context, batch []*slice) ([]*delivery
 			all = append(all, v)
 		}
 	}
-	w.m.became[OutcomeDead].Add(float64(len(letters)))
+	w.m.outcomes[OutcomeDead].Add(float64(len(letters)))
 	return all, w.s.addLetters(work, stop, letters)
 }
 
-// finish notes how far the slices of a batch are done.
+// finish advances the slices of a batch to the first change that is not settled.
 func (w *worker) finish(batch []*slice, all []*delivery) {
 	at := make(map[*slice]change.Version, len(batch))
 	for _, v := range all {
-		if _, undone := at[v.slice]; !undone && !v.over() {
+		if _, undone := at[v.slice]; !undone && !v.settled() {
 			at[v.slice] = v.change.Position()
 		}
 	}
@@ -278,15 +278,14 @@ func (w *worker) finish(batch []*slice, all []*delivery) {
 	}
 }
 
-// dropAbandoned leaves out the changes of partitions that went away. The next owner
-// has them, and delivers newer ones behind them; this one may be fenced for as long as
-// it tries.
+// dropAbandoned drops the changes of revoked partitions. The next owner has them, and
+// delivers newer ones after them; this one may be fenced for as long as it tries.
 func (w *worker) dropAbandoned(todo []*delivery) []*delivery {
 	w.s.mu.Lock()
 	defer w.s.mu.Unlock()
 	return slices.DeleteFunc(todo, func(v *delivery) bool {
-		v.left = v.slice.c.p.gone
-		return v.left
+		v.abandoned = v.slice.c.p.gone
+		return v.abandoned
 	})
 }
 
@@ -297,11 +296,11 @@ func (w *worker) backoff() *backoff.ExponentialBackOff {
 	return b
 }
 
-// dropObsolete leaves out repetitions within the batch, and for a state sink all
-// but the newest change of each entity. A change that may have been in hand
-// before is worth while for a state sink that does not guard itself only if it is
-// the newest that was decided: the newer one may be there already, and this one
-// would come behind it. A resent change of a log sink always goes out.
+// dropObsolete drops repetitions within the batch, and for a state sink all but the
+// newest change of each entity. A redelivered change goes to a state sink that does not
+// guard itself only if it is the newest that was decided: a newer one may be there
+// already, and this one would overwrite it. A resent change of a log sink is always
+// delivered.
 func (w *worker) dropObsolete(work, stop context.Context, all []*delivery) ([]*delivery, error) {
 	state := w.traits.Kind == sinks.State
 	var doubtful []*delivery
@@ -314,8 +313,8 @@ func (w *worker) dropObsolete(work, stop context.Context, all []*delivery) ([]*d
 	if err != nil {
 		return nil, err
 	}
-	// A log sink is owed every version, also an older one that comes behind a newer one
-	// from another partition: an older inbox may have had another number of them.
+	// A log sink is owed every version, even an older one that follows a newer one from
+	// another partition: an older inbox may have had another number of partitions.
 	type key struct {
 		entity  string
 		version change.Version // 0 for a state sink
@@ -335,12 +334,12 @@ func (w *worker) dropObsolete(work, stop context.Context, all []*delivery) ([]*d
 		}
 		if old := newest[k]; old != nil && c.Version <= old.change.Version {
 			v.replacement = old
-			w.became(v, OutcomeSkipped)
+			w.recordOutcome(v, OutcomeSkipped)
 			continue
 		}
 		if v.slice.redelivered && rows[c.Entity].Version > c.Version {
-			w.leftOut(c.Entity, rows[c.Entity].Version)
-			w.became(v, OutcomeOvertaken)
+			w.raiseFloor(c.Entity, rows[c.Entity].Version)
+			w.recordOutcome(v, OutcomeOvertaken)
 			continue
 		}
 		newest[k] = v
@@ -355,14 +354,15 @@ func (w *worker) dropObsolete(work, stop context.Context, all []*delivery) ([]*d
 			return false
 		}
 		v.replacement = n
-		w.became(v, OutcomeCoalesced)
+		w.recordOutcome(v, OutcomeCoalesced)
 		return true
 	}), nil
 }
 
-// leftOut notes that a change was left out for a newer one of its entity, which was
-// decided at a version: a store whose watermark of that partition is below forgot it.
-func (w *worker) leftOut(entity string, newer change.Version) {
+// raiseFloor notes that a change was dropped for a newer one of its entity, which was
+// decided at version newer: a store whose watermark of that partition is below has
+// forgotten that decision.
+func (w *worker) raiseFloor(entity string, newer change.Version) {
 	w.s.mu.Lock()
 	defer w.s.mu.Unlock()
 	if p := w.s.parts[w.s.opt.Partition(entity, newer)]; p != nil {
@@ -370,9 +370,10 @@ func (w *worker) leftOut(entity string, newer change.Version) {
 	}
 }
 
-// became notes how a change ended: it is done, unless a newer one stands in for it.
-func (w *worker) became(v *delivery, outcome string) {
-	w.m.became[outcome].Inc()
+// recordOutcome records the outcome of a change: it is done, unless a newer one replaces
+// it.
+func (w *worker) recordOutcome(v *delivery, outcome string) {
+	w.m.outcomes[outcome].Inc()
 	if v.span != nil {
 		v.span.Set(tracing.OutcomeKey.String(outcome))
 	}
@@ -406,7 +407,7 @@ func (w *worker) rows(work, stop context.Context, of []*delivery) (map[string]st
 	return rows, err
 }
 
-// open opens the sink, for as long as that takes.
+// open opens the sink; it retries until stop ends.
 func (w *worker) open(work, stop context.Context) error {
 	if w.opened {
 		return nil
@@ -419,8 +420,8 @@ func (w *worker) open(work, stop context.Context) error {
 	return nil
 }
 
-// until repeats what a sink does before it writes, for as long as that takes. It waits
-// as a write does: with the others of a target that is down, and while it is suspended.
+// until retries what a sink does before it writes, until it works or stop ends. It waits
+// as a write does: with the other services of a target that is down, and while suspended.
 func (w *worker) until(work, stop context.Context, do func(context.Context) error) error {
 	pause := w.backoff()
 	for {
@@ -463,8 +464,8 @@ func (s *Stage) retryUntil(work, stop context.Context, what string, op func() er
 	return err
 }
 
-// reportFailure notes a failure of the sink; it logs when the state changes, not at every attempt.
-// about is the span of a change that it happened to, or nil.
+// reportFailure counts a failure of the sink, and logs it when the state changes. about is
+// the span of a change that failed, or nil.
 func (w *worker) reportFailure(e *sinks.Error, about *tracing.Span) {
 	state := StateRetrying
 	if e.Class == sinks.Pause {
@@ -474,7 +475,7 @@ func (w *worker) reportFailure(e *sinks.Error, about *tracing.Span) {
 	if !w.condition.failed(e, state) {
 		return
 	}
-	w.wakeTails() // which need not wait for it any more
+	w.wakeTails() // which need not wait for it now
 	log := w.log
 	if about != nil {
 		log = log.With("trace_id", about.ID())
@@ -487,7 +488,7 @@ func (w *worker) reportFailure(e *sinks.Error, about *tracing.Span) {
 	log.Warn("delivery fails; trying again", "error", e)
 }
 
-// recovered notes that the sink takes changes.
+// recovered sets the service running again.
 func (w *worker) recovered() {
 	if w.condition.recovered() {
 		w.m.paused.Set(0)

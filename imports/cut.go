@@ -139,7 +139,7 @@ const (
 	broken                   // behind a wrong quote
 )
 
-// scan goes on with part and reports whether its end is within quotes.
+// scan continues with part and reports whether its end is within quotes.
 func (q *quoting) scan(part []byte) (open bool) {
 	s := q.state
 	for _, b := range part {

@@ -239,7 +239,7 @@ func (x *intake) answered(i store.Import, r store.Response) Result {
 	return duplicate
 }
 
-// answer is what a later use of the key is told: what a posted event is, and
+// answer is what a later use of the key gets: what a posted event is, and
 // where it came from.
 type answer struct {
 	ID      string `json:"id"`

@@ -21,8 +21,8 @@ type Intake interface {
 	Take(ctx context.Context, i store.Import, rows []Row) ([]Result, error)
 }
 
-// GoneError says in one sentence, without payload, that an import can never go on, for
-// a reason that is not a row's: its source is not there any more. An Intake returns it.
+// GoneError says in one sentence, without payload, that an import can never continue, for
+// a reason that is not a row's: its source is gone. An Intake returns it.
 type GoneError struct{ Reason string }
 
 func (e *GoneError) Error() string { return e.Reason }

@@ -9,7 +9,7 @@
 // nothing stale is sent. A control record that is there twice does no harm.
 //
 // A long action is a job: a row with a cursor, moved after the records up to it
-// are acknowledged. After a kill the same action goes on from there; at most the
+// are acknowledged. After a kill the same action resumes there; at most the
 // last portion is repeated. Memory is bounded by a portion.
 //
 // Every action has an audit row with who, why and how many, and the id of the

@@ -50,7 +50,7 @@ type Env struct {
 	Decide func(ctx context.Context) error
 	// Actor is who asks, for the audit: user@host.
 	Actor string
-	// Progress, if given, is told how far an action is; total is 0 when it is not known.
+	// Progress, if given, is called with how far an action is; total is 0 when it is unknown.
 	Progress func(done, total int64)
 }
 

@@ -354,7 +354,7 @@ func (e *Env) Editable(ctx context.Context, id int64) (store.DeadLetter, error) 
 // EditLetter replaces the payload of a letter that Editable returned; the first one
 // is kept. A letter that is another one meanwhile stays as it is. The payload has at
 // most limit bytes, those of an event of the letter's source; 0 says that there is no
-// such source any more.
+// such source now.
 func (e *Env) EditLetter(ctx context.Context, seen store.DeadLetter, payload []byte, limit int, reason string) error {
 	if limit <= 0 {
 		return impossible("the configuration has no source that it could come back to: discard it")

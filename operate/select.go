@@ -33,7 +33,7 @@ type Selection struct {
 }
 
 // batch is one step of a selection: the entities of one append and where the
-// selection goes on behind them.
+// selection continues after them.
 type batch struct {
 	ids    []string
 	stored map[string]store.Entity // those that were read anyway

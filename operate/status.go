@@ -36,7 +36,7 @@ type Behind struct {
 	Level Level  `json:"level"`
 	// Waiting is how many records or changes wait, at most.
 	Waiting int64 `json:"waiting"`
-	// Since is since when nothing goes on there; zero where something does.
+	// Since is when progress stopped there; zero while there is some.
 	Since time.Time `json:"since,omitzero"`
 	Why   string    `json:"why"`
 	Do    string    `json:"do,omitempty"`

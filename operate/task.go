@@ -60,7 +60,7 @@ type Parameters struct {
 }
 
 // Resume returns the task that a job's row describes. A list of ids is not in the
-// row, so such a job goes on only when the same list is given again.
+// row, so such a job resumes only when the same list is given again.
 func Resume(j store.Job) (Task, error) {
 	var p Parameters
 	if err := json.Unmarshal(j.Parameters, &p); err != nil {
@@ -168,7 +168,7 @@ type progress struct {
 	Entities int64           `json:"entities"`
 
 	Check     int32  `json:"check,omitempty"`       // number of the check service that it is at
-	CheckFrom string `json:"check_after,omitempty"` // the entity that it goes on behind there
+	CheckFrom string `json:"check_after,omitempty"` // the entity after which it resumes there
 	CheckRows int64  `json:"check_rows,omitempty"`
 }
 
@@ -184,7 +184,7 @@ func (t *Task) size() int {
 // Run does a task as a job: control records are appended in portions, and the
 // job's cursor follows them. An open job with the same parameters is gone on
 // with. An error leaves the job open, and so does the end of ctx. The error
-// wraps store.ErrFenced when another process goes on with the job, and is an
+// wraps store.ErrFenced when another process continues the job, and is an
 // *InvalidRequestError when the task cannot be done.
 func (e *Env) Run(ctx context.Context, t Task) (Result, error) {
 	if err := e.check(t); err != nil {

@@ -71,7 +71,7 @@ func (o *operators) listen() (address string, stop func() error, err error) {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { _, _ = fmt.Fprintln(w, "ok") })
 	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, r *http.Request) {
-		known, _ := o.attempts.Known(r, token)
+		known, _ := o.attempts.Verify(r, token)
 		serveHealth(w, o.health(), token == "" || known)
 	})
 	exposition := promhttp.HandlerFor(o.reg, promhttp.HandlerOpts{MaxRequestsInFlight: answersAtATime})

@@ -12,8 +12,8 @@ import (
 	"github.com/seed-86dfc502/weir/config"
 )
 
-// mountChecks answers check services, those that a reload adds too. What it
-// gives lets decisions under way end until ctx does.
+// mountChecks serves check services, including those that a reload adds. What it
+// returns lets decisions in flight finish until ctx ends.
 func (f *frontDoor) mountChecks(server *api.Server) (stop func(ctx context.Context)) {
 	checker := checks.New(checks.Options{
 		Store: f.store, MaxWaiting: max(20_000, 4*f.cfg.API.MaxRows), Timeout: f.cfg.API.Timeout.D(), Metrics: f.metrics.checks,
@@ -36,7 +36,7 @@ type checkServices struct {
 	store   serviceNumbers
 	config  func() *config.Config
 	now     func() time.Time
-	turn    chan struct{}    // held by whoever uses the two below
+	turn    chan struct{}    // held while the two below are used
 	numbers map[string]int32 // by name, of all services
 	read    time.Time        // when
 }
@@ -45,10 +45,10 @@ func newCheckServices(s serviceNumbers, c func() *config.Config) *checkServices 
 	return &checkServices{store: s, config: c, now: time.Now, turn: make(chan struct{}, 1)}
 }
 
-// numbersAge is how long numbers are used without another look. A store never
-// changes one, but a store that is put back has forgotten the newest, and gives
+// numbersAge is how long numbers are cached. A store never
+// changes one, but a restored store has forgotten the newest, and gives
 // them to other services: the rows of one would be taken for another's. It is
-// shorter than any store is away for that.
+// shorter than any restore takes.
 const numbersAge = time.Second
 
 func (s *checkServices) find(ctx context.Context, name string) (checks.Service, error) {

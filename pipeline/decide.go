@@ -74,7 +74,7 @@ func (st *stages) startDecide() part {
 }
 
 // decide runs one subscription to the inbox until ctx ends, now is replaced or
-// deciding cannot go on.
+// deciding cannot continue.
 func (st *stages) decide(ctx context.Context, now *settings, plan *decide.Plan) error {
 	limit := st.newLimit(st.end.decide.ctx, "decide")
 	defer limit.giveUp()

@@ -58,7 +58,7 @@ func (g *generations) open(ctx context.Context, cut *transport.TruncatedError) e
 	if err != nil {
 		return err
 	}
-	putBack, newest, err := g.putBack(ctx)
+	putBack, newest, err := g.detectRestore(ctx)
 	if err != nil {
 		return err
 	}
@@ -99,9 +99,9 @@ func (g *generations) open(ctx context.Context, cut *transport.TruncatedError) e
 	return nil
 }
 
-// putBack returns why the file of the logs is not as the last process left it, and the
-// newest generation that this one noted; see embedded.Logs.DetectRestore.
-func (g *generations) putBack(ctx context.Context) (why string, noted uint16, err error) {
+// detectRestore returns why the file of the logs is not as the last process left it, ""
+// if it is, and the newest generation noted; see embedded.Logs.DetectRestore.
+func (g *generations) detectRestore(ctx context.Context) (why string, noted uint16, err error) {
 	if l, ok := g.logs.(fileLogs); ok {
 		return l.DetectRestore(ctx)
 	}

@@ -25,7 +25,7 @@ func (h *housekeeper) retainAttempts(ctx context.Context) time.Duration {
 }
 
 // attemptBounds returns what is kept of the attempts of each service, by its number,
-// and of services that the configuration does not have any more.
+// and of services that the configuration no longer has.
 func (p *Pipeline) attemptBounds() (bounds map[int32]store.AttemptBound, others store.AttemptBound) {
 	now := p.active.now.Load()
 	bounds = map[int32]store.AttemptBound{}

@@ -58,7 +58,7 @@ type source struct {
 // everything is drained and delivered. It then stops them in the order of the
 // flow, closes everything and returns nil, all within the configured time,
 // whatever servers do: what could not be finished is redelivered, and a line of the
-// log says so. If closing itself hangs it goes on in the background when that
+// log says so. If closing itself hangs it continues in the background when that
 // time is over; the process should end then. An error means that a stage ended
 // by itself. Run may be called once.
 func (p *Pipeline) Run(ctx context.Context) error {

@@ -22,7 +22,7 @@ type Wait struct {
 	// What waits there, in words; Changes how many of them are changes of a service.
 	What    string `json:"what"`
 	Changes int64  `json:"changes,omitempty"`
-	// Because says why it does not go on; empty when it does.
+	// Because says why there is no progress; empty when there is.
 	Because string `json:"because,omitempty"`
 
 	service int32
@@ -40,7 +40,7 @@ func (w Wait) String() string {
 	return s
 }
 
-// WaitText joins the first of waits, those that do not go on before the others.
+// WaitText joins the first of waits, those without progress before the others.
 func WaitText(waits []Wait) string {
 	const most = 3
 	sorted := slices.Clone(waits)

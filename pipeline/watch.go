@@ -313,7 +313,7 @@ func (g *gauges) deliveries(reached *operate.Reached, services []decide.Service,
 		shown[s.Name] = true
 		delete(g.shown, s.Name)
 	}
-	for service := range g.shown { // not configured any more
+	for service := range g.shown { // no longer configured
 		g.pending.DeleteLabelValues(service)
 		g.stalled.DeleteLabelValues(service)
 	}
@@ -360,7 +360,7 @@ func (m *monitor) inboxLag(ctx context.Context) (map[int32]int64, error) {
 	m.inbox.decided.Store(uint32(newest))
 	lags := make(map[int32]int64, len(ends))
 	for n, end := range ends {
-		// What retention removed is not waiting any more.
+		// What retention removed no longer waits.
 		next := max(starts[n], marks[store.Partition{Generation: m.inbox.now().Generation, Number: n}])
 		lags[n] = max(0, end-next)
 	}

@@ -11,22 +11,22 @@ import (
 	"github.com/seed-86dfc502/weir/internal/wait"
 )
 
-// Outage says what a failure shows about the target as a whole.
+// Outage is what a failure shows about the target as a whole.
 type Outage int
 
 const (
-	// NoOutage: the target is there, whatever it said.
+	// NoOutage: the target works, whatever it answered.
 	NoOutage Outage = iota
-	// Troubled: the target, or what lies before it, answered that it has trouble, or
-	// did not answer a request that it got. It may be one table or one endpoint: when
-	// a second service meets the same and nobody had success in between, the target is down.
+	// Troubled: the target, or a proxy before it, answered with a server error, or did
+	// not answer a request. It may be one table or one endpoint: once a second service
+	// meets the same without a success of any service in between, the target is down.
 	Troubled
-	// Unreachable: no connection, or none that can be used. The target is down.
+	// Unreachable: no usable connection. The target is down.
 	Unreachable
 )
 
-// ErrDown is in the chain of the failure of an attempt that was not made,
-// because another service finds out when the target is back.
+// ErrDown is in the chain of the failure of an attempt that was not made because the
+// target is down and another service probes it.
 var ErrDown = errors.New("the target is down and another service tries it")
 
 // Probes of a target that is down are this far apart: the first interval, which
@@ -36,17 +36,17 @@ const (
 	lastProbe  = 15 * time.Second
 )
 
-// probeGrace is how long a service that was told to probe has to begin.
+// probeGrace is how long a service that was chosen to probe has to begin.
 const probeGrace = 10 * time.Second
 
-// outage is what the services of a target know about its being down. One of them
-// probes, the others wait for what comes of it. Guarded by target.mu.
+// outage is what the services of a target know about its outage. One of them probes, the
+// others wait for the outcome. Guarded by target.mu.
 type outage struct {
 	cause    error            // of the first failure; nil: the target is up
 	troubled map[*member]bool // met trouble since the last success of anybody
 	interval time.Duration    // between the last probe and the next
 	due      time.Time        // of the next probe
-	prober   *member          // who probes, or was told to; nil: nobody
+	prober   *member          // who probes, or was chosen to; nil: nobody
 	probing  bool             // prober has begun
 	waiting  []*waiter        // the longest first
 	timer    *time.Timer      // calls elect when due
@@ -58,10 +58,10 @@ type waiter struct {
 	woken  chan struct{}
 }
 
-// Try makes an attempt of n changes, none for anything but a Write, unless the target
-// is down and another service probes it: then it returns an error of class Retry
-// around ErrDown at once. Errors of a target that is down know when another attempt
-// is worth while, see Error.Await. What happens after ctx has ended says nothing.
+// Try makes an attempt with n changes, 0 for anything but a Write, unless the target is
+// down and another service probes it: then it returns at once, with an error of class
+// Retry around ErrDown. Errors of a target that is down know when to retry, see
+// Error.Await. Failures after ctx has ended are not counted.
 func (m *member) Try(ctx context.Context, n int, attempt func() error) error {
 	m.mu.Lock()
 	if e := m.refusal(m); e != nil {
@@ -87,10 +87,10 @@ func (m *member) Try(ctx context.Context, n int, attempt func() error) error {
 	}
 	e := aboutTarget(err, n)
 	if e == nil {
-		m.up()
+		m.endOutage()
 		return err
 	}
-	m.trouble(m, e)
+	m.recordFailure(m, e)
 	if m.outage.cause == nil || m.services == 1 {
 		return err
 	}
@@ -111,9 +111,8 @@ func (m *member) Try(ctx context.Context, n int, attempt func() error) error {
 	return &told
 }
 
-// aboutTarget returns the failure that an attempt of n changes met because of the
-// target as a whole. There is none when a single change did well, or failed for its
-// own sake.
+// aboutTarget returns the failure of an attempt with n changes that concerns the target
+// as a whole. There is none if a change succeeded, or failed for what it is.
 func aboutTarget(err error, n int) (found *Error) {
 	be, ok := errors.AsType[*BatchError](err)
 	if !ok {
@@ -150,8 +149,8 @@ func (t *target) refusal(m *member) *Error {
 	}
 }
 
-// up ends an outage.
-func (t *target) up() {
+// endOutage ends an outage.
+func (t *target) endOutage() {
 	o := &t.outage
 	if o.timer != nil {
 		o.timer.Stop()
@@ -162,8 +161,8 @@ func (t *target) up() {
 	t.outage = outage{}
 }
 
-// trouble takes in a failure of m.
-func (t *target) trouble(m *member, e *Error) {
+// recordFailure records a failure of m, which may begin an outage.
+func (t *target) recordFailure(m *member, e *Error) {
 	o := &t.outage
 	if o.troubled == nil {
 		o.troubled = map[*member]bool{}
@@ -186,7 +185,7 @@ func (t *target) trouble(m *member, e *Error) {
 	t.slots.refuse(func(waiting *member) *Error { return t.refusal(waiting) })
 }
 
-// abandonProbe lets another service probe in the place of m, if m was to.
+// abandonProbe lets another service probe if m was chosen to.
 func (t *target) abandonProbe(m *member) {
 	if t.outage.cause != nil && t.outage.prober == m {
 		t.outage.prober, t.outage.probing = nil, false
@@ -194,7 +193,7 @@ func (t *target) abandonProbe(m *member) {
 	}
 }
 
-// probeIn has the next probe made after d.
+// probeIn schedules the next probe.
 func (t *target) probeIn(d time.Duration) {
 	o := &t.outage
 	o.due = time.Now().Add(d)
@@ -205,8 +204,8 @@ func (t *target) probeIn(d time.Duration) {
 	o.timer.Reset(d)
 }
 
-// elect tells the service that waits longest to probe. Nobody waits: the next
-// one that comes does.
+// elect chooses the service that has waited longest to probe. If none waits, the next one
+// that comes does.
 func (t *target) elect() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -214,7 +213,7 @@ func (t *target) elect() {
 	if o.cause == nil || o.probing || time.Now().Before(o.due) {
 		return
 	}
-	o.prober = nil // whoever was told to and did not
+	o.prober = nil // the one that was chosen and did not
 	if len(o.waiting) == 0 {
 		return
 	}
@@ -256,8 +255,8 @@ func (m *member) waitUp(ctx context.Context) bool {
 	return false
 }
 
-// forget takes out a service that ends.
-func (t *target) forget(m *member) {
+// removeMember removes a service.
+func (t *target) removeMember(m *member) {
 	delete(t.outage.troubled, m)
 	t.abandonProbe(m)
 	if t.services == 0 && t.outage.timer != nil {
@@ -265,9 +264,9 @@ func (t *target) forget(m *member) {
 	}
 }
 
-// Await waits until another attempt is worth while and returns true, or false as
-// soon as ctx ends: when the target is down, until it is up or it is this service's
-// turn to find out; else for what the target asked for, and backoff at least.
+// Await waits until it is time to retry and returns true, or false as soon as ctx ends:
+// while the target is down, until it is up or this service is to probe it; else for
+// RetryAfter, and backoff at least.
 func (e *Error) Await(ctx context.Context, backoff time.Duration) bool {
 	if e.await != nil {
 		return e.await(ctx)

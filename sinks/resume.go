@@ -16,21 +16,22 @@ type Claim struct {
 	Mark string
 }
 
-// Resumer is a sink that finds out what stands in its target, so that a change that
-// a predecessor brought there has no second effect. Deliver calls Resume after each
+// Resumer is a sink that can find out what is in its target, so that a change that a
+// predecessor wrote has no second effect. Deliver calls Resume after each
 // take-over before the first Write with a change of these partitions
 // (Change.Partition), saves Mark before that Write where nothing was saved yet, and
 // later on together with the positions. All of it comes from the goroutine of Write.
 type Resumer interface {
 	Sink
-	// Resume makes this process the only one that writes changes of the partitions,
-	// and looks what is there of them at and above their positions. Write leaves that
-	// out. Errors are like those of Write; it may be called again.
+	// Resume fences other writers of the partitions, and reads which changes at and above
+	// their positions are in the target. Write skips those. Errors are like those of
+	// Write; it may be called again.
 	Resume(ctx context.Context, claims []Claim) error
-	// Mark returns from where on the target has to be looked through for changes of a
-	// resumed partition whose positions are above a position. It is saved with a position only
-	// if that is above the position, else the mark before stays.
+	// Mark returns where reading the target has to begin to find the changes of a resumed
+	// partition whose positions are above the position above. It is saved with a position
+	// only if that is higher, else the last mark stays.
 	Mark(partition int32) (mark string, above change.Version)
-	// Found returns how many changes Write left out because they were there, since New.
+	// Found returns how many changes Write skipped since New because they were in the
+	// target.
 	Found() uint64
 }

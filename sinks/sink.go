@@ -68,8 +68,8 @@ type Sink interface {
 type Class int
 
 const (
-	// Retry: not now. The target is away, busy or asks to wait; try the same
-	// again for as long as it takes.
+	// Retry: not now. The target is unreachable, busy or asks to wait; retry for as long
+	// as it takes.
 	Retry Class = iota
 	// RetryBounded: this attempt failed and the same may fail for ever (a server
 	// error for one document). After the configured attempts it is a dead letter.
@@ -77,7 +77,7 @@ const (
 	// Reject: this change is refused for what it is and had no effect; a dead letter.
 	Reject
 	// Pause: the service as a whole is refused (401, 403, missing table,
-	// mismatch); stop sending, tell the operator, probe now and then.
+	// mismatch); stop sending, tell the operator, probe periodically.
 	Pause
 )
 

@@ -5,16 +5,15 @@ import (
 	"time"
 )
 
-// slowFailure is how long a connection must have been held by something that then
-// failed for its holder to be taken for a stuck one: longer than a server needs to
-// refuse, shorter than any time-out.
+// slowFailure is how long a failed attempt must have held its connection for its holder to
+// count as stuck: longer than a server needs to refuse, shorter than any timeout.
 const slowFailure = 2 * time.Second
 
-// slots hands out the connections of a target, in order of asking. Holders that are
-// stuck (their last attempt ended in a time-out) share half of the connections,
-// so that the others always have some. Guarded by target.mu.
+// slots hands out the connections of a target, in the order of requests. Stuck holders
+// (their last attempt timed out) share half of the connections, so that the others always
+// have some. Guarded by target.mu.
 type slots struct {
-	most    int // 0: no bound
+	limit   int // 0: no bound
 	held    int
 	stuck   int // held by stuck holders
 	holders map[string]*holder
@@ -28,7 +27,7 @@ type holder struct {
 	stuck   bool
 }
 
-// turn is a connection that somebody holds or waits for.
+// turn is a connection that is held or waited for.
 type turn struct {
 	member  *member
 	granted chan error // gets nil, or why there is none
@@ -56,15 +55,15 @@ func (s *slots) leave(l *holder) {
 	}
 }
 
-// ask returns a turn, which may be granted already.
-func (s *slots) ask(m *member) *turn {
+// request returns a turn, which may be granted already.
+func (s *slots) request(m *member) *turn {
 	t := &turn{member: m, granted: make(chan error, 1)}
 	s.queue = append(s.queue, t)
 	s.grant()
 	return t
 }
 
-// withdraw reports whether a turn was still waiting; it is not any more.
+// withdraw removes a turn from the queue and reports whether it was waiting.
 func (s *slots) withdraw(t *turn) bool {
 	i := slices.Index(s.queue, t)
 	if i >= 0 {
@@ -84,9 +83,9 @@ func (s *slots) release(t *turn) {
 	s.grant()
 }
 
-// judge takes in what became of the work of a turn: a failure that took long makes
-// its holder a stuck one.
-func (s *slots) judge(t *turn, err error) {
+// recordResult records the outcome of a turn: a failure that took long makes its holder
+// stuck.
+func (s *slots) recordResult(t *turn, err error) {
 	s.setStuck(t.member.holder, err != nil && time.Since(t.since) >= slowFailure)
 }
 
@@ -102,7 +101,7 @@ func (s *slots) setStuck(l *holder, stuck bool) {
 	}
 }
 
-// grant hands out what is free, in order of asking.
+// grant hands out free connections, in the order of requests.
 func (s *slots) grant() {
 	s.queue = slices.DeleteFunc(s.queue, func(t *turn) bool {
 		l := t.member.holder
@@ -121,10 +120,10 @@ func (s *slots) grant() {
 }
 
 func (s *slots) free(l *holder) bool {
-	switch half := max(1, s.most/2); {
-	case s.most == 0:
+	switch half := max(1, s.limit/2); {
+	case s.limit == 0:
 		return true
-	case s.held >= s.most:
+	case s.held >= s.limit:
 		return false
 	case len(s.holders) == 1: // there is nobody else to leave room for
 		return true
@@ -135,7 +134,7 @@ func (s *slots) free(l *holder) bool {
 	}
 }
 
-// refuse ends the waiting of those that reason returns an error for.
+// refuse fails the waiting turns that reason returns an error for.
 func (s *slots) refuse(reason func(*member) *Error) {
 	s.queue = slices.DeleteFunc(s.queue, func(t *turn) bool {
 		e := reason(t.member)

@@ -80,7 +80,7 @@ func Share[C any](t *Targets, c ClientConfig[C]) *Lease[C] {
 	defer t.mu.Unlock()
 	shared := t.open[c.Key]
 	if shared == nil {
-		shared = &target{key: c.Key, slots: slots{most: c.Connections}}
+		shared = &target{key: c.Key, slots: slots{limit: c.Connections}}
 		if t.open == nil {
 			t.open = map[string]*target{}
 		}
@@ -125,7 +125,7 @@ func (l *Lease[C]) Close() error {
 	return end()
 }
 
-// leave takes a member out and reports whether it was the last one.
+// leave removes a member and reports whether it was the last one.
 func (m *member) leave(of *Targets) (last bool) {
 	of.mu.Lock()
 	defer of.mu.Unlock()
@@ -133,7 +133,7 @@ func (m *member) leave(of *Targets) (last bool) {
 	defer m.mu.Unlock()
 	m.services--
 	m.slots.leave(m.holder)
-	m.forget(m)
+	m.removeMember(m)
 	if m.services > 0 {
 		return false
 	}
@@ -150,7 +150,7 @@ func (m *member) Hold(ctx context.Context) (release func(error), err error) {
 		m.mu.Unlock()
 		return nil, e
 	}
-	t := m.slots.ask(m)
+	t := m.slots.request(m)
 	m.mu.Unlock()
 	select {
 	case err = <-t.granted:
@@ -171,9 +171,9 @@ func (m *member) Hold(ctx context.Context) (release func(error), err error) {
 		m.mu.Lock()
 		defer m.mu.Unlock()
 		if e, ok := errors.AsType[*Error](err); ok && e.Outage == Unreachable && ctx.Err() == nil {
-			m.trouble(m, e) // before somebody else gets the connection
+			m.recordFailure(m, e) // before somebody else gets the connection
 		}
-		m.slots.judge(t, err)
+		m.slots.recordResult(t, err)
 		m.slots.release(t)
 	}, nil
 }

@@ -94,7 +94,7 @@ func TestKeysTellConfigurationsApart(t *testing.T) {
 func TestConnectionsAreShared(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		most := rapid.IntRange(1, 9).Draw(t, "connections")
-		s := slots{most: most}
+		s := slots{limit: most}
 		var members []*member
 		for i := range rapid.IntRange(1, 5).Draw(t, "services") {
 			members = append(members, &member{holder: s.join(strconv.Itoa(rapid.IntRange(0, i).Draw(t, "holder")))})
@@ -105,7 +105,7 @@ func TestConnectionsAreShared(t *testing.T) {
 		for range rapid.IntRange(1, 60).Draw(t, "steps") {
 			held := slices.DeleteFunc(slices.Clone(turns), func(t *turn) bool { return !granted(t) })
 			if len(held) == 0 || rapid.Bool().Draw(t, "ask") {
-				turns = append(turns, s.ask(rapid.SampledFrom(members).Draw(t, "who")))
+				turns = append(turns, s.request(rapid.SampledFrom(members).Draw(t, "who")))
 			} else {
 				back := rapid.SampledFrom(held).Draw(t, "back")
 				s.setStuck(back.member.holder, rapid.Bool().Draw(t, "stuck"))

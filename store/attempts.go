@@ -62,7 +62,7 @@ type Attempts interface {
 	// RetainAttempts removes what is over the bounds, of services without one what is
 	// over others, in steps that hold up nobody for long, and returns how many went.
 	// It makes what the store needs for this and the next day. Any process may call
-	// it at any time; it may stop half-way with an error, and the next call goes on.
+	// it at any time; it may stop half-way with an error, and the next call continues.
 	RetainAttempts(ctx context.Context, bounds map[int32]AttemptBound, others AttemptBound) (int64, error)
 }
 

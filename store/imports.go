@@ -10,20 +10,20 @@ type ImportState string
 
 // The states of an import.
 const (
-	ImportReceiving ImportState = "receiving" // its file is still coming in
+	ImportReceiving ImportState = "receiving" // its file is being received
 	ImportQueued    ImportState = "queued"    // complete; a worker may take it
-	ImportRunning   ImportState = "running"   // a worker has its lease, or had it
+	ImportRunning   ImportState = "running"   // a worker has, or had, its lease
 	ImportDone      ImportState = "done"
 	ImportCancelled ImportState = "cancelled"
-	ImportFailed    ImportState = "failed" // by what is not the fault of a row
+	ImportFailed    ImportState = "failed" // for a reason other than a row
 )
 
-// ImportCounts say what became of rows.
+// ImportCounts counts rows by outcome.
 type ImportCounts struct {
-	Accepted    int64 // taken in
+	Accepted    int64
 	Duplicate   int64 // event id known, with the same content
 	Invalid     int64
-	Conflicting int64 // event id known, with other content
+	Conflicting int64 // event id known, with different content
 }
 
 // Rows is their sum.
@@ -40,7 +40,7 @@ type Import struct {
 	Fingerprint []byte // SHA-256 of the file; empty while it is received
 	Bytes       int64  // of the file, received
 	Chunks      int64  // received
-	Next        int64  // the first chunk that is not worked off yet
+	Next        int64  // the first chunk that is not processed yet
 	Row         int64  // rows behind Next
 	Cursor      []byte // of package imports, between two chunks
 	Counts      ImportCounts
@@ -60,7 +60,7 @@ type ImportRow struct {
 	Reason string `json:"reason,omitempty"` // no payload
 }
 
-// ImportStep is one chunk that was worked off.
+// ImportStep is one processed chunk.
 type ImportStep struct {
 	ID      ClaimID
 	Attempt int64 // of the worker's lease
@@ -74,16 +74,16 @@ type ImportStep struct {
 	Lease   time.Duration // from now on
 }
 
-// StalledAfter is when a file that does not come on is nobody's any more: its
+// StalledAfter is when a file that receives no more chunks counts as abandoned: its
 // process died. The next chunk of a living one comes within about a minute.
 const StalledAfter = 10 * time.Minute
 
-// Imports keep the files that are taken in, in chunks, and how far each is. A
+// Imports keeps the files of imports, in chunks, and their progress. A
 // tenant sees its own.
 type Imports interface {
 	// CreateImport makes one in state receiving. ErrTooMany if the tenant has most
 	// that have not ended already (0: no matter how many); those whose file has
-	// not come on for StalledAfter do not count.
+	// received nothing for StalledAfter do not count.
 	CreateImport(ctx context.Context, i Import, most int) (Import, error)
 	// AddImportChunk appends a chunk to one that is being received; n is its
 	// number, from 0, and the same number again is a no-op, so a repeated call
@@ -101,8 +101,8 @@ type Imports interface {
 	// that was sealed or removed, returns what the first returned.
 	SealImport(ctx context.Context, i Import, fingerprint []byte) (Import, error)
 	// TakeImport gives a new lease to one of the imports that are queued, or running
-	// under a lease that is over, and returns it; ErrNotFound. Tenants take turns:
-	// it is of the tenant for which nothing was done for the longest time, and of that
+	// under an expired lease, and returns it; ErrNotFound. Tenants take turns:
+	// it is of the tenant that has been served least recently, and of that
 	// tenant's the one that has waited longest. What other workers hold is skipped.
 	// Of what a tenant imports into a source one file at a time is worked on, in the
 	// order of sealing.

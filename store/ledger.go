@@ -132,7 +132,7 @@ type Ledger interface {
 	BeginClaims(ctx context.Context, tenant string, intents []ClaimRequest, lease, keep time.Duration) ([]ClaimResult, error)
 	// CompleteClaims stores responses of claims, whichever attempt made them. The
 	// first response stays: the answers, in order, are those that are stored now.
-	// A claim that is not there any more keeps the given one.
+	// A claim that is gone keeps the given one.
 	CompleteClaims(ctx context.Context, tenant string, done []Completion) ([]Response, error)
 	// AbandonClaims ends the leases of claims without response, so that the next
 	// request need not wait. Others are passed over.

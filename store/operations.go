@@ -35,7 +35,7 @@ const (
 	JobDone JobState = "done"
 )
 
-// Job is a long operation of an operator that goes on after a kill where its
+// Job is a long operation of an operator that resumes after a kill where its
 // cursor is.
 type Job struct {
 	ID   int64  // given by the store

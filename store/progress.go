@@ -35,7 +35,7 @@ type ServicePosition struct {
 // Progress is what is known of the deliveries of one partition of the changes
 // log: one row, swapped whole by the partition's owner. It has a position for every
 // service that the partition ever had an owner for, also for one that is not
-// configured any more, which goes on from there if it comes back.
+// configured, which resumes there if it comes back.
 type Progress struct {
 	Partition int32
 	Token     Token
@@ -69,7 +69,7 @@ type Activation struct {
 	From      change.Version
 }
 
-// StaleActivations returns those of all that no frame is judged by any more, by the
+// StaleActivations returns those of all that no frame is judged by, by the
 // positions that the partitions have. A frame that ends at or below the lowest position of
 // its partition is skipped, whether it counts or not. Of the activations at or below
 // that position the newest rejects every other frame that an older one would: one of an

@@ -87,7 +87,7 @@ type Configurations interface {
 	// RenewInbox opens a new generation of the topic that inbox is of, at least
 	// atLeast: its partitions go on at their watermarks, those in from at these
 	// offsets, and whoever owned them is fenced. When inbox is not the newest of its
-	// identity any more, nothing is written and the newest is given.
+	// identity, nothing is written and the newest is returned.
 	RenewInbox(ctx context.Context, inbox Inbox, atLeast uint16, from map[int32]int64) (Inbox, error)
 	// NoteForgotten returns what of this generation was decided once, forgotten by a
 	// store that was put back, and not decided again: what was noted before and, of
@@ -142,7 +142,7 @@ type Entity struct {
 	// A source without document (never seen, or deleted) has no member. It comes
 	// back byte for byte; nil is stored as {}. Anything but JSON is Poison.
 	Docs []byte
-	// Fence is what stale events are told by, opaque to the store.
+	// Fence is what stale events are recognized by, opaque to the store.
 	Fence []byte
 	// Version of the last record that changed Docs.
 	Version change.Version
@@ -202,7 +202,7 @@ type Decision struct {
 type Loaded struct {
 	Entities []Entity // in the order of Decision.Entities
 	// Decided are those of Decision.Claims that had their effect before; nil when
-	// there is none. A claim that the ledger does not keep any more is not in it.
+	// there is none. A claim that the ledger no longer keeps is not in it.
 	Decided map[ClaimID]change.Version
 	// Uses are the claims that have Decision.Keys, by key; nil when there is none.
 	Uses map[KeyDigest]Decided

@@ -342,7 +342,7 @@ func (g *Group) truncated(starts map[int32]int64, l topicLog) error {
 }
 
 // lostRecords ends the group after the brokers said that what was read last is not
-// in the topic any more.
+// in the topic.
 func (g *Group) lostRecords(p int32, loss *kgo.ErrDataLoss) {
 	g.mu.Lock()
 	a := g.assignments[p]

@@ -27,7 +27,7 @@ type GroupConfig struct {
 	FrameRecords int
 	FrameBytes   int64
 	// BufferBytes bounds what is fetched ahead and in work over all partitions of
-	// the group. A part of it is for whoever needs it, the rest is shared out
+	// the group. A part of it is for partitions that need it, the rest is shared out
 	// equally, so that a slow partition stops no other. In any case a partition
 	// has one fetch in work and another waiting. Defaults to 64 MiB.
 	BufferBytes int64

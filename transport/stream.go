@@ -15,7 +15,7 @@ type Stream struct {
 	Out      chan *message.Message
 	Context  context.Context // of the messages; ended by End
 	Stopping context.Context // ended by Stop, or the subscriber: nothing more is handed out
-	Done     chan struct{}   // closed by the owner: no message of it is followed any more
+	Done     chan struct{}   // closed by the owner: no message of it is tracked any longer
 
 	halt, stop context.CancelFunc
 

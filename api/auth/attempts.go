@@ -15,7 +15,7 @@ import (
 )
 
 const (
-	// After maxWrong wrong tokens within wrongPeriod an address is told to wait.
+	// After maxWrong wrong tokens within wrongPeriod an address has to wait.
 	maxWrong    = 10
 	wrongPeriod = time.Minute
 	// maxAddresses are remembered; further ones share one entry.
@@ -33,10 +33,10 @@ type Attempts struct {
 	now      func() time.Time
 
 	mu    sync.Mutex
-	wrong map[netip.Prefix]*wrong // guarded by mu
+	wrong map[netip.Prefix]*failures // guarded by mu
 }
 
-type wrong struct {
+type failures struct {
 	n     int
 	since time.Time
 }
@@ -56,12 +56,12 @@ func NewAttempts(listener string, reg prometheus.Registerer, log *slog.Logger, n
 	} else if err != nil {
 		panic(err)
 	}
-	return &Attempts{listener: listener, count: all.WithLabelValues(listener), log: log, now: now, wrong: map[netip.Prefix]*wrong{}}
+	return &Attempts{listener: listener, count: all.WithLabelValues(listener), log: log, now: now, wrong: map[netip.Prefix]*failures{}}
 }
 
-// Wrong notes that a request showed a wrong token. It returns how long its address
-// has to wait for another answer than that; 0 if it does not have to yet.
-func (a *Attempts) Wrong(r *http.Request) time.Duration {
+// NoteFailure counts a request with a wrong token. It returns how long its address is
+// answered 429 from now on; 0 while it is not.
+func (a *Attempts) NoteFailure(r *http.Request) time.Duration {
 	a.count.Inc()
 	from := network(r.RemoteAddr)
 	a.mu.Lock()
@@ -79,7 +79,7 @@ func (a *Attempts) Wrong(r *http.Request) time.Duration {
 	}
 	x := a.wrong[from]
 	if x == nil || now.Sub(x.since) >= wrongPeriod {
-		x = &wrong{since: now}
+		x = &failures{since: now}
 		a.wrong[from] = x
 	}
 	x.n++
@@ -96,25 +96,25 @@ func (a *Attempts) Wrong(r *http.Request) time.Duration {
 	return x.since.Add(wrongPeriod).Sub(now)
 }
 
-// Known reports whether a request carries one of the tokens, of which empty ones
-// are none. A wrong token is noted; wait is how long its address has to wait.
-func (a *Attempts) Known(r *http.Request, tokens ...string) (known bool, wait time.Duration) {
+// Verify reports whether a request carries one of the tokens; empty ones never match. A
+// wrong token is counted; wait is how long its address has to wait.
+func (a *Attempts) Verify(r *http.Request, tokens ...string) (known bool, wait time.Duration) {
 	given, shown := Bearer(r.Header)
 	if a.matches(given, tokens) && shown {
 		return true, 0
 	}
 	if len(r.Header.Values("Authorization")) > 0 {
-		wait = a.Wrong(r)
+		wait = a.NoteFailure(r)
 	}
 	return false, wait
 }
 
-// KnownText is Known for a token that came in a form.
-func (a *Attempts) KnownText(r *http.Request, given string, tokens ...string) (known bool, wait time.Duration) {
+// VerifyText is Verify for a token from a form.
+func (a *Attempts) VerifyText(r *http.Request, given string, tokens ...string) (known bool, wait time.Duration) {
 	if a.matches(given, tokens) {
 		return true, 0
 	}
-	return false, a.Wrong(r)
+	return false, a.NoteFailure(r)
 }
 
 // matches compares with all of them, in a time that tells nothing of them.
@@ -128,9 +128,9 @@ func (a *Attempts) matches(given string, tokens []string) bool {
 	return known
 }
 
-// Admit is Known, and answers those that it does not know: 401, or 429.
+// Admit is Verify, and answers requests that fail it: 401, or 429.
 func (a *Attempts) Admit(w http.ResponseWriter, r *http.Request, tokens ...string) bool {
-	known, wait := a.Known(r, tokens...)
+	known, wait := a.Verify(r, tokens...)
 	switch {
 	case known:
 	case wait > 0:

@@ -34,7 +34,7 @@ func TestKnown(t *testing.T) {
 		{[]string{"Basic secret"}, []string{"secret"}, false},
 		{[]string{"Bearer secret", "Bearer secret"}, []string{"secret"}, false},
 	} {
-		known, wait := a.Known(&http.Request{RemoteAddr: "192.0.2.1:1", Header: http.Header{"Authorization": c.header}}, c.tokens...)
+		known, wait := a.Verify(&http.Request{RemoteAddr: "192.0.2.1:1", Header: http.Header{"Authorization": c.header}}, c.tokens...)
 		require.Equal(t, c.want, known, "%q for %q", c.header, c.tokens)
 		require.Zero(t, wait)
 	}
@@ -48,7 +48,7 @@ func TestAttempts(t *testing.T) {
 	reg := prometheus.NewRegistry()
 	a := auth.NewAttempts("api", reg, slog.New(slog.NewTextHandler(&log, nil)), func() time.Time { return now })
 	wrong := func(address string) time.Duration {
-		return a.Wrong(&http.Request{RemoteAddr: address})
+		return a.NoteFailure(&http.Request{RemoteAddr: address})
 	}
 	for i := range 10 {
 		require.Zero(t, wrong(fmt.Sprintf("[2001:db8:1:2::%x]:1", i)))
@@ -66,7 +66,7 @@ func TestAttempts(t *testing.T) {
 	require.NoError(t, err)
 	require.InDelta(t, 114, counts[0].GetMetric()[0].GetCounter().GetValue(), 0)
 
-	known, wait := a.KnownText(&http.Request{RemoteAddr: "[2001:db8:1:2::1]:1"}, "secret", "secret")
+	known, wait := a.VerifyText(&http.Request{RemoteAddr: "[2001:db8:1:2::1]:1"}, "secret", "secret")
 	require.True(t, known)
 	require.Zero(t, wait)
 	now = now.Add(time.Minute)

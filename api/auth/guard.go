@@ -18,7 +18,7 @@ func Guard(loopback bool, h http.Handler) http.Handler {
 		switch {
 		case loopback && !namesLoopback(r.Host):
 			http.Error(w, "This listener is on a loopback address and answers for localhost, 127.0.0.1 and [::1] only.", http.StatusMisdirectedRequest)
-		case foreign(cross, r) && !followed(r):
+		case crossOrigin(cross, r) && !isNavigation(r):
 			http.Error(w, "The request came from another site.", http.StatusForbidden)
 		default:
 			h.ServeHTTP(w, r)
@@ -35,16 +35,16 @@ func namesLoopback(host string) bool {
 	return strings.EqualFold(host, "localhost") || err == nil && ip.IsLoopback()
 }
 
-// foreign reports whether a page of another origin sent the request. Reading
-// counts as well: it costs work, and tells by its time.
-func foreign(cross *http.CrossOriginProtection, r *http.Request) bool {
+// crossOrigin reports whether a page of another origin sent the request. Reads count as
+// well: they cost work, and their timing tells something.
+func crossOrigin(cross *http.CrossOriginProtection, r *http.Request) bool {
 	asWrite := *r
 	asWrite.Method = http.MethodPost // others pass unseen
 	return cross.Check(&asWrite) != nil
 }
 
-// followed reports whether somebody followed a link to a page.
-func followed(r *http.Request) bool {
+// isNavigation reports whether the request is a navigation to a page.
+func isNavigation(r *http.Request) bool {
 	return r.Method == http.MethodGet && r.Header.Get("Origin") == "" &&
 		r.Header.Get("Sec-Fetch-Mode") == "navigate" && r.Header.Get("Sec-Fetch-Dest") == "document"
 }

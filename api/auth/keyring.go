@@ -39,7 +39,7 @@ type Options struct {
 // Keyring knows the tokens. Its methods may be called concurrently.
 type Keyring struct {
 	tokens   *reread.Value[map[string]entry] // nil without a file
-	sources  []own
+	sources  []sourceToken
 	loopback bool
 	nobody   Principal
 	now      func() time.Time
@@ -53,8 +53,8 @@ type entry struct {
 	from, until time.Time
 }
 
-// own is a source's own token.
-type own struct {
+// sourceToken is a source's own token.
+type sourceToken struct {
 	source string
 	hash   Hash
 }
@@ -66,7 +66,7 @@ func Open(o Options) (*Keyring, error) {
 		k.now = time.Now
 	}
 	for source, token := range o.Sources {
-		k.sources = append(k.sources, own{source, HashOf(token)})
+		k.sources = append(k.sources, sourceToken{source, HashOf(token)})
 		k.nobody.Except = append(k.nobody.Except, source)
 	}
 	k.nobody.Tenant, k.nobody.Permissions = DefaultTenant, []Permission{Ingest, Import, Check}
@@ -154,4 +154,6 @@ func (k *Keyring) Authenticate(r *http.Request) (Principal, error) {
 // local reports whether a request without a token is one of this machine's own
 // programs: not of a web page that the user of this machine looks at, which a
 // browser would send here under a name that leads here, or across origins.
-func (k *Keyring) local(r *http.Request) bool { return namesLoopback(r.Host) && !foreign(k.cross, r) }
+func (k *Keyring) local(r *http.Request) bool {
+	return namesLoopback(r.Host) && !crossOrigin(k.cross, r)
+}

@@ -31,7 +31,7 @@ type Options struct {
 	MaxBody int64
 	// MaxEntity is the longest entity id in bytes. Defaults to 512.
 	MaxEntity int
-	// Logger is told, now and then, why requests could not be decided.
+	// Logger gets, from time to time, why requests could not be decided.
 	Logger *slog.Logger
 }
 

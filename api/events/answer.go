@@ -92,7 +92,7 @@ func conflict(w http.ResponseWriter, given, stored [32]byte) {
 	})
 }
 
-func busy(w http.ResponseWriter, wait time.Duration) {
+func answerBusy(w http.ResponseWriter, wait time.Duration) {
 	api.RetryAfter(w, wait)
 	problem.Write(w, problem.Problem{
 		Type: problem.Kind("key-busy"), Title: "The key is busy", Status: http.StatusConflict,
@@ -108,6 +108,6 @@ func unavailable(w http.ResponseWriter, format string, args ...any) {
 	})
 }
 
-func refuse(w http.ResponseWriter, status int, detail string) {
+func answerProblem(w http.ResponseWriter, status int, detail string) {
 	problem.Write(w, problem.Problem{Status: status, Detail: detail})
 }

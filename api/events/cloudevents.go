@@ -31,12 +31,12 @@ const maxAttributes = 100
 // leastValues are what an event in base64 may have, however short it is.
 const leastValues = 64
 
-func wrong(format string, args ...any) error {
+func invalidEvent(format string, args ...any) error {
 	return &ingest.Refusal{Code: "bad_cloudevent", Reason: fmt.Sprintf(format, args...)}
 }
 
 // errSource is of a source that the SDK would escape, so that it was another's.
-var errSource = wrong("source is no URI reference: it holds a space")
+var errSource = invalidEvent("source is no URI reference: it holds a space")
 
 // binaryEvent reads the CloudEvent of a request whose headers hold its
 // attributes (HTTP Protocol Binding 1.0.2, section 3.1).
@@ -48,7 +48,7 @@ func binaryEvent(h http.Header, body []byte) (value []byte, meta message.Metadat
 	for name, values := range h {
 		if attribute, ok := strings.CutPrefix(name, "Ce-"); ok {
 			if len(values) != 1 || !attributeName(strings.ToLower(attribute)) {
-				return nil, nil, wrong("the headers have a CloudEvents attribute twice, or one whose name is not of letters and digits")
+				return nil, nil, invalidEvent("the headers have a CloudEvents attribute twice, or one whose name is not of letters and digits")
 			}
 			text, err := headerText(values[0])
 			if err != nil {
@@ -58,7 +58,7 @@ func binaryEvent(h http.Header, body []byte) (value []byte, meta message.Metadat
 		}
 	}
 	if decoded.Get("Ce-Specversion") != event.CloudEventsVersionV1 {
-		return nil, nil, wrong("specversion is not 1.0")
+		return nil, nil, invalidEvent("specversion is not 1.0")
 	}
 	if strings.Contains(decoded.Get("Ce-Source"), " ") {
 		return nil, nil, errSource
@@ -66,7 +66,7 @@ func binaryEvent(h http.Header, body []byte) (value []byte, meta message.Metadat
 	m := cehttp.NewMessage(decoded, io.NopCloser(bytes.NewReader(body)))
 	e, err := binding.ToEvent(context.Background(), m)
 	if err != nil {
-		return nil, nil, wrong("an attribute does not have the form of its type")
+		return nil, nil, invalidEvent("an attribute does not have the form of its type")
 	}
 	return contentOf(e)
 }
@@ -98,7 +98,7 @@ func headerText(s string) (string, error) {
 		s = b.String()
 	}
 	if !utf8.ValidString(s) || strings.ContainsRune(s, 0) {
-		return "", wrong("an attribute is not valid UTF-8 or holds a NUL")
+		return "", invalidEvent("an attribute is not valid UTF-8 or holds a NUL")
 	}
 	return s, nil
 }
@@ -113,13 +113,13 @@ func structuredEvent(text []byte) (value []byte, meta message.Metadata, err erro
 	defer tree.Release()
 	root := tree.Root()
 	if root.Kind() != canonicaltree.Object {
-		return nil, nil, wrong("the event is no JSON object")
+		return nil, nil, invalidEvent("the event is no JSON object")
 	}
 	if version, _ := root.Get("specversion").Text(); version != event.CloudEventsVersionV1 {
-		return nil, nil, wrong("specversion is not 1.0")
+		return nil, nil, invalidEvent("specversion is not 1.0")
 	}
 	if root.Get("data").Exists() && root.Get("data_base64").Exists() {
-		return nil, nil, wrong("the event has both data and data_base64")
+		return nil, nil, invalidEvent("the event has both data and data_base64")
 	}
 	for name, n := range root.Members() {
 		text, isText := n.Text()
@@ -127,34 +127,34 @@ func structuredEvent(text []byte) (value []byte, meta message.Metadata, err erro
 		case "data":
 		case "data_base64", "specversion", "id", "source", "type", "subject", "time", "datacontenttype", "dataschema":
 			if !isText && n.Kind() != canonicaltree.Null {
-				return nil, nil, wrong("an attribute, or data_base64, is no string")
+				return nil, nil, invalidEvent("an attribute, or data_base64, is no string")
 			}
 			if name == "data_base64" && !isText {
-				return nil, nil, wrong("data_base64 is no string")
+				return nil, nil, invalidEvent("data_base64 is no string")
 			}
 		default:
 			if !attributeName(name) {
-				return nil, nil, wrong("the event has an attribute whose name is not of lower-case letters and digits")
+				return nil, nil, invalidEvent("the event has an attribute whose name is not of lower-case letters and digits")
 			}
 			switch n.Kind() {
 			case canonicaltree.String, canonicaltree.True, canonicaltree.False, canonicaltree.Null:
 			case canonicaltree.Number:
 				if bytes.ContainsAny(n.Raw(), ".eE") {
-					return nil, nil, wrong("an extension attribute is a number and no integer")
+					return nil, nil, invalidEvent("an extension attribute is a number and no integer")
 				}
 			default:
-				return nil, nil, wrong("an extension attribute is an array or an object")
+				return nil, nil, invalidEvent("an extension attribute is an array or an object")
 			}
 		}
 		if name == "source" && strings.Contains(text, " ") {
 			return nil, nil, errSource
 		}
 		if strings.ContainsRune(text, 0) && name != "data" {
-			return nil, nil, wrong("an attribute holds a NUL")
+			return nil, nil, invalidEvent("an attribute holds a NUL")
 		}
 	}
 	if kind, ok := root.Get("datacontenttype").Text(); ok && !mediaJSON(kind) {
-		return nil, nil, wrong("datacontenttype is not JSON")
+		return nil, nil, invalidEvent("datacontenttype is not JSON")
 	}
 	// The data stays away from the SDK, which where its type is JSON by its suffix
 	// alone wants a string and takes that for the text of the data (JSON Event Format
@@ -168,12 +168,12 @@ func structuredEvent(text []byte) (value []byte, meta message.Metadata, err erro
 	attributes[len(attributes)-1] = '}' // specversion is there
 	var e event.Event
 	if err := e.UnmarshalJSON(attributes); err != nil {
-		return nil, nil, wrong("an attribute does not have the form of its type")
+		return nil, nil, invalidEvent("an attribute does not have the form of its type")
 	}
 	if root.Get("data_base64").Exists() {
 		// What is in it was not counted when its request was let in.
 		if n, _ := canonicaltree.Values(e.Data()); n > max(leastValues, len(text)/api.BytesPerValue) {
-			return nil, nil, wrong("data_base64 has more than a value per %d bytes; send it as data", api.BytesPerValue)
+			return nil, nil, invalidEvent("data_base64 has more than a value per %d bytes; send it as data", api.BytesPerValue)
 		}
 	}
 	value, meta, err = contentOf(&e)
@@ -201,13 +201,13 @@ func mediaJSON(text string) bool {
 // metadata: ce_id, ce_source and so on.
 func contentOf(e *event.Event) (value []byte, meta message.Metadata, err error) {
 	if err := e.Validate(); err != nil {
-		return nil, nil, wrong("id, source or type is missing, or an attribute is empty or does not have the form of its type")
+		return nil, nil, invalidEvent("id, source or type is missing, or an attribute is empty or does not have the form of its type")
 	}
 	if kind := e.DataContentType(); kind != "" && !mediaJSON(kind) {
-		return nil, nil, wrong("datacontenttype is not JSON")
+		return nil, nil, invalidEvent("datacontenttype is not JSON")
 	}
 	if len(e.Extensions()) > maxAttributes {
-		return nil, nil, wrong("the event has more than %d extension attributes", maxAttributes)
+		return nil, nil, invalidEvent("the event has more than %d extension attributes", maxAttributes)
 	}
 	meta = message.Metadata{
 		"ce_specversion": e.SpecVersion(), "ce_id": e.ID(), "ce_source": e.Source(), "ce_type": e.Type(),
@@ -226,7 +226,7 @@ func contentOf(e *event.Event) (value []byte, meta message.Metadata, err error) 
 	for name, v := range e.Extensions() {
 		text, err := types.Format(v)
 		if err != nil {
-			return nil, nil, wrong("an extension attribute does not have the form of its type")
+			return nil, nil, invalidEvent("an extension attribute does not have the form of its type")
 		}
 		meta["ce_"+name] = text
 	}

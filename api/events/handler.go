@@ -103,7 +103,7 @@ func (h *Handler) serve(w http.ResponseWriter, r *http.Request, who auth.Princip
 		api.Forbidden(w, who)
 		return
 	case !ok:
-		refuse(w, http.StatusNotFound, "there is no source that takes events at this path")
+		answerProblem(w, http.StatusNotFound, "there is no source that takes events at this path")
 		return
 	}
 	if !h.opt.Letters.Admit(w, r, source.Name) {
@@ -116,12 +116,12 @@ func (h *Handler) serve(w http.ResponseWriter, r *http.Request, who auth.Princip
 			accept = "application/json (an array), application/cloudevents-batch+json, application/x-ndjson"
 		}
 		w.Header().Set("Accept", accept)
-		refuse(w, http.StatusUnsupportedMediaType, "send one of "+accept+", in UTF-8")
+		answerProblem(w, http.StatusUnsupportedMediaType, "send one of "+accept+", in UTF-8")
 		return
 	}
 	key, err := keyOf(r.Header)
 	if err != nil {
-		refuse(w, http.StatusBadRequest, err.Error())
+		answerProblem(w, http.StatusBadRequest, err.Error())
 		return
 	}
 	body, ok := api.ReadBody(w, r, source.MaxBody, h.rows(f))
@@ -131,9 +131,9 @@ func (h *Handler) serve(w http.ResponseWriter, r *http.Request, who auth.Princip
 	ctx, cancel := api.Work(r)
 	defer cancel()
 	if f.batch() {
-		h.many(ctx, w, r, who.Tenant, source, f, body, key)
+		h.serveBatch(ctx, w, r, who.Tenant, source, f, body, key)
 	} else {
-		h.single(ctx, w, r, who.Tenant, source, f, body, key)
+		h.serveOne(ctx, w, r, who.Tenant, source, f, body, key)
 	}
 }
 
@@ -145,8 +145,8 @@ func (h *Handler) rows(f form) api.Rows {
 	return api.Rows{}
 }
 
-// single takes one event.
-func (h *Handler) single(ctx context.Context, w http.ResponseWriter, r *http.Request, tenant string, s *Source, f form, body []byte, key string) {
+// serveOne answers a request with one event.
+func (h *Handler) serveOne(ctx context.Context, w http.ResponseWriter, r *http.Request, tenant string, s *Source, f form, body []byte, key string) {
 	value := body
 	var meta message.Metadata
 	var wrong error
@@ -157,7 +157,7 @@ func (h *Handler) single(ctx context.Context, w http.ResponseWriter, r *http.Req
 		value, meta, wrong = structuredEvent(body)
 	default:
 		if len(body) == 0 {
-			refuse(w, http.StatusBadRequest, "the request has no event")
+			answerProblem(w, http.StatusBadRequest, "the request has no event")
 			return
 		}
 	}
@@ -176,7 +176,7 @@ func (h *Handler) single(ctx context.Context, w http.ResponseWriter, r *http.Req
 	case Conflicting:
 		conflict(w, one.event.Fingerprint(), one.claimed.Fingerprint)
 	case Busy:
-		busy(w, one.claimed.Wait)
+		answerBusy(w, one.claimed.Wait)
 	case Duplicate:
 		send(w, one.answer, true)
 	case Accepted, Skipped:
@@ -189,8 +189,8 @@ func (h *Handler) single(ctx context.Context, w http.ResponseWriter, r *http.Req
 	}
 }
 
-// many takes a batch.
-func (h *Handler) many(ctx context.Context, w http.ResponseWriter, r *http.Request, tenant string, s *Source, f form, body []byte, key string) {
+// serveBatch answers a request with a batch.
+func (h *Handler) serveBatch(ctx context.Context, w http.ResponseWriter, r *http.Request, tenant string, s *Source, f form, body []byte, key string) {
 	values, ok := h.rows(f).Split(w, body)
 	if !ok {
 		return
@@ -215,7 +215,7 @@ func (h *Handler) many(ctx context.Context, w http.ResponseWriter, r *http.Reque
 			return
 		case store.ClaimBusy:
 			h.metrics.count(s.Name, Busy)
-			busy(w, whole.Wait)
+			answerBusy(w, whole.Wait)
 			return
 		}
 	}
@@ -228,7 +228,7 @@ func (h *Handler) many(ctx context.Context, w http.ResponseWriter, r *http.Reque
 		return
 	}
 	crash.At(crash.FrontCompleted, s.Name)
-	if wait := busiest(rows); wait > 0 {
+	if wait := longestWait(rows); wait > 0 {
 		api.RetryAfter(w, wait)
 	}
 	send(w, answer, false)
@@ -265,7 +265,7 @@ func (s *Source) rows(r *http.Request, f form, values [][]byte, key string) ([]*
 func (h *Handler) failed(w http.ResponseWriter, s *Source, rows int, err error) {
 	if held := (*busyError)(nil); errors.As(err, &held) {
 		h.metrics.count(s.Name, Busy)
-		busy(w, held.wait)
+		answerBusy(w, held.wait)
 	} else if lost := (*lostError)(nil); errors.As(err, &lost) {
 		unavailable(w, "%d of %d events are not known to be durable (%v); those that are count as duplicates then", lost.rows, rows, lost.first)
 	} else {

@@ -93,7 +93,7 @@ func (h *Handler) take(ctx context.Context, tenant string, s *Source, rows []*ro
 		h.abandon(ctx, tenant, claims(rows))
 		return err
 	}
-	if wait := busiest(rows); wait > 0 {
+	if wait := longestWait(rows); wait > 0 {
 		if whole {
 			h.abandon(ctx, tenant, claims(rows))
 			return &busyError{wait}
@@ -129,7 +129,7 @@ func (h *Handler) take(ctx context.Context, tenant string, s *Source, rows []*ro
 	}
 	for _, r := range rows {
 		if r.first != nil {
-			r.follow()
+			r.copyFirst()
 		}
 		h.metrics.count(s.Name, r.result.Status)
 	}
@@ -151,18 +151,18 @@ func (h *Handler) begin(ctx context.Context, tenant string, rows []*row) error {
 		func(intents []store.ClaimRequest) ([]store.ClaimResult, error) {
 			return h.ledger.begin(ctx, tenant, intents)
 		},
-		(*row).found,
+		(*row).applyClaim,
 		func(r, first *row, same bool) {
 			if same {
 				r.first = first
 			} else {
-				r.found(store.ClaimResult{State: store.ClaimConflict, ID: first.claimed.ID, Fingerprint: first.event.Fingerprint()})
+				r.applyClaim(store.ClaimResult{State: store.ClaimConflict, ID: first.claimed.ID, Fingerprint: first.event.Fingerprint()})
 			}
 		})
 }
 
-// found notes what the ledger has under the row's key.
-func (r *row) found(c store.ClaimResult) {
+// applyClaim sets the row to what the ledger has under its key.
+func (r *row) applyClaim(c store.ClaimResult) {
 	r.claimed = c
 	if c.State != store.ClaimConflict {
 		r.result.ID = c.ID.String()
@@ -179,8 +179,8 @@ func (r *row) found(c store.ClaimResult) {
 	}
 }
 
-// busiest is how long the last of the rows' busy keys may stay so; 0 when none is.
-func busiest(rows []*row) (wait time.Duration) {
+// longestWait returns how long the rows' busy keys may stay busy at most; 0 if none is.
+func longestWait(rows []*row) (wait time.Duration) {
 	for _, r := range rows {
 		if r.result.Status == Busy {
 			wait = max(wait, r.claimed.Wait, time.Nanosecond)
@@ -211,8 +211,8 @@ func holdBack(rows []*row) (freed []store.ClaimID) {
 	return freed
 }
 
-// follow gives a row what its first one got.
-func (r *row) follow() {
+// copyFirst copies the result of the first row with the same key.
+func (r *row) copyFirst() {
 	first := r.first
 	r.lost, r.answer, r.claimed = first.lost, first.answer, first.claimed
 	r.result.ID, r.result.Status, r.result.Reason = first.result.ID, first.result.Status, first.result.Reason

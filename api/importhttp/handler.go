@@ -190,12 +190,12 @@ func (h *Handler) refuse(w http.ResponseWriter, err error) {
 	case errors.Is(err, store.ErrFenced):
 		problem.Write(w, problem.Problem{Status: http.StatusConflict, Detail: "the import was cancelled while its file came in"})
 	default:
-		h.down(w, "a file to import was not taken", err)
+		h.answerUnavailable(w, "a file to import was not taken", err)
 	}
 }
 
-// down answers when the store did not do its part.
-func (h *Handler) down(w http.ResponseWriter, what string, err error) {
+// answerUnavailable answers a request that the store failed.
+func (h *Handler) answerUnavailable(w http.ResponseWriter, what string, err error) {
 	if !errors.Is(err, context.Canceled) { // the caller went away
 		h.opt.Logger.Warn(what, "error", err)
 	}
@@ -225,7 +225,7 @@ func (h *Handler) list(w http.ResponseWriter, r *http.Request, who auth.Principa
 	}
 	page, err := h.opt.Store.ListImports(r.Context(), who.Tenant, before, limit)
 	if err != nil {
-		h.down(w, "imports could not be listed", err)
+		h.answerUnavailable(w, "imports could not be listed", err)
 		return
 	}
 	answer := struct {
@@ -243,8 +243,8 @@ func (h *Handler) list(w http.ResponseWriter, r *http.Request, who auth.Principa
 	send(w, http.StatusOK, answer)
 }
 
-// found returns the import that a request names, or answers it.
-func (h *Handler) found(w http.ResponseWriter, r *http.Request, who auth.Principal) (i store.Import, ok bool) {
+// findImport returns the import that a request names, or answers the request.
+func (h *Handler) findImport(w http.ResponseWriter, r *http.Request, who auth.Principal) (i store.Import, ok bool) {
 	id, err := store.ParseClaimID(r.PathValue("id"))
 	if err == nil {
 		i, err = h.opt.Store.Import(r.Context(), who.Tenant, id)
@@ -256,7 +256,7 @@ func (h *Handler) found(w http.ResponseWriter, r *http.Request, who auth.Princip
 		api.NotFound(w, "there is no such import")
 		return i, false
 	case err != nil:
-		h.down(w, "an import could not be read", err)
+		h.answerUnavailable(w, "an import could not be read", err)
 		return i, false
 	}
 	return i, true
@@ -264,7 +264,7 @@ func (h *Handler) found(w http.ResponseWriter, r *http.Request, who auth.Princip
 
 // show answers GET /v1/imports/{id}.
 func (h *Handler) show(w http.ResponseWriter, r *http.Request, who auth.Principal) {
-	if i, ok := h.found(w, r, who); ok {
+	if i, ok := h.findImport(w, r, who); ok {
 		send(w, http.StatusOK, imports.JobOf(i))
 	}
 }
@@ -279,7 +279,7 @@ func (h *Handler) errors(w http.ResponseWriter, r *http.Request, who auth.Princi
 			return
 		}
 	}
-	i, ok := h.found(w, r, who)
+	i, ok := h.findImport(w, r, who)
 	if !ok {
 		return
 	}
@@ -299,13 +299,13 @@ func (h *Handler) errors(w http.ResponseWriter, r *http.Request, who auth.Princi
 
 // cancel answers POST /v1/imports/{id}/cancel.
 func (h *Handler) cancel(w http.ResponseWriter, r *http.Request, who auth.Principal) {
-	i, ok := h.found(w, r, who)
+	i, ok := h.findImport(w, r, who)
 	if !ok {
 		return
 	}
 	i, err := h.opt.Store.CancelImport(r.Context(), who.Tenant, i.ID)
 	if err != nil {
-		h.down(w, "an import could not be cancelled", err)
+		h.answerUnavailable(w, "an import could not be cancelled", err)
 		return
 	}
 	h.opt.Logger.Info("import cancelled", "import", i.ID, "source", i.Source, "state", i.State, "token", who.ID)

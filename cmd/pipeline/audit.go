@@ -54,7 +54,7 @@ func (a *app) auditCommand() *cobra.Command {
 				fmt.Fprintln(w, "ID\tTIME\tACTOR\tACTION\tENTITY\tSERVICE\tREASON\tDETAIL")
 				for _, r := range rows {
 					fmt.Fprintf(w, "%d\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", r.ID, r.Time.UTC().Format(time.RFC3339), terminal.Visible(r.Actor), r.Action,
-						or(terminal.Visible(r.Entity), "-"), or(terminal.Visible(r.Service), "-"), or(terminal.Visible(r.Reason), "-"), or(terminal.Visible(string(r.Detail)), "-"))
+						orDefault(terminal.Visible(r.Entity), "-"), orDefault(terminal.Visible(r.Service), "-"), orDefault(terminal.Visible(r.Reason), "-"), orDefault(terminal.Visible(string(r.Detail)), "-"))
 				}
 				if err := w.Flush(); err != nil {
 					return err
@@ -71,7 +71,7 @@ func (a *app) auditCommand() *cobra.Command {
 	return a.needConfig(c)
 }
 
-func or(text, instead string) string {
+func orDefault(text, instead string) string {
 	if text == "" {
 		return instead
 	}

@@ -25,14 +25,14 @@ func (a *app) load(options ...config.Option) (*config.Config, error) {
 	}
 	c, err := a.read(options...)
 	if err != nil {
-		return nil, a.faulty(err, a.config)
+		return nil, a.configError(err, a.config)
 	}
 	return c, nil
 }
 
-// faulty is the usage error of a file that cannot be used; with --json its
+// configError is the usage error of a file that cannot be used; with --json its
 // faults go to standard output.
-func (a *app) faulty(err error, file string) error {
+func (a *app) configError(err error, file string) error {
 	var faults *config.Faults
 	if errors.As(err, &faults) && a.json {
 		if e := a.printJSON(faults); e != nil {

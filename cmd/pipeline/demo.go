@@ -50,7 +50,7 @@ func (a *app) demo(ctx context.Context, o generate.Options, rate int) (err error
 		return err
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
-	o.Events = 1 // the first comes again below, and is known then
+	o.Events = 1 // the first is sent again below, and is known then
 	if err := generate.Write(dir, o); err != nil {
 		return err
 	}

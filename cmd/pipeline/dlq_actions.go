@@ -239,7 +239,7 @@ func (a *app) dlqDiscardCommand() *cobra.Command {
 			}
 			// The store alone is enough, and two processes may have it open.
 			return a.withStore(ctx, func(s assemble.Opened) error {
-				return a.with(&operate.Env{Store: s, Actor: operate.Actor()}, func(a *app, env *operate.Env) error { return a.discardLetters(ctx, env, l, f.reason) })
+				return a.withProgress(&operate.Env{Store: s, Actor: operate.Actor()}, func(a *app, env *operate.Env) error { return a.discardLetters(ctx, env, l, f.reason) })
 			})
 		},
 	}

@@ -13,7 +13,7 @@ import (
 )
 
 // reachTime bounds how long explain tries to reach the inbox; without it the
-// rest is told.
+// rest is explained.
 const reachTime = 20 * time.Second
 
 func (a *app) explainCommand() *cobra.Command {
@@ -63,7 +63,7 @@ func (a *app) explain(ctx context.Context, in explain.Input, full bool) error {
 		reached = true
 		in := in
 		in.Store, in.Inbox, in.Log = env.Store, env.Inbox, env.Log
-		return a.tell(reaching, in, full)
+		return a.printExplanation(reaching, in, full)
 	})
 	var usage *usageError
 	var said *exitError
@@ -73,11 +73,11 @@ func (a *app) explain(ctx context.Context, in explain.Input, full bool) error {
 	in.NoInbox = err.Error()
 	return a.withStore(ctx, func(s assemble.Opened) error {
 		in.Store = s
-		return a.tell(ctx, in, full)
+		return a.printExplanation(ctx, in, full)
 	})
 }
 
-func (a *app) tell(ctx context.Context, in explain.Input, full bool) error {
+func (a *app) printExplanation(ctx context.Context, in explain.Input, full bool) error {
 	var err error
 	if in.Config, err = a.load(); err != nil {
 		return err

@@ -64,7 +64,7 @@ func (f *importFlags) file(cfg *config.Config, path string) (imports.File, error
 	wrong := func(err error) (imports.File, error) { return imports.File{}, &usageError{err} }
 	source := cfg.Sources.Find(f.source)
 	if source == nil {
-		return imports.File{}, unknown(fmt.Errorf("there is no source %s in %s", f.source, cfg.File), f.source, cfg.Sources.Names())
+		return imports.File{}, unknownWord(fmt.Errorf("there is no source %s in %s", f.source, cfg.File), f.source, cfg.Sources.Names())
 	}
 	if !source.TakesFiles() {
 		return wrong(fmt.Errorf("source %s finds the entity in a column of its table, which a file has not: import into another source", f.source))
@@ -152,7 +152,7 @@ func (a *app) receiveFile(ctx context.Context, s store.Imports, file imports.Fil
 	show, stop := a.progressOf()
 	defer stop()
 	if show != nil {
-		in = &shownReader{Reader: in, show: show, total: sizeOf(in)}
+		in = &progressReader{Reader: in, show: show, total: sizeOf(in)}
 	}
 	i, fresh, err := imports.Receive(ctx, s, file, in)
 	var bad *imports.BadFile
@@ -177,14 +177,14 @@ func sizeOf(in io.Reader) int64 {
 	return 0
 }
 
-// shownReader shows how many bytes were read.
-type shownReader struct {
+// progressReader reports the bytes read as progress.
+type progressReader struct {
 	io.Reader
 	show        func(done, total int64)
 	done, total int64
 }
 
-func (r *shownReader) Read(b []byte) (int, error) {
+func (r *progressReader) Read(b []byte) (int, error) {
 	n, err := r.Reader.Read(b)
 	r.done += int64(n)
 	r.show(r.done, r.total)

@@ -93,7 +93,7 @@ func (a *app) importListCommand(f *importFlags) *cobra.Command {
 				w := tabwriter.NewWriter(a.out, 0, 0, 2, ' ', 0)
 				fmt.Fprintln(w, "ID\tCREATED\tSOURCE\tFILE\tSTATE\tACCEPTED\tDUPLICATE\tINVALID\tCONFLICTING")
 				for _, i := range all {
-					fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%d\t%d\t%d\t%d\n", i.ID, i.Created.UTC().Format(time.RFC3339), i.Source, or(terminal.Visible(i.Name), "-"), i.State,
+					fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%d\t%d\t%d\t%d\n", i.ID, i.Created.UTC().Format(time.RFC3339), i.Source, orDefault(terminal.Visible(i.Name), "-"), i.State,
 						i.Counts.Accepted, i.Counts.Duplicate, i.Counts.Invalid, i.Counts.Conflicting)
 				}
 				if err := w.Flush(); err != nil {
@@ -136,8 +136,8 @@ func (a *app) withImport(ctx context.Context, tenant, text string, f func(s asse
 	})
 }
 
-// show prints an import.
-func (a *app) show(i store.Import) error {
+// printImport prints an import.
+func (a *app) printImport(i store.Import) error {
 	if a.json {
 		return a.printJSON(importedJSON{Job: imports.JobOf(i)})
 	}
@@ -150,7 +150,7 @@ func (a *app) importShowCommand(f *importFlags) *cobra.Command {
 		Short:   "Show one import",
 		Example: "  weir import show -c weir.yaml 019ab2c4-5d6e-7f80-9a1b-2c3d4e5f6071",
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.withImport(cmd.Context(), f.tenant, args[0], func(_ assemble.Opened, i store.Import) error { return a.show(i) })
+			return a.withImport(cmd.Context(), f.tenant, args[0], func(_ assemble.Opened, i store.Import) error { return a.printImport(i) })
 		},
 	})
 }
@@ -177,7 +177,7 @@ taken in. The same file imported again goes on behind what was accepted.`,
 				if i, err = s.CancelImport(cmd.Context(), f.tenant, i.ID); err != nil {
 					return err
 				}
-				return a.show(i)
+				return a.printImport(i)
 			})
 		},
 	})

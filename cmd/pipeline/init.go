@@ -172,7 +172,7 @@ func (a *app) writeStarter(dir string, s starter) (err error) {
 	}
 	a.config = main
 	if _, err := a.read(); err != nil {
-		return a.faulty(err, main)
+		return a.configError(err, main)
 	}
 	if a.json {
 		return a.printJSON(map[string]any{"files": made})

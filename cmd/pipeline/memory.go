@@ -10,19 +10,19 @@ import (
 	"strings"
 )
 
-// besides is what a process needs besides what limits.memory bounds: code, stacks,
-// clients, and garbage that is not collected yet.
-const besides = 128 << 20
+// processOverhead is what a process needs besides what limits.memory bounds, in bytes:
+// code, stacks, clients, and garbage that is not collected yet.
+const processOverhead = 128 << 20
 
-// heedMemory tells Go how much memory is meant to be used: what the configuration
+// setMemoryLimit tells Go how much memory is meant to be used: what the configuration
 // says, and less where a control group would end the process before. It collects
 // garbage rather than to use more, and fails at nothing. Whoever sets GOMEMLIMIT
 // decides otherwise; 0 then.
-func heedMemory(configured int64) (limit int64) {
+func setMemoryLimit(configured int64) (limit int64) {
 	if os.Getenv("GOMEMLIMIT") != "" {
 		return 0
 	}
-	limit = configured + besides
+	limit = configured + processOverhead
 	if group := memoryLimit(os.DirFS("/")); group > 0 {
 		limit = min(limit, group)
 	}

@@ -45,11 +45,11 @@ func (a *app) executor(cfg *config.Config, tools func(context.Context) (*operate
 		}
 		found, _, e := s.root().Find(c.Args)
 		if e != nil || !slices.Contains(servable, found.CommandPath()) {
-			s.complain(errors.New("a running process does not take this command"))
+			s.printError(errors.New("a running process does not take this command"))
 			return exitUsage
 		}
 		if c.Actor == "" {
-			s.complain(errors.New("a command must say who asks: its actor is empty"))
+			s.printError(errors.New("a command must say who asks: its actor is empty"))
 			return exitUsage
 		}
 		log.Info("running a command for an operator", "command", found.CommandPath(), "actor", c.Actor)
@@ -75,7 +75,7 @@ func (a *app) operating(ctx context.Context, input string, f func(a *app, env *o
 			return err
 		}
 		env.Actor = a.forwarded.actor
-		return a.with(env, f)
+		return a.withProgress(env, f)
 	}
 	cfg, err := a.load()
 	if err != nil {
@@ -101,7 +101,7 @@ func (a *app) operating(ctx context.Context, input string, f func(a *app, env *o
 	if cfg.Kafka.Embedded() {
 		env.Decide = tools.DecideUntilIdle
 	}
-	return errors.Join(a.with(env, f), tools.Close())
+	return errors.Join(a.withProgress(env, f), tools.Close())
 }
 
 // mustBeActive fails with pipeline.ErrNotActive when another configuration is.
@@ -120,7 +120,7 @@ func (a *app) mustBeActive(ctx context.Context, cfg *config.Config) error {
 	})
 }
 
-func (a *app) with(env *operate.Env, f func(a *app, env *operate.Env) error) error {
+func (a *app) withProgress(env *operate.Env, f func(a *app, env *operate.Env) error) error {
 	progress, stop := a.progressOf()
 	env.Progress = progress
 	shown := *a

@@ -61,9 +61,9 @@ func processOf(p *pipeline.Pipeline, started time.Time) operate.Process {
 	}
 }
 
-// sayLogin prints where the page is. On a terminal, which nobody collects, the link
-// signs in, once.
-func (o *operators) sayLogin(w io.Writer, secure bool, address string) {
+// printLogin prints the page's address. On a terminal, whose output is not collected, the
+// link signs in, once.
+func (o *operators) printLogin(w io.Writer, secure bool, address string) {
 	f, ok := w.(*os.File)
 	if o.page == nil || address == "" || !ok || !term.IsTerminal(int(f.Fd())) {
 		return

@@ -126,7 +126,7 @@ func delivered(cfg *config.Config, name string) error {
 			return nil
 		}
 	}
-	return unknown(fmt.Errorf("%s has no service %s", cfg.File, name), name, names)
+	return unknownWord(fmt.Errorf("%s has no service %s", cfg.File, name), name, names)
 }
 
 func (a *app) probeCommand() *cobra.Command {
@@ -173,13 +173,13 @@ func (a *app) probe(ctx context.Context, name string) error {
 	}
 	running, err := control.At(cfg)
 	if err != nil {
-		return unasked(err, "a service is tried again by itself, too")
+		return withAlternative(err, "a service is tried again by itself, too")
 	}
 	return a.forward(ctx, running, "")
 }
 
-// unasked adds to the error of control.At what can be done, and what else would do.
-func unasked(err error, instead string) error {
+// withAlternative adds a remedy and an alternative to an error of control.At.
+func withAlternative(err error, instead string) error {
 	switch {
 	case errors.Is(err, control.ErrOff):
 		return hinted(err, "set admin.listen and start the process again; %s", instead)

@@ -56,7 +56,7 @@ func (a *app) progressOf() (show func(done, total int64), stop func()) {
 		}
 }
 
-// remaining says how long the rest takes at a rate; empty while there is none.
+// remaining returns how long the rest takes at a rate; empty while there is none.
 func remaining(rest, perSecond float64) string {
 	if !(rest > 0 && perSecond > 0) { // of no time at all a rate is no number
 		return ""
@@ -65,7 +65,7 @@ func remaining(rest, perSecond float64) string {
 	return ", " + max(time.Second, left.Round(time.Second)).String() + " left"
 }
 
-// afterProgress takes the line of progress away before a result is written.
+// afterProgress removes the progress line before a result is written.
 type afterProgress struct {
 	io.Writer
 	stop func()
@@ -80,7 +80,7 @@ func (w afterProgress) Write(b []byte) (int, error) {
 // untilIdle also how long the rest takes. Where nobody watches it says what is waited for.
 func (a *app) runProgress(reg *prometheus.Registry, waits func() []pipeline.Wait, untilIdle bool) (stop func()) {
 	if a.json || !a.terminal() {
-		return a.sayWaits(waits)
+		return a.reportWaits(waits)
 	}
 	quit, done := make(chan struct{}), make(chan struct{})
 	go func() {
@@ -107,12 +107,12 @@ func (a *app) runProgress(reg *prometheus.Registry, waits func() []pipeline.Wait
 			}
 			left := ""
 			if now, err := snapshot.Take(reg, time.Now()); untilIdle && err == nil {
-				looks = append(looks[max(0, len(looks)+1-leftOver):], now)
+				looks = append(looks[max(0, len(looks)+1-rateWindow):], now)
 				left = timeLeft(looks[0], now, waits())
 			}
 			fmt.Fprintf(a.err, "\r\033[K%s (%s/s%s) · %s pruned · %s held back · %s delivered", english.Plural(int(s.Read), "event", "events"),
 				humanize.Comma(s.Read-last), left, humanize.Comma(sum.Pruned), humanize.Comma(sum.Held), humanize.Comma(sum.Delivered))
-			if text := pipeline.WaitText(stuck(waits())); text != "" && time.Since(start) >= waitsAfter {
+			if text := pipeline.WaitText(blockedWaits(waits())); text != "" && time.Since(start) >= waitsAfter {
 				fmt.Fprint(a.err, " · waiting: ", text)
 			}
 			last = s.Read
@@ -121,9 +121,9 @@ func (a *app) runProgress(reg *prometheus.Registry, waits func() []pipeline.Wait
 	return func() { close(quit); <-done }
 }
 
-// leftOver is over how many looks, a second apart, rates of what is left are taken: what
-// waits is counted every 5 seconds.
-const leftOver = 15
+// rateWindow is the number of samples, a second apart, over which rates are taken: the
+// backlog is counted every 5 seconds.
+const rateWindow = 15
 
 // timeLeft says how long what waits takes at the rate between two looks: what is to be
 // decided, and after that what is to be delivered. Empty while that is not known: where
@@ -141,9 +141,9 @@ func timeLeft(before, now *snapshot.Snapshot, waits []pipeline.Wait) string {
 	return remaining(now.Pending, (before.Pending-now.Pending)/seconds)
 }
 
-// sayWaits writes a line whenever it is something else that a run waits for. What
-// goes on by itself is no reason to say anything.
-func (a *app) sayWaits(waits func() []pipeline.Wait) (stop func()) {
+// reportWaits writes a line whenever a run is blocked by something else. What continues by
+// itself is not reported.
+func (a *app) reportWaits(waits func() []pipeline.Wait) (stop func()) {
 	quit, done := make(chan struct{}), make(chan struct{})
 	go func() {
 		defer close(done)
@@ -156,7 +156,7 @@ func (a *app) sayWaits(waits func() []pipeline.Wait) (stop func()) {
 			case <-quit:
 				return
 			}
-			if text := pipeline.WaitText(stuck(waits())); text != said {
+			if text := pipeline.WaitText(blockedWaits(waits())); text != said {
 				if said = text; text != "" {
 					fmt.Fprintln(a.err, "waiting:", text)
 				}
@@ -169,7 +169,7 @@ func (a *app) sayWaits(waits func() []pipeline.Wait) (stop func()) {
 // waitsAfter is after what time a run says what it waits for.
 const waitsAfter = 2 * time.Second
 
-// stuck are the waits that do not go on.
-func stuck(waits []pipeline.Wait) []pipeline.Wait {
+// blockedWaits returns the waits that do not end by themselves.
+func blockedWaits(waits []pipeline.Wait) []pipeline.Wait {
 	return slices.DeleteFunc(slices.Clone(waits), func(w pipeline.Wait) bool { return w.Because == "" })
 }

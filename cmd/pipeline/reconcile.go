@@ -88,7 +88,7 @@ func (a *app) reconcile(ctx context.Context, f *reconcileFlags) error {
 		return err
 	}
 	if f.fix && !f.yes {
-		if err := a.askToFix(ctx, f); err != nil {
+		if err := a.confirmFix(ctx, f); err != nil {
 			return err
 		}
 	}
@@ -135,8 +135,8 @@ func readableServices(cfg *config.Config, chosen []string) (readable, others []s
 	return readable, others, nil
 }
 
-// askToFix shows what drifted and asks a person.
-func (a *app) askToFix(ctx context.Context, f *reconcileFlags) error {
+// confirmFix shows what drifted and asks for confirmation.
+func (a *app) confirmFix(ctx context.Context, f *reconcileFlags) error {
 	if a.forwarded != nil || !isTerminal(a.in) || !isTerminal(a.err) {
 		return a.confirm(ctx, "")
 	}

@@ -31,7 +31,7 @@ func (a *app) reloadCommand() *cobra.Command {
 			}
 			running, err := control.At(cfg)
 			if err != nil {
-				return unasked(err, "SIGHUP reloads as well")
+				return withAlternative(err, "SIGHUP reloads as well")
 			}
 			done, err := running.Reload(cmd.Context(), activate)
 			var refused *control.ReloadRefused

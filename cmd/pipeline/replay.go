@@ -50,8 +50,8 @@ func (f *taskFlags) add(a *app, c *cobra.Command, checks bool) {
 	a.completeServices(c, checks)
 }
 
-// named returns the services of a configuration, and check services after them.
-func named(cfg *config.Config, checks bool) []config.Service {
+// servicesOf returns the services of a configuration, and its check services after them.
+func servicesOf(cfg *config.Config, checks bool) []config.Service {
 	all := cfg.Services()
 	if checks {
 		for i := range cfg.Checks {
@@ -95,7 +95,7 @@ func (a *app) completeNames(checks bool, name func(config.Service) string) cobra
 			return nil, cobra.ShellCompDirectiveError
 		}
 		var names []string
-		for _, s := range named(cfg, checks) {
+		for _, s := range servicesOf(cfg, checks) {
 			if n := name(s); !slices.Contains(names, n) {
 				names = append(names, n)
 			}
@@ -178,7 +178,7 @@ func (f *taskFlags) chosen(kind operate.Kind, cfg *config.Config) ([]string, err
 	matched := map[string]bool{}
 	var names []string
 	known := map[string][]string{}
-	for _, s := range named(cfg, kind == operate.Reset) {
+	for _, s := range servicesOf(cfg, kind == operate.Reset) {
 		is := false
 		for _, by := range []struct {
 			flag   string
@@ -203,7 +203,7 @@ func (f *taskFlags) chosen(kind operate.Kind, cfg *config.Config) ([]string, err
 				if flag == "service" && isCheck(cfg, w) {
 					return nil, &usageError{fmt.Errorf("--service %s: that is a check service: the pipeline sends it nothing", w)}
 				}
-				return nil, unknown(fmt.Errorf("--%s %s: %s has none of that name", flag, w, cfg.File), w, known[flag])
+				return nil, unknownWord(fmt.Errorf("--%s %s: %s has none of that name", flag, w, cfg.File), w, known[flag])
 			}
 		}
 	}
@@ -313,7 +313,7 @@ func (a *app) task(ctx context.Context, kind operate.Kind, f *taskFlags) error {
 			t.Select.List = list
 		}
 		if f.resume != 0 {
-			if t, err = resumed(ctx, env, kind, f.resume, t); err != nil {
+			if t, err = resumedTask(ctx, env, kind, f.resume, t); err != nil {
 				return err
 			}
 		}
@@ -328,8 +328,8 @@ func (a *app) task(ctx context.Context, kind operate.Kind, f *taskFlags) error {
 	})
 }
 
-// resumed returns the task of an unfinished job.
-func resumed(ctx context.Context, env *operate.Env, kind operate.Kind, id int64, t operate.Task) (operate.Task, error) {
+// resumedTask returns the task of an unfinished job.
+func resumedTask(ctx context.Context, env *operate.Env, kind operate.Kind, id int64, t operate.Task) (operate.Task, error) {
 	jobs, err := env.Store.ListJobs(ctx, string(kind), store.JobOpen, 1000)
 	if err != nil {
 		return t, err
@@ -367,7 +367,7 @@ func (a *app) runTask(ctx context.Context, env *operate.Env, t operate.Task, wai
 		return errors.Join(a.printJSON(struct {
 			operate.Result
 			Decided bool `json:"decided"`
-		}{result, wait}), known(result))
+		}{result, wait}), requireFound(result))
 	}
 	done := map[operate.Kind]string{operate.Replay: "decided again", operate.Reset: "reset"}[t.Kind]
 	if !wait {
@@ -390,12 +390,12 @@ func (a *app) runTask(ctx context.Context, env *operate.Env, t operate.Task, wai
 	if result.Entities > 0 && (t.Kind == operate.Replay || !wait) {
 		a.next(alone, wait)
 	}
-	return known(result)
+	return requireFound(result)
 }
 
-// known fails a command whose entities were named and none of which there is: a
-// mistyped id is no success.
-func known(r operate.Result) error {
+// requireFound fails a command that named entities of which none exists: a mistyped id
+// is no success.
+func requireFound(r operate.Result) error {
 	if r.Unknown > 0 && r.Entities == 0 && r.CheckRows == 0 {
 		return errors.New("none of the named entities is known")
 	}
@@ -420,8 +420,8 @@ func checkRows(n int64) string {
 	return english.Plural(int(n), "check row", "check rows")
 }
 
-// found says what a preview found.
-func found(r operate.Result) string {
+// previewLine summarizes a preview.
+func previewLine(r operate.Result) string {
 	switch {
 	case r.CheckRows == 0:
 		return entities(r.Entities)
@@ -433,14 +433,14 @@ func found(r operate.Result) string {
 
 func (a *app) printPreview(kind operate.Kind, r operate.Result) error {
 	if a.json {
-		return errors.Join(a.printJSON(r), known(r))
+		return errors.Join(a.printJSON(r), requireFound(r))
 	}
-	fmt.Fprintf(a.out, "%s, nothing was done\n", found(r))
+	fmt.Fprintf(a.out, "%s, nothing was done\n", previewLine(r))
 	if r.Unknown > 0 {
 		fmt.Fprintf(a.out, "%s not known\n", entities(r.Unknown))
 	}
 	if len(r.Services) == 0 {
-		return known(r)
+		return requireFound(r)
 	}
 	n := humanize.Comma
 	w := tabwriter.NewWriter(a.out, 0, 0, 2, ' ', 0)

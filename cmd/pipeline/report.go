@@ -42,19 +42,19 @@ func (a *app) report(err error) int {
 	case errors.As(err, &said):
 		return said.status
 	case errors.As(err, &usage):
-		a.complain(err)
+		a.printError(err)
 		return exitUsage
 	case errors.As(err, &left):
-		a.complain(err)
+		a.printError(err)
 		return exitLeft
 	}
-	a.complain(err)
+	a.printError(err)
 	return exitFailed
 }
 
-// complain prints an error and its hint. Faults of a configuration stand alone, a line each:
-// editors read them.
-func (a *app) complain(err error) {
+// printError prints an error and its hint. Faults of a configuration are printed without
+// decoration, a line each, so that editors can parse them.
+func (a *app) printError(err error) {
 	text, hint := err.Error(), a.hintOf(err)
 	if a.json || slices.Contains(a.args, "--json") { // also where the flags could not be read
 		line, _ := json.Marshal(struct {

@@ -89,7 +89,7 @@ func (a *app) run(ctx context.Context, cfg *config.Config, opt pipeline.Options)
 	for _, warning := range cfg.Warnings() {
 		log.Warn(warning)
 	}
-	log.Debug("the runtime collects garbage rather than to use more memory", "bytes", heedMemory(int64(cfg.Limits.Memory+max(0, cfg.Decide.Cache-cfg.Limits.Memory/4))))
+	log.Debug("the runtime collects garbage rather than to use more memory", "bytes", setMemoryLimit(int64(cfg.Limits.Memory+max(0, cfg.Decide.Cache-cfg.Limits.Memory/4))))
 	reg := prometheus.NewRegistry()
 	reg.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	opt.Logger, opt.Registry = log, reg
@@ -127,7 +127,7 @@ func (a *app) run(ctx context.Context, cfg *config.Config, opt pipeline.Options)
 	}
 	if address != "" {
 		log.Info("serving metrics and probes", "address", address)
-		operators.sayLogin(a.err, cfg.Admin.TLS != nil, address)
+		operators.printLogin(a.err, cfg.Admin.TLS != nil, address)
 	}
 	stopProgress := a.runProgress(reg, p.Waits, opt.UntilIdle)
 	stopReloads := reloads(hangups, p)

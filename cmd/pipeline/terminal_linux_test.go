@@ -81,7 +81,7 @@ func TestInterruptIsNoAnswer(t *testing.T) {
 func TestProgressMakesRoomForResults(t *testing.T) {
 	person, program := openTerminal(t)
 	a := &app{out: program, err: program}
-	require.NoError(t, a.with(&operate.Env{}, func(a *app, env *operate.Env) error {
+	require.NoError(t, a.withProgress(&operate.Env{}, func(a *app, env *operate.Env) error {
 		env.Progress(3, 4)
 		fmt.Fprintln(a.out, "result")
 		return nil

@@ -181,7 +181,7 @@ func (a *app) tokenCheckCommand() *cobra.Command {
 			}
 			found, err := config.LoadTokens(cfg.API.Tokens, cfg.Sources.Names())
 			if err != nil {
-				return a.faulty(err, cfg.API.Tokens)
+				return a.configError(err, cfg.API.Tokens)
 			}
 			states := make([]tokenState, len(found.Tokens))
 			for i, t := range found.Tokens {
@@ -202,7 +202,7 @@ func (a *app) tokenCheckCommand() *cobra.Command {
 					tenant += " (no customer)"
 				}
 				fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\n", s.ID, tenant, strings.Join(s.May, ","),
-					or(strings.Join(s.Sources, ","), "-"), s.State, or(s.Expires, "-"))
+					orDefault(strings.Join(s.Sources, ","), "-"), s.State, orDefault(s.Expires, "-"))
 			}
 			return w.Flush()
 		},

@@ -28,12 +28,12 @@ func checkArgs(c *cobra.Command) {
 					names = append(names, c.Name())
 				}
 			}
-			if hint := meant(cmd.CommandPath()+" ", args[0], names); hint != "" {
+			if hint := didYouMean(cmd.CommandPath()+" ", args[0], names); hint != "" {
 				return &usageError{&hintError{err, hint}}
 			}
 			return usageOf(cmd, err)
 		}
-		if err := takes(words, args); err != nil {
+		if err := matchArgs(words, args); err != nil {
 			return usageOf(cmd, err)
 		}
 		return nil
@@ -43,8 +43,8 @@ func checkArgs(c *cobra.Command) {
 	}
 }
 
-// takes compares arguments with the words that stand for them.
-func takes(words, args []string) error {
+// matchArgs compares the arguments with their placeholders.
+func matchArgs(words, args []string) error {
 	var needed []string
 	most := len(words)
 	for _, w := range words {
@@ -87,24 +87,24 @@ func usageOf(cmd *cobra.Command, err error) error {
 	if errors.As(err, &flag) {
 		var names []string
 		cmd.Flags().VisitAll(func(f *pflag.Flag) { names = append(names, f.Name) })
-		if hint := meant("--", flag.GetSpecifiedName(), names); hint != "" {
+		if hint := didYouMean("--", flag.GetSpecifiedName(), names); hint != "" {
 			return &usageError{&hintError{err, hint}}
 		}
 	}
 	return &usageError{hinted(err, "%s --help shows how", cmd.CommandPath())}
 }
 
-// unknown is the usage error of a word that is none of names, with what may have been meant.
-func unknown(err error, word string, names []string) error {
-	if hint := meant("", word, names); hint != "" {
+// unknownWord returns the usage error of a word that is none of names, with suggestions.
+func unknownWord(err error, word string, names []string) error {
+	if hint := didYouMean("", word, names); hint != "" {
 		err = &hintError{err, hint}
 	}
 	return &usageError{err}
 }
 
-// meant asks whether one of the names that are like a word was meant, each behind a prefix;
-// it returns "" if none is. The measure is cobra's for commands.
-func meant(prefix, word string, names []string) string {
+// didYouMean returns a question that suggests the names similar to a word, each after a
+// prefix, or "" if none is. The distance is cobra's for commands.
+func didYouMean(prefix, word string, names []string) string {
 	all := &cobra.Command{SuggestionsMinimumDistance: 2}
 	for _, name := range slices.Compact(slices.Sorted(slices.Values(names))) {
 		all.AddCommand(&cobra.Command{Use: name, Run: func(*cobra.Command, []string) {}})

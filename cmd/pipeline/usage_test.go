@@ -61,7 +61,7 @@ func TestTakes(t *testing.T) {
 		{"ID...", "", "missing ID"},
 		{"ID...", "1 2 3", ""},
 	} {
-		err := takes(strings.Fields(c.words), strings.Fields(c.args))
+		err := matchArgs(strings.Fields(c.words), strings.Fields(c.args))
 		if c.want == "" {
 			require.NoError(t, err, c)
 		} else {

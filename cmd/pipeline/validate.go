@@ -56,7 +56,7 @@ func (a *app) validateCommand() *cobra.Command {
 				if err := a.printJSON(all); err != nil {
 					return err
 				}
-				return unresolved(found)
+				return unreachableError(found)
 			}
 			fmt.Fprintf(a.out, "%s is fine: %s, %s, %s, %s", cfg.File, english.Plural(len(cfg.Sources), "source", "sources"), english.Plural(len(cfg.Customers), "customer", "customers"),
 				english.Plural(len(cfg.Projections), "projection", "projections"), english.Plural(len(services), "service", "services"))
@@ -71,7 +71,7 @@ func (a *app) validateCommand() *cobra.Command {
 					fmt.Fprintf(a.out, "%s: %s\n", r.What, r.Error)
 				}
 			}
-			return unresolved(found)
+			return unreachableError(found)
 		},
 	}
 	c.Flags().BoolVar(&resolve, "resolve", false, "also look whether variables are set, files are there, and servers and targets answer")
@@ -95,8 +95,8 @@ func rightsOf(ctx context.Context, cfg *config.Config, found []assemble.Reached)
 	return warnings
 }
 
-// unresolved is the error for what does not answer.
-func unresolved(found []assemble.Reached) error {
+// unreachableError returns the error for systems that do not answer.
+func unreachableError(found []assemble.Reached) error {
 	n := 0
 	for _, r := range found {
 		if r.Error != "" {

@@ -118,11 +118,11 @@ type names struct {
 	any      *names // set: all children are this one
 }
 
-// MaxChildren is how many names of one object are told apart; the root's are
+// MaxChildren is how many names of one object are distinguished; the root's are
 // limited by the whole alone.
 const MaxChildren = 64
 
-// maxNames bounds all names of one source that are told apart.
+// maxNames bounds all names of one source that are distinguished.
 const maxNames = 4096
 
 // add puts a path in and returns it in general form. folded says that a place began

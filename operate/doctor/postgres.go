@@ -66,7 +66,7 @@ func (e *examination) postgres(ctx context.Context) error {
 	return nil
 }
 
-// schema looks whether the tables are those of this build.
+// schema checks whether the tables are those of this build.
 func (e *examination) schema(ctx context.Context, answers bool) {
 	if !answers || e.cfg.Store.Postgres == nil && !exists(e.cfg.Store.SQLite.Path) {
 		return

@@ -43,13 +43,13 @@ type Input struct {
 	Payload bool   // with the payloads of events
 }
 
-// maxParts bounds the parts of the merged document that are told.
+// maxParts bounds the parts of the merged document that are shown.
 const maxParts = 1000
 
-// maxLetters bounds the dead letters that are told, the newest.
+// maxLetters bounds the dead letters that are shown, the newest first.
 const maxLetters = 100
 
-// maxDeliveries bounds the attempts to deliver that are told.
+// maxDeliveries bounds the delivery attempts that are shown.
 const maxDeliveries = 20
 
 // ErrUnknownService is the error for a service that the configuration does not have.
@@ -192,7 +192,7 @@ func letterOf(l store.DeadLetter) Letter {
 }
 
 // sources lists the source documents by precedence, also those of sources that
-// the configuration does not have any more.
+// the configuration no longer has.
 func (s *story) sources() {
 	seen := map[string]*decide.Seen{}
 	for i := range s.inspection.Seen {

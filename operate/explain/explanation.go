@@ -86,7 +86,7 @@ type Source struct {
 	Mount    string          `json:"mount,omitempty"`
 	Required bool            `json:"required,omitempty"`
 	Document json.RawMessage `json:"document,omitempty"` // absent when it has none
-	Seen     *decide.Seen    `json:"seen,omitempty"`     // what stale events are told by
+	Seen     *decide.Seen    `json:"seen,omitempty"`     // what stale events are recognized by
 	// Unknown: the configuration does not have this source.
 	Unknown bool `json:"unknown,omitempty"`
 }

@@ -317,7 +317,7 @@ func (x *Explanation) side(p *printer) {
 	}
 }
 
-// sideRows are what is told of each service beside its events.
+// sideRows are what is shown of each service beside its events.
 var sideRows = []struct {
 	name string
 	of   func(s *Service) string

@@ -21,19 +21,19 @@ type Options struct {
 	Entities  int // Defaults to 10,000
 	Events    int // over all sources. Defaults to 100,000
 	Customers int // with one projection each. Defaults to 24
-	// Progress, if given, is told how many events Write has made, of how many.
+	// Progress, if given, is called with how many events Write has made, of how many.
 	Progress func(done, total int64)
 }
 
 // Shares of the stream, in thousandths of all events.
 const (
 	noiseShare     = 300 // only fields change that matter to nobody
-	redeliverShare = 30  // an event comes again, as it was
+	redeliverShare = 30  // an event is repeated unchanged
 	lateShare      = 20  // the registry repeats an old event of the entity under a new id
 	deleteShare    = 5
 )
 
-// memory is how many events back one may come again: more than one batch of
+// memory is how many events back one may be repeated: more than one batch of
 // ingest, so that most of them meet a gate that knows them.
 const memory = 8192
 

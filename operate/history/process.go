@@ -14,7 +14,7 @@ const (
 	processKept   = time.Hour // of one that is silent
 )
 
-// announce writes down how this process is doing: now and then, and when that changes.
+// announce writes the state of this process: periodically, and when it changes.
 func (r *Recorder) announce(ctx context.Context, stopped bool) {
 	if r.opt.Process == nil {
 		return

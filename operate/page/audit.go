@@ -24,14 +24,14 @@ func (p *Page) audit(w http.ResponseWriter, r *http.Request, who *session) {
 	if text := r.URL.Query().Get("before"); text != "" {
 		n, err := strconv.ParseInt(text, 10, 64)
 		if err != nil || n < 1 {
-			p.fail(w, r, http.StatusBadRequest, "There is no such page.")
+			p.renderMessage(w, r, http.StatusBadRequest, "There is no such page.")
 			return
 		}
 		before = n
 	}
 	rows, more, err := p.auditsBefore(r.Context(), before)
 	if err != nil {
-		p.trouble(w, r, err)
+		p.renderError(w, r, err)
 		return
 	}
 	b := auditBody{Rows: rows}

@@ -45,7 +45,7 @@ func (p *Page) entities(w http.ResponseWriter, r *http.Request, who *session) {
 	}
 	found, more, err := p.entitiesFrom(r.Context(), b.Q, b.After)
 	if err != nil {
-		p.trouble(w, r, err)
+		p.renderError(w, r, err)
 		return
 	}
 	for _, e := range found {

@@ -12,7 +12,7 @@ import (
 	"github.com/seed-86dfc502/weir/operate/explain"
 )
 
-// reachTime bounds how long the inbox is waited for; without it the rest is told.
+// reachTime bounds the wait for the inbox; without it the rest is explained.
 const reachTime = 20 * time.Second
 
 type explainBody struct {
@@ -78,15 +78,15 @@ func (p *Page) explain(w http.ResponseWriter, r *http.Request, who *session) {
 	b := explainBody{Entity: q.Get("entity"), Service: q.Get("service"), Services: p.serviceNames()}
 	if b.Entity != "" {
 		var err error
-		b.X, err = p.tell(r.Context(), explain.Input{
+		b.X, err = p.explainInTime(r.Context(), explain.Input{
 			Config: p.opt.Config(), Store: p.opt.Store, Entity: b.Entity, Service: b.Service, Payload: true,
 		})
 		if errors.Is(err, explain.ErrUnknownService) {
-			p.fail(w, r, http.StatusNotFound, "There is no such service.")
+			p.renderMessage(w, r, http.StatusNotFound, "There is no such service.")
 			return
 		}
 		if err != nil {
-			p.trouble(w, r, err)
+			p.renderError(w, r, err)
 			return
 		}
 		b.judge()
@@ -95,8 +95,8 @@ func (p *Page) explain(w http.ResponseWriter, r *http.Request, who *session) {
 	p.show(w, http.StatusOK, "explain", view{Title: "Explain an entity", Section: "/entities", Who: who, Body: b})
 }
 
-// tell explains with the inbox if it can be reached in time, else without.
-func (p *Page) tell(ctx context.Context, in explain.Input) (*explain.Explanation, error) {
+// explainInTime explains with the inbox if that answers in time, else without.
+func (p *Page) explainInTime(ctx context.Context, in explain.Input) (*explain.Explanation, error) {
 	reaching, cancel := context.WithTimeout(ctx, reachTime)
 	defer cancel()
 	env, err := p.opt.Tools(reaching)

@@ -87,8 +87,8 @@ func (p *Page) flowNodes(now, before *snapshot.Snapshot, health operate.Health) 
 	return nodes{p.sourceNodes(now, per), p.stageNodes(now, per, health), p.customerNodes(now, per, health)}
 }
 
-// flowing is a node that things go through, some of which wait.
-func flowing(name string, r snapshot.Rate, waiting float64) node {
+// flowNode returns a node with a throughput and a backlog.
+func flowNode(name string, r snapshot.Rate, waiting float64) node {
 	x := node{Name: name, Says: rateText(r) + "/s", rate: r.PerSecond, Level: operate.LevelOK}
 	if waiting > 0 {
 		x.Says += " · " + comma(waiting) + " waiting"
@@ -96,26 +96,28 @@ func flowing(name string, r snapshot.Rate, waiting float64) node {
 	return x
 }
 
-// markStalled makes a node amber where something waits and nothing goes on.
+// markStalled makes a node amber that has a backlog and makes no progress.
 func (n *node) markStalled(r snapshot.Rate, waiting float64) {
 	if waiting > 0 && r.Known && r.PerSecond == 0 {
 		n.Level = operate.LevelDegraded
 	}
 }
 
-// away says that other processes do what a node stands for.
-func (n *node) away(says string) { n.Away, n.Says, n.rate, n.Level = true, says, 0, operate.LevelOK }
+// markElsewhere marks a node whose work other processes do.
+func (n *node) markElsewhere(says string) {
+	n.Away, n.Says, n.rate, n.Level = true, says, 0, operate.LevelOK
+}
 
 func (p *Page) sourceNodes(now *snapshot.Snapshot, per rates) (all []node) {
 	failing := p.opt.SourceErrors()
 	for _, name := range p.sourceNames() {
 		r, waiting := per(func(s *snapshot.Snapshot) float64 { return s.Source(name).Taken }), now.Source(name).Lag
-		x := flowing(name, r, waiting)
+		x := flowNode(name, r, waiting)
 		x.Href = "/sources/" + url.PathEscape(name)
 		x.markStalled(r, waiting)
 		switch {
 		case !p.runs("ingest"):
-			x.away("not read here")
+			x.markElsewhere("not read here")
 		case failing[name] != nil:
 			x.Level, x.Says = operate.LevelDown, "cannot be read"
 		}
@@ -126,14 +128,14 @@ func (p *Page) sourceNodes(now *snapshot.Snapshot, per rates) (all []node) {
 
 func (p *Page) stageNodes(now *snapshot.Snapshot, per rates, health operate.Health) []node {
 	stage := func(name string, r snapshot.Rate, waiting float64) node {
-		x := flowing(name, r, waiting)
+		x := flowNode(name, r, waiting)
 		x.markStalled(r, waiting)
 		if health.Level == operate.LevelDown && name != "Deliver" {
 			x.Level = operate.LevelDown
 		}
 		if !p.runs(strings.ToLower(name)) {
 			x.Href = "/system"
-			x.away("not in this process")
+			x.markElsewhere("not in this process")
 		}
 		return x
 	}
@@ -166,7 +168,7 @@ func (p *Page) customerNodes(now *snapshot.Snapshot, per rates, health operate.H
 			}
 		}
 		r := per(sum(func(s *snapshot.Service) float64 { return s.Delivered["delivered"] }))
-		x := flowing(customer, r, sum(func(s *snapshot.Service) float64 { return s.Pending })(now))
+		x := flowNode(customer, r, sum(func(s *snapshot.Service) float64 { return s.Pending })(now))
 		x.Href = "/services?customer=" + url.QueryEscape(customer)
 		if len(all) == 1 {
 			x.Href = servicePath(all[0])
@@ -175,7 +177,7 @@ func (p *Page) customerNodes(now *snapshot.Snapshot, per rates, health operate.H
 			x.Level = level
 		}
 		if !p.runs("deliver") {
-			x.away("not delivered here")
+			x.markElsewhere("not delivered here")
 		}
 		nodes = append(nodes, x)
 	}
@@ -230,8 +232,8 @@ func edgeOf(path string, rate float64, level operate.Level) edge {
 	return edge{path, thickness(rate), class}
 }
 
-// wide draws the flow from left to right.
-func (n nodes) wide() picture {
+// drawWide draws the flow from left to right.
+func (n nodes) drawWide() picture {
 	const (
 		rowH, gap = 54, 14
 		sideW     = 236
@@ -274,8 +276,8 @@ func (n nodes) wide() picture {
 	return p
 }
 
-// narrow draws it from top to bottom, along a line at the left.
-func (n nodes) narrow() picture {
+// drawNarrow draws the flow from top to bottom, along a line at the left.
+func (n nodes) drawNarrow() picture {
 	const (
 		rowH, gap = 52, 12
 		rail      = 14

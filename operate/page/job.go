@@ -22,7 +22,7 @@ var jobKinds = map[string]string{jobPlan: "Plan a configuration", jobLetters: "D
 // far it is.
 const defaultPatience = 2 * time.Second
 
-// job is work that a request began and that goes on without it, until it is done,
+// job is work that a request began and that continues without it, until it is done,
 // cancelled, or the process ends. The last one of each kind is kept, so that its
 // result can be seen later.
 type job struct {
@@ -57,7 +57,7 @@ func (j *jobs) find(kind string) *job {
 	return j.last[kind]
 }
 
-func (j *job) over() bool {
+func (j *job) finished() bool {
 	select {
 	case <-j.ended:
 		return true
@@ -66,7 +66,7 @@ func (j *job) over() bool {
 	}
 }
 
-// progress is told how far the job is; total is 0 when it is not known.
+// progress sets how far the job is; total is 0 when it is unknown.
 func (j *job) progress(done, total int64) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -78,8 +78,8 @@ func (j *job) progress(done, total int64) {
 func (p *Page) start(w http.ResponseWriter, r *http.Request, who *session, kind, what string, work func(context.Context, *job) (outcome, error)) *job {
 	p.jobs.mu.Lock()
 	defer p.jobs.mu.Unlock()
-	if other := p.jobs.last[kind]; other != nil && !other.over() {
-		p.fail(w, r, http.StatusTooManyRequests, fmt.Sprintf("Something of this kind is under way, begun by %s: see /jobs/%s, and try again when it is done.", other.Actor, kind))
+	if other := p.jobs.last[kind]; other != nil && !other.finished() {
+		p.renderMessage(w, r, http.StatusTooManyRequests, fmt.Sprintf("Something of this kind is under way, begun by %s: see /jobs/%s, and try again when it is done.", other.Actor, kind))
 		return nil
 	}
 	ctx, cancel := context.WithCancel(context.Background())
@@ -92,12 +92,12 @@ func (p *Page) start(w http.ResponseWriter, r *http.Request, who *session, kind,
 		j.template, j.result, j.err = o.template, o.view, err
 		if ctx.Err() != nil && err != nil {
 			done, total := j.at()
-			j.err = bad("It was cancelled after %d of %d. What was done until then stays done.", done, max(done, total))
+			j.err = badForm("It was cancelled after %d of %d. What was done until then stays done.", done, max(done, total))
 		}
 	})
 	if !ok {
 		cancel()
-		p.fail(w, r, http.StatusServiceUnavailable, "The process is ending.")
+		p.renderMessage(w, r, http.StatusServiceUnavailable, "The process is ending.")
 		return nil
 	}
 	p.jobs.last[kind] = j
@@ -120,13 +120,13 @@ func (p *Page) follow(w http.ResponseWriter, r *http.Request, who *session, j *j
 		p.showResult(w, r, who, j)
 	case <-timer.C:
 		http.Redirect(w, r, "/jobs/"+j.Kind, http.StatusSeeOther) // #nosec G710 -- one of two kinds, a path of this page
-	case <-r.Context().Done(): // it goes on all the same
+	case <-r.Context().Done(): // it continues all the same
 	}
 }
 
 func (p *Page) showResult(w http.ResponseWriter, r *http.Request, who *session, j *job) {
 	if j.err != nil {
-		p.trouble(w, r, j.err)
+		p.renderError(w, r, j.err)
 		return
 	}
 	v := j.result
@@ -150,7 +150,7 @@ type jobBody struct {
 }
 
 func (p *Page) jobBody(j *job, who *session) jobBody {
-	b := jobBody{Kind: j.Kind, What: j.What, Actor: j.Actor, Began: j.Began, Ended: j.over()}
+	b := jobBody{Kind: j.Kind, What: j.What, Actor: j.Actor, Began: j.Began, Ended: j.finished()}
 	b.Done, b.Total = j.at()
 	b.Acts, b.Form = who != nil, who.Form()
 	return b
@@ -172,10 +172,10 @@ func (p *Page) job(w http.ResponseWriter, r *http.Request, who *session) {
 	j := p.jobs.find(kind)
 	switch {
 	case jobKinds[kind] == "":
-		p.fail(w, r, http.StatusNotFound, "There is no such thing.")
+		p.renderMessage(w, r, http.StatusNotFound, "There is no such thing.")
 	case j == nil:
-		p.fail(w, r, http.StatusNotFound, "Nothing of this kind was begun since the process started.")
-	case j.over():
+		p.renderMessage(w, r, http.StatusNotFound, "Nothing of this kind was begun since the process started.")
+	case j.finished():
 		p.showResult(w, r, who, j)
 	default:
 		p.show(w, http.StatusOK, "job", view{Title: jobKinds[kind], Section: "/" + kind, Who: who, Live: true, Body: p.jobBody(j, who)})
@@ -196,7 +196,7 @@ func (p *Page) jobLive(w http.ResponseWriter, r *http.Request, _ *session) {
 func (p *Page) cancelJob(w http.ResponseWriter, r *http.Request, _ *session) {
 	j := p.jobs.find(r.PathValue("kind"))
 	if j == nil {
-		p.fail(w, r, http.StatusNotFound, "There is no such thing.")
+		p.renderMessage(w, r, http.StatusNotFound, "There is no such thing.")
 		return
 	}
 	j.cancel()

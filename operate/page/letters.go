@@ -106,14 +106,14 @@ type lettersBody struct {
 func (p *Page) letters(w http.ResponseWriter, r *http.Request, who *session) {
 	f, err := filterOf(r.URL.Query())
 	if err != nil {
-		p.trouble(w, r, err)
+		p.renderError(w, r, err)
 		return
 	}
 	wanted := f.store()
 	wanted.NewestFirst, wanted.AfterID, wanted.Limit = true, f.After, pageLetters
 	found, err := p.opt.Store.ListLetters(r.Context(), wanted)
 	if err != nil {
-		p.trouble(w, r, err)
+		p.renderError(w, r, err)
 		return
 	}
 	b := lettersBody{Filter: f, Stages: stages, States: states, Letters: found, LastJob: p.lastJob(jobLetters)}
@@ -125,7 +125,7 @@ func (p *Page) letters(w http.ResponseWriter, r *http.Request, who *session) {
 	grouped := f.store()
 	grouped.Code = "" // the others can be chosen
 	if b.Groups, err = p.opt.Store.GroupLetters(r.Context(), grouped, maxGroups); err != nil {
-		p.trouble(w, r, err)
+		p.renderError(w, r, err)
 		return
 	}
 	for _, g := range b.Groups {
@@ -188,7 +188,7 @@ func hashOf(payload []byte) string {
 func (p *Page) letter(w http.ResponseWriter, r *http.Request, who *session) {
 	l, err := p.letterOf(r)
 	if err != nil {
-		p.trouble(w, r, err)
+		p.renderError(w, r, err)
 		return
 	}
 	b := letterBody{Letter: l, Headers: string(l.Headers), Seen: hashOf(l.Payload)}
@@ -197,7 +197,7 @@ func (p *Page) letter(w http.ResponseWriter, r *http.Request, who *session) {
 	if isText(l.Payload) {
 		b.Text = strings.ToValidUTF8(string(shown), "") // a cut may go through a character
 		// A field would hide what marks hide, or save what shows them.
-		b.InForm = len(l.Payload) <= maxInForm && bytes.IndexFunc(l.Payload, directing) < 0
+		b.InForm = len(l.Payload) <= maxInForm && bytes.IndexFunc(l.Payload, changesDirection) < 0
 		if b.InForm && who != nil {
 			b.Text, b.Cut = string(l.Payload), false
 		}
@@ -213,7 +213,7 @@ func (p *Page) letter(w http.ResponseWriter, r *http.Request, who *session) {
 		case errors.As(err, &no):
 			b.WhyNot = no.Reason
 		case err != nil:
-			p.trouble(w, r, err)
+			p.renderError(w, r, err)
 			return
 		default:
 			b.Editable = true
@@ -226,7 +226,7 @@ func (p *Page) letter(w http.ResponseWriter, r *http.Request, who *session) {
 func (p *Page) payload(w http.ResponseWriter, r *http.Request, _ *session) {
 	l, err := p.letterOf(r)
 	if err != nil {
-		p.trouble(w, r, err)
+		p.renderError(w, r, err)
 		return
 	}
 	w.Header().Set("Content-Type", "application/octet-stream")
@@ -247,12 +247,12 @@ func reason(r *http.Request) (string, error) {
 func (p *Page) editLetter(w http.ResponseWriter, r *http.Request, who *session) {
 	id, err := letterID(r)
 	if err != nil {
-		p.trouble(w, r, err)
+		p.renderError(w, r, err)
 		return
 	}
 	why, err := reason(r)
 	if err != nil {
-		p.trouble(w, r, err)
+		p.renderError(w, r, err)
 		return
 	}
 	// A browser makes CR LF of each newline; a payload with a CR of its own is not
@@ -262,7 +262,7 @@ func (p *Page) editLetter(w http.ResponseWriter, r *http.Request, who *session) 
 		defer file.Close()
 		sent, err := io.ReadAll(file)
 		if err != nil {
-			p.trouble(w, r, err)
+			p.renderError(w, r, err)
 			return
 		}
 		if len(sent) > 0 {
@@ -273,21 +273,21 @@ func (p *Page) editLetter(w http.ResponseWriter, r *http.Request, who *session) 
 	l, err := env.Editable(r.Context(), id)
 	switch {
 	case err != nil:
-		p.trouble(w, r, err)
+		p.renderError(w, r, err)
 		return
 	case !given:
-		p.fail(w, r, http.StatusBadRequest, "There is no new payload in the form.")
+		p.renderMessage(w, r, http.StatusBadRequest, "There is no new payload in the form.")
 		return
 	case len(payload) > maxEdit:
-		p.fail(w, r, http.StatusRequestEntityTooLarge, "That is too large for the page. The commands take more.")
+		p.renderMessage(w, r, http.StatusRequestEntityTooLarge, "That is too large for the page. The commands take more.")
 		return
 	case r.PostForm.Get("seen") != hashOf(l.Payload):
-		p.fail(w, r, http.StatusConflict, "Somebody changed this letter meanwhile: load it again.")
+		p.renderMessage(w, r, http.StatusConflict, "Somebody changed this letter meanwhile: load it again.")
 		return
 	}
 	if hashOf(payload) != hashOf(l.Payload) {
 		if err := env.EditLetter(r.Context(), l, payload, p.opt.Config().Sources.MaxEventOf(l.Source), why); err != nil {
-			p.trouble(w, r, err)
+			p.renderError(w, r, err)
 			return
 		}
 		who.setNotice("Dead letter %d is changed. Its first payload is kept. Replay brings it back.", id)
@@ -323,12 +323,12 @@ func (p *Page) actOnLetters(w http.ResponseWriter, r *http.Request, who *session
 		why, err = reason(r)
 	}
 	if err != nil {
-		p.trouble(w, r, err)
+		p.renderError(w, r, err)
 		return
 	}
 	action, all := strings.CutSuffix(r.PostForm.Get("do"), "-all")
 	if action != "replay" && action != "discard" {
-		p.fail(w, r, http.StatusBadRequest, "Choose what to do.")
+		p.renderMessage(w, r, http.StatusBadRequest, "Choose what to do.")
 		return
 	}
 	selected := operate.Letters{Filter: f.store()}
@@ -336,19 +336,19 @@ func (p *Page) actOnLetters(w http.ResponseWriter, r *http.Request, who *session
 		for _, text := range r.PostForm["id"] {
 			id, err := strconv.ParseInt(text, 10, 64)
 			if err != nil || id <= 0 {
-				p.fail(w, r, http.StatusBadRequest, "There is no such dead letter.")
+				p.renderMessage(w, r, http.StatusBadRequest, "There is no such dead letter.")
 				return
 			}
 			selected.IDs = append(selected.IDs, id)
 		}
 		if len(selected.IDs) == 0 {
-			p.fail(w, r, http.StatusBadRequest, "Tick at least one letter.")
+			p.renderMessage(w, r, http.StatusBadRequest, "Tick at least one letter.")
 			return
 		}
 	} else if r.PostForm.Get("sure") != "yes" {
 		n, err := (&operate.Env{Store: p.opt.Store}).CountLetters(r.Context(), selected)
 		if err != nil {
-			p.trouble(w, r, err)
+			p.renderError(w, r, err)
 			return
 		}
 		p.show(w, http.StatusOK, "sure", view{Title: "Are you sure?", Section: "/letters", Who: who,
@@ -371,8 +371,8 @@ func (p *Page) actOnLetters(w http.ResponseWriter, r *http.Request, who *session
 	}
 }
 
-// words say how a letter comes back.
-var words = map[operate.ReplayMode]string{
+// modeWords name the modes of a replay.
+var modeWords = map[operate.ReplayMode]string{
 	operate.AsEvent:    "its event enters again",
 	operate.AsDecision: "decided again from what the entity is now",
 	operate.AsChange:   "the change is sent again, late",
@@ -402,7 +402,7 @@ func (p *Page) replay(ctx context.Context, j *job, who *session, selected operat
 	})
 	for _, way := range []operate.ReplayMode{operate.AsEvent, operate.AsDecision, operate.AsChange} {
 		if n := ways[way]; n > 0 {
-			b.Ways = append(b.Ways, fmt.Sprintf("%d: %s", n, words[way]))
+			b.Ways = append(b.Ways, fmt.Sprintf("%d: %s", n, modeWords[way]))
 		}
 	}
 	return err

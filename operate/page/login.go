@@ -67,10 +67,10 @@ func (l *links) use(token string, now time.Time) (actor string, ok bool) {
 func (p *Page) followLink(w http.ResponseWriter, r *http.Request, token string) {
 	actor, ok := p.links.use(token, p.opt.Now())
 	if !ok {
-		p.opt.Attempts.Wrong(r)
+		p.opt.Attempts.NoteFailure(r)
 		p.show(w, http.StatusForbidden, "signin", view{
 			Title: "Sign in", Notice: "This link was used, or is too old: it signs in once, within a quarter of an hour.",
-			Body: signInBody{Next: "/", Possible: p.canSignIn(), How: p.how()},
+			Body: signInBody{Next: "/", Possible: p.canSignIn(), How: p.signInHint()},
 		})
 		return
 	}

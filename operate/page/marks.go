@@ -6,14 +6,14 @@ import (
 	"unicode"
 )
 
-// directing reports whether a character changes the direction of what stands
-// around it, so that a text looks like another.
-func directing(r rune) bool { return unicode.Is(unicode.Bidi_Control, r) }
+// changesDirection reports whether a character changes the direction of the text around
+// it, so that one text looks like another.
+func changesDirection(r rune) bool { return unicode.Is(unicode.Bidi_Control, r) }
 
 // showMarks makes such characters visible in the text of a page. Those within a
 // tag are the values of fields, which must come back as they were.
 func showMarks(page []byte) []byte {
-	if bytes.IndexFunc(page, directing) < 0 {
+	if bytes.IndexFunc(page, changesDirection) < 0 {
 		return page
 	}
 	shown := make([]byte, 0, len(page)+64)
@@ -25,7 +25,7 @@ func showMarks(page []byte) []byte {
 		case '>':
 			tag = false
 		}
-		if !tag && directing(r) {
+		if !tag && changesDirection(r) {
 			shown = fmt.Appendf(shown, "[U+%04X]", r)
 			continue
 		}

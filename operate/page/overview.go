@@ -108,7 +108,7 @@ func (p *Page) overviewNow() (overviewBody, error) {
 		b.Stuck, b.More = b.Stuck[:maxStuck], len(b.Stuck)-maxStuck
 	}
 	flow := p.flowNodes(now, before, b.Health)
-	b.Pictures = []picture{flow.wide(), flow.narrow()}
+	b.Pictures = []picture{flow.drawWide(), flow.drawNarrow()}
 	b.Tiles = p.tiles(now, per, b.Open)
 	return b, nil
 }
@@ -144,7 +144,7 @@ func (p *Page) tiles(now *snapshot.Snapshot, per rates, open float64) []tile {
 func (p *Page) overview(w http.ResponseWriter, r *http.Request, who *session) {
 	b, err := p.overviewNow()
 	if err != nil {
-		p.trouble(w, r, err)
+		p.renderError(w, r, err)
 		return
 	}
 	p.show(w, http.StatusOK, "overview", view{Title: "Overview", Section: "/", Who: who, Live: true, Body: b})

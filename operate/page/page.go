@@ -118,7 +118,7 @@ func New(o Options) *Page {
 	mux.Handle("GET /static/", http.StripPrefix("/static/", http.FileServerFS(static)))
 	mux.HandleFunc("GET /sign-in", p.signInForm)
 	mux.HandleFunc("POST /sign-in", p.signIn)
-	mux.HandleFunc("POST /sign-out", p.writes(maxForm, p.signOut))
+	mux.HandleFunc("POST /sign-out", p.handleWrite(maxForm, p.signOut))
 	for path, f := range map[string]func(http.ResponseWriter, *http.Request, *session){
 		"/{$}": p.overview, "/live/overview": p.overviewLive,
 		"/services": p.services, "/live/services": p.servicesLive, "/service": p.service, "/live/service": p.serviceLive,
@@ -129,14 +129,14 @@ func New(o Options) *Page {
 		"/replay": p.taskPage, "/plan": p.planForm, "/jobs/{kind}": p.job, "/live/jobs/{kind}": p.jobLive,
 		"/imports": p.imports, "/system": p.system, "/audit": p.audit,
 	} {
-		mux.HandleFunc("GET "+path, p.reads(f))
+		mux.HandleFunc("GET "+path, p.handleRead(f))
 	}
-	mux.HandleFunc("POST /service", p.writes(maxForm, p.actOnService))
-	mux.HandleFunc("POST /letters", p.writes(maxForm, p.actOnLetters))
-	mux.HandleFunc("POST /letters/{id}/edit", p.writes(maxEdit+maxForm, p.editLetter))
-	mux.HandleFunc("POST /replay", p.writes(maxForm, p.task))
-	mux.HandleFunc("POST /plan", p.writes(maxUpload+maxForm, p.plan))
-	mux.HandleFunc("POST /jobs/{kind}/cancel", p.writes(maxForm, p.cancelJob))
+	mux.HandleFunc("POST /service", p.handleWrite(maxForm, p.actOnService))
+	mux.HandleFunc("POST /letters", p.handleWrite(maxForm, p.actOnLetters))
+	mux.HandleFunc("POST /letters/{id}/edit", p.handleWrite(maxEdit+maxForm, p.editLetter))
+	mux.HandleFunc("POST /replay", p.handleWrite(maxForm, p.task))
+	mux.HandleFunc("POST /plan", p.handleWrite(maxUpload+maxForm, p.plan))
+	mux.HandleFunc("POST /jobs/{kind}/cancel", p.handleWrite(maxForm, p.cancelJob))
 	p.handler = mux
 	return p
 }
@@ -156,10 +156,10 @@ func (p *Page) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	p.handler.ServeHTTP(w, r)
 }
 
-// reads wraps a handler that shows something.
-func (p *Page) reads(f func(w http.ResponseWriter, r *http.Request, who *session)) http.HandlerFunc {
+// handleRead wraps a handler that only reads.
+func (p *Page) handleRead(f func(w http.ResponseWriter, r *http.Request, who *session)) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
-		who, ok := p.who(w, r)
+		who, ok := p.authenticate(w, r)
 		switch {
 		case !ok:
 		case who == nil && p.opt.Token != "" && strings.HasPrefix(r.URL.Path, "/live/"):
@@ -172,17 +172,17 @@ func (p *Page) reads(f func(w http.ResponseWriter, r *http.Request, who *session
 	}
 }
 
-// writes wraps a handler that does something: only for who is signed in, by a
-// form of that session, of a bounded size. A request with a bearer token needs no
-// form: no browser sends one by itself.
-func (p *Page) writes(limit int64, f func(w http.ResponseWriter, r *http.Request, who *session)) http.HandlerFunc {
+// handleWrite wraps a handler that changes something: it requires a session, a form of
+// that session, and a bounded size. A request with a bearer token needs no form: no
+// browser sends one by itself.
+func (p *Page) handleWrite(limit int64, f func(w http.ResponseWriter, r *http.Request, who *session)) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
-		who, ok := p.who(w, r)
+		who, ok := p.authenticate(w, r)
 		if !ok {
 			return
 		}
 		if who == nil {
-			p.fail(w, r, http.StatusForbidden, "Sign in first: "+p.how())
+			p.renderMessage(w, r, http.StatusForbidden, "Sign in first: "+p.signInHint())
 			return
 		}
 		r.Body = http.MaxBytesReader(w, r.Body, limit)
@@ -196,11 +196,11 @@ func (p *Page) writes(limit int64, f func(w http.ResponseWriter, r *http.Request
 		var large *http.MaxBytesError
 		switch {
 		case errors.As(err, &large):
-			p.fail(w, r, http.StatusRequestEntityTooLarge, "That is too large for the page. The commands take more.")
+			p.renderMessage(w, r, http.StatusRequestEntityTooLarge, "That is too large for the page. The commands take more.")
 		case err != nil:
-			p.fail(w, r, http.StatusBadRequest, "The form cannot be read.")
-		case who.form != "" && !same(r.PostForm.Get("form"), who.form):
-			p.fail(w, r, http.StatusForbidden, "The form is not of this session: load the page again.")
+			p.renderMessage(w, r, http.StatusBadRequest, "The form cannot be read.")
+		case who.form != "" && !constantTimeEqual(r.PostForm.Get("form"), who.form):
+			p.renderMessage(w, r, http.StatusForbidden, "The form is not of this session: load the page again.")
 		default:
 			// The listener's limit is for the request, which is read; the work may take longer.
 			_ = http.NewResponseController(w).SetReadDeadline(time.Time{})
@@ -209,8 +209,8 @@ func (p *Page) writes(limit int64, f func(w http.ResponseWriter, r *http.Request
 	}
 }
 
-// same compares in a time that tells nothing of the texts.
-func same(a, b string) bool {
+// constantTimeEqual compares two texts in constant time.
+func constantTimeEqual(a, b string) bool {
 	x, y := sha256.Sum256([]byte(a)), sha256.Sum256([]byte(b))
 	return subtle.ConstantTimeCompare(x[:], y[:]) == 1
 }
@@ -257,7 +257,7 @@ func (p *Page) show(w http.ResponseWriter, status int, name string, v view) {
 		v.Notice = v.Who.takeNotice()
 	}
 	if p.canSignIn() {
-		v.How = p.how()
+		v.How = p.signInHint()
 	}
 	p.render(w, status, name, "layout", v)
 }
@@ -285,8 +285,8 @@ func (p *Page) render(w http.ResponseWriter, status int, name, part string, data
 	_, _ = w.Write(showMarks(b.Bytes())) // who went away does not need it
 }
 
-// fail answers with a sentence.
-func (p *Page) fail(w http.ResponseWriter, r *http.Request, status int, sentence string) {
+// renderMessage answers with a page that holds one sentence.
+func (p *Page) renderMessage(w http.ResponseWriter, r *http.Request, status int, sentence string) {
 	v := view{Title: http.StatusText(status), Body: sentence}
 	if cookie, err := r.Cookie(cookieName(r)); err == nil {
 		v.Who = p.sessions.find(cookie.Value)
@@ -294,16 +294,16 @@ func (p *Page) fail(w http.ResponseWriter, r *http.Request, status int, sentence
 	p.show(w, status, "message", v)
 }
 
-// trouble answers with an error: of what was asked for, or of what it needs.
-func (p *Page) trouble(w http.ResponseWriter, r *http.Request, err error) {
+// renderError answers with an error: of the request, or of the store and the process.
+func (p *Page) renderError(w http.ResponseWriter, r *http.Request, err error) {
 	var no *operate.InvalidRequestError
 	switch {
 	case errors.As(err, &no):
-		p.fail(w, r, http.StatusConflict, no.Reason)
+		p.renderMessage(w, r, http.StatusConflict, no.Reason)
 	case errors.Is(err, store.ErrNotFound):
-		p.fail(w, r, http.StatusNotFound, "There is no such thing.")
+		p.renderMessage(w, r, http.StatusNotFound, "There is no such thing.")
 	default:
-		p.fail(w, r, http.StatusServiceUnavailable, err.Error())
+		p.renderMessage(w, r, http.StatusServiceUnavailable, err.Error())
 	}
 }
 

@@ -147,7 +147,7 @@ func (p *Page) servicesNow(r *http.Request) (servicesBody, error) {
 func (p *Page) services(w http.ResponseWriter, r *http.Request, who *session) {
 	b, err := p.servicesNow(r)
 	if err != nil {
-		p.trouble(w, r, err)
+		p.renderError(w, r, err)
 		return
 	}
 	p.show(w, http.StatusOK, "services", view{Title: "Services", Section: "/services", Who: who, Live: true, Body: b})
@@ -204,12 +204,12 @@ func (p *Page) service(w http.ResponseWriter, r *http.Request, who *session) {
 	name := r.URL.Query().Get("name")
 	s, known := p.findService(name)
 	if !known {
-		p.fail(w, r, http.StatusNotFound, "There is no such service.")
+		p.renderMessage(w, r, http.StatusNotFound, "There is no such service.")
 		return
 	}
 	rows, err := p.serviceRows(func(c config.Service) bool { return c.Name == name })
 	if err != nil {
-		p.trouble(w, r, err)
+		p.renderError(w, r, err)
 		return
 	}
 	cfg := p.opt.Config()
@@ -239,7 +239,7 @@ func (p *Page) service(w http.ResponseWriter, r *http.Request, who *session) {
 	if b.Attempts, err = operate.Deliveries(r.Context(), p.opt.Store, operate.DeliveryQuery{Service: name, Limit: maxAttempts}); err == nil {
 		slices.Reverse(b.Attempts)
 	} else if !errors.As(err, new(*operate.InvalidRequestError)) {
-		p.trouble(w, r, err)
+		p.renderError(w, r, err)
 		return
 	}
 	p.show(w, http.StatusOK, "service", view{Title: name, Section: "/services", Who: who, Body: b})
@@ -273,17 +273,17 @@ func (p *Page) actOnService(w http.ResponseWriter, r *http.Request, who *session
 	name := r.PostForm.Get("service")
 	why, err := reason(r)
 	if err != nil {
-		p.trouble(w, r, err)
+		p.renderError(w, r, err)
 		return
 	}
 	if _, known := p.findService(name); !known {
-		p.fail(w, r, http.StatusNotFound, "There is no such service.")
+		p.renderMessage(w, r, http.StatusNotFound, "There is no such service.")
 		return
 	}
 	switch do := r.PostForm.Get("do"); do {
 	case "pause", "resume":
 		if err := p.opt.Suspend(r.Context(), name, do == "pause", who.Actor, why); err != nil {
-			p.trouble(w, r, err)
+			p.renderError(w, r, err)
 			return
 		}
 		if do == "pause" {
@@ -293,12 +293,12 @@ func (p *Page) actOnService(w http.ResponseWriter, r *http.Request, who *session
 		}
 	case "probe":
 		if !p.opt.Probe(name) {
-			p.fail(w, r, http.StatusConflict, "This process does not deliver the service: ask on the page of the one that does.")
+			p.renderMessage(w, r, http.StatusConflict, "This process does not deliver the service: ask on the page of the one that does.")
 			return
 		}
 		who.setNotice("%s tries now. What its target says shows below.", name)
 	default:
-		p.fail(w, r, http.StatusBadRequest, "Choose what to do.")
+		p.renderMessage(w, r, http.StatusBadRequest, "Choose what to do.")
 		return
 	}
 	http.Redirect(w, r, servicePath(name), http.StatusSeeOther) // #nosec G710 -- a path of this page

@@ -130,8 +130,8 @@ func cookieName(r *http.Request) string {
 
 func (p *Page) canSignIn() bool { return p.opt.Token != "" || p.opt.OwnToken != "" }
 
-// how says how to sign in.
-func (p *Page) how() string {
+// signInHint tells how to sign in.
+func (p *Page) signInHint() string {
 	switch {
 	case p.opt.Token != "" && p.opt.OwnToken != "":
 		return "with admin.token of the configuration, or with the token in " + p.opt.OwnFile + "."
@@ -143,9 +143,9 @@ func (p *Page) how() string {
 	return "there is no token yet. Set admin.token in the configuration and start again."
 }
 
-// who finds out who asks: nil for nobody. It answers a wrong bearer token by
-// itself, and ok is false then.
-func (p *Page) who(w http.ResponseWriter, r *http.Request) (who *session, ok bool) {
+// authenticate returns the session of a request, nil without one. It answers a wrong
+// bearer token itself, and ok is false then.
+func (p *Page) authenticate(w http.ResponseWriter, r *http.Request) (who *session, ok bool) {
 	if r.Header.Get("Authorization") != "" {
 		if !p.opt.Attempts.Admit(w, r, p.opt.Token, p.opt.OwnToken) {
 			return nil, false
@@ -179,24 +179,24 @@ func (p *Page) signInForm(w http.ResponseWriter, r *http.Request) {
 		p.followLink(w, r, token)
 		return
 	}
-	p.show(w, http.StatusOK, "signin", view{Title: "Sign in", Body: signInBody{Next: target(r.URL.Query().Get("next")), Possible: p.canSignIn(), How: p.how()}})
+	p.show(w, http.StatusOK, "signin", view{Title: "Sign in", Body: signInBody{Next: target(r.URL.Query().Get("next")), Possible: p.canSignIn(), How: p.signInHint()}})
 }
 
 func (p *Page) signIn(w http.ResponseWriter, r *http.Request) {
 	r.Body = http.MaxBytesReader(w, r.Body, maxForm)
 	if err := r.ParseForm(); err != nil {
-		p.fail(w, r, http.StatusBadRequest, "The form cannot be read.")
+		p.renderMessage(w, r, http.StatusBadRequest, "The form cannot be read.")
 		return
 	}
-	body := signInBody{Next: target(r.PostForm.Get("next")), Name: strings.TrimSpace(r.PostForm.Get("name")), Possible: p.canSignIn(), How: p.how()}
+	body := signInBody{Next: target(r.PostForm.Get("next")), Name: strings.TrimSpace(r.PostForm.Get("name")), Possible: p.canSignIn(), How: p.signInHint()}
 	again := func(status int, why string) {
 		p.show(w, status, "signin", view{Title: "Sign in", Notice: why, Body: body})
 	}
-	if !goodName(body.Name) {
+	if !validName(body.Name) {
 		again(http.StatusBadRequest, fmt.Sprintf("Say who you are, in 1 to %d characters: it goes on record with what you do.", maxName))
 		return
 	}
-	known, wait := p.opt.Attempts.KnownText(r, r.PostForm.Get("token"), p.opt.Token, p.opt.OwnToken)
+	known, wait := p.opt.Attempts.VerifyText(r, r.PostForm.Get("token"), p.opt.Token, p.opt.OwnToken)
 	switch {
 	case known:
 	case wait > 0:
@@ -221,7 +221,7 @@ func (p *Page) setCookie(w http.ResponseWriter, r *http.Request, actor string) {
 	})
 }
 
-func goodName(name string) bool {
+func validName(name string) bool {
 	n := utf8.RuneCountInString(name)
 	return n > 0 && n <= maxName && utf8.ValidString(name) && !strings.ContainsFunc(name, func(r rune) bool { return !unicode.IsPrint(r) })
 }

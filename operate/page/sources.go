@@ -95,7 +95,7 @@ func (p *Page) sourceRows() ([]sourceRow, error) {
 func (p *Page) sources(w http.ResponseWriter, r *http.Request, who *session) {
 	rows, err := p.sourceRows()
 	if err != nil {
-		p.trouble(w, r, err)
+		p.renderError(w, r, err)
 		return
 	}
 	p.show(w, http.StatusOK, "sources", view{Title: "Sources", Section: "/sources", Who: who, Live: true, Body: rows})
@@ -126,12 +126,12 @@ func (p *Page) source(w http.ResponseWriter, r *http.Request, who *session) {
 	cfg := p.opt.Config()
 	c := cfg.Sources.Find(name)
 	if c == nil {
-		p.fail(w, r, http.StatusNotFound, "There is no such source.")
+		p.renderMessage(w, r, http.StatusNotFound, "There is no such source.")
 		return
 	}
 	rows, err := p.sourceRows()
 	if err != nil {
-		p.trouble(w, r, err)
+		p.renderError(w, r, err)
 		return
 	}
 	i := slices.IndexFunc(rows, func(row sourceRow) bool { return row.Name == name })

@@ -67,7 +67,7 @@ func (p *Page) system(w http.ResponseWriter, r *http.Request, who *session) {
 	var b systemBody
 	all, err := operate.Processes(r.Context(), p.opt.Store)
 	if err != nil {
-		p.trouble(w, r, err)
+		p.renderError(w, r, err)
 		return
 	}
 	for _, x := range all {
@@ -75,14 +75,14 @@ func (p *Page) system(w http.ResponseWriter, r *http.Request, who *session) {
 	}
 	revisions, err := p.opt.Store.Revisions(r.Context(), maxRevisions)
 	if err != nil {
-		p.trouble(w, r, err)
+		p.renderError(w, r, err)
 		return
 	}
 	for i, v := range revisions {
 		b.Revisions = append(b.Revisions, revisionRow{v, hex.EncodeToString(v.Fingerprint[:min(8, len(v.Fingerprint))]), i == 0, p.opt.Config().DecidesLike(v.Fingerprint)})
 	}
 	if b.Entities, err = p.opt.Store.CountEntities(r.Context()); err != nil {
-		p.trouble(w, r, err)
+		p.renderError(w, r, err)
 		return
 	}
 	b.Services, b.Sources = len(p.opt.Config().Services()), len(p.opt.Config().Sources)
@@ -114,13 +114,13 @@ func (p *Page) imports(w http.ResponseWriter, r *http.Request, who *session) {
 	if text := q.Get("before"); text != "" {
 		var err error
 		if before, err = store.ParseClaimID(text); err != nil {
-			p.fail(w, r, http.StatusBadRequest, "There is no such page.")
+			p.renderMessage(w, r, http.StatusBadRequest, "There is no such page.")
 			return
 		}
 	}
 	var err error
 	if b.Rows, err = p.opt.Store.ListImports(r.Context(), b.Tenant, before, pageImports); err != nil {
-		p.trouble(w, r, err)
+		p.renderError(w, r, err)
 		return
 	}
 	if len(b.Rows) == pageImports {

@@ -50,7 +50,7 @@ func taskFormOf(v url.Values) taskForm {
 func (f taskForm) task() (operate.Task, error) {
 	t := operate.Task{Kind: operate.Kind(f.Kind), Services: f.Services, Force: f.Force, Reason: f.Reason}
 	if t.Kind != operate.Replay && t.Kind != operate.Reset {
-		return t, bad("Choose what to do.")
+		return t, badForm("Choose what to do.")
 	}
 	at := func(text string) (time.Time, error) {
 		if text == "" {
@@ -58,7 +58,7 @@ func (f taskForm) task() (operate.Task, error) {
 		}
 		when, err := time.Parse(inputTime, text)
 		if err != nil {
-			return when, bad("%q is no date and time.", text)
+			return when, badForm("%q is no date and time.", text)
 		}
 		return when, nil
 	}
@@ -73,7 +73,7 @@ func (f taskForm) task() (operate.Task, error) {
 			return t, err
 		}
 		if t.Select.Since.IsZero() {
-			return t, bad("Say since when.")
+			return t, badForm("Say since when.")
 		}
 		if t.Select.Until, err = at(f.Until); err != nil {
 			return t, err
@@ -81,15 +81,15 @@ func (f taskForm) task() (operate.Task, error) {
 	case "list":
 		ids := strings.TrimSpace(strings.ReplaceAll(f.List, "\r\n", "\n"))
 		if ids == "" {
-			return t, bad("Name at least one entity.")
+			return t, badForm("Name at least one entity.")
 		}
 		t.Select.List = strings.NewReader(ids + "\n")
 	default:
-		return t, bad("Choose which entities.")
+		return t, badForm("Choose which entities.")
 	}
 	if f.Rate != "" {
 		if t.Rate, err = strconv.ParseFloat(f.Rate, 64); err != nil || !(t.Rate >= 0 && t.Rate <= maxRate) {
-			return t, bad("%q is no number of entities per second.", f.Rate)
+			return t, badForm("%q is no number of entities per second.", f.Rate)
 		}
 	}
 	return t, nil
@@ -122,7 +122,7 @@ func (p *Page) taskPage(w http.ResponseWriter, r *http.Request, who *session) {
 	}
 	var err error
 	if b.Jobs, err = p.opt.Store.ListJobs(r.Context(), "", "", maxTasks); err != nil {
-		p.trouble(w, r, err)
+		p.renderError(w, r, err)
 		return
 	}
 	p.show(w, http.StatusOK, "replay", view{Title: "Replay and reset", Section: "/replay", Who: who, Body: b})
@@ -144,13 +144,13 @@ func (p *Page) task(w http.ResponseWriter, r *http.Request, who *session) {
 	f := taskFormOf(r.PostForm)
 	why, err := reason(r)
 	if err != nil {
-		p.trouble(w, r, err)
+		p.renderError(w, r, err)
 		return
 	}
 	f.Reason = why
 	t, err := f.task()
 	if err != nil {
-		p.trouble(w, r, err)
+		p.renderError(w, r, err)
 		return
 	}
 	run := r.PostForm.Get("do") == "run"
@@ -176,11 +176,11 @@ func (p *Page) task(w http.ResponseWriter, r *http.Request, who *session) {
 		var no *operate.InvalidRequestError
 		switch {
 		case errors.Is(err, operate.ErrBadList):
-			return outcome{}, bad("%s", err)
+			return outcome{}, badForm("%s", err)
 		case errors.As(err, &no):
 			return outcome{}, err
 		case errors.Is(err, store.ErrFenced):
-			return outcome{}, bad("Another process goes on with job %d.", b.Result.Job)
+			return outcome{}, badForm("Another process goes on with job %d.", b.Result.Job)
 		case err != nil:
 			return outcome{}, err
 		}

@@ -45,7 +45,7 @@ type planBody struct {
 
 func (b planBody) withForm(form string) any { b.Form, b.Acts = form, true; return b }
 
-func bad(format string, args ...any) error {
+func badForm(format string, args ...any) error {
 	return &operate.InvalidRequestError{Reason: fmt.Sprintf(format, args...)}
 }
 
@@ -60,7 +60,7 @@ func (p *Page) planForm(w http.ResponseWriter, _ *http.Request, who *session) {
 func (p *Page) plan(w http.ResponseWriter, r *http.Request, who *session) {
 	folder, err := os.MkdirTemp("", "weir-plan-")
 	if err != nil {
-		p.trouble(w, r, err)
+		p.renderError(w, r, err)
 		return
 	}
 	candidate, err := load(folder, r)
@@ -80,10 +80,10 @@ func (p *Page) plan(w http.ResponseWriter, r *http.Request, who *session) {
 		p.show(w, http.StatusUnprocessableEntity, "plan", view{Title: jobKinds[jobPlan], Section: "/plan", Who: who, Body: b})
 		return
 	case errors.As(err, &no):
-		p.fail(w, r, http.StatusUnprocessableEntity, no.Reason)
+		p.renderMessage(w, r, http.StatusUnprocessableEntity, no.Reason)
 		return
 	case err != nil:
-		p.trouble(w, r, err)
+		p.renderError(w, r, err)
 		return
 	}
 	j := p.start(w, r, who, jobPlan, "A plan of an uploaded configuration", func(ctx context.Context, j *job) (outcome, error) {
@@ -93,7 +93,7 @@ func (p *Page) plan(w http.ResponseWriter, r *http.Request, who *session) {
 			Candidate: candidate, Against: p.opt.Config(), Store: p.opt.Store, Samples: planSamples, Progress: j.progress,
 		})
 		if errors.Is(err, plan.ErrNothingRan) {
-			err = bad("%s", err)
+			err = badForm("%s", err)
 		}
 		if err != nil {
 			return outcome{}, err
@@ -117,7 +117,7 @@ func load(folder string, r *http.Request) (*config.Config, error) {
 	defer root.Close()
 	uploads := r.MultipartForm
 	if uploads == nil || len(uploads.File["main"]) != 1 {
-		return nil, bad("Choose one main file, or one zip file.")
+		return nil, badForm("Choose one main file, or one zip file.")
 	}
 	sent := uploads.File["main"][0]
 	text, err := read(sent)
@@ -174,9 +174,9 @@ func (u *unpacking) put(name string, text []byte) error {
 	u.files, u.bytes = u.files+1, u.bytes+len(text)
 	switch {
 	case u.files > maxFiles || u.bytes > maxUnpacked:
-		return bad("A configuration here has at most %d files and %d MiB.", maxFiles, maxUnpacked>>20)
+		return badForm("A configuration here has at most %d files and %d MiB.", maxFiles, maxUnpacked>>20)
 	case !filepath.IsLocal(name) || name == ".":
-		return bad("The name %q leads out of the configuration's folder.", name)
+		return badForm("The name %q leads out of the configuration's folder.", name)
 	}
 	local := filepath.FromSlash(name)
 	err := u.root.MkdirAll(filepath.Dir(local), 0o700)
@@ -189,7 +189,7 @@ func (u *unpacking) put(name string, text []byte) error {
 		}
 	}
 	if errors.Is(err, os.ErrExist) {
-		return bad("The name %q is there twice.", name)
+		return badForm("The name %q is there twice.", name)
 	}
 	u.names = append(u.names, name)
 	return err
@@ -200,7 +200,7 @@ func (u *unpacking) put(name string, text []byte) error {
 func (u *unpacking) zip(archive []byte) (main string, err error) {
 	z, err := zip.NewReader(bytes.NewReader(archive), int64(len(archive)))
 	if err != nil {
-		return "", bad("This is no zip file.")
+		return "", badForm("This is no zip file.")
 	}
 	for _, f := range z.File {
 		extension := strings.ToLower(path.Ext(f.Name))
@@ -225,9 +225,9 @@ func (u *unpacking) zip(archive []byte) (main string, err error) {
 	slices.SortFunc(found, func(a, b string) int { return depth(a) - depth(b) })
 	switch {
 	case len(found) == 0:
-		return "", bad("There is no %s in the zip file.", mainFile)
+		return "", badForm("There is no %s in the zip file.", mainFile)
 	case len(found) > 1 && depth(found[0]) == depth(found[1]):
-		return "", bad("There are several %s in the zip file: %s, %s.", mainFile, found[0], found[1])
+		return "", badForm("There are several %s in the zip file: %s, %s.", mainFile, found[0], found[1])
 	}
 	return found[0], nil
 }
@@ -236,13 +236,13 @@ func (u *unpacking) zip(archive []byte) (main string, err error) {
 func (u *unpacking) inflate(f *zip.File) ([]byte, error) {
 	r, err := f.Open()
 	if err != nil {
-		return nil, bad("The zip file cannot be read: %q.", f.Name)
+		return nil, badForm("The zip file cannot be read: %q.", f.Name)
 	}
 	defer r.Close()
 	left := maxUnpacked - u.bytes
 	text, err := io.ReadAll(io.LimitReader(r, int64(left)+1))
 	if err != nil {
-		return nil, bad("The zip file cannot be read: %q.", f.Name)
+		return nil, badForm("The zip file cannot be read: %q.", f.Name)
 	}
 	return text, nil // too much is found when it is put
 }

@@ -26,7 +26,7 @@ type State string
 const (
 	Kept    State = "kept"    // the state knows it
 	New     State = "new"     // nothing was ever decided for it
-	Removed State = "removed" // the candidate does not have it any more
+	Removed State = "removed" // the candidate no longer has it
 )
 
 // Service is the effect on one service, in entities.

@@ -32,7 +32,7 @@ type Input struct {
 	Against   *config.Config // the configuration of now; nil when it is not given
 	Store     Store
 	Samples   int // per service
-	// Progress, if given, is told how many entities are done, of how many.
+	// Progress, if given, is called with how many entities are done, of how many.
 	Progress func(done, total int64)
 }
 

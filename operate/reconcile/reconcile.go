@@ -56,9 +56,9 @@ type Input struct {
 	Page int
 	// Samples is how many findings of each verdict the result names. Defaults to none.
 	Samples int
-	// Repair, if given, is told each entity that a forced decision repairs.
+	// Repair, if given, is called with each entity that a forced decision repairs.
 	Repair func(entity string) error
-	// Progress, if given, is told how many dam rows were compared.
+	// Progress, if given, is called with how many dam rows were compared.
 	Progress func(rows int64)
 }
 

@@ -17,7 +17,7 @@ type Reloaded struct {
 }
 
 // ReloadRefused is the error of a reload that changed nothing because of what
-// the files say. The process goes on with what it had.
+// the files say. The process continues with what it had.
 type ReloadRefused struct{ Err error }
 
 const refusedPrefix = "the new configuration is refused: "

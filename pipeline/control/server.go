@@ -248,7 +248,7 @@ func (s *Server) serveCommand(w http.ResponseWriter, r *http.Request) {
 // status 422 when the configuration is refused. With ?activate=true an earlier
 // configuration may replace the active one.
 func (s *Server) serveReload(w http.ResponseWriter, r *http.Request) {
-	// It goes on when the caller goes away: half of a reload helps nobody.
+	// It continues when the caller disconnects: half a reload helps nobody.
 	done, err := s.opt.Reload(context.WithoutCancel(r.Context()), r.URL.Query().Get("activate") == "true")
 	var refused *ReloadRefused
 	switch {

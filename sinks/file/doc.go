@@ -46,7 +46,7 @@
 // may read it at any time; a last line without a newline is not there yet, and
 // lines at the end may go again, to come back, when a disk is full or fails. A
 // file that was moved away, deleted or cut short by somebody else is noticed
-// at the next Write, which goes on at the end of what is there, or in a new
+// at the next Write, which appends to what is there, or in a new
 // file under the same path. A file that was cut short takes the keys of its
 // lines with it: such a change is written again when it is repeated. The keys of
 // a file that was moved away or deleted stay known until a restart.

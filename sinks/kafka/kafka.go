@@ -6,8 +6,10 @@ import (
 	"fmt"
 	"log/slog"
 	"strconv"
+	"time"
 
 	"github.com/seed-86dfc502/weir/change"
+	"github.com/seed-86dfc502/weir/internal/defaults"
 	"github.com/seed-86dfc502/weir/sinks"
 	"github.com/seed-86dfc502/weir/sinks/internal/fanout"
 	"github.com/seed-86dfc502/weir/sinks/kafka/fenced"
@@ -37,6 +39,9 @@ const (
 	maxBatchBytes = 900_000
 	// recordOverhead is more than what framing adds to a record, in bytes.
 	recordOverhead = 256
+
+	defaultStallTimeout = 20 * time.Second
+	defaultMaxLeft      = 1 << 16
 )
 
 // Options configure a sink. Zero values mean the defaults.
@@ -68,15 +73,23 @@ type Options struct {
 
 	// Logger is told what the cluster does not let the sink do. Defaults to slog.Default().
 	Logger *slog.Logger
+
+	// stallTimeout is how long an attempt to resume goes on without progress; deliver
+	// repeats it, from the beginning. Tests lower it.
+	stallTimeout time.Duration
+
+	// maxLeft bounds the records that are remembered of one partition; the rest is read
+	// later. Tests lower it.
+	maxLeft int
 }
 
 // Sink publishes changes. It implements sinks.Resumer.
 type Sink struct {
-	opts  Options
-	topic *fenced.Topic
-	parts map[int32]*part
-	found uint64
-	lacks lacks
+	opts    Options
+	topic   *fenced.Topic
+	parts   map[int32]*part
+	found   uint64
+	missing missingRights
 }
 
 var _ sinks.Resumer = (*Sink)(nil)
@@ -86,6 +99,8 @@ func New(opts Options) (*Sink, error) {
 	if opts.MaxMessageBytes == 0 {
 		opts.MaxMessageBytes = defaultMaxMessageBytes
 	}
+	opts.stallTimeout = defaults.Positive(opts.stallTimeout, defaultStallTimeout)
+	opts.maxLeft = defaults.Positive(opts.maxLeft, defaultMaxLeft)
 	if opts.Logger == nil {
 		opts.Logger = slog.Default()
 	}
@@ -152,10 +167,10 @@ func (s *Sink) Write(ctx context.Context, changes []change.Change) error {
 
 func (s *Sink) write(ctx context.Context, changes []change.Change) error {
 	failed := map[int]*sinks.Error{}
-	err := s.refresh(ctx)
+	err := s.refreshTopic(ctx)
 	all := err != nil // else those alone whose partition was not resumed
 	if !all {
-		err = s.again(ctx, changes)
+		err = s.resumeForWrite(ctx, changes)
 		all = err != nil && ctx.Err() != nil
 	}
 	for i := range changes {
@@ -163,21 +178,21 @@ func (s *Sink) write(ctx context.Context, changes []change.Change) error {
 			failed[i] = err
 		}
 	}
-	streams := s.streams(changes, failed)
+	streams := s.buildStreams(changes, failed)
 	for len(streams) > 0 {
-		streams = s.round(ctx, streams, failed)
+		streams = s.sendBatches(ctx, streams, failed)
 	}
-	s.settle(changes, failed)
+	s.advanceMarks(changes, failed)
 	return fanout.Result(failed, len(changes))
 }
 
-// streams sorts what is not there yet, and has not failed.
-func (s *Sink) streams(changes []change.Change, failed map[int]*sinks.Error) []*stream {
-	type way struct {
+// buildStreams groups the changes that are not in the topic yet and have not failed.
+func (s *Sink) buildStreams(changes []change.Change, failed map[int]*sinks.Error) []*stream {
+	type route struct {
 		from *part
 		to   int32
 	}
-	by := map[way]*stream{}
+	by := map[route]*stream{}
 	var all []*stream
 	for i := range changes {
 		if failed[i] != nil {
@@ -185,7 +200,7 @@ func (s *Sink) streams(changes []change.Change, failed map[int]*sinks.Error) []*
 		}
 		c := &changes[i]
 		p := s.parts[c.Partition]
-		if p.there(c) {
+		if p.contains(c) {
 			s.found++
 			continue
 		}
@@ -197,7 +212,7 @@ func (s *Sink) streams(changes []change.Change, failed map[int]*sinks.Error) []*
 			continue
 		}
 		p.tried = max(p.tried, c.Position())
-		w := way{p, s.topic.Partition(record.Key)}
+		w := route{p, s.topic.Partition(record.Key)}
 		st := by[w]
 		if st == nil {
 			st = &stream{part: p, partition: w.to}
@@ -209,15 +224,15 @@ func (s *Sink) streams(changes []change.Change, failed map[int]*sinks.Error) []*
 	return all
 }
 
-// round sends the next batch of every stream and returns those that go on.
-func (s *Sink) round(ctx context.Context, streams []*stream, failed map[int]*sinks.Error) []*stream {
+// sendBatches sends the next batch of every stream and returns the streams that have more.
+func (s *Sink) sendBatches(ctx context.Context, streams []*stream, failed map[int]*sinks.Error) []*stream {
 	batches := make([]*fenced.Batch, len(streams))
 	for i, st := range streams {
 		batches[i] = st.next()
 	}
 	answers := s.opts.Client.Append(ctx, s.topic, batches)
 	for i, st := range streams {
-		s.answered(st, &answers[i], failed)
+		s.handleAnswer(st, &answers[i], failed)
 	}
 	var rest []*stream
 	for _, st := range streams {
@@ -248,18 +263,18 @@ func (st *stream) next() *fenced.Batch {
 	return st.batch
 }
 
-// answered takes in what became of the batch of a stream.
-func (s *Sink) answered(st *stream, a *fenced.Answer, failed map[int]*sinks.Error) {
+// handleAnswer notes the outcome of a stream's batch.
+func (s *Sink) handleAnswer(st *stream, a *fenced.Answer, failed map[int]*sinks.Error) {
 	n := st.size
 	if a.Err == nil {
 		if a.Offset >= 0 {
-			st.part.wrote(st.partition, a.Offset+int64(n))
+			st.part.acknowledge(st.partition, a.Offset+int64(n))
 		}
-		st.pass(n)
+		st.advance(n)
 		return
 	}
 	if !a.Refused || fenced.Ended(a.Err) {
-		// It may be there, or come: fencing and reading tell.
+		// It may be in the topic, or arrive later: fencing and reading tell.
 		st.part.writer = nil
 		st.fail(failed, n, &sinks.Error{Class: sinks.Retry, Ambiguous: true, Op: "publish", Outage: outage(a.Err), Err: a.Err})
 		return
@@ -271,7 +286,7 @@ func (s *Sink) answered(st *stream, a *fenced.Answer, failed map[int]*sinks.Erro
 	e.Ambiguous = false
 	switch {
 	case e.Class == sinks.Reject && n > 1:
-		// It may be one of them that is meant.
+		// It may be refused for one of them: bisect.
 		if len(st.cuts) > 0 {
 			st.cuts[0] -= n // what of it is left
 			if st.cuts[0] == 0 {
@@ -281,14 +296,14 @@ func (s *Sink) answered(st *stream, a *fenced.Answer, failed map[int]*sinks.Erro
 		st.cuts = append([]int{n / 2, n - n/2}, st.cuts...)
 	case e.Class == sinks.Reject:
 		failed[st.items[0].index] = e
-		st.pass(1)
+		st.advance(1)
 	default:
 		st.fail(failed, len(st.items), e)
 	}
 }
 
-// pass drops the first n items, which were settled.
-func (st *stream) pass(n int) {
+// advance drops the first n items, which have an outcome.
+func (st *stream) advance(n int) {
 	st.items = st.items[n:]
 	if len(st.cuts) == 0 {
 		return
@@ -298,7 +313,7 @@ func (st *stream) pass(n int) {
 	}
 }
 
-// fail notes the failure of the first n items and drops them.
+// fail records the failure of the first n items and drops them.
 func (st *stream) fail(failed map[int]*sinks.Error, n int, e *sinks.Error) {
 	for _, it := range st.items[:n] {
 		failed[it.index] = e

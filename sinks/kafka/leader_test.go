@@ -100,11 +100,13 @@ func TestAPartitionWithoutALeaderHoldsUpNoOther(t *testing.T) {
 // A take-over that does not come to its end, as one waits for a partition without a
 // leader, holds up the changes of its partition of the log and no others.
 func TestATakeOverThatStandsStillHoldsUpItsPartition(t *testing.T) {
-	patience(t, time.Second) // enough for what does not stand still, on a busy machine
 	brokers, err := kfake.NewCluster(kfake.NumBrokers(1), kfake.SeedTopics(2, "t"))
 	require.NoError(t, err)
 	t.Cleanup(brokers.Close)
-	sink := newSink(t, Options{Client: newClient(t, brokers.ListenAddrs(), nil), Topic: "t"})
+	sink := newSink(t, Options{
+		Client: newClient(t, brokers.ListenAddrs(), nil), Topic: "t",
+		stallTimeout: time.Second, // enough for what does not stand still, on a busy machine
+	})
 	require.NoError(t, sink.Resume(t.Context(), []sinks.Claim{saved{at: 1}.claim(0), saved{at: 1}.claim(1)}))
 	var stands atomic.Bool
 	brokers.ControlKey(int16(kmsg.InitProducerID), func(r kmsg.Request) (kmsg.Response, error, bool) {
@@ -170,7 +172,7 @@ func TestWaitsForALeaderAreSideBySide(t *testing.T) {
 func TestARefusedBatchBesideOneWithoutAnAnswer(t *testing.T) {
 	failed := map[int]*sinks.Error{}
 	st := &stream{part: &part{}, items: []item{{}}, size: 1}
-	newSink(t, Options{Client: &fenced.Client{}, Topic: "t"}).answered(st, &fenced.Answer{Err: kerr.LeaderNotAvailable, Refused: true}, failed)
+	newSink(t, Options{Client: &fenced.Client{}, Topic: "t"}).handleAnswer(st, &fenced.Answer{Err: kerr.LeaderNotAvailable, Refused: true}, failed)
 	require.ErrorIs(t, failed[0], kerr.LeaderNotAvailable)
 	require.False(t, failed[0].Ambiguous)
 }

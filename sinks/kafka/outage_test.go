@@ -18,7 +18,6 @@ import (
 // While a cluster is down one of its services finds out when it is back. The others
 // try neither to take over nor to write.
 func TestOneServiceProbesAClusterThatIsDown(t *testing.T) {
-	patience(t, 50*time.Millisecond)
 	var targets sinks.Targets
 	var services [2]sinks.Resumer
 	for i, name := range []string{"a/p@k", "b/p@k"} {
@@ -29,6 +28,7 @@ func TestOneServiceProbesAClusterThatIsDown(t *testing.T) {
 			}})
 		require.NoError(t, err)
 		t.Cleanup(func() { require.NoError(t, sink.Close()) })
+		sink.(*Sink).opts.stallTimeout = 50 * time.Millisecond
 		services[i] = sink.(sinks.Resumer)
 	}
 	attempts := map[string]func(s sinks.Resumer) error{

@@ -23,21 +23,21 @@ import (
 	"github.com/seed-86dfc502/weir/transport"
 )
 
-// part is one partition of the changes log as far as this sink has to do with it.
+// part is the sink's state of one partition of the changes log.
 type part struct {
 	claim  sinks.Claim
-	writer *fenced.Writer // nil: what is in the topic is not known
+	writer *fenced.Writer // nil: the content of the topic is not known
 	since  time.Time      // of writer
-	// ends are where the partitions of the topic ended when writer was made, or behind
-	// its last record there: whoever writes for this partition meanwhile has fenced
-	// writer first, so nothing of anybody else stands before them.
+	// ends are where the partitions of the topic ended when writer was made, or after its
+	// last record there: another process that writes for this partition has fenced writer
+	// first, so none of its records is before them.
 	ends []int64
 	// tried is the highest position that was sent, or found.
 	tried change.Version
-	reach change.Version // the highest position of which a Write told deliver what became of it
+	reach change.Version // the highest position whose outcome a Write has returned
 	above change.Version // see Mark; claim.Mark is the mark
-	// left is what a predecessor, or this process, left, and is not known to deliver;
-	// ascending by position. There is more above the last of them if more.
+	// left is what a predecessor, or this process, wrote without deliver knowing;
+	// ascending by position. If more, there is more above the last of them.
 	left []record
 	more bool
 	// newest position of each entity among them, by its hash, where older ones may have
@@ -52,26 +52,18 @@ type record struct {
 	entity   uint64 // hash
 }
 
-// lacks is what the cluster does not allow, which makes it at least once.
-type lacks struct {
+// missingRights is the cluster's refusals that make delivery at least once.
+type missingRights struct {
 	mu     sync.Mutex
 	fence  error // guarded by mu
 	read   error // guarded by mu
 	warned bool  // guarded by mu
 }
 
-// resumeTimeout is how long an attempt goes on without anything coming of it; deliver
-// repeats it, from the beginning. Tests lower it.
-var resumeTimeout = 20 * time.Second //nolint:gochecknoglobals // tests lower it
-
 var errStalled = errors.New("no progress")
 
-// fencing is how many identities are taken over at a time.
-const fencing = 4
-
-// maxLeft bounds what is remembered of one partition; the rest is read later.
-// Tests lower it.
-var maxLeft = 1 << 16 //nolint:gochecknoglobals // tests lower it
+// maxConcurrentFences is how many identities are taken over at a time.
+const maxConcurrentFences = 4
 
 // Resume implements sinks.Resumer.
 func (s *Sink) Resume(ctx context.Context, claims []sinks.Claim) error {
@@ -86,11 +78,10 @@ func (s *Sink) Resume(ctx context.Context, claims []sinks.Claim) error {
 	})
 }
 
-// again resumes what a Write needs: partitions whose last batch had no answer, whose
-// writer has a successor or is old, or of which more was left than is remembered. Of
-// a topic that was made anew it resumes all. After an error those without a writer are
-// not resumed.
-func (s *Sink) again(ctx context.Context, changes []change.Change) *sinks.Error {
+// resumeForWrite resumes the partitions that a Write needs: those whose last batch had no
+// answer, whose writer was fenced or is old, or of which more was left than is remembered;
+// all, if the topic was recreated. After an error those without a writer are not resumed.
+func (s *Sink) resumeForWrite(ctx context.Context, changes []change.Change) *sinks.Error {
 	lowest := map[int32]change.Version{}
 	highest := map[int32]change.Version{}
 	for i := range changes {
@@ -133,11 +124,11 @@ func (s *Sink) again(ctx context.Context, changes []change.Change) *sinks.Error 
 			return err
 		}
 	}
-	return &sinks.Error{Class: sinks.Retry, Op: "resume", Err: errors.New("the topic is made anew again and again")}
+	return &sinks.Error{Class: sinks.Retry, Op: "resume", Err: errors.New("the topic is recreated again and again")}
 }
 
-// refresh looks where the topic's partitions are now.
-func (s *Sink) refresh(ctx context.Context) *sinks.Error {
+// refreshTopic updates where the topic's partitions are.
+func (s *Sink) refreshTopic(ctx context.Context) *sinks.Error {
 	if s.topic == nil {
 		return nil // resume looks
 	}
@@ -147,12 +138,12 @@ func (s *Sink) refresh(ctx context.Context) *sinks.Error {
 		e.Ambiguous = false
 		return e
 	}
-	s.see(topic)
+	s.setTopic(topic)
 	return nil
 }
 
-// see takes in how the topic is.
-func (s *Sink) see(topic *fenced.Topic) {
+// setTopic sets the topic's metadata. A recreated topic has to be resumed.
+func (s *Sink) setTopic(topic *fenced.Topic) {
 	if s.topic != nil && s.topic.ID != topic.ID {
 		for _, p := range s.parts { // what they wrote is gone
 			p.writer = nil
@@ -161,12 +152,12 @@ func (s *Sink) see(topic *fenced.Topic) {
 	s.topic = topic
 }
 
-// resume fences and reads, for as long as something comes of it: there may be much to
-// read after a store was restored.
+// resume fences and reads for as long as it makes progress: there may be much to read
+// after a store was restored.
 func (s *Sink) resume(ctx context.Context, claims []sinks.Claim) *sinks.Error {
-	err := s.find(ctx)
+	err := s.findTopic(ctx)
 	if err == nil {
-		err = whileMoving(ctx, func(ctx context.Context, moved func()) error { return s.tryResume(ctx, claims, moved) })
+		err = s.withProgressTimeout(ctx, func(ctx context.Context, moved func()) error { return s.tryResume(ctx, claims, moved) })
 	}
 	if err == nil {
 		return nil
@@ -176,28 +167,29 @@ func (s *Sink) resume(ctx context.Context, claims []sinks.Claim) *sinks.Error {
 	return e
 }
 
-// find looks where the topic's partitions are. Unlike what is done in the topic, it
-// says something about the cluster when that takes too long.
-func (s *Sink) find(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, resumeTimeout)
+// findTopic reads where the topic's partitions are. Unlike work on the topic, a timeout
+// here says something about the cluster.
+func (s *Sink) findTopic(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, s.opts.stallTimeout)
 	defer cancel()
 	topic, err := s.opts.Client.Topic(ctx, s.opts.Topic, 0)
 	if err != nil {
 		return err
 	}
-	s.see(topic)
+	s.setTopic(topic)
 	return nil
 }
 
-// whileMoving calls f, whose context ends when it has not called moved for resumeTimeout.
-func whileMoving(ctx context.Context, f func(ctx context.Context, moved func()) error) error {
+// withProgressTimeout calls f, whose context ends when it has not called moved for the stall
+// timeout.
+func (s *Sink) withProgressTimeout(ctx context.Context, f func(ctx context.Context, moved func()) error) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	stalled := time.AfterFunc(resumeTimeout, func() { cancel(errStalled) })
+	stalled := time.AfterFunc(s.opts.stallTimeout, func() { cancel(errStalled) })
 	defer stalled.Stop()
-	err := f(ctx, func() { stalled.Reset(resumeTimeout) })
+	err := f(ctx, func() { stalled.Reset(s.opts.stallTimeout) })
 	if err != nil && errors.Is(context.Cause(ctx), errStalled) {
-		return fmt.Errorf("%w in %v: %w", errStalled, resumeTimeout, err)
+		return fmt.Errorf("%w in %v: %w", errStalled, s.opts.stallTimeout, err)
 	}
 	return err
 }
@@ -206,7 +198,7 @@ func (s *Sink) tryResume(ctx context.Context, claims []sinks.Claim, moved func()
 	c, topic := s.opts.Client, s.topic
 	writers := make([]*fenced.Writer, len(claims))
 	var g errgroup.Group
-	g.SetLimit(fencing)
+	g.SetLimit(maxConcurrentFences)
 	since := time.Now()
 	for i := range claims {
 		g.Go(func() (err error) {
@@ -222,7 +214,7 @@ func (s *Sink) tryResume(ctx context.Context, claims []sinks.Claim, moved func()
 	if err != nil {
 		return err
 	}
-	left, err := s.look(ctx, topic, claims, ends, moved)
+	left, err := s.readLeft(ctx, topic, claims, ends, moved)
 	if err != nil {
 		return err
 	}
@@ -236,19 +228,19 @@ func (s *Sink) tryResume(ctx context.Context, claims []sinks.Claim, moved func()
 			p.claim.Mark = mark{topic.ID, ends}.String()
 		}
 	}
-	s.complain()
+	s.warnOfMissingRights()
 	return nil
 }
 
-// fence ends whoever wrote for a partition before.
+// fence ends the previous writer of a partition.
 func (s *Sink) fence(ctx context.Context, topic *fenced.Topic, partition int32) (*fenced.Writer, error) {
 	w, err := s.opts.Client.Fence(ctx, s.identity(partition), topic)
 	if !errors.Is(err, kerr.TransactionalIDAuthorizationFailed) && !errors.Is(err, kerr.UnsupportedVersion) {
 		return w, err
 	}
-	s.lacks.mu.Lock()
-	s.lacks.fence = err
-	s.lacks.mu.Unlock()
+	s.missing.mu.Lock()
+	s.missing.fence = err
+	s.missing.mu.Unlock()
 	return s.opts.Client.Anyone(ctx)
 }
 
@@ -263,51 +255,52 @@ func TransactionalID(pipeline, service, topic string, partition int32) string {
 	return fmt.Sprintf("%s.%s.%s.%d", pipeline, service, topic, partition)
 }
 
-// complain says once what the cluster does not allow.
-func (s *Sink) complain() {
-	s.lacks.mu.Lock()
-	defer s.lacks.mu.Unlock()
-	err := errors.Join(s.lacks.fence, s.lacks.read)
-	if err == nil || s.lacks.warned {
+// warnOfMissingRights logs once what the cluster does not allow.
+func (s *Sink) warnOfMissingRights() {
+	s.missing.mu.Lock()
+	defer s.missing.mu.Unlock()
+	err := errors.Join(s.missing.fence, s.missing.read)
+	if err == nil || s.missing.warned {
 		return
 	}
-	s.lacks.warned = true
+	s.missing.warned = true
 	s.opts.Logger.Warn("records may come twice after a crash: the user may not fence a predecessor, or not read the topic",
 		"service", s.opts.Service, "topic", s.opts.Topic, "transactional_id", s.identity(0), "error", err)
 }
 
-// found is what was found of one claim.
-type found struct {
+// leftovers is what was found of one claim.
+type leftovers struct {
+	limit   int // of records
 	records []record
 	more    bool
 	highest change.Version
 	newest  map[uint64]change.Version
 }
 
-func (f *found) add(r record) {
+func (f *leftovers) add(r record) {
 	f.highest = max(f.highest, r.position)
 	f.records = append(f.records, r)
-	if len(f.records) >= 2*maxLeft {
+	if len(f.records) >= 2*f.limit {
 		f.cut()
 	}
 }
 
-// cut keeps the lowest.
-func (f *found) cut() {
+// cut keeps the lowest records, up to the limit.
+func (f *leftovers) cut() {
 	slices.SortFunc(f.records, func(a, b record) int { return cmp.Compare(a.position, b.position) })
-	if len(f.records) > maxLeft {
-		f.records, f.more = slices.Clip(f.records[:maxLeft]), true
+	if len(f.records) > f.limit {
+		f.records, f.more = slices.Clip(f.records[:f.limit]), true
 	}
 }
 
-// look reads what stands in the topic of this service and the partitions of claims,
-// from their marks to the ends.
-func (s *Sink) look(ctx context.Context, topic *fenced.Topic, claims []sinks.Claim, ends []int64, moved func()) ([]found, error) {
-	all := make([]found, len(claims))
+// readLeft reads this service's records of the claimed partitions from the topic, from
+// their marks to the ends.
+func (s *Sink) readLeft(ctx context.Context, topic *fenced.Topic, claims []sinks.Claim, ends []int64, moved func()) ([]leftovers, error) {
+	all := make([]leftovers, len(claims))
 	by := make(map[int32]int, len(claims))
 	from := slices.Clone(ends)
 	for i, claim := range claims {
-		by[claim.Partition] = i
+		by[claim.Partition], all[i].limit = i, s.opts.maxLeft
 		m, ok := parseMark(claim.Mark)
 		if !ok {
 			continue
@@ -324,7 +317,7 @@ func (s *Sink) look(ctx context.Context, topic *fenced.Topic, claims []sinks.Cla
 	gaps, err := s.opts.Client.Read(ctx, topic, from, ends, func(records []*kgo.Record) {
 		moved()
 		for _, r := range records {
-			rec, partition, ok := s.ours(r)
+			rec, partition, ok := s.parseOwn(r)
 			if !ok {
 				continue
 			}
@@ -334,10 +327,10 @@ func (s *Sink) look(ctx context.Context, topic *fenced.Topic, claims []sinks.Cla
 		}
 	})
 	if errors.Is(err, kerr.TopicAuthorizationFailed) {
-		s.lacks.mu.Lock()
-		s.lacks.read = err
-		s.lacks.mu.Unlock()
-		return make([]found, len(claims)), nil
+		s.missing.mu.Lock()
+		s.missing.read = err
+		s.missing.mu.Unlock()
+		return make([]leftovers, len(claims)), nil
 	}
 	if err != nil {
 		return nil, err
@@ -354,8 +347,8 @@ func (s *Sink) look(ctx context.Context, topic *fenced.Topic, claims []sinks.Cla
 	return all, nil
 }
 
-// ours reads the headers of a record.
-func (s *Sink) ours(r *kgo.Record) (rec record, partition int32, ok bool) {
+// parseOwn reads the headers of a record; ok is false if it is not this service's.
+func (s *Sink) parseOwn(r *kgo.Record) (rec record, partition int32, ok bool) {
 	partition = -1
 	var service bool
 	var position uint64
@@ -402,8 +395,8 @@ func entityHash(entity string) uint64 {
 	return h.Sum64()
 }
 
-// there reports whether a change is in the topic already.
-func (p *part) there(c *change.Change) bool {
+// contains reports whether a change is in the topic already.
+func (p *part) contains(c *change.Change) bool {
 	at := c.Position()
 	i, _ := slices.BinarySearchFunc(p.left, at, func(r record, at change.Version) int { return cmp.Compare(r.position, at) })
 	key := keyHash(c.Key)
@@ -416,16 +409,16 @@ func (p *part) there(c *change.Change) bool {
 	return c.Resent == 0 && p.newest != nil && p.newest[entityHash(c.Entity)] > at
 }
 
-// wrote notes that a batch of p was acknowledged, which ends before an offset.
-func (p *part) wrote(partition int32, end int64) {
+// acknowledge records that a batch of p was acknowledged, which ends before an offset.
+func (p *part) acknowledge(partition int32, end int64) {
 	p.ends = append(p.ends, make([]int64, max(0, int(partition)+1-len(p.ends)))...)
 	p.ends[partition] = max(p.ends[partition], end)
 }
 
-// settle takes the marks on at the end of a Write, as far as there is an answer to
-// everything. What was found and deliver has not heard of yet keeps them: who looks
-// again must find it again.
-func (s *Sink) settle(changes []change.Change, failed map[int]*sinks.Error) {
+// advanceMarks advances the marks at the end of a Write, where everything was answered.
+// They stay before records whose outcome deliver does not have yet: the next owner must
+// find those again.
+func (s *Sink) advanceMarks(changes []change.Change, failed map[int]*sinks.Error) {
 	for i := range changes {
 		if failed[i] == nil {
 			p := s.parts[changes[i].Partition]

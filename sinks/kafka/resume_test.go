@@ -191,9 +191,8 @@ func TestWhatNobodyWasToldOfIsFoundAgain(t *testing.T) {
 
 // More than is remembered at a time is read in turns.
 func TestMoreIsLeftThanIsRemembered(t *testing.T) {
-	defer func(n int) { maxLeft = n }(maxLeft)
-	maxLeft = 20
 	log, o, _, mark := begun(t, "more", 100)
+	o.maxLeft = 20
 	next := resumed(t, o, 0, saved{1, mark})
 	for n := int64(1); n < 120; n += 10 {
 		require.NoError(t, next.Write(t.Context(), numbered(service, 0, n, n+10)))
@@ -231,11 +230,11 @@ func TestATopicThatWasMadeAgain(t *testing.T) {
 func TestCompactedIsNotWrittenAgain(t *testing.T) {
 	all := numbered(service, 0, 1, 20)
 	p := &part{newest: map[uint64]change.Version{entityHash(all[12].Entity): all[12].Version}}
-	require.True(t, p.there(&all[2]), "an older one of the entity")
-	require.False(t, p.there(&all[17]), "a newer one")
-	require.False(t, p.there(&all[3]), "of another entity")
+	require.True(t, p.contains(&all[2]), "an older one of the entity")
+	require.False(t, p.contains(&all[17]), "a newer one")
+	require.False(t, p.contains(&all[3]), "of another entity")
 	all[2].Resent = change.NewVersion(1, 30)
-	require.False(t, p.there(&all[2]), "it is sent late on purpose")
+	require.False(t, p.contains(&all[2]), "it is sent late on purpose")
 }
 
 // failedOf returns what is to be tried again of a batch.
@@ -485,20 +484,13 @@ func heldFetches(t *testing.T, held func()) (o Options, mark string) {
 	return o, mark
 }
 
-// patience sets resumeTimeout for a test.
-func patience(t *testing.T, d time.Duration) {
-	was := resumeTimeout
-	resumeTimeout = d
-	t.Cleanup(func() { resumeTimeout = was })
-}
-
 // However much there is to read: as long as something comes, one attempt goes on.
 func TestALongTailIsReadInOneAttempt(t *testing.T) {
-	patience(t, 2*time.Second)
 	o, mark := heldFetches(t, func() { <-time.After(150 * time.Millisecond) })
+	o.stallTimeout = 2 * time.Second
 	start := time.Now()
 	next := resumed(t, o, 0, saved{1, mark})
-	require.Greater(t, time.Since(start), resumeTimeout, "too little to read to show anything")
+	require.Greater(t, time.Since(start), o.stallTimeout, "too little to read to show anything")
 	require.NoError(t, next.Write(t.Context(), numbered(service, 0, 1, 20)))
 	require.EqualValues(t, 19, next.Found())
 }
@@ -520,7 +512,7 @@ func TestATailThatDoesNotCome(t *testing.T) {
 	stop()
 	require.ErrorIs(t, <-ended, context.Canceled)
 
-	patience(t, 2*time.Second) // enough to get as far on a busy machine
+	o.stallTimeout = 2 * time.Second // enough to get as far on a busy machine
 	err := newSink(t, o).Resume(t.Context(), []sinks.Claim{saved{1, mark}.claim(0)})
 	require.ErrorIs(t, err, errStalled)
 	e := sinks.Classify(err)

@@ -11,13 +11,13 @@ import (
 )
 
 // step is one thing that happens in a random sequence: optionally a new sink
-// (a crash), then one Write: some of the last batches come again (all up to the
+// (a crash), then one Write: some of the last batches are redelivered (all up to the
 // newest, as after a rebalance, or fewer, as from a consumer that lost its
 // partition and does not know yet), and behind them stand new changes.
 type step struct {
 	Crash  bool
-	Again  int   // how many batches come again
-	Skip   int   // how many of the last batches do not come again
+	Again  int   // how many batches are redelivered
+	Skip   int   // how many of the last batches are not redelivered
 	Writes []put // new changes
 }
 

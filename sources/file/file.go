@@ -33,7 +33,7 @@ type Options struct {
 	Name      string // of the source
 	Path      string
 	Positions store.SourcePositions
-	// Complete says that the file does not grow any more: the source is
+	// Complete says that the file no longer grows: the source is
 	// drained at its end, and a last line without line feed counts. Otherwise
 	// the file is followed, and such a line is waited for.
 	Complete bool

@@ -109,7 +109,7 @@ func (t *taker) handOut(ctx, work context.Context, tx pgx.Tx, locked []string) (
 		inHand[entity]++
 	}
 	if err := rows.Err(); err != nil {
-		return nil, err // the rows are not this transaction's any more
+		return nil, err // the rows are no longer this transaction's
 	}
 	if len(records) > 0 {
 		send()

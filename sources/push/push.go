@@ -20,7 +20,7 @@ import (
 type Options struct {
 	Name string
 	// WindowBytes bounds the events that are handed in and not acknowledged,
-	// also those that nobody waits for any more: while Weir is halted, clients send
+	// even those that nobody waits for: while Weir is halted, clients send
 	// again and again. Each event counts 4 KiB beside its own bytes, for what
 	// goes with it; a larger one passes alone. Defaults to 64 MiB.
 	WindowBytes int64
@@ -259,7 +259,7 @@ func (p *Source) queue(waits []<-chan struct{}, events []*message.Message) ([]<-
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.ctx.Err() != nil {
-		return waits, ErrStopping // its room is nobody's any more
+		return waits, ErrStopping // its budget has no owner now
 	}
 	p.inFlight.Add(int64(len(events)))
 	for _, e := range events {

@@ -19,7 +19,7 @@ var errSilent = errors.New("the server has been silent for too long")
 // answering makes connections that fail when the server is silent for longer
 // than limit while an answer is due. TCP alone would notice a connection whose
 // other end has gone without a word after many minutes, or, behind a proxy that
-// lives, never; until then the caller would neither fail nor go on. While
+// lives, never; until then the caller would neither fail nor continue. While
 // patient is above 0 nothing is given up.
 func answering(dial pgconn.DialFunc, limit time.Duration, patient *atomic.Int32) pgconn.DialFunc {
 	return func(ctx context.Context, network, address string) (net.Conn, error) {

@@ -103,7 +103,7 @@ func (s *Store) Activate(ctx context.Context, fingerprint []byte, above int64, f
 	return active, nil
 }
 
-// dropActivations deletes those that no position needs any more. Positions only grow
+// dropActivations deletes those that no position needs. Positions only grow
 // meanwhile.
 func dropActivations(ctx context.Context, tx pgx.Tx) error {
 	progress, err := list(ctx, tx, scanProgress, sqlAllProgress)

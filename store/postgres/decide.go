@@ -92,7 +92,7 @@ ORDER BY o.partition, o.generation, o.id`
 // that partition's watermark row until it ends. The upsert takes these locks,
 // so it waits for an earlier owner's transaction under way and keeps later ones
 // out; what the next statement of this transaction sees is therefore all of
-// what was committed and cannot change any more. An earlier owner that comes
+// what was committed and can no longer change. An earlier owner that comes
 // later finds another token.
 //
 // The owners of older generations are kept out the same way, by sqlEndOlder,

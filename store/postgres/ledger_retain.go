@@ -13,7 +13,7 @@ import (
 )
 
 // retainPatience bounds the wait for the locks that dropping a partition needs:
-// whoever wants the ledger meanwhile waits as well.
+// others that need the ledger meanwhile wait as well.
 const retainPatience = "5s"
 
 // RetainClaims implements store.Ledger.

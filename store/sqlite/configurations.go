@@ -75,7 +75,7 @@ func (s *Store) Activate(ctx context.Context, fingerprint []byte, above int64, f
 	return active, nil
 }
 
-// dropActivations deletes those that no place needs any more.
+// dropActivations deletes those that no position needs.
 func (t tx) dropActivations() error {
 	all, err := activations(t.ctx, t.conn)
 	if err != nil {

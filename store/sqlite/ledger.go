@@ -74,7 +74,7 @@ WHERE tenant = ?1 AND key = ?2`
 
 	sqlLeaseClaim = `UPDATE $ledger SET leased_until = ?, generation = ` + newestInbox + `, status = NULL, body = NULL WHERE tenant = ? AND id = ?`
 
-	// The second answer is that of whoever was first.
+	// The second answer is that of the first caller.
 	sqlCompleteClaim = `
 UPDATE $ledger SET status = coalesce(status, ?3), body = coalesce(body, ?4)
 WHERE tenant = ?1 AND id = ?2 RETURNING status, body`
@@ -313,7 +313,7 @@ func (s *Store) CompleteClaims(ctx context.Context, tenant string, done []store.
 			var stored store.Response
 			err := statement.QueryRowContext(t.ctx, tenant, done[i].ID[:], r.Status, notNil(r.Body)).Scan(&stored.Status, &stored.Body)
 			if errors.Is(err, sql.ErrNoRows) {
-				return nil // not there any more
+				return nil // gone
 			} else if err != nil {
 				return err
 			}

@@ -196,7 +196,7 @@ func (t tx) append(l *Log, frames []LogFrame, now time.Time) error {
 	return err
 }
 
-// grew wakes whoever waits for records.
+// grew wakes those that wait for records.
 func (l *Log) grew(ends map[int32]int64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

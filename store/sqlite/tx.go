@@ -66,10 +66,10 @@ func (s *Store) Full() error {
 }
 
 // Failed is closed when the file was found to be damaged, or an fsync failed: then
-// nothing is written any more, and the process should end. Err says what it was.
+// nothing more is written, and the process should end. Err says what it was.
 func (s *Store) Failed() <-chan struct{} { return s.disk.Failed() }
 
-// Err returns why nothing is written any more, an ErrDamaged or disk.ErrSync with file
+// Err returns why nothing more is written, an ErrDamaged or disk.ErrSync with file
 // and place; nil as long as nothing was found.
 func (s *Store) Err() error { return s.disk.Err() }
 

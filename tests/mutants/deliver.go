@@ -69,7 +69,7 @@ var deliverMutants = []mutant{
 	},
 	{
 		rule: "a target that fails for everything is away", file: "deliver/attempt.go",
-		old: "return a.rounds <= awayRounds", new: "return false",
+		old: "return a.rounds <= maxOutageRounds", new: "return false",
 		in: "./deliver", test: "TestATargetThatFailsForEverythingIsAway",
 	},
 	{

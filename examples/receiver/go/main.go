@@ -82,7 +82,7 @@ func (r receiver) post(w http.ResponseWriter, request *http.Request) {
 	}
 	applied, err := r.apply(request.Context(), c)
 	if err != nil {
-		http.Error(w, `{"error":"not now"}`, http.StatusServiceUnavailable) // Weir comes again
+		http.Error(w, `{"error":"not now"}`, http.StatusServiceUnavailable) // Weir retries
 		return
 	}
 	fmt.Fprintf(w, `{"applied":%t}`, applied) // 2xx only after the commit

@@ -81,7 +81,7 @@ func (c *Client) await(ctx context.Context, t *Topic, s *sending) Answer {
 		case <-ctx.Done():
 			return Answer{Offset: -1, Err: context.Cause(ctx)}
 		}
-		// What one attempt came to is not known, whatever the next one is told.
+		// The outcome of one attempt is unknown, whatever the next one returns.
 		unknown = unknown || !a.Refused
 		a.Refused = !unknown
 		if !sendAgain(a.Err) || n == attempts || !wait.Sleep(ctx, pause) {
@@ -239,7 +239,7 @@ func answerOf(resp *kmsg.ProduceResponse, s *sending) Answer {
 	return Answer{Offset: -1, Err: errors.New("the leader said nothing about a batch")}
 }
 
-// Ended reports whether an error says that a writer cannot go on: it has a successor,
+// Ended reports whether an error says that a writer cannot continue: it has a successor,
 // or the leader has another idea of what it sent.
 func Ended(err error) bool {
 	return is(err, kerr.InvalidProducerEpoch, kerr.ProducerFenced, kerr.OutOfOrderSequenceNumber, kerr.UnknownProducerID,

@@ -14,7 +14,7 @@
 // without writing anything into it, and then asks for the identity once more, which
 // aborts that transaction. The abort's markers, which no reader ever sees, bring the
 // new epoch into every partition: from there on a leader refuses batches of older
-// ones. When Fence returns, nothing of a predecessor is appended any more, so what it
+// ones. When Fence returns, no predecessor can append any longer, so what it
 // wrote stands before the ends that [Client.Ends] returns.
 //
 // # What it rests on

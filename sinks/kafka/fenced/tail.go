@@ -23,7 +23,7 @@ const (
 // stand. Records of transactions count, however these ended. What retention removed is
 // passed over; so is what a partition does not have because it ends before. It returns
 // which partitions had gaps, as compaction makes them: there may have been records that
-// are not there any more.
+// are gone.
 func (c *Client) Read(ctx context.Context, t *Topic, from, to []int64, f func([]*kgo.Record)) (gaps []bool, err error) {
 	next := make([]int64, t.Partitions())
 	gaps = make([]bool, t.Partitions())

@@ -14,7 +14,7 @@
 //     second fsync would acknowledge what the first one lost.
 //
 // The first of these is kept, closes Failed, and ends all writing through this Disk:
-// whoever goes on would acknowledge what may not be there.
+// continuing would acknowledge what may not be there.
 //
 // # What it does not find
 //

@@ -107,7 +107,7 @@ func (f *file) sound(tls *libc.TLS, number int64, page []byte) bool {
 }
 
 // walFrame compares a page with the checksum in its header; from is the one that it
-// goes on from.
+// continues.
 func walFrame(order binary.ByteOrder, from, header, page []byte) bool {
 	s0, s1 := binary.BigEndian.Uint32(from), binary.BigEndian.Uint32(from[4:])
 	s0, s1 = walSum(order, header[:8], s0, s1)
