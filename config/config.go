@@ -116,7 +116,7 @@ type Merge struct {
 	// the file; sources that are not listed come after those that are.
 	Precedence []string `yaml:"precedence"`
 	// Required lists sources without whose document an entity is not yet
-	// complete and gives no changes.
+	// complete and makes no changes.
 	Required []string `yaml:"required"`
 }
 
@@ -140,7 +140,7 @@ type Limits struct {
 	// a dead letter.
 	Change Size `yaml:"change" default:"8MiB" range:"1KiB..96MiB"`
 	// Memory is what events, frames and changes that wait may hold together, in one
-	// process. The runtime is told to collect garbage rather than to use much more.
+	// process. The runtime collects garbage rather than use much more.
 	Memory Size `yaml:"memory" default:"256MiB" range:"64MiB..256GiB"`
 	// EntityID is the longest entity id.
 	EntityID Size `yaml:"entity_id" default:"512B" range:"1B..2KiB"`
@@ -196,7 +196,7 @@ type ServerTLS struct {
 
 // Shutdown says how a process ends.
 type Shutdown struct {
-	// Timeout is the longest that a stop may take: work in hand is finished within
+	// Timeout is the longest that a shutdown may take: work in flight finishes within
 	// it, and what servers keep from finishing is redelivered at the next start.
 	Timeout Duration `yaml:"timeout" default:"20s" range:"1s..10m"`
 }

@@ -26,7 +26,8 @@ type decoder struct {
 // of that name.
 type shorthand interface{ shorthand() string }
 
-func (Field) shorthand() string  { return "path" }
+func (Field) shorthand() string { return "path" }
+
 func (Column) shorthand() string { return "type" }
 
 var (
@@ -37,50 +38,6 @@ var (
 	durationType = reflect.TypeFor[Duration]()
 	sizeType     = reflect.TypeFor[Size]()
 )
-
-// memberOf is a struct's field as a file has it.
-type memberOf struct {
-	name  string
-	index []int
-	tag   reflect.StructTag
-	typ   reflect.Type
-}
-
-// membersOf lists the members of a struct in order, those of inlined structs
-// included; a field of a kind is a member for each kind.
-func (k Kinds) membersOf(t reflect.Type) []memberOf {
-	var all []memberOf
-	for i := range t.NumField() {
-		f := t.Field(i)
-		name, option, _ := strings.Cut(f.Tag.Get("yaml"), ",")
-		switch {
-		case option == "inline":
-			for _, m := range k.membersOf(f.Type) {
-				m.index = append([]int{i}, m.index...)
-				all = append(all, m)
-			}
-		case option == "kind":
-			all = append(all, k.members(f.Type, i)...)
-		case name != "" && name != "-":
-			all = append(all, memberOf{name, []int{i}, f.Tag, f.Type})
-		}
-	}
-	return all
-}
-
-// keyField returns the index of the field that holds the name of an element, for
-// lists that a file has as a mapping.
-func keyField(t reflect.Type) (int, bool) {
-	if t.Kind() != reflect.Struct {
-		return 0, false
-	}
-	for i := range t.NumField() {
-		if t.Field(i).Tag.Get("key") == "true" {
-			return i, true
-		}
-	}
-	return 0, false
-}
 
 // decode reads a node into v, which is zero.
 func (d *decoder) decode(n ast.Node, v reflect.Value, path string, tag reflect.StructTag) {
@@ -255,15 +212,6 @@ func isMapping(n ast.Node) bool {
 		return true
 	}
 	return false
-}
-
-func find(members []memberOf, name string) (memberOf, bool) {
-	for _, m := range members {
-		if m.name == name {
-			return m, true
-		}
-	}
-	return memberOf{}, false
 }
 
 // applyDefault gives a value that is not in the file its default.
@@ -567,37 +515,4 @@ func (d *decoder) wrongType(n ast.Node, path, want string) {
 		return
 	}
 	d.doc.faultAt(d.doc.place(n), path, got, want)
-}
-
-// describe says what a member's value looks like.
-func describe(m memberOf) string {
-	if words := m.tag.Get("enum"); words != "" {
-		return strings.ReplaceAll(words, "|", " or ")
-	}
-	if name := m.tag.Get("yaml"); name != "" && m.typ.Kind() == reflect.Slice {
-		if strings.HasSuffix(name, ",single") {
-			return describe(memberOf{typ: m.typ.Elem()})
-		}
-		if _, named := keyField(m.typ.Elem()); !named {
-			return "a list, like [a, b]"
-		}
-	}
-	switch {
-	case m.typ == durationType:
-		return `a duration with a unit, like "10s"`
-	case m.typ == sizeType:
-		return `a size with a unit, like "8MiB"`
-	case m.typ == reflect.TypeFor[Locator]():
-		return "a gjson path, header:NAME or key"
-	case m.typ == secretType || m.typ.Kind() == reflect.String:
-		if m.tag.Get("path") == "true" {
-			return "a path"
-		}
-		return "text"
-	case m.typ.Kind() == reflect.Bool:
-		return "true or false"
-	case m.typ.Kind() == reflect.Int:
-		return "a whole number"
-	}
-	return "a mapping"
 }

@@ -100,12 +100,12 @@ type serviceMetrics struct {
 
 func (m *Metrics) of(service string) *serviceMetrics {
 	m.gaps.WithLabelValues(service) // the first increment of a series that was not there is no increase to Prometheus
-	became := map[string]prometheus.Counter{}
+	outcomes := map[string]prometheus.Counter{}
 	for _, outcome := range []string{OutcomeDelivered, OutcomeSkipped, OutcomeCoalesced, OutcomeOvertaken, OutcomeRedecided, OutcomeDead} {
-		became[outcome] = m.deliveries.WithLabelValues(service, outcome)
+		outcomes[outcome] = m.deliveries.WithLabelValues(service, outcome)
 	}
 	return &serviceMetrics{
-		outcomes: became, offered: m.offered.WithLabelValues(service), found: m.found.WithLabelValues(service), unrecorded: m.unrecorded.WithLabelValues(service),
+		outcomes: outcomes, offered: m.offered.WithLabelValues(service), found: m.found.WithLabelValues(service), unrecorded: m.unrecorded.WithLabelValues(service),
 		failures: m.failures, paused: m.paused.WithLabelValues(service), behind: m.behind.WithLabelValues(service),
 		seconds: m.seconds.WithLabelValues(service), age: m.age.WithLabelValues(service),
 	}

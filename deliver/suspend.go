@@ -16,8 +16,8 @@ type Suspension struct {
 
 // suspensionOf returns the suspension of a service; nil: none.
 func suspensionOf(all map[string]Suspension, service string) *Suspension {
-	if wish, is := all[service]; is {
-		return &wish
+	if suspension, is := all[service]; is {
+		return &suspension
 	}
 	return nil
 }
@@ -27,12 +27,12 @@ func suspensionOf(all map[string]Suspension, service string) *Suspension {
 // that is not named resumes. It may be called at any time.
 func (s *Stage) Suspend(all map[string]Suspension) {
 	for _, w := range s.workers {
-		wish := suspensionOf(all, w.opt.Name)
-		if !w.condition.suspend(wish) {
+		suspension := suspensionOf(all, w.opt.Name)
+		if !w.condition.suspend(suspension) {
 			continue
 		}
-		if wish != nil {
-			w.log.Warn("paused by an operator", "by", wish.By, "why", wish.Why)
+		if suspension != nil {
+			w.log.Warn("paused by an operator", "by", suspension.By, "why", suspension.Why)
 		} else {
 			w.log.Info("resumed by an operator")
 		}
@@ -53,11 +53,11 @@ func (s *Stage) Probe(service string) bool {
 }
 
 // suspend sets the suspension; nil resumes.
-func (c *condition) suspend(wish *Suspension) (changed bool) {
+func (c *condition) suspend(suspension *Suspension) (changed bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	changed = (c.suspension != nil) != (wish != nil)
-	if c.suspension = wish; changed {
+	changed = (c.suspension != nil) != (suspension != nil)
+	if c.suspension = suspension; changed {
 		c.signal()
 	}
 	return changed

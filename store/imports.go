@@ -31,7 +31,7 @@ func (c ImportCounts) Rows() int64 { return c.Accepted + c.Duplicate + c.Invalid
 
 // Import is the job that takes one file into a source.
 type Import struct {
-	ID          ClaimID // a UUIDv7, given by the store
+	ID          ClaimID // a UUIDv7, assigned by the store
 	Tenant      string
 	Source      string
 	Format      string // jsonl or csv
@@ -49,7 +49,7 @@ type Import struct {
 	Actor       string
 	Created     time.Time
 	Updated     time.Time
-	Attempt     int64 // leases that were given
+	Attempt     int64 // leases granted so far
 }
 
 // ImportRow is the result of a row that was not simply accepted.
@@ -92,15 +92,15 @@ type Imports interface {
 	// not ended would hold more than most bytes (0: no matter how many). Files that
 	// come in at the same time may pass the bound by a chunk each.
 	AddImportChunk(ctx context.Context, id ClaimID, n, size int64, chunk []byte, most int64) error
-	// SealImport completes the file of i, which CreateImport gave. If the tenant
+	// SealImport completes the file of i, which CreateImport returned. If the tenant
 	// has another import of the same fingerprint, source, format and options that
-	// was not cancelled and did not fail, this one is removed and that one is given;
+	// was not cancelled and did not fail, this one is removed and that one is returned;
 	// otherwise it is queued. One that a worker began under an earlier generation of
 	// the inbox is another: what it took in may be lost.
 	// ErrFenced when it is not receiving; a repetition with this fingerprint, of one
 	// that was sealed or removed, returns what the first returned.
 	SealImport(ctx context.Context, i Import, fingerprint []byte) (Import, error)
-	// TakeImport gives a new lease to one of the imports that are queued, or running
+	// TakeImport grants a new lease on one of the imports that are queued, or running
 	// under an expired lease, and returns it; ErrNotFound. Tenants take turns:
 	// it is of the tenant that has been served least recently, and of that
 	// tenant's the one that has waited longest. What other workers hold is skipped.
@@ -112,8 +112,8 @@ type Imports interface {
 	// StepImport records a chunk's results and prolongs the lease, in one
 	// transaction; ErrFenced when the attempt is not the latest, the import is at
 	// its end, or farther than Next. Chunks before Next go, at its end all. The
-	// same step again does no harm; one that moves nothing only prolongs, or gives
-	// the lease back.
+	// same step again does no harm; one that moves nothing only prolongs, or returns
+	// the lease.
 	StepImport(ctx context.Context, s ImportStep) error
 	// CancelImport ends one that is not at its end and returns it as it is then.
 	CancelImport(ctx context.Context, tenant string, id ClaimID) (Import, error)

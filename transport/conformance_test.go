@@ -13,8 +13,7 @@ import (
 	"github.com/seed-86dfc502/weir/transport"
 )
 
-// suiteSubscriber gives Watermill's suite a group for each of its topics, which it owns
-// and makes.
+// suiteSubscriber makes, and owns, a group for each topic of Watermill's suite.
 type suiteSubscriber struct {
 	c      cluster
 	id     string
@@ -84,7 +83,7 @@ func suite(t *testing.T, c cluster, features tests.Features) {
 	}, withGroup)
 }
 
-// keyed is a message.Publisher that gives each message its payload as the key, so that messages of one
+// keyed is a message.Publisher that uses the payload of each message as its key, so that messages of one
 // payload, whose order the suite checks, share a partition.
 type keyed struct{ p *transport.Producer }
 

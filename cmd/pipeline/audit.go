@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"text/tabwriter"
@@ -54,7 +55,7 @@ func (a *app) auditCommand() *cobra.Command {
 				fmt.Fprintln(w, "ID\tTIME\tACTOR\tACTION\tENTITY\tSERVICE\tREASON\tDETAIL")
 				for _, r := range rows {
 					fmt.Fprintf(w, "%d\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", r.ID, r.Time.UTC().Format(time.RFC3339), terminal.Visible(r.Actor), r.Action,
-						orDefault(terminal.Visible(r.Entity), "-"), orDefault(terminal.Visible(r.Service), "-"), orDefault(terminal.Visible(r.Reason), "-"), orDefault(terminal.Visible(string(r.Detail)), "-"))
+						cmp.Or(terminal.Visible(r.Entity), "-"), cmp.Or(terminal.Visible(r.Service), "-"), cmp.Or(terminal.Visible(r.Reason), "-"), cmp.Or(terminal.Visible(string(r.Detail)), "-"))
 				}
 				if err := w.Flush(); err != nil {
 					return err
@@ -69,11 +70,4 @@ func (a *app) auditCommand() *cobra.Command {
 	c.Flags().Int64Var(&after, "after", 0, "page on: only larger ids")
 	c.Flags().IntVar(&limit, "limit", 100, "how many")
 	return a.needConfig(c)
-}
-
-func orDefault(text, instead string) string {
-	if text == "" {
-		return instead
-	}
-	return text
 }

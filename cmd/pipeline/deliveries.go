@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"text/tabwriter"
@@ -78,7 +79,7 @@ func (a *app) printDeliveries(all []operate.Delivery, q operate.DeliveryQuery) e
 			status = fmt.Sprint(d.Status)
 		}
 		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%d\t%s\n", d.At.Format("2006-01-02T15:04:05.000Z"), terminal.Visible(d.Service), terminal.Visible(d.Entity), d.Version, d.Outcome, status,
-			d.Millis, orDefault(terminal.Visible(d.Answer), "-"))
+			d.Millis, cmp.Or(terminal.Visible(d.Answer), "-"))
 	}
 	return w.Flush()
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -93,7 +94,7 @@ func (a *app) importListCommand(f *importFlags) *cobra.Command {
 				w := tabwriter.NewWriter(a.out, 0, 0, 2, ' ', 0)
 				fmt.Fprintln(w, "ID\tCREATED\tSOURCE\tFILE\tSTATE\tACCEPTED\tDUPLICATE\tINVALID\tCONFLICTING")
 				for _, i := range all {
-					fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%d\t%d\t%d\t%d\n", i.ID, i.Created.UTC().Format(time.RFC3339), i.Source, orDefault(terminal.Visible(i.Name), "-"), i.State,
+					fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%d\t%d\t%d\t%d\n", i.ID, i.Created.UTC().Format(time.RFC3339), i.Source, cmp.Or(terminal.Visible(i.Name), "-"), i.State,
 						i.Counts.Accepted, i.Counts.Duplicate, i.Counts.Invalid, i.Counts.Conflicting)
 				}
 				if err := w.Flush(); err != nil {

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -127,7 +128,7 @@ func (a *app) printNoise(r noise.Result) error {
 func printCause(out io.Writer, c noise.Cause, share string) {
 	var names, readers []string
 	for _, f := range c.Fields {
-		names = append(names, orDefault(terminal.Visible(f.Pattern), "(the whole document)"))
+		names = append(names, cmp.Or(terminal.Visible(f.Pattern), "(the whole document)"))
 		readers = append(readers, f.ReadBy...)
 	}
 	state := "nobody reads it"
@@ -139,7 +140,7 @@ func printCause(out io.Writer, c noise.Cause, share string) {
 	} else if !c.Strippable {
 		state = "no rule can name it"
 	}
-	fmt.Fprintf(out, "    %s (%s) %s: %s; such as %s of %s\n", humanize.Comma(c.Events), share, strings.Join(names, " + "), state, orDefault(terminal.Visible(c.Example), "the document"), terminal.Visible(c.Entity))
+	fmt.Fprintf(out, "    %s (%s) %s: %s; such as %s of %s\n", humanize.Comma(c.Events), share, strings.Join(names, " + "), state, cmp.Or(terminal.Visible(c.Example), "the document"), terminal.Visible(c.Entity))
 }
 
 // printRules prints the lists of rules as the configuration takes them. Texts

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -202,7 +203,7 @@ func (a *app) tokenCheckCommand() *cobra.Command {
 					tenant += " (no customer)"
 				}
 				fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\n", s.ID, tenant, strings.Join(s.May, ","),
-					orDefault(strings.Join(s.Sources, ","), "-"), s.State, orDefault(s.Expires, "-"))
+					cmp.Or(strings.Join(s.Sources, ","), "-"), s.State, cmp.Or(s.Expires, "-"))
 			}
 			return w.Flush()
 		},

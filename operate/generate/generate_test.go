@@ -28,8 +28,8 @@ func files(t *testing.T, dir string) map[string]string {
 	return found
 }
 
-// The same seed gives the same bytes, also over what is there; another seed
-// gives others.
+// The same seed writes the same bytes, even over existing files; another seed writes
+// others.
 func TestSameSeedSameBytes(t *testing.T) {
 	o := generate.Options{Seed: 7, Entities: 50, Events: 3000, Customers: 10}
 	a, b := t.TempDir(), t.TempDir()

@@ -50,7 +50,7 @@ func taskFormOf(v url.Values) taskForm {
 func (f taskForm) task() (operate.Task, error) {
 	t := operate.Task{Kind: operate.Kind(f.Kind), Services: f.Services, Force: f.Force, Reason: f.Reason}
 	if t.Kind != operate.Replay && t.Kind != operate.Reset {
-		return t, badForm("Choose what to do.")
+		return t, badRequest("Choose what to do.")
 	}
 	at := func(text string) (time.Time, error) {
 		if text == "" {
@@ -58,7 +58,7 @@ func (f taskForm) task() (operate.Task, error) {
 		}
 		when, err := time.Parse(inputTime, text)
 		if err != nil {
-			return when, badForm("%q is no date and time.", text)
+			return when, badRequest("%q is no date and time.", text)
 		}
 		return when, nil
 	}
@@ -73,7 +73,7 @@ func (f taskForm) task() (operate.Task, error) {
 			return t, err
 		}
 		if t.Select.Since.IsZero() {
-			return t, badForm("Say since when.")
+			return t, badRequest("Say since when.")
 		}
 		if t.Select.Until, err = at(f.Until); err != nil {
 			return t, err
@@ -81,15 +81,15 @@ func (f taskForm) task() (operate.Task, error) {
 	case "list":
 		ids := strings.TrimSpace(strings.ReplaceAll(f.List, "\r\n", "\n"))
 		if ids == "" {
-			return t, badForm("Name at least one entity.")
+			return t, badRequest("Name at least one entity.")
 		}
 		t.Select.List = strings.NewReader(ids + "\n")
 	default:
-		return t, badForm("Choose which entities.")
+		return t, badRequest("Choose which entities.")
 	}
 	if f.Rate != "" {
 		if t.Rate, err = strconv.ParseFloat(f.Rate, 64); err != nil || !(t.Rate >= 0 && t.Rate <= maxRate) {
-			return t, badForm("%q is no number of entities per second.", f.Rate)
+			return t, badRequest("%q is no number of entities per second.", f.Rate)
 		}
 	}
 	return t, nil
@@ -176,11 +176,11 @@ func (p *Page) task(w http.ResponseWriter, r *http.Request, who *session) {
 		var no *operate.InvalidRequestError
 		switch {
 		case errors.Is(err, operate.ErrBadList):
-			return outcome{}, badForm("%s", err)
+			return outcome{}, badRequest("%s", err)
 		case errors.As(err, &no):
 			return outcome{}, err
 		case errors.Is(err, store.ErrFenced):
-			return outcome{}, badForm("Another process goes on with job %d.", b.Result.Job)
+			return outcome{}, badRequest("Another process goes on with job %d.", b.Result.Job)
 		case err != nil:
 			return outcome{}, err
 		}

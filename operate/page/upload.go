@@ -45,7 +45,8 @@ type planBody struct {
 
 func (b planBody) withForm(form string) any { b.Form, b.Acts = form, true; return b }
 
-func badForm(format string, args ...any) error {
+// badRequest returns the error of a request that cannot be done, whose sentence is shown.
+func badRequest(format string, args ...any) error {
 	return &operate.InvalidRequestError{Reason: fmt.Sprintf(format, args...)}
 }
 
@@ -93,7 +94,7 @@ func (p *Page) plan(w http.ResponseWriter, r *http.Request, who *session) {
 			Candidate: candidate, Against: p.opt.Config(), Store: p.opt.Store, Samples: planSamples, Progress: j.progress,
 		})
 		if errors.Is(err, plan.ErrNothingRan) {
-			err = badForm("%s", err)
+			err = badRequest("%s", err)
 		}
 		if err != nil {
 			return outcome{}, err
@@ -117,7 +118,7 @@ func load(folder string, r *http.Request) (*config.Config, error) {
 	defer root.Close()
 	uploads := r.MultipartForm
 	if uploads == nil || len(uploads.File["main"]) != 1 {
-		return nil, badForm("Choose one main file, or one zip file.")
+		return nil, badRequest("Choose one main file, or one zip file.")
 	}
 	sent := uploads.File["main"][0]
 	text, err := read(sent)
@@ -174,9 +175,9 @@ func (u *unpacking) put(name string, text []byte) error {
 	u.files, u.bytes = u.files+1, u.bytes+len(text)
 	switch {
 	case u.files > maxFiles || u.bytes > maxUnpacked:
-		return badForm("A configuration here has at most %d files and %d MiB.", maxFiles, maxUnpacked>>20)
+		return badRequest("A configuration here has at most %d files and %d MiB.", maxFiles, maxUnpacked>>20)
 	case !filepath.IsLocal(name) || name == ".":
-		return badForm("The name %q leads out of the configuration's folder.", name)
+		return badRequest("The name %q leads out of the configuration's folder.", name)
 	}
 	local := filepath.FromSlash(name)
 	err := u.root.MkdirAll(filepath.Dir(local), 0o700)
@@ -189,7 +190,7 @@ func (u *unpacking) put(name string, text []byte) error {
 		}
 	}
 	if errors.Is(err, os.ErrExist) {
-		return badForm("The name %q is there twice.", name)
+		return badRequest("The name %q is there twice.", name)
 	}
 	u.names = append(u.names, name)
 	return err
@@ -200,7 +201,7 @@ func (u *unpacking) put(name string, text []byte) error {
 func (u *unpacking) zip(archive []byte) (main string, err error) {
 	z, err := zip.NewReader(bytes.NewReader(archive), int64(len(archive)))
 	if err != nil {
-		return "", badForm("This is no zip file.")
+		return "", badRequest("This is no zip file.")
 	}
 	for _, f := range z.File {
 		extension := strings.ToLower(path.Ext(f.Name))
@@ -225,9 +226,9 @@ func (u *unpacking) zip(archive []byte) (main string, err error) {
 	slices.SortFunc(found, func(a, b string) int { return depth(a) - depth(b) })
 	switch {
 	case len(found) == 0:
-		return "", badForm("There is no %s in the zip file.", mainFile)
+		return "", badRequest("There is no %s in the zip file.", mainFile)
 	case len(found) > 1 && depth(found[0]) == depth(found[1]):
-		return "", badForm("There are several %s in the zip file: %s, %s.", mainFile, found[0], found[1])
+		return "", badRequest("There are several %s in the zip file: %s, %s.", mainFile, found[0], found[1])
 	}
 	return found[0], nil
 }
@@ -236,13 +237,13 @@ func (u *unpacking) zip(archive []byte) (main string, err error) {
 func (u *unpacking) inflate(f *zip.File) ([]byte, error) {
 	r, err := f.Open()
 	if err != nil {
-		return nil, badForm("The zip file cannot be read: %q.", f.Name)
+		return nil, badRequest("The zip file cannot be read: %q.", f.Name)
 	}
 	defer r.Close()
 	left := maxUnpacked - u.bytes
 	text, err := io.ReadAll(io.LimitReader(r, int64(left)+1))
 	if err != nil {
-		return nil, badForm("The zip file cannot be read: %q.", f.Name)
+		return nil, badRequest("The zip file cannot be read: %q.", f.Name)
 	}
 	return text, nil // too much is found when it is put
 }

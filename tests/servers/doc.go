@@ -1,11 +1,11 @@
-// Package servers gives tests the real servers they talk to.
+// Package servers connects tests to the real servers they need.
 //
 // The servers are started by scripts/servers, once per checkout, and shared by every test. A test
-// gets a corner of its own in one of them: a schema in PostgreSQL, a database in ClickHouse, a prefix
+// gets its own part of one of them: a schema in PostgreSQL, a database in ClickHouse, a prefix
 // for topics or keys; it is removed when the test ends. So tests run in parallel and see nothing of
 // one another.
 //
-// A test that stops or kills a server must not do that to the shared one: StartOwn gives it a private
+// A test that stops or kills a server must not do that to the shared one: StartOwn starts a private
 // instance.
 //
 // Every function skips the test under -short, and fails it when the server is not there. Where a

@@ -8,12 +8,12 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A seed gives the same effects at the same virtual times again, nearly always,
+// A seed nearly always reproduces the same effects at the same virtual times,
 // alone as well as among others: see the package's documentation for what is
 // left to the runtime. A machine that stops in the middle of a schedule disturbs
 // it too: goroutines that run for longer than 10 ms of real time lose their turn.
-// So the question is whether a seed has a trace to come back to: one that it gives
-// twice in a few runs. If draws depended on what others do meanwhile, it had none.
+// So the test asks whether a seed has a trace of its own: one that it produces twice in a
+// few runs. If draws depended on what other schedules do, there would be none.
 func TestSeedsReproduce(t *testing.T) {
 	f := fixture(t)
 	const schedules, runs = 200, 5
