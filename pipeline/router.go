@@ -54,6 +54,11 @@ func (st *stages) startRouter(stage string, routes []route) (*router, error) {
 	case <-r.Running():
 		return started, nil
 	case <-started.done:
+	}
+	select {
+	case <-r.Running(): // what ended it says why; the caller asks that when failed has its error
+		return started, nil
+	default:
 		return nil, <-started.failed
 	}
 }

@@ -13,6 +13,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/seed-86dfc502/weir/store"
@@ -401,4 +402,21 @@ func TestFilesOfOtherPrograms(t *testing.T) {
 	got, err = reopened(t, path)
 	require.NoError(t, err)
 	require.NotEqual(t, want, got, "what was changed")
+}
+
+// Processes, and tests, open several databases at the same time.
+func TestDisksBegunAndReleasedAtOnce(t *testing.T) {
+	var all sync.WaitGroup
+	for range 8 {
+		all.Go(func() {
+			for range 50 {
+				d, err := disk.New(nil)
+				if !assert.NoError(t, err) {
+					return
+				}
+				d.Release()
+			}
+		})
+	}
+	all.Wait()
 }

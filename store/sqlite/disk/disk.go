@@ -74,7 +74,11 @@ func New(faults Faults) (*Disk, error) {
 	}
 	d.pin.Pin(d)
 	vfs := (*sqlite3.Tsqlite3_vfs)(at(d.vfs))
+	// SQLite links its VFS to others under this mutex, perhaps at this moment.
+	list := sqlite3.Xsqlite3_mutex_alloc(d.tls, sqlite3.SQLITE_MUTEX_STATIC_MAIN)
+	sqlite3.Xsqlite3_mutex_enter(d.tls, list)
 	*vfs = *(*sqlite3.Tsqlite3_vfs)(at(d.base))
+	sqlite3.Xsqlite3_mutex_leave(d.tls, list)
 	vfs.FpNext = 0
 	vfs.FzName = d.cname
 	vfs.FszOsFile += int32(unsafe.Sizeof(uintptr(0)))
