@@ -150,13 +150,13 @@ func (m *flood) handle(ctx context.Context, partition int32, entities int) error
 	return m.stage.Handle(transport.NewMessage(ctx, transport.NewFrame("changes", "id", partition, m.assignment, []transport.Received{record})))
 }
 
-// With a million changes that wait for sinks, goroutines are of partitions and
+// With 200,000 changes that wait for sinks, goroutines are of partitions and
 // services.
 func TestGoroutinesAreNotOfChanges(t *testing.T) {
-	const services, partitions, perFrame = 20, 8, 1000
+	const services, partitions, frames, perFrame = 20, 8, 10, 1000
 	before := runtime.NumGoroutine()
 	m := newFlood(t, services, partitions, 4<<30, sinks.Traits{Kind: sinks.Log, MaxBatch: 500, Guarded: true})
-	for n := range int32(50) {
+	for n := range int32(frames) {
 		require.NoError(t, m.handle(t.Context(), n%partitions, perFrame))
 	}
 	got := make([]int, services)
@@ -164,13 +164,13 @@ func TestGoroutinesAreNotOfChanges(t *testing.T) {
 		got[i] = len(<-s.arrived) // each has a write under way
 	}
 	require.False(t, m.stage.Idle())
-	require.LessOrEqual(t, runtime.NumGoroutine()-before, 100+10*services, "of 1,000,000 changes")
+	require.LessOrEqual(t, runtime.NumGoroutine()-before, 100+10*services, "of 200,000 changes")
 	for i, s := range m.sinks {
 		close(s.pass)
-		for got[i] < 50*perFrame {
+		for got[i] < frames*perFrame {
 			got[i] += len(<-s.arrived)
 		}
-		require.Equal(t, 50*perFrame, got[i])
+		require.Equal(t, frames*perFrame, got[i])
 	}
 }
 

@@ -1,10 +1,13 @@
 package sqlite
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -39,11 +42,30 @@ func open(t testing.TB, path string) *Store {
 func migrated(t testing.TB) (*Store, string) {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "state #1?.db") // characters that a file URI would misread
-	s := open(t, path)
-	require.NoError(t, s.Migrate(t.Context()))
-	require.FileExists(t, path)
-	return s, path
+	empty, err := migratedFile()
+	require.NoError(t, err)
+	require.NoError(t, os.WriteFile(path, empty, 0o600))
+	return open(t, path), path
 }
+
+// migratedFile returns a database file with empty tables. To make one for each
+// test would take a fifth of what they take.
+var migratedFile = sync.OnceValues(func() (file []byte, err error) {
+	dir, err := os.MkdirTemp("", "weir-sqlite-*")
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
+	path := filepath.Join(dir, "state.db")
+	s, err := Open(context.Background(), Options{Path: path})
+	if err != nil {
+		return nil, err
+	}
+	if err := errors.Join(s.Migrate(context.Background()), s.Close()); err != nil {
+		return nil, err
+	}
+	return os.ReadFile(path)
+})
 
 func TestConformance(t *testing.T) {
 	storetest.Run(t, func(t *testing.T) (store.Store, store.Store) {
