@@ -75,9 +75,11 @@ func runAs(t testing.TB, s *Store, setting, value, statement string, args ...any
 // The role is that of production: also the pipeline's own statements must get
 // by with what the policies let them see.
 func TestLedgerConformance(t *testing.T) {
+	_, url := ledger(t)
+	open := shared(url)
 	storetest.RunLedger(t, func(t *testing.T) (storetest.Operated, storetest.Operated, func(string, string, time.Duration)) {
-		a, url := ledger(t)
-		return a, handle(t, url), func(tenant, key string, by time.Duration) {
+		a, b := open(t)
+		return a, b, func(tenant, key string, by time.Duration) {
 			n := runAs(t, a, "weir.pipeline", "on",
 				`UPDATE ledger SET made_at = made_at - $3::int8 * interval '1 microsecond' WHERE tenant = $1 AND key = $2`, tenant, key, by.Microseconds())
 			require.EqualValues(t, 1, n)
