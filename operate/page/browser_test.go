@@ -313,9 +313,12 @@ func ownToken(t *testing.T, p harness.Project) string {
 	return control.Token
 }
 
-// shoot keeps a picture of the page, for people.
+// shoot keeps a picture of the page, for people who ask for it with -images.
 func (b *browser) shoot(name string) {
 	b.t.Helper()
+	if !*images {
+		return
+	}
 	picture := ask(b, chromedp.FullScreenshot(100))
 	folder := filepath.Join("..", "..", "out", "screenshots")
 	require.NoError(b.t, os.MkdirAll(folder, 0o755))

@@ -24,7 +24,7 @@ import (
 )
 
 var (
-	seeds   = flag.Int("sim.seeds", 1500, "schedules to run")
+	seeds   = flag.Int("sim.seeds", 800, "schedules to run")
 	seed    = flag.Uint64("sim.seed", 0, "run this schedule alone, with its trace")
 	from    = flag.Uint64("sim.from", 1, "the first seed")
 	stride  = flag.Int("sim.stride", 1, "from one seed to the next")
@@ -115,7 +115,7 @@ func TestSchedules(t *testing.T) {
 }
 
 // enough schedules have every fault.
-const enough = 1500
+const enough = 800
 
 // portion runs this process's share of the seeds.
 func portion(t *testing.T) done {
