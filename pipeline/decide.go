@@ -122,12 +122,5 @@ func (st *stages) decide(ctx context.Context, now *settings, plan *decide.Plan) 
 	case <-group.Failed():
 	}
 	ended = limit.stopping()
-	// More than one may have ended, the group by what halted the decider.
-	err = errors.Join(err, r.end(0, stopDecider), group.Err())
-	select {
-	case halt := <-halted:
-		err = errors.Join(err, halt)
-	default:
-	}
-	return err
+	return causes(errors.Join(err, r.end(0, stopDecider)), halted, group)
 }

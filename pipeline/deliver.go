@@ -62,15 +62,15 @@ func (st *stages) startDeliver(ctx context.Context, revision int64, superseded f
 	failed := make(chan error, 1)
 	done := make(chan struct{})
 	go func() {
+		var err error
 		select {
-		case err := <-ended:
-			failed <- err
-		case err := <-r.failed:
-			failed <- err
+		case err = <-ended:
+		case err = <-r.failed:
 		case <-group.Failed():
-			failed <- fmt.Errorf("deliver: %w", group.Err())
 		case <-done:
+			return
 		}
+		failed <- causes(err, ended, group)
 	}()
 	return part{failed: failed, stop: func() error {
 		close(done)

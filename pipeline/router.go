@@ -89,6 +89,19 @@ func (r *router) end(patience time.Duration, abort func()) error {
 	}
 }
 
+// causes joins err, which ended a stage, with what else has ended by now: the
+// router and the group end by one another and by what the stage itself returned,
+// and whoever saw the last of them first shall not decide what happens next.
+func causes(err error, stage <-chan error, group interface{ Err() error }) error {
+	err = errors.Join(err, group.Err())
+	select {
+	case e := <-stage:
+		err = errors.Join(err, e)
+	default:
+	}
+	return err
+}
+
 // logPanics logs what Recoverer caught: it is a bug, and the message that
 // found it is redelivered.
 func (st *stages) logPanics(h message.HandlerFunc) message.HandlerFunc {

@@ -2,10 +2,13 @@ package pipeline
 
 import (
 	"context"
+	"errors"
 	"testing"
 
 	"github.com/ThreeDotsLabs/watermill/message"
 	"github.com/stretchr/testify/require"
+
+	"github.com/seed-86dfc502/weir/deliver"
 )
 
 // endedSubscriber is a subscription that ends at once, as one whose group fails does.
@@ -28,5 +31,22 @@ func TestARouterThatEndsAtOnceHasStarted(t *testing.T) {
 		require.NoError(t, err)
 		require.ErrorContains(t, <-r.failed, "the router ended by itself")
 		require.NoError(t, r.close())
+	}
+}
+
+type failedGroup struct{ err error }
+
+func (g failedGroup) Err() error { return g.err }
+
+// Whichever of them was seen first: a stage that is to start again says so, and a group why.
+func TestAllThatEndedAStageIsNamed(t *testing.T) {
+	router, group := errors.New("the router ended by itself"), errors.New("the group was fenced")
+	stage := make(chan error, 1)
+	require.EqualError(t, causes(router, stage, failedGroup{}), router.Error())
+	require.NoError(t, causes(nil, stage, failedGroup{}))
+	stage <- deliver.ErrLost
+	err := causes(router, stage, failedGroup{group})
+	for _, each := range []error{router, group, deliver.ErrLost} {
+		require.ErrorIs(t, err, each)
 	}
 }

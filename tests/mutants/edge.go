@@ -168,9 +168,9 @@ var edgeMutants = []mutant{
 		in: "./pipeline", test: "TestTheGenerationOfAnotherTopicIsNotOvertaken",
 	},
 	{
-		rule: "what halts deciding is not hidden by its group", file: "pipeline/decide.go",
-		old: "err = errors.Join(err, halt)", new: "_ = halt",
-		in: "./pipeline", test: "TestAGenerationThatAnotherProcessEndedIsLeft",
+		rule: "what ended a stage is not hidden by its group or its router", file: "pipeline/router.go",
+		old: "err = errors.Join(err, e)", new: "_ = e",
+		in: "./pipeline", test: "TestAllThatEndedAStageIsNamed",
 	},
 	{
 		rule: "imports are worked on under the active configuration", file: "imports/worker.go",
