@@ -70,7 +70,7 @@ func (st *stages) startDeliver(ctx context.Context, revision int64, superseded f
 		case <-done:
 			return
 		}
-		failed <- causes(err, ended, group)
+		failed <- fmt.Errorf("deliver: %w", causes(err, ended, group))
 	}()
 	return part{failed: failed, stop: func() error {
 		close(done)

@@ -98,7 +98,7 @@ func (m *Memory) ResolveInbox(ctx context.Context, topic, topicID string, partit
 	return inbox, err
 }
 
-// openInbox gives inbox a generation above all others.
+// openInbox opens inbox under a generation above all others.
 func (s *state) openInbox(inbox *store.Inbox, atLeast uint16) error {
 	next := max(1, int(atLeast))
 	for _, i := range s.inboxes {

@@ -24,7 +24,7 @@ import (
 )
 
 var (
-	seeds   = flag.Int("sim.seeds", 800, "schedules to run")
+	seeds   = flag.Int("sim.seeds", enough, "schedules to run")
 	seed    = flag.Uint64("sim.seed", 0, "run this schedule alone, with its trace")
 	from    = flag.Uint64("sim.from", 1, "the first seed")
 	stride  = flag.Int("sim.stride", 1, "from one seed to the next")

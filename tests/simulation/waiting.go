@@ -17,7 +17,7 @@ type reuse struct {
 	closed  bool          // guarded by mu
 }
 
-// sleep waits for d or for the end of ctx, whose cause it gives then.
+// sleep waits for d or for the end of ctx, whose cause it returns then.
 func (r *reuse) sleep(ctx context.Context, d time.Duration) error {
 	done := ctx.Done()
 	if done == nil {

@@ -79,7 +79,7 @@ func TestLogs(t *testing.T) {
 	logtest.Run(t, "", func(t *testing.T) logtest.Logs { return fresh(t) })
 }
 
-// suitePubSub gives Watermill's suite a group for each of its topics, which keeps
+// suitePubSub makes a group for each topic of Watermill's suite, which keeps
 // its positions: whoever subscribes next goes on there.
 type suitePubSub struct {
 	w      world

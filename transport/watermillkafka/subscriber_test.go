@@ -105,7 +105,7 @@ func (p publisher) Publish(topic string, messages ...*message.Message) error {
 
 func (publisher) Close() error { return nil }
 
-// keyed gives each message its payload as the key: the order that the suite
+// keyed sets the key of each message to its payload: the order that the suite
 // checks is per payload.
 type keyed struct{ message.Publisher }
 
