@@ -132,8 +132,10 @@ func TestPositionsAfterARestart(t *testing.T) {
 	p.delivered(service)
 	require.NoError(t, p.stop())
 
-	p = w.start(map[string]sinks.Traits{service: logOf(10), other: logOf(10), third: logOf(10)})
+	gate := make(chan struct{})
+	p = w.start(map[string]sinks.Traits{service: logOf(10), other: logOf(10), third: logOf(10)}, w.looksAfter(gate))
 	require.Equal(t, map[string]int{other: 1}, p.stage.Behind())
+	close(gate)
 	p.publish(of(service, "b", 600), of(third, "b", 601))
 	p.delivered(service, other, third)
 	require.Equal(t, []string{"b:600"}, p.sinks[service].has())
@@ -292,8 +294,10 @@ func TestWhoIsBehindInALogThatWasMadeAnew(t *testing.T) {
 	require.NoError(t, p.stop())
 
 	w.log = &changesLog{}
-	p = w.start(both)
+	gate := make(chan struct{})
+	p = w.start(both, w.looksAfter(gate))
 	require.Equal(t, map[string]int{other: 1}, p.stage.Behind())
+	close(gate)
 	p.publish(of(service, "b", w.next))
 	requests := map[string]bool{}
 	require.Eventually(t, func() bool { return p.moveOn(requests) }, patience, time.Millisecond)
@@ -332,11 +336,17 @@ func (g gated) Look(ctx context.Context) (store.Look, error) {
 	return g.recording.Look(ctx)
 }
 
+// looksAfter lets a process look at the store only after gate is closed: until then it
+// hands nothing out, and nobody catches up.
+func (w *world) looksAfter(gate chan struct{}) func(*deliver.Options) {
+	return func(o *deliver.Options) { o.Store = gated{recording{w.store, w}, gate} }
+}
+
 // A frame is judged by a look that is made after it was read.
 func TestALookIsMadeAfterTheFrame(t *testing.T) {
 	w := newWorld(t, service)
 	gate := make(chan struct{})
-	p := w.start(map[string]sinks.Traits{service: logOf(10)}, func(o *deliver.Options) { o.Store = gated{recording{w.store, w}, gate} })
+	p := w.start(map[string]sinks.Traits{service: logOf(10)}, w.looksAfter(gate))
 	record := p.encode(change.Frame{From: at(0), To: at(1), Revision: 1}, of(service, "a", 0))
 	p.log.append(record) // before the decision
 	p.decide(of(service, "a", 0))
