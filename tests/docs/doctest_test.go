@@ -502,7 +502,7 @@ func TestQuickstart(t *testing.T) {
 			checked++
 		}
 	}
-	assert.Equal(t, 2, checked)
+	assert.Equal(t, 3, checked)
 
 	_, next, _ := strings.Cut(out, "What next\n")
 	for l := range strings.Lines(next) {
