@@ -20,6 +20,12 @@ type Config struct {
 	// CustomerFiles are patterns of the customers' files, relative to the main
 	// file. Each pattern must match a file.
 	CustomerFiles []string `yaml:"customers" required:"true"`
+	// CustomersEnv lists the environment variables that customers' files may refer to,
+	// in secrets of their sinks: names, or prefixes followed by *. Defaults to none.
+	CustomersEnv []string `yaml:"customers_env"`
+	// CustomersSecrets lists the folders, relative to the main file, whose files
+	// customers' files may refer to, in secrets of their sinks. Defaults to none.
+	CustomersSecrets []string `yaml:"customers_secrets"`
 	// API is the listener for producers and callers; it opens if there is an http
 	// source or a check, or this key, also as {}.
 	API API `yaml:"api"`

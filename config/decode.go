@@ -18,7 +18,8 @@ type decoder struct {
 	doc        *document
 	env        func(string) (string, bool)
 	allowUnset bool
-	noFiles    bool // references to files have no value
+	noFiles    bool       // references to files have no value
+	allowed    *allowance // nil in the main file, which may refer to everything
 	kinds      Kinds
 }
 
@@ -397,7 +398,7 @@ func (d *decoder) text(n ast.Node, path, want string, secret bool) (text string,
 	s.text = s.raw
 	var problems []mistake
 	if isText {
-		problems = d.expand(&s)
+		problems = d.expand(&s, secret)
 	}
 	text = s.text
 	s.plain = text == s.raw && !secret && !s.unresolved

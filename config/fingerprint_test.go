@@ -24,6 +24,7 @@ sources:
   lab: {file: {path: lab.jsonl}, entity: id, mode: patch, mount: lab}
 merge: {precedence: [registry, lab], required: [registry]}
 customers: ["customers/*.yaml"]
+customers_env: [HOOK, USER, PASSWORD]
 `
 
 const acmeFile = `

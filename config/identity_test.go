@@ -20,7 +20,7 @@ projections:
     deliver:
       archive: {file: {path: out/acme.jsonl}}
       hook: {webhook: {url: "https://${USER}:${PASSWORD}@acme.example/in?token=${PASSWORD}", secret: "${HOOK}", headers: {x-key: "${PASSWORD}"}}}
-      topic: {kafka: {brokers: ["a:9092", "b:9092"], tls: {}, topic: acme, sasl: {mechanism: plain, username: "${USER}", password: "${PASSWORD}"}}}
+      topic: {kafka: {brokers: ["a:9092", "b:9092"], tls: {}, topic: acme, sasl: {mechanism: plain, username: user, password: "${PASSWORD}"}}}
       rows: {clickhouse: {url: "clickhouse://${USER}:${PASSWORD}@ch.example:9000/shop?secure=true&password=${PASSWORD}", table: acme, columns: {id: String, more: {type: String, path: id}}}}
       table: {postgres: {url: "postgres://${USER}:${PASSWORD}@one:5432,two:5432/shop?search_path=acme&sslmode=verify-full", table: acme, mode: append, retention: 30d}}
       plain: {postgres: {url: "host=db.example user=${USER} password='${PASSWORD}' dbname=shop sslmode=verify-full", table: acme}}
@@ -31,7 +31,7 @@ checks:
 // sinksOf loads a configuration whose secrets have a value.
 func sinksOf(t *testing.T, customer, secret string) *config.Config {
 	t.Helper()
-	main := "sources: {events: {file: {path: e.jsonl}, entity: id}}\ncustomers: [\"customers/*.yaml\"]\n"
+	main := "sources: {events: {file: {path: e.jsonl}, entity: id}}\ncustomers: [\"customers/*.yaml\"]\ncustomers_env: [HOOK, USER, PASSWORD]\n"
 	c, err := assemble.Load(write(t, map[string]string{"weir.yaml": main, "customers/acme.yaml": customer}), func(name string) (string, bool) {
 		if name == "HOOK" {
 			return "whsec_" + strings.Repeat(secret[:4], 8), true

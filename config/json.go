@@ -66,7 +66,7 @@ func (d *decoder) appendJSON(dst []byte, n ast.Node, path string) ([]byte, bool)
 		}
 		return append(dst, s.raw...), true
 	}
-	problems := d.expand(&s)
+	problems := d.expand(&s, false)
 	d.doc.values[path] = s
 	for _, p := range problems {
 		d.doc.mistake(d.doc.at(path), path, p)

@@ -35,6 +35,7 @@ type loader struct {
 	env        func(string) (string, bool)
 	allowUnset bool
 	confined   bool
+	allowed    *allowance // of customers' files
 	kinds      Kinds
 	used       claims // what only one source may use
 	faults     Faults
@@ -67,6 +68,7 @@ func (l *loader) load(path string) {
 	}
 	l.decode(l.main, root, &l.config)
 	l.config.File = path
+	l.allowed = l.allowance()
 	l.readCustomers()
 	l.applyDerivedDefaults()
 	l.check()
@@ -75,7 +77,29 @@ func (l *loader) load(path string) {
 // decode reads a document's root into the struct that into points at.
 func (l *loader) decode(doc *document, root ast.Node, into any) {
 	d := &decoder{doc: doc, env: l.env, allowUnset: l.allowUnset, noFiles: l.confined, kinds: l.kinds}
+	if doc != l.main {
+		d.allowed = l.allowed
+	}
 	d.decode(root, reflect.ValueOf(into).Elem(), "", "")
+}
+
+// allowance returns the references that the main file opens to customers' files.
+func (l *loader) allowance() *allowance {
+	a := &allowance{env: l.config.CustomersEnv}
+	for i, name := range a.env {
+		if path := element("customers_env", i); l.main.known(path) && !allowedEnv.MatchString(name) {
+			l.main.fault(path, "is not the name of a variable", `a name, or the beginning of names followed by *, like "ACME_*"`)
+		}
+	}
+	for i, folder := range l.config.CustomersSecrets {
+		path := element("customers_secrets", i)
+		if folder == "" && l.main.known(path) {
+			l.main.fault(path, "is empty", "a folder")
+			continue
+		}
+		a.folders = append(a.folders, l.main.relative(folder))
+	}
+	return a
 }
 
 // readCustomers reads the files that the patterns name, each once.

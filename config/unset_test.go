@@ -17,6 +17,7 @@ func TestWhatDependsOnUnsetValuesIsNotChecked(t *testing.T) {
 		"weir.yaml": `
 sources: {a: {file: {path: a.jsonl}, entity: id, mount: "${NOT_SET}"}}
 customers: [acme.yaml]
+customers_env: [NOT_SET]
 `,
 		"acme.yaml": `
 customer: acme
@@ -25,8 +26,8 @@ projections:
     when: doc.lab.ripe == true
     fields: {id: lab.id}
     deliver:
-      a: {webhook: {url: "https://acme.example/", secret: "${NOT_SET}", max_connections: 50}, retry: {max_backoff: 100ms, min_backoff: "${NOT_SET}"}}
-      b: {webhook: {url: "https://acme.example/", secret: "${NOT_SET}", max_connections: "${NOT_SET}"}, retry: {min_backoff: 2m, max_backoff: "${NOT_SET}"}}
+      a: {webhook: {url: "https://acme.example/", secret: "${NOT_SET}", max_connections: 50}}
+      b: {webhook: {url: "https://acme.example/", secret: "${NOT_SET}"}}
 `,
 	})
 	_, err := assemble.Load(path, env, config.AllowUnsetEnv())

@@ -17,8 +17,8 @@ func TestValidateResolves(t *testing.T) {
 	write := func(name, text string) {
 		require.NoError(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600))
 	}
-	write("weir.yaml", "sources: {lab: {file: {path: lab.jsonl}, entity: id}}\ncustomers: [acme.yaml]\n")
-	write("acme.yaml", "customer: acme\nprojections: {p: {fields: {id: id}, deliver: {out: {file: {path: \"${OUT}\"}}}}}\n")
+	write("weir.yaml", "sources: {lab: {file: {path: lab.jsonl}, entity: id}}\ncustomers: [acme.yaml]\ndata_dir: \"${OUT}\"\n")
+	write("acme.yaml", "customer: acme\nprojections: {p: {fields: {id: id}, deliver: {out: {file: {path: out.jsonl}}}}}\n")
 	status, out, errs := call(t, "validate", "-c", main)
 	require.Equal(t, exitOK, status, errs)
 	require.Contains(t, out, "1 source, 1 customer, 1 projection, 1 service\n")

@@ -81,7 +81,7 @@ func testReceiver(t *testing.T, start []string) {
 
 	dir := t.TempDir()
 	for name, text := range map[string]string{
-		"weir.yaml":    "sources: {registry: {file: {path: events.jsonl}, entity: id}}\ncustomers: [acme.yaml]\nadmin: {listen: \"off\"}\n",
+		"weir.yaml":    "sources: {registry: {file: {path: events.jsonl}, entity: id}}\ncustomers: [acme.yaml]\ncustomers_env: [\"HOOK_*\"]\nadmin: {listen: \"off\"}\n",
 		"acme.yaml":    "customer: acme\nprojections:\n  all:\n    fields: {ripeness: ripeness}\n    deliver: {hook: {webhook: {url: \"${HOOK_URL}\", secret: \"${HOOK_SECRET}\"}}}\n",
 		"events.jsonl": `{"id":"B-007","ripeness":2}` + "\n" + `{"id":"B-007","ripeness":3}` + "\n",
 	} {

@@ -70,13 +70,27 @@ func (s *session) write(b block) {
 	if b.info != "yaml" || name == nil {
 		return
 	}
-	text := s.real(b.text)
+	text := strings.NewReplacer(s.realServers()...).Replace(s.real(b.text))
 	if strings.Contains(text, "\nsources:") && !strings.Contains(text, "\nadmin:") {
 		text += "admin: {listen: \"127.0.0.1:0\"}\n"
 	}
 	path := filepath.Join(s.dir, name[1])
 	require.NoError(s.t, os.MkdirAll(filepath.Dir(path), 0o755))
 	require.NoError(s.t, os.WriteFile(path, []byte(text), 0o644))
+}
+
+// realServers are the names that pages show for brokers and topics, each followed by
+// that of the test.
+func (s *session) realServers() (pairs []string) {
+	for _, v := range s.env {
+		if brokers, ok := strings.CutPrefix(v, "KAFKA="); ok {
+			pairs = append(pairs, "127.0.0.1:9092", brokers)
+		}
+		if topics, ok := strings.CutPrefix(v, "TOPICS="); ok {
+			pairs = append(pairs, "shop.bananas", topics+".bananas", "shop.downstream", topics+".downstream")
+		}
+	}
+	return pairs
 }
 
 // run types one line. A line that ends in " &" goes on until the session ends; a
