@@ -4,7 +4,7 @@ import (
 	"cmp"
 
 	"github.com/seed-86dfc502/weir/config"
-	"github.com/seed-86dfc502/weir/gate"
+	"github.com/seed-86dfc502/weir/ingest/gate"
 )
 
 // Gate opens the gate of a configuration.

@@ -4,14 +4,13 @@ import (
 	"context"
 	"errors"
 	"log/slog"
-	"strconv"
 	"sync/atomic"
 	"time"
 
 	"github.com/ThreeDotsLabs/watermill/message"
 	"github.com/prometheus/client_golang/prometheus"
-	"github.com/seed-86dfc502/weir/gate"
 	"github.com/seed-86dfc502/weir/inbox"
+	"github.com/seed-86dfc502/weir/ingest/gate"
 	"github.com/seed-86dfc502/weir/internal/crash"
 	"github.com/seed-86dfc502/weir/internal/parallel"
 	"github.com/seed-86dfc502/weir/internal/tracing"
@@ -29,12 +28,13 @@ type Letters interface {
 type Options struct {
 	Extractor Extractor
 	Gate      gate.Gate
-	// Generation returns that of the inbox. Marks belong to it: what went into an earlier
-	// one may be lost with it, and is no repetition when it is read again.
-	Generation func() uint16
-	Inbox      transport.Appender
-	Topic      string // the inbox topic
-	Letters    Letters
+	// InboxID returns the identity of the inbox that events go to, which no other inbox
+	// has, in this pipeline or another. Marks belong to it: events of a lost inbox are no
+	// repetitions when they are read again, nor are those of another pipeline.
+	InboxID func() string
+	Inbox   transport.Appender
+	Topic   string // the inbox topic
+	Letters Letters
 	// Limit, if given, ends what a shutdown lets finish: its events are redelivered.
 	Limit   context.Context
 	Logger  *slog.Logger
@@ -198,11 +198,11 @@ func (s *Stage) append(work, stop context.Context, records []transport.Record) e
 const stopGrace = 2 * time.Second
 
 // unseen leaves out events that the gate knows. A gate that does not answer lets
-// everything through. The marks are of the generation that there is before the append:
-// nobody knows whether one that begins later has these events.
+// everything through. Marks are of the inbox as it is before the append: one that
+// replaces it later may lack these events.
 func (s *Stage) unseen(ctx context.Context, events []*extracted) []*extracted {
 	var ask []gate.Entry
-	source := strconv.Itoa(int(s.opt.Generation())) + "/" + s.opt.Extractor.Source
+	source := s.opt.InboxID() + "/" + s.opt.Extractor.Source
 	for _, x := range events {
 		if x.gate.EventID != "" {
 			x.gate.Source = source

@@ -15,9 +15,9 @@ import (
 
 	"github.com/ThreeDotsLabs/watermill/message"
 	"github.com/prometheus/client_golang/prometheus"
-	"github.com/seed-86dfc502/weir/gate"
 	"github.com/seed-86dfc502/weir/inbox"
 	"github.com/seed-86dfc502/weir/ingest"
+	"github.com/seed-86dfc502/weir/ingest/gate"
 	"github.com/seed-86dfc502/weir/internal/tracing"
 	"github.com/seed-86dfc502/weir/store"
 	"github.com/seed-86dfc502/weir/transport"
@@ -48,7 +48,7 @@ type world struct {
 	log      bytes.Buffer // of the stage; none writes while a test reads
 	asked    func()       // before the gate answers; nil does nothing
 	offset   int64
-	inboxIs  uint16   // its generation
+	inboxIs  string   // its identity
 	parents  []string // traceparent of the events that are handed in next, by their places
 	traces   []string // of each record: the headers behind the first
 }
@@ -145,12 +145,12 @@ func newTracedWorld(t *testing.T, tracer *tracing.Tracer) *world {
 }
 
 func newWorldWith(t *testing.T, with func(*ingest.Options)) *world {
-	w := &world{t: t, reg: prometheus.NewRegistry(), inboxIs: 1}
+	w := &world{t: t, reg: prometheus.NewRegistry(), inboxIs: "a/1"}
 	w.gate = watchedGate{gate.NewMemory(time.Hour, 1000), w}
 	opt := ingest.Options{
 		Extractor: shape(t), Gate: w.gate, Inbox: w, Topic: "weir.inbox", Letters: w,
-		Generation: func() uint16 { return w.inboxIs },
-		Logger:     slog.New(slog.NewTextHandler(&w.log, nil)), Metrics: ingest.NewMetrics(w.reg),
+		InboxID: func() string { return w.inboxIs },
+		Logger:  slog.New(slog.NewTextHandler(&w.log, nil)), Metrics: ingest.NewMetrics(w.reg),
 	}
 	with(&opt)
 	w.stage = ingest.New(opt)
@@ -239,9 +239,9 @@ func TestMarkComesAfterTheAppend(t *testing.T) {
 	require.EqualValues(t, 1, w.metric("weir_ingested_total", ingest.OutcomeRepeated))
 }
 
-// What an inbox took in that was lost may come again. The mistake that this
-// catches: the gate calls it a repetition for as long as it remembers.
-func TestMarksAreOfAGeneration(t *testing.T) {
+// Events of a lost inbox may come again. The mistake that this catches: the gate rejects
+// them for as long as it remembers.
+func TestMarksAreOfAnInbox(t *testing.T) {
 	w := newWorld(t)
 	take := func() []string {
 		w.take(event("1", "B", `1`))
@@ -249,7 +249,7 @@ func TestMarksAreOfAGeneration(t *testing.T) {
 	}
 	require.Len(t, take(), 1)
 	require.Len(t, take(), 1)
-	w.inboxIs = 2
+	w.inboxIs = "b/1"
 	require.Len(t, take(), 2)
 	require.Len(t, take(), 2)
 }

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strconv"
 	"sync/atomic"
 	"time"
 
@@ -23,8 +24,9 @@ import (
 type generations struct {
 	*process
 	inbox atomic.Pointer[store.Inbox] // replaced when the topic is
-	// decided is the newest generation that has a watermark.
-	decided atomic.Uint32
+	// stored is the newest inbox of the store, as of the monitor's last look: a process
+	// that does not decide learns of a replaced inbox from it.
+	stored atomic.Pointer[store.Inbox]
 	// forgotten is what the store has forgotten, as of the last look: a store that is put
 	// back once more has lost its own note. Only one goroutine opens an inbox at a time.
 	forgotten []store.Forgotten
@@ -272,14 +274,14 @@ func (g *generations) logInboxReplaced(ctx context.Context) error {
 	return nil
 }
 
-// generation is that of the inbox that events go to. A process that does not decide
-// learns of a new one from the watermarks.
-func (g *generations) generation() uint16 {
-	newest := uint16(g.decided.Load())
-	if inbox := g.inbox.Load(); inbox != nil {
-		newest = max(newest, inbox.Generation)
+// identity names the inbox that events go to, uniquely among all pipelines: a generation
+// alone begins anew in every store, and a topic keeps its id when it loses records.
+func (g *generations) identity() string {
+	inbox := g.now()
+	if stored := g.stored.Load(); stored != nil && stored.Generation > inbox.Generation {
+		inbox = *stored
 	}
-	return newest
+	return inbox.TopicID + "." + strconv.Itoa(int(inbox.Generation))
 }
 
 // newestFrames returns the header of the newest frame of each partition of the changes

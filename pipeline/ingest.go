@@ -27,6 +27,9 @@ func (st *stages) startIngest(ctx context.Context, _ int64, _ func()) (part, err
 			return st.groupConfig(st.end.ingest.ctx, id, window, topic)
 		},
 	}
+	if len(st.cfg.Kafka.Brokers) == 0 {
+		env.State = st.inbox.identity()
+	}
 	for i := range st.cfg.Sources {
 		c := &st.cfg.Sources[i]
 		shape, err := assemble.ExtractorOf(st.cfg, c)
@@ -35,8 +38,8 @@ func (st *stages) startIngest(ctx context.Context, _ int64, _ func()) (part, err
 		}
 		stage := ingest.New(ingest.Options{
 			Extractor: shape, Gate: st.gate, Inbox: st.logs, Topic: st.cfg.Kafka.Inbox.Topic, Letters: st.store,
-			Generation: st.inbox.generation,
-			Limit:      st.end.ingest.ctx, Logger: st.log, Metrics: st.metrics.ingest, Tracer: st.tracer,
+			InboxID: st.inbox.identity,
+			Limit:   st.end.ingest.ctx, Logger: st.log, Metrics: st.metrics.ingest, Tracer: st.tracer,
 		})
 		opened, err := assemble.OpenSource(ctx, st.cfg, c, env)
 		if err != nil {

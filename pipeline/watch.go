@@ -353,11 +353,13 @@ func (m *monitor) inboxLag(ctx context.Context) (map[int32]int64, error) {
 	if err != nil {
 		return nil, err
 	}
-	var newest uint16
-	for part := range marks {
-		newest = max(newest, part.Generation)
+	inboxes, err := m.store.Inboxes(ctx)
+	if err != nil {
+		return nil, err
 	}
-	m.inbox.decided.Store(uint32(newest))
+	if n := len(inboxes); n > 0 {
+		m.inbox.stored.Store(&inboxes[n-1])
+	}
 	lags := make(map[int32]int64, len(ends))
 	for n, end := range ends {
 		// What retention removed no longer waits.

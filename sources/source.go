@@ -73,6 +73,9 @@ type Env struct {
 	// Complete says that what is there is all: a file is not followed.
 	Complete  bool
 	Positions store.SourcePositions
+	// State is the identity of an inbox that is in the state file; empty for a topic.
+	// Positions kept elsewhere are valid for this inbox only.
+	State string
 	// Cluster says how the cluster of a source, or without brokers the main one,
 	// is reached.
 	Cluster func(own config.Cluster) (transport.Config, error)

@@ -18,9 +18,9 @@ import (
 	"github.com/seed-86dfc502/weir/api"
 	"github.com/seed-86dfc502/weir/api/auth"
 	"github.com/seed-86dfc502/weir/api/events"
-	"github.com/seed-86dfc502/weir/gate"
 	"github.com/seed-86dfc502/weir/inbox"
 	"github.com/seed-86dfc502/weir/ingest"
+	"github.com/seed-86dfc502/weir/ingest/gate"
 	pushsource "github.com/seed-86dfc502/weir/sources/push"
 	"github.com/seed-86dfc502/weir/store"
 	"github.com/seed-86dfc502/weir/stripper"
@@ -156,8 +156,8 @@ func newWorld(t *testing.T, o options) *world {
 		push := pushsource.New(pushsource.Options{Name: name})
 		stage := ingest.New(ingest.Options{
 			Extractor: shape, Gate: noGate{t}, Inbox: w, Topic: "weir.inbox", Letters: w,
-			Generation: func() uint16 { return 1 },
-			Logger:     slog.New(slog.DiscardHandler), Metrics: metrics,
+			InboxID: func() string { return "inbox" },
+			Logger:  slog.New(slog.DiscardHandler), Metrics: metrics,
 		})
 		w.run(push, stage)
 		found[name] = &events.Source{Name: name, Extractor: shape, Push: push, MaxBody: o.maxBody, Patches: o.patches}

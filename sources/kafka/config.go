@@ -22,8 +22,11 @@ type Config struct {
 	Topic string `yaml:"topic" required:"true"`
 	// Window is how many messages per partition are in work at a time.
 	Window int `yaml:"window" default:"1000" range:"1..100000"`
-	// Group is the consumer group. Defaults to <kafka.group>.source.<name>.
+	// Group is the consumer group. Defaults to <kafka.group>.source.<name>; where the
+	// inbox is in the state file, followed by the inbox's id.
 	Group string `yaml:"group"`
+
+	derived bool // Group is the default
 }
 
 // Kind implements config.Input.
@@ -31,6 +34,7 @@ func (*Config) Kind() string { return "kafka" }
 
 // ApplyDefaults implements config.InputDefaults.
 func (c *Config) ApplyDefaults(s *config.Source, all *config.Config) {
+	c.derived = c.Group == ""
 	c.Group = cmp.Or(c.Group, all.Kafka.Group+".source."+s.Name)
 }
 
@@ -58,27 +62,37 @@ func (c *Config) ReadsTopic() string { return c.Topic }
 // ClientTLS implements config.Secured.
 func (c *Config) ClientTLS() *config.TLS { return c.TLS }
 
+// groupOf returns the group to read in. Offsets that a broker keeps say what an inbox
+// has: they belong to a state file only while it is neither replaced nor restored.
+func (c *Config) groupOf(e sources.Env) string {
+	if !c.derived || e.State == "" {
+		return c.Group
+	}
+	return c.Group + "." + e.State
+}
+
 // Open implements sources.Kind.
 func (c *Config) Open(ctx context.Context, e sources.Env) (sources.Source, error) {
 	cluster, err := e.Cluster(c.Cluster)
 	if err != nil {
 		return nil, err
 	}
+	group := c.groupOf(e)
 	if c.Window == 1 {
 		// One message in flight per partition is what watermill-kafka does.
 		sub, err := watermillkafka.NewSubscriber(cluster, watermillkafka.SubscriberConfig{
-			Group: c.Group, SessionTimeout: e.SessionTimeout, OnRecordsLost: e.OnRecordsLost, Limit: e.Limit,
+			Group: group, SessionTimeout: e.SessionTimeout, OnRecordsLost: e.OnRecordsLost, Limit: e.Limit,
 		})
 		if err != nil {
 			return nil, err
 		}
 		return single{sub, &lag{topic: c.Topic, ask: func(ctx context.Context) ([]transport.PartitionLag, error) { return sub.Lag(ctx, c.Topic) }}}, nil
 	}
-	group, err := transport.NewGroup(ctx, cluster, e.Group(c.Group, c.Window, c.Topic))
+	g, err := transport.NewGroup(ctx, cluster, e.Group(group, c.Window, c.Topic))
 	if err != nil {
 		return nil, err
 	}
-	return windowed{group.Subscriber(), &lag{topic: c.Topic, ask: group.Lag}, group}, nil
+	return windowed{g.Subscriber(), &lag{topic: c.Topic, ask: g.Lag}, g}, nil
 }
 
 // windowed has frames in flight.

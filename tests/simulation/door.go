@@ -4,7 +4,7 @@ import (
 	"context"
 	"time"
 
-	"github.com/seed-86dfc502/weir/gate"
+	"github.com/seed-86dfc502/weir/ingest/gate"
 )
 
 // door is one process's connection to the gate that all share. It forgets now

@@ -95,8 +95,8 @@ func (p *process) ingest() {
 		d := p.w.dice(p.name + " ingest " + shape.Source)
 		stage := ingest.New(ingest.Options{
 			Extractor: shape, Gate: &door{p.w.gate, p, d}, Inbox: p.writer, Topic: inboxTopic,
-			Generation: func() uint16 { return 1 },
-			Letters:    p.client("ingest " + shape.Source), Logger: p.w.log, Metrics: p.w.Fixture.ingest,
+			InboxID: func() string { return "inbox" },
+			Letters: p.client("ingest " + shape.Source), Logger: p.w.log, Metrics: p.w.Fixture.ingest,
 		})
 		handle[shape.Source] = stage.Handle
 	}

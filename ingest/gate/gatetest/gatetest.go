@@ -12,7 +12,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/seed-86dfc502/weir/gate"
+	"github.com/seed-86dfc502/weir/ingest/gate"
 )
 
 // Run runs the suite. New returns an empty gate whose marks last for ttl.

@@ -9,8 +9,8 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 
-	"github.com/seed-86dfc502/weir/gate"
-	"github.com/seed-86dfc502/weir/gate/gatetest"
+	"github.com/seed-86dfc502/weir/ingest/gate"
+	"github.com/seed-86dfc502/weir/ingest/gate/gatetest"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
