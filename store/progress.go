@@ -7,6 +7,7 @@ import (
 	"errors"
 	"math"
 	"slices"
+	"strconv"
 	"sync/atomic"
 
 	"github.com/seed-86dfc502/weir/change"
@@ -40,16 +41,49 @@ type Progress struct {
 	Partition int32
 	Token     Token
 	Positions []ServicePosition // ascending by service
+	// Retrying are the changes of the partition that failed and are tried again, of all
+	// services: dead letters of stage deliver in state LetterRetrying. TakeProgress reads
+	// them by service and position, without Payload and Headers but with Size; AllProgress
+	// does not read them.
+	Retrying []DeadLetter
 }
 
-// ProgressSwap replaces the row of a partition.
+// ProgressSwap replaces the row of a partition, and writes its retrying changes in the same
+// transaction: no other method writes them. Ended is applied first, then Retrying, then
+// Letters; a swap that is not done writes none of them.
 type ProgressSwap struct {
-	Progress       // Token is the new one
-	Old      Token // that the row must have
+	// Token is the new one. Retrying are rows to insert or to replace, by DedupKey
+	// (RetryingKey): one without Payload keeps the stored Payload and Headers.
+	Progress
+	// Saved are the positions under Old, as TakeProgress or the last swap left them; nil: not
+	// known. A Mark that is the same there is not written, so that a swap costs what moved.
+	Saved []ServicePosition
+	// Ended are the DedupKeys of retrying rows to remove: the change took effect or is
+	// obsolete. A key that is not stored does no harm.
+	Ended []string
+	// Letters are changes that were refused or given up.
+	Letters []Concluded
+	Old     Token // that the row must have
 	// Floor is the highest watermark under which a change was left out because a
 	// newer one of its entity had been decided: below it, the store went back and
 	// the newer one may not come.
 	Floor change.Version
+}
+
+// Concluded is a change whose delivery ended as a dead letter.
+type Concluded struct {
+	// Row is the DedupKey of the retrying row that becomes this letter, with its ID, Created
+	// and, where the letter has none, Payload and Headers. If a letter with the same
+	// DedupKey is stored, the row is removed and the letter added to that one, as AddLetters
+	// does. Empty, or not stored: there was no row, the letter is added as by AddLetters.
+	Row string
+	DeadLetter
+}
+
+// RetryingKey is the DedupKey of the retrying row of a change: service, partition and
+// position name it.
+func RetryingKey(service string, partition int32, position change.Version) string {
+	return "retrying/" + service + "/" + strconv.Itoa(int(partition)) + "/" + position.String()
 }
 
 // Mark is how far the decisions of one partition are.
@@ -182,7 +216,7 @@ type Deliveries interface {
 	// revision is not the active one. A call of unknown outcome may be repeated:
 	// what did swap has the new token and reports false then.
 	SwapProgress(ctx context.Context, revision int64, swaps []ProgressSwap) ([]bool, error)
-	// AllProgress reads all rows; it locks nothing.
+	// AllProgress reads all rows, without retrying changes; it locks nothing.
 	AllProgress(ctx context.Context) ([]Progress, error)
 	// Outbox reads the frames of a partition, of all generations, that may not
 	// have been published yet, oldest first.

@@ -300,6 +300,11 @@ type LetterState string
 
 // The states of a dead letter.
 const (
+	// LetterRetrying: the change failed and is tried again at NextTry. Only SwapProgress
+	// writes such a row, under the token of its partition; it ends by removal or as an open
+	// letter. Settling, discarding and pruning leave it alone, and no count of open letters
+	// includes it.
+	LetterRetrying  LetterState = "retrying"
 	LetterOpen      LetterState = "open"
 	LetterReplayed  LetterState = "replayed"
 	LetterDiscarded LetterState = "discarded"
@@ -340,6 +345,12 @@ type DeadLetter struct {
 	// Later is how long after its first death it is due, see DueLetters; with each
 	// further one the wait doubles, up to LaterMax. 0: never. Written only.
 	Later time.Duration
+	// Attempts of a retrying row are those that count, also across newer versions of its
+	// entity, and NextTry is the earliest time of the next one. An open letter keeps Attempts.
+	Attempts int
+	NextTry  time.Time
+	// Size is the length of Payload in bytes, also where Payload is not read; given by the store.
+	Size int64
 }
 
 // LaterMax is the longest wait until a dead letter is due.
@@ -391,8 +402,9 @@ type DeadLetters interface {
 	// code, the most first, and returns at most limit groups. It looks at
 	// GroupedLetters of them at most; order and page of the filter do not matter.
 	GroupLetters(ctx context.Context, f LetterFilter, limit int) ([]LetterGroup, error)
-	// DueLetters returns a page of the open letters of services that are due, in
-	// ascending id from after on, without Payload and Original. It reads no others.
+	// DueLetters returns a page of the open letters of services that are due and not
+	// offered since they died last, in ascending id from after on, without Payload and
+	// Original. It reads no others.
 	DueLetters(ctx context.Context, services []string, after int64, limit int) ([]DeadLetter, error)
 	// Letter returns one, complete; ErrNotFound.
 	Letter(ctx context.Context, id int64) (DeadLetter, error)
@@ -437,7 +449,8 @@ type Reader interface {
 	// Entity returns one with its dam states; ErrNotFound.
 	Entity(ctx context.Context, id string) (Entity, error)
 	// Tombstones returns up to limit entities that were deleted before the given time
-	// and stand after the given id, in the order of ids.
+	// and have an id after the given one, in the order of ids; none that has a retrying row,
+	// which needs the tombstone's version.
 	Tombstones(ctx context.Context, before time.Time, after string, limit int) ([]Tombstone, error)
 	// Outboxes counts the outbox rows of each partition that has any: what may not
 	// have been published yet.
