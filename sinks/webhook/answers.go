@@ -3,24 +3,32 @@ package webhook
 import (
 	"bytes"
 	"crypto/tls"
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
-	"net/url"
 	"strconv"
+	"strings"
+	"syscall"
 	"time"
+
+	"github.com/tidwall/gjson"
 
 	"github.com/seed-86dfc502/weir/sinks"
 )
 
 // statusFailure says what an HTTP status means; the table is in the package's
-// documentation.
-func statusFailure(status int, wait time.Duration) failure {
+// documentation. Said is the receiver's own reason, with nothing of the request.
+func statusFailure(status int, wait time.Duration, said string) failure {
 	if status >= 200 && status < 300 {
 		return failure{}
 	}
 	e := &sinks.Error{Op: "post", Err: fmt.Errorf("the receiver answered %d %s", status, http.StatusText(status))}
+	if said != "" {
+		e.Err = fmt.Errorf("%w: %q", e.Err, said)
+	}
 	f := failure{err: e}
 	switch status {
 	case http.StatusTooManyRequests, http.StatusServiceUnavailable, http.StatusTooEarly:
@@ -54,25 +62,40 @@ func statusFailure(status int, wait time.Duration) failure {
 			e.Hint = "redirects are not followed; configure the final URL"
 		}
 	}
+	if said != "" {
+		e.Hint = ""
+	}
 	return f
 }
 
-// beginOf reads the begin of an answer; one that breaks off is what came of it.
+// said returns the reason in an answer's body: a text, or the first member of a JSON
+// object that usually holds it. Pages of HTML hold none.
+func said(body []byte) string {
+	text := string(bytes.TrimSpace(body))
+	if strings.HasPrefix(text, "<") {
+		return ""
+	}
+	if strings.HasPrefix(text, "{") {
+		for _, member := range []string{"error.message", "error", "message", "detail", "title"} {
+			if v := gjson.Get(text, member); v.Type == gjson.String && v.Str != "" {
+				return v.Str
+			}
+		}
+	}
+	return text
+}
+
+// beginOf reads the beginning of an answer, as far as it came.
 func beginOf(body io.Reader) []byte {
-	var b [sinks.MaxAnswer]byte
+	var b [maxSaid]byte
 	n, _ := io.ReadFull(body, b[:])
 	return bytes.Clone(b[:n])
 }
 
-// connectionFailure says what an attempt without an answer means. Sent: some
-// of the request had left.
-func connectionFailure(err error, sent bool) failure {
-	// url.Error quotes the URL, which may hold credentials.
-	var ue *url.Error
-	if errors.As(err, &ue) {
-		err = ue.Err
-	}
-	e := &sinks.Error{Class: sinks.Retry, Ambiguous: sent, Op: "post", Outage: sinks.Unreachable, Err: err}
+// connectionFailure says what an attempt without an answer means. Sent: some of the
+// request had left; began: some of an answer had arrived.
+func connectionFailure(err error, sent, began bool) failure {
+	e := &sinks.Error{Class: sinks.Retry, Ambiguous: sent, Op: "post", Outage: sinks.Unreachable, Err: sinks.Reason(err, connectionWords(err, began))}
 	if sent {
 		e.Outage = sinks.Troubled
 	}
@@ -84,6 +107,53 @@ func connectionFailure(err error, sent bool) failure {
 		e.Class, e.Outage, e.Hint = sinks.Pause, sinks.NoOutage, "the receiver's certificate is not accepted"
 	}
 	return failure{err: e, halt: !sent, doubt: sent}
+}
+
+// connectionWords describes a failure of the connection. The client library's text quotes
+// malformed answers, in which a receiver may repeat the request with its secrets, names
+// in certificates, and the URL: only texts that hold nothing from the receiver pass.
+func connectionWords(err error, began bool) string {
+	var (
+		network   *net.OpError
+		name      *net.DNSError
+		system    syscall.Errno
+		alert     tls.AlertError
+		plain     tls.RecordHeaderError
+		authority x509.UnknownAuthorityError
+		host      x509.HostnameError
+		invalid   x509.CertificateInvalidError
+		timeout   interface{ Timeout() bool }
+	)
+	switch {
+	case errors.Is(err, errTimeout):
+		return errTimeout.Error()
+	case errors.Is(err, errDenied):
+		return errDenied.Error()
+	case errors.As(err, &name):
+		return "the host's name is not resolved: " + name.Err
+	case errors.As(err, &authority):
+		return "the certificate is signed by an unknown authority"
+	case errors.As(err, &host):
+		return "the certificate is for another host"
+	case errors.As(err, &invalid):
+		if invalid.Reason == x509.Expired {
+			return "the certificate has expired or is not valid yet"
+		}
+		return "the certificate is not valid"
+	case errors.As(err, &alert):
+		return alert.Error()
+	case errors.As(err, &plain):
+		return "the receiver does not answer with TLS"
+	case errors.As(err, &system) && errors.As(err, &network):
+		return network.Op + ": " + system.Error()
+	case errors.As(err, &timeout) && timeout.Timeout():
+		return "the connection timed out"
+	case began:
+		return "the receiver's answer is malformed or incomplete"
+	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
+		return "the receiver closed the connection without an answer"
+	}
+	return "the connection failed before an answer"
 }
 
 // retryAfter reads the header of RFC 9110 section 10.2.3: seconds or an HTTP

@@ -67,8 +67,10 @@
 // # Security
 //
 // Redirects are never followed: the signature and the headers belong to the
-// configured URL. No error holds the URL, a header, a secret or a byte of a
-// body. Answers are read up to 64 KiB and thrown away.
+// configured URL. No error holds the URL, a header, a secret or a value of a document.
+// Malformed answers are described in words of this package. Of an answer's body an error
+// holds the reason alone, as one line of at most 200 bytes, without words of the request.
+// Answers are read up to 64 KiB and thrown away.
 //
 // URLs are configured by the operator, so private and loopback addresses are
 // allowed by default. Where customers may set URLs, DenyPrivate refuses such

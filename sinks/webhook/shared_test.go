@@ -110,7 +110,7 @@ func TestOutages(t *testing.T) {
 		400: sinks.NoOutage, 401: sinks.NoOutage, 403: sinks.NoOutage, 404: sinks.NoOutage, 409: sinks.NoOutage, 422: sinks.NoOutage, 425: sinks.NoOutage, 302: sinks.NoOutage,
 		408: sinks.Troubled, 429: sinks.Troubled, 500: sinks.Troubled, 502: sinks.Troubled, 503: sinks.Troubled, 504: sinks.Troubled,
 	} {
-		require.Equal(t, want, statusFailure(status, 0).err.Outage, status)
+		require.Equal(t, want, statusFailure(status, 0, "").err.Outage, status)
 	}
 	for _, o := range []struct {
 		options Options

@@ -12,6 +12,7 @@ import (
 	"net/http"
 	"net/http/httptrace"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -38,7 +39,9 @@ const (
 	changesPerLane = 8
 	maxBytes       = 16 << 20
 	maxAnswer      = 64 << 10
-	userAgent      = "weir-webhook/1"
+	// maxSaid is how much of an answer is searched for the receiver's reason.
+	maxSaid   = 4 << 10
+	userAgent = "weir-webhook/1"
 )
 
 // Options configure a sink. Zero values mean the defaults.
@@ -294,8 +297,10 @@ func (s *Sink) post(ctx context.Context, client *http.Client, c *change.Change, 
 func (s *Sink) send(ctx context.Context, client *http.Client, c *change.Change, receipt *sinks.Receipt) failure {
 	attempt, cancel := context.WithTimeoutCause(ctx, s.opts.Timeout, errTimeout)
 	defer cancel()
-	var sent atomic.Bool
-	attempt = httptrace.WithClientTrace(attempt, &httptrace.ClientTrace{WroteHeaders: func() { sent.Store(true) }})
+	var sent, began atomic.Bool
+	attempt = httptrace.WithClientTrace(attempt, &httptrace.ClientTrace{
+		WroteHeaders: func() { sent.Store(true) }, GotFirstResponseByte: func() { began.Store(true) },
+	})
 	req, err := s.request(attempt, c)
 	if err != nil {
 		return failure{err: &sinks.Error{Class: sinks.Pause, Op: "sign", Err: err}, halt: true}
@@ -309,16 +314,34 @@ func (s *Sink) send(ctx context.Context, client *http.Client, c *change.Change, 
 		if ctx.Err() != nil {
 			return failure{err: &sinks.Error{Class: sinks.Retry, Ambiguous: sent.Load(), Op: "post", Err: context.Cause(ctx)}}
 		}
-		return connectionFailure(err, sent.Load())
+		return connectionFailure(err, sent.Load(), began.Load())
 	}
 	defer resp.Body.Close()
+	body := beginOf(resp.Body)
 	if receipt != nil {
-		receipt.Answer = sinks.Answer{Status: resp.StatusCode, Body: beginOf(resp.Body)}
+		receipt.Answer = sinks.Answer{Status: resp.StatusCode, Body: body[:min(len(body), sinks.MaxAnswer)]}
 	}
 	// Read to its end, an answer leaves the connection free for the next
 	// request. A failure here changes nothing: the status has come.
 	_, _ = io.CopyN(io.Discard, resp.Body, maxAnswer)
-	return statusFailure(resp.StatusCode, retryAfter(resp.Header.Get("Retry-After"), s.now()))
+	reason := ""
+	if resp.StatusCode >= 300 {
+		reason = sinks.Mask(said(body), c.Doc, s.secrets(req)...)
+	}
+	return statusFailure(resp.StatusCode, retryAfter(resp.Header.Get("Retry-After"), s.now()), reason)
+}
+
+// secrets are the texts of a request that no error may repeat.
+func (s *Sink) secrets(req *http.Request) []string {
+	secrets := append(slices.Clone(s.opts.Secrets), s.url.RequestURI(), s.url.Path, s.url.RawQuery)
+	if user := s.url.User; user != nil {
+		password, _ := user.Password()
+		secrets = append(secrets, user.Username(), password)
+	}
+	for name := range s.headers {
+		secrets = append(secrets, s.headers.Get(name))
+	}
+	return append(secrets, req.Header.Get(standardwebhooks.HeaderWebhookSignature))
 }
 
 // request builds and signs one attempt.
