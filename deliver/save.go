@@ -146,7 +146,7 @@ func (v *saver) swaps(parts []*partition) (swaps []store.ProgressSwap, of []*par
 		}
 		p.swap = t
 		swaps = append(swaps, store.ProgressSwap{
-			Progress: store.Progress{Partition: p.number, Token: t.token, Positions: t.positions}, Old: p.token, Floor: p.floor,
+			Progress: store.Progress{Partition: p.number, Token: t.token, Positions: t.positions}, Old: p.token, Saved: p.saved, Floor: p.floor,
 		})
 		of = append(of, p)
 	}

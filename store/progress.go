@@ -28,13 +28,13 @@ type Position struct {
 type ServicePosition struct {
 	Service int32
 	Position
-	// Mark says where on the service's target has to be looked through for changes at
-	// or above Version (sinks.Resumer); "" for a sink without marks.
+	// Mark says where on the service's target to look for changes at or above Version
+	// (sinks.Resumer); "" for a sink without marks.
 	Mark string
 }
 
 // Progress is what is known of the deliveries of one partition of the changes
-// log: one row, swapped whole by the partition's owner. It has a position for every
+// log: one row, and one for each mark, swapped together by the partition's owner. It has a position for every
 // service that the partition ever had an owner for, also for one that is not
 // configured, which resumes there if it comes back.
 type Progress struct {
@@ -227,11 +227,8 @@ type Deliveries interface {
 	Moved(ctx context.Context, from, to change.Version, after string, limit int) ([]Row, error)
 }
 
-// marksFollow stands where another place would: no position is as high.
-const marksFollow = 1 << 63
-
-// AppendPositions appends the form of positions that the stores keep: groups of
-// services that share a position, then the marks that there are.
+// AppendPositions appends the encoding of positions that the stores keep: groups of
+// services that share a position. Marks are not in it.
 func AppendPositions(dst []byte, positions []ServicePosition) []byte {
 	done := make([]bool, len(positions))
 	for i := range positions {
@@ -257,44 +254,15 @@ func AppendPositions(dst []byte, positions []ServicePosition) []byte {
 			}
 		}
 	}
-	marked := 0
-	for i := range positions {
-		if positions[i].Mark != "" {
-			marked++
-		}
-	}
-	if marked == 0 {
-		return dst
-	}
-	dst = binary.AppendUvarint(binary.AppendUvarint(dst, marksFollow), uint64(marked))
-	for i := range positions {
-		if positions[i].Mark == "" {
-			continue
-		}
-		dst = wire.Append(binary.AppendUvarint(dst, uint64(positions[i].Service)), positions[i].Mark)
-	}
 	return dst
 }
 
 // DecodePositions reads what AppendPositions wrote. Its error is of class Fatal.
 func DecodePositions(b []byte) ([]ServicePosition, error) {
 	var out []ServicePosition
-	marks := map[int32]string{}
 	r := wire.Reader{Rest: b}
 	for len(r.Rest) > 0 && !r.Failed {
-		position := r.Uvarint()
-		if position == marksFollow && len(out) > 0 {
-			left := r.Uvarint()
-			r.Failed = r.Failed || left == 0
-			for ; left > 0 && !r.Failed; left-- {
-				service, mark := r.Uvarint(), r.Text()
-				r.Failed = r.Failed || service > math.MaxInt32 || mark == "" || marks[int32(service)] != ""
-				marks[int32(service)] = mark
-			}
-			r.Failed = r.Failed || len(r.Rest) > 0
-			break
-		}
-		p := Position{Version: change.Version(position), LogOffset: int64(r.Uvarint())}
+		p := Position{Version: change.Version(r.Uvarint()), LogOffset: int64(r.Uvarint())}
 		n, service := r.Count(), uint64(0)
 		r.Failed = r.Failed || p.Version > math.MaxInt64 || p.LogOffset < 0 || n == 0
 		for ; n > 0 && !r.Failed; n-- {
@@ -306,13 +274,45 @@ func DecodePositions(b []byte) ([]ServicePosition, error) {
 	slices.SortFunc(out, func(a, b ServicePosition) int { return int(a.Service) - int(b.Service) })
 	for i := range out {
 		r.Failed = r.Failed || i > 0 && out[i].Service == out[i-1].Service
-		out[i].Mark = marks[out[i].Service]
-		delete(marks, out[i].Service)
 	}
-	if r.Failed || len(marks) > 0 { // marks of nobody
+	if r.Failed {
 		return nil, WithClass(errors.New("malformed positions of a progress row"), Fatal)
 	}
 	return out, nil
+}
+
+// MovedMarks calls write for each service whose mark is not known to be stored: "" for
+// one that has none any more.
+func (p *ProgressSwap) MovedMarks(write func(service int32, mark string)) {
+	saved := p.Saved
+	for i := range p.Positions {
+		at := &p.Positions[i]
+		for ; len(saved) > 0 && saved[0].Service < at.Service; saved = saved[1:] {
+			if saved[0].Mark != "" {
+				write(saved[0].Service, "")
+			}
+		}
+		if len(saved) > 0 && saved[0].Service == at.Service {
+			if saved[0].Mark != at.Mark {
+				write(at.Service, at.Mark)
+			}
+			saved = saved[1:]
+		} else {
+			write(at.Service, at.Mark)
+		}
+	}
+	for i := range saved {
+		if saved[i].Mark != "" {
+			write(saved[i].Service, "")
+		}
+	}
+}
+
+// SetMark gives the position of a service its mark; a service without position has none.
+func SetMark(positions []ServicePosition, service int32, mark string) {
+	if i, found := slices.BinarySearchFunc(positions, service, func(p ServicePosition, n int32) int { return cmp.Compare(p.Service, n) }); found {
+		positions[i].Mark = mark
+	}
 }
 
 // Top returns the highest position of positions, 0 without any.

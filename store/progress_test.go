@@ -1,6 +1,7 @@
 package store
 
 import (
+	"maps"
 	"math"
 	"slices"
 	"testing"
@@ -66,9 +67,70 @@ func drawPositions(t *rapid.T) (positions []ServicePosition) {
 	return positions
 }
 
+// unmarked returns positions without their marks.
+func unmarked(positions []ServicePosition) []ServicePosition {
+	positions = slices.Clone(positions)
+	for i := range positions {
+		positions[i].Mark = ""
+	}
+	return positions
+}
+
+// A swap writes the marks that it moves, and no others; with what it does not write they
+// are those of its positions.
+func TestMovedMarks(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		saved := drawPositions(t)
+		next := slices.Clone(saved)
+		for i := len(next) - 1; i >= 0; i-- {
+			switch rapid.SampledFrom([]string{"stays", "stays", "moves", "unmarked", "removed"}).Draw(t, "what") {
+			case "moves":
+				next[i].Mark = rapid.StringN(1, -1, 5).Draw(t, "mark")
+			case "unmarked":
+				next[i].Mark = ""
+			case "removed":
+				next = slices.Delete(next, i, i+1)
+			}
+		}
+		if rapid.Bool().Draw(t, "new ones") {
+			saved = slices.DeleteFunc(saved, func(ServicePosition) bool { return rapid.Bool().Draw(t, "new") })
+		}
+		stored := map[int32]string{}
+		for _, p := range saved {
+			if p.Mark != "" {
+				stored[p.Service] = p.Mark
+			}
+		}
+		for _, known := range []bool{true, false} {
+			swap := ProgressSwap{Progress: Progress{Positions: next}}
+			if known {
+				swap.Saved = saved
+			}
+			rows := maps.Clone(stored)
+			swap.MovedMarks(func(service int32, mark string) {
+				require.False(t, known && rows[service] != "" && rows[service] == mark, "written without need")
+				if rows[service] = mark; mark == "" {
+					delete(rows, service)
+				}
+			})
+			got := unmarked(next)
+			for service, mark := range rows {
+				SetMark(got, service, mark)
+			}
+			require.Equal(t, next, got)
+			if known {
+				for _, p := range next {
+					delete(rows, p.Service)
+				}
+				require.Empty(t, rows, "marks of services without position")
+			}
+		}
+	})
+}
+
 func TestPlacesCodec(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		positions := drawPositions(t)
+		positions := unmarked(drawPositions(t))
 		prefix := rapid.SliceOf(rapid.Byte()).Draw(t, "prefix")
 		b := AppendPositions(slices.Clone(prefix), positions)
 		require.Equal(t, prefix, slices.Clone(b[:len(prefix)]))

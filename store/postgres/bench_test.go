@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -12,6 +13,7 @@ import (
 
 	"github.com/seed-86dfc502/weir/change"
 	"github.com/seed-86dfc502/weir/store"
+	"github.com/seed-86dfc502/weir/store/storetest"
 )
 
 // Of the tables of the benchmarks: enough rows that the index has three levels.
@@ -94,4 +96,53 @@ func BenchmarkDecide(b *testing.B) {
 			b.ReportMetric(float64(b.N)*float64(events)/b.Elapsed().Seconds(), "events/s")
 		})
 	}
+}
+
+func BenchmarkSwap(b *testing.B) {
+	storetest.BenchmarkSwap(b, func(b *testing.B) store.Store {
+		s, _ := migrated(b)
+		return s
+	})
+}
+
+// A swap writes what moved, however many services there are.
+func TestSwapWritesWhatMoved(t *testing.T) {
+	written := func(services int) int {
+		s, _ := migrated(t)
+		revision, err := s.Activate(t.Context(), []byte("c"), 0, false)
+		require.NoError(t, err)
+		_, err = s.pool.Exec(t.Context(), `INSERT INTO watermarks (generation, partition, next_offset, last_to, token) VALUES (1, 0, 1 << 30, 0, '')`)
+		require.NoError(t, err)
+		_, err = s.TakeProgress(t.Context(), []int32{0}, store.Token{'t'})
+		require.NoError(t, err)
+		next := storetest.Swaps(services, store.Token{'t'})
+		least := 1 << 30
+		for i := range 12 { // the least: the first change of a page after a checkpoint writes all of it
+			var c progressColumns
+			swap := next()
+			c.add(&swap)
+			lines, err := list(t.Context(), s.pool, scanValue[string], "EXPLAIN (ANALYZE, WAL) "+sqlSwapProgress, revision.Number, c.partitions, c.old, c.tokens, c.positions, c.tops, c.floors,
+				c.markPartitions, c.services, c.marks)
+			require.NoError(t, err)
+			sum := 0
+			for _, line := range lines {
+				if _, after, ok := strings.Cut(line, "bytes="); ok && strings.Contains(line, "WAL:") {
+					n, err := strconv.Atoi(strings.TrimSpace(after))
+					require.NoError(t, err)
+					sum += n
+				}
+			}
+			if i > 1 {
+				least = min(least, sum)
+			}
+		}
+		all, err := s.AllProgress(t.Context())
+		require.NoError(t, err)
+		require.Len(t, all[0].Positions, services)
+		require.NotEmpty(t, all[0].Positions[services-1].Mark)
+		return least
+	}
+	few, many := written(5), written(500)
+	t.Logf("%d and %d bytes of WAL", few, many)
+	require.LessOrEqual(t, many, 2*few)
 }

@@ -53,6 +53,7 @@ func TestPlansUseTheIndexWithStaleStatistics(t *testing.T) {
 		`INSERT INTO jobs (kind, key, parameters, state, actor) SELECT 'replay', n::text, '{}', 'done', '' FROM generate_series(1, 20000) n`,
 		`INSERT INTO watermarks (generation, partition, next_offset, last_to, token) SELECT g, n, 0, 0, '' FROM generate_series(0, 63) n, generate_series(1, 3) g`,
 		`INSERT INTO progress (partition, token, positions, top, session) SELECT n, '', '', 0, now() FROM generate_series(0, 63) n`,
+		`INSERT INTO progress_marks (partition, service, mark) SELECT n, k, '' FROM generate_series(0, 63) n, generate_series(1, 500) k`,
 		`INSERT INTO activations (revision, partition, position) SELECT r, n, 0 FROM generate_series(0, 63) n, generate_series(1, 100) r`,
 	} {
 		_, err := conn.Exec(ctx, sql)
@@ -67,7 +68,7 @@ func TestPlansUseTheIndexWithStaleStatistics(t *testing.T) {
 		sqlMove:       "int4[], int4[], int8[], bytea[], int8[], int8[], int8",
 		sqlDropOutbox: "int8[], int4[], int4[]", sqlReadOutbox: "int4[], int4[]", sqlOutbox: "int4",
 		sqlTakeOver:     "int4[], int4[], bytea",
-		sqlTakeProgress: "int4[], bytea", sqlSwapProgress: "int8, int4[], bytea[], bytea[], bytea[], int8[], int8[]",
+		sqlTakeProgress: "int4[], bytea", sqlProgressOf: "int4[]", sqlSwapProgress: "int8, int4[], bytea[], bytea[], bytea[], int8[], int8[], int4[], int4[], bytea[]",
 		sqlCountLetters: "text[], int4", sqlPruneLetters: "timestamptz, int4", sqlPruneAudit: "timestamptz, int4", sqlPruneJobs: "timestamptz, int4",
 		sqlEntityAttempts: "timestamptz, timestamptz, int4[], int4, text",
 		sqlPageEntities:   "text, int4", sqlPageStates: "text, int4",

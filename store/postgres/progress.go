@@ -33,24 +33,39 @@ SELECT 2, 0, 0, number, activated_at, fingerprint FROM newest`
 	sqlTakeProgress = `
 INSERT INTO progress (partition, token, positions, top, session)
 SELECT p, $2::bytea, '', 0, pg_postmaster_start_time() FROM unnest($1::int4[]) AS p
-ON CONFLICT (partition) DO UPDATE SET token = excluded.token, session = excluded.session
-RETURNING partition, token, positions`
+ON CONFLICT (partition) DO UPDATE SET token = excluded.token, session = excluded.session`
 
-	// Watermarks are not locked: they only grow, and whoever puts them back starts
-	// the server, or replaces the row. A row that is being taken over is compared
-	// again when it has been.
+	// Watermarks are not locked: they only grow, and a restore of them starts the server,
+	// or replaces the row. A row that is being taken over is compared again when it has
+	// been. Marks follow the row: $8 to $10 are those that moved, '' one that is no more.
 	sqlSwapProgress = `
-UPDATE progress p SET token = s.token, positions = s.positions, top = s.top
-FROM unnest($2::int4[], $3::bytea[], $4::bytea[], $5::bytea[], $6::int8[], $7::int8[])
-       AS s(partition, old, token, positions, top, floor)
-WHERE p.partition = s.partition AND p.token = s.old AND p.session = pg_postmaster_start_time()
-  AND $1::int8 = (SELECT number FROM revisions ORDER BY number DESC LIMIT 1)
-  AND greatest(s.top, s.floor) <= coalesce((
-    SELECT w.generation::int8 << 48 | w.next_offset FROM watermarks w
-    WHERE w.partition = s.partition ORDER BY w.generation DESC LIMIT 1), 0)
-RETURNING p.partition`
+WITH swapped AS (
+  UPDATE progress p SET token = s.token, positions = s.positions, top = s.top
+  FROM unnest($2::int4[], $3::bytea[], $4::bytea[], $5::bytea[], $6::int8[], $7::int8[])
+         AS s(partition, old, token, positions, top, floor)
+  WHERE p.partition = s.partition AND p.token = s.old AND p.session = pg_postmaster_start_time()
+    AND $1::int8 = (SELECT number FROM revisions ORDER BY number DESC LIMIT 1)
+    AND greatest(s.top, s.floor) <= coalesce((
+      SELECT w.generation::int8 << 48 | w.next_offset FROM watermarks w
+      WHERE w.partition = s.partition ORDER BY w.generation DESC LIMIT 1), 0)
+  RETURNING p.partition),
+moved AS (
+  SELECT m.partition, m.service, m.mark
+  FROM unnest($8::int4[], $9::int4[], $10::bytea[]) AS m(partition, service, mark) JOIN swapped USING (partition)),
+gone AS (
+  DELETE FROM progress_marks k USING moved m
+  WHERE k.partition = m.partition AND k.service = m.service AND m.mark = ''),
+put AS (
+  INSERT INTO progress_marks (partition, service, mark) SELECT partition, service, mark FROM moved WHERE mark <> ''
+  ON CONFLICT (partition, service) DO UPDATE SET mark = excluded.mark)
+SELECT partition FROM swapped`
 
-	sqlAllProgress = `SELECT partition, token, positions FROM progress ORDER BY partition`
+	sqlReadProgress = `
+SELECT p.partition, p.token, p.positions, m.services, m.marks FROM progress p
+CROSS JOIN LATERAL (
+  SELECT array_agg(k.service) AS services, array_agg(k.mark) AS marks FROM progress_marks k WHERE k.partition = p.partition) AS m`
+	sqlProgressOf  = sqlReadProgress + ` WHERE p.partition = ANY($1::int4[])`
+	sqlAllProgress = sqlReadProgress + ` ORDER BY p.partition`
 
 	sqlOutbox = `SELECT frame FROM outbox WHERE partition = $1 ORDER BY generation, id`
 )
@@ -92,8 +107,9 @@ func (s *Store) Look(ctx context.Context) (store.Look, error) {
 	return l, nil
 }
 
-// TakeProgress implements store.Deliveries. It waits for swaps under way; later
-// ones find another token.
+// TakeProgress implements store.Deliveries. The upsert waits for swaps under way, and
+// later ones find another token: the statement after it, with a snapshot of its own,
+// sees all that they wrote.
 func (s *Store) TakeProgress(ctx context.Context, partitions []int32, token store.Token) ([]store.Progress, error) {
 	if len(partitions) == 0 {
 		return nil, nil
@@ -105,9 +121,18 @@ func (s *Store) TakeProgress(ctx context.Context, partitions []int32, token stor
 		}
 		place[p] = i
 	}
-	found, err := list(ctx, s.pool, scanProgress, sqlTakeProgress, slices.Sorted(slices.Values(partitions)), token[:])
+	var found []store.Progress
+	err := s.inTx(ctx, "take progress", func(t pgx.Tx) error {
+		b := new(pgx.Batch)
+		b.Queue(sqlTakeProgress, slices.Sorted(slices.Values(partitions)), token[:])
+		b.Queue(sqlProgressOf, partitions).Query(func(rows pgx.Rows) (err error) {
+			found, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (store.Progress, error) { return scanProgress(row) })
+			return err
+		})
+		return t.SendBatch(ctx, b).Close()
+	})
 	if err != nil {
-		return nil, failed("take progress", err)
+		return nil, err
 	}
 	taken := make([]store.Progress, len(found))
 	for _, p := range found {
@@ -138,7 +163,8 @@ func (s *Store) SwapProgress(ctx context.Context, revision int64, swaps []store.
 	b.Queue(begin)
 	b.Queue(sqlShareRevision)
 	queueRevision(b, &active)
-	b.Queue(sqlSwapProgress, revision, c.partitions, c.old, c.tokens, c.positions, c.tops, c.floors).Query(func(rows pgx.Rows) error {
+	b.Queue(sqlSwapProgress, revision, c.partitions, c.old, c.tokens, c.positions, c.tops, c.floors,
+		c.markPartitions, c.services, c.marks).Query(func(rows pgx.Rows) error {
 		var partition int32
 		_, err := pgx.ForEachRow(rows, []any{&partition}, func() error {
 			swapped[place[partition]] = true
@@ -166,6 +192,9 @@ type progressColumns struct {
 	partitions             []int32
 	old, tokens, positions [][]byte
 	tops, floors           []int64
+	// Marks that moved.
+	markPartitions, services []int32
+	marks                    [][]byte
 }
 
 func (c *progressColumns) add(p *store.ProgressSwap) {
@@ -173,6 +202,9 @@ func (c *progressColumns) add(p *store.ProgressSwap) {
 	c.old, c.tokens = append(c.old, p.Old[:]), append(c.tokens, p.Token[:])
 	c.positions = append(c.positions, notNil(store.AppendPositions(nil, p.Positions)))
 	c.tops, c.floors = append(c.tops, int64(store.Top(p.Positions))), append(c.floors, int64(p.Floor))
+	p.MovedMarks(func(service int32, mark string) {
+		c.markPartitions, c.services, c.marks = append(c.markPartitions, p.Partition), append(c.services, service), append(c.marks, []byte(mark))
+	})
 }
 
 // AllProgress implements store.Deliveries.
@@ -181,14 +213,19 @@ func (s *Store) AllProgress(ctx context.Context) ([]store.Progress, error) {
 	return all, failed("read progress", err)
 }
 
-// scanProgress reads partition, token, positions.
+// scanProgress reads a row of sqlReadProgress.
 func scanProgress(row pgx.Row) (p store.Progress, err error) {
 	var token, positions []byte
-	if err = row.Scan(&p.Partition, &token, &positions); err != nil {
+	var services []int32
+	var marks [][]byte
+	if err = row.Scan(&p.Partition, &token, &positions, &services, &marks); err != nil {
 		return p, err
 	}
 	copy(p.Token[:], token)
 	p.Positions, err = store.DecodePositions(positions)
+	for i, service := range services {
+		store.SetMark(p.Positions, service, string(marks[i]))
+	}
 	return p, err
 }
 

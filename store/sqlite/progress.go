@@ -1,6 +1,7 @@
 package sqlite
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"errors"
@@ -28,6 +29,11 @@ RETURNING partition, token, positions`
 
 	sqlSwapProgress = `UPDATE progress SET token = ?3, positions = ?4, top = ?5 WHERE partition = ?1 AND token = ?2`
 	sqlAllProgress  = `SELECT partition, token, positions FROM progress ORDER BY partition`
+
+	sqlPutMark    = `INSERT INTO progress_marks (partition, service, mark) VALUES (?1, ?2, ?3) ON CONFLICT (partition, service) DO UPDATE SET mark = excluded.mark`
+	sqlDeleteMark = `DELETE FROM progress_marks WHERE partition = ?1 AND service = ?2 AND ?3 = x''`
+	sqlMarksOf    = `SELECT partition, service, mark FROM progress_marks WHERE partition = ?`
+	sqlAllMarks   = `SELECT partition, service, mark FROM progress_marks`
 
 	sqlOutbox = `SELECT frame FROM outbox WHERE partition = ? ORDER BY generation, id`
 )
@@ -89,8 +95,10 @@ func (s *Store) TakeProgress(ctx context.Context, partitions []int32, token stor
 	}
 	err := s.write(ctx, "take progress", func(t tx) error {
 		return each(t.ctx, t.conn, sqlTakeProgress, len(partitions), func(i int, statement *sql.Stmt) (err error) {
-			taken[i], err = scanProgress(statement.QueryRowContext(t.ctx, partitions[i], token[:]))
-			return err
+			if taken[i], err = scanProgress(statement.QueryRowContext(t.ctx, partitions[i], token[:])); err != nil {
+				return err
+			}
+			return readMarks(t.ctx, t.conn, taken[i:i+1], sqlMarksOf, partitions[i])
 		})
 	})
 	if err != nil {
@@ -99,8 +107,8 @@ func (s *Store) TakeProgress(ctx context.Context, partitions []int32, token stor
 	return taken, nil
 }
 
-// SwapProgress implements store.Deliveries. While a file is put back nobody has it
-// open, so no session is needed.
+// SwapProgress implements store.Deliveries. No process has a file open while it is
+// restored, so no session is compared.
 func (s *Store) SwapProgress(ctx context.Context, revision int64, swaps []store.ProgressSwap) ([]bool, error) {
 	if len(swaps) == 0 {
 		return nil, nil
@@ -139,8 +147,10 @@ func (s *Store) SwapProgress(ctx context.Context, revision int64, swaps []store.
 			}
 			p := &swaps[i]
 			n, err := t.exec(statement, p.Partition, p.Old[:], p.Token[:], positions[p.Partition], int64(store.Top(p.Positions)))
-			swapped[i] = n == 1
-			return err
+			if swapped[i] = n == 1; err != nil || n != 1 {
+				return err
+			}
+			return t.putMarks(p)
 		})
 	})
 	if err != nil {
@@ -150,9 +160,43 @@ func (s *Store) SwapProgress(ctx context.Context, revision int64, swaps []store.
 }
 
 // AllProgress implements store.Deliveries.
-func (s *Store) AllProgress(ctx context.Context) ([]store.Progress, error) {
-	all, err := list(ctx, s.readers, scanProgress, sqlAllProgress)
-	return all, failed("read progress", err)
+func (s *Store) AllProgress(ctx context.Context) (all []store.Progress, err error) {
+	return all, s.read(ctx, "read progress", func(t *sql.Tx) error {
+		if all, err = list(ctx, t, scanProgress, sqlAllProgress); err != nil {
+			return err
+		}
+		return readMarks(ctx, t, all, sqlAllMarks)
+	})
+}
+
+// putMarks writes the marks of a swap that moved.
+func (t tx) putMarks(p *store.ProgressSwap) (err error) {
+	p.MovedMarks(func(service int32, mark string) {
+		statement := sqlPutMark
+		if mark == "" {
+			statement = sqlDeleteMark
+		}
+		if err == nil {
+			_, err = t.once(statement, p.Partition, service, []byte(mark))
+		}
+	})
+	return err
+}
+
+// readMarks gives the positions of rows, which ascend by partition, their marks.
+func readMarks(ctx context.Context, q querier, rows []store.Progress, query string, args ...any) error {
+	var partition, service int32
+	var mark []byte
+	found, err := q.QueryContext(ctx, query, args...)
+	return collect(found, err, func() error {
+		if err := found.Scan(&partition, &service, &mark); err != nil {
+			return err
+		}
+		if i, known := slices.BinarySearchFunc(rows, partition, func(p store.Progress, n int32) int { return cmp.Compare(p.Partition, n) }); known {
+			store.SetMark(rows[i].Positions, service, string(mark))
+		}
+		return nil
+	})
 }
 
 // scanProgress reads partition, token, positions.

@@ -159,3 +159,10 @@ func TestCountingAndPruningUseTheIndex(t *testing.T) {
 		assert.NotContains(t, strings.Join(plan, "\n"), "TEMP B-TREE", statement)
 	}
 }
+
+func BenchmarkSwap(b *testing.B) {
+	storetest.BenchmarkSwap(b, func(b *testing.B) store.Store {
+		s, _ := migrated(b)
+		return s
+	})
+}

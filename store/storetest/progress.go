@@ -100,6 +100,38 @@ var progressTests = []test{
 		require.Error(t, err)
 		assert.Equal(t, store.Fatal, store.ClassOf(err), "twice is a bug")
 	}},
+	{"marks are swapped with their positions, those alone that moved", func(t *testing.T, f *fixture) {
+		revision := f.revision()
+		marked := func(service int32, offset int64, mark string) store.ServicePosition {
+			p := at(service, 0, offset)
+			p.Mark = mark
+			return p
+		}
+		_, token := f.take(f.a, 'a', 0, 1)
+		next := store.Token{'b'}
+		first := []store.ServicePosition{marked(1, 1, "one"), marked(2, 1, "two\x00\xff"), marked(3, 1, ""), marked(4, 1, "four")}
+		swapped, err := f.a.SwapProgress(t.Context(), revision, []store.ProgressSwap{to(1, token, next, marked(1, 0, "other")), to(0, token, next, first...)})
+		require.NoError(t, err)
+		require.Equal(t, []bool{true, true}, swapped)
+		assert.Equal(t, first, f.progress(f.b)[0].Positions)
+		taken, token := f.take(f.b, 'c', 1, 0)
+		assert.Equal(t, first, taken[1].Positions, "a new owner finds the marks")
+		assert.Equal(t, []store.ServicePosition{marked(1, 0, "other")}, taken[0].Positions)
+
+		second := []store.ServicePosition{marked(1, 2, "one"), marked(2, 2, "deux"), marked(3, 2, "three"), marked(5, 2, "five")}
+		stale := to(0, next, store.Token{'d'}, second...)
+		stale.Saved = first
+		assert.False(t, f.swap(f.a, revision, stale), "of a former owner")
+		assert.Equal(t, first, f.progress(f.a)[0].Positions)
+		x := to(0, token, store.Token{'d'}, second...)
+		x.Saved = first
+		assert.True(t, f.swap(f.b, revision, x))
+		assert.Equal(t, second, f.progress(f.a)[0].Positions, "one stays, one moved, one is new, one is deleted with its service")
+		third := []store.ServicePosition{marked(1, 3, ""), marked(2, 3, "deux")}
+		assert.True(t, f.swap(f.b, revision, to(0, store.Token{'d'}, token, third...)), "what was saved is not known")
+		assert.Equal(t, third, f.progress(f.a)[0].Positions)
+		assert.Equal(t, []store.ServicePosition{marked(1, 0, "other")}, f.progress(f.a)[1].Positions)
+	}},
 	{"I5 another token swaps nothing, and does no harm to other rows", func(t *testing.T, f *fixture) {
 		revision := f.revision()
 		f.decideTo(revision, p0, 9)

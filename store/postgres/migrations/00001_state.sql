@@ -63,7 +63,7 @@ CREATE TABLE outbox (
 ALTER TABLE outbox ALTER COLUMN frame SET STORAGE EXTERNAL;
 CREATE INDEX outbox_partition ON outbox (partition, generation, id);
 
--- How far the deliveries of each partition are: one row, swapped whole.
+-- How far the deliveries of each partition are: one row, swapped under its token.
 CREATE TABLE progress (
     partition integer PRIMARY KEY,
     token     bytea  NOT NULL,
@@ -74,6 +74,16 @@ CREATE TABLE progress (
     session   timestamptz NOT NULL
 ) WITH (fillfactor = 50);
 ALTER TABLE progress ALTER COLUMN positions SET STORAGE MAIN;
+
+-- Marks of resuming sinks, in rows of their own: written only where they moved, in the
+-- transaction that swaps the row of the partition. Room for an update in its page (HOT).
+CREATE TABLE progress_marks (
+    partition integer NOT NULL,
+    service   integer NOT NULL,
+    mark      bytea   NOT NULL,
+    PRIMARY KEY (partition, service)
+) WITH (fillfactor = 50);
+ALTER TABLE progress_marks ALTER COLUMN mark SET STORAGE MAIN; -- offsets: nothing to compress
 
 CREATE TABLE inboxes (
     generation integer PRIMARY KEY CHECK (generation BETWEEN 1 AND 32767),
@@ -447,4 +457,4 @@ DROP TABLE reports, jobs;
 DROP FUNCTION weir_expect(bigint, bigint, text);
 DROP VIEW dam_rows;
 DROP FUNCTION weir_states(integer, bytea);
-DROP TABLE source_positions, audit, dead_letters, activations, revisions, forgotten, inboxes, progress, outbox, watermarks, dam, services, entities;
+DROP TABLE source_positions, audit, dead_letters, activations, revisions, forgotten, inboxes, progress_marks, progress, outbox, watermarks, dam, services, entities;

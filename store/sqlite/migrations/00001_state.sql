@@ -64,13 +64,22 @@ CREATE TABLE frames (
     body     BLOB    NOT NULL
 ) STRICT;
 
--- How far the deliveries of each partition are: one row, swapped whole.
+-- How far the deliveries of each partition are: one row, swapped under its token.
 CREATE TABLE progress (
     partition INTEGER PRIMARY KEY,
     token     BLOB    NOT NULL,
     positions BLOB    NOT NULL, -- store.AppendPositions
     top       INTEGER NOT NULL  -- the highest position in positions
 ) STRICT;
+
+-- Marks of resuming sinks, in rows of their own: written only where they moved, in the
+-- transaction that swaps the row of the partition.
+CREATE TABLE progress_marks (
+    partition INTEGER NOT NULL,
+    service   INTEGER NOT NULL,
+    mark      BLOB    NOT NULL,
+    PRIMARY KEY (partition, service)
+) STRICT, WITHOUT ROWID;
 
 CREATE TABLE inboxes (
     generation INTEGER PRIMARY KEY CHECK (generation BETWEEN 1 AND 32767),
@@ -334,6 +343,7 @@ DROP TABLE activations;
 DROP TABLE revisions;
 DROP TABLE forgotten;
 DROP TABLE inboxes;
+DROP TABLE progress_marks;
 DROP TABLE progress;
 DROP TABLE frames;
 DROP TABLE logs;
