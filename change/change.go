@@ -1,5 +1,12 @@
-// Package change holds the vocabulary that decide and deliver share: a change,
-// its version, its idempotency key, and its forms on the wire.
+// Package change holds the records of both logs: the events and control records of the
+// inbox, and the changes that follow from them, with versions, idempotency keys and
+// wire forms.
+//
+// The inbox is keyed by entity: all events of an entity, from all sources, and all
+// control records about it are in one partition, in one order. The value of an inbox
+// [Record] is the stripped payload (nil for a delete), or the change that a control
+// record carries. Everything else is compact JSON in one header: the payload keeps the
+// bytes of ingest, and a change that fit into the changes log fits into the inbox.
 //
 // A change is a projected document, or a retraction, that passed the dam. Its
 // version is the inbox position of the record that caused it, so it grows
@@ -51,13 +58,16 @@ func (v Version) Offset() int64 { return int64(v & (1<<offsetBits - 1)) }
 // String shows a version as generation:offset.
 func (v Version) String() string { return fmt.Sprintf("%d:%d", v.Generation(), v.Offset()) }
 
-// Op says what a change does to the customer's copy of the entity.
+// Op is the operation of an event on its source document, or of a change on the
+// customer's copy of the entity.
 type Op string
 
 const (
-	// Upsert carries the whole projected document.
+	// Upsert carries a document: the payload of an event, or the whole projected document.
 	Upsert Op = "upsert"
-	// Retract says that the entity is no longer part of the projection.
+	// Delete removes a source document.
+	Delete Op = "delete"
+	// Retract removes the entity from a projection.
 	Retract Op = "retract"
 )
 

@@ -38,9 +38,9 @@ func (c *Change) AppendRecord(dst []byte) []byte {
 // before newer ones.
 const RepublishedHeader = "weir-republished"
 
-// ErrMalformed is what Decode, ParseFrame and Slice.All return, wrapped,
-// for bytes that this package did not write.
-var ErrMalformed = errors.New("malformed change")
+// ErrMalformed is wrapped by the errors of DecodeRecord, Decode, ParseFrame and
+// Slice.All: the bytes were not written by this package.
+var ErrMalformed = errors.New("malformed record")
 
 // binaryFormat is the first byte of a change's binary form. A reader refuses any that it
 // does not know, so that a later form cannot be misread.

@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/seed-86dfc502/weir/change"
-	"github.com/seed-86dfc502/weir/inbox"
 	"github.com/seed-86dfc502/weir/store"
 )
 
@@ -16,7 +15,7 @@ type Request struct {
 	Content change.Content // Structural or Given, never nil
 	// EventID, if not empty, lets a repetition of this request be told from news.
 	EventID string
-	// Sequence, if not empty, is the producer's order, see inbox.CompareSequence:
+	// Sequence, if not empty, is the producer's order, see change.CompareSequence:
 	// what is older than the highest seen is stale.
 	Sequence string
 }
@@ -79,7 +78,7 @@ func Decide(service string, row store.CheckRow, r Request, now time.Time) (store
 			return row, Answer{Decision: Stale, Version: row.Version}, nil
 		}
 	}
-	if !known && r.Sequence != "" && m.sequence != "" && inbox.CompareSequence(r.Sequence, m.sequence) < 0 {
+	if !known && r.Sequence != "" && m.sequence != "" && change.CompareSequence(r.Sequence, m.sequence) < 0 {
 		return row, Answer{Decision: Stale, Version: row.Version}, nil
 	}
 	var a Answer
@@ -102,7 +101,7 @@ func Decide(service string, row store.CheckRow, r Request, now time.Time) (store
 	if r.EventID != "" && !known {
 		m.remember(event, a.Version)
 	}
-	if r.Sequence != "" && (m.sequence == "" || inbox.CompareSequence(r.Sequence, m.sequence) > 0) {
+	if r.Sequence != "" && (m.sequence == "" || change.CompareSequence(r.Sequence, m.sequence) > 0) {
 		m.sequence = r.Sequence
 	}
 	return stored(row, m), a, nil

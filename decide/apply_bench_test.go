@@ -7,7 +7,6 @@ import (
 
 	"github.com/seed-86dfc502/weir/canonicaltree"
 	"github.com/seed-86dfc502/weir/change"
-	"github.com/seed-86dfc502/weir/inbox"
 	"github.com/seed-86dfc502/weir/internal/sketch"
 	"github.com/seed-86dfc502/weir/store"
 	"github.com/stretchr/testify/require"
@@ -47,8 +46,8 @@ func benchmarkApply(b *testing.B, collector *sketch.Collector) {
 		payload := []byte(fmt.Sprintf(`{"id":"B-007","origin":"EC","ripeness_level":%d}`, offset))
 		tree, err := canonicaltree.Parse(payload)
 		require.NoError(b, err)
-		ev := &inbox.Event{Origin: inbox.Origin{Source: "registry", Topic: "mW8nq2kQTn6P1ZQd0a7F4A", Partition: 3, Offset: offset}, EventID: fmt.Sprintf("9f1c9d3e-8c1c-4f7e-9a55-%012d", offset), Op: inbox.Upsert, Payload: payload}
-		return &record{Record: inbox.Record{Entity: "B-007", Event: ev}, tree: tree, mark: eventMark(ev.EventID, tree.Root().Sum(canonicaltree.Literal)),
+		ev := &change.Event{Origin: change.Origin{Source: "registry", Topic: "mW8nq2kQTn6P1ZQd0a7F4A", Partition: 3, Offset: offset}, EventID: fmt.Sprintf("9f1c9d3e-8c1c-4f7e-9a55-%012d", offset), Op: change.Upsert, Payload: payload}
+		return &record{Record: change.Record{Entity: "B-007", Event: ev}, tree: tree, mark: eventMark(ev.EventID, tree.Root().Sum(canonicaltree.Literal)),
 			version: change.NewVersion(1, offset), at: time.UnixMilli(1_700_000_000_000 + offset).UTC(), offset: offset}
 	}
 	for range 20 {

@@ -16,9 +16,8 @@ import (
 
 	"github.com/seed-86dfc502/weir/change"
 	"github.com/seed-86dfc502/weir/decide"
-	"github.com/seed-86dfc502/weir/inbox"
-	"github.com/seed-86dfc502/weir/merge"
 	"github.com/seed-86dfc502/weir/projections"
+	"github.com/seed-86dfc502/weir/projections/merge"
 	"github.com/seed-86dfc502/weir/store"
 	"github.com/seed-86dfc502/weir/tests/simulation"
 	"github.com/seed-86dfc502/weir/transport"
@@ -172,21 +171,21 @@ func TestMemoryDecidesNothingElse(t *testing.T) {
 			for range rapid.IntRange(1, 4).Draw(t, "records") {
 				at := offsets[partition]
 				offsets[partition]++
-				r := inbox.Record{Entity: fmt.Sprint("p", partition, "-", rapid.IntRange(0, 2).Draw(t, "entity"))}
-				control := func(c inbox.Control) { c.ID = fmt.Sprint(at); r.Control = &c }
+				r := change.Record{Entity: fmt.Sprint("p", partition, "-", rapid.IntRange(0, 2).Draw(t, "entity"))}
+				control := func(c change.Control) { c.ID = fmt.Sprint(at); r.Control = &c }
 				services := rapid.SampledFrom([][]string{nil, {"one/ripeness@sink"}, {"two/all@sink", "two/weight@sink"}}).Draw(t, "services")
 				before := change.NewVersion(1, rapid.Int64Range(0, at).Draw(t, "before"))
 				switch rapid.IntRange(0, 13).Draw(t, "kind") {
 				case 0:
-					control(inbox.Control{Action: inbox.Reset, Services: services})
+					control(change.Control{Action: change.Reset, Services: services})
 				case 1:
-					control(inbox.Control{Action: inbox.Refuse, Services: services, Version: before})
+					control(change.Control{Action: change.Refuse, Services: services, Version: before})
 				case 2:
-					control(inbox.Control{Action: inbox.Redecide, Services: services, Force: rapid.Bool().Draw(t, "force")})
+					control(change.Control{Action: change.Redecide, Services: services, Force: rapid.Bool().Draw(t, "force")})
 				case 3:
-					control(inbox.Control{Action: inbox.Purge, Version: deleted[r.Entity] + 1})
+					control(change.Control{Action: change.Purge, Version: deleted[r.Entity] + 1})
 				case 4, 5, 6:
-					r.Event = &inbox.Event{Origin: inbox.Origin{Source: rapid.SampledFrom([]string{"registry", "lab"}).Draw(t, "source"), Topic: "t", Partition: partition, Offset: at}, Op: inbox.Delete}
+					r.Event = &change.Event{Origin: change.Origin{Source: rapid.SampledFrom([]string{"registry", "lab"}).Draw(t, "source"), Topic: "t", Partition: partition, Offset: at}, Op: change.Delete}
 					deleted[r.Entity] = change.NewVersion(1, at)
 				default:
 					source, payload := "registry", fmt.Sprintf(`{"id":%q,"ripe":%d,"weight":%d}`, r.Entity, rapid.IntRange(1, 3).Draw(t, "ripe"), rapid.IntRange(1, 2).Draw(t, "weight"))
@@ -194,11 +193,11 @@ func TestMemoryDecidesNothingElse(t *testing.T) {
 						source, payload = "lab", fmt.Sprintf(`{"note":%d,"weight":%s}`, rapid.IntRange(1, 2).Draw(t, "note"), rapid.SampledFrom([]string{"null", "5"}).Draw(t, "weight"))
 					}
 					// Now and then one comes again, late.
-					r.Event = &inbox.Event{Origin: inbox.Origin{Source: source, Topic: "t", Partition: partition, Offset: at - rapid.Int64Range(0, 1).Draw(t, "late")}, Op: inbox.Upsert, Payload: []byte(payload)}
+					r.Event = &change.Event{Origin: change.Origin{Source: source, Topic: "t", Partition: partition, Offset: at - rapid.Int64Range(0, 1).Draw(t, "late")}, Op: change.Upsert, Payload: []byte(payload)}
 				}
-				key, head, value, err := inbox.Encode(r)
+				key, head, value, err := change.EncodeRecord(r)
 				require.NoError(t, err)
-				records = append(records, transport.Received{Key: key, Value: value, Headers: []transport.Header{{Key: inbox.Header, Value: head}}, Offset: at, Time: time.UnixMilli(at)})
+				records = append(records, transport.Received{Key: key, Value: value, Headers: []transport.Header{{Key: change.InboxHeader, Value: head}}, Offset: at, Time: time.UnixMilli(at)})
 			}
 			what := rapid.SampledFrom([]fault{none, none, none, none, none, none, refused, unknown, lost, fenced, elsewhere, reassign}).Draw(t, "fault")
 			for _, s := range sides {

@@ -5,7 +5,6 @@ import (
 	"time"
 
 	"github.com/seed-86dfc502/weir/change"
-	"github.com/seed-86dfc502/weir/inbox"
 	"github.com/seed-86dfc502/weir/store"
 )
 
@@ -45,12 +44,12 @@ func newClaims(n int, loaded store.Loaded) *claims {
 }
 
 // used notes what the record's claim was made for.
-func (r *record) used(u *inbox.Use) error {
+func (r *record) used(u *change.Use) error {
 	if u == nil {
 		return nil
 	}
 	if len(u.Key) != len(r.use.Key) || len(u.Content) != len(r.use.Content) || u.Keep < 0 {
-		return fmt.Errorf("%w: the use of a key", inbox.ErrMalformed)
+		return fmt.Errorf("%w: the use of a key", change.ErrMalformed)
 	}
 	copy(r.use.Key[:], u.Key)
 	copy(r.use.Content[:], u.Content)

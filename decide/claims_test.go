@@ -9,7 +9,6 @@ import (
 	"github.com/google/uuid"
 	"github.com/seed-86dfc502/weir/canonicaltree"
 	"github.com/seed-86dfc502/weir/change"
-	"github.com/seed-86dfc502/weir/inbox"
 	"github.com/seed-86dfc502/weir/store"
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
@@ -29,7 +28,7 @@ func TestAClaimHasOneEffect(t *testing.T) {
 		var script, once []*record
 		first := map[store.ClaimID]change.Version{}
 		for i := range rapid.IntRange(4, 24).Draw(t, "records") {
-			r := &record{Record: inbox.Record{Entity: "B-007"}, version: change.NewVersion(1, int64(i)), at: time.Unix(int64(i), 0), offset: int64(i)}
+			r := &record{Record: change.Record{Entity: "B-007"}, version: change.NewVersion(1, int64(i)), at: time.Unix(int64(i), 0), offset: int64(i)}
 			request := rapid.IntRange(0, len(ids)+1).Draw(t, "request")
 			level := request
 			if request < len(ids) {
@@ -37,9 +36,9 @@ func TestAClaimHasOneEffect(t *testing.T) {
 			} else {
 				level = rapid.IntRange(0, 2).Draw(t, "level")
 			}
-			r.Event = &inbox.Event{Origin: inbox.Origin{Source: "registry"}, Op: inbox.Upsert, Payload: fmt.Appendf(nil, `{"id":"B-007","ripeness_level":%d}`, level)}
+			r.Event = &change.Event{Origin: change.Origin{Source: "registry"}, Op: change.Upsert, Payload: fmt.Appendf(nil, `{"id":"B-007","ripeness_level":%d}`, level)}
 			if level == 1 {
-				r.Event.Op, r.Event.Payload = inbox.Delete, nil
+				r.Event.Op, r.Event.Payload = change.Delete, nil
 			} else {
 				var err error
 				r.tree, err = canonicaltree.Parse(r.Event.Payload)
@@ -86,9 +85,9 @@ func TestARepeatedClaimIsStale(t *testing.T) {
 	id := store.ClaimID(uuid.Must(uuid.NewV7()))
 	state := newDecided()
 	var offset int64
-	decide := func(claim string, level int, replay *inbox.Replay) *record {
-		r := parseAt(t, d, inbox.Record{Entity: "B-007", Event: &inbox.Event{
-			Origin: inbox.Origin{Source: "registry"}, Op: inbox.Upsert, Claim: claim, Replay: replay,
+	decide := func(claim string, level int, replay *change.Replay) *record {
+		r := parseAt(t, d, change.Record{Entity: "B-007", Event: &change.Event{
+			Origin: change.Origin{Source: "registry"}, Op: change.Upsert, Claim: claim, Replay: replay,
 			Payload: fmt.Appendf(nil, `{"id":"B-007","ripeness_level":%d}`, level),
 		}}, offset)
 		offset++
@@ -98,7 +97,7 @@ func TestARepeatedClaimIsStale(t *testing.T) {
 	decide(id.String(), 1, nil)
 	decide("", 2, nil)
 	decide(id.String(), 1, nil)
-	decide(id.String(), 3, &inbox.Replay{Letter: 7, Died: 1e12})
+	decide(id.String(), 3, &change.Replay{Letter: 7, Died: 1e12})
 	require.Equal(t, []string{"1:0 registry  merged", "1:1 registry  merged", "1:2 registry  stale: claim", "1:3 registry  merged"}, words(historyOf(t, state.entity)))
 	require.Equal(t, map[store.ClaimID]change.Version{id: change.NewVersion(1, 0)}, state.claims)
 	bad := decide("no uuid", 4, nil)
@@ -133,9 +132,9 @@ func TestTheSimulatorKnowsClaims(t *testing.T) {
 	}
 }
 
-func eventUnder(claim store.ClaimID, level int) inbox.Record {
-	return inbox.Record{Entity: "B-007", Event: &inbox.Event{
-		Origin: inbox.Origin{Source: "registry"}, Op: inbox.Upsert, Claim: claim.String(),
+func eventUnder(claim store.ClaimID, level int) change.Record {
+	return change.Record{Entity: "B-007", Event: &change.Event{
+		Origin: change.Origin{Source: "registry"}, Op: change.Upsert, Claim: claim.String(),
 		Payload: fmt.Appendf(nil, `{"id":"B-007","ripeness_level":%d}`, level),
 	}}
 }
@@ -177,9 +176,9 @@ func TestAKeyHasOneEffect(t *testing.T) {
 				requests = append(requests, r)
 			}
 			digest := store.DigestKey("acme", r.key)
-			rec := inbox.Record{Entity: "B-007", Event: &inbox.Event{
-				Origin: inbox.Origin{Source: "registry"}, Op: inbox.Upsert, Claim: r.claim.String(),
-				Use:     &inbox.Use{Key: digest[:], Content: []byte{7: byte(r.use.content)}, Keep: keep.Milliseconds()},
+			rec := change.Record{Entity: "B-007", Event: &change.Event{
+				Origin: change.Origin{Source: "registry"}, Op: change.Upsert, Claim: r.claim.String(),
+				Use:     &change.Use{Key: digest[:], Content: []byte{7: byte(r.use.content)}, Keep: keep.Milliseconds()},
 				Payload: fmt.Appendf(nil, `{"id":"B-007","ripeness_level":%d}`, r.use.content),
 			}}
 			script = append(script, parseAt(t, d, rec, int64(i)))
@@ -241,7 +240,7 @@ func TestAnOlderUseThatComesLate(t *testing.T) {
 
 func TestAUseThatIsNoneIsMalformed(t *testing.T) {
 	d := &Decider{opt: Options{Plan: bananaPlan(t), Inbox: store.Inbox{Generation: 1}}}
-	for _, u := range []*inbox.Use{{}, {Key: make([]byte, 16), Content: make([]byte, 7)}, {Key: make([]byte, 16), Content: make([]byte, 8), Keep: -1}} {
+	for _, u := range []*change.Use{{}, {Key: make([]byte, 16), Content: make([]byte, 7)}, {Key: make([]byte, 16), Content: make([]byte, 8), Keep: -1}} {
 		rec := eventUnder(claimAt(time.Now(), 1), 1)
 		rec.Event.Use = u
 		r := parseAt(t, d, rec, 1)

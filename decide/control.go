@@ -8,7 +8,6 @@ import (
 
 	"github.com/seed-86dfc502/weir/canonicaltree"
 	"github.com/seed-86dfc502/weir/change"
-	"github.com/seed-86dfc502/weir/inbox"
 	"github.com/seed-86dfc502/weir/internal/crash"
 	"github.com/seed-86dfc502/weir/store"
 )
@@ -16,29 +15,29 @@ import (
 // control applies an operator's, deliver's or housekeeping's request.
 func (ev *evaluation) control(r *record) error {
 	c := r.Control
-	if c.Action == inbox.Purge {
+	if c.Action == change.Purge {
 		ev.purge(r)
 		return nil
 	}
 	ev.count(r, outcomeControl)
 	crash.At(crash.DecideControl, "")
-	if c.Action != inbox.Refuse { // which says nothing that the entity must know
+	if c.Action != change.Refuse { // which says nothing that the entity must know
 		ev.dirty = ev.exists()
 	}
 	ev.audit(r)
 	switch services := ev.plan.named(c.Services); c.Action {
-	case inbox.Refuse:
+	case change.Refuse:
 		// What is refused waits for another view: no event has to evaluate it.
 		ev.amend(c, services)
-	case inbox.Reset:
+	case change.Reset:
 		ev.amend(c, services)
 		// The next event must evaluate these services even if it changes nothing.
 		if ev.exists() {
 			ev.current, ev.dirty = false, true
 		}
-	case inbox.Redecide:
+	case change.Redecide:
 		return ev.redecide(r, services)
-	case inbox.Resend:
+	case change.Resend:
 		ev.resend(r)
 	default:
 		ev.addLetter(letterOf(r, "control", fmt.Sprintf("unknown action %q", c.Action)))
@@ -134,7 +133,7 @@ func (ev *evaluation) resend(r *record) {
 }
 
 // amend changes the dam states of services for a request that sends nothing.
-func (ev *evaluation) amend(c *inbox.Control, services []int) {
+func (ev *evaluation) amend(c *change.Control, services []int) {
 	for _, s := range services {
 		if row := ev.states.Get(ev.plan.Services[s].Number); amended(c, &row) {
 			ev.states.Set(row)
@@ -147,10 +146,10 @@ func (ev *evaluation) amend(c *inbox.Control, services []int) {
 // one, and the decision shows in what is sent.
 func (ev *evaluation) audit(r *record) {
 	c := r.Control
-	if c.Actor == inbox.Deliver {
+	if c.Actor == change.Deliver {
 		return
 	}
-	if c.Operation != "" && c.Letter == 0 && c.Action == inbox.Redecide && !c.Force {
+	if c.Operation != "" && c.Letter == 0 && c.Action == change.Redecide && !c.Force {
 		return
 	}
 	ev.out.Audit = append(ev.out.Audit, store.Audit{

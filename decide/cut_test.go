@@ -7,7 +7,6 @@ import (
 
 	"github.com/seed-86dfc502/weir/canonicaltree"
 	"github.com/seed-86dfc502/weir/change"
-	"github.com/seed-86dfc502/weir/inbox"
 	"github.com/seed-86dfc502/weir/store"
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
@@ -67,26 +66,26 @@ func TestBatchesAreNoBoundaries(t *testing.T) {
 		var deleted change.Version // by the last record that deletes
 		for i := range rapid.IntRange(4, 16).Draw(t, "records") {
 			version := change.NewVersion(1, int64(i))
-			r := &record{Record: inbox.Record{Entity: "B-007"}, version: version, at: time.Unix(int64(i), 0), offset: int64(i)}
+			r := &record{Record: change.Record{Entity: "B-007"}, version: version, at: time.Unix(int64(i), 0), offset: int64(i)}
 			switch rapid.IntRange(0, 8).Draw(t, "kind") {
 			case 0:
-				r.Control = &inbox.Control{ID: fmt.Sprint(i), Action: inbox.Reset}
+				r.Control = &change.Control{ID: fmt.Sprint(i), Action: change.Reset}
 			case 1:
-				r.Control = &inbox.Control{
-					ID: fmt.Sprint(i), Action: inbox.Refuse, Services: []string{"one/ripeness@a"},
+				r.Control = &change.Control{
+					ID: fmt.Sprint(i), Action: change.Refuse, Services: []string{"one/ripeness@a"},
 					Version: change.NewVersion(1, int64(rapid.IntRange(0, i).Draw(t, "refused"))),
 				}
 			case 2:
-				r.Control = &inbox.Control{ID: fmt.Sprint(i), Action: inbox.Redecide, Force: rapid.Bool().Draw(t, "force"), Letter: rapid.Int64Range(0, 1).Draw(t, "letter")}
+				r.Control = &change.Control{ID: fmt.Sprint(i), Action: change.Redecide, Force: rapid.Bool().Draw(t, "force"), Letter: rapid.Int64Range(0, 1).Draw(t, "letter")}
 			case 3, 4:
-				r.Event = &inbox.Event{Origin: inbox.Origin{Source: "registry", Topic: "t", Offset: int64(i)}, Op: inbox.Delete}
+				r.Event = &change.Event{Origin: change.Origin{Source: "registry", Topic: "t", Offset: int64(i)}, Op: change.Delete}
 				deleted = version
 			case 5, 6:
-				r.Control = &inbox.Control{ID: fmt.Sprint(i), Action: inbox.Purge, Version: deleted + 1}
+				r.Control = &change.Control{ID: fmt.Sprint(i), Action: change.Purge, Version: deleted + 1}
 			default:
 				payload := fmt.Sprintf(`{"id":"B-007","origin":%q,"ripeness_level":%d}`,
 					rapid.SampledFrom([]string{"EC", "XX"}).Draw(t, "origin"), rapid.IntRange(1, 2).Draw(t, "level"))
-				r.Event = &inbox.Event{Origin: inbox.Origin{Source: "registry", Topic: "t", Offset: int64(i)}, Op: inbox.Upsert, Payload: []byte(payload)}
+				r.Event = &change.Event{Origin: change.Origin{Source: "registry", Topic: "t", Offset: int64(i)}, Op: change.Upsert, Payload: []byte(payload)}
 				var err error
 				r.tree, err = canonicaltree.Parse(r.Event.Payload)
 				require.NoError(t, err)
@@ -119,23 +118,23 @@ func TestAPurgeWaitsForWhatWasSentAgain(t *testing.T) {
 	at := func(offset int64, r record) {
 		r.Entity, r.version, r.at, r.offset = "B-007", change.NewVersion(1, offset), time.Unix(offset, 0), offset
 		if e := r.Event; e != nil {
-			e.Origin = inbox.Origin{Source: "registry", Topic: "t", Offset: offset}
+			e.Origin = change.Origin{Source: "registry", Topic: "t", Offset: offset}
 		}
 		d.decides(t, plan, []*record{&r})
 	}
 	purge := func(below int64) record {
-		return record{Record: inbox.Record{Control: &inbox.Control{ID: "p", Action: inbox.Purge, Version: change.NewVersion(1, below)}}}
+		return record{Record: change.Record{Control: &change.Control{ID: "p", Action: change.Purge, Version: change.NewVersion(1, below)}}}
 	}
 	payload := []byte(`{"id":"B-007","origin":"EC","ripeness_level":1}`)
 	tree, err := canonicaltree.Parse(payload)
 	require.NoError(t, err)
-	at(0, record{Record: inbox.Record{Event: &inbox.Event{Op: inbox.Upsert, Payload: payload}}, tree: tree})
+	at(0, record{Record: change.Record{Event: &change.Event{Op: change.Upsert, Payload: payload}}, tree: tree})
 	at(1, purge(9))
 	require.True(t, d.entity.Found, "it is not deleted")
-	at(2, record{Record: inbox.Record{Event: &inbox.Event{Op: inbox.Delete}}})
+	at(2, record{Record: change.Record{Event: &change.Event{Op: change.Delete}}})
 	at(3, purge(2))
 	require.True(t, d.entity.Found, "not everybody has heard of it")
-	at(4, record{Record: inbox.Record{Control: &inbox.Control{ID: "r", Action: inbox.Redecide, Version: change.NewVersion(1, 2), Force: true}}})
+	at(4, record{Record: change.Record{Control: &change.Control{ID: "r", Action: change.Redecide, Version: change.NewVersion(1, 2), Force: true}}})
 	require.Equal(t, change.NewVersion(1, 4), d.rows()[0].Version)
 	at(5, purge(3))
 	require.True(t, d.entity.Found, "not of the second time")

@@ -7,9 +7,8 @@ import (
 	"time"
 
 	"github.com/seed-86dfc502/weir/change"
-	"github.com/seed-86dfc502/weir/inbox"
-	"github.com/seed-86dfc502/weir/merge"
 	"github.com/seed-86dfc502/weir/projections"
+	"github.com/seed-86dfc502/weir/projections/merge"
 	"github.com/seed-86dfc502/weir/store"
 	"github.com/stretchr/testify/require"
 )
@@ -48,16 +47,16 @@ func feed(t *testing.T, s *Simulator, events ...string) []string {
 	for i, text := range events {
 		head, payload, _ := strings.Cut(text, " ")
 		source, id, _ := strings.Cut(head, ":")
-		e := &inbox.Event{Origin: inbox.Origin{Source: source, Topic: "t", Offset: s.offset}, EventID: id, Op: inbox.Upsert, Payload: []byte(payload)}
+		e := &change.Event{Origin: change.Origin{Source: source, Topic: "t", Offset: s.offset}, EventID: id, Op: change.Upsert, Payload: []byte(payload)}
 		if payload == "-" {
-			e.Op, e.Payload = inbox.Delete, nil
+			e.Op, e.Payload = change.Delete, nil
 		}
-		lines = append(lines, apply(t, s, inbox.Record{Entity: "B-007", Event: e}, fmt.Sprint(i)))
+		lines = append(lines, apply(t, s, change.Record{Entity: "B-007", Event: e}, fmt.Sprint(i)))
 	}
 	return lines
 }
 
-func apply(t *testing.T, s *Simulator, r inbox.Record, name string) string {
+func apply(t *testing.T, s *Simulator, r change.Record, name string) string {
 	t.Helper()
 	step, err := s.Apply(r, time.Unix(1000, 0))
 	require.NoError(t, err, name)
@@ -128,8 +127,8 @@ func TestReusedEventID(t *testing.T) {
 func TestI5PositionAndSequence(t *testing.T) {
 	s := NewSimulator(bananaPlan(t))
 	event := func(topic string, offset int64, seq string, level int) string {
-		return apply(t, s, inbox.Record{Entity: "B-007", Event: &inbox.Event{
-			Origin: inbox.Origin{Source: "registry", Topic: topic, Offset: offset}, Sequence: seq, Op: inbox.Upsert,
+		return apply(t, s, change.Record{Entity: "B-007", Event: &change.Event{
+			Origin: change.Origin{Source: "registry", Topic: topic, Offset: offset}, Sequence: seq, Op: change.Upsert,
 			Payload: fmt.Appendf(nil, `{"id":"B-007","ripeness_level":%d}`, level),
 		}}, topic)
 	}
@@ -162,10 +161,10 @@ func TestRetraction(t *testing.T) {
 }
 
 // command applies a control record for customer one.
-func command(t *testing.T, s *Simulator, c inbox.Control) string {
+func command(t *testing.T, s *Simulator, c change.Control) string {
 	t.Helper()
 	c.Services = []string{"one/ripeness@a"}
-	return apply(t, s, inbox.Record{Entity: "B-007", Control: &c}, string(c.Action))
+	return apply(t, s, change.Record{Entity: "B-007", Control: &c}, string(c.Action))
 }
 
 // rowOf is the dam row of customer one.
@@ -183,14 +182,14 @@ func TestI9RefusedContentIsHeldBack(t *testing.T) {
 	s := NewSimulator(bananaPlan(t))
 	feed(t, s, a, b)
 	refused := rowOf(s).Version
-	require.Equal(t, "control", command(t, s, inbox.Control{Action: inbox.Refuse, Version: refused - 1}))
+	require.Equal(t, "control", command(t, s, change.Control{Action: change.Refuse, Version: refused - 1}))
 	require.False(t, rowOf(s).Refused, "another version: no effect")
-	require.Equal(t, "control", command(t, s, inbox.Control{Action: inbox.Refuse, Version: refused}))
+	require.Equal(t, "control", command(t, s, change.Control{Action: change.Refuse, Version: refused}))
 	require.True(t, rowOf(s).Refused)
 	require.Equal(t, []string{"noise"}, feed(t, s, b))
 	for n := range 6 {
-		step, err := s.Apply(inbox.Record{Entity: "B-007", Event: &inbox.Event{
-			Origin: inbox.Origin{Source: "registry", Topic: "t", Offset: s.offset}, Op: inbox.Upsert, Payload: fmt.Appendf(nil, strings.TrimPrefix(c, "registry: "), n),
+		step, err := s.Apply(change.Record{Entity: "B-007", Event: &change.Event{
+			Origin: change.Origin{Source: "registry", Topic: "t", Offset: s.offset}, Op: change.Upsert, Payload: fmt.Appendf(nil, strings.TrimPrefix(c, "registry: "), n),
 		}}, time.Unix(1000, 0))
 		require.NoError(t, err)
 		require.Empty(t, step.Sent)
@@ -199,7 +198,7 @@ func TestI9RefusedContentIsHeldBack(t *testing.T) {
 	require.Equal(t, []string{one1}, feed(t, s, a), "the content before passes: the target may hold the refused one")
 	require.False(t, rowOf(s).Refused)
 	require.Equal(t, []string{one2}, feed(t, s, b))
-	require.Equal(t, "control", command(t, s, inbox.Control{Action: inbox.Refuse, Version: refused}))
+	require.Equal(t, "control", command(t, s, change.Control{Action: change.Refuse, Version: refused}))
 	require.False(t, rowOf(s).Refused, "late: the row has moved on")
 }
 
@@ -208,8 +207,8 @@ func TestI9RefusedContentIsHeldBack(t *testing.T) {
 func TestI9RefusedContentIsHeldBackWhenEvaluated(t *testing.T) {
 	s := NewSimulator(bananaPlan(t))
 	feed(t, s, `registry: {"id":"B-007","ripeness_level":1}`)
-	command(t, s, inbox.Control{Action: inbox.Refuse, Version: rowOf(s).Version})
-	require.Equal(t, "control", apply(t, s, inbox.Record{Entity: "B-007", Control: &inbox.Control{Action: inbox.Redecide}}, "replay"))
+	command(t, s, change.Control{Action: change.Refuse, Version: rowOf(s).Version})
+	require.Equal(t, "control", apply(t, s, change.Record{Entity: "B-007", Control: &change.Control{Action: change.Redecide}}, "replay"))
 	s.plan.Fingerprint = []byte("another")
 	require.Equal(t, []string{"merged"}, feed(t, s, `registry: {"id":"B-007","ripeness_level":1,"n":1}`))
 	require.True(t, rowOf(s).Refused)
@@ -220,9 +219,9 @@ func TestI9RefusedContentIsHeldBackWhenEvaluated(t *testing.T) {
 func TestI9RefusedRetraction(t *testing.T) {
 	s := NewSimulator(bananaPlan(t))
 	feed(t, s, `registry: {"id":"B-007","ripeness_level":1}`, `registry: -`)
-	command(t, s, inbox.Control{Action: inbox.Refuse, Version: rowOf(s).Version})
+	command(t, s, change.Control{Action: change.Refuse, Version: rowOf(s).Version})
 	require.True(t, rowOf(s).Content.IsRetracted())
-	require.Equal(t, "control", command(t, s, inbox.Control{Action: inbox.Redecide}))
+	require.Equal(t, "control", command(t, s, change.Control{Action: change.Redecide}))
 	require.True(t, rowOf(s).Refused)
 	require.Equal(t, []string{both1}, feed(t, s, `registry: {"id":"B-007","ripeness_level":1}`))
 	require.False(t, rowOf(s).Refused)
@@ -232,30 +231,30 @@ func TestI9RefusedRetraction(t *testing.T) {
 // by a reset. What is in the dam and not refused passes by force only.
 func TestI9WhatLetsRefusedContentPass(t *testing.T) {
 	const a, again = `registry: {"id":"B-007","ripeness_level":1}`, `control one/ripeness@a=upsert{"banana_id":"B-007","ripeness":1}`
-	for name, c := range map[string]inbox.Control{
-		"replay of the letter": {Action: inbox.Redecide, Letter: 7},
-		"force":                {Action: inbox.Redecide, Force: true},
-		"reset":                {Action: inbox.Reset},
+	for name, c := range map[string]change.Control{
+		"replay of the letter": {Action: change.Redecide, Letter: 7},
+		"force":                {Action: change.Redecide, Force: true},
+		"reset":                {Action: change.Reset},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := NewSimulator(bananaPlan(t))
 			feed(t, s, a)
 			refused := rowOf(s).Version
-			command(t, s, inbox.Control{Action: inbox.Refuse, Version: refused})
-			require.Equal(t, "control", command(t, s, inbox.Control{Action: inbox.Redecide}), "a replay that is of no letter")
+			command(t, s, change.Control{Action: change.Refuse, Version: refused})
+			require.Equal(t, "control", command(t, s, change.Control{Action: change.Redecide}), "a replay that is of no letter")
 			if c.Letter != 0 {
 				c.Version = refused
 			}
 			got := command(t, s, c)
-			if c.Action == inbox.Reset {
+			if c.Action == change.Reset {
 				require.Equal(t, "control", got)
-				require.Equal(t, "control", command(t, s, inbox.Control{Action: inbox.Refuse, Version: refused}), "late: the operator has the last word")
+				require.Equal(t, "control", command(t, s, change.Control{Action: change.Refuse, Version: refused}), "late: the operator has the last word")
 				require.False(t, rowOf(s).Refused)
 				got = strings.Replace(feed(t, s, a)[0], "merged", "control", 1)
 			}
 			require.Equal(t, again, got)
 			require.False(t, rowOf(s).Refused)
-			require.Equal(t, "control", command(t, s, inbox.Control{Action: inbox.Redecide, Letter: 7, Version: rowOf(s).Version}), "it is not refused any more")
+			require.Equal(t, "control", command(t, s, change.Control{Action: change.Redecide, Letter: 7, Version: rowOf(s).Version}), "it is not refused any more")
 		})
 	}
 }
@@ -265,10 +264,10 @@ func TestI9AnOldLetterIsObsolete(t *testing.T) {
 	s := NewSimulator(bananaPlan(t))
 	feed(t, s, `registry: {"id":"B-007","ripeness_level":1}`)
 	first := rowOf(s).Version
-	command(t, s, inbox.Control{Action: inbox.Refuse, Version: first})
+	command(t, s, change.Control{Action: change.Refuse, Version: first})
 	feed(t, s, `registry: {"id":"B-007","ripeness_level":2}`)
-	command(t, s, inbox.Control{Action: inbox.Refuse, Version: rowOf(s).Version})
-	require.Equal(t, "control", command(t, s, inbox.Control{Action: inbox.Redecide, Letter: 7, Version: first}))
+	command(t, s, change.Control{Action: change.Refuse, Version: rowOf(s).Version})
+	require.Equal(t, "control", command(t, s, change.Control{Action: change.Redecide, Letter: 7, Version: first}))
 	require.True(t, rowOf(s).Refused)
 }
 
@@ -276,13 +275,13 @@ func TestI9AnOldLetterIsObsolete(t *testing.T) {
 // it is refused again.
 func TestI9AResentChangeIsUnderWay(t *testing.T) {
 	s := NewSimulator(bananaPlan(t))
-	step, err := s.Apply(inbox.Record{Entity: "B-007", Event: &inbox.Event{Origin: inbox.Origin{Source: "registry", Topic: "t"}, Op: inbox.Upsert, Payload: []byte(`{"id":"B-007","ripeness_level":1}`)}}, time.Unix(1000, 0))
+	step, err := s.Apply(change.Record{Entity: "B-007", Event: &change.Event{Origin: change.Origin{Source: "registry", Topic: "t"}, Op: change.Upsert, Payload: []byte(`{"id":"B-007","ripeness_level":1}`)}}, time.Unix(1000, 0))
 	require.NoError(t, err)
 	c := step.Sent[0]
 	for range 2 {
-		command(t, s, inbox.Control{Action: inbox.Refuse, Version: c.Version})
+		command(t, s, change.Control{Action: change.Refuse, Version: c.Version})
 		require.True(t, rowOf(s).Refused)
-		require.Contains(t, command(t, s, inbox.Control{Action: inbox.Resend, Letter: 7, Change: c.AppendBinary(nil)}), `control one/ripeness@a=upsert`)
+		require.Contains(t, command(t, s, change.Control{Action: change.Resend, Letter: 7, Change: c.AppendBinary(nil)}), `control one/ripeness@a=upsert`)
 		require.False(t, rowOf(s).Refused)
 	}
 	require.Equal(t, c.Version, rowOf(s).Version)
@@ -291,7 +290,7 @@ func TestI9AResentChangeIsUnderWay(t *testing.T) {
 func TestReset(t *testing.T) {
 	s := NewSimulator(bananaPlan(t))
 	feed(t, s, `registry: {"id":"B-007","ripeness_level":1}`)
-	reset := inbox.Record{Entity: "B-007", Control: &inbox.Control{Action: inbox.Reset, Services: []string{"two/list@a"}}}
+	reset := change.Record{Entity: "B-007", Control: &change.Control{Action: change.Reset, Services: []string{"two/list@a"}}}
 	require.Equal(t, "control", apply(t, s, reset, "reset"))
 	require.Equal(t, []string{`merged two/list@a=upsert{"banana_id":"B-007"}`}, feed(t, s, `registry: {"id":"B-007","ripeness_level":1}`))
 }
@@ -300,7 +299,7 @@ func TestRedecide(t *testing.T) {
 	s := NewSimulator(bananaPlan(t))
 	feed(t, s, `registry: {"id":"B-007","ripeness_level":1}`)
 	again := func(force bool) string {
-		return apply(t, s, inbox.Record{Entity: "B-007", Control: &inbox.Control{Action: inbox.Redecide, Services: []string{"one/ripeness@a"}, Force: force}}, "redecide")
+		return apply(t, s, change.Record{Entity: "B-007", Control: &change.Control{Action: change.Redecide, Services: []string{"one/ripeness@a"}, Force: force}}, "redecide")
 	}
 	require.Equal(t, "control", again(false), "the dam is respected")
 	require.Equal(t, `control one/ripeness@a=upsert{"banana_id":"B-007","ripeness":1}`, again(true))
@@ -353,8 +352,8 @@ func TestALostChangeThatCannotBeMadeAgain(t *testing.T) {
 		for version, next := range map[int64]string{0: one1, 7: "merged"} {
 			s := NewSimulator(p)
 			require.Equal(t, []string{both1, "merged dead:" + name}, feed(t, s, small, large))
-			lost := inbox.Control{Action: inbox.Redecide, Services: []string{"one/ripeness@a"}, Version: change.NewVersion(1, version), Force: true, Actor: inbox.Deliver}
-			require.Equal(t, "control dead:"+name, apply(t, s, inbox.Record{Entity: "B-007", Control: &lost}, name))
+			lost := change.Control{Action: change.Redecide, Services: []string{"one/ripeness@a"}, Version: change.NewVersion(1, version), Force: true, Actor: change.Deliver}
+			require.Equal(t, "control dead:"+name, apply(t, s, change.Record{Entity: "B-007", Control: &lost}, name))
 			require.Equal(t, []string{next}, feed(t, s, small), "%s, version %d", name, version)
 		}
 	}

@@ -6,14 +6,13 @@ import (
 	"time"
 
 	"github.com/seed-86dfc502/weir/internal/crash"
-	"github.com/seed-86dfc502/weir/internal/gather"
 	"github.com/seed-86dfc502/weir/internal/wait"
 	"github.com/seed-86dfc502/weir/store"
 )
 
 // handle decides the frames of one batch. It returns when every one of them is
 // durable, or failed for a reason that ends the subscription or redelivers the frame.
-func (w *worker) handle(ctx context.Context, frames []*gather.Entry[[]record]) {
+func (w *worker) handle(ctx context.Context, frames []*entry[[]record]) {
 	w.work <- struct{}{}
 	defer func() { <-w.work }()
 	ctx, cancel := w.stopping(ctx)

@@ -12,7 +12,6 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 	"github.com/seed-86dfc502/weir/canonicaltree"
 	"github.com/seed-86dfc502/weir/change"
-	"github.com/seed-86dfc502/weir/inbox"
 	"github.com/seed-86dfc502/weir/internal/defaults"
 	"github.com/seed-86dfc502/weir/internal/parallel"
 	"github.com/seed-86dfc502/weir/internal/sketch"
@@ -180,7 +179,7 @@ func (d *Decider) parse(r *record, f *transport.Frame, i int) {
 		w.Payload = in.Value
 		r.deadLetter = &w
 	}
-	rec, err := inbox.Decode(in.Key, in.HeaderBytes(inbox.Header), in.Value)
+	rec, err := change.DecodeRecord(in.Key, in.HeaderBytes(change.InboxHeader), in.Value)
 	if err != nil {
 		bad("malformed", err)
 		return
@@ -201,7 +200,7 @@ func (d *Decider) parse(r *record, f *transport.Frame, i int) {
 		}
 	}
 	var content canonicaltree.Digest
-	if e.Op == inbox.Upsert {
+	if e.Op == change.Upsert {
 		payload := e.Payload
 		if d.opt.Cache > 0 {
 			payload = bytes.Clone(payload) // a document that is remembered must not keep the whole frame

@@ -12,7 +12,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/seed-86dfc502/weir/change"
-	"github.com/seed-86dfc502/weir/inbox"
 	"github.com/seed-86dfc502/weir/internal/tracing"
 	"github.com/seed-86dfc502/weir/store"
 	"github.com/seed-86dfc502/weir/store/sqlite"
@@ -120,11 +119,11 @@ func (w *flow) ownerOf(t *testing.T, partitions []int32, tracer *tracing.Tracer,
 // event is the record of an event of the registry.
 func event(t *testing.T, entity string, offset int64, payload string) transport.Received {
 	t.Helper()
-	key, head, value, err := inbox.Encode(inbox.Record{Entity: entity, Event: &inbox.Event{
-		Origin: inbox.Origin{Source: "registry", Topic: "t", Offset: offset}, Op: inbox.Upsert, Payload: []byte(payload),
+	key, head, value, err := change.EncodeRecord(change.Record{Entity: entity, Event: &change.Event{
+		Origin: change.Origin{Source: "registry", Topic: "t", Offset: offset}, Op: change.Upsert, Payload: []byte(payload),
 	}})
 	require.NoError(t, err)
-	return transport.Received{Key: key, Value: value, Headers: []transport.Header{{Key: inbox.Header, Value: head}}, Offset: offset, Time: time.UnixMilli(1)}
+	return transport.Received{Key: key, Value: value, Headers: []transport.Header{{Key: change.InboxHeader, Value: head}}, Offset: offset, Time: time.UnixMilli(1)}
 }
 
 // hand hands records of a partition to a decider, which decides them at once.

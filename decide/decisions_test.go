@@ -6,8 +6,7 @@ import (
 	"time"
 
 	"github.com/seed-86dfc502/weir/change"
-	"github.com/seed-86dfc502/weir/inbox"
-	"github.com/seed-86dfc502/weir/merge"
+	"github.com/seed-86dfc502/weir/projections/merge"
 	"github.com/stretchr/testify/require"
 )
 
@@ -33,11 +32,11 @@ func TestOnlyWhatACustomerHasIsHeldBack(t *testing.T) {
 	p.Merge = m
 	s := NewSimulator(p)
 	step := func(source, payload string) Step {
-		e := &inbox.Event{Origin: inbox.Origin{Source: source, Topic: "t", Offset: s.offset}, Op: inbox.Upsert, Payload: []byte(payload)}
+		e := &change.Event{Origin: change.Origin{Source: source, Topic: "t", Offset: s.offset}, Op: change.Upsert, Payload: []byte(payload)}
 		if payload == "" {
-			e.Op, e.Payload = inbox.Delete, nil
+			e.Op, e.Payload = change.Delete, nil
 		}
-		found, err := s.Apply(inbox.Record{Entity: "B-007", Event: e}, time.Unix(1000, 0))
+		found, err := s.Apply(change.Record{Entity: "B-007", Event: e}, time.Unix(1000, 0))
 		require.NoError(t, err)
 		return found
 	}
@@ -75,8 +74,8 @@ func TestRefusalsAreNeitherHistoryNorAudit(t *testing.T) {
 	feed(t, s, `registry:e1 {"id":"B-007"}`)
 	before := s.entities["B-007"]
 	for i := range 20 {
-		apply(t, s, inbox.Record{Entity: "B-007", Control: &inbox.Control{
-			ID: fmt.Sprint(i), Action: inbox.Refuse, Services: []string{"two/list@a"}, Version: before.Version, Actor: inbox.Deliver,
+		apply(t, s, change.Record{Entity: "B-007", Control: &change.Control{
+			ID: fmt.Sprint(i), Action: change.Refuse, Services: []string{"two/list@a"}, Version: before.Version, Actor: change.Deliver,
 		}}, "refuse")
 	}
 	require.Equal(t, []string{"merged sent sent"}, cameTo(t, s, "B-007"))
@@ -84,8 +83,8 @@ func TestRefusalsAreNeitherHistoryNorAudit(t *testing.T) {
 	after.States, after.Writes = before.States, before.Writes
 	require.Equal(t, before, after, "nothing of it is written to the entity but the state")
 
-	refused := &record{Record: inbox.Record{Entity: "B-007", Control: &inbox.Control{Action: inbox.Refuse, Services: []string{"two/list@a"}, Version: 1, Actor: inbox.Deliver}}}
-	asked := &record{Record: inbox.Record{Entity: "B-007", Control: &inbox.Control{Action: inbox.Reset, Actor: "alice"}}}
+	refused := &record{Record: change.Record{Entity: "B-007", Control: &change.Control{Action: change.Refuse, Services: []string{"two/list@a"}, Version: 1, Actor: change.Deliver}}}
+	asked := &record{Record: change.Record{Entity: "B-007", Control: &change.Control{Action: change.Reset, Actor: "alice"}}}
 	ev, err := newEvaluation(newVerdict(s.plan, maxOutcomeOfOne), before)
 	require.NoError(t, err)
 	require.NoError(t, ev.apply(refused))
@@ -114,7 +113,7 @@ func TestHistoryOfManyServices(t *testing.T) {
 
 	var tr history
 	for i := range 3 {
-		r := &record{version: change.NewVersion(1, int64(i)), Record: inbox.Record{Event: &inbox.Event{EventID: fmt.Sprint(i)}}}
+		r := &record{version: change.NewVersion(1, int64(i)), Record: change.Record{Event: &change.Event{EventID: fmt.Sprint(i)}}}
 		tr.note(r, HistoryMerged)
 		tr.evaluating(p)
 		tr.evaluated(p, 0)

@@ -6,16 +6,15 @@ import (
 
 	"github.com/seed-86dfc502/weir/canonicaltree"
 	"github.com/seed-86dfc502/weir/change"
-	"github.com/seed-86dfc502/weir/inbox"
 	"github.com/seed-86dfc502/weir/internal/tracing"
-	"github.com/seed-86dfc502/weir/merge"
 	"github.com/seed-86dfc502/weir/projections"
+	"github.com/seed-86dfc502/weir/projections/merge"
 	"github.com/seed-86dfc502/weir/store"
 )
 
 // record is one inbox record, parsed as far as that needs no state.
 type record struct {
-	inbox.Record
+	change.Record
 	tree       *canonicaltree.Tree // of an upsert's payload
 	mark       string              // eventMark, empty without event id
 	version    change.Version
@@ -127,7 +126,7 @@ func (ev *evaluation) event(r *record) error {
 		return nil
 	}
 	var root canonicaltree.Node
-	if e.Op == inbox.Upsert {
+	if e.Op == change.Upsert {
 		root = r.tree.Root()
 	}
 	previous := ev.docs[e.Source]
@@ -266,7 +265,7 @@ func (ev *evaluation) count(r *record, o outcome) {
 	r.outcome, r.stale = o, fresh
 	// A refusal by deliver is in the row and the dead letter; one entry per service would
 	// leave no room for events.
-	if o != outcomeStale && (r.Control == nil || r.Control.Action != inbox.Refuse) {
+	if o != outcomeStale && (r.Control == nil || r.Control.Action != change.Refuse) {
 		word := string(o)
 		if o == outcomeDead {
 			word = HistoryDead

@@ -7,7 +7,6 @@ import (
 
 	"github.com/seed-86dfc502/weir/canonicaltree"
 	"github.com/seed-86dfc502/weir/change"
-	"github.com/seed-86dfc502/weir/inbox"
 )
 
 // Limits of what an entity remembers per source. Positions: one per partition
@@ -75,7 +74,7 @@ const clockAllowance = time.Minute
 // event without id. It must run before anything else
 // looks at the event: also an event that changes nothing (noise) is
 // remembered, or its late repetition would undo what came after it.
-func (f fence) check(e *inbox.Event, mark string) staleReason {
+func (f fence) check(e *change.Event, mark string) staleReason {
 	s := f[e.Source]
 	if s == nil {
 		return fresh
@@ -93,7 +92,7 @@ func (f fence) check(e *inbox.Event, mark string) staleReason {
 	if mark != "" && slices.Contains(s.Events, mark) {
 		return staleEventID
 	}
-	if e.Sequence != "" && s.Sequence != "" && inbox.CompareSequence(e.Sequence, s.Sequence) < 0 {
+	if e.Sequence != "" && s.Sequence != "" && change.CompareSequence(e.Sequence, s.Sequence) < 0 {
 		return staleSequence
 	}
 	return fresh
@@ -111,7 +110,7 @@ func (f fence) check(e *inbox.Event, mark string) staleReason {
 //   - the places in the inbox, when the event had one;
 //   - the clocks, when they are further apart than clockAllowance. Within it
 //     the event is taken for older: to leave it out is safe.
-func (s *sourceFence) checkReplay(e *inbox.Event, mark string) staleReason {
+func (s *sourceFence) checkReplay(e *change.Event, mark string) staleReason {
 	if mark != "" && slices.Contains(s.Events, mark) {
 		return staleEventID
 	}
@@ -122,7 +121,7 @@ func (s *sourceFence) checkReplay(e *inbox.Event, mark string) staleReason {
 		return fresh
 	}
 	if e.Sequence != "" && s.Sequence != "" {
-		if order := inbox.CompareSequence(e.Sequence, s.Sequence); order != 0 {
+		if order := change.CompareSequence(e.Sequence, s.Sequence); order != 0 {
 			return older(order < 0)
 		}
 	}
@@ -148,7 +147,7 @@ func (s *sourceFence) checkReplay(e *inbox.Event, mark string) staleReason {
 
 // note remembers an event that is not stale; version and at are those of its
 // inbox record.
-func (f fence) note(e *inbox.Event, mark string, version change.Version, at time.Time) {
+func (f fence) note(e *change.Event, mark string, version change.Version, at time.Time) {
 	s := f[e.Source]
 	if s == nil {
 		s = &sourceFence{}

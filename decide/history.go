@@ -9,7 +9,6 @@ import (
 
 	"github.com/google/uuid"
 	"github.com/seed-86dfc502/weir/change"
-	"github.com/seed-86dfc502/weir/inbox"
 	"github.com/seed-86dfc502/weir/internal/wire"
 	"github.com/seed-86dfc502/weir/projections"
 )
@@ -297,7 +296,7 @@ func (h *history) evaluated(p *Plan, projection int) {
 
 // redecided remembers that a control record evaluated all projections; of one
 // that names services, what was sent tells.
-func (h *history) redecided(p *Plan, c *inbox.Control) {
+func (h *history) redecided(p *Plan, c *change.Control) {
 	if len(c.Services) > 0 {
 		h.last.kept = true
 		return

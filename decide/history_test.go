@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/seed-86dfc502/weir/change"
-	"github.com/seed-86dfc502/weir/inbox"
 	"github.com/seed-86dfc502/weir/store"
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
@@ -38,7 +37,7 @@ func TestHistoryTellsWhatBecameOfEvents(t *testing.T) {
 		`registry:e2 {"id":"B-007","origin":"EC","ripeness_level":1}`,
 		`registry:e2 {"id":"B-007","origin":"EC","ripeness_level":1}`,
 	)
-	apply(t, s, inbox.Record{Entity: "B-007", Control: &inbox.Control{ID: "c1", Action: inbox.Redecide}}, "redecide")
+	apply(t, s, change.Record{Entity: "B-007", Control: &change.Control{ID: "c1", Action: change.Redecide}}, "redecide")
 	got := historyOf(t, s.entities["B-007"])
 	require.Equal(t, []string{
 		"1:0 registry 9f1c9d3e-8c1c-4f7e-9a55-0123456789ab merged",
@@ -98,7 +97,7 @@ func TestHistoryKeepsTheNewest(t *testing.T) {
 			source := rapid.SampledFrom([]string{"registry", "lab", strings.Repeat("long", 60)}).Draw(t, "source")
 			id := rapid.OneOf(rapid.String(), rapid.Just("9f1c9d3e-8c1c-4f7e-9a55-0123456789ab"), rapid.Just("9F1C9D3E-8c1c-4f7e-9a55-0123456789ab")).Draw(t, "id")
 			r := &record{version: change.Version(version), at: time.UnixMilli(rapid.Int64Range(-1e12, 1e13).Draw(t, "ms")).UTC()}
-			r.Event = &inbox.Event{Origin: inbox.Origin{Source: source}, EventID: id}
+			r.Event = &change.Event{Origin: change.Origin{Source: source}, EventID: id}
 			tr.note(r, rapid.SampledFrom([]string{HistoryNoise, HistoryMerged}).Draw(t, "word"))
 			want = append(want, fmt.Sprint(r.version, r.at, source, unpackID(packID(id)), historyWords[tr.last.word]))
 			if rapid.Bool().Draw(t, "stored") {
@@ -131,7 +130,7 @@ func TestHistoryIsOptional(t *testing.T) {
 
 	var tr history
 	for i := range 10 {
-		tr.note(&record{version: change.NewVersion(1, int64(i)), Record: inbox.Record{Event: &inbox.Event{EventID: "e"}}}, HistoryMerged)
+		tr.note(&record{version: change.NewVersion(1, int64(i)), Record: change.Record{Event: &change.Event{EventID: "e"}}}, HistoryMerged)
 	}
 	whole, tail := encodeState(&tr, known), len(known.encode())
 	for i := 2; i < len(whole)-tail; i++ {
@@ -141,7 +140,7 @@ func TestHistoryIsOptional(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, known, f)
 		m.public()
-		m.note(&record{version: 1, Record: inbox.Record{Event: &inbox.Event{}}}, HistoryNoise)
+		m.note(&record{version: 1, Record: change.Record{Event: &change.Event{}}}, HistoryNoise)
 		encodeState(&m, known)
 	}
 	_, _, err = decodeState(whole[:len(whole)-tail-1])
@@ -164,7 +163,7 @@ func TestHistoryOfManyProjections(t *testing.T) {
 	}
 	p.rank = ranks(p.Projections)
 	for i := range 2 {
-		tr.note(&record{version: change.NewVersion(1, int64(i)), Record: inbox.Record{Event: &inbox.Event{}}}, HistoryMerged)
+		tr.note(&record{version: change.NewVersion(1, int64(i)), Record: change.Record{Event: &change.Event{}}}, HistoryMerged)
 		tr.evaluating(p)
 		tr.evaluated(p, 101)
 	}

@@ -4,7 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 
-	"github.com/seed-86dfc502/weir/inbox"
+	"github.com/seed-86dfc502/weir/change"
 	"github.com/seed-86dfc502/weir/store"
 )
 
@@ -19,9 +19,9 @@ func letterOf(r *record, code, reason string) store.DeadLetter {
 	}
 	if e := r.Event; e != nil {
 		l.Source, l.EventID, l.Payload, l.Topic = e.Source, e.EventID, e.Payload, e.Topic
-		if _, head, _, err := inbox.Encode(r.Record); err == nil {
+		if _, head, _, err := change.EncodeRecord(r.Record); err == nil {
 			// What the event was beside its payload: with it the letter can be replayed.
-			l.Headers, _ = json.Marshal(r.span.Trace().AddTo(map[string]string{inbox.Header: string(head)}))
+			l.Headers, _ = json.Marshal(r.span.Trace().AddTo(map[string]string{change.InboxHeader: string(head)}))
 		}
 	}
 	return l

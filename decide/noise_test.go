@@ -5,7 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/seed-86dfc502/weir/inbox"
+	"github.com/seed-86dfc502/weir/change"
 	"github.com/seed-86dfc502/weir/internal/sketch"
 	"github.com/stretchr/testify/require"
 )
@@ -42,7 +42,7 @@ func TestSuppressedEventsAreObserved(t *testing.T) {
 		`lab: {"weight":2}`,         // of another source, nobody reads it
 		`lab: {"ripeness_level":7}`, // hidden behind the registry's
 	)
-	apply(t, s, inbox.Record{Entity: "B-007", Control: &inbox.Control{ID: "c1", Action: inbox.Reset, Services: []string{"one/ripeness@a"}}}, "reset")
+	apply(t, s, change.Record{Entity: "B-007", Control: &change.Control{ID: "c1", Action: change.Reset, Services: []string{"one/ripeness@a"}}}, "reset")
 	feed(t, s,
 		`lab: {"weight":3}`, // all is evaluated because of the reset
 	)

@@ -3,8 +3,8 @@ package decide
 import (
 	"fmt"
 
-	"github.com/seed-86dfc502/weir/merge"
 	"github.com/seed-86dfc502/weir/projections"
+	"github.com/seed-86dfc502/weir/projections/merge"
 )
 
 // Service is one projection of one customer to one sink.

@@ -4,7 +4,7 @@ import (
 	"bytes"
 	"time"
 
-	"github.com/seed-86dfc502/weir/inbox"
+	"github.com/seed-86dfc502/weir/change"
 	"github.com/seed-86dfc502/weir/store"
 )
 
@@ -12,8 +12,8 @@ import (
 // states, without doing it: which services would be sent something and which be held
 // back. It is the code that decides. The version of the changes is made up. It may
 // be called concurrently.
-func (p *Plan) Preview(e store.Entity, c inbox.Control) (Step, error) {
-	r := &record{Record: inbox.Record{Entity: e.ID, Control: &c}, version: e.Version + 1, at: time.Unix(0, 0).UTC()}
+func (p *Plan) Preview(e store.Entity, c change.Control) (Step, error) {
+	r := &record{Record: change.Record{Entity: e.ID, Control: &c}, version: e.Version + 1, at: time.Unix(0, 0).UTC()}
 	v, err := decideBatch(newBatch(p, []*record{r}, maxOutcomeOfOne, noCache), store.Loaded{Entities: []store.Entity{e}})
 	if err != nil {
 		return Step{}, err

@@ -5,7 +5,6 @@ import (
 	"time"
 
 	"github.com/seed-86dfc502/weir/change"
-	"github.com/seed-86dfc502/weir/inbox"
 	"github.com/seed-86dfc502/weir/store"
 	"github.com/seed-86dfc502/weir/transport"
 	"github.com/stretchr/testify/require"
@@ -18,22 +17,22 @@ func TestReplayedEventsAreFencedByWhatCameSince(t *testing.T) {
 	begin := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	at := func(minutes int) time.Time { return begin.Add(time.Duration(minutes) * time.Minute) }
 	v := func(offset int64) change.Version { return change.NewVersion(1, offset) }
-	event := func(topic string, offset int64, sequence string) *inbox.Event {
-		return &inbox.Event{Origin: inbox.Origin{Source: "s", Topic: topic, Offset: offset}, Sequence: sequence}
+	event := func(topic string, offset int64, sequence string) *change.Event {
+		return &change.Event{Origin: change.Origin{Source: "s", Topic: topic, Offset: offset}, Sequence: sequence}
 	}
-	letter := func(e *inbox.Event, version change.Version, died int) *inbox.Event {
-		e.Replay = &inbox.Replay{Letter: 1, Version: version, Died: at(died).UnixMilli()}
+	letter := func(e *change.Event, version change.Version, died int) *change.Event {
+		e.Replay = &change.Replay{Letter: 1, Version: version, Died: at(died).UnixMilli()}
 		return e
 	}
 	type taken struct {
-		event   *inbox.Event
+		event   *change.Event
 		version change.Version
 		minute  int
 	}
 	for _, c := range []struct {
 		name   string
 		before []taken
-		replay *inbox.Event
+		replay *change.Event
 		want   staleReason
 	}{
 		{"nothing was ever taken", nil, letter(event("t", 5, ""), 0, 0), fresh},
@@ -72,14 +71,14 @@ func TestReplayedEventsAreFencedByWhatCameSince(t *testing.T) {
 // A replay that is newer by its sequence does not open the way for what stands
 // behind it in the stream and was taken before.
 func TestReplayedEventMovesNoPositionBack(t *testing.T) {
-	of := func(offset int64, sequence string) *inbox.Event {
-		return &inbox.Event{Origin: inbox.Origin{Source: "s", Topic: "t", Offset: offset}, Sequence: sequence}
+	of := func(offset int64, sequence string) *change.Event {
+		return &change.Event{Origin: change.Origin{Source: "s", Topic: "t", Offset: offset}, Sequence: sequence}
 	}
 	f := fence{}
 	f.note(of(4, "7"), "", change.NewVersion(1, 1), time.Unix(1, 0))
 	f.note(of(6, ""), "", change.NewVersion(1, 2), time.Unix(2, 0))
 	letter := of(5, "8")
-	letter.Replay = &inbox.Replay{Letter: 1, Died: 1500}
+	letter.Replay = &change.Replay{Letter: 1, Died: 1500}
 	require.Equal(t, fresh, f.check(letter, ""))
 	f.note(letter, "", change.NewVersion(1, 9), time.Unix(3, 0))
 	require.Equal(t, stalePosition, f.check(of(6, ""), ""), "it was taken")
@@ -94,9 +93,9 @@ func TestReplaysNeverGoBack(t *testing.T) {
 		begin := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 		f := fence{}
 		newest := int64(-1)
-		var dead []*inbox.Event
+		var dead []*change.Event
 		inboxOffset := int64(0)
-		offer := func(e *inbox.Event) {
+		offer := func(e *change.Event) {
 			inboxOffset++
 			if f.check(e, "") != fresh {
 				return
@@ -106,9 +105,9 @@ func TestReplaysNeverGoBack(t *testing.T) {
 			f.note(e, "", change.NewVersion(1, inboxOffset), begin.Add(time.Duration(inboxOffset)*time.Second))
 		}
 		for offset := int64(0); offset < int64(rapid.IntRange(1, 20).Draw(t, "events")); offset++ {
-			e := &inbox.Event{Origin: inbox.Origin{Source: "s", Topic: "t", Offset: offset}}
+			e := &change.Event{Origin: change.Origin{Source: "s", Topic: "t", Offset: offset}}
 			if rapid.Bool().Draw(t, "dies") {
-				e.Replay = &inbox.Replay{Letter: offset + 1, Died: begin.Add(time.Duration(inboxOffset) * time.Second).UnixMilli()}
+				e.Replay = &change.Replay{Letter: offset + 1, Died: begin.Add(time.Duration(inboxOffset) * time.Second).UnixMilli()}
 				if rapid.Bool().Draw(t, "behind the inbox") {
 					inboxOffset++
 					e.Replay.Version = change.NewVersion(1, inboxOffset)
@@ -130,12 +129,12 @@ func TestReplaysNeverGoBack(t *testing.T) {
 }
 
 // posted is an event without position.
-func posted(payload string, replay *inbox.Replay) inbox.Record {
-	return inbox.Record{Entity: "B-007", Event: &inbox.Event{Origin: inbox.Origin{Source: "registry"}, Op: inbox.Upsert, Payload: []byte(payload), Replay: replay}}
+func posted(payload string, replay *change.Replay) change.Record {
+	return change.Record{Entity: "B-007", Event: &change.Event{Origin: change.Origin{Source: "registry"}, Op: change.Upsert, Payload: []byte(payload), Replay: replay}}
 }
 
 // decideOne decides one record about a stored entity, of which states are known.
-func decideOne(t *testing.T, p *Plan, e store.Entity, r inbox.Record, states ...store.Row) *verdict {
+func decideOne(t *testing.T, p *Plan, e store.Entity, r change.Record, states ...store.Row) *verdict {
 	t.Helper()
 	rec := &record{Record: r, version: change.NewVersion(1, 100), at: time.Unix(1000, 0)}
 	if r.Event != nil {
@@ -153,7 +152,7 @@ func decideOne(t *testing.T, p *Plan, e store.Entity, r inbox.Record, states ...
 // I9: the decision says what became of a letter, in its own transaction.
 func TestADecisionSettlesItsLetter(t *testing.T) {
 	p := bananaPlan(t)
-	replay := &inbox.Replay{Letter: 9, Died: 5000, Operation: "op", Actor: "root@host", Reason: "why"}
+	replay := &change.Replay{Letter: 9, Died: 5000, Operation: "op", Actor: "root@host", Reason: "why"}
 	v := decideOne(t, p, store.Entity{ID: "B-007"}, posted(`{"id":"B-007"}`, replay))
 	require.Equal(t, []store.LetterResolution{{ID: 9, State: store.LetterReplayed}}, v.out.Settled)
 	require.Len(t, v.out.Audit, 1)
@@ -168,7 +167,7 @@ func TestADecisionSettlesItsLetter(t *testing.T) {
 	require.Equal(t, []store.LetterResolution{{ID: 10, State: store.LetterObsolete}}, v.out.Settled)
 	require.Empty(t, v.changes)
 
-	v = decideOne(t, p, row, posted(`{`, &inbox.Replay{Letter: 11}))
+	v = decideOne(t, p, row, posted(`{`, &change.Replay{Letter: 11}))
 	require.Equal(t, []store.LetterResolution{{ID: 11, State: store.LetterReplayed}}, v.out.Settled)
 	require.Len(t, v.out.Letters, 1, "it died again, and that is a letter of its own")
 	require.Contains(t, string(v.out.Letters[0].Headers), `\"l\":11`, "which knows how old it is")
@@ -180,8 +179,8 @@ func TestADecisionSettlesItsLetter(t *testing.T) {
 		want       store.LetterState
 		sent       int
 	}{{change.NewVersion(1, 7), store.LetterReplayed, 1}, {change.NewVersion(1, 8), store.LetterObsolete, 0}} {
-		r := inbox.Record{Entity: "B-007", Control: &inbox.Control{
-			ID: "x", Action: inbox.Redecide, Services: []string{"one/ripeness@a"}, Version: change.NewVersion(1, 7), Letter: 12,
+		r := change.Record{Entity: "B-007", Control: &change.Control{
+			ID: "x", Action: change.Redecide, Services: []string{"one/ripeness@a"}, Version: change.NewVersion(1, 7), Letter: 12,
 		}}
 		v := decideOne(t, p, row, r, store.Row{Key: key, Version: c.rowVersion})
 		require.Equal(t, []store.LetterResolution{{ID: 12, State: c.want, Version: r.Control.Version}}, v.out.Settled)
@@ -194,8 +193,8 @@ func TestADecisionSettlesItsLetter(t *testing.T) {
 func TestForcedDecisionAboutOneVersion(t *testing.T) {
 	p := bananaPlan(t)
 	key := store.Key{Service: 1, Entity: "B-007"}
-	r := inbox.Record{Entity: "B-007", Control: &inbox.Control{
-		ID: "x", Action: inbox.Redecide, Services: []string{"one/ripeness@a"}, Version: change.NewVersion(1, 7), Force: true,
+	r := change.Record{Entity: "B-007", Control: &change.Control{
+		ID: "x", Action: change.Redecide, Services: []string{"one/ripeness@a"}, Version: change.NewVersion(1, 7), Force: true,
 	}}
 	for version, sent := range map[int64]int{7: 1, 8: 0} {
 		v := decideOne(t, p, store.Entity{ID: "B-007"}, r, store.Row{Key: key, Version: change.NewVersion(1, version), Content: change.Retracted()})
@@ -211,7 +210,7 @@ func TestResendTouchesNoRow(t *testing.T) {
 	c.Key = change.Key(c.Service, c.Entity, c.Version, c.Content)
 	key := store.Key{Service: 1, Entity: "B-007"}
 	state := store.Row{Key: key, Version: change.NewVersion(1, 50)}
-	r := inbox.Record{Entity: "B-007", Control: &inbox.Control{ID: "x", Action: inbox.Resend, Letter: 3, Change: c.AppendBinary(nil)}}
+	r := change.Record{Entity: "B-007", Control: &change.Control{ID: "x", Action: change.Resend, Letter: 3, Change: c.AppendBinary(nil)}}
 	v := decideOne(t, p, store.Entity{ID: "B-007"}, r, state)
 	require.Empty(t, v.out.Entities)
 	require.Equal(t, []store.LetterResolution{{ID: 3, State: store.LetterReplayed}}, v.out.Settled)
@@ -233,22 +232,22 @@ func TestPreviewIsWhatTheDecisionDoes(t *testing.T) {
 	p := bananaPlan(t)
 	row := decideOne(t, p, store.Entity{ID: "B-007"}, posted(`{"id":"B-007","ripeness_level":2}`, nil)).out.Entities[0]
 	row.Found, row.States = true, row.States.Stored()
-	held, err := p.Preview(row, inbox.Control{Action: inbox.Redecide})
+	held, err := p.Preview(row, change.Control{Action: change.Redecide})
 	require.NoError(t, err)
 	require.Empty(t, held.Sent)
 	require.Equal(t, []string{"one/ripeness@a", "two/list@a"}, held.Held)
-	forced, err := p.Preview(row, inbox.Control{Action: inbox.Redecide, Force: true, Services: []string{"two/list@a"}})
+	forced, err := p.Preview(row, change.Control{Action: change.Redecide, Force: true, Services: []string{"two/list@a"}})
 	require.NoError(t, err)
 	require.Len(t, forced.Sent, 1)
 	require.JSONEq(t, `{"banana_id":"B-007"}`, string(forced.Sent[0].Doc))
 }
 
 // parseAt parses a record as the transport hands it out, at an offset.
-func parseAt(t require.TestingT, d *Decider, r inbox.Record, offset int64) *record {
-	key, head, value, err := inbox.Encode(r)
+func parseAt(t require.TestingT, d *Decider, r change.Record, offset int64) *record {
+	key, head, value, err := change.EncodeRecord(r)
 	require.NoError(t, err)
 	in := transport.Received{
-		Key: key, Value: value, Headers: []transport.Header{{Key: inbox.Header, Value: head}}, Offset: offset, Time: time.Unix(1000, 0).UTC(),
+		Key: key, Value: value, Headers: []transport.Header{{Key: change.InboxHeader, Value: head}}, Offset: offset, Time: time.Unix(1000, 0).UTC(),
 	}
 	parsed := new(record)
 	d.parse(parsed, transport.NewFrame("", "", 0, 0, []transport.Received{in}), 0)

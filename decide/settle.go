@@ -8,7 +8,6 @@ import (
 
 	"github.com/seed-86dfc502/weir/canonicaltree"
 	"github.com/seed-86dfc502/weir/change"
-	"github.com/seed-86dfc502/weir/inbox"
 	"github.com/seed-86dfc502/weir/projections"
 	"github.com/seed-86dfc502/weir/store"
 )
@@ -125,7 +124,7 @@ func (ev *evaluation) settle(r *record, service int, c *candidate) error {
 
 // overtaken reports whether a service has something newer than what a request is about,
 // which is delivered, or a dead letter itself. It resolves the request's dead letter.
-func (ev *evaluation) overtaken(c *inbox.Control, row *store.Row) bool {
+func (ev *evaluation) overtaken(c *change.Control, row *store.Row) bool {
 	if c == nil || c.Letter == 0 && c.Version == 0 {
 		return false
 	}
@@ -140,7 +139,7 @@ func (ev *evaluation) overtaken(c *inbox.Control, row *store.Row) bool {
 }
 
 // passes reports whether a request sends content that equals the state, too.
-func passes(c *inbox.Control, row *store.Row) bool {
+func passes(c *change.Control, row *store.Row) bool {
 	return c != nil && (c.Force || c.Letter != 0 && row.Refused)
 }
 
@@ -186,8 +185,8 @@ func (c *candidate) equals(row *store.Row) (bool, error) {
 
 // unknown sets the dam states of services whose change is lost and cannot be made again:
 // nobody knows what the customer has, and what was never sent must not be held back.
-func (ev *evaluation) unknown(c *inbox.Control, services []int) {
-	if c != nil && c.Action == inbox.Redecide && c.Force && c.Version != 0 && c.Actor == inbox.Deliver {
+func (ev *evaluation) unknown(c *change.Control, services []int) {
+	if c != nil && c.Action == change.Redecide && c.Force && c.Version != 0 && c.Actor == change.Deliver {
 		ev.amend(c, services)
 	}
 }
@@ -195,19 +194,19 @@ func (ev *evaluation) unknown(c *inbox.Control, services []int) {
 // amended changes a state for a refusal, a reset or a change that is lost; false when
 // it stays as it is. The version stays in any case: it is that of the last change, and
 // deliveries that are under way are compared with it.
-func amended(c *inbox.Control, row *store.Row) bool {
+func amended(c *change.Control, row *store.Row) bool {
 	if !row.Found {
 		return false
 	}
 	switch {
-	case c.Action == inbox.Reset && row.Content != nil:
+	case c.Action == change.Reset && row.Content != nil:
 		row.Content, row.Refused = nil, false
-	case c.Action == inbox.Redecide && row.Content != nil && row.Version == c.Version:
+	case c.Action == change.Redecide && row.Content != nil && row.Version == c.Version:
 		row.Content, row.Refused = nil, false
 	// Never back to the delivered content: that is only the least that the sink
 	// holds. An earlier attempt that timed out may have put the refused one there.
 	// A state that was reset meanwhile stays unknown.
-	case c.Action == inbox.Refuse && row.Version == c.Version && row.Content != nil && !row.Refused:
+	case c.Action == change.Refuse && row.Version == c.Version && row.Content != nil && !row.Refused:
 		row.Refused = true
 	default:
 		return false

@@ -4,7 +4,6 @@ import (
 	"time"
 
 	"github.com/seed-86dfc502/weir/change"
-	"github.com/seed-86dfc502/weir/inbox"
 	"github.com/seed-86dfc502/weir/internal/sketch"
 	"github.com/seed-86dfc502/weir/store"
 	"github.com/seed-86dfc502/weir/transport"
@@ -40,12 +39,12 @@ type Step struct {
 }
 
 // Apply decides one record; at is its timestamp.
-func (s *Simulator) Apply(rec inbox.Record, at time.Time) (Step, error) {
-	key, head, value, err := inbox.Encode(rec)
+func (s *Simulator) Apply(rec change.Record, at time.Time) (Step, error) {
+	key, head, value, err := change.EncodeRecord(rec)
 	if err != nil {
 		return Step{}, err
 	}
-	in := transport.Received{Key: key, Value: value, Headers: []transport.Header{{Key: inbox.Header, Value: head}}, Offset: s.offset, Time: at}
+	in := transport.Received{Key: key, Value: value, Headers: []transport.Header{{Key: change.InboxHeader, Value: head}}, Offset: s.offset, Time: at}
 	d := &Decider{opt: Options{Plan: s.plan, Inbox: store.Inbox{Generation: 1}}}
 	r := new(record)
 	d.parse(r, transport.NewFrame("", "", 0, 0, []transport.Received{in}), 0)

@@ -1,7 +1,7 @@
 package decide
 
 import (
-	"github.com/seed-86dfc502/weir/inbox"
+	"github.com/seed-86dfc502/weir/change"
 	"github.com/seed-86dfc502/weir/internal/tracing"
 	"github.com/seed-86dfc502/weir/store"
 )
@@ -21,15 +21,15 @@ func (d *Decider) spanOf(span *tracing.Span, r *record) *tracing.Span {
 		return span
 	}
 	switch c := r.Control; {
-	case c != nil && c.Action == inbox.Purge: // housekeeping
+	case c != nil && c.Action == change.Purge: // housekeeping
 	case c != nil:
 		cause := causeReplay
 		switch {
 		case c.Letter != 0:
 			cause = causeLetter
-		case c.Actor == inbox.Deliver:
+		case c.Actor == change.Deliver:
 			cause = causeRepair
-		case c.Action == inbox.Reset:
+		case c.Action == change.Reset:
 			cause = causeReset
 		}
 		span = d.opt.Tracer.Repeat(cause, c.Operation, c.Trace)

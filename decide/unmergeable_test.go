@@ -7,8 +7,8 @@ import (
 	"time"
 
 	"github.com/seed-86dfc502/weir/canonicaltree"
-	"github.com/seed-86dfc502/weir/inbox"
-	"github.com/seed-86dfc502/weir/merge"
+	"github.com/seed-86dfc502/weir/change"
+	"github.com/seed-86dfc502/weir/projections/merge"
 	"github.com/seed-86dfc502/weir/store"
 	"github.com/seed-86dfc502/weir/transport"
 	"github.com/stretchr/testify/require"
@@ -44,10 +44,10 @@ func TestStoredDocumentsThatDoNotMergeAreDeadLetters(t *testing.T) {
 	next.Revision, w.plan = revision.Number, next
 
 	after, _ := w.owner(t, nil, true)
-	redecide := inbox.Record{Entity: "deep", Control: &inbox.Control{Action: inbox.Redecide, Actor: "somebody"}}
-	key, head, value, err := inbox.Encode(redecide)
+	redecide := change.Record{Entity: "deep", Control: &change.Control{Action: change.Redecide, Actor: "somebody"}}
+	key, head, value, err := change.EncodeRecord(redecide)
 	require.NoError(t, err)
-	control := transport.Received{Key: key, Value: value, Headers: []transport.Header{{Key: inbox.Header, Value: head}}, Offset: 2, Time: time.UnixMilli(1)}
+	control := transport.Received{Key: key, Value: value, Headers: []transport.Header{{Key: change.InboxHeader, Value: head}}, Offset: 2, Time: time.UnixMilli(1)}
 	result := begin(t, after, 0,
 		event(t, "deep", 1, deep(canonicaltree.DefaultDepth)), // noise, under another configuration
 		control,
@@ -87,7 +87,7 @@ func TestADocumentThatDidNotMergeIsReplayed(t *testing.T) {
 	require.Len(t, v.out.Letters, 1)
 	require.Empty(t, v.out.Entities, "nothing of it was applied")
 
-	r.Event.Replay = &inbox.Replay{Letter: 9, Version: v.out.Letters[0].Version, Died: time.Unix(1001, 0).UnixMilli()}
+	r.Event.Replay = &change.Replay{Letter: 9, Version: v.out.Letters[0].Version, Died: time.Unix(1001, 0).UnixMilli()}
 	v = decideOne(t, p, store.Entity{ID: "B-007"}, r)
 	require.Equal(t, []store.LetterResolution{{ID: 9, State: store.LetterReplayed}}, v.out.Settled)
 	require.JSONEq(t, `{"registry":`+string(r.Event.Payload)+`}`, string(v.out.Entities[0].Docs))
@@ -106,7 +106,7 @@ func TestPatchesThatDidNotMergeAreReplayedInTheirOrder(t *testing.T) {
 	row := decideOne(t, p, store.Entity{ID: "B-007"}, posted(deep(canonicaltree.DefaultDepth), nil)).out.Entities[0]
 	row.Found = true
 	bad := mounted(t, p)
-	var letters []inbox.Record
+	var letters []change.Record
 	for i, member := range []string{"a", "b"} {
 		r := posted(`{"`+member+`":1}`, nil)
 		r.Event.Source, r.Event.EventID = "lab", member
@@ -118,7 +118,7 @@ func TestPatchesThatDidNotMergeAreReplayedInTheirOrder(t *testing.T) {
 		for _, row = range v.out.Entities {
 			row.Found = true
 		}
-		r.Event.Replay = &inbox.Replay{Letter: int64(i + 1), Version: v.out.Letters[0].Version, Died: time.Unix(1001, 0).UnixMilli()}
+		r.Event.Replay = &change.Replay{Letter: int64(i + 1), Version: v.out.Letters[0].Version, Died: time.Unix(1001, 0).UnixMilli()}
 		letters = append(letters, r)
 	}
 	for i, r := range letters {

@@ -13,7 +13,6 @@ import (
 	"github.com/cenkalti/backoff/v5"
 	"github.com/seed-86dfc502/weir/change"
 	"github.com/seed-86dfc502/weir/internal/crash"
-	"github.com/seed-86dfc502/weir/internal/gather"
 	"github.com/seed-86dfc502/weir/internal/wait"
 	"github.com/seed-86dfc502/weir/store"
 	"github.com/seed-86dfc502/weir/transport"
@@ -35,7 +34,7 @@ type worker struct {
 	d      *Decider
 	number int
 	log    *slog.Logger
-	frames *gather.Queue[[]record] // the records of each
+	frames *queue[[]record] // the records of each
 
 	// work serialises whoever talks to store and producer for this worker: the
 	// worker's own loop, and take-over at an assignment. It is held when full, and
@@ -86,7 +85,7 @@ func newWorker(d *Decider, number int) (*worker, error) {
 		d: d, number: number, producer: producer, most: d.opt.MaxEvents,
 		cache:  newCache(d.opt.Cache/int64(d.opt.Workers), d.opt.Metrics, d.opt.Unsound),
 		log:    d.opt.Logger.With("stage", "decide", "worker", number),
-		frames: gather.New[[]record](gather.Config{MaxItems: d.opt.MaxEvents, MaxBytes: maxBatchBytes, Limit: d.opt.Limit}),
+		frames: newQueue[[]record](queueConfig{MaxItems: d.opt.MaxEvents, MaxBytes: maxBatchBytes, Limit: d.opt.Limit}),
 		owned:  map[int32]*ownership{}, unpublished: map[int32]int64{}, changed: make(chan struct{}), work: make(chan struct{}, 1),
 	}, nil
 }
@@ -172,7 +171,7 @@ func (w *worker) await(ctx context.Context, n int32) error {
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		case <-w.d.stop.Done():
-			return gather.ErrStopped
+			return errStopped
 		}
 	}
 }
@@ -519,7 +518,7 @@ func (w *worker) haltedBy() error {
 // stopping returns a context that also ends with the decider.
 func (w *worker) stopping(ctx context.Context) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithCancelCause(ctx)
-	unhook := context.AfterFunc(w.d.stop, func() { cancel(gather.ErrStopped) })
+	unhook := context.AfterFunc(w.d.stop, func() { cancel(errStopped) })
 	return ctx, func() { unhook(); cancel(nil) }
 }
 

@@ -12,7 +12,6 @@ import (
 	"github.com/cenkalti/backoff/v5"
 	"github.com/google/uuid"
 	"github.com/seed-86dfc502/weir/change"
-	"github.com/seed-86dfc502/weir/inbox"
 	"github.com/seed-86dfc502/weir/internal/crash"
 	"github.com/seed-86dfc502/weir/internal/tracing"
 	"github.com/seed-86dfc502/weir/internal/wait"
@@ -295,8 +294,8 @@ func (a *attempt) replaceable(v *delivery) (bool, error) {
 // repeats the record, which has no effect then: the row has moved on.
 func (a *attempt) redecide(v *delivery, e *sinks.Error) error {
 	w, c := a.w, &v.change
-	request := inbox.Control{
-		ID: uuid.NewString(), Action: inbox.Redecide, Services: []string{c.Service}, Version: c.Version, Force: true, Actor: inbox.Deliver,
+	request := change.Control{
+		ID: uuid.NewString(), Action: change.Redecide, Services: []string{c.Service}, Version: c.Version, Force: true, Actor: change.Deliver,
 		Reason: fmt.Sprintf("refused under revision %d, decided under %d: %v", w.s.opt.Revision, c.Revision, e), Trace: c.Trace,
 	}
 	if err := w.s.retryUntil(a.work, a.stop, "ask for a new decision", func() error {
@@ -315,9 +314,9 @@ func (a *attempt) deadLetter(v *delivery, e *sinks.Error) error {
 	w, c := a.w, &v.change
 	crash.At(crash.Refusing, w.opt.Name)
 	err := w.s.retryUntil(a.work, a.stop, "append a refusal to the inbox", func() error {
-		return w.s.opt.Control(a.work, c.Entity, inbox.Control{
-			ID: uuid.NewString(), Action: inbox.Refuse, Services: []string{c.Service}, Version: c.Version,
-			Actor: inbox.Deliver, Reason: "dead letter " + c.Key, Trace: c.Trace,
+		return w.s.opt.Control(a.work, c.Entity, change.Control{
+			ID: uuid.NewString(), Action: change.Refuse, Services: []string{c.Service}, Version: c.Version,
+			Actor: change.Deliver, Reason: "dead letter " + c.Key, Trace: c.Trace,
 		})
 	})
 	if err != nil {

@@ -8,7 +8,6 @@ import (
 
 	"github.com/seed-86dfc502/weir/change"
 	"github.com/seed-86dfc502/weir/deliver"
-	"github.com/seed-86dfc502/weir/inbox"
 	"github.com/seed-86dfc502/weir/sinks"
 	"github.com/seed-86dfc502/weir/store"
 	"github.com/stretchr/testify/require"
@@ -197,7 +196,7 @@ func TestALaterFrameThatGoesOn(t *testing.T) {
 // moveOn does what decide does with a request to decide again.
 func (p *process) moveOn(requests map[string]bool) bool {
 	p.mu.Lock()
-	var todo []inbox.Control
+	var todo []change.Control
 	var entities []string
 	for i, e := range p.events {
 		if e[:8] == "redecide" && !requests[e] {

@@ -8,7 +8,6 @@ import (
 
 	"github.com/google/uuid"
 	"github.com/seed-86dfc502/weir/change"
-	"github.com/seed-86dfc502/weir/inbox"
 	"github.com/seed-86dfc502/weir/internal/wait"
 	"github.com/seed-86dfc502/weir/sinks"
 	"github.com/seed-86dfc502/weir/store"
@@ -352,9 +351,9 @@ func (g *gapRepair) requestDecisions(ctx context.Context) (left int, err error) 
 				continue
 			}
 			if err := g.s.retryUntil(ctx, g.p.ctx, "ask for a new decision", func() error {
-				return g.s.opt.Control(ctx, row.Entity, inbox.Control{
-					ID: g.operation + "/" + row.Entity, Action: inbox.Redecide, Services: []string{g.names[row.Service]}, Version: row.Version,
-					Force: true, Actor: inbox.Deliver, Reason: "its change is gone from the log",
+				return g.s.opt.Control(ctx, row.Entity, change.Control{
+					ID: g.operation + "/" + row.Entity, Action: change.Redecide, Services: []string{g.names[row.Service]}, Version: row.Version,
+					Force: true, Actor: change.Deliver, Reason: "its change is gone from the log",
 				})
 			}); err != nil {
 				return left, err

@@ -11,7 +11,6 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 	"github.com/seed-86dfc502/weir/change"
 	"github.com/seed-86dfc502/weir/deliver"
-	"github.com/seed-86dfc502/weir/inbox"
 	"github.com/seed-86dfc502/weir/sinks"
 	"github.com/seed-86dfc502/weir/store"
 	"github.com/seed-86dfc502/weir/transport"
@@ -121,7 +120,7 @@ func TestRefusedChangeIsFoundByBisection(t *testing.T) {
 	require.Equal(t, "refused", letters[0].Code)
 	require.Equal(t, "bad", letters[0].Entity)
 	require.Equal(t, []string{"refuse bad", "letter bad"}, p.order(), "a crash in between repeats both")
-	require.Equal(t, inbox.Refuse, p.controls[0].Action)
+	require.Equal(t, change.Refuse, p.controls[0].Action)
 	require.Equal(t, []string{service}, p.controls[0].Services)
 	require.Equal(t, bad.Version, p.controls[0].Version)
 	shown, err := p.store.Letter(t.Context(), letters[0].ID)

@@ -17,7 +17,6 @@ import (
 	"github.com/seed-86dfc502/weir/canonicaltree"
 	"github.com/seed-86dfc502/weir/change"
 	"github.com/seed-86dfc502/weir/deliver"
-	"github.com/seed-86dfc502/weir/inbox"
 	"github.com/seed-86dfc502/weir/sinks"
 	"github.com/seed-86dfc502/weir/store"
 	"github.com/seed-86dfc502/weir/store/sqlite"
@@ -188,7 +187,7 @@ type world struct {
 	publishing sync.Mutex // see recording.Outbox
 
 	mu       sync.Mutex
-	controls []inbox.Control
+	controls []change.Control
 	events   []string // order of control records and letters
 }
 
@@ -243,7 +242,7 @@ func (r recording) Outbox(ctx context.Context, partition int32) ([][]byte, error
 	return r.Deliveries.Outbox(ctx, partition)
 }
 
-func (w *world) control(_ context.Context, entity string, c inbox.Control) error {
+func (w *world) control(_ context.Context, entity string, c change.Control) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.controls = append(w.controls, c)

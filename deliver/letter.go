@@ -10,7 +10,6 @@ import (
 
 	"github.com/google/uuid"
 	"github.com/seed-86dfc502/weir/change"
-	"github.com/seed-86dfc502/weir/inbox"
 	"github.com/seed-86dfc502/weir/internal/wait"
 	"github.com/seed-86dfc502/weir/sinks"
 	"github.com/seed-86dfc502/weir/store"
@@ -157,8 +156,8 @@ func (s *Stage) owns(l *store.DeadLetter) bool {
 // offer requests that a dead letter is offered again, as an operator's replay does: a
 // state sink gets the present content, a log sink the original change.
 func (s *Stage) offer(ctx context.Context, w *worker, l *store.DeadLetter) error {
-	c := inbox.Control{
-		ID: uuid.NewString(), Action: inbox.Redecide, Services: []string{l.Service}, Version: l.Version, Letter: l.ID, Actor: inbox.Deliver,
+	c := change.Control{
+		ID: uuid.NewString(), Action: change.Redecide, Services: []string{l.Service}, Version: l.Version, Letter: l.ID, Actor: change.Deliver,
 		Reason: fmt.Sprintf("given up %d times, offered again", l.Count),
 	}
 	var beside LetterHeaders
@@ -174,7 +173,7 @@ func (s *Stage) offer(ctx context.Context, w *worker, l *store.DeadLetter) error
 		if err != nil {
 			return nil //nolint:nilerr // an older build's: an operator has to look at it
 		}
-		c.Action, c.Version, c.Change = inbox.Resend, 0, sent.AppendBinary(nil)
+		c.Action, c.Version, c.Change = change.Resend, 0, sent.AppendBinary(nil)
 	}
 	if err := s.opt.Control(ctx, l.Entity, c); err != nil {
 		return err

@@ -12,7 +12,6 @@ import (
 
 	"github.com/seed-86dfc502/weir/change"
 	"github.com/seed-86dfc502/weir/deliver"
-	"github.com/seed-86dfc502/weir/inbox"
 	"github.com/seed-86dfc502/weir/sinks"
 	"github.com/seed-86dfc502/weir/store"
 	"github.com/seed-86dfc502/weir/transport"
@@ -92,11 +91,11 @@ func TestI9WhatWasGivenUpIsOfferedAgain(t *testing.T) {
 	c := of(service, "bad", 1)
 	for n := range int64(3) {
 		p.publish(like(c, n+1))
-		asked := func() (found []inbox.Control) {
+		asked := func() (found []change.Control) {
 			p.mu.Lock()
 			defer p.mu.Unlock()
 			for _, control := range p.controls {
-				if control.Action != inbox.Refuse {
+				if control.Action != change.Refuse {
 					found = append(found, control)
 				}
 			}
@@ -106,8 +105,8 @@ func TestI9WhatWasGivenUpIsOfferedAgain(t *testing.T) {
 		all := asked()
 		require.Len(t, all, int(n+1))
 		got, letter := all[n], p.letters()[2]
-		require.Equal(t, inbox.Control{
-			ID: got.ID, Action: inbox.Redecide, Services: []string{service}, Version: at(n + 1), Letter: letter.ID, Actor: inbox.Deliver, Reason: got.Reason,
+		require.Equal(t, change.Control{
+			ID: got.ID, Action: change.Redecide, Services: []string{service}, Version: at(n + 1), Letter: letter.ID, Actor: change.Deliver, Reason: got.Reason,
 		}, got)
 		require.Equal(t, n+1, letter.Count)
 	}
@@ -148,8 +147,8 @@ func TestI9ALetterThatIsTooLargeHoldsUpNoOther(t *testing.T) {
 	w := newWorld(t, service, other)
 	var tried atomic.Int32
 	p := w.start(map[string]sinks.Traits{service: state, other: state}, later(service, time.Millisecond), later(other, time.Millisecond), func(o *deliver.Options) {
-		o.Control = func(ctx context.Context, entity string, c inbox.Control) error {
-			if entity == "large" && c.Action == inbox.Redecide {
+		o.Control = func(ctx context.Context, entity string, c change.Control) error {
+			if entity == "large" && c.Action == change.Redecide {
 				tried.Add(1)
 				return fmt.Errorf("append: %w", transport.ErrTooLarge)
 			}

@@ -12,7 +12,6 @@ import (
 
 	"github.com/ThreeDotsLabs/watermill/message"
 	"github.com/seed-86dfc502/weir/change"
-	"github.com/seed-86dfc502/weir/inbox"
 	"github.com/seed-86dfc502/weir/internal/crash"
 	"github.com/seed-86dfc502/weir/internal/defaults"
 	"github.com/seed-86dfc502/weir/internal/tracing"
@@ -96,7 +95,7 @@ type Options struct {
 	History Attempts
 	Log     Log
 	// Control appends a control record to the inbox and returns when it is durable.
-	Control func(ctx context.Context, entity string, c inbox.Control) error
+	Control func(ctx context.Context, entity string, c change.Control) error
 	// Partition returns the inbox partition in which a version of an entity was
 	// decided: another generation of the inbox may have had another number of them.
 	// Of a generation that is not known, it is that of the newest.

@@ -8,7 +8,6 @@ import (
 
 	"github.com/seed-86dfc502/weir/change"
 	"github.com/seed-86dfc502/weir/deliver"
-	"github.com/seed-86dfc502/weir/inbox"
 	"github.com/seed-86dfc502/weir/sinks"
 	"github.com/seed-86dfc502/weir/store"
 	"github.com/stretchr/testify/require"
@@ -81,7 +80,7 @@ func (s *silent) start(limit context.Context, t *testing.T, grace time.Duration)
 	p := w.start(nil, func(o *deliver.Options) {
 		o.Services = []deliver.Service{{Name: service, Number: w.numbers[service], Sink: s, Retry: deliver.Retry{Attempts: 1}}}
 		o.Store, o.StopGrace, o.Limit = s, grace, limit
-		o.Control = func(ctx context.Context, entity string, c inbox.Control) error { return w.control(ctx, entity, c) }
+		o.Control = func(ctx context.Context, entity string, c change.Control) error { return w.control(ctx, entity, c) }
 	})
 	<-s.asked
 	return p

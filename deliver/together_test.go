@@ -9,7 +9,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/seed-86dfc502/weir/change"
-	"github.com/seed-86dfc502/weir/inbox"
 	"github.com/seed-86dfc502/weir/sinks"
 	"github.com/seed-86dfc502/weir/store"
 )
@@ -57,8 +56,8 @@ func TestWhoCatchesUpDuringARepairIsRepaired(t *testing.T) {
 		return []store.Row{{Key: store.Key{Entity: "e", Service: 1}, Version: 7, Content: []byte("c")}}
 	}}, feed{fed: 5, next: 3}, "live", "late")
 	s.opt.Partition = func(string, change.Version) int32 { return 0 }
-	s.opt.Control = func(_ context.Context, entity string, c inbox.Control) error {
-		require.Equal(t, []any{"e", inbox.Redecide}, []any{entity, c.Action})
+	s.opt.Control = func(_ context.Context, entity string, c change.Control) error {
+		require.Equal(t, []any{"e", change.Redecide}, []any{entity, c.Action})
 		asked[c.Services[0]] = true
 		return nil
 	}

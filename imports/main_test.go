@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"github.com/seed-86dfc502/weir/inbox"
+	"github.com/seed-86dfc502/weir/change"
 	"github.com/seed-86dfc502/weir/ingest"
 	"github.com/seed-86dfc502/weir/store"
 	"github.com/seed-86dfc502/weir/store/sqlite"
@@ -78,7 +78,7 @@ func (w *world) Append(_ context.Context, records []transport.Record) error {
 		}
 	}
 	for _, r := range records {
-		got, err := inbox.Decode(r.Key, r.Headers[0].Value, r.Value)
+		got, err := change.DecodeRecord(r.Key, r.Headers[0].Value, r.Value)
 		if err != nil {
 			return err
 		}

@@ -11,7 +11,7 @@ import (
 	"net/http"
 	"time"
 
-	"github.com/seed-86dfc502/weir/inbox"
+	"github.com/seed-86dfc502/weir/change"
 	"github.com/seed-86dfc502/weir/ingest"
 	"github.com/seed-86dfc502/weir/internal/crash"
 	"github.com/seed-86dfc502/weir/internal/parallel"
@@ -94,13 +94,13 @@ func (t *Taker) Take(ctx context.Context, i store.Import, rows []Row) ([]Result,
 			continue
 		}
 		x.event.WithClaim(x.claim.ID, i.Tenant, x.key, t.Keep)
-		key, head, value, err := inbox.Encode(x.event.Record())
+		key, head, value, err := change.EncodeRecord(x.event.Record())
 		if err != nil {
 			return nil, errors.Join(err, t.abandon(ctx, i, all))
 		}
 		mine = append(mine, x)
 		records = append(records, transport.Record{
-			Topic: t.Topic, Key: key, Value: value, Headers: []transport.Header{{Key: inbox.Header, Value: head}},
+			Topic: t.Topic, Key: key, Value: value, Headers: []transport.Header{{Key: change.InboxHeader, Value: head}},
 		})
 	}
 	if len(mine) == 0 {

@@ -9,7 +9,6 @@ import (
 
 	"github.com/seed-86dfc502/weir/canonicaltree"
 	"github.com/seed-86dfc502/weir/change"
-	"github.com/seed-86dfc502/weir/inbox"
 	"github.com/seed-86dfc502/weir/ingest/gate"
 	"github.com/seed-86dfc502/weir/internal/tracing"
 	"github.com/seed-86dfc502/weir/store"
@@ -59,7 +58,7 @@ const maxID = 1024
 // extracted is one event after it was taken apart: a record for the inbox, a
 // dead letter, or nothing.
 type extracted struct {
-	record  inbox.Record
+	record  change.Record
 	gate    gate.Entry // EventID is empty when the event has none; unseen adds the source
 	letter  *store.DeadLetter
 	skipped bool // it is about no entity, see Format
@@ -124,11 +123,11 @@ func (s *Extractor) try(f *transport.Frame, i int, t *change.Trace) extracted {
 // digest of the whole value to sum, if that is not nil.
 func (s *Extractor) extract(ev *transport.Received, sum *canonicaltree.Digest) (extracted, error) {
 	value := ev.Value
-	e := &inbox.Event{Origin: inbox.Origin{Source: s.Source}, Op: inbox.Upsert}
+	e := &change.Event{Origin: change.Origin{Source: s.Source}, Op: change.Upsert}
 	null := value == nil
 	var root canonicaltree.Node
 	if null {
-		e.Op = inbox.Delete
+		e.Op = change.Delete
 	} else {
 		if len(value) > s.MaxEvent {
 			return extracted{}, refuse("oversized", "the event is larger than the limit of %d bytes", s.MaxEvent)
@@ -154,7 +153,7 @@ func (s *Extractor) extract(ev *transport.Received, sum *canonicaltree.Digest) (
 		return extracted{}, err
 	}
 	if c.skip {
-		return extracted{record: inbox.Record{Event: e}, skipped: true}, nil
+		return extracted{record: change.Record{Event: e}, skipped: true}, nil
 	}
 	e.Entity, e.Op, root = c.entity, c.op, c.payload
 	if e.EventID, err = locate("event id", s.EventID, ev, c.meta); err != nil {
@@ -167,8 +166,8 @@ func (s *Extractor) extract(ev *transport.Received, sum *canonicaltree.Digest) (
 		strings.ContainsRune(e.EventID, 0) || strings.ContainsRune(e.Sequence, 0) {
 		return extracted{}, refuse("bad_event_id", "event id or sequence is longer than %d bytes, not valid UTF-8 or holds a NUL", maxID)
 	}
-	x := extracted{record: inbox.Record{Entity: e.Entity, Event: e}, gate: gate.Entry{EventID: e.EventID}}
-	if e.Op == inbox.Delete {
+	x := extracted{record: change.Record{Entity: e.Entity, Event: e}, gate: gate.Entry{EventID: e.EventID}}
+	if e.Op == change.Delete {
 		x.gate.Hash = contentOf(e, canonicaltree.Digest{})
 		return x, nil
 	}
@@ -195,7 +194,7 @@ func (s *Extractor) extract(ev *transport.Received, sum *canonicaltree.Digest) (
 // contentOf is what the gate compares beside the event id: entity and operation
 // belong to the content, since producers use one id (of a transaction, say) for
 // events about several entities.
-func contentOf(e *inbox.Event, payload canonicaltree.Digest) gate.Hash {
+func contentOf(e *change.Event, payload canonicaltree.Digest) gate.Hash {
 	h := sha256.New()
 	h.Write(payload[:])
 	h.Write([]byte(e.Op))
@@ -263,7 +262,7 @@ func (s *Extractor) checkEntity(id string) error {
 // Extract takes the event at i of a frame apart without gate or inbox: the record
 // that would be appended, without entity if the source's format skips it, or the
 // dead letter. For tests of configurations and dry runs.
-func (s *Extractor) Extract(f *transport.Frame, i int) (inbox.Record, *store.DeadLetter) {
+func (s *Extractor) Extract(f *transport.Frame, i int) (change.Record, *store.DeadLetter) {
 	x := s.try(f, i, nil)
 	return x.record, x.letter
 }

@@ -5,7 +5,7 @@ import (
 	"testing"
 
 	"github.com/ThreeDotsLabs/watermill/message"
-	"github.com/seed-86dfc502/weir/inbox"
+	"github.com/seed-86dfc502/weir/change"
 	"github.com/seed-86dfc502/weir/ingest"
 	"github.com/seed-86dfc502/weir/store"
 	"github.com/seed-86dfc502/weir/stripper"
@@ -24,7 +24,7 @@ func shape(t testing.TB) ingest.Extractor {
 }
 
 // take takes the event of a message apart that stands at offset 42 of T1/3.
-func take(s ingest.Extractor, m *message.Message) (inbox.Record, *store.DeadLetter) {
+func take(s ingest.Extractor, m *message.Message) (change.Record, *store.DeadLetter) {
 	ev := transport.ReceivedOf(m)
 	ev.Offset = 42
 	return s.Extract(frame(ev), 0)
@@ -44,30 +44,30 @@ func TestTakeApart(t *testing.T) {
 		value   string // "null record" for a null value
 		meta    map[string]string
 		shape   func(*ingest.Extractor)
-		want    inbox.Event
+		want    change.Event
 		code    string // of the dead letter
 		payload string
 	}{
 		{name: "upsert", value: `{"m":{"id":"B","event":"e1","op":"upsert","seq":7},"d":{"a":1}}`,
-			want: inbox.Event{Entity: "B", EventID: "e1", Sequence: "7", Op: inbox.Upsert}, payload: `{"a":1}`},
+			want: change.Event{Entity: "B", EventID: "e1", Sequence: "7", Op: change.Upsert}, payload: `{"a":1}`},
 		{name: "stripped", value: `{"m":{"id":"B"},"d":{"updated_at":1,"a":[{"trace_id":2,"b":3}]}}`,
-			want: inbox.Event{Entity: "B", Op: inbox.Upsert}, payload: `{"a":[{"b":3}]}`},
+			want: change.Event{Entity: "B", Op: change.Upsert}, payload: `{"a":[{"b":3}]}`},
 		{name: "numbers keep their digits", value: `{"m":{"id":1.50,"event":12345678901234567890123},"d":1.50}`,
-			want: inbox.Event{Entity: "1.50", EventID: "12345678901234567890123", Op: inbox.Upsert}, payload: `1.50`},
-		{name: "escapes", value: `{"m":{"id":"\u0042\n"},"d":{}}`, want: inbox.Event{Entity: "B\n", Op: inbox.Upsert}, payload: `{}`},
-		{name: "delete", value: `{"m":{"id":"B","op":"delete"},"d":{"a":1}}`, want: inbox.Event{Entity: "B", Op: inbox.Delete}},
-		{name: "operation as a truth value", value: `{"m":{"id":"B","op":true}}`, want: inbox.Event{Entity: "B", Op: inbox.Delete}},
-		{name: "null payload", value: `{"m":{"id":"B"},"d":null}`, want: inbox.Event{Entity: "B", Op: inbox.Delete}},
+			want: change.Event{Entity: "1.50", EventID: "12345678901234567890123", Op: change.Upsert}, payload: `1.50`},
+		{name: "escapes", value: `{"m":{"id":"\u0042\n"},"d":{}}`, want: change.Event{Entity: "B\n", Op: change.Upsert}, payload: `{}`},
+		{name: "delete", value: `{"m":{"id":"B","op":"delete"},"d":{"a":1}}`, want: change.Event{Entity: "B", Op: change.Delete}},
+		{name: "operation as a truth value", value: `{"m":{"id":"B","op":true}}`, want: change.Event{Entity: "B", Op: change.Delete}},
+		{name: "null payload", value: `{"m":{"id":"B"},"d":null}`, want: change.Event{Entity: "B", Op: change.Delete}},
 		{name: "null payload that is the whole value", value: `null`, meta: map[string]string{transport.KeyMetadata: "B"},
-			shape: func(s *ingest.Extractor) { headers(s); s.Payload = "" }, want: inbox.Event{Entity: "B", Op: inbox.Delete}},
-		{name: "null record", value: "null record", meta: map[string]string{transport.KeyMetadata: "B"}, want: inbox.Event{Entity: "B", Op: inbox.Delete}},
+			shape: func(s *ingest.Extractor) { headers(s); s.Payload = "" }, want: change.Event{Entity: "B", Op: change.Delete}},
+		{name: "null record", value: "null record", meta: map[string]string{transport.KeyMetadata: "B"}, want: change.Event{Entity: "B", Op: change.Delete}},
 		{name: "null record with headers", value: "null record", shape: headers,
 			meta: map[string]string{transport.KeyMetadata: "B", "ce_id": "e", "seq": "9"},
-			want: inbox.Event{Entity: "B", EventID: "e", Sequence: "9", Op: inbox.Delete}},
+			want: change.Event{Entity: "B", EventID: "e", Sequence: "9", Op: change.Delete}},
 		{name: "key and headers", value: `{"d":{}}`, shape: headers, meta: map[string]string{transport.KeyMetadata: "B", "ce_id": "e"},
-			want: inbox.Event{Entity: "B", EventID: "e", Op: inbox.Upsert}, payload: `{}`},
+			want: change.Event{Entity: "B", EventID: "e", Op: change.Upsert}, payload: `{}`},
 		{name: "whole value", value: `{"m":{"id":"B"}}`, shape: func(s *ingest.Extractor) { s.Payload = "" },
-			want: inbox.Event{Entity: "B", Op: inbox.Upsert}, payload: `{"m":{"id":"B"}}`},
+			want: change.Event{Entity: "B", Op: change.Upsert}, payload: `{"m":{"id":"B"}}`},
 
 		{name: "no JSON", value: `{"m":`, code: "bad_json"},
 		{name: "empty", value: ``, code: "bad_json"},
@@ -114,13 +114,13 @@ func TestTakeApart(t *testing.T) {
 				return
 			}
 			require.Nil(t, letter)
-			c.want.Origin = inbox.Origin{Source: "registry", Topic: "T1", Partition: 3, Offset: 42}
+			c.want.Origin = change.Origin{Source: "registry", Topic: "T1", Partition: 3, Offset: 42}
 			if c.payload != "" {
 				c.want.Payload = []byte(c.payload)
 			}
 			require.Equal(t, c.want, *record.Event)
 			require.Equal(t, c.want.Entity, record.Entity)
-			_, _, _, err := inbox.Encode(record)
+			_, _, _, err := change.EncodeRecord(record)
 			require.NoError(t, err)
 		})
 	}
@@ -140,9 +140,9 @@ func FuzzTake(f *testing.F) {
 			require.NotEmpty(t, letter.Code)
 			return
 		}
-		k, head, v, err := inbox.Encode(record)
+		k, head, v, err := change.EncodeRecord(record)
 		require.NoError(t, err)
-		back, err := inbox.Decode(k, head, v)
+		back, err := change.DecodeRecord(k, head, v)
 		require.NoError(t, err)
 		require.Equal(t, record.Entity, back.Entity)
 	})

@@ -5,7 +5,7 @@ import (
 	"strings"
 
 	"github.com/seed-86dfc502/weir/canonicaltree"
-	"github.com/seed-86dfc502/weir/inbox"
+	"github.com/seed-86dfc502/weir/change"
 	"github.com/seed-86dfc502/weir/transport"
 	"github.com/tidwall/gjson"
 )
@@ -27,7 +27,7 @@ const (
 // content is what an event says, whatever its form.
 type content struct {
 	entity  string
-	op      inbox.Op
+	op      change.Op
 	payload canonicaltree.Node  // of an upsert
 	meta    []byte              // JSON in which event id and sequence are looked for; nil: there is none
 	skip    bool                // it is about no row
@@ -77,7 +77,7 @@ func (s *Extractor) debezium(ev *transport.Received, root canonicaltree.Node) (c
 		}
 		return content{}, refuse("bad_envelope", "the value has no member op, so it is no event of Debezium; events that ExtractNewRecordState flattened are format json")
 	}
-	c := content{op: inbox.Upsert, meta: envelope.Raw()}
+	c := content{op: change.Upsert, meta: envelope.Raw()}
 	before, after := envelope.Get("before"), envelope.Get("after")
 	switch op {
 	case debeziumCreate, debeziumRead, debeziumUpdate:
@@ -87,7 +87,7 @@ func (s *Extractor) debezium(ev *transport.Received, root canonicaltree.Node) (c
 		c.payload = after
 		return c, s.entityOf(&c, ev, after, before)
 	case debeziumDelete:
-		c.op = inbox.Delete
+		c.op = change.Delete
 		return c, s.entityOfDeleted(&c, ev, before)
 	case debeziumMessage:
 		return content{skip: true}, nil
@@ -155,7 +155,7 @@ func (s *Extractor) maxwell(ev *transport.Received, root canonicaltree.Node) (co
 		return content{}, refuse("bad_envelope", "the value is no JSON object, so no event of Maxwell")
 	}
 	kind, _ := root.Get("type").Text()
-	c := content{op: inbox.Upsert, meta: root.Raw()}
+	c := content{op: change.Upsert, meta: root.Raw()}
 	data := root.Get("data")
 	switch kind {
 	case maxwellInsert, maxwellUpdate, maxwellDelete, maxwellBootstrap:
@@ -169,7 +169,7 @@ func (s *Extractor) maxwell(ev *transport.Received, root canonicaltree.Node) (co
 		return content{}, refuse("bad_envelope", "the member type is none that Maxwell has")
 	}
 	if kind == maxwellDelete {
-		c.op = inbox.Delete
+		c.op = change.Delete
 		return c, s.entityOfDeleted(&c, ev, data)
 	}
 	c.payload = data
@@ -219,7 +219,7 @@ func (s *Extractor) entityOfDeleted(c *content, ev *transport.Received, row cano
 // connector that sends its last events again sends a tombstone again too, and
 // nothing would tell that it is older than a row that was created since.
 func (s *Extractor) tombstone(ev *transport.Received) (c content, err error) {
-	c.op = inbox.Delete
+	c.op = change.Delete
 	if !s.Sequence.isZero() && (s.Sequence.Header == "" || ev.Header(s.Sequence.Header) == "") {
 		return content{skip: true}, nil
 	}
@@ -317,10 +317,10 @@ func checkAvailable(row canonicaltree.Node) error {
 
 // plain finds everything where the locators say.
 func (s *Extractor) plain(ev *transport.Received, root canonicaltree.Node) (content, error) {
-	c := content{op: inbox.Upsert, payload: root, meta: ev.Value}
+	c := content{op: change.Upsert, payload: root, meta: ev.Value}
 	entity := s.Entity
 	if !root.Exists() {
-		c.op, c.meta = inbox.Delete, nil
+		c.op, c.meta = change.Delete, nil
 		if entity.Path != "" {
 			entity = Locator{Key: true} // a tombstone has nothing but its key
 		}
@@ -332,7 +332,7 @@ func (s *Extractor) plain(ev *transport.Received, root canonicaltree.Node) (cont
 	if c.entity == "" {
 		return c, refuse("no_entity", "the event has no entity id at %s", entity)
 	}
-	if err := s.checkEntity(c.entity); err != nil || c.op == inbox.Delete {
+	if err := s.checkEntity(c.entity); err != nil || c.op == change.Delete {
 		return c, err
 	}
 	op, err := locate("operation", s.Operation, ev, c.meta)
@@ -341,9 +341,9 @@ func (s *Extractor) plain(ev *transport.Received, root canonicaltree.Node) (cont
 	}
 	// A null document is how change feeds, and null in a column of JSON, say that it is gone.
 	if op != "" && s.IsDelete(op) || s.Payload == "" && root.Kind() == canonicaltree.Null {
-		c.op = inbox.Delete
+		c.op = change.Delete
 	}
-	if c.op == inbox.Delete || s.Payload == "" {
+	if c.op == change.Delete || s.Payload == "" {
 		return c, nil
 	}
 	r := gjson.GetBytes(c.meta, s.Payload)
@@ -351,7 +351,7 @@ func (s *Extractor) plain(ev *transport.Received, root canonicaltree.Node) (cont
 	case !r.Exists():
 		return c, refuse("no_payload", "the event has nothing at the payload path %s", s.Payload)
 	case r.Type == gjson.Null:
-		c.op = inbox.Delete
+		c.op = change.Delete
 		return c, nil
 	}
 	// Mostly the path selects a value that is indexed already.

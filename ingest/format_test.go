@@ -12,7 +12,7 @@ import (
 
 	"github.com/ThreeDotsLabs/watermill/message"
 	"github.com/seed-86dfc502/weir/canonicaltree"
-	"github.com/seed-86dfc502/weir/inbox"
+	"github.com/seed-86dfc502/weir/change"
 	"github.com/seed-86dfc502/weir/ingest"
 	"github.com/seed-86dfc502/weir/store"
 	"github.com/seed-86dfc502/weir/stripper"
@@ -99,7 +99,7 @@ func formatCases(t testing.TB) map[string]formatCase {
 }
 
 // outcomeOf writes what became of an event.
-func outcomeOf(record inbox.Record, letter *store.DeadLetter) string {
+func outcomeOf(record change.Record, letter *store.DeadLetter) string {
 	switch {
 	case letter != nil:
 		return "dead letter " + letter.Code + ": " + letter.Reason + "\n"
@@ -173,7 +173,7 @@ func FuzzFormats(f *testing.F) {
 			c.Entity = entity
 		}
 		s := c.shape(t)
-		once := func() (inbox.Record, *store.DeadLetter) {
+		once := func() (change.Record, *store.DeadLetter) {
 			m := message.NewMessage("", value)
 			m.Metadata.Set(transport.KeyMetadata, key)
 			if value == nil {
@@ -192,9 +192,9 @@ func FuzzFormats(f *testing.F) {
 		if record.Entity == "" {
 			return
 		}
-		_, _, _, err := inbox.Encode(record)
+		_, _, _, err := change.EncodeRecord(record)
 		require.NoError(t, err)
-		if record.Event.Op == inbox.Upsert {
+		if record.Event.Op == change.Upsert {
 			tree, err := canonicaltree.Parse(record.Event.Payload)
 			require.NoError(t, err)
 			require.Equal(t, canonicaltree.Object, tree.Root().Kind())

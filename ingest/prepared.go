@@ -8,7 +8,7 @@ import (
 
 	"github.com/ThreeDotsLabs/watermill/message"
 	"github.com/seed-86dfc502/weir/canonicaltree"
-	"github.com/seed-86dfc502/weir/inbox"
+	"github.com/seed-86dfc502/weir/change"
 	"github.com/seed-86dfc502/weir/store"
 	"github.com/seed-86dfc502/weir/transport"
 )
@@ -64,12 +64,12 @@ func (p *Prepared) Fingerprint() [32]byte { return p.fingerprint }
 func (p *Prepared) WithClaim(claim store.ClaimID, tenant, key string, keep time.Duration) {
 	digest := store.DigestKey(tenant, key)
 	p.x.record.Event.Claim = claim.String()
-	p.x.record.Event.Use = &inbox.Use{Key: digest[:], Content: p.fingerprint[:len(store.Use{}.Content)], Keep: keep.Milliseconds()}
+	p.x.record.Event.Use = &change.Use{Key: digest[:], Content: p.fingerprint[:len(store.Use{}.Content)], Keep: keep.Milliseconds()}
 	p.x.gate.EventID = ""
 }
 
 // Record is what a stage would append to the inbox; it is not changed.
-func (p *Prepared) Record() inbox.Record { return p.x.record }
+func (p *Prepared) Record() change.Record { return p.x.record }
 
 // fingerprint hashes length-prefixed parts, so that no two lists of them meet.
 func (s *Extractor) fingerprint(ev *transport.Received, value canonicaltree.Digest) (sum [32]byte) {

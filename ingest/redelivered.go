@@ -7,7 +7,6 @@ import (
 
 	"github.com/ThreeDotsLabs/watermill/message"
 	"github.com/seed-86dfc502/weir/change"
-	"github.com/seed-86dfc502/weir/inbox"
 	"github.com/seed-86dfc502/weir/store"
 	"github.com/seed-86dfc502/weir/transport"
 )
@@ -43,7 +42,7 @@ func (s *Extractor) headers(ev *transport.Received, t *change.Trace) []byte {
 // Redelivered takes a dead letter of this source's ingest apart once more, as it was
 // or as it was edited, with the position that it had. It returns the record to append, or
 // the dead letter that it would become now.
-func (s *Extractor) Redelivered(l store.DeadLetter) (inbox.Record, *store.DeadLetter) {
+func (s *Extractor) Redelivered(l store.DeadLetter) (change.Record, *store.DeadLetter) {
 	msg := message.NewMessage("", l.Payload)
 	if len(l.Headers) > 0 {
 		_ = json.Unmarshal(l.Headers, &msg.Metadata) // this package wrote them

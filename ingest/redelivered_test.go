@@ -4,7 +4,7 @@ import (
 	"testing"
 
 	"github.com/ThreeDotsLabs/watermill/message"
-	"github.com/seed-86dfc502/weir/inbox"
+	"github.com/seed-86dfc502/weir/change"
 	"github.com/seed-86dfc502/weir/ingest"
 	"github.com/seed-86dfc502/weir/transport"
 	"github.com/stretchr/testify/require"
@@ -32,9 +32,9 @@ func TestALetterIsTakenApartAsItsEventWas(t *testing.T) {
 	letter.Payload = []byte(`{"a":1,"updated_at":2}`)
 	record, still := s.Redelivered(*letter)
 	require.Nil(t, still)
-	require.Equal(t, inbox.Event{
-		Origin: inbox.Origin{Source: "registry", Topic: "T1", Partition: 3, Offset: 42}, EventID: "e1", Sequence: "7",
-		Op: inbox.Upsert, Entity: "B", Payload: []byte(`{"a":1}`),
+	require.Equal(t, change.Event{
+		Origin: change.Origin{Source: "registry", Topic: "T1", Partition: 3, Offset: 42}, EventID: "e1", Sequence: "7",
+		Op: change.Upsert, Entity: "B", Payload: []byte(`{"a":1}`),
 	}, *record.Event)
 }
 
@@ -76,5 +76,5 @@ func TestALetterOfANullValue(t *testing.T) {
 	letter.Payload = []byte(`{"m":{"id":"B"},"d":{}}`)
 	record, still := s.Redelivered(*letter)
 	require.Nil(t, still)
-	require.Equal(t, inbox.Upsert, record.Event.Op)
+	require.Equal(t, change.Upsert, record.Event.Op)
 }

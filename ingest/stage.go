@@ -9,7 +9,7 @@ import (
 
 	"github.com/ThreeDotsLabs/watermill/message"
 	"github.com/prometheus/client_golang/prometheus"
-	"github.com/seed-86dfc502/weir/inbox"
+	"github.com/seed-86dfc502/weir/change"
 	"github.com/seed-86dfc502/weir/ingest/gate"
 	"github.com/seed-86dfc502/weir/internal/crash"
 	"github.com/seed-86dfc502/weir/internal/parallel"
@@ -149,13 +149,13 @@ func (s *Stage) takeIn(work, stop context.Context, events []extracted) error {
 	records := make([]transport.Record, len(fresh))
 	marks := make([]gate.Entry, 0, len(fresh))
 	for i, x := range fresh {
-		key, head, value, err := inbox.Encode(x.record)
+		key, head, value, err := change.EncodeRecord(x.record)
 		if err != nil {
 			return err
 		}
 		records[i] = transport.Record{
 			Topic: s.opt.Topic, Key: key, Value: value,
-			Headers: transport.WithTrace([]transport.Header{{Key: inbox.Header, Value: head}}, x.span.Trace()),
+			Headers: transport.WithTrace([]transport.Header{{Key: change.InboxHeader, Value: head}}, x.span.Trace()),
 		}
 		x.recordOutcome(OutcomeTaken)
 		if x.gate.EventID != "" {

@@ -15,7 +15,7 @@ import (
 
 	"github.com/ThreeDotsLabs/watermill/message"
 	"github.com/prometheus/client_golang/prometheus"
-	"github.com/seed-86dfc502/weir/inbox"
+	"github.com/seed-86dfc502/weir/change"
 	"github.com/seed-86dfc502/weir/ingest"
 	"github.com/seed-86dfc502/weir/ingest/gate"
 	"github.com/seed-86dfc502/weir/internal/tracing"
@@ -71,7 +71,7 @@ func (w *world) Append(ctx context.Context, records []transport.Record) error {
 	w.happened = append(w.happened, fmt.Sprint("append ", len(records)))
 	for _, r := range records {
 		w.inbox = append(w.inbox, string(r.Key)+"="+string(r.Value))
-		if r.Topic != "weir.inbox" || len(r.Headers) == 0 || r.Headers[0].Key != inbox.Header {
+		if r.Topic != "weir.inbox" || len(r.Headers) == 0 || r.Headers[0].Key != change.InboxHeader {
 			w.happened = append(w.happened, "a wrong record")
 			continue
 		}

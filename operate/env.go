@@ -6,9 +6,9 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/seed-86dfc502/weir/change"
 	"github.com/seed-86dfc502/weir/checks"
 	"github.com/seed-86dfc502/weir/decide"
-	"github.com/seed-86dfc502/weir/inbox"
 	"github.com/seed-86dfc502/weir/ingest"
 	"github.com/seed-86dfc502/weir/internal/wait"
 	"github.com/seed-86dfc502/weir/sinks"
@@ -85,15 +85,15 @@ func (e *Env) extent(ctx context.Context, t Task, listed int64) int64 {
 }
 
 // send appends records to the inbox and returns when they are acknowledged.
-func (e *Env) send(ctx context.Context, records []inbox.Record) error {
+func (e *Env) send(ctx context.Context, records []change.Record) error {
 	out := make([]transport.Record, len(records))
 	for i, r := range records {
-		key, head, value, err := inbox.Encode(r)
+		key, head, value, err := change.EncodeRecord(r)
 		if err != nil {
 			return err
 		}
 		out[i] = transport.Record{
-			Topic: e.Inbox.Topic, Key: key, Value: value, Headers: []transport.Header{{Key: inbox.Header, Value: head}},
+			Topic: e.Inbox.Topic, Key: key, Value: value, Headers: []transport.Header{{Key: change.InboxHeader, Value: head}},
 		}
 	}
 	if len(out) == 0 {

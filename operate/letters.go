@@ -11,7 +11,6 @@ import (
 	"github.com/seed-86dfc502/weir/canonicaltree"
 	"github.com/seed-86dfc502/weir/change"
 	"github.com/seed-86dfc502/weir/deliver"
-	"github.com/seed-86dfc502/weir/inbox"
 	"github.com/seed-86dfc502/weir/internal/crash"
 	"github.com/seed-86dfc502/weir/store"
 	"github.com/seed-86dfc502/weir/transport"
@@ -144,12 +143,12 @@ const replayBytes = 16 << 20
 // replayBatch is what is appended at once.
 type replayBatch struct {
 	results []LetterReplay
-	records []inbox.Record
+	records []change.Record
 	of      []int // of each record: its place in results
 	bytes   int
 }
 
-func (b *replayBatch) add(result LetterReplay, record inbox.Record) {
+func (b *replayBatch) add(result LetterReplay, record change.Record) {
 	b.results = append(b.results, result)
 	if result.Refused != "" {
 		return
@@ -186,7 +185,7 @@ func (e *Env) replayBatch(ctx context.Context, b *replayBatch, operation, reason
 		// Which one is found by sending each alone. What was appended already is
 		// decided once more, to the same end.
 		for i, record := range b.records {
-			if err = e.send(ctx, []inbox.Record{record}); tooLarge(err) {
+			if err = e.send(ctx, []change.Record{record}); tooLarge(err) {
 				b.results[b.of[i]].Refused, err = fmt.Sprintf("the inbox does not take it: %s", err), nil
 			} else if err != nil {
 				break
@@ -220,21 +219,21 @@ func (e *Env) letter(ctx context.Context, id int64) (store.DeadLetter, error) {
 }
 
 // again makes the record that brings a letter back.
-func (e *Env) again(ctx context.Context, id int64, operation, reason string) (inbox.Record, ReplayMode, error) {
+func (e *Env) again(ctx context.Context, id int64, operation, reason string) (change.Record, ReplayMode, error) {
 	l, err := e.letter(ctx, id)
 	if err != nil {
-		return inbox.Record{}, "", err
+		return change.Record{}, "", err
 	}
-	replay := &inbox.Replay{Letter: l.ID, Version: l.Version, Died: l.Created.UnixMilli(), Operation: operation, Actor: e.Actor, Reason: reason, Trace: traceOf(l)}
+	replay := &change.Replay{Letter: l.ID, Version: l.Version, Died: l.Created.UnixMilli(), Operation: operation, Actor: e.Actor, Reason: reason, Trace: traceOf(l)}
 	switch {
 	case l.Stage == store.StageIngest:
 		shape, err := e.Shape(l.Source)
 		if err != nil {
-			return inbox.Record{}, "", err
+			return change.Record{}, "", err
 		}
 		record, still := shape.Redelivered(l)
 		if still != nil {
-			return inbox.Record{}, AsEvent, impossible("%s: %s", still.Code, still.Reason)
+			return change.Record{}, AsEvent, impossible("%s: %s", still.Code, still.Reason)
 		}
 		record.Event.Replay = replay
 		return record, AsEvent, nil
@@ -244,30 +243,30 @@ func (e *Env) again(ctx context.Context, id int64, operation, reason string) (in
 		record, err := eventOf(l, replay)
 		return record, AsEvent, err
 	}
-	return inbox.Record{}, "", impossible("it belongs to no source and no service: it can only be discarded")
+	return change.Record{}, "", impossible("it belongs to no source and no service: it can only be discarded")
 }
 
 // againFor brings back what died for one service.
-func (e *Env) againFor(l store.DeadLetter, operation, reason string) (inbox.Record, ReplayMode, error) {
+func (e *Env) againFor(l store.DeadLetter, operation, reason string) (change.Record, ReplayMode, error) {
 	if _, ok := e.Plan.Service(l.Service); !ok {
-		return inbox.Record{}, "", impossible("there is no service %s in the active configuration", l.Service)
+		return change.Record{}, "", impossible("there is no service %s in the active configuration", l.Service)
 	}
 	if l.Entity == "" {
-		return inbox.Record{}, "", impossible("what died was no change: it can only be discarded")
+		return change.Record{}, "", impossible("what died was no change: it can only be discarded")
 	}
-	c := inbox.Control{
-		ID: fmt.Sprintf("%s/%d", operation, l.ID), Action: inbox.Redecide, Services: []string{l.Service}, Version: l.Version,
+	c := change.Control{
+		ID: fmt.Sprintf("%s/%d", operation, l.ID), Action: change.Redecide, Services: []string{l.Service}, Version: l.Version,
 		Letter: l.ID, Operation: operation, Actor: e.Actor, Reason: reason, Trace: traceOf(l),
 	}
 	if l.Stage != store.StageDeliver || !e.IsLog(l.Service) {
-		return inbox.Record{Entity: l.Entity, Control: &c}, AsDecision, nil
+		return change.Record{Entity: l.Entity, Control: &c}, AsDecision, nil
 	}
 	sent, err := deliver.ChangeOf(l)
 	if err != nil {
-		return inbox.Record{}, AsChange, impossible("%s", err)
+		return change.Record{}, AsChange, impossible("%s", err)
 	}
-	c.Action, c.Version, c.Change = inbox.Resend, 0, sent.AppendBinary(nil)
-	return inbox.Record{Entity: l.Entity, Control: &c}, AsChange, nil
+	c.Action, c.Version, c.Change = change.Resend, 0, sent.AppendBinary(nil)
+	return change.Record{Entity: l.Entity, Control: &c}, AsChange, nil
 }
 
 // traceOf returns the context of the work that made a letter, nil unless it was traced.
@@ -288,18 +287,18 @@ func traceOf(l store.DeadLetter) *change.Trace {
 
 // eventOf makes the event again that could not be decided, with the payload
 // that its letter has now.
-func eventOf(l store.DeadLetter, replay *inbox.Replay) (inbox.Record, error) {
+func eventOf(l store.DeadLetter, replay *change.Replay) (change.Record, error) {
 	var headers map[string]string
-	if json.Unmarshal(l.Headers, &headers) != nil || headers[inbox.Header] == "" || l.Entity == "" {
-		return inbox.Record{}, impossible("what died was no event: it can only be discarded")
+	if json.Unmarshal(l.Headers, &headers) != nil || headers[change.InboxHeader] == "" || l.Entity == "" {
+		return change.Record{}, impossible("what died was no event: it can only be discarded")
 	}
 	payload := l.Payload
 	if payload == nil {
 		payload = []byte{}
 	}
-	record, err := inbox.Decode([]byte(l.Entity), []byte(headers[inbox.Header]), payload)
+	record, err := change.DecodeRecord([]byte(l.Entity), []byte(headers[change.InboxHeader]), payload)
 	if err != nil || record.Event == nil {
-		return inbox.Record{}, impossible("what died was no event: it can only be discarded")
+		return change.Record{}, impossible("what died was no event: it can only be discarded")
 	}
 	event := record.Event
 	if was := event.Replay; was != nil {
@@ -307,13 +306,13 @@ func eventOf(l store.DeadLetter, replay *inbox.Replay) (inbox.Record, error) {
 		replay.Version, replay.Died = was.Version, was.Died
 	}
 	event.Replay = replay
-	if event.Op == inbox.Delete && len(payload) > 0 {
-		event.Op, event.Payload = inbox.Upsert, payload // an edit made a document of it
+	if event.Op == change.Delete && len(payload) > 0 {
+		event.Op, event.Payload = change.Upsert, payload // an edit made a document of it
 	}
-	if event.Op == inbox.Upsert {
+	if event.Op == change.Upsert {
 		tree, err := canonicaltree.Parse(event.Payload)
 		if err != nil {
-			return inbox.Record{}, impossible("bad_json: %s", err)
+			return change.Record{}, impossible("bad_json: %s", err)
 		}
 		tree.Release()
 	}

@@ -11,7 +11,6 @@ import (
 
 	"github.com/seed-86dfc502/weir/change"
 	"github.com/seed-86dfc502/weir/deliver"
-	"github.com/seed-86dfc502/weir/inbox"
 	"github.com/seed-86dfc502/weir/operate"
 	"github.com/seed-86dfc502/weir/store"
 	"github.com/stretchr/testify/require"
@@ -55,7 +54,7 @@ func TestWaysBack(t *testing.T) {
 	onState, _ := died(t, aService)
 	onLog, sent := died(t, zService)
 	head := `{"k":"e","s":"events","t":"T","p":1,"o":5,"i":"id","q":"9","op":"upsert"}`
-	headers, err := json.Marshal(map[string]string{inbox.Header: head})
+	headers, err := json.Marshal(map[string]string{change.InboxHeader: head})
 	require.NoError(t, err)
 	ids := []int64{
 		addLetter(t, e, store.DeadLetter{Stage: store.StageIngest, Source: source, Topic: "T", Part: 2, Offset: 3, Payload: []byte(`{"id":"A"}`)}),
@@ -76,20 +75,20 @@ func TestWaysBack(t *testing.T) {
 	records := log.decoded(t)
 	require.Len(t, records, 5)
 	first, second := records[0].Event, records[1].Event
-	require.Equal(t, inbox.Origin{Source: source, Topic: "T", Partition: 2, Offset: 3}, first.Origin, "the position that it had")
+	require.Equal(t, change.Origin{Source: source, Topic: "T", Partition: 2, Offset: 3}, first.Origin, "the position that it had")
 	require.Zero(t, first.Replay.Version, "it never was in the inbox")
 	require.Equal(t, ids[0], first.Replay.Letter)
 	require.NotZero(t, first.Replay.Died)
-	require.Equal(t, inbox.Origin{Source: source, Topic: "T", Partition: 1, Offset: 5}, second.Origin)
+	require.Equal(t, change.Origin{Source: source, Topic: "T", Partition: 1, Offset: 5}, second.Origin)
 	require.Equal(t, "9", second.Sequence)
 	require.Equal(t, change.NewVersion(1, 6), second.Replay.Version)
-	for i, c := range []*inbox.Control{records[2].Control, records[3].Control} {
-		require.Equal(t, inbox.Redecide, c.Action)
+	for i, c := range []*change.Control{records[2].Control, records[3].Control} {
+		require.Equal(t, change.Redecide, c.Action)
 		require.Equal(t, []string{aService}, c.Services)
 		require.Equal(t, ids[2+i], c.Letter)
 		require.Equal(t, change.NewVersion(1, int64(6+i)), c.Version)
 	}
-	require.Equal(t, inbox.Resend, records[4].Control.Action)
+	require.Equal(t, change.Resend, records[4].Control.Action)
 	again, rest, err := change.Decode(records[4].Control.Change)
 	require.NoError(t, err)
 	require.Empty(t, rest)
@@ -105,7 +104,7 @@ func TestLettersThatStay(t *testing.T) {
 	edited, _ := died(t, zService)
 	edited.Payload = []byte(`{"service":"zest/all@log","entity":"B","op":"upsert","version":8,"key":"0","doc":{}}`)
 	gone, _ := died(t, "gone/all@out")
-	headers := []byte(`{"` + inbox.Header + `":"{\"k\":\"e\",\"s\":\"events\",\"op\":\"upsert\"}"}`)
+	headers := []byte(`{"` + change.InboxHeader + `":"{\"k\":\"e\",\"s\":\"events\",\"op\":\"upsert\"}"}`)
 	for want, l := range map[string]store.DeadLetter{
 		"bad_json":         {Stage: store.StageIngest, Source: source, Payload: []byte(`{`)},
 		"no_entity":        {Stage: store.StageIngest, Source: source, Payload: []byte(`{}`)},
@@ -134,13 +133,13 @@ func TestLettersThatStay(t *testing.T) {
 func TestALetterDoesNotGetYounger(t *testing.T) {
 	e, log := newEnv(t)
 	head := `{"k":"e","s":"events","op":"delete","r":{"l":1,"v":77,"t":1000}}`
-	headers, err := json.Marshal(map[string]string{inbox.Header: head})
+	headers, err := json.Marshal(map[string]string{change.InboxHeader: head})
 	require.NoError(t, err)
 	id := addLetter(t, e, store.DeadLetter{Stage: store.StageDecide, Source: source, Entity: "B", Version: change.NewVersion(1, 600), Headers: headers})
 	require.Empty(t, replay(t, e, operate.Letters{IDs: []int64{id, id}}, false)[0].Refused)
 	records := log.decoded(t)
 	require.Len(t, records, 1, "named twice, brought back once")
-	require.Equal(t, inbox.Delete, records[0].Event.Op)
+	require.Equal(t, change.Delete, records[0].Event.Op)
 	require.Equal(t, change.Version(77), records[0].Event.Replay.Version)
 	require.EqualValues(t, 1000, records[0].Event.Replay.Died)
 	require.Equal(t, id, records[0].Event.Replay.Letter)

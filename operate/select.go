@@ -11,7 +11,7 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"github.com/seed-86dfc502/weir/inbox"
+	"github.com/seed-86dfc502/weir/change"
 	"github.com/seed-86dfc502/weir/store"
 	"github.com/seed-86dfc502/weir/transport"
 )
@@ -237,6 +237,6 @@ func (e *Env) locate(ctx context.Context, s Selection, at *offsetRange) error {
 
 // isEvent tells events from control records.
 func isEvent(r transport.Scanned) bool {
-	rec, err := inbox.Decode(r.Key, r.HeaderBytes(inbox.Header), r.Value)
+	rec, err := change.DecodeRecord(r.Key, r.HeaderBytes(change.InboxHeader), r.Value)
 	return err == nil && rec.Event != nil
 }

@@ -5,15 +5,15 @@ import (
 	"errors"
 	"strings"
 
+	"github.com/seed-86dfc502/weir/change"
 	"github.com/seed-86dfc502/weir/decide"
-	"github.com/seed-86dfc502/weir/inbox"
 	"github.com/seed-86dfc502/weir/store"
 )
 
 // trace is what a replayed record is known by in the history of its entity.
 type trace struct{ source, id string }
 
-func traceIn(r inbox.Record) trace {
+func traceIn(r change.Record) trace {
 	if r.Control != nil {
 		return trace{string(r.Control.Action), r.Control.ID}
 	}

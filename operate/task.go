@@ -11,8 +11,8 @@ import (
 	"slices"
 	"time"
 
+	"github.com/seed-86dfc502/weir/change"
 	"github.com/seed-86dfc502/weir/checks"
-	"github.com/seed-86dfc502/weir/inbox"
 	"github.com/seed-86dfc502/weir/internal/crash"
 	"github.com/seed-86dfc502/weir/internal/wait"
 	"github.com/seed-86dfc502/weir/store"
@@ -297,11 +297,11 @@ func (r *runner) runBatch(ctx context.Context, p batch) error {
 	if err := r.resetChecks(ctx, c.rows); err != nil {
 		return err
 	}
-	records := make([]inbox.Record, len(ids))
+	records := make([]change.Record, len(ids))
 	for i, id := range ids {
 		c := r.task.control(r.scope, r.result.Operation, e.Actor)
 		c.ID += "/" + id
-		records[i] = inbox.Record{Entity: id, Control: &c}
+		records[i] = change.Record{Entity: id, Control: &c}
 	}
 	crash.At(crash.JobAppending, r.job.Kind)
 	if err := e.send(ctx, records); err != nil {
@@ -339,10 +339,10 @@ func (r *runner) save(ctx context.Context, seen int64) (err error) {
 }
 
 // control is the record that a task sends to each entity.
-func (t *Task) control(s scope, operation, actor string) inbox.Control {
-	c := inbox.Control{ID: operation, Action: inbox.Redecide, Services: s.services, Force: t.Force, Actor: actor, Reason: t.Reason, Operation: operation}
+func (t *Task) control(s scope, operation, actor string) change.Control {
+	c := change.Control{ID: operation, Action: change.Redecide, Services: s.services, Force: t.Force, Actor: actor, Reason: t.Reason, Operation: operation}
 	if t.Kind == Reset {
-		c.Action, c.Force = inbox.Reset, false
+		c.Action, c.Force = change.Reset, false
 	}
 	return c
 }

@@ -14,11 +14,10 @@ import (
 
 	"github.com/seed-86dfc502/weir/change"
 	"github.com/seed-86dfc502/weir/decide"
-	"github.com/seed-86dfc502/weir/inbox"
 	"github.com/seed-86dfc502/weir/ingest"
-	"github.com/seed-86dfc502/weir/merge"
 	"github.com/seed-86dfc502/weir/operate"
 	"github.com/seed-86dfc502/weir/projections"
+	"github.com/seed-86dfc502/weir/projections/merge"
 	"github.com/seed-86dfc502/weir/store"
 	"github.com/seed-86dfc502/weir/store/sqlite"
 	"github.com/seed-86dfc502/weir/store/storetest"
@@ -102,12 +101,12 @@ func (l *memoryLog) Scan(_ context.Context, _ string, from, to map[int32]int64, 
 }
 
 // decoded returns what is in the log.
-func (l *memoryLog) decoded(t require.TestingT) []inbox.Record {
+func (l *memoryLog) decoded(t require.TestingT) []change.Record {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	var all []inbox.Record
+	var all []change.Record
 	for _, r := range l.records {
-		rec, err := inbox.Decode(r.Key, r.Headers[0].Value, r.Value)
+		rec, err := change.DecodeRecord(r.Key, r.Headers[0].Value, r.Value)
 		require.NoError(t, err)
 		all = append(all, rec)
 	}
@@ -262,16 +261,16 @@ func TestSelectionByTime(t *testing.T) {
 		from, to := rapid.IntRange(0, 40).Draw(rt, "from"), rapid.IntRange(1, 41).Draw(rt, "to")
 		for i := range n {
 			id := fmt.Sprint("e", rapid.IntRange(0, 5).Draw(rt, "entity"))
-			r := inbox.Record{Entity: id, Event: &inbox.Event{Op: inbox.Delete}}
+			r := change.Record{Entity: id, Event: &change.Event{Op: change.Delete}}
 			if rapid.Bool().Draw(rt, "control") {
-				r = inbox.Record{Entity: id, Control: &inbox.Control{ID: "x", Action: inbox.Reset}}
+				r = change.Record{Entity: id, Control: &change.Control{ID: "x", Action: change.Reset}}
 			} else if i >= from && i < to {
 				want[id] = true
 			}
-			key, head, value, err := inbox.Encode(r)
+			key, head, value, err := change.EncodeRecord(r)
 			require.NoError(rt, err)
 			log.records = append(log.records, transport.Scanned{Received: transport.Received{
-				Key: key, Value: value, Headers: []transport.Header{{Key: inbox.Header, Value: head}},
+				Key: key, Value: value, Headers: []transport.Header{{Key: change.InboxHeader, Value: head}},
 				Offset: int64(i), Time: begin.Add(time.Duration(i) * time.Second),
 			}})
 		}

@@ -9,7 +9,6 @@ import (
 	"github.com/seed-86dfc502/weir/change"
 	"github.com/seed-86dfc502/weir/config"
 	"github.com/seed-86dfc502/weir/deliver"
-	"github.com/seed-86dfc502/weir/inbox"
 	"github.com/seed-86dfc502/weir/operate"
 	"github.com/seed-86dfc502/weir/transport"
 )
@@ -142,7 +141,7 @@ func (l changesLog) Offsets(ctx context.Context, partition int32) (start, end in
 }
 
 // appendControl appends a control record to the inbox.
-func (st *stages) appendControl(ctx context.Context, entity string, c inbox.Control) error {
+func (st *stages) appendControl(ctx context.Context, entity string, c change.Control) error {
 	r, err := st.controlRecord(entity, c)
 	if err != nil {
 		return err
@@ -150,10 +149,10 @@ func (st *stages) appendControl(ctx context.Context, entity string, c inbox.Cont
 	return st.logs.Append(ctx, []transport.Record{r})
 }
 
-func (p *process) controlRecord(entity string, c inbox.Control) (transport.Record, error) {
-	key, head, value, err := inbox.Encode(inbox.Record{Entity: entity, Control: &c})
+func (p *process) controlRecord(entity string, c change.Control) (transport.Record, error) {
+	key, head, value, err := change.EncodeRecord(change.Record{Entity: entity, Control: &c})
 	return transport.Record{
 		Topic: p.cfg.Kafka.Inbox.Topic, Key: key, Value: value,
-		Headers: []transport.Header{{Key: inbox.Header, Value: head}},
+		Headers: []transport.Header{{Key: change.InboxHeader, Value: head}},
 	}, err
 }

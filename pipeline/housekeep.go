@@ -11,7 +11,6 @@ import (
 	"github.com/seed-86dfc502/weir/change"
 	"github.com/seed-86dfc502/weir/config"
 	"github.com/seed-86dfc502/weir/decide"
-	"github.com/seed-86dfc502/weir/inbox"
 	"github.com/seed-86dfc502/weir/internal/wait"
 	"github.com/seed-86dfc502/weir/operate"
 	"github.com/seed-86dfc502/weir/store"
@@ -52,7 +51,7 @@ type housekeeper struct {
 	// services are those that have to hear of a deletion.
 	services func() []decide.Service
 	// record makes a control record of the inbox, append appends.
-	record func(entity string, c inbox.Control) (transport.Record, error)
+	record func(entity string, c change.Control) (transport.Record, error)
 	append func(ctx context.Context, records []transport.Record) error
 }
 
@@ -110,7 +109,7 @@ func (h *housekeeper) purge(ctx context.Context, before time.Time) error {
 			if t.Version >= below {
 				continue
 			}
-			c := inbox.Control{ID: uuid.NewString(), Action: inbox.Purge, Version: below, Actor: inbox.Housekeeping}
+			c := change.Control{ID: uuid.NewString(), Action: change.Purge, Version: below, Actor: change.Housekeeping}
 			r, err := h.record(t.Entity, c)
 			if err != nil {
 				return err

@@ -12,7 +12,6 @@ import (
 	"github.com/seed-86dfc502/weir/change"
 	"github.com/seed-86dfc502/weir/config"
 	"github.com/seed-86dfc502/weir/decide"
-	"github.com/seed-86dfc502/weir/inbox"
 	"github.com/seed-86dfc502/weir/internal/wait"
 	"github.com/seed-86dfc502/weir/store"
 	"github.com/seed-86dfc502/weir/transport"
@@ -130,10 +129,10 @@ func TestTombstonesWaitForTheirServices(t *testing.T) {
 			row.Positions = append(row.Positions, store.ServicePosition{Service: int32(i + 1), Position: store.Position{Version: v}})
 		}
 		d.rows = append(d.rows, row)
-		var asked []inbox.Control
+		var asked []change.Control
 		h := &housekeeper{
 			store: d, services: func() []decide.Service { return []decide.Service{{Number: 1}, {Number: 2}} },
-			record: func(_ string, c inbox.Control) (transport.Record, error) {
+			record: func(_ string, c change.Control) (transport.Record, error) {
 				asked = append(asked, c)
 				return transport.Record{}, nil
 			},
@@ -145,7 +144,7 @@ func TestTombstonesWaitForTheirServices(t *testing.T) {
 			continue
 		}
 		require.Len(t, asked, 1, name)
-		require.Equal(t, inbox.Purge, asked[0].Action, name)
+		require.Equal(t, change.Purge, asked[0].Action, name)
 		require.Equal(t, c.below, asked[0].Version, name)
 	}
 }

@@ -8,7 +8,7 @@ import (
 
 	"github.com/ThreeDotsLabs/watermill/message"
 	"github.com/seed-86dfc502/weir/api/events"
-	"github.com/seed-86dfc502/weir/inbox"
+	"github.com/seed-86dfc502/weir/change"
 	"github.com/seed-86dfc502/weir/ingest"
 	"github.com/stretchr/testify/require"
 )
@@ -62,10 +62,10 @@ func TestCloudEventAttributesAreMetadata(t *testing.T) {
 	a = w.send(request{kind: cloudType, body: `{"specversion":"1.0","id":"8","source":"urn:lab","type":"t","subject":"B","operation":"delete"}`})
 	require.Equal(t, 202, a.status, a.body)
 	got := w.inbox()
-	require.Equal(t, inbox.Event{
-		Origin: inbox.Origin{Source: "orders"}, EventID: "7", Sequence: "12", Op: inbox.Upsert, Claim: got[0].Claim, Use: got[0].Use, Entity: "B", Payload: []byte(`{"n":1.50}`),
+	require.Equal(t, change.Event{
+		Origin: change.Origin{Source: "orders"}, EventID: "7", Sequence: "12", Op: change.Upsert, Claim: got[0].Claim, Use: got[0].Use, Entity: "B", Payload: []byte(`{"n":1.50}`),
 	}, got[0], "numbers keep their literals")
-	require.Equal(t, inbox.Delete, got[1].Op)
+	require.Equal(t, change.Delete, got[1].Op)
 	a = w.send(request{kind: cloudType, body: `{"specversion":"1.0","id":"9","source":"urn:lab","type":"t","subject":"B"}`})
 	require.Equal(t, 422, a.status)
 	require.Equal(t, "no_payload", w.problem(a).Code, "nothing is deleted by an event that only forgot its data")

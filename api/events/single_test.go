@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/seed-86dfc502/weir/api/events"
-	"github.com/seed-86dfc502/weir/inbox"
+	"github.com/seed-86dfc502/weir/change"
 	"github.com/seed-86dfc502/weir/ingest"
 	"github.com/seed-86dfc502/weir/store"
 	"github.com/stretchr/testify/require"
@@ -29,9 +29,9 @@ func TestAcceptedIsInTheInbox(t *testing.T) {
 	require.NoError(t, err)
 	key := store.DigestKey("acme", "event:orders:e1")
 	held := w.ledger.claims["acme\x00event:orders:e1"]
-	require.Equal(t, []inbox.Event{{
-		Origin: inbox.Origin{Source: "orders"}, EventID: "e1", Op: inbox.Upsert, Claim: id.String(), Entity: "B",
-		Use:     &inbox.Use{Key: key[:], Content: held.Fingerprint[:8], Keep: time.Hour.Milliseconds()},
+	require.Equal(t, []change.Event{{
+		Origin: change.Origin{Source: "orders"}, EventID: "e1", Op: change.Upsert, Claim: id.String(), Entity: "B",
+		Use:     &change.Use{Key: key[:], Content: held.Fingerprint[:8], Keep: time.Hour.Milliseconds()},
 		Payload: []byte(`{"id":"B","event":"e1","n":1}`),
 	}}, w.inbox(), "stripped, under its claim")
 	require.Empty(t, a.header.Get(events.ReplayedHeader))

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/ThreeDotsLabs/watermill/message"
-	"github.com/seed-86dfc502/weir/inbox"
+	"github.com/seed-86dfc502/weir/change"
 	"github.com/seed-86dfc502/weir/ingest"
 	"github.com/seed-86dfc502/weir/internal/crash"
 	"github.com/seed-86dfc502/weir/store"
@@ -55,7 +55,7 @@ func (s *Source) prepare(value []byte, meta message.Metadata, index *int, keyed 
 		r.result.Status = Skipped
 		return r
 	}
-	if e := event.Record().Event; s.Patches && !keyed && e.Op != inbox.Delete && e.EventID == "" && e.Sequence == "" {
+	if e := event.Record().Event; s.Patches && !keyed && e.Op != change.Delete && e.EventID == "" && e.Sequence == "" {
 		// It would be applied again, over what came since.
 		r.refuse(&ingest.Refusal{Code: "no_event_id", Reason: "nothing would show that the patch was sent before: send it with an event id or a sequence, or with an Idempotency-Key"})
 		return r

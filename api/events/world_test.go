@@ -18,7 +18,7 @@ import (
 	"github.com/seed-86dfc502/weir/api"
 	"github.com/seed-86dfc502/weir/api/auth"
 	"github.com/seed-86dfc502/weir/api/events"
-	"github.com/seed-86dfc502/weir/inbox"
+	"github.com/seed-86dfc502/weir/change"
 	"github.com/seed-86dfc502/weir/ingest"
 	"github.com/seed-86dfc502/weir/ingest/gate"
 	pushsource "github.com/seed-86dfc502/weir/sources/push"
@@ -45,7 +45,7 @@ type world struct {
 	reg    *prometheus.Registry
 
 	mu      sync.Mutex
-	records []inbox.Event
+	records []change.Event
 	appends func(context.Context) error // nil works
 }
 
@@ -91,7 +91,7 @@ func (w *world) Append(ctx context.Context, records []transport.Record) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for _, r := range records {
-		got, err := inbox.Decode(r.Key, r.Headers[0].Value, r.Value)
+		got, err := change.DecodeRecord(r.Key, r.Headers[0].Value, r.Value)
 		if err != nil {
 			return err
 		}
@@ -105,10 +105,10 @@ func (w *world) AddLetters(context.Context, []store.DeadLetter) error {
 	return nil
 }
 
-func (w *world) inbox() []inbox.Event {
+func (w *world) inbox() []change.Event {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return append([]inbox.Event(nil), w.records...)
+	return append([]change.Event(nil), w.records...)
 }
 
 func (w *world) setAppends(f func(context.Context) error) {

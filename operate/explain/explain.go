@@ -13,9 +13,8 @@ import (
 	"github.com/seed-86dfc502/weir/change"
 	"github.com/seed-86dfc502/weir/config"
 	"github.com/seed-86dfc502/weir/decide"
-	"github.com/seed-86dfc502/weir/inbox"
-	"github.com/seed-86dfc502/weir/merge"
 	"github.com/seed-86dfc502/weir/operate"
+	"github.com/seed-86dfc502/weir/projections/merge"
 	"github.com/seed-86dfc502/weir/store"
 )
 
@@ -173,7 +172,7 @@ func (s *story) compile() error {
 		s.Notes = append(s.Notes, "the source documents do not merge: "+s.inspection.MergeError.Error())
 		return nil //nolint:nilerr // the note has it
 	}
-	s.now, err = s.plan.Preview(s.entity, inbox.Control{Action: inbox.Redecide})
+	s.now, err = s.plan.Preview(s.entity, change.Control{Action: change.Redecide})
 	return err
 }
 

@@ -18,7 +18,6 @@ import (
 	"github.com/seed-86dfc502/weir/change"
 	"github.com/seed-86dfc502/weir/config"
 	"github.com/seed-86dfc502/weir/decide"
-	"github.com/seed-86dfc502/weir/inbox"
 	"github.com/seed-86dfc502/weir/operate"
 	"github.com/seed-86dfc502/weir/operate/explain"
 	"github.com/seed-86dfc502/weir/store"
@@ -69,7 +68,7 @@ type world struct {
 	t       *testing.T
 	config  *config.Config
 	sim     *decide.Simulator
-	records []inbox.Record
+	records []change.Record
 	entity  func(store.Entity) store.Entity
 	dead    []store.DeadLetter
 	// attempts are those to deliver, the newest first.
@@ -111,16 +110,16 @@ var noon = time.Date(2026, 5, 1, 12, 0, 0, 0, time.UTC)
 
 // event decides an event; id, sequence and payload may be empty.
 func (w *world) event(source, id, sequence, payload string) {
-	e := &inbox.Event{
-		Origin: inbox.Origin{Source: source, Topic: "stream-" + source, Offset: int64(100 * len(w.records))}, EventID: id, Sequence: sequence, Op: inbox.Upsert, Payload: []byte(payload),
+	e := &change.Event{
+		Origin: change.Origin{Source: source, Topic: "stream-" + source, Offset: int64(100 * len(w.records))}, EventID: id, Sequence: sequence, Op: change.Upsert, Payload: []byte(payload),
 	}
 	if payload == "" {
-		e.Op, e.Payload = inbox.Delete, nil
+		e.Op, e.Payload = change.Delete, nil
 	}
-	w.decide(inbox.Record{Entity: "B-007", Event: e})
+	w.decide(change.Record{Entity: "B-007", Event: e})
 }
 
-func (w *world) decide(r inbox.Record) {
+func (w *world) decide(r change.Record) {
 	_, err := w.sim.Apply(r, noon.Add(time.Duration(len(w.records))*time.Second))
 	require.NoError(w.t, err)
 	w.records = append(w.records, r)
@@ -209,10 +208,10 @@ func (w *world) OffsetsAt(context.Context, string, time.Time) (map[int32]int64, 
 
 func (w *world) Scan(_ context.Context, _ string, from, _ map[int32]int64, f func(transport.Scanned) error) error {
 	offset := from[w.partition()]
-	key, head, value, err := inbox.Encode(w.records[offset])
+	key, head, value, err := change.EncodeRecord(w.records[offset])
 	require.NoError(w.t, err)
 	return f(transport.Scanned{Received: transport.Received{
-		Offset: offset, Key: key, Value: value, Headers: []transport.Header{{Key: inbox.Header, Value: head}},
+		Offset: offset, Key: key, Value: value, Headers: []transport.Header{{Key: change.InboxHeader, Value: head}},
 	}})
 }
 
@@ -305,11 +304,11 @@ func TestVerdicts(t *testing.T) {
 		}, list, explain.Sent, "The last event (registry e1, 1:0) changed this view", "delivered"},
 		"reset": {func(w *world) {
 			w.event("registry", "e1", "1", first)
-			w.decide(inbox.Record{Entity: "B-007", Control: &inbox.Control{ID: "r", Action: inbox.Reset}})
+			w.decide(change.Record{Entity: "B-007", Control: &change.Control{ID: "r", Action: change.Reset}})
 		}, ripe, explain.Unknown, "What the customer has was set to unknown after version 1:0, by a reset, so whatever is decided next is sent.", "reset"},
 		"another one was reset": {func(w *world) {
 			w.event("registry", "e1", "1", first)
-			w.decide(inbox.Record{Entity: "B-007", Control: &inbox.Control{ID: "r", Action: inbox.Reset, Services: []string{hook}}})
+			w.decide(change.Record{Entity: "B-007", Control: &change.Control{ID: "r", Action: change.Reset, Services: []string{hook}}})
 		}, ripe, explain.Sent, "The last event (registry e1, 1:0) changed this view", "delivered"},
 		"refused long ago, and back since": {func(w *world) {
 			w.event("registry", "e1", "1", first)
@@ -324,7 +323,7 @@ func TestVerdicts(t *testing.T) {
 		}, ripe, explain.HeldBack, `The last event (registry e3, 1:2) changed the entity, which the filter (doc.origin in ["EC", "CO"]) keeps out of this view, as before; the retraction with version 1:1 is delivered.`, "filtered"},
 		"replayed": {func(w *world) {
 			w.event("registry", "e1", "1", first)
-			w.decide(inbox.Record{Entity: "B-007", Control: &inbox.Control{ID: "r", Action: inbox.Redecide}})
+			w.decide(change.Record{Entity: "B-007", Control: &change.Control{ID: "r", Action: change.Redecide}})
 		}, ripe, explain.HeldBack, "The last record (redecide r, 1:1) decided again, and this view is the same as what was sent before;", "held back"},
 		"new service": {func(w *world) {
 			w.event("registry", "e1", "1", first)
@@ -381,7 +380,7 @@ func TestHumanForm(t *testing.T) {
 	w.event("lab", "", "", `{"sugar":14.2}`)
 	w.event("registry", "9f1c9d3e-8c1c-4f7e-9a55-0123456789ab", "2", `{"id":"B-007","origin":"EC","level":1,"tags":[{"name":"organic"}]}`)
 	w.event("registry", "e0", "1", `{"id":"B-007","origin":"EC","level":7}`)
-	w.decide(inbox.Record{Entity: "B-007", Control: &inbox.Control{ID: "job-4", Action: inbox.Redecide, Actor: "ada@ops", Reason: "the table was restored"}})
+	w.decide(change.Record{Entity: "B-007", Control: &change.Control{ID: "job-4", Action: change.Redecide, Actor: "ada@ops", Reason: "the table was restored"}})
 	w.event("registry", "e3", "3", `{"id":"B-007","origin":"CO","level":2,"tags":[{"name":"organic"},{"name":"fair trade, and from a farm with a rather long name"}]}`)
 	w.change(hook, func(r *store.Row) { r.Refused = true })
 	w.dead = []store.DeadLetter{{ID: 7, Created: noon, Last: noon.Add(time.Hour), Count: 2, Stage: store.StageDeliver, Code: "refused", Reason: "the receiver answered 422 Unprocessable Entity", Service: hook, Entity: "B-007", Version: change.NewVersion(1, 0)}}

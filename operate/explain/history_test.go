@@ -7,7 +7,6 @@ import (
 	"testing"
 
 	"github.com/seed-86dfc502/weir/change"
-	"github.com/seed-86dfc502/weir/inbox"
 	"github.com/seed-86dfc502/weir/operate/explain"
 	"github.com/seed-86dfc502/weir/sinks/file"
 	"github.com/seed-86dfc502/weir/store"
@@ -24,9 +23,9 @@ func TestHistoryOfAService(t *testing.T) {
 	w.event("registry", "e4", "4", `{"id":"B-007","origin":"EC","level":2}`)
 	w.event("registry", "e5", "5", `{"id":"B-007","origin":"CO","level":2}`)
 	for i := range 10 {
-		w.decide(inbox.Record{Entity: "B-007", Control: &inbox.Control{ID: fmt.Sprint(i), Action: inbox.Refuse, Services: []string{hook}, Version: change.NewVersion(1, 0), Actor: inbox.Deliver}})
+		w.decide(change.Record{Entity: "B-007", Control: &change.Control{ID: fmt.Sprint(i), Action: change.Refuse, Services: []string{hook}, Version: change.NewVersion(1, 0), Actor: change.Deliver}})
 	}
-	w.decide(inbox.Record{Entity: "B-007", Control: &inbox.Control{ID: "job-4", Action: inbox.Redecide, Services: []string{hook}, Actor: "ada"}})
+	w.decide(change.Record{Entity: "B-007", Control: &change.Control{ID: "job-4", Action: change.Redecide, Services: []string{hook}, Actor: "ada"}})
 	w.dead = []store.DeadLetter{{ID: 7, Stage: store.StageDeliver, Code: "refused", Service: hook, Entity: "B-007", Version: change.NewVersion(1, 0)}}
 
 	x := w.explain(func(in *explain.Input) { in.Service = ripe })

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/seed-86dfc502/weir/change"
-	"github.com/seed-86dfc502/weir/inbox"
 	"github.com/seed-86dfc502/weir/transport"
 	"golang.org/x/sync/errgroup"
 )
@@ -72,14 +71,14 @@ func (s *story) readBack(ctx context.Context) error {
 }
 
 // record returns the record at an offset; nil when there is none.
-func (s *story) record(ctx context.Context, partition int32, offset int64) (*inbox.Record, error) {
-	var found *inbox.Record
+func (s *story) record(ctx context.Context, partition int32, offset int64) (*change.Record, error) {
+	var found *change.Record
 	at := func(o int64) map[int32]int64 { return map[int32]int64{partition: o} }
 	err := s.in.Log.Scan(ctx, s.in.Inbox.Topic, at(offset), at(offset+1), func(r transport.Scanned) error {
 		if r.Offset != offset {
 			return nil
 		}
-		rec, err := inbox.Decode(slices.Clone(r.Key), r.HeaderBytes(inbox.Header), slices.Clone(r.Value))
+		rec, err := change.DecodeRecord(slices.Clone(r.Key), r.HeaderBytes(change.InboxHeader), slices.Clone(r.Value))
 		found = &rec
 		return err
 	})
@@ -87,7 +86,7 @@ func (s *story) record(ctx context.Context, partition int32, offset int64) (*inb
 }
 
 // fill adds what the inbox has of an event.
-func (s *story) fill(e *Event, r *inbox.Record) {
+func (s *story) fill(e *Event, r *change.Record) {
 	switch {
 	case r == nil:
 		e.Gone = "the inbox has no record there any more"

@@ -11,8 +11,8 @@ import (
 
 	"github.com/seed-86dfc502/weir/canonicaltree"
 	"github.com/seed-86dfc502/weir/internal/sketch"
-	"github.com/seed-86dfc502/weir/merge"
 	"github.com/seed-86dfc502/weir/projections"
+	"github.com/seed-86dfc502/weir/projections/merge"
 	"github.com/seed-86dfc502/weir/stripper"
 )
 

@@ -13,7 +13,6 @@ import (
 	"github.com/seed-86dfc502/weir/change"
 	"github.com/seed-86dfc502/weir/config"
 	"github.com/seed-86dfc502/weir/decide"
-	"github.com/seed-86dfc502/weir/inbox"
 	"github.com/seed-86dfc502/weir/store"
 	"github.com/seed-86dfc502/weir/stripper"
 )
@@ -253,7 +252,7 @@ func (s *side) decide(e store.Entity) (store.Entity, decide.Step, error) {
 			return e, decide.Step{}, err
 		}
 	}
-	step, err := s.plan.Preview(e, inbox.Control{Action: inbox.Redecide})
+	step, err := s.plan.Preview(e, change.Control{Action: change.Redecide})
 	return e, step, err
 }
 

@@ -16,7 +16,6 @@ import (
 	"github.com/seed-86dfc502/weir/change"
 	"github.com/seed-86dfc502/weir/config"
 	"github.com/seed-86dfc502/weir/decide"
-	"github.com/seed-86dfc502/weir/inbox"
 	"github.com/seed-86dfc502/weir/operate/plan"
 	"github.com/seed-86dfc502/weir/store"
 	"github.com/stretchr/testify/require"
@@ -92,11 +91,11 @@ func newState(t testing.TB) *state {
 
 // put decides one event; an empty payload deletes.
 func (s *state) put(id, payload string) {
-	e := &inbox.Event{Origin: inbox.Origin{Source: "registry"}, Op: inbox.Upsert, Payload: []byte(payload)}
+	e := &change.Event{Origin: change.Origin{Source: "registry"}, Op: change.Upsert, Payload: []byte(payload)}
 	if payload == "" {
-		e.Op, e.Payload = inbox.Delete, nil
+		e.Op, e.Payload = change.Delete, nil
 	}
-	_, err := s.sim.Apply(inbox.Record{Entity: id, Event: e}, time.Unix(0, 0))
+	_, err := s.sim.Apply(change.Record{Entity: id, Event: e}, time.Unix(0, 0))
 	require.NoError(s.t, err)
 	if !slices.Contains(s.ids, id) {
 		s.ids = append(s.ids, id)

@@ -10,8 +10,8 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 	"github.com/jackc/pgx/v5"
 	"github.com/seed-86dfc502/weir/assemble"
+	"github.com/seed-86dfc502/weir/change"
 	"github.com/seed-86dfc502/weir/decide"
-	"github.com/seed-86dfc502/weir/inbox"
 	"github.com/seed-86dfc502/weir/sources/outbox"
 	"github.com/seed-86dfc502/weir/tests/harness"
 	"github.com/seed-86dfc502/weir/tests/servers"
@@ -101,7 +101,7 @@ func TestOutboxRowsOfAZombieAreStale(t *testing.T) {
 	outcome := func(f *transport.Frame, i int) string {
 		record, letter := shape.Extract(f, i)
 		require.Nil(t, letter)
-		require.Equal(t, inbox.Upsert, record.Event.Op)
+		require.Equal(t, change.Upsert, record.Event.Op)
 		step, err := decide.Apply(record, time.Now())
 		require.NoError(t, err)
 		return string(step.Outcome)

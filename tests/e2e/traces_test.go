@@ -14,7 +14,6 @@ import (
 	"testing"
 
 	"github.com/seed-86dfc502/weir/change"
-	"github.com/seed-86dfc502/weir/inbox"
 	"github.com/seed-86dfc502/weir/internal/tracing/otlptest"
 	"github.com/seed-86dfc502/weir/tests/harness"
 	"github.com/seed-86dfc502/weir/tests/oracle"
@@ -230,7 +229,7 @@ func TestTraceOfOneEvent(t *testing.T) {
 		context string
 		others  []string
 	}{
-		"weir.inbox": {contextOf(ingests[0]), []string{inbox.Header}},
+		"weir.inbox": {contextOf(ingests[0]), []string{change.InboxHeader}},
 		"feed":       {contextOf(delivers["acme/all@feed"]), feedHeaders},
 	} {
 		records := h.topic(p, topic)
@@ -338,7 +337,7 @@ func TestTracingIsOffByDefault(t *testing.T) {
 	defer h.mu.Unlock()
 	require.NotEmpty(t, h.headers["B-007"])
 	require.Empty(t, h.headers["B-007"].Values("traceparent"))
-	for topic, others := range map[string][]string{"weir.inbox": {inbox.Header}, "feed": feedHeaders} {
+	for topic, others := range map[string][]string{"weir.inbox": {change.InboxHeader}, "feed": feedHeaders} {
 		records := h.topic(p, topic)
 		require.Len(t, records, 1, topic)
 		require.Empty(t, traceHeaders(t, records[0], others...), topic)

@@ -8,9 +8,8 @@ import (
 	"github.com/seed-86dfc502/weir/canonicaltree"
 	"github.com/seed-86dfc502/weir/change"
 	"github.com/seed-86dfc502/weir/decide"
-	"github.com/seed-86dfc502/weir/inbox"
-	"github.com/seed-86dfc502/weir/merge"
 	"github.com/seed-86dfc502/weir/projections"
+	"github.com/seed-86dfc502/weir/projections/merge"
 	"github.com/seed-86dfc502/weir/transport"
 )
 
@@ -101,23 +100,23 @@ func topic(seed uint64, length int) ([][]input, error) {
 
 // encode makes the record of an input, where it stands in its partition.
 func encode(in input) (transport.Received, error) {
-	r := inbox.Record{Entity: in.Entity}
+	r := change.Record{Entity: in.Entity}
 	switch in.Kind {
 	case event:
-		r.Event = &inbox.Event{Origin: inbox.Origin{Source: "registry"}, Op: inbox.Upsert, Payload: []byte(documents[in.Doc-1])}
+		r.Event = &change.Event{Origin: change.Origin{Source: "registry"}, Op: change.Upsert, Payload: []byte(documents[in.Doc-1])}
 	default:
-		actions := map[kind]inbox.Action{refuse: inbox.Refuse, reset: inbox.Reset, redecide: inbox.Redecide}
-		r.Control = &inbox.Control{
+		actions := map[kind]change.Action{refuse: change.Refuse, reset: change.Reset, redecide: change.Redecide}
+		r.Control = &change.Control{
 			ID: in.Version.String(), Action: actions[in.Kind], Services: []string{service}, Version: in.Target, Force: in.Force,
 		}
 	}
-	key, head, value, err := inbox.Encode(r)
+	key, head, value, err := change.EncodeRecord(r)
 	if err != nil {
 		return transport.Received{}, err
 	}
 	offset := in.Version.Offset()
 	return transport.Received{
-		Key: key, Value: value, Headers: []transport.Header{{Key: inbox.Header, Value: head}},
+		Key: key, Value: value, Headers: []transport.Header{{Key: change.InboxHeader, Value: head}},
 		Offset: offset, Time: time.UnixMilli(offset).UTC(),
 	}, nil
 }

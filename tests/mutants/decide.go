@@ -174,7 +174,7 @@ var decideMutants = []mutant{
 	},
 	{
 		rule: "an older sequence is stale", file: "decide/fence.go",
-		old: "inbox.CompareSequence(e.Sequence, s.Sequence) < 0", new: "false",
+		old: "change.CompareSequence(e.Sequence, s.Sequence) < 0", new: "false",
 		in: "./decide", test: "TestI5PositionAndSequence",
 	},
 	{

@@ -54,7 +54,7 @@ var deliverMutants = []mutant{
 	},
 	{
 		rule: "the row remembers the refused content", file: "deliver/attempt.go",
-		old: "Action: inbox.Refuse, Services: []string{c.Service}, Version: c.Version,", new: "Action: inbox.Refuse, Services: []string{c.Service},",
+		old: "Action: change.Refuse, Services: []string{c.Service}, Version: c.Version,", new: "Action: inbox.Refuse, Services: []string{c.Service},",
 		in: "./deliver", test: "TestRefusedChangeIsFoundByBisection",
 	},
 	{

@@ -10,7 +10,6 @@ import (
 
 	"github.com/seed-86dfc502/weir/change"
 	"github.com/seed-86dfc502/weir/decide"
-	"github.com/seed-86dfc502/weir/inbox"
 	"github.com/seed-86dfc502/weir/store"
 	"github.com/seed-86dfc502/weir/tests/oracle"
 )
@@ -22,7 +21,7 @@ const compared = 4
 // expected works out what each service must have seen, from the inbox. A refusal
 // changes nothing of that: what was refused is held back like what was taken.
 // Without repairs of the log it must be what the end-to-end tests' model says.
-func (w *world) expected(records [][]inbox.Record) (oracle.Expected, error) {
+func (w *world) expected(records [][]change.Record) (oracle.Expected, error) {
 	entities := map[string]*truth{}
 	var events []oracle.Event
 	repairs := 0 // and all else that the other model does not have
@@ -78,11 +77,11 @@ func (w *world) expected(records [][]inbox.Record) (oracle.Expected, error) {
 }
 
 // request lets a control record take effect, and returns how many repairs it is.
-func (w *world) request(t *truth, c *inbox.Control, version uint64, under *configuration) (repairs int, err error) {
+func (w *world) request(t *truth, c *change.Control, version uint64, under *configuration) (repairs int, err error) {
 	switch c.Action {
-	case inbox.Refuse:
+	case change.Refuse:
 		return 0, nil
-	case inbox.Purge:
+	case change.Purge:
 		if t.purge(c) {
 			w.count("purged")
 			return 1, nil
@@ -135,7 +134,7 @@ const (
 	conflict               // another content under a used key
 )
 
-func (c *claims) effect(e *inbox.Event) effect {
+func (c *claims) effect(e *change.Event) effect {
 	if e.Claim == "" {
 		return first
 	}
@@ -187,11 +186,11 @@ func header(e entry, key string) []byte {
 }
 
 // decoded reads the inbox.
-func (w *world) decoded() ([][]inbox.Record, error) {
-	records := make([][]inbox.Record, len(w.inbox.parts))
+func (w *world) decoded() ([][]change.Record, error) {
+	records := make([][]change.Record, len(w.inbox.parts))
 	for p, part := range w.inbox.parts {
 		for _, rec := range part {
-			r, err := inbox.Decode(rec.Key, header(rec, inbox.Header), rec.Value)
+			r, err := change.DecodeRecord(rec.Key, header(rec, change.InboxHeader), rec.Value)
 			if err != nil {
 				return nil, err
 			}
@@ -373,14 +372,14 @@ func (w *world) buried() error {
 // rowsRefused checks that no delivery became a dead letter before that was in the
 // inbox, that decide made those that it must, and that nothing else became
 // one.
-func (w *world) rowsRefused(records [][]inbox.Record) error {
+func (w *world) rowsRefused(records [][]change.Record) error {
 	if len(w.mem.state.letters) == 0 && len(w.dead) == 0 && len(w.large) == 0 {
 		return nil
 	}
 	refusals := map[string]map[place]bool{} // by service
 	for _, part := range records {
 		for _, r := range part {
-			if c := r.Control; c != nil && c.Action == inbox.Refuse {
+			if c := r.Control; c != nil && c.Action == change.Refuse {
 				for _, s := range c.Services {
 					if refusals[s] == nil {
 						refusals[s] = map[place]bool{}
@@ -426,7 +425,7 @@ func (w *world) rowsRefused(records [][]inbox.Record) error {
 
 // taken checks that every event of the sources is in the inbox, in the order of
 // its source and entity.
-func (w *world) taken(records [][]inbox.Record) error {
+func (w *world) taken(records [][]change.Record) error {
 	type origin struct {
 		partition int32
 		offset    int64
@@ -482,7 +481,7 @@ func (w *world) pushed() error {
 	deletes := map[string]int{}
 	for _, part := range w.inbox.parts {
 		for i, rec := range part {
-			if !strings.Contains(string(header(rec, inbox.Header)), `"s":"lab"`) {
+			if !strings.Contains(string(header(rec, change.InboxHeader)), `"s":"lab"`) {
 				continue
 			}
 			name := string(rec.Value)

@@ -9,7 +9,7 @@ import (
 
 	"github.com/google/uuid"
 
-	"github.com/seed-86dfc502/weir/inbox"
+	"github.com/seed-86dfc502/weir/change"
 	"github.com/seed-86dfc502/weir/store"
 	"github.com/seed-86dfc502/weir/transport"
 )
@@ -26,12 +26,12 @@ func (w *world) post() {
 	d, again := w.dice("requests"), w.dice("keys")
 	var attempts sync.WaitGroup
 	defer attempts.Wait()
-	send := func(d *dice, entity string, event *inbox.Event) {
-		key, head, value, err := inbox.Encode(inbox.Record{Entity: entity, Event: event})
+	send := func(d *dice, entity string, event *change.Event) {
+		key, head, value, err := change.EncodeRecord(change.Record{Entity: entity, Event: event})
 		if err != nil {
 			panic(err) // it keeps the rules of the inbox
 		}
-		record := transport.Record{Topic: inboxTopic, Key: key, Value: value, Headers: []transport.Header{{Key: inbox.Header, Value: head}}}
+		record := transport.Record{Topic: inboxTopic, Key: key, Value: value, Headers: []transport.Header{{Key: change.InboxHeader, Value: head}}}
 		for attempt := range 1 + d.n(3) {
 			if attempt > 0 {
 				w.count("posted again")
@@ -47,17 +47,17 @@ func (w *world) post() {
 		time.Sleep(d.upTo(2 * w.setup.span / time.Duration(w.setup.events)))
 		entity := fmt.Sprint("B-", d.n(w.setup.entities))
 		key := store.DigestKey("", fmt.Sprint(i))
-		request := func(id uuid.UUID, level int) *inbox.Event {
-			e := &inbox.Event{Origin: inbox.Origin{Source: "registry"}, Op: inbox.Upsert, Claim: id.String(),
+		request := func(id uuid.UUID, level int) *change.Event {
+			e := &change.Event{Origin: change.Origin{Source: "registry"}, Op: change.Upsert, Claim: id.String(),
 				Payload: fmt.Appendf(nil, `{"id":%q,"origin":"EC","ripeness_level":%d,"request":%d}`, entity, level, i)}
 			content := sha256.Sum256(e.Payload)
-			e.Use = &inbox.Use{Key: key[:], Content: content[:len(store.Use{}.Content)], Keep: keep.Milliseconds()}
+			e.Use = &change.Use{Key: key[:], Content: content[:len(store.Use{}.Content)], Keep: keep.Milliseconds()}
 			return e
 		}
 		id, level := d.claim(0), 1+d.n(3)
 		event := request(id, level)
 		if d.chance(0.1) {
-			event.Op, event.Payload = inbox.Delete, nil
+			event.Op, event.Payload = change.Delete, nil
 		}
 		send(d, entity, event)
 		if w.seed%compared != 0 || !again.chance(0.6) {

@@ -12,7 +12,6 @@ import (
 	"github.com/seed-86dfc502/weir/change"
 	"github.com/seed-86dfc502/weir/decide"
 	"github.com/seed-86dfc502/weir/deliver"
-	"github.com/seed-86dfc502/weir/inbox"
 	"github.com/seed-86dfc502/weir/ingest"
 	"github.com/seed-86dfc502/weir/internal/wait"
 	"github.com/seed-86dfc502/weir/store"
@@ -192,8 +191,8 @@ func (p *process) outlet(ctx context.Context, n int) error {
 	superseded := func() { wait.Offer(newer, struct{}{}) }
 	stage := deliver.New(deliver.Options{
 		Services: services, Revision: p.plan.Revision, Superseded: superseded, Store: p.client(name), Log: &changesLog{p: p, name: name, dice: p.w.dice(name + " ends")},
-		Control: func(ctx context.Context, entity string, c inbox.Control) error {
-			if p.w.rules.ForgetsRefusals && c.Action == inbox.Refuse {
+		Control: func(ctx context.Context, entity string, c change.Control) error {
+			if p.w.rules.ForgetsRefusals && c.Action == change.Refuse {
 				return nil
 			}
 			return p.control(ctx, entity, c)
@@ -229,13 +228,13 @@ func (p *process) outlet(ctx context.Context, n int) error {
 // attempts is how often deliver tries a change whose failure may be its own.
 const attempts = 3
 
-func (p *process) control(ctx context.Context, entity string, c inbox.Control) error {
-	key, head, value, err := inbox.Encode(inbox.Record{Entity: entity, Control: &c})
+func (p *process) control(ctx context.Context, entity string, c change.Control) error {
+	key, head, value, err := change.EncodeRecord(change.Record{Entity: entity, Control: &c})
 	if err != nil {
 		return err
 	}
 	return p.writer.Append(ctx, []transport.Record{{Topic: inboxTopic, Key: key, Value: value,
-		Headers: []transport.Header{{Key: inbox.Header, Value: head}}}})
+		Headers: []transport.Header{{Key: change.InboxHeader, Value: head}}}})
 }
 
 // reach brings a request to a server, which takes as long as its way. An error means that

@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/seed-86dfc502/weir/change"
-	"github.com/seed-86dfc502/weir/inbox"
 	"github.com/seed-86dfc502/weir/tests/oracle"
 	"github.com/seed-86dfc502/weir/transport"
 )
@@ -92,7 +91,7 @@ func (w *world) housekeep() {
 				_ = w.mem.run(context.Background(), func() error { delete(w.mem.state.entities, stone.Entity); return nil })
 				continue
 			}
-			key, head, value, err := inbox.Encode(inbox.Record{Entity: stone.Entity, Control: &inbox.Control{Action: inbox.Purge, Version: below, Actor: inbox.Housekeeping}})
+			key, head, value, err := change.EncodeRecord(change.Record{Entity: stone.Entity, Control: &change.Control{Action: change.Purge, Version: below, Actor: change.Housekeeping}})
 			if err != nil {
 				panic(err) // it keeps the rules of the inbox
 			}
@@ -100,7 +99,7 @@ func (w *world) housekeep() {
 				late := d.upTo(w.setup.span / 4)
 				asked.Go(func() {
 					time.Sleep(late)
-					w.inbox.append(transport.Record{Topic: inboxTopic, Key: key, Value: value, Headers: []transport.Header{{Key: inbox.Header, Value: head}}})
+					w.inbox.append(transport.Record{Topic: inboxTopic, Key: key, Value: value, Headers: []transport.Header{{Key: change.InboxHeader, Value: head}}})
 				})
 			}
 		}

@@ -6,7 +6,7 @@ import (
 	"slices"
 	"strconv"
 
-	"github.com/seed-86dfc502/weir/inbox"
+	"github.com/seed-86dfc502/weir/change"
 	"github.com/seed-86dfc502/weir/tests/oracle"
 )
 
@@ -62,8 +62,8 @@ func newTruth() *truth {
 
 // redecide sends what services have once more if the log lost it, and nothing
 // newer was decided since.
-func (t *truth) redecide(c *inbox.Control, version uint64, now *configuration) error {
-	if c.Action != inbox.Redecide || !c.Force || c.Version == 0 {
+func (t *truth) redecide(c *change.Control, version uint64, now *configuration) error {
+	if c.Action != change.Redecide || !c.Force || c.Version == 0 {
 		return fmt.Errorf("a control record that nobody should have made: %+v", c)
 	}
 	ripe, list := t.show(now)
@@ -79,7 +79,7 @@ func (t *truth) redecide(c *inbox.Control, version uint64, now *configuration) e
 
 // purge forgets everything, if it is deleted and everybody has what was sent, and
 // reports whether it did.
-func (t *truth) purge(c *inbox.Control) bool {
+func (t *truth) purge(c *change.Control) bool {
 	if len(t.docs) > 0 || t.version == 0 || t.version >= uint64(c.Version) {
 		return false
 	}

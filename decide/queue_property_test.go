@@ -1,4 +1,4 @@
-package gather_test
+package decide
 
 import (
 	"context"
@@ -7,11 +7,8 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/seed-86dfc502/weir/internal/gather"
 	"pgregory.net/rapid"
 )
-
-var errAway = errors.New("away")
 
 // Whatever the interleaving of submissions, withdrawals and failures: nothing
 // takes effect twice, whoever gets nil took effect, whoever gets an error did
@@ -19,7 +16,7 @@ var errAway = errors.New("away")
 func TestAnyInterleaving(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		type frame struct{ partition, number int }
-		cfg := gather.Config{
+		cfg := queueConfig{
 			MaxItems: rapid.IntRange(0, 8).Draw(t, "items"),
 			MaxBytes: rapid.SampledFrom([]int{0, 50, 1000}).Draw(t, "bytes"),
 		}
@@ -39,12 +36,12 @@ func TestAnyInterleaving(t *testing.T) {
 		}
 		next := make([]int, partitions) // of the handler's goroutine, then of this one
 		handled := 0
-		q := gather.New[frame](cfg)
+		q := newQueue[frame](cfg)
 		ctx, stop := context.WithCancel(context.Background())
 		done := make(chan struct{})
 		go func() {
 			defer close(done)
-			q.Run(ctx, func(_ context.Context, batch []*gather.Entry[frame]) {
+			q.Run(ctx, func(_ context.Context, batch []*entry[frame]) {
 				sumItems, sumBytes := 0, 0
 				for _, e := range batch {
 					sumItems += items[e.Value.number%8]

@@ -1,35 +1,14 @@
-// Package inbox holds the records of the inbox, the internal log between
-// ingest and decide: events of all sources and control records, keyed by
-// entity, so that everything about one entity stands in one partition in one
-// order.
-//
-// A record's Kafka value is the stripped payload (nil for a delete), or the change
-// that a control record carries. Everything else travels in one header as compact
-// JSON, so that the payload's bytes stay as ingest wrote them, and a change that
-// was small enough to be published is small enough to come back.
-package inbox
+package change
 
 import (
 	"encoding/json"
-	"errors"
 	"fmt"
 	"strings"
-
-	"github.com/seed-86dfc502/weir/change"
 )
 
-// Header is the name of the one header (and of the message metadata entry).
-const Header = "weir"
-
-// Op is what an event does to its source document.
-type Op string
-
-const (
-	// Upsert replaces or patches the source document.
-	Upsert Op = "upsert"
-	// Delete removes it.
-	Delete Op = "delete"
-)
+// InboxHeader is the name of the one header of an inbox record, and of the message
+// metadata entry.
+const InboxHeader = "weir"
 
 // Origin is where an event came from.
 type Origin struct {
@@ -78,14 +57,14 @@ type Use struct {
 // Replay says which dead letter an event was, and when it died. What came from
 // its source since then is newer.
 type Replay struct {
-	Letter    int64          `json:"l"`           // id of the dead letter
-	Version   change.Version `json:"v,omitempty"` // where it stood in the inbox; 0 when it never got there
-	Died      int64          `json:"t,omitempty"` // Unix time in ms of the letter
-	Operation string         `json:"x,omitempty"` // id of the operator's request
-	Actor     string         `json:"a,omitempty"` // who asked
-	Reason    string         `json:"w,omitempty"` // why
+	Letter    int64   `json:"l"`           // id of the dead letter
+	Version   Version `json:"v,omitempty"` // where it stood in the inbox; 0 when it never got there
+	Died      int64   `json:"t,omitempty"` // Unix time in ms of the letter
+	Operation string  `json:"x,omitempty"` // id of the operator's request
+	Actor     string  `json:"a,omitempty"` // who asked
+	Reason    string  `json:"w,omitempty"` // why
 	// Trace is the context of the work that made the letter, nil unless traced.
-	Trace *change.Trace `json:"tc,omitempty"`
+	Trace *Trace `json:"tc,omitempty"`
 }
 
 // Deliver is the actor of what the pipeline asks of itself: that a row is refused,
@@ -120,13 +99,13 @@ const (
 // Control is an operator's or deliver's request about one entity, decided by
 // the entity's owner in the order of the inbox.
 type Control struct {
-	ID       string         `json:"id"`                 // unique per request
-	Action   Action         `json:"action"`             //
-	Services []string       `json:"services,omitempty"` // empty: all
-	Version  change.Version `json:"version,omitempty"`  // Refuse: only rows that have this version; Purge: only an entity that is below it; Redecide: none that has a newer one, 0 with no Letter: all
-	Force    bool           `json:"force,omitempty"`    // Redecide: pass the dam even when equal
-	Actor    string         `json:"actor,omitempty"`    // who asked
-	Reason   string         `json:"reason,omitempty"`   // why
+	ID       string   `json:"id"`                 // unique per request
+	Action   Action   `json:"action"`             //
+	Services []string `json:"services,omitempty"` // empty: all
+	Version  Version  `json:"version,omitempty"`  // Refuse: only rows that have this version; Purge: only an entity that is below it; Redecide: none that has a newer one, 0 with no Letter: all
+	Force    bool     `json:"force,omitempty"`    // Redecide: pass the dam even when equal
+	Actor    string   `json:"actor,omitempty"`    // who asked
+	Reason   string   `json:"reason,omitempty"`   // why
 	// Operation is the id of the operator's request that this record is a part
 	// of, empty for one that stands alone. The request has an audit row of its own.
 	Operation string `json:"operation,omitempty"`
@@ -135,7 +114,7 @@ type Control struct {
 	Change []byte `json:"-"` // Resend: the change in its binary form
 	// Trace is the context of the work that this repeats or repairs, nil unless
 	// that is known and traced.
-	Trace *change.Trace `json:"trace,omitempty"`
+	Trace *Trace `json:"trace,omitempty"`
 }
 
 // Record is one record of the inbox: exactly one of Event and Control is set.
@@ -157,12 +136,9 @@ type header struct {
 	*Event
 }
 
-// ErrMalformed is what Decode returns, wrapped, for a record that no Encode made.
-var ErrMalformed = errors.New("malformed inbox record")
-
-// Encode returns key, header value and value of r. It fails only for a record
+// EncodeRecord returns key, header value and value of r. It fails only for a record
 // that breaks the rules above.
-func Encode(r Record) (key, head, value []byte, err error) {
+func EncodeRecord(r Record) (key, head, value []byte, err error) {
 	if r.Entity == "" || strings.ContainsRune(r.Entity, 0) {
 		return nil, nil, nil, fmt.Errorf("%w: entity id is empty or holds a NUL", ErrMalformed)
 	}
@@ -185,14 +161,14 @@ func Encode(r Record) (key, head, value []byte, err error) {
 	return []byte(r.Entity), head, value, nil
 }
 
-// Decode reads what Encode wrote. The payload is value itself, not a copy.
+// DecodeRecord reads what EncodeRecord wrote. The payload is value itself, not a copy.
 // Its error wraps ErrMalformed.
-func Decode(key, head, value []byte) (Record, error) {
+func DecodeRecord(key, head, value []byte) (Record, error) {
 	if len(key) == 0 {
 		return Record{}, fmt.Errorf("%w: no key", ErrMalformed)
 	}
 	if len(head) == 0 {
-		return Record{}, fmt.Errorf("%w: no %q header", ErrMalformed, Header)
+		return Record{}, fmt.Errorf("%w: no %q header", ErrMalformed, InboxHeader)
 	}
 	var h header
 	if err := json.Unmarshal(head, &h); err != nil {

@@ -6,7 +6,7 @@ import (
 	"testing"
 
 	"github.com/seed-86dfc502/weir/canonicaltree"
-	"github.com/seed-86dfc502/weir/merge"
+	"github.com/seed-86dfc502/weir/projections/merge"
 	"github.com/stretchr/testify/require"
 )
 

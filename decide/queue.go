@@ -1,12 +1,4 @@
-// Package gather lets handlers that each hold one frame share the batches of
-// one worker.
-//
-// A Watermill handler holds one frame of one partition until its effect is
-// durable. [Queue.Submit] hands the frame in and blocks; the worker takes what
-// waits, over all partitions, handles it as one batch and answers every handler
-// of it. There is one frame per partition at most, so nothing needs an order and
-// nothing is buffered: the subscribers bound the memory.
-package gather
+package decide
 
 import (
 	"context"
@@ -18,11 +10,11 @@ import (
 	"github.com/seed-86dfc502/weir/internal/wait"
 )
 
-// ErrStopped is what Submit returns when Run has returned.
-var ErrStopped = errors.New("the stage has stopped")
+// errStopped is Submit's error after Run has returned.
+var errStopped = errors.New("the stage has stopped")
 
-// Config bounds the batches.
-type Config struct {
+// queueConfig bounds the batches.
+type queueConfig struct {
 	// MaxItems and MaxBytes bound a batch, by what Submit was told; a single
 	// larger submission passes alone. 0 is no bound.
 	MaxItems, MaxBytes int
@@ -31,8 +23,8 @@ type Config struct {
 	Limit context.Context
 }
 
-// Entry is one submission in a batch.
-type Entry[T any] struct {
+// entry is one submission in a batch.
+type entry[T any] struct {
 	Value T
 
 	items, bytes int
@@ -42,34 +34,38 @@ type Entry[T any] struct {
 }
 
 // Fail makes Submit return err for this entry.
-func (e *Entry[T]) Fail(err error) { e.err = err }
+func (e *entry[T]) Fail(err error) { e.err = err }
 
-// Queue is made by New. Submit may be called from any goroutine, Run once.
-type Queue[T any] struct {
-	cfg  Config
+// queue lets handlers that each hold one frame share the batches of one worker.
+// Submit hands a frame in and blocks; the worker handles all waiting frames, over all
+// partitions, as one batch and answers each handler. Every partition has at most one
+// frame waiting, so the queue keeps no order, and the subscribers bound its memory.
+// newQueue makes it. Submit may be called from any goroutine, Run once.
+type queue[T any] struct {
+	cfg  queueConfig
 	wake chan struct{} // capacity 1
 
 	mu      sync.Mutex
-	waiting []*Entry[T] // guarded by mu, the oldest first
+	waiting []*entry[T] // guarded by mu, the oldest first
 	busy    bool        // guarded by mu; a batch is being handled
 	stopped bool        // guarded by mu
 }
 
-// New makes a queue.
-func New[T any](cfg Config) *Queue[T] {
-	return &Queue[T]{cfg: cfg, wake: make(chan struct{}, 1)}
+// newQueue makes a queue.
+func newQueue[T any](cfg queueConfig) *queue[T] {
+	return &queue[T]{cfg: cfg, wake: make(chan struct{}, 1)}
 }
 
 // Submit hands in v, which counts as so many items and bytes, and blocks until
 // its batch was handled: nil when the handler succeeded, its error otherwise. The
 // end of ctx withdraws it while it waits; once a batch has it, Submit waits for
 // that batch whatever happens, so that work that took effect is acknowledged.
-func (q *Queue[T]) Submit(ctx context.Context, v T, items, bytes int) error {
-	e := &Entry[T]{Value: v, items: items, bytes: bytes, done: make(chan error, 1)}
+func (q *queue[T]) Submit(ctx context.Context, v T, items, bytes int) error {
+	e := &entry[T]{Value: v, items: items, bytes: bytes, done: make(chan error, 1)}
 	q.mu.Lock()
 	if q.stopped {
 		q.mu.Unlock()
-		return ErrStopped
+		return errStopped
 	}
 	q.waiting = append(q.waiting, e)
 	q.mu.Unlock()
@@ -86,7 +82,7 @@ func (q *Queue[T]) Submit(ctx context.Context, v T, items, bytes int) error {
 }
 
 // withdraw takes a waiting entry out; false when a batch has it.
-func (q *Queue[T]) withdraw(e *Entry[T]) bool {
+func (q *queue[T]) withdraw(e *entry[T]) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if e.taken {
@@ -99,17 +95,17 @@ func (q *Queue[T]) withdraw(e *Entry[T]) bool {
 }
 
 // Idle reports whether nothing waits and no batch is being handled.
-func (q *Queue[T]) Idle() bool {
+func (q *queue[T]) Idle() bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	return len(q.waiting) == 0 && !q.busy
 }
 
 // Run forms batches and calls handle with each until ctx is cancelled; then
-// every entry that waits is answered with ErrStopped. The context of handle is
-// not cancelled with ctx, only by Config.Limit: handle bounds its own time.
+// every entry that waits is answered with errStopped. The context of handle is
+// not cancelled with ctx, only by queueConfig.Limit: handle bounds its own time.
 // idle, when tick is positive, is called after that much time without a batch.
-func (q *Queue[T]) Run(ctx context.Context, handle func(ctx context.Context, batch []*Entry[T]), tick time.Duration, idle func(ctx context.Context)) {
+func (q *queue[T]) Run(ctx context.Context, handle func(ctx context.Context, batch []*entry[T]), tick time.Duration, idle func(ctx context.Context)) {
 	defer q.stop()
 	work, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	defer cancel()
@@ -142,7 +138,7 @@ func (q *Queue[T]) Run(ctx context.Context, handle func(ctx context.Context, bat
 	}
 }
 
-func (q *Queue[T]) take() []*Entry[T] {
+func (q *queue[T]) take() []*entry[T] {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	n, items, bytes := 0, 0, 0
@@ -161,7 +157,7 @@ func (q *Queue[T]) take() []*Entry[T] {
 	return batch
 }
 
-func (q *Queue[T]) finish(batch []*Entry[T]) {
+func (q *queue[T]) finish(batch []*entry[T]) {
 	q.mu.Lock()
 	q.busy = false
 	q.mu.Unlock()
@@ -170,13 +166,13 @@ func (q *Queue[T]) finish(batch []*Entry[T]) {
 	}
 }
 
-func (q *Queue[T]) stop() {
+func (q *queue[T]) stop() {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.stopped = true
 	for _, e := range q.waiting {
 		e.taken = true
-		e.done <- ErrStopped
+		e.done <- errStopped
 	}
 	q.waiting = nil
 }

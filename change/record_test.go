@@ -1,4 +1,4 @@
-package inbox
+package change
 
 import (
 	"testing"
@@ -28,34 +28,27 @@ func TestEventComesBack(t *testing.T) {
 				Content: rapid.SliceOfN(rapid.Byte(), 8, 8).Draw(t, "content"), Keep: rapid.Int64Min(0).Draw(t, "keep"),
 			}
 		}
-		key, head, value, err := Encode(Record{Entity: entity, Event: e})
+		key, head, value, err := EncodeRecord(Record{Entity: entity, Event: e})
 		require.NoError(t, err)
-		got, err := Decode(key, head, value)
+		got, err := DecodeRecord(key, head, value)
 		require.NoError(t, err)
 		require.Equal(t, Record{Entity: entity, Event: e}, got)
 	})
 }
 
-// A record of a version before the use of its key was said.
-func TestOldEventsAreRead(t *testing.T) {
-	got, err := Decode([]byte("B-007"), []byte(`{"k":"e","s":"registry","op":"upsert","c":"019ab1c2-0000-7000-8000-000000000001"}`), []byte(`{}`))
-	require.NoError(t, err)
-	require.Equal(t, &Event{Origin: Origin{Source: "registry"}, Op: Upsert, Claim: "019ab1c2-0000-7000-8000-000000000001", Entity: "B-007", Payload: []byte(`{}`)}, got.Event)
-}
-
 func TestControlComesBack(t *testing.T) {
 	want := Record{Entity: "B-007", Control: &Control{ID: "1", Action: Refuse, Services: []string{"a/b@c"}, Version: 7, Actor: "deliver", Reason: "dead letter"}}
-	key, head, value, err := Encode(want)
+	key, head, value, err := EncodeRecord(want)
 	require.NoError(t, err)
-	got, err := Decode(key, head, value)
+	got, err := DecodeRecord(key, head, value)
 	require.NoError(t, err)
 	require.Equal(t, want, got)
 
 	want.Control.Action, want.Control.Change = Resend, []byte("\x00{a change, as it was published}")
-	key, head, value, err = Encode(want)
+	key, head, value, err = EncodeRecord(want)
 	require.NoError(t, err)
 	require.Equal(t, want.Control.Change, value, "not a byte larger")
-	got, err = Decode(key, head, value)
+	got, err = DecodeRecord(key, head, value)
 	require.NoError(t, err)
 	require.Equal(t, want, got)
 }
@@ -71,7 +64,7 @@ func TestRefused(t *testing.T) {
 		"delete with payload":    {Entity: "e", Event: &Event{Op: Delete, Payload: []byte("{}")}},
 		"upsert without payload": {Entity: "e", Event: &Event{Op: Upsert}},
 	} {
-		_, _, _, err := Encode(r)
+		_, _, _, err := EncodeRecord(r)
 		require.ErrorIs(t, err, ErrMalformed, name)
 	}
 	for name, m := range map[string][3]string{
@@ -84,10 +77,10 @@ func TestRefused(t *testing.T) {
 		"no control":        {"e", `{"k":"c"}`, "{}"},
 		"no event":          {"e", `{"k":"e"}`, "{}"},
 	} {
-		_, err := Decode([]byte(m[0]), []byte(m[1]), []byte(m[2]))
+		_, err := DecodeRecord([]byte(m[0]), []byte(m[1]), []byte(m[2]))
 		require.ErrorIs(t, err, ErrMalformed, name)
 	}
-	_, err := Decode([]byte("e"), []byte(`{"k":"e","op":"upsert"}`), nil)
+	_, err := DecodeRecord([]byte("e"), []byte(`{"k":"e","op":"upsert"}`), nil)
 	require.ErrorIs(t, err, ErrMalformed, "a null value is no document")
 }
 

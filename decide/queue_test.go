@@ -1,4 +1,4 @@
-package gather_test
+package decide
 
 import (
 	"context"
@@ -9,30 +9,30 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/seed-86dfc502/weir/internal/gather"
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 )
 
+// TestMain checks for goroutines left behind.
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // stage runs a queue inside a synctest bubble and keeps what its handler got.
 type stage struct {
-	*gather.Queue[string]
+	*queue[string]
 	stop func()
 
 	mu      sync.Mutex
 	batches [][]string
 }
 
-func run(cfg gather.Config, handle func(ctx context.Context, batch []*gather.Entry[string])) *stage {
-	s := &stage{Queue: gather.New[string](cfg)}
+func run(cfg queueConfig, handle func(ctx context.Context, batch []*entry[string])) *stage {
+	s := &stage{queue: newQueue[string](cfg)}
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan struct{})
 	s.stop = func() { cancel(); <-done }
 	go func() {
 		defer close(done)
-		s.Run(ctx, func(ctx context.Context, batch []*gather.Entry[string]) {
+		s.Run(ctx, func(ctx context.Context, batch []*entry[string]) {
 			var values []string
 			for _, e := range batch {
 				values = append(values, e.Value)
@@ -69,27 +69,27 @@ func TestBatchesOverAllSubmitters(t *testing.T) {
 		items, bytes int
 	}
 	for name, test := range map[string]struct {
-		cfg  gather.Config
+		cfg  queueConfig
 		in   []submission
 		want [][]string
 	}{
 		"no bound": {
-			gather.Config{}, []submission{{"a", 1000, 1 << 20}, {"b", 1, 1}, {"c", 5000, 1 << 30}}, [][]string{{"a", "b", "c"}},
+			queueConfig{}, []submission{{"a", 1000, 1 << 20}, {"b", 1, 1}, {"c", 5000, 1 << 30}}, [][]string{{"a", "b", "c"}},
 		},
 		"items": {
-			gather.Config{MaxItems: 10}, []submission{{"a", 4, 1}, {"b", 6, 1}, {"c", 1, 1}, {"d", 10, 1}}, [][]string{{"a", "b"}, {"c"}, {"d"}},
+			queueConfig{MaxItems: 10}, []submission{{"a", 4, 1}, {"b", 6, 1}, {"c", 1, 1}, {"d", 10, 1}}, [][]string{{"a", "b"}, {"c"}, {"d"}},
 		},
 		"bytes": {
-			gather.Config{MaxItems: 10, MaxBytes: 100}, []submission{{"a", 1, 60}, {"b", 1, 40}, {"c", 1, 20}, {"d", 1, 90}}, [][]string{{"a", "b"}, {"c"}, {"d"}},
+			queueConfig{MaxItems: 10, MaxBytes: 100}, []submission{{"a", 1, 60}, {"b", 1, 40}, {"c", 1, 20}, {"d", 1, 90}}, [][]string{{"a", "b"}, {"c"}, {"d"}},
 		},
 		"a larger one passes alone": {
-			gather.Config{MaxItems: 10, MaxBytes: 100}, []submission{{"a", 1, 1}, {"b", 1, 500}, {"c", 11, 1}, {"d", 1, 1}}, [][]string{{"a"}, {"b"}, {"c"}, {"d"}},
+			queueConfig{MaxItems: 10, MaxBytes: 100}, []submission{{"a", 1, 1}, {"b", 1, 500}, {"c", 11, 1}, {"d", 1, 1}}, [][]string{{"a"}, {"b"}, {"c"}, {"d"}},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				gate := make(chan struct{})
-				s := run(test.cfg, func(context.Context, []*gather.Entry[string]) { <-gate })
+				s := run(test.cfg, func(context.Context, []*entry[string]) { <-gate })
 				all := []<-chan error{s.submit(t.Context(), "first", 1, 1)}
 				for _, in := range test.in {
 					all = append(all, s.submit(t.Context(), in.value, in.items, in.bytes))
@@ -111,7 +111,7 @@ func TestBatchesOverAllSubmitters(t *testing.T) {
 func TestNoBatchOfNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		gate := make(chan struct{})
-		s := run(gather.Config{}, func(context.Context, []*gather.Entry[string]) { <-gate })
+		s := run(queueConfig{}, func(context.Context, []*entry[string]) { <-gate })
 		defer s.stop()
 		first := s.submit(t.Context(), "a", 1, 1)
 		ctx, cancel := context.WithCancel(t.Context())
@@ -130,7 +130,7 @@ func TestOneEntryFails(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		failure := errors.New("away")
 		gate := make(chan struct{})
-		s := run(gather.Config{}, func(_ context.Context, batch []*gather.Entry[string]) {
+		s := run(queueConfig{}, func(_ context.Context, batch []*entry[string]) {
 			<-gate
 			for _, e := range batch {
 				if e.Value == "bad" {
@@ -153,7 +153,7 @@ func TestOneEntryFails(t *testing.T) {
 func TestWithdrawAndStop(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		gate := make(chan struct{})
-		s := run(gather.Config{}, func(ctx context.Context, _ []*gather.Entry[string]) {
+		s := run(queueConfig{}, func(ctx context.Context, _ []*entry[string]) {
 			<-gate
 			require.NoError(t, ctx.Err(), "the end of Run's context leaves a batch its time")
 		})
@@ -173,10 +173,10 @@ func TestWithdrawAndStop(t *testing.T) {
 		synctest.Wait()
 		close(gate)
 		require.NoError(t, <-taken, "it took effect")
-		require.ErrorIs(t, <-later, gather.ErrStopped)
+		require.ErrorIs(t, <-later, errStopped)
 		<-stopped
 		require.Equal(t, [][]string{{"taken"}}, s.seen())
-		require.ErrorIs(t, s.Submit(t.Context(), "too late", 1, 1), gather.ErrStopped)
+		require.ErrorIs(t, s.Submit(t.Context(), "too late", 1, 1), errStopped)
 		require.True(t, s.Idle())
 	})
 }
@@ -184,7 +184,7 @@ func TestWithdrawAndStop(t *testing.T) {
 func TestLimitEndsTheHandler(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		limit, end := context.WithCancel(t.Context())
-		s := run(gather.Config{Limit: limit}, func(ctx context.Context, batch []*gather.Entry[string]) {
+		s := run(queueConfig{Limit: limit}, func(ctx context.Context, batch []*entry[string]) {
 			<-ctx.Done()
 			batch[0].Fail(ctx.Err())
 		})
@@ -197,13 +197,13 @@ func TestLimitEndsTheHandler(t *testing.T) {
 
 func TestIdleTick(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		q := gather.New[int](gather.Config{})
+		q := newQueue[int](queueConfig{})
 		ctx, cancel := context.WithCancel(t.Context())
 		var ticks atomic.Int32
 		done := make(chan struct{})
 		go func() {
 			defer close(done)
-			q.Run(ctx, func(context.Context, []*gather.Entry[int]) {}, time.Second, func(context.Context) { ticks.Add(1) })
+			q.Run(ctx, func(context.Context, []*entry[int]) {}, time.Second, func(context.Context) { ticks.Add(1) })
 		}()
 		<-time.After(3500 * time.Millisecond)
 		require.NoError(t, q.Submit(t.Context(), 1, 1, 1)) // time counts from here on
