@@ -27,7 +27,7 @@ func (a *Sinks) New(s config.Service) (sinks.Sink, error) {
 		return nil, err
 	}
 	if keeps := s.Delivery.Kind; keeps != "" && sinks.Kind(keeps) != sink.Traits().Kind {
-		if r, ok := sink.(sinks.Resumer); ok {
+		if r, ok := sink.(sinks.Recoverer); ok {
 			return resumedOfKind{r, ofKind{sink, sinks.Kind(keeps)}}, nil
 		}
 		return ofKind{sink, sinks.Kind(keeps)}, nil
@@ -60,7 +60,7 @@ type ofKind struct {
 
 // resumedOfKind is ofKind of a sink that finds out what is there.
 type resumedOfKind struct {
-	sinks.Resumer
+	sinks.Recoverer
 	of ofKind
 }
 

@@ -77,7 +77,7 @@
 // # Guarantee
 //
 // At least once to the sink, with the same key, version and bytes at every
-// attempt; in order per entity. A sink that can read its target (sinks.Resumer) is asked
+// attempt; in order per entity. A sink that can read its target (sinks.Recoverer) is asked
 // after each take-over what is there already, and skips that. The sink makes of it
 // exactly one effect, or documents what it cannot do (I2).
 package deliver

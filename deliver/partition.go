@@ -146,7 +146,7 @@ type cursor struct {
 	// feed is the catch-up reader's, unless live; then it is where that reader ended,
 	// which may be beyond the tail.
 	feed feed
-	// mark is saved with the position, for a sinks.Resumer.
+	// mark is saved with the position, for a sinks.Recoverer.
 	mark    string
 	resumed bool // owned by the worker: its sink resumed since the take-over
 	// lap is where feed was when it was sent back to the beginning of the log; nil before.

@@ -7,18 +7,18 @@ import (
 	"github.com/seed-86dfc502/weir/sinks"
 )
 
-// resume lets a sinks.Resumer find out what a predecessor left in its target, for each
+// resume lets a sinks.Recoverer find out what a predecessor left in its target, for each
 // partition of a batch before its first write since the take-over. It retries until stop
 // ends. The sink's mark is saved before anything is written, or the next owner would not
 // know where to look.
 func (w *worker) resume(work, stop context.Context, batch []*slice) error {
-	sink, ok := w.opt.Sink.(sinks.Resumer)
+	sink, ok := w.opt.Sink.(sinks.Recoverer)
 	if !ok {
 		return nil
 	}
 	var fresh []*cursor
 	if err := w.until(work, stop, func(ctx context.Context) error {
-		var claims []sinks.Claim
+		var claims []sinks.Takeover
 		if fresh, claims = w.claims(batch); len(fresh) == 0 {
 			return nil // resumed or revoked meanwhile
 		}
@@ -32,7 +32,7 @@ func (w *worker) resume(work, stop context.Context, batch []*slice) error {
 	for _, c := range fresh {
 		c.resumed = true
 		if c.mark == "" {
-			c.mark, _ = sink.Mark(c.p.number)
+			c.mark, _ = sink.Bookmark(c.p.number)
 			c.p.edits++
 			first = true
 		}
@@ -45,7 +45,7 @@ func (w *worker) resume(work, stop context.Context, batch []*slice) error {
 }
 
 // claims returns the cursors and claims of a batch that the sink has not resumed.
-func (w *worker) claims(batch []*slice) (fresh []*cursor, claims []sinks.Claim) {
+func (w *worker) claims(batch []*slice) (fresh []*cursor, claims []sinks.Takeover) {
 	w.s.mu.Lock()
 	defer w.s.mu.Unlock()
 	for _, sl := range batch {
@@ -54,25 +54,25 @@ func (w *worker) claims(batch []*slice) (fresh []*cursor, claims []sinks.Claim) 
 			continue
 		}
 		fresh = append(fresh, c)
-		claims = append(claims, sinks.Claim{Partition: c.p.number, Below: c.position().Version, Mark: c.mark})
+		claims = append(claims, sinks.Takeover{Partition: c.p.number, Below: c.position().Version, Bookmark: c.mark})
 	}
 	return fresh, claims
 }
 
 // keepMark adopts the sink's mark if everything that was written is below the position. The caller holds the stage's mutex.
 func (w *worker) keepMark(c *cursor) {
-	sink, ok := w.opt.Sink.(sinks.Resumer)
+	sink, ok := w.opt.Sink.(sinks.Recoverer)
 	if !ok || !c.resumed {
 		return
 	}
-	if mark, above := sink.Mark(c.p.number); c.position().Version > above {
+	if mark, above := sink.Bookmark(c.p.number); c.position().Version > above {
 		c.mark = mark
 	}
 }
 
 // countFound counts what a write skipped because it was in the target.
 func (w *worker) countFound() {
-	if sink, ok := w.opt.Sink.(sinks.Resumer); ok {
+	if sink, ok := w.opt.Sink.(sinks.Recoverer); ok {
 		now := sink.Found()
 		w.m.found.Add(float64(now - w.found))
 		w.found = now

@@ -33,7 +33,7 @@ type resumer struct {
 
 	refuse func() error // each Resume; nil: none is
 
-	claims []sinks.Claim
+	claims []sinks.Takeover
 	left   map[string]bool
 	found  uint64
 }
@@ -43,7 +43,7 @@ func (r *resumer) Open(context.Context) error { return nil }
 func (r *resumer) Close() error               { return nil }
 func (r *resumer) Found() uint64              { return r.found }
 
-func (r *resumer) Resume(_ context.Context, claims []sinks.Claim) error {
+func (r *resumer) Resume(_ context.Context, claims []sinks.Takeover) error {
 	if r.refuse != nil {
 		if err := r.refuse(); err != nil {
 			return err
@@ -53,7 +53,7 @@ func (r *resumer) Resume(_ context.Context, claims []sinks.Claim) error {
 	defer r.mu.Unlock()
 	r.claims = append(r.claims, claims...)
 	r.left = map[string]bool{}
-	from, err := strconv.Atoi(claims[0].Mark)
+	from, err := strconv.Atoi(claims[0].Bookmark)
 	if err != nil {
 		from = len(r.has)
 	}
@@ -63,7 +63,7 @@ func (r *resumer) Resume(_ context.Context, claims []sinks.Claim) error {
 	return nil
 }
 
-func (r *resumer) Mark(int32) (string, change.Version) {
+func (r *resumer) Bookmark(int32) (string, change.Version) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.mark != nil {
@@ -134,7 +134,7 @@ func TestASuccessorFindsWhatWasWritten(t *testing.T) {
 	p.publish(of(service, "a", 3))
 	p.delivered(service)
 	require.Equal(t, []string{"a:1", "b:2", "a:3"}, all.has)
-	require.Equal(t, "0", next.claims[0].Mark)
+	require.Equal(t, "0", next.claims[0].Bookmark)
 	require.EqualValues(t, 2, p.metric("weir_deliveries_found_total", service))
 	require.Eventually(t, func() bool { return w.mark() == "3" }, patience, time.Millisecond)
 	require.NoError(t, p.stop())

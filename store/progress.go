@@ -29,7 +29,7 @@ type ServicePosition struct {
 	Service int32
 	Position
 	// Mark says where on the service's target to look for changes at or above Version
-	// (sinks.Resumer); "" for a sink without marks.
+	// (sinks.Recoverer); "" for a sink without marks.
 	Mark string
 }
 

@@ -83,7 +83,7 @@ type Options struct {
 	maxLeft int
 }
 
-// Sink publishes changes. It implements sinks.Resumer.
+// Sink publishes changes. It implements sinks.Recoverer.
 type Sink struct {
 	opts    Options
 	topic   *fenced.Topic
@@ -92,7 +92,7 @@ type Sink struct {
 	missing missingRights
 }
 
-var _ sinks.Resumer = (*Sink)(nil)
+var _ sinks.Recoverer = (*Sink)(nil)
 
 // New checks the options. Its errors name the option.
 func New(opts Options) (*Sink, error) {
@@ -138,7 +138,7 @@ func (s *Sink) Close() error {
 	return release()
 }
 
-// Found implements sinks.Resumer.
+// Found implements sinks.Recoverer.
 func (s *Sink) Found() uint64 { return s.found }
 
 // stream is what goes into one partition of the topic from one partition of the

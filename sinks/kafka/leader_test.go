@@ -64,7 +64,7 @@ func TestAPartitionWithoutALeaderHoldsUpNoOther(t *testing.T) {
 	brokers, away, told := leaderless(t)
 	client := newClient(t, brokers.ListenAddrs(), nil)
 	sink := resumed(t, Options{Client: client, Topic: "t"}, 0, saved{at: 1})
-	writer, mark := sink.parts[0].writer, sink.parts[0].claim.Mark
+	writer, mark := sink.parts[0].writer, sink.parts[0].claim.Bookmark
 	loseLeader(t, client, away, told)
 
 	batch := numbered(service, 0, 1, 11)
@@ -107,7 +107,7 @@ func TestATakeOverThatStandsStillHoldsUpItsPartition(t *testing.T) {
 		Client: newClient(t, brokers.ListenAddrs(), nil), Topic: "t",
 		stallTimeout: time.Second, // enough for what does not stand still, on a busy machine
 	})
-	require.NoError(t, sink.Resume(t.Context(), []sinks.Claim{saved{at: 1}.claim(0), saved{at: 1}.claim(1)}))
+	require.NoError(t, sink.Resume(t.Context(), []sinks.Takeover{saved{at: 1}.claim(0), saved{at: 1}.claim(1)}))
 	var stands atomic.Bool
 	brokers.ControlKey(int16(kmsg.InitProducerID), func(r kmsg.Request) (kmsg.Response, error, bool) {
 		brokers.KeepControl()
@@ -148,7 +148,7 @@ func TestWaitsForALeaderAreSideBySide(t *testing.T) {
 	brokers, away, told := leaderless(t)
 	client := newClient(t, brokers.ListenAddrs(), nil)
 	sink := newSink(t, Options{Client: client, Topic: "t"})
-	var claims []sinks.Claim
+	var claims []sinks.Takeover
 	var batch []change.Change
 	for p := range int32(6) {
 		claims = append(claims, saved{at: 1}.claim(p))

@@ -19,7 +19,7 @@ import (
 // try neither to take over nor to write.
 func TestOneServiceProbesAClusterThatIsDown(t *testing.T) {
 	var targets sinks.Targets
-	var services [2]sinks.Resumer
+	var services [2]sinks.Recoverer
 	for i, name := range []string{"a/p@k", "b/p@k"} {
 		c := Config{Topic: "t"}
 		sink, err := c.Make(kind.Env{Service: name, Logger: slog.New(slog.DiscardHandler), Targets: &targets,
@@ -29,11 +29,11 @@ func TestOneServiceProbesAClusterThatIsDown(t *testing.T) {
 		require.NoError(t, err)
 		t.Cleanup(func() { require.NoError(t, sink.Close()) })
 		sink.(*Sink).opts.stallTimeout = 50 * time.Millisecond
-		services[i] = sink.(sinks.Resumer)
+		services[i] = sink.(sinks.Recoverer)
 	}
-	attempts := map[string]func(s sinks.Resumer) error{
-		"resume": func(s sinks.Resumer) error { return s.Resume(t.Context(), []sinks.Claim{{}}) },
-		"write":  func(s sinks.Resumer) error { return s.Write(t.Context(), []change.Change{upsert("a", 1)}) },
+	attempts := map[string]func(s sinks.Recoverer) error{
+		"resume": func(s sinks.Recoverer) error { return s.Resume(t.Context(), []sinks.Takeover{{}}) },
+		"write":  func(s sinks.Recoverer) error { return s.Write(t.Context(), []change.Change{upsert("a", 1)}) },
 	}
 	for name, attempt := range attempts {
 		// The waits between probes grow, so in the end one comes before the next is due.

@@ -25,7 +25,7 @@ import (
 
 // part is the sink's state of one partition of the changes log.
 type part struct {
-	claim  sinks.Claim
+	claim  sinks.Takeover
 	writer *fenced.Writer // nil: the content of the topic is not known
 	since  time.Time      // of writer
 	// ends are where the partitions of the topic ended when writer was made, or after its
@@ -35,7 +35,7 @@ type part struct {
 	// tried is the highest position that was sent, or found.
 	tried change.Version
 	reach change.Version // the highest position whose outcome a Write has returned
-	above change.Version // see Mark; claim.Mark is the mark
+	above change.Version // see Bookmark; claim.Bookmark is the mark
 	// left is what a predecessor, or this process, wrote without deliver knowing;
 	// ascending by position. If more, there is more above the last of them.
 	left []record
@@ -65,8 +65,8 @@ var errStalled = errors.New("no progress")
 // maxConcurrentFences is how many identities are taken over at a time.
 const maxConcurrentFences = 4
 
-// Resume implements sinks.Resumer.
-func (s *Sink) Resume(ctx context.Context, claims []sinks.Claim) error {
+// Resume implements sinks.Recoverer.
+func (s *Sink) Resume(ctx context.Context, claims []sinks.Takeover) error {
 	for _, c := range claims {
 		s.parts[c.Partition] = &part{claim: c}
 	}
@@ -91,7 +91,7 @@ func (s *Sink) resumeForWrite(ctx context.Context, changes []change.Change) *sin
 		}
 		highest[n] = max(highest[n], at)
 		if s.parts[n] == nil {
-			s.parts[n] = &part{claim: sinks.Claim{Partition: n}}
+			s.parts[n] = &part{claim: sinks.Takeover{Partition: n}}
 		}
 	}
 	for n, at := range highest {
@@ -111,7 +111,7 @@ func (s *Sink) resumeForWrite(ctx context.Context, changes []change.Change) *sin
 		}
 	}
 	for range 3 {
-		var claims []sinks.Claim
+		var claims []sinks.Takeover
 		for n := range highest {
 			if p := s.parts[n]; p.writer == nil {
 				claims = append(claims, p.claim)
@@ -154,7 +154,7 @@ func (s *Sink) setTopic(topic *fenced.Topic) {
 
 // resume fences and reads for as long as it makes progress: there may be much to read
 // after a store was restored.
-func (s *Sink) resume(ctx context.Context, claims []sinks.Claim) *sinks.Error {
+func (s *Sink) resume(ctx context.Context, claims []sinks.Takeover) *sinks.Error {
 	err := s.findTopic(ctx)
 	if err == nil {
 		err = s.withProgressTimeout(ctx, func(ctx context.Context, moved func()) error { return s.tryResume(ctx, claims, moved) })
@@ -194,7 +194,7 @@ func (s *Sink) withProgressTimeout(ctx context.Context, f func(ctx context.Conte
 	return err
 }
 
-func (s *Sink) tryResume(ctx context.Context, claims []sinks.Claim, moved func()) error {
+func (s *Sink) tryResume(ctx context.Context, claims []sinks.Takeover, moved func()) error {
 	c, topic := s.opts.Client, s.topic
 	writers := make([]*fenced.Writer, len(claims))
 	var g errgroup.Group
@@ -224,8 +224,8 @@ func (s *Sink) tryResume(ctx context.Context, claims []sinks.Claim, moved func()
 		p.writer, p.since, p.ends = writers[i], since, slices.Clone(ends)
 		p.left, p.more, p.newest = l.records, l.more, l.newest
 		p.tried = max(p.tried, l.highest)
-		if p.claim.Mark == "" {
-			p.claim.Mark = mark{topic.ID, ends}.String()
+		if p.claim.Bookmark == "" {
+			p.claim.Bookmark = mark{topic.ID, ends}.String()
 		}
 	}
 	s.warnOfMissingRights()
@@ -295,13 +295,13 @@ func (f *leftovers) cut() {
 
 // readLeft reads this service's records of the claimed partitions from the topic, from
 // their marks to the ends.
-func (s *Sink) readLeft(ctx context.Context, topic *fenced.Topic, claims []sinks.Claim, ends []int64, moved func()) ([]leftovers, error) {
+func (s *Sink) readLeft(ctx context.Context, topic *fenced.Topic, claims []sinks.Takeover, ends []int64, moved func()) ([]leftovers, error) {
 	all := make([]leftovers, len(claims))
 	by := make(map[int32]int, len(claims))
 	from := slices.Clone(ends)
 	for i, claim := range claims {
 		by[claim.Partition], all[i].limit = i, s.opts.maxLeft
-		m, ok := parseMark(claim.Mark)
+		m, ok := parseMark(claim.Bookmark)
 		if !ok {
 			continue
 		}
@@ -429,17 +429,17 @@ func (s *Sink) advanceMarks(changes []change.Change, failed map[int]*sinks.Error
 		if p.writer == nil || p.more || p.tried > p.reach {
 			continue // something may be under way, or is still to be found
 		}
-		p.claim.Mark, p.above = mark{s.topic.ID, p.ends}.String(), p.tried
+		p.claim.Bookmark, p.above = mark{s.topic.ID, p.ends}.String(), p.tried
 	}
 }
 
-// Mark implements sinks.Resumer.
-func (s *Sink) Mark(partition int32) (string, change.Version) {
+// Bookmark implements sinks.Recoverer.
+func (s *Sink) Bookmark(partition int32) (string, change.Version) {
 	p := s.parts[partition]
 	if p == nil {
 		return "", 0
 	}
-	return p.claim.Mark, p.above
+	return p.claim.Bookmark, p.above
 }
 
 // mark is where a topic ended.

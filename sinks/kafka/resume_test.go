@@ -45,15 +45,15 @@ type saved struct {
 	mark string
 }
 
-func (s saved) claim(partition int32) sinks.Claim {
-	return sinks.Claim{Partition: partition, Below: change.NewVersion(1, s.at), Mark: s.mark}
+func (s saved) claim(partition int32) sinks.Takeover {
+	return sinks.Takeover{Partition: partition, Below: change.NewVersion(1, s.at), Bookmark: s.mark}
 }
 
 // resumed makes a process's sink that has taken a partition over.
 func resumed(t testing.TB, o Options, partition int32, s saved) *Sink {
 	t.Helper()
 	sink := newSink(t, o)
-	require.NoError(t, sink.Resume(t.Context(), []sinks.Claim{s.claim(partition)}))
+	require.NoError(t, sink.Resume(t.Context(), []sinks.Takeover{s.claim(partition)}))
 	return sink
 }
 
@@ -65,7 +65,7 @@ func begun(t testing.TB, name string, to int64) (log *topicLog, o Options, first
 	log = newTopic(t, brokers, prefix+name, topicMaxBytes)
 	o = Options{Client: newClient(t, brokers, nil), Topic: log.topic}
 	first = resumed(t, o, 0, saved{at: 1})
-	mark, _ = first.Mark(0)
+	mark, _ = first.Bookmark(0)
 	require.NoError(t, first.Write(t.Context(), numbered(service, 0, 1, to)))
 	return log, o, first, mark
 }
@@ -104,10 +104,10 @@ func TestWhatAPredecessorWroteIsLeftOut(t *testing.T) {
 	require.NoError(t, newSink(t, other).Write(t.Context(), numbered(other.Service, 0, 1, 40)))
 
 	first := resumed(t, o, 0, saved{at: 1})
-	before, above := first.Mark(0)
+	before, above := first.Bookmark(0)
 	require.Zero(t, above)
 	require.NoError(t, first.Write(t.Context(), numbered(service, 0, 1, 10)))
-	after, above := first.Mark(0)
+	after, above := first.Bookmark(0)
 	require.Equal(t, change.NewVersion(1, 9), above)
 	require.NotEqual(t, before, after)
 	require.NoError(t, first.Write(t.Context(), numbered(service, 0, 10, 20)))
@@ -129,7 +129,7 @@ func TestWhatIsSentOnceMoreIsThereOnceMore(t *testing.T) {
 	log := newTopic(t, brokers, prefix+"resent", topicMaxBytes)
 	o := Options{Client: newClient(t, brokers, nil), Topic: log.topic}
 	first := resumed(t, o, 0, saved{at: 1})
-	mark, _ := first.Mark(0)
+	mark, _ := first.Bookmark(0)
 	all := numbered(service, 0, 1, 4)
 	require.NoError(t, first.Write(t.Context(), all))
 	again := all[0]
@@ -167,7 +167,7 @@ func TestWhatWasFoundIsFoundAgain(t *testing.T) {
 	third := resumed(t, o, 0, saved{1, mark})
 	require.NoError(t, third.Write(t.Context(), numbered(service, 0, 1, 5)))
 	resumed(t, o, 0, saved{1, mark})
-	require.NoError(t, third.Resume(t.Context(), []sinks.Claim{third.parts[0].claim}))
+	require.NoError(t, third.Resume(t.Context(), []sinks.Takeover{third.parts[0].claim}))
 	require.NoError(t, third.Write(t.Context(), numbered(service, 0, 5, 25)))
 	once(t, log, service, numbered(service, 0, 1, 25))
 }
@@ -181,7 +181,7 @@ func TestWhatNobodyWasToldOfIsFoundAgain(t *testing.T) {
 	next.parts[0].writer = nil // as after a write without an answer
 	require.Error(t, next.Write(over, numbered(service, 0, 1, 4)))
 	require.NoError(t, next.Write(t.Context(), numbered(service, 0, 1, 2)), "deliver tries less at a time")
-	kept, _ := next.Mark(0)
+	kept, _ := next.Bookmark(0)
 	require.Equal(t, mark, kept)
 	resumed(t, o, 0, saved{1, mark}) // it fences, and is gone
 	next.parts[0].writer = nil
@@ -196,7 +196,7 @@ func TestMoreIsLeftThanIsRemembered(t *testing.T) {
 	next := resumed(t, o, 0, saved{1, mark})
 	for n := int64(1); n < 120; n += 10 {
 		require.NoError(t, next.Write(t.Context(), numbered(service, 0, n, n+10)))
-		if kept, above := next.Mark(0); n+10 < 100 {
+		if kept, above := next.Bookmark(0); n+10 < 100 {
 			require.True(t, kept == mark || above >= change.NewVersion(1, 99), "what was found would be looked for too late")
 		}
 	}
@@ -211,7 +211,7 @@ func TestATopicThatWasMadeAgain(t *testing.T) {
 	o := Options{Client: newClient(t, brokers, nil), Topic: name}
 	first := resumed(t, o, 0, saved{at: 1})
 	require.NoError(t, first.Write(t.Context(), numbered(service, 0, 1, 50)))
-	mark, _ := first.Mark(0)
+	mark, _ := first.Bookmark(0)
 	_, err := log.admin.DeleteTopics(t.Context(), name)
 	require.NoError(t, err)
 	require.Eventually(t, func() bool {
@@ -269,7 +269,7 @@ func TestOnceWhateverHappens(t *testing.T) {
 			var zombies sync.WaitGroup
 			for stop := false; !stop; {
 				sink, at := newSink(t, o), store
-				var claims []sinks.Claim
+				var claims []sinks.Takeover
 				for p := range int32(partitions) {
 					claims = append(claims, store[p].claim(p))
 				}
@@ -279,7 +279,7 @@ func TestOnceWhateverHappens(t *testing.T) {
 				}
 				for p := range int32(partitions) {
 					if at[p].mark == "" {
-						at[p].mark, _ = sink.Mark(p)
+						at[p].mark, _ = sink.Bookmark(p)
 						store[p] = at[p]
 					}
 				}
@@ -304,7 +304,7 @@ func TestOnceWhateverHappens(t *testing.T) {
 					}
 					for p := range int32(partitions) {
 						at[p].at = to[p].at
-						if mark, above := sink.Mark(p); change.NewVersion(1, at[p].at) > above {
+						if mark, above := sink.Bookmark(p); change.NewVersion(1, at[p].at) > above {
 							at[p].mark = mark
 						}
 						if dice.IntN(2) == 0 {
@@ -354,7 +354,7 @@ func TestAProcessThatStoodStill(t *testing.T) {
 	log := newTopic(t, brokers, prefix+"still", topicMaxBytes)
 	o := Options{Client: newClient(t, brokers, nil), Topic: log.topic}
 	first := resumed(t, o, 0, saved{at: 1})
-	mark, _ := first.Mark(0)
+	mark, _ := first.Bookmark(0)
 
 	cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run", "^TestZombie$")
 	out := &watched{want: "wrote 26", seen: make(chan struct{})}
@@ -427,11 +427,11 @@ func TestWithoutRightsItIsAtLeastOnce(t *testing.T) {
 	open := func(s saved) *Sink {
 		sink, err := New(Options{Client: client, Topic: "t", Service: service, Pipeline: "weir", Logger: slog.New(slog.NewTextHandler(&said, nil))})
 		require.NoError(t, err)
-		require.NoError(t, sink.Resume(t.Context(), []sinks.Claim{s.claim(0)}))
+		require.NoError(t, sink.Resume(t.Context(), []sinks.Takeover{s.claim(0)}))
 		return sink
 	}
 	first := open(saved{at: 1})
-	mark, _ := first.Mark(0)
+	mark, _ := first.Bookmark(0)
 	require.NoError(t, first.Write(t.Context(), numbered(service, 0, 1, 10)))
 	require.Contains(t, said.String(), "may come twice")
 	require.Contains(t, said.String(), "weir.s/p@k.t.0")
@@ -471,7 +471,7 @@ func heldFetches(t *testing.T, held func()) (o Options, mark string) {
 	t.Cleanup(broker.Close)
 	o = Options{Client: newClient(t, broker.ListenAddrs(), nil), Topic: "t"}
 	first := resumed(t, o, 0, saved{at: 1})
-	mark, _ = first.Mark(0)
+	mark, _ = first.Bookmark(0)
 	for n := range int64(19) {
 		require.NoError(t, first.Write(t.Context(), numbered(service, 0, n+1, n+2)))
 	}
@@ -507,13 +507,13 @@ func TestATailThatDoesNotCome(t *testing.T) {
 	t.Cleanup(func() { close(release) })
 	ctx, stop := context.WithCancel(t.Context())
 	sink, ended := newSink(t, o), make(chan error)
-	go func() { ended <- sink.Resume(ctx, []sinks.Claim{saved{1, mark}.claim(0)}) }()
+	go func() { ended <- sink.Resume(ctx, []sinks.Takeover{saved{1, mark}.claim(0)}) }()
 	<-fetching
 	stop()
 	require.ErrorIs(t, <-ended, context.Canceled)
 
 	o.stallTimeout = 2 * time.Second // enough to get as far on a busy machine
-	err := newSink(t, o).Resume(t.Context(), []sinks.Claim{saved{1, mark}.claim(0)})
+	err := newSink(t, o).Resume(t.Context(), []sinks.Takeover{saved{1, mark}.claim(0)})
 	require.ErrorIs(t, err, errStalled)
 	e := sinks.Classify(err)
 	require.Equal(t, sinks.Retry, e.Class)

@@ -25,7 +25,7 @@ type stamp struct {
 
 // writing is one partition of the changes log at one process's sink.
 type writing struct {
-	claim sinks.Claim
+	claim sinks.Takeover
 	epoch int             // 0: what is there is not known
 	left  map[string]bool // what was found there, by key
 	end   int             // where the log ended when it was looked through, or behind the last own record
@@ -41,7 +41,7 @@ type resumer struct {
 	found uint64
 }
 
-var _ sinks.Resumer = (*resumer)(nil)
+var _ sinks.Recoverer = (*resumer)(nil)
 
 // resumes reports whether a service's sink finds out what stands in its target.
 func (w *world) resumes(service string) bool { return w.setup.resumes && service == logService }
@@ -68,8 +68,8 @@ func (p *process) newSink(service, dice string) sinks.Sink {
 	return s
 }
 
-// Resume implements sinks.Resumer.
-func (r *resumer) Resume(ctx context.Context, claims []sinks.Claim) error {
+// Resume implements sinks.Recoverer.
+func (r *resumer) Resume(ctx context.Context, claims []sinks.Takeover) error {
 	if err := r.p.reach(ctx, r.dice.trip()); err != nil {
 		return err
 	}
@@ -101,13 +101,13 @@ func (r *resumer) Resume(ctx context.Context, claims []sinks.Claim) error {
 
 // look finds what stands in the target of a claim. The caller holds the customer's
 // lock.
-func (r *resumer) look(claim sinks.Claim) *writing {
+func (r *resumer) look(claim sinks.Takeover) *writing {
 	from, end := len(r.c.stamps), len(r.c.stamps)
-	if n, err := strconv.Atoi(claim.Mark); err == nil && !r.p.w.rules.ForgetsMarks {
+	if n, err := strconv.Atoi(claim.Bookmark); err == nil && !r.p.w.rules.ForgetsMarks {
 		from = n
 	}
-	if claim.Mark == "" {
-		claim.Mark = strconv.Itoa(end)
+	if claim.Bookmark == "" {
+		claim.Bookmark = strconv.Itoa(end)
 	}
 	w := &writing{claim: claim, epoch: r.c.epochs[claim.Partition], left: map[string]bool{}, end: end}
 	for _, s := range r.c.stamps[from:] {
@@ -120,7 +120,7 @@ func (r *resumer) look(claim sinks.Claim) *writing {
 }
 
 // doubt says that what stands in the target of partitions is not known.
-func (r *resumer) doubt(claims []sinks.Claim) {
+func (r *resumer) doubt(claims []sinks.Takeover) {
 	for _, c := range claims {
 		if w := r.parts[c.Partition]; w != nil {
 			w.epoch = 0
@@ -133,7 +133,7 @@ var errFenced = errors.New("somebody else writes this partition now")
 // Write leaves out what is there. After an answer that leaves something in doubt it
 // looks again before anything else.
 func (r *resumer) Write(ctx context.Context, changes []change.Change) error {
-	var again, all []sinks.Claim
+	var again, all []sinks.Takeover
 	for _, c := range changes {
 		w := r.parts[c.Partition]
 		if w == nil {
@@ -207,20 +207,20 @@ func (r *resumer) Write(ctx context.Context, changes []change.Change) error {
 			}
 		}
 		if w.epoch != 0 && w.tried <= w.reach {
-			w.claim.Mark, w.above = strconv.Itoa(w.end), w.tried
+			w.claim.Bookmark, w.above = strconv.Itoa(w.end), w.tried
 		}
 	}
 	return nil
 }
 
-// Mark implements sinks.Resumer.
-func (r *resumer) Mark(partition int32) (string, change.Version) {
+// Bookmark implements sinks.Recoverer.
+func (r *resumer) Bookmark(partition int32) (string, change.Version) {
 	w := r.parts[partition]
 	if w == nil {
 		return "", 0
 	}
-	return w.claim.Mark, w.above
+	return w.claim.Bookmark, w.above
 }
 
-// Found implements sinks.Resumer.
+// Found implements sinks.Recoverer.
 func (r *resumer) Found() uint64 { return r.found }
