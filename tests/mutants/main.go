@@ -1,16 +1,19 @@
 // Command mutants puts small faults into the protocol's code, one at a time, and
 // shows for each that a test finds it.
 //
-// Each fault breaks one rule of docs/protocol.md, or what a rule stands on. The
-// compiler gets the changed file as an overlay: the working tree is never written
-// to. A fault counts as found when the test that the list names fails with it
-// within a minute, and passes without it.
+// Each fault breaks one rule of docs/protocol.md, or an assumption of a rule. It is named
+// by its function and a pattern of Go tokens, in which _1, _2 and so on match any name:
+// moving code between the files of a package, or renaming what it uses, leaves it in place.
+// Without a function the pattern is a piece of text, of SQL for instance. The
+// compiler gets the changed file as an overlay; the working tree stays as it is. A fault
+// counts as found when its test fails with it within a minute, and passes without it.
+// When the test was renamed, all tests of its package are run.
 //
 //	make mutants                       # all of them, two at a time
-//	MUTANTS='decide/.*second' make mutants # those whose file or rule match
+//	MUTANTS='decide/.*second' make mutants # those whose folder, function or rule match
 //
-// It ends with a table, and with 1 if a fault survives, does not compile or is not
-// found in the code exactly once.
+// It ends with a table, and with 1 if a fault survives, does not compile or does not match
+// exactly one place of the code.
 package main
 
 import (
@@ -36,14 +39,25 @@ import (
 // mutant is one fault.
 type mutant struct {
 	rule string // that it breaks
-	file string // from the repository's root
-	old  string // stands in file exactly once
-	new  string
-	in   string // package of the test, "./decide"
-	test string // that fails with the fault: TestName, or TestName/subtest
+	in   string // folder of the code, from the repository's root
+	fn   string // function or type.method that has the pattern; empty: find is text
+	find string // pattern that matches once
+	put  string // replaces the match; wildcards are the names that they matched
+	test string // that fails with the fault: "TestName", "TestName/subtest", or "./folder TestName"
 }
 
-func (m *mutant) name() string { return m.file + ": " + m.rule }
+func (m *mutant) name() string { return m.in + "/" + m.fn + ": " + m.rule }
+
+// place is a test.
+type place struct{ in, test string }
+
+// place returns the package and the name of the test.
+func (m *mutant) place() place {
+	if in, test, other := strings.Cut(m.test, " "); other {
+		return place{in, test}
+	}
+	return place{"./" + m.in, m.test}
+}
 
 // mutants are all faults.
 var mutants = slices.Concat(decideMutants, deliverMutants, storeMutants, diskMutants, transportMutants, edgeMutants)
@@ -67,7 +81,7 @@ func main() {
 	}
 }
 
-// run runs the faults that match a pattern, prints what became of them and
+// run runs the faults that match a pattern, prints their results and
 // reports whether all were found.
 func run(ctx context.Context, pattern string) (bool, error) {
 	chosen, err := regexp.Compile(pattern)
@@ -99,7 +113,7 @@ func run(ctx context.Context, pattern string) (bool, error) {
 	results := make([]result, len(todo))
 	each(len(todo), func(i int) {
 		if ctx.Err() == nil {
-			results[i] = b.try(ctx, i, &todo[i], sound[place{todo[i].in, todo[i].test}])
+			results[i] = b.try(ctx, i, &todo[i], sound[todo[i].place()])
 			fmt.Fprintf(os.Stderr, "%3d of %d  %-12s %s\n", i+1, len(todo), results[i].what, todo[i].name())
 		}
 	})
@@ -132,7 +146,7 @@ func each(n int, f func(i int)) {
 	wg.Wait()
 }
 
-// result is what became of a fault.
+// result is the result of a fault.
 type result struct {
 	what   string
 	took   time.Duration // of the test
@@ -150,16 +164,13 @@ const (
 // bench builds and runs tests.
 type bench struct{ root, temp string }
 
-// place is a test.
-type place struct{ in, test string }
-
-// sound runs the tests of faults without the faults, and returns what is wrong with
-// each: nothing if it is there and passes.
+// sound runs the tests of faults without the faults, and returns an error text for
+// each that fails.
 func (b *bench) sound(ctx context.Context, todo []mutant) (map[place]string, error) {
 	tests := map[string][]string{}
 	for _, m := range todo {
-		if !slices.Contains(tests[m.in], m.test) {
-			tests[m.in] = append(tests[m.in], m.test)
+		if p := m.place(); !slices.Contains(tests[p.in], p.test) {
+			tests[p.in] = append(tests[p.in], p.test)
 		}
 	}
 	var packages []string
@@ -199,24 +210,23 @@ func (b *bench) try(ctx context.Context, n int, m *mutant, wrong string) result 
 	if wrong != "" {
 		return result{what: unsound, output: wrong}
 	}
-	name := filepath.Join(b.temp, fmt.Sprint(n))
-	path := filepath.Join(b.root, m.file)
-	text, err := os.ReadFile(path)
+	p, name := m.place(), filepath.Join(b.temp, fmt.Sprint(n))
+	fault, err := locate(b.root, m)
 	if err == nil {
-		err = os.WriteFile(name+".go", bytes.Replace(text, []byte(m.old), []byte(m.new), 1), 0o600)
+		err = os.WriteFile(name+filepath.Ext(fault.file), fault.text, 0o600)
 	}
 	if err == nil {
-		overlay, _ := json.Marshal(map[string]map[string]string{"Replace": {path: name + ".go"}})
+		overlay, _ := json.Marshal(map[string]map[string]string{"Replace": {fault.file: name + filepath.Ext(fault.file)}})
 		err = os.WriteFile(name+".json", overlay, 0o600)
 	}
 	if err != nil {
 		return result{what: notCompiled, output: err.Error()}
 	}
 	defer func() { _ = os.Remove(name) }()
-	if out, err := b.build(ctx, m.in, name, "-overlay="+name+".json"); err != nil {
+	if out, err := b.build(ctx, p.in, name, "-overlay="+name+".json"); err != nil {
 		return result{what: notCompiled, output: string(out)}
 	}
-	out, took, err := b.test(ctx, m.in, name, m.test)
+	out, took, err := b.test(ctx, p.in, name, p.test)
 	switch {
 	case err == nil:
 		return result{survives, took, ""}
@@ -232,10 +242,15 @@ func (b *bench) build(ctx context.Context, in, binary string, flags ...string) (
 	return cmd.CombinedOutput()
 }
 
-// test runs one test of a binary where its package is.
+// test runs one test of a binary in the folder of its package, or all tests where there is
+// none of that name.
 func (b *bench) test(ctx context.Context, in, binary, name string) ([]byte, time.Duration, error) {
-	top, sub, _ := strings.Cut(name, "/")
-	cmd := exec.CommandContext(ctx, binary, "-test.run=^"+top+"$/"+sub, "-test.timeout="+limit.String()) // #nosec G204 -- the list is ours
+	_, sub, _ := strings.Cut(name, "/")
+	function := top(name)
+	if !declares(filepath.Join(b.root, in), function) {
+		function, sub = ".*", ""
+	}
+	cmd := exec.CommandContext(ctx, binary, "-test.run=^"+function+"$/"+sub, "-test.failfast", "-test.timeout="+limit.String()) // #nosec G204 -- the list is ours
 	cmd.Dir = filepath.Join(b.root, in)
 	start := time.Now()
 	out, err := cmd.CombinedOutput()
@@ -245,11 +260,11 @@ func (b *bench) test(ctx context.Context, in, binary, name string) ([]byte, time
 // report prints the table and reports whether all faults were found.
 func report(w io.Writer, todo []mutant, results []result) bool {
 	count := 0
-	fmt.Fprintln(w, "| outcome | seconds | file | rule | test |")
+	fmt.Fprintln(w, "| outcome | seconds | code | rule | test |")
 	fmt.Fprintln(w, "| --- | ---: | --- | --- | --- |")
 	for i, m := range todo {
 		r := results[i]
-		fmt.Fprintf(w, "| %s | %.1f | %s | %s | %s %s |\n", r.what, r.took.Seconds(), m.file, m.rule, m.in, m.test)
+		fmt.Fprintf(w, "| %s | %.1f | %s | %s | %s %s |\n", r.what, r.took.Seconds(), m.in, m.rule, m.place().in, m.place().test)
 		if r.what == found {
 			count++
 		} else if r.output != "" {
@@ -260,40 +275,39 @@ func report(w io.Writer, todo []mutant, results []result) bool {
 	return count == len(todo)
 }
 
-// check says what of a list does not fit the code: a snippet that is not there
-// exactly once, a test that does not exist.
-func check(root string, list []mutant) (faults []error) {
+// check returns the faults of a list that do not match the code exactly once.
+func check(root string, list []mutant) (wrong []error) {
 	names := map[string]bool{}
-	for _, m := range list {
-		wrong := func(format string, args ...any) {
-			faults = append(faults, fmt.Errorf("tests/mutants: %s\n\t%s", m.name(), fmt.Sprintf(format, args...)))
-		}
-		if names[m.name()] {
-			wrong("there are two of this name")
+	for i := range list {
+		m := &list[i]
+		_, err := locate(root, m)
+		switch {
+		case names[m.name()]:
+			err = errors.New("there are two of this name")
+		case m.find == m.put:
+			err = errors.New("it changes nothing")
+		case err != nil:
+			err = fmt.Errorf("%w; adapt function or pattern:\n\t%s", err, strings.ReplaceAll(m.find, "\n", "\n\t"))
 		}
 		names[m.name()] = true
-		if m.old == m.new {
-			wrong("it changes nothing")
-		}
-		text, err := os.ReadFile(filepath.Join(root, m.file))
 		if err != nil {
-			wrong("the file is gone: name the one where its code is now")
-		} else if n := bytes.Count(text, []byte(m.old)); n != 1 {
-			wrong("the snippet stands in the file %d times, not once: adapt it to what the code is now\n\t%s", n, strings.ReplaceAll(m.old, "\n", "\n\t"))
-		}
-		top, _, _ := strings.Cut(m.test, "/")
-		if !declares(filepath.Join(root, m.in), top) {
-			wrong("%s has no test %s", m.in, top)
+			wrong = append(wrong, fmt.Errorf("tests/mutants: %s\n\t%w", m.name(), err))
 		}
 	}
-	return faults
+	return wrong
 }
 
 // declares reports whether a folder's tests have a function.
 func declares(folder, name string) bool {
 	files, _ := filepath.Glob(filepath.Join(folder, "*_test.go")) // the pattern is well formed
 	return slices.ContainsFunc(files, func(file string) bool {
-		text, err := os.ReadFile(file)
+		text, err := os.ReadFile(file) // #nosec G304 -- the list is ours
 		return err == nil && bytes.Contains(text, []byte("func "+name+"(t *testing.T)"))
 	})
+}
+
+// top is the name of the function of a test or subtest.
+func top(test string) string {
+	name, _, _ := strings.Cut(test, "/")
+	return name
 }
