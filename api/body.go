@@ -85,7 +85,6 @@ func (q *request) read(ctx context.Context, w http.ResponseWriter, r *http.Reque
 		limit = q.server.opt.MaxBody
 	}
 	if e := r.Header.Get("Content-Encoding"); e != "" && !strings.EqualFold(e, "identity") {
-		closeConnection(w, r)
 		w.Header().Set("Accept-Encoding", "identity")
 		problem.Write(w, problem.Problem{Status: http.StatusUnsupportedMediaType, Detail: "send the body without Content-Encoding"})
 		return nil, false

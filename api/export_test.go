@@ -6,3 +6,6 @@ func Shares(s *Server) int {
 	defer s.mu.Unlock()
 	return len(s.shares)
 }
+
+// MostConnections is for the tests of the listener.
+func MostConnections() int { return mostConnections() }

@@ -6,8 +6,10 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"math"
 	"net"
 	"net/http"
+	"syscall"
 	"time"
 
 	"golang.org/x/net/netutil"
@@ -16,7 +18,8 @@ import (
 // Limits of a listener. A client that is slower than these, or larger, loses
 // its connection; the others do not notice.
 type Limits struct {
-	// Header is how long the header of a request may take, and a TLS handshake.
+	// Header is how long the header of a request may take, and a TLS handshake. A new
+	// connection has as long to begin its first request.
 	Header time.Duration
 	// Read is how long a request may take with its body; uploads have their own.
 	Read time.Duration
@@ -27,8 +30,19 @@ type Limits struct {
 	Patience time.Duration
 	// HeaderBytes is the size of a request's header; net/http allows 4 KiB more.
 	HeaderBytes int
-	// Connections that are open at a time; later ones wait to be accepted.
+	// Connections that are open at a time; later ones wait to be accepted. A process
+	// that may have few descriptors accepts fewer, see mostConnections.
 	Connections int
+}
+
+// mostConnections returns the connections of one listener that leave at least half of
+// the process's descriptors to store, sinks and files, beside two listeners.
+func mostConnections() int {
+	var limit syscall.Rlimit
+	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit); err != nil {
+		return math.MaxInt
+	}
+	return int(max(1, min(limit.Cur/4, math.MaxInt32)))
 }
 
 // DefaultLimits are those of every listener of a process.
@@ -96,7 +110,8 @@ func Listen(o ListenOptions, h http.Handler) (*Listener, error) {
 		// What it has to say is about clients: whoever connects could fill the log.
 		ErrorLog: slog.NewLogLogger(o.Logger.Handler(), slog.LevelDebug),
 	}}
-	listener = netutil.LimitListener(listener, o.Limits.Connections)
+	l.server.ConnState = (&freshConnections{limit: o.Limits.Header, all: map[net.Conn]*freshConnection{}}).track
+	listener = netutil.LimitListener(listener, min(o.Limits.Connections, mostConnections()))
 	go func() {
 		defer close(l.done)
 		var err error

@@ -145,7 +145,6 @@ func (s *Server) HandleOpen(pattern string, h http.Handler) {
 	s.metrics.expect(pattern)
 	s.mux.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) {
 		requestOf(r).route = pattern
-		closeConnection(w, r) // it takes no body
 		h.ServeHTTP(w, r)
 	})
 }
@@ -165,7 +164,6 @@ func (s *Server) route(pattern string, verb auth.Permission, limit int64, long b
 		}
 		q.share = s.share(who.ID)
 		if !begin(q.share.under, s.under) {
-			closeConnection(w, r)
 			Unavailable(w, time.Second, "too many requests are under way")
 			return
 		}
@@ -173,7 +171,6 @@ func (s *Server) route(pattern string, verb auth.Permission, limit int64, long b
 		r.Body = http.MaxBytesReader(w, r.Body, limit)
 		if long {
 			if !begin(q.share.uploads, s.uploads) {
-				closeConnection(w, r)
 				Unavailable(w, time.Second, "too many uploads are under way")
 				return
 			}
@@ -209,13 +206,12 @@ func (s *Server) admit(w http.ResponseWriter, r *http.Request, verb auth.Permiss
 		return who, false
 	}
 	if err := s.opt.Ready(); err != nil {
-		closeConnection(w, r)
 		Unavailable(w, time.Second, "the process is not ready")
 		return who, false
 	}
 	who, err := s.opt.Access.Authenticate(r)
 	if err != nil {
-		closeConnection(w, r)
+		w.Header().Set("Connection", "close") // an unknown client keeps no connection
 		if len(r.Header.Values("Authorization")) > 0 {
 			if wait := s.attempts.NoteFailure(r); wait > 0 {
 				RetryAfter(w, wait)
@@ -228,14 +224,12 @@ func (s *Server) admit(w http.ResponseWriter, r *http.Request, verb auth.Permiss
 	}
 	requestOf(r).seen.who = who
 	if !who.May(verb, "") {
-		closeConnection(w, r)
 		Forbidden(w, who)
 		return who, false
 	}
 	reservation := s.share(who.ID).requests.Reserve()
 	if wait := reservation.Delay(); wait > 0 {
 		reservation.Cancel()
-		closeConnection(w, r)
 		RetryAfter(w, wait)
 		problem.Write(w, problem.Problem{Status: http.StatusTooManyRequests, Detail: fmt.Sprintf("a token may send %d requests per second", s.opt.Rate)})
 		return who, false
@@ -322,7 +316,6 @@ func (s *Server) known(r *http.Request) bool {
 // unknown answers a request that no route takes: 404, or 405 where another
 // method would be taken.
 func (s *Server) unknown(w http.ResponseWriter, r *http.Request) {
-	closeConnection(w, r)
 	h, _ := s.mux.Handler(r)
 	said := &headerOnly{header: http.Header{}}
 	h.ServeHTTP(said, r)
@@ -378,12 +371,4 @@ func answerTooLarge(w http.ResponseWriter) {
 // RetryAfter says in whole seconds when to retry, at least one.
 func RetryAfter(w http.ResponseWriter, d time.Duration) {
 	w.Header().Set("Retry-After", strconv.Itoa(max(1, int(math.Ceil(d.Seconds())))))
-}
-
-// closeConnection ends the connection of a request whose body nobody reads: else the
-// server would read on to find the next request.
-func closeConnection(w http.ResponseWriter, r *http.Request) {
-	if r.ContentLength != 0 {
-		w.Header().Set("Connection", "close")
-	}
 }

@@ -2,9 +2,11 @@ package api
 
 import (
 	"context"
+	"errors"
 	"io"
 	"net/http"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -59,6 +61,9 @@ type pacedAnswer struct {
 	http.ResponseWriter
 	control *http.ResponseController
 
+	body  *trackedBody
+	begun bool // the header is written
+
 	mu    sync.Mutex
 	pace  pace      // guarded by mu
 	began time.Time // of the write under way, else zero; guarded by mu
@@ -69,11 +74,18 @@ type pacedAnswer struct {
 func paced(ending context.Context, patience time.Duration, h http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		a := &pacedAnswer{ResponseWriter: w, control: http.NewResponseController(w), pace: pace{patience, patience}}
+		a.body = &trackedBody{ReadCloser: r.Body}
+		a.body.ended.Store(r.ContentLength == 0)
+		r.Body = a.body
 		hurried := make(chan struct{})
 		calm := context.AfterFunc(ending, func() { defer close(hurried); a.hurry() })
 		defer func() {
 			if !calm() {
 				<-hurried // w may not be used after the request
+			}
+			a.header()
+			if !a.body.ended.Load() {
+				_ = a.control.SetReadDeadline(time.Now()) // net/http reads up to 256 KiB of the rest
 			}
 			a.begin(0) // net/http writes what it has left of the answer
 		}()
@@ -109,7 +121,39 @@ func (a *pacedAnswer) hurry() {
 	}
 }
 
+// trackedBody is a request's body that knows whether it was read to its end.
+type trackedBody struct {
+	io.ReadCloser
+	ended atomic.Bool
+}
+
+func (b *trackedBody) Read(p []byte) (int, error) {
+	n, err := b.ReadCloser.Read(p)
+	if errors.Is(err, io.EOF) {
+		b.ended.Store(true)
+	}
+	return n, err
+}
+
+// header closes the connection after an answer that precedes the end of its request's
+// body. Otherwise net/http waits for the body before it sends the answer.
+func (a *pacedAnswer) header() {
+	if !a.begun && !a.body.ended.Load() {
+		a.Header().Set("Connection", "close")
+	}
+	a.begun = true
+}
+
+// WriteHeader sends the status.
+func (a *pacedAnswer) WriteHeader(status int) {
+	if status >= 200 {
+		a.header()
+	}
+	a.ResponseWriter.WriteHeader(status)
+}
+
 func (a *pacedAnswer) Write(b []byte) (n int, err error) {
+	a.header()
 	for {
 		piece := b[n:min(n+pieceOfAnswer, len(b))]
 		a.begin(len(piece))
@@ -123,6 +167,7 @@ func (a *pacedAnswer) Write(b []byte) (n int, err error) {
 
 // FlushError is for http.ResponseController.
 func (a *pacedAnswer) FlushError() error {
+	a.header()
 	a.begin(0)
 	defer a.end(0)
 	return a.control.Flush()

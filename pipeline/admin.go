@@ -7,13 +7,11 @@ import (
 	"net"
 	"net/http"
 	"net/http/pprof"
-	"time"
 
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 	"github.com/seed-86dfc502/weir/api"
 	"github.com/seed-86dfc502/weir/api/auth"
 	"github.com/seed-86dfc502/weir/operate"
-	"golang.org/x/sync/semaphore"
 )
 
 // serve starts a listener and returns its address and the function that ends it.
@@ -34,23 +32,9 @@ func (p *process) serve(name, address string, files *api.Certificates, h http.Ha
 	}, nil
 }
 
-// answersAtATime are the requests of the page under way, and those of /metrics: each
-// has its answer in memory until it is taken, a payload perhaps.
+// answersAtATime bounds the requests of /metrics under way: each has its answer in
+// memory until it is taken.
 const answersAtATime = 64
-
-// limited serves h to so many requests at a time. Others are asked to retry.
-func limited(h http.Handler) http.Handler {
-	places := semaphore.NewWeighted(answersAtATime)
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if !places.TryAcquire(1) {
-			api.RetryAfter(w, time.Second)
-			http.Error(w, "too many requests are under way", http.StatusServiceUnavailable)
-			return
-		}
-		defer places.Release(1)
-		h.ServeHTTP(w, r)
-	})
-}
 
 // operators serves the operators' listener.
 type operators struct {
@@ -85,7 +69,7 @@ func (o *operators) listen() (address string, stop func() error, err error) {
 	}
 	o.control.Register(mux, o.attempts)
 	if o.page != nil {
-		mux.Handle("/", o.control.During(limited(o.page())))
+		mux.Handle("/", o.control.During(o.page()))
 	}
 	var files *api.Certificates
 	if a.TLS != nil {

@@ -251,37 +251,3 @@ func TestSlowReaderOfThePageAtAStop(t *testing.T) {
 	}()
 	soon(t, closed, "the stop waits for a client that does not read")
 }
-
-// What pages may have in memory at a time is bounded; probes and metrics are answered.
-func TestPagesAreBounded(t *testing.T) {
-	under, release := make(chan struct{}), make(chan struct{})
-	_, address := showing(t, config.Admin{}, echo, func(http.ResponseWriter, *http.Request) {
-		under <- struct{}{}
-		<-release
-	})
-	answers := make(chan int, answersAtATime)
-	for range answersAtATime {
-		go func() {
-			resp, err := http.Get("http://" + address + "/")
-			if !assert.NoError(t, err) {
-				return
-			}
-			answers <- resp.StatusCode
-			resp.Body.Close()
-		}()
-		<-under
-	}
-	status, _ := asked(t, http.MethodGet, address, "/", nil)
-	require.Equal(t, 503, status)
-	for _, path := range []string{"/healthz", "/metrics"} {
-		status, _ = asked(t, http.MethodGet, address, path, nil)
-		require.Equal(t, 200, status, path)
-	}
-	close(release)
-	for range answersAtATime {
-		require.Equal(t, 200, <-answers)
-	}
-	go func() { <-under }()
-	status, _ = asked(t, http.MethodGet, address, "/", nil)
-	require.Equal(t, 200, status, "places come back")
-}

@@ -133,14 +133,17 @@ func (a *Attempts) Admit(w http.ResponseWriter, r *http.Request, tokens ...strin
 	known, wait := a.Verify(r, tokens...)
 	switch {
 	case known:
+		return true
 	case wait > 0:
+		w.Header().Set("Connection", "close")
 		w.Header().Set("Retry-After", fmt.Sprint(int(wait.Seconds())+1))
 		http.Error(w, "too many wrong tokens", http.StatusTooManyRequests)
 	default:
+		w.Header().Set("Connection", "close")
 		w.Header().Set("WWW-Authenticate", "Bearer")
 		http.Error(w, ErrUnauthenticated.Error(), http.StatusUnauthorized)
 	}
-	return known
+	return false
 }
 
 // network is what one client has of addresses: the address itself, or the /64

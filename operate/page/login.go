@@ -68,9 +68,11 @@ func (p *Page) followLink(w http.ResponseWriter, r *http.Request, token string) 
 	actor, ok := p.links.use(token, p.opt.Now())
 	if !ok {
 		p.opt.Attempts.NoteFailure(r)
-		p.show(w, http.StatusForbidden, "signin", view{
-			Title: "Sign in", Notice: "This link was used, or is too old: it signs in once, within a quarter of an hour.",
-			Body: signInBody{Next: "/", Possible: p.canSignIn(), How: p.signInHint()},
+		p.withPlace(w, nil, func() {
+			p.show(w, http.StatusForbidden, "signin", view{
+				Title: "Sign in", Notice: "This link was used, or is too old: it signs in once, within a quarter of an hour.",
+				Body: signInBody{Next: "/", Possible: p.canSignIn(), How: p.signInHint()},
+			})
 		})
 		return
 	}

@@ -24,6 +24,7 @@ import (
 	"github.com/seed-86dfc502/weir/operate"
 	"github.com/seed-86dfc502/weir/operate/history"
 	"github.com/seed-86dfc502/weir/store"
+	"golang.org/x/sync/semaphore"
 )
 
 // Options say which process a page is about. All fields are needed unless they
@@ -74,6 +75,7 @@ var files embed.FS
 // Bounds of a request, in bytes.
 const (
 	maxForm   = 1 << 20
+	maxSignIn = 8 << 10
 	maxEdit   = 16 << 20 // a new payload
 	maxUpload = 8 << 20  // a configuration
 )
@@ -98,6 +100,9 @@ type Page struct {
 	links     links
 	jobs      jobs
 	handler   http.Handler
+	cookie    string // name of sessions' cookies
+	// places of requests under way
+	operators, strangers *semaphore.Weighted
 }
 
 // New makes a page. It never fails: its templates are part of the program.
@@ -107,15 +112,21 @@ func New(o Options) *Page {
 	}
 	o.Patience = defaults.Positive(o.Patience, defaultPatience)
 	p := &Page{
-		opt: o, templates: parse(), sessions: newSessions(o.Now),
-		jobs: jobs{last: map[string]*job{}},
+		opt: o, cookie: newCookieName(), templates: parse(), sessions: newSessions(o.Now),
+		jobs:      jobs{last: map[string]*job{}},
+		operators: semaphore.NewWeighted(requestsAtATime), strangers: semaphore.NewWeighted(requestsAtATime),
 	}
 	static, err := fs.Sub(files, "static")
 	if err != nil {
 		panic(err) // it is embedded
 	}
 	mux := http.NewServeMux()
-	mux.Handle("GET /static/", http.StripPrefix("/static/", http.FileServerFS(static)))
+	assets := http.StripPrefix("/static/", http.FileServerFS(static))
+	mux.HandleFunc("GET /static/", func(w http.ResponseWriter, r *http.Request) {
+		if who, ok := p.authenticate(w, r); ok {
+			p.withPlace(w, who, func() { assets.ServeHTTP(w, r) })
+		}
+	})
 	mux.HandleFunc("GET /sign-in", p.signInForm)
 	mux.HandleFunc("POST /sign-in", p.signIn)
 	mux.HandleFunc("POST /sign-out", p.handleWrite(maxForm, p.signOut))
@@ -167,9 +178,29 @@ func (p *Page) handleRead(f func(w http.ResponseWriter, r *http.Request, who *se
 		case who == nil && p.opt.Token != "":
 			http.Redirect(w, r, "/sign-in?next="+url.QueryEscape(r.URL.RequestURI()), http.StatusSeeOther)
 		default:
-			f(w, r, who)
+			p.withPlace(w, who, func() { f(w, r, who) })
 		}
 	}
+}
+
+// requestsAtATime bounds the requests of operators under way, and those of other
+// clients: each has its answer in memory until it is taken.
+const requestsAtATime = 64
+
+// withPlace serves a request when a place is free. Operators and clients that did not
+// sign in have places of their own, so neither shuts the other out.
+func (p *Page) withPlace(w http.ResponseWriter, who *session, serve func()) {
+	places := p.strangers
+	if who != nil {
+		places = p.operators
+	}
+	if !places.TryAcquire(1) {
+		w.Header().Set("Retry-After", "1")
+		http.Error(w, "too many requests are under way", http.StatusServiceUnavailable)
+		return
+	}
+	defer places.Release(1)
+	serve()
 }
 
 // handleWrite wraps a handler that changes something: it requires a session, a form of
@@ -182,30 +213,35 @@ func (p *Page) handleWrite(limit int64, f func(w http.ResponseWriter, r *http.Re
 			return
 		}
 		if who == nil {
-			p.renderMessage(w, r, http.StatusForbidden, "Sign in first: "+p.signInHint())
+			p.withPlace(w, nil, func() { p.renderMessage(w, r, http.StatusForbidden, "Sign in first: "+p.signInHint()) })
 			return
 		}
-		r.Body = http.MaxBytesReader(w, r.Body, limit)
-		err := r.ParseMultipartForm(limit) // #nosec G120 -- the body is bounded, the line before
-		if errors.Is(err, http.ErrNotMultipart) {
-			err = r.ParseForm()
-		}
-		if r.MultipartForm != nil {
-			defer func() { _ = r.MultipartForm.RemoveAll() }()
-		}
-		var large *http.MaxBytesError
-		switch {
-		case errors.As(err, &large):
-			p.renderMessage(w, r, http.StatusRequestEntityTooLarge, "That is too large for the page. The commands take more.")
-		case err != nil:
-			p.renderMessage(w, r, http.StatusBadRequest, "The form cannot be read.")
-		case who.form != "" && !constantTimeEqual(r.PostForm.Get("form"), who.form):
-			p.renderMessage(w, r, http.StatusForbidden, "The form is not of this session: load the page again.")
-		default:
-			// The listener's limit is for the request, which is read; the work may take longer.
-			_ = http.NewResponseController(w).SetReadDeadline(time.Time{})
-			f(w, r, who)
-		}
+		p.withPlace(w, who, func() { p.writeForm(w, r, limit, who, f) })
+	}
+}
+
+// writeForm reads the form of a signed-in operator and hands the request on.
+func (p *Page) writeForm(w http.ResponseWriter, r *http.Request, limit int64, who *session, f func(w http.ResponseWriter, r *http.Request, who *session)) {
+	r.Body = http.MaxBytesReader(w, r.Body, limit)
+	err := r.ParseMultipartForm(limit) // #nosec G120 -- the body is bounded, the line before
+	if errors.Is(err, http.ErrNotMultipart) {
+		err = r.ParseForm()
+	}
+	if r.MultipartForm != nil {
+		defer func() { _ = r.MultipartForm.RemoveAll() }()
+	}
+	var large *http.MaxBytesError
+	switch {
+	case errors.As(err, &large):
+		p.renderMessage(w, r, http.StatusRequestEntityTooLarge, "That is too large for the page. The commands take more.")
+	case err != nil:
+		p.renderMessage(w, r, http.StatusBadRequest, "The form cannot be read.")
+	case who.form != "" && !constantTimeEqual(r.PostForm.Get("form"), who.form):
+		p.renderMessage(w, r, http.StatusForbidden, "The form is not of this session: load the page again.")
+	default:
+		// The listener's limit is for the request, which is read; the work may take longer.
+		_ = http.NewResponseController(w).SetReadDeadline(time.Time{})
+		f(w, r, who)
 	}
 }
 
@@ -288,7 +324,7 @@ func (p *Page) render(w http.ResponseWriter, status int, name, part string, data
 // renderMessage answers with a page that holds one sentence.
 func (p *Page) renderMessage(w http.ResponseWriter, r *http.Request, status int, sentence string) {
 	v := view{Title: http.StatusText(status), Body: sentence}
-	if cookie, err := r.Cookie(cookieName(r)); err == nil {
+	if cookie, err := r.Cookie(p.cookieName(r)); err == nil {
 		v.Who = p.sessions.find(cookie.Value)
 	}
 	p.show(w, status, "message", v)

@@ -113,19 +113,18 @@ func address(r *http.Request) string {
 	return r.RemoteAddr
 }
 
-// cookieName has the port in it, since browsers send a cookie to all ports of a
-// host. With TLS its prefix keeps other hosts of a domain from setting it.
-func cookieName(r *http.Request) string {
-	name := "weir_session"
+// newCookieName returns a name of one process: browsers share the cookies of a host among
+// its ports, and another process must neither overwrite nor set this one's. Such a
+// process still sees the value, see docs/page.md.
+func newCookieName() string { return "weir_session_" + rand.Text()[:10] }
+
+// cookieName returns the name of the session's cookie. With TLS its prefix keeps other
+// hosts of a domain from setting it.
+func (p *Page) cookieName(r *http.Request) string {
 	if r.TLS != nil {
-		name = "__Host-weir_session"
+		return "__Host-" + p.cookie
 	}
-	if local, ok := r.Context().Value(http.LocalAddrContextKey).(net.Addr); ok {
-		if _, port, err := net.SplitHostPort(local.String()); err == nil {
-			return name + "_" + port
-		}
-	}
-	return name
+	return p.cookie
 }
 
 func (p *Page) canSignIn() bool { return p.opt.Token != "" || p.opt.OwnToken != "" }
@@ -152,7 +151,7 @@ func (p *Page) authenticate(w http.ResponseWriter, r *http.Request) (who *sessio
 		}
 		return &session{Actor: "token@" + address(r)}, true
 	}
-	cookie, err := r.Cookie(cookieName(r))
+	cookie, err := r.Cookie(p.cookieName(r))
 	if err != nil {
 		return nil, true
 	}
@@ -179,18 +178,27 @@ func (p *Page) signInForm(w http.ResponseWriter, r *http.Request) {
 		p.followLink(w, r, token)
 		return
 	}
-	p.show(w, http.StatusOK, "signin", view{Title: "Sign in", Body: signInBody{Next: target(r.URL.Query().Get("next")), Possible: p.canSignIn(), How: p.signInHint()}})
+	p.withPlace(w, nil, func() {
+		p.show(w, http.StatusOK, "signin", view{Title: "Sign in", Body: signInBody{Next: target(r.URL.Query().Get("next")), Possible: p.canSignIn(), How: p.signInHint()}})
+	})
 }
 
+// signInPatience is how long the body of a sign-in may take.
+const signInPatience = 2 * time.Second
+
+// signIn takes a place for failures only, whose answer is a page, and only once the
+// body is read: clients without a token cannot shut out the right one.
 func (p *Page) signIn(w http.ResponseWriter, r *http.Request) {
-	r.Body = http.MaxBytesReader(w, r.Body, maxForm)
+	r.Body = http.MaxBytesReader(w, r.Body, maxSignIn)
+	// Where deadlines cannot be set the listener's own holds.
+	_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(signInPatience))
 	if err := r.ParseForm(); err != nil {
-		p.renderMessage(w, r, http.StatusBadRequest, "The form cannot be read.")
+		p.withPlace(w, nil, func() { p.renderMessage(w, r, http.StatusBadRequest, "The form cannot be read.") })
 		return
 	}
 	body := signInBody{Next: target(r.PostForm.Get("next")), Name: strings.TrimSpace(r.PostForm.Get("name")), Possible: p.canSignIn(), How: p.signInHint()}
 	again := func(status int, why string) {
-		p.show(w, status, "signin", view{Title: "Sign in", Notice: why, Body: body})
+		p.withPlace(w, nil, func() { p.show(w, status, "signin", view{Title: "Sign in", Notice: why, Body: body}) })
 	}
 	if !validName(body.Name) {
 		again(http.StatusBadRequest, fmt.Sprintf("Say who you are, in 1 to %d characters: it goes on record with what you do.", maxName))
@@ -216,7 +224,7 @@ func (p *Page) signIn(w http.ResponseWriter, r *http.Request) {
 // setCookie opens a session in the browser that asks.
 func (p *Page) setCookie(w http.ResponseWriter, r *http.Request, actor string) {
 	http.SetCookie(w, &http.Cookie{ // #nosec G124 -- Secure wherever there is TLS; on loopback the page works without
-		Name: cookieName(r), Value: p.sessions.open(actor), Path: "/", MaxAge: int(sessionLife.Seconds()),
+		Name: p.cookieName(r), Value: p.sessions.open(actor), Path: "/", MaxAge: int(sessionLife.Seconds()),
 		HttpOnly: true, SameSite: http.SameSiteStrictMode, Secure: r.TLS != nil,
 	})
 }
@@ -227,10 +235,10 @@ func validName(name string) bool {
 }
 
 func (p *Page) signOut(w http.ResponseWriter, r *http.Request, _ *session) {
-	if cookie, err := r.Cookie(cookieName(r)); err == nil {
+	if cookie, err := r.Cookie(p.cookieName(r)); err == nil {
 		p.sessions.end(cookie.Value)
 	}
 	// #nosec G124 -- as above, and it holds nothing
-	http.SetCookie(w, &http.Cookie{Name: cookieName(r), Path: "/", MaxAge: -1, HttpOnly: true, SameSite: http.SameSiteStrictMode, Secure: r.TLS != nil})
+	http.SetCookie(w, &http.Cookie{Name: p.cookieName(r), Path: "/", MaxAge: -1, HttpOnly: true, SameSite: http.SameSiteStrictMode, Secure: r.TLS != nil})
 	http.Redirect(w, r, "/", http.StatusSeeOther)
 }

@@ -182,11 +182,11 @@ func TestSignInStaysHere(t *testing.T) {
 // With TLS the cookie is one that no other host and no plaintext can set.
 func TestCookieWithTLS(t *testing.T) {
 	w := newWorld(t, nil)
-	for name, state := range map[string]*tls.ConnectionState{"weir_session": nil, "__Host-weir_session": {}} {
+	for name, state := range map[string]*tls.ConnectionState{"weir_session_": nil, "__Host-weir_session_": {}} {
 		by := func(r *http.Request) { r.TLS = state }
 		resp := w.post("/sign-in", url.Values{"name": {"ann"}, "token": {token}}, by)
 		cookie := resp.Cookies()[0]
-		require.Equal(t, name, cookie.Name)
+		require.True(t, strings.HasPrefix(cookie.Name, name), cookie.Name)
 		require.Equal(t, state != nil, cookie.Secure)
 		require.Equal(t, "/", cookie.Path)
 		require.Empty(t, cookie.Domain)
