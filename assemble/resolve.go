@@ -13,8 +13,8 @@ import (
 	"github.com/seed-86dfc502/weir/transport"
 )
 
-// Reached is what came of asking one thing that a configuration names.
-type Reached struct {
+// Probe is the result of a connection to one server or folder of a configuration.
+type Probe struct {
 	// What it is: store, gate, kafka, source NAME, or a service.
 	What string `json:"what"`
 	// Error is empty when it answers, or is there.
@@ -28,7 +28,7 @@ const resolveTimeout = 10 * time.Second
 // for an answer under the configured user, files whether they can be read or made.
 // It changes nothing: no table, no topic, no request to a webhook. The order is that
 // of the configuration. References must have been resolved when it was loaded.
-func Resolve(ctx context.Context, c *config.Config) []Reached {
+func Resolve(ctx context.Context, c *config.Config) []Probe {
 	type question struct {
 		what string
 		ask  func(ctx context.Context) error
@@ -73,7 +73,7 @@ func Resolve(ctx context.Context, c *config.Config) []Reached {
 			ask(s.Name, func(ctx context.Context) error { return a.Ask(ctx, cluster) })
 		}
 	}
-	found := make([]Reached, len(all))
+	found := make([]Probe, len(all))
 	few := make(chan struct{}, 8)
 	var wg sync.WaitGroup
 	for i, q := range all {

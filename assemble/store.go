@@ -13,9 +13,9 @@ import (
 	"github.com/seed-86dfc502/weir/store/sqlite"
 )
 
-// Opened is what a store of either kind can do. Whoever gets one names the few
-// methods that it needs in an interface of its own.
-type Opened interface {
+// Store has all methods of a store of either kind. Its users declare interfaces of the few
+// methods that they need.
+type Store interface {
 	store.Store
 	store.Jobs
 	store.Reports
@@ -26,12 +26,12 @@ type Opened interface {
 	store.Operations
 }
 
-// Store opens the store of a configuration.
-func Store(ctx context.Context, c *config.Config, log *slog.Logger) (Opened, error) {
+// OpenStore opens the store of a configuration.
+func OpenStore(ctx context.Context, c *config.Config, log *slog.Logger) (Store, error) {
 	if p := c.Store.Postgres; p != nil {
 		return postgres.Open(ctx, postgres.Options{URL: p.URL.Reveal(), MaxConns: int32(p.MaxConnections), Logger: log})
 	}
-	// The folder may be the default one, which nobody was asked to make.
+	// The folder may be the default one, which need not exist yet.
 	if err := durable.MkdirAll(filepath.Dir(c.Store.SQLite.Path), 0o700); err != nil {
 		return nil, err
 	}
@@ -41,14 +41,14 @@ func Store(ctx context.Context, c *config.Config, log *slog.Logger) (Opened, err
 // writable asks access(2) whether this user may write.
 const writable = 2
 
-// StoreToRead opens the store of a configuration as Store does, or, where this
+// OpenReadOnly opens the store of a configuration as OpenStore does, or, where this
 // user may only read a SQLite file or its folder, for reading alone.
-func StoreToRead(ctx context.Context, c *config.Config, log *slog.Logger) (Opened, error) {
+func OpenReadOnly(ctx context.Context, c *config.Config, log *slog.Logger) (Store, error) {
 	if file := c.Store.SQLite; file != nil {
 		mayWrite := func(path string) bool { return syscall.Access(path, writable) == nil }
 		if !mayWrite(file.Path) || !mayWrite(filepath.Dir(file.Path)) {
 			return sqlite.Open(ctx, sqlite.Options{Path: file.Path, ReadOnly: true})
 		}
 	}
-	return Store(ctx, c, log)
+	return OpenStore(ctx, c, log)
 }

@@ -55,7 +55,7 @@ func (l *anotherLog) ReadLast(context.Context, string) ([]transport.Scanned, []i
 
 // opener is a process that opens its inbox again and again: when it has decided up to
 // watermark, and the changes log ends at newest.
-func opener(t *testing.T, p *Pipeline, s assemble.Opened) (opens func(watermark int64, newest change.Version) store.Inbox) {
+func opener(t *testing.T, p *Pipeline, s assemble.Store) (opens func(watermark int64, newest change.Version) store.Inbox) {
 	l := &anotherLog{logs: p.logs}
 	g := &generations{process: &process{cfg: p.cfg, opt: p.opt, log: slog.New(slog.DiscardHandler), store: s, logs: l}}
 	g.active.store = s
@@ -80,12 +80,12 @@ func opener(t *testing.T, p *Pipeline, s assemble.Opened) (opens func(watermark 
 }
 
 // forgetful is a store that is put back at once to before each note.
-type forgetful struct{ assemble.Opened }
+type forgetful struct{ assemble.Store }
 
 func (f forgetful) NoteForgotten(ctx context.Context, generation uint16, seen []store.Forgotten) ([]store.Forgotten, error) {
-	all, err := f.Opened.NoteForgotten(ctx, generation, seen)
+	all, err := f.Store.NoteForgotten(ctx, generation, seen)
 	if err == nil {
-		_, err = f.Opened.NoteForgotten(ctx, generation+1, nil) // which deletes them
+		_, err = f.Store.NoteForgotten(ctx, generation+1, nil) // which deletes them
 	}
 	return all, err
 }
@@ -144,7 +144,7 @@ func TestAReloadInTheMiddleOfWhatIsDecidedAgain(t *testing.T) {
 }
 
 // unnoting is a store that is away when something is to be noted.
-type unnoting struct{ assemble.Opened }
+type unnoting struct{ assemble.Store }
 
 func (unnoting) NoteForgotten(context.Context, uint16, []store.Forgotten) ([]store.Forgotten, error) {
 	return nil, errors.New("away")

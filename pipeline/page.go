@@ -15,7 +15,7 @@ import (
 // for concurrent use while the pipeline runs.
 
 // Store returns the open store. Close ends it.
-func (p *Pipeline) Store() assemble.Opened { return p.store }
+func (p *Pipeline) Store() assemble.Store { return p.store }
 
 // Control returns what takes commands.
 func (p *Pipeline) Control() *control.Server { return p.operators.control }

@@ -26,7 +26,7 @@ type process struct {
 	active activation
 
 	logs    logs // inbox and changes
-	store   assemble.Opened
+	store   assemble.Store
 	gate    gate.Gate
 	targets sinks.Targets // the clients that sinks share
 
@@ -57,7 +57,7 @@ func newProcess(opt Options) *process {
 func (p *process) connect(ctx context.Context) (err error) {
 	p.metrics = newStageMetrics(p.reg)
 	p.gauges = newGauges(p.reg)
-	if p.store, err = assemble.Store(ctx, p.cfg, p.log); err != nil {
+	if p.store, err = assemble.OpenStore(ctx, p.cfg, p.log); err != nil {
 		return fmt.Errorf("store: %w", err)
 	}
 	p.closers = append(p.closers, p.store.Close)

@@ -35,7 +35,7 @@ func (a *app) auditCommand() *cobra.Command {
 			if limit < 1 || after < 0 {
 				return &usageError{fmt.Errorf("--limit must be at least 1 and --after not negative")}
 			}
-			return a.withStore(cmd.Context(), func(s assemble.Opened) error {
+			return a.withStore(cmd.Context(), func(s assemble.Store) error {
 				rows, err := s.Audits(cmd.Context(), after, limit)
 				if err != nil {
 					return err

@@ -75,7 +75,7 @@ func (a *app) printJSON(v any) error {
 
 // withStore opens the store of the configuration for one command, for reading
 // alone where this user may do no more. The tables must be those of this build.
-func (a *app) withStore(ctx context.Context, f func(s assemble.Opened) error) error {
+func (a *app) withStore(ctx context.Context, f func(s assemble.Store) error) error {
 	c, err := a.load()
 	if err != nil {
 		return err
@@ -84,7 +84,7 @@ func (a *app) withStore(ctx context.Context, f func(s assemble.Opened) error) er
 }
 
 // withStoreOf is withStore for a command that has loaded the configuration.
-func (a *app) withStoreOf(ctx context.Context, c *config.Config, f func(s assemble.Opened) error) error {
+func (a *app) withStoreOf(ctx context.Context, c *config.Config, f func(s assemble.Store) error) error {
 	// Opening would make the file, which is no work for a command that looks.
 	if file := c.Store.SQLite; file != nil {
 		if _, err := os.Stat(file.Path); errors.Is(err, fs.ErrNotExist) {
@@ -93,7 +93,7 @@ func (a *app) withStoreOf(ctx context.Context, c *config.Config, f func(s assemb
 			return fmt.Errorf("store: %w", err) // a folder that this user may not look into
 		}
 	}
-	s, err := assemble.StoreToRead(ctx, c, logger(c, a.err))
+	s, err := assemble.OpenReadOnly(ctx, c, logger(c, a.err))
 	if err != nil {
 		return fmt.Errorf("store: %w", err)
 	}

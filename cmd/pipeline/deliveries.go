@@ -38,7 +38,7 @@ func (a *app) deliveriesCommand() *cobra.Command {
 			if q.Until, err = parseTime("--until", until, now); err != nil {
 				return err
 			}
-			return a.withStore(cmd.Context(), func(s assemble.Opened) error {
+			return a.withStore(cmd.Context(), func(s assemble.Store) error {
 				all, err := operate.Deliveries(cmd.Context(), s, q)
 				var no *operate.InvalidRequestError
 				if errors.As(err, &no) {

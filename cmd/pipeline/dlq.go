@@ -85,7 +85,7 @@ func (a *app) dlqListCommand() *cobra.Command {
 			if f.State == "all" {
 				f.State = ""
 			}
-			return a.withStore(cmd.Context(), func(s assemble.Opened) error {
+			return a.withStore(cmd.Context(), func(s assemble.Store) error {
 				letters, err := s.ListLetters(cmd.Context(), f)
 				if err != nil {
 					return err
@@ -139,7 +139,7 @@ func (a *app) dlqShowCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return a.withStore(cmd.Context(), func(s assemble.Opened) error {
+			return a.withStore(cmd.Context(), func(s assemble.Store) error {
 				l, err := s.Letter(cmd.Context(), id)
 				if errors.Is(err, store.ErrNotFound) {
 					return fmt.Errorf("there is no dead letter %d", id)

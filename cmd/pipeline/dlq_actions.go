@@ -100,7 +100,7 @@ func (f *letterFlags) confirmAll(ctx context.Context, a *app, l operate.Letters,
 		return a.confirm(ctx, "")
 	}
 	var n int
-	if err := a.withStore(ctx, func(s assemble.Opened) (err error) {
+	if err := a.withStore(ctx, func(s assemble.Store) (err error) {
 		n, err = (&operate.Env{Store: s}).CountLetters(ctx, l)
 		return err
 	}); err != nil {
@@ -238,7 +238,7 @@ func (a *app) dlqDiscardCommand() *cobra.Command {
 				return err
 			}
 			// The store alone is enough, and two processes may have it open.
-			return a.withStore(ctx, func(s assemble.Opened) error {
+			return a.withStore(ctx, func(s assemble.Store) error {
 				return a.withProgress(&operate.Env{Store: s, Actor: operate.Actor()}, func(a *app, env *operate.Env) error { return a.discardLetters(ctx, env, l, f.reason) })
 			})
 		},
@@ -297,7 +297,7 @@ func (a *app) dlqEditCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return a.withStoreOf(ctx, cfg, func(s assemble.Opened) error {
+			return a.withStoreOf(ctx, cfg, func(s assemble.Store) error {
 				env := &operate.Env{Store: s, Actor: operate.Actor()}
 				l, err := env.Editable(ctx, id)
 				if err != nil {

@@ -71,7 +71,7 @@ func (a *app) explain(ctx context.Context, in explain.Input, full bool) error {
 		return err
 	}
 	in.NoInbox = err.Error()
-	return a.withStore(ctx, func(s assemble.Opened) error {
+	return a.withStore(ctx, func(s assemble.Store) error {
 		in.Store = s
 		return a.printExplanation(ctx, in, full)
 	})

@@ -122,7 +122,7 @@ func (a *app) importFile(ctx context.Context, f *importFlags, path string) error
 	if err := a.mustBeActive(ctx, cfg); err != nil {
 		return err
 	}
-	return a.withStoreOf(ctx, cfg, func(s assemble.Opened) error {
+	return a.withStoreOf(ctx, cfg, func(s assemble.Store) error {
 		i, fresh, err := a.receiveFile(ctx, s, file, in)
 		if err != nil {
 			return err

@@ -75,7 +75,7 @@ func (a *app) importListCommand(f *importFlags) *cobra.Command {
 			if limit < 1 {
 				return &usageError{errors.New("--limit must be at least 1")}
 			}
-			return a.withStore(cmd.Context(), func(s assemble.Opened) error {
+			return a.withStore(cmd.Context(), func(s assemble.Store) error {
 				all, err := s.ListImports(cmd.Context(), f.tenant, from, limit)
 				if err != nil {
 					return err
@@ -121,12 +121,12 @@ func importID(text string) (store.ClaimID, error) {
 }
 
 // withImport runs f with the import of that id.
-func (a *app) withImport(ctx context.Context, tenant, text string, f func(s assemble.Opened, i store.Import) error) error {
+func (a *app) withImport(ctx context.Context, tenant, text string, f func(s assemble.Store, i store.Import) error) error {
 	id, err := importID(text)
 	if err != nil {
 		return err
 	}
-	return a.withStore(ctx, func(s assemble.Opened) error {
+	return a.withStore(ctx, func(s assemble.Store) error {
 		i, err := s.Import(ctx, tenant, id)
 		if errors.Is(err, store.ErrNotFound) {
 			return fmt.Errorf("the tenant %s has no import %s", tenant, id)
@@ -151,7 +151,7 @@ func (a *app) importShowCommand(f *importFlags) *cobra.Command {
 		Short:   "Show one import",
 		Example: "  weir import show -c weir.yaml 019ab2c4-5d6e-7f80-9a1b-2c3d4e5f6071",
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.withImport(cmd.Context(), f.tenant, args[0], func(_ assemble.Opened, i store.Import) error { return a.printImport(i) })
+			return a.withImport(cmd.Context(), f.tenant, args[0], func(_ assemble.Store, i store.Import) error { return a.printImport(i) })
 		},
 	})
 }
@@ -164,7 +164,7 @@ func (a *app) importCancelCommand(f *importFlags) *cobra.Command {
 taken in. The same file imported again goes on behind what was accepted.`,
 		Example: "  weir import cancel -c weir.yaml 019ab2c4-5d6e-7f80-9a1b-2c3d4e5f6071",
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.withImport(cmd.Context(), f.tenant, args[0], func(s assemble.Opened, i store.Import) error {
+			return a.withImport(cmd.Context(), f.tenant, args[0], func(s assemble.Store, i store.Import) error {
 				if imports.Ended(i) {
 					return fmt.Errorf("the import is %s already", i.State)
 				}
@@ -195,7 +195,7 @@ func (a *app) importErrorsCommand(f *importFlags) *cobra.Command {
 			if err != nil {
 				return &usageError{err}
 			}
-			return a.withImport(cmd.Context(), f.tenant, args[0], func(s assemble.Opened, i store.Import) error {
+			return a.withImport(cmd.Context(), f.tenant, args[0], func(s assemble.Store, i store.Import) error {
 				return imports.WriteErrors(cmd.Context(), s, f.tenant, i.ID, as, a.out)
 			})
 		},

@@ -19,7 +19,7 @@ func (a *app) migrateCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			s, err := assemble.Store(cmd.Context(), cfg, logger(cfg, a.err))
+			s, err := assemble.OpenStore(cmd.Context(), cfg, logger(cfg, a.err))
 			if err != nil {
 				return fmt.Errorf("store: %w", err)
 			}

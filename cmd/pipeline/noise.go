@@ -58,7 +58,7 @@ func (a *app) noise(ctx context.Context, chosen []string, top int) error {
 			return &usageError{fmt.Errorf("--source %s: the configuration has none of that name", name)}
 		}
 	}
-	return a.withStoreOf(ctx, cfg, func(s assemble.Opened) error {
+	return a.withStoreOf(ctx, cfg, func(s assemble.Store) error {
 		r, err := noise.Read(ctx, s, cfg, func(source string) bool { return len(chosen) == 0 || slices.Contains(chosen, source) })
 		if err != nil {
 			return err

@@ -106,7 +106,7 @@ func (a *app) operating(ctx context.Context, input string, f func(a *app, env *o
 
 // mustBeActive fails with pipeline.ErrNotActive when another configuration is.
 func (a *app) mustBeActive(ctx context.Context, cfg *config.Config) error {
-	return a.withStoreOf(ctx, cfg, func(s assemble.Opened) error {
+	return a.withStoreOf(ctx, cfg, func(s assemble.Store) error {
 		active, err := s.Active(ctx)
 		if errors.Is(err, store.ErrNotFound) {
 			return pipeline.ErrNothingRan

@@ -54,7 +54,7 @@ func (a *app) pausingCommand(c *cobra.Command, pause bool) *cobra.Command {
 		if err != nil {
 			return err
 		}
-		return a.withStoreOf(cmd.Context(), cfg, func(s assemble.Opened) error {
+		return a.withStoreOf(cmd.Context(), cfg, func(s assemble.Store) error {
 			return a.pause(cmd.Context(), cfg, s, args[0], pause, reason)
 		})
 	}
@@ -63,7 +63,7 @@ func (a *app) pausingCommand(c *cobra.Command, pause bool) *cobra.Command {
 	return a.needConfig(c)
 }
 
-func (a *app) pause(ctx context.Context, cfg *config.Config, s assemble.Opened, name string, pause bool, reason string) error {
+func (a *app) pause(ctx context.Context, cfg *config.Config, s assemble.Store, name string, pause bool, reason string) error {
 	before, err := operate.Suspended(ctx, s)
 	if err != nil {
 		return fmt.Errorf("store: %w", err)
@@ -161,7 +161,7 @@ func (a *app) probe(ctx context.Context, name string) error {
 		_, err := fmt.Fprintf(a.out, "%s tries now; weir status -c %s says what came of it\n", name, a.config)
 		return err
 	}
-	err = a.withStoreOf(ctx, cfg, func(s assemble.Opened) error {
+	err = a.withStoreOf(ctx, cfg, func(s assemble.Store) error {
 		paused, err := operate.Suspended(ctx, s)
 		if by, is := paused[name]; err == nil && is {
 			return hinted(fmt.Errorf("%s is paused by %s, so it does not try", name, terminal.Visible(by.By)), "weir resume %s -c %s", name, a.config)

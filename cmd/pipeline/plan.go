@@ -46,7 +46,7 @@ func (a *app) planCommand() *cobra.Command {
 				}
 			}
 			var effect *plan.Effect
-			err = a.withStoreOf(cmd.Context(), candidate, func(s assemble.Opened) error {
+			err = a.withStoreOf(cmd.Context(), candidate, func(s assemble.Store) error {
 				var stop func()
 				in.Store = s
 				in.Progress, stop = a.progressOf()

@@ -41,7 +41,7 @@ func (a *app) retentionCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return a.withStoreOf(ctx, c, func(s assemble.Opened) error {
+			return a.withStoreOf(ctx, c, func(s assemble.Store) error {
 				stats, err := s.LedgerStats(ctx)
 				if err != nil {
 					return err

@@ -27,7 +27,7 @@ func TestRetentionDropsMonthsThatAreOver(t *testing.T) {
 	cfg, err := assemble.Load(main, func(string) (string, bool) { return "", false })
 	require.NoError(t, err)
 	claim := func(key string) {
-		s, err := assemble.Store(t.Context(), cfg, logger(cfg, t.Output()))
+		s, err := assemble.OpenStore(t.Context(), cfg, logger(cfg, t.Output()))
 		require.NoError(t, err)
 		_, err = s.BeginClaims(t.Context(), "acme", []store.ClaimRequest{{Key: key}}, time.Minute, time.Hour)
 		require.NoError(t, err)

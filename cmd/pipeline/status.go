@@ -86,7 +86,7 @@ func (a *app) status(ctx context.Context, cfg *config.Config) (operate.Status, e
 	ended := cfg.Kafka.Embedded() && errors.Is(unasked, control.ErrNobody)
 	lives := func(p *operate.Process) bool { return !ended && p.Alive(now) }
 	var s operate.Status
-	err = a.withStoreOf(ctx, cfg, func(store assemble.Opened) (err error) {
+	err = a.withStoreOf(ctx, cfg, func(store assemble.Store) (err error) {
 		var names []string
 		for _, s := range cfg.Services() {
 			names = append(names, s.Name)

@@ -32,7 +32,7 @@ func (a *app) validateCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			var found []assemble.Reached
+			var found []assemble.Probe
 			if resolve {
 				found = assemble.Resolve(cmd.Context(), cfg)
 			}
@@ -80,9 +80,9 @@ func (a *app) validateCommand() *cobra.Command {
 
 // rightsOf looks what users may not do. What does not work is a thing that does not answer;
 // the rest are warnings.
-func rightsOf(ctx context.Context, cfg *config.Config, found []assemble.Reached) (warnings []string) {
+func rightsOf(ctx context.Context, cfg *config.Config, found []assemble.Probe) (warnings []string) {
 	at := func(what string) int {
-		return slices.IndexFunc(found, func(r assemble.Reached) bool { return r.What == what && r.Error == "" })
+		return slices.IndexFunc(found, func(r assemble.Probe) bool { return r.What == what && r.Error == "" })
 	}
 	for _, f := range doctor.Rights(ctx, cfg, func(what string) bool { return at(what) >= 0 }) {
 		text := f.Found + "; " + f.Do
@@ -96,7 +96,7 @@ func rightsOf(ctx context.Context, cfg *config.Config, found []assemble.Reached)
 }
 
 // unreachableError returns the error for systems that do not answer.
-func unreachableError(found []assemble.Reached) error {
+func unreachableError(found []assemble.Probe) error {
 	n := 0
 	for _, r := range found {
 		if r.Error != "" {

@@ -73,7 +73,7 @@ func (e *examination) schema(ctx context.Context, answers bool) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, askTimeout)
 	defer cancel()
-	s, err := assemble.StoreToRead(ctx, e.cfg, slog.New(slog.DiscardHandler))
+	s, err := assemble.OpenReadOnly(ctx, e.cfg, slog.New(slog.DiscardHandler))
 	if err != nil {
 		e.add("store", Fault, err.Error(), remedy("store"))
 		return
