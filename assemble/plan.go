@@ -1,6 +1,7 @@
 package assemble
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 
@@ -63,6 +64,13 @@ func ExtractorOf(c *config.Config, s *config.Source) (ingest.Extractor, error) {
 		Sequence: locator(s.Sequence), Payload: s.Payload.Path, IsDelete: s.IsDelete, Strip: rules,
 		Format:   ingest.Format(s.Format),
 		MaxEvent: int(s.MaxEvent), MaxEntity: int(c.Limits.EntityID),
+	}
+	placeholder := s.UnavailableValue
+	if s.Format == config.FormatDebezium {
+		placeholder = cmp.Or(placeholder, ingest.DebeziumUnavailable)
+	}
+	if shape.Unavailable, err = ingest.NewUnavailable(placeholder); err != nil {
+		return ingest.Extractor{}, fmt.Errorf("source %s: %w", s.Name, err)
 	}
 	if e, ok := s.Input.(config.Enveloped); ok {
 		at := e.Envelope()

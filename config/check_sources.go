@@ -2,6 +2,7 @@ package config
 
 import (
 	"errors"
+	"regexp"
 	"slices"
 	"strings"
 	"unicode/utf8"
@@ -9,6 +10,8 @@ import (
 	"github.com/seed-86dfc502/weir/canonicaltree"
 	"github.com/seed-86dfc502/weir/stripper"
 )
+
+var hexBytes = regexp.MustCompile(`^hex:([0-9A-Fa-f]{2})+$`)
 
 func (l *loader) checkSources() {
 	c := &l.config
@@ -24,6 +27,9 @@ func (l *loader) checkSources() {
 		l.checkFormat(s, path)
 		if at := member(path, "entity"); !enveloped && l.main.has(path) && !l.main.has(at) && !l.main.bad[at] {
 			l.main.faultKey(path, "lacks entity", "a gjson path, header:NAME or key")
+		}
+		if p := member(path, "unavailable_value"); strings.HasPrefix(s.UnavailableValue, "hex:") && !hexBytes.MatchString(s.UnavailableValue) {
+			l.main.fault(p, "has no bytes in hexadecimal after hex:", "an even number of digits")
 		}
 		l.checkStrip(s, path)
 		l.checkMount(i, path)

@@ -83,6 +83,10 @@ type Source struct {
 	// Sequence is where the producer's order stands: an older one never
 	// overwrites a newer one.
 	Sequence Locator `yaml:"sequence"`
+	// UnavailableValue is the connector's unavailable.value.placeholder: a column that has
+	// it makes the event a dead letter. Defaults to Debezium's with format debezium, else
+	// to none.
+	UnavailableValue string `yaml:"unavailable_value"`
 	// Strip lists patterns of paths that matter to nobody.
 	Strip []string `yaml:"strip"`
 	// Mode says whether a payload replaces the stored document or patches it.

@@ -38,9 +38,11 @@ type Extractor struct {
 	// Format is the form of the values. With another one than JSON, Entity is
 	// looked for in the row and EventID and Sequence in the envelope; Operation
 	// and Payload count for nothing, the envelope says both.
-	Format   Format
-	IsDelete func(operation string) bool
-	Strip    *stripper.Rules
+	Format Format
+	// Unavailable recognises columns without their value; nil: there are none.
+	Unavailable *Unavailable
+	IsDelete    func(operation string) bool
+	Strip       *stripper.Rules
 	// ByUUID says that the UUID of an event's message stays the same when it is
 	// redelivered, and its position does not.
 	ByUUID    bool
@@ -58,8 +60,10 @@ const maxID = 1024
 // extracted is one event after it was taken apart: a record for the inbox, a
 // dead letter, or nothing.
 type extracted struct {
-	record  change.Record
-	gate    gate.Entry // EventID is empty when the event has none; unseen adds the source
+	record change.Record
+	// moved is the delete of the entity that the row had before, which comes first.
+	moved   *change.Record
+	gate    gate.Entry // EventID is empty when the event has none; filterSeen adds the source
 	letter  *store.DeadLetter
 	skipped bool // it is about no entity, see Format
 	span    *tracing.Span
@@ -93,14 +97,16 @@ func RefusalOf(err error) *Refusal {
 	return r
 }
 
-// try takes the event at i of a frame apart, under a trace if it has one.
-func (s *Extractor) try(f *transport.Frame, i int, t *change.Trace) extracted {
+// extract extracts the event at i of a frame, under a trace if it has one.
+func (s *Extractor) extract(f *transport.Frame, i int, t *change.Trace) extracted {
 	ev := &f.Records[i]
-	x, err := s.extract(ev, nil)
+	x, err := s.parse(ev, nil)
 	if err == nil {
 		if f.TopicID != "" {
-			o := &x.record.Event.Origin
-			o.Topic, o.Partition, o.Offset = f.TopicID, f.Partition, ev.Offset
+			for _, r := range x.records() {
+				o := &r.Event.Origin
+				o.Topic, o.Partition, o.Offset = f.TopicID, f.Partition, ev.Offset
+			}
 		}
 		return x
 	}
@@ -119,9 +125,9 @@ func (s *Extractor) try(f *transport.Frame, i int, t *change.Trace) extracted {
 	return extracted{letter: l}
 }
 
-// extract takes an event apart, without its place in a stream. It writes the
-// digest of the whole value to sum, if that is not nil.
-func (s *Extractor) extract(ev *transport.Received, sum *canonicaltree.Digest) (extracted, error) {
+// parse extracts an event without its place in a stream. It writes the digest of the whole
+// value to sum, if that is not nil.
+func (s *Extractor) parse(ev *transport.Received, sum *canonicaltree.Digest) (extracted, error) {
 	value := ev.Value
 	e := &change.Event{Origin: change.Origin{Source: s.Source}, Op: change.Upsert}
 	null := value == nil
@@ -167,6 +173,11 @@ func (s *Extractor) extract(ev *transport.Received, sum *canonicaltree.Digest) (
 		return extracted{}, refuse("bad_event_id", "event id or sequence is longer than %d bytes, not valid UTF-8 or holds a NUL", maxID)
 	}
 	x := extracted{record: change.Record{Entity: e.Entity, Event: e}, gate: gate.Entry{EventID: e.EventID}}
+	if c.moved != "" {
+		gone := *e
+		gone.Entity, gone.Op = c.moved, change.Delete
+		x.moved = &change.Record{Entity: c.moved, Event: &gone}
+	}
 	if e.Op == change.Delete {
 		x.gate.Hash = contentOf(e, canonicaltree.Digest{})
 		return x, nil
@@ -179,10 +190,8 @@ func (s *Extractor) extract(ev *transport.Received, sum *canonicaltree.Digest) (
 		defer stripped.Release()
 		root = stripped.Root()
 	}
-	if s.Format == Debezium {
-		if err := checkAvailable(root); err != nil {
-			return extracted{}, err
-		}
+	if err := s.Unavailable.check(root); err != nil {
+		return extracted{}, err
 	}
 	e.Payload = root.Raw()
 	if e.EventID != "" {
@@ -259,10 +268,21 @@ func (s *Extractor) checkEntity(id string) error {
 	return nil
 }
 
-// Extract takes the event at i of a frame apart without gate or inbox: the record
-// that would be appended, without entity if the source's format skips it, or the
-// dead letter. For tests of configurations and dry runs.
-func (s *Extractor) Extract(f *transport.Frame, i int) (change.Record, *store.DeadLetter) {
-	x := s.try(f, i, nil)
-	return x.record, x.letter
+// records are what is appended for the event, in their order.
+func (x *extracted) records() []change.Record {
+	switch {
+	case x.skipped || x.letter != nil:
+		return nil
+	case x.moved != nil:
+		return []change.Record{*x.moved, x.record}
+	}
+	return []change.Record{x.record}
+}
+
+// Extract extracts the event at i of a frame without gate or inbox: the records that
+// would be appended, none if the source's format skips it, or the dead letter. For tests
+// of configurations and dry runs.
+func (s *Extractor) Extract(f *transport.Frame, i int) ([]change.Record, *store.DeadLetter) {
+	x := s.extract(f, i, nil)
+	return x.records(), x.letter
 }

@@ -23,8 +23,17 @@ func shape(t testing.TB) ingest.Extractor {
 	}
 }
 
-// take takes the event of a message apart that stands at offset 42 of T1/3.
-func take(s ingest.Extractor, m *message.Message) (change.Record, *store.DeadLetter) {
+// take extracts the event of a message at offset 42 of T1/3, which is about one entity at
+// most.
+func take(s ingest.Extractor, m *message.Message) (record change.Record, letter *store.DeadLetter) {
+	records, letter := takeAll(s, m)
+	if len(records) > 0 {
+		record = records[len(records)-1]
+	}
+	return record, letter
+}
+
+func takeAll(s ingest.Extractor, m *message.Message) ([]change.Record, *store.DeadLetter) {
 	ev := transport.ReceivedOf(m)
 	ev.Offset = 42
 	return s.Extract(frame(ev), 0)

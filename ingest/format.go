@@ -1,7 +1,6 @@
 package ingest
 
 import (
-	"bytes"
 	"strings"
 
 	"github.com/seed-86dfc502/weir/canonicaltree"
@@ -27,6 +26,7 @@ const (
 // content is what an event says, whatever its form.
 type content struct {
 	entity  string
+	moved   string // the entity that the row had before an update; empty: the same
 	op      change.Op
 	payload canonicaltree.Node  // of an upsert
 	meta    []byte              // JSON in which event id and sequence are looked for; nil: there is none
@@ -176,9 +176,8 @@ func (s *Extractor) maxwell(ev *transport.Received, root canonicaltree.Node) (co
 	return c, s.entityOf(&c, ev, data, root.Get("old"))
 }
 
-// entityOf finds the entity of a row. old is what the row was before, as far as
-// the event tells: one event cannot move a row from one entity to another, for
-// the document of the earlier one would stay.
+// entityOf finds the entity of a row, and the one that it had before. old is the row
+// before the update, or its changed columns, as far as the event has them.
 func (s *Extractor) entityOf(c *content, ev *transport.Received, row, old canonicaltree.Node) (err error) {
 	if c.entity, err = s.entityIn(ev, row); err != nil {
 		return err
@@ -189,10 +188,12 @@ func (s *Extractor) entityOf(c *content, ev *transport.Received, row, old canoni
 	if err := s.checkEntity(c.entity); err != nil || old.Kind() != canonicaltree.Object {
 		return err
 	}
-	if was, err := s.entityIn(ev, old); err == nil && was != "" && was != c.entity {
-		return refuse("entity_changed", "the update gave the row another entity id at %s; delete the earlier entity, and change the row once more", s.Entity)
+	was, err := s.entityIn(ev, old)
+	if err != nil || was == c.entity {
+		return nil //nolint:nilerr // the row before has no entity
 	}
-	return nil
+	c.moved = was
+	return s.checkEntity(was)
 }
 
 // entityOfDeleted finds the entity of a row that is gone: in what it was, or in
@@ -286,33 +287,6 @@ func (s *Extractor) entityInKey(ev *transport.Received) (string, error) {
 		return "", nil
 	}
 	return find(s.Entity.Path, key)
-}
-
-// What Debezium writes for a column that an update left alone and that the
-// database did not log, as text and as Base64 for bytes: its default of
-// unavailable.value.placeholder.
-const (
-	unavailable      = "__debezium_unavailable_value"
-	unavailableBytes = "X19kZWJleml1bV91bmF2YWlsYWJsZV92YWx1ZQ=="
-)
-
-// checkAvailable refuses a row that lacks a value, which would overwrite what
-// is known of it.
-func checkAvailable(row canonicaltree.Node) error {
-	if raw := row.Raw(); !bytes.Contains(raw, []byte(unavailable)) && !bytes.Contains(raw, []byte(unavailableBytes)) {
-		return nil
-	}
-	missing := func(v canonicaltree.Node) bool {
-		text, _ := v.Text()
-		return text == unavailable || text == unavailableBytes
-	}
-	for column, v := range row.Members() {
-		if missing(v) || v.Len() == 1 && (missing(v.At(0)) || missing(v.Get(unavailable))) {
-			return refuse("unavailable", "column %.64q was left alone by the update and is not in the database's log: "+
-				"ALTER TABLE … REPLICA IDENTITY FULL, or strip the column", column)
-		}
-	}
-	return nil
 }
 
 // plain finds everything where the locators say.

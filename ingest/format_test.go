@@ -2,6 +2,7 @@ package ingest_test
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"flag"
 	"os"
@@ -27,22 +28,30 @@ const nullRecord = `"null record"`
 
 // formatCase is an event as a tool writes it, and how its source is configured.
 type formatCase struct {
-	Format    ingest.Format     `json:"format"`
-	Entity    string            `json:"entity"` // a path, key or header:NAME
-	EventID   string            `json:"event_id"`
-	Sequence  string            `json:"sequence"`
-	Operation string            `json:"operation"`
-	Strip     []string          `json:"strip"`
-	Key       json.RawMessage   `json:"key"`
-	Headers   map[string]string `json:"headers"`
-	Value     json.RawMessage   `json:"value"`
+	Format    ingest.Format `json:"format"`
+	Entity    string        `json:"entity"` // a path, key or header:NAME
+	EventID   string        `json:"event_id"`
+	Sequence  string        `json:"sequence"`
+	Operation string        `json:"operation"`
+	Strip     []string      `json:"strip"`
+	// Unavailable is the placeholder; Debezium's default with format debezium.
+	Unavailable string            `json:"unavailable_value"`
+	Key         json.RawMessage   `json:"key"`
+	Headers     map[string]string `json:"headers"`
+	Value       json.RawMessage   `json:"value"`
 }
 
 func (c formatCase) shape(t testing.TB) ingest.Extractor {
 	rules, err := stripper.Compile(c.Strip)
 	require.NoError(t, err)
+	if c.Format == ingest.Debezium {
+		c.Unavailable = cmp.Or(c.Unavailable, ingest.DebeziumUnavailable)
+	}
+	unavailable, err := ingest.NewUnavailable(c.Unavailable)
+	require.NoError(t, err)
 	return ingest.Extractor{
-		Source: "crm", Format: c.Format, Entity: locator(c.Entity), EventID: locator(c.EventID), Sequence: locator(c.Sequence),
+		Unavailable: unavailable,
+		Source:      "crm", Format: c.Format, Entity: locator(c.Entity), EventID: locator(c.EventID), Sequence: locator(c.Sequence),
 		Operation: locator(c.Operation), IsDelete: func(op string) bool { return op == "d" },
 		Strip: rules, MaxEvent: 1 << 20, MaxEntity: 64,
 	}
@@ -126,8 +135,15 @@ func TestFormats(t *testing.T) {
 	for name, c := range formatCases(t) {
 		t.Run(name, func(t *testing.T) {
 			s := c.shape(t)
-			record, letter := take(s, c.message(t))
-			got := outcomeOf(record, letter)
+			records, letter := takeAll(s, c.message(t))
+			got := ""
+			for _, r := range records {
+				got += outcomeOf(r, nil)
+				require.Equal(t, change.Origin{Source: "crm", Topic: "T1", Partition: 3, Offset: 42}, r.Event.Origin)
+			}
+			if len(records) == 0 {
+				got = outcomeOf(change.Record{}, letter)
+			}
 			golden := filepath.Join("testdata/format", name+".golden")
 			if *update {
 				require.NoError(t, os.WriteFile(golden, []byte(got), 0o644))

@@ -36,7 +36,11 @@ func (s *Extractor) Prepare(value []byte, meta message.Metadata) (*Prepared, err
 	}
 	ev := transport.ReceivedOf(msg)
 	var sum canonicaltree.Digest
-	x, err := s.extract(&ev, &sum)
+	x, err := s.parse(&ev, &sum)
+	if err == nil && x.moved != nil {
+		// A claim is for one record, and without a position nothing else tells a repetition.
+		err = refuse("entity_changed", "the update gave the row another entity id at %s: post a delete and an insert", s.Entity)
+	}
 	if err != nil {
 		return nil, RefusalOf(err)
 	}

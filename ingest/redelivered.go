@@ -55,8 +55,12 @@ func (s *Extractor) Redelivered(l store.DeadLetter) (change.Record, *store.DeadL
 	}
 	ev := transport.ReceivedOf(msg)
 	ev.Offset = l.Offset
-	x := s.try(transport.NewFrame("", l.Topic, l.Part, 0, []transport.Received{ev}), 0, nil)
-	if x.skipped {
+	x := s.extract(transport.NewFrame("", l.Topic, l.Part, 0, []transport.Received{ev}), 0, nil)
+	switch {
+	case x.moved != nil:
+		l.Code, l.Reason = "entity_changed", "it gives a row another entity id: edit it to an insert, and delete the earlier entity"
+		x.letter = &l
+	case x.skipped:
 		l.Code, l.Reason = "skipped", "as it is now it is about no row: discard it"
 		x.letter = &l
 	}

@@ -84,7 +84,7 @@ func (s *Stage) Handle(msg *message.Message) error {
 	work, cancel := context.WithCancel(context.WithoutCancel(stop))
 	defer cancel()
 	defer context.AfterFunc(s.opt.Limit, cancel)()
-	err := s.takeIn(work, stop, events)
+	err := s.ingestFrame(work, stop, events)
 	if s.opt.Tracer != nil {
 		for i := range events {
 			s.endSpan(&events[i], err)
@@ -106,7 +106,7 @@ func (s *Stage) extract(ctx context.Context, f *transport.Frame, i int) extracte
 	}
 	x, ok := preparedOf(ev)
 	if !ok {
-		x = s.opt.Extractor.try(f, i, span.Trace())
+		x = s.opt.Extractor.extract(f, i, span.Trace())
 	}
 	x.span = span
 	return x
@@ -115,9 +115,9 @@ func (s *Stage) extract(ctx context.Context, f *transport.Frame, i int) extracte
 // Idle reports whether no frame is in flight.
 func (s *Stage) Idle() bool { return s.inFlight.Load() == 0 }
 
-// takeIn takes the events of one frame in. work is for effects, stop ends
+// ingestFrame ingests the events of one frame. work is for effects, stop ends
 // repetitions.
-func (s *Stage) takeIn(work, stop context.Context, events []extracted) error {
+func (s *Stage) ingestFrame(work, stop context.Context, events []extracted) error {
 	var letters []store.DeadLetter
 	fresh := make([]*extracted, 0, len(events))
 	for i := range events {
@@ -141,21 +141,23 @@ func (s *Stage) takeIn(work, stop context.Context, events []extracted) error {
 		}
 	}
 	crash.At(crash.IngestBatch, s.opt.Extractor.Source)
-	fresh = s.unseen(work, fresh)
+	fresh = s.filterSeen(work, fresh)
 	crash.At(crash.GateChecked, s.opt.Extractor.Source)
 	if len(fresh) == 0 {
 		return nil
 	}
-	records := make([]transport.Record, len(fresh))
+	records := make([]transport.Record, 0, len(fresh))
 	marks := make([]gate.Entry, 0, len(fresh))
-	for i, x := range fresh {
-		key, head, value, err := change.EncodeRecord(x.record)
-		if err != nil {
-			return err
-		}
-		records[i] = transport.Record{
-			Topic: s.opt.Topic, Key: key, Value: value,
-			Headers: transport.WithTrace([]transport.Header{{Key: change.InboxHeader, Value: head}}, x.span.Trace()),
+	for _, x := range fresh {
+		for _, r := range x.records() {
+			key, head, value, err := change.EncodeRecord(r)
+			if err != nil {
+				return err
+			}
+			records = append(records, transport.Record{
+				Topic: s.opt.Topic, Key: key, Value: value,
+				Headers: transport.WithTrace([]transport.Header{{Key: change.InboxHeader, Value: head}}, x.span.Trace()),
+			})
 		}
 		x.recordOutcome(OutcomeTaken)
 		if x.gate.EventID != "" {
@@ -197,10 +199,10 @@ func (s *Stage) append(work, stop context.Context, records []transport.Record) e
 
 const stopGrace = 2 * time.Second
 
-// unseen leaves out events that the gate knows. A gate that does not answer lets
+// filterSeen leaves out events that the gate knows. A gate that does not answer lets
 // everything through. Marks are of the inbox as it is before the append: one that
 // replaces it later may lack these events.
-func (s *Stage) unseen(ctx context.Context, events []*extracted) []*extracted {
+func (s *Stage) filterSeen(ctx context.Context, events []*extracted) []*extracted {
 	var ask []gate.Entry
 	source := s.opt.InboxID() + "/" + s.opt.Extractor.Source
 	for _, x := range events {

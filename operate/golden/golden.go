@@ -172,20 +172,29 @@ func play(out *strings.Builder, s *decide.Simulator, shape *ingest.Extractor, n 
 	if string(e.Event) == "null" {
 		r.Value = nil
 	}
-	record, letter := shape.Extract(transport.NewFrame(e.Source, e.Source, 0, 0, []transport.Received{r}), 0)
+	records, letter := shape.Extract(transport.NewFrame(e.Source, e.Source, 0, 0, []transport.Received{r}), 0)
 	if letter != nil {
 		fmt.Fprintf(out, "%d %s: dead letter at ingest, %s: %s\n", n, e.Source, letter.Code, letter.Reason)
 		return nil
 	}
-	if record.Entity == "" {
+	if len(records) == 0 {
 		fmt.Fprintf(out, "%d %s: skipped, it is about no row\n", n, e.Source)
-		return nil
 	}
+	for _, record := range records {
+		if err := apply(out, s, record, at, n); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// apply writes what one record leads to.
+func apply(out *strings.Builder, s *decide.Simulator, record change.Record, at time.Time, n int) error {
 	step, err := s.Apply(record, at)
 	if err != nil {
 		return err
 	}
-	fmt.Fprintf(out, "%d %s %s: %s\n", n, e.Source, record.Entity, step.Outcome)
+	fmt.Fprintf(out, "%d %s %s: %s\n", n, record.Event.Origin.Source, record.Entity, step.Outcome)
 	for _, c := range step.Sent {
 		if c.Op == change.Retract {
 			fmt.Fprintf(out, "  send %s retract\n", c.Service)

@@ -99,8 +99,9 @@ func TestOutboxRowsOfAZombieAreStale(t *testing.T) {
 	require.NoError(t, err)
 	decide := decide.NewSimulator(plan)
 	outcome := func(f *transport.Frame, i int) string {
-		record, letter := shape.Extract(f, i)
+		records, letter := shape.Extract(f, i)
 		require.Nil(t, letter)
+		record := records[0]
 		require.Equal(t, change.Upsert, record.Event.Op)
 		step, err := decide.Apply(record, time.Now())
 		require.NoError(t, err)
