@@ -9,26 +9,66 @@ import (
 	"github.com/seed-86dfc502/weir/deliver"
 )
 
-// Level says how a process, or a service in it, is doing.
+// Level says how a process, a service or anything else is doing.
 type Level string
 
 // The levels, from the best to the worst.
 const (
 	LevelOK       Level = "ok"
+	LevelUnknown  Level = "unknown"  // the server that knows is unreachable
 	LevelDegraded Level = "degraded" // it works; of a process: a service does not
 	LevelDown     Level = "down"     // it does not do its work
 )
 
+// Rank orders levels: 0 ok or unknown, 1 degraded, 2 down.
+func (l Level) Rank() int {
+	return max(0, slices.Index([]Level{LevelOK, LevelDegraded, LevelDown}, l))
+}
+
+// Item is one line of a status: a problem, or a queue that moves.
+type Item struct {
+	// What is the name of a service, source NAME, store, gate, kafka, topic NAME, inbox,
+	// imports, dead letters of STAGE, or configuration.
+	What  string `json:"what"`
+	Level Level  `json:"level"`
+	// Queued is how many records or changes have not passed yet; with AtMost it is a bound.
+	Queued int64 `json:"queued,omitempty"`
+	AtMost bool  `json:"at_most,omitempty"`
+	// Since is when the problem began, as far as it is known.
+	Since time.Time `json:"since,omitzero"`
+	// NextTry is when the failing attempt is repeated.
+	NextTry time.Time `json:"next_try,omitzero"`
+	Why     string    `json:"why"` // in the words of the server or target
+	Do      string    `json:"do,omitempty"`
+}
+
+// compareItems orders the worst first; among equals the longest-lasting, then the longest queue.
+func compareItems(a, b Item) int {
+	return cmp.Or(
+		cmp.Compare(b.Level.Rank(), a.Level.Rank()), cmp.Compare(b2i(b.Level == LevelUnknown), b2i(a.Level == LevelUnknown)),
+		cmp.Compare(b2i(a.Since.IsZero()), b2i(b.Since.IsZero())), a.Since.Compare(b.Since), cmp.Compare(b.Queued, a.Queued), cmp.Compare(a.What, b.What))
+}
+
+func b2i(b bool) int {
+	if b {
+		return 1
+	}
+	return 0
+}
+
 // Health is how a process and its services are doing.
 type Health struct {
 	Level Level `json:"level"`
-	// Error says what keeps the process from its work, Do what to do about it; both
-	// are empty unless the level is down.
-	Error string `json:"error,omitempty"`
-	Do    string `json:"do,omitempty"`
-	// Services are those that are not well, the worst first, and of these the one
-	// that has been so for longest.
+	// Reason is a stable word for the error that keeps the process from its work, Error its
+	// text, Since when it began, and Do the remedy; all empty unless the level is down.
+	Reason string    `json:"reason,omitempty"`
+	Error  string    `json:"error,omitempty"`
+	Since  time.Time `json:"since,omitzero"`
+	Do     string    `json:"do,omitempty"`
+	// Services are those with a problem, the worst first, then the longest-lasting.
 	Services []ServiceHealth `json:"services,omitempty"`
+	// Problems are all others: unreachable servers, blocked sources, failing topics.
+	Problems []Item `json:"problems,omitempty"`
 }
 
 // ServiceHealth is how the delivery of a service is doing.
@@ -36,53 +76,79 @@ type ServiceHealth struct {
 	Service string        `json:"service"`
 	Level   Level         `json:"level"`
 	State   deliver.State `json:"state"`
-	// Refused is how many changes the target refused since it took one.
+	// Refused is how many changes the target refused since its last delivery.
 	Refused int64     `json:"refused,omitempty"`
 	Since   time.Time `json:"since"`
 	Error   string    `json:"error"`
 	Do      string    `json:"do"`
 }
 
-// What makes a service that is not well one that is down.
+// Limits beyond which a degraded service is down.
 const (
 	manyRefused = 3               // changes in a row
-	longAway    = 5 * time.Minute // of a target
+	longAway    = 5 * time.Minute // unreachable
 )
 
-// HealthOf judges what is known of a process: what keeps it from its work, by the
-// word for it, and the conditions of its services.
-func HealthOf(reason string, blocked error, conditions map[string]deliver.Condition, now time.Time) Health {
-	h := Health{Level: LevelOK}
-	for name, c := range conditions {
+// Observed is the state of a process, from which HealthOf derives its health.
+type Observed struct {
+	// Blocked keeps the process from its work since Since; nil: nothing does. Reason is a
+	// stable word for it.
+	Blocked error
+	Reason  string
+	Since   time.Time
+	// Conditions of the services that the process delivers.
+	Conditions map[string]deliver.Condition
+	Problems   []Item
+}
+
+// HealthOf derives the health of a process.
+func HealthOf(o Observed, now time.Time) Health {
+	h := Health{Level: LevelOK, Problems: slices.Clone(o.Problems)}
+	for name, c := range o.Conditions {
 		if s := serviceHealth(name, c, now); s.Level != LevelOK {
-			h.Level = LevelDegraded
 			h.Services = append(h.Services, s)
 		}
 	}
 	slices.SortFunc(h.Services, func(a, b ServiceHealth) int {
 		return cmp.Or(cmp.Compare(b.Level.Rank(), a.Level.Rank()), a.Since.Compare(b.Since), cmp.Compare(a.Service, b.Service))
 	})
-	if blocked != nil {
-		h.Level, h.Error, h.Do = LevelDown, blocked.Error(), remedies[reason]
-		if h.Do == "" {
+	slices.SortFunc(h.Problems, compareItems)
+	if len(h.Services)+len(h.Problems) > 0 {
+		h.Level = LevelDegraded
+	}
+	if o.Blocked != nil {
+		h.Level, h.Reason, h.Error, h.Since = LevelDown, o.Reason, o.Blocked.Error(), o.Since.UTC()
+		if h.Do = remedies[o.Reason]; h.Do == "" {
 			h.Do = "see the log of the process"
 		}
 	}
 	return h
 }
 
-// Rank orders levels: 0 ok, 1 degraded, 2 down.
-func (l Level) Rank() int { return slices.Index([]Level{LevelOK, LevelDegraded, LevelDown}, l) }
-
-// remedies are what to do about what keeps a process from its work.
+// Remedies of the reasons that keep a process from its work. All but superseded end by themselves.
 var remedies = map[string]string{
 	"starting":   "wait; its log says what for",
-	"superseded": "start it with the active configuration, or with --activate to go back to this one",
-	"store":      "bring the store back; the process goes on by itself",
-	"disk":       "make room on the disk of store.sqlite.path; the process goes on by itself",
-	"halted":     "see the error: when its cause is gone the process goes on by itself",
-	"topic":      "bring the brokers of the topic back, or give it as many replicas as it wants; the process goes on by itself",
-	"source":     "bring the database or the topic of the source back; the process goes on by itself",
+	"superseded": "start it with the active configuration, or with --activate to roll back to this one",
+	"store":      "bring the store back; the process resumes by itself",
+	"disk":       "free space on the disk of store.sqlite.path; the process resumes by itself",
+	"halted":     "remove the cause of the error; the process resumes by itself",
+	"topic":      "bring the topic's brokers back, or give it as many replicas as it wants; the process resumes by itself",
+	"source":     "bring the source's database or topic back; the process resumes by itself",
+}
+
+// obstacle returns why the progress of queues is unknown: the server that knows is
+// unreachable. Empty when it is known.
+func (h *Health) obstacle() string {
+	switch h.Reason {
+	case "store", "disk", "topic", "superseded", "starting":
+		return h.Error
+	}
+	for _, p := range h.Problems {
+		if p.What == "kafka" || p.What == "store" {
+			return p.What + " is unreachable: " + p.Why
+		}
+	}
+	return ""
 }
 
 func serviceHealth(name string, c deliver.Condition, now time.Time) ServiceHealth {
@@ -90,20 +156,20 @@ func serviceHealth(name string, c deliver.Condition, now time.Time) ServiceHealt
 	away := now.Sub(c.Since) >= longAway
 	switch {
 	case c.State == deliver.StateSuspended:
-		s.Level, s.Do = LevelDegraded, fmt.Sprintf("when its customer is ready: weir resume %s; what waits is kept", name)
+		s.Level, s.Do = LevelDegraded, fmt.Sprintf("when its customer is ready: weir resume %s; queued changes are kept", name)
 		if s.Error = "paused by " + c.Suspended.By; c.Suspended.Why != "" {
 			s.Error += ": " + c.Suspended.Why
 		}
 	case c.State == deliver.StatePaused:
-		s.Level, s.Do = LevelDown, "the target refuses the service as a whole: check address, credentials and rights (weir doctor); it is tried again by itself"
+		s.Level, s.Do = LevelDown, "the target refuses the service as a whole: correct what its answer names, or ask its operator (weir doctor examines it); retried automatically"
 	case c.State == deliver.StateRetrying && away:
-		s.Level, s.Do = LevelDown, "bring the target back, or correct its address; it is tried again by itself"
+		s.Level, s.Do = LevelDown, "bring the target back, or correct its address; retried automatically"
 	case c.State == deliver.StateRetrying:
-		s.Level, s.Do = LevelDegraded, "nothing, if the target comes back: it is tried again by itself"
+		s.Level, s.Do = LevelDegraded, "nothing, if the target comes back: retried automatically"
 	case c.Refused >= manyRefused:
-		s.Level, s.Do = LevelDown, fmt.Sprintf("nothing was taken since: see what the target says to its documents, weir dlq list --service %s", name)
+		s.Level, s.Do = LevelDown, fmt.Sprintf("every change was refused since: read the target's answers, weir dlq list --service %s", name)
 	case c.Refused > 0:
-		s.Level, s.Do = LevelDegraded, fmt.Sprintf("look at its dead letters: weir dlq list --service %s", name)
+		s.Level, s.Do = LevelDegraded, fmt.Sprintf("read its dead letters: weir dlq list --service %s", name)
 	}
 	return s
 }

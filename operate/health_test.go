@@ -23,7 +23,7 @@ func TestHealthNamesTheWorstServiceFirst(t *testing.T) {
 		"e/p@blinks":  {State: deliver.StateRetrying, Since: ago(time.Second), Error: "connection refused"},
 		"f/p@gone":    {State: deliver.StateRetrying, Since: ago(2 * time.Hour), Error: "connection refused"},
 	}
-	h := operate.HealthOf("", nil, conditions, now)
+	h := operate.HealthOf(operate.Observed{Conditions: conditions}, now)
 	require.Equal(t, operate.LevelDegraded, h.Level, "the process itself works")
 	require.Empty(t, h.Error)
 	var order []string
@@ -36,9 +36,10 @@ func TestHealthNamesTheWorstServiceFirst(t *testing.T) {
 	require.Equal(t, []string{"down f/p@gone", "down d/p@paused", "down c/p@rejects", "degraded b/p@refused", "degraded e/p@blinks"}, order)
 	require.Contains(t, h.Services[2].Do, "weir dlq list --service c/p@rejects")
 
-	h = operate.HealthOf("store", errors.New("connection refused"), conditions, now)
+	h = operate.HealthOf(operate.Observed{Reason: "store", Blocked: errors.New("connection refused"), Since: ago(time.Minute), Conditions: conditions}, now)
 	require.Equal(t, operate.LevelDown, h.Level)
 	require.Equal(t, "connection refused", h.Error)
+	require.Equal(t, ago(time.Minute), h.Since)
 	require.Contains(t, h.Do, "store")
-	require.Equal(t, operate.Health{Level: operate.LevelOK}, operate.HealthOf("", nil, map[string]deliver.Condition{"a/p@well": {State: deliver.StateRunning}}, now))
+	require.Equal(t, operate.Health{Level: operate.LevelOK}, operate.HealthOf(operate.Observed{Conditions: map[string]deliver.Condition{"a/p@well": {State: deliver.StateRunning}}}, now))
 }

@@ -1,100 +1,94 @@
 package operate
 
 import (
-	"cmp"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
+	"github.com/dustin/go-humanize"
 	"github.com/dustin/go-humanize/english"
 	dto "github.com/prometheus/client_model/go"
 )
 
-// Status is what an operator wants to know first: what is stuck or behind, the worst
-// first.
+// Status is the state of a pipeline on one screen.
 type Status struct {
-	Level Level  `json:"level"`
-	Error string `json:"error,omitempty"` // what keeps the process from its work
-	Do    string `json:"do,omitempty"`
-	// Unasked is why no process was asked: all else is what the store says then.
+	Level Level `json:"level"`
+	// Error keeps the process from its work, since Since; Do is the remedy.
+	Error string    `json:"error,omitempty"`
+	Since time.Time `json:"since,omitzero"`
+	Do    string    `json:"do,omitempty"`
+	// Unasked is why no process was asked; all else is then the store's knowledge.
 	Unasked string `json:"unasked,omitempty"`
-	// Processes are those that told of themselves of late, and LastDecision is when they
-	// decided last, if they said so. Both only with Unasked.
+	// Processes reported their state to the store lately; LastDecision is the newest
+	// decision among them. Both only with Unasked.
 	Processes    []Process `json:"processes,omitempty"`
 	LastDecision time.Time `json:"last_decision,omitzero"`
-	// Behind are services, sources and stages for which something waits.
-	Behind []Behind `json:"behind"`
+	// Items are problems and queues, the worst first.
+	Items []Item `json:"items"`
 	// Services is how many there are; Letters are the open dead letters by stage.
 	Services int              `json:"services"`
 	Letters  map[string]int64 `json:"dead_letters,omitempty"`
 }
 
-// Behind is one thing for which something waits.
-type Behind struct {
-	// What is the name of a service, source NAME, inbox, or imports.
-	What  string `json:"what"`
-	Level Level  `json:"level"`
-	// Waiting is how many records or changes wait, at most.
-	Waiting int64 `json:"waiting"`
-	// Since is when progress stopped there; zero while there is some.
-	Since time.Time `json:"since,omitzero"`
-	Why   string    `json:"why"`
-	Do    string    `json:"do,omitempty"`
-}
-
-// stalledFor is after what time without a delivery a service with changes is degraded: its
-// alert is later.
+// stalledFor is how long a service with queued changes may go without a delivery before it
+// is degraded. Its alert comes later.
 const stalledFor = time.Minute
+
+const delivering = "changes are being delivered"
 
 // StatusOf joins the health of a process with its metrics.
 func StatusOf(h Health, metrics map[string]*dto.MetricFamily, now time.Time) Status {
-	s := Status{Level: h.Level, Error: h.Error, Do: h.Do, Behind: []Behind{}, Letters: map[string]int64{}}
-	pending, stalled, catching := byLabel(metrics, "weir_delivery_pending", "service"), byLabel(metrics, "weir_delivery_stalled_seconds", "service"), byLabel(metrics, "weir_service_behind", "service")
-	s.Services = len(pending)
+	s := Status{Level: h.Level, Error: h.Error, Since: h.Since, Do: h.Do, Items: slices.Clone(h.Problems)}
+	queued, stalled, lagging := byLabel(metrics, "weir_delivery_pending", "service"), byLabel(metrics, "weir_delivery_stalled_seconds", "service"), byLabel(metrics, "weir_service_behind", "service")
+	s.Services = len(queued)
 	unwell := map[string]bool{}
 	for _, x := range h.Services {
 		unwell[x.Service] = true
-		s.Behind = append(s.Behind, Behind{What: x.Service, Level: x.Level, Waiting: pending[x.Service], Since: x.Since, Why: x.Error, Do: x.Do})
+		s.Items = append(s.Items, Item{What: x.Service, Level: x.Level, Queued: queued[x.Service], AtMost: queued[x.Service] > 0, Since: x.Since, Why: x.Error, Do: x.Do})
 	}
-	for name, waiting := range pending {
-		if waiting == 0 || unwell[name] {
+	obstacle := h.obstacle()
+	queue := func(i Item) {
+		if obstacle != "" && i.Level == LevelOK {
+			i.Level, i.Why = LevelUnknown, "progress is unknown, and the number is an earlier one: "+obstacle
+		}
+		s.Items = append(s.Items, i)
+	}
+	for name, n := range queued {
+		if n == 0 || unwell[name] {
 			continue
 		}
-		b := Behind{What: name, Level: LevelOK, Waiting: waiting, Why: "changes are being delivered"}
+		i := Item{What: name, Level: LevelOK, Queued: n, AtMost: true, Why: delivering}
 		age := time.Duration(stalled[name]) * time.Second
 		switch {
-		case age >= stalledFor:
-			b.Level, b.Since = LevelDegraded, now.Add(-age).UTC().Truncate(time.Second)
-			b.Why, b.Do = "nothing was delivered in this time", "see that a process delivers it (role deliver), and what its log says"
-		case catching[name] > 0:
-			b.Why = "it was slower than the others, and catches up apart from them"
+		case age >= stalledFor && obstacle == "":
+			i.Level, i.Since = LevelDegraded, now.Add(-age).UTC().Truncate(time.Second)
+			i.Why, i.Do = "nothing was delivered since then", "check that a process delivers it (role deliver), and read its log"
+		case lagging[name] > 0:
+			i.Why = "it is slower than the others and catches up separately"
 		}
-		s.Behind = append(s.Behind, b)
+		queue(i)
 	}
 	for _, x := range []struct{ metric, label, what, why string }{
-		{"weir_source_lag", "source", "source ", "records are being taken in"},
-		{"weir_outbox_rows", "source", "source ", "rows of its outbox are being taken in"},
+		{"weir_source_lag", "source", "source ", "records are being ingested"},
+		{"weir_outbox_rows", "source", "source ", "rows of its outbox are being ingested"},
 		{"weir_inbox_lag", "", "inbox", "records are being decided"},
 		{"weir_imports_open", "", "imports", "queued or running: weir import list"},
 	} {
-		for label, waiting := range byLabel(metrics, x.metric, x.label) {
-			if waiting > 0 {
-				s.Behind = append(s.Behind, Behind{What: x.what + label, Level: LevelOK, Waiting: waiting, Why: x.why})
+		for label, n := range byLabel(metrics, x.metric, x.label) {
+			if what := x.what + label; n > 0 && !slices.ContainsFunc(s.Items, func(i Item) bool { return i.What == what }) {
+				queue(Item{What: what, Level: LevelOK, Queued: n, Why: x.why})
 			}
 		}
 	}
-	for stage, n := range byLabel(metrics, "weir_dead_letters", "stage") {
-		if n > 0 {
-			s.Letters[stage] = n
-		}
-	}
+	s.addLetters(byLabel(metrics, "weir_dead_letters", "stage"))
 	for _, x := range []struct{ metric, label, what, why, do string }{
-		{"weir_reload_refused", "", "reload", "the last one was refused; the process runs on with what it had", "weir validate lists every fault"},
-		{"weir_file_refused", "file", "", "the file changed and cannot be used; the process runs on with what it had", "its log says why"},
+		{"weir_reload_refused", "", "reload", "the last one was refused; the process keeps its earlier configuration", "weir validate lists every fault"},
+		{"weir_file_refused", "file", "", "the file changed and cannot be used; the process keeps its earlier content", "its log says why"},
 	} {
 		for label, is := range byLabel(metrics, x.metric, x.label) {
 			if is > 0 {
-				s.Behind = append(s.Behind, Behind{What: x.what + label, Level: LevelDegraded, Why: x.why, Do: x.do})
+				s.Items = append(s.Items, Item{What: x.what + label, Level: LevelDegraded, Why: x.why, Do: x.do})
 			}
 		}
 	}
@@ -102,27 +96,47 @@ func StatusOf(h Health, metrics map[string]*dto.MetricFamily, now time.Time) Sta
 	return s
 }
 
-// judge puts the worst first, and says how it is as a whole.
-func (s *Status) judge() {
-	for _, b := range s.Behind {
-		if s.Level == LevelOK && b.Level != LevelOK {
-			s.Level = LevelDegraded
-		}
+// maxLetters is how far open dead letters are counted.
+const maxLetters = 10_000
+
+// addLetters adds an item for each stage with open dead letters.
+func (s *Status) addLetters(counts map[string]int64) {
+	s.Letters = map[string]int64{}
+	lacks := map[string]string{
+		"ingest": "events that could not be ingested", "decide": "events or projections that could not be decided", "deliver": "changes that a customer lacks: refused by the target, or given up",
 	}
-	slices.SortFunc(s.Behind, func(a, b Behind) int {
-		return cmp.Or(cmp.Compare(b.Level.Rank(), a.Level.Rank()), since(a, b), cmp.Compare(b.Waiting, a.Waiting), cmp.Compare(a.What, b.What))
-	})
+	for stage, n := range counts {
+		if n == 0 {
+			continue
+		}
+		s.Letters[stage] = n
+		number := humanize.Comma(min(n, maxLetters))
+		if n > maxLetters {
+			number = "more than " + number
+		}
+		s.Items = append(s.Items, Item{
+			What: "dead letters of " + stage, Level: LevelDegraded, Why: number + " open: " + lacks[stage],
+			Do: "weir dlq list --stage " + stage + ", then replay or discard them",
+		})
+	}
 }
 
-// since orders what has lasted longest first, and what does not last at the end.
-func since(a, b Behind) int {
-	if a.Since.IsZero() != b.Since.IsZero() {
-		if a.Since.IsZero() {
-			return 1
-		}
-		return -1
+// judge sorts the items and derives the level of the whole.
+func (s *Status) judge() {
+	if s.Level == LevelOK && s.problems() > 0 {
+		s.Level = LevelDegraded
 	}
-	return a.Since.Compare(b.Since)
+	slices.SortFunc(s.Items, compareItems)
+}
+
+// problems counts the items that need attention.
+func (s *Status) problems() (n int) {
+	for _, i := range s.Items {
+		if i.Level.Rank() > 0 {
+			n++
+		}
+	}
+	return n
 }
 
 // byLabel sums the gauges of a metric by one of their labels; by nothing when it is empty.
@@ -140,21 +154,16 @@ func byLabel(metrics map[string]*dto.MetricFamily, name, label string) map[strin
 	return found
 }
 
-// Verdict says in a few words how it is.
+// Verdict is the first line of a status.
 func (s *Status) Verdict() string {
-	unwell := 0
-	for _, b := range s.Behind {
-		if b.Level != LevelOK {
-			unwell++
-		}
-	}
+	n := s.problems()
 	switch {
 	case s.Unasked != "":
 		return s.Unasked
 	case s.Error != "":
-		return "the process does not do its work: " + s.Error
-	case unwell == 0:
+		return "the process does not do its work: " + strings.TrimSuffix(s.Error, ".")
+	case n == 0:
 		return "all is well"
 	}
-	return fmt.Sprintf("%s not well", english.PluralWord(unwell, "1 thing is", fmt.Sprint(unwell)+" things are"))
+	return english.PluralWord(n, "1 problem", fmt.Sprint(n)+" problems")
 }

@@ -17,10 +17,10 @@ type StatusStore interface {
 }
 
 // StatusOfStore is what the store knows of these services, where no process could be
-// asked and why not. Processes that told of themselves of late say in it how they are;
-// lives reports whether one may be taken for alive.
+// asked, for the reason why. It includes the latest reports of processes; lives reports
+// whether one counts as alive.
 func StatusOfStore(ctx context.Context, s StatusStore, services []string, why error, lives func(*Process) bool, now time.Time) (Status, error) {
-	is := Status{Level: LevelDown, Unasked: why.Error(), Behind: []Behind{}, Letters: map[string]int64{}, Services: len(services)}
+	is := Status{Level: LevelDown, Unasked: why.Error(), Services: len(services)}
 	var err error
 	if is.Processes, err = Processes(ctx, s); err != nil {
 		return is, err
@@ -36,11 +36,17 @@ func StatusOfStore(ctx context.Context, s StatusStore, services []string, why er
 			is.Level = p.Level
 		}
 		alive = alive || lives
+		if lives {
+			is.Items = append(is.Items, p.Problems...)
+		}
 		for _, x := range p.Services {
 			if lives || said[x.Service].Service == "" {
 				said[x.Service] = x
 			}
 		}
+	}
+	if !alive {
+		is.Since = lastSeen
 	}
 	suspended, err := Suspended(ctx, s)
 	if err != nil {
@@ -50,12 +56,17 @@ func StatusOfStore(ctx context.Context, s StatusStore, services []string, why er
 	if err != nil {
 		return is, err
 	}
+	letters := make(map[string]int64, len(counts))
 	for stage, n := range counts {
-		if n > 0 {
-			is.Letters[string(stage)] = n
-		}
+		letters[string(stage)] = n
 	}
-	reached, err := ReadReached(ctx, s)
+	is.addLetters(letters)
+	if due, err := BackfillItem(ctx, s); err != nil {
+		return is, err
+	} else if due != nil {
+		is.Items = append(is.Items, *due)
+	}
+	reached, err := ReadProgress(ctx, s)
 	if err != nil {
 		return is, err
 	}
@@ -64,9 +75,10 @@ func StatusOfStore(ctx context.Context, s StatusStore, services []string, why er
 		return is, err
 	}
 	for _, name := range services {
-		b := Behind{What: name}
+		b := Item{What: name}
 		if number := numbers[name]; number != 0 {
-			b.Waiting = reached.Pending(number)
+			b.Queued = reached.Pending(number)
+			b.AtMost = b.Queued > 0
 		}
 		wish, paused := suspended[name]
 		x, unwell := said[name]
@@ -76,17 +88,17 @@ func StatusOfStore(ctx context.Context, s StatusStore, services []string, why er
 		switch {
 		case paused || unwell && alive && x.State != deliver.StateSuspended:
 			b.Level, b.Since, b.Why, b.Do = x.Level, x.Since, x.Error, x.Do
-		case b.Waiting == 0:
+		case b.Queued == 0:
 			continue
 		case alive:
-			b.Level, b.Why = LevelOK, "changes are being delivered"
+			b.Level, b.Why = LevelOK, delivering
 		default:
 			b.Level, b.Since, b.Why = LevelDown, lastSeen, "no process delivers it"
 			if unwell {
 				b.Since, b.Why = x.Since, "no process delivers it; when one did: "+x.Error
 			}
 		}
-		is.Behind = append(is.Behind, b)
+		is.Items = append(is.Items, b)
 	}
 	is.judge()
 	return is, nil

@@ -68,6 +68,7 @@ func TestStatusOfAStore(t *testing.T) {
 		Health: operate.Health{Level: operate.LevelDegraded, Services: unwell},
 	}
 	k := &knowing{positions: map[int32]int64{1: 95, 2: 10, 3: 100, 4: 100, 5: 50}, reports: map[string][]any{
+		"backfill":          {map[string]any{"fingerprint": []byte{1}, "due": now.Add(-time.Second)}},
 		"suspended":         {map[string]deliver.Suspension{"c/p@paused": {Since: now.Add(-time.Minute), By: "ann@here"}}},
 		operate.ProcessKind: {process},
 	}}
@@ -80,19 +81,22 @@ func TestStatusOfAStore(t *testing.T) {
 		return s
 	}
 	s := look()
-	require.Equal(t, operate.LevelDown, s.Level, "the last that was heard of it is an hour old")
+	require.Equal(t, operate.LevelDown, s.Level, "its last report is an hour old")
+	require.Equal(t, now.Add(-time.Hour), s.Since)
 	silent := now.Add(-time.Hour)
-	require.Equal(t, []operate.Behind{
-		{What: "c/p@unwell", Level: operate.LevelDown, Waiting: 50, Since: unwell[0].Since, Why: "no process delivers it; when one did: refused"},
-		{What: "c/p@many", Level: operate.LevelDown, Waiting: 90, Since: silent, Why: "no process delivers it"},
-		{What: "c/p@few", Level: operate.LevelDown, Waiting: 5, Since: silent, Why: "no process delivers it"},
-		{What: "c/p@paused", Level: operate.LevelDegraded, Since: now.Add(-time.Minute), Why: "paused by ann@here", Do: "when its customer is ready: weir resume c/p@paused; what waits is kept"},
-	}, s.Behind)
+	require.Equal(t, []operate.Item{
+		{What: "c/p@unwell", Level: operate.LevelDown, AtMost: true, Queued: 50, Since: unwell[0].Since, Why: "no process delivers it; when one did: refused"},
+		{What: "c/p@many", Level: operate.LevelDown, AtMost: true, Queued: 90, Since: silent, Why: "no process delivers it"},
+		{What: "c/p@few", Level: operate.LevelDown, AtMost: true, Queued: 5, Since: silent, Why: "no process delivers it"},
+		{What: "c/p@paused", Level: operate.LevelDegraded, Since: now.Add(-time.Minute), Why: "paused by ann@here", Do: "when its customer is ready: weir resume c/p@paused; queued changes are kept"},
+		{What: "configuration", Level: operate.LevelDegraded, Since: now.Add(-time.Second), Why: "entities without an event since it changed are as the earlier one made them", Do: "weir replay --outdated (weir plan shows its effect first)"},
+		{What: "dead letters of deliver", Level: operate.LevelDegraded, Why: "2 open: changes that a customer lacks: refused by the target, or given up", Do: "weir dlq list --stage deliver, then replay or discard them"},
+	}, s.Items)
 
 	process.Seen = now.Add(-5 * time.Second)
 	k.reports[operate.ProcessKind] = []any{process, operate.Process{Name: "b:2", Seen: now, Stopped: true, Health: operate.Health{Level: operate.LevelDown}}}
 	s = look()
 	require.Equal(t, operate.LevelDegraded, s.Level, "what the one says that is alive")
-	require.Equal(t, operate.Behind{What: "c/p@unwell", Level: operate.LevelDown, Waiting: 50, Since: unwell[0].Since, Why: "refused", Do: "bring it back"}, s.Behind[0])
-	require.Equal(t, operate.Behind{What: "c/p@many", Level: operate.LevelOK, Waiting: 90, Why: "changes are being delivered"}, s.Behind[2])
+	require.Equal(t, operate.Item{What: "c/p@unwell", Level: operate.LevelDown, AtMost: true, Queued: 50, Since: unwell[0].Since, Why: "refused", Do: "bring it back"}, s.Items[0])
+	require.Contains(t, s.Items, operate.Item{What: "c/p@many", Level: operate.LevelOK, AtMost: true, Queued: 90, Why: "changes are being delivered"})
 }

@@ -22,15 +22,18 @@ func metrics(t *testing.T, text string) map[string]*dto.MetricFamily {
 	return families
 }
 
-// The worst is first, and of these what has lasted longest.
+// The worst is first, then the longest-lasting; open dead letters are problems, too.
 func TestStatusHasTheWorstFirst(t *testing.T) {
 	now := time.Date(2026, 1, 31, 12, 0, 0, 0, time.UTC)
-	h := operate.HealthOf("", nil, map[string]deliver.Condition{
-		"c/p@late":   {State: deliver.StateRetrying, Since: now.Add(-10 * time.Minute), Error: "connection refused"},
-		"c/p@early":  {State: deliver.StateRetrying, Since: now.Add(-time.Hour), Error: "connection refused"},
-		"c/p@new":    {State: deliver.StateRetrying, Since: now.Add(-time.Second), Error: "timeout"},
-		"c/p@well":   {State: deliver.StateRunning},
-		"c/p@silent": {State: deliver.StateRunning},
+	h := operate.HealthOf(operate.Observed{
+		Conditions: map[string]deliver.Condition{
+			"c/p@late":   {State: deliver.StateRetrying, Since: now.Add(-10 * time.Minute), Error: "connection refused"},
+			"c/p@early":  {State: deliver.StateRetrying, Since: now.Add(-time.Hour), Error: "connection refused"},
+			"c/p@new":    {State: deliver.StateRetrying, Since: now.Add(-time.Second), Error: "timeout"},
+			"c/p@well":   {State: deliver.StateRunning},
+			"c/p@silent": {State: deliver.StateRunning},
+		},
+		Problems: []operate.Item{{What: "gate", Level: operate.LevelDegraded, Since: now.Add(-2 * time.Second), Why: "connection refused", Do: "bring it back"}},
 	}, now)
 	s := operate.StatusOf(h, metrics(t, `
 # TYPE weir_delivery_pending gauge
@@ -60,37 +63,66 @@ weir_reload_refused 0
 	require.Equal(t, 5, s.Services)
 	require.Equal(t, map[string]int64{"deliver": 2}, s.Letters)
 	type row struct {
-		what    string
-		level   operate.Level
-		waiting int64
+		what   string
+		level  operate.Level
+		queued int64
 	}
 	var got []row
-	for _, b := range s.Behind {
-		got = append(got, row{b.What, b.Level, b.Waiting})
-		require.NotEmpty(t, b.Why, b.What)
-		require.Equal(t, b.Level != operate.LevelOK, b.Do != "", "%s: who can do something is told what", b.What)
+	for _, i := range s.Items {
+		got = append(got, row{i.What, i.Level, i.Queued})
+		require.NotEmpty(t, i.Why, i.What)
+		require.Equal(t, i.Level != operate.LevelOK, i.Do != "", "%s: a problem has a remedy", i.What)
 	}
 	require.Equal(t, []row{
 		{"c/p@early", operate.LevelDown, 7},
 		{"c/p@late", operate.LevelDown, 5},
 		{"c/p@silent", operate.LevelDegraded, 9},
+		{"gate", operate.LevelDegraded, 0},
 		{"c/p@new", operate.LevelDegraded, 1},
+		{"dead letters of deliver", operate.LevelDegraded, 0},
 		{"tokens", operate.LevelDegraded, 0},
 		{"inbox", operate.LevelOK, 42},
 		{"source registry", operate.LevelOK, 4},
 		{"c/p@well", operate.LevelOK, 3},
 	}, got)
-	require.Equal(t, "5 things are not well", s.Verdict())
+	require.Equal(t, "7 problems", s.Verdict())
 }
 
-// What waits a little, and goes on, needs nobody.
+// Queues that move need no attention.
 func TestStatusOfAProcessThatWorks(t *testing.T) {
 	text := "# TYPE weir_delivery_pending gauge\nweir_delivery_pending{service=\"c/p@a\"} 3\n"
-	s := operate.StatusOf(operate.HealthOf("", nil, nil, time.Now()), metrics(t, text), time.Now())
+	s := operate.StatusOf(operate.HealthOf(operate.Observed{}, time.Now()), metrics(t, text), time.Now())
 	require.Equal(t, operate.LevelOK, s.Level)
 	require.Equal(t, "all is well", s.Verdict())
-	s = operate.StatusOf(operate.HealthOf("store", errors.New("it does not answer"), nil, time.Now()), nil, time.Now())
-	require.Equal(t, operate.LevelDown, s.Level)
-	require.Equal(t, "the process does not do its work: it does not answer", s.Verdict())
-	require.Contains(t, s.Do, "bring the store back")
+	s = operate.StatusOf(operate.HealthOf(operate.Observed{}, time.Now()), metrics(t, text+"# TYPE weir_dead_letters gauge\nweir_dead_letters{stage=\"decide\"} 10001\n"), time.Now())
+	require.Equal(t, operate.LevelDegraded, s.Level)
+	require.Contains(t, s.Items[0].Why, "more than 10,000 open")
+}
+
+// While the server that knows is unreachable, no queue is said to move.
+func TestStatusDoesNotGuessTheProgressOfQueues(t *testing.T) {
+	now := time.Date(2026, 1, 31, 12, 0, 0, 0, time.UTC)
+	text := `
+# TYPE weir_delivery_pending gauge
+weir_delivery_pending{service="c/p@a"} 2
+# TYPE weir_inbox_lag gauge
+weir_inbox_lag{partition="0"} 20
+`
+	kafka := operate.Item{What: "kafka", Level: operate.LevelDegraded, Since: now, Why: "connection refused", Do: "bring the brokers back"}
+	for name, o := range map[string]operate.Observed{
+		"the process does not do its work: connection refused":      {Reason: "store", Blocked: errors.New("connection refused"), Since: now.Add(-time.Minute)},
+		"the process does not do its work: no space left on device": {Reason: "disk", Blocked: errors.New("no space left on device"), Since: now.Add(-time.Minute)},
+		"1 problem": {Problems: []operate.Item{kafka}},
+	} {
+		s := operate.StatusOf(operate.HealthOf(o, now), metrics(t, text), now)
+		require.NotEqual(t, operate.LevelOK, s.Level)
+		require.Equal(t, name, s.Verdict())
+		require.Equal(t, o.Since.IsZero(), s.Since.IsZero(), "down has a since")
+		queues := s.Items[len(s.Items)-2:]
+		require.Equal(t, []string{"inbox", "c/p@a"}, []string{queues[0].What, queues[1].What})
+		for _, i := range queues {
+			require.Equal(t, operate.LevelUnknown, i.Level)
+			require.Regexp(t, "progress is unknown.*(connection refused|no space left)", i.Why)
+		}
+	}
 }

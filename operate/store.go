@@ -11,6 +11,7 @@ type Store interface {
 	store.Decisions
 	store.Jobs
 	store.CheckRows
+	store.Reports
 	ProgressStore
 	LetterStore
 	DeliveryStore

@@ -276,7 +276,13 @@ func (r *runner) run(ctx context.Context) error {
 	}
 	crash.At(crash.JobEnded, r.job.Kind)
 	r.job.State = store.JobDone
-	return e.Store.SaveJob(ctx, r.job)
+	if err := e.Store.SaveJob(ctx, r.job); err != nil {
+		return err
+	}
+	if t.Kind == Replay && (t.Select.Outdated || t.Select.All && len(t.Services) == 0) {
+		return BackfillDone(ctx, e.Store, e.Plan.Fingerprint)
+	}
+	return nil
 }
 
 // lastWrite bounds what is written when the caller has gone.

@@ -94,7 +94,7 @@ func (h *housekeeper) retain(ctx context.Context) time.Duration {
 // would tell of it. Processes that ask the same do no harm.
 func (h *housekeeper) purge(ctx context.Context, before time.Time) error {
 	// First: what is decided later is not below it.
-	reached, err := operate.ReadReached(ctx, h.store)
+	reached, err := operate.ReadProgress(ctx, h.store)
 	if err != nil {
 		return err
 	}
@@ -126,7 +126,7 @@ func (h *housekeeper) purge(ctx context.Context, before time.Time) error {
 // heard returns the version below which every service has what was sent of an entity.
 // What was decided of it in a later generation, perhaps in another partition, is not
 // below.
-func (h *housekeeper) heard(reached *operate.Reached, t store.Tombstone) change.Version {
+func (h *housekeeper) heard(reached *operate.DeliveryProgress, t store.Tombstone) change.Version {
 	below := change.NewVersion(t.Version.Generation()+1, 0)
 	partition := reached.Partition(t.Entity, t.Version)
 	for _, s := range h.services() {

@@ -67,7 +67,7 @@ func newPipeline(opt Options) *Pipeline {
 	p := &Pipeline{process: newProcess(opt)}
 	p.inbox = &generations{process: p.process}
 	p.stages = &stages{process: p.process, inbox: p.inbox}
-	p.monitor = &monitor{process: p.process, inbox: p.inbox, stages: p.stages}
+	p.monitor = &monitor{process: p.process, inbox: p.inbox, stages: p.stages, outages: outages{log: p.log}}
 	p.front = &frontDoor{process: p.process, stages: p.stages, takes: p.monitor.takes}
 	p.stages.serveAPI, p.stages.takes = p.front.listen, p.monitor.takes
 	p.operators = &operators{process: p.process, health: p.monitor.healthNow}

@@ -44,17 +44,6 @@ func (p *Pipeline) Revision() int64 { return p.active.plan().Revision }
 // Tail returns what was decided of late.
 func (p *Pipeline) Tail() *decide.Tail { return &p.stages.tail }
 
-// SourceErrors returns why sources of this process are not read at present, by name.
-func (p *Pipeline) SourceErrors() map[string]error {
-	all := map[string]error{}
-	for _, s := range p.stages.sources() {
-		if err := s.failing(); err != nil {
-			all[s.name] = err
-		}
-	}
-	return all
-}
-
 // Suspend lets a service get nothing, or, with on false, what waits for it: here at
 // once, in other processes within seconds, and over restarts.
 func (p *Pipeline) Suspend(ctx context.Context, service string, on bool, actor, why string) error {

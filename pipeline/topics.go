@@ -54,25 +54,19 @@ func (h *topicHealth) answered(err error, now time.Time) {
 	h.away = err
 }
 
-// saw notes faults and returns those that are new, and the topics that have none any more.
-func (h *topicHealth) saw(faults []*transport.TopicFault, now time.Time) (begun []*transport.TopicFault, ended []string) {
+// saw records the present faults.
+func (h *topicHealth) saw(faults []*transport.TopicFault, now time.Time) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	since := make(map[string]time.Time, len(faults))
 	for _, f := range faults {
 		began, known := h.since[f.Topic]
 		if !known {
-			began, begun = now, append(begun, f)
+			began = now
 		}
 		since[f.Topic] = began
 	}
-	for topic := range h.since {
-		if _, still := since[topic]; !still {
-			ended = append(ended, topic)
-		}
-	}
 	h.faults, h.since = faults, since
-	return begun, ended
 }
 
 // lookAtTopics finds internal topics that take no record. One that is gone, and was
@@ -83,16 +77,11 @@ func (m *monitor) lookAtTopics(ctx context.Context) {
 	defer cancel()
 	faults, err := m.logs.Faults(ctx, m.cfg.Kafka.Inbox.Topic, m.cfg.Kafka.Changes.Topic)
 	m.topics.answered(err, time.Now())
+	m.noteTopics(faults, err, time.Now())
 	if err != nil {
 		return
 	}
-	begun, ended := m.topics.saw(faults, time.Now())
-	for _, f := range begun {
-		m.log.Warn("a topic takes no record; what is for it waits", "error", f)
-	}
-	for _, topic := range ended {
-		m.log.Info("the topic takes records again", "topic", topic)
-	}
+	m.topics.saw(faults, time.Now())
 	missing := map[string]bool{}
 	var again []transport.TopicSpec
 	for _, f := range faults {

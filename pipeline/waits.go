@@ -147,7 +147,7 @@ func (m *monitor) inboxWaits(ctx context.Context, running bool) (w Wait, waiting
 // serviceWaits says which services have changes to be delivered, the one that has
 // waited longest for its sink first.
 func (m *monitor) serviceWaits(ctx context.Context, conditions map[string]deliver.Condition) []Wait {
-	reached, err := operate.ReadReached(ctx, m.store)
+	reached, err := operate.ReadProgress(ctx, m.store)
 	if err != nil {
 		return []Wait{{For: "store", What: "the store does not say what is delivered", Because: deliver.Cause(err)}}
 	}
@@ -175,7 +175,7 @@ func (st *stages) conditions() map[string]deliver.Condition {
 // count fills in how many changes wait for the services of waits, as the changes
 // log has them. What cannot be read in time stays in words.
 func (m *monitor) count(ctx context.Context, waits []Wait) {
-	reached, err := operate.ReadReached(ctx, m.store)
+	reached, err := operate.ReadProgress(ctx, m.store)
 	if err != nil {
 		return
 	}

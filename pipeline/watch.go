@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -92,8 +93,13 @@ type monitor struct {
 	inbox  *generations
 	stages *stages
 	topics topicHealth
-	left   atomic.Pointer[[]Wait] // of UntilIdle; see Pipeline.Waits
-	idle   atomic.Bool            // of UntilIdle: nothing is left to do
+	// What is shown of its health beside the conditions of services.
+	outages  outages
+	blockage blockage
+	backfill atomic.Pointer[operate.Item] // nil: none is due
+
+	left atomic.Pointer[[]Wait] // of UntilIdle; see Pipeline.Waits
+	idle atomic.Bool            // of UntilIdle: nothing is left to do
 }
 
 // health is what the probes answer.
@@ -179,15 +185,20 @@ func (m *monitor) showZeros() {
 	}
 }
 
-const watchPeriod = 5 * time.Second
+const (
+	watchPeriod = 5 * time.Second
+	gateTimeout = time.Second
+)
 
 // run keeps the gauges current and looks after the store.
 func (m *monitor) run(ctx context.Context) {
 	tick := time.NewTicker(watchPeriod)
 	defer tick.Stop()
 	for {
-		m.updateGauges(ctx)
-		m.lookAtTopics(ctx)
+		var both sync.WaitGroup // an unreachable server must not delay the news of another
+		both.Go(func() { m.updateGauges(ctx) })
+		both.Go(func() { m.lookAtTopics(ctx) })
+		both.Wait()
 		m.inbox.note()
 		select {
 		case <-tick.C:
@@ -203,9 +214,23 @@ func (m *monitor) updateGauges(running context.Context) {
 	err := m.store.Ping(ctx)
 	if running.Err() == nil { // a store that does not answer in time is down, too
 		m.health.storeDown.Store(&err)
+		m.outages.note("store", err, "", time.Now())
+	}
+	if m.opt.Roles.Ingest {
+		ask, done := context.WithTimeout(ctx, gateTimeout)
+		err := m.gate.Ping(ask)
+		done()
+		if running.Err() == nil {
+			m.outages.note("gate", err, "bring Valkey back, or correct gate.valkey; until then repeated events pass the gate and are stopped later", time.Now())
+		}
+		m.noteSources(time.Now())
 	}
 	if now, active, err := m.active.current(ctx); err == nil {
-		m.health.outdated.Store(!bytes.Equal(active.Fingerprint, now.identity))
+		is := bytes.Equal(active.Fingerprint, now.identity)
+		m.health.outdated.Store(!is)
+		if is && m.opt.Roles.Decide {
+			m.noteBackfill(ctx, now.plan.Fingerprint)
+		}
 	}
 	if m.keys != nil {
 		m.keys.Refresh()
@@ -213,6 +238,16 @@ func (m *monitor) updateGauges(running context.Context) {
 	m.stages.suspendServices(ctx)
 	m.showProbes()
 	m.showBacklogs(ctx)
+}
+
+// noteBackfill records the configuration in force, and whether a backfill to it is due.
+func (m *monitor) noteBackfill(ctx context.Context, fingerprint []byte) {
+	if err := operate.NoteConfiguration(ctx, m.store, fingerprint, time.Now()); err != nil {
+		return // the store's outage is shown
+	}
+	if due, err := operate.BackfillItem(ctx, m.store); err == nil {
+		m.backfill.Store(due)
+	}
 }
 
 // showProbes shows what keeps the process and its services from their work.
@@ -244,7 +279,7 @@ func (m *monitor) showBacklogs(ctx context.Context) {
 			m.gauges.inboxLag.WithLabelValues(strconv.Itoa(int(n))).Set(float64(lag))
 		}
 	}
-	if reached, err := operate.ReadReached(ctx, m.store); err == nil {
+	if reached, err := operate.ReadProgress(ctx, m.store); err == nil {
 		m.gauges.deliveries(reached, m.active.plan().Services, time.Now())
 	}
 	for _, s := range m.stages.sources() {
@@ -289,7 +324,7 @@ type still struct {
 }
 
 // deliveries shows what waits to be delivered, and for how long nothing of it was.
-func (g *gauges) deliveries(reached *operate.Reached, services []decide.Service, now time.Time) {
+func (g *gauges) deliveries(reached *operate.DeliveryProgress, services []decide.Service, now time.Time) {
 	shown, waiting := make(map[string]bool, len(services)), map[delivery]still{}
 	for _, s := range services {
 		var pending int64

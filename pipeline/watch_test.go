@@ -39,7 +39,7 @@ func TestStalledDeliveries(t *testing.T) {
 			saved = append(saved, store.ServicePosition{Service: int32(i + 1), Position: store.Position{Version: change.NewVersion(1, n)}})
 		}
 		mark := store.Mark{LastTo: change.NewVersion(1, decided)}
-		reached, err := operate.ReadReached(t.Context(), positions7{mark, saved})
+		reached, err := operate.ReadProgress(t.Context(), positions7{mark, saved})
 		require.NoError(t, err)
 		g.deliveries(reached, services, begin.Add(time.Duration(minutes)*time.Minute))
 	}

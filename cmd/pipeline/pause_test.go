@@ -41,18 +41,18 @@ func TestPauseAndResume(t *testing.T) {
 	require.Eventually(t, func() bool {
 		_, out, _ := call(t, "status", "--json", "-c", main)
 		var s operate.Status
-		return json.Unmarshal([]byte(out), &s) == nil && len(s.Behind) > 0 && s.Behind[0].What == service && s.Behind[0].Waiting > 0
+		return json.Unmarshal([]byte(out), &s) == nil && len(s.Items) > 0 && s.Items[0].What == service && s.Items[0].Queued > 0
 	}, 3*time.Minute, 20*time.Millisecond)
 	stop()
 	require.Equal(t, exitLeft, <-ended, printed.String())
 	require.NoFileExists(t, filepath.Join(dir, "out", "zest_catalogue.jsonl"))
 	out := said(exitFailed, "status")
-	require.Regexp(t, `^down  no process runs: none told the store of itself within a minute, and admin.listen is off\n    do: weir run -c .* starts one\n    process .* \(ingest,decide,deliver\): stopped, \w+ ago\n    last decision: 20.*ago\)\n`, out)
-	require.Regexp(t, `degraded  `+service+`, \d+ waiting, since .*\n    why: paused by .*: they move\n    do: .*weir resume `+service, out)
+	require.Regexp(t, `^down  no process runs: none reported to the store within a minute, and admin.listen is off, since .*\n    do: weir run -c .* starts one\n    process .* \(ingest,decide,deliver\): stopped, \w+ ago\n    last decision: 20.*\)\n`, out)
+	require.Regexp(t, `degraded  `+service+`, at most \d+ queued, since .*\n    why: paused by .*: they move\n    do: .*weir resume `+service, out)
 
 	var s operate.Status
 	require.NoError(t, json.Unmarshal([]byte(said(exitFailed, "status", "--json")), &s))
-	require.Positive(t, s.Behind[0].Waiting)
+	require.Positive(t, s.Items[0].Queued)
 	var did pausedJSON
 	require.NoError(t, json.Unmarshal([]byte(said(exitOK, "resume", service, "--json")), &did))
 	require.Equal(t, pausedJSON{Service: service, Changed: true}, did)

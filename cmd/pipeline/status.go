@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
 	"time"
 
@@ -22,7 +21,7 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// statusTime bounds the whole look, askTime how long a process may take to say how it is.
+// statusTime bounds the whole command, askTime the answer of a process.
 const (
 	statusTime = 10 * time.Second
 	askTime    = 5 * time.Second
@@ -31,11 +30,12 @@ const (
 func (a *app) statusCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "status",
-		Short: "Tell on one screen who is behind, since when, why, and what to do",
-		Long: "Tell on one screen who is behind, since when, why, and what to do about it, the worst first. It asks the process\n" +
-			"at admin.listen: what waits is that of all processes, why a service does not get it is known to the one that delivers\n" +
-			"it. Where none answers it tells what the store knows: who is behind, and what the processes said of themselves last.\n\n" +
-			"Exit status 0 when all is well, 1 when something needs somebody.",
+		Short: "Show every problem on one screen: since when, why, and what to do",
+		Long: "Show every problem on one screen, the worst first: unreachable servers, failing services, blocked sources, open dead\n" +
+			"letters, a backfill that is due; since when, why in the target's words, and what to do. Below it, what is queued.\n" +
+			"It asks the process at admin.listen. Queues are those of all processes; why a service fails is known to the process\n" +
+			"that delivers it. If none answers, it shows the store's knowledge and the last report of each process.\n\n" +
+			"Exit status 0 when all is well, 1 when there is a problem.",
 		Example: "  weir status -c weir.yaml\n  weir status --json",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			cfg, err := a.load()
@@ -97,7 +97,7 @@ func (a *app) status(ctx context.Context, cfg *config.Config) (operate.Status, e
 	switch {
 	case !slices.ContainsFunc(s.Processes, func(p operate.Process) bool { return lives(&p) }):
 		if off {
-			s.Unasked = "no process runs: none told the store of itself within a minute, and admin.listen is off"
+			s.Unasked = "no process runs: none reported to the store within a minute, and admin.listen is off"
 		}
 		s.Do = "weir run -c " + a.config + " starts one"
 	case off:
@@ -133,17 +133,23 @@ func askStatus(ctx context.Context, running *control.Running) (operate.Status, e
 	return operate.StatusOf(health, metrics, time.Now()), nil
 }
 
-// printStatus shows a status on one screen: of what is on its way only the number where there
-// is much of it.
+// printStatus shows a status on one screen: the worst items, and how many more there are.
 func (a *app) printStatus(s operate.Status, now time.Time) {
 	const most = 12
 	color := colors(a.out, a.env)
-	fmt.Fprintf(a.out, "%s  %s\n", color.level(string(s.Level)), terminal.Visible(s.Verdict()))
+	ago := func(t time.Time) string {
+		return fmt.Sprintf("%s (%s)", t.UTC().Format(time.RFC3339), max(0, now.Sub(t)).Round(time.Second))
+	}
+	fmt.Fprintf(a.out, "%s  %s", color.level(string(s.Level)), terminal.Visible(s.Verdict()))
+	if !s.Since.IsZero() {
+		fmt.Fprintf(a.out, ", since %s", ago(s.Since))
+	}
+	fmt.Fprintln(a.out)
 	if s.Do != "" {
 		fmt.Fprintf(a.out, "    do: %s\n", s.Do)
 	}
 	for _, p := range s.Processes[:min(most, len(s.Processes))] {
-		state := "said that it is " + string(p.Level)
+		state := "reported " + string(p.Level)
 		if p.Stopped {
 			state = "stopped"
 		}
@@ -153,29 +159,29 @@ func (a *app) printStatus(s operate.Status, now time.Time) {
 		}
 	}
 	if !s.LastDecision.IsZero() {
-		fmt.Fprintf(a.out, "    last decision: %s (%s ago)\n", s.LastDecision.Format(time.RFC3339), max(0, now.Sub(s.LastDecision)).Round(time.Second))
+		fmt.Fprintf(a.out, "    last decision: %s\n", ago(s.LastDecision))
 	}
-	for _, b := range s.Behind[:min(most, len(s.Behind))] {
-		fmt.Fprintf(a.out, "\n%s  %s", color.level(string(b.Level)), color.bold(b.What))
-		if b.Waiting > 0 {
-			fmt.Fprintf(a.out, ", %s waiting", humanize.Comma(b.Waiting))
+	for _, i := range s.Items[:min(most, len(s.Items))] {
+		fmt.Fprintf(a.out, "\n%s  %s", color.level(string(i.Level)), color.bold(i.What))
+		if i.Queued > 0 {
+			bound := map[bool]string{true: "at most "}[i.AtMost]
+			fmt.Fprintf(a.out, ", %s%s queued", bound, humanize.Comma(i.Queued))
 		}
-		if !b.Since.IsZero() {
-			fmt.Fprintf(a.out, ", since %s (%s)", b.Since.Format(time.RFC3339), max(0, now.Sub(b.Since)).Round(time.Second))
+		if !i.Since.IsZero() {
+			fmt.Fprintf(a.out, ", since %s", ago(i.Since))
 		}
-		fmt.Fprintf(a.out, "\n    why: %s\n", terminal.Visible(b.Why))
-		if b.Do != "" {
-			fmt.Fprintf(a.out, "    do: %s\n", b.Do)
+		if !i.NextTry.IsZero() {
+			fmt.Fprintf(a.out, ", next try %s", i.NextTry.UTC().Format(time.RFC3339))
+		}
+		fmt.Fprintf(a.out, "\n    why: %s\n", terminal.Visible(i.Why))
+		if i.Do != "" {
+			fmt.Fprintf(a.out, "    do: %s\n", i.Do)
 		}
 	}
-	if more := len(s.Behind) - most; more > 0 {
+	if more := len(s.Items) - most; more > 0 {
 		fmt.Fprintf(a.out, "\nand %d more: weir status -c %s --json\n", more, a.config)
 	}
-	for _, stage := range slices.Sorted(maps.Keys(s.Letters)) {
-		n := s.Letters[stage]
-		fmt.Fprintf(a.out, "\n%s of %s: weir dlq list -c %s --stage %s\n", english.Plural(int(n), "dead letter", "dead letters"), stage, a.config, stage)
-	}
-	if len(s.Behind) == 0 && s.Error == "" {
-		fmt.Fprintf(a.out, "    %s, nothing waits\n", english.Plural(s.Services, "service", "services"))
+	if len(s.Items) == 0 && s.Error == "" {
+		fmt.Fprintf(a.out, "    %s, nothing is queued\n", english.Plural(s.Services, "service", "services"))
 	}
 }

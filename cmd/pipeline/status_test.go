@@ -57,24 +57,24 @@ func TestStatusFromNobodyToWell(t *testing.T) {
 	require.EventuallyWithT(t, func(t *assert.CollectT) {
 		status, s := ask(t)
 		require.Equal(t, exitFailed, status)
-		require.NotEmpty(t, s.Behind)
-		require.Equal(t, "zest/catalogue@hook", s.Behind[0].What)
-		require.Contains(t, s.Behind[0].Why, "502")
-		require.Positive(t, s.Behind[0].Waiting)
+		require.NotEmpty(t, s.Items)
+		require.Equal(t, "zest/catalogue@hook", s.Items[0].What)
+		require.Contains(t, s.Items[0].Why, "502")
+		require.Positive(t, s.Items[0].Queued)
 	}, 3*time.Minute, 100*time.Millisecond)
 	status, out, _ = call(t, "status", "-c", main)
 	require.Equal(t, exitFailed, status)
-	require.Regexp(t, `^degraded  1 thing is not well\n\ndegraded  zest/catalogue@hook, \d+ waiting, since .*\n    why: .*502.*\n    do: nothing, if the target comes back`, out)
+	require.Regexp(t, `^degraded  1 problem\n\ndegraded  zest/catalogue@hook, at most \d+ queued, since .*\n    why: .*502.*\n    do: nothing, if the target comes back`, out)
 
 	away.Store(false)
 	require.EventuallyWithT(t, func(t *assert.CollectT) {
 		status, s := ask(t)
 		require.Zero(t, status)
 		require.Equal(t, operate.LevelOK, s.Level)
-		require.Empty(t, s.Behind)
+		require.Empty(t, s.Items)
 	}, 3*time.Minute, 100*time.Millisecond)
 	_, out, _ = call(t, "status", "-c", main)
-	require.Equal(t, "ok  all is well\n    2 services, nothing waits\n", out)
+	require.Equal(t, "ok  all is well\n    2 services, nothing is queued\n", out)
 
 	away.Store(true)
 	file, err := os.OpenFile(filepath.Join(dir, "events", "registry.jsonl"), os.O_APPEND|os.O_WRONLY, 0)
@@ -84,7 +84,7 @@ func TestStatusFromNobodyToWell(t *testing.T) {
 	require.NoError(t, file.Close())
 	require.EventuallyWithT(t, func(t *assert.CollectT) {
 		_, s := ask(t)
-		require.NotEmpty(t, s.Behind)
+		require.NotEmpty(t, s.Items)
 	}, 3*time.Minute, 100*time.Millisecond)
 	way, err := os.ReadFile(filepath.Join(dir, "data", "state.db.control"))
 	require.NoError(t, err)
@@ -92,13 +92,13 @@ func TestStatusFromNobodyToWell(t *testing.T) {
 	require.Zero(t, <-ended, log.String())
 	status, out, errs = call(t, "status", "-c", main)
 	require.Equal(t, exitFailed, status, errs)
-	require.Contains(t, out, "down  no process answers: no process runs with this data folder\n    do: weir run -c "+main+" starts one\n")
-	require.Regexp(t, `down  zest/catalogue@hook, \d+ waiting, since .*\n    why: no process delivers it`, out)
+	require.Contains(t, out, "down  no process answers: no process runs with this data folder, since ")
+	require.Regexp(t, `down  zest/catalogue@hook, at most \d+ queued, since .*\n    why: no process delivers it`, out)
 
 	// One that was killed leaves behind how it was reached.
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "data", "state.db.control"), way, 0o600))
 	_, out, _ = call(t, "status", "-c", main)
-	require.Regexp(t, `^down  no process answers: nobody listens at .*\n    do: weir run -c .* starts one\n`, out)
+	require.Regexp(t, `^down  no process answers: nobody listens at .*, since .*\n    do: weir run -c .* starts one\n`, out)
 	for _, command := range []string{"reload", "probe zest/catalogue@hook"} {
 		status, _, errs = call(t, append(strings.Fields(command), "-c", main)...)
 		require.Equal(t, exitFailed, status)

@@ -64,7 +64,7 @@ func Explain(ctx context.Context, in Input) (*Explanation, error) {
 	}
 	// Before letters and rows: a change that became a letter, or that a newer one
 	// replaced, is passed only after that.
-	reached, err := operate.ReadReached(ctx, in.Store)
+	reached, err := operate.ReadProgress(ctx, in.Store)
 	if err != nil {
 		return nil, err
 	}
@@ -145,7 +145,7 @@ type story struct {
 	entity     store.Entity
 	rows       map[string]store.Row // by service
 	letters    []store.DeadLetter
-	reached    *operate.Reached
+	reached    *operate.DeliveryProgress
 	plan       *decide.Plan
 	inspection *decide.Inspection
 	now        decide.Step // what would be decided now

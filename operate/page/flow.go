@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/seed-86dfc502/weir/decide"
 	"github.com/seed-86dfc502/weir/operate"
@@ -84,7 +85,7 @@ type rates func(func(*snapshot.Snapshot) float64) snapshot.Rate
 
 func (p *Page) flowNodes(now, before *snapshot.Snapshot, health operate.Health) nodes {
 	per := rates(now.Against(before))
-	return nodes{p.sourceNodes(now, per), p.stageNodes(now, per, health), p.customerNodes(now, per, health)}
+	return nodes{p.sourceNodes(now, per, health), p.stageNodes(now, per, health), p.customerNodes(now, per, health)}
 }
 
 // flowNode returns a node with a throughput and a backlog.
@@ -108,8 +109,8 @@ func (n *node) markElsewhere(says string) {
 	n.Away, n.Says, n.rate, n.Level = true, says, 0, operate.LevelOK
 }
 
-func (p *Page) sourceNodes(now *snapshot.Snapshot, per rates) (all []node) {
-	failing := p.opt.SourceErrors()
+func (p *Page) sourceNodes(now *snapshot.Snapshot, per rates, health operate.Health) (all []node) {
+	failing := sourceErrors(health)
 	for _, name := range p.sourceNames() {
 		r, waiting := per(func(s *snapshot.Snapshot) float64 { return s.Source(name).Taken }), now.Source(name).Lag
 		x := flowNode(name, r, waiting)
@@ -118,7 +119,7 @@ func (p *Page) sourceNodes(now *snapshot.Snapshot, per rates) (all []node) {
 		switch {
 		case !p.runs("ingest"):
 			x.markElsewhere("not read here")
-		case failing[name] != nil:
+		case failing[name] != "":
 			x.Level, x.Says = operate.LevelDown, "cannot be read"
 		}
 		all = append(all, x)
@@ -323,27 +324,40 @@ func (n nodes) drawNarrow() picture {
 	return p
 }
 
-// stuck is somebody who does not get on, or what is not read.
-type stuck struct {
+// problem is a line of the section that names what needs attention.
+type problem struct {
 	operate.ServiceHealth
 	What, Href string
+	NextTry    time.Time
 }
 
-// stuckNow is what is stuck, the worst first.
-func (p *Page) stuckNow(health operate.Health) (all []stuck) {
+// sourceErrors returns why sources are blocked, by name.
+func sourceErrors(health operate.Health) map[string]string {
+	all := map[string]string{}
+	for _, i := range health.Problems {
+		if name, is := strings.CutPrefix(i.What, "source "); is {
+			all[name] = i.Why
+		}
+	}
+	return all
+}
+
+// problemsOf lists the problems of a process, the worst first.
+func problemsOf(health operate.Health) (all []problem) {
 	if health.Level == operate.LevelDown {
-		all = append(all, stuck{ServiceHealth: operate.ServiceHealth{Level: operate.LevelDown, Error: health.Error, Do: health.Do}, What: "this process"})
+		all = append(all, problem{ServiceHealth: operate.ServiceHealth{Level: operate.LevelDown, Error: health.Error, Since: health.Since, Do: health.Do}, What: "this process"})
 	}
-	for name, err := range p.opt.SourceErrors() {
-		all = append(all, stuck{
-			ServiceHealth: operate.ServiceHealth{Level: operate.LevelDown, Error: err.Error(), Do: "bring back what the source reads; it is tried again by itself"},
-			What:          "source " + name, Href: "/sources/" + url.PathEscape(name),
-		})
+	for _, i := range health.Problems {
+		href := ""
+		if name, is := strings.CutPrefix(i.What, "source "); is {
+			href = "/sources/" + url.PathEscape(name)
+		}
+		all = append(all, problem{ServiceHealth: operate.ServiceHealth{Level: i.Level, Error: i.Why, Since: i.Since, Do: i.Do}, What: i.What, Href: href, NextTry: i.NextTry})
 	}
-	slices.SortStableFunc(all, func(a, b stuck) int { return cmp.Compare(a.Href, b.Href) })
 	for _, s := range health.Services {
-		all = append(all, stuck{ServiceHealth: s, What: s.Service, Href: servicePath(s.Service)})
+		all = append(all, problem{ServiceHealth: s, What: s.Service, Href: servicePath(s.Service)})
 	}
+	slices.SortStableFunc(all, func(a, b problem) int { return cmp.Compare(b.Level.Rank(), a.Level.Rank()) })
 	return all
 }
 

@@ -31,8 +31,8 @@ type tile struct{ Name, Value, Unit, Says, Class, Href string }
 
 type overviewBody struct {
 	Health   operate.Health
-	Stuck    []stuck
-	More     int // stuck, not listed
+	Problems []problem
+	More     int // problems not listed
 	Tiles    []tile
 	Pictures []picture
 	Stages   []stage
@@ -41,8 +41,8 @@ type overviewBody struct {
 	Open     float64
 }
 
-// maxStuck bounds what is listed of what is stuck; the list of services has all.
-const maxStuck = 6
+// maxProblems bounds the problems listed; the list of services has all.
+const maxProblems = 6
 
 // overviewNow looks at the process.
 func (p *Page) overviewNow() (overviewBody, error) {
@@ -103,9 +103,9 @@ func (p *Page) overviewNow() (overviewBody, error) {
 		b.Letters = append(b.Letters, count{Name: s, Total: now.Letters[s]})
 		b.Open += now.Letters[s]
 	}
-	b.Stuck = p.stuckNow(b.Health)
-	if len(b.Stuck) > maxStuck {
-		b.Stuck, b.More = b.Stuck[:maxStuck], len(b.Stuck)-maxStuck
+	b.Problems = problemsOf(b.Health)
+	if len(b.Problems) > maxProblems {
+		b.Problems, b.More = b.Problems[:maxProblems], len(b.Problems)-maxProblems
 	}
 	flow := p.flowNodes(now, before, b.Health)
 	b.Pictures = []picture{flow.drawWide(), flow.drawNarrow()}

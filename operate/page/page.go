@@ -41,8 +41,6 @@ type Options struct {
 	Roles []string
 	// Tail is what was decided of late.
 	Tail *decide.Tail
-	// SourceErrors returns why sources are not read at present, by name.
-	SourceErrors func() map[string]error
 	// Suspend lets a service get nothing, or what waits for it again, in all
 	// processes, and records it.
 	Suspend func(ctx context.Context, service string, on bool, actor, why string) error
@@ -83,7 +81,6 @@ const (
 // Store is what the page asks of the store.
 type Store interface {
 	operate.Store
-	store.Reports
 	CountEntities(ctx context.Context) (int64, error)
 	Active(ctx context.Context) (store.Revision, error)
 	Revisions(ctx context.Context, limit int) ([]store.Revision, error)

@@ -61,10 +61,10 @@ type world struct {
 	now   time.Time
 	ready error
 
-	conditions   map[string]deliver.Condition
-	registry     *prometheus.Registry
-	sourceErrors map[string]error
-	asked        []string // of suspending and probing
+	conditions map[string]deliver.Condition
+	registry   *prometheus.Registry
+	problems   []operate.Item
+	asked      []string // of suspending and probing
 
 	beside sync.WaitGroup
 }
@@ -89,7 +89,7 @@ func newWorld(t *testing.T, change func(*page.Options)) *world {
 	w.conditions = map[string]deliver.Condition{"acme/all@out": {State: deliver.StatePaused, Since: w.now.Add(-time.Hour), Error: "401 Unauthorized"}}
 	w.opt = page.Options{
 		Config: func() *config.Config { return cfg }, Store: s, History: history.New(history.Options{Registry: w.registry, Logger: slog.New(slog.DiscardHandler), Now: func() time.Time { return w.now }}),
-		Roles: []string{"ingest", "decide", "deliver"}, Tail: &decide.Tail{}, SourceErrors: func() map[string]error { return w.sourceErrors },
+		Roles: []string{"ingest", "decide", "deliver"}, Tail: &decide.Tail{},
 		Suspend: func(_ context.Context, service string, on bool, actor, why string) error {
 			w.asked = append(w.asked, fmt.Sprint(service, " ", on, " ", actor, " ", why))
 			return nil
@@ -97,7 +97,7 @@ func newWorld(t *testing.T, change func(*page.Options)) *world {
 		Probe: func(service string) bool { w.asked = append(w.asked, "probe "+service); return true },
 		Tools: func(context.Context) (*operate.Env, error) { return nil, errors.New("the log is away") },
 		Health: func() operate.Health {
-			return operate.HealthOf("store", w.ready, w.conditions, w.now)
+			return operate.HealthOf(operate.Observed{Reason: "store", Blocked: w.ready, Since: w.now, Conditions: w.conditions, Problems: w.problems}, w.now)
 		},
 		Conditions:      func() map[string]deliver.Condition { return w.conditions },
 		RunInBackground: func(f func(context.Context)) bool { w.beside.Go(func() { f(w.t.Context()) }); return true },
@@ -434,7 +434,7 @@ func TestServicesAndOverview(t *testing.T) {
 	_, body = w.get("/", bearer)
 	require.Contains(t, body, `<span class="warn">Degraded</span>`)
 	require.NotContains(t, body, ">Ready<")
-	for _, told := range []string{"down, paused", "401 Unauthorized", "2023-11-14 21:13:20", "check address, credentials and rights"} {
+	for _, told := range []string{"down, paused", "401 Unauthorized", "2023-11-14 21:13:20", "correct what its answer names"} {
 		require.Contains(t, body, told)
 	}
 	w.ready = errors.New("the store does not answer")

@@ -16,6 +16,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/seed-86dfc502/weir/deliver"
+	"github.com/seed-86dfc502/weir/operate"
 	"github.com/seed-86dfc502/weir/operate/page"
 	"github.com/seed-86dfc502/weir/store"
 	"github.com/stretchr/testify/require"
@@ -141,7 +142,7 @@ func TestAServicesPage(t *testing.T) {
 	require.Equal(t, 200, status)
 	require.NotContains(t, body, script)
 	require.NotContains(t, body, ">299<")
-	for _, told := range []string{">401<", "answer &lt;script&gt;", "7 ms", strings.Repeat("long ", 300), "check address, credentials and rights", "2023-11-14 21:13:20", "refused", ">2</a>", "acme.yaml:", "file, keeps every change"} {
+	for _, told := range []string{">401<", "answer &lt;script&gt;", "7 ms", strings.Repeat("long ", 300), "correct what its answer names", "2023-11-14 21:13:20", "refused", ">2</a>", "acme.yaml:", "file, keeps every change"} {
 		require.Contains(t, strings.ReplaceAll(body, "<wbr>", ""), told)
 	}
 	require.NotContains(t, body, "another")
@@ -154,7 +155,7 @@ func TestAServicesPage(t *testing.T) {
 // What sources and states hold is text, wherever it is shown.
 func TestNewPagesEscape(t *testing.T) {
 	w := newWorld(t, nil)
-	w.sourceErrors = map[string]error{"events": errors.New(script)}
+	w.problems = []operate.Item{{What: "source events", Level: operate.LevelDown, Why: script, Do: "bring it back"}}
 	w.ready = errors.New(script)
 	w.letter(script)
 	require.NoError(t, w.store.UpdateReport(t.Context(), "process", "p", func([]byte) ([]byte, error) {
@@ -198,10 +199,10 @@ func TestTwoHundredServices(t *testing.T) {
 	s := newScene(t, 200, 300)
 	_, body := s.get("/", bearer)
 	require.LessOrEqual(t, strings.Count(body, `class="node`), 2*(7+3+9), "two pictures")
-	for _, told := range []string{"more customers", ">acme<", "What is stuck", `class="node bad"`, "token expired", `class="edge bad"`} {
+	for _, told := range []string{"more customers", ">acme<", ">Problems<", `class="node bad"`, "token expired", `class="edge bad"`} {
 		require.Contains(t, body, told)
 	}
-	stuck, flow := strings.Index(body, "What is stuck"), strings.Index(body, `id="flow"`)
+	stuck, flow := strings.Index(body, ">Problems<"), strings.Index(body, `id="flow"`)
 	require.Less(t, stuck, flow, "first of all")
 	_, body = s.get("/services", bearer)
 	require.Equal(t, 200, strings.Count(body, `<th scope="row">`))

@@ -69,7 +69,7 @@ func (p *Page) sourceRows() ([]sourceRow, error) {
 	if err != nil {
 		return nil, err
 	}
-	per, failing := now.Against(before), p.opt.SourceErrors()
+	per, failing := now.Against(before), sourceErrors(p.opt.Health())
 	var rows []sourceRow
 	for i := range p.opt.Config().Sources {
 		c := &p.opt.Config().Sources[i]
@@ -82,9 +82,7 @@ func (p *Page) sourceRows() ([]sourceRow, error) {
 		if !row.Here {
 			row.Rate = snapshot.Rate{}
 		}
-		if err := failing[c.Name]; err != nil {
-			row.Error = err.Error()
-		}
+		row.Error = failing[c.Name]
 		rows = append(rows, row)
 	}
 	rank := map[string]int{"bad": 0, "warn": 1, "good": 2, "weak": 2}

@@ -109,7 +109,7 @@ func Compare(ctx context.Context, in Input) (Result, error) {
 	for after := ""; ; {
 		// Before the rows: a position also passes what a newer decision replaced.
 		var err error
-		if c.reached, err = operate.ReadReached(ctx, in.Store); err != nil {
+		if c.reached, err = operate.ReadProgress(ctx, in.Store); err != nil {
 			return c.result, fmt.Errorf("store: %w", err)
 		}
 		rows, err := in.Store.ServiceRows(ctx, in.Service.Number, after, in.Page)
@@ -134,7 +134,7 @@ func Compare(ctx context.Context, in Input) (Result, error) {
 type comparison struct {
 	Input
 	result  Result
-	reached *operate.Reached
+	reached *operate.DeliveryProgress
 }
 
 // page compares dam rows with the target's range behind after up to upTo, which

@@ -30,7 +30,7 @@ func TestWhatWaitsFollowsFromPositions(t *testing.T) {
 	position := func(service int32, at change.Version) store.ServicePosition {
 		return store.ServicePosition{Service: service, Position: store.Position{Version: at}}
 	}
-	r, err := operate.ReadReached(t.Context(), progress{
+	r, err := operate.ReadProgress(t.Context(), progress{
 		look: store.Look{Marks: map[int32]store.Mark{
 			0: {Watermark: v(2, 100), LastTo: v(2, 90)}, // without changes since 90
 			1: {Watermark: v(2, 7), LastTo: v(1, 50)},
@@ -60,6 +60,6 @@ func TestWhatWaitsFollowsFromPositions(t *testing.T) {
 	}
 
 	away := errors.New("away")
-	_, err = operate.ReadReached(t.Context(), progress{err: away})
+	_, err = operate.ReadProgress(t.Context(), progress{err: away})
 	require.ErrorIs(t, err, away)
 }

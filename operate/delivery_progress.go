@@ -9,16 +9,16 @@ import (
 	"github.com/seed-86dfc502/weir/transport"
 )
 
-// Reached is how far the deliveries of all services are, in every process, as one
-// look at the store finds them. It is only read.
-type Reached struct {
-	// Marks are how far decisions are, by partition of the inbox.
+// DeliveryProgress is a snapshot of the progress of all services' deliveries, in every
+// process. It is read-only.
+type DeliveryProgress struct {
+	// Marks are the decided offsets, by partition of the inbox.
 	Marks     map[int32]store.Mark
 	positions map[int32][]store.ServicePosition // by partition
 	layout    transport.Layout
 }
 
-// ProgressStore is what ReadReached reads of a store.
+// ProgressStore is what ReadProgress reads of a store.
 type ProgressStore interface {
 	Look(ctx context.Context) (store.Look, error)
 	AllProgress(ctx context.Context) ([]store.Progress, error)
@@ -40,10 +40,9 @@ func ReadLayout(ctx context.Context, s InboxStore) (transport.Layout, error) {
 	return layout, err
 }
 
-// ReadReached looks how far deliveries are. What it says is delivered took effect
-// before it returns.
-func ReadReached(ctx context.Context, s ProgressStore) (*Reached, error) {
-	look, err := s.Look(ctx) // first: what it knows of is not delivered before it was decided
+// ReadProgress takes a snapshot. Changes below a position in it took effect before it returns.
+func ReadProgress(ctx context.Context, s ProgressStore) (*DeliveryProgress, error) {
+	look, err := s.Look(ctx) // first, since a change is decided before it is delivered
 	if err != nil {
 		return nil, err
 	}
@@ -55,7 +54,7 @@ func ReadReached(ctx context.Context, s ProgressStore) (*Reached, error) {
 	if err != nil {
 		return nil, err
 	}
-	r := &Reached{Marks: look.Marks, layout: layout, positions: make(map[int32][]store.ServicePosition, len(rows))}
+	r := &DeliveryProgress{Marks: look.Marks, layout: layout, positions: make(map[int32][]store.ServicePosition, len(rows))}
 	for i := range rows {
 		r.positions[rows[i].Partition] = rows[i].Positions
 	}
@@ -64,25 +63,25 @@ func ReadReached(ctx context.Context, s ProgressStore) (*Reached, error) {
 
 // Partition returns the partition in which a version of an entity was decided: that
 // of its generation of the inbox, which may have had another number of partitions.
-func (r *Reached) Partition(entity string, version change.Version) int32 {
+func (r *DeliveryProgress) Partition(entity string, version change.Version) int32 {
 	return r.layout.PartitionOf([]byte(entity), version.Generation())
 }
 
 // Position returns the position of a service in a partition: every change of it with
 // a lower version took effect, is a dead letter, or needed no delivery.
-func (r *Reached) Position(partition, service int32) store.Position {
+func (r *DeliveryProgress) Position(partition, service int32) store.Position {
 	positions := r.positions[partition]
 	i, found := slices.BinarySearchFunc(positions, service, func(p store.ServicePosition, service int32) int { return int(p.Service) - int(service) })
 	if found {
 		return positions[i].Position
 	}
-	// Nothing of a new service stands below what was saved before it came.
+	// A new service has no changes below the positions saved before it.
 	return store.Position{Version: store.Top(positions)}
 }
 
-// Waiting returns how many changes of a service wait in a partition, at most: 0
-// when nothing waits.
-func (r *Reached) Waiting(partition, service int32) int64 {
+// Waiting returns an upper bound of the queued changes of a service in a partition; 0 only
+// when none is queued.
+func (r *DeliveryProgress) Waiting(partition, service int32) int64 {
 	at, last := r.Position(partition, service).Version, r.Marks[partition].LastTo
 	switch {
 	case at >= last:
@@ -94,7 +93,7 @@ func (r *Reached) Waiting(partition, service int32) int64 {
 }
 
 // Pending is the sum of Waiting over all partitions.
-func (r *Reached) Pending(service int32) (n int64) {
+func (r *DeliveryProgress) Pending(service int32) (n int64) {
 	for partition := range r.Marks {
 		n += r.Waiting(partition, service)
 	}

@@ -1,0 +1,93 @@
+package pipeline
+
+import (
+	"log/slog"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/seed-86dfc502/weir/operate"
+)
+
+// outages records since when the servers and sources of a process fail. It logs one line
+// when an outage begins, one a minute, and one when it ends. Safe for concurrent use.
+type outages struct {
+	log *slog.Logger
+	mu  sync.Mutex
+	now map[string]*outage // guarded by mu; by name
+}
+
+// outage is one that has not ended.
+type outage struct {
+	since, logged time.Time
+	checks        int
+	err           error
+	do            string
+}
+
+const outageLogPeriod = time.Minute
+
+// note records the result of one check; do is the remedy of its error.
+func (o *outages) note(what string, err error, do string, now time.Time) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	is := o.now[what]
+	switch {
+	case err == nil && is == nil:
+	case err == nil:
+		delete(o.now, what)
+		o.log.Info("reachable again", "event", "dependency.reachable", "dependency", what, "outage", now.Sub(is.since).Round(time.Second))
+	case is == nil:
+		if o.now == nil {
+			o.now = map[string]*outage{}
+		}
+		o.now[what] = &outage{since: now, logged: now, checks: 1, err: err, do: do}
+		o.log.Warn("unreachable", "event", "dependency.unreachable", "dependency", what, "error", err)
+	default:
+		is.err, is.do = err, do
+		if is.checks++; now.Sub(is.logged) >= outageLogPeriod {
+			is.logged = now
+			o.log.Warn("still unreachable", "event", "dependency.still_unreachable", "dependency", what, "since", is.since, "failed_checks", is.checks, "error", err)
+		}
+	}
+}
+
+// end notes the end of the outages whose names have a prefix and are not among names.
+func (o *outages) end(prefix string, names map[string]bool, now time.Time) {
+	o.mu.Lock()
+	var ended []string
+	for what := range o.now {
+		if strings.HasPrefix(what, prefix) && !names[what] {
+			ended = append(ended, what)
+		}
+	}
+	o.mu.Unlock()
+	for _, what := range ended {
+		o.note(what, nil, "", now)
+	}
+}
+
+// items returns the outages as lines of a status, but for the store, which keeps the whole
+// process from its work.
+func (o *outages) items() (all []operate.Item) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	for _, what := range slices.Sorted(maps.Keys(o.now)) {
+		if is := o.now[what]; what != "store" {
+			all = append(all, operate.Item{What: what, Level: operate.LevelDegraded, Since: is.since.UTC(), Why: is.err.Error(), Do: is.do})
+		}
+	}
+	return all
+}
+
+// since returns when an outage began; zero if there is none.
+func (o *outages) since(what string) time.Time {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if is := o.now[what]; is != nil {
+		return is.since
+	}
+	return time.Time{}
+}
