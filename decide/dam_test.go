@@ -373,3 +373,20 @@ func TestRecordsOfAnEarlierAssignmentAreLeftOut(t *testing.T) {
 	require.Equal(t, int64(9), moves[0].To)
 	require.Equal(t, l.owned, owners)
 }
+
+// A filter that would run for minutes over a document costs its service a dead letter, and
+// neither the other services nor other entities their updates.
+func TestAnExpensiveFilterConcernsItsServiceOnly(t *testing.T) {
+	expensive, err := projections.Compile(projections.Spec{Customer: "one", Name: "blocked", When: `any(doc.items, # in doc.blocked)`, Fields: []projections.Field{{Out: "id", Path: "id"}}})
+	require.NoError(t, err)
+	plan := bananaPlan(t)
+	plan.Projections = append(plan.Projections, expensive)
+	plan.Services = append(plan.Services, Service{Name: "one/blocked@a", Number: 3, Projection: 2})
+	require.NoError(t, plan.Prepare())
+	list := func(prefix string) string {
+		return strings.TrimSuffix(strings.Repeat(`"`+prefix+`",`, 300_000), ",")
+	}
+	require.Equal(t, []string{both1 + " dead:projection", "merged one/ripeness@a=upsert{\"banana_id\":\"B-007\",\"ripeness\":2} one/blocked@a=upsert{\"id\":\"B-007\"}"}, feed(t, NewSimulator(plan),
+		`registry: {"id":"B-007","ripeness_level":1,"items":[`+list("a")+`],"blocked":[`+list("b")+`]}`,
+		`registry: {"id":"B-007","ripeness_level":2,"items":["a"],"blocked":["a"]}`))
+}

@@ -17,9 +17,8 @@ import (
 	"github.com/seed-86dfc502/weir/canonicaltree"
 )
 
-// What a filter may cost. The library bounds neither time nor the work of its
-// functions, so the expression's size, the depth of its loops and what it may
-// allocate are what holds it.
+// Limits of a filter, beside maxSteps. The library bounds neither its time nor the
+// memory of its functions.
 const (
 	maxNodes  = 1000      // of the expression's tree
 	maxLoops  = 3         // predicates inside one another
@@ -41,11 +40,15 @@ type slot struct {
 	steps []step
 }
 
-// run is what one evaluation needs.
+// run is the state of one evaluation.
 type run struct {
+	budget
 	vm  vm.VM
 	env map[string]any
 }
+
+// runName is the variable that holds the run.
+const runName = "$run"
 
 // compileFilter compiles text. The faults are all that can be told at once; the
 // library stops at its first.
@@ -79,7 +82,7 @@ func compileFilter(text string) (*filter, []Fault) {
 		return nil, []Fault{filterFault(err, wantCondition)}
 	}
 
-	t := &translator{paths: make(map[ast.Node][]step)}
+	t := &translator{paths: make(map[ast.Node][]step), bodies: make(map[ast.Node]int)}
 	options := []expr.Option{
 		expr.Env(map[string]any{}), expr.AllowUndefinedVariables(), // names are checked
 		expr.AsBool(), expr.MaxNodes(0), expr.Optimize(false),
@@ -109,6 +112,8 @@ const wantCondition = `write a condition on doc, such as doc.origin == "EC"`
 // match evaluates the filter.
 func (f *filter) match(doc canonicaltree.Node) (bool, *FilterError) {
 	r := f.runs.Get().(*run)
+	r.left = maxSteps
+	r.env[runName] = r
 	for i := range f.slots {
 		r.env[f.slots[i].name] = toValue(followStatic(doc, f.slots[i].steps))
 	}
@@ -182,23 +187,38 @@ func toValue(n canonicaltree.Node) any {
 	return nil // null, or absent
 }
 
-// functions are what the translated expression calls.
+// functions returns the functions of a translated expression. Those that begin with $$
+// have the run as their first argument and charge for their work.
 func functions() []expr.Option {
 	options := []expr.Option{
 		expr.Function("$get", func(a ...any) (any, error) { return get(a[0], a[1]), nil }, new(func(any, any) any)),
-		expr.Function("$list", func(a ...any) (any, error) { return list(a[0]) }, new(func(any) any)),
 		expr.Function("$sliced", func(a ...any) (any, error) { return sliced(a[0]), nil }, new(func(any) any)),
 		expr.Function("$bool", func(a ...any) (any, error) { return truth(a[0]) }, new(func(any) bool)),
 		expr.Function("$equal", func(a ...any) (any, error) { return equal(a[0], a[1]), nil }, new(func(any, any) bool)),
 		expr.Function("$in", func(a ...any) (any, error) { return in(a[0], a[1]) }, new(func(any, any) bool)),
+		expr.Function("$$list", func(a ...any) (any, error) { return a[0].(*run).loop(a[1], a[2].(int)) }, new(func(any, any, int) any)),
+		expr.Function("$$equal", func(a ...any) (any, error) { return a[0].(*run).equal(a[1], a[2]) }, new(func(any, any, any) bool)),
+		expr.Function("$$in", func(a ...any) (any, error) { return a[0].(*run).in(a[1], a[2]) }, new(func(any, any, any) bool)),
+		expr.Function("$$add", func(a ...any) (any, error) { return a[0].(*run).add(a[1], a[2]) }, new(func(any, any, any) any)),
+		expr.Function("$$text", func(a ...any) (any, error) { return a[1], a[0].(*run).text(a[1], a[2].(int)) }, new(func(any, any, int) any)),
 	}
 	for operator, holds := range orderings {
 		options = append(options, expr.Function("$"+operator, func(a ...any) (any, error) {
 			return ordered(operator, holds, a[0], a[1])
-		}, new(func(any, any) bool)))
+		}, new(func(any, any) bool)), expr.Function("$$"+operator, func(a ...any) (any, error) {
+			if err := a[0].(*run).text(a[1], 1); err != nil {
+				return nil, err
+			}
+			return ordered(operator, holds, a[1], a[2])
+		}, new(func(any, any, any) bool)))
 	}
 	for name, fn := range library() {
-		options = append(options, expr.Function("$"+name, fn))
+		options = append(options, expr.Function("$"+name, fn), expr.Function("$$"+name, func(a ...any) (any, error) {
+			if err := a[0].(*run).charge(name, a[1:]); err != nil {
+				return nil, err
+			}
+			return fn(a[1:]...)
+		}))
 	}
 	return options
 }

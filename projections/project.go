@@ -19,6 +19,7 @@ func (p *Projection) Project(dst []byte, doc canonicaltree.Node) (out []byte, ma
 		return dst, false, err
 	}
 	w := writer{out: dst, omitEmpty: p.spec.OmitEmpty}
+	w.left = maxSteps
 	w.object(p.outputs, doc)
 	w.release()
 	if w.err != nil {
@@ -50,6 +51,7 @@ type writer struct {
 
 // reader reads values along paths.
 type reader struct {
+	budget
 	text  []byte                // canonical text for gjson
 	trees []*canonicaltree.Tree // of what gjson gave
 	err   *ValueError
@@ -164,6 +166,10 @@ func (r *reader) read(f *field, doc canonicaltree.Node) canonicaltree.Node {
 		// gjson itself looks for brackets in a string, and hands a modifier an empty
 		// text for what is absent.
 		if !makes(piece) && text[0] != '{' && text[0] != '[' {
+			return canonicaltree.Node{}
+		}
+		if err := r.query(piece, len(text)); err != nil {
+			r.err = &ValueError{Out: f.out, Err: err}
 			return canonicaltree.Node{}
 		}
 		result := gjson.GetBytes(text, piece)

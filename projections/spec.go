@@ -1,6 +1,7 @@
 package projections
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 
@@ -109,19 +110,23 @@ func (e *FilterError) Error() string {
 	return fmt.Sprintf("projection %s/%s: when %d:%d: %s", e.Customer, e.Name, e.Line, e.Column, e.Msg)
 }
 
-// ValueError says that a path with modifiers gave a text for a document that is
-// not JSON by the rules of canonicaltree. It holds nothing of the document's
-// content. Trying again does not help.
+// ValueError says that a path with modifiers has no value for a document: its text is not
+// JSON by the rules of canonicaltree, or takes too many steps. It holds nothing of the
+// document's content. Trying again does not help.
 type ValueError struct {
 	Customer, Name string
 	Out            string
-	Err            error // of canonicaltree.Parse
+	Err            error // of canonicaltree.Parse, or of the budget
 }
 
 // Error returns the field and the reason.
 func (e *ValueError) Error() string {
-	return fmt.Sprintf("projection %s/%s: field %s: the path gives a text that is not JSON: %v", e.Customer, e.Name, e.Out, e.Err)
+	why := "the path returns a text that is not JSON"
+	if errors.Is(e.Err, errSteps) {
+		why = "the path has no value"
+	}
+	return fmt.Sprintf("projection %s/%s: field %s: %s: %v", e.Customer, e.Name, e.Out, why, e.Err)
 }
 
-// Unwrap returns the error of canonicaltree.Parse.
+// Unwrap returns the cause.
 func (e *ValueError) Unwrap() error { return e.Err }

@@ -20,7 +20,7 @@ func (p *Projection) Sum(doc canonicaltree.Node) (d canonicaltree.Digest, match 
 	}
 	s := summers.Get().(*summer)
 	s.Encoder = canonicaltree.NewEncoder(p.spec.Numbers)
-	s.omitEmpty = p.spec.OmitEmpty
+	s.omitEmpty, s.left = p.spec.OmitEmpty, maxSteps
 	s.object(p.sorted, doc)
 	s.release()
 	d, err = s.Encoder.Sum()

@@ -2,6 +2,8 @@ package projections
 
 import (
 	"fmt"
+	"regexp/syntax"
+	"slices"
 	"strconv"
 
 	"github.com/expr-lang/expr/ast"
@@ -196,12 +198,33 @@ func (h *held) Visit(node *ast.Node) {
 // fixed members by a variable. The walk goes from the inside out, so doc.a.b is
 // doc, then doc.a, then doc.a.b.
 type translator struct {
-	paths map[ast.Node][]step // of the nodes that stand for a path of doc
+	paths map[ast.Node][]step // of the nodes that are a path of doc
 	slots []slot
+	// bodies are the steps of the predicates, see weigher.
+	bodies map[ast.Node]int
 }
 
 func call(name string, arguments ...ast.Node) ast.Node {
 	return &ast.CallNode{Callee: &ast.IdentifierNode{Value: "$" + name}, Arguments: arguments}
+}
+
+// charged is call for a function that charges for its work; bounded says that the
+// expression alone bounds the work.
+func charged(name string, bounded bool, arguments ...ast.Node) ast.Node {
+	if bounded {
+		return call(name, arguments...)
+	}
+	return call("$"+name, append([]ast.Node{&ast.IdentifierNode{Value: runName}}, arguments...)...)
+}
+
+// texted charges for reading the value of node if it is a string.
+func texted(node ast.Node, steps int) ast.Node {
+	if fixed(node) {
+		return node
+	}
+	c := charged("text", false, node, &ast.IntegerNode{Value: steps})
+	c.SetLocation(node.Location())
+	return c
 }
 
 // Visit implements ast.Visitor.
@@ -231,6 +254,8 @@ func (t *translator) Visit(node *ast.Node) {
 		n.Cond = asBool(n.Cond)
 	case *ast.BuiltinNode:
 		t.builtin(node, n)
+	case *ast.PairNode:
+		n.Key = texted(n.Key, 1)
 	}
 }
 
@@ -258,22 +283,55 @@ func (t *translator) member(node *ast.Node, n *ast.MemberNode) {
 			}
 		}
 	}
-	ast.Patch(node, call("get", n.Node, n.Property))
+	ast.Patch(node, call("get", n.Node, texted(n.Property, 1)))
 }
 
 func (t *translator) binary(node *ast.Node, n *ast.BinaryNode) {
 	switch n.Operator {
 	case "==":
-		ast.Patch(node, call("equal", n.Left, n.Right))
+		ast.Patch(node, charged("equal", fixed(n.Left) || fixed(n.Right), n.Left, n.Right))
 	case "!=":
-		ast.Patch(node, &ast.UnaryNode{Operator: "not", Node: call("equal", n.Left, n.Right)})
+		ast.Patch(node, &ast.UnaryNode{Operator: "not", Node: charged("equal", fixed(n.Left) || fixed(n.Right), n.Left, n.Right)})
 	case "<", "<=", ">", ">=":
-		ast.Patch(node, call(n.Operator, n.Left, n.Right))
+		ast.Patch(node, charged(n.Operator, fixed(n.Left) || fixed(n.Right), n.Left, n.Right))
 	case "in":
-		ast.Patch(node, call("in", n.Left, constant(n.Right)))
+		list := constant(n.Right)
+		ast.Patch(node, charged("in", fixed(list), n.Left, list))
+	case "+":
+		if !isNumber(n.Left) && !isNumber(n.Right) {
+			ast.Patch(node, charged("add", false, n.Left, n.Right))
+		}
+	case "contains":
+		n.Left, n.Right = texted(n.Left, 1), texted(n.Right, 1)
+	case "startsWith", "endsWith":
+		n.Right = texted(n.Right, 1)
+	case "matches":
+		n.Left = texted(n.Left, bytesRead*patternSteps(n.Right))
 	case "and", "&&", "or", "||":
 		n.Left, n.Right = asBool(n.Left), asBool(n.Right)
 	}
+}
+
+func isNumber(node ast.Node) bool {
+	switch node.(type) {
+	case *ast.IntegerNode, *ast.FloatNode:
+		return true
+	}
+	return false
+}
+
+// patternSteps returns the steps for a byte that a pattern reads.
+func patternSteps(pattern ast.Node) int {
+	text, _ := pattern.(*ast.StringNode) // the validator takes no other
+	parsed, err := syntax.Parse(text.Value, syntax.Perl)
+	if err != nil {
+		return 1 // the compiler refuses it
+	}
+	program, err := syntax.Compile(parsed.Simplify())
+	if err != nil {
+		return 1
+	}
+	return 1 + len(program.Inst)/instructions
 }
 
 // constant makes one value of an array of literals, which is else built again at
@@ -301,13 +359,35 @@ func constant(node ast.Node) ast.Node {
 
 func (t *translator) builtin(node *ast.Node, n *ast.BuiltinNode) {
 	if !predicates[n.Name] {
-		ast.Patch(node, call(n.Name, n.Arguments...))
+		bounded := constantTime[n.Name] || !slices.ContainsFunc(n.Arguments, func(a ast.Node) bool { return !fixed(a) })
+		ast.Patch(node, charged(n.Name, bounded, n.Arguments...))
 		return
 	}
-	n.Arguments[0] = call("list", n.Arguments[0])
+	body := 1
+	if len(n.Arguments) > 1 {
+		if p, ok := n.Arguments[1].(*ast.PredicateNode); ok {
+			switch n.Name {
+			case "sortBy":
+				p.Node = texted(p.Node, sortRounds)
+				body += sortRounds
+			case "groupBy":
+				p.Node = texted(p.Node, 1)
+			}
+			body += t.weigh(p)
+		}
+	}
+	n.Arguments[0] = charged("list", false, n.Arguments[0], &ast.IntegerNode{Value: body})
 	if p := predicateOf(n); p != nil {
 		p.Node = asBool(p.Node)
 	}
+}
+
+// weigh returns the steps of one round of a predicate.
+func (t *translator) weigh(p *ast.PredicateNode) int {
+	w := &weigher{of: t.bodies}
+	ast.Walk(&p.Node, w)
+	t.bodies[p] = w.steps
+	return w.steps
 }
 
 // predicateOf returns the condition of a function that loops over an array; nil
@@ -336,7 +416,7 @@ func asBool(node ast.Node) ast.Node {
 		}
 	case *ast.CallNode:
 		switch n.Callee.(*ast.IdentifierNode).Value {
-		case "$equal", "$in", "$<", "$<=", "$>", "$>=", "$bool":
+		case "$equal", "$in", "$<", "$<=", "$>", "$>=", "$bool", "$$equal", "$$in", "$$<", "$$<=", "$$>", "$$>=":
 			return node
 		}
 	}
