@@ -18,6 +18,7 @@ type batch struct {
 	keys     []store.KeyDigest
 	room     int               // for its outcome, in bytes
 	noise    *sketch.Collector // may be nil
+	begin    func(*record)     // called before each record, for who watches; may be nil
 }
 
 // subject is an entity that a batch is about.
@@ -137,6 +138,9 @@ func (b *batch) evaluate(v *verdict, loaded []store.Entity) (err error) {
 	}
 	dead := &evaluation{verdict: v} // for records that are dead already
 	for _, r := range b.records {
+		if b.begin != nil {
+			b.begin(r)
+		}
 		ev := dead
 		if r.deadLetter == nil {
 			ev = b.subjects[b.position[r.Entity]].evaluation

@@ -198,7 +198,7 @@ func (w *worker) transact(ctx context.Context, records []*record, moves []store.
 	if len(records) == 1 {
 		b.room = maxOutcomeOfOne
 	}
-	b.noise = w.d.opt.Noise
+	b.noise, b.begin = w.d.opt.Noise, w.inHand.begin
 	unknown := b.unknown()
 	w.d.opt.Metrics.cacheUsed.WithLabelValues(cacheHit).Add(float64(len(b.subjects) - len(unknown)))
 	w.d.opt.Metrics.cacheUsed.WithLabelValues(cacheMiss).Add(float64(len(unknown)))
@@ -219,7 +219,9 @@ func (w *worker) transact(ctx context.Context, records []*record, moves []store.
 	var v *verdict
 	ids, err := w.d.opt.Store.Decide(within, d, func(loaded store.Loaded) (_ store.Outcome, err error) {
 		crash.At(crash.DecideBegun, "")
-		if v, err = decideBatch(b, loaded); err != nil {
+		v, err = decideBatch(b, loaded)
+		w.inHand.end()
+		if err != nil {
 			return store.Outcome{}, err
 		}
 		v.out.Outbox, v.out.LastTo = pack(plan, v.changes, moves, ends, w.d.opt.MaxFrame)

@@ -44,6 +44,7 @@ type worker struct {
 	compared time.Time // guarded by work; see ownDue
 	cache    *cache    // guarded by work
 	most     int       // guarded by work; see decideAll
+	inHand   inHand
 
 	mu    sync.Mutex
 	owned map[int32]*ownership // guarded by mu

@@ -40,6 +40,14 @@ func (m *monitor) healthNow() operate.Health {
 	if due := m.backfill.Load(); due != nil {
 		o.Problems = append(o.Problems, *due)
 	}
+	if d := m.stages.decider.Load(); d != nil {
+		if r, long := d.LongInHand(now); long {
+			o.Problems = append(o.Problems, operate.Item{
+				What: "inbox", Level: operate.LevelDegraded, Since: r.Since, Why: r.String(),
+				Do: "simplify the filters and fields that read this document; the rest of the partition waits for it",
+			})
+		}
+	}
 	return operate.HealthOf(o, now)
 }
 

@@ -59,7 +59,7 @@ func TestAnEvaluationHasABudgetOfSteps(t *testing.T) {
 		`all(1..9999, hasSuffix(doc.t, doc.u))`:                                  megabytes,
 		`len(sortBy(1..9999, [doc.t, doc.u][# % 2])) == 1`:                       megabytes,
 		`len(groupBy(1..9999, doc.t)) == 1`:                                      megabytes,
-		`any(1..9999, {(doc.t): 1} == doc.none)`:                                     megabytes,
+		`any(1..9999, [{(doc.t): 1}] == doc.none)`:                               megabytes,
 		`len(split(doc.t, "")) == 1`:                                             megabytes,
 		`len(replace(doc.t, "a", doc.t)) == 1`:                                   megabytes,
 		`len(join(map(1..9999, doc.t), "")) == 1`:                                megabytes,
