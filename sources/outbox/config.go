@@ -3,12 +3,12 @@ package outbox
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"regexp"
 	"slices"
 	"strings"
 
 	"github.com/seed-86dfc502/weir/config"
-	"github.com/seed-86dfc502/weir/internal/reach"
 	"github.com/seed-86dfc502/weir/sources"
 	"github.com/seed-86dfc502/weir/transport"
 )
@@ -36,10 +36,17 @@ type Config struct {
 	After string `yaml:"after" default:"delete" enum:"delete|mark"`
 	// Channel of NOTIFY that ends the wait of poll.
 	Channel string `yaml:"channel"`
+
+	sequenced bool // the source has a sequence
 }
 
 // Kind implements config.Input.
 func (*Config) Kind() string { return "outbox" }
+
+// ApplyDefaults implements config.InputDefaults.
+func (c *Config) ApplyDefaults(s *config.Source, _ *config.Config) {
+	c.sequenced = !s.Sequence.IsZero()
+}
 
 // CheckLocators implements config.Input: columns take the place of locators.
 func (c *Config) CheckLocators(check *config.Checker, s *config.Source) {
@@ -99,16 +106,20 @@ func (c *Config) Envelope() config.Envelope {
 
 // Fingerprint implements config.Enveloped.
 func (c *Config) Fingerprint() []any {
-	return []any{c.Columns.ID, c.Columns.Entity, c.Columns.Payload, c.Columns.EventID, c.Columns.Operation, c.Columns.Headers}
+	return []any{c.Columns.ID, c.Columns.Order, c.Columns.Entity, c.Columns.Payload, c.Columns.EventID, c.Columns.Operation, c.Columns.Headers}
+}
+
+func (c *Config) source(e sources.Env) (*Source, error) {
+	return New(Options{
+		Name: e.Name, URL: c.URL.Reveal(), Table: c.Table, Mark: c.After == afterMark, Columns: c.Columns, Sequenced: c.sequenced,
+		Batch: c.Batch, Poll: c.Poll.D(), Channel: c.Channel, Limit: e.Limit, Logger: e.Logger,
+	})
 }
 
 // Open implements sources.Kind. A table that cannot be read as it is configured
 // is an error; an unreachable database is waited for.
 func (c *Config) Open(ctx context.Context, e sources.Env) (sources.Source, error) {
-	source, err := New(Options{
-		Name: e.Name, URL: c.URL.Reveal(), Table: c.Table, Mark: c.After == afterMark, Columns: c.Columns,
-		Batch: c.Batch, Poll: c.Poll.D(), Channel: c.Channel, Limit: e.Limit, Logger: e.Logger,
-	})
+	source, err := c.source(e)
 	if err != nil {
 		return nil, err
 	}
@@ -119,7 +130,11 @@ func (c *Config) Open(ctx context.Context, e sources.Env) (sources.Source, error
 	return source, nil
 }
 
-// Ask implements reach.Asked.
+// Ask implements reach.Asked: it checks the table, too.
 func (c *Config) Ask(ctx context.Context, _ func(config.Cluster) (transport.Config, error)) error {
-	return reach.Postgres(ctx, c.URL.Reveal())
+	source, err := c.source(sources.Env{Name: "check", Logger: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		return err
+	}
+	return errors.Join(source.Check(ctx), source.Close())
 }

@@ -45,8 +45,9 @@
 //
 // # Assumptions
 //
-//   - The id column is unique, not null, and ordered as the events of an entity
-//     are. A sequence with CACHE above 1 is not.
+//   - The id column is unique, not null, and, unless an order column or a sequence is
+//     configured, ordered as the events of an entity are. A sequence with CACHE above 1
+//     is not; random UUIDs are refused.
 //   - A row does not change after it was written.
 //   - A database that is put back to an earlier state has another timeline or
 //     system identifier, as every recovery and promotion gives it. Rows of one

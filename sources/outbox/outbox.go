@@ -34,8 +34,11 @@ const (
 // Columns are the names of the table's columns. ID, Entity and Payload are
 // needed; the others may be empty.
 type Columns struct {
-	// ID is unique, and orders the events of an entity.
+	// ID is unique, and orders the events of an entity unless Order does.
 	ID string `yaml:"id" default:"id"`
+	// Order orders the events of an entity, before the id. Needed where ids are random
+	// UUIDs and the source has no sequence.
+	Order string `yaml:"order"`
 	// Entity is the entity's id, of any type, read as text.
 	Entity string `yaml:"entity" default:"entity"`
 	// Payload is the document: json, jsonb, text or bytea. Null is a delete.
@@ -61,6 +64,8 @@ type Options struct {
 	// Mark sets Columns.Processed of a row that was taken in; otherwise the row
 	// is deleted.
 	Mark bool
+	// Sequenced says that events have a sequence: ids need not give their order.
+	Sequenced bool
 	// Batch is the most rows of one take. Defaults to 500.
 	Batch int
 	// FrameBytes bounds the payloads in memory, which make one frame; a larger one

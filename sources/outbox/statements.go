@@ -25,12 +25,14 @@ type statements struct {
 	columns Columns
 	mark    bool
 	marked  bool // rows have a mark, set by this source or by an earlier one
+	byID    bool // ids alone give the order of an entity's events
 	batch   int
 }
 
 func newStatements(opt Options) *statements {
 	var parts pgx.Identifier = strings.Split(opt.Table, ".")
-	return &statements{table: parts.Sanitize(), columns: opt.Columns, mark: opt.Mark, batch: opt.Batch}
+	return &statements{table: parts.Sanitize(), columns: opt.Columns, mark: opt.Mark, batch: opt.Batch,
+		byID: opt.Columns.Order == "" && !opt.Sequenced}
 }
 
 func quote(name string) string { return pgx.Identifier{name}.Sanitize() }
@@ -82,6 +84,9 @@ func (s *Source) describe(ctx context.Context, conn *pgxpool.Conn) (*table, erro
 	if err != nil {
 		return nil, err
 	}
+	if err := s.checkIDs(ctx, conn, *oid, types[s.opt.Columns.ID]); err != nil {
+		return nil, err
+	}
 	sql := *s.sql
 	// Rows that are deleted now may have been marked before.
 	sql.marked = s.opt.Mark || strings.HasPrefix(types[s.opt.Columns.Processed], "timestamp")
@@ -114,7 +119,7 @@ func (s *Source) types(ctx context.Context, conn *pgxpool.Conn, oid uint32) (map
 	}
 	c := s.opt.Columns
 	var faults []error
-	for _, name := range []string{c.ID, c.Entity, c.Payload, c.EventID, c.Operation, c.Headers} {
+	for _, name := range []string{c.ID, c.Order, c.Entity, c.Payload, c.EventID, c.Operation, c.Headers} {
 		if name != "" && types[name] == "" {
 			faults = append(faults, fmt.Errorf("table %s has no column %q", s.sql.table, name))
 		}
@@ -161,31 +166,31 @@ func (s *statements) describe(idType, payloadType string) *table {
 		lock: fmt.Sprintf(`SELECT o.%[2]s::text FROM %[1]s o
 			WHERE o.%[2]s = ANY (ARRAY(
 				SELECT capped.id FROM (
-					SELECT head.id, row_number() OVER (PARTITION BY head.entity ORDER BY head.id) AS n FROM (
-						SELECT p.%[2]s AS id, p.%[3]s AS entity FROM %[1]s p WHERE %[5]s ORDER BY p.%[2]s LIMIT %[6]d
+					SELECT head.%[2]s AS id, row_number() OVER (PARTITION BY head.%[3]s ORDER BY %[8]s) AS n FROM (
+						SELECT p.%[3]s, %[9]s FROM %[1]s p WHERE %[5]s ORDER BY %[9]s LIMIT %[6]d
 					) head
-				) capped WHERE capped.n <= %[7]d ORDER BY capped.id
+				) capped WHERE capped.n <= %[7]d
 			)) AND %[4]s
-			ORDER BY o.%[2]s LIMIT $1 FOR UPDATE OF o SKIP LOCKED`,
-			s.table, id, entity, s.pending("o"), s.pending("p"), scan*s.batch, rowsPerEntity),
+			ORDER BY %[10]s LIMIT $1 FOR UPDATE OF o SKIP LOCKED`,
+			s.table, id, entity, s.pending("o"), s.pending("p"), scan*s.batch, rowsPerEntity, s.orderedBy("head"), s.orderedBy("p"), s.orderedBy("o")),
 		// A statement of its own, so that it sees what others committed until the
 		// locks were taken. The place in the log is read behind that.
 		choose: fmt.Sprintf(`WITH place AS MATERIALIZED (SELECT (pg_current_wal_insert_lsn() - '0/0')::bigint AS lsn)
 			SELECT o.%[2]s::text, o.%[3]s::text, %[4]s, %[5]s, %[6]s, %[7]s, o.xmin::text, place.lsn
 			FROM %[1]s o CROSS JOIN place
 			WHERE o.%[2]s = ANY (%[8]s) AND NOT EXISTS (
-				SELECT 1 FROM %[1]s p WHERE p.%[3]s = o.%[3]s AND p.%[2]s < o.%[2]s AND %[9]s AND p.%[2]s <> ALL (%[8]s)
+				SELECT 1 FROM %[1]s p WHERE p.%[3]s = o.%[3]s AND %[10]s AND %[9]s AND p.%[2]s <> ALL (%[8]s)
 			)
-			ORDER BY o.%[2]s`,
+			ORDER BY %[11]s`,
 			s.table, id, entity, payload, column("o", s.columns.EventID), column("o", s.columns.Operation), column("o", s.columns.Headers),
-			ids, s.pending("p")),
+			ids, s.pending("p"), s.before("p", "o"), s.orderedBy("o")),
 		settle:  fmt.Sprintf(`DELETE FROM %s WHERE %s = ANY (%s)`, s.table, id, ids),
 		waiting: fmt.Sprintf(`SELECT EXISTS (SELECT 1 FROM %s p WHERE %s)`, s.table, s.pending("p")),
 	}
 	t.lag = fmt.Sprintf(`SELECT (SELECT count(*) FROM (SELECT FROM %[1]s p WHERE %[3]s LIMIT $1) waiting),
-		(SELECT p.%[2]s::text FROM %[1]s p WHERE %[3]s ORDER BY p.%[2]s LIMIT 1),
-		(SELECT p.%[2]s::text FROM %[1]s p WHERE %[3]s ORDER BY p.%[2]s DESC LIMIT 1),
-		EXISTS (SELECT FROM %[1]s p WHERE p.%[2]s = $2::text::%[4]s AND %[3]s)`, s.table, id, s.pending("p"), idType)
+		(SELECT p.%[2]s::text FROM %[1]s p WHERE %[3]s ORDER BY %[5]s LIMIT 1),
+		(SELECT p.%[2]s::text FROM %[1]s p WHERE %[3]s ORDER BY %[6]s LIMIT 1),
+		EXISTS (SELECT FROM %[1]s p WHERE p.%[2]s = $2::text::%[4]s AND %[3]s)`, s.table, id, s.pending("p"), idType, s.orderedBy("p"), s.inOrder("p", " DESC"))
 	if s.mark {
 		t.settle = fmt.Sprintf(`UPDATE %[1]s SET %[2]s = now() WHERE %[3]s = ANY (%[4]s) AND %[2]s IS NULL`, s.table, quote(s.columns.Processed), id, ids)
 	}

@@ -102,6 +102,9 @@ func (t *taker) handOut(ctx, work context.Context, tx pgx.Tx, locked []string) (
 		if len(records) > 0 && bytes+len(r.payload) > t.s.opt.FrameBytes && !send() {
 			return durable, nil
 		}
+		if err := t.s.sql.checkID(text(r.id)); err != nil {
+			return nil, err
+		}
 		entity := text(r.entity)
 		records = append(records, t.record(r, r.lsn*rowsPerEntity+inHand[entity]))
 		ids = append(ids, text(r.id))
