@@ -36,6 +36,7 @@ func (l *loader) check() {
 		l.checkProjection(i)
 	}
 	l.checkTargets()
+	l.checkFiles()
 	l.shareConnections()
 	l.checkPlaintext()
 	l.checkTenants()

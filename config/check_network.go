@@ -15,6 +15,7 @@ import (
 const (
 	wantAddress  = `host:port, like "127.0.0.1:9092"`
 	wantDatabase = "postgres://user:password@host:port/database"
+	wantPort     = "a port of 1 to 65535"
 	leastToken   = 16
 )
 
@@ -31,8 +32,11 @@ func checkDatabase(doc *document, path string, secret Secret) {
 	}
 	text := secret.Reveal()
 	if !strings.Contains(text, "://") {
-		if !strings.Contains(text, "=") {
+		switch {
+		case !strings.Contains(text, "="):
 			doc.fault(path, "is not a connection string", wantDatabase)
+		case badPort(text):
+			doc.fault(path, "has a port that is none", wantPort)
 		}
 		return
 	}
@@ -52,6 +56,8 @@ func checkURL(doc *document, path string, secret Secret, want string, schemes ..
 		doc.fault(path, "is a URL of another kind", want)
 	case u.Host == "":
 		doc.fault(path, "is a URL without a host", want)
+	case badPort(secret.Reveal()):
+		doc.fault(path, "has a port that is none", wantPort)
 	}
 }
 

@@ -1,9 +1,6 @@
 package config
 
-import (
-	"path/filepath"
-	"regexp"
-)
+import "regexp"
 
 // Checker is how a kind of source or sink reports what is wrong with it. Keys are
 // below the key of the kind, like "url" or "columns.weight"; those of methods that
@@ -154,10 +151,3 @@ func TableTarget(kind string, database Secret, table string) string {
 // Place returns of a URL, or of a connection string, what says where it leads, and
 // nothing that could be a secret, for Sink.Identity.
 func Place(secret Secret) []string { return placeOf(secret) }
-
-func absolute(path string) string {
-	if abs, err := filepath.Abs(path); err == nil {
-		return abs
-	}
-	return path
-}

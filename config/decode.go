@@ -377,6 +377,7 @@ func (d *decoder) scalar(n ast.Node, v reflect.Value, path string, tag reflect.S
 			d.doc.fault(path, "is empty", want)
 		}
 		v.SetString(d.doc.relative(text))
+		d.doc.files[path] = v.String()
 	}
 }
 

@@ -34,6 +34,7 @@ type document struct {
 	file   string
 	keys   map[string]Position // by path: where the key stands
 	values map[string]scalar   // by path: the scalar
+	files  map[string]string   // by path, or by reference: the file that is named
 	lines  []string            // the text
 	bad    map[string]bool     // paths whose value has a fault: what follows from it is none
 	faults *Faults
@@ -54,7 +55,7 @@ type scalar struct {
 }
 
 func newDocument(file string, faults *Faults) *document {
-	return &document{file: file, keys: map[string]Position{}, values: map[string]scalar{}, bad: map[string]bool{}, faults: faults}
+	return &document{file: file, keys: map[string]Position{}, values: map[string]scalar{}, files: map[string]string{}, bad: map[string]bool{}, faults: faults}
 }
 
 // read parses the file. It returns nil after a fault, and for an empty file.

@@ -117,6 +117,7 @@ func (d *decoder) resolve(reference string) (string, *mistake) {
 		if d.noFiles {
 			return "", &mistake{}
 		}
+		d.doc.files["${"+reference+"}"] = d.doc.relative(path)
 		data, refused, err := d.allowed.read(d.doc.relative(path))
 		switch {
 		case refused != nil:

@@ -6,11 +6,35 @@ import (
 	"slices"
 )
 
-// defaultTenant is the tenant of sources' own tokens, auth.DefaultTenant.
-const defaultTenant = "default"
+// SourceTokens returns the tokens of sources that have one of their own, by the
+// source's name.
+func (c *Config) SourceTokens() map[string]string {
+	all := map[string]string{}
+	for i := range c.Sources {
+		if e, posted := c.Sources[i].Endpoint(); posted && !e.Token.IsZero() {
+			all[c.Sources[i].Name] = e.Token.Reveal()
+		}
+	}
+	return all
+}
 
-// writers returns the tenants that may write to each source under a file of
-// tokens, by the source's name.
+// SourceTenants returns the tenant behind each source's own token, by the source's
+// name. Its name cannot be that of a tenant in a file of tokens. Sources with one
+// token are of one tenant, named after the first of them.
+func SourceTenants(tokens map[string]string) map[string]string {
+	first, all := map[string]string{}, map[string]string{}
+	for _, source := range slices.Sorted(maps.Keys(tokens)) {
+		token := tokens[source]
+		if first[token] == "" {
+			first[token] = "source:" + source
+		}
+		all[source] = first[token]
+	}
+	return all
+}
+
+// writers returns the tenants that may write to each source, by the source's name.
+// Callers of this machine that need no token count as none: they may write anything.
 func (c *Config) writers(tokens *TokensFile) map[string]map[string]bool {
 	all := map[string]map[string]bool{}
 	add := func(source, tenant string) {
@@ -19,12 +43,13 @@ func (c *Config) writers(tokens *TokensFile) map[string]map[string]bool {
 		}
 		all[source][tenant] = true
 	}
+	tenants := SourceTenants(c.SourceTokens())
 	for i := range c.Sources {
 		s := &c.Sources[i]
-		endpoint, posted := s.Endpoint()
-		own := !endpoint.Token.IsZero()
+		_, posted := s.Endpoint()
+		tenant, own := tenants[s.Name]
 		if own {
-			add(s.Name, defaultTenant)
+			add(s.Name, tenant)
 		}
 		for _, t := range tokens.Tokens {
 			imports, ingests := slices.Contains(t.May, "import"), slices.Contains(t.May, "ingest") && posted
@@ -82,15 +107,16 @@ func (c *Config) TenantsApart(tokens *TokensFile) error {
 	return faults.sorted()
 }
 
-// checkTenants reports them where the sources stand. A file of tokens that cannot
-// be read is for the start to report.
+// checkTenants reports overlaps at the sources. The start reports a file of tokens
+// that cannot be read.
 func (l *loader) checkTenants() {
-	if l.confined || l.config.API.Tokens == "" || !l.main.known("api.tokens") {
-		return
-	}
-	tokens, err := LoadTokens(l.config.API.Tokens, nil)
-	if err != nil {
-		return
+	tokens := &TokensFile{}
+	if !l.confined && l.config.API.Tokens != "" && l.main.known("api.tokens") {
+		file, err := LoadTokens(l.config.API.Tokens, nil)
+		if err != nil {
+			return
+		}
+		tokens = file
 	}
 	for _, o := range l.config.overlaps(tokens) {
 		l.main.faultKey(member("sources", o.source.Name), o.problem(), wantApart)

@@ -63,3 +63,18 @@ func TestTenantsStayApartInTheDocument(t *testing.T) {
 		})
 	}
 }
+
+// Sources with tokens of their own are tenants, too, with a file of tokens and without.
+func TestSourcesWithTokensAreTenants(t *testing.T) {
+	load := func(ours, theirs string) error {
+		_, err := assemble.Load(write(t, map[string]string{
+			"weir.yaml": "sources:\n  ours: {http: {token: " + ours + "}, entity: id, event_id: e}\n  theirs: {http: {token: " + theirs + "}, entity: id, event_id: e}\n" +
+				"  free: {http: {}, entity: id, event_id: e}\ncustomers: [acme.yaml]\n",
+			"acme.yaml": "customer: acme\nchecks: {crm: {}}\n",
+		}), env)
+		return err
+	}
+	const one, two = "0123456789abcdef", "fedcba9876543210"
+	require.ErrorContains(t, load(one, two), "weir.yaml:3:3: sources.theirs: has its documents where source ours has them, and tenants [source:ours source:theirs] would write one another's")
+	require.NoError(t, load(one, one), "one holder")
+}

@@ -61,7 +61,7 @@ func (p *process) openKeys() (err error) {
 	}
 	a := p.cfg.API
 	p.keys, err = auth.Open(auth.Options{
-		File: a.Tokens, Sources: p.sourceTokens(), Loopback: loopback(a.Listen), Check: p.cfg.TenantsApart, Reread: p.logReread("tokens", a.Tokens),
+		File: a.Tokens, Sources: p.cfg.SourceTokens(), Loopback: loopback(a.Listen), Check: p.cfg.TenantsApart, Reread: p.logReread("tokens", a.Tokens),
 	})
 	return err
 }
@@ -84,17 +84,6 @@ func (f *frontDoor) newAPI() *api.Server {
 		AccessLog: lines, Access: f.keys, Rate: a.Rate, TenantRows: int64(a.Quota.Rows), TenantBytes: int64(a.Quota.Bytes), MaxBody: largest, MaxRows: a.MaxRows, Timeout: a.Timeout.D(), Limit: f.end.ingest.ctx,
 		Ready: f.takes, Registry: f.reg, Logger: f.log,
 	})
-}
-
-// sourceTokens returns the tokens of the sources that have one of their own.
-func (p *process) sourceTokens() map[string]string {
-	all := map[string]string{}
-	for i := range p.cfg.Sources {
-		if e, posted := p.cfg.Sources[i].Endpoint(); posted && !e.Token.IsZero() {
-			all[p.cfg.Sources[i].Name] = e.Token.Reveal()
-		}
-	}
-	return all
 }
 
 // loopback reports whether an address is one of this machine alone.

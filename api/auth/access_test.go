@@ -175,7 +175,10 @@ func TestKeyring(t *testing.T) {
 	require.NoError(t, err)
 	who, err = k.Authenticate(request("lab-token-0123456789"))
 	require.NoError(t, err)
-	require.Equal(t, auth.DefaultTenant, who.Tenant)
+	require.Equal(t, "source:lab", who.Tenant, "no tenant of the file has such a name")
+	mill, err := k.Authenticate(request("mill-token-012345678"))
+	require.NoError(t, err)
+	require.Equal(t, "source:mill", mill.Tenant)
 	require.True(t, who.May(auth.Ingest, "lab") && who.May(auth.Ingest, "yard"), "two sources may share a token")
 	require.False(t, who.May(auth.Ingest, "mill") || who.May(auth.Import, "lab") || who.May(auth.Check, "default/x@check"))
 

@@ -55,8 +55,8 @@ type entry struct {
 
 // sourceToken is a source's own token.
 type sourceToken struct {
-	source string
-	hash   Hash
+	source, tenant string
+	hash           Hash
 }
 
 // Open reads the file, if one is given. The error is a *config.Faults.
@@ -65,8 +65,9 @@ func Open(o Options) (*Keyring, error) {
 	if k.now == nil {
 		k.now = time.Now
 	}
-	for source, token := range o.Sources {
-		k.sources = append(k.sources, sourceToken{source, HashOf(token)})
+	tenants := config.SourceTenants(o.Sources)
+	for _, source := range slices.Sorted(maps.Keys(o.Sources)) {
+		k.sources = append(k.sources, sourceToken{source, tenants[source], HashOf(o.Sources[source])})
 		k.nobody.Except = append(k.nobody.Except, source)
 	}
 	k.nobody.Tenant, k.nobody.Permissions = DefaultTenant, []Permission{Ingest, Import, Check}
@@ -139,16 +140,16 @@ func (k *Keyring) Authenticate(r *http.Request) (Principal, error) {
 			return e.who, nil
 		}
 	}
-	var sources []string
+	who := Principal{Permissions: []Permission{Ingest}}
 	for _, o := range k.sources {
 		if subtle.ConstantTimeCompare(hash[:], o.hash[:]) == 1 {
-			sources = append(sources, o.source)
+			who.Sources, who.ID, who.Tenant = append(who.Sources, o.source), o.tenant, o.tenant
 		}
 	}
-	if len(sources) == 0 {
+	if len(who.Sources) == 0 {
 		return Principal{}, ErrUnauthenticated
 	}
-	return Principal{ID: "source:" + sources[0], Tenant: DefaultTenant, Permissions: []Permission{Ingest}, Sources: sources}, nil
+	return who, nil
 }
 
 // local reports whether a request without a token is one of this machine's own

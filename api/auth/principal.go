@@ -20,7 +20,8 @@ const (
 	Check Permission = "check"
 )
 
-// DefaultTenant is the tenant of those who show no token of the tokens file.
+// DefaultTenant is the tenant of callers of this machine that show no token. A source's
+// own token has a tenant of its own, see config.SourceTenants.
 const DefaultTenant = "default"
 
 // AllSources in Principal.Sources stands for every source.
