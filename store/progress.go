@@ -216,6 +216,9 @@ type Deliveries interface {
 	// revision is not the active one. A call of unknown outcome may be repeated:
 	// what did swap has the new token and reports false then.
 	SwapProgress(ctx context.Context, revision int64, swaps []ProgressSwap) ([]bool, error)
+	// Retrying reads retrying rows by their DedupKeys, complete, in the order of keys; it
+	// leaves out keys that are not stored, and locks nothing.
+	Retrying(ctx context.Context, keys []string) ([]DeadLetter, error)
 	// AllProgress reads all rows, without retrying changes; it locks nothing.
 	AllProgress(ctx context.Context) ([]Progress, error)
 	// Outbox reads the frames of a partition, of all generations, that may not

@@ -406,6 +406,9 @@ type DeadLetters interface {
 	// offered since they died last, in ascending id from after on, without Payload and
 	// Original. It reads no others.
 	DueLetters(ctx context.Context, services []string, after int64, limit int) ([]DeadLetter, error)
+	// Offered notes that a new decision was requested about letters: DueLetters leaves them
+	// out until they die again.
+	Offered(ctx context.Context, ids []int64) error
 	// Letter returns one, complete; ErrNotFound.
 	Letter(ctx context.Context, id int64) (DeadLetter, error)
 	// CountLettersOf counts the open ones of a source, up to most.

@@ -311,3 +311,5 @@ func (s *Store) dropAttemptDays(ctx context.Context, isOver func(day time.Time) 
 		return nil
 	})
 }
+
+const defaultLimit = 100

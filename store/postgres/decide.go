@@ -13,6 +13,7 @@ import (
 	"github.com/seed-86dfc502/weir/change"
 	"github.com/seed-86dfc502/weir/internal/crash"
 	"github.com/seed-86dfc502/weir/store"
+	"github.com/seed-86dfc502/weir/store/shared"
 )
 
 const (
@@ -290,9 +291,11 @@ func (t *decision) finish(ctx context.Context, loaded store.Loaded, out store.Ou
 		generations, numbers := partitionArrays(moved)
 		b.Queue(sqlDropOutbox, d.Published, generations, numbers)
 	}
-	queueLetters(b, out.Letters)
-	queueSettled(b, out.Settled)
-	queueAudits(b, out.Audit)
+	audits, err := shared.Audits(out.Audit)
+	if err != nil {
+		return nil, failed("decide", err)
+	}
+	queueCalls(b, slices.Concat(shared.Letters(out.Letters), shared.Settled(out.Settled), audits), nil)
 	if err := queuePutDecided(b, d, out.Claims, loaded.Uses); err != nil {
 		return nil, err
 	}

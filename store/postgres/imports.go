@@ -445,3 +445,14 @@ func scanImport(row pgx.Row) (store.Import, error) {
 		&i.Counts.Accepted, &i.Counts.Duplicate, &i.Counts.Invalid, &i.Counts.Conflicting, &i.State, &i.Failure, &i.Actor, &i.Created, &i.Updated, &i.Attempt)
 	return i, err
 }
+
+// prunePage bounds one statement of the pruning of imports.
+const prunePage = 10_000
+
+// objectOr returns a JSON object as text, the empty one for nil.
+func objectOr(b []byte) string {
+	if len(b) == 0 {
+		return "{}"
+	}
+	return string(b)
+}

@@ -76,7 +76,7 @@ func runAs(t testing.TB, s *Store, setting, value, statement string, args ...any
 // by with what the policies let them see.
 func TestLedgerConformance(t *testing.T) {
 	_, url := ledger(t)
-	open := shared(url)
+	open := sharing(url)
 	storetest.RunLedger(t, func(t *testing.T) (storetest.Operated, storetest.Operated, func(string, string, time.Duration)) {
 		a, b := open(t)
 		return a, b, func(tenant, key string, by time.Duration) {

@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/seed-86dfc502/weir/store"
+	"github.com/seed-86dfc502/weir/store/shared"
 )
 
 // I9: a letter that dies again while old ones are pruned stays. The mistake that this
@@ -28,7 +29,7 @@ func TestALetterThatDiesAgainIsNotPruned(t *testing.T) {
 	require.NoError(t, again.QueryRow(ctx, `SELECT pg_backend_pid()`).Scan(&pid))
 	letter.Position = 2
 	b := new(pgx.Batch)
-	queueLetters(b, []store.DeadLetter{letter})
+	queueCalls(b, shared.Letters([]store.DeadLetter{letter}), nil)
 	require.NoError(t, again.SendBatch(ctx, b).Close())
 	pruned := make(chan int, 1)
 	go func() {

@@ -61,6 +61,7 @@ type Options struct {
 
 // Store is a store.Store in PostgreSQL.
 type Store struct {
+	records
 	pool *pgpool.Pool
 	// migrating counts the migrations under way.
 	migrating *atomic.Int32
@@ -123,7 +124,9 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 	if err != nil {
 		return nil, store.WithClass(fmt.Errorf("postgres: %w", err), store.Fatal)
 	}
-	return &Store{pool: pool, migrating: migrating, checkPatience: checkPatience}, nil
+	s := &Store{pool: pool, migrating: migrating, checkPatience: checkPatience}
+	s.DB = database{s}
+	return s, nil
 }
 
 // dieMigrating passes a crash point between the statements of a migration,

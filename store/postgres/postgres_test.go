@@ -46,9 +46,9 @@ func behind(t *testing.T, s *Store, pid int32) (waiting int32) {
 	return waiting
 }
 
-// shared makes the open of a conformance suite: its cases have the tables of url one after the other,
+// sharing makes the open of a conformance suite: its cases have the tables of url one after the other,
 // since to make and drop tables takes far longer than most cases do.
-func shared(url string) func(t *testing.T) (a, b *Store) {
+func sharing(url string) func(t *testing.T) (a, b *Store) {
 	return func(t *testing.T) (a, b *Store) {
 		a = handle(t, url)
 		_, err := a.pool.Exec(t.Context(), emptied)
@@ -78,13 +78,13 @@ END $$`
 
 func TestConformance(t *testing.T) {
 	_, url := migrated(t)
-	open := shared(url)
+	open := sharing(url)
 	storetest.Run(t, func(t *testing.T) (store.Store, store.Store) { return open(t) })
 }
 
 func TestOperatorConformance(t *testing.T) {
 	_, url := migrated(t)
-	open := shared(url)
+	open := sharing(url)
 	storetest.RunOperator(t, func(t *testing.T) (storetest.Operated, storetest.Operated) { return open(t) })
 }
 

@@ -11,6 +11,7 @@ import (
 
 	"github.com/seed-86dfc502/weir/change"
 	"github.com/seed-86dfc502/weir/store"
+	"github.com/seed-86dfc502/weir/store/shared"
 )
 
 const (
@@ -122,12 +123,21 @@ func (s *Store) TakeProgress(ctx context.Context, partitions []int32, token stor
 		place[p] = i
 	}
 	var found []store.Progress
+	var letters []store.DeadLetter
+	retrying := shared.RetryingOf(partitions)
 	err := s.inTx(ctx, "take progress", func(t pgx.Tx) error {
 		b := new(pgx.Batch)
 		b.Queue(sqlTakeProgress, slices.Sorted(slices.Values(partitions)), token[:])
 		b.Queue(sqlProgressOf, partitions).Query(func(rows pgx.Rows) (err error) {
 			found, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (store.Progress, error) { return scanProgress(row) })
 			return err
+		})
+		b.Queue(retrying.Postgres, retrying.Args...).Query(func(rows pgx.Rows) error {
+			return eachRow(rows, func(row shared.Row) error {
+				l, err := shared.ScanRetrying(row)
+				letters = append(letters, l)
+				return err
+			})
 		})
 		return t.SendBatch(ctx, b).Close()
 	})
@@ -138,20 +148,27 @@ func (s *Store) TakeProgress(ctx context.Context, partitions []int32, token stor
 	for _, p := range found {
 		taken[place[p.Partition]] = p
 	}
+	for _, l := range letters {
+		p := &taken[place[l.Part]]
+		p.Retrying = append(p.Retrying, l)
+	}
 	return taken, nil
 }
 
-// SwapProgress implements store.Deliveries. It is one round trip.
+// SwapProgress implements store.Deliveries. It is one round trip; with retrying rows two,
+// since they are written only where the swap was done.
 func (s *Store) SwapProgress(ctx context.Context, revision int64, swaps []store.ProgressSwap) ([]bool, error) {
 	if len(swaps) == 0 {
 		return nil, nil
 	}
 	place := make(map[int32]int, len(swaps))
+	rows := false
 	for i := range swaps {
 		if _, twice := place[swaps[i].Partition]; twice {
 			return nil, bug("swap progress: partition %d twice", swaps[i].Partition)
 		}
 		place[swaps[i].Partition] = i
+		rows = rows || len(swaps[i].Ended)+len(swaps[i].Progress.Retrying)+len(swaps[i].Letters) > 0
 	}
 	var c progressColumns
 	for _, p := range slices.SortedFunc(slices.Values(swaps), func(a, b store.ProgressSwap) int { return cmp.Compare(a.Partition, b.Partition) }) {
@@ -172,13 +189,29 @@ func (s *Store) SwapProgress(ctx context.Context, revision int64, swaps []store.
 		})
 		return err
 	})
-	queueCommit(b)
+	if !rows {
+		queueCommit(b)
+	}
 	conn, err := s.pool.Acquire(ctx)
 	if err != nil {
 		return nil, failed("swap progress", err)
 	}
 	defer release(conn)
-	if err := conn.SendBatch(ctx, b).Close(); err != nil {
+	err = conn.SendBatch(ctx, b).Close()
+	if rows && err != nil {
+		return nil, failed("swap progress", err)
+	}
+	if rows {
+		b = new(pgx.Batch)
+		for i := range swaps {
+			if swapped[i] {
+				queueCalls(b, shared.Retrying(&swaps[i]), nil)
+			}
+		}
+		queueCommit(b)
+		err = conn.SendBatch(ctx, b).Close()
+	}
+	if err != nil {
 		return nil, failedCommit("swap progress", err)
 	}
 	if active != revision || active == 0 {

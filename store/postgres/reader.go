@@ -15,7 +15,10 @@ const (
 
 	sqlOutboxes = `SELECT generation, partition, count(*) FROM outbox GROUP BY generation, partition`
 
-	sqlTombstones = `SELECT id, version FROM entities WHERE deleted_at < $1 AND id > $2 ORDER BY id LIMIT $3`
+	sqlTombstones = `
+SELECT id, version FROM entities e WHERE deleted_at < $1 AND id > $2
+AND NOT EXISTS (SELECT 1 FROM dead_letters d WHERE d.entity = e.id AND d.state = 'retrying')
+ORDER BY id LIMIT $3`
 
 	sqlCountEntities = `SELECT count(*) FROM entities`
 

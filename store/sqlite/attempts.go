@@ -269,3 +269,5 @@ func (t tx) trimAttempts(trims []store.AttemptTrim, due []int, left []int64, aft
 	})
 	return gone, err
 }
+
+const defaultLimit = 100

@@ -11,6 +11,7 @@ import (
 	"github.com/seed-86dfc502/weir/change"
 	"github.com/seed-86dfc502/weir/internal/crash"
 	"github.com/seed-86dfc502/weir/store"
+	"github.com/seed-86dfc502/weir/store/shared"
 )
 
 const (
@@ -204,16 +205,14 @@ func (t tx) finish(d store.Decision, loaded store.Loaded, out store.Outcome, ent
 	if err := t.drop(d.Moves, d.Published); err != nil {
 		return nil, err
 	}
-	if err := t.addLetters(out.Letters); err != nil {
+	audits, err := shared.Audits(out.Audit)
+	if err == nil {
+		_, err = t.Exec(slices.Concat(shared.Letters(out.Letters), shared.Settled(out.Settled), audits)...)
+	}
+	if err != nil {
 		return nil, err
 	}
-	if err := t.settle(out.Settled); err != nil {
-		return nil, err
-	}
-	if err := t.putDecided(d, out.Claims, loaded.Uses, now); err != nil {
-		return nil, err
-	}
-	return ids, t.addAudits(out.Audit)
+	return ids, t.putDecided(d, out.Claims, loaded.Uses, now)
 }
 
 // putFrames writes the frames of a decision: to the changes log, if it is in this

@@ -3,6 +3,7 @@ package sqlite
 import (
 	"context"
 	"database/sql"
+	"encoding/json"
 	"errors"
 	"time"
 
@@ -422,4 +423,18 @@ func scanImport(row scanner) (store.Import, error) {
 	copy(i.ID[:], id)
 	i.Created, i.Updated = fromMicros(created), fromMicros(updated)
 	return i, err
+}
+
+// prunePage bounds one transaction of the pruning of imports.
+const prunePage = 2000
+
+// object returns a JSON object as text, the empty one for nothing.
+func object(b []byte) (string, error) {
+	switch {
+	case len(b) == 0:
+		return "{}", nil
+	case !json.Valid(b):
+		return "", store.WithClass(errors.New("not JSON"), store.Poison)
+	}
+	return string(b), nil
 }

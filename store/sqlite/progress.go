@@ -9,6 +9,7 @@ import (
 
 	"github.com/seed-86dfc502/weir/change"
 	"github.com/seed-86dfc502/weir/store"
+	"github.com/seed-86dfc502/weir/store/shared"
 )
 
 const (
@@ -98,7 +99,14 @@ func (s *Store) TakeProgress(ctx context.Context, partitions []int32, token stor
 			if taken[i], err = scanProgress(statement.QueryRowContext(t.ctx, partitions[i], token[:])); err != nil {
 				return err
 			}
-			return readMarks(t.ctx, t.conn, taken[i:i+1], sqlMarksOf, partitions[i])
+			if err = readMarks(t.ctx, t.conn, taken[i:i+1], sqlMarksOf, partitions[i]); err != nil {
+				return err
+			}
+			return t.Query(shared.RetryingOf(partitions[i:i+1]), func(row shared.Row) error {
+				l, err := shared.ScanRetrying(row)
+				taken[i].Retrying = append(taken[i].Retrying, l)
+				return err
+			})
 		})
 	})
 	if err != nil {
@@ -150,7 +158,11 @@ func (s *Store) SwapProgress(ctx context.Context, revision int64, swaps []store.
 			if swapped[i] = n == 1; err != nil || n != 1 {
 				return err
 			}
-			return t.putMarks(p)
+			if err := t.putMarks(p); err != nil {
+				return err
+			}
+			_, err = t.Exec(shared.Retrying(p)...)
+			return err
 		})
 	})
 	if err != nil {

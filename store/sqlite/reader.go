@@ -69,7 +69,10 @@ func (s *Store) Tombstones(ctx context.Context, before time.Time, after string, 
 		err = row.Scan(&t.Entity, &version)
 		t.Version = change.Version(version)
 		return t, err
-	}, `SELECT id, version FROM entities WHERE deleted_at < ? AND id > ? ORDER BY id LIMIT ?`, micros(before), after, max(limit, 0))
+	}, `
+SELECT id, version FROM entities e WHERE deleted_at < ? AND id > ?
+AND NOT EXISTS (SELECT 1 FROM dead_letters d WHERE d.entity = e.id AND d.state = 'retrying')
+ORDER BY id LIMIT ?`, micros(before), after, max(limit, 0))
 	return stones, failed("page tombstones", err)
 }
 

@@ -17,6 +17,7 @@ import (
 
 	"github.com/seed-86dfc502/weir/change"
 	"github.com/seed-86dfc502/weir/store"
+	"github.com/seed-86dfc502/weir/store/shared"
 	"github.com/seed-86dfc502/weir/store/storetest"
 )
 
@@ -142,10 +143,13 @@ func TestDamRowsView(t *testing.T) {
 // that nothing is over its time.
 func TestCountingAndPruningUseTheIndex(t *testing.T) {
 	s, _ := migrated(t)
-	for statement, index := range map[string]string{
-		sqlCountLetters: "dead_letters_open", sqlPruneLetters: "dead_letters_last", sqlPruneAudit: "audit_time", sqlPruneJobs: "jobs_ended",
+	for name, index := range map[string]string{
+		"count_letters": "dead_letters_open", "prune_letters": "dead_letters_last", "prune_audit": "audit_time", "prune_jobs": "jobs_ended",
+		"retrying_of": "dead_letters_retrying",
 	} {
-		rows, err := s.readers.QueryContext(t.Context(), "EXPLAIN QUERY PLAN "+statement, 1, 1)
+		statement := shared.Statements()[name].SQLite
+		args := make([]any, strings.Count(statement, "?"))
+		rows, err := s.readers.QueryContext(t.Context(), "EXPLAIN QUERY PLAN "+statement, args...)
 		var plan []string
 		require.NoError(t, collect(rows, err, func() error {
 			var id, parent, unused int

@@ -49,6 +49,7 @@ var letterTests = []test{
 		assert.WithinDuration(t, time.Now(), got.Created, time.Minute)
 		want := letters()[0]
 		want.ID, want.Created, want.Last, want.Count, want.State = listed[0].ID, got.Created, got.Created, 1, store.LetterOpen
+		want.Size = int64(len(want.Payload))
 		assert.Equal(t, want, got)
 		_, err = f.b.Letter(t.Context(), listed[0].ID+1)
 		require.ErrorIs(t, err, store.ErrNotFound)
@@ -135,6 +136,7 @@ var letterTests = []test{
 			require.NoError(t, err)
 			want := died(at, "refused")
 			want.ID, want.Created, want.Last, want.Count, want.State = first.ID, first.Created, got.Last, int64(i+2), store.LetterOpen
+			want.Size = int64(len(want.Payload))
 			assert.Equal(t, want, got)
 			assert.False(t, got.Last.Before(first.Last))
 		}

@@ -34,6 +34,7 @@ func Run(t *testing.T, open func(t *testing.T) (a, b store.Store)) {
 		{"Poison", poisonTests},
 		{"Cancel", cancelTests},
 		{"Progress", progressTests},
+		{"Retrying", retryingTests},
 		{"Look", lookTests},
 		{"Moved", movedTests},
 		{"Purge", purgeTests},

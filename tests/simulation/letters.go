@@ -16,6 +16,7 @@ func (s *state) addLetters(letters []store.DeadLetter) {
 		if id, known := s.keys[l.DedupKey]; known {
 			if i, ok := s.letter(id); ok && l.Position > s.letters[i].Position {
 				again := &s.letters[i]
+				again.Attempts, again.Size = l.Attempts, int64(len(l.Payload))
 				again.Last, again.Count, again.Code, again.Reason = now(), again.Count+1, store.SanitizeText(l.Code), store.SanitizeText(l.Reason)
 				again.Version, again.Position, again.State = l.Version, l.Position, store.LetterOpen
 				again.Later = l.Later
@@ -25,7 +26,7 @@ func (s *state) addLetters(letters []store.DeadLetter) {
 		}
 		s.letterID++
 		l.ID, l.Created, l.Count, l.State, l.Original = s.letterID, now(), 1, store.LetterOpen, nil
-		l.Last = l.Created
+		l.Last, l.NextTry, l.Size = l.Created, time.Time{}, int64(len(l.Payload))
 		l.Stage = store.Stage(store.SanitizeText(string(l.Stage)))
 		l.Code, l.Reason, l.Source, l.Service = store.SanitizeText(l.Code), store.SanitizeText(l.Reason), store.SanitizeText(l.Source), store.SanitizeText(l.Service)
 		l.Entity, l.EventID, l.Topic = store.SanitizeText(l.Entity), store.SanitizeText(l.EventID), store.SanitizeText(l.Topic)
@@ -33,6 +34,83 @@ func (s *state) addLetters(letters []store.DeadLetter) {
 		s.keys[l.DedupKey] = l.ID
 		s.letters = append(s.letters, l)
 	}
+}
+
+// retry writes the retrying rows of a swap that was done.
+func (s *state) retry(p store.ProgressSwap) {
+	s.letters = slices.Clone(s.letters)
+	stored := func(key string) *store.DeadLetter {
+		if i, ok := s.letter(s.keys[key]); ok && key != "" {
+			return &s.letters[i]
+		}
+		return nil
+	}
+	remove := func(key string) {
+		if l := stored(key); l != nil && l.State == store.LetterRetrying {
+			i, _ := s.letter(l.ID)
+			s.letters = slices.Delete(s.letters, i, i+1)
+			delete(s.keys, key)
+		}
+	}
+	for _, key := range p.Ended {
+		remove(key)
+	}
+	for _, l := range p.Retrying {
+		row := stored(l.DedupKey)
+		if row == nil {
+			s.addLetters([]store.DeadLetter{l})
+			row = stored(l.DedupKey)
+		}
+		l.ID, l.Created, l.Last, l.Count, l.State, l.Later = row.ID, row.Created, now(), 1, store.LetterRetrying, 0
+		if l.Payload == nil {
+			l.Payload, l.Headers = row.Payload, row.Headers
+		}
+		l.Payload, l.Headers, l.Size = append([]byte{}, l.Payload...), bytes.Clone(l.Headers), int64(len(l.Payload))
+		*row = l
+	}
+	for _, c := range p.Letters {
+		l := c.DeadLetter
+		if row := stored(c.Row); row != nil && row.State == store.LetterRetrying {
+			if l.Payload == nil {
+				l.Payload, l.Headers = row.Payload, row.Headers
+			}
+			l.Attempts = cmp.Or(l.Attempts, row.Attempts)
+			if stored(l.DedupKey) == nil {
+				l.ID, l.Created, l.Last, l.Count, l.State, l.Size = row.ID, row.Created, now(), 1, store.LetterOpen, int64(len(l.Payload))
+				*row = l
+				delete(s.keys, c.Row)
+				s.keys[l.DedupKey] = l.ID
+				continue
+			}
+		}
+		s.addLetters([]store.DeadLetter{l})
+		remove(c.Row)
+	}
+}
+
+// Retrying implements store.Deliveries.
+func (m *Memory) Retrying(ctx context.Context, keys []string) (rows []store.DeadLetter, err error) {
+	err = m.run(ctx, func() error {
+		for _, key := range keys {
+			if i, ok := m.state.letter(m.state.keys[key]); ok && m.state.letters[i].State == store.LetterRetrying {
+				rows = append(rows, m.state.letters[i])
+			}
+		}
+		return nil
+	})
+	return rows, err
+}
+
+// Offered implements store.DeadLetters.
+func (m *Memory) Offered(ctx context.Context, ids []int64) error {
+	return m.run(ctx, func() error {
+		for _, id := range ids {
+			if i, ok := m.state.letter(id); ok && m.state.letters[i].State == store.LetterOpen {
+				m.state.letters[i].Later = 0
+			}
+		}
+		return nil
+	})
 }
 
 // letter finds a letter by its id.
@@ -131,6 +209,7 @@ func (m *Memory) Letter(ctx context.Context, id int64) (letter store.DeadLetter,
 			return store.ErrNotFound
 		}
 		letter = m.state.letters[i]
+		letter.Later = 0
 		return nil
 	})
 	return letter, err
@@ -168,7 +247,7 @@ func (m *Memory) Prune(ctx context.Context, letters, audit time.Time) (n int, er
 	err = m.run(ctx, func() error {
 		s := &m.state
 		before := len(s.letters) + len(s.audits)
-		s.letters = slices.DeleteFunc(slices.Clone(s.letters), func(l store.DeadLetter) bool { return l.Last.Before(letters) })
+		s.letters = slices.DeleteFunc(slices.Clone(s.letters), func(l store.DeadLetter) bool { return l.Last.Before(letters) && l.State != store.LetterRetrying })
 		s.audits = slices.DeleteFunc(slices.Clone(s.audits), func(a store.Audit) bool { return a.Time.Before(audit) })
 		clear(s.keys)
 		for _, l := range s.letters {

@@ -392,7 +392,8 @@ func (m *Memory) Tombstones(ctx context.Context, before time.Time, after string,
 	err = m.look(ctx, func(s *state) {
 		for _, id := range slices.Sorted(maps.Keys(s.entities)) {
 			e := s.entities[id]
-			if id > after && len(stones) < limit && !e.Deleted.IsZero() && e.Deleted.Before(before) {
+			if id > after && len(stones) < limit && !e.Deleted.IsZero() && e.Deleted.Before(before) &&
+				!slices.ContainsFunc(s.letters, func(l store.DeadLetter) bool { return l.Entity == id && l.State == store.LetterRetrying }) {
 				stones = append(stones, store.Tombstone{Entity: id, Version: e.Version})
 			}
 		}

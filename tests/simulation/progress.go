@@ -2,6 +2,7 @@ package simulation
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"maps"
 	"slices"
@@ -44,6 +45,20 @@ func (s *state) progressOf(p int32) store.Progress {
 	return store.Progress{Partition: p, Token: row.token, Positions: row.positions}
 }
 
+// retryingOf are the retrying rows of a partition, by service and position.
+func (s *state) retryingOf(p int32) (rows []store.DeadLetter) {
+	for _, l := range s.letters {
+		if l.State == store.LetterRetrying && l.Part == p {
+			l.Payload, l.Headers = nil, nil
+			rows = append(rows, l)
+		}
+	}
+	slices.SortStableFunc(rows, func(a, b store.DeadLetter) int {
+		return cmp.Or(cmp.Compare(a.Service, b.Service), cmp.Compare(a.Position, b.Position))
+	})
+	return rows
+}
+
 // TakeProgress implements store.Deliveries.
 func (m *Memory) TakeProgress(ctx context.Context, partitions []int32, token store.Token) (taken []store.Progress, err error) {
 	err = m.run(ctx, func() error {
@@ -54,7 +69,9 @@ func (m *Memory) TakeProgress(ctx context.Context, partitions []int32, token sto
 		}
 		for _, p := range partitions {
 			m.state.progress[p] = progress{token: token, positions: m.state.progress[p].positions, session: m.session}
-			taken = append(taken, m.state.progressOf(p))
+			row := m.state.progressOf(p)
+			row.Retrying = m.state.retryingOf(p)
+			taken = append(taken, row)
 		}
 		return nil
 	})
@@ -86,6 +103,7 @@ func (m *Memory) SwapProgress(ctx context.Context, revision int64, swaps []store
 			}
 			swapped[i] = true
 			s.progress[swap.Partition] = progress{token: swap.Token, positions: slices.Clone(swap.Positions), session: m.session}
+			s.retry(swap)
 		}
 		return nil
 	})

@@ -140,17 +140,21 @@ CREATE TABLE dead_letters (
     "offset"   bigint  NOT NULL,
     payload    bytea   NOT NULL,
     headers    bytea,
-    state      text    NOT NULL DEFAULT 'open',
+    state      text    NOT NULL DEFAULT 'open', -- store.LetterState
     original   bytea,
     dedup_key  bytea   NOT NULL UNIQUE,
     position   bigint  NOT NULL, -- where the delivery stood that failed last; 0 for other letters
-    due_at     timestamptz -- when it is to be offered again; NULL: never
+    attempts   integer NOT NULL DEFAULT 0, -- of a retrying row, or of the one that became the letter
+    next_try   timestamptz, -- of a retrying row
+    due_at     bigint -- when it is to be offered again, in microseconds since 1970; NULL: not before it dies again
 );
 CREATE INDEX dead_letters_open ON dead_letters (stage) WHERE state = 'open';
 CREATE INDEX dead_letters_source ON dead_letters (source) WHERE state = 'open' AND source <> '';
 CREATE INDEX dead_letters_due ON dead_letters (service, due_at) WHERE state = 'open' AND due_at IS NOT NULL;
 CREATE INDEX dead_letters_entity ON dead_letters (entity, id);
 CREATE INDEX dead_letters_last ON dead_letters (last_at);
+CREATE INDEX dead_letters_retrying ON dead_letters (part, service, position) WHERE state = 'retrying';
+CREATE INDEX dead_letters_retried ON dead_letters (entity) WHERE state = 'retrying';
 
 CREATE TABLE audit (
     id      bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,

@@ -136,17 +136,21 @@ CREATE TABLE dead_letters (
     "offset"   INTEGER NOT NULL,
     payload    BLOB    NOT NULL,
     headers    BLOB,
-    state      TEXT    NOT NULL DEFAULT 'open',
+    state      TEXT    NOT NULL DEFAULT 'open', -- store.LetterState
     original   BLOB,
     dedup_key  BLOB    NOT NULL UNIQUE,
     position   INTEGER NOT NULL, -- where the delivery stood that failed last; 0 for other letters
-    due_at     INTEGER -- when it is to be offered again; NULL: never
+    attempts   INTEGER NOT NULL DEFAULT 0, -- of a retrying row, or of the one that became the letter
+    next_try   INTEGER, -- of a retrying row
+    due_at     INTEGER -- when it is to be offered again, in microseconds since 1970; NULL: not before it dies again
 ) STRICT;
 CREATE INDEX dead_letters_open ON dead_letters (stage) WHERE state = 'open';
 CREATE INDEX dead_letters_source ON dead_letters (source) WHERE state = 'open' AND source <> '';
 CREATE INDEX dead_letters_due ON dead_letters (service, due_at) WHERE state = 'open' AND due_at IS NOT NULL;
 CREATE INDEX dead_letters_entity ON dead_letters (entity, id);
 CREATE INDEX dead_letters_last ON dead_letters (last_at);
+CREATE INDEX dead_letters_retrying ON dead_letters (part, service, position) WHERE state = 'retrying';
+CREATE INDEX dead_letters_retried ON dead_letters (entity) WHERE state = 'retrying';
 
 CREATE TABLE audit (
     id      INTEGER PRIMARY KEY AUTOINCREMENT,

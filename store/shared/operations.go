@@ -1,0 +1,118 @@
+package shared
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+
+	"github.com/seed-86dfc502/weir/store"
+)
+
+// Audits returns the calls that add audit rows; an error of class Poison if a detail is
+// not JSON.
+func Audits(audits []store.Audit) ([]Call, error) {
+	calls := make([]Call, len(audits))
+	for i, a := range audits {
+		var detail any
+		if len(a.Detail) > 0 {
+			if !json.Valid(a.Detail) {
+				return nil, store.WithClass(errors.New("the detail of an audit row is not JSON"), store.Poison)
+			}
+			detail = string(a.Detail)
+		}
+		calls[i] = call("add_audit", args{"now": now(), "actor": store.SanitizeText(a.Actor), "action": store.SanitizeText(a.Action),
+			"reason": store.SanitizeText(a.Reason), "entity": store.SanitizeText(a.Entity), "service": store.SanitizeText(a.Service), "detail": detail})
+	}
+	return calls, nil
+}
+
+// audited runs a call and, if it wrote a row, adds an audit row in the same transaction.
+func (s *Store) audited(ctx context.Context, operation string, c Call, audit store.Audit) (n int64, err error) {
+	rows, err := Audits([]store.Audit{audit})
+	if err != nil {
+		return 0, err
+	}
+	err = s.DB.Write(ctx, operation, func(t Tx) error {
+		if n, err = t.Exec(c); err == nil && n > 0 {
+			_, err = t.Exec(rows...)
+		}
+		return err
+	})
+	return n, err
+}
+
+// AddAudits implements store.Operations.
+func (s *Store) AddAudits(ctx context.Context, audits []store.Audit) error {
+	calls, err := Audits(audits)
+	if err == nil {
+		_, err = s.write(ctx, "add audit rows", calls...)
+	}
+	return err
+}
+
+// Audits implements store.Reader.
+func (s *Store) Audits(ctx context.Context, afterID int64, limit int) ([]store.Audit, error) {
+	return list(ctx, s, "read audit", call("audits", args{"after": afterID, "limit": max(limit, 0)}), func(row Row) (a store.Audit, err error) {
+		err = row.Scan(&a.ID, &a.Time, &a.Actor, &a.Action, &a.Reason, &a.Entity, &a.Service, &a.Detail)
+		return a, err
+	})
+}
+
+// EditDeadLetter implements store.Operations.
+func (s *Store) EditDeadLetter(ctx context.Context, id int64, seen, payload []byte, audit store.Audit) error {
+	n, err := s.audited(ctx, "edit dead letter", call("amend_letter", args{"id": id, "seen": notNil(seen), "payload": notNil(payload)}), audit)
+	if err == nil && n == 0 {
+		err = store.ErrNotFound
+	}
+	return err
+}
+
+// MoveLetters implements store.Operations.
+func (s *Store) MoveLetters(ctx context.Context, ids []int64, from, to store.LetterState, audit store.Audit) (int, error) {
+	n, err := s.audited(ctx, "set state of dead letters", call("move_letters", args{"ids": ids, "from": string(from), "to": string(to)}), audit)
+	return int(n), err
+}
+
+// OpenJob implements store.Jobs.
+func (s *Store) OpenJob(ctx context.Context, j store.Job) (opened store.Job, err error) {
+	switch {
+	case j.Kind == "" || j.Key == "":
+		return store.Job{}, store.WithClass(errors.New("open job: kind and key are needed"), store.Fatal)
+	case len(j.Parameters) == 0:
+		j.Parameters = []byte("{}")
+	case !json.Valid(j.Parameters):
+		return store.Job{}, store.WithClass(errors.New("open job: parameters are not JSON"), store.Poison)
+	}
+	c := call("open_job", args{"kind": j.Kind, "key": j.Key, "parameters": string(j.Parameters), "cursor": j.Cursor, "done": j.Done, "total": j.Total,
+		"actor": store.SanitizeText(j.Actor), "now": now()})
+	err = s.DB.Write(ctx, "open job", func(t Tx) error {
+		return t.Query(c, func(row Row) error {
+			opened, err = scanJob(row)
+			return err
+		})
+	})
+	if err != nil {
+		return store.Job{}, err
+	}
+	return opened, nil
+}
+
+// SaveJob implements store.Jobs.
+func (s *Store) SaveJob(ctx context.Context, j store.Job) error {
+	n, err := s.write(ctx, "save job", call("save_job", args{"id": j.ID, "turn": j.Epoch, "cursor": j.Cursor, "done": j.Done, "total": j.Total,
+		"state": string(j.State), "now": now()}))
+	if err == nil && n == 0 {
+		err = store.ErrFenced
+	}
+	return err
+}
+
+// ListJobs implements store.Jobs.
+func (s *Store) ListJobs(ctx context.Context, kind string, state store.JobState, limit int) ([]store.Job, error) {
+	return list(ctx, s, "list jobs", call("list_jobs", args{"kind": kind, "state": string(state), "limit": max(limit, 0)}), scanJob)
+}
+
+func scanJob(row Row) (j store.Job, err error) {
+	err = row.Scan(&j.ID, &j.Kind, &j.Key, &j.Parameters, &j.Cursor, &j.Done, &j.Total, &j.State, &j.Actor, &j.Created, &j.Updated, &j.Epoch)
+	return j, err
+}

@@ -1,0 +1,80 @@
+package shared
+
+import (
+	"context"
+	"time"
+
+	"github.com/seed-86dfc502/weir/store"
+)
+
+// DB is one of the databases. Errors come back named after the operation and classified.
+type DB interface {
+	// Read calls row with each row of a query.
+	Read(ctx context.Context, operation string, c Call, row func(Row) error) error
+	// Write runs f in one durable transaction. After an error nothing is written.
+	Write(ctx context.Context, operation string, f func(Tx) error) error
+}
+
+// Tx is a transaction that writes.
+type Tx interface {
+	// Exec runs calls in their order and returns how many rows they wrote together.
+	Exec(calls ...Call) (int64, error)
+	Query(c Call, row func(Row) error) error
+}
+
+// Row is a row of an answer. A time is scanned into a *time.Time, in UTC, which may be
+// the field of a nullable column only as **time.Time.
+type Row interface{ Scan(into ...any) error }
+
+// Store has the methods. The zero value needs its DB.
+type Store struct {
+	DB DB
+}
+
+func now() time.Time { return time.Now().UTC().Truncate(time.Microsecond) }
+
+// list returns what scan makes of the rows of a query.
+func list[T any](ctx context.Context, s *Store, operation string, c Call, scan func(Row) (T, error)) (all []T, err error) {
+	err = s.DB.Read(ctx, operation, c, func(row Row) error {
+		v, err := scan(row)
+		all = append(all, v)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	return all, nil
+}
+
+// one is list for a query of at most one row; without it, store.ErrNotFound.
+func one[T any](ctx context.Context, s *Store, operation string, c Call, scan func(Row) (T, error)) (T, error) {
+	all, err := list(ctx, s, operation, c, scan)
+	if err == nil && len(all) == 0 {
+		err = store.ErrNotFound
+	}
+	if err != nil {
+		var zero T
+		return zero, err
+	}
+	return all[0], nil
+}
+
+// write runs calls in one transaction and returns how many rows they wrote.
+func (s *Store) write(ctx context.Context, operation string, calls ...Call) (n int64, err error) {
+	if len(calls) == 0 {
+		return 0, nil
+	}
+	err = s.DB.Write(ctx, operation, func(t Tx) (err error) {
+		n, err = t.Exec(calls...)
+		return err
+	})
+	return n, err
+}
+
+// notNil is for columns that are never null.
+func notNil(b []byte) []byte {
+	if b == nil {
+		return []byte{}
+	}
+	return b
+}

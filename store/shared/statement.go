@@ -1,0 +1,104 @@
+package shared
+
+import (
+	"embed"
+	"fmt"
+	"regexp"
+	"strconv"
+	"strings"
+)
+
+// Statement is one statement of the .sql files, in the form of each database.
+type Statement struct {
+	Postgres, SQLite string
+	// CustomPlan asks for a plan that depends on the parameters.
+	CustomPlan bool
+	name       string
+	parameters []string
+}
+
+// Call is a statement with its arguments, in the order of its parameters: integers, texts,
+// bytes, times, nil, and lists of int64 or string.
+type Call struct {
+	*Statement
+	Args []any
+}
+
+// args are arguments by name.
+type args map[string]any
+
+//go:embed *.sql
+var files embed.FS
+
+var statements = parse(files)
+
+// Statements returns all statements by name, for tests of their plans.
+func Statements() map[string]*Statement { return statements }
+
+// call binds arguments; a wrong name is a bug that the first call shows.
+func call(name string, a args) Call {
+	s := statements[name]
+	if s == nil || len(s.parameters) != len(a) {
+		panic(fmt.Sprintf("statement %q with %d arguments", name, len(a)))
+	}
+	c := Call{s, make([]any, len(a))}
+	for i, p := range s.parameters {
+		v, ok := a[p]
+		if !ok {
+			panic(fmt.Sprintf("statement %q has no argument %q", name, p))
+		}
+		c.Args[i] = v
+	}
+	return c
+}
+
+func parse(files embed.FS) map[string]*Statement {
+	all := map[string]*Statement{}
+	entries, err := files.ReadDir(".")
+	if err != nil {
+		panic(err)
+	}
+	for _, e := range entries {
+		text, err := files.ReadFile(e.Name())
+		if err != nil {
+			panic(err)
+		}
+		for _, part := range strings.Split(string(text), "-- name: ")[1:] {
+			head, body, _ := strings.Cut(part, "\n")
+			name, custom := strings.CutSuffix(head, " custom plan")
+			if all[name] != nil {
+				panic("two statements " + name)
+			}
+			all[name] = newStatement(name, body, custom)
+		}
+	}
+	return all
+}
+
+var (
+	comment   = regexp.MustCompile(`(?m)^\s*--.*\n`)
+	parameter = regexp.MustCompile(`IN \{(\w+)\}|:(\w+)`)
+)
+
+func newStatement(name, body string, custom bool) *Statement {
+	body = strings.TrimSuffix(strings.TrimSpace(comment.ReplaceAllString(body, "")), ";")
+	s := &Statement{name: name, CustomPlan: custom}
+	number := map[string]string{}
+	bind := func(list, one string) string {
+		return parameter.ReplaceAllStringFunc(body, func(match string) string {
+			m := parameter.FindStringSubmatch(match)
+			p := m[1] + m[2]
+			if number[p] == "" {
+				s.parameters = append(s.parameters, p)
+				number[p] = strconv.Itoa(len(s.parameters))
+			}
+			if m[1] != "" {
+				return strings.ReplaceAll(list, "#", number[p])
+			}
+			return one + number[p]
+		})
+	}
+	s.Postgres = bind("= ANY($#)", "$")
+	s.SQLite = bind("IN (SELECT value FROM json_each(?#))", "?")
+	return s
+}
