@@ -10,6 +10,7 @@ import (
 	"github.com/seed-86dfc502/weir/canonicaltree"
 	"github.com/seed-86dfc502/weir/change"
 	"github.com/seed-86dfc502/weir/ingest/gate"
+	"github.com/seed-86dfc502/weir/internal/bom"
 	"github.com/seed-86dfc502/weir/internal/tracing"
 	"github.com/seed-86dfc502/weir/store"
 	"github.com/seed-86dfc502/weir/stripper"
@@ -128,6 +129,11 @@ func (s *Extractor) extract(f *transport.Frame, i int, t *change.Trace) extracte
 // parse extracts an event without its place in a stream. It writes the digest of the whole
 // value to sum, if that is not nil.
 func (s *Extractor) parse(ev *transport.Received, sum *canonicaltree.Digest) (extracted, error) {
+	if trimmed := bom.Trim(ev.Value); len(trimmed) != len(ev.Value) {
+		without := *ev
+		without.Value = trimmed
+		ev = &without
+	}
 	value := ev.Value
 	e := &change.Event{Origin: change.Origin{Source: s.Source}, Op: change.Upsert}
 	null := value == nil
@@ -144,7 +150,10 @@ func (s *Extractor) parse(ev *transport.Received, sum *canonicaltree.Digest) (ex
 			}
 		}
 		tree, err := canonicaltree.Parse(value)
-		if err != nil {
+		switch {
+		case err != nil && bom.UTF16(value):
+			return extracted{}, refuse(BadJSON, "the event is UTF-16: JSON is UTF-8")
+		case err != nil:
 			return extracted{}, err
 		}
 		defer tree.Release()

@@ -159,6 +159,26 @@ func FuzzTake(f *testing.F) {
 
 // A refusal's letter has one name however often its event comes again: its place,
 // or its message's UUID where the place is not the same every time or there is none.
+// A byte order mark is no part of an event, and UTF-16 is named.
+func TestByteOrderMarks(t *testing.T) {
+	s := shape(t)
+	const event = `{"m":{"id":"B","event":"1"},"d":{"a":1}}`
+	plain, letter := take(s, message.NewMessage("", []byte(event)))
+	require.Nil(t, letter)
+	marked, letter := take(s, message.NewMessage("", []byte("\xef\xbb\xbf"+event)))
+	require.Nil(t, letter)
+	require.Equal(t, plain, marked)
+	once, err := s.Prepare([]byte(event), nil)
+	require.NoError(t, err)
+	again, err := s.Prepare([]byte("\xef\xbb\xbf"+event), nil)
+	require.NoError(t, err)
+	require.Equal(t, once.Fingerprint(), again.Fingerprint(), "no other event under its key")
+	for _, text := range []string{"\xff\xfe{\x00}\x00", "\xfe\xff\x00{\x00}", "{\x00}\x00"} {
+		_, letter = take(s, message.NewMessage("", []byte(text)))
+		require.Contains(t, letter.Reason, "UTF-16")
+	}
+}
+
 func TestNameOfALetter(t *testing.T) {
 	ev := transport.Received{Value: []byte("["), Offset: 7, Headers: []transport.Header{{Key: transport.UUIDHeader, Value: []byte("uuid")}}}
 	for name, c := range map[string]struct {

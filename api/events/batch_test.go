@@ -70,6 +70,7 @@ func TestBatchInItsOrder(t *testing.T) {
 			}
 			require.Equal(t, want, entities(w))
 
+			q.body = "\xef\xbb\xbf" + q.body // a byte order mark changes nothing
 			again := w.send(q)
 			require.Equal(t, 202, again.status, "all are duplicates")
 			require.Equal(t, events.Duplicate, w.rows(again)[49].Status)
@@ -77,6 +78,14 @@ func TestBatchInItsOrder(t *testing.T) {
 			require.Len(t, w.inbox(), 50)
 		})
 	}
+}
+
+// UTF-16 is named once, not with each row.
+func TestBatchInUTF16(t *testing.T) {
+	w := newWorld(t, options{})
+	a := w.send(request{path: "orders/events:batch", kind: "application/x-ndjson", body: "\xff\xfe{\x00}\x00\n\x00"})
+	require.Equal(t, 415, a.status)
+	require.Contains(t, a.body, "UTF-16")
 }
 
 // Each row has a result of its own; the good ones are taken in.

@@ -13,6 +13,7 @@ import (
 	"github.com/seed-86dfc502/weir/api"
 	"github.com/seed-86dfc502/weir/api/auth"
 	"github.com/seed-86dfc502/weir/ingest"
+	"github.com/seed-86dfc502/weir/internal/bom"
 	"github.com/seed-86dfc502/weir/internal/crash"
 	"github.com/seed-86dfc502/weir/store"
 )
@@ -126,6 +127,10 @@ func (h *Handler) serve(w http.ResponseWriter, r *http.Request, who auth.Princip
 	}
 	body, ok := api.ReadBody(w, r, source.MaxBody, h.rows(f))
 	if !ok {
+		return
+	}
+	if body = bom.Trim(body); bom.UTF16(body) {
+		answerProblem(w, http.StatusUnsupportedMediaType, "the body is UTF-16: send JSON in UTF-8")
 		return
 	}
 	ctx, cancel := api.Work(r)

@@ -19,6 +19,7 @@ import (
 	"time"
 
 	"github.com/ThreeDotsLabs/watermill/message"
+	"github.com/seed-86dfc502/weir/internal/bom"
 	"github.com/seed-86dfc502/weir/internal/crash"
 	"github.com/seed-86dfc502/weir/internal/defaults"
 	"github.com/seed-86dfc502/weir/internal/wait"
@@ -94,8 +95,9 @@ func (f *Source) Drained(context.Context) (bool, error) { return f.drained.Load(
 // WaitsFor implements sources.Failing.
 func (f *Source) WaitsFor() string { return "its file " + f.opt.Path }
 
-// Blocks implements sources.Failing: the file may come.
-func (*Source) Blocks() bool { return false }
+// Blocks implements sources.Failing: a missing file may come, one that no line can be read
+// of must be replaced.
+func (f *Source) Blocks() bool { return errors.Is(f.Failing(), errUTF16) }
 
 // Failing implements sources.Failing.
 func (f *Source) Failing() error {
@@ -138,6 +140,9 @@ func (f *Source) follow(ctx context.Context, topic string, out chan<- *message.M
 		}
 	}
 }
+
+// errUTF16 is the error of a file of which no line is JSON.
+var errUTF16 = errors.New("the file is UTF-16, and JSON is UTF-8: convert it (iconv -f UTF-16 -t UTF-8)")
 
 // Why reading a file ends.
 var (
@@ -282,7 +287,7 @@ func (f *Source) readLines(ctx context.Context, file *handle, offset int64, chun
 			if torn || size == 0 {
 				continue
 			}
-			if !blank(line) {
+			if !blank(bom.Trim(line)) {
 				if !c.fits(len(line)) {
 					if !send(ctx, chunks, c) {
 						return c, nil
@@ -358,6 +363,8 @@ func (f *Source) identify(file *handle) (err error) {
 	switch {
 	case err != nil && !errors.Is(err, io.EOF):
 		return err
+	case bom.UTF16(line):
+		return errUTF16
 	case f.opt.Complete && size == 0:
 		f.drained.Store(true) // nothing will come
 	case f.opt.Complete || terminated:
