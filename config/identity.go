@@ -67,12 +67,12 @@ func (c *Config) portable(path string) string {
 }
 
 // Identity lists the columns by name: their order in a file does not matter.
-func (c Columns) Identity() [][3]string {
-	all := make([][3]string, len(c))
+func (c Columns) Identity() [][4]string {
+	all := make([][4]string, len(c))
 	for i, column := range c {
-		all[i] = [3]string{column.Name, column.Type, column.Path}
+		all[i] = [4]string{column.Name, column.Type, column.Path, column.Unit}
 	}
-	slices.SortFunc(all, func(a, b [3]string) int { return strings.Compare(a[0], b[0]) })
+	slices.SortFunc(all, func(a, b [4]string) int { return strings.Compare(a[0], b[0]) })
 	return all
 }
 

@@ -16,4 +16,6 @@ type Column struct {
 	// Path is where the value stands in the projected document. Defaults to the
 	// column's name.
 	Path string `yaml:"path"`
+	// Unit is what numbers in a column of dates or times count, since 1970 or midnight.
+	Unit string `yaml:"unit" enum:"days|seconds|millis|micros|nanos"`
 }

@@ -11,6 +11,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	stdlog "log"
 	"os"
 	"os/signal"
 	"runtime/debug"
@@ -63,6 +64,8 @@ func main() {
 	if _, set := os.LookupEnv("GOGC"); !set {
 		debug.SetGCPercent(gcPercent)
 	}
+	// Libraries use it, net/http for answers that came without a request, which it quotes.
+	stdlog.SetOutput(io.Discard) //nolint:forbidigo // silences package log
 	a := &app{out: os.Stdout, err: os.Stderr, in: os.Stdin, env: os.LookupEnv}
 	os.Exit(a.main(context.Background(), os.Args[1:]))
 }

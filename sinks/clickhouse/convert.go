@@ -8,154 +8,143 @@ import (
 	"strconv"
 	"strings"
 	"time"
-	"unicode"
 
 	"github.com/ClickHouse/clickhouse-go/v2/lib/column"
 	"github.com/tidwall/gjson"
+
+	"github.com/seed-86dfc502/weir/sinks/internal/sqlsink"
 )
 
-// converter turns a JSON value into what a column of its type takes, or says
-// why that cannot be; its errors hold no value.
+// converter turns a JSON value into the client library's form for a column, or returns
+// the reason why that is impossible; its errors hold no value.
 type converter func(gjson.Result) (any, error)
 
-var (
-	errKind  = errors.New("a JSON value of the wrong kind")
-	errRange = errors.New("a number that does not fit")
-	errTime  = errors.New("not a point in time")
-	errNull  = errors.New("null or absent, and the type is not Nullable")
+var wholeNumber = regexp.MustCompile(`^(U?)Int(8|16|32|64|128|256)$`)
 
-	// hugeExponent is one that big.Rat would take minutes for.
-	hugeExponent = regexp.MustCompile(`[eE][+-]?\d{4,}`)
-	wholeNumber  = regexp.MustCompile(`^(U?)Int(8|16|32|64|128|256)$`)
-	decimalType  = regexp.MustCompile(`^Decimal\((\d+),(\d+)\)$`)
-	decimalSize  = regexp.MustCompile(`^Decimal(32|64|128|256)\((\d+)\)$`)
-)
-
-// canonicalType spells a type as servers report it, without spaces but those in the
-// names of an enumeration's members.
-func canonicalType(t string) string {
-	quoted, escaped := false, false
-	t = strings.Map(func(r rune) rune {
-		switch {
-		case !quoted && unicode.IsSpace(r):
-			return -1
-		case escaped:
-			escaped = false
-		case r == '\\':
-			escaped = true
-		case r == '\'':
-			quoted = !quoted
-		}
-		return r
-	}, t)
-	if m := decimalSize.FindStringSubmatch(t); m != nil {
-		digits := map[string]string{"32": "9", "64": "18", "128": "38", "256": "76"}[m[1]]
-		return "Decimal(" + digits + "," + m[2] + ")"
-	}
-	if outer, inner, ok := wrapped(t); ok {
-		return outer + "(" + canonicalType(inner) + ")"
-	}
-	return t
-}
-
-// wrapped takes Nullable(T), LowCardinality(T) and Array(T) apart.
-func wrapped(t string) (outer, inner string, ok bool) {
-	outer, inner, ok = strings.Cut(t, "(")
-	if !ok || outer != "Nullable" && outer != "LowCardinality" && outer != "Array" || !strings.HasSuffix(inner, ")") {
-		return "", "", false
-	}
-	return outer, strings.TrimSuffix(inner, ")"), true
-}
-
-// newConverter makes the converter of a type.
-func newConverter(t string) (converter, error) {
-	t = canonicalType(t)
-	// The client library must know it, too, with all its parameters.
-	if _, err := column.Type(t).Column("", &column.ServerContext{Timezone: time.UTC}); err != nil {
+// newConverter makes the converter of a type, whose numbers count unit where it is a
+// date or time.
+func newConverter(t string, unit sqlsink.Unit) (converter, error) {
+	if _, err := libraryColumn(t); err != nil {
 		return nil, fmt.Errorf("%q is not a type that can be written", t)
 	}
-	convert, nullable, err := converterOf(t)
-	if err != nil {
-		return nil, err
+	if !unit.Known() {
+		return nil, fmt.Errorf("%q is not a unit", unit)
 	}
-	return func(v gjson.Result) (any, error) {
-		if v.Type == gjson.Null {
-			if nullable {
-				return nil, nil
-			}
-			return nil, errNull
-		}
-		return convert(v)
-	}, nil
+	m := &maker{unit: unit}
+	convert, err := m.nullable(t)
+	if err == nil && unit != "" && !m.timed {
+		return nil, fmt.Errorf("%q has no unit: it is neither date nor time", t)
+	}
+	return convert, err
 }
 
-func converterOf(t string) (convert converter, nullable bool, err error) {
-	if outer, inner, ok := wrapped(t); ok {
-		if outer == "Array" {
-			element, err := newConverter(inner)
-			return arrays(element), false, err
+// libraryColumn is a column of the client library, which knows members of enumerations,
+// addresses and the like.
+func libraryColumn(t string) (c column.Interface, err error) {
+	defer func() { // it panics on some types that are none
+		if recover() != nil {
+			err = errors.New("not a type")
 		}
-		convert, nullable, err = converterOf(inner)
-		return convert, nullable || outer == "Nullable", err
+	}()
+	return column.Type(spelled(t)).Column("", &column.ServerContext{Timezone: time.UTC})
+}
+
+// maker makes the converters of a column.
+type maker struct {
+	unit  sqlsink.Unit
+	timed bool // the column holds dates or times
+}
+
+// nullable makes a converter that takes null where the type does.
+func (m *maker) nullable(t string) (converter, error) {
+	parsed, nullable := parseType(t), false
+	for {
+		switch {
+		case len(parsed.args) == 1 && (parsed.name == "Nullable" || parsed.name == "LowCardinality"):
+			nullable = nullable || parsed.name == "Nullable"
+			parsed = parseType(parsed.args[0])
+			continue
+		case len(parsed.args) == 2 && parsed.name == "SimpleAggregateFunction":
+			parsed = parseType(parsed.args[1])
+			continue
+		}
+		break
 	}
-	if m := wholeNumber.FindStringSubmatch(t); m != nil {
-		bits, _ := strconv.Atoi(m[2]) // digits by the pattern
-		return integers(bits, m[1] == ""), false, nil
+	convert, err := m.plain(parsed)
+	return func(v gjson.Result) (any, error) {
+		switch {
+		case v.Type != gjson.Null:
+			return convert(v)
+		case nullable:
+			return nil, nil
+		}
+		return nil, sqlsink.ErrNull
+	}, err
+}
+
+func (m *maker) plain(t columnType) (converter, error) {
+	if n := wholeNumber.FindStringSubmatch(t.name); n != nil {
+		bits, _ := strconv.Atoi(n[2]) // digits by the pattern
+		return integers(bits, n[1] == ""), nil
 	}
-	if m := decimalType.FindStringSubmatch(t); m != nil {
-		precision, _ := strconv.Atoi(m[1]) // digits by the pattern
-		scale, _ := strconv.Atoi(m[2])
-		return decimals(precision, scale), false, nil
-	}
-	name, _, _ := strings.Cut(t, "(")
-	switch name {
+	switch t.name {
 	case "String":
 		return func(v gjson.Result) (any, error) {
 			if v.Type == gjson.String {
 				return v.Str, nil
 			}
 			return v.Raw, nil
-		}, false, nil
+		}, nil
+	case "FixedString":
+		return fixedStrings(t.digits(0, 0)), nil
 	case "Bool":
 		return func(v gjson.Result) (any, error) {
 			if !v.IsBool() {
-				return nil, errKind
+				return nil, sqlsink.ErrKind
 			}
 			return v.Bool(), nil
-		}, false, nil
+		}, nil
 	case "Float32", "Float64":
-		bits, _ := strconv.Atoi(name[len("Float"):])
-		return floats(bits), false, nil
+		bits, _ := strconv.Atoi(t.name[len("Float"):])
+		return floats(bits), nil
+	case "Decimal", "Decimal32", "Decimal64", "Decimal128", "Decimal256":
+		t = parseType(spelled(t.name + "(" + strings.Join(t.args, ",") + ")"))
+		return decimals(t.digits(0, 10), t.digits(1, 0)), nil
 	case "Date", "Date32", "DateTime", "DateTime64":
-		span := spans[name]
-		return func(v gjson.Result) (any, error) {
-			t, err := parseTime(v)
-			if err == nil && (t.Before(span[0]) || !t.Before(span[1])) {
-				err = errTime
-			}
-			return t, err
-		}, false, nil
+		m.timed = true
+		return m.instants(t), nil
+	case "Time", "Time64":
+		m.timed = true
+		return m.clocks(t), nil
 	case "UUID", "IPv4", "IPv6", "Enum8", "Enum16":
 		return func(v gjson.Result) (any, error) {
 			if v.Type != gjson.String {
-				return nil, errKind
+				return nil, sqlsink.ErrKind
 			}
 			return v.Str, nil
-		}, false, nil
+		}, nil
+	case "Array":
+		element, err := m.nullable(t.args[0])
+		return arrays(element), err
+	case "Map":
+		return m.maps(t)
+	case "Tuple":
+		return m.tuples(t)
+	case "Nested":
+		element, err := m.tuples(t)
+		return arrays(element), err
 	}
-	return nil, false, fmt.Errorf("%q is not a type that this sink writes", t)
+	return nil, fmt.Errorf("%q is not a type that this sink writes", t.name)
 }
 
-// number returns a number's literal, also out of a string, which is how JSON
-// often carries numbers that JavaScript would spoil.
-func number(v gjson.Result) (string, error) {
-	switch v.Type {
-	case gjson.Number:
-		return v.Raw, nil
-	case gjson.String:
-		return v.Str, nil
+// digits returns a number among the arguments.
+func (t columnType) digits(i, otherwise int) int {
+	if i < len(t.args) {
+		if n, err := strconv.Atoi(t.args[i]); err == nil {
+			return n
+		}
 	}
-	return "", errKind
+	return otherwise
 }
 
 func integers(bits int, signed bool) converter {
@@ -166,7 +155,7 @@ func integers(bits int, signed bool) converter {
 			}
 			return integer(new(big.Int), bits, signed)
 		}
-		literal, err := number(v)
+		literal, err := sqlsink.Literal(v)
 		if err != nil {
 			return nil, err
 		}
@@ -175,7 +164,7 @@ func integers(bits int, signed bool) converter {
 			n, ok = n.SetString(literal, 10)
 		}
 		if !ok {
-			return nil, errRange
+			return nil, sqlsink.ErrRange
 		}
 		return integer(n, bits, signed)
 	}
@@ -184,10 +173,10 @@ func integers(bits int, signed bool) converter {
 func integer(n *big.Int, bits int, signed bool) (any, error) {
 	if signed && n.Sign() < 0 {
 		if new(big.Int).Not(n).BitLen() >= bits {
-			return nil, errRange
+			return nil, sqlsink.ErrRange
 		}
 	} else if n.Sign() < 0 || signed && n.BitLen() >= bits || n.BitLen() > bits {
-		return nil, errRange
+		return nil, sqlsink.ErrRange
 	}
 	i, u := n.Int64(), n.Uint64()
 	switch {
@@ -202,13 +191,13 @@ func integer(n *big.Int, bits int, signed bool) (any, error) {
 
 func floats(bits int) converter {
 	return func(v gjson.Result) (any, error) {
-		literal, err := number(v)
+		literal, err := sqlsink.Literal(v)
 		if err != nil {
 			return nil, err
 		}
 		f, err := strconv.ParseFloat(literal, bits)
 		if err != nil {
-			return nil, errRange
+			return nil, sqlsink.ErrRange
 		}
 		if bits == 32 {
 			return float32(f), nil
@@ -217,72 +206,87 @@ func floats(bits int) converter {
 	}
 }
 
-// decimals refuses digits behind the scale rather than to cut them off, and more
-// digits than the precision: client library and server store what the bits hold.
+// decimals refuses more digits than the precision: client library and server store what
+// the bits hold.
 func decimals(precision, scale int) converter {
-	ten := big.NewInt(10)
-	shift := new(big.Rat).SetInt(new(big.Int).Exp(ten, big.NewInt(int64(scale)), nil))
-	limit := new(big.Int).Exp(ten, big.NewInt(int64(precision)), nil)
 	return func(v gjson.Result) (any, error) {
-		literal, err := number(v)
+		literal, err := sqlsink.Literal(v)
 		if err != nil {
 			return nil, err
 		}
-		if len(literal) > 400 || hugeExponent.MatchString(literal) || strings.ContainsAny(literal, "/xXpP_") {
-			return nil, errRange
-		}
-		n, ok := new(big.Rat).SetString(literal)
-		if !ok {
-			return nil, errRange
-		}
-		if digits := new(big.Rat).Mul(n, shift); !digits.IsInt() || digits.Num().CmpAbs(limit) >= 0 {
-			return nil, errRange
+		n, err := sqlsink.Decimal(literal, precision, scale)
+		if err != nil {
+			return nil, err
 		}
 		return n.FloatString(scale), nil
 	}
 }
 
-// spans are the first and the first impossible time of each type; a
-// DateTime64 in nanoseconds, and the client library, end in 2262.
+// fixedStrings refuses longer texts; shorter ones are padded with zeros.
+func fixedStrings(size int) converter {
+	return func(v gjson.Result) (any, error) {
+		switch {
+		case v.Type != gjson.String:
+			return nil, sqlsink.ErrKind
+		case len(v.Str) > size:
+			return nil, fmt.Errorf("a text of more than %d bytes", size)
+		}
+		return v.Str + strings.Repeat("\x00", size-len(v.Str)), nil
+	}
+}
+
+// spans are the first and the first impossible time of each type; the client library
+// counts nanoseconds in 64 bits, so its DateTime64 ends in 2262.
 var spans = map[string][2]time.Time{
-	"Date":       {time.Unix(0, 0), time.Date(2149, 6, 7, 0, 0, 0, 0, time.UTC)},
+	"Date":       {time.Unix(0, 0).UTC(), time.Date(2149, 6, 7, 0, 0, 0, 0, time.UTC)},
 	"Date32":     {time.Date(1900, 1, 1, 0, 0, 0, 0, time.UTC), time.Date(2300, 1, 1, 0, 0, 0, 0, time.UTC)},
-	"DateTime":   {time.Unix(0, 0), time.Unix(1<<32, 0)},
+	"DateTime":   {time.Unix(0, 0).UTC(), time.Unix(1<<32, 0).UTC()},
 	"DateTime64": {time.Date(1900, 1, 1, 0, 0, 0, 0, time.UTC), time.Date(2262, 4, 11, 0, 0, 0, 0, time.UTC)},
 }
 
-// parseTime takes RFC 3339, a date, a date and time in UTC, or Unix seconds.
-func parseTime(v gjson.Result) (t time.Time, err error) {
-	if v.Type == gjson.Number {
-		if hugeExponent.MatchString(v.Raw) || len(v.Raw) > 40 {
-			return t, errTime
+// instants rounds down to the column's days or fractions: the client library would cut
+// towards 1970. A number without a unit is Unix seconds, but for days.
+func (m *maker) instants(t columnType) converter {
+	span, step, unit := spans[t.name], 24*time.Hour, m.unit
+	if strings.HasPrefix(t.name, "DateTime") {
+		step = time.Second
+		if t.name == "DateTime64" {
+			step = sqlsink.Step(t.digits(0, 3))
 		}
-		n, ok := new(big.Rat).SetString(v.Raw)
-		if !ok {
-			return t, errTime
-		}
-		n.Mul(n, new(big.Rat).SetInt64(int64(time.Second)))
-		nanos := new(big.Int).Quo(n.Num(), n.Denom())
-		if !nanos.IsInt64() {
-			return t, errTime
-		}
-		return time.Unix(0, nanos.Int64()).UTC(), nil
-	}
-	if v.Type != gjson.String {
-		return t, errKind
-	}
-	for _, layout := range []string{time.RFC3339Nano, time.DateOnly, "2006-01-02 15:04:05.999999999", "2006-01-02T15:04:05.999999999"} {
-		if t, err := time.Parse(layout, v.Str); err == nil {
-			return t.UTC(), nil
+		if unit == "" {
+			unit = "seconds"
 		}
 	}
-	return t, errTime
+	return func(v gjson.Result) (any, error) {
+		instant, err := sqlsink.ParseInstant(v, unit)
+		switch {
+		case errors.Is(err, sqlsink.ErrRange), err == nil && (instant.Before(span[0]) || !instant.Before(span[1])):
+			return nil, &sqlsink.RangeError{Type: t.name, From: span[0], To: span[1].Add(-1)}
+		case err != nil:
+			return nil, err
+		}
+		return sqlsink.Floor(instant.Time, step), nil
+	}
+}
+
+func (m *maker) clocks(t columnType) converter {
+	step := time.Second
+	if t.name == "Time64" {
+		step = sqlsink.Step(t.digits(0, 3))
+	}
+	return func(v gjson.Result) (any, error) {
+		clock, offset, err := sqlsink.ParseClock(v, m.unit)
+		if err == nil && offset != "" && offset != "Z" {
+			err = sqlsink.ErrOffset
+		}
+		return clock.Truncate(step), err
+	}
 }
 
 func arrays(element converter) converter {
 	return func(v gjson.Result) (any, error) {
 		if !v.IsArray() {
-			return nil, errKind
+			return nil, sqlsink.ErrKind
 		}
 		list := []any{}
 		var failure error
@@ -294,4 +298,81 @@ func arrays(element converter) converter {
 		})
 		return list, failure
 	}
+}
+
+// pairs are a map in the order of the document.
+type pairs struct{ keys, values []any }
+
+// Iterator implements column.IterableOrderedMap.
+func (p *pairs) Iterator() column.MapIterator { return &pairsIterator{of: p, at: -1} }
+
+// Put implements column.IterableOrderedMap.
+func (p *pairs) Put(key, value any) { p.keys, p.values = append(p.keys, key), append(p.values, value) }
+
+type pairsIterator struct {
+	of *pairs
+	at int
+}
+
+func (i *pairsIterator) Next() bool { i.at++; return i.at < len(i.of.keys) }
+func (i *pairsIterator) Key() any   { return i.of.keys[i.at] }
+func (i *pairsIterator) Value() any { return i.of.values[i.at] }
+
+func (m *maker) maps(t columnType) (converter, error) {
+	key, err := m.nullable(t.args[0])
+	if err != nil {
+		return nil, err
+	}
+	value, err := m.nullable(t.args[1])
+	return func(v gjson.Result) (any, error) {
+		if !v.IsObject() {
+			return nil, sqlsink.ErrKind
+		}
+		p := &pairs{}
+		var failure error
+		v.ForEach(func(name, member gjson.Result) bool {
+			k, err := key(name)
+			item, other := value(member)
+			p.Put(k, item)
+			failure = errors.Join(err, other)
+			return failure == nil
+		})
+		return p, failure
+	}, err
+}
+
+// tuples takes an array of all elements or, where these have names, an object.
+func (m *maker) tuples(t columnType) (converter, error) {
+	names, elements := make([]string, len(t.args)), make([]converter, len(t.args))
+	for i := range t.args {
+		name, inner := t.element(i)
+		element, err := m.nullable(inner)
+		if err != nil {
+			return nil, err
+		}
+		names[i], elements[i] = strings.Trim(name, "`"), element
+	}
+	return func(v gjson.Result) (any, error) {
+		items := v.Array()
+		switch {
+		case v.IsObject() && names[0] != "":
+			members := v.Map()
+			items = make([]gjson.Result, len(names))
+			for i, name := range names {
+				items[i] = members[name]
+			}
+		case !v.IsArray():
+			return nil, sqlsink.ErrKind
+		case len(items) != len(elements):
+			return nil, fmt.Errorf("an array of %d elements, not %d", len(items), len(elements))
+		}
+		values := make([]any, len(elements))
+		for i, element := range elements {
+			var err error
+			if values[i], err = element(items[i]); err != nil {
+				return nil, err
+			}
+		}
+		return values, nil
+	}, nil
 }

@@ -3,6 +3,7 @@ package clickhouse
 import (
 	"encoding/json"
 	"math/big"
+	"strings"
 	"testing"
 	"time"
 
@@ -12,15 +13,17 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/seed-86dfc502/weir/config"
+	"github.com/seed-86dfc502/weir/sinks/internal/sqlsink"
 )
 
 // fits converts and tries a value as Write does.
 func fits(t require.TestingT, typeName, literal string) (any, error) {
+	typeName, unit, _ := strings.Cut(typeName, " in ")
 	s := &Sink{options: Options{Columns: config.Columns{{Name: "c", Path: "c", Type: typeName}}}}
-	convert, err := newConverter(typeName)
+	convert, err := newConverter(typeName, sqlsink.Unit(unit))
 	require.NoError(t, err)
 	s.converters = []converter{convert}
-	trial, err := column.Type(canonicalType(typeName)).Column("c", &column.ServerContext{Timezone: time.UTC})
+	trial, err := libraryColumn(typeName)
 	require.NoError(t, err)
 	values, err := s.convert([]byte(`{"c":`+literal+`}`), []column.Interface{trial})
 	return values[0], err
@@ -61,6 +64,30 @@ func TestConvertTakes(t *testing.T) {
 		{"Array(Nullable(Int32))", `[1,null]`, []any{int32(1), nil}},
 		{"Array(String)", `[]`, []any{}},
 		{"Array(Array(UInt8))", `[[1],[]]`, []any{[]any{uint8(1)}, []any{}}},
+		{"FixedString(3)", `"ab"`, "ab\x00"},
+		{"Map(LowCardinality(String), Nullable(UInt8))", `{"b":1,"a":null}`, &pairs{[]any{"b", "a"}, []any{uint8(1), nil}}},
+		{"Tuple(String, Nullable(UInt8))", `["a",null]`, []any{"a", nil}},
+		{"Tuple(a String, b Nullable(DateTime64(3, 'UTC')))", `{"a":"x"}`, []any{"x", nil}},
+		{"SimpleAggregateFunction(max, UInt8)", `1`, uint8(1)},
+		{"DateTime64(3,'UTC')", `"2024-02-29 12:00:00"`, leap},
+		// Rounded down, before 1970 as after.
+		{"Date32", `"1960-05-05T12:00:00Z"`, time.Date(1960, 5, 5, 0, 0, 0, 0, time.UTC)},
+		{"Date", `"2024-02-29T23:59:59.999Z"`, time.Date(2024, 2, 29, 0, 0, 0, 0, time.UTC)},
+		{"DateTime64(3)", `"1960-05-05T12:00:00.0009Z"`, time.Date(1960, 5, 5, 12, 0, 0, 0, time.UTC)},
+		{"DateTime64(3)", `-0.0005`, time.Date(1969, 12, 31, 23, 59, 59, 999e6, time.UTC)},
+		{"DateTime64(0) in millis", `-1`, time.Date(1969, 12, 31, 23, 59, 59, 0, time.UTC)},
+		// Numbers count what the column declares.
+		{"Date in days", `20123`, time.Date(2025, 2, 4, 0, 0, 0, 0, time.UTC)},
+		{"Nullable(Date32) in days", `-1`, time.Date(1969, 12, 31, 0, 0, 0, 0, time.UTC)},
+		{"Date32 in micros", `-1`, time.Date(1969, 12, 31, 0, 0, 0, 0, time.UTC)},
+		{"Date in days", `"20123"`, time.Date(2025, 2, 4, 0, 0, 0, 0, time.UTC)},
+		{"Date in days", `"2025-02-04"`, time.Date(2025, 2, 4, 0, 0, 0, 0, time.UTC)},
+		{"DateTime64(6) in micros", `1709208000000001`, leap.Add(time.Microsecond)},
+		{"DateTime in millis", `1709208000999`, leap},
+		{"Array(DateTime64(9)) in nanos", `[1709208000000000001]`, []any{leap.Add(1)}},
+		{"DateTime", `"2024-02-29 13:00:00+01:00"`, leap},
+		{"Time64(6) in micros", `1500000`, 1500 * time.Millisecond},
+		{"Time", `"10:30:00.9Z"`, 10*time.Hour + 30*time.Minute},
 	} {
 		got, err := fits(t, tc.typeName, tc.literal)
 		require.NoError(t, err, "%s %s", tc.typeName, tc.literal)
@@ -80,6 +107,9 @@ func TestConvertRefuses(t *testing.T) {
 		{"DateTime64(3)", `1e999999999`}, {"DateTime", `true`}, {"DateTime", `99999999999999999999`},
 		{"UUID", `"x"`}, {"UUID", `1`}, {"IPv4", `"1.2.3"`}, {"IPv4", `"::"`}, {"Array(IPv4)", `["1.2.3.4", "::"]`}, {"IPv6", `"::g"`},
 		{"Enum8('green' = 1)", `"red"`}, {"Enum8('green' = 1)", `1`},
+		{"Date", `20123`}, {"Date32", `20123`}, {"Date", `"20123"`}, {"Time", `3600`}, {"Time", `"10:30"`}, {"Time", `"10:30:00+02:00"`}, {"Time", `"10:60:00"`},
+		{"FixedString(3)", `"abcd"`}, {"Map(String, UInt8)", `{"a":"x"}`}, {"Map(UInt8, UInt8)", `{"a":1}`}, {"Map(String, UInt8)", `[]`},
+		{"Tuple(String, UInt8)", `["a"]`}, {"Tuple(String, UInt8)", `{"a":1}`}, {"Tuple(a String)", `{}`},
 		{"Array(Int8)", `[1,"x"]`}, {"Array(Int8)", `{}`}, {"Array(Int8)", `null`}, {"Array(Int8)", `[null]`},
 	} {
 		_, err := fits(t, tc[0], tc[1])
@@ -88,9 +118,51 @@ func TestConvertRefuses(t *testing.T) {
 	}
 }
 
+// The reason tells a value outside of a type from one that is not read at all.
+func TestReasonsOfDates(t *testing.T) {
+	for _, tc := range [][3]string{
+		{"Date32", `"9999-12-31"`, "outside the range of Date32 (1900-01-01 to 2299-12-31)"},
+		{"Date", `"9999-12-31"`, "outside the range of Date (1970-01-01 to 2149-06-06)"},
+		{"DateTime64(3)", `"2280-01-01T00:00:00Z"`, "outside the range of DateTime64 (1900-01-01 to 2262-04-10)"},
+		{"DateTime", `1709208000000`, "outside the range of DateTime (1970-01-01 to 2106-02-07)"},
+		{"DateTime64(3)", `"infinity"`, "a form of a date or time that is not read"},
+		{"DateTime64(3)", `"2024-02-29T12:00:00+0100"`, "a form of a date or time that is not read"},
+		{"DateTime64(3)", `"2024-02-29T10:30Z"`, "a form of a date or time that is not read"},
+		{"DateTime64(3)", `"2024-02-29T10:30:00,5Z"`, "a form of a date or time that is not read"},
+		{"DateTime64(3)", `"2024-02-29T1:30:00Z"`, "a form of a date or time that is not read"},
+		{"Date", `"05/06/2026"`, "a form of a date or time that is not read"},
+		{"Date", `"2026-02-29"`, "does not exist"},
+		{"Date", `20123`, "the column says no unit"},
+		{"Decimal(12, 3)", `1.0e-4`, "more digits after the point"},
+	} {
+		_, err := fits(t, tc[0], tc[1])
+		require.ErrorContains(t, err, tc[2], "%s %s", tc[0], tc[1])
+	}
+	_, err := newConverter("String", "days")
+	require.ErrorContains(t, err, "no unit")
+	_, err = newConverter("Date", "weeks")
+	require.ErrorContains(t, err, "not a unit")
+}
+
+func TestSameType(t *testing.T) {
+	for _, same := range [][2]string{
+		{"DateTime64(3,'UTC')", "DateTime64(3, 'Europe/Berlin')"}, {"DateTime", "DateTime('UTC')"}, {"Decimal64(3)", "Decimal(18, 3)"},
+		{"Enum8('a b'=1,'c'=2)", "Enum8('a b' = 1, 'c' = 2)"}, {"Nullable(DateTime64(3))", "Nullable(DateTime64(3, 'UTC'))"},
+		{"Map(String,Array(Decimal32(2)))", "Map(String, Array(Decimal(9, 2)))"}, {"Tuple(a  DateTime64(3),b Int8)", "Tuple(a DateTime64(3, 'UTC'), b Int8)"},
+	} {
+		require.True(t, sameType(same[0], same[1]), same)
+	}
+	for _, other := range [][2]string{
+		{"DateTime64(3)", "DateTime64(6)"}, {"Decimal(9,2)", "Decimal(9,3)"}, {"Tuple(a Int8)", "Tuple(b Int8)"}, {"Tuple(Int8)", "Tuple(Int8, Int8)"},
+		{"Enum8('a b' = 1)", "Enum8('ab' = 1)"}, {"String", "Nullable(String)"}, {"FixedString(3)", "FixedString(4)"},
+	} {
+		require.False(t, sameType(other[0], other[1]), other)
+	}
+}
+
 func TestTypesThatNoColumnHas(t *testing.T) {
-	for _, name := range []string{"", "text", "Map(String, String)", "Tuple(Int8)", "Nullable(", "Array(Nope)", "FixedString(3)", "Decimal", "Int7", "AggregateFunction(max, Int8)"} {
-		_, err := newConverter(name)
+	for _, name := range []string{"", "text", "Nullable(", "Array(Nope)", "Map(String)", "Tuple(a Nope)", "Variant(String, Int8)", "Int7", "AggregateFunction(max, Int8)"} {
+		_, err := newConverter(name, "")
 		require.Error(t, err, name)
 	}
 }

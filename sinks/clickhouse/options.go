@@ -12,6 +12,7 @@ import (
 
 	"github.com/seed-86dfc502/weir/config"
 	"github.com/seed-86dfc502/weir/sinks"
+	"github.com/seed-86dfc502/weir/sinks/internal/sqlsink"
 )
 
 // Options configure a sink. URL, Table and Service are required.
@@ -134,7 +135,7 @@ func (o *Options) complete() (*clickhouse.Options, error) {
 			bad("columns[%d].name: %q is taken", i, c.Name)
 		}
 		seen[c.Name] = true
-		if _, err := newConverter(c.Type); err != nil {
+		if _, err := newConverter(c.Type, sqlsink.Unit(c.Unit)); err != nil {
 			bad("columns[%d].type: %w", i, err)
 		}
 	}

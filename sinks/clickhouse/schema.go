@@ -164,7 +164,7 @@ func (s *Sink) mismatches(ctx context.Context, opened *session) (wrong []string,
 		switch t, ok := opened.types[name]; {
 		case !ok:
 			wrong = append(wrong, fmt.Sprintf("column %s: missing or computed, needs type %s", name, wanted))
-		case !fits(canonicalType(t)):
+		case !fits(t):
 			wrong = append(wrong, fmt.Sprintf("column %s: has type %s, needs %s", name, t, wanted))
 		}
 	}
@@ -180,7 +180,7 @@ func (s *Sink) mismatches(ctx context.Context, opened *session) (wrong []string,
 	expect("changed_at", "DateTime64(3)", dateTime)
 	expect("synced_at", "DateTime64(3) with a default", dateTime)
 	for _, c := range s.content() {
-		expect(c.Name, c.Type, exactly(canonicalType(c.Type)))
+		expect(c.Name, c.Type, func(t string) bool { return sameType(c.Type, t) })
 	}
 	return wrong, nil
 }

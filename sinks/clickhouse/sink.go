@@ -9,7 +9,6 @@ import (
 	"slices"
 	"strings"
 	"sync/atomic"
-	"time"
 
 	"github.com/ClickHouse/clickhouse-go/v2"
 	"github.com/ClickHouse/clickhouse-go/v2/lib/column"
@@ -19,6 +18,7 @@ import (
 	"github.com/seed-86dfc502/weir/change"
 	"github.com/seed-86dfc502/weir/config"
 	"github.com/seed-86dfc502/weir/sinks"
+	"github.com/seed-86dfc502/weir/sinks/internal/sqlsink"
 )
 
 // Sink writes one service's changes to one table. Open and Write are called
@@ -53,7 +53,7 @@ func New(o Options) (*Sink, error) {
 	s := &Sink{options: o}
 	s.database, s.table, _ = strings.Cut(o.Table, ".")
 	for _, c := range o.Columns {
-		convert, err := newConverter(c.Type)
+		convert, err := newConverter(c.Type, sqlsink.Unit(c.Unit))
 		if err != nil {
 			return nil, err
 		}
@@ -187,7 +187,7 @@ func (s *Sink) rows(changes []change.Change, failed map[int]error) (upserts, ret
 	// members of enumerations and the like, but spoils a batch by a refusal.
 	trial := make([]column.Interface, len(s.options.Columns))
 	for i, c := range s.options.Columns {
-		trial[i], err = column.Type(canonicalType(c.Type)).Column(c.Name, &column.ServerContext{Timezone: time.UTC})
+		trial[i], err = libraryColumn(c.Type)
 		if err != nil {
 			return nil, nil, classify("convert", err, false)
 		}

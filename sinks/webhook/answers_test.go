@@ -5,7 +5,6 @@ import (
 	"bytes"
 	"fmt"
 	"io"
-	"log"
 	"net"
 	"net/http"
 	"strings"
@@ -74,20 +73,6 @@ func TestMalformedAnswersAreNotQuoted(t *testing.T) {
 			require.LessOrEqual(t, len(e.Err.Error()), sinks.MaxReason)
 		})
 	}
-}
-
-// The client library logs the beginning of an answer that comes without a request.
-func TestAnswersWithoutRequestsAreNotLogged(t *testing.T) {
-	newTransport(Options{})
-	var b bytes.Buffer
-	filter := log.Writer().(*mute)
-	before := filter.Writer
-	filter.Writer = &b
-	t.Cleanup(func() { filter.Writer = before })
-	log.Printf("Unsolicited response received on idle HTTP channel starting with %q; err=%v", "canary", nil)
-	log.Print("another line")
-	require.NotContains(t, b.String(), "canary")
-	require.Contains(t, b.String(), "another line")
 }
 
 // A receiver's own reason reaches the operator, without what it repeats of the request.

@@ -1,17 +1,13 @@
 package webhook
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
-	"io"
-	"log"
 	"net"
 	"net/http"
 	"net/netip"
 	"net/url"
 	"strings"
-	"sync"
 	"syscall"
 	"time"
 
@@ -32,7 +28,6 @@ const pingAfter = 15 * time.Second
 // newTransport makes what services of one target share. It uses nothing of the
 // options that is not in clientKey.
 func newTransport(o Options) *http.Transport {
-	muteClient()
 	dialer := &net.Dialer{Timeout: connectTimeout, KeepAlive: 30 * time.Second}
 	t := &http.Transport{ // without a proxy, which would connect in our place
 		DialContext:            dialer.DialContext,
@@ -79,19 +74,6 @@ func denyPrivate(_, address string, _ syscall.RawConn) error {
 		return fmt.Errorf("%w: %v", errDenied, a)
 	}
 	return nil
-}
-
-// muteClient keeps the client library's only log line, which quotes an answer that came
-// without a request, out of the process's log.
-var muteClient = sync.OnceFunc(func() { log.SetOutput(&mute{log.Writer()}) })
-
-type mute struct{ io.Writer }
-
-func (m *mute) Write(line []byte) (int, error) {
-	if bytes.Contains(line, []byte("Unsolicited response received on idle HTTP channel")) {
-		return len(line), nil
-	}
-	return m.Writer.Write(line)
 }
 
 // public reports whether an address may be anybody's, after the IANA registries
