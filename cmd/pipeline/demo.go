@@ -13,8 +13,9 @@ import (
 	"strings"
 	"time"
 
+	"github.com/dustin/go-humanize"
 	"github.com/dustin/go-humanize/english"
-	"github.com/seed-86dfc502/weir/operate/generate"
+	"github.com/seed-86dfc502/weir/operate/demo"
 	"github.com/seed-86dfc502/weir/pipeline"
 	"github.com/spf13/cobra"
 )
@@ -23,35 +24,56 @@ import (
 const demoTick = 100 * time.Millisecond
 
 func (a *app) demoCommand() *cobra.Command {
-	o := generate.Options{Seed: 1}
-	rate := 100
+	o := demo.Options{}
+	rate, write := 100, ""
 	c := &cobra.Command{
 		Use:   "demo",
 		Short: "Run a made-up stream with the operators' page, until Ctrl-C",
 		Long: "Run a made-up stream of events, embedded and in a temporary folder, with the operators' page to look at. Ctrl-C ends it\n" +
-			"and removes the folder. Other commands can be tried on it meanwhile, from another terminal.",
-		Example: "  weir demo\n  weir demo --rate 1000 --customers 24",
+			"and removes the folder. Other commands can be tried on it meanwhile, from another terminal.\n\n" +
+			"With --write it writes --events events and the configuration into a new folder, and runs nothing. The same seed\n" +
+			"makes the same bytes.",
+		Example: "  weir demo\n  weir demo --rate 1000 --customers 24\n  weir demo --write stream --events 100000",
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if rate < 1 || o.Entities < 1 || o.Customers < 1 {
-				return &usageError{errors.New("--rate, --entities and --customers must be at least 1")}
+			if rate < 1 || o.Entities < 1 || o.Customers < 1 || o.Events < 1 {
+				return &usageError{errors.New("--rate, --entities, --customers and --events must be at least 1")}
+			}
+			if write != "" {
+				return a.writeStream(write, o)
 			}
 			return a.demo(cmd.Context(), o, rate)
 		},
 	}
 	c.Flags().IntVar(&rate, "rate", rate, "events per second")
+	c.Flags().StringVar(&write, "write", "", "write a stream into this folder, which must be empty or missing")
+	c.Flags().IntVar(&o.Events, "events", 100_000, "events over all sources (--write)")
+	c.Flags().Uint64Var(&o.Seed, "seed", 1, "of the random numbers")
 	c.Flags().IntVar(&o.Entities, "entities", 1000, "entities")
 	c.Flags().IntVar(&o.Customers, "customers", 8, "customers, with one projection each")
 	return c
 }
 
-func (a *app) demo(ctx context.Context, o generate.Options, rate int) (err error) {
+// writeStream writes a stream with its configuration.
+func (a *app) writeStream(dir string, o demo.Options) error {
+	if entries, err := os.ReadDir(dir); err == nil && len(entries) > 0 {
+		return fmt.Errorf("%s is not empty", dir)
+	}
+	if err := demo.Write(dir, o); err != nil {
+		return err
+	}
+	_, err := fmt.Fprintf(a.out, "%s: %s events about %s entities from 3 sources, %d customers\n",
+		dir, humanize.Comma(int64(o.Events)), humanize.Comma(int64(o.Entities)), o.Customers)
+	return err
+}
+
+func (a *app) demo(ctx context.Context, o demo.Options, rate int) (err error) {
 	dir, err := os.MkdirTemp("", "weir-demo-")
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
 	o.Events = 1 // the first is sent again below, and is known then
-	if err := generate.Write(dir, o); err != nil {
+	if err := demo.Write(dir, o); err != nil {
 		return err
 	}
 	address, err := freeAddress(ctx, "127.0.0.1:9600")
@@ -76,7 +98,7 @@ func (a *app) demo(ctx context.Context, o generate.Options, rate int) (err error
 		page = fmt.Sprintf("page:    http://%s/\n", address)
 	}
 	fmt.Fprintf(a.err, "%s a second about %s for %s\n%sask:     weir status -c %s\n         weir explain %s -c %s\nCtrl-C ends it and removes the folder.\n\n",
-		english.Plural(rate, "event", "events"), entities(int64(o.Entities)), english.Plural(o.Customers, "customer", "customers"), page, a.config, generate.EntityID(0), a.config)
+		english.Plural(rate, "event", "events"), entities(int64(o.Entities)), english.Plural(o.Customers, "customer", "customers"), page, a.config, demo.EntityID(0), a.config)
 
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
@@ -106,7 +128,7 @@ func freeAddress(ctx context.Context, wanted string) (string, error) {
 }
 
 // stream appends events to the files of the sources until ctx ends.
-func stream(ctx context.Context, dir string, o generate.Options, rate int) (err error) {
+func stream(ctx context.Context, dir string, o demo.Options, rate int) (err error) {
 	files := map[string]*bufio.Writer{}
 	var open []io.Closer
 	defer func() {
@@ -119,7 +141,7 @@ func stream(ctx context.Context, dir string, o generate.Options, rate int) (err 
 	defer tick.Stop()
 	o.Events = math.MaxInt
 	n := 0
-	err = generate.Stream(o, func(source string, line []byte) error {
+	err = demo.Stream(o, func(source string, line []byte) error {
 		w := files[source]
 		if w == nil {
 			f, err := os.OpenFile(filepath.Join(dir, source+".jsonl"), os.O_APPEND|os.O_WRONLY, 0)

@@ -7,6 +7,7 @@ import (
 
 	"github.com/dustin/go-humanize/english"
 	"github.com/seed-86dfc502/weir/internal/terminal"
+	"github.com/seed-86dfc502/weir/operate"
 	"github.com/seed-86dfc502/weir/operate/doctor"
 	"github.com/spf13/cobra"
 )
@@ -17,7 +18,7 @@ func (a *app) doctorCommand() *cobra.Command {
 		Short: "Examine what a configuration stands on: servers, clocks, rights, topics, disks",
 		Long: "Examine what a configuration stands on: whether servers, sources and targets answer; versions and clocks; settings and\n" +
 			"rights of the database, the gate and the topics; room on disks and limits of processes. Each finding has its remedy.\n" +
-			"Nothing is changed. Exit status 1 when something is wrong; warnings alone are 0.",
+			"degraded is a warning, down a fault. Nothing is changed, and nothing sent. Exit status 1 when something is down.",
 		Example: "  weir doctor -c weir.yaml\n  weir doctor --json",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			cfg, err := a.load()
@@ -30,10 +31,10 @@ func (a *app) doctorCommand() *cobra.Command {
 			} else {
 				a.printFindings(findings)
 			}
-			if err == nil && doctor.Worst(findings) == doctor.Fault {
+			if err == nil && doctor.Worst(findings) == operate.LevelDown {
 				n := 0
 				for _, f := range findings {
-					if f.Level == doctor.Fault {
+					if f.Level == operate.LevelDown {
 						n++
 					}
 				}
@@ -45,13 +46,13 @@ func (a *app) doctorCommand() *cobra.Command {
 	return a.needConfig(c)
 }
 
-func (a *app) printFindings(findings []doctor.Finding) {
+func (a *app) printFindings(findings []operate.Item) {
 	color := colors(a.out, a.env)
 	for _, f := range findings {
 		level := string(f.Level)
-		fmt.Fprintf(a.out, "%s%s  %s: %s\n", color.level(level), strings.Repeat(" ", len(doctor.Warning)-len(level)), color.bold(f.What), terminal.Visible(f.Found))
+		fmt.Fprintf(a.out, "%s%s  %s: %s\n", color.level(level), strings.Repeat(" ", len(operate.LevelDegraded)-len(level)), color.bold(f.What), terminal.Visible(f.Why))
 		if f.Do != "" {
-			fmt.Fprintf(a.out, "         do: %s\n", f.Do)
+			fmt.Fprintf(a.out, "          do: %s\n", f.Do)
 		}
 	}
 }

@@ -38,7 +38,7 @@ func change(t *testing.T, file, old, new string) {
 func TestNothingRanYet(t *testing.T) {
 	dir, main := banana(t)
 	for _, line := range []string{
-		"explain x", "plan", "noise", "audit", "retention", "dlq list", "dlq show 1", "dlq discard 1", "dlq edit 1 --file -",
+		"explain x", "plan", "noise", "audit", "dlq list", "dlq show 1", "dlq discard 1", "dlq edit 1 --file -",
 		"dlq replay 1", "replay --all", "reset --all --yes",
 	} {
 		status, out, errs := call(t, append(strings.Fields(line), "-c", main)...)
@@ -67,7 +67,7 @@ func TestChangedConfigurationIsNotForwarded(t *testing.T) {
 	status, said, wrong := call(t, "replay", "-c", main, "nobody")
 	require.Equal(t, exitFailed, status)
 	require.Contains(t, said, "1 entity not known and left out")
-	require.Contains(t, wrong, "none of the named entities is known")
+	require.Contains(t, wrong, "none of the named entities exists")
 
 	customer := filepath.Join(dir, "customers", "acme.yaml")
 	change(t, customer, "banana_id: id", "banana_id: id\n      origin: origin")
@@ -83,20 +83,6 @@ func TestChangedConfigurationIsNotForwarded(t *testing.T) {
 
 	stop()
 	require.Zero(t, <-ended, errs.String())
-}
-
-// --respect-dam=false is --force.
-func TestNotToRespectTheDamIsForce(t *testing.T) {
-	_, main := banana(t)
-	status, _, errs := call(t, "run", "-c", main, "--until-idle")
-	require.Zero(t, status, errs)
-	numbers := func(flag string) string {
-		status, out, errs := call(t, "replay", "-c", main, "--customer", "acme", "--dry-run", "--json", flag)
-		require.Zero(t, status, errs)
-		return out
-	}
-	require.JSONEq(t, numbers("--force"), numbers("--respect-dam=false"))
-	require.NotEqual(t, numbers("--force"), numbers("--respect-dam"))
 }
 
 // What producers and callers write cannot steer an operator's terminal, nor

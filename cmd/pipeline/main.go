@@ -134,8 +134,8 @@ func (a *app) root() *cobra.Command {
 		id, title string
 		commands  []*cobra.Command
 	}{
-		{"begin", "To begin:", []*cobra.Command{a.initCommand(), a.demoCommand(), a.generateCommand(), a.validateCommand(), a.testCommand(), a.planCommand(), a.schemaCommand()}},
-		{"run", "To run:", []*cobra.Command{a.runCommand(), a.reloadCommand(), a.migrateCommand(), a.importCommand(), a.tokenCommand(), a.retentionCommand()}},
+		{"begin", "To begin:", []*cobra.Command{a.initCommand(), a.demoCommand(), a.validateCommand(), a.testCommand(), a.planCommand(), a.schemaCommand()}},
+		{"run", "To run:", []*cobra.Command{a.runCommand(), a.reloadCommand(), a.migrateCommand(), a.importCommand(), a.tokenCommand()}},
 		{"look", "To look:", []*cobra.Command{a.statusCommand(), a.doctorCommand(), a.explainCommand(), a.noiseCommand(), a.auditCommand(), a.deliveriesCommand(), a.versionCommand()}},
 		{"act", "To put right:", []*cobra.Command{a.pauseCommand(), a.resumeCommand(), a.probeCommand(), a.replayCommand(), a.resetCommand(), a.reconcileCommand(), a.dlqCommand()}},
 	} {

@@ -37,14 +37,14 @@ func call(t *testing.T, args ...string) (status int, out, errs string) {
 	return status, o.String(), e.String()
 }
 
-func TestGenerateValidateAndRun(t *testing.T) {
+func TestWriteADemoValidateAndRun(t *testing.T) {
 	dir := t.TempDir()
-	status, out, errs := call(t, "generate", filepath.Join(dir, "a"), "--events", "300", "--entities", "20", "--customers", "3")
+	status, out, errs := call(t, "demo", "--write", filepath.Join(dir, "a"), "--events", "300", "--entities", "20", "--customers", "3")
 	require.Zero(t, status, errs)
 	require.Contains(t, out, "300 events")
-	status, _, errs = call(t, "generate", filepath.Join(dir, "b"), "--events", "300", "--entities", "20", "--customers", "3", "--json")
+	status, _, errs = call(t, "demo", "--write", filepath.Join(dir, "b"), "--events", "300", "--entities", "20", "--customers", "3")
 	require.Zero(t, status, errs)
-	status, _, errs = call(t, "generate", filepath.Join(dir, "b"), "--events", "1")
+	status, _, errs = call(t, "demo", "--write", filepath.Join(dir, "b"), "--events", "1")
 	require.Equal(t, exitFailed, status)
 	require.Contains(t, errs, "is not empty")
 	for _, f := range []string{"registry.jsonl", "lab.jsonl", "market.jsonl", "weir.yaml", "customers/customer-03.yaml"} {
@@ -81,7 +81,7 @@ func TestGenerateValidateAndRun(t *testing.T) {
 
 func TestUsageErrors(t *testing.T) {
 	for _, args := range []string{
-		"no-such-command", "run --no-such-flag", "run extra", "run -c missing.yaml", "generate", "generate x --events 0",
+		"no-such-command", "run --no-such-flag", "run extra", "run -c missing.yaml", "demo --write x --events 0",
 		"dlq show", "dlq show zero", "dlq show -1", "test --run (", "validate --config",
 	} {
 		status, out, errs := call(t, strings.Fields(args)...)
@@ -126,17 +126,6 @@ func TestOperatorsUsage(t *testing.T) {
 		"replay --all --rate 5/m":              "--rate 5/m",
 		"replay --since yesterday":             "--since yesterday",
 		"replay --until 1h":                    "--until goes with --since",
-		"replay --all --force --respect-dam":   "opposites",
-		"replay --letters --customer acme":     "--letters goes with",
-		"replay --letters":                     "--yes",
-		"replay --letters --yes --all":         "--letters goes with",
-		"replay --letters --yes --since 1h":    "--letters goes with",
-		"replay --letters --yes --outdated":    "--letters goes with",
-		"replay --letters --yes --rate 5":      "--letters goes with",
-		"replay --letters --yes --resume":      "--letters goes with",
-		"replay --letters --entities no.txt":   "--letters goes with",
-		"replay --letters --respect-dam=false": "--letters goes with", // that is --force
-		"replay --yes":                         "say which entities",  // nothing to answer, and no harm
 		"replay --resume 3":                    "--resume=3",
 		"replay --resume=-5":                   "no job's number",
 		"replay --resume=0":                    "no job's number",

@@ -23,7 +23,7 @@ func TestReferenceIsUpToDate(t *testing.T) {
 	root := a.root()
 	root.InitDefaultHelpCmd()
 	var b bytes.Buffer
-	b.WriteString("# Commands\n\nWhat `weir --help` and the help of each command say. `weir completion` prints completions for shells: `source <(weir completion bash)`. [operating.md](operating.md) tells when to use what.\n")
+	b.WriteString("# Commands\n\nWhat `weir --help` and the help of each command say. `weir completion` prints completions for shells: `source <(weir completion bash)`. [operator-commands.md](operator-commands.md) tells when to use what.\n")
 	write(&b, root)
 	path := filepath.Join("..", "..", "docs", "commands.md")
 	if *update {

@@ -32,8 +32,7 @@ type taskFlags struct {
 	all, dry, wait, yes bool
 	rate, since, until  string
 	reason              string
-	force, respect      bool
-	outdated, letters   bool
+	force, outdated     bool
 	resume              int64
 }
 
@@ -132,7 +131,7 @@ func (f *taskFlags) task(kind operate.Kind, cfg *config.Config, now time.Time) (
 		return t, &usageError{errors.New("--until goes with --since")}
 	}
 	ways := 0
-	for _, is := range []bool{len(f.entities) > 0, f.list != "", f.all, f.outdated, f.since != "", f.letters, f.resume != 0} {
+	for _, is := range []bool{len(f.entities) > 0, f.list != "", f.all, f.outdated, f.since != "", f.resume != 0} {
 		if is {
 			ways++
 		}
@@ -142,7 +141,7 @@ func (f *taskFlags) task(kind operate.Kind, cfg *config.Config, now time.Time) (
 		t.Select.All, ways = true, 1
 	}
 	if ways != 1 {
-		return t, &usageError{errors.New("say which entities, in exactly one way: their ids, --entities, --all, --outdated, --since, --service, --customer, --projection, --letters or --resume")}
+		return t, &usageError{errors.New("say which entities, in exactly one way: their ids, --entities, --all, --outdated, --since, --service, --customer, --projection or --resume")}
 	}
 	if t.Services, err = f.chosen(kind, cfg); err != nil {
 		return t, err
@@ -229,14 +228,13 @@ func parseTime(flag, s string, now time.Time) (time.Time, error) {
 
 func (a *app) replayCommand() *cobra.Command {
 	var f taskFlags
-	var letters letterFlags
 	c := &cobra.Command{
 		Use:   "replay [ENTITY...]",
 		Short: "Decide again, from what the entities are now",
 		Long: "Decide again, from what the entities are now: nothing stale is sent. What equals the customer's last one is held back,\n" +
 			"unless --force. --outdated moves entities to the active configuration that were not evaluated under it yet.\n\n" +
-			"It works in portions. After a kill the same command goes on where it was, and so does --resume, which must be used\n" +
-			"after a time such as --since 2h, since that is another one now.",
+			"It runs in batches. After an interruption run the same command again, or --resume; after a relative time such as\n" +
+			"--since 2h, always --resume.",
 		Example: "  weir replay -c weir.yaml B-007 --dry-run\n" +
 			"  weir replay -c weir.yaml --customer acme --rate 200/s\n" +
 			"  weir replay -c weir.yaml --since 2h --wait\n" +
@@ -246,12 +244,6 @@ func (a *app) replayCommand() *cobra.Command {
 				return &usageError{fmt.Errorf("%q is no argument: a job's number is part of the flag, like --resume=3", args[0])}
 			}
 			f.entities = args
-			if cmd.Flags().Changed("respect-dam") {
-				if f.force && f.respect {
-					return &usageError{errors.New("--force and --respect-dam are opposites")}
-				}
-				f.force = f.force || !f.respect
-			}
 			if cmd.Flags().Changed("resume") {
 				if f.resume != latestJob && f.resume < 1 {
 					return &usageError{fmt.Errorf("--resume=%d: that is no job's number", f.resume)}
@@ -260,35 +252,17 @@ func (a *app) replayCommand() *cobra.Command {
 					return &usageError{errors.New("--resume goes on with a job as it was begun: of the other flags only --rate, --wait and --dry-run go with it")}
 				}
 			}
-			if f.letters {
-				letters.all, letters.dry, letters.wait, letters.reason = true, f.dry, f.wait, f.reason
-				if len(f.services) > 1 || len(f.customers)+len(f.projections) > 0 || len(f.entities) > 1 || f.force ||
-					f.list != "" || f.all || f.outdated || f.since != "" || f.until != "" || f.rate != "" || f.resume != 0 {
-					return &usageError{errors.New("--letters goes with at most one --service and ENTITY, and no other selection, --rate or --force")}
-				}
-				if len(f.services) == 1 {
-					letters.filter.Service = f.services[0]
-				}
-				if len(f.entities) == 1 {
-					letters.filter.Entity = f.entities[0]
-				}
-				letters.yes = f.yes
-				return a.replayLetters(cmd.Context(), nil, &letters)
-			}
 			return a.task(cmd.Context(), operate.Replay, &f)
 		},
 	}
 	f.add(a, c, false)
 	c.Flags().BoolVar(&f.all, "all", false, "all entities")
 	c.Flags().BoolVar(&f.outdated, "outdated", false, "entities that were last evaluated under another configuration: a backfill")
-	c.Flags().BoolVar(&f.letters, "letters", false, "open dead letters, as dlq replay --all does; with --service or ENTITY")
 	c.Flags().StringVar(&f.since, "since", "", "entities with events since then: a time, or how long ago, such as 2h or 7d")
 	c.Flags().StringVar(&f.until, "until", "", "and before then")
 	c.Flags().BoolVar(&f.force, "force", false, "send also what equals the customer's last one")
-	c.Flags().BoolVar(&f.respect, "respect-dam", true, "hold back what equals the customer's last one; the opposite of --force")
 	c.Flags().Int64Var(&f.resume, "resume", 0, "go on with an unfinished job: --resume for the latest, --resume=3 for job 3")
 	c.Flags().Lookup("resume").NoOptDefVal = strconv.Itoa(latestJob)
-	c.Flags().BoolVarP(&f.yes, "yes", "y", false, "do not ask (--letters)")
 	return a.needConfig(c)
 }
 
@@ -397,18 +371,18 @@ func (a *app) runTask(ctx context.Context, env *operate.Env, t operate.Task, wai
 // is no success.
 func requireFound(r operate.Result) error {
 	if r.Unknown > 0 && r.Entities == 0 && r.CheckRows == 0 {
-		return errors.New("none of the named entities is known")
+		return errors.New("none of the named entities exists")
 	}
 	return nil
 }
 
-// next says what is still to happen where nobody runs.
+// next says what the next run will do, if no process is running.
 func (a *app) next(alone, waited bool) {
 	switch {
 	case alone && waited:
 		fmt.Fprintln(a.out, "What changed is sent by the next weir run.")
 	case alone:
-		fmt.Fprintln(a.out, "Nobody runs: the next weir run does it.")
+		fmt.Fprintln(a.out, "No process is running; the next weir run will do it.")
 	}
 }
 

@@ -87,7 +87,7 @@ func (a *app) hintOf(err error) string {
 	case errors.As(err, &left):
 		return "the same command goes on with what is left"
 	case errors.Is(err, disk.ErrDamaged):
-		return "check the disk, then restore a backup of the state file: docs/operating.md, A damaged file"
+		return "check the disk, then restore a backup of the state file: docs/operator-commands.md, A damaged file"
 	case errors.Is(err, disk.ErrSync):
 		return "check the disk, then start again: what is there is read from the disk then"
 	case errors.Is(err, pipeline.ErrNothingRan):

@@ -111,15 +111,15 @@ func TestDoctor(t *testing.T) {
 	dir, main := banana(t)
 	status, out, errs := call(t, "doctor", "-c", main)
 	require.Zero(t, status, errs)
-	require.Contains(t, out, "ok       source registry: it answers, or is there\n")
+	require.Contains(t, out, "ok        source registry: it answers, or is there\n")
 	require.NoDirExists(t, filepath.Join(dir, "data"), "nothing is made")
 	require.NoError(t, os.Remove(filepath.Join(dir, "events", "lab.jsonl")))
 	status, out, errs = call(t, "doctor", "-c", main)
 	require.Equal(t, exitFailed, status)
-	require.Regexp(t, `(?m)^fault    source lab: .*no such file.*\n         do: make it`, out)
+	require.Regexp(t, `(?m)^down      source lab: .*no such file.*\n          do: create the file`, out)
 	require.Equal(t, "error: 1 fault\n", errs)
 	_, out, _ = call(t, "doctor", "-c", main, "--json")
-	var findings []struct{ What, Level, Found, Do string }
+	var findings []struct{ What, Level, Why, Do string }
 	require.NoError(t, json.Unmarshal([]byte(out), &findings))
 	require.NotEmpty(t, findings)
 }

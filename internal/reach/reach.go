@@ -16,28 +16,34 @@ import (
 	"github.com/twmb/franz-go/pkg/kerr"
 )
 
-// Asked is a kind of source or sink that can be checked.
-type Asked interface {
-	// Ask returns why what it names cannot be reached. cluster says how the cluster of
-	// the kind is reached, or the main one.
+// Target is a kind of source or sink that can be checked.
+type Target interface {
+	// Ask returns why it cannot be reached. cluster returns how the cluster of the kind is
+	// reached, or the main one.
 	Ask(ctx context.Context, cluster func(own config.Cluster) (transport.Config, error)) error
 }
 
-// Right is what the user of a cluster must be allowed to do with a topic, or with a
-// transactional id.
-type Right struct {
+// Partial is a Target whose check leaves something open.
+type Partial interface {
+	// Unchecked names it, as a clause: "its credentials are not checked, since …".
+	Unchecked() string
+}
+
+// Permission is an operation on a topic, or on a transactional id, that the user of a
+// cluster needs.
+type Permission struct {
 	Topic, Transactions string // one of both
-	Prefix              string // of all such ids, to be given the right as a whole
+	Prefix              string // of all such ids, to be granted as a whole
 	Operation           string // READ or WRITE
-	Without             string // what becomes of it else
+	Without             string // the consequence of its absence
 	Vital               bool   // nothing works without it
 }
 
-// Entitled is a kind of source or sink that needs rights in a cluster.
-type Entitled interface {
-	// Rights returns what a source or service of that name needs, and in which cluster:
-	// the main one where it has no brokers.
-	Rights(pipeline, name string) (of config.Cluster, rights []Right)
+// Authorizer is a kind of source or sink that needs permissions in a cluster.
+type Authorizer interface {
+	// Rights returns the permissions that a source or service of that name needs, and in
+	// which cluster: the main one where it has no brokers.
+	Rights(pipeline, name string) (of config.Cluster, rights []Permission)
 }
 
 // Postgres connects and asks for an answer.

@@ -10,27 +10,9 @@ import (
 	"strings"
 	"time"
 
-	"github.com/seed-86dfc502/weir/assemble"
 	"github.com/seed-86dfc502/weir/config"
+	"github.com/seed-86dfc502/weir/operate"
 )
-
-// Level says how bad a finding is.
-type Level string
-
-// The levels.
-const (
-	OK      Level = "ok"
-	Warning Level = "warning" // it works, and may not under load or after a failure
-	Fault   Level = "fault"   // it does not work, or promises do not hold
-)
-
-// Finding is one thing that was examined.
-type Finding struct {
-	What  string `json:"what"` // store, gate, kafka, source NAME, a service, or disk PATH
-	Level Level  `json:"level"`
-	Found string `json:"found"`
-	Do    string `json:"do,omitempty"` // the remedy, unless all is well
-}
 
 // Options of an examination.
 type Options struct {
@@ -41,22 +23,27 @@ type Options struct {
 // askTimeout bounds the examination of one server.
 const askTimeout = 15 * time.Second
 
-// Examine examines everything that a configuration names, in its order. References must
-// have been resolved when it was loaded.
-func Examine(ctx context.Context, c *config.Config, o Options) []Finding {
+// Examine examines everything that a configuration names, in its order, and returns a line
+// for each finding: degraded is a warning, down a fault. References must have been resolved
+// when the configuration was loaded.
+func Examine(ctx context.Context, c *config.Config, o Options) []operate.Item {
 	if o.Now == nil {
 		o.Now = time.Now
 	}
 	e := &examination{cfg: c, now: o.Now}
 	for _, w := range c.Warnings() {
-		e.add("configuration", Warning, w, "change it, or leave it if it is meant so")
+		e.add("configuration", operate.LevelDegraded, w, "change it, or leave it if it is meant so")
 	}
 	answers := map[string]bool{}
-	for _, r := range assemble.Resolve(ctx, c) {
-		if answers[r.What] = r.Error == ""; r.Error != "" {
-			e.add(r.What, Fault, r.Error, remedy(r.What))
-		} else if kind, _, _ := strings.Cut(r.What, " "); kind != "store" && kind != "gate" && kind != "kafka" {
-			e.add(r.What, OK, "it answers, or is there", "")
+	for _, a := range askAll(ctx, c) {
+		if answers[a.what] = a.err == nil; a.err != nil {
+			e.add(a.what, operate.LevelDown, oneLine(a.err), remedy(a.what, a.err))
+			continue
+		}
+		switch a.what {
+		case "store", "gate", "kafka": // examined below
+		default:
+			e.add(a.what, operate.LevelOK, "it answers, or is there"+map[bool]string{true: "; " + a.unchecked}[a.unchecked != ""], "")
 		}
 	}
 	for _, server := range []struct {
@@ -70,41 +57,32 @@ func Examine(ctx context.Context, c *config.Config, o Options) []Finding {
 		before := len(e.findings)
 		ask, cancel := context.WithTimeout(ctx, askTimeout)
 		if err := server.f(ask); err != nil {
-			e.add(server.what, Warning, "it cannot be examined: "+strings.Join(strings.Fields(err.Error()), " "), "give this user the right to look, or look by hand")
+			e.add(server.what, operate.LevelDegraded, "it cannot be examined: "+oneLine(err), "grant this user the right to read its settings, or examine it by hand")
 		}
 		cancel()
 		e.sound(server.what, before)
 	}
 	e.findings = append(e.findings, Rights(ctx, c, func(what string) bool { return answers[what] })...)
 	before := len(e.findings)
-	e.schema(ctx, answers["store"])
+	e.tables(ctx, answers["store"])
 	e.disks()
 	e.process()
 	e.sound("this machine", before)
 	return e.findings
 }
 
-// remedy is what to do where something does not answer.
-func remedy(what string) string {
-	switch {
-	case what == "store", what == "gate", what == "kafka":
-		return "start it, or correct " + what + " in the configuration: address, user, password, TLS"
-	case strings.HasPrefix(what, "source "):
-		return "make it, or correct what the source names"
-	}
-	return "bring the target back or correct its address; its changes wait, and other services go on"
-}
+func oneLine(err error) string { return strings.Join(strings.Fields(err.Error()), " ") }
 
 // examination collects findings. Not for concurrent use.
 type examination struct {
 	cfg      *config.Config
 	now      func() time.Time
-	findings []Finding
+	findings []operate.Item
 	facts    []string // of what is examined, for the line that all is well
 }
 
-func (e *examination) add(what string, level Level, found, do string) {
-	e.findings = append(e.findings, Finding{what, level, found, do})
+func (e *examination) add(what string, level operate.Level, why, do string) {
+	e.findings = append(e.findings, operate.Item{What: what, Level: level, Why: why, Do: do})
 }
 
 // fact notes what is worth saying where nothing is wrong.
@@ -115,7 +93,7 @@ func (e *examination) fact(format string, args ...any) {
 // sound says that nothing was found since a place of the list, with the facts.
 func (e *examination) sound(what string, before int) {
 	if len(e.findings) == before && len(e.facts) > 0 {
-		e.add(what, OK, strings.Join(e.facts, ", "), "")
+		e.add(what, operate.LevelOK, strings.Join(e.facts, ", "), "")
 	}
 	e.facts = nil
 }
@@ -130,23 +108,23 @@ const (
 // clock compares a server's clock, which was read between two looks at this machine's.
 func (e *examination) clock(what string, server, before, after time.Time) {
 	off := max(server.Sub(after), before.Sub(server), 0)
-	level := Warning
+	level := operate.LevelDegraded
 	switch {
 	case off < clockWarning:
 		e.fact("clock within %s", max(after.Sub(before), time.Millisecond).Round(time.Millisecond))
 		return
 	case off >= clockFault:
-		level = Fault
+		level = operate.LevelDown
 	}
 	e.add(what, level, fmt.Sprintf("its clock and this machine's are %s apart", off.Round(time.Millisecond)),
 		"let both follow NTP (chrony, systemd-timesyncd): ages, expiry of tokens and retention are reckoned by them")
 }
 
 // Worst returns the worst level of findings.
-func Worst(findings []Finding) Level {
-	worst := OK
+func Worst(findings []operate.Item) operate.Level {
+	worst := operate.LevelOK
 	for _, f := range findings {
-		if f.Level == Fault || f.Level == Warning && worst == OK {
+		if f.Level.Rank() > worst.Rank() {
 			worst = f.Level
 		}
 	}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/seed-86dfc502/weir/assemble"
 	"github.com/seed-86dfc502/weir/config"
+	"github.com/seed-86dfc502/weir/operate"
 	"github.com/seed-86dfc502/weir/store/postgres"
 	"github.com/seed-86dfc502/weir/tests/servers"
 	"github.com/stretchr/testify/require"
@@ -39,15 +40,15 @@ func configured(t *testing.T, main string) *config.Config {
 }
 
 // said returns the findings about one thing, and that each which is not fine has a remedy.
-func said(t *testing.T, findings []Finding, what string) (level Level, text string) {
+func said(t *testing.T, findings []operate.Item, what string) (level operate.Level, text string) {
 	t.Helper()
-	var about []Finding
+	var about []operate.Item
 	var lines []string
 	for _, f := range findings {
-		require.Equal(t, f.Level != OK, f.Do != "", "%+v", f)
+		require.Equal(t, f.Level != operate.LevelOK, f.Do != "", "%+v", f)
 		if f.What == what {
 			about = append(about, f)
-			lines = append(lines, f.Found+" | "+f.Do)
+			lines = append(lines, f.Why+" | "+f.Do)
 		}
 	}
 	require.NotEmpty(t, about, "nothing about %s in %+v", what, findings)
@@ -69,7 +70,7 @@ func TestPostgres(t *testing.T) {
 		return configured(t, "store: {postgres: {url: \""+url+"\"}}\nkafka: {brokers: [\""+strings.Join(brokers, `", "`)+"\"], inbox: {topic: "+prefix+"in}, changes: {topic: "+prefix+"out}}\n")
 	}
 	level, text := said(t, Examine(t.Context(), of(address), Options{}), "store")
-	require.Equal(t, Fault, level)
+	require.Equal(t, operate.LevelDown, level)
 	require.Contains(t, text, "| weir migrate -c ", "its tables are missing")
 
 	s, err := postgres.Open(t.Context(), postgres.Options{URL: address})
@@ -77,10 +78,10 @@ func TestPostgres(t *testing.T) {
 	require.NoError(t, s.Migrate(t.Context()))
 	require.NoError(t, s.Close())
 	level, text = said(t, Examine(t.Context(), of(address), Options{}), "store")
-	require.NotEqual(t, Fault, level, text)
+	require.NotEqual(t, operate.LevelDown, level, text)
 
 	level, text = said(t, Examine(t.Context(), of(address), Options{Now: func() time.Time { return time.Now().Add(time.Hour) }}), "store")
-	require.Equal(t, Fault, level)
+	require.Equal(t, operate.LevelDown, level)
 	require.Regexp(t, `its clock and this machine's are (59m|1h).* apart \| let both follow NTP`, text)
 
 	with := func(name, value string) string {
@@ -92,7 +93,7 @@ func TestPostgres(t *testing.T) {
 		return u.String()
 	}
 	level, text = said(t, Examine(t.Context(), of(with("default_transaction_read_only", "on")), Options{}), "store")
-	require.Equal(t, Fault, level)
+	require.Equal(t, operate.LevelDown, level)
 	require.Contains(t, text, "it takes no writes")
 	_, text = said(t, Examine(t.Context(), of(with("synchronous_commit", "off")), Options{}), "store")
 	require.Contains(t, text, "SET synchronous_commit = on")
@@ -104,7 +105,7 @@ func TestValkey(t *testing.T) {
 	address := server.Address
 	cfg := configured(t, "gate: {valkey: {address: \""+address+"\"}}\n")
 	level, text := said(t, Examine(t.Context(), cfg, Options{}), "gate")
-	require.Equal(t, OK, level, text)
+	require.Equal(t, operate.LevelOK, level, text)
 	require.Regexp(t, `(Valkey|Redis) \d+\..*memory without a limit`, text)
 
 	client, err := valkey.NewClient(valkey.ClientOption{InitAddress: []string{address}, DisableCache: true, ForceSingleClient: true})
@@ -114,7 +115,7 @@ func TestValkey(t *testing.T) {
 		require.NoError(t, client.Do(t.Context(), client.B().ConfigSet().ParameterValue().ParameterValue(name, value).Build()).Error())
 	}
 	level, text = said(t, Examine(t.Context(), cfg, Options{}), "gate")
-	require.Equal(t, Warning, level)
+	require.Equal(t, operate.LevelDegraded, level)
 	require.Contains(t, text, "CONFIG SET maxmemory-policy volatile-ttl")
 	_, text = said(t, Examine(t.Context(), cfg, Options{Now: func() time.Time { return time.Now().Add(-time.Hour) }}), "gate")
 	require.Contains(t, text, "let both follow NTP")
@@ -125,7 +126,7 @@ func TestKafka(t *testing.T) {
 	brokers, prefix := servers.Kafka(t)
 	cfg := configured(t, "store: {postgres: {url: \""+servers.Postgres(t)+"\"}}\nkafka: {brokers: [\""+strings.Join(brokers, `", "`)+"\"], inbox: {topic: "+prefix+"in, partitions: 3}, changes: {topic: "+prefix+"out}}\n")
 	level, text := said(t, Examine(t.Context(), cfg, Options{}), "kafka")
-	require.Equal(t, OK, level, text)
+	require.Equal(t, operate.LevelOK, level, text)
 	require.Contains(t, text, "topic "+prefix+"in is made at the start")
 
 	client, err := kgo.NewClient(kgo.SeedBrokers(brokers...))
@@ -134,7 +135,7 @@ func TestKafka(t *testing.T) {
 	compacted, unclean := "compact", "true"
 	_, err = kadm.NewClient(client).CreateTopic(t.Context(), 2, 1, map[string]*string{"cleanup.policy": &compacted, "unclean.leader.election.enable": &unclean}, prefix+"in")
 	require.NoError(t, err)
-	var findings []Finding
+	var findings []operate.Item
 	require.Eventually(t, func() bool { // until the broker knows the topic
 		findings = Examine(t.Context(), cfg, Options{})
 		for _, f := range findings {
@@ -145,7 +146,7 @@ func TestKafka(t *testing.T) {
 		return false
 	}, time.Minute, 50*time.Millisecond)
 	level, text = said(t, findings, "topic "+prefix+"in")
-	require.Equal(t, Fault, level)
+	require.Equal(t, operate.LevelDown, level)
 	require.Contains(t, text, "it has 2 partitions, and the configuration says 3 | set kafka.inbox.partitions to 2")
 	require.Contains(t, text, "cleanup.policy is compact, and the configuration says delete | the next start alters it")
 	require.Contains(t, text, "--add-config unclean.leader.election.enable=false")
@@ -159,21 +160,21 @@ func TestWhatDoesNotAnswer(t *testing.T) {
 	require.NoError(t, closed.Close())
 	findings := Examine(t.Context(), configured(t, "gate: {valkey: {address: \""+nobody+"\"}}\n"), Options{})
 	level, text := said(t, findings, "gate")
-	require.Equal(t, Fault, level)
-	require.Contains(t, text, "refused | start it, or correct gate in the configuration")
+	require.Equal(t, operate.LevelDown, level)
+	require.Contains(t, text, "refused | start it, or correct its host and port")
 	level, _ = said(t, findings, "source in")
-	require.Equal(t, OK, level)
+	require.Equal(t, operate.LevelOK, level)
 	_, text = said(t, findings, "this machine")
 	require.Contains(t, text, "free")
-	require.Equal(t, Fault, Worst(findings))
-	require.Equal(t, Warning, Worst([]Finding{{Level: OK}, {Level: Warning}, {Level: OK}}))
+	require.Equal(t, operate.LevelDown, Worst(findings))
+	require.Equal(t, operate.LevelDegraded, Worst([]operate.Item{{Level: operate.LevelOK}, {Level: operate.LevelDegraded}, {Level: operate.LevelOK}}))
 }
 
 func TestRoomOnADisk(t *testing.T) {
 	for _, c := range []struct {
 		free, whole uint64
-		want        Level
-	}{{100 << 20, 100 << 30, Fault}, {1 << 29, 2 << 30, Warning}, {4 << 30, 100 << 30, Warning}, {50 << 30, 100 << 30, OK}} {
+		want        operate.Level
+	}{{100 << 20, 100 << 30, operate.LevelDown}, {1 << 29, 2 << 30, operate.LevelDegraded}, {4 << 30, 100 << 30, operate.LevelDegraded}, {50 << 30, 100 << 30, operate.LevelOK}} {
 		e := &examination{}
 		e.room("/data", c.free, c.whole)
 		e.sound("disk /data", 0)
@@ -189,6 +190,6 @@ func TestAFolderForAll(t *testing.T) {
 	require.NoError(t, os.MkdirAll(dir, 0o755))
 	require.NoError(t, os.Chmod(dir, 0o755))
 	level, text := said(t, Examine(context.Background(), cfg, Options{}), "disk "+dir)
-	require.Equal(t, Warning, level)
+	require.Equal(t, operate.LevelDegraded, level)
 	require.Contains(t, text, "chmod 700 "+dir)
 }

@@ -9,6 +9,7 @@ import (
 	"strconv"
 
 	"github.com/seed-86dfc502/weir/assemble"
+	"github.com/seed-86dfc502/weir/operate"
 	"github.com/seed-86dfc502/weir/transport"
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kerr"
@@ -51,7 +52,7 @@ func (e *examination) kafka(ctx context.Context) error {
 	settings := map[string]map[string]string{}
 	described, err := admin.DescribeTopicConfigs(ctx, names...)
 	if err != nil && !errors.Is(err, kerr.UnknownTopicOrPartition) {
-		e.add("kafka", Warning, "the settings of its topics cannot be read: "+err.Error(), "allow this user DESCRIBE_CONFIGS on "+names[0]+" and "+names[1])
+		e.add("kafka", operate.LevelDegraded, "the settings of its topics cannot be read: "+err.Error(), "allow this user DESCRIBE_CONFIGS on "+names[0]+" and "+names[1])
 	}
 	for _, t := range described {
 		settings[t.Name] = map[string]string{}
@@ -74,7 +75,7 @@ func (e *examination) kafka(ctx context.Context) error {
 func (e *examination) topic(want transport.TopicSpec, is kadm.TopicDetail, settings map[string]string, brokers int) {
 	what := "topic " + want.Name
 	if n := len(is.Partitions); n != int(want.Partitions) && (!want.Grow || n < int(want.Partitions)) {
-		e.add(what, Fault, fmt.Sprintf("it has %d partitions, and the configuration says %d", n, want.Partitions), fmt.Sprintf("set kafka.inbox.partitions to %d: the number is fixed when the inbox is made", n))
+		e.add(what, operate.LevelDown, fmt.Sprintf("it has %d partitions, and the configuration says %d", n, want.Partitions), fmt.Sprintf("set kafka.inbox.partitions to %d: the number is fixed when the inbox is made", n))
 	}
 	replicas := brokers
 	var lost []int32
@@ -85,26 +86,26 @@ func (e *examination) topic(want transport.TopicSpec, is kadm.TopicDetail, setti
 		}
 	}
 	if len(lost) > 0 {
-		e.add(what, Warning, fmt.Sprintf("partitions %v have replicas that are away", lost), "bring their brokers back")
+		e.add(what, operate.LevelDegraded, fmt.Sprintf("partitions %v have replicas that are away", lost), "bring their brokers back")
 	}
 	least, _ := strconv.Atoi(settings["min.insync.replicas"])
 	switch {
 	case brokers > 1 && replicas < 2:
-		e.add(what, Warning, "it has one replica: a broker that is lost takes acknowledged records with it", "reassign it with three replicas (kafka-reassign-partitions.sh)")
+		e.add(what, operate.LevelDegraded, "it has one replica: a broker that is lost takes acknowledged records with it", "reassign it with three replicas (kafka-reassign-partitions.sh)")
 	case replicas > 2 && least == 1:
-		e.add(what, Warning, "min.insync.replicas is 1: a record may be acknowledged that one broker has, and be lost with it", "kafka-configs.sh --alter --entity-type topics --entity-name "+want.Name+" --add-config min.insync.replicas=2")
+		e.add(what, operate.LevelDegraded, "min.insync.replicas is 1: a record may be acknowledged that one broker has, and be lost with it", "kafka-configs.sh --alter --entity-type topics --entity-name "+want.Name+" --add-config min.insync.replicas=2")
 	case least >= replicas && replicas > 1:
-		e.add(what, Warning, fmt.Sprintf("min.insync.replicas is %d of %d replicas: it takes no records while one broker is away", least, replicas), "more replicas, or a smaller min.insync.replicas")
+		e.add(what, operate.LevelDegraded, fmt.Sprintf("min.insync.replicas is %d of %d replicas: it takes no records while one broker is away", least, replicas), "more replicas, or a smaller min.insync.replicas")
 	default:
 		e.fact("%s: %d partitions, %d replicas", want.Name, len(is.Partitions), replicas)
 	}
 	if settings["unclean.leader.election.enable"] == "true" {
-		e.add(what, Fault, "unclean.leader.election.enable is true: acknowledged records may be lost", "kafka-configs.sh --alter --entity-type topics --entity-name "+want.Name+" --add-config unclean.leader.election.enable=false")
+		e.add(what, operate.LevelDown, "unclean.leader.election.enable is true: acknowledged records may be lost", "kafka-configs.sh --alter --entity-type topics --entity-name "+want.Name+" --add-config unclean.leader.election.enable=false")
 	}
 	for _, name := range slices.Sorted(keys(want.Configs)) {
 		have, known := settings[name]
 		if wanted := want.Configs[name]; known && have != wanted && !(name == "max.message.bytes" && number(have) >= number(wanted)) {
-			e.add(what, Warning, fmt.Sprintf("%s is %s, and the configuration says %s", name, have, wanted), "the next start alters it; it needs the right ALTER_CONFIGS")
+			e.add(what, operate.LevelDegraded, fmt.Sprintf("%s is %s, and the configuration says %s", name, have, wanted), "the next start alters it; it needs the right ALTER_CONFIGS")
 		}
 	}
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/dustin/go-humanize"
 	"github.com/seed-86dfc502/weir/config"
+	"github.com/seed-86dfc502/weir/operate"
 	"golang.org/x/sys/unix"
 )
 
@@ -36,7 +37,7 @@ func (e *examination) disks() {
 	if s := e.cfg.Store.SQLite; s != nil {
 		folders[nearest(filepath.Dir(s.Path))] = true
 		if info, err := os.Stat(filepath.Dir(s.Path)); err == nil && info.Mode().Perm()&0o077 != 0 {
-			e.add("disk "+filepath.Dir(s.Path), Warning, "others than its owner may look into the folder with the state: "+info.Mode().Perm().String(), "chmod 700 "+filepath.Dir(s.Path))
+			e.add("disk "+filepath.Dir(s.Path), operate.LevelDegraded, "others than its owner may look into the folder with the state: "+info.Mode().Perm().String(), "chmod 700 "+filepath.Dir(s.Path))
 		}
 	}
 	for _, s := range e.cfg.Services() {
@@ -47,7 +48,7 @@ func (e *examination) disks() {
 	for _, dir := range slices.Sorted(maps.Keys(folders)) {
 		var s unix.Statfs_t
 		if err := unix.Statfs(dir, &s); err != nil {
-			e.add("disk "+dir, Warning, "its room cannot be read: "+err.Error(), "look by hand")
+			e.add("disk "+dir, operate.LevelDegraded, "its room cannot be read: "+err.Error(), "look by hand")
 			continue
 		}
 		free, whole := s.Bavail*uint64(s.Bsize), s.Blocks*uint64(s.Bsize)
@@ -61,9 +62,9 @@ func (e *examination) room(dir string, free, whole uint64) {
 	const do = "make room, or move data_dir or the output to a larger disk: on a full one Weir halts until there is room"
 	switch {
 	case free < tooFew:
-		e.add("disk "+dir, Fault, found, do)
+		e.add("disk "+dir, operate.LevelDown, found, do)
 	case free < fewBytes || free*100 < whole*fewPercent:
-		e.add("disk "+dir, Warning, found, do)
+		e.add("disk "+dir, operate.LevelDegraded, found, do)
 	default:
 		e.fact("%s: %s", dir, found)
 	}
@@ -86,7 +87,7 @@ func (e *examination) process() {
 	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &limit); err == nil {
 		need := uint64(filesBeside + filesPerService*len(e.cfg.Services()))
 		if limit.Cur < need {
-			e.add("this machine", Warning, fmt.Sprintf("a process may open %d files, and this configuration may need %d", limit.Cur, need), "ulimit -n, or LimitNOFILE= of the systemd unit")
+			e.add("this machine", operate.LevelDegraded, fmt.Sprintf("a process may open %d files, and this configuration may need %d", limit.Cur, need), "ulimit -n, or LimitNOFILE= of the systemd unit")
 		} else {
 			e.fact("%s open files", humanize.Comma(int64(min(limit.Cur, 1<<40))))
 		}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/seed-86dfc502/weir/assemble"
+	"github.com/seed-86dfc502/weir/operate"
 )
 
 // leastPostgres is the oldest version that the store is made for.
@@ -44,30 +45,31 @@ func (e *examination) postgres(ctx context.Context) error {
 	e.clock("store", clock, before, e.now())
 	e.fact("PostgreSQL %s", version)
 	if number < leastPostgres {
-		e.add("store", Fault, "PostgreSQL "+version+" is too old", "upgrade it to 15 or later")
+		e.add("store", operate.LevelDown, "PostgreSQL "+version+" is too old", "upgrade it to 15 or later")
 	}
 	if standby || readOnly {
-		e.add("store", Fault, "it takes no writes: a standby, or default_transaction_read_only", "let store.postgres.url name the primary, for instance with target_session_attrs=read-write")
+		e.add("store", operate.LevelDown, "it takes no writes: a standby, or default_transaction_read_only", "let store.postgres.url name the primary, for instance with target_session_attrs=read-write")
 	}
 	if !synced || !wholePages {
-		e.add("store", Fault, "fsync or full_page_writes is off: a crash of its machine may destroy the database", "set both to on and restart it")
+		e.add("store", operate.LevelDown, "fsync or full_page_writes is off: a crash of its machine may destroy the database", "set both to on and restart it")
 	}
 	if commit == "off" {
-		e.add("store", Warning, "synchronous_commit is off: a crash loses the last commits, and what they held is decided and sent again", "ALTER ROLE "+pgx.Identifier{user}.Sanitize()+" SET synchronous_commit = on")
+		e.add("store", operate.LevelDegraded, "synchronous_commit is off: a crash loses the last commits, and what they held is decided and sent again", "ALTER ROLE "+pgx.Identifier{user}.Sanitize()+" SET synchronous_commit = on")
 	}
 	if free := connections - used; free < p.MaxConnections {
-		e.add("store", Warning, fmt.Sprintf("%d of %d connections are free, and a process takes up to %d", max(0, free), connections, p.MaxConnections), "raise max_connections, put a pooler in front, or lower store.postgres.max_connections")
+		e.add("store", operate.LevelDegraded, fmt.Sprintf("%d of %d connections are free, and a process takes up to %d", max(0, free), connections, p.MaxConnections), "raise max_connections, put a pooler in front, or lower store.postgres.max_connections")
 	} else {
 		e.fact("%d of %d connections free", free, connections)
 	}
 	if aboveItsPolices {
-		e.add("store", Warning, "the role "+user+" is a superuser or has BYPASSRLS: the policies that keep tenants apart do not bind it", "give Weir a role of its own that owns its schema and nothing more")
+		e.add("store", operate.LevelDegraded, "the role "+user+" is a superuser or has BYPASSRLS: the policies that keep tenants apart do not bind it", "give Weir a role of its own that owns its schema and nothing more")
 	}
 	return nil
 }
 
-// schema checks whether the tables are those of this build.
-func (e *examination) schema(ctx context.Context, answers bool) {
+// tables checks whether the store has the tables of this build, and adds the problems of
+// services that processes reported lately.
+func (e *examination) tables(ctx context.Context, answers bool) {
 	if !answers || e.cfg.Store.Postgres == nil && !exists(e.cfg.Store.SQLite.Path) {
 		return
 	}
@@ -75,13 +77,25 @@ func (e *examination) schema(ctx context.Context, answers bool) {
 	defer cancel()
 	s, err := assemble.OpenReadOnly(ctx, e.cfg, slog.New(slog.DiscardHandler))
 	if err != nil {
-		e.add("store", Fault, err.Error(), remedy("store"))
+		e.add("store", operate.LevelDown, oneLine(err), remedy("store", err))
 		return
 	}
 	defer s.Close()
 	if err := s.CheckSchema(ctx); err != nil {
-		e.add("store", Fault, err.Error(), "weir migrate -c "+e.cfg.File)
+		e.add("store", operate.LevelDown, oneLine(err), "weir migrate -c "+e.cfg.File)
 		return
 	}
 	e.fact("tables of this build")
+	processes, err := operate.Processes(ctx, s)
+	if err != nil {
+		e.add("store", operate.LevelDegraded, oneLine(err), remedy("store", err))
+	}
+	for i := range processes {
+		if !processes[i].Alive(e.now()) {
+			continue
+		}
+		for _, x := range processes[i].Services {
+			e.findings = append(e.findings, operate.Item{What: x.Service, Level: x.Level, Since: x.Since, Why: "its deliveries: " + x.Error, Do: x.Do})
+		}
+	}
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/seed-86dfc502/weir/assemble"
 	"github.com/seed-86dfc502/weir/config"
 	"github.com/seed-86dfc502/weir/internal/reach"
+	"github.com/seed-86dfc502/weir/operate"
 	"github.com/seed-86dfc502/weir/transport"
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kerr"
@@ -21,11 +22,11 @@ import (
 // Rights asks the clusters of a configuration what their users may do, and returns what
 // they may not and need to. answers has what was asked already, and whether it answers:
 // what does not is left out. What a cluster does not tell is taken for allowed.
-func Rights(ctx context.Context, c *config.Config, answers func(what string) bool) []Finding {
+func Rights(ctx context.Context, c *config.Config, answers func(what string) bool) []operate.Item {
 	e := &examination{cfg: c}
 	clusters := map[string]*entitled{}
 	var order []*entitled
-	need := func(what string, of config.Cluster, rights []reach.Right) {
+	need := func(what string, of config.Cluster, rights []reach.Permission) {
 		if !answers(what) {
 			return
 		}
@@ -46,20 +47,20 @@ func Rights(ctx context.Context, c *config.Config, answers func(what string) boo
 			clusters[key].needs = append(clusters[key].needs, need{what, r})
 		}
 	}
-	var own []reach.Right
+	var own []reach.Permission
 	for _, t := range assemble.Topics(c) {
 		const without = "nothing is decided or delivered"
-		own = append(own, reach.Right{Topic: t.Name, Operation: "READ", Without: without, Vital: true}, reach.Right{Topic: t.Name, Operation: "WRITE", Without: without, Vital: true})
+		own = append(own, reach.Permission{Topic: t.Name, Operation: "READ", Without: without, Vital: true}, reach.Permission{Topic: t.Name, Operation: "WRITE", Without: without, Vital: true})
 	}
 	need("kafka", c.Kafka.Cluster, own)
 	for i := range c.Sources {
-		if x, ok := c.Sources[i].Input.(reach.Entitled); ok {
+		if x, ok := c.Sources[i].Input.(reach.Authorizer); ok {
 			of, rights := x.Rights(c.Kafka.Prefix, c.Sources[i].Name)
 			need("source "+c.Sources[i].Name, of, rights)
 		}
 	}
 	for _, s := range c.Services() {
-		if x, ok := s.Delivery.Sink.(reach.Entitled); ok {
+		if x, ok := s.Delivery.Sink.(reach.Authorizer); ok {
 			of, rights := x.Rights(c.Kafka.Prefix, s.Name)
 			need(s.Name, of, rights)
 		}
@@ -75,13 +76,13 @@ func Rights(ctx context.Context, c *config.Config, answers func(what string) boo
 }
 
 func (e *examination) unknown(what string, err error) {
-	e.add(what, Warning, "the rights of its user cannot be asked for: "+strings.Join(strings.Fields(err.Error()), " "), "look by hand (kafka-acls.sh --list)")
+	e.add(what, operate.LevelDegraded, "the rights of its user cannot be asked for: "+strings.Join(strings.Fields(err.Error()), " "), "look by hand (kafka-acls.sh --list)")
 }
 
 // need is a right that something needs.
 type need struct {
 	what string
-	reach.Right
+	reach.Permission
 }
 
 // entitled is a user of a cluster, and what it must be allowed.
@@ -101,11 +102,11 @@ func (x *entitled) ask(ctx context.Context, e *examination) error {
 		return err
 	}
 	defer client.Close()
-	topics, err := topicRights(ctx, client, x.names(func(r reach.Right) string { return r.Topic }))
+	topics, err := topicRights(ctx, client, x.names(func(r reach.Permission) string { return r.Topic }))
 	if err != nil {
 		return err
 	}
-	denied, err := deniedTransactions(ctx, client, x.names(func(r reach.Right) string { return r.Transactions }))
+	denied, err := deniedTransactions(ctx, client, x.names(func(r reach.Permission) string { return r.Transactions }))
 	if err != nil {
 		return err
 	}
@@ -119,9 +120,9 @@ func (x *entitled) ask(ctx context.Context, e *examination) error {
 		if !lacks {
 			continue
 		}
-		level := Warning
+		level := operate.LevelDegraded
 		if n.Vital {
-			level = Fault
+			level = operate.LevelDown
 		}
 		pattern := ""
 		if n.Prefix != "" {
@@ -141,10 +142,10 @@ func (x *entitled) user() string {
 	return x.cluster.SASL.User
 }
 
-func (x *entitled) names(of func(reach.Right) string) []string {
+func (x *entitled) names(of func(reach.Permission) string) []string {
 	var names []string
 	for _, n := range x.needs {
-		if name := of(n.Right); name != "" && !slices.Contains(names, name) {
+		if name := of(n.Permission); name != "" && !slices.Contains(names, name) {
 			names = append(names, name)
 		}
 	}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/seed-86dfc502/weir/assemble"
 	"github.com/seed-86dfc502/weir/config"
+	"github.com/seed-86dfc502/weir/operate"
 	"github.com/stretchr/testify/require"
 	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kmsg"
@@ -47,10 +48,10 @@ func TestWhatUsersOfKafkaMay(t *testing.T) {
 	describes := []kfake.ACL{may(topic, "in", kmsg.ACLOperationDescribe), may(topic, "feed", kmsg.ACLOperationDescribe)}
 	c := guarded(t, describes...)
 	require.Empty(t, Rights(t.Context(), c, func(string) bool { return false }), "what does not answer is not asked")
-	require.Equal(t, []Finding{
-		{"source in", Fault, "its user may not READ the topic in: nothing of it is taken in", "kafka-acls.sh --add --allow-principal User:weir --operation read --topic in"},
-		{"acme/p@feed", Fault, "its user may not WRITE the topic feed: nothing is delivered", "kafka-acls.sh --add --allow-principal User:weir --operation write --topic feed"},
-		{"acme/p@feed", Warning, "its user may not READ the topic feed: after a take-over what was written and not saved comes twice", "kafka-acls.sh --add --allow-principal User:weir --operation read --topic feed"},
-		{"acme/p@feed", Warning, "its user may not WRITE the transactional id weir.: after a take-over what the process before had on its way may come twice", "kafka-acls.sh --add --allow-principal User:weir --operation write --transactional-id weir. --resource-pattern-type prefixed"},
+	require.Equal(t, []operate.Item{
+		{What: "source in", Level: operate.LevelDown, Why: "its user may not READ the topic in: nothing of it is taken in", Do: "kafka-acls.sh --add --allow-principal User:weir --operation read --topic in"},
+		{What: "acme/p@feed", Level: operate.LevelDown, Why: "its user may not WRITE the topic feed: nothing is delivered", Do: "kafka-acls.sh --add --allow-principal User:weir --operation write --topic feed"},
+		{What: "acme/p@feed", Level: operate.LevelDegraded, Why: "its user may not READ the topic feed: after a take-over what was written and not saved comes twice", Do: "kafka-acls.sh --add --allow-principal User:weir --operation read --topic feed"},
+		{What: "acme/p@feed", Level: operate.LevelDegraded, Why: "its user may not WRITE the transactional id weir.: after a take-over what the process before had on its way may come twice", Do: "kafka-acls.sh --add --allow-principal User:weir --operation write --transactional-id weir. --resource-pattern-type prefixed"},
 	}, Rights(t.Context(), c, yes))
 }

@@ -5,6 +5,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/seed-86dfc502/weir/operate"
 	"github.com/valkey-io/valkey-go"
 )
 
@@ -51,12 +52,12 @@ func (e *examination) valkey(ctx context.Context) error {
 	case limit == "0" || limit == "":
 		e.fact("memory without a limit of its own")
 	case policy == "noeviction":
-		e.add("gate", Warning, "maxmemory-policy is noeviction: when its memory is full it takes no marks, and repeated events pass it", "CONFIG SET maxmemory-policy volatile-ttl")
+		e.add("gate", operate.LevelDegraded, "maxmemory-policy is noeviction: when its memory is full it takes no marks, and repeated events pass it", "CONFIG SET maxmemory-policy volatile-ttl")
 	default:
 		e.fact("%s when its memory is full", policy)
 	}
 	if info["role"] == "slave" {
-		e.add("gate", Fault, "it is a replica, which takes no marks", "let gate.valkey.address name the primary")
+		e.add("gate", operate.LevelDown, "it is a replica, which takes no marks", "let gate.valkey.address name the primary")
 	}
 	return nil
 }

@@ -120,7 +120,7 @@ func (c *Config) ToRead() (kind.Sink, bool) {
 	return &copied, false
 }
 
-// Ask implements reach.Asked.
+// Ask implements reach.Target.
 func (c *Config) Ask(ctx context.Context, _ func(config.Cluster) (transport.Config, error)) error {
 	options, err := parseURL(c.URL.Reveal())
 	if err != nil {

@@ -42,7 +42,7 @@ func (c *Config) Make(kind.Env) (sinks.Sink, error) { return New(c.Path), nil }
 // WithoutSecrets implements kind.Sink.
 func (c *Config) WithoutSecrets() kind.Sink { return c }
 
-// Ask implements reach.Asked.
+// Ask implements reach.Target.
 func (c *Config) Ask(context.Context, func(config.Cluster) (transport.Config, error)) error {
 	return reach.Folder(c.Path)
 }

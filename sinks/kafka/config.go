@@ -89,7 +89,7 @@ func (c *Config) Client(e kind.Env) (*sinks.Lease[*fenced.Client], error) {
 	}), nil
 }
 
-// Ask implements reach.Asked.
+// Ask implements reach.Target.
 func (c *Config) Ask(ctx context.Context, cluster func(config.Cluster) (transport.Config, error)) error {
 	of, err := cluster(c.Cluster)
 	if err != nil {
@@ -98,9 +98,9 @@ func (c *Config) Ask(ctx context.Context, cluster func(config.Cluster) (transpor
 	return reach.Topic(ctx, of, c.Topic, false)
 }
 
-// Rights implements reach.Entitled.
-func (c *Config) Rights(pipeline, service string) (config.Cluster, []reach.Right) {
-	return c.Cluster, []reach.Right{
+// Rights implements reach.Authorizer.
+func (c *Config) Rights(pipeline, service string) (config.Cluster, []reach.Permission) {
+	return c.Cluster, []reach.Permission{
 		{Topic: c.Topic, Operation: "WRITE", Without: "nothing is delivered", Vital: true},
 		{Topic: c.Topic, Operation: "READ", Without: "after a take-over what was written and not saved comes twice"},
 		{Transactions: TransactionalID(pipeline, service, c.Topic, 0), Prefix: pipeline + ".", Operation: "WRITE", Without: "after a take-over what the process before had on its way may come twice"},

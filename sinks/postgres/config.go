@@ -110,7 +110,7 @@ func (c *Config) ToRead() (kind.Sink, bool) {
 	return &copied, c.Retention > 0
 }
 
-// Ask implements reach.Asked.
+// Ask implements reach.Target.
 func (c *Config) Ask(ctx context.Context, _ func(config.Cluster) (transport.Config, error)) error {
 	return reach.Postgres(ctx, c.URL.Reveal())
 }

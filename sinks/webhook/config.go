@@ -173,7 +173,12 @@ func (c *Config) WithoutSecrets() kind.Sink {
 	return &copied
 }
 
-// Ask implements reach.Asked: it connects as deliveries do, with TLS where the URL
+// Unchecked implements reach.Partial.
+func (c *Config) Unchecked() string {
+	return "its path, secret and headers are not checked, since nothing is posted"
+}
+
+// Ask implements reach.Target: it connects as deliveries do, with TLS where the URL
 // wants it, and sends nothing.
 func (c *Config) Ask(ctx context.Context, _ func(config.Cluster) (transport.Config, error)) error {
 	u, err := url.Parse(c.URL.Reveal())

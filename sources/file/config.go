@@ -41,7 +41,7 @@ func (c *Config) Open(_ context.Context, e sources.Env) (sources.Source, error) 
 	}), nil
 }
 
-// Ask implements reach.Asked.
+// Ask implements reach.Target.
 func (c *Config) Ask(context.Context, func(config.Cluster) (transport.Config, error)) error {
 	f, err := os.Open(c.Path)
 	if err != nil {

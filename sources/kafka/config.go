@@ -122,12 +122,12 @@ func (s single) Drained(ctx context.Context) (bool, error) {
 	return s.Subscriber.Drained(ctx, s.topic)
 }
 
-// Rights implements reach.Entitled.
-func (c *Config) Rights(string, string) (config.Cluster, []reach.Right) {
-	return c.Cluster, []reach.Right{{Topic: c.Topic, Operation: "READ", Without: "nothing of it is taken in", Vital: true}}
+// Rights implements reach.Authorizer.
+func (c *Config) Rights(string, string) (config.Cluster, []reach.Permission) {
+	return c.Cluster, []reach.Permission{{Topic: c.Topic, Operation: "READ", Without: "nothing of it is taken in", Vital: true}}
 }
 
-// Ask implements reach.Asked.
+// Ask implements reach.Target.
 func (c *Config) Ask(ctx context.Context, cluster func(config.Cluster) (transport.Config, error)) error {
 	of, err := cluster(c.Cluster)
 	if err != nil {

@@ -130,7 +130,7 @@ func (c *Config) Open(ctx context.Context, e sources.Env) (sources.Source, error
 	return source, nil
 }
 
-// Ask implements reach.Asked: it checks the table, too.
+// Ask implements reach.Target: it checks the table, too.
 func (c *Config) Ask(ctx context.Context, _ func(config.Cluster) (transport.Config, error)) error {
 	source, err := c.source(sources.Env{Name: "check", Logger: slog.New(slog.DiscardHandler)})
 	if err != nil {

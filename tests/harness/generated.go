@@ -5,15 +5,14 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
-	"os/exec"
 	"testing"
 
+	"github.com/seed-86dfc502/weir/operate/demo"
 	"github.com/seed-86dfc502/weir/tests/oracle"
 	"github.com/stretchr/testify/require"
 )
 
-// Generated is the model of the configuration that weir generate writes
-// for six customers.
+// Generated is the model of the configuration that demo.Write makes for six customers.
 func Generated() oracle.Config {
 	f := func(to, from string) oracle.Field { return oracle.Field{To: to, From: from} }
 	view := func(n int, name string, when func(any) bool, fields ...oracle.Field) oracle.Projection {
@@ -51,9 +50,7 @@ func Generated() oracle.Config {
 // Generate makes a project with generated events and six customers.
 func Generate(t testing.TB, seed, entities, events int) Project {
 	p := Project{T: t, Dir: t.TempDir()}
-	out, err := exec.Command(Binary(t), "generate", p.Dir, "--seed", fmt.Sprint(seed), "--entities", fmt.Sprint(entities),
-		"--events", fmt.Sprint(events), "--customers", "6").CombinedOutput()
-	require.NoError(t, err, string(out))
+	require.NoError(t, demo.Write(p.Dir, demo.Options{Seed: uint64(seed), Entities: entities, Events: events, Customers: 6}))
 	return p
 }
 

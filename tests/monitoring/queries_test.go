@@ -346,16 +346,16 @@ func TestAlertsFireWhenTheyShould(t *testing.T) {
 // Each alert says what it means, and leads to a section of the runbook of its
 // own name.
 func TestEveryAlertHasARunbook(t *testing.T) {
-	page, err := os.ReadFile("../../docs/operations.md")
+	page, err := os.ReadFile("../../docs/runbook.md")
 	require.NoError(t, err)
 	sections := map[string]bool{}
 	for _, m := range regexp.MustCompile(`(?m)^## (Weir\w+)$`).FindAllStringSubmatch(string(page), -1) {
 		sections[m[1]] = true
 	}
 	for _, a := range alerts(t) {
-		require.True(t, sections[a.Alert], "docs/operations.md has no section %s", a.Alert)
+		require.True(t, sections[a.Alert], "docs/runbook.md has no section %s", a.Alert)
 		delete(sections, a.Alert)
-		require.Equal(t, "https://github.com/seed-86dfc502/weir/blob/main/docs/operations.md#"+strings.ToLower(a.Alert), a.Annotations["runbook_url"])
+		require.Equal(t, "https://github.com/seed-86dfc502/weir/blob/main/docs/runbook.md#"+strings.ToLower(a.Alert), a.Annotations["runbook_url"])
 		require.NotEmpty(t, a.Annotations["summary"], a.Alert)
 		require.NotEmpty(t, a.Annotations["description"], a.Alert)
 		require.Contains(t, []string{"warning", "critical"}, a.Labels["severity"], a.Alert)

@@ -1,4 +1,4 @@
-package generate
+package demo
 
 import (
 	"bufio"
@@ -21,13 +21,11 @@ type Options struct {
 	Entities  int // Defaults to 10,000
 	Events    int // over all sources. Defaults to 100,000
 	Customers int // with one projection each. Defaults to 24
-	// Progress, if given, is called with how many events Write has made, of how many.
-	Progress func(done, total int64)
 }
 
 // Shares of the stream, in thousandths of all events.
 const (
-	noiseShare     = 300 // only fields change that matter to nobody
+	noiseShare     = 300 // only stripped fields change
 	redeliverShare = 30  // an event is repeated unchanged
 	lateShare      = 20  // the registry repeats an old event of the entity under a new id
 	deleteShare    = 5
@@ -61,11 +59,7 @@ func Write(dir string, o Options) error {
 		w := bufio.NewWriterSize(f, 1<<20)
 		files, flushes, writers[s] = append(files, f), append(flushes, w), w
 	}
-	done := 0
 	err := Stream(o, func(source string, line []byte) error {
-		if done++; o.Progress != nil && done%progressEvery == 0 {
-			o.Progress(int64(done), int64(o.Events))
-		}
 		_, err := writers[source].Write(append(line, '\n'))
 		return err
 	})
@@ -74,9 +68,6 @@ func Write(dir string, o Options) error {
 	}
 	return err
 }
-
-// progressEvery is after how many events progress is reported.
-const progressEvery = 1000
 
 var sourceNames = []string{"registry", "lab", "market"}
 
@@ -158,8 +149,8 @@ func (g *generator) next() (source string, line []byte) {
 	return source, line
 }
 
-// change alters the entity's document of source s and gives what the event
-// carries: everything, or for the lab (a patch) only what changed.
+// change alters the entity's document of source s and returns the data of the event: the
+// whole document, or for the lab (a patch) its changed members.
 func (g *generator) change(e *entity, s, i int, noise bool) map[string]string {
 	patch := map[string]string{}
 	set := func(field, value string) {
@@ -177,7 +168,7 @@ func (g *generator) change(e *entity, s, i int, noise bool) map[string]string {
 			set(f.name, f.value(g.r, i))
 		}
 	}
-	// What matters to nobody changes with every event.
+	// The stripped fields change with every event.
 	set("updated_at", strconv.Quote(g.now().Format(time.RFC3339Nano)))
 	set("trace_id", fmt.Sprintf("%q", fmt.Sprintf("%016x", g.r.Uint64())))
 	if sourceNames[s] == "lab" {

@@ -1,4 +1,4 @@
-package assemble_test
+package doctor
 
 import (
 	"net"
@@ -9,12 +9,13 @@ import (
 	"testing"
 
 	"github.com/seed-86dfc502/weir/assemble"
+	"github.com/seed-86dfc502/weir/operate"
 	"github.com/stretchr/testify/require"
 )
 
-// The mistake that this catches: a configuration that is fine, names files and servers
-// that are not there, and waits without a word when it is run.
-func TestResolveAsksWhatAConfigurationNames(t *testing.T) {
+// A valid configuration may name files and servers that are not there: each has its remedy, and
+// a check that leaves something open says so.
+func TestAskingChangesNothing(t *testing.T) {
 	requests := 0
 	hook := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { requests++ }))
 	t.Cleanup(hook.Close)
@@ -55,24 +56,30 @@ projections:
 	c, err := assemble.Load(filepath.Join(dir, "weir.yaml"), os.LookupEnv)
 	require.NoError(t, err)
 	var answered []string
-	failed := map[string]string{}
-	for _, r := range assemble.Resolve(t.Context(), c) {
-		if r.Error == "" {
-			answered = append(answered, r.What)
+	failed := map[string]error{}
+	for _, a := range askAll(t.Context(), c) {
+		if a.err == nil {
+			answered = append(answered, a.what)
 		} else {
-			failed[r.What] = r.Error
-			require.NotContains(t, r.Error, "hunter2")
-			require.NotContains(t, r.Error, "\n")
+			failed[a.what] = a.err
+			require.NotContains(t, a.err.Error(), "hunter2")
+			require.NotEmpty(t, remedy(a.what, a.err))
 		}
 	}
 	require.Equal(t, []string{"store", "source there", "acme/p@hook", "acme/p@out"}, answered)
 	require.Len(t, failed, 7)
-	for what, why := range map[string]string{
-		"gate": "refused", "source missing": "no such file", "acme/p@gone": "refused", "acme/p@table": "refused",
-		"acme/p@columns": "refused", "acme/p@topic": "refused", "acme/p@blocked": "not a directory",
+	const start = "start it, or correct its host and port"
+	for what, want := range map[string][2]string{
+		"gate": {"refused", start}, "source missing": {"no such file", "create the file, or correct its path"},
+		"acme/p@gone": {"refused", start}, "acme/p@table": {"refused", start}, "acme/p@columns": {"refused", start},
+		"acme/p@topic": {"refused", start}, "acme/p@blocked": {"not a directory", "correct the path"},
 	} {
-		require.Contains(t, failed[what], why, what)
+		require.ErrorContains(t, failed[what], want[0], what)
+		require.Contains(t, remedy(what, failed[what]), want[1], what)
 	}
+	level, text := said(t, Examine(t.Context(), c, Options{}), "acme/p@hook")
+	require.Equal(t, operate.LevelOK, level)
+	require.Contains(t, text, "its path, secret and headers are not checked, since nothing is posted")
 	require.Zero(t, requests, "a webhook gets no request")
 	entries, err := os.ReadDir(dir)
 	require.NoError(t, err)

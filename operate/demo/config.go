@@ -1,4 +1,4 @@
-package generate
+package demo
 
 import (
 	"fmt"
@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-const mainFile = `# Made by "weir generate". Everything runs inside the process: broker,
+const mainFile = `# Written by weir demo. Everything runs inside the process: broker,
 # state and gate are under data/, the customers' files under out/.
 sources:
   registry:

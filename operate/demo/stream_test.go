@@ -1,4 +1,4 @@
-package generate_test
+package demo_test
 
 import (
 	"bytes"
@@ -8,7 +8,7 @@ import (
 	"testing"
 
 	"github.com/seed-86dfc502/weir/assemble"
-	"github.com/seed-86dfc502/weir/operate/generate"
+	"github.com/seed-86dfc502/weir/operate/demo"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 )
@@ -31,17 +31,17 @@ func files(t *testing.T, dir string) map[string]string {
 // The same seed writes the same bytes, even over existing files; another seed writes
 // others.
 func TestSameSeedSameBytes(t *testing.T) {
-	o := generate.Options{Seed: 7, Entities: 50, Events: 3000, Customers: 10}
+	o := demo.Options{Seed: 7, Entities: 50, Events: 3000, Customers: 10}
 	a, b := t.TempDir(), t.TempDir()
-	require.NoError(t, generate.Write(a, o))
-	require.NoError(t, generate.Write(b, o))
+	require.NoError(t, demo.Write(a, o))
+	require.NoError(t, demo.Write(b, o))
 	first := files(t, a)
 	assert.Equal(t, first, files(t, b))
-	require.NoError(t, generate.Write(a, o))
+	require.NoError(t, demo.Write(a, o))
 	assert.Equal(t, first, files(t, a))
 
 	o.Seed = 8
-	require.NoError(t, generate.Write(b, o))
+	require.NoError(t, demo.Write(b, o))
 	assert.NotEqual(t, first["registry.jsonl"], files(t, b)["registry.jsonl"])
 	assert.Equal(t, first["weir.yaml"], files(t, b)["weir.yaml"])
 }
@@ -51,7 +51,7 @@ func TestSameSeedSameBytes(t *testing.T) {
 func TestConfigurationLoads(t *testing.T) {
 	for _, customers := range []int{1, 8, 24, 33} {
 		dir := t.TempDir()
-		require.NoError(t, generate.Write(dir, generate.Options{Entities: 5, Events: 5, Customers: customers}))
+		require.NoError(t, demo.Write(dir, demo.Options{Entities: 5, Events: 5, Customers: customers}))
 		c, err := assemble.Load(filepath.Join(dir, "weir.yaml"), os.LookupEnv)
 		require.NoError(t, err)
 		assert.Len(t, c.Customers, customers)
@@ -77,7 +77,7 @@ func TestStream(t *testing.T) {
 	newest := map[string]int{}
 	deleted := map[string]bool{}
 	known := map[string]bool{}
-	require.NoError(t, generate.Stream(generate.Options{Seed: 1, Entities: 1000, Events: events}, func(source string, line []byte) error {
+	require.NoError(t, demo.Stream(demo.Options{Seed: 1, Entities: 1000, Events: events}, func(source string, line []byte) error {
 		var e event
 		require.NoError(t, json.Unmarshal(line, &e))
 		total++
