@@ -7,7 +7,7 @@ import (
 
 	"github.com/seed-86dfc502/weir/api"
 	"github.com/seed-86dfc502/weir/api/checkhttp"
-	"github.com/seed-86dfc502/weir/canonicaltree"
+	"github.com/seed-86dfc502/weir/assemble"
 	"github.com/seed-86dfc502/weir/checks"
 	"github.com/seed-86dfc502/weir/config"
 )
@@ -57,7 +57,7 @@ func (s *checkServices) find(ctx context.Context, name string) (checks.Service, 
 	if i < 0 {
 		return checks.Service{}, checkhttp.ErrNoService
 	}
-	found := checkService(&all[i])
+	found := assemble.CheckService(&all[i])
 	var err error
 	found.Number, err = s.number(ctx, name)
 	return found, err
@@ -88,29 +88,4 @@ func (s *checkServices) number(ctx context.Context, name string) (int32, error) 
 	}
 	s.numbers[name] = registered[name]
 	return registered[name], nil
-}
-
-// checkServices returns the check services of the configuration. One that was
-// never asked has the number 0.
-func (p *process) checkServices(ctx context.Context) ([]checks.Service, error) {
-	known, err := p.store.KnownServices(ctx)
-	if err != nil {
-		return nil, err
-	}
-	configured := p.Config().Checks
-	all := make([]checks.Service, len(configured))
-	for i := range configured {
-		all[i] = checkService(&configured[i])
-		all[i].Number = known[all[i].Name]
-	}
-	return all, nil
-}
-
-// checkService returns a check service without its number.
-func checkService(c *config.Check) checks.Service {
-	s := checks.Service{Name: c.Service(), Numbers: canonicaltree.Literal}
-	if c.Numbers == config.Decimal {
-		s.Numbers = canonicaltree.Decimal
-	}
-	return s
 }

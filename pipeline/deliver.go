@@ -121,7 +121,7 @@ func (p *process) sinks(c *config.Config) *assemble.Sinks {
 
 // changesLog is the deliver.Log of a topic.
 type changesLog struct {
-	logs  logs
+	logs  assemble.Logs
 	topic string
 }
 

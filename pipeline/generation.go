@@ -104,7 +104,7 @@ func (g *generations) open(ctx context.Context, cut *transport.TruncatedError) e
 // detectRestore returns why the file of the logs is not as the last process left it, ""
 // if it is, and the newest generation noted; see embedded.Logs.DetectRestore.
 func (g *generations) detectRestore(ctx context.Context) (why string, noted uint16, err error) {
-	if l, ok := g.logs.(fileLogs); ok {
+	if l, ok := g.logs.(assemble.FileLogs); ok {
 		return l.DetectRestore(ctx)
 	}
 	return "", 0, nil
@@ -113,7 +113,7 @@ func (g *generations) detectRestore(ctx context.Context) (why string, noted uint
 // note leaves beside the file of the logs how far they are. Where that fails, on a full
 // disk for instance, the one before stands, and the next call tries again.
 func (g *generations) note() {
-	if l, ok := g.logs.(fileLogs); ok && g.inbox.Load() != nil {
+	if l, ok := g.logs.(assemble.FileLogs); ok && g.inbox.Load() != nil {
 		if err := l.Note(g.now().Generation); err != nil {
 			g.log.Warn("trying again", "error", err)
 		}

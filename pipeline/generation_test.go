@@ -41,7 +41,7 @@ func TestAGenerationThatAnotherProcessEndedIsLeft(t *testing.T) {
 // anotherLog is one whose inbox has a thousand records, and whose changes end with this
 // frame.
 type anotherLog struct {
-	logs
+	assemble.Logs
 	newest change.Frame
 }
 
@@ -56,7 +56,7 @@ func (l *anotherLog) ReadLast(context.Context, string) ([]transport.Scanned, []i
 // opener is a process that opens its inbox again and again: when it has decided up to
 // watermark, and the changes log ends at newest.
 func opener(t *testing.T, p *Pipeline, s assemble.Store) (opens func(watermark int64, newest change.Version) store.Inbox) {
-	l := &anotherLog{logs: p.logs}
+	l := &anotherLog{Logs: p.logs}
 	g := &generations{process: &process{cfg: p.cfg, opt: p.opt, log: slog.New(slog.DiscardHandler), store: s, logs: l}}
 	g.active.store = s
 	return func(watermark int64, newest change.Version) store.Inbox {

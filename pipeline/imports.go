@@ -105,14 +105,3 @@ func (f *frontDoor) maxRow(source string) (int, bool) {
 	}
 	return int(c.MaxEvent), true
 }
-
-// WorkImports works imports off until ctx ends, while this configuration is the
-// active one. For a pipeline of OpenTools.
-func (p *Pipeline) WorkImports(ctx context.Context) error {
-	workers, err := p.stages.newImportWorkers(1, nil)
-	if err != nil {
-		return err
-	}
-	workers[0].Run(ctx)
-	return nil
-}

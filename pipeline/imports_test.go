@@ -13,6 +13,7 @@ import (
 	"github.com/seed-86dfc502/weir/assemble"
 	"github.com/seed-86dfc502/weir/config"
 	"github.com/seed-86dfc502/weir/imports"
+	"github.com/seed-86dfc502/weir/operate/session"
 	"github.com/seed-86dfc502/weir/store"
 	"github.com/seed-86dfc502/weir/transport"
 	"github.com/stretchr/testify/require"
@@ -39,10 +40,11 @@ func TestImportsWhileAnotherConfigurationBecomesActive(t *testing.T) {
 	p, err := Open(t.Context(), options)
 	require.NoError(t, err)
 	require.NoError(t, p.Close())
-	tools, err := OpenTools(t.Context(), options)
+	opened, err := session.Open(t.Context(), own, options.Logger)
 	require.NoError(t, err)
-	defer func() { require.NoError(t, tools.Close()) }()
-	slow := &heldLogs{logs: tools.logs, began: make(chan struct{}, 2), goOn: make(chan struct{})}
+	defer func() { require.NoError(t, opened.Close()) }()
+	tools := ofSession(opened)
+	slow := &heldLogs{Logs: tools.logs, began: make(chan struct{}, 2), goOn: make(chan struct{})}
 	tools.logs = slow
 	workers, err := tools.stages.newImportWorkers(1, nil)
 	require.NoError(t, err)
@@ -96,12 +98,12 @@ func TestImportsWhileAnotherConfigurationBecomesActive(t *testing.T) {
 
 // heldLogs keep appends until they are let go on.
 type heldLogs struct {
-	logs
+	assemble.Logs
 	began, goOn chan struct{}
 }
 
 func (l *heldLogs) Append(ctx context.Context, records []transport.Record) error {
 	l.began <- struct{}{}
 	<-l.goOn
-	return l.logs.Append(ctx, records)
+	return l.Logs.Append(ctx, records)
 }

@@ -11,6 +11,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/seed-86dfc502/weir/assemble"
 	"github.com/seed-86dfc502/weir/config"
+	"github.com/seed-86dfc502/weir/operate"
+	"github.com/seed-86dfc502/weir/operate/session"
 	"github.com/seed-86dfc502/weir/pipeline/control"
 )
 
@@ -149,6 +151,24 @@ func (p *Pipeline) ServeAdmin() (address string, stop func() error, err error) {
 // concurrently while Run runs; one reload follows the other.
 func (p *Pipeline) Reload(ctx context.Context, rollBack bool) (control.Reloaded, error) {
 	return p.reloads.run(ctx, rollBack)
+}
+
+// Tools returns the environment of operators' commands. session.ErrNotActive when another
+// configuration took over.
+func (p *Pipeline) Tools(ctx context.Context) (*operate.Env, error) {
+	now := p.active.now.Load()
+	s := session.Session{Config: now.cfg, Store: p.store, Logs: p.logs, Inbox: p.inbox.now(), Plan: now.plan, Sinks: p.sinks(now.cfg), Logger: p.log}
+	return s.Env(ctx)
+}
+
+// ofSession returns a pipeline that decides what a command adds to the inbox.
+func ofSession(s *session.Session) *Pipeline {
+	p := newPipeline(Options{Config: s.Config, Logger: s.Logger, Registry: prometheus.NewRegistry(), Roles: Roles{Decide: true}, UntilIdle: true})
+	p.metrics, p.gauges = newStageMetrics(p.reg), newGauges(p.reg)
+	p.store, p.logs, p.active.store = s.Store, s.Logs, s.Store
+	p.inbox.inbox.Store(&s.Inbox)
+	p.active.now.Store(newSettings(s.Config, s.Plan, s.Config.Identity()))
+	return p
 }
 
 // Close closes a pipeline that is not run. Run closes by itself.

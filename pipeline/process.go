@@ -25,13 +25,13 @@ type process struct {
 	reg    *prometheus.Registry
 	active activation
 
-	logs    logs // inbox and changes
+	logs    assemble.Logs // inbox and changes
 	store   assemble.Store
 	gate    gate.Gate
 	targets sinks.Targets // the clients that sinks share
 
-	keys    *auth.Keyring   // of the API; nil without
-	control *control.Server // nil with OpenTools
+	keys    *auth.Keyring // of the API; nil without
+	control *control.Server
 
 	metrics stageMetrics
 	gauges  *gauges

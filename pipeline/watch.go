@@ -190,7 +190,7 @@ const (
 	gateTimeout = time.Second
 )
 
-// run keeps the gauges current and looks after the store.
+// run updates the gauges and checks the servers periodically until ctx ends.
 func (m *monitor) run(ctx context.Context) {
 	tick := time.NewTicker(watchPeriod)
 	defer tick.Stop()

@@ -14,7 +14,7 @@ import (
 
 	"github.com/seed-86dfc502/weir/assemble"
 	"github.com/seed-86dfc502/weir/config"
-	"github.com/seed-86dfc502/weir/pipeline"
+	"github.com/seed-86dfc502/weir/operate/session"
 )
 
 // load reads the configuration; its faults are a usage error and, with
@@ -88,7 +88,7 @@ func (a *app) withStoreOf(ctx context.Context, c *config.Config, f func(s assemb
 	// Opening would make the file, which is no work for a command that looks.
 	if file := c.Store.SQLite; file != nil {
 		if _, err := os.Stat(file.Path); errors.Is(err, fs.ErrNotExist) {
-			return fmt.Errorf("%w: there is no %s", pipeline.ErrNothingRan, file.Path)
+			return fmt.Errorf("%w: there is no %s", session.ErrNothingRan, file.Path)
 		} else if err != nil {
 			return fmt.Errorf("store: %w", err) // a folder that this user may not look into
 		}

@@ -15,6 +15,7 @@ import (
 	"github.com/seed-86dfc502/weir/config"
 	"github.com/seed-86dfc502/weir/imports"
 	"github.com/seed-86dfc502/weir/operate"
+	"github.com/seed-86dfc502/weir/operate/session"
 	"github.com/seed-86dfc502/weir/pipeline"
 	"github.com/seed-86dfc502/weir/store"
 	"github.com/spf13/cobra"
@@ -195,18 +196,18 @@ func (r *progressReader) Read(b []byte) (int, error) {
 // imports itself, in turn with others and while its configuration is the active one,
 // unless another one has the data folder open, which then does it.
 func (a *app) workOff(ctx context.Context, cfg *config.Config, s store.Imports, i store.Import) (store.Import, error) {
-	tools, err := pipeline.OpenTools(ctx, pipeline.Options{Config: cfg, Logger: commandLogger(cfg, a.err)})
-	if errors.Is(err, pipeline.ErrInUse) {
+	open, err := session.Open(ctx, cfg, commandLogger(cfg, a.err))
+	if errors.Is(err, session.ErrInUse) {
 		return a.waitForImport(ctx, s, i)
 	} else if err != nil {
 		return i, err
 	}
 	working, stop := context.WithCancel(ctx)
 	worked := make(chan error, 1)
-	go func() { worked <- tools.WorkImports(working) }()
+	go func() { worked <- pipeline.WorkImports(working, open) }()
 	i, err = a.waitForImport(ctx, s, i)
 	stop()
-	return i, errors.Join(err, <-worked, tools.Close())
+	return i, errors.Join(err, <-worked, open.Close())
 }
 
 // waitPeriod is how often the end of an import is looked for.

@@ -14,6 +14,7 @@ import (
 	"github.com/seed-86dfc502/weir/assemble"
 	"github.com/seed-86dfc502/weir/config"
 	"github.com/seed-86dfc502/weir/operate"
+	"github.com/seed-86dfc502/weir/operate/session"
 	"github.com/seed-86dfc502/weir/pipeline"
 	"github.com/seed-86dfc502/weir/pipeline/control"
 	"github.com/seed-86dfc502/weir/store"
@@ -81,8 +82,7 @@ func (a *app) operating(ctx context.Context, input string, f func(a *app, env *o
 	if err != nil {
 		return err
 	}
-	opt := pipeline.Options{Config: cfg, Logger: commandLogger(cfg, a.err)}
-	tools, running, err := pipeline.Reach(ctx, opt)
+	open, running, err := pipeline.Attach(ctx, cfg, commandLogger(cfg, a.err))
 	if err != nil {
 		return err
 	}
@@ -93,28 +93,28 @@ func (a *app) operating(ctx context.Context, input string, f func(a *app, env *o
 		}
 		return a.forward(ctx, running, input)
 	}
-	env, err := tools.Tools(ctx)
+	env, err := open.Env(ctx)
 	if err != nil {
-		return errors.Join(err, tools.Close())
+		return errors.Join(err, open.Close())
 	}
 	env.Actor = operate.Actor()
 	if cfg.Kafka.Embedded() {
-		env.Decide = tools.DecideUntilIdle
+		env.Decide = func(ctx context.Context) error { return pipeline.DecideUntilIdle(ctx, open) }
 	}
-	return errors.Join(a.withProgress(env, f), tools.Close())
+	return errors.Join(a.withProgress(env, f), open.Close())
 }
 
-// mustBeActive fails with pipeline.ErrNotActive when another configuration is.
+// mustBeActive fails with session.ErrNotActive when another configuration is.
 func (a *app) mustBeActive(ctx context.Context, cfg *config.Config) error {
 	return a.withStoreOf(ctx, cfg, func(s assemble.Store) error {
 		active, err := s.Active(ctx)
 		if errors.Is(err, store.ErrNotFound) {
-			return pipeline.ErrNothingRan
+			return session.ErrNothingRan
 		} else if err != nil {
 			return fmt.Errorf("store: %w", err)
 		}
 		if !cfg.DecidesLike(active.Fingerprint) {
-			return fmt.Errorf("%s: %w", cfg.File, pipeline.ErrNotActive)
+			return fmt.Errorf("%s: %w", cfg.File, session.ErrNotActive)
 		}
 		return nil
 	})

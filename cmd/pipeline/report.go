@@ -11,7 +11,7 @@ import (
 
 	"github.com/dustin/go-humanize/english"
 	"github.com/seed-86dfc502/weir/config"
-	"github.com/seed-86dfc502/weir/pipeline"
+	"github.com/seed-86dfc502/weir/operate/session"
 	"github.com/seed-86dfc502/weir/pipeline/control"
 	"github.com/seed-86dfc502/weir/store/sqlite/disk"
 )
@@ -90,7 +90,7 @@ func (a *app) hintOf(err error) string {
 		return "check the disk, then restore a backup of the state file: docs/operator-commands.md, A damaged file"
 	case errors.Is(err, disk.ErrSync):
 		return "check the disk, then start again: what is there is read from the disk then"
-	case errors.Is(err, pipeline.ErrNothingRan):
+	case errors.Is(err, session.ErrNothingRan):
 		return fmt.Sprintf("weir run -c %s starts it", a.config)
 	case errors.Is(err, control.ErrNobody):
 		return fmt.Sprintf("weir run -c %s starts one", a.config)

@@ -1,0 +1,150 @@
+package assemble
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"time"
+
+	"github.com/ThreeDotsLabs/watermill/message"
+	"github.com/seed-86dfc502/weir/config"
+	"github.com/seed-86dfc502/weir/decide"
+	"github.com/seed-86dfc502/weir/deliver"
+	"github.com/seed-86dfc502/weir/store/sqlite"
+	"github.com/seed-86dfc502/weir/transport"
+	"github.com/seed-86dfc502/weir/transport/embedded"
+	"github.com/twmb/franz-go/pkg/kgo"
+)
+
+// Logs are the inbox and the changes log: topics of a cluster, or tables of the SQLite
+// file of the state.
+type Logs interface {
+	transport.Appender
+	// Offsets returns the first and the next offset of each partition of a topic.
+	Offsets(ctx context.Context, topic string) (start, end map[int32]int64, err error)
+	// OffsetsAt returns the first offset of each partition at or after a time.
+	OffsetsAt(ctx context.Context, topic string, at time.Time) (map[int32]int64, error)
+	// Scan reads the records between two offsets of each partition.
+	Scan(ctx context.Context, topic string, from, to map[int32]int64, f func(transport.Scanned) error) error
+	// Ensure creates the missing topics, and gives the others the wanted settings.
+	Ensure(ctx context.Context, topics []transport.TopicSpec) error
+	// TopicID returns a topic's identity; kerr.UnknownTopicOrPartition without one.
+	TopicID(ctx context.Context, topic string) (string, error)
+	// AvailableOffsets is Offsets of the partitions that answer at present.
+	AvailableOffsets(ctx context.Context, topic string) (starts, ends map[int32]int64, err error)
+	// Faults returns why topics, or partitions of them, take no record.
+	Faults(ctx context.Context, topics ...string) ([]*transport.TopicFault, error)
+	// ReadLast returns the newest record of every partition that has one, and the
+	// partitions that cannot be read.
+	ReadLast(ctx context.Context, topic string) (list []transport.Scanned, unreadable []int32, err error)
+	// NewGroup makes a consumer group; nil on an error.
+	NewGroup(ctx context.Context, gc transport.GroupConfig) (Group, error)
+	NewReader(topic string) deliver.Reader
+	// NewProducer makes a producer of decide, for frames, which are compressed.
+	NewProducer() (decide.Producer, error)
+	// Failing returns why the last append is not durable yet; nil when it is, or when
+	// that is unknown.
+	Failing() error
+	// Close waits for appends under way until ctx ends.
+	Close(ctx context.Context) error
+}
+
+// Group is a transport.Group, or an embedded.Group.
+type Group interface {
+	Subscriber() message.Subscriber
+	Failed() <-chan struct{}
+	Err() error
+	Close() error
+}
+
+// OpenLogs opens the inbox and the changes log beside an open store. embedded.ErrInUse
+// when another process has those of the SQLite file open.
+func OpenLogs(c *config.Config, s Store, log *slog.Logger) (Logs, error) {
+	if file, ok := s.(*sqlite.Store); ok && c.Kafka.Embedded() {
+		l, err := embedded.Open(file, c.Store.SQLite.Path, log)
+		if err != nil {
+			return nil, err
+		}
+		return FileLogs{l}, nil
+	}
+	cluster, _, err := Cluster(c, c.Kafka.Cluster, log)
+	if err != nil {
+		return nil, err
+	}
+	admin, err := transport.NewAdmin(cluster)
+	if err != nil {
+		return nil, err
+	}
+	producer, err := Producer(c, cluster, kgo.SnappyCompression())
+	if err != nil {
+		admin.Close()
+		return nil, err
+	}
+	return clusterLogs{admin, producer, c, cluster}, nil
+}
+
+// clusterLogs are topics of a cluster.
+type clusterLogs struct {
+	*transport.Admin
+	*transport.Producer
+	cfg     *config.Config
+	cluster transport.Config
+}
+
+func (l clusterLogs) Close(ctx context.Context) error {
+	err := l.Producer.Close(ctx)
+	l.Admin.Close()
+	return err
+}
+
+func (l clusterLogs) Ensure(ctx context.Context, topics []transport.TopicSpec) error {
+	return l.EnsureTopics(ctx, topics)
+}
+
+func (l clusterLogs) NewGroup(ctx context.Context, gc transport.GroupConfig) (Group, error) {
+	return transport.NewGroup(ctx, l.cluster, gc)
+}
+
+func (l clusterLogs) NewReader(topic string) deliver.Reader {
+	return transport.NewReader(l.cluster, topic, 0)
+}
+
+func (l clusterLogs) NewProducer() (decide.Producer, error) {
+	return Producer(l.cfg, l.cluster, kgo.NoCompression())
+}
+
+func (clusterLogs) Failing() error { return nil }
+
+// FileLogs are tables of the SQLite file of the state.
+type FileLogs struct{ *embedded.Logs }
+
+// Close implements Logs.
+func (l FileLogs) Close(context.Context) error { return l.Release() }
+
+// Ensure implements Logs.
+func (l FileLogs) Ensure(ctx context.Context, topics []transport.TopicSpec) error {
+	var errs []error
+	for _, t := range topics {
+		errs = append(errs, l.Logs.Ensure(ctx, t.Name, t.Partitions, t.Grow))
+	}
+	return errors.Join(errs...)
+}
+
+// NewGroup implements Logs.
+func (l FileLogs) NewGroup(ctx context.Context, gc transport.GroupConfig) (Group, error) {
+	return l.Logs.NewGroup(ctx, gc)
+}
+
+// AvailableOffsets is Offsets: all partitions are in one file.
+func (l FileLogs) AvailableOffsets(ctx context.Context, topic string) (starts, ends map[int32]int64, err error) {
+	return l.Offsets(ctx, topic)
+}
+
+// Faults returns none: faults of the file are those of the store.
+func (FileLogs) Faults(context.Context, ...string) ([]*transport.TopicFault, error) { return nil, nil }
+
+// NewReader implements Logs.
+func (l FileLogs) NewReader(topic string) deliver.Reader { return l.Logs.NewReader(topic) }
+
+// NewProducer implements Logs.
+func (l FileLogs) NewProducer() (decide.Producer, error) { return l.Logs, nil }

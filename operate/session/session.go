@@ -1,0 +1,171 @@
+// Package session opens the state of the active configuration for operators' commands:
+// store, logs, inbox and compiled plan, and the environment of package operate over them.
+package session
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"slices"
+	"time"
+
+	"github.com/seed-86dfc502/weir/assemble"
+	"github.com/seed-86dfc502/weir/config"
+	"github.com/seed-86dfc502/weir/decide"
+	"github.com/seed-86dfc502/weir/ingest"
+	"github.com/seed-86dfc502/weir/operate"
+	"github.com/seed-86dfc502/weir/sinks"
+	"github.com/seed-86dfc502/weir/store"
+	"github.com/seed-86dfc502/weir/transport/embedded"
+	"github.com/twmb/franz-go/pkg/kerr"
+)
+
+var (
+	// ErrNothingRan says that there is no state yet to work on.
+	ErrNothingRan = errors.New("nothing has run with this configuration yet")
+	// ErrNotActive says that another configuration than this one is active.
+	ErrNotActive = errors.New("this is not the active configuration: use the one that runs, start this one, or let the process reload its customers (weir reload)")
+	// ErrInUse says that another process has the logs of the SQLite file open.
+	ErrInUse = embedded.ErrInUse
+)
+
+// openTimeout bounds connecting.
+const openTimeout = time.Minute
+
+// Session is the open state of the active configuration: of a command, or of a process
+// that runs. It may be used concurrently.
+type Session struct {
+	Config *config.Config
+	Store  assemble.Store
+	Logs   assemble.Logs
+	Inbox  store.Inbox  // the current generation
+	Plan   *decide.Plan // under the active revision
+	Sinks  *assemble.Sinks
+	Logger *slog.Logger
+}
+
+// Open connects store and logs, finds the inbox and compiles the configuration, which must
+// be the active one. It creates and activates nothing. Its errors wrap ErrInUse,
+// ErrNothingRan or ErrNotActive in these cases; nothing stays open then.
+func Open(ctx context.Context, c *config.Config, log *slog.Logger) (_ *Session, err error) {
+	if file := c.Store.SQLite; file != nil {
+		if _, err := os.Stat(file.Path); errors.Is(err, os.ErrNotExist) {
+			return nil, ErrNothingRan
+		}
+	}
+	ctx, cancel := context.WithTimeoutCause(ctx, openTimeout, errors.New("opening took longer than "+openTimeout.String()))
+	defer cancel()
+	s := &Session{Config: c, Logger: log, Sinks: &assemble.Sinks{Config: c, Logger: log}}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, s.Close())
+		}
+	}()
+	if s.Store, err = assemble.OpenStore(ctx, c, log); err != nil {
+		return nil, fmt.Errorf("store: %w", err)
+	}
+	if s.Logs, err = assemble.OpenLogs(c, s.Store, log); err != nil {
+		return nil, fmt.Errorf("logs: %w", err)
+	}
+	if err := s.Store.CheckSchema(ctx); err != nil {
+		return nil, fmt.Errorf("store: %w (run weir migrate -c %s)", err, c.File)
+	}
+	return s, s.find(ctx)
+}
+
+// Close closes the state.
+func (s *Session) Close() error {
+	var errs []error
+	if s.Logs != nil {
+		ctx, cancel := context.WithTimeout(context.Background(), s.Config.Shutdown.Timeout.D())
+		defer cancel()
+		errs = append(errs, s.Logs.Close(ctx))
+	}
+	if s.Store != nil {
+		errs = append(errs, s.Store.Close())
+	}
+	return errors.Join(errs...)
+}
+
+// find finds the inbox and compiles the configuration.
+func (s *Session) find(ctx context.Context) error {
+	topic := s.Config.Kafka.Inbox.Topic
+	id, err := s.Logs.TopicID(ctx, topic)
+	if errors.Is(err, kerr.UnknownTopicOrPartition) {
+		return ErrNothingRan
+	} else if err != nil {
+		return fmt.Errorf("logs: %w", err)
+	}
+	s.Inbox, err = s.Store.KnownInbox(ctx, topic, id)
+	if errors.Is(err, store.ErrNotFound) {
+		return ErrNothingRan
+	} else if err != nil {
+		return fmt.Errorf("store: %w", err)
+	}
+	active, err := s.Store.Active(ctx)
+	if errors.Is(err, store.ErrNotFound) {
+		return ErrNothingRan
+	} else if err != nil {
+		return fmt.Errorf("store: %w", err)
+	}
+	if !s.Config.DecidesLike(active.Fingerprint) {
+		return fmt.Errorf("%s: %w", s.Config.File, ErrNotActive)
+	}
+	numbers, err := s.Store.Services(ctx, s.Config.ServiceNames())
+	if err != nil {
+		return fmt.Errorf("store: %w", err)
+	}
+	s.Plan, err = assemble.Plan(s.Config, numbers, active.Number)
+	return err
+}
+
+// Env returns the environment of operators' commands. ErrNotActive when another
+// configuration took over.
+func (s *Session) Env(ctx context.Context) (*operate.Env, error) {
+	active, err := s.Store.Active(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("store: %w", err)
+	}
+	if !bytes.HasPrefix(active.Fingerprint, s.Plan.Fingerprint) {
+		return nil, fmt.Errorf("%s: %w", s.Config.File, ErrNotActive)
+	}
+	known, err := s.Store.KnownServices(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("store: %w", err)
+	}
+	kinds := assemble.SinkKinds(s.Config)
+	plan := *s.Plan
+	plan.Revision = active.Number
+	return &operate.Env{
+		Store: s.Store, Plan: &plan, Checks: assemble.CheckServices(s.Config, known), Inbox: s.Inbox, Append: s.Logs, Log: s.Logs,
+		Shape: func(source string) (ingest.Extractor, error) {
+			c := s.Config.Sources.Find(source)
+			if c == nil {
+				return ingest.Extractor{}, &operate.InvalidRequestError{Reason: fmt.Sprintf("there is no source %s in the active configuration", source)}
+			}
+			return assemble.ExtractorOf(s.Config, c)
+		},
+		IsLog:  func(service string) bool { return kinds[service] == sinks.Log },
+		Target: s.target,
+	}, nil
+}
+
+// target opens the target of a service for reading.
+func (s *Session) target(ctx context.Context, service string) (*operate.Target, error) {
+	services := s.Config.Services()
+	i := slices.IndexFunc(services, func(s config.Service) bool { return s.Name == service })
+	if i < 0 {
+		return nil, &operate.InvalidRequestError{Reason: fmt.Sprintf("there is no service %s in the active configuration", service)}
+	}
+	target, forgets, err := s.Sinks.Target(ctx, services[i])
+	if errors.Is(err, assemble.ErrUnreadable) {
+		return nil, &operate.InvalidRequestError{Reason: fmt.Sprintf("the target of %s %s", service, err)}
+	}
+	if err != nil {
+		return nil, err
+	}
+	return &operate.Target{Scannable: target, Forgets: forgets}, nil
+}
