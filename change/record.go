@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"strings"
+	"unicode/utf8"
 )
 
 // InboxHeader is the name of the one header of an inbox record, and of the message
@@ -91,6 +92,9 @@ const (
 	// Resend publishes Change once more as it is, with its own version and key: a
 	// log sink's dead letter, which arrives late. No dam row is touched.
 	Resend Action = "resend"
+	// ResetOrder drops the sequences that the entity remembers of its sources: the next one
+	// is in order, whatever it is. Positions and event ids stay.
+	ResetOrder Action = "reset_order"
 	// Purge removes the entity with all its dam rows, if it is deleted and all of its
 	// versions are below Version: what housekeeping asks for when its retention is over.
 	Purge Action = "purge"
@@ -136,37 +140,73 @@ type header struct {
 	*Event
 }
 
-// EncodeRecord returns key, header value and value of r. It fails only for a record
-// that breaks the rules above.
-func EncodeRecord(r Record) (key, head, value []byte, err error) {
-	if r.Entity == "" || strings.ContainsRune(r.Entity, 0) {
-		return nil, nil, nil, fmt.Errorf("%w: entity id is empty or holds a NUL", ErrMalformed)
-	}
+// Bounds of a record's texts, in bytes.
+const (
+	MaxEntity = 2048 // ids of entities
+	MaxID     = 1024 // event ids, sequences, ids and names of requests
+)
+
+// check reports the first rule that r breaks. Its texts go into keys and columns: they are
+// valid UTF-8 without NUL, and bounded.
+func (r *Record) check() error {
+	malformed := func(what string) error { return fmt.Errorf("%w: %s", ErrMalformed, what) }
 	switch {
-	case r.Event != nil && r.Control == nil:
-		if (r.Event.Op == Delete) != (r.Event.Payload == nil) {
-			return nil, nil, nil, fmt.Errorf("%w: a delete has no payload, an upsert has one", ErrMalformed)
+	case r.Entity == "" || len(r.Entity) > MaxEntity || !isText(r.Entity):
+		return malformed("entity id is empty, too long, not valid UTF-8 or holds a NUL")
+	case (r.Event == nil) == (r.Control == nil):
+		return malformed("neither event nor control, or both")
+	case r.Control != nil:
+		c := r.Control
+		if len(c.ID) > MaxID || len(c.Operation) > MaxID || !isText(c.ID, string(c.Action), c.Actor, c.Reason, c.Operation) || !isText(c.Services...) {
+			return malformed("a text of a control record is too long, not valid UTF-8 or holds a NUL")
 		}
-		head, err = json.Marshal(header{Kind: kindEvent, Event: r.Event})
-		value = r.Event.Payload
-	case r.Control != nil && r.Event == nil:
-		head, err = json.Marshal(header{Kind: kindControl, Control: r.Control})
-		value = r.Control.Change
-	default:
-		err = fmt.Errorf("%w: neither event nor control", ErrMalformed)
+		return nil
 	}
-	if err != nil {
+	e := r.Event
+	switch {
+	case e.Op != Upsert && e.Op != Delete:
+		return malformed(fmt.Sprintf("operation %q", e.Op))
+	case (e.Op == Delete) != (e.Payload == nil):
+		return malformed("a delete has no payload, an upsert has one")
+	case len(e.EventID) > MaxID || len(e.Sequence) > MaxID || !isText(e.Source, e.Topic, e.EventID, e.Sequence, e.Claim):
+		return malformed("a text of an event is too long, not valid UTF-8 or holds a NUL")
+	case e.Replay != nil && !isText(e.Replay.Operation, e.Replay.Actor, e.Replay.Reason):
+		return malformed("a text of a replay is not valid UTF-8 or holds a NUL")
+	}
+	return nil
+}
+
+// isText reports whether the store can hold the texts.
+func isText(texts ...string) bool {
+	for _, s := range texts {
+		if strings.IndexByte(s, 0) >= 0 || !utf8.ValidString(s) {
+			return false
+		}
+	}
+	return true
+}
+
+// EncodeRecord returns key, header value and value of r. The error wraps ErrMalformed: r
+// breaks a rule.
+func EncodeRecord(r Record) (key, head, value []byte, err error) {
+	if err := r.check(); err != nil {
 		return nil, nil, nil, err
+	}
+	h := header{Kind: kindControl, Control: r.Control}
+	if r.Event != nil {
+		h, value = header{Kind: kindEvent, Event: r.Event}, r.Event.Payload
+	} else {
+		value = r.Control.Change
+	}
+	if head, err = json.Marshal(h); err != nil {
+		return nil, nil, nil, fmt.Errorf("%w: %w", ErrMalformed, err)
 	}
 	return []byte(r.Entity), head, value, nil
 }
 
-// DecodeRecord reads what EncodeRecord wrote. The payload is value itself, not a copy.
-// Its error wraps ErrMalformed.
+// DecodeRecord reads what EncodeRecord wrote, and refuses a record that it would refuse. The
+// payload is value itself, not a copy. The error wraps ErrMalformed.
 func DecodeRecord(key, head, value []byte) (Record, error) {
-	if len(key) == 0 {
-		return Record{}, fmt.Errorf("%w: no key", ErrMalformed)
-	}
 	if len(head) == 0 {
 		return Record{}, fmt.Errorf("%w: no %q header", ErrMalformed, InboxHeader)
 	}
@@ -177,63 +217,17 @@ func DecodeRecord(key, head, value []byte) (Record, error) {
 	r := Record{Entity: string(key)}
 	switch h.Kind {
 	case kindEvent:
-		e := h.Event
-		if e == nil {
-			return Record{}, fmt.Errorf("%w: an event record without one", ErrMalformed)
-		}
-		e.Entity = r.Entity
-		if e.Op != Upsert && e.Op != Delete {
-			return Record{}, fmt.Errorf("%w: operation %q", ErrMalformed, e.Op)
-		}
-		if e.Op == Upsert {
-			if value == nil {
-				return Record{}, fmt.Errorf("%w: an upsert without payload", ErrMalformed)
+		if r.Event = h.Event; r.Event != nil {
+			if r.Event.Entity = r.Entity; r.Event.Op == Upsert {
+				r.Event.Payload = value
 			}
-			e.Payload = value
 		}
-		r.Event = e
 	case kindControl:
-		if h.Control == nil {
-			return Record{}, fmt.Errorf("%w: a control record without one", ErrMalformed)
-		}
-		if r.Control = h.Control; len(value) > 0 {
+		if r.Control = h.Control; r.Control != nil && len(value) > 0 {
 			r.Control.Change = value
 		}
 	default:
 		return Record{}, fmt.Errorf("%w: kind %q", ErrMalformed, h.Kind)
 	}
-	return r, nil
-}
-
-// CompareSequence orders two sequences of one source: -1, 0 or 1. Two strings
-// of digits compare as whole numbers of any length, others by their bytes; so
-// numbers, ISO 8601 times in one zone, and zero-padded log positions order as
-// their producers mean them. Digits come before everything else: it is one order,
-// whatever a source mixes.
-func CompareSequence(a, b string) int {
-	number, other := digits(a), digits(b)
-	switch {
-	case number && !other:
-		return -1
-	case other && !number:
-		return 1
-	case number:
-		a, b = strings.TrimLeft(a, "0"), strings.TrimLeft(b, "0")
-		if len(a) != len(b) {
-			if len(a) < len(b) {
-				return -1
-			}
-			return 1
-		}
-	}
-	return strings.Compare(a, b)
-}
-
-func digits(s string) bool {
-	for i := range len(s) {
-		if s[i] < '0' || s[i] > '9' {
-			return false
-		}
-	}
-	return s != ""
+	return r, r.check()
 }

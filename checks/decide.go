@@ -3,6 +3,7 @@ package checks
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"time"
 
 	"github.com/seed-86dfc502/weir/change"
@@ -78,7 +79,14 @@ func Decide(service string, row store.CheckRow, r Request, now time.Time) (store
 			return row, Answer{Decision: Stale, Version: row.Version}, nil
 		}
 	}
-	if !known && r.Sequence != "" && m.sequence != "" && change.CompareSequence(r.Sequence, m.sequence) < 0 {
+	order := 1
+	if r.Sequence != "" && m.sequence != "" {
+		var alike bool
+		if order, alike = change.CompareSequence(r.Sequence, m.sequence); !alike {
+			return row, Answer{}, fmt.Errorf("%w: it is a %s, the highest seen a %s", ErrSequence, change.KindOfSequence(r.Sequence), change.KindOfSequence(m.sequence))
+		}
+	}
+	if !known && order < 0 {
 		return row, Answer{Decision: Stale, Version: row.Version}, nil
 	}
 	var a Answer
@@ -101,7 +109,7 @@ func Decide(service string, row store.CheckRow, r Request, now time.Time) (store
 	if r.EventID != "" && !known {
 		m.remember(event, a.Version)
 	}
-	if r.Sequence != "" && (m.sequence == "" || change.CompareSequence(r.Sequence, m.sequence) > 0) {
+	if r.Sequence != "" && order > 0 {
 		m.sequence = r.Sequence
 	}
 	return stored(row, m), a, nil
@@ -114,6 +122,10 @@ func stored(row store.CheckRow, m memory) store.CheckRow {
 	}
 	return row
 }
+
+// ErrSequence says that a sequence is of another kind than the highest one seen of its
+// entity: the two have no order.
+var ErrSequence = errors.New("the sequence has no order beside the highest one seen")
 
 // ErrUnknownVersion says that no request of this entity was answered with that version, as
 // far as the store knows: it is above the row's.

@@ -35,6 +35,10 @@ func (ev *evaluation) control(r *record) error {
 		if ev.exists() {
 			ev.current, ev.dirty = false, true
 		}
+	case change.ResetOrder:
+		for _, s := range ev.fence {
+			s.Sequence = ""
+		}
 	case change.Redecide:
 		return ev.redecide(r, services)
 	case change.Resend:

@@ -139,6 +139,62 @@ func TestI5PositionAndSequence(t *testing.T) {
 	require.Equal(t, one1, event("recreated", 0, "12", 1), "a topic with another identity starts at 0")
 }
 
+// sequenced applies events with these sequences, each of other content, and returns their
+// outcomes.
+func sequenced(t *testing.T, s *Simulator, sequences ...string) (lines []string) {
+	for _, seq := range sequences {
+		s.offset++
+		line := apply(t, s, change.Record{Entity: "B-007", Event: &change.Event{
+			Origin: change.Origin{Source: "registry"}, Sequence: seq, Op: change.Upsert,
+			Payload: fmt.Appendf(nil, `{"id":"B-007","ripeness_level":%d}`, s.offset),
+		}}, seq)
+		outcome, _, _ := strings.Cut(line, " ")
+		lines = append(lines, outcome)
+	}
+	return lines
+}
+
+// I5: sequences are in order by value, however they are written.
+func TestI5SequencesByValue(t *testing.T) {
+	for _, list := range [][]string{
+		{"-2", "-1", "9.5", "10.5", "1e3", "1001"},
+		{"2026-07-01T10:00:00Z", "2026-07-01T10:00:00.25Z"}, {"2026-07-01T10:00:00.1Z", "2026-07-01T10:00:00.15Z"},
+		{"2026-07-01T10:00Z", "2026-07-01T10:00:30Z"}, {"2026-07-01T12:00+02:00", "2026-07-01T10:30Z"},
+	} {
+		s := NewSimulator(bananaPlan(t))
+		for i, seq := range list {
+			require.Equal(t, []string{"merged"}, sequenced(t, s, seq), seq)
+			if i > 0 {
+				require.Equal(t, []string{"stale"}, sequenced(t, s, list[i-1]))
+			}
+		}
+	}
+}
+
+// A sequence of another kind has no order: it is a dead letter, and what comes after it is
+// in order as before. An operator drops the order.
+func TestASequenceOfAnotherKindIsADeadLetter(t *testing.T) {
+	s := NewSimulator(bananaPlan(t))
+	event := func(seq string, level int) change.Record {
+		return change.Record{Entity: "B-007", Event: &change.Event{
+			Origin: change.Origin{Source: "registry"}, Sequence: seq, Op: change.Upsert, Payload: fmt.Appendf(nil, `{"id":"B-007","ripeness_level":%d}`, level),
+		}}
+	}
+	require.Equal(t, both1, apply(t, s, event("10", 1), "first"))
+	bad, err := s.Apply(event("abc", 5), time.Unix(1000, 0))
+	require.NoError(t, err)
+	require.Len(t, bad.Letters, 1)
+	require.Equal(t, "bad_sequence", bad.Letters[0].Code)
+	require.Contains(t, bad.Letters[0].Reason, "the sequence is a text and the last one of this entity a number")
+	require.Equal(t, "dead dead:bad_sequence", apply(t, s, event("2026-07-01T10:00Z", 5), "a time"))
+	for seq := 11; seq <= 15; seq++ {
+		require.Equal(t, map[bool]string{true: one1, false: one2}[seq%2 == 0], apply(t, s, event(fmt.Sprint(seq), 2-(seq+1)%2), "later"))
+	}
+	require.Equal(t, "control", apply(t, s, change.Record{Entity: "B-007", Control: &change.Control{ID: "1", Action: change.ResetOrder, Actor: "me"}}, "reset"))
+	require.Equal(t, one1, apply(t, s, event("abc", 1), "in order"))
+	require.Equal(t, "stale", apply(t, s, event("abb", 2), "older"))
+}
+
 // A document that stops matching, and a deleted entity, are retracted once;
 // what was never sent is not retracted.
 func TestRetraction(t *testing.T) {

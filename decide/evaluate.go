@@ -120,6 +120,12 @@ func (ev *evaluation) apply(r *record) error {
 func (ev *evaluation) event(r *record) error {
 	e := r.Event
 	reason := ev.fence.check(e, r.mark)
+	if reason == badSequence {
+		ev.replayed(r, fresh) // it failed again, as a new dead letter
+		ev.fail(r, string(badSequence), fmt.Sprintf("the sequence is a %s and the last one of this entity a %s, which have no order; correct the event, or drop the order by weir reset --order",
+			change.KindOfSequence(e.Sequence), change.KindOfSequence(ev.fence[e.Source].Sequence)))
+		return nil
+	}
 	ev.replayed(r, reason)
 	if reason != fresh {
 		ev.dropStale(r, reason)

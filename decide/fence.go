@@ -64,6 +64,10 @@ const (
 	staleSequence staleReason = "sequence"
 	staleReplay   staleReason = "replay" // a dead letter that something newer made obsolete
 	staleClaim    staleReason = "claim"  // its claim had its effect already
+
+	// badSequence is not stale: a sequence of another kind than the last one has no order,
+	// and the event is a dead letter.
+	badSequence staleReason = "bad_sequence"
 )
 
 // clockAllowance is how much the clocks that date a dead letter and an inbox
@@ -92,8 +96,13 @@ func (f fence) check(e *change.Event, mark string) staleReason {
 	if mark != "" && slices.Contains(s.Events, mark) {
 		return staleEventID
 	}
-	if e.Sequence != "" && s.Sequence != "" && change.CompareSequence(e.Sequence, s.Sequence) < 0 {
-		return staleSequence
+	if e.Sequence != "" && s.Sequence != "" {
+		switch order, alike := change.CompareSequence(e.Sequence, s.Sequence); {
+		case !alike:
+			return badSequence
+		case order < 0:
+			return staleSequence
+		}
 	}
 	return fresh
 }
@@ -121,7 +130,11 @@ func (s *sourceFence) checkReplay(e *change.Event, mark string) staleReason {
 		return fresh
 	}
 	if e.Sequence != "" && s.Sequence != "" {
-		if order := change.CompareSequence(e.Sequence, s.Sequence); order != 0 {
+		order, alike := change.CompareSequence(e.Sequence, s.Sequence)
+		if !alike {
+			return badSequence
+		}
+		if order != 0 {
 			return older(order < 0)
 		}
 	}

@@ -122,6 +122,9 @@ func (e *Env) previewOne(ctx context.Context, t Task, in scope, p batch, id stri
 			return false, err
 		}
 	}
+	if t.Kind == ResetOrder {
+		return true, nil
+	}
 	step, err := e.Plan.Preview(entity, t.control(in, "preview", e.Actor))
 	if err != nil {
 		return false, err

@@ -27,6 +27,8 @@ const (
 	// Reset sets the dam state to unknown: the next content passes, whatever it is.
 	// It does so to the rows of check services too.
 	Reset Kind = "reset"
+	// ResetOrder drops the sequences that entities remember of their sources.
+	ResetOrder Kind = "reset_order"
 )
 
 // Task is an action on many entities.
@@ -120,6 +122,8 @@ func (e *Env) check(t Task) error {
 		return impossible("say which entities, in exactly one way")
 	case !t.Select.Until.IsZero() && !t.Select.Until.After(t.Select.Since):
 		return impossible("the range of time is empty")
+	case t.Kind == ResetOrder && len(t.Services) > 0:
+		return impossible("an entity's order is that of its sources: no services together with it")
 	case t.Select.Outdated && len(t.Services) > 0:
 		return impossible("entities move to a configuration as a whole: no services together with outdated")
 	}
@@ -347,8 +351,11 @@ func (r *runner) save(ctx context.Context, seen int64) (err error) {
 // control is the record that a task sends to each entity.
 func (t *Task) control(s scope, operation, actor string) change.Control {
 	c := change.Control{ID: operation, Action: change.Redecide, Services: s.services, Force: t.Force, Actor: actor, Reason: t.Reason, Operation: operation}
-	if t.Kind == Reset {
+	switch t.Kind {
+	case Reset:
 		c.Action, c.Force = change.Reset, false
+	case ResetOrder:
+		c.Action, c.Force, c.Services = change.ResetOrder, false, nil
 	}
 	return c
 }

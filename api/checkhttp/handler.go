@@ -262,7 +262,7 @@ func (a *routes) problemOf(err error) problem.Problem {
 	switch {
 	case errors.As(err, &unread):
 		return problem.Problem{Type: problem.Kind("invalid-check"), Title: "The request cannot be read", Status: http.StatusBadRequest, Detail: err.Error()}
-	case errors.As(err, &refused), errors.Is(err, checks.ErrEntity):
+	case errors.As(err, &refused), errors.Is(err, checks.ErrEntity), errors.Is(err, checks.ErrSequence):
 		return problem.Problem{Type: problem.Kind("invalid-check"), Title: "The request is refused", Status: http.StatusUnprocessableEntity, Detail: err.Error()}
 	case errors.Is(err, checks.ErrUnknownVersion):
 		return problem.Problem{Type: problem.Kind("unknown-version"), Title: "Unknown version", Status: http.StatusConflict,

@@ -343,7 +343,7 @@ func (a *app) runTask(ctx context.Context, env *operate.Env, t operate.Task, wai
 			Decided bool `json:"decided"`
 		}{result, wait}), requireFound(result))
 	}
-	done := map[operate.Kind]string{operate.Replay: "decided again", operate.Reset: "reset"}[t.Kind]
+	done := map[operate.Kind]string{operate.Replay: "decided again", operate.Reset: "reset", operate.ResetOrder: "without an order"}[t.Kind]
 	if !wait {
 		done = "to be " + done
 	}

@@ -14,34 +14,42 @@ import (
 
 func (a *app) resetCommand() *cobra.Command {
 	var f taskFlags
+	var order bool
 	c := &cobra.Command{
 		Use:   "reset [ENTITY...]",
 		Short: "Forget what customers have: the next content passes, whatever it is",
 		Long: "Forget what customers have: their dam state becomes unknown, and the next content passes, whatever it is. Nothing is\n" +
 			"sent by it; replay sends what the entities are now. It asks back with the number, or takes --yes.\n\n" +
-			"Rows of check services are reset as well, at once: the next content that a caller asks for passes.",
+			"Rows of check services are reset as well, at once: the next content that a caller asks for passes.\n\n" +
+			"With --order it drops what entities remember of their sources' sequences instead, after a producer began its\n" +
+			"sequence anew or changed its form: the next event of each source is in order, whatever its sequence.",
 		Example: "  weir reset -c weir.yaml B-007 B-008 --yes\n" +
 			"  weir reset -c weir.yaml --customer acme --dry-run\n" +
 			"  weir reset -c weir.yaml --service acme/ripeness@hook --reason \"they lost their database\" --yes\n" +
-			"  weir reset -c weir.yaml --service acme/crm@check --yes",
+			"  weir reset -c weir.yaml --service acme/crm@check --yes\n" +
+			"  weir reset -c weir.yaml --order B-007 --yes",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			ctx := cmd.Context()
 			f.entities = args
+			kind := operate.Reset
+			if order {
+				kind = operate.ResetOrder
+			}
 			if f.dry {
-				return a.task(ctx, operate.Reset, &f)
+				return a.task(ctx, kind, &f)
 			}
 			if !f.yes {
 				cfg, err := a.load()
 				if err != nil {
 					return err
 				}
-				if _, err := f.task(operate.Reset, cfg, time.Now()); err != nil {
+				if _, err := f.task(kind, cfg, time.Now()); err != nil {
 					return err
 				}
 				if f.list == "-" {
 					return &usageError{errors.New("--entities - needs --yes: standard input cannot answer as well")}
 				}
-				question, err := a.resetQuestion(cmd, f)
+				question, err := a.resetQuestion(cmd, kind, f)
 				if err != nil {
 					return err
 				}
@@ -51,17 +59,18 @@ func (a *app) resetCommand() *cobra.Command {
 				f.yes = true
 				a.args = withFlags(a.args, "--yes=true")
 			}
-			return a.task(ctx, operate.Reset, &f)
+			return a.task(ctx, kind, &f)
 		},
 	}
 	f.add(a, c, true)
 	c.Flags().BoolVar(&f.all, "all", false, "all entities")
+	c.Flags().BoolVar(&order, "order", false, "drop the sequences of the sources, not the dam states")
 	c.Flags().BoolVarP(&f.yes, "yes", "y", false, "do not ask")
 	return a.needConfig(c)
 }
 
 // resetQuestion counts what a reset would do, in whichever process that happens.
-func (a *app) resetQuestion(cmd *cobra.Command, f taskFlags) (string, error) {
+func (a *app) resetQuestion(cmd *cobra.Command, kind operate.Kind, f taskFlags) (string, error) {
 	if a.forwarded != nil || !isTerminal(a.in) || !isTerminal(a.err) {
 		return "", a.confirm(cmd.Context(), "")
 	}
@@ -70,12 +79,15 @@ func (a *app) resetQuestion(cmd *cobra.Command, f taskFlags) (string, error) {
 	count := *a
 	count.out, count.json = &out, true
 	count.args = withFlags(a.args, "--dry-run=true", "--json=true")
-	if err := count.task(cmd.Context(), operate.Reset, &f); err != nil {
+	if err := count.task(cmd.Context(), kind, &f); err != nil {
 		return "", err
 	}
 	var r operate.Result
 	if err := json.Unmarshal(out.Bytes(), &r); err != nil {
 		return "", err
+	}
+	if kind == operate.ResetOrder {
+		return "Reset the order of " + entities(r.Entities) + "?", nil
 	}
 	return question(r), nil
 }

@@ -174,7 +174,7 @@ var decideMutants = []mutant{
 	},
 	{
 		rule: "an older sequence is stale", in: "decide", fn: "fence.check",
-		find: "_1._2(_3._4, _5._4) < 0", put: "false",
+		find: "case _1 < 0:", put: "case false:",
 		test: "TestI5PositionAndSequence",
 	},
 	{
