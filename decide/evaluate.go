@@ -133,7 +133,10 @@ func (ev *evaluation) event(r *record) error {
 	}
 	var root canonicaltree.Node
 	if e.Op == change.Upsert {
-		root = r.tree.Root()
+		if root = r.tree.Root(); ev.plan.unreadable(e.Source, root) {
+			ev.fail(r, "not_an_object", notAnObject(root))
+			return nil
+		}
 	}
 	previous := ev.docs[e.Source]
 	next, changed, err := ev.plan.Merge.NextNode(e.Source, previous, root)
@@ -182,6 +185,17 @@ func (ev *evaluation) event(r *record) error {
 	}
 	ev.current = true
 	return nil
+}
+
+// notAnObject says what a payload is in place of an object, and the remedy.
+func notAnObject(payload canonicaltree.Node) string {
+	switch payload.Kind() {
+	case canonicaltree.String:
+		return "the payload is a string, and projections read members of it; if it holds JSON, add @fromstr to the source's payload path (payload: \"@fromstr\")"
+	case canonicaltree.Array:
+		return "the payload is an array, and projections read members of it; name an element in the source's payload path"
+	}
+	return "the payload is a single value, and projections read members of it; correct the source's payload path"
 }
 
 // offerTouched offers the document, which was before, to the services of the projections

@@ -2,7 +2,10 @@ package decide
 
 import (
 	"fmt"
+	"slices"
+	"strings"
 
+	"github.com/seed-86dfc502/weir/canonicaltree"
 	"github.com/seed-86dfc502/weir/projections"
 	"github.com/seed-86dfc502/weir/projections/merge"
 )
@@ -31,6 +34,44 @@ type Plan struct {
 	byName     map[string]int // service name to index
 	byNumber   map[int32]int
 	rank       []int // of each projection, see ranks
+	// members says of each source which reads below its mount there are.
+	members map[string]memberReads
+}
+
+// memberReads says how projections read below the place of a source's documents.
+type memberReads struct {
+	any   bool // something below it is read
+	named bool // by the name of a member, which no array has
+}
+
+// readers returns the memberReads of a plan's sources.
+func (p *Plan) readers() map[string]memberReads {
+	all := map[string]memberReads{}
+	for source, mount := range p.Merge.Mounts() {
+		m := all[source]
+		for _, projection := range p.Projections {
+			for _, path := range projection.Reads() {
+				if n := len(mount); len(path) > n && slices.Equal(path[:n], mount) {
+					m.any = true
+					m.named = m.named || strings.Trim(path[n], "0123456789") != ""
+				}
+			}
+		}
+		all[source] = m
+	}
+	return all
+}
+
+// unreadable reports whether projections read members of a source's documents that a
+// payload, which is no object, cannot have: every view of it would be empty.
+func (p *Plan) unreadable(source string, payload canonicaltree.Node) bool {
+	switch payload.Kind() {
+	case canonicaltree.Object:
+		return false
+	case canonicaltree.Array:
+		return p.members[source].named
+	}
+	return p.members[source].any
 }
 
 // Prepare checks the plan and builds its look-up tables; it must be called
@@ -41,6 +82,7 @@ func (p *Plan) Prepare() error {
 	p.byName = make(map[string]int, len(p.Services))
 	p.byNumber = make(map[int32]int, len(p.Services))
 	p.rank = ranks(p.Projections)
+	p.members = p.readers()
 	for i, s := range p.Services {
 		if s.Projection < 0 || s.Projection >= len(p.Projections) {
 			return fmt.Errorf("service %s: no projection %d", s.Name, s.Projection)

@@ -3,6 +3,7 @@ package merge
 import (
 	"fmt"
 	"io"
+	"iter"
 	"slices"
 
 	"github.com/seed-86dfc502/weir/canonicaltree"
@@ -58,6 +59,17 @@ func Compile(spec Spec) *Plan {
 	}
 	slices.SortStableFunc(p.order, func(a, b Source) int { return rank(a) - rank(b) })
 	return p
+}
+
+// Mounts yields the sources with their places in the merged document.
+func (p *Plan) Mounts() iter.Seq2[string, canonicaltree.Path] {
+	return func(yield func(string, canonicaltree.Path) bool) {
+		for _, s := range p.order {
+			if !yield(s.Name, s.Mount) {
+				return
+			}
+		}
+	}
 }
 
 // Fingerprint writes everything that NextNode and Compose depend on besides the
