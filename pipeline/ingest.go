@@ -21,10 +21,13 @@ func (st *stages) startIngest(ctx context.Context, _ int64, _ func()) (part, err
 		stopAll(stops)
 		return part{}, err
 	}
+	budget := transport.NewBudget(int64(st.cfg.Limits.Memory) / groupShare) // of all sources
 	env := sources.Env{
 		Complete: st.opt.UntilIdle, Positions: st.store, OnRecordsLost: st.onRecordsLost, Limit: st.end.ingest.ctx, Logger: st.log,
 		Group: func(id string, window int, topic string) transport.GroupConfig {
-			return st.groupConfig(st.end.ingest.ctx, id, window, topic)
+			gc := st.groupConfig(st.end.ingest.ctx, id, window, topic)
+			gc.Budget = budget
+			return gc
 		},
 	}
 	if len(st.cfg.Kafka.Brokers) == 0 {

@@ -80,21 +80,21 @@ func (a *assignment) push(records []*kgo.Record) (full bool) {
 	a.queue = append(a.queue, records...)
 	a.fetchedTo = records[len(records)-1].Offset + 1
 	a.queued += cost
-	a.g.held.Add(cost)
+	a.g.budget.held.Add(cost)
 	wait.Offer(a.wake, struct{}{})
 	return a.full()
 }
 
 // full reports whether fetching more could only pile up. The caller holds a.mu.
 func (a *assignment) full() bool {
-	return a.queued >= a.g.queueLimit() && a.g.held.Load() >= a.g.pool()
+	return a.queued >= a.g.budget.queueLimit() && a.g.budget.held.Load() >= a.g.budget.pool()
 }
 
 // hasRoom reports whether a paused partition is to be fetched again. What is in
 // work does not count, so that the next frame is there when it is acknowledged.
 // The caller holds a.mu.
 func (a *assignment) hasRoom() bool {
-	return a.queued <= a.g.queueLimit()/2 || a.g.held.Load() <= a.g.pool()/2
+	return a.queued <= a.g.budget.queueLimit()/2 || a.g.budget.held.Load() <= a.g.budget.pool()/2
 }
 
 // batch is what one frame is made of, as it was fetched, with the markers of
@@ -147,7 +147,7 @@ func (a *assignment) acknowledged(b batch) {
 	clear(b.fetched)
 	a.mu.Lock()
 	a.commitAt, a.commitEpoch = last.Offset+1, last.LeaderEpoch
-	a.g.held.Add(-cost)
+	a.g.budget.held.Add(-cost)
 	resume := a.paused && a.hasRoom()
 	a.mu.Unlock()
 	if resume {
@@ -206,7 +206,7 @@ func (a *assignment) end() {
 		<-d.done
 	}
 	a.mu.Lock()
-	a.g.held.Add(-a.queued)
+	a.g.budget.held.Add(-a.queued)
 	a.queue, a.queued = nil, 0
 	a.mu.Unlock()
 	a.g.resume(a) // a pause outlives the assignment in the client

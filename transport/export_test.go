@@ -3,7 +3,7 @@ package transport
 import "github.com/twmb/franz-go/pkg/kgo"
 
 // Held returns the bytes that all partitions hold, waiting and in work.
-func (g *Group) Held() int64 { return g.held.Load() }
+func (g *Group) Held() int64 { return g.budget.held.Load() }
 
 // Waiting returns how many records are fetched and not handed out.
 func (g *Group) Waiting() int {

@@ -376,3 +376,37 @@ func TestMessagesOfOthers(t *testing.T) {
 	require.True(t, ok)
 	require.Same(t, f, got)
 }
+
+// Groups of one budget hold no more than it together. The mistake that this catches: each
+// group had a budget of its own.
+func TestGroupsShareABudget(t *testing.T) {
+	const (
+		groups, records, size = 8, 400, 10_000
+		budget, fetch         = 2 << 20, 64 << 10
+	)
+	c := fakeCluster(t)
+	p := c.producer(t, transport.ProducerConfig{})
+	shared := transport.NewBudget(budget)
+	var all []*transport.Group
+	var streams []<-chan *message.Message
+	for n := range groups {
+		topic := c.topic(t, fmt.Sprint("topic", n), 1)
+		for range records / 10 {
+			batch := make([]transport.Record, 10)
+			for i := range batch {
+				batch[i] = transport.Record{Topic: topic, Value: make([]byte, size), Pinned: true}
+			}
+			require.NoError(t, p.Append(t.Context(), batch))
+		}
+		g := c.group(t, transport.GroupConfig{ID: fmt.Sprint("g", n), Topic: topic, FrameRecords: 8, Budget: shared, FetchPartitionBytes: fetch})
+		all, streams = append(all, g), append(streams, subscribe(t, g, topic))
+	}
+	for _, ch := range streams { // the others fill their queues meanwhile
+		for read := 0; read < records; {
+			m := receive(t, ch)
+			require.LessOrEqual(t, all[0].Held(), int64(budget+groups*fetch))
+			read += len(frame(t, m).Records)
+			m.Ack()
+		}
+	}
+}

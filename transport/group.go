@@ -31,6 +31,8 @@ type GroupConfig struct {
 	// equally, so that a slow partition stops no other. In any case a partition
 	// has one fetch in work and another waiting. Defaults to 64 MiB.
 	BufferBytes int64
+	// Budget, if given, takes the place of BufferBytes: groups share it.
+	Budget *Budget
 	// Listener, if not nil, returns the offsets to start at.
 	Listener PartitionListener
 	// OnRecordsLost, if not nil, is called when records that the group still wanted
@@ -144,8 +146,8 @@ type Group struct {
 	replaced    bool                  // guarded by mu; the topic is being rejoined
 	unavailable map[int32]bool        // guarded by mu; assigned to the group and not available
 
-	assigned atomic.Int64 // len(assignments)
-	held     atomic.Int64 // what all assignments hold, waiting and in work
+	budget   *Budget
+	assigned atomic.Int64 // len(assignments), as the budget knows it
 	// fetchMu makes a change of assignment.paused and the call that tells the
 	// client one step. It is taken before assignment.mu.
 	fetchMu sync.Mutex
@@ -166,10 +168,14 @@ func NewGroup(ctx context.Context, cfg Config, gc GroupConfig) (*Group, error) {
 	}
 	g := &Group{
 		gc:          gc,
+		budget:      gc.Budget,
 		log:         cfg.logger().With("group", gc.ID),
 		last:        make(map[int32]lastSeen),
 		assignments: make(map[int32]*assignment),
 		unavailable: make(map[int32]bool),
+	}
+	if g.budget == nil {
+		g.budget = NewBudget(gc.BufferBytes)
 	}
 	g.Subscriptions = NewSubscriptions(gc.Topic, g.begin)
 	g.pollCtx, g.stopPoll = context.WithCancel(context.Background())
@@ -241,18 +247,6 @@ func (g *Group) finish(s *Stream) {
 	close(s.Done)
 }
 
-// How BufferBytes is divided: a quarter is for whoever fetches first, a quarter
-// is shared out to the queues, and what is in work takes no more than a queue
-// had. The last quarter is for the fetches that are under way when a queue is
-// full. A partition of which nothing else is fetched has the whole pool for
-// itself, so partitions that are idle cost a busy one nothing.
-
-// pool is what the group holds before any partition is paused.
-func (g *Group) pool() int64 { return g.gc.BufferBytes / 4 }
-
-// queueLimit is what a partition may have waiting whatever the others hold.
-func (g *Group) queueLimit() int64 { return g.pool() / max(1, g.assigned.Load()) }
-
 // minFetch keeps requests worth their while among very many partitions.
 const minFetch = 32 << 10
 
@@ -260,9 +254,9 @@ const minFetch = 32 << 10
 // a partition when it is paused is thrown away by the client and fetched again:
 // a fraction of the queue at a time keeps that cheap.
 func (g *Group) setAssigned(n int) {
-	g.assigned.Store(int64(n))
-	part := min(max(g.queueLimit()/4, minFetch), int64(g.gc.FetchPartitionBytes))
-	g.cl.UpdateFetchMaxBytes(int32(max(part, min(g.pool(), maxFetch))), int32(part))
+	g.budget.assigned.Add(int64(n) - g.assigned.Swap(int64(n)))
+	part := min(max(g.budget.queueLimit()/4, minFetch), int64(g.gc.FetchPartitionBytes))
+	g.cl.UpdateFetchMaxBytes(int32(max(part, min(g.budget.pool(), maxFetch))), int32(part))
 }
 
 // maxFetch bounds the answer of one broker.

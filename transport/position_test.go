@@ -10,7 +10,7 @@ import (
 // What is committed is behind the last acknowledgement; what was handed out and not
 // acknowledged comes first again, and says that it may be a repetition.
 func TestPositionsFollowAcknowledgements(t *testing.T) {
-	g := &Group{gc: GroupConfig{FrameRecords: 2, FrameBytes: 1 << 20, BufferBytes: 1 << 20}}
+	g := &Group{gc: GroupConfig{FrameRecords: 2, FrameBytes: 1 << 20, BufferBytes: 1 << 20}, budget: NewBudget(1 << 20)}
 	a := newAssignment(g, 0, "id", 5, 5)
 	defer a.cancel()
 	offsets := func(b batch) (all []int64) {

@@ -13,6 +13,9 @@ import (
 type Config struct {
 	// Path of the file. It need not exist yet.
 	Path string `yaml:"path" path:"true" required:"true"`
+	// Linger is how long a replaced file must have been quiet before it is left: its writer
+	// may add lines until it opens the new one.
+	Linger config.Duration `yaml:"linger" default:"1s" range:"10ms..1h"`
 }
 
 // Kind implements config.Input.
@@ -37,7 +40,8 @@ func (c *Config) Reads(*config.Cluster) string { return config.FileTarget(c.Path
 // Open implements sources.Kind.
 func (c *Config) Open(_ context.Context, e sources.Env) (sources.Source, error) {
 	return New(Options{
-		Name: e.Name, Path: c.Path, Positions: e.Positions, Complete: e.Complete, MaxLine: e.MaxEvent, Logger: e.Logger,
+		Name: e.Name, Path: c.Path, Positions: e.Positions, Complete: e.Complete, MaxLine: e.MaxEvent,
+		Linger: c.Linger.D(), OnLinesLost: e.OnRecordsLost, Logger: e.Logger,
 	}), nil
 }
 

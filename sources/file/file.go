@@ -2,13 +2,13 @@ package file
 
 import (
 	"bufio"
-	"bytes"
+	"cmp"
 	"context"
 	"crypto/sha256"
-	"encoding/binary"
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"hash"
 	"io"
 	"io/fs"
 	"log/slog"
@@ -46,7 +46,10 @@ type Options struct {
 	// Linger is how long a file that was replaced must have been quiet before it is
 	// left: its writer uses it until it opens the new one. Defaults to 1s.
 	Linger time.Duration
-	Logger *slog.Logger
+	// OnLinesLost, if given, is called for lines that were added to a file after it was
+	// left, with their place in bytes. It must not block.
+	OnLinesLost func(topic string, partition int32, from, to int64)
+	Logger      *slog.Logger
 }
 
 // What a frame of a file holds at most; a larger line passes alone.
@@ -68,6 +71,7 @@ type Source struct {
 	drained atomic.Bool
 	failing atomic.Pointer[error]
 	backlog backlog
+	left    *leftFile // owned by the goroutine that reads
 
 	subscriptions handout.Subscriptions
 }
@@ -121,6 +125,7 @@ func (f *Source) Close() error {
 
 // follow reads the file, and from the start again whenever it was replaced.
 func (f *Source) follow(ctx context.Context, topic string, out chan<- *message.Message) {
+	defer f.closeLeft()
 	warned := false
 	for {
 		err := f.read(ctx, topic, out)
@@ -157,6 +162,10 @@ type handle struct {
 	seen     os.FileInfo // when that was read
 	previous string      // its identity before it was rewritten; empty if it was not
 	mark     []byte      // of the line before the position that is read from
+	lines    hash.Hash   // of all lines before it
+	verified int64       // Unix nanoseconds; the lines were compared at this time of modification
+	offset   int64       // its end, when it was left
+	left     bool        // it is watched for late lines, and not closed
 }
 
 // chunk is what becomes one frame.
@@ -166,7 +175,11 @@ type chunk struct {
 	next    int64  // offset behind its last line
 	last    []byte // its last line, also a blank one
 	size    int64  // of that, with its end
+	place   place  // behind it
 }
+
+// seal completes a chunk that is handed on.
+func (c *chunk) seal(file *handle) { c.place = file.place(markOf(c.last, c.size)) }
 
 // fits reports whether a line of that size may join the chunk.
 func (c *chunk) fits(size int) bool {
@@ -180,8 +193,12 @@ func (f *Source) read(ctx context.Context, topic string, out chan<- *message.Mes
 	if err != nil {
 		return err
 	}
-	defer file.Close()
 	h := &handle{File: file}
+	defer func() {
+		if !h.left {
+			_ = file.Close()
+		}
+	}()
 	for {
 		// A rewritten file stays open: it may have been moved away from its path.
 		if err := f.pass(ctx, topic, h, out); !errors.Is(err, errRewritten) {
@@ -213,7 +230,13 @@ func (f *Source) pass(ctx context.Context, topic string, file *handle, out chan<
 	if err != nil && !rewritten || ctx.Err() != nil {
 		return err
 	}
-	if len(c.records) > 0 && !send(ctx, chunks, c) || !finish() {
+	if len(c.records) > 0 {
+		c.seal(file)
+		if !send(ctx, chunks, c) {
+			return nil
+		}
+	}
+	if !finish() {
 		return nil
 	}
 	if rewritten {
@@ -221,6 +244,10 @@ func (f *Source) pass(ctx context.Context, topic string, file *handle, out chan<
 		return err
 	}
 	f.drained.Store(f.opt.Complete)
+	if !f.opt.Complete {
+		file.left = true
+		f.leave(file.File, file.offset)
+	}
 	return nil
 }
 
@@ -267,7 +294,7 @@ func send(ctx context.Context, chunks chan<- chunk, c chunk) bool {
 // readLines cuts the file into chunks from offset on, and returns the last one
 // when the file is at its end and nothing more comes, or with errRewritten.
 func (f *Source) readLines(ctx context.Context, file *handle, offset int64, chunks chan<- chunk) (c chunk, err error) {
-	reader := bufio.NewReaderSize(nil, 1<<18)
+	reader := newLineReader(nil)
 	var quiet time.Time // when a file that was replaced was last known to grow
 	for last := f.opt.Complete; ; {
 		before := offset
@@ -289,6 +316,7 @@ func (f *Source) readLines(ctx context.Context, file *handle, offset int64, chun
 			}
 			if !blank(bom.Trim(line)) {
 				if !c.fits(len(line)) {
+					c.seal(file)
 					if !send(ctx, chunks, c) {
 						return c, nil
 					}
@@ -297,6 +325,7 @@ func (f *Source) readLines(ctx context.Context, file *handle, offset int64, chun
 				c.records = append(c.records, transport.Received{Value: line, Offset: offset, Time: time.Now().UTC()})
 				c.bytes += len(line)
 			}
+			addLine(file.lines, line, size)
 			offset += size
 			c.next, c.last, c.size = offset, line, size
 		}
@@ -304,6 +333,7 @@ func (f *Source) readLines(ctx context.Context, file *handle, offset int64, chun
 			file.mark = markOf(c.last, c.size)
 		}
 		if last {
+			file.offset = offset
 			if torn {
 				f.log.Warn("the file was replaced while its last line had no end: the line is left out", "path", f.opt.Path)
 			}
@@ -314,7 +344,10 @@ func (f *Source) readLines(ctx context.Context, file *handle, offset int64, chun
 		ready := chunks
 		if len(c.records) == 0 {
 			ready = nil
+		} else {
+			c.seal(file)
 		}
+		f.checkLeft()
 		poll := time.NewTimer(f.opt.Poll)
 		select {
 		case ready <- c:
@@ -389,7 +422,7 @@ func (f *Source) resume(ctx context.Context, file *handle) (identity string, off
 			return "", 0, err
 		}
 	}
-	identity, file.mark = file.first, nil
+	identity, file.mark, file.lines = file.first, nil, sha256.New()
 	for n := 2; ; n++ {
 		next := fmt.Sprintf("%s-%d", file.first, n)
 		p, err := f.opt.Positions.Position(ctx, f.opt.Name, identity)
@@ -406,16 +439,37 @@ func (f *Source) resume(ctx context.Context, file *handle) (identity string, off
 		case !errors.Is(err, store.ErrNotFound):
 			return "", 0, err
 		}
-		if grown, err := file.has(p.Offset, p.State); err != nil {
+		if grown, err := f.grown(file, p); err != nil {
 			return "", 0, err
 		} else if file.previous == "" && grown {
-			file.mark = p.State
 			return identity, p.Offset, nil
 		}
 		f.log.Warn("the file was written anew: reading it from its start", "path", f.opt.Path)
 		// Stored before the first line: it may grow again before one is acknowledged.
 		return next, 0, f.opt.Positions.SetPosition(ctx, store.SourcePosition{Source: f.opt.Name, Identity: next})
 	}
+}
+
+// grown reports whether a file is the one of a position, as it was or longer, and prepares
+// to read on there.
+func (f *Source) grown(file *handle, p store.SourcePosition) (bool, error) {
+	at := parsePlace(p.State)
+	if has, err := file.has(p.Offset, at.Mark); !has || err != nil {
+		return false, err
+	}
+	lines, ok := restoreLines(at)
+	if !ok {
+		var err error // stored before a line was read
+		if lines, err = f.hashLines(file.File, p.Offset); err != nil {
+			return false, err
+		}
+	} else if file.suspicious(p.Offset, at) {
+		if same, err := f.isSame(file, p.Offset, lines); !same || err != nil {
+			return false, err
+		}
+	}
+	file.mark, file.lines = at.Mark, lines
+	return true, nil
 }
 
 // same fails when the file was rewritten, or its path names another one.
@@ -440,34 +494,14 @@ func (f *Source) same(file *handle, offset int64) error {
 	case file.first != first || !grown:
 		return errRewritten
 	}
+	// Written to and not longer: it may be another one of the same size.
+	if t := file.seen.ModTime().UnixNano(); offset > 0 && file.seen.Size() == offset && t != file.verified {
+		if same, err := f.isSame(file, offset, file.lines); err != nil || !same {
+			return cmp.Or(err, errRewritten)
+		}
+		file.verified = t
+	}
 	return f.replaced(file)
-}
-
-// markBytes is how much of a line counts in its mark: no limit on lines is smaller.
-const markBytes = 1 << 10
-
-// markOf tells a line from another one in its place: its size with its end, and a digest
-// of how it begins.
-func markOf(line []byte, size int64) []byte {
-	sum := sha256.Sum256(line[:min(len(line), markBytes)])
-	return append(binary.AppendUvarint(nil, uint64(size)), sum[:8]...)
-}
-
-// has reports whether the file reaches to a position, with the marked line before it. A
-// position that was stored without a mark has none to compare.
-func (h *handle) has(offset int64, mark []byte) (bool, error) {
-	size, n := binary.Uvarint(mark)
-	if n <= 0 || size == 0 || size > uint64(offset) {
-		return h.seen.Size() >= offset, nil
-	}
-	line := make([]byte, min(size, markBytes))
-	switch _, err := h.ReadAt(line, offset-int64(size)); {
-	case errors.Is(err, io.EOF):
-		return false, nil
-	case err != nil:
-		return false, err
-	}
-	return h.seen.Size() >= offset && bytes.Equal(mark, markOf(bytes.TrimSuffix(line, []byte("\n")), int64(size))), nil
 }
 
 // replaced fails when the path names another file.
@@ -483,6 +517,8 @@ func (f *Source) replaced(file *handle) error {
 	}
 	return nil
 }
+
+func newLineReader(r io.Reader) *bufio.Reader { return bufio.NewReaderSize(r, 1<<18) }
 
 // line reads one line without its end. size counts all its bytes. Of a line
 // above the limit only the first MaxLine+1 bytes are kept.
@@ -517,9 +553,9 @@ const (
 func (f *Source) dispatch(ctx context.Context, topic, identity string, chunks <-chan chunk, out chan<- *message.Message) bool {
 	assignment := transport.NextAssignment()
 	var position, stored int64
-	var mark []byte
+	var at place
 	save := func(ctx context.Context) {
-		if position > stored && f.save(ctx, identity, position, mark) {
+		if position > stored && f.save(ctx, identity, position, at) {
 			stored = position
 		}
 	}
@@ -538,7 +574,7 @@ func (f *Source) dispatch(ctx context.Context, topic, identity string, chunks <-
 		if !handout.Frame(ctx, out, transport.NewFrame(topic, identity, 0, assignment, c.records), lateGrace) {
 			return false
 		}
-		position, mark = c.next, markOf(c.last, c.size)
+		position, at = c.next, c.place
 		f.backlog.acknowledged(c.next, len(c.records))
 		if time.Since(last) > savePeriod {
 			save(ctx)
@@ -548,13 +584,12 @@ func (f *Source) dispatch(ctx context.Context, topic, identity string, chunks <-
 	return true
 }
 
-// save stores the position, with the mark of the line before it, and reports whether it
-// is stored.
-func (f *Source) save(ctx context.Context, identity string, position int64, mark []byte) bool {
+// save stores the position with its place, and reports whether it is stored.
+func (f *Source) save(ctx context.Context, identity string, position int64, at place) bool {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
 	crash.At(crash.PositionSaving, f.opt.Name)
-	err := f.opt.Positions.SetPosition(ctx, store.SourcePosition{Source: f.opt.Name, Identity: identity, Offset: position, State: mark})
+	err := f.opt.Positions.SetPosition(ctx, store.SourcePosition{Source: f.opt.Name, Identity: identity, Offset: position, State: at.state()})
 	if err != nil {
 		// Not fatal: after a restart some lines are read again and fenced.
 		f.log.Debug("the file's position was not stored", "error", err)

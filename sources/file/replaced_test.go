@@ -2,6 +2,7 @@ package file_test
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
 	"os"
 	"slices"
@@ -260,6 +261,97 @@ func TestFileReplacedUnderTheSameFirstLine(t *testing.T) {
 	require.NoError(t, os.WriteFile(other, []byte("same\n2\n3\n"), 0o644))
 	require.NoError(t, os.Rename(other, f.path))
 	require.Equal(t, []string{"same", "2", "3"}, r.lines(3))
+}
+
+// An export is replaced by another one with the same first line, last line and length. The
+// mistake that this catches: it was taken for the one that was read already.
+func TestFileReplacedByOneOfTheSameFrame(t *testing.T) {
+	const was, is = "same\n1\nlast\n", "same\n2\nlast\n"
+	old := time.Now().Add(-time.Hour)
+	for name, replace := range map[string]func(f *file){
+		"renamed over": func(f *file) {
+			require.NoError(t, os.WriteFile(f.path+".new", []byte(is), 0o644))
+			require.NoError(t, os.Rename(f.path+".new", f.path))
+		},
+		"with the same time, as rsync --times does": func(f *file) {
+			require.NoError(t, os.WriteFile(f.path+".new", []byte(is), 0o644))
+			require.NoError(t, os.Chtimes(f.path+".new", old, old))
+			require.NoError(t, os.Rename(f.path+".new", f.path))
+		},
+		"renamed over, longer": func(f *file) {
+			require.NoError(t, os.WriteFile(f.path+".new", []byte(is+"3\n"), 0o644))
+			require.NoError(t, os.Rename(f.path+".new", f.path))
+		},
+		"written in place": func(f *file) { f.write(is) },
+	} {
+		for _, running := range []bool{true, false} {
+			t.Run(fmt.Sprintf("%s, running %v", name, running), func(t *testing.T) {
+				f := newFile(t)
+				f.write(was)
+				require.NoError(t, os.Chtimes(f.path, old, old))
+				r := f.read()
+				require.Equal(t, []string{"same", "1", "last"}, r.lines(3))
+				if !running {
+					r.close()
+				}
+				replace(f)
+				if !running {
+					r = f.read()
+				}
+				require.Equal(t, []string{"same", "2", "last"}, r.lines(3 + strings.Count(name, "longer"))[:3])
+			})
+		}
+	}
+}
+
+// A copy of the file takes its place, as a restore or a copying editor makes it, or its
+// time changes: its lines are the same, so none is read again.
+func TestFileReplacedByItsCopyIsReadOn(t *testing.T) {
+	f := newFile(t)
+	f.write("1\n2\n")
+	r := f.read()
+	require.Equal(t, []string{"1", "2"}, r.lines(2))
+	r.close()
+	require.NoError(t, os.WriteFile(f.path+".new", []byte("1\n2\n"), 0o644))
+	require.NoError(t, os.Rename(f.path+".new", f.path))
+	r = f.read()
+	r.nothing()
+	require.NoError(t, os.Chtimes(f.path, time.Time{}, time.Now().Add(time.Hour)))
+	r.nothing()
+	f.append("3\n")
+	require.Equal(t, []string{"3"}, r.lines(1))
+}
+
+// A writer that keeps the old file open longer than linger adds a line: it is reported.
+func TestFileReportsLinesThatComeTooLate(t *testing.T) {
+	f := newFile(t)
+	f.write("a1\n")
+	lost := make(chan [2]int64, 2)
+	s := filesource.New(filesource.Options{
+		Name: "events", Path: f.path, Positions: f.positions, Poll: time.Millisecond, Linger: time.Millisecond, Logger: slog.New(slog.DiscardHandler),
+		OnLinesLost: func(topic string, _ int32, from, to int64) {
+			require.Equal(t, "file:events", topic)
+			lost <- [2]int64{from, to}
+		},
+	})
+	messages, err := s.Subscribe(context.Background(), "file:events")
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = s.Close() })
+	r := &reading{t, s, messages}
+	require.Equal(t, []string{"a1"}, r.lines(1))
+	writer, err := os.OpenFile(f.path, os.O_APPEND|os.O_WRONLY, 0)
+	require.NoError(t, err)
+	defer writer.Close()
+	require.NoError(t, os.Rename(f.path, f.path+".1"))
+	f.write("b1\n")
+	require.Equal(t, []string{"b1"}, r.lines(1))
+	for n := range 2 {
+		_, err = writer.WriteString("late\n")
+		require.NoError(t, err)
+		require.Equal(t, [2]int64{int64(3 + 5*n), int64(8 + 5*n)}, <-lost)
+	}
+	f.append("b2\n")
+	require.Equal(t, []string{"b2"}, r.lines(1))
 }
 
 // A position says where the file is read on, whatever the limit on lines was when it was

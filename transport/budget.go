@@ -1,0 +1,26 @@
+package transport
+
+import "sync/atomic"
+
+// Budget bounds what groups fetch ahead and have in work, all of them together. It is
+// safe for concurrent use.
+type Budget struct {
+	bytes    int64
+	assigned atomic.Int64 // partitions of all groups
+	held     atomic.Int64 // bytes that all assignments hold, waiting and in work
+}
+
+// NewBudget returns a budget of so many bytes.
+func NewBudget(bytes int64) *Budget { return &Budget{bytes: bytes} }
+
+// How a budget is divided: a quarter is for any partition that fetches first, a quarter is
+// shared out to the queues, and what is in work takes no more than a queue had. The last
+// quarter is for the fetches that are under way when a queue is full. A partition of which
+// nothing else is fetched has the whole pool for itself, so idle partitions cost a busy one
+// nothing.
+
+// pool is what may be held before any partition is paused.
+func (b *Budget) pool() int64 { return b.bytes / 4 }
+
+// queueLimit is what a partition may have waiting whatever the others hold.
+func (b *Budget) queueLimit() int64 { return b.pool() / max(1, b.assigned.Load()) }
