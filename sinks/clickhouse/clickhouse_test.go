@@ -14,6 +14,7 @@ import (
 	"github.com/seed-86dfc502/weir/change"
 	"github.com/seed-86dfc502/weir/config"
 	"github.com/seed-86dfc502/weir/sinks"
+	"github.com/seed-86dfc502/weir/sinks/internal/sqlsink"
 	"github.com/seed-86dfc502/weir/sinks/kind"
 	"github.com/seed-86dfc502/weir/tests/servers"
 )
@@ -245,10 +246,10 @@ func TestRefusedAlikePauses(t *testing.T) {
 	s := opened(t, o)
 	execute(t, dsn, "ALTER TABLE altered ADD CONSTRAINT never CHECK version = 0")
 	var failed *sinks.BatchError
-	require.ErrorAs(t, s.Write(t.Context(), batchOf(minWhole-1, 1)), &failed, "few may be poison")
-	require.Len(t, failed.Failed, minWhole-1)
+	require.ErrorAs(t, s.Write(t.Context(), batchOf(sqlsink.MinWhole-1, 1)), &failed, "few may be poison")
+	require.Len(t, failed.Failed, sqlsink.MinWhole-1)
 
-	err := s.Write(t.Context(), batchOf(minWhole, 1))
+	err := s.Write(t.Context(), batchOf(sqlsink.MinWhole, 1))
 	require.NotErrorAs(t, err, &failed, "no dead letters: %v", err)
 	e := sinks.Classify(err)
 	require.Equal(t, sinks.Pause, e.Class)
@@ -257,12 +258,12 @@ func TestRefusedAlikePauses(t *testing.T) {
 	require.NotContains(t, err.Error(), "usual")
 
 	execute(t, dsn, "ALTER TABLE altered DROP CONSTRAINT never")
-	require.NoError(t, s.Write(t.Context(), batchOf(minWhole, 1)), "the pause ends by itself")
-	require.Len(t, current(t, o), minWhole)
+	require.NoError(t, s.Write(t.Context(), batchOf(sqlsink.MinWhole, 1)), "the pause ends by itself")
+	require.Len(t, current(t, o), sqlsink.MinWhole)
 
 	execute(t, dsn, "ALTER TABLE altered ADD CONSTRAINT one CHECK entity = 'entity-7'")
-	require.ErrorAs(t, s.Write(t.Context(), batchOf(minWhole, 100)), &failed, "one took effect")
-	require.Len(t, failed.Failed, minWhole-1)
+	require.ErrorAs(t, s.Write(t.Context(), batchOf(sqlsink.MinWhole, 100)), &failed, "one took effect")
+	require.Len(t, failed.Failed, sqlsink.MinWhole-1)
 }
 
 func TestTooManyPartitionsAreSplit(t *testing.T) {

@@ -31,9 +31,15 @@
 //
 // A row that the table refuses (SQLSTATE classes 22, 23 and 54: a value that
 // does not fit its column, a constraint, a text that jsonb cannot hold) is
-// found by splitting the batch, and only that row fails. When more than 20
+// found by splitting the batch, and only that row fails. So is a row that takes longer than
+// the server's statement_timeout or a lock of five seconds. When more than 20
 // rows come and every one is refused by the same column, constraint or rule,
-// it is the table that does not fit (somebody altered it): the service pauses.
+// the table does not fit (it was altered): the service pauses.
+//
+// Dates, times and decimals in typed columns are read here, strictly. Each transaction sets
+// TimeZone, DateStyle, IntervalStyle and lc_monetary, so that servers, databases and roles
+// with other settings read the same values. No prepared statements are used and nothing
+// outlasts a transaction: a pooler in transaction mode may be between.
 //
 // # Assumptions
 //

@@ -9,18 +9,11 @@ import (
 
 	"github.com/jackc/pgx/v5/pgconn"
 
+	"github.com/seed-86dfc502/weir/change"
+	"github.com/seed-86dfc502/weir/internal/pgpool"
 	"github.com/seed-86dfc502/weir/sinks"
+	"github.com/seed-86dfc502/weir/sinks/internal/sqlsink"
 )
-
-// refused is a server's refusal in words that hold no value of a row. The
-// *pgconn.PgError behind it, whose text may hold one, is reached with errors.As.
-type refused struct {
-	text string
-	err  *pgconn.PgError
-}
-
-func (r *refused) Error() string { return r.text }
-func (r *refused) Unwrap() error { return r.err }
 
 // quoted is a value in a message of class 22, in the quotes of the server's language;
 // it may hold quotes of its own.
@@ -45,6 +38,7 @@ func classify(op string, err error) *sinks.Error {
 	if !ok {
 		// The connection: lost before anything was sent, or at any time after.
 		e.Class, e.Ambiguous, e.Outage = sinks.Retry, !pgconn.SafeToRetry(err), sinks.Troubled
+		e.Err = sinks.Reason(err, err.Error())
 		if _, ok := errors.AsType[*pgconn.ConnectError](err); ok {
 			e.Ambiguous, e.Outage = false, sinks.Unreachable
 		}
@@ -54,7 +48,15 @@ func classify(op string, err error) *sinks.Error {
 	message := pgErr.Message
 	state := pgErr.Code
 	class := state[:min(2, len(state))]
+	much := false
 	switch {
+	case pgErr.Routine == "exec_stmt_raise":
+		// A trigger or function of the customer's, whose text may hold values anywhere: it
+		// may refuse this row or this hour.
+		e.Class, message = sinks.RetryBounded, refusedText
+		if class == "22" || class == "23" {
+			e.Class = sinks.Reject
+		}
 	case class == "22":
 		e.Class, message = sinks.Reject, quoted.ReplaceAllString(message, `"…"`)
 		if state == "22P05" {
@@ -69,10 +71,17 @@ func classify(op string, err error) *sinks.Error {
 		e.Class = sinks.Reject
 	case state == "25006":
 		e.Class, e.Hint = sinks.Retry, "this server only reads: a standby?"
+	case state == "57014":
+		e.Class, e.Ambiguous, much = sinks.RetryBounded, true, true
+		e.Hint = "the server's statement_timeout, or an operator, cancelled the statement"
+	case state == "53200", state == "53400", state == "55P03": // memory, a limit, a lock
+		e.Class, much = sinks.Retry, true
+	case state == "08P01" && strings.Contains(message, "startup parameter"):
+		e.Class, e.Hint = sinks.Pause, "the pooler takes no such parameter: leave it out of the URL, or name it in ignore_startup_parameters"
 	case class == "08", class == "57":
 		// The session ended; whether the commit was through is not known.
 		e.Class, e.Ambiguous = sinks.Retry, state != "57P03"
-	case class == "40", class == "53", class == "55", class == "58", state == "26000":
+	case class == "25", class == "40", class == "53", class == "55", class == "58", state == "26000", state == "42P05":
 		e.Class, e.Ambiguous = sinks.Retry, state == "40003"
 	case class == "28":
 		e.Class, e.Hint = sinks.Pause, "check user, password and pg_hba.conf"
@@ -82,68 +91,61 @@ func classify(op string, err error) *sinks.Error {
 		e.Class, e.Hint = sinks.Pause, "grant the user what it lacks"
 	case state == "42P01", state == "3F000":
 		e.Class, e.Hint = sinks.Pause, "create the table, or let create do it at the next start"
-	case class == "42", class == "3F", class == "0A", class == "25":
+	case class == "42", class == "3F", class == "0A":
 		e.Class, e.Hint = sinks.Pause, "the table does not fit the configuration"
 	case class == "XX":
 		e.Class, message = sinks.RetryBounded, quoted.ReplaceAllString(message, `"…"`)
 	default:
-		// Somebody's trigger or function: it may be this row or this hour. Its text
-		// may hold values anywhere.
-		e.Class, message = sinks.RetryBounded, "refused by the server"
+		e.Class, message = sinks.RetryBounded, refusedText
 	}
 	e.Outage = outages[state]
 	if e.Outage == sinks.NoOutage {
 		e.Outage = outages[class]
 	}
-	e.Err = &refused{text: fmt.Sprintf("%s (SQLSTATE %s)", message, state), err: pgErr}
+	if much {
+		e.Outage = sinks.NoOutage
+	}
+	e.Err = reason(message, pgErr)
+	if much {
+		return sqlsink.TooMuch(e)
+	}
 	return e
 }
 
-// tookTooLong reports whether a statement met writeTimeout or the server's own time-out.
-func tookTooLong(err error) bool {
+// refusedText stands for a text that may hold values, see blame.
+const refusedText = "refused by the server"
+
+// reason is a server's refusal in words that hold no value of a row. The
+// *pgconn.PgError behind it, whose text may hold one, is reached with errors.As.
+func reason(message string, pgErr *pgconn.PgError) error {
+	return sinks.Reason(pgErr, fmt.Sprintf("%s (SQLSTATE %s)", sinks.OneLine(message), pgErr.Code))
+}
+
+// digits of a number that a trigger may have spelled in another way.
+var digits = regexp.MustCompile(`\d+`)
+
+// blame adds to the refusal of a single row the text of the customer's trigger, without
+// the row's values, or which typed columns do not take theirs.
+func (s *Sink) blame(ctx context.Context, pool *pgpool.Pool, r sqlsink.Row, e *sinks.Error) {
+	if pgErr, ok := errors.AsType[*pgconn.PgError](e); ok && strings.HasPrefix(e.Err.Error(), refusedText) {
+		message := digits.ReplaceAllString(sinks.Mask(quoted.ReplaceAllString(pgErr.Message, `"…"`), r.Doc), "…")
+		e.Err = reason(refusedText+": "+message, pgErr)
+	}
+	if e.Class == sinks.Reject && r.Op == change.Upsert {
+		s.findBadColumn(ctx, pool, r, e)
+	}
+}
+
+// refusal tells refusals of the server apart by what refuses.
+func refusal(err error) (same, hint string) {
 	pgErr, ok := errors.AsType[*pgconn.PgError](err)
-	return ok && pgErr.Code == "57014" || errors.Is(err, context.DeadlineExceeded)
-}
-
-// ofRow reports whether a smaller batch may find the row that is to blame.
-func ofRow(e *sinks.Error) bool {
-	return e.Class == sinks.Reject || e.Class == sinks.RetryBounded
-}
-
-// minWhole is how many changes must be refused alike for a refusal of the
-// service as a whole.
-const minWhole = 21
-
-// refusedAsWhole takes the failures of all changes of a Write. When there are
-// at least minWhole and the table refused every one for the same reason, as
-// after a NOT NULL column was added to it, it returns one error of class Pause:
-// dead letters without end would help nobody. Else it returns nil.
-func refusedAsWhole(failed map[int]error) *sinks.Error {
-	if len(failed) < minWhole {
-		return nil
-	}
-	type reason struct{ state, table, column, constraint string }
-	var common reason
-	var example error
-	for _, err := range failed {
-		pgErr, ok := errors.AsType[*pgconn.PgError](err)
-		if !ok || sinks.Classify(err).Class != sinks.Reject {
-			return nil
-		}
-		r := reason{pgErr.Code, pgErr.TableName, pgErr.ColumnName, pgErr.ConstraintName}
-		if example == nil {
-			common, example = r, err
-		}
-		if r != common {
-			return nil
-		}
-	}
-	hint := "the table refuses every change alike; was it altered?"
 	switch {
-	case common.constraint != "":
-		hint = fmt.Sprintf("constraint %s of the table refuses every change", quote(common.constraint))
-	case common.column != "":
-		hint = fmt.Sprintf("column %s of the table refuses every change", quote(common.column))
+	case !ok:
+		return "", ""
+	case pgErr.ConstraintName != "":
+		hint = fmt.Sprintf("constraint %s of the table refuses every change", quote(pgErr.ConstraintName))
+	case pgErr.ColumnName != "":
+		hint = fmt.Sprintf("column %s of the table refuses every change", quote(pgErr.ColumnName))
 	}
-	return &sinks.Error{Class: sinks.Pause, Op: "insert", Hint: hint, Err: sinks.Classify(example).Err}
+	return fmt.Sprintf("%q", []string{pgErr.Code, pgErr.TableName, pgErr.ColumnName, pgErr.ConstraintName}), hint
 }

@@ -15,6 +15,7 @@ import (
 
 	"github.com/seed-86dfc502/weir/config"
 	"github.com/seed-86dfc502/weir/sinks"
+	"github.com/seed-86dfc502/weir/sinks/internal/sqlsink"
 )
 
 // Mode says what the table keeps.
@@ -135,6 +136,8 @@ func (o *Options) complete() (*pgxpool.Config, pgx.Identifier, error) {
 			bad("columns[%d].name: %q is taken", i, c.Name)
 		case !typeName.MatchString(c.Type):
 			bad("columns[%d].type: %q is not the name of a type", i, c.Type)
+		case !sqlsink.Unit(c.Unit).Known():
+			bad("columns[%d].unit: %q is not a unit", i, c.Unit)
 		}
 		seen[c.Name] = true
 	}
@@ -149,6 +152,12 @@ func (o *Options) complete() (*pgxpool.Config, pgx.Identifier, error) {
 	default:
 		client.ConnConfig.ConnectTimeout = connectTimeout
 		client.MaxConns = int32(o.MaxConnections) // #nosec G115 -- checked above
+		// A pooler in transaction mode gives each transaction another session: no prepared
+		// statements. Every parameter of a statement has its type in the text.
+		if client.ConnConfig.DefaultQueryExecMode != pgx.QueryExecModeSimpleProtocol {
+			client.ConnConfig.DefaultQueryExecMode = pgx.QueryExecModeExec
+		}
+		client.ConnConfig.StatementCacheCapacity, client.ConnConfig.DescriptionCacheCapacity = 0, 0
 		if client.ConnConfig.RuntimeParams["application_name"] == "" {
 			client.ConnConfig.RuntimeParams["application_name"] = "weir"
 		}

@@ -84,7 +84,7 @@ func (s *Sink) ensureMonths(ctx context.Context, pool *pgpool.Pool, changes []ch
 	})
 	if err != nil {
 		e := classify("create partition", err)
-		if ofRow(e) {
+		if e.Class == sinks.Reject || e.Class == sinks.RetryBounded {
 			e.Class, e.Hint = sinks.Pause, "the partition of a month cannot be attached; does another one, perhaps the default partition, hold rows of it?"
 		}
 		return e

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/stretchr/testify/require"
 
 	"github.com/seed-86dfc502/weir/change"
@@ -121,30 +122,184 @@ func TestOpenTakesTheTableOfSomebodyElse(t *testing.T) {
 	require.NoError(t, s.Write(t.Context(), []change.Change{upsert("a", 1, "x")}))
 }
 
+// withParameter returns a URL that sets a parameter of the session.
+func withParameter(t testing.TB, address, name, value string) string {
+	u, err := url.Parse(address)
+	require.NoError(t, err)
+	query := u.Query()
+	query.Set(name, value)
+	u.RawQuery = strings.ReplaceAll(query.Encode(), "+", "%20") // no form
+	return u.String()
+}
+
 // A table that is too slow for a whole batch gets smaller ones, until it is not.
 func TestASlowTableGetsSmallerBatches(t *testing.T) {
 	address := servers.Postgres(t)
 	execute(t, address, `CREATE FUNCTION slow() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN PERFORM pg_sleep(0.01); RETURN NEW; END'`)
-	u, err := url.Parse(address)
-	require.NoError(t, err)
-	query := u.Query()
-	query.Set("statement_timeout", "2000")
-	u.RawQuery = query.Encode()
-	s := opened(t, Options{URL: u.String(), Table: "slow"})
+	s := opened(t, Options{URL: withParameter(t, address, "statement_timeout", "2000"), Table: "slow"})
 	execute(t, address, "CREATE TRIGGER slow BEFORE INSERT ON slow FOR EACH ROW EXECUTE FUNCTION slow()")
-	failures := 0
-	for err := error(sinks.ErrDown); err != nil; failures++ {
-		require.Less(t, failures, 8)
-		if err = s.Write(t.Context(), batchOf(300, 1)); err != nil {
-			require.Equal(t, sinks.Retry, classOf(err), "%v", err)
-		}
-	}
-	require.Greater(t, failures, 1)
+	require.NoError(t, s.Write(t.Context(), batchOf(300, 1)))
+	require.Less(t, s.most, 300)
 	execute(t, address, "DROP TRIGGER slow ON slow")
 	for range 60 {
 		require.NoError(t, s.Write(t.Context(), batchOf(300, 2)))
 	}
 	require.Equal(t, maxBatch, s.most)
+}
+
+// A row that the server never gets done is found, and the others take effect at once.
+func TestASlowRowFailsAlone(t *testing.T) {
+	address := servers.Postgres(t)
+	execute(t, address, `CREATE FUNCTION slow_row() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+		IF NEW.entity IN ('entity-7', 'entity-1900') THEN PERFORM pg_sleep(60); END IF; RETURN NEW; END $$`)
+	for _, mode := range []Mode{Upsert, Append} {
+		o := Options{URL: withParameter(t, address, "statement_timeout", "500"), Table: "slow_" + string(mode), Mode: mode}
+		s := opened(t, o)
+		execute(t, address, "CREATE TRIGGER slow BEFORE INSERT ON "+o.Table+" FOR EACH ROW EXECUTE FUNCTION slow_row()")
+		batch := batchOf(2000, 1)
+		later := batch[7]
+		later.Version, later.Key = later.Version+10_000, "later"
+		batch = append(batch, later)
+		var failed *sinks.BatchError
+		require.ErrorAs(t, s.Write(t.Context(), batch), &failed)
+		require.Len(t, failed.Failed, 3)
+		for _, i := range []int{7, 1900} {
+			e := sinks.Classify(failed.Failed[i])
+			require.Equal(t, sinks.RetryBounded, e.Class, "it counts against the row")
+			require.Equal(t, sinks.NoOutage, e.Outage)
+			require.ErrorContains(t, e, "57014")
+			require.ErrorContains(t, e, "statement timeout", "the server's own words")
+		}
+		if mode == Append {
+			require.ErrorIs(t, failed.Failed[2000], sinks.ErrNotAttempted, "the order of the entity")
+		}
+		require.Equal(t, maxBatch, s.most, "the table is not slow")
+		var n int
+		require.NoError(t, s.pool.Load().QueryRow(t.Context(), "SELECT count(*) FROM "+o.Table).Scan(&n))
+		require.Equal(t, 1998, n)
+
+		err := s.Write(t.Context(), batch[7:8])
+		require.NotErrorAs(t, err, &failed)
+		require.Equal(t, sinks.RetryBounded, classOf(err), "alone, too")
+	}
+}
+
+// A server that is too slow for every row is found out by a few statements.
+func TestASlowServerIsNotSearched(t *testing.T) {
+	address := servers.Postgres(t)
+	execute(t, address, `CREATE FUNCTION always_slow() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN PERFORM pg_sleep(60); RETURN NEW; END'`)
+	s := opened(t, Options{URL: withParameter(t, address, "statement_timeout", "200"), Table: "never"})
+	execute(t, address, "CREATE TRIGGER slow BEFORE INSERT ON never FOR EACH ROW EXECUTE FUNCTION always_slow()")
+	err := s.Write(t.Context(), batchOf(2000, 1))
+	var failed *sinks.BatchError
+	require.NotErrorAs(t, err, &failed)
+	require.Equal(t, sinks.Retry, classOf(err))
+}
+
+// The same values arrive whatever server, database, role or URL set for the session.
+func TestTheSessionDecidesNothing(t *testing.T) {
+	address := servers.Postgres(t)
+	columns := config.Columns{
+		{Name: "day", Type: "date"}, {Name: "at", Type: "timestamptz"}, {Name: "wall", Type: "timestamp"}, {Name: "clock", Type: "time"},
+		{Name: "zoned", Type: "timetz"}, {Name: "span", Type: "interval"}, {Name: "many", Type: "timestamptz[]"}, {Name: "price", Type: "money"},
+		{Name: "custom", Type: "moment"}, {Name: "range", Type: "tstzrange"},
+	}
+	execute(t, address, "CREATE DOMAIN moment AS timestamptz(3)")
+	const doc = `{"day":"1960-05-05T23:30:00Z","at":"2026-07-01 10:00:00.1234567","wall":"2026-07-01T10:00:00Z","clock":"10:30:00","zoned":"10:30:00+02:00",
+		"span":"-1 2:03:04","many":["2026-07-01",null],"price":1234.5,"custom":"1969-12-31T23:59:59.9999Z","range":"[2026-07-01 10:00, 2026-07-02 10:00)"}`
+	const want = `{"day":"1960-05-05","at":"2026-07-01T10:00:00.123456+00:00","wall":"2026-07-01T10:00:00","clock":"10:30:00","zoned":"10:30:00+02",` +
+		`"span":"-1 days +02:03:04","many":["2026-07-01T00:00:00+00:00",null],"price":"$1,234.50","custom":"1969-12-31T23:59:59.999+00:00",` +
+		`"range":"[\"2026-07-01 10:00:00+00\",\"2026-07-02 10:00:00+00\")"}`
+	reader := connect(t, address)
+	_, err := reader.Exec(t.Context(), "SET TimeZone = 'UTC'; SET DateStyle = 'ISO'; SET IntervalStyle = 'postgres'; SET lc_monetary = 'C'")
+	require.NoError(t, err)
+	for i, session := range []string{
+		"-cTimeZone=UTC", "-cTimeZone=Asia/Kathmandu -cDateStyle=SQL,DMY -cIntervalStyle=sql_standard", "-cTimeZone=America/New_York -cDateStyle=German",
+	} {
+		u, err := url.Parse(address)
+		require.NoError(t, err)
+		table := fmt.Sprint("sessions_", i)
+		s := opened(t, Options{URL: withParameter(t, address, "options", u.Query().Get("options")+" "+session), Table: table, Columns: columns})
+		c := upsert("a", 1, "")
+		c.Doc = []byte(doc)
+		require.NoError(t, s.Write(t.Context(), []change.Change{c}), session)
+		var row string
+		require.NoError(t, reader.QueryRow(t.Context(), `SELECT row_to_json(r)::text FROM (SELECT day, "at", wall, clock, zoned, span, many, price, custom, "range" FROM `+table+") r").Scan(&row))
+		require.Equal(t, want, row, session)
+	}
+}
+
+// Units, and what a column would lose.
+func TestValuesAreReadStrictly(t *testing.T) {
+	address := servers.Postgres(t)
+	execute(t, address, `CREATE TABLE strict (service text, entity text, version bigint, is_deleted boolean, key text, changed_at timestamptz, synced_at timestamptz,
+		d date, ts timestamp(3), tz timestamptz, n numeric(12,3), nn numeric(12,3)[], t time, PRIMARY KEY (service, entity))`)
+	s := opened(t, Options{URL: address, Table: "strict", Columns: config.Columns{
+		{Name: "d", Path: "d", Type: "date", Unit: "days"}, {Name: "ts", Path: "ts", Type: "timestamp", Unit: "millis"}, {Name: "tz", Path: "tz", Type: "timestamptz"},
+		{Name: "n", Path: "n", Type: "numeric"}, {Name: "nn", Path: "nn", Type: "numeric[]"}, {Name: "t", Path: "t", Type: "time", Unit: "micros"},
+	}})
+	version := int64(0)
+	put := func(doc string) error {
+		version++
+		c := upsert("a", version, "")
+		c.Doc = []byte(doc)
+		var failed *sinks.BatchError
+		if err := s.Write(t.Context(), []change.Change{c}); errors.As(err, &failed) {
+			return failed.Failed[0]
+		} else {
+			return err
+		}
+	}
+	require.NoError(t, put(`{"d":20123,"ts":-1,"tz":"infinity","n":1.500e2,"nn":["0.001",null],"t":1500000}`))
+	var row string
+	require.NoError(t, s.pool.Load().QueryRow(t.Context(), "SELECT concat_ws('|', d, ts, tz, n, nn, t) FROM strict").Scan(&row))
+	require.Equal(t, "2025-02-04|1969-12-31 23:59:59.999|infinity|150.000|{0.001,NULL}|00:00:01.5", row)
+	for doc, want := range map[string]string{
+		`{"tz":"05/06/2026"}`: `column "tz" timestamptz: a form of a date or time that is not read`,
+		`{"tz":"now"}`:        `column "tz" timestamptz: a form`, `{"d":"today"}`: `column "d" date: a form`, `{"t":"allballs"}`: `column "t" time: a form`,
+		`{"tz":20260701}`:                     "the column says no unit",
+		`{"ts":"2026-07-01T10:00:00+02:00"}`:  `column "ts" timestamp: a time with an offset`,
+		`{"t":"10:00:00+02:00"}`:              "a time with an offset",
+		`{"n":1.0e-4}`:                        `column "n" numeric: a number with more digits`,
+		`{"nn":[1,0.0001]}`:                   "a number with more digits",
+		`{"n":1e9}`:                           "a number that does not fit",
+		`{"d":"2026-02-29"}`:                  "does not exist",
+		`{"tz":"2026-07-01T10:00:00+0200"}`:   "is not read",
+		`{"d":"9999-12-31x","n":"SECRET 77"}`: `column "n"`,
+	} {
+		err := put(doc)
+		require.ErrorContains(t, err, want, doc)
+		require.Equal(t, sinks.Reject, classOf(err))
+		require.NotContains(t, err.Error(), "SECRET")
+	}
+	err := newSink(t, Options{URL: address, Table: "strict", Service: service, Columns: config.Columns{{Name: "n", Path: "n", Type: "numeric", Unit: "days"}}}).Open(t.Context())
+	require.ErrorContains(t, err, `column "n": has a unit`)
+}
+
+// The text of a customer's trigger reaches the operator without the row's values.
+func TestTextsOfTriggersAreMasked(t *testing.T) {
+	address := servers.Postgres(t)
+	s := opened(t, Options{URL: address, Table: "judged"})
+	execute(t, address, `CREATE FUNCTION judge() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+		RAISE EXCEPTION 'weight % of "%" is above the limit for %', NEW.doc->>'weight', NEW.entity, upper(NEW.doc->>'kind') USING ERRCODE = 'check_violation'; END $$`)
+	execute(t, address, "CREATE TRIGGER judge BEFORE INSERT ON judged FOR EACH ROW EXECUTE FUNCTION judge()")
+	c := upsert("a", 1, "")
+	c.Doc = []byte(`{"weight":1.5e2,"kind":"Cavendish banana"}`)
+	var failed *sinks.BatchError
+	require.ErrorAs(t, s.Write(t.Context(), []change.Change{c}), &failed)
+	require.Equal(t, sinks.Reject, classOf(failed.Failed[0]))
+	require.EqualError(t, failed.Failed[0], `insert: refused by the server: weight … of "…" is above the limit for … … (SQLSTATE 23514)`)
+}
+
+// Faults of a session say nothing about the table.
+func TestFaultsOfASessionAreNoPause(t *testing.T) {
+	for _, state := range []string{"26000", "42P05", "25P02", "25001", "25P03", "08P01", "57P05"} {
+		e := classify("insert", &pgconn.PgError{Code: state, Message: "prepared statement does not exist"})
+		require.Equal(t, sinks.Retry, e.Class, state)
+	}
+	e := classify("open", &pgconn.PgError{Code: "08P01", Message: "unsupported startup parameter: options"})
+	require.Equal(t, sinks.Pause, e.Class)
+	require.Contains(t, e.Hint, "ignore_startup_parameters")
 }
 
 // Only a key that is known is left out: what another constraint of an append table does

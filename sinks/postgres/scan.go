@@ -8,6 +8,7 @@ import (
 	"github.com/seed-86dfc502/weir/change"
 	"github.com/seed-86dfc502/weir/internal/pgpool"
 	"github.com/seed-86dfc502/weir/sinks"
+	"github.com/seed-86dfc502/weir/sinks/internal/sqlsink"
 )
 
 var (
@@ -19,19 +20,19 @@ var (
 func (s *Sink) Scan(ctx context.Context, afterEntity string, limit int, visit func(sinks.TargetRow) error) error {
 	pool := s.pool.Load()
 	if pool == nil {
-		return errNotOpen
+		return sqlsink.ErrNotOpen
 	}
-	return s.connected(ctx, func() error { return s.scan(ctx, pool, afterEntity, limit, visit) })
+	return sqlsink.Held(ctx, s.server, func() error { return s.scan(ctx, pool, afterEntity, limit, visit) })
 }
 
 // Highest implements sinks.Versioned. It reads the whole table.
 func (s *Sink) Highest(ctx context.Context) (change.Version, error) {
 	pool := s.pool.Load()
 	if pool == nil {
-		return 0, errNotOpen
+		return 0, sqlsink.ErrNotOpen
 	}
 	var version int64
-	err := s.connected(ctx, func() error {
+	err := sqlsink.Held(ctx, s.server, func() error {
 		err := pool.QueryRow(ctx, fmt.Sprintf(`SELECT coalesce(max(version), 0) FROM %s WHERE service = $1`, s.table.Sanitize()), s.options.Service).Scan(&version)
 		if err != nil {
 			return classify("highest version", err)

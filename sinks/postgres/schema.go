@@ -12,6 +12,7 @@ import (
 	"github.com/seed-86dfc502/weir/config"
 	"github.com/seed-86dfc502/weir/internal/pgpool"
 	"github.com/seed-86dfc502/weir/sinks"
+	"github.com/seed-86dfc502/weir/sinks/internal/sqlsink"
 )
 
 // inDDL runs fn in a transaction that no other sink of this table shares:
@@ -118,11 +119,18 @@ func (s *Sink) mismatches(ctx context.Context, tx pgx.Tx, oid uint32) ([]string,
 
 	expected := slices.Concat(baseColumns, s.content())
 	known := map[string]bool{}
+	s.converters = nil
 	for i, c := range expected {
 		known[c.Name] = true
-		problem, err := checkColumn(ctx, tx, oid, c, i < len(baseColumns))
+		base := i < len(baseColumns)
+		problem, err := checkColumn(ctx, tx, oid, c, base)
 		if err != nil {
 			return nil, err
+		}
+		if problem == "" && !base {
+			if problem, err = s.addConverter(ctx, tx, oid, c); err != nil {
+				return nil, err
+			}
 		}
 		if problem != "" {
 			wrong = append(wrong, fmt.Sprintf("column %s: %s", quote(c.Name), problem))
@@ -192,6 +200,29 @@ WHERE attrelid = $1 AND attname = $2 AND attnum > 0 AND NOT attisdropped`, oid, 
 	case required && !base:
 		return "it is NOT NULL, but a retraction has no value for it", nil
 	}
+	return "", nil
+}
+
+// addConverter adds the converter of a column, by its type in the table: that may keep
+// fewer digits than the configuration says.
+func (s *Sink) addConverter(ctx context.Context, tx pgx.Tx, oid uint32, c config.Column) (problem string, err error) {
+	var kind columnKind
+	err = tx.QueryRow(ctx, `WITH RECURSIVE base AS (
+	SELECT t.oid, t.typtype, t.typbasetype, t.typelem, t.typcategory, t.typtypmod, a.atttypmod AS modifier
+	FROM pg_attribute a JOIN pg_type t ON t.oid = a.atttypid WHERE a.attrelid = $1 AND a.attname = $2
+	UNION ALL
+	SELECT t.oid, t.typtype, t.typbasetype, t.typelem, t.typcategory, t.typtypmod, b.typtypmod
+	FROM base b JOIN pg_type t ON t.oid = CASE WHEN b.typtype = 'd' THEN b.typbasetype END)
+SELECT CASE WHEN typcategory = 'A' THEN typelem ELSE oid END, modifier, typcategory = 'A' FROM base WHERE typtype <> 'd'`,
+		oid, c.Name).Scan(&kind.oid, &kind.modifier, &kind.array)
+	if err != nil {
+		return "", err
+	}
+	convert, err := newConverter(kind, sqlsink.Unit(c.Unit))
+	if err != nil {
+		return err.Error(), nil
+	}
+	s.converters = append(s.converters, convert)
 	return "", nil
 }
 

@@ -13,6 +13,7 @@ import (
 	"github.com/seed-86dfc502/weir/change"
 	"github.com/seed-86dfc502/weir/internal/pgpool"
 	"github.com/seed-86dfc502/weir/sinks"
+	"github.com/seed-86dfc502/weir/sinks/internal/sqlsink"
 )
 
 // Sink writes one service's changes to one table. Open and Write are called
@@ -25,11 +26,12 @@ type Sink struct {
 
 	pool atomic.Pointer[pgpool.Pool] // the lease's; nil until Open was called
 
-	// Of Write's goroutine:
-	months  map[month]bool // partitions known to exist
-	swept   time.Time      // when expired partitions were last looked for
-	most    int            // rows of one statement: what the table takes in time
-	present func() time.Time
+	// Of the goroutine of Open and Write:
+	converters []converter    // of the typed columns, nil for values as they are
+	months     map[month]bool // partitions known to exist
+	swept      time.Time      // of the last search for expired partitions
+	most       int            // rows of one statement: what the table takes in time
+	present    func() time.Time
 }
 
 var _ sinks.Sink = (*Sink)(nil)
@@ -77,28 +79,14 @@ func (s *Sink) Open(ctx context.Context) error {
 		return classify("connect", err)
 	}
 	s.pool.Store(pool)
-	return s.server.Try(ctx, 0, func() error {
-		return s.connected(ctx, func() error {
-			ctx, cancel := context.WithTimeoutCause(ctx, writeTimeout, errors.New("postgres sink: opening took too long"))
-			defer cancel()
-			if err := s.prepareTable(ctx, pool); err != nil {
-				return classify("open", err)
-			}
-			return s.sweep(ctx, pool)
-		})
+	return sqlsink.Connected(ctx, s.server, 0, func() error {
+		ctx, cancel := context.WithTimeoutCause(ctx, writeTimeout, errors.New("postgres sink: opening took too long"))
+		defer cancel()
+		if err := s.prepareTable(ctx, pool); err != nil {
+			return classify("open", err)
+		}
+		return s.sweep(ctx, pool)
 	})
-}
-
-// connected calls work while the service holds one of the target's connections. Work
-// takes it from the pool, which never lets it wait then.
-func (s *Sink) connected(ctx context.Context, work func() error) error {
-	release, err := s.server.Hold(ctx)
-	if err != nil {
-		return err
-	}
-	err = work()
-	release(err)
-	return err
 }
 
 // Close gives the service's share in the pool back. The last sink of a target closes
@@ -108,133 +96,88 @@ func (s *Sink) Close() error {
 	return s.server.Close()
 }
 
-// errNotOpen is what Write and Scan meet before Open.
-var errNotOpen = &sinks.Error{Class: sinks.Retry, Op: "write", Err: errors.New("the sink is not open")}
-
-// row is one change with its place in the batch.
-type row struct {
-	index int
-	*change.Change
-}
-
 // Write commits the changes. See the package comment for what it promises and
-// sinks.Sink for its errors; a *sinks.BatchError holds only refused rows.
+// sinks.Sink for its errors.
 func (s *Sink) Write(ctx context.Context, changes []change.Change) error {
 	pool := s.pool.Load()
 	if pool == nil {
-		return errNotOpen
+		return sqlsink.ErrNotOpen
 	}
 	if len(changes) == 0 {
 		return nil
 	}
-	for i := range changes {
-		if changes[i].Service != s.options.Service {
-			return &sinks.Error{Class: sinks.Pause, Op: "insert",
-				Err: fmt.Errorf("a change of service %q came to the sink of %q", changes[i].Service, s.options.Service)}
-		}
+	w := sqlsink.Writer{
+		Insert:  func(ctx context.Context, rows []sqlsink.Row) *sinks.Error { return s.exec(ctx, pool, rows) },
+		Blame:   func(ctx context.Context, r sqlsink.Row, e *sinks.Error) { s.blame(ctx, pool, r, e) },
+		Ordered: s.options.Mode == Append, Most: s.most,
 	}
-	return s.server.Try(ctx, len(changes), func() error {
-		return s.connected(ctx, func() error { return s.write(ctx, pool, changes) })
-	})
+	rows, err := s.rows(changes, &w)
+	if err != nil {
+		return err
+	}
+	return sqlsink.Connected(ctx, s.server, len(changes), func() error { return s.write(ctx, pool, &w, rows, changes) })
 }
 
-func (s *Sink) write(ctx context.Context, pool *pgpool.Pool, changes []change.Change) error {
+// rows converts the changes; one that a column does not take fails in w.
+func (s *Sink) rows(changes []change.Change, w *sqlsink.Writer) ([]sqlsink.Row, error) {
+	rows := make([]sqlsink.Row, 0, len(changes))
+	for i := range changes {
+		c := &changes[i]
+		if c.Service != s.options.Service {
+			return nil, &sinks.Error{Class: sinks.Pause, Op: "insert",
+				Err: fmt.Errorf("a change of service %q came to the sink of %q", c.Service, s.options.Service)}
+		}
+		r := sqlsink.Row{Index: i, Change: c}
+		if c.Op == change.Upsert {
+			text, err := s.document(c.Doc)
+			if err != nil {
+				w.Fail(i, &sinks.Error{Class: sinks.Reject, Op: "convert", Err: err})
+				continue
+			}
+			r.Values = []any{text}
+		}
+		rows = append(rows, r)
+	}
+	return rows, nil
+}
+
+func (s *Sink) write(ctx context.Context, pool *pgpool.Pool, w *sqlsink.Writer, rows []sqlsink.Row, changes []change.Change) error {
 	if s.options.Retention > 0 {
 		if err := s.ensureMonths(ctx, pool, changes); err != nil {
 			return err
 		}
 	}
-	rows, failed := make([]row, len(changes)), map[int]error{}
-	for i := range changes {
-		rows[i] = row{index: i, Change: &changes[i]}
+	err := w.Write(ctx, rows)
+	s.most = w.Most
+	if err != nil {
+		s.months = nil // another process may have dropped a partition
+		return err
 	}
-	w := writer{Sink: s, pool: pool, failed: failed, patience: maxProbes, blames: maxBlamed}
-	for len(rows) > 0 {
-		n := min(s.most, len(rows))
-		if err := w.write(ctx, rows[:n]); err != nil {
-			return err
-		}
-		rows = rows[n:]
-	}
-	s.most = min(s.most+s.most/8+1, maxBatch) // between Writes: one that fails begins anew
+	s.most = min(s.most+s.most/8+1, maxBatch)
 	if s.options.Retention > 0 && s.present().Sub(s.swept) > sweepInterval {
 		if err := s.sweep(ctx, pool); err != nil {
 			return err
 		}
 	}
-	if len(failed) == len(changes) {
-		if e := refusedAsWhole(failed); e != nil {
-			return e
-		}
-	}
-	if len(failed) > 0 {
-		return &sinks.BatchError{Failed: failed}
-	}
-	return nil
+	return w.Result(len(changes), refusal)
 }
 
-// lockTimeout is how long a statement waits for a lock. Whoever holds one on a table
-// for longer holds up the services of this table, and no connections beside.
+// lockTimeout is how long a statement waits for a lock. A longer wait would hold up the
+// connections of other tables.
 const lockTimeout = "5s"
 
-// maxBlamed bounds the rows per Write whose columns are looked into.
-const maxBlamed = 100
+// session sets what a customer's server, database or role may have set otherwise, for one
+// transaction: a pooler gives the next one to another session. Values are read alike
+// everywhere then, also by types, defaults and triggers of the customer's own.
+const session = "SELECT set_config('lock_timeout', '" + lockTimeout + "', true), set_config('TimeZone', 'UTC', true), " +
+	"set_config('DateStyle', 'ISO, YMD', true), set_config('IntervalStyle', 'postgres', true), set_config('lc_monetary', 'C', true)"
 
-// maxProbes bounds the statements per Write that look for the rows behind an
-// error which may be the server's own.
-const maxProbes = 200
-
-// writer is one Write.
-type writer struct {
-	*Sink
-	pool     *pgpool.Pool
-	failed   map[int]error
-	patience int // statements left, see maxProbes
-	blames   int // rows left, see maxBlamed
-}
-
-// write commits rows, splitting them where the server refuses one.
-func (w *writer) write(ctx context.Context, rows []row) error {
-	err := w.exec(ctx, w.pool, rows)
-	if err == nil {
-		return nil
-	}
-	e := classify("insert", err)
-	if e.Outage != sinks.Unreachable && tookTooLong(err) && ctx.Err() == nil {
-		w.most = max(1, len(rows)/2) // the same again would take as long
-	}
-	if !ofRow(e) {
-		if e.Class == sinks.Retry {
-			w.months = nil // another process may have dropped a partition
-		}
-		return e
-	}
-	if e.Class == sinks.RetryBounded {
-		if w.patience--; w.patience < 0 {
-			return e
-		}
-	}
-	if len(rows) == 1 {
-		if w.blames--; w.blames >= 0 {
-			w.findBadColumn(ctx, rows[0], e)
-		}
-		w.failed[rows[0].index] = e
-		return nil
-	}
-	half := len(rows) / 2
-	if err := w.write(ctx, rows[:half]); err != nil {
-		return err
-	}
-	return w.write(ctx, rows[half:])
-}
-
-// exec commits rows in one transaction, an implicit one of one round trip once the
-// connection knows the statement.
-func (s *Sink) exec(ctx context.Context, pool *pgpool.Pool, rows []row) error {
-	ctx, cancel := context.WithTimeoutCause(ctx, writeTimeout, errors.New("postgres sink: the insert took too long"))
+// exec commits rows in one transaction, an implicit one of one round trip.
+func (s *Sink) exec(ctx context.Context, pool *pgpool.Pool, rows []sqlsink.Row) *sinks.Error {
+	timed, cancel := context.WithTimeout(ctx, writeTimeout)
 	defer cancel()
 	var batch pgx.Batch
-	batch.Queue("SELECT set_config('lock_timeout', $1, true)", lockTimeout) // of this transaction alone
+	batch.Queue(session)
 	for _, round := range s.rounds(rows) {
 		n := len(round)
 		entities, versions, deleted := make([]string, n), make([]int64, n), make([]bool, n)
@@ -243,38 +186,30 @@ func (s *Sink) exec(ctx context.Context, pool *pgpool.Pool, rows []row) error {
 			entities[i], versions[i], deleted[i] = r.Entity, int64(r.Version), r.Op == change.Retract
 			keys[i], times[i] = r.Key, r.Time
 			if r.Op == change.Upsert {
-				docs[i] = new(document(r.Doc, s.options.Columns))
+				docs[i] = new(r.Values[0].(string))
 			}
 		}
 		batch.Queue(s.insert, s.options.Service, entities, versions, deleted, keys, times, docs)
 	}
-	conn, err := pool.Acquire(ctx)
-	if err != nil {
-		return err
-	}
-	defer conn.Release()
-	known := conn.Conn().PgConn().CustomData()
-	if known[s.insert] != nil {
-		return conn.SendBatch(ctx, &batch).Close()
-	}
-	// The first one is prepared before anything of it runs, and waits for locks then:
-	// in a transaction of two more round trips the time-out holds already.
-	err = pgx.BeginTxFunc(ctx, conn, pgx.TxOptions{BeginQuery: "BEGIN; SET LOCAL lock_timeout = '" + lockTimeout + "'"}, func(tx pgx.Tx) error {
-		return tx.SendBatch(ctx, &batch).Close()
-	})
+	err := pool.SendBatch(timed, &batch).Close()
 	if err == nil {
-		known[s.insert] = true
+		return nil
 	}
-	return err
+	e := classify("insert", err)
+	if timed.Err() != nil && ctx.Err() == nil && e.Outage != sinks.Unreachable {
+		e.Err = fmt.Errorf("no answer in %v: %w", writeTimeout, context.DeadlineExceeded)
+		return sqlsink.TooMuch(e)
+	}
+	return e
 }
 
 // rounds cuts rows into what one statement may hold: ON CONFLICT DO UPDATE meets
 // a row once, so the second change of an entity is in the second round.
-func (s *Sink) rounds(rows []row) [][]row {
+func (s *Sink) rounds(rows []sqlsink.Row) [][]sqlsink.Row {
 	if s.options.Mode == Append {
-		return [][]row{rows}
+		return [][]sqlsink.Row{rows}
 	}
-	var rounds [][]row
+	var rounds [][]sqlsink.Row
 	seen := make(map[string]int, len(rows))
 	for _, r := range rows {
 		n := seen[r.Entity]

@@ -10,9 +10,10 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/tidwall/gjson"
 
-	"github.com/seed-86dfc502/weir/change"
 	"github.com/seed-86dfc502/weir/config"
+	"github.com/seed-86dfc502/weir/internal/pgpool"
 	"github.com/seed-86dfc502/weir/sinks"
+	"github.com/seed-86dfc502/weir/sinks/internal/sqlsink"
 )
 
 // suffixCurrent makes the view's name from the table's.
@@ -35,34 +36,47 @@ func (s *Sink) content() config.Columns {
 	return config.Columns{{Name: "doc", Type: docType}}
 }
 
-// document is what the insert statement takes for an upsert: the document
-// itself, or an object with one member per typed column that json_to_record
-// spreads. A path that leads nowhere is left out and so becomes NULL.
-func document(doc []byte, columns config.Columns) string {
-	if len(columns) == 0 {
-		return string(doc)
+// document is what the insert statement takes for an upsert: the document itself, or an
+// object with one member per typed column that json_to_record spreads. Its error names all
+// columns that do not take their value.
+func (s *Sink) document(doc []byte) (string, error) {
+	if len(s.options.Columns) == 0 {
+		return string(doc), nil
 	}
-	var b strings.Builder
-	b.WriteByte('{')
-	for _, c := range columns {
-		value := gjson.GetBytes(doc, c.Path)
-		if value.Raw == "" {
-			continue
+	var members []string
+	var errs []error
+	for i := range s.options.Columns {
+		member, err := s.member(doc, i)
+		if err != nil {
+			errs = append(errs, err)
 		}
-		if b.Len() > 1 {
-			b.WriteByte(',')
+		if member != "" {
+			members = append(members, member)
 		}
-		name, _ := json.Marshal(c.Name) // a string never fails
-		b.Write(name)
-		b.WriteByte(':')
-		b.WriteString(value.Raw)
 	}
-	b.WriteByte('}')
-	return b.String()
+	return "{" + strings.Join(members, ",") + "}", errors.Join(errs...)
 }
 
-// insertStatement takes the service and one array per further column, so that
-// a batch of any size is one prepared statement.
+// member is the member of a typed column. A path that leads nowhere is left out and so
+// becomes NULL.
+func (s *Sink) member(doc []byte, column int) (string, error) {
+	c := s.options.Columns[column]
+	value := gjson.GetBytes(doc, c.Path)
+	if value.Raw == "" {
+		return "", nil
+	}
+	raw, err := value.Raw, error(nil)
+	if column < len(s.converters) && s.converters[column] != nil {
+		if raw, err = s.converters[column](value); err != nil {
+			return "", fmt.Errorf("column %s %s: %w", quote(c.Name), c.Type, err)
+		}
+	}
+	name, _ := json.Marshal(c.Name) // a string never fails
+	return string(name) + ":" + raw, nil
+}
+
+// insertStatement takes the service and one array per further column, so that a batch of
+// any size is one statement.
 func (s *Sink) insertStatement() string {
 	columns := []string{"service", "entity", "version", "is_deleted", "key", "changed_at", "synced_at"}
 	values, spread := "r.doc::"+docType, ""
@@ -98,17 +112,14 @@ ORDER BY r.place
 
 // findBadColumn adds to the refusal of a single row which typed columns do not take
 // its values, as far as that is found out within writeTimeout.
-func (w *writer) findBadColumn(ctx context.Context, r row, e *sinks.Error) {
-	if len(w.options.Columns) == 0 || r.Op == change.Retract || e.Class != sinks.Reject {
-		return
-	}
-	ctx, cancel := context.WithTimeoutCause(ctx, writeTimeout, errors.New("postgres sink: looking into a refused row took too long"))
+func (s *Sink) findBadColumn(ctx context.Context, pool *pgpool.Pool, r sqlsink.Row, e *sinks.Error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, writeTimeout, errors.New("postgres sink: the search for a refused column took too long"))
 	defer cancel()
 	var names []string
-	for _, c := range w.options.Columns {
-		document := document(r.Doc, config.Columns{c})
-		statement := "SELECT c.* FROM json_to_record($1::json) AS c(" + definitions(config.Columns{c}) + ")"
-		if _, err := w.pool.Exec(ctx, statement, document); err != nil && classify("", err).Class == sinks.Reject {
+	for i, c := range s.options.Columns {
+		member, _ := s.member(r.Doc, i) // converted before
+		statement := "SELECT c.* FROM json_to_record($1::text::json) AS c(" + definitions(config.Columns{c}) + ")"
+		if _, err := pool.Exec(ctx, statement, "{"+member+"}"); err != nil && classify("", err).Class == sinks.Reject {
 			names = append(names, quote(c.Name)+" "+c.Type)
 		}
 	}

@@ -1,0 +1,165 @@
+package postgres
+
+import (
+	"encoding/json"
+	"errors"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgtype"
+	"github.com/tidwall/gjson"
+
+	"github.com/seed-86dfc502/weir/sinks/internal/sqlsink"
+)
+
+// converter turns a JSON value into the JSON text whose value PostgreSQL reads in one way
+// only, or returns the reason why the column cannot have it; its errors hold no value.
+type converter func(gjson.Result) (string, error)
+
+// columnKind is a type of a table's column, behind domains: of the elements, if it is an
+// array.
+type columnKind struct {
+	oid      uint32
+	modifier int32
+	array    bool
+}
+
+var errNotTimed = errors.New("has a unit, and is neither date nor time")
+
+// newConverter returns nil for columns that take values as they are.
+func newConverter(kind columnKind, unit sqlsink.Unit) (converter, error) {
+	if kind.array {
+		element, err := newConverter(columnKind{oid: kind.oid, modifier: kind.modifier}, unit)
+		if element == nil {
+			return nil, err
+		}
+		return arrays(element), nil
+	}
+	var convert converter
+	switch kind.oid {
+	case pgtype.DateOID, pgtype.TimestampOID, pgtype.TimestamptzOID:
+		convert = instants(kind, unit)
+	case pgtype.TimeOID, pgtype.TimetzOID:
+		convert = clocks(kind, unit)
+	case pgtype.NumericOID:
+		if kind.modifier >= 4 {
+			// As numeric.c packs them: the scale has 11 bits and a sign.
+			packed := kind.modifier - 4
+			convert = decimals(int(packed>>16)&0xffff, int(packed&0x7ff^0x400)-0x400)
+		}
+	case moneyOID:
+		convert = decimals(18, 2)
+	}
+	if unit != "" && (convert == nil || kind.oid == pgtype.NumericOID || kind.oid == moneyOID) {
+		return nil, errNotTimed
+	}
+	if convert == nil {
+		return nil, nil
+	}
+	return func(v gjson.Result) (string, error) {
+		if v.Type == gjson.Null {
+			return "null", nil
+		}
+		return convert(v)
+	}, nil
+}
+
+const moneyOID = 790
+
+// digitsOf returns how many digits of a second a column keeps.
+func digitsOf(modifier int32) int {
+	if modifier < 0 {
+		return 6
+	}
+	return int(modifier)
+}
+
+// instants rounds down to the column's days or fractions; PostgreSQL would round to the
+// nearest.
+func instants(kind columnKind, unit sqlsink.Unit) converter {
+	layout, step := "2006-01-02T15:04:05.999999", sqlsink.Step(digitsOf(kind.modifier))
+	switch kind.oid {
+	case pgtype.DateOID:
+		layout, step = time.DateOnly, 24*time.Hour
+	case pgtype.TimestamptzOID:
+		layout += "Z"
+	}
+	return func(v gjson.Result) (string, error) {
+		if v.Type == gjson.String && (v.Str == "infinity" || v.Str == "-infinity") {
+			return v.Raw, nil
+		}
+		at, err := sqlsink.ParseInstant(v, unit)
+		switch {
+		case err != nil:
+			return "", err
+		case at.Offset && kind.oid == pgtype.TimestampOID:
+			return "", sqlsink.ErrOffset
+		}
+		return text(sqlsink.Floor(at.Time, step).Format(layout)), nil
+	}
+}
+
+func clocks(kind columnKind, unit sqlsink.Unit) converter {
+	step := sqlsink.Step(digitsOf(kind.modifier))
+	return func(v gjson.Result) (string, error) {
+		clock, offset, err := sqlsink.ParseClock(v, unit)
+		switch {
+		case err != nil:
+			return "", err
+		case kind.oid == pgtype.TimeOID:
+			if offset != "" && offset != "Z" && offset[1:] != "00:00" {
+				return "", sqlsink.ErrOffset
+			}
+			offset = ""
+		case offset == "":
+			offset = "Z"
+		}
+		if clock = clock.Truncate(step); clock == 24*time.Hour {
+			return text("24:00:00" + offset), nil
+		}
+		return text(time.Time{}.Add(clock).Format("15:04:05.999999") + offset), nil
+	}
+}
+
+// decimals refuses what the column would round; the text stays as it is.
+func decimals(precision, scale int) converter {
+	return func(v gjson.Result) (string, error) {
+		literal, err := sqlsink.Literal(v)
+		if err != nil {
+			return "", err
+		}
+		if !strings.EqualFold(literal, "NaN") {
+			_, err = sqlsink.Decimal(literal, precision, scale)
+		}
+		return v.Raw, err
+	}
+}
+
+func arrays(element converter) converter {
+	return func(v gjson.Result) (string, error) {
+		if v.Type == gjson.Null {
+			return "null", nil
+		}
+		if !v.IsArray() {
+			return "", sqlsink.ErrKind
+		}
+		var items []string
+		for _, item := range v.Array() {
+			one := element
+			if item.IsArray() { // of more dimensions
+				one = arrays(element)
+			}
+			raw, err := one(item)
+			if err != nil {
+				return "", err
+			}
+			items = append(items, raw)
+		}
+		return "[" + strings.Join(items, ",") + "]", nil
+	}
+}
+
+func text(s string) string {
+	b, _ := json.Marshal(s) // a string never fails
+	return string(b)
+}
