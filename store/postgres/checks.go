@@ -103,17 +103,17 @@ func (s *Store) SwapCheckRows(ctx context.Context, rows []store.CheckRow) ([]boo
 		}
 	}
 	swapped := make([]bool, len(rows))
-	b := new(pgx.Batch)
-	b.Queue(begin)
-	b.Queue(sqlCheckPatience, s.checkPatience)
-	insert.queue(b, sqlInsertChecks, swapped)
-	update.queue(b, sqlSwapChecks, swapped)
-	queueCommit(b)
 	conn, err := s.pool.Acquire(ctx)
 	if err != nil {
 		return nil, failed("swap check rows", err)
 	}
 	defer release(conn)
+	b := new(pgx.Batch)
+	s.queueBegin(b)
+	b.Queue(sqlCheckPatience, s.checkPatience)
+	insert.queue(b, sqlInsertChecks, swapped)
+	update.queue(b, sqlSwapChecks, swapped)
+	queueCommit(b)
 	if err := conn.SendBatch(ctx, b).Close(); err != nil {
 		return nil, failedCommit("swap check rows", err)
 	}

@@ -119,7 +119,7 @@ func (s *Store) TakeOver(ctx context.Context, partitions []store.Partition, toke
 	}
 	defer release(conn)
 	b := new(pgx.Batch)
-	b.Queue(begin)
+	s.queueBegin(b)
 	b.Queue(sqlLockGenerations, generation)
 	b.Queue(sqlLockPartitions, numbers)
 	b.Queue(sqlExpectNewest, generation)
@@ -172,7 +172,7 @@ func (s *Store) decide(ctx context.Context, d store.Decision, decide func(store.
 		return nil, failed("decide", err)
 	}
 	defer release(conn)
-	t := decision{conn: conn, d: d}
+	t := decision{s: s, conn: conn, d: d}
 	var loaded store.Loaded
 	if len(d.Entities) > 0 || len(d.Claims) > 0 {
 		if loaded, err = t.begin(ctx); err != nil {
@@ -188,6 +188,7 @@ func (s *Store) decide(ctx context.Context, d store.Decision, decide func(store.
 
 // decision is a decision transaction.
 type decision struct {
+	s     *Store
 	conn  *pgxpool.Conn
 	d     store.Decision
 	begun bool
@@ -205,7 +206,7 @@ func (t *decision) begin(ctx context.Context) (store.Loaded, error) {
 		entities[i].ID = id
 	}
 	b := new(pgx.Batch)
-	b.Queue(begin)
+	t.s.queueBegin(b)
 	b.Queue(sqlShareRevision)
 	queueRevision(b, &revision)
 	if len(d.Moves) > 0 {
@@ -258,7 +259,7 @@ func (t *decision) finish(ctx context.Context, loaded store.Loaded, out store.Ou
 	}
 	b := new(pgx.Batch)
 	if !t.begun {
-		b.Queue(begin)
+		t.s.queueBegin(b)
 		b.Queue(sqlShareRevision)
 		b.Queue(sqlExpectRevision, d.Revision)
 	}

@@ -7,11 +7,12 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 
+	"github.com/seed-86dfc502/weir/internal/pgpool"
 	"github.com/seed-86dfc502/weir/store"
 )
 
-// What weir_expect raises: a row was moved by somebody else, or another revision
-// is active.
+// SQLSTATEs that weir_expect raises: another process moved a row, or another revision is
+// active.
 const (
 	codeMoved      = "WF001"
 	codeSuperseded = "WF002"
@@ -27,6 +28,9 @@ func classify(err error) error {
 	if errors.Is(err, pgx.ErrNoRows) {
 		return store.ErrNotFound
 	}
+	if errors.Is(err, pgpool.ErrPooled) {
+		return store.WithClass(err, store.Fatal)
+	}
 	pg := pgError(err)
 	if pg == nil || len(pg.Code) != 5 {
 		return err // connection, context: Retry; or sorted already
@@ -37,6 +41,9 @@ func classify(err error) error {
 	case codeSuperseded:
 		return fmt.Errorf("%w: %w", store.ErrSuperseded, err)
 	}
+	if pgpool.SessionError(err) {
+		return store.WithClass(err, store.Retry)
+	}
 	switch pg.Code[:2] {
 	case "22", // data exception: NUL in a text, invalid JSON, …
 		"23", // integrity; unique violations that races cause are handled where they may occur
@@ -45,7 +52,7 @@ func classify(err error) error {
 	case "28", // authorization
 		"3D", "3F", // no such database or schema
 		"42", // missing table, no permission, syntax
-		"P0", // raised by somebody's trigger
+		"P0", // raised by a trigger
 		"XX": // internal error, corruption
 		return store.WithClass(err, store.Fatal)
 	}

@@ -379,7 +379,7 @@ func (s *Store) inOneTrip(ctx context.Context, operation string, queue func(b *p
 	}
 	defer release(conn)
 	b := new(pgx.Batch)
-	b.Queue(begin)
+	s.queueBegin(b)
 	queue(b)
 	queueCommit(b)
 	return failed(operation, conn.SendBatch(ctx, b).Close())

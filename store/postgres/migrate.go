@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"io/fs"
 	"log/slog"
-	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/stdlib"
@@ -38,11 +37,15 @@ func (s *Store) Migrate(ctx context.Context) (err error) {
 	if err != nil {
 		return failed("migrate", err)
 	}
-	defer conn.Release()
-	if _, err := conn.Exec(ctx, "SELECT pg_advisory_lock($1::bigint)", int64(migrationLock)); err != nil {
+	defer release(conn)
+	// In a transaction, not the session, which a pooler gives to others.
+	b := new(pgx.Batch)
+	s.queueBegin(b)
+	b.Queue("SET LOCAL idle_in_transaction_session_timeout = 0")
+	b.Queue("SELECT pg_advisory_xact_lock($1::bigint)", int64(migrationLock))
+	if err := conn.SendBatch(ctx, b).Close(); err != nil {
 		return failed("migrate: lock", err)
 	}
-	defer func() { err = errors.Join(err, unlock(ctx, conn.Conn(), unlockTimeout)) }()
 	db := stdlib.OpenDBFromPool(s.pool.Pool)
 	defer func() { err = errors.Join(err, db.Close()) }()
 	provider, err := newProvider(db)
@@ -53,23 +56,6 @@ func (s *Store) Migrate(ctx context.Context) (err error) {
 	_, err = provider.Up(ctx)
 	crash.At(crash.Migrated, "")
 	return failed("migrate", err)
-}
-
-// unlockTimeout bounds the release of migrationLock by a server that does not
-// answer; the lock ends with the session anyway.
-const unlockTimeout = 5 * time.Second
-
-// unlock releases migrationLock, and closes the session when that fails: one
-// that keeps the lock must not go back to the pool. The context may be over
-// by now.
-func unlock(ctx context.Context, conn *pgx.Conn, timeout time.Duration) error {
-	ctx, cancel := context.WithTimeoutCause(context.WithoutCancel(ctx), timeout, errors.New("postgres: releasing the migration lock took too long"))
-	defer cancel()
-	if _, err := conn.Exec(ctx, "SELECT pg_advisory_unlock($1::bigint)", int64(migrationLock)); err != nil {
-		_ = conn.Close(ctx)
-		return failed("migrate: unlock", err)
-	}
-	return nil
 }
 
 // CheckSchema compares the version in the database with the newest migration

@@ -120,7 +120,7 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 	if crash.Enabled {
 		config.ConnConfig.Tracer = dieMigrating{}
 	}
-	pool, err := pgpool.New(ctx, config)
+	pool, err := pgpool.New(ctx, config, setSynchronousCommit)
 	if err != nil {
 		return nil, store.WithClass(fmt.Errorf("postgres: %w", err), store.Fatal)
 	}
@@ -141,6 +141,9 @@ func (dieMigrating) TraceQueryStart(ctx context.Context, _ *pgx.Conn, q pgx.Trac
 }
 
 func (dieMigrating) TraceQueryEnd(context.Context, *pgx.Conn, pgx.TraceQueryEndData) {}
+
+// setSynchronousCommit is refuseAsynchronousCommit for a transaction.
+const setSynchronousCommit = `set_config('synchronous_commit', CASE current_setting('synchronous_commit') WHEN 'off' THEN 'on' ELSE current_setting('synchronous_commit') END, true)`
 
 // refuseAsynchronousCommit corrects a server, role or database that is set to
 // acknowledge commits before they are durable, which would break every promise

@@ -176,8 +176,13 @@ func (s *Store) SwapProgress(ctx context.Context, revision int64, swaps []store.
 	}
 	swapped := make([]bool, len(swaps))
 	var active int64
+	conn, err := s.pool.Acquire(ctx)
+	if err != nil {
+		return nil, failed("swap progress", err)
+	}
+	defer release(conn)
 	b := new(pgx.Batch)
-	b.Queue(begin)
+	s.queueBegin(b)
 	b.Queue(sqlShareRevision)
 	queueRevision(b, &active)
 	b.Queue(sqlSwapProgress, revision, c.partitions, c.old, c.tokens, c.positions, c.tops, c.floors,
@@ -192,11 +197,6 @@ func (s *Store) SwapProgress(ctx context.Context, revision int64, swaps []store.
 	if !rows {
 		queueCommit(b)
 	}
-	conn, err := s.pool.Acquire(ctx)
-	if err != nil {
-		return nil, failed("swap progress", err)
-	}
-	defer release(conn)
 	err = conn.SendBatch(ctx, b).Close()
 	if rows && err != nil {
 		return nil, failed("swap progress", err)

@@ -35,7 +35,7 @@ func (s *Store) UpdateReport(ctx context.Context, kind, name string, f func(body
 	}
 	defer release(conn)
 	var body []byte
-	if _, err = conn.Exec(ctx, begin); err == nil {
+	if _, err = conn.Exec(ctx, s.beginning()); err == nil {
 		if _, err = conn.Exec(ctx, sqlMakeReport, kind, name); err == nil {
 			err = conn.QueryRow(ctx, sqlReadReport, kind, name).Scan(&body)
 		}

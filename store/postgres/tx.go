@@ -15,6 +15,22 @@ import (
 // no different.
 const begin = "BEGIN ISOLATION LEVEL READ COMMITTED"
 
+// queueBegin begins a pipeline that queueCommit ends. Its connection was acquired.
+func (s *Store) queueBegin(b *pgx.Batch) {
+	b.Queue(begin)
+	if set := s.pool.Settings(); set != "" {
+		b.Queue(set)
+	}
+}
+
+// beginning is the text of queueBegin. Its connection was acquired.
+func (s *Store) beginning() string {
+	if set := s.pool.Settings(); set != "" {
+		return begin + "; " + set
+	}
+	return begin
+}
+
 // errRolledBack is a COMMIT that the server answered with a roll-back.
 var errRolledBack = errors.New("the transaction had failed before its commit")
 
@@ -47,8 +63,12 @@ func queueCommit(b *pgx.Batch) {
 // inTx runs f in a transaction whose repetition does no harm: an unknown
 // outcome is an error like any other.
 func (s *Store) inTx(ctx context.Context, operation string, f func(tx pgx.Tx) error) error {
-	err := pgx.BeginTxFunc(ctx, s.pool, pgx.TxOptions{IsoLevel: pgx.ReadCommitted}, f)
-	return failed(operation, err)
+	conn, err := s.pool.Acquire(ctx)
+	if err != nil {
+		return failed(operation, err)
+	}
+	defer release(conn)
+	return failed(operation, pgx.BeginTxFunc(ctx, conn, pgx.TxOptions{BeginQuery: s.beginning()}, f))
 }
 
 // querier is the pool, or a transaction.
