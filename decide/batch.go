@@ -129,6 +129,7 @@ func (b *batch) evaluate(v *verdict, loaded []store.Entity) (err error) {
 		s := &b.subjects[i]
 		if s.known != nil {
 			s.evaluation = &evaluation{verdict: v, entityState: s.known.state}
+			s.current = s.stored.Found && b.plan.Current(s.stored) // it may be of an earlier plan
 			continue
 		}
 		if s.evaluation, err = newEvaluation(v, loaded[0]); err != nil {
@@ -158,6 +159,15 @@ func (b *batch) evaluate(v *verdict, loaded []store.Entity) (err error) {
 		}
 	}
 	return nil
+}
+
+// putBack returns to the cache what the batch took of it and did not change.
+func (b *batch) putBack(c *cache) {
+	for i := range b.subjects {
+		if known := b.subjects[i].known; known != nil {
+			c.keep(known)
+		}
+	}
 }
 
 // remember keeps what the committed batch left of its entities.

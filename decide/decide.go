@@ -81,7 +81,8 @@ func (w *worker) decide(ctx context.Context, batch []*record) error {
 		if len(todo) == 0 {
 			return nil
 		}
-		err := w.transact(ctx, todo, moves, owners)
+		plan := w.d.plan.Load()
+		err := w.transact(ctx, plan, todo, moves, owners)
 		if err == nil {
 			w.setHalted(nil)
 			return nil
@@ -92,7 +93,9 @@ func (w *worker) decide(ctx context.Context, batch []*record) error {
 		}
 		switch store.ClassOf(err) {
 		case store.Superseded:
-			return err
+			if !w.d.replaced(ctx, plan) {
+				return err
+			}
 		case store.Poison:
 			return w.bisect(ctx, todo, err)
 		case store.Fenced, store.Unknown:
@@ -187,8 +190,7 @@ func (w *worker) halves(ctx context.Context, batch []*record) error {
 }
 
 // transact runs one decision transaction and publishes what it decided.
-func (w *worker) transact(ctx context.Context, records []*record, moves []store.WatermarkStep, owners map[int32]*ownership) error {
-	plan := w.d.opt.Plan
+func (w *worker) transact(ctx context.Context, plan *Plan, records []*record, moves []store.WatermarkStep, owners map[int32]*ownership) error {
 	following := w.d.opt.Tail.following()
 	for _, r := range records {
 		r.followed = following
@@ -230,7 +232,11 @@ func (w *worker) transact(ctx context.Context, records []*record, moves []store.
 	})
 	endBatchSpan(span, records, err)
 	if err != nil {
-		w.dropUncertain(b, moves, v != nil)
+		if store.ClassOf(err) != store.Superseded { // by which nothing of the partitions moved
+			w.dropUncertain(b, moves, v != nil)
+		} else if v == nil {
+			b.putBack(w.cache)
+		}
 		return err
 	}
 	crash.At(crash.DecideCommitted, "")

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/ThreeDotsLabs/watermill/message"
@@ -34,7 +35,11 @@ type Producer interface {
 type Options struct {
 	Store store.Decisions
 	Inbox store.Inbox
-	Plan  *Plan
+	// Plan is the first one; see Decider.Adopt.
+	Plan *Plan
+	// Next, if given, returns the plan that replaces a superseded one, nil if this process
+	// has none: Run ends then. It may wait, until ctx ends, for a reload that is under way.
+	Next func(ctx context.Context, superseded *Plan) *Plan
 	// NewProducer makes a producer; called once per worker.
 	NewProducer func() (Producer, error)
 	// ChangesTopic is the changes log, with a partition for each of the inbox: what
@@ -90,6 +95,7 @@ var ErrInboxReplaced = errors.New("the inbox was replaced: a new generation begi
 // transport.PartitionListener may be called from any goroutine.
 type Decider struct {
 	opt     Options
+	plan    atomic.Pointer[Plan]
 	workers []*worker
 	stop    context.Context // done when Run ends
 	halt    context.CancelCauseFunc
@@ -107,6 +113,7 @@ func New(opt Options) (*Decider, error) {
 		opt.Limit = context.Background()
 	}
 	d := &Decider{opt: opt}
+	d.plan.Store(opt.Plan)
 	d.stop, d.halt = context.WithCancelCause(context.Background())
 	for i := range opt.Workers {
 		w, err := newWorker(d, i)
@@ -119,6 +126,27 @@ func New(opt Options) (*Decider, error) {
 		d.workers = append(d.workers, w)
 	}
 	return d, nil
+}
+
+// Adopt makes later decisions under another plan. Owners keep their partitions, what they
+// publish, and their caches.
+func (d *Decider) Adopt(plan *Plan) { d.plan.Store(plan) }
+
+// replaced reports whether another plan has replaced one that the store refused as
+// superseded.
+func (d *Decider) replaced(ctx context.Context, superseded *Plan) bool {
+	if d.plan.Load() != superseded {
+		return true
+	}
+	if d.opt.Next == nil {
+		return false
+	}
+	next := d.opt.Next(ctx, superseded)
+	if next == nil {
+		return false
+	}
+	d.plan.CompareAndSwap(superseded, next)
+	return true
 }
 
 func (d *Decider) workerOf(partition int32) *worker { return d.workers[int(partition)%len(d.workers)] }

@@ -367,7 +367,8 @@ func (w *worker) discard(ctx context.Context, last bool) {
 	if all {
 		w.compared = time.Now()
 	}
-	d := store.Decision{Revision: w.d.opt.Plan.Revision}
+	plan := w.d.plan.Load()
+	d := store.Decision{Revision: plan.Revision}
 	deleted := map[*ownership]int{}
 	w.mu.Lock()
 	for n, o := range w.owned {
@@ -382,6 +383,9 @@ func (w *worker) discard(ctx context.Context, last bool) {
 		return
 	}
 	err := w.decideNothing(ctx, d)
+	if !last && errors.Is(err, store.ErrSuperseded) && w.d.replaced(ctx, plan) {
+		return // the next tick does it under the other plan
+	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	switch {

@@ -23,9 +23,9 @@ type revisions interface {
 	Services(ctx context.Context, names []string) (map[string]int32, error)
 }
 
-// starter starts a stage under a revision of the configuration. The stage may
+// startFunc starts a stage under a revision of the configuration. The stage may
 // call superseded, often and without waiting, when it meets a newer one.
-type starter func(ctx context.Context, revision int64, superseded func()) (part, error)
+type startFunc func(ctx context.Context, revision int64, superseded func()) (component, error)
 
 // while runs a stage while this process's configuration is the active
 // one (I12): sources are taken apart and sinks written in its way only. When
@@ -34,17 +34,17 @@ type starter func(ctx context.Context, revision int64, superseded func()) (part,
 // after a roll-back, which is a revision of its own. A stage that renews starts
 // again after each reload; the other does not depend on what a reload changes. One
 // that fails with deliver.ErrLost starts again, too.
-func (a *activation) while(ctx context.Context, stage string, renews bool, start starter) (part, error) {
+func (a *activation) while(ctx context.Context, stage string, renews bool, start startFunc) (component, error) {
 	s := &supervisor{activation: a, log: a.log.With("stage", stage), renews: renews, start: start, newer: make(chan struct{}, 1), under: a.now.Load()}
 	s.revision = s.under.plan.Revision
 	var err error
 	if s.running, err = start(ctx, s.revision, s.superseded); err != nil {
-		return part{}, err
+		return component{}, err
 	}
 	failed := make(chan error, 1)
 	var ended error // of the last stop
 	stop := loop(func(ctx context.Context) { ended = s.run(ctx, failed) })
-	return part{failed: failed, stop: func() error { stop(); return ended }}, nil
+	return component{failed: failed, stop: func() error { stop(); return ended }}, nil
 }
 
 // supervisor runs one stage for while.
@@ -52,11 +52,11 @@ type supervisor struct {
 	*activation
 	log    *slog.Logger
 	renews bool
-	start  starter
+	start  startFunc
 	newer  chan struct{} // has something when the stage met a newer revision
 
 	// Of the goroutine of run alone.
-	running  part
+	running  component
 	under    *settings
 	revision int64
 }

@@ -32,10 +32,10 @@ func TestAStageThatLostItsProgressStartsAgain(t *testing.T) {
 		failed   chan error
 	}
 	started, ended := make(chan run, 3), make(chan int64, 3)
-	running, err := a.while(t.Context(), "deliver", true, func(_ context.Context, revision int64, _ func()) (part, error) {
+	running, err := a.while(t.Context(), "deliver", true, func(_ context.Context, revision int64, _ func()) (component, error) {
 		failed := make(chan error, 1)
 		started <- run{revision, failed}
-		return part{failed: failed, stop: func() error { ended <- revision; return nil }}, nil
+		return component{failed: failed, stop: func() error { ended <- revision; return nil }}, nil
 	})
 	require.NoError(t, err)
 	first := <-started

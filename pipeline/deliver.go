@@ -16,21 +16,21 @@ import (
 // startDeliver starts the third router: one handler, which has the changes log,
 // and the stage behind it, which has all services. The part fails with
 // deliver.ErrLost when it has to start again from what the store says.
-func (st *stages) startDeliver(ctx context.Context, revision int64, superseded func()) (part, error) {
+func (st *stages) startDeliver(ctx context.Context, revision int64, superseded func()) (component, error) {
 	layout, err := operate.ReadLayout(ctx, st.store)
 	if err != nil {
-		return part{}, err
+		return component{}, err
 	}
 	suspended, err := operate.Suspended(ctx, st.store)
 	if err != nil {
-		return part{}, err
+		return component{}, err
 	}
 	limit := st.newLimit(st.end.deliver.ctx, "deliver")
 	now := st.active.now.Load()
 	services, err := st.deliveries(now)
 	if err != nil {
 		limit.giveUp()
-		return part{}, err
+		return component{}, err
 	}
 	st.metrics.deliver.Begin()
 	topic := st.cfg.Kafka.Changes.Topic
@@ -48,13 +48,13 @@ func (st *stages) startDeliver(ctx context.Context, revision int64, superseded f
 	if err != nil {
 		stopStage()
 		limit.giveUp()
-		return part{}, err
+		return component{}, err
 	}
 	r, err := st.startRouter("deliver", []route{{name: "deliver", topic: topic, subscriber: group.Subscriber(), handle: stage.Handle}})
 	if err != nil {
 		stopStage()
 		limit.giveUp()
-		return part{}, errors.Join(err, group.Close())
+		return component{}, errors.Join(err, group.Close())
 	}
 	st.deliver.Store(stage)
 	now.delivers()
@@ -71,7 +71,7 @@ func (st *stages) startDeliver(ctx context.Context, revision int64, superseded f
 		}
 		failed <- fmt.Errorf("deliver: %w", causes(err, ended, group))
 	}()
-	return part{failed: failed, stop: func() error {
+	return component{failed: failed, stop: func() error {
 		close(done)
 		defer limit.stopping()()
 		err := r.end(st.closeTimeout()/2, stopStage)

@@ -48,7 +48,7 @@ func (e *shutdown) begin() {
 // run does work, stops in their order the parts that it left running, and closes.
 // It returns when that is done or when the process is to end; then the rest goes
 // on in the background.
-func (e *shutdown) run(log *slog.Logger, work func() ([]part, error), closing func() error) error {
+func (e *shutdown) run(log *slog.Logger, work func() ([]component, error), closing func() error) error {
 	o := outcome{ending: "starting"}
 	ended := make(chan struct{})
 	go func() {

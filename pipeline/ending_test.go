@@ -55,15 +55,15 @@ func TestEnding(t *testing.T) {
 				var log bytes.Buffer
 				e := newEnding(timeout)
 				var order []string
-				stop := func(name string, limit context.Context, f func(context.Context) error) part {
-					return part{name: name, limit: limit, stop: func() error {
+				stop := func(name string, limit context.Context, f func(context.Context) error) component {
+					return component{name: name, limit: limit, stop: func() error {
 						order = append(order, name)
 						return f(limit)
 					}}
 				}
 				start := time.Now()
-				err := e.run(slog.New(slog.NewTextHandler(&log, nil)), func() ([]part, error) {
-					return []part{
+				err := e.run(slog.New(slog.NewTextHandler(&log, nil)), func() ([]component, error) {
+					return []component{
 						stop("ingest", e.ingest.ctx, c.ingest), stop("decide", e.decide.ctx, c.decide), stop("deliver", e.deliver.ctx, c.deliver),
 					}, c.work
 				}, func() error { return c.closing(e.closing()) })

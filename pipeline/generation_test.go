@@ -143,6 +143,25 @@ func TestAReloadInTheMiddleOfWhatIsDecidedAgain(t *testing.T) {
 	require.NoError(t, deciding.stop())
 }
 
+// I12: a reload changes the plan of the owner that runs: it is not made again, and takes no
+// partition over again.
+func TestAReloadKeepsTheOwner(t *testing.T) {
+	p := openEmbedded(t, Roles{Decide: true}, fileSource)
+	now := p.active.now.Load()
+	deciding := p.stages.startDecide()
+	<-now.deciding
+	owner := p.stages.decider.Load()
+	for range 3 {
+		plan := *p.active.plan()
+		next := newSettings(p.cfg, &plan, []byte(plan.Fingerprint))
+		next.identity = append(next.identity, byte(plan.Revision))
+		require.NoError(t, p.active.switchTo(t.Context(), next, false))
+		<-next.deciding
+		require.Same(t, owner, p.stages.decider.Load())
+	}
+	require.NoError(t, deciding.stop())
+}
+
 // unnoting is a store that is away when something is to be noted.
 type unnoting struct{ assemble.Store }
 

@@ -62,17 +62,17 @@ func (st *stages) mustBeActive(ctx context.Context) error {
 }
 
 // startImports starts the workers.
-func (st *stages) startImports(_ context.Context, _ int64, _ func()) (part, error) {
+func (st *stages) startImports(_ context.Context, _ int64, _ func()) (component, error) {
 	workers, err := st.newImportWorkers(st.cfg.API.ImportWorkers, func() bool { return st.takes() == nil })
 	if err != nil {
-		return part{}, err
+		return component{}, err
 	}
 	st.imports.Store(&workers)
 	var stops []func()
 	for _, w := range workers {
 		stops = append(stops, loop(w.Run))
 	}
-	return part{stop: func() error {
+	return component{stop: func() error {
 		stopAll(stops)
 		return nil
 	}}, nil

@@ -12,14 +12,14 @@ import (
 )
 
 // startIngest starts the first router: one handler per source.
-func (st *stages) startIngest(ctx context.Context, _ int64, _ func()) (part, error) {
+func (st *stages) startIngest(ctx context.Context, _ int64, _ func()) (component, error) {
 	var ingests []*source
 	var routes []route
 	var stops []func() // one per source, after the router
-	fail := func(err error) (part, error) {
+	fail := func(err error) (component, error) {
 		st.ingests.Store(nil)
 		stopAll(stops)
-		return part{}, err
+		return component{}, err
 	}
 	budget := transport.NewBudget(int64(st.cfg.Limits.Memory) / groupShare) // of all sources
 	env := sources.Env{
@@ -62,7 +62,7 @@ func (st *stages) startIngest(ctx context.Context, _ int64, _ func()) (part, err
 		_ = r.close()
 		return fail(err)
 	}
-	return part{failed: r.failed, stop: func() error {
+	return component{failed: r.failed, stop: func() error {
 		err := closeListener()
 		st.ingests.Store(nil)
 		return errors.Join(err, r.end(st.closeTimeout()/2, func() { stopAll(stops) }))

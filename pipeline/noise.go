@@ -22,7 +22,7 @@ const (
 
 // startNoise writes down what the deciding goroutines see. All processes add to
 // one report per day, so the number of processes and restarts does not matter.
-func (st *stages) startNoise() part {
+func (st *stages) startNoise() component {
 	stop := loop(func(ctx context.Context) {
 		pruned := ""
 		for wait.Sleep(ctx, noisePeriod) {
@@ -38,7 +38,7 @@ func (st *stages) startNoise() part {
 		defer cancel()
 		st.writeNoise(last)
 	})
-	return part{stop: func() error { stop(); return nil }}
+	return component{stop: func() error { stop(); return nil }}
 }
 
 func (st *stages) writeNoise(ctx context.Context) {

@@ -39,6 +39,16 @@ type settings struct {
 	deciding, delivering chan struct{}
 }
 
+// decidesWithin waits until the decider of this process may decide under the settings.
+func (s *settings) decidesWithin(ctx context.Context) bool {
+	select {
+	case <-s.deciding:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
 func newSettings(c *config.Config, plan *decide.Plan, identity []byte) *settings {
 	s := &settings{cfg: c, plan: plan, identity: identity, replaced: make(chan struct{}), deciding: make(chan struct{}), delivering: make(chan struct{})}
 	s.decides = sync.OnceFunc(func() { close(s.deciding) })

@@ -17,8 +17,8 @@ import (
 	"github.com/seed-86dfc502/weir/transport"
 )
 
-// part is one running stage of the process.
-type part struct {
+// component is one running part of the process.
+type component struct {
 	name  string
 	limit context.Context // of its end
 	// stop ends it: what is in hand is finished within closeTimeout, what it waits
@@ -66,7 +66,7 @@ func (p *Pipeline) Run(ctx context.Context) error {
 	// An operator's command, or a reload, must not keep a stage.
 	defer context.AfterFunc(p.end.ingest.ctx, p.control.Cancel)()
 	p.monitor.begin()
-	return p.end.run(p.log, func() ([]part, error) { return p.work(ctx) }, func() error {
+	return p.end.run(p.log, func() ([]component, error) { return p.work(ctx) }, func() error {
 		p.monitor.lookAgain()
 		return p.close()
 	})
@@ -74,7 +74,7 @@ func (p *Pipeline) Run(ctx context.Context) error {
 
 // work starts the stages and returns those that run when it is time to stop them.
 // An error means that one did not start, or ended by itself.
-func (p *Pipeline) work(ctx context.Context) (running []part, err error) {
+func (p *Pipeline) work(ctx context.Context) (running []component, err error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	if file, ok := p.store.(*sqlite.Store); ok {
@@ -102,12 +102,12 @@ func (p *Pipeline) work(ctx context.Context) (running []part, err error) {
 
 // startStages starts the stages of the process's roles in the order of the flow. It
 // returns those that it started, on an error, too.
-func (p *Pipeline) startStages(ctx context.Context) (running []part, err error) {
-	add := func(name string, limit context.Context, r part) {
+func (p *Pipeline) startStages(ctx context.Context) (running []component, err error) {
+	add := func(name string, limit context.Context, r component) {
 		r.name, r.limit = name, limit
 		running = append(running, r)
 	}
-	while := func(name string, limit context.Context, renews bool, start starter) error {
+	while := func(name string, limit context.Context, renews bool, start startFunc) error {
 		started, err := p.active.while(ctx, name, renews, start)
 		if err != nil {
 			return fmt.Errorf("%s: %w", name, err)
@@ -138,7 +138,7 @@ func (p *Pipeline) startStages(ctx context.Context) (running []part, err error) 
 
 // keepRunning monitors the stages and keeps house until ctx ends, nothing is left
 // to do for UntilIdle, or a stage ends by itself, whose error it returns.
-func (p *Pipeline) keepRunning(ctx context.Context, running []part) error {
+func (p *Pipeline) keepRunning(ctx context.Context, running []component) error {
 	watch, stopWatching := context.WithCancel(ctx)
 	var watchers sync.WaitGroup
 	defer watchers.Wait()
@@ -177,7 +177,7 @@ func (p *Pipeline) keepRunning(ctx context.Context, running []part) error {
 }
 
 // merged returns the first failure of any part; it looks for one until ctx ends.
-func merged(ctx context.Context, running []part) <-chan error {
+func merged(ctx context.Context, running []component) <-chan error {
 	first := make(chan error, len(running))
 	for _, r := range running {
 		go func() {

@@ -292,4 +292,14 @@ var decideMutants = []mutant{
 		find: "_1._2._3(_4) // without events", put: "_ = _4 // without events",
 		test: "TestAnIdleOwnerOfAnOlderRevisionEnds",
 	},
+	{
+		rule: "a cached entity is current only under the plan in force", in: "decide", fn: "batch.evaluate",
+		find: "_1.current = _1._2._3 && _4._5._6(_1._2)", put: "_ = _4._5",
+		test: "TestAnOwnerAdoptsTheNextPlan",
+	},
+	{
+		rule: "an owner continues under the plan that replaced its own", in: "decide", fn: "Decider.replaced",
+		find: "_1 := _2._3.Next(_4, _5)", put: "var _1 *Plan",
+		test: "TestAnOwnerAdoptsTheNextPlan",
+	},
 }

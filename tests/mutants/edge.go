@@ -153,8 +153,8 @@ var edgeMutants = []mutant{
 		test: "TestAnotherConfigurationInTheMiddleOfWhatIsDecidedAgain",
 	},
 	{
-		rule: "the inbox is opened again under a reloaded configuration", in: "pipeline", fn: "stages.startDecide",
-		find: "} else if _1 != _2 {", put: "} else if false {",
+		rule: "the inbox is opened again under a reloaded configuration", in: "pipeline", fn: "stages.adopt",
+		find: "_1._2._3(_4, nil)", put: "_ = _1._2",
 		test: "TestAReloadInTheMiddleOfWhatIsDecidedAgain",
 	},
 	{

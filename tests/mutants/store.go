@@ -197,8 +197,8 @@ var storeMutants = []mutant{
 		test: "TestConformance/Progress",
 	},
 	{
-		rule: "a letter that dies again is not pruned (PostgreSQL)", in: "store/postgres",
-		find: "WHERE last_at < $1 AND id = ANY", put: "WHERE id = ANY",
-		test: "TestALetterThatDiesAgainIsNotPruned",
+		rule: "a letter that dies again is not pruned (PostgreSQL)", in: "store/shared",
+		find: "DELETE FROM dead_letters WHERE last_at < :before AND", put: "DELETE FROM dead_letters WHERE",
+		test: "./store/postgres TestALetterThatDiesAgainIsNotPruned",
 	},
 }
