@@ -116,6 +116,11 @@ func (s *source) waits(ctx context.Context) (w Wait, waiting bool) {
 			w.What = fmt.Sprintf("%s of source %s to be taken in", counted(n, "record waits", "records wait"), s.name)
 		}
 	}
+	if t, ok := s.Source.(sources.Transactional); ok && !drained {
+		if n, since := t.Held(); n > 0 {
+			w.Because = fmt.Sprintf("%s behind the start of a transaction that a producer has left open since %s or earlier", counted(n, "record is", "records are"), since.UTC().Format(time.RFC3339))
+		}
+	}
 	return w, !drained
 }
 
@@ -126,7 +131,7 @@ func (m *monitor) inboxWaits(ctx context.Context, running bool) (w Wait, waiting
 	if _, err := m.blocked(); err != nil {
 		w.Because = deliver.Cause(err)
 	}
-	lags, err := m.inboxLag(ctx)
+	lags, unavailable, err := m.inboxLag(ctx)
 	if err != nil {
 		if w.Because == "" {
 			w.Because = deliver.Cause(err)
@@ -139,6 +144,10 @@ func (m *monitor) inboxWaits(ctx context.Context, running bool) (w Wait, waiting
 	}
 	if lag > 0 {
 		w.What = counted(lag, "record of the inbox waits", "records of the inbox wait") + " to be decided"
+		return w, true
+	}
+	if len(unavailable) > 0 {
+		w.What = fmt.Sprintf("partitions %v of the inbox are unavailable, and what they hold is not known", unavailable)
 		return w, true
 	}
 	return w, running && (d == nil || !d.Idle() || !m.outboxesOwned(ctx, d))

@@ -26,18 +26,20 @@ type gauges struct {
 	inboxLag  *prometheus.GaugeVec // partition
 	pending   *prometheus.GaugeVec // service
 	sourceLag *prometheus.GaugeVec // source
-	outbox    *prometheus.GaugeVec // source; rows
-	oldest    *prometheus.GaugeVec // source; seconds
-	letters   *prometheus.GaugeVec // stage
-	resets    *prometheus.CounterVec
-	rereads   prometheus.Counter
-	ready     prometheus.Gauge
-	blocked   *prometheus.GaugeVec // reason
-	stalled   *prometheus.GaugeVec // service; seconds
-	health    *prometheus.GaugeVec // service; rank of a level
-	shown     map[string]bool      // services of pending; of the watcher alone
-	still     map[delivery]still   // what waits; of the watcher alone
-	refused   prometheus.Gauge
+
+	sourceHeld *prometheus.GaugeVec // source
+	outbox     *prometheus.GaugeVec // source; rows
+	oldest     *prometheus.GaugeVec // source; seconds
+	letters    *prometheus.GaugeVec // stage
+	resets     *prometheus.CounterVec
+	rereads    prometheus.Counter
+	ready      prometheus.Gauge
+	blocked    *prometheus.GaugeVec // reason
+	stalled    *prometheus.GaugeVec // service; seconds
+	health     *prometheus.GaugeVec // service; rank of a level
+	shown      map[string]bool      // services of pending; of the watcher alone
+	still      map[delivery]still   // what waits; of the watcher alone
+	refused    prometheus.Gauge
 	// Of the ledger of idempotency keys.
 	ledgerHeld    prometheus.Gauge
 	ledgerOldest  prometheus.Gauge
@@ -69,6 +71,7 @@ func newGauges(reg prometheus.Registerer) *gauges {
 		pending:       vec("weir_delivery_pending", "Changes that are not delivered yet, by service; an upper bound.", "service"),
 		stalled:       vec("weir_delivery_stalled_seconds", "For how long changes of the service have waited without any being delivered, in the partition where that is longest, as far as this process has seen it, in seconds; 0 when none waits.", "service"),
 		health:        vec("weir_service_health", "How the delivery of the service is doing, where it is delivered: 0 ok, 1 degraded (tried again, or a change was refused), 2 down (paused, away for 5 minutes, or every change refused).", "service"),
+		sourceHeld:    vec("weir_source_held", "Records of a Kafka source behind the start of an open transaction, which cannot be read before it ends.", "source"),
 		sourceLag:     vec("weir_source_lag", "Records of a Kafka source, or lines of a file, that are not taken in yet; of a file an estimate.", "source"),
 		outbox:        vec("weir_outbox_rows", "Rows of an outbox that are not taken in yet, counted up to 10,001.", "source"),
 		oldest:        vec("weir_outbox_oldest_seconds", "For how long the oldest row of an outbox has waited, as far as this process has seen it, in seconds; 0 when none waits.", "source"),
@@ -274,7 +277,10 @@ func (m *monitor) showProbes() {
 
 // showBacklogs shows what waits, as far as the servers answer.
 func (m *monitor) showBacklogs(ctx context.Context) {
-	if lags, err := m.inboxLag(ctx); err == nil {
+	// What is not known has no value: the last one would look well while nothing moves.
+	lags, _, err := m.inboxLag(ctx)
+	m.gauges.inboxLag.Reset()
+	if err == nil {
 		for n, lag := range lags {
 			m.gauges.inboxLag.WithLabelValues(strconv.Itoa(int(n))).Set(float64(lag))
 		}
@@ -292,7 +298,13 @@ func (m *monitor) showBacklogs(ctx context.Context) {
 		if log, ok := s.Source.(sources.Log); ok {
 			if pending, err := log.Pending(ctx); err == nil {
 				m.gauges.sourceLag.WithLabelValues(s.name).Set(float64(pending))
+			} else {
+				m.gauges.sourceLag.DeleteLabelValues(s.name)
 			}
+		}
+		if t, ok := s.Source.(sources.Transactional); ok {
+			records, _ := t.Held()
+			m.gauges.sourceHeld.WithLabelValues(s.name).Set(float64(records))
 		}
 	}
 	if n, err := m.store.OpenImports(ctx); err == nil {
@@ -378,30 +390,36 @@ func (st *stages) sources() []*source {
 	return nil
 }
 
-// inboxLag is what the store's watermarks are behind the inbox, by partition.
-func (m *monitor) inboxLag(ctx context.Context) (map[int32]int64, error) {
+// inboxLag is what the store's watermarks are behind the inbox, by partition, without those
+// of unavailable partitions.
+func (m *monitor) inboxLag(ctx context.Context) (lags map[int32]int64, unavailable []int32, err error) {
 	starts, ends, err := m.logs.AvailableOffsets(ctx, m.cfg.Kafka.Inbox.Topic)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	marks, err := m.store.Watermarks(ctx)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	inboxes, err := m.store.Inboxes(ctx)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	if n := len(inboxes); n > 0 {
 		m.inbox.stored.Store(&inboxes[n-1])
 	}
-	lags := make(map[int32]int64, len(ends))
+	lags = make(map[int32]int64, len(ends))
 	for n, end := range ends {
 		// What retention removed no longer waits.
 		next := max(starts[n], marks[store.Partition{Generation: m.inbox.now().Generation, Number: n}])
 		lags[n] = max(0, end-next)
 	}
-	return lags, nil
+	for n := range int32(m.cfg.Kafka.Inbox.Partitions) {
+		if _, known := lags[n]; !known {
+			unavailable = append(unavailable, n)
+		}
+	}
+	return lags, unavailable, nil
 }
 
 // outboxesOwned reports whether every outbox with rows is of a partition that this

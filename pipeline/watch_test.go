@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/seed-86dfc502/weir/assemble"
 	"github.com/seed-86dfc502/weir/change"
 	"github.com/seed-86dfc502/weir/decide"
 	"github.com/seed-86dfc502/weir/operate"
@@ -86,4 +87,48 @@ func (p positions7) Inboxes(context.Context) ([]store.Inbox, error) { return nil
 
 func (p positions7) AllProgress(context.Context) ([]store.Progress, error) {
 	return []store.Progress{{Partition: 7, Positions: p.positions}}, nil
+}
+
+// partlyAway is a log whose inbox has a partition without a leader.
+type partlyAway struct {
+	assemble.Logs
+	away bool
+}
+
+func (l *partlyAway) AvailableOffsets(ctx context.Context, topic string) (starts, ends map[int32]int64, err error) {
+	starts, ends, err = l.Logs.AvailableOffsets(ctx, topic)
+	if l.away {
+		delete(starts, 1)
+		delete(ends, 1)
+	}
+	return starts, ends, err
+}
+
+// What an unavailable partition holds is not known. The mistake that this catches: its lag
+// kept the last value, and the inbox counted as decided.
+func TestLagOfAnUnavailablePartitionIsUnknown(t *testing.T) {
+	p := openEmbedded(t, Roles{}, fileSource)
+	l := &partlyAway{Logs: p.logs}
+	p.logs = l
+	m := p.monitor
+	partitions := p.cfg.Kafka.Inbox.Partitions
+	require.Greater(t, partitions, 1)
+	look := func() (shown int, waiting bool) {
+		m.showBacklogs(t.Context())
+		_, waiting = m.inboxWaits(t.Context(), false)
+		values := make(chan prometheus.Metric, partitions)
+		m.gauges.inboxLag.Collect(values)
+		return len(values), waiting
+	}
+	shown, waiting := look()
+	require.Equal(t, partitions, shown)
+	require.False(t, waiting)
+	l.away = true
+	shown, waiting = look()
+	require.Equal(t, partitions-1, shown)
+	require.True(t, waiting)
+	l.away = false
+	shown, waiting = look()
+	require.Equal(t, partitions, shown)
+	require.False(t, waiting)
 }

@@ -40,6 +40,13 @@ type (
 		// estimate. It asks the servers.
 		Pending(ctx context.Context) (records int64, err error)
 	}
+	// Transactional is a Source of a log with transactions.
+	Transactional interface {
+		// Held returns how many records stand behind the start of an open transaction, as of
+		// the last Pending or Drained, and since when that was seen. They cannot be read
+		// before it ends.
+		Held() (records int64, since time.Time)
+	}
 	// Queue is a Source of rows that wait.
 	Queue interface {
 		Backlog(ctx context.Context) (Backlog, error)

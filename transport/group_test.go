@@ -362,3 +362,38 @@ func TestLagBehindATopicThatWasCreatedAgain(t *testing.T) {
 		}
 	})
 }
+
+// Records behind the start of an open transaction cannot be read. The mistake that this
+// catches: the lag was 0 and the topic drained while committed records stood behind it.
+func TestLagBehindAnOpenTransaction(t *testing.T) {
+	c := realCluster(t)
+	topic := c.topic(t, "held", 1)
+	tx := rawClient(t, c, kgo.TransactionalID(topic+"tx"), kgo.DefaultProduceTopic(topic))
+	require.NoError(t, tx.BeginTransaction())
+	require.NoError(t, tx.ProduceSync(t.Context(), kgo.StringRecord("in it")).FirstErr())
+	require.NoError(t, rawClient(t, c, kgo.DefaultProduceTopic(topic)).ProduceSync(t.Context(), kgo.StringRecord("1"), kgo.StringRecord("2")).FirstErr())
+	g := c.group(t, transport.GroupConfig{ID: topic, Topic: topic})
+	admin, err := transport.NewAdmin(c.cfg)
+	require.NoError(t, err)
+	t.Cleanup(admin.Close)
+	look := func() (pending, held int64, drained bool) {
+		lags, err := g.Lag(t.Context())
+		require.NoError(t, err)
+		drained, err = admin.Drained(t.Context(), c.prefix+topic, topic)
+		require.NoError(t, err)
+		return lags[0].Pending(), lags[0].Held(), drained
+	}
+	pending, held, drained := look()
+	require.Equal(t, []any{int64(0), int64(3), false}, []any{pending, held, drained})
+	require.NoError(t, tx.EndTransaction(t.Context(), kgo.TryCommit))
+	ch := subscribe(t, g, topic)
+	for read := 0; read < 3; {
+		m := receive(t, ch)
+		read += len(frame(t, m).Records)
+		m.Ack()
+	}
+	require.Eventually(t, func() bool {
+		pending, held, drained = look()
+		return pending == 0 && held == 0 && drained
+	}, patience, 20*time.Millisecond)
+}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kadm"
@@ -16,11 +17,17 @@ type PartitionLag struct {
 	Partition int32
 	Committed int64 // next offset to read by the last commit; the oldest when there is none
 	End       int64 // offset behind the newest record that consumers may read
+	// Newest is the offset behind the newest record: above End while a producer has a
+	// transaction open.
+	Newest int64
 }
 
 // Pending is the number of offsets between commit and end: an upper bound of
 // the messages waiting, since gaps count.
 func (l PartitionLag) Pending() int64 { return max(0, l.End-l.Committed) }
+
+// Held is the number of offsets behind the start of an open transaction.
+func (l PartitionLag) Held() int64 { return max(0, l.Newest-l.End) }
 
 // Lag returns the lag of the whole group, all its members, in every partition of
 // its topic.
@@ -51,6 +58,11 @@ func groupLag(ctx context.Context, adm *kadm.Client, group, topic string) (lags 
 	if err != nil {
 		return nil, err
 	}
+	// Before the stable ends: what is held then was held by a transaction.
+	newest, err := adm.ListEndOffsets(ctx, topic)
+	if err != nil {
+		return nil, err
+	}
 	ends, err := adm.ListCommittedOffsets(ctx, topic)
 	if err != nil {
 		return nil, err
@@ -59,7 +71,7 @@ func groupLag(ctx context.Context, adm *kadm.Client, group, topic string) (lags 
 		if end.Err != nil {
 			return nil, fmt.Errorf("partition %d: %w", p, end.Err)
 		}
-		l := PartitionLag{Topic: topic, Partition: p, End: end.Offset, Committed: starts[topic][p].Offset}
+		l := PartitionLag{Topic: topic, Partition: p, End: end.Offset, Newest: newest[topic][p].Offset, Committed: starts[topic][p].Offset}
 		// What was committed of an earlier topic of this name says nothing of this one.
 		if o, ok := committed.Lookup(topic, p); ok && o.Err == nil && (o.Metadata == "" || o.Metadata == meta[topic].ID.String()) {
 			l.Committed = max(l.Committed, o.At)
@@ -85,13 +97,16 @@ func (a *Admin) CommitMetadata(ctx context.Context, group, topic string) (map[in
 	return metadata, nil
 }
 
-// Drained reports whether the group's commits have passed every record of a topic
-// that consumers may read. Unlike a lag of 0 it does not wait for markers of
+// Drained reports whether the group's commits have passed every record of a topic, and no
+// transaction is open. Unlike a lag of 0 it does not wait for markers of
 // transactions, behind which some clients do not commit.
 func (a *Admin) Drained(ctx context.Context, group, topic string) (bool, error) {
 	lags, err := a.Lag(ctx, group, topic)
 	if err != nil {
 		return false, err
+	}
+	if slices.ContainsFunc(lags, func(l PartitionLag) bool { return l.Held() > 0 }) {
+		return false, nil
 	}
 	from, end := make(map[int32]int64), make(map[int32]int64)
 	for _, l := range lags {

@@ -86,13 +86,13 @@ func (c *Config) Open(ctx context.Context, e sources.Env) (sources.Source, error
 		if err != nil {
 			return nil, err
 		}
-		return single{sub, &lag{topic: c.Topic, ask: func(ctx context.Context) ([]transport.PartitionLag, error) { return sub.Lag(ctx, c.Topic) }}}, nil
+		return single{sub, &lag{topic: c.Topic, log: e.Logger, ask: func(ctx context.Context) ([]transport.PartitionLag, error) { return sub.Lag(ctx, c.Topic) }}}, nil
 	}
 	g, err := transport.NewGroup(ctx, cluster, e.Group(group, c.Window, c.Topic))
 	if err != nil {
 		return nil, err
 	}
-	return windowed{g.Subscriber(), &lag{topic: c.Topic, ask: g.Lag}, g}, nil
+	return windowed{g.Subscriber(), &lag{topic: c.Topic, log: e.Logger, ask: g.Lag}, g}, nil
 }
 
 // windowed has frames in flight.
@@ -108,7 +108,8 @@ func (w windowed) Close() error { return w.group.Close() }
 // Drained implements sources.Source.
 func (w windowed) Drained(ctx context.Context) (bool, error) {
 	n, err := w.Pending(ctx)
-	return n == 0, err
+	held, _ := w.Held()
+	return n == 0 && held == 0, err
 }
 
 // single has one message of a partition in flight.
@@ -119,6 +120,9 @@ type single struct {
 
 // Drained implements sources.Source.
 func (s single) Drained(ctx context.Context) (bool, error) {
+	if _, err := s.Pending(ctx); err != nil {
+		return false, err
+	}
 	return s.Subscriber.Drained(ctx, s.topic)
 }
 

@@ -1,9 +1,12 @@
 package kafka
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -12,6 +15,40 @@ import (
 	"github.com/stretchr/testify/require"
 	"github.com/twmb/franz-go/pkg/kerr"
 )
+
+// A transaction that stays open is worth one warning, after a minute.
+func TestOpenTransactionIsReported(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var log bytes.Buffer
+		held := int64(0)
+		l := &lag{topic: "orders", log: slog.New(slog.NewTextHandler(&log, nil)), ask: func(context.Context) ([]transport.PartitionLag, error) {
+			return []transport.PartitionLag{{Committed: 5, End: 5, Newest: 5 + held}}, nil
+		}}
+		said := func(event string) int {
+			n, err := l.Pending(t.Context())
+			require.NoError(t, err)
+			require.Zero(t, n)
+			return strings.Count(log.String(), "event="+event)
+		}
+		for range 2 {
+			log.Reset()
+			held = 7
+			require.Zero(t, said("source.open_transaction"))
+			began := time.Now()
+			records, since := l.Held()
+			require.EqualValues(t, 7, records)
+			require.Equal(t, began, since)
+			<-time.After(heldTooLong - time.Second)
+			require.Zero(t, said("source.open_transaction"))
+			<-time.After(time.Second)
+			require.Equal(t, 1, said("source.open_transaction"))
+			<-time.After(time.Hour)
+			require.Equal(t, 1, said("source.open_transaction"))
+			held = 0
+			require.Equal(t, 1, said("source.transaction_ended"))
+		}
+	})
+}
 
 // A topic that brokers say cannot be read is a fault of the source once an election
 // would be over; brokers that do not answer say nothing of it.
