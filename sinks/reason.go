@@ -30,20 +30,26 @@ type reason struct {
 func (r *reason) Error() string { return r.text }
 func (r *reason) Unwrap() error { return r.err }
 
-// Reason returns an error whose text is the first MaxReason bytes of text, as one
-// printable line. Cause, whose text may hold a payload or a secret, is in its chain.
-func Reason(cause error, text string) error { return &reason{OneLine(text), cause} }
+// Reason returns an error whose text is text as one printable line, and code, "" for none,
+// which is kept where text is cut: at most MaxReason bytes. Cause, whose text may hold a
+// payload or a secret, is in its chain.
+func Reason(cause error, text, code string) error {
+	if code != "" {
+		code = " (" + code + ")"
+	}
+	return &reason{line(text, MaxReason-len(code)) + code, cause}
+}
 
-// OneLine returns the first MaxReason bytes of text: valid UTF-8, without control
-// characters, white space folded.
-func OneLine(text string) string {
+// line returns the first most bytes of text: valid UTF-8, without control characters,
+// white space folded.
+func line(text string, most int) string {
 	// Longer texts are cut before the work on them: a target may send any amount.
 	text = strings.ToValidUTF8(text[:min(len(text), 8*MaxReason)], "")
 	text = strings.Join(strings.FieldsFunc(text, func(r rune) bool { return unicode.IsSpace(r) || !unicode.IsPrint(r) }), " ")
-	if len(text) <= MaxReason {
+	if len(text) <= most {
 		return text
 	}
-	end := MaxReason - len(masked)
+	end := most - len(masked)
 	for !utf8.RuneStart(text[end]) {
 		end--
 	}
@@ -52,7 +58,8 @@ func OneLine(text string) string {
 
 // Mask returns a target's text without what it repeats of a request: every word that is
 // in a value of the document doc or in one of secrets, in upper or lower case, and long
-// runs that may encode them. Names of members stay. The result is one line, see OneLine.
+// runs that may encode them. Names of members stay. The result is one line of at most
+// MaxReason bytes.
 func Mask(text string, doc []byte, secrets ...string) string {
 	text = strings.ToValidUTF8(text[:min(len(text), 8*MaxReason)], "")
 	for _, secret := range secrets {
@@ -88,7 +95,7 @@ func Mask(text string, doc []byte, secrets ...string) string {
 		b.WriteString(word)
 	})
 	b.WriteString(text[at:])
-	return OneLine(maskedRun.ReplaceAllString(b.String(), masked))
+	return line(maskedRun.ReplaceAllString(b.String(), masked), MaxReason)
 }
 
 // words calls f with each run of letters and digits.

@@ -210,6 +210,9 @@ func TestClassify(t *testing.T) {
 		{exception(516, "Authentication failed"), sinks.Pause, false},
 		{exception(60, "Table does not exist"), sinks.Pause, false},
 		{exception(469, "Constraint `c` is violated, doc = 'SECRET'"), sinks.Reject, false},
+		{exception(159, "Timeout exceeded: elapsed 2 s"), sinks.RetryBounded, false},
+		{exception(241, "(for query) Memory limit exceeded"), sinks.RetryBounded, true},
+		{exception(241, "(total) memory limit exceeded"), sinks.Retry, true},
 		{exception(4711, "SECRET"), sinks.RetryBounded, false},
 		{&clickhouse.HTTPError{StatusCode: 403, Err: errors.New("no")}, sinks.Pause, false},
 		{&clickhouse.HTTPError{StatusCode: 413, Err: errors.New("too large")}, sinks.RetryBounded, false},
@@ -235,8 +238,40 @@ func TestConstraintFailsOneRow(t *testing.T) {
 	require.Len(t, failed.Failed, 1)
 	require.Equal(t, sinks.Reject, classOf(failed.Failed[7]))
 	require.ErrorContains(t, failed.Failed[7], "no_seven")
+	require.ErrorContains(t, failed.Failed[7], "is violated at row", "the server's own words")
 	require.NotContains(t, failed.Failed[7].Error(), "usual")
 	require.Len(t, current(t, o), 19)
+}
+
+// A batch that is too much for the user's memory goes through in parts; a document that
+// is too much alone fails alone.
+func TestMemoryOfTheUser(t *testing.T) {
+	dsn, _ := servers.ClickHouseHTTP(t)
+	const rows = 8000
+	batch := batchOf(rows, 1)
+	for i := range batch {
+		batch[i].Doc = fmt.Appendf(nil, `{"text":%q}`, strings.Repeat(fmt.Sprintf("%08d", i), 250))
+	}
+	o := Options{URL: dsn + "?max_memory_usage=8000000", Table: "narrow", Service: service}
+	s := opened(t, o)
+	require.NoError(t, s.Write(t.Context(), batch[:500]))
+	opened := s.session.Load()
+	var direct []sqlsink.Row
+	for i := range batch {
+		c := &batch[i]
+		direct = append(direct, sqlsink.Row{Index: i, Change: c, Values: []any{c.Service, c.Entity, uint64(c.Version), uint8(0), c.Key, c.Time, string(c.Doc)}})
+	}
+	require.ErrorContains(t, s.insert(t.Context(), opened, s.columns(change.Upsert), direct), "code 241", "in one statement")
+	require.NoError(t, s.Write(t.Context(), batch))
+	require.Len(t, current(t, Options{URL: dsn, Table: o.Table, Service: service}), rows)
+
+	batch = batchOf(100, rows)
+	batch[7].Doc = fmt.Appendf(nil, `{"text":%q}`, strings.Repeat("0123456789abcdef", 1<<20))
+	var failed *sinks.BatchError
+	require.ErrorAs(t, s.Write(t.Context(), batch), &failed)
+	require.Len(t, failed.Failed, 1)
+	require.Equal(t, sinks.RetryBounded, classOf(failed.Failed[7]), "%v", failed.Failed[7])
+	require.ErrorContains(t, failed.Failed[7], "emory limit")
 }
 
 // A constraint that refuses everything refuses the service, not its changes.

@@ -30,9 +30,10 @@
 //
 // A value that its column does not take is found before anything is sent, and
 // only that change is refused. What the server refuses for its data (a
-// constraint, say) is found by splitting the batch. When more than 20 changes
-// come and the server refuses every one for the same reason, it is the table
-// that does not fit (somebody altered it): the service pauses.
+// constraint, say) is found by splitting the batch, and so is what takes more memory, rows
+// or time than the server, or the user's settings, allow one statement. When more than 20
+// changes come and the server refuses every one for the same reason, the table does not fit
+// (it was altered): the service pauses.
 //
 // # Assumptions
 //

@@ -1,6 +1,7 @@
 package clickhouse
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"net"
@@ -12,6 +13,7 @@ import (
 	"github.com/ClickHouse/clickhouse-go/v2"
 
 	"github.com/seed-86dfc502/weir/sinks"
+	"github.com/seed-86dfc502/weir/sinks/internal/sqlsink"
 )
 
 // overloadPause is how long a server that has too much to do is left alone.
@@ -23,6 +25,7 @@ type verdict struct {
 	pause  time.Duration
 	outage sinks.Outage
 	hint   string
+	much   bool // a smaller statement may go through
 }
 
 // verdicts follows src/Common/ErrorCodes.cpp of ClickHouse. Codes that are not
@@ -46,12 +49,17 @@ var verdicts = func() map[int32]verdict {
 	add(verdict{class: sinks.Pause, hint: "the table does not fit the configuration"}, 8, 10, 16, 20, 47, 48, 62)
 	// UNKNOWN_SETTING, SETTING_CONSTRAINT_VIOLATION.
 	add(verdict{class: sinks.Pause, hint: "check the settings in the URL"}, 115, 452)
-	// TOO_MANY_SIMULTANEOUS_QUERIES, QUOTA_EXCEEDED, MEMORY_LIMIT_EXCEEDED,
+	// TOO_MANY_SIMULTANEOUS_QUERIES, QUOTA_EXCEEDED,
 	// NOT_ENOUGH_SPACE, SERVER_OVERLOADED; TOO_MANY_PARTS, which is about a table.
-	add(verdict{class: sinks.Retry, pause: overloadPause, outage: sinks.Troubled}, 202, 201, 241, 243, 745)
+	add(verdict{class: sinks.Retry, pause: overloadPause, outage: sinks.Troubled}, 202, 201, 243, 745)
 	add(verdict{class: sinks.Retry, pause: overloadPause}, 252)
-	// Files, time-outs, network, replication, cancellation, shutdown.
-	add(verdict{class: sinks.Retry}, 32, 74, 75, 76, 101, 159, 173, 203, 209, 210, 225, 236, 242, 279, 285, 286,
+	// CANNOT_ALLOCATE_MEMORY, MEMORY_LIMIT_EXCEEDED: of the statement, the user or the server.
+	add(verdict{class: sinks.Retry, pause: overloadPause, much: true}, 173, 241)
+	// TOO_MANY_ROWS, TIMEOUT_EXCEEDED, TOO_SLOW, TOO_MANY_BYTES, TOO_MANY_ROWS_OR_BYTES: the
+	// server's or the user's limits of one statement.
+	add(verdict{class: sinks.RetryBounded, much: true}, 158, 159, 160, 307, 396)
+	// Files, network, replication, cancellation, shutdown.
+	add(verdict{class: sinks.Retry}, 32, 74, 75, 76, 101, 203, 209, 210, 225, 236, 242, 279, 285, 286,
 		319, 373, 394, 425, 439, 517, 999, 1000, 1001, 1002)
 	// CANNOT_PARSE_*, TYPE_MISMATCH, ARGUMENT_OUT_OF_BOUND, CANNOT_CONVERT_TYPE,
 	// INCORRECT_DATA, TOO_LARGE_STRING_SIZE, VALUE_IS_OUT_OF_RANGE,
@@ -63,23 +71,13 @@ var verdicts = func() map[int32]verdict {
 
 var constraintName = regexp.MustCompile("Constraint `[^`]*`")
 
-// refused is the server's refusal in words that hold no value of a row. The
-// exception behind it, whose text may hold one, is reached with errors.As.
-type refused struct {
-	text string
-	err  error
-}
-
-func (r *refused) Error() string { return r.text }
-func (r *refused) Unwrap() error { return r.err }
-
 // classify sorts an error. sent reports whether rows may have reached the server.
 // A failure of class Reject or RetryBounded may be that of a single row.
 func classify(op string, err error, sent bool) *sinks.Error {
 	if classified, ok := errors.AsType[*sinks.Error](err); ok {
 		return classified
 	}
-	e := &sinks.Error{Op: op, Err: err, Ambiguous: sent}
+	e := &sinks.Error{Op: op, Err: sinks.Reason(err, err.Error(), ""), Ambiguous: sent}
 	exception, ok := errors.AsType[*clickhouse.Exception](err)
 	if !ok {
 		e.Class, e.Outage = sinks.Retry, sinks.Troubled
@@ -87,7 +85,7 @@ func classify(op string, err error, sent bool) *sinks.Error {
 			e.Outage = sinks.Unreachable
 		}
 		if answer, ok := errors.AsType[*clickhouse.HTTPError](err); ok {
-			e.Err = &refused{text: fmt.Sprintf("HTTP status %d", answer.StatusCode), err: err}
+			e.Err = sinks.Reason(err, fmt.Sprintf("HTTP status %d", answer.StatusCode), "")
 			if answer.StatusCode < 500 && answer.StatusCode != http.StatusTooManyRequests {
 				e.Outage = sinks.NoOutage
 			}
@@ -112,56 +110,60 @@ func classify(op string, err error, sent bool) *sinks.Error {
 		v = verdict{class: sinks.RetryBounded}
 	}
 	e.Class, e.RetryAfter, e.Outage, e.Hint = v.class, v.pause, v.outage, v.hint
-	if v.class == sinks.Reject || v.class == sinks.RetryBounded {
+	if v.much && perStatement.MatchString(message) {
+		e.Class = sinks.RetryBounded // the server answered about this statement
+	}
+	if !v.much && (v.class == sinks.Reject || v.class == sinks.RetryBounded) {
 		// Such messages quote values.
-		message = strings.Join([]string{"refused by the server", exception.CodeName, constraintName.FindString(message)}, " ")
+		message = strings.Join([]string{refusedText, exception.CodeName, constraintName.FindString(message)}, " ")
 	}
 	if v.class == sinks.Reject || v.class == sinks.Pause {
 		e.Ambiguous = false
 	}
-	e.Err = &refused{text: fmt.Sprintf("%s (code %d)", strings.TrimSpace(message), code), err: err}
+	e.Err = reason(message, exception)
+	if v.much {
+		return sqlsink.TooMuch(e)
+	}
 	return e
 }
 
-// ofRow reports whether a smaller batch may find the row that is to blame.
-func ofRow(e *sinks.Error) bool {
-	return e.Class == sinks.Reject || e.Class == sinks.RetryBounded
+// perStatement is a limit of memory that is this statement's alone.
+var perStatement = regexp.MustCompile(`(?i)for query|query memory limit`)
+
+// refusedText stands for a text that may hold values, see blame.
+const refusedText = "refused by the server"
+
+// reason is the server's refusal in words that hold no value of a row. The exception
+// behind it, whose text may hold one, is reached with errors.As.
+func reason(message string, exception *clickhouse.Exception) error {
+	return sinks.Reason(exception, message, fmt.Sprint("code ", exception.Code))
 }
 
-// minWhole is how many changes must be refused alike for a refusal of the
-// service as a whole.
-const minWhole = 21
+var (
+	// quotedValue is a value in a message, or all of a row's, or a table's id.
+	quotedValue = regexp.MustCompile(`(?s)'(?:[^'\\]|\\.)*'|Column values:.*| ?\([0-9a-f-]{36}\)`)
+	digits      = regexp.MustCompile(`\d+`)
+)
 
-// refusedAsWhole takes the failures of all changes of a Write. When there are
-// at least minWhole and the table refused every one for the same reason, as
-// after a constraint was added to it, it returns one error of class Pause: dead
-// letters without end would help nobody. Else it returns nil.
-func refusedAsWhole(failed map[int]error) *sinks.Error {
-	if len(failed) < minWhole {
-		return nil
+// blame adds to the refusal of a single row the server's text, without the row's values.
+func blame(_ context.Context, r sqlsink.Row, e *sinks.Error) {
+	exception, ok := errors.AsType[*clickhouse.Exception](e)
+	if !ok || !strings.HasPrefix(e.Err.Error(), refusedText) {
+		return
 	}
-	type reason struct {
-		code       int32
-		constraint string
+	text := sinks.Mask(quotedValue.ReplaceAllString(exception.Message, "…"), r.Doc, r.Entity)
+	e.Err = reason(fmt.Sprintf("%s %s: %s", refusedText, exception.CodeName, digits.ReplaceAllString(text, "…")), exception)
+}
+
+// refusal tells refusals of the server apart by what refuses.
+func refusal(err error) (same, hint string) {
+	exception, ok := errors.AsType[*clickhouse.Exception](err)
+	if !ok {
+		return "", ""
 	}
-	var common reason
-	var example error
-	for _, err := range failed {
-		exception, ok := errors.AsType[*clickhouse.Exception](err)
-		if !ok || sinks.Classify(err).Class != sinks.Reject {
-			return nil
-		}
-		r := reason{exception.Code, constraintName.FindString(exception.Message)}
-		if example == nil {
-			common, example = r, err
-		}
-		if r != common {
-			return nil
-		}
+	constraint := constraintName.FindString(exception.Message)
+	if constraint != "" {
+		hint = constraint + " of the table refuses every change"
 	}
-	hint := "the table refuses every change alike; was it altered?"
-	if common.constraint != "" {
-		hint = common.constraint + " of the table refuses every change"
-	}
-	return &sinks.Error{Class: sinks.Pause, Op: "insert", Hint: hint, Err: sinks.Classify(example).Err}
+	return fmt.Sprint(exception.Code, constraint), hint
 }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/seed-86dfc502/weir/change"
 	"github.com/seed-86dfc502/weir/sinks"
+	"github.com/seed-86dfc502/weir/sinks/internal/sqlsink"
 )
 
 var (
@@ -19,19 +20,19 @@ var (
 func (s *Sink) Scan(ctx context.Context, afterEntity string, limit int, visit func(sinks.TargetRow) error) error {
 	opened := s.session.Load()
 	if opened == nil {
-		return errNotOpen
+		return sqlsink.ErrNotOpen
 	}
-	return s.connected(ctx, func() error { return s.scan(ctx, opened, afterEntity, limit, visit) })
+	return sqlsink.Held(ctx, s.server, func() error { return s.scan(ctx, opened, afterEntity, limit, visit) })
 }
 
 // Highest implements sinks.Versioned. It reads one column of the service.
 func (s *Sink) Highest(ctx context.Context) (change.Version, error) {
 	opened := s.session.Load()
 	if opened == nil {
-		return 0, errNotOpen
+		return 0, sqlsink.ErrNotOpen
 	}
 	var version uint64
-	err := s.connected(ctx, func() error {
+	err := sqlsink.Held(ctx, s.server, func() error {
 		if err := opened.conn.QueryRow(ctx, fmt.Sprintf("SELECT max(version) FROM %s WHERE service = ?", s.name("")), s.options.Service).Scan(&version); err != nil {
 			return classify("highest version", err, false)
 		}

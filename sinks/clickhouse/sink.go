@@ -87,30 +87,16 @@ func (s *Sink) Open(ctx context.Context) error {
 	if err != nil {
 		return classify("connect", err, false)
 	}
-	return s.server.Try(ctx, 0, func() error {
-		return s.connected(ctx, func() error {
-			ctx, cancel := context.WithTimeoutCause(ctx, writeTimeout, errors.New("clickhouse sink: opening took too long"))
-			defer cancel()
-			opened, err := s.prepareTable(ctx, conn)
-			if err != nil {
-				return classify("open", err, false)
-			}
-			s.session.Store(opened)
-			return nil
-		})
+	return sqlsink.Connected(ctx, s.server, 0, func() error {
+		ctx, cancel := context.WithTimeoutCause(ctx, writeTimeout, errors.New("clickhouse sink: opening took too long"))
+		defer cancel()
+		opened, err := s.prepareTable(ctx, conn)
+		if err != nil {
+			return classify("open", err, false)
+		}
+		s.session.Store(opened)
+		return nil
 	})
-}
-
-// connected calls work while the service holds one of the target's connections. Work
-// takes it from the pool, which never lets it wait then.
-func (s *Sink) connected(ctx context.Context, work func() error) error {
-	release, err := s.server.Hold(ctx)
-	if err != nil {
-		return err
-	}
-	err = work()
-	release(err)
-	return err
 }
 
 // Close gives the service's share in the pool back. The last sink of a target closes
@@ -120,45 +106,35 @@ func (s *Sink) Close() error {
 	return s.server.Close()
 }
 
-// errNotOpen is what Write and Scan meet before Open.
-var errNotOpen = &sinks.Error{Class: sinks.Retry, Op: "write", Err: errors.New("the sink is not open")}
-
-// row is one change, converted, with its place in the batch.
-type row struct {
-	index  int
-	key    string
-	values []any
-}
-
 // Write inserts the changes. See the package comment for what it promises and
-// sinks.Sink for its errors; a *sinks.BatchError holds only refused changes.
+// sinks.Sink for its errors.
 func (s *Sink) Write(ctx context.Context, changes []change.Change) error {
 	opened := s.session.Load()
 	if opened == nil {
-		return errNotOpen
+		return sqlsink.ErrNotOpen
 	}
-	failed := map[int]error{}
-	upserts, retractions, err := s.rows(changes, failed)
+	columns := s.columns(change.Upsert)
+	w := sqlsink.Writer{Blame: blame, Most: s.options.MaxBatch}
+	w.Insert = func(ctx context.Context, rows []sqlsink.Row) *sinks.Error {
+		return s.insert(ctx, opened, columns, rows)
+	}
+	upserts, retractions, err := s.rows(changes, &w)
 	if err != nil {
 		return err
 	}
-	w := writer{Sink: s, session: opened, failed: failed, patience: maxProbes}
 	if len(upserts)+len(retractions) > 0 {
-		if err := s.server.Try(ctx, len(changes), func() error {
-			return s.connected(ctx, func() error { return w.all(ctx, upserts, retractions) })
+		if err := sqlsink.Connected(ctx, s.server, len(changes), func() error {
+			if err := w.Write(ctx, upserts); err != nil {
+				return err
+			}
+			// Without the columns of the document, which so get their defaults.
+			columns = s.columns(change.Retract)
+			return w.Write(ctx, retractions)
 		}); err != nil {
 			return err
 		}
 	}
-	if len(failed) == len(changes) {
-		if e := refusedAsWhole(failed); e != nil {
-			return e
-		}
-	}
-	if len(failed) > 0 {
-		return &sinks.BatchError{Failed: failed}
-	}
-	return nil
+	return w.Result(len(changes), refusal)
 }
 
 // columns are what an insert names; synced_at is the server's own.
@@ -181,8 +157,8 @@ func (s *Sink) content() config.Columns {
 	return config.Columns{{Name: "doc", Type: "String"}}
 }
 
-// rows converts the changes; one that a column does not take goes to failed.
-func (s *Sink) rows(changes []change.Change, failed map[int]error) (upserts, retractions []row, err error) {
+// rows converts the changes; one that a column does not take fails in w.
+func (s *Sink) rows(changes []change.Change, w *sqlsink.Writer) (upserts, retractions []sqlsink.Row, err error) {
 	// Values are tried in columns of the client library, which knows ranges,
 	// members of enumerations and the like, but spoils a batch by a refusal.
 	trial := make([]column.Interface, len(s.options.Columns))
@@ -202,18 +178,18 @@ func (s *Sink) rows(changes []change.Change, failed map[int]error) (upserts, ret
 		if c.Op == change.Retract {
 			deleted = 1
 		}
-		r := row{index: i, key: c.Key, values: []any{c.Service, c.Entity, uint64(c.Version), deleted, c.Key, c.Time.UTC()}}
+		r := sqlsink.Row{Index: i, Change: c, Values: []any{c.Service, c.Entity, uint64(c.Version), deleted, c.Key, c.Time.UTC()}}
 		if c.Op == change.Retract {
 			retractions = append(retractions, r)
 			continue
 		}
 		if len(trial) == 0 {
-			r.values = append(r.values, string(c.Doc))
+			r.Values = append(r.Values, string(c.Doc))
 		} else if values, err := s.convert(c.Doc, trial); err != nil {
-			failed[i] = &sinks.Error{Class: sinks.Reject, Op: "convert", Err: err}
+			w.Fail(i, &sinks.Error{Class: sinks.Reject, Op: "convert", Err: err})
 			continue
 		} else {
-			r.values = append(r.values, values...)
+			r.Values = append(r.Values, values...)
 		}
 		upserts = append(upserts, r)
 	}
@@ -247,60 +223,19 @@ func takes(trial column.Interface, value any) (ok bool) {
 	return trial.AppendRow(value) == nil
 }
 
-// maxProbes bounds the inserts per Write that look for the rows behind an error
-// which may be the server's own.
-const maxProbes = 200
-
-// writer is one Write.
-type writer struct {
-	*Sink
-	*session
-	failed   map[int]error
-	patience int
-}
-
-// all inserts the rows of a Write.
-func (w *writer) all(ctx context.Context, upserts, retractions []row) error {
-	if err := w.write(ctx, w.columns(change.Upsert), upserts); err != nil {
-		return err
-	}
-	// Without the columns of the document, which so get their defaults.
-	return w.write(ctx, w.columns(change.Retract), retractions)
-}
-
-// write inserts rows, splitting them where the server refuses one.
-func (w *writer) write(ctx context.Context, columns []string, rows []row) error {
-	if len(rows) == 0 {
-		return nil
-	}
-	err := w.insert(ctx, columns, rows)
-	if err == nil {
-		return nil
-	}
-	e, _ := errors.AsType[*sinks.Error](err)
-	if e == nil || !ofRow(e) {
-		return err
-	}
-	if e.Class == sinks.RetryBounded {
-		if w.patience--; w.patience < 0 {
-			return err
-		}
-	}
-	if len(rows) == 1 {
-		w.failed[rows[0].index] = e
-		return nil
-	}
-	half := len(rows) / 2
-	if err := w.write(ctx, columns, rows[:half]); err != nil {
-		return err
-	}
-	return w.write(ctx, columns, rows[half:])
-}
-
 // insert sends one block.
-func (w *writer) insert(ctx context.Context, columns []string, rows []row) error {
-	ctx, cancel := context.WithTimeoutCause(ctx, writeTimeout, errors.New("clickhouse sink: the insert took too long"))
+func (s *Sink) insert(ctx context.Context, opened *session, columns []string, rows []sqlsink.Row) *sinks.Error {
+	timed, cancel := context.WithTimeout(ctx, writeTimeout)
 	defer cancel()
+	e := s.send(timed, opened, columns, rows)
+	if e != nil && timed.Err() != nil && ctx.Err() == nil && e.Outage != sinks.Unreachable {
+		e.Err = fmt.Errorf("no answer in %v: %w", writeTimeout, context.DeadlineExceeded)
+		return sqlsink.TooMuch(e)
+	}
+	return e
+}
+
+func (s *Sink) send(ctx context.Context, w *session, columns []string, rows []sqlsink.Row) *sinks.Error {
 	settings := clickhouse.Settings{}
 	if w.version.atLeast(asyncInserts) {
 		settings["async_insert"] = 0
@@ -315,13 +250,13 @@ func (w *writer) insert(ctx context.Context, columns []string, rows []row) error
 	ctx, settled := interruptible(ctx)
 	defer settled()
 	ctx = clickhouse.Context(ctx, clickhouse.WithSettings(settings), clickhouse.WithColumnNamesAndTypes(types))
-	batch, err := w.conn.PrepareBatch(ctx, fmt.Sprintf("INSERT INTO %s (%s)", w.name(""), strings.Join(quoteAll(columns), ", ")))
+	batch, err := w.conn.PrepareBatch(ctx, fmt.Sprintf("INSERT INTO %s (%s)", s.name(""), strings.Join(quoteAll(columns), ", ")))
 	if err != nil {
 		return classify("insert", err, false)
 	}
 	defer batch.Close() // after Send it does nothing
 	for _, r := range rows {
-		if err := batch.Append(r.values...); err != nil {
+		if err := batch.Append(r.Values...); err != nil {
 			// Every value was tried before: the table's column is of another type.
 			return &sinks.Error{Class: sinks.Pause, Op: "insert", Hint: "the table was altered after the start",
 				Err: errors.New("a column does not take its value")}
@@ -343,10 +278,10 @@ func interruptible(ctx context.Context) (inner context.Context, settled func() b
 }
 
 // token is the same for the same changes, whatever else is sent around them.
-func token(rows []row) string {
+func token(rows []sqlsink.Row) string {
 	h := sha256.New()
 	for _, r := range rows {
-		h.Write([]byte(r.key)) // keys are of one length
+		h.Write([]byte(r.Key)) // keys are of one length
 	}
 	return hex.EncodeToString(h.Sum(nil)[:16])
 }

@@ -38,7 +38,7 @@ func classify(op string, err error) *sinks.Error {
 	if !ok {
 		// The connection: lost before anything was sent, or at any time after.
 		e.Class, e.Ambiguous, e.Outage = sinks.Retry, !pgconn.SafeToRetry(err), sinks.Troubled
-		e.Err = sinks.Reason(err, err.Error())
+		e.Err = sinks.Reason(err, err.Error(), "")
 		if _, ok := errors.AsType[*pgconn.ConnectError](err); ok {
 			e.Ambiguous, e.Outage = false, sinks.Unreachable
 		}
@@ -118,7 +118,7 @@ const refusedText = "refused by the server"
 // reason is a server's refusal in words that hold no value of a row. The
 // *pgconn.PgError behind it, whose text may hold one, is reached with errors.As.
 func reason(message string, pgErr *pgconn.PgError) error {
-	return sinks.Reason(pgErr, fmt.Sprintf("%s (SQLSTATE %s)", sinks.OneLine(message), pgErr.Code))
+	return sinks.Reason(pgErr, message, "SQLSTATE "+pgErr.Code)
 }
 
 // digits of a number that a trigger may have spelled in another way.

@@ -131,7 +131,7 @@ func (w *Writer) split(ctx context.Context, rows []Row) *sinks.Error {
 	}
 	size := (len(rows) + parts - 1) / parts
 	for len(rows) > 0 {
-		n := min(size, len(rows))
+		n := min(size, len(rows), w.Most) // a part before may have been too much
 		if e := w.split(ctx, rows[:n]); e != nil {
 			return e
 		}
