@@ -2,11 +2,11 @@ package operate
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
 
-	"github.com/dustin/go-humanize"
 	"github.com/dustin/go-humanize/english"
 	dto "github.com/prometheus/client_model/go"
 )
@@ -81,7 +81,8 @@ func StatusOf(h Health, metrics map[string]*dto.MetricFamily, now time.Time) Sta
 			}
 		}
 	}
-	s.addLetters(byLabel(metrics, "weir_dead_letters", "stage"))
+	s.Letters = byLabel(metrics, "weir_dead_letters", "stage")
+	maps.DeleteFunc(s.Letters, func(_ string, n int64) bool { return n == 0 })
 	for _, x := range []struct{ metric, label, what, why, do string }{
 		{"weir_reload_refused", "", "reload", "the last one was refused; the process keeps its earlier configuration", "weir validate lists every fault"},
 		{"weir_file_refused", "file", "", "the file changed and cannot be used; the process keeps its earlier content", "its log says why"},
@@ -94,31 +95,6 @@ func StatusOf(h Health, metrics map[string]*dto.MetricFamily, now time.Time) Sta
 	}
 	s.judge()
 	return s
-}
-
-// maxLetters is how far open dead letters are counted.
-const maxLetters = 10_000
-
-// addLetters adds an item for each stage with open dead letters.
-func (s *Status) addLetters(counts map[string]int64) {
-	s.Letters = map[string]int64{}
-	lacks := map[string]string{
-		"ingest": "events that could not be ingested", "decide": "events or projections that could not be decided", "deliver": "changes that a customer lacks: refused by the target, or given up",
-	}
-	for stage, n := range counts {
-		if n == 0 {
-			continue
-		}
-		s.Letters[stage] = n
-		number := humanize.Comma(min(n, maxLetters))
-		if n > maxLetters {
-			number = "more than " + number
-		}
-		s.Items = append(s.Items, Item{
-			What: "dead letters of " + stage, Level: LevelDegraded, Why: number + " open: " + lacks[stage],
-			Do: "weir dlq list --stage " + stage + ", then replay or discard them",
-		})
-	}
 }
 
 // judge sorts the items and derives the level of the whole.

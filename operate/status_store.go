@@ -2,6 +2,8 @@ package operate
 
 import (
 	"context"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/seed-86dfc502/weir/deliver"
@@ -12,6 +14,7 @@ import (
 type StatusStore interface {
 	ProgressStore
 	store.Reports
+	LetterLister
 	CountLetters(ctx context.Context) (map[store.Stage]int64, error)
 	KnownServices(ctx context.Context) (map[string]int32, error)
 }
@@ -37,7 +40,7 @@ func StatusOfStore(ctx context.Context, s StatusStore, services []string, why er
 		}
 		alive = alive || lives
 		if lives {
-			is.Items = append(is.Items, p.Problems...)
+			is.addProblems(p.Problems)
 		}
 		for _, x := range p.Services {
 			if lives || said[x.Service].Service == "" {
@@ -56,11 +59,17 @@ func StatusOfStore(ctx context.Context, s StatusStore, services []string, why er
 	if err != nil {
 		return is, err
 	}
-	letters := make(map[string]int64, len(counts))
+	is.Letters = map[string]int64{}
 	for stage, n := range counts {
-		letters[string(stage)] = n
+		if n > 0 {
+			is.Letters[string(stage)] = n
+		}
 	}
-	is.addLetters(letters)
+	items, err := LetterItems(ctx, s)
+	if err != nil {
+		return is, err
+	}
+	is.Items = append(is.Items, items...)
 	if due, err := BackfillItem(ctx, s); err != nil {
 		return is, err
 	} else if due != nil {
@@ -102,6 +111,17 @@ func StatusOfStore(ctx context.Context, s StatusStore, services []string, why er
 	}
 	is.judge()
 	return is, nil
+}
+
+// addProblems adds what processes alone know: not the lines that the store has itself, and
+// each but once.
+func (s *Status) addProblems(all []Item) {
+	for _, i := range all {
+		fromStore := i.What == backfillName || strings.HasPrefix(i.What, "dead letters ") || strings.Contains(i.What, ", entity ")
+		if !fromStore && !slices.ContainsFunc(s.Items, func(o Item) bool { return o.What == i.What }) {
+			s.Items = append(s.Items, i)
+		}
+	}
 }
 
 func latest(a, b time.Time) time.Time {

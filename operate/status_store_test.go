@@ -41,6 +41,22 @@ func (k *knowing) CountLetters(context.Context) (map[store.Stage]int64, error) {
 	return map[store.Stage]int64{store.StageDeliver: 2, store.StageIngest: 0}, nil
 }
 
+func (k *knowing) ListLetters(_ context.Context, f store.LetterFilter) ([]store.DeadLetter, error) {
+	if f.State != store.LetterRetrying {
+		return nil, errors.New("not asked for")
+	}
+	return []store.DeadLetter{
+		{Service: "c/p@many", Entity: "B-7", Attempts: 3, Reason: "502: come back later", Created: letterTime.Add(time.Second), NextTry: letterTime.Add(time.Minute)},
+		{Service: "c/p@many", Entity: "B-7", Created: letterTime},
+	}, nil
+}
+
+func (k *knowing) GroupLetters(context.Context, store.LetterFilter, int) ([]store.LetterGroup, error) {
+	return []store.LetterGroup{{Stage: store.StageDeliver, Service: "c/p@few", Code: "refused", Reason: "422: no such room", Letters: 2, First: letterTime.Add(2 * time.Second)}}, nil
+}
+
+var letterTime = time.Date(2026, 1, 31, 12, 0, 0, 0, time.UTC)
+
 func (k *knowing) KnownServices(context.Context) (map[string]int32, error) {
 	return map[string]int32{"c/p@few": 1, "c/p@many": 2, "c/p@none": 3, "c/p@paused": 4, "c/p@unwell": 5}, nil
 }
@@ -90,7 +106,8 @@ func TestStatusOfAStore(t *testing.T) {
 		{What: "c/p@few", Level: operate.LevelDown, AtMost: true, Queued: 5, Since: silent, Why: "no process delivers it"},
 		{What: "c/p@paused", Level: operate.LevelDegraded, Since: now.Add(-time.Minute), Why: "paused by ann@here", Do: "when its customer is ready: weir resume c/p@paused; queued changes are kept"},
 		{What: "configuration", Level: operate.LevelDegraded, Since: now.Add(-time.Second), Why: "entities without an event since it changed are as the earlier one made them", Do: "weir replay --outdated (weir plan shows its effect first)"},
-		{What: "dead letters of deliver", Level: operate.LevelDegraded, Why: "2 open: changes that a customer lacks: refused by the target, or given up", Do: "weir dlq list --stage deliver, then replay or discard them"},
+		{What: "c/p@many, entity B-7", Level: operate.LevelDegraded, Queued: 1, Since: now.Add(time.Second), NextTry: now.Add(time.Minute), Why: "failed 3 times: 502: come back later", Do: "nothing, if the target comes to take it: retried automatically, and a dead letter after retry.attempts (weir retry-now tries at once)"},
+		{What: "dead letters of c/p@few", Level: operate.LevelDegraded, Since: now.Add(2 * time.Second), Why: "2 open, refused, for instance: 422: no such room", Do: "weir dlq list --stage deliver --service c/p@few --code refused, then replay or discard them"},
 	}, s.Items)
 
 	process.Seen = now.Add(-5 * time.Second)

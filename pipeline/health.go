@@ -40,6 +40,9 @@ func (m *monitor) healthNow() operate.Health {
 	if due := m.backfill.Load(); due != nil {
 		o.Problems = append(o.Problems, *due)
 	}
+	if items := m.letters.Load(); items != nil {
+		o.Problems = append(o.Problems, *items...)
+	}
 	if d := m.stages.decider.Load(); d != nil {
 		if r, long := d.LongInHand(now); long {
 			o.Problems = append(o.Problems, operate.Item{

@@ -100,6 +100,7 @@ type monitor struct {
 	outages  outages
 	blockage blockage
 	backfill atomic.Pointer[operate.Item] // nil: none is due
+	letters  atomic.Pointer[[]operate.Item]
 
 	left atomic.Pointer[[]Wait] // of UntilIdle; see Pipeline.Waits
 	idle atomic.Bool            // of UntilIdle: nothing is left to do
@@ -318,6 +319,9 @@ func (m *monitor) showBacklogs(ctx context.Context) {
 		}
 		m.gauges.ledgerOldest.Set(age.Seconds())
 		m.gauges.ledgerOverdue.Set(overdue(stats.Months, m.cfg.API.Keys.Retention.D(), time.Now()).Seconds())
+	}
+	if items, err := operate.LetterItems(ctx, m.store); err == nil {
+		m.letters.Store(&items)
 	}
 	if counts, err := m.store.CountLetters(ctx); err == nil {
 		for _, stage := range store.Stages {

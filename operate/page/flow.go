@@ -351,6 +351,8 @@ func problemsOf(health operate.Health) (all []problem) {
 		href := ""
 		if name, is := strings.CutPrefix(i.What, "source "); is {
 			href = "/sources/" + url.PathEscape(name)
+		} else if strings.HasPrefix(i.What, "dead letters ") {
+			href = "/letters"
 		}
 		all = append(all, problem{ServiceHealth: operate.ServiceHealth{Level: i.Level, Error: i.Why, Since: i.Since, Do: i.Do}, What: i.What, Href: href, NextTry: i.NextTry})
 	}

@@ -1,0 +1,62 @@
+package operate
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+
+	"github.com/dustin/go-humanize"
+	"github.com/seed-86dfc502/weir/store"
+)
+
+// LetterLister is what LetterItems reads of a store.
+type LetterLister interface {
+	ListLetters(ctx context.Context, f store.LetterFilter) ([]store.DeadLetter, error)
+	GroupLetters(ctx context.Context, f store.LetterFilter, limit int) ([]store.LetterGroup, error)
+}
+
+// Limits of LetterItems.
+const (
+	maxLetterGroups = 10
+	maxRetrying     = 20
+)
+
+// LetterItems returns the status lines of changes and events that did not get through:
+// changes that are retried, the oldest first, and groups of open dead letters.
+func LetterItems(ctx context.Context, s LetterLister) ([]Item, error) {
+	retrying, err := s.ListLetters(ctx, store.LetterFilter{State: store.LetterRetrying, Limit: maxRetrying})
+	if err != nil {
+		return nil, err
+	}
+	var all []Item
+	for i := range retrying {
+		l := &retrying[i]
+		if l.Attempts == 0 {
+			continue // queued behind an earlier change of its entity
+		}
+		all = append(all, Item{
+			What: l.Service + ", entity " + l.Entity, Level: LevelDegraded, Queued: 1, Since: l.Created.UTC(), NextTry: l.NextTry.UTC(),
+			Why: fmt.Sprintf("failed %d times: %s", l.Attempts, l.Reason),
+			Do:  "nothing, if the target comes to take it: retried automatically, and a dead letter after retry.attempts (weir retry-now tries at once)",
+		})
+	}
+	groups, err := s.GroupLetters(ctx, store.LetterFilter{State: store.LetterOpen}, maxLetterGroups)
+	if err != nil {
+		return nil, err
+	}
+	for _, g := range groups {
+		do := "weir dlq list --stage " + string(g.Stage)
+		switch {
+		case g.Service != "":
+			do += " --service " + g.Service
+		case g.Source != "":
+			do += " --source " + g.Source
+		}
+		all = append(all, Item{
+			What: "dead letters of " + cmp.Or(g.Service, g.Source, string(g.Stage)), Level: LevelDegraded, Since: g.First.UTC(),
+			Why: humanize.Comma(g.Letters) + " open, " + g.Code + ", for instance: " + g.Reason,
+			Do:  do + " --code " + g.Code + ", then replay or discard them",
+		})
+	}
+	return all, nil
+}
