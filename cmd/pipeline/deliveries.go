@@ -2,6 +2,7 @@ package main
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"text/tabwriter"
@@ -13,9 +14,14 @@ import (
 	"github.com/spf13/cobra"
 )
 
-func (a *app) deliveriesCommand() *cobra.Command {
-	var q operate.DeliveryQuery
-	var since, until string
+type deliveriesOptions struct {
+	*app
+	q            operate.DeliveryQuery
+	since, until string
+}
+
+func newDeliveriesCommand(a *app) *cobra.Command {
+	o := &deliveriesOptions{app: a}
 	c := &cobra.Command{
 		Use:   "deliveries",
 		Short: "List attempts to deliver and what the targets answered, the oldest first",
@@ -27,40 +33,42 @@ func (a *app) deliveriesCommand() *cobra.Command {
 		Example: "  weir deliveries -c weir.yaml --entity B-007 --service acme/ripeness@hook\n" +
 			"  weir deliveries -c weir.yaml --entity B-007 --since 7d --json\n" +
 			"  weir deliveries -c weir.yaml --service acme/ripeness@hook --since 2026-03-03 --until 2026-03-04",
-		RunE: func(cmd *cobra.Command, _ []string) (err error) {
-			if q.Limit < 1 {
-				return &usageError{errors.New("--limit must be at least 1")}
-			}
-			now := time.Now()
-			if q.Since, err = parseTime("--since", since, now); err != nil {
-				return err
-			}
-			if q.Until, err = parseTime("--until", until, now); err != nil {
-				return err
-			}
-			return a.withStore(cmd.Context(), func(s assemble.Store) error {
-				all, err := operate.Deliveries(cmd.Context(), s, q)
-				var no *operate.InvalidRequestError
-				if errors.As(err, &no) {
-					return &usageError{err}
-				}
-				if err != nil {
-					return err
-				}
-				return a.printDeliveries(all, q)
-			})
-		},
+		RunE: func(cmd *cobra.Command, _ []string) error { return o.run(cmd.Context()) },
 	}
-	c.Flags().StringVar(&q.Entity, "entity", "", "only of this entity")
-	c.Flags().StringVar(&q.Service, "service", "", "only of this service, customer/projection@sink, also of one that is not configured any more")
-	c.Flags().StringVar(&since, "since", "", "only those since then: a time, or how long ago, such as 2h or 7d")
-	c.Flags().StringVar(&until, "until", "", "only those before then")
-	c.Flags().IntVar(&q.Limit, "limit", 100, "how many, the newest")
-	a.completeServices(c, false)
-	return a.needConfig(c)
+	c.Flags().StringVar(&o.q.Entity, "entity", "", "only of this entity")
+	c.Flags().StringVar(&o.q.Service, "service", "", "only of this service, customer/projection@sink, also of one that is not configured any more")
+	c.Flags().StringVar(&o.since, "since", "", "only those since then: a time, or how long ago, such as 2h or 7d")
+	c.Flags().StringVar(&o.until, "until", "", "only those before then")
+	c.Flags().IntVar(&o.q.Limit, "limit", 100, "how many, the newest")
+	o.completeServices(c, false)
+	return o.needConfig(c)
 }
 
-func (a *app) printDeliveries(all []operate.Delivery, q operate.DeliveryQuery) error {
+func (o *deliveriesOptions) run(ctx context.Context) (err error) {
+	if o.q.Limit < 1 {
+		return &usageError{errors.New("--limit must be at least 1")}
+	}
+	now := time.Now()
+	if o.q.Since, err = parseTime("--since", o.since, now); err != nil {
+		return err
+	}
+	if o.q.Until, err = parseTime("--until", o.until, now); err != nil {
+		return err
+	}
+	return o.withStore(ctx, func(s assemble.Store) error {
+		all, err := operate.Deliveries(ctx, s, o.q)
+		var no *operate.InvalidRequestError
+		if errors.As(err, &no) {
+			return &usageError{err}
+		}
+		if err != nil {
+			return err
+		}
+		return printDeliveries(o.app, all, o.q)
+	})
+}
+
+func printDeliveries(a *app, all []operate.Delivery, q operate.DeliveryQuery) error {
 	if a.json {
 		return a.printJSON(all)
 	}

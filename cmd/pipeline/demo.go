@@ -23,9 +23,15 @@ import (
 // demoTick is how often the demo writes events.
 const demoTick = 100 * time.Millisecond
 
-func (a *app) demoCommand() *cobra.Command {
-	o := demo.Options{}
-	rate, write := 100, ""
+type demoOptions struct {
+	*app
+	stream demo.Options
+	rate   int
+	write  string
+}
+
+func newDemoCommand(a *app) *cobra.Command {
+	o := &demoOptions{app: a, rate: 100}
 	c := &cobra.Command{
 		Use:   "demo",
 		Short: "Run a made-up stream with the operators' page, until Ctrl-C",
@@ -34,27 +40,29 @@ func (a *app) demoCommand() *cobra.Command {
 			"With --write it writes --events events and the configuration into a new folder, and runs nothing. The same seed\n" +
 			"makes the same bytes.",
 		Example: "  weir demo\n  weir demo --rate 1000 --customers 24\n  weir demo --write stream --events 100000",
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			if rate < 1 || o.Entities < 1 || o.Customers < 1 || o.Events < 1 {
-				return &usageError{errors.New("--rate, --entities, --customers and --events must be at least 1")}
-			}
-			if write != "" {
-				return a.writeStream(write, o)
-			}
-			return a.demo(cmd.Context(), o, rate)
-		},
+		RunE:    func(cmd *cobra.Command, _ []string) error { return o.run(cmd.Context()) },
 	}
-	c.Flags().IntVar(&rate, "rate", rate, "events per second")
-	c.Flags().StringVar(&write, "write", "", "write a stream into this folder, which must be empty or missing")
-	c.Flags().IntVar(&o.Events, "events", 100_000, "events over all sources (--write)")
-	c.Flags().Uint64Var(&o.Seed, "seed", 1, "of the random numbers")
-	c.Flags().IntVar(&o.Entities, "entities", 1000, "entities")
-	c.Flags().IntVar(&o.Customers, "customers", 8, "customers, with one projection each")
+	c.Flags().IntVar(&o.rate, "rate", o.rate, "events per second")
+	c.Flags().StringVar(&o.write, "write", "", "write a stream into this folder, which must be empty or missing")
+	c.Flags().IntVar(&o.stream.Events, "events", 100_000, "events over all sources (--write)")
+	c.Flags().Uint64Var(&o.stream.Seed, "seed", 1, "of the random numbers")
+	c.Flags().IntVar(&o.stream.Entities, "entities", 1000, "entities")
+	c.Flags().IntVar(&o.stream.Customers, "customers", 8, "customers, with one projection each")
 	return c
 }
 
+func (o *demoOptions) run(ctx context.Context) error {
+	if o.rate < 1 || o.stream.Entities < 1 || o.stream.Customers < 1 || o.stream.Events < 1 {
+		return &usageError{errors.New("--rate, --entities, --customers and --events must be at least 1")}
+	}
+	if o.write != "" {
+		return writeStream(o.app, o.write, o.stream)
+	}
+	return runDemo(ctx, o.app, o.stream, o.rate)
+}
+
 // writeStream writes a stream with its configuration.
-func (a *app) writeStream(dir string, o demo.Options) error {
+func writeStream(a *app, dir string, o demo.Options) error {
 	if entries, err := os.ReadDir(dir); err == nil && len(entries) > 0 {
 		return fmt.Errorf("%s is not empty", dir)
 	}
@@ -66,7 +74,7 @@ func (a *app) writeStream(dir string, o demo.Options) error {
 	return err
 }
 
-func (a *app) demo(ctx context.Context, o demo.Options, rate int) (err error) {
+func runDemo(ctx context.Context, a *app, o demo.Options, rate int) (err error) {
 	dir, err := os.MkdirTemp("", "weir-demo-")
 	if err != nil {
 		return err
@@ -110,7 +118,7 @@ func (a *app) demo(ctx context.Context, o demo.Options, rate int) (err error) {
 		}
 		wrote <- err
 	}()
-	err = a.run(ctx, cfg, pipeline.Options{Config: cfg, Roles: pipeline.Roles{Ingest: true, Decide: true, Deliver: true}})
+	err = runPipeline(ctx, a, cfg, pipeline.Options{Config: cfg, Roles: pipeline.Roles{Ingest: true, Decide: true, Deliver: true}})
 	stop()
 	return errors.Join(err, <-wrote)
 }

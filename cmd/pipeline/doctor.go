@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"strings"
@@ -12,7 +13,12 @@ import (
 	"github.com/spf13/cobra"
 )
 
-func (a *app) doctorCommand() *cobra.Command {
+type doctorOptions struct {
+	*app
+}
+
+func newDoctorCommand(a *app) *cobra.Command {
+	o := &doctorOptions{app: a}
 	c := &cobra.Command{
 		Use:   "doctor",
 		Short: "Examine what a configuration stands on: servers, clocks, rights, topics, disks",
@@ -20,33 +26,35 @@ func (a *app) doctorCommand() *cobra.Command {
 			"rights of the database, the gate and the topics; room on disks and limits of processes. Each finding has its remedy.\n" +
 			"degraded is a warning, down a fault. Nothing is changed, and nothing sent. Exit status 1 when something is down.",
 		Example: "  weir doctor -c weir.yaml\n  weir doctor --json",
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			cfg, err := a.load()
-			if err != nil {
-				return err
-			}
-			findings := doctor.Examine(cmd.Context(), cfg, doctor.Options{})
-			if a.json {
-				err = a.printJSON(findings)
-			} else {
-				a.printFindings(findings)
-			}
-			if err == nil && doctor.Worst(findings) == operate.LevelDown {
-				n := 0
-				for _, f := range findings {
-					if f.Level == operate.LevelDown {
-						n++
-					}
-				}
-				return errors.New(english.Plural(n, "fault", "faults"))
-			}
-			return err
-		},
+		RunE:    func(cmd *cobra.Command, _ []string) error { return o.run(cmd.Context()) },
 	}
-	return a.needConfig(c)
+	return o.needConfig(c)
 }
 
-func (a *app) printFindings(findings []operate.Item) {
+func (o *doctorOptions) run(ctx context.Context) error {
+	cfg, err := o.load()
+	if err != nil {
+		return err
+	}
+	findings := doctor.Examine(ctx, cfg, doctor.Options{})
+	if o.json {
+		err = o.printJSON(findings)
+	} else {
+		printFindings(o.app, findings)
+	}
+	if err == nil && doctor.Worst(findings) == operate.LevelDown {
+		n := 0
+		for _, f := range findings {
+			if f.Level == operate.LevelDown {
+				n++
+			}
+		}
+		return errors.New(english.Plural(n, "fault", "faults"))
+	}
+	return err
+}
+
+func printFindings(a *app, findings []operate.Item) {
 	color := colors(a.out, a.env)
 	for _, f := range findings {
 		level := string(f.Level)

@@ -16,9 +16,14 @@ import (
 // rest is explained.
 const reachTime = 20 * time.Second
 
-func (a *app) explainCommand() *cobra.Command {
-	var in explain.Input
-	var full bool
+type explainOptions struct {
+	*app
+	in   explain.Input
+	full bool
+}
+
+func newExplainCommand(a *app) *cobra.Command {
+	o := &explainOptions{app: a}
 	c := &cobra.Command{
 		Use:   "explain ENTITY",
 		Short: "Tell why a customer did or did not get an update: one entity, stage by stage",
@@ -30,26 +35,28 @@ func (a *app) explainCommand() *cobra.Command {
 			"Exit status 1 when there is no such entity.",
 		Example: "  weir explain B-007 -c weir.yaml\n  weir explain B-007 --service acme/ripeness@archive --payload\n" +
 			"  weir explain B-007 --json",
-		RunE: func(cmd *cobra.Command, args []string) error {
-			if in.Entity = args[0]; in.Entity == "" {
-				return &usageError{errors.New("ENTITY is empty: that is no id")}
-			}
-			if !full && a.forwarded == nil && !isTerminal(a.out) {
-				full, a.args = true, withFlags(a.args, "--full=true") // also where the command is forwarded to
-			}
-			return a.explain(cmd.Context(), in, full)
-		},
+		RunE: func(cmd *cobra.Command, args []string) error { return o.run(cmd.Context(), args) },
 	}
-	c.Flags().StringVar(&in.Service, "service", "", "only this service, customer/projection@sink or customer/name@check")
-	c.Flags().BoolVar(&full, "full", false, "cut nothing to the width of a screen; so it is wherever the output is no terminal")
-	c.Flags().BoolVar(&in.Payload, "payload", false, "with the payloads of the events, as long as the inbox keeps them")
-	a.completeServices(c, true)
-	return a.needConfig(c)
+	c.Flags().StringVar(&o.in.Service, "service", "", "only this service, customer/projection@sink or customer/name@check")
+	c.Flags().BoolVar(&o.full, "full", false, "cut nothing to the width of a screen; so it is wherever the output is no terminal")
+	c.Flags().BoolVar(&o.in.Payload, "payload", false, "with the payloads of the events, as long as the inbox keeps them")
+	o.completeServices(c, true)
+	return o.needConfig(c)
 }
 
-// explain reads store and inbox where they can be reached as other commands
+func (o *explainOptions) run(ctx context.Context, args []string) error {
+	if o.in.Entity = args[0]; o.in.Entity == "" {
+		return &usageError{errors.New("ENTITY is empty: that is no id")}
+	}
+	if !o.full && o.forwarded == nil && !isTerminal(o.out) {
+		o.full, o.args = true, withFlags(o.args, "--full=true") // also where the command is forwarded to
+	}
+	return runExplain(ctx, o.app, o.in, o.full)
+}
+
+// runExplain reads store and inbox where they can be reached as other commands
 // reach them, else the store alone.
-func (a *app) explain(ctx context.Context, in explain.Input, full bool) error {
+func runExplain(ctx context.Context, a *app, in explain.Input, full bool) error {
 	reaching, cancel := context.WithCancel(ctx)
 	defer cancel()
 	timer := time.AfterFunc(reachTime, cancel)
@@ -63,7 +70,7 @@ func (a *app) explain(ctx context.Context, in explain.Input, full bool) error {
 		reached = true
 		in := in
 		in.Store, in.Inbox, in.Log = env.Store, env.Inbox, env.Log
-		return a.printExplanation(reaching, in, full)
+		return printExplanation(reaching, a, in, full)
 	})
 	var usage *usageError
 	var said *exitError
@@ -73,11 +80,11 @@ func (a *app) explain(ctx context.Context, in explain.Input, full bool) error {
 	in.NoInbox = err.Error()
 	return a.withStore(ctx, func(s assemble.Store) error {
 		in.Store = s
-		return a.printExplanation(ctx, in, full)
+		return printExplanation(ctx, a, in, full)
 	})
 }
 
-func (a *app) printExplanation(ctx context.Context, in explain.Input, full bool) error {
+func printExplanation(ctx context.Context, a *app, in explain.Input, full bool) error {
 	var err error
 	if in.Config, err = a.load(); err != nil {
 		return err

@@ -28,7 +28,7 @@ type importFlags struct {
 	emptyNull, wait                         bool
 }
 
-func (a *app) importCommand() *cobra.Command {
+func newImportCommand(a *app) *cobra.Command {
 	var f importFlags
 	c := &cobra.Command{
 		Use:   "import PATH|-",
@@ -43,7 +43,7 @@ event ids, are duplicates.`,
 		Example: "  weir import -c weir.yaml --source lab lab.jsonl --wait\n" +
 			"  weir import -c weir.yaml --source lab --type weight:number lab.csv\n" +
 			"  zcat lab.jsonl.gz | weir import -c weir.yaml --source lab --format jsonl -",
-		RunE: func(cmd *cobra.Command, args []string) error { return a.importFile(cmd.Context(), &f, args[0]) },
+		RunE: func(cmd *cobra.Command, args []string) error { return importFile(cmd.Context(), a, &f, args[0]) },
 	}
 	c.Flags().StringVar(&f.source, "source", "", "source that the rows go into (required)")
 	c.Flags().StringVar(&f.format, "format", "", "jsonl or csv; default: by the file's name")
@@ -56,7 +56,7 @@ event ids, are duplicates.`,
 	_ = c.RegisterFlagCompletionFunc("format", cobra.FixedCompletions([]string{"jsonl", "csv"}, cobra.ShellCompDirectiveNoFileComp))
 	c.PersistentFlags().StringVar(&f.tenant, "tenant", auth.DefaultTenant, "tenant that the job belongs to")
 	a.needConfig(c)
-	c.AddCommand(a.importListCommand(&f), a.importShowCommand(&f), a.importCancelCommand(&f), a.importErrorsCommand(&f))
+	c.AddCommand(newImportListCommand(a, &f), newImportShowCommand(a, &f), newImportCancelCommand(a, &f), newImportErrorsCommand(a, &f))
 	return c
 }
 
@@ -105,7 +105,7 @@ type importedJSON struct {
 }
 
 // importFile receives a file and, with --wait, works it off.
-func (a *app) importFile(ctx context.Context, f *importFlags, path string) error {
+func importFile(ctx context.Context, a *app, f *importFlags, path string) error {
 	cfg, err := a.load()
 	if err != nil {
 		return err
@@ -124,7 +124,7 @@ func (a *app) importFile(ctx context.Context, f *importFlags, path string) error
 		return err
 	}
 	return a.withStoreOf(ctx, cfg, func(s assemble.Store) error {
-		i, fresh, err := a.receiveFile(ctx, s, file, in)
+		i, fresh, err := receiveFile(ctx, a, s, file, in)
 		if err != nil {
 			return err
 		}
@@ -132,14 +132,14 @@ func (a *app) importFile(ctx context.Context, f *importFlags, path string) error
 			if !a.json {
 				fmt.Fprintf(a.err, "import %s: %d bytes received; the same command goes on with it\n", i.ID, i.Bytes)
 			}
-			if i, err = a.workOff(ctx, cfg, s, i); err != nil {
+			if i, err = workOff(ctx, a, cfg, s, i); err != nil {
 				return fmt.Errorf("import %s is not at its end; running processes go on with it, and so does the same command: %w", i.ID, err)
 			}
 		}
 		if a.json {
 			err = a.printJSON(importedJSON{imports.JobOf(i), &fresh})
 		} else {
-			err = a.printImported(i, fresh)
+			err = printImported(a, i, fresh)
 		}
 		if err == nil && (i.State == store.ImportFailed || i.State == store.ImportCancelled) {
 			err = fmt.Errorf("the import is %s", i.State)
@@ -149,7 +149,7 @@ func (a *app) importFile(ctx context.Context, f *importFlags, path string) error
 }
 
 // receiveFile stores a file, and shows how far that is.
-func (a *app) receiveFile(ctx context.Context, s store.Imports, file imports.File, in io.Reader) (store.Import, bool, error) {
+func receiveFile(ctx context.Context, a *app, s store.Imports, file imports.File, in io.Reader) (store.Import, bool, error) {
 	show, stop := a.progressOf()
 	defer stop()
 	if show != nil {
@@ -195,17 +195,17 @@ func (r *progressReader) Read(b []byte) (int, error) {
 // workOff waits for the end of an import. Meanwhile this process works off
 // imports itself, in turn with others and while its configuration is the active one,
 // unless another one has the data folder open, which then does it.
-func (a *app) workOff(ctx context.Context, cfg *config.Config, s store.Imports, i store.Import) (store.Import, error) {
+func workOff(ctx context.Context, a *app, cfg *config.Config, s store.Imports, i store.Import) (store.Import, error) {
 	open, err := session.Open(ctx, cfg, commandLogger(cfg, a.err))
 	if errors.Is(err, session.ErrInUse) {
-		return a.waitForImport(ctx, s, i)
+		return waitForImport(ctx, a, s, i)
 	} else if err != nil {
 		return i, err
 	}
 	working, stop := context.WithCancel(ctx)
 	worked := make(chan error, 1)
 	go func() { worked <- pipeline.WorkImports(working, open) }()
-	i, err = a.waitForImport(ctx, s, i)
+	i, err = waitForImport(ctx, a, s, i)
 	stop()
 	return i, errors.Join(err, <-worked, open.Close())
 }
@@ -214,7 +214,7 @@ func (a *app) workOff(ctx context.Context, cfg *config.Config, s store.Imports, 
 const waitPeriod = 200 * time.Millisecond
 
 // waitForImport returns an import as it is at its end, and shows how far it is.
-func (a *app) waitForImport(ctx context.Context, s store.Imports, i store.Import) (store.Import, error) {
+func waitForImport(ctx context.Context, a *app, s store.Imports, i store.Import) (store.Import, error) {
 	show, stop := a.progressOf()
 	defer stop()
 	tick := time.NewTicker(waitPeriod)

@@ -19,7 +19,7 @@ import (
 )
 
 // printImported prints one import for people.
-func (a *app) printImported(i store.Import, fresh bool) error {
+func printImported(a *app, i store.Import, fresh bool) error {
 	w := tabwriter.NewWriter(a.out, 0, 0, 2, ' ', 0)
 	row := func(name string, value any) {
 		if v := fmt.Sprint(value); v != "" {
@@ -57,7 +57,7 @@ func (a *app) printImported(i store.Import, fresh bool) error {
 	return nil
 }
 
-func (a *app) importListCommand(f *importFlags) *cobra.Command {
+func newImportListCommand(a *app, f *importFlags) *cobra.Command {
 	var before string
 	var limit int
 	c := &cobra.Command{
@@ -121,7 +121,7 @@ func importID(text string) (store.ClaimID, error) {
 }
 
 // withImport runs f with the import of that id.
-func (a *app) withImport(ctx context.Context, tenant, text string, f func(s assemble.Store, i store.Import) error) error {
+func withImport(ctx context.Context, a *app, tenant, text string, f func(s assemble.Store, i store.Import) error) error {
 	id, err := importID(text)
 	if err != nil {
 		return err
@@ -138,25 +138,25 @@ func (a *app) withImport(ctx context.Context, tenant, text string, f func(s asse
 }
 
 // printImport prints an import.
-func (a *app) printImport(i store.Import) error {
+func printImport(a *app, i store.Import) error {
 	if a.json {
 		return a.printJSON(importedJSON{Job: imports.JobOf(i)})
 	}
-	return a.printImported(i, true)
+	return printImported(a, i, true)
 }
 
-func (a *app) importShowCommand(f *importFlags) *cobra.Command {
+func newImportShowCommand(a *app, f *importFlags) *cobra.Command {
 	return a.needConfig(&cobra.Command{
 		Use:     "show ID",
 		Short:   "Show one import",
 		Example: "  weir import show -c weir.yaml 019ab2c4-5d6e-7f80-9a1b-2c3d4e5f6071",
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.withImport(cmd.Context(), f.tenant, args[0], func(_ assemble.Store, i store.Import) error { return a.printImport(i) })
+			return withImport(cmd.Context(), a, f.tenant, args[0], func(_ assemble.Store, i store.Import) error { return printImport(a, i) })
 		},
 	})
 }
 
-func (a *app) importCancelCommand(f *importFlags) *cobra.Command {
+func newImportCancelCommand(a *app, f *importFlags) *cobra.Command {
 	return a.needConfig(&cobra.Command{
 		Use:   "cancel ID",
 		Short: "End an import where it is",
@@ -164,7 +164,7 @@ func (a *app) importCancelCommand(f *importFlags) *cobra.Command {
 taken in. The same file imported again goes on behind what was accepted.`,
 		Example: "  weir import cancel -c weir.yaml 019ab2c4-5d6e-7f80-9a1b-2c3d4e5f6071",
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.withImport(cmd.Context(), f.tenant, args[0], func(s assemble.Store, i store.Import) error {
+			return withImport(cmd.Context(), a, f.tenant, args[0], func(s assemble.Store, i store.Import) error {
 				if imports.Ended(i) {
 					return fmt.Errorf("the import is %s already", i.State)
 				}
@@ -178,13 +178,13 @@ taken in. The same file imported again goes on behind what was accepted.`,
 				if i, err = s.CancelImport(cmd.Context(), f.tenant, i.ID); err != nil {
 					return err
 				}
-				return a.printImport(i)
+				return printImport(a, i)
 			})
 		},
 	})
 }
 
-func (a *app) importErrorsCommand(f *importFlags) *cobra.Command {
+func newImportErrorsCommand(a *app, f *importFlags) *cobra.Command {
 	var format string
 	c := &cobra.Command{
 		Use:     "errors ID",
@@ -195,7 +195,7 @@ func (a *app) importErrorsCommand(f *importFlags) *cobra.Command {
 			if err != nil {
 				return &usageError{err}
 			}
-			return a.withImport(cmd.Context(), f.tenant, args[0], func(s assemble.Store, i store.Import) error {
+			return withImport(cmd.Context(), a, f.tenant, args[0], func(s assemble.Store, i store.Import) error {
 				return imports.WriteErrors(cmd.Context(), s, f.tenant, i.ID, as, a.out)
 			})
 		},

@@ -20,8 +20,13 @@ type starter struct {
 	sees                   []string
 }
 
-func (a *app) initCommand() *cobra.Command {
-	var s starter
+type initOptions struct {
+	*app
+	s starter
+}
+
+func newInitCommand(a *app) *cobra.Command {
+	o := &initOptions{app: a}
 	c := &cobra.Command{
 		Use:   "init [DIR]",
 		Short: "Write a configuration that runs, from three answers",
@@ -31,33 +36,35 @@ func (a *app) initCommand() *cobra.Command {
 			"is not there is made, with one event to begin with. What the customer gets is written to a file.",
 		Example: "  weir init\n  weir init shop --from events.jsonl --entity id --sees id,price\n" +
 			"  weir init shop --from kafka://broker:9092/products --entity product.id --sees product.name,product.price",
-		RunE: func(cmd *cobra.Command, args []string) error {
-			dir := "."
-			if len(args) > 0 {
-				dir = args[0]
-			}
-			if s.from == "" {
-				if !isTerminal(a.in) || !isTerminal(a.err) {
-					return usageOf(cmd, errors.New("nobody can be asked here: --from, --entity and --sees are needed"))
-				}
-				if err := a.askStarter(cmd.Context(), dir, &s); err != nil {
-					return err
-				}
-			}
-			return a.writeStarter(dir, s)
-		},
+		RunE: func(cmd *cobra.Command, args []string) error { return o.run(cmd, args) },
 	}
-	c.Flags().StringVar(&s.from, "from", "", "where events come from: a file, kafka://broker:9092/topic, or http")
-	c.Flags().StringVar(&s.entity, "entity", "", "the member of an event that names its entity, for instance product.id")
-	c.Flags().StringSliceVar(&s.sees, "sees", nil, "what the customer sees: members, separated by commas")
-	c.Flags().StringVar(&s.customer, "customer", "acme", "name of the customer")
+	c.Flags().StringVar(&o.s.from, "from", "", "where events come from: a file, kafka://broker:9092/topic, or http")
+	c.Flags().StringVar(&o.s.entity, "entity", "", "the member of an event that names its entity, for instance product.id")
+	c.Flags().StringSliceVar(&o.s.sees, "sees", nil, "what the customer sees: members, separated by commas")
+	c.Flags().StringVar(&o.s.customer, "customer", "acme", "name of the customer")
 	c.MarkFlagsRequiredTogether("from", "entity", "sees")
 	_ = c.MarkFlagFilename("from", "jsonl", "json")
 	return c
 }
 
+func (o *initOptions) run(cmd *cobra.Command, args []string) error {
+	dir := "."
+	if len(args) > 0 {
+		dir = args[0]
+	}
+	if o.s.from == "" {
+		if !isTerminal(o.in) || !isTerminal(o.err) {
+			return usageOf(cmd, errors.New("nobody can be asked here: --from, --entity and --sees are needed"))
+		}
+		if err := askStarter(cmd.Context(), o.app, dir, &o.s); err != nil {
+			return err
+		}
+	}
+	return writeStarter(o.app, dir, o.s)
+}
+
 // askStarter asks the three questions. What the first event has is proposed.
-func (a *app) askStarter(ctx context.Context, dir string, s *starter) (err error) {
+func askStarter(ctx context.Context, a *app, dir string, s *starter) (err error) {
 	lines := bufio.NewScanner(a.in)
 	ask := func(question, proposed string) string {
 		if err != nil {
@@ -127,7 +134,7 @@ func membersOf(file string) []string {
 
 // writeStarter writes the files, checks them as validate does, and takes them away again when
 // they are not fine.
-func (a *app) writeStarter(dir string, s starter) (err error) {
+func writeStarter(a *app, dir string, s starter) (err error) {
 	main, customer := filepath.Join(dir, "weir.yaml"), filepath.Join(dir, "customers", s.customer+".yaml")
 	if filepath.Base(s.customer) != s.customer {
 		return &usageError{fmt.Errorf("--customer %q: that is no name", s.customer)}

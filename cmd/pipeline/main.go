@@ -92,7 +92,7 @@ func (a *app) execute(ctx context.Context, args []string) int {
 	a.args = args
 	results := &output{Writer: a.out}
 	a.out = results
-	root := a.root()
+	root := newRootCommand(a)
 	root.SetArgs(args)
 	err := root.ExecuteContext(ctx)
 	if err == nil && results.failed != nil {
@@ -116,7 +116,7 @@ func (o *output) Write(b []byte) (int, error) {
 	return n, err
 }
 
-func (a *app) root() *cobra.Command {
+func newRootCommand(a *app) *cobra.Command {
 	root := &cobra.Command{
 		Use:           "weir",
 		Short:         "Send a customer an update only when that customer's view really changed",
@@ -134,10 +134,10 @@ func (a *app) root() *cobra.Command {
 		id, title string
 		commands  []*cobra.Command
 	}{
-		{"begin", "To begin:", []*cobra.Command{a.initCommand(), a.demoCommand(), a.validateCommand(), a.testCommand(), a.planCommand(), a.schemaCommand()}},
-		{"run", "To run:", []*cobra.Command{a.runCommand(), a.reloadCommand(), a.migrateCommand(), a.importCommand(), a.tokenCommand()}},
-		{"look", "To look:", []*cobra.Command{a.statusCommand(), a.doctorCommand(), a.explainCommand(), a.noiseCommand(), a.auditCommand(), a.deliveriesCommand(), a.versionCommand()}},
-		{"act", "To put right:", []*cobra.Command{a.pauseCommand(), a.resumeCommand(), a.probeCommand(), a.replayCommand(), a.resetCommand(), a.reconcileCommand(), a.dlqCommand()}},
+		{"begin", "Begin:", []*cobra.Command{newInitCommand(a), newDemoCommand(a), newValidateCommand(a), newTestCommand(a), newPlanCommand(a), newSchemaCommand(a)}},
+		{"run", "Run:", []*cobra.Command{newRunCommand(a), newReloadCommand(a), newMigrateCommand(a), newImportCommand(a), newTokenCommand(a)}},
+		{"inspect", "Inspect:", []*cobra.Command{newStatusCommand(a), newDoctorCommand(a), newExplainCommand(a), newNoiseCommand(a), newAuditCommand(a), newDeliveriesCommand(a), newVersionCommand(a)}},
+		{"repair", "Repair:", []*cobra.Command{newPauseCommand(a), newResumeCommand(a), newRetryNowCommand(a), newReplayCommand(a), newResetCommand(a), newReconcileCommand(a), newDlqCommand(a)}},
 	} {
 		root.AddGroup(&cobra.Group{ID: group.id, Title: group.title})
 		for _, c := range group.commands {

@@ -203,9 +203,9 @@ func TestWhatAProcessRunsForAnother(t *testing.T) {
 		require.Empty(t, out.String(), line)
 		require.Equal(t, want == exitFailed, strings.Contains(errs.String(), asked.Error()), "%s: %s", line, errs.String())
 	}
-	for service, want := range map[string]string{"zest/catalogue@archive": "tries now", "acme/ripeness@archive": "does not deliver acme/ripeness@archive", "no/such@one": "no service no/such@one"} {
+	for service, want := range map[string]string{"zest/catalogue@archive": "is retried now", "acme/ripeness@archive": "does not deliver acme/ripeness@archive", "no/such@one": "no service no/such@one"} {
 		var said bytes.Buffer
-		run(t.Context(), control.Command{Args: []string{"probe", service}, Actor: "me@here"}, &said, &said)
+		run(t.Context(), control.Command{Args: []string{"retry-now", service}, Actor: "me@here"}, &said, &said)
 		require.Contains(t, said.String(), want)
 	}
 	require.Contains(t, log.String(), `command="weir replay" actor=me@here`)

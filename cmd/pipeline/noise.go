@@ -19,9 +19,14 @@ import (
 	"github.com/spf13/cobra"
 )
 
-func (a *app) noiseCommand() *cobra.Command {
-	var sources []string
-	var top int
+type noiseOptions struct {
+	*app
+	sources []string
+	top     int
+}
+
+func newNoiseCommand(a *app) *cobra.Command {
+	o := &noiseOptions{app: a}
 	c := &cobra.Command{
 		Use:   "noise",
 		Short: "Tell which fields cause suppressed updates, and the strip rules that would stop them at the door",
@@ -29,26 +34,28 @@ func (a *app) noiseCommand() *cobra.Command {
 			"paste: only for fields that no projection reads. It shows what deciding processes of this configuration saw in the\n" +
 			"last seven days, written down every ten seconds; of many events it is estimated from samples.",
 		Example: "  weir noise -c weir.yaml\n  weir noise -c weir.yaml --source registry --json",
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			if top < 1 {
-				return &usageError{fmt.Errorf("--top must be at least 1")}
-			}
-			return a.noise(cmd.Context(), sources, top)
-		},
+		RunE:    func(cmd *cobra.Command, _ []string) error { return o.run(cmd.Context()) },
 	}
-	c.Flags().StringArrayVar(&sources, "source", nil, "only this source; may be repeated")
-	c.Flags().IntVar(&top, "top", 10, "show so many causes per source")
+	c.Flags().StringArrayVar(&o.sources, "source", nil, "only this source; may be repeated")
+	c.Flags().IntVar(&o.top, "top", 10, "show so many causes per source")
 	_ = c.RegisterFlagCompletionFunc("source", func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
-		cfg, err := assemble.Load(a.config, a.env, config.AllowUnsetEnv())
+		cfg, err := assemble.Load(o.config, o.env, config.AllowUnsetEnv())
 		if err != nil {
 			return nil, cobra.ShellCompDirectiveError
 		}
 		return cfg.Sources.Names(), cobra.ShellCompDirectiveNoFileComp
 	})
-	return a.needConfig(c)
+	return o.needConfig(c)
 }
 
-func (a *app) noise(ctx context.Context, chosen []string, top int) error {
+func (o *noiseOptions) run(ctx context.Context) error {
+	if o.top < 1 {
+		return &usageError{fmt.Errorf("--top must be at least 1")}
+	}
+	return runNoise(ctx, o.app, o.sources, o.top)
+}
+
+func runNoise(ctx context.Context, a *app, chosen []string, top int) error {
 	cfg, err := a.load()
 	if err != nil {
 		return err
@@ -69,11 +76,11 @@ func (a *app) noise(ctx context.Context, chosen []string, top int) error {
 		if a.json {
 			return a.printJSON(r)
 		}
-		return a.printNoise(r)
+		return printNoise(a, r)
 	})
 }
 
-func (a *app) printNoise(r noise.Result) error {
+func printNoise(a *app, r noise.Result) error {
 	if r.From == "" {
 		fmt.Fprintln(a.out, "Nothing was seen yet under this configuration.")
 		if r.Others {

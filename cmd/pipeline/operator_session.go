@@ -23,7 +23,7 @@ import (
 
 // servable are the commands that a running process may be asked to run for
 // another one. Those that need the store alone open it themselves.
-var servable = []string{"weir explain", "weir replay", "weir reset", "weir reconcile", "weir dlq replay", "weir probe"}
+var servable = []string{"weir explain", "weir replay", "weir reset", "weir reconcile", "weir dlq replay", "weir retry-now"}
 
 // forwarded is how a process runs a command for another one.
 type forwarded struct {
@@ -44,7 +44,7 @@ func (a *app) executor(cfg *config.Config, tools func(context.Context) (*operate
 			out: out, err: err, in: bytes.NewReader(c.Stdin), env: a.env,
 			forwarded: &forwarded{config: cfg, tools: tools, probe: probe, actor: c.Actor, terminal: c.Terminal},
 		}
-		found, _, e := s.root().Find(c.Args)
+		found, _, e := newRootCommand(s).Find(c.Args)
 		if e != nil || !slices.Contains(servable, found.CommandPath()) {
 			s.printError(errors.New("a running process does not take this command"))
 			return exitUsage

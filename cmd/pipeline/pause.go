@@ -25,29 +25,29 @@ type pausedJSON struct {
 	Why     string     `json:"why,omitempty"`
 }
 
-func (a *app) pauseCommand() *cobra.Command {
-	return a.pausingCommand(&cobra.Command{
+func newPauseCommand(a *app) *cobra.Command {
+	return newPausingCommand(a, &cobra.Command{
 		Use:   "pause SERVICE",
-		Short: "Let a service get nothing until it is resumed; what comes for it waits",
-		Long: "Let a service get nothing until it is resumed. What comes for it waits, for as long as kafka.changes.retention; other\n" +
-			"services go on. It holds in all processes within some seconds, and over restarts. The store keeps it, so it can be\n" +
-			"said whether a process runs or not.",
+		Short: "Pause deliveries to a service; its changes queue until it is resumed",
+		Long: "Pause deliveries to a service. Its changes queue until it is resumed, for as long as kafka.changes.retention; other\n" +
+			"services are not affected. It takes effect in all processes within seconds, and survives restarts. No process needs\n" +
+			"to run, since the store keeps it.",
 		Example: "  weir pause acme/ripeness@hook -c weir.yaml --reason \"they move their database until Monday\"",
 	}, true)
 }
 
-func (a *app) resumeCommand() *cobra.Command {
-	return a.pausingCommand(&cobra.Command{
+func newResumeCommand(a *app) *cobra.Command {
+	return newPausingCommand(a, &cobra.Command{
 		Use:   "resume SERVICE",
-		Short: "Let a paused service get what waits for it",
-		Long: "Let a service that was paused by an operator get what waits for it. In all processes within some seconds.\n" +
-			"A service whose target refuses it goes on by itself when the target takes it; weir probe tries that at once.",
+		Short: "Resume deliveries to a paused service",
+		Long: "Resume deliveries to a service that an operator paused, in all processes within seconds. A service that its target\n" +
+			"refuses resumes by itself once the target accepts it; weir retry-now retries at once.",
 		Example: "  weir resume acme/ripeness@hook -c weir.yaml",
 	}, false)
 }
 
-// pausingCommand completes the command that pauses, or resumes, a service.
-func (a *app) pausingCommand(c *cobra.Command, pause bool) *cobra.Command {
+// newPausingCommand completes the command that pauses, or resumes, a service.
+func newPausingCommand(a *app, c *cobra.Command, pause bool) *cobra.Command {
 	var reason string
 	c.RunE = func(cmd *cobra.Command, args []string) error {
 		cfg, err := a.load()
@@ -55,7 +55,7 @@ func (a *app) pausingCommand(c *cobra.Command, pause bool) *cobra.Command {
 			return err
 		}
 		return a.withStoreOf(cmd.Context(), cfg, func(s assemble.Store) error {
-			return a.pause(cmd.Context(), cfg, s, args[0], pause, reason)
+			return pauseService(cmd.Context(), a, cfg, s, args[0], pause, reason)
 		})
 	}
 	c.Flags().StringVar(&reason, "reason", "", "why, for the audit and for those who look")
@@ -63,7 +63,7 @@ func (a *app) pausingCommand(c *cobra.Command, pause bool) *cobra.Command {
 	return a.needConfig(c)
 }
 
-func (a *app) pause(ctx context.Context, cfg *config.Config, s assemble.Store, name string, pause bool, reason string) error {
+func pauseService(ctx context.Context, a *app, cfg *config.Config, s assemble.Store, name string, pause bool, reason string) error {
 	before, err := operate.Suspended(ctx, s)
 	if err != nil {
 		return fmt.Errorf("store: %w", err)
@@ -85,10 +85,10 @@ func (a *app) pause(ctx context.Context, cfg *config.Config, s assemble.Store, n
 	if err != nil {
 		return fmt.Errorf("store: %w", err)
 	}
-	return a.printPaused(name, before, after, pause)
+	return printPaused(a, name, before, after, pause)
 }
 
-func (a *app) printPaused(name string, before, after map[string]deliver.Suspension, pause bool) error {
+func printPaused(a *app, name string, before, after map[string]deliver.Suspension, pause bool) error {
 	_, was := before[name]
 	now, is := after[name]
 	if a.json {
@@ -127,55 +127,6 @@ func delivered(cfg *config.Config, name string) error {
 		}
 	}
 	return unknownWord(fmt.Errorf("%s has no service %s", cfg.File, name), name, names)
-}
-
-func (a *app) probeCommand() *cobra.Command {
-	c := &cobra.Command{
-		Use:   "probe SERVICE",
-		Short: "Let a service that waits for its target try now",
-		Long: "Let a service that waits for its target, or that its target refuses, try now instead of when its pause is over. It asks\n" +
-			"the process at admin.listen, which must deliver the service.",
-		Example: "  weir probe acme/ripeness@hook -c weir.yaml",
-		RunE:    func(cmd *cobra.Command, args []string) error { return a.probe(cmd.Context(), args[0]) },
-	}
-	a.completeService(c)
-	return a.needConfig(c)
-}
-
-// probe lets this process try, if it was asked, or asks the one that runs.
-func (a *app) probe(ctx context.Context, name string) error {
-	cfg, err := a.load()
-	if err != nil {
-		return err
-	}
-	if err := delivered(cfg, name); err != nil {
-		return err
-	}
-	if a.forwarded != nil {
-		if !a.forwarded.probe(name) {
-			return hinted(fmt.Errorf("the process that was asked does not deliver %s", name), "run the command where the process with role deliver listens (admin.listen)")
-		}
-		if a.json {
-			return a.printJSON(map[string]any{"service": name, "tries": true})
-		}
-		_, err := fmt.Fprintf(a.out, "%s tries now; weir status -c %s says what came of it\n", name, a.config)
-		return err
-	}
-	err = a.withStoreOf(ctx, cfg, func(s assemble.Store) error {
-		paused, err := operate.Suspended(ctx, s)
-		if by, is := paused[name]; err == nil && is {
-			return hinted(fmt.Errorf("%s is paused by %s, so it does not try", name, terminal.Visible(by.By)), "weir resume %s -c %s", name, a.config)
-		}
-		return err
-	})
-	if err != nil {
-		return err
-	}
-	running, err := control.At(cfg)
-	if err != nil {
-		return withAlternative(err, "a service is tried again by itself, too")
-	}
-	return a.forward(ctx, running, "")
 }
 
 // withAlternative adds a remedy and an alternative to an error of control.At.

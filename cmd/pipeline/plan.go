@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 
@@ -13,10 +14,15 @@ import (
 // that would send something.
 const exitEffect = 3
 
-func (a *app) planCommand() *cobra.Command {
-	var against string
-	var samples int
-	var detailed bool
+type planOptions struct {
+	*app
+	against  string
+	samples  int
+	detailed bool
+}
+
+func newPlanCommand(a *app) *cobra.Command {
+	o := &planOptions{app: a}
 	c := &cobra.Command{
 		Use:   "plan",
 		Short: "Tell what a configuration would send, retract and hold back, before it runs",
@@ -29,48 +35,50 @@ func (a *app) planCommand() *cobra.Command {
 			"Exit status: 0 done, 1 failed, 2 wrong usage; with --detailed-exitcode also 3: done, and something would be sent.",
 		Example: "  weir plan -c new/weir.yaml\n  weir plan -c new/weir.yaml --against weir.yaml --samples 5\n" +
 			"  weir plan -c weir.yaml --detailed-exitcode --json",
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			if samples < 0 {
-				return &usageError{errors.New("--samples: want 0 or more")}
-			}
-			candidate, err := a.load()
-			if err != nil {
-				return err
-			}
-			in := plan.Input{Candidate: candidate, Samples: samples}
-			if against != "" {
-				old := *a
-				old.config = against
-				if in.Against, err = old.load(); err != nil {
-					return err
-				}
-			}
-			var effect *plan.Effect
-			err = a.withStoreOf(cmd.Context(), candidate, func(s assemble.Store) error {
-				var stop func()
-				in.Store = s
-				in.Progress, stop = a.progressOf()
-				defer stop()
-				effect, err = plan.Compute(cmd.Context(), in)
-				return err
-			})
-			if err != nil {
-				return err
-			}
-			if a.json {
-				err = a.printJSON(effect)
-			} else {
-				err = effect.Write(a.out)
-			}
-			if err == nil && detailed && effect.Changes() > 0 {
-				return &exitError{exitEffect}
-			}
-			return err
-		},
+		RunE: func(cmd *cobra.Command, _ []string) error { return o.run(cmd.Context()) },
 	}
-	c.Flags().StringVar(&against, "against", "", "the configuration that runs now, for differences")
-	c.Flags().IntVar(&samples, "samples", 2, "how many samples per service")
-	c.Flags().BoolVar(&detailed, "detailed-exitcode", false, fmt.Sprintf("end with status %d when something would be sent, for CI", exitEffect))
+	c.Flags().StringVar(&o.against, "against", "", "the configuration that runs now, for differences")
+	c.Flags().IntVar(&o.samples, "samples", 2, "how many samples per service")
+	c.Flags().BoolVar(&o.detailed, "detailed-exitcode", false, fmt.Sprintf("end with status %d when something would be sent, for CI", exitEffect))
 	_ = c.MarkFlagFilename("against", "yaml", "yml")
-	return a.needConfig(c)
+	return o.needConfig(c)
+}
+
+func (o *planOptions) run(ctx context.Context) error {
+	if o.samples < 0 {
+		return &usageError{errors.New("--samples: want 0 or more")}
+	}
+	candidate, err := o.load()
+	if err != nil {
+		return err
+	}
+	in := plan.Input{Candidate: candidate, Samples: o.samples}
+	if o.against != "" {
+		old := *o.app
+		old.config = o.against
+		if in.Against, err = old.load(); err != nil {
+			return err
+		}
+	}
+	var effect *plan.Effect
+	err = o.withStoreOf(ctx, candidate, func(s assemble.Store) error {
+		var stop func()
+		in.Store = s
+		in.Progress, stop = o.progressOf()
+		defer stop()
+		effect, err = plan.Compute(ctx, in)
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	if o.json {
+		err = o.printJSON(effect)
+	} else {
+		err = effect.Write(o.out)
+	}
+	if err == nil && o.detailed && effect.Changes() > 0 {
+		return &exitError{exitEffect}
+	}
+	return err
 }

@@ -78,9 +78,9 @@ func (w afterProgress) Write(b []byte) (int, error) {
 
 // runProgress shows what a run has done, until the given function is called: with
 // untilIdle also how long the rest takes. Where nobody watches it says what is waited for.
-func (a *app) runProgress(reg *prometheus.Registry, waits func() []pipeline.Wait, untilIdle bool) (stop func()) {
+func runProgress(a *app, reg *prometheus.Registry, waits func() []pipeline.Wait, untilIdle bool) (stop func()) {
 	if a.json || !a.terminal() {
-		return a.reportWaits(waits)
+		return reportWaits(a, waits)
 	}
 	quit, done := make(chan struct{}), make(chan struct{})
 	go func() {
@@ -143,7 +143,7 @@ func timeLeft(before, now *snapshot.Snapshot, waits []pipeline.Wait) string {
 
 // reportWaits writes a line whenever a run is blocked by something else. What continues by
 // itself is not reported.
-func (a *app) reportWaits(waits func() []pipeline.Wait) (stop func()) {
+func reportWaits(a *app, waits func() []pipeline.Wait) (stop func()) {
 	quit, done := make(chan struct{}), make(chan struct{})
 	go func() {
 		defer close(done)

@@ -36,8 +36,13 @@ type reconciled struct {
 	Job  int64 `json:"job,omitempty"`
 }
 
-func (a *app) reconcileCommand() *cobra.Command {
-	var f reconcileFlags
+type reconcileOptions struct {
+	*app
+	f reconcileFlags
+}
+
+func newReconcileCommand(a *app) *cobra.Command {
+	o := &reconcileOptions{app: a}
 	c := &cobra.Command{
 		Use:   "reconcile",
 		Short: "Compare what customers should have with what their tables hold; --fix sends again what drifted",
@@ -50,23 +55,25 @@ func (a *app) reconcileCommand() *cobra.Command {
 		Example: "  weir reconcile -c weir.yaml\n" +
 			"  weir reconcile -c weir.yaml --service acme/ripeness@warehouse --json\n" +
 			"  weir reconcile -c weir.yaml --fix --yes --rate 500/s --reason \"the warehouse was restored from Monday's backup\"",
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			return a.reconcile(cmd.Context(), &f)
-		},
+		RunE: func(cmd *cobra.Command, _ []string) error { return o.run(cmd.Context()) },
 	}
-	c.Flags().StringArrayVar(&f.services, "service", nil, "only this service, customer/projection@sink; may be repeated")
-	c.Flags().StringArrayVar(&f.customers, "customer", nil, "only services of this customer; may be repeated")
-	c.Flags().IntVar(&f.samples, "samples", 5, "name so many entities per service and kind of drift")
-	c.Flags().BoolVar(&f.fix, "fix", false, "send again what drifted")
-	c.Flags().BoolVarP(&f.yes, "yes", "y", false, "do not ask (--fix)")
-	c.Flags().BoolVar(&f.wait, "wait", false, "return when everything is decided (--fix)")
-	c.Flags().StringVar(&f.rate, "rate", "", "entities per second at most, for instance 200/s (--fix)")
-	c.Flags().StringVar(&f.reason, "reason", "", "why, for the audit (--fix)")
-	a.completeServices(c, false)
-	return a.needConfig(c)
+	c.Flags().StringArrayVar(&o.f.services, "service", nil, "only this service, customer/projection@sink; may be repeated")
+	c.Flags().StringArrayVar(&o.f.customers, "customer", nil, "only services of this customer; may be repeated")
+	c.Flags().IntVar(&o.f.samples, "samples", 5, "name so many entities per service and kind of drift")
+	c.Flags().BoolVar(&o.f.fix, "fix", false, "send again what drifted")
+	c.Flags().BoolVarP(&o.f.yes, "yes", "y", false, "do not ask (--fix)")
+	c.Flags().BoolVar(&o.f.wait, "wait", false, "return when everything is decided (--fix)")
+	c.Flags().StringVar(&o.f.rate, "rate", "", "entities per second at most, for instance 200/s (--fix)")
+	c.Flags().StringVar(&o.f.reason, "reason", "", "why, for the audit (--fix)")
+	o.completeServices(c, false)
+	return o.needConfig(c)
 }
 
-func (a *app) reconcile(ctx context.Context, f *reconcileFlags) error {
+func (o *reconcileOptions) run(ctx context.Context) error {
+	return runReconcile(ctx, o.app, &o.f)
+}
+
+func runReconcile(ctx context.Context, a *app, f *reconcileFlags) error {
 	cfg, err := a.load()
 	if err != nil {
 		return err
@@ -88,14 +95,14 @@ func (a *app) reconcile(ctx context.Context, f *reconcileFlags) error {
 		return err
 	}
 	if f.fix && !f.yes {
-		if err := a.confirmFix(ctx, f); err != nil {
+		if err := confirmFix(ctx, a, f); err != nil {
 			return err
 		}
 	}
 	return a.operating(ctx, "", func(a *app, env *operate.Env) error {
 		var all []reconciled
 		for _, name := range names {
-			r, err := a.reconcileService(ctx, env, name, f, t.Rate)
+			r, err := reconcileService(ctx, a, env, name, f, t.Rate)
 			all = append(all, r)
 			if err != nil {
 				return err
@@ -106,7 +113,7 @@ func (a *app) reconcile(ctx context.Context, f *reconcileFlags) error {
 				return err
 			}
 		}
-		if err := a.printReconciled(all, skipped, f, env.Decide != nil); err != nil {
+		if err := printReconciled(a, all, skipped, f, env.Decide != nil); err != nil {
 			return err
 		}
 		return verdictOf(all, f.fix)
@@ -136,7 +143,7 @@ func readableServices(cfg *config.Config, chosen []string) (readable, others []s
 }
 
 // confirmFix shows what drifted and asks for confirmation.
-func (a *app) confirmFix(ctx context.Context, f *reconcileFlags) error {
+func confirmFix(ctx context.Context, a *app, f *reconcileFlags) error {
 	if a.forwarded != nil || !isTerminal(a.in) || !isTerminal(a.err) {
 		return a.confirm(ctx, "")
 	}
@@ -151,7 +158,7 @@ func (a *app) confirmFix(ctx context.Context, f *reconcileFlags) error {
 		shown.args = append(shown.args, "--customer", c)
 	}
 	shown.out = a.err // standard output is for the result
-	err := shown.reconcile(ctx, &look)
+	err := runReconcile(ctx, &shown, &look)
 	var drift *driftError
 	var said *exitError
 	if err != nil && !errors.As(err, &drift) && !errors.As(err, &said) {
@@ -170,7 +177,7 @@ func (a *app) confirmFix(ctx context.Context, f *reconcileFlags) error {
 // reconcileService compares one service and, with --fix, has its drifted entities
 // decided again. A target that cannot be read is in the result, so that the
 // others are compared; the error ends the command.
-func (a *app) reconcileService(ctx context.Context, env *operate.Env, name string, f *reconcileFlags, rate float64) (reconciled, error) {
+func reconcileService(ctx context.Context, a *app, env *operate.Env, name string, f *reconcileFlags, rate float64) (reconciled, error) {
 	r := reconciled{Result: reconcile.Result{Service: name}}
 	service, ok := env.Plan.Service(name)
 	if !ok {
@@ -259,7 +266,7 @@ func verdictOf(all []reconciled, fix bool) error {
 	return nil
 }
 
-func (a *app) printReconciled(all []reconciled, skipped []string, f *reconcileFlags, alone bool) error {
+func printReconciled(a *app, all []reconciled, skipped []string, f *reconcileFlags, alone bool) error {
 	if a.json {
 		return a.printJSON(struct {
 			Services []reconciled `json:"services"`
@@ -298,7 +305,7 @@ func (a *app) printReconciled(all []reconciled, skipped []string, f *reconcileFl
 		fmt.Fprintf(a.out, "left out, cannot be read back: %s\n", strings.Join(skipped, ", "))
 	}
 	if sent > 0 {
-		a.next(alone, f.wait)
+		printNext(a, alone, f.wait)
 	}
 	return nil
 }

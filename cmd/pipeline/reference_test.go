@@ -20,7 +20,7 @@ var update = flag.Bool("update", false, "write docs/commands.md")
 // change of a command.
 func TestReferenceIsUpToDate(t *testing.T) {
 	a := &app{out: io.Discard, err: io.Discard, env: func(string) (string, bool) { return "", false }}
-	root := a.root()
+	root := newRootCommand(a)
 	root.InitDefaultHelpCmd()
 	var b bytes.Buffer
 	b.WriteString("# Commands\n\nWhat `weir --help` and the help of each command say. `weir completion` prints completions for shells: `source <(weir completion bash)`. [operator-commands.md](operator-commands.md) tells when to use what.\n")

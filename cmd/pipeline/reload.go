@@ -14,8 +14,13 @@ import (
 	"github.com/spf13/cobra"
 )
 
-func (a *app) reloadCommand() *cobra.Command {
-	var activate bool
+type reloadOptions struct {
+	*app
+	activate bool
+}
+
+func newReloadCommand(a *app) *cobra.Command {
+	o := &reloadOptions{app: a}
 	c := &cobra.Command{
 		Use:   "reload",
 		Short: "Let the running process read the customers' files again",
@@ -24,35 +29,37 @@ func (a *app) reloadCommand() *cobra.Command {
 			"changed this way. What is new for entities that are known already is sent at their next event, or by a replay.\n" +
 			"Of several processes the one at admin.listen is asked; the others do nothing until they are reloaded too.",
 		Example: "  weir reload -c weir.yaml\n  weir reload -c weir.yaml --activate",
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			cfg, err := a.load()
-			if err != nil {
-				return err
-			}
-			running, err := control.At(cfg)
-			if err != nil {
-				return withAlternative(err, "SIGHUP reloads as well")
-			}
-			done, err := running.Reload(cmd.Context(), activate)
-			var refused *control.ReloadRefused
-			if errors.As(err, &refused) {
-				return &usageError{err}
-			}
-			if err != nil {
-				return err
-			}
-			if a.json {
-				return a.printJSON(done)
-			}
-			a.printReloaded(done)
-			return nil
-		},
+		RunE:    func(cmd *cobra.Command, _ []string) error { return o.run(cmd.Context()) },
 	}
-	c.Flags().BoolVar(&activate, "activate", false, "let this configuration replace a later one (a roll-back)")
-	return a.needConfig(c)
+	c.Flags().BoolVar(&o.activate, "activate", false, "let this configuration replace a later one (a roll-back)")
+	return o.needConfig(c)
 }
 
-func (a *app) printReloaded(r control.Reloaded) {
+func (o *reloadOptions) run(ctx context.Context) error {
+	cfg, err := o.load()
+	if err != nil {
+		return err
+	}
+	running, err := control.At(cfg)
+	if err != nil {
+		return withAlternative(err, "SIGHUP reloads as well")
+	}
+	done, err := running.Reload(ctx, o.activate)
+	var refused *control.ReloadRefused
+	if errors.As(err, &refused) {
+		return &usageError{err}
+	}
+	if err != nil {
+		return err
+	}
+	if o.json {
+		return o.printJSON(done)
+	}
+	printReloaded(o.app, done)
+	return nil
+}
+
+func printReloaded(a *app, r control.Reloaded) {
 	if !r.Changed {
 		fmt.Fprintf(a.out, "Nothing has changed: revision %d, %s.\n", r.Revision, countServices(r))
 		return

@@ -226,8 +226,13 @@ func parseTime(flag, s string, now time.Time) (time.Time, error) {
 	return time.Time{}, &usageError{fmt.Errorf("%s %s: want a time like 2026-01-31T12:00:00Z (UTC where none is said), or how long ago, like 90m or 7d", flag, s)}
 }
 
-func (a *app) replayCommand() *cobra.Command {
-	var f taskFlags
+type replayOptions struct {
+	*app
+	f taskFlags
+}
+
+func newReplayCommand(a *app) *cobra.Command {
+	o := &replayOptions{app: a}
 	c := &cobra.Command{
 		Use:   "replay [ENTITY...]",
 		Short: "Decide again, from what the entities are now",
@@ -239,35 +244,37 @@ func (a *app) replayCommand() *cobra.Command {
 			"  weir replay -c weir.yaml --customer acme --rate 200/s\n" +
 			"  weir replay -c weir.yaml --since 2h --wait\n" +
 			"  weir replay -c weir.yaml --outdated",
-		RunE: func(cmd *cobra.Command, args []string) error {
-			if f.resume == latestJob && len(args) == 1 {
-				return &usageError{fmt.Errorf("%q is no argument: a job's number is part of the flag, like --resume=3", args[0])}
-			}
-			f.entities = args
-			if cmd.Flags().Changed("resume") {
-				if f.resume != latestJob && f.resume < 1 {
-					return &usageError{fmt.Errorf("--resume=%d: that is no job's number", f.resume)}
-				}
-				if f.force || f.reason != "" || len(f.services)+len(f.customers)+len(f.projections) > 0 {
-					return &usageError{errors.New("--resume goes on with a job as it was begun: of the other flags only --rate, --wait and --dry-run go with it")}
-				}
-			}
-			return a.task(cmd.Context(), operate.Replay, &f)
-		},
+		RunE: func(cmd *cobra.Command, args []string) error { return o.run(cmd, args) },
 	}
-	f.add(a, c, false)
-	c.Flags().BoolVar(&f.all, "all", false, "all entities")
-	c.Flags().BoolVar(&f.outdated, "outdated", false, "entities that were last evaluated under another configuration: a backfill")
-	c.Flags().StringVar(&f.since, "since", "", "entities with events since then: a time, or how long ago, such as 2h or 7d")
-	c.Flags().StringVar(&f.until, "until", "", "and before then")
-	c.Flags().BoolVar(&f.force, "force", false, "send also what equals the customer's last one")
-	c.Flags().Int64Var(&f.resume, "resume", 0, "go on with an unfinished job: --resume for the latest, --resume=3 for job 3")
+	o.f.add(o.app, c, false)
+	c.Flags().BoolVar(&o.f.all, "all", false, "all entities")
+	c.Flags().BoolVar(&o.f.outdated, "outdated", false, "entities that were last evaluated under another configuration: a backfill")
+	c.Flags().StringVar(&o.f.since, "since", "", "entities with events since then: a time, or how long ago, such as 2h or 7d")
+	c.Flags().StringVar(&o.f.until, "until", "", "and before then")
+	c.Flags().BoolVar(&o.f.force, "force", false, "send also what equals the customer's last one")
+	c.Flags().Int64Var(&o.f.resume, "resume", 0, "go on with an unfinished job: --resume for the latest, --resume=3 for job 3")
 	c.Flags().Lookup("resume").NoOptDefVal = strconv.Itoa(latestJob)
-	return a.needConfig(c)
+	return o.needConfig(c)
 }
 
-// task runs a task, or shows what it would do.
-func (a *app) task(ctx context.Context, kind operate.Kind, f *taskFlags) error {
+func (o *replayOptions) run(cmd *cobra.Command, args []string) error {
+	if o.f.resume == latestJob && len(args) == 1 {
+		return &usageError{fmt.Errorf("%q is no argument: a job's number is part of the flag, like --resume=3", args[0])}
+	}
+	o.f.entities = args
+	if cmd.Flags().Changed("resume") {
+		if o.f.resume != latestJob && o.f.resume < 1 {
+			return &usageError{fmt.Errorf("--resume=%d: that is no job's number", o.f.resume)}
+		}
+		if o.f.force || o.f.reason != "" || len(o.f.services)+len(o.f.customers)+len(o.f.projections) > 0 {
+			return &usageError{errors.New("--resume goes on with a job as it was begun: of the other flags only --rate, --wait and --dry-run go with it")}
+		}
+	}
+	return startTask(cmd.Context(), o.app, operate.Replay, &o.f)
+}
+
+// startTask runs a task, or shows what it would do.
+func startTask(ctx context.Context, a *app, kind operate.Kind, f *taskFlags) error {
 	cfg, err := a.load()
 	if err != nil {
 		return err
@@ -296,9 +303,9 @@ func (a *app) task(ctx context.Context, kind operate.Kind, f *taskFlags) error {
 			if err != nil {
 				return err
 			}
-			return a.printPreview(kind, result)
+			return printPreview(a, kind, result)
 		}
-		return a.runTask(ctx, env, t, f.wait)
+		return runTask(ctx, a, env, t, f.wait)
 	})
 }
 
@@ -321,7 +328,7 @@ func resumedTask(ctx context.Context, env *operate.Env, kind operate.Kind, id in
 	return t, fmt.Errorf("there is no unfinished %s %d", kind, id)
 }
 
-func (a *app) runTask(ctx context.Context, env *operate.Env, t operate.Task, wait bool) error {
+func runTask(ctx context.Context, a *app, env *operate.Env, t operate.Task, wait bool) error {
 	result, err := env.Run(ctx, t)
 	switch {
 	case errors.Is(err, store.ErrFenced):
@@ -362,7 +369,7 @@ func (a *app) runTask(ctx context.Context, env *operate.Env, t operate.Task, wai
 		fmt.Fprintf(a.out, "%s not known and left out\n", entities(result.Unknown))
 	}
 	if result.Entities > 0 && (t.Kind == operate.Replay || !wait) {
-		a.next(alone, wait)
+		printNext(a, alone, wait)
 	}
 	return requireFound(result)
 }
@@ -376,8 +383,8 @@ func requireFound(r operate.Result) error {
 	return nil
 }
 
-// next says what the next run will do, if no process is running.
-func (a *app) next(alone, waited bool) {
+// printNext says what the next run will do, if no process is running.
+func printNext(a *app, alone, waited bool) {
 	switch {
 	case alone && waited:
 		fmt.Fprintln(a.out, "What changed is sent by the next weir run.")
@@ -405,7 +412,7 @@ func previewLine(r operate.Result) string {
 	return entities(r.Entities) + " and " + checkRows(r.CheckRows)
 }
 
-func (a *app) printPreview(kind operate.Kind, r operate.Result) error {
+func printPreview(a *app, kind operate.Kind, r operate.Result) error {
 	if a.json {
 		return errors.Join(a.printJSON(r), requireFound(r))
 	}

@@ -12,9 +12,14 @@ import (
 	"github.com/spf13/cobra"
 )
 
-func (a *app) resetCommand() *cobra.Command {
-	var f taskFlags
-	var order bool
+type resetOptions struct {
+	*app
+	f     taskFlags
+	order bool
+}
+
+func newResetCommand(a *app) *cobra.Command {
+	o := &resetOptions{app: a}
 	c := &cobra.Command{
 		Use:   "reset [ENTITY...]",
 		Short: "Forget what customers have: the next content passes, whatever it is",
@@ -28,49 +33,51 @@ func (a *app) resetCommand() *cobra.Command {
 			"  weir reset -c weir.yaml --service acme/ripeness@hook --reason \"they lost their database\" --yes\n" +
 			"  weir reset -c weir.yaml --service acme/crm@check --yes\n" +
 			"  weir reset -c weir.yaml --order B-007 --yes",
-		RunE: func(cmd *cobra.Command, args []string) error {
-			ctx := cmd.Context()
-			f.entities = args
-			kind := operate.Reset
-			if order {
-				kind = operate.ResetOrder
-			}
-			if f.dry {
-				return a.task(ctx, kind, &f)
-			}
-			if !f.yes {
-				cfg, err := a.load()
-				if err != nil {
-					return err
-				}
-				if _, err := f.task(kind, cfg, time.Now()); err != nil {
-					return err
-				}
-				if f.list == "-" {
-					return &usageError{errors.New("--entities - needs --yes: standard input cannot answer as well")}
-				}
-				question, err := a.resetQuestion(cmd, kind, f)
-				if err != nil {
-					return err
-				}
-				if err := a.confirm(ctx, question); err != nil {
-					return err
-				}
-				f.yes = true
-				a.args = withFlags(a.args, "--yes=true")
-			}
-			return a.task(ctx, kind, &f)
-		},
+		RunE: func(cmd *cobra.Command, args []string) error { return o.run(cmd, args) },
 	}
-	f.add(a, c, true)
-	c.Flags().BoolVar(&f.all, "all", false, "all entities")
-	c.Flags().BoolVar(&order, "order", false, "drop the sequences of the sources, not the dam states")
-	c.Flags().BoolVarP(&f.yes, "yes", "y", false, "do not ask")
-	return a.needConfig(c)
+	o.f.add(o.app, c, true)
+	c.Flags().BoolVar(&o.f.all, "all", false, "all entities")
+	c.Flags().BoolVar(&o.order, "order", false, "drop the sequences of the sources, not the dam states")
+	c.Flags().BoolVarP(&o.f.yes, "yes", "y", false, "do not ask")
+	return o.needConfig(c)
+}
+
+func (o *resetOptions) run(cmd *cobra.Command, args []string) error {
+	ctx := cmd.Context()
+	o.f.entities = args
+	kind := operate.Reset
+	if o.order {
+		kind = operate.ResetOrder
+	}
+	if o.f.dry {
+		return startTask(ctx, o.app, kind, &o.f)
+	}
+	if !o.f.yes {
+		cfg, err := o.load()
+		if err != nil {
+			return err
+		}
+		if _, err := o.f.task(kind, cfg, time.Now()); err != nil {
+			return err
+		}
+		if o.f.list == "-" {
+			return &usageError{errors.New("--entities - needs --yes: standard input cannot answer as well")}
+		}
+		question, err := resetQuestion(o.app, cmd, kind, o.f)
+		if err != nil {
+			return err
+		}
+		if err := o.confirm(ctx, question); err != nil {
+			return err
+		}
+		o.f.yes = true
+		o.args = withFlags(o.args, "--yes=true")
+	}
+	return startTask(ctx, o.app, kind, &o.f)
 }
 
 // resetQuestion counts what a reset would do, in whichever process that happens.
-func (a *app) resetQuestion(cmd *cobra.Command, kind operate.Kind, f taskFlags) (string, error) {
+func resetQuestion(a *app, cmd *cobra.Command, kind operate.Kind, f taskFlags) (string, error) {
 	if a.forwarded != nil || !isTerminal(a.in) || !isTerminal(a.err) {
 		return "", a.confirm(cmd.Context(), "")
 	}
@@ -79,7 +86,7 @@ func (a *app) resetQuestion(cmd *cobra.Command, kind operate.Kind, f taskFlags) 
 	count := *a
 	count.out, count.json = &out, true
 	count.args = withFlags(a.args, "--dry-run=true", "--json=true")
-	if err := count.task(cmd.Context(), kind, &f); err != nil {
+	if err := startTask(cmd.Context(), &count, kind, &f); err != nil {
 		return "", err
 	}
 	var r operate.Result

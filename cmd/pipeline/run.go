@@ -24,10 +24,15 @@ import (
 	"github.com/spf13/cobra"
 )
 
-func (a *app) runCommand() *cobra.Command {
-	var role string
-	var untilIdle, activate bool
-	var timeout time.Duration
+type runOptions struct {
+	*app
+	role                string
+	untilIdle, activate bool
+	timeout             time.Duration
+}
+
+func newRunCommand(a *app) *cobra.Command {
+	o := &runOptions{app: a}
 	c := &cobra.Command{
 		Use:   "run",
 		Short: "Run the pipeline until it is stopped",
@@ -36,32 +41,34 @@ func (a *app) runCommand() *cobra.Command {
 			"With --until-idle, who waits for what is said on standard error; a run that stops before all is done ends with status 3.\n" +
 			"Several processes with the same configuration share the work.",
 		Example: "  weir run -c weir.yaml\n  weir run -c weir.yaml --until-idle\n  weir run -c weir.yaml --role decide,deliver",
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			roles, err := parseRoles(role)
-			if err != nil {
-				return &usageError{err}
-			}
-			cfg, err := a.load()
-			if err != nil {
-				return err
-			}
-			ctx, cancel := cmd.Context(), func() {}
-			switch {
-			case timeout < 0 || timeout > 0 && !untilIdle:
-				return &usageError{errors.New("--timeout: goes with --until-idle, and is a time like 30s or 5m")}
-			case timeout > 0:
-				ctx, cancel = context.WithTimeout(ctx, timeout)
-			}
-			defer cancel()
-			return a.run(ctx, cfg, pipeline.Options{Config: cfg, Roles: roles, UntilIdle: untilIdle, Activate: activate})
-		},
+		RunE:    func(cmd *cobra.Command, _ []string) error { return o.run(cmd.Context()) },
 	}
-	c.Flags().StringVar(&role, "role", strings.Join(stageNames(), ","), "stages that this process runs, separated by commas")
-	c.Flags().BoolVar(&untilIdle, "until-idle", false, "end when the sources are drained and everything is delivered")
-	c.Flags().DurationVar(&timeout, "timeout", 0, "with --until-idle: stop after this time, with status 3 if work is left")
-	c.Flags().BoolVar(&activate, "activate", false, "let this configuration replace a later one (a roll-back)")
+	c.Flags().StringVar(&o.role, "role", strings.Join(stageNames(), ","), "stages that this process runs, separated by commas")
+	c.Flags().BoolVar(&o.untilIdle, "until-idle", false, "end when the sources are drained and everything is delivered")
+	c.Flags().DurationVar(&o.timeout, "timeout", 0, "with --until-idle: stop after this time, with status 3 if work is left")
+	c.Flags().BoolVar(&o.activate, "activate", false, "let this configuration replace a later one (a roll-back)")
 	_ = c.RegisterFlagCompletionFunc("role", cobra.FixedCompletions(stageNames(), cobra.ShellCompDirectiveNoFileComp))
-	return a.needConfig(c)
+	return o.needConfig(c)
+}
+
+func (o *runOptions) run(ctx context.Context) error {
+	roles, err := parseRoles(o.role)
+	if err != nil {
+		return &usageError{err}
+	}
+	cfg, err := o.load()
+	if err != nil {
+		return err
+	}
+	cancel := func() {}
+	switch {
+	case o.timeout < 0 || o.timeout > 0 && !o.untilIdle:
+		return &usageError{errors.New("--timeout: goes with --until-idle, and is a time like 30s or 5m")}
+	case o.timeout > 0:
+		ctx, cancel = context.WithTimeout(ctx, o.timeout)
+	}
+	defer cancel()
+	return runPipeline(ctx, o.app, cfg, pipeline.Options{Config: cfg, Roles: roles, UntilIdle: o.untilIdle, Activate: o.activate})
 }
 
 // stageNames returns the words for the roles.
@@ -84,7 +91,7 @@ func parseRoles(s string) (pipeline.Roles, error) {
 	return r, nil
 }
 
-func (a *app) run(ctx context.Context, cfg *config.Config, opt pipeline.Options) error {
+func runPipeline(ctx context.Context, a *app, cfg *config.Config, opt pipeline.Options) error {
 	log := logger(cfg, a.err)
 	for _, warning := range cfg.Warnings() {
 		log.Warn(warning)
@@ -129,7 +136,7 @@ func (a *app) run(ctx context.Context, cfg *config.Config, opt pipeline.Options)
 		log.Info("serving metrics and probes", "address", address)
 		operators.printLogin(a.err, cfg.Admin.TLS != nil, address)
 	}
-	stopProgress := a.runProgress(reg, p.Waits, opt.UntilIdle)
+	stopProgress := runProgress(a, reg, p.Waits, opt.UntilIdle)
 	stopReloads := reloads(hangups, p)
 	err = p.Run(ctx)
 	stopReloads()
@@ -152,7 +159,7 @@ func (a *app) run(ctx context.Context, cfg *config.Config, opt pipeline.Options)
 		}
 		return err
 	}
-	a.summary(cfg, s, time.Since(start))
+	printSummary(a, cfg, s, time.Since(start))
 	return err
 }
 
@@ -163,8 +170,8 @@ type runSummary struct {
 	Left []pipeline.Wait `json:"left,omitempty"`
 }
 
-// summary tells a newcomer what happened.
-func (a *app) summary(cfg *config.Config, s runSummary, took time.Duration) {
+// printSummary tells a newcomer what happened.
+func printSummary(a *app, cfg *config.Config, s runSummary, took time.Duration) {
 	n := humanize.Comma
 	if len(s.Left) > 0 {
 		fmt.Fprintf(a.out, "\nStopped after %s with work left: %s.\n\n", took.Round(10*time.Millisecond), pipeline.WaitText(s.Left))
@@ -194,7 +201,7 @@ func (a *app) summary(cfg *config.Config, s runSummary, took time.Duration) {
 	}
 	switch {
 	case sum.Pruned+sum.Filtered+sum.Incomplete+sum.Held+sum.Sent+sum.Delivered+sum.Dead > 0:
-		a.customers(s.Customers, sum)
+		printCustomers(a, s.Customers, sum)
 	case s.Read > 0 && len(s.Left) == 0:
 		fmt.Fprintln(a.out, "\nNothing new in them, so nothing was sent to anybody.")
 	}
@@ -213,8 +220,8 @@ func (a *app) summary(cfg *config.Config, s runSummary, took time.Duration) {
 	}
 }
 
-// customers prints what became of the changed entities for each customer.
-func (a *app) customers(customers []snapshot.CustomerSummary, sum snapshot.CustomerSummary) {
+// printCustomers prints what became of the changed entities for each customer.
+func printCustomers(a *app, customers []snapshot.CustomerSummary, sum snapshot.CustomerSummary) {
 	n := humanize.Comma
 	fmt.Fprintln(a.out, "\nWhat the changed entities meant for each customer:")
 	w := tabwriter.NewWriter(a.out, 0, 0, 2, ' ', tabwriter.AlignRight)

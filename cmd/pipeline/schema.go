@@ -7,7 +7,7 @@ import (
 	"github.com/spf13/cobra"
 )
 
-func (a *app) schemaCommand() *cobra.Command {
+func newSchemaCommand(a *app) *cobra.Command {
 	files := map[string][]byte{"main": schema.Main, "customer": schema.Customer}
 	return &cobra.Command{
 		Use:   "schema [main|customer]",

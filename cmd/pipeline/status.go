@@ -27,7 +27,12 @@ const (
 	askTime    = 5 * time.Second
 )
 
-func (a *app) statusCommand() *cobra.Command {
+type statusOptions struct {
+	*app
+}
+
+func newStatusCommand(a *app) *cobra.Command {
+	o := &statusOptions{app: a}
 	c := &cobra.Command{
 		Use:   "status",
 		Short: "Show every problem on one screen: since when, why, and what to do",
@@ -37,33 +42,35 @@ func (a *app) statusCommand() *cobra.Command {
 			"that delivers it. If none answers, it shows the store's knowledge and the last report of each process.\n\n" +
 			"Exit status 0 when all is well, 1 when there is a problem.",
 		Example: "  weir status -c weir.yaml\n  weir status --json",
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			cfg, err := a.load()
-			if err != nil {
-				return err
-			}
-			ctx, cancel := context.WithTimeout(cmd.Context(), statusTime)
-			defer cancel()
-			s, err := a.status(ctx, cfg)
-			if err != nil {
-				return err
-			}
-			if a.json {
-				err = a.printJSON(s)
-			} else {
-				a.printStatus(s, time.Now())
-			}
-			if err == nil && s.Level != operate.LevelOK {
-				return &exitError{exitFailed}
-			}
-			return err
-		},
+		RunE:    func(cmd *cobra.Command, _ []string) error { return o.run(cmd.Context()) },
 	}
-	return a.needConfig(c)
+	return o.needConfig(c)
 }
 
-// status asks the process, or the store where none can be asked.
-func (a *app) status(ctx context.Context, cfg *config.Config) (operate.Status, error) {
+func (o *statusOptions) run(ctx context.Context) error {
+	cfg, err := o.load()
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, statusTime)
+	defer cancel()
+	s, err := readStatus(ctx, o.app, cfg)
+	if err != nil {
+		return err
+	}
+	if o.json {
+		err = o.printJSON(s)
+	} else {
+		printStatus(o.app, s, time.Now())
+	}
+	if err == nil && s.Level != operate.LevelOK {
+		return &exitError{exitFailed}
+	}
+	return err
+}
+
+// readStatus asks the process, or the store where none can be asked.
+func readStatus(ctx context.Context, a *app, cfg *config.Config) (operate.Status, error) {
 	running, err := control.Look(cfg)
 	if err == nil {
 		asking, cancel := context.WithTimeout(ctx, askTime)
@@ -134,7 +141,7 @@ func askStatus(ctx context.Context, running *control.Running) (operate.Status, e
 }
 
 // printStatus shows a status on one screen: the worst items, and how many more there are.
-func (a *app) printStatus(s operate.Status, now time.Time) {
+func printStatus(a *app, s operate.Status, now time.Time) {
 	const most = 12
 	color := colors(a.out, a.env)
 	ago := func(t time.Time) string {

@@ -12,71 +12,78 @@ import (
 	"github.com/spf13/cobra"
 )
 
-func (a *app) testCommand() *cobra.Command {
-	var dir, run, report string
-	var update bool
+type testOptions struct {
+	*app
+	dir, match, report string
+	update             bool
+}
+
+func newTestCommand(a *app) *cobra.Command {
+	o := &testOptions{app: a}
 	c := &cobra.Command{
 		Use:   "test",
 		Short: "Run golden tests of the configuration: events in, expected sends and suppressions out",
 		Long: "Run the cases below a folder, by default tests beside the main configuration file. A case is a folder with\n" +
 			golden.EventsFile + ", one {\"source\": …, \"event\": …} per line, and " + golden.ExpectedFile + ", which --update writes.",
 		Example: "  weir test -c weir.yaml\n  weir test -c weir.yaml --update --run retraction\n  weir test -c weir.yaml --junit report.xml",
-		RunE: func(*cobra.Command, []string) error {
-			cfg, err := a.load(config.AllowUnsetEnv())
-			if err != nil {
-				return err
-			}
-			if dir == "" {
-				dir = filepath.Join(filepath.Dir(cfg.File), "tests")
-			}
-			var pattern *regexp.Regexp
-			if run != "" {
-				if pattern, err = regexp.Compile(run); err != nil {
-					return &usageError{fmt.Errorf("--run: %w", err)}
-				}
-			}
-			results, err := golden.Run(cfg, dir, pattern, update)
-			if err != nil {
-				return err
-			}
-			failed := 0
-			for _, r := range results {
-				if r.Failed() {
-					failed++
-				}
-				switch {
-				case a.json:
-				case r.Error != "":
-					fmt.Fprintf(a.out, "FAIL %s: %s\n", r.Name, r.Error)
-				case r.Diff != "":
-					fmt.Fprintf(a.out, "FAIL %s\n%s\n", r.Name, r.Diff)
-				case r.Updated:
-					fmt.Fprintf(a.out, "updated %s\n", r.Name)
-				default:
-					fmt.Fprintf(a.out, "ok   %s\n", r.Name)
-				}
-			}
-			if a.json {
-				if err := a.printJSON(results); err != nil {
-					return err
-				}
-			}
-			if report != "" {
-				if err := writeReport(report, cfg.File, results); err != nil {
-					return err
-				}
-			}
-			if failed > 0 {
-				return fmt.Errorf("%d of %d cases are not as expected", failed, len(results))
-			}
-			return nil
-		},
+		RunE:    func(_ *cobra.Command, _ []string) error { return o.run() },
 	}
-	c.Flags().StringVar(&dir, "dir", "", "folder of the cases (default: tests beside the configuration file)")
-	c.Flags().StringVar(&run, "run", "", "only cases whose name matches this regular expression")
-	c.Flags().StringVar(&report, "junit", "", "write a JUnit XML report to this file as well")
-	c.Flags().BoolVar(&update, "update", false, "write what came out as the expectation")
-	return a.needConfig(c)
+	c.Flags().StringVar(&o.dir, "dir", "", "folder of the cases (default: tests beside the configuration file)")
+	c.Flags().StringVar(&o.match, "run", "", "only cases whose name matches this regular expression")
+	c.Flags().StringVar(&o.report, "junit", "", "write a JUnit XML report to this file as well")
+	c.Flags().BoolVar(&o.update, "update", false, "write what came out as the expectation")
+	return o.needConfig(c)
+}
+
+func (o *testOptions) run() error {
+	cfg, err := o.load(config.AllowUnsetEnv())
+	if err != nil {
+		return err
+	}
+	if o.dir == "" {
+		o.dir = filepath.Join(filepath.Dir(cfg.File), "tests")
+	}
+	var pattern *regexp.Regexp
+	if o.match != "" {
+		if pattern, err = regexp.Compile(o.match); err != nil {
+			return &usageError{fmt.Errorf("--run: %w", err)}
+		}
+	}
+	results, err := golden.Run(cfg, o.dir, pattern, o.update)
+	if err != nil {
+		return err
+	}
+	failed := 0
+	for _, r := range results {
+		if r.Failed() {
+			failed++
+		}
+		switch {
+		case o.json:
+		case r.Error != "":
+			fmt.Fprintf(o.out, "FAIL %s: %s\n", r.Name, r.Error)
+		case r.Diff != "":
+			fmt.Fprintf(o.out, "FAIL %s\n%s\n", r.Name, r.Diff)
+		case r.Updated:
+			fmt.Fprintf(o.out, "updated %s\n", r.Name)
+		default:
+			fmt.Fprintf(o.out, "ok   %s\n", r.Name)
+		}
+	}
+	if o.json {
+		if err := o.printJSON(results); err != nil {
+			return err
+		}
+	}
+	if o.report != "" {
+		if err := writeReport(o.report, cfg.File, results); err != nil {
+			return err
+		}
+	}
+	if failed > 0 {
+		return fmt.Errorf("%d of %d cases are not as expected", failed, len(results))
+	}
+	return nil
 }
 
 // writeReport writes the report whole or fails.

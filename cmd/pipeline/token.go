@@ -21,12 +21,12 @@ import (
 	"github.com/spf13/cobra"
 )
 
-func (a *app) tokenCommand() *cobra.Command {
+func newTokenCommand(a *app) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "token",
 		Short: "Tokens of the API: make one, check the file of them",
 	}
-	c.AddCommand(a.tokenNewCommand(), a.tokenCheckCommand())
+	c.AddCommand(newTokenNewCommand(a), newTokenCheckCommand(a))
 	return c
 }
 
@@ -40,9 +40,14 @@ type tokenEntry struct {
 	Expires string   `json:"expires,omitempty" yaml:"expires,omitempty"`
 }
 
-func (a *app) tokenNewCommand() *cobra.Command {
-	var e tokenEntry
-	var expires, file string
+type tokenNewOptions struct {
+	*app
+	e             tokenEntry
+	expires, file string
+}
+
+func newTokenNewCommand(a *app) *cobra.Command {
+	o := &tokenNewOptions{app: a}
 	c := &cobra.Command{
 		Use:   "new",
 		Short: "Make a token; it is shown this once",
@@ -51,51 +56,53 @@ func (a *app) tokenNewCommand() *cobra.Command {
 			"a running pipeline knows it a second later.",
 		Example: "  weir token new --tenant acme --may ingest,import --source orders --expires 90d\n" +
 			"  weir token new --tenant acme --may check --file tokens.yaml",
-		RunE: func(*cobra.Command, []string) error {
-			if e.Tenant == "" || len(e.May) == 0 {
-				return &usageError{errors.New("--tenant and --may are needed")}
-			}
-			if expires != "" {
-				var d config.Duration
-				if err := d.UnmarshalText([]byte(expires)); err != nil || d <= 0 {
-					return &usageError{fmt.Errorf("--expires %q is not a duration, like 90d or 12h", expires)}
-				}
-				e.Expires = time.Now().UTC().Add(d.D()).Format(time.RFC3339)
-			}
-			var token string
-			e.ID, token = auth.NewToken()
-			e.Hash = auth.HashOf(token).String()
-			entry, err := yaml.MarshalWithOptions(map[string][]tokenEntry{"tokens": {e}}, yaml.IndentSequence(true))
-			if err != nil {
-				return err
-			}
-			if err := checkEntry(entry); err != nil {
-				return &usageError{err}
-			}
-			_, lines, _ := strings.Cut(string(entry), "\n")
-			if file != "" {
-				if err := addToken(file, lines); err != nil {
-					return err
-				}
-			}
-			switch {
-			case a.json:
-				return a.printJSON(map[string]any{"token": token, "entry": e})
-			case file != "":
-				fmt.Fprintln(a.out, token)
-			default:
-				fmt.Fprintf(a.out, "%s\n\ntokens:\n%s", token, lines)
-			}
-			return nil
-		},
+		RunE: func(_ *cobra.Command, _ []string) error { return o.run() },
 	}
 	f := c.Flags()
-	f.StringVar(&e.Tenant, "tenant", "", "whose token it is; the services of the customer of that name are its")
-	f.StringSliceVar(&e.May, "may", nil, "what it may do: ingest, check, import")
-	f.StringSliceVar(&e.Sources, "source", nil, "sources that it may ingest or import into; * is all")
-	f.StringVar(&expires, "expires", "", "how long it is valid, like 90d; without it, for ever")
-	f.StringVar(&file, "file", "", "add the entry to this file, which is made if it is not there")
+	f.StringVar(&o.e.Tenant, "tenant", "", "whose token it is; the services of the customer of that name are its")
+	f.StringSliceVar(&o.e.May, "may", nil, "what it may do: ingest, check, import")
+	f.StringSliceVar(&o.e.Sources, "source", nil, "sources that it may ingest or import into; * is all")
+	f.StringVar(&o.expires, "expires", "", "how long it is valid, like 90d; without it, for ever")
+	f.StringVar(&o.file, "file", "", "add the entry to this file, which is made if it is not there")
 	return c
+}
+
+func (o *tokenNewOptions) run() error {
+	if o.e.Tenant == "" || len(o.e.May) == 0 {
+		return &usageError{errors.New("--tenant and --may are needed")}
+	}
+	if o.expires != "" {
+		var d config.Duration
+		if err := d.UnmarshalText([]byte(o.expires)); err != nil || d <= 0 {
+			return &usageError{fmt.Errorf("--expires %q is not a duration, like 90d or 12h", o.expires)}
+		}
+		o.e.Expires = time.Now().UTC().Add(d.D()).Format(time.RFC3339)
+	}
+	var token string
+	o.e.ID, token = auth.NewToken()
+	o.e.Hash = auth.HashOf(token).String()
+	entry, err := yaml.MarshalWithOptions(map[string][]tokenEntry{"tokens": {o.e}}, yaml.IndentSequence(true))
+	if err != nil {
+		return err
+	}
+	if err := checkEntry(entry); err != nil {
+		return &usageError{err}
+	}
+	_, lines, _ := strings.Cut(string(entry), "\n")
+	if o.file != "" {
+		if err := addToken(o.file, lines); err != nil {
+			return err
+		}
+	}
+	switch {
+	case o.json:
+		return o.printJSON(map[string]any{"token": token, "entry": o.e})
+	case o.file != "":
+		fmt.Fprintln(o.out, token)
+	default:
+		fmt.Fprintf(o.out, "%s\n\ntokens:\n%s", token, lines)
+	}
+	return nil
 }
 
 // checkEntry refuses what the file of tokens would not take.
@@ -165,7 +172,7 @@ type tokenState struct {
 	Expires string   `json:"expires,omitempty"`
 }
 
-func (a *app) tokenCheckCommand() *cobra.Command {
+func newTokenCheckCommand(a *app) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "check",
 		Short: "Check the file of tokens, all faults at once, and list them",

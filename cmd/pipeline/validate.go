@@ -8,40 +8,47 @@ import (
 	"github.com/spf13/cobra"
 )
 
-func (a *app) validateCommand() *cobra.Command {
+type validateOptions struct {
+	*app
+}
+
+func newValidateCommand(a *app) *cobra.Command {
+	o := &validateOptions{app: a}
 	c := &cobra.Command{
 		Use:   "validate",
 		Short: "Check configuration and projections, all faults at once",
 		Long: "Check configuration and projections: every fault with file, line, column, the value and what would be right.\n" +
 			"Needs no network, and no secrets: references to variables that are not set are accepted. weir doctor checks the rest.",
 		Example: "  weir validate -c weir.yaml",
-		RunE: func(*cobra.Command, []string) error {
-			cfg, err := a.load(config.AllowUnsetEnv())
-			if err != nil {
-				return err
-			}
-			for _, warning := range cfg.Warnings() {
-				fmt.Fprintln(a.err, "warning:", warning)
-			}
-			services := cfg.Services()
-			if a.json {
-				names, checks := make([]string, len(services)), make([]string, len(cfg.Checks))
-				for i, s := range services {
-					names[i] = s.Name
-				}
-				for i := range cfg.Checks {
-					checks[i] = cfg.Checks[i].Service()
-				}
-				return a.printJSON(map[string]any{"file": cfg.File, "sources": len(cfg.Sources), "customers": len(cfg.Customers), "projections": len(cfg.Projections), "services": names, "checks": checks})
-			}
-			fmt.Fprintf(a.out, "%s is fine: %s, %s, %s, %s", cfg.File, english.Plural(len(cfg.Sources), "source", "sources"), english.Plural(len(cfg.Customers), "customer", "customers"),
-				english.Plural(len(cfg.Projections), "projection", "projections"), english.Plural(len(services), "service", "services"))
-			if len(cfg.Checks) > 0 {
-				fmt.Fprintf(a.out, ", %s", english.Plural(len(cfg.Checks), "check service", "check services"))
-			}
-			fmt.Fprintln(a.out)
-			return nil
-		},
+		RunE:    func(_ *cobra.Command, _ []string) error { return o.run() },
 	}
-	return a.needConfig(c)
+	return o.needConfig(c)
+}
+
+func (o *validateOptions) run() error {
+	cfg, err := o.load(config.AllowUnsetEnv())
+	if err != nil {
+		return err
+	}
+	for _, warning := range cfg.Warnings() {
+		fmt.Fprintln(o.err, "warning:", warning)
+	}
+	services := cfg.Services()
+	if o.json {
+		names, checks := make([]string, len(services)), make([]string, len(cfg.Checks))
+		for i, s := range services {
+			names[i] = s.Name
+		}
+		for i := range cfg.Checks {
+			checks[i] = cfg.Checks[i].Service()
+		}
+		return o.printJSON(map[string]any{"file": cfg.File, "sources": len(cfg.Sources), "customers": len(cfg.Customers), "projections": len(cfg.Projections), "services": names, "checks": checks})
+	}
+	fmt.Fprintf(o.out, "%s is fine: %s, %s, %s, %s", cfg.File, english.Plural(len(cfg.Sources), "source", "sources"), english.Plural(len(cfg.Customers), "customer", "customers"),
+		english.Plural(len(cfg.Projections), "projection", "projections"), english.Plural(len(services), "service", "services"))
+	if len(cfg.Checks) > 0 {
+		fmt.Fprintf(o.out, ", %s", english.Plural(len(cfg.Checks), "check service", "check services"))
+	}
+	fmt.Fprintln(o.out)
+	return nil
 }

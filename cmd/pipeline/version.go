@@ -54,7 +54,7 @@ func (b build) String() string {
 	return fmt.Sprintf("weir %s (%s)", b.Version, strings.Join(append(parts, b.Go, b.System), ", "))
 }
 
-func (a *app) versionCommand() *cobra.Command {
+func newVersionCommand(a *app) *cobra.Command {
 	return &cobra.Command{
 		Use:     "version",
 		Short:   "Print the version, the commit and how this binary was built",

@@ -394,7 +394,7 @@ func keyboard(b *browser) {
 	b.until("the jump", `location.hash === "#main"`)
 	b.open("/")
 	b.until("numbers that move by themselves", `Number(document.querySelector("[data-live]").dataset.looks) >= 2`)
-	b.until("being ready", `document.querySelector("[data-live]").innerText.includes("Ready")`)
+	b.until("its health", `document.querySelector("[data-live]").innerText.includes("dead letters of")`)
 	b.tabTo("[data-pause]")
 	b.key(" ")
 	require.Equal(b.t, "true", evaluate[string](b, `document.querySelector("[data-pause]").getAttribute("aria-pressed")`))

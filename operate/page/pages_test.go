@@ -94,7 +94,7 @@ func TestAServiceIsPausedResumedAndProbed(t *testing.T) {
 	act := func(do, service, why string, as ...asks) *http.Response {
 		return w.post("/service", url.Values{"form": {form}, "do": {do}, "service": {service}, "reason": {why}}, as...)
 	}
-	for _, do := range []string{"pause", "resume", "probe"} {
+	for _, do := range []string{"pause", "resume", "retry-now"} {
 		require.Equal(t, 403, act(do, "acme/all@out", "").StatusCode, "nobody is signed in")
 		resp := act(do, "acme/all@out", "they move", as)
 		require.Equal(t, http.StatusSeeOther, resp.StatusCode)
@@ -108,7 +108,7 @@ func TestAServiceIsPausedResumedAndProbed(t *testing.T) {
 
 	_, body := w.get(oneService, as)
 	require.Contains(t, body, `value="pause"`)
-	require.Contains(t, body, `value="probe"`)
+	require.Contains(t, body, `value="retry-now"`)
 	require.NotContains(t, body, `value="resume"`)
 	w.conditions["acme/all@out"] = deliver.Condition{State: deliver.StateSuspended, Since: w.now, Suspended: &deliver.Suspension{By: script, Why: script}}
 	_, body = w.get(oneService, as)

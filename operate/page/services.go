@@ -291,7 +291,7 @@ func (p *Page) actOnService(w http.ResponseWriter, r *http.Request, who *session
 		} else {
 			who.setNotice("%s goes on.", name)
 		}
-	case "probe":
+	case "retry-now":
 		if !p.opt.Probe(name) {
 			p.renderMessage(w, r, http.StatusConflict, "This process does not deliver the service: ask on the page of the one that does.")
 			return

@@ -1,0 +1,61 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/seed-86dfc502/weir/assemble"
+	"github.com/seed-86dfc502/weir/operate"
+	"github.com/spf13/cobra"
+)
+
+type dlqDiscardOptions struct {
+	*app
+	f letterFlags
+}
+
+func newDlqDiscardCommand(a *app) *cobra.Command {
+	o := &dlqDiscardOptions{app: a}
+	c := &cobra.Command{
+		Use:     "discard [ID...]",
+		Short:   "Set dead letters aside",
+		Long:    "Set dead letters aside. They stay listed with --state discarded until their retention is over.",
+		Example: "  weir dlq discard -c weir.yaml 17\n  weir dlq discard -c weir.yaml --all --code bad_json --reason \"the producer was broken\" --yes",
+		RunE:    func(cmd *cobra.Command, args []string) error { return o.run(cmd.Context(), args) },
+	}
+	return o.f.add(o.app, c)
+}
+
+func (o *dlqDiscardOptions) run(ctx context.Context, args []string) error {
+	l, err := o.f.letters(args)
+	if err != nil {
+		return err
+	}
+	if err := o.f.confirmAll(ctx, o.app, l, "Discard"); err != nil {
+		return err
+	}
+	// The store alone is enough, and two processes may have it open.
+	return o.withStore(ctx, func(s assemble.Store) error {
+		return o.withProgress(&operate.Env{Store: s, Actor: operate.Actor()}, func(a *app, env *operate.Env) error { return discardLetters(ctx, a, env, l, o.f.reason) })
+	})
+}
+
+func discardLetters(ctx context.Context, a *app, env *operate.Env, l operate.Letters, reason string) error {
+	if err := lettersTotal(ctx, env, l); err != nil {
+		return err
+	}
+	n, err := env.DiscardLetters(ctx, l, reason)
+	if err != nil {
+		return err
+	}
+	if missing := len(slices.Compact(slices.Sorted(slices.Values(l.IDs)))) - n; missing > 0 {
+		err = fmt.Errorf("%s not discarded: not open, or not there", deadLetters(missing))
+	}
+	if a.json {
+		return errors.Join(a.printJSON(map[string]int{"discarded": n}), err)
+	}
+	fmt.Fprintf(a.out, "%s discarded\n", deadLetters(n))
+	return err
+}

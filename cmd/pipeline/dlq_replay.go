@@ -1,0 +1,123 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"github.com/seed-86dfc502/weir/operate"
+	"github.com/seed-86dfc502/weir/store"
+	"github.com/spf13/cobra"
+)
+
+type dlqReplayOptions struct {
+	*app
+	f letterFlags
+}
+
+func newDlqReplayCommand(a *app) *cobra.Command {
+	o := &dlqReplayOptions{app: a}
+	c := &cobra.Command{
+		Use:   "replay [ID...]",
+		Short: "Bring dead letters back to the start of the flow",
+		Long: "Bring dead letters back to the start of the flow. An event enters again, as it was or as it was edited, unless its\n" +
+			"source sent something newer for the entity since: then the letter is obsolete. What died on its way to a service is\n" +
+			"decided again from what the entity is now; a sink that keeps every change gets that very change, late.",
+		Example: "  weir dlq replay -c weir.yaml 17 18 --wait\n  weir dlq replay -c weir.yaml --all --service acme/ripeness@hook --yes",
+		RunE:    func(cmd *cobra.Command, args []string) error { return o.run(cmd.Context(), args) },
+	}
+	c.Flags().BoolVar(&o.f.dry, "dry-run", false, "show what would be done with each, do nothing")
+	c.Flags().BoolVar(&o.f.wait, "wait", false, "return when they are decided")
+	return o.f.add(o.app, c)
+}
+
+func (o *dlqReplayOptions) run(ctx context.Context, args []string) error {
+	return replayLetters(ctx, o.app, args, &o.f)
+}
+
+// replayLetters replays letters and fails when one of them cannot be replayed.
+func replayLetters(ctx context.Context, a *app, args []string, f *letterFlags) error {
+	l, err := f.letters(args)
+	if err != nil {
+		return err
+	}
+	if err := f.confirmAll(ctx, a, l, "Replay"); err != nil {
+		return err
+	}
+	return a.operating(ctx, "", func(a *app, env *operate.Env) error {
+		if err := lettersTotal(ctx, env, l); err != nil {
+			return err
+		}
+		// Ids and words for each letter, not the letters: some hundred bytes each.
+		var all []operate.LetterReplay
+		refused := 0
+		err := env.ReplayLetters(ctx, l, f.reason, f.dry, func(r operate.LetterReplay) {
+			if r.Refused != "" {
+				refused++
+			}
+			if all = append(all, r); env.Progress != nil {
+				env.Progress(int64(len(all)), 0)
+			}
+		})
+		if err != nil {
+			return err
+		}
+		if f.wait && !f.dry && refused < len(all) {
+			if err := env.Wait(ctx); err != nil {
+				return err
+			}
+			if err := env.FillSent(ctx, all); err != nil {
+				return err
+			}
+		}
+		if err := printReplayed(a, all, f.dry); err != nil {
+			return err
+		}
+		if !a.json && !f.dry && refused < len(all) {
+			printNext(a, env.Decide != nil, f.wait)
+		}
+		if refused > 0 {
+			return fmt.Errorf("%d of %s cannot be replayed", refused, deadLetters(len(all)))
+		}
+		return nil
+	})
+}
+
+func printReplayed(a *app, all []operate.LetterReplay, dry bool) error {
+	if a.json {
+		if all == nil {
+			all = []operate.LetterReplay{}
+		}
+		return a.printJSON(all)
+	}
+	if len(all) == 0 {
+		fmt.Fprintln(a.out, "no open dead letters")
+	}
+	words := map[operate.ReplayMode]string{
+		operate.AsEvent: "its event enters again", operate.AsDecision: "decided again from what the entity is now", operate.AsChange: "the change is sent again, late",
+	}
+	for _, r := range all {
+		switch {
+		case r.Refused != "":
+			fmt.Fprintf(a.out, "%d: stays: %s\n", r.ID, r.Refused)
+		case dry:
+			fmt.Fprintf(a.out, "%d: would be replayed: %s\n", r.ID, words[r.Way])
+		case r.State == store.LetterObsolete:
+			fmt.Fprintf(a.out, "%d: obsolete: something newer came in between\n", r.ID)
+		case r.State == store.LetterReplayed:
+			sent := ""
+			switch {
+			case len(r.Sent) > 0:
+				sent = "; sent on to " + strings.Join(r.Sent, ", ")
+			case r.Sent != nil:
+				sent = "; nobody's view changed, so nothing is sent"
+			}
+			fmt.Fprintf(a.out, "%d: replayed: %s%s\n", r.ID, words[r.Way], sent)
+		case r.State == store.LetterOpen:
+			fmt.Fprintf(a.out, "%d: open again: %s, and it died once more\n", r.ID, words[r.Way])
+		default:
+			fmt.Fprintf(a.out, "%d: on its way: %s\n", r.ID, words[r.Way])
+		}
+	}
+	return nil
+}
