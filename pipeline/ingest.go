@@ -4,16 +4,23 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
+	"slices"
+	"sync/atomic"
 
+	"github.com/ThreeDotsLabs/watermill/message"
 	"github.com/seed-86dfc502/weir/assemble"
 	"github.com/seed-86dfc502/weir/ingest"
+	"github.com/seed-86dfc502/weir/internal/wait"
 	"github.com/seed-86dfc502/weir/sources"
 	"github.com/seed-86dfc502/weir/transport"
 )
 
-// startIngest starts the first router: one handler per source.
+// startIngest starts the first router: one handler per source. A source that cannot be
+// opened is blocked with its reason, and opened later; a run until idle fails by it.
 func (st *stages) startIngest(ctx context.Context, _ int64, _ func()) (component, error) {
 	var ingests []*source
+	var blocked []*unopened
 	var routes []route
 	var stops []func() // one per source, after the router
 	fail := func(err error) (component, error) {
@@ -21,6 +28,61 @@ func (st *stages) startIngest(ctx context.Context, _ int64, _ func()) (component
 		stopAll(stops)
 		return component{}, err
 	}
+	env := st.sourceEnv()
+	for i := range st.cfg.Sources {
+		c := &st.cfg.Sources[i]
+		shape, err := assemble.ExtractorOf(st.cfg, c)
+		if err != nil {
+			return fail(err)
+		}
+		s := &source{name: c.Name, shape: shape, stage: ingest.New(ingest.Options{
+			Extractor: shape, Gate: st.gate, Inbox: st.logs, Topic: st.cfg.Kafka.Inbox.Topic, Letters: st.store,
+			InboxID: st.inbox.identity,
+			Limit:   st.end.ingest.ctx, Logger: st.log, Metrics: st.metrics.ingest, Tracer: st.tracer,
+		})}
+		s.Source, err = assemble.OpenSource(ctx, st.cfg, c, env)
+		switch {
+		case err == nil:
+			stops = append(stops, func() { _ = s.Close() })
+			routes = append(routes, s.route())
+		case st.opt.UntilIdle || ctx.Err() != nil:
+			return fail(fmt.Errorf("source %s: %w", c.Name, err))
+		default:
+			b := &unopened{of: s, open: func(ctx context.Context) (sources.Source, error) { return assemble.OpenSource(ctx, st.cfg, c, env) }}
+			b.why.Store(&err)
+			s.Source = b
+			blocked = append(blocked, b)
+		}
+		ingests = append(ingests, s)
+	}
+	st.ingests.Store(&ingests)
+	r, err := st.startRouter("ingest", routes)
+	if err != nil {
+		return fail(err)
+	}
+	closeListener, err := st.serveAPI()
+	if err != nil {
+		_ = r.close()
+		return fail(err)
+	}
+	var opening []func()
+	for _, b := range blocked {
+		opening = append(opening, loop(func(ctx context.Context) {
+			if s := b.awaitOpen(ctx); s != nil && st.addSource(r, s) {
+				<-ctx.Done() // its messages end with the router
+				_ = s.Close()
+			}
+		}))
+	}
+	return component{failed: r.failed, stop: func() error {
+		err := closeListener()
+		st.ingests.Store(nil)
+		return errors.Join(err, r.end(st.closeTimeout()/2, func() { stopAll(append(opening, stops...)) }))
+	}}, nil
+}
+
+// sourceEnv returns what all sources are opened with.
+func (st *stages) sourceEnv() sources.Env {
 	budget := transport.NewBudget(int64(st.cfg.Limits.Memory) / groupShare) // of all sources
 	env := sources.Env{
 		Complete: st.opt.UntilIdle, Positions: st.store, OnRecordsLost: st.onRecordsLost, Limit: st.end.ingest.ctx, Logger: st.log,
@@ -33,38 +95,90 @@ func (st *stages) startIngest(ctx context.Context, _ int64, _ func()) (component
 	if len(st.cfg.Kafka.Brokers) == 0 {
 		env.State = st.inbox.identity()
 	}
-	for i := range st.cfg.Sources {
-		c := &st.cfg.Sources[i]
-		shape, err := assemble.ExtractorOf(st.cfg, c)
-		if err != nil {
-			return fail(err)
-		}
-		stage := ingest.New(ingest.Options{
-			Extractor: shape, Gate: st.gate, Inbox: st.logs, Topic: st.cfg.Kafka.Inbox.Topic, Letters: st.store,
-			InboxID: st.inbox.identity,
-			Limit:   st.end.ingest.ctx, Logger: st.log, Metrics: st.metrics.ingest, Tracer: st.tracer,
-		})
-		opened, err := assemble.OpenSource(ctx, st.cfg, c, env)
-		if err != nil {
-			return fail(fmt.Errorf("source %s: %w", c.Name, err))
-		}
-		ingests = append(ingests, &source{Source: opened, name: c.Name, shape: shape, stage: stage})
-		stops = append(stops, func() { _ = opened.Close() })
-		routes = append(routes, route{name: "ingest." + c.Name, topic: opened.Topic(), subscriber: opened, handle: stage.Handle})
-	}
-	st.ingests.Store(&ingests)
-	r, err := st.startRouter("ingest", routes)
-	if err != nil {
-		return fail(err)
-	}
-	closeListener, err := st.serveAPI()
-	if err != nil {
-		_ = r.close()
-		return fail(err)
-	}
-	return component{failed: r.failed, stop: func() error {
-		err := closeListener()
-		st.ingests.Store(nil)
-		return errors.Join(err, r.end(st.closeTimeout()/2, func() { stopAll(stops) }))
-	}}, nil
+	return env
 }
+
+// source is one source of the process.
+type source struct {
+	sources.Source // a unopened until it is open
+	name           string
+	shape          ingest.Extractor
+	stage          *ingest.Stage
+}
+
+func (s *source) route() route {
+	return route{name: "ingest." + s.name, topic: s.Topic(), subscriber: s, handle: s.stage.Handle}
+}
+
+// addSource replaces a blocked source, and runs its handler; false, and it is closed, when
+// the stage is ending.
+func (st *stages) addSource(r *router, s *source) bool {
+	before := st.ingests.Load()
+	for before != nil {
+		after := slices.Clone(*before)
+		after[slices.IndexFunc(after, func(o *source) bool { return o.name == s.name })] = s
+		if st.ingests.CompareAndSwap(before, &after) {
+			break
+		}
+		before = st.ingests.Load()
+	}
+	h := s.route()
+	err := errStageEnding
+	if before != nil {
+		r.r.AddConsumerHandler(h.name, h.topic, h.subscriber, h.handle)
+		err = r.r.RunHandlers(context.Background()) // as the router's own context, it ends by Close
+	}
+	if err != nil {
+		st.log.Warn("the source was not started", "event", "source.not_started", "source", s.name, "error", err)
+		_ = s.Close()
+	}
+	return err == nil
+}
+
+var errStageEnding = errors.New("the stage is ending")
+
+// unopened stands in for a source that cannot be opened.
+type unopened struct {
+	of   *source
+	open func(ctx context.Context) (sources.Source, error)
+	why  atomic.Pointer[error]
+}
+
+// awaitOpen opens the source as soon as that is possible; nil when ctx ends before.
+func (b *unopened) awaitOpen(ctx context.Context) *source {
+	opened := *b.of
+	// The monitor logs the outage.
+	_, err := wait.Retry(ctx, ctx, slog.New(slog.DiscardHandler), "open the source", func() (err error) {
+		if opened.Source, err = b.open(ctx); err != nil {
+			b.why.Store(&err)
+		}
+		return err
+	})
+	if err != nil {
+		return nil
+	}
+	return &opened
+}
+
+// Subscribe implements sources.Source; it is not called.
+func (b *unopened) Subscribe(context.Context, string) (<-chan *message.Message, error) {
+	return nil, b.Failing()
+}
+
+// Close implements sources.Source.
+func (*unopened) Close() error { return nil }
+
+// Topic implements sources.Source.
+func (*unopened) Topic() string { return "" }
+
+// Drained implements sources.Source.
+func (b *unopened) Drained(context.Context) (bool, error) { return false, nil }
+
+// Failing implements sources.Failing.
+func (b *unopened) Failing() error { return *b.why.Load() }
+
+// WaitsFor implements sources.Failing.
+func (*unopened) WaitsFor() string { return "its configured input" }
+
+// Blocks implements sources.Failing.
+func (*unopened) Blocks() bool { return true }

@@ -8,12 +8,17 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/seed-86dfc502/weir/assemble"
+	"github.com/seed-86dfc502/weir/tests/servers"
+	"github.com/seed-86dfc502/weir/transport"
 	"github.com/stretchr/testify/require"
+	"github.com/twmb/franz-go/pkg/kerr"
 )
 
 // A stage that stopped, or did not start, has closed its sources: nobody may ask them,
@@ -56,6 +61,36 @@ func TestPostedPatchesNeedAnId(t *testing.T) {
 		require.Equal(t, want, fmt.Sprint(answer.StatusCode, " ", got.Code), source)
 	}
 	http.DefaultClient.CloseIdleConnections()
+	require.NoError(t, started.stop())
+}
+
+// I13: a source that cannot be opened is blocked with its reason while the others are read.
+// It is read as soon as it can be opened.
+func TestASourceThatCannotBeOpenedIsBlocked(t *testing.T) {
+	brokers, prefix := servers.Kafka(t)
+	topic := prefix + "missing"
+	p := openEmbedded(t, Roles{Ingest: true}, fmt.Sprintf(`kafka: {prefix: %s}
+sources:
+  present: {file: {path: in.jsonl}, entity: id}
+  missing: {kafka: {brokers: [%q], topic: %s}, entity: id}`, strings.TrimRight(prefix, ".-_"), brokers[0], topic))
+	started, err := p.stages.startIngest(t.Context(), 1, nil)
+	require.NoError(t, err)
+	state := func(name string) *source {
+		all := p.stages.sources()
+		return all[slices.IndexFunc(all, func(s *source) bool { return s.name == name })]
+	}
+	require.ErrorIs(t, state("missing").failing(), kerr.UnknownTopicOrPartition)
+	reason, err := p.monitor.blocked()
+	require.Equal(t, blockedSource, reason)
+	require.ErrorContains(t, err, "source missing: ")
+	present := state("present")
+
+	admin, err := transport.NewAdmin(transport.Config{Brokers: brokers})
+	require.NoError(t, err)
+	defer admin.Close()
+	require.NoError(t, admin.EnsureTopics(t.Context(), []transport.TopicSpec{{Name: topic, Partitions: 1}}))
+	require.Eventually(t, func() bool { return state("missing").failing() == nil }, time.Minute, 10*time.Millisecond)
+	require.Same(t, present, state("present"), "it was read all the time")
 	require.NoError(t, started.stop())
 }
 

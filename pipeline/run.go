@@ -10,9 +10,7 @@ import (
 	"github.com/seed-86dfc502/weir/decide"
 	"github.com/seed-86dfc502/weir/deliver"
 	"github.com/seed-86dfc502/weir/imports"
-	"github.com/seed-86dfc502/weir/ingest"
 	"github.com/seed-86dfc502/weir/internal/sketch"
-	"github.com/seed-86dfc502/weir/sources"
 	"github.com/seed-86dfc502/weir/store/sqlite"
 	"github.com/seed-86dfc502/weir/transport"
 )
@@ -44,14 +42,6 @@ type stages struct {
 	imports atomic.Pointer[[]*imports.Worker]
 	decider atomic.Pointer[decide.Decider] // nil between two subscriptions, too
 	deliver atomic.Pointer[deliver.Stage]  // nil between two subscriptions, too
-}
-
-// source is one running source.
-type source struct {
-	sources.Source
-	name  string
-	shape ingest.Extractor
-	stage *ingest.Stage
 }
 
 // Run runs the stages until ctx is cancelled, or, with UntilIdle, until
