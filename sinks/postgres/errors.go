@@ -34,6 +34,10 @@ func classify(op string, err error) *sinks.Error {
 		return classified
 	}
 	e := &sinks.Error{Op: op, Err: err}
+	if errors.Is(err, pgpool.ErrPooled) {
+		e.Class = sinks.Pause
+		return e
+	}
 	pgErr, ok := errors.AsType[*pgconn.PgError](err)
 	if !ok {
 		// The connection: lost before anything was sent, or at any time after.
@@ -81,7 +85,7 @@ func classify(op string, err error) *sinks.Error {
 	case class == "08", class == "57":
 		// The session ended; whether the commit was through is not known.
 		e.Class, e.Ambiguous = sinks.Retry, state != "57P03"
-	case class == "25", class == "40", class == "53", class == "55", class == "58", state == "26000", state == "42P05":
+	case class == "25", class == "40", class == "53", class == "55", class == "58", pgpool.SessionError(pgErr):
 		e.Class, e.Ambiguous = sinks.Retry, state == "40003"
 	case class == "28":
 		e.Class, e.Hint = sinks.Pause, "check user, password and pg_hba.conf"

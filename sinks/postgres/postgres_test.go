@@ -1,6 +1,7 @@
 package postgres
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"net/url"
@@ -9,8 +10,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/stretchr/testify/require"
+	"golang.org/x/sync/errgroup"
 
 	"github.com/seed-86dfc502/weir/change"
 	"github.com/seed-86dfc502/weir/config"
@@ -289,6 +292,56 @@ func TestTextsOfTriggersAreMasked(t *testing.T) {
 	require.ErrorAs(t, s.Write(t.Context(), []change.Change{c}), &failed)
 	require.Equal(t, sinks.Reject, classOf(failed.Failed[0]))
 	require.EqualError(t, failed.Failed[0], `insert: refused by the server: weight … of "…" is above the limit for … … (SQLSTATE 23514)`)
+}
+
+// Through PgBouncer in transaction mode a statement has any session: nothing of one is
+// used, and what other clients left there has no effect.
+func TestThroughAPoolerOfTransactions(t *testing.T) {
+	address := servers.Postgres(t)
+	pooled := servers.PgBouncer(t, address)
+	for _, mode := range []Mode{Upsert, Append} {
+		o := Options{URL: pooled, Table: "pooled_" + string(mode), Mode: mode, Columns: config.Columns{{Name: "n", Type: "int"}, {Name: "at", Type: "timestamptz"}}}
+		if mode == Append {
+			o.Retention = lifetime
+		}
+		s := opened(t, o)
+		var others errgroup.Group
+		for range 8 {
+			others.Go(func() error { // two statements of one name in sessions that all share
+				c, err := pgx.Connect(t.Context(), pooled)
+				if err != nil {
+					return err
+				}
+				defer c.Close(context.Background())
+				for range 20 {
+					if _, err := c.Exec(t.Context(), "SET TimeZone = 'Asia/Kathmandu'; SET DateStyle = 'SQL, DMY'", pgx.QueryExecModeSimpleProtocol); err != nil {
+						return err
+					}
+				}
+				return nil
+			})
+		}
+		for round := range int64(30) {
+			batch := batchOf(20, 100*round+1)
+			for i := range batch {
+				batch[i].Doc = []byte(`{"n":1,"at":"2026-07-01 10:00:00"}`)
+			}
+			require.NoError(t, s.Write(t.Context(), batch))
+		}
+		require.NoError(t, others.Wait())
+		var rows int
+		require.NoError(t, connect(t, address).QueryRow(t.Context(), "SELECT count(*) FROM "+o.Table+" WHERE at = '2026-07-01T10:00:00Z'").Scan(&rows))
+		require.Equal(t, map[Mode]int{Upsert: 20, Append: 600}[mode], rows)
+		visited := 0
+		require.NoError(t, s.Scan(t.Context(), "", 100, func(sinks.TargetRow) error { visited++; return nil }))
+		require.Equal(t, 20, visited)
+		highest, err := s.Highest(t.Context())
+		require.NoError(t, err)
+		require.NotZero(t, highest)
+	}
+	err := newSink(t, Options{URL: withParameter(t, pooled, "search_path", "public"), Table: "x", Service: service}).Open(t.Context())
+	require.Equal(t, sinks.Pause, classOf(err), "%v", err)
+	require.ErrorContains(t, err, "search_path")
 }
 
 // Faults of a session say nothing about the table.
