@@ -33,7 +33,7 @@ const (
 // retention is what the housekeeper asks of a store.
 type retention interface {
 	operate.ProgressStore
-	Tombstones(ctx context.Context, before time.Time, after string, limit int) ([]store.Tombstone, error)
+	Tombstones(ctx context.Context, before time.Time, after store.Tombstone, limit int) ([]store.Tombstone, error)
 	Prune(ctx context.Context, letters, audit time.Time) (int, error)
 	PruneImports(ctx context.Context, ended, stalled time.Time) (int, error)
 	RetainClaims(ctx context.Context, keep time.Duration) (dropped int, err error)
@@ -98,7 +98,7 @@ func (h *housekeeper) purge(ctx context.Context, before time.Time) error {
 	if err != nil {
 		return err
 	}
-	for after := ""; ; {
+	for after := (store.Tombstone{}); ; {
 		stones, err := h.store.Tombstones(ctx, before, after, purgeBatch)
 		if err != nil || len(stones) == 0 {
 			return err
@@ -119,7 +119,7 @@ func (h *housekeeper) purge(ctx context.Context, before time.Time) error {
 		if err := h.append(ctx, records); err != nil {
 			return err
 		}
-		after = stones[len(stones)-1].Entity
+		after = stones[len(stones)-1]
 	}
 }
 

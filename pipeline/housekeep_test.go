@@ -101,8 +101,8 @@ func (*deleted) Inboxes(context.Context) ([]store.Inbox, error) {
 	return []store.Inbox{{Generation: 1, Partitions: 1}, {Generation: 2, Partitions: 1}}, nil
 }
 
-func (d *deleted) Tombstones(_ context.Context, _ time.Time, after string, _ int) ([]store.Tombstone, error) {
-	if after != "" {
+func (d *deleted) Tombstones(_ context.Context, _ time.Time, after store.Tombstone, _ int) ([]store.Tombstone, error) {
+	if after.Entity != "" {
 		return nil, nil
 	}
 	return []store.Tombstone{d.stone}, nil

@@ -280,6 +280,7 @@ type Decisions interface {
 type Tombstone struct {
 	Entity  string
 	Version change.Version // of the record that deleted it
+	Deleted time.Time
 }
 
 // Stage names where a record died.
@@ -417,7 +418,8 @@ type DeadLetters interface {
 	// more, which stands for all that there are; a stage without any has no entry.
 	CountLetters(ctx context.Context) (map[Stage]int64, error)
 	// Prune removes dead letters that died last, and audit rows that were written,
-	// before the given times, and returns how many of both.
+	// before the given times, and returns how many of both. An open letter whose content
+	// the dam still has as refused stays: it explains the refusal.
 	Prune(ctx context.Context, letters, audit time.Time) (int, error)
 }
 
@@ -451,10 +453,11 @@ type SourcePositions interface {
 type Reader interface {
 	// Entity returns one with its dam states; ErrNotFound.
 	Entity(ctx context.Context, id string) (Entity, error)
-	// Tombstones returns up to limit entities that were deleted before the given time
-	// and have an id after the given one, in the order of ids; none that has a retrying row,
-	// which needs the tombstone's version.
-	Tombstones(ctx context.Context, before time.Time, after string, limit int) ([]Tombstone, error)
+	// Tombstones returns up to limit entities that were deleted before the given time and
+	// come after the given one (zero: from the start), the earliest deletion first, and by
+	// id where these are equal; none that has a retrying row, which needs the tombstone's
+	// version. A page costs what it holds, however many younger tombstones there are.
+	Tombstones(ctx context.Context, before time.Time, after Tombstone, limit int) ([]Tombstone, error)
 	// Outboxes counts the outbox rows of each partition that has any: what may not
 	// have been published yet.
 	Outboxes(ctx context.Context) (map[Partition]int64, error)

@@ -40,6 +40,7 @@ var planSettings = map[string]string{
 	"enable_hashjoin":  "off",
 	"enable_mergejoin": "off",
 	"enable_seqscan":   "off",
+	"enable_sort":      "off", // where an index has the order
 	"jit":              "off",
 }
 
@@ -125,7 +126,7 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 		return nil, store.WithClass(fmt.Errorf("postgres: %w", err), store.Fatal)
 	}
 	s := &Store{pool: pool, migrating: migrating, checkPatience: checkPatience}
-	s.DB = database{s}
+	s.DB, s.Dam = database{s}, s
 	return s, nil
 }
 

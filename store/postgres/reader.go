@@ -2,11 +2,9 @@ package postgres
 
 import (
 	"context"
-	"time"
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/seed-86dfc502/weir/change"
 	"github.com/seed-86dfc502/weir/store"
 )
 
@@ -14,11 +12,6 @@ const (
 	sqlWatermarks = `SELECT generation, partition, next_offset FROM watermarks`
 
 	sqlOutboxes = `SELECT generation, partition, count(*) FROM outbox GROUP BY generation, partition`
-
-	sqlTombstones = `
-SELECT id, version FROM entities e WHERE deleted_at < $1 AND id > $2
-AND NOT EXISTS (SELECT 1 FROM dead_letters d WHERE d.entity = e.id AND d.state = 'retrying')
-ORDER BY id LIMIT $3`
 
 	sqlCountEntities = `SELECT count(*) FROM entities`
 
@@ -44,17 +37,6 @@ func (s *Store) Entity(ctx context.Context, id string) (store.Entity, error) {
 		return store.Entity{}, failed("read entity", store.ErrNotFound)
 	}
 	return found[0], nil
-}
-
-// Tombstones implements store.Reader.
-func (s *Store) Tombstones(ctx context.Context, before time.Time, after string, limit int) ([]store.Tombstone, error) {
-	stones, err := list(ctx, s.pool, func(row pgx.Row) (t store.Tombstone, err error) {
-		var version int64
-		err = row.Scan(&t.Entity, &version)
-		t.Version = change.Version(version)
-		return t, err
-	}, sqlTombstones, before, after, max(limit, 0))
-	return stones, failed("page tombstones", err)
 }
 
 // Watermarks implements store.Reader.

@@ -214,28 +214,3 @@ func scanCount(row Row) (n int64, err error) {
 	err = row.Scan(&n)
 	return n, err
 }
-
-// prunePage bounds one transaction of Prune, so that decisions never wait long for it.
-const prunePage = 2000
-
-// Prune implements store.DeadLetters.
-func (s *Store) Prune(ctx context.Context, letters, audit time.Time) (int, error) {
-	total := 0
-	for _, p := range []struct {
-		statement string
-		before    time.Time
-		counts    bool
-	}{{"prune_letters", letters, true}, {"prune_audit", audit, true}, {"prune_jobs", audit, false}} {
-		for n := int64(prunePage); n == prunePage; {
-			var err error
-			n, err = s.write(ctx, "prune", call(p.statement, args{"before": p.before.UTC(), "limit": prunePage}))
-			if err != nil {
-				return total, err
-			}
-			if p.counts {
-				total += int(n)
-			}
-		}
-	}
-	return total, nil
-}

@@ -101,14 +101,3 @@ UPDATE dead_letters SET original = coalesce(original, payload), payload = :paylo
 
 -- name: move_letters
 UPDATE dead_letters SET state = :to WHERE id IN {ids} AND state = :from AND state <> 'retrying'
-
--- name: prune_letters
--- A letter may die again meanwhile: its time is compared again on the row that is deleted.
-DELETE FROM dead_letters WHERE last_at < :before AND state <> 'retrying' AND id IN (
-  SELECT id FROM dead_letters WHERE last_at < :before AND state <> 'retrying' ORDER BY last_at LIMIT :limit)
-
--- name: prune_audit
-DELETE FROM audit WHERE id IN (SELECT id FROM audit WHERE time < :before ORDER BY time LIMIT :limit)
-
--- name: prune_jobs
-DELETE FROM jobs WHERE id IN (SELECT id FROM jobs WHERE state <> 'open' AND updated_at < :before ORDER BY updated_at LIMIT :limit)

@@ -26,9 +26,15 @@ type Tx interface {
 // the field of a nullable column only as **time.Time.
 type Row interface{ Scan(into ...any) error }
 
-// Store has the methods. The zero value needs its DB.
+// Store has the methods. The zero value needs both of its fields.
 type Store struct {
-	DB DB
+	DB  DB
+	Dam Dam
+}
+
+// Dam reads dam states, as store.Deliveries does.
+type Dam interface {
+	Rows(ctx context.Context, keys []store.Key) ([]store.Row, error)
 }
 
 func now() time.Time { return time.Now().UTC().Truncate(time.Microsecond) }

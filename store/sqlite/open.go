@@ -101,7 +101,7 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 	readers.SetMaxOpenConns(max(4, runtime.GOMAXPROCS(0)))
 	readers.SetMaxIdleConns(max(4, runtime.GOMAXPROCS(0))) // to open one costs more than most reads
 	s := &Store{path: o.Path, disk: layer, writer: writer, readers: readers, now: time.Now, patience: patience}
-	s.DB = database{s}
+	s.DB, s.Dam = database{s}, s
 	s.writes.turn = make(chan struct{}, 1)
 	// The first connection creates the file and sets its journal mode.
 	if err := s.retryBusy(ctx, func() error { return writer.PingContext(ctx) }); err != nil {
@@ -152,7 +152,7 @@ func openReadOnly(ctx context.Context, path string) (*Store, error) {
 	}
 	readers.SetMaxOpenConns(1)
 	s := &Store{path: path, disk: layer, writer: readers, readers: readers, now: time.Now, patience: patience}
-	s.DB = database{s}
+	s.DB, s.Dam = database{s}, s
 	s.writes.turn = make(chan struct{}, 1)
 	if err := s.retryBusy(ctx, func() error { return s.Ping(ctx) }); err != nil {
 		if logged {

@@ -3,9 +3,7 @@ package sqlite
 import (
 	"context"
 	"database/sql"
-	"time"
 
-	"github.com/seed-86dfc502/weir/change"
 	"github.com/seed-86dfc502/weir/store"
 )
 
@@ -60,20 +58,6 @@ SELECT id, docs, fence, version, fingerprint, deleted_at, writes, states FROM en
 		}
 		return loadPages(ctx, t, entities)
 	})
-}
-
-// Tombstones implements store.Reader.
-func (s *Store) Tombstones(ctx context.Context, before time.Time, after string, limit int) ([]store.Tombstone, error) {
-	stones, err := list(ctx, s.readers, func(row scanner) (t store.Tombstone, err error) {
-		var version int64
-		err = row.Scan(&t.Entity, &version)
-		t.Version = change.Version(version)
-		return t, err
-	}, `
-SELECT id, version FROM entities e WHERE deleted_at < ? AND id > ?
-AND NOT EXISTS (SELECT 1 FROM dead_letters d WHERE d.entity = e.id AND d.state = 'retrying')
-ORDER BY id LIMIT ?`, micros(before), after, max(limit, 0))
-	return stones, failed("page tombstones", err)
 }
 
 // CountEntities implements store.Reader.

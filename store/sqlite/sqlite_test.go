@@ -145,7 +145,7 @@ func TestCountingAndPruningUseTheIndex(t *testing.T) {
 	s, _ := migrated(t)
 	for name, index := range map[string]string{
 		"count_letters": "dead_letters_open", "prune_letters": "dead_letters_last", "prune_audit": "audit_time", "prune_jobs": "jobs_ended",
-		"retrying_of": "dead_letters_retrying",
+		"retrying_of": "dead_letters_retrying", "tombstones": "entities_deleted", "old_open_letters": "dead_letters_last",
 	} {
 		statement := shared.Statements()[name].SQLite
 		args := make([]any, strings.Count(statement, "?"))

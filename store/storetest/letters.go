@@ -148,6 +148,27 @@ var letterTests = []test{
 		require.NoError(t, err)
 		assert.Equal(t, store.LetterReplayed, f.list(store.LetterFilter{})[0].State)
 	}},
+	{"I9 an old letter stays as long as its content is refused", func(t *testing.T, f *fixture) {
+		service := f.service("a/p@s")
+		letter := func(entity string, v int64) store.DeadLetter {
+			return store.DeadLetter{Stage: store.StageDeliver, Code: "refused", Service: "a/p@s", Entity: entity, Version: version(v), DedupKey: "deliver/" + entity, Position: version(v)}
+		}
+		require.NoError(t, f.a.AddLetters(t.Context(), []store.DeadLetter{letter("refused", 1), letter("passed", 2), letter("newer", 3), letter("none", 4)}))
+		refused := func(entity string, v int64, is bool) store.Row {
+			return store.Row{Key: store.Key{Service: service, Entity: entity}, Content: content("c"), Version: version(v), Refused: is}
+		}
+		f.put(refused("refused", 1, true), refused("passed", 2, false), refused("newer", 9, true))
+		n, err := f.b.Prune(t.Context(), time.Now().Add(time.Hour), time.Time{})
+		require.NoError(t, err)
+		assert.Equal(t, 3, n)
+		left := f.list(store.LetterFilter{})
+		require.Len(t, left, 1)
+		assert.Equal(t, "refused", left[0].Entity)
+		f.settle(f.revision(), left[0].ID, store.LetterObsolete)
+		n, err = f.b.Prune(t.Context(), time.Now().Add(time.Hour), time.Time{})
+		require.NoError(t, err)
+		assert.Equal(t, 1, n)
+	}},
 	{"filters and pages", func(t *testing.T, f *fixture) {
 		require.NoError(t, f.a.AddLetters(t.Context(), letters()))
 		all := f.list(store.LetterFilter{})

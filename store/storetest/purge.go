@@ -41,17 +41,18 @@ func (f *fixture) put(rows ...store.Row) {
 }
 
 var purgeTests = []test{
-	{"I7 tombstones of a time page by the bytes of their ids", func(t *testing.T, f *fixture) {
+	{"I7 tombstones page by the time of deletion, then by the bytes of their ids", func(t *testing.T, f *fixture) {
 		now := time.Date(2026, 3, 1, 0, 0, 0, 0, time.UTC)
 		_, err := f.a.Decide(t.Context(), store.Decision{Revision: f.revision()}, writes(store.Outcome{Entities: []store.Entity{
 			{ID: "alive"}, {ID: "fresh", Deleted: now}, {ID: "z", Deleted: now.Add(-time.Hour), Version: version(7)},
-			{ID: "Z", Deleted: now.Add(-time.Microsecond), Version: version(3)}, {ID: "é", Deleted: now.Add(-3 * time.Hour)},
+			{ID: "Z", Deleted: now.Add(-time.Microsecond), Version: version(3)}, {ID: "é", Deleted: now.Add(-time.Hour)}, {ID: "last", Deleted: now.Add(-3 * time.Hour)},
 		}}))
 		require.NoError(t, err)
-		want := []store.Tombstone{{Entity: "Z", Version: version(3)}, {Entity: "z", Version: version(7)}, {Entity: "é"}}
+		want := []store.Tombstone{{Entity: "last", Deleted: now.Add(-3 * time.Hour)}, {Entity: "z", Version: version(7), Deleted: now.Add(-time.Hour)},
+			{Entity: "é", Deleted: now.Add(-time.Hour)}, {Entity: "Z", Version: version(3), Deleted: now.Add(-time.Microsecond)}}
 		for _, limit := range []int{1, 2, 3, 10} {
 			var got []store.Tombstone
-			for after := ""; len(got) <= len(want); after = got[len(got)-1].Entity {
+			for after := (store.Tombstone{}); len(got) <= len(want); after = got[len(got)-1] {
 				page, err := f.b.Tombstones(t.Context(), now, after, limit)
 				require.NoError(t, err)
 				if got = append(got, page...); len(page) < limit {
@@ -60,7 +61,7 @@ var purgeTests = []test{
 			}
 			assert.Equal(t, want, got, limit)
 		}
-		none, err := f.b.Tombstones(t.Context(), now, "", 0)
+		none, err := f.b.Tombstones(t.Context(), now, store.Tombstone{}, 0)
 		require.NoError(t, err)
 		assert.Empty(t, none)
 	}},

@@ -177,7 +177,7 @@ var retryingTests = []test{
 		_, token := f.take(f.a, 'a', 0)
 		row := retryingRow("a/p@s", 0, 4, "e-1")
 		stones := func() (ids []string) {
-			page, err := f.b.Tombstones(t.Context(), deleted.Add(time.Hour), "", 9)
+			page, err := f.b.Tombstones(t.Context(), deleted.Add(time.Hour), store.Tombstone{}, 9)
 			require.NoError(t, err)
 			for _, s := range page {
 				ids = append(ids, s.Entity)

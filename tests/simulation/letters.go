@@ -247,7 +247,9 @@ func (m *Memory) Prune(ctx context.Context, letters, audit time.Time) (n int, er
 	err = m.run(ctx, func() error {
 		s := &m.state
 		before := len(s.letters) + len(s.audits)
-		s.letters = slices.DeleteFunc(slices.Clone(s.letters), func(l store.DeadLetter) bool { return l.Last.Before(letters) && l.State != store.LetterRetrying })
+		s.letters = slices.DeleteFunc(slices.Clone(s.letters), func(l store.DeadLetter) bool {
+			return l.Last.Before(letters) && l.State != store.LetterRetrying && !s.refused(l)
+		})
 		s.audits = slices.DeleteFunc(slices.Clone(s.audits), func(a store.Audit) bool { return a.Time.Before(audit) })
 		clear(s.keys)
 		for _, l := range s.letters {
@@ -257,6 +259,13 @@ func (m *Memory) Prune(ctx context.Context, letters, audit time.Time) (n int, er
 		return nil
 	})
 	return n, err
+}
+
+// refused reports whether an open letter explains a refusal that stands.
+func (s *state) refused(l store.DeadLetter) bool {
+	e := s.entities[l.Entity]
+	r := e.States.Get(s.services[l.Service])
+	return l.State == store.LetterOpen && l.Stage == store.StageDeliver && r.Refused && r.Version == l.Version
 }
 
 // Position implements store.SourcePositions.

@@ -2,6 +2,7 @@ package simulation
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -387,16 +388,22 @@ func written(stored, states store.States) store.States {
 	return whole.Stored()
 }
 
+func byDeletion(a, b store.Tombstone) int {
+	return cmp.Or(a.Deleted.Compare(b.Deleted), cmp.Compare(a.Entity, b.Entity))
+}
+
 // Tombstones implements store.Reader.
-func (m *Memory) Tombstones(ctx context.Context, before time.Time, after string, limit int) (stones []store.Tombstone, err error) {
+func (m *Memory) Tombstones(ctx context.Context, before time.Time, after store.Tombstone, limit int) (stones []store.Tombstone, err error) {
 	err = m.look(ctx, func(s *state) {
-		for _, id := range slices.Sorted(maps.Keys(s.entities)) {
-			e := s.entities[id]
-			if id > after && len(stones) < limit && !e.Deleted.IsZero() && e.Deleted.Before(before) &&
+		for id, e := range s.entities {
+			t := store.Tombstone{Entity: id, Version: e.Version, Deleted: e.Deleted}
+			if !e.Deleted.IsZero() && e.Deleted.Before(before) && byDeletion(t, after) > 0 &&
 				!slices.ContainsFunc(s.letters, func(l store.DeadLetter) bool { return l.Entity == id && l.State == store.LetterRetrying }) {
-				stones = append(stones, store.Tombstone{Entity: id, Version: e.Version})
+				stones = append(stones, t)
 			}
 		}
+		slices.SortFunc(stones, byDeletion)
+		stones = stones[:min(len(stones), limit)]
 	})
 	return stones, err
 }

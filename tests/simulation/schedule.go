@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/seed-86dfc502/weir/change"
+	"github.com/seed-86dfc502/weir/store"
 	"github.com/seed-86dfc502/weir/tests/oracle"
 	"github.com/seed-86dfc502/weir/transport"
 )
@@ -80,7 +81,7 @@ func (w *world) housekeep() {
 	for range w.setup.purges {
 		time.Sleep(d.upTo(3 * w.setup.span / time.Duration(w.setup.purges)))
 		heard := w.mem.delivered(w.newest().plan.Services)
-		stones, _ := w.mem.Tombstones(context.Background(), time.Now(), "", 100)
+		stones, _ := w.mem.Tombstones(context.Background(), time.Now(), store.Tombstone{}, 100)
 		for _, stone := range stones {
 			below := min(heard[int32(w.inbox.partitionOf([]byte(stone.Entity)))], change.NewVersion(stone.Version.Generation()+1, 0))
 			if stone.Version >= below {

@@ -13,7 +13,7 @@ CREATE TABLE entities (
     states      BLOB    NOT NULL  -- page 0 of the dam states, see dam_rows
 ) STRICT;
 
-CREATE INDEX entities_deleted ON entities (id, deleted_at) WHERE deleted_at IS NOT NULL;
+CREATE INDEX entities_deleted ON entities (deleted_at, id) WHERE deleted_at IS NOT NULL;
 
 CREATE TABLE services (
     number INTEGER PRIMARY KEY AUTOINCREMENT,
@@ -148,7 +148,7 @@ CREATE INDEX dead_letters_open ON dead_letters (stage) WHERE state = 'open';
 CREATE INDEX dead_letters_source ON dead_letters (source) WHERE state = 'open' AND source <> '';
 CREATE INDEX dead_letters_due ON dead_letters (service, due_at) WHERE state = 'open' AND due_at IS NOT NULL;
 CREATE INDEX dead_letters_entity ON dead_letters (entity, id);
-CREATE INDEX dead_letters_last ON dead_letters (last_at);
+CREATE INDEX dead_letters_last ON dead_letters (last_at, id);
 CREATE INDEX dead_letters_retrying ON dead_letters (part, service, position) WHERE state = 'retrying';
 CREATE INDEX dead_letters_retried ON dead_letters (entity) WHERE state = 'retrying';
 
