@@ -21,8 +21,7 @@ type request struct {
 	id     string
 	route  string
 	share  *share // nil before it is let in
-	held   int64  // bytes of its body that are in memory
-	values int64  // room that it has for what its body becomes, in values
+	held   int64  // bytes that it has of the budget
 	seen   bodyStats
 }
 
@@ -41,8 +40,7 @@ func Work(r *http.Request) (context.Context, context.CancelFunc) {
 	return ctx, func() { stop(); cancel() }
 }
 
-// firstPiece is what a body gets of the budget at first; it doubles as the
-// body arrives, so that a slow one holds little more than it has sent.
+// firstPiece is the first piece of a body in memory; it doubles as the body arrives.
 const firstPiece = 16 << 10
 
 // ReadBody reads the body of a request that a Server gave to a Handler, of at
@@ -72,7 +70,7 @@ func ReadBody(w http.ResponseWriter, r *http.Request, limit int64, rows Rows) (b
 	if !q.charge(w, count, len(body)) {
 		return nil, false
 	}
-	if !q.acquireValues(whole, room) {
+	if !q.acquire(whole, room) {
 		Unavailable(w, time.Second, "too many requests are in hand")
 		return nil, false
 	}
@@ -98,7 +96,11 @@ func (q *request) read(ctx context.Context, w http.ResponseWriter, r *http.Reque
 		most = r.ContentLength + 1 // to see its end
 	}
 	for size := min(firstPiece, most); ; size = min(2*size, most) {
-		if !q.acquireBytes(ctx, size-int64(cap(body))) {
+		reserve := size
+		if size > asAnnounced {
+			reserve = most
+		}
+		if !q.acquire(ctx, bodyCost*reserve-q.held) {
 			w.Header().Set("Connection", "close")
 			Unavailable(w, time.Second, "too many requests are in hand")
 			return nil, false
@@ -112,6 +114,7 @@ func (q *request) read(ctx context.Context, w http.ResponseWriter, r *http.Reque
 				answerTooLarge(w)
 				return nil, false
 			case errors.Is(err, io.EOF):
+				q.release(bodyCost * int64(cap(body)))
 				return body, true
 			case err != nil:
 				answerUnreadable(w, err)

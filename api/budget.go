@@ -2,81 +2,77 @@ package api
 
 import "context"
 
-// The budgets of memory. Bodies count by their bytes. What they become counts by
-// values: a Tree has 32 bytes for each, three times that while it grows, members
-// that must be sorted have more, and stripping makes another one beside it.
+// The budget of memory. A request counts with the buffers of its connection, the bytes
+// of its body, and the memory that the body becomes: a Tree has 32 bytes for each
+// value, three times that while it grows, members that must be sorted have more, and
+// stripping makes another one beside it.
 const (
-	// bodiesAtATime is the budget of bodies, in largest bodies; one token may have
-	// a quarter of it.
-	bodiesAtATime = 16
-	// sharesAtATime is the budget of what they become, in what one token may have.
-	sharesAtATime = 4
+	// placesShare is the part of the budget for connections' buffers.
+	placesShare = 8
+	// http1Place and http2Place are what a request under way may have in the buffers of
+	// its connection before it is read, in bytes.
+	http1Place = 8 << 10
+	http2Place = streamWindow
+	// bodyShare (in tenths of what one token may have) bounds a body; the rest is for
+	// records and values.
+	bodyShare = 3
+	// bodyCost is what a byte of a body costs: rows become records.
+	bodyCost = 2
 	// valueCost is what a value may cost in bytes.
 	valueCost = 160
-	// rowValues are the values that a row costs beside its own: its claim, its
-	// record for the inbox and its result are about a kilobyte.
-	rowValues = 8
+	// rowCost is what a row costs in bytes beside its value: its claim, its record for
+	// the inbox and its result.
+	rowCost = 1536
+	// asAnnounced is how much of a body arrives before all of it is reserved. Bodies
+	// that grow piece by piece could each keep the others from their last piece.
+	asAnnounced = 64 << 10
 )
 
 // BytesPerValue: of so many bytes of a body a value has room, also where none
 // was seen, as in base64.
 const BytesPerValue = 32
 
-// mostValues is how many values a body may have: all that fit into the largest
-// if that is small; else a million, or more if the largest is over 16 MiB.
+// places is the budget of requests under way, in bytes; one token may have a quarter.
+func (o *Options) places() int64 { return o.Memory / placesShare }
+
+// room is the budget of bodies and what they become, in bytes.
+func (o *Options) room() int64 { return o.Memory - o.places() }
+
+// tokenRoom is what one token may have of room: the most that one request can need.
+func (o *Options) tokenRoom() int64 { return o.room() / 2 }
+
+// largestBody is the largest body that the budget has room for.
+func (o *Options) largestBody() int64 { return o.tokenRoom() * bodyShare / 10 }
+
+// mostValues is how many values a row may have: all that fit into the largest body if
+// that is small; else a million, or more if the largest is over 16 MiB, as far as the
+// budget has room for them.
 func (o *Options) mostValues() int64 {
-	return max(o.MaxBody/16, min(o.MaxBody, 1<<20))
+	free := o.tokenRoom() - bodyCost*(o.MaxBody+1) - rowCost*int64(o.MaxRows)
+	return max(1, min(max(o.MaxBody/16, min(o.MaxBody, 1<<20)), free/valueCost))
 }
 
-// share is what one token may have of the budget of values: the most that one
-// request can need.
-func (o *Options) share() int64 {
-	return max(o.mostValues(), o.MaxBody/BytesPerValue) + rowValues*int64(o.MaxRows)
-}
-
-// Budget returns the most memory in bytes that bodies, and what they become, have
-// at a time in a server of these options.
-func (o Options) Budget() int64 {
-	o.defaults()
-	return bodiesAtATime*o.MaxBody + sharesAtATime*o.share()*valueCost
-}
-
-// acquireBytes takes n bytes of the budgets for the request, or returns false when ctx ends.
-func (q *request) acquireBytes(ctx context.Context, n int64) bool {
-	if q.share.bodies.Acquire(ctx, n) != nil {
+// acquire takes n bytes of the budget for the request, or returns false when ctx ends.
+func (q *request) acquire(ctx context.Context, n int64) bool {
+	if n <= 0 {
+		return true
+	}
+	if n > q.server.opt.tokenRoom() || q.share.memory.Acquire(ctx, n) != nil {
 		return false
 	}
-	if q.server.bodies.Acquire(ctx, n) != nil {
-		q.share.bodies.Release(n)
+	if q.server.memory.Acquire(ctx, n) != nil {
+		q.share.memory.Release(n)
 		return false
 	}
 	q.held += n
 	return true
 }
 
-// acquireValues takes room for n values, or returns false when ctx ends. Who has it waits
-// for no more, so those that wait for it get it.
-func (q *request) acquireValues(ctx context.Context, n int64) bool {
-	if q.share.values.Acquire(ctx, n) != nil {
-		return false
-	}
-	if q.server.values.Acquire(ctx, n) != nil {
-		q.share.values.Release(n)
-		return false
-	}
-	q.values += n
-	return true
-}
-
-func (q *request) release() {
-	if q.held > 0 {
-		q.share.bodies.Release(q.held)
-		q.server.bodies.Release(q.held)
-		q.held = 0
-	}
-	if q.values > 0 {
-		q.share.values.Release(q.values)
-		q.server.values.Release(q.values)
-		q.values = 0
+// release returns what the request holds of the budget, but keep bytes.
+func (q *request) release(keep int64) {
+	if n := q.held - keep; n > 0 {
+		q.share.memory.Release(n)
+		q.server.memory.Release(n)
+		q.held = keep
 	}
 }

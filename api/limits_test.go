@@ -50,7 +50,7 @@ func TestBodiesAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const largest = 64 << 10
 		s := api.New(api.Options{
-			Access: callers, MaxBody: largest, Timeout: 2 * time.Second, // of the bubble, to wait for room
+			Access: callers, Memory: 4 << 20, MaxBody: largest, Timeout: 2 * time.Second, // of the bubble, to wait for room
 			Registry: prometheus.NewRegistry(), Logger: slog.New(slog.DiscardHandler),
 		})
 		held, release := make(chan int, 100), make(chan struct{})
@@ -67,7 +67,7 @@ func TestBodiesAreBounded(t *testing.T) {
 		post := func(token string) {
 			go func() { answers <- ask(s, "POST", "/hold", token, body).Code }()
 		}
-		// A quarter of sixteen largest bodies; each needs a byte more, to see its end.
+		// A token has room for three bodies with what they may become.
 		for range 3 {
 			post("alice")
 			require.Equal(t, largest, <-held)

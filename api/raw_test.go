@@ -204,7 +204,7 @@ func TestSlowClients(t *testing.T) {
 	}
 	t.Parallel()
 	w := newWorld(t, api.Limits{Header: 4 * time.Second, Read: 8 * time.Second},
-		api.Options{MaxBody: 64 << 10}) // a budget of 1 MiB, a quarter for each token
+		api.Options{MaxBody: 64 << 10, Memory: 8 << 20})
 	// The honest share all but the limits, which a busy machine could exceed for them.
 	honest := &world{t: t, address: listen(t, api.ListenOptions{}, w.server)}
 	slow := make([]net.Conn, 0, 2*crowd)

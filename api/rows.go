@@ -2,7 +2,9 @@ package api
 
 import (
 	"bytes"
+	"encoding/json"
 	"fmt"
+	"iter"
 	"net/http"
 
 	"github.com/seed-86dfc502/weir/api/problem"
@@ -16,9 +18,12 @@ type Rows struct {
 	Most int
 	// Lines: each line is a row; otherwise they are the elements of an array.
 	Lines bool
+	// AtOnce: all rows are parsed at a time; otherwise each is released before the next.
+	AtOnce bool
 }
 
-// room returns the values of a body, and what it needs of the budget of values.
+// room returns the values that are parsed at a time, the bytes that the body becomes,
+// and the number of its rows.
 func (r Rows) room(body []byte) (values, room int64, count int) {
 	all, rows := canonicaltree.Values(body)
 	if r.Lines {
@@ -26,14 +31,70 @@ func (r Rows) room(body []byte) (values, room int64, count int) {
 		all += rows
 	}
 	rows = min(rows, max(1, r.Most))
-	return int64(all), max(int64(all), int64(len(body)/BytesPerValue)) + rowValues*int64(rows), rows
+	parsed := len(body)
+	if r.Most > 0 && !r.AtOnce {
+		all, parsed = r.largest(body)
+	}
+	values = int64(all)
+	return values, max(values, int64(parsed/BytesPerValue))*valueCost + rowCost*int64(rows), rows
+}
+
+// largest returns the most values and bytes of one row.
+func (r Rows) largest(body []byte) (values, size int) {
+	rows := bytes.Lines(body)
+	if !r.Lines {
+		rows = elements(body)
+	}
+	for row := range rows {
+		all, _ := canonicaltree.Values(row)
+		values, size = max(values, all), max(size, len(row))
+	}
+	return values, size
+}
+
+// elements yields the elements of a JSON array, untrimmed. Of other texts it yields
+// some pieces.
+func elements(body []byte) iter.Seq[[]byte] {
+	return func(yield func([]byte) bool) {
+		depth, from := 0, 0
+		for i := 0; i < len(body); i++ {
+			switch body[i] {
+			case '"':
+				for i++; i < len(body) && body[i] != '"'; i++ {
+					if body[i] == '\\' {
+						i++
+					}
+				}
+				continue
+			case '[', '{':
+				if depth++; depth == 1 {
+					from = i + 1
+				}
+				continue
+			case ',':
+				if depth != 1 {
+					continue
+				}
+			case ']', '}':
+				if depth--; depth != 0 {
+					continue
+				}
+			default:
+				continue
+			}
+			if !yield(body[from:i]) {
+				return
+			}
+			from = i + 1
+		}
+	}
 }
 
 // Split returns the rows of a batch, at least one, or answers why not: 400, 413,
 // 422. They are parts of body: JSON if they were elements of an array, else lines
 // as they are, blank ones left out.
 func (r Rows) Split(w http.ResponseWriter, body []byte) (rows [][]byte, ok bool) {
-	split := r.elements
+	split := r.array
 	if r.Lines {
 		split = r.lines
 	}
@@ -61,21 +122,21 @@ func (r Rows) lines(body []byte) (rows [][]byte, wrong *problem.Problem) {
 	return rows, nil
 }
 
-func (r Rows) elements(body []byte) (rows [][]byte, wrong *problem.Problem) {
-	tree, err := canonicaltree.Parse(body)
-	if err != nil {
-		return nil, &problem.Problem{Status: http.StatusBadRequest, Detail: "the body is not JSON: " + err.Error()}
+func (r Rows) array(body []byte) (rows [][]byte, wrong *problem.Problem) {
+	if !json.Valid(body) {
+		return nil, &problem.Problem{Status: http.StatusBadRequest, Detail: "the body is not JSON"}
 	}
-	defer tree.Release() // the budget has no room for those of the rows beside it
-	root := tree.Root()
-	if root.Kind() != canonicaltree.Array {
+	if bytes.TrimSpace(body)[0] != '[' {
 		return nil, &problem.Problem{Status: http.StatusUnprocessableEntity, Detail: "the body is no JSON array"}
 	}
-	if root.Len() > r.Most {
-		return nil, r.tooMany()
-	}
-	for _, n := range root.Elements() {
-		rows = append(rows, n.Raw())
+	for row := range elements(body) {
+		if row = bytes.TrimSpace(row); len(row) == 0 { // of an empty array
+			continue
+		}
+		if len(rows) == r.Most {
+			return nil, r.tooMany()
+		}
+		rows = append(rows, row)
 	}
 	return rows, nil
 }

@@ -40,7 +40,11 @@ type Options struct {
 	// TenantRows and TenantBytes are what all tokens of a tenant may send together
 	// per second on the average, uploads excepted; 0 is no bound.
 	TenantRows, TenantBytes int64
-	// MaxBody bounds a request's body in bytes, uploads excepted. Defaults to 16 MiB.
+	// Memory bounds, in bytes, the bodies of requests, what they become, and the
+	// buffers of their connections. Defaults to 128 MiB.
+	Memory int64
+	// MaxBody bounds a request's body in bytes, uploads excepted. Defaults to 16 MiB, and
+	// is never more than Memory has room for.
 	MaxBody int64
 	// MaxRows is the most rows of a batch. Defaults to 1000.
 	MaxRows int
@@ -71,21 +75,15 @@ type Handler func(w http.ResponseWriter, r *http.Request, who auth.Principal)
 // client is that slow. One token may have a quarter of them.
 const uploadsAtATime = 64
 
-// requestsAtATime are the requests under way. Each may have as much in the buffers
-// of its connection as an HTTP/2 stream takes, which the budget of bodies does not
-// know of before it is read. One token may have a quarter of them.
-const requestsAtATime = 2048
-
 // Server serves the routes that it is given. Routes are added before the first
 // request; ServeHTTP and Stop may be called concurrently.
 type Server struct {
 	opt     Options
 	mux     *http.ServeMux
 	metrics metrics
-	bodies  *semaphore.Weighted // bytes
-	values  *semaphore.Weighted
+	memory  *semaphore.Weighted // bytes of bodies and what they become
 	uploads *semaphore.Weighted
-	under   *semaphore.Weighted // requests under way
+	under   *semaphore.Weighted // bytes of connections' buffers
 	stopped atomic.Bool
 	// attempts limits wrong tokens.
 	attempts *auth.Attempts
@@ -98,15 +96,15 @@ type Server struct {
 // share is what one token may use of the server.
 type share struct {
 	requests *rate.Limiter
-	bodies   *semaphore.Weighted
-	values   *semaphore.Weighted
+	memory   *semaphore.Weighted
 	uploads  *semaphore.Weighted
 	under    *semaphore.Weighted
 }
 
 func (o *Options) defaults() {
 	o.Rate = defaults.Positive(o.Rate, 2000)
-	o.MaxBody = defaults.Positive(o.MaxBody, 16<<20)
+	o.Memory = defaults.Positive(o.Memory, 128<<20)
+	o.MaxBody = min(defaults.Positive(o.MaxBody, 16<<20), o.largestBody())
 	o.MaxRows = defaults.Positive(o.MaxRows, 1000)
 	o.Timeout = defaults.Positive(o.Timeout, 30*time.Second)
 	o.Patience = defaults.Positive(o.Patience, time.Minute)
@@ -121,7 +119,7 @@ func New(o Options) *Server {
 	o.defaults()
 	return &Server{
 		opt: o, mux: http.NewServeMux(), metrics: newMetrics(o.Registry),
-		bodies: semaphore.NewWeighted(bodiesAtATime * o.MaxBody), values: semaphore.NewWeighted(sharesAtATime * o.share()), uploads: semaphore.NewWeighted(uploadsAtATime), under: semaphore.NewWeighted(requestsAtATime), shares: map[string]*share{}, quotas: map[string]*quota{},
+		memory: semaphore.NewWeighted(o.room()), uploads: semaphore.NewWeighted(uploadsAtATime), under: semaphore.NewWeighted(o.places()), shares: map[string]*share{}, quotas: map[string]*quota{},
 		attempts: auth.NewAttempts("api", o.Registry, o.Logger, nil),
 	}
 }
@@ -163,39 +161,43 @@ func (s *Server) route(pattern string, verb auth.Permission, limit int64, long b
 			return
 		}
 		q.share = s.share(who.ID)
-		if !begin(q.share.under, s.under) {
+		place := int64(http1Place)
+		if r.ProtoMajor == 2 {
+			place = http2Place
+		}
+		if !begin(q.share.under, s.under, place) {
 			Unavailable(w, time.Second, "too many requests are under way")
 			return
 		}
-		defer end(q.share.under, s.under)
+		defer end(q.share.under, s.under, place)
 		r.Body = http.MaxBytesReader(w, r.Body, limit)
 		if long {
-			if !begin(q.share.uploads, s.uploads) {
+			if !begin(q.share.uploads, s.uploads, 1) {
 				Unavailable(w, time.Second, "too many uploads are under way")
 				return
 			}
-			defer end(q.share.uploads, s.uploads)
+			defer end(q.share.uploads, s.uploads, 1)
 			r.Body = longBody(w, r.Body, s.opt.Patience)
 		}
 		h(w, r, who)
 	})
 }
 
-// begin takes a place of a token and of all, if there is one.
-func begin(own, all *semaphore.Weighted) bool {
-	if !own.TryAcquire(1) {
+// begin takes n of what a token has and of what all have, if that is free.
+func begin(own, all *semaphore.Weighted, n int64) bool {
+	if !own.TryAcquire(n) {
 		return false
 	}
-	if !all.TryAcquire(1) {
-		own.Release(1)
+	if !all.TryAcquire(n) {
+		own.Release(n)
 		return false
 	}
 	return true
 }
 
-func end(own, all *semaphore.Weighted) {
-	own.Release(1)
-	all.Release(1)
+func end(own, all *semaphore.Weighted, n int64) {
+	own.Release(n)
+	all.Release(n)
 }
 
 // admit lets a request of a known route in, or answers it.
@@ -257,10 +259,9 @@ func (s *Server) share(id string) *share {
 	}
 	made := &share{
 		requests: rate.NewLimiter(rate.Limit(s.opt.Rate), 2*s.opt.Rate),
-		bodies:   semaphore.NewWeighted(bodiesAtATime / 4 * s.opt.MaxBody),
-		values:   semaphore.NewWeighted(s.opt.share()),
+		memory:   semaphore.NewWeighted(s.opt.tokenRoom()),
 		uploads:  semaphore.NewWeighted(uploadsAtATime / 4),
-		under:    semaphore.NewWeighted(requestsAtATime / 4),
+		under:    semaphore.NewWeighted(s.opt.places() / 4),
 	}
 	s.shares[id] = made
 	return made
@@ -284,7 +285,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	aborted := true
 	defer func() { s.logAccess(r, q, a, time.Since(began), aborted) }()
 	defer func() {
-		q.release()
+		q.release(0)
 		if cause := recover(); cause != nil {
 			if err, ok := cause.(error); ok && errors.Is(err, http.ErrAbortHandler) {
 				panic(cause)

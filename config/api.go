@@ -99,6 +99,19 @@ func (c *Check) Service() string { return c.Customer + "/" + c.Name + "@" + chec
 // checkSink stands in a service's name for the sink that a check has not.
 const checkSink = "check"
 
+// APIMemory is the part of limits.memory for requests: their bodies, what these become,
+// and the buffers of their connections. It is half where the API's listener opens.
+func (c *Config) APIMemory() int64 {
+	if !c.NeedsAPI() {
+		return 0
+	}
+	return int64(c.Limits.Memory) / 2
+}
+
+// FlowMemory is the rest of limits.memory: for events, frames, cached entities and
+// changes.
+func (c *Config) FlowMemory() int64 { return int64(c.Limits.Memory) - c.APIMemory() }
+
 // NeedsAPI reports whether the API's listener opens: there is an http source or
 // a check, or the file has the section, for imports.
 func (c *Config) NeedsAPI() bool {

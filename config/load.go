@@ -173,7 +173,7 @@ func (l *loader) readCustomer(file string) {
 	}
 }
 
-// cacheShare is the part of the memory that decide.cache is by default.
+// cacheShare is the part of the flow's memory that decide.cache is by default.
 const cacheShare = 4
 
 // applyDerivedDefaults fills in the defaults that depend on other values.
@@ -192,7 +192,7 @@ func (l *loader) applyDerivedDefaults() {
 		d.applyDefault(reflect.ValueOf(c.Gate.Memory).Elem(), "")
 	}
 	if !l.main.has("decide.cache") {
-		c.Decide.Cache = c.Limits.Memory / cacheShare
+		c.Decide.Cache = Size(c.FlowMemory() / cacheShare)
 	}
 	l.inheritHistory()
 	c.Kafka.Group = cmp.Or(c.Kafka.Group, c.Kafka.Prefix)

@@ -81,7 +81,7 @@ func (f *frontDoor) newAPI() *api.Server {
 		lines = f.log
 	}
 	return api.New(api.Options{
-		AccessLog: lines, Access: f.keys, Rate: a.Rate, TenantRows: int64(a.Quota.Rows), TenantBytes: int64(a.Quota.Bytes), MaxBody: largest, MaxRows: a.MaxRows, Timeout: a.Timeout.D(), Limit: f.end.ingest.ctx,
+		AccessLog: lines, Access: f.keys, Rate: a.Rate, TenantRows: int64(a.Quota.Rows), TenantBytes: int64(a.Quota.Bytes), Memory: f.cfg.APIMemory(), MaxBody: largest, MaxRows: a.MaxRows, Timeout: a.Timeout.D(), Limit: f.end.ingest.ctx,
 		Ready: f.takes, Registry: f.reg, Logger: f.log,
 	})
 }

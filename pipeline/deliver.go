@@ -36,7 +36,7 @@ func (st *stages) startDeliver(ctx context.Context, revision int64, superseded f
 	topic := st.cfg.Kafka.Changes.Topic
 	stage := deliver.New(deliver.Options{
 		Services: services, Suspended: suspended, Revision: revision, Superseded: superseded, Store: st.store, History: st.store,
-		Log: changesLog{st.logs, topic}, Control: st.appendControl, Partition: func(entity string, v change.Version) int32 { return layout.PartitionOf([]byte(entity), v.Generation()) }, Memory: int64(st.cfg.Limits.Memory) / deliverShare,
+		Log: changesLog{st.logs, topic}, Control: st.appendControl, Partition: func(entity string, v change.Version) int32 { return layout.PartitionOf([]byte(entity), v.Generation()) }, Memory: st.cfg.FlowMemory() / deliverShare,
 		StopGrace: st.closeTimeout(), Limit: limit.ctx,
 		Logger: st.log, Metrics: st.metrics.deliver, Tracer: st.tracer,
 	})

@@ -201,7 +201,7 @@ const groupShare = 8
 func (st *stages) groupConfig(limit context.Context, id string, records int, topic string) transport.GroupConfig {
 	session := st.cfg.Kafka.SessionTimeout.D()
 	return transport.GroupConfig{
-		ID: id, Topic: topic, FrameRecords: records, BufferBytes: int64(st.cfg.Limits.Memory) / groupShare,
+		ID: id, Topic: topic, FrameRecords: records, BufferBytes: st.cfg.FlowMemory() / groupShare,
 		SessionTimeout: session, HeartbeatInterval: min(500*time.Millisecond, session/4),
 		CloseTimeout: st.closeTimeout(), Limit: limit,
 		OnRecordsLost: st.onRecordsLost,

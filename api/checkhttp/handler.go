@@ -159,7 +159,7 @@ func route[R, T any](s *api.Server, a *routes, verb string, decode func(decoder,
 			}
 			form := api.Rows{}
 			if batch {
-				form = api.Rows{Most: a.MaxRows, Lines: lines}
+				form = api.Rows{Most: a.MaxRows, Lines: lines, AtOnce: true}
 			}
 			body, ok := api.ReadBody(w, r, a.MaxBody, form)
 			if !ok {

@@ -50,7 +50,7 @@ func peak(f func()) uint64 {
 
 // A body whose tree would have a quarter of a gigabyte is refused before it has one.
 func TestTooManyValues(t *testing.T) {
-	w := newWorld(t, options{maxBody: 16 << 20})
+	w := newWorld(t, options{maxBody: 16 << 20, memory: 1 << 30})
 	for name, more := range map[string]string{"digits": "0,", "nothing": "[],"} {
 		body := `{"id":"a","d":[` + strings.Repeat(more, 15<<20/len(more)) + "0]}"
 		var a answer
@@ -87,7 +87,7 @@ func TestHostileBodiesKeepWithinTheBudget(t *testing.T) {
 		"array":  {path: "plain/events:batch", body: "[" + strings.ReplaceAll(strings.TrimSpace(lines), "\n", ",") + "]"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			w := newWorld(t, options{maxBody: largest, maxRows: rows, timeout: time.Second, shape: func(s *ingest.Extractor) { s.MaxEvent = largest }})
+			w := newWorld(t, options{memory: 32 << 20, maxBody: largest, maxRows: rows, timeout: time.Second, shape: func(s *ingest.Extractor) { s.MaxEvent = largest }})
 			away, back := context.WithCancel(t.Context())
 			defer back()
 			w.setAppends(func(ctx context.Context) error {
@@ -113,8 +113,8 @@ func TestHostileBodiesKeepWithinTheBudget(t *testing.T) {
 			for s := range statuses {
 				require.Equal(t, 503, s)
 			}
-			t.Logf("grew by %d MiB of %d MiB", grew>>20, w.door.Budget()>>20)
-			require.Less(t, grew, uint64(w.door.Budget()))
+			t.Logf("grew by %d MiB of %d MiB", grew>>20, w.door.Memory>>20)
+			require.Less(t, grew, uint64(w.door.Memory))
 		})
 	}
 }

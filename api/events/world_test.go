@@ -122,6 +122,7 @@ type options struct {
 	shape   func(*ingest.Extractor)
 	maxRows int
 	maxBody int64
+	memory  int64
 	timeout time.Duration
 	patches bool
 }
@@ -163,7 +164,7 @@ func newWorld(t *testing.T, o options) *world {
 		found[name] = &events.Source{Name: name, Extractor: shape, Push: push, MaxBody: o.maxBody, Patches: o.patches}
 	}
 	w.door = api.Options{
-		Access: keyring{}, Timeout: o.timeout, Rate: 1_000_000, MaxBody: o.maxBody, MaxRows: o.maxRows,
+		Access: keyring{}, Timeout: o.timeout, Rate: 1_000_000, MaxBody: o.maxBody, MaxRows: o.maxRows, Memory: o.memory,
 		Registry: prometheus.NewRegistry(), Logger: slog.New(slog.DiscardHandler),
 	}
 	w.server = api.New(w.door)

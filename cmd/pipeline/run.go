@@ -96,7 +96,7 @@ func runPipeline(ctx context.Context, a *app, cfg *config.Config, opt pipeline.O
 	for _, warning := range cfg.Warnings() {
 		log.Warn(warning)
 	}
-	log.Debug("the runtime collects garbage rather than to use more memory", "bytes", setMemoryLimit(int64(cfg.Limits.Memory+max(0, cfg.Decide.Cache-cfg.Limits.Memory/4))))
+	log.Debug("the runtime collects garbage rather than to use more memory", "bytes", setMemoryLimit(int64(cfg.Limits.Memory)+max(0, int64(cfg.Decide.Cache)-cfg.FlowMemory()/4)))
 	reg := prometheus.NewRegistry()
 	reg.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	opt.Logger, opt.Registry = log, reg
