@@ -40,6 +40,9 @@ func Work(r *http.Request) (context.Context, context.CancelFunc) {
 	return ctx, func() { stop(); cancel() }
 }
 
+// drainPatience is how long a refused body may take to end.
+const drainPatience = 5 * time.Second
+
 // firstPiece is the first piece of a body in memory; it doubles as the body arrives.
 const firstPiece = 16 << 10
 
@@ -101,7 +104,9 @@ func (q *request) read(ctx context.Context, w http.ResponseWriter, r *http.Reque
 			reserve = most
 		}
 		if !q.acquire(ctx, bodyCost*reserve-q.held) {
-			w.Header().Set("Connection", "close")
+			// A connection that closes with unread bytes loses the answer.
+			_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(drainPatience))
+			_, _ = io.Copy(io.Discard, r.Body)
 			Unavailable(w, time.Second, "too many requests are in hand")
 			return nil, false
 		}

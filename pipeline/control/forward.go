@@ -239,6 +239,24 @@ func (r *Running) Get(ctx context.Context, path string) ([]byte, error) {
 	return body, err
 }
 
+// Healthy asks whether the process is alive, or ready. The error says why not.
+func (r *Running) Healthy(ctx context.Context, ready bool) error {
+	path := "/healthz"
+	if ready {
+		path = "/readyz"
+	}
+	resp, err := r.send(ctx, http.MethodGet, path, r.cfg.Admin.Token.Reveal(), nil)
+	if err != nil {
+		return err
+	}
+	defer resp.Body.Close()
+	if resp.StatusCode == http.StatusOK {
+		return nil
+	}
+	why, _ := io.ReadAll(io.LimitReader(resp.Body, 1<<10))
+	return fmt.Errorf("%s answered %s: %s", r, resp.Status, strings.TrimSpace(string(why)))
+}
+
 // StatusError is an answer that is no page.
 type StatusError struct{ Who, Status string }
 

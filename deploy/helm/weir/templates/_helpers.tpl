@@ -13,3 +13,12 @@ app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
 app.kubernetes.io/managed-by: {{ .Release.Service }}
 helm.sh/chart: {{ .Chart.Name }}-{{ .Chart.Version }}
 {{- end }}
+
+{{- /* 1.5 × (limits.memory + 128 MiB) */ -}}
+{{- define "weir.memory" -}}
+{{- $text := (.Values.config.limits | default dict).memory | default "256MiB" }}
+{{- if not (regexMatch "^[0-9]+(MiB|GiB)$" $text) }}{{ fail "config.limits.memory: write it in MiB or GiB, like 256MiB" }}{{ end }}
+{{- $mib := regexFind "^[0-9]+" $text | int }}
+{{- if hasSuffix "GiB" $text }}{{ $mib = mul $mib 1024 }}{{ end }}
+{{- div (mul 3 (add $mib 128)) 2 }}Mi
+{{- end }}

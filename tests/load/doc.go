@@ -1,0 +1,5 @@
+// Package load holds the real binary to what a busy API must keep: large batches
+// within the memory of its container, tenants beside a flooder, idle connections, and
+// an import beside the flow. It is behind the build tag verify: `SUITE=load make
+// verify`.
+package load

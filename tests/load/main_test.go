@@ -1,0 +1,9 @@
+package load
+
+import (
+	"testing"
+
+	"github.com/seed-86dfc502/weir/tests/harness"
+)
+
+func TestMain(m *testing.M) { harness.Main(m) }
