@@ -41,7 +41,12 @@ const (
 	recordOverhead = 256
 
 	defaultStallTimeout = 20 * time.Second
-	defaultMaxLeft      = 1 << 16
+	// defaultMaxLeft bounds the records of a predecessor that are remembered of one
+	// partition, maxRemembered those of all sinks of a client: some 64 MB. Each partition
+	// may remember minLeft of them whatever the others do.
+	defaultMaxLeft = 1 << 16
+	maxRemembered  = 1 << 20
+	minLeft        = 1 << 10
 )
 
 // Options configure a sink. Zero values mean the defaults.
@@ -78,9 +83,9 @@ type Options struct {
 	// repeats it, from the beginning. Tests lower it.
 	stallTimeout time.Duration
 
-	// maxLeft bounds the records that are remembered of one partition; the rest is read
-	// later. Tests lower it.
-	maxLeft int
+	// maxLeft and maxRemembered bound the records that are remembered of one partition,
+	// and of all of the client; the rest is read later. Tests lower them.
+	maxLeft, maxRemembered int
 }
 
 // Sink publishes changes. It implements sinks.Recoverer.
@@ -101,6 +106,7 @@ func New(opts Options) (*Sink, error) {
 	}
 	opts.stallTimeout = defaults.Positive(opts.stallTimeout, defaultStallTimeout)
 	opts.maxLeft = defaults.Positive(opts.maxLeft, defaultMaxLeft)
+	opts.maxRemembered = defaults.Positive(opts.maxRemembered, maxRemembered)
 	if opts.Logger == nil {
 		opts.Logger = slog.Default()
 	}
@@ -130,6 +136,9 @@ func (s *Sink) Traits() sinks.Traits {
 
 // Close calls Options.Release: the client is its owner's.
 func (s *Sink) Close() error {
+	for _, p := range s.parts {
+		s.remember(p, leftovers{})
+	}
 	release := s.opts.Release
 	s.opts.Release = nil
 	if release == nil {

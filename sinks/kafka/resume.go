@@ -68,6 +68,9 @@ const maxConcurrentFences = 4
 // Resume implements sinks.Recoverer.
 func (s *Sink) Resume(ctx context.Context, claims []sinks.Takeover) error {
 	for _, c := range claims {
+		if before := s.parts[c.Partition]; before != nil {
+			s.remember(before, leftovers{})
+		}
 		s.parts[c.Partition] = &part{claim: c}
 	}
 	return s.opts.Try(ctx, 0, func() error {
@@ -107,7 +110,7 @@ func (s *Sink) resumeForWrite(ctx context.Context, changes []change.Change) *sin
 		case p.more && at > last:
 			p.claim.Below, p.writer = lowest[n], nil
 		case !p.more && lowest[n] > last:
-			p.left, p.newest = nil, nil // all of it was passed
+			s.remember(p, leftovers{}) // all of it was passed
 		}
 	}
 	for range 3 {
@@ -214,7 +217,9 @@ func (s *Sink) tryResume(ctx context.Context, claims []sinks.Takeover, moved fun
 	if err != nil {
 		return err
 	}
-	left, err := s.readLeft(ctx, topic, claims, ends, moved)
+	each, release := s.reserve(len(claims))
+	defer release()
+	left, err := s.readLeft(ctx, topic, claims, ends, each, moved)
 	if err != nil {
 		return err
 	}
@@ -222,7 +227,7 @@ func (s *Sink) tryResume(ctx context.Context, claims []sinks.Takeover, moved fun
 		p := s.parts[claim.Partition]
 		l := &left[i]
 		p.writer, p.since, p.ends = writers[i], since, slices.Clone(ends)
-		p.left, p.more, p.newest = l.records, l.more, l.newest
+		s.remember(p, *l)
 		p.tried = max(p.tried, l.highest)
 		if p.claim.Bookmark == "" {
 			p.claim.Bookmark = mark{topic.ID, ends}.String()
@@ -268,7 +273,25 @@ func (s *Sink) warnOfMissingRights() {
 		"service", s.opts.Service, "topic", s.opts.Topic, "transactional_id", s.identity(0), "error", err)
 }
 
-// leftovers is what was found of one claim.
+// remember replaces what is remembered of a partition, under the budget of the client.
+func (s *Sink) remember(p *part, l leftovers) {
+	s.opts.Client.Remembered.Add(int64(len(l.records) - len(p.left)))
+	p.left, p.more, p.newest = l.records, l.more, l.newest
+}
+
+// reserve takes room in the budget of the client for the records of so many partitions:
+// how many of each may be remembered, and a function that gives the room back.
+func (s *Sink) reserve(partitions int) (each int, release func()) {
+	remembered := &s.opts.Client.Remembered
+	// A quarter of what is free: other sinks resume at the same time.
+	free := int(int64(s.opts.maxRemembered)-remembered.Load()) / 4
+	each = min(max(free/partitions, minLeft), s.opts.maxLeft)
+	n := int64(each * partitions)
+	remembered.Add(n)
+	return each, func() { remembered.Add(-n) }
+}
+
+// leftovers are the records that were found of one claim.
 type leftovers struct {
 	limit   int // of records
 	records []record
@@ -295,12 +318,12 @@ func (f *leftovers) cut() {
 
 // readLeft reads this service's records of the claimed partitions from the topic, from
 // their marks to the ends.
-func (s *Sink) readLeft(ctx context.Context, topic *fenced.Topic, claims []sinks.Takeover, ends []int64, moved func()) ([]leftovers, error) {
+func (s *Sink) readLeft(ctx context.Context, topic *fenced.Topic, claims []sinks.Takeover, ends []int64, each int, moved func()) ([]leftovers, error) {
 	all := make([]leftovers, len(claims))
 	by := make(map[int32]int, len(claims))
 	from := slices.Clone(ends)
 	for i, claim := range claims {
-		by[claim.Partition], all[i].limit = i, s.opts.maxLeft
+		by[claim.Partition], all[i].limit = i, each
 		m, ok := parseMark(claim.Bookmark)
 		if !ok {
 			continue

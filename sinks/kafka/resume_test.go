@@ -23,6 +23,7 @@ import (
 
 	"github.com/seed-86dfc502/weir/change"
 	"github.com/seed-86dfc502/weir/sinks"
+	"github.com/seed-86dfc502/weir/sinks/kafka/fenced"
 	"github.com/seed-86dfc502/weir/sinks/sinktest"
 	"github.com/seed-86dfc502/weir/tests/servers"
 )
@@ -201,6 +202,48 @@ func TestMoreIsLeftThanIsRemembered(t *testing.T) {
 		}
 	}
 	once(t, log, service, numbered(service, 0, 1, 121))
+}
+
+// All sinks of a client share what they remember of predecessors, as after a restore.
+func TestLeftoversOfManySinksShareABudget(t *testing.T) {
+	log, o, _, mark := begun(t, "shared", 1)
+	const services, each = 6, 3 * minLeft
+	names := make([]string, services)
+	for i := range names {
+		names[i] = fmt.Sprint(service, i)
+		o.Service = names[i]
+		require.NoError(t, resumed(t, o, 0, saved{at: 1}).Write(t.Context(), numbered(names[i], 0, 1, each)))
+	}
+	o.maxRemembered = 2 * minLeft
+	var all []*Sink
+	for _, name := range names {
+		o.Service = name
+		all = append(all, resumed(t, o, 0, saved{1, mark}))
+	}
+	require.LessOrEqual(t, o.Client.Remembered.Load(), int64(services*minLeft), "the least of each, where the budget is spent")
+	for i, s := range all {
+		for n := int64(1); n < each+100; n += 1000 {
+			require.NoError(t, s.Write(t.Context(), numbered(names[i], 0, n, min(n+1000, each+100))))
+		}
+		require.NoError(t, s.Close())
+	}
+	require.Zero(t, o.Client.Remembered.Load())
+	for _, name := range names {
+		once(t, log, name, numbered(name, 0, 1, each+100))
+	}
+}
+
+// A writer is fenced anew before the brokers forget its identity.
+func TestAWriterHasALifetime(t *testing.T) {
+	log, _, sink, _ := begun(t, "lifetime", 3)
+	first := sink.parts[0].writer
+	require.NoError(t, sink.Write(t.Context(), numbered(service, 0, 3, 5)))
+	require.Same(t, first, sink.parts[0].writer)
+	sink.parts[0].since = time.Now().Add(-fenced.Lifetime - time.Second)
+	require.NoError(t, sink.Write(t.Context(), numbered(service, 0, 5, 7)))
+	require.NotSame(t, first, sink.parts[0].writer)
+	require.Less(t, time.Since(sink.parts[0].since), fenced.Lifetime)
+	once(t, log, service, numbered(service, 0, 1, 7))
 }
 
 // A topic that was deleted and made again is read from its beginning.

@@ -88,6 +88,21 @@ var edgeMutants = []mutant{
 		test: "TestAPredecessorIsFenced",
 	},
 	{
+		rule: "a refusal clears no doubt of an attempt before", in: "sinks/kafka/fenced", fn: "Client.await",
+		find: "_1 = _1 || !_2._3", put: "_1 = !_2._3",
+		test: "TestARefusalClearsNoDoubt",
+	},
+	{
+		rule: "a writer is fenced anew before its identity is forgotten", in: "sinks/kafka", fn: "Sink.resumeForWrite",
+		find: "_1._2(_3._4) > _5._6 {", put: "false {",
+		test: "TestAWriterHasALifetime",
+	},
+	{
+		rule: "the same version writes nothing", in: "sinks/postgres", fn: "Sink.insertStatement",
+		find: `" WHERE excluded.version > t.version"`, put: `" WHERE excluded.version >= t.version"`,
+		test: "TestTheSameVersionWritesNothing",
+	},
+	{
 		rule: "what stands in the topic is left out", in: "sinks/kafka", fn: "Sink.buildStreams",
 		find: "if _1._2(_3) {", put: "if false && _1._2(_3) {",
 		test: "TestWhatAPredecessorWroteIsLeftOut",

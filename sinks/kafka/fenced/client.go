@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kadm"
@@ -21,6 +22,9 @@ type Client struct {
 	cl   *kgo.Client
 	adm  *kadm.Client
 	room *semaphore.Weighted // bytes that are queued or on their way
+
+	// Remembered counts the records of predecessors that the users of the client remember.
+	Remembered atomic.Int64
 
 	ctx  context.Context // ends with Close
 	stop context.CancelFunc

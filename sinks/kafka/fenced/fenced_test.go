@@ -10,7 +10,9 @@ import (
 	"github.com/stretchr/testify/require"
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
 	"go.uber.org/goleak"
 
 	"github.com/seed-86dfc502/weir/tests/servers"
@@ -124,6 +126,40 @@ func TestARepetitionIsKnown(t *testing.T) {
 		require.Equal(t, first.Offset, again.Offset)
 	}
 	require.Equal(t, [][]string{{"0", "1", "2"}}, whole(t, c, topic))
+}
+
+// An attempt without an answer may be in the topic, also when a later one is refused.
+func TestARefusalClearsNoDoubt(t *testing.T) {
+	cluster, err := kfake.NewCluster(kfake.NumBrokers(1), kfake.SeedTopics(1, "t"))
+	require.NoError(t, err)
+	defer cluster.Close()
+	c := newClient(t, cluster.ListenAddrs())
+	topic := led(t, c, "t")
+	w, err := c.Anyone(t.Context())
+	require.NoError(t, err)
+	for _, errs := range [][]*kerr.Error{{kerr.RequestTimedOut, kerr.MessageTooLarge}, {kerr.MessageTooLarge}} {
+		attempt := 0
+		cluster.ControlKey(int16(kmsg.Produce), func(r kmsg.Request) (kmsg.Response, error, bool) {
+			if attempt == len(errs) {
+				return nil, nil, false
+			}
+			cluster.KeepControl()
+			req := r.(*kmsg.ProduceRequest)
+			resp := req.ResponseKind().(*kmsg.ProduceResponse)
+			rt := kmsg.NewProduceResponseTopic()
+			rt.Topic, rt.TopicID = req.Topics[0].Topic, req.Topics[0].TopicID
+			rp := kmsg.NewProduceResponseTopicPartition()
+			rp.ErrorCode = errs[attempt].Code
+			rt.Partitions = append(rt.Partitions, rp)
+			resp.Topics = append(resp.Topics, rt)
+			attempt++
+			return resp, nil, true
+		})
+		a := one(t, c, topic, w.Batch(0, records("x")))
+		require.ErrorIs(t, a.Err, kerr.MessageTooLarge)
+		require.Equal(t, len(errs), attempt)
+		require.Equal(t, len(errs) == 1, a.Refused)
+	}
 }
 
 // A refused batch leaves no hole behind.
