@@ -25,7 +25,7 @@ func classify(op string, err error) error {
 		e.Hint = "make room on the disk"
 	case errors.Is(err, os.ErrPermission), errors.Is(err, syscall.EROFS):
 		e.Class, e.Hint = sinks.Pause, "the process must be allowed to write the file and its directory"
-	case errors.Is(err, syscall.ENOTDIR), errors.Is(err, syscall.EISDIR), errors.Is(err, syscall.ENAMETOOLONG), errors.Is(err, syscall.EFBIG):
+	case errors.Is(err, errIrregular), errors.Is(err, syscall.ENOTDIR), errors.Is(err, syscall.EISDIR), errors.Is(err, syscall.ENAMETOOLONG), errors.Is(err, syscall.EFBIG):
 		e.Class, e.Hint = sinks.Pause, "check the path"
 	default:
 		e.Hint = "check the disk"

@@ -89,6 +89,9 @@ func (s *Sink) start(ctx context.Context) error {
 	if err := durable.MkdirAll(filepath.Dir(s.path), dirMode); err != nil {
 		return err
 	}
+	if info, err := os.Stat(s.path); err == nil && !info.Mode().IsRegular() { // #nosec G703 -- the path is the operator's
+		return errIrregular
+	}
 	s.lock = flock.New(s.path, flock.SetFlag(os.O_RDWR|os.O_CREATE), flock.SetPermissions(fileMode))
 	locked, err := s.lock.TryLock()
 	if err != nil {
@@ -127,8 +130,9 @@ func (s *Sink) start(ctx context.Context) error {
 }
 
 var (
-	errLocked = errors.New("another process writes this file")
-	errMoved  = errors.New("the file was replaced while it was opened")
+	errLocked    = errors.New("another process writes this file")
+	errMoved     = errors.New("the file was replaced while it was opened")
+	errIrregular = errors.New("the path names a device, a pipe or a folder")
 )
 
 // sameFile makes sure that what is locked is what is written.

@@ -380,6 +380,18 @@ func TestWriteAfterAnOpenThatFailed(t *testing.T) {
 	require.NoError(t, second.Write(t.Context(), upserts(0, 1)))
 }
 
+// Nothing is written to what is no file, and a pipe is not waited for.
+func TestIrregularPathsPause(t *testing.T) {
+	folder := t.TempDir()
+	pipe := filepath.Join(folder, "pipe")
+	require.NoError(t, syscall.Mkfifo(pipe, 0o600))
+	for _, path := range []string{folder, pipe, os.DevNull} {
+		err := New(path).Open(t.Context())
+		require.Equal(t, sinks.Pause, sinks.Classify(err).Class, path)
+		require.ErrorContains(t, err, "names a device, a pipe or a folder")
+	}
+}
+
 func TestPathErrorsPause(t *testing.T) {
 	dir := t.TempDir()
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "file"), nil, fileMode))
