@@ -51,7 +51,7 @@ const binaryFormat = 1
 func (c *Change) AppendBinary(dst []byte) []byte {
 	dst = append(dst, binaryFormat)
 	dst = binary.AppendVarint(dst, c.Revision)
-	return c.appendFields(wire.Append(dst, c.Service))
+	return wire.Append(c.appendFields(wire.Append(dst, c.Service)), c.Doc)
 }
 
 // Decode reads one change from the front of b and returns the rest. Content and
@@ -63,7 +63,11 @@ func Decode(b []byte) (c Change, rest []byte, err error) {
 		return Change{}, nil, fmt.Errorf("%w: format %d, this build reads %d", ErrMalformed, format, binaryFormat)
 	}
 	c = Change{Revision: r.Varint(), Service: r.Text()}
-	if !c.readFields(&r) {
+	ok := c.readFields(&r)
+	if c.Doc = r.Bytes(); c.Op == Retract {
+		c.Doc = nil
+	}
+	if !ok || r.Failed {
 		return Change{}, nil, fmt.Errorf("%w: cut off or corrupt", ErrMalformed)
 	}
 	return c, r.Rest, nil
@@ -77,8 +81,8 @@ const (
 	flagsEnd
 )
 
-// appendFields appends everything but service and revision; a resent change has the
-// revision of the first time.
+// appendFields appends everything but service, revision and document; a resent change has
+// the revision of the first time.
 func (c *Change) appendFields(dst []byte) []byte {
 	var flags byte
 	if c.Op == Retract {
@@ -98,7 +102,7 @@ func (c *Change) appendFields(dst []byte) []byte {
 	}
 	dst = binary.AppendVarint(dst, c.Time.UnixMilli())
 	dst = wire.Append(wire.Append(dst, c.Entity), c.Key)
-	dst = wire.Append(wire.Append(dst, c.Content), c.Doc)
+	dst = wire.Append(dst, c.Content)
 	if c.Trace != nil {
 		dst = wire.Append(wire.Append(dst, c.Trace.Parent), c.Trace.State)
 	}
@@ -114,9 +118,9 @@ func (c *Change) readFields(r *wire.Reader) bool {
 	}
 	c.Time = time.UnixMilli(r.Varint()).UTC()
 	c.Entity, c.Key = r.Text(), r.Text()
-	c.Op, c.Content, c.Doc = Upsert, r.Bytes(), r.Bytes()
+	c.Op, c.Content = Upsert, r.Bytes()
 	if flags&flagRetract != 0 {
-		c.Op, c.Doc = Retract, nil
+		c.Op = Retract
 	}
 	if flags&flagTraced != 0 {
 		c.Trace = &Trace{Parent: r.Text(), State: r.Text()}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"iter"
 	"math"
+	"unsafe"
 
 	"github.com/seed-86dfc502/weir/internal/wire"
 )
@@ -32,7 +33,18 @@ type Frame struct {
 	// Slices are in ascending order of their services.
 	Slices []Slice
 
-	packed []byte // the changes; nil once it is open
+	docs   []int    // sizes of the documents
+	texts  [][]byte // the documents; nil until the frame is open
+	packed []byte   // documents and changes; nil once it is open
+}
+
+// Shared is the size of the documents of the frame, decompressed. Each is there once,
+// however many changes carry it.
+func (f *Frame) Shared() (n int) {
+	for _, size := range f.docs {
+		n += size
+	}
+	return n
 }
 
 // Partial reports whether f is a part of a position's changes, and not all of them.
@@ -45,6 +57,7 @@ type Slice struct {
 	Count   int
 
 	size  int // of body
+	docs  int // bytes of the documents of its changes
 	frame *Frame
 	body  []byte // nil until the frame is open
 }
@@ -53,13 +66,58 @@ type Slice struct {
 // again after AppendTo, by one goroutine at a time. Whatever it is used for wrongly
 // makes a frame that nobody could read, so it panics.
 type FrameBuilder struct {
+	docs        []byte        // sizes of the documents in texts
+	texts       []byte        // documents, one behind the other
+	shared      map[docID]int // numbers of the documents
+	documents   int
 	table, body []byte
 	service     int32
 	count       int
+	carried     int     // bytes of the documents of the open slice
 	start       int     // of the open slice in body
 	position    Version // of the change before, in the open slice
 	low, high   Version // positions of the frame
 	open        bool
+}
+
+// docID identifies a document in memory: changes of one decision share its bytes.
+type docID struct {
+	first *byte
+	size  int
+}
+
+func idOf(doc []byte) docID { return docID{unsafe.SliceData(doc), len(doc)} }
+
+// A FrameMeter measures the record of a frame before it is made. The zero value is empty.
+type FrameMeter struct {
+	size int // with the documents
+	own  int // without them
+	docs map[docID]bool
+}
+
+// Exceeds reports whether c belongs into another frame: it would be too large with it. A
+// document that is there already may make it larger, since another frame had it again.
+func (m *FrameMeter) Exceeds(c *Change, limit int) bool {
+	switch {
+	case m.docs == nil:
+		return false
+	case len(c.Doc) == 0 || m.docs[idOf(c.Doc)]:
+		return m.own+c.frameSize() > limit
+	}
+	return m.size+c.FrameSize() > limit
+}
+
+// Add counts c in, and returns at least how many bytes the record has then.
+func (m *FrameMeter) Add(c *Change) int {
+	if m.docs == nil {
+		m.docs, m.size = map[docID]bool{}, FrameHeader
+	}
+	m.size, m.own = m.size+c.frameSize(), m.own+c.frameSize()
+	if id := idOf(c.Doc); len(c.Doc) > 0 && !m.docs[id] {
+		m.docs[id] = true
+		m.size += len(c.Doc) + binary.MaxVarintLen32
+	}
+	return m.size
 }
 
 const frameFormat = 1
@@ -67,11 +125,14 @@ const frameFormat = 1
 // FrameHeader is at least how many bytes of a record are not its changes.
 const FrameHeader = 64
 
-// FrameSize is at least how many bytes c adds to the record of a frame.
-func (c *Change) FrameSize() int {
+// FrameSize is at least how many bytes c adds to the record of a frame that has no other
+// change with its document.
+func (c *Change) FrameSize() int { return c.frameSize() + len(c.Doc) + binary.MaxVarintLen32 }
+
+func (c *Change) frameSize() int {
 	// Flags, version, time, four lengths, and a row of the table for itself.
 	n := 1 + 8 + binary.MaxVarintLen64 + 4*binary.MaxVarintLen32 + 3*binary.MaxVarintLen32
-	n += len(c.Entity) + len(c.Key) + len(c.Content) + len(c.Doc)
+	n += len(c.Entity) + len(c.Key) + len(c.Content)
 	if c.Resent != 0 {
 		n += 8 + binary.MaxVarintLen64
 	}
@@ -90,7 +151,7 @@ func (b *FrameBuilder) Add(service int32, c *Change) {
 			panic(fmt.Sprintf("change: service %d behind %d in a frame", service, b.service))
 		}
 		b.endSlice()
-		b.open, b.service, b.start, b.count, b.position = true, service, len(b.body), 0, position
+		b.open, b.service, b.start, b.count, b.carried, b.position = true, service, len(b.body), 0, 0, position
 	}
 	if position < b.position {
 		panic(fmt.Sprintf("change: position %v behind %v in a frame", position, b.position))
@@ -100,7 +161,26 @@ func (b *FrameBuilder) Add(service int32, c *Change) {
 	}
 	b.low, b.high = min(b.low, position), max(b.high, position)
 	b.count++
-	b.body = c.appendFields(b.body)
+	b.carried += len(c.Doc)
+	b.body = binary.AppendUvarint(c.appendFields(b.body), uint64(b.document(c)))
+}
+
+// document returns the number of a change's document in the frame, from 1; 0 without one.
+func (b *FrameBuilder) document(c *Change) int {
+	if c.Op == Retract {
+		return 0
+	}
+	n, known := b.shared[idOf(c.Doc)]
+	if !known || len(c.Doc) == 0 {
+		if b.shared == nil {
+			b.shared = map[docID]int{}
+		}
+		b.docs, b.texts = binary.AppendUvarint(b.docs, uint64(len(c.Doc))), append(b.texts, c.Doc...)
+		b.documents++
+		n = b.documents
+		b.shared[idOf(c.Doc)] = n
+	}
+	return n
 }
 
 func (b *FrameBuilder) endSlice() {
@@ -110,6 +190,7 @@ func (b *FrameBuilder) endSlice() {
 	b.table = binary.AppendUvarint(b.table, uint64(b.service))
 	b.table = binary.AppendUvarint(b.table, uint64(b.count))
 	b.table = binary.AppendUvarint(b.table, uint64(len(b.body)-b.start))
+	b.table = binary.AppendUvarint(b.table, uint64(b.carried))
 	b.open = false
 }
 
@@ -131,9 +212,10 @@ func (b *FrameBuilder) AppendTo(dst []byte, h Frame) []byte {
 	dst = binary.AppendVarint(dst, h.Revision)
 	dst = binary.AppendUvarint(dst, uint64(h.Part))
 	dst = binary.AppendUvarint(dst, h.Cut)
-	dst = wire.Append(dst, b.table)
-	dst = appendPacked(dst, b.body)
-	b.table, b.body = b.table[:0], b.body[:0]
+	dst = wire.Append(wire.Append(dst, b.docs), b.table)
+	dst = appendPacked(dst, append(b.texts, b.body...))
+	b.docs, b.texts, b.table, b.body, b.documents = b.docs[:0], b.texts[:0], b.table[:0], b.body[:0], 0
+	clear(b.shared)
 	return dst
 }
 
@@ -161,6 +243,13 @@ func (f *Frame) Open() error {
 	if err != nil {
 		return err
 	}
+	texts := make([][]byte, len(f.docs))
+	for i, size := range f.docs {
+		if size > len(body) {
+			return fmt.Errorf("%w: a document is longer than the frame", ErrMalformed)
+		}
+		texts[i], body = body[:size:size], body[size:]
+	}
 	for i := range f.Slices {
 		s := &f.Slices[i]
 		if s.size > len(body) {
@@ -171,7 +260,7 @@ func (f *Frame) Open() error {
 	if len(body) > 0 {
 		return fmt.Errorf("%w: %d bytes of no service", ErrMalformed, len(body))
 	}
-	f.packed = nil
+	f.texts, f.packed = texts, nil
 	return nil
 }
 
@@ -188,19 +277,28 @@ func ParseFrameHeader(record []byte) (*Frame, error) {
 	f.Revision = r.Varint()
 	part := r.Uvarint()
 	f.Cut = r.Uvarint()
+	docs := wire.Reader{Rest: r.Bytes()}
 	table := wire.Reader{Rest: r.Bytes()}
 	if r.Failed || last > 1 || f.From >= f.To || f.Prev > f.From ||
 		f.From.Generation() == 0 || f.From.Generation() != f.To.Generation() || part > math.MaxInt32 {
 		return nil, fmt.Errorf("%w: header of a frame", ErrMalformed)
 	}
 	f.Part = int(part)
+	for len(docs.Rest) > 0 && !docs.Failed {
+		size := docs.Uvarint()
+		docs.Failed = docs.Failed || size > maxUnpacked
+		f.docs = append(f.docs, int(size))
+	}
+	if docs.Failed {
+		return nil, fmt.Errorf("%w: documents of a frame", ErrMalformed)
+	}
 	for len(table.Rest) > 0 && !table.Failed {
-		service, count, size := table.Uvarint(), table.Uvarint(), table.Uvarint()
-		if service > math.MaxInt32 || count == 0 || count > size || size > maxUnpacked || len(f.Slices) > 0 && int32(service) <= f.Slices[len(f.Slices)-1].Service {
+		service, count, size, docs := table.Uvarint(), table.Uvarint(), table.Uvarint(), table.Uvarint()
+		if docs > math.MaxInt || service > math.MaxInt32 || count == 0 || count > size || size > maxUnpacked || len(f.Slices) > 0 && int32(service) <= f.Slices[len(f.Slices)-1].Service {
 			table.Failed = true
 			break
 		}
-		f.Slices = append(f.Slices, Slice{Service: int32(service), Count: int(count), size: int(size), frame: f})
+		f.Slices = append(f.Slices, Slice{Service: int32(service), Count: int(count), size: int(size), docs: int(docs), frame: f})
 	}
 	if table.Failed {
 		return nil, fmt.Errorf("%w: table of a frame", ErrMalformed)
@@ -212,8 +310,11 @@ func ParseFrameHeader(record []byte) (*Frame, error) {
 // Opened reports whether the changes are readable.
 func (f *Frame) Opened() bool { return f.packed == nil }
 
-// Bytes is the size of the slice's changes, decompressed.
-func (s *Slice) Bytes() int { return s.size }
+// Bytes is the size of the slice's changes with their documents, decompressed.
+func (s *Slice) Bytes() int { return s.size + s.docs }
+
+// Own is the size of the slice's changes without their documents, which may be shared.
+func (s *Slice) Own() int { return s.size }
 
 // All returns the changes of the slice, for the service with this name, and an
 // error wrapping ErrMalformed as the last element if they cannot be read to their
@@ -221,9 +322,21 @@ func (s *Slice) Bytes() int { return s.size }
 func (s *Slice) All(name string) iter.Seq2[Change, error] {
 	return func(yield func(Change, error) bool) {
 		r, position := wire.Reader{Rest: s.body}, s.frame.From
+		carried := 0
 		for range s.Count {
 			c := Change{Service: name, Revision: s.frame.Revision}
-			if !c.readFields(&r) || c.Position() < position || c.Position() >= s.frame.To {
+			ok := c.readFields(&r)
+			document := r.Uvarint()
+			switch {
+			case c.Op == Retract:
+				ok = ok && document == 0
+			case document == 0 || document > uint64(len(s.frame.texts)):
+				ok = false
+			default:
+				c.Doc = s.frame.texts[document-1]
+				carried += len(c.Doc)
+			}
+			if !ok || r.Failed || c.Position() < position || c.Position() >= s.frame.To {
 				yield(Change{}, fmt.Errorf("%w: change of %s", ErrMalformed, name))
 				return
 			}
@@ -232,7 +345,7 @@ func (s *Slice) All(name string) iter.Seq2[Change, error] {
 				return
 			}
 		}
-		if len(r.Rest) > 0 {
+		if len(r.Rest) > 0 || carried != s.docs {
 			yield(Change{}, fmt.Errorf("%w: more changes of %s than were counted", ErrMalformed, name))
 		}
 	}

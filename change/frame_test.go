@@ -3,6 +3,7 @@ package change
 import (
 	"bytes"
 	"cmp"
+	"fmt"
 	"iter"
 	"math"
 	"slices"
@@ -180,42 +181,50 @@ func TestParseFrameRefuses(t *testing.T) {
 	}
 	require.NoError(t, readAll(head(func(*Frame) {})))
 	short := build(h, all)
-	body := func(table, body string) []byte {
-		record := slices.Clone(short[:2+3*8+1+1+1]) // up to the table: revision, part and cut are a byte each
-		record = wire.Append(record, table)
+	with := func(docs, table, body string) []byte {
+		record := slices.Clone(short[:2+3*8+1+1+1]) // up to the documents: revision, part and cut are a byte each
+		record = wire.Append(wire.Append(record, docs), table)
 		return append(append(record, packedPlain), body...)
 	}
+	body := func(table, body string) []byte { return with("", table, body) }
 	minimal := "\x01" + "\x00\x02\x00\x00\x00\x00\x00\x03" + "\x00" + "\x01e" + "\x00" + "\x01\xff" + "\x00"
 	size := string(rune(len(minimal)))
-	require.NoError(t, readAll(body("\x03\x01"+size, minimal)), "the frames below are not damaged elsewhere")
+	require.NoError(t, readAll(body("\x03\x01"+size+"\x00", minimal)), "the frames below are not damaged elsewhere")
+	require.NoError(t, readAll(with("\x02", "\x03\x01"+size+"\x02", "{}\x00"+minimal[1:len(minimal)-1]+"\x01")))
 	for name, record := range map[string][]byte{
-		"nothing":                      nil,
-		"a later format":               append([]byte{frameFormat + 1}, short[1:]...),
-		"a mark that is none":          append([]byte{frameFormat, 2}, short[2:]...),
-		"no positions":                 head(func(f *Frame) { f.To = f.From }),
-		"positions that go back":       head(func(f *Frame) { f.From, f.To = f.To, f.From }),
-		"two generations":              head(func(f *Frame) { f.To = NewVersion(3, 1) }),
-		"no generation":                head(func(f *Frame) { f.From, f.To, f.Prev = 1, 2, 0 }),
-		"a link into the future":       head(func(f *Frame) { f.Prev = f.From + 1 }),
-		"a change before the first":    head(func(f *Frame) { f.From++ }),
-		"a change behind the last":     head(func(f *Frame) { f.To-- }),
-		"a table that is cut off":      body("\x03\x01", minimal),
-		"a service twice":              body("\x03\x01"+size+"\x03\x01"+size, minimal+minimal),
-		"services that descend":        body("\x03\x01"+size+"\x02\x01"+size, minimal+minimal),
-		"a service without changes":    body("\x03\x00"+size, minimal),
-		"no such number":               body("\xff\xff\xff\xff\x08\x01"+size, minimal),
-		"more changes than bytes":      body("\x03\x7f"+size, minimal),
-		"a size beyond everything":     body("\x03\x01\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01", minimal),
-		"a count that turns negative":  body("\x03\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01", minimal),
-		"fewer bytes than in table":    body("\x03\x01"+size, minimal[1:]),
-		"more bytes than in table":     body("\x03\x01"+size, minimal+"\x00"),
-		"more changes than counted":    body("\x03\x01"+string(rune(2*len(minimal))), minimal+minimal),
-		"fewer changes than counted":   body("\x03\x02"+size, minimal),
-		"a flag that is none":          body("\x03\x01"+size, "\x08"+minimal[1:]),
-		"an entity without a name":     body("\x03\x01"+string(rune(len(minimal)-1)), strings.Replace(minimal, "\x01e", "\x00", 1)),
-		"sent once more, never before": body("\x03\x01"+string(rune(len(minimal)+9)), "\x02"+minimal[1:9]+strings.Repeat("\x00", 9)+minimal[9:]),
-		"a trace without a parent":     body("\x03\x01"+string(rune(len(minimal)+2)), "\x04"+minimal[1:]+"\x00\x00"),
-		"changes that are not packed":  short[:len(short)-1],
+		"nothing":                       nil,
+		"a later format":                append([]byte{frameFormat + 1}, short[1:]...),
+		"a mark that is none":           append([]byte{frameFormat, 2}, short[2:]...),
+		"no positions":                  head(func(f *Frame) { f.To = f.From }),
+		"positions that go back":        head(func(f *Frame) { f.From, f.To = f.To, f.From }),
+		"two generations":               head(func(f *Frame) { f.To = NewVersion(3, 1) }),
+		"no generation":                 head(func(f *Frame) { f.From, f.To, f.Prev = 1, 2, 0 }),
+		"a link into the future":        head(func(f *Frame) { f.Prev = f.From + 1 }),
+		"a change before the first":     head(func(f *Frame) { f.From++ }),
+		"a change behind the last":      head(func(f *Frame) { f.To-- }),
+		"a table that is cut off":       body("\x03\x01", minimal),
+		"a service twice":               body("\x03\x01"+size+"\x00\x03\x01"+size+"\x00", minimal+minimal),
+		"services that descend":         body("\x03\x01"+size+"\x00\x02\x01"+size+"\x00", minimal+minimal),
+		"a service without changes":     body("\x03\x00"+size+"\x00", minimal),
+		"no such number":                body("\xff\xff\xff\xff\x08\x01"+size+"\x00", minimal),
+		"more changes than bytes":       body("\x03\x7f"+size+"\x00", minimal),
+		"a size beyond everything":      body("\x03\x01\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01\x00", minimal),
+		"a count that turns negative":   body("\x03\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01\x00", minimal),
+		"fewer bytes than in table":     body("\x03\x01"+size+"\x00", minimal[1:]),
+		"more bytes than in table":      body("\x03\x01"+size+"\x00", minimal+"\x00"),
+		"more changes than counted":     body("\x03\x01"+string(rune(2*len(minimal)))+"\x00", minimal+minimal),
+		"fewer changes than counted":    body("\x03\x02"+size+"\x00", minimal),
+		"a flag that is none":           body("\x03\x01"+size+"\x00", "\x08"+minimal[1:]),
+		"an entity without a name":      body("\x03\x01"+string(rune(len(minimal)-1))+"\x00", strings.Replace(minimal, "\x01e", "\x00", 1)),
+		"sent once more, never before":  body("\x03\x01"+string(rune(len(minimal)+9))+"\x00", "\x02"+minimal[1:9]+strings.Repeat("\x00", 9)+minimal[9:]),
+		"a trace without a parent":      body("\x03\x01"+string(rune(len(minimal)+2))+"\x00", "\x04"+minimal[1:]+"\x00\x00"),
+		"a document that is not there":  body("\x03\x01"+size+"\x00", "\x00"+minimal[1:len(minimal)-1]+"\x01"),
+		"an upsert without a document":  with("\x02", "\x03\x01"+size+"\x02", "{}\x00"+minimal[1:]),
+		"a retraction with a document":  with("\x02", "\x03\x01"+size+"\x02", "{}"+minimal[:len(minimal)-1]+"\x01"),
+		"a document beyond the frame":   with("\x7f", "\x03\x01"+size+"\x00", minimal),
+		"documents not as in the table": with("\x02", "\x03\x01"+size+"\x01", "{}\x00"+minimal[1:len(minimal)-1]+"\x01"),
+		"documents that are cut off":    with("\xff", "\x03\x01"+size+"\x00", minimal),
+		"changes that are not packed":   short[:len(short)-1],
 	} {
 		require.ErrorIs(t, readAll(record), ErrMalformed, name)
 	}
@@ -304,4 +313,43 @@ func FuzzParseFrame(f *testing.F) {
 			require.Equal(t, back[i].changes, changes)
 		}
 	})
+}
+
+// However many services get a document, the frame has it once.
+func TestAFrameHasEachDocumentOnce(t *testing.T) {
+	doc := []byte(`{"text":"` + strings.Repeat("x", 1<<16) + `"}`)
+	var b FrameBuilder
+	var meter FrameMeter
+	size := 0
+	change := func(service int32) *Change {
+		return &Change{Service: fmt.Sprint(service), Entity: "B", Op: Upsert, Version: NewVersion(1, 7), Content: Retracted(), Doc: doc, Time: time.UnixMilli(0).UTC()}
+	}
+	for service := range int32(200) {
+		b.Add(service, change(service))
+		size = meter.Add(change(service))
+	}
+	retraction := *change(200)
+	retraction.Op, retraction.Doc = Retract, nil
+	b.Add(200, &retraction)
+	require.Less(t, size, len(doc)+200*256)
+	record := b.AppendTo(nil, Frame{From: NewVersion(1, 7), To: NewVersion(1, 8), Last: true})
+	f, err := ParseFrame(record)
+	require.NoError(t, err)
+	require.Equal(t, len(doc), f.Shared())
+	var first *byte
+	for i := range f.Slices[:200] {
+		for c, err := range f.Slices[i].All(fmt.Sprint(i)) {
+			require.NoError(t, err)
+			require.Equal(t, change(int32(i)), &c)
+			if first == nil {
+				first = &c.Doc[0]
+			}
+			require.Same(t, first, &c.Doc[0])
+		}
+	}
+	// The builder forgets the documents of the last frame.
+	b.Add(1, change(1))
+	f, err = ParseFrame(b.AppendTo(nil, Frame{From: NewVersion(1, 7), To: NewVersion(1, 8), Last: true}))
+	require.NoError(t, err)
+	require.Equal(t, len(doc), f.Shared())
 }

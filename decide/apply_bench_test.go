@@ -22,7 +22,7 @@ func BenchmarkApply(b *testing.B) {
 
 func benchmarkApply(b *testing.B, collector *sketch.Collector) {
 	p := bananaPlan(b)
-	v := newVerdict(p, maxOutcomeOfOne)
+	v := newVerdict(p, unbounded)
 	v.observer = newChangeObserver(collector)
 	var e store.Entity
 	e.ID = "B-007"
@@ -33,7 +33,7 @@ func benchmarkApply(b *testing.B, collector *sketch.Collector) {
 		require.NoError(b, ev.apply(r))
 		if offset%200 == 0 { // a batch
 			v.observer.report(v.outcomes)
-			v = newVerdict(p, maxOutcomeOfOne)
+			v = newVerdict(p, unbounded)
 			v.observer = newChangeObserver(collector)
 		}
 		row, dirty := ev.result()

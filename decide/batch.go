@@ -17,6 +17,7 @@ type batch struct {
 	claimed  []store.ClaimID
 	keys     []store.KeyDigest
 	room     int               // for its outcome, in bytes
+	single   bool              // of one record: what does not fit is a dead letter of its service
 	noise    *sketch.Collector // may be nil
 	begin    func(*record)     // called before each record, for who watches; may be nil
 }
@@ -72,7 +73,8 @@ func (b *batch) unknown() []string {
 // verdict is the decision about a batch.
 type verdict struct {
 	plan    *Plan
-	room    int             // for what is yet to come, in bytes; negative: it is too much
+	room    int             // for the rest of the outcome, in bytes; negative: it is too much
+	single  bool            // as of the batch
 	out     store.Outcome   // but for the frames of its changes
 	changes []decidedChange // in the order of records and services
 	// How often records had which outcome.
@@ -100,21 +102,22 @@ func newVerdict(p *Plan, room int) *verdict {
 }
 
 // full reports whether the outcome exceeds the room.
-func (v *verdict) full() bool { return v.room < 0 }
+func (v *verdict) full() bool { return v.room < 0 && !v.single }
 
 // decideBatch decides a batch, whose unknown entities and whose claims were loaded. It
 // changes only the batch's subjects and what was remembered of them, and is pure
 // otherwise: transactions, dry runs and golden tests decide by it alone. The error is
-// errLargeOutcome, of class Poison, when the outcome exceeds the room.
+// errLargeOutcome when the outcome exceeds the room.
 func decideBatch(b *batch, loaded store.Loaded) (*verdict, error) {
 	v := newVerdict(b.plan, b.room)
+	v.single = b.single
 	v.observer, v.claims = newChangeObserver(b.noise), newClaims(len(b.claimed), loaded)
 	err := b.evaluate(v, loaded.Entities)
 	if err == nil && v.full() {
 		err = errLargeOutcome
 	}
 	if errors.Is(err, errLargeOutcome) {
-		return nil, store.WithClass(err, store.Poison) // of a single record: it will not become smaller
+		return nil, store.WithClass(err, store.Poison) // no repetition of the same batch is smaller
 	}
 	if err != nil {
 		return nil, store.WithClass(err, store.Fatal)

@@ -126,7 +126,7 @@ func TestCacheKnowsItsSize(t *testing.T) {
 					require.NoError(t, err)
 					docs[s.Name] = tree.Keep().Root()
 				}
-				ev := &evaluation{verdict: newVerdict(p, maxOutcomeOfOne), entityState: entityState{stored: store.Entity{ID: fmt.Sprint("entity-", n)}, docs: docs, fence: fence{}}}
+				ev := &evaluation{verdict: newVerdict(p, unbounded), entityState: entityState{stored: store.Entity{ID: fmt.Sprint("entity-", n)}, docs: docs, fence: fence{}}}
 				for _, s := range spec.Sources {
 					ev.fence[s.Name] = &sourceFence{Positions: []position{{Topic: fmt.Sprint("a topic's identity", n)}}, Events: []string{"0123456789ab", fmt.Sprint("0123456789a", n)}}
 				}

@@ -65,6 +65,21 @@ func (p *Plan) named(names []string) []int {
 	return services
 }
 
+// byShape groups services by the shape of their projections.
+func (p *Plan) byShape(services []int) (groups [][]int) {
+	at := make(map[int]int, len(services))
+	for _, s := range services {
+		shape := p.alike[p.Services[s].Projection]
+		i, known := at[shape]
+		if !known {
+			i = len(groups)
+			at[shape], groups = i, append(groups, nil)
+		}
+		groups[i] = append(groups[i], s)
+	}
+	return groups
+}
+
 // purge forgets the entity, if it is a tombstone and all that was sent of it was
 // delivered. Nothing remembers that it was asked for.
 func (ev *evaluation) purge(r *record) {
@@ -101,8 +116,8 @@ func (ev *evaluation) redecide(r *record, services []int) error {
 	}
 	ev.history.redecided(ev.plan, c)
 	offered := false
-	for _, s := range services {
-		shown, err := ev.offer(r, ev.plan.Services[s].Projection, []int{s})
+	for _, of := range ev.plan.byShape(services) {
+		shown, err := ev.offer(r, ev.plan.alike[ev.plan.Services[of[0]].Projection], of)
 		if err != nil {
 			return err
 		}
@@ -133,7 +148,7 @@ func (ev *evaluation) resend(r *record) {
 		ev.states.Set(row)
 	}
 	c.Resent, c.Trace = r.version, r.span.Trace()
-	ev.send(r, service, c)
+	ev.send(r, service, c, sizeOf(&c))
 }
 
 // amend changes the dam states of services for a request that sends nothing.

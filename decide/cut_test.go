@@ -23,7 +23,7 @@ type decided struct {
 
 // decides decides records as one transaction does.
 func (d *decided) decides(t require.TestingT, p *Plan, batch []*record) {
-	b := newBatch(p, batch, maxOutcomeOfOne, noCache)
+	b := newBatch(p, batch, unbounded, noCache)
 	loaded := store.Loaded{Decided: d.claims, Uses: d.uses}
 	if len(b.unknown()) > 0 {
 		loaded.Entities = []store.Entity{d.entity}

@@ -3,6 +3,7 @@ package decide
 import (
 	"context"
 	"errors"
+	"math"
 	"time"
 
 	"github.com/seed-86dfc502/weir/internal/crash"
@@ -198,7 +199,7 @@ func (w *worker) transact(ctx context.Context, plan *Plan, records []*record, mo
 	w.cache.begin(moves)
 	b := newBatch(plan, records, w.d.opt.MaxOutcome, w.cache.take)
 	if len(records) == 1 {
-		b.room = maxOutcomeOfOne
+		b.room, b.single = outcomeOfOne*w.d.opt.MaxOutcome, true
 	}
 	b.noise, b.begin = w.d.opt.Noise, w.inHand.begin
 	unknown := b.unknown()
@@ -293,9 +294,12 @@ func (w *worker) graceful(ctx context.Context) (context.Context, context.CancelF
 	return within, func() { unlimit(); cancel() }
 }
 
-// maxOutcomeOfOne bounds in bytes what is decided of a single record, which cannot
-// be cut: what databases take in one statement (PostgreSQL: 1 GiB), with room.
-const maxOutcomeOfOne = 512 << 20
+// outcomeOfOne is how many times MaxOutcome the outcome of a single record may have, which
+// cannot be cut: a document counts once, however many services it is for.
+const outcomeOfOne = 8
+
+// unbounded is the room of what decides in memory alone.
+const unbounded = math.MaxInt
 
 // errLargeOutcome says that the outcome of a decision is larger than it may be.
 var errLargeOutcome = errors.New("its changes are more than one decision may have")

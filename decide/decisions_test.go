@@ -85,7 +85,7 @@ func TestRefusalsAreNeitherHistoryNorAudit(t *testing.T) {
 
 	refused := &record{Record: change.Record{Entity: "B-007", Control: &change.Control{Action: change.Refuse, Services: []string{"two/list@a"}, Version: 1, Actor: change.Deliver}}}
 	asked := &record{Record: change.Record{Entity: "B-007", Control: &change.Control{Action: change.Reset, Actor: "alice"}}}
-	ev, err := newEvaluation(newVerdict(s.plan, maxOutcomeOfOne), before)
+	ev, err := newEvaluation(newVerdict(s.plan, unbounded), before)
 	require.NoError(t, err)
 	require.NoError(t, ev.apply(refused))
 	require.NoError(t, ev.apply(asked))

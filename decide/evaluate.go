@@ -212,6 +212,9 @@ func (ev *evaluation) offerTouched(r *record, before canonicaltree.Node, all boo
 		ev.history.last.word = historyWord(HistoryIncomplete)
 	}
 	for p, services := range ev.plan.servicesOf {
+		if len(services) == 0 {
+			continue
+		}
 		if !all && !ev.touched.Has(p) {
 			for _, s := range services {
 				ev.decisions[decisionOf{s, unaffected}]++
@@ -270,8 +273,12 @@ func (ev *evaluation) fail(r *record, code, reason string) {
 	ev.count(r, outcomeDead)
 }
 
-// addLetter adds a dead letter to the verdict.
+// addLetter adds a dead letter to the verdict. Of a single record, the letter of a service
+// has no payload where there is no room for it: the service is decided again without it.
 func (ev *evaluation) addLetter(l store.DeadLetter) {
+	if ev.single && l.Service != "" && len(l.Payload) > ev.room {
+		l.Payload = nil
+	}
 	ev.out.Letters = append(ev.out.Letters, l)
 	ev.room -= len(l.Payload)
 }

@@ -6,14 +6,15 @@ import (
 	"encoding/binary"
 	"hash/fnv"
 	"slices"
+	"unsafe"
 
 	"github.com/seed-86dfc502/weir/change"
 	"github.com/seed-86dfc502/weir/store"
 )
 
 // MaxFrame is how many bytes a frame of the changes log has at most, before
-// compression; only a single change that is larger makes a larger one. The log
-// must take records of that size.
+// compression; only a single document that is larger makes a larger one, for all services
+// that get it. The log must take records of that size.
 const MaxFrame = 1 << 20
 
 // frameEnds says by partition where its newest frame ends.
@@ -67,12 +68,13 @@ type frameWriter struct {
 // order, one frame holds: all those of as many offsets as fit into it, and of one
 // in any case.
 func (w *frameWriter) fitting(rest []*decidedChange) int {
-	size, fit, of := change.FrameHeader, 0, change.Version(0)
+	var meter change.FrameMeter
+	fit, of := 0, change.Version(0)
 	for n, c := range rest {
 		if c.Position() != of {
 			of, fit = c.Position(), n
 		}
-		if size += c.FrameSize(); size > w.limit && fit > 0 {
+		if meter.Add(&c.Change) > w.limit && fit > 0 {
 			return fit
 		}
 	}
@@ -82,16 +84,35 @@ func (w *frameWriter) fitting(rest []*decidedChange) int {
 // write writes a frame; one that is too large holds one offset and is cut into parts.
 func (w *frameWriter) write(p store.Partition, h change.Frame, changes []*decidedChange) {
 	number := func(c *decidedChange) int32 { return w.plan.Services[c.service].Number }
-	slices.SortStableFunc(changes, func(a, b *decidedChange) int { return cmp.Compare(number(a), number(b)) })
 	var parts [][]*decidedChange
-	size, first := change.FrameHeader, 0
-	for n, c := range changes {
-		if size += c.FrameSize(); size > w.limit && n > first {
-			parts, first = append(parts, changes[first:n]), n
-			size = change.FrameHeader + c.FrameSize()
+	var meter change.FrameMeter
+	first := 0
+	// Changes with one document come one after the other, in the order of their lowest
+	// numbers, whatever the order of the configuration.
+	lowest := make(map[*byte]int32, len(changes))
+	for _, c := range changes {
+		doc := unsafe.SliceData(c.Doc)
+		if known, ok := lowest[doc]; !ok || number(c) < known {
+			lowest[doc] = number(c)
 		}
 	}
-	if parts = append(parts, changes[first:]); len(parts) > 1 {
+	slices.SortStableFunc(changes, func(a, b *decidedChange) int {
+		return cmp.Or(cmp.Compare(lowest[unsafe.SliceData(a.Doc)], lowest[unsafe.SliceData(b.Doc)]), cmp.Compare(number(a), number(b)))
+	})
+	for n, c := range changes {
+		if meter.Exceeds(&c.Change, w.limit) {
+			parts, first = append(parts, changes[first:n]), n
+			meter = change.FrameMeter{}
+		}
+		meter.Add(&c.Change)
+	}
+	parts = append(parts, changes[first:])
+	for _, part := range parts {
+		slices.SortStableFunc(part, func(a, b *decidedChange) int {
+			return cmp.Or(cmp.Compare(number(a), number(b)), cmp.Compare(a.Position(), b.Position()))
+		})
+	}
+	if len(parts) > 1 {
 		id := fnv.New64a()
 		_ = binary.Write(id, binary.BigEndian, h.Revision)
 		for i, part := range parts {

@@ -77,7 +77,7 @@ func (t History) evaluated(p *Plan, i, projection int) (evaluated, known bool) {
 	if e.Outcome != HistoryMerged && e.Outcome != HistoryControl {
 		return false, true
 	}
-	rank := p.rank[projection]
+	rank := p.rank[p.alike[projection]]
 	if set := e.stored.set; set == nil || !slices.Equal(t.prefix, cut(p.Fingerprint)) || rank/8 >= len(set) {
 		return false, false
 	}
@@ -102,7 +102,7 @@ func (t History) Decided(p *Plan, i, service int) string {
 		return DecisionPruned
 	case !e.stored.kept:
 		return ""
-	case hasRank(e.stored.filtered, p.rank[projection]):
+	case hasRank(e.stored.filtered, p.rank[p.alike[projection]]):
 		return DecisionFiltered
 	}
 	return DecisionHeldBack

@@ -162,6 +162,9 @@ func TestHistoryOfManyProjections(t *testing.T) {
 		p.Projections = append(p.Projections, p.Projections[0], p.Projections[1])
 	}
 	p.rank = ranks(p.Projections)
+	for i := range p.Projections {
+		p.alike = append(p.alike, i)
+	}
 	for i := range 2 {
 		tr.note(&record{version: change.NewVersion(1, int64(i)), Record: change.Record{Event: &change.Event{}}}, HistoryMerged)
 		tr.evaluating(p)

@@ -1,6 +1,7 @@
 package decide
 
 import (
+	"crypto/sha256"
 	"fmt"
 	"slices"
 	"strings"
@@ -29,13 +30,34 @@ type Plan struct {
 	// broker accepts as one record. A larger one is a dead letter.
 	MaxChange int
 
-	index      *projections.Index
-	servicesOf [][]int        // projection to service indexes
+	index *projections.Index
+	// alike is, of each projection, the one of its shape that is evaluated for all of them.
+	alike      []int
+	servicesOf [][]int        // services of all projections of a shape, at the one that is evaluated
 	byName     map[string]int // service name to index
 	byNumber   map[int32]int
 	rank       []int // of each projection, see ranks
 	// members says of each source which reads below its mount there are.
 	members map[string]memberReads
+}
+
+// sameShape returns, of each projection, the one of the same shape with the lowest rank.
+func (p *Plan) sameShape() []int {
+	first := make(map[[sha256.Size]byte]int, len(p.Projections))
+	shapes := make([][sha256.Size]byte, len(p.Projections))
+	for i, projection := range p.Projections {
+		h := sha256.New()
+		projection.Shape(h)
+		shapes[i] = [sha256.Size]byte(h.Sum(nil))
+		if known, ok := first[shapes[i]]; !ok || p.rank[i] < p.rank[known] {
+			first[shapes[i]] = i
+		}
+	}
+	of := make([]int, len(shapes))
+	for i, shape := range shapes {
+		of[i] = first[shape]
+	}
+	return of
 }
 
 // memberReads says how projections read below the place of a source's documents.
@@ -77,11 +99,18 @@ func (p *Plan) unreadable(source string, payload canonicaltree.Node) bool {
 // Prepare checks the plan and builds its look-up tables; it must be called
 // once before use.
 func (p *Plan) Prepare() error {
-	p.index = projections.NewIndex(p.Projections)
 	p.servicesOf = make([][]int, len(p.Projections))
 	p.byName = make(map[string]int, len(p.Services))
 	p.byNumber = make(map[int32]int, len(p.Services))
 	p.rank = ranks(p.Projections)
+	p.alike = p.sameShape()
+	evaluated := slices.Clone(p.Projections)
+	for i, first := range p.alike {
+		if i != first {
+			evaluated[i] = nil
+		}
+	}
+	p.index = projections.NewIndex(evaluated)
 	p.members = p.readers()
 	for i, s := range p.Services {
 		if s.Projection < 0 || s.Projection >= len(p.Projections) {
@@ -91,7 +120,8 @@ func (p *Plan) Prepare() error {
 			return fmt.Errorf("service %s is declared twice", s.Name)
 		}
 		p.byName[s.Name], p.byNumber[s.Number] = i, i
-		p.servicesOf[s.Projection] = append(p.servicesOf[s.Projection], i)
+		first := p.alike[s.Projection]
+		p.servicesOf[first] = append(p.servicesOf[first], i)
 	}
 	if p.MaxChange <= 0 || len(p.Fingerprint) == 0 || p.Revision <= 0 {
 		return fmt.Errorf("incomplete plan: size limit, fingerprint and revision are needed")

@@ -144,7 +144,7 @@ func decideOne(t *testing.T, p *Plan, e store.Entity, r change.Record, states ..
 		e.States.Set(row)
 	}
 	e.States = e.States.Stored()
-	v, err := decideBatch(newBatch(p, []*record{rec}, maxOutcomeOfOne, noCache), store.Loaded{Entities: []store.Entity{e}})
+	v, err := decideBatch(newBatch(p, []*record{rec}, unbounded, noCache), store.Loaded{Entities: []store.Entity{e}})
 	require.NoError(t, err)
 	return v
 }

@@ -18,6 +18,7 @@ type output struct {
 	projection *projections.Projection
 	doc        canonicaltree.Node
 	written    []byte
+	counted    bool // the outcome has it
 }
 
 // text writes the output once, for all services of the projection.
@@ -42,7 +43,7 @@ type candidate struct {
 	absent  string  // of a retraction: what keeps the entity out; empty when it is deleted
 }
 
-// offer projects the document and settles the result with the dam states of services,
+// offer projects the document by a projection, for services of its shape, and settles the result with the dam states of services,
 // in their order. It reports whether there is one: an error of the projection is a dead
 // letter per service, whose row is kept. One customer's filter must not stop the others.
 func (ev *evaluation) offer(r *record, projection int, services []int) (shown bool, err error) {
@@ -53,7 +54,8 @@ func (ev *evaluation) offer(r *record, projection int, services []int) (shown bo
 		switch {
 		case err != nil:
 			for _, s := range services {
-				ev.addLetter(letterFor(r, ev.plan.Services[s].Name, "projection", err.Error()))
+				own := ev.plan.Projections[ev.plan.Services[s].Projection].Own(err)
+				ev.addLetter(letterFor(r, ev.plan.Services[s].Name, "projection", own.Error()))
 			}
 			ev.unknown(r.Control, services)
 			return false, nil
@@ -108,15 +110,28 @@ func (ev *evaluation) settle(r *record, service int, c *candidate) error {
 	} else if ch.Doc, err = c.output.text(); err != nil {
 		return err
 	}
-	if size := sizeOf(&ch); size > ev.plan.MaxChange {
-		l := letterFor(r, ch.Service, "oversized", fmt.Sprintf("the change is %d bytes, the limit is %d", size, ev.plan.MaxChange))
+	size, reason := sizeOf(&ch), ""
+	if size > ev.plan.MaxChange {
+		reason = fmt.Sprintf("the change is %d bytes, the limit is %d", size, ev.plan.MaxChange)
+	}
+	if c.output != nil && c.output.counted {
+		size -= len(ch.Doc)
+	}
+	if reason == "" && ev.single && size > ev.room && len(ev.changes) > 0 {
+		reason = "the changes of this event are more than one decision may have; replay the dead letter to decide this one by itself"
+	}
+	if reason != "" {
+		l := letterFor(r, ch.Service, "oversized", reason)
 		l.Payload = ch.Doc
 		ev.addLetter(l)
 		ev.unknown(r.Control, []int{service})
 		return nil
 	}
 	ch.Key = change.Key(ch.Service, ch.Entity, ch.Version, ch.Content)
-	ev.send(r, service, ch)
+	if c.output != nil {
+		c.output.counted = true
+	}
+	ev.send(r, service, ch, size)
 	row.Content, row.Version, row.Refused = c.content, max(row.Version, ch.Version), false
 	ev.states.Set(row)
 	return nil
@@ -143,11 +158,11 @@ func passes(c *change.Control, row *store.Row) bool {
 	return c != nil && (c.Force || c.Letter != 0 && row.Refused)
 }
 
-// send adds a change to the verdict.
-func (ev *evaluation) send(r *record, service int, c change.Change) {
+// send adds a change to the verdict, of so many bytes that it does not share.
+func (ev *evaluation) send(r *record, service int, c change.Change, size int) {
 	c.Partition = r.partition
 	ev.changes = append(ev.changes, decidedChange{c, service})
-	ev.room -= sizeOf(&c)
+	ev.room -= size
 	ev.decisions[decisionOf{service, DecisionSent}]++
 	r.sent = append(r.sent, service)
 }

@@ -29,7 +29,7 @@ func NewSimulator(plan *Plan) *Simulator {
 // Step is the outcome of one record.
 type Step struct {
 	Outcome string // stale, noise, merged, control or dead
-	// Sent are the changes that passed, in the order of the services.
+	// Sent are the changes that passed, in the order of the projections.
 	Sent []change.Change
 	// Held are the services whose projection is equal to what they have; Filtered
 	// those that have nothing of the entity and are to have nothing, Incomplete those
@@ -50,7 +50,7 @@ func (s *Simulator) Apply(rec change.Record, at time.Time) (Step, error) {
 	d.parse(r, transport.NewFrame("", "", 0, 0, []transport.Received{in}), 0)
 	s.offset++
 
-	b := newBatch(s.plan, []*record{r}, maxOutcomeOfOne, noCache)
+	b := newBatch(s.plan, []*record{r}, unbounded, noCache)
 	b.noise = s.collector
 	entity := s.entities[rec.Entity]
 	entity.ID = rec.Entity

@@ -112,7 +112,7 @@ func TestPatchesThatDidNotMergeAreReplayedInTheirOrder(t *testing.T) {
 		r.Event.Source, r.Event.EventID = "lab", member
 		rec := parseAt(t, &Decider{opt: Options{Plan: p, Inbox: store.Inbox{Generation: 1}}}, r, int64(200+i))
 		row.States = row.States.Stored()
-		v, err := decideBatch(newBatch(bad, []*record{rec}, maxOutcomeOfOne, noCache), store.Loaded{Entities: []store.Entity{row}})
+		v, err := decideBatch(newBatch(bad, []*record{rec}, unbounded, noCache), store.Loaded{Entities: []store.Entity{row}})
 		require.NoError(t, err)
 		require.Len(t, v.out.Letters, 1)
 		for _, row = range v.out.Entities {

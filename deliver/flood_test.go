@@ -1,6 +1,7 @@
 package deliver_test
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"log/slog"
@@ -136,6 +137,7 @@ func (m *flood) handle(ctx context.Context, partition int32, entities int) error
 	for i := range m.sinks {
 		for e := range entities {
 			c := m.like
+			c.Doc = bytes.Clone(c.Doc) // each change has a document of its own
 			c.Entity, c.Version = fmt.Sprintf("%d/%d/%d", partition, n, e), at(n)
 			c.Key = c.Entity
 			b.Add(int32(i+1), &c)

@@ -22,9 +22,11 @@ func (s *Stage) releaseSlice(sl *slice) {
 	}
 }
 
-func frameBytes(f *change.Frame) (n int64) {
+// frameBytes is the size of an open frame, whose documents its slices share.
+func frameBytes(f *change.Frame) int64 {
+	n := int64(f.Shared())
 	for i := range f.Slices {
-		n += int64(f.Slices[i].Bytes())
+		n += int64(f.Slices[i].Own())
 	}
 	return n
 }
@@ -53,4 +55,8 @@ func detach(f *change.Frame, changes change.Slice) (*change.Frame, change.Slice)
 // changeOverhead is what a change costs in memory beside its bytes.
 const changeOverhead = 256
 
-func costOf(s *change.Slice) int64 { return int64(s.Bytes()) + int64(s.Count)*changeOverhead }
+// costOf is the share of a slice in the budget: its changes, and an equal part of the
+// documents of its frame.
+func costOf(f *change.Frame, s *change.Slice) int64 {
+	return int64(s.Own()) + int64(s.Count)*changeOverhead + int64(f.Shared()/len(f.Slices))
+}

@@ -404,7 +404,7 @@ func (s *Stage) enqueue(c *cursor, f *logged, changes change.Slice, start int64,
 	sl := &slice{
 		below: below,
 		c:     c, changes: changes, frame: frame, offset: start, record: f.offset, redelivered: f.redelivered, at: max(f.From, below),
-		cost: costOf(&changes),
+		cost: costOf(frame, &changes),
 	}
 	c.pending = append(c.pending, sl)
 	c.w.queue = append(c.w.queue, sl)
@@ -424,7 +424,7 @@ const (
 func (s *Stage) roomFor(p *partition, f *logged) <-chan struct{} {
 	size := int64(0)
 	for i := range f.Slices {
-		size += costOf(&f.Slices[i])
+		size += costOf(f.Frame, &f.Slices[i])
 	}
 	full := s.held > 0 && s.held+size > s.opt.Memory
 	stuck := int64(0) // what is in hand and not done before a sink comes back

@@ -112,10 +112,13 @@ type indexNode struct {
 	below []int
 }
 
-// NewIndex makes an index of ps, which it names by their place.
+// NewIndex makes an index of ps, which it names by their place; nil is left out.
 func NewIndex(ps []*Projection) *Index {
 	x := &Index{}
 	for i, p := range ps {
+		if p == nil {
+			continue
+		}
 		for _, path := range p.reads {
 			n := &x.root
 			n.addBelow(i)

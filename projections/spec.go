@@ -105,6 +105,42 @@ type FilterError struct {
 	Msg            string
 }
 
+// Own returns an error of Sum or Project of a projection of the same shape as p's own, with
+// the names of p.
+func (p *Projection) Own(err error) error {
+	var filter *FilterError
+	var value *ValueError
+	var output *OutputError
+	switch customer, name := p.spec.Customer, p.spec.Name; {
+	case errors.As(err, &filter):
+		own := *filter
+		own.Customer, own.Name = customer, name
+		return &own
+	case errors.As(err, &value):
+		own := *value
+		own.Customer, own.Name = customer, name
+		return &own
+	case errors.As(err, &output):
+		return &OutputError{customer, name, output.Err}
+	}
+	return err
+}
+
+// OutputError says that an output breaks a limit. It holds nothing of the document's
+// content. Trying again does not help.
+type OutputError struct {
+	Customer, Name string
+	Err            error // of canonicaltree
+}
+
+// Error returns the projection and the reason.
+func (e *OutputError) Error() string {
+	return fmt.Sprintf("projection %s/%s: output: %v", e.Customer, e.Name, e.Err)
+}
+
+// Unwrap returns the error of canonicaltree.
+func (e *OutputError) Unwrap() error { return e.Err }
+
 // Error returns the place in the filter and the reason.
 func (e *FilterError) Error() string {
 	return fmt.Sprintf("projection %s/%s: when %d:%d: %s", e.Customer, e.Name, e.Line, e.Column, e.Msg)

@@ -1,7 +1,6 @@
 package projections
 
 import (
-	"fmt"
 	"strconv"
 	"sync"
 
@@ -37,7 +36,7 @@ func (p *Projection) Sum(doc canonicaltree.Node) (d canonicaltree.Digest, match 
 		return canonicaltree.Digest{}, match, err
 	}
 	if d, err = canonicaltree.Sum(text, p.spec.Numbers); err != nil {
-		return canonicaltree.Digest{}, false, fmt.Errorf("projection %s/%s: output: %w", p.spec.Customer, p.spec.Name, err)
+		return canonicaltree.Digest{}, false, &OutputError{p.spec.Customer, p.spec.Name, err}
 	}
 	return d, true, nil
 }
