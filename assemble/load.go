@@ -17,7 +17,7 @@ func Kinds() (k config.Kinds) {
 	return k
 }
 
-// Load is config.Load with all kinds.
+// Load is config.Load with all kinds and the memory of this machine.
 func Load(path string, env func(string) (string, bool), options ...config.Option) (*config.Config, error) {
-	return config.Load(path, env, Kinds(), options...)
+	return config.Load(path, env, Kinds(), append(options, config.DefaultMemory(defaultMemory(AvailableMemory())))...)
 }

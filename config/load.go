@@ -26,10 +26,17 @@ func AllowUnsetEnv() Option { return func(l *loader) { l.allowUnset = true } }
 // not looked at either.
 func Confined() Option { return func(l *loader) { l.confined = true } }
 
+// DefaultMemory is limits.memory, in bytes, where the main file has none; 256 MiB without
+// this option.
+func DefaultMemory(bytes int64) Option {
+	return func(l *loader) { l.memory = Size(bytes) }
+}
+
 // loader holds what belongs to one call of Load.
 type loader struct {
 	config     Config
 	main       *document
+	memory     Size
 	customers  []*document // in the order of the files
 	owner      []*document // of each projection
 	env        func(string) (string, bool)
@@ -190,6 +197,9 @@ func (l *loader) applyDerivedDefaults() {
 		c.Gate.Memory = &MemoryGate{}
 		d := &decoder{doc: l.main}
 		d.applyDefault(reflect.ValueOf(c.Gate.Memory).Elem(), "")
+	}
+	if !l.main.has("limits.memory") {
+		c.Limits.Memory = cmp.Or(l.memory, 256<<20)
 	}
 	if !l.main.has("decide.cache") {
 		c.Decide.Cache = Size(c.FlowMemory() / cacheShare)

@@ -83,7 +83,7 @@ func (st *stages) startIngest(ctx context.Context, _ int64, _ func()) (component
 
 // sourceEnv returns what all sources are opened with.
 func (st *stages) sourceEnv() sources.Env {
-	budget := transport.NewBudget(int64(st.cfg.Limits.Memory) / groupShare) // of all sources
+	budget := transport.NewBudget(st.cfg.FlowMemory() / groupShare) // of all sources
 	env := sources.Env{
 		Complete: st.opt.UntilIdle, Positions: st.store, OnRecordsLost: st.onRecordsLost, Limit: st.end.ingest.ctx, Logger: st.log,
 		Group: func(id string, window int, topic string) transport.GroupConfig {

@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/dustin/go-humanize"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/seed-86dfc502/weir/assemble"
 	"github.com/seed-86dfc502/weir/config"
@@ -98,6 +99,7 @@ func Open(ctx context.Context, opt Options) (_ *Pipeline, err error) {
 	}()
 	ctx, cancel := withinOpenTimeout(ctx)
 	defer cancel()
+	p.logMemory()
 	if err := p.connect(ctx); err != nil {
 		return nil, err
 	}
@@ -125,6 +127,17 @@ func Open(ctx context.Context, opt Options) (_ *Pipeline, err error) {
 	// First to end: it works with everything else.
 	p.closers = append(p.closers, p.control.Close)
 	return p, nil
+}
+
+// logMemory says how much memory the process may use, and warns where the configuration
+// needs more.
+func (p *Pipeline) logMemory() {
+	flow, fixed := p.cfg.FlowMemory(), assemble.FixedMemory(p.cfg)
+	p.log.Info("memory budget", "event", "memory.budget", "limits_memory", humanize.IBytes(uint64(p.cfg.Limits.Memory)), "flow", humanize.IBytes(uint64(flow)), "available", humanize.IBytes(uint64(assemble.AvailableMemory())))
+	if fixed > flow {
+		p.log.Warn("the services and the largest event need more memory than limits.memory allows: raise it", "event", "memory.too_small",
+			"flow", humanize.IBytes(uint64(flow)), "needs", humanize.IBytes(uint64(fixed)), "services", len(p.cfg.Services()))
+	}
 }
 
 // ServeAdmin starts the operators' listener: /healthz says that the process
