@@ -195,9 +195,9 @@ func floats(bits int) converter {
 		if err != nil {
 			return nil, err
 		}
-		f, err := strconv.ParseFloat(literal, bits)
+		f, err := sqlsink.Float(literal, bits)
 		if err != nil {
-			return nil, sqlsink.ErrRange
+			return nil, err
 		}
 		if bits == 32 {
 			return float32(f), nil

@@ -3,8 +3,12 @@ package postgres
 import (
 	"encoding/json"
 	"errors"
+	"fmt"
+	"regexp"
+	"slices"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/jackc/pgx/v5/pgtype"
 	"github.com/tidwall/gjson"
@@ -49,8 +53,18 @@ func newConverter(kind columnKind, unit sqlsink.Unit) (converter, error) {
 		}
 	case moneyOID:
 		convert = decimals(18, 2)
+	case pgtype.Float8OID:
+		convert = floats(64)
+	case pgtype.Float4OID:
+		convert = floats(32)
+	case pgtype.ByteaOID:
+		convert = byteStrings
+	case pgtype.VarcharOID, pgtype.BPCharOID:
+		if kind.modifier >= 4 {
+			convert = texts(int(kind.modifier) - 4)
+		}
 	}
-	if unit != "" && (convert == nil || kind.oid == pgtype.NumericOID || kind.oid == moneyOID) {
+	if unit != "" && !slices.Contains(timed, kind.oid) {
 		return nil, errNotTimed
 	}
 	if convert == nil {
@@ -65,6 +79,9 @@ func newConverter(kind columnKind, unit sqlsink.Unit) (converter, error) {
 }
 
 const moneyOID = 790
+
+// timed are the types whose numbers have a unit.
+var timed = []uint32{pgtype.DateOID, pgtype.TimestampOID, pgtype.TimestamptzOID, pgtype.TimeOID, pgtype.TimetzOID}
 
 // digitsOf returns how many digits of a second a column keeps.
 func digitsOf(modifier int32) int {
@@ -132,6 +149,40 @@ func decimals(precision, scale int) converter {
 			_, err = sqlsink.Decimal(literal, precision, scale)
 		}
 		return v.Raw, err
+	}
+}
+
+func floats(bits int) converter {
+	return func(v gjson.Result) (string, error) {
+		literal, err := sqlsink.Literal(v)
+		if err == nil {
+			_, err = sqlsink.Float(literal, bits)
+		}
+		return v.Raw, err
+	}
+}
+
+var (
+	hexBytes = regexp.MustCompile(`^\\x([0-9A-Fa-f]{2})*$`)
+	errBytes = errors.New(`bytes in another form than \x0123`)
+)
+
+// byteStrings refuses what PostgreSQL would take for the bytes of the text itself, as
+// base64.
+func byteStrings(v gjson.Result) (string, error) {
+	if v.Type != gjson.String || !hexBytes.MatchString(v.Str) {
+		return "", errBytes
+	}
+	return v.Raw, nil
+}
+
+// texts refuses longer texts also where PostgreSQL would cut off spaces.
+func texts(most int) converter {
+	return func(v gjson.Result) (string, error) {
+		if v.Type == gjson.String && utf8.RuneCountInString(v.Str) > most {
+			return "", fmt.Errorf("a text too long for %d characters", most)
+		}
+		return v.Raw, nil
 	}
 }
 

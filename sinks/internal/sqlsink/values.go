@@ -3,8 +3,10 @@ package sqlsink
 import (
 	"errors"
 	"fmt"
+	"math"
 	"math/big"
 	"regexp"
+	"strconv"
 	"strings"
 	"time"
 
@@ -17,7 +19,9 @@ var (
 	ErrRange = errors.New("a number that does not fit")
 	// ErrDigits: the column would round.
 	ErrDigits = errors.New("a number with more digits after the point than the column keeps")
-	ErrNull   = errors.New("null or absent, and the column takes no null")
+	// ErrWhole: a float keeps 53 or 24 bits.
+	ErrWhole = errors.New("a whole number that the column would round")
+	ErrNull  = errors.New("null or absent, and the column takes no null")
 
 	errNoUnit = errors.New("a number, and the column says no unit (days, seconds, millis, micros, nanos)")
 	errForm   = errors.New("a form of a date or time that is not read (2026-07-01, 2026-07-01T10:30:00.5Z, 2026-07-01 10:30:00+02:00)")
@@ -191,6 +195,23 @@ func Decimal(literal string, precision, scale int) (*big.Rat, error) {
 		return nil, ErrRange
 	}
 	return n, nil
+}
+
+// Float reads a number into 32 or 64 bits. Fractions are rounded, whole numbers never: they
+// may be ids.
+func Float(literal string, bits int) (float64, error) {
+	f, err := strconv.ParseFloat(literal, bits)
+	if err != nil {
+		return 0, ErrRange
+	}
+	if digits := strings.TrimPrefix(literal, "-"); len(digits) > 7 && strings.Trim(digits, "0123456789") == "" {
+		if exact, ok := new(big.Int).SetString(digits, 10); ok {
+			if rounded, _ := new(big.Float).SetFloat64(math.Abs(f)).Int(nil); rounded.Cmp(exact) != 0 {
+				return 0, ErrWhole
+			}
+		}
+	}
+	return f, nil
 }
 
 // Literal returns a number's literal, also out of a text.
