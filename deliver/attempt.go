@@ -9,9 +9,9 @@ import (
 	"slices"
 	"time"
 
-	"github.com/cenkalti/backoff/v5"
 	"github.com/google/uuid"
 	"github.com/seed-86dfc502/weir/change"
+	"github.com/seed-86dfc502/weir/deliver/core"
 	"github.com/seed-86dfc502/weir/internal/crash"
 	"github.com/seed-86dfc502/weir/internal/tracing"
 	"github.com/seed-86dfc502/weir/internal/wait"
@@ -19,165 +19,193 @@ import (
 	"github.com/seed-86dfc502/weir/store"
 )
 
-// attempt is the work on one batch of frames.
-type attempt struct {
-	w           *worker
-	work, stop  context.Context
-	wait        *backoff.ExponentialBackOff
-	rounds      int    // see maxOutageRounds
-	lastFailure string // of all changes of the last Write
-	waited      bool   // since dam rows were read for the batch: newer changes may be elsewhere by now
+// write makes an attempt at changes in hand.
+func (w *worker) write(work, stop context.Context, step core.Step) error {
+	waited, err := w.awaitResumed(stop)
+	if err != nil {
+		return err
+	}
+	if err := w.open(work, stop); err != nil {
+		return err
+	}
+	if err := w.resume(work, stop, w.slices); err != nil {
+		return err
+	}
+	if err := w.dropObsolete(work, stop, &step, waited); err != nil || len(step.Items) == 0 {
+		w.apply()
+		return err
+	}
+	return w.attempt(work, stop, step)
 }
 
-// deliver writes changes until each of them took effect, became a dead letter, was
-// superseded, or is the next owner's. It returns an error when the stage stops.
-func (a *attempt) deliver(todo []*delivery) error {
-	for first := !a.waited; len(todo) > 0; first = false {
-		if a.stop.Err() != nil {
-			return errStopped
-		}
-		waited, err := a.w.awaitResumed(a.stop)
-		if err != nil {
-			return err
-		}
-		a.waited = a.waited || waited
-		todo = a.w.dropAbandoned(todo)
-		if !first || waited {
-			if todo, err = a.dropSuperseded(todo); err != nil {
-				return err
-			}
-		}
-		if len(todo) == 0 {
-			return nil
-		}
-		t, err := a.write(todo)
-		if err == nil {
-			a.recordDelivered(todo, 0, &t)
-			return nil
-		}
-		failed, whole := failures(todo, err)
-		if a.bisects(todo, whole) {
-			half := len(todo) / 2
-			if err := a.deliver(todo[:half]); err != nil {
-				return err
-			}
-			todo = todo[half:]
-			continue
-		}
-		t.repeated = a.repeats(whole, t.answered)
-		again, worst, about, err := a.settle(todo, failed, &t)
-		if err != nil {
-			return err
-		}
-		if todo = again; worst == nil {
-			continue
-		}
-		a.w.reportFailure(worst, about)
-		a.waited = true
-		if !a.w.await(a.stop, worst, a.wait.NextBackOff()) {
-			return errStopped
+// dropObsolete drops, for a state sink, changes that a newer decision has replaced since
+// they came into hand; that one is on its way (I10). It also drops those of revoked
+// partitions.
+func (w *worker) dropObsolete(work, stop context.Context, step *core.Step, waited bool) error {
+	w.dropRevoked()
+	step.Items = slices.DeleteFunc(step.Items, w.revoked)
+	if w.traits.Kind != sinks.State {
+		return nil
+	}
+	var entities []string
+	for _, i := range step.Items {
+		if i.Stale || waited {
+			entities = append(entities, i.Entity)
 		}
 	}
+	rows, err := w.rows(work, stop, entities)
+	if err != nil {
+		return err
+	}
+	step.Items = slices.DeleteFunc(step.Items, func(i *core.Item) bool {
+		newer := rows[i.Entity].Version
+		if newer <= i.Version {
+			return false
+		}
+		w.raiseFloor(i.Entity, newer)
+		w.core.Leave(i, core.Overtaken)
+		return true
+	})
 	return nil
 }
 
-// write hands changes to the sink once.
-func (a *attempt) write(todo []*delivery) (writeAttempt, error) {
-	w := a.w
-	changes := make([]change.Change, len(todo))
-	for i, v := range todo {
-		changes[i] = v.change
+func (w *worker) revoked(i *core.Item) bool {
+	w.s.mu.Lock()
+	defer w.s.mu.Unlock()
+	return i.Owner.(*partition).gone
+}
+
+// retry makes an attempt at parked changes. A row of a state sink that a newer decision
+// has replaced waits for that change, which takes it over. The attempt is saved before it
+// is made: it counts also if it kills the process, and a former owner makes none.
+func (w *worker) retry(work, stop context.Context, step core.Step) error {
+	waited, err := w.awaitResumed(stop)
+	if err != nil || waited {
+		return err
 	}
-	ctx, cancel := wait.WithGrace(a.work, a.stop, w.s.opt.StopGrace)
+	if err := w.open(work, stop); err != nil {
+		return err
+	}
+	if err := w.leaveReplaced(work, stop, &step); err != nil {
+		return err
+	}
+	w.core.Claim(time.Now(), step.Items)
+	w.apply()
+	if len(step.Items) == 0 {
+		return nil
+	}
+	if err := w.saved(work, step.Items); err != nil {
+		return err
+	}
+	w.dropRevoked()
+	step.Items = slices.DeleteFunc(step.Items, w.revoked)
+	if err := w.load(work, stop, step.Items); err != nil {
+		return err
+	}
+	step.Items = slices.DeleteFunc(step.Items, func(i *core.Item) bool {
+		if i.Data == nil { // its payload was edited by hand
+			w.core.Leave(i, core.Skipped)
+		}
+		return i.Data == nil
+	})
+	if len(step.Items) == 0 {
+		w.apply()
+		return nil
+	}
+	return w.attempt(work, stop, step)
+}
+
+// leaveReplaced drops from a retry what a newer decision has replaced.
+func (w *worker) leaveReplaced(work, stop context.Context, step *core.Step) error {
+	if w.traits.Kind != sinks.State {
+		return nil
+	}
+	entities := make([]string, len(step.Items))
+	for n, i := range step.Items {
+		entities[n] = i.Entity
+	}
+	rows, err := w.rows(work, stop, entities)
+	if err != nil {
+		return err
+	}
+	step.Items = slices.DeleteFunc(step.Items, func(i *core.Item) bool {
+		newer := rows[i.Entity].Version
+		switch {
+		case newer <= i.Version:
+			return false
+		case w.s.opt.Partition(i.Entity, newer) != i.Partition: // it cannot take the row over
+			w.raiseFloor(i.Entity, newer)
+			w.core.Leave(i, core.Overtaken)
+		default:
+			w.core.Postpone(time.Now(), i)
+		}
+		return true
+	})
+	return nil
+}
+
+// attempt hands changes to the sink once and records the outcome.
+func (w *worker) attempt(work, stop context.Context, step core.Step) error {
+	todo := make([]*delivery, len(step.Items))
+	changes := make([]change.Change, len(step.Items))
+	for n, i := range step.Items {
+		todo[n] = i.Data.(*delivery)
+		changes[n] = todo[n].change
+	}
+	ctx, cancel := wait.WithGrace(work, stop, w.s.opt.StopGrace)
 	defer cancel()
 	crash.At(crash.Writing, w.opt.Name)
 	if crash.Enabled {
-		a.dieWriting(ctx, changes)
+		w.dieWriting(ctx, changes)
 	}
 	span := w.writeSpan(todo)
 	noted, t := w.beginAttempt(ctx, len(todo))
 	err := w.opt.Sink.Write(noted, changes)
 	t.ended()
-	t.abandoned = ctx.Err() != nil
 	written(span, err)
 	w.countFound()
 	crash.At(crash.Written, w.opt.Name)
 	w.m.seconds.Observe(t.took.Seconds())
-	return t, err
-}
 
-// bisects reports whether a whole batch failed for what may be one change's fault.
-// Changes that were decided under an older configuration may not fit the sink's present
-// one: then it refuses them as it would refuse the service.
-func (a *attempt) bisects(todo []*delivery, whole *sinks.Error) bool {
-	return whole != nil && len(todo) > 1 && (whole.Class == sinks.Reject || whole.Class == sinks.RetryBounded ||
-		whole.Class == sinks.Pause && slices.ContainsFunc(todo, a.w.outdated))
-}
-
-// repeats reports whether a target that does not answer single changes failed a batch as
-// it did before, which is recorded once.
-func (a *attempt) repeats(whole *sinks.Error, answers bool) bool {
-	before := a.lastFailure
-	if a.lastFailure = ""; whole != nil {
-		a.lastFailure = whole.Error()
+	failed, whole := failures(todo, err)
+	if ctx.Err() != nil { // the failures say nothing about the changes
+		failed, whole = notAttempted(failed, whole), nil
 	}
-	return whole != nil && !answers && a.lastFailure == before
+	split := slices.ContainsFunc(todo, w.outdated)
+	w.core.Done(time.Now(), step, t.took, failed, whole, split)
+	w.recordAttempt(&t, step.Items, todo, failed, whole)
+	w.apply()
+	if ctx.Err() != nil {
+		return errStopped
+	}
+	w.report(failed, whole, todo)
+	if !w.traits.Guarded && slices.Contains(failed, nil) {
+		// A crash repeats one write at such a target, or two.
+		return w.saved(work, step.Items)
+	}
+	w.s.saver.poke()
+	return nil
 }
 
-// settle records the outcome of a failed write's changes that have one. It returns those
-// to retry, the worst of their failures, and the span of a change that failed so, if that
-// is traced.
-func (a *attempt) settle(todo []*delivery, failed []*sinks.Error, t *writeAttempt) (again []*delivery, worst *sinks.Error, about *tracing.Span, err error) {
-	outage := a.isOutage(todo, failed)
-	for i, v := range todo {
-		e := failed[i]
-		switch {
-		case e == nil:
-			a.recordDelivered(todo[i:i+1], i, t)
-		case e.Class == sinks.Reject, e.Class == sinks.RetryBounded && !t.abandoned && (!outage || v.failedAlone) && a.exhausted(v):
-			if err := a.conclude(v, e, func(outcome string) { t.record(i, &v.change, outcome, e) }); err != nil {
-				return nil, nil, nil, err
-			}
-		default:
-			if !t.repeated {
-				t.record(i, &v.change, attemptFailed(e), e)
-			}
-			again = append(again, v)
-			if worst == nil || e.Class == sinks.Pause || e.RetryAfter > worst.RetryAfter {
-				worst, about = e, v.span
-			}
+// notAttempted replaces failures by one that no change answers for.
+func notAttempted(failed []*sinks.Error, whole *sinks.Error) []*sinks.Error {
+	for i, e := range failed {
+		if e != nil || whole != nil {
+			failed[i] = &sinks.Error{Class: sinks.Retry, Op: "write", Err: sinks.ErrNotAttempted}
 		}
 	}
-	return again, worst, about, nil
-}
-
-// conclude makes a dead letter of a change whose last attempt failed, or has it decided
-// again; record gets its outcome.
-func (a *attempt) conclude(v *delivery, e *sinks.Error, record func(outcome string)) error {
-	replaceable, err := a.replaceable(v)
-	switch {
-	case err != nil:
-		return err
-	case replaceable:
-		record(OutcomeRedecided)
-		return a.redecide(v, e)
-	case e.Class == sinks.Reject:
-		record(AttemptRefused)
-	default:
-		record(AttemptGaveUp)
-	}
-	return a.deadLetter(v, e)
+	return failed
 }
 
 // dieWriting ends the process in the middle of a write when that is due, under
 // the build tag crash.
-func (a *attempt) dieWriting(ctx context.Context, todo []change.Change) {
-	if len(todo) > 1 && crash.Due(crash.WriteHalf, a.w.opt.Name) {
-		_ = a.w.opt.Sink.Write(ctx, todo[:len(todo)/2])
+func (w *worker) dieWriting(ctx context.Context, todo []change.Change) {
+	if len(todo) > 1 && crash.Due(crash.WriteHalf, w.opt.Name) {
+		_ = w.opt.Sink.Write(ctx, todo[:len(todo)/2])
 		crash.Die()
 	}
-	if crash.Due(crash.WriteFlying, a.w.opt.Name) {
-		go func() { _ = a.w.opt.Sink.Write(ctx, todo) }()
+	if crash.Due(crash.WriteFlying, w.opt.Name) {
+		go func() { _ = w.opt.Sink.Write(ctx, todo) }()
 		<-time.After(2 * time.Millisecond)
 		crash.Die()
 	}
@@ -187,6 +215,9 @@ func (a *attempt) dieWriting(ctx context.Context, todo []change.Change) {
 // holds for all of them.
 func failures(todo []*delivery, err error) (failed []*sinks.Error, whole *sinks.Error) {
 	failed = make([]*sinks.Error, len(todo))
+	if err == nil {
+		return failed, nil
+	}
 	var be *sinks.BatchError
 	if errors.As(err, &be) {
 		for i, err := range be.Failed {
@@ -201,74 +232,53 @@ func failures(todo []*delivery, err error) (failed []*sinks.Error, whole *sinks.
 	return failed, whole
 }
 
-// recordDelivered records that changes took effect; first is the index of the first one
-// in t.
-func (a *attempt) recordDelivered(took []*delivery, first int, t *writeAttempt) {
-	for i, v := range took {
-		t.record(first+i, &v.change, OutcomeDelivered, nil)
-		a.w.recordOutcome(v, OutcomeDelivered)
-		a.w.m.age.Observe(time.Since(v.change.Time).Seconds())
-	}
-	a.lastFailure, a.rounds = "", 0
-	a.wait.Reset()
-	a.w.condition.delivered()
-	a.w.recovered()
-}
-
-// dropSuperseded drops, for a state sink, changes that a newer decision has replaced;
-// that one is on its way (I10).
-func (a *attempt) dropSuperseded(todo []*delivery) ([]*delivery, error) {
-	if a.w.traits.Kind != sinks.State {
-		return todo, nil
-	}
-	rows, err := a.w.rows(a.work, a.stop, todo)
-	if err != nil {
-		return nil, err
-	}
-	return slices.DeleteFunc(todo, func(v *delivery) bool {
-		newer := rows[v.change.Entity].Version
-		if newer <= v.change.Version {
-			return false
+// recordAttempt adds the outcomes of an attempt to the history. That of a change which is
+// concluded now follows then.
+func (w *worker) recordAttempt(t *writeAttempt, items []*core.Item, todo []*delivery, failed []*sinks.Error, whole *sinks.Error) {
+	for n, v := range todo {
+		e := failed[n]
+		if whole != nil {
+			e = whole
 		}
-		a.w.raiseFloor(v.change.Entity, newer)
-		a.w.recordOutcome(v, OutcomeOvertaken)
-		return true
-	}), nil
-}
-
-// isOutage reports whether the failures of an attempt show that the target as a whole
-// does not work, and nothing about any change: they concern several entities, and each is
-// an outage. It marks the changes that failed beside a success.
-func (a *attempt) isOutage(todo []*delivery, failed []*sinks.Error) bool {
-	well := slices.Contains(failed, nil)
-	troubled, several := true, false
-	for i, e := range failed {
-		if e == nil {
-			continue
+		switch {
+		case e == nil:
+			t.record(n, &v.change, OutcomeDelivered, nil)
+			w.m.age.Observe(time.Since(v.change.Time).Seconds())
+		case items[n].Verdict() != core.Undecided:
+			v.record = func(outcome string) { t.record(n, &v.change, outcome, e) }
+		case e.Class != sinks.Reject: // else it is written again in a smaller batch
+			t.record(n, &v.change, attemptFailed(e), e)
 		}
-		todo[i].failedAlone = todo[i].failedAlone || well
-		troubled = troubled && e.Outage != sinks.NoOutage
-		several = several || todo[i].change.Entity != todo[0].change.Entity
 	}
-	if well || !troubled || !several {
-		return false
-	}
-	// Retries are bounded (I9): what fails for ever may be these changes after all, and
-	// nothing after them would ever be tried.
-	a.rounds++
-	return a.rounds <= maxOutageRounds
 }
 
-// maxOutageRounds is how many attempts at one batch in a row, all of them failed, count
-// against the target and not against the changes. With the longest waits of the defaults
-// they take an hour and a half.
-const maxOutageRounds = 100
-
-// exhausted counts a bounded failure of v and reports whether it was the last
-// one allowed.
-func (a *attempt) exhausted(v *delivery) bool {
-	v.tries++
-	return v.tries >= a.w.opt.Retry.Attempts
+// report reports what an attempt shows about the service.
+func (w *worker) report(failed []*sinks.Error, whole *sinks.Error, todo []*delivery) {
+	status := w.core.Status()
+	var worst *sinks.Error
+	var about *tracing.Span
+	delivered := false
+	for n, e := range failed {
+		if whole != nil {
+			e = whole
+		}
+		delivered = delivered || e == nil
+		if e != nil && e.Class != sinks.Reject && (worst == nil || e.Class == sinks.Pause || e.RetryAfter > worst.RetryAfter) {
+			worst, about = e, todo[n].span
+		}
+	}
+	if worst != nil {
+		w.last = worst
+		w.m.failures.WithLabelValues(w.opt.Name, worst.Class.String()).Inc()
+	}
+	if delivered {
+		w.condition.delivered()
+	}
+	if worst != nil && (status.Paused || status.Unreachable || !worst.Attempted()) {
+		w.reportFailure(worst, about)
+	} else if delivered || w.core.Hand() == 0 {
+		w.recovered()
+	}
 }
 
 // outdated reports whether v was decided under an older configuration than this
@@ -279,12 +289,55 @@ func (w *worker) outdated(v *delivery) bool {
 
 // replaceable reports whether v need not be delivered once it is decided again: a log
 // sink gets every change, so there only the newest is replaceable.
-func (a *attempt) replaceable(v *delivery) (bool, error) {
-	if !a.w.outdated(v) || a.w.traits.Kind == sinks.State {
-		return a.w.outdated(v), nil
+func (w *worker) replaceable(work, stop context.Context, v *delivery) (bool, error) {
+	if !w.outdated(v) || w.traits.Kind == sinks.State {
+		return w.outdated(v), nil
 	}
-	rows, err := a.w.rows(a.work, a.stop, []*delivery{v})
+	rows, err := w.rows(work, stop, []string{v.change.Entity})
 	return rows[v.change.Entity].Version <= v.change.Version, err
+}
+
+// conclude ends changes that were refused or given up: as dead letters, or by a new
+// decision. The letters are saved with the positions that pass their changes.
+func (w *worker) conclude(work, stop context.Context, items []*core.Item) error {
+	if err := w.load(work, stop, items); err != nil {
+		return err
+	}
+	for _, i := range items {
+		v, ok := i.Data.(*delivery)
+		if !ok {
+			w.core.Leave(i, core.Skipped)
+			continue
+		}
+		replaceable, err := w.replaceable(work, stop, v)
+		if err != nil {
+			return err
+		}
+		outcome := AttemptGaveUp
+		switch {
+		case replaceable:
+			outcome = OutcomeRedecided
+			err = w.redecide(work, stop, i, v)
+		case i.Verdict() == core.Refused:
+			outcome = AttemptRefused
+			fallthrough
+		default:
+			err = w.deadLetter(work, stop, i, v)
+		}
+		if err != nil {
+			return err
+		}
+		if v.record != nil {
+			v.record(outcome)
+		}
+		w.core.Concluded(i, !replaceable)
+	}
+	w.apply()
+	if err := w.saved(work, items); err != nil {
+		return err
+	}
+	crash.At(crash.Buried, w.opt.Name)
+	return nil
 }
 
 // redecide requests a new decision of v under the present configuration: the one that
@@ -292,29 +345,25 @@ func (a *attempt) replaceable(v *delivery) (bool, error) {
 // should have. If no newer change was decided, the present content passes, whatever it
 // is; if one was, it is already what should be there or is refused itself. A crash
 // repeats the record, which has no effect then: the row has moved on.
-func (a *attempt) redecide(v *delivery, e *sinks.Error) error {
-	w, c := a.w, &v.change
+func (w *worker) redecide(work, stop context.Context, i *core.Item, v *delivery) error {
+	c := &v.change
 	request := change.Control{
 		ID: uuid.NewString(), Action: change.Redecide, Services: []string{c.Service}, Version: c.Version, Force: true, Actor: change.Deliver,
-		Reason: fmt.Sprintf("refused under revision %d, decided under %d: %v", w.s.opt.Revision, c.Revision, e), Trace: c.Trace,
+		Reason: fmt.Sprintf("refused under revision %d, decided under %d: %s", w.s.opt.Revision, c.Revision, i.Reason), Trace: c.Trace,
 	}
-	if err := w.s.retryUntil(a.work, a.stop, "ask for a new decision", func() error {
-		return w.s.opt.Control(a.work, c.Entity, request)
-	}); err != nil {
-		return err
-	}
-	w.recordOutcome(v, OutcomeRedecided)
-	return nil
+	return w.s.retryUntil(work, stop, "request a new decision", func() error {
+		return w.s.opt.Control(work, c.Entity, request)
+	})
 }
 
-// deadLetter makes a dead letter of v. The refusal of its row is appended to the inbox
-// before the dead letter is stored: a crash in between repeats both, which then have no
-// effect.
-func (a *attempt) deadLetter(v *delivery, e *sinks.Error) error {
-	w, c := a.w, &v.change
+// deadLetter prepares the dead letter of v. The refusal of its row is appended to the
+// inbox before the dead letter is stored: a crash in between repeats both, which then
+// have no effect.
+func (w *worker) deadLetter(work, stop context.Context, i *core.Item, v *delivery) error {
+	c := &v.change
 	crash.At(crash.Refusing, w.opt.Name)
-	err := w.s.retryUntil(a.work, a.stop, "append a refusal to the inbox", func() error {
-		return w.s.opt.Control(a.work, c.Entity, change.Control{
+	err := w.s.retryUntil(work, stop, "append a refusal to the inbox", func() error {
+		return w.s.opt.Control(work, c.Entity, change.Control{
 			ID: uuid.NewString(), Action: change.Refuse, Services: []string{c.Service}, Version: c.Version,
 			Actor: change.Deliver, Reason: "dead letter " + c.Key, Trace: c.Trace,
 		})
@@ -323,31 +372,36 @@ func (a *attempt) deadLetter(v *delivery, e *sinks.Error) error {
 		return err
 	}
 	crash.At(crash.Refused, w.opt.Name)
-	code, later := "refused", time.Duration(0)
-	if e.Class != sinks.Reject {
-		code, later = codeGaveUp, w.opt.Retry.Later
+	letter, err := w.letterOf(i, c)
+	if err != nil {
+		return err
 	}
-	letter := store.DeadLetter{
-		Stage: store.StageDeliver, Code: code, Reason: e.Error(), State: store.LetterOpen,
-		Service: c.Service, Entity: c.Entity, Version: c.Version,
-		Payload:  c.AppendRecord(nil),
-		Position: c.Position(),
-		Later:    later,
-		// One letter stands for a content that the target does not take, however often
-		// it is offered. A log sink is owed each change.
-		DedupKey: "deliver/" + c.Service + "/" + hex.EncodeToString(c.Content) + "/" + c.Entity,
+	letter.State, letter.Code = store.LetterOpen, "refused"
+	if i.Verdict() == core.GivenUp {
+		letter.Code, letter.Later = codeGaveUp, w.opt.Retry.Later
 	}
+	// One letter stands for a content that the target refuses, however often it is
+	// offered. A log sink is owed each change.
+	letter.DedupKey = "deliver/" + c.Service + "/" + hex.EncodeToString(c.Content) + "/" + c.Entity
 	if w.traits.Kind == sinks.Log {
 		letter.DedupKey = "deliver/" + c.Service + "/" + c.Key
 	}
-	if letter.Headers, err = json.Marshal(LetterHeaders{Time: c.Time.UnixMilli(), Revision: c.Revision, Content: c.Content, Trace: c.Trace}); err != nil {
-		return err
+	v.letter = &letter
+	if i.Err != nil {
+		w.condition.refuse(i.Err)
 	}
-	if err := w.s.addLetters(a.work, a.stop, []store.DeadLetter{letter}); err != nil {
-		return err
-	}
-	crash.At(crash.Buried, w.opt.Name)
-	w.condition.refuse(e)
-	w.recordOutcome(v, OutcomeDead)
 	return nil
+}
+
+// letterOf returns what the store keeps of a change that is not delivered.
+func (w *worker) letterOf(i *core.Item, c *change.Change) (l store.DeadLetter, err error) {
+	l = store.DeadLetter{
+		Stage: store.StageDeliver, Reason: shortened(i.Reason, maxDetail), Created: i.Since, Service: w.opt.Name, Entity: i.Entity, Version: i.Version,
+		Position: i.Position, Part: i.Partition, Attempts: i.Attempts, NextTry: i.Next,
+	}
+	if c != nil {
+		l.Payload = c.AppendRecord(nil)
+		l.Headers, err = json.Marshal(LetterHeaders{Time: c.Time.UnixMilli(), Revision: c.Revision, Content: c.Content, Trace: c.Trace})
+	}
+	return l, err
 }

@@ -123,7 +123,7 @@ func TestASuspendedServiceDoesNotHoldUpALargeChange(t *testing.T) {
 // by the tail, and a service that is new begins where the others are.
 func TestPositionsAfterARestart(t *testing.T) {
 	w := newWorld(t, service, other, third)
-	p := w.start(map[string]sinks.Traits{service: logOf(10), other: logOf(10)}, memory(1<<20))
+	p := w.start(map[string]sinks.Traits{service: logOf(10), other: logOf(10)}, memory(1<<20), seldom)
 	p.sinks[other].answer(func([]change.Change) error { return refuse(sinks.Retry, false) })
 	for i := range int64(300) {
 		p.publish(of(service, "a", 2*i), of(other, "a", 2*i+1))
@@ -281,7 +281,7 @@ func TestALogThatEndsTooEarly(t *testing.T) {
 func TestWhoIsBehindInALogThatWasMadeAnew(t *testing.T) {
 	w := newWorld(t, service, other)
 	both := map[string]sinks.Traits{service: state, other: logOf(10)}
-	p := w.start(both, memory(1<<20))
+	p := w.start(both, memory(1<<20), seldom)
 	p.publish(of(service, "a", 0), of(other, "a", 1))
 	p.publish(of(service, "a", 2), of(other, "a", 3))
 	p.delivered(service, other)

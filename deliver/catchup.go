@@ -120,10 +120,10 @@ func (s *Stage) endJoin(p *partition) {
 }
 
 // canTake reports whether more may be read for a service that is behind. One whose
-// sink fails is given something to try with. The caller holds the stage's mutex.
+// sink fails takes what it can try. The caller holds the stage's mutex.
 func (c *cursor) canTake() bool {
 	if c.w.failing() {
-		return !c.w.busy && len(c.w.queue) == 0
+		return !c.w.full && len(c.w.queue) == 0 && c.w.held < c.w.mayHold()
 	}
 	return c.w.held < c.w.s.share()
 }

@@ -10,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/seed-86dfc502/weir/deliver/core"
 	"github.com/seed-86dfc502/weir/sinks"
 )
 
@@ -26,8 +27,23 @@ type Condition struct {
 	Error, Cause string
 	// Detail is Error with up to 4 KiB of it.
 	Detail string
+	// Parked is what waits for another attempt.
+	Parked Parked
 	// Suspended says who paused it; nil unless State is StateSuspended. Read-only.
 	Suspended *Suspension
+}
+
+// Parked is what waits for another attempt, apart from the other changes of the service.
+type Parked struct {
+	Entities int // with a change that failed and is tried again
+	Rows     int // these changes, with those queued behind them
+	Bytes    int64
+	Oldest   time.Time // since when the longest waits
+	Next     time.Time // the earliest next attempt
+	Entity   string    // of the longest
+	Attempts int       // of the longest, that count
+	Error    string    // of the longest: the target's own words, shortened
+	Full     bool      // no row is left: a change that fails holds up the position
 }
 
 // condition is the state of a worker and its suspension. Safe for concurrent use.
@@ -36,6 +52,7 @@ type condition struct {
 	state             State // as its sink says: not StateSuspended
 	failing, refusing failure
 	refused           int64
+	parked            Parked
 	suspension        *Suspension // nil: none; immutable
 	// changed ends and is replaced when the suspension is set or lifted, and when an
 	// attempt is requested.
@@ -89,14 +106,31 @@ func (c *condition) delivered() {
 func (c *condition) now() Condition {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	n := c.stated()
+	n.Refused, n.Parked = c.refused, c.parked
+	return n
+}
+
+func (c *condition) park(s core.Status) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.parked = Parked{Entities: s.Entities, Rows: s.Rows, Bytes: s.Bytes, Next: s.Next, Full: s.Full}
+	if s.Oldest != nil {
+		c.parked.Oldest, c.parked.Entity, c.parked.Attempts = s.Oldest.Since, s.Oldest.Entity, s.Oldest.Attempts
+		c.parked.Error = shortened(s.Oldest.Reason, maxCondition)
+	}
+}
+
+// stated is the state, without counts. The caller holds c.mu.
+func (c *condition) stated() Condition {
 	t := c.refusing
 	if c.state != StateRunning {
 		t = c.failing
 	}
 	if c.suspension != nil {
-		return Condition{State: StateSuspended, Refused: c.refused, Since: c.suspension.Since, Error: t.text, Cause: "paused by an operator", Detail: t.detail, Suspended: c.suspension}
+		return Condition{State: StateSuspended, Since: c.suspension.Since, Error: t.text, Cause: "paused by an operator", Detail: t.detail, Suspended: c.suspension}
 	}
-	return Condition{State: c.state, Refused: c.refused, Since: t.since, Error: t.text, Cause: t.cause, Detail: t.detail}
+	return Condition{State: c.state, Since: t.since, Error: t.text, Cause: t.cause, Detail: t.detail}
 }
 
 // Cause returns the innermost part of an error, without addresses and operations.

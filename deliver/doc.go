@@ -14,7 +14,7 @@
 // The [Stage] hands each service its slice and acknowledges the message at once.
 // A worker merges the slices of all partitions into batches for its sink:
 //
-//	drop what is obsolete ─ ⟲ sink ─ advance its slices ─ save the positions
+//	in hand ─ core decides ─ sink ─ core judges ─ advance its slices, park, bury ─ save the positions
 //
 // # Positions
 //
@@ -47,17 +47,19 @@
 //
 // # Failures
 //
-// The sink classifies them. What may be transient is retried with backoff for as
-// long as it takes; before each retry a state sink's changes that a newer decision
-// superseded are dropped (I10). A batch of which one
-// change is refused is bisected until that one is alone. A change that is
-// refused, or that failed its last allowed attempt, becomes a dead letter: a
-// control record goes into the inbox first, so that the owner of the entity
-// remembers that this content is refused and lets any other through, then the
-// letter is stored, then the position passes it. There is one dead letter per content,
-// however often that fails. What failed its last attempt is offered again after
-// Retry.Later, with a wait that doubles. A service that is refused as a whole
-// pauses.
+// The sink classifies them; package core decides. A change that fails by itself is parked
+// with its entity: a row of the dead letters in state retrying, written together with the
+// position that passes it ([store.ProgressSwap]). Evidence tells it from a target that
+// fails: another entity succeeded in an attempt that began after the failure. A write that
+// failed as a whole is repeated in halves. Before each retry a state sink's changes that
+// a newer decision superseded are dropped (I10). A change that is refused, or that failed
+// its last allowed attempt, becomes a dead letter: a control record goes into the inbox
+// first, so that the owner of the entity remembers that this content is refused and lets
+// any other through, then the row becomes the letter, with the position that passes it.
+// There is one dead letter per content. What failed its last attempt is offered again
+// after Retry.Later, with a wait that doubles. A service that is refused as a whole
+// pauses. A sink that recovers (sinks.Recoverer) does not park: its bookmark covers what
+// is above the position.
 //
 // A change that was decided under an older configuration and that the sink
 // refuses under the present one, whose table it does not fit, is no dead letter:

@@ -242,6 +242,23 @@ func (r recording) Outbox(ctx context.Context, partition int32) ([][]byte, error
 	return r.Deliveries.Outbox(ctx, partition)
 }
 
+func (w *world) Offered(ctx context.Context, ids []int64) error { return w.store.Offered(ctx, ids) }
+
+// SwapProgress notes the letters that it wrote.
+func (r recording) SwapProgress(ctx context.Context, revision int64, swaps []store.ProgressSwap) ([]bool, error) {
+	done, err := r.Deliveries.SwapProgress(ctx, revision, swaps)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for i := range done {
+		for _, l := range swaps[i].Letters {
+			if done[i] {
+				r.events = append(r.events, "letter "+l.Entity)
+			}
+		}
+	}
+	return done, err
+}
+
 func (w *world) control(_ context.Context, entity string, c change.Control) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -341,6 +358,21 @@ func (w *world) letters() []store.DeadLetter {
 	return letters
 }
 
+// concluded waits until there are so many open letters, and no change waits for an attempt.
+func (p *process) concluded(open int) {
+	p.t.Helper()
+	require.Eventually(p.t, func() bool {
+		n := 0
+		for _, l := range p.letters() {
+			if l.State != store.LetterOpen {
+				return false
+			}
+			n++
+		}
+		return n == open && p.stage.Idle()
+	}, patience, time.Millisecond, "%d letters", open)
+}
+
 // position is the one that the store has of a service.
 func (w *world) position(service string) store.Position {
 	rows, err := w.store.AllProgress(w.t.Context())
@@ -372,6 +404,13 @@ type process struct {
 
 func retry() deliver.Retry {
 	return deliver.Retry{Attempts: 3, MinBackoff: time.Millisecond, MaxBackoff: 5 * time.Millisecond}
+}
+
+// seldom lets attempts follow one another so slowly that none proves anything in a test.
+func seldom(o *deliver.Options) {
+	for i := range o.Services {
+		o.Services[i].Retry.MinBackoff, o.Services[i].Retry.MaxBackoff = 100*time.Millisecond, 100*time.Millisecond
+	}
 }
 
 // start makes a process that has the partition and follows the log.

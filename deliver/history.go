@@ -182,9 +182,6 @@ type writeAttempt struct {
 	took     time.Duration
 	receipts []sinks.Receipt
 	answered bool // the sink gave receipts
-	// abandoned: the call was cancelled, and its failure says nothing about the changes.
-	abandoned bool
-	repeated  bool // its failure was recorded before
 }
 
 // beginAttempt begins a Write of n changes, under the context that is returned.

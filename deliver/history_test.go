@@ -61,58 +61,41 @@ func historyIn(s func(o *deliver.Options) deliver.Attempts) func(*deliver.Option
 // no attempt.
 func TestAttemptsAreKeptWithTheirAnswers(t *testing.T) {
 	w := newWorld(t, service)
-	var round atomic.Int64
-	said := map[string][]int{"a": {500, 200}, "b": {422}, "c": {500, 500, 500}, "d": {401, 0, 200}}
-	var s *sink
+	said := map[string][]int{"a": {500, 200}, "b": {422}, "c": {500}, "d": {401, 0, 200}}
+	rounds := map[string]int{} // owned by the worker
 	p := w.start(map[string]sinks.Traits{service: {Kind: sinks.Log, MaxBatch: 1}}, historyIn(func(*deliver.Options) deliver.Attempts { return w.store }), func(o *deliver.Options) {
-		s = o.Services[0].Sink.(*sink)
-		status := func(c change.Change) int { return said[c.Entity][min(int(round.Load()), len(said[c.Entity])-1)] }
+		s := o.Services[0].Sink.(*sink)
+		status := func(c change.Change) int { return said[c.Entity][min(rounds[c.Entity], len(said[c.Entity])-1)] }
 		o.Services[0].Sink = answering{s, func(c change.Change) sinks.Answer {
-			return sinks.Answer{Status: status(c), Body: []byte(fmt.Sprintf("answer %d", round.Load()))}
+			return sinks.Answer{Status: status(c), Body: []byte(fmt.Sprintf("answer %d", rounds[c.Entity]))}
 		}}
 		s.answer(func(changes []change.Change) error {
-			class, ok := map[int]sinks.Class{500: sinks.RetryBounded, 422: sinks.Reject, 401: sinks.Pause, 0: sinks.Retry}[status(changes[0])]
-			if !ok {
-				round.Store(0)
+			class, failed := map[int]sinks.Class{500: sinks.RetryBounded, 422: sinks.Reject, 401: sinks.Pause, 0: sinks.Retry}[status(changes[0])]
+			rounds[changes[0].Entity]++
+			if !failed {
 				return nil
 			}
 			e := refuse(class, false)
-			if status(changes[0]) == 0 {
+			if class == sinks.Retry {
 				e.Err = fmt.Errorf("%w after an error", sinks.ErrNotAttempted)
-			}
-			round.Add(1)
-			if class == sinks.Reject || round.Load() == 3 {
-				defer round.Store(0)
 			}
 			return e
 		})
 	})
 	w.publish(of(service, "a", 1), of(service, "b", 2), of(service, "c", 3), of(service, "d", 4))
-	p.delivered()
-	require.Equal(t, []string{
-		"a:1 failed 500 answer 0", "a:1 delivered 200 answer 1",
-		"b:2 refused 422 answer 0",
-		"c:3 failed 500 answer 0", "c:3 failed 500 answer 1", "c:3 gave_up 500 answer 2",
-		"d:4 paused 401 answer 0", "d:4 delivered 200 answer 2",
-	}, p.kept())
-}
-
-// A target that answers no single changes: a failure of the whole batch is kept once
-// for each of them, however often it is repeated, with the reason in place of an answer.
-func TestFailuresOfAWholeBatchAreKeptOnce(t *testing.T) {
-	w := newWorld(t, service)
-	p := w.start(map[string]sinks.Traits{service: logOf(10)}, historyIn(func(*deliver.Options) deliver.Attempts { return w.store }))
-	tries := 0
-	p.sinks[service].answer(func([]change.Change) error {
-		if tries++; tries <= 5 {
-			return refuse(sinks.Retry, false)
-		}
-		return nil
-	})
-	w.publish(of(service, "a", 1), of(service, "b", 2))
-	p.delivered()
-	require.ElementsMatch(t, []string{"a:1 failed 0 test: no", "b:2 failed 0 test: no", "a:1 delivered 0 ", "b:2 delivered 0 "}, p.kept())
-	require.Equal(t, 6, tries)
+	p.concluded(2)
+	of := map[byte][]string{}
+	for _, a := range p.kept() {
+		of[a[0]] = append(of[a[0]], a)
+	}
+	require.Equal(t, []string{"a:1 failed 500 answer 0", "a:1 delivered 200 answer 1"}, of['a'])
+	require.Equal(t, []string{"b:2 refused 422 answer 0"}, of['b'])
+	require.Equal(t, []string{"d:4 paused 401 answer 0", "d:4 delivered 200 answer 2"}, of['d'])
+	last := len(of['c']) - 1
+	require.Contains(t, of['c'][last], "c:3 gave_up 500 answer")
+	for _, a := range of['c'][:last] {
+		require.Contains(t, a, "c:3 failed 500 answer")
+	}
 }
 
 // failingHistory answers with an error until it is mended.

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"log/slog"
 	"math"
 	"time"
 
@@ -56,71 +57,68 @@ func ChangeOf(l store.DeadLetter) (change.Change, error) {
 	return c, nil
 }
 
-// laterTick is the longest period between searches for due dead letters.
-const laterTick = time.Minute
+const (
+	// dueTick is the longest period between searches for due dead letters.
+	dueTick = time.Minute
+	// dueLetters is how many of them are offered at a time.
+	dueLetters = 1000
+)
 
-// offerLater periodically offers again what was given up. It ends with the stage.
-func (s *Stage) offerLater() {
-	tick := 2 * laterTick
+// offerDue periodically requests a decision about given-up changes that are due. It ends
+// with the stage.
+func (s *Stage) offerDue() {
+	tick := 2 * dueTick
 	for _, w := range s.workers {
 		if later := w.opt.Retry.Later; later > 0 {
-			tick = min(tick, laterTick, max(later/4, time.Millisecond))
+			tick = min(tick, dueTick, max(later/4, time.Millisecond))
 		}
 	}
-	if tick > laterTick { // nobody wants it
+	if tick > dueTick { // no service wants it
 		return
 	}
-	asked := map[int64]int64{} // by dead letter, its count when a decision was requested
 	for wait.Sleep(s.ctx, tick) {
-		still, err := s.offerDue(s.ctx, asked)
-		if err != nil {
-			if s.ctx.Err() == nil {
-				s.log.Warn("cannot offer again what was given up; trying again", "error", err)
-			}
-			continue
+		if err := s.offerLetters(s.ctx); err != nil && s.ctx.Err() == nil {
+			s.log.Warn("cannot offer given-up changes again; retrying", slog.String("event", "letters.offer_failed"), "error", err)
 		}
-		asked = still
 	}
 }
 
-// duePage is how many due dead letters are read at a time.
-const duePage = 1000
-
-// offerDue requests a decision about each due dead letter of this process's partitions
-// that is not in asked yet, and returns the new asked. That includes those whose request
-// the inbox refuses, which would keep the others from being offered.
-func (s *Stage) offerDue(ctx context.Context, asked map[int64]int64) (map[int64]int64, error) {
+// offerLetters requests a decision about each due dead letter of this process's
+// partitions, once until it dies again: the store remembers that. That includes those
+// whose request the inbox refuses, which would keep the others from being offered.
+func (s *Stage) offerLetters(ctx context.Context) error {
 	takers, names := s.takers()
-	still := map[int64]int64{}
-	for after := int64(0); len(names) > 0; {
-		letters, err := s.opt.Store.DueLetters(ctx, names, after, duePage)
-		if err != nil {
-			return nil, err
+	if len(names) == 0 {
+		return nil
+	}
+	for after := int64(0); ; {
+		letters, err := s.opt.Store.DueLetters(ctx, names, after, dueLetters)
+		if err != nil || len(letters) == 0 {
+			return err
 		}
+		after = letters[len(letters)-1].ID
+		var offered []int64
 		for i := range letters {
 			l := &letters[i]
-			if asked[l.ID] == l.Count {
-				still[l.ID] = l.Count
-				continue
-			}
 			if !s.owns(l) {
 				continue
 			}
-			err := s.offer(ctx, takers[l.Service], l)
-			switch {
-			case tooLarge(err):
-				s.log.Warn("a dead letter cannot be offered again: the inbox does not take the request", "service", l.Service, "letter", l.ID, "error", err)
-			case err != nil:
-				return nil, err
+			if err = s.offer(ctx, takers[l.Service], l); tooLarge(err) {
+				s.log.Warn("inbox does not take the request to offer a dead letter again", slog.String("event", "letters.too_large"), "service", l.Service, "letter", l.ID, "error", err)
+				err = nil
 			}
-			asked[l.ID], still[l.ID] = l.Count, l.Count
+			if err != nil {
+				break
+			}
+			offered = append(offered, l.ID)
 		}
-		if len(letters) < duePage {
-			break
+		if len(offered) > 0 {
+			err = errors.Join(err, s.opt.Store.Offered(ctx, offered))
 		}
-		after = letters[len(letters)-1].ID
+		if err != nil {
+			return err
+		}
 	}
-	return still, nil
 }
 
 // tooLarge reports whether an append failed for the size of its record alone.
@@ -137,7 +135,7 @@ func (s *Stage) takers() (takers map[string]*worker, names []string) {
 	for _, w := range s.workers {
 		state := w.condition.now().State
 		// A worker whose last attempt failed and that has nothing in flight may work again.
-		if w.opt.Retry.Later > 0 && (state == StateRunning || state == StateRetrying && w.held == 0) {
+		if w.opt.Retry.Later > 0 && (state == StateRunning || state == StateRetrying && !w.busy) {
 			takers[w.opt.Name] = w
 			names = append(names, w.opt.Name)
 		}

@@ -171,3 +171,87 @@ func TestI9ALetterThatIsTooLargeHoldsUpNoOther(t *testing.T) {
 	require.EqualValues(t, 1, tried.Load())
 	require.EqualValues(t, 3, p.metric("weir_delivery_offered_again_total", other))
 }
+
+// I13: a change that fails by itself is parked with its entity: the position passes it, the
+// next attempt is saved before it is made, and another process goes on with both.
+func TestARetryIsClaimedBeforeItIsMade(t *testing.T) {
+	w := newWorld(t, service)
+	p := w.start(map[string]sinks.Traits{service: state})
+	s := p.sinks[service]
+	var claimed []int // attempts in the store during each retry
+	fails := func(changes []change.Change) error {
+		failed := map[int]error{}
+		for i, c := range changes {
+			if c.Entity == "bad" {
+				failed[i] = refuse(sinks.Retry, true)
+				for _, l := range w.letters() {
+					claimed = append(claimed, l.Attempts)
+				}
+			}
+		}
+		if len(failed) == 0 {
+			return nil
+		}
+		return &sinks.BatchError{Failed: failed}
+	}
+	s.answer(fails)
+	p.publish(of(service, "bad", 0), of(service, "good", 1))
+	p.publish(of(service, "good", 2))
+	require.Eventually(t, func() bool { return p.stage.Conditions()[service].Parked.Entities == 1 }, patience, time.Millisecond)
+	p.delivered()
+	require.Equal(t, "bad", p.stage.Conditions()[service].Parked.Entity)
+	require.Contains(t, p.stage.Conditions()[service].Parked.Error, "test: no")
+	p.publish(of(service, "good", 3))
+	require.Eventually(t, func() bool { s.mu.Lock(); defer s.mu.Unlock(); return len(claimed) > 0 }, patience, time.Millisecond)
+	require.NoError(t, p.stop())
+	require.Equal(t, 2, claimed[0], "the attempt is counted before it is made")
+
+	letters := w.letters()
+	require.Len(t, letters, 1)
+	require.Equal(t, store.LetterRetrying, letters[0].State)
+	next := w.start(map[string]sinks.Traits{service: state})
+	require.Eventually(t, func() bool { return slices.Contains(next.sinks[service].has(), "bad:0") }, patience, time.Millisecond)
+	require.Eventually(t, func() bool { return len(w.letters()) == 0 && next.stage.Idle() }, patience, time.Millisecond)
+}
+
+// I13: a newer change takes the row over with its attempts, so that an entity that is
+// updated all the time ends in a dead letter; a log sink queues behind.
+func TestANewerChangeOfAParkedEntity(t *testing.T) {
+	for name, traits := range map[string]sinks.Traits{"state": state, "log": logOf(100)} {
+		t.Run(name, func(t *testing.T) {
+			p, s := only(t, traits)
+			s.answer(func(changes []change.Change) error {
+				failed := map[int]error{}
+				for i, c := range changes {
+					if c.Entity == "bad" {
+						failed[i] = refuse(sinks.Retry, true)
+					}
+				}
+				if len(failed) == 0 {
+					return nil
+				}
+				return &sinks.BatchError{Failed: failed}
+			})
+			offset := int64(0)
+			require.Eventually(t, func() bool {
+				p.publish(of(service, "bad", offset), of(service, fmt.Sprint("good", offset), offset+1))
+				offset += 2
+				return slices.ContainsFunc(p.letters(), func(l store.DeadLetter) bool { return l.State == store.LetterOpen && l.Code == "gave_up" })
+			}, patience, 5*time.Millisecond)
+			s.answer(nil)
+			p.delivered()
+			require.Eventually(t, p.stage.Idle, patience, time.Millisecond)
+			if name == "state" {
+				return
+			}
+			last := int64(-1) // what was not given up comes in order
+			for _, taken := range s.has() {
+				var n int64
+				if _, err := fmt.Sscanf(taken, "bad:%d", &n); err == nil {
+					require.Greater(t, n, last)
+					last = n
+				}
+			}
+		})
+	}
+}

@@ -25,6 +25,7 @@ const (
 	OutcomeCoalesced = "coalesced" // a newer change in the same batch replaced it
 	OutcomeOvertaken = "overtaken" // a newer decision replaced it before a retry
 	OutcomeRedecided = "redecided" // refused, of an older configuration: decided again
+	OutcomeParked    = "parked"    // failed by itself: waits for another attempt, apart from the others
 	OutcomeDead      = "dead"
 )
 
@@ -32,7 +33,7 @@ const (
 func NewMetrics(reg prometheus.Registerer) *Metrics {
 	m := &Metrics{
 		deliveries: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "weir_deliveries_total", Help: "Changes by service and outcome: delivered, skipped, coalesced, overtaken, redecided, dead.",
+			Name: "weir_deliveries_total", Help: "Changes by service and outcome: delivered, skipped, coalesced, overtaken, redecided, parked, dead.",
 		}, []string{"service", "outcome"}),
 		failures: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "weir_delivery_failures_total", Help: "Failed attempts by service and class: retry, retry_bounded, reject, pause.",
@@ -101,7 +102,7 @@ type serviceMetrics struct {
 func (m *Metrics) of(service string) *serviceMetrics {
 	m.gaps.WithLabelValues(service) // the first increment of a series that was not there is no increase to Prometheus
 	outcomes := map[string]prometheus.Counter{}
-	for _, outcome := range []string{OutcomeDelivered, OutcomeSkipped, OutcomeCoalesced, OutcomeOvertaken, OutcomeRedecided, OutcomeDead} {
+	for _, outcome := range []string{OutcomeDelivered, OutcomeSkipped, OutcomeCoalesced, OutcomeOvertaken, OutcomeRedecided, OutcomeParked, OutcomeDead} {
 		outcomes[outcome] = m.deliveries.WithLabelValues(service, outcome)
 	}
 	return &serviceMetrics{
@@ -110,3 +111,5 @@ func (m *Metrics) of(service string) *serviceMetrics {
 		seconds: m.seconds.WithLabelValues(service), age: m.age.WithLabelValues(service),
 	}
 }
+
+func (m *serviceMetrics) count(outcome string) { m.outcomes[outcome].Inc() }

@@ -29,7 +29,7 @@ type partition struct {
 	checking bool            // a check for a log that ends too early is running
 	joining  bool            // the tail waits for a service that is nearly live
 	cursors  []*cursor
-	parked   []store.ServicePosition // of services that are not configured
+	absent   []store.ServicePosition // of services that are not configured
 
 	token  store.Token
 	floor  change.Version          // see store.ProgressSwap
@@ -37,6 +37,7 @@ type partition struct {
 	edits  uint64                  // counts what may have changed positions
 	stored uint64                  // edits that the store has
 	swap   *progressSwap           // a swap in flight, or whose outcome is unknown
+	rows   map[string]rowEdit      // of retrying changes, not known to be stored; by their keys
 }
 
 // progressSwap is what a swap makes of a partition.
@@ -180,6 +181,7 @@ type slice struct {
 	cost        int64
 	below       change.Version // changes below it came before, in a frame with other borders
 
+	todo     []*delivery    // owned by the worker: the changes that are not settled, from the first on
 	at       change.Version // guarded by the stage's mutex: the first change that is not done
 	finished bool           // guarded by the stage's mutex
 	inHand   bool           // guarded by the stage's mutex
@@ -193,7 +195,7 @@ const nearby = 256
 func newPartition(s *Stage, row *store.Progress, token store.Token, after uint64) *partition {
 	p := &partition{
 		number: row.Partition, after: after, token: token, saved: row.Positions,
-		wakeUp: make(chan struct{}, 1), gapLock: make(chan struct{}, 1),
+		wakeUp: make(chan struct{}, 1), gapLock: make(chan struct{}, 1), rows: map[string]rowEdit{},
 	}
 	p.ctx, p.cancel = context.WithCancel(s.ctx)
 	var farthest store.Position
@@ -206,7 +208,7 @@ func newPartition(s *Stage, row *store.Progress, token store.Token, after uint64
 	for _, sp := range row.Positions {
 		known[sp.Service] = sp
 		if !slices.ContainsFunc(s.workers, func(w *worker) bool { return w.opt.Number == sp.Service }) {
-			p.parked = append(p.parked, sp)
+			p.absent = append(p.absent, sp)
 		}
 	}
 	p.feed = feed{fed: farthest.Version, next: farthest.LogOffset}
@@ -226,6 +228,7 @@ func newPartition(s *Stage, row *store.Progress, token store.Token, after uint64
 		}
 		p.cursors = append(p.cursors, c)
 	}
+	s.restoreRows(p, row.Retrying)
 	for _, c := range p.cursors {
 		if c.live && c.floor < p.feed.fed {
 			p.feed.fed = c.floor // the lowest: a frame is a repetition only if it is one for all
@@ -521,11 +524,11 @@ func (p *partition) poke() { wait.Offer(p.wakeUp, struct{}{}) }
 
 // positions returns what is to be saved of p. The caller holds the stage's mutex.
 func (p *partition) positions() []store.ServicePosition {
-	out := make([]store.ServicePosition, 0, len(p.cursors)+len(p.parked))
+	out := make([]store.ServicePosition, 0, len(p.cursors)+len(p.absent))
 	for _, c := range p.cursors {
 		out = append(out, store.ServicePosition{Service: c.w.opt.Number, Position: c.position(), Mark: c.mark})
 	}
-	out = append(out, p.parked...)
+	out = append(out, p.absent...)
 	slices.SortFunc(out, func(a, b store.ServicePosition) int { return int(a.Service) - int(b.Service) })
 	return out
 }

@@ -41,7 +41,11 @@ func (w *worker) resume(work, stop context.Context, batch []*slice) error {
 	if !first {
 		return nil
 	}
-	return w.s.saver.await(work, batch)
+	parts := make([]*partition, 0, len(fresh))
+	for _, c := range fresh {
+		parts = append(parts, c.p)
+	}
+	return w.s.saver.await(work, parts)
 }
 
 // claims returns the cursors and claims of a batch that the sink has not resumed.

@@ -2,6 +2,7 @@ package deliver
 
 import (
 	"context"
+	"maps"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -140,14 +141,16 @@ func (v *saver) swaps(parts []*partition) (swaps []store.ProgressSwap, of []*par
 			continue
 		}
 		t := &progressSwap{token: newToken(), positions: p.positions(), edits: p.edits}
-		if slices.Equal(t.positions, p.saved) {
+		if slices.Equal(t.positions, p.saved) && len(p.rows) == 0 {
 			p.stored = p.edits
 			continue
 		}
 		p.swap = t
-		swaps = append(swaps, store.ProgressSwap{
+		swap := store.ProgressSwap{
 			Progress: store.Progress{Partition: p.number, Token: t.token, Positions: t.positions}, Old: p.token, Saved: p.saved, Floor: p.floor,
-		})
+		}
+		p.rowSwap(&swap)
+		swaps = append(swaps, swap)
 		of = append(of, p)
 	}
 	return swaps, of
@@ -188,14 +191,15 @@ func (p *partition) swapped() {
 	t := p.swap
 	p.token, p.saved, p.stored = t.token, t.positions, t.edits
 	p.swap = nil
+	maps.DeleteFunc(p.rows, func(_ string, e rowEdit) bool { return e.at <= t.edits })
 }
 
-// await returns when the progress of a batch is saved, or its partitions are revoked.
-func (v *saver) await(work context.Context, batch []*slice) error {
+// await returns when the progress of partitions is saved, or they are revoked.
+func (v *saver) await(work context.Context, parts []*partition) error {
 	v.s.mu.Lock()
-	want := make(map[*partition]uint64, 4)
-	for _, sl := range batch {
-		want[sl.c.p] = sl.c.p.edits
+	want := make(map[*partition]uint64, len(parts))
+	for _, p := range parts {
+		want[p] = p.edits
 	}
 	v.s.mu.Unlock()
 	for {

@@ -34,6 +34,8 @@ var ErrLost = errors.New("the progress of a partition is no longer this process'
 // Store is what deliver needs of the store.
 type Store interface {
 	store.Deliveries
+	Retrying(ctx context.Context, keys []string) ([]store.DeadLetter, error)
+	Offered(ctx context.Context, ids []int64) error
 	AddLetters(ctx context.Context, letters []store.DeadLetter) error
 	DueLetters(ctx context.Context, services []string, after int64, limit int) ([]store.DeadLetter, error)
 	Letter(ctx context.Context, id int64) (store.DeadLetter, error)
@@ -194,7 +196,7 @@ func (s *Stage) Run(ctx context.Context) error {
 	writers.Go(func() { s.saver.run(worked) })
 	writers.Go(func() { s.history.run(worked) })
 	s.running.Go(s.tick)
-	s.running.Go(s.offerLater)
+	s.running.Go(s.offerDue)
 	var err error
 	select {
 	case <-ctx.Done():
@@ -357,12 +359,17 @@ func (s *Stage) behindPartitions() map[string]int {
 	return behind
 }
 
-// Idle reports whether no change is queued or in flight.
+// Idle reports whether no change is queued, in flight or waits for another attempt.
 func (s *Stage) Idle() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, w := range s.workers {
-		if w.busy || len(w.queue) > 0 {
+		if w.busy || len(w.queue) > 0 || w.parked > 0 {
+			return false
+		}
+	}
+	for _, p := range s.parts {
+		if len(p.rows) > 0 { // a dead letter is not saved yet
 			return false
 		}
 	}

@@ -4,22 +4,25 @@ import (
 	"context"
 	"log/slog"
 	"testing"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/stretchr/testify/require"
 
 	"github.com/seed-86dfc502/weir/change"
+	"github.com/seed-86dfc502/weir/deliver/core"
 	"github.com/seed-86dfc502/weir/sinks"
 	"github.com/seed-86dfc502/weir/store"
 )
 
 // bareStage has services and one partition whose tail is at a position; nothing runs.
 func bareStage(t *testing.T, s Store, at feed, services ...string) (*Stage, *partition) {
-	stage := &Stage{opt: Options{Store: s, Metrics: NewMetrics(prometheus.NewRegistry())}, log: slog.New(slog.DiscardHandler)}
+	stage := &Stage{opt: Options{Store: s, Metrics: NewMetrics(prometheus.NewRegistry())}, log: slog.New(slog.DiscardHandler), frames: map[*change.Frame]int{}, released: make(chan struct{})}
 	p := &partition{ctx: t.Context(), feed: at}
 	for i, name := range services {
 		w := &worker{s: stage, opt: Service{Name: name, Number: int32(i)}, log: stage.log}
 		w.condition.state = StateRunning
+		w.core = core.New(core.Config{})
 		stage.workers = append(stage.workers, w)
 		p.cursors = append(p.cursors, &cursor{w: w, p: p, feed: at})
 	}
@@ -101,20 +104,22 @@ func TestALogSinkGetsAnOlderChangeOfAnotherPartition(t *testing.T) {
 		sinks.Log:   {change.NewVersion(2, 0), change.NewVersion(1, 100)},
 		sinks.State: {change.NewVersion(2, 0)},
 	} {
-		s, _ := bareStage(t, nil, feed{}, "acme/all@out")
-		w := s.workers[0]
-		w.traits, w.m = sinks.Traits{Kind: kind, Guarded: true}, s.opt.Metrics.of(w.opt.Name)
+		s, p := bareStage(t, nil, feed{}, "acme/all@out")
+		s.workers[0].opt.Sink = traitsOnly{traits: sinks.Traits{Kind: kind, Guarded: true}}
+		w := newWorker(s, s.workers[0].opt)
 		var all []*delivery
 		for _, v := range []change.Version{want[0], change.NewVersion(1, 100), want[0]} {
-			all = append(all, &delivery{change: change.Change{Entity: "e", Version: v}, slice: &slice{}})
+			all = append(all, &delivery{change: change.Change{Entity: "e", Version: v}, slice: &slice{c: &cursor{p: p}}})
 		}
-		todo, err := w.dropObsolete(t.Context(), t.Context(), all)
-		require.NoError(t, err)
+		require.NoError(t, w.add(t.Context(), t.Context(), all))
 		var got []change.Version
-		for _, v := range todo {
-			got = append(got, v.change.Version)
-			v.done = true
+		for step := w.core.Next(time.Now()); step.Kind == core.Write; step = w.core.Next(time.Now()) {
+			for _, i := range step.Items {
+				got = append(got, i.Version)
+			}
+			w.core.Done(time.Now(), step, 0, make([]*sinks.Error, len(step.Items)), nil, false)
 		}
+		w.apply()
 		require.Equal(t, want, got)
 		for _, v := range all {
 			require.True(t, v.settled())
@@ -122,28 +127,36 @@ func TestALogSinkGetsAnOlderChangeOfAnotherPartition(t *testing.T) {
 	}
 }
 
+type traitsOnly struct {
+	sinks.Sink
+	traits sinks.Traits
+}
+
+func (s traitsOnly) Traits() sinks.Traits { return s.traits }
+
 // The mistake that this catches: an older change of an entity, from another partition of
 // an older inbox, was left to the newer one in its batch, and the newer one's partition
 // went away while its sink failed. The older one's position never moved again, and whatever
 // came behind it stayed in memory.
 func TestTheNewestGoesAwayWithItsPartition(t *testing.T) {
 	s, p := bareStage(t, nil, feed{}, "acme/all@out")
-	w, away := s.workers[0], &partition{gone: true}
-	w.traits, w.m = sinks.Traits{Kind: sinks.State, Guarded: true}, s.opt.Metrics.of(w.opt.Name)
+	s.workers[0].opt.Sink = traitsOnly{traits: sinks.Traits{Kind: sinks.State, Guarded: true}}
+	w, away := newWorker(s, s.workers[0].opt), &partition{gone: true}
 	var all []*delivery
-	var batch []*slice
 	for offset, of := range []*partition{p, away} {
 		c := &cursor{w: w, p: of, live: true}
 		sl := &slice{c: c, frame: &change.Frame{Last: true}, inHand: true}
 		c.pending = []*slice{sl}
-		batch = append(batch, sl)
-		all = append(all, &delivery{change: change.Change{Entity: "e", Version: change.NewVersion(1, int64(offset))}, slice: sl})
+		v := &delivery{change: change.Change{Entity: "e", Version: change.NewVersion(1, int64(offset))}, slice: sl}
+		sl.todo = []*delivery{v}
+		w.slices = append(w.slices, sl)
+		all = append(all, v)
 	}
-	todo, err := w.dropObsolete(t.Context(), t.Context(), all)
-	require.NoError(t, err)
-	require.Equal(t, all[1:], todo)
-	require.Empty(t, w.dropAbandoned(todo))
-	w.finish(batch, all)
-	require.Empty(t, batch[0].c.pending, "the next owner of the newest brings it")
-	require.Len(t, batch[1].c.pending, 1, "and has it still to do")
+	w.parts = []*partition{p, away}
+	require.NoError(t, w.add(t.Context(), t.Context(), all))
+	w.apply()
+	require.NoError(t, w.receive(t.Context(), t.Context()))
+	require.Zero(t, w.core.Hand())
+	require.Empty(t, all[0].slice.c.pending, "the next owner of the newest brings it")
+	require.False(t, all[1].settled(), "and has it still to do")
 }

@@ -3,11 +3,13 @@ package deliver
 import (
 	"context"
 	"log/slog"
+	"math"
 	"slices"
 	"time"
 
 	"github.com/cenkalti/backoff/v5"
 	"github.com/seed-86dfc502/weir/change"
+	"github.com/seed-86dfc502/weir/deliver/core"
 	"github.com/seed-86dfc502/weir/internal/crash"
 	"github.com/seed-86dfc502/weir/internal/defaults"
 	"github.com/seed-86dfc502/weir/internal/tracing"
@@ -16,45 +18,61 @@ import (
 	"github.com/seed-86dfc502/weir/store"
 )
 
-// worker brings the slices of one service, of all partitions, to its sink.
+// worker brings the slices of one service, of all partitions, to its sink. core decides
+// what is written, parked or given up; the worker applies its effects.
 type worker struct {
 	s      *Stage
 	opt    Service
 	traits sinks.Traits
 	log    *slog.Logger
 	m      *serviceMetrics
-	wakeUp chan struct{} // capacity 1: queue grew
+	wakeUp chan struct{} // capacity 1: queue grew, or a partition arrived or was revoked
 
 	condition condition
 	history   *ring // nil: none is kept
 
 	// Guarded by the stage's mutex.
-	queue []*slice // that wait
-	held  int64    // bytes of those that wait or are in flight
-	since time.Time
-	busy  bool
+	queue   []*slice // that wait
+	held    int64    // bytes of those that wait or are in hand
+	since   time.Time
+	busy    bool // changes are in hand
+	full    bool // no more may come into hand
+	parked  int  // rows
+	arrived []arrival
 
 	// Owned by run.
+	core   *core.Service
+	slices []*slice     // in hand
+	parts  []*partition // that may have changes or rows in core
 	opened bool
-	found  uint64 // of the sink, in metrics
+	last   *sinks.Error // that the sink returned last
+	found  uint64       // of the sink, in metrics
+	// touched: slices may have moved without an effect of core.
+	touched bool
 }
 
-// delivery is one change in flight.
+// arrival is a partition that was taken over, with its rows of the service.
+type arrival struct {
+	p    *partition
+	rows []store.DeadLetter
+}
+
+// delivery is one change in hand, or loaded from its row for an attempt.
 type delivery struct {
 	change    change.Change
-	slice     *slice
+	slice     *slice // nil: loaded
 	done      bool
 	abandoned bool // the next owner of its partition delivers it
 	// replacement is the newer change of the entity that is delivered instead.
 	replacement *delivery
 	span        *tracing.Span
-	tries       int  // failed bounded attempts
-	failedAlone bool // it failed in a batch of which others succeeded
+	record      func(outcome string) // of its last attempt, in the history; nil: recorded
+	letter      *store.DeadLetter    // what becomes of it
 }
 
-// settled reports whether v, or the change that replaces it, was delivered or is another
-// owner's: the replacement may be of another partition than v. A repetition of a change
-// that was itself replaced has a replacement with a replacement.
+// settled reports whether v, or the change that replaces it, was delivered or parked or is
+// another owner's: the replacement may be of another partition than v. A repetition of a
+// change that was itself replaced has a replacement with a replacement.
 func (v *delivery) settled() bool {
 	if v.replacement == nil {
 		return v.done
@@ -73,6 +91,12 @@ func newWorker(s *Stage, opt Service) *worker {
 		s: s, opt: opt, traits: opt.Sink.Traits(), m: s.opt.Metrics.of(opt.Name),
 		log: s.log.With("service", opt.Name), wakeUp: make(chan struct{}, 1),
 	}
+	_, holds := opt.Sink.(sinks.Recoverer)
+	w.core = core.New(core.Config{
+		Log: w.traits.Kind == sinks.Log, Holds: holds,
+		Attempts: opt.Retry.Attempts, MinBackoff: opt.Retry.MinBackoff, MaxBackoff: opt.Retry.MaxBackoff,
+		MaxBatch: w.traits.MaxBatch, MaxBytes: w.traits.MaxBytes,
+	})
 	w.condition.state, w.condition.suspension = StateRunning, suspensionOf(s.opt.Suspended, opt.Name)
 	w.condition.changed, w.condition.change = context.WithCancel(context.Background())
 	return w
@@ -80,72 +104,147 @@ func newWorker(s *Stage, opt Service) *worker {
 
 func (w *worker) failing() bool { return w.condition.now().State != StateRunning }
 
-// run delivers until stop ends, and closes the sink.
+// run delivers until stop ends, and closes the sink. Changes in hand stay pending in
+// their cursors then, and are redelivered.
 func (w *worker) run(stop context.Context) {
 	defer w.opt.Sink.Close()
 	work, cancel := context.WithCancel(context.WithoutCancel(stop))
 	defer cancel()
 	defer context.AfterFunc(w.s.limit, cancel)()
-	for stop.Err() == nil {
-		batch := w.take()
-		if len(batch) == 0 {
-			select {
-			case <-w.wakeUp:
-				w.linger(stop)
-			case <-stop.Done():
-			}
-			continue
-		}
-		// What an error leaves unfinished stays pending in its cursor, and is redelivered.
-		_ = w.handle(work, stop, batch)
-		w.release(batch)
+	for stop.Err() == nil && w.step(work, stop) == nil {
 	}
-}
-
-// linger lets a batch grow for Traits.Linger.
-func (w *worker) linger(stop context.Context) {
-	if w.traits.Linger > 0 {
-		wait.Sleep(stop, w.traits.Linger)
-	}
-}
-
-// take dequeues slices, up to what the sink takes at once.
-func (w *worker) take() []*slice {
 	w.s.mu.Lock()
 	defer w.s.mu.Unlock()
-	n, items := 0, 0
-	var bytes int64
+	for _, sl := range w.slices {
+		w.endSpans(sl.todo)
+	}
+}
+
+// step receives changes, and does what core says next. work is for effects and is not
+// cancelled at a shutdown; stop ends waiting and retrying. Its error says that run ends.
+func (w *worker) step(work, stop context.Context) error {
+	if err := w.receive(work, stop); err != nil {
+		return err
+	}
+	next := w.core.Next(time.Now())
+	switch next.Kind {
+	case core.Write:
+		return w.write(work, stop, next)
+	case core.Retry:
+		return w.retry(work, stop, next)
+	case core.Conclude:
+		return w.conclude(work, stop, next.Items)
+	case core.AwaitUp:
+		if !w.await(stop, w.last, time.Until(next.Until)) {
+			return errStopped
+		}
+		return nil
+	case core.Wait:
+		w.wait(stop, next.Until)
+	}
+	return nil
+}
+
+// wait waits until a time, unless it is zero, or until something arrives.
+func (w *worker) wait(stop context.Context, until time.Time) {
+	_, changed := w.condition.isSuspended()
+	var timer <-chan time.Time
+	if !until.IsZero() {
+		timer = time.After(time.Until(until))
+	}
+	select {
+	case <-w.wakeUp:
+		if w.core.Hand() == 0 && w.traits.Linger > 0 {
+			wait.Sleep(stop, w.traits.Linger) // the batch grows
+		}
+	case <-timer:
+	case <-changed.Done():
+		w.core.Hurry(time.Now())
+	case <-stop.Done():
+	}
+}
+
+// receive takes over and drops partitions, and takes changes into hand.
+func (w *worker) receive(work, stop context.Context) error {
+	w.dropRevoked()
+	w.s.mu.Lock()
+	arrived := w.arrived
+	w.arrived = nil
+	batch := w.take()
+	w.s.mu.Unlock()
+	w.touched = w.touched || len(batch)+len(arrived) > 0
+	for _, a := range arrived {
+		w.parts = append(w.parts, a.p)
+		w.core.Restore(restored(a.p, a.rows))
+	}
+	if len(batch) > 0 {
+		all, err := w.decode(work, stop, batch)
+		if err != nil {
+			return err
+		}
+		crash.At(crash.DeliverBatch, w.opt.Name)
+		if err := w.add(work, stop, all); err != nil {
+			return err
+		}
+	}
+	w.apply()
+	return nil
+}
+
+// dropRevoked drops the changes and rows of revoked partitions. The next owner has them,
+// and delivers newer ones after them; this one may be fenced however often it tries.
+func (w *worker) dropRevoked() {
+	w.s.mu.Lock()
+	var gone []*partition
+	w.parts = slices.DeleteFunc(w.parts, func(p *partition) bool {
+		if p.gone {
+			gone = append(gone, p)
+		}
+		return p.gone
+	})
+	w.s.mu.Unlock()
+	for _, p := range gone {
+		w.core.Drop(p)
+		w.touched = true
+	}
+}
+
+// take dequeues slices, as many as there is room for in hand. The caller holds the
+// stage's mutex.
+func (w *worker) take() []*slice {
+	n, room := 0, w.core.Room()
+	bytes := int64(0) // in hand
+	for _, sl := range w.slices {
+		bytes += sl.cost
+	}
 	for _, sl := range w.queue {
-		items += sl.changes.Count
-		bytes += int64(sl.changes.Bytes())
-		if n > 0 && (items > max(1, w.traits.MaxBatch) || w.traits.MaxBytes > 0 && bytes > int64(w.traits.MaxBytes)) {
+		if bytes += sl.cost; (n > 0 || w.busy) && (sl.changes.Count > room || bytes > w.mayHold()) || room <= 0 {
 			break
 		}
+		room -= sl.changes.Count
 		sl.inHand = true
 		n++
 	}
+	if n == 0 {
+		return nil
+	}
 	batch := slices.Clone(w.queue[:n])
 	w.queue = slices.Delete(w.queue, 0, n)
-	w.busy = n > 0
-	if n > 0 {
-		w.since = time.Now()
-	}
+	w.slices = append(w.slices, batch...)
+	w.busy, w.since = true, time.Now()
 	return batch
 }
 
-// release returns a batch's share of the budget.
-func (w *worker) release(batch []*slice) {
-	w.s.mu.Lock()
-	defer w.s.mu.Unlock()
-	w.busy = false
-	for _, sl := range batch {
-		w.s.releaseSlice(sl)
-		if !sl.c.live {
-			sl.c.p.poke()
-		}
+// mayHold returns how many bytes may be in hand. At a service that fails they wait long,
+// and no other change can have their room.
+func (w *worker) mayHold() int64 {
+	switch {
+	case w.failing():
+		return w.s.share() / 4
+	case w.traits.MaxBytes > 0:
+		return int64(w.traits.MaxBytes)
 	}
-	w.s.wake()
-	w.s.saver.poke()
+	return math.MaxInt64
 }
 
 // dropPartition drops the queued slices of a partition. The caller holds the stage's mutex.
@@ -157,56 +256,7 @@ func (w *worker) dropPartition(p *partition) {
 		w.s.releaseSlice(sl)
 		return true
 	})
-}
-
-// handle processes one batch. work is for effects and is not cancelled at a shutdown;
-// stop ends waiting and retrying.
-func (w *worker) handle(work, stop context.Context, batch []*slice) error {
-	all, err := w.decode(work, stop, batch)
-	if err != nil {
-		return err
-	}
-	defer w.endSpans(all)
-	crash.At(crash.DeliverBatch, w.opt.Name)
-	todo, err := w.dropObsolete(work, stop, all)
-	if err != nil {
-		return err
-	}
-	w.finish(batch, all)
-	waited, err := w.awaitResumed(stop)
-	if err != nil {
-		return err
-	}
-	if err := w.open(work, stop); err != nil {
-		return err
-	}
-	if err := w.resume(work, stop, batch); err != nil {
-		return err
-	}
-	a := &attempt{w: w, work: work, stop: stop, wait: w.backoff(), waited: waited}
-	return w.deliver(a, batch, all, todo)
-}
-
-// deliver writes what is left of a batch, as much at a time as the sink takes, and
-// advances the slices after each write.
-func (w *worker) deliver(a *attempt, batch []*slice, all, todo []*delivery) error {
-	for len(todo) > 0 {
-		n := w.chunk(todo)
-		if err := a.deliver(todo[:n]); err != nil {
-			return err
-		}
-		w.finish(batch, all)
-		todo = todo[n:]
-		if !w.traits.Guarded {
-			// Chunk by chunk: what a crash can repeat at such a target is one.
-			if err := w.s.saver.await(a.work, batch); err != nil {
-				return err
-			}
-		} else {
-			w.s.saver.poke()
-		}
-	}
-	return nil
+	wait.Offer(w.wakeUp, struct{}{})
 }
 
 // decode reads the changes of slices and drops those below the service's position.
@@ -219,6 +269,7 @@ func (w *worker) decode(work, stop context.Context, batch []*slice) ([]*delivery
 	values := make([]delivery, n)
 	var letters []store.DeadLetter
 	for _, sl := range batch {
+		first := len(all)
 		for c, err := range sl.changes.All(w.opt.Name) {
 			if err != nil {
 				letters = append(letters, store.DeadLetter{
@@ -238,55 +289,142 @@ func (w *worker) decode(work, stop context.Context, batch []*slice) ([]*delivery
 			v.change.Partition = sl.c.p.number
 			all = append(all, v)
 		}
+		sl.todo = all[first:len(all):len(all)]
 	}
 	w.m.outcomes[OutcomeDead].Add(float64(len(letters)))
 	return all, w.s.addLetters(work, stop, letters)
 }
 
-// finish advances the slices of a batch to the first change that is not settled.
-func (w *worker) finish(batch []*slice, all []*delivery) {
-	at := make(map[*slice]change.Version, len(batch))
+// add hands changes to core. A redelivered change goes to a state sink that does not
+// guard itself only if it is the newest that was decided: a newer one may be there
+// already, and this one would overwrite it. A resent change of a log sink is always
+// delivered.
+func (w *worker) add(work, stop context.Context, all []*delivery) error {
+	var doubtful []string
 	for _, v := range all {
-		if _, undone := at[v.slice]; !undone && !v.settled() {
-			at[v.slice] = v.change.Position()
+		if v.slice.redelivered && w.traits.Kind == sinks.State && !w.traits.Guarded {
+			doubtful = append(doubtful, v.change.Entity)
 		}
 	}
+	rows, err := w.rows(work, stop, doubtful)
+	if err != nil {
+		return err
+	}
+	for _, v := range all {
+		c := &v.change
+		if v.slice.redelivered && rows[c.Entity].Version > c.Version {
+			w.raiseFloor(c.Entity, rows[c.Entity].Version)
+			w.recordOutcome(v, OutcomeOvertaken)
+			continue
+		}
+		w.core.Add(&core.Item{
+			Partition: c.Partition, Position: c.Position(), Version: c.Version, Entity: c.Entity, Bytes: int64(len(c.Doc)),
+			Resent: c.Resent != 0, Owner: v.slice.c.p, Data: v,
+		})
+	}
+	return nil
+}
+
+// outcomes of core, as deliver counts them.
+var outcomes = map[core.Outcome]string{
+	core.Delivered: OutcomeDelivered, core.Skipped: OutcomeSkipped, core.Coalesced: OutcomeCoalesced,
+	core.Overtaken: OutcomeOvertaken, core.Redecided: OutcomeRedecided, core.Dead: OutcomeDead,
+}
+
+// apply applies what core decided: rows and letters are written together with the
+// positions that pass their changes, see saver.
+func (w *worker) apply() {
+	effects := w.core.Effects()
+	if len(effects) == 0 && !w.touched {
+		return
+	}
+	w.touched = false
 	w.s.mu.Lock()
 	defer w.s.mu.Unlock()
-	for _, sl := range batch {
-		if first, undone := at[sl]; undone {
-			sl.at = first
+	for _, e := range effects {
+		v, _ := e.Item.Data.(*delivery)
+		p := e.Item.Owner.(*partition)
+		switch e.Kind {
+		case core.Put:
+			w.putRow(p, e.Item, v)
+		case core.End:
+			p.edit(w.key(e.Item), rowEdit{ended: true})
+		case core.Letter:
+			p.edit(w.key(e.Item), rowEdit{letter: v.letter, parked: e.Item.Parked})
+		case core.Settle:
+			if v == nil {
+				v = &delivery{} // a row whose change is not loaded
+			}
+			if e.Outcome == core.Abandoned {
+				v.abandoned = true
+				continue
+			}
+			if e.By != nil && v.slice != nil {
+				v.replacement, _ = e.By.Data.(*delivery)
+			}
+			w.recordOutcome(v, outcomes[e.Outcome])
+		}
+	}
+	w.finish()
+	status := w.core.Status()
+	w.busy, w.full, w.parked = w.core.Hand() > 0, w.core.Room() == 0, status.Rows
+	w.condition.park(status)
+}
+
+// finish advances the slices in hand to the first change that is not settled, and
+// releases those without any, and those of revoked partitions. The caller holds the stage's mutex.
+func (w *worker) finish() {
+	released := false
+	w.slices = slices.DeleteFunc(w.slices, func(sl *slice) bool {
+		for len(sl.todo) > 0 && sl.todo[0].settled() {
+			w.endSpans(sl.todo[:1])
+			sl.todo = sl.todo[1:]
+		}
+		c := sl.c
+		if c.p.gone { // what is left is the next owner's
+			w.endSpans(sl.todo)
+			w.s.releaseSlice(sl)
+			released = true
+			return true
+		}
+		if len(sl.todo) > 0 {
+			sl.at = sl.todo[0].change.Position()
 			// Changes of one position that were cut into parts are done together.
 			if sl.frame.Partial() {
 				sl.at = max(sl.frame.From, sl.below)
 			}
-		} else {
-			sl.finished = true
+			w.advance(c)
+			return false
 		}
-		c := sl.c
-		for len(c.pending) > 0 && c.pending[0].finished {
-			if f := c.pending[0].frame; f.Partial() {
-				// The other parts have nothing for this service: it need not wait for them, and
-				// gets none of them again.
-				c.floor = max(c.floor, f.To)
-			}
-			c.pending[0] = nil
-			c.pending = c.pending[1:]
-		}
-		w.keepMark(c)
-		c.p.edits++
+		w.s.releaseSlice(sl)
+		f := sl.frame
+		sl.frame = &change.Frame{From: f.From, To: f.To, Prev: f.Prev, Part: f.Part, Last: f.Last, Cut: f.Cut}
+		sl.todo, sl.changes, sl.finished, released = nil, change.Slice{}, true, true
+		w.advance(c)
+		return true
+	})
+	if released {
+		w.s.wake()
+		w.s.saver.poke()
 	}
 }
 
-// dropAbandoned drops the changes of revoked partitions. The next owner has them, and
-// delivers newer ones after them; this one may be fenced for as long as it tries.
-func (w *worker) dropAbandoned(todo []*delivery) []*delivery {
-	w.s.mu.Lock()
-	defer w.s.mu.Unlock()
-	return slices.DeleteFunc(todo, func(v *delivery) bool {
-		v.abandoned = v.slice.c.p.gone
-		return v.abandoned
-	})
+// advance drops the slices of a cursor that are done. The caller holds the stage's mutex.
+func (w *worker) advance(c *cursor) {
+	for len(c.pending) > 0 && c.pending[0].finished {
+		if f := c.pending[0].frame; f.Partial() {
+			// The other parts have nothing for this service: it need not wait for them, and
+			// gets none of them again.
+			c.floor = max(c.floor, f.To)
+		}
+		c.pending[0] = nil
+		c.pending = c.pending[1:]
+	}
+	w.keepMark(c)
+	c.p.edits++
+	if !c.live {
+		c.p.poke()
+	}
 }
 
 func (w *worker) backoff() *backoff.ExponentialBackOff {
@@ -294,69 +432,6 @@ func (w *worker) backoff() *backoff.ExponentialBackOff {
 	b.Multiplier = 2
 	b.InitialInterval, b.MaxInterval = w.opt.Retry.MinBackoff, w.opt.Retry.MaxBackoff
 	return b
-}
-
-// dropObsolete drops repetitions within the batch, and for a state sink all but the
-// newest change of each entity. A redelivered change goes to a state sink that does not
-// guard itself only if it is the newest that was decided: a newer one may be there
-// already, and this one would overwrite it. A resent change of a log sink is always
-// delivered.
-func (w *worker) dropObsolete(work, stop context.Context, all []*delivery) ([]*delivery, error) {
-	state := w.traits.Kind == sinks.State
-	var doubtful []*delivery
-	for _, v := range all {
-		if v.slice.redelivered && state && !w.traits.Guarded {
-			doubtful = append(doubtful, v)
-		}
-	}
-	rows, err := w.rows(work, stop, doubtful)
-	if err != nil {
-		return nil, err
-	}
-	// A log sink is owed every version, even an older one that follows a newer one from
-	// another partition: an older inbox may have had another number of partitions.
-	type key struct {
-		entity  string
-		version change.Version // 0 for a state sink
-	}
-	newest := make(map[key]*delivery, len(all))
-	keep := make([]*delivery, 0, len(all))
-	for _, v := range all {
-		c := &v.change
-		if c.Resent != 0 && !state {
-			// A dead letter of an operator's, late by its nature.
-			keep = append(keep, v)
-			continue
-		}
-		k := key{entity: c.Entity}
-		if !state {
-			k.version = c.Version
-		}
-		if old := newest[k]; old != nil && c.Version <= old.change.Version {
-			v.replacement = old
-			w.recordOutcome(v, OutcomeSkipped)
-			continue
-		}
-		if v.slice.redelivered && rows[c.Entity].Version > c.Version {
-			w.raiseFloor(c.Entity, rows[c.Entity].Version)
-			w.recordOutcome(v, OutcomeOvertaken)
-			continue
-		}
-		newest[k] = v
-		keep = append(keep, v)
-	}
-	if !state {
-		return keep, nil
-	}
-	return slices.DeleteFunc(keep, func(v *delivery) bool {
-		n := newest[key{entity: v.change.Entity}]
-		if n == v {
-			return false
-		}
-		v.replacement = n
-		w.recordOutcome(v, OutcomeCoalesced)
-		return true
-	}), nil
 }
 
 // raiseFloor notes that a change was dropped for a newer one of its entity, which was
@@ -379,16 +454,15 @@ func (w *worker) recordOutcome(v *delivery, outcome string) {
 	}
 	if v.replacement == nil {
 		v.done = true
-		w.endSpan(v, nil) // whatever becomes of the rest of its frame
+		w.endSpan(v, nil) // the rest of its frame may take longer
 	}
 }
 
-// rows reads the dam rows of the entities of changes, by entity.
-func (w *worker) rows(work, stop context.Context, of []*delivery) (map[string]store.Row, error) {
+// rows reads the dam rows of entities, by entity.
+func (w *worker) rows(work, stop context.Context, of []string) (map[string]store.Row, error) {
 	var keys []store.Key
 	rows := map[string]store.Row{}
-	for _, v := range of {
-		entity := v.change.Entity
+	for _, entity := range of {
 		if _, seen := rows[entity]; !seen {
 			rows[entity] = store.Row{}
 			keys = append(keys, store.Key{Service: w.opt.Number, Entity: entity})
@@ -440,19 +514,6 @@ func (w *worker) until(work, stop context.Context, do func(context.Context) erro
 			return err
 		}
 	}
-}
-
-// chunk returns how many changes the sink takes at once.
-func (w *worker) chunk(todo []*delivery) int {
-	n, bytes := 0, 0
-	for n < len(todo) && n < max(1, w.traits.MaxBatch) {
-		bytes += len(todo[n].change.Doc)
-		if n > 0 && w.traits.MaxBytes > 0 && bytes > w.traits.MaxBytes {
-			break
-		}
-		n++
-	}
-	return n
 }
 
 // retryUntil repeats an operation on the store until it works or stop ends.

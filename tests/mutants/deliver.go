@@ -43,48 +43,93 @@ var deliverMutants = []mutant{
 		test: "TestStopWhileTheSinkIsAway",
 	},
 	{
-		rule: "what is done of a frame is saved before the next write", in: "deliver", fn: "worker.deliver",
-		find: "if !_1._2._3 {\n\t\t\t// Chunk", put: "if false {\n\t\t\t// Chunk",
+		rule: "what took effect is saved before the next write", in: "deliver", fn: "worker.attempt",
+		find: "if !_1._2._3 && slices.Contains(_4, nil) {", put: "if false && slices.Contains(_4, nil) {",
 		test: "TestThePositionMovesWithinAFrame",
 	},
 	{
-		rule: "dead letter, then position", in: "deliver", fn: "attempt.deadLetter",
-		find: "if _1 := _2._3._4(_5._6, _5._7, []_8._9{_10}); _1 != nil {", put: "if _1 := _5._6.Err(); _1 != nil {",
+		rule: "dead letter with the position", in: "deliver", fn: "worker.apply",
+		find: "p.edit(w.key(e.Item), rowEdit{letter: v.letter, parked: e.Item.Parked})", put: "_ = p",
 		test: "TestRefusedChangeIsFoundByBisection",
 	},
 	{
-		rule: "the row remembers the refused content", in: "deliver", fn: "attempt.deadLetter",
-		find: "_1: _2._3, _4: []string{_5._6}, _7: _5._7,", put: "_1: _2._3, _4: []string{_5._6},",
+		rule: "the row remembers the refused content", in: "deliver", fn: "worker.deadLetter",
+		find: "Services: []string{c.Service}, Version: c.Version,", put: "Services: []string{c.Service},",
 		test: "TestRefusedChangeIsFoundByBisection",
 	},
 	{
-		rule: "bisection delivers its second half", in: "deliver", fn: "attempt.deliver",
-		find: "_1 = _1[_2:]", put: "_1 = nil",
-		test: "TestRefusedChangeIsFoundByBisection",
+		rule: "a write that failed as a whole is halved", in: "deliver/core", fn: "Service.nothing",
+		find: "s.limit = max(1, len(step.Items)/2)", put: "s.limit = len(step.Items)",
+		test: "TestI13OneEntityFailsForever",
 	},
 	{
-		rule: "attempts are bounded", in: "deliver", fn: "attempt.exhausted",
-		find: ">= _1._2._3._4._5", put: "> _1._2._3._4._5",
-		test: "TestBoundedAttemptsEndInALetter",
+		rule: "attempts are bounded", in: "deliver/core", fn: "Service.retryFailed",
+		find: "} else if i.Attempts >= s.cfg.Attempts {", put: "} else if i.Attempts > s.cfg.Attempts {",
+		test: "TestAttemptsAreBounded",
 	},
 	{
-		rule: "a target that fails for everything is away", in: "deliver", fn: "attempt.isOutage",
-		find: "return _1._2 <= _3", put: "return false",
-		test: "TestATargetThatFailsForEverythingIsAway",
+		rule: "a success in the same attempt proves nothing", in: "deliver/core", fn: "Service.evidence",
+		find: "i.tried >= s.attempt ||", put: "",
+		test: "TestEvidenceBeginsAfterTheFailure",
 	},
 	{
-		rule: "one letter stands for a content", in: "deliver", fn: "attempt.deadLetter",
-		find: "_1._2(_3._4)", put: "_1._2([]byte(_3.Key))",
+		rule: "an outage gets a second attempt before anything is parked", in: "deliver/core", fn: "Service.evidence",
+		find: "if !i.beside && !i.second {", put: "if false {",
+		test: "TestAnOutageParksNothing",
+	},
+	{
+		rule: "attempts during an outage do not count", in: "deliver/core", fn: "Service.retryFailed",
+		find: "i.Attempts--", put: "_ = i",
+		test: "TestAnOutageCountsNoAttempt",
+	},
+	{
+		rule: "the other entity is what proves that the target works", in: "deliver/core", fn: "recent.others",
+		find: "if entity == r.entity {", put: "if false {",
+		test: "TestAnOutageCountsNoAttempt",
+	},
+	{
+		rule: "the next probe is of another entity", in: "deliver/core", fn: "Service.probe",
+		find: "slices.Index(candidates, s.probed) + 1", put: "0",
+		test: "TestProbesTakeTurns",
+	},
+	{
+		rule: "a newer change inherits the attempts of its entity", in: "deliver/core", fn: "Service.meetRows",
+		find: "max(i.Attempts, r.Attempts)", put: "0",
+		test: "TestI13OneEntityFailsForever",
+	},
+	{
+		rule: "rows of a log sink are tried in order", in: "deliver/core", fn: "Service.meetRows",
+		find: "return len(s.handed[i.Entity]) == 0 && s.queue(i)", put: "return false",
+		test: "TestNothingIsLost",
+	},
+	{
+		rule: "rows are bounded", in: "deliver/core", fn: "Service.room",
+		find: "s.count < s.cfg.Rows", put: "true",
+		test: "TestNothingIsLost",
+	},
+	{
+		rule: "a retry is claimed before it is made", in: "deliver", fn: "worker.retry",
+		find: "if err := w.saved(work, step.Items); err != nil {", put: "if err := work.Err(); err != nil {",
+		test: "TestARetryIsClaimedBeforeItIsMade",
+	},
+	{
+		rule: "a revoked partition's slices are the next owner's", in: "deliver", fn: "worker.finish",
+		find: "if c.p.gone {", put: "if false {",
+		test: "./tests/simulation TestSchedules",
+	},
+	{
+		rule: "one letter stands for a content", in: "deliver", fn: "worker.deadLetter",
+		find: "hex.EncodeToString(c.Content)", put: "hex.EncodeToString([]byte(c.Key))",
 		test: "TestI9OneLetterForAContent",
 	},
 	{
-		rule: "newest only, when it is tried again", in: "deliver", fn: "attempt.dropSuperseded",
-		find: "if _1 <= _2._3._4 {", put: "if _1 <= _2._3._4 || true {",
+		rule: "newest only, when it is tried again", in: "deliver", fn: "worker.dropObsolete",
+		find: "if newer <= i.Version {", put: "if newer <= i.Version || true {",
 		test: "TestRetryLeavesOutWhatWasOvertaken",
 	},
 	{
-		rule: "newest only, for what may have been in hand before", in: "deliver", fn: "worker.dropObsolete",
-		find: "if _1._2._3 && _4[_5._6]._7 > _5._7 {", put: "if false {",
+		rule: "newest only, for what may have been in hand before", in: "deliver", fn: "worker.add",
+		find: "if v.slice.redelivered && rows[c.Entity].Version > c.Version {", put: "if false {",
 		test: "TestAnOlderChangeDoesNotComeBehindTheNewerOneAfterACrash",
 	},
 	{
@@ -93,9 +138,9 @@ var deliverMutants = []mutant{
 		test: "TestAnOlderChangeDoesNotComeBehindTheNewerOneAfterACrash",
 	},
 	{
-		rule: "a state sink gets the newest of what is in hand", in: "deliver", fn: "worker.dropObsolete",
-		find: "if _1 == _2 {\n\t\t\treturn false", put: "if _1 == _2 || true {\n\t\t\treturn false",
-		test: "TestAFrameIsCoalescedAsAWhole",
+		rule: "a state sink gets the newest of what is in hand", in: "deliver/core", fn: "Service.Add",
+		find: "if h.settled ||", put: "if true || h.settled ||",
+		test: "./deliver TestAFrameIsCoalescedAsAWhole",
 	},
 	{
 		rule: "the token of the row of a partition", in: "deliver", fn: "saver.save",
@@ -204,7 +249,7 @@ var deliverMutants = []mutant{
 	},
 	{
 		rule: "positions outlive the configuration without their service", in: "deliver", fn: "newPartition",
-		find: "_1.parked = append(_1.parked, _2)", put: "_ = _2",
+		find: "_1.absent = append(_1.absent, _2)", put: "_ = _2",
 		test: "TestAServiceThatComesBack",
 	},
 	{
@@ -238,8 +283,8 @@ var deliverMutants = []mutant{
 		test: "TestASuspendedServiceDoesNotHoldUpALargeChange",
 	},
 	{
-		rule: "a log sink is owed older versions, too", in: "deliver", fn: "worker.dropObsolete",
-		find: "if !_1 {\n\t\t\t_2._3 = _4._5\n\t\t}", put: "",
-		test: "TestALogSinkGetsAnOlderChangeOfAnotherPartition",
+		rule: "a log sink is owed older versions, too", in: "deliver/core", fn: "Service.Add",
+		find: "(i.Resent || h.Version != i.Version)", put: "i.Resent",
+		test: "./deliver TestALogSinkGetsAnOlderChangeOfAnotherPartition",
 	},
 }

@@ -254,7 +254,7 @@ func (w *world) holds(want oracle.Expected, c *customer) error {
 		for id, cs := range want[c.service] {
 			newest := cs[len(cs)-1]
 			f, known := fate[place{id, newest.Version}]
-			if f != welcome || w.unknown[large{service: c.service, entity: id}] {
+			if f != welcome || w.unknown[large{service: c.service, entity: id}] || w.givenUp(c.service, id, newest.Version) {
 				continue // it may hold any older one, or this one
 			}
 			one := oracle.Expected{c.service: {id: cs}}
@@ -275,7 +275,7 @@ func (w *world) holds(want oracle.Expected, c *customer) error {
 	for id, cs := range want[c.service] {
 		wanted[c.service][id] = slices.DeleteFunc(slices.Clone(cs), func(m oracle.Change) bool {
 			at := place{id, m.Version}
-			return fate[at] != welcome || w.told(c.service, id, m.Version)
+			return fate[at] != welcome || w.told(c.service, id, m.Version) || w.givenUp(c.service, id, m.Version)
 		})
 	}
 	var got []oracle.Record
@@ -290,7 +290,7 @@ func (w *world) holds(want oracle.Expected, c *customer) error {
 			continue
 		}
 		seen[r.Key] = true
-		if w.told(c.service, r.Entity, r.Version) {
+		if w.told(c.service, r.Entity, r.Version) || w.givenUp(c.service, r.Entity, r.Version) {
 			continue // a late request of an earlier owner may bring it yet
 		}
 		switch w.verdict(c.service, r.Key) {
@@ -301,6 +301,14 @@ func (w *world) holds(want oracle.Expected, c *customer) error {
 		}
 	}
 	return oracle.CheckLog(wanted, c.service, got)
+}
+
+// givenUp reports whether the last attempt at a change failed: faults may meet a change
+// that the target would take, and its attempts count if others succeed meanwhile.
+func (w *world) givenUp(service, entity string, version uint64) bool {
+	return slices.ContainsFunc(w.mem.state.letters, func(l store.DeadLetter) bool {
+		return l.Code == "gave_up" && l.Service == service && l.Entity == entity && uint64(l.Version) == version
+	})
 }
 
 // versionAt returns the version of a record of the inbox.
@@ -404,6 +412,12 @@ func (w *world) rowsRefused(records [][]change.Record) error {
 		}
 		if l.Stage != store.StageDeliver {
 			return fmt.Errorf("a dead letter of %s: %s: %s", l.Stage, l.Code, l.Reason)
+		}
+		if l.State == store.LetterRetrying {
+			if !slices.ContainsFunc(w.newest().plan.Services, func(s decide.Service) bool { return s.Name == l.Service }) {
+				continue // removed: it waits for the service to return
+			}
+			return fmt.Errorf("%s, entity %s: version %s waits for another attempt", l.Service, l.Entity, l.Version)
 		}
 		if !refusals[l.Service][place{l.Entity, uint64(l.Version)}] {
 			return fmt.Errorf("%s, entity %s: version %s is a dead letter without a refusal", l.Service, l.Entity, l.Version)

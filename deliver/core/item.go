@@ -1,0 +1,106 @@
+package core
+
+import (
+	"time"
+
+	"github.com/seed-86dfc502/weir/change"
+	"github.com/seed-86dfc502/weir/sinks"
+)
+
+// Item is a change of the service that is not settled: in hand, or parked in a row of the
+// store. The core owns it after Add or Restore; the caller may read it and clear Data.
+type Item struct {
+	Partition int32
+	Position  change.Version
+	Version   change.Version
+	Entity    string
+	Bytes     int64 // of the row that it may need
+	Resent    bool  // an older version that an operator sends again
+	Owner     any   // of the partition; Drop ends its items
+	Data      any   // the caller's; nil for a restored row
+
+	Parked   bool
+	Attempts int          // that count, over all versions of a state sink's entity
+	Next     time.Time    // no attempt before
+	Since    time.Time    // of the first failure
+	Reason   string       // of the last one
+	Err      *sinks.Error // the last one of this process
+	// Stale says that time has passed since it was added: a newer change may be elsewhere.
+	Stale bool
+
+	suspect bool
+	beside  bool    // another entity succeeded in the attempt that failed
+	second  bool    // it had its second chance
+	tried   uint64  // number of the last attempt
+	before  uint64  // of the one before it
+	failed  int     // attempts in hand
+	verdict Verdict // why it waits for Concluded
+	settled bool
+}
+
+// Verdict is why a change becomes a dead letter.
+type Verdict int
+
+// The verdicts.
+const (
+	Undecided Verdict = iota
+	Refused           // by the target
+	GivenUp           // after the last attempt, or for the room that its queue takes
+)
+
+// Verdict returns why the item is to be concluded.
+func (i *Item) Verdict() Verdict { return i.verdict }
+
+// Outcome is how an item was settled.
+type Outcome int
+
+// The outcomes.
+const (
+	Delivered Outcome = iota
+	Skipped           // repeated: By, if given, is the same change or a newer one
+	Coalesced         // By, a newer one of the entity, is delivered instead
+	Overtaken         // a newer one was decided
+	Redecided         // the present configuration decides again
+	Dead              // a dead letter
+	Abandoned         // the next owner of its partition delivers it
+)
+
+// Effect is what the caller writes or notes.
+type Effect struct {
+	Kind    EffectKind
+	Item    *Item
+	By      *Item
+	Outcome Outcome
+}
+
+// EffectKind is the kind of an effect.
+type EffectKind int
+
+// Settle comes last for an item that had a row.
+const (
+	Settle EffectKind = iota // the item is done; nothing else of it follows
+	Put                      // write the row of the item, with the position
+	End                      // remove the row of the item, with the position
+	Letter                   // the item becomes a dead letter, in the place of its row if Parked
+)
+
+// recent is when an entity was last tried, or succeeded, and when another one.
+type recent struct {
+	entity    string
+	at, other uint64
+}
+
+func (r *recent) note(entity string, attempt uint64) {
+	if entity != r.entity {
+		r.entity, r.other = entity, r.at
+	}
+	r.at = attempt
+}
+
+// others returns the last attempt at another entity than the given one.
+func (r *recent) others(entity string) uint64 {
+	if entity == r.entity {
+		return r.other
+	}
+	return r.at
+}

@@ -1,0 +1,167 @@
+package deliver
+
+import (
+	"context"
+	"log/slog"
+	"maps"
+	"slices"
+
+	"github.com/seed-86dfc502/weir/change"
+	"github.com/seed-86dfc502/weir/deliver/core"
+	"github.com/seed-86dfc502/weir/internal/tracing"
+	"github.com/seed-86dfc502/weir/internal/wait"
+	"github.com/seed-86dfc502/weir/store"
+)
+
+// rowEdit is the next state of a retrying row, which the next swap of its partition
+// writes together with the positions.
+type rowEdit struct {
+	put    *store.DeadLetter
+	ended  bool
+	letter *store.DeadLetter
+	parked bool   // letter takes the place of a row
+	at     uint64 // of partition.edits
+}
+
+// edit sets the next state of a row. What the store does not have yet of its bytes stays.
+// The caller holds the stage's mutex.
+func (p *partition) edit(key string, e rowEdit) {
+	p.edits++
+	e.at = p.edits
+	if old := p.rows[key].put; old != nil && e.put != nil && e.put.Payload == nil {
+		e.put.Payload, e.put.Headers = old.Payload, old.Headers
+	}
+	p.rows[key] = e
+}
+
+// rowSwap adds the edits of p to a swap. The caller holds the stage's mutex.
+func (p *partition) rowSwap(swap *store.ProgressSwap) {
+	for _, key := range slices.Sorted(maps.Keys(p.rows)) {
+		switch e := p.rows[key]; {
+		case e.put != nil:
+			swap.Retrying = append(swap.Retrying, *e.put)
+		case e.ended:
+			swap.Ended = append(swap.Ended, key)
+		case e.parked:
+			swap.Letters = append(swap.Letters, store.Concluded{Row: key, DeadLetter: *e.letter})
+		default:
+			swap.Letters = append(swap.Letters, store.Concluded{DeadLetter: *e.letter})
+		}
+	}
+}
+
+func (w *worker) key(i *core.Item) string {
+	return store.RetryingKey(w.opt.Name, i.Partition, i.Position)
+}
+
+// putRow writes the row of a parked change; v is nil or was loaded if the store has its
+// bytes. The caller holds the stage's mutex.
+func (w *worker) putRow(p *partition, i *core.Item, v *delivery) {
+	var c *change.Change
+	if v != nil && v.slice != nil {
+		c = &v.change
+		v.done = true
+		if v.span != nil {
+			v.span.Set(tracing.OutcomeKey.String(OutcomeParked))
+		}
+		w.endSpan(v, nil)
+		w.m.count(OutcomeParked)
+		w.log.Warn("change waits for another attempt; its entity is held up", slog.String("event", "delivery.parked"), "entity", i.Entity,
+			"attempts", i.Attempts, "next_try", i.Next, "error", shortened(i.Reason, maxCondition))
+	}
+	i.Data = nil
+	letter, err := w.letterOf(i, c)
+	if err != nil {
+		panic(err) // no such header
+	}
+	letter.State, letter.Code, letter.DedupKey = store.LetterRetrying, codeRetrying, w.key(i)
+	p.edit(letter.DedupKey, rowEdit{put: &letter})
+}
+
+// codeRetrying is the code of rows that are tried again.
+const codeRetrying = "retrying"
+
+// restored returns the rows of a partition that was taken over.
+func restored(p *partition, rows []store.DeadLetter) []*core.Item {
+	items := make([]*core.Item, len(rows))
+	for n := range rows {
+		l := &rows[n]
+		items[n] = &core.Item{
+			Partition: l.Part, Position: l.Position, Version: l.Version, Entity: l.Entity, Bytes: l.Size, Owner: p,
+			Attempts: l.Attempts, Next: l.NextTry, Since: l.Created, Reason: l.Reason,
+		}
+	}
+	return items
+}
+
+// restoreRows hands the rows of a partition to its services. Rows of a service that is not
+// configured stay as they are. The caller holds the stage's mutex.
+func (s *Stage) restoreRows(p *partition, rows []store.DeadLetter) {
+	by := map[string][]store.DeadLetter{}
+	for i := range rows {
+		by[rows[i].Service] = append(by[rows[i].Service], rows[i])
+	}
+	for _, w := range s.workers {
+		of := by[w.opt.Name]
+		w.arrived = append(w.arrived, arrival{p, of})
+		w.parked += len(of)
+		if len(of) > 0 {
+			wait.Offer(w.wakeUp, struct{}{})
+		}
+	}
+}
+
+// load reads the changes of parked items. One whose row is not as it was written stays
+// without.
+func (w *worker) load(work, stop context.Context, items []*core.Item) error {
+	byKey := map[string]*core.Item{}
+	for _, i := range items {
+		if i.Data == nil {
+			byKey[w.key(i)] = i
+		}
+	}
+	if len(byKey) == 0 {
+		return nil
+	}
+	var rows []store.DeadLetter
+	if err := w.s.retryUntil(work, stop, "read retrying changes", func() (err error) {
+		rows, err = w.s.opt.Store.Retrying(work, slices.Sorted(maps.Keys(byKey)))
+		return err
+	}); err != nil {
+		return err
+	}
+	w.s.mu.Lock()
+	for key, i := range byKey { // those that are not saved yet
+		if put := i.Owner.(*partition).rows[key].put; put != nil && put.Payload != nil {
+			rows = append(rows, *put)
+		}
+	}
+	w.s.mu.Unlock()
+	for n := range rows {
+		i := byKey[rows[n].DedupKey]
+		c, err := ChangeOf(rows[n])
+		if err != nil {
+			w.log.Error("retrying change cannot be read; it ends", slog.String("event", "delivery.unreadable"), "entity", i.Entity, "error", err)
+			continue
+		}
+		if c.Partition = i.Partition; i.Position != i.Version {
+			c.Resent = i.Position
+		}
+		v := &delivery{change: c}
+		v.span = w.s.opt.Tracer.Deliver(c.Trace, w.opt.Name)
+		v.change.Trace = v.span.Trace()
+		i.Data = v
+	}
+	return nil
+}
+
+// saved returns when the progress of the items' partitions is saved.
+func (w *worker) saved(work context.Context, items []*core.Item) error {
+	parts := make([]*partition, 0, len(items))
+	for _, i := range items {
+		if p := i.Owner.(*partition); !slices.Contains(parts, p) {
+			parts = append(parts, p)
+		}
+	}
+	return w.s.saver.await(work, parts)
+}
