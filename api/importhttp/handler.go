@@ -211,14 +211,14 @@ func (h *Handler) list(w http.ResponseWriter, r *http.Request, who auth.Principa
 	limit, before := most, store.ClaimID{}
 	q := r.URL.Query()
 	var err error
-	if text := q.Get("limit"); text != "" {
-		if limit, err = strconv.Atoi(text); err != nil || limit < 1 || limit > most {
+	if q.Has("limit") {
+		if limit, err = strconv.Atoi(q.Get("limit")); err != nil || limit < 1 || limit > most {
 			problem.Write(w, problem.Problem{Status: http.StatusBadRequest, Detail: fmt.Sprintf("limit must be 1 to %d", most)})
 			return
 		}
 	}
-	if text := q.Get("before"); text != "" {
-		if before, err = store.ParseClaimID(text); err != nil {
+	if q.Has("before") {
+		if before, err = store.ParseClaimID(q.Get("before")); err != nil || before == (store.ClaimID{}) {
 			problem.Write(w, problem.Problem{Status: http.StatusBadRequest, Detail: "before must be the id of an import"})
 			return
 		}

@@ -186,7 +186,8 @@ func TestExchangesAreAsTheDocumentSays(t *testing.T) {
 		c.header = map[string]string{"Ce-Specversion": "1.0", "Ce-Id": "c2", "Ce-Source": "/shop", "Ce-Type": "order"}
 	}))
 	w.do(with(post(events, "plain", `{"id":"C"}`, 202), func(c *call) { c.header = map[string]string{"Idempotency-Key": `"k1"`} }))
-	w.do(with(post(events, "plain", `{"id":"C"}`, 400), func(c *call) { c.header = map[string]string{"Idempotency-Key": `a"b`} }))
+	w.do(with(post(events, "plain", `{"id":"C"}`, 400), func(c *call) { c.header, c.wrong = map[string]string{"Idempotency-Key": `a"b`}, true }))
+	w.do(with(post(events, "plain", `{"id":"C"}`, 202), func(c *call) { c.header = map[string]string{"Idempotency-Key": `"k\"2"`} }))
 	w.do(with(post(events, "plain", `id=C`, 415), func(c *call) { c.kind, c.wrong = "application/x-www-form-urlencoded", true }))
 	w.do(with(post(events, "plain", "{\"id\":\"D\"}\n{}\n", 207), func(c *call) { c.kind = asLines }))
 
@@ -222,6 +223,18 @@ func TestExchangesAreAsTheDocumentSays(t *testing.T) {
 			wrong.body = body
 			w.do(wrong)
 		}
+		for _, verb := range []string{"confirm", "release"} {
+			wrong.path = form.path + verb
+			for _, version := range []string{"0", "-1", "1.5", "18446744073709551616", `"7"`} {
+				wrong.body = `{` + entity + `,"version":` + version + `}`
+				w.do(wrong)
+			}
+		}
+		wrong.path = form.path + "check"
+		for _, body := range []string{`{"entity":"","payload":1}`, `{"entity":"a\u0000b","payload":1}`, `{` + entity + `,"hash":""}`, `{` + entity + `,"payload":1,"event_id":"\u0000"}`, `{` + entity + `,"payload":1,"sequence":-1}`} {
+			wrong.body = body
+			w.do(wrong)
+		}
 		wrong.body, wrong.status = `{"entity":`, 400
 		w.do(wrong)
 	}
@@ -248,7 +261,10 @@ func TestExchangesAreAsTheDocumentSays(t *testing.T) {
 	w.do(call{method: "POST", path: "/v1/imports/{id}/cancel", place: []string{id}, status: 200})
 	w.do(call{method: "GET", path: "/v1/imports/{id}", place: []string{"nothing"}, status: 404})
 	w.do(call{method: "GET", path: "/v1/imports", query: "limit=1", status: 200})
-	w.do(call{method: "GET", path: "/v1/imports", query: "limit=1000", status: 400, wrong: true})
+	for _, query := range []string{"limit=1000", "limit=0", "before=", "before=x"} {
+		w.do(call{method: "GET", path: "/v1/imports", query: query, status: 400, wrong: true})
+	}
+	w.do(call{method: "POST", path: "/v1/imports", query: "source=orders&delimiter=%22", kind: "text/csv", body: "id\n1\n", status: 400, wrong: true})
 
 	// Nobody without a token.
 	token := w.token

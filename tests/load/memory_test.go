@@ -8,6 +8,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 )
@@ -22,8 +23,8 @@ func TestLargeBatchesUnderAMemoryLimit(t *testing.T) {
 	const tenants, clients, batches = 8, 4, 1
 	w := newWorld(t, tenants, "limits: {memory: 256MiB}\n")
 	w.confine(container)
-	row := func(i int) string {
-		return fmt.Sprintf(`{"id":"e%d","text":%q,"values":[%s0]}`, i, strings.Repeat("x", 10<<10), strings.Repeat("1,", 2400))
+	row := func(tenant, i int) string {
+		return fmt.Sprintf(`{"id":"t%d-%d","text":%q,"values":[%s0]}`, tenant, i, strings.Repeat("x", 10<<10), strings.Repeat("1,", 2400))
 	}
 	var mu sync.Mutex
 	statuses := map[int]int{}
@@ -33,7 +34,7 @@ func TestLargeBatchesUnderAMemoryLimit(t *testing.T) {
 			all.Go(func() {
 				var rows []string
 				for i := range 1000 {
-					rows = append(rows, row(client*1000+i))
+					rows = append(rows, row(tenant, client*1000+i))
 				}
 				body := "[" + strings.Join(rows, ",") + "]"
 				for sent := 0; sent < batches; {
@@ -46,6 +47,7 @@ func TestLargeBatchesUnderAMemoryLimit(t *testing.T) {
 						mu.Lock()
 						statuses[0]++ // a body that did not end in time
 						mu.Unlock()
+						<-time.After(time.Second)
 						continue
 					}
 					mu.Lock()
@@ -59,6 +61,7 @@ func TestLargeBatchesUnderAMemoryLimit(t *testing.T) {
 							t.Error("503 without Retry-After")
 							return
 						}
+						<-time.After(time.Second)
 					default:
 						t.Errorf("status %d", status)
 						return
