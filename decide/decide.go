@@ -192,10 +192,6 @@ func (w *worker) halves(ctx context.Context, batch []*record) error {
 
 // transact runs one decision transaction and publishes what it decided.
 func (w *worker) transact(ctx context.Context, plan *Plan, records []*record, moves []store.WatermarkStep, owners map[int32]*ownership) error {
-	following := w.d.opt.Tail.following()
-	for _, r := range records {
-		r.followed = following
-	}
 	w.cache.begin(moves)
 	b := newBatch(plan, records, w.d.opt.MaxOutcome, w.cache.take)
 	if len(records) == 1 {
@@ -243,7 +239,6 @@ func (w *worker) transact(ctx context.Context, plan *Plan, records []*record, mo
 	crash.At(crash.DecideCommitted, "")
 	w.d.opt.Metrics.decided(v, len(records), time.Since(start))
 	v.observer.report(v.outcomes)
-	w.d.opt.Tail.note(plan, records)
 	w.cache.committed(moves)
 	b.remember(w.cache)
 	w.mu.Lock()

@@ -75,8 +75,6 @@ type Options struct {
 	Metrics *Metrics
 	// Noise, if given, collects which fields cause suppressed events.
 	Noise *sketch.Collector
-	// Tail, if given, remembers the last records while somebody reads it.
-	Tail *Tail
 	// Tracer makes spans of traced records. Defaults to none: what is traced
 	// elsewhere is not passed on then.
 	Tracer *tracing.Tracer

@@ -60,7 +60,6 @@ type flow struct {
 	maxOutcome int   // of the options
 	cache      int64 // likewise
 	metrics    *Metrics
-	tail       *Tail
 	next       func(context.Context, *Plan) *Plan // of the options
 }
 
@@ -105,7 +104,7 @@ func (w *flow) ownerOf(t *testing.T, partitions []int32, tracer *tracing.Tracer,
 	}
 	d, err := New(Options{
 		MaxOutcome: w.maxOutcome, Store: s, Inbox: w.inbox, Plan: w.plan, NewProducer: func() (Producer, error) { return out, nil }, Workers: 1,
-		ChangesTopic: "weir.changes", Limit: limit, Logger: slog.New(slog.DiscardHandler), Metrics: w.metrics, Cache: w.cache, Tracer: tracer, Tail: w.tail, Next: w.next,
+		ChangesTopic: "weir.changes", Limit: limit, Logger: slog.New(slog.DiscardHandler), Metrics: w.metrics, Cache: w.cache, Tracer: tracer, Next: w.next,
 	})
 	require.NoError(t, err)
 	ctx, stop := context.WithCancel(context.Background())

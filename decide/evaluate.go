@@ -27,13 +27,11 @@ type record struct {
 	keep       time.Duration     // how far apart two uses of a key are
 	deadLetter *store.DeadLetter // set when it cannot be decided
 	span       *tracing.Span     // nil unless it is traced
-	followed   bool              // somebody reads the tail
 
 	// The result of the last attempt to decide it.
 	outcome outcome
-	stale   staleReason  // why, if the outcome is that
-	sent    []int        // services, by index, that it sent something to
-	held    []decisionOf // the other services that were evaluated, if it is followed
+	stale   staleReason // why, if the outcome is that
+	sent    []int       // services, by index, that it sent something to
 }
 
 // outcome is what became of a record.
@@ -93,7 +91,7 @@ func newEvaluation(v *verdict, e store.Entity) (*evaluation, error) {
 // state cannot be worked with, or that the batch comes to too much; a record that is at
 // fault becomes a dead letter.
 func (ev *evaluation) apply(r *record) error {
-	r.sent, r.held = nil, nil
+	r.sent = nil
 	switch effect := ev.claims.of(r); {
 	case effect == conflicting:
 		ev.fail(r, "key_conflict", "another event was taken in under its idempotency key before the store was restored")

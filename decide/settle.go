@@ -93,12 +93,12 @@ func (ev *evaluation) settle(r *record, service int, c *candidate) error {
 		return err
 	}
 	if equal && !passes(r.Control, &row) {
-		ev.hold(r, service, cmp.Or(c.absent, DecisionHeldBack))
+		ev.hold(service, cmp.Or(c.absent, DecisionHeldBack))
 		return nil
 	}
 	if !row.Found && c.output == nil {
 		// Nothing was ever sent, so there is nothing to retract.
-		ev.hold(r, service, cmp.Or(c.absent, DecisionFiltered))
+		ev.hold(service, cmp.Or(c.absent, DecisionFiltered))
 		return nil
 	}
 	ch := change.Change{
@@ -168,12 +168,8 @@ func (ev *evaluation) send(r *record, service int, c change.Change, size int) {
 }
 
 // hold counts what was evaluated and not sent.
-func (ev *evaluation) hold(r *record, service int, decision string) {
-	of := decisionOf{service, decision}
-	ev.decisions[of]++
-	if r.followed {
-		r.held = append(r.held, of)
-	}
+func (ev *evaluation) hold(service int, decision string) {
+	ev.decisions[decisionOf{service, decision}]++
 }
 
 // changeOverhead is at least what the encoding of a change adds to its

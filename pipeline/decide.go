@@ -86,7 +86,7 @@ func (st *stages) decide(ctx context.Context, now *settings, plan *decide.Plan) 
 		Cache: int64(st.cfg.Decide.Cache), MaxUnpublished: st.cfg.FlowMemory() / unpublishedShare,
 		RetakeDelay: min(time.Second, st.cfg.Kafka.SessionTimeout.D()/4),
 		Limit:       limit.ctx,
-		Logger:      st.log, Metrics: st.metrics.decide, Noise: st.noise, Tail: &st.tail, Tracer: st.tracer,
+		Logger:      st.log, Metrics: st.metrics.decide, Noise: st.noise, Tracer: st.tracer,
 	})
 	if err != nil {
 		return now, err

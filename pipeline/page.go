@@ -5,7 +5,6 @@ import (
 
 	"github.com/seed-86dfc502/weir/api/auth"
 	"github.com/seed-86dfc502/weir/assemble"
-	"github.com/seed-86dfc502/weir/decide"
 	"github.com/seed-86dfc502/weir/deliver"
 	"github.com/seed-86dfc502/weir/operate"
 	"github.com/seed-86dfc502/weir/pipeline/control"
@@ -40,9 +39,6 @@ func (p *Pipeline) Roles() Roles { return p.opt.Roles }
 
 // Revision is that of the configuration that the process works under.
 func (p *Pipeline) Revision() int64 { return p.active.plan().Revision }
-
-// Tail returns what was decided of late.
-func (p *Pipeline) Tail() *decide.Tail { return &p.stages.tail }
 
 // Suspend lets a service get nothing, or, with on false, what waits for it: here at
 // once, in other processes within seconds, and over restarts.

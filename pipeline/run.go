@@ -35,7 +35,6 @@ type stages struct {
 	serveAPI func() (stop func() error, err error)
 	takes    func() error
 	noise    *sketch.Collector // nil unless the process runs decide
-	tail     decide.Tail       // what was decided of late; fills while somebody looks
 
 	// What the monitor looks at while the stages run; nil where none runs.
 	ingests atomic.Pointer[[]*source]

@@ -11,6 +11,9 @@ import (
 	"github.com/seed-86dfc502/weir/store"
 )
 
+// auditSection serves the audit rows.
+type auditSection struct{ *Page }
+
 const pageAudits = 100
 
 type auditBody struct {
@@ -18,8 +21,8 @@ type auditBody struct {
 	Older int64         // where the next page begins; 0 for none
 }
 
-// audit lists what operators did, the latest first.
-func (p *Page) audit(w http.ResponseWriter, r *http.Request, who *session) {
+// view lists what operators did, the latest first.
+func (p auditSection) view(w http.ResponseWriter, r *http.Request, who *session) {
 	before := int64(math.MaxInt64)
 	if text := r.URL.Query().Get("before"); text != "" {
 		n, err := strconv.ParseInt(text, 10, 64)
@@ -38,13 +41,13 @@ func (p *Page) audit(w http.ResponseWriter, r *http.Request, who *session) {
 	if more {
 		b.Older = rows[len(rows)-1].ID
 	}
-	p.show(w, http.StatusOK, "audit", view{Title: "Audit", Section: "/audit", Who: who, Body: b})
+	p.show(w, http.StatusOK, "audit", view{Title: "Audit", Section: "/audit", Session: who, Body: b})
 }
 
 // auditsBefore returns the last rows with smaller ids, the latest first, and
 // whether there are older ones. The store pages upwards, so the place to begin is
 // searched for: ids have gaps, and old rows are removed.
-func (p *Page) auditsBefore(ctx context.Context, before int64) (rows []store.Audit, more bool, err error) {
+func (p auditSection) auditsBefore(ctx context.Context, before int64) (rows []store.Audit, more bool, err error) {
 	// short reports whether less than a page of rows is between after and before, and
 	// reads them.
 	short := func(after int64) bool {

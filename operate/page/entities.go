@@ -10,11 +10,13 @@ import (
 	"strings"
 	"time"
 
-	"github.com/seed-86dfc502/weir/decide"
 	"github.com/seed-86dfc502/weir/operate/explain"
 	"github.com/seed-86dfc502/weir/operate/plan"
 	"github.com/seed-86dfc502/weir/store"
 )
+
+// entitySection serves entities and their explanation.
+type entitySection struct{ *Page }
 
 const pageEntities = 50
 
@@ -37,8 +39,8 @@ type entitiesBody struct {
 	Counted  bool
 }
 
-// entities lists those whose ids begin with a text, in the byte order of ids.
-func (p *Page) entities(w http.ResponseWriter, r *http.Request, who *session) {
+// list lists those whose ids begin with a text, in the byte order of ids.
+func (p entitySection) list(w http.ResponseWriter, r *http.Request, who *session) {
 	b := entitiesBody{Q: r.URL.Query().Get("q"), After: r.URL.Query().Get("after")}
 	if n, err := p.opt.Store.CountEntities(r.Context()); err == nil {
 		b.Total, b.Counted = n, true
@@ -62,12 +64,12 @@ func (p *Page) entities(w http.ResponseWriter, r *http.Request, who *session) {
 	if more {
 		b.Next = "/entities?" + url.Values{"q": {b.Q}, "after": {found[len(found)-1].ID}}.Encode()
 	}
-	p.show(w, http.StatusOK, "entities", view{Title: "Entities", Section: "/entities", Who: who, Body: b})
+	p.show(w, http.StatusOK, "entities", view{Title: "Entities", Section: "/entities", Session: who, Body: b})
 }
 
 // entitiesFrom returns a page of the entities whose ids begin with prefix, behind
 // after.
-func (p *Page) entitiesFrom(ctx context.Context, prefix, after string) (found []store.Entity, more bool, err error) {
+func (p entitySection) entitiesFrom(ctx context.Context, prefix, after string) (found []store.Entity, more bool, err error) {
 	if prefix != "" && after < prefix {
 		// The one that is just the prefix stands in front of those behind it.
 		one, err := p.opt.Store.Entity(ctx, prefix)
@@ -132,69 +134,4 @@ func versions(x *explain.Explanation) (all []version) {
 	}
 	slices.Reverse(all)
 	return all
-}
-
-// decisionRow is one record of the tail.
-type decisionRow struct {
-	decide.Decided
-	Others int // services that it was not evaluated for
-}
-
-// Path is where its entity is explained.
-func (d decisionRow) Path() string { return "/explain?entity=" + url.QueryEscape(d.Entity) }
-
-type decisionsBody struct {
-	Source, Service, Entity, Outcome string
-	Sources, Services, Outcomes      []string
-	Rows                             []decisionRow
-	Address                          string // of the fragment
-	Here                             bool   // this process decides
-}
-
-// maxDecisions bounds what is shown of the tail.
-const maxDecisions = 100
-
-// outcomes of records that can be asked for.
-var outcomes = []string{"", "sent", "held back", "filtered", "noise", "stale", "control", "dead"}
-
-func (p *Page) decisionsNow(r *http.Request) decisionsBody {
-	q := r.URL.Query()
-	b := decisionsBody{Source: q.Get("source"), Service: q.Get("service"), Entity: q.Get("entity"), Outcome: q.Get("outcome"), Outcomes: outcomes, Here: p.runs("decide")}
-	b.Services, b.Sources = p.opt.Config().ServiceNames(), p.sourceNames()
-	b.Address = "/live/decisions?" + url.Values{"source": {b.Source}, "service": {b.Service}, "entity": {b.Entity}, "outcome": {b.Outcome}}.Encode()
-	about := func(services []string) bool {
-		return len(services) > 0 && (b.Service == "" || slices.Contains(services, b.Service))
-	}
-	for _, d := range p.opt.Tail.Last(maxDecisions, func(d *decide.Decided) bool {
-		if b.Source != "" && d.Source != b.Source || !strings.HasPrefix(d.Entity, b.Entity) {
-			return false
-		}
-		switch b.Outcome {
-		case "sent":
-			return about(d.Sent)
-		case "held back":
-			return about(d.Held)
-		case "filtered":
-			return about(d.Filtered)
-		case "":
-			return b.Service == "" || about(d.Sent) || about(d.Held) || about(d.Filtered)
-		}
-		return d.Outcome == b.Outcome && (b.Service == "" || about(d.Sent) || about(d.Held) || about(d.Filtered))
-	}) {
-		row := decisionRow{Decided: d}
-		if d.Outcome == "merged" {
-			row.Others = max(0, len(b.Services)-len(d.Sent)-len(d.Held)-len(d.Filtered))
-		}
-		b.Rows = append(b.Rows, row)
-	}
-	return b
-}
-
-// decisions is the live tail of what this process decides.
-func (p *Page) decisions(w http.ResponseWriter, r *http.Request, who *session) {
-	p.show(w, http.StatusOK, "decisions", view{Title: "Decisions", Section: "/decisions", Who: who, Live: true, Body: p.decisionsNow(r)})
-}
-
-func (p *Page) decisionsLive(w http.ResponseWriter, r *http.Request, _ *session) {
-	p.fragment(w, "decisions-live", p.decisionsNow(r), nil)
 }

@@ -72,8 +72,8 @@ func (b explainBody) FoldedWords() string {
 	return fmt.Sprintf("%d more services: %s", len(b.Folded), strings.Join(each, ", "))
 }
 
-// explain shows one entity's story.
-func (p *Page) explain(w http.ResponseWriter, r *http.Request, who *session) {
+// view shows one entity's story.
+func (p entitySection) view(w http.ResponseWriter, r *http.Request, who *session) {
 	q := r.URL.Query()
 	b := explainBody{Entity: q.Get("entity"), Service: q.Get("service"), Services: p.serviceNames()}
 	if b.Entity != "" {
@@ -92,11 +92,11 @@ func (p *Page) explain(w http.ResponseWriter, r *http.Request, who *session) {
 		b.judge()
 		b.Versions = versions(b.X)
 	}
-	p.show(w, http.StatusOK, "explain", view{Title: "Explain an entity", Section: "/entities", Who: who, Body: b})
+	p.show(w, http.StatusOK, "explain", view{Title: "Explain an entity", Section: "/entities", Session: who, Body: b})
 }
 
 // explainInTime explains with the inbox if that answers in time, else without.
-func (p *Page) explainInTime(ctx context.Context, in explain.Input) (*explain.Explanation, error) {
+func (p entitySection) explainInTime(ctx context.Context, in explain.Input) (*explain.Explanation, error) {
 	reaching, cancel := context.WithTimeout(ctx, reachTime)
 	defer cancel()
 	env, err := p.opt.Tools(reaching)

@@ -15,6 +15,9 @@ import (
 	"github.com/seed-86dfc502/weir/operate/snapshot"
 )
 
+// overviewSection serves the overview.
+type overviewSection struct{ *Page }
+
 // Bounds of the picture: what is beyond them is summed up in one box.
 const (
 	flowSources   = 7
@@ -83,7 +86,7 @@ func thickness(rate float64) string {
 // rates returns the rate of what a function picks.
 type rates func(func(*snapshot.Snapshot) float64) snapshot.Rate
 
-func (p *Page) flowNodes(now, before *snapshot.Snapshot, health operate.Health) nodes {
+func (p overviewSection) flowNodes(now, before *snapshot.Snapshot, health operate.Health) nodes {
 	per := rates(now.Against(before))
 	return nodes{p.sourceNodes(now, per, health), p.stageNodes(now, per, health), p.customerNodes(now, per, health)}
 }
@@ -109,7 +112,7 @@ func (n *node) markElsewhere(says string) {
 	n.Away, n.Says, n.rate, n.Level = true, says, 0, operate.LevelOK
 }
 
-func (p *Page) sourceNodes(now *snapshot.Snapshot, per rates, health operate.Health) (all []node) {
+func (p overviewSection) sourceNodes(now *snapshot.Snapshot, per rates, health operate.Health) (all []node) {
 	failing := sourceErrors(health)
 	for _, name := range p.sourceNames() {
 		r, waiting := per(func(s *snapshot.Snapshot) float64 { return s.Source(name).Taken }), now.Source(name).Lag
@@ -127,7 +130,7 @@ func (p *Page) sourceNodes(now *snapshot.Snapshot, per rates, health operate.Hea
 	return summed(all, flowSources, "sources", "/sources")
 }
 
-func (p *Page) stageNodes(now *snapshot.Snapshot, per rates, health operate.Health) []node {
+func (p overviewSection) stageNodes(now *snapshot.Snapshot, per rates, health operate.Health) []node {
 	stage := func(name string, r snapshot.Rate, waiting float64) node {
 		x := flowNode(name, r, waiting)
 		x.markStalled(r, waiting)
@@ -146,7 +149,7 @@ func (p *Page) stageNodes(now *snapshot.Snapshot, per rates, health operate.Heal
 	return []node{ingest, decided, delivered}
 }
 
-func (p *Page) customerNodes(now *snapshot.Snapshot, per rates, health operate.Health) (nodes []node) {
+func (p overviewSection) customerNodes(now *snapshot.Snapshot, per rates, health operate.Health) (nodes []node) {
 	bad := map[string]operate.Level{}
 	for _, s := range health.Services {
 		customer, _, _ := strings.Cut(s.Service, "/")

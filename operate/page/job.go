@@ -8,15 +8,17 @@ import (
 	"time"
 )
 
+// jobSection serves jobs.
+type jobSection struct{ *Page }
+
 // Kinds of jobs. One of each is under way at a time.
 const (
-	jobPlan    = "plan"    // of an uploaded configuration
 	jobLetters = "letters" // what is done to dead letters
 	jobTasks   = "replay"  // replays and resets, tried or done
 )
 
 // jobKinds are the titles of the kinds.
-var jobKinds = map[string]string{jobPlan: "Plan a configuration", jobLetters: "Dead letters", jobTasks: "Replay and reset"} //nolint:gochecknoglobals // never written
+var jobKinds = map[string]string{jobLetters: "Dead letters", jobTasks: "Replay and reset"} //nolint:gochecknoglobals // never written
 
 // defaultPatience is how long a request waits for its job before it shows how
 // far it is.
@@ -130,7 +132,7 @@ func (p *Page) showResult(w http.ResponseWriter, r *http.Request, who *session, 
 		return
 	}
 	v := j.result
-	v.Who = who
+	v.Session = who
 	if b, ok := v.Body.(withForm); ok && who != nil {
 		v.Body = b.withForm(who.form)
 	}
@@ -166,8 +168,8 @@ func (p *Page) lastJob(kind string) *jobBody {
 	return &b
 }
 
-// job shows how far a job is, or what came of it.
-func (p *Page) job(w http.ResponseWriter, r *http.Request, who *session) {
+// view shows how far a job is, or what came of it.
+func (p jobSection) view(w http.ResponseWriter, r *http.Request, who *session) {
 	kind := r.PathValue("kind")
 	j := p.jobs.find(kind)
 	switch {
@@ -178,12 +180,12 @@ func (p *Page) job(w http.ResponseWriter, r *http.Request, who *session) {
 	case j.finished():
 		p.showResult(w, r, who, j)
 	default:
-		p.show(w, http.StatusOK, "job", view{Title: jobKinds[kind], Section: "/" + kind, Who: who, Live: true, Body: p.jobBody(j, who)})
+		p.show(w, http.StatusOK, "job", view{Title: jobKinds[kind], Section: "/" + kind, Session: who, Live: true, Body: p.jobBody(j, who)})
 	}
 }
 
-// jobLive is the part of a job's page that moves.
-func (p *Page) jobLive(w http.ResponseWriter, r *http.Request, _ *session) {
+// live is the part of a job's page that moves.
+func (p jobSection) live(w http.ResponseWriter, r *http.Request, _ *session) {
 	j := p.jobs.find(r.PathValue("kind"))
 	if j == nil {
 		http.Error(w, "there is none", http.StatusNotFound)
@@ -192,8 +194,8 @@ func (p *Page) jobLive(w http.ResponseWriter, r *http.Request, _ *session) {
 	p.fragment(w, "job-live", p.jobBody(j, nil), nil)
 }
 
-// cancelJob ends a job where it is.
-func (p *Page) cancelJob(w http.ResponseWriter, r *http.Request, _ *session) {
+// cancel ends a job where it is.
+func (p jobSection) cancel(w http.ResponseWriter, r *http.Request, _ *session) {
 	j := p.jobs.find(r.PathValue("kind"))
 	if j == nil {
 		p.renderMessage(w, r, http.StatusNotFound, "There is no such thing.")

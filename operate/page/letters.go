@@ -19,6 +19,9 @@ import (
 	"github.com/seed-86dfc502/weir/store"
 )
 
+// letterSection serves dead letters.
+type letterSection struct{ *Page }
+
 const (
 	pageLetters = 50
 	maxShown    = 64 << 10 // of a payload, in bytes
@@ -103,7 +106,7 @@ type lettersBody struct {
 	LastJob  *jobBody
 }
 
-func (p *Page) letters(w http.ResponseWriter, r *http.Request, who *session) {
+func (p letterSection) list(w http.ResponseWriter, r *http.Request, who *session) {
 	f, err := filterOf(r.URL.Query())
 	if err != nil {
 		p.renderError(w, r, err)
@@ -140,7 +143,7 @@ func (p *Page) letters(w http.ResponseWriter, r *http.Request, who *session) {
 	if len(b.Groups) > foldGroups {
 		b.Groups, b.Rest = b.Groups[:foldGroups], b.Groups[foldGroups:]
 	}
-	p.show(w, http.StatusOK, "letters", view{Title: "Dead letters", Section: "/letters", Who: who, Body: b})
+	p.show(w, http.StatusOK, "letters", view{Title: "Dead letters", Section: "/letters", Session: who, Body: b})
 }
 
 type letterBody struct {
@@ -171,8 +174,8 @@ func letterID(r *http.Request) (int64, error) {
 	return id, nil
 }
 
-// letterOf returns the dead letter that a request names.
-func (p *Page) letterOf(r *http.Request) (store.DeadLetter, error) {
+// find returns the dead letter that a request names.
+func (p letterSection) find(r *http.Request) (store.DeadLetter, error) {
 	id, err := letterID(r)
 	if err != nil {
 		return store.DeadLetter{}, err
@@ -185,8 +188,8 @@ func hashOf(payload []byte) string {
 	return hex.EncodeToString(h[:])
 }
 
-func (p *Page) letter(w http.ResponseWriter, r *http.Request, who *session) {
-	l, err := p.letterOf(r)
+func (p letterSection) view(w http.ResponseWriter, r *http.Request, who *session) {
+	l, err := p.find(r)
 	if err != nil {
 		p.renderError(w, r, err)
 		return
@@ -219,12 +222,12 @@ func (p *Page) letter(w http.ResponseWriter, r *http.Request, who *session) {
 			b.Editable = true
 		}
 	}
-	p.show(w, http.StatusOK, "letter", view{Title: fmt.Sprintf("Dead letter %d", l.ID), Section: "/letters", Who: who, Body: b})
+	p.show(w, http.StatusOK, "letter", view{Title: fmt.Sprintf("Dead letter %d", l.ID), Section: "/letters", Session: who, Body: b})
 }
 
 // payload returns the bytes as they are, to be saved and never shown.
-func (p *Page) payload(w http.ResponseWriter, r *http.Request, _ *session) {
-	l, err := p.letterOf(r)
+func (p letterSection) payload(w http.ResponseWriter, r *http.Request, _ *session) {
+	l, err := p.find(r)
 	if err != nil {
 		p.renderError(w, r, err)
 		return
@@ -243,8 +246,8 @@ func reason(r *http.Request) (string, error) {
 	return s, nil
 }
 
-// editLetter replaces the payload, by the text of the form or by a file.
-func (p *Page) editLetter(w http.ResponseWriter, r *http.Request, who *session) {
+// edit replaces the payload, by the text of the form or by a file.
+func (p letterSection) edit(w http.ResponseWriter, r *http.Request, who *session) {
 	id, err := letterID(r)
 	if err != nil {
 		p.renderError(w, r, err)
@@ -297,7 +300,7 @@ func (p *Page) editLetter(w http.ResponseWriter, r *http.Request, who *session) 
 	http.Redirect(w, r, fmt.Sprintf("/letters/%d", id), http.StatusSeeOther) // #nosec G710 -- a path of this page, with a number
 }
 
-type doneBody struct {
+type resultBody struct {
 	Verb    string // replayed or discarded
 	Done    int
 	Ways    []string // how, with numbers
@@ -306,7 +309,7 @@ type doneBody struct {
 	Back    string
 }
 
-type sureBody struct {
+type confirmBody struct {
 	Do, Verb string
 	N        int64
 	Filter   filter
@@ -314,9 +317,9 @@ type sureBody struct {
 	Form     string
 }
 
-// actOnLetters replays or discards letters: those that are ticked, or, after a
+// act replays or discards letters: those that are ticked, or, after a
 // question, all open ones that the filters leave.
-func (p *Page) actOnLetters(w http.ResponseWriter, r *http.Request, who *session) {
+func (p letterSection) act(w http.ResponseWriter, r *http.Request, who *session) {
 	f, err := filterOf(r.PostForm)
 	var why string
 	if err == nil {
@@ -351,12 +354,12 @@ func (p *Page) actOnLetters(w http.ResponseWriter, r *http.Request, who *session
 			p.renderError(w, r, err)
 			return
 		}
-		p.show(w, http.StatusOK, "sure", view{Title: "Are you sure?", Section: "/letters", Who: who,
-			Body: sureBody{Do: action + "-all", Verb: action, N: int64(n), Filter: f, Reason: why, Form: who.form}})
+		p.show(w, http.StatusOK, "confirm", view{Title: "Are you sure?", Section: "/letters", Session: who,
+			Body: confirmBody{Do: action + "-all", Verb: action, N: int64(n), Filter: f, Reason: why, Form: who.form}})
 		return
 	}
 	j := p.start(w, r, who, jobLetters, "Dead letters are being "+action+"ed", func(ctx context.Context, j *job) (outcome, error) {
-		b := doneBody{Verb: action + "ed", Back: "/letters?" + f.Query(0)}
+		b := resultBody{Verb: action + "ed", Back: "/letters?" + f.Query(0)}
 		act := p.discard
 		if action == "replay" {
 			act = p.replay
@@ -364,7 +367,7 @@ func (p *Page) actOnLetters(w http.ResponseWriter, r *http.Request, who *session
 		if err := act(ctx, j, who, selected, why, &b); err != nil {
 			return outcome{}, err
 		}
-		return outcome{"done", view{Title: "Done", Section: "/letters", Body: b}}, nil
+		return outcome{"result", view{Title: "Done", Section: "/letters", Body: b}}, nil
 	})
 	if j != nil {
 		p.follow(w, r, who, j)
@@ -378,7 +381,7 @@ var modeWords = map[operate.ReplayMode]string{
 	operate.AsChange:   "the change is sent again, late",
 }
 
-func (p *Page) replay(ctx context.Context, j *job, who *session, selected operate.Letters, why string, b *doneBody) error {
+func (p letterSection) replay(ctx context.Context, j *job, who *session, selected operate.Letters, why string, b *resultBody) error {
 	env, err := p.env(ctx, who)
 	if err != nil {
 		return err
@@ -408,7 +411,7 @@ func (p *Page) replay(ctx context.Context, j *job, who *session, selected operat
 	return err
 }
 
-func (p *Page) discard(ctx context.Context, j *job, who *session, selected operate.Letters, why string, b *doneBody) error {
+func (p letterSection) discard(ctx context.Context, j *job, who *session, selected operate.Letters, why string, b *resultBody) error {
 	env := &operate.Env{Store: p.opt.Store, Actor: who.Actor}
 	total, err := env.CountLetters(ctx, selected)
 	if err != nil {

@@ -71,7 +71,7 @@ func (p *Page) followLink(w http.ResponseWriter, r *http.Request, token string) 
 		p.withPlace(w, nil, func() {
 			p.show(w, http.StatusForbidden, "signin", view{
 				Title: "Sign in", Notice: "This link was used, or is too old: it signs in once, within a quarter of an hour.",
-				Body: signInBody{Next: "/", Possible: p.canSignIn(), How: p.signInHint()},
+				Body: signInBody{Next: "/", Possible: p.canSignIn(), SignInHint: p.signInHint()},
 			})
 		})
 		return

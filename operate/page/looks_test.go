@@ -35,8 +35,8 @@ func (s *scene) addresses() map[string]string {
 	one := strings.NewReplacer("/", "%2F", "@", "%40").Replace(s.services[0])
 	return map[string]string{
 		"overview": "/", "services": "/services", "service": "/service?name=" + one + "&range=6h", "sources": "/sources", "source": "/sources/registry?range=24h",
-		"history": "/history?range=24h", "decisions": "/decisions", "entities": "/entities?q=B-", "letters": "/letters", "imports": "/imports",
-		"audit": "/audit", "replay": "/replay", "plan": "/plan", "system": "/system", "explain": "/explain?entity=B-000001",
+		"history": "/history?range=24h", "entities": "/entities?q=B-", "letters": "/letters",
+		"audit": "/audit", "replay": "/replay", "system": "/system", "explain": "/explain?entity=B-000001",
 	}
 }
 

@@ -44,8 +44,8 @@ type overviewBody struct {
 // maxProblems bounds the problems listed; the list of services has all.
 const maxProblems = 6
 
-// overviewNow looks at the process.
-func (p *Page) overviewNow() (overviewBody, error) {
+// load looks at the process.
+func (p overviewSection) load() (overviewBody, error) {
 	b := overviewBody{Health: p.opt.Health()}
 	now, before, err := p.opt.History.Look()
 	if err != nil {
@@ -114,7 +114,7 @@ func (p *Page) overviewNow() (overviewBody, error) {
 }
 
 // tiles are the numbers that one looks at first.
-func (p *Page) tiles(now *snapshot.Snapshot, per rates, open float64) []tile {
+func (p overviewSection) tiles(now *snapshot.Snapshot, per rates, open float64) []tile {
 	flow := func(name, role string, pick func(*snapshot.Snapshot) float64) tile {
 		if !p.runs(role) {
 			return tile{Name: name, Value: "–", Says: "not in this process"}
@@ -141,16 +141,16 @@ func (p *Page) tiles(now *snapshot.Snapshot, per rates, open float64) []tile {
 	return []tile{taken, delivered, saved, waiting, letters}
 }
 
-func (p *Page) overview(w http.ResponseWriter, r *http.Request, who *session) {
-	b, err := p.overviewNow()
+func (p overviewSection) view(w http.ResponseWriter, r *http.Request, who *session) {
+	b, err := p.load()
 	if err != nil {
 		p.renderError(w, r, err)
 		return
 	}
-	p.show(w, http.StatusOK, "overview", view{Title: "Overview", Section: "/", Who: who, Live: true, Body: b})
+	p.show(w, http.StatusOK, "overview", view{Title: "Overview", Section: "/", Session: who, Live: true, Body: b})
 }
 
-func (p *Page) overviewLive(w http.ResponseWriter, r *http.Request, _ *session) {
-	b, err := p.overviewNow()
+func (p overviewSection) live(w http.ResponseWriter, r *http.Request, _ *session) {
+	b, err := p.load()
 	p.fragment(w, "overview-live", b, err)
 }

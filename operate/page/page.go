@@ -18,7 +18,6 @@ import (
 
 	"github.com/seed-86dfc502/weir/api/auth"
 	"github.com/seed-86dfc502/weir/config"
-	"github.com/seed-86dfc502/weir/decide"
 	"github.com/seed-86dfc502/weir/deliver"
 	"github.com/seed-86dfc502/weir/internal/defaults"
 	"github.com/seed-86dfc502/weir/operate"
@@ -39,8 +38,6 @@ type Options struct {
 	History *history.Recorder
 	// Roles are the stages that this process runs, of ingest, decide and deliver.
 	Roles []string
-	// Tail is what was decided of late.
-	Tail *decide.Tail
 	// Suspend lets a service get nothing, or what waits for it again, in all
 	// processes, and records it.
 	Suspend func(ctx context.Context, service string, on bool, actor, why string) error
@@ -75,7 +72,6 @@ const (
 	maxForm   = 1 << 20
 	maxSignIn = 8 << 10
 	maxEdit   = 16 << 20 // a new payload
-	maxUpload = 8 << 20  // a configuration
 )
 
 // Store is what the page asks of the store.
@@ -85,7 +81,6 @@ type Store interface {
 	Active(ctx context.Context) (store.Revision, error)
 	Revisions(ctx context.Context, limit int) ([]store.Revision, error)
 	GroupLetters(ctx context.Context, f store.LetterFilter, limit int) ([]store.LetterGroup, error)
-	ListImports(ctx context.Context, tenant string, before store.ClaimID, limit int) ([]store.Import, error)
 }
 
 // Page is the handler. Made by New; safe for concurrent use. It is to be served
@@ -117,6 +112,8 @@ func New(o Options) *Page {
 	if err != nil {
 		panic(err) // it is embedded
 	}
+	overview, services, sources, history, system := overviewSection{p}, serviceSection{p}, sourceSection{p}, historySection{p}, systemSection{p}
+	entities, letters, audit, tasks, jobs := entitySection{p}, letterSection{p}, auditSection{p}, taskSection{p}, jobSection{p}
 	mux := http.NewServeMux()
 	assets := http.StripPrefix("/static/", http.FileServerFS(static))
 	mux.HandleFunc("GET /static/", func(w http.ResponseWriter, r *http.Request) {
@@ -128,23 +125,22 @@ func New(o Options) *Page {
 	mux.HandleFunc("POST /sign-in", p.signIn)
 	mux.HandleFunc("POST /sign-out", p.handleWrite(maxForm, p.signOut))
 	for path, f := range map[string]func(http.ResponseWriter, *http.Request, *session){
-		"/{$}": p.overview, "/live/overview": p.overviewLive,
-		"/services": p.services, "/live/services": p.servicesLive, "/service": p.service, "/live/service": p.serviceLive,
-		"/sources": p.sources, "/live/sources": p.sourcesLive, "/sources/{name}": p.source,
-		"/history": p.history, "/live/history": p.historyLive,
-		"/entities": p.entities, "/explain": p.explain, "/decisions": p.decisions, "/live/decisions": p.decisionsLive,
-		"/letters": p.letters, "/letters/{id}": p.letter, "/letters/{id}/payload": p.payload,
-		"/replay": p.taskPage, "/plan": p.planForm, "/jobs/{kind}": p.job, "/live/jobs/{kind}": p.jobLive,
-		"/imports": p.imports, "/system": p.system, "/audit": p.audit,
+		"/{$}": overview.view, "/live/overview": overview.live,
+		"/services": services.list, "/live/services": services.liveList, "/service": services.view, "/live/service": services.live,
+		"/sources": sources.list, "/live/sources": sources.live, "/sources/{name}": sources.view,
+		"/history": history.view, "/live/history": history.live,
+		"/entities": entities.list, "/explain": entities.view,
+		"/letters": letters.list, "/letters/{id}": letters.view, "/letters/{id}/payload": letters.payload,
+		"/replay": tasks.form, "/jobs/{kind}": jobs.view, "/live/jobs/{kind}": jobs.live,
+		"/system": system.view, "/audit": audit.view,
 	} {
 		mux.HandleFunc("GET "+path, p.handleRead(f))
 	}
-	mux.HandleFunc("POST /service", p.handleWrite(maxForm, p.actOnService))
-	mux.HandleFunc("POST /letters", p.handleWrite(maxForm, p.actOnLetters))
-	mux.HandleFunc("POST /letters/{id}/edit", p.handleWrite(maxEdit+maxForm, p.editLetter))
-	mux.HandleFunc("POST /replay", p.handleWrite(maxForm, p.task))
-	mux.HandleFunc("POST /plan", p.handleWrite(maxUpload+maxForm, p.plan))
-	mux.HandleFunc("POST /jobs/{kind}/cancel", p.handleWrite(maxForm, p.cancelJob))
+	mux.HandleFunc("POST /service", p.handleWrite(maxForm, services.act))
+	mux.HandleFunc("POST /letters", p.handleWrite(maxForm, letters.act))
+	mux.HandleFunc("POST /letters/{id}/edit", p.handleWrite(maxEdit+maxForm, letters.edit))
+	mux.HandleFunc("POST /replay", p.handleWrite(maxForm, tasks.begin))
+	mux.HandleFunc("POST /jobs/{kind}/cancel", p.handleWrite(maxForm, jobs.cancel))
 	p.handler = mux
 	return p
 }
@@ -251,8 +247,8 @@ func constantTimeEqual(a, b string) bool {
 // view is what every template gets.
 type view struct {
 	Title, Section string
-	Who            *session
-	How            string // to sign in; empty when there is no way
+	Session        *session
+	SignInHint     string // to sign in; empty when there is no way
 	Notice         string
 	Live           bool // without script the page loads itself again
 	Body           any
@@ -262,9 +258,9 @@ type view struct {
 type section struct{ Path, Name, Group string }
 
 var sections = []section{
-	{"/", "Overview", "Watch"}, {"/services", "Services", "Watch"}, {"/sources", "Sources", "Watch"}, {"/history", "History", "Watch"}, {"/decisions", "Decisions", "Watch"}, {"/system", "System", "Watch"},
-	{"/entities", "Entities", "Look up"}, {"/letters", "Dead letters", "Look up"}, {"/imports", "Imports", "Look up"}, {"/audit", "Audit", "Look up"},
-	{"/replay", "Replay and reset", "Change"}, {"/plan", "Plan", "Change"},
+	{"/", "Overview", "Watch"}, {"/services", "Services", "Watch"}, {"/sources", "Sources", "Watch"}, {"/history", "History", "Watch"}, {"/system", "System", "Watch"},
+	{"/entities", "Entities", "Look up"}, {"/letters", "Dead letters", "Look up"}, {"/audit", "Audit", "Look up"},
+	{"/replay", "Replay and reset", "Change"},
 }
 
 func parse() map[string]*template.Template {
@@ -286,11 +282,11 @@ func parse() map[string]*template.Template {
 
 // show answers with a page.
 func (p *Page) show(w http.ResponseWriter, status int, name string, v view) {
-	if v.Who != nil && v.Notice == "" {
-		v.Notice = v.Who.takeNotice()
+	if v.Session != nil && v.Notice == "" {
+		v.Notice = v.Session.takeNotice()
 	}
 	if p.canSignIn() {
-		v.How = p.signInHint()
+		v.SignInHint = p.signInHint()
 	}
 	p.render(w, status, name, "layout", v)
 }
@@ -322,7 +318,7 @@ func (p *Page) render(w http.ResponseWriter, status int, name, part string, data
 func (p *Page) renderMessage(w http.ResponseWriter, r *http.Request, status int, sentence string) {
 	v := view{Title: http.StatusText(status), Body: sentence}
 	if cookie, err := r.Cookie(p.cookieName(r)); err == nil {
-		v.Who = p.sessions.find(cookie.Value)
+		v.Session = p.sessions.find(cookie.Value)
 	}
 	p.show(w, status, "message", v)
 }

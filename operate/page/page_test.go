@@ -1,7 +1,6 @@
 package page_test
 
 import (
-	"archive/zip"
 	"bytes"
 	"context"
 	"errors"
@@ -27,7 +26,6 @@ import (
 	"github.com/seed-86dfc502/weir/assemble"
 	"github.com/seed-86dfc502/weir/checks"
 	"github.com/seed-86dfc502/weir/config"
-	"github.com/seed-86dfc502/weir/decide"
 	"github.com/seed-86dfc502/weir/deliver"
 	"github.com/seed-86dfc502/weir/imports"
 	"github.com/seed-86dfc502/weir/operate"
@@ -89,7 +87,7 @@ func newWorld(t *testing.T, change func(*page.Options)) *world {
 	w.conditions = map[string]deliver.Condition{"acme/all@out": {State: deliver.StatePaused, Since: w.now.Add(-time.Hour), Error: "401 Unauthorized"}}
 	w.opt = page.Options{
 		Config: func() *config.Config { return cfg }, Store: s, History: history.New(history.Options{Registry: w.registry, Logger: slog.New(slog.DiscardHandler), Now: func() time.Time { return w.now }}),
-		Roles: []string{"ingest", "decide", "deliver"}, Tail: &decide.Tail{},
+		Roles: []string{"ingest", "decide", "deliver"},
 		Suspend: func(_ context.Context, service string, on bool, actor, why string) error {
 			w.asked = append(w.asked, fmt.Sprint(service, " ", on, " ", actor, " ", why))
 			return nil
@@ -183,7 +181,7 @@ var bearer = header("Authorization", "Bearer "+token)
 
 // pages are all that can be read.
 var pages = []string{"/", "/live/overview", "/services", "/live/services", oneService, "/live" + oneService, "/sources", "/live/sources", "/sources/events", "/history", "/live/history",
-	"/decisions", "/live/decisions", "/entities", "/letters", "/letters/1", "/letters/1/payload", "/explain", "/explain?entity=B", "/replay", "/plan", "/imports", "/system", "/audit"}
+	"/entities", "/letters", "/letters/1", "/letters/1/payload", "/explain", "/explain?entity=B", "/replay", "/system", "/audit"}
 
 func TestWhatComesFromEventsIsEscaped(t *testing.T) {
 	w := newWorld(t, nil)
@@ -353,68 +351,6 @@ func TestAuditPagesBackwards(t *testing.T) {
 	require.Len(t, seen, n)
 	for i, s := range seen {
 		require.Equal(t, fmt.Sprintf("act-%d-", n-1-i), s)
-	}
-}
-
-func zipped(t *testing.T, files map[string]string) string {
-	var b bytes.Buffer
-	z := zip.NewWriter(&b)
-	for name, text := range files {
-		f, err := z.Create(name)
-		require.NoError(t, err)
-		_, err = io.WriteString(f, text)
-		require.NoError(t, err)
-	}
-	require.NoError(t, z.Close())
-	return b.String()
-}
-
-func TestUploads(t *testing.T) {
-	t.Setenv("WEIR_PAGE_SECRET", "topsecret_variable")
-	folder := t.TempDir()
-	t.Setenv("TMPDIR", folder)
-	secret := filepath.Join(t.TempDir(), "secret")
-	require.NoError(t, os.WriteFile(secret, []byte("topsecret_file"), 0o600))
-	w := newWorld(t, nil)
-	w.letter("{")
-	require.NoError(t, func() error { _, err := w.store.Activate(t.Context(), []byte("another"), 0, false); return err }())
-	as, form := w.signIn(token)
-	upload := func(want int, files map[string][2]string) string {
-		t.Helper()
-		body, kind := parts(t, map[string]string{"form": form, "folder": "customers"}, files)
-		resp := w.do("POST", "/plan", body, kind, as)
-		answer := text(t, resp)
-		require.Equal(t, want, resp.StatusCode, answer)
-		require.NotContains(t, answer, "topsecret")
-		require.NotContains(t, answer, folder)
-		left, err := os.ReadDir(folder)
-		require.NoError(t, err)
-		require.Empty(t, left, "nothing stays")
-		return answer
-	}
-	customer := "customer: acme\nprojections: {all: {fields: {id: id}, deliver: {out: {file: {path: out.jsonl}}}}}\n"
-	for _, c := range []struct {
-		name  string
-		want  int
-		says  string
-		files map[string][2]string
-	}{
-		{"a main file and a customer", 200, "acme/all@out", map[string][2]string{"main": {"weir.yaml", harness.SimpleMain}, "customers": {"acme.yaml", customer}}},
-		{"a zip", 200, "acme/all@out", map[string][2]string{"main": {"c.zip", zipped(t, map[string]string{"in/weir.yaml": harness.SimpleMain, "in/customers/a.yaml": customer, "in/readme.txt": "x"})}}},
-		{"no file", 422, "Choose one main file", nil},
-		{"no zip", 422, "no zip file", map[string][2]string{"main": {"c.zip", "PK"}}},
-		{"no main file in it", 422, "no weir.yaml", map[string][2]string{"main": {"c.zip", zipped(t, map[string]string{"a.yaml": customer})}}},
-		{"two main files", 422, "several weir.yaml", map[string][2]string{"main": {"c.zip", zipped(t, map[string]string{"a/weir.yaml": "", "b/weir.yaml": ""})}}},
-		{"a name that leads out", 422, "leads out", map[string][2]string{"main": {"c.zip", zipped(t, map[string]string{"../weir.yaml": harness.SimpleMain})}}},
-		{"a zip that unpacks to too much", 422, "at most 2000 files and 32 MiB", map[string][2]string{"main": {"c.zip", zipped(t, map[string]string{"weir.yaml": strings.Repeat("#", 33<<20)})}}},
-		{"too large", 413, "too large", map[string][2]string{"main": {"weir.yaml", strings.Repeat("#", 10<<20)}}},
-		{"a fault", 422, "weir.yaml:", map[string][2]string{"main": {"weir.yaml", "sources: {}\nnonsense: 1\n"}}},
-		{"a customer elsewhere", 422, "leads out", map[string][2]string{"main": {"weir.yaml", strings.Replace(harness.SimpleMain, "customers/*.yaml", filepath.Dir(secret)+"/*", 1)}}},
-		// What is said about a source names the place that its document comes from.
-		{"a secret file", 200, "takes its document from another place", map[string][2]string{"main": {"weir.yaml", strings.Replace(harness.SimpleMain, "entity: id", "entity: id\n    payload: ${file:"+secret+"}", 1)}, "customers": {"acme.yaml", customer}}},
-		{"a secret variable", 200, "takes its document from another place", map[string][2]string{"main": {"weir.yaml", strings.Replace(harness.SimpleMain, "entity: id", "entity: id\n    payload: ${WEIR_PAGE_SECRET:-other}", 1)}, "customers": {"acme.yaml", customer}}},
-	} {
-		require.Contains(t, upload(c.want, c.files), c.says, c.name)
 	}
 }
 

@@ -77,7 +77,7 @@ func TestLoginLink(t *testing.T) {
 func TestABearerTokenIsSignedIn(t *testing.T) {
 	w := newWorld(t, nil)
 	w.letter("{")
-	for _, path := range []string{"/letters", "/letters/1", "/replay", "/plan", oneService} {
+	for _, path := range []string{"/letters", "/letters/1", "/replay", oneService} {
 		status, body := w.get(path, bearer)
 		require.Equal(t, 200, status, path)
 		require.Contains(t, body, `method="post"`, path)
@@ -163,7 +163,7 @@ func TestNewPagesEscape(t *testing.T) {
 	}))
 	for _, path := range []string{
 		"/", "/sources", "/sources/events", "/entities?q=" + url.QueryEscape(script), "/letters", "/system", "/services?q=" + url.QueryEscape(script),
-		"/decisions?entity=" + url.QueryEscape(script), "/replay?entity=" + url.QueryEscape(script),
+		"/replay?entity=" + url.QueryEscape(script),
 	} {
 		status, body := w.get(path, bearer)
 		require.Equal(t, 200, status, path)
@@ -180,7 +180,7 @@ func TestEmptyPages(t *testing.T) {
 	w := newWorld(t, nil)
 	w.conditions = map[string]deliver.Condition{}
 	for path, says := range map[string]string{
-		"/entities": "No entity is stored yet", "/letters": "No open dead letters here.", "/decisions": "Nothing was decided since", "/imports": "No imports of this tenant.",
+		"/entities": "No entity is stored yet", "/letters": "No open dead letters here.",
 		"/audit": "No operator did anything yet", "/replay": "No replay or reset was begun yet.", "/system": "No process told of itself yet.", "/history": "Nothing happened in this time.",
 		"/sources/events": "Nothing was seen yet", oneService: "No dead letters.", "/": "Ready",
 	} {
@@ -188,10 +188,8 @@ func TestEmptyPages(t *testing.T) {
 		require.Equal(t, 200, status, path)
 		require.Contains(t, body, says, path)
 	}
-	for _, path := range []string{"/sources/none", "/imports?before=x"} {
-		status, _ := w.get(path, bearer)
-		require.Contains(t, []int{400, 404}, status, path)
-	}
+	status, _ := w.get("/sources/none", bearer)
+	require.Equal(t, 404, status)
 }
 
 // However many services there are, the picture stays one, with what is stuck in it.
@@ -229,8 +227,7 @@ func TestStagesOfOtherProcesses(t *testing.T) {
 	require.Equal(t, 2*3, strings.Count(body, `class="node away`), "a source and two stages, in two pictures")
 	require.Contains(t, body, `<span class="weak">for customers</span>`, "what is waiting is what this process sees")
 	for path, told := range map[string]string{
-		"/decisions": "This process decides nothing.",
-		"/sources":   `<td class="n" data-label="taken in">–</td>`, "/sources/events": "not read here",
+		"/sources": `<td class="n" data-label="taken in">–</td>`, "/sources/events": "not read here",
 		"/services": `<td class="n" data-label="held back">–</td>`, oneService: "not decided in this process",
 	} {
 		_, body = w.get(path, bearer)
@@ -243,8 +240,6 @@ func TestStagesOfOtherProcesses(t *testing.T) {
 	w.page = page.New(w.opt)
 	_, body = w.get("/services", bearer)
 	require.Contains(t, body, `<td class="n" data-label="delivered">–</td>`)
-	_, body = w.get("/decisions", bearer)
-	require.Contains(t, body, "Nothing was decided since")
 }
 
 // The numbers of the plots stand in a table, for the range that was chosen.

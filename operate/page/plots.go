@@ -11,6 +11,9 @@ import (
 	"github.com/seed-86dfc502/weir/operate/history"
 )
 
+// historySection serves the plots.
+type historySection struct{ *Page }
+
 // young is the age of a step below which too little of it was seen to tell a rate.
 const young = 10 * time.Second
 
@@ -148,15 +151,15 @@ func (p *Page) plotsOf(r *http.Request, page, kind, name string) plots {
 	return b
 }
 
-func (p *Page) historyLive(w http.ResponseWriter, r *http.Request, _ *session) {
+func (p historySection) live(w http.ResponseWriter, r *http.Request, _ *session) {
 	q := r.URL.Query()
 	p.fragment(w, "plots", p.plotsOf(r, target(q.Get("page")), q.Get("kind"), q.Get("name")), nil)
 }
 
 type historyBody struct{ Services, Sources plots }
 
-// history shows that of the whole.
-func (p *Page) history(w http.ResponseWriter, r *http.Request, who *session) {
+// view shows that of the whole.
+func (p historySection) view(w http.ResponseWriter, r *http.Request, who *session) {
 	b := historyBody{Services: p.plotsOf(r, "/history", "services", ""), Sources: p.plotsOf(r, "/history", "sources", "")}
-	p.show(w, http.StatusOK, "history", view{Title: "History", Section: "/history", Who: who, Body: b})
+	p.show(w, http.StatusOK, "history", view{Title: "History", Section: "/history", Session: who, Body: b})
 }

@@ -17,6 +17,9 @@ import (
 	"github.com/seed-86dfc502/weir/store"
 )
 
+// serviceSection serves the services.
+type serviceSection struct{ *Page }
+
 // servicePath is the address of a service's page.
 func servicePath(name string) string { return "/service?name=" + url.QueryEscape(name) }
 
@@ -76,9 +79,9 @@ type servicesBody struct {
 	Address           string // of the fragment
 }
 
-// serviceRows are those of the services that keep wants, those that are not well
+// rows are those of the services that keep wants, those that are not well
 // first.
-func (p *Page) serviceRows(keep func(config.Service) bool) ([]serviceRow, error) {
+func (p serviceSection) rows(keep func(config.Service) bool) ([]serviceRow, error) {
 	now, before, err := p.opt.History.Look()
 	if err != nil {
 		return nil, err
@@ -125,11 +128,11 @@ func (p *Page) serviceRows(keep func(config.Service) bool) ([]serviceRow, error)
 	return rows, nil
 }
 
-func (p *Page) servicesNow(r *http.Request) (servicesBody, error) {
+func (p serviceSection) load(r *http.Request) (servicesBody, error) {
 	q := r.URL.Query()
 	b := servicesBody{Customer: q.Get("customer"), Q: q.Get("q"), Only: q.Get("only")}
 	var err error
-	b.Rows, err = p.serviceRows(func(s config.Service) bool {
+	b.Rows, err = p.rows(func(s config.Service) bool {
 		customer, _, _ := strings.Cut(s.Name, "/")
 		if b.All++; !slices.Contains(b.Customers, customer) {
 			b.Customers = append(b.Customers, customer)
@@ -144,17 +147,17 @@ func (p *Page) servicesNow(r *http.Request) (servicesBody, error) {
 	return b, err
 }
 
-func (p *Page) services(w http.ResponseWriter, r *http.Request, who *session) {
-	b, err := p.servicesNow(r)
+func (p serviceSection) list(w http.ResponseWriter, r *http.Request, who *session) {
+	b, err := p.load(r)
 	if err != nil {
 		p.renderError(w, r, err)
 		return
 	}
-	p.show(w, http.StatusOK, "services", view{Title: "Services", Section: "/services", Who: who, Live: true, Body: b})
+	p.show(w, http.StatusOK, "services", view{Title: "Services", Section: "/services", Session: who, Live: true, Body: b})
 }
 
-func (p *Page) servicesLive(w http.ResponseWriter, r *http.Request, _ *session) {
-	b, err := p.servicesNow(r)
+func (p serviceSection) liveList(w http.ResponseWriter, r *http.Request, _ *session) {
+	b, err := p.load(r)
 	p.fragment(w, "services-live", b, err)
 }
 
@@ -189,8 +192,8 @@ const maxAttempts = 25
 // maxGroups bounds the causes of dead letters that are shown.
 const maxGroups = 50
 
-// findService returns a configured service.
-func (p *Page) findService(name string) (config.Service, bool) {
+// find returns a configured service.
+func (p serviceSection) find(name string) (config.Service, bool) {
 	all := p.opt.Config().Services()
 	i := slices.IndexFunc(all, func(s config.Service) bool { return s.Name == name })
 	if i < 0 {
@@ -199,15 +202,15 @@ func (p *Page) findService(name string) (config.Service, bool) {
 	return all[i], true
 }
 
-// service shows one.
-func (p *Page) service(w http.ResponseWriter, r *http.Request, who *session) {
+// view shows one.
+func (p serviceSection) view(w http.ResponseWriter, r *http.Request, who *session) {
 	name := r.URL.Query().Get("name")
-	s, known := p.findService(name)
+	s, known := p.find(name)
 	if !known {
 		p.renderMessage(w, r, http.StatusNotFound, "There is no such service.")
 		return
 	}
-	rows, err := p.serviceRows(func(c config.Service) bool { return c.Name == name })
+	rows, err := p.rows(func(c config.Service) bool { return c.Name == name })
 	if err != nil {
 		p.renderError(w, r, err)
 		return
@@ -242,7 +245,7 @@ func (p *Page) service(w http.ResponseWriter, r *http.Request, who *session) {
 		p.renderError(w, r, err)
 		return
 	}
-	p.show(w, http.StatusOK, "service", view{Title: name, Section: "/services", Who: who, Body: b})
+	p.show(w, http.StatusOK, "service", view{Title: name, Section: "/services", Session: who, Body: b})
 }
 
 // fieldFrom says where a field's value comes from.
@@ -258,9 +261,9 @@ func fieldFrom(f config.Field) string {
 	return f.Path
 }
 
-func (p *Page) serviceLive(w http.ResponseWriter, r *http.Request, _ *session) {
+func (p serviceSection) live(w http.ResponseWriter, r *http.Request, _ *session) {
 	name := r.URL.Query().Get("name")
-	rows, err := p.serviceRows(func(c config.Service) bool { return c.Name == name })
+	rows, err := p.rows(func(c config.Service) bool { return c.Name == name })
 	if err != nil || len(rows) == 0 {
 		http.Error(w, "the service cannot be looked at", http.StatusInternalServerError)
 		return
@@ -268,15 +271,15 @@ func (p *Page) serviceLive(w http.ResponseWriter, r *http.Request, _ *session) {
 	p.fragment(w, "service-live", rows[0], nil)
 }
 
-// actOnService pauses, resumes or probes one.
-func (p *Page) actOnService(w http.ResponseWriter, r *http.Request, who *session) {
+// act pauses, resumes or probes one.
+func (p serviceSection) act(w http.ResponseWriter, r *http.Request, who *session) {
 	name := r.PostForm.Get("service")
 	why, err := reason(r)
 	if err != nil {
 		p.renderError(w, r, err)
 		return
 	}
-	if _, known := p.findService(name); !known {
+	if _, known := p.find(name); !known {
 		p.renderMessage(w, r, http.StatusNotFound, "There is no such service.")
 		return
 	}

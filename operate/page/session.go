@@ -161,7 +161,7 @@ func (p *Page) authenticate(w http.ResponseWriter, r *http.Request) (who *sessio
 type signInBody struct {
 	Next, Name string
 	Possible   bool
-	How        string
+	SignInHint string
 }
 
 // target is where to go after signing in: a page of ours.
@@ -179,7 +179,7 @@ func (p *Page) signInForm(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	p.withPlace(w, nil, func() {
-		p.show(w, http.StatusOK, "signin", view{Title: "Sign in", Body: signInBody{Next: target(r.URL.Query().Get("next")), Possible: p.canSignIn(), How: p.signInHint()}})
+		p.show(w, http.StatusOK, "signin", view{Title: "Sign in", Body: signInBody{Next: target(r.URL.Query().Get("next")), Possible: p.canSignIn(), SignInHint: p.signInHint()}})
 	})
 }
 
@@ -196,7 +196,7 @@ func (p *Page) signIn(w http.ResponseWriter, r *http.Request) {
 		p.withPlace(w, nil, func() { p.renderMessage(w, r, http.StatusBadRequest, "The form cannot be read.") })
 		return
 	}
-	body := signInBody{Next: target(r.PostForm.Get("next")), Name: strings.TrimSpace(r.PostForm.Get("name")), Possible: p.canSignIn(), How: p.signInHint()}
+	body := signInBody{Next: target(r.PostForm.Get("next")), Name: strings.TrimSpace(r.PostForm.Get("name")), Possible: p.canSignIn(), SignInHint: p.signInHint()}
 	again := func(status int, why string) {
 		p.withPlace(w, nil, func() { p.show(w, status, "signin", view{Title: "Sign in", Notice: why, Body: body}) })
 	}

@@ -45,7 +45,7 @@ func TestReadingIsOpenWithoutAConfiguredToken(t *testing.T) {
 		status, _ := w.get(path)
 		require.Equal(t, 200, status, path)
 	}
-	for _, path := range []string{"/letters", "/letters/1", "/plan"} {
+	for _, path := range []string{"/letters", "/letters/1"} {
 		_, body := w.get(path)
 		require.Contains(t, body, "Set <code>admin.token</code>", path)
 		require.NotContains(t, body, `method="post"`, path)
@@ -78,7 +78,6 @@ func TestEveryWriteNeedsASessionAndItsForm(t *testing.T) {
 		writes := map[string]url.Values{
 			"/letters":        {"do": {"discard"}, "id": {fmt.Sprint(id)}, "form": {form}},
 			"/letters/1/edit": {"payload": {"{}"}, "form": {form}},
-			"/plan":           {"form": {form}},
 			"/sign-out":       {"form": {form}},
 		}
 		for path, values := range writes {

@@ -13,6 +13,9 @@ import (
 	"github.com/seed-86dfc502/weir/operate/snapshot"
 )
 
+// sourceSection serves the sources.
+type sourceSection struct{ *Page }
+
 // sourceRow is one source.
 type sourceRow struct {
 	Name, Kind, Format string
@@ -64,7 +67,7 @@ func (p *Page) sourceNames() (all []string) {
 	return all
 }
 
-func (p *Page) sourceRows() ([]sourceRow, error) {
+func (p sourceSection) rows() ([]sourceRow, error) {
 	now, before, err := p.opt.History.Look()
 	if err != nil {
 		return nil, err
@@ -90,17 +93,17 @@ func (p *Page) sourceRows() ([]sourceRow, error) {
 	return rows, nil
 }
 
-func (p *Page) sources(w http.ResponseWriter, r *http.Request, who *session) {
-	rows, err := p.sourceRows()
+func (p sourceSection) list(w http.ResponseWriter, r *http.Request, who *session) {
+	rows, err := p.rows()
 	if err != nil {
 		p.renderError(w, r, err)
 		return
 	}
-	p.show(w, http.StatusOK, "sources", view{Title: "Sources", Section: "/sources", Who: who, Live: true, Body: rows})
+	p.show(w, http.StatusOK, "sources", view{Title: "Sources", Section: "/sources", Session: who, Live: true, Body: rows})
 }
 
-func (p *Page) sourcesLive(w http.ResponseWriter, r *http.Request, _ *session) {
-	rows, err := p.sourceRows()
+func (p sourceSection) live(w http.ResponseWriter, r *http.Request, _ *session) {
+	rows, err := p.rows()
 	p.fragment(w, "sources-live", rows, err)
 }
 
@@ -118,8 +121,8 @@ type sourceBody struct {
 // maxCauses bounds the causes of noise that are shown.
 const maxCauses = 15
 
-// source shows one, with what makes noise in it.
-func (p *Page) source(w http.ResponseWriter, r *http.Request, who *session) {
+// view shows one, with what makes noise in it.
+func (p sourceSection) view(w http.ResponseWriter, r *http.Request, who *session) {
 	name := r.PathValue("name")
 	cfg := p.opt.Config()
 	c := cfg.Sources.Find(name)
@@ -127,7 +130,7 @@ func (p *Page) source(w http.ResponseWriter, r *http.Request, who *session) {
 		p.renderMessage(w, r, http.StatusNotFound, "There is no such source.")
 		return
 	}
-	rows, err := p.sourceRows()
+	rows, err := p.rows()
 	if err != nil {
 		p.renderError(w, r, err)
 		return
@@ -140,7 +143,7 @@ func (p *Page) source(w http.ResponseWriter, r *http.Request, who *session) {
 		b.Noise, b.From, b.To = result.Sources[0], result.From, result.To
 		b.Noise.Causes = b.Noise.Causes[:min(maxCauses, len(b.Noise.Causes))]
 	}
-	p.show(w, http.StatusOK, "source", view{Title: name, Section: "/sources", Who: who, Body: b})
+	p.show(w, http.StatusOK, "source", view{Title: name, Section: "/sources", Session: who, Body: b})
 }
 
 func sourceFacts(c *config.Source) (facts []field) {

@@ -3,14 +3,14 @@ package page
 import (
 	"encoding/hex"
 	"net/http"
-	"net/url"
-	"slices"
 	"strings"
 
-	"github.com/seed-86dfc502/weir/api/auth"
 	"github.com/seed-86dfc502/weir/operate"
 	"github.com/seed-86dfc502/weir/store"
 )
+
+// systemSection serves the processes and configurations.
+type systemSection struct{ *Page }
 
 // processRow is one process of the deployment.
 type processRow struct {
@@ -62,8 +62,8 @@ type systemBody struct {
 // maxRevisions bounds the list of configurations.
 const maxRevisions = 20
 
-// system shows the processes of the deployment and its configurations.
-func (p *Page) system(w http.ResponseWriter, r *http.Request, who *session) {
+// view shows the processes of the deployment and its configurations.
+func (p systemSection) view(w http.ResponseWriter, r *http.Request, who *session) {
 	var b systemBody
 	all, err := operate.Processes(r.Context(), p.opt.Store)
 	if err != nil {
@@ -86,45 +86,5 @@ func (p *Page) system(w http.ResponseWriter, r *http.Request, who *session) {
 		return
 	}
 	b.Services, b.Sources = len(p.opt.Config().Services()), len(p.opt.Config().Sources)
-	p.show(w, http.StatusOK, "system", view{Title: "System", Section: "/system", Who: who, Body: b})
-}
-
-const pageImports = 50
-
-type importsBody struct {
-	Tenant  string
-	Tenants []string
-	Rows    []store.Import
-	Next    string
-}
-
-// imports lists those of a tenant, the latest first.
-func (p *Page) imports(w http.ResponseWriter, r *http.Request, who *session) {
-	q := r.URL.Query()
-	b := importsBody{Tenant: q.Get("tenant"), Tenants: []string{auth.DefaultTenant}}
-	for _, s := range p.opt.Config().Services() {
-		if customer, _, _ := strings.Cut(s.Name, "/"); !slices.Contains(b.Tenants, customer) {
-			b.Tenants = append(b.Tenants, customer)
-		}
-	}
-	if b.Tenant == "" {
-		b.Tenant = auth.DefaultTenant
-	}
-	var before store.ClaimID
-	if text := q.Get("before"); text != "" {
-		var err error
-		if before, err = store.ParseClaimID(text); err != nil {
-			p.renderMessage(w, r, http.StatusBadRequest, "There is no such page.")
-			return
-		}
-	}
-	var err error
-	if b.Rows, err = p.opt.Store.ListImports(r.Context(), b.Tenant, before, pageImports); err != nil {
-		p.renderError(w, r, err)
-		return
-	}
-	if len(b.Rows) == pageImports {
-		b.Next = "/imports?" + url.Values{"tenant": {b.Tenant}, "before": {b.Rows[len(b.Rows)-1].ID.String()}}.Encode()
-	}
-	p.show(w, http.StatusOK, "imports", view{Title: "Imports", Section: "/imports", Who: who, Body: b})
+	p.show(w, http.StatusOK, "system", view{Title: "System", Section: "/system", Session: who, Body: b})
 }

@@ -3,6 +3,7 @@ package page
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/http"
 	"net/url"
 	"slices"
@@ -13,6 +14,9 @@ import (
 	"github.com/seed-86dfc502/weir/operate"
 	"github.com/seed-86dfc502/weir/store"
 )
+
+// taskSection serves replay and reset.
+type taskSection struct{ *Page }
 
 // taskForm is what a replay or a reset is asked for by, as it stands in a form.
 type taskForm struct {
@@ -114,8 +118,8 @@ func (b taskBody) withForm(form string) any { b.Form, b.Acts = form, true; retur
 // maxTasks bounds the list of earlier tasks.
 const maxTasks = 10
 
-// taskPage shows the form, filled in by the address.
-func (p *Page) taskPage(w http.ResponseWriter, r *http.Request, who *session) {
+// form shows the form, filled in by the address.
+func (p taskSection) form(w http.ResponseWriter, r *http.Request, who *session) {
 	b := taskBody{taskForm: taskFormOf(r.URL.Query()), Acts: who != nil, Form: who.Form(), LastJob: p.lastJob(jobTasks), All: p.serviceNames()}
 	if entity := r.URL.Query().Get("entity"); entity != "" {
 		b.List = entity
@@ -125,7 +129,7 @@ func (p *Page) taskPage(w http.ResponseWriter, r *http.Request, who *session) {
 		p.renderError(w, r, err)
 		return
 	}
-	p.show(w, http.StatusOK, "replay", view{Title: "Replay and reset", Section: "/replay", Who: who, Body: b})
+	p.show(w, http.StatusOK, "replay", view{Title: "Replay and reset", Section: "/replay", Session: who, Body: b})
 }
 
 // serviceNames are all services, those of checks as well.
@@ -138,9 +142,9 @@ func (p *Page) serviceNames() []string {
 	return all
 }
 
-// task tries or does a replay or a reset. What is done was tried before, by the
+// begin tries or does a replay or a reset. What is done was tried before, by the
 // same form: the page of a trial is the only one that offers it.
-func (p *Page) task(w http.ResponseWriter, r *http.Request, who *session) {
+func (p taskSection) begin(w http.ResponseWriter, r *http.Request, who *session) {
 	f := taskFormOf(r.PostForm)
 	why, err := reason(r)
 	if err != nil {
@@ -191,4 +195,9 @@ func (p *Page) task(w http.ResponseWriter, r *http.Request, who *session) {
 	if j != nil {
 		p.follow(w, r, who, j)
 	}
+}
+
+// badRequest returns the error of a request that cannot be done; its sentence is shown.
+func badRequest(format string, args ...any) error {
+	return &operate.InvalidRequestError{Reason: fmt.Sprintf(format, args...)}
 }
