@@ -8,8 +8,6 @@ SHELL := /bin/bash
 TEST_PACKAGES ?= 4
 # What check and test look at: make test PKG=./store/...
 PKG ?= ./...
-# They take longest, so they begin first.
-LONGEST := ./tests/e2e ./store/postgres ./transport ./operate ./store/sqlite ./operate/page ./tests/protocol ./tests/simulation ./tests/limits ./deliver ./sinks/kafka ./tests/docs ./sinks/postgres ./sinks/clickhouse
 BENCH ?= .
 COUNT ?= 1
 
@@ -44,13 +42,8 @@ check: modules
 	@unformatted=$$(find . -name '.?*' -prune -o -name '*.go' -exec gofmt -l {} +); if [ -n "$$unformatted" ]; then echo "not formatted (gofmt -w):"; echo "$$unformatted"; exit 1; fi
 	go vet -tags verify $(PKG)
 
-# SQLite is Go translated from C: the race detector would double its time. The suites of verify that run
-# with -race look at it, too. Go collects garbage less often, for a tenth of all time.
-# The race detector lets every process wait at its end for races of goroutines that are still there,
-# a second by default; most TestMains check that there are none.
-test: check servers ## formatting, vet, and all that is deterministic, with real servers, under the race detector
-	eval "$$(scripts/servers env)" && CGO_ENABLED=1 GOGC=400 GORACE=atexit_sleep_ms=100 go test -race '-gcflags=modernc.org/...=-race=false -d=checkptr=0' -vet=off -timeout 60m -p $(TEST_PACKAGES) -count=$(COUNT) $(if $(filter ./...,$(PKG)),$(LONGEST)) $(PKG)
-	cd tests/bench && go test ./...
+test: ## formatting, vet, and all that is deterministic, with real servers, under the race detector
+	@TEST_PACKAGES=$(TEST_PACKAGES) COUNT=$(COUNT) scripts/test $(PKG)
 
 # It spends its time linking: what drives servers and processes, below tests, would only be linked to skip.
 # No test of it keeps a core busy for long, so more of them wait at a time.
