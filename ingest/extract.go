@@ -68,6 +68,9 @@ type extracted struct {
 	letter  *store.DeadLetter
 	skipped bool // it is about no entity, see Format
 	span    *tracing.Span
+
+	at   int // its index in the frame
+	left int // records that are not appended
 }
 
 // Refusal is why an event cannot be taken in. Its text holds no payload.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -34,7 +35,11 @@ type Options struct {
 	InboxID func() string
 	Inbox   transport.Appender
 	Topic   string // the inbox topic
-	Letters Letters
+	// Aside, if given, lets frames go on beside partitions of the inbox that take nothing;
+	// Inbox is a SequencedAppender then, and Partitions is how many partitions it has.
+	Aside      *Aside
+	Partitions int32
+	Letters    Letters
 	// Limit, if given, ends what a shutdown lets finish: its events are redelivered.
 	Limit   context.Context
 	Logger  *slog.Logger
@@ -51,6 +56,10 @@ type Stage struct {
 	inFlight atomic.Int64 // frames
 	gateDown atomic.Bool  // the gate failed when it was asked last
 	gateMute atomic.Bool  // it refused the last marks
+
+	async SequencedAppender // nil: the inbox takes a frame as a whole
+	mu    sync.Mutex
+	lanes map[int32]*lane // guarded by mu; by partition of the source
 }
 
 // New makes a stage.
@@ -58,10 +67,14 @@ func New(opt Options) *Stage {
 	if opt.Limit == nil {
 		opt.Limit = context.Background()
 	}
-	return &Stage{
-		opt: opt, m: opt.Metrics.of(opt.Extractor.Source),
+	s := &Stage{
+		opt: opt, m: opt.Metrics.of(opt.Extractor.Source), lanes: map[int32]*lane{},
 		log: opt.Logger.With("stage", "ingest", "source", opt.Extractor.Source),
 	}
+	if opt.Aside != nil {
+		s.async, _ = opt.Inbox.(SequencedAppender)
+	}
+	return s
 }
 
 // Handle is the router's handler. It returns nil when every event of the
@@ -79,12 +92,18 @@ func (s *Stage) Handle(msg *message.Message) error {
 	if stop.Err() != nil {
 		return context.Cause(stop)
 	}
+	l, err := s.enter(f)
+	if err != nil {
+		return err
+	}
+	var left []*group
+	defer func() { s.leave(l, err, firstOf(f, left)) }()
 	events := make([]extracted, len(f.Records))
-	parallel.Do(len(events), func(i int) { events[i] = s.extract(stop, f, i) })
+	parallel.Do(len(events), func(i int) { events[i] = s.extract(stop, f, i); events[i].at = i })
 	work, cancel := context.WithCancel(context.WithoutCancel(stop))
 	defer cancel()
 	defer context.AfterFunc(s.opt.Limit, cancel)()
-	err := s.ingestFrame(work, stop, events)
+	left, err = s.ingestFrame(work, stop, f, l, events)
 	if s.opt.Tracer != nil {
 		for i := range events {
 			s.endSpan(&events[i], err)
@@ -116,8 +135,8 @@ func (s *Stage) extract(ctx context.Context, f *transport.Frame, i int) extracte
 func (s *Stage) Idle() bool { return s.inFlight.Load() == 0 }
 
 // ingestFrame ingests the events of one frame. work is for effects, stop ends
-// repetitions.
-func (s *Stage) ingestFrame(work, stop context.Context, events []extracted) error {
+// repetitions. With an error it may return what is left of the frame.
+func (s *Stage) ingestFrame(work, stop context.Context, f *transport.Frame, l *lane, events []extracted) (left []*group, err error) {
 	var letters []store.DeadLetter
 	fresh := make([]*extracted, 0, len(events))
 	for i := range events {
@@ -134,7 +153,7 @@ func (s *Stage) ingestFrame(work, stop context.Context, events []extracted) erro
 	}
 	if len(letters) > 0 {
 		if err := s.retry(stop, "store dead letters", func() error { return s.opt.Letters.AddLetters(work, letters) }); err != nil {
-			return err
+			return nil, err
 		}
 		for _, l := range letters {
 			s.m.dead(l.Code)
@@ -144,45 +163,72 @@ func (s *Stage) ingestFrame(work, stop context.Context, events []extracted) erro
 	fresh = s.filterSeen(work, fresh)
 	crash.At(crash.GateChecked, s.opt.Extractor.Source)
 	if len(fresh) == 0 {
-		return nil
+		return nil, nil
 	}
 	records := make([]transport.Record, 0, len(fresh))
-	marks := make([]gate.Entry, 0, len(fresh))
+	of := make([]*extracted, 0, len(fresh)) // the event of each record
 	for _, x := range fresh {
 		for _, r := range x.records() {
 			key, head, value, err := change.EncodeRecord(r)
 			if err != nil {
-				return err
+				return nil, err
 			}
+			x.left++
+			of = append(of, x)
 			records = append(records, transport.Record{
 				Topic: s.opt.Topic, Key: key, Value: value,
 				Headers: transport.WithTrace([]transport.Header{{Key: change.InboxHeader, Value: head}}, x.span.Trace()),
 			})
 		}
 		x.recordOutcome(OutcomeTaken)
-		if x.gate.EventID != "" {
-			marks = append(marks, x.gate)
-		}
 	}
 	if crash.Enabled && len(records) > 1 && crash.Due(crash.AppendHalf, s.opt.Extractor.Source) {
 		_ = s.opt.Inbox.Append(work, records[:len(records)/2])
 		crash.Die()
 	}
-	if err := s.retry(stop, "append to the inbox", func() error { return s.append(work, stop, records) }); err != nil {
-		return err
+	if s.async != nil {
+		left, err = s.appendGroups(work, stop, f, l, s.groups(records, of), func(groups []*group, aside bool) {
+			var done []*extracted
+			for _, g := range groups {
+				done = append(done, g.events...)
+			}
+			s.appended(work, done, aside)
+		})
+	} else if err = s.retry(stop, "append to the inbox", func() error { return s.append(work, stop, records) }); err == nil {
+		s.appended(work, of, false)
 	}
-	crash.At(crash.Appended, s.opt.Extractor.Source)
-	s.m.taken.Add(float64(len(fresh)))
-	if len(marks) > 0 {
-		// A mark that is lost only costs work later on.
-		err := s.opt.Gate.Mark(work, marks)
-		if err != nil {
-			s.m.unmarked.Add(float64(len(marks)))
-		}
-		s.gateMarked(err)
+	if err != nil {
+		return left, err
 	}
 	crash.At(crash.Marked, s.opt.Extractor.Source)
-	return nil
+	return nil, nil
+}
+
+// appended counts events whose last record is in the inbox, and marks them at the gate. An
+// event that was set aside gets no mark: a later event of its id may be marked already.
+func (s *Stage) appended(work context.Context, of []*extracted, aside bool) {
+	crash.At(crash.Appended, s.opt.Extractor.Source)
+	var marks []gate.Entry
+	taken := 0
+	for _, x := range of {
+		if x.left--; x.left > 0 {
+			continue
+		}
+		taken++
+		if x.gate.EventID != "" && !aside {
+			marks = append(marks, x.gate)
+		}
+	}
+	s.m.taken.Add(float64(taken))
+	if len(marks) == 0 {
+		return
+	}
+	// A mark that is lost only costs work later on.
+	err := s.opt.Gate.Mark(work, marks)
+	if err != nil {
+		s.m.unmarked.Add(float64(len(marks)))
+	}
+	s.gateMarked(err)
 }
 
 // append appends to the inbox. None begins after stop: whoever has the events

@@ -16,6 +16,10 @@ import (
 	"github.com/seed-86dfc502/weir/transport"
 )
 
+// asideShare is the part of the memory for events that unavailable partitions of the inbox
+// do not take.
+const asideShare = 32
+
 // startIngest starts the first router: one handler per source. A source that cannot be
 // opened is blocked with its reason, and opened later; a run until idle fails by it.
 func (st *stages) startIngest(ctx context.Context, _ int64, _ func()) (component, error) {
@@ -29,6 +33,10 @@ func (st *stages) startIngest(ctx context.Context, _ int64, _ func()) (component
 		return component{}, err
 	}
 	env := st.sourceEnv()
+	var aside *ingest.Aside
+	if !st.cfg.Kafka.Embedded() {
+		aside = ingest.NewAside(int64(st.cfg.Limits.Memory) / asideShare)
+	}
 	for i := range st.cfg.Sources {
 		c := &st.cfg.Sources[i]
 		shape, err := assemble.ExtractorOf(st.cfg, c)
@@ -37,8 +45,8 @@ func (st *stages) startIngest(ctx context.Context, _ int64, _ func()) (component
 		}
 		s := &source{name: c.Name, shape: shape, stage: ingest.New(ingest.Options{
 			Extractor: shape, Gate: st.gate, Inbox: st.logs, Topic: st.cfg.Kafka.Inbox.Topic, Letters: st.store,
-			InboxID: st.inbox.identity,
-			Limit:   st.end.ingest.ctx, Logger: st.log, Metrics: st.metrics.ingest, Tracer: st.tracer,
+			InboxID: st.inbox.identity, Aside: aside, Partitions: int32(st.cfg.Kafka.Inbox.Partitions),
+			Limit: st.end.ingest.ctx, Logger: st.log, Metrics: st.metrics.ingest, Tracer: st.tracer,
 		})}
 		s.Source, err = assemble.OpenSource(ctx, st.cfg, c, env)
 		switch {

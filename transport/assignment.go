@@ -2,6 +2,7 @@ package transport
 
 import (
 	"context"
+	"slices"
 	"sync"
 	"sync/atomic"
 
@@ -39,13 +40,17 @@ type assignment struct {
 	dispatcher  *dispatcher   // guarded by mu; nil while nobody subscribes
 	commitAt    int64         // guarded by mu; first offset not acknowledged, -1: none yet
 	commitEpoch int32         // guarded by mu
+	ackedTo     int64         // guarded by mu; behind the last record that was acknowledged
+	ackedEpoch  int32         // guarded by mu
+	inWork      int64         // guarded by mu; first offset of the batch that is handed out, -1: none
+	aside       []int64       // guarded by mu; first offsets of what was set aside
 	committed   int64         // guarded by mu; what was committed last, -1: nothing
 	fetchedTo   int64         // guarded by mu; where the next record is expected
 	known       int64         // guarded by mu; records before it may have been handed out before
 }
 
 func newAssignment(g *Group, partition int32, topicID string, start, end int64) *assignment {
-	a := &assignment{g: g, partition: partition, topicID: topicID, wake: make(chan struct{}, 1), commitAt: -1, committed: -1, began: start, fetchedTo: start, known: end}
+	a := &assignment{g: g, partition: partition, topicID: topicID, wake: make(chan struct{}, 1), commitAt: -1, committed: -1, inWork: -1, began: start, fetchedTo: start, known: end}
 	a.ctx, a.cancel = context.WithCancel(context.Background())
 	return a
 }
@@ -127,6 +132,9 @@ func (a *assignment) take() (batch, bool) {
 		n++
 	}
 	b.fetched = a.queue[:n:n]
+	if n > 0 {
+		a.inWork = b.fetched[0].Offset
+	}
 	a.queued -= b.cost()
 	if a.queue = a.queue[n:]; len(a.queue) == 0 {
 		a.queue = nil
@@ -145,15 +153,85 @@ func (a *assignment) acknowledged(b batch) {
 	last, cost := b.last(), b.cost()
 	// The queue may share their array, which would keep them in memory.
 	clear(b.fetched)
+	a.free(cost, func() {
+		a.passed(last)
+		a.inWork = -1
+	})
+	crash.At(crash.Acknowledged, a.g.gc.ID)
+}
+
+// free gives up so much of the budget with a change, and moves the position to commit.
+func (a *assignment) free(cost int64, change func()) {
 	a.mu.Lock()
-	a.commitAt, a.commitEpoch = last.Offset+1, last.LeaderEpoch
+	change()
+	a.moveCommit()
 	a.g.budget.held.Add(-cost)
 	resume := a.paused && a.hasRoom()
 	a.mu.Unlock()
 	if resume {
 		a.g.resume(a)
 	}
-	crash.At(crash.Acknowledged, a.g.gc.ID)
+}
+
+// passed notes that records up to r were acknowledged or set aside. The caller holds a.mu.
+func (a *assignment) passed(r *kgo.Record) {
+	if r.Offset >= a.ackedTo {
+		a.ackedTo, a.ackedEpoch = r.Offset+1, r.LeaderEpoch
+	}
+}
+
+// moveCommit puts the position to commit before the first record that is not acknowledged:
+// one that was set aside, or handed out again behind others that were acknowledged. The
+// caller holds a.mu.
+func (a *assignment) moveCommit() {
+	a.commitAt, a.commitEpoch = a.ackedTo, a.ackedEpoch
+	before := func(offset int64) {
+		if offset >= 0 && offset < a.commitAt {
+			a.commitAt, a.commitEpoch = offset, -1
+		}
+	}
+	before(a.inWork)
+	for _, offset := range a.aside {
+		before(offset)
+	}
+	if len(a.queue) > 0 {
+		before(a.queue[0].Offset)
+	}
+}
+
+// setAside returns what is left of b, the records at some indexes. The others are
+// acknowledged.
+func (a *assignment) setAside(b batch, at []int) (left batch) {
+	n := 0
+	for _, r := range b.fetched {
+		if r.Attrs.IsControl() {
+			continue
+		}
+		if slices.Contains(at, n) {
+			left.fetched = append(left.fetched, r)
+			left.records++
+			left.bytes += recordSize(r)
+		}
+		n++
+	}
+	last, cost := b.last(), b.cost()-left.cost()
+	clear(b.fetched)
+	a.free(cost, func() {
+		a.passed(last)
+		a.inWork = -1
+		a.aside = append(a.aside, left.fetched[0].Offset)
+	})
+	return left
+}
+
+// settled notes that what was set aside is acknowledged.
+func (a *assignment) settled(left batch) {
+	a.free(left.cost(), func() { a.noLongerAside(left) })
+}
+
+// noLongerAside is called with a.mu held.
+func (a *assignment) noLongerAside(left batch) {
+	a.aside = slices.DeleteFunc(a.aside, func(offset int64) bool { return offset == left.fetched[0].Offset })
 }
 
 // handedOut notes that records of b were handed out and may be redelivered.
@@ -170,15 +248,23 @@ func (a *assignment) knownTo() int64 {
 	return a.known
 }
 
-// requeue ends the dispatcher: b was not acknowledged, and the next dispatcher hands it
-// out first.
+// requeue puts a batch that was not acknowledged, or what was set aside of one, back to the
+// front.
 func (a *assignment) requeue(b batch) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if len(b.fetched) > 0 {
-		a.queue = append(b.fetched, a.queue...)
-		a.queued += b.cost()
+	a.queue = append(slices.Clone(b.fetched), a.queue...)
+	a.queued += b.cost()
+	if b.fetched[0].Offset == a.inWork {
+		a.inWork = -1
 	}
+	a.noLongerAside(b)
+}
+
+// detach ends the dispatcher.
+func (a *assignment) detach() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
 	a.dispatcher = nil
 }
 

@@ -1,6 +1,9 @@
 package transport
 
-import "context"
+import (
+	"context"
+	"slices"
+)
 
 // dispatcher hands the frames of one assignment to one stream. Its fields
 // belong to its goroutine.
@@ -12,6 +15,16 @@ type dispatcher struct {
 	ctx    context.Context // of the messages
 	cancel context.CancelFunc
 	done   chan struct{} // closed when the goroutine has ended
+	aside  []*asideBatch // oldest first
+	nacks  int           // in a row, of what was set aside
+}
+
+// asideBatch is what a handler set aside of a batch. Later batches are handed out
+// meanwhile; what is refused of it is handed out again before anything new.
+type asideBatch struct {
+	batch
+	*Outstanding
+	answered bool
 }
 
 // startDispatcher attaches a to s. The caller holds g.mu, has seen that s is
@@ -30,17 +43,25 @@ func (d *dispatcher) loop() {
 	detach := context.AfterFunc(d.a.ctx, d.cancel)
 	var b batch
 	defer func() {
+		d.feed.stopSending()
+		d.awaitAside() // until their grace is over
 		detach()
 		d.cancel()
-		d.a.requeue(b)
+		d.requeue(b)
+		d.a.detach()
 		close(d.done)
 		d.feed.Close()
 	}()
 	for d.ctx.Err() == nil && d.feed.Sending() {
+		if d.collect() && !d.recover(batch{}) {
+			return
+		}
 		var waiting bool
 		if b, waiting = d.a.take(); !waiting {
 			select {
 			case <-d.a.wake:
+			case o := <-d.feed.Answers():
+				d.answered(o)
 			case <-d.s.Stopping.Done():
 				return
 			case <-d.ctx.Done():
@@ -48,12 +69,81 @@ func (d *dispatcher) loop() {
 			}
 			continue
 		}
-		if b.records > 0 && !d.feed.HandOut(d.frame(b), func() { d.a.handedOut(b) }) {
-			return
+		if b.records > 0 {
+			acked, left := d.feed.HandOut(d.frame(b), func() bool { d.a.handedOut(b); return len(d.aside) == 0 })
+			switch {
+			case left != nil:
+				d.a.handedOut(b)
+				d.aside = append(d.aside, &asideBatch{d.a.setAside(b, left.Left), left, false})
+				b = batch{}
+				continue
+			case acked:
+			case len(d.aside) > 0:
+				refused := b
+				b = batch{}
+				if !d.recover(refused) {
+					return
+				}
+				continue
+			default:
+				return
+			}
 		}
 		d.a.acknowledged(b)
 		b = batch{}
 	}
+}
+
+// collect takes the answers that are there, and reports whether one is a refusal.
+func (d *dispatcher) collect() (refused bool) {
+	for {
+		select {
+		case o := <-d.feed.Answers():
+			d.answered(o)
+			continue
+		default:
+		}
+		return slices.ContainsFunc(d.aside, func(s *asideBatch) bool { return s.answered })
+	}
+}
+
+// answered notes the answer to something that was set aside. Only refusals stay.
+func (d *dispatcher) answered(o *Outstanding) {
+	i := slices.IndexFunc(d.aside, func(s *asideBatch) bool { return s.Outstanding == o })
+	d.aside[i].answered = true
+	if o.Acked {
+		d.a.settled(d.aside[i].batch)
+		d.aside = slices.Delete(d.aside, i, i+1)
+		d.nacks = 0
+	}
+}
+
+// awaitAside returns when all that was set aside is answered.
+func (d *dispatcher) awaitAside() {
+	for slices.ContainsFunc(d.aside, func(s *asideBatch) bool { return !s.answered }) {
+		d.answered(<-d.feed.Answers())
+	}
+}
+
+// recover puts what was refused back to the front, in its order, behind all answers: what
+// comes behind a refused record is refused too. b is a batch that was refused behind it.
+// It reports whether the hand-out may resume.
+func (d *dispatcher) recover(b batch) bool {
+	d.awaitAside()
+	d.requeue(b)
+	d.nacks++
+	return d.feed.Sending() && d.ctx.Err() == nil && d.feed.Pause(d.nacks-1)
+}
+
+// requeue puts what was set aside and refused, and b behind it, back to the front.
+func (d *dispatcher) requeue(b batch) {
+	if len(b.fetched) > 0 {
+		d.a.requeue(b)
+	}
+	for _, s := range slices.Backward(d.aside) {
+		d.a.requeue(s.batch)
+	}
+	d.aside = nil
 }
 
 // frame returns b as a frame.

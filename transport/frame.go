@@ -23,6 +23,20 @@ type Frame struct {
 	Records []Received
 	// Bytes is the size of all records.
 	Bytes int
+
+	aside chan []int // capacity 1; nil: it cannot be set aside
+}
+
+// SetAside lets the next frame of the partition be handed out while some records of this
+// one, at the indexes in left, are not acknowledged. The others are: the answer to the
+// message is for those that are left, and the position of the partition stays before them.
+// It may be called once for a message. False says that the subscriber cannot do it.
+func (f *Frame) SetAside(left []int) bool {
+	if f.aside == nil {
+		return false
+	}
+	f.aside <- left
+	return true
 }
 
 // First is the offset of the first record.

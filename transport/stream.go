@@ -66,6 +66,14 @@ type Feed struct {
 	ctx              context.Context
 	nackMin, nackMax time.Duration
 	sending          bool
+	answers          chan *Outstanding
+}
+
+// Outstanding is a frame of which some records were set aside. Its answer comes on
+// Answers, which its receiver must read once for each.
+type Outstanding struct {
+	Left  []int // their indexes
+	Acked bool  // the answer
 }
 
 // NewFeed adds a feed to a stream that does not end yet. Its messages end with ctx,
@@ -73,7 +81,7 @@ type Feed struct {
 func (s *Stream) NewFeed(ctx context.Context, gc *GroupConfig) *Feed {
 	s.senders.Add(1)
 	s.followers.Add(1)
-	return &Feed{s: s, ctx: ctx, nackMin: gc.NackMin, nackMax: gc.NackMax, sending: true}
+	return &Feed{s: s, ctx: ctx, nackMin: gc.NackMin, nackMax: gc.NackMax, sending: true, answers: make(chan *Outstanding)}
 }
 
 // Sending reports whether another frame may be handed out.
@@ -92,55 +100,80 @@ func (f *Feed) Close() {
 	f.s.followers.Done()
 }
 
-// HandOut hands a frame out until it is acknowledged, and reports whether it was.
-// refused is called whenever it was handed out and not acknowledged.
-func (f *Feed) HandOut(frame *Frame, refused func()) bool {
+// HandOut hands a frame out until it is acknowledged, and reports whether it was. refused
+// is called whenever it was handed out and not acknowledged, and reports whether it may be
+// handed out again. It returns early with what is outstanding when the handler sets
+// records aside.
+func (f *Feed) HandOut(frame *Frame, refused func() bool) (acked bool, left *Outstanding) {
 	for nacks := 0; ; nacks++ {
 		// Each hand-out has its own acknowledgement and its own context.
 		ctx, cancel := context.WithCancel(f.ctx)
-		msg := NewMessage(ctx, frame)
+		offered := *frame
+		offered.aside = make(chan []int, 1)
+		msg := NewMessage(ctx, &offered)
 		select {
 		case f.s.Out <- msg:
 		case <-f.s.Stopping.Done():
 			cancel()
-			return false
+			return false, nil
 		case <-f.ctx.Done():
 			cancel()
-			return false
+			return false, nil
 		}
-		acked := f.answer(msg)
+		acked, left := f.answer(msg, offered.aside)
+		if left != nil {
+			go func() {
+				defer cancel()
+				left.Acked, _ = f.answer(msg, nil)
+				f.answers <- left
+			}()
+			return false, left
+		}
 		cancel()
 		if acked {
-			return true
+			return true, nil
 		}
-		refused()
+		again := refused()
 		frame = frame.Redelivered()
-		if !f.sending || f.ctx.Err() != nil || !f.Sleep(min(f.nackMin<<min(nacks, 20), f.nackMax)) {
-			return false
+		if !again || !f.sending || f.ctx.Err() != nil || !f.Pause(nacks) {
+			return false, nil
 		}
 	}
 }
 
-// answer waits for the handler's answer and reports whether it acknowledged. A stream
+// Answers is where the answers to what is outstanding come.
+func (f *Feed) Answers() <-chan *Outstanding { return f.answers }
+
+// Pause waits after so many refusals before, and reports false as soon as there is nothing
+// more to wait for.
+func (f *Feed) Pause(nacks int) bool { return f.Sleep(min(f.nackMin<<min(nacks, 20), f.nackMax)) }
+
+// answer waits for the handler's answer and reports whether it acknowledged, or for
+// records to be set aside; with a nil channel it may be called beside the owner. A stream
 // that stops meanwhile hands out nothing more. An acknowledgement that came before the
 // end counts, also when both are seen at once.
-func (f *Feed) answer(msg *message.Message) bool {
+func (f *Feed) answer(msg *message.Message, aside <-chan []int) (acked bool, left *Outstanding) {
 	stopping := f.s.Stopping.Done()
+	if aside == nil {
+		stopping = nil
+	}
 	for {
 		select {
 		case <-msg.Acked():
-			return true
+			return true, nil
 		case <-msg.Nacked():
-			return false
+			return false, nil
+		case at := <-aside:
+			return false, &Outstanding{Left: at}
 		case <-stopping:
 			f.stopSending()
 			stopping = nil
 		case <-f.ctx.Done():
 			select {
 			case <-msg.Acked():
-				return true
+				return true, nil
 			default:
-				return false
+				return false, nil
 			}
 		}
 	}

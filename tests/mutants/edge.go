@@ -3,17 +3,27 @@ package main
 // edgeMutants are of ingest, its gate, the sinks, and the configuration in force.
 var edgeMutants = []mutant{
 	{
-		rule: "the mark comes after the append", in: "ingest", fn: "Stage.takeIn",
-		find: `if _1 := _2._3(_4, "append to the inbox"`, put: "_ = _2.opt.Gate.Mark(work, marks)\n\tif _1 := _2._3(_4, \"append to the inbox\"",
+		rule: "the mark comes after the append", in: "ingest", fn: "Stage.ingestFrame",
+		find: "if _1.async != nil {", put: "for _, x := range of {\n\t\tx.left++\n\t}\n\t_1.appended(work, of, false)\n\tif _1.async != nil {",
 		test: "TestMarkComesAfterTheAppend",
 	},
 	{
-		rule: "a gate that is away lets everything through", in: "ingest", fn: "Stage.unseen",
+		rule: "nothing is appended behind what was refused", in: "ingest", fn: "Stage.enter",
+		find: "if _1.refused {", put: "if false && _1.refused {",
+		test: "TestNothingPassesWhatWasSetAside",
+	},
+	{
+		rule: "what is set aside is bounded", in: "ingest", fn: "Stage.setAside",
+		find: "if !_1._2._3._4.TryAcquire(_5) {", put: "if !_1._2._3._4.TryAcquire(0 * _5) {",
+		test: "TestEventsOfAStuckPartitionAreSetAside",
+	},
+	{
+		rule: "a gate that is away lets everything through", in: "ingest", fn: "Stage.filterSeen",
 		find: "_1._2._3._4(_5(len(_6)))\n\t\treturn _7", put: "_1._2._3._4(_5(len(_6)))\n\t\treturn nil",
 		test: "TestGateDownLetsThroughAndCounts",
 	},
 	{
-		rule: "an id with other content in one frame is another event", in: "ingest", fn: "Stage.unseen",
+		rule: "an id with other content in one frame is another event", in: "ingest", fn: "Stage.filterSeen",
 		find: "_1 = _2 == _3._4._5", put: "_1 = true || _2 == _3._4._5",
 		test: "TestRepetitionInOneFrame",
 	},
@@ -48,7 +58,7 @@ var edgeMutants = []mutant{
 		test: "TestMemoryForgetsAtItsTime",
 	},
 	{
-		rule: "marks are of one inbox", in: "ingest", fn: "Stage.unseen",
+		rule: "marks are of one inbox", in: "ingest", fn: "Stage.filterSeen",
 		find: `_1._2.InboxID() + "/"`, put: `"inbox/"`,
 		test: "TestMarksAreOfAnInbox",
 	},

@@ -44,8 +44,13 @@ var transportMutants = []mutant{
 	},
 	{
 		rule: "a batch that was not acknowledged comes first in the next subscription", in: "transport", fn: "assignment.requeue",
-		find: "_1._2 = append(_3._4, _1._2...)", put: "_1._2 = append(_1._2, _3._4...)",
+		find: "_1._2 = append(slices.Clone(_3._4), _1._2...)", put: "_1._2 = append(_1._2, _3._4...)",
 		test: "TestPositionsFollowAcknowledgements",
+	},
+	{
+		rule: "the offset stays before what was set aside", in: "transport", fn: "assignment.moveCommit",
+		find: "range _1.aside {", put: "range _1.aside[:0] {",
+		test: "TestRecordsAreSetAside",
 	},
 	{
 		rule: "what comes again says so", in: "transport", fn: "assignment.handedOut",

@@ -51,7 +51,14 @@ func (p *partition) run() {
 	defer p.feed.Close()
 	for p.feed.Sending() {
 		f, ok := p.next()
-		if !ok || !p.feed.HandOut(f, func() {}) {
+		if !ok {
+			return
+		}
+		acked, left := p.feed.HandOut(f, func() bool { return true })
+		if left != nil {
+			acked = (<-p.feed.Answers()).Acked
+		}
+		if !acked {
 			return
 		}
 		p.s.g.acknowledged(p.number, f.Last()+1)
