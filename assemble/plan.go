@@ -2,6 +2,7 @@ package assemble
 
 import (
 	"cmp"
+	"context"
 	"fmt"
 	"slices"
 
@@ -10,6 +11,7 @@ import (
 	"github.com/seed-86dfc502/weir/ingest"
 	"github.com/seed-86dfc502/weir/projections"
 	"github.com/seed-86dfc502/weir/projections/merge"
+	"github.com/seed-86dfc502/weir/store"
 	"github.com/seed-86dfc502/weir/stripper"
 )
 
@@ -48,6 +50,38 @@ func Plan(c *config.Config, numbers map[string]int32, revision int64) (*decide.P
 		p.Services = append(p.Services, decide.Service{Name: s.Name, Number: number, Projection: s.Projection})
 	}
 	return p, p.Prepare()
+}
+
+// rememberedRevisions is how many earlier configurations a plan knows: entities that were
+// last evaluated under an older one are evaluated for all services.
+const rememberedRevisions = 32
+
+// PlanAfter is Plan for a process that decides: it knows which services are new since
+// earlier revisions of the store.
+func PlanAfter(ctx context.Context, s interface {
+	Revisions(ctx context.Context, limit int) ([]store.Revision, error)
+}, c *config.Config, numbers map[string]int32, revision int64) (*decide.Plan, error) {
+	p, err := Plan(c, numbers, revision)
+	if err != nil {
+		return nil, err
+	}
+	earlier, err := s.Revisions(ctx, rememberedRevisions)
+	if err != nil {
+		return nil, fmt.Errorf("store: %w", err)
+	}
+	own := c.Prints()
+	for _, r := range earlier {
+		fingerprint, base, services, ok := config.PrintsOf(r.Fingerprint)
+		if !ok || base != own.Base {
+			continue
+		}
+		fresh := make([]bool, len(p.Services))
+		for i := range p.Services {
+			fresh[i] = !services[own.Services[p.Services[i].Name]]
+		}
+		p.Learn(fingerprint, fresh)
+	}
+	return p, nil
 }
 
 // ExtractorOf says how events of a source are taken apart.

@@ -107,6 +107,7 @@ type Control struct {
 	Action   Action   `json:"action"`             //
 	Services []string `json:"services,omitempty"` // empty: all
 	Version  Version  `json:"version,omitempty"`  // Refuse: only rows that have this version; Purge: only an entity that is below it; Redecide: none that has a newer one, 0 with no Letter: all
+	Outdated bool     `json:"outdated,omitempty"` // Redecide: only services that are new since the entity was evaluated
 	Force    bool     `json:"force,omitempty"`    // Redecide: pass the dam even when equal
 	Actor    string   `json:"actor,omitempty"`    // who asked
 	Reason   string   `json:"reason,omitempty"`   // why

@@ -3,6 +3,7 @@ package config
 import (
 	"crypto/sha256"
 	"encoding/json"
+	"hash"
 	"slices"
 	"strings"
 
@@ -57,6 +58,39 @@ func splitPath(path string) canonicaltree.Path {
 // secrets, or where a sink sends to. It may be called on a Config of Load only.
 func (c *Config) Fingerprint() [32]byte {
 	h := sha256.New()
+	c.writeBase(h)
+	views := make([]*Projection, len(c.Projections))
+	for i := range c.Projections {
+		views[i] = &c.Projections[i]
+	}
+	slices.SortFunc(views, func(a, b *Projection) int {
+		return strings.Compare(a.Customer+"/"+a.Name, b.Customer+"/"+b.Name)
+	})
+	for _, p := range views {
+		spec := p.Spec()
+		spec.Fields = p.Fields.canonical().spec()
+		if compiled, err := projections.Compile(spec); err == nil {
+			compiled.Fingerprint(h)
+		}
+	}
+	services := []string{}
+	for _, s := range c.Services() {
+		services = append(services, s.Name)
+	}
+	slices.Sort(services)
+	_ = json.NewEncoder(h).Encode([]any{"services", services}) // cannot fail, as in writeBase
+	return [32]byte(h.Sum(nil))
+}
+
+// base identifies what decisions about all services depend on.
+func (c *Config) base() Print {
+	h := sha256.New()
+	c.writeBase(h)
+	return Print(h.Sum(nil)[:len(Print{})])
+}
+
+// writeBase writes how events become source documents and how those are merged.
+func (c *Config) writeBase(h hash.Hash) {
 	write := func(v any) {
 		// Encoding to a hash cannot fail, nor can these values.
 		_ = json.NewEncoder(h).Encode(v)
@@ -78,27 +112,6 @@ func (c *Config) Fingerprint() [32]byte {
 		}
 	}
 	merge.Compile(c.MergeSpec()).Fingerprint(h)
-	views := make([]*Projection, len(c.Projections))
-	for i := range c.Projections {
-		views[i] = &c.Projections[i]
-	}
-	slices.SortFunc(views, func(a, b *Projection) int {
-		return strings.Compare(a.Customer+"/"+a.Name, b.Customer+"/"+b.Name)
-	})
-	for _, p := range views {
-		spec := p.Spec()
-		spec.Fields = p.Fields.canonical().spec()
-		if compiled, err := projections.Compile(spec); err == nil {
-			compiled.Fingerprint(h)
-		}
-	}
-	services := []string{}
-	for _, s := range c.Services() {
-		services = append(services, s.Name)
-	}
-	slices.Sort(services)
-	write([]any{"services", services})
-	return [32]byte(h.Sum(nil))
 }
 
 // canonical returns the fields in the order of their outputs, with values in

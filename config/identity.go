@@ -22,6 +22,8 @@ import (
 //     its kind and mode, its columns, tombstones and retention
 //   - the check services and how they compare numbers
 //
+// Behind them are its Prints.
+//
 // So another table is another identity, and evaluates no entity again. Not part of
 // it are secrets (passwords, users, signing keys, headers and all other
 // parameters of a URL), how a target is reached (TLS, SASL, insecure),
@@ -46,7 +48,7 @@ func (c *Config) Identity() []byte {
 	slices.SortFunc(checked, func(a, b []any) int { return strings.Compare(a[0].(string), b[0].(string)) })
 	write([]any{"checks", checked})
 	decisions := c.Fingerprint()
-	return h.Sum(decisions[:])
+	return c.Prints().append(h.Sum(decisions[:]))
 }
 
 // DecidesLike reports whether a revision of the store, known by its identity,

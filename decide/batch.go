@@ -78,8 +78,9 @@ type verdict struct {
 	out     store.Outcome   // but for the frames of its changes
 	changes []decidedChange // in the order of records and services
 	// How often records had which outcome.
-	outcomes  map[outcomeOf]int
-	decisions map[decisionOf]int
+	outcomes    map[outcomeOf]int
+	decisions   map[decisionOf]int
+	evaluations int // of projections
 
 	claims   *claims         // of the batch; nil when no record of it has one
 	observer *changeObserver // nil: nobody wants to know what events change
@@ -132,7 +133,9 @@ func (b *batch) evaluate(v *verdict, loaded []store.Entity) (err error) {
 		s := &b.subjects[i]
 		if s.known != nil {
 			s.evaluation = &evaluation{verdict: v, entityState: s.known.state}
-			s.current = s.stored.Found && b.plan.Current(s.stored) // it may be of an earlier plan
+			if s.current = s.stored.Found && b.plan.Current(s.stored); !s.current {
+				s.evaluation.entityState.known = false // merged under an earlier plan
+			}
 			continue
 		}
 		if s.evaluation, err = newEvaluation(v, loaded[0]); err != nil {

@@ -115,6 +115,14 @@ func (ev *evaluation) redecide(r *record, services []int) error {
 		return nil
 	}
 	ev.history.redecided(ev.plan, c)
+	if c.Outdated {
+		if ev.current && ev.exists() {
+			return nil // an event came first
+		}
+		if fresh, known := ev.newServices(); known {
+			services = slices.DeleteFunc(services, func(s int) bool { return !fresh[s] })
+		}
+	}
 	offered := false
 	for _, of := range ev.plan.byShape(services) {
 		shown, err := ev.offer(r, ev.plan.alike[ev.plan.Services[of[0]].Projection], of)

@@ -172,9 +172,10 @@ func (ev *evaluation) event(r *record) error {
 	}
 	ev.count(r, outcomeMerged)
 	// An entity that is new and not complete yet has no rows to compare with.
-	all := unmerged != nil || ev.present != wasPresent || !ev.current && (ev.present || existed)
+	fresh, since := ev.newServices()
+	all := unmerged != nil || ev.present != wasPresent || !ev.current && !since && (ev.present || existed)
 	letters := len(ev.out.Letters)
-	evaluated, err := ev.offerTouched(r, before, all)
+	evaluated, err := ev.offerTouched(r, before, all, fresh)
 	if err != nil {
 		return err
 	}
@@ -196,9 +197,19 @@ func notAnObject(payload canonicaltree.Node) string {
 	return "the payload is a single value, and projections read members of it; correct the source's payload path"
 }
 
+// newServices returns the services that are new to an entity of an earlier configuration;
+// known is false for a current one, and where all may be new.
+func (ev *evaluation) newServices() (fresh []bool, known bool) {
+	if ev.current {
+		return nil, false
+	}
+	return ev.plan.newTo(&ev.stored)
+}
+
 // offerTouched offers the document, which was before, to the services of the projections
-// that may show the difference, or of all, and returns how many projections these are.
-func (ev *evaluation) offerTouched(r *record, before canonicaltree.Node, all bool) (evaluated int, err error) {
+// that may show the difference, to fresh ones, or to all, and returns how many projections
+// these are.
+func (ev *evaluation) offerTouched(r *record, before canonicaltree.Node, all bool, fresh []bool) (evaluated int, err error) {
 	ev.history.evaluating(ev.plan)
 	ev.touched.Clear()
 	if !all && ev.present {
@@ -214,10 +225,18 @@ func (ev *evaluation) offerTouched(r *record, before canonicaltree.Node, all boo
 			continue
 		}
 		if !all && !ev.touched.Has(p) {
-			for _, s := range services {
-				ev.decisions[decisionOf{s, unaffected}]++
+			rest := services
+			services = nil
+			for _, s := range rest {
+				if fresh != nil && fresh[s] {
+					services = append(services, s)
+				} else {
+					ev.decisions[decisionOf{s, unaffected}]++
+				}
 			}
-			continue
+			if len(services) == 0 {
+				continue
+			}
 		}
 		evaluated++
 		ev.history.evaluated(ev.plan, p)

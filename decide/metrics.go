@@ -14,6 +14,7 @@ type Metrics struct {
 	events    *prometheus.CounterVec // source, outcome
 	decisions *prometheus.CounterVec // service, decision
 	letters   *prometheus.CounterVec // code
+	evaluated prometheus.Counter
 	takeOvers prometheus.Counter
 	fenced    prometheus.Counter
 	seconds   prometheus.Histogram
@@ -60,6 +61,9 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 		letters: with.NewCounterVec(prometheus.CounterOpts{
 			Name: "weir_decide_dead_letters_total", Help: "Records and projections that could not be decided, by reason.",
 		}, []string{"code"}),
+		evaluated: with.NewCounter(prometheus.CounterOpts{
+			Name: "weir_decide_evaluations_total", Help: "Projections that were evaluated; one for all services that show the same.",
+		}),
 		takeOvers: with.NewCounter(prometheus.CounterOpts{
 			Name: "weir_take_overs_total", Help: "Inbox partitions taken over.",
 		}),
@@ -117,6 +121,7 @@ func (m *Metrics) decided(v *verdict, records int, took time.Duration) {
 	for i := range v.out.Letters {
 		m.letters.WithLabelValues(v.out.Letters[i].Code).Inc()
 	}
+	m.evaluated.Add(float64(v.evaluations))
 	m.batch.Observe(float64(records))
 	m.seconds.Observe(took.Seconds())
 }

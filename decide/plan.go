@@ -9,6 +9,7 @@ import (
 	"github.com/seed-86dfc502/weir/canonicaltree"
 	"github.com/seed-86dfc502/weir/projections"
 	"github.com/seed-86dfc502/weir/projections/merge"
+	"github.com/seed-86dfc502/weir/store"
 )
 
 // Service is one projection of one customer to one sink.
@@ -37,6 +38,9 @@ type Plan struct {
 	byName     map[string]int // service name to index
 	byNumber   map[int32]int
 	rank       []int // of each projection, see ranks
+	// fresh says, by an earlier fingerprint, which services are new since then. An entity
+	// that was last evaluated under it needs only them, and those that an event touches.
+	fresh map[string][]bool
 	// members says of each source which reads below its mount there are.
 	members map[string]memberReads
 }
@@ -58,6 +62,22 @@ func (p *Plan) sameShape() []int {
 		of[i] = first[shape]
 	}
 	return of
+}
+
+// Learn tells the plan, before its first use, which services are new since an earlier
+// fingerprint, by their index: those that were not there, or whose projection has another
+// shape. All else that decisions depend on must be the same under both.
+func (p *Plan) Learn(fingerprint []byte, fresh []bool) {
+	if p.fresh == nil {
+		p.fresh = map[string][]bool{}
+	}
+	p.fresh[string(fingerprint)] = fresh
+}
+
+// newTo returns which services are new to an entity; known is false when all may be.
+func (p *Plan) newTo(e *store.Entity) (fresh []bool, known bool) {
+	fresh, known = p.fresh[string(e.Fingerprint)]
+	return fresh, known && e.Found && len(e.Fingerprint) > 0
 }
 
 // memberReads says how projections read below the place of a source's documents.

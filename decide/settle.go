@@ -49,6 +49,7 @@ type candidate struct {
 func (ev *evaluation) offer(r *record, projection int, services []int) (shown bool, err error) {
 	c := candidate{content: change.Retracted()}
 	if ev.present {
+		ev.evaluations++
 		p := ev.plan.Projections[projection]
 		digest, match, err := p.Sum(ev.merged)
 		switch {

@@ -350,7 +350,7 @@ func (r *runner) save(ctx context.Context, seen int64) (err error) {
 
 // control is the record that a task sends to each entity.
 func (t *Task) control(s scope, operation, actor string) change.Control {
-	c := change.Control{ID: operation, Action: change.Redecide, Services: s.services, Force: t.Force, Actor: actor, Reason: t.Reason, Operation: operation}
+	c := change.Control{ID: operation, Action: change.Redecide, Services: s.services, Force: t.Force, Outdated: t.Select.Outdated, Actor: actor, Reason: t.Reason, Operation: operation}
 	switch t.Kind {
 	case Reset:
 		c.Action, c.Force = change.Reset, false

@@ -74,7 +74,7 @@ var transportMutants = []mutant{
 	},
 	{
 		rule: "more changes than were counted are refused", in: "change", fn: "Slice.All",
-		find: "if len(_1._2) > 0 {", put: "if false {",
+		find: "len(_1._2) > 0 || _3 != _4._5", put: "_3 != _4._5",
 		test: "TestParseFrameRefuses",
 	},
 	{
