@@ -1,10 +1,10 @@
-// Package sinks says what a sink is: the last stage of deliver, which makes
+// Package sinks defines a sink: the last stage of deliver, which makes
 // changes durable at a customer's target.
 //
 // One sink serves one service. It gets batches of changes and knows nothing
 // about projections, dams or topics. Every sink makes a repeated attempt a
 // no-op, by idempotency key or by version, or says in its own documentation
-// what it cannot do (invariant I2), and never lets an older version overwrite
+// its limits (invariant I2), and never lets an older version overwrite
 // a newer one (I5).
 //
 // Services of one target share its client, a bound on its connections and what

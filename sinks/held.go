@@ -6,7 +6,7 @@ import (
 	"github.com/seed-86dfc502/weir/change"
 )
 
-// TargetRow is what a target holds of one entity: the row with the newest version.
+// TargetRow is an entity in a target: the row with the newest version.
 type TargetRow struct {
 	Entity  string
 	Version change.Version
@@ -23,7 +23,7 @@ type TargetRow struct {
 // Scannable is a sink whose target can be read back.
 type Scannable interface {
 	Sink
-	// Scan visits what the target holds of the service: at most limit entities
+	// Scan visits the entities of the service in the target: at most limit
 	// after afterEntity, ascending by bytes. Fewer than limit visits mean that
 	// the end was reached. An error of visit ends the scan and is returned as it
 	// is. It may run beside Write; visit should be quick, since a connection is

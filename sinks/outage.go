@@ -11,11 +11,11 @@ import (
 	"github.com/seed-86dfc502/weir/internal/wait"
 )
 
-// Outage is what a failure shows about the target as a whole.
+// Outage is the meaning of a failure for the target as a whole.
 type Outage int
 
 const (
-	// NoOutage: the target works, whatever it answered.
+	// NoOutage: the target works.
 	NoOutage Outage = iota
 	// Troubled: the target, or a proxy before it, answered with a server error, or did
 	// not answer a request. It may be one table or one endpoint: once a second service
@@ -39,7 +39,7 @@ const (
 // probeGrace is how long a service that was chosen to probe has to begin.
 const probeGrace = 10 * time.Second
 
-// outage is what the services of a target know about its outage. One of them probes, the
+// outage is the shared state of the services of a target about its outage. One of them probes, the
 // others wait for the outcome. Guarded by target.mu.
 type outage struct {
 	cause    error            // of the first failure; nil: the target is up
@@ -94,7 +94,7 @@ func (m *member) Try(ctx context.Context, n int, attempt func() error) error {
 	if m.outage.cause == nil || m.services == 1 {
 		return err
 	}
-	// Whoever made the error may hold on to it, so its copy gets the wait.
+	// The maker of the error may keep it, so a copy gets the wait.
 	told := *e
 	told.await = func(ctx context.Context) bool {
 		return (told.RetryAfter == 0 || wait.Sleep(ctx, told.RetryAfter)) && m.waitUp(ctx)
@@ -112,7 +112,7 @@ func (m *member) Try(ctx context.Context, n int, attempt func() error) error {
 }
 
 // aboutTarget returns the failure of an attempt with n changes that concerns the target
-// as a whole. There is none if a change succeeded, or failed for what it is.
+// as a whole. There is none if a change succeeded, or was refused by itself.
 func aboutTarget(err error, n int) (found *Error) {
 	be, ok := errors.AsType[*BatchError](err)
 	if !ok {

@@ -56,7 +56,7 @@ func line(text string, most int) string {
 	return text[:end] + masked
 }
 
-// Mask returns a target's text without what it repeats of a request: every word that is
+// Mask returns a target's text without repeated parts of a request: every word that is
 // in a value of the document doc or in one of secrets, in upper or lower case, and long
 // runs that may encode them. Names of members stay. The result is one line of at most
 // MaxReason bytes.

@@ -16,8 +16,8 @@ type Takeover struct {
 	Bookmark string
 }
 
-// Recoverer is a sink that can find out what is in its target, so that a change that a
-// predecessor wrote has no second effect. Deliver calls Resume after each
+// Recoverer is a sink that can read its target, so that a predecessor's change has no
+// second effect. Deliver calls Resume after each
 // takeover before the first Write with a change of these partitions
 // (Change.Partition), saves Bookmark before that Write where none was saved yet, and
 // later on together with the positions. All calls come from the goroutine of Write.

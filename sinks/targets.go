@@ -19,7 +19,7 @@ type Targets struct {
 // ClientConfig describes a shared client and the service that wants it.
 type ClientConfig[C any] struct {
 	// Key identifies the client by the whole of its configuration, credentials,
-	// TLS identity and bounds included: what has one key uses one client. See ClientKey.
+	// TLS identity and bounds included: sinks of one key share one client. See ClientKey.
 	Key string
 	// Connections is how many connections services hold at a time; 0 is no bound.
 	Connections int
@@ -42,7 +42,7 @@ func ClientKey(kind string, configuration ...any) string {
 	return hex.EncodeToString(h.Sum(nil))
 }
 
-// target is what the services of one key share.
+// target is the shared state of the services of one key.
 type target struct {
 	key string
 
@@ -71,7 +71,7 @@ type member struct {
 }
 
 // Share returns a service's share in the client of c.Key. It does not open
-// the client yet. A nil t shares with nobody.
+// the client yet. With a nil t the share is the only one.
 func Share[C any](t *Targets, c ClientConfig[C]) *Lease[C] {
 	if t == nil {
 		t = &Targets{}
@@ -94,7 +94,7 @@ func Share[C any](t *Targets, c ClientConfig[C]) *Lease[C] {
 	return l
 }
 
-// Client returns the client, and opens it if nobody has yet. It must not be
+// Client returns the client, and opens it the first time. It must not be
 // used after Close.
 func (l *Lease[C]) Client() (C, error) {
 	l.opening.Lock()
@@ -141,8 +141,8 @@ func (m *member) leave(of *Targets) (last bool) {
 	return true
 }
 
-// Hold waits for one of the target's connections. The returned function gives it
-// back, with the error of what was done on it, before Try's attempt ends. Hold fails
+// Hold waits for one of the target's connections. The returned function returns
+// it, with the error of the work on it, before Try's attempt ends. Hold fails
 // when ctx ends and, with an error of class Retry, when the target goes down meanwhile.
 func (m *member) Hold(ctx context.Context) (release func(error), err error) {
 	m.mu.Lock()

@@ -29,7 +29,7 @@
 // all; nothing depends on that.
 //
 // A value that its column does not take is found before anything is sent, and
-// only that change is refused. What the server refuses for its data (a
+// only that change is refused. A row that the server refuses for its data (a
 // constraint, say) is found by splitting the batch, and so is what takes more memory, rows
 // or time than the server, or the user's settings, allow one statement. When more than 20
 // changes come and the server refuses every one for the same reason, the table does not fit
@@ -37,11 +37,11 @@
 //
 // # Assumptions
 //
-//   - Nobody else writes these rows, and nothing rewrites version.
+//   - No other process writes these rows, and nothing rewrites version.
 //   - Rows with is_deleted = 1 stay. OPTIMIZE … FINAL CLEANUP, or merges that
 //     clean up, remove them, and then an older change that comes late would
 //     bring an entity back.
-//   - The server keeps what it acknowledged. On a replicated table ask for
+//   - The server keeps acknowledged rows. On a replicated table ask for
 //     insert_quorum in the URL where one replica's word is not enough.
 //     Asynchronous inserts are switched off for the same reason.
 //

@@ -130,7 +130,7 @@ func classify(op string, err error, sent bool) *sinks.Error {
 // perStatement is a limit of memory that is this statement's alone.
 var perStatement = regexp.MustCompile(`(?i)for query|query memory limit`)
 
-// refusedText stands for a text that may hold values, see blame.
+// refusedText replaces a text that may hold values, see blame.
 const refusedText = "refused by the server"
 
 // reason is the server's refusal in words that hold no value of a row. The exception

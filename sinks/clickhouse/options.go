@@ -19,7 +19,7 @@ import (
 type Options struct {
 	// URL is clickhouse://user:password@host:9000/database for the native
 	// protocol, or http(s)://… for HTTP. Its parameters are those of clickhouse-go;
-	// what it does not know is a setting of every statement.
+	// unknown ones are settings of every statement.
 	URL string
 	// Table is "table", in the URL's database, or "database.table".
 	Table string
@@ -61,7 +61,7 @@ var (
 	identifier = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
 	// names are the identifiers of an expression, with what follows them.
 	names = regexp.MustCompile(`([A-Za-z_][A-Za-z0-9_]*)(\s*\()?`)
-	// literals are texts in an expression; what is in them is no identifier.
+	// literals are texts in an expression, which hold no identifiers.
 	literals = regexp.MustCompile(`'(?:[^'\\]|\\.|'')*'`)
 )
 

@@ -42,7 +42,7 @@ func (s *Sink) name(suffix string) string {
 	return strings.Join(quoteAll([]string{s.database, s.table + suffix}), ".")
 }
 
-// prepareTable creates what is missing, if that is allowed, and checks all of it.
+// prepareTable creates missing objects, if that is allowed, and checks all of them.
 func (s *Sink) prepareTable(ctx context.Context, conn driver.Conn) (*session, error) {
 	opened := &session{conn: conn}
 	var text string
@@ -195,7 +195,7 @@ func replacesByVersion(arguments string) bool {
 }
 
 // prepareView creates the view of current rows where there is none, and else
-// says what is wrong with it. Without CreateTable the view may be missing.
+// returns its faults. Without CreateTable the view may be missing.
 func (s *Sink) prepareView(ctx context.Context, conn driver.Conn, create bool) (wrong []string, err error) {
 	columns := slices.DeleteFunc(slices.Clone(baseColumns), func(name string) bool { return name == "is_deleted" })
 	for _, c := range s.content() {

@@ -33,7 +33,7 @@ type Sink struct {
 	session atomic.Pointer[session] // nil until Open was called
 }
 
-// session is what Open found: the shared connection pool and what the server can do.
+// session is the result of Open: the shared connection pool and the features of the server.
 type session struct {
 	conn    driver.Conn
 	version version
@@ -80,7 +80,7 @@ func (s *Sink) Traits() sinks.Traits {
 }
 
 // Open creates the table and its view where they are missing and CreateTable
-// allows it, and checks what is there. Everything that does not fit is one error of
+// allows it, and checks existing objects. All faults are one error of
 // class Pause.
 func (s *Sink) Open(ctx context.Context) error {
 	conn, err := s.server.Client()
@@ -99,14 +99,14 @@ func (s *Sink) Open(ctx context.Context) error {
 	})
 }
 
-// Close gives the service's share in the pool back. The last sink of a target closes
+// Close returns the service's share in the pool. The last sink of a target closes
 // the pool, and a Write or Scan under way fails then.
 func (s *Sink) Close() error {
 	s.session.Store(nil)
 	return s.server.Close()
 }
 
-// Write inserts the changes. See the package comment for what it promises and
+// Write inserts the changes. See the package comment for its guarantee and
 // sinks.Sink for its errors.
 func (s *Sink) Write(ctx context.Context, changes []change.Change) error {
 	opened := s.session.Load()
@@ -277,7 +277,7 @@ func interruptible(ctx context.Context) (inner context.Context, settled func() b
 	return inner, context.AfterFunc(ctx, func() { interrupt(context.Cause(ctx)) })
 }
 
-// token is the same for the same changes, whatever else is sent around them.
+// token is the same for the same changes.
 func token(rows []sqlsink.Row) string {
 	h := sha256.New()
 	for _, r := range rows {

@@ -9,7 +9,7 @@ import (
 	"github.com/seed-86dfc502/weir/sinks"
 )
 
-// classify says what a failure means. Nothing of a failed Write stays in the
+// classify sorts a failure. Nothing of a failed Write stays in the
 // file, so none is ambiguous.
 func classify(op string, err error) error {
 	e := &sinks.Error{Class: sinks.Retry, Op: op, Err: err}

@@ -50,7 +50,7 @@ type Sink struct {
 
 var _ sinks.Sink = (*Sink)(nil)
 
-// handle is what the sink needs of *os.File.
+// handle is the part of *os.File that the sink uses.
 type handle interface {
 	io.ReaderAt
 	io.WriterAt
@@ -135,7 +135,7 @@ var (
 	errIrregular = errors.New("the path names a device, a pipe or a folder")
 )
 
-// sameFile makes sure that what is locked is what is written.
+// sameFile checks that the locked file is the opened one.
 func (s *Sink) sameFile() error {
 	locked, err := s.lock.Stat()
 	if err != nil {
@@ -218,7 +218,7 @@ func (s *Sink) append(lines []byte) error {
 	return nil
 }
 
-// takeBack cuts off what a failed Write left.
+// takeBack cuts off the rest of a failed Write.
 func (s *Sink) takeBack() error {
 	if err := s.f.Truncate(s.size); err != nil {
 		return fmt.Errorf("cut off the part that was written: %w", err)

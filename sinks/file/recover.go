@@ -83,7 +83,7 @@ func discardLine(r *bufio.Reader) (n int64, err error) {
 	}
 }
 
-// checkStart refuses a file that begins with something else: what the
+// checkStart refuses a file that begins with something else: a file that the
 // configuration names by mistake must not be cut off or added to.
 func (s *Sink) checkStart(size int64) error {
 	start := make([]byte, min(size, int64(len(recordStart))))
@@ -97,7 +97,7 @@ func (s *Sink) checkStart(size int64) error {
 }
 
 // nothingWhole reads to the end of the file, from byte next, and returns an error
-// when a whole record stands there, which may have been confirmed: the zeroed
+// for a whole record there, which may have been confirmed: the zeroed
 // line at byte at then does not belong to the last Write.
 func nothingWhole(ctx context.Context, r *bufio.Reader, at, next int64) error {
 	for {
@@ -122,7 +122,7 @@ func nothingWhole(ctx context.Context, r *bufio.Reader, at, next int64) error {
 	}
 }
 
-// holdsRecord reports whether a whole record stands behind a NUL of the line.
+// holdsRecord reports whether the line has a whole record behind a NUL.
 func holdsRecord(line []byte) bool {
 	for _, rest, more := bytes.Cut(line, []byte{0}); more; {
 		var part []byte
@@ -134,8 +134,8 @@ func holdsRecord(line []byte) bool {
 	return false
 }
 
-// repairEnd deals with what stands at byte at, up to the end of the file, and
-// is no whole line, or begins with one that holds a NUL.
+// repairEnd repairs the rest of the file from byte at, which is no whole line, or begins
+// with one that holds a NUL.
 func (s *Sink) repairEnd(at int64, rest []byte) (int64, error) {
 	if len(rest) == 0 {
 		return at, nil
@@ -181,7 +181,7 @@ func turned(line []byte) bool {
 }
 
 // holdsValue reports whether b begins with a whole JSON value: the record was written
-// to its end, and what is behind it was its newline.
+// to its end, and the next byte was its newline.
 func holdsValue(b []byte) bool {
 	var value json.RawMessage
 	return json.NewDecoder(bytes.NewReader(b)).Decode(&value) == nil

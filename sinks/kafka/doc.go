@@ -3,7 +3,7 @@
 // # Model
 //
 // One change is one record. Its key is the entity, so that all changes of an
-// entity stand in one partition, in order. Its value is the change's record
+// entity are in one partition, in order. Its value is the change's record
 // (see change.AppendRecord); for a retraction that is a record with op
 // retract, or, with Tombstones, a null value, which a compacted topic
 // understands. Its headers are
@@ -13,21 +13,21 @@
 //	weir-key        the idempotency key
 //	weir-op         upsert or retract
 //	weir-partition  the partition of the changes log that it came by
-//	weir-position   on what was sent once more after it was a dead letter: where that
+//	weir-position   on a change that was sent again after it was a dead letter: where that
 //	                was asked for
 //
-// It is a log sink: every change is published. What comes from one partition of the
+// It is a log sink: every change is published. Changes from one partition of the
 // log and goes to one of the topic is a stream: its batches go one after the other,
 // and an entity is in one stream. Streams go side by side.
 //
 // # Guarantee
 //
 // Once, in order per entity, for readers that look at no header and with any
-// isolation level. What a partition of the log brings is written under an identity of
-// its own (see package fenced). Resume takes that over, which ends whatever a
+// isolation level. Changes of a partition of the log are written under an identity of
+// its own (see package fenced). Resume takes that over, which ends everything that a
 // predecessor has on its way, and reads the topic from a mark on, which deliver saved
-// with its position: Write leaves out what is found there by service, partition,
-// position and key. After a batch without an answer, or when somebody else took over, the next
+// with its position: Write leaves out changes found there by service, partition,
+// position and key. After a batch without an answer, or after a takeover by another process, the next
 // Write does the same again. Deliver may thus write the same partition from two
 // processes for a moment; nothing comes twice.
 //
@@ -49,7 +49,7 @@
 //	  the cluster may be down, and one of its services tries it for all
 //
 // A broker refuses a whole request for one bad record in it. So a record that
-// is refused is published once more, alone, and only what is refused then is a
+// is refused is published once more, alone, and only a record that is refused then is a
 // dead letter.
 //
 // A partition of the topic without a leader holds up what goes there, as nothing of it is

@@ -36,7 +36,7 @@ func classify(err error) *sinks.Error {
 	return e
 }
 
-// outage says what an error shows about the cluster as a whole: what a broker answered
+// outage returns the meaning of an error for the cluster as a whole: an answer of a broker
 // is about a topic or a partition.
 func outage(err error) sinks.Outage {
 	var answer *kerr.Error

@@ -43,7 +43,7 @@ const (
 	defaultStallTimeout = 20 * time.Second
 	// defaultMaxLeft bounds the records of a predecessor that are remembered of one
 	// partition, maxRemembered those of all sinks of a client: some 64 MB. Each partition
-	// may remember minLeft of them whatever the others do.
+	// may always remember minLeft of them.
 	defaultMaxLeft = 1 << 16
 	maxRemembered  = 1 << 20
 	minLeft        = 1 << 10
@@ -76,10 +76,10 @@ type Options struct {
 	// MaxMessageBytes refuses larger records before they are sent. Defaults to 1 MiB.
 	MaxMessageBytes int
 
-	// Logger is told what the cluster does not let the sink do. Defaults to slog.Default().
+	// Logger gets missing permissions of the cluster. Defaults to slog.Default().
 	Logger *slog.Logger
 
-	// stallTimeout is how long an attempt to resume goes on without progress; deliver
+	// stallTimeout is how long an attempt to resume may make no progress; deliver
 	// repeats it, from the beginning. Tests lower it.
 	stallTimeout time.Duration
 
@@ -126,7 +126,7 @@ func New(opts Options) (*Sink, error) {
 	return &Sink{opts: opts, parts: map[int32]*part{}}, nil
 }
 
-// Open does nothing: what is wrong shows at the first change.
+// Open does nothing: faults show at the first change.
 func (s *Sink) Open(context.Context) error { return nil }
 
 // Traits implements sinks.Sink.

@@ -36,7 +36,7 @@ type part struct {
 	tried change.Version
 	reach change.Version // the highest position whose outcome a Write has returned
 	above change.Version // see Bookmark; claim.Bookmark is the mark
-	// left is what a predecessor, or this process, wrote without deliver knowing;
+	// left are records of a predecessor, or of this process, that deliver does not know;
 	// ascending by position. If more, there is more above the last of them.
 	left []record
 	more bool
@@ -249,18 +249,18 @@ func (s *Sink) fence(ctx context.Context, topic *fenced.Topic, partition int32) 
 	return s.opts.Client.Anyone(ctx)
 }
 
-// identity is the transactional id of what is written from a partition of the log.
+// identity is the transactional id for a partition of the changes log.
 func (s *Sink) identity(partition int32) string {
 	return TransactionalID(s.opts.Pipeline, s.opts.Service, s.opts.Topic, partition)
 }
 
-// TransactionalID is the one under which a pipeline's service writes what comes from a
+// TransactionalID is the id under which a pipeline's service writes the changes of a
 // partition of the changes log.
 func TransactionalID(pipeline, service, topic string, partition int32) string {
 	return fmt.Sprintf("%s.%s.%s.%d", pipeline, service, topic, partition)
 }
 
-// warnOfMissingRights logs once what the cluster does not allow.
+// warnOfMissingRights logs missing permissions once.
 func (s *Sink) warnOfMissingRights() {
 	s.missing.mu.Lock()
 	defer s.missing.mu.Unlock()
@@ -273,17 +273,17 @@ func (s *Sink) warnOfMissingRights() {
 		"service", s.opts.Service, "topic", s.opts.Topic, "transactional_id", s.identity(0), "error", err)
 }
 
-// remember replaces what is remembered of a partition, under the budget of the client.
+// remember replaces the remembered records of a partition, under the budget of the client.
 func (s *Sink) remember(p *part, l leftovers) {
 	s.opts.Client.Remembered.Add(int64(len(l.records) - len(p.left)))
 	p.left, p.more, p.newest = l.records, l.more, l.newest
 }
 
 // reserve takes room in the budget of the client for the records of so many partitions:
-// how many of each may be remembered, and a function that gives the room back.
+// how many of each may be remembered, and a function that returns the room.
 func (s *Sink) reserve(partitions int) (each int, release func()) {
 	remembered := &s.opts.Client.Remembered
-	// A quarter of what is free: other sinks resume at the same time.
+	// A quarter of the free room: other sinks resume at the same time.
 	free := int(int64(s.opts.maxRemembered)-remembered.Load()) / 4
 	each = min(max(free/partitions, minLeft), s.opts.maxLeft)
 	n := int64(each * partitions)
@@ -428,7 +428,7 @@ func (p *part) contains(c *change.Change) bool {
 			return true
 		}
 	}
-	// What was compacted away made room for a newer one of its entity.
+	// A compacted record made room for a newer one of its entity.
 	return c.Resent == 0 && p.newest != nil && p.newest[entityHash(c.Entity)] > at
 }
 

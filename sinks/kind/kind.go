@@ -1,6 +1,6 @@
-// Package kind is the contract of a kind of sink: what stands in a file about it
-// ([config.Sink]) and how a sink is made of that. A kind keeps all of it in its
-// own package, and has one line in package registry.
+// Package kind is the contract of a kind of sink: its configuration ([config.Sink]) and
+// how a sink is made of it. A kind keeps both in its own package, and has one line in
+// package registry.
 package kind
 
 import (
@@ -32,7 +32,7 @@ type Scannable interface {
 	ToRead() (copied Sink, forgets bool)
 }
 
-// Env is what a sink is made with.
+// Env holds the dependencies of a sink.
 type Env struct {
 	Service string // whose sink it is
 	// Pipeline tells this pipeline apart from others that write to the same targets.

@@ -22,7 +22,7 @@ type Config struct {
 	Insecure bool `yaml:"insecure" default:"false"`
 	// Table is table or schema.table.
 	Table string `yaml:"table" required:"true"`
-	// Mode says what the table keeps: the newest version of each entity, or
+	// Mode is the content of the table: the newest version of each entity, or
 	// every change.
 	Mode string `yaml:"mode" default:"upsert" enum:"upsert|append"`
 	// Columns, if any, take the place of the column doc, by name.
@@ -30,7 +30,7 @@ type Config struct {
 	// Create makes the table if it is missing.
 	Create bool `yaml:"create" default:"true"`
 	// Retention, in mode append only, is how long rows are kept. Defaults to
-	// for ever.
+	// no limit.
 	Retention config.Duration `yaml:"retention" range:"1d..3650d"`
 	// MaxConnections bounds the connections of one process to the server, for all
 	// sinks of this URL.

@@ -138,7 +138,7 @@ func clocks(kind columnKind, unit sqlsink.Unit) converter {
 	}
 }
 
-// decimals refuses what the column would round; the text stays as it is.
+// decimals refuses numbers that the column would round; the text stays as it is.
 func decimals(precision, scale int) converter {
 	return func(v gjson.Result) (string, error) {
 		literal, err := sqlsink.Literal(v)

@@ -43,8 +43,8 @@
 //
 // # Assumptions
 //
-//   - Nobody else writes these rows, and no trigger changes version or key.
-//   - The server keeps what it committed. With synchronous_commit off, or after
+//   - No other process writes these rows, and no trigger changes version or key.
+//   - The server keeps commits. With synchronous_commit off, or after
 //     a fail-over to an asynchronous standby, a confirmed change may be missing
 //     until it is reconciled.
 //   - In append mode with a retention, a change that is repeated after its

@@ -116,7 +116,7 @@ func classify(op string, err error) *sinks.Error {
 	return e
 }
 
-// refusedText stands for a text that may hold values, see blame.
+// refusedText replaces a text that may hold values, see blame.
 const refusedText = "refused by the server"
 
 // reason is a server's refusal in words that hold no value of a row. The

@@ -18,7 +18,7 @@ import (
 	"github.com/seed-86dfc502/weir/sinks/internal/sqlsink"
 )
 
-// Mode says what the table keeps.
+// Mode is the content of the table.
 type Mode string
 
 const (
@@ -43,11 +43,11 @@ type Options struct {
 	Mode Mode
 	// Columns, if any, take the place of the column doc.
 	Columns config.Columns
-	// CreateTable lets Open create what is missing: table, view, partitions.
+	// CreateTable lets Open create missing objects: table, view, partitions.
 	// Defaults to true. Nothing that exists is ever altered.
 	CreateTable *bool
 	// Retention, in Append mode only, is how long rows are kept, counted from
-	// changed_at, to the month's end. 0 keeps them for ever, without partitions.
+	// changed_at, to the month's end. 0 keeps all, without partitions.
 	Retention time.Duration
 	// Targets hold the clients of this process: sinks of the same URL and
 	// MaxConnections in one of them share a pool. Defaults to a pool of its own.
@@ -84,7 +84,7 @@ var baseColumns = config.Columns{
 	{Name: "synced_at", Type: "timestamptz"},
 }
 
-// typeName admits what a type can look like and nothing that could end it,
+// typeName admits names of types and nothing that could end one,
 // since types cannot be parameters of a statement.
 var typeName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*([. ][A-Za-z_][A-Za-z0-9_]*)*( ?\(\d+( ?, ?-?\d+)?\))?( [A-Za-z ]+)?(\[\])*$`)
 
@@ -152,7 +152,7 @@ func (o *Options) complete() (*pgxpool.Config, pgx.Identifier, error) {
 	default:
 		client.ConnConfig.ConnectTimeout = connectTimeout
 		client.MaxConns = int32(o.MaxConnections) // #nosec G115 -- checked above
-		// A pooler in transaction mode gives each transaction another session: no prepared
+		// A pooler in transaction mode runs each transaction in another session: no prepared
 		// statements. Every parameter of a statement has its type in the text.
 		if client.ConnConfig.DefaultQueryExecMode != pgx.QueryExecModeSimpleProtocol {
 			client.ConnConfig.DefaultQueryExecMode = pgx.QueryExecModeExec

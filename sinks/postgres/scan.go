@@ -83,7 +83,7 @@ func (s *Sink) DeleteStatement(entity string) string {
 	return fmt.Sprintf("DELETE FROM %s WHERE service = %s AND entity = %s", s.table.Sanitize(), literal(s.options.Service), literal(entity))
 }
 
-// literal is a text in SQL, whatever standard_conforming_strings says.
+// literal is a text in SQL, for either standard_conforming_strings.
 func literal(s string) string {
 	quoted := "'" + strings.ReplaceAll(s, "'", "''") + "'"
 	if strings.Contains(s, `\`) {

@@ -16,7 +16,7 @@ import (
 )
 
 // inDDL runs fn in a transaction that no other sink of this table shares:
-// CREATE … IF NOT EXISTS alone does not stand two at a time.
+// CREATE … IF NOT EXISTS alone fails when two run at a time.
 func (s *Sink) inDDL(ctx context.Context, pool *pgpool.Pool, fn func(pgx.Tx) error) error {
 	return pgx.BeginFunc(ctx, pool, func(tx pgx.Tx) error {
 		if _, err := tx.Exec(ctx, "SELECT set_config('lock_timeout', $2, true), pg_advisory_xact_lock(hashtextextended($1, 0))",
@@ -27,7 +27,7 @@ func (s *Sink) inDDL(ctx context.Context, pool *pgpool.Pool, fn func(pgx.Tx) err
 	})
 }
 
-// prepareTable creates what is missing, if that is allowed, and checks all of it.
+// prepareTable creates missing objects, if that is allowed, and checks all of them.
 func (s *Sink) prepareTable(ctx context.Context, pool *pgpool.Pool) error {
 	return s.inDDL(ctx, pool, func(tx pgx.Tx) error {
 		oid, err := s.lookUp(ctx, tx, "")
@@ -170,7 +170,7 @@ WHERE attrelid = $1 AND attnum > 0 AND NOT attisdropped AND attnotnull AND NOT a
 	return wrong, nil
 }
 
-// checkColumn returns what is wrong with a column, or nothing. Types are compared
+// checkColumn returns a column's fault, or nothing. Types are compared
 // without their modifiers: varchar(10) and varchar(20) both fit varchar(10).
 func checkColumn(ctx context.Context, tx pgx.Tx, oid uint32, c config.Column, base bool) (string, error) {
 	var wanted uint32
@@ -227,7 +227,7 @@ SELECT CASE WHEN typcategory = 'A' THEN typelem ELSE oid END, modifier, typcateg
 }
 
 // prepareView creates the view of current rows where there is none, and else
-// says what is wrong with it. Without CreateTable the view may be missing.
+// returns its faults. Without CreateTable the view may be missing.
 func (s *Sink) prepareView(ctx context.Context, tx pgx.Tx, create bool) (wrong []string, err error) {
 	oid, err := s.lookUp(ctx, tx, suffixCurrent)
 	if err != nil {

@@ -71,7 +71,7 @@ func (s *Sink) Traits() sinks.Traits {
 }
 
 // Open creates the table, its view and its partitions where they are missing and
-// CreateTable allows it, and checks what is there. Everything that does not fit is
+// CreateTable allows it, and checks existing objects. All faults are
 // one error of class Pause.
 func (s *Sink) Open(ctx context.Context) error {
 	pool, err := s.server.Client()
@@ -89,14 +89,14 @@ func (s *Sink) Open(ctx context.Context) error {
 	})
 }
 
-// Close gives the service's share in the pool back. The last sink of a target closes
+// Close returns the service's share in the pool. The last sink of a target closes
 // the pool: a Write or Scan under way keeps its connection until it is done.
 func (s *Sink) Close() error {
 	s.pool.Store(nil)
 	return s.server.Close()
 }
 
-// Write commits the changes. See the package comment for what it promises and
+// Write commits the changes. See the package comment for its guarantee and
 // sinks.Sink for its errors.
 func (s *Sink) Write(ctx context.Context, changes []change.Change) error {
 	pool := s.pool.Load()
@@ -166,8 +166,8 @@ func (s *Sink) write(ctx context.Context, pool *pgpool.Pool, w *sqlsink.Writer, 
 // connections of other tables.
 const lockTimeout = "5s"
 
-// session sets what a customer's server, database or role may have set otherwise, for one
-// transaction: a pooler gives the next one to another session. Values are read alike
+// session overrides settings of a customer's server, database or role, for one
+// transaction: a pooler runs the next one in another session. Values are read alike
 // everywhere then, also by types, defaults and triggers of the customer's own.
 const session = "SELECT set_config('lock_timeout', '" + lockTimeout + "', true), set_config('TimeZone', 'UTC', true), " +
 	"set_config('DateStyle', 'ISO, YMD', true), set_config('IntervalStyle', 'postgres', true), set_config('lc_monetary', 'C', true)"

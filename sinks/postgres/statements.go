@@ -36,7 +36,7 @@ func (s *Sink) content() config.Columns {
 	return config.Columns{{Name: "doc", Type: docType}}
 }
 
-// document is what the insert statement takes for an upsert: the document itself, or an
+// document is the form of a document in the insert statement: the document itself, or an
 // object with one member per typed column that json_to_record spreads. Its error names all
 // columns that do not take their value.
 func (s *Sink) document(doc []byte) (string, error) {

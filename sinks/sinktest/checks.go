@@ -327,7 +327,7 @@ func checkCancelled(t testing.TB, s *suite) {
 	}
 }
 
-// sendCancelled sends under a context that ends. Whatever comes back must
+// sendCancelled sends under a context that ends. The result must
 // come soon after that, and no failure may count against a change.
 func (f *fixture) sendCancelled(ctx context.Context, changes ...change.Change) {
 	f.t.Helper()

@@ -7,7 +7,7 @@
 // endpoint) together with the ways to look into it from outside. [Run] opens
 // sinks on it, writes changes through them as deliver would (ascending versions
 // per entity, redeliveries from an earlier point, crashes between the effect
-// and the confirm) and compares what the target holds with a small model in
+// and the confirm) and compares the target with a small model in
 // memory.
 //
 // The model of a state sink is: each entity has the document of the highest
@@ -17,7 +17,7 @@
 // A target is used by all subtests of a Run, one after the other; the suite
 // takes new entity names for each, so the target need not be emptied.
 //
-// # What it does not test
+// # Not tested
 //
 // Killing a process in the middle of a Write: from outside that looks like a
 // batch of which any part took effect, which the redelivery tests cover; a sink

@@ -13,7 +13,7 @@ import (
 	"github.com/seed-86dfc502/weir/sinks"
 )
 
-// model is what the target must hold for the entities of one check.
+// model is the target's expected content for the entities of one check.
 type model struct {
 	kind sinks.Kind
 	rows map[string]Row             // State: newest by version

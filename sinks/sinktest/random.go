@@ -13,7 +13,7 @@ import (
 // step is one thing that happens in a random sequence: optionally a new sink
 // (a crash), then one Write: some of the last batches are redelivered (all up to the
 // newest, as after a rebalance, or fewer, as from a consumer that lost its
-// partition and does not know yet), and behind them stand new changes.
+// partition and does not know yet), and new changes behind them.
 type step struct {
 	Crash  bool
 	Again  int   // how many batches are redelivered
@@ -55,7 +55,7 @@ func checkRandom(t testing.TB, s *suite) {
 	})
 }
 
-// play runs a sequence over entities of its own and returns what is wrong after it.
+// play runs a sequence over entities of its own and returns the faults after it.
 func (f *fixture) play(sequence []step) []string {
 	entities := []string{f.entity("a"), f.entity("b"), f.entity("c")}
 	var sent [][]change.Change

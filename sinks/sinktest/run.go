@@ -16,7 +16,7 @@ import (
 )
 
 const (
-	// writeTimeout is far above what a Write to a healthy target needs.
+	// writeTimeout is far above the time of a Write to a healthy target.
 	writeTimeout = 60 * time.Second
 	// cancelTimeout is the longest that "soon" may be after a cancellation, on a
 	// machine that does other things: it finds a Write that hangs.

@@ -10,7 +10,7 @@ import (
 	"github.com/seed-86dfc502/weir/sinks"
 )
 
-// Row is what a state sink's target holds for one entity.
+// Row is an entity in a state sink's target.
 type Row struct {
 	Version change.Version
 	Op      change.Op
@@ -49,7 +49,7 @@ type Target struct {
 	// that need certain fields. Defaults to {"n":…,"text":…}.
 	Doc func(n int, text string) []byte
 
-	// BadChange makes of a good change one that the target refuses for what it
+	// BadChange makes of a good change one that the target refuses by itself, as it
 	// is. Without it the subtests about single bad changes are left out.
 	BadChange func(good change.Change) change.Change
 

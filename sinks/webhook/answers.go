@@ -157,7 +157,7 @@ func connectionWords(err error, began bool) string {
 }
 
 // retryAfter reads the header of RFC 9110 section 10.2.3: seconds or an HTTP
-// date. What it cannot read, or what has passed, is 0.
+// date. An unreadable or past one is 0.
 func retryAfter(header string, now time.Time) time.Duration {
 	wait := time.Duration(0)
 	if seconds, err := strconv.ParseUint(header, 10, 63); err == nil {

@@ -75,6 +75,25 @@ func TestMalformedAnswersAreNotQuoted(t *testing.T) {
 	}
 }
 
+// Informational answers before the answer, and one that is given before the request was
+// read, count as nothing and as the answer.
+func TestEarlyAnswers(t *testing.T) {
+	for answer, want := range map[string]string{
+		"HTTP/1.1 103 Early Hints\r\nLink: </x>\r\n\r\nHTTP/1.1 102 Processing\r\n\r\nHTTP/1.1 204 No Content\r\n\r\n": "",
+		"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 413 Content Too Large\r\nContent-Length: 0\r\n\r\n":                     "413",
+		"HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\ncut":                                                             "",
+		"HTTP/1.1 200\r\nContent-Encoding: gzip\r\nContent-Length: 4\r\n\r\nnope":                                      "",
+	} {
+		s := newSink(t, Options{URL: answerRaw(t, func(string) string { return answer })})
+		_, err := write(t, s, upsert("a", 1))
+		if want == "" {
+			require.NoError(t, err, answer)
+		} else {
+			require.ErrorContains(t, err, want)
+		}
+	}
+}
+
 // A receiver's own reason reaches the operator, without what it repeats of the request.
 func TestReasonsOfTheReceiver(t *testing.T) {
 	for body, want := range map[string]string{

@@ -32,8 +32,8 @@
 // An attempt may be repeated, after a time-out or a crash for instance, and
 // then has the same key, version and body. It is the receiver that makes the
 // repetition a no-op (invariant I2): it stores the key or, per entity, the
-// version, in the same transaction as the effect, and answers 2xx to what it
-// has already. A receiver of kind state must also ignore a version that is not
+// version, in the same transaction as the effect, and answers 2xx to a change
+// that it has already. A receiver of kind state must also ignore a version that is not
 // higher than the one it has (I5), retractions included. A receiver that looks
 // at neither has the effect twice whenever an answer was lost, and may have an
 // older document over a newer one when an operator's tools repeat something.
@@ -48,7 +48,7 @@
 //	  after the request was sent,
 //	  408, 502, 504                  retry, ambiguous; see below
 //	409                              retry a limited number of times, ambiguous: the
-//	                                 Idempotency-Key draft gives it to a repetition while
+//	                                 Idempotency-Key draft has it for a repetition while
 //	                                 the first attempt is still being worked on
 //	500, any other 5xx               retry a limited number of times, ambiguous
 //	1xx, 3xx, 401, 402, 403, 404,
@@ -60,7 +60,7 @@
 //
 // A time-out, a broken connection, 408, 502 and 504 may be an outage, which a retry
 // outlasts, or one document that the receiver chokes on, which would be tried
-// for ever. They count against the change (a limited number of retries) only
+// without end. They count against the change (a limited number of retries) only
 // if the receiver answered another change with 2xx in the same Write, which shows that it
 // is up.
 //

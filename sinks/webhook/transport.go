@@ -50,8 +50,8 @@ func newTransport(o Options) *http.Transport {
 	return t
 }
 
-// clientKey identifies what a target is: the host as whoever the requests say they
-// are. Paths and signatures are of single requests.
+// clientKey identifies a target: the host and the identity of the requests. Paths and
+// signatures are of single requests.
 func clientKey(o Options, u *url.URL, headers http.Header) string {
 	identity := o.TLSIdentity
 	if identity == "" {

@@ -32,7 +32,7 @@ const (
 	defaultConcurrency    = 8
 	defaultMaxConnections = 32
 
-	// maxRetryAfter caps what a receiver may ask for with Retry-After.
+	// maxRetryAfter caps a receiver's Retry-After.
 	maxRetryAfter = 5 * time.Minute
 	// changesPerLane makes batches large enough to keep all requests busy and
 	// small enough that a Write ends soon.
@@ -58,7 +58,7 @@ type Options struct {
 	// that the sink sets itself are not allowed. Defaults to none.
 	Headers map[string]string
 
-	// Kind says what the receiver keeps. Defaults to sinks.State: it may be
+	// Kind is the kind of the receiver. Defaults to sinks.State: it may be
 	// sent only the newest change of an entity.
 	Kind sinks.Kind
 
@@ -109,7 +109,7 @@ func New(opts Options) (*Sink, error) {
 	}
 	u, err := url.Parse(opts.URL)
 	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
-		// The parser's error is left out: it quotes what it could not parse.
+		// The parser's error is left out: it quotes its input.
 		return nil, errors.New("url: must be a valid http or https URL")
 	}
 	s.url = u
@@ -164,8 +164,8 @@ func (s *Sink) addHeader(name, value string) error {
 	return nil
 }
 
-// headerFault returns what is wrong with the name of a header beside the others, and what would be
-// right; both are empty if nothing is.
+// headerFault returns the fault of a header's name beside the others, and the wanted form; both
+// are empty for none.
 func headerFault(name string, others http.Header) (fault, want string) {
 	canonical := http.CanonicalHeaderKey(name)
 	switch {
@@ -208,7 +208,7 @@ func (s *Sink) Traits() sinks.Traits {
 	return sinks.Traits{Kind: s.opts.Kind, MaxBatch: s.opts.Concurrency * changesPerLane, MaxBytes: maxBytes}
 }
 
-// Close gives the service's share in the connections back. The last sink of a
+// Close returns the service's share in the connections. The last sink of a
 // target closes those that are idle.
 func (s *Sink) Close() error { return s.server.Close() }
 
@@ -253,7 +253,7 @@ type failure struct {
 	doubt bool
 }
 
-// progress is what the attempts of one Write show about the receiver.
+// progress is the evidence of one Write about the receiver.
 type progress struct {
 	mu       sync.Mutex
 	answered bool  // some change had 2xx

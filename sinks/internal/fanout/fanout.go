@@ -25,7 +25,7 @@ type Send func(ctx context.Context, i int) (err *sinks.Error, halt bool)
 
 // Each sends all changes and returns the failures by index. An entity ends at
 // its first failure that is not a Reject, since what follows must not overtake
-// it; all entities end at a halt or with ctx. What was not sent is a failure
+// it; all entities end at a halt or with ctx. An unsent change is a failure
 // around sinks.ErrNotAttempted: never ambiguous, Pause behind a Pause that halted,
 // else Retry.
 //

@@ -36,7 +36,7 @@ var (
 	clock        = regexp.MustCompile(`^(\d\d):(\d\d):(\d\d(?:\.\d{1,30})?)(Z|[+-]\d\d:\d\d)?$`)
 )
 
-// Unit is what a number in a column of dates or times counts, "" when none is declared.
+// Unit is the unit of numbers in a column of dates or times, "" when none is declared.
 type Unit string
 
 // Units are the nanoseconds of each unit.

@@ -20,13 +20,13 @@ type Answer struct {
 	// Err says why the batch is not known to be in the topic.
 	Err error
 	// Refused: it was not sent, or it is not in the topic and never will be. Else, with an
-	// Err, nobody knows.
+	// Err, the outcome is unknown.
 	Refused bool
 }
 
 var errClosed = errors.New("the client is closed")
 
-// leader is what waits for one broker.
+// leader is the queue of one broker.
 type leader struct {
 	queue   []*sending // guarded by Client.mu
 	running bool       // guarded by Client.mu
@@ -49,7 +49,7 @@ const (
 	// produceTimeout is how long a leader may wait for its followers.
 	produceTimeout = 10 * time.Second
 	// attempts at one batch whose outcome is unknown; the leader knows a repetition by
-	// its numbers. What is then still unknown is found out by fencing and reading.
+	// its numbers. Fencing and reading settle outcomes that are unknown after them.
 	attempts = 6
 	// firstPause is the wait before the second attempt; it doubles.
 	firstPause = 100 * time.Millisecond
@@ -81,7 +81,7 @@ func (c *Client) await(ctx context.Context, t *Topic, s *sending) Answer {
 		case <-ctx.Done():
 			return Answer{Offset: -1, Err: context.Cause(ctx)}
 		}
-		// The outcome of one attempt is unknown, whatever the next one returns.
+		// An unknown outcome of one attempt stays unknown after the next one.
 		unknown = unknown || !a.Refused
 		a.Refused = !unknown
 		if !sendAgain(a.Err) || n == attempts || !wait.Sleep(ctx, pause) {
@@ -129,7 +129,7 @@ func (c *Client) send(ctx context.Context, t *Topic, b *Batch) *sending {
 
 func (b *Batch) room() int64 { return min(int64(len(b.bytes)), maxBuffered) }
 
-// feed sends what waits for a leader, in rounds, until nothing does.
+// feed sends a leader's queue, in rounds, until it is empty.
 func (c *Client) feed(to int32, l *leader) {
 	wait.Sleep(c.ctx, linger)
 	for {
@@ -240,7 +240,7 @@ func answerOf(resp *kmsg.ProduceResponse, s *sending) Answer {
 }
 
 // Ended reports whether an error says that a writer cannot continue: it has a successor,
-// or the leader has another idea of what it sent.
+// or the leader disagrees about its sequence.
 func Ended(err error) bool {
 	return is(err, kerr.InvalidProducerEpoch, kerr.ProducerFenced, kerr.OutOfOrderSequenceNumber, kerr.UnknownProducerID,
 		kerr.InvalidProducerIDMapping, kerr.InvalidTxnState)

@@ -22,7 +22,7 @@ type Batch struct {
 }
 
 const (
-	// batchHead is what stands before the records: 61 bytes, of which the length
+	// batchHead is the length of the header: 61 bytes, of which the length
 	// field does not count the first 12 and the checksum not the first 21.
 	batchHead, beforeLength, beforeSum = 61, 12, 21
 )
@@ -37,7 +37,7 @@ type workspace struct {
 
 var workspaces = sync.Pool{New: func() any { return new(workspace) }}
 
-// maxWorkspace is what a workspace may hold, in bytes, to be used again: more than a
+// maxWorkspace bounds a workspace that is used again, in bytes: more than a
 // batch of many records has, unless one of them is alone for its size.
 const maxWorkspace = 2 << 20
 
@@ -76,7 +76,7 @@ func (w *Writer) Batch(partition int32, records []transport.Record) *Batch {
 	return b
 }
 
-// Unsend gives back the sequence numbers of a batch that was refused.
+// Unsend returns the sequence numbers of a batch that was refused.
 func (w *Writer) Unsend(b *Batch) {
 	w.next[b.partition] = int32(binary.BigEndian.Uint32(b.bytes[batchHead-8:]))
 }

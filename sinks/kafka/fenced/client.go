@@ -16,7 +16,7 @@ import (
 	"github.com/seed-86dfc502/weir/transport"
 )
 
-// Client is what the writers of a process share: the connections to a cluster. Its
+// Client holds the connections to a cluster that the writers of a process share. Its
 // methods may be called concurrently.
 type Client struct {
 	cl   *kgo.Client
@@ -56,7 +56,7 @@ func New(cfg transport.Config, more ...kgo.Opt) (*Client, error) {
 	return c, nil
 }
 
-// Close ends what is under way; its outcome is unknown.
+// Close ends pending requests; their outcome is unknown.
 func (c *Client) Close() {
 	c.mu.Lock()
 	c.closed = true
@@ -76,7 +76,7 @@ type Topic struct {
 // Partitions is how many there are.
 func (t *Topic) Partitions() int { return len(t.leaders) }
 
-// Topic looks how a topic is. What it returns may be as old as fresh, at least 250ms.
+// Topic returns the metadata of a topic, which may be as old as fresh, at least 250ms.
 func (c *Client) Topic(ctx context.Context, name string, fresh time.Duration) (*Topic, error) {
 	req := kmsg.NewPtrMetadataRequest()
 	rt := kmsg.NewMetadataRequestTopic()
@@ -109,8 +109,8 @@ func (c *Client) Topic(ctx context.Context, name string, fresh time.Duration) (*
 	return t, nil
 }
 
-// Ends returns the offsets behind the last records, by partition: what is acknowledged
-// stands before them.
+// Ends returns the offsets behind the last records, by partition: acknowledged records
+// are before them.
 func (c *Client) Ends(ctx context.Context, t *Topic) ([]int64, error) {
 	return offsets(ctx, t, c.adm.ListEndOffsets)
 }

@@ -1,10 +1,10 @@
 // Package fenced appends to Kafka topics under identities that a successor can end,
-// and reads what a predecessor left.
+// and reads a predecessor's records.
 //
 // # Why not the client's own producer
 //
-// A producer that is idempotent in the usual way has an identity that nobody else
-// can end: what a process sent before it died or stood still may be appended at any
+// A producer that is idempotent in the usual way has an identity that no other
+// process can end: records sent before a crash or a pause may be appended at any
 // time after. One with a transactional id can be ended, but writes in transactions
 // only, which readers without read_committed see even when they were aborted.
 //
@@ -14,10 +14,10 @@
 // without writing anything into it, and then asks for the identity once more, which
 // aborts that transaction. The abort's markers, which no reader ever sees, bring the
 // new epoch into every partition: from there on a leader refuses batches of older
-// ones. When Fence returns, no predecessor can append any longer, so what it
-// wrote stands before the ends that [Client.Ends] returns.
+// ones. When Fence returns, no predecessor can append any longer, so its
+// records are before the ends that [Client.Ends] returns.
 //
-// # What it rests on
+// # Assumptions
 //
 //   - InitProducerId with a transactional id raises the epoch, and does not answer
 //     before the markers of the transaction that it aborts are in all partitions.

@@ -29,14 +29,14 @@ func (w *Writer) Fenced() bool { return w.id != "" }
 const Lifetime = 12 * time.Hour
 
 const (
-	// transactionTimeout is when a coordinator ends by itself what a dead process left.
+	// transactionTimeout is after which time a coordinator ends a dead process's transaction.
 	// Nothing is ever written into these transactions.
 	transactionTimeout = time.Minute
 	// markerPause is how often it is asked whether the markers are written.
 	markerPause = 5 * time.Millisecond
 )
 
-// Fence takes over the identity of a transactional id: whoever had it before appends
+// Fence takes over the identity of a transactional id: its former owner appends
 // nothing more to t after Fence returned. It waits, until ctx ends, for all partitions.
 func (c *Client) Fence(ctx context.Context, id string, t *Topic) (*Writer, error) {
 	w, err := c.identity(ctx, id)
@@ -53,7 +53,7 @@ func (c *Client) Fence(ctx context.Context, id string, t *Topic) (*Writer, error
 	return w, nil
 }
 
-// Anyone makes a new identity, which nobody can end.
+// Anyone makes a new identity, which no successor can end.
 func (c *Client) Anyone(ctx context.Context) (*Writer, error) { return c.identity(ctx, "") }
 
 // identity asks for the next epoch of a transactional id.
@@ -102,7 +102,7 @@ func (c *Client) touch(ctx context.Context, w *Writer, t *Topic) error {
 	}
 }
 
-// addError returns the first error, and what is the cause rather than what came of it.
+// addError returns the first error that is a cause, not a consequence.
 func addError(resp *kmsg.AddPartitionsToTxnResponse) error {
 	codes := []int16{resp.ErrorCode}
 	for i := range resp.Transactions {

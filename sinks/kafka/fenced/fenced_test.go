@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/rand"
 	"fmt"
+	"math"
 	"testing"
 	"time"
 
@@ -160,6 +161,20 @@ func TestARefusalClearsNoDoubt(t *testing.T) {
 		require.Equal(t, len(errs), attempt)
 		require.Equal(t, len(errs) == 1, a.Refused)
 	}
+}
+
+// After the largest sequence number comes 0, also inside a batch.
+func TestSequenceNumbersWrap(t *testing.T) {
+	brokers, prefix := servers.Kafka(t)
+	c := newClient(t, brokers)
+	topic := newTopic(t, c, prefix+"wrap", 1, nil)
+	w, err := c.Anyone(t.Context())
+	require.NoError(t, err)
+	w.next[0] = math.MaxInt32 - 1
+	require.NoError(t, one(t, c, topic, w.Batch(0, records("a", "b", "c"))).Err)
+	require.EqualValues(t, 1, w.next[0])
+	require.NoError(t, one(t, c, topic, w.Batch(0, records("d"))).Err)
+	require.Equal(t, [][]string{{"a", "b", "c", "d"}}, whole(t, c, topic))
 }
 
 // A refused batch leaves no hole behind.

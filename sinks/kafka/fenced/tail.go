@@ -20,8 +20,8 @@ const (
 
 // Read hands the records of t from the offsets in from up to, not including, those in
 // to, to f as they come, those of one partition in their order; none where only markers
-// stand. Records of transactions count, however these ended. What retention removed is
-// passed over; so is what a partition does not have because it ends before. It returns
+// are. Records of transactions count, however these ended. Expired records are
+// passed over; so are offsets above the end of a partition. It returns
 // which partitions had gaps, as compaction makes them: there may have been records that
 // are gone.
 func (c *Client) Read(ctx context.Context, t *Topic, from, to []int64, f func([]*kgo.Record)) (gaps []bool, err error) {
