@@ -27,7 +27,7 @@ func large(service, entity string, offset int64) change.Change {
 // answers again it gets everything, in order, and is with them again.
 func TestAServiceWhoseSinkIsAwayFallsBehind(t *testing.T) {
 	w := newWorld(t, service, other)
-	p := w.start(map[string]sinks.Traits{service: logOf(10), other: logOf(10)}, memory(1<<20))
+	p := w.start(map[string]sinks.Traits{service: logOf(10), other: logOf(10)}, memory(1<<20), seldom)
 	p.sinks[other].answer(func([]change.Change) error { return refuse(sinks.Retry, false) })
 	var want []string
 	for i := range int64(100) {
@@ -55,7 +55,7 @@ func TestAServiceWhoseSinkIsAwayFallsBehind(t *testing.T) {
 // Who is behind in a partition that went away is not this process's to tell.
 func TestARevokedPartitionHasNobodyBehind(t *testing.T) {
 	w := newWorld(t, service, other)
-	p := w.start(map[string]sinks.Traits{service: logOf(10), other: logOf(10)}, memory(1<<20))
+	p := w.start(map[string]sinks.Traits{service: logOf(10), other: logOf(10)}, memory(1<<20), seldom)
 	p.sinks[other].answer(func([]change.Change) error { return refuse(sinks.Retry, false) })
 	for i := range int64(60) {
 		p.publish(large(service, "a", 2*i), large(other, "a", 2*i+1))
@@ -69,7 +69,7 @@ func TestARevokedPartitionHasNobodyBehind(t *testing.T) {
 // All services whose sinks are away wait without the log being read for them.
 func TestEveryServiceIsAway(t *testing.T) {
 	w := newWorld(t, service, other)
-	p := w.start(map[string]sinks.Traits{service: logOf(10), other: logOf(10)}, memory(1<<20))
+	p := w.start(map[string]sinks.Traits{service: logOf(10), other: logOf(10)}, memory(1<<20), seldom)
 	for _, s := range p.sinks {
 		s.answer(func([]change.Change) error { return refuse(sinks.Retry, false) })
 	}

@@ -247,7 +247,7 @@ func TestPauseAndGoOn(t *testing.T) {
 // I10: while a change is tried again, a newer one may be decided, and be there
 // before it.
 func TestRetryLeavesOutWhatWasOvertaken(t *testing.T) {
-	p, s := only(t, state)
+	p, s := only(t, state, seldom)
 	s.answer(func([]change.Change) error { return refuse(sinks.Retry, true) })
 	p.publish(of(service, "X", 0))
 	require.Eventually(t, func() bool { return len(s.attempts()) > 0 }, patience, time.Millisecond)
@@ -277,7 +277,7 @@ func TestOpenIsTriedAgain(t *testing.T) {
 }
 
 func TestStopWhileTheSinkIsAway(t *testing.T) {
-	p, s := only(t, state)
+	p, s := only(t, state, seldom)
 	s.answer(func([]change.Change) error { return refuse(sinks.Retry, false) })
 	p.publish(of(service, "X", 0))
 	require.Eventually(t, func() bool { return len(s.attempts()) > 0 }, patience, time.Millisecond)

@@ -176,7 +176,7 @@ func TestI9ALetterThatIsTooLargeHoldsUpNoOther(t *testing.T) {
 // next attempt is saved before it is made, and another process goes on with both.
 func TestARetryIsClaimedBeforeItIsMade(t *testing.T) {
 	w := newWorld(t, service)
-	p := w.start(map[string]sinks.Traits{service: state})
+	p := w.start(map[string]sinks.Traits{service: state}, func(o *deliver.Options) { o.Services[0].Retry.Attempts = 1000 })
 	s := p.sinks[service]
 	var claimed []int // attempts in the store during each retry
 	fails := func(changes []change.Change) error {
