@@ -284,7 +284,7 @@ func (w *worker) report(failed []*sinks.Error, whole *sinks.Error, todo []*deliv
 // outdated reports whether v was decided under an older configuration than this
 // process's. What an operator sent again as it was is not meant to change.
 func (w *worker) outdated(v *delivery) bool {
-	return v.change.Resent == 0 && v.change.Revision < w.s.opt.Revision
+	return v.change.Resent == 0 && v.change.Revision < w.s.revision.Load()
 }
 
 // replaceable reports whether v need not be delivered once it is decided again: a log
@@ -349,7 +349,7 @@ func (w *worker) redecide(work, stop context.Context, i *core.Item, v *delivery)
 	c := &v.change
 	request := change.Control{
 		ID: uuid.NewString(), Action: change.Redecide, Services: []string{c.Service}, Version: c.Version, Force: true, Actor: change.Deliver,
-		Reason: fmt.Sprintf("refused under revision %d, decided under %d: %s", w.s.opt.Revision, c.Revision, i.Reason), Trace: c.Trace,
+		Reason: fmt.Sprintf("refused under revision %d, decided under %d: %s", w.s.revision.Load(), c.Revision, i.Reason), Trace: c.Trace,
 	}
 	return w.s.retryUntil(work, stop, "request a new decision", func() error {
 		return w.s.opt.Control(work, c.Entity, request)

@@ -318,7 +318,7 @@ func (g *gapRepair) redecide(ctx context.Context) error {
 }
 
 func (g *gapRepair) report() {
-	for _, w := range g.s.workers {
+	for _, w := range g.s.services() {
 		if _, affected := g.positions[w.opt.Number]; affected {
 			g.s.opt.Metrics.gaps.WithLabelValues(w.opt.Name).Inc()
 			if w.traits.Kind == sinks.Log {

@@ -122,6 +122,9 @@ func (s *Stage) endJoin(p *partition) {
 // canTake reports whether more may be read for a service that is behind. One whose
 // sink fails takes what it can try. The caller holds the stage's mutex.
 func (c *cursor) canTake() bool {
+	if c.w.removed {
+		return false
+	}
 	if c.w.failing() {
 		return !c.w.full && len(c.w.queue) == 0 && c.w.held < c.w.mayHold()
 	}

@@ -173,8 +173,8 @@ func cutTo(s string, n int) string {
 
 // Conditions returns the condition of each service, by name.
 func (s *Stage) Conditions() map[string]Condition {
-	all := make(map[string]Condition, len(s.workers))
-	for _, w := range s.workers {
+	all := map[string]Condition{}
+	for _, w := range s.services() {
 		all[w.opt.Name] = w.condition.now()
 	}
 	return all

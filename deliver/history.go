@@ -84,7 +84,8 @@ func (r *ring) takeAll(to []store.Attempt) []store.Attempt {
 // recorder writes the attempts of all services, in groups.
 type recorder struct {
 	s       *Stage
-	rings   map[int32]*ring // by service; constant once it runs
+	mu      sync.Mutex
+	rings   map[int32]*ring // guarded by mu; by service
 	grown   chan struct{}   // capacity 1: there is something to write
 	hurried chan struct{}   // capacity 1: a ring is half full
 
@@ -106,6 +107,29 @@ func newRecorder(s *Stage) *recorder {
 		h.rings[w.opt.Number] = w.history
 	}
 	return h
+}
+
+// add gives a service of a reconfiguration a ring: the one of its predecessor, if there was one.
+func (h *recorder) add(w *worker) {
+	if !w.opt.History || h.s.opt.History == nil {
+		return
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.rings[w.opt.Number] == nil {
+		h.rings[w.opt.Number] = &ring{h: h, room: max(historyShare, historyRoom/(len(h.rings)+1)), drop: w.m.unrecorded.Inc}
+	}
+	w.history = h.rings[w.opt.Number]
+}
+
+// takeAll empties all rings.
+func (h *recorder) takeAll(to []store.Attempt) []store.Attempt {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for _, r := range h.rings {
+		to = r.takeAll(to)
+	}
+	return to
 }
 
 // run writes until ctx ends, and then once more.
@@ -131,9 +155,7 @@ func (h *recorder) run(ctx context.Context) {
 	defer cancel()
 	if !h.write(last) {
 		h.lose(h.pending)
-		for _, r := range h.rings {
-			h.lose(r.takeAll(nil))
-		}
+		h.lose(h.takeAll(nil))
 	}
 }
 
@@ -142,10 +164,7 @@ func (h *recorder) run(ctx context.Context) {
 func (h *recorder) write(ctx context.Context) bool {
 	for {
 		if len(h.pending) == 0 {
-			h.pending = nil
-			for _, r := range h.rings {
-				h.pending = r.takeAll(h.pending)
-			}
+			h.pending = h.takeAll(nil)
 		}
 		if len(h.pending) == 0 {
 			return true
@@ -169,6 +188,8 @@ func (h *recorder) write(ctx context.Context) bool {
 
 // lose counts what is lost.
 func (h *recorder) lose(attempts []store.Attempt) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
 	for i := range attempts {
 		h.rings[attempts[i].Service].drop()
 	}

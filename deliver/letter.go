@@ -67,16 +67,16 @@ const (
 // offerDue periodically requests a decision about given-up changes that are due. It ends
 // with the stage.
 func (s *Stage) offerDue() {
-	tick := 2 * dueTick
-	for _, w := range s.workers {
-		if later := w.opt.Retry.Later; later > 0 {
-			tick = min(tick, dueTick, max(later/4, time.Millisecond))
+	tick := func() time.Duration {
+		tick := dueTick
+		for _, w := range s.services() {
+			if later := w.opt.Retry.Later; later > 0 {
+				tick = min(tick, max(later/4, time.Millisecond))
+			}
 		}
+		return tick
 	}
-	if tick > dueTick { // no service wants it
-		return
-	}
-	for wait.Sleep(s.ctx, tick) {
+	for wait.Sleep(s.ctx, tick()) {
 		if err := s.offerLetters(s.ctx); err != nil && s.ctx.Err() == nil {
 			s.log.Warn("cannot offer given-up changes again; retrying", slog.String("event", "letters.offer_failed"), "error", err)
 		}

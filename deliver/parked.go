@@ -103,11 +103,15 @@ func (s *Stage) restoreRows(p *partition, rows []store.DeadLetter) {
 	}
 	for _, w := range s.workers {
 		of := by[w.opt.Name]
-		w.arrived = append(w.arrived, arrival{p, of})
+		delete(by, w.opt.Name)
+		w.arrived = append(w.arrived, arrival{p, restored(p, of)})
 		w.parked += len(of)
 		if len(of) > 0 {
 			wait.Offer(w.wakeUp, struct{}{})
 		}
+	}
+	for name, of := range by {
+		p.absentRows[name] = restored(p, of)
 	}
 }
 

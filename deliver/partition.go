@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/seed-86dfc502/weir/change"
+	"github.com/seed-86dfc502/weir/deliver/core"
 	"github.com/seed-86dfc502/weir/internal/wait"
 	"github.com/seed-86dfc502/weir/store"
 	"github.com/seed-86dfc502/weir/transport"
@@ -31,13 +32,14 @@ type partition struct {
 	cursors  []*cursor
 	absent   []store.ServicePosition // of services that are not configured
 
-	token  store.Token
-	floor  change.Version          // see store.ProgressSwap
-	saved  []store.ServicePosition // what the store has
-	edits  uint64                  // counts what may have changed positions
-	stored uint64                  // edits that the store has
-	swap   *progressSwap           // a swap in flight, or whose outcome is unknown
-	rows   map[string]rowEdit      // of retrying changes, not known to be stored; by their keys
+	token      store.Token
+	floor      change.Version          // see store.ProgressSwap
+	saved      []store.ServicePosition // what the store has
+	edits      uint64                  // counts what may have changed positions
+	stored     uint64                  // edits that the store has
+	swap       *progressSwap           // a swap in flight, or whose outcome is unknown
+	absentRows map[string][]*core.Item // of services that are not configured, by name
+	rows       map[string]rowEdit      // of retrying changes, not known to be stored; by their keys
 }
 
 // progressSwap is what a swap makes of a partition.
@@ -195,7 +197,7 @@ const nearby = 256
 func newPartition(s *Stage, row *store.Progress, token store.Token, after uint64) *partition {
 	p := &partition{
 		number: row.Partition, after: after, token: token, saved: row.Positions,
-		wakeUp: make(chan struct{}, 1), gapLock: make(chan struct{}, 1), rows: map[string]rowEdit{},
+		wakeUp: make(chan struct{}, 1), gapLock: make(chan struct{}, 1), rows: map[string]rowEdit{}, absentRows: map[string][]*core.Item{},
 	}
 	p.ctx, p.cancel = context.WithCancel(s.ctx)
 	var farthest store.Position
@@ -286,9 +288,9 @@ func (s *Stage) readFrames(ctx context.Context, p *partition, records []transpor
 		if !f.counts {
 			s.log.Debug("a frame that the store knows nothing of is passed over", "partition", p.number, "offset", f.offset)
 			s.opt.Metrics.passedOver.Inc()
-		} else if f.Revision > s.opt.Revision {
+		} else if revision := s.revision.Load(); f.Revision > revision {
 			s.opt.Superseded()
-			return nil, fmt.Errorf("a frame of revision %d came to revision %d: %w", f.Revision, s.opt.Revision, store.ErrSuperseded)
+			return nil, fmt.Errorf("a frame of revision %d came to revision %d: %w", f.Revision, revision, store.ErrSuperseded)
 		}
 	}
 	return frames, nil
@@ -513,7 +515,7 @@ func (s *Stage) fallBehind(w *worker) {
 	}
 	clear(w.queue)
 	w.queue = w.queue[:0]
-	if fell {
+	if fell && !w.removed {
 		w.log.Warn("behind: the other services go on without it")
 		s.countBehind()
 	}

@@ -108,7 +108,7 @@ func (v *saver) save(ctx context.Context, parts []*partition) error {
 		return nil
 	}
 	crash.At(crash.Saving, "")
-	done, err := v.s.opt.Store.SwapProgress(ctx, v.s.opt.Revision, swaps)
+	done, err := v.s.opt.Store.SwapProgress(ctx, v.s.revision.Load(), swaps)
 	if err != nil {
 		_ = v.resolve(ctx, swapped) // else before the next one
 		return err

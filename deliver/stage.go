@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/ThreeDotsLabs/watermill/message"
@@ -138,15 +139,17 @@ type Stage struct {
 	opt     Options
 	log     *slog.Logger
 	limit   context.Context
-	workers []*worker
+	workers []*worker // guarded by mu once Run was called, and replaced, never changed
 	looks   looks
 	saver   saver
 	history *recorder
 
-	ctx     context.Context // ends when Run's does
-	stop    context.CancelFunc
-	failed  chan error // capacity 1
-	running sync.WaitGroup
+	ctx        context.Context // ends when Run's does
+	stop       context.CancelFunc
+	failed     chan error // capacity 1
+	running    sync.WaitGroup
+	delivering sync.WaitGroup // the workers
+	revision   atomic.Int64   // see Options.Revision
 
 	mu       sync.Mutex
 	parts    map[int32]*partition  // guarded by mu; those that are assigned
@@ -154,6 +157,7 @@ type Stage struct {
 	frames   map[*change.Frame]int // guarded by mu; of which slices are held, with how many
 	kept     int64                 // guarded by mu; bytes of all frames of these
 	released chan struct{}         // guarded by mu; closed and replaced when the budget grew, or a service recovered
+	started  bool                  // guarded by mu; Run was called
 	closed   bool                  // guarded by mu; running starts nothing more
 }
 
@@ -174,9 +178,17 @@ func New(opt Options) *Stage {
 	for _, service := range opt.Services {
 		s.workers = append(s.workers, newWorker(s, service))
 	}
+	s.revision.Store(opt.Revision)
 	s.history = newRecorder(s)
 	slices.SortFunc(s.workers, func(a, b *worker) int { return cmp.Compare(a.opt.Number, b.opt.Number) })
 	return s
+}
+
+// services returns the workers. The caller does not hold s.mu.
+func (s *Stage) services() []*worker {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.workers
 }
 
 // share is what one service may hold while it is behind or failing.
@@ -188,10 +200,13 @@ func (s *Stage) share() int64 {
 // sinks fail or Options.Limit ends, their progress is saved, and the sinks are closed.
 // Its error wraps ErrLost, or is nil.
 func (s *Stage) Run(ctx context.Context) error {
-	var workers, writers sync.WaitGroup
+	var writers sync.WaitGroup
+	s.mu.Lock()
+	s.started = true
 	for _, w := range s.workers {
-		workers.Go(func() { w.run(s.ctx) })
+		s.begin(w)
 	}
+	s.mu.Unlock()
 	worked, end := context.WithCancel(context.WithoutCancel(ctx))
 	writers.Go(func() { s.saver.run(worked) })
 	writers.Go(func() { s.history.run(worked) })
@@ -203,13 +218,14 @@ func (s *Stage) Run(ctx context.Context) error {
 	case err = <-s.failed:
 	}
 	s.stop()
-	workers.Wait()
+	s.delivering.Wait()
 	end()
 	writers.Wait()
 	s.mu.Lock()
 	s.closed = true
 	s.mu.Unlock()
 	s.running.Wait()
+	s.delivering.Wait() // those that a reconfiguration began meanwhile
 	return err
 }
 

@@ -26,7 +26,10 @@ func suspensionOf(all map[string]Suspension, service string) *Suspension {
 // changes wait as for a service whose sink is unreachable, behind the others. A service
 // that is not named resumes. It may be called at any time.
 func (s *Stage) Suspend(all map[string]Suspension) {
-	for _, w := range s.workers {
+	s.mu.Lock()
+	s.opt.Suspended = all
+	s.mu.Unlock()
+	for _, w := range s.services() {
 		suspension := suspensionOf(all, w.opt.Name)
 		if !w.condition.suspend(suspension) {
 			continue
@@ -43,7 +46,7 @@ func (s *Stage) Suspend(all map[string]Suspension) {
 // Probe makes a service that waits for its sink retry now, and reports whether this
 // process delivers it.
 func (s *Stage) Probe(service string) bool {
-	for _, w := range s.workers {
+	for _, w := range s.services() {
 		if w.opt.Name == service {
 			w.condition.wake()
 			return true

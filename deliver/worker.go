@@ -27,6 +27,9 @@ type worker struct {
 	log    *slog.Logger
 	m      *serviceMetrics
 	wakeUp chan struct{} // capacity 1: queue grew, or a partition arrived or was revoked
+	ctx    context.Context
+	cancel context.CancelFunc
+	ended  chan struct{} // closed when run has ended
 
 	condition condition
 	history   *ring // nil: none is kept
@@ -38,6 +41,7 @@ type worker struct {
 	busy    bool // changes are in hand
 	full    bool // no more may come into hand
 	parked  int  // rows
+	removed bool // it ends
 	arrived []arrival
 
 	// Owned by run.
@@ -54,7 +58,7 @@ type worker struct {
 // arrival is a partition that was taken over, with its rows of the service.
 type arrival struct {
 	p    *partition
-	rows []store.DeadLetter
+	rows []*core.Item
 }
 
 // delivery is one change in hand, or loaded from its row for an attempt.
@@ -89,7 +93,7 @@ func newWorker(s *Stage, opt Service) *worker {
 	opt.Retry.MaxBackoff = defaults.Positive(opt.Retry.MaxBackoff, 30*time.Second)
 	w := &worker{
 		s: s, opt: opt, traits: opt.Sink.Traits(), m: s.opt.Metrics.of(opt.Name),
-		log: s.log.With("service", opt.Name), wakeUp: make(chan struct{}, 1),
+		log: s.log.With("service", opt.Name), wakeUp: make(chan struct{}, 1), ended: make(chan struct{}),
 	}
 	_, holds := opt.Sink.(sinks.Recoverer)
 	w.core = core.New(core.Config{
@@ -107,6 +111,7 @@ func (w *worker) failing() bool { return w.condition.now().State != StateRunning
 // run delivers until stop ends, and closes the sink. Changes in hand stay pending in
 // their cursors then, and are redelivered.
 func (w *worker) run(stop context.Context) {
+	defer close(w.ended)
 	defer w.opt.Sink.Close()
 	work, cancel := context.WithCancel(context.WithoutCancel(stop))
 	defer cancel()
@@ -117,7 +122,9 @@ func (w *worker) run(stop context.Context) {
 	defer w.s.mu.Unlock()
 	for _, sl := range w.slices {
 		w.endSpans(sl.todo)
+		w.s.releaseSlice(sl)
 	}
+	w.slices, w.busy = nil, false
 }
 
 // step receives changes, and does what core says next. work is for effects and is not
@@ -175,7 +182,7 @@ func (w *worker) receive(work, stop context.Context) error {
 	w.touched = w.touched || len(batch)+len(arrived) > 0
 	for _, a := range arrived {
 		w.parts = append(w.parts, a.p)
-		w.core.Restore(restored(a.p, a.rows))
+		w.core.Restore(a.rows)
 	}
 	if len(batch) > 0 {
 		all, err := w.decode(work, stop, batch)
@@ -213,6 +220,9 @@ func (w *worker) dropRevoked() {
 // stage's mutex.
 func (w *worker) take() []*slice {
 	n, room := 0, w.core.Room()
+	if w.removed {
+		return nil
+	}
 	bytes := int64(0) // in hand
 	for _, sl := range w.slices {
 		bytes += sl.cost

@@ -292,3 +292,17 @@ func (s *Service) Status() Status {
 	}
 	return out
 }
+
+// Rows returns all rows by owner, as Restore takes them: for a Service that continues.
+func (s *Service) Rows() map[any][]*Item {
+	rows := map[any][]*Item{}
+	for _, queue := range s.rows {
+		for _, i := range queue {
+			rows[i.Owner] = append(rows[i.Owner], &Item{
+				Partition: i.Partition, Position: i.Position, Version: i.Version, Entity: i.Entity, Bytes: i.Bytes, Owner: i.Owner,
+				Attempts: i.Attempts, Next: i.Next, Since: i.Since, Reason: i.Reason,
+			})
+		}
+	}
+	return rows
+}

@@ -164,7 +164,7 @@ var deliverMutants = []mutant{
 	},
 	{
 		rule: "an old process takes no newer frame", in: "deliver", fn: "Stage.readFrames",
-		find: "} else if _1._2 > _3._4._2 {", put: "} else if false {",
+		find: "} else if revision := s.revision.Load(); f.Revision > revision {", put: "} else if revision := s.revision.Load(); revision < 0 {",
 		test: "TestAFrameOfANewerRevisionIsNotDelivered",
 	},
 	{
