@@ -287,4 +287,29 @@ var deliverMutants = []mutant{
 		find: "(i.Resent || h.Version != i.Version)", put: "i.Resent",
 		test: "./deliver TestALogSinkGetsAnOlderChangeOfAnotherPartition",
 	},
+	{
+		rule: "the tail begins at the lowest live position", in: "deliver", fn: "newPartition",
+		find: "if c.live && c.floor < p.feed.fed {", put: "if false {",
+		test: "TestTheTailBeginsAtTheLowestLivePosition",
+	},
+	{
+		rule: "catch-up serves the lowest first", in: "deliver", fn: "Stage.lowest",
+		find: "c.feed.offset() < low.feed.offset()", put: "c.feed.offset() > low.feed.offset()",
+		test: "TestCatchUpServesTheLowestFirst",
+	},
+	{
+		rule: "the position of a half-done part", in: "deliver", fn: "worker.finish",
+		find: "sl.at = max(sl.frame.From, sl.below)", put: "_ = sl",
+		test: "TestThePositionOfAHalfDonePart",
+	},
+	{
+		rule: "only the owner offers a letter", in: "deliver", fn: "Stage.owns",
+		find: "return p != nil && !p.gone", put: "return p == nil || !p.gone",
+		test: "TestOnlyTheOwnerOffersALetterAndOnlyToASinkThatWorks",
+	},
+	{
+		rule: "a failing sink is offered no letter", in: "deliver", fn: "Stage.takers",
+		find: "(state == StateRunning || state == StateRetrying && !w.busy)", put: "(state == StateRunning || true)",
+		test: "TestOnlyTheOwnerOffersALetterAndOnlyToASinkThatWorks",
+	},
 }
