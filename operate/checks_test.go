@@ -88,10 +88,10 @@ func TestWhichCheckRowsAreReset(t *testing.T) {
 			require.NoError(t, err)
 			for service, want := range map[string][]string{"acme/crm@check": c.crm, "acme/web@check": c.web, "zest/crm@check": c.other} {
 				require.Equal(t, want, unknown(t, e, service), service)
-				at := slices.IndexFunc(dry.Services, func(f operate.Effect) bool { return f.Service == service })
+				at := slices.IndexFunc(dry.Services, func(f operate.ServiceEffect) bool { return f.Service == service })
 				require.Equal(t, len(want) > 0, at >= 0, service)
 				if at >= 0 {
-					require.Equal(t, operate.Effect{Service: service, Reset: int64(len(want)), Check: true}, dry.Services[at])
+					require.Equal(t, operate.ServiceEffect{Service: service, Reset: int64(len(want)), Check: true}, dry.Services[at])
 				}
 			}
 			rows := int64(len(c.crm) + len(c.web) + len(c.other))

@@ -166,6 +166,9 @@ func serviceHealth(name string, c deliver.Condition, now time.Time) ServiceHealt
 		s.Level, s.Do = LevelDown, "bring the target back, or correct its address; retried automatically"
 	case c.State == deliver.StateRetrying:
 		s.Level, s.Do = LevelDegraded, "nothing, if the target comes back: retried automatically"
+	case c.Parked.Full:
+		s.Level, s.Since, s.Error = LevelDown, c.Parked.Oldest.UTC(), fmt.Sprintf("%d entities fail, and no more are set aside: %s", c.Parked.Entities, c.Parked.Error)
+		s.Do = fmt.Sprintf("correct what the target's answers name (weir dlq list --state retrying --service %s), or discard those changes", name)
 	case c.Refused >= manyRefused:
 		s.Level, s.Do = LevelDown, fmt.Sprintf("every change was refused since: read the target's answers, weir dlq list --service %s", name)
 	case c.Refused > 0:

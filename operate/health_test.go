@@ -21,6 +21,7 @@ func TestHealthNamesTheWorstServiceFirst(t *testing.T) {
 		"c/p@rejects": {State: deliver.StateRunning, Refused: 40, Since: ago(time.Minute), Error: "422 never"},
 		"d/p@paused":  {State: deliver.StatePaused, Since: ago(time.Hour), Error: "401 Unauthorized"},
 		"e/p@blinks":  {State: deliver.StateRetrying, Since: ago(time.Second), Error: "connection refused"},
+		"g/p@full":    {State: deliver.StateRunning, Parked: deliver.Parked{Entities: 1000, Oldest: ago(time.Hour), Error: "502 try later", Full: true}},
 		"f/p@gone":    {State: deliver.StateRetrying, Since: ago(2 * time.Hour), Error: "connection refused"},
 	}
 	h := operate.HealthOf(operate.Observed{Conditions: conditions}, now)
@@ -33,8 +34,8 @@ func TestHealthNamesTheWorstServiceFirst(t *testing.T) {
 		require.False(t, s.Since.IsZero(), s.Service)
 		order = append(order, string(s.Level)+" "+s.Service)
 	}
-	require.Equal(t, []string{"down f/p@gone", "down d/p@paused", "down c/p@rejects", "degraded b/p@refused", "degraded e/p@blinks"}, order)
-	require.Contains(t, h.Services[2].Do, "weir dlq list --service c/p@rejects")
+	require.Equal(t, []string{"down f/p@gone", "down d/p@paused", "down g/p@full", "down c/p@rejects", "degraded b/p@refused", "degraded e/p@blinks"}, order)
+	require.Contains(t, h.Services[3].Do, "weir dlq list --service c/p@rejects")
 
 	h = operate.HealthOf(operate.Observed{Reason: "store", Blocked: errors.New("connection refused"), Since: ago(time.Minute), Conditions: conditions}, now)
 	require.Equal(t, operate.LevelDown, h.Level)

@@ -27,9 +27,9 @@ func (e *Env) Preview(ctx context.Context, t Task) (Result, error) {
 	}
 	total = e.extent(ctx, t, total)
 	in := e.scope(t)
-	effects := make(map[string]*Effect, len(e.Plan.Services))
+	effects := make(map[string]*ServiceEffect, len(e.Plan.Services))
 	for _, s := range e.Plan.Services {
-		effects[s.Name] = &Effect{Service: s.Name}
+		effects[s.Name] = &ServiceEffect{Service: s.Name}
 	}
 	resets := make(map[int32]int64, len(in.checks))
 	var seen int64
@@ -76,7 +76,7 @@ func (e *Env) Preview(ctx context.Context, t Task) (Result, error) {
 	}
 	for _, c := range e.Checks {
 		if n := resets[c.Number]; n > 0 {
-			out.Services = append(out.Services, Effect{Service: c.Name, Reset: n, Check: true})
+			out.Services = append(out.Services, ServiceEffect{Service: c.Name, Reset: n, Check: true})
 			out.CheckRows += n
 		}
 	}
@@ -96,7 +96,7 @@ func countResets(resets map[int32]int64, rows []store.CheckRow) error {
 }
 
 // previewOne adds what a task would do to one entity; false when it is not stored.
-func (e *Env) previewOne(ctx context.Context, t Task, in scope, p batch, id string, effects map[string]*Effect) (bool, error) {
+func (e *Env) previewOne(ctx context.Context, t Task, in scope, p batch, id string, effects map[string]*ServiceEffect) (bool, error) {
 	if t.Kind == Reset {
 		rows, err := e.rows(ctx, in, []string{id})
 		if err != nil {

@@ -152,11 +152,11 @@ type Result struct {
 	Unknown   int64 `json:"unknown,omitempty"` // named, but not stored: passed over, in this run
 	// Services has the numbers of a preview, in the order of the configuration,
 	// check services last.
-	Services []Effect `json:"services,omitempty"`
+	Services []ServiceEffect `json:"services,omitempty"`
 }
 
-// Effect is what a task would do to one service.
-type Effect struct {
+// ServiceEffect is what a task would do to one service.
+type ServiceEffect struct {
 	Service string `json:"service"`
 	Send    int64  `json:"would_send"`      // changes that would be let through
 	Hold    int64  `json:"would_hold_back"` // equal to what the service has
