@@ -10,7 +10,7 @@ import (
 	"github.com/seed-86dfc502/weir/store"
 )
 
-// DeliveryStore is what the delivery history is read from.
+// DeliveryStore has the delivery history.
 type DeliveryStore interface {
 	ListAttempts(ctx context.Context, f store.AttemptFilter) ([]store.Attempt, error)
 	KnownServices(ctx context.Context) (map[string]int32, error)
@@ -32,9 +32,9 @@ type Delivery struct {
 	// Outcome is delivered, failed (tried again), paused (as the whole service was
 	// refused), refused or gave_up (both dead letters) or redecided.
 	Outcome string `json:"outcome"`
-	// Status is what the target answered, by its protocol's number.
+	// Status is the target's answer, as its protocol's number.
 	Status int `json:"status,omitempty"`
-	// Answer is the begin of what it sent, as text: a byte that is no part of one is
+	// Answer is the beginning of its body, as text: a byte that is no part of one is
 	// U+FFFD. Without a status, why there was no answer. It may hold anything, also
 	// what would steer a terminal.
 	Answer string `json:"answer,omitempty"`

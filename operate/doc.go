@@ -1,5 +1,5 @@
 // Package operate is what operators do to a pipeline: decide again (replay,
-// backfill), forget what a customer has (reset), and bring dead letters back.
+// backfill), forget dam states (reset), and replay dead letters.
 //
 // # Model
 //

@@ -45,7 +45,7 @@ type Env struct {
 	// Target opens a service's target for reading, without changing anything
 	// there; close it. An *InvalidRequestError for a sink that cannot be read back.
 	Target func(ctx context.Context, service string) (*Target, error)
-	// Decide decides what the inbox holds and returns when nothing is left. Nil
+	// Decide decides the inbox and returns when nothing is left. Nil
 	// when another process decides.
 	Decide func(ctx context.Context) error
 	// Actor is who asks, for the audit: user@host.
@@ -105,8 +105,8 @@ func (e *Env) send(ctx context.Context, records []change.Record) error {
 const waitPoll = 100 * time.Millisecond
 
 // Wait returns when everything that was in the inbox at its call is decided:
-// every partition's watermark has passed what was its end. Where nobody else
-// decides it does so itself. Sending on is not waited for. It fails when a newer
+// every partition's watermark has passed its end at the call. Without another
+// deciding process it decides itself. Deliveries are not awaited. It fails when a newer
 // generation of the inbox is opened meanwhile.
 func (e *Env) Wait(ctx context.Context) error {
 	_, ends, err := e.Log.Offsets(ctx, e.Inbox.Topic)
@@ -129,7 +129,7 @@ func (e *Env) Wait(ctx context.Context) error {
 			return nil
 		}
 		for p := range marks {
-			// The marks of a generation that has a successor stand still.
+			// The marks of a generation with a successor do not move.
 			if p.Generation > e.Inbox.Generation {
 				return fmt.Errorf("the inbox got a newer generation (%d) during the wait for the decision: weir status says what is left to decide", p.Generation)
 			}
@@ -152,7 +152,7 @@ type pace struct {
 	next      time.Time
 }
 
-// longestPause is what a duration can hold, in seconds: some thirty years.
+// longestPause is some thirty years in seconds, which a duration can hold.
 const longestPause = 1e9
 
 // wait returns when n more units may pass, or ctx ends.

@@ -27,7 +27,7 @@ func (l Level) Rank() int {
 
 // Item is one line of a status: a problem, or a queue that moves.
 type Item struct {
-	// What is the name of a service, source NAME, store, gate, kafka, topic NAME, inbox,
+	// What names the item: a service, source NAME, store, gate, kafka, topic NAME, inbox,
 	// imports, dead letters of STAGE, or configuration.
 	What  string `json:"what"`
 	Level Level  `json:"level"`

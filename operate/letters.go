@@ -85,7 +85,7 @@ const (
 	AsChange ReplayMode = "resend"
 )
 
-// LetterReplay is what a replay did with one letter.
+// LetterReplay is the result of a replay for one letter.
 type LetterReplay struct {
 	ID     int64      `json:"id"`
 	Entity string     `json:"entity,omitempty"`
@@ -140,7 +140,7 @@ func (e *Env) ReplayLetters(ctx context.Context, l Letters, reason string, dry b
 // replayBytes is about how much of letters is in memory at a time, and appended at once.
 const replayBytes = 16 << 20
 
-// replayBatch is what is appended at once.
+// replayBatch is how many records are appended at once.
 type replayBatch struct {
 	results []LetterReplay
 	records []change.Record
@@ -182,8 +182,8 @@ func (e *Env) replayBatch(ctx context.Context, b *replayBatch, operation, reason
 	crash.At(crash.LettersReplay, "")
 	err = e.send(ctx, b.records)
 	if tooLarge(err) {
-		// Which one is found by sending each alone. What was appended already is
-		// decided once more, to the same end.
+		// Sending each alone finds it. Records that were appended already are decided once
+		// more, with the same result.
 		for i, record := range b.records {
 			if err = e.send(ctx, []change.Record{record}); tooLarge(err) {
 				b.results[b.of[i]].Refused, err = fmt.Sprintf("the inbox does not take it: %s", err), nil

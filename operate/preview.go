@@ -8,9 +8,8 @@ import (
 	"github.com/seed-86dfc502/weir/store"
 )
 
-// Preview tells what a task would do, without doing it: the same selection, and
-// per service what would be let through and held back, by the code that decides.
-// What stands in the inbox and is not decided yet is not in it. A task that
+// Preview previews a task: the same selection, and per service the number of changes that the
+// code of decide would send and hold back. Undecided records of the inbox are not in it. A task that
 // cannot be done is an *InvalidRequestError.
 func (e *Env) Preview(ctx context.Context, t Task) (Result, error) {
 	var out Result
@@ -95,7 +94,7 @@ func countResets(resets map[int32]int64, rows []store.CheckRow) error {
 	return nil
 }
 
-// previewOne adds what a task would do to one entity; false when it is not stored.
+// previewOne adds the effect of a task on one entity; false when it is not stored.
 func (e *Env) previewOne(ctx context.Context, t Task, in scope, p batch, id string, effects map[string]*ServiceEffect) (bool, error) {
 	if t.Kind == Reset {
 		rows, err := e.rows(ctx, in, []string{id})

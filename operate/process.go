@@ -21,7 +21,7 @@ type Process struct {
 	Stopped  bool      `json:"stopped,omitempty"` // it ended in order
 	// Health has of the services that are not well the worst MaxUnwell.
 	Health
-	// What it does per second.
+	// Rates per second.
 	Taken     float64 `json:"taken"`
 	Decided   float64 `json:"decided"`
 	Delivered float64 `json:"delivered"`

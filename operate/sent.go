@@ -10,7 +10,7 @@ import (
 	"github.com/seed-86dfc502/weir/store"
 )
 
-// trace is what a replayed record is known by in the history of its entity.
+// trace identifies a replayed record in the history of its entity.
 type trace struct{ source, id string }
 
 func traceIn(r change.Record) trace {
@@ -23,9 +23,8 @@ func traceIn(r change.Record) trace {
 	return trace{}
 }
 
-// FillSent tells of each letter that is on its way what became of it and, of one that
-// was replayed, what it sent, as the history of its entity has it; after Wait. What is
-// not kept any more stays unknown.
+// FillSent adds the outcome of each letter under way and, for a replayed one, the services that
+// it was sent to, from the history of its entity; after Wait. Expired history stays unknown.
 func (e *Env) FillSent(ctx context.Context, all []LetterReplay) error {
 	for i := range all {
 		r := &all[i]

@@ -19,7 +19,7 @@ type StatusStore interface {
 	KnownServices(ctx context.Context) (map[string]int32, error)
 }
 
-// StatusOfStore is what the store knows of these services, where no process could be
+// StatusOfStore returns the store's knowledge of these services, where no process could be
 // asked, for the reason why. It includes the latest reports of processes; lives reports
 // whether one counts as alive.
 func StatusOfStore(ctx context.Context, s StatusStore, services []string, why error, lives func(*Process) bool, now time.Time) (Status, error) {

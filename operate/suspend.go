@@ -36,8 +36,8 @@ func Suspended(ctx context.Context, s store.Reports) (map[string]deliver.Suspens
 	return all, nil
 }
 
-// SuspendService lets a service get nothing until ResumeService, in every process and over
-// restarts, and records it. A service that is suspended already stays as it is.
+// SuspendService suspends deliveries to a service until ResumeService, in every process and
+// over restarts, and records it. A service that is suspended already stays as it is.
 func SuspendService(ctx context.Context, s SuspendStore, service, actor, why string) error {
 	return changeSuspended(ctx, s, store.Audit{Actor: actor, Action: "pause", Service: service, Reason: why}, func(all map[string]deliver.Suspension) {
 		if _, already := all[service]; !already {
@@ -46,7 +46,7 @@ func SuspendService(ctx context.Context, s SuspendStore, service, actor, why str
 	})
 }
 
-// ResumeService lets a service that was suspended get what waits, and records it.
+// ResumeService resumes deliveries to a suspended service, and records it.
 func ResumeService(ctx context.Context, s SuspendStore, service, actor, why string) error {
 	return changeSuspended(ctx, s, store.Audit{Actor: actor, Action: "resume", Service: service, Reason: why}, func(all map[string]deliver.Suspension) {
 		delete(all, service)
@@ -54,7 +54,7 @@ func ResumeService(ctx context.Context, s SuspendStore, service, actor, why stri
 }
 
 func changeSuspended(ctx context.Context, s SuspendStore, audit store.Audit, change func(map[string]deliver.Suspension)) error {
-	// First: what nobody asked for is not done, what is on record may be repeated.
+	// The audit row comes first: a repeated row does no harm, an unrecorded action does.
 	if err := s.AddAudits(ctx, []store.Audit{audit}); err != nil {
 		return err
 	}

@@ -18,13 +18,13 @@ import (
 	"github.com/seed-86dfc502/weir/store"
 )
 
-// Kind says what a task does to each entity.
+// Kind is the action of a task on each entity.
 type Kind string
 
 const (
 	// Replay decides again from the current merged document.
 	Replay Kind = "replay"
-	// Reset sets the dam state to unknown: the next content passes, whatever it is.
+	// Reset sets the dam state to unknown: the next content passes, even an equal one.
 	// It does so to the rows of check services too.
 	Reset Kind = "reset"
 	// ResetOrder drops the sequences that entities remember of their sources.
@@ -140,14 +140,14 @@ func (e *Env) check(t Task) error {
 	return nil
 }
 
-// Result is what a task did, or would do.
+// Result is the effect of a task, done or previewed.
 type Result struct {
 	Operation string `json:"operation,omitempty"` // empty for a preview
 	Job       int64  `json:"job,omitempty"`
 	Resumed   bool   `json:"resumed,omitempty"` // it went on where an earlier run was cut off
 	Entities  int64  `json:"entities"`          // that got a control record, over all runs of the job
 	// CheckRows is how many rows of check services were set to unknown, over all
-	// runs, or would be. What is unknown already is not in it.
+	// runs, or would be. Rows that are unknown already are not in it.
 	CheckRows int64 `json:"check_rows,omitempty"`
 	Unknown   int64 `json:"unknown,omitempty"` // named, but not stored: passed over, in this run
 	// Services has the numbers of a preview, in the order of the configuration,
@@ -155,7 +155,7 @@ type Result struct {
 	Services []ServiceEffect `json:"services,omitempty"`
 }
 
-// ServiceEffect is what a task would do to one service.
+// ServiceEffect is the previewed effect of a task on one service.
 type ServiceEffect struct {
 	Service string `json:"service"`
 	Send    int64  `json:"would_send"`      // changes that would be let through
@@ -165,7 +165,7 @@ type ServiceEffect struct {
 	Fail    int64  `json:"would_fail,omitempty"` // would become dead letters
 }
 
-// progress is the cursor of a job with what has to be known beside it.
+// progress is the cursor of a job with its counters.
 type progress struct {
 	Cursor   json.RawMessage `json:"cursor,omitempty"` // of a list or a range, JSON
 	After    []byte          `json:"after,omitempty"`  // of the store, an entity id
@@ -289,7 +289,7 @@ func (r *runner) run(ctx context.Context) error {
 	return nil
 }
 
-// lastWrite bounds what is written when the caller has gone.
+// lastWrite bounds the last write after the caller's end.
 const lastWrite = 5 * time.Second
 
 // runBatch appends the records of a batch, then moves the cursor.
@@ -335,7 +335,7 @@ func (r *runner) save(ctx context.Context, seen int64) (err error) {
 		return err
 	}
 	r.job.Done += seen
-	// What was appended is worth keeping, also when the caller has just gone.
+	// Appended batches are recorded, also after the caller's end.
 	save, cancel := wait.WithGrace(context.WithoutCancel(ctx), ctx, lastWrite)
 	defer cancel()
 	if err := e.Store.SaveJob(save, r.job); err != nil {

@@ -103,8 +103,8 @@ func (a *app) withStoreOf(ctx context.Context, c *config.Config, f func(s assemb
 	return errors.Join(f(s), s.Close())
 }
 
-// commandLogger is the logger of a short command: what a running pipeline says about
-// its daily work would only hide the result.
+// commandLogger is the logger of a short command. It omits a pipeline's informational lines,
+// which would hide the result.
 func commandLogger(c *config.Config, w io.Writer) *slog.Logger {
 	level := slog.LevelWarn
 	if c.Log.Level == "debug" {
@@ -115,8 +115,7 @@ func commandLogger(c *config.Config, w io.Writer) *slog.Logger {
 	return slog.New(slog.NewTextHandler(w, &slog.HandlerOptions{Level: level}))
 }
 
-// maxReason bounds a reason, in bytes: it stands in every record and audit row of
-// an operation.
+// maxReason bounds a reason, in bytes: every record and audit row of an operation has it.
 const maxReason = 1 << 10
 
 // checkReason refuses a reason that is too long, or that no store holds.

@@ -123,7 +123,7 @@ func runDemo(ctx context.Context, a *app, o demo.Options, rate int) (err error) 
 	return errors.Join(err, <-wrote)
 }
 
-// freeAddress returns an address that nobody listens at: the wanted one if it is free.
+// freeAddress returns an address without a listener: the wanted one if it is free.
 func freeAddress(ctx context.Context, wanted string) (string, error) {
 	var listen net.ListenConfig
 	l, err := listen.Listen(ctx, "tcp", wanted)

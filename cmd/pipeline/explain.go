@@ -64,7 +64,7 @@ func runExplain(ctx context.Context, a *app, in explain.Input, full bool) error 
 	reached := false
 	err := a.operating(reaching, "", func(a *app, env *operate.Env) error {
 		if !timer.Stop() {
-			// What is read from here on would be cut off.
+			// Later reads would be cut off.
 			return fmt.Errorf("it took longer than %s to reach it", reachTime)
 		}
 		reached = true

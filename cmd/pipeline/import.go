@@ -60,7 +60,7 @@ event ids, are duplicates.`,
 	return c
 }
 
-// file returns what the flags say of a file, checked.
+// file returns the file that the flags describe, checked.
 func (f *importFlags) file(cfg *config.Config, path string) (imports.File, error) {
 	wrong := func(err error) (imports.File, error) { return imports.File{}, &usageError{err} }
 	source := cfg.Sources.Find(f.source)

@@ -14,7 +14,7 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// starter is what somebody says of a first configuration.
+// starter has the answers for a first configuration.
 type starter struct {
 	from, entity, customer string
 	sees                   []string
@@ -63,7 +63,7 @@ func (o *initOptions) run(cmd *cobra.Command, args []string) error {
 	return writeStarter(o.app, dir, o.s)
 }
 
-// askStarter asks the three questions. What the first event has is proposed.
+// askStarter asks the three questions and proposes the members of the first event.
 func askStarter(ctx context.Context, a *app, dir string, s *starter) (err error) {
 	lines := bufio.NewScanner(a.in)
 	ask := func(question, proposed string) string {

@@ -101,8 +101,7 @@ func (a *app) execute(ctx context.Context, args []string) int {
 	return a.report(err)
 }
 
-// output remembers that a result could not be written: a command whose result
-// nobody has did not succeed.
+// output remembers that a result could not be written: the command failed then.
 type output struct {
 	io.Writer
 	failed error

@@ -7,14 +7,12 @@ import (
 	"github.com/seed-86dfc502/weir/assemble"
 )
 
-// processOverhead is what a process needs besides what limits.memory bounds, in bytes:
-// code, stacks, clients, and garbage that is not collected yet.
+// processOverhead is the memory of a process beyond limits.memory, in bytes: code, stacks, clients, and garbage that is not collected yet.
 const processOverhead = 128 << 20
 
-// setMemoryLimit tells Go how much memory is meant to be used: what the configuration
-// says, and less where a control group would end the process before. It collects
-// garbage rather than to use more, and fails at nothing. Whoever sets GOMEMLIMIT
-// decides otherwise; 0 then.
+// setMemoryLimit sets the memory limit of the Go runtime: that of the configuration, or less
+// within a smaller control group. Beyond it Go collects garbage; no allocation fails. It
+// returns 0 and does nothing if GOMEMLIMIT is set.
 func setMemoryLimit(configured int64) (limit int64) {
 	if os.Getenv("GOMEMLIMIT") != "" {
 		return 0

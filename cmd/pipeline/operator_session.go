@@ -60,10 +60,10 @@ func (a *app) executor(cfg *config.Config, tools func(context.Context) (*operate
 
 // operating runs f in the environment of operators' commands. There are three ways:
 //
-//   - With servers, and embedded while nobody runs, this process opens store and
+//   - With servers, and embedded without a running process, this process opens store and
 //     log itself for the time of the command.
 //   - Embedded, while a process runs, that one has them open: it is asked to run
-//     the command, and what it prints is printed here.
+//     the command, and its output is printed here.
 //   - This process is the one that was asked.
 //
 // input names a file, or -
@@ -87,7 +87,7 @@ func (a *app) operating(ctx context.Context, input string, f func(a *app, env *o
 		return err
 	}
 	if running != nil {
-		// It would work with its own configuration, whatever was asked with which.
+		// It would use its own configuration, not the one of the command.
 		if err := a.mustBeActive(ctx, cfg); err != nil {
 			return err
 		}
@@ -199,7 +199,7 @@ func (a *app) seekable(name string) (io.ReadSeeker, func(), error) {
 	return f, remove, nil
 }
 
-// terminal reports whether somebody watches standard error.
+// terminal reports whether standard error is a terminal.
 func (a *app) terminal() bool {
 	if a.forwarded != nil {
 		return a.forwarded.terminal

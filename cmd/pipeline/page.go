@@ -27,7 +27,7 @@ type operators struct {
 }
 
 // record begins the history of a process, and lets the store know that it is there:
-// also where nobody can ask it.
+// also without a listener.
 func (o *operators) record(p *pipeline.Pipeline) {
 	started := time.Now().UTC()
 	o.history = history.New(history.Options{

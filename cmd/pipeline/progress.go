@@ -14,12 +14,12 @@ import (
 	"github.com/seed-86dfc502/weir/pipeline"
 )
 
-// A line of progress is for people: it stands on standard error where that is a
+// A line of progress is for people: it is written to standard error where that is a
 // terminal, is written over and over, and is gone before the result.
 
-// progressOf shows how far an action is while somebody watches, at most some
+// progressOf shows the progress of an action on a terminal, at most some
 // times a second: a bar when the end is known, else a number. stop takes it away,
-// and may be called twice. show is nil where nobody watches.
+// and may be called twice. show is nil without a terminal.
 func (a *app) progressOf() (show func(done, total int64), stop func()) {
 	if a.json || !a.terminal() {
 		return nil, func() {}
@@ -76,8 +76,8 @@ func (w afterProgress) Write(b []byte) (int, error) {
 	return w.Writer.Write(b)
 }
 
-// runProgress shows what a run has done, until the given function is called: with
-// untilIdle also how long the rest takes. Where nobody watches it says what is waited for.
+// runProgress shows the progress of a run until the returned function is called; with
+// untilIdle also the remaining time. Without a terminal it reports blocked waits only.
 func runProgress(a *app, reg *prometheus.Registry, waits func() []pipeline.Wait, untilIdle bool) (stop func()) {
 	if a.json || !a.terminal() {
 		return reportWaits(a, waits)
@@ -125,9 +125,9 @@ func runProgress(a *app, reg *prometheus.Registry, waits func() []pipeline.Wait,
 // backlog is counted every 5 seconds.
 const rateWindow = 15
 
-// timeLeft says how long what waits takes at the rate between two looks: what is to be
-// decided, and after that what is to be delivered. Empty while that is not known: where
-// nothing moves, and until a source that is read has said how much it holds.
+// timeLeft estimates the remaining time at the rate between two snapshots: first of the
+// undecided records, then of the undelivered changes. Empty while it is unknown: without
+// progress, and until every source has reported its backlog.
 func timeLeft(before, now *snapshot.Snapshot, waits []pipeline.Wait) string {
 	for _, w := range waits {
 		if name, is := strings.CutPrefix(w.For, "source "); is && !now.Source(name).LagKnown {
@@ -166,7 +166,7 @@ func reportWaits(a *app, waits func() []pipeline.Wait) (stop func()) {
 	return func() { close(quit); <-done }
 }
 
-// waitsAfter is after what time a run says what it waits for.
+// waitsAfter is the delay before a run reports its blocked waits.
 const waitsAfter = 2 * time.Second
 
 // blockedWaits returns the waits that do not end by themselves.

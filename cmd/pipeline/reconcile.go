@@ -218,7 +218,7 @@ func reconcileService(ctx context.Context, a *app, env *operate.Env, name string
 		}
 		r.Error = err.Error()
 	}
-	// What was found before a failure is drift all the same.
+	// Drift found before a failure still counts.
 	if drifted == nil || drifted.n == 0 {
 		return r, nil
 	}
@@ -240,7 +240,7 @@ func reconcileService(ctx context.Context, a *app, env *operate.Env, name string
 	return r, nil
 }
 
-// driftError says that targets do not hold what they should.
+// driftError is the error of targets with drift.
 type driftError struct{ text string }
 
 func (e *driftError) Error() string { return e.text }
@@ -310,7 +310,7 @@ func printReconciled(a *app, all []reconciled, skipped []string, f *reconcileFla
 	return nil
 }
 
-// describe says in one line what a target holds and what it should.
+// describe returns one line: the target's row beside the expected one.
 func describe(s reconcile.Finding) string {
 	held := "nothing is there"
 	if s.Held != "" {

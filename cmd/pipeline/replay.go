@@ -20,7 +20,7 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// latestJob is the number that stands for the latest unfinished job.
+// latestJob denotes the latest unfinished job.
 const latestJob = -1
 
 // taskFlags are those that select entities and services, and say how.
@@ -273,7 +273,7 @@ func (o *replayOptions) run(cmd *cobra.Command, args []string) error {
 	return startTask(cmd.Context(), o.app, operate.Replay, &o.f)
 }
 
-// startTask runs a task, or shows what it would do.
+// startTask runs a task, or previews it.
 func startTask(ctx context.Context, a *app, kind operate.Kind, f *taskFlags) error {
 	cfg, err := a.load()
 	if err != nil {
@@ -383,7 +383,7 @@ func requireFound(r operate.Result) error {
 	return nil
 }
 
-// printNext says what the next run will do, if no process is running.
+// printNext names the work that is left to the next run, if no process is running.
 func printNext(a *app, alone, waited bool) {
 	switch {
 	case alone && waited:

@@ -105,7 +105,7 @@ func (a *app) hintOf(err error) string {
 // palette colors words on a terminal, and nowhere else.
 type palette bool
 
-// colors returns how to color what is written to w: not at all where it is no
+// colors returns the palette for w: without colors where it is no
 // terminal, or where NO_COLOR or a dumb terminal asks for that.
 func colors(w io.Writer, env func(string) (string, bool)) palette {
 	if !isTerminal(w) {

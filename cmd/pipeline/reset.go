@@ -76,7 +76,7 @@ func (o *resetOptions) run(cmd *cobra.Command, args []string) error {
 	return startTask(ctx, o.app, kind, &o.f)
 }
 
-// resetQuestion counts what a reset would do, in whichever process that happens.
+// resetQuestion previews a reset and returns the question to confirm.
 func resetQuestion(a *app, cmd *cobra.Command, kind operate.Kind, f taskFlags) (string, error) {
 	if a.forwarded != nil || !isTerminal(a.in) || !isTerminal(a.err) {
 		return "", a.confirm(cmd.Context(), "")
@@ -99,7 +99,7 @@ func resetQuestion(a *app, cmd *cobra.Command, kind operate.Kind, f taskFlags) (
 	return question(r), nil
 }
 
-// question asks for what a reset would do.
+// question returns the question for a previewed reset.
 func question(r operate.Result) string {
 	var rows, services, checked int64
 	for _, s := range r.Services {

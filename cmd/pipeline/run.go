@@ -163,8 +163,8 @@ func runPipeline(ctx context.Context, a *app, cfg *config.Config, opt pipeline.O
 	return err
 }
 
-// runSummary is what a run did. Left is what a run until idle stopped before; empty
-// when it was done.
+// runSummary is the result of a run. Left is the work that a run until idle left; empty when
+// it was done.
 type runSummary struct {
 	snapshot.Summary
 	Left []pipeline.Wait `json:"left,omitempty"`

@@ -105,7 +105,7 @@ func (o *tokenNewOptions) run() error {
 	return nil
 }
 
-// checkEntry refuses what the file of tokens would not take.
+// checkEntry refuses an entry that is invalid in a file of tokens.
 func checkEntry(text []byte) error {
 	_, err := config.ParseTokens(text)
 	var faults *config.Faults

@@ -9,7 +9,7 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// build is what a binary knows of itself.
+// build identifies a binary.
 type build struct {
 	Version string `json:"version"` // "devel" where nothing says more
 	Commit  string `json:"commit,omitempty"`
@@ -19,7 +19,7 @@ type build struct {
 	System  string `json:"system"` // linux/amd64
 }
 
-// buildOf reads what the compiler noted.
+// buildOf reads the compiler's build information.
 func buildOf(info *debug.BuildInfo, ok bool) build {
 	b := build{Version: "devel", Go: runtime.Version(), System: runtime.GOOS + "/" + runtime.GOARCH}
 	if !ok {

@@ -36,7 +36,7 @@ const (
 const memory = 8192
 
 // Write makes a folder with weir.yaml, customers/ and one JSONL file per
-// source. What is there already is overwritten, with the same bytes when the
+// source. Existing files are overwritten, with the same bytes when the
 // options are the same.
 func Write(dir string, o Options) error {
 	o.Entities = defaults.Positive(o.Entities, 10_000)
@@ -88,7 +88,7 @@ func Stream(o Options, emit func(source string, line []byte) error) error {
 	return nil
 }
 
-// entity is what the generator knows of one banana, per source.
+// entity is the generator's state of one banana, per source.
 type entity struct {
 	docs [3]map[string]string // field to JSON text; nil: not there
 	lsn  int                  // of the registry's last event

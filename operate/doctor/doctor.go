@@ -1,7 +1,7 @@
-// Package doctor examines what a configuration stands on: servers with their versions,
-// clocks, rights and settings, topics, folders and disks. It changes nothing. What
-// validate cannot see, since it needs a network, and what shows itself only when it is
-// too late, such as a database that does not sync, is what it looks for.
+// Package doctor examines the surroundings of a configuration: servers with their versions,
+// clocks, rights and settings, sources and targets, topics, folders and disks. It changes
+// nothing. It finds faults that validate cannot, since they need a network, and faults that
+// show only after a failure, such as a database that does not sync.
 package doctor
 
 import (
@@ -85,7 +85,7 @@ func (e *examination) add(what string, level operate.Level, why, do string) {
 	e.findings = append(e.findings, operate.Item{What: what, Level: level, Why: why, Do: do})
 }
 
-// fact notes what is worth saying where nothing is wrong.
+// fact records a fact for the line of a check without findings.
 func (e *examination) fact(format string, args ...any) {
 	e.facts = append(e.facts, fmt.Sprintf(format, args...))
 }
@@ -98,7 +98,7 @@ func (e *examination) sound(what string, before int) {
 	e.facts = nil
 }
 
-// A clock that is off by less than this harms nobody: times are for people, retention
+// A smaller difference of clocks does no harm: times are for people, retention
 // and the age of deliveries.
 const (
 	clockWarning = time.Second

@@ -56,7 +56,7 @@ func (e *examination) disks() {
 	}
 }
 
-// room judges what is free on a disk.
+// room judges the free space of a disk.
 func (e *examination) room(dir string, free, whole uint64) {
 	found := fmt.Sprintf("%s of %s free", humanize.IBytes(free), humanize.IBytes(whole))
 	const do = "make room, or move data_dir or the output to a larger disk: on a full one Weir halts until there is room"

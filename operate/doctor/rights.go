@@ -85,13 +85,13 @@ type need struct {
 	reach.Permission
 }
 
-// entitled is a user of a cluster, and what it must be allowed.
+// entitled is a user of a cluster, and the permissions that it needs.
 type entitled struct {
 	cluster transport.Config
 	needs   []need
 }
 
-// ask adds what is not allowed.
+// ask adds the missing permissions.
 func (x *entitled) ask(ctx context.Context, e *examination) error {
 	options, err := transport.NewClientOpts(x.cluster)
 	if err != nil {
@@ -152,7 +152,7 @@ func (x *entitled) names(of func(reach.Permission) string) []string {
 	return names
 }
 
-// topicRights returns what the user may do with those topics of which the cluster tells it.
+// topicRights returns the user's permissions on the topics, as far as the cluster reports them.
 func topicRights(ctx context.Context, client *kgo.Client, topics []string) (map[string][]kadm.ACLOperation, error) {
 	may := map[string][]kadm.ACLOperation{}
 	if len(topics) == 0 {

@@ -8,8 +8,7 @@ import (
 	"github.com/seed-86dfc502/weir/store"
 )
 
-// checkServices looks at the rows of check services. Nothing of them follows from
-// what the sources say.
+// checkServices reads the rows of check services, which do not depend on the sources.
 func checkServices(ctx context.Context, in Input) ([]Check, error) {
 	var names []string
 	for i := range in.Config.Checks {

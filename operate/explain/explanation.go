@@ -9,8 +9,8 @@ import (
 	"github.com/seed-86dfc502/weir/store"
 )
 
-// Explanation is the whole story of one entity; its JSON form is what the
-// command prints with --json. Versions are positions in the inbox, as
+// Explanation is the report on one entity; its JSON form is the output of the command with
+// --json. Versions are positions in the inbox, as
 // generation:offset.
 type Explanation struct {
 	Entity string `json:"entity"`
@@ -55,7 +55,7 @@ type Event struct {
 	EventID string    `json:"event_id,omitempty"`
 	// Outcome is noise, merged, incomplete, control, dead letter, or stale with its reason.
 	Outcome string `json:"outcome"`
-	// Record is what the inbox still has of it; Gone says why it has nothing.
+	// Record is its record in the inbox; Gone says why there is none.
 	Record *Record `json:"record,omitempty"`
 	Gone   string  `json:"gone,omitempty"`
 
@@ -186,7 +186,7 @@ type Check struct {
 	Version  uint64   `json:"version"` // of the last pass
 	// Confirmed is the highest version that was confirmed; absent: none.
 	Confirmed uint64 `json:"confirmed_version,omitempty"`
-	// Hash of the content that stands, absent when it is unknown. Given: made from
+	// Hash of the present content, absent when it is unknown. Given: made from
 	// a hash that the caller computed.
 	Hash     string `json:"hash,omitempty"`
 	Given    bool   `json:"given,omitempty"`

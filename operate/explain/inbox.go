@@ -85,7 +85,7 @@ func (s *story) record(ctx context.Context, partition int32, offset int64) (*cha
 	return found, err
 }
 
-// fill adds what the inbox has of an event.
+// fill adds the inbox record of an event.
 func (s *story) fill(e *Event, r *change.Record) {
 	switch {
 	case r == nil:

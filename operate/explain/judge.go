@@ -124,7 +124,7 @@ func (s *story) delivered(out *Service, c config.Service, row store.Row, say fun
 	}
 }
 
-// otherwise is what has to be added when a decision now would send something.
+// otherwise is the addition for an entity that a decision now would send.
 func (s *story) otherwise(out *Service) string {
 	if !out.WouldSend {
 		return ""
@@ -171,8 +171,7 @@ func (e Event) describe() string {
 // jobPart is the id of a control record that a job made: its number, and what of it.
 var jobPart = regexp.MustCompile(`^job-(\d+)(/|$)`)
 
-// shownID is the event's id for people; of what a job asked for the job, by the
-// number that commands take.
+// shownID is the event's id for people; for a record of a job, the job's number.
 func (e Event) shownID() string {
 	if m := jobPart.FindStringSubmatch(e.EventID); m != nil && e.Action != "" {
 		return "job " + m[1]
@@ -183,7 +182,7 @@ func (e Event) shownID() string {
 // position describes an event with its position in the inbox.
 func (e Event) position() string { return e.describe() + ", " + e.Version }
 
-// reads lists what a projection reads, for people.
+// reads lists the paths that a projection reads, for people.
 func (s *story) reads(c config.Service) string {
 	var all []string
 	for _, p := range s.plan.Projections[c.Projection].ReadSet() {
@@ -198,7 +197,7 @@ func (s *story) reads(c config.Service) string {
 	return strings.Join(all, ", ")
 }
 
-// has says what the customer has.
+// has describes the customer's present content.
 func has(out *Service, row store.Row) string {
 	switch {
 	case out.Last == nil:

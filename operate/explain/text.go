@@ -317,7 +317,7 @@ func (x *Explanation) side(p *printer) {
 	}
 }
 
-// sideRows are what is shown of each service beside its events.
+// sideRows are the rows of each service beside its events.
 var sideRows = []struct {
 	name string
 	of   func(s *Service) string
@@ -381,11 +381,11 @@ var sideRows = []struct {
 	{"verdict", func(s *Service) string { return string(s.Verdict) }},
 }
 
-// maxSide is how many services stand side by side.
+// maxSide is how many services are shown side by side.
 const maxSide = 3
 
-// below shows a row per service: what the events came to for it, each under its
-// version, and how it stands.
+// below shows a row per service: the decision on each event, under its version, and the
+// verdict.
 func (x *Explanation) below(p *printer, labels []string) {
 	p.line("")
 	p.line("Services")
@@ -409,7 +409,7 @@ func (x *Explanation) below(p *printer, labels []string) {
 	wide.table(head, rows)
 }
 
-// deliveries shows what the targets answered.
+// deliveries shows the targets' answers.
 func (x *Explanation) deliveries(p *printer) {
 	if len(x.Deliveries) == 0 {
 		return

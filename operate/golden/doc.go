@@ -5,15 +5,15 @@
 //
 //	{"source": "registry", "event": {…}, "key": "…", "headers": {"ce_id": "…"}}
 //
-// where event is what the source's producer would send (null is a tombstone),
-// and key and headers are optional. expected.txt has a paragraph per event,
-// which says what became of it, what was sent to whom, and who was held back:
+// where event is the record of the source's producer (null is a tombstone), and key and
+// headers are optional. expected.txt has a paragraph per event: its outcome, and the changes
+// that were sent, held back or pruned:
 //
 //	1 registry B-007: merged
 //	  send acme/ripeness@hook upsert {"banana_id":"B-007"}
 //	  held back globex/list@archive
 //	  pruned globex/prices@archive
 //
-// The events are taken apart, merged, projected and compared by the code that
+// The events are parsed, merged, projected and compared by the code that
 // does so in production; only store, log and sinks are maps.
 package golden

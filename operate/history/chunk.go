@@ -95,7 +95,7 @@ func (c chunk) encode() ([]byte, error) {
 	return b.Bytes(), nil
 }
 
-// maxChunk bounds what a stored chunk unpacks to, in bytes: MaxSeries whole hours
+// maxChunk bounds an unpacked chunk, in bytes: MaxSeries whole hours
 // are a third of it.
 const maxChunk = 8 << 20
 

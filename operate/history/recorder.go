@@ -222,7 +222,7 @@ func sourcePoint(now, before *snapshot.Source) Point {
 	}
 }
 
-// forget drops what is over its time. The caller holds r.mu.
+// forget drops expired hours. The caller holds r.mu.
 func (r *Recorder) forget(second int64) {
 	oldest := (second - int64(Kept.Seconds())) / 3600
 	for _, hours := range []map[int64]chunk{r.saved, r.unsaved} {
@@ -239,8 +239,8 @@ func (r *Recorder) forget(second int64) {
 	}
 }
 
-// save adds what is new to the reports of its hours. What certainly was not written
-// is tried again; of unknown outcome it might be counted twice.
+// save adds the increase to the reports of its hours. A write that certainly failed is
+// retried; after one of unknown outcome the increase may be counted twice.
 func (r *Recorder) save(ctx context.Context) {
 	if r.opt.Store == nil {
 		return
@@ -290,7 +290,7 @@ func (r *Recorder) save(ctx context.Context) {
 	}
 }
 
-// load reads what the store has.
+// load reads the stored hours.
 func (r *Recorder) load(ctx context.Context) {
 	if r.opt.Store == nil {
 		return

@@ -16,11 +16,11 @@ import (
 // Kind is the kind of the store's reports that hold summaries of suppressed events.
 const Kind = "noise"
 
-// Scope is how the names of a configuration's reports end: what is suppressed
-// depends on it.
+// Scope is the suffix of the names of a configuration's reports, since suppressions depend on
+// the configuration.
 func Scope(fingerprint []byte) string { return "/" + hex.EncodeToString(fingerprint[:8]) }
 
-// Result is what was seen under a configuration.
+// Result is the noise of a configuration.
 type Result struct {
 	// From and To are the days that were summed up, empty without any.
 	From    string   `json:"from,omitempty"`
@@ -30,7 +30,7 @@ type Result struct {
 	Others bool `json:"-"`
 }
 
-// Read sums up what the deciding processes wrote down under a configuration, for
+// Read sums up the reports of the deciding processes under a configuration, for
 // the sources that want keeps. Its errors are those of the store, or say that a
 // report cannot be read.
 func Read(ctx context.Context, s store.Reports, cfg *config.Config, want func(source string) bool) (Result, error) {

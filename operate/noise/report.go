@@ -9,7 +9,7 @@ import (
 	"github.com/seed-86dfc502/weir/projections"
 )
 
-// Source is what is known of a configured source.
+// Source describes a configured source.
 type Source struct {
 	Name  string
 	Strip []string           // its rules, as they are
@@ -52,7 +52,7 @@ type Cause struct {
 	// Example is a path that one of them changed, for Entity.
 	Example string `json:"example"`
 	Entity  string `json:"entity"`
-	// Strippable: nobody reads any of the fields.
+	// Strippable: no projection reads any of the fields.
 	Strippable bool `json:"strippable"`
 }
 

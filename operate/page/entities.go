@@ -71,7 +71,7 @@ func (p entitySection) list(w http.ResponseWriter, r *http.Request, who *session
 // after.
 func (p entitySection) entitiesFrom(ctx context.Context, prefix, after string) (found []store.Entity, more bool, err error) {
 	if prefix != "" && after < prefix {
-		// The one that is just the prefix stands in front of those behind it.
+		// The entity whose id is the prefix itself comes first.
 		one, err := p.opt.Store.Entity(ctx, prefix)
 		if err == nil {
 			found = append(found, one)
@@ -95,18 +95,18 @@ func (p entitySection) entitiesFrom(ctx context.Context, prefix, after string) (
 	return found, false, nil
 }
 
-// version is an event with what it changed in its source's document, as far as
-// that can be told from the payloads.
+// version is an event with its changes to the source's document, as far as the payloads show
+// them.
 type version struct {
 	explain.Event
 	Diff []plan.Difference
 	More int
-	// Told says what the differences are of; empty: there are none to show.
+	// Told names the base of the differences; empty without any.
 	Told string
 }
 
-// versions compares each event with the one before it of the same source. Patches
-// say themselves what they change.
+// versions compares each event with the one before it of the same source. A patch
+// names its changes itself.
 func versions(x *explain.Explanation) (all []version) {
 	patches := map[string]bool{}
 	for _, s := range x.Sources {

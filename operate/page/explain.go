@@ -26,8 +26,8 @@ type explainBody struct {
 // maxJudged is how many services are shown unfolded.
 const maxJudged = 12
 
-// urgency orders verdicts: what asks for somebody, what is under way, what came of
-// the last event, and what it did not concern.
+// urgency orders verdicts: problems, changes under way, outcomes of the last event, and services
+// that it did not concern.
 var urgency = []explain.Verdict{ //nolint:gochecknoglobals // never written
 	explain.Undecidable, explain.Refused, explain.Unknown, explain.NotYet, explain.Pending, explain.Sent, explain.HeldBack,
 	explain.UpToDate, explain.NeverSent, explain.Stale, explain.Noise, explain.Pruned,
@@ -57,7 +57,7 @@ func (b *explainBody) judge() {
 	}
 }
 
-// FoldedWords says what is folded: "188 more services: 150 pruned, 38 held back".
+// FoldedWords summarizes the folded services: "188 more services: 150 pruned, 38 held back".
 func (b explainBody) FoldedWords() string {
 	counts := map[explain.Verdict]int{}
 	for _, s := range b.Folded {

@@ -18,7 +18,7 @@ import (
 // overviewSection serves the overview.
 type overviewSection struct{ *Page }
 
-// Bounds of the picture: what is beyond them is summed up in one box.
+// Bounds of the picture: nodes beyond them are summed up in one box.
 const (
 	flowSources   = 7
 	flowCustomers = 9
@@ -83,7 +83,7 @@ func thickness(rate float64) string {
 	return strconv.FormatFloat(min(16, 2+3*math.Log10(1+rate)), 'f', 1, 64)
 }
 
-// rates returns the rate of what a function picks.
+// rates returns the rate of the counter that a function picks.
 type rates func(func(*snapshot.Snapshot) float64) snapshot.Rate
 
 func (p overviewSection) flowNodes(now, before *snapshot.Snapshot, health operate.Health) nodes {

@@ -20,7 +20,7 @@ import (
 	"github.com/seed-86dfc502/weir/store"
 )
 
-// maxJSON bounds what is shown of a document, in bytes.
+// maxJSON bounds the shown part of a document, in bytes.
 const maxJSON = 64 << 10
 
 // functions are what templates call.
@@ -69,7 +69,7 @@ func comma(f float64) string { return humanize.Comma(int64(f + 0.5)) }
 
 func itoa(n int) string { return strconv.Itoa(n) }
 
-// orDash is what stands where a number is, or is not known.
+// orDash formats a number, or a dash while it is unknown.
 func orDash(known bool, number string) string {
 	if known {
 		return number
@@ -85,8 +85,7 @@ func rateText(r snapshot.Rate) string {
 	return orDash(r.Known, comma(r.PerSecond))
 }
 
-// tenths has one digit behind the point; what is more than nothing never reads as
-// nothing.
+// tenths has one digit after the point; a positive number never reads as 0.
 func tenths(f float64) string {
 	if f > 0 && f < 0.05 {
 		return "<0.1"
@@ -122,7 +121,7 @@ func cutText(s string, most int) string {
 	return s
 }
 
-// wholeName is up to how many characters a name stands in one line.
+// wholeName is how many characters of a name fit in one line.
 const wholeName = 24
 
 // breakable is a name that may be broken behind its punctuation if it is long, and
@@ -137,8 +136,7 @@ func breakable(name string) template.HTML {
 
 var breaks = strings.NewReplacer("/", "/<wbr>", "@", "<wbr>@", "_", "_<wbr>", ".", ".<wbr>")
 
-// baseName is the last part of a path: where a file stands on the machine is
-// nobody's business.
+// baseName is the last part of a path. The page does not show folders of the machine.
 func baseName(path string) string { return filepath.Base(path) }
 
 // pretty breaks a JSON text into lines, and cuts it when it is long.

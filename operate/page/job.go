@@ -41,7 +41,7 @@ type job struct {
 	done, total int64 // guarded by mu
 }
 
-// outcome is what a job returns: what is shown by which template.
+// outcome is the result of a job: a view and its template.
 type outcome struct {
 	template string
 	view     view

@@ -36,7 +36,7 @@ var (
 	states = []string{"open", "replayed", "obsolete", "discarded", "all"}
 )
 
-// filter is what the list of letters is narrowed by, as it stands in a form.
+// filter narrows the list of letters, as text of a form.
 type filter struct {
 	Stage, State, Source, Service, Entity, Code string
 	After                                       int64

@@ -11,7 +11,7 @@ import (
 const (
 	// loginLife is for how long a link signs in.
 	loginLife = 15 * time.Minute
-	// maxLinks bounds those that nobody used.
+	// maxLinks bounds unused links.
 	maxLinks = 16
 )
 
@@ -28,7 +28,7 @@ type links struct {
 }
 
 // LoginPath returns the path of a link that signs one browser in, as actor, once
-// and within a quarter of an hour; empty where nobody can sign in. It is a secret
+// and within a quarter of an hour; empty where sign-in is off. It is a secret
 // until it is used.
 func (p *Page) LoginPath(actor string) string {
 	if !p.canSignIn() {

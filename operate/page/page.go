@@ -34,12 +34,12 @@ type Options struct {
 	Store  Store
 	// Tools returns what actions work with; its Actor is set here.
 	Tools func(context.Context) (*operate.Env, error)
-	// History is what was and is counted.
+	// History has the counters, past and present.
 	History *history.Recorder
 	// Roles are the stages that this process runs, of ingest, decide and deliver.
 	Roles []string
-	// Suspend lets a service get nothing, or what waits for it again, in all
-	// processes, and records it.
+	// Suspend suspends deliveries to a service, or resumes them, in all processes, and records
+	// it.
 	Suspend func(ctx context.Context, service string, on bool, actor, why string) error
 	// Probe makes a service try now; false when this process does not deliver it.
 	Probe func(service string) bool
@@ -57,8 +57,8 @@ type Options struct {
 	// RunInBackground runs f on a goroutine of its own. The end of the process ends its context and
 	// waits for it; false, and f is not run, when the process is ending.
 	RunInBackground func(f func(ending context.Context)) bool
-	// Patience is how long a request waits for what it began before it shows how
-	// far that is. Defaults to 2s.
+	// Patience is how long a request waits for its job before it shows the job's progress.
+	// Defaults to 2s.
 	Patience time.Duration
 	// Now is the clock of sessions and rates; nil is time.Now.
 	Now func() time.Time
@@ -74,7 +74,7 @@ const (
 	maxEdit   = 16 << 20 // a new payload
 )
 
-// Store is what the page asks of the store.
+// Store is the page's view of the store.
 type Store interface {
 	operate.Store
 	CountEntities(ctx context.Context) (int64, error)
@@ -339,7 +339,7 @@ func (p *Page) renderError(w http.ResponseWriter, r *http.Request, err error) {
 // runs reports whether this process runs a stage.
 func (p *Page) runs(stage string) bool { return slices.Contains(p.opt.Roles, stage) }
 
-// env returns what actions work with, for somebody.
+// env returns the environment of an operator's actions.
 func (p *Page) env(ctx context.Context, who *session) (*operate.Env, error) {
 	env, err := p.opt.Tools(ctx)
 	if err == nil {

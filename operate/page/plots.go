@@ -97,8 +97,8 @@ func rangeOf(r *http.Request) history.Range {
 	return all[1]
 }
 
-// plotsOf makes the history of a series. page is the address that shows it, kind
-// and name say what it is to the fragment.
+// plotsOf makes the history of a series. page is the address that shows it; kind and name
+// identify the series to the fragment.
 func (p *Page) plotsOf(r *http.Request, page, kind, name string) plots {
 	of := rangeOf(r)
 	b := plots{

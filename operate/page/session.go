@@ -20,7 +20,7 @@ const (
 	maxName     = 64 // characters of an operator's name
 )
 
-// session is somebody who is signed in.
+// session is an operator who is signed in.
 type session struct {
 	Actor string // for the audit
 	form  string // what its forms carry; empty for a bearer token
@@ -30,7 +30,7 @@ type session struct {
 	notice string // shown by the next page; guarded by mu
 }
 
-// Form is what forms of the session carry; of nobody, nothing.
+// Form is the token of the session's forms; empty without a session.
 func (s *session) Form() string {
 	if s == nil {
 		return ""
@@ -63,8 +63,7 @@ func newSessions(now func() time.Time) *sessions {
 	return &sessions{now: now, all: map[[32]byte]*session{}}
 }
 
-// open makes a session and gives its cookie's value. The oldest one gives way
-// when there are too many.
+// open makes a session and returns its cookie's value. Beyond the limit the oldest one ends.
 func (s *sessions) open(actor string) (cookie string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -18,7 +18,7 @@ import (
 // taskSection serves replay and reset.
 type taskSection struct{ *Page }
 
-// taskForm is what a replay or a reset is asked for by, as it stands in a form.
+// taskForm describes a replay or a reset, as text of a form.
 type taskForm struct {
 	Kind         string // replay or reset
 	Which        string // list, all, outdated, since
@@ -50,7 +50,7 @@ func taskFormOf(v url.Values) taskForm {
 	return f
 }
 
-// task returns what the form asks for; an *InvalidRequestError says what is wrong with it.
+// task returns the task of the form; an *InvalidRequestError names its fault.
 func (f taskForm) task() (operate.Task, error) {
 	t := operate.Task{Kind: operate.Kind(f.Kind), Services: f.Services, Force: f.Force, Reason: f.Reason}
 	if t.Kind != operate.Replay && t.Kind != operate.Reset {
@@ -142,7 +142,7 @@ func (p *Page) serviceNames() []string {
 	return all
 }
 
-// begin tries or does a replay or a reset. What is done was tried before, by the
+// begin previews or does a replay or a reset. A preview by the same form precedes it:
 // same form: the page of a trial is the only one that offers it.
 func (p taskSection) begin(w http.ResponseWriter, r *http.Request, who *session) {
 	f := taskFormOf(r.PostForm)

@@ -2,8 +2,8 @@ package plan
 
 import "encoding/json"
 
-// Effect is what a candidate would do; its JSON form is what the command
-// prints with --json.
+// Effect is the previewed effect of a candidate; its JSON form is the output of the command
+// with --json.
 type Effect struct {
 	// Active: the candidate decides as the active configuration does. Where sinks
 	// send to is no part of that.
@@ -54,8 +54,8 @@ type Sample struct {
 	Entity string          `json:"entity"`
 	Op     string          `json:"op"`
 	After  json.RawMessage `json:"after,omitempty"` // absent on a retraction
-	// Before is what the compared configuration shows of it. Exact: it is what
-	// was sent last, going by the hash.
+	// Before is its document under the compared configuration. Exact: by the hash, that
+	// document was sent last.
 	Before json.RawMessage `json:"before,omitempty"`
 	Exact  bool            `json:"exact,omitempty"`
 	Diff   []Difference    `json:"diff,omitempty"`
@@ -69,7 +69,7 @@ type Difference struct {
 	After  json.RawMessage `json:"after,omitempty"`  // absent: it goes away
 }
 
-// Changes counts what the candidate itself would cause: sends, retractions and
+// Changes counts the effects of the candidate itself: sends, retractions and
 // dead letters, without those that would come anyway.
 func (e *Effect) Changes() int64 {
 	n := e.Failed

@@ -9,7 +9,7 @@ import (
 	"github.com/seed-86dfc502/weir/store"
 )
 
-// note says what the numbers do not cover.
+// note names the gaps of the numbers.
 func (c *computation) note(active store.Revision) {
 	say := func(format string, args ...any) {
 		c.effect.Notes = append(c.effect.Notes, fmt.Sprintf(format, args...))

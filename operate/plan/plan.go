@@ -35,7 +35,7 @@ type Input struct {
 	Progress func(done, total int64)
 }
 
-// Bounds of one page: what is in memory at a time.
+// Bounds of one page, and so of memory.
 const (
 	PageEntities = 500
 	PageRows     = 10_000
@@ -256,7 +256,7 @@ func (s *side) decide(e store.Entity) (store.Entity, decide.Step, error) {
 	return e, step, err
 }
 
-// sample shows a change, compared with what is shown now.
+// sample shows a change, compared with the present document.
 func (c *computation) sample(e store.Entity, x change.Change) Sample {
 	s := Sample{Entity: e.ID, Op: string(x.Op), After: x.Doc}
 	if c.against == nil {

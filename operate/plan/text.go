@@ -121,7 +121,7 @@ func (s Sample) write(w io.Writer, service string) {
 	}
 }
 
-// brief shows a JSON text on one line, cut, without what a terminal would obey.
+// brief shows a JSON text on one line, cut, without control characters.
 func brief(text json.RawMessage, most int) string {
 	s := terminal.Line(string(text))
 	if runes := []rune(s); len(runes) > most {

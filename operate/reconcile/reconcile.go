@@ -22,7 +22,7 @@ type Verdict string
 const (
 	InStep  Verdict = "in_step"
 	Pending Verdict = "pending"
-	// Unknown: the dam does not know what the target has.
+	// Unknown: the dam state is unknown.
 	Unknown Verdict = "unknown"
 	// Refused: the newest change is a dead letter or was one, and is held back.
 	Refused Verdict = "refused"
@@ -35,7 +35,7 @@ const (
 	Ahead   Verdict = "ahead"
 )
 
-// Store is what is read of the store; store.Operator is one.
+// Store is the read access to the store; store.Operator is one.
 type Store interface {
 	ServiceRows(ctx context.Context, service int32, after string, limit int) ([]store.Row, error)
 	Rows(ctx context.Context, keys []store.Key) ([]store.Row, error)
@@ -101,13 +101,13 @@ const defaultPage = 500
 // errBeyond ends a scan that left its range.
 var errBeyond = errors.New("beyond the page")
 
-// Compare compares all of one service. It writes nothing. The result is that of
-// what was compared also when there is an error.
+// Compare compares all of one service. It writes nothing. With an error
+// the result is that of the rows compared before.
 func Compare(ctx context.Context, in Input) (Result, error) {
 	in.Page = defaults.Positive(in.Page, defaultPage)
 	c := &comparison{Input: in, result: Result{Service: in.Service.Name}}
 	for after := ""; ; {
-		// Before the rows: a position also passes what a newer decision replaced.
+		// Before the rows: a position also passes changes that a newer decision replaced.
 		var err error
 		if c.reached, err = operate.ReadProgress(ctx, in.Store); err != nil {
 			return c.result, fmt.Errorf("store: %w", err)
@@ -197,7 +197,7 @@ func (c *comparison) page(ctx context.Context, after, upTo string, rows []store.
 }
 
 // standing judges a dam row without looking at the target: Unknown, Refused, Pending, or
-// InStep when the target has to hold what the row says.
+// InStep when the target has the row's content.
 func (c *comparison) standing(row *store.Row) Verdict {
 	switch {
 	case row.Content == nil:
@@ -265,7 +265,7 @@ func (c *comparison) sameDocument(ctx context.Context, row *store.Row, h sinks.T
 	if !h.Respelled {
 		return false, nil
 	}
-	// Only the hash of what was sent is known. If the entity is still that, its
+	// Only the hash of the sent document is known. If the entity is still that, its
 	// document can be compared with numbers by their value.
 	e, err := c.Store.Entity(ctx, row.Entity)
 	if errors.Is(err, store.ErrNotFound) {
@@ -289,7 +289,7 @@ func (c *comparison) sameDocument(ctx context.Context, row *store.Row, h sinks.T
 	return err == nil && got == want, nil
 }
 
-// again judges what the target holds beyond the dam rows that were read before
+// again judges the target's rows beyond the dam rows that were read before
 // it: rows that were decided meanwhile are there now.
 func (c *comparison) again(ctx context.Context, beyond []sinks.TargetRow) error {
 	if len(beyond) == 0 {

@@ -1,8 +1,8 @@
 // Package snapshot reads a process's own metrics: the one reader behind the
 // summary of a run, the operators' page and its history.
 //
-// A [Snapshot] holds what the registry says at one time, summed over the labels
-// that nobody asks for. Counters count since the process started, so rates and
+// A [Snapshot] holds the values of a registry at one time, summed over labels without a
+// reader. Counters count since the process started, so rates and
 // histories are differences between two snapshots of one process.
 package snapshot
 
@@ -12,7 +12,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// Snapshot is what a registry says at one time. It is not changed after Take, so
+// Snapshot has the values of a registry at one time. It is not changed after Take, so
 // it may be read from any goroutine; maps have an entry for each value of the
 // label that was seen.
 type Snapshot struct {
@@ -44,7 +44,7 @@ type Snapshot struct {
 	ImportsEnded map[string]float64 // by state
 }
 
-// Source is what a registry says of one source.
+// Source has the metrics of one source.
 type Source struct {
 	Taken    float64 // durable in the inbox, rows of imports among them
 	Repeated float64 // stopped at the gate
@@ -55,7 +55,7 @@ type Source struct {
 	LagKnown bool
 }
 
-// Service is what a registry says of one service.
+// Service has the metrics of one service.
 type Service struct {
 	Decisions map[string]float64
 	Delivered map[string]float64
@@ -67,7 +67,7 @@ type Service struct {
 	Reported  bool // this process knows what is pending
 }
 
-// Service returns what is known of a service: zeros for one that is not.
+// Service returns the metrics of a service: zeros for an unknown one.
 func (s *Snapshot) Service(name string) *Service {
 	if found := s.Services[name]; found != nil {
 		return found
@@ -75,7 +75,7 @@ func (s *Snapshot) Service(name string) *Service {
 	return &Service{}
 }
 
-// Source returns what is known of a source: zeros for one that is not.
+// Source returns the metrics of a source: zeros for an unknown one.
 func (s *Snapshot) Source(name string) *Source {
 	if found := s.Sources[name]; found != nil {
 		return found
@@ -124,10 +124,10 @@ func Take(registry prometheus.Gatherer, at time.Time) (*Snapshot, error) {
 	return s, nil
 }
 
-// value is one series, of whatever type.
+// value is one series, of any type.
 type value struct{ count, level, sum, samples float64 }
 
-// addFlow takes in what the stages counted.
+// addFlow adds the counters of the stages.
 func (s *Snapshot) addFlow(name string, labels map[string]string, v value) {
 	switch name {
 	case "weir_ingested_total":
@@ -172,7 +172,7 @@ func (s *Snapshot) addFlow(name string, labels map[string]string, v value) {
 	}
 }
 
-// addLevels takes in what waits.
+// addLevels adds the gauges of queues.
 func (s *Snapshot) addLevels(name string, labels map[string]string, level float64) {
 	switch name {
 	case "weir_source_lag", "weir_outbox_rows":
@@ -194,7 +194,7 @@ func (s *Snapshot) addLevels(name string, labels map[string]string, level float6
 	}
 }
 
-// addAPI takes in what the API answered.
+// addAPI adds the counters of the API.
 func (s *Snapshot) addAPI(name string, labels map[string]string, v value) {
 	switch name {
 	case "weir_api_requests_total":

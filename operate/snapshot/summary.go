@@ -10,7 +10,7 @@ import (
 	"github.com/seed-86dfc502/weir/decide"
 )
 
-// Summary is what a process did since it started, from its own counters.
+// Summary has the work of a process since its start, from its own counters.
 type Summary struct {
 	Read      int64             `json:"events_read"`  // taken in, repeated, skipped or dead at ingest; rows of imports, too
 	Refused   int64             `json:"rows_refused"` // of imports: invalid, or under the key of another
