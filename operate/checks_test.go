@@ -136,7 +136,7 @@ func (s *stuttering) SwapCheckRows(ctx context.Context, rows []store.CheckRow) (
 	return s.Store.SwapCheckRows(ctx, rows)
 }
 
-// A reset of check rows goes on where it was cut off, over pages and services.
+// An interrupted reset of check rows resumes, over pages and services.
 func TestCheckResetGoesOn(t *testing.T) {
 	e, _ := newEnv(t)
 	rows := map[string][]string{"acme/crm@check": ids(1203), "acme/web@check": ids(7), "zest/crm@check": ids(501)}

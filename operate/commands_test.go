@@ -83,13 +83,13 @@ func (w *world) settle(what string, f func() error) {
 	harness.Eventually(w.T, what, f)
 }
 
-// say runs a command that must be done, and returns what it prints.
+// say runs a command that must succeed, and returns its output.
 func (w *world) say(command string, args ...string) string {
 	w.T.Helper()
 	return w.Start(command, args...).Ok()
 }
 
-// fails runs a command that must end with a status, and returns what it says.
+// fails runs a command that must end with a status, and returns its output.
 func (w *world) fails(status int, command string, args ...string) string {
 	w.T.Helper()
 	pr := w.Start(command, args...)
@@ -235,7 +235,7 @@ func TestReplaySelections(t *testing.T) {
 
 		none := decode[result](t, w.say("replay --json --outdated"))
 		require.EqualValues(t, 0, none.Entities)
-		// A new projection: nobody's event comes, so only a backfill moves them.
+		// A new projection: without events, only a backfill moves them.
 		if w.run != nil {
 			w.run.Terminate()
 			w.run.Ok()
@@ -410,7 +410,7 @@ func TestResentChangeDiesAgain(t *testing.T) {
 	require.Len(t, hook.Received(), 1)
 }
 
-// jobs reads the jobs of an embedded project, whoever has it open.
+// jobs reads the jobs of an embedded project, also while a process has it open.
 func (w *world) jobs() []store.Job {
 	w.T.Helper()
 	s, err := sqlite.Open(w.T.Context(), sqlite.Options{Path: w.Path("data/state.db")})
@@ -454,7 +454,7 @@ func TestInterruptReachesTheProcess(t *testing.T) {
 	require.NoFileExists(t, w.Path("data/state.db.control"))
 }
 
-// A process ends in order while it runs somebody's command.
+// A process ends in order while it runs a forwarded command.
 func TestProcessEndsWhileACommandRuns(t *testing.T) {
 	w := &world{Project: harness.Simple(t, "", map[string]string{"acme": harness.FileSink("acme")})}
 	w.Append("events.jsonl", harness.Many(60, 0, 1))

@@ -24,7 +24,7 @@ func (p progress) Inboxes(context.Context) ([]store.Inbox, error) {
 }
 func (p progress) AllProgress(context.Context) ([]store.Progress, error) { return p.rows, nil }
 
-// What waits is counted from positions, of all partitions and generations.
+// Queued changes are counted from positions, of all partitions and generations.
 func TestWhatWaitsFollowsFromPositions(t *testing.T) {
 	v := change.NewVersion
 	position := func(service int32, at change.Version) store.ServicePosition {

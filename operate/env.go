@@ -61,8 +61,7 @@ type Target struct {
 	Forgets bool
 }
 
-// InvalidRequestError is an action that cannot be done as it was asked for, whoever
-// tries and however often: an unknown service, a letter that is no event.
+// InvalidRequestError is a request that never succeeds as it is: an unknown service, a letter that is no event.
 type InvalidRequestError struct{ Reason string }
 
 // Error returns the reason.

@@ -145,7 +145,7 @@ func TestALetterDoesNotGetYounger(t *testing.T) {
 	require.Equal(t, id, records[0].Event.Replay.Letter)
 }
 
-// Who edits what somebody else has edited meanwhile is told so, and takes nothing away.
+// An edit of a letter that was edited meanwhile is refused.
 func TestAnEditDoesNotTakeAnotherAway(t *testing.T) {
 	e, _ := newEnv(t)
 	id := addLetter(t, e, store.DeadLetter{Stage: store.StageIngest, Source: source, Payload: []byte("{")})

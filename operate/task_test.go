@@ -100,7 +100,7 @@ func (l *memoryLog) Scan(_ context.Context, _ string, from, to map[int32]int64, 
 	return nil
 }
 
-// decoded returns what is in the log.
+// decoded returns the records of the log.
 func (l *memoryLog) decoded(t require.TestingT) []change.Record {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -229,7 +229,7 @@ func TestTaskGoesOnWhereItWasCutOff(t *testing.T) {
 	}
 }
 
-// A process that was taken for dead stops when another one goes on with its job.
+// A process that counted as dead stops when another one continues its job.
 func TestTwoProcessesDoNotWorkOnOneJob(t *testing.T) {
 	e, log := newEnv(t)
 	stock(t, e, "old", ids(1200)...)
@@ -385,7 +385,7 @@ func (s *auditsAway) AddAudits(ctx context.Context, audits []store.Audit) error 
 	return s.Store.AddAudits(ctx, audits)
 }
 
-// Nobody moves the watermarks of a generation that has a successor.
+// The watermarks of a generation with a successor do not move.
 func TestWaitEndsWithItsGeneration(t *testing.T) {
 	e, log := newEnv(t)
 	var err error

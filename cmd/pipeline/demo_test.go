@@ -14,7 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// log is what a command prints, for a reader meanwhile.
+// log is the output of a command, for a concurrent reader.
 type log struct {
 	mu   sync.Mutex
 	text []byte
@@ -33,7 +33,7 @@ func (l *log) String() string {
 	return string(l.text)
 }
 
-// The stream goes on, the page is there, commands reach it; at the end nothing is left.
+// The stream continues, the page and commands reach it; at the end nothing is left.
 func TestDemo(t *testing.T) {
 	folder := t.TempDir()
 	t.Setenv("TMPDIR", folder)

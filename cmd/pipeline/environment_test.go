@@ -142,7 +142,7 @@ type fullDisk struct{}
 
 func (fullDisk) Write([]byte) (int, error) { return 0, syscall.ENOSPC }
 
-// A command whose result could not be written fails, whatever prints it.
+// A command whose result could not be written fails, in every form.
 func TestResultThatIsNotWritten(t *testing.T) {
 	_, main := banana(t)
 	for _, line := range []string{"validate", "validate --json", "test", "run --until-idle", "replay --all --dry-run", "audit", "dlq list", "noise", "plan"} {

@@ -162,7 +162,7 @@ func TestOperatorsUsage(t *testing.T) {
 	require.NoDirExists(t, filepath.Join("..", "..", "examples", "banana", "data"), "nothing was opened")
 }
 
-// Every command that operators use shows how, and completes what it knows.
+// Every operators' command has examples and completions.
 func TestHelpAndCompletion(t *testing.T) {
 	for _, command := range []string{"replay", "reset", "audit", "dlq edit", "dlq replay", "dlq discard"} {
 		status, out, _ := call(t, append(strings.Fields(command), "--help")...)
@@ -185,7 +185,7 @@ func TestHelpAndCompletion(t *testing.T) {
 	}
 }
 
-// A process runs for another one what is on its list, and nothing else.
+// A process runs the listed commands for another one, and no others.
 func TestWhatAProcessRunsForAnother(t *testing.T) {
 	a := &app{env: os.LookupEnv}
 	cfg, err := assemble.Load(filepath.Join("..", "..", "examples", "banana", "weir.yaml"), os.LookupEnv)
@@ -210,7 +210,7 @@ func TestWhatAProcessRunsForAnother(t *testing.T) {
 	}
 	require.Contains(t, log.String(), `command="weir replay" actor=me@here`)
 	require.NotContains(t, log.String(), "private")
-	// The audit must name somebody.
+	// The audit must name an actor.
 	var errs bytes.Buffer
 	require.Equal(t, exitUsage, run(t.Context(), control.Command{Args: []string{"replay", "--all"}}, io.Discard, &errs))
 	require.Contains(t, errs.String(), "who asks")

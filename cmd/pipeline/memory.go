@@ -7,7 +7,8 @@ import (
 	"github.com/seed-86dfc502/weir/assemble"
 )
 
-// processOverhead is the memory of a process beyond limits.memory, in bytes: code, stacks, clients, and garbage that is not collected yet.
+// processOverhead is the memory of a process beyond limits.memory, in bytes: code, stacks,
+// clients, and garbage that is not collected yet.
 const processOverhead = 128 << 20
 
 // setMemoryLimit sets the memory limit of the Go runtime: that of the configuration, or less

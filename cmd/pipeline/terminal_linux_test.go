@@ -36,7 +36,7 @@ func openTerminal(t *testing.T) (person, program *os.File) {
 	return person, program
 }
 
-// read returns what the person sees until it matches.
+// read returns the terminal's text, once it matches.
 func read(t *testing.T, person *os.File, pattern string) string {
 	t.Helper()
 	text := ""

@@ -112,7 +112,7 @@ func TestTokenRefuses(t *testing.T) {
 	}
 	require.NoFileExists(t, file)
 
-	// What is wrong stays as it is, and no token comes of it.
+	// An invalid file is not changed, and no token is made.
 	for _, text := range []string{"tokens:\n  - id: X\n", "tokens: []\n"} {
 		require.NoError(t, os.WriteFile(file, []byte(text), 0o600))
 		status, out, _ := call(t, "token", "new", "--tenant", "a", "--may", "check", "--file", file)

@@ -120,7 +120,7 @@ func didYouMean(prefix, word string, names []string) string {
 }
 
 // withFlags adds flags, each with "=" and its value, to a command line: in front, since an
-// argument may stand behind "--".
+// argument may follow "--".
 func withFlags(args []string, flags ...string) []string {
 	return append(flags, args...)
 }

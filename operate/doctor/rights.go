@@ -19,9 +19,9 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
-// Rights asks the clusters of a configuration what their users may do, and returns what
-// they may not and need to. answers has what was asked already, and whether it answers:
-// what does not is left out. What a cluster does not tell is taken for allowed.
+// Rights asks the clusters of a configuration for the permissions of their users and returns
+// the missing ones. answers reports whether a source or target answered: others are left out.
+// A permission that a cluster does not report counts as granted.
 func Rights(ctx context.Context, c *config.Config, answers func(what string) bool) []operate.Item {
 	e := &examination{cfg: c}
 	clusters := map[string]*entitled{}

@@ -20,7 +20,7 @@ import (
 
 func TestMain(m *testing.M) { harness.Main(m) }
 
-// ask runs explain --json, which must end with a status, and returns what it printed.
+// ask runs explain --json, which must end with a status, and returns its output.
 func ask(p harness.Project, status int, args ...string) (x explain.Explanation) {
 	p.T.Helper()
 	pr := p.Start("explain --json", args...)
@@ -68,7 +68,7 @@ func checkEmbedded(t *testing.T, p harness.Project) {
 	require.False(t, ask(p, 1, "NO").Found)
 }
 
-// Nobody runs: the command opens the data folder itself.
+// No process runs: the command opens the data folder itself.
 func TestEmbeddedNotRunning(t *testing.T) {
 	p := embedded(t)
 	nothing := p.Start("explain", "B")
@@ -191,7 +191,7 @@ admin: {listen: "127.0.0.1:0"}
 	require.Len(t, x.Letters, 1)
 	require.Contains(t, x.Services[2].Why, fmt.Sprintf("dead letter %d (refused:", x.Letters[0].ID))
 
-	// The records go away; what the state has of them stays.
+	// The records expire; the stored state stays.
 	admin := kadm.NewClient(c.Kafka)
 	ends, err := admin.ListEndOffsets(t.Context(), prefix+"weir.inbox")
 	require.NoError(t, err)

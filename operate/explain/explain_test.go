@@ -373,7 +373,7 @@ func (w *world) change(service string, f func(*store.Row)) {
 	}
 }
 
-// The human form, whole: what a person gets to read.
+// The human form, whole.
 func TestHumanForm(t *testing.T) {
 	w := newWorld(t)
 	w.event("registry", "e1", "1", `{"id":"B-007","origin":"EC","level":1,"tags":[{"name":"organic"}]}`)
@@ -420,7 +420,7 @@ func TestJSONForm(t *testing.T) {
 	require.NotContains(t, string(text), "payload")
 }
 
-// What is not there any more, or cannot be reached, is said; the rest is told.
+// Expired or unreachable parts are named; the rest is reported.
 func TestWhatIsGoneIsSaid(t *testing.T) {
 	w := newWorld(t)
 	w.event("registry", "e1", "1", `{"id":"B-007"}`)

@@ -146,10 +146,10 @@ type Service struct {
 	Last *LastSent `json:"last_sent,omitempty"`
 	// Pending: sent on, and not delivered yet.
 	Pending bool `json:"pending"`
-	// Position is how far the service's deliveries are in the entity's partition:
-	// what is below it was delivered, is a dead letter, or was replaced by something
-	// newer. Behind is how many of its changes wait there, at most. Both are absent
-	// when nothing was ever sent, and Behind when nothing waits.
+	// Position is that of the service in the entity's partition: every change below it was
+	// delivered, is a dead letter, or was replaced by a newer one. Behind is an upper bound
+	// of its queued changes there. Both are absent when nothing was ever sent, and Behind
+	// when nothing is queued.
 	Position string `json:"position,omitempty"`
 	Behind   int64  `json:"behind,omitempty"`
 	// WouldSend: decided now, something would be sent.

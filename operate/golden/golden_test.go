@@ -114,7 +114,7 @@ func TestUnusableCases(t *testing.T) {
 	assert.True(t, results[0].Updated)
 }
 
-// The report holds what JUnit readers count, and is XML whatever a diff holds.
+// The report has the counts of JUnit, and is valid XML for every diff.
 func TestJUnit(t *testing.T) {
 	var b bytes.Buffer
 	require.NoError(t, golden.WriteJUnit(&b, "weir.yaml", []golden.Result{

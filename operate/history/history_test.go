@@ -20,7 +20,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// process is what a process counts.
+// process has the counters of a process.
 type process struct {
 	*Recorder
 	sent, delivered *prometheus.CounterVec
@@ -155,7 +155,7 @@ func TestAStoreThatIsAwayCostsNoHistory(t *testing.T) {
 	}
 }
 
-// There are bounds on series, and what is beyond them is in the sums.
+// Series are bounded; those beyond are in the sums.
 func TestAHistoryIsBounded(t *testing.T) {
 	now := time.Date(2026, 3, 4, 10, 20, 0, 0, time.UTC)
 	p := newProcess(nil, &now)

@@ -73,8 +73,8 @@ type Saved struct {
 	Projections int64 `json:"projections"`
 }
 
-// minShare is the share of a source's events below which no rule is offered: a
-// list of hundreds of patterns helps nobody.
+// minShare is the share of a source's events below which no rule is offered, so that the
+// list stays short.
 const minShare = 0.001
 
 // Make holds a summary against a configuration. The reports come in the order of

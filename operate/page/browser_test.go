@@ -79,7 +79,7 @@ func (b *browser) run(steps ...chromedp.Action[chromedp.Void]) {
 	require.NoError(b.t, chromedp.Do(ctx, steps...))
 }
 
-// ask runs an action that gives something.
+// ask runs an action with a result.
 func ask[T any](b *browser, action chromedp.Action[T]) T {
 	b.t.Helper()
 	ctx, cancel := context.WithTimeout(b.ctx, 2*harness.Patience)
@@ -243,7 +243,7 @@ func TestInABrowser(t *testing.T) {
 	require.Equal(t, `"A"`, evaluate[string](b, `document.querySelector(".diff del").innerText`))
 	require.Equal(t, `"Z"`, evaluate[string](b, `document.querySelector(".diff ins").innerText`))
 
-	// Paused, so that what comes waits, and resumed, by the keyboard.
+	// Paused, so that changes queue, and resumed, by the keyboard.
 	b.open("/services")
 	b.tabTo(`main a[href^="/service?name=acme"]`)
 	b.key(kb.Enter)
@@ -309,7 +309,7 @@ func (b *browser) shoot(name string) {
 	require.NoError(b.t, os.WriteFile(filepath.Join(folder, name+".png"), picture, 0o644))
 }
 
-// What is paused stands still, also when an answer was under way.
+// A paused page does not change, even with an answer under way.
 func TestPauseInABrowser(t *testing.T) {
 	if testing.Short() {
 		t.Skip("needs Chromium")

@@ -13,7 +13,7 @@ import (
 )
 
 // An entity that only a check service knows is explained, and what its caller
-// sent is text in the page, whatever it holds.
+// sent is always text in the page.
 func TestExplainShowsCheckServices(t *testing.T) {
 	const name = "acme/crm@check"
 	w := newWorld(t, func(o *page.Options) {

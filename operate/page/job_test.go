@@ -104,7 +104,7 @@ func TestJobOutlivesItsRequest(t *testing.T) {
 	}
 }
 
-// A process that is ending begins nothing, and what it began ends with it.
+// An ending process begins no job, and its jobs end with it.
 func TestJobsEndWithTheProcess(t *testing.T) {
 	w, _ := slowWorld(t, time.Millisecond)
 	ending, end := context.WithCancel(t.Context())

@@ -24,7 +24,7 @@ import (
 
 const oneService = "/service?name=acme%2Fall%40out"
 
-// What is not ours is as it came.
+// Third-party files are unchanged.
 func TestLibrariesAreUnchanged(t *testing.T) {
 	for _, folder := range []string{"static/uplot", "testdata/axe"} {
 		readme, err := os.ReadFile(filepath.Join(folder, "README.md"))
@@ -41,7 +41,7 @@ func TestLibrariesAreUnchanged(t *testing.T) {
 	}
 }
 
-// A link signs in once, for a while, and nobody without a token of some kind.
+// A link signs in once, for a limited time, and only if there is a token.
 func TestLoginLink(t *testing.T) {
 	w := newWorld(t, nil)
 	path := w.page.LoginPath("ann@here")
@@ -73,7 +73,7 @@ func TestLoginLink(t *testing.T) {
 	require.Empty(t, open.page.LoginPath("ann@here"), "without a token nobody signs in")
 }
 
-// Whoever shows the token is signed in: the forms are there, and work.
+// A bearer token signs in: the forms are there, and work.
 func TestABearerTokenIsSignedIn(t *testing.T) {
 	w := newWorld(t, nil)
 	w.letter("{")
@@ -192,7 +192,7 @@ func TestEmptyPages(t *testing.T) {
 	require.Equal(t, 404, status)
 }
 
-// However many services there are, the picture stays one, with what is stuck in it.
+// With any number of services there is one picture, with the problems in it.
 func TestTwoHundredServices(t *testing.T) {
 	s := newScene(t, 200, 300)
 	_, body := s.get("/", bearer)
@@ -242,7 +242,7 @@ func TestStagesOfOtherProcesses(t *testing.T) {
 	require.Contains(t, body, `<td class="n" data-label="delivered">–</td>`)
 }
 
-// The numbers of the plots stand in a table, for the range that was chosen.
+// A table has the numbers of the plots, for the chosen range.
 func TestHistoryTable(t *testing.T) {
 	w := newWorld(t, nil)
 	w.now = time.Date(2026, 3, 4, 10, 20, 30, 0, time.UTC)

@@ -50,7 +50,7 @@ func TestReadingIsOpenWithoutAConfiguredToken(t *testing.T) {
 		require.Contains(t, body, "Set <code>admin.token</code>", path)
 		require.NotContains(t, body, `method="post"`, path)
 	}
-	// Nobody can sign in: no token is none, and not the empty one.
+	// Sign-in is off: a missing token is not the empty one.
 	for _, secret := range []string{"", token} {
 		resp := w.post("/sign-in", url.Values{"name": {"ann"}, "token": {secret}})
 		require.Equal(t, http.StatusForbidden, resp.StatusCode)
@@ -116,7 +116,7 @@ func TestEveryWriteNeedsASessionAndItsForm(t *testing.T) {
 		require.Equal(t, "ann@192.0.2.1", audits[0].Actor)
 		require.Equal(t, "dlq discard", audits[0].Action)
 
-		// Once signed out the cookie is worth nothing, whoever kept it.
+		// After signing out the cookie is void.
 		require.Equal(t, 303, w.post("/sign-out", writes["/sign-out"], as).StatusCode)
 		require.Equal(t, 403, w.post("/letters", writes["/letters"], as).StatusCode)
 	}

@@ -227,7 +227,7 @@ func TestAnywayAndNewlyHeldBack(t *testing.T) {
 	require.Zero(t, s.plan(s.active, s.active, 9).Changes())
 	require.EqualValues(t, 3, s.plan(s.active, nil, 9).Changes(), "nobody can tell without the other")
 
-	// The state holds what this candidate shows, not what the active one shows.
+	// The state has the documents of this candidate, not of the active one.
 	narrow := load(t, "level: level", "level: {const: 0}")
 	other := newState(t)
 	other.put("A", `{"id":"A","origin":"EC","level":0}`)
@@ -260,13 +260,13 @@ func TestSamples(t *testing.T) {
 	require.Nil(t, alone.Before)
 	require.JSONEq(t, `{"id":"A","level":"x","weight":5}`, string(alone.After))
 
-	// What is compared with is not what was sent: that is said.
+	// The compared document is not the sent one: a note says so.
 	s.change = func(_ string, r *store.Row) { r.Content = change.Hashed(1, [32]byte{1}) }
 	old := s.plan(load(t, `["EC", "CO"]`, `["EC"]`), s.active, 9)
 	require.Empty(t, old.Services[0].Samples, "sent anyway, so no sample of what the candidate causes")
 }
 
-// What the numbers do not cover is said.
+// Notes name the gaps of the numbers.
 func TestNotes(t *testing.T) {
 	s := some(t)
 	notes := func(against *config.Config, replace ...string) string {

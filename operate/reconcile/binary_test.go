@@ -53,7 +53,7 @@ func newWorld(t *testing.T, real, running bool) *world {
 	return w
 }
 
-// settle lets what is on its way arrive.
+// settle waits for changes under way.
 func (w *world) settle(what string, f func() error) {
 	w.T.Helper()
 	if w.run == nil {
@@ -206,7 +206,7 @@ func TestReconcile(t *testing.T) {
 					}
 				}
 			}
-			// What was ahead is missing now.
+			// The row that was ahead is missing now.
 			w.settle("the repair", func() error {
 				pr := w.Start("reconcile --fix --yes --json")
 				if status := pr.Wait(); status != 0 {

@@ -380,7 +380,7 @@ func TestWorkUnderWayIsNoDrift(t *testing.T) {
 	})
 }
 
-// A target whose order is another one is said, not read for ever.
+// A target with another order is an error, not an endless read.
 func TestTargetOutOfOrder(t *testing.T) {
 	p := plan(t)
 	w := &world{}

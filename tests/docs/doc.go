@@ -1,4 +1,4 @@
-// Package docs holds the documentation to what the program does.
+// Package docs tests the documentation against the program.
 //
 // Its tests read README.md and others of the top, the pages below docs/, those of the
 // kinds of sinks and sources, and examples/README.md:

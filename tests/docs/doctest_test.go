@@ -84,7 +84,7 @@ func shell(t *testing.T, dir, line string) (output string, ok bool) {
 	return shellIn(t, dir, nil, line)
 }
 
-// environment has the binary on the path, and what is set beside it.
+// environment has the binary on the path, and the given variables.
 func environment(set []string) []string {
 	return append(append(os.Environ(), "PATH="+bin+string(os.PathListSeparator)+os.Getenv("PATH")), set...)
 }
@@ -148,7 +148,7 @@ func recipes(t *testing.T) map[string][]block {
 	return sections
 }
 
-// follow does what the blocks of a page, or of a part of it, say.
+// follow runs the blocks of a page, or of a part of it.
 func follow(t *testing.T, name string, found []block) {
 	t.Helper()
 	var env []string

@@ -13,7 +13,7 @@ type block struct {
 	text string
 }
 
-// command is one line of a console block and what it is to print.
+// command is one line of a console block and its expected output.
 type command struct {
 	line   int
 	text   string

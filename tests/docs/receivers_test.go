@@ -199,7 +199,7 @@ func (r receiver) posts(version int64, doc, want string) {
 	assert.Equal(r.t, answer{200, want}, r.post(body, stamp, r.sign(body, stamp)))
 }
 
-// holds asks for what the receiver has of an entity; "" is nothing.
+// holds asks for the receiver's content of an entity; "" is nothing.
 func (r receiver) holds(entity, doc string) {
 	r.t.Helper()
 	request, err := http.NewRequestWithContext(r.t.Context(), http.MethodGet, "http://"+r.address+"/"+entity, nil)
