@@ -29,7 +29,7 @@ type generations struct {
 	stored atomic.Pointer[store.Inbox]
 	// forgotten is what the store has forgotten, as of the last look: a store that is put
 	// back once more has lost its own note. Only one goroutine opens an inbox at a time.
-	forgotten []store.Forgotten
+	forgotten []store.LostDecision
 }
 
 // now returns the inbox that is open.
@@ -153,14 +153,14 @@ func (g *generations) renewForked(ctx context.Context, inbox store.Inbox, frames
 			g.log.Warn("the store went back to before a generation of versions: a new one begins", "generation", f.To.Generation(), "known", newest)
 			return g.store.RenewInbox(ctx, inbox, atLeast, nil)
 		}
-		decided = append(decided, store.Forgotten{Partition: store.Partition{Generation: f.To.Generation(), Number: n}, To: f.To.Offset(), Revision: f.Revision})
+		decided = append(decided, store.LostDecision{Partition: store.Partition{Generation: f.To.Generation(), Number: n}, To: f.To.Offset(), Revision: f.Revision})
 	}
 	revisions, err := g.store.Revisions(ctx, 2)
 	if err != nil || len(revisions) == 0 { // nothing was ever decided
 		return inbox, err
 	}
 	active := revisions[0]
-	noted, err := g.store.NoteForgotten(ctx, inbox.Generation, decided)
+	noted, err := g.store.NoteLostDecisions(ctx, inbox.Generation, decided)
 	if err != nil {
 		return inbox, err
 	}
@@ -178,7 +178,7 @@ func (g *generations) renewForked(ctx context.Context, inbox store.Inbox, frames
 	}
 	// Revisions only grow, and no two activations share one: what was decided under the
 	// active one was decided after all before it.
-	other := func(f store.Forgotten) bool { return !same || f.Revision != active.Number }
+	other := func(f store.LostDecision) bool { return !same || f.Revision != active.Number }
 	if !slices.ContainsFunc(g.forgotten, other) {
 		return inbox, nil
 	}

@@ -82,10 +82,10 @@ func opener(t *testing.T, p *Pipeline, s assemble.Store) (opens func(watermark i
 // forgetful is a store that is put back at once to before each note.
 type forgetful struct{ assemble.Store }
 
-func (f forgetful) NoteForgotten(ctx context.Context, generation uint16, seen []store.Forgotten) ([]store.Forgotten, error) {
-	all, err := f.Store.NoteForgotten(ctx, generation, seen)
+func (f forgetful) NoteLostDecisions(ctx context.Context, generation uint16, seen []store.LostDecision) ([]store.LostDecision, error) {
+	all, err := f.Store.NoteLostDecisions(ctx, generation, seen)
 	if err == nil {
-		_, err = f.Store.NoteForgotten(ctx, generation+1, nil) // which deletes them
+		_, err = f.Store.NoteLostDecisions(ctx, generation+1, nil) // which deletes them
 	}
 	return all, err
 }
@@ -133,7 +133,7 @@ func TestAReloadInTheMiddleOfWhatIsDecidedAgain(t *testing.T) {
 	inbox, now := p.stages.inbox.now(), p.active.now.Load()
 	deciding := p.stages.startDecide()
 	<-now.deciding
-	_, err := p.store.NoteForgotten(t.Context(), inbox.Generation, []store.Forgotten{{Partition: store.Partition{Generation: inbox.Generation}, To: 100, Revision: p.Revision()}})
+	_, err := p.store.NoteLostDecisions(t.Context(), inbox.Generation, []store.LostDecision{{Partition: store.Partition{Generation: inbox.Generation}, To: 100, Revision: p.Revision()}})
 	require.NoError(t, err)
 	plan := *now.plan
 	next := newSettings(p.cfg, &plan, []byte("another"))
@@ -165,7 +165,7 @@ func TestAReloadKeepsTheOwner(t *testing.T) {
 // unnoting is a store that is away when something is to be noted.
 type unnoting struct{ assemble.Store }
 
-func (unnoting) NoteForgotten(context.Context, uint16, []store.Forgotten) ([]store.Forgotten, error) {
+func (unnoting) NoteLostDecisions(context.Context, uint16, []store.LostDecision) ([]store.LostDecision, error) {
 	return nil, errors.New("away")
 }
 
@@ -174,7 +174,7 @@ func (unnoting) NoteForgotten(context.Context, uint16, []store.Forgotten) ([]sto
 func TestWhatTheStoreForgotIsRememberedWhileItIsAway(t *testing.T) {
 	p := openEmbedded(t, Roles{Decide: true}, fileSource)
 	at := store.Partition{Generation: p.stages.inbox.now().Generation}
-	forgotten := []store.Forgotten{{Partition: at, To: 100, Revision: 1}}
+	forgotten := []store.LostDecision{{Partition: at, To: 100, Revision: 1}}
 	l := &anotherLog{p.logs, change.Frame{From: change.NewVersion(at.Generation, 69), To: change.NewVersion(at.Generation, 70), Last: true, Revision: 1}}
 	g := &generations{process: &process{cfg: p.cfg, opt: p.opt, log: slog.New(slog.DiscardHandler), store: unnoting{p.store}, logs: l}, forgotten: forgotten}
 	g.active.store = p.store

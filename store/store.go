@@ -50,9 +50,9 @@ type Inbox struct {
 	Partitions int32
 }
 
-// Forgotten is up to where, exclusive, a partition of the inbox was decided once, and
-// under which revision: the store went back since and does not know.
-type Forgotten struct {
+// LostDecision is up to which offset, exclusive, a partition of the inbox was decided
+// once, and under which revision, by a store that was restored to an earlier state since.
+type LostDecision struct {
 	Partition    Partition
 	To, Revision int64
 }
@@ -89,11 +89,10 @@ type Configurations interface {
 	// offsets, and whoever owned them is fenced. When inbox is not the newest of its
 	// identity, nothing is written and the newest is returned.
 	RenewInbox(ctx context.Context, inbox Inbox, atLeast uint16, from map[int32]int64) (Inbox, error)
-	// NoteForgotten returns what of this generation was decided once, forgotten by a
-	// store that was put back, and not decided again: what was noted before and, of
-	// seen, what lies above the watermarks, which is noted now. Of each partition the
-	// highest counts. Notes of older generations are deleted.
-	NoteForgotten(ctx context.Context, generation uint16, seen []Forgotten) ([]Forgotten, error)
+	// NoteLostDecisions returns the lost decisions of this generation that were not made
+	// again: those noted before and, of seen, those above the watermarks, which are noted
+	// now. Of each partition the highest counts. Notes of older generations are deleted.
+	NoteLostDecisions(ctx context.Context, generation uint16, seen []LostDecision) ([]LostDecision, error)
 	// Services returns the numbers of service names, registering new ones. A
 	// number never changes and is never used again.
 	Services(ctx context.Context, names []string) (map[string]int32, error)

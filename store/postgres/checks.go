@@ -15,10 +15,6 @@ SELECT k.n, c.revision, c.content, c.version, c.delivered_version, c.delivered, 
 FROM unnest($1::text[], $2::int4[]) WITH ORDINALITY AS k(entity, service, n)
 JOIN checks c ON c.entity = k.entity AND c.service = k.service`
 
-	sqlServiceCheckRows = `
-SELECT entity, revision, content, version, delivered_version, delivered, memory
-FROM checks WHERE entity > $1 AND service = $2 ORDER BY entity LIMIT $3`
-
 	// Like sqlSwap, the guard is checked again on the newest version of a row
 	// that another transaction was just writing.
 	sqlSwapChecks = `
@@ -66,18 +62,6 @@ func (s *Store) CheckRows(ctx context.Context, keys []store.Key) ([]store.CheckR
 		return nil, failed("read check rows", err)
 	}
 	return found, nil
-}
-
-// ServiceCheckRows implements store.Operations.
-func (s *Store) ServiceCheckRows(ctx context.Context, service int32, after string, limit int) ([]store.CheckRow, error) {
-	page, err := list(ctx, s.pool, func(row pgx.Row) (store.CheckRow, error) {
-		r := store.CheckRow{Key: store.Key{Service: service}, Found: true}
-		var version, deliveredVersion int64
-		err := row.Scan(&r.Entity, &r.Revision, (*[]byte)(&r.Content), &version, &deliveredVersion, (*[]byte)(&r.Delivered), &r.Memory)
-		r.Version, r.DeliveredVersion = change.Version(version), change.Version(deliveredVersion)
-		return r, err
-	}, sqlServiceCheckRows, after, service, max(limit, 0))
-	return page, failed("page check rows", err)
 }
 
 // SwapCheckRows implements store.CheckRows.

@@ -34,7 +34,7 @@ func TestCheckRowPlans(t *testing.T) {
 			sqlCheckRows:  "text[], int4[]",
 			sqlSwapChecks: "text[], int4[], int8[], bytea[], int8[], int8[], bytea[], bytea[]",
 
-			sqlServiceCheckRows: "text, int4, int4",
+			plain("service_checks"): "text, int4, int4",
 		} {
 			_, err := conn.Conn().PgConn().Exec(ctx, "PREPARE planned("+types+") AS "+sql).ReadAll()
 			require.NoError(t, err, sql)
@@ -43,7 +43,7 @@ func TestCheckRowPlans(t *testing.T) {
 			lines, err := pgx.CollectRows(rows, pgx.RowTo[string])
 			require.NoError(t, err)
 			plan := strings.Join(lines, "\n")
-			if sql != sqlServiceCheckRows { // a page has no list to go through
+			if sql != plain("service_checks") { // a page has no list to go through
 				assert.Contains(t, plan, "Nested Loop", "statistics %s", statistics)
 			}
 			assert.Contains(t, plan, "checks_pkey", "statistics %s", statistics)

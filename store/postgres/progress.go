@@ -28,9 +28,6 @@ WHERE NOT EXISTS (SELECT FROM newest WHERE number = $1 AND activated_at = $2 AND
 UNION ALL
 SELECT 2, 0, 0, number, activated_at, fingerprint FROM newest`
 
-	sqlActivations     = `SELECT revision, partition, position FROM activations`
-	sqlDropActivations = `DELETE FROM activations WHERE (revision, partition) IN (SELECT * FROM unnest($1::int8[], $2::int4[]))`
-
 	sqlTakeProgress = `
 INSERT INTO progress (partition, token, positions, top, session)
 SELECT p, $2::bytea, '', 0, pg_postmaster_start_time() FROM unnest($1::int4[]) AS p

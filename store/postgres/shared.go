@@ -31,10 +31,34 @@ func (d database) Write(ctx context.Context, operation string, f func(shared.Tx)
 	return d.s.inTx(ctx, operation, func(t pgx.Tx) error { return f(sharedTx{ctx, t}) })
 }
 
+// WriteOnce implements shared.DB.
+func (d database) WriteOnce(ctx context.Context, operation string, f func(shared.Tx) ([]shared.Call, error)) error {
+	conn, err := d.s.pool.Acquire(ctx)
+	if err != nil {
+		return failed(operation, err)
+	}
+	defer release(conn)
+	if _, err := conn.Exec(ctx, d.s.beginning()); err != nil {
+		return failed(operation, err)
+	}
+	last, err := f(sharedTx{ctx, conn})
+	if err != nil {
+		return failed(operation, err)
+	}
+	b := new(pgx.Batch)
+	queueCalls(b, last, nil)
+	queueCommit(b)
+	return failedCommit(operation, conn.SendBatch(ctx, b).Close())
+}
+
 // sharedTx implements shared.Tx.
 type sharedTx struct {
 	ctx context.Context
-	tx  pgx.Tx
+	tx  interface { // a pgx.Tx, or a connection with an open transaction
+		Exec(ctx context.Context, sql string, args ...any) (pgconn.CommandTag, error)
+		Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error)
+		SendBatch(ctx context.Context, b *pgx.Batch) pgx.BatchResults
+	}
 }
 
 func (t sharedTx) Exec(calls ...shared.Call) (n int64, err error) {
@@ -49,6 +73,21 @@ func (t sharedTx) Query(c shared.Call, row func(shared.Row) error) error {
 		return err
 	}
 	return eachRow(rows, row)
+}
+
+// The locks of shared.Lock. That of revisions is the one that decisions share; rows of
+// watermarks are locked in the order of their key.
+const (
+	sqlLockTable = `SELECT pg_advisory_xact_lock(($1::text)::regclass::oid::bigint)`
+	sqlLockMarks = `SELECT FROM watermarks ORDER BY partition, generation FOR UPDATE`
+)
+
+func (t sharedTx) Lock(l shared.Lock) error {
+	_, err := t.tx.Exec(t.ctx, sqlLockTable, string(l))
+	if err == nil && l == shared.Watermarks {
+		_, err = t.tx.Exec(t.ctx, sqlLockMarks)
+	}
+	return err
 }
 
 // queueCalls queues calls; n, if given, becomes the number of rows that they write.

@@ -1,5 +1,6 @@
 // Package shared holds the methods of the store off the path of decisions and deliveries:
-// dead letters, audit, jobs. Both databases run the same statements, from the .sql files
+// dead letters, audit, jobs, reports, revisions, inboxes,
+// positions of sources. Both databases run the same statements, from the .sql files
 // of this package; each implements DB, which binds and runs them.
 //
 // A statement begins with "-- name:". ":name" is a parameter; "IN {name}" compares with a

@@ -13,13 +13,31 @@ type DB interface {
 	Read(ctx context.Context, operation string, c Call, row func(Row) error) error
 	// Write runs f in one durable transaction. After an error nothing is written.
 	Write(ctx context.Context, operation string, f func(Tx) error) error
+	// WriteOnce is Write for a change that must not be repeated if it took effect: an
+	// unknown outcome is an error of class Unknown. The calls that f returns are sent with
+	// the commit.
+	WriteOnce(ctx context.Context, operation string, f func(Tx) ([]Call, error)) error
 }
+
+// Lock keeps other transactions from the rows of a table.
+type Lock string
+
+// The locks, by their tables. Revisions waits for decisions under way, Watermarks for
+// take-overs and decisions.
+const (
+	Revisions  Lock = "revisions"
+	Inboxes    Lock = "inboxes"
+	Services   Lock = "services"
+	Watermarks Lock = "watermarks"
+)
 
 // Tx is a transaction that writes.
 type Tx interface {
 	// Exec runs calls in their order and returns how many rows they wrote together.
 	Exec(calls ...Call) (int64, error)
 	Query(c Call, row func(Row) error) error
+	// Lock waits for the lock, which the transaction holds until it ends.
+	Lock(l Lock) error
 }
 
 // Row is a row of an answer. A time is scanned into a *time.Time, in UTC, which may be
@@ -61,6 +79,27 @@ func one[T any](ctx context.Context, s *Store, operation string, c Call, scan fu
 	if err != nil {
 		var zero T
 		return zero, err
+	}
+	return all[0], nil
+}
+
+// listIn is list within a transaction.
+func listIn[T any](t Tx, c Call, scan func(Row) (T, error)) (all []T, err error) {
+	return all, t.Query(c, func(row Row) error {
+		v, err := scan(row)
+		all = append(all, v)
+		return err
+	})
+}
+
+// oneIn is one within a transaction.
+func oneIn[T any](t Tx, c Call, scan func(Row) (T, error)) (v T, err error) {
+	all, err := listIn(t, c, scan)
+	if err == nil && len(all) == 0 {
+		err = store.ErrNotFound
+	}
+	if err != nil {
+		return v, err
 	}
 	return all[0], nil
 }

@@ -49,20 +49,6 @@ func (s *Store) CheckRows(ctx context.Context, keys []store.Key) ([]store.CheckR
 	return found, nil
 }
 
-// ServiceCheckRows implements store.Operations.
-func (s *Store) ServiceCheckRows(ctx context.Context, service int32, after string, limit int) ([]store.CheckRow, error) {
-	page, err := list(ctx, s.readers, func(row scanner) (store.CheckRow, error) {
-		r := store.CheckRow{Key: store.Key{Service: service}, Found: true}
-		var version, delivered int64
-		err := row.Scan(&r.Entity, &r.Revision, (*[]byte)(&r.Content), &version, &delivered, (*[]byte)(&r.Delivered), &r.Memory)
-		r.Version, r.DeliveredVersion = change.Version(version), change.Version(delivered)
-		return r, err
-	}, `
-SELECT entity, revision, content, version, delivered_version, delivered, memory
-FROM checks WHERE entity > ? AND service = ? ORDER BY entity LIMIT ?`, after, service, max(limit, 0))
-	return page, failed("page check rows", err)
-}
-
 // SwapCheckRows implements store.CheckRows.
 func (s *Store) SwapCheckRows(ctx context.Context, rows []store.CheckRow) ([]bool, error) {
 	swapped := make([]bool, len(rows))

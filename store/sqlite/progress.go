@@ -17,9 +17,9 @@ const (
 SELECT partition, generation << 48 | next_offset, last_to FROM watermarks w
 WHERE generation = (SELECT max(generation) FROM watermarks n WHERE n.partition = w.partition)`
 
-	sqlActivations    = `SELECT revision, partition, position FROM activations`
-	sqlNewest         = `SELECT coalesce(max(number), 0) FROM revisions`
-	sqlDropActivation = `DELETE FROM activations WHERE revision = ? AND partition = ?`
+	sqlActivations = `SELECT revision, partition, position FROM activations`
+	sqlActive      = `SELECT number, fingerprint, activated_at FROM revisions ORDER BY number DESC LIMIT 1`
+	sqlNewest      = `SELECT coalesce(max(number), 0) FROM revisions`
 
 	sqlTakeProgress = `
 INSERT INTO progress (partition, token, positions, top) VALUES (?1, ?2, x'', 0)
@@ -72,6 +72,13 @@ func (s *Store) Look(ctx context.Context) (store.Look, error) {
 		return store.Look{}, err
 	}
 	return l, nil
+}
+
+func scanRevision(row scanner) (r store.Revision, err error) {
+	var activated int64
+	err = row.Scan(&r.Number, &r.Fingerprint, &activated)
+	r.Activated = fromMicros(activated)
+	return r, err
 }
 
 func activations(ctx context.Context, t querier) ([]store.Activation, error) {

@@ -26,6 +26,20 @@ func (d database) Write(ctx context.Context, operation string, f func(shared.Tx)
 	return d.s.write(ctx, operation, func(t tx) error { return f(t) })
 }
 
+// WriteOnce implements shared.DB: every write has a certain outcome, or one of class Unknown.
+func (d database) WriteOnce(ctx context.Context, operation string, f func(shared.Tx) ([]shared.Call, error)) error {
+	return d.s.write(ctx, operation, func(t tx) error {
+		last, err := f(t)
+		if err == nil {
+			_, err = t.Exec(last...)
+		}
+		return err
+	})
+}
+
+// Lock implements shared.Tx: there is one writer.
+func (tx) Lock(shared.Lock) error { return nil }
+
 // Exec implements shared.Tx.
 func (t tx) Exec(calls ...shared.Call) (n int64, err error) {
 	for _, c := range calls {

@@ -160,7 +160,7 @@ var configurationTests = []test{
 		_, err = f.b.RenewInbox(t.Context(), store.Inbox{Generation: 1, Topic: "inbox", TopicID: "never resolved"}, 1, nil)
 		require.ErrorIs(t, err, store.ErrNotFound)
 	}},
-	{"NoteForgotten: I1 what was decided once is noted until it is decided again", func(t *testing.T, f *fixture) {
+	{"NoteLostDecisions: I1 what was decided once is noted until it is decided again", func(t *testing.T, f *fixture) {
 		revision := f.revision()
 		_, err := f.a.ResolveInbox(t.Context(), "inbox", "A", 2, 1)
 		require.NoError(t, err)
@@ -170,26 +170,26 @@ var configurationTests = []test{
 			require.NoError(t, err)
 		}
 		to(50, 0)
-		noted := func(s store.Store, generation uint16, seen ...store.Forgotten) []store.Forgotten {
-			all, err := s.NoteForgotten(t.Context(), generation, seen)
+		noted := func(s store.Store, generation uint16, seen ...store.LostDecision) []store.LostDecision {
+			all, err := s.NoteLostDecisions(t.Context(), generation, seen)
 			require.NoError(t, err)
 			return all
 		}
 		assert.Empty(t, noted(f.a, 1))
-		assert.Empty(t, noted(f.a, 1, store.Forgotten{Partition: p0, To: 50, Revision: 1}), "the watermark is there")
-		first, second := store.Forgotten{Partition: p0, To: 51, Revision: 3}, store.Forgotten{Partition: p1, To: 7, Revision: 2}
-		assert.ElementsMatch(t, []store.Forgotten{first, second}, noted(f.a, 1, first, second))
-		assert.ElementsMatch(t, []store.Forgotten{first, second}, noted(f.b, 1), "also for others")
-		higher := store.Forgotten{Partition: p0, To: 90, Revision: 4}
-		assert.ElementsMatch(t, []store.Forgotten{higher, second}, noted(f.b, 1, first, higher, first, store.Forgotten{Partition: p1, To: 6, Revision: 9}), "the highest counts")
+		assert.Empty(t, noted(f.a, 1, store.LostDecision{Partition: p0, To: 50, Revision: 1}), "the watermark is there")
+		first, second := store.LostDecision{Partition: p0, To: 51, Revision: 3}, store.LostDecision{Partition: p1, To: 7, Revision: 2}
+		assert.ElementsMatch(t, []store.LostDecision{first, second}, noted(f.a, 1, first, second))
+		assert.ElementsMatch(t, []store.LostDecision{first, second}, noted(f.b, 1), "also for others")
+		higher := store.LostDecision{Partition: p0, To: 90, Revision: 4}
+		assert.ElementsMatch(t, []store.LostDecision{higher, second}, noted(f.b, 1, first, higher, first, store.LostDecision{Partition: p1, To: 6, Revision: 9}), "the highest counts")
 		to(89, 50)
-		assert.ElementsMatch(t, []store.Forgotten{higher, second}, noted(f.a, 1))
+		assert.ElementsMatch(t, []store.LostDecision{higher, second}, noted(f.a, 1))
 		to(90, 89)
-		assert.Equal(t, []store.Forgotten{second}, noted(f.a, 1))
-		newer := store.Forgotten{Partition: store.Partition{Generation: 2, Number: 1}, To: 3, Revision: 9}
-		assert.Equal(t, []store.Forgotten{newer}, noted(f.a, 2, newer, first), "each generation has its own")
+		assert.Equal(t, []store.LostDecision{second}, noted(f.a, 1))
+		newer := store.LostDecision{Partition: store.Partition{Generation: 2, Number: 1}, To: 3, Revision: 9}
+		assert.Equal(t, []store.LostDecision{newer}, noted(f.a, 2, newer, first), "each generation has its own")
 		assert.Empty(t, noted(f.b, 1), "one that is over needs none")
-		assert.Equal(t, []store.Forgotten{newer}, noted(f.b, 2))
+		assert.Equal(t, []store.LostDecision{newer}, noted(f.b, 2))
 	}},
 	{"I11 numbers of services are stable across handles", func(t *testing.T, f *fixture) {
 		none, err := f.a.Services(t.Context(), nil)

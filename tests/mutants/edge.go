@@ -158,9 +158,9 @@ var edgeMutants = []mutant{
 		test: "TestAReloadWhoseActivationIsNotAnswered",
 	},
 	{
-		rule: "what is decided again is noted until it is", in: "store/sqlite",
-		find: "WHERE excluded.decided_to > forgotten.decided_to`", put: "`",
-		test: "TestConformance",
+		rule: "what is decided again is noted until it is", in: "store/shared",
+		find: "WHERE excluded.decided_to > lost_decisions.decided_to", put: "",
+		test: "./store/sqlite TestConformance",
 	},
 	{
 		rule: "a tombstone stays until everybody has heard of it", in: "pipeline", fn: "housekeeper.heard",
@@ -174,7 +174,7 @@ var edgeMutants = []mutant{
 	},
 	{
 		rule: "a store that is put back once more has lost its note", in: "pipeline", fn: "generations.renewForked",
-		find: "decided := _1._2", put: "var decided []store.Forgotten",
+		find: "decided := _1._2", put: "var decided []store.LostDecision",
 		test: "TestAnotherConfigurationInTheMiddleOfWhatIsDecidedAgain",
 	},
 	{

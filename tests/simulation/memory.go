@@ -37,7 +37,7 @@ var _ store.Store = (*Memory)(nil)
 // be made there.
 func NewMemory() *Memory {
 	return &Memory{lock: make(chan struct{}, 1), state: state{
-		marks: map[store.Partition]mark{}, forgotten: map[store.Partition]store.Forgotten{}, entities: map[string]store.Entity{},
+		marks: map[store.Partition]mark{}, forgotten: map[store.Partition]store.LostDecision{}, entities: map[string]store.Entity{},
 		services: map[string]int32{}, positions: map[[2]string]store.SourcePosition{}, keys: map[string]int64{},
 		decided: map[store.ClaimID]store.Decided{}, uses: map[store.KeyDigest]store.ClaimID{},
 		progress: map[int32]progress{},
@@ -48,7 +48,7 @@ func NewMemory() *Memory {
 type state struct {
 	revisions []store.Revision
 	inboxes   []store.Inbox
-	forgotten map[store.Partition]store.Forgotten
+	forgotten map[store.Partition]store.LostDecision
 	services  map[string]int32
 	marks     map[store.Partition]mark
 	outbox    []store.OutboxFrame // ascending id

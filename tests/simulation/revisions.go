@@ -141,8 +141,8 @@ func (m *Memory) RenewInbox(ctx context.Context, inbox store.Inbox, atLeast uint
 	return renewed, err
 }
 
-// NoteForgotten implements store.Configurations.
-func (m *Memory) NoteForgotten(ctx context.Context, generation uint16, seen []store.Forgotten) (all []store.Forgotten, err error) {
+// NoteLostDecisions implements store.Configurations.
+func (m *Memory) NoteLostDecisions(ctx context.Context, generation uint16, seen []store.LostDecision) (all []store.LostDecision, err error) {
 	err = m.run(ctx, func() error {
 		noted := m.state.forgotten
 		for _, f := range seen {
@@ -150,7 +150,7 @@ func (m *Memory) NoteForgotten(ctx context.Context, generation uint16, seen []st
 				noted[f.Partition] = f
 			}
 		}
-		maps.DeleteFunc(noted, func(at store.Partition, f store.Forgotten) bool {
+		maps.DeleteFunc(noted, func(at store.Partition, f store.LostDecision) bool {
 			return at.Generation < generation || f.To <= m.state.marks[at].next
 		})
 		for at, f := range noted {

@@ -103,9 +103,9 @@ CREATE TABLE inboxes (
 );
 CREATE INDEX inboxes_identity ON inboxes (topic, topic_id, generation); -- a topic may have several, see RenewInbox
 
--- What a store that was put back had decided before, by the changes log: kept until it
--- is decided again. See NoteForgotten.
-CREATE TABLE forgotten (
+-- Decisions, by the changes log, that a restored store has not: kept until they are made
+-- again. See NoteLostDecisions.
+CREATE TABLE lost_decisions (
     generation integer NOT NULL,
     partition  integer NOT NULL,
     decided_to bigint  NOT NULL,
@@ -470,4 +470,4 @@ DROP TABLE reports, jobs;
 DROP FUNCTION weir_expect(bigint, bigint, text);
 DROP VIEW dam_rows;
 DROP FUNCTION weir_states(integer, bytea);
-DROP TABLE source_positions, audit, dead_letters, activations, revisions, forgotten, inboxes, progress_marks, progress, outbox, watermarks, dam, services, entities;
+DROP TABLE source_positions, audit, dead_letters, activations, revisions, lost_decisions, inboxes, progress_marks, progress, outbox, watermarks, dam, services, entities;

@@ -90,9 +90,9 @@ CREATE TABLE inboxes (
 ) STRICT;
 CREATE INDEX inboxes_identity ON inboxes (topic, topic_id, generation); -- a topic may have several, see RenewInbox
 
--- What a store that was put back had decided before, by the changes log: kept until it
--- is decided again. See NoteForgotten.
-CREATE TABLE forgotten (
+-- Decisions, by the changes log, that a restored store has not: kept until they are made
+-- again. See NoteLostDecisions.
+CREATE TABLE lost_decisions (
     generation INTEGER NOT NULL,
     partition  INTEGER NOT NULL,
     decided_to INTEGER NOT NULL,
@@ -345,7 +345,7 @@ DROP TABLE audit;
 DROP TABLE dead_letters;
 DROP TABLE activations;
 DROP TABLE revisions;
-DROP TABLE forgotten;
+DROP TABLE lost_decisions;
 DROP TABLE inboxes;
 DROP TABLE progress_marks;
 DROP TABLE progress;

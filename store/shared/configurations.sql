@@ -1,0 +1,102 @@
+-- name: active_revision
+SELECT number, fingerprint, activated_at FROM revisions ORDER BY number DESC LIMIT 1
+
+-- name: revisions
+SELECT number, fingerprint, activated_at FROM revisions ORDER BY number DESC LIMIT :limit
+
+-- name: count_revisions
+SELECT count(*) FROM revisions WHERE fingerprint = :fingerprint
+
+-- name: add_revision
+INSERT INTO revisions (number, fingerprint, activated_at) VALUES (:number, :fingerprint, :now)
+
+-- name: add_activations
+INSERT INTO activations (revision, partition, position)
+SELECT CAST(:revision AS bigint), partition, max(CAST(generation AS bigint) << 48 | next_offset) FROM watermarks GROUP BY partition
+
+-- name: activations
+SELECT revision, partition, position FROM activations
+
+-- name: positions
+SELECT partition, positions FROM progress
+
+-- name: drop_activation
+DELETE FROM activations WHERE revision = :revision AND partition = :partition
+
+-- name: inboxes
+SELECT generation, topic, topic_id, partitions FROM inboxes ORDER BY generation
+
+-- name: inbox
+SELECT generation, topic, topic_id, partitions FROM inboxes WHERE topic = :topic AND topic_id = :topic_id ORDER BY generation DESC LIMIT 1
+
+-- name: newest_generation
+SELECT coalesce(max(generation), 0) FROM inboxes
+
+-- name: open_inbox
+INSERT INTO inboxes (generation, topic, topic_id, partitions, opened_at) VALUES (:generation, :topic, :topic_id, :partitions, :now)
+
+-- name: end_owners
+UPDATE watermarks SET token = :none WHERE token <> :none
+
+-- name: continue_watermarks
+INSERT INTO watermarks (generation, partition, next_offset, last_to, token)
+SELECT CAST(:to AS integer), partition, next_offset, last_to, :none FROM watermarks WHERE generation = :from
+
+-- name: continue_at
+UPDATE watermarks SET next_offset = :next WHERE generation = :generation AND partition = :partition
+
+-- name: note_lost_decision
+INSERT INTO lost_decisions (generation, partition, decided_to, revision) VALUES (:generation, :partition, :to, :revision)
+ON CONFLICT (generation, partition) DO UPDATE SET decided_to = excluded.decided_to, revision = excluded.revision
+WHERE excluded.decided_to > lost_decisions.decided_to
+
+-- name: drop_lost_decisions
+DELETE FROM lost_decisions WHERE generation < :generation OR decided_to <= (
+  SELECT next_offset FROM watermarks w WHERE w.generation = lost_decisions.generation AND w.partition = lost_decisions.partition)
+
+-- name: lost_decisions
+SELECT generation, partition, decided_to, revision FROM lost_decisions WHERE generation = :generation
+
+-- name: add_service
+INSERT INTO services (name) SELECT CAST(:name AS text) WHERE NOT EXISTS (SELECT 1 FROM services WHERE name = :name)
+
+-- name: services
+SELECT name, number FROM services WHERE name IN {names}
+
+-- name: known_services
+SELECT name, number FROM services
+
+-- name: watermarks
+SELECT generation, partition, next_offset FROM watermarks
+
+-- name: outboxes
+SELECT generation, partition, count(*) FROM outbox GROUP BY generation, partition
+
+-- name: count_entities
+SELECT count(*) FROM entities
+
+-- name: source_position
+SELECT next_offset, state FROM source_positions WHERE source = :source AND identity = :identity
+
+-- name: set_source_position
+INSERT INTO source_positions (source, identity, next_offset, state) VALUES (:source, :identity, :next, :state)
+ON CONFLICT (source, identity) DO UPDATE SET next_offset = excluded.next_offset, state = excluded.state
+WHERE source_positions.next_offset <= excluded.next_offset
+
+-- name: open_report
+-- Keeps the row locked until the transaction ends.
+INSERT INTO reports (kind, name, updated_at) VALUES (:kind, :name, :now)
+ON CONFLICT (kind, name) DO UPDATE SET updated_at = excluded.updated_at RETURNING body
+
+-- name: write_report
+UPDATE reports SET body = :body WHERE kind = :kind AND name = :name
+
+-- name: reports
+SELECT kind, name, body, updated_at FROM reports WHERE kind = :kind ORDER BY name
+
+-- name: prune_reports
+DELETE FROM reports WHERE kind = :kind AND updated_at < :before
+
+-- name: service_checks
+SELECT entity, revision, content, version, delivered_version, delivered, memory
+FROM checks WHERE entity > :after AND service = :service ORDER BY entity LIMIT :limit

@@ -1,0 +1,99 @@
+package shared
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/seed-86dfc502/weir/change"
+	"github.com/seed-86dfc502/weir/store"
+)
+
+// Watermarks implements store.Decisions.
+func (s *Store) Watermarks(ctx context.Context) (map[store.Partition]int64, error) {
+	return s.byPartition(ctx, "read watermarks", call("watermarks", args{}))
+}
+
+// Outboxes implements store.Reader.
+func (s *Store) Outboxes(ctx context.Context) (map[store.Partition]int64, error) {
+	return s.byPartition(ctx, "count outbox rows", call("outboxes", args{}))
+}
+
+// byPartition reads a number for each partition.
+func (s *Store) byPartition(ctx context.Context, operation string, c Call) (map[store.Partition]int64, error) {
+	numbers := make(map[store.Partition]int64)
+	err := s.DB.Read(ctx, operation, c, func(row Row) error {
+		var p store.Partition
+		var n int64
+		err := row.Scan(&p.Generation, &p.Number, &n)
+		numbers[p] = n
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	return numbers, nil
+}
+
+// CountEntities implements store.Reader.
+func (s *Store) CountEntities(ctx context.Context) (int64, error) {
+	return one(ctx, s, "count entities", call("count_entities", args{}), scanCount)
+}
+
+// Position implements store.SourcePositions.
+func (s *Store) Position(ctx context.Context, source, identity string) (store.SourcePosition, error) {
+	return one(ctx, s, "read source position", call("source_position", args{"source": source, "identity": identity}), func(row Row) (p store.SourcePosition, err error) {
+		p.Source, p.Identity = source, identity
+		err = row.Scan(&p.Offset, &p.State)
+		return p, err
+	})
+}
+
+// SetPosition implements store.SourcePositions.
+func (s *Store) SetPosition(ctx context.Context, p store.SourcePosition) error {
+	_, err := s.write(ctx, "set source position", call("set_source_position", args{"source": p.Source, "identity": p.Identity, "next": p.Offset, "state": p.State}))
+	return err
+}
+
+// ServiceCheckRows implements store.Operations.
+func (s *Store) ServiceCheckRows(ctx context.Context, service int32, after string, limit int) ([]store.CheckRow, error) {
+	return list(ctx, s, "page check rows", call("service_checks", args{"after": after, "service": service, "limit": max(limit, 0)}), func(row Row) (store.CheckRow, error) {
+		r := store.CheckRow{Key: store.Key{Service: service}, Found: true}
+		var version, delivered int64
+		err := row.Scan(&r.Entity, &r.Revision, (*[]byte)(&r.Content), &version, &delivered, (*[]byte)(&r.Delivered), &r.Memory)
+		r.Version, r.DeliveredVersion = change.Version(version), change.Version(delivered)
+		return r, err
+	})
+}
+
+// UpdateReport implements store.Reports. To repeat it would add what f adds twice, so its
+// outcome is certain.
+func (s *Store) UpdateReport(ctx context.Context, kind, name string, f func(body []byte) ([]byte, error)) error {
+	if kind == "" || name == "" {
+		return store.WithClass(errors.New("update report: kind and name are needed"), store.Fatal)
+	}
+	return s.DB.WriteOnce(ctx, "update report", func(t Tx) ([]Call, error) {
+		body, err := oneIn(t, call("open_report", args{"kind": kind, "name": name, "now": now()}), func(row Row) (body []byte, err error) {
+			err = row.Scan(&body)
+			return body, err
+		})
+		if err == nil {
+			body, err = f(body)
+		}
+		return []Call{call("write_report", args{"kind": kind, "name": name, "body": body})}, err
+	})
+}
+
+// ListReports implements store.Reports.
+func (s *Store) ListReports(ctx context.Context, kind string) ([]store.Report, error) {
+	return list(ctx, s, "list reports", call("reports", args{"kind": kind}), func(row Row) (r store.Report, err error) {
+		err = row.Scan(&r.Kind, &r.Name, &r.Body, &r.Updated)
+		return r, err
+	})
+}
+
+// PruneReports implements store.Reports.
+func (s *Store) PruneReports(ctx context.Context, kind string, before time.Time) (int, error) {
+	n, err := s.write(ctx, "prune reports", call("prune_reports", args{"kind": kind, "before": before.UTC()}))
+	return int(n), err
+}
