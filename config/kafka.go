@@ -20,8 +20,8 @@ type Kafka struct {
 	Group string `yaml:"group"`
 	// SessionTimeout is how long a silent process keeps its partitions.
 	SessionTimeout Duration `yaml:"session_timeout" default:"10s" range:"1s..5m"`
-	// Window is how many messages per partition are in work at a time.
-	Window int `yaml:"window" default:"1000" range:"1..100000"`
+	// FrameRecords is the most records of one frame: of a partition, one frame is in work.
+	FrameRecords int `yaml:"frame_records" default:"1000" range:"1..100000"`
 }
 
 // Embedded reports whether inbox and changes log are tables of the SQLite file, which

@@ -75,7 +75,7 @@ func (p *partitioned) of(entity string) (got []string) {
 // line hands out frames of a source's partition, as a consumer group does.
 type line struct {
 	*partitioned
-	feed *transport.Feed
+	feed *transport.PartitionStream
 }
 
 func newLine(t *testing.T, bytes int64) *line {
@@ -87,7 +87,7 @@ func newLine(t *testing.T, bytes int64) *line {
 	require.NoError(t, gc.SetDefaults())
 	ctx, cancel := context.WithCancel(t.Context())
 	s := transport.NewStream(ctx)
-	feed := s.NewFeed(s.Context, &gc)
+	feed := s.NewPartition(s.Context, &gc)
 	go func() {
 		for m := range s.Out {
 			go func(m *message.Message) {

@@ -335,7 +335,7 @@ const (
 func NewMetrics(reg prometheus.Registerer) *Metrics {
 	m := &Metrics{
 		ingested: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "weir_ingested_total", Help: "Events read by source and outcome: taken, repeated (known to the gate), dead, skipped (about no row).",
+			Name: "weir_ingest_events_total", Help: "Events read by source and outcome: taken, repeated (known to the gate), dead, skipped (about no row).",
 		}, []string{"source", "outcome"}),
 		letters: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "weir_ingest_dead_letters_total", Help: "Events that could not be taken in, by reason.",

@@ -236,7 +236,7 @@ func TestMarkComesAfterTheAppend(t *testing.T) {
 	require.Equal(t, []string{"append 1", "mark 1"}, w.story())
 	w.take(event("1", "B", `{"a":1,"updated_at":5}`), event("1", "B", `{"a":2}`))
 	require.Equal(t, []string{`B={"a":1}`, `B={"a":2}`}, w.entities(), "the same id with other content is another event")
-	require.EqualValues(t, 1, w.metric("weir_ingested_total", ingest.OutcomeRepeated))
+	require.EqualValues(t, 1, w.metric("weir_ingest_events_total", ingest.OutcomeRepeated))
 }
 
 // Events of a lost inbox may come again. The mistake that this catches: the gate rejects
@@ -353,7 +353,7 @@ func TestBrokenEventsBlockNothing(t *testing.T) {
 	require.Equal(t, []string{"A=1", "B=1", "C=1"}, w.entities())
 	require.Equal(t, []string{"letters 2", "append 3", "mark 3"}, w.story())
 	require.Equal(t, []int64{1, 3}, []int64{w.letters[0].Offset, w.letters[1].Offset})
-	require.EqualValues(t, 2, w.metric("weir_ingested_total", ingest.OutcomeDead))
+	require.EqualValues(t, 2, w.metric("weir_ingest_events_total", ingest.OutcomeDead))
 }
 
 func TestLettersThatCannotBeStoredHoldUpTheirFrame(t *testing.T) {

@@ -95,7 +95,7 @@ func (st *stages) decide(ctx context.Context, now *settings, plan *decide.Plan) 
 	stopDecider := loop(func(ctx context.Context) { halted <- decider.Run(ctx) })
 	defer stopDecider()
 	topic := st.cfg.Kafka.Inbox.Topic
-	gc := st.groupConfig(limit.ctx, st.cfg.Kafka.Group+".decide", min(st.cfg.Kafka.Window, st.cfg.Decide.BatchEvents), topic)
+	gc := st.groupConfig(limit.ctx, st.cfg.Kafka.Group+".decide", min(st.cfg.Kafka.FrameRecords, st.cfg.Decide.BatchEvents), topic)
 	gc.Listener, gc.OnRewind, gc.FailOnTruncation = decider, st.onStoreRewound, true
 	group, err := st.logs.NewGroup(ctx, gc)
 	if err != nil {

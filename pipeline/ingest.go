@@ -94,8 +94,8 @@ func (st *stages) sourceEnv() sources.Env {
 	budget := transport.NewBudget(st.cfg.FlowMemory() / groupShare) // of all sources
 	env := sources.Env{
 		Complete: st.opt.UntilIdle, Positions: st.store, OnRecordsLost: st.onRecordsLost, Limit: st.end.ingest.ctx, Logger: st.log,
-		Group: func(id string, window int, topic string) transport.GroupConfig {
-			gc := st.groupConfig(st.end.ingest.ctx, id, window, topic)
+		Group: func(id string, records int, topic string) transport.GroupConfig {
+			gc := st.groupConfig(st.end.ingest.ctx, id, records, topic)
 			gc.Budget = budget
 			return gc
 		},

@@ -87,7 +87,7 @@ type Env struct {
 	// is reached.
 	Cluster func(own config.Cluster) (transport.Config, error)
 	// Group completes the settings of a consumer group.
-	Group func(id string, window int, topic string) transport.GroupConfig
+	Group func(id string, records int, topic string) transport.GroupConfig
 	// SessionTimeout of a consumer group.
 	SessionTimeout time.Duration
 	// OnRecordsLost is called for records that were still wanted and are lost.

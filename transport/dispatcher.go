@@ -10,7 +10,7 @@ import (
 type dispatcher struct {
 	a      *assignment
 	s      *Stream
-	feed   *Feed
+	feed   *PartitionStream
 	number uint64          // of the assignment, as frames carry it
 	ctx    context.Context // of the messages
 	cancel context.CancelFunc
@@ -32,7 +32,7 @@ type asideBatch struct {
 func startDispatcher(a *assignment, s *Stream) {
 	d := &dispatcher{a: a, s: s, number: NextAssignment(), done: make(chan struct{})}
 	d.ctx, d.cancel = context.WithCancel(s.Context)
-	d.feed = s.NewFeed(d.ctx, &a.g.gc)
+	d.feed = s.NewPartition(d.ctx, &a.g.gc)
 	a.mu.Lock()
 	a.dispatcher = d
 	a.mu.Unlock()

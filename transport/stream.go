@@ -9,7 +9,7 @@ import (
 )
 
 // Stream is one Subscribe to a log: the channel of its messages, and how that ends.
-// The partitions of a log each have a [Feed] into it. Its methods may be called
+// The partitions of a log each have a [PartitionStream] into it. Its methods may be called
 // concurrently.
 type Stream struct {
 	Out      chan *message.Message
@@ -58,10 +58,10 @@ func (s *Stream) End(grace time.Duration, failed, limit <-chan struct{}) {
 	<-drained
 }
 
-// Feed hands the frames of one partition to a stream, one at a time: the next one
+// PartitionStream hands the frames of one partition to a stream, one at a time: the next one
 // follows the acknowledgement of the one before. It belongs to one goroutine, which
 // closes it.
-type Feed struct {
+type PartitionStream struct {
 	s                *Stream
 	ctx              context.Context
 	nackMin, nackMax time.Duration
@@ -76,18 +76,18 @@ type Outstanding struct {
 	Acked bool  // the answer
 }
 
-// NewFeed adds a feed to a stream that does not end yet. Its messages end with ctx,
+// NewPartition adds a partition to a stream that does not end yet. Its messages end with ctx,
 // which ends with the stream's; gc says how long a refused frame waits.
-func (s *Stream) NewFeed(ctx context.Context, gc *GroupConfig) *Feed {
+func (s *Stream) NewPartition(ctx context.Context, gc *GroupConfig) *PartitionStream {
 	s.senders.Add(1)
 	s.followers.Add(1)
-	return &Feed{s: s, ctx: ctx, nackMin: gc.NackMin, nackMax: gc.NackMax, sending: true, answers: make(chan *Outstanding)}
+	return &PartitionStream{s: s, ctx: ctx, nackMin: gc.NackMin, nackMax: gc.NackMax, sending: true, answers: make(chan *Outstanding)}
 }
 
 // Sending reports whether another frame may be handed out.
-func (f *Feed) Sending() bool { return f.sending }
+func (f *PartitionStream) Sending() bool { return f.sending }
 
-func (f *Feed) stopSending() {
+func (f *PartitionStream) stopSending() {
 	if f.sending {
 		f.sending = false
 		f.s.senders.Done()
@@ -95,7 +95,7 @@ func (f *Feed) stopSending() {
 }
 
 // Close takes the feed off its stream.
-func (f *Feed) Close() {
+func (f *PartitionStream) Close() {
 	f.stopSending()
 	f.s.followers.Done()
 }
@@ -104,7 +104,7 @@ func (f *Feed) Close() {
 // is called whenever it was handed out and not acknowledged, and reports whether it may be
 // handed out again. It returns early with what is outstanding when the handler sets
 // records aside.
-func (f *Feed) HandOut(frame *Frame, refused func() bool) (acked bool, left *Outstanding) {
+func (f *PartitionStream) HandOut(frame *Frame, refused func() bool) (acked bool, left *Outstanding) {
 	for nacks := 0; ; nacks++ {
 		// Each hand-out has its own acknowledgement and its own context.
 		ctx, cancel := context.WithCancel(f.ctx)
@@ -142,17 +142,19 @@ func (f *Feed) HandOut(frame *Frame, refused func() bool) (acked bool, left *Out
 }
 
 // Answers is where the answers to what is outstanding come.
-func (f *Feed) Answers() <-chan *Outstanding { return f.answers }
+func (f *PartitionStream) Answers() <-chan *Outstanding { return f.answers }
 
 // Pause waits after so many refusals before, and reports false as soon as there is nothing
 // more to wait for.
-func (f *Feed) Pause(nacks int) bool { return f.Sleep(min(f.nackMin<<min(nacks, 20), f.nackMax)) }
+func (f *PartitionStream) Pause(nacks int) bool {
+	return f.Sleep(min(f.nackMin<<min(nacks, 20), f.nackMax))
+}
 
 // answer waits for the handler's answer and reports whether it acknowledged, or for
 // records to be set aside; with a nil channel it may be called beside the owner. A stream
 // that stops meanwhile hands out nothing more. An acknowledgement that came before the
 // end counts, also when both are seen at once.
-func (f *Feed) answer(msg *message.Message, aside <-chan []int) (acked bool, left *Outstanding) {
+func (f *PartitionStream) answer(msg *message.Message, aside <-chan []int) (acked bool, left *Outstanding) {
 	stopping := f.s.Stopping.Done()
 	if aside == nil {
 		stopping = nil
@@ -180,7 +182,7 @@ func (f *Feed) answer(msg *message.Message, aside <-chan []int) (acked bool, lef
 }
 
 // Sleep waits, and reports false as soon as there is nothing more to wait for.
-func (f *Feed) Sleep(d time.Duration) bool {
+func (f *PartitionStream) Sleep(d time.Duration) bool {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
 	select {

@@ -87,7 +87,7 @@ func (s *scene) day(sources []string) {
 		reg.MustRegister(g)
 		return g
 	}
-	ingested, events := counter("weir_ingested_total", "source", "outcome"), counter("weir_events_total", "source", "outcome")
+	ingested, events := counter("weir_ingest_events_total", "source", "outcome"), counter("weir_events_total", "source", "outcome")
 	decisions, delivered := counter("weir_decisions_total", "service", "decision"), counter("weir_deliveries_total", "service", "outcome")
 	failures := counter("weir_delivery_failures_total", "service", "class")
 	pending, lag, inboxLag := gauge("weir_delivery_pending", "service"), gauge("weir_source_lag", "source"), gauge("weir_inbox_lag", "partition")

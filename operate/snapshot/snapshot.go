@@ -130,7 +130,7 @@ type value struct{ count, level, sum, samples float64 }
 // addFlow adds the counters of the stages.
 func (s *Snapshot) addFlow(name string, labels map[string]string, v value) {
 	switch name {
-	case "weir_ingested_total":
+	case "weir_ingest_events_total":
 		s.Ingested[labels["outcome"]] += v.count
 		source := s.source(labels["source"])
 		switch labels["outcome"] {

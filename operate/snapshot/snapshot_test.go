@@ -20,7 +20,7 @@ func TestTake(t *testing.T) {
 		reg.MustRegister(c)
 		return c
 	}
-	ingested, rows := counter("weir_ingested_total", "source", "outcome"), counter("weir_import_rows_total", "source", "status")
+	ingested, rows := counter("weir_ingest_events_total", "source", "outcome"), counter("weir_import_rows_total", "source", "status")
 	answers := counter("weir_api_requests_total", "status")
 	behind := prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "weir_service_behind", Help: "x"}, []string{"service"})
 	reg.MustRegister(behind)

@@ -20,8 +20,8 @@ type Config struct {
 	config.Cluster `yaml:",inline"`
 	// Topic is the topic's name.
 	Topic string `yaml:"topic" required:"true"`
-	// Window is how many messages per partition are in work at a time.
-	Window int `yaml:"window" default:"1000" range:"1..100000"`
+	// FrameRecords is the most records of one frame: of a partition, one frame is in work.
+	FrameRecords int `yaml:"frame_records" default:"1000" range:"1..100000"`
 	// Group is the consumer group. Defaults to <kafka.group>.source.<name>; where the
 	// inbox is in the state file, followed by the inbox's id.
 	Group string `yaml:"group"`
@@ -78,7 +78,7 @@ func (c *Config) Open(ctx context.Context, e sources.Env) (sources.Source, error
 		return nil, err
 	}
 	group := c.groupOf(e)
-	if c.Window == 1 {
+	if c.FrameRecords == 1 {
 		// One message in flight per partition is what watermill-kafka does.
 		sub, err := watermillkafka.NewSubscriber(cluster, watermillkafka.SubscriberConfig{
 			Group: group, SessionTimeout: e.SessionTimeout, OnRecordsLost: e.OnRecordsLost, Limit: e.Limit,
@@ -88,7 +88,7 @@ func (c *Config) Open(ctx context.Context, e sources.Env) (sources.Source, error
 		}
 		return single{sub, &lag{topic: c.Topic, log: e.Logger, ask: func(ctx context.Context) ([]transport.PartitionLag, error) { return sub.Lag(ctx, c.Topic) }}}, nil
 	}
-	g, err := transport.NewGroup(ctx, cluster, e.Group(group, c.Window, c.Topic))
+	g, err := transport.NewGroup(ctx, cluster, e.Group(group, c.FrameRecords, c.Topic))
 	if err != nil {
 		return nil, err
 	}

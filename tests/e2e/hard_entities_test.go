@@ -40,7 +40,7 @@ func TestFirstEventsFromTwoSourcesAtOnce(t *testing.T) {
 		warm++
 		for _, pr := range []*harness.Process{a, b} {
 			require.False(t, pr.Ended(), harness.Tail(pr.Log.String(), 60))
-			if pr.Metric("weir_events_total") == 0 || pr.Metric("weir_ingested_total") == 0 {
+			if pr.Metric("weir_events_total") == 0 || pr.Metric("weir_ingest_events_total") == 0 {
 				return harness.ErrNotYet
 			}
 		}

@@ -30,7 +30,7 @@ func TestPartitionOfTheInboxThatTakesNothing(t *testing.T) {
 		"weir.yaml": fmt.Sprintf(`
 kafka: {brokers: [%q], session_timeout: 5s, inbox: {partitions: %d}}
 sources:
-  events: {kafka: {topic: events, window: 16}, entity: id}
+  events: {kafka: {topic: events, frame_records: 16}, entity: id}
 customers: [acme.yaml]
 admin: {listen: "127.0.0.1:0"}
 `, cluster.ListenAddrs()[0], partitions),

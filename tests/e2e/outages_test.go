@@ -68,7 +68,7 @@ func TestGateOutage(t *testing.T) {
 	p.Append("events.jsonl", harness.Many(entities, 0, 2)+harness.Many(entities, 1, 2))
 	harness.Eventually(t, "the work before", func() error { return harness.Settled(p.Whole("out/acme.jsonl"), entities, "r1") })
 	harness.Eventually(t, "the gate stops repetitions", func() error {
-		return harness.Want(run.Metric("weir_ingested_total", `outcome="repeated"`), entities)
+		return harness.Want(run.Metric("weir_ingest_events_total", `outcome="repeated"`), entities)
 	})
 	require.Zero(t, run.Metric("weir_gate_unchecked_total"))
 

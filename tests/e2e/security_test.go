@@ -206,7 +206,7 @@ func TestHostileClientsOfAProcess(t *testing.T) {
 	assert.Contains(t, []string{"", "HTTP/1.1 431"}, firstWords(raw(head+strings.Repeat("X-Flood: aaaaaaaa\r\n", 5000))))
 	assert.Equal(t, 202, g.post(toOrders, token, anEvent), "while hundreds send their bodies slowly")
 	require.Len(t, slow, 300)
-	taken := g.run.Metric("weir_ingested_total", `source="orders"`)
+	taken := g.run.Metric("weir_ingest_events_total", `source="orders"`)
 	require.Equal(t, 1.0, taken, "the same event twice, and no hidden one")
 }
 

@@ -113,7 +113,7 @@ sources:
     mode: patch
     mount: lab
   overlay:
-    kafka: {topic: "%[5]soverlay", window: 1}
+    kafka: {topic: "%[5]soverlay", frame_records: 1}
     entity: key
 merge: {precedence: [overlay, registry, lab], required: [registry]}
 customers: ["customers/*.yaml"]

@@ -23,7 +23,7 @@ store: {postgres: {url: %q}}
 gate: {valkey: {address: %q, prefix: %q}}
 kafka: {brokers: [%q], prefix: "%sweir", session_timeout: 30s, inbox: {partitions: 4}}
 sources:
-  events: {kafka: {topic: %q, window: %d}, entity: key, event_id: header:ce_id}
+  events: {kafka: {topic: %q, frame_records: %d}, entity: key, event_id: header:ce_id}
 customers: [acme.yaml]
 admin: {listen: "127.0.0.1:0"}
 shutdown: {timeout: 5m}

@@ -25,7 +25,7 @@ func (s *subscription) run() {
 	var all []int32
 	for i := range at {
 		all = append(all, int32(i))
-		p := &partition{s: s, feed: s.NewFeed(s.Context, &s.g.gc), number: int32(i), at: at[i], known: ends[i], assignment: transport.NextAssignment()}
+		p := &partition{s: s, feed: s.NewPartition(s.Context, &s.g.gc), number: int32(i), at: at[i], known: ends[i], assignment: transport.NextAssignment()}
 		go p.run()
 	}
 	<-s.Stopping.Done()
@@ -39,7 +39,7 @@ func (s *subscription) run() {
 // to its goroutine.
 type partition struct {
 	s          *subscription
-	feed       *transport.Feed
+	feed       *transport.PartitionStream
 	number     int32
 	assignment uint64
 	at         int64                // the first offset that is not handed out

@@ -1,4 +1,4 @@
-// Package watermillkafka makes watermill-kafka subscribers for sources with window 1, where
+// Package watermillkafka makes watermill-kafka subscribers for sources of frame_records 1, where
 // one message per partition is in flight.
 //
 // It sets what watermill-kafka's defaults leave unsafe: a new group starts at
