@@ -214,7 +214,9 @@ func TestTheImageIsBuiltWithTheModulesToolchain(t *testing.T) {
 		require.NoError(t, err)
 		toolchain := regexp.MustCompile(`(?m)^toolchain go(\S+)$`).FindStringSubmatch(string(text))
 		require.NotNil(t, toolchain, module)
-		require.Contains(t, string(dockerfile), "FROM golang:"+toolchain[1]+"-")
+		minor := toolchain[1][:strings.LastIndexByte(toolchain[1], '.')]
+		require.Contains(t, string(dockerfile), "FROM golang:"+minor+".")
+		require.Contains(t, string(dockerfile), "GOTOOLCHAIN=auto", "the patch release is go.mod's")
 	}
 }
 

@@ -179,7 +179,7 @@ func TestCommand(t *testing.T) {
 	assert.Equal(t, 1, status)
 	written, err := os.ReadFile(report)
 	require.NoError(t, err)
-	assert.Contains(t, string(written), `<testsuites time=`)
+	assert.Contains(t, string(written), `<testsuites tests=`)
 	assert.Contains(t, string(written), `tests="12" failures="1"`)
 	assert.Contains(t, string(written), "held back customer-1/ripeness@archive")
 	assert.Contains(t, stdout, "FAIL a-b-a-b")
