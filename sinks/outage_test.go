@@ -44,7 +44,7 @@ func services(n int) []*Lease[*client] {
 	return all
 }
 
-// deliver does what the deliver stage does with a sink, until it worked.
+// deliver drives a sink as the deliver stage does, until it worked.
 func deliver(ctx context.Context, l *Lease[*client], attempt func() error) error {
 	for {
 		err := l.Try(ctx, 1, func() error {

@@ -46,7 +46,7 @@ func TestTheLastServiceClosesTheClient(t *testing.T) {
 	require.NoError(t, unused.Close())
 	require.Equal(t, client{}, other, "nobody needed it")
 
-	// After a reload the target is made anew.
+	// After a reload the target is opened again.
 	again := shared.share(&targets, "a", "", 1)
 	_, err := again.Client()
 	require.NoError(t, err)
@@ -90,7 +90,7 @@ func TestKeysTellConfigurationsApart(t *testing.T) {
 }
 
 // However services ask and return, no more connections are out than there are, no
-// holder has more than its part, and nobody waits for what could be handed out.
+// holder has more than its part, and no service waits while a connection is free.
 func TestConnectionsAreShared(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		most := rapid.IntRange(1, 9).Draw(t, "connections")
@@ -134,7 +134,7 @@ func TestConnectionsAreShared(t *testing.T) {
 	})
 }
 
-// Ten tables are locked: whoever writes to them waits until a time-out, holding a
+// Ten tables are locked: each writer to them waits until a time-out, holding a
 // connection. The eleventh table's service must go on beside them.
 func TestStuckLanesLeaveConnectionsToOthers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -76,7 +76,7 @@ func TestConvertTakes(t *testing.T) {
 		{"DateTime64(3)", `"1960-05-05T12:00:00.0009Z"`, time.Date(1960, 5, 5, 12, 0, 0, 0, time.UTC)},
 		{"DateTime64(3)", `-0.0005`, time.Date(1969, 12, 31, 23, 59, 59, 999e6, time.UTC)},
 		{"DateTime64(0) in millis", `-1`, time.Date(1969, 12, 31, 23, 59, 59, 0, time.UTC)},
-		// Numbers count what the column declares.
+		// Numbers count the declared unit.
 		{"Date in days", `20123`, time.Date(2025, 2, 4, 0, 0, 0, 0, time.UTC)},
 		{"Nullable(Date32) in days", `-1`, time.Date(1969, 12, 31, 0, 0, 0, 0, time.UTC)},
 		{"Date32 in micros", `-1`, time.Date(1969, 12, 31, 0, 0, 0, 0, time.UTC)},
@@ -167,7 +167,7 @@ func TestTypesThatNoColumnHas(t *testing.T) {
 	}
 }
 
-// Whole numbers arrive as they are or not at all, whatever their size.
+// Whole numbers arrive as they are or not at all, of any size.
 func TestConvertKeepsWholeNumbers(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		n := rapid.Int64().Draw(t, "n")

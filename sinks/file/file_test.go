@@ -149,7 +149,7 @@ func TestLines(t *testing.T) {
 	require.Equal(t, 2, strings.Count(content(t, path), "\n"))
 }
 
-// A crash may leave any part of the last Write. Whatever it leaves, a start
+// A crash may leave any part of the last Write. After any rest, a start
 // and a repetition give every line once, in order.
 func TestTornAtEveryByte(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "out.jsonl")
@@ -221,7 +221,7 @@ func TestFlippedBitsAtTheEnd(t *testing.T) {
 	require.Greater(t, said, 16)
 }
 
-// A disk that loses a sector of what was confirmed long ago must not cost the
+// A disk that loses a sector of old, confirmed lines must not cost the
 // records behind it, wherever they begin.
 func TestZeroedSectorInAnOldPart(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "out.jsonl")
@@ -380,7 +380,7 @@ func TestWriteAfterAnOpenThatFailed(t *testing.T) {
 	require.NoError(t, second.Write(t.Context(), upserts(0, 1)))
 }
 
-// Nothing is written to what is no file, and a pipe is not waited for.
+// Devices, pipes and folders are refused, and a pipe is not waited for.
 func TestIrregularPathsPause(t *testing.T) {
 	folder := t.TempDir()
 	pipe := filepath.Join(folder, "pipe")
@@ -417,7 +417,7 @@ func TestCancelledOpen(t *testing.T) {
 	require.NoError(t, s.Open(t.Context()))
 }
 
-// The window is what the package's documentation says: so many keys, and
+// The window has the documented size: so many keys, and
 // after a start so many bytes.
 func TestWindowAfterAStart(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "out.jsonl")
@@ -464,7 +464,7 @@ func TestWindow(t *testing.T) {
 	})
 }
 
-// FuzzRecover gives Open any end of a file. It must not fail in any way but
+// FuzzRecover opens files with any end. It must not fail in any way but
 // by saying that the file is foreign, which leaves it as it is, and what it
 // accepts must be whole records.
 func FuzzRecover(f *testing.F) {

@@ -126,7 +126,7 @@ func endOffsets(t testing.TB, admin *kadm.Client, topic string) (ends kadm.Liste
 	return ends
 }
 
-// records returns everything that stands in the topic now.
+// records returns all records of the topic.
 func (l *topicLog) records(t testing.TB) []*kgo.Record {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
@@ -149,7 +149,7 @@ func (l *topicLog) records(t testing.TB) []*kgo.Record {
 	return l.all
 }
 
-// changes reads the topic as a consumer that is told of repetitions: the first
+// changes reads the topic as a consumer that knows repetitions: the first
 // record of each key.
 func (l *topicLog) changes(t testing.TB) []change.Change {
 	t.Helper()

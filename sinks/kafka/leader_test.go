@@ -58,8 +58,8 @@ func loseLeader(t *testing.T, client *fenced.Client, away *atomic.Bool, told *at
 	}
 }
 
-// What was for a partition without a leader was not sent and waits; the rest goes on, and
-// nobody takes over anew.
+// Changes for a partition without a leader are not sent and wait; the rest is sent, and
+// no partition is taken over again.
 func TestAPartitionWithoutALeaderHoldsUpNoOther(t *testing.T) {
 	brokers, away, told := leaderless(t)
 	client := newClient(t, brokers.ListenAddrs(), nil)
@@ -142,7 +142,7 @@ func TestATakeOverThatStandsStillHoldsUpItsPartition(t *testing.T) {
 	require.Zero(t, sink.Found())
 }
 
-// What waits for a leader waits side by side: a Write takes no longer for having many
+// Waits for leaders are concurrent: a Write takes no longer for having many
 // partitions of the log.
 func TestWaitsForALeaderAreSideBySide(t *testing.T) {
 	brokers, away, told := leaderless(t)

@@ -270,7 +270,7 @@ func (s *Sink) warnOfMissingRights() {
 	}
 	s.missing.warned = true
 	s.opts.Logger.Warn("records may come twice after a crash: the user may not fence a predecessor, or not read the topic",
-		"service", s.opts.Service, "topic", s.opts.Topic, "transactional_id", s.identity(0), "error", err)
+		"event", "kafka_sink.rights_missing", "service", s.opts.Service, "topic", s.opts.Topic, "transactional_id", s.identity(0), "error", err)
 }
 
 // remember replaces the remembered records of a partition, under the budget of the client.

@@ -141,7 +141,7 @@ func TestWhatIsSentOnceMoreIsThereOnceMore(t *testing.T) {
 	require.Len(t, log.records(t), 4)
 }
 
-// Whoever writes last has fenced everybody else. One that does not know it takes
+// The last writer has fenced all others. One that does not know it takes
 // over again, and finds what the other wrote.
 func TestTwoThatFenceEachOtherWriteOnce(t *testing.T) {
 	log, o, a, mark := begun(t, "two", 5)
@@ -156,7 +156,7 @@ func TestTwoThatFenceEachOtherWriteOnce(t *testing.T) {
 	once(t, log, service, numbered(service, 0, 1, 12))
 }
 
-// What was found and not passed yet is found once more.
+// Records that were found and not passed yet are found again.
 func TestWhatWasFoundIsFoundAgain(t *testing.T) {
 	log, o, _, mark := begun(t, "found", 20)
 	next := resumed(t, o, 0, saved{1, mark})
@@ -173,7 +173,7 @@ func TestWhatWasFoundIsFoundAgain(t *testing.T) {
 	once(t, log, service, numbered(service, 0, 1, 25))
 }
 
-// What was found stays to be found while no Write has told deliver of it.
+// Records are found again until a Write has reported them to deliver.
 func TestWhatNobodyWasToldOfIsFoundAgain(t *testing.T) {
 	log, o, _, mark := begun(t, "untold", 4)
 	next := resumed(t, o, 0, saved{1, mark})
@@ -204,7 +204,7 @@ func TestMoreIsLeftThanIsRemembered(t *testing.T) {
 	once(t, log, service, numbered(service, 0, 1, 121))
 }
 
-// All sinks of a client share what they remember of predecessors, as after a restore.
+// All sinks of a client share the memory for leftovers, as after a restore.
 func TestLeftoversOfManySinksShareABudget(t *testing.T) {
 	log, o, _, mark := begun(t, "shared", 1)
 	const services, each = 6, 3 * minLeft
@@ -268,7 +268,7 @@ func TestATopicThatWasMadeAgain(t *testing.T) {
 	once(t, log, service, numbered(service, 0, 50, 65))
 }
 
-// What was compacted away made room for a newer one of its entity: it is not written
+// A compacted record made room for a newer one of its entity: it is not written
 // behind that.
 func TestCompactedIsNotWrittenAgain(t *testing.T) {
 	all := numbered(service, 0, 1, 20)
@@ -280,7 +280,7 @@ func TestCompactedIsNotWrittenAgain(t *testing.T) {
 	require.False(t, p.contains(&all[2]), "it is sent late on purpose")
 }
 
-// failedOf returns what is to be tried again of a batch.
+// failedOf returns the changes of a batch to try again.
 func failedOf(batch []change.Change, err error) (again []change.Change) {
 	var be *sinks.BatchError
 	switch {
@@ -390,8 +390,8 @@ func TestZombie(t *testing.T) {
 	}
 }
 
-// A process stands still in the middle of its writes, another one takes over and
-// writes on; what the first one has still to send when it wakes up is refused.
+// A process pauses during its writes, and another one takes over and writes on; the rest
+// of the first one is refused when it resumes.
 func TestAProcessThatStoodStill(t *testing.T) {
 	brokers, prefix := servers.Kafka(t)
 	log := newTopic(t, brokers, prefix+"still", topicMaxBytes)
@@ -424,7 +424,7 @@ func TestAProcessThatStoodStill(t *testing.T) {
 	once(t, log, service, numbered(service, 0, 1, 950))
 }
 
-// watched keeps what is written, and says when it had a text in it.
+// watched keeps its input, and reports when a text is in it.
 type watched struct {
 	want string
 	seen chan struct{}
@@ -478,7 +478,7 @@ func TestWithoutRightsItIsAtLeastOnce(t *testing.T) {
 	require.NoError(t, first.Write(t.Context(), numbered(service, 0, 1, 10)))
 	require.Contains(t, said.String(), "may come twice")
 	require.Contains(t, said.String(), "weir.s/p@k.t.0")
-	// It still looks what is there.
+	// It still reads the topic.
 	next := open(saved{1, mark})
 	require.NoError(t, next.Write(t.Context(), numbered(service, 0, 1, 10)))
 	require.EqualValues(t, 9, next.Found())
@@ -506,7 +506,7 @@ func TestWithoutRightsItIsAtLeastOnce(t *testing.T) {
 }
 
 // heldFetches makes a cluster of one broker with a topic in which the positions below 20 of
-// partition 0 stand in a batch each. held is called at each fetch, which then brings one batch.
+// partition 0 are in a batch each. held is called at each fetch, which then brings one batch.
 func heldFetches(t *testing.T, held func()) (o Options, mark string) {
 	t.Helper()
 	broker, err := kfake.NewCluster(kfake.NumBrokers(1), kfake.SeedTopics(1, "t"))
@@ -527,7 +527,7 @@ func heldFetches(t *testing.T, held func()) (o Options, mark string) {
 	return o, mark
 }
 
-// However much there is to read: as long as something comes, one attempt goes on.
+// However much there is to read: as long as records arrive, one attempt continues.
 func TestALongTailIsReadInOneAttempt(t *testing.T) {
 	o, mark := heldFetches(t, func() { <-time.After(150 * time.Millisecond) })
 	o.stallTimeout = 2 * time.Second

@@ -115,7 +115,7 @@ func (s *Sink) sweep(ctx context.Context, pool *pgpool.Pool) error {
 		return nil
 	}
 	if err := s.dropExpired(ctx, pool); err != nil {
-		s.options.Logger.WarnContext(ctx, "expired partitions remain", slog.String("service", s.options.Service),
+		s.options.Logger.WarnContext(ctx, "expired partitions remain", slog.String("event", "postgres_sink.partitions_remain"), slog.String("service", s.options.Service),
 			slog.String("table", s.options.Table), slog.Any("error", classify("drop partition", err)))
 	}
 	return nil
@@ -157,7 +157,7 @@ WHERE i.inhparent = to_regclass($1) ORDER BY c.relname`, s.table.Sanitize())
 			return err
 		}
 		delete(s.months, m)
-		s.options.Logger.InfoContext(ctx, "expired partition dropped", slog.String("service", s.options.Service),
+		s.options.Logger.InfoContext(ctx, "expired partition dropped", slog.String("event", "postgres_sink.partition_dropped"), slog.String("service", s.options.Service),
 			slog.String("partition", p.Table))
 	}
 	return nil

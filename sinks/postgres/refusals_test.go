@@ -190,7 +190,7 @@ func TestServerErrorsThatNobodyKnowsAreBounded(t *testing.T) {
 	require.Equal(t, sinks.RetryBounded, classOf(err))
 }
 
-// What was added to the table after Open refuses the service, not its changes.
+// A constraint or column added after Open refuses the service, not its changes.
 func TestRefusedAlikePauses(t *testing.T) {
 	address := servers.Postgres(t)
 	for name, tc := range map[string]struct{ alter, undo, hint string }{

@@ -17,7 +17,7 @@ import (
 	"github.com/seed-86dfc502/weir/tests/servers"
 )
 
-// The same values arrive whatever server, database, role or URL set for the session.
+// The same values arrive under any settings of server, database, role or URL.
 func TestTheSessionDecidesNothing(t *testing.T) {
 	address := servers.Postgres(t)
 	columns := config.Columns{
@@ -50,7 +50,7 @@ func TestTheSessionDecidesNothing(t *testing.T) {
 	}
 }
 
-// Units, and what a column would lose.
+// Units, and losses that are refused.
 func TestValuesAreReadStrictly(t *testing.T) {
 	address := servers.Postgres(t)
 	execute(t, address, `CREATE TABLE strict (service text, entity text, version bigint, is_deleted boolean, key text, changed_at timestamptz, synced_at timestamptz,

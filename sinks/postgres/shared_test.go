@@ -41,7 +41,7 @@ func connect(t testing.TB, address string) *pgx.Conn {
 	return c
 }
 
-// deliver does what the deliver stage does with a sink, until its work is done.
+// deliver drives a sink as the deliver stage does, until its work is done.
 func deliver(ctx context.Context, work func() error) error {
 	for {
 		err := work()
@@ -120,7 +120,7 @@ func TestServicesOfOneServerShareItsConnections(t *testing.T) {
 	require.Eventually(t, func() bool { return count(t.Context()) == 0 }, time.Minute, 10*time.Millisecond, "the last service closes them")
 }
 
-// Somebody holds a lock on a table that six services write to. Those of other tables
+// Another session holds a lock on a table that six services write to. Those of other tables
 // go on meanwhile.
 func TestALockedTableHoldsUpItsOwnServicesOnly(t *testing.T) {
 	address := servers.Postgres(t)
@@ -167,7 +167,7 @@ func TestALockedTableHoldsUpItsOwnServicesOnly(t *testing.T) {
 		}
 		require.LessOrEqual(t, waiting(), 2, "half of the connections")
 	}
-	// Nobody waits for ever: the statement fails, and says nothing about the server.
+	// No wait is endless: the statement fails, and says nothing about the server.
 	e := sinks.Classify(<-failures)
 	require.ErrorContains(t, e, "55P03")
 	require.Equal(t, sinks.Retry, e.Class)

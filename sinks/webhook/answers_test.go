@@ -94,7 +94,7 @@ func TestEarlyAnswers(t *testing.T) {
 	}
 }
 
-// A receiver's own reason reaches the operator, without what it repeats of the request.
+// A receiver's own reason reaches the operator, without repeated parts of the request.
 func TestReasonsOfTheReceiver(t *testing.T) {
 	for body, want := range map[string]string{
 		`api key revoked, call Maria`:                                `: "api key revoked, call Maria"`,

@@ -45,7 +45,7 @@ func newReceiver(t testing.TB, kind sinks.Kind) *receiver {
 	return r
 }
 
-// up listens, at the same address as before: nobody else is given it meanwhile.
+// up listens, at the same address as before: no other process gets it meanwhile.
 func (r *receiver) up() {
 	if r.server != nil {
 		return

@@ -16,7 +16,7 @@ import (
 	"github.com/seed-86dfc502/weir/sinks"
 )
 
-// deliver does what the deliver stage does with a sink, until its changes are gone.
+// deliver drives a sink as the deliver stage does, until its changes are delivered.
 func deliver(ctx context.Context, s *Sink, changes ...change.Change) error {
 	for {
 		err := s.Write(ctx, changes)
@@ -26,7 +26,7 @@ func deliver(ctx context.Context, s *Sink, changes ...change.Change) error {
 	}
 }
 
-// A host that is overloaded is asked by one service at a time, whatever path each has.
+// A host that is overloaded is asked by one service at a time, also under different paths.
 func TestOneServiceProbesAnOverloadedHost(t *testing.T) {
 	const services, most = 60, 4
 	var refused atomic.Int64
@@ -104,7 +104,7 @@ func TestServicesOfOneHostShareItsConnections(t *testing.T) {
 	require.LessOrEqual(t, highest, most)
 }
 
-// Only what is about the host stops its other services.
+// Only failures of the host stop its other services.
 func TestOutages(t *testing.T) {
 	for status, want := range map[int]sinks.Outage{
 		400: sinks.NoOutage, 401: sinks.NoOutage, 403: sinks.NoOutage, 404: sinks.NoOutage, 409: sinks.NoOutage, 422: sinks.NoOutage, 425: sinks.NoOutage, 302: sinks.NoOutage,

@@ -40,7 +40,7 @@ func TestUnsignedWithoutSecrets(t *testing.T) {
 }
 
 // Standard Webhooks: HMAC-SHA256 of "id.timestamp.payload" under the bytes that
-// base64 behind whsec_ stands for. The signatures were computed with another
+// base64 behind whsec_ encodes. The signatures were computed with another
 // implementation (hmac and hashlib of Python); the keys are of these rows alone.
 func TestStandardWebhooks(t *testing.T) {
 	for _, v := range []struct {

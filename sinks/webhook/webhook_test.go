@@ -37,7 +37,7 @@ const (
 	otherSecret = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
 )
 
-// nobody is an address where nobody listens: a port that was free a moment ago
+// nobody is an address without a listener: a port that was free a moment ago
 // may be another process's now.
 const nobody = "127.0.0.1:1"
 
@@ -117,7 +117,7 @@ func TestRequest(t *testing.T) {
 	require.Equal(t, 1, calls)
 }
 
-// The context of a traced change goes beside what is signed and compared.
+// The context of a traced change travels beside the signed and compared parts.
 func TestTraceIsPassedOn(t *testing.T) {
 	var got []http.Header
 	var bodies []string
@@ -290,7 +290,7 @@ func TestTimeoutBesideSuccessCountsAgainstTheChange(t *testing.T) {
 }
 
 // An answer that may mean an outage counts against the change once the receiver
-// is seen to be up, so that it does not hold up its entity for ever.
+// is seen to be up, so that it does not block its entity without end.
 func TestDoubtfulStatusBesideSuccessCountsAgainstTheChange(t *testing.T) {
 	for _, status := range []int{http.StatusRequestTimeout, http.StatusBadGateway, http.StatusGatewayTimeout} {
 		url := serve(t, func(w http.ResponseWriter, r *http.Request) {
@@ -527,7 +527,7 @@ func TestOneRequestPerEntityInOrder(t *testing.T) {
 	require.LessOrEqual(t, most, 3)
 }
 
-// What a request could not be sent with is found before anything is sent.
+// Headers that no request can have are found before anything is sent.
 func TestHeadersAreChecked(t *testing.T) {
 	for _, headers := range []map[string]string{
 		{"X-Key": "hidden", "x-key": "hidden"}, {"x": "hidden\x1b"}, {"a/b": "hidden"}, {"": "hidden"}, {"Transfer-Encoding": "hidden"},

@@ -106,7 +106,7 @@ func TestAHaltEndsAllEntities(t *testing.T) {
 	require.NotErrorIs(t, err, sinks.ErrNotAttempted, "the failure that halted is the one to show")
 }
 
-// The one failure that stands for all is no matter of chance.
+// The one failure that represents all is no matter of chance.
 func TestOfSeveralFailuresTheLongestWaitIsShown(t *testing.T) {
 	away, busy, busier := failure(sinks.Retry), failure(sinks.Retry), failure(sinks.Retry)
 	busy.RetryAfter, busier.RetryAfter = time.Second, time.Minute

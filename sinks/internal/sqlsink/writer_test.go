@@ -13,8 +13,7 @@ import (
 	"github.com/seed-86dfc502/weir/sinks"
 )
 
-// The rows to blame fail, and no other, whatever they are and whatever one statement may
-// hold; the rows of an entity keep their order.
+// The rows to blame fail, and no other, for any rows and any limit of one statement; the rows of an entity keep their order.
 func TestOnlyTheRowsToBlameFail(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		n := rapid.IntRange(1, 200).Draw(t, "rows")

@@ -65,7 +65,7 @@ func records(values ...string) []transport.Record {
 	return all
 }
 
-// whole is what stands in a topic, by partition, for readers of uncommitted records.
+// whole returns the values of a topic, by partition, for readers of uncommitted records.
 func whole(t testing.TB, c *Client, topic *Topic) [][]string {
 	t.Helper()
 	ends, err := c.Ends(t.Context(), topic)
@@ -87,7 +87,7 @@ func one(t testing.TB, c *Client, topic *Topic, b *Batch) Answer {
 	return c.Append(ctx, topic, []*Batch{b})[0]
 }
 
-// Whatever a predecessor made before it was fenced, a leader refuses afterwards, in
+// A leader refuses every batch that a predecessor made before it was fenced, in
 // every partition, also one that it never wrote to and that has no other record.
 func TestAPredecessorIsFenced(t *testing.T) {
 	brokers, prefix := servers.Kafka(t)
