@@ -16,16 +16,16 @@ type Attempt struct {
 	At      time.Time // when it began, by the clock of who tried
 	Version change.Version
 	Outcome string // a word of package deliver
-	// Status is what the target answered, by its protocol's number; 0 without one.
+	// Status is the target's answer, by its protocol's number; 0 without one.
 	Status int
-	// Answer is the begin of what the target said, any bytes, some 200 of them; without
-	// a status, why there was no answer.
+	// Answer is the begin of the target's answer, any bytes, some 200 of them; without a
+	// status, the reason of its absence.
 	Answer []byte
 	Took   time.Duration // kept in milliseconds
 }
 
-// Size is what an attempt counts against the bound of its service, in bytes:
-// about what it takes with its indexes.
+// Size is the share of an attempt in the bound of its service, in bytes: about its row
+// with indexes.
 func (a *Attempt) Size() int64 { return AttemptOverhead + int64(len(a.Entity)) + int64(len(a.Answer)) }
 
 // AttemptOverhead is the part of Size that all attempts have.
@@ -48,9 +48,9 @@ type AttemptBound struct {
 	MaxBytes int64
 }
 
-// Attempts is the delivery history: what was tried, and what the targets answered.
+// Attempts is the delivery history: attempts, and the answers of the targets.
 // It is for people; nothing that decides or delivers reads it, and losing some of
-// it harms nobody. A decision that purges an entity removes its attempts too.
+// it does no harm. A decision that purges an entity removes its attempts too.
 type Attempts interface {
 	// AddAttempts writes them, all or none. They need not survive a crash of the
 	// database's machine. A call of unknown outcome is not to be repeated: there is
@@ -59,16 +59,16 @@ type Attempts interface {
 	// ListAttempts returns the newest that f selects, the newest first; which of those
 	// that were written in one second count as newer is left open.
 	ListAttempts(ctx context.Context, f AttemptFilter) ([]Attempt, error)
-	// RetainAttempts removes what is over the bounds, of services without one what is
-	// over others, in steps that hold up nobody for long, and returns how many went.
-	// It makes what the store needs for this and the next day. Any process may call
+	// RetainAttempts removes attempts beyond the bounds, of services without one beyond
+	// others, in short transactions, and returns how many. It prepares the tables of
+	// this and the next day. Any process may call
 	// it at any time; it may stop half-way with an error, and the next call continues.
 	RetainAttempts(ctx context.Context, bounds map[int32]AttemptBound, others AttemptBound) (int64, error)
 }
 
 // What follows is shared by the implementations.
 
-// AttemptDay is what is kept of a service's attempts that were written on a day.
+// AttemptDay counts the kept attempts of a service that were written on a day.
 type AttemptDay struct {
 	Day             time.Time // midnight, in UTC
 	Service         int32
@@ -84,7 +84,7 @@ type AttemptTrim struct {
 // DayOf is the midnight in UTC before t.
 func DayOf(t time.Time) time.Time { return t.UTC().Truncate(24 * time.Hour) }
 
-// TrimAttempts says what is over its bound now, the oldest days first. A day whose
+// TrimAttempts returns the days that are over their bounds now, the oldest first. A day whose
 // attempts reach beyond a bound in bytes is cut to nine tenths of it, so that it is
 // not cut again at once.
 func TrimAttempts(now time.Time, days []AttemptDay, bounds map[int32]AttemptBound, others AttemptBound) []AttemptTrim {

@@ -8,8 +8,8 @@ import (
 )
 
 // CheckRow is the state of one (check service, entity): the dam row of a
-// service that does its own projection and delivery. Package checks gives it
-// its meaning; to the store it is a row that is compared and swapped whole.
+// service that does its own projection and delivery. Its meaning is that of
+// package checks; to the store it is a row that is compared and swapped whole.
 type CheckRow struct {
 	Key
 	Found    bool

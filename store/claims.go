@@ -91,7 +91,7 @@ type ClaimRow struct {
 	Response    Response // when Answered
 	// Earlier says that the row is Answered and its last attempt began under an
 	// earlier generation of the inbox than the newest; Lost, that its claim was not
-	// decided either, so that what it answered for may be lost with the inbox.
+	// decided either, so that its event may be lost with the inbox.
 	Earlier, Lost bool
 }
 
@@ -100,7 +100,7 @@ func (r *ClaimRow) Expired(now time.Time, keep time.Duration) bool {
 	return !r.Made.After(now.Add(-keep))
 }
 
-// Claimed is what the row is to somebody who comes at now with a fingerprint.
+// Claimed is the result of a claim of the row at now, with a fingerprint.
 // ClaimResumed means that its lease is over and may be taken.
 func (r *ClaimRow) Claimed(fingerprint [32]byte, now time.Time) ClaimResult {
 	c := ClaimResult{State: ClaimResumed, ID: r.ID, Fingerprint: r.Fingerprint}
@@ -117,11 +117,10 @@ func (r *ClaimRow) Claimed(fingerprint [32]byte, now time.Time) ClaimResult {
 }
 
 // ClaimAll claims the keys of items, in their order, with begin, which takes
-// no key twice. Of items with one key the first does; found tells what the ledger
-// has under its key. The others are what the ledger would say of them if they came
-// after it: follows reports whether one has the content of the first, which stands
-// under the key; where other content stands there, found says so, or has the claim
-// of that content.
+// no key twice. Of items with one key the first does; found takes the result
+// under its key. The others have the results of later claims: follows reports whether one
+// has the content of the first, which the key now has; if the key had other content
+// before, found says so, or has the claim of that content.
 func ClaimAll[T any](items []T, intent func(T) ClaimRequest, begin func([]ClaimRequest) ([]ClaimResult, error), found func(T, ClaimResult), follows func(item, first T, same bool)) error {
 	for pending := items; len(pending) > 0; {
 		place := map[string]int{} // of the first with a key

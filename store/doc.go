@@ -13,8 +13,8 @@
 // nothing written and a take-over.
 //
 // The dam has one state per (service, entity), written by decide together with the
-// entity: the states of the first [PageServices] services stand in its row, those of
-// the others in pages of as many. A state is never deleted by a retraction. How far its deliveries are stands elsewhere: one row per
+// entity: the states of the first [PageServices] services are in its row, those of
+// the others in pages of as many. A retraction never deletes a state. Positions of deliveries are separate: one row per
 // partition of the changes log ([Progress]) has the position of each service, and
 // is swapped whole by the partition's owner, who says so by a token that it renews
 // every time. A swap fails when it rests on a past that is not the store's.

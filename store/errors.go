@@ -2,7 +2,7 @@ package store
 
 import "errors"
 
-// What a caller can act on. Compare with errors.Is.
+// Errors that a caller can act on. Compare with errors.Is.
 var (
 	// ErrFenced: another owner, a restore, or this owner's own commit of unknown
 	// outcome moved the watermark or a dam row. Nothing was written.
@@ -19,7 +19,7 @@ var (
 	ErrSchema = errors.New("the state tables are of another version")
 )
 
-// Class says what a caller does about an error of the store.
+// Class is a caller's reaction to an error of the store.
 type Class int
 
 const (

@@ -49,7 +49,7 @@ func ParseClaimID(text string) (ClaimID, error) {
 type ClaimRequest struct {
 	// Key is unique within the tenant, at most 1,300 bytes of UTF-8 without NUL.
 	Key string
-	// Fingerprint of what the request asks for: the same key with another one is
+	// Fingerprint of the request: the same key with another one is
 	// a conflict.
 	Fingerprint [32]byte
 }
@@ -66,13 +66,13 @@ const (
 	ClaimResumed ClaimState = "resumed"
 	// ClaimBusy: another attempt is under way until Wait is over.
 	ClaimBusy ClaimState = "busy"
-	// ClaimConflict: the key stands for another fingerprint, in Fingerprint.
+	// ClaimConflict: the key was used with another fingerprint, in Fingerprint.
 	ClaimConflict ClaimState = "conflict"
 	// ClaimDone: the response of the first use is in Response.
 	ClaimDone ClaimState = "done"
 )
 
-// Response is what the first use of a key was answered.
+// Response is the answer to the first use of a key.
 type Response struct {
 	Status int    // of HTTP
 	Body   []byte // JSON
@@ -113,9 +113,9 @@ type LedgerMonth struct {
 func (m LedgerMonth) End() time.Time { return m.Month.AddDate(0, 1, 0) }
 
 // Ledger is the memory of the front door: which keys were used, for what, and
-// what they were answered. Claims are kept per tenant; a tenant's calls reach no
+// with which answer. Claims are kept per tenant; a tenant's calls reach no
 // other tenant's rows, by row-level security where the database has it. Rows
-// stand in partitions by month and go by partition.
+// are in partitions by month, which are dropped whole.
 //
 // A claim's way: Begin, the effect under the claim's id, Complete. A process
 // that dies in between leaves a claim whose lease ends; the next Begin resumes
@@ -138,8 +138,8 @@ type Ledger interface {
 	// request need not wait. Others are passed over.
 	AbandonClaims(ctx context.Context, tenant string, ids []ClaimID) error
 	// RetainClaims drops the months that ended at least keep ago, so that every
-	// claim of theirs was made before, makes what the store needs for this and the
-	// next month, and returns how many months were dropped. The time is the store's:
+	// claim of theirs was made before, prepares the tables of this and the next month,
+	// and returns how many months were dropped. The time is the store's:
 	// a process whose clock is wrong drops nothing that lives. Any process may call
 	// it at any time. It waits for transactions under way; Retry when that takes
 	// too long.
@@ -148,7 +148,7 @@ type Ledger interface {
 	LedgerStats(ctx context.Context) (LedgerStats, error)
 }
 
-// KeyDigest stands for a key of a tenant.
+// KeyDigest is the digest of a key of a tenant.
 type KeyDigest [16]byte
 
 // DigestKey returns the digest of a tenant's key: the first half of the SHA-256 of
@@ -159,14 +159,14 @@ func DigestKey(tenant, key string) KeyDigest {
 	return KeyDigest(sum[:16])
 }
 
-// Use is what a claim was made for. The zero one is not known.
+// Use is the purpose of a claim. The zero one is not known.
 type Use struct {
 	Key     KeyDigest
 	Content [8]byte // the first of the ClaimRequest's Fingerprint
 }
 
 // Decided is where a claim had its effect: the version of the record that was
-// decided, whatever became of it.
+// decided, with any result.
 type Decided struct {
 	ID      ClaimID
 	Version change.Version

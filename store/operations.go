@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// Operations are what operators' commands ask for beside what the stages need.
+// Operations serve operators' commands, beside the methods of the stages.
 // Nothing in it decides; decisions are asked for by control records. Every write
 // of an operator leaves an audit row in the same transaction. The rules of Store
 // for concurrency, errors and values hold.

@@ -17,7 +17,7 @@ func (k Key) Compare(o Key) int {
 	return cmp.Compare(k.Service, o.Service)
 }
 
-// SanitizeText replaces what a text column cannot hold (NUL, invalid UTF-8) by
+// SanitizeText replaces characters that a text column cannot hold (NUL, invalid UTF-8) by
 // U+FFFD, for texts that describe and must never be refused.
 func SanitizeText(text string) string {
 	return strings.ReplaceAll(strings.ToValidUTF8(text, "\uFFFD"), "\x00", "\uFFFD")

@@ -13,7 +13,7 @@ import (
 const maxUnpacked = 1 << 30
 
 // Encoder and decoder are made once: they are large, and any number of goroutines
-// may use them for whole texts. What is not given is right, so making them cannot fail.
+// may use them for whole texts. The defaults are valid, so making them cannot fail.
 var (
 	encoder = sync.OnceValue(func() *zstd.Encoder {
 		e, _ := zstd.NewWriter(nil, zstd.WithEncoderLevel(zstd.SpeedFastest), zstd.WithEncoderConcurrency(2))
@@ -65,7 +65,7 @@ func AppendImportRows(rows []ImportRow, packed []byte, after int64) ([]ImportRow
 	return rows, nil
 }
 
-// SealedAlready tells what a second SealImport of i, which is not receiving,
+// SealedAlready returns the result of a second SealImport of i, which is not receiving,
 // comes to: nil for a repetition of the first.
 func SealedAlready(i Import, fingerprint []byte) error {
 	if bytes.Equal(i.Fingerprint, fingerprint) && i.State != ImportCancelled && i.State != ImportFailed {

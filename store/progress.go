@@ -33,7 +33,7 @@ type ServicePosition struct {
 	Mark string
 }
 
-// Progress is what is known of the deliveries of one partition of the changes
+// Progress is the progress of the deliveries of one partition of the changes
 // log: one row, and one for each mark, swapped together by the partition's owner. It has a position for every
 // service that the partition ever had an owner for, also for one that is not
 // configured, which resumes there if it comes back.
@@ -132,7 +132,7 @@ func StaleActivations(all []Activation, rows []Progress) []Activation {
 	return stale
 }
 
-// Look is what a frame is judged by, read in one snapshot. It is read-only: callers
+// Look decides whether a frame counts, read in one snapshot. It is read-only: callers
 // may share it.
 type Look struct {
 	Active int64 // the newest revision; 0 without any
@@ -154,7 +154,7 @@ type keptActivations struct {
 }
 
 // Kept returns activations and the newest revision when they were read; the zero
-// one before the first Keep. They stand as long as it is the newest: a store that
+// one before the first Keep. They are valid as long as it is the newest: a store that
 // went back and activated again has another time of activation under its number.
 func (c *LookCache) Kept() (of Revision, activations []Activation) {
 	if k := c.kept.Load(); k != nil {
@@ -163,7 +163,7 @@ func (c *LookCache) Kept() (of Revision, activations []Activation) {
 	return Revision{}, nil
 }
 
-// Keep sorts and keeps what was read in one snapshot.
+// Keep sorts and keeps activations that were read in one snapshot.
 func (c *LookCache) Keep(of Revision, activations []Activation) {
 	SortActivations(activations)
 	c.kept.Store(&keptActivations{of, activations})
@@ -204,8 +204,8 @@ type Deliveries interface {
 	// Look reads marks and activations in one snapshot.
 	Look(ctx context.Context) (Look, error)
 	// TakeProgress writes token into the rows of partitions, creating them without
-	// positions, and returns them as they are then. Whoever had them cannot swap
-	// them any more. In the order of partitions; none twice.
+	// positions, and returns them as they are then. Their former owners cannot
+	// swap them any more. In the order of partitions; none twice.
 	TakeProgress(ctx context.Context, partitions []int32, token Token) ([]Progress, error)
 	// SwapProgress replaces rows, in one durable transaction, and reports of each
 	// whether it did. A row is left as it is when it has another token, when it was
@@ -311,7 +311,7 @@ func (p *ProgressSwap) MovedMarks(write func(service int32, mark string)) {
 	}
 }
 
-// SetMark gives the position of a service its mark; a service without position has none.
+// SetMark sets the mark in the position of a service; a service without position has none.
 func SetMark(positions []ServicePosition, service int32, mark string) {
 	if i, found := slices.BinarySearchFunc(positions, service, func(p ServicePosition, n int32) int { return cmp.Compare(p.Service, n) }); found {
 		positions[i].Mark = mark

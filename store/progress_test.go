@@ -76,8 +76,8 @@ func unmarked(positions []ServicePosition) []ServicePosition {
 	return positions
 }
 
-// A swap writes the marks that it moves, and no others; with what it does not write they
-// are those of its positions.
+// A swap writes the marks that it moves, and no others; with the stored ones they are the
+// marks of its positions.
 func TestMovedMarks(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		saved := drawPositions(t)
@@ -164,7 +164,7 @@ func TestPlacesAreSmall(t *testing.T) {
 	assert.Less(t, len(AppendPositions(nil, positions)), 250)
 }
 
-// Whatever the bytes are, decoding ends with an error of class Fatal, or with
+// For any bytes, decoding ends with an error of class Fatal, or with
 // positions that mean the same when they are encoded again; it never takes more memory
 // than a few times the bytes.
 func FuzzPlacesCodec(f *testing.F) {

@@ -17,7 +17,7 @@ type Report struct {
 // Reports keeps them. Nothing that decides reads them.
 type Reports interface {
 	// UpdateReport replaces the body of a report by what f makes of it, which is
-	// nil for one that is not there; nobody else writes it meanwhile. f must be
+	// nil for a new one; no other process writes it meanwhile. f must be
 	// quick, must not call the store, and may be called again when the store
 	// repeats a transaction that certainly did not commit. An error of f ends it
 	// and is in the chain of the one returned. Neither kind nor name is empty.

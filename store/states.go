@@ -16,7 +16,7 @@ const PageServices = 1 << pageBits
 
 const pageBits = 5
 
-// What a state takes in a page: the service's number within the page and whether
+// Layout of a state in a page: the service's number within the page and whether
 // its content is refused, the length of the content and one (0 is the unknown
 // state), the version, the content. All are as wide, so that SQL can take them apart.
 const (
@@ -28,7 +28,7 @@ const (
 // PageOf returns the page that has a service's states.
 func PageOf(service int32) int32 { return service >> pageBits }
 
-// Page is what is stored of the states of one entity for some services, in the
+// Page is the stored form of the states of one entity for some services, in the
 // order of these. Its body is never changed in place once it was given away.
 type Page struct {
 	Number int32
@@ -180,7 +180,7 @@ func (s *States) Size() (n int) {
 
 var errTwice = errors.New("an entity is written twice in one transaction")
 
-// Write is what a store writes of an outcome's entities.
+// Write is the writes of an outcome's entities, sorted by statement.
 type Write struct {
 	Insert, Update []*Entity // in the order of their ids
 	Pages          []EntityPage
@@ -192,8 +192,7 @@ type EntityPage struct {
 	Page
 }
 
-// RowPage returns the page of states that stands in the entity's row, nil when it is
-// as it was.
+// RowPage returns the page of states in the entity's row, nil if it is unchanged.
 func (e *Entity) RowPage() []byte {
 	if pages := e.States.Changed(); len(pages) > 0 && pages[0].Number == 0 {
 		return pages[0].Body
@@ -201,8 +200,8 @@ func (e *Entity) RowPage() []byte {
 	return nil
 }
 
-// SortWrites takes what is to be written of entities apart, in the order in which
-// rows are locked. An entity that is there twice is Fatal.
+// SortWrites divides the writes of entities by statement, in the order in which rows
+// are locked. An entity that is there twice is Fatal.
 func SortWrites(entities []Entity) (w Write, err error) {
 	sorted := make([]*Entity, len(entities))
 	for i := range entities {
@@ -227,7 +226,7 @@ func SortWrites(entities []Entity) (w Write, err error) {
 	return w, nil
 }
 
-// PageKeys are pages that do not stand in the row of their entity.
+// PageKeys are pages outside the row of their entity.
 type PageKeys struct {
 	Entities []string
 	Pages    []int32

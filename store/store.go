@@ -63,8 +63,8 @@ type Configurations interface {
 	// returns its revision. When it already is, nothing is written. When it was
 	// active once and a later one replaced it, the answer is ErrSuperseded
 	// unless force (a roll-back is an operator's decision, not a restart's).
-	// A new revision is higher than above, too: a store that was put back does not
-	// know which numbers it gave since, and no two activations may share one.
+	// A new revision is higher than above, too: a restored store does not know the
+	// numbers of later activations, and no two activations may share one.
 	Activate(ctx context.Context, fingerprint []byte, above int64, force bool) (Revision, error)
 	// Active returns the active revision; ErrNotFound before the first Activate.
 	Active(ctx context.Context) (Revision, error)
@@ -77,8 +77,8 @@ type Configurations interface {
 	Inboxes(ctx context.Context) ([]Inbox, error)
 	// ResolveInbox returns the newest generation of the inbox topic with this identity.
 	// An identity that is not known opens a new generation, higher than every
-	// known one and at least atLeast (1 or more). What the inbox before it held and
-	// nobody decided may be lost: claims of the ledger that were begun before and not
+	// known one and at least atLeast (1 or more). Undecided records of the inbox before
+	// it may be lost: claims of the ledger that were begun before and not
 	// decided lose their responses, so that their requests, sent again, are taken in
 	// again, under the same claims. That costs nothing here: each is found out when
 	// its key is begun again. A known identity with another number of partitions is
@@ -86,7 +86,7 @@ type Configurations interface {
 	ResolveInbox(ctx context.Context, topic, topicID string, partitions int32, atLeast uint16) (Inbox, error)
 	// RenewInbox opens a new generation of the topic that inbox is of, at least
 	// atLeast: its partitions go on at their watermarks, those in from at these
-	// offsets, and whoever owned them is fenced. When inbox is not the newest of its
+	// offsets, and their owners are fenced. When inbox is not the newest of its
 	// identity, nothing is written and the newest is returned.
 	RenewInbox(ctx context.Context, inbox Inbox, atLeast uint16, from map[int32]int64) (Inbox, error)
 	// NoteLostDecisions returns the lost decisions of this generation that were not made
@@ -115,12 +115,12 @@ type OutboxFrame struct {
 	Frame     []byte
 }
 
-// TakenOver is what a new owner finds.
+// TakenOver is the state of a partition at its take-over.
 type TakenOver struct {
 	Partition  Partition
 	NextOffset int64 // the watermark: the first offset to decide; 0 for a new partition
 	// LastTo is where the partition's newest frame ends, of this generation or an
-	// older one: what the next frame names as the one before it. 0 before the first.
+	// older one: the next frame names it as its predecessor. 0 before the first.
 	LastTo change.Version
 	// Outbox is what may not have been published yet, of this generation or an
 	// older one, oldest first.
@@ -154,8 +154,8 @@ type Entity struct {
 	// state was set are written, the others stay.
 	States States
 	// Writes counts how often the entity was written, 0 for one that is not stored.
-	// On writing it is what the decision found: another one is there, or none, is
-	// ErrFenced.
+	// On writing it is the count that the decision read: with another count stored, or
+	// no row, the write is ErrFenced.
 	Writes int64
 	// Found is false for an entity that is not stored (on reading).
 	Found bool
@@ -178,7 +178,7 @@ type Row struct {
 	Version change.Version // of the last change or operator action
 }
 
-// Decision is what a decision transaction starts with.
+// Decision is the input of a decision transaction.
 type Decision struct {
 	// Revision must be the active one, else ErrSuperseded and nothing is written.
 	Revision int64
@@ -197,7 +197,7 @@ type Decision struct {
 	Published []int64
 }
 
-// Loaded is what a decision transaction found.
+// Loaded is the state that a decision transaction read.
 type Loaded struct {
 	Entities []Entity // in the order of Decision.Entities
 	// Decided are those of Decision.Claims that had their effect before; nil when
@@ -207,7 +207,7 @@ type Loaded struct {
 	Uses map[KeyDigest]Decided
 }
 
-// Outcome is what a decision transaction ends with.
+// Outcome is the writes of a decision transaction.
 type Outcome struct {
 	// Purged are entities to remove with all their dam states and attempts, before anything else is
 	// written: one of them may be in Entities again, as one that is not stored.
@@ -217,7 +217,7 @@ type Outcome struct {
 	Entities []Entity
 	Outbox   []OutboxFrame // ID is given by the store
 	// LastTo is where the last of Outbox ends, by partition; one without an entry
-	// keeps what it has.
+	// stays.
 	LastTo  map[Partition]change.Version
 	Letters []DeadLetter
 	Audit   []Audit
@@ -248,7 +248,7 @@ type Decisions interface {
 	// 0, and reads watermark and outbox in the same snapshot: an earlier owner's
 	// transaction is either seen whole or can no longer commit. It waits for a
 	// decision under way. The first take-over in a generation ends all older ones,
-	// whatever their partitions, for an entity may be in another one since: their
+	// of all partitions, for an entity may be in another one since: their
 	// owners are fenced, and taking them over is ErrFenced.
 	// Answers in the order of partitions; no number twice.
 	TakeOver(ctx context.Context, partitions []Partition, token Token) ([]TakenOver, error)
@@ -262,7 +262,7 @@ type Decisions interface {
 	// Where nothing is to be loaded (neither Entities nor Claims) decide is called before
 	// anything was checked or locked: revision and watermarks are compared in the
 	// transaction that writes the outcome, and nothing is written unless they match
-	// then. So whoever holds the token at that offset may decide from memory.
+	// then. So the holder of the token at that offset may decide from memory.
 	//
 	// Otherwise decide runs while the watermarks are locked, so it should take well under
 	// a minute. It must not call the store: one with a single writer would wait for
@@ -364,8 +364,8 @@ type LetterFilter struct {
 	Entity  string
 	Code    string
 	State   LetterState
-	// NewestFirst lists in descending id, for people; else what is listed while more
-	// is added comes in the order in which it was.
+	// NewestFirst lists in descending id, for people. Otherwise pages have the letters in
+	// the order of their addition, also of those added meanwhile.
 	NewestFirst bool
 	AfterID     int64 // page on: only those behind this id, in the order of the list
 	Limit       int   // 0: 100
@@ -393,8 +393,8 @@ type DeadLetters interface {
 	// AddLetters adds those whose DedupKey is not there yet, all or none. One that
 	// is there with a lower Position died again: Count and Last grow, it has the new
 	// letter's code, reason, version, payload and headers, and is open again. A
-	// letter is never refused for its content: in its texts, what a database
-	// cannot hold becomes U+FFFD; Payload, Headers and DedupKey stay as they are.
+	// letter is never refused for its content: in its texts, characters that a database
+	// cannot hold become U+FFFD; Payload, Headers and DedupKey stay as they are.
 	AddLetters(ctx context.Context, letters []DeadLetter) error
 	// ListLetters returns one page by id, without Payload and Original.
 	ListLetters(ctx context.Context, f LetterFilter) ([]DeadLetter, error)
@@ -413,8 +413,8 @@ type DeadLetters interface {
 	Letter(ctx context.Context, id int64) (DeadLetter, error)
 	// CountLettersOf counts the open ones of a source, up to most.
 	CountLettersOf(ctx context.Context, source string, most int64) (int64, error)
-	// CountLetters counts the open ones, of each stage at most CountedLetters and one
-	// more, which stands for all that there are; a stage without any has no entry.
+	// CountLetters counts the open ones of each stage, up to CountedLetters + 1, which
+	// means more than CountedLetters; a stage without any has no entry.
 	CountLetters(ctx context.Context) (map[Stage]int64, error)
 	// Prune removes dead letters that died last, and audit rows that were written,
 	// before the given times, and returns how many of both. An open letter whose content
@@ -455,7 +455,7 @@ type Reader interface {
 	// Tombstones returns up to limit entities that were deleted before the given time and
 	// come after the given one (zero: from the start), the earliest deletion first, and by
 	// id where these are equal; none that has a retrying row, which needs the tombstone's
-	// version. A page costs what it holds, however many younger tombstones there are.
+	// version. The cost of a page does not depend on the number of younger tombstones.
 	Tombstones(ctx context.Context, before time.Time, after Tombstone, limit int) ([]Tombstone, error)
 	// Outboxes counts the outbox rows of each partition that has any: what may not
 	// have been published yet.

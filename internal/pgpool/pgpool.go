@@ -75,7 +75,7 @@ func New(ctx context.Context, config *pgxpool.Config, set ...string) (*Pool, err
 	told := config.ConnConfig.OnPgError
 	config.ConnConfig.OnPgError = func(pc *pgconn.PgConn, err *pgconn.PgError) bool {
 		if err.Code == readOnly {
-			// After a fail-over: what was the primary answers, and takes nothing. A
+			// After a fail-over: the former primary answers and rejects writes. A
 			// connection to it would be used until the end of its time.
 			if pool := made.Load(); pool != nil {
 				pool.Reset()

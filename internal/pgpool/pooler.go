@@ -76,7 +76,7 @@ func (p *pooler) configure(ctx context.Context, c *pgx.ConnConfig) error {
 	return nil
 }
 
-// find asks the server once. A pooler gives its clients process ids of its own.
+// find asks the server once. A pooler makes up the process ids of its sessions.
 func (p *pooler) find(ctx context.Context, c *pgconn.Config) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()

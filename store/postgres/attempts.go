@@ -12,16 +12,16 @@ import (
 )
 
 // The delivery history is a partition for each day on which attempts are written, by
-// the database's clock: whatever the clocks of processes say, there are few, and
-// they go in their order. What is over goes with its partition; where that has more
-// than what is over, rows are deleted in steps.
+// the database's clock, not those of processes: there are few, and they are dropped in
+// their order. A partition of expired rows is dropped whole; from others rows are
+// deleted in steps.
 //
-// The index has a few bytes per 32 pages: what stands in them, as a Bloom filter of
+// The index has a few bytes per 32 pages: a Bloom filter of their
 // entities and the range of times. Ranges that are not summarized yet are read.
 //
 // The attempts of purged entities are hidden by the decision and deleted then.
-// Nobody corrects delivery_days for it: a day that had some of its rows purged counts
-// as what it was.
+// A purge does not correct delivery_days: a day that had some of its rows purged keeps
+// its count.
 const (
 	today = `(now() AT TIME ZONE 'UTC')::date`
 
@@ -76,7 +76,7 @@ WHERE i.inhparent = 'deliveries'::regclass AND EXISTS (SELECT FROM deliveries_pu
 	// The newest attempt that goes when this many stay.
 	sqlLastToGo = `SELECT at FROM deliveries WHERE day = $1 AND service = $2 ORDER BY at DESC OFFSET $3 LIMIT 1`
 
-	// A row that somebody else just deletes is passed over.
+	// A row that another process is deleting is passed over.
 	sqlTrimAttempts = `
 WITH gone AS (
   DELETE FROM deliveries WHERE day = $1 AND ctid = ANY(ARRAY(
@@ -96,7 +96,7 @@ const trimStep = 20_000
 const purgeStep = 16_384
 
 // AddAttempts implements store.Attempts. It is one round trip, but for the first on
-// a day that nobody made a partition for.
+// a day without a partition.
 func (s *Store) AddAttempts(ctx context.Context, attempts []store.Attempt) error {
 	if len(attempts) == 0 {
 		return nil
@@ -246,7 +246,7 @@ func (s *Store) deletePurgedOf(ctx context.Context, day time.Time, from, to int6
 	return n, nil
 }
 
-// attemptDays reads what is kept, and the database's time.
+// attemptDays reads the sums by day, and the database's time.
 func (s *Store) attemptDays(ctx context.Context) (days []store.AttemptDay, now time.Time, err error) {
 	var d store.AttemptDay
 	err = each(ctx, s.pool, []any{&now, &d.Day, &d.Service, &d.Attempts, &d.Bytes}, func() { days = append(days, d) }, sqlAttemptDays)
@@ -279,7 +279,7 @@ func (s *Store) trimAttempts(ctx context.Context, t store.AttemptTrim) (removed 
 	if t.Keep > 0 {
 		return removed, nil
 	}
-	// What was purged of it before is counted still. Of today more may have come.
+	// Attempts that were purged before are still counted. Of today more may have come.
 	_, err = s.pool.Exec(ctx, `DELETE FROM delivery_days WHERE day = $1 AND service = $2 AND day < `+today, t.Day, t.Service)
 	return removed, failed("trim the delivery history", err)
 }

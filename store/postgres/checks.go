@@ -67,9 +67,9 @@ func (s *Store) CheckRows(ctx context.Context, keys []store.Key) ([]store.CheckR
 // SwapCheckRows implements store.CheckRows.
 //
 // Inserts come before updates, each in the order of keys, so that no two calls
-// wait for each other: ON CONFLICT DO NOTHING waits for whoever is writing the
+// wait for each other: ON CONFLICT DO NOTHING waits for the writer of the
 // row, also by an update; an update never waits for an insert, which it does
-// not see. A row that somebody keeps locked ends the call with Retry.
+// not see. A row that stays locked ends the call with Retry.
 func (s *Store) SwapCheckRows(ctx context.Context, rows []store.CheckRow) ([]bool, error) {
 	if len(rows) == 0 {
 		return []bool{}, nil

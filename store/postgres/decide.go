@@ -67,7 +67,7 @@ SELECT CASE WHEN EXISTS (SELECT FROM watermarks WHERE generation >= $1::int4)
 
 	sqlExpectNewest = `SELECT weir_expect((SELECT count(*) FROM watermarks WHERE generation > $1::int4), 0)`
 
-	// A token that nobody has.
+	// A token without owner.
 	sqlEndOlder = `UPDATE watermarks SET token = '' WHERE generation < $1::int4 AND token <> ''`
 
 	sqlTakeOver = `
@@ -88,12 +88,12 @@ ORDER BY o.partition, o.generation, o.id`
 
 // TakeOver implements store.Decisions.
 //
-// Why this is one snapshot although read committed gives every statement its
+// Why this is one snapshot, although under read committed every statement has its
 // own: all that writes or deletes outbox rows of a partition holds the lock on
 // that partition's watermark row until it ends. The upsert takes these locks,
 // so it waits for an earlier owner's transaction under way and keeps later ones
-// out; what the next statement of this transaction sees is therefore all of
-// what was committed and can no longer change. An earlier owner that comes
+// out; the next statement of this transaction therefore sees all committed rows, and
+// they can no longer change. An earlier owner that comes
 // later finds another token.
 //
 // The owners of older generations are kept out the same way, by sqlEndOlder,
@@ -310,7 +310,7 @@ func (t *decision) finish(ctx context.Context, loaded store.Loaded, out store.Ou
 }
 
 // steps are moves as array parameters, sorted: watermarks are locked in one order
-// by everybody.
+// by all processes.
 type steps struct {
 	generations, numbers []int32
 	from, to             []int64

@@ -19,7 +19,7 @@ const (
 )
 
 // classify sorts an error that left nothing written by its SQLSTATE
-// (PostgreSQL manual, appendix A). What is not listed is Retry, which loses
+// (PostgreSQL manual, appendix A). A code that is not listed is Retry, which loses
 // nothing.
 func classify(err error) error {
 	if err == nil {

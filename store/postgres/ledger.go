@@ -36,7 +36,7 @@ import (
 //
 // Nothing dead-locks: keys are inserted in their order, rows that exist are
 // updated in the order of their ids, never two kinds in one transaction, and
-// who updates waits for nobody who inserts.
+// updates never wait for inserts.
 //
 // Plans: with the statistics of an empty partition every index costs the same.
 // So each statement leaves one that it can use: OFFSET 0 keeps the tenant from
@@ -51,7 +51,7 @@ const (
 
 	// The first day of the month of now().
 	thisMonth = `date_trunc('month', now() AT TIME ZONE 'UTC')::date`
-	// The open month, and the time of what is made in it: a clock that went back
+	// The open month, and the time of new rows in it: a clock that went back
 	// behind its beginning does not count.
 	openMonth = `(SELECT month, greatest(now(), month::timestamp AT TIME ZONE 'UTC') AS made
  FROM ledger_months WHERE open ORDER BY month DESC LIMIT 1)`
@@ -60,7 +60,7 @@ const (
 	lease      = `now() + $2::int8 * interval '1 microsecond'`
 	expired    = `now() - $3::int8 * interval '1 microsecond'`
 
-	// What has no row under a lost inbox is of before it, see ClaimRow.Lost.
+	// A claim without a row under a lost inbox is older, see ClaimRow.Lost.
 	newestInbox = `(SELECT coalesce(max(generation), 0) FROM inboxes)`
 
 	sqlLedgerNow = `SELECT now(), coalesce((SELECT max(month) FROM ledger_months WHERE open), '0001-01-01')`
@@ -127,7 +127,7 @@ ORDER BY m.month`
 
 	sqlKnownDecided = `SELECT d.id FROM unnest($1::uuid[]) AS k(id) JOIN ledger_decided d ON d.id = k.id`
 
-	// What was decided goes to the open month as well, under the same lock: so
+	// Decided claims go to the open month as well, under the same lock: so
 	// a key has its effect once beyond the months, too. A claim that lost its key to
 	// a newer one is known by its id.
 	sqlLoadDecided = `
@@ -154,7 +154,7 @@ SELECT weir_expect((SELECT count(*) FROM done), cardinality($1::uuid[]))`
 )
 
 // maxClaimRounds bounds the repetitions of BeginClaims: each is caused by
-// somebody else who got on with one of the keys, or by the begin of a month.
+// another process with one of the keys, or by the begin of a month.
 const maxClaimRounds = 20
 
 // pendingClaim is an intent that BeginClaims has no answer for yet.
@@ -162,7 +162,7 @@ type pendingClaim struct {
 	store.ClaimRequest
 	place  int    // in the answers
 	random []byte // of the id that it gets if it is new
-	// What was found: the newest row, whose month may not be the open one.
+	// The newest row found, whose month may not be the open one.
 	row   *store.ClaimRow
 	month time.Time
 }
@@ -258,8 +258,8 @@ func (s *Store) insertClaims(ctx context.Context, tenant string, pending []*pend
 	return now, month, err
 }
 
-// markLost finds out which responses were given for what a lost inbox took with
-// it: those of before the newest one whose claims were not decided.
+// markLost finds the responses to events that were lost with an inbox:
+// those of before the newest one whose claims were not decided.
 func (s *Store) markLost(ctx context.Context, pending []*pendingClaim) error {
 	earlier := map[store.ClaimID]*store.ClaimRow{}
 	for _, p := range pending {
@@ -345,7 +345,7 @@ func collectTaken(taken map[[10]byte]store.ClaimID) func(pgx.Rows) error {
 	}
 }
 
-// scanClaim reads what stands before claimColumns, then these.
+// scanClaim reads the columns before claimColumns, then these.
 func scanClaim(row pgx.Row, before ...any) (*store.ClaimRow, error) {
 	var c store.ClaimRow
 	var id [16]byte

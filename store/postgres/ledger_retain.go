@@ -51,8 +51,8 @@ RETURNING to_char(month, '_YYYY_MM')`, keep.Microseconds())
 // countedClaims is up to how many claims of a month LedgerStats counts.
 const countedClaims = 10_000
 
-// LedgerStats implements store.Ledger. Beyond countedClaims, Held is what the
-// server's statistics say; they start anew after its crash, until ANALYZE.
+// LedgerStats implements store.Ledger. Beyond countedClaims, Held is an
+// estimate of the server's statistics; they start anew after its crash, until ANALYZE.
 func (s *Store) LedgerStats(ctx context.Context) (stats store.LedgerStats, err error) {
 	err = s.inOneTrip(ctx, "ledger statistics", func(b *pgx.Batch) {
 		b.Queue(sqlPipeline)
@@ -82,7 +82,7 @@ func (s *Store) LedgerStats(ctx context.Context) (stats store.LedgerStats, err e
 // opened first.
 var errMonthOver = store.WithClass(errors.New("a month of the ledger began"), store.Retry)
 
-// claimLook is what a decision looks up about claims.
+// claimLook is the state of claims that a decision reads.
 type claimLook struct {
 	now, month time.Time // of the transaction, and the open one
 	loaded     store.Loaded

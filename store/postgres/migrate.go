@@ -38,7 +38,7 @@ func (s *Store) Migrate(ctx context.Context) (err error) {
 		return failed("migrate", err)
 	}
 	defer release(conn)
-	// In a transaction, not the session, which a pooler gives to others.
+	// In a transaction, not the session, which a pooler shares.
 	b := new(pgx.Batch)
 	s.queueBegin(b)
 	b.Queue("SET LOCAL idle_in_transaction_session_timeout = 0")

@@ -26,7 +26,7 @@ const minConns = 2
 // except the plan's.
 var settings = map[string]string{
 	"application_name": "weir",
-	// A stopped process must not hold its watermarks for ever: they are locked
+	// A stopped process must not hold its watermarks without end: they are locked
 	// while decide computes, which takes far less.
 	"idle_in_transaction_session_timeout": "60s",
 	"tcp_keepalives_idle":                 "15",
@@ -66,7 +66,7 @@ type Store struct {
 	pool *pgpool.Pool
 	// migrating counts the migrations under way.
 	migrating *atomic.Int32
-	// checkPatience is checkPatience, but in tests of what comes after a lock.
+	// checkPatience is the constant, or longer in tests.
 	checkPatience string
 	looked        store.LookCache
 }

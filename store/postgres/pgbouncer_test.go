@@ -14,8 +14,8 @@ import (
 	"github.com/seed-86dfc502/weir/tests/servers"
 )
 
-// The whole contract holds through PgBouncer in transaction mode, which gives each
-// transaction another session, refuses start-up parameters and knows no prepared
+// The whole contract holds through PgBouncer in transaction mode, where each
+// transaction has another session: it refuses start-up parameters and knows no prepared
 // statements.
 func TestConformanceThroughPgBouncer(t *testing.T) {
 	direct, location := migrated(t)
@@ -50,7 +50,7 @@ func TestParametersThatAPoolerDropsAreRefused(t *testing.T) {
 }
 
 // Every transaction has the settings that the plans and the promises need, on a session of
-// its own and on any of a pooler's, whatever the server, the role or the database say.
+// its own and on any of a pooler's, with any defaults of server, role and database.
 func TestSettingsHoldInEveryTransaction(t *testing.T) {
 	_, location := migrated(t)
 	for name, url := range map[string]string{"direct": location, "through PgBouncer": servers.PgBouncer(t, location)} {

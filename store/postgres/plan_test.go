@@ -257,7 +257,7 @@ func TestStatesStayInTheirPage(t *testing.T) {
 	}))
 }
 
-// The view shows people what the bytes mean.
+// The view shows people the meaning of the bytes.
 func TestDamRowsView(t *testing.T) {
 	s, _ := migrated(t)
 	ctx := t.Context()

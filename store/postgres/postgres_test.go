@@ -36,7 +36,7 @@ func migrated(t testing.TB) (*Store, string) {
 	return s, url
 }
 
-// behind waits until somebody waits for a session, and returns that one.
+// behind waits until a session is blocked by another, and returns the blocked one.
 func behind(t *testing.T, s *Store, pid int32) (waiting int32) {
 	t.Helper()
 	require.Eventually(t, func() bool {
@@ -88,7 +88,7 @@ func TestOperatorConformance(t *testing.T) {
 	storetest.RunOperator(t, func(t *testing.T) (storetest.Operated, storetest.Operated) { return open(t) })
 }
 
-// The conformance suites stand on it.
+// The conformance suites rely on it.
 func TestEmptiedIsMigrated(t *testing.T) {
 	dump := func(s *Store) string {
 		rows, err := s.pool.Query(t.Context(), `SELECT c.relname || ' ' || c.relkind::text || ' ' ||

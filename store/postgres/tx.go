@@ -37,7 +37,7 @@ var errRolledBack = errors.New("the transaction had failed before its commit")
 const rollbackTimeout = 5 * time.Second
 
 // release returns a connection to the pool. An open transaction is rolled back at once
-// and whatever the context says: its locks would keep the next owner waiting.
+// also after the end of the context: its locks would keep the next owner waiting.
 // The pool closes a connection that is broken or busy.
 func release(conn *pgxpool.Conn) {
 	if pg := conn.Conn().PgConn(); !pg.IsClosed() && pg.TxStatus() != 'I' {

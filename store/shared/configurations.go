@@ -134,7 +134,7 @@ func (s *Store) ResolveInbox(ctx context.Context, topic, topicID string, partiti
 	return inbox, nil
 }
 
-// openInbox gives inbox a generation above all others. The caller holds the lock.
+// openInbox opens a generation above all others for inbox. The caller holds the lock.
 func openInbox(t Tx, inbox *store.Inbox, atLeast uint16) error {
 	newest, err := oneIn(t, call("newest_generation", args{}), scanCount)
 	if err != nil {

@@ -15,12 +15,12 @@ import (
 
 // The delivery history is one table in the order in which it was written, without an
 // index: each row of it would dirty a page, which costs ten times as much. Who asks
-// for an entity reads the table. What is over is deleted in steps, so that nobody
+// for an entity reads the table. Expired rows are deleted in steps, so that no writer
 // waits long for the file; the attempts of purged entities are hidden by the
 // decision, and go then.
 //
 // A purge does not correct delivery_days: a day that had some of its rows purged
-// counts as what it was.
+// keeps its count.
 var (
 	// As many rows in one statement as group, and one.
 	sqlAddGroup   = sqlAddAttempts(addGroup) //nolint:gochecknoglobals // nobody changes it
@@ -151,7 +151,7 @@ func (s *Store) ListAttempts(ctx context.Context, f store.AttemptFilter) ([]stor
 }
 
 // RetainAttempts implements store.Attempts, in one pass over the table, up to the last
-// attempt that is to go and the last that a purge hides. The days do not stand in their
+// attempt that is to go and the last that a purge hides. The days are not in their
 // order where a clock stepped, so that one is found by counting.
 func (s *Store) RetainAttempts(ctx context.Context, bounds map[int32]store.AttemptBound, others store.AttemptBound) (removed int64, err error) {
 	const operation = "trim the delivery history"
@@ -242,7 +242,7 @@ func (s *Store) nextAttempts(ctx context.Context, after int64, trims []store.Att
 	return top, due, failed("trim the delivery history", err)
 }
 
-// trimAttempts deletes what is to go of the rows behind one id up to another, by
+// trimAttempts deletes the rows to remove behind one id up to another, by
 // those of trims that are due, and returns how many of each it were.
 func (t tx) trimAttempts(trims []store.AttemptTrim, due []int, left []int64, after, top int64) (map[int]int64, error) {
 	gone := map[int]int64{}

@@ -28,7 +28,7 @@ const (
 	sqlNewer = `SELECT EXISTS (SELECT 1 FROM watermarks WHERE generation > ?)`
 
 	// The owners of older generations, if there still are any, must not decide
-	// anything more: a token that nobody has.
+	// anything more: a token without owner.
 	sqlEndOlder = `UPDATE watermarks SET token = x'' WHERE generation < ?`
 
 	sqlTakeOver = `
@@ -92,8 +92,8 @@ func (s *Store) TakeOver(ctx context.Context, partitions []store.Partition, toke
 	return taken, nil
 }
 
-// Decide implements store.Decisions. It decides beside whoever writes: what it loads is
-// of one snapshot with the tokens and offsets of d.Moves, and while these stay nobody
+// Decide implements store.Decisions. It decides beside the writer: it loads one
+// snapshot with the tokens and offsets of d.Moves, and while these stay no other decision
 // writes an entity of the partitions. The write compares them again, and what belongs to
 // no partition.
 func (s *Store) Decide(ctx context.Context, d store.Decision, decide func(store.Loaded) (store.Outcome, error)) (ids []int64, err error) {
@@ -131,7 +131,7 @@ func (s *Store) Decide(ctx context.Context, d store.Decision, decide func(store.
 	return ids, nil
 }
 
-// load reads what a decision starts with.
+// load reads the state that a decision starts from.
 func (s *Store) load(ctx context.Context, d store.Decision) (loaded store.Loaded, err error) {
 	return loaded, s.read(ctx, "decide: begin", func(t *sql.Tx) error {
 		ctx := context.WithoutCancel(ctx) // saves a goroutine per statement

@@ -252,7 +252,7 @@ func TestFlippedBits(t *testing.T) {
 	require.Zero(t, found["-shm"], "it is built anew")
 }
 
-// reopened is what a new process reads, all of it.
+// reopened is the whole content as a new process reads it.
 func reopened(t *testing.T, path string) (string, error) {
 	s, err := Open(t.Context(), Options{Path: path})
 	if err != nil {

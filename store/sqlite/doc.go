@@ -8,7 +8,7 @@
 // it sees nothing move while it runs; other handles, in this process or another, wait
 // for it. A decision is computed before, from a snapshot, and its transaction compares
 // what it was computed from. Readers have connections of their own and, in WAL
-// mode, wait for nobody. Statements run prepared, once per row: inside one
+// mode, wait for no writer. Statements run prepared, once per row: inside one
 // process that is as fast as passing a batch as JSON, and simpler.
 //
 // # Guarantee

@@ -31,7 +31,7 @@ func extended(err error) int {
 	return e.Code()
 }
 
-// classify sorts an error that left nothing written. What is not listed is
+// classify sorts an error that left nothing written. A code that is not listed is
 // Retry, which loses nothing.
 func classify(err error) error {
 	if errors.Is(err, sql.ErrNoRows) {

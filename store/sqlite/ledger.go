@@ -19,7 +19,7 @@ import (
 // Each month has two tables of its own, which the first claim of the month
 // makes, or a decision about one, and RetainClaims drops whole. There is one
 // writer, so a transaction sees everything that was claimed before it. New
-// claims, and what is decided, go to the newest month there is, also when the
+// claims, and decided ones, go to the newest month there is, also when the
 // clock went back behind its beginning.
 
 // ledgerMonth is the name of a month: 2026_11.
@@ -223,8 +223,8 @@ func (b *beginning) begin(tenant string, intent store.ClaimRequest) (store.Claim
 	return store.ClaimResult{State: store.ClaimStarted, ID: id, Fingerprint: intent.Fingerprint}, err
 }
 
-// undecided reports whether no decision had the claim's effect. What was decided
-// stands in the month in which it was.
+// undecided reports whether no decision had the claim's effect. A decided claim
+// is in the month of its decision.
 func (b *beginning) undecided(id store.ClaimID) (bool, error) {
 	for _, m := range b.months {
 		statement, err := b.statement(m, sqlLoadDecided)
@@ -342,7 +342,7 @@ func (s *Store) AbandonClaims(ctx context.Context, tenant string, ids []store.Cl
 	})
 }
 
-// RetainClaims implements store.Ledger. What is needed next is made by the
+// RetainClaims implements store.Ledger. The next months are made by the
 // first claim that needs it.
 func (s *Store) RetainClaims(ctx context.Context, keep time.Duration) (dropped int, err error) {
 	err = s.write(ctx, "retain claims", func(t tx) error {
@@ -411,8 +411,8 @@ func (s *Store) LedgerStats(ctx context.Context) (stats store.LedgerStats, err e
 	return stats, err
 }
 
-// loadDecided looks claims and keys of a decision up, in all months: what was decided
-// stands in that in which it was. Both are nil when nothing is found.
+// loadDecided looks claims and keys of a decision up, in all months: a decided claim
+// is in that of its decision. Both are nil when nothing is found.
 func loadDecided(ctx context.Context, q querier, d store.Decision) (decided map[store.ClaimID]change.Version, uses map[store.KeyDigest]store.Decided, err error) {
 	if len(d.Claims) == 0 {
 		return nil, nil, nil

@@ -20,11 +20,11 @@ import (
 // partitions.
 var ErrPartitions = errors.New("the log has another number of partitions")
 
-// ErrDamaged says that the file holds something else than what was written.
+// ErrDamaged says that the file differs from the bytes that were written.
 var ErrDamaged = disk.ErrDamaged
 
 // Log is one log of the file: partitions of records, numbered from 0 without gaps.
-// What is appended in one go stands in one row. All methods may be called
+// The records of one append are one row. All methods may be called
 // concurrently.
 type Log struct {
 	s          *Store
@@ -44,7 +44,7 @@ type LogFrame struct {
 	Time      time.Time // UTC, milliseconds; given by the log
 	Records   int
 	// Form says what Body is: 0 is the value of the one record that there is, any
-	// other what the caller made of the records.
+	// other the caller's encoding of the records.
 	Form int
 	Body []byte
 }
@@ -125,7 +125,7 @@ func (s *Store) FindLog(ctx context.Context, name string) (*Log, error) {
 // the first decision.
 func (s *Store) KeepChanges(l *Log) { s.changes = l }
 
-// ID is the log's identity: one that is made anew has another one.
+// ID is the log's identity: a re-created log has another one.
 func (l *Log) ID() string { return l.id }
 
 // Partitions is how many there are.
@@ -218,7 +218,7 @@ func (l *Log) End(partition int32) (end int64, grows <-chan struct{}) {
 // Read returns frames of a partition: the one that holds offset, or the next one
 // that is there, and those behind it, until they have so many bytes; at least one
 // if there is one. An error of class Fatal that wraps ErrDamaged says that a row is
-// not what was written.
+// different from the written one.
 func (l *Log) Read(ctx context.Context, partition int32, offset int64, bytes int) ([]LogFrame, error) {
 	var frames []LogFrame
 	size := 0
@@ -250,8 +250,8 @@ func (l *Log) Read(ctx context.Context, partition int32, offset int64, bytes int
 
 var errEnough = errors.New("enough")
 
-// Damaged returns an ErrDamaged for a row that is not what was written, with what is
-// wrong with it, and ends all writing to the file.
+// Damaged returns an ErrDamaged for a row that differs from the written one, with the
+// difference, and ends all writing to the file.
 func (l *Log) Damaged(partition int32, offset int64, what string) error {
 	err := fmt.Errorf("%w: %s, log %d, partition %d, offset %d: %s", ErrDamaged, l.s.path, l.number, partition, offset, what)
 	l.s.disk.Fail(err)
@@ -322,7 +322,7 @@ const (
 	trimPages = 500
 )
 
-// Trim deletes what was appended before a time, of each partition up to its offset in
+// Trim deletes frames that were appended before a time, of each partition up to its offset in
 // below, exclusive, and never its newest frame, which says where it ends. Then it
 // returns free pages to the file system, but for a tenth of the file,
 // which the next records take. It reports how many frames it deleted.
@@ -378,7 +378,7 @@ func (s *Store) vacuum(ctx context.Context) error {
 			}
 			give := min(free-pages/10, trimPages)
 			if more = give > 0; err == nil && more {
-				// It gives back a page with every step of its rows.
+				// It releases a page with every step of its rows.
 				rows, e := t.conn.QueryContext(t.ctx, fmt.Sprintf(`PRAGMA incremental_vacuum(%d)`, give))
 				err = collect(rows, e, func() error { return nil })
 			}

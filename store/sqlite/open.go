@@ -40,7 +40,7 @@ type Options struct {
 	// migrated (.lock). It must be on a local file system.
 	Path string
 	// ReadOnly opens a file that is there for who may only read it and its folder:
-	// nothing is written, calls that would fail. What a running process commits is
+	// nothing is written, calls that would fail. Commits of a running process are
 	// seen. Without one the file is read as it is, so a process must not start
 	// meanwhile. After a process that was killed SQLite needs the files beside it:
 	// where those cannot be used, Open says so.

@@ -202,7 +202,7 @@ func (t tx) putMarks(p *store.ProgressSwap) (err error) {
 	return err
 }
 
-// readMarks gives the positions of rows, which ascend by partition, their marks.
+// readMarks reads the marks of rows, which ascend by partition, into their positions.
 func readMarks(ctx context.Context, q querier, rows []store.Progress, query string, args ...any) error {
 	var partition, service int32
 	var mark []byte

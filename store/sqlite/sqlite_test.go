@@ -123,7 +123,7 @@ func TestEverythingIsThereAfterReopening(t *testing.T) {
 	assert.Greater(t, later[0], ids[0])
 }
 
-// The view shows people what the bytes mean.
+// The view shows people the meaning of the bytes.
 func TestDamRowsView(t *testing.T) {
 	s, _ := migrated(t)
 	storetest.DamRows(t, s, func(query string) (lines []string) {
@@ -138,7 +138,7 @@ func TestDamRowsView(t *testing.T) {
 	})
 }
 
-// I7: what is asked every few seconds, or every hour, finds its rows by an index,
+// I7: queries of every few seconds, or every hour, find their rows by an index,
 // however many stay. The mistake that this catches: a whole table read to find
 // that nothing is over its time.
 func TestCountingAndPruningUseTheIndex(t *testing.T) {

@@ -15,7 +15,7 @@ import (
 )
 
 // tx is a write in a transaction of the one connection that writes. Its statements
-// run to their end whatever the caller's context says, which saves a goroutine
+// run to their end also after the caller's context ended, which saves a goroutine
 // per statement; the context is looked at before the write, before it is taken
 // into the transaction, and where callers of store methods compute.
 type tx struct {
@@ -48,7 +48,7 @@ type group struct {
 	err       error         // valid then: why nothing of it was written
 }
 
-// What a transaction gathers is bounded by how many writes are under way at the
+// The size of a transaction is bounded by how many writes are under way at the
 // same time, and by these where there is no end of them.
 const (
 	maxGroup    = 256
@@ -211,7 +211,7 @@ func (s *Store) undo(t tx, first bool) {
 
 var errTakenAlong = errors.New("another write of the same transaction failed, nothing was written")
 
-// passOn gives the turn to the next one, who works in the same transaction, or
+// passOn hands the turn to the next writer, which works in the same transaction, or
 // commits if there is none.
 func (s *Store) passOn() {
 	w := &s.writes

@@ -25,7 +25,7 @@ func (f *operatorFixture) checkRow(s store.CheckRows, k store.Key) store.CheckRo
 	return rows[0]
 }
 
-// stored is what a row becomes by its swap.
+// stored is a row after its swap.
 func stored(r store.CheckRow) store.CheckRow {
 	r.Found = true
 	r.Revision++

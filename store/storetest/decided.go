@@ -14,7 +14,7 @@ import (
 	"github.com/seed-86dfc502/weir/store"
 )
 
-// decidedTests are what the ledger promises about claims that were decided.
+// decidedTests are the ledger's promises about decided claims.
 var decidedTests = []ledgerTest{
 	{"claims of a month that was dropped count as not decided", func(t *testing.T, f *ledgerFixture) {
 		revision := f.revision()

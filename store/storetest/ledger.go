@@ -53,7 +53,7 @@ func (f *ledgerFixture) begin(s store.Ledger, tenant string, i store.ClaimReques
 	return got[0]
 }
 
-// complete stores a response and returns what is stored.
+// complete stores a response and returns the stored one.
 func (f *ledgerFixture) complete(s store.Ledger, tenant string, id store.ClaimID, status int, body string) store.Response {
 	f.Helper()
 	got, err := s.CompleteClaims(f.ctx(), tenant, []store.Completion{{ID: id, Response: store.Response{Status: status, Body: []byte(body)}}})

@@ -1,5 +1,5 @@
-// Package storetest is the conformance suite of store.Store: what the
-// interface promises, each promise in a subtest of its own, named after the
+// Package storetest is the conformance suite of store.Store: each promise of the
+// interface in a subtest of its own, named after the
 // invariant of the design that rests on it (I3 linearizable, I5 fenced, …).
 //
 // A backend proves itself by
@@ -126,7 +126,7 @@ func (f *fixture) claim(key string) store.ClaimID {
 	return got[0].ID
 }
 
-// writes returns a callback that writes out whatever it finds.
+// writes returns a callback that writes out in any state.
 func writes(out store.Outcome) func(store.Loaded) (store.Outcome, error) {
 	return func(store.Loaded) (store.Outcome, error) { return out, nil }
 }

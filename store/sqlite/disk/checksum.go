@@ -22,7 +22,7 @@ const (
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// checksum is what stands in the last bytes of a page: a CRC-32C of its content and
+// checksum is the last bytes of a page: a CRC-32C of its content and
 // number, and the inverse of it, so that zeroes are none.
 func checksum(page []byte, number int64) uint64 {
 	var n [8]byte
@@ -33,7 +33,7 @@ func checksum(page []byte, number int64) uint64 {
 
 func sealOf(page []byte) uint64 { return binary.BigEndian.Uint64(page[len(page)-Reserved:]) }
 
-// seal is what the first page of a database says of all of them.
+// seal is the statement of the first page of a database about all of them.
 type seal struct {
 	known    bool
 	page     int  // size of pages
@@ -56,7 +56,7 @@ func (s *seal) learn(page []byte) {
 	*s = seal{known: size == len(page), page: size, reserved: reserved, sealed: reserved && sealOf(page) != 0}
 }
 
-// look learns from the file what the first page says.
+// look reads the statement of the first page.
 func (f *file) look(tls *libc.TLS) *seal {
 	s := &f.seal
 	if s.known {
@@ -98,7 +98,7 @@ func (f *file) sealPage(tls *libc.TLS, b []byte, offset int64) {
 	}
 }
 
-// verify returns an ErrDamaged for a page that is not what was written; short: the
+// verify returns an ErrDamaged for a page that differs from the written one; short: the
 // file ends before it.
 func (f *file) verify(tls *libc.TLS, b []byte, offset int64, short bool) error {
 	if f.wal {

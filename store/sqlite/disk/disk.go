@@ -13,19 +13,19 @@ import (
 	sqlite3 "modernc.org/sqlite/lib"
 )
 
-// What a Disk has found, see Err.
+// Errors that end a Disk, see Err.
 var (
-	// ErrDamaged says that a file holds something else than what was written.
+	// ErrDamaged says that a file differs from the bytes that were written.
 	ErrDamaged = errors.New("the file is damaged")
 	// ErrSync says that a file was not made durable.
 	ErrSync = errors.New("fsync failed, so what was written last may be lost although it can be read")
 )
 
-// Faults stand between a Disk and the file system, in tests. Calls of one file come
+// Faults come between a Disk and the file system, in tests. Calls of one file come
 // one at a time, those of several files at the same time. Offsets and sizes are in
 // bytes.
 type Faults interface {
-	// Read is called with what was read, which it may change, or fail.
+	// Read is called with the bytes that were read, which it may change, or fail.
 	Read(file string, at int64, b []byte) error
 	// Write returns how much of b is to be written; with an error the rest is not,
 	// and the write fails with it.
@@ -86,7 +86,7 @@ func New(faults Faults) (*Disk, error) {
 	set(&vfs.FxOpen, openFile)
 	set(&vfs.FxDelete, deleteFile)
 	// The others of the system look at nothing of the VFS that they are given, but
-	// for the one that is asked for the last error, which nobody asks.
+	// for the unused one that returns the last error.
 	if rc := sqlite3.Xsqlite3_vfs_register(d.tls, d.vfs, 0); rc != sqlite3.SQLITE_OK {
 		d.pin.Unpin()
 		d.free()
@@ -106,7 +106,7 @@ func (d *Disk) Err() error {
 	return d.err
 }
 
-// Unsealed reports whether a file was opened that another program wrote anew. What is
+// Unsealed reports whether a file was opened that another program rewrote. Pages
 // written to it has checksums; once that was all of it, by VACUUM and a checkpoint,
 // call Seal.
 func (d *Disk) Unsealed() bool { return d.unsealed.Load() }
@@ -127,7 +127,7 @@ func (d *Disk) Fail(err error) {
 	}
 }
 
-// Release ends the VFS. What is still open through it keeps its memory.
+// Release ends the VFS. Files that are still open keep its memory.
 func (d *Disk) Release() {
 	sqlite3.Xsqlite3_vfs_unregister(d.tls, d.vfs)
 	if d.open.Load() > 0 {
@@ -156,7 +156,7 @@ func (d *Disk) free() {
 // at is the pointer of an address that SQLite has: its memory is none of Go's.
 func at(p uintptr) unsafe.Pointer { return *(*unsafe.Pointer)(unsafe.Pointer(&p)) }
 
-// set and function turn functions into what stands for a function pointer of C
+// set and function convert functions to the form of a function pointer of C
 // in the translated SQLite, and back.
 func set[F any](p *uintptr, f F) { *(*F)(unsafe.Pointer(p)) = f }
 
@@ -208,14 +208,14 @@ func deleteFile(tls *libc.TLS, vfs, name uintptr, syncDir int32) int32 {
 	return function[deleteFunc]((*sqlite3.Tsqlite3_vfs)(at(d.base)).FxDelete)(tls, d.base, name, syncDir)
 }
 
-// table is what a file of SQLite points to: the methods, and where behind the file of
-// the system the *file stands.
+// table is the target of the pointer in a file of SQLite: the methods, and the offset of
+// the *file behind the file of the system.
 type table struct {
 	methods sqlite3.Tsqlite3_io_methods
 	offset  uintptr
 }
 
-// methods returns the methods that stand for those of the system.
+// methods returns the methods in place of those of the system.
 func (d *Disk) methods(base uintptr, offset int32) uintptr {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -1,22 +1,22 @@
 // Package disk is the layer between SQLite and the file system: a VFS around the
-// one that SQLite has for the system. SQLite itself trusts what it reads, and goes
-// on after an fsync that failed. This layer does neither.
+// one that SQLite has for the system. SQLite itself trusts its reads, and continues
+// after an fsync that failed. This layer does neither.
 //
-// # What it finds
+// # Found
 //
-//   - A page of the database file that is not what was written, of a file that Make
+//   - A page of the database file that differs from the written one, of a file that Make
 //     began: each page has a CRC-32C of its content and number in its last eight
 //     bytes, which SQLite leaves free there.
-//   - A page of the write-ahead log that is not what was written. SQLite has
+//   - A page of the write-ahead log that differs from the written one. SQLite has
 //     checksums there, and looks at them only when the log is recovered; here they
 //     are compared at each read.
 //   - An fsync that failed. The kernel takes the pages for clean afterwards, so a
-//     second fsync would acknowledge what the first one lost.
+//     second fsync would acknowledge writes that the first one lost.
 //
 // The first of these is kept, closes Failed, and ends all writing through this Disk:
 // continuing would acknowledge what may not be there.
 //
-// # What it does not find
+// # Not found
 //
 // A page that is an older version of itself, with the checksum of then, and a log
 // that is gone as a whole: package sqlite compares with a note beside the file.

@@ -110,7 +110,7 @@ func readFile(tls *libc.TLS, p, buffer uintptr, n int32, offset int64) int32 {
 	return rc
 }
 
-// read reads without looking at what it is.
+// read reads without verification.
 func (f *file) read(tls *libc.TLS, b []byte, offset int64) int32 {
 	rc := f.transfer(tls, f.base.FxRead, b, offset)
 	if f.d.faults != nil && rc == sqlite3.SQLITE_OK {

@@ -13,7 +13,7 @@ const pageSize = 4096
 const ApplicationID = 'W'<<24 | 'e'<<16 | 'i'<<8 | 'r'
 
 // Make makes a database file for its user alone, durably, if there is none: an empty
-// one whose pages have checksums, with a write-ahead log, that gives free pages back
+// one whose pages have checksums, with a write-ahead log, that releases free pages
 // (auto_vacuum=INCREMENTAL).
 func Make(path string) error {
 	return durable.Create(path, emptyDatabase())

@@ -19,7 +19,7 @@ const (
 	sumAt       = 16
 )
 
-// frameAt returns the number of the frame, from 0, whose page has n bytes and stands
+// frameAt returns the number of the frame, from 0, whose page has n bytes and is
 // at an offset of the log.
 func frameAt(n int, offset int64) (int64, bool) {
 	if !isPage(n, 0) {
@@ -29,7 +29,7 @@ func frameAt(n int, offset int64) (int64, bool) {
 	return behind / size, behind >= 0 && behind%size == 0
 }
 
-// writeFrame notes what a write means for the checksums of a log. SQLite overwrites
+// writeFrame notes the effect of a write on the checksums of a log. SQLite overwrites
 // the page of a frame within a transaction, and the headers from it on before the
 // commit only.
 func (f *file) writeFrame(n int, offset int64) {
@@ -42,7 +42,7 @@ func (f *file) writeFrame(n int, offset int64) {
 	}
 }
 
-// verifyLog looks at what was read of a log: a page, or, when SQLite recovers it, the
+// verifyLog verifies a read of a log: a page, or, when SQLite recovers it, the
 // header and whole frames.
 func (f *file) verifyLog(tls *libc.TLS, b []byte, offset int64, short bool) error {
 	if offset == 0 && len(b) == walHeader && !short {
@@ -71,7 +71,7 @@ func (f *file) badFrame(number int64, page int) error {
 	return fmt.Errorf("%w: %s, frame %d, at byte %d, does not have the checksum that it was written with", ErrDamaged, f.name, number+1, at)
 }
 
-// verifyHeader finds a header that is not what was written. It is in one sector, so a
+// verifyHeader finds a header that differs from the written one. It is in one sector, so a
 // write of it that was cut off left the one before.
 func (f *file) verifyHeader(tls *libc.TLS, header []byte) error {
 	s0, s1 := walSum(byteOrder(header), header[:24], 0, 0)
