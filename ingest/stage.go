@@ -20,7 +20,7 @@ import (
 	"github.com/seed-86dfc502/weir/transport"
 )
 
-// Letters keeps events that cannot be taken in.
+// Letters stores dead letters.
 type Letters interface {
 	AddLetters(ctx context.Context, letters []store.DeadLetter) error
 }
@@ -292,20 +292,20 @@ func (s *Stage) gateAnswered(err error) {
 	switch down := err != nil; {
 	case s.gateDown.Swap(down) == down:
 	case down:
-		s.log.Warn("the gate does not answer; events pass unchecked until it does", "error", err)
+		s.log.Warn("gate is unreachable; events pass unchecked", "event", "gate.unreachable", "error", err)
 	default:
-		s.log.Info("the gate answers again")
+		s.log.Info("gate answers again", "event", "gate.reachable")
 	}
 }
 
-// gateMarked is apart from gateAnswered: a gate may answer and take nothing.
+// gateMarked is separate from gateAnswered: a gate may answer and reject writes.
 func (s *Stage) gateMarked(err error) {
 	switch mute := err != nil; {
-	case s.gateDown.Load(), s.gateMute.Swap(mute) == mute: // the first was said already
+	case s.gateDown.Load(), s.gateMute.Swap(mute) == mute: // logged before
 	case mute:
-		s.log.Warn("the gate takes no marks; what repeats these events passes", "error", err)
+		s.log.Warn("gate rejects writes; duplicates of these events will not be filtered", "event", "gate.read_only", "error", err)
 	default:
-		s.log.Info("the gate takes marks again")
+		s.log.Info("gate accepts writes again", "event", "gate.writable")
 	}
 }
 
@@ -338,13 +338,13 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 			Name: "weir_ingest_events_total", Help: "Events read by source and outcome: taken, repeated (known to the gate), dead, skipped (about no row).",
 		}, []string{"source", "outcome"}),
 		letters: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "weir_ingest_dead_letters_total", Help: "Events that could not be taken in, by reason.",
+			Name: "weir_ingest_dead_letters_total", Help: "Events that could not be ingested, by reason.",
 		}, []string{"source", "code"}),
 		unchecked: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "weir_gate_unchecked_total", Help: "Events that passed because the gate did not answer.",
 		}, []string{"source"}),
 		unmarked: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "weir_gate_unmarked_total", Help: "Events that were taken in and that the gate did not take note of, so that a repetition passes it.",
+			Name: "weir_gate_unmarked_total", Help: "Ingested events that the gate did not record: their duplicates pass it.",
 		}, []string{"source"}),
 	}
 	reg.MustRegister(m.ingested, m.letters, m.unchecked, m.unmarked)

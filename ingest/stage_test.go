@@ -289,14 +289,15 @@ func TestAGateThatTakesNoMarksIsSaidOnceAndCounted(t *testing.T) {
 	require.Len(t, w.entities(), 100)
 	require.EqualValues(t, 100, w.metric("weir_gate_unmarked_total", "registry"))
 	require.EqualValues(t, 0, w.metric("weir_gate_unchecked_total", "registry"), "it was asked, and answered")
-	require.Equal(t, 1, strings.Count(w.log.String(), "the gate"), w.log.String())
+	require.Equal(t, 1, strings.Count(w.log.String(), "event=gate."), w.log.String())
 	w.mu.Lock()
 	w.gateMute = false
 	w.mu.Unlock()
 	w.take(event("x", "B", `2`))
 	w.take(event("y", "B", `3`))
-	require.Equal(t, 2, strings.Count(w.log.String(), "the gate"), w.log.String())
-	require.Contains(t, w.log.String(), "takes marks again")
+	require.Equal(t, 2, strings.Count(w.log.String(), "event=gate."), w.log.String())
+	require.Contains(t, w.log.String(), "event=gate.read_only")
+	require.Contains(t, w.log.String(), "event=gate.writable")
 }
 
 // many are so many events of as many entities, and what the inbox has of them.
