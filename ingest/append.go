@@ -21,8 +21,8 @@ type SequencedAppender interface {
 	AppendAsync(ctx context.Context, sequence *transport.Sequence, records []transport.Record, done func(error))
 }
 
-// Aside is what the stages of a process have set aside for partitions of the inbox that
-// take nothing, within a bound. It is safe for concurrent use.
+// Aside holds the events that the stages of a process have set aside for stuck partitions of
+// the inbox, within a bound. It is safe for concurrent use.
 type Aside struct {
 	room *semaphore.Weighted
 
@@ -157,7 +157,7 @@ func (s *Stage) groups(records []transport.Record, events []*extracted) (all []*
 	return all
 }
 
-// setAsideOverhead is what a record costs beside its bytes while it is set aside.
+// setAsideOverhead is the memory of a record that is set aside, beside its bytes.
 const setAsideOverhead = 1 << 10
 
 // appendGroups appends the records of a frame, and repeats what fails as long as no other
@@ -238,7 +238,7 @@ func (s *Stage) appendOnce(work, stop context.Context, f *transport.Frame, l *la
 	return failed, err
 }
 
-// setAside lets the frames behind f go on beside what waits of it, if there is room.
+// setAside lets later frames pass the waiting records of f, if there is room.
 func (s *Stage) setAside(f *transport.Frame, waiting []*group) bool {
 	size := sizeOf(waiting)
 	if !s.opt.Aside.room.TryAcquire(size) {

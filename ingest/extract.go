@@ -18,8 +18,8 @@ import (
 	"github.com/tidwall/gjson"
 )
 
-// Locator says where in an event a value stands: in the JSON value at a gjson
-// path, in a header, or in the record's key. The zero Locator finds nothing.
+// Locator is the place of a value in an event: a gjson path in the JSON value, a header, or
+// the record's key. The zero Locator finds nothing.
 type Locator struct {
 	Path   string
 	Header string
@@ -28,7 +28,7 @@ type Locator struct {
 
 func (l Locator) isZero() bool { return l == Locator{} }
 
-// Extractor says how events of a source are taken apart.
+// Extractor extracts the events of a source.
 type Extractor struct {
 	Source    string
 	Entity    Locator
@@ -58,8 +58,7 @@ func (s *Extractor) values() int { return max(1<<20, s.MaxEvent/8) }
 // maxID bounds event ids and sequences, in bytes.
 const maxID = 1024
 
-// extracted is one event after it was taken apart: a record for the inbox, a
-// dead letter, or nothing.
+// extracted is one extracted event: records for the inbox, a dead letter, or nothing.
 type extracted struct {
 	record change.Record
 	// moved is the delete of the entity that the row had before, which comes first.
@@ -73,7 +72,7 @@ type extracted struct {
 	left int // records that are not appended
 }
 
-// Refusal is why an event cannot be taken in. Its text holds no payload.
+// Refusal is the reason why an event cannot be ingested. Its text holds no payload.
 type Refusal struct {
 	Code   string // bounded: bad_json, no_entity, …
 	Reason string
@@ -212,7 +211,7 @@ func (s *Extractor) parse(ev *transport.Received, sum *canonicaltree.Digest) (ex
 	return x, nil
 }
 
-// contentOf is what the gate compares beside the event id: entity and operation
+// contentOf returns the hash that the gate compares beside the event id: entity and operation
 // belong to the content, since producers use one id (of a transaction, say) for
 // events about several entities.
 func contentOf(e *change.Event, payload canonicaltree.Digest) gate.Hash {
@@ -280,7 +279,7 @@ func (s *Extractor) checkEntity(id string) error {
 	return nil
 }
 
-// records are what is appended for the event, in their order.
+// records returns the records to append for the event, in their order.
 func (x *extracted) records() []change.Record {
 	switch {
 	case x.skipped || x.letter != nil:

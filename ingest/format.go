@@ -9,11 +9,11 @@ import (
 	"github.com/tidwall/gjson"
 )
 
-// Format says what the values of a source are. The zero Format is JSON.
+// Format is the form of a source's values. The zero Format is JSON.
 type Format string
 
 const (
-	// JSON is a value as the producer wrote it: locators say where things stand.
+	// JSON is a value as the producer wrote it: locators find its parts.
 	JSON Format = "json"
 	// Debezium is the envelope of Debezium's change events in JSON, with or
 	// without the schema of Kafka Connect's JsonConverter
@@ -23,7 +23,7 @@ const (
 	Maxwell Format = "maxwell"
 )
 
-// content is what an event says, whatever its form.
+// content is the meaning of an event, independent of its format.
 type content struct {
 	entity  string
 	moved   string // the entity that the row had before an update; empty: the same
@@ -59,8 +59,8 @@ const (
 	debeziumMessage                              = "m" // pg_logical_emit_message
 )
 
-// debezium takes a change event out of its envelope. What is no row, such as a
-// heartbeat, is skipped.
+// debezium opens the envelope of a change event. Events without a row, such as a heartbeat,
+// are skipped.
 func (s *Extractor) debezium(ev *transport.Received, root canonicaltree.Node) (content, error) {
 	envelope := withoutSchema(root)
 	switch envelope.Kind() {
@@ -196,8 +196,8 @@ func (s *Extractor) entityOf(c *content, ev *transport.Received, row, old canoni
 	return s.checkEntity(was)
 }
 
-// entityOfDeleted finds the entity of a row that is gone: in what it was, or in
-// the record's key.
+// entityOfDeleted finds the entity of a deleted row: in the row before, or in the record's
+// key.
 func (s *Extractor) entityOfDeleted(c *content, ev *transport.Received, row canonicaltree.Node) (err error) {
 	if c.entity, err = s.entityIn(ev, row); err != nil {
 		return err

@@ -13,8 +13,8 @@ import (
 	"github.com/seed-86dfc502/weir/transport"
 )
 
-// Prepared is an event that was taken apart before it was handed to a stage: by the API,
-// whose caller learns at once what is wrong with it. With [WithPrepared] it travels in the
+// Prepared is an event that was extracted before it was handed to a stage: by the API,
+// whose caller gets the reason of a refusal at once. With [WithPrepared] it travels in the
 // event's own context, and the stage does not parse it again. After WithClaim it is
 // read-only, so its frame may be redelivered.
 type Prepared struct {
@@ -72,7 +72,7 @@ func (p *Prepared) WithClaim(claim store.ClaimID, tenant, key string, keep time.
 	p.x.gate.EventID = ""
 }
 
-// Record is what a stage would append to the inbox; it is not changed.
+// Record returns the record that a stage would append to the inbox; do not change it.
 func (p *Prepared) Record() change.Record { return p.x.record }
 
 // fingerprint hashes length-prefixed parts, so that no two lists of them meet.

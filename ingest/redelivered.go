@@ -11,7 +11,7 @@ import (
 	"github.com/seed-86dfc502/weir/transport"
 )
 
-// headers returns what a dead letter keeps of an event beside its value: the key,
+// headers returns the metadata of an event that a dead letter stores: the key,
 // that the value is null, the headers that the extractor reads, and the context of the work
 // that made it, as a JSON object; nil when there is none of them.
 func (s *Extractor) headers(ev *transport.Received, t *change.Trace) []byte {
@@ -31,7 +31,7 @@ func (s *Extractor) headers(ev *transport.Received, t *change.Trace) []byte {
 		return nil
 	}
 	for name, value := range kept {
-		// JSON would make U+FFFD of it, and a valid id that nobody wrote; NUL is refused again.
+		// JSON would write U+FFFD, which is a valid id; NUL is refused again.
 		kept[name] = strings.ToValidUTF8(value, "\x00")
 	}
 	// A map of strings always has a JSON form.

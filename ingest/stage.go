@@ -40,7 +40,7 @@ type Options struct {
 	Aside      *Aside
 	Partitions int32
 	Letters    Letters
-	// Limit, if given, ends what a shutdown lets finish: its events are redelivered.
+	// Limit, if given, ends the grace of a shutdown: unfinished events are redelivered.
 	Limit   context.Context
 	Logger  *slog.Logger
 	Metrics *Metrics
@@ -80,7 +80,7 @@ func New(opt Options) *Stage {
 // Handle is the router's handler. It returns nil when every event of the
 // message's frame is durable in the inbox, known to the gate, or a dead letter.
 // An error means that the frame must be redelivered. The end of the message's
-// context ends repetitions, not what is under way.
+// context ends retries, not an effect that is under way.
 func (s *Stage) Handle(msg *message.Message) error {
 	f, ok := transport.FrameOf(msg)
 	if !ok {
@@ -231,9 +231,9 @@ func (s *Stage) appended(work context.Context, of []*extracted, aside bool) {
 	s.gateMarked(err)
 }
 
-// append appends to the inbox. None begins after stop: whoever has the events
-// then may have appended newer ones. One that is under way may continue for a
-// moment, then its outcome is unknown and its events are redelivered.
+// append appends to the inbox. No append begins after stop: the next owner may have
+// appended newer events. One that is under way has a grace, then its outcome is unknown and
+// its events are redelivered.
 func (s *Stage) append(work, stop context.Context, records []transport.Record) error {
 	if stop.Err() != nil {
 		return context.Cause(stop)

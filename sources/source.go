@@ -22,13 +22,13 @@ type Source interface {
 	Drained(ctx context.Context) (bool, error)
 }
 
-// What a Source may implement beside that.
+// Optional interfaces of a Source.
 type (
 	// Failing is a Source that retries by itself.
 	Failing interface {
 		// Failing returns why nothing is read at present, else nil.
 		Failing() error
-		// WaitsFor names what is missing then, like "its database".
+		// WaitsFor names the missing part then, like "its database".
 		WaitsFor() string
 		// Blocks reports whether the process is not ready for that long. What may come
 		// yet, like a file, does not.
@@ -58,7 +58,7 @@ type (
 	}
 )
 
-// Backlog is what waits at a Queue.
+// Backlog is the pending rows of a Queue.
 type Backlog struct {
 	Rows   int           // perhaps counted up to a bound only
 	Oldest time.Duration // how long the oldest row has waited; 0 when none does
@@ -72,12 +72,12 @@ type Kind interface {
 	Open(ctx context.Context, e Env) (Source, error)
 }
 
-// Env is what a source is opened with.
+// Env is the environment that a source is opened in.
 type Env struct {
 	Name string // of the source
 	// MaxEvent is the largest event, in bytes.
 	MaxEvent int
-	// Complete says that what is there is all: a file is not followed.
+	// Complete says that the input does not grow: a file is not followed.
 	Complete  bool
 	Positions store.SourcePositions
 	// State is the identity of an inbox that is in the state file; empty for a topic.
@@ -92,7 +92,7 @@ type Env struct {
 	SessionTimeout time.Duration
 	// OnRecordsLost is called for records that were still wanted and are lost.
 	OnRecordsLost func(topic string, partition int32, wanted, got int64)
-	// Limit ends what a shutdown lets finish.
+	// Limit ends the grace of a shutdown.
 	Limit  context.Context
 	Logger *slog.Logger
 }

@@ -56,7 +56,7 @@ func newAssignment(g *Group, partition int32, topicID string, start, end int64) 
 }
 
 // recordSize is the size of a fetched record, as Received counts it; a
-// transaction's marker, which is nobody's message, has none.
+// transaction's marker, which is no message, has none.
 func recordSize(r *kgo.Record) int64 {
 	if r.Attrs.IsControl() {
 		return 0
@@ -160,7 +160,7 @@ func (a *assignment) acknowledged(b batch) {
 	crash.At(crash.Acknowledged, a.g.gc.ID)
 }
 
-// free gives up so much of the budget with a change, and moves the position to commit.
+// free releases a part of the budget with a change, and moves the position to commit.
 func (a *assignment) free(cost int64, change func()) {
 	a.mu.Lock()
 	change()
@@ -199,7 +199,7 @@ func (a *assignment) moveCommit() {
 	}
 }
 
-// setAside returns what is left of b, the records at some indexes. The others are
+// setAside returns the part of b that is left, the records at some indexes. The others are
 // acknowledged.
 func (a *assignment) setAside(b batch, at []int) (left batch) {
 	n := 0
@@ -224,7 +224,7 @@ func (a *assignment) setAside(b batch, at []int) (left batch) {
 	return left
 }
 
-// settled notes that what was set aside is acknowledged.
+// settled notes that a batch that was set aside is acknowledged.
 func (a *assignment) settled(left batch) {
 	a.free(left.cost(), func() { a.noLongerAside(left) })
 }
@@ -248,8 +248,8 @@ func (a *assignment) knownTo() int64 {
 	return a.known
 }
 
-// requeue puts a batch that was not acknowledged, or what was set aside of one, back to the
-// front.
+// requeue returns a batch that was not acknowledged, or the part that was set aside, to the
+// front of the queue.
 func (a *assignment) requeue(b batch) {
 	a.mu.Lock()
 	defer a.mu.Unlock()

@@ -14,7 +14,7 @@ type Budget struct {
 func NewBudget(bytes int64) *Budget { return &Budget{bytes: bytes} }
 
 // How a budget is divided: a quarter is for any partition that fetches first, a quarter is
-// shared out to the queues, and what is in work takes no more than a queue had. The last
+// shared out to the queues, and frames in work take no more than a queue had. The last
 // quarter is for the fetches that are under way when a queue is full. A partition of which
 // nothing else is fetched has the whole pool for itself, so idle partitions cost a busy one
 // nothing.
@@ -22,5 +22,5 @@ func NewBudget(bytes int64) *Budget { return &Budget{bytes: bytes} }
 // pool is what may be held before any partition is paused.
 func (b *Budget) pool() int64 { return b.bytes / 4 }
 
-// queueLimit is what a partition may have waiting whatever the others hold.
+// queueLimit is the bound of a partition's queue, independent of the others.
 func (b *Budget) queueLimit() int64 { return b.pool() / max(1, b.assigned.Load()) }

@@ -19,8 +19,8 @@ type dispatcher struct {
 	nacks  int           // in a row, of what was set aside
 }
 
-// asideBatch is what a handler set aside of a batch. Later batches are handed out
-// meanwhile; what is refused of it is handed out again before anything new.
+// asideBatch is the part of a batch that a handler set aside. Later batches are handed out
+// meanwhile; a refused one is handed out again before anything new.
 type asideBatch struct {
 	batch
 	*Outstanding
@@ -125,8 +125,8 @@ func (d *dispatcher) awaitAside() {
 	}
 }
 
-// recover puts what was refused back to the front, in its order, behind all answers: what
-// comes behind a refused record is refused too. b is a batch that was refused behind it.
+// recover requeues refused records in their order, after all answers: records behind a
+// refused one are refused too. b is a batch that was refused behind it.
 // It reports whether the hand-out may resume.
 func (d *dispatcher) recover(b batch) bool {
 	d.awaitAside()
@@ -135,7 +135,7 @@ func (d *dispatcher) recover(b batch) bool {
 	return d.feed.Sending() && d.ctx.Err() == nil && d.feed.Pause(d.nacks-1)
 }
 
-// requeue puts what was set aside and refused, and b behind it, back to the front.
+// requeue returns refused batches that were set aside, and b behind them, to the queue.
 func (d *dispatcher) requeue(b batch) {
 	if len(b.fetched) > 0 {
 		d.a.requeue(b)

@@ -58,7 +58,7 @@ func groupLag(ctx context.Context, adm *kadm.Client, group, topic string) (lags 
 	if err != nil {
 		return nil, err
 	}
-	// Before the stable ends: what is held then was held by a transaction.
+	// Before the stable ends: a difference is due to an open transaction.
 	newest, err := adm.ListEndOffsets(ctx, topic)
 	if err != nil {
 		return nil, err

@@ -13,7 +13,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
-// topicLog is what a topic holds: identity, oldest offset and end.
+// topicLog is the extent of a topic: identity, oldest offset and end.
 type topicLog struct {
 	id         string
 	start, end map[int32]int64 // without those of failed

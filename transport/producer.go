@@ -104,7 +104,7 @@ type lineKey struct {
 	partition int32 // unpinned: all
 }
 
-// line is what waits for one partition. Its fields are guarded by the producer's mutex.
+// line is the queue of one partition. Its fields are guarded by the producer's mutex.
 type line struct {
 	key    lineKey
 	queue  []piece

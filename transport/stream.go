@@ -102,7 +102,7 @@ func (f *PartitionStream) Close() {
 
 // HandOut hands a frame out until it is acknowledged, and reports whether it was. refused
 // is called whenever it was handed out and not acknowledged, and reports whether it may be
-// handed out again. It returns early with what is outstanding when the handler sets
+// handed out again. It returns early with the outstanding records when the handler sets
 // records aside.
 func (f *PartitionStream) HandOut(frame *Frame, refused func() bool) (acked bool, left *Outstanding) {
 	for nacks := 0; ; nacks++ {
@@ -141,7 +141,7 @@ func (f *PartitionStream) HandOut(frame *Frame, refused func() bool) (acked bool
 	}
 }
 
-// Answers is where the answers to what is outstanding come.
+// Answers receives the answers to outstanding frames.
 func (f *PartitionStream) Answers() <-chan *Outstanding { return f.answers }
 
 // Pause waits after so many refusals before, and reports false as soon as there is nothing

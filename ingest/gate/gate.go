@@ -9,8 +9,8 @@
 // content is let through, since a producer that uses an id twice must not lose
 // the second event.
 //
-// The gate saves work; it is no guard. What it lets through by mistake (it was
-// down, it forgot) the fence and the dam catch. So it fails open, and the mark
+// The gate saves work; it is no guard. Duplicates that it lets through (it was unreachable,
+// or lost its marks) are caught by the fence and the dam. So it fails open, and the mark
 // comes last: after the event is durable in the inbox. A mark before the
 // effect would lose the event at a crash.
 //

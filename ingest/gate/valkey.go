@@ -16,7 +16,7 @@ import (
 // reconnectPause keeps an unreachable server from being dialled for every event.
 const reconnectPause = time.Second
 
-// ErrClosed is what a gate answers after Close.
+// ErrClosed is the error of a gate after Close.
 var ErrClosed = errors.New("gate is closed")
 
 // ValkeyOptions configure a Valkey. Its values are those of a checked configuration.
@@ -30,7 +30,7 @@ type ValkeyOptions struct {
 	TLS *tls.Config
 	// DB is the number of the database, 0 in a cluster.
 	DB int
-	// Prefix stands in front of every key. Gates that share a server and a
+	// Prefix begins every key. Gates that share a server and a
 	// prefix share their marks.
 	Prefix string
 	// TTL is how long a mark lasts, a whole number of milliseconds.
@@ -42,8 +42,8 @@ type ValkeyOptions struct {
 	Timeout time.Duration
 }
 
-// Valkey is a gate that any number of processes share. What it remembers is as
-// durable as the server: a server that loses its data lets events through
+// Valkey is a gate that any number of processes share. Its marks are as durable as the
+// server: a server that loses its data lets events through
 // again, which costs work, never correctness. It connects at its first use and
 // again after a failure, so that a missing server keeps nothing
 // from starting. Any number of goroutines may use it.
@@ -195,8 +195,7 @@ func (v *Valkey) connect(ctx context.Context) (valkey.Client, error) {
 	return client, nil
 }
 
-// state returns what is known without connecting; ok false when it is time to
-// connect.
+// state returns client or error without connecting; ok is false when it is time to connect.
 func (v *Valkey) state() (client valkey.Client, err error, ok bool) {
 	v.mu.Lock()
 	defer v.mu.Unlock()

@@ -10,7 +10,7 @@ import (
 
 var errLengthUnknown = errors.New("no line was read yet: how long lines are is not known")
 
-// backlog knows what was acknowledged of the file that is read, and how long lines are.
+// backlog knows the acknowledged part of the file that is read, and how long lines are.
 type backlog struct {
 	mu           sync.Mutex
 	file         *os.File

@@ -12,7 +12,7 @@ import (
 	"os"
 )
 
-// place is what is stored beside a position, to know the file again.
+// place is stored beside a position and identifies the file.
 type place struct {
 	Mark []byte // of the line before the position
 	// Lines is the state of a hash of all lines before it, see addLine.
@@ -21,7 +21,7 @@ type place struct {
 	Time  int64  // its time of modification, Unix nanoseconds
 }
 
-// parsePlace returns an empty one for what it cannot read.
+// parsePlace returns an empty place for a state that it cannot read.
 func parsePlace(state []byte) (p place) {
 	_ = json.Unmarshal(state, &p)
 	return p

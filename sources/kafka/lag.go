@@ -15,7 +15,7 @@ import (
 // fails: an election is shorter.
 const patience = 15 * time.Second
 
-// lag is what waits in a topic, and whether the topic can be read.
+// lag knows the backlog of a topic, and whether the topic can be read.
 type lag struct {
 	topic string
 	ask   func(ctx context.Context) ([]transport.PartitionLag, error)

@@ -53,7 +53,7 @@ func (s *statements) pending(alias string) string {
 	return alias + "." + quote(s.columns.Processed) + " IS NULL"
 }
 
-// table is what the database says of the table, and the statements made of it.
+// table is the database's description of the table, and the statements made of it.
 type table struct {
 	identity string // of the stream of positions, see doc.go
 	lock     string // returns the ids of rows that are locked now

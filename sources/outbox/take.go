@@ -35,7 +35,7 @@ type row struct {
 	lsn                int64  // where in the log it was taken
 }
 
-// take takes what there is, hands it out, and deletes or marks what is durable.
+// take takes the available rows, hands them out, and deletes or marks the durable ones.
 // It returns the number of those rows. The end of ctx is a shutdown: rows that are
 // not durable soon stay, and work is the context that bounds the rest.
 func (t *taker) take(ctx, work context.Context) (n int, err error) {

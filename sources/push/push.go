@@ -123,7 +123,7 @@ func (p *Source) Close() error {
 	return nil
 }
 
-// dispatch hands out what waits, one frame after the other.
+// dispatch hands out waiting events, one frame after the other.
 func (p *Source) dispatch(out chan<- *message.Message) {
 	defer close(out)
 	assignment := transport.NextAssignment()
