@@ -17,7 +17,7 @@ func TestTheTailBeginsAtTheLowestLivePosition(t *testing.T) {
 	s.ctx = t.Context()
 	p := newPartition(s, &store.Progress{Positions: []store.ServicePosition{
 		{Service: 0, Position: store.Position{Version: 7, LogOffset: 1000}},
-		{Service: 1, Position: store.Position{Version: 5, LogOffset: 1000}},
+		{Service: 1, Position: store.Position{Version: 5, LogOffset: 1001}},
 		{Service: 2, Position: store.Position{Version: 1, LogOffset: 1}},
 	}}, store.Token{}, 0)
 	require.Equal(t, []bool{true, true, false}, []bool{p.cursors[0].live, p.cursors[1].live, p.cursors[2].live})

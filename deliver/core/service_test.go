@@ -491,3 +491,13 @@ func TestProbesTakeTurns(t *testing.T) {
 	}
 	require.Equal(t, []string{"a", "b", "c", "a"}, probed)
 }
+
+// With nobody else to compare it with, the target's answer about a change counts.
+func TestALoneChangeIsGivenUp(t *testing.T) {
+	a := newAlone(t, 10)
+	a.add("bad")
+	for tried := 1; tried <= 5; tried++ {
+		require.Equal(t, []string{"bad"}, a.next(failureOf["500"], "bad"))
+	}
+	require.Equal(t, []string{"conclude bad"}, a.next(nil))
+}

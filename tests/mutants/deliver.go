@@ -85,7 +85,7 @@ var deliverMutants = []mutant{
 	{
 		rule: "the other entity is what proves that the target works", in: "deliver/core", fn: "recent.others",
 		find: "if entity == r.entity {", put: "if false {",
-		test: "TestAnOutageCountsNoAttempt",
+		test: "TestALoneChangeIsGivenUp",
 	},
 	{
 		rule: "the next probe is of another entity", in: "deliver/core", fn: "Service.probe",
@@ -98,8 +98,8 @@ var deliverMutants = []mutant{
 		test: "TestI13OneEntityFailsForever",
 	},
 	{
-		rule: "rows of a log sink are tried in order", in: "deliver/core", fn: "Service.meetRows",
-		find: "return len(s.handed[i.Entity]) == 0 && s.queue(i)", put: "return false",
+		rule: "a change of a log sink does not overtake the rows of its entity", in: "deliver/core", fn: "Service.fresh",
+		find: "case s.cfg.Log && (blocked[i.Entity] || len(s.rows[i.Entity]) > 0):", put: "case false:",
 		test: "TestNothingIsLost",
 	},
 	{
