@@ -115,7 +115,7 @@ func (w *worker) retry(work, stop context.Context, step core.Step) error {
 	return w.attempt(work, stop, step)
 }
 
-// leaveReplaced drops from a retry what a newer decision has replaced.
+// leaveReplaced drops superseded rows from a retry.
 func (w *worker) leaveReplaced(work, stop context.Context, step *core.Step) error {
 	if w.traits.Kind != sinks.State {
 		return nil
@@ -341,10 +341,9 @@ func (w *worker) conclude(work, stop context.Context, items []*core.Item) error 
 }
 
 // redecide requests a new decision of v under the present configuration: the one that
-// made it wrote for another table, so the refusal says nothing about what the customer
-// should have. If no newer change was decided, the present content passes, whatever it
-// is; if one was, it is already what should be there or is refused itself. A crash
-// repeats the record, which has no effect then: the row has moved on.
+// made it wrote for another table, so the refusal says nothing about the present content.
+// If no newer change was decided, the present content passes; a newer one is delivered or
+// refused itself. A crash repeats the record, without effect: the row has moved on.
 func (w *worker) redecide(work, stop context.Context, i *core.Item, v *delivery) error {
 	c := &v.change
 	request := change.Control{
@@ -380,8 +379,8 @@ func (w *worker) deadLetter(work, stop context.Context, i *core.Item, v *deliver
 	if i.Verdict() == core.GivenUp {
 		letter.Code, letter.Later = codeGaveUp, w.opt.Retry.Later
 	}
-	// One letter stands for a content that the target refuses, however often it is
-	// offered. A log sink is owed each change.
+	// A refused content has one letter, however often it is offered. A log sink is owed
+	// each change.
 	letter.DedupKey = "deliver/" + c.Service + "/" + hex.EncodeToString(c.Content) + "/" + c.Entity
 	if w.traits.Kind == sinks.Log {
 		letter.DedupKey = "deliver/" + c.Service + "/" + c.Key
@@ -393,7 +392,7 @@ func (w *worker) deadLetter(work, stop context.Context, i *core.Item, v *deliver
 	return nil
 }
 
-// letterOf returns what the store keeps of a change that is not delivered.
+// letterOf returns the dead letter of an undelivered change.
 func (w *worker) letterOf(i *core.Item, c *change.Change) (l store.DeadLetter, err error) {
 	l = store.DeadLetter{
 		Stage: store.StageDeliver, Reason: shortened(i.Reason, maxDetail), Created: i.Since, Service: w.opt.Name, Entity: i.Entity, Version: i.Version,

@@ -27,13 +27,13 @@ type Condition struct {
 	Error, Cause string
 	// Detail is Error with up to 4 KiB of it.
 	Detail string
-	// Parked is what waits for another attempt.
+	// Parked counts the changes that wait for another attempt.
 	Parked Parked
 	// Suspended says who paused it; nil unless State is StateSuspended. Read-only.
 	Suspended *Suspension
 }
 
-// Parked is what waits for another attempt, apart from the other changes of the service.
+// Parked describes the changes that wait for another attempt, apart from the others.
 type Parked struct {
 	Entities int // with a change that failed and is tried again
 	Rows     int // these changes, with those queued behind them

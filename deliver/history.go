@@ -109,7 +109,7 @@ func newRecorder(s *Stage) *recorder {
 	return h
 }
 
-// add gives a service of a reconfiguration a ring: the one of its predecessor, if there was one.
+// add sets the ring of a service that a reconfiguration added: its predecessor's, if any.
 func (h *recorder) add(w *worker) {
 	if !w.opt.History || h.s.opt.History == nil {
 		return
@@ -186,7 +186,7 @@ func (h *recorder) write(ctx context.Context) bool {
 	}
 }
 
-// lose counts what is lost.
+// lose counts lost attempts.
 func (h *recorder) lose(attempts []store.Attempt) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -22,7 +22,7 @@ import (
 // said nothing against them.
 const codeGaveUp = "gave_up"
 
-// LetterHeaders is what a dead letter's headers hold of a change beside its record, as
+// LetterHeaders are the parts of a change that its record lacks, in a letter's headers, as
 // JSON: both together restore the change.
 type LetterHeaders struct {
 	Time     int64          `json:"time"` // Unix, in milliseconds

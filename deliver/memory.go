@@ -52,7 +52,7 @@ func detach(f *change.Frame, changes change.Slice) (*change.Frame, change.Slice)
 	return own, own.Slices[0]
 }
 
-// changeOverhead is what a change costs in memory beside its bytes.
+// changeOverhead is the memory of a change beside its bytes.
 const changeOverhead = 256
 
 // costOf is the share of a slice in the budget: its changes, and an equal part of the

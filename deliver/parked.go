@@ -23,7 +23,7 @@ type rowEdit struct {
 	at     uint64 // of partition.edits
 }
 
-// edit sets the next state of a row. What the store does not have yet of its bytes stays.
+// edit sets the next state of a row. Bytes that are not stored yet are kept.
 // The caller holds the stage's mutex.
 func (p *partition) edit(key string, e rowEdit) {
 	p.edits++

@@ -42,7 +42,7 @@ type partition struct {
 	rows       map[string]rowEdit      // of retrying changes, not known to be stored; by their keys
 }
 
-// progressSwap is what a swap makes of a partition.
+// progressSwap is the state of a partition after a swap.
 type progressSwap struct {
 	token     store.Token
 	positions []store.ServicePosition
@@ -76,7 +76,7 @@ func (f *feed) judge(of *change.Frame) verdict {
 		return repeated
 	case of.Part == 0 && f.part > 0 && of.To == f.to && of.Cut == f.cut:
 		// Another owner publishes the same parts. What follows the part that is awaited
-		// may stand before that owner's, so it is not begun again.
+		// may precede that owner's, so it is not begun again.
 		return repeated
 	case of.Part == 0 && of.Prev > f.fed:
 		return gap
@@ -218,7 +218,7 @@ func newPartition(s *Stage, row *store.Progress, token store.Token, after uint64
 		c := &cursor{w: w, p: p}
 		at, ok := known[w.opt.Number]
 		if !ok {
-			// A new service: nothing of it stands below the watermarks of its
+			// A new service: it has no change below the watermarks of its
 			// activation, and no position that was saved before is above these.
 			at.Position = farthest
 		}
@@ -245,7 +245,7 @@ func newToken() (t store.Token) {
 	return t
 }
 
-// logged is one frame as it stands in the log.
+// logged is one frame with its place in the log.
 type logged struct {
 	*change.Frame
 	record      *transport.Received
@@ -434,7 +434,7 @@ func (s *Stage) roomFor(p *partition, f *logged) <-chan struct{} {
 	full := s.held > 0 && s.held+size > s.opt.Memory
 	stuck := int64(0) // what is in hand and not done before a sink comes back
 	for _, w := range s.workers {
-		// One that is not busy is about to try with what it was given.
+		// One that is not busy is about to try its queue.
 		if !w.failing() || !w.busy {
 			continue
 		}
@@ -472,7 +472,7 @@ func (s *Stage) roomFor(p *partition, f *logged) <-chan struct{} {
 	return s.released
 }
 
-// fallBehind drops what waits for a service: the others continue, and the catch-up
+// fallBehind drops a service's queue: the others continue, and the catch-up
 // reader reads it again. The caller holds s.mu.
 func (s *Stage) fallBehind(w *worker) {
 	fell := false
@@ -524,7 +524,7 @@ func (s *Stage) fallBehind(w *worker) {
 
 func (p *partition) poke() { wait.Offer(p.wakeUp, struct{}{}) }
 
-// positions returns what is to be saved of p. The caller holds the stage's mutex.
+// positions returns the positions of p to save. The caller holds the stage's mutex.
 func (p *partition) positions() []store.ServicePosition {
 	out := make([]store.ServicePosition, 0, len(p.cursors)+len(p.absent))
 	for _, c := range p.cursors {

@@ -7,7 +7,7 @@ import (
 	"github.com/seed-86dfc502/weir/sinks"
 )
 
-// resume lets a sinks.Recoverer find out what a predecessor left in its target, for each
+// resume lets a sinks.Recoverer read its predecessor's writes from its target, for each
 // partition of a batch before its first write since the take-over. It retries until stop
 // ends. The sink's mark is saved before anything is written, or the next owner would not
 // know where to look.
@@ -74,7 +74,7 @@ func (w *worker) keepMark(c *cursor) {
 	}
 }
 
-// countFound counts what a write skipped because it was in the target.
+// countFound counts changes that a write found in the target and skipped.
 func (w *worker) countFound() {
 	if sink, ok := w.opt.Sink.(sinks.Recoverer); ok {
 		now := sink.Found()

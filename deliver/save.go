@@ -235,7 +235,7 @@ type looks struct {
 	sem   chan struct{} // capacity 1: full while a look is under way
 	begun atomic.Int64
 
-	// Of the last look that succeeded; owned by whoever has one.
+	// Of the last look that succeeded; owned by the holder of sem.
 	last *store.Look
 	of   int64
 }

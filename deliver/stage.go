@@ -283,7 +283,7 @@ func (s *Stage) Revoked(_ string, partitions []int32) {
 	s.countBehind()
 	s.wake()
 	s.mu.Unlock()
-	// If the store answers soon, the next owner knows what was done. Else it is repeated.
+	// If the store answers soon, the next owner does not repeat finished deliveries.
 	ctx, cancel := context.WithTimeout(s.limit, lastSave)
 	defer cancel()
 	_ = s.saver.save(ctx, last)

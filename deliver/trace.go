@@ -17,7 +17,7 @@ func (w *worker) endSpan(v *delivery, err error) {
 	v.span.End()
 }
 
-// endSpans ends the remaining spans of a batch. What is settled was replaced, and the
+// endSpans ends the remaining spans of a batch. Settled changes were replaced, and the
 // rest is redelivered.
 func (w *worker) endSpans(all []*delivery) {
 	for _, v := range all {

@@ -19,7 +19,7 @@ import (
 )
 
 // worker brings the slices of one service, of all partitions, to its sink. core decides
-// what is written, parked or given up; the worker applies its effects.
+// which changes to write, park or give up; the worker applies its effects.
 type worker struct {
 	s      *Stage
 	opt    Service
@@ -504,7 +504,7 @@ func (w *worker) open(work, stop context.Context) error {
 	return nil
 }
 
-// until retries what a sink does before it writes, until it works or stop ends. It waits
+// until retries a sink's preparations (Open, Resume) until they succeed or stop ends. It waits
 // as a write does: with the other services of a target that is down, and while suspended.
 func (w *worker) until(work, stop context.Context, do func(context.Context) error) error {
 	pause := w.backoff()

@@ -12,7 +12,7 @@ import (
 	"github.com/seed-86dfc502/weir/sinks"
 )
 
-// Step is what the caller does next.
+// Step is the caller's next action.
 type Step struct {
 	Kind  StepKind
 	Items []*Item
@@ -255,11 +255,11 @@ func (s *Service) Done(now time.Time, step Step, took time.Duration, failed []*s
 	attempted, paused := false, false
 	for n, i := range step.Items {
 		if whole == nil && failed[n] == nil {
-			s.worked.note(i.Entity, s.attempt)
+			s.worked = s.attempt
 		}
 		i.Stale = true
 	}
-	succeeded := s.worked.at == s.attempt
+	succeeded := s.worked == s.attempt
 	behind := map[string]bool{} // of a log sink: an earlier change failed
 	for n, i := range step.Items {
 		e := whole
@@ -295,14 +295,9 @@ func (s *Service) Done(now time.Time, step Step, took time.Duration, failed []*s
 			s.suspect(now, i, e, took, succeeded)
 		}
 	}
-	for _, i := range step.Items {
-		if e := whole; attempted && (e == nil || e.Attempted()) {
-			s.tried.note(i.Entity, s.attempt)
-		}
-	}
 	s.down = !attempted
 	if attempted {
-		s.paused = paused
+		s.tried, s.paused = s.attempt, paused
 	}
 	switch {
 	case succeeded:
@@ -389,11 +384,11 @@ func later(a, b time.Time) time.Time {
 }
 
 // retryFailed is for a row that failed. The attempt counts if the target worked for
-// another entity since the one before, or if nobody else was tried and the target answered.
+// another entity since the one before, or if no other was tried and the target answered.
 func (s *Service) retryFailed(now time.Time, i *Item, e *sinks.Error, took time.Duration) {
 	s.failed(now, i, e)
-	alone := s.tried.others(i.Entity) <= i.before
-	if s.worked.others(i.Entity) <= i.before && !s.doubt && (!alone || e.Class != sinks.RetryBounded) {
+	alone := s.tried <= i.before // since then: what was tried later was another
+	if s.worked <= i.before && !s.doubt && (!alone || e.Class != sinks.RetryBounded) {
 		i.Attempts--
 	} else if i.Attempts >= s.cfg.Attempts {
 		i.verdict = GivenUp
@@ -417,7 +412,7 @@ func (s *Service) evidence(now time.Time, step Step) {
 		s.burst = min(2*s.burst, s.cfg.MaxBatch)
 	}
 	for _, i := range s.hand {
-		if !i.suspect || i.settled || i.tried >= s.attempt || s.worked.others(i.Entity) != s.attempt {
+		if !i.suspect || i.settled || i.tried >= s.attempt {
 			continue
 		}
 		if !i.beside && !i.second {

@@ -65,7 +65,7 @@ const (
 	Abandoned         // the next owner of its partition delivers it
 )
 
-// Effect is what the caller writes or notes.
+// Effect is a change of state that the caller writes or notes.
 type Effect struct {
 	Kind    EffectKind
 	Item    *Item
@@ -83,24 +83,3 @@ const (
 	End                      // remove the row of the item, with the position
 	Letter                   // the item becomes a dead letter, in the place of its row if Parked
 )
-
-// recent is when an entity was last tried, or succeeded, and when another one.
-type recent struct {
-	entity    string
-	at, other uint64
-}
-
-func (r *recent) note(entity string, attempt uint64) {
-	if entity != r.entity {
-		r.entity, r.other = entity, r.at
-	}
-	r.at = attempt
-}
-
-// others returns the last attempt at another entity than the given one.
-func (r *recent) others(entity string) uint64 {
-	if entity == r.entity {
-		return r.other
-	}
-	return r.at
-}

@@ -33,8 +33,8 @@ type Service struct {
 	bytes   int64
 	effects []Effect
 
-	attempt       uint64 // number of the last attempt
-	worked, tried recent
+	attempt       uint64          // number of the last attempt
+	worked, tried uint64          // of the last one that succeeded, and that was made
 	failing       map[string]bool // entities that failed since the last success
 	failures      int             // attempts without a success in a row
 	freshFailures int             // of these, first ones
@@ -72,7 +72,7 @@ func New(cfg Config) *Service {
 	}
 }
 
-// Effects returns what the calls since the last Effects ask for, in order.
+// Effects returns the effects of the calls since the last Effects, in order.
 func (s *Service) Effects() []Effect {
 	out := s.effects
 	s.effects = nil
@@ -258,7 +258,7 @@ func (s *Service) sweep() {
 	s.hand = slices.DeleteFunc(s.hand, left)
 }
 
-// Status is what waits for another attempt.
+// Status counts the changes that wait for another attempt.
 type Status struct {
 	Entities, Rows int
 	Bytes          int64

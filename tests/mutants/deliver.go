@@ -69,7 +69,7 @@ var deliverMutants = []mutant{
 	},
 	{
 		rule: "a success in the same attempt proves nothing", in: "deliver/core", fn: "Service.evidence",
-		find: "i.tried >= s.attempt ||", put: "",
+		find: "|| i.tried >= s.attempt", put: "",
 		test: "TestEvidenceBeginsAfterTheFailure",
 	},
 	{
@@ -83,8 +83,8 @@ var deliverMutants = []mutant{
 		test: "TestAnOutageCountsNoAttempt",
 	},
 	{
-		rule: "the other entity is what proves that the target works", in: "deliver/core", fn: "recent.others",
-		find: "if entity == r.entity {", put: "if false {",
+		rule: "an attempt at a change alone counts", in: "deliver/core", fn: "Service.retryFailed",
+		find: "(!alone ||", put: "(true ||",
 		test: "TestALoneChangeIsGivenUp",
 	},
 	{
