@@ -164,8 +164,17 @@ func (m *member) add(path []string, column int) error {
 	return nil
 }
 
-// record reads one record of CSV.
+// record reads one record of CSV. Cells keep their bytes: encoding/csv makes a line feed
+// of a carriage return and a line feed, so each within the record gets a second return.
 func (d *decoder) record(text []byte) ([]string, error) {
+	crlf := []byte("\r\n")
+	body := bytes.TrimSuffix(bytes.TrimSuffix(text, crlf), crlf[1:])
+	for bytes.HasPrefix(body, crlf) { // blank lines
+		body = body[len(crlf):]
+	}
+	if bytes.Contains(body, crlf) {
+		text = append(bytes.ReplaceAll(body, crlf, []byte("\r\r\n")), '\n')
+	}
 	d.from.Reset(text)
 	d.in.Reset(d.from)
 	r := csv.NewReader(d.in)

@@ -84,7 +84,11 @@ func checkCSV(t require.TestingT, file []byte, delim byte, pieces ...int) {
 			require.Error(t, err, "row %d", n)
 		} else {
 			require.NoError(t, err, "row %d", n)
-			require.Equal(t, records[n], cells, "row %d", n)
+			kept := slices.Clone(cells)
+			for i := range kept { // which the library changes, and a cell keeps
+				kept[i] = strings.ReplaceAll(kept[i], "\r\n", "\n")
+			}
+			require.Equal(t, records[n], kept, "row %d", n)
 		}
 		require.Equal(t, lines[n], r.line, "row %d", n)
 	}
