@@ -155,3 +155,17 @@ func Key(service, entity string, v Version, c Content) string {
 	sum := sha256.Sum256(b)
 	return hex.EncodeToString(sum[:16])
 }
+
+// Mark is 96 bits of SHA-256.
+type Mark [12]byte
+
+// EventMark identifies an event by its id and its content: an id that a producer uses again
+// for other content is another event.
+func EventMark(id string, content []byte) Mark {
+	h := sha256.New()
+	h.Write(binary.AppendUvarint(nil, uint64(len(content))))
+	h.Write(content)
+	h.Write([]byte(id))
+	var sum [sha256.Size]byte
+	return Mark(h.Sum(sum[:0]))
+}

@@ -179,3 +179,10 @@ func FuzzDecode(f *testing.F) {
 		require.Equal(t, all, back)
 	})
 }
+
+func TestEventMark(t *testing.T) {
+	require.Equal(t, EventMark("e", []byte("a")), EventMark("e", []byte("a")))
+	for _, other := range []Mark{EventMark("f", []byte("a")), EventMark("e", []byte("b")), EventMark("", []byte("ae")), EventMark("ae", nil)} {
+		require.NotEqual(t, EventMark("e", []byte("a")), other)
+	}
+}

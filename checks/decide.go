@@ -66,10 +66,10 @@ func Decide(service string, row store.CheckRow, r Request, now time.Time) (store
 	if err != nil {
 		return row, Answer{}, err
 	}
-	var event mark
+	var event change.Mark
 	var known bool
 	if r.EventID != "" {
-		event = markOf(r.EventID, r.Content)
+		event = change.EventMark(r.EventID, r.Content)
 		var v change.Version
 		v, known = m.find(event)
 		switch {

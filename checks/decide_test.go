@@ -285,7 +285,7 @@ func TestUnreadableRow(t *testing.T) {
 }
 
 func FuzzMemory(f *testing.F) {
-	m := memory{released: true, sequence: "17", events: []knownEvent{{markOf("e", Given("A")), 5}}}
+	m := memory{released: true, sequence: "17", events: []knownEvent{{change.EventMark("e", Given("A")), 5}}}
 	f.Add(m.encode())
 	f.Add([]byte{})
 	f.Fuzz(func(t *testing.T, b []byte) {

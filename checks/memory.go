@@ -2,7 +2,6 @@ package checks
 
 import (
 	"bytes"
-	"crypto/sha256"
 	"encoding/binary"
 	"errors"
 	"slices"
@@ -15,21 +14,9 @@ import (
 // maxEvents is how many events a row remembers: a caller repeats its last few.
 const maxEvents = 16
 
-// mark is 96 bits of SHA-256 over event id and content. It covers both: an id
-// that a producer uses again for other content is another event.
-type mark [12]byte
-
-func markOf(id string, content change.Content) mark {
-	h := sha256.New()
-	h.Write(binary.AppendUvarint(nil, uint64(len(content))))
-	h.Write(content)
-	h.Write([]byte(id))
-	return mark(h.Sum(nil))
-}
-
 // knownEvent is an event and the version that its answer named.
 type knownEvent struct {
-	mark    mark
+	mark    change.Mark
 	version change.Version
 }
 
@@ -59,7 +46,7 @@ var errMemory = store.WithClass(errors.New("checks: a stored row has a memory th
 // encode returns the stored form: format, flags, sequence with its length, events
 // of 20 bytes each, oldest first.
 func (m *memory) encode() []byte {
-	b := make([]byte, 0, 4+len(m.sequence)+len(m.events)*(len(mark{})+8))
+	b := make([]byte, 0, 4+len(m.sequence)+len(m.events)*(len(change.Mark{})+8))
 	var flags byte
 	if m.released {
 		flags |= flagReleased
@@ -81,7 +68,7 @@ func decodeMemory(b []byte) (memory, error) {
 	if len(b) == 0 {
 		return m, nil
 	}
-	const size = len(mark{}) + 8
+	const size = len(change.Mark{}) + 8
 	r := wire.Reader{Rest: b}
 	format, flags := r.Byte(), r.Byte()
 	m.released, m.sole, m.sequence = flags&flagReleased != 0, flags&flagSole != 0, r.Text()
@@ -89,13 +76,13 @@ func decodeMemory(b []byte) (memory, error) {
 		return memory{}, errMemory
 	}
 	for b = r.Rest; len(b) > 0; b = b[size:] {
-		m.events = append(m.events, knownEvent{mark(b[:len(mark{})]), change.Version(binary.BigEndian.Uint64(b[len(mark{}):]))})
+		m.events = append(m.events, knownEvent{change.Mark(b[:len(change.Mark{})]), change.Version(binary.BigEndian.Uint64(b[len(change.Mark{}):]))})
 	}
 	return m, nil
 }
 
 // find returns the version that an event was answered with.
-func (m *memory) find(k mark) (change.Version, bool) {
+func (m *memory) find(k change.Mark) (change.Version, bool) {
 	for _, e := range m.events {
 		if e.mark == k {
 			return e.version, true
@@ -105,7 +92,7 @@ func (m *memory) find(k mark) (change.Version, bool) {
 }
 
 // remember keeps an event instead of the oldest.
-func (m *memory) remember(k mark, v change.Version) {
+func (m *memory) remember(k change.Mark, v change.Version) {
 	m.events = slices.DeleteFunc(m.events, func(e knownEvent) bool { return e.mark == k })
 	m.events = append(m.events, knownEvent{k, v})
 	if n := len(m.events) - maxEvents; n > 0 {

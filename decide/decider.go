@@ -240,7 +240,8 @@ func (d *Decider) parse(r *record, f *transport.Frame, i int) {
 		if r.tree != nil {
 			content = r.tree.Root().Sum(canonicaltree.Literal)
 		}
-		r.mark = eventMark(e.EventID, content)
+		mark := change.EventMark(e.EventID, content[:])
+		r.mark = string(mark[:])
 	}
 	if r.tree != nil {
 		r.tree.Keep()

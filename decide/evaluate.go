@@ -16,7 +16,7 @@ import (
 type record struct {
 	change.Record
 	tree       *canonicaltree.Tree // of an upsert's payload
-	mark       string              // eventMark, empty without event id
+	mark       string              // change.EventMark, empty without event id
 	version    change.Version
 	at         time.Time // timestamp of the record
 	partition  int32

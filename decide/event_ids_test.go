@@ -18,7 +18,7 @@ func TestI5TheLastEightEventIDsAreRemembered(t *testing.T) {
 	f := fence{}
 	see := func(source string, n int) staleReason {
 		e := &change.Event{Origin: change.Origin{Source: source}}
-		mark := eventMark(fmt.Sprint("event-", n), content)
+		mark := markOf(fmt.Sprint("event-", n), content)
 		if reason := f.check(e, mark); reason != fresh {
 			return reason
 		}
@@ -32,10 +32,15 @@ func TestI5TheLastEightEventIDsAreRemembered(t *testing.T) {
 	for n := 1; n < 9; n++ {
 		require.Equal(t, staleEventID, see("lab", n), "event %d is among the last eight", n)
 	}
-	require.Equal(t, fresh, f.check(&change.Event{Origin: change.Origin{Source: "lab"}}, eventMark("event-8", canonicaltree.Digest{2})), "the id again for other content")
+	require.Equal(t, fresh, f.check(&change.Event{Origin: change.Origin{Source: "lab"}}, markOf("event-8", canonicaltree.Digest{2})), "the id again for other content")
 	require.Equal(t, fresh, see("lab", 0), "the ninth from the end")
 	require.Equal(t, fresh, see("lab", 1), "which the one before has displaced")
 	require.Equal(t, staleEventID, see("lab", 3))
 	require.Equal(t, staleEventID, see("registry", 101), "the other source displaced none")
 	require.Len(t, f["lab"].Events, 8)
+}
+
+func markOf(id string, content canonicaltree.Digest) string {
+	mark := change.EventMark(id, content[:])
+	return string(mark[:])
 }

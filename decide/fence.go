@@ -1,11 +1,9 @@
 package decide
 
 import (
-	"crypto/sha256"
 	"slices"
 	"time"
 
-	"github.com/seed-86dfc502/weir/canonicaltree"
 	"github.com/seed-86dfc502/weir/change"
 )
 
@@ -45,15 +43,6 @@ type position struct {
 	Offset    int64
 }
 
-// eventMark is 96 bits of SHA-256 over event id and content.
-func eventMark(id string, content canonicaltree.Digest) string {
-	h := sha256.New()
-	h.Write(content[:])
-	h.Write([]byte(id))
-	var sum [sha256.Size]byte
-	return string(h.Sum(sum[:0])[:12])
-}
-
 // staleReason says why an event is stale; empty when it is not.
 type staleReason string
 
@@ -74,7 +63,7 @@ const (
 // record may differ. Within it nobody can tell which came first.
 const clockAllowance = time.Minute
 
-// check reports whether an event is stale; mark is its eventMark, empty for an
+// check reports whether an event is stale; mark is its change.EventMark, empty for an
 // event without id. It must run before anything else
 // looks at the event: also an event that changes nothing (noise) is
 // remembered, or its late repetition would undo what came after it.

@@ -178,9 +178,9 @@ var decideMutants = []mutant{
 		test: "TestI5PositionAndSequence",
 	},
 	{
-		rule: "an event id covers its content", in: "decide", fn: "eventMark",
-		find: "_1._2(_3[:])", put: "_ = _3",
-		test: "TestReusedEventID",
+		rule: "an event id covers its content", in: "change", fn: "EventMark",
+		find: "_1._2(_3)", put: "_ = _3",
+		test: "TestEventMark",
 	},
 	{
 		rule: "a replay moves no position back", in: "decide", fn: "fence.note",
