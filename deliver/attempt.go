@@ -154,13 +154,18 @@ func (w *worker) attempt(work, stop context.Context, step core.Step) error {
 	}
 	ctx, cancel := wait.WithGrace(work, stop, w.s.opt.StopGrace)
 	defer cancel()
+	end, err := w.s.large.begin(ctx, changes)
+	if err != nil {
+		return errStopped
+	}
 	crash.At(crash.Writing, w.opt.Name)
 	if crash.Enabled {
 		w.dieWriting(ctx, changes)
 	}
 	span := w.writeSpan(todo)
 	noted, t := w.beginAttempt(ctx, len(todo))
-	err := w.opt.Sink.Write(noted, changes)
+	err = w.opt.Sink.Write(noted, changes)
+	end()
 	t.ended()
 	written(span, err)
 	w.countFound()

@@ -143,6 +143,7 @@ type Stage struct {
 	looks   looks
 	saver   saver
 	history *recorder
+	large   *largeWrites
 
 	ctx        context.Context // ends when Run's does
 	stop       context.CancelFunc
@@ -173,6 +174,7 @@ func New(opt Options) *Stage {
 		parts: map[int32]*partition{}, frames: map[*change.Frame]int{}, released: make(chan struct{}), failed: make(chan error, 1),
 	}
 	s.ctx, s.stop = context.WithCancel(context.Background())
+	s.large = newLargeWrites(opt.Memory)
 	s.looks.read, s.looks.sem = opt.Store.Look, make(chan struct{}, 1)
 	s.saver.init(s)
 	for _, service := range opt.Services {

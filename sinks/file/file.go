@@ -22,8 +22,9 @@ const (
 
 	maxBatch = 10_000
 	maxBytes = 16 << 20
-	// maxKept is the largest buffer that is kept from one Write to the next.
-	maxKept = 2 * maxBytes
+	// maxKept is the largest buffer that is kept from one Write to the next. Every service
+	// keeps one.
+	maxKept = 256 << 10
 
 	// maxTail is how much of the file's end Open reads to learn the keys.
 	maxTail = 256 << 20
