@@ -71,9 +71,9 @@ const (
 	Retract Op = "retract"
 )
 
-// Content is what the dam compares: a structural hash with the number of its
+// Content is the state of a dam row: a structural hash with the number of its
 // scheme in front, or the mark of a retraction. A nil Content is the unknown
-// state, which equals nothing: the next content passes, whatever it is.
+// state, which equals nothing: any next content passes.
 // Contents are equal when their bytes are.
 type Content []byte
 
@@ -134,8 +134,8 @@ type Change struct {
 	// more, after it was a dead letter of a log sink; 0 for a change that comes in
 	// its turn. A resent change may come behind newer ones of its entity.
 	Resent Version
-	// Partition is that of the inbox and of the changes log. It is no part of what the
-	// change is: whoever reads one sets it.
+	// Partition is that of the inbox and of the changes log. It is no part of the
+	// change itself: the reader sets it.
 	Partition int32
 	// Trace is the context of the work that made the change; nil for most.
 	Trace *Trace

@@ -13,7 +13,7 @@ import (
 
 // AppendRecord appends the JSON object that file, Kafka and webhook sinks
 // emit: service, entity, op, version, key and, on an upsert, doc. The same
-// change always gives the same bytes.
+// change always has the same bytes.
 func (c *Change) AppendRecord(dst []byte) []byte {
 	dst = append(dst, `{"service":`...)
 	dst = canonicaltree.AppendString(dst, c.Service)
@@ -34,7 +34,7 @@ func (c *Change) AppendRecord(dst []byte) []byte {
 }
 
 // RepublishedHeader is set on a record of the changes log that was published from
-// the outbox at a take-over: the same frame may stand further up in the log,
+// the outbox at a take-over: the same frame may be in the log already,
 // before newer ones.
 const RepublishedHeader = "weir-republished"
 
@@ -47,7 +47,7 @@ var ErrMalformed = errors.New("malformed record")
 const binaryFormat = 1
 
 // AppendBinary appends the compact form of c. It is self-delimiting: forms may
-// stand one after the other.
+// follow one another.
 func (c *Change) AppendBinary(dst []byte) []byte {
 	dst = append(dst, binaryFormat)
 	dst = binary.AppendVarint(dst, c.Revision)

@@ -11,7 +11,7 @@ import (
 )
 
 // Frame is one record of the changes log: all changes that one decision made in
-// one inbox partition, service by service. The same bytes stand in the outbox.
+// one inbox partition, service by service. The outbox holds the same bytes.
 type Frame struct {
 	// From and To are the inbox positions that were decided: From is the first,
 	// To the one behind the last.
@@ -63,8 +63,8 @@ type Slice struct {
 }
 
 // FrameBuilder makes the bytes of frames. The zero value is ready; it may be used
-// again after AppendTo, by one goroutine at a time. Whatever it is used for wrongly
-// makes a frame that nobody could read, so it panics.
+// again after AppendTo, by one goroutine at a time. Wrong use
+// would make an unreadable frame, so it panics.
 type FrameBuilder struct {
 	docs        []byte        // sizes of the documents in texts
 	texts       []byte        // documents, one behind the other

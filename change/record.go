@@ -35,8 +35,7 @@ type Event struct {
 	// text form of its UUID: of all events of one claim decide applies the first.
 	// Empty for one without.
 	Claim string `json:"c,omitempty"`
-	// Use is what the claim was made for, nil without one, and in a record of a
-	// version that did not say it.
+	// Use is the use of the key that the claim was made for; nil without one.
 	Use *Use `json:"u,omitempty"`
 	// Replay is set on an event that was a dead letter: it is older than its
 	// inbox offset says.
@@ -68,15 +67,14 @@ type Replay struct {
 	Trace *Trace `json:"tc,omitempty"`
 }
 
-// Deliver is the actor of what the pipeline asks of itself: that a row is refused,
-// and what repairs deliveries or tries them again.
+// Deliver is the actor of the pipeline's own requests: to refuse a row, and to repair or
+// repeat deliveries.
 const Deliver = "deliver"
 
-// Housekeeping is the actor of what the pipeline asks of itself when a retention is
-// over.
+// Housekeeping is the actor of the pipeline's own requests when a retention is over.
 const Housekeeping = "housekeeping"
 
-// Action is what a control record asks the owner of an entity to do.
+// Action is the request of a control record to the owner of an entity.
 type Action string
 
 const (
@@ -87,13 +85,13 @@ const (
 	// Reset sets the dam rows of Services to unknown: the next content passes.
 	Reset Action = "reset"
 	// Redecide evaluates all Services again from the current merged document. With a
-	// Letter it passes what is refused.
+	// Letter it sends refused content, too.
 	Redecide Action = "redecide"
 	// Resend publishes Change once more as it is, with its own version and key: a
 	// log sink's dead letter, which arrives late. No dam row is touched.
 	Resend Action = "resend"
 	// ResetOrder drops the sequences that the entity remembers of its sources: the next one
-	// is in order, whatever it is. Positions and event ids stay.
+	// is in order with any value. Positions and event ids stay.
 	ResetOrder Action = "reset_order"
 	// Purge removes the entity with all its dam rows, if it is deleted and all of its
 	// versions are below Version: what housekeeping asks for when its retention is over.
@@ -112,7 +110,7 @@ type Control struct {
 	Actor    string   `json:"actor,omitempty"`    // who asked
 	Reason   string   `json:"reason,omitempty"`   // why
 	// Operation is the id of the operator's request that this record is a part
-	// of, empty for one that stands alone. The request has an audit row of its own.
+	// of, empty without one. The request has an audit row of its own.
 	Operation string `json:"operation,omitempty"`
 	// Letter is the dead letter that is replayed by this, 0 for none.
 	Letter int64  `json:"letter,omitempty"`

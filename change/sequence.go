@@ -19,7 +19,7 @@ const (
 )
 
 // CompareSequence orders two sequences of one source by value: -1, 0 or 1. Numbers compare
-// exactly, whatever their length and exponent, times as instants, texts by their bytes.
+// exactly, at any length and exponent, times as instants, texts by their bytes.
 // alike is false for values of two kinds, which have no order.
 func CompareSequence(a, b string) (order int, alike bool) {
 	x, y := parseSequence(a), parseSequence(b)

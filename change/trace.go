@@ -6,8 +6,8 @@ const (
 	TraceStateHeader  = "tracestate"
 )
 
-// MaxTraceState bounds Trace.State, in bytes: what the W3C recommendation asks
-// everybody to pass on.
+// MaxTraceState bounds Trace.State, in bytes: the least that the W3C recommendation
+// requires to pass on.
 const MaxTraceState = 512
 
 // Trace is the W3C trace context (recommendation of 2021-11-23) of the work

@@ -8,7 +8,7 @@ import (
 	"github.com/seed-86dfc502/weir/store"
 )
 
-// batch is what is decided together.
+// batch is the records of one decision.
 type batch struct {
 	plan     *Plan
 	records  []*record
@@ -26,8 +26,8 @@ type batch struct {
 type subject struct {
 	id        string
 	partition int32
-	// foreign: it stands in several partitions, which only a mistake outside of Weir
-	// can bring about. Nothing is remembered of it.
+	// foreign: its records are in several partitions, which only a mistake outside of
+	// Weir causes. It is not cached.
 	foreign bool
 	known   *cached // nil: it is loaded
 	*evaluation
@@ -106,7 +106,7 @@ func newVerdict(p *Plan, room int) *verdict {
 func (v *verdict) full() bool { return v.room < 0 && !v.single }
 
 // decideBatch decides a batch, whose unknown entities and whose claims were loaded. It
-// changes only the batch's subjects and what was remembered of them, and is pure
+// changes only the batch's subjects and their cached states, and is pure
 // otherwise: transactions, dry runs and golden tests decide by it alone. The error is
 // errLargeOutcome when the outcome exceeds the room.
 func decideBatch(b *batch, loaded store.Loaded) (*verdict, error) {
@@ -167,7 +167,7 @@ func (b *batch) evaluate(v *verdict, loaded []store.Entity) (err error) {
 	return nil
 }
 
-// putBack returns to the cache what the batch took of it and did not change.
+// putBack returns unchanged entities to the cache.
 func (b *batch) putBack(c *cache) {
 	for i := range b.subjects {
 		if known := b.subjects[i].known; known != nil {
@@ -176,7 +176,7 @@ func (b *batch) putBack(c *cache) {
 	}
 }
 
-// remember keeps what the committed batch left of its entities.
+// remember caches the entities of the committed batch.
 func (b *batch) remember(c *cache) {
 	if c.limit == 0 {
 		return

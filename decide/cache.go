@@ -6,16 +6,14 @@ import (
 	"github.com/seed-86dfc502/weir/store"
 )
 
-// cache is what the owner of partitions remembers of their entities, so that a
-// decision about them has nothing to load. What it has of a partition is what
-// the store has for exactly as long as the watermark has the owner's token and the
-// offset up to which it was decided: nobody writes an entity or its dam states but by a
-// decision, and every decision moves the one or finds both. So each is compared
-// twice, here with what the worker owns, and by the store in the transaction that
-// writes. Anything but a clean commit drops everything of its partitions.
+// cache holds the entities of a worker's partitions, so that a decision about them loads
+// nothing. A cached entity is valid while the partition's token and offset are unchanged:
+// only decisions write entities and dam states, and every decision checks both. The worker
+// compares them with its ownership, the store in the transaction that writes. Anything but
+// a clean commit drops all entities of its partitions.
 //
-// It is bounded in bytes; what was not used for longest goes first. Guarded by the
-// worker's work: nothing is loaded while a commit is under way.
+// It is bounded in bytes and evicts the least recently used. Guarded by the worker's work:
+// nothing is loaded during a commit.
 type cache struct {
 	limit, bytes int64
 	partitions   map[int32]*holding
@@ -32,7 +30,7 @@ type Unsound struct {
 	KeepTakeOver bool // it is kept when the partition is taken over
 }
 
-// holding is what is remembered of a partition, decided under token up to next.
+// holding is the cached entities of a partition, decided under token up to next.
 type holding struct {
 	token    store.Token
 	next     int64
@@ -56,7 +54,7 @@ func newCache(limit int64, m *Metrics, u Unsound) *cache {
 	return c
 }
 
-// begin drops what is not of the tokens and offsets that moves have.
+// begin drops the partitions whose token or offset differs from that of moves.
 func (c *cache) begin(moves []store.WatermarkStep) {
 	for i := range moves {
 		m := &moves[i]
@@ -72,8 +70,8 @@ func (c *cache) begin(moves []store.WatermarkStep) {
 	}
 }
 
-// take returns what is remembered of an entity, nil when nothing is, and forgets it:
-// whoever takes it may change it.
+// take removes an entity from the cache and returns it; nil when it is not cached. The
+// caller may change it.
 func (c *cache) take(partition int32, id string) *cached {
 	h := c.partitions[partition]
 	if h == nil || h.entities[id] == nil {
@@ -98,7 +96,7 @@ func (c *cache) grow(entities int, bytes int64) {
 	c.metrics.cacheBytes.Add(float64(bytes))
 }
 
-// committed notes that moves were, so that keep remembers what they left.
+// committed records moves that were committed, before keep caches their entities.
 func (c *cache) committed(moves []store.WatermarkStep) {
 	for i := range moves {
 		m := &moves[i]
@@ -157,7 +155,7 @@ func (c *cache) retain(owned func(partition int32) bool) {
 	}
 }
 
-// close takes what is left out of the metrics.
+// close subtracts the cached entities from the metrics.
 func (c *cache) close() {
 	c.grow(-c.entities, -c.bytes)
 	c.partitions = map[int32]*holding{}
@@ -188,7 +186,7 @@ func (r *cached) measure() int64 {
 	return int64(n)
 }
 
-// remember returns what is remembered of the entity of a committed evaluation. row was
+// remember returns the cached form of the entity of a committed evaluation. row was
 // written, if written is true.
 func (ev *evaluation) remember(partition int32, row store.Entity, written bool) (*cached, error) {
 	r := &cached{id: ev.stored.ID, partition: partition, state: ev.entityState}

@@ -43,7 +43,7 @@ func newClaims(n int, loaded store.Loaded) *claims {
 	return &claims{before: loaded.Decided, uses: loaded.Uses, now: make(map[store.ClaimID]struct{}, n), mine: make(map[store.KeyDigest]int, n)}
 }
 
-// used notes what the record's claim was made for.
+// used records the use of a key that the record's claim was made for.
 func (r *record) used(u *change.Use) error {
 	if u == nil {
 		return nil
@@ -57,7 +57,7 @@ func (r *record) used(u *change.Use) error {
 	return nil
 }
 
-// effect is what a record is to its claim.
+// effect relates a record to its claim.
 type effect int
 
 const (

@@ -27,7 +27,7 @@ func (ev *evaluation) control(r *record) error {
 	ev.audit(r)
 	switch services := ev.plan.named(c.Services); c.Action {
 	case change.Refuse:
-		// What is refused waits for another view: no event has to evaluate it.
+		// Refused content is held back until the view changes: no event has to evaluate it.
 		ev.amend(c, services)
 	case change.Reset:
 		ev.amend(c, services)

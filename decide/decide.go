@@ -119,8 +119,8 @@ func (w *worker) decide(ctx context.Context, batch []*record) error {
 			pause = min(2*pause, 2*time.Second)
 		}
 		if failures+1 >= maxFailures && len(todo) > 1 {
-			// Something about the whole of it may be what the store does not take,
-			// whatever it says. The later half is tried whole again.
+			// The store may refuse the size of the batch under any error. The later half
+			// is tried whole again.
 			return w.halves(ctx, todo)
 		}
 	}
@@ -190,7 +190,7 @@ func (w *worker) halves(ctx context.Context, batch []*record) error {
 	return w.decide(ctx, batch[half:])
 }
 
-// transact runs one decision transaction and publishes what it decided.
+// transact runs one decision transaction and publishes its frames.
 func (w *worker) transact(ctx context.Context, plan *Plan, records []*record, moves []store.WatermarkStep, owners map[int32]*ownership) error {
 	w.cache.begin(moves)
 	b := newBatch(plan, records, w.d.opt.MaxOutcome, w.cache.take)
@@ -263,8 +263,8 @@ func (w *worker) transact(ctx context.Context, plan *Plan, records []*record, mo
 	return nil
 }
 
-// dropUncertain drops what is remembered of the partitions of a batch that was not
-// committed, or whose outcome is unknown.
+// dropUncertain drops the cached entities of a batch that was not committed, or whose
+// outcome is unknown.
 func (w *worker) dropUncertain(b *batch, moves []store.WatermarkStep, decided bool) {
 	if w.cache.unsound.KeepUnclear && decided {
 		w.cache.committed(moves)

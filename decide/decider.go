@@ -27,7 +27,7 @@ type Producer interface {
 	// done once, when all are acknowledged or with the first error. After that no later
 	// record of the sequence is appended. It does not wait for other sequences.
 	AppendAsync(ctx context.Context, sequence *transport.Sequence, records []transport.Record, done func(error))
-	// Close waits until ctx ends for what is not acknowledged.
+	// Close waits for unacknowledged records until ctx ends.
 	Close(ctx context.Context) error
 }
 
@@ -43,14 +43,14 @@ type Options struct {
 	// NewProducer makes a producer; called once per worker.
 	NewProducer func() (Producer, error)
 	// ChangesTopic is the changes log, with a partition for each of the inbox: what
-	// inbox partition p decided stands in its partition p.
+	// inbox partition p decided is in its partition p.
 	ChangesTopic string
 	// Workers decide in parallel, each over its own partitions. Defaults to 2.
 	Workers int
 	// MaxEvents bounds the records of one transaction. Defaults to 1000.
 	MaxEvents int
-	// MaxOutcome bounds what they are decided to, in bytes: documents, changes and
-	// dead letters. A batch with a larger outcome is cut. Defaults to 64 MiB.
+	// MaxOutcome bounds their outcome, in bytes: documents, changes and dead letters. A
+	// batch with a larger outcome is cut. Defaults to 64 MiB.
 	MaxOutcome int
 	// MaxFrame bounds a frame of the changes log, in bytes before compression. Defaults
 	// to MaxFrame.
@@ -86,7 +86,7 @@ var ErrReread = errors.New("the store's watermark went back: reading the inbox a
 
 // ErrInboxReplaced says that the inbox is another one than the decider was made
 // for: its topic was deleted and created again, so that offsets start over and
-// versions need a higher generation; or somebody has opened one.
+// versions need a higher generation; or another process has opened one.
 var ErrInboxReplaced = errors.New("the inbox was replaced: a new generation begins")
 
 // Decider is decide for one process. Handle and the methods of
@@ -269,8 +269,8 @@ func (d *Decider) Assigned(ctx context.Context, topic string, partitions []int32
 	return starts, nil
 }
 
-// Revoked forgets partitions. What is under way for them is fenced by the
-// store, or durable and published by the next owner.
+// Revoked drops partitions. A decision that is running for them is fenced by the store, or
+// durable and published by the next owner.
 func (d *Decider) Revoked(_ string, partitions []int32) {
 	for _, p := range partitions {
 		d.workerOf(p).revoked(p)
@@ -279,7 +279,7 @@ func (d *Decider) Revoked(_ string, partitions []int32) {
 
 var _ transport.PartitionListener = (*Decider)(nil)
 
-// endIfReplaced ends Run where somebody has opened a newer generation of the inbox:
+// endIfReplaced ends Run where another process has opened a newer generation of the inbox:
 // no partition of this one can be taken over.
 func (d *Decider) endIfReplaced(ctx context.Context) {
 	marks, err := d.opt.Store.Watermarks(ctx)
@@ -294,7 +294,7 @@ func (d *Decider) endIfReplaced(ctx context.Context) {
 	}
 }
 
-// Run decides until ctx is cancelled, then waits for what is under way. It
+// Run decides until ctx is cancelled, then waits for running decisions. It
 // returns nil then; ErrReread, ErrInboxReplaced or store.ErrSuperseded, wrapped,
 // when this subscription must end.
 func (d *Decider) Run(ctx context.Context) error {

@@ -12,16 +12,16 @@
 //
 //	watermark CAS ─ fence ─ merge ─ noise? ─ changed paths ─ project what they touch ─ dam ─ outbox ─ commit ─ publish
 //
-// The decision and the duty to send it are durable together. What a commit of
-// unknown outcome left behind is read from the store, never guessed: after
-// anything but a clean commit the owner takes over again.
+// The decision and the duty to send it are durable together. After a commit of unknown
+// outcome, and after anything but a clean commit, the owner takes over again and reads the
+// state from the store.
 //
 // A partition waits alone: while the changes log does not take its frames, or until it
 // can be taken over again, its records are left out of the batches.
 //
-// The owner remembers entities as its decisions left them, and loads what it does
-// not remember. Memory is valid under its token at its offset, which every
-// transaction compares; nobody writes past it.
+// The owner caches entities as its decisions left them, and loads all others. A cached
+// entity is valid while the partition's token and offset are unchanged; every transaction
+// checks both.
 //
 // # Parts
 //
@@ -29,7 +29,7 @@
 //   - fence tells stale events by origin position, event id and sequence.
 //   - evaluation applies the records of one entity to it, and offers its document to
 //     the services that may see a difference.
-//   - settle compares what is offered with the dam state of a service, in order, sets
+//   - settle compares a candidate with the dam state of a service, in order, sets
 //     the state and makes the change.
 //   - decideBatch does both for the entities of a batch. It is pure: transactions,
 //     [Simulator] and [Plan.Preview] decide by it alone.

@@ -63,8 +63,8 @@ type entityState struct {
 }
 
 // evaluation is the state of one entity while the records of a batch are
-// applied to it, in order. It is pure: nothing in it talks to a store. What comes of
-// it for others is added to the verdict.
+// applied to it, in order. It is pure: nothing in it talks to a store. Changes,
+// letters and counts are added to the verdict.
 type evaluation struct {
 	*verdict
 	entityState
@@ -186,7 +186,7 @@ func (ev *evaluation) event(r *record) error {
 	return nil
 }
 
-// notAnObject says what a payload is in place of an object, and the remedy.
+// notAnObject names the kind of a payload that is no object, and the remedy.
 func notAnObject(payload canonicaltree.Node) string {
 	switch payload.Kind() {
 	case canonicaltree.String:

@@ -60,7 +60,7 @@ const (
 )
 
 // clockAllowance is how much the clocks that date a dead letter and an inbox
-// record may differ. Within it nobody can tell which came first.
+// record may differ. Within it their order is unknown.
 const clockAllowance = time.Minute
 
 // check reports whether an event is stale; mark is its change.EventMark, empty for an
@@ -168,7 +168,7 @@ func (f fence) note(e *change.Event, mark string, version change.Version, at tim
 		was := slices.IndexFunc(s.Positions, func(p position) bool { return p.Topic == e.Topic && p.Partition == e.Partition })
 		offset := e.Offset
 		if was >= 0 {
-			// A replay may be newer by its sequence and yet stand further up.
+			// A replay may be newer by its sequence and have a lower offset.
 			offset = max(offset, s.Positions[was].Offset)
 			s.Positions = slices.Delete(s.Positions, was, was+1)
 		}

@@ -88,7 +88,7 @@ func (w *frameWriter) write(p store.Partition, h change.Frame, changes []*decide
 	var meter change.FrameMeter
 	first := 0
 	// Changes with one document come one after the other, in the order of their lowest
-	// numbers, whatever the order of the configuration.
+	// numbers: the order of the configuration must not show.
 	lowest := make(map[*byte]int32, len(changes))
 	for _, c := range changes {
 		doc := unsafe.SliceData(c.Doc)

@@ -189,7 +189,7 @@ func (h *history) add(e storedEntry) {
 	h.any, h.last = true, e
 }
 
-// append writes an entry, as it stands behind newer.
+// append writes an entry that follows newer.
 func (e *storedEntry) append(b []byte, newer *storedEntry) []byte {
 	word := e.word
 	if e.kept {
@@ -210,7 +210,7 @@ func (e *storedEntry) append(b []byte, newer *storedEntry) []byte {
 	return b
 }
 
-// parseEntry reads an entry that stands behind newer.
+// parseEntry reads an entry that follows newer.
 func parseEntry(b []byte, newer *storedEntry) (e storedEntry, rest []byte, ok bool) {
 	r := wire.Reader{Rest: b}
 	word := r.Byte()

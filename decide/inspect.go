@@ -68,7 +68,7 @@ func (p *Plan) Inspect(e store.Entity) (*Inspection, error) {
 	return in, nil
 }
 
-// View is what a projection shows of an entity.
+// View is the output of a projection for an entity.
 type View struct {
 	// Match is false when the filter does not let the document through, or when
 	// there is no document; Content is a retraction's then.

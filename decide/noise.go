@@ -7,7 +7,7 @@ import (
 	"github.com/seed-86dfc502/weir/internal/sketch"
 )
 
-// changeObserver collects what the suppressed events of one transaction changed: those
+// changeObserver collects the paths that suppressed events of one transaction changed: those
 // by which no service got anything. Nothing is counted, and no difference computed,
 // before the commit. A nil one collects nothing.
 type changeObserver struct {

@@ -27,8 +27,8 @@ type Plan struct {
 	Services    []Service
 	Fingerprint []byte // of everything that decisions depend on
 	Revision    int64  // the active revision that this plan is
-	// MaxChange bounds the encoded size of one change, in bytes: what the
-	// broker accepts as one record. A larger one is a dead letter.
+	// MaxChange bounds the encoded size of one change, in bytes: the largest record
+	// that the broker accepts. A larger one is a dead letter.
 	MaxChange int
 
 	index *projections.Index

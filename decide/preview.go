@@ -8,8 +8,8 @@ import (
 	"github.com/seed-86dfc502/weir/store"
 )
 
-// Preview returns what a control record would do to an entity, which has its dam
-// states, without doing it: which services would be sent something and which be held
+// Preview returns the effect of a control record on an entity with its dam states,
+// without writing it: which services would be sent something and which be held
 // back. It is the code that decides. The version of the changes is made up. It may
 // be called concurrently.
 func (p *Plan) Preview(e store.Entity, c change.Control) (Step, error) {

@@ -12,8 +12,8 @@ import (
 	"github.com/seed-86dfc502/weir/store"
 )
 
-// output is what a projection shows of a document. Most of it is held back, so
-// its text is written only when a change needs it.
+// output is the view of a document. Most views are held back, so the text is written
+// only when a change needs it.
 type output struct {
 	projection *projections.Projection
 	doc        canonicaltree.Node
@@ -36,16 +36,17 @@ func (o *output) text() ([]byte, error) {
 	return o.written, nil
 }
 
-// candidate is what a projection shows of an entity, for the services that have it.
+// candidate is the view of an entity, for the services that share it.
 type candidate struct {
 	content change.Content
 	output  *output // nil for a retraction
 	absent  string  // of a retraction: what keeps the entity out; empty when it is deleted
 }
 
-// offer projects the document by a projection, for services of its shape, and settles the result with the dam states of services,
-// in their order. It reports whether there is one: an error of the projection is a dead
-// letter per service, whose row is kept. One customer's filter must not stop the others.
+// offer projects the document for services whose projections have one shape, and settles
+// the result with their dam states, in their order. It reports whether there is one: an
+// error of the projection is a dead letter per service, whose row is kept. One customer's
+// filter must not stop the others.
 func (ev *evaluation) offer(r *record, projection int, services []int) (shown bool, err error) {
 	c := candidate{content: change.Retracted()}
 	if ev.present {
@@ -79,7 +80,7 @@ func (ev *evaluation) offer(r *record, projection int, services []int) (shown bo
 
 // settle compares a candidate with the dam state of a service, and sends it and sets the
 // state if they differ. Those of one service and entity come one after the other, each
-// is compared with what the one before it left: A,B,A,B are four changes and A,A,A,B
+// is compared with the state that the one before it left: A,B,A,B are four changes and A,A,A,B
 // are two, also inside one batch (I4).
 func (ev *evaluation) settle(r *record, service int, c *candidate) error {
 	if ev.full() {
@@ -138,8 +139,8 @@ func (ev *evaluation) settle(r *record, service int, c *candidate) error {
 	return nil
 }
 
-// overtaken reports whether a service has something newer than what a request is about,
-// which is delivered, or a dead letter itself. It resolves the request's dead letter.
+// overtaken reports whether a service has a newer change than the request names, which
+// is delivered, or a dead letter itself. It resolves the request's dead letter.
 func (ev *evaluation) overtaken(c *change.Control, row *store.Row) bool {
 	if c == nil || c.Letter == 0 && c.Version == 0 {
 		return false
@@ -168,12 +169,12 @@ func (ev *evaluation) send(r *record, service int, c change.Change, size int) {
 	r.sent = append(r.sent, service)
 }
 
-// hold counts what was evaluated and not sent.
+// hold counts a service that was evaluated and gets no change.
 func (ev *evaluation) hold(service int, decision string) {
 	ev.decisions[decisionOf{service, decision}]++
 }
 
-// changeOverhead is at least what the encoding of a change adds to its
+// changeOverhead is an upper bound of the bytes that the encoding of a change adds to its
 // document, entity and service.
 const changeOverhead = 256
 
@@ -182,7 +183,7 @@ func sizeOf(c *change.Change) int {
 	return len(c.Doc) + len(c.Entity) + len(c.Service) + changeOverhead
 }
 
-// equals reports whether a candidate is what the row holds.
+// equals reports whether a candidate equals the content of the row.
 func (c *candidate) equals(row *store.Row) (bool, error) {
 	if !row.Found || row.Content == nil {
 		return false, nil
@@ -196,7 +197,7 @@ func (c *candidate) equals(row *store.Row) (bool, error) {
 }
 
 // unknown sets the dam states of services whose change is lost and cannot be made again:
-// nobody knows what the customer has, and what was never sent must not be held back.
+// the customer's content is unknown, and content that was never sent must not be held back.
 func (ev *evaluation) unknown(c *change.Control, services []int) {
 	if c != nil && c.Action == change.Redecide && c.Force && c.Version != 0 && c.Actor == change.Deliver {
 		ev.amend(c, services)

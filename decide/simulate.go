@@ -31,7 +31,7 @@ type Step struct {
 	Outcome string // stale, noise, merged, control or dead
 	// Sent are the changes that passed, in the order of the projections.
 	Sent []change.Change
-	// Held are the services whose projection is equal to what they have; Filtered
+	// Held are the services whose view equals the one that they have; Filtered
 	// those that have nothing of the entity and are to have nothing, Incomplete those
 	// that wait for a required source; Pruned those that were not evaluated.
 	Held, Filtered, Incomplete, Pruned []string

@@ -36,7 +36,7 @@ type worker struct {
 	log    *slog.Logger
 	frames *queue[[]record] // the records of each
 
-	// work serialises whoever talks to store and producer for this worker: the
+	// work serialises the callers of store and producer for this worker: the
 	// worker's own loop, and take-over at an assignment. It is held when full, and
 	// for as long as the store is unreachable: an assignment that ends must not wait for it.
 	work     chan struct{}
@@ -55,7 +55,7 @@ type worker struct {
 	halted      error         // guarded by mu
 }
 
-// ownership is what a worker knows of a partition that it took over. Its fields are
+// ownership is the state of a partition that a worker took over. Its fields are
 // guarded by the worker's mutex.
 type ownership struct {
 	token     store.Token
@@ -140,14 +140,14 @@ func (w *worker) revoked(partition int32) {
 	}
 }
 
-// signal wakes whoever waits for a change. The caller holds mu.
+// signal wakes all that wait for a change. The caller holds mu.
 func (w *worker) signal() {
 	close(w.changed)
 	w.changed = make(chan struct{})
 }
 
-// accepts reports whether a record of a partition can be decided: what is not published yet
-// is bounded, for each partition by itself. The caller holds mu.
+// accepts reports whether a record of a partition can be decided: unpublished frames are
+// bounded, for each partition by itself. The caller holds mu.
 func (w *worker) accepts(n int32, o *ownership) bool {
 	return o.stale == nil && w.unpublished[n] < max(1, w.d.opt.MaxUnpublished/int64(len(w.d.workers)*len(w.owned)))
 }
@@ -184,8 +184,8 @@ func (w *worker) owns(partition int32) bool {
 }
 
 // orphaned returns the partitions of larger inboxes, of older generations, that the
-// owner of these has to take over, too: nobody else fences their owners and publishes
-// what they left.
+// owner of these has to take over, too: no other process fences their owners and publishes
+// their outboxes.
 func (w *worker) orphaned(ctx context.Context, partitions []int32) (orphans []int32, err error) {
 	err = w.retry(ctx, "read the watermarks", func() error {
 		marks, err := w.d.opt.Store.Watermarks(ctx)
@@ -265,7 +265,7 @@ const firstPause = 20 * time.Millisecond
 // errUnanswered is why a partition that was taken over has to be taken over once more.
 var errUnanswered = errors.New("what was published before is not answered yet")
 
-// record is what is published of an outbox row.
+// record is the log record of an outbox row.
 func (w *worker) record(f *store.OutboxFrame, headers ...transport.Header) transport.Record {
 	return transport.Record{Topic: w.d.opt.ChangesTopic, Value: f.Frame, Headers: headers, Pinned: true, Partition: f.Partition.Number}
 }

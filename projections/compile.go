@@ -68,7 +68,7 @@ func Compile(spec Spec) (*Projection, error) {
 // Numbers says when two outputs of the projection are the same.
 func (p *Projection) Numbers() canonicaltree.Numbers { return p.spec.Numbers }
 
-// Spec returns what the projection was compiled from. It must not be changed.
+// Spec returns the source of the projection. It must not be changed.
 func (p *Projection) Spec() Spec { return p.spec }
 
 type compiler struct {
@@ -201,7 +201,7 @@ func parseOut(out string) ([]string, *pathFault) {
 	return names, nil
 }
 
-// key returns a step as it stands in a canonicaltree.Path.
+// key returns a step as an element of a canonicaltree.Path.
 func (s step) key() string {
 	if s.index >= 0 {
 		return strconv.Itoa(s.index)

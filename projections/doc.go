@@ -19,7 +19,7 @@
 // is total in what documents lack: an absent member is null, wherever it is, and
 // null has a defined meaning in every operator and function. It is closed: no
 // time, no chance, no I/O, and a function only if its result depends on its
-// arguments alone. What is left as a run-time error is an operation on a type it
+// arguments alone. The only run-time error is an operation on a type it
 // does not support, such as "a" < 1: a [FilterError].
 //
 // # Pruning

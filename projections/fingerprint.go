@@ -7,8 +7,8 @@ import (
 
 // version goes into the fingerprint: it changes when the same Spec begins to
 // produce other outputs or matches. expressions is the version of the expression
-// library and paths that of gjson: a new release of either may change what a
-// filter or a path means.
+// library and paths that of gjson: a new release of either may change the
+// meaning of a filter or a path.
 const (
 	version     = 3
 	expressions = "expr-lang/expr v1.17.8"

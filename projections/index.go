@@ -19,7 +19,7 @@ func readSet(p *Projection) []canonicaltree.Path {
 	var walk func(outputs []*output)
 	walk = func(outputs []*output) {
 		for _, o := range outputs {
-			// Fields inside an array mapping read below what it maps.
+			// Fields inside an array mapping read below the mapped array.
 			if o.field == nil {
 				walk(o.group)
 			} else if !o.field.constant.Exists() {
@@ -43,7 +43,7 @@ func readSet(p *Projection) []canonicaltree.Path {
 }
 
 // Reads yields, for people, what reads which path: the output path of a field,
-// or "when", with the path as far as it is fixed. The index 0 stands for all
+// or "when", with the path as far as it is fixed. The index 0 means all
 // elements where a field maps an array.
 func (p *Projection) Reads() iter.Seq2[string, canonicaltree.Path] {
 	return func(yield func(string, canonicaltree.Path) bool) {
@@ -156,7 +156,7 @@ type Set struct {
 	visits int // projections looked at since it was made, for the growth tests
 }
 
-// Clear empties the set, whatever its size in constant time.
+// Clear empties the set in constant time.
 func (s *Set) Clear() {
 	s.list = s.list[:0]
 	if s.round++; s.round == 0 {

@@ -9,10 +9,10 @@ import (
 )
 
 // path is a compiled gjson path: steps that are read from the tree, and a rest
-// that gjson reads from the text of what they lead to.
+// that gjson reads from the text of the value at their end.
 type path struct {
 	steps []step
-	// rest is what stands between pipes; empty when the steps are the whole path.
+	// rest is the pieces between pipes; empty when the steps are the whole path.
 	rest []string
 }
 
@@ -35,7 +35,7 @@ type step struct {
 }
 
 // modifiers are those of gjson itself. Others could be registered in the
-// process, which must not change what a projection returns.
+// process, which must not change the outputs of projections.
 var modifiers = []string{
 	"dig", "flatten", "fromstr", "group", "join", "keys", "pretty", "reverse",
 	"this", "tostr", "ugly", "valid", "values",
@@ -50,7 +50,7 @@ func isModifier(name string) bool {
 	return false
 }
 
-// pathFault is what is wrong with a path, at a byte of it.
+// pathFault is an error of a path, at a byte of it.
 type pathFault struct {
 	at        int
 	msg, want string
@@ -242,7 +242,7 @@ func balanced(text string, at int) (int, *pathFault) {
 	return 0, &pathFault{at, "opens a bracket or a string that is never closed", "close it, or escape it with a backslash in a name"}
 }
 
-// checkQuery checks what stands in the brackets of a query: a path, an operator
+// checkQuery checks the text in the brackets of a query: a path, an operator
 // and a value, of which all may be missing but not at once.
 func checkQuery(query string, offset int, text string) *pathFault {
 	if strings.TrimSpace(query) == "" {

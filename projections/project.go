@@ -115,7 +115,7 @@ func (w *writer) field(f *field, doc canonicaltree.Node) bool {
 	return true
 }
 
-// value returns what the field shows, before omitEmpty, and whether it is an array
+// value returns the value of the field, before omitEmpty, and whether it is an array
 // whose elements are to be projected.
 func (r *reader) value(f *field, doc canonicaltree.Node) (v canonicaltree.Node, mapped bool) {
 	if v = f.constant; !v.Exists() {
@@ -164,7 +164,7 @@ func (r *reader) read(f *field, doc canonicaltree.Node) canonicaltree.Node {
 	text := r.text
 	for _, piece := range f.path.rest {
 		// gjson itself looks for brackets in a string, and hands a modifier an empty
-		// text for what is absent.
+		// text for an absent value.
 		if !makes(piece) && text[0] != '{' && text[0] != '[' {
 			return canonicaltree.Node{}
 		}

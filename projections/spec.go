@@ -25,10 +25,10 @@ type Spec struct {
 
 // Field is one member of the output.
 type Field struct {
-	// Out is where it stands: names joined by dots. \. and \\ are a dot and a
+	// Out is its place in the output: names joined by dots. \. and \\ are a dot and a
 	// backslash in a name.
 	Out string
-	// Path is what it shows, in the syntax of gjson.
+	// Path is the place of its value, in the syntax of gjson.
 	Path string
 	// Const is JSON that it always shows; there is no Path then.
 	Const []byte
@@ -41,7 +41,7 @@ type Field struct {
 
 // Fault is one thing that is wrong with a Spec.
 type Fault struct {
-	// Part is what is at fault: "when", "fields", "out", "path", "const",
+	// Part is the part at fault: "when", "fields", "out", "path", "const",
 	// "default", "each" or "numbers".
 	Part string
 	// Field is the place of the field, an index for each level of Each; nil if no

@@ -9,7 +9,7 @@ import (
 
 // Sum returns the digest of what [Projection.Project] returns for doc, without
 // writing it: canonicaltree.Sum of that text under [Projection.Numbers]. The
-// values are hashed where they stand in doc's tree; it does not allocate once it
+// values are hashed in doc's tree; it does not allocate once it
 // is warm, unless the filter does or a path needs gjson. Errors are those of
 // Project, and a *[canonicaltree.LimitError] if the output is nested too deep. It
 // may be called from any number of goroutines.

@@ -11,7 +11,7 @@ import (
 	"github.com/expr-lang/expr/file"
 )
 
-// validator refuses what the library would accept and a filter must not have.
+// validator refuses expressions that the library accepts and a filter must not have.
 type validator struct {
 	source file.Source
 	faults []Fault

@@ -31,7 +31,7 @@ func (r *Rules) Strip(doc canonicaltree.Node) (*canonicaltree.Tree, error) {
 	return b.Tree()
 }
 
-// Sum returns the digest of doc without the stripped members: what is stripped is
+// Sum returns the digest of doc without the stripped members: stripped members are
 // left out while hashing, and nothing is written. It does not allocate once it is
 // warm, but for patterns of more than eight alternatives at one place. It may be
 // called from any number of goroutines. The error is that of Strip.
@@ -45,7 +45,7 @@ func (r *Rules) Sum(doc canonicaltree.Node, numbers canonicaltree.Numbers) (cano
 	return e.Sum()
 }
 
-// composer takes what is left of a document.
+// composer receives the remaining members of a document.
 type composer interface {
 	BeginObject()
 	BeginArray()
@@ -119,7 +119,7 @@ func (r *Rules) Covers(p canonicaltree.Path) bool {
 	return false
 }
 
-// enter adds s and what it leads to without a step.
+// enter adds s and the states that it reaches without a step.
 func enter(set []*state, s *state) []*state {
 	if s == nil || slices.Contains(set, s) {
 		return set

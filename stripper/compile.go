@@ -19,7 +19,7 @@ type Rules struct {
 }
 
 // state is a position in the patterns: all that begin with the same parts share
-// it. What it holds are the steps that lead on.
+// it. It holds the steps to the next states.
 type state struct {
 	names   map[string]*state // a member of that name
 	numbers map[string]*state // a member of that name or the element of that index
@@ -29,7 +29,7 @@ type state struct {
 	accepts bool              // a member that leads here is removed
 }
 
-// Fault is what is wrong with one pattern.
+// Fault is an error of one pattern.
 type Fault struct {
 	Index   int    // of the pattern in the list given to Compile
 	Pattern string // as given

@@ -1,4 +1,4 @@
-// Package stripper removes the members of a document that matter to nobody, so
+// Package stripper removes the members of a document that no projection needs, so
 // that a change of them alone is no change.
 //
 // # Model
@@ -25,7 +25,7 @@
 // they are. An object that loses its last member stays, empty; the root value
 // itself is never removed.
 //
-// [Rules.Apply] writes what is left, [Rules.Strip] makes a tree of it, [Rules.Sum]
+// [Rules.Apply] writes the rest, [Rules.Strip] makes a tree of it, [Rules.Sum]
 // hashes it; none of them parses again.
 //
 // Values of [Rules] are immutable: any number of goroutines may use one.

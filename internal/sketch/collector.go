@@ -39,7 +39,7 @@ const (
 	sparse = 16
 )
 
-// Collector is where the deciding goroutines of a process write what they see.
+// Collector receives the observations of the deciding goroutines of a process.
 // All methods may be called from any goroutine.
 type Collector struct {
 	mu      sync.Mutex
@@ -93,7 +93,7 @@ func (b *Collector) of(source string) *Sketch {
 	return s
 }
 
-// Take returns and clears what was collected since the last Take; nil when nothing was.
+// Take returns and clears the observations since the last Take; nil without any.
 func (b *Collector) Take() Summary {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -3,7 +3,7 @@
 //
 // # Model
 //
-// What is counted is the set of paths that an event changed, since only together
+// A sketch counts the sets of paths that events changed, since only together
 // they caused it; a set of one path is a field that did so alone. There are more
 // sets than memory, so a source's heavy hitters are kept by Space-Saving
 // (Metwally, Agrawal, El Abbadi: "Efficient computation of frequent and top-k

@@ -13,7 +13,7 @@ import (
 // as a whole.
 type Path []string
 
-// Any stands for each member or element. It is no name that a path can hold: a
+// Any means each member or element. It is no name that a path can hold: a
 // path ends before an empty name.
 const Any = ""
 

@@ -22,7 +22,7 @@ type Observation struct {
 	Paths []Path
 	// Example is one of them as it was, with its indexes.
 	Example string
-	// Weight is how many events it stands for.
+	// Weight is how many events it represents.
 	Weight int64
 	// Projections that were evaluated for it, in vain.
 	Projections int64
@@ -197,7 +197,7 @@ func (s *Sketch) Sets() []Set {
 	return all
 }
 
-// keyOf tells sets apart, whatever is in the names.
+// keyOf is the key of a set: no two sets have the same one.
 func keyOf(paths []Path) string {
 	var b strings.Builder
 	for _, p := range paths {

@@ -32,7 +32,7 @@ func (l layer) get(name []byte) (layer, bool) {
 
 // Compose merges docs, which maps sources to their documents, into one; absent
 // values are no documents, and sources that the plan does not know are left out.
-// Nothing is parsed: the merged document is the one that stands alone at the root,
+// Nothing is parsed: the merged document is the only one, if it is at the root,
 // or else a tree put together from theirs, which does not refer to them. It is
 // absent when there is none. complete says whether every required source has a
 // document. The error is a *[canonicaltree.LimitError]: mounts make the merged
@@ -74,7 +74,7 @@ func (p *Plan) layers(docs map[string]canonicaltree.Node) []layer {
 }
 
 // build adds the merged value of layers, at least one, all at the same place. The
-// first one decides what it is.
+// first one decides its kind.
 func build(b *canonicaltree.Builder, layers []layer) {
 	first := layers[0]
 	if first.isObject() {
@@ -94,7 +94,7 @@ func build(b *canonicaltree.Builder, layers []layer) {
 }
 
 // members calls visit for every member of layers, which are objects, in their order, with
-// the layers one member down. Visit returns false to stop, and must not keep what it gets.
+// the layers one member down. Visit returns false to stop, and must not keep its arguments.
 // members reports whether it came to the end.
 func members(layers []layer, visit func(name []byte, below []layer) bool) bool {
 	below := make([]layer, 0, len(layers))

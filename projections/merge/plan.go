@@ -22,7 +22,7 @@ type Source struct {
 	// MaxBytes bounds the document that patches make, each of which may be small; 0
 	// is no bound.
 	MaxBytes int
-	// Mount is where the document stands in the merged one, as names of members.
+	// Mount is the place of the document in the merged one, as names of members.
 	// Empty means the root.
 	Mount canonicaltree.Path
 }

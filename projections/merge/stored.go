@@ -36,7 +36,7 @@ func SplitNodes(packed []byte) (map[string]canonicaltree.Node, error) {
 	if len(packed) == 0 {
 		return docs, nil
 	}
-	// Every document may be as deep as the limit, and stands one deeper here.
+	// Every document may be as deep as the limit, and is one deeper here.
 	tree, err := canonicaltree.ParseLimits(packed, canonicaltree.Limits{Depth: canonicaltree.DefaultDepth + 1})
 	if err != nil {
 		return nil, fmt.Errorf("merge: stored documents: %w", err)
