@@ -26,10 +26,10 @@ type batch struct {
 type subject struct {
 	id        string
 	partition int32
-	// foreign: its records are in several partitions, which only a mistake outside of
+	// crossPartition: its records are in several partitions, which only a mistake outside of
 	// Weir causes. It is not cached.
-	foreign bool
-	known   *cached // nil: it is loaded
+	crossPartition bool
+	known          *cached // nil: it is loaded
 	*evaluation
 	row   store.Entity // to write, if write
 	write bool
@@ -50,7 +50,7 @@ func newBatch(p *Plan, records []*record, room int, take func(partition int32, e
 			b.subjects = append(b.subjects, subject{id: r.Entity, partition: r.partition, known: take(r.partition, r.Entity)})
 		} else if s := &b.subjects[i]; s.partition != r.partition {
 			take(r.partition, r.Entity)
-			s.foreign, s.known = true, nil
+			s.crossPartition, s.known = true, nil
 		}
 	}
 	return b
@@ -59,8 +59,8 @@ func newBatch(p *Plan, records []*record, room int, take func(partition int32, e
 // noCache remembers nothing.
 func noCache(int32, string) *cached { return nil }
 
-// unknown returns the entities to load.
-func (b *batch) unknown() []string {
+// toLoad returns the entities to load.
+func (b *batch) toLoad() []string {
 	ids := make([]string, 0, len(b.subjects))
 	for i := range b.subjects {
 		if b.subjects[i].known == nil {
@@ -183,7 +183,7 @@ func (b *batch) remember(c *cache) {
 	}
 	for i := range b.subjects {
 		s := &b.subjects[i]
-		if s.foreign {
+		if s.crossPartition {
 			continue
 		}
 		if r, err := s.remember(s.partition, s.row, s.write); err == nil {

@@ -20,12 +20,12 @@ type cache struct {
 	ring         cached // its newer one is the oldest, its older one the newest
 	entities     int
 	metrics      *Metrics
-	unsound      Unsound
+	faults       FaultInjection
 }
 
-// Unsound switches rules of the owner's cache off, for tests that prove that they
+// FaultInjection switches rules of the owner's cache off, for tests that prove that they
 // are needed.
-type Unsound struct {
+type FaultInjection struct {
 	KeepUnclear  bool // it is kept after a commit of unknown outcome
 	KeepTakeOver bool // it is kept when the partition is taken over
 }
@@ -34,7 +34,7 @@ type Unsound struct {
 type holding struct {
 	token    store.Token
 	next     int64
-	unclear  bool // of an unsound cache
+	unclear  bool // of an injected fault
 	entities map[string]*cached
 }
 
@@ -48,8 +48,8 @@ type cached struct {
 	older, newer *cached
 }
 
-func newCache(limit int64, m *Metrics, u Unsound) *cache {
-	c := &cache{limit: limit, partitions: map[int32]*holding{}, metrics: m, unsound: u}
+func newCache(limit int64, m *Metrics, u FaultInjection) *cache {
+	c := &cache{limit: limit, partitions: map[int32]*holding{}, metrics: m, faults: u}
 	c.ring.older, c.ring.newer = &c.ring, &c.ring
 	return c
 }
@@ -62,7 +62,7 @@ func (c *cache) begin(moves []store.WatermarkStep) {
 		switch {
 		case h == nil || h.token == m.Token && h.next == m.From:
 			continue
-		case h.unclear || c.unsound.KeepTakeOver:
+		case h.unclear || c.faults.KeepTakeOver:
 			h.token, h.next, h.unclear = m.Token, m.From, false
 		default:
 			c.drop(m.Partition.Number)
@@ -149,7 +149,7 @@ func (c *cache) dropAll(moves []store.WatermarkStep) {
 // retain forgets the partitions that are no longer owned.
 func (c *cache) retain(owned func(partition int32) bool) {
 	for n := range c.partitions {
-		if !owned(n) && !c.unsound.KeepTakeOver {
+		if !owned(n) && !c.faults.KeepTakeOver {
 			c.drop(n)
 		}
 	}

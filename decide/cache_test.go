@@ -31,7 +31,7 @@ func counted(t *testing.T, c prometheus.Collector) float64 {
 
 // kept makes a cache that remembers some entities of partition 0, decided up to 5.
 func kept(limit int64, ids ...string) *cache {
-	c := newCache(limit, NewMetrics(prometheus.NewRegistry()), Unsound{})
+	c := newCache(limit, NewMetrics(prometheus.NewRegistry()), FaultInjection{})
 	c.committed(moveOf(0, 'a', 0, 5))
 	for _, id := range ids {
 		c.keep(&cached{id: id})

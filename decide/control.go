@@ -111,7 +111,7 @@ func (ev *evaluation) redecide(r *record, services []int) error {
 	if _, _, err := ev.view(); err != nil {
 		ev.addLetter(letterOf(r, "merge", err.Error()))
 		ev.resolve(c.Letter, store.LetterReplayed) // it failed again, as a new dead letter
-		ev.unknown(c, services)
+		ev.markUnknown(c, services)
 		return nil
 	}
 	ev.history.redecided(ev.plan, c)

@@ -25,7 +25,7 @@ type decided struct {
 func (d *decided) decides(t require.TestingT, p *Plan, batch []*record) {
 	b := newBatch(p, batch, unbounded, noCache)
 	loaded := store.Loaded{Decided: d.claims, Uses: d.uses}
-	if len(b.unknown()) > 0 {
+	if len(b.toLoad()) > 0 {
 		loaded.Entities = []store.Entity{d.entity}
 	}
 	v, err := decideBatch(b, loaded)

@@ -198,7 +198,7 @@ func (w *worker) transact(ctx context.Context, plan *Plan, records []*record, mo
 		b.room, b.single = outcomeOfOne*w.d.opt.MaxOutcome, true
 	}
 	b.noise, b.begin = w.d.opt.Noise, w.inHand.begin
-	unknown := b.unknown()
+	unknown := b.toLoad()
 	w.d.opt.Metrics.cacheUsed.WithLabelValues(cacheHit).Add(float64(len(b.subjects) - len(unknown)))
 	w.d.opt.Metrics.cacheUsed.WithLabelValues(cacheMiss).Add(float64(len(unknown)))
 	var published []int64
@@ -266,7 +266,7 @@ func (w *worker) transact(ctx context.Context, plan *Plan, records []*record, mo
 // dropUncertain drops the cached entities of a batch that was not committed, or whose
 // outcome is unknown.
 func (w *worker) dropUncertain(b *batch, moves []store.WatermarkStep, decided bool) {
-	if w.cache.unsound.KeepUnclear && decided {
+	if w.cache.faults.KeepUnclear && decided {
 		w.cache.committed(moves)
 		b.remember(w.cache)
 		for _, m := range moves {

@@ -62,8 +62,8 @@ type Options struct {
 	// Cache bounds what owners remember of their entities, in bytes, over all workers.
 	// 0: every decision loads what it needs.
 	Cache int64
-	// Unsound is for tests.
-	Unsound Unsound
+	// FaultInjection is for tests.
+	FaultInjection FaultInjection
 	// RetakeDelay is how long an owner that was fenced waits before it takes
 	// over again: long enough to learn that the partition has another owner. Defaults
 	// to 1s.

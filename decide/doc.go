@@ -29,7 +29,7 @@
 //   - fence tells stale events by origin position, event id and sequence.
 //   - evaluation applies the records of one entity to it, and offers its document to
 //     the services that may see a difference.
-//   - settle compares a candidate with the dam state of a service, in order, sets
+//   - compareAndSend compares a candidate with the dam state of a service, in order, sets
 //     the state and makes the change.
 //   - decideBatch does both for the entities of a batch. It is pure: transactions,
 //     [Simulator] and [Plan.Preview] decide by it alone.

@@ -68,7 +68,7 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 			Name: "weir_take_overs_total", Help: "Inbox partitions taken over.",
 		}),
 		fenced: with.NewCounter(prometheus.CounterOpts{
-			Name: "weir_fenced_total", Help: "Decisions that found the partition's state moved, or of unknown outcome.",
+			Name: "weir_decide_conflicts_total", Help: "Decisions that found the partition's state moved, or of unknown outcome.",
 		}),
 		seconds: with.NewHistogram(prometheus.HistogramOpts{
 			Name: "weir_decide_seconds", Help: "Duration of decision transactions, in seconds.",

@@ -59,7 +59,7 @@ func (ev *evaluation) offer(r *record, projection int, services []int) (shown bo
 				own := ev.plan.Projections[ev.plan.Services[s].Projection].Own(err)
 				ev.addLetter(letterFor(r, ev.plan.Services[s].Name, "projection", own.Error()))
 			}
-			ev.unknown(r.Control, services)
+			ev.markUnknown(r.Control, services)
 			return false, nil
 		case match:
 			c.content, c.output = change.Hashed(canonicaltree.Scheme, digest), &output{projection: p, doc: ev.merged}
@@ -71,36 +71,36 @@ func (ev *evaluation) offer(r *record, projection int, services []int) (shown bo
 		c.absent = DecisionIncomplete
 	}
 	for _, s := range services {
-		if err := ev.settle(r, s, &c); err != nil {
+		if err := ev.compareAndSend(r, s, &c); err != nil {
 			return true, err
 		}
 	}
 	return true, nil
 }
 
-// settle compares a candidate with the dam state of a service, and sends it and sets the
+// compareAndSend compares a candidate with the dam state of a service, and sends it and sets the
 // state if they differ. Those of one service and entity come one after the other, each
 // is compared with the state that the one before it left: A,B,A,B are four changes and A,A,A,B
 // are two, also inside one batch (I4).
-func (ev *evaluation) settle(r *record, service int, c *candidate) error {
+func (ev *evaluation) compareAndSend(r *record, service int, c *candidate) error {
 	if ev.full() {
 		return errLargeOutcome
 	}
 	row := ev.states.Get(ev.plan.Services[service].Number)
-	if ev.overtaken(r.Control, &row) {
+	if ev.superseded(r.Control, &row) {
 		return nil
 	}
 	equal, err := c.equals(&row)
 	if err != nil {
 		return err
 	}
-	if equal && !passes(r.Control, &row) {
-		ev.hold(service, cmp.Or(c.absent, DecisionHeldBack))
+	if equal && !forcesSend(r.Control, &row) {
+		ev.suppress(service, cmp.Or(c.absent, DecisionHeldBack))
 		return nil
 	}
 	if !row.Found && c.output == nil {
 		// Nothing was ever sent, so there is nothing to retract.
-		ev.hold(service, cmp.Or(c.absent, DecisionFiltered))
+		ev.suppress(service, cmp.Or(c.absent, DecisionFiltered))
 		return nil
 	}
 	ch := change.Change{
@@ -126,7 +126,7 @@ func (ev *evaluation) settle(r *record, service int, c *candidate) error {
 		l := letterFor(r, ch.Service, "oversized", reason)
 		l.Payload = ch.Doc
 		ev.addLetter(l)
-		ev.unknown(r.Control, []int{service})
+		ev.markUnknown(r.Control, []int{service})
 		return nil
 	}
 	ch.Key = change.Key(ch.Service, ch.Entity, ch.Version, ch.Content)
@@ -139,24 +139,24 @@ func (ev *evaluation) settle(r *record, service int, c *candidate) error {
 	return nil
 }
 
-// overtaken reports whether a service has a newer change than the request names, which
+// superseded reports whether a service has a newer change than the request names, which
 // is delivered, or a dead letter itself. It resolves the request's dead letter.
-func (ev *evaluation) overtaken(c *change.Control, row *store.Row) bool {
+func (ev *evaluation) superseded(c *change.Control, row *store.Row) bool {
 	if c == nil || c.Letter == 0 && c.Version == 0 {
 		return false
 	}
-	overtaken, state := row.Found && row.Version > c.Version, store.LetterReplayed
-	if overtaken {
+	superseded, state := row.Found && row.Version > c.Version, store.LetterReplayed
+	if superseded {
 		state = store.LetterObsolete
 	}
 	if c.Letter != 0 {
 		ev.out.Settled = append(ev.out.Settled, store.LetterResolution{ID: c.Letter, State: state, Version: c.Version})
 	}
-	return overtaken
+	return superseded
 }
 
-// passes reports whether a request sends content that equals the state, too.
-func passes(c *change.Control, row *store.Row) bool {
+// forcesSend reports whether a request sends content that equals the state, too.
+func forcesSend(c *change.Control, row *store.Row) bool {
 	return c != nil && (c.Force || c.Letter != 0 && row.Refused)
 }
 
@@ -169,8 +169,8 @@ func (ev *evaluation) send(r *record, service int, c change.Change, size int) {
 	r.sent = append(r.sent, service)
 }
 
-// hold counts a service that was evaluated and gets no change.
-func (ev *evaluation) hold(service int, decision string) {
+// suppress counts a service that was evaluated and gets no change.
+func (ev *evaluation) suppress(service int, decision string) {
 	ev.decisions[decisionOf{service, decision}]++
 }
 
@@ -196,9 +196,9 @@ func (c *candidate) equals(row *store.Row) (bool, error) {
 	return bytes.Equal(c.content, row.Content), nil
 }
 
-// unknown sets the dam states of services whose change is lost and cannot be made again:
+// markUnknown sets the dam states of services whose change is lost and cannot be made again:
 // the customer's content is unknown, and content that was never sent must not be held back.
-func (ev *evaluation) unknown(c *change.Control, services []int) {
+func (ev *evaluation) markUnknown(c *change.Control, services []int) {
 	if c != nil && c.Action == change.Redecide && c.Force && c.Version != 0 && c.Actor == change.Deliver {
 		ev.amend(c, services)
 	}

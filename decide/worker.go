@@ -84,7 +84,7 @@ func newWorker(d *Decider, number int) (*worker, error) {
 	}
 	return &worker{
 		d: d, number: number, producer: producer, most: d.opt.MaxEvents,
-		cache:  newCache(d.opt.Cache/int64(d.opt.Workers), d.opt.Metrics, d.opt.Unsound),
+		cache:  newCache(d.opt.Cache/int64(d.opt.Workers), d.opt.Metrics, d.opt.FaultInjection),
 		log:    d.opt.Logger.With("stage", "decide", "worker", number),
 		frames: newQueue[[]record](queueConfig{MaxItems: d.opt.MaxEvents, MaxBytes: maxBatchBytes, Limit: d.opt.Limit}),
 		owned:  map[int32]*ownership{}, unpublished: map[int32]int64{}, changed: make(chan struct{}), work: make(chan struct{}, 1),

@@ -112,7 +112,7 @@ func (p *process) run(ctx context.Context) error {
 	decider, err := decide.New(decide.Options{
 		Store: watched{p.store, p}, Plan: plan, Inbox: store.Inbox{Generation: generation, Topic: topicID, TopicID: topicID, Partitions: partitions},
 		NewProducer: func() (decide.Producer, error) { return producer{p}, nil }, ChangesTopic: "changes",
-		MaxEvents: 4, Cache: 1 << 20, Unsound: decide.Unsound{KeepTakeOver: p.Defect == oldMemory, KeepUnclear: p.Defect == oldMemory}, RetakeDelay: time.Duration(3+2*p.Process) * time.Millisecond,
+		MaxEvents: 4, Cache: 1 << 20, FaultInjection: decide.FaultInjection{KeepTakeOver: p.Defect == oldMemory, KeepUnclear: p.Defect == oldMemory}, RetakeDelay: time.Duration(3+2*p.Process) * time.Millisecond,
 		Logger: slog.New(slog.DiscardHandler), Metrics: decide.NewMetrics(prometheus.NewRegistry()),
 	})
 	if err != nil {

@@ -193,17 +193,17 @@ var decideMutants = []mutant{
 		test: "TestReplayedEventsAreFencedByWhatCameSince",
 	},
 	{
-		rule: "last seen: equal content is held back", in: "decide", fn: "evaluation.settle",
+		rule: "last seen: equal content is held back", in: "decide", fn: "evaluation.compareAndSend",
 		find: "if _1 && !_2(_3._4, &_5) {", put: "if false && _1 {",
 		test: "TestI9RefusedContentIsHeldBackWhenEvaluated",
 	},
 	{
-		rule: "last seen: the dam remembers what was sent", in: "decide", fn: "evaluation.settle",
+		rule: "last seen: the dam remembers what was sent", in: "decide", fn: "evaluation.compareAndSend",
 		find: "_1._2, _1._3, _1._4 = _5._6, ", put: "_1._3, _1._4 = ",
 		test: "TestRedecide",
 	},
 	{
-		rule: "a lost change that is too large to be made again leaves nothing known", in: "decide", fn: "evaluation.settle",
+		rule: "a lost change that is too large to be made again leaves nothing known", in: "decide", fn: "evaluation.compareAndSend",
 		find: "_1._2(_3._4, []int{_5})", put: "_ = _1._2",
 		test: "TestALostChangeThatCannotBeMadeAgain",
 	},
@@ -218,12 +218,12 @@ var decideMutants = []mutant{
 		test: "TestALostChangeThatCannotBeMadeAgain",
 	},
 	{
-		rule: "an oversized change leaves the dam state", in: "decide", fn: "evaluation.settle",
+		rule: "an oversized change leaves the dam state", in: "decide", fn: "evaluation.compareAndSend",
 		find: "l._1 = _2._3\n", put: "l._1 = _2._3\n\t\trow.Content, row.Version = c.content, _2.Version\n\t\tev.states.Set(row)\n",
 		test: "TestOversizedChange",
 	},
 	{
-		rule: "nothing is retracted that was never sent", in: "decide", fn: "evaluation.settle",
+		rule: "nothing is retracted that was never sent", in: "decide", fn: "evaluation.compareAndSend",
 		find: "if !_1._2 && _3._4 == nil {", put: "if false {",
 		test: "TestOnlyWhatACustomerHasIsHeldBack",
 	},
@@ -238,12 +238,12 @@ var decideMutants = []mutant{
 		test: "TestI9WhatLetsRefusedContentPass",
 	},
 	{
-		rule: "any other content passes a refusal", in: "decide", fn: "evaluation.settle",
+		rule: "any other content passes a refusal", in: "decide", fn: "evaluation.compareAndSend",
 		find: "max(_1._2, _3._2), false\n", put: "max(_1._2, _3._2), _1.Refused\n",
 		test: "TestI9RefusedContentIsHeldBack",
 	},
 	{
-		rule: "a letter that something newer overtook is obsolete", in: "decide", fn: "evaluation.overtaken",
+		rule: "a letter that something newer overtook is obsolete", in: "decide", fn: "evaluation.superseded",
 		find: "_1._2 && _1._3 > _4._3, _5._6", put: "false, _5._6",
 		test: "TestI9AnOldLetterIsObsolete",
 	},

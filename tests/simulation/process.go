@@ -133,7 +133,7 @@ func (p *process) subscription(ctx context.Context, n int) error {
 		MaxOutcome: p.w.setup.maxOutcome, MaxFrame: p.w.setup.maxFrame,
 		Inbox:        known,
 		ChangesTopic: changesTopic, RetakeDelay: 250 * time.Millisecond, MaxUnpublished: int64(1+p.w.setup.frame/2) << 8, Logger: p.w.log, Metrics: p.w.Fixture.decide,
-		Cache: p.w.setup.cache, Unsound: p.w.rules.Cache,
+		Cache: p.w.setup.cache, FaultInjection: p.w.rules.Cache,
 		NewProducer: func() (decide.Producer, error) {
 			worker++
 			return p.producer(fmt.Sprint("producer ", run, " ", worker), db.workers[worker-1])

@@ -44,7 +44,7 @@ type Rules struct {
 	TokenAlone      bool // the store compares watermarks by their token alone
 	OwnGeneration   bool // a take-over does not give the outboxes of older generations
 	NoRevision      bool // the store takes decisions of any revision
-	Cache           decide.Unsound
+	Cache           decide.FaultInjection
 	NoFence         bool // a take-over leaves a resumer's predecessor as it is
 	ForgetsMarks    bool // a resumer looks at nothing that stands in its target
 	LeavesOut       bool // the catch-up reader leaves out frames, and nobody sees it: live again too early
@@ -182,7 +182,7 @@ func (r *Runner) Run(seed uint64, rules Rules, traced bool) Report {
 	defer w.end()
 	w.setup = draw(w.dice("setup"))
 	w.mem.state.tokenAlone = rules.TokenAlone
-	w.mem.state.blind = rules.Cache != (decide.Unsound{})
+	w.mem.state.blind = rules.Cache != (decide.FaultInjection{})
 	w.configuration = f.variants[w.setup.variant]
 	if err := w.open(); err != nil {
 		return Report{Seed: seed, Violation: err}
