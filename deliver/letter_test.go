@@ -255,3 +255,27 @@ func TestANewerChangeOfAParkedEntity(t *testing.T) {
 		})
 	}
 }
+
+// The mistake that this catches: slices as large as what may be in hand were not taken
+// while one suspect was there, so one entity held up its service after all.
+func TestI13OneSuspectLeavesRoomForLargeSlices(t *testing.T) {
+	p, s := only(t, logOf(100), seldom)
+	s.answer(func(changes []change.Change) error {
+		failed := map[int]error{}
+		for i, c := range changes {
+			if c.Entity == "e7" {
+				failed[i] = refuse(sinks.Retry, true)
+			}
+		}
+		if len(failed) == 0 {
+			return nil
+		}
+		return &sinks.BatchError{Failed: failed}
+	})
+	for i := range int64(5) {
+		changes, _ := many(100*i, 100)
+		p.publish(changes...)
+	}
+	require.Eventually(t, func() bool { return len(s.has()) == 5*99 }, patience, time.Millisecond)
+	require.Eventually(t, func() bool { return p.stage.Conditions()[service].Parked.Rows > 0 }, patience, time.Millisecond)
+}

@@ -228,9 +228,12 @@ func (w *worker) take() []*slice {
 		bytes += sl.cost
 	}
 	for _, sl := range w.queue {
-		if bytes += sl.cost; (n > 0 || w.busy) && (sl.changes.Count > room || bytes > w.mayHold()) || room <= 0 {
+		// While there is any room a whole slice is taken, however large: one suspect must
+		// not keep the others from being tried.
+		if room <= 0 || bytes >= w.mayHold() || n > 0 && sl.changes.Count > room {
 			break
 		}
+		bytes += sl.cost
 		room -= sl.changes.Count
 		sl.inHand = true
 		n++
