@@ -44,7 +44,7 @@ func Check(c *config.Config) error {
 	return &config.Faults{List: faults}
 }
 
-// SinkKinds returns what the sinks keep, by service.
+// SinkKinds returns the kinds of the sinks, by service.
 func SinkKinds(c *config.Config) map[string]sinks.Kind {
 	kinds := map[string]sinks.Kind{}
 	for _, s := range c.Services() {

@@ -43,7 +43,7 @@ func Producer(c *config.Config, cluster transport.Config, codec kgo.CompressionC
 }
 
 // Topics are the inbox and the changes log of a configuration. What inbox
-// partition p decided stands in partition p of the log.
+// partition p decided is in partition p of the log.
 func Topics(c *config.Config) []transport.TopicSpec {
 	k := c.Kafka
 	topic := func(name string, replication int, retention time.Duration) transport.TopicSpec {

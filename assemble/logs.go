@@ -26,7 +26,7 @@ type Logs interface {
 	OffsetsAt(ctx context.Context, topic string, at time.Time) (map[int32]int64, error)
 	// Scan reads the records between two offsets of each partition.
 	Scan(ctx context.Context, topic string, from, to map[int32]int64, f func(transport.Scanned) error) error
-	// Ensure creates the missing topics, and gives the others the wanted settings.
+	// Ensure creates the missing topics, and changes the settings of the others.
 	Ensure(ctx context.Context, topics []transport.TopicSpec) error
 	// TopicID returns a topic's identity; kerr.UnknownTopicOrPartition without one.
 	TopicID(ctx context.Context, topic string) (string, error)

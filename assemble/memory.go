@@ -94,7 +94,7 @@ func machineMemory(root fs.FS) int64 {
 	return 0
 }
 
-// What a process needs whatever limits.memory says, in bytes.
+// Needs of a process that do not depend on limits.memory, in bytes.
 const (
 	// serviceMemory is what each service may hold while it catches up.
 	serviceMemory = 256 << 10

@@ -58,7 +58,7 @@ type ofKind struct {
 	kind sinks.Kind
 }
 
-// resumedOfKind is ofKind of a sink that finds out what is there.
+// resumedOfKind is ofKind of a sinks.Recoverer.
 type resumedOfKind struct {
 	sinks.Recoverer
 	of ofKind

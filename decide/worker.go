@@ -505,7 +505,7 @@ func (w *worker) setHalted(err error) {
 	w.halted = err
 	w.mu.Unlock()
 	if was != nil && err == nil {
-		w.log.Info("going on")
+		w.log.Info("resumed", "event", "decide.resumed")
 	}
 }
 

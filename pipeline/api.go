@@ -15,7 +15,7 @@ import (
 // frontDoor serves the API: events, imports and check services.
 type frontDoor struct {
 	*process
-	stages *stages
+	stages *stageSet
 	takes  func() error // why no requests can be taken now; nil when they can
 }
 
@@ -93,7 +93,7 @@ func loopback(address string) bool {
 	return err == nil && (host == "localhost" || ip != nil && ip.IsLoopback())
 }
 
-// logReread returns what is called after each later reading of a file that the process lives by.
+// logReread returns a callback for each later reading of a file.
 func (p *process) logReread(what, path string) func(error) {
 	refused := p.gauges.files.WithLabelValues(what)
 	return func(err error) {

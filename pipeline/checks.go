@@ -12,8 +12,8 @@ import (
 	"github.com/seed-86dfc502/weir/config"
 )
 
-// mountChecks serves check services, including those that a reload adds. What it
-// returns lets decisions in flight finish until ctx ends.
+// mountChecks serves check services, including those that a reload adds. The returned
+// function lets decisions in flight finish until ctx ends.
 func (f *frontDoor) mountChecks(server *api.Server) (stop func(ctx context.Context)) {
 	checker := checks.New(checks.Options{
 		Store: f.store, MaxWaiting: max(20_000, 4*f.cfg.API.MaxRows), Timeout: f.cfg.API.Timeout.D(), Metrics: f.metrics.checks,
@@ -46,9 +46,9 @@ func newCheckServices(s serviceNumbers, c func() *config.Config) *checkServices 
 }
 
 // numbersAge is how long numbers are cached. A store never
-// changes one, but a restored store has forgotten the newest, and gives
+// changes one, but a restored store may have lost the newest, and assign
 // them to other services: the rows of one would be taken for another's. It is
-// shorter than any restore takes.
+// shorter than any restore.
 const numbersAge = time.Second
 
 func (s *checkServices) find(ctx context.Context, name string) (checks.Service, error) {

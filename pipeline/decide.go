@@ -12,7 +12,7 @@ import (
 )
 
 // outcomeShare is the part of the memory that the documents of one decision may
-// take; with what stands beside them they take several times that.
+// take; with everything derived from them they take several times that.
 const outcomeShare = 16
 
 // unpublishedShare is the part of the memory for frames that the changes log has not
@@ -22,7 +22,7 @@ const unpublishedShare = 8
 // startDecide starts the second router and keeps it. A reload changes the plan of the
 // decider that runs. When the store went back behind the records that were read, or another
 // configuration took over, the subscription ends and starts again from the store.
-func (st *stages) startDecide() component {
+func (st *stageSet) startDecide() component {
 	failed := make(chan error, 1)
 	stop := loop(func(ctx context.Context) {
 		now := st.active.now.Load()
@@ -75,7 +75,7 @@ func (st *stages) startDecide() component {
 
 // decide runs one subscription to the inbox until ctx ends or deciding cannot continue. It
 // returns the settings that it decided under last.
-func (st *stages) decide(ctx context.Context, now *settings, plan *decide.Plan) (under *settings, err error) {
+func (st *stageSet) decide(ctx context.Context, now *settings, plan *decide.Plan) (under *settings, err error) {
 	limit := st.newLimit(st.end.decide.ctx, "decide")
 	defer limit.giveUp()
 	decider, err := decide.New(decide.Options{
@@ -137,7 +137,7 @@ func (st *stages) decide(ctx context.Context, now *settings, plan *decide.Plan) 
 
 // adopt makes the decider decide under other settings; false when it has to start again: the
 // inbox has another generation, or the store gave the services other numbers.
-func (st *stages) adopt(ctx context.Context, d *decide.Decider, now, next *settings) bool {
+func (st *stageSet) adopt(ctx context.Context, d *decide.Decider, now, next *settings) bool {
 	if next.plan.Revision <= now.plan.Revision {
 		return false
 	}
@@ -153,7 +153,7 @@ func (st *stages) adopt(ctx context.Context, d *decide.Decider, now, next *setti
 
 // nextPlan returns the plan that replaced a superseded one in this process, nil if none
 // did. It waits for a reload under way, and until the inbox was examined for it.
-func (st *stages) nextPlan(ctx context.Context, superseded *decide.Plan) *decide.Plan {
+func (st *stageSet) nextPlan(ctx context.Context, superseded *decide.Plan) *decide.Plan {
 	now := st.active.latest()
 	if now.plan.Revision <= superseded.Revision || !now.decidesWithin(ctx) {
 		return nil

@@ -13,10 +13,10 @@ import (
 	"github.com/seed-86dfc502/weir/transport"
 )
 
-// startDeliver starts the third router: one handler, which has the changes log,
-// and the stage behind it, which has all services. The part fails with
-// deliver.ErrLost when it has to start again from what the store says.
-func (st *stages) startDeliver(ctx context.Context, revision int64, superseded func()) (component, error) {
+// startDeliver starts the third router: one handler for the changes log, and the stage
+// behind it with all services. The component fails with deliver.ErrLost when it has to
+// start again from the store.
+func (st *stageSet) startDeliver(ctx context.Context, revision int64, superseded func()) (component, error) {
 	layout, err := operate.ReadLayout(ctx, st.store)
 	if err != nil {
 		return component{}, err
@@ -93,7 +93,7 @@ const (
 )
 
 // deliveries makes the services of settings, with their sinks.
-func (st *stages) deliveries(now *settings) ([]deliver.Service, error) {
+func (st *stageSet) deliveries(now *settings) ([]deliver.Service, error) {
 	var services []deliver.Service
 	made := st.sinks(now.cfg)
 	for i, s := range now.cfg.Services() {
@@ -141,7 +141,7 @@ func (l changesLog) Offsets(ctx context.Context, partition int32) (start, end in
 }
 
 // appendControl appends a control record to the inbox.
-func (st *stages) appendControl(ctx context.Context, entity string, c change.Control) error {
+func (st *stageSet) appendControl(ctx context.Context, entity string, c change.Control) error {
 	r, err := st.controlRecord(entity, c)
 	if err != nil {
 		return err

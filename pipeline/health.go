@@ -84,8 +84,8 @@ func (m *monitor) noteTopics(faults []*transport.TopicFault, err error, now time
 	m.outages.end("topic ", failing, now)
 }
 
-// serveHealth answers /readyz: 200 while the process does its work, whatever its
-// services meet, else 503. Errors may name servers: they are for those who may ask.
+// serveHealth answers /readyz: 200 while the process does its work, also with failing
+// services, else 503. Errors may name servers, so only callers with the token get them.
 func serveHealth(w http.ResponseWriter, h operate.Health, whole bool) {
 	if !whole {
 		h = operate.Health{Level: h.Level}

@@ -7,12 +7,12 @@ import (
 	"github.com/seed-86dfc502/weir/store"
 )
 
-// attemptsPeriod is how often the delivery history is brought within its bounds:
-// it may be over them by what comes in between.
+// attemptsPeriod is how often the delivery history is trimmed to its bounds; in between it
+// may exceed them.
 const attemptsPeriod = 10 * time.Minute
 
 // retainAttempts keeps the delivery history within its bounds. Every process may do it.
-func (h *housekeeper) retainAttempts(ctx context.Context) time.Duration {
+func (h *retainer) retainAttempts(ctx context.Context) time.Duration {
 	bounds, others := h.attempts()
 	removed, err := h.store.RetainAttempts(ctx, bounds, others)
 	switch {

@@ -16,7 +16,7 @@ import (
 
 // newImportWorkers makes n workers of this process, or of a command. may, if
 // given, reports whether they may begin something now.
-func (st *stages) newImportWorkers(n int, may func() bool) ([]*imports.Worker, error) {
+func (st *stageSet) newImportWorkers(n int, may func() bool) ([]*imports.Worker, error) {
 	shapes := map[string]*ingest.Extractor{}
 	for i := range st.cfg.Sources {
 		c := &st.cfg.Sources[i]
@@ -50,7 +50,7 @@ func (st *stages) newImportWorkers(n int, may func() bool) ([]*imports.Worker, e
 
 // mustBeActive returns store.ErrSuperseded unless the active configuration decides
 // as this process's does, so that both take events apart alike.
-func (st *stages) mustBeActive(ctx context.Context) error {
+func (st *stageSet) mustBeActive(ctx context.Context) error {
 	now, active, err := st.active.current(ctx)
 	if err != nil {
 		return fmt.Errorf("store: %w", err)
@@ -62,7 +62,7 @@ func (st *stages) mustBeActive(ctx context.Context) error {
 }
 
 // startImports starts the workers.
-func (st *stages) startImports(_ context.Context, _ int64, _ func()) (component, error) {
+func (st *stageSet) startImports(_ context.Context, _ int64, _ func()) (component, error) {
 	workers, err := st.newImportWorkers(st.cfg.API.ImportWorkers, func() bool { return st.takes() == nil })
 	if err != nil {
 		return component{}, err
@@ -80,7 +80,7 @@ func (st *stages) startImports(_ context.Context, _ int64, _ func()) (component,
 
 // importing reports whether there is an import that this process, or another one,
 // has yet to work off.
-func (st *stages) importing(ctx context.Context) bool {
+func (st *stageSet) importing(ctx context.Context) bool {
 	workers := st.imports.Load()
 	if workers == nil {
 		return false

@@ -22,7 +22,7 @@ const asideShare = 32
 
 // startIngest starts the first router: one handler per source. A source that cannot be
 // opened is blocked with its reason, and opened later; a run until idle fails by it.
-func (st *stages) startIngest(ctx context.Context, _ int64, _ func()) (component, error) {
+func (st *stageSet) startIngest(ctx context.Context, _ int64, _ func()) (component, error) {
 	var ingests []*source
 	var blocked []*unopened
 	var routes []route
@@ -90,7 +90,7 @@ func (st *stages) startIngest(ctx context.Context, _ int64, _ func()) (component
 }
 
 // sourceEnv returns what all sources are opened with.
-func (st *stages) sourceEnv() sources.Env {
+func (st *stageSet) sourceEnv() sources.Env {
 	budget := transport.NewBudget(st.cfg.FlowMemory() / groupShare) // of all sources
 	env := sources.Env{
 		Complete: st.opt.UntilIdle, Positions: st.store, OnRecordsLost: st.onRecordsLost, Limit: st.end.ingest.ctx, Logger: st.log,
@@ -120,7 +120,7 @@ func (s *source) route() route {
 
 // addSource replaces a blocked source, and runs its handler; false, and it is closed, when
 // the stage is ending.
-func (st *stages) addSource(r *router, s *source) bool {
+func (st *stageSet) addSource(r *router, s *source) bool {
 	before := st.ingests.Load()
 	for before != nil {
 		after := slices.Clone(*before)
@@ -145,7 +145,7 @@ func (st *stages) addSource(r *router, s *source) bool {
 
 var errStageEnding = errors.New("the stage is ending")
 
-// unopened stands in for a source that cannot be opened.
+// unopened represents a source that cannot be opened.
 type unopened struct {
 	of   *source
 	open func(ctx context.Context) (sources.Source, error)

@@ -21,8 +21,8 @@ import (
 	"github.com/twmb/franz-go/pkg/kerr"
 )
 
-// A stage that stopped, or did not start, has closed its sources: nobody may ask them,
-// and nobody may take it that all of them are read.
+// A stage that stopped, or did not start, has closed its sources: no caller may use them,
+// or conclude that all of them are read.
 func TestSourcesThatAreClosedAreNotAsked(t *testing.T) {
 	taken, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)

@@ -47,7 +47,7 @@ const trimEvery = time.Minute
 
 // trim deletes what is over its time from logs in the file, until ctx ends. What is
 // not decided stays in the inbox.
-func (g *generations) trim(ctx context.Context) {
+func (g *inboxManager) trim(ctx context.Context) {
 	l, ok := g.logs.(assemble.FileLogs)
 	if !ok {
 		return
@@ -59,7 +59,7 @@ func (g *generations) trim(ctx context.Context) {
 	}
 }
 
-func (g *generations) trimLogs(ctx context.Context, l assemble.FileLogs, now time.Time) error {
+func (g *inboxManager) trimLogs(ctx context.Context, l assemble.FileLogs, now time.Time) error {
 	k := g.Config().Kafka
 	marks, err := g.store.Watermarks(ctx)
 	if err != nil {

@@ -20,9 +20,9 @@ const (
 	noiseTimeout = 10 * time.Second
 )
 
-// startNoise writes down what the deciding goroutines see. All processes add to
+// startNoise stores the statistics of the deciding goroutines. All processes add to
 // one report per day, so the number of processes and restarts does not matter.
-func (st *stages) startNoise() component {
+func (st *stageSet) startNoise() component {
 	stop := loop(func(ctx context.Context) {
 		pruned := ""
 		for wait.Sleep(ctx, noisePeriod) {
@@ -33,7 +33,7 @@ func (st *stages) startNoise() component {
 				}
 			}
 		}
-		// What was seen since the last time is worth a moment.
+		// The statistics since the last write are worth a moment.
 		last, cancel := context.WithTimeout(st.end.decide.ctx, noiseTimeout)
 		defer cancel()
 		st.writeNoise(last)
@@ -41,7 +41,7 @@ func (st *stages) startNoise() component {
 	return component{stop: func() error { stop(); return nil }}
 }
 
-func (st *stages) writeNoise(ctx context.Context) {
+func (st *stageSet) writeNoise(ctx context.Context) {
 	taken := st.noise.Take()
 	if taken == nil {
 		return

@@ -30,7 +30,7 @@ func (r Roles) Names() (names []string) {
 	return names
 }
 
-// AllRoles is what a process runs unless told otherwise.
+// AllRoles are the default roles of a process.
 var AllRoles = Roles{true, true, true}
 
 // Options of a Pipeline.
@@ -57,8 +57,8 @@ type Options struct {
 // Pipeline is one process of Weir. Made by Open, run once, closed by Run.
 type Pipeline struct {
 	*process
-	inbox     *generations
-	stages    *stages
+	inbox     *inboxManager
+	stages    *stageSet
 	monitor   *monitor
 	front     *frontDoor
 	operators *operators
@@ -68,8 +68,8 @@ type Pipeline struct {
 // newPipeline returns the parts of a process; nothing is open yet.
 func newPipeline(opt Options) *Pipeline {
 	p := &Pipeline{process: newProcess(opt)}
-	p.inbox = &generations{process: p.process}
-	p.stages = &stages{process: p.process, inbox: p.inbox}
+	p.inbox = &inboxManager{process: p.process}
+	p.stages = &stageSet{process: p.process, inbox: p.inbox}
 	p.monitor = &monitor{process: p.process, inbox: p.inbox, stages: p.stages, outages: outages{log: p.log}}
 	p.front = &frontDoor{process: p.process, stages: p.stages, takes: p.monitor.takes}
 	p.stages.serveAPI, p.stages.takes = p.front.listen, p.monitor.takes
@@ -174,7 +174,7 @@ func (p *Pipeline) Tools(ctx context.Context) (*operate.Env, error) {
 	return s.Env(ctx)
 }
 
-// ofSession returns a pipeline that decides what a command adds to the inbox.
+// ofSession returns a pipeline that decides the records that a command appends.
 func ofSession(s *session.Session) *Pipeline {
 	p := newPipeline(Options{Config: s.Config, Logger: s.Logger, Registry: prometheus.NewRegistry(), Roles: Roles{Decide: true}, UntilIdle: true})
 	p.metrics, p.gauges = newStageMetrics(p.reg), newGauges(p.reg)

@@ -10,8 +10,8 @@ import (
 	"github.com/seed-86dfc502/weir/pipeline/control"
 )
 
-// What the operators' page sees of the process that serves it. All of it is safe
-// for concurrent use while the pipeline runs.
+// The operators' page uses the methods below. They are safe for concurrent use while the
+// pipeline runs.
 
 // Store returns the open store. Close ends it.
 func (p *Pipeline) Store() assemble.Store { return p.store }
@@ -40,7 +40,7 @@ func (p *Pipeline) Roles() Roles { return p.opt.Roles }
 // Revision is that of the configuration that the process works under.
 func (p *Pipeline) Revision() int64 { return p.active.plan().Revision }
 
-// Suspend lets a service get nothing, or, with on false, what waits for it: here at
+// Suspend pauses the deliveries of a service, or, with on false, resumes them: here at
 // once, in other processes within seconds, and over restarts.
 func (p *Pipeline) Suspend(ctx context.Context, service string, on bool, actor, why string) error {
 	change := operate.ResumeService
@@ -56,7 +56,7 @@ func (p *Pipeline) Suspend(ctx context.Context, service string, on bool, actor, 
 
 // suspendServices lets deliver know which services operators suspended. What the
 // store does not say stays as it is.
-func (st *stages) suspendServices(ctx context.Context) {
+func (st *stageSet) suspendServices(ctx context.Context) {
 	stage := st.deliver.Load()
 	if stage == nil {
 		return

@@ -17,7 +17,7 @@ import (
 	"github.com/seed-86dfc502/weir/store"
 )
 
-// process is what a process has open and lives by. The parts of a Pipeline share it.
+// process is the open state of a process, which the components of a Pipeline share.
 type process struct {
 	opt    Options
 	cfg    *config.Config // as the process was started with
@@ -46,7 +46,7 @@ func newProcess(opt Options) *process {
 	p := &process{
 		opt: opt, cfg: opt.Config, log: opt.Logger, reg: opt.Registry,
 		active: activation{log: opt.Logger},
-		end:    newEnding(opt.Config.Shutdown.Timeout.D()),
+		end:    newShutdown(opt.Config.Shutdown.Timeout.D()),
 	}
 	p.active.now.Store(newSettings(opt.Config, nil, opt.Config.Identity()))
 	return p
@@ -100,7 +100,7 @@ func (p *process) compile(ctx context.Context) (*settings, error) {
 	return newSettings(p.cfg, plan, p.cfg.Identity()), nil
 }
 
-// close closes what is open, the latest first.
+// close closes the open state, the latest first.
 func (p *process) close() error {
 	var errs []error
 	for i := len(p.closers) - 1; i >= 0; i-- {

@@ -23,8 +23,8 @@ import (
 // called concurrently.
 func (p *process) Config() *config.Config { return p.active.now.Load().cfg }
 
-// settings are what a reload replaces: the customers' files, and what is
-// compiled from them. Everything else is process.cfg for the life of the process.
+// settings are replaced by a reload: the customers' files, and their compiled plan.
+// Everything else is process.cfg for the life of the process.
 type settings struct {
 	cfg      *config.Config
 	plan     *decide.Plan
@@ -82,11 +82,11 @@ func (rl *reloader) run(ctx context.Context, rollBack bool) (control.Reloaded, e
 	}
 	if err != nil {
 		rl.gauges.refused.Set(1)
-		rl.log.Error("the configuration was not reloaded; going on with what was in force", "error", err)
+		rl.log.Error("the configuration was not reloaded; the previous one stays in force", "event", "reload.refused", "error", err)
 		return control.Reloaded{}, err
 	}
 	rl.gauges.refused.Set(0)
-	rl.log.Info("the configuration was reloaded", "changed", r.Changed, "revision", r.Revision, "services", r.Services, "added", r.Added, "removed", r.Removed)
+	rl.log.Info("the configuration was reloaded", "event", "reload.done", "changed", r.Changed, "revision", r.Revision, "services", r.Services, "added", r.Added, "removed", r.Removed)
 	return r, nil
 }
 
@@ -131,7 +131,7 @@ func (rl *reloader) reload(ctx context.Context, rollBack bool) (control.Reloaded
 	if err != nil {
 		return control.Reloaded{}, &control.ReloadRefused{Err: err}
 	}
-	// Topics that nobody uses do no harm when the activation fails.
+	// Unused topics do no harm when the activation fails.
 	if err := rl.logs.Ensure(ctx, assemble.Topics(next)); err != nil {
 		return control.Reloaded{}, fmt.Errorf("kafka: %w", err)
 	}
@@ -142,8 +142,8 @@ func (rl *reloader) reload(ctx context.Context, rollBack bool) (control.Reloaded
 	r.Changed, r.Revision = true, plan.Revision
 	rl.reloaded()
 	if err := rl.auditReload(ctx, r); err != nil {
-		// It is in force by now; that nobody noted it is no reason to go back.
-		rl.log.Warn("the audit has no row for this reload", "error", err)
+		// It is in force by now; a missing audit row is no reason to roll back.
+		rl.log.Warn("the audit has no row for this reload", "event", "reload.not_audited", "error", err)
 	}
 	r.Pending = !rl.awaitAdopted(ctx, now)
 	r.GivenUp = now.abandoned()

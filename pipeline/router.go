@@ -29,7 +29,7 @@ type router struct {
 	failed chan error
 }
 
-func (st *stages) startRouter(stage string, routes []route) (*router, error) {
+func (st *stageSet) startRouter(stage string, routes []route) (*router, error) {
 	// What Watermill would log is the life of every message, and errors of
 	// redelivered messages, which the stages have said in their own words.
 	r, err := message.NewRouter(message.RouterConfig{CloseTimeout: st.closeTimeout() + st.abortTimeout()}, watermill.NopLogger{})
@@ -91,7 +91,7 @@ func (r *router) end(patience time.Duration, abort func()) error {
 
 // causes joins err, which ended a stage, with what else has ended by now: the
 // router and the group end by one another and by what the stage itself returned,
-// and whoever saw the last of them first shall not decide what happens next.
+// and the order in which they are seen must not matter.
 func causes(err error, stage <-chan error, group interface{ Err() error }) error {
 	err = errors.Join(err, group.Err())
 	select {
@@ -104,7 +104,7 @@ func causes(err error, stage <-chan error, group interface{ Err() error }) error
 
 // logPanics logs what Recoverer caught: it is a bug, and the message that
 // found it is redelivered.
-func (st *stages) logPanics(h message.HandlerFunc) message.HandlerFunc {
+func (st *stageSet) logPanics(h message.HandlerFunc) message.HandlerFunc {
 	return func(msg *message.Message) ([]*message.Message, error) {
 		out, err := h(msg)
 		var panicked middleware.RecoveredPanicError

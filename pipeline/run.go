@@ -27,9 +27,9 @@ type component struct {
 }
 
 // stages are the running stages of a process.
-type stages struct {
+type stageSet struct {
 	*process
-	inbox *generations
+	inbox *inboxManager
 	// serveAPI starts the API, once the sources are there that it posts to; takes
 	// returns why nothing can be taken now.
 	serveAPI func() (stop func() error, err error)
@@ -136,7 +136,7 @@ func (p *Pipeline) keepRunning(ctx context.Context, running []component) error {
 	p.monitor.showZeros()
 	watchers.Go(func() { p.monitor.run(watch) })
 	if p.opt.Roles.Decide {
-		house := &housekeeper{
+		house := &retainer{
 			store: p.store, cfg: p.cfg, log: p.log, dropped: p.gauges.ledgerDropped, attempts: p.attemptBounds,
 			services: func() []decide.Service { return p.active.plan().Services }, record: p.controlRecord, append: p.logs.Append,
 		}
@@ -197,7 +197,7 @@ const groupShare = 8
 
 // groupConfig is what all consumer groups of the process have in common; limit
 // is that of the stage, records the most of one frame.
-func (st *stages) groupConfig(limit context.Context, id string, records int, topic string) transport.GroupConfig {
+func (st *stageSet) groupConfig(limit context.Context, id string, records int, topic string) transport.GroupConfig {
 	session := st.cfg.Kafka.SessionTimeout.D()
 	return transport.GroupConfig{
 		ID: id, Topic: topic, FrameRecords: records, BufferBytes: st.cfg.FlowMemory() / groupShare,

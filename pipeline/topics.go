@@ -15,7 +15,7 @@ import (
 // answer, before the process is not ready: an election is shorter.
 const topicPatience = 15 * time.Second
 
-// topicHealth is what was seen of the internal topics.
+// topicHealth is the observed state of the internal topics.
 type topicHealth struct {
 	mu      sync.Mutex
 	since   map[string]time.Time // guarded by mu; by topic: since when it takes no record

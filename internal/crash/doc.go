@@ -1,4 +1,4 @@
-// Package crash stands at the boundaries where a process may die.
+// Package crash ends the process at chosen boundaries, for tests.
 //
 // Every boundary that matters for the promises of the pipeline (what is durable
 // on one side is not yet durable on the other) has a name in points.go and one

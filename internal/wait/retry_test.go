@@ -26,10 +26,10 @@ func TestRetry(t *testing.T) {
 	}{
 		"works at once":      {},
 		"a hiccup":           {fails: 1, took: 50 * time.Millisecond},
-		"halts and goes on":  {fails: 3, took: 350 * time.Millisecond, says: []string{"halted", "going on"}},
-		"pauses are bounded": {fails: 8, took: 7150 * time.Millisecond, says: []string{"halted", "going on"}},
-		"work ends":          {fails: 99, ends: 100 * time.Millisecond, took: 150 * time.Millisecond, err: over, says: []string{"halted"}},
-		"is stopped":         {fails: 99, stops: time.Second, took: time.Second, stopped: true, err: away, says: []string{"halted"}},
+		"halts and goes on":  {fails: 3, took: 350 * time.Millisecond, says: []string{"retry.halted", "retry.resumed"}},
+		"pauses are bounded": {fails: 8, took: 7150 * time.Millisecond, says: []string{"retry.halted", "retry.resumed"}},
+		"work ends":          {fails: 99, ends: 100 * time.Millisecond, took: 150 * time.Millisecond, err: over, says: []string{"retry.halted"}},
+		"is stopped":         {fails: 99, stops: time.Second, took: time.Second, stopped: true, err: away, says: []string{"retry.halted"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

@@ -19,7 +19,7 @@ func Sleep(ctx context.Context, d time.Duration) bool {
 	}
 }
 
-// WithGrace returns a context that ends with work, or d after stop ends: what was begun
+// WithGrace returns a context that ends with work, or d after stop ends: work begun
 // before a shutdown may finish within a grace. The function ends it at once and must be
 // called.
 func WithGrace(work, stop context.Context, d time.Duration) (context.Context, context.CancelFunc) {
@@ -34,7 +34,7 @@ func WithGrace(work, stop context.Context, d time.Duration) (context.Context, co
 	}
 }
 
-// Offer sends v if c has room for it, or somebody waits for it, and never blocks.
+// Offer sends v if c has room for it, or a receiver, and never blocks.
 func Offer[T any](c chan<- T, v T) {
 	select {
 	case c <- v:

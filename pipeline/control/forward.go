@@ -142,7 +142,7 @@ func (r *Running) Reload(ctx context.Context, rollBack bool) (done Reloaded, err
 	return done, fmt.Errorf("%s answered %s: %w", r, resp.Status, why)
 }
 
-// send sends a request with a token. ErrNobody where nobody listens.
+// send sends a request with a token. ErrNobody when the connection is refused.
 func (r *Running) send(ctx context.Context, method, path, token string, body []byte) (*http.Response, error) {
 	client, scheme, err := r.client()
 	if err != nil {
@@ -161,7 +161,7 @@ func (r *Running) send(ctx context.Context, method, path, token string, body []b
 	resp, err := client.Do(req)
 	switch {
 	case errors.Is(err, syscall.ECONNREFUSED):
-		return nil, fmt.Errorf("%w: nobody listens at %s", ErrNobody, r.Address)
+		return nil, fmt.Errorf("%w: no process listens at %s", ErrNobody, r.Address)
 	case errors.Is(err, context.DeadlineExceeded):
 		return nil, fmt.Errorf("%s did not answer in time: %w", r, context.DeadlineExceeded)
 	case err != nil:
@@ -220,7 +220,7 @@ func Look(c *config.Config) (*Running, error) {
 }
 
 // Get reads a page of the listener with a token of the configuration, if there is one.
-// ErrNobody where nobody listens, a *StatusError for an answer of any other kind than 200
+// ErrNobody when the connection is refused, a *StatusError for an answer of any other kind than 200
 // and 503.
 func (r *Running) Get(ctx context.Context, path string) ([]byte, error) {
 	token := r.cfg.Admin.Token

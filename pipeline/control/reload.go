@@ -1,6 +1,6 @@
 package control
 
-// Reloaded says what a reload did.
+// Reloaded is the result of a reload.
 type Reloaded struct {
 	// Changed is false when the files say what is in force already.
 	Changed  bool     `json:"changed"`

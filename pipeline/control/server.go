@@ -116,10 +116,10 @@ func (s *Server) enter(ctx context.Context) (entered context.Context, leave func
 	}, nil
 }
 
-// Cancel ends what is under way, and does not wait for it.
+// Cancel ends requests in progress, and does not wait for them.
 func (s *Server) Cancel() { s.cancel() }
 
-// Close cancels what is under way and waits for it. It may be called twice.
+// Close cancels requests in progress and waits for them. It may be called twice.
 func (s *Server) Close() error {
 	s.mu.Lock()
 	s.closed = true
@@ -248,7 +248,7 @@ func (s *Server) serveCommand(w http.ResponseWriter, r *http.Request) {
 // status 422 when the configuration is refused. With ?activate=true an earlier
 // configuration may replace the active one.
 func (s *Server) serveReload(w http.ResponseWriter, r *http.Request) {
-	// It continues when the caller disconnects: half a reload helps nobody.
+	// It continues when the caller disconnects: a reload is all or nothing.
 	done, err := s.opt.Reload(context.WithoutCancel(r.Context()), r.URL.Query().Get("activate") == "true")
 	var refused *ReloadRefused
 	switch {

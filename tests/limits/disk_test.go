@@ -122,7 +122,7 @@ func TestDiskFullOfTheStore(t *testing.T) {
 		halts(t, run)
 		disk.clear()
 		run.Ready(200)
-		run.Says("going on")
+		run.Says(".resumed")
 		arrive(t, p, 9000)
 		run.Terminate()
 		run.Ok()

@@ -34,7 +34,7 @@ func TestDiskFull(t *testing.T) {
 
 		disk.clear()
 		run.Ready(200)
-		run.Says("going on")
+		run.Says(".resumed")
 		arrive(t, p, 9000)
 
 		// Not a byte is left, and what the files have inside is used up: the process is killed.

@@ -163,32 +163,32 @@ var edgeMutants = []mutant{
 		test: "./store/sqlite TestConformance",
 	},
 	{
-		rule: "a tombstone stays until everybody has heard of it", in: "pipeline", fn: "housekeeper.heard",
+		rule: "a tombstone stays until everybody has heard of it", in: "pipeline", fn: "retainer.heard",
 		find: "_1 = min(_1, _2._3(_4, _5._6)._7)", put: "_, _ = _4, _5",
 		test: "TestTombstonesWaitForTheirServices",
 	},
 	{
-		rule: "what was noted as forgotten counts, not only what the log ends with", in: "pipeline", fn: "generations.renewForked",
+		rule: "what was noted as forgotten counts, not only what the log ends with", in: "pipeline", fn: "inboxManager.renewDiverged",
 		find: "_1._2 = _3", put: "_1._2, _ = decided, _3",
 		test: "TestAnotherConfigurationInTheMiddleOfWhatIsDecidedAgain",
 	},
 	{
-		rule: "a store that is put back once more has lost its note", in: "pipeline", fn: "generations.renewForked",
+		rule: "a store that is put back once more has lost its note", in: "pipeline", fn: "inboxManager.renewDiverged",
 		find: "decided := _1._2", put: "var decided []store.LostDecision",
 		test: "TestAnotherConfigurationInTheMiddleOfWhatIsDecidedAgain",
 	},
 	{
-		rule: "the inbox is opened again under a reloaded configuration", in: "pipeline", fn: "stages.adopt",
+		rule: "the inbox is opened again under a reloaded configuration", in: "pipeline", fn: "stageSet.adopt",
 		find: "_1._2._3(_4, nil)", put: "_ = _1._2",
 		test: "TestAReloadInTheMiddleOfWhatIsDecidedAgain",
 	},
 	{
-		rule: "a generation that the store forgot is not given again", in: "pipeline", fn: "generations.renewForked",
+		rule: "a generation that the store forgot is not given again", in: "pipeline", fn: "inboxManager.renewDiverged",
 		find: "_1._2._3() > _4 {", put: "false {",
 		test: "TestAStorePutBackToBeforeAGeneration",
 	},
 	{
-		rule: "a generation of another inbox that the store knows is not overtaken", in: "pipeline", fn: "generations.renewForked",
+		rule: "a generation of another inbox that the store knows is not overtaken", in: "pipeline", fn: "inboxManager.renewDiverged",
 		find: "_1._2._3() > _4 {", put: "_1._2._3() > inbox._3 {",
 		test: "TestTheGenerationOfAnotherTopicIsNotOvertaken",
 	},

@@ -213,7 +213,7 @@ func (m match) binds(tokens, pattern []lexeme) bool {
 
 var placeholder = regexp.MustCompile(`\b_\d+\b`)
 
-// fill returns a text with the names that wildcards stand for.
+// fill returns a text with the names that the wildcards matched.
 func (m match) fill(text string) string {
 	return string(placeholder.ReplaceAllFunc([]byte(text), func(w []byte) []byte {
 		if name, known := m.bound[string(w)]; known {

@@ -70,10 +70,10 @@ func TestStoreRestoredWhileDown(t *testing.T) {
 
 	b.restore()
 	again := w.drain()
-	require.Contains(t, again.Log.String(), "the store is behind the inbox")
+	require.Contains(t, again.Log.String(), "event=store.restored")
 	require.NoError(t, w.check(), "no second row, the same keys and bytes")
 	require.NotZero(t, w.repeated(), "what the store forgot is delivered again")
-	require.NotContains(t, w.drain().Log.String(), "the store is behind the inbox", "once is enough")
+	require.NotContains(t, w.drain().Log.String(), "event=store.restored", "once is enough")
 
 	w.say(1)
 	w.drain()
@@ -118,7 +118,7 @@ func TestStoreRestoredToBeforeAnotherConfiguration(t *testing.T) {
 	// one went on, and the table turned its versions away.
 	b.restore()
 	w.say(1)
-	require.Contains(t, w.drain().Log.String(), "the store went back to before a generation of versions")
+	require.Contains(t, w.drain().Log.String(), "event=inbox.generation")
 	latest := w.latest()
 	rows = w.Rows("acme_current", current, "entity")
 	require.Len(t, rows, entities)
@@ -173,7 +173,7 @@ func TestStoreRestoredUnderTwoProcessesToBeforeTheirConfiguration(t *testing.T) 
 	again(entities * 3 / 4)
 	require.NoError(t, decider.Cmd.Process.Signal(syscall.SIGSTOP))
 	b.restore()
-	other.Says("the store went back to before this configuration")
+	other.Says("event=revision.reactivated")
 	require.NoError(t, decider.Cmd.Process.Signal(syscall.SIGCONT))
 	again(entities)
 	stop(decider)
@@ -234,7 +234,7 @@ func TestStoreRestoredUnderARunningProcess(t *testing.T) {
 
 	b.restore()
 	run.Says("reading the inbox again")
-	run.Says("the store is behind the inbox")
+	run.Says("event=store.restored")
 	harness.Eventually(t, "everything is decided and delivered again", func() error {
 		return harness.Want(w.repeated() >= before+entities, true)
 	})
@@ -308,7 +308,7 @@ func TestInboxExpiredBehindARestoredStore(t *testing.T) {
 	b.restore()
 	w.removeRecords(w.inbox(), 0)
 	again = w.drain()
-	require.Contains(t, again.Log.String(), "records that were still wanted are gone from the topic")
+	require.Contains(t, again.Log.String(), "event=topic.records_lost")
 	w.say(1)
 	w.drain()
 	require.NoError(t, w.check(), "what comes after it is decided as ever")

@@ -36,7 +36,7 @@ func TestInboxRecreatedUnderARunningProcess(t *testing.T) {
 	w.generation++
 	w.say(5)
 	w.agree(run)
-	run.Says("the inbox topic is another one than before")
+	run.Says("event=inbox.replaced")
 	run.Ready(200)
 	stop(run)
 	w.say(1)
@@ -220,7 +220,7 @@ func TestInboxShorterThanItsWatermarks(t *testing.T) {
 	require.NoError(t, err)
 	w.generation++
 	run := w.run()
-	run.Says("the inbox is shorter than what was decided of it")
+	run.Says("event=inbox.truncated")
 	require.NotZero(t, run.Metric("weir_records_gone_total", w.inbox()))
 	w.say(3)
 	w.agree(run)

@@ -35,13 +35,13 @@ func TestDoorsOpenAgainAfterARollBack(t *testing.T) {
 	w.p.Write("new/acme.yaml", harness.ReplaceOnce(t, read("customers/acme.yaml"), "state: state", "state: state, now: id"))
 	newer := w.p.StartAs("new.yaml", "run --role decide,deliver")
 	newer.Ready(200)
-	door.Says("another configuration is active: this stage stops")
+	door.Says("event=revision.superseded")
 	newer.Terminate()
 	require.Zero(t, newer.Wait())
 
 	back := w.p.StartAs("weir.yaml", "run --role decide --activate")
 	back.Ready(200)
-	door.Says(`msg="this configuration is active" stage=ingest`)
+	door.Says("stage=ingest event=revision.active")
 	addresses := regexp.MustCompile(`msg="taking events" address=(\S+)`).FindAllStringSubmatch(door.Log.String(), -1)
 	require.Len(t, addresses, 2)
 	var again answer

@@ -94,7 +94,7 @@ func TestKilledBetweenTheSteps(t *testing.T) {
 	require.Equal(t, 404, failed.Status)
 	p.Write("customers/acme.yaml", customerFile+"  web: {numbers: decimal}\n")
 	require.NoError(t, pr.Cmd.Process.Signal(syscall.SIGHUP))
-	pr.Says("the configuration was reloaded")
+	pr.Says("event=reload.done")
 	web := service(t, pr, "acme/web@check")
 	one, err := web.Check(t.Context(), client.Check{Entity: "banana-1", Payload: 1})
 	require.NoError(t, err)

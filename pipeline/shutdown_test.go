@@ -53,7 +53,7 @@ func TestEnding(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				var log bytes.Buffer
-				e := newEnding(timeout)
+				e := newShutdown(timeout)
 				var order []string
 				stop := func(name string, limit context.Context, f func(context.Context) error) component {
 					return component{name: name, limit: limit, stop: func() error {

@@ -19,7 +19,7 @@ import (
 
 const (
 	// housekeepingPeriod is how often old state is looked for; in between,
-	// what is over its time is kept a little longer.
+	// expired state is kept a little longer.
 	housekeepingPeriod = time.Hour
 	// purgeBatch is how many tombstones are asked to go at a time.
 	purgeBatch = 500
@@ -30,7 +30,7 @@ const (
 	tidyAgain = 10 * time.Minute
 )
 
-// retention is what the housekeeper asks of a store.
+// retention are the methods of a store for expired state.
 type retention interface {
 	operate.ProgressStore
 	Tombstones(ctx context.Context, before time.Time, after store.Tombstone, limit int) ([]store.Tombstone, error)
@@ -40,13 +40,13 @@ type retention interface {
 	RetainAttempts(ctx context.Context, bounds map[int32]store.AttemptBound, others store.AttemptBound) (int64, error)
 }
 
-// housekeeper removes what is over its retention time.
-type housekeeper struct {
+// retainer deletes expired state.
+type retainer struct {
 	store   retention
 	cfg     *config.Config
 	log     *slog.Logger
 	dropped prometheus.Counter // months of the ledger
-	// attempts says what is kept of attempts to deliver, see Pipeline.attemptBounds.
+	// attempts returns the bounds of the delivery history, see Pipeline.attemptBounds.
 	attempts func() (bounds map[int32]store.AttemptBound, others store.AttemptBound)
 	// services are those that have to hear of a deletion.
 	services func() []decide.Service
@@ -58,7 +58,7 @@ type housekeeper struct {
 // run sees to it that what is over its retention time goes: tombstones of deleted
 // entities with their dam rows, dead letters, audit rows and imports, every hour,
 // months of the ledger, once a day, and delivery history, every ten minutes (I7).
-func (h *housekeeper) run(ctx context.Context) {
+func (h *retainer) run(ctx context.Context) {
 	var all sync.WaitGroup
 	for _, tidy := range []func(context.Context) time.Duration{h.retain, h.retainClaims, h.retainAttempts} {
 		all.Go(func() {
@@ -70,7 +70,7 @@ func (h *housekeeper) run(ctx context.Context) {
 }
 
 // retain, like the others, returns when it is to be called again.
-func (h *housekeeper) retain(ctx context.Context) time.Duration {
+func (h *retainer) retain(ctx context.Context) time.Duration {
 	pause := housekeepingPeriod
 	done := func(what string, err error) {
 		if err != nil && ctx.Err() == nil {
@@ -92,7 +92,7 @@ func (h *housekeeper) retain(ctx context.Context) time.Duration {
 // remove them: an owner decides from memory, and nobody writes past it. Those of which
 // a service has not heard yet stay: were the deletion gone from the log, nothing else
 // would tell of it. Processes that ask the same do no harm.
-func (h *housekeeper) purge(ctx context.Context, before time.Time) error {
+func (h *retainer) purge(ctx context.Context, before time.Time) error {
 	// First: what is decided later is not below it.
 	reached, err := operate.ReadProgress(ctx, h.store)
 	if err != nil {
@@ -126,7 +126,7 @@ func (h *housekeeper) purge(ctx context.Context, before time.Time) error {
 // heard returns the version below which every service has what was sent of an entity.
 // What was decided of it in a later generation, perhaps in another partition, is not
 // below.
-func (h *housekeeper) heard(reached *operate.DeliveryProgress, t store.Tombstone) change.Version {
+func (h *retainer) heard(reached *operate.DeliveryProgress, t store.Tombstone) change.Version {
 	below := change.NewVersion(t.Version.Generation()+1, 0)
 	partition := reached.Partition(t.Entity, t.Version)
 	for _, s := range h.services() {
@@ -138,7 +138,7 @@ func (h *housekeeper) heard(reached *operate.DeliveryProgress, t store.Tombstone
 // retainClaims drops the months of the ledger that are over, at the time of day
 // that is configured, and at the start: what a night was missed for is made up.
 // Every process may do it, the first one finds something to do.
-func (h *housekeeper) retainClaims(ctx context.Context) time.Duration {
+func (h *retainer) retainClaims(ctx context.Context) time.Duration {
 	keys := h.cfg.API.Keys
 	pause := untilTimeOfDay(time.Now(), keys.DropAt.D())
 	dropped, err := h.store.RetainClaims(ctx, keys.Retention.D())

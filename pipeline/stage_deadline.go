@@ -7,10 +7,9 @@ import (
 )
 
 // stageLimit bounds one run of a stage. The run ends with the process, within the
-// stage's share of shutdown.timeout; or because of another configuration, and
-// then it has shutdown.timeout for itself: a server that does not answer must not
-// hold up a reload for ever. What it waits for after that is given up, and comes
-// again as after a crash.
+// stage's share of shutdown.timeout; or because of another configuration, within
+// shutdown.timeout: an unreachable server must not block a reload. After that its waits
+// are abandoned, and its work is redelivered as after a crash.
 type stageLimit struct {
 	p      *process
 	stage  string
@@ -25,7 +24,7 @@ func (p *process) newLimit(end context.Context, stage string) *stageLimit {
 	return l
 }
 
-// stopping starts the clock. What it gives is called when the run has ended.
+// stopping starts the clock. The returned function is called at the end of the run.
 func (l *stageLimit) stopping() (ended func()) {
 	within := l.p.cfg.Shutdown.Timeout.D()
 	clock := time.AfterFunc(within, l.giveUp)
@@ -33,7 +32,7 @@ func (l *stageLimit) stopping() (ended func()) {
 		late := !clock.Stop() && l.end.Err() == nil
 		l.giveUp()
 		if late {
-			l.p.log.Warn("this stage took too long to stop for another configuration: unfinished work is abandoned and redelivered", "stage", l.stage, "within", within)
+			l.p.log.Warn("this stage took too long to stop for another configuration: unfinished work is abandoned and redelivered", "event", "stage.abandoned", "stage", l.stage, "within", within)
 			l.p.active.now.Load().markAbandoned(l.stage)
 		}
 	}

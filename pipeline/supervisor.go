@@ -16,7 +16,7 @@ import (
 // the active one.
 const activePeriod = 2 * time.Second
 
-// revisions is what whoever follows the active configuration asks of a store.
+// revisions are the methods of a store for the active configuration.
 type revisions interface {
 	Activate(ctx context.Context, fingerprint []byte, above int64, force bool) (store.Revision, error)
 	Active(ctx context.Context) (store.Revision, error)
@@ -27,13 +27,12 @@ type revisions interface {
 // call superseded, often and without waiting, when it meets a newer one.
 type startFunc func(ctx context.Context, revision int64, superseded func()) (component, error)
 
-// while runs a stage while this process's configuration is the active
-// one (I12): sources are taken apart and sinks written in its way only. When
-// another one takes over, the stage stops as at the end of the process, so that
-// others take its partitions, and starts again when its own is active again, as
+// while runs a stage while this process's configuration is the active one (I12). When
+// another one takes over, the stage stops as at the end of the process, so that other
+// processes take its partitions. It starts again when its own is active again, as
 // after a roll-back, which is a revision of its own. A stage that renews starts
-// again after each reload; the other does not depend on what a reload changes. One
-// that fails with deliver.ErrLost starts again, too.
+// again after each reload; the others do not depend on customers' files. A stage that
+// fails with deliver.ErrLost starts again, too.
 func (a *activation) while(ctx context.Context, stage string, renews bool, start startFunc) (component, error) {
 	s := &supervisor{activation: a, log: a.log.With("stage", stage), renews: renews, start: start, newer: make(chan struct{}, 1), under: a.now.Load()}
 	s.revision = s.under.plan.Revision
@@ -61,7 +60,7 @@ type supervisor struct {
 	revision int64
 }
 
-// superseded is what the stage calls when it meets a newer revision.
+// superseded tells the supervisor that the stage met a newer revision.
 func (s *supervisor) superseded() { wait.Offer(s.newer, struct{}{}) }
 
 // run returns the error of the last stop.
@@ -77,7 +76,7 @@ func (s *supervisor) run(ctx context.Context, failed chan<- error) error {
 				<-ctx.Done()
 				return s.running.stop()
 			}
-			s.log.Warn("starting again from what the store says", "because", err)
+			s.log.Warn("starting again from the store", "event", "stage.restarted", "because", err)
 		case <-ctx.Done():
 			return s.running.stop()
 		case <-s.under.replaced:
@@ -88,12 +87,12 @@ func (s *supervisor) run(ctx context.Context, failed chan<- error) error {
 			continue
 		}
 		if err := s.running.stop(); err != nil {
-			s.log.Warn("it did not stop in order", "error", err)
+			s.log.Warn("the stage did not stop in order", "event", "stage.stop_failed", "error", err)
 		}
 		if !s.startAgain(ctx) {
 			return nil
 		}
-		s.log.Info("this configuration is active", "revision", s.revision)
+		s.log.Info("this configuration is active", "event", "revision.active", "revision", s.revision)
 	}
 }
 
@@ -104,16 +103,16 @@ func (s *supervisor) replaced(ctx context.Context) bool {
 	s.under = next
 	switch {
 	case !s.renews && reloaded:
-		return false // what it does is the same; the revision is looked at next time
+		return false // it does the same; the next tick compares the revision
 	case !reloaded && (err != nil || active.Number == s.revision):
-		return false // without the store nothing is known, and nothing is decided either
+		return false // without the store nothing is decided either
 	case !s.renews && bytes.Equal(active.Fingerprint, s.under.identity):
 		s.revision = active.Number
 		return false
 	case reloaded:
-		s.log.Info("starting again under the new configuration")
+		s.log.Info("starting again under the new configuration", "event", "stage.reloaded")
 	default:
-		s.log.Warn("another configuration is active: this stage stops until its own is active again")
+		s.log.Warn("another configuration is active: this stage stops until its own is active again", "event", "revision.superseded")
 	}
 	return true
 }
@@ -132,7 +131,7 @@ func (s *supervisor) startAgain(ctx context.Context) bool {
 			s.running, s.revision = running, active.Number
 			return true
 		}
-		s.log.Warn("it cannot start again; trying again", "error", err)
+		s.log.Warn("the stage cannot start; trying again", "event", "stage.start_failed", "error", err)
 		if !wait.Sleep(ctx, activePeriod) {
 			return false
 		}

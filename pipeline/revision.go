@@ -27,7 +27,7 @@ type activation struct {
 	// mu is held while the active configuration and now change together.
 	mu sync.RWMutex
 	// newest is the highest revision that this process knows, also from the changes
-	// log. A store that was put back may have lost it, and must not give the number to
+	// log. A restored store may have lost it, and must not assign the number to
 	// another activation: decisions under both would look like decisions under one.
 	newest atomic.Int64
 }
@@ -82,14 +82,14 @@ func (a *activation) await(ctx context.Context) (store.Revision, bool) {
 		if err == nil && active.Number <= own.Revision && !bytes.Equal(active.Fingerprint, now.identity) {
 			// Not by force: a configuration that came since then stays.
 			if active, err = a.activate(ctx, now.identity, false); err == nil {
-				a.log.Warn("the store went back to before this configuration: it was made the active one again", "revision", active.Number, "before", own.Revision)
+				a.log.Warn("the store lost this configuration; activated it again", "event", "revision.reactivated", "revision", active.Number, "before", own.Revision)
 			}
 		}
 		if err == nil && bytes.Equal(active.Fingerprint, now.identity) {
 			if err = a.renumber(ctx, now); err == nil {
 				return active, true
 			}
-			a.log.Warn("the services' numbers cannot be read; trying again", "error", err)
+			a.log.Warn("the services' numbers cannot be read; trying again", "event", "revision.numbers", "error", err)
 		}
 		if !wait.Sleep(ctx, activePeriod) {
 			return store.Revision{}, false
@@ -97,9 +97,9 @@ func (a *activation) await(ctx context.Context) (store.Revision, bool) {
 	}
 }
 
-// renumber takes the store's numbers for the services of settings. A store that went
-// back to before it knew some of them gives them others, and theirs to others: changes
-// under the numbers of before would be nobody's, or another service's.
+// renumber takes the store's numbers for the services of settings. A restored store may
+// have lost some of the numbers, and assigned them to other services: changes under the old
+// numbers would belong to no service, or to another one.
 func (a *activation) renumber(ctx context.Context, of *settings) error {
 	if len(of.plan.Services) == 0 {
 		return nil
@@ -120,7 +120,7 @@ func (a *activation) renumber(ctx context.Context, of *settings) error {
 	defer a.mu.Unlock()
 	if a.now.Load() == of { // else a reload has just compiled with numbers of its own
 		a.replace(newSettings(of.cfg, plan, of.identity))
-		a.log.Warn("the store went back to before services of this configuration: they have new numbers")
+		a.log.Warn("the store lost services of this configuration; they have new numbers", "event", "revision.renumbered")
 	}
 	return nil
 }
@@ -137,8 +137,8 @@ func (a *activation) switchTo(ctx context.Context, now *settings, rollBack bool)
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	revision, err := a.activate(ctx, now.identity, rollBack)
-	// It may have taken effect all the same, also when nobody waits for the answer any
-	// more: this process would be the one that does not work under it.
+	// It may have taken effect without an answer: this process would then be fenced by its
+	// own activation.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), activationPatience)
 	defer cancel()
 	for err != nil && (store.ClassOf(err) == store.Retry || store.ClassOf(err) == store.Unknown) && wait.Sleep(ctx, activationPatience/60) {

@@ -8,18 +8,17 @@ import (
 	"time"
 )
 
-// shutdown is the end of a process: all of it takes shutdown.timeout at most,
-// whatever servers do. The stages end in the order of the flow. Each has its
-// patience for what is in hand, and a limit: what it waits for then, store,
-// sink or Kafka, is given up. A stage that needs less leaves its time to those
-// behind it. What is abandoned is redelivered, as after a crash.
+// shutdown ends a process within shutdown.timeout, also while servers are unreachable.
+// The stages end in the order of the flow. Each has time for its work in progress, and a
+// limit at which it abandons waits for store, sink or Kafka. A stage that needs less leaves
+// its time to those behind it. Abandoned work is redelivered, as after a crash.
 type shutdown struct {
 	timeout time.Duration
 	once    sync.Once
 
 	ingest, decide limit
-	deliver        limit // also of what is closed after the stages
-	hardStop       limit // the process ends, whatever is still under way
+	deliver        limit // also for closing servers after the stages
+	hardStop       limit // the process ends, with all work in progress
 }
 
 // limit is a context that ends at a point of a stop.
@@ -28,7 +27,7 @@ type limit struct {
 	end context.CancelFunc
 }
 
-func newEnding(timeout time.Duration) *shutdown {
+func newShutdown(timeout time.Duration) *shutdown {
 	e := &shutdown{timeout: timeout}
 	for _, l := range []*limit{&e.ingest, &e.decide, &e.deliver, &e.hardStop} {
 		l.ctx, l.end = context.WithCancel(context.Background()) // #nosec G118 -- begin has timers call it
@@ -45,7 +44,7 @@ func (e *shutdown) begin() {
 	})
 }
 
-// run does work, stops in their order the parts that it left running, and closes.
+// run does work, stops the components that it left running in their order, and closes.
 // It returns when that is done or when the process is to end; then the rest goes
 // on in the background.
 func (e *shutdown) run(log *slog.Logger, work func() ([]component, error), closing func() error) error {
@@ -68,7 +67,7 @@ func (e *shutdown) run(log *slog.Logger, work func() ([]component, error), closi
 	return o.report(log, e.timeout)
 }
 
-// closing returns the limit of what is closed after the stages.
+// closing returns the limit for closing servers after the stages.
 func (e *shutdown) closing() context.Context {
 	return e.deliver.ctx
 }
@@ -78,9 +77,9 @@ func (e *shutdown) closing() context.Context {
 type outcome struct {
 	mu      sync.Mutex
 	errs    []error  // guarded by mu: why the run fails
-	ending  string   // guarded by mu: the part that is being ended
-	cut     []string // guarded by mu: the parts that met their limits
-	because []error  // guarded by mu: what they said
+	ending  string   // guarded by mu: the component that is ending
+	cut     []string // guarded by mu: the components that met their limits
+	because []error  // guarded by mu: their errors
 }
 
 // workDone notes the end of the work, and why the run fails; nil: it does not.
@@ -90,7 +89,7 @@ func (o *outcome) workDone(err error) {
 	o.ending, o.errs = "", append(o.errs, err)
 }
 
-// stop ends a part. What it says when its time was up is no failure.
+// stop ends a component. Its error at its limit is no failure.
 func (o *outcome) stop(limit context.Context, name string, stop func() error) {
 	o.mu.Lock()
 	o.ending = name
@@ -106,8 +105,7 @@ func (o *outcome) stop(limit context.Context, name string, stop func() error) {
 	o.cut, o.because = append(o.cut, name), append(o.because, err)
 }
 
-// report logs in one line what was given up, if anything was, and returns the error
-// of the run.
+// report logs abandoned components in one line, and returns the error of the run.
 func (o *outcome) report(log *slog.Logger, within time.Duration) error {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -119,7 +117,7 @@ func (o *outcome) report(log *slog.Logger, within time.Duration) error {
 		if err := errors.Join(o.because...); err != nil {
 			args = append(args, "error", err)
 		}
-		log.Warn("shutdown.timeout was too short: unfinished work is redelivered", args...)
+		log.Warn("shutdown.timeout was too short: unfinished work is redelivered", append([]any{"event", "shutdown.abandoned"}, args...)...)
 	}
 	return errors.Join(o.errs...)
 }

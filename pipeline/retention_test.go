@@ -48,7 +48,7 @@ func TestMonthsOfKeysAreDroppedAtNight(t *testing.T) {
 		cfg.API.Keys.Retention = config.Duration(48 * time.Hour)
 		cfg.API.Keys.DropAt = config.TimeOfDay(3*time.Hour + 30*time.Minute)
 		reg := prometheus.NewRegistry()
-		h := &housekeeper{store: r, cfg: cfg, log: slog.New(slog.DiscardHandler), dropped: newGauges(reg).ledgerDropped}
+		h := &retainer{store: r, cfg: cfg, log: slog.New(slog.DiscardHandler), dropped: newGauges(reg).ledgerDropped}
 		ctx, cancel := context.WithTimeout(t.Context(), 50*time.Hour)
 		defer cancel()
 		for wait.Sleep(ctx, h.retainClaims(ctx)) {
@@ -130,7 +130,7 @@ func TestTombstonesWaitForTheirServices(t *testing.T) {
 		}
 		d.rows = append(d.rows, row)
 		var asked []change.Control
-		h := &housekeeper{
+		h := &retainer{
 			store: d, services: func() []decide.Service { return []decide.Service{{Number: 1}, {Number: 2}} },
 			record: func(_ string, c change.Control) (transport.Record, error) {
 				asked = append(asked, c)

@@ -19,7 +19,7 @@ import (
 type Wait struct {
 	// For is the service that changes wait for, or source NAME, ingest, inbox, imports.
 	For string `json:"for"`
-	// What waits there, in words; Changes how many of them are changes of a service.
+	// What describes the pending work; Changes is the number of pending changes of a service.
 	What    string `json:"what"`
 	Changes int64  `json:"changes,omitempty"`
 	// Because says why there is no progress; empty when there is.
@@ -96,7 +96,7 @@ func (m *monitor) waits(ctx context.Context) []Wait {
 	return all
 }
 
-// waits says what a source has left.
+// waits returns the remaining work of a source.
 func (s *source) waits(ctx context.Context) (w Wait, waiting bool) {
 	w = Wait{For: "source " + s.name, What: "source " + s.name + " is being read"}
 	if err := s.failing(); err != nil {
@@ -124,7 +124,7 @@ func (s *source) waits(ctx context.Context) (w Wait, waiting bool) {
 	return w, !drained
 }
 
-// inboxWaits says what is not decided yet; running: by this process, now.
+// inboxWaits returns the undecided records; running: this process decides them now.
 func (m *monitor) inboxWaits(ctx context.Context, running bool) (w Wait, waiting bool) {
 	w = Wait{For: "inbox", What: "the inbox is being decided"}
 	d := m.stages.decider.Load()
@@ -174,7 +174,7 @@ func (m *monitor) serviceWaits(ctx context.Context, conditions map[string]delive
 }
 
 // conditions returns how each service's delivery is doing.
-func (st *stages) conditions() map[string]deliver.Condition {
+func (st *stageSet) conditions() map[string]deliver.Condition {
 	if stage := st.deliver.Load(); stage != nil {
 		return stage.Conditions()
 	}

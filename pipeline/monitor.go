@@ -21,7 +21,7 @@ import (
 	"github.com/seed-86dfc502/weir/transport/embedded"
 )
 
-// gauges are what the pipeline as a whole shows beside its stages' counters.
+// gauges are the metrics of the whole pipeline, beside its stages' counters.
 type gauges struct {
 	inboxLag  *prometheus.GaugeVec // partition
 	pending   *prometheus.GaugeVec // service
@@ -89,14 +89,14 @@ func newGauges(reg prometheus.Registerer) *gauges {
 	}
 }
 
-// monitor looks after a running process: its gauges, its probes, and what a run until
-// idle waits for.
+// monitor observes a running process: its gauges, its probes, and the remaining work of
+// a run until idle.
 type monitor struct {
 	*process
-	inbox  *generations
-	stages *stages
+	inbox  *inboxManager
+	stages *stageSet
 	topics topicHealth
-	// What is shown of its health beside the conditions of services.
+	// Its health beside the conditions of services.
 	outages  outages
 	blockage blockage
 	backfill atomic.Pointer[operate.Item] // nil: none is due
@@ -106,7 +106,7 @@ type monitor struct {
 	idle atomic.Bool            // of UntilIdle: nothing is left to do
 }
 
-// health is what the probes answer.
+// health is the state behind the probes.
 type health struct {
 	started    atomic.Bool
 	superseded atomic.Bool // this process has stopped deciding
@@ -166,8 +166,8 @@ func (m *monitor) takes() error {
 	return nil
 }
 
-// showZeros makes the series of what is counted rarely: the first increment of
-// a series that was not there before is no increase to Prometheus.
+// showZeros creates the series of rare counters: to Prometheus the first increment of a
+// new series is no increase.
 func (m *monitor) showZeros() {
 	if m.opt.Roles.Decide {
 		m.metrics.decide.Expect(m.Config().ServiceNames())
@@ -276,7 +276,7 @@ func (m *monitor) showProbes() {
 	}
 }
 
-// showBacklogs shows what waits, as far as the servers answer.
+// showBacklogs shows pending records and changes, as far as the servers answer.
 func (m *monitor) showBacklogs(ctx context.Context) {
 	// What is not known has no value: the last one would look well while nothing moves.
 	lags, _, err := m.inboxLag(ctx)
@@ -330,7 +330,7 @@ func (m *monitor) showBacklogs(ctx context.Context) {
 	}
 }
 
-// delivery is what a service gets of one partition.
+// delivery is a service in one partition.
 type delivery struct{ service, partition int32 }
 
 // still is where a delivery is, and since when.
@@ -387,7 +387,7 @@ func (s *source) failing() error {
 	return nil
 }
 
-func (st *stages) sources() []*source {
+func (st *stageSet) sources() []*source {
 	if all := st.ingests.Load(); all != nil {
 		return *all
 	}
@@ -442,4 +442,17 @@ func (m *monitor) outboxesOwned(ctx context.Context, d *decide.Decider) bool {
 		}
 	}
 	return true
+}
+
+// onRecordsLost is called when a topic has lost records before they were read.
+func (st *stageSet) onRecordsLost(topic string, partition int32, wanted, got int64) {
+	st.gauges.resets.WithLabelValues(topic).Inc()
+	st.log.Error("unread records are lost from the topic", "event", "topic.records_lost", "topic", topic, "partition", partition, "wanted_offset", wanted, "resumed_at", got)
+}
+
+// onStoreRewound is called when the watermark is below an offset that was decided before: the
+// store was restored, or failed over without its last commits.
+func (st *stageSet) onStoreRewound(_ string, partition int32, decided, watermark int64) {
+	st.gauges.rereads.Inc()
+	st.log.Warn("store was restored to an earlier state; re-reading the inbox", "event", "store.restored", "partition", partition, "decided_to", decided, "reading_from", watermark)
 }

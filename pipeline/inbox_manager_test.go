@@ -57,7 +57,7 @@ func (l *anotherLog) ReadLast(context.Context, string) ([]transport.Scanned, []i
 // watermark, and the changes log ends at newest.
 func opener(t *testing.T, p *Pipeline, s assemble.Store) (opens func(watermark int64, newest change.Version) store.Inbox) {
 	l := &anotherLog{Logs: p.logs}
-	g := &generations{process: &process{cfg: p.cfg, opt: p.opt, log: slog.New(slog.DiscardHandler), store: s, logs: l}}
+	g := &inboxManager{process: &process{cfg: p.cfg, opt: p.opt, log: slog.New(slog.DiscardHandler), store: s, logs: l}}
 	g.active.store = s
 	return func(watermark int64, newest change.Version) store.Inbox {
 		inbox, err := s.KnownInbox(t.Context(), p.cfg.Kafka.Inbox.Topic, p.stages.inbox.now().TopicID)
@@ -176,7 +176,7 @@ func TestWhatTheStoreForgotIsRememberedWhileItIsAway(t *testing.T) {
 	at := store.Partition{Generation: p.stages.inbox.now().Generation}
 	forgotten := []store.LostDecision{{Partition: at, To: 100, Revision: 1}}
 	l := &anotherLog{p.logs, change.Frame{From: change.NewVersion(at.Generation, 69), To: change.NewVersion(at.Generation, 70), Last: true, Revision: 1}}
-	g := &generations{process: &process{cfg: p.cfg, opt: p.opt, log: slog.New(slog.DiscardHandler), store: unnoting{p.store}, logs: l}, forgotten: forgotten}
+	g := &inboxManager{process: &process{cfg: p.cfg, opt: p.opt, log: slog.New(slog.DiscardHandler), store: unnoting{p.store}, logs: l}, forgotten: forgotten}
 	g.active.store = p.store
 	g.active.now.Store(p.active.now.Load())
 	require.ErrorContains(t, g.open(t.Context(), nil), "away")

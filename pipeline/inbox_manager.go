@@ -19,25 +19,25 @@ import (
 	"github.com/seed-86dfc502/weir/transport"
 )
 
-// generations knows the inbox: which generation the topic that is there now is, and
+// inboxManager knows the inbox: which generation the topic that is there now is, and
 // when a new one has to begin.
-type generations struct {
+type inboxManager struct {
 	*process
 	inbox atomic.Pointer[store.Inbox] // replaced when the topic is
 	// stored is the newest inbox of the store, as of the monitor's last look: a process
 	// that does not decide learns of a replaced inbox from it.
 	stored atomic.Pointer[store.Inbox]
-	// forgotten is what the store has forgotten, as of the last look: a store that is put
-	// back once more has lost its own note. Only one goroutine opens an inbox at a time.
+	// forgotten are the store's lost decisions, as of the last open: a store that is restored
+	// once more has lost its own note of them. Only one goroutine opens an inbox at a time.
 	forgotten []store.LostDecision
 }
 
 // now returns the inbox that is open.
-func (g *generations) now() store.Inbox { return *g.inbox.Load() }
+func (g *inboxManager) now() store.Inbox { return *g.inbox.Load() }
 
 // openTopics creates the inbox and the changes log and finds the inbox's
-// generation; cut says what is known of how it became shorter, nil if nothing.
-func (g *generations) openTopics(ctx context.Context, cut *transport.TruncatedError) error {
+// generation; cut describes a known truncation, nil if there is none.
+func (g *inboxManager) openTopics(ctx context.Context, cut *transport.TruncatedError) error {
 	if err := g.logs.Ensure(ctx, assemble.Topics(g.Config())); err != nil {
 		return err
 	}
@@ -49,18 +49,18 @@ func (g *generations) openTopics(ctx context.Context, cut *transport.TruncatedEr
 
 // open finds the generation of the inbox topic that is there now, which is a
 // new one where the topic is another one, or holds less than was decided of it.
-func (g *generations) open(ctx context.Context, cut *transport.TruncatedError) error {
+func (g *inboxManager) open(ctx context.Context, cut *transport.TruncatedError) error {
 	k := g.cfg.Kafka
 	id, err := g.logs.TopicID(ctx, k.Inbox.Topic)
 	if err != nil {
 		return err
 	}
-	// Before the store is asked: it knew then all that stands in the log.
-	frames, away, err := g.newestFrames(ctx)
+	// Before the store is read: it knows everything in the log by then.
+	frames, unreadable, err := g.newestFrames(ctx)
 	if err != nil {
 		return err
 	}
-	putBack, newest, err := g.detectRestore(ctx)
+	restored, newest, err := g.detectRestore(ctx)
 	if err != nil {
 		return err
 	}
@@ -71,11 +71,11 @@ func (g *generations) open(ctx context.Context, cut *transport.TruncatedError) e
 		if err := g.logInboxReplaced(ctx); err != nil {
 			return err
 		}
-		if len(away) > 0 {
-			return fmt.Errorf("topic %s: partitions %v cannot be read, and the newest generation may stand there", k.Changes.Topic, away)
+		if len(unreadable) > 0 {
+			return fmt.Errorf("topic %s: partitions %v cannot be read, and the newest generation may stand there", k.Changes.Topic, unreadable)
 		}
 		newest = max(newest, g.targetsGeneration(ctx))
-		putBack = ""
+		restored = ""
 	} else if err != nil {
 		return err
 	}
@@ -86,15 +86,15 @@ func (g *generations) open(ctx context.Context, cut *transport.TruncatedError) e
 	if found, err = g.renewShorter(ctx, found, cut, newest+1); err != nil {
 		return err
 	}
-	if found, err = g.renewForked(ctx, found, frames, away, newest+1); err != nil {
+	if found, err = g.renewDiverged(ctx, found, frames, unreadable, newest+1); err != nil {
 		return err
 	}
-	if putBack != "" {
+	if restored != "" {
 		if found, err = g.store.RenewInbox(ctx, found, max(newest, g.targetsGeneration(ctx))+1, nil); err != nil {
 			return err
 		}
 		g.log.Warn("the state file is a backup, or comes from elsewhere: a new generation of versions begins, and what was taken in since is read again where its source still has it",
-			"because", putBack, "generation", found.Generation)
+			"because", restored, "generation", found.Generation)
 	}
 	g.inbox.Store(&found)
 	g.note()
@@ -103,7 +103,7 @@ func (g *generations) open(ctx context.Context, cut *transport.TruncatedError) e
 
 // detectRestore returns why the file of the logs is not as the last process left it, ""
 // if it is, and the newest generation noted; see embedded.Logs.DetectRestore.
-func (g *generations) detectRestore(ctx context.Context) (why string, noted uint16, err error) {
+func (g *inboxManager) detectRestore(ctx context.Context) (why string, noted uint16, err error) {
 	if l, ok := g.logs.(assemble.FileLogs); ok {
 		return l.DetectRestore(ctx)
 	}
@@ -111,8 +111,8 @@ func (g *generations) detectRestore(ctx context.Context) (why string, noted uint
 }
 
 // note leaves beside the file of the logs how far they are. Where that fails, on a full
-// disk for instance, the one before stands, and the next call tries again.
-func (g *generations) note() {
+// disk for instance, the previous note remains, and the next call tries again.
+func (g *inboxManager) note() {
 	if l, ok := g.logs.(assemble.FileLogs); ok && g.inbox.Load() != nil {
 		if err := l.Note(g.now().Generation); err != nil {
 			g.log.Warn("trying again", "error", err)
@@ -122,27 +122,18 @@ func (g *generations) note() {
 
 // reopen finds the generation of an inbox that was replaced, for as long as
 // that takes.
-func (g *generations) reopen(ctx context.Context, cut *transport.TruncatedError) {
-	for pause := time.Second; ; pause = min(2*pause, 30*time.Second) {
-		err := g.openTopics(ctx, cut)
-		if err == nil || ctx.Err() != nil {
-			return
-		}
-		g.log.Warn("the new inbox cannot be opened; trying again", "error", err)
-		if !wait.Sleep(ctx, pause) {
-			return
-		}
-	}
+func (g *inboxManager) reopen(ctx context.Context, cut *transport.TruncatedError) {
+	_, _ = wait.Retry(ctx, ctx, g.log, "open the inbox", func() error { return g.openTopics(ctx, cut) })
 }
 
-// renewForked opens a new generation, at least atLeast, where the changes log has what
-// a store decided that was put back since, and a part of it in a later generation, or
-// perhaps under another configuration than what is decided now. The same version would
-// have other content then, or a later change a lower version, which targets that compare
-// versions ignore for ever. Decided again under the same configuration it is the same,
-// and keeps its versions.
-func (g *generations) renewForked(ctx context.Context, inbox store.Inbox, frames map[int32]*change.Frame, away []int32, atLeast uint16) (store.Inbox, error) {
-	// What is decided again soon stands behind it in the log, so it is noted.
+// renewDiverged opens a new generation, at least atLeast, where the changes log has
+// decisions that a restored store lost, and some of them are of a later generation, or
+// perhaps of another configuration than the active one. Decided again, the same version
+// would have other content, or a later change a lower version, which targets that compare
+// versions never apply. Under the same configuration the decisions are the same, and keep
+// their versions.
+func (g *inboxManager) renewDiverged(ctx context.Context, inbox store.Inbox, frames map[int32]*change.Frame, unreadable []int32, atLeast uint16) (store.Inbox, error) {
+	// New decisions soon follow the lost ones in the log, so the store notes these.
 	decided := g.forgotten
 	known, err := g.store.Inboxes(ctx)
 	if err != nil {
@@ -150,7 +141,7 @@ func (g *generations) renewForked(ctx context.Context, inbox store.Inbox, frames
 	}
 	for n, f := range frames {
 		if newest := known[len(known)-1].Generation; f.To.Generation() > newest {
-			g.log.Warn("the store went back to before a generation of versions: a new one begins", "generation", f.To.Generation(), "known", newest)
+			g.log.Warn("the store was restored to before a generation of versions: a new one begins", "event", "inbox.generation", "generation", f.To.Generation(), "known", newest)
 			return g.store.RenewInbox(ctx, inbox, atLeast, nil)
 		}
 		decided = append(decided, store.LostDecision{Partition: store.Partition{Generation: f.To.Generation(), Number: n}, To: f.To.Offset(), Revision: f.Revision})
@@ -166,34 +157,34 @@ func (g *generations) renewForked(ctx context.Context, inbox store.Inbox, frames
 	}
 	g.forgotten = noted
 	same := bytes.Equal(active.Fingerprint, g.active.now.Load().identity)
-	// What a partition that is away has is not known. Under the configuration of before
-	// that keeps nobody from going on: what is decided again is the same then. Numbers
-	// have a gap where the store forgot an activation.
+	// The content of an unreadable partition is unknown. That is harmless under the
+	// configuration of before, whose decisions are the same again. Numbers have a gap where
+	// the store lost an activation.
 	before := int64(0)
 	if len(revisions) > 1 {
 		before = revisions[1].Number
 	}
-	if len(away) > 0 && (!same || active.Number > before+1) {
-		return inbox, fmt.Errorf("topic %s: partitions %v cannot be read, and what was decided under another configuration may stand there", g.cfg.Kafka.Changes.Topic, away)
+	if len(unreadable) > 0 && (!same || active.Number > before+1) {
+		return inbox, fmt.Errorf("topic %s: partitions %v cannot be read, and what was decided under another configuration may stand there", g.cfg.Kafka.Changes.Topic, unreadable)
 	}
-	// Revisions only grow, and no two activations share one: what was decided under the
-	// active one was decided after all before it.
+	// Revisions only grow, and no two activations share one: decisions under the active one
+	// are later than all others.
 	other := func(f store.LostDecision) bool { return !same || f.Revision != active.Number }
 	if !slices.ContainsFunc(g.forgotten, other) {
 		return inbox, nil
 	}
-	g.log.Warn("the store went back, and what it forgot was decided under another configuration: a new generation of versions begins",
+	g.log.Warn("the store was restored, and its lost decisions are of another configuration: a new generation of versions begins", "event", "inbox.generation",
 		"decided_once", g.forgotten, "active", active.Number)
 	return g.store.RenewInbox(ctx, inbox, atLeast, nil)
 }
 
-// targetsTimeout bounds what the targets are asked; those that are away are not waited for.
+// targetsTimeout bounds reading the highest versions of all targets.
 const targetsTimeout = 20 * time.Second
 
 // targetsGeneration is the highest generation that tables of targets hold: a fresh
-// store before tables of an earlier one would give out versions that they turn away,
+// store before tables of an earlier one would give out versions that they turn unreadable,
 // without a word. Asked only where a generation begins.
-func (g *generations) targetsGeneration(ctx context.Context) (newest uint16) {
+func (g *inboxManager) targetsGeneration(ctx context.Context) (newest uint16) {
 	ctx, cancel := context.WithTimeout(ctx, targetsTimeout)
 	defer cancel()
 	made := g.sinks(g.Config())
@@ -222,17 +213,16 @@ func (g *generations) targetsGeneration(ctx context.Context) (newest uint16) {
 	return newest
 }
 
-// renewShorter opens a new generation, at least atLeast, of an inbox that holds less
-// than was decided of it: events that came since stand where others stood, below the
-// watermark, or would get the versions of these. Where it is not known what is left of
-// what was decided, all that is there is read again, and the fence drops what was
-// decided.
-func (g *generations) renewShorter(ctx context.Context, inbox store.Inbox, cut *transport.TruncatedError, atLeast uint16) (store.Inbox, error) {
+// renewShorter opens a new generation, at least atLeast, of an inbox that was truncated
+// below the decided offset: later events have the offsets of lost ones, below the
+// watermark, or would get their versions. Where the truncation is unknown, the whole inbox
+// is read again, and the fence drops events that were decided.
+func (g *inboxManager) renewShorter(ctx context.Context, inbox store.Inbox, cut *transport.TruncatedError, atLeast uint16) (store.Inbox, error) {
 	marks, err := g.store.Watermarks(ctx)
 	if err != nil {
 		return inbox, err
 	}
-	// After the watermarks: what they are behind was there then.
+	// After the watermarks, which are never ahead of the log then.
 	starts, ends, err := g.logs.AvailableOffsets(ctx, inbox.Topic)
 	if err != nil {
 		return inbox, err
@@ -256,7 +246,7 @@ func (g *generations) renewShorter(ctx context.Context, inbox store.Inbox, cut *
 	}
 	g.gauges.resets.WithLabelValues(inbox.Topic).Inc()
 	for _, n := range slices.Sorted(maps.Keys(from)) {
-		g.log.Error("the inbox is shorter than what was decided of it: its brokers lost records that they had acknowledged, or its data was put back. What was not decided of them is lost; a new generation of versions begins, and what is there is read again",
+		g.log.Error("inbox was truncated below the decided offset; undecided records are lost. A new generation of versions begins, and the inbox is read again", "event", "inbox.truncated",
 			"topic", inbox.Topic, "partition", n, "decided_to", marks[store.Partition{Generation: inbox.Generation, Number: n}], "end", ends[n], "reading_from", from[n], "generation", renewed.Generation)
 	}
 	return renewed, nil
@@ -264,19 +254,19 @@ func (g *generations) renewShorter(ctx context.Context, inbox store.Inbox, cut *
 
 // logInboxReplaced is called when the store does not know the inbox topic: if it has
 // decided what another one held, that one was replaced.
-func (g *generations) logInboxReplaced(ctx context.Context) error {
+func (g *inboxManager) logInboxReplaced(ctx context.Context) error {
 	marks, err := g.store.Watermarks(ctx)
 	if err != nil || len(marks) == 0 {
 		return err
 	}
 	g.gauges.resets.WithLabelValues(g.cfg.Kafka.Inbox.Topic).Inc()
-	g.log.Error("the inbox topic is another one than before: records that only the old one held and that were not decided are lost", "topic", g.cfg.Kafka.Inbox.Topic)
+	g.log.Error("the inbox topic was replaced; undecided records of the old one are lost", "event", "inbox.replaced", "topic", g.cfg.Kafka.Inbox.Topic)
 	return nil
 }
 
 // identity names the inbox that events go to, uniquely among all pipelines: a generation
 // alone begins anew in every store, and a topic keeps its id when it loses records.
-func (g *generations) identity() string {
+func (g *inboxManager) identity() string {
 	inbox := g.now()
 	if stored := g.stored.Load(); stored != nil && stored.Generation > inbox.Generation {
 		inbox = *stored
@@ -285,10 +275,10 @@ func (g *generations) identity() string {
 }
 
 // newestFrames returns the header of the newest frame of each partition of the changes
-// log, and the partitions that cannot be read now. What it has must not be given out
-// again by a store that was lost or put back: customers have seen it.
-func (g *generations) newestFrames(ctx context.Context) (frames map[int32]*change.Frame, away []int32, err error) {
-	last, away, err := g.logs.ReadLast(ctx, g.cfg.Kafka.Changes.Topic)
+// log, and the partitions that cannot be read now. A restored or lost store must not assign
+// these versions again: customers have seen them.
+func (g *inboxManager) newestFrames(ctx context.Context) (frames map[int32]*change.Frame, unreadable []int32, err error) {
+	last, unreadable, err := g.logs.ReadLast(ctx, g.cfg.Kafka.Changes.Topic)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -299,5 +289,5 @@ func (g *generations) newestFrames(ctx context.Context) (frames map[int32]*chang
 			g.active.know(f.Revision)
 		}
 	}
-	return frames, away, nil
+	return frames, unreadable, nil
 }
