@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"reflect"
 
 	"github.com/seed-86dfc502/weir/assemble"
 	"github.com/seed-86dfc502/weir/change"
@@ -27,7 +28,7 @@ func (st *stageSet) startDeliver(ctx context.Context, revision int64, superseded
 	}
 	limit := st.newLimit(st.end.deliver.ctx, "deliver")
 	now := st.active.now.Load()
-	services, err := st.deliveries(now)
+	services, err := st.deliveries(now, nil)
 	if err != nil {
 		limit.giveUp()
 		return component{}, err
@@ -71,7 +72,24 @@ func (st *stageSet) startDeliver(ctx context.Context, revision int64, superseded
 		}
 		failed <- fmt.Errorf("deliver: %w", causes(err, ended, group))
 	}()
-	return component{failed: failed, stop: func() error {
+	reconfigure := func(ctx context.Context, next *settings) error {
+		r, err := st.difference(now, next)
+		if err != nil {
+			return err
+		}
+		ctx, cancel := context.WithTimeout(ctx, st.cfg.Shutdown.Timeout.D())
+		defer cancel()
+		if err := stage.Reconfigure(ctx, r); err != nil && ctx.Err() == nil {
+			return errors.Join(err, closeSinks(r.Add))
+		} else if err != nil { // it is done but for the end of a removed service
+			next.markAbandoned("deliver")
+		}
+		now = next
+		now.delivers()
+		st.log.Info("services reconfigured", "event", "deliver.reconfigured", "revision", r.Revision, "opened", len(r.Add), "removed", len(r.Remove))
+		return nil
+	}
+	return component{failed: failed, reconfigure: reconfigure, stop: func() error {
 		close(done)
 		defer limit.stopping()()
 		err := r.end(st.closeTimeout()/2, stopStage)
@@ -92,26 +110,69 @@ const (
 	deliverShare = 4
 )
 
-// deliveries makes the services of settings, with their sinks.
-func (st *stageSet) deliveries(now *settings) ([]deliver.Service, error) {
+// deliveries makes the services of settings that before does not have in the same form, with
+// their sinks; all of them without before.
+func (st *stageSet) deliveries(now, before *settings) ([]deliver.Service, error) {
 	var services []deliver.Service
-	made := st.sinks(now.cfg)
+	made, known := st.sinks(now.cfg), before.delivered()
 	for i, s := range now.cfg.Services() {
+		number := now.plan.Services[i].Number
+		if old, found := known[number]; found && sameDelivery(old, s) {
+			continue
+		}
 		sink, err := made.New(s)
 		if err != nil {
-			err = fmt.Errorf("service %s: %w", s.Name, err)
-			for _, m := range services {
-				err = errors.Join(err, m.Sink.Close())
-			}
-			return nil, err
+			return nil, errors.Join(fmt.Errorf("service %s: %w", s.Name, err), closeSinks(services))
 		}
 		retry := s.Delivery.Retry
 		services = append(services, deliver.Service{
-			Name: s.Name, Number: now.plan.Services[i].Number, Sink: sink, History: s.Delivery.History.Keep > 0,
+			Name: s.Name, Number: number, Sink: sink, History: s.Delivery.History.Keep > 0,
 			Retry: deliver.Retry{Attempts: retry.Attempts, MinBackoff: retry.MinBackoff.D(), MaxBackoff: retry.MaxBackoff.D(), Later: retry.Later.D()},
 		})
 	}
 	return services, nil
+}
+
+// difference returns the services that a reload changes, with the sinks of new ones.
+func (st *stageSet) difference(before, now *settings) (r deliver.Reconfiguration, err error) {
+	r.Revision = now.plan.Revision
+	if r.Add, err = st.deliveries(now, before); err != nil {
+		return r, err
+	}
+	after := now.delivered()
+	for number, old := range before.delivered() {
+		if s, found := after[number]; !found || !sameDelivery(old, s) {
+			r.Remove = append(r.Remove, number)
+		}
+	}
+	return r, nil
+}
+
+// delivered returns the services of settings by number.
+func (s *settings) delivered() map[int32]config.Service {
+	all := map[int32]config.Service{}
+	if s == nil {
+		return all
+	}
+	for i, service := range s.cfg.Services() {
+		all[s.plan.Services[i].Number] = service
+	}
+	return all
+}
+
+// sameDelivery reports whether two services are delivered alike, wherever their files have
+// them. Their projections do not matter to their sinks.
+func sameDelivery(a, b config.Service) bool {
+	x, y := *a.Delivery, *b.Delivery
+	x.Pos, y.Pos = config.Position{}, config.Position{}
+	return a.Name == b.Name && reflect.DeepEqual(x, y)
+}
+
+func closeSinks(services []deliver.Service) (err error) {
+	for _, s := range services {
+		err = errors.Join(err, s.Sink.Close())
+	}
+	return err
 }
 
 // sinks makes sinks of this process, for a configuration that it works under.

@@ -2,9 +2,14 @@ package pipeline
 
 import (
 	"errors"
+	"fmt"
 	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
 	"testing"
 
+	"github.com/seed-86dfc502/weir/assemble"
 	"github.com/seed-86dfc502/weir/config"
 	"github.com/seed-86dfc502/weir/pipeline/control"
 	"github.com/stretchr/testify/require"
@@ -57,4 +62,47 @@ func TestAskingForAReload(t *testing.T) {
 	require.NoError(t, p.control.Close())
 	_, err = running.Reload(t.Context(), false)
 	require.ErrorContains(t, err, "ending")
+}
+
+// A reload reopens the sinks of the services that it changes: one of 500 here. The stage, and
+// with it the group and all other sinks, stay.
+func TestAReloadReopensTheSinksThatItChanges(t *testing.T) {
+	p := openEmbedded(t, Roles{Deliver: true}, fileSource)
+	dir := t.TempDir()
+	configured := func(last string) *config.Config {
+		text := "customer: acme\nprojections:\n  p:\n    fields: {id: id}\n    deliver:\n"
+		for i := range 500 {
+			text += fmt.Sprintf("      s%d: {file: {path: out/%d.jsonl}}\n", i, i)
+		}
+		text = strings.Replace(text, "499.jsonl", last, 1)
+		require.NoError(t, os.WriteFile(filepath.Join(dir, "acme.yaml"), []byte(text), 0o600))
+		require.NoError(t, os.WriteFile(filepath.Join(dir, "weir.yaml"), []byte(fileSource+"\ncustomers: [acme.yaml]\n"), 0o600))
+		c, err := assemble.Load(filepath.Join(dir, "weir.yaml"), os.LookupEnv)
+		require.NoError(t, err)
+		return c
+	}
+	load := func(c *config.Config, identity string) *settings {
+		numbers, err := p.store.Services(t.Context(), c.ServiceNames())
+		require.NoError(t, err)
+		plan, err := assemble.Plan(c, numbers, 1)
+		require.NoError(t, err)
+		now := newSettings(c, plan, []byte(identity))
+		require.NoError(t, p.active.switchTo(t.Context(), now, false))
+		return now
+	}
+	before := load(configured("499.jsonl"), "before")
+	started, err := p.active.while(t.Context(), "deliver", true, p.stages.startDeliver)
+	require.NoError(t, err)
+	<-before.delivering
+	stage := p.stages.deliver.Load()
+	after := load(configured("another.jsonl"), "after")
+	<-after.delivering
+	require.Same(t, stage, p.stages.deliver.Load())
+	r, err := p.stages.difference(before, after)
+	require.NoError(t, err)
+	require.Len(t, r.Add, 1)
+	require.Equal(t, "acme/p@s499", r.Add[0].Name)
+	require.Equal(t, []int32{r.Add[0].Number}, r.Remove)
+	require.NoError(t, closeSinks(r.Add))
+	require.NoError(t, started.stop())
 }

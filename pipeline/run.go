@@ -22,6 +22,9 @@ type component struct {
 	// stop ends it: what is in hand is finished within closeTimeout, what it waits
 	// for given up at limit.
 	stop func() error
+	// reconfigure, if given, continues under other settings without a new start. After an
+	// error nothing has changed.
+	reconfigure func(ctx context.Context, next *settings) error
 	// failed is closed or gets an error when the part ended by itself.
 	failed <-chan error
 }

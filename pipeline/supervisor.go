@@ -83,7 +83,7 @@ func (s *supervisor) run(ctx context.Context, failed chan<- error) error {
 		case <-s.newer:
 		case <-tick.C:
 		}
-		if !lost && !s.replaced(ctx) {
+		if !lost && (!s.replaced(ctx) || s.reconfigured(ctx)) {
 			continue
 		}
 		if err := s.running.stop(); err != nil {
@@ -114,6 +114,20 @@ func (s *supervisor) replaced(ctx context.Context) bool {
 	default:
 		s.log.Warn("another configuration is active: this stage stops until its own is active again", "event", "revision.superseded")
 	}
+	return true
+}
+
+// reconfigured reports whether the stage continues under the settings of a reload.
+func (s *supervisor) reconfigured(ctx context.Context) bool {
+	next, active, err := s.current(ctx)
+	if s.running.reconfigure == nil || err != nil || next != s.under || active.Number != next.plan.Revision {
+		return false
+	}
+	if err := s.running.reconfigure(ctx, next); err != nil {
+		s.log.Warn("the stage starts again for the new configuration", "event", "stage.not_reconfigured", "error", err)
+		return false
+	}
+	s.revision = active.Number
 	return true
 }
 
