@@ -29,13 +29,21 @@ type Store interface {
 // OpenStore opens the store of a configuration.
 func OpenStore(ctx context.Context, c *config.Config, log *slog.Logger) (Store, error) {
 	if p := c.Store.Postgres; p != nil {
-		return postgres.Open(ctx, postgres.Options{URL: p.URL.Reveal(), MaxConns: int32(p.MaxConnections), Logger: log})
+		return opened(postgres.Open(ctx, postgres.Options{URL: p.URL.Reveal(), MaxConns: int32(p.MaxConnections), Logger: log}))
 	}
 	// The folder may be the default one, which need not exist yet.
 	if err := durable.MkdirAll(filepath.Dir(c.Store.SQLite.Path), 0o700); err != nil {
 		return nil, err
 	}
-	return sqlite.Open(ctx, sqlite.Options{Path: c.Store.SQLite.Path})
+	return opened(sqlite.Open(ctx, sqlite.Options{Path: c.Store.SQLite.Path}))
+}
+
+// opened returns no interface around a nil store with an error.
+func opened[S Store](s S, err error) (Store, error) {
+	if err != nil {
+		return nil, err
+	}
+	return s, nil
 }
 
 // writable asks access(2) whether this user may write.
@@ -47,7 +55,7 @@ func OpenReadOnly(ctx context.Context, c *config.Config, log *slog.Logger) (Stor
 	if file := c.Store.SQLite; file != nil {
 		mayWrite := func(path string) bool { return syscall.Access(path, writable) == nil }
 		if !mayWrite(file.Path) || !mayWrite(filepath.Dir(file.Path)) {
-			return sqlite.Open(ctx, sqlite.Options{Path: file.Path, ReadOnly: true})
+			return opened(sqlite.Open(ctx, sqlite.Options{Path: file.Path, ReadOnly: true}))
 		}
 	}
 	return OpenStore(ctx, c, log)

@@ -112,6 +112,9 @@ func (c *Config) APIMemory() int64 {
 // changes.
 func (c *Config) FlowMemory() int64 { return int64(c.Limits.Memory) - c.APIMemory() }
 
+// DefaultCache is the size of decide.cache where the file has none.
+func (c *Config) DefaultCache() Size { return Size(c.FlowMemory() / cacheShare) }
+
 // NeedsAPI reports whether the API's listener opens: there is an http source or
 // a check, or the file has the section, for imports.
 func (c *Config) NeedsAPI() bool {

@@ -202,7 +202,7 @@ func (l *loader) applyDerivedDefaults() {
 		c.Limits.Memory = cmp.Or(l.memory, 256<<20)
 	}
 	if !l.main.has("decide.cache") {
-		c.Decide.Cache = Size(c.FlowMemory() / cacheShare)
+		c.Decide.Cache = c.DefaultCache()
 	}
 	l.inheritHistory()
 	c.Kafka.Group = cmp.Or(c.Kafka.Group, c.Kafka.Prefix)

@@ -97,7 +97,7 @@ func TestALargeEventForManyCustomers(t *testing.T) {
 	frames, _ := pack(plan, v.changes, []store.WatermarkStep{{Partition: store.Partition{Generation: 1}, To: 1}}, nil, MaxFrame)
 	runtime.ReadMemStats(&after)
 	require.True(t, len(frames) == 1)
-	require.Less(t, after.TotalAlloc-before.TotalAlloc, uint64(8*size), "allocated in all")
+	require.Less(t, after.TotalAlloc-before.TotalAlloc, uint64(12*size), "allocated in all")
 
 	f, err := change.ParseFrame(frames[0].Frame)
 	require.NoError(t, err)

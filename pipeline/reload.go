@@ -196,10 +196,13 @@ func mainChanges(a, b *config.Config) (keys []string) {
 	return keys
 }
 
-// settled is a copy in which nothing depends on where a source stands in the
-// main file.
+// settled is a copy in which nothing depends on the place of a source in the main file,
+// or on what customers' files leave of the memory.
 func settled(c *config.Config) *config.Config {
 	copied := *c
+	if c.Decide.Cache == c.DefaultCache() {
+		copied.Decide.Cache = 0
+	}
 	copied.Sources = slices.Clone(c.Sources)
 	for i := range copied.Sources {
 		copied.Sources[i].Pos = config.Position{}

@@ -34,7 +34,7 @@ func TestStatusFromNobodyToWell(t *testing.T) {
 		}
 	}))
 	defer target.Close()
-	change(t, filepath.Join(dir, "customers", "zest.yaml"), "archive: {file: {path: ../out/zest_catalogue.jsonl}}", "hook: {webhook: {url: \""+target.URL+"\", secret: whsec_MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY=}, retry: {attempts: 1000, min_backoff: 10ms, max_backoff: 20ms}}")
+	change(t, filepath.Join(dir, "customers", "zest.yaml"), "archive: {file: {path: ../out/zest_catalogue.jsonl}}", "hook: {webhook: {url: \""+target.URL+"\", secret: whsec_MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY=}, retry: {attempts: 1000, min_backoff: 100ms, max_backoff: 1s}}")
 
 	var out string
 	status, _, errs := call(t, "status", "-c", main)

@@ -20,10 +20,10 @@ func TestMain(m *testing.M) { harness.Main(m, "crash") }
 // that came before it.
 const onePartition = "session_timeout: 1s, inbox: {partitions: 1}"
 
-// The customers are so many, and the states so large, that the changes of each
-// event are a frame of their own, and all events come in one batch nevertheless:
-// changes in one frame are published together or not at all.
-const stateBytes = decide.MaxFrame / 5
+// The states are so large that the changes of each event, which share one document, are
+// a frame of their own, and all events come in one batch nevertheless: changes in one
+// frame are published together or not at all.
+const stateBytes = decide.MaxFrame * 3 / 5
 
 var customers = []string{"acme", "bolt", "cord", "dent"}
 
