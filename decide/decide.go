@@ -108,7 +108,7 @@ func (w *worker) decide(ctx context.Context, batch []*record) error {
 			w.mu.Unlock()
 		default:
 			if failures == 1 && w.haltedBy() == nil {
-				w.log.Warn("halted: the store does not take decisions; trying again until it does", "error", err)
+				w.log.Warn("halted: the store does not take decisions; trying again until it does", "event", "decide.halted", "error", err)
 			}
 			if failures >= 1 {
 				w.setHalted(err)

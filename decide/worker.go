@@ -488,7 +488,7 @@ func (w *worker) retry(ctx context.Context, what string, op func() error) error 
 		}
 		// One failure may be a hiccup; from the second on the operator should know.
 		if attempt == 2 {
-			w.log.Warn("halted; trying again until it works", "doing", what, "error", err)
+			w.log.Warn("halted; trying again until it works", "event", "decide.halted", "doing", what, "error", err)
 		}
 		if attempt >= 2 {
 			w.setHalted(err)

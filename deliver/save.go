@@ -69,7 +69,7 @@ func (v *saver) saveAll(ctx, patience context.Context) {
 		err := v.save(ctx, moved)
 		if err == nil {
 			if halted {
-				v.s.log.Info("going on: the store takes the progress of deliveries again")
+				v.s.log.Info("resumed: the store takes the progress of deliveries again", "event", "deliver.resumed")
 			}
 			break
 		}
@@ -78,7 +78,7 @@ func (v *saver) saveAll(ctx, patience context.Context) {
 			pause = time.Second
 		} else if failures == 1 {
 			halted = true
-			v.s.log.Warn("halted: the store does not take the progress of deliveries; trying again until it does", "error", err)
+			v.s.log.Warn("halted: the store does not take the progress of deliveries; trying again until it does", "event", "deliver.halted", "error", err)
 		}
 		if !wait.Sleep(patience, pause) {
 			return

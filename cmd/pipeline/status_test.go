@@ -100,11 +100,11 @@ func TestStatusFromNobodyToWell(t *testing.T) {
 	// One that was killed leaves behind how it was reached.
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "data", "state.db.control"), way, 0o600))
 	_, out, _ = call(t, "status", "-c", main)
-	require.Regexp(t, `^down  no process answers: nobody listens at .*, since .*\n    do: weir run -c .* starts one\n`, out)
+	require.Regexp(t, `^down  no process answers: no process listens at .*, since .*\n    do: weir run -c .* starts one\n`, out)
 	for _, command := range []string{"reload", "retry-now zest/catalogue@hook"} {
 		status, _, errs = call(t, append(strings.Fields(command), "-c", main)...)
 		require.Equal(t, exitFailed, status)
-		require.Regexp(t, `^error: no process answers: nobody listens at .*\nhint: weir run -c .* starts one\n$`, errs)
+		require.Regexp(t, `^error: no process answers: no process listens at .*\nhint: weir run -c .* starts one\n$`, errs)
 	}
 }
 

@@ -145,7 +145,7 @@ func (l *Logs) setFailing(err error) {
 	case was == nil && err != nil:
 		l.log.Warn("halted: the log takes nothing; trying again until it does", "error", err)
 	case was != nil && err == nil:
-		l.log.Info("going on: the log takes records again")
+		l.log.Info("resumed: the log takes records again", "event", "log.resumed")
 	}
 }
 

@@ -2,6 +2,8 @@ package hard
 
 import (
 	"database/sql"
+	"os"
+	"slices"
 	"strings"
 	"testing"
 
@@ -20,21 +22,46 @@ func TestMain(m *testing.M) { harness.Main(m, "crash") }
 // that came before it.
 const onePartition = "session_timeout: 1s, inbox: {partitions: 1}"
 
-// The states are so large that the changes of each event, which share one document, are
-// a frame of their own, and all events come in one batch nevertheless: changes in one
-// frame are published together or not at all.
-const stateBytes = decide.MaxFrame * 3 / 5
+// The customers are so many, and the states so large, that the changes of each
+// event are a frame of their own, and all events come in one batch nevertheless:
+// changes in one frame are published together or not at all.
+const stateBytes = decide.MaxFrame / 5
 
 var customers = []string{"acme", "bolt", "cord", "dent"}
 
-// project is one whose customers each have a file, and whose logs are on brokers: what
-// is published in one commit with the decision cannot be torn.
+// project is one whose customers each have a file and a document of their own, since a
+// frame holds equal ones once. Its logs are on brokers: a publish in one commit with the
+// decision cannot be torn.
 func project(t *testing.T) harness.Project {
 	sinks := map[string]string{}
 	for _, c := range customers {
 		sinks[c] = harness.FileSink(c)
 	}
-	return harness.SimpleOnBrokers(t, onePartition, "", sinks)
+	p := harness.SimpleOnBrokers(t, onePartition, "", sinks)
+	for _, c := range customers {
+		name := "customers/" + c + ".yaml"
+		text, err := os.ReadFile(p.Path(name))
+		require.NoError(t, err)
+		p.Write(name, harness.ReplaceOnce(t, string(text), "state: state}", "state: state, "+c+": id}"))
+	}
+	return p
+}
+
+// expected is what the customers of a project get.
+func expected(p harness.Project) oracle.Expected {
+	p.T.Helper()
+	model := harness.SimpleModel()
+	fields := model.Projection[0].Fields
+	model.Projection = nil
+	for _, c := range customers {
+		own := append(slices.Clone(fields), oracle.Field{To: c, From: "id"})
+		model.Projection = append(model.Projection, oracle.Projection{Fields: own, Services: []string{c + "/all@out"}})
+	}
+	input := harness.ReadLines(p.T, map[string]string{"events": p.Path("events.jsonl")})
+	want, err := oracle.Run(model, harness.ModelEvents(p.T, 1, p.Inbox(), input.Find))
+	require.NoError(p.T, err)
+	input.Complete()
+	return want
 }
 
 // event is one about X, whose state is text of one letter.
@@ -78,10 +105,11 @@ func states(t *testing.T, frames []*kgo.Record) string {
 	for _, f := range frames {
 		changes := harness.Changes(t, []*kgo.Record{f})
 		require.Len(t, changes, len(customers), "one event, one frame")
+		state := harness.StateOf(oracle.Record{Doc: changes[0].Doc})
 		for _, c := range changes {
-			require.Equal(t, changes[0].Doc, c.Doc)
+			require.Equal(t, state, harness.StateOf(oracle.Record{Doc: c.Doc}))
 		}
-		all = append(all, letter(harness.StateOf(oracle.Record{Doc: changes[0].Doc})))
+		all = append(all, letter(state))
 	}
 	return strings.Join(all, " ")
 }
@@ -96,7 +124,7 @@ func published(t *testing.T, p harness.Project) string {
 func finish(t *testing.T, p harness.Project) {
 	t.Helper()
 	p.Drain()
-	want := p.Expected(customers...)
+	want := expected(p)
 	for _, c := range customers {
 		got := p.Records("out/" + c + ".jsonl")
 		var states []string
