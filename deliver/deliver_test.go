@@ -1,6 +1,7 @@
 package deliver_test
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -314,6 +315,35 @@ func TestAnOlderChangeDoesNotComeBehindTheNewerOneAfterACrash(t *testing.T) {
 	w.log.append(newest)
 	p.delivered()
 	require.NotContains(t, s.has(), "a:3")
+}
+
+// heldRows is a store that answers Rows once it is let.
+type heldRows struct {
+	deliver.Store
+	let chan struct{}
+}
+
+func (h heldRows) Rows(ctx context.Context, keys []store.Key) ([]store.Row, error) {
+	<-h.let
+	return h.Store.Rows(ctx, keys)
+}
+
+// A take-over repeats more frames than there is room for in hand, and none of them needs a
+// delivery: the one behind them is delivered without another wake-up.
+func TestOvertakenFramesDoNotStallTheQueue(t *testing.T) {
+	w := newWorld(t, service)
+	const frames = 300
+	for n := range int64(frames) {
+		w.publish(of(service, "a", n))
+		w.log.records[n].Redelivered = true
+	}
+	w.publish(of(service, "a", frames))
+	let := make(chan struct{})
+	p := w.start(map[string]sinks.Traits{service: {Kind: sinks.State, MaxBatch: 1}}, func(o *deliver.Options) { o.Store = heldRows{o.Store, let} })
+	require.Eventually(t, func() bool { return p.handled.Load() > frames }, patience, time.Millisecond)
+	close(let)
+	p.delivered()
+	require.Equal(t, []string{name(of(service, "a", frames))}, p.sinks[service].has())
 }
 
 // A log sink, and a target that turns older changes away itself, get them all.

@@ -396,6 +396,7 @@ type process struct {
 	stop  func() error
 
 	superseded atomic.Int32
+	handled    atomic.Int64 // the offset behind what was handed out
 	handling   sync.WaitGroup
 	halt       context.CancelFunc
 	ended      chan struct{} // closed when Run returned
@@ -478,6 +479,7 @@ func (p *process) follow(ctx context.Context, offset int64) {
 			continue
 		}
 		offset = f.Last() + 1
+		p.handled.Store(offset)
 	}
 }
 

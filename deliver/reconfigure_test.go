@@ -1,6 +1,7 @@
 package deliver_test
 
 import (
+	"sync"
 	"testing"
 	"time"
 
@@ -20,6 +21,8 @@ func TestReconfigureConcernsTheServicesItNames(t *testing.T) {
 	p := w.start(map[string]sinks.Traits{service: state, other: state, third: state})
 	kept, replaced, removed := p.sinks[service], p.sinks[other], p.sinks[third]
 	hold, held := make(chan struct{}), make(chan struct{}, 10)
+	release := sync.OnceFunc(func() { close(hold) })
+	t.Cleanup(release)
 	kept.answer(func([]change.Change) error { held <- struct{}{}; <-hold; return nil })
 	replaced.answer(func(changes []change.Change) error {
 		failed := map[int]error{}
@@ -34,8 +37,9 @@ func TestReconfigureConcernsTheServicesItNames(t *testing.T) {
 		return &sinks.BatchError{Failed: failed}
 	})
 	p.publish(of(service, "a", 0), of(other, "bad", 1), of(other, "good", 2), of(third, "a", 3))
-	p.publish(of(other, "good", 4))
 	<-held
+	require.Eventually(t, func() bool { return len(replaced.has()) > 0 }, patience, time.Millisecond)
+	p.publish(of(other, "good", 4)) // its success is the evidence that parks the other
 	require.Eventually(t, func() bool { return p.stage.Conditions()[other].Parked.Entities == 1 }, patience, time.Millisecond)
 	p.delivered(other, third)
 
@@ -51,7 +55,7 @@ func TestReconfigureConcernsTheServicesItNames(t *testing.T) {
 	}))
 	require.True(t, replaced.closed)
 	require.True(t, removed.closed)
-	close(hold)
+	release()
 	p.publish(of(service, "b", 5), of(other, "b", 6), of(fourth, "b", 7), of(third, "b", 8))
 	p.delivered(service, other, fourth)
 	require.Equal(t, []string{"a:0", "b:5"}, kept.has())

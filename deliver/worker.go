@@ -147,7 +147,9 @@ func (w *worker) step(work, stop context.Context) error {
 		}
 		return nil
 	case core.Wait:
-		w.wait(stop, next.Until)
+		if !w.canTake() { // else the changes that were received needed no delivery
+			w.wait(stop, next.Until)
+		}
 	}
 	return nil
 }
@@ -216,32 +218,46 @@ func (w *worker) dropRevoked() {
 	}
 }
 
-// take dequeues slices, as many as there is room for in hand. The caller holds the
-// stage's mutex.
-func (w *worker) take() []*slice {
-	n, room := 0, w.core.Room()
+// canTake reports whether take would return slices.
+func (w *worker) canTake() bool {
+	w.s.mu.Lock()
+	defer w.s.mu.Unlock()
+	return w.takable() > 0
+}
+
+// takable returns how many queued slices there is room for in hand. While there is any
+// room, that is at least one slice, however large: one suspect must not keep the others
+// from being tried. The caller holds the stage's mutex.
+func (w *worker) takable() int {
+	n, room, bytes := 0, w.core.Room(), int64(0)
 	if w.removed {
-		return nil
+		return 0
 	}
-	bytes := int64(0) // in hand
 	for _, sl := range w.slices {
 		bytes += sl.cost
 	}
 	for _, sl := range w.queue {
-		// While there is any room a whole slice is taken, however large: one suspect must
-		// not keep the others from being tried.
 		if room <= 0 || bytes >= w.mayHold() || n > 0 && sl.changes.Count > room {
 			break
 		}
 		bytes += sl.cost
 		room -= sl.changes.Count
-		sl.inHand = true
 		n++
 	}
+	return n
+}
+
+// take dequeues slices, as many as there is room for in hand. The caller holds the
+// stage's mutex.
+func (w *worker) take() []*slice {
+	n := w.takable()
 	if n == 0 {
 		return nil
 	}
 	batch := slices.Clone(w.queue[:n])
+	for _, sl := range batch {
+		sl.inHand = true
+	}
 	w.queue = slices.Delete(w.queue, 0, n)
 	w.slices = append(w.slices, batch...)
 	w.busy, w.since = true, time.Now()

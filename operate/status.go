@@ -31,9 +31,13 @@ type Status struct {
 	Letters  map[string]int64 `json:"dead_letters,omitempty"`
 }
 
-// stalledFor is how long a service with queued changes may go without a delivery before it
-// is degraded. Its alert comes later.
-const stalledFor = time.Minute
+const (
+	// quietFor is how long a service with queued changes may go without a delivery before
+	// the status says so.
+	quietFor = 10 * time.Second
+	// stalledFor is how long until it is degraded. Its alert comes later.
+	stalledFor = time.Minute
+)
 
 const delivering = "changes are being delivered"
 
@@ -64,6 +68,8 @@ func StatusOf(h Health, metrics map[string]*dto.MetricFamily, now time.Time) Sta
 		case age >= stalledFor && obstacle == "":
 			i.Level, i.Since = LevelDegraded, now.Add(-age).UTC().Truncate(time.Second)
 			i.Why, i.Do = "nothing was delivered since then", "check that a process delivers it (role deliver), and read its log"
+		case age >= quietFor:
+			i.Why = fmt.Sprintf("nothing was delivered for %s", age.Truncate(time.Second))
 		case lagging[name] > 0:
 			i.Why = "it is slower than the others and catches up separately"
 		}

@@ -97,6 +97,12 @@ func TestStatusOfAProcessThatWorks(t *testing.T) {
 	s := operate.StatusOf(operate.HealthOf(operate.Observed{}, time.Now()), metrics(t, text), time.Now())
 	require.Equal(t, operate.LevelOK, s.Level)
 	require.Equal(t, "all is well", s.Verdict())
+	require.Equal(t, "changes are being delivered", s.Items[0].Why)
+
+	text += "# TYPE weir_delivery_stalled_seconds gauge\nweir_delivery_stalled_seconds{service=\"c/p@a\"} 11\n"
+	s = operate.StatusOf(operate.HealthOf(operate.Observed{}, time.Now()), metrics(t, text), time.Now())
+	require.Equal(t, "all is well", s.Verdict(), "a write may take long")
+	require.Equal(t, "nothing was delivered for 11s", s.Items[0].Why)
 }
 
 // While the server that knows is unreachable, no queue is said to move.

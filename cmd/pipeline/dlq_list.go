@@ -7,6 +7,7 @@ import (
 	"text/tabwriter"
 	"time"
 
+	"github.com/dustin/go-humanize/english"
 	"github.com/seed-86dfc502/weir/assemble"
 	"github.com/seed-86dfc502/weir/internal/terminal"
 	"github.com/seed-86dfc502/weir/store"
@@ -28,8 +29,8 @@ func newDlqListCommand(a *app) *cobra.Command {
 		RunE:    func(cmd *cobra.Command, _ []string) error { return o.run(cmd.Context()) },
 	}
 	letterFilterFlags(c, &o.f, &o.stage)
-	c.Flags().StringVar(&o.state, "state", string(store.LetterOpen), "open, replayed, obsolete, discarded or all")
-	_ = c.RegisterFlagCompletionFunc("state", cobra.FixedCompletions([]string{"open", "replayed", "obsolete", "discarded", "all"}, cobra.ShellCompDirectiveNoFileComp))
+	c.Flags().StringVar(&o.state, "state", string(store.LetterOpen), english.WordSeries(letterStates(), "or"))
+	_ = c.RegisterFlagCompletionFunc("state", cobra.FixedCompletions(letterStates(), cobra.ShellCompDirectiveNoFileComp))
 	o.completeServices(c, false)
 	c.Flags().Int64Var(&o.f.AfterID, "after", 0, "page on: those behind this id")
 	c.Flags().IntVar(&o.f.Limit, "limit", 100, "how many")

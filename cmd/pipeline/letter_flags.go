@@ -36,10 +36,15 @@ func checkLetterWords(stage, state string) error {
 	if stage != "" && !slices.Contains(stageNames(), stage) {
 		return &usageError{fmt.Errorf("--stage %s: want %s", stage, english.WordSeries(stageNames(), "or"))}
 	}
-	if !slices.Contains([]string{"", "open", "replayed", "obsolete", "discarded", "all"}, state) {
-		return &usageError{fmt.Errorf("--state %s: want open, replayed, obsolete, discarded or all", state)}
+	if state != "" && !slices.Contains(letterStates(), state) {
+		return &usageError{fmt.Errorf("--state %s: want %s", state, english.WordSeries(letterStates(), "or"))}
 	}
 	return nil
+}
+
+// letterStates are the values of --state.
+func letterStates() []string {
+	return []string{string(store.LetterOpen), string(store.LetterRetrying), string(store.LetterReplayed), string(store.LetterObsolete), string(store.LetterDiscarded), "all"}
 }
 
 func letterID(text string) (int64, error) {
