@@ -41,7 +41,7 @@ func (s *Service) Next(now time.Time) Step {
 	if verdicts := s.verdicts(); len(verdicts) > 0 {
 		return Step{Kind: Conclude, Items: verdicts}
 	}
-	fresh, until := s.fresh(now)
+	fresh, at, paced := s.fresh(now)
 	due, next := s.due(now)
 	if len(due) > 0 && s.turn {
 		s.turn = false
@@ -51,22 +51,19 @@ func (s *Service) Next(now time.Time) Step {
 		s.turn = true
 		return Step{Kind: Write, Items: fresh}
 	}
-	if until.IsZero() {
-		probe, at := s.probe(now)
+	if !paced {
+		probe, until := s.probe(now)
 		if probe != nil {
 			s.turn = true
 			return Step{Kind: Write, Items: []*Item{probe}}
 		}
-		until = at
+		at = earliest(at, until)
 	}
-	if until.IsZero() && len(due) > 0 { // nothing else can be tried
+	if len(due) > 0 { // nothing else can be tried now
 		s.turn = false
 		return Step{Kind: Retry, Items: due}
 	}
-	if next.IsZero() || !s.turn && !until.IsZero() {
-		return Step{Until: until}
-	}
-	return Step{Until: earliest(until, next)}
+	return Step{Until: earliest(at, next)}
 }
 
 func earliest(a, b time.Time) time.Time {
@@ -93,24 +90,24 @@ func (s *Service) verdicts() (out []*Item) {
 	return out
 }
 
-// fresh returns changes that are no suspects, up to what one write takes. Until is the
-// time to wait for if there are some, but later.
-func (s *Service) fresh(now time.Time) (fresh []*Item, until time.Time) {
+// fresh returns changes that are no suspects, up to what one write takes. If there are
+// some, but later, at is when. paced reports that suspects wait for them, too.
+func (s *Service) fresh(now time.Time) (fresh []*Item, at time.Time, paced bool) {
 	if s.cfg.Holds {
 		for _, i := range s.hand {
 			if i.failed > 0 && i.verdict == Undecided {
-				until = later(until, i.Next)
+				at = later(at, i.Next)
 				fresh = append(fresh, i)
 			}
 		}
-		if until.After(now) {
-			return nil, until
+		if at.After(now) {
+			return nil, at, true
 		}
 		if len(fresh) > 0 {
-			return fresh[:min(len(fresh), s.limit)], until
+			return fresh[:min(len(fresh), s.limit)], at, true
 		}
 	} else if s.paused {
-		return nil, until
+		return nil, at, false
 	}
 	blocked := map[string]bool{}
 	bytes := 0
@@ -121,7 +118,7 @@ func (s *Service) fresh(now time.Time) (fresh []*Item, until time.Time) {
 			blocked[i.Entity] = true
 		case i.Next.After(now):
 			blocked[i.Entity] = true
-			until = earliest(until, i.Next)
+			at = earliest(at, i.Next)
 		default:
 			if bytes += int(i.Bytes); len(fresh) >= min(s.limit, s.cfg.MaxBatch) || len(fresh) > 0 && s.cfg.MaxBytes > 0 && bytes > s.cfg.MaxBytes {
 				return s.paced(now, fresh)
@@ -132,18 +129,17 @@ func (s *Service) fresh(now time.Time) (fresh []*Item, until time.Time) {
 	if len(fresh) > 0 {
 		return s.paced(now, fresh)
 	}
-	return nil, until
+	return nil, at, false
 }
 
 // paced holds back first attempts after two in a row in which nothing succeeded.
-func (s *Service) paced(now time.Time, fresh []*Item) ([]*Item, time.Time) {
-	if s.freshFailures < 2 {
-		return fresh, time.Time{}
+func (s *Service) paced(now time.Time, fresh []*Item) ([]*Item, time.Time, bool) {
+	if s.freshFailures >= 2 {
+		if at := s.lastFailure.Add(s.interval(s.freshFailures - 2)); at.After(now) {
+			return nil, at, true
+		}
 	}
-	if at := s.lastFailure.Add(s.interval(s.freshFailures - 2)); at.After(now) {
-		return nil, at
-	}
-	return fresh, time.Time{}
+	return fresh, time.Time{}, true
 }
 
 // probe returns the next suspect in turn, each time another one, or when it is its time.

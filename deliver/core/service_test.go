@@ -501,3 +501,30 @@ func TestALoneChangeIsGivenUp(t *testing.T) {
 	}
 	require.Equal(t, []string{"conclude bad"}, a.next(nil))
 }
+
+// A change that its target wants later holds up no probe and no row of another entity.
+func TestARetryAfterHoldsUpItsEntity(t *testing.T) {
+	later := &sinks.Error{Class: sinks.Retry, RetryAfter: 5 * time.Minute, Err: errors.New("429")}
+	t.Run("in hand for its second chance", func(t *testing.T) {
+		a := newAlone(t, 1)
+		a.add("later")
+		a.next(later, "later")
+		a.add("good")
+		require.Equal(t, []string{"good"}, a.next(nil))
+		a.add("other")
+		require.Equal(t, []string{"other"}, a.next(failureOf["502"], "other"))
+		from := a.now
+		require.Equal(t, []string{"other"}, a.next(nil))
+		require.Less(t, a.now.Sub(from), time.Second)
+	})
+	t.Run("in hand without evidence", func(t *testing.T) {
+		a := parkedBad(t)
+		a.add("later")
+		from := a.now
+		require.Equal(t, []string{"later"}, a.next(later, "later"))
+		for range 3 {
+			require.Equal(t, []string{"bad"}, a.next(failureOf["502"], "bad"))
+		}
+		require.Less(t, a.now.Sub(from), time.Minute)
+	})
+}
