@@ -438,6 +438,7 @@ func (s *Service) nothing(now time.Time, step Step, whole *sinks.Error) {
 	s.lastFailure, s.split = now, together
 	if together && step.Kind == Write {
 		s.limit = max(1, len(step.Items)/2)
+		s.probeFailures = 0 // the new suspects were not probed
 	}
 	if step.Kind == Retry {
 		s.burst = 1

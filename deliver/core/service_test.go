@@ -212,6 +212,7 @@ var failureOf = map[string]*sinks.Error{
 	"503":               {Class: sinks.Retry, Outage: sinks.Troubled, Err: errors.New("503")},
 	"504":               {Class: sinks.Retry, Outage: sinks.Troubled, Err: errors.New("504")},
 	"429":               {Class: sinks.Retry, RetryAfter: 2 * time.Second, Err: errors.New("429")},
+	"later":             {Class: sinks.Retry, RetryAfter: 5 * time.Minute, Err: errors.New("429")},
 	"broken connection": {Class: sinks.Retry, Outage: sinks.Unreachable, Ambiguous: true, Err: errors.New("reset")},
 	"hanging":           {Class: sinks.Retry, Ambiguous: true, Err: context.DeadlineExceeded},
 	"row":               {Class: sinks.RetryBounded, Err: errors.New("57014")},
@@ -526,5 +527,33 @@ func TestARetryAfterHoldsUpItsEntity(t *testing.T) {
 			require.Equal(t, []string{"bad"}, a.next(failureOf["502"], "bad"))
 		}
 		require.Less(t, a.now.Sub(from), time.Minute)
+	})
+}
+
+// I13: several entities fail, each in its own way, and changes come as they like: no good
+// one waits for a time that a bad one's target named.
+func TestI13NoGoodChangeWaitsLong(t *testing.T) {
+	rapid.Check(t, func(r *rapid.T) {
+		w := newWorld(r, config(rapid.Bool().Draw(r, "log"), rapid.SampledFrom([]int{1, 3, 20}).Draw(r, "batch")))
+		w.hang, w.all = 300*time.Millisecond, rapid.Bool().Draw(r, "whole")
+		kinds := []string{"500", "502", "429", "later", "broken connection", "hanging", "row"}
+		fails := map[string]*sinks.Error{}
+		for n := range rapid.IntRange(1, 6).Draw(r, "bad") {
+			entity := fmt.Sprint("bad", n)
+			w.bad[entity] = true
+			fails[entity] = failureOf[rapid.SampledFrom(kinds).Draw(r, "kind")]
+		}
+		w.fail = func(entity string) *sinks.Error { return fails[entity] }
+		for range rapid.IntRange(5, 100).Draw(r, "events") {
+			if rapid.IntRange(0, 1).Draw(r, "good") == 0 {
+				w.publish(fmt.Sprint("good", rapid.IntRange(0, 5).Draw(r, "which")))
+			} else {
+				w.publish(fmt.Sprint("bad", rapid.IntRange(0, len(fails)-1).Draw(r, "which")))
+			}
+			w.until(w.now.Add(time.Duration(rapid.IntRange(0, 20_000).Draw(r, "ms")) * time.Millisecond))
+		}
+		w.until(w.now.Add(10 * time.Minute))
+		require.Empty(r, w.open)
+		require.LessOrEqual(r, w.lateness, 20*time.Second)
 	})
 }
