@@ -135,6 +135,9 @@ func (s *Service) Add(i *Item) {
 		i.failed = h.failed
 		s.hand[slices.Index(s.hand, h)] = i
 		s.handed[i.Entity] = []*Item{i}
+		if s.probed == h {
+			s.probed = i // it had its turn
+		}
 		s.settle(h, Coalesced, i)
 		return
 	}
