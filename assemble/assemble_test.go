@@ -1,12 +1,17 @@
 package assemble
 
 import (
+	"bytes"
+	"context"
+	"errors"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"testing"
 
 	"github.com/seed-86dfc502/weir/config"
 	"github.com/seed-86dfc502/weir/sinks/clickhouse"
+	"github.com/seed-86dfc502/weir/store"
 	"github.com/stretchr/testify/require"
 )
 
@@ -59,4 +64,21 @@ func TestCheckAsksTheSinks(t *testing.T) {
 	require.NotEmpty(t, faults.List)
 	require.Contains(t, faults.List[0].Problem, "Strin")
 	require.NotZero(t, faults.List[0].Line)
+}
+
+// unread is a store whose revisions cannot be read.
+type unread struct{}
+
+func (unread) Revisions(context.Context, int) ([]store.Revision, error) {
+	return nil, errors.New("connection reset")
+}
+
+// I13: a failed read of earlier revisions refuses neither a start nor a reload.
+func TestPlanWithoutEarlierRevisions(t *testing.T) {
+	var log bytes.Buffer
+	c := &config.Config{Limits: config.Limits{Change: 1 << 20}}
+	plan, err := PlanAfter(t.Context(), unread{}, slog.New(slog.NewTextHandler(&log, nil)), c, nil, 7)
+	require.NoError(t, err)
+	require.EqualValues(t, 7, plan.Revision)
+	require.Contains(t, log.String(), "event=revision.history_unreadable")
 }

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"log/slog"
 	"slices"
 
 	"github.com/seed-86dfc502/weir/config"
@@ -57,17 +58,18 @@ func Plan(c *config.Config, numbers map[string]int32, revision int64) (*decide.P
 const rememberedRevisions = 32
 
 // PlanAfter is Plan for a process that decides: it knows which services are new since
-// earlier revisions of the store.
+// earlier revisions of the store. Without them, as after a failed read, it is as valid:
+// entities are evaluated for all services at their next event.
 func PlanAfter(ctx context.Context, s interface {
 	Revisions(ctx context.Context, limit int) ([]store.Revision, error)
-}, c *config.Config, numbers map[string]int32, revision int64) (*decide.Plan, error) {
+}, log *slog.Logger, c *config.Config, numbers map[string]int32, revision int64) (*decide.Plan, error) {
 	p, err := Plan(c, numbers, revision)
 	if err != nil {
 		return nil, err
 	}
 	earlier, err := s.Revisions(ctx, rememberedRevisions)
 	if err != nil {
-		return nil, fmt.Errorf("store: %w", err)
+		log.Warn("earlier revisions cannot be read: entities are evaluated for all services", "event", "revision.history_unreadable", "error", err)
 	}
 	own := c.Prints()
 	for _, r := range earlier {
@@ -84,7 +86,7 @@ func PlanAfter(ctx context.Context, s interface {
 	return p, nil
 }
 
-// ExtractorOf says how events of a source are taken apart.
+// ExtractorOf returns the parser of a source's events.
 func ExtractorOf(c *config.Config, s *config.Source) (ingest.Extractor, error) {
 	rules, err := stripper.Compile(s.Strip)
 	if err != nil {

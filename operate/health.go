@@ -69,6 +69,9 @@ type Health struct {
 	Services []ServiceHealth `json:"services,omitempty"`
 	// Problems are all others: unreachable servers, blocked sources, failing topics.
 	Problems []Item `json:"problems,omitempty"`
+	// Pending is work for operators, of the whole pipeline: dead letters, retried changes, a
+	// backfill that is due. The level does not depend on it.
+	Pending []Item `json:"pending,omitempty"`
 }
 
 // ServiceHealth is how the delivery of a service is doing.
@@ -99,11 +102,12 @@ type Observed struct {
 	// Conditions of the services that the process delivers.
 	Conditions map[string]deliver.Condition
 	Problems   []Item
+	Pending    []Item
 }
 
 // HealthOf derives the health of a process.
 func HealthOf(o Observed, now time.Time) Health {
-	h := Health{Level: LevelOK, Problems: slices.Clone(o.Problems)}
+	h := Health{Level: LevelOK, Problems: slices.Clone(o.Problems), Pending: o.Pending}
 	for name, c := range o.Conditions {
 		if s := serviceHealth(name, c, now); s.Level != LevelOK {
 			h.Services = append(h.Services, s)

@@ -42,5 +42,9 @@ func TestHealthNamesTheWorstServiceFirst(t *testing.T) {
 	require.Equal(t, "connection refused", h.Error)
 	require.Equal(t, ago(time.Minute), h.Since)
 	require.Contains(t, h.Do, "store")
+	letters := []operate.Item{{What: "dead letters of acme", Level: operate.LevelDegraded}}
+	h = operate.HealthOf(operate.Observed{Pending: letters}, now)
+	require.Equal(t, operate.Health{Level: operate.LevelOK, Pending: letters}, h, "work for operators does not degrade the process")
+	require.Equal(t, operate.LevelDegraded, operate.StatusOf(h, nil, now).Level, "the status has it")
 	require.Equal(t, operate.Health{Level: operate.LevelOK}, operate.HealthOf(operate.Observed{Conditions: map[string]deliver.Condition{"a/p@well": {State: deliver.StateRunning}}}, now))
 }

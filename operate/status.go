@@ -43,7 +43,7 @@ const delivering = "changes are being delivered"
 
 // StatusOf joins the health of a process with its metrics.
 func StatusOf(h Health, metrics map[string]*dto.MetricFamily, now time.Time) Status {
-	s := Status{Level: h.Level, Error: h.Error, Since: h.Since, Do: h.Do, Items: slices.Clone(h.Problems)}
+	s := Status{Level: h.Level, Error: h.Error, Since: h.Since, Do: h.Do, Items: slices.Concat(h.Problems, h.Pending)}
 	queued, stalled, lagging := byLabel(metrics, "weir_delivery_pending", "service"), byLabel(metrics, "weir_delivery_stalled_seconds", "service"), byLabel(metrics, "weir_service_behind", "service")
 	s.Services = len(queued)
 	unwell := map[string]bool{}

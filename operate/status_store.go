@@ -3,7 +3,6 @@ package operate
 import (
 	"context"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/seed-86dfc502/weir/deliver"
@@ -40,7 +39,11 @@ func StatusOfStore(ctx context.Context, s StatusStore, services []string, why er
 		}
 		alive = alive || lives
 		if lives {
-			is.addProblems(p.Problems)
+			for _, i := range p.Problems {
+				if !slices.ContainsFunc(is.Items, func(o Item) bool { return o.What == i.What }) {
+					is.Items = append(is.Items, i)
+				}
+			}
 		}
 		for _, x := range p.Services {
 			if lives || said[x.Service].Service == "" {
@@ -111,17 +114,6 @@ func StatusOfStore(ctx context.Context, s StatusStore, services []string, why er
 	}
 	is.judge()
 	return is, nil
-}
-
-// addProblems adds what processes alone know: not the lines that the store has itself, and
-// each but once.
-func (s *Status) addProblems(all []Item) {
-	for _, i := range all {
-		fromStore := i.What == backfillName || strings.HasPrefix(i.What, "dead letters ") || strings.Contains(i.What, ", entity ")
-		if !fromStore && !slices.ContainsFunc(s.Items, func(o Item) bool { return o.What == i.What }) {
-			s.Items = append(s.Items, i)
-		}
-	}
 }
 
 func latest(a, b time.Time) time.Time {

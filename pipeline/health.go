@@ -38,10 +38,10 @@ func (m *monitor) healthNow() operate.Health {
 		o.Since = began
 	}
 	if due := m.backfill.Load(); due != nil {
-		o.Problems = append(o.Problems, *due)
+		o.Pending = append(o.Pending, *due)
 	}
 	if items := m.letters.Load(); items != nil {
-		o.Problems = append(o.Problems, *items...)
+		o.Pending = append(o.Pending, *items...)
 	}
 	if d := m.stages.decider.Load(); d != nil {
 		if r, long := d.LongInHand(now); long {

@@ -93,7 +93,7 @@ func (p *process) compile(ctx context.Context) (*settings, error) {
 	if err != nil {
 		return nil, fmt.Errorf("store: %w", err)
 	}
-	plan, err := assemble.PlanAfter(ctx, p.store, p.cfg, numbers, 1)
+	plan, err := assemble.PlanAfter(ctx, p.store, p.log, p.cfg, numbers, 1)
 	if err != nil {
 		return nil, err
 	}

@@ -127,7 +127,7 @@ func (rl *reloader) reload(ctx context.Context, rollBack bool) (control.Reloaded
 	if err != nil {
 		return control.Reloaded{}, fmt.Errorf("store: %w", err)
 	}
-	plan, err := assemble.PlanAfter(ctx, rl.store, next, numbers, active.Number+1)
+	plan, err := assemble.PlanAfter(ctx, rl.store, rl.log, next, numbers, active.Number+1)
 	if err != nil {
 		return control.Reloaded{}, &control.ReloadRefused{Err: err}
 	}

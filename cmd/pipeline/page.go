@@ -54,7 +54,7 @@ func processOf(p *pipeline.Pipeline, started time.Time) operate.Process {
 		host = "unknown"
 	}
 	health := p.Health()
-	health.Services = health.Services[:min(operate.MaxUnwell, len(health.Services))]
+	health.Services, health.Pending = health.Services[:min(operate.MaxUnwell, len(health.Services))], nil // the store has these
 	return operate.Process{
 		Name: fmt.Sprintf("%s:%d", host, os.Getpid()), Roles: strings.Join(p.Roles().Names(), ","), Revision: p.Revision(), Started: started,
 		Health: health, Version: buildOf(debug.ReadBuildInfo()).Version,

@@ -350,7 +350,7 @@ func problemsOf(health operate.Health) (all []problem) {
 	if health.Level == operate.LevelDown {
 		all = append(all, problem{ServiceHealth: operate.ServiceHealth{Level: operate.LevelDown, Error: health.Error, Since: health.Since, Do: health.Do}, What: "this process"})
 	}
-	for _, i := range health.Problems {
+	for _, i := range slices.Concat(health.Problems, health.Pending) {
 		href := ""
 		if name, is := strings.CutPrefix(i.What, "source "); is {
 			href = "/sources/" + url.PathEscape(name)
