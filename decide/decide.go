@@ -70,63 +70,55 @@ func (w *worker) decideAll(ctx context.Context, batch []*record) error {
 // it tries again, after anything else it takes over again first. Partitions that have to
 // wait are left out.
 func (w *worker) decide(ctx context.Context, batch []*record) error {
-	pause := 50 * time.Millisecond
-	for failures := 0; ; failures++ {
-		if ctx.Err() != nil {
-			return context.Cause(ctx)
-		}
-		if err := w.retake(ctx); err != nil {
-			return err
-		}
-		todo, moves, owners := w.filterOwned(batch)
-		if len(todo) == 0 {
-			return nil
-		}
-		plan := w.d.plan.Load()
-		err := w.transact(ctx, plan, todo, moves, owners)
-		if err == nil {
-			w.setHalted(nil)
-			return nil
-		}
-		if errors.Is(err, errLargeOutcome) && len(todo) > 1 {
-			w.most = max(1, len(todo)/2)
-			return w.halves(ctx, todo)
-		}
-		switch store.ClassOf(err) {
-		case store.Superseded:
-			if !w.d.replaced(ctx, plan) {
+	failures := 0
+	return w.retry(ctx, "decide", func() error {
+		for ; ; failures++ {
+			if ctx.Err() != nil {
+				return wait.Permanent(context.Cause(ctx))
+			}
+			if err := w.retake(ctx); err != nil {
+				return wait.Permanent(err)
+			}
+			todo, moves, owners := w.filterOwned(batch)
+			if len(todo) == 0 {
+				return nil
+			}
+			if failures >= maxFailures && len(todo) > 1 {
+				// The store may refuse the size of the batch under any error. The later half
+				// is tried whole again.
+				return wait.Permanent(w.halves(ctx, todo))
+			}
+			plan := w.d.plan.Load()
+			err := w.transact(ctx, plan, todo, moves, owners)
+			if errors.Is(err, errLargeOutcome) && len(todo) > 1 {
+				w.most = max(1, len(todo)/2)
+				return wait.Permanent(w.halves(ctx, todo))
+			}
+			switch class := store.ClassOf(err); {
+			case err == nil:
+				return nil
+			case class == store.Superseded:
+				if !w.d.replaced(ctx, plan) {
+					return err
+				}
+			case class == store.Poison:
+				return wait.Permanent(w.bisect(ctx, todo, err))
+			case class == store.Fenced || class == store.Unknown:
+				w.d.opt.Metrics.fenced.Inc()
+				w.mu.Lock()
+				for n := range owners {
+					w.markStale(n, err)
+				}
+				w.mu.Unlock()
+			default:
+				failures++
 				return err
 			}
-		case store.Poison:
-			return w.bisect(ctx, todo, err)
-		case store.Fenced, store.Unknown:
-			w.d.opt.Metrics.fenced.Inc()
-			w.mu.Lock()
-			for n := range owners {
-				w.markStale(n, err)
-			}
-			w.mu.Unlock()
-		default:
-			if failures == 1 && w.haltedBy() == nil {
-				w.log.Warn("halted: the store does not take decisions; trying again until it does", "event", "decide.halted", "error", err)
-			}
-			if failures >= 1 {
-				w.setHalted(err)
-			}
-			if !wait.Sleep(ctx, pause) {
-				return context.Cause(ctx)
-			}
-			pause = min(2*pause, 2*time.Second)
 		}
-		if failures+1 >= maxFailures && len(todo) > 1 {
-			// The store may refuse the size of the batch under any error. The later half
-			// is tried whole again.
-			return w.halves(ctx, todo)
-		}
-	}
+	})
 }
 
-// maxFailures is after how many failures a batch is halved.
+// maxFailures is the number of failures after which a batch is halved.
 const maxFailures = 5
 
 // filterOwned leaves out records of partitions that are no longer owned or have to wait,

@@ -10,7 +10,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/cenkalti/backoff/v5"
 	"github.com/seed-86dfc502/weir/change"
 	"github.com/seed-86dfc502/weir/internal/crash"
 	"github.com/seed-86dfc502/weir/internal/wait"
@@ -469,42 +468,40 @@ func (w *worker) decided(next map[store.Partition]int64) {
 	}
 }
 
-// retry repeats op with back-off until it succeeds, ctx ends, or its error is permanent. It
-// logs once that it halts and once that it resumes.
+// retry repeats op with back-off until it succeeds, ctx ends, or its error is permanent. The
+// second failure in a row halts the worker.
 func (w *worker) retry(ctx context.Context, what string, op func() error) error {
-	pause := backoff.NewExponentialBackOff()
-	pause.InitialInterval, pause.MaxInterval = 20*time.Millisecond, 2*time.Second
-	for attempt := 1; ; attempt++ {
+	failures := 0
+	stopped, err := wait.Retry(ctx, ctx, nil, what, func() error {
 		err := op()
-		if err == nil {
-			w.setHalted(nil)
-			return nil
+		switch c := store.ClassOf(err); {
+		case err == nil:
+			w.setHalted(what, nil)
+		case wait.IsPermanent(err) || c == store.Superseded || c == store.Poison:
+			return wait.Permanent(err)
+		case ctx.Err() != nil: // the end of the retries
+		case failures > 0:
+			w.setHalted(what, err)
 		}
-		if c := store.ClassOf(err); c == store.Superseded || c == store.Poison {
-			return err
-		}
-		if ctx.Err() != nil {
-			return context.Cause(ctx)
-		}
-		// One failure may be a hiccup; from the second on the operator should know.
-		if attempt == 2 {
-			w.log.Warn("halted; trying again until it works", "event", "decide.halted", "doing", what, "error", err)
-		}
-		if attempt >= 2 {
-			w.setHalted(err)
-		}
-		if !wait.Sleep(ctx, pause.NextBackOff()) {
-			return context.Cause(ctx)
-		}
+		failures++
+		return err
+	})
+	if stopped {
+		return context.Cause(ctx)
 	}
+	return err
 }
 
-func (w *worker) setHalted(err error) {
+// setHalted logs when the worker halts, and when it resumes.
+func (w *worker) setHalted(what string, err error) {
 	w.mu.Lock()
 	was := w.halted
 	w.halted = err
 	w.mu.Unlock()
-	if was != nil && err == nil {
+	switch {
+	case was == nil && err != nil:
+		w.log.Warn("halted; trying again until it works", "event", "decide.halted", "doing", what, "error", err)
+	case was != nil && err == nil:
 		w.log.Info("resumed", "event", "decide.resumed")
 	}
 }

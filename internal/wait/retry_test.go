@@ -17,6 +17,7 @@ func TestRetry(t *testing.T) {
 	away, over := errors.New("away"), errors.New("over")
 	for name, c := range map[string]struct {
 		fails   int           // times
+		final   bool          // the last failure is permanent
 		ends    time.Duration // of work; 0: never
 		stops   time.Duration // 0: never
 		took    time.Duration
@@ -29,6 +30,7 @@ func TestRetry(t *testing.T) {
 		"halts and goes on":  {fails: 3, took: 350 * time.Millisecond, says: []string{"retry.halted", "retry.resumed"}},
 		"pauses are bounded": {fails: 8, took: 7150 * time.Millisecond, says: []string{"retry.halted", "retry.resumed"}},
 		"work ends":          {fails: 99, ends: 100 * time.Millisecond, took: 150 * time.Millisecond, err: over, says: []string{"retry.halted"}},
+		"a permanent error":  {fails: 2, final: true, took: 50 * time.Millisecond, err: away},
 		"is stopped":         {fails: 99, stops: time.Second, took: time.Second, stopped: true, err: away, says: []string{"retry.halted"}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -46,7 +48,10 @@ func TestRetry(t *testing.T) {
 				var text bytes.Buffer
 				start, calls := time.Now(), 0
 				stopped, err := Retry(work, stop, slog.New(slog.NewTextHandler(&text, nil)), "it", func() error {
-					if calls++; calls <= c.fails {
+					if calls++; calls == c.fails && c.final {
+						return Permanent(away)
+					}
+					if calls <= c.fails {
 						return away
 					}
 					return nil

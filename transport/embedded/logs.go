@@ -10,7 +10,6 @@ import (
 	"strconv"
 	"strings"
 	"sync"
-	"time"
 
 	"github.com/gofrs/flock"
 	"github.com/twmb/franz-go/pkg/kerr"
@@ -143,7 +142,7 @@ func (l *Logs) setFailing(err error) {
 	l.mu.Unlock()
 	switch {
 	case was == nil && err != nil:
-		l.log.Warn("halted: the log takes nothing; trying again until it does", "error", err)
+		l.log.Warn("halted: cannot append to the log; trying again until it works", "event", "log.halted", "error", err)
 	case was != nil && err == nil:
 		l.log.Info("resumed: the log takes records again", "event", "log.resumed")
 	}
@@ -189,23 +188,15 @@ func (l *Logs) append(ctx context.Context, topic string, records []transport.Rec
 	for p, records := range parts {
 		rows = append(rows, pack(records, p)...)
 	}
-	for pause := 50 * time.Millisecond; ; pause = min(2*pause, 2*time.Second) {
+	_, err = wait.Retry(context.Background(), ctx, nil, "append", func() error {
 		err := log.Append(ctx, rows)
-		if err == nil {
-			l.setFailing(nil)
-			return nil
-		}
-		if c := store.ClassOf(err); c == store.Poison || c == store.Fatal {
-			return err
-		}
-		if ctx.Err() != nil {
-			return err
+		if c := store.ClassOf(err); c == store.Poison || c == store.Fatal || err != nil && ctx.Err() != nil {
+			return wait.Permanent(err)
 		}
 		l.setFailing(err)
-		if !wait.Sleep(ctx, pause) {
-			return err
-		}
-	}
+		return err
+	})
+	return err
 }
 
 // AppendAsync appends like Append, and calls done before it returns. What comes behind

@@ -1,9 +1,8 @@
 package embedded
 
 import (
-	"time"
-
 	"github.com/seed-86dfc502/weir/internal/crash"
+	"github.com/seed-86dfc502/weir/internal/wait"
 	"github.com/seed-86dfc502/weir/store"
 	"github.com/seed-86dfc502/weir/transport"
 )
@@ -103,29 +102,26 @@ func (p *partition) next() (*transport.Frame, bool) {
 // minFetch keeps reads worth their while among very many partitions.
 const minFetch = 32 << 10
 
-// fetch reads what stands behind at. It repeats what failed; false when the
+// fetch reads records from at on. It repeats what failed; false when the
 // subscription ends, because of that or by itself.
 func (p *partition) fetch() bool {
 	g := p.s.g
 	share := min(g.gc.FrameBytes, max(minFetch, g.gc.BufferBytes/8/int64(g.log.Partitions())))
-	for pause := 50 * time.Millisecond; !p.s.Stopped(); pause = min(2*pause, 2*time.Second) {
-		records, err := read(p.s.Context, g.log, p.number, p.at, int(share))
-		if err == nil {
-			if len(records) > 0 && records[0].Offset > p.at {
-				g.lost(p.number, p.at, records[0].Offset)
-			}
-			p.waiting = records
-			crash.At(crash.Fetched, g.gc.ID)
-			return true
+	_, err := wait.Retry(p.s.Stopping, p.s.Stopping, g.logs.log, "read the log", func() (err error) {
+		if p.waiting, err = read(p.s.Context, g.log, p.number, p.at, int(share)); store.ClassOf(err) == store.Fatal {
+			return wait.Permanent(err)
 		}
+		return err
+	})
+	if err != nil {
 		if store.ClassOf(err) == store.Fatal {
 			g.Fail(err)
-			return false
 		}
-		g.logs.log.Warn("cannot read the log; trying again", "topic", g.gc.Topic, "partition", p.number, "error", err)
-		if !p.feed.Sleep(pause) {
-			return false
-		}
+		return false
 	}
-	return false
+	if len(p.waiting) > 0 && p.waiting[0].Offset > p.at {
+		g.lost(p.number, p.at, p.waiting[0].Offset)
+	}
+	crash.At(crash.Fetched, g.gc.ID)
+	return true
 }
