@@ -18,6 +18,8 @@ type Sinks struct {
 	Logger *slog.Logger
 	// Targets are the clients that the sinks share; nil: each has its own.
 	Targets *sinks.Targets
+	// StoreID tells the store apart from all others. Sinks that only read need none.
+	StoreID string
 }
 
 // New makes the sink of a service.
@@ -83,7 +85,7 @@ func (a *Sinks) makeOf(service string, of config.Sink) (sinks.Sink, error) {
 
 func (a *Sinks) env(service string) kind.Env {
 	return kind.Env{
-		Service: service, Pipeline: a.Config.Kafka.Prefix, Logger: a.Logger, Targets: a.Targets,
+		Service: service, Pipeline: a.Config.Kafka.Prefix + "." + a.StoreID, Logger: a.Logger, Targets: a.Targets,
 		Cluster: func(own config.Cluster) (transport.Config, string, error) {
 			return Cluster(a.Config, own, a.Logger)
 		},

@@ -177,7 +177,7 @@ func closeSinks(services []deliver.Service) (err error) {
 
 // sinks makes sinks of this process, for a configuration that it works under.
 func (p *process) sinks(c *config.Config) *assemble.Sinks {
-	return &assemble.Sinks{Config: c, Logger: p.log, Targets: &p.targets}
+	return &assemble.Sinks{Config: c, Logger: p.log, Targets: &p.targets, StoreID: p.ownID()}
 }
 
 // changesLog is the deliver.Log of a topic.

@@ -96,6 +96,11 @@ func (g *inboxManager) open(ctx context.Context, cut *transport.TruncatedError) 
 		g.log.Warn("the state file is a backup, or comes from elsewhere: a new generation of versions begins, and what was taken in since is read again where its source still has it",
 			"because", restored, "generation", found.Generation)
 	}
+	known, err := g.store.Inboxes(ctx)
+	if err != nil {
+		return err
+	}
+	g.storeID.Store(&known[0].TopicID)
 	g.inbox.Store(&found)
 	g.note()
 	return nil

@@ -93,7 +93,7 @@ func (st *stageSet) startIngest(ctx context.Context, _ int64, _ func()) (compone
 func (st *stageSet) sourceEnv() sources.Env {
 	budget := transport.NewBudget(st.cfg.FlowMemory() / groupShare) // of all sources
 	env := sources.Env{
-		Complete: st.opt.UntilIdle, Positions: st.store, OnRecordsLost: st.onRecordsLost, Limit: st.end.ingest.ctx, Logger: st.log,
+		Complete: st.opt.UntilIdle, Positions: st.store, OnRecordsLost: st.onRecordsLost, Limit: st.end.ingest.ctx, Logger: st.log, StoreID: st.ownID(),
 		Group: func(id string, records int, topic string) transport.GroupConfig {
 			gc := st.groupConfig(st.end.ingest.ctx, id, records, topic)
 			gc.Budget = budget

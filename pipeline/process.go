@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"sync/atomic"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/seed-86dfc502/weir/api/auth"
@@ -29,6 +30,9 @@ type process struct {
 	store   assemble.Store
 	gate    gate.Gate
 	targets sinks.Targets // the clients that sinks share
+	// storeID is the topic id of the store's first inbox, which no other store has and which
+	// outlives its generations; not set before the inbox is open.
+	storeID atomic.Pointer[string]
 
 	keys    *auth.Keyring // of the API; nil without
 	control *control.Server
@@ -50,6 +54,14 @@ func newProcess(opt Options) *process {
 	}
 	p.active.now.Store(newSettings(opt.Config, nil, opt.Config.Identity()))
 	return p
+}
+
+// ownID returns what tells the store apart from all others, "" before the inbox is open.
+func (p *process) ownID() string {
+	if id := p.storeID.Load(); id != nil {
+		return *id
+	}
+	return ""
 }
 
 // connect registers the metrics, and opens the cluster and the store, which the

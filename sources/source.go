@@ -83,6 +83,8 @@ type Env struct {
 	// State is the identity of an inbox that is in the state file; empty for a topic.
 	// Positions kept elsewhere are valid for this inbox only.
 	State string
+	// StoreID tells the store apart from all others.
+	StoreID string
 	// Cluster says how the cluster of a source, or without brokers the main one,
 	// is reached.
 	Cluster func(own config.Cluster) (transport.Config, error)

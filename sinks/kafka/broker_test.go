@@ -280,8 +280,8 @@ func TestRecord(t *testing.T) {
 	client := newClient(t, brokers, nil)
 	up := sinktest.Change("acme/ripeness@topic", "b-007", change.NewVersion(1, 1), []byte(`{"n":1}`))
 	down := sinktest.Change("acme/ripeness@topic", "b-007", change.NewVersion(1, 2), nil)
-	require.NoError(t, newSink(t, Options{Client: client, Topic: log.topic, Service: "acme/ripeness@topic"}).Write(t.Context(), []change.Change{up, down}))
-	require.NoError(t, newSink(t, Options{Client: client, Topic: log.topic, Service: "acme/ripeness@topic", Tombstones: true}).Write(t.Context(), []change.Change{down}))
+	require.NoError(t, newSink(t, Options{Client: client, Topic: log.topic, Service: "acme/ripeness@topic", Pipeline: "weir.S"}).Write(t.Context(), []change.Change{up, down}))
+	require.NoError(t, newSink(t, Options{Client: client, Topic: log.topic, Service: "acme/ripeness@topic", Pipeline: "weir.S", Tombstones: true}).Write(t.Context(), []change.Change{down}))
 	records := log.records(t)
 	require.Len(t, records, 3)
 	require.Equal(t, string(up.AppendRecord(nil)), string(records[0].Value))
@@ -294,7 +294,7 @@ func TestRecord(t *testing.T) {
 			headers[h.Key] = string(h.Value)
 		}
 		require.Equal(t, map[string]string{
-			"weir-service": c.Service, "weir-version": fmt.Sprint(uint64(c.Version)), "weir-key": c.Key, "weir-op": string(c.Op), "weir-partition": "0",
+			"weir-service": c.Service, "weir-version": fmt.Sprint(uint64(c.Version)), "weir-key": c.Key, "weir-op": string(c.Op), "weir-partition": "0", "weir-pipeline": "weir.S",
 		}, headers)
 	}
 }

@@ -13,6 +13,7 @@
 //	weir-key        the idempotency key
 //	weir-op         upsert or retract
 //	weir-partition  the partition of the changes log that it came by
+//	weir-pipeline   the pipeline: kafka.prefix and the store's id
 //	weir-position   on a change that was sent again after it was a dead letter: where that
 //	                was asked for
 //

@@ -27,6 +27,8 @@ const (
 	// PositionHeader is the position of a change that an operator, or retry.later, sent once
 	// more; that of any other is its version.
 	PositionHeader = "weir-position"
+	// PipelineHeader is Options.Pipeline: keys and positions repeat in other pipelines.
+	PipelineHeader = "weir-pipeline"
 )
 
 const (
@@ -66,7 +68,7 @@ type Options struct {
 	Topic, Service string
 
 	// Pipeline tells two pipelines apart that have services of one name and write to
-	// one topic; it is a part of the transactional ids.
+	// one topic. Every process of a pipeline has the same.
 	Pipeline string
 
 	// Tombstones publishes a retraction as a null value. Defaults to false: a
@@ -332,13 +334,14 @@ func (st *stream) fail(failed map[int]*sinks.Error, n int, e *sinks.Error) {
 
 // record makes a change's record.
 func (s *Sink) record(c *change.Change) transport.Record {
-	r := transport.Record{Topic: s.opts.Topic, Key: []byte(c.Entity), Headers: make([]transport.Header, 0, 8)}
+	r := transport.Record{Topic: s.opts.Topic, Key: []byte(c.Entity), Headers: make([]transport.Header, 0, 9)}
 	r.Headers = append(r.Headers,
 		transport.Header{Key: ServiceHeader, Value: []byte(c.Service)},
 		transport.Header{Key: VersionHeader, Value: strconv.AppendUint(nil, uint64(c.Version), 10)},
 		transport.Header{Key: KeyHeader, Value: []byte(c.Key)},
 		transport.Header{Key: OpHeader, Value: []byte(c.Op)},
-		transport.Header{Key: PartitionHeader, Value: strconv.AppendInt(nil, int64(c.Partition), 10)})
+		transport.Header{Key: PartitionHeader, Value: strconv.AppendInt(nil, int64(c.Partition), 10)},
+		transport.Header{Key: PipelineHeader, Value: []byte(s.opts.Pipeline)})
 	if c.Resent != 0 {
 		r.Headers = append(r.Headers, transport.Header{Key: PositionHeader, Value: strconv.AppendUint(nil, uint64(c.Resent), 10)})
 	}

@@ -370,16 +370,19 @@ func (s *Sink) readLeft(ctx context.Context, topic *fenced.Topic, claims []sinks
 	return all, nil
 }
 
-// parseOwn reads the headers of a record; ok is false if it is not this service's.
+// parseOwn reads the headers of a record; ok is false if it is not this service's of this
+// pipeline.
 func (s *Sink) parseOwn(r *kgo.Record) (rec record, partition int32, ok bool) {
 	partition = -1
-	var service bool
+	var service, pipeline bool
 	var position uint64
 	for _, h := range r.Headers {
 		var err error
 		switch h.Key {
 		case ServiceHeader:
 			service = string(h.Value) == s.opts.Service
+		case PipelineHeader:
+			pipeline = string(h.Value) == s.opts.Pipeline
 		case PartitionHeader:
 			var n int64
 			n, err = strconv.ParseInt(string(h.Value), 10, 32)
@@ -398,7 +401,7 @@ func (s *Sink) parseOwn(r *kgo.Record) (rec record, partition int32, ok bool) {
 		}
 	}
 	rec.position, rec.entity = change.Version(position), entityHash(string(r.Key))
-	return rec, partition, service && partition >= 0 && position != 0
+	return rec, partition, service && pipeline && partition >= 0 && position != 0
 }
 
 func keyHash(key string) uint64 {

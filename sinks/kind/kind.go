@@ -35,7 +35,8 @@ type Scannable interface {
 // Env holds the dependencies of a sink.
 type Env struct {
 	Service string // whose sink it is
-	// Pipeline tells this pipeline apart from others that write to the same targets.
+	// Pipeline tells this pipeline apart from others that write to the same targets:
+	// kafka.prefix and the store's id.
 	Pipeline string
 	Logger   *slog.Logger
 	// Targets are the clients that the sinks of a process share.

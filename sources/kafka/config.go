@@ -22,8 +22,9 @@ type Config struct {
 	Topic string `yaml:"topic" required:"true"`
 	// FrameRecords is the most records of one frame: of a partition, one frame is in work.
 	FrameRecords int `yaml:"frame_records" default:"1000" range:"1..100000"`
-	// Group is the consumer group. Defaults to <kafka.group>.source.<name>; where the
-	// inbox is in the state file, followed by the inbox's id.
+	// Group is the consumer group. Defaults to <kafka.group>.source.<name>, followed by the
+	// inbox's id where the inbox is in the state file, or by the store's id where the source
+	// has brokers of its own.
 	Group string `yaml:"group"`
 
 	derived bool // Group is the default
@@ -63,12 +64,18 @@ func (c *Config) ReadsTopic() string { return c.Topic }
 func (c *Config) ClientTLS() *config.TLS { return c.TLS }
 
 // groupOf returns the group to read in. Offsets that a broker keeps say what an inbox
-// has: they belong to a state file only while it is neither replaced nor restored.
+// has: they belong to a state file only while it is neither replaced nor restored. On other
+// brokers than the inbox's, kafka.group does not tell pipelines apart.
 func (c *Config) groupOf(e sources.Env) string {
-	if !c.derived || e.State == "" {
+	switch {
+	case !c.derived:
 		return c.Group
+	case e.State != "":
+		return c.Group + "." + e.State
+	case len(c.Brokers) > 0:
+		return c.Group + "." + e.StoreID
 	}
-	return c.Group + "." + e.State
+	return c.Group
 }
 
 // Open implements sources.Kind.
