@@ -14,6 +14,9 @@ type Config struct {
 	Required   []string
 	Strip      map[string][]string // source to patterns: names, *, **
 	Projection []Projection
+	// MaxText bounds a string of a projected document: a change with a longer one is
+	// too large. 0: none is.
+	MaxText int
 }
 
 // Source says how events of a source are read: a path of names joined by dots,
@@ -60,10 +63,28 @@ type Change struct {
 // Expected is every change in order, by service and entity.
 type Expected map[string]map[string][]Change
 
+// Model is the state that events build, one after the other.
+type Model struct {
+	Expected Expected
+	// TooLarge are the changes that no service may see, and whether each must be a dead
+	// letter: one that repeats the view before it need not be.
+	TooLarge map[ID]bool
+	entities map[string]*entity
+}
+
+// ID names a change.
+type ID struct {
+	Service, Entity string
+	Version         uint64
+}
+
 type entity struct {
-	docs  map[string]any
-	fence map[string]*seen
-	last  map[string]*Change // by service
+	docs    map[string]any
+	version uint64 // of the last event that changed docs
+	fence   map[string]*seen
+	last    map[string]*Change // by service
+	views   map[string]Change  // by service: the last change, also one that was not sent
+	unknown map[string]bool    // services whose last change was lost and is now too large
 }
 
 type seen struct {
@@ -75,63 +96,142 @@ type seen struct {
 // remembered event ids per source and entity.
 const remembered = 8
 
+// NewModel returns a model without events.
+func NewModel() *Model {
+	return &Model{Expected: Expected{}, TooLarge: map[ID]bool{}, entities: map[string]*entity{}}
+}
+
 // Run applies events in order. An error means that an event is not what the
 // model can read: tests give it no broken ones.
 func Run(c Config, events []Event) (Expected, error) {
-	entities := map[string]*entity{}
-	out := Expected{}
+	m := NewModel()
 	for _, e := range events {
-		if err := c.apply(entities, out, e); err != nil {
-			return nil, fmt.Errorf("version %d: %w", e.Version, err)
+		if err := m.Apply(c, e); err != nil {
+			return nil, err
 		}
 	}
-	return out, nil
+	return m.Expected, nil
 }
 
-func (c Config) apply(entities map[string]*entity, out Expected, e Event) error {
+// Apply decides one event under a configuration.
+func (m *Model) Apply(c Config, e Event) error {
 	s := c.source(e.Source)
 	if s == nil {
-		return fmt.Errorf("unknown source %q", e.Source)
+		return fmt.Errorf("version %d: unknown source %q", e.Version, e.Source)
 	}
 	id, payload, eventID, sequence, err := c.read(s, e)
 	if err != nil {
-		return err
+		return fmt.Errorf("version %d: %w", e.Version, err)
 	}
-	en := entities[id]
+	en := m.entities[id]
 	if en == nil {
-		en = &entity{docs: map[string]any{}, fence: map[string]*seen{}, last: map[string]*Change{}}
-		entities[id] = en
+		en = &entity{docs: map[string]any{}, fence: map[string]*seen{}, last: map[string]*Change{},
+			views: map[string]Change{}, unknown: map[string]bool{}}
+		m.entities[id] = en
 	}
 	if !en.admit(e, eventID, Text(payload), sequence) {
 		return nil
 	}
+	old, had := en.docs[s.Name]
 	switch {
 	case payload == nil:
 		delete(en.docs, s.Name)
 	case s.Patch:
-		en.docs[s.Name] = patched(en.docs[s.Name], payload.value)
+		en.docs[s.Name] = patched(old, payload.value)
 	default:
 		en.docs[s.Name] = payload.value
 	}
+	if had != (payload != nil) || !Equal(old, en.docs[s.Name]) {
+		en.version = e.Version
+	}
+	c.each(en, e.Version, func(service string, next Change) {
+		last, view, known := en.last[service], en.views[service], en.unknown[service]
+		en.views[service] = next
+		if !known && (last == nil && next.Op == "retract" || last != nil && last.same(next)) {
+			return
+		}
+		m.send(c, en, ID{service, id, e.Version}, next, !view.same(next) && (view.Op != "" || next.Op != "retract"))
+	})
+	return nil
+}
+
+// Redecide sends what services have now once more where their last change is not above
+// upTo.
+func (m *Model) Redecide(c Config, id string, version, upTo uint64, services []string) {
+	en := m.entities[id]
+	if en == nil {
+		return
+	}
+	c.each(en, version, func(service string, next Change) {
+		if last := en.last[service]; last != nil && last.Version <= upTo && slices.Contains(services, service) {
+			en.unknown[service] = !m.send(c, en, ID{service, id, version}, next, true)
+		}
+	})
+}
+
+// Purge drops a deleted entity whose changes are all below a version, and reports
+// whether it did.
+func (m *Model) Purge(id string, below uint64) bool {
+	en := m.entities[id]
+	if en == nil || len(en.docs) > 0 || en.version == 0 || en.version >= below {
+		return false
+	}
+	for _, last := range en.last {
+		if last.Version >= below {
+			return false
+		}
+	}
+	delete(m.entities, id)
+	return true
+}
+
+// Unknown reports whether the newest change of a service was lost and is too large to be
+// sent again.
+func (m *Model) Unknown(service, id string) bool {
+	en := m.entities[id]
+	return en != nil && en.unknown[service]
+}
+
+// each calls f with the current view of every service.
+func (c Config) each(en *entity, version uint64, f func(service string, next Change)) {
 	doc, present := c.merged(en.docs)
 	for _, p := range c.Projection {
-		next := Change{Version: e.Version, Op: "retract"}
+		next := Change{Version: version, Op: "retract"}
 		if present && (p.When == nil || p.When(doc)) {
 			next.Op, next.Doc = "upsert", p.project(doc)
 		}
 		for _, service := range p.Services {
-			last := en.last[service]
-			if last == nil && next.Op == "retract" || last != nil && last.Op == next.Op && Equal(last.Doc, next.Doc) {
-				continue
-			}
-			en.last[service] = &next
-			if out[service] == nil {
-				out[service] = map[string][]Change{}
-			}
-			out[service][id] = append(out[service][id], next)
+			f(service, next)
 		}
 	}
-	return nil
+}
+
+// send adds a change, unless it is too large, and reports whether it did.
+func (m *Model) send(c Config, en *entity, id ID, next Change, differs bool) bool {
+	if c.MaxText > 0 && longest(next.Doc) >= c.MaxText {
+		m.TooLarge[id] = m.TooLarge[id] || differs
+		return false
+	}
+	en.last[id.Service], en.unknown[id.Service] = &next, false
+	if m.Expected[id.Service] == nil {
+		m.Expected[id.Service] = map[string][]Change{}
+	}
+	m.Expected[id.Service][id.Entity] = append(m.Expected[id.Service][id.Entity], next)
+	return true
+}
+
+// same reports whether a service sees no difference between two changes.
+func (c Change) same(o Change) bool { return c.Op == o.Op && Equal(c.Doc, o.Doc) }
+
+// longest returns the length of the longest string of a document.
+func longest(v any) (n int) {
+	if text, ok := v.(string); ok {
+		return len(text)
+	}
+	for _, below := range children(v) {
+		n = max(n, longest(below))
+	}
+	return n
 }
 
 func (c Config) source(name string) *Source {

@@ -33,10 +33,9 @@ type variant struct {
 
 // configuration is a variant, compiled.
 type configuration struct {
-	plan    *decide.Plan
-	altered bool
-	shapes  []ingest.Extractor
-	model   oracle.Config
+	plan   *decide.Plan
+	shapes []ingest.Extractor
+	rules  oracle.Config
 }
 
 const (
@@ -83,18 +82,18 @@ func (v variant) compile() (c configuration, err error) {
 		return c, err
 	}
 	var spec merge.Spec
-	c.model.Strip = map[string][]string{}
+	c.rules.Strip = map[string][]string{}
 	for _, source := range sources {
 		spec.Sources = append(spec.Sources, merge.Source{Name: source})
-		c.model.Sources = append(c.model.Sources, oracle.Source{Name: source, Entity: "id", EventID: "event", Operation: "op", Sequence: "seq"})
-		c.model.Strip[source] = drop
+		c.rules.Sources = append(c.rules.Sources, oracle.Source{Name: source, Entity: "id", EventID: "event", Operation: "op", Sequence: "seq"})
+		c.rules.Strip[source] = drop
 		c.shapes = append(c.shapes, ingest.Extractor{
 			Source: source, Entity: ingest.Locator{Path: "id"}, EventID: ingest.Locator{Path: "event"},
 			Operation: ingest.Locator{Path: "op"}, Sequence: ingest.Locator{Path: "seq"},
 			IsDelete: func(op string) bool { return op == "delete" }, Strip: strip, MaxEvent: 1 << 20, MaxEntity: 256,
 		})
 	}
-	c.altered = v.altered
+	c.rules.MaxText = maxChange
 	c.plan = &decide.Plan{Fingerprint: fmt.Appendf(nil, "%+v", v), MaxChange: maxChange}
 	c.plan.Merge = merge.Compile(spec)
 	add := func(p projections.Spec, other oracle.Projection, services ...string) error {
@@ -111,7 +110,7 @@ func (v variant) compile() (c configuration, err error) {
 			other.Fields = append(other.Fields, oracle.Field{To: f.Out, From: f.Path})
 		}
 		other.Services = services
-		c.model.Projection = append(c.model.Projection, other)
+		c.rules.Projection = append(c.rules.Projection, other)
 		return nil
 	}
 	var ripe, list []string

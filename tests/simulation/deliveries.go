@@ -176,6 +176,11 @@ func (m *Memory) undone(inbox *topic, services []decide.Service, fresh func(serv
 				}
 			}
 		}
+		for _, l := range m.state.letters {
+			if l.State == store.LetterRetrying && slices.ContainsFunc(services, func(s decide.Service) bool { return s.Name == l.Service }) {
+				why = fmt.Sprintf("%s, entity %s: version %v waits for another attempt", l.Service, l.Entity, l.Version)
+			}
+		}
 		return nil
 	})
 	return why

@@ -60,7 +60,7 @@ func (w *world) post() {
 			event.Op, event.Payload = change.Delete, nil
 		}
 		send(d, entity, event)
-		if w.seed%compared != 0 || !again.chance(0.6) {
+		if w.seed%4 != 0 || !again.chance(0.6) {
 			continue
 		}
 		w.count("key forgotten")

@@ -16,6 +16,7 @@ import (
 	"github.com/seed-86dfc502/weir/ingest/gate"
 	"github.com/seed-86dfc502/weir/sinks"
 	"github.com/seed-86dfc502/weir/store"
+	"github.com/seed-86dfc502/weir/tests/oracle"
 )
 
 // Rules switches rules of the protocol off, one by one, in what surrounds the
@@ -113,8 +114,7 @@ type world struct {
 	// guarded by mu; to a backup that does not tell a resumer from where to look
 	unmarked bool
 	dead     map[place]bool // records that decide must have made dead letters
-	large    map[large]bool // changes that were too large; whether they must be dead letters, and not only may
-	unknown  map[large]bool // whose newest change was lost and could not be sent again; no versions
+	model    *oracle.Model  // of the inbox; set at the end
 	gaps     []missing      // guarded by mu; what operators were told of
 	over     bool           // no more processes
 }
