@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -34,7 +35,8 @@ var (
 //
 // events/s and changes/s depend on the machine and on what else runs there;
 // the seconds of processor time per 1,000 events (weir-cpu-s/kev: this process,
-// the others: the servers) do so much less. changes/s counts what the dam let
+// the others: the servers) do so much less, and what this process allocates per event
+// hardly at all. changes/s counts what the dam let
 // through, delivered/s what reached the sinks: of changes of one entity that
 // wait together a state sink (postgres, clickhouse) gets the newest.
 func BenchmarkEndToEnd(b *testing.B) {
@@ -63,6 +65,8 @@ func BenchmarkEndToEnd(b *testing.B) {
 type run struct {
 	took         time.Duration
 	cpu          cpu
+	allocated    uint64 // bytes
+	allocations  uint64
 	events       int64 // decided; what a source reads again is stale and not counted
 	passed, sent int64 // changes through the dam, and those that reached a sink
 }
@@ -109,6 +113,8 @@ func measure(b *testing.B, dir string, w world, s *stream, total *run) {
 		return sum
 	}
 	look(2*time.Millisecond, func() bool { return summary().Read > 0 })
+	var memory, later runtime.MemStats
+	runtime.ReadMemStats(&memory)
 	start, before := time.Now(), usedCPU(b, w.servers...)
 	if total != nil {
 		b.StartTimer()
@@ -117,6 +123,9 @@ func measure(b *testing.B, dir string, w world, s *stream, total *run) {
 	if total != nil {
 		b.StopTimer()
 		total.add(time.Since(start), before, usedCPU(b, w.servers...), summary())
+		runtime.ReadMemStats(&later)
+		total.allocated += later.TotalAlloc - memory.TotalAlloc
+		total.allocations += later.Mallocs - memory.Mallocs
 	}
 	require.NoError(b, <-ended)
 	if sum := summary(); sum.Dead > 0 {
@@ -148,6 +157,8 @@ func report(b *testing.B, t run) {
 	for who, used := range t.cpu {
 		b.ReportMetric(used.Seconds()/events*1000, who+"-cpu-s/kev")
 	}
+	b.ReportMetric(float64(t.allocated)/events/1024, "KiB-allocated/event")
+	b.ReportMetric(float64(t.allocations)/events, "allocations/event")
 	load, _ := os.ReadFile("/proc/loadavg")
 	first, _, _ := strings.Cut(string(load), " ")
 	b.Logf("load average %s", first)
