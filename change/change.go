@@ -144,6 +144,14 @@ type Change struct {
 // Key is the idempotency key of a change: 32 hex digits from SHA-256 over
 // service, entity, version and content, each length-prefixed.
 func Key(service, entity string, v Version, c Content) string {
+	return string(AppendKey(nil, service, entity, v, c))
+}
+
+// KeySize is how many bytes a key has.
+const KeySize = 32
+
+// AppendKey appends [Key] to dst.
+func AppendKey(dst []byte, service, entity string, v Version, c Content) []byte {
 	var scratch [256]byte
 	b := scratch[:0]
 	b = binary.AppendUvarint(b, uint64(len(service)))
@@ -153,7 +161,7 @@ func Key(service, entity string, v Version, c Content) string {
 	b = binary.BigEndian.AppendUint64(b, uint64(v))
 	b = append(b, c...)
 	sum := sha256.Sum256(b)
-	return hex.EncodeToString(sum[:16])
+	return hex.AppendEncode(dst, sum[:KeySize/2])
 }
 
 // Mark is 96 bits of SHA-256.

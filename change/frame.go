@@ -95,11 +95,17 @@ type FrameMeter struct {
 	docs map[docID]bool
 }
 
+// Reset makes m empty.
+func (m *FrameMeter) Reset() {
+	clear(m.docs)
+	m.size, m.own = 0, 0
+}
+
 // Exceeds reports whether c belongs into another frame: it would be too large with it. A
 // document that is there already may make it larger, since another frame had it again.
 func (m *FrameMeter) Exceeds(c *Change, limit int) bool {
 	switch {
-	case m.docs == nil:
+	case m.size == 0:
 		return false
 	case len(c.Doc) == 0 || m.docs[idOf(c.Doc)]:
 		return m.own+c.frameSize() > limit
@@ -110,7 +116,10 @@ func (m *FrameMeter) Exceeds(c *Change, limit int) bool {
 // Add counts c in, and returns at least how many bytes the record has then.
 func (m *FrameMeter) Add(c *Change) int {
 	if m.docs == nil {
-		m.docs, m.size = map[docID]bool{}, FrameHeader
+		m.docs = map[docID]bool{}
+	}
+	if m.size == 0 {
+		m.size = FrameHeader
 	}
 	m.size, m.own = m.size+c.frameSize(), m.own+c.frameSize()
 	if id := idOf(c.Doc); len(c.Doc) > 0 && !m.docs[id] {
@@ -213,7 +222,8 @@ func (b *FrameBuilder) AppendTo(dst []byte, h Frame) []byte {
 	dst = binary.AppendUvarint(dst, uint64(h.Part))
 	dst = binary.AppendUvarint(dst, h.Cut)
 	dst = wire.Append(wire.Append(dst, b.docs), b.table)
-	dst = appendPacked(dst, append(b.texts, b.body...))
+	b.texts = append(b.texts, b.body...)
+	dst = appendPacked(dst, b.texts)
 	b.docs, b.texts, b.table, b.body, b.documents = b.docs[:0], b.texts[:0], b.table[:0], b.body[:0], 0
 	clear(b.shared)
 	return dst

@@ -2,9 +2,13 @@ package decide
 
 import (
 	"errors"
+	"slices"
+	"unsafe"
 
 	"github.com/seed-86dfc502/weir/change"
+	"github.com/seed-86dfc502/weir/internal/poison"
 	"github.com/seed-86dfc502/weir/internal/sketch"
+	"github.com/seed-86dfc502/weir/projections"
 	"github.com/seed-86dfc502/weir/store"
 )
 
@@ -18,6 +22,7 @@ type batch struct {
 	keys     []store.KeyDigest
 	room     int               // for its outcome, in bytes
 	single   bool              // of one record: what does not fit is a dead letter of its service
+	scratch  *scratch          // of the worker; nil: one of its own
 	noise    *sketch.Collector // may be nil
 	begin    func(*record)     // called before each record, for who watches; may be nil
 }
@@ -70,16 +75,15 @@ func (b *batch) toLoad() []string {
 	return ids
 }
 
-// verdict is the decision about a batch.
+// verdict is the decision about a batch. It is valid until its scratch is reset.
 type verdict struct {
-	plan    *Plan
-	room    int             // for the rest of the outcome, in bytes; negative: it is too much
-	single  bool            // as of the batch
-	out     store.Outcome   // but for the frames of its changes
-	changes []decidedChange // in the order of records and services
+	*scratch
+	plan   *Plan
+	room   int           // for the rest of the outcome, in bytes; negative: it is too much
+	single bool          // as of the batch
+	out    store.Outcome // but for the frames of its changes
 	// How often records had which outcome.
 	outcomes    map[outcomeOf]int
-	decisions   map[decisionOf]int
 	evaluations int // of projections
 
 	claims   *claims         // of the batch; nil when no record of it has one
@@ -92,14 +96,86 @@ type decidedChange struct {
 	service int // index into Plan.Services
 }
 
+// nameChanges gives the changes their keys, all in one text.
+func (v *verdict) nameChanges() {
+	from := len(v.bytes)
+	for i := range v.changes {
+		if c := &v.changes[i].Change; c.Key == "" {
+			v.bytes = change.AppendKey(v.bytes, c.Service, c.Entity, c.Version, c.Content)
+		}
+	}
+	keys := string(v.bytes[from:])
+	for i := range v.changes {
+		if c := &v.changes[i].Change; c.Key == "" {
+			c.Key, keys = keys[:change.KeySize], keys[change.KeySize:]
+		}
+	}
+}
+
 // outcomeOf is an outcome of events of a source.
 type outcomeOf struct {
 	source  string
 	outcome outcome
 }
 
-func newVerdict(p *Plan, room int) *verdict {
-	return &verdict{plan: p, room: room, outcomes: map[outcomeOf]int{}, decisions: map[decisionOf]int{}}
+func newVerdict(p *Plan, room int) *verdict { return new(scratch).verdict(p, room) }
+
+// scratch is memory that a worker's batches use one after the other.
+type scratch struct {
+	changes   []decidedChange // in the order of records and services
+	bytes     []byte          // contents and documents of changes
+	decisions decisionCounts
+	touched   projections.Set
+	output    output
+}
+
+// maxScratch is how much memory a batch leaves to the next one, in bytes of each kind.
+const maxScratch = 4 << 20
+
+// verdict begins the decision about a batch.
+func (s *scratch) verdict(p *Plan, room int) *verdict {
+	s.decisions.reset(len(p.Services))
+	return &verdict{scratch: s, plan: p, room: room, outcomes: map[outcomeOf]int{}}
+}
+
+// reset ends the use of a verdict and of its changes.
+func (s *scratch) reset() {
+	s.output = output{}
+	if clear(s.changes); cap(s.changes) > maxScratch/int(unsafe.Sizeof(decidedChange{})) {
+		s.changes = nil
+	}
+	if poison.Fill(s.bytes); cap(s.bytes) > maxScratch {
+		s.bytes = nil
+	}
+	s.changes, s.bytes = s.changes[:0], s.bytes[:0]
+}
+
+// keep returns the bytes that were appended to s.bytes from an index on.
+func (s *scratch) keep(from int) []byte { return s.bytes[from:len(s.bytes):len(s.bytes)] }
+
+// decisionCounts is how often services had which decision. An event counts once for all
+// services that it does not touch.
+type decisionCounts struct {
+	all [decisionKinds]int
+	of  []int // by service and kind, added to all
+}
+
+const decisionKinds = 5
+
+func kindOf(decision string) int { return slices.Index(allDecisions[:], decision) }
+
+func (c *decisionCounts) reset(services int) {
+	c.all = [decisionKinds]int{}
+	c.of = slices.Grow(c.of[:0], services*decisionKinds)[:services*decisionKinds]
+	clear(c.of)
+}
+
+func (c *decisionCounts) add(service int, decision string, n int) {
+	c.of[service*decisionKinds+kindOf(decision)] += n
+}
+
+func (c *decisionCounts) get(service, kind int) int {
+	return c.all[kind] + c.of[service*decisionKinds+kind]
 }
 
 // full reports whether the outcome exceeds the room.
@@ -110,7 +186,10 @@ func (v *verdict) full() bool { return v.room < 0 && !v.single }
 // otherwise: transactions, dry runs and golden tests decide by it alone. The error is
 // errLargeOutcome when the outcome exceeds the room.
 func decideBatch(b *batch, loaded store.Loaded) (*verdict, error) {
-	v := newVerdict(b.plan, b.room)
+	if b.scratch == nil {
+		b.scratch = new(scratch)
+	}
+	v := b.scratch.verdict(b.plan, b.room)
 	v.single = b.single
 	v.observer, v.claims = newChangeObserver(b.noise), newClaims(len(b.claimed), loaded)
 	err := b.evaluate(v, loaded.Entities)
@@ -124,6 +203,7 @@ func decideBatch(b *batch, loaded store.Loaded) (*verdict, error) {
 		return nil, store.WithClass(err, store.Fatal)
 	}
 	v.out.Claims = v.claims.effects()
+	v.nameChanges()
 	return v, nil
 }
 

@@ -189,7 +189,8 @@ func (w *worker) transact(ctx context.Context, plan *Plan, records []*record, mo
 	if len(records) == 1 {
 		b.room, b.single = outcomeOfOne*w.d.opt.MaxOutcome, true
 	}
-	b.noise, b.begin = w.d.opt.Noise, w.inHand.begin
+	b.scratch, b.noise, b.begin = &w.scratch, w.d.opt.Noise, w.inHand.begin
+	defer w.scratch.reset()
 	unknown := b.toLoad()
 	w.d.opt.Metrics.cacheUsed.WithLabelValues(cacheHit).Add(float64(len(b.subjects) - len(unknown)))
 	w.d.opt.Metrics.cacheUsed.WithLabelValues(cacheMiss).Add(float64(len(unknown)))
@@ -215,7 +216,7 @@ func (w *worker) transact(ctx context.Context, plan *Plan, records []*record, mo
 		if err != nil {
 			return store.Outcome{}, err
 		}
-		v.out.Outbox, v.out.LastTo = pack(plan, v.changes, moves, ends, w.d.opt.MaxFrame)
+		v.out.Outbox, v.out.LastTo = w.writer.pack(plan, v.changes, moves, ends, w.d.opt.MaxFrame)
 		crash.At(crash.DecideOutcome, "")
 		return v.out, nil
 	})

@@ -2,12 +2,12 @@ package decide
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/seed-86dfc502/weir/canonicaltree"
 	"github.com/seed-86dfc502/weir/change"
 	"github.com/seed-86dfc502/weir/internal/tracing"
-	"github.com/seed-86dfc502/weir/projections"
 	"github.com/seed-86dfc502/weir/projections/merge"
 	"github.com/seed-86dfc502/weir/store"
 )
@@ -70,8 +70,6 @@ type evaluation struct {
 	entityState
 	dirty bool // the entity row must be written
 	moved bool // docs changed
-
-	touched projections.Set // scratch
 }
 
 func newEvaluation(v *verdict, e store.Entity) (*evaluation, error) {
@@ -91,7 +89,7 @@ func newEvaluation(v *verdict, e store.Entity) (*evaluation, error) {
 // state cannot be worked with, or that the batch comes to too much; a record that is at
 // fault becomes a dead letter.
 func (ev *evaluation) apply(r *record) error {
-	r.sent = nil
+	r.sent = r.sent[:0]
 	switch effect := ev.claims.of(r); {
 	case effect == conflicting:
 		ev.fail(r, "key_conflict", "another event was taken in under its idempotency key before the store was restored")
@@ -220,23 +218,23 @@ func (ev *evaluation) offerTouched(r *record, before canonicaltree.Node, all boo
 		unaffected = DecisionIncomplete
 		ev.history.last.word = historyWord(HistoryIncomplete)
 	}
-	for p, services := range ev.plan.servicesOf {
+	ev.decisions.all[kindOf(unaffected)]++
+	concerned := ev.touched.List()
+	if all || fresh != nil {
+		concerned = ev.plan.shapes
+	} else {
+		slices.Sort(concerned)
+	}
+	for _, p := range concerned {
+		services := ev.plan.servicesOf[p]
+		if !all && !ev.touched.Has(p) {
+			services = slices.DeleteFunc(slices.Clone(services), func(s int) bool { return !fresh[s] })
+		}
 		if len(services) == 0 {
 			continue
 		}
-		if !all && !ev.touched.Has(p) {
-			rest := services
-			services = nil
-			for _, s := range rest {
-				if fresh != nil && fresh[s] {
-					services = append(services, s)
-				} else {
-					ev.decisions[decisionOf{s, unaffected}]++
-				}
-			}
-			if len(services) == 0 {
-				continue
-			}
+		for _, s := range services {
+			ev.decisions.add(s, unaffected, -1)
 		}
 		evaluated++
 		ev.history.evaluated(ev.plan, p)

@@ -24,19 +24,22 @@ type frameEnds = map[store.Partition]change.Version
 // those of one partition are linked to one another, and the first to what ends
 // says. It also returns where the last ones end. A partition without changes has
 // no frame. limit is MaxFrame but in tests.
-func pack(p *Plan, changes []decidedChange, moves []store.WatermarkStep, ends frameEnds, limit int) ([]store.OutboxFrame, frameEnds) {
+func (w *frameWriter) pack(p *Plan, changes []decidedChange, moves []store.WatermarkStep, ends frameEnds, limit int) ([]store.OutboxFrame, frameEnds) {
 	if len(changes) == 0 {
 		return nil, nil
 	}
-	byPartition := make(map[int32][]*decidedChange, len(moves))
+	w.plan, w.limit, w.out = p, limit, nil
+	if w.byPartition == nil {
+		w.byPartition, w.lowest = map[int32][]*decidedChange{}, map[*byte]int32{}
+	}
+	defer w.reset()
 	for i := range changes {
 		c := &changes[i]
-		byPartition[c.Partition] = append(byPartition[c.Partition], c)
+		w.byPartition[c.Partition] = append(w.byPartition[c.Partition], c)
 	}
-	w := frameWriter{plan: p, limit: limit}
 	last := make(frameEnds, len(moves))
 	for _, m := range moves {
-		rest := byPartition[m.Partition.Number]
+		rest := w.byPartition[m.Partition.Number]
 		if len(rest) == 0 {
 			continue
 		}
@@ -55,26 +58,40 @@ func pack(p *Plan, changes []decidedChange, moves []store.WatermarkStep, ends fr
 	return w.out, last
 }
 
-// frameWriter writes the frames of one decision.
+// frameWriter writes the frames of one decision, and then those of the next one.
 type frameWriter struct {
-	plan    *Plan
-	limit   int
-	out     []store.OutboxFrame
-	builder change.FrameBuilder
-	record  []byte
+	plan        *Plan
+	limit       int
+	out         []store.OutboxFrame
+	builder     change.FrameBuilder
+	meter       change.FrameMeter
+	byPartition map[int32][]*decidedChange
+	lowest      map[*byte]int32
+	record      []byte
+}
+
+// reset drops what w refers to, and memory that only large frames need.
+func (w *frameWriter) reset() {
+	for n, list := range w.byPartition {
+		clear(list)
+		w.byPartition[n] = list[:0]
+	}
+	if cap(w.record) > maxScratch {
+		*w = frameWriter{}
+	}
 }
 
 // fitting returns how many of these changes, which are of one partition and in its
 // order, one frame holds: all those of as many offsets as fit into it, and of one
 // in any case.
 func (w *frameWriter) fitting(rest []*decidedChange) int {
-	var meter change.FrameMeter
+	w.meter.Reset()
 	fit, of := 0, change.Version(0)
 	for n, c := range rest {
 		if c.Position() != of {
 			of, fit = c.Position(), n
 		}
-		if meter.Add(&c.Change) > w.limit && fit > 0 {
+		if w.meter.Add(&c.Change) > w.limit && fit > 0 {
 			return fit
 		}
 	}
@@ -85,11 +102,12 @@ func (w *frameWriter) fitting(rest []*decidedChange) int {
 func (w *frameWriter) write(p store.Partition, h change.Frame, changes []*decidedChange) {
 	number := func(c *decidedChange) int32 { return w.plan.Services[c.service].Number }
 	var parts [][]*decidedChange
-	var meter change.FrameMeter
+	w.meter.Reset()
 	first := 0
 	// Changes with one document come one after the other, in the order of their lowest
 	// numbers: the order of the configuration must not show.
-	lowest := make(map[*byte]int32, len(changes))
+	lowest := w.lowest
+	clear(lowest)
 	for _, c := range changes {
 		doc := unsafe.SliceData(c.Doc)
 		if known, ok := lowest[doc]; !ok || number(c) < known {
@@ -100,11 +118,11 @@ func (w *frameWriter) write(p store.Partition, h change.Frame, changes []*decide
 		return cmp.Or(cmp.Compare(lowest[unsafe.SliceData(a.Doc)], lowest[unsafe.SliceData(b.Doc)]), cmp.Compare(number(a), number(b)))
 	})
 	for n, c := range changes {
-		if meter.Exceeds(&c.Change, w.limit) {
+		if w.meter.Exceeds(&c.Change, w.limit) {
 			parts, first = append(parts, changes[first:n]), n
-			meter = change.FrameMeter{}
+			w.meter.Reset()
 		}
-		meter.Add(&c.Change)
+		w.meter.Add(&c.Change)
 	}
 	parts = append(parts, changes[first:])
 	for _, part := range parts {

@@ -103,7 +103,7 @@ func TestFramesChain(t *testing.T) {
 				}
 				moves = append(moves, store.WatermarkStep{Partition: store.Partition{Generation: generation, Number: n}, From: from, To: next[n]})
 			}
-			outbox, last := pack(p, decided, moves, ends, limit)
+			outbox, last := new(frameWriter).pack(p, decided, moves, ends, limit)
 			for i := range outbox {
 				log[outbox[i].Partition.Number].read(t, p, outbox[i].Frame, limit)
 			}
@@ -135,7 +135,7 @@ func TestACutIsKnownByWhatIsInEachPart(t *testing.T) {
 			p.Services = append(p.Services, Service{Number: int32(i)})
 			decided = append(decided, decidedChange{service: i, Change: change.Change{Entity: "e", Version: change.NewVersion(1, 5), Key: "k", Doc: make([]byte, size)}})
 		}
-		outbox, _ := pack(p, decided, []store.WatermarkStep{{Partition: store.Partition{Generation: 1}, From: 5, To: 6}}, nil, 1000)
+		outbox, _ := new(frameWriter).pack(p, decided, []store.WatermarkStep{{Partition: store.Partition{Generation: 1}, From: 5, To: 6}}, nil, 1000)
 		for _, o := range outbox {
 			f, err := change.ParseFrameHeader(o.Frame)
 			require.NoError(t, err)
@@ -171,7 +171,7 @@ func TestFramesAreCut(t *testing.T) {
 	add(15, 0, 600) // too much for it, so in parts, of one change each
 	add(15, 1, 600)
 	add(17, 0, 100) // and the rest
-	outbox, last := pack(p, decided, []store.WatermarkStep{{Partition: partition, From: 10, To: 20}}, frameEnds{partition: change.NewVersion(1, 3)}, 1000)
+	outbox, last := new(frameWriter).pack(p, decided, []store.WatermarkStep{{Partition: partition, From: 10, To: 20}}, frameEnds{partition: change.NewVersion(1, 3)}, 1000)
 	require.Equal(t, frameEnds{partition: change.NewVersion(1, 20)}, last)
 	type frame struct {
 		from, to, prev int64
@@ -195,7 +195,7 @@ func TestFramesAreCut(t *testing.T) {
 		{15, 17, 15, 1, true, map[int32]int{2: 1}},
 		{17, 20, 17, 0, true, map[int32]int{2: 1}},
 	}, got)
-	outbox, last = pack(p, nil, []store.WatermarkStep{{Partition: partition, From: 20, To: 30}}, nil, 1000)
+	outbox, last = new(frameWriter).pack(p, nil, []store.WatermarkStep{{Partition: partition, From: 20, To: 30}}, nil, 1000)
 	require.Empty(t, outbox, "a decision without changes has no frame")
 	require.Empty(t, last)
 }

@@ -40,13 +40,7 @@ const (
 	cacheMiss = "miss"
 )
 
-var allDecisions = []string{DecisionPruned, DecisionFiltered, DecisionIncomplete, DecisionHeldBack, DecisionSent}
-
-// decisionOf is what events came to for a service, by its index.
-type decisionOf struct {
-	service  int
-	decision string
-}
+var allDecisions = [decisionKinds]string{DecisionPruned, DecisionFiltered, DecisionIncomplete, DecisionHeldBack, DecisionSent}
 
 // NewMetrics registers them with reg.
 func NewMetrics(reg prometheus.Registerer) *Metrics {
@@ -115,8 +109,12 @@ func (m *Metrics) decided(v *verdict, records int, took time.Duration) {
 	for k, n := range v.outcomes {
 		m.events.WithLabelValues(k.source, string(k.outcome)).Add(float64(n))
 	}
-	for k, n := range v.decisions {
-		m.decisions.WithLabelValues(v.plan.Services[k.service].Name, k.decision).Add(float64(n))
+	for i := range v.plan.Services {
+		for kind, decision := range allDecisions {
+			if n := v.decisions.get(i, kind); n > 0 {
+				m.decisions.WithLabelValues(v.plan.Services[i].Name, decision).Add(float64(n))
+			}
+		}
 	}
 	for i := range v.out.Letters {
 		m.letters.WithLabelValues(v.out.Letters[i].Code).Inc()

@@ -34,6 +34,7 @@ type Plan struct {
 	index *projections.Index
 	// alike is, of each projection, the one of its shape that is evaluated for all of them.
 	alike      []int
+	shapes     []int          // the projections that are evaluated
 	servicesOf [][]int        // services of all projections of a shape, at the one that is evaluated
 	byName     map[string]int // service name to index
 	byNumber   map[int32]int
@@ -119,14 +120,16 @@ func (p *Plan) unreadable(source string, payload canonicaltree.Node) bool {
 // Prepare checks the plan and builds its look-up tables; it must be called
 // once before use.
 func (p *Plan) Prepare() error {
-	p.servicesOf = make([][]int, len(p.Projections))
+	p.servicesOf, p.shapes = make([][]int, len(p.Projections)), nil
 	p.byName = make(map[string]int, len(p.Services))
 	p.byNumber = make(map[int32]int, len(p.Services))
 	p.rank = ranks(p.Projections)
 	p.alike = p.sameShape()
 	evaluated := slices.Clone(p.Projections)
 	for i, first := range p.alike {
-		if i != first {
+		if i == first {
+			p.shapes = append(p.shapes, i)
+		} else {
 			evaluated[i] = nil
 		}
 	}

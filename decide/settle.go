@@ -15,6 +15,7 @@ import (
 // output is the view of a document. Most views are held back, so the text is written
 // only when a change needs it.
 type output struct {
+	scratch    *scratch
 	projection *projections.Projection
 	doc        canonicaltree.Node
 	written    []byte
@@ -24,17 +25,22 @@ type output struct {
 // text writes the output once, for all services of the projection.
 func (o *output) text() ([]byte, error) {
 	if o.written == nil {
-		text, match, err := o.projection.Project(nil, o.doc)
+		from := len(o.scratch.bytes)
+		text, match, err := o.projection.Project(o.scratch.bytes, o.doc)
 		if err != nil {
 			return nil, err
 		}
 		if !match {
 			return nil, errors.New("a projection that matched does not match again")
 		}
-		o.written = text
+		o.scratch.bytes = text
+		o.written = o.scratch.keep(from)
 	}
 	return o.written, nil
 }
+
+// retracted is the content of all retractions; what keeps it copies it.
+var retracted = change.Retracted()
 
 // candidate is the view of an entity, for the services that share it.
 type candidate struct {
@@ -48,7 +54,7 @@ type candidate struct {
 // error of the projection is a dead letter per service, whose row is kept. One customer's
 // filter must not stop the others.
 func (ev *evaluation) offer(r *record, projection int, services []int) (shown bool, err error) {
-	c := candidate{content: change.Retracted()}
+	c := candidate{content: retracted}
 	if ev.present {
 		ev.evaluations++
 		p := ev.plan.Projections[projection]
@@ -62,7 +68,10 @@ func (ev *evaluation) offer(r *record, projection int, services []int) (shown bo
 			ev.markUnknown(r.Control, services)
 			return false, nil
 		case match:
-			c.content, c.output = change.Hashed(canonicaltree.Scheme, digest), &output{projection: p, doc: ev.merged}
+			from := len(ev.bytes)
+			ev.bytes = append(append(ev.bytes, canonicaltree.Scheme), digest[:]...)
+			ev.output = output{scratch: ev.scratch, projection: p, doc: ev.merged}
+			c.content, c.output = ev.keep(from), &ev.output
 		default:
 			c.absent = DecisionFiltered
 			ev.history.filteredOut(ev.plan, projection)
@@ -129,7 +138,6 @@ func (ev *evaluation) compareAndSend(r *record, service int, c *candidate) error
 		ev.markUnknown(r.Control, []int{service})
 		return nil
 	}
-	ch.Key = change.Key(ch.Service, ch.Entity, ch.Version, ch.Content)
 	if c.output != nil {
 		c.output.counted = true
 	}
@@ -165,13 +173,13 @@ func (ev *evaluation) send(r *record, service int, c change.Change, size int) {
 	c.Partition = r.partition
 	ev.changes = append(ev.changes, decidedChange{c, service})
 	ev.room -= size
-	ev.decisions[decisionOf{service, DecisionSent}]++
+	ev.decisions.add(service, DecisionSent, 1)
 	r.sent = append(r.sent, service)
 }
 
 // suppress counts a service that was evaluated and gets no change.
 func (ev *evaluation) suppress(service int, decision string) {
-	ev.decisions[decisionOf{service, decision}]++
+	ev.decisions.add(service, decision, 1)
 }
 
 // changeOverhead is an upper bound of the bytes that the encoding of a change adds to its

@@ -94,7 +94,7 @@ func TestALargeEventForManyCustomers(t *testing.T) {
 	for _, l := range v.out.Letters { // a failure must not print megabytes
 		require.FailNow(t, l.Reason)
 	}
-	frames, _ := pack(plan, v.changes, []store.WatermarkStep{{Partition: store.Partition{Generation: 1}, To: 1}}, nil, MaxFrame)
+	frames, _ := new(frameWriter).pack(plan, v.changes, []store.WatermarkStep{{Partition: store.Partition{Generation: 1}, To: 1}}, nil, MaxFrame)
 	runtime.ReadMemStats(&after)
 	require.True(t, len(frames) == 1)
 	require.Less(t, after.TotalAlloc-before.TotalAlloc, uint64(12*size), "allocated in all")

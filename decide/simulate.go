@@ -89,7 +89,7 @@ func (v *verdict) step() Step {
 		for decision, names := range map[string]*[]string{
 			DecisionHeldBack: &step.Held, DecisionFiltered: &step.Filtered, DecisionIncomplete: &step.Incomplete, DecisionPruned: &step.Pruned,
 		} {
-			if v.decisions[decisionOf{i, decision}] > 0 {
+			if v.decisions.get(i, kindOf(decision)) > 0 {
 				*names = append(*names, service.Name)
 			}
 		}

@@ -39,10 +39,12 @@ type worker struct {
 	// worker's own loop, and take-over at an assignment. It is held when full, and
 	// for as long as the store is unreachable: an assignment that ends must not wait for it.
 	work     chan struct{}
-	producer Producer  // its calls are guarded by work
-	compared time.Time // guarded by work; see ownDue
-	cache    *cache    // guarded by work
-	most     int       // guarded by work; see decideAll
+	producer Producer    // its calls are guarded by work
+	compared time.Time   // guarded by work; see ownDue
+	cache    *cache      // guarded by work
+	scratch  scratch     // guarded by work
+	writer   frameWriter // guarded by work
+	most     int         // guarded by work; see decideAll
 	inHand   inHand
 
 	mu    sync.Mutex

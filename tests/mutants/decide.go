@@ -133,12 +133,12 @@ var decideMutants = []mutant{
 		test: "TestABatchIsCutWhereItsOutcomeIsTooLarge",
 	},
 	{
-		rule: "frames link to the one before in their partition", in: "decide", fn: "pack",
-		find: "_1: _2[_3._4],", put: "_1: change.NewVersion(_3._4.Generation, _3.From),",
+		rule: "frames link to the one before in their partition", in: "decide", fn: "frameWriter.pack",
+		find: "Prev: _2[_3._4],", put: "Prev: change.NewVersion(_3._4.Generation, _3.From),",
 		test: "TestFramesAreCut",
 	},
 	{
-		rule: "frames of one decision link to one another", in: "decide", fn: "pack",
+		rule: "frames of one decision link to one another", in: "decide", fn: "frameWriter.pack",
 		find: "_1, _2._3, _2._4 = _1[_5:], _2._6, _2._6", put: "_1, _2._3 = _1[_5:], _2._6",
 		test: "TestFramesAreCut",
 	},
