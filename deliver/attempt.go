@@ -356,7 +356,7 @@ func (w *worker) redecide(work, stop context.Context, i *core.Item, v *delivery)
 		Reason: fmt.Sprintf("refused under revision %d, decided under %d: %s", w.s.revision.Load(), c.Revision, i.Reason), Trace: c.Trace,
 	}
 	return w.s.retryUntil(work, stop, "request a new decision", func() error {
-		return w.s.opt.Control(work, c.Entity, request)
+		return w.s.opt.Control(work, change.Record{Entity: c.Entity, Control: &request})
 	})
 }
 
@@ -367,10 +367,10 @@ func (w *worker) deadLetter(work, stop context.Context, i *core.Item, v *deliver
 	c := &v.change
 	crash.At(crash.Refusing, w.opt.Name)
 	err := w.s.retryUntil(work, stop, "append a refusal to the inbox", func() error {
-		return w.s.opt.Control(work, c.Entity, change.Control{
+		return w.s.opt.Control(work, change.Record{Entity: c.Entity, Control: &change.Control{
 			ID: uuid.NewString(), Action: change.Refuse, Services: []string{c.Service}, Version: c.Version,
 			Actor: change.Deliver, Reason: "dead letter " + c.Key, Trace: c.Trace,
-		})
+		}})
 	})
 	if err != nil {
 		return err

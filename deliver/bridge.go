@@ -6,25 +6,19 @@ import (
 	"slices"
 	"time"
 
-	"github.com/google/uuid"
 	"github.com/seed-86dfc502/weir/change"
 	"github.com/seed-86dfc502/weir/internal/wait"
-	"github.com/seed-86dfc502/weir/sinks"
 	"github.com/seed-86dfc502/weir/store"
 )
 
-// A frame whose predecessor is not the last that was handed out may follow a gap. What
-// is missing may be in the outbox, or later in the log: a frame of a future that the
-// store lost may precede the one that was decided in its place. If it is nowhere, it is
-// lost, and every entity whose newest change was in it is decided again (I1 for state
-// sinks; a log sink may get a content twice, and its operator is told that something is
-// missing).
+// A frame whose predecessor is not the last that was handed out may follow a gap. The
+// missing changes may be in the outbox, or later in the log: a frame of a future that the
+// store lost may precede the one that was decided in its place. Otherwise they are lost:
+// the follower passes them, and the services concerned need a repair; see repair.go.
 
 const (
-	repairPage   = 500
-	repairPeriod = 500 * time.Millisecond
-	tickPeriod   = 2 * time.Second
-	tokenPeriod  = 10 * time.Second
+	tickPeriod  = 2 * time.Second
+	tokenPeriod = 10 * time.Second
 )
 
 // follower takes frames in the order of a partition's log: it is the tail, which feeds
@@ -105,11 +99,6 @@ func (l follower) affected(c *cursor) (change.Version, bool) {
 // bridge finds what is missing between a follower's position and a frame. over reports
 // that the frame itself is to be skipped.
 func (s *Stage) bridge(ctx context.Context, l follower, from feed, f *logged) (over bool, err error) {
-	free, err := l.p.lockGap(ctx)
-	if err != nil {
-		return false, err
-	}
-	defer free()
 	if found, err := l.feedFromOutbox(ctx, from, f.offset, f.offset); found || err != nil {
 		return false, err
 	}
@@ -121,7 +110,8 @@ func (s *Stage) bridge(ctx context.Context, l follower, from feed, f *logged) (o
 		return false, err
 	}
 	if !over {
-		return false, s.repair(ctx, l, f.Prev, f.offset)
+		l.passLost(f.Prev, f.offset)
+		return false, nil
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -134,13 +124,8 @@ func (s *Stage) bridge(ctx context.Context, l follower, from feed, f *logged) (o
 }
 
 // bridgeEnd moves a follower that has read all of a log, which ends at end, to the
-// position that it should have reached: from the outbox, or else by a repair.
+// position that it should have reached: from the outbox, or else past lost changes.
 func (s *Stage) bridgeEnd(ctx context.Context, l follower, from feed, to change.Version, end int64) error {
-	free, err := l.p.lockGap(ctx)
-	if err != nil {
-		return err
-	}
-	defer free()
 	if found, err := l.feedFromOutbox(ctx, from, max(0, end-1), end); found || err != nil {
 		return err
 	}
@@ -149,10 +134,11 @@ func (s *Stage) bridgeEnd(ctx context.Context, l follower, from feed, to change.
 	if now != end || err != nil {
 		return err
 	}
-	if rewound, err := s.storeRewound(ctx, l.p, to); rewound || err != nil {
-		return err
+	rewound, err := s.storeRewound(ctx, l.p, to)
+	if !rewound && err == nil {
+		l.passLost(to, end)
 	}
-	return s.repair(ctx, l, to, end)
+	return err
 }
 
 // storeRewound reports whether the store no longer knows the decisions up to a position
@@ -167,18 +153,6 @@ func (s *Stage) storeRewound(ctx context.Context, p *partition, to change.Versio
 		return err
 	})
 	return rewound, err
-}
-
-// lockGap waits until nobody else looks into a gap of p.
-func (p *partition) lockGap(ctx context.Context) (free func(), err error) {
-	select {
-	case p.gapLock <- struct{}{}:
-		return func() { <-p.gapLock }, nil
-	case <-p.ctx.Done():
-		return nil, errRevoked
-	case <-ctx.Done():
-		return nil, context.Cause(ctx)
-	}
 }
 
 // readOutbox returns the frames of the outbox that continue a feed, up to the end of a
@@ -247,122 +221,6 @@ func (s *Stage) logContinues(ctx context.Context, p *partition, at feed, from in
 	return false, nil
 }
 
-// repair requests a decision about each entity whose newest change lies at or above a
-// service's position and below to. When none is left it moves the follower there, and to
-// a record of the log. A service that catches up with the tail meanwhile misses the same.
-func (s *Stage) repair(ctx context.Context, l follower, to change.Version, next int64) error {
-	for repaired := map[int32]bool{}; ; {
-		s.mu.Lock()
-		g := s.newGapRepair(l, to, repaired)
-		if len(g.positions) == 0 {
-			if l.valid() && l.feed().fed < to {
-				l.move(feed{fed: to, next: next})
-			}
-			s.mu.Unlock()
-			return nil
-		}
-		s.mu.Unlock()
-		if err := g.redecide(ctx); err != nil {
-			return err
-		}
-		for service := range g.positions {
-			repaired[service] = true
-		}
-	}
-}
-
-// gapRepair requests decisions about what is gone from a partition's log.
-type gapRepair struct {
-	s         *Stage
-	p         *partition
-	from, to  change.Version
-	positions map[int32]change.Version // of the services that miss it, by their numbers
-	names     map[int32]string
-	operation string
-	requested map[store.Key]change.Version // what a new decision was asked for
-}
-
-// newGapRepair returns the repair of what a follower's services miss below to, without
-// those repaired already; it has no positions if there is nothing to do. The caller holds
-// the stage's mutex.
-func (s *Stage) newGapRepair(l follower, to change.Version, repaired map[int32]bool) *gapRepair {
-	g := &gapRepair{
-		s: s, p: l.p, from: to, to: to, positions: map[int32]change.Version{}, names: map[int32]string{},
-		operation: uuid.NewString(), requested: map[store.Key]change.Version{},
-	}
-	for _, c := range l.p.cursors {
-		if at, affected := l.affected(c); affected && at < to && !repaired[c.w.opt.Number] {
-			g.positions[c.w.opt.Number], g.names[c.w.opt.Number] = at, c.w.opt.Name
-			g.from = min(g.from, at)
-		}
-	}
-	return g
-}
-
-// redecide returns when no service of g has a newest change between its position and to.
-func (g *gapRepair) redecide(ctx context.Context) error {
-	g.report()
-	for {
-		left, err := g.requestDecisions(ctx)
-		if err != nil {
-			return err
-		}
-		if left == 0 {
-			g.s.log.Info("what was gone is decided again", "partition", g.p.number, "entities", len(g.requested), "services", slices.Sorted(maps.Values(g.names)))
-			return nil
-		}
-		if !wait.Sleep(ctx, repairPeriod) || g.p.ctx.Err() != nil {
-			return errRevoked
-		}
-	}
-}
-
-func (g *gapRepair) report() {
-	for _, w := range g.s.services() {
-		if _, affected := g.positions[w.opt.Number]; affected {
-			g.s.opt.Metrics.gaps.WithLabelValues(w.opt.Name).Inc()
-			if w.traits.Kind == sinks.Log {
-				w.log.Error("changes are gone from the log before they were delivered: what this service gets has a gap", "partition", g.p.number, "from", g.from.String(), "to", g.to.String())
-			}
-		}
-	}
-	g.s.log.Warn("changes are gone from the log before they were delivered: their entities are decided again", "partition", g.p.number, "from", g.from.String(), "to", g.to.String(), "services", len(g.positions))
-}
-
-// requestDecisions requests a decision about every entity whose newest change is gone,
-// once for each version, and returns how many there are.
-func (g *gapRepair) requestDecisions(ctx context.Context) (left int, err error) {
-	for after := ""; ; {
-		var rows []store.Row
-		if err := g.s.retryUntil(ctx, g.p.ctx, "read whose changes are gone", func() (err error) {
-			rows, err = g.s.opt.Store.Moved(ctx, g.from, g.to, after, repairPage)
-			return err
-		}); err != nil || len(rows) == 0 {
-			return left, err
-		}
-		after = rows[len(rows)-1].Entity
-		for _, row := range rows {
-			at, affected := g.positions[row.Service]
-			if !affected || row.Version < at || row.Content == nil || g.s.opt.Partition(row.Entity, row.Version) != g.p.number {
-				continue
-			}
-			left++
-			if g.requested[row.Key] == row.Version {
-				continue
-			}
-			if err := g.s.retryUntil(ctx, g.p.ctx, "ask for a new decision", func() error {
-				return g.s.opt.Control(ctx, row.Entity, change.Control{
-					ID: g.operation + "/" + row.Entity, Action: change.Redecide, Services: []string{g.names[row.Service]}, Version: row.Version,
-					Force: true, Actor: change.Deliver, Reason: "its change is gone from the log",
-				})
-			}); err != nil {
-				return left, err
-			}
-			g.requested[row.Key] = row.Version
-		}
-	}
-}
-
 // tick checks periodically whether logs end too early, and whether the partitions are
 // still this process's although nothing moves.
 func (s *Stage) tick() {
@@ -380,7 +238,7 @@ func (s *Stage) tick() {
 
 // checkEnds finds partitions whose log ends below the last frame that was decided and
 // published: no later frame would show that. Each is checked in a goroutine of its own,
-// since its log may not answer, and a repair waits for decisions.
+// since its log may not answer.
 func (s *Stage) checkEnds(ctx context.Context) error {
 	look, err := s.looks.look(ctx)
 	if err != nil {

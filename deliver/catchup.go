@@ -3,6 +3,7 @@ package deliver
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"time"
 
 	"github.com/seed-86dfc502/weir/internal/wait"
@@ -81,7 +82,7 @@ func (s *Stage) lowest(p *partition) (*cursor, feed) {
 		if c.feed.reaches(&p.feed) {
 			c.live, joined = true, true
 			c.floor = max(c.floor, c.position().Version)
-			c.w.log.Info("caught up", "partition", p.number)
+			c.w.log.Info("caught up", slog.String("event", "delivery.caught_up"), "partition", p.number)
 			p.edits++
 			continue
 		}
@@ -247,11 +248,15 @@ func (s *Stage) restartFeed(ctx context.Context, c *cursor) error {
 		s.mu.Unlock()
 		return nil
 	}
-	if start < end && (c.lap == nil || *c.lap != was.fed) {
-		c.feed, c.lap = feed{fed: was.fed, next: start}, &was.fed
-		s.mu.Unlock()
-		return nil
-	}
 	s.mu.Unlock()
-	return s.bridgeEnd(ctx, follower{s: s, p: p, c: c, was: &was}, was, to, end)
+	l := follower{s: s, p: p, c: c, was: &was}
+	if found, err := s.logContinues(ctx, p, feed{fed: was.fed}, start); !found || err != nil {
+		return errors.Join(err, s.bridgeEnd(ctx, l, was, to, end))
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if l.valid() {
+		l.move(feed{fed: was.fed, next: start})
+	}
+	return nil
 }

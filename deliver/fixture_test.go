@@ -259,11 +259,13 @@ func (r recording) SwapProgress(ctx context.Context, revision int64, swaps []sto
 	return done, err
 }
 
-func (w *world) control(_ context.Context, entity string, c change.Control) error {
+func (w *world) control(_ context.Context, controls ...change.Record) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.controls = append(w.controls, c)
-	w.events = append(w.events, string(c.Action)+" "+entity)
+	for _, c := range controls {
+		w.controls = append(w.controls, *c.Control)
+		w.events = append(w.events, string(c.Control.Action)+" "+c.Entity)
+	}
 	return nil
 }
 

@@ -101,7 +101,7 @@ func newFlood(t *testing.T, services int, partitions int32, memory int64, traits
 	m := &flood{like: of("", "", 0), next: map[int32]int64{}}
 	opt := deliver.Options{
 		Revision: 1, Superseded: func() {}, Store: &floodStore{partitions: partitions, rows: map[int32]store.Progress{}}, Log: &changesLog{}, Memory: memory,
-		Control:   func(context.Context, string, change.Control) error { return nil },
+		Control:   func(context.Context, ...change.Record) error { return nil },
 		Partition: func(string, change.Version) int32 { return 0 },
 		StopGrace: time.Millisecond, Logger: slog.New(slog.DiscardHandler), Metrics: deliver.NewMetrics(prometheus.NewRegistry()),
 	}

@@ -173,7 +173,7 @@ func (s *Stage) offer(ctx context.Context, w *worker, l *store.DeadLetter) error
 		}
 		c.Action, c.Version, c.Change = change.Resend, 0, sent.AppendBinary(nil)
 	}
-	if err := s.opt.Control(ctx, l.Entity, c); err != nil {
+	if err := s.opt.Control(ctx, change.Record{Entity: l.Entity, Control: &c}); err != nil {
 		return err
 	}
 	w.m.offered.Inc()

@@ -147,12 +147,12 @@ func TestI9ALetterThatIsTooLargeHoldsUpNoOther(t *testing.T) {
 	w := newWorld(t, service, other)
 	var tried atomic.Int32
 	p := w.start(map[string]sinks.Traits{service: state, other: state}, later(service, time.Millisecond), later(other, time.Millisecond), func(o *deliver.Options) {
-		o.Control = func(ctx context.Context, entity string, c change.Control) error {
-			if entity == "large" && c.Action == change.Redecide {
+		o.Control = func(ctx context.Context, controls ...change.Record) error {
+			if controls[0].Entity == "large" && controls[0].Control.Action == change.Redecide {
 				tried.Add(1)
 				return fmt.Errorf("append: %w", transport.ErrTooLarge)
 			}
-			return w.control(ctx, entity, c)
+			return w.control(ctx, controls...)
 		}
 	})
 	for _, s := range p.sinks {

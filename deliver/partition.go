@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/rand"
 	"fmt"
+	"log/slog"
 	"slices"
 	"time"
 
@@ -17,12 +18,11 @@ import (
 // partition is one assigned partition of the changes log. Its fields but number,
 // after, ctx and cancel are guarded by the stage's mutex.
 type partition struct {
-	number  int32
-	after   uint64 // only messages of assignments above it are of this take-over
-	ctx     context.Context
-	cancel  context.CancelFunc
-	wakeUp  chan struct{} // capacity 1: the catch-up reader has something to do
-	gapLock chan struct{} // capacity 1: full while a gap is bridged
+	number int32
+	after  uint64 // only messages of assignments above it are of this take-over
+	ctx    context.Context
+	cancel context.CancelFunc
+	wakeUp chan struct{} // capacity 1: the catch-up reader has something to do
 
 	gone     bool
 	feed     feed            // of the tail: what every live service was handed
@@ -31,6 +31,10 @@ type partition struct {
 	joining  bool            // the tail waits for a service that is nearly live
 	cursors  []*cursor
 	absent   []store.ServicePosition // of services that are not configured
+
+	requesting  int       // appends of repair requests under way: its repairs have left the walk
+	repairAfter time.Time // then they rejoin it
+	repairPause time.Duration
 
 	token      store.Token
 	floor      change.Version          // see store.ProgressSwap
@@ -151,12 +155,25 @@ type cursor struct {
 	feed feed
 	// mark is saved with the position, for a sinks.Recoverer.
 	mark    string
-	resumed bool // owned by the worker: its sink resumed since the take-over
-	// lap is where feed was when it was sent back to the beginning of the log; nil before.
-	lap *change.Version
+	resumed bool        // owned by the worker: its sink resumed since the take-over
+	repair  core.Repair // saved with the position
 	// pending are the slices that are not done, in the order of the log; those in flight
 	// come first.
 	pending []*slice
+}
+
+// restore sets what is saved of a position.
+func (c *cursor) restore(at *store.ServicePosition) {
+	c.floor, c.feed, c.mark = at.Version, feed{fed: at.Version, next: at.LogOffset}, at.Mark
+	var ok bool
+	if c.repair, ok = core.DecodeRepair(at.Repair, at.Version); !ok {
+		c.w.log.Error("stored repair cannot be read; all entities are decided again", slog.String("event", "repair.unreadable"), "partition", c.p.number)
+	}
+}
+
+// saved returns what is saved of the position.
+func (c *cursor) saved() store.ServicePosition {
+	return store.ServicePosition{Service: c.w.opt.Number, Position: c.position(), Mark: c.mark, Repair: c.repair.Encode()}
 }
 
 // position is how far the service is.
@@ -197,7 +214,7 @@ const nearby = 256
 func newPartition(s *Stage, row *store.Progress, token store.Token, after uint64) *partition {
 	p := &partition{
 		number: row.Partition, after: after, token: token, saved: row.Positions,
-		wakeUp: make(chan struct{}, 1), gapLock: make(chan struct{}, 1), rows: map[string]rowEdit{}, absentRows: map[string][]*core.Item{},
+		wakeUp: make(chan struct{}, 1), rows: map[string]rowEdit{}, absentRows: map[string][]*core.Item{},
 	}
 	p.ctx, p.cancel = context.WithCancel(s.ctx)
 	var farthest store.Position
@@ -222,8 +239,7 @@ func newPartition(s *Stage, row *store.Progress, token store.Token, after uint64
 			// activation, and no position that was saved before is above these.
 			at.Position = farthest
 		}
-		c.mark = at.Mark
-		c.floor, c.feed = at.Version, feed{fed: at.Version, next: at.LogOffset}
+		c.restore(&at)
 		c.live = at.LogOffset+nearby >= farthest.LogOffset
 		if c.live && (at.LogOffset < p.feed.next || at.LogOffset == p.feed.next && at.Version < p.feed.fed) {
 			p.feed = c.feed
@@ -516,7 +532,7 @@ func (s *Stage) fallBehind(w *worker) {
 	clear(w.queue)
 	w.queue = w.queue[:0]
 	if fell && !w.removed {
-		w.log.Warn("behind: the other services go on without it")
+		w.log.Warn("service is lagging; catching up separately", slog.String("event", "delivery.lagging"))
 		s.countBehind()
 	}
 	s.wake()
@@ -528,7 +544,7 @@ func (p *partition) poke() { wait.Offer(p.wakeUp, struct{}{}) }
 func (p *partition) positions() []store.ServicePosition {
 	out := make([]store.ServicePosition, 0, len(p.cursors)+len(p.absent))
 	for _, c := range p.cursors {
-		out = append(out, store.ServicePosition{Service: c.w.opt.Number, Position: c.position(), Mark: c.mark})
+		out = append(out, c.saved())
 	}
 	out = append(out, p.absent...)
 	slices.SortFunc(out, func(a, b store.ServicePosition) int { return int(a.Service) - int(b.Service) })

@@ -5,6 +5,7 @@ import (
 	"context"
 	"slices"
 
+	"github.com/seed-86dfc502/weir/internal/wait"
 	"github.com/seed-86dfc502/weir/store"
 )
 
@@ -82,9 +83,8 @@ func (s *Stage) join(w *worker) {
 	for _, p := range s.parts {
 		c := &cursor{w: w, p: p, live: true, floor: p.feed.fed, feed: p.feed}
 		if i := slices.IndexFunc(p.absent, func(a store.ServicePosition) bool { return a.Service == w.opt.Number }); i >= 0 {
-			at := p.absent[i]
-			c.live, c.floor, c.mark = false, at.Version, at.Mark
-			c.feed = feed{fed: at.Version, next: at.LogOffset}
+			c.live = false
+			c.restore(&p.absent[i])
 			p.absent = slices.Delete(slices.Clone(p.absent), i, i+1)
 		}
 		s.follow(c)
@@ -101,6 +101,7 @@ func (s *Stage) follow(c *cursor) {
 	slices.SortFunc(c.p.cursors, func(a, b *cursor) int { return cmp.Compare(a.w.opt.Number, b.w.opt.Number) })
 	c.p.edits++
 	c.p.poke()
+	wait.Offer(s.repairs, struct{}{})
 }
 
 // replace ends a worker that has stopped, and begins the one of added that takes its
@@ -121,16 +122,18 @@ func (s *Stage) replace(old *worker, added []*worker) {
 		if i < 0 {
 			continue
 		}
-		at, mark := p.cursors[i].position(), p.cursors[i].mark
+		at := p.cursors[i].saved()
 		p.cursors = slices.Delete(slices.Clone(p.cursors), i, i+1)
 		of := rows[p]
 		if next == nil {
 			p.absentRows[old.opt.Name] = of
-			p.absent = append(p.absent, store.ServicePosition{Service: old.opt.Number, Position: at, Mark: mark})
+			p.absent = append(p.absent, at)
 			p.edits++
 			continue
 		}
-		s.follow(&cursor{w: next, p: p, floor: at.Version, feed: feed{fed: at.Version, next: at.LogOffset}, mark: mark})
+		c := &cursor{w: next, p: p}
+		c.restore(&at)
+		s.follow(c)
 		next.arrived = append(next.arrived, arrival{p, of})
 		next.parked += len(of)
 	}

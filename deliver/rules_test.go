@@ -93,7 +93,7 @@ func TestOnlyTheOwnerOffersALetterAndOnlyToASinkThatWorks(t *testing.T) {
 	w = newWorker(s, w.opt)
 	s.workers = []*worker{w}
 	requests := 0
-	s.opt.Control = func(context.Context, string, change.Control) error { requests++; return nil }
+	s.opt.Control = func(context.Context, ...change.Record) error { requests++; return nil }
 	of := int32(1)
 	s.opt.Partition = func(string, change.Version) int32 { return of }
 	s.parts = map[int32]*partition{0: p}

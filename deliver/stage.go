@@ -97,8 +97,8 @@ type Options struct {
 	// pace nor its failures hold up a delivery.
 	History Attempts
 	Log     Log
-	// Control appends a control record to the inbox and returns when it is durable.
-	Control func(ctx context.Context, entity string, c change.Control) error
+	// Control appends control records to the inbox and returns when they are durable.
+	Control func(ctx context.Context, controls ...change.Record) error
 	// Partition returns the inbox partition in which a version of an entity was
 	// decided: another generation of the inbox may have had another number of them.
 	// Of a generation that is not known, it is that of the newest.
@@ -144,6 +144,7 @@ type Stage struct {
 	saver   saver
 	history *recorder
 	large   *largeWrites
+	repairs chan struct{} // capacity 1: a repair is needed, or its requests are answered
 
 	ctx        context.Context // ends when Run's does
 	stop       context.CancelFunc
@@ -172,6 +173,7 @@ func New(opt Options) *Stage {
 	s := &Stage{
 		opt: opt, log: opt.Logger.With("stage", "deliver"), limit: opt.Limit,
 		parts: map[int32]*partition{}, frames: map[*change.Frame]int{}, released: make(chan struct{}), failed: make(chan error, 1),
+		repairs: make(chan struct{}, 1),
 	}
 	s.ctx, s.stop = context.WithCancel(context.Background())
 	s.large = newLargeWrites(opt.Memory)
@@ -214,6 +216,7 @@ func (s *Stage) Run(ctx context.Context) error {
 	writers.Go(func() { s.history.run(worked) })
 	s.running.Go(s.tick)
 	s.running.Go(s.offerDue)
+	s.running.Go(s.walk)
 	var err error
 	select {
 	case <-ctx.Done():
@@ -267,6 +270,7 @@ func (s *Stage) Assigned(ctx context.Context, _ string, partitions []int32) (map
 		starts[p.number] = p.feed.next
 		s.running.Go(func() { s.catchUp(p) })
 	}
+	wait.Offer(s.repairs, struct{}{})
 	s.countBehind()
 	return starts, nil
 }
@@ -377,7 +381,8 @@ func (s *Stage) behindPartitions() map[string]int {
 	return behind
 }
 
-// Idle reports whether no change is queued, in flight or waits for another attempt.
+// Idle reports whether no change is queued, in flight, waits for another attempt, or was
+// lost and is still to be decided again.
 func (s *Stage) Idle() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -389,6 +394,11 @@ func (s *Stage) Idle() bool {
 	for _, p := range s.parts {
 		if len(p.rows) > 0 { // a dead letter is not saved yet
 			return false
+		}
+		for _, c := range p.cursors {
+			if c.repair.Needed() {
+				return false
+			}
 		}
 	}
 	return true

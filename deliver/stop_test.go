@@ -80,7 +80,7 @@ func (s *silent) start(limit context.Context, t *testing.T, grace time.Duration)
 	p := w.start(nil, func(o *deliver.Options) {
 		o.Services = []deliver.Service{{Name: service, Number: w.numbers[service], Sink: s, Retry: deliver.Retry{Attempts: 1}}}
 		o.Store, o.StopGrace, o.Limit = s, grace, limit
-		o.Control = func(ctx context.Context, entity string, c change.Control) error { return w.control(ctx, entity, c) }
+		o.Control = w.control
 	})
 	<-s.asked
 	return p

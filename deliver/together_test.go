@@ -1,7 +1,6 @@
 package deliver
 
 import (
-	"context"
 	"log/slog"
 	"testing"
 	"time"
@@ -12,7 +11,6 @@ import (
 	"github.com/seed-86dfc502/weir/change"
 	"github.com/seed-86dfc502/weir/deliver/core"
 	"github.com/seed-86dfc502/weir/sinks"
-	"github.com/seed-86dfc502/weir/store"
 )
 
 // bareStage has services and one partition whose tail is at a position; nothing runs.
@@ -27,47 +25,6 @@ func bareStage(t *testing.T, s Store, at feed, services ...string) (*Stage, *par
 		p.cursors = append(p.cursors, &cursor{w: w, p: p, feed: at})
 	}
 	return stage, p
-}
-
-// movedRows is a store that says whose changes are gone.
-type movedRows struct {
-	Store
-	rows func() []store.Row
-}
-
-func (m movedRows) Moved(_ context.Context, _, _ change.Version, after string, _ int) ([]store.Row, error) {
-	if after != "" {
-		return nil, nil
-	}
-	return m.rows(), nil
-}
-
-// The mistake that this catches: what was gone before the tail was decided again for
-// those that it fed when that began. A service that caught up with it meanwhile went on
-// behind the gap with them, and lost what it had missed.
-func TestWhoCatchesUpDuringARepairIsRepaired(t *testing.T) {
-	var s *Stage
-	var p *partition
-	asked := map[string]bool{}
-	s, p = bareStage(t, movedRows{rows: func() []store.Row {
-		s.mu.Lock()
-		p.cursors[1].live = true
-		s.mu.Unlock()
-		if asked["late"] {
-			return nil
-		}
-		return []store.Row{{Key: store.Key{Entity: "e", Service: 1}, Version: 7, Content: []byte("c")}}
-	}}, feed{fed: 5, next: 3}, "live", "late")
-	s.opt.Partition = func(string, change.Version) int32 { return 0 }
-	s.opt.Control = func(_ context.Context, entity string, c change.Control) error {
-		require.Equal(t, []any{"e", change.Redecide}, []any{entity, c.Action})
-		asked[c.Services[0]] = true
-		return nil
-	}
-	p.cursors[0].live = true
-	require.NoError(t, s.repair(t.Context(), follower{s: s, p: p}, 9, 4))
-	require.Equal(t, map[string]bool{"late": true}, asked)
-	require.Equal(t, feed{fed: 9, next: 4}, p.feed)
 }
 
 // The mistake that this catches: a service that had no room for a frame got the copy

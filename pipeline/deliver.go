@@ -201,13 +201,16 @@ func (l changesLog) Offsets(ctx context.Context, partition int32) (start, end in
 	return starts[partition], ends[partition], nil
 }
 
-// appendControl appends a control record to the inbox.
-func (st *stageSet) appendControl(ctx context.Context, entity string, c change.Control) error {
-	r, err := st.controlRecord(entity, c)
-	if err != nil {
-		return err
+// appendControl appends control records to the inbox.
+func (st *stageSet) appendControl(ctx context.Context, controls ...change.Record) error {
+	records := make([]transport.Record, len(controls))
+	for i, c := range controls {
+		var err error
+		if records[i], err = st.controlRecord(c.Entity, *c.Control); err != nil {
+			return err
+		}
 	}
-	return st.logs.Append(ctx, []transport.Record{r})
+	return st.logs.Append(ctx, records)
 }
 
 func (p *process) controlRecord(entity string, c change.Control) (transport.Record, error) {

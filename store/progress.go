@@ -31,10 +31,21 @@ type ServicePosition struct {
 	// Mark says where on the service's target to look for changes at or above Version
 	// (sinks.Recoverer); "" for a sink without marks.
 	Mark string
+	// Repair says which changes below Version were lost and are still to be decided again;
+	// "" for none. Deliver encodes it.
+	Repair string
+}
+
+// extra encodes what a row of its own keeps of a position; "" if there is nothing.
+func (p *ServicePosition) extra() string {
+	if p.Mark == "" && p.Repair == "" {
+		return ""
+	}
+	return string(append(wire.Append(nil, p.Mark), p.Repair...))
 }
 
 // Progress is the progress of the deliveries of one partition of the changes
-// log: one row, and one for each mark, swapped together by the partition's owner. It has a position for every
+// log: one row, and one for each service with a Mark or Repair, swapped together by the partition's owner. It has a position for every
 // service that the partition ever had an owner for, also for one that is not
 // configured, which resumes there if it comes back.
 type Progress struct {
@@ -56,7 +67,7 @@ type ProgressSwap struct {
 	// (RetryingKey): one without Payload keeps the stored Payload and Headers.
 	Progress
 	// Saved are the positions under Old, as TakeProgress or the last swap left them; nil: not
-	// known. A Mark that is the same there is not written, so that a swap costs what moved.
+	// known. A Mark or Repair that is the same there is not written, so that a swap costs what moved.
 	Saved []ServicePosition
 	// Ended are the DedupKeys of retrying rows to remove: the change took effect or is
 	// obsolete. A key that is not stored does no harm.
@@ -224,14 +235,14 @@ type Deliveries interface {
 	// Outbox reads the frames of a partition, of all generations, that may not
 	// have been published yet, oldest first.
 	Outbox(ctx context.Context, partition int32) ([][]byte, error)
-	// Moved pages through the entities that have a dam row whose version is from
-	// from up to, not including, to, in ascending byte order: those after the given
-	// one, with these rows.
-	Moved(ctx context.Context, from, to change.Version, after string, limit int) ([]Row, error)
+	// Moved reads up to limit entities after the given one, in ascending byte order. It
+	// returns those of their dam rows whose version is from from up to, not including, to,
+	// and the last entity that it read: "" with the last page.
+	Moved(ctx context.Context, from, to change.Version, after string, limit int) (rows []Row, last string, err error)
 }
 
 // AppendPositions appends the encoding of positions that the stores keep: groups of
-// services that share a position. Marks are not in it.
+// services that share a position. Mark and Repair are not in it.
 func AppendPositions(dst []byte, positions []ServicePosition) []byte {
 	done := make([]bool, len(positions))
 	for i := range positions {
@@ -284,37 +295,40 @@ func DecodePositions(b []byte) ([]ServicePosition, error) {
 	return out, nil
 }
 
-// MovedMarks calls write for each service whose mark is not known to be stored: "" for
-// one that has none any more.
+// MovedMarks calls write for each service whose encoded Mark and Repair are not known to
+// be stored: "" for one that has neither any more.
 func (p *ProgressSwap) MovedMarks(write func(service int32, mark string)) {
 	saved := p.Saved
 	for i := range p.Positions {
 		at := &p.Positions[i]
 		for ; len(saved) > 0 && saved[0].Service < at.Service; saved = saved[1:] {
-			if saved[0].Mark != "" {
+			if saved[0].extra() != "" {
 				write(saved[0].Service, "")
 			}
 		}
 		if len(saved) > 0 && saved[0].Service == at.Service {
-			if saved[0].Mark != at.Mark {
-				write(at.Service, at.Mark)
+			if saved[0].Mark != at.Mark || saved[0].Repair != at.Repair {
+				write(at.Service, at.extra())
 			}
 			saved = saved[1:]
 		} else {
-			write(at.Service, at.Mark)
+			write(at.Service, at.extra())
 		}
 	}
 	for i := range saved {
-		if saved[i].Mark != "" {
+		if saved[i].extra() != "" {
 			write(saved[i].Service, "")
 		}
 	}
 }
 
-// SetMark sets the mark in the position of a service; a service without position has none.
+// SetMark sets Mark and Repair in the position of a service, as MovedMarks encoded them; a
+// service without position has none.
 func SetMark(positions []ServicePosition, service int32, mark string) {
 	if i, found := slices.BinarySearchFunc(positions, service, func(p ServicePosition, n int32) int { return cmp.Compare(p.Service, n) }); found {
-		positions[i].Mark = mark
+		r := wire.Reader{Rest: []byte(mark)}
+		positions[i].Mark = r.Text()
+		positions[i].Repair = string(r.Rest)
 	}
 }
 

@@ -71,7 +71,7 @@ func drawPositions(t *rapid.T) (positions []ServicePosition) {
 func unmarked(positions []ServicePosition) []ServicePosition {
 	positions = slices.Clone(positions)
 	for i := range positions {
-		positions[i].Mark = ""
+		positions[i].Mark, positions[i].Repair = "", ""
 	}
 	return positions
 }
@@ -86,8 +86,9 @@ func TestMovedMarks(t *testing.T) {
 			switch rapid.SampledFrom([]string{"stays", "stays", "moves", "unmarked", "removed"}).Draw(t, "what") {
 			case "moves":
 				next[i].Mark = rapid.StringN(1, -1, 5).Draw(t, "mark")
+				next[i].Repair = rapid.StringN(0, -1, 5).Draw(t, "repair")
 			case "unmarked":
-				next[i].Mark = ""
+				next[i].Mark, next[i].Repair = "", ""
 			case "removed":
 				next = slices.Delete(next, i, i+1)
 			}
@@ -97,8 +98,8 @@ func TestMovedMarks(t *testing.T) {
 		}
 		stored := map[int32]string{}
 		for _, p := range saved {
-			if p.Mark != "" {
-				stored[p.Service] = p.Mark
+			if e := p.extra(); e != "" {
+				stored[p.Service] = e
 			}
 		}
 		for _, known := range []bool{true, false} {

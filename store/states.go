@@ -286,6 +286,22 @@ func Scan(after string, limit int, pick func(Row) bool, read func(after string, 
 	return rows, nil
 }
 
+// MovedIn returns the rows of a page of up to n entities whose version is from from up to,
+// not including, to, and the last entity of the page: "" if no more follow.
+func MovedIn(entities []Entity, n int, from, to change.Version) (rows []Row, last string) {
+	for i := range entities {
+		for _, r := range entities[i].States.All(entities[i].ID) {
+			if r.Version >= from && r.Version < to {
+				rows = append(rows, r)
+			}
+		}
+	}
+	if n > 0 && len(entities) == n {
+		last = entities[n-1].ID
+	}
+	return rows, last
+}
+
 // scanPage is how many entities a scan reads at a time, so that a server is never
 // silent for long.
 const scanPage = 1000

@@ -266,8 +266,11 @@ func (s *Store) Outbox(ctx context.Context, partition int32) ([][]byte, error) {
 }
 
 // Moved implements store.Deliveries.
-func (s *Store) Moved(ctx context.Context, from, to change.Version, after string, limit int) ([]store.Row, error) {
-	rows, err := store.Scan(after, limit, func(r store.Row) bool { return r.Version >= from && r.Version < to },
-		func(after string, n int) ([]store.Entity, error) { return s.states(ctx, after, n) })
-	return rows, failed("page moved rows", err)
+func (s *Store) Moved(ctx context.Context, from, to change.Version, after string, limit int) (rows []store.Row, last string, err error) {
+	entities, err := s.states(ctx, after, limit)
+	if err != nil {
+		return nil, "", failed("read moved rows", err)
+	}
+	rows, last = store.MovedIn(entities, limit, from, to)
+	return rows, last, nil
 }

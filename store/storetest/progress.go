@@ -105,6 +105,9 @@ var progressTests = []test{
 		marked := func(service int32, offset int64, mark string) store.ServicePosition {
 			p := at(service, 0, offset)
 			p.Mark = mark
+			if offset == 2 {
+				p.Repair = "lost\x00" + mark
+			}
 			return p
 		}
 		_, token := f.take(f.a, 'a', 0, 1)

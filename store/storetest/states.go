@@ -86,7 +86,7 @@ var stateTests = []test{
 			for _, r := range rows {
 				assert.Equal(t, r, f.row(f.b, r.Key))
 			}
-			moved, err := f.b.Moved(t.Context(), 0, version(9), "", 10)
+			moved, _, err := f.b.Moved(t.Context(), 0, version(9), "", 10)
 			require.NoError(t, err)
 			assert.Equal(t, rows, moved)
 			entity, err := f.b.Entity(t.Context(), "e")

@@ -174,18 +174,38 @@ var deliverMutants = []mutant{
 	},
 	{
 		rule: "the repair reads the log to its end first", in: "deliver", fn: "Stage.bridge",
-		find: "if !_1 {\n\t\treturn false, _2._3", put: "if true {\n\t\treturn false, _2._3",
+		find: "if !_1 {\n\t\t_2._3(_4.Prev", put: "if true {\n\t\t_2._3(_4.Prev",
 		test: "TestALaterFrameThatGoesOn",
 	},
 	{
-		rule: "the repair asks for what is missing", in: "deliver", fn: "Stage.repair",
-		find: "if _1 := _2._3(_4); _1 != nil {", put: "if _1 := _4.Err(); _1 != nil {",
+		rule: "the position passes lost changes with a need", in: "deliver", fn: "follower.passLost",
+		find: "_1.repair.Lose(_2, _3)", put: "_ = _2",
 		test: "TestWhatIsGoneFromTheLogIsDecidedAgain",
 	},
 	{
-		rule: "the position waits until what is missing is decided", in: "deliver", fn: "gapRepair.redecide",
-		find: "if _1 == 0 {", put: "if _1 >= 0 {",
-		test: "TestThePositionWaitsForWhatIsGone",
+		rule: "the need is saved with the position", in: "deliver", fn: "cursor.saved",
+		find: "Repair: _1.repair.Encode()", put: "Repair: \"\"",
+		test: "TestARepairSurvivesItsProcess",
+	},
+	{
+		rule: "a need moves when its requests are durable", in: "deliver", fn: "pageRequests.answered",
+		find: "_1._2[_3] == 0 && !_1._4[_3]", put: "_1._2[_3] == 0",
+		test: "TestARepairSurvivesItsProcess",
+	},
+	{
+		rule: "a need that joined a walk in the middle goes round", in: "deliver/core", fn: "Repair.Advance",
+		find: "_1.start != \"\":", put: "false:",
+		test: "TestARepairVisitsEveryEntityOnce",
+	},
+	{
+		rule: "a page that was read before more was lost does not count", in: "deliver/core", fn: "Repair.Covers",
+		find: "_1.joined && ", put: "",
+		test: "TestWhatIsLostIsKeptInRanges",
+	},
+	{
+		rule: "a blocked inbox partition leaves the walk", in: "deliver", fn: "Stage.joinWalk",
+		find: "_1._2 > 0 || ", put: "",
+		test: "TestABlockedInboxPartitionHoldsUpItsOwnRepairAlone",
 	},
 	{
 		rule: "the log's end is compared with the last to", in: "deliver", fn: "Stage.checkEnds",
@@ -193,9 +213,9 @@ var deliverMutants = []mutant{
 		test: "TestALogThatEndsTooEarly",
 	},
 	{
-		rule: "who catches up during a repair is repaired", in: "deliver", fn: "Stage.repair",
-		find: "for _1 := range _2._3 {\n\t\t\t_4[_1] = true", put: "for _, c := range l.p.cursors {\n\t\t\t_4[c.w.opt.Number] = true",
-		test: "TestWhoCatchesUpDuringARepairIsRepaired",
+		rule: "who catches up before the tail passes lost changes is repaired", in: "deliver", fn: "follower.affected",
+		find: ", _1.live\n", put: ", _1.live && _1.w.opt.Number == 0\n",
+		test: "TestWhoCatchesUpBeforeTheTailPassesLostChangesIsRepaired",
 	},
 	{
 		rule: "who is behind skips nothing to a later copy", in: "deliver", fn: "Stage.offerBehind",

@@ -152,9 +152,9 @@ var storeMutants = []mutant{
 		test: "TestConformance/Progress",
 	},
 	{
-		rule: "whose changes are gone is found from the position on", in: "store/sqlite", fn: "Store.Moved",
+		rule: "whose changes are gone is found from the position on", in: "store", fn: "MovedIn",
 		find: "_1._2 >= _3", put: "_1._2 > _3",
-		test: "TestConformance/Moved",
+		test: "./store/sqlite TestConformance/Moved",
 	},
 	{
 		rule: "frames above the watermark do not count", in: "store", fn: "Look.Counts",

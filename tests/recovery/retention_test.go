@@ -101,5 +101,5 @@ func expires(w *world, run *harness.Process) {
 
 // decidedAgain is what is said when entities of a partition were decided again.
 func decidedAgain(partition int32) *regexp.Regexp {
-	return regexp.MustCompile(fmt.Sprintf(`msg="what was gone is decided again" stage=deliver partition=%d entities=[1-9]\d* services=\[%s\]\n`, partition, hook))
+	return regexp.MustCompile(fmt.Sprintf(`stage=deliver service=%s event=repair.done partition=%d\n`, hook, partition))
 }

@@ -134,8 +134,12 @@ func (c *client) Outbox(ctx context.Context, partition int32) ([][]byte, error) 
 	return read(ctx, c, "read outbox", partition, func() ([][]byte, error) { return c.Memory.Outbox(ctx, partition) })
 }
 
-func (c *client) Moved(ctx context.Context, from, to change.Version, after string, limit int) ([]store.Row, error) {
-	return read(ctx, c, "read moved", 0, func() ([]store.Row, error) { return c.Memory.Moved(ctx, from, to, after, limit) })
+func (c *client) Moved(ctx context.Context, from, to change.Version, after string, limit int) (rows []store.Row, last string, err error) {
+	rows, err = read(ctx, c, "read moved", 0, func() (rows []store.Row, err error) {
+		rows, last, err = c.Memory.Moved(ctx, from, to, after, limit)
+		return rows, err
+	})
+	return rows, last, err
 }
 
 // putBack is Restore; progress may stay as it is, which breaks the rule that it

@@ -177,12 +177,19 @@ func (j *journal) WithGroup(string) slog.Handler { return j }
 
 // Handle implements slog.Handler.
 func (j *journal) Handle(_ context.Context, r slog.Record) error {
-	switch {
-	case r.Message == "caught up":
+	event := ""
+	r.Attrs(func(a slog.Attr) bool {
+		if a.Key == "event" {
+			event = a.Value.String()
+		}
+		return event == ""
+	})
+	switch event {
+	case "delivery.caught_up":
 		j.w.count("caught up")
-	case strings.HasPrefix(r.Message, "behind:"):
+	case "delivery.lagging":
 		j.w.count("fell behind")
-	case strings.HasPrefix(r.Message, "changes are gone from the log"):
+	case "delivery.lost":
 		j.gone(r)
 	}
 	if j.w.traced {

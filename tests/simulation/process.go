@@ -191,11 +191,11 @@ func (p *process) outlet(ctx context.Context, n int) error {
 	superseded := func() { wait.Offer(newer, struct{}{}) }
 	stage := deliver.New(deliver.Options{
 		Services: services, Revision: p.plan.Revision, Superseded: superseded, Store: p.client(name), Log: &changesLog{p: p, name: name, dice: p.w.dice(name + " ends")},
-		Control: func(ctx context.Context, entity string, c change.Control) error {
-			if p.w.rules.ForgetsRefusals && c.Action == change.Refuse {
+		Control: func(ctx context.Context, controls ...change.Record) error {
+			if p.w.rules.ForgetsRefusals && controls[0].Control.Action == change.Refuse {
 				return nil
 			}
-			return p.control(ctx, entity, c)
+			return p.control(ctx, controls...)
 		},
 		Partition: func(entity string, _ change.Version) int32 { return int32(p.w.inbox.partitionOf([]byte(entity))) },
 		Memory:    p.w.setup.memory, StopGrace: grace, Limit: p.ctx, Logger: p.w.log.With("process", p.name), Metrics: p.w.Fixture.deliver,
@@ -228,13 +228,16 @@ func (p *process) outlet(ctx context.Context, n int) error {
 // attempts is how often deliver tries a change whose failure may be its own.
 const attempts = 3
 
-func (p *process) control(ctx context.Context, entity string, c change.Control) error {
-	key, head, value, err := change.EncodeRecord(change.Record{Entity: entity, Control: &c})
-	if err != nil {
-		return err
+func (p *process) control(ctx context.Context, controls ...change.Record) error {
+	records := make([]transport.Record, len(controls))
+	for i, c := range controls {
+		key, head, value, err := change.EncodeRecord(c)
+		if err != nil {
+			return err
+		}
+		records[i] = transport.Record{Topic: inboxTopic, Key: key, Value: value, Headers: []transport.Header{{Key: change.InboxHeader, Value: head}}}
 	}
-	return p.writer.Append(ctx, []transport.Record{{Topic: inboxTopic, Key: key, Value: value,
-		Headers: []transport.Header{{Key: change.InboxHeader, Value: head}}}})
+	return p.writer.Append(ctx, records)
 }
 
 // reach brings a request to a server, which takes as long as its way. An error means that

@@ -138,15 +138,15 @@ func (m *Memory) Outbox(ctx context.Context, partition int32) (frames [][]byte, 
 }
 
 // Moved implements store.Deliveries.
-func (m *Memory) Moved(ctx context.Context, from, to change.Version, after string, limit int) (rows []store.Row, err error) {
+func (m *Memory) Moved(ctx context.Context, from, to change.Version, after string, limit int) (rows []store.Row, last string, err error) {
 	err = m.look(ctx, func(s *state) {
+		var page []store.Entity
 		for _, id := range slices.Sorted(maps.Keys(s.entities)) {
-			states := s.entities[id].States
-			moved := slices.DeleteFunc(states.All(id), func(r store.Row) bool { return r.Version < from || r.Version >= to })
-			if id > after && len(moved) > 0 && limit > 0 {
-				rows, limit = append(rows, moved...), limit-1
+			if id > after && len(page) < limit {
+				page = append(page, store.Entity{ID: id, States: s.entities[id].States})
 			}
 		}
+		rows, last = store.MovedIn(page, limit, from, to)
 	})
-	return rows, err
+	return rows, last, err
 }

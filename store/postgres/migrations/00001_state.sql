@@ -89,7 +89,7 @@ ALTER TABLE progress ALTER COLUMN positions SET STORAGE MAIN;
 CREATE TABLE progress_marks (
     partition integer NOT NULL,
     service   integer NOT NULL,
-    mark      bytea   NOT NULL,
+    mark      bytea   NOT NULL, -- store.ServicePosition: Mark and Repair
     PRIMARY KEY (partition, service)
 ) WITH (fillfactor = 50);
 ALTER TABLE progress_marks ALTER COLUMN mark SET STORAGE MAIN; -- offsets: nothing to compress

@@ -77,7 +77,7 @@ CREATE TABLE progress (
 CREATE TABLE progress_marks (
     partition INTEGER NOT NULL,
     service   INTEGER NOT NULL,
-    mark      BLOB    NOT NULL,
+    mark      BLOB    NOT NULL, -- store.ServicePosition: Mark and Repair
     PRIMARY KEY (partition, service)
 ) STRICT, WITHOUT ROWID;
 

@@ -1,0 +1,167 @@
+package core
+
+import (
+	"cmp"
+	"encoding/binary"
+	"math"
+	"slices"
+
+	"github.com/seed-86dfc502/weir/change"
+	"github.com/seed-86dfc502/weir/internal/wire"
+)
+
+// Repair is what a service lost of a partition of the changes log, and how far the search
+// for the entities concerned is. The search visits all entities in a circle, from where it
+// joined the walk that serves all repairs. The zero value needs nothing.
+type Repair struct {
+	lost      []span
+	joined    bool
+	wrapped   bool   // the last entity was visited, and the search began again at the first
+	start, at string // the search joined behind start, and has visited up to at
+}
+
+// span is a range of versions, without to.
+type span struct{ from, to change.Version }
+
+// maxSpans bounds the ranges of a repair: the two closest become one, whose entities are
+// decided again although some were delivered.
+const maxSpans = 8
+
+// Lose adds lost versions, without to. All entities are searched for them.
+func (r *Repair) Lose(from, to change.Version) {
+	if slices.ContainsFunc(r.lost, func(s span) bool { return s.from <= from && to <= s.to }) {
+		return
+	}
+	all := append(slices.Clone(r.lost), span{from, to})
+	slices.SortFunc(all, func(a, b span) int { return cmp.Compare(a.from, b.from) })
+	merge := func(n int) {
+		all[n].to = max(all[n].to, all[n+1].to)
+		all = slices.Delete(all, n+1, n+2)
+	}
+	for n := 0; n+1 < len(all); {
+		if all[n+1].from <= all[n].to {
+			merge(n)
+		} else {
+			n++
+		}
+	}
+	if len(all) > maxSpans {
+		closest := 0
+		for n := range len(all) - 1 {
+			if all[n+1].from-all[n].to < all[closest+1].from-all[closest].to {
+				closest = n
+			}
+		}
+		merge(closest)
+	}
+	*r = Repair{lost: all}
+}
+
+// Needed reports whether entities are left to search.
+func (r *Repair) Needed() bool { return len(r.lost) > 0 }
+
+// Has reports whether a version was lost.
+func (r *Repair) Has(v change.Version) bool {
+	return slices.ContainsFunc(r.lost, func(s span) bool { return s.from <= v && v < s.to })
+}
+
+// Bounds returns the range that holds all lost versions, without to.
+func (r *Repair) Bounds() (from, to change.Version) {
+	return r.lost[0].from, r.lost[len(r.lost)-1].to
+}
+
+// NextPage returns the entity behind which the next page of a walk begins, for repairs of
+// which at least one is needed: at the walk's place, or at the next place that a repair
+// has, if none is there.
+func NextPage(place string, repairs []*Repair) string {
+	next, first := "", ""
+	found, any := false, false
+	for _, r := range repairs {
+		if !r.joined {
+			return place
+		}
+		if r.at >= place && (!found || r.at < next) {
+			next, found = r.at, true
+		}
+		if !any || r.at < first {
+			first, any = r.at, true
+		}
+	}
+	if found {
+		return next
+	}
+	return first
+}
+
+// Join is called before a page is read that begins behind an entity: there r joins the walk.
+func (r *Repair) Join(after string) {
+	if !r.joined {
+		r.joined, r.start, r.at = true, after, after
+	}
+}
+
+// Covers reports whether r needs a page that was read since Join: the entities behind after
+// up to last, or all behind after if last is "". It needs those behind At, and none if more
+// was lost meanwhile: its entities may have been read too early.
+func (r *Repair) Covers(after, last string) bool {
+	return r.joined && r.at >= after && (last == "" || r.at < last)
+}
+
+// At is the last entity that was visited.
+func (r *Repair) At() string { return r.at }
+
+// Advance is called when the requests for a page that r covers are durable in the inbox.
+func (r *Repair) Advance(last string) {
+	if !r.joined { // more was lost meanwhile
+		return
+	}
+	switch r.at = last; {
+	case last == "" && !r.wrapped && r.start != "":
+		r.wrapped = true
+	case last == "" || r.wrapped && last >= r.start:
+		*r = Repair{}
+	}
+}
+
+// Encode returns r for DecodeRepair; "" if it needs nothing.
+func (r *Repair) Encode() string {
+	if !r.Needed() {
+		return ""
+	}
+	b := binary.AppendUvarint(nil, uint64(len(r.lost)))
+	for _, s := range r.lost {
+		b = binary.AppendUvarint(binary.AppendUvarint(b, uint64(s.from)), uint64(s.to))
+	}
+	phase := uint64(0)
+	if r.joined {
+		phase = 1
+	}
+	if r.wrapped {
+		phase = 2
+	}
+	b = binary.AppendUvarint(b, phase)
+	return string(wire.Append(wire.Append(b, r.start), r.at))
+}
+
+// DecodeRepair reads what Encode returned. Of a text that it does not understand it takes
+// everything below a position for lost, and ok is false.
+func DecodeRepair(text string, below change.Version) (r Repair, ok bool) {
+	if text == "" {
+		return r, true
+	}
+	in := wire.Reader{Rest: []byte(text)}
+	for n := in.Count(); n > 0 && !in.Failed; n-- {
+		s := span{change.Version(in.Uvarint()), change.Version(in.Uvarint())}
+		in.Failed = in.Failed || s.from >= s.to || s.to > math.MaxInt64
+		r.lost = append(r.lost, s)
+	}
+	phase := in.Uvarint()
+	r.joined, r.wrapped = phase > 0, phase > 1
+	r.start, r.at = in.Text(), in.Text()
+	if in.Failed || len(in.Rest) > 0 || !r.Needed() {
+		r = Repair{}
+		r.Lose(0, below)
+		return r, false
+	}
+	return r, true
+}
