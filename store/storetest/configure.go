@@ -280,7 +280,7 @@ var readerTests = []test{
 		_, err = f.a.Entity(t.Context(), "missing")
 		require.ErrorIs(t, err, store.ErrNotFound)
 	}},
-	{"known services and the number of entities", func(t *testing.T, f *fixture) {
+	{"known services, the number of entities, and of outbox rows", func(t *testing.T, f *fixture) {
 		n, err := f.a.CountEntities(t.Context())
 		require.NoError(t, err)
 		assert.Zero(t, n)
@@ -290,12 +290,15 @@ var readerTests = []test{
 		require.NoError(t, err)
 		revision := f.revision()
 		_, token := f.own(f.a, 'a', p0)
-		out := store.Outcome{Entities: []store.Entity{{ID: "a"}, {ID: "b"}}}
+		out := store.Outcome{Entities: []store.Entity{{ID: "a"}, {ID: "b"}}, Outbox: []store.OutboxFrame{{Partition: p0, Frame: []byte("1")}}}
 		_, err = f.a.Decide(t.Context(), store.Decision{Revision: revision, Moves: []store.WatermarkStep{{Partition: p0, From: 0, To: 1, Token: token}}}, writes(out))
 		require.NoError(t, err)
 		n, err = f.b.CountEntities(t.Context())
 		require.NoError(t, err)
 		assert.EqualValues(t, 2, n)
+		waiting, err := f.b.Outboxes(t.Context())
+		require.NoError(t, err)
+		assert.Equal(t, map[store.Partition]int64{p0: 1}, waiting)
 		known, err := f.b.KnownServices(t.Context())
 		require.NoError(t, err)
 		assert.Len(t, known, len(before)+2)

@@ -147,28 +147,6 @@ var retryingTests = []test{
 		require.True(t, f.retry(revision, store.Token{'f'}, store.Token{'g'}, store.ProgressSwap{Letters: []store.Concluded{{DeadLetter: refused}}}))
 		require.Len(t, f.list(store.LetterFilter{State: store.LetterOpen}), 2, "a letter without a row")
 	}},
-	{"I9 only swaps touch retrying rows; lists show them, counts do not", func(t *testing.T, f *fixture) {
-		revision := f.revision()
-		_, token := f.take(f.a, 'a', 0)
-		row := retryingRow("a/p@s", 0, 4, "e-1")
-		require.True(t, f.retry(revision, token, store.Token{'b'}, store.ProgressSwap{Progress: store.Progress{Retrying: []store.DeadLetter{row}}}))
-		before := f.list(store.LetterFilter{State: store.LetterRetrying})
-		require.Len(t, before, 1)
-		assert.Equal(t, listed(before[0], row, true), before[0])
-		f.settle(revision, before[0].ID, store.LetterReplayed)
-		_, err := f.a.Prune(t.Context(), time.Now().Add(time.Hour), time.Time{})
-		require.NoError(t, err)
-		assert.Equal(t, before, f.list(store.LetterFilter{}))
-		counts, err := f.b.CountLetters(t.Context())
-		require.NoError(t, err)
-		assert.Empty(t, counts)
-		due, err := f.b.DueLetters(t.Context(), []string{"a/p@s"}, 0, 9)
-		require.NoError(t, err)
-		assert.Empty(t, due)
-		groups, err := f.b.GroupLetters(t.Context(), store.LetterFilter{State: store.LetterRetrying}, 9)
-		require.NoError(t, err)
-		require.Len(t, groups, 1)
-	}},
 	{"I7 a tombstone stays while a change of its entity is retried", func(t *testing.T, f *fixture) {
 		revision := f.revision()
 		deleted := time.Date(2026, 3, 1, 0, 0, 0, 0, time.UTC)

@@ -9,6 +9,7 @@ package storetest
 
 import (
 	"context"
+	"slices"
 	"testing"
 	"time"
 
@@ -21,8 +22,8 @@ import (
 
 // Run runs the suite. open returns two independent handles, as two processes
 // would have them, on the same fresh and migrated state, and closes them when
-// the test ends; it is called once per subtest.
-func Run(t *testing.T, open func(t *testing.T) (a, b store.Store)) {
+// the test ends; it is called once per subtest. With names only these groups run.
+func Run(t *testing.T, open func(t *testing.T) (a, b store.Store), groups ...string) {
 	for _, group := range []struct {
 		name  string
 		tests []test
@@ -43,6 +44,9 @@ func Run(t *testing.T, open func(t *testing.T) (a, b store.Store)) {
 		{"Positions", positionTests},
 		{"Reader", readerTests},
 	} {
+		if len(groups) > 0 && !slices.Contains(groups, group.name) {
+			continue
+		}
 		t.Run(group.name, func(t *testing.T) {
 			for _, test := range group.tests {
 				t.Run(test.name, func(t *testing.T) {

@@ -158,34 +158,6 @@ func (m *Memory) ListLetters(ctx context.Context, f store.LetterFilter) (page []
 	return page, err
 }
 
-// GroupLetters implements store.DeadLetters.
-func (m *Memory) GroupLetters(ctx context.Context, f store.LetterFilter, limit int) ([]store.LetterGroup, error) {
-	f.AfterID, f.Limit = 0, store.GroupedLetters
-	letters, err := m.ListLetters(ctx, f)
-	var groups []store.LetterGroup
-	for _, l := range letters {
-		i := slices.IndexFunc(groups, func(g store.LetterGroup) bool {
-			return g.Stage == l.Stage && g.Source == l.Source && g.Service == l.Service && g.Code == l.Code
-		})
-		if i < 0 {
-			i = len(groups)
-			groups = append(groups, store.LetterGroup{Stage: l.Stage, Source: l.Source, Service: l.Service, Code: l.Code, First: l.Created})
-		}
-		g := &groups[i]
-		g.Letters, g.Reason = g.Letters+1, max(g.Reason, l.Reason)
-		if l.Created.Before(g.First) {
-			g.First = l.Created
-		}
-		if l.Last.After(g.Last) {
-			g.Last = l.Last
-		}
-	}
-	slices.SortStableFunc(groups, func(a, b store.LetterGroup) int {
-		return cmp.Or(cmp.Compare(b.Letters, a.Letters), cmp.Compare(a.Stage, b.Stage), cmp.Compare(a.Source, b.Source), cmp.Compare(a.Service, b.Service), cmp.Compare(a.Code, b.Code))
-	})
-	return groups[:min(len(groups), limit)], err
-}
-
 // DueLetters implements store.DeadLetters.
 func (m *Memory) DueLetters(ctx context.Context, services []string, after int64, limit int) (page []store.DeadLetter, err error) {
 	err = m.run(ctx, func() error {
@@ -215,83 +187,6 @@ func (m *Memory) Letter(ctx context.Context, id int64) (letter store.DeadLetter,
 	return letter, err
 }
 
-// CountLettersOf implements store.DeadLetters.
-func (m *Memory) CountLettersOf(ctx context.Context, source string, most int64) (n int64, err error) {
-	err = m.run(ctx, func() error {
-		for _, l := range m.state.letters {
-			if source != "" && l.State == store.LetterOpen && l.Source == source {
-				n = min(n+1, most)
-			}
-		}
-		return nil
-	})
-	return n, err
-}
-
-// CountLetters implements store.DeadLetters.
-func (m *Memory) CountLetters(ctx context.Context) (map[store.Stage]int64, error) {
-	counts := map[store.Stage]int64{}
-	err := m.run(ctx, func() error {
-		for _, l := range m.state.letters {
-			if l.State == store.LetterOpen && counts[l.Stage] <= store.CountedLetters {
-				counts[l.Stage]++
-			}
-		}
-		return nil
-	})
-	return counts, err
-}
-
-// Prune implements store.DeadLetters.
-func (m *Memory) Prune(ctx context.Context, letters, audit time.Time) (n int, err error) {
-	err = m.run(ctx, func() error {
-		s := &m.state
-		before := len(s.letters) + len(s.audits)
-		s.letters = slices.DeleteFunc(slices.Clone(s.letters), func(l store.DeadLetter) bool {
-			return l.Last.Before(letters) && l.State != store.LetterRetrying && !s.refused(l)
-		})
-		s.audits = slices.DeleteFunc(slices.Clone(s.audits), func(a store.Audit) bool { return a.Time.Before(audit) })
-		clear(s.keys)
-		for _, l := range s.letters {
-			s.keys[l.DedupKey] = l.ID
-		}
-		n = before - len(s.letters) - len(s.audits)
-		return nil
-	})
-	return n, err
-}
-
-// refused reports whether an open letter explains a refusal that stands.
-func (s *state) refused(l store.DeadLetter) bool {
-	e := s.entities[l.Entity]
-	r := e.States.Get(s.services[l.Service])
-	return l.State == store.LetterOpen && l.Stage == store.StageDeliver && r.Refused && r.Version == l.Version
-}
-
-// Position implements store.SourcePositions.
-func (m *Memory) Position(ctx context.Context, source, identity string) (p store.SourcePosition, err error) {
-	err = m.run(ctx, func() error {
-		var ok bool
-		if p, ok = m.state.positions[[2]string{source, identity}]; !ok {
-			return store.ErrNotFound
-		}
-		return nil
-	})
-	return p, err
-}
-
-// SetPosition implements store.SourcePositions.
-func (m *Memory) SetPosition(ctx context.Context, p store.SourcePosition) error {
-	return m.run(ctx, func() error {
-		k := [2]string{p.Source, p.Identity}
-		if old, ok := m.state.positions[k]; !ok || old.Offset <= p.Offset {
-			p.State = bytes.Clone(p.State)
-			m.state.positions[k] = p
-		}
-		return nil
-	})
-}
-
 // Entity implements store.Reader.
 func (m *Memory) Entity(ctx context.Context, id string) (e store.Entity, err error) {
 	err = m.run(ctx, func() error {
@@ -314,18 +209,6 @@ func (m *Memory) Watermarks(ctx context.Context) (map[store.Partition]int64, err
 		return nil
 	})
 	return marks, err
-}
-
-// Outboxes implements store.Reader.
-func (m *Memory) Outboxes(ctx context.Context) (map[store.Partition]int64, error) {
-	rows := map[store.Partition]int64{}
-	err := m.run(ctx, func() error {
-		for _, o := range m.state.outbox {
-			rows[o.Partition]++
-		}
-		return nil
-	})
-	return rows, err
 }
 
 // Audits implements store.Reader.
@@ -352,16 +235,4 @@ func (m *Memory) Entities(ctx context.Context, after string, limit int) (page []
 		return nil
 	})
 	return page, err
-}
-
-// CountEntities implements store.Reader.
-func (m *Memory) CountEntities(ctx context.Context) (n int64, err error) {
-	err = m.run(ctx, func() error { n = int64(len(m.state.entities)); return nil })
-	return n, err
-}
-
-// KnownServices implements store.Reader.
-func (m *Memory) KnownServices(ctx context.Context) (numbers map[string]int32, err error) {
-	err = m.run(ctx, func() error { numbers = maps.Clone(m.state.services); return nil })
-	return numbers, err
 }

@@ -18,11 +18,13 @@ import (
 	"github.com/seed-86dfc502/weir/store"
 )
 
-// Memory is a store.Store of maps. Every method that writes is one transaction
-// under one lock, so it is serializable; it passes the conformance suite. What is stored
+// Memory is a store of maps, as far as the stages use one. Every method that writes is one transaction
+// under one lock, so it is serializable; it passes
+// their part of the conformance suite. What is stored
 // is never changed in place, so a Snapshot costs no more than its maps.
 type Memory struct {
-	lock chan struct{} // held when full: waiting for it can be given up
+	store.Store               // nil: the stages call none of the methods that Memory lacks
+	lock        chan struct{} // held when full: waiting for it can be given up
 	// mu is held in a transaction, but not while one calls back: then others read
 	// what is committed.
 	mu    sync.Mutex
@@ -31,14 +33,12 @@ type Memory struct {
 	session int
 }
 
-var _ store.Store = (*Memory)(nil)
-
 // NewMemory returns an empty store. Inside a bubble of testing/synctest it must
 // be made there.
 func NewMemory() *Memory {
 	return &Memory{lock: make(chan struct{}, 1), state: state{
-		marks: map[store.Partition]mark{}, forgotten: map[store.Partition]store.LostDecision{}, entities: map[string]store.Entity{},
-		services: map[string]int32{}, positions: map[[2]string]store.SourcePosition{}, keys: map[string]int64{},
+		marks: map[store.Partition]mark{}, entities: map[string]store.Entity{},
+		services: map[string]int32{}, keys: map[string]int64{},
 		decided: map[store.ClaimID]store.Decided{}, uses: map[store.KeyDigest]store.ClaimID{},
 		progress: map[int32]progress{},
 	}}
@@ -48,7 +48,6 @@ func NewMemory() *Memory {
 type state struct {
 	revisions []store.Revision
 	inboxes   []store.Inbox
-	forgotten map[store.Partition]store.LostDecision
 	services  map[string]int32
 	marks     map[store.Partition]mark
 	outbox    []store.OutboxFrame // ascending id
@@ -59,7 +58,6 @@ type state struct {
 	keys      map[string]int64 // dedup key to letter
 	audits    []store.Audit    // ascending id
 	auditID   int64
-	positions map[[2]string]store.SourcePosition
 	decided   map[store.ClaimID]store.Decided
 	uses      map[store.KeyDigest]store.ClaimID // which of decided has the key
 	progress  map[int32]progress
@@ -83,9 +81,9 @@ func (s state) clone() state {
 	s.revisions, s.inboxes, s.outbox = slices.Clone(s.revisions), slices.Clone(s.inboxes), slices.Clone(s.outbox)
 	s.letters, s.audits = slices.Clone(s.letters), slices.Clone(s.audits)
 	s.services, s.marks, s.entities = maps.Clone(s.services), maps.Clone(s.marks), maps.Clone(s.entities)
-	s.keys, s.positions = maps.Clone(s.keys), maps.Clone(s.positions)
+	s.keys = maps.Clone(s.keys)
 	s.decided, s.uses = maps.Clone(s.decided), maps.Clone(s.uses)
-	s.progress, s.from, s.forgotten = maps.Clone(s.progress), slices.Clone(s.from), maps.Clone(s.forgotten)
+	s.progress, s.from = maps.Clone(s.progress), slices.Clone(s.from)
 	return s
 }
 
@@ -97,11 +95,6 @@ func (m *Memory) Snapshot(ctx context.Context) (Snapshot, error) {
 	var s Snapshot
 	err := m.run(ctx, func() error { s.state = m.state.clone(); return nil })
 	return s, err
-}
-
-// Restore puts a backup back, between transactions.
-func (m *Memory) Restore(ctx context.Context, s Snapshot) error {
-	return m.run(ctx, func() error { m.state = s.state.clone(); m.session++; return nil })
 }
 
 // run runs one transaction. f changes the state only when nothing can fail any more.
@@ -150,18 +143,6 @@ func micros(t time.Time) time.Time {
 	}
 	return t.UTC().Truncate(time.Microsecond)
 }
-
-// Migrate implements store.Store.
-func (m *Memory) Migrate(ctx context.Context) error { return ctx.Err() }
-
-// CheckSchema implements store.Store.
-func (m *Memory) CheckSchema(ctx context.Context) error { return ctx.Err() }
-
-// Ping implements store.Store.
-func (m *Memory) Ping(ctx context.Context) error { return ctx.Err() }
-
-// Close implements store.Store; there is nothing to release.
-func (m *Memory) Close() error { return nil }
 
 // TakeOver implements store.Decisions.
 func (m *Memory) TakeOver(ctx context.Context, partitions []store.Partition, token store.Token) (taken []store.TakenOver, err error) {

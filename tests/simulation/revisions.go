@@ -42,19 +42,6 @@ func (m *Memory) Activate(ctx context.Context, fingerprint []byte, above int64, 
 	return active, err
 }
 
-// Active implements store.Configurations.
-func (m *Memory) Active(ctx context.Context) (active store.Revision, err error) {
-	err = m.run(ctx, func() error {
-		n := len(m.state.revisions)
-		if n == 0 {
-			return store.ErrNotFound
-		}
-		active = m.state.revisions[n-1]
-		return nil
-	})
-	return active, err
-}
-
 func (s *state) inbox(topic, id string) (store.Inbox, bool) {
 	for _, i := range slices.Backward(s.inboxes) { // the newest
 		if i.Topic == topic && i.TopicID == id {
@@ -62,12 +49,6 @@ func (s *state) inbox(topic, id string) (store.Inbox, bool) {
 		}
 	}
 	return store.Inbox{}, false
-}
-
-// Inboxes implements store.Configurations.
-func (m *Memory) Inboxes(ctx context.Context) (all []store.Inbox, err error) {
-	err = m.look(ctx, func(s *state) { all = slices.Clone(s.inboxes) })
-	return all, err
 }
 
 // KnownInbox implements store.Configurations.
@@ -141,28 +122,6 @@ func (m *Memory) RenewInbox(ctx context.Context, inbox store.Inbox, atLeast uint
 	return renewed, err
 }
 
-// NoteLostDecisions implements store.Configurations.
-func (m *Memory) NoteLostDecisions(ctx context.Context, generation uint16, seen []store.LostDecision) (all []store.LostDecision, err error) {
-	err = m.run(ctx, func() error {
-		noted := m.state.forgotten
-		for _, f := range seen {
-			if f.To > noted[f.Partition].To {
-				noted[f.Partition] = f
-			}
-		}
-		maps.DeleteFunc(noted, func(at store.Partition, f store.LostDecision) bool {
-			return at.Generation < generation || f.To <= m.state.marks[at].next
-		})
-		for at, f := range noted {
-			if at.Generation == generation {
-				all = append(all, f)
-			}
-		}
-		return nil
-	})
-	return all, err
-}
-
 // Services implements store.Configurations.
 func (m *Memory) Services(ctx context.Context, names []string) (map[string]int32, error) {
 	numbers := make(map[string]int32, len(names))
@@ -178,15 +137,4 @@ func (m *Memory) Services(ctx context.Context, names []string) (map[string]int32
 		return nil
 	})
 	return numbers, err
-}
-
-// Revisions implements store.Configurations.
-func (m *Memory) Revisions(ctx context.Context, limit int) (all []store.Revision, err error) {
-	err = m.run(ctx, func() error {
-		all = slices.Clone(m.state.revisions)
-		slices.Reverse(all)
-		all = all[:min(len(all), limit)]
-		return nil
-	})
-	return all, err
 }
