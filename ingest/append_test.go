@@ -75,7 +75,23 @@ func (p *partitioned) of(entity string) (got []string) {
 // line hands out frames of a source's partition, as a consumer group does.
 type line struct {
 	*partitioned
-	feed *transport.PartitionStream
+	ctx context.Context
+}
+
+// outstanding is a message of which some records were set aside.
+type outstanding struct {
+	*message.Message
+	Left []int
+}
+
+// answer waits for the answer to a message, and reports whether it was acknowledged.
+func answer(m *message.Message) bool {
+	select {
+	case <-m.Acked():
+		return true
+	case <-m.Nacked():
+		return false
+	}
 }
 
 func newLine(t *testing.T, bytes int64) *line {
@@ -83,33 +99,34 @@ func newLine(t *testing.T, bytes int64) *line {
 	p.world = newWorldWith(t, func(o *ingest.Options) {
 		o.Inbox, o.Aside, o.Partitions = p, ingest.NewAside(bytes), 8
 	})
-	gc := transport.GroupConfig{ID: "g", Topic: "registry.events"}
-	require.NoError(t, gc.SetDefaults())
 	ctx, cancel := context.WithCancel(t.Context())
-	s := transport.NewStream(ctx)
-	feed := s.NewPartition(s.Context, &gc)
-	go func() {
-		for m := range s.Out {
-			go func(m *message.Message) {
-				if p.stage.Handle(m) == nil {
-					m.Ack()
-				} else {
-					m.Nack()
-				}
-			}(m)
-		}
-	}()
-	t.Cleanup(func() { cancel(); feed.Close(); s.End(0, nil, nil) })
-	return &line{p, feed}
+	t.Cleanup(cancel)
+	return &line{p, ctx}
 }
 
 // give hands a frame of events about these entities out.
-func (l *line) give(entities ...string) (acked bool, left *transport.Outstanding) {
+func (l *line) give(entities ...string) (acked bool, left *outstanding) {
 	var values []string
 	for _, e := range entities {
 		values = append(values, event(fmt.Sprint(l.offset, e), e, fmt.Sprint(l.offset)))
 	}
-	return l.feed.HandOut(l.frame(values...), func() bool { return false })
+	f, aside := l.frame(values...).Settable()
+	m := transport.NewMessage(l.ctx, f)
+	go func() {
+		if l.stage.Handle(m) == nil {
+			m.Ack()
+		} else {
+			m.Nack()
+		}
+	}()
+	select {
+	case <-m.Acked():
+		return true, nil
+	case <-m.Nacked():
+		return false, nil
+	case at := <-aside:
+		return false, &outstanding{m, at}
+	}
 }
 
 func (l *line) stick(entity string) {
@@ -148,9 +165,8 @@ func TestEventsOfAStuckPartitionAreSetAside(t *testing.T) {
 		default:
 		}
 		l.release(nil)
-		for range 2 {
-			require.True(t, (<-l.feed.Answers()).Acked)
-		}
+		require.True(t, answer(first.Message))
+		require.True(t, answer(second.Message))
 		require.True(t, <-third)
 		require.Len(t, l.of("A"), 3)
 		require.True(t, slices.IsSorted(l.of("A")), "in their order")
@@ -172,9 +188,8 @@ func TestNothingPassesWhatWasSetAside(t *testing.T) {
 		_, second := l.give("B", "A")
 		require.NotNil(t, second)
 		l.release(errors.New("the client is lost"))
-		for range 2 {
-			require.False(t, (<-l.feed.Answers()).Acked, "the second would stand behind a gap")
-		}
+		require.False(t, answer(first.Message))
+		require.False(t, answer(second.Message), "the second would stand behind a gap")
 		acked, _ := l.give("A") // it was under way to the handler before the refusal came
 		require.False(t, acked)
 		require.Empty(t, l.of("A"))
@@ -194,10 +209,10 @@ func TestNothingIsSetAsideWhileNothingIsAppended(t *testing.T) {
 		l := newLine(t, 1<<20)
 		l.stick("A")
 		l.stick("B")
-		answer := make(chan bool)
-		go func() { acked, left := l.give("A", "B"); answer <- acked && left == nil }()
+		answered := make(chan bool)
+		go func() { acked, left := l.give("A", "B"); answered <- acked && left == nil }()
 		<-time.After(time.Hour)
 		l.release(nil)
-		require.True(t, <-answer)
+		require.True(t, <-answered)
 	})
 }

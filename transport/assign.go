@@ -165,9 +165,7 @@ func (g *Group) startOf(p int32, committed kgo.Offset, from int64, listened bool
 func (g *Group) assign(p int32, start int64, l topicLog) {
 	a := newAssignment(g, p, l.id, start, l.end[p])
 	g.assignments[p] = a
-	if g.stream != nil {
-		startDispatcher(a, g.stream)
-	}
+	a.dispatch(g.Subscription)
 }
 
 // reportLost logs and reports that records between wanted and got are lost.

@@ -23,7 +23,7 @@ func LastAssignment() uint64 { return assignmentNumber.Load() }
 func NextAssignment() uint64 { return assignmentNumber.Add(1) }
 
 // assignment is one assignment of one partition. The poll loop pushes records
-// in, a dispatcher hands them out; without one the records wait here.
+// in, its dispatcher hands them out.
 type assignment struct {
 	g         *Group
 	partition int32
@@ -31,13 +31,13 @@ type assignment struct {
 	ctx       context.Context // ends with the assignment
 	cancel    context.CancelFunc
 	wake      chan struct{} // capacity 1: records came
+	done      chan struct{} // closed when its dispatcher has ended
 	began     int64         // the offset that it started at
 
 	mu          sync.Mutex
 	queue       []*kgo.Record // guarded by mu; fetched and not handed out
 	queued      int64         // guarded by mu; what queue costs in memory
 	paused      bool          // guarded by mu and, to change it, by g.fetchMu: nothing is fetched
-	dispatcher  *dispatcher   // guarded by mu; nil while nobody subscribes
 	commitAt    int64         // guarded by mu; first offset not acknowledged, -1: none yet
 	commitEpoch int32         // guarded by mu
 	ackedTo     int64         // guarded by mu; behind the last record that was acknowledged
@@ -50,7 +50,7 @@ type assignment struct {
 }
 
 func newAssignment(g *Group, partition int32, topicID string, start, end int64) *assignment {
-	a := &assignment{g: g, partition: partition, topicID: topicID, wake: make(chan struct{}, 1), commitAt: -1, committed: -1, inWork: -1, began: start, fetchedTo: start, known: end}
+	a := &assignment{g: g, partition: partition, topicID: topicID, wake: make(chan struct{}, 1), done: make(chan struct{}), commitAt: -1, committed: -1, inWork: -1, began: start, fetchedTo: start, known: end}
 	a.ctx, a.cancel = context.WithCancel(context.Background())
 	return a
 }
@@ -115,15 +115,19 @@ func (b *batch) last() *kgo.Record { return b.fetched[len(b.fetched)-1] }
 // cost is what b takes of the budget.
 func (b *batch) cost() int64 { return b.bytes + int64(len(b.fetched))*recordOverhead }
 
-// take returns the next batch; false when nothing waits.
-func (a *assignment) take() (batch, bool) {
+// take returns the next batch, of at most so many records, if most is positive; false when
+// nothing waits.
+func (a *assignment) take(most int) (batch, bool) {
+	if most <= 0 || most > a.g.gc.FrameRecords {
+		most = a.g.gc.FrameRecords
+	}
 	a.mu.Lock()
 	var b batch
 	n := 0
 	for _, r := range a.queue {
 		size := recordSize(r)
 		if !r.Attrs.IsControl() {
-			if b.records > 0 && (b.records >= a.g.gc.FrameRecords || b.bytes+size > a.g.gc.FrameBytes) {
+			if b.records > 0 && (b.records >= most || b.bytes+size > a.g.gc.FrameBytes) {
 				break
 			}
 			b.records++
@@ -261,13 +265,6 @@ func (a *assignment) requeue(b batch) {
 	a.noLongerAside(b)
 }
 
-// detach ends the dispatcher.
-func (a *assignment) detach() {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	a.dispatcher = nil
-}
-
 // toCommit returns the position to commit, if it moved since the last commit.
 func (a *assignment) toCommit() (kgo.EpochOffset, bool) {
 	a.mu.Lock()
@@ -285,12 +282,7 @@ func (a *assignment) wasCommitted(offset int64) {
 // stopped; acknowledgements after that count for nothing.
 func (a *assignment) end() {
 	a.cancel()
-	a.mu.Lock()
-	d := a.dispatcher
-	a.mu.Unlock()
-	if d != nil {
-		<-d.done
-	}
+	<-a.done
 	a.mu.Lock()
 	a.g.budget.held.Add(-a.queued)
 	a.queue, a.queued = nil, 0

@@ -13,13 +13,13 @@ import (
 	"github.com/seed-86dfc502/weir/transport"
 )
 
-// suiteSubscriber makes, and owns, a group for each topic of Watermill's suite.
+// suiteSubscriber makes, and owns, a group for each subscription of Watermill's suite.
 type suiteSubscriber struct {
 	c      cluster
 	id     string
 	admin  *transport.Admin
 	mu     sync.Mutex
-	groups map[string]*transport.Group // guarded by mu
+	groups []*transport.Group // guarded by mu
 }
 
 func (s *suiteSubscriber) SubscribeInitialize(topic string) error {
@@ -29,23 +29,21 @@ func (s *suiteSubscriber) SubscribeInitialize(topic string) error {
 }
 
 func (s *suiteSubscriber) Subscribe(ctx context.Context, topic string) (<-chan *message.Message, error) {
+	gc := transport.GroupConfig{
+		ID: s.c.prefix + s.id + "." + topic, Topic: topic, FrameRecords: 1, NackMin: time.Millisecond, NackMax: 10 * time.Millisecond,
+		// Others wait that long for a member that did not leave.
+		SessionTimeout: 6 * time.Second, RebalanceTimeout: 3 * time.Second,
+	}
+	quick(&gc)
+	g, err := transport.NewGroup(ctx, s.c.cfg, gc)
+	if err != nil {
+		return nil, err
+	}
+	context.AfterFunc(ctx, func() { _ = g.Close() }) // or it would keep its partitions
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	g := s.groups[topic]
-	if g == nil {
-		gc := transport.GroupConfig{
-			ID: s.c.prefix + s.id + "." + topic, Topic: topic, FrameRecords: 1, NackMin: time.Millisecond, NackMax: 10 * time.Millisecond,
-			// Others wait that long for a member that did not leave.
-			SessionTimeout: 6 * time.Second, RebalanceTimeout: 3 * time.Second,
-		}
-		quick(&gc)
-		var err error
-		if g, err = transport.NewGroup(ctx, s.c.cfg, gc); err != nil {
-			return nil, err
-		}
-		s.groups[topic] = g
-	}
-	return g.Subscriber().Subscribe(ctx, topic)
+	s.groups = append(s.groups, g)
+	return g.Subscribe(ctx, topic)
 }
 
 func (s *suiteSubscriber) Close() error {
@@ -70,7 +68,7 @@ func suite(t *testing.T, c cluster, features tests.Features) {
 	// each takes a buffer of some MiB.
 	producer := c.producer(t, transport.ProducerConfig{})
 	withGroup := func(t *testing.T, id string) (message.Publisher, message.Subscriber) {
-		s := &suiteSubscriber{c: c, id: id, admin: admin, groups: map[string]*transport.Group{}}
+		s := &suiteSubscriber{c: c, id: id, admin: admin}
 		t.Cleanup(func() { _ = s.Close() })
 		return keyed{producer}, s
 	}

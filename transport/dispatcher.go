@@ -3,147 +3,176 @@ package transport
 import (
 	"context"
 	"slices"
+	"time"
+
+	"github.com/ThreeDotsLabs/watermill/message"
 )
 
-// dispatcher hands the frames of one assignment to one stream. Its fields
-// belong to its goroutine.
+// dispatcher hands out the frames of one assignment. Its fields belong to its goroutine.
 type dispatcher struct {
+	*Lane
 	a      *assignment
-	s      *Stream
-	feed   *PartitionStream
-	number uint64          // of the assignment, as frames carry it
-	ctx    context.Context // of the messages
-	cancel context.CancelFunc
-	done   chan struct{} // closed when the goroutine has ended
-	aside  []*asideBatch // oldest first
-	nacks  int           // in a row, of what was set aside
+	number uint64 // of the assignment, as frames carry it
+	ctx    context.Context
+	// flights are in the order of their records. Only the last one may hold up the next
+	// frame; all others were set aside. A refused one stays until all are answered.
+	flights []*flight
+	next    *flight      // not handed out yet
+	answers chan *flight // of those set aside
+	again   int          // records that come again: the next frame has no others
+	nacks   int          // in a row
+	backOff <-chan time.Time
 }
 
-// asideBatch is the part of a batch that a handler set aside. Later batches are handed out
-// meanwhile; a refused one is handed out again before anything new.
-type asideBatch struct {
+// flight is a batch and the message that carries it.
+type flight struct {
 	batch
-	*Outstanding
-	answered bool
+	msg     *message.Message
+	cancel  context.CancelFunc
+	aside   <-chan []int
+	acked   bool // the answer of one that was set aside
+	refused bool
 }
 
-// startDispatcher attaches a to s. The caller holds g.mu, has seen that s is
-// the one of g, and a without a dispatcher.
-func startDispatcher(a *assignment, s *Stream) {
-	d := &dispatcher{a: a, s: s, number: NextAssignment(), done: make(chan struct{})}
-	d.ctx, d.cancel = context.WithCancel(s.Context)
-	d.feed = s.NewPartition(d.ctx, &a.g.gc)
-	a.mu.Lock()
-	a.dispatcher = d
-	a.mu.Unlock()
-	go d.loop()
-}
-
-func (d *dispatcher) loop() {
-	detach := context.AfterFunc(d.a.ctx, d.cancel)
-	var b batch
-	defer func() {
-		d.feed.stopSending()
-		d.awaitAside() // until their grace is over
+// dispatch hands out the assignment's frames until the subscription stops, or the
+// assignment ends. The lane joins here and leaves at the end.
+func (a *assignment) dispatch(s *Subscription) {
+	lane, ok := s.Join()
+	if !ok {
+		close(a.done)
+		return
+	}
+	d := &dispatcher{Lane: lane, a: a, number: NextAssignment(), answers: make(chan *flight)}
+	ctx, cancel := context.WithCancel(s.ctx)
+	d.ctx = ctx
+	detach := context.AfterFunc(a.ctx, cancel)
+	go func() {
+		d.run()
 		detach()
-		d.cancel()
-		d.requeue(b)
-		d.a.detach()
-		close(d.done)
-		d.feed.Close()
+		cancel()
+		close(a.done)
+		d.Leave()
 	}()
-	for d.ctx.Err() == nil && d.feed.Sending() {
-		if d.collect() && !d.recover(batch{}) {
+}
+
+func (d *dispatcher) run() {
+	stopping, ended := d.stopping.Done(), d.ctx.Done()
+	for d.sending || len(d.flights) > 0 {
+		d.take()
+		var out chan<- *message.Message
+		var msg *message.Message
+		if d.next != nil {
+			out, msg = d.out, d.next.msg
+		}
+		f, acked, nacked, aside := d.current()
+		select {
+		case out <- msg:
+			d.a.handedOut(d.next.batch)
+			d.flights, d.next = append(d.flights, d.next), nil
+		case <-acked:
+			d.answered(f, true)
+		case <-nacked:
+			d.answered(f, false)
+		case at := <-aside:
+			d.setAside(f, at)
+		case f := <-d.answers:
+			d.answered(f, f.acked)
+		case <-d.a.wake:
+		case <-d.backOff:
+			d.backOff = nil
+		case <-stopping:
+			stopping = nil
+			d.StopSending()
+		case <-ended:
+			ended = nil
+			d.StopSending()
+			if f != nil {
+				d.answered(f, isAcked(f.msg))
+			}
+		}
+	}
+	d.drop()
+}
+
+// current returns the flight that holds up the next frame, and its answers.
+func (d *dispatcher) current() (f *flight, acked, nacked <-chan struct{}, aside <-chan []int) {
+	if n := len(d.flights); n > 0 && d.flights[n-1].aside != nil && !d.flights[n-1].refused {
+		f = d.flights[n-1]
+		return f, f.msg.Acked(), f.msg.Nacked(), f.aside
+	}
+	return nil, nil, nil, nil
+}
+
+// take prepares the next frame, if one may be handed out and records wait.
+func (d *dispatcher) take() {
+	held := slices.ContainsFunc(d.flights, func(f *flight) bool { return f.refused || f.aside != nil })
+	for d.sending && d.next == nil && d.backOff == nil && !held {
+		b, waiting := d.a.take(d.again)
+		if !waiting {
 			return
 		}
-		var waiting bool
-		if b, waiting = d.a.take(); !waiting {
-			select {
-			case <-d.a.wake:
-			case o := <-d.feed.Answers():
-				d.answered(o)
-			case <-d.s.Stopping.Done():
-				return
-			case <-d.ctx.Done():
-				return
-			}
+		if b.records == 0 {
+			d.a.acknowledged(b)
 			continue
 		}
-		if b.records > 0 {
-			acked, left := d.feed.HandOut(d.frame(b), func() bool { d.a.handedOut(b); return len(d.aside) == 0 })
-			switch {
-			case left != nil:
-				d.a.handedOut(b)
-				d.aside = append(d.aside, &asideBatch{d.a.setAside(b, left.Left), left, false})
-				b = batch{}
-				continue
-			case acked:
-			case len(d.aside) > 0:
-				refused := b
-				b = batch{}
-				if !d.recover(refused) {
-					return
-				}
-				continue
-			default:
-				return
-			}
+		d.again = 0
+		ctx, cancel := context.WithCancel(d.ctx)
+		frame, aside := d.frame(b).Settable()
+		d.next = &flight{batch: b, msg: NewMessage(ctx, frame), cancel: cancel, aside: aside}
+	}
+}
+
+// answered notes the answer to a flight. Refused records are requeued in their order once
+// all flights are answered: records behind a refused one wait for it.
+func (d *dispatcher) answered(f *flight, acked bool) {
+	f.cancel()
+	if f.refused = !acked; acked {
+		setAside := f.aside == nil
+		d.flights = slices.DeleteFunc(d.flights, func(o *flight) bool { return o == f })
+		if setAside {
+			d.a.settled(f.batch)
+		} else {
+			d.a.acknowledged(f.batch)
 		}
-		d.a.acknowledged(b)
-		b = batch{}
-	}
-}
-
-// collect takes the answers that are there, and reports whether one is a refusal.
-func (d *dispatcher) collect() (refused bool) {
-	for {
-		select {
-		case o := <-d.feed.Answers():
-			d.answered(o)
-			continue
-		default:
+		if setAside || len(d.flights) == 0 {
+			d.nacks = 0
 		}
-		return slices.ContainsFunc(d.aside, func(s *asideBatch) bool { return s.answered })
 	}
-}
-
-// answered notes the answer to something that was set aside. Only refusals stay.
-func (d *dispatcher) answered(o *Outstanding) {
-	i := slices.IndexFunc(d.aside, func(s *asideBatch) bool { return s.Outstanding == o })
-	d.aside[i].answered = true
-	if o.Acked {
-		d.a.settled(d.aside[i].batch)
-		d.aside = slices.Delete(d.aside, i, i+1)
-		d.nacks = 0
+	if len(d.flights) == 0 || slices.ContainsFunc(d.flights, func(f *flight) bool { return !f.refused }) {
+		return
 	}
-}
-
-// awaitAside returns when all that was set aside is answered.
-func (d *dispatcher) awaitAside() {
-	for slices.ContainsFunc(d.aside, func(s *asideBatch) bool { return !s.answered }) {
-		d.answered(<-d.feed.Answers())
+	d.drop()
+	for _, f := range slices.Backward(d.flights) {
+		d.a.requeue(f.batch)
+		d.again += f.records
 	}
-}
-
-// recover requeues refused records in their order, after all answers: records behind a
-// refused one are refused too. b is a batch that was refused behind it.
-// It reports whether the hand-out may resume.
-func (d *dispatcher) recover(b batch) bool {
-	d.awaitAside()
-	d.requeue(b)
+	d.flights = nil
+	d.backOff = time.After(d.gc.backOff(d.nacks))
 	d.nacks++
-	return d.feed.Sending() && d.ctx.Err() == nil && d.feed.Pause(d.nacks-1)
 }
 
-// requeue returns refused batches that were set aside, and b behind them, to the queue.
-func (d *dispatcher) requeue(b batch) {
-	if len(b.fetched) > 0 {
-		d.a.requeue(b)
+// drop requeues the frame that was not handed out.
+func (d *dispatcher) drop() {
+	if d.next != nil {
+		d.next.cancel()
+		d.a.requeue(d.next.batch)
+		d.next = nil
 	}
-	for _, s := range slices.Backward(d.aside) {
-		d.a.requeue(s.batch)
-	}
-	d.aside = nil
+}
+
+// setAside lets the next frame be handed out beside the records of f at some indexes. The
+// others are acknowledged.
+func (d *dispatcher) setAside(f *flight, at []int) {
+	f.batch, f.aside = d.a.setAside(f.batch, at), nil
+	go func() {
+		select {
+		case <-f.msg.Acked():
+		case <-f.msg.Nacked():
+		case <-d.ctx.Done():
+		}
+		f.acked = isAcked(f.msg)
+		d.answers <- f
+	}()
 }
 
 // frame returns b as a frame.
@@ -154,5 +183,5 @@ func (d *dispatcher) frame(b batch) *Frame {
 			records = append(records, received(r, r.Offset < known))
 		}
 	}
-	return &Frame{Topic: d.a.g.gc.Topic, TopicID: d.a.topicID, Partition: d.a.partition, Assignment: d.number, Records: records, Bytes: int(b.bytes)}
+	return &Frame{Topic: d.gc.Topic, TopicID: d.a.topicID, Partition: d.a.partition, Assignment: d.number, Records: records, Bytes: int(b.bytes)}
 }

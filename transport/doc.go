@@ -9,9 +9,9 @@
 // work, within bounds of records and bytes: one record when little happens, a
 // thousand under load. Nobody waits for a frame to fill.
 //
-// A [Group] is one kgo client in one consumer group. It reads one topic, for one
-// subscription at a time. Of each partition that is assigned to the process one frame
-// is in flight at a time:
+// A [Group] is one kgo client in one consumer group. It reads one topic for one
+// [Subscription], whose channel a router reads. Of each partition that is assigned to the
+// process one frame is in flight at a time:
 //
 //	fetched ──▶ waiting ──▶ in flight ──Ack──▶ acknowledged ──▶ committed
 //	                           ▲  │

@@ -24,7 +24,16 @@ type Frame struct {
 	// Bytes is the size of all records.
 	Bytes int
 
-	aside chan []int // capacity 1; nil: it cannot be set aside
+	aside chan<- []int // capacity 1; nil: it cannot be set aside
+}
+
+// Settable returns a copy of f for one message whose handler may call SetAside, and the
+// channel that receives the indexes.
+func (f *Frame) Settable() (*Frame, <-chan []int) {
+	settable := *f
+	aside := make(chan []int, 1)
+	settable.aside = aside
+	return &settable, aside
 }
 
 // SetAside lets the next frame of the partition be handed out while some records of this

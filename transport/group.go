@@ -104,6 +104,11 @@ func (c *GroupConfig) SetDefaults() error {
 	return nil
 }
 
+// backOff is how long a refused frame waits after so many refusals before.
+func (c *GroupConfig) backOff(nacks int) time.Duration {
+	return min(c.NackMin<<min(nacks, 20), c.NackMax)
+}
+
 func def[T comparable](p *T, to T) {
 	var zero T
 	if *p == zero {
@@ -121,7 +126,7 @@ type lastSeen struct {
 // Group is one member of one consumer group. See the package comment for what it
 // promises.
 type Group struct {
-	*Subscriptions
+	*Subscription
 	gc    GroupConfig
 	log   *slog.Logger
 	quiet logLimiter
@@ -138,9 +143,7 @@ type Group struct {
 	commitMu sync.Mutex
 
 	mu          sync.Mutex            // may be taken under the one of Reading
-	started     bool                  // guarded by mu
 	closed      bool                  // guarded by mu
-	stream      *Stream               // guarded by mu; nil without a subscription
 	last        map[int32]lastSeen    // guarded by mu; of assignments that ended
 	assignments map[int32]*assignment // guarded by mu
 	replaced    bool                  // guarded by mu; the topic is being rejoined
@@ -177,7 +180,7 @@ func NewGroup(ctx context.Context, cfg Config, gc GroupConfig) (*Group, error) {
 	if g.budget == nil {
 		g.budget = NewBudget(gc.BufferBytes)
 	}
-	g.Subscriptions = NewSubscriptions(gc.Topic, g.begin)
+	g.Subscription = NewSubscription(&g.gc, g.join)
 	g.pollCtx, g.stopPoll = context.WithCancel(context.Background())
 	var err error
 	g.cl, err = newClient(cfg,
@@ -214,37 +217,12 @@ func NewGroup(ctx context.Context, cfg Config, gc GroupConfig) (*Group, error) {
 	return g, nil
 }
 
-// begin hands the frames of all assignments to a stream, and joins the group if it is
-// the first.
-func (g *Group) begin(s *Stream) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	g.stream = s
-	for _, a := range g.assignments {
-		if a.ctx.Err() == nil {
-			startDispatcher(a, s)
-		}
-	}
-	if g.started {
-		g.cl.ResumeFetchTopics(g.gc.Topic)
-	} else {
-		g.started = true
-		g.cl.AddConsumeTopics(g.gc.Topic)
-		g.loops.Add(2)
-		go g.pollLoop()
-		go g.commitLoop()
-	}
-	context.AfterFunc(s.Stopping, func() { g.finish(s) })
-}
-
-// finish ends a stream that was stopped, in order.
-func (g *Group) finish(s *Stream) {
-	g.mu.Lock()
-	g.stream = nil // no more feeds come
-	g.mu.Unlock()
-	g.cl.PauseFetchTopics(g.gc.Topic)
-	s.End(g.gc.CloseTimeout, g.Failed(), g.gc.Limit.Done())
-	close(s.Done)
+// join joins the group at the subscription.
+func (g *Group) join() {
+	g.cl.AddConsumeTopics(g.gc.Topic)
+	g.loops.Add(2)
+	go g.pollLoop()
+	go g.commitLoop()
 }
 
 // minFetch keeps requests worth their while among very many partitions.
@@ -375,7 +353,7 @@ func (g *Group) Close() error {
 		g.mu.Lock()
 		g.closed = true
 		g.mu.Unlock()
-		_ = g.Subscriptions.Close() // it returns nil
+		_ = g.Subscription.Close() // it returns nil
 		g.stopPoll()
 		g.loops.Wait()
 		// Not the context of the loops: the last commit must go out.

@@ -29,7 +29,7 @@ func TestPositionsFollowAcknowledgements(t *testing.T) {
 	_, moved := a.toCommit()
 	require.False(t, moved)
 	push(5, 6, 7, 8)
-	b, waiting := a.take()
+	b, waiting := a.take(0)
 	require.True(t, waiting)
 	require.Equal(t, []int64{5, 6}, offsets(b))
 	require.EqualValues(t, 5, a.knownTo())
@@ -38,7 +38,7 @@ func TestPositionsFollowAcknowledgements(t *testing.T) {
 	require.True(t, moved)
 	require.EqualValues(t, 7, at.Offset)
 
-	b, _ = a.take()
+	b, _ = a.take(0)
 	require.Equal(t, []int64{7, 8}, offsets(b))
 	a.handedOut(b)
 	require.EqualValues(t, 9, a.knownTo())
@@ -46,6 +46,6 @@ func TestPositionsFollowAcknowledgements(t *testing.T) {
 	a.requeue(b)
 	at, _ = a.toCommit()
 	require.EqualValues(t, 7, at.Offset, "nothing was acknowledged")
-	b, _ = a.take()
+	b, _ = a.take(0)
 	require.Equal(t, []int64{7, 8}, offsets(b))
 }

@@ -79,12 +79,11 @@ func TestLogs(t *testing.T) {
 	logtest.Run(t, "", func(t *testing.T) logtest.Logs { return fresh(t) })
 }
 
-// suitePubSub makes a group for each topic of Watermill's suite, which keeps
-// its positions: whoever subscribes next goes on there.
+// suitePubSub makes a group for each subscription of Watermill's suite.
 type suitePubSub struct {
 	w      world
 	mu     sync.Mutex
-	groups map[string]*embedded.Group // guarded by mu
+	groups []*embedded.Group // guarded by mu
 }
 
 func (s *suitePubSub) Publish(topic string, messages ...*message.Message) error {
@@ -104,27 +103,23 @@ func (s *suitePubSub) Subscribe(ctx context.Context, topic string) (<-chan *mess
 	if err := s.w.Ensure(ctx, topic, 8, false); err != nil {
 		return nil, err
 	}
+	g, err := s.w.Logs.NewGroup(ctx, transport.GroupConfig{
+		ID: topic, Topic: topic, FrameRecords: 1, NackMin: time.Millisecond, NackMax: 10 * time.Millisecond, CloseTimeout: 300 * time.Millisecond,
+	})
+	if err != nil {
+		return nil, err
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	g := s.groups[topic]
-	if g == nil {
-		var err error
-		if g, err = s.w.Logs.NewGroup(ctx, transport.GroupConfig{
-			ID: topic, Topic: topic, FrameRecords: 1, NackMin: time.Millisecond, NackMax: 10 * time.Millisecond, CloseTimeout: 300 * time.Millisecond,
-		}); err != nil {
-			return nil, err
-		}
-		s.groups[topic] = g
-	}
-	return g.Subscriber().Subscribe(ctx, topic)
+	s.groups = append(s.groups, g)
+	return g.Subscribe(ctx, topic)
 }
 
 func (s *suitePubSub) Close() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for topic, g := range s.groups {
+	for _, g := range s.groups {
 		_ = g.Close() // it returns nil
-		delete(s.groups, topic)
 	}
 	return nil
 }
@@ -134,7 +129,7 @@ func TestWatermill(t *testing.T) {
 	features := tests.Features{Persistent: true, GuaranteedOrder: true}
 	run := func(name string, test func(t *testing.T, tctx tests.TestContext, c tests.PubSubConstructor)) {
 		t.Run(name, func(t *testing.T) {
-			s := &suitePubSub{w: fresh(t), groups: map[string]*embedded.Group{}}
+			s := &suitePubSub{w: fresh(t)}
 			test(t, tests.TestContext{TestID: tests.NewTestID(), Features: features}, func(*testing.T) (message.Publisher, message.Subscriber) { return s, s })
 			require.NoError(t, s.Close())
 		})

@@ -14,13 +14,10 @@ import (
 // CloseTimeout, or until Limit, for messages in flight and cancels the contexts of the
 // others.
 type Group struct {
-	*transport.Subscriptions
+	*transport.Subscription
 	gc   transport.GroupConfig
 	logs *Logs
 	log  *sqlite.Log
-
-	mu   sync.Mutex
-	next map[int32]int64 // guarded by mu; the first record of each partition that is not acknowledged
 }
 
 // NewGroup prepares to read a topic. What gc says of servers has no effect.
@@ -32,9 +29,38 @@ func (l *Logs) NewGroup(ctx context.Context, gc transport.GroupConfig) (*Group, 
 	if err != nil {
 		return nil, fmt.Errorf("consumer group %s: %w", gc.ID, err)
 	}
-	g := &Group{gc: gc, logs: l, log: log, next: map[int32]int64{}}
-	g.Subscriptions = transport.NewSubscriptions(gc.Topic, func(s *transport.Stream) { go (&subscription{s, g}).run() })
+	g := &Group{gc: gc, logs: l, log: log}
+	g.Subscription = transport.NewSubscription(&g.gc, g.begin)
 	return g, nil
+}
+
+// begin starts where the listener says: a goroutine per partition hands out its frames. At
+// the end the partitions are revoked.
+func (g *Group) begin() {
+	all, _ := g.Join()
+	go func() {
+		defer all.Leave()
+		at, ends, err := g.start(g.Stopping())
+		if err != nil {
+			if g.Stopping().Err() == nil {
+				g.Fail(err)
+			}
+			return
+		}
+		var partitions sync.WaitGroup
+		var numbers []int32
+		for i := range at {
+			numbers = append(numbers, int32(i))
+			if lane, ok := g.Join(); ok {
+				p := &partition{Lane: lane, g: g, number: int32(i), at: at[i], known: ends[i], assignment: transport.NextAssignment()}
+				partitions.Go(p.run)
+			}
+		}
+		all.StopSending()
+		partitions.Wait()
+		<-g.Stopping().Done()
+		g.revoked(numbers)
+	}()
 }
 
 // start asks the listener where to begin and returns the first offset of every
@@ -44,19 +70,10 @@ func (g *Group) start(ctx context.Context) (at, ends []int64, err error) {
 	for p := range all {
 		all[p] = int32(p)
 	}
-	g.mu.Lock()
-	wanted := make(map[int32]int64, len(all))
-	for p, next := range g.next {
-		wanted[p] = next
-	}
-	g.mu.Unlock()
+	var wanted map[int32]int64
 	if g.gc.Listener != nil {
-		asked, err := g.gc.Listener.Assigned(ctx, g.gc.Topic, all)
-		if err != nil {
+		if wanted, err = g.gc.Listener.Assigned(ctx, g.gc.Topic, all); err != nil {
 			return nil, nil, fmt.Errorf("topic %s: take over partitions: %w", g.gc.Topic, err)
-		}
-		for p, next := range asked {
-			wanted[p] = next
 		}
 	}
 	at, ends, err = g.log.Bounds(ctx)
@@ -91,10 +108,4 @@ func (g *Group) lost(partition int32, wanted, got int64) {
 	if g.gc.OnRecordsLost != nil {
 		g.gc.OnRecordsLost(g.gc.Topic, partition, wanted, got)
 	}
-}
-
-func (g *Group) acknowledged(partition int32, next int64) {
-	g.mu.Lock()
-	g.next[partition] = next
-	g.mu.Unlock()
 }

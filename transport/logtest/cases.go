@@ -218,18 +218,18 @@ func listenerFails(t *testing.T, f *fixture) {
 
 func goesOn(t *testing.T, f *fixture) {
 	f.with(1, 1, 10)
-	g := f.group(transport.GroupConfig{FrameRecords: 4})
-	sub := g.Subscriber()
-	ch, err := sub.Subscribe(t.Context(), f.topic)
-	require.NoError(t, err)
-	_, err = g.Subscriber().Subscribe(t.Context(), f.topic)
+	start := map[int32]int64{0: 0}
+	g := f.group(transport.GroupConfig{FrameRecords: 4, Listener: &listener{at: start}})
+	ch := f.subscribe(g)
+	_, err := g.Subscriber().Subscribe(t.Context(), f.topic)
 	require.ErrorIs(t, err, transport.ErrSubscribed)
 	m, frame := f.receive(ch)
 	require.Equal(t, numbers(0, 4), values(frame))
 	m.Ack()
 	f.receive(ch) // not acknowledged
-	require.NoError(t, sub.Close())
-	_, frame = f.receive(f.subscribe(g))
+	require.NoError(t, g.Close())
+	start[0] = 4
+	_, frame = f.receive(f.subscribe(f.group(transport.GroupConfig{Listener: &listener{at: start}})))
 	require.EqualValues(t, 4, frame.First())
 	require.True(t, frame.Records[0].Redelivered)
 }

@@ -50,18 +50,18 @@ const patience = time.Minute
 // Run runs the suite. prefix begins the names of topics and groups.
 func Run(t *testing.T, prefix string, open func(t *testing.T) Logs) {
 	for name, test := range map[string]func(t *testing.T, f *fixture){
-		"a record comes back as it was appended":                      comesBack,
-		"offsets have no gaps, and a key keeps its partition":         offsets,
-		"frames are in order, bounded, and one is in flight":          inOrder,
-		"a refused frame is redelivered, and is marked":               refused,
-		"a subscription begins where its listener says":               begins,
-		"records that a listener wants and are lost are reported":     notThere,
-		"what is in flight when a subscription ends has a grace":      grace,
-		"a listener that fails ends the subscription":                 listenerFails,
-		"the next subscription resumes behind what was acknowledged":  goesOn,
-		"a reader seeks, and waits at the end":                        reader,
-		"a scan, the newest records and the offsets of a time":        looks,
-		"appends at the same time stand whole, each in its own order": concurrent,
+		"a record comes back as it was appended":                       comesBack,
+		"offsets have no gaps, and a key keeps its partition":          offsets,
+		"frames are in order, bounded, and one is in flight":           inOrder,
+		"a refused frame is redelivered, and is marked":                refused,
+		"a subscription begins where its listener says":                begins,
+		"records that a listener wants and are lost are reported":      notThere,
+		"what is in flight when a subscription ends has a grace":       grace,
+		"a listener that fails ends the subscription":                  listenerFails,
+		"a group has one subscription, and the next resumes behind it": goesOn,
+		"a reader seeks, and waits at the end":                         reader,
+		"a scan, the newest records and the offsets of a time":         looks,
+		"appends at the same time stand whole, each in its own order":  concurrent,
 	} {
 		t.Run(name, func(t *testing.T) {
 			f := &fixture{t: t, Logs: open(t), topic: fmt.Sprintf("%slog-%d", prefix, time.Now().UnixNano())}

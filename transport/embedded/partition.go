@@ -7,38 +7,11 @@ import (
 	"github.com/seed-86dfc502/weir/transport"
 )
 
-// subscription is one Subscribe: a goroutine per partition hands out its frames.
-type subscription struct {
-	*transport.Stream
-	g *Group
-}
-
-// run begins where the listener says, and ends in order: no more hand-out, channel
-// closed, grace for what is in flight, contexts cancelled, partitions revoked.
-func (s *subscription) run() {
-	defer close(s.Done)
-	at, ends, err := s.g.start(s.Stopping)
-	if err != nil && !s.Stopped() {
-		s.g.Fail(err)
-	}
-	var all []int32
-	for i := range at {
-		all = append(all, int32(i))
-		p := &partition{s: s, feed: s.NewPartition(s.Context, &s.g.gc), number: int32(i), at: at[i], known: ends[i], assignment: transport.NextAssignment()}
-		go p.run()
-	}
-	<-s.Stopping.Done()
-	s.End(s.g.gc.CloseTimeout, s.g.Failed(), s.g.gc.Limit.Done())
-	if err == nil {
-		s.g.revoked(all)
-	}
-}
-
 // partition hands out the frames of one partition, one at a time. Its fields belong
 // to its goroutine.
 type partition struct {
-	s          *subscription
-	feed       *transport.PartitionStream
+	*transport.Lane
+	g          *Group
 	number     int32
 	assignment uint64
 	at         int64                // the first offset that is not handed out
@@ -47,27 +20,15 @@ type partition struct {
 }
 
 func (p *partition) run() {
-	defer p.feed.Close()
-	for p.feed.Sending() {
-		f, ok := p.next()
-		if !ok {
-			return
-		}
-		acked, left := p.feed.HandOut(f, func() bool { return true })
-		if left != nil {
-			acked = (<-p.feed.Answers()).Acked
-		}
-		if !acked {
-			return
-		}
-		p.s.g.acknowledged(p.number, f.Last()+1)
-		crash.At(crash.Acknowledged, p.s.g.gc.ID)
+	defer p.Leave()
+	for f, ok := p.next(); ok && p.HandOut(p.Context(), f); f, ok = p.next() {
+		crash.At(crash.Acknowledged, p.g.gc.ID)
 	}
 }
 
 // next returns the next frame; false when nothing more is to be handed out.
 func (p *partition) next() (*transport.Frame, bool) {
-	g := p.s.g
+	g := p.g
 	for len(p.waiting) == 0 {
 		end, grows := g.log.End(p.number)
 		if p.at < end {
@@ -78,7 +39,7 @@ func (p *partition) next() (*transport.Frame, bool) {
 		}
 		select {
 		case <-grows:
-		case <-p.s.Stopping.Done():
+		case <-p.Stopping().Done():
 			return nil, false
 		}
 	}
@@ -105,10 +66,10 @@ const minFetch = 32 << 10
 // fetch reads records from at on. It repeats what failed; false when the
 // subscription ends, because of that or by itself.
 func (p *partition) fetch() bool {
-	g := p.s.g
+	g := p.g
 	share := min(g.gc.FrameBytes, max(minFetch, g.gc.BufferBytes/8/int64(g.log.Partitions())))
-	_, err := wait.Retry(p.s.Stopping, p.s.Stopping, g.logs.log, "read the log", func() (err error) {
-		if p.waiting, err = read(p.s.Context, g.log, p.number, p.at, int(share)); store.ClassOf(err) == store.Fatal {
+	_, err := wait.Retry(p.Stopping(), p.Stopping(), g.logs.log, "read the log", func() (err error) {
+		if p.waiting, err = read(p.Context(), g.log, p.number, p.at, int(share)); store.ClassOf(err) == store.Fatal {
 			return wait.Permanent(err)
 		}
 		return err
