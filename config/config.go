@@ -166,10 +166,10 @@ type Retention struct {
 // History says what is kept of a service's attempts to deliver: when, which version,
 // how it ended, and the first bytes of the answer.
 type History struct {
-	// Keep is for how long; a day goes as a whole. 0s keeps none.
+	// Keep is for how long. 0s keeps none.
 	Keep Duration `yaml:"keep" default:"7d" range:"0s..366d"`
-	// MaxSize bounds what is kept of one service; the oldest goes first.
-	MaxSize Size `yaml:"max_size" default:"256MiB" range:"1MiB..1024GiB"`
+	// MaxAttempts bounds the attempts of one service; the oldest are deleted first.
+	MaxAttempts int `yaml:"max_attempts" default:"1000000" range:"1000..1000000000"`
 }
 
 // Admin is the listener for operators.

@@ -101,12 +101,12 @@ type Delivery struct {
 // OwnHistory is the History of one service. After Load its values are those that
 // hold; a service without it keeps none.
 type OwnHistory struct {
-	// Keep is for how long; a day goes as a whole. 0s keeps none. Defaults to
+	// Keep is for how long. 0s keeps none. Defaults to
 	// history.keep of the main file.
 	Keep Duration `yaml:"keep" range:"0s..366d"`
-	// MaxSize bounds what is kept; the oldest goes first. Defaults to
-	// history.max_size of the main file.
-	MaxSize Size `yaml:"max_size" range:"1MiB..1024GiB"`
+	// MaxAttempts bounds the attempts; the oldest are deleted first. Defaults to
+	// history.max_attempts of the main file.
+	MaxAttempts int `yaml:"max_attempts" range:"1000..1000000000"`
 }
 
 // Keeps returns what the sink keeps: Kind, or what the sink is made for.

@@ -72,9 +72,9 @@
 // # History
 //
 // The outcome of each attempt and the target's answer ([sinks.WithReceipts]) are kept
-// for operators. They wait in a ring per service, which overwrites the oldest, and are
-// written in groups once a second by their own goroutine: a slow or failing store does
-// not affect deliveries, and a crash loses a second of history.
+// for operators. They wait in bounded memory and are written in groups once a second by their
+// own goroutine: a slow or failing store does not affect deliveries, and a crash loses a
+// second of history.
 //
 // # Guarantee
 //

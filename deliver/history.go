@@ -2,8 +2,11 @@ package deliver
 
 import (
 	"context"
+	"slices"
 	"sync"
 	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/seed-86dfc502/weir/change"
 	"github.com/seed-86dfc502/weir/internal/wait"
@@ -38,167 +41,117 @@ const (
 	historyPeriod = time.Second
 	// historyGroup is the most that one transaction writes.
 	historyGroup = 1000
-	// historyRoom is how many attempts wait to be written, over all services; each
-	// has room for historyShare.
-	historyRoom, historyShare = 32_768, 128
+	// historyRoom is how many attempts may wait to be written, historyShare how many of one
+	// service.
+	historyRoom, historyShare = 32_768, 4096
 )
 
-// ring holds the attempts of a service that wait to be written. A full ring overwrites
-// the oldest: the history never holds up a delivery. Safe for
-// concurrent use.
-type ring struct {
-	h    *recorder
-	room int
-	drop func() // counts what is overwritten
-
-	mu    sync.Mutex
-	waits []store.Attempt // guarded by mu; the oldest first
-}
-
-func (r *ring) add(a store.Attempt) {
-	r.mu.Lock()
-	if len(r.waits) == r.room {
-		r.waits[0] = store.Attempt{} // its texts
-		r.waits = r.waits[1:]
-		r.drop()
-	}
-	r.waits = append(r.waits, a)
-	n := len(r.waits)
-	r.mu.Unlock()
-	wait.Offer(r.h.grown, struct{}{})
-	if n >= r.room/2 {
-		wait.Offer(r.h.hurried, struct{}{})
-	}
-}
-
-// takeAll empties the ring.
-func (r *ring) takeAll(to []store.Attempt) []store.Attempt {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	to = append(to, r.waits...)
-	clear(r.waits) // their texts
-	r.waits = r.waits[:0]
-	return to
-}
-
-// recorder writes the attempts of all services, in groups.
+// recorder writes the attempts of all services, in groups. An attempt that finds no room is
+// lost and counted: the history never holds up a delivery. Safe for concurrent use.
 type recorder struct {
 	s       *Stage
-	mu      sync.Mutex
-	rings   map[int32]*ring // guarded by mu; by service
-	grown   chan struct{}   // capacity 1: there is something to write
-	hurried chan struct{}   // capacity 1: a ring is half full
+	hurried chan struct{} // capacity 1: a service has used half of its share
 
-	pending []store.Attempt // owned by run: what the store has not taken yet
-	failing bool            // owned by run
+	mu      sync.Mutex
+	waits   []unwritten   // guarded by mu; the oldest first
+	waiting map[int32]int // guarded by mu; of waits, by service
+
+	failing bool // owned by run
 }
 
-// newRecorder makes the recorder, and the rings of the services that have a history.
+type unwritten struct {
+	store.Attempt
+	lost prometheus.Counter
+}
+
 func newRecorder(s *Stage) *recorder {
-	h := &recorder{s: s, rings: map[int32]*ring{}, grown: make(chan struct{}, 1), hurried: make(chan struct{}, 1)}
-	var with []*worker
-	for _, w := range s.workers {
-		if w.opt.History && s.opt.History != nil {
-			with = append(with, w)
-		}
-	}
-	for _, w := range with {
-		w.history = &ring{h: h, room: max(historyShare, historyRoom/len(with)), drop: w.m.unrecorded.Inc}
-		h.rings[w.opt.Number] = w.history
+	return &recorder{s: s, hurried: make(chan struct{}, 1), waiting: map[int32]int{}}
+}
+
+// of returns the recorder for a service, nil if the service keeps no history.
+func (h *recorder) of(o *Service) *recorder {
+	if !o.History || h.s.opt.History == nil {
+		return nil
 	}
 	return h
 }
 
-// add sets the ring of a service that a reconfiguration added: its predecessor's, if any.
-func (h *recorder) add(w *worker) {
-	if !w.opt.History || h.s.opt.History == nil {
+func (h *recorder) add(a unwritten) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	n := h.waiting[a.Service]
+	if n == historyShare || len(h.waits) == historyRoom {
+		a.lost.Inc()
 		return
 	}
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if h.rings[w.opt.Number] == nil {
-		h.rings[w.opt.Number] = &ring{h: h, room: max(historyShare, historyRoom/(len(h.rings)+1)), drop: w.m.unrecorded.Inc}
+	h.waits, h.waiting[a.Service] = append(h.waits, a), n+1
+	if n == historyShare/2 {
+		wait.Offer(h.hurried, struct{}{})
 	}
-	w.history = h.rings[w.opt.Number]
-}
-
-// takeAll empties all rings.
-func (h *recorder) takeAll(to []store.Attempt) []store.Attempt {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	for _, r := range h.rings {
-		to = r.takeAll(to)
-	}
-	return to
 }
 
 // run writes until ctx ends, and then once more.
 func (h *recorder) run(ctx context.Context) {
+	tick := time.NewTicker(historyPeriod)
+	defer tick.Stop()
 	for ctx.Err() == nil {
-		if len(h.pending) == 0 {
-			select {
-			case <-h.grown:
-			case <-ctx.Done():
-			}
-		}
 		select {
-		case <-time.After(historyPeriod):
+		case <-tick.C:
 		case <-h.hurried:
 		case <-ctx.Done():
-		}
-		if h.write(h.s.limit) || ctx.Err() != nil {
 			continue
 		}
-		wait.Sleep(ctx, historyPeriod) // even when a ring is half full
+		h.write(h.s.limit)
 	}
 	last, cancel := context.WithTimeout(h.s.limit, lastSave)
 	defer cancel()
-	if !h.write(last) {
-		h.lose(h.pending)
-		h.lose(h.takeAll(nil))
-	}
+	h.write(last)
+	h.conclude(len(h.waits), true)
 }
 
-// write writes what waits and reports whether the store took it. What the store may have
-// taken, or never takes, is not written again.
-func (h *recorder) write(ctx context.Context) bool {
+// write writes the waiting attempts. Those of an unknown outcome, or that the store refuses,
+// are not repeated; after another error the next call continues.
+func (h *recorder) write(ctx context.Context) {
 	for {
-		if len(h.pending) == 0 {
-			h.pending = h.takeAll(nil)
+		h.mu.Lock()
+		group := make([]store.Attempt, min(len(h.waits), historyGroup))
+		for i := range group {
+			group[i] = h.waits[i].Attempt
 		}
-		if len(h.pending) == 0 {
-			return true
+		h.mu.Unlock()
+		if len(group) == 0 {
+			return
 		}
-		group := h.pending[:min(len(h.pending), historyGroup)]
-		if err := h.s.opt.History.AddAttempts(ctx, group); err != nil {
-			if !h.failing {
-				h.failing = true
-				h.s.log.Warn("the store does not take the delivery history: what finds no room until it does is lost; deliveries go on", "error", err)
-			}
-			if c := store.ClassOf(err); c != store.Unknown && c != store.Poison {
-				return false
-			}
-			h.lose(group)
-		} else {
-			h.failing = false
+		err := h.s.opt.History.AddAttempts(ctx, group)
+		if err != nil && !h.failing {
+			h.s.log.Warn("writing the delivery history failed; deliveries continue, and attempts beyond the room in memory are lost",
+				"event", "history.write_failed", "error", err)
 		}
-		h.pending = h.pending[len(group):]
+		h.failing = err != nil
+		if c := store.ClassOf(err); err != nil && c != store.Unknown && c != store.Poison {
+			return
+		}
+		h.conclude(len(group), err != nil)
 	}
 }
 
-// lose counts lost attempts.
-func (h *recorder) lose(attempts []store.Attempt) {
+// conclude removes the oldest attempts, which were written or are lost.
+func (h *recorder) conclude(n int, lost bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	for i := range attempts {
-		h.rings[attempts[i].Service].drop()
+	for i := range h.waits[:n] {
+		a := &h.waits[i]
+		if lost {
+			a.lost.Inc()
+		}
+		h.waiting[a.Service]--
 	}
+	h.waits = slices.Delete(h.waits, 0, n)
 }
 
 // writeAttempt is one call of Write, for the history.
 type writeAttempt struct {
-	r        *ring // nil: there is none
-	service  int32
+	w        *worker
 	start    time.Time
 	took     time.Duration
 	receipts []sinks.Receipt
@@ -207,8 +160,8 @@ type writeAttempt struct {
 
 // beginAttempt begins a Write of n changes, under the context that is returned.
 func (w *worker) beginAttempt(ctx context.Context, n int) (context.Context, writeAttempt) {
-	t := writeAttempt{r: w.history, service: w.opt.Number, start: time.Now()}
-	if t.r != nil {
+	t := writeAttempt{w: w, start: time.Now()}
+	if w.history != nil {
 		t.receipts = make([]sinks.Receipt, n)
 		ctx = sinks.WithReceipts(ctx, t.receipts)
 	}
@@ -225,7 +178,7 @@ func (t *writeAttempt) ended() {
 
 // record adds the outcome of the change at index i; e is nil if it took effect.
 func (t *writeAttempt) record(i int, c *change.Change, outcome string, e *sinks.Error) {
-	if t.r == nil {
+	if t.w.history == nil {
 		return
 	}
 	receipt := t.receipts[i]
@@ -236,11 +189,11 @@ func (t *writeAttempt) record(i int, c *change.Change, outcome string, e *sinks.
 		receipt.At, receipt.Took = t.start, t.took
 	}
 	a := store.Attempt{
-		Service: t.service, Entity: c.Entity, At: receipt.At.Truncate(time.Microsecond), Version: c.Version, Outcome: outcome,
+		Service: t.w.opt.Number, Entity: c.Entity, At: receipt.At.Truncate(time.Microsecond), Version: c.Version, Outcome: outcome,
 		Status: receipt.Answer.Status, Answer: receipt.Answer.Body, Took: receipt.Took,
 	}
 	if e != nil && a.Status == 0 {
 		a.Answer = []byte(cutTo(Cause(e), sinks.MaxAnswer))
 	}
-	t.r.add(a)
+	t.w.history.add(unwritten{a, t.w.m.unrecorded})
 }

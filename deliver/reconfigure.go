@@ -41,7 +41,6 @@ func (s *Stage) Reconfigure(ctx context.Context, r Reconfiguration) error {
 		}
 	}
 	for _, w := range added {
-		s.history.add(w)
 		if !slices.ContainsFunc(removed, func(o *worker) bool { return o.opt.Number == w.opt.Number }) {
 			s.join(w)
 		}

@@ -179,11 +179,11 @@ func New(opt Options) *Stage {
 	s.large = newLargeWrites(opt.Memory)
 	s.looks.read, s.looks.sem = opt.Store.Look, make(chan struct{}, 1)
 	s.saver.init(s)
+	s.history = newRecorder(s)
 	for _, service := range opt.Services {
 		s.workers = append(s.workers, newWorker(s, service))
 	}
 	s.revision.Store(opt.Revision)
-	s.history = newRecorder(s)
 	slices.SortFunc(s.workers, func(a, b *worker) int { return cmp.Compare(a.opt.Number, b.opt.Number) })
 	return s
 }

@@ -32,7 +32,7 @@ type worker struct {
 	ended  chan struct{} // closed when run has ended
 
 	condition condition
-	history   *ring // nil: none is kept
+	history   *recorder // nil: none is kept
 
 	// Guarded by the stage's mutex.
 	queue   []*slice // that wait
@@ -94,6 +94,7 @@ func newWorker(s *Stage, opt Service) *worker {
 	w := &worker{
 		s: s, opt: opt, traits: opt.Sink.Traits(), m: s.opt.Metrics.of(opt.Name),
 		log: s.log.With("service", opt.Name), wakeUp: make(chan struct{}, 1), ended: make(chan struct{}),
+		history: s.history.of(&opt),
 	}
 	_, holds := opt.Sink.(sinks.Recoverer)
 	w.core = core.New(core.Config{

@@ -54,7 +54,7 @@ func Deliveries(ctx context.Context, s DeliveryStore, q DeliveryQuery) ([]Delive
 		if !known {
 			return nil, &InvalidRequestError{Reason: fmt.Sprintf("there is no service %q, and there never was", q.Service)}
 		}
-		f.Services = []int32{number}
+		f.Service = number
 	}
 	attempts, err := s.ListAttempts(ctx, f)
 	if err != nil {

@@ -7,21 +7,17 @@ import (
 	"github.com/seed-86dfc502/weir/store"
 )
 
-// attemptsPeriod is how often the delivery history is trimmed to its bounds; in between it
-// may exceed them.
-const attemptsPeriod = 10 * time.Minute
-
 // retainAttempts keeps the delivery history within its bounds. Every process may do it.
 func (h *retainer) retainAttempts(ctx context.Context) time.Duration {
 	bounds, others := h.attempts()
 	removed, err := h.store.RetainAttempts(ctx, bounds, others)
 	switch {
 	case err != nil && ctx.Err() == nil:
-		h.log.Warn("delivery history that is over its bounds stays until the next time", "error", err)
+		h.log.Warn("trimming the delivery history failed; retrying in an hour", "event", "history.trim_failed", "error", err)
 	case removed > 0:
-		h.log.Debug("removed delivery history that is over its bounds", "attempts", removed)
+		h.log.Debug("trimmed the delivery history", "event", "history.trimmed", "attempts", removed)
 	}
-	return attemptsPeriod
+	return housekeepingPeriod
 }
 
 // attemptBounds returns what is kept of the attempts of each service, by its number,
@@ -31,8 +27,8 @@ func (p *Pipeline) attemptBounds() (bounds map[int32]store.AttemptBound, others 
 	bounds = map[int32]store.AttemptBound{}
 	for i, s := range now.cfg.Services() {
 		own := s.Delivery.History
-		bounds[now.plan.Services[i].Number] = store.AttemptBound{Keep: own.Keep.D(), MaxBytes: int64(own.MaxSize)}
+		bounds[now.plan.Services[i].Number] = store.AttemptBound{Keep: own.Keep.D(), Max: own.MaxAttempts}
 	}
 	main := now.cfg.History
-	return bounds, store.AttemptBound{Keep: main.Keep.D(), MaxBytes: int64(main.MaxSize)}
+	return bounds, store.AttemptBound{Keep: main.Keep.D(), Max: main.MaxAttempts}
 }

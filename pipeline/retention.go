@@ -57,7 +57,7 @@ type retainer struct {
 
 // run sees to it that what is over its retention time goes: tombstones of deleted
 // entities with their dam rows, dead letters, audit rows and imports, every hour,
-// months of the ledger, once a day, and delivery history, every ten minutes (I7).
+// and delivery history, every hour, and months of the ledger, once a day (I7).
 func (h *retainer) run(ctx context.Context) {
 	var all sync.WaitGroup
 	for _, tidy := range []func(context.Context) time.Duration{h.retain, h.retainClaims, h.retainAttempts} {

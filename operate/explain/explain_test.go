@@ -8,7 +8,6 @@ import (
 	"flag"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -153,7 +152,7 @@ func (w *world) KnownServices(context.Context) (map[string]int32, error) {
 
 func (w *world) ListAttempts(_ context.Context, f store.AttemptFilter) (found []store.Attempt, err error) {
 	for _, a := range w.attempts {
-		if a.Entity == f.Entity && (f.Services == nil || slices.Contains(f.Services, a.Service)) {
+		if a.Entity == f.Entity && (f.Service == 0 || f.Service == a.Service) {
 			found = append(found, a)
 		}
 	}

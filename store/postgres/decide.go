@@ -267,7 +267,6 @@ func (t *decision) finish(ctx context.Context, loaded store.Loaded, out store.Ou
 	if len(out.Purged) > 0 {
 		b.Queue(sqlPurgeEntities, out.Purged)
 		b.Queue(sqlPurgePages, out.Purged)
-		b.Queue(sqlPurgeAttempts, out.Purged)
 	}
 	if err := queueEntities(b, out.Entities); err != nil {
 		return nil, err

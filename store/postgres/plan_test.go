@@ -50,9 +50,8 @@ func TestPlansUseTheIndexWithStaleStatistics(t *testing.T) {
 		`INSERT INTO outbox (generation, partition, frame) SELECT 1, n % 8, '' FROM generate_series(1, 20000) n`,
 		`INSERT INTO dead_letters (stage, code, reason, source, service, entity, event_id, version, topic, part, "offset", payload, dedup_key, position)
 		 SELECT 'deliver', '', '', '', '', '', '', 1, '', 0, 0, '', int4send(n), 0 FROM generate_series(1, 20000) n`,
-		`SELECT weir_deliveries_day('2026-03-01'), weir_deliveries_day('2026-03-02')`,
-		`INSERT INTO deliveries (day, service, entity, at, version, outcome, status, answer, ms)
-		 SELECT '2026-03-01'::date + n % 2, n % 5, 'banana-' || n, now(), 1, '', 0, '', 0 FROM generate_series(1, 50000) n`,
+		`INSERT INTO deliveries (service, entity, at, version, outcome, status, answer, ms)
+		 SELECT n % 5, 'banana-' || n, '2026-03-01'::timestamptz + n * interval '1 s', 1, '', 0, '', 0 FROM generate_series(1, 50000) n`,
 		`INSERT INTO audit (actor, action, reason, entity, service) SELECT '', '', '', '', '' FROM generate_series(1, 20000) n`,
 		`INSERT INTO jobs (kind, key, parameters, state, actor) SELECT 'replay', n::text, '{}', 'done', '' FROM generate_series(1, 20000) n`,
 		`INSERT INTO watermarks (generation, partition, next_offset, last_to, token) SELECT g, n, 0, 0, '' FROM generate_series(0, 63) n, generate_series(1, 3) g`,
@@ -67,7 +66,7 @@ func TestPlansUseTheIndexWithStaleStatistics(t *testing.T) {
 		sqlUpdateEntities: "text[], text[], bytea[], int8[], bytea[], timestamptz[], int8[], bytea[], int8",
 		sqlInsertEntities: "text[], text[], bytea[], int8[], bytea[], timestamptz[], int8[], bytea[], int8",
 		sqlPutPages:       "text[], int4[], bytea[]", sqlLoadPages: "text[]", sqlReadRows: "text[]", sqlReadPages: "text[], int4[]",
-		sqlPurgePages: "text[]", sqlPurgeAttempts: "text[]", sqlPurgeEntities: "text[]", plain("tombstones"): "timestamptz, timestamptz, text, int4",
+		sqlPurgePages: "text[]", sqlPurgeEntities: "text[]", plain("tombstones"): "timestamptz, timestamptz, text, int4",
 		sqlLoad: "text[]", sqlHold: "int4[], int4[], int8[], bytea[]", sqlExpectHeld: "int4[], int4[], int8[], bytea[], int8",
 		sqlMove:       "int4[], int4[], int8[], bytea[], int8[], int8[], int8",
 		sqlDropOutbox: "int8[], int4[], int4[]", sqlReadOutbox: "int4[], int4[]", sqlOutbox: "int4",
@@ -75,8 +74,9 @@ func TestPlansUseTheIndexWithStaleStatistics(t *testing.T) {
 		sqlTakeProgress: "int4[], bytea", sqlProgressOf: "int4[]", sqlSwapProgress: "int8, int4[], bytea[], bytea[], bytea[], int8[], int8[], int4[], int4[], bytea[]",
 		plain("count_letters"): "text, int4", plain("prune_letters"): "timestamptz, int4", plain("prune_audit"): "timestamptz, int4", plain("prune_jobs"): "timestamptz, int4",
 		plain("retrying_of"): "int8[]", plain("retrying_by_key"): "bytea", plain("end_retrying"): "bytea",
-		sqlEntityAttempts: "timestamptz, timestamptz, int4[], int4, text",
-		sqlPageEntities:   "text, int4", sqlPageStates: "text, int4",
+		plain("attempts_of"):   "text, timestamptz, timestamptz, int4, int4",
+		plain("attempts_step"): "timestamptz, timestamptz, int8[], int4", plain("delete_attempts"): "timestamptz, timestamptz, int8[]",
+		sqlPageEntities: "text, int4", sqlPageStates: "text, int4",
 	}
 	for _, statistics := range []string{"of empty tables", "of now"} {
 		for sql, types := range parameters {

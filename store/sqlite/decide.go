@@ -172,7 +172,7 @@ func expectRevision(ctx context.Context, p querier, revision int64) error {
 
 // finish writes the outcome, at now.
 func (t tx) finish(d store.Decision, loaded store.Loaded, out store.Outcome, entities store.Write, changes *Log, now time.Time) ([]int64, error) {
-	for _, purge := range []string{sqlPurgeEntity, sqlPurgePages, sqlPurgeAttempts} {
+	for _, purge := range []string{sqlPurgeEntity, sqlPurgePages} {
 		err := each(t.ctx, t.conn, purge, len(out.Purged), func(i int, statement *sql.Stmt) error {
 			_, err := t.exec(statement, out.Purged[i])
 			return err

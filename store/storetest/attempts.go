@@ -34,7 +34,7 @@ func (f *operatorFixture) attempts(filter store.AttemptFilter) []store.Attempt {
 	return found
 }
 
-var week = store.AttemptBound{Keep: 7 * 24 * time.Hour, MaxBytes: 1 << 30}
+var week = store.AttemptBound{Keep: 7 * 24 * time.Hour, Max: 1 << 30}
 
 var attemptTests = []operatorTest{
 	{"attempts come back as they were, the newest first, by service, entity and time", func(t *testing.T, f *operatorFixture) {
@@ -50,18 +50,17 @@ var attemptTests = []operatorTest{
 			filter store.AttemptFilter
 			want   []store.Attempt
 		}{
-			"all":           {store.AttemptFilter{}, []store.Attempt{other[1], second[0], first[2], first[1], first[0], other[0]}},
-			"an entity":     {store.AttemptFilter{Entity: "B-007"}, []store.Attempt{second[0], first[2], first[1], first[0]}},
-			"of a service":  {store.AttemptFilter{Entity: "B-007", Services: []int32{two}}, second},
-			"a service":     {store.AttemptFilter{Services: []int32{one}}, []store.Attempt{other[1], first[2], first[1], first[0], other[0]}},
-			"two services":  {store.AttemptFilter{Services: []int32{two, one}, Limit: 3}, []store.Attempt{other[1], second[0], first[2]}},
-			"no service":    {store.AttemptFilter{Services: []int32{}}, []store.Attempt{}},
-			"since":         {store.AttemptFilter{Since: first[2].At}, []store.Attempt{other[1], second[0], first[2]}},
-			"until":         {store.AttemptFilter{Until: first[1].At}, []store.Attempt{first[0], other[0]}},
-			"of a time":     {store.AttemptFilter{Entity: "B-007", Since: first[1].At, Until: second[0].At}, []store.Attempt{first[2], first[1]}},
-			"the newest":    {store.AttemptFilter{Limit: 1}, other[1:]},
-			"of nobody":     {store.AttemptFilter{Entity: "b-007"}, []store.Attempt{}},
-			"the newest of": {store.AttemptFilter{Entity: "B-007", Services: []int32{one}, Limit: 1}, first[2:]},
+			"all":              {store.AttemptFilter{}, []store.Attempt{other[1], second[0], first[2], first[1], first[0], other[0]}},
+			"an entity":        {store.AttemptFilter{Entity: "B-007"}, []store.Attempt{second[0], first[2], first[1], first[0]}},
+			"of a service":     {store.AttemptFilter{Entity: "B-007", Service: two}, second},
+			"a service":        {store.AttemptFilter{Service: one}, []store.Attempt{other[1], first[2], first[1], first[0], other[0]}},
+			"the newest three": {store.AttemptFilter{Limit: 3}, []store.Attempt{other[1], second[0], first[2]}},
+			"since":            {store.AttemptFilter{Since: first[2].At}, []store.Attempt{other[1], second[0], first[2]}},
+			"until":            {store.AttemptFilter{Until: first[1].At}, []store.Attempt{first[0], other[0]}},
+			"of a time":        {store.AttemptFilter{Entity: "B-007", Since: first[1].At, Until: second[0].At}, []store.Attempt{first[2], first[1]}},
+			"the newest":       {store.AttemptFilter{Limit: 1}, other[1:]},
+			"of nobody":        {store.AttemptFilter{Entity: "b-007"}, []store.Attempt{}},
+			"the newest of":    {store.AttemptFilter{Entity: "B-007", Service: one, Limit: 1}, first[2:]},
 		} {
 			found := f.attempts(c.filter)
 			if found == nil {
@@ -69,12 +68,6 @@ var attemptTests = []operatorTest{
 			}
 			assert.Equal(t, c.want, found, name)
 		}
-	}},
-	{"attempts that cannot be held are refused, all or none", func(t *testing.T, f *operatorFixture) {
-		s := f.service("s")
-		err := f.a.AddAttempts(t.Context(), append(attempts(s, "good", 1), attempts(s, "a\x00b", 1)...))
-		require.Equal(t, store.Poison, store.ClassOf(err), "%v", err)
-		assert.Empty(t, f.attempts(store.AttemptFilter{}))
 	}},
 	{"I7 attempts stay within the bounds of their service, the newest longest", func(t *testing.T, f *operatorFixture) {
 		bounded, off, free, gone := f.service("bounded"), f.service("off"), f.service("free"), f.service("of no configuration")
@@ -88,17 +81,17 @@ var attemptTests = []operatorTest{
 		assert.Len(t, f.attempts(store.AttemptFilter{}), 80)
 
 		each := attempts(bounded, "e", 20)
-		size := each[19].Size()
-		bounds[bounded], bounds[off] = store.AttemptBound{Keep: time.Hour, MaxBytes: 10 * size}, store.AttemptBound{}
+		bounds[bounded], bounds[off] = store.AttemptBound{Keep: time.Hour, Max: 10}, store.AttemptBound{}
 		n, err = f.b.RetainAttempts(t.Context(), bounds, store.AttemptBound{})
 		require.NoError(t, err)
-		kept := f.attempts(store.AttemptFilter{Services: []int32{bounded}})
+		kept := f.attempts(store.AttemptFilter{Service: bounded})
 		assert.Equal(t, int64(60-len(kept)), n)
-		assert.InDelta(t, 9, len(kept), 1, "a tenth below the bound")
+		require.Len(t, kept, 10)
 		assert.Equal(t, each[19].Version, kept[0].Version)
-		assert.Equal(t, each[20-len(kept)].Version, kept[len(kept)-1].Version)
-		assert.Empty(t, f.attempts(store.AttemptFilter{Services: []int32{off, gone}}))
-		assert.Len(t, f.attempts(store.AttemptFilter{Services: []int32{free}}), 20)
+		assert.Equal(t, each[10].Version, kept[9].Version)
+		assert.Empty(t, f.attempts(store.AttemptFilter{Service: off}))
+		assert.Empty(t, f.attempts(store.AttemptFilter{Service: gone}))
+		assert.Len(t, f.attempts(store.AttemptFilter{Service: free}), 20)
 
 		n, err = f.a.RetainAttempts(t.Context(), bounds, store.AttemptBound{})
 		require.NoError(t, err)
@@ -106,30 +99,22 @@ var attemptTests = []operatorTest{
 		require.NoError(t, f.a.AddAttempts(t.Context(), attempts(off, "again", 2)))
 		assert.Len(t, f.attempts(store.AttemptFilter{Entity: "again"}), 2)
 	}},
-	{"attempts of a purged entity go with it, as a part of the decision", func(t *testing.T, f *operatorFixture) {
-		s := f.service("s")
-		_, token := f.own(f.a, 'a', p0)
-		require.NoError(t, f.a.AddAttempts(t.Context(), append(attempts(s, "gone", 3), attempts(s, "stays", 2)...)))
-		decision := store.Decision{Revision: f.revision(), Moves: []store.WatermarkStep{{Partition: p0, From: 1, To: 5, Token: token}}}
-		_, err := f.b.Decide(t.Context(), decision, writes(store.Outcome{Purged: []string{"gone"}}))
-		require.ErrorIs(t, err, store.ErrFenced)
-		assert.Len(t, f.attempts(store.AttemptFilter{}), 5)
-		decision.Moves[0].From = 0
-		_, err = f.b.Decide(t.Context(), decision, writes(store.Outcome{Purged: []string{"gone"}}))
-		require.NoError(t, err)
-		assert.Len(t, f.attempts(store.AttemptFilter{Entity: "stays"}), 2)
-		assert.Empty(t, f.attempts(store.AttemptFilter{Entity: "gone"}))
-		again := attempts(s, "gone", 1)
-		again[0].At = time.Now().Add(time.Second)
-		require.NoError(t, f.a.AddAttempts(t.Context(), again))
-		for range 2 {
-			_, err = f.a.RetainAttempts(t.Context(), nil, week)
-			require.NoError(t, err)
-			assert.Len(t, f.attempts(store.AttemptFilter{Entity: "gone"}), 1, "it may be made again")
-			assert.Len(t, f.attempts(store.AttemptFilter{}), 3)
+	{"I7 expired attempts are deleted page by page, those of other services stay", func(t *testing.T, f *operatorFixture) {
+		short, long := f.service("short"), f.service("long")
+		const n = 2345 // more than a page
+		at := time.Now().Add(-48 * time.Hour).Truncate(time.Microsecond)
+		for _, s := range []int32{short, long} {
+			old := attempts(s, "old", n)
+			for i := range old {
+				old[i].At = at.Add(time.Duration(i/10) * time.Millisecond) // many at one time
+			}
+			require.NoError(t, f.a.AddAttempts(t.Context(), append(old, attempts(s, "new", 2)...)))
 		}
-		_, err = f.a.RetainAttempts(t.Context(), nil, store.AttemptBound{})
+		removed, err := f.a.RetainAttempts(t.Context(), map[int32]store.AttemptBound{short: {Keep: 24 * time.Hour, Max: 10 * n}, long: week}, week)
 		require.NoError(t, err)
-		assert.Empty(t, f.attempts(store.AttemptFilter{}))
+		assert.EqualValues(t, n, removed)
+		assert.Len(t, f.attempts(store.AttemptFilter{Service: short, Limit: 10 * n}), 2)
+		assert.Len(t, f.attempts(store.AttemptFilter{Service: long, Limit: 10 * n}), n+2)
+		assert.Len(t, f.attempts(store.AttemptFilter{Service: long, Entity: "old", Since: at.Add(time.Millisecond), Limit: 10 * n}), n-10)
 	}},
 }

@@ -329,54 +329,19 @@ END
 $$;
 -- +goose StatementEnd
 
--- What was tried to deliver, and what the targets answered. The partitions, one for
--- each day of UTC on which attempts are written, are made by weir_deliveries_day.
+-- The delivery history: attempts, and the first bytes of the targets' answers.
 CREATE TABLE deliveries (
-    day     date        NOT NULL,
     service integer     NOT NULL,
     entity  text COLLATE "C" NOT NULL,
     at      timestamptz NOT NULL,
     version bigint      NOT NULL,
     outcome text        NOT NULL,
     status  integer     NOT NULL, -- of the answer; 0 without one
-    answer  bytea       NOT NULL, -- its first bytes
+    answer  bytea       NOT NULL,
     ms      bigint      NOT NULL
-) PARTITION BY LIST (day);
--- A B-tree would cost twice what the row does, and people ask rarely.
-CREATE INDEX deliveries_entity ON deliveries USING brin (entity text_bloom_ops, at) WITH (pages_per_range = 32, autosummarize = on);
-
--- Entities whose attempts up to a time are gone, and not deleted yet.
-CREATE TABLE deliveries_purged (
-    entity text COLLATE "C" PRIMARY KEY,
-    at     timestamptz NOT NULL
-);
-
--- What they come to, by which they are bounded.
-CREATE TABLE delivery_days (
-    day      date    NOT NULL,
-    service  integer NOT NULL,
-    attempts bigint  NOT NULL,
-    bytes    bigint  NOT NULL,
-    PRIMARY KEY (day, service)
-) WITH (fillfactor = 50);
-
--- +goose StatementBegin
-CREATE FUNCTION weir_deliveries_day(day date) RETURNS void LANGUAGE plpgsql AS $$
-DECLARE
-    part text := 'deliveries' || to_char(day, '_YYYY_MM_DD');
-BEGIN
-    IF to_regclass(quote_ident(part)) IS NOT NULL THEN
-        RETURN;
-    END IF;
-    PERFORM pg_advisory_xact_lock('deliveries'::regclass::oid::bigint);
-    IF to_regclass(quote_ident(part)) IS NULL THEN
-        -- Attaching a table locks less than creating it as a partition.
-        EXECUTE format('CREATE TABLE %I (LIKE deliveries INCLUDING DEFAULTS INCLUDING CONSTRAINTS)', part);
-        EXECUTE format('ALTER TABLE deliveries ATTACH PARTITION %I FOR VALUES IN (%L)', part, day);
-    END IF;
-END
-$$;
--- +goose StatementEnd
+) WITH (autovacuum_vacuum_scale_factor = 0.05);
+CREATE INDEX deliveries_entity ON deliveries (entity);
+CREATE INDEX deliveries_at ON deliveries (at, service);
 
 -- The rows of check services. Like dam they have no index but the key and free
 -- space in every page; a row is compared and swapped whole, by its revision.
@@ -462,8 +427,7 @@ CREATE POLICY pipeline ON import_results USING (current_setting('weir.pipeline',
 DROP TABLE import_results, import_chunks, imports;
 DROP SEQUENCE import_seals;
 DROP TABLE checks;
-DROP FUNCTION weir_deliveries_day(date);
-DROP TABLE delivery_days, deliveries_purged, deliveries;
+DROP TABLE deliveries;
 DROP FUNCTION weir_ledger_month(date);
 DROP TABLE ledger_months, ledger_decided, ledger;
 DROP TABLE reports, jobs;

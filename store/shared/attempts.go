@@ -1,0 +1,138 @@
+package shared
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/seed-86dfc502/weir/change"
+	"github.com/seed-86dfc502/weir/store"
+)
+
+// addGroup is how many attempts one statement inserts: a statement for each costs three times
+// as much.
+const addGroup = 50
+
+var addAttempts = statements["add_attempt"].times(addGroup)
+
+// AddAttempts implements store.Attempts.
+func (s *Store) AddAttempts(ctx context.Context, attempts []store.Attempt) error {
+	if len(attempts) == 0 {
+		return nil
+	}
+	var calls []Call
+	for group := range slices.Chunk(attempts, addGroup) {
+		if len(group) == addGroup {
+			calls = append(calls, Call{addAttempts, attemptArgs(group)})
+			continue
+		}
+		for i := range group {
+			calls = append(calls, Call{statements["add_attempt"], attemptArgs(group[i : i+1])})
+		}
+	}
+	return s.DB.WriteOnce(ctx, "add attempts", func(Tx) ([]Call, error) { return calls, nil })
+}
+
+// attemptArgs returns the columns of attempts, in the order of add_attempt.
+func attemptArgs(attempts []store.Attempt) []any {
+	columns := make([]any, 0, 8*len(attempts))
+	for i := range attempts {
+		a := &attempts[i]
+		columns = append(columns, a.Service, a.Entity, a.At.UTC(), int64(a.Version), a.Outcome, a.Status, notNil(a.Answer), a.Took.Milliseconds())
+	}
+	return columns
+}
+
+// endOfTime is after every attempt.
+var endOfTime = time.Date(9999, 1, 1, 0, 0, 0, 0, time.UTC)
+
+// ListAttempts implements store.Attempts.
+func (s *Store) ListAttempts(ctx context.Context, f store.AttemptFilter) ([]store.Attempt, error) {
+	if f.Limit <= 0 {
+		f.Limit = defaultLimit
+	}
+	if f.Until.IsZero() {
+		f.Until = endOfTime
+	}
+	name, a := "attempts", args{"service": f.Service, "since": f.Since.UTC(), "until": f.Until.UTC(), "limit": f.Limit}
+	if f.Entity != "" {
+		name, a["entity"] = "attempts_of", f.Entity
+	}
+	return list(ctx, s, "list attempts", call(name, a), func(row Row) (a store.Attempt, err error) {
+		var version, ms int64
+		err = row.Scan(&a.Service, &a.Entity, &a.At, &version, &a.Outcome, &a.Status, &a.Answer, &ms)
+		a.Version, a.Took = change.Version(version), time.Duration(ms)*time.Millisecond
+		return a, err
+	})
+}
+
+// RetainAttempts implements store.Attempts.
+func (s *Store) RetainAttempts(ctx context.Context, bounds map[int32]store.AttemptBound, others store.AttemptBound) (deleted int64, err error) {
+	type kept struct {
+		service int32
+		n       int
+	}
+	counts, err := list(ctx, s, "count attempts", call("count_attempts", args{}), func(row Row) (k kept, err error) {
+		err = row.Scan(&k.service, &k.n)
+		return k, err
+	})
+	if err != nil {
+		return 0, err
+	}
+	expired := map[time.Duration][]int64{} // services, by how long their attempts are kept
+	for _, k := range counts {
+		bound, ok := bounds[k.service]
+		if !ok {
+			bound = others
+		}
+		expired[bound.Keep] = append(expired[bound.Keep], int64(k.service))
+		if k.n <= bound.Max {
+			continue
+		}
+		through, err := one(ctx, s, "trim attempts", call("last_attempt_beyond", args{"service": k.service, "max": bound.Max}), scanTime)
+		if err == nil {
+			var n int64
+			n, err = s.deleteAttempts(ctx, []int64{int64(k.service)}, through)
+			deleted += n
+		}
+		if err != nil && !errors.Is(err, store.ErrNotFound) {
+			return deleted, err
+		}
+	}
+	for keep, services := range expired {
+		through := now().Add(-keep)
+		if keep <= 0 {
+			through = endOfTime
+		}
+		n, err := s.deleteAttempts(ctx, services, through)
+		if deleted += n; err != nil {
+			return deleted, err
+		}
+	}
+	return deleted, nil
+}
+
+// deleteAttempts deletes the attempts of services up to a time, page by page.
+func (s *Store) deleteAttempts(ctx context.Context, services []int64, through time.Time) (deleted int64, err error) {
+	for after, last := (time.Time{}).UTC(), false; !last; {
+		to, err := one(ctx, s, "trim attempts", call("attempts_step", args{"services": services, "after": after, "through": through, "step": prunePage}), scanTime)
+		if last = errors.Is(err, store.ErrNotFound); last {
+			to, err = through, nil
+		}
+		if err != nil {
+			return deleted, err
+		}
+		n, err := s.write(ctx, "trim attempts", call("delete_attempts", args{"services": services, "after": after, "through": to}))
+		if deleted += n; err != nil {
+			return deleted, err
+		}
+		after = to
+	}
+	return deleted, nil
+}
+
+func scanTime(row Row) (at time.Time, err error) {
+	err = row.Scan(&at)
+	return at, err
+}
