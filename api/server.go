@@ -84,6 +84,7 @@ type Server struct {
 	memory  *semaphore.Weighted // bytes of bodies and what they become
 	uploads *semaphore.Weighted
 	under   *semaphore.Weighted // bytes of connections' buffers
+	turns   *turns
 	stopped atomic.Bool
 	// attempts limits wrong tokens.
 	attempts *auth.Attempts
@@ -119,7 +120,8 @@ func New(o Options) *Server {
 	o.defaults()
 	return &Server{
 		opt: o, mux: http.NewServeMux(), metrics: newMetrics(o.Registry),
-		memory: semaphore.NewWeighted(o.room()), uploads: semaphore.NewWeighted(uploadsAtATime), under: semaphore.NewWeighted(o.places()), shares: map[string]*share{}, quotas: map[string]*quota{},
+		memory: semaphore.NewWeighted(o.room()), uploads: semaphore.NewWeighted(uploadsAtATime), under: semaphore.NewWeighted(o.places()), turns: newTurns(),
+		shares: map[string]*share{}, quotas: map[string]*quota{},
 		attempts: auth.NewAttempts("api", o.Registry, o.Logger, nil),
 	}
 }
@@ -286,6 +288,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	defer func() { s.logAccess(r, q, a, time.Since(began), aborted) }()
 	defer func() {
 		q.release(0)
+		q.endTurn()
 		if cause := recover(); cause != nil {
 			if err, ok := cause.(error); ok && errors.Is(err, http.ErrAbortHandler) {
 				panic(cause)

@@ -84,7 +84,7 @@ type Failure struct {
 }
 
 // Checker decides requests of any number of goroutines, those that wait at the
-// same time in one transaction. One is under way at a time: what comes
+// same time in one transaction, taken from the customers in turn. One is under way at a time: what comes
 // meanwhile makes the next one larger, and few large ones cost less than many
 // small ones. Several Checkers, in any number of processes,
 // may share a store.
@@ -97,10 +97,11 @@ type Checker struct {
 	ended   chan struct{} // closed by run
 
 	mu      sync.Mutex
-	queue   []*item        // guarded by mu
-	waiting int            // of the queue and under way; guarded by mu
-	shares  map[string]int // of it by customer; guarded by mu
-	closed  bool           // guarded by mu
+	queues  map[string][]*item // by customer; guarded by mu
+	turns   []string           // the customers that have a queue; guarded by mu
+	waiting int                // of the queues and under way; guarded by mu
+	shares  map[string]int     // of it by customer; guarded by mu
+	closed  bool               // guarded by mu
 }
 
 // New starts a Checker, which runs until Close.
@@ -114,7 +115,7 @@ func New(o Options) *Checker {
 	o.MaxBatch = defaults.Positive(o.MaxBatch, 1000)
 	o.MaxWaiting = defaults.Positive(o.MaxWaiting, 20_000)
 	o.Timeout = defaults.Positive(o.Timeout, 30*time.Second)
-	c := &Checker{options: o, shares: map[string]int{}, wake: make(chan struct{}, 1), end: make(chan struct{}), ended: make(chan struct{})}
+	c := &Checker{options: o, queues: map[string][]*item{}, shares: map[string]int{}, wake: make(chan struct{}, 1), end: make(chan struct{}), ended: make(chan struct{})}
 	c.ctx, c.stop = context.WithCancel(context.Background())
 	go c.run()
 	return c
@@ -240,7 +241,10 @@ func (c *Checker) enqueue(customer string, items []*item) error {
 	}
 	c.waiting += len(items)
 	c.shares[customer] += len(items)
-	c.queue = append(c.queue, items...)
+	if len(c.queues[customer]) == 0 {
+		c.turns = append(c.turns, customer)
+	}
+	c.queues[customer] = append(c.queues[customer], items...)
 	wait.Offer(c.wake, struct{}{})
 	return nil
 }

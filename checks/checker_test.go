@@ -427,3 +427,28 @@ func TestCloseInTime(t *testing.T) {
 	c.Close(over)
 	require.ErrorIs(t, <-outcome, context.Canceled)
 }
+
+// A customer with a long queue leaves each other one a place in the next transaction.
+func TestCustomersAreTakenInTurn(t *testing.T) {
+	c := &Checker{options: Options{MaxWaiting: 1000}, queues: map[string][]*item{}, shares: map[string]int{}, wake: make(chan struct{}, 1)}
+	ask := func(customer string, items int) {
+		all := make([]*item, items)
+		for i := range all {
+			all[i] = &item{customer: customer, attempts: i}
+		}
+		require.NoError(t, c.enqueue(customer, all))
+	}
+	taken := func(n int) (order []string) {
+		for _, it := range c.take(n) {
+			order = append(order, fmt.Sprint(it.customer, it.attempts))
+		}
+		return order
+	}
+	ask("flooder", 200)
+	require.Equal(t, []string{"flooder0", "flooder1"}, taken(2))
+	ask("a", 2)
+	ask("b", 1)
+	require.Equal(t, []string{"flooder2", "a0", "b0", "flooder3", "a1", "flooder4"}, taken(6))
+	require.Len(t, taken(1000), 195)
+	require.Empty(t, c.queues)
+}

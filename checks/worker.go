@@ -46,14 +46,20 @@ func (c *Checker) run() {
 	}
 }
 
-// take removes up to n items from the front of the queue.
-func (c *Checker) take(n int) []*item {
+// take removes up to n items, one of each customer in turn, each customer's oldest first.
+func (c *Checker) take(n int) (taken []*item) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	n = min(n, len(c.queue))
-	taken := c.queue[:n:n]
-	if c.queue = c.queue[n:]; len(c.queue) == 0 {
-		c.queue = nil // let go of what was taken
+	for len(taken) < n && len(c.turns) > 0 {
+		customer := c.turns[0]
+		c.turns = c.turns[1:]
+		q := c.queues[customer]
+		taken = append(taken, q[0])
+		if q = q[1:]; len(q) > 0 {
+			c.queues[customer], c.turns = q, append(c.turns, customer)
+		} else {
+			delete(c.queues, customer)
+		}
 	}
 	return taken
 }
