@@ -1,36 +1,22 @@
 package pipeline
 
 import (
-	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net"
 	"net/http"
 	"net/http/pprof"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 	"github.com/seed-86dfc502/weir/api"
 	"github.com/seed-86dfc502/weir/api/auth"
+	"github.com/seed-86dfc502/weir/config"
 	"github.com/seed-86dfc502/weir/operate"
+	"github.com/seed-86dfc502/weir/pipeline/control"
 )
-
-// serve starts a listener and returns its address and the function that ends it.
-// With files of certificates it serves HTTPS.
-func (p *process) serve(name, address string, files *api.Certificates, h http.Handler) (net.Addr, func() error, error) {
-	o := api.ListenOptions{Name: name, Address: address, Files: files, Limits: api.DefaultLimits, Ending: p.end.ingest.ctx, Logger: p.log}
-	if files != nil {
-		o.Reread = p.logReread(name+"_certificate", files.Cert)
-	}
-	l, err := api.Listen(o, h)
-	if err != nil {
-		return nil, nil, err
-	}
-	return l.Addr(), func() error {
-		ctx, cancel := context.WithTimeout(p.end.closing(), p.closeTimeout())
-		defer cancel()
-		return l.Close(ctx)
-	}, nil
-}
 
 // answersAtATime bounds the requests of /metrics under way: each has its answer in
 // memory until it is taken.
@@ -38,10 +24,19 @@ const answersAtATime = 64
 
 // operators serves the operators' listener.
 type operators struct {
-	*process
-	health   func() operate.Health
-	page     func() http.Handler // nil without Options.Page
-	attempts *auth.Attempts      // wrong tokens; nil before listen
+	operatorsOptions
+	attempts *auth.Attempts // wrong tokens; nil before listen
+}
+
+// operatorsOptions are needed, but for page.
+type operatorsOptions struct {
+	cfg     *config.Config
+	log     *slog.Logger
+	reg     *prometheus.Registry
+	control *control.Server
+	health  func() operate.Health
+	page    func() http.Handler
+	serve   func(name, address string, files *api.Certificates, h http.Handler) (net.Addr, func() error, error)
 }
 
 // listen is Pipeline.ServeAdmin.
@@ -94,4 +89,20 @@ func profiles(mux *http.ServeMux, admitted func(http.ResponseWriter, *http.Reque
 			}
 		})
 	}
+}
+
+// serveHealth answers /readyz: 200 while the process does its work, also with failing
+// services, else 503. Errors may name servers, so only callers with the token get them.
+func serveHealth(w http.ResponseWriter, h operate.Health, whole bool) {
+	if !whole {
+		h = operate.Health{Level: h.Level}
+	}
+	w.Header().Set("Content-Type", "application/json")
+	if h.Level == operate.LevelDown {
+		w.WriteHeader(http.StatusServiceUnavailable)
+	}
+	encoder := json.NewEncoder(w)
+	encoder.SetIndent("", "  ")
+	encoder.SetEscapeHTML(false)
+	_ = encoder.Encode(h)
 }

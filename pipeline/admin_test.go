@@ -25,13 +25,13 @@ const (
 	metricsToken = "metrics-0123456789"
 )
 
-// listening is a pipeline of which only the operators' listener runs.
-func listening(t *testing.T, admin config.Admin, run control.Executor) (p *Pipeline, address string) {
+// serveOperators returns a pipeline of which only the operators' listener runs.
+func serveOperators(t *testing.T, admin config.Admin, run control.Executor) (p *Pipeline, address string) {
 	t.Helper()
 	return showing(t, admin, run, nil)
 }
 
-// showing is listening with a page.
+// showing is serveOperators with a page.
 func showing(t *testing.T, admin config.Admin, run control.Executor, page http.HandlerFunc) (p *Pipeline, address string) {
 	t.Helper()
 	admin.Listen = "127.0.0.1:0"
@@ -42,8 +42,7 @@ func showing(t *testing.T, admin config.Admin, run control.Executor, page http.H
 	}
 	p = newPipeline(o)
 	p.logs = soundLogs{}
-	p.control = control.New(control.Options{Config: cfg, Execute: run, Reload: p.Reload})
-	p.gauges = newGauges(p.reg)
+	p.assemble(newGauges(o.Registry))
 	address, stop, err := p.ServeAdmin()
 	require.NoError(t, err)
 	t.Cleanup(func() {
@@ -83,7 +82,7 @@ func shows(token string) func(*http.Request) {
 func TestTheWholeAdminListenerIsGuarded(t *testing.T) {
 	for name, admin := range map[string]config.Admin{"without a token": {}, "with one": {Token: config.NewSecret(adminToken), Pprof: true}} {
 		t.Run(name, func(t *testing.T) {
-			_, address := listening(t, admin, echo)
+			_, address := serveOperators(t, admin, echo)
 			for _, path := range []string{"/healthz", "/readyz", "/metrics", "/debug/pprof/", control.CommandsPath, control.ReloadPath, "/"} {
 				method := http.MethodGet
 				if path == control.CommandsPath || path == control.ReloadPath {
@@ -120,11 +119,11 @@ func TestTheWholeAdminListenerIsGuarded(t *testing.T) {
 
 // Profiles show what a process works on.
 func TestProfilesAreOffAndNeedTheToken(t *testing.T) {
-	_, address := listening(t, config.Admin{Token: config.NewSecret(adminToken)}, echo)
+	_, address := serveOperators(t, config.Admin{Token: config.NewSecret(adminToken)}, echo)
 	status, _ := asked(t, http.MethodGet, address, "/debug/pprof/", shows(adminToken))
 	require.Equal(t, 404, status)
 
-	_, address = listening(t, config.Admin{Token: config.NewSecret(adminToken), MetricsToken: config.NewSecret(metricsToken), Pprof: true}, echo)
+	_, address = serveOperators(t, config.Admin{Token: config.NewSecret(adminToken), MetricsToken: config.NewSecret(metricsToken), Pprof: true}, echo)
 	for _, path := range []string{"/debug/pprof/", "/debug/pprof/goroutine?debug=1", "/debug/pprof/symbol"} {
 		for sent, want := range map[string]int{"wrong": 401, metricsToken: 401, adminToken: 200} {
 			status, body := asked(t, http.MethodGet, address, path, shows(sent))
@@ -142,7 +141,7 @@ func TestMetricsHaveATokenOfTheirOwn(t *testing.T) {
 		{Token: config.NewSecret(adminToken), MetricsToken: config.NewSecret(metricsToken)},
 		{MetricsToken: config.NewSecret(metricsToken)},
 	} {
-		_, address := listening(t, admin, echo)
+		_, address := serveOperators(t, admin, echo)
 		status, _ := asked(t, http.MethodGet, address, "/metrics", nil)
 		require.Equal(t, 401, status)
 		status, body := asked(t, http.MethodGet, address, "/metrics", shows(metricsToken))
@@ -158,7 +157,7 @@ func TestMetricsHaveATokenOfTheirOwn(t *testing.T) {
 // Wrong tokens are limited wherever they are shown, the right one passes, and
 // why a process is not ready is told to who may know.
 func TestWrongTokensAreLimitedOnEveryPath(t *testing.T) {
-	_, address := listening(t, config.Admin{Token: config.NewSecret(adminToken), Pprof: true}, echo) // which stays unready
+	_, address := serveOperators(t, config.Admin{Token: config.NewSecret(adminToken), Pprof: true}, echo) // which stays unready
 	paths := []string{"/metrics", "/debug/pprof/", control.CommandsPath, control.ReloadPath}
 	method := func(path string) string {
 		if path == control.CommandsPath || path == control.ReloadPath {

@@ -1,22 +1,65 @@
 package pipeline
 
 import (
+	"context"
 	"log/slog"
 	"net"
+	"net/http"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"github.com/seed-86dfc502/weir/api"
 	"github.com/seed-86dfc502/weir/api/auth"
 	"github.com/seed-86dfc502/weir/api/events"
 	"github.com/seed-86dfc502/weir/api/openapi"
+	"github.com/seed-86dfc502/weir/assemble"
 	"github.com/seed-86dfc502/weir/config"
+	"github.com/seed-86dfc502/weir/internal/tracing"
 	"github.com/seed-86dfc502/weir/sources"
 )
 
 // frontDoor serves the API: events, imports and check services.
-type frontDoor struct {
-	*process
-	stages *stageSet
-	takes  func() error // why no requests can be taken now; nil when they can
+type frontDoor struct{ frontOptions }
+
+// frontOptions are needed, but for keys, without which there is no API, and tracer.
+type frontOptions struct {
+	cfg     *config.Config // as the process was started with
+	log     *slog.Logger
+	reg     *prometheus.Registry
+	store   assemble.Store
+	active  *activation
+	keys    *auth.Keyring
+	tracer  *tracing.Tracer
+	metrics stageMetrics
+	sources func() []*source
+	takes   func() error    // why no requests can be taken now; nil when they can
+	ending  context.Context // ends the requests
+	serve   func(name, address string, files *api.Certificates, h http.Handler) (net.Addr, func() error, error)
+}
+
+// listening starts listeners of the process.
+type listening struct {
+	cfg    *config.Config
+	log    *slog.Logger
+	end    *shutdown
+	gauges *gauges
+}
+
+// serve starts a listener and returns its address and the function that ends it.
+// With files of certificates it serves HTTPS.
+func (l *listening) serve(name, address string, files *api.Certificates, h http.Handler) (net.Addr, func() error, error) {
+	o := api.ListenOptions{Name: name, Address: address, Files: files, Limits: api.DefaultLimits, Ending: l.end.ingest.ctx, Logger: l.log}
+	if files != nil {
+		o.Reread = l.gauges.rereadLogger(l.log, name+"_certificate", files.Cert)
+	}
+	server, err := api.Listen(o, h)
+	if err != nil {
+		return nil, nil, err
+	}
+	return server.Addr(), func() error {
+		ctx, cancel := context.WithTimeout(l.end.closing(), closeTimeout(l.cfg))
+		defer cancel()
+		return server.Close(ctx)
+	}, nil
 }
 
 // listen starts the listener of the API, if the configuration needs it: its
@@ -42,28 +85,23 @@ func (f *frontDoor) listen() (stop func() error, err error) {
 	}
 	addr, closeListener, err := f.serve("api", a.Listen, files, f.tracer.Requests(server))
 	if err != nil {
-		stopChecks(f.end.ingest.ctx)
+		stopChecks(f.ending)
 		return nil, err
 	}
-	f.log.Info("taking events", "address", addr.String())
+	f.log.Info("the API listens", "event", "api.listening", "address", addr.String())
 	return func() error {
 		server.Stop()
 		err := closeListener()
-		stopChecks(f.end.ingest.ctx)
+		stopChecks(f.ending)
 		return err
 	}, nil
 }
 
-// openKeys reads the tokens, if the process serves the API.
-func (p *process) openKeys() (err error) {
-	if !p.opt.Roles.Ingest || !p.cfg.NeedsAPI() {
-		return nil
-	}
-	a := p.cfg.API
-	p.keys, err = auth.Open(auth.Options{
-		File: a.Tokens, Sources: p.cfg.SourceTokens(), Loopback: loopback(a.Listen), Check: p.cfg.TenantsApart, Reread: p.logReread("tokens", a.Tokens),
+// openKeys reads the tokens of the API.
+func openKeys(c *config.Config, reread func(error)) (*auth.Keyring, error) {
+	return auth.Open(auth.Options{
+		File: c.API.Tokens, Sources: c.SourceTokens(), Loopback: loopback(c.API.Listen), Check: c.TenantsApart, Reread: reread,
 	})
-	return err
 }
 
 // newAPI makes the server without routes.
@@ -81,7 +119,7 @@ func (f *frontDoor) newAPI() *api.Server {
 		lines = f.log
 	}
 	return api.New(api.Options{
-		AccessLog: lines, Access: f.keys, Rate: a.Rate, TenantRows: int64(a.Quota.Rows), TenantBytes: int64(a.Quota.Bytes), Memory: f.cfg.APIMemory(), MaxBody: largest, MaxRows: a.MaxRows, Timeout: a.Timeout.D(), Limit: f.end.ingest.ctx,
+		AccessLog: lines, Access: f.keys, Rate: a.Rate, TenantRows: int64(a.Quota.Rows), TenantBytes: int64(a.Quota.Bytes), Memory: f.cfg.APIMemory(), MaxBody: largest, MaxRows: a.MaxRows, Timeout: a.Timeout.D(), Limit: f.ending,
 		Ready: f.takes, Registry: f.reg, Logger: f.log,
 	})
 }
@@ -93,24 +131,10 @@ func loopback(address string) bool {
 	return err == nil && (host == "localhost" || ip != nil && ip.IsLoopback())
 }
 
-// logReread returns a callback for each later reading of a file.
-func (p *process) logReread(what, path string) func(error) {
-	refused := p.gauges.files.WithLabelValues(what)
-	return func(err error) {
-		refused.Set(0)
-		if err != nil {
-			refused.Set(1)
-			p.log.Error("a file that changed cannot be used; the process goes on with what it had", "file", path, "error", err)
-			return
-		}
-		p.log.Info("a file that changed is in force", "file", path)
-	}
-}
-
 // mountEvents takes events for the sources that they are posted to.
 func (f *frontDoor) mountEvents(server *api.Server, letters *api.Letters) {
 	byPath := map[string]*events.Source{}
-	for _, s := range f.stages.sources() {
+	for _, s := range f.sources() {
 		push, ok := s.Source.(sources.Pusher)
 		given := f.cfg.Sources.Find(s.name)
 		if e, posted := given.Endpoint(); ok && posted {

@@ -7,7 +7,11 @@ import (
 	"log/slog"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/seed-86dfc502/weir/assemble"
 	"github.com/seed-86dfc502/weir/config"
+	"github.com/seed-86dfc502/weir/decide"
+	"github.com/seed-86dfc502/weir/imports"
 	"github.com/seed-86dfc502/weir/internal/wait"
 	"github.com/seed-86dfc502/weir/operate/session"
 	"github.com/seed-86dfc502/weir/pipeline/control"
@@ -45,15 +49,35 @@ func Attach(ctx context.Context, c *config.Config, log *slog.Logger) (*session.S
 	}
 }
 
+// stageOf returns the options of a stage that works in a session.
+func stageOf(s *session.Session) stageOptions {
+	active := &activation{store: s.Store, log: s.Logger}
+	active.now.Store(newSettings(s.Config, s.Plan, s.Config.Identity()))
+	return stageOptions{
+		cfg: s.Config, log: s.Logger, store: s.Store, logs: s.Logs, active: active, limit: context.Background(),
+		lost: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "lost"}, []string{"topic"}),
+	}
+}
+
 // DecideUntilIdle decides the records of the inbox and returns when none is left and every
 // change is published; for a session that no running process has.
 func DecideUntilIdle(ctx context.Context, s *session.Session) error {
-	p := ofSession(s)
-	running := p.stages.startDecide()
+	stages := stageOf(s)
+	inbox := &inboxManager{inboxOptions: inboxOptions{
+		cfg: s.Config, log: s.Logger, store: s.Store, logs: s.Logs, active: stages.active, lost: stages.lost, sinks: func(*config.Config) *assemble.Sinks { return s.Sinks },
+	}}
+	inbox.inbox.Store(&s.Inbox)
+	reg := prometheus.NewRegistry()
+	stage := &decideStage{stageOptions: stages, inbox: inbox, metrics: decide.NewMetrics(reg), rereads: newGauges(reg).rereads}
+	look := &idle{idleOptions: idleOptions{
+		roles: Roles{Decide: true}, store: s.Store, logs: s.Logs, changes: s.Config.Kafka.Changes.Topic, active: stages.active, inbox: inbox, decide: stage,
+		blocked: stage.halted,
+	}}
+	running := stage.start()
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	idle := make(chan bool, 1)
-	go func() { idle <- p.monitor.untilIdle(ctx) }()
+	go func() { idle <- look.until(ctx) }()
 	var err error
 	select {
 	case is := <-idle:
@@ -70,7 +94,8 @@ func DecideUntilIdle(ctx context.Context, s *session.Session) error {
 // WorkImports works imports off until ctx ends, while the configuration of the session is
 // the active one.
 func WorkImports(ctx context.Context, s *session.Session) error {
-	workers, err := ofSession(s).stages.newImportWorkers(1, nil)
+	stage := &importStage{stageOptions: stageOf(s), metrics: imports.NewMetrics(prometheus.NewRegistry())}
+	workers, err := stage.newWorkers(1, nil)
 	if err != nil {
 		return err
 	}

@@ -54,7 +54,7 @@ func push(p *Pipeline) func([]event) {
 		for i, e := range events {
 			messages[i] = message.NewMessage(watermill.NewUUID(), e.json)
 		}
-		for _, err := range p.stages.sources()[0].Source.(sources.Pusher).Push(context.Background(), messages...) {
+		for _, err := range p.ingest.sources()[0].Source.(sources.Pusher).Push(context.Background(), messages...) {
 			if err != nil {
 				panic(err) // a benchmark has no faults
 			}
@@ -117,7 +117,7 @@ func startLoad(b *testing.B, dir string, w world, s *stream, sender func(*Pipeli
 		require.NoError(b, <-ended)
 	})
 	go func() { ended <- p.Run(ctx) }()
-	require.Eventually(b, p.health.started.Load, time.Minute, time.Millisecond)
+	require.Eventually(b, p.monitor.started.Load, time.Minute, time.Millisecond)
 	l := &load{b: b, p: p, s: s, send: sender(p), dead: dead}
 	l.offerAll(s.first())
 	return l
@@ -193,7 +193,7 @@ func (l *load) offerAll(events []event) time.Duration {
 // the time since start.
 func (l *load) drained(start time.Time) time.Duration {
 	done := func() bool {
-		sum, err := snapshot.Summarize(l.p.reg)
+		sum, err := snapshot.Summarize(l.p.opt.Registry)
 		require.NoError(l.b, err)
 		var waiting int64
 		for _, c := range sum.Customers {
@@ -210,7 +210,7 @@ func (l *load) drained(start time.Time) time.Duration {
 
 // ages returns how many changes of all services were at most so many seconds old.
 func (l *load) ages() map[float64]uint64 {
-	families, err := l.p.reg.Gather()
+	families, err := l.p.opt.Registry.Gather()
 	require.NoError(l.b, err)
 	found := map[float64]uint64{}
 	for _, f := range families {

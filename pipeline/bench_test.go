@@ -108,7 +108,7 @@ func measure(b *testing.B, dir string, w world, s *stream, total *run) {
 		}
 	}
 	summary := func() snapshot.Summary {
-		sum, err := snapshot.Summarize(p.reg)
+		sum, err := snapshot.Summarize(p.opt.Registry)
 		require.NoError(b, err)
 		return sum
 	}
@@ -119,7 +119,7 @@ func measure(b *testing.B, dir string, w world, s *stream, total *run) {
 	if total != nil {
 		b.StartTimer()
 	}
-	look(20*time.Millisecond, func() bool { return p.health.started.Load() && len(p.monitor.waits(b.Context())) == 0 })
+	look(20*time.Millisecond, func() bool { return p.monitor.started.Load() && len(p.idle.waits(b.Context())) == 0 })
 	if total != nil {
 		b.StopTimer()
 		total.add(time.Since(start), before, usedCPU(b, w.servers...), summary())
@@ -174,7 +174,7 @@ func BenchmarkLatency(b *testing.B) {
 		w.main = "sources:\n  registry:\n    http: {}" + benchSource
 		latency(b, dir, w, func(p *Pipeline) func(event) {
 			return func(e event) {
-				require.NoError(b, p.stages.sources()[0].Source.(sources.Pusher).Push(b.Context(), message.NewMessage(watermill.NewUUID(), e.json))[0])
+				require.NoError(b, p.ingest.sources()[0].Source.(sources.Pusher).Push(b.Context(), message.NewMessage(watermill.NewUUID(), e.json))[0])
 			}
 		})
 	})
@@ -207,7 +207,7 @@ func latency(b *testing.B, dir string, w world, sender func(*Pipeline) func(even
 		require.NoError(b, <-ended)
 	}()
 	go func() { ended <- p.Run(ctx) }()
-	require.Eventually(b, p.health.started.Load, time.Minute, time.Millisecond)
+	require.Eventually(b, p.monitor.started.Load, time.Minute, time.Millisecond)
 	send := sender(p)
 	next := func() time.Duration {
 		s.entities[0][0] += 1 << 8 // six hex digits of it are sent

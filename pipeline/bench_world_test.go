@@ -12,11 +12,10 @@ import (
 	"testing"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"github.com/stretchr/testify/require"
-
 	"github.com/seed-86dfc502/weir/assemble"
 	"github.com/seed-86dfc502/weir/tests/servers"
 	"github.com/seed-86dfc502/weir/transport"
+	"github.com/stretchr/testify/require"
 )
 
 // world is where a benchmark runs: what stands around the pipeline.

@@ -18,7 +18,7 @@ func (f *frontDoor) mountChecks(server *api.Server) (stop func(ctx context.Conte
 	checker := checks.New(checks.Options{
 		Store: f.store, MaxWaiting: max(20_000, 4*f.cfg.API.MaxRows), Timeout: f.cfg.API.Timeout.D(), Metrics: f.metrics.checks,
 	})
-	services := newCheckServices(f.store, f.Config)
+	services := newCheckServices(f.store, f.active.config)
 	checkhttp.Mount(server, checkhttp.Options{
 		Checker: checker, Find: services.find, MaxRows: f.cfg.API.MaxRows, MaxBody: int64(f.cfg.API.MaxBody), MaxEntity: int(f.cfg.Limits.EntityID), Logger: f.log,
 	})

@@ -4,9 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync/atomic"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"github.com/seed-86dfc502/weir/decide"
+	"github.com/seed-86dfc502/weir/internal/sketch"
 	"github.com/seed-86dfc502/weir/store"
 	"github.com/seed-86dfc502/weir/transport"
 )
@@ -19,16 +22,28 @@ const outcomeShare = 16
 // acknowledged.
 const unpublishedShare = 8
 
-// startDecide starts the second router and keeps it. A reload changes the plan of the
+// decideStage decides the inbox.
+type decideStage struct {
+	stageOptions
+	inbox   *inboxManager
+	metrics *decide.Metrics
+	noise   *sketch.Collector  // nil: no statistics
+	rereads prometheus.Counter // partitions read again after a restore
+
+	superseded atomic.Bool                    // another configuration is active: nothing is decided
+	running    atomic.Pointer[decide.Decider] // nil between two subscriptions
+}
+
+// start starts the second router and keeps it. A reload changes the plan of the
 // decider that runs. When the store went back behind the records that were read, or another
 // configuration took over, the subscription ends and starts again from the store.
-func (st *stageSet) startDecide() component {
+func (st *decideStage) start() component {
 	failed := make(chan error, 1)
 	stop := loop(func(ctx context.Context) {
 		now := st.active.now.Load()
 		plan := now.plan
 		for ctx.Err() == nil {
-			under, err := st.decide(ctx, now, plan)
+			under, err := st.run(ctx, now, plan)
 			if ctx.Err() != nil {
 				return
 			}
@@ -51,7 +66,7 @@ func (st *stageSet) startDecide() component {
 			case err == nil:
 			case errors.Is(err, store.ErrSuperseded):
 				st.log.Warn("another configuration is active: this process decides nothing until its own is active again", "event", "revision.superseded")
-				st.health.superseded.Store(true)
+				st.superseded.Store(true)
 				active, ok := st.active.await(ctx)
 				if !ok {
 					return
@@ -63,7 +78,7 @@ func (st *stageSet) startDecide() component {
 				st.log.Info("this configuration is active again", "event", "revision.active", "revision", active.Number)
 				// The store may have gone back, and its lost records been decided otherwise.
 				st.inbox.reopen(ctx, nil)
-				st.health.superseded.Store(false)
+				st.superseded.Store(false)
 			default:
 				failed <- fmt.Errorf("decide: %w", err)
 				return
@@ -73,10 +88,10 @@ func (st *stageSet) startDecide() component {
 	return component{failed: failed, stop: func() error { stop(); return nil }}
 }
 
-// decide runs one subscription to the inbox until ctx ends or deciding cannot continue. It
+// run runs one subscription to the inbox until ctx ends or deciding cannot continue. It
 // returns the settings that it decided under last.
-func (st *stageSet) decide(ctx context.Context, now *settings, plan *decide.Plan) (under *settings, err error) {
-	limit := st.newLimit(st.end.decide.ctx, "decide")
+func (st *decideStage) run(ctx context.Context, now *settings, plan *decide.Plan) (under *settings, err error) {
+	limit := st.newLimit("decide")
 	defer limit.giveUp()
 	decider, err := decide.New(decide.Options{
 		Store: st.store, Inbox: st.inbox.now(), Plan: plan, Next: st.nextPlan,
@@ -86,7 +101,7 @@ func (st *stageSet) decide(ctx context.Context, now *settings, plan *decide.Plan
 		Cache: int64(st.cfg.Decide.Cache), MaxUnpublished: st.cfg.FlowMemory() / unpublishedShare,
 		RetakeDelay: min(time.Second, st.cfg.Kafka.SessionTimeout.D()/4),
 		Limit:       limit.ctx,
-		Logger:      st.log, Metrics: st.metrics.decide, Noise: st.noise, Tracer: st.tracer,
+		Logger:      st.log, Metrics: st.metrics, Noise: st.noise, Tracer: st.tracer,
 	})
 	if err != nil {
 		return now, err
@@ -95,7 +110,7 @@ func (st *stageSet) decide(ctx context.Context, now *settings, plan *decide.Plan
 	stopDecider := loop(func(ctx context.Context) { halted <- decider.Run(ctx) })
 	defer stopDecider()
 	topic := st.cfg.Kafka.Inbox.Topic
-	gc := st.groupConfig(limit.ctx, st.cfg.Kafka.Group+".decide", min(st.cfg.Kafka.FrameRecords, st.cfg.Decide.BatchEvents), topic)
+	gc := st.group(limit.ctx, st.cfg.Kafka.Group+".decide", min(st.cfg.Kafka.FrameRecords, st.cfg.Decide.BatchEvents), topic)
 	gc.Listener, gc.OnRewind, gc.FailOnTruncation = decider, st.onStoreRewound, true
 	group, err := st.logs.NewGroup(ctx, gc)
 	if err != nil {
@@ -110,13 +125,13 @@ func (st *stageSet) decide(ctx context.Context, now *settings, plan *decide.Plan
 	if err != nil {
 		return now, err
 	}
-	st.decider.Store(decider)
-	defer st.decider.Store(nil)
+	st.running.Store(decider)
+	defer st.running.Store(nil)
 	now.decides()
 	for running := true; running; {
 		select {
 		case <-ctx.Done():
-			return now, r.end(st.closeTimeout()/2, stopDecider)
+			return now, r.end(closeTimeout(st.cfg)/2, stopDecider)
 		case <-now.replaced:
 			next := st.active.latest()
 			if running = st.adopt(ctx, decider, now, next); running {
@@ -137,7 +152,7 @@ func (st *stageSet) decide(ctx context.Context, now *settings, plan *decide.Plan
 
 // adopt makes the decider decide under other settings; false when it has to start again: the
 // inbox has another generation, or the store gave the services other numbers.
-func (st *stageSet) adopt(ctx context.Context, d *decide.Decider, now, next *settings) bool {
+func (st *decideStage) adopt(ctx context.Context, d *decide.Decider, now, next *settings) bool {
 	if next.plan.Revision <= now.plan.Revision {
 		return false
 	}
@@ -153,10 +168,25 @@ func (st *stageSet) adopt(ctx context.Context, d *decide.Decider, now, next *set
 
 // nextPlan returns the plan that replaced a superseded one in this process, nil if none
 // did. It waits for a reload under way, and until the inbox was examined for it.
-func (st *stageSet) nextPlan(ctx context.Context, superseded *decide.Plan) *decide.Plan {
+func (st *decideStage) nextPlan(ctx context.Context, superseded *decide.Plan) *decide.Plan {
 	now := st.active.latest()
 	if now.plan.Revision <= superseded.Revision || !now.decidesWithin(ctx) {
 		return nil
 	}
 	return now.plan
+}
+
+// halted returns why no decision can be made now, nil if there is no reason.
+func (st *decideStage) halted() (reason string, err error) {
+	if d := st.running.Load(); d != nil {
+		err = d.Halted()
+	}
+	return blockedHalted, err
+}
+
+// onStoreRewound is called when the watermark is below an offset that was decided before: the
+// store was restored, or failed over without its last commits.
+func (st *decideStage) onStoreRewound(_ string, partition int32, decided, watermark int64) {
+	st.rereads.Inc()
+	st.log.Warn("store was restored to an earlier state; re-reading the inbox", "event", "store.restored", "partition", partition, "decided_to", decided, "reading_from", watermark)
 }

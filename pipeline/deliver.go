@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
+	"sync/atomic"
 
 	"github.com/seed-86dfc502/weir/assemble"
 	"github.com/seed-86dfc502/weir/change"
@@ -14,10 +15,19 @@ import (
 	"github.com/seed-86dfc502/weir/transport"
 )
 
-// startDeliver starts the third router: one handler for the changes log, and the stage
+// deliverStage delivers the changes.
+type deliverStage struct {
+	stageOptions
+	sinks   func(*config.Config) *assemble.Sinks
+	metrics *deliver.Metrics
+
+	running atomic.Pointer[deliver.Stage] // nil between two subscriptions
+}
+
+// start starts the third router: one handler for the changes log, and the stage
 // behind it with all services. The component fails with deliver.ErrLost when it has to
 // start again from the store.
-func (st *stageSet) startDeliver(ctx context.Context, revision int64, superseded func()) (component, error) {
+func (st *deliverStage) start(ctx context.Context, revision int64, superseded func()) (component, error) {
 	layout, err := operate.ReadLayout(ctx, st.store)
 	if err != nil {
 		return component{}, err
@@ -26,24 +36,24 @@ func (st *stageSet) startDeliver(ctx context.Context, revision int64, superseded
 	if err != nil {
 		return component{}, err
 	}
-	limit := st.newLimit(st.end.deliver.ctx, "deliver")
+	limit := st.newLimit("deliver")
 	now := st.active.now.Load()
 	services, err := st.deliveries(now, nil)
 	if err != nil {
 		limit.giveUp()
 		return component{}, err
 	}
-	st.metrics.deliver.Begin()
+	st.metrics.Begin()
 	topic := st.cfg.Kafka.Changes.Topic
 	stage := deliver.New(deliver.Options{
 		Services: services, Suspended: suspended, Revision: revision, Superseded: superseded, Store: st.store, History: st.store,
 		Log: changesLog{st.logs, topic}, Control: st.appendControl, Partition: func(entity string, v change.Version) int32 { return layout.PartitionOf([]byte(entity), v.Generation()) }, Memory: st.cfg.FlowMemory() / deliverShare,
-		StopGrace: st.closeTimeout(), Limit: limit.ctx,
-		Logger: st.log, Metrics: st.metrics.deliver, Tracer: st.tracer,
+		StopGrace: closeTimeout(st.cfg), Limit: limit.ctx,
+		Logger: st.log, Metrics: st.metrics, Tracer: st.tracer,
 	})
 	ended := make(chan error, 1)
 	stopStage := loop(func(ctx context.Context) { ended <- stage.Run(ctx) })
-	gc := st.groupConfig(limit.ctx, st.cfg.Kafka.Group+".deliver", deliverFrame, topic)
+	gc := st.group(limit.ctx, st.cfg.Kafka.Group+".deliver", deliverFrame, topic)
 	gc.Listener = stage
 	group, err := st.logs.NewGroup(ctx, gc)
 	if err != nil {
@@ -57,7 +67,7 @@ func (st *stageSet) startDeliver(ctx context.Context, revision int64, superseded
 		limit.giveUp()
 		return component{}, errors.Join(err, group.Close())
 	}
-	st.deliver.Store(stage)
+	st.running.Store(stage)
 	now.delivers()
 	failed := make(chan error, 1)
 	done := make(chan struct{})
@@ -92,11 +102,11 @@ func (st *stageSet) startDeliver(ctx context.Context, revision int64, superseded
 	return component{failed: failed, reconfigure: reconfigure, stop: func() error {
 		close(done)
 		defer limit.stopping()()
-		err := r.end(st.closeTimeout()/2, stopStage)
-		st.deliver.Store(nil)
+		err := r.end(closeTimeout(st.cfg)/2, stopStage)
+		st.running.Store(nil)
 		if e := group.Close(); e != nil {
 			// Nothing is lost by it: the group drops this member after the session time-out.
-			st.log.Warn("the group was not left in order", "stage", "deliver", "error", e)
+			st.log.Warn("the group was not left in order", "event", "group.not_left", "stage", "deliver", "error", e)
 		}
 		return err
 	}}, nil
@@ -112,7 +122,7 @@ const (
 
 // deliveries makes the services of settings that before does not have in the same form, with
 // their sinks; all of them without before.
-func (st *stageSet) deliveries(now, before *settings) ([]deliver.Service, error) {
+func (st *deliverStage) deliveries(now, before *settings) ([]deliver.Service, error) {
 	var services []deliver.Service
 	made, known := st.sinks(now.cfg), before.delivered()
 	for i, s := range now.cfg.Services() {
@@ -134,7 +144,7 @@ func (st *stageSet) deliveries(now, before *settings) ([]deliver.Service, error)
 }
 
 // difference returns the services that a reload changes, with the sinks of new ones.
-func (st *stageSet) difference(before, now *settings) (r deliver.Reconfiguration, err error) {
+func (st *deliverStage) difference(before, now *settings) (r deliver.Reconfiguration, err error) {
 	r.Revision = now.plan.Revision
 	if r.Add, err = st.deliveries(now, before); err != nil {
 		return r, err
@@ -175,11 +185,6 @@ func closeSinks(services []deliver.Service) (err error) {
 	return err
 }
 
-// sinks makes sinks of this process, for a configuration that it works under.
-func (p *process) sinks(c *config.Config) *assemble.Sinks {
-	return &assemble.Sinks{Config: c, Logger: p.log, Targets: &p.targets, StoreID: p.ownID()}
-}
-
 // changesLog is the deliver.Log of a topic.
 type changesLog struct {
 	logs  assemble.Logs
@@ -202,21 +207,41 @@ func (l changesLog) Offsets(ctx context.Context, partition int32) (start, end in
 }
 
 // appendControl appends control records to the inbox.
-func (st *stageSet) appendControl(ctx context.Context, controls ...change.Record) error {
+func (st *deliverStage) appendControl(ctx context.Context, controls ...change.Record) error {
 	records := make([]transport.Record, len(controls))
 	for i, c := range controls {
 		var err error
-		if records[i], err = st.controlRecord(c.Entity, *c.Control); err != nil {
+		if records[i], err = controlRecord(st.cfg.Kafka.Inbox.Topic, c.Entity, *c.Control); err != nil {
 			return err
 		}
 	}
 	return st.logs.Append(ctx, records)
 }
 
-func (p *process) controlRecord(entity string, c change.Control) (transport.Record, error) {
+func controlRecord(inbox, entity string, c change.Control) (transport.Record, error) {
 	key, head, value, err := change.EncodeRecord(change.Record{Entity: entity, Control: &c})
 	return transport.Record{
-		Topic: p.cfg.Kafka.Inbox.Topic, Key: key, Value: value,
+		Topic: inbox, Key: key, Value: value,
 		Headers: []transport.Header{{Key: change.InboxHeader, Value: head}},
 	}, err
+}
+
+// conditions returns how each service's delivery is doing.
+func (st *deliverStage) conditions() map[string]deliver.Condition {
+	if stage := st.running.Load(); stage != nil {
+		return stage.Conditions()
+	}
+	return map[string]deliver.Condition{}
+}
+
+// applySuspensions tells the stage which services operators suspended. While the store does
+// not answer they stay as they are.
+func (st *deliverStage) applySuspensions(ctx context.Context) {
+	stage := st.running.Load()
+	if stage == nil {
+		return
+	}
+	if all, err := operate.Suspended(ctx, st.store); err == nil {
+		stage.Suspend(all)
+	}
 }

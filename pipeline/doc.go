@@ -7,7 +7,8 @@
 // the process's roles, each as one Watermill router, and ends them in the order
 // of the flow, so that work in progress is finished.
 //
-// A [Pipeline] joins components over the open state of the process: the manager of the
-// inbox, the stages, the monitor, the front door for the API, the operators' listener, and
-// the reloader. [Attach] opens the same state for a command.
+// A [Pipeline] opens connections, makes the components over them and runs these: the inbox
+// manager, the stages under their supervisors, the monitor, the idle check, retention, the
+// API, the operators' listener and the reloader. Each has options of its own. [Attach] opens
+// the same state for a command.
 package pipeline

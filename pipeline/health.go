@@ -1,11 +1,12 @@
 package pipeline
 
 import (
-	"encoding/json"
-	"net/http"
+	"context"
+	"fmt"
 	"sync"
 	"time"
 
+	"github.com/seed-86dfc502/weir/assemble"
 	"github.com/seed-86dfc502/weir/operate"
 	"github.com/seed-86dfc502/weir/sources"
 	"github.com/seed-86dfc502/weir/transport"
@@ -31,7 +32,7 @@ func (b *blockage) note(reason string, now time.Time) time.Time {
 // healthNow returns how the process and its services are doing.
 func (m *monitor) healthNow() operate.Health {
 	now := time.Now()
-	o := operate.Observed{Conditions: m.stages.conditions(), Problems: m.outages.items()}
+	o := operate.Observed{Conditions: m.deliver.conditions(), Problems: m.outages.items()}
 	o.Reason, o.Blocked = m.ready()
 	o.Since = m.blockage.note(o.Reason, now)
 	if began := m.outages.since("store"); o.Reason == blockedStore && !began.IsZero() {
@@ -43,7 +44,7 @@ func (m *monitor) healthNow() operate.Health {
 	if items := m.letters.Load(); items != nil {
 		o.Pending = append(o.Pending, *items...)
 	}
-	if d := m.stages.decider.Load(); d != nil {
+	if d := m.decide.running.Load(); d != nil {
 		if r, long := d.LongInHand(now); long {
 			o.Problems = append(o.Problems, operate.Item{
 				What: "inbox", Level: operate.LevelDegraded, Since: r.Since, Why: r.String(),
@@ -57,7 +58,7 @@ func (m *monitor) healthNow() operate.Health {
 // noteSources records which sources fail at present.
 func (m *monitor) noteSources(now time.Time) {
 	running := map[string]bool{}
-	for _, s := range m.stages.sources() {
+	for _, s := range m.ingest.sources() {
 		what := "source " + s.name
 		running[what] = true
 		err, do := s.failing(), ""
@@ -84,18 +85,49 @@ func (m *monitor) noteTopics(faults []*transport.TopicFault, err error, now time
 	m.outages.end("topic ", failing, now)
 }
 
-// serveHealth answers /readyz: 200 while the process does its work, also with failing
-// services, else 503. Errors may name servers, so only callers with the token get them.
-func serveHealth(w http.ResponseWriter, h operate.Health, whole bool) {
-	if !whole {
-		h = operate.Health{Level: h.Level}
+// topicPatience is for how long an internal topic may take no record, or no broker
+// answer, before the process is not ready: an election is shorter.
+const topicPatience = 15 * time.Second
+
+// topicsBlocked returns why internal topics have taken no record for too long, nil if they do.
+func (m *monitor) topicsBlocked(now time.Time) error {
+	if err := m.outages.lasting("kafka", topicPatience, now); err != nil {
+		return fmt.Errorf("the brokers do not answer: %w", err)
 	}
-	w.Header().Set("Content-Type", "application/json")
-	if h.Level == operate.LevelDown {
-		w.WriteHeader(http.StatusServiceUnavailable)
+	return m.outages.lasting("topic ", topicPatience, now)
+}
+
+// lookAtTopics finds internal topics that take no record. One that is missing for the second
+// time is created again: its records are lost or decided again as after any loss of records.
+func (m *monitor) lookAtTopics(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, watchPeriod)
+	defer cancel()
+	faults, err := m.logs.Faults(ctx, m.cfg.Kafka.Inbox.Topic, m.cfg.Kafka.Changes.Topic)
+	m.noteTopics(faults, err, time.Now())
+	if err != nil {
+		return
 	}
-	encoder := json.NewEncoder(w)
-	encoder.SetIndent("", "  ")
-	encoder.SetEscapeHTML(false)
-	_ = encoder.Encode(h)
+	missing := map[string]bool{}
+	var again []transport.TopicSpec
+	for _, f := range faults {
+		if missing[f.Topic] = f.Missing; !f.Missing || !m.missing[f.Topic] {
+			continue
+		}
+		for _, spec := range assemble.Topics(m.active.config()) {
+			if spec.Name == f.Topic {
+				again = append(again, spec)
+			}
+		}
+	}
+	m.missing = missing
+	if len(again) == 0 {
+		return
+	}
+	if err := m.logs.Ensure(ctx, again); err != nil {
+		m.log.Warn("the topic cannot be created yet; trying again", "event", "topic.not_created", "error", err)
+		return
+	}
+	for _, spec := range again {
+		m.log.Error("the topic was deleted and is created again: its records are lost, or decided again if it is the changes log", "event", "topic.recreated", "topic", spec.Name)
+	}
 }

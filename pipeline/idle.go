@@ -5,15 +5,40 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/dustin/go-humanize/english"
+	"github.com/seed-86dfc502/weir/assemble"
 	"github.com/seed-86dfc502/weir/change"
+	"github.com/seed-86dfc502/weir/decide"
 	"github.com/seed-86dfc502/weir/deliver"
 	"github.com/seed-86dfc502/weir/internal/wait"
 	"github.com/seed-86dfc502/weir/operate"
 	"github.com/seed-86dfc502/weir/sources"
 )
+
+// idle finds the remaining work of a run, and whether there is none.
+type idle struct {
+	idleOptions
+	left atomic.Pointer[[]Wait] // see Pipeline.Waits
+	done atomic.Bool            // nothing is left to do
+}
+
+// idleOptions are needed: decide with the role decide, and so on.
+type idleOptions struct {
+	roles   Roles
+	store   assemble.Store
+	logs    assemble.Logs
+	changes string // the topic
+	active  *activation
+	inbox   *inboxManager
+	ingest  *ingestStage
+	imports *importStage
+	decide  *decideStage
+	deliver *deliverStage
+	blocked func() (reason string, err error) // what keeps the process from its work
+}
 
 // Wait is something that keeps a run from being idle.
 type Wait struct {
@@ -58,8 +83,8 @@ func WaitText(waits []Wait) string {
 }
 
 // lastWaits is Pipeline.Waits.
-func (m *monitor) lastWaits() []Wait {
-	if w := m.left.Load(); w != nil {
+func (i *idle) lastWaits() []Wait {
+	if w := i.left.Load(); w != nil {
 		return *w
 	}
 	return nil
@@ -67,27 +92,29 @@ func (m *monitor) lastWaits() []Wait {
 
 // waits looks along the flow for what is left to do. An error of a server is a
 // reason to wait.
-func (m *monitor) waits(ctx context.Context) []Wait {
-	if m.stages.importing(ctx) {
+func (i *idle) waits(ctx context.Context) []Wait {
+	if i.roles.Ingest && i.imports.busy(ctx) {
 		return []Wait{{For: "imports", What: "an import is under way"}}
 	}
 	var all []Wait
-	if m.opt.Roles.Ingest && m.stages.ingests.Load() == nil {
+	if i.roles.Ingest && i.ingest.running.Load() == nil {
 		all = append(all, Wait{For: "ingest", What: "the sources are not being read"})
 	}
-	for _, s := range m.stages.sources() {
-		if w, waiting := s.waits(ctx); waiting {
+	if i.roles.Ingest {
+		for _, s := range i.ingest.sources() {
+			if w, waiting := s.waits(ctx); waiting {
+				all = append(all, w)
+			}
+		}
+	}
+	if i.roles.Decide {
+		if w, waiting := i.inboxWaits(ctx, true); waiting {
 			all = append(all, w)
 		}
 	}
-	if m.opt.Roles.Decide {
-		if w, waiting := m.inboxWaits(ctx, true); waiting {
-			all = append(all, w)
-		}
-	}
-	if m.opt.Roles.Deliver {
-		stage := m.stages.deliver.Load()
-		found := m.serviceWaits(ctx, m.stages.conditions())
+	if i.roles.Deliver {
+		stage := i.deliver.running.Load()
+		found := i.serviceWaits(ctx, i.deliver.conditions())
 		if stage == nil || len(found) == 0 && !stage.Idle() {
 			found = append(found, Wait{For: "deliver", What: "deliveries are under way"})
 		}
@@ -125,13 +152,13 @@ func (s *source) waits(ctx context.Context) (w Wait, waiting bool) {
 }
 
 // inboxWaits returns the undecided records; running: this process decides them now.
-func (m *monitor) inboxWaits(ctx context.Context, running bool) (w Wait, waiting bool) {
+func (i *idle) inboxWaits(ctx context.Context, running bool) (w Wait, waiting bool) {
 	w = Wait{For: "inbox", What: "the inbox is being decided"}
-	d := m.stages.decider.Load()
-	if _, err := m.blocked(); err != nil {
+	d := i.decide.running.Load()
+	if _, err := i.blocked(); err != nil {
 		w.Because = deliver.Cause(err)
 	}
-	lags, unavailable, err := m.inboxLag(ctx)
+	lags, unavailable, err := i.inbox.lag(ctx)
 	if err != nil {
 		if w.Because == "" {
 			w.Because = deliver.Cause(err)
@@ -150,18 +177,18 @@ func (m *monitor) inboxWaits(ctx context.Context, running bool) (w Wait, waiting
 		w.What = fmt.Sprintf("partitions %v of the inbox are unavailable, and what they hold is not known", unavailable)
 		return w, true
 	}
-	return w, running && (d == nil || !d.Idle() || !m.outboxesOwned(ctx, d))
+	return w, running && (d == nil || !d.Idle() || !i.outboxesOwned(ctx, d))
 }
 
 // serviceWaits says which services have changes to be delivered, the one that has
 // waited longest for its sink first.
-func (m *monitor) serviceWaits(ctx context.Context, conditions map[string]deliver.Condition) []Wait {
-	reached, err := operate.ReadProgress(ctx, m.store)
+func (i *idle) serviceWaits(ctx context.Context, conditions map[string]deliver.Condition) []Wait {
+	reached, err := operate.ReadProgress(ctx, i.store)
 	if err != nil {
 		return []Wait{{For: "store", What: "the store does not say what is delivered", Because: deliver.Cause(err)}}
 	}
 	var all []Wait
-	for _, s := range m.active.plan().Services {
+	for _, s := range i.active.plan().Services {
 		if n := reached.Pending(s.Number); n > 0 {
 			w := Wait{For: s.Name, What: "changes wait for " + s.Name, service: s.Number}
 			if c := conditions[s.Name]; c.State != deliver.StateRunning {
@@ -173,27 +200,19 @@ func (m *monitor) serviceWaits(ctx context.Context, conditions map[string]delive
 	return all
 }
 
-// conditions returns how each service's delivery is doing.
-func (st *stageSet) conditions() map[string]deliver.Condition {
-	if stage := st.deliver.Load(); stage != nil {
-		return stage.Conditions()
-	}
-	return map[string]deliver.Condition{}
-}
-
 // count fills in how many changes wait for the services of waits, as the changes
 // log has them. What cannot be read in time stays in words.
-func (m *monitor) count(ctx context.Context, waits []Wait) {
-	reached, err := operate.ReadProgress(ctx, m.store)
+func (i *idle) count(ctx context.Context, waits []Wait) {
+	reached, err := operate.ReadProgress(ctx, i.store)
 	if err != nil {
 		return
 	}
-	_, ends, err := m.logs.Offsets(ctx, m.cfg.Kafka.Changes.Topic)
+	_, ends, err := i.logs.Offsets(ctx, i.changes)
 	if err != nil {
 		return
 	}
 	found := map[int32]int64{}
-	reader := changesLog{m.logs, m.cfg.Kafka.Changes.Topic}.NewReader()
+	reader := changesLog{i.logs, i.changes}.NewReader()
 	defer reader.Close()
 	for partition, end := range ends {
 		after := map[int32]change.Version{} // services that wait here
@@ -254,33 +273,33 @@ const (
 	countPeriod = 2 * time.Second
 )
 
-// untilIdle returns true when nothing is left to do, false when ctx ended. It
+// until returns true when nothing is left to do, false when ctx ended. It
 // looks along the flow twice: deliver may have put something into the inbox
 // after it was looked at.
-func (m *monitor) untilIdle(ctx context.Context) bool {
+func (i *idle) until(ctx context.Context) bool {
 	last := time.Now().Add(-countPeriod / 2)
 	for quiet := 0; quiet < 2; {
 		if !wait.Sleep(ctx, idlePeriod) {
 			return false
 		}
-		waits := m.waits(ctx)
+		waits := i.waits(ctx)
 		if len(waits) > 0 && time.Since(last) >= countPeriod {
 			within, cancel := context.WithTimeout(ctx, countPeriod)
-			m.count(within, waits)
+			i.count(within, waits)
 			cancel()
 			last = time.Now()
 		} else {
-			keepCounts(waits, m.lastWaits())
+			keepCounts(waits, i.lastWaits())
 		}
 		if ctx.Err() != nil { // what was found then is of no use
 			return false
 		}
-		m.left.Store(&waits)
+		i.left.Store(&waits)
 		if quiet++; len(waits) > 0 {
 			quiet = 0
 		}
 	}
-	m.idle.Store(true)
+	i.done.Store(true)
 	return true
 }
 
@@ -295,21 +314,19 @@ func keepCounts(waits, before []Wait) {
 	}
 }
 
-// begin notes that a run until idle has everything before it.
-func (m *monitor) begin() {
-	if m.opt.UntilIdle {
-		m.left.Store(&[]Wait{{For: "start", What: "the run has only begun"}})
-	}
+// begin notes that nothing of the run is done.
+func (i *idle) begin() {
+	i.left.Store(&[]Wait{{For: "start", What: "the run has only begun"}})
 }
 
 // lookAgain finds what is left after the stages of a run until idle have ended before
 // it was: what they finished on their way out is not.
-func (m *monitor) lookAgain() {
-	if !m.opt.UntilIdle || m.idle.Load() {
+func (i *idle) lookAgain(limit context.Context) {
+	if i.done.Load() {
 		return
 	}
-	before := m.lastWaits()
-	ctx, cancel := context.WithTimeout(m.end.closing(), countPeriod)
+	before := i.lastWaits()
+	ctx, cancel := context.WithTimeout(limit, countPeriod)
 	defer cancel()
 	why := map[string]string{}
 	var left []Wait
@@ -319,26 +336,44 @@ func (m *monitor) lookAgain() {
 			left = append(left, w)
 		}
 	}
-	if m.opt.Roles.Decide {
-		if w, waiting := m.inboxWaits(ctx, false); waiting {
+	if i.roles.Decide {
+		if w, waiting := i.inboxWaits(ctx, false); waiting {
 			w.Because = why[w.For]
 			left = append(left, w)
 		}
 	}
-	if m.opt.Roles.Deliver {
-		services := m.serviceWaits(ctx, nil)
-		m.count(ctx, services)
+	if i.roles.Deliver {
+		services := i.serviceWaits(ctx, nil)
+		i.count(ctx, services)
 		for i := range services {
 			services[i].Because = why[services[i].For]
 		}
 		left = append(left, services...)
 	}
 	if ctx.Err() == nil || len(before) == 0 {
-		m.left.Store(&left)
+		i.left.Store(&left)
 	}
 }
 
 // counted writes a number with the words for it.
 func counted(n int64, one, many string) string {
 	return fmt.Sprintf("%d %s", n, english.PluralWord(int(n), one, many))
+}
+
+// outboxesOwned reports whether every outbox with rows is of a partition that this
+// process owns: it has published them then, or is about to and not settled. What
+// others hold may be what a process left that died after its last commit; nothing
+// else tells of it until the partition is taken over, which may take a session.
+func (i *idle) outboxesOwned(ctx context.Context, d *decide.Decider) bool {
+	outboxes, err := i.store.Outboxes(ctx)
+	if err != nil {
+		return false
+	}
+	owned := d.Decided()
+	for part := range outboxes {
+		if _, mine := owned[part]; !mine && part.Generation == i.inbox.now().Generation {
+			return false
+		}
+	}
+	return true
 }

@@ -22,9 +22,8 @@ func TestARunThatIsStoppedAtItsStartHasWorkLeft(t *testing.T) {
 // after the first one is found at the end.
 func TestARunThatIsStoppedBetweenItsLooksLooksAgain(t *testing.T) {
 	p := openEmbedded(t, AllRoles, "sources: {lab: {file: {path: lab.jsonl}, entity: id}}")
-	p.opt.UntilIdle = true
-	p.monitor.left.Store(&[]Wait{})
+	p.idle.left.Store(&[]Wait{})
 	require.NoError(t, p.store.Close())
-	p.monitor.lookAgain()
+	p.idle.lookAgain(t.Context())
 	require.NotEmpty(t, p.Waits())
 }

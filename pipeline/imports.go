@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"sync/atomic"
 
 	"github.com/seed-86dfc502/weir/api"
 	"github.com/seed-86dfc502/weir/api/importhttp"
@@ -14,9 +15,18 @@ import (
 	"github.com/seed-86dfc502/weir/store"
 )
 
-// newImportWorkers makes n workers of this process, or of a command. may, if
+// importStage works off imports.
+type importStage struct {
+	stageOptions
+	metrics *imports.Metrics
+	takes   func() error // why no requests can be taken now
+
+	running atomic.Pointer[[]*imports.Worker]
+}
+
+// newWorkers makes n workers of this process, or of a command. may, if
 // given, reports whether they may begin something now.
-func (st *stageSet) newImportWorkers(n int, may func() bool) ([]*imports.Worker, error) {
+func (st *importStage) newWorkers(n int, may func() bool) ([]*imports.Worker, error) {
 	shapes := map[string]*ingest.Extractor{}
 	for i := range st.cfg.Sources {
 		c := &st.cfg.Sources[i]
@@ -38,7 +48,7 @@ func (st *stageSet) newImportWorkers(n int, may func() bool) ([]*imports.Worker,
 				return nil, &imports.GoneError{Reason: fmt.Sprintf("there is no source %s in the active configuration", source)}
 			},
 		},
-		Lease: keys.Lease.D(), Logger: st.log, Metrics: st.metrics.imports,
+		Lease: keys.Lease.D(), Logger: st.log, Metrics: st.metrics,
 		May: may, Active: st.mustBeActive,
 	}
 	workers := make([]*imports.Worker, n)
@@ -50,7 +60,7 @@ func (st *stageSet) newImportWorkers(n int, may func() bool) ([]*imports.Worker,
 
 // mustBeActive returns store.ErrSuperseded unless the active configuration decides
 // as this process's does, so that both take events apart alike.
-func (st *stageSet) mustBeActive(ctx context.Context) error {
+func (st *importStage) mustBeActive(ctx context.Context) error {
 	now, active, err := st.active.current(ctx)
 	if err != nil {
 		return fmt.Errorf("store: %w", err)
@@ -61,13 +71,13 @@ func (st *stageSet) mustBeActive(ctx context.Context) error {
 	return nil
 }
 
-// startImports starts the workers.
-func (st *stageSet) startImports(_ context.Context, _ int64, _ func()) (component, error) {
-	workers, err := st.newImportWorkers(st.cfg.API.ImportWorkers, func() bool { return st.takes() == nil })
+// start starts the workers.
+func (st *importStage) start(_ context.Context, _ int64, _ func()) (component, error) {
+	workers, err := st.newWorkers(st.cfg.API.ImportWorkers, func() bool { return st.takes() == nil })
 	if err != nil {
 		return component{}, err
 	}
-	st.imports.Store(&workers)
+	st.running.Store(&workers)
 	var stops []func()
 	for _, w := range workers {
 		stops = append(stops, loop(w.Run))
@@ -78,10 +88,10 @@ func (st *stageSet) startImports(_ context.Context, _ int64, _ func()) (componen
 	}}, nil
 }
 
-// importing reports whether there is an import that this process, or another one,
+// busy reports whether there is an import that this process, or another one,
 // has yet to work off.
-func (st *stageSet) importing(ctx context.Context) bool {
-	workers := st.imports.Load()
+func (st *importStage) busy(ctx context.Context) bool {
+	workers := st.running.Load()
 	if workers == nil {
 		return false
 	}

@@ -43,10 +43,10 @@ func TestImportsWhileAnotherConfigurationBecomesActive(t *testing.T) {
 	opened, err := session.Open(t.Context(), own, options.Logger)
 	require.NoError(t, err)
 	defer func() { require.NoError(t, opened.Close()) }()
-	tools := ofSession(opened)
+	tools := stageOf(opened)
 	slow := &heldLogs{Logs: tools.logs, began: make(chan struct{}, 2), goOn: make(chan struct{})}
 	tools.logs = slow
-	workers, err := tools.stages.newImportWorkers(1, nil)
+	workers, err := (&importStage{stageOptions: tools, metrics: imports.NewMetrics(prometheus.NewRegistry())}).newWorkers(1, nil)
 	require.NoError(t, err)
 
 	activate := func(c *config.Config) {

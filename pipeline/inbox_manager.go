@@ -5,14 +5,17 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"maps"
 	"slices"
 	"strconv"
 	"sync/atomic"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"github.com/seed-86dfc502/weir/assemble"
 	"github.com/seed-86dfc502/weir/change"
+	"github.com/seed-86dfc502/weir/config"
 	"github.com/seed-86dfc502/weir/internal/wait"
 	"github.com/seed-86dfc502/weir/sinks"
 	"github.com/seed-86dfc502/weir/store"
@@ -22,27 +25,51 @@ import (
 // inboxManager knows the inbox: which generation the topic that is there now is, and
 // when a new one has to begin.
 type inboxManager struct {
-	*process
+	inboxOptions
 	inbox atomic.Pointer[store.Inbox] // replaced when the topic is
 	// stored is the newest inbox of the store, as of the monitor's last look: a process
 	// that does not decide learns of a replaced inbox from it.
 	stored atomic.Pointer[store.Inbox]
+	// storeID is the topic id of the store's first inbox, which no other store has and which
+	// outlives its generations; not set before the inbox is open.
+	storeID atomic.Pointer[string]
 	// forgotten are the store's lost decisions, as of the last open: a store that is restored
 	// once more has lost its own note of them. Only one goroutine opens an inbox at a time.
 	forgotten []store.LostDecision
 }
 
+// inboxOptions are needed.
+type inboxOptions struct {
+	cfg    *config.Config // as the process was started with
+	log    *slog.Logger
+	store  assemble.Store
+	logs   assemble.Logs
+	active *activation
+	sinks  func(*config.Config) *assemble.Sinks
+	lost   *prometheus.CounterVec // topic; times that undecided records were lost
+}
+
 // now returns the inbox that is open.
 func (g *inboxManager) now() store.Inbox { return *g.inbox.Load() }
+
+// ownID returns what tells the store apart from all others, "" before the inbox is open.
+func (g *inboxManager) ownID() string {
+	if id := g.storeID.Load(); id != nil {
+		return *id
+	}
+	return ""
+}
 
 // openTopics creates the inbox and the changes log and finds the inbox's
 // generation; cut describes a known truncation, nil if there is none.
 func (g *inboxManager) openTopics(ctx context.Context, cut *transport.TruncatedError) error {
-	if err := g.logs.Ensure(ctx, assemble.Topics(g.Config())); err != nil {
+	if err := g.logs.Ensure(ctx, assemble.Topics(g.active.config())); err != nil {
 		return err
 	}
-	if err := g.keepChanges(ctx); err != nil {
-		return err
+	if l, ok := g.logs.(assemble.FileLogs); ok { // decisions write their frames into the file of the store
+		if err := l.KeepChanges(ctx, g.cfg.Kafka.Changes.Topic); err != nil {
+			return err
+		}
 	}
 	return g.open(ctx, cut)
 }
@@ -93,8 +120,8 @@ func (g *inboxManager) open(ctx context.Context, cut *transport.TruncatedError) 
 		if found, err = g.store.RenewInbox(ctx, found, max(newest, g.targetsGeneration(ctx))+1, nil); err != nil {
 			return err
 		}
-		g.log.Warn("the state file is a backup, or comes from elsewhere: a new generation of versions begins, and what was taken in since is read again where its source still has it",
-			"because", restored, "generation", found.Generation)
+		g.log.Warn("the state file is a backup, or comes from elsewhere: a new generation of versions begins, and later events are read again where their source still has them",
+			"event", "store.restored", "because", restored, "generation", found.Generation)
 	}
 	known, err := g.store.Inboxes(ctx)
 	if err != nil {
@@ -120,7 +147,7 @@ func (g *inboxManager) detectRestore(ctx context.Context) (why string, noted uin
 func (g *inboxManager) note() {
 	if l, ok := g.logs.(assemble.FileLogs); ok && g.inbox.Load() != nil {
 		if err := l.Note(g.now().Generation); err != nil {
-			g.log.Warn("trying again", "error", err)
+			g.log.Warn("the progress of the logs was not noted; trying again", "event", "inbox.not_noted", "error", err)
 		}
 	}
 }
@@ -192,8 +219,8 @@ const targetsTimeout = 20 * time.Second
 func (g *inboxManager) targetsGeneration(ctx context.Context) (newest uint16) {
 	ctx, cancel := context.WithTimeout(ctx, targetsTimeout)
 	defer cancel()
-	made := g.sinks(g.Config())
-	for _, s := range g.Config().Services() {
+	made := g.sinks(g.active.config())
+	for _, s := range g.active.config().Services() {
 		target, _, err := made.Target(ctx, s)
 		if errors.Is(err, assemble.ErrUnreadable) {
 			continue
@@ -207,12 +234,12 @@ func (g *inboxManager) targetsGeneration(ctx context.Context) (newest uint16) {
 		}
 		if err != nil {
 			// A table that is not there yet is the common reason.
-			g.log.Info("the target was not asked for its highest version", "service", s.Name, "because", err)
+			g.log.Info("the target was not asked for its highest version", "event", "inbox.target_unread", "service", s.Name, "because", err)
 			continue
 		}
 		if found := highest.Generation(); found > newest {
 			newest = found
-			g.log.Warn("the target has versions already: the inbox takes a generation above them", "service", s.Name, "highest", highest, "generation", int(newest)+1)
+			g.log.Warn("the target has versions already: the inbox takes a generation above them", "event", "inbox.generation", "service", s.Name, "highest", highest, "generation", int(newest)+1)
 		}
 	}
 	return newest
@@ -249,7 +276,7 @@ func (g *inboxManager) renewShorter(ctx context.Context, inbox store.Inbox, cut 
 	if err != nil {
 		return inbox, err
 	}
-	g.gauges.resets.WithLabelValues(inbox.Topic).Inc()
+	g.lost.WithLabelValues(inbox.Topic).Inc()
 	for _, n := range slices.Sorted(maps.Keys(from)) {
 		g.log.Error("inbox was truncated below the decided offset; undecided records are lost. A new generation of versions begins, and the inbox is read again", "event", "inbox.truncated",
 			"topic", inbox.Topic, "partition", n, "decided_to", marks[store.Partition{Generation: inbox.Generation, Number: n}], "end", ends[n], "reading_from", from[n], "generation", renewed.Generation)
@@ -264,7 +291,7 @@ func (g *inboxManager) logInboxReplaced(ctx context.Context) error {
 	if err != nil || len(marks) == 0 {
 		return err
 	}
-	g.gauges.resets.WithLabelValues(g.cfg.Kafka.Inbox.Topic).Inc()
+	g.lost.WithLabelValues(g.cfg.Kafka.Inbox.Topic).Inc()
 	g.log.Error("the inbox topic was replaced; undecided records of the old one are lost", "event", "inbox.replaced", "topic", g.cfg.Kafka.Inbox.Topic)
 	return nil
 }

@@ -22,13 +22,13 @@ const fileSource = "sources: {in: {file: {path: in.jsonl}, entity: id}}"
 // failed by the decider's halt, and the process ended for the group's error.
 func TestAGenerationThatAnotherProcessEndedIsLeft(t *testing.T) {
 	p := openEmbedded(t, Roles{Decide: true}, fileSource)
-	ended := p.stages.inbox.now()
+	ended := p.inbox.now()
 	_, err := p.store.TakeOver(t.Context(), []store.Partition{{Generation: ended.Generation}}, store.Token{1})
 	require.NoError(t, err)
 	_, err = p.store.RenewInbox(t.Context(), ended, 0, nil)
 	require.NoError(t, err)
-	deciding := p.stages.startDecide()
-	for p.stages.inbox.now().Generation == ended.Generation {
+	deciding := p.decide.start()
+	for p.inbox.now().Generation == ended.Generation {
 		select {
 		case err := <-deciding.failed:
 			require.NoError(t, err)
@@ -57,10 +57,9 @@ func (l *anotherLog) ReadLast(context.Context, string) ([]transport.Scanned, []i
 // watermark, and the changes log ends at newest.
 func opener(t *testing.T, p *Pipeline, s assemble.Store) (opens func(watermark int64, newest change.Version) store.Inbox) {
 	l := &anotherLog{Logs: p.logs}
-	g := &inboxManager{process: &process{cfg: p.cfg, opt: p.opt, log: slog.New(slog.DiscardHandler), store: s, logs: l}}
-	g.active.store = s
+	g := &inboxManager{inboxOptions: inboxOptions{cfg: p.cfg, log: slog.New(slog.DiscardHandler), store: s, logs: l, active: &activation{store: s}, sinks: p.sinks, lost: p.inbox.lost}}
 	return func(watermark int64, newest change.Version) store.Inbox {
-		inbox, err := s.KnownInbox(t.Context(), p.cfg.Kafka.Inbox.Topic, p.stages.inbox.now().TopicID)
+		inbox, err := s.KnownInbox(t.Context(), p.cfg.Kafka.Inbox.Topic, p.inbox.now().TopicID)
 		require.NoError(t, err)
 		marks, err := s.Watermarks(t.Context())
 		require.NoError(t, err)
@@ -104,7 +103,7 @@ func TestAnotherConfigurationInTheMiddleOfWhatIsDecidedAgain(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := openEmbedded(t, Roles{Decide: true}, fileSource)
-			inbox := p.stages.inbox.now()
+			inbox := p.inbox.now()
 			at := func(offset int64) change.Version { return change.NewVersion(inbox.Generation, offset) }
 			s := p.store
 			if c.putBack {
@@ -130,8 +129,8 @@ func TestAnotherConfigurationInTheMiddleOfWhatIsDecidedAgain(t *testing.T) {
 // store go back.
 func TestAReloadInTheMiddleOfWhatIsDecidedAgain(t *testing.T) {
 	p := openEmbedded(t, Roles{Decide: true}, fileSource)
-	inbox, now := p.stages.inbox.now(), p.active.now.Load()
-	deciding := p.stages.startDecide()
+	inbox, now := p.inbox.now(), p.active.now.Load()
+	deciding := p.decide.start()
 	<-now.deciding
 	_, err := p.store.NoteLostDecisions(t.Context(), inbox.Generation, []store.LostDecision{{Partition: store.Partition{Generation: inbox.Generation}, To: 100, Revision: p.Revision()}})
 	require.NoError(t, err)
@@ -139,7 +138,7 @@ func TestAReloadInTheMiddleOfWhatIsDecidedAgain(t *testing.T) {
 	next := newSettings(p.cfg, &plan, []byte("another"))
 	require.NoError(t, p.active.switchTo(t.Context(), next, false))
 	<-next.deciding
-	require.Greater(t, p.stages.inbox.now().Generation, inbox.Generation)
+	require.Greater(t, p.inbox.now().Generation, inbox.Generation)
 	require.NoError(t, deciding.stop())
 }
 
@@ -148,16 +147,16 @@ func TestAReloadInTheMiddleOfWhatIsDecidedAgain(t *testing.T) {
 func TestAReloadKeepsTheOwner(t *testing.T) {
 	p := openEmbedded(t, Roles{Decide: true}, fileSource)
 	now := p.active.now.Load()
-	deciding := p.stages.startDecide()
+	deciding := p.decide.start()
 	<-now.deciding
-	owner := p.stages.decider.Load()
+	owner := p.decide.running.Load()
 	for range 3 {
 		plan := *p.active.plan()
 		next := newSettings(p.cfg, &plan, []byte(plan.Fingerprint))
 		next.identity = append(next.identity, byte(plan.Revision))
 		require.NoError(t, p.active.switchTo(t.Context(), next, false))
 		<-next.deciding
-		require.Same(t, owner, p.stages.decider.Load())
+		require.Same(t, owner, p.decide.running.Load())
 	}
 	require.NoError(t, deciding.stop())
 }
@@ -173,12 +172,10 @@ func (unnoting) NoteLostDecisions(context.Context, uint16, []store.LostDecision)
 // what it had forgotten.
 func TestWhatTheStoreForgotIsRememberedWhileItIsAway(t *testing.T) {
 	p := openEmbedded(t, Roles{Decide: true}, fileSource)
-	at := store.Partition{Generation: p.stages.inbox.now().Generation}
+	at := store.Partition{Generation: p.inbox.now().Generation}
 	forgotten := []store.LostDecision{{Partition: at, To: 100, Revision: 1}}
 	l := &anotherLog{p.logs, change.Frame{From: change.NewVersion(at.Generation, 69), To: change.NewVersion(at.Generation, 70), Last: true, Revision: 1}}
-	g := &inboxManager{process: &process{cfg: p.cfg, opt: p.opt, log: slog.New(slog.DiscardHandler), store: unnoting{p.store}, logs: l}, forgotten: forgotten}
-	g.active.store = p.store
-	g.active.now.Store(p.active.now.Load())
+	g := &inboxManager{inboxOptions: inboxOptions{cfg: p.cfg, log: slog.New(slog.DiscardHandler), store: unnoting{p.store}, logs: l, active: p.active}, forgotten: forgotten}
 	require.ErrorContains(t, g.open(t.Context(), nil), "away")
 	require.Equal(t, forgotten, g.forgotten)
 }
@@ -188,7 +185,7 @@ func TestWhatTheStoreForgotIsRememberedWhileItIsAway(t *testing.T) {
 // targets have.
 func TestAStorePutBackToBeforeAGeneration(t *testing.T) {
 	p := openEmbedded(t, Roles{Decide: true}, fileSource)
-	known := p.stages.inbox.now().Generation
+	known := p.inbox.now().Generation
 	opens, lost := opener(t, p, p.store), change.NewVersion(known+1, 60)
 	found := opens(50, lost)
 	require.Equal(t, known+2, found.Generation)
@@ -199,7 +196,7 @@ func TestAStorePutBackToBeforeAGeneration(t *testing.T) {
 // alone, as while a new configuration is rolled out.
 func TestTheGenerationOfAnotherTopicIsNotOvertaken(t *testing.T) {
 	p := openEmbedded(t, Roles{Decide: true}, fileSource)
-	inbox := p.stages.inbox.now()
+	inbox := p.inbox.now()
 	later, err := p.store.ResolveInbox(t.Context(), "another", "topic", 1, 1)
 	require.NoError(t, err)
 	require.Equal(t, inbox, opener(t, p, p.store)(50, change.NewVersion(later.Generation, 60)))

@@ -11,6 +11,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 	"github.com/seed-86dfc502/weir/assemble"
 	"github.com/seed-86dfc502/weir/ingest"
+	"github.com/seed-86dfc502/weir/ingest/gate"
 	"github.com/seed-86dfc502/weir/internal/wait"
 	"github.com/seed-86dfc502/weir/sources"
 	"github.com/seed-86dfc502/weir/transport"
@@ -20,15 +21,37 @@ import (
 // do not take.
 const asideShare = 32
 
-// startIngest starts the first router: one handler per source. A source that cannot be
+// ingestStage ingests the sources, and serves the API that posts to them.
+type ingestStage struct {
+	stageOptions
+	gate      gate.Gate
+	metrics   *ingest.Metrics
+	inboxID   func() string // of the present generation
+	storeID   func() string
+	untilIdle bool
+	// serveAPI starts the API, when the sources that it posts to are open.
+	serveAPI func() (stop func() error, err error)
+
+	running atomic.Pointer[[]*source]
+}
+
+// sources returns those that run, and the blocked ones.
+func (st *ingestStage) sources() []*source {
+	if all := st.running.Load(); all != nil {
+		return *all
+	}
+	return nil
+}
+
+// start starts the first router: one handler per source. A source that cannot be
 // opened is blocked with its reason, and opened later; a run until idle fails by it.
-func (st *stageSet) startIngest(ctx context.Context, _ int64, _ func()) (component, error) {
+func (st *ingestStage) start(ctx context.Context, _ int64, _ func()) (component, error) {
 	var ingests []*source
 	var blocked []*unopened
 	var routes []route
 	var stops []func() // one per source, after the router
 	fail := func(err error) (component, error) {
-		st.ingests.Store(nil)
+		st.running.Store(nil)
 		stopAll(stops)
 		return component{}, err
 	}
@@ -45,15 +68,15 @@ func (st *stageSet) startIngest(ctx context.Context, _ int64, _ func()) (compone
 		}
 		s := &source{name: c.Name, shape: shape, stage: ingest.New(ingest.Options{
 			Extractor: shape, Gate: st.gate, Inbox: st.logs, Topic: st.cfg.Kafka.Inbox.Topic, Letters: st.store,
-			InboxID: st.inbox.identity, Aside: aside, Partitions: int32(st.cfg.Kafka.Inbox.Partitions),
-			Limit: st.end.ingest.ctx, Logger: st.log, Metrics: st.metrics.ingest, Tracer: st.tracer,
+			InboxID: st.inboxID, Aside: aside, Partitions: int32(st.cfg.Kafka.Inbox.Partitions),
+			Limit: st.limit, Logger: st.log, Metrics: st.metrics, Tracer: st.tracer,
 		})}
 		s.Source, err = assemble.OpenSource(ctx, st.cfg, c, env)
 		switch {
 		case err == nil:
 			stops = append(stops, func() { _ = s.Close() })
 			routes = append(routes, s.route())
-		case st.opt.UntilIdle || ctx.Err() != nil:
+		case st.untilIdle || ctx.Err() != nil:
 			return fail(fmt.Errorf("source %s: %w", c.Name, err))
 		default:
 			b := &unopened{of: s, open: func(ctx context.Context) (sources.Source, error) { return assemble.OpenSource(ctx, st.cfg, c, env) }}
@@ -63,7 +86,7 @@ func (st *stageSet) startIngest(ctx context.Context, _ int64, _ func()) (compone
 		}
 		ingests = append(ingests, s)
 	}
-	st.ingests.Store(&ingests)
+	st.running.Store(&ingests)
 	r, err := st.startRouter("ingest", routes)
 	if err != nil {
 		return fail(err)
@@ -84,24 +107,24 @@ func (st *stageSet) startIngest(ctx context.Context, _ int64, _ func()) (compone
 	}
 	return component{failed: r.failed, stop: func() error {
 		err := closeListener()
-		st.ingests.Store(nil)
-		return errors.Join(err, r.end(st.closeTimeout()/2, func() { stopAll(append(opening, stops...)) }))
+		st.running.Store(nil)
+		return errors.Join(err, r.end(closeTimeout(st.cfg)/2, func() { stopAll(append(opening, stops...)) }))
 	}}, nil
 }
 
 // sourceEnv returns what all sources are opened with.
-func (st *stageSet) sourceEnv() sources.Env {
+func (st *ingestStage) sourceEnv() sources.Env {
 	budget := transport.NewBudget(st.cfg.FlowMemory() / groupShare) // of all sources
 	env := sources.Env{
-		Complete: st.opt.UntilIdle, Positions: st.store, OnRecordsLost: st.onRecordsLost, Limit: st.end.ingest.ctx, Logger: st.log, StoreID: st.ownID(),
+		Complete: st.untilIdle, Positions: st.store, OnRecordsLost: st.onRecordsLost, Limit: st.limit, Logger: st.log, StoreID: st.storeID(),
 		Group: func(id string, records int, topic string) transport.GroupConfig {
-			gc := st.groupConfig(st.end.ingest.ctx, id, records, topic)
+			gc := st.group(st.limit, id, records, topic)
 			gc.Budget = budget
 			return gc
 		},
 	}
 	if len(st.cfg.Kafka.Brokers) == 0 {
-		env.State = st.inbox.identity()
+		env.State = st.inboxID()
 	}
 	return env
 }
@@ -114,21 +137,29 @@ type source struct {
 	stage          *ingest.Stage
 }
 
+// failing returns why nothing is read of the source at present, else nil.
+func (s *source) failing() error {
+	if f, ok := s.Source.(sources.Failing); ok {
+		return f.Failing()
+	}
+	return nil
+}
+
 func (s *source) route() route {
 	return route{name: "ingest." + s.name, topic: s.Topic(), subscriber: s, handle: s.stage.Handle}
 }
 
 // addSource replaces a blocked source, and runs its handler; false, and it is closed, when
 // the stage is ending.
-func (st *stageSet) addSource(r *router, s *source) bool {
-	before := st.ingests.Load()
+func (st *ingestStage) addSource(r *router, s *source) bool {
+	before := st.running.Load()
 	for before != nil {
 		after := slices.Clone(*before)
 		after[slices.IndexFunc(after, func(o *source) bool { return o.name == s.name })] = s
-		if st.ingests.CompareAndSwap(before, &after) {
+		if st.running.CompareAndSwap(before, &after) {
 			break
 		}
-		before = st.ingests.Load()
+		before = st.running.Load()
 	}
 	h := s.route()
 	err := errStageEnding

@@ -28,18 +28,18 @@ func TestSourcesThatAreClosedAreNotAsked(t *testing.T) {
 	require.NoError(t, err)
 	p := openEmbedded(t, Roles{Ingest: true}, fmt.Sprintf("api: {listen: %q}\nsources: {in: {http: {token: 0123456789abcdef}, entity: id}}", taken.Addr()))
 
-	_, err = p.stages.startIngest(t.Context(), 1, nil)
+	_, err = p.ingest.start(t.Context(), 1, nil)
 	require.Error(t, err, "somebody else has the address")
-	require.Empty(t, p.stages.sources())
+	require.Empty(t, p.ingest.sources())
 
 	require.NoError(t, taken.Close())
-	started, err := p.stages.startIngest(t.Context(), 1, nil)
+	started, err := p.ingest.start(t.Context(), 1, nil)
 	require.NoError(t, err)
-	require.Len(t, p.stages.sources(), 1)
-	require.Empty(t, p.monitor.waits(t.Context()))
+	require.Len(t, p.ingest.sources(), 1)
+	require.Empty(t, p.idle.waits(t.Context()))
 	require.NoError(t, started.stop())
-	require.Empty(t, p.stages.sources())
-	require.Len(t, p.monitor.waits(t.Context()), 1)
+	require.Empty(t, p.ingest.sources())
+	require.Len(t, p.idle.waits(t.Context()), 1)
 }
 
 // The API knows which sources take patches, which it refuses where nothing shows that
@@ -49,8 +49,8 @@ func TestPostedPatchesNeedAnId(t *testing.T) {
 	require.NoError(t, err)
 	p := openEmbedded(t, Roles{Ingest: true}, fmt.Sprintf("api: {listen: %q}\nsources:\n  lab: {http: {}, entity: id, event_id: event, mode: patch, mount: lab}\n  desk: {http: {}, entity: id, event_id: event}", free.Addr()))
 	require.NoError(t, free.Close())
-	p.front.takes = func() error { return nil } // though no stage decides
-	started, err := p.stages.startIngest(t.Context(), 1, nil)
+	p.monitor.started.Store(true)
+	started, err := p.ingest.start(t.Context(), 1, nil)
 	require.NoError(t, err)
 	for source, want := range map[string]string{"lab": "422 no_event_id", "desk": "202 "} {
 		answer, err := http.Post("http://"+free.Addr().String()+"/v1/sources/"+source+"/events", "application/json", strings.NewReader(`{"id":"B","a":1}`))
@@ -73,10 +73,10 @@ func TestASourceThatCannotBeOpenedIsBlocked(t *testing.T) {
 sources:
   present: {file: {path: in.jsonl}, entity: id}
   missing: {kafka: {brokers: [%q], topic: %s}, entity: id}`, strings.TrimRight(prefix, ".-_"), brokers[0], topic))
-	started, err := p.stages.startIngest(t.Context(), 1, nil)
+	started, err := p.ingest.start(t.Context(), 1, nil)
 	require.NoError(t, err)
 	state := func(name string) *source {
-		all := p.stages.sources()
+		all := p.ingest.sources()
 		return all[slices.IndexFunc(all, func(s *source) bool { return s.name == name })]
 	}
 	require.ErrorIs(t, state("missing").failing(), kerr.UnknownTopicOrPartition)

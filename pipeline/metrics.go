@@ -1,13 +1,19 @@
 package pipeline
 
 import (
+	"log/slog"
+	"time"
+
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
 	"github.com/seed-86dfc502/weir/api/events"
+	"github.com/seed-86dfc502/weir/change"
 	"github.com/seed-86dfc502/weir/checks"
 	"github.com/seed-86dfc502/weir/decide"
 	"github.com/seed-86dfc502/weir/deliver"
 	"github.com/seed-86dfc502/weir/imports"
 	"github.com/seed-86dfc502/weir/ingest"
+	"github.com/seed-86dfc502/weir/operate"
 )
 
 // stageMetrics are the counters of the stages.
@@ -24,5 +30,118 @@ func newStageMetrics(reg prometheus.Registerer) stageMetrics {
 	return stageMetrics{
 		ingest: ingest.NewMetrics(reg), events: events.NewMetrics(reg), decide: decide.NewMetrics(reg),
 		deliver: deliver.NewMetrics(reg), imports: imports.NewMetrics(reg), checks: checks.NewMetrics(reg),
+	}
+}
+
+// gauges are the metrics of the whole pipeline, beside its stages' counters.
+type gauges struct {
+	inboxLag  *prometheus.GaugeVec // partition
+	pending   *prometheus.GaugeVec // service
+	sourceLag *prometheus.GaugeVec // source
+
+	sourceHeld *prometheus.GaugeVec // source
+	outbox     *prometheus.GaugeVec // source; rows
+	oldest     *prometheus.GaugeVec // source; seconds
+	letters    *prometheus.GaugeVec // stage
+	resets     *prometheus.CounterVec
+	rereads    prometheus.Counter
+	ready      prometheus.Gauge
+	blocked    *prometheus.GaugeVec // reason
+	stalled    *prometheus.GaugeVec // service; seconds
+	health     *prometheus.GaugeVec // service; rank of a level
+	shown      map[string]bool      // services of pending; of the watcher alone
+	still      map[delivery]still   // what waits; of the watcher alone
+	refused    prometheus.Gauge
+	// Of the ledger of idempotency keys.
+	ledgerHeld    prometheus.Gauge
+	ledgerOldest  prometheus.Gauge
+	ledgerOverdue prometheus.Gauge
+	ledgerDropped prometheus.Counter
+	files         *prometheus.GaugeVec // file
+}
+
+func newGauges(reg prometheus.Registerer) *gauges {
+	of := promauto.With(reg)
+	vec := func(name, help string, labels ...string) *prometheus.GaugeVec {
+		return of.NewGaugeVec(prometheus.GaugeOpts{Name: name, Help: help}, labels)
+	}
+	gauge := func(name, help string) prometheus.Gauge {
+		return of.NewGauge(prometheus.GaugeOpts{Name: name, Help: help})
+	}
+	return &gauges{
+		inboxLag:      vec("weir_inbox_lag", "Inbox records that are not decided yet, by partition.", "partition"),
+		pending:       vec("weir_delivery_pending", "Changes that are not delivered yet, by service; an upper bound.", "service"),
+		stalled:       vec("weir_delivery_stalled_seconds", "For how long changes of the service have waited without any being delivered, in the partition where that is longest, as far as this process has seen it, in seconds; 0 when none waits.", "service"),
+		health:        vec("weir_service_health", "How the delivery of the service is doing, where it is delivered: 0 ok, 1 degraded (tried again, or a change was refused), 2 down (paused, away for 5 minutes, or every change refused).", "service"),
+		sourceHeld:    vec("weir_source_held", "Records of a Kafka source behind the start of an open transaction, which cannot be read before it ends.", "source"),
+		sourceLag:     vec("weir_source_lag", "Records of a Kafka source, or lines of a file, that are not taken in yet; of a file an estimate.", "source"),
+		outbox:        vec("weir_outbox_rows", "Rows of an outbox that are not taken in yet, counted up to 10,001.", "source"),
+		oldest:        vec("weir_outbox_oldest_seconds", "For how long the oldest row of an outbox has waited, as far as this process has seen it, in seconds; 0 when none waits.", "source"),
+		letters:       vec("weir_dead_letters", "Open dead letters by stage, counted up to 10,001.", "stage"),
+		resets:        of.NewCounterVec(prometheus.CounterOpts{Name: "weir_records_gone_total", Help: "Times that records which were still wanted were gone from a topic."}, []string{"topic"}),
+		rereads:       of.NewCounter(prometheus.CounterOpts{Name: "weir_inbox_rereads_total", Help: "Inbox partitions that are read again because the store went back behind what was decided."}),
+		ready:         gauge("weir_ready", "1 when the process is ready."),
+		blocked:       vec("weir_blocked", "1 while this keeps the process from its work: superseded, store, disk, halted, topic, source.", "reason"),
+		refused:       gauge("weir_reload_refused", "1 when the last reload was refused, so that the process runs on with what it had."),
+		files:         vec("weir_file_refused", "1 when a file that changed cannot be used, so that the process runs on with what it had.", "file"),
+		ledgerHeld:    gauge("weir_ledger_held", "Idempotency keys that the ledger keeps; an estimate where there are many."),
+		ledgerOldest:  gauge("weir_ledger_oldest_in_progress_seconds", "Age of the oldest idempotency key that an attempt is under way for, in seconds; 0 when there is none."),
+		ledgerOverdue: gauge("weir_ledger_overdue_seconds", "For how long the oldest month of keys could have been dropped, in seconds; 0 when there is none."),
+		ledgerDropped: of.NewCounter(prometheus.CounterOpts{Name: "weir_ledger_partitions_dropped_total", Help: "Months of the ledger that this process dropped because their keys were over their time."}),
+	}
+}
+
+// delivery is a service in one partition.
+type delivery struct{ service, partition int32 }
+
+// still is where a delivery is, and since when.
+type still struct {
+	at    change.Version
+	since time.Time
+}
+
+// deliveries shows what waits to be delivered, and for how long nothing of it was.
+func (g *gauges) deliveries(reached *operate.DeliveryProgress, services []decide.Service, now time.Time) {
+	shown, waiting := make(map[string]bool, len(services)), map[delivery]still{}
+	for _, s := range services {
+		var pending int64
+		var longest time.Duration
+		for partition := range reached.Marks {
+			n := reached.Waiting(partition, s.Number)
+			if n == 0 {
+				continue
+			}
+			pending += n
+			key := delivery{s.Number, partition}
+			stands, at := g.still[key], reached.Position(partition, s.Number).Version
+			if stands.at != at || stands.since.IsZero() {
+				stands = still{at, now}
+			}
+			waiting[key] = stands
+			longest = max(longest, now.Sub(stands.since))
+		}
+		g.pending.WithLabelValues(s.Name).Set(float64(pending))
+		g.stalled.WithLabelValues(s.Name).Set(longest.Seconds())
+		shown[s.Name] = true
+		delete(g.shown, s.Name)
+	}
+	for service := range g.shown { // no longer configured
+		g.pending.DeleteLabelValues(service)
+		g.stalled.DeleteLabelValues(service)
+	}
+	g.shown, g.still = shown, waiting
+}
+
+// rereadLogger returns a callback for each later reading of a file.
+func (g *gauges) rereadLogger(log *slog.Logger, what, path string) func(error) {
+	refused := g.files.WithLabelValues(what)
+	return func(err error) {
+		refused.Set(0)
+		if err != nil {
+			refused.Set(1)
+			log.Error("a changed file cannot be used; the process keeps its earlier content", "event", "file.refused", "file", path, "error", err)
+			return
+		}
+		log.Info("a changed file is in force", "event", "file.reread", "file", path)
 	}
 }

@@ -5,48 +5,21 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"strconv"
 	"sync"
 	"sync/atomic"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/client_golang/prometheus/promauto"
-	"github.com/seed-86dfc502/weir/change"
+	"github.com/seed-86dfc502/weir/api/auth"
+	"github.com/seed-86dfc502/weir/assemble"
 	"github.com/seed-86dfc502/weir/config"
-	"github.com/seed-86dfc502/weir/decide"
+	"github.com/seed-86dfc502/weir/ingest/gate"
 	"github.com/seed-86dfc502/weir/operate"
 	"github.com/seed-86dfc502/weir/sources"
 	"github.com/seed-86dfc502/weir/store"
 	"github.com/seed-86dfc502/weir/transport/embedded"
 )
-
-// gauges are the metrics of the whole pipeline, beside its stages' counters.
-type gauges struct {
-	inboxLag  *prometheus.GaugeVec // partition
-	pending   *prometheus.GaugeVec // service
-	sourceLag *prometheus.GaugeVec // source
-
-	sourceHeld *prometheus.GaugeVec // source
-	outbox     *prometheus.GaugeVec // source; rows
-	oldest     *prometheus.GaugeVec // source; seconds
-	letters    *prometheus.GaugeVec // stage
-	resets     *prometheus.CounterVec
-	rereads    prometheus.Counter
-	ready      prometheus.Gauge
-	blocked    *prometheus.GaugeVec // reason
-	stalled    *prometheus.GaugeVec // service; seconds
-	health     *prometheus.GaugeVec // service; rank of a level
-	shown      map[string]bool      // services of pending; of the watcher alone
-	still      map[delivery]still   // what waits; of the watcher alone
-	refused    prometheus.Gauge
-	// Of the ledger of idempotency keys.
-	ledgerHeld    prometheus.Gauge
-	ledgerOldest  prometheus.Gauge
-	ledgerOverdue prometheus.Gauge
-	ledgerDropped prometheus.Counter
-	files         *prometheus.GaugeVec // file
-}
 
 // What keeps a process from its work, the values of label "reason".
 const (
@@ -58,65 +31,39 @@ const (
 	blockedTopic      = "topic"      // an internal topic takes no record, or no broker answers
 )
 
-func newGauges(reg prometheus.Registerer) *gauges {
-	of := promauto.With(reg)
-	vec := func(name, help string, labels ...string) *prometheus.GaugeVec {
-		return of.NewGaugeVec(prometheus.GaugeOpts{Name: name, Help: help}, labels)
-	}
-	gauge := func(name, help string) prometheus.Gauge {
-		return of.NewGauge(prometheus.GaugeOpts{Name: name, Help: help})
-	}
-	return &gauges{
-		inboxLag:      vec("weir_inbox_lag", "Inbox records that are not decided yet, by partition.", "partition"),
-		pending:       vec("weir_delivery_pending", "Changes that are not delivered yet, by service; an upper bound.", "service"),
-		stalled:       vec("weir_delivery_stalled_seconds", "For how long changes of the service have waited without any being delivered, in the partition where that is longest, as far as this process has seen it, in seconds; 0 when none waits.", "service"),
-		health:        vec("weir_service_health", "How the delivery of the service is doing, where it is delivered: 0 ok, 1 degraded (tried again, or a change was refused), 2 down (paused, away for 5 minutes, or every change refused).", "service"),
-		sourceHeld:    vec("weir_source_held", "Records of a Kafka source behind the start of an open transaction, which cannot be read before it ends.", "source"),
-		sourceLag:     vec("weir_source_lag", "Records of a Kafka source, or lines of a file, that are not taken in yet; of a file an estimate.", "source"),
-		outbox:        vec("weir_outbox_rows", "Rows of an outbox that are not taken in yet, counted up to 10,001.", "source"),
-		oldest:        vec("weir_outbox_oldest_seconds", "For how long the oldest row of an outbox has waited, as far as this process has seen it, in seconds; 0 when none waits.", "source"),
-		letters:       vec("weir_dead_letters", "Open dead letters by stage, counted up to 10,001.", "stage"),
-		resets:        of.NewCounterVec(prometheus.CounterOpts{Name: "weir_records_gone_total", Help: "Times that records which were still wanted were gone from a topic."}, []string{"topic"}),
-		rereads:       of.NewCounter(prometheus.CounterOpts{Name: "weir_inbox_rereads_total", Help: "Inbox partitions that are read again because the store went back behind what was decided."}),
-		ready:         gauge("weir_ready", "1 when the process is ready."),
-		blocked:       vec("weir_blocked", "1 while this keeps the process from its work: superseded, store, disk, halted, topic, source.", "reason"),
-		refused:       gauge("weir_reload_refused", "1 when the last reload was refused, so that the process runs on with what it had."),
-		files:         vec("weir_file_refused", "1 when a file that changed cannot be used, so that the process runs on with what it had.", "file"),
-		ledgerHeld:    gauge("weir_ledger_held", "Idempotency keys that the ledger keeps; an estimate where there are many."),
-		ledgerOldest:  gauge("weir_ledger_oldest_in_progress_seconds", "Age of the oldest idempotency key that an attempt is under way for, in seconds; 0 when there is none."),
-		ledgerOverdue: gauge("weir_ledger_overdue_seconds", "For how long the oldest month of keys could have been dropped, in seconds; 0 when there is none."),
-		ledgerDropped: of.NewCounter(prometheus.CounterOpts{Name: "weir_ledger_partitions_dropped_total", Help: "Months of the ledger that this process dropped because their keys were over their time."}),
-	}
-}
-
-// monitor observes a running process: its gauges, its probes, and the remaining work of
-// a run until idle.
+// monitor observes a running process: its gauges, its probes and its outages.
 type monitor struct {
-	*process
-	inbox  *inboxManager
-	stages *stageSet
-	topics topicHealth
-	// Its health beside the conditions of services.
+	monitorOptions
+	started  atomic.Bool
+	outdated atomic.Bool // another configuration is active, seen from outside of a decision
 	outages  outages
 	blockage blockage
 	backfill atomic.Pointer[operate.Item] // nil: none is due
 	letters  atomic.Pointer[[]operate.Item]
-
-	left atomic.Pointer[[]Wait] // of UntilIdle; see Pipeline.Waits
-	idle atomic.Bool            // of UntilIdle: nothing is left to do
+	missing  map[string]bool // of lookAtTopics alone; topics that were missing at the look before
 }
 
-// health is the state behind the probes.
-type health struct {
-	started    atomic.Bool
-	superseded atomic.Bool // this process has stopped deciding
-	outdated   atomic.Bool // another configuration is active, seen from outside of a decision
-	storeDown  atomic.Pointer[error]
+// monitorOptions are needed, but for keys.
+type monitorOptions struct {
+	cfg     *config.Config // as the process was started with
+	roles   Roles
+	log     *slog.Logger
+	store   assemble.Store
+	logs    assemble.Logs
+	gate    gate.Gate
+	keys    *auth.Keyring
+	active  *activation
+	inbox   *inboxManager
+	ingest  *ingestStage
+	decide  *decideStage
+	deliver *deliverStage
+	metrics stageMetrics
+	gauges  *gauges
 }
 
 // ready is blocked, or that the process has not started yet.
 func (m *monitor) ready() (reason string, err error) {
-	if reason, err = m.blocked(); err == nil && !m.health.started.Load() {
+	if reason, err = m.blocked(); err == nil && !m.started.Load() {
 		return "starting", errors.New("starting")
 	}
 	return reason, err
@@ -125,26 +72,24 @@ func (m *monitor) ready() (reason string, err error) {
 // blocked returns what keeps the process from its work, the first reason that
 // there is; nil when nothing does.
 func (m *monitor) blocked() (reason string, err error) {
-	if m.health.superseded.Load() || m.health.outdated.Load() {
+	if m.decide.superseded.Load() || m.outdated.Load() {
 		return blockedSuperseded, store.ErrSuperseded
 	}
-	if err := m.health.storeDown.Load(); err != nil && *err != nil {
-		return blockedStore, *err
+	if err := m.outages.lasting("store", 0, time.Now()); err != nil {
+		return blockedStore, err
 	}
 	if err := m.logs.Failing(); errors.Is(err, embedded.ErrFull) {
 		return blockedDisk, err
 	} else if err != nil {
 		return blockedStore, err
 	}
-	if d := m.stages.decider.Load(); d != nil {
-		if err := d.Halted(); err != nil {
-			return blockedHalted, err
-		}
+	if reason, err := m.decide.halted(); err != nil {
+		return reason, err
 	}
-	if err := m.topics.blocked(time.Now()); err != nil {
+	if err := m.topicsBlocked(time.Now()); err != nil {
 		return blockedTopic, err
 	}
-	for _, s := range m.stages.sources() {
+	for _, s := range m.ingest.sources() {
 		if err := s.failing(); err != nil && s.Source.(sources.Failing).Blocks() {
 			return blockedSource, fmt.Errorf("source %s: %w", s.name, err)
 		}
@@ -157,7 +102,7 @@ func (m *monitor) blocked() (reason string, err error) {
 // yet, nor does a source that is not the callers', or a topic: what takes no record
 // may be one partition.
 func (m *monitor) takes() error {
-	if !m.health.started.Load() {
+	if !m.started.Load() {
 		return errors.New("starting")
 	}
 	if reason, err := m.blocked(); err != nil && reason != blockedHalted && reason != blockedSource && reason != blockedTopic {
@@ -169,11 +114,11 @@ func (m *monitor) takes() error {
 // showZeros creates the series of rare counters: to Prometheus the first increment of a
 // new series is no increase.
 func (m *monitor) showZeros() {
-	if m.opt.Roles.Decide {
-		m.metrics.decide.Expect(m.Config().ServiceNames())
+	if m.roles.Decide {
+		m.metrics.decide.Expect(m.active.config().ServiceNames())
 	}
-	if m.opt.Roles.Ingest {
-		all := m.Config().Checks
+	if m.roles.Ingest {
+		all := m.active.config().Checks
 		for i := range all {
 			m.metrics.checks.Expect(all[i].Service())
 		}
@@ -217,10 +162,9 @@ func (m *monitor) updateGauges(running context.Context) {
 	defer cancel()
 	err := m.store.Ping(ctx)
 	if running.Err() == nil { // a store that does not answer in time is down, too
-		m.health.storeDown.Store(&err)
 		m.outages.note("store", err, "", time.Now())
 	}
-	if m.opt.Roles.Ingest {
+	if m.roles.Ingest {
 		ask, done := context.WithTimeout(ctx, gateTimeout)
 		err := m.gate.Ping(ask)
 		done()
@@ -231,15 +175,15 @@ func (m *monitor) updateGauges(running context.Context) {
 	}
 	if now, active, err := m.active.current(ctx); err == nil {
 		is := bytes.Equal(active.Fingerprint, now.identity)
-		m.health.outdated.Store(!is)
-		if is && m.opt.Roles.Decide {
+		m.outdated.Store(!is)
+		if is && m.roles.Decide {
 			m.noteBackfill(ctx, now.plan.Fingerprint)
 		}
 	}
 	if m.keys != nil {
 		m.keys.Refresh()
 	}
-	m.stages.suspendServices(ctx)
+	m.deliver.applySuspensions(ctx)
 	m.showProbes()
 	m.showBacklogs(ctx)
 }
@@ -268,7 +212,7 @@ func (m *monitor) showProbes() {
 		}
 	}
 	m.gauges.health.Reset()
-	for name := range m.stages.conditions() {
+	for name := range m.deliver.conditions() {
 		m.gauges.health.WithLabelValues(name).Set(0)
 	}
 	for _, s := range m.healthNow().Services {
@@ -279,7 +223,7 @@ func (m *monitor) showProbes() {
 // showBacklogs shows pending records and changes, as far as the servers answer.
 func (m *monitor) showBacklogs(ctx context.Context) {
 	// What is not known has no value: the last one would look well while nothing moves.
-	lags, _, err := m.inboxLag(ctx)
+	lags, _, err := m.inbox.lag(ctx)
 	m.gauges.inboxLag.Reset()
 	if err == nil {
 		for n, lag := range lags {
@@ -289,7 +233,7 @@ func (m *monitor) showBacklogs(ctx context.Context) {
 	if reached, err := operate.ReadProgress(ctx, m.store); err == nil {
 		m.gauges.deliveries(reached, m.active.plan().Services, time.Now())
 	}
-	for _, s := range m.stages.sources() {
+	for _, s := range m.ingest.sources() {
 		if queue, ok := s.Source.(sources.Queue); ok && s.failing() == nil { // else it would be waited for here
 			if lag, err := queue.Backlog(ctx); err == nil {
 				m.gauges.outbox.WithLabelValues(s.name).Set(float64(lag.Rows))
@@ -330,129 +274,10 @@ func (m *monitor) showBacklogs(ctx context.Context) {
 	}
 }
 
-// delivery is a service in one partition.
-type delivery struct{ service, partition int32 }
-
-// still is where a delivery is, and since when.
-type still struct {
-	at    change.Version
-	since time.Time
-}
-
-// deliveries shows what waits to be delivered, and for how long nothing of it was.
-func (g *gauges) deliveries(reached *operate.DeliveryProgress, services []decide.Service, now time.Time) {
-	shown, waiting := make(map[string]bool, len(services)), map[delivery]still{}
-	for _, s := range services {
-		var pending int64
-		var longest time.Duration
-		for partition := range reached.Marks {
-			n := reached.Waiting(partition, s.Number)
-			if n == 0 {
-				continue
-			}
-			pending += n
-			key := delivery{s.Number, partition}
-			stands, at := g.still[key], reached.Position(partition, s.Number).Version
-			if stands.at != at || stands.since.IsZero() {
-				stands = still{at, now}
-			}
-			waiting[key] = stands
-			longest = max(longest, now.Sub(stands.since))
-		}
-		g.pending.WithLabelValues(s.Name).Set(float64(pending))
-		g.stalled.WithLabelValues(s.Name).Set(longest.Seconds())
-		shown[s.Name] = true
-		delete(g.shown, s.Name)
-	}
-	for service := range g.shown { // no longer configured
-		g.pending.DeleteLabelValues(service)
-		g.stalled.DeleteLabelValues(service)
-	}
-	g.shown, g.still = shown, waiting
-}
-
 // overdue is for how long the oldest month has been over its time; 0 when none is.
 func overdue(months []store.LedgerMonth, keep time.Duration, now time.Time) time.Duration {
 	if len(months) == 0 {
 		return 0
 	}
 	return max(0, now.Sub(months[0].End().Add(keep)))
-}
-
-// failing returns why nothing is read of the source at present, else nil.
-func (s *source) failing() error {
-	if f, ok := s.Source.(sources.Failing); ok {
-		return f.Failing()
-	}
-	return nil
-}
-
-func (st *stageSet) sources() []*source {
-	if all := st.ingests.Load(); all != nil {
-		return *all
-	}
-	return nil
-}
-
-// inboxLag is what the store's watermarks are behind the inbox, by partition, without those
-// of unavailable partitions.
-func (m *monitor) inboxLag(ctx context.Context) (lags map[int32]int64, unavailable []int32, err error) {
-	starts, ends, err := m.logs.AvailableOffsets(ctx, m.cfg.Kafka.Inbox.Topic)
-	if err != nil {
-		return nil, nil, err
-	}
-	marks, err := m.store.Watermarks(ctx)
-	if err != nil {
-		return nil, nil, err
-	}
-	inboxes, err := m.store.Inboxes(ctx)
-	if err != nil {
-		return nil, nil, err
-	}
-	if n := len(inboxes); n > 0 {
-		m.inbox.stored.Store(&inboxes[n-1])
-	}
-	lags = make(map[int32]int64, len(ends))
-	for n, end := range ends {
-		// What retention removed no longer waits.
-		next := max(starts[n], marks[store.Partition{Generation: m.inbox.now().Generation, Number: n}])
-		lags[n] = max(0, end-next)
-	}
-	for n := range int32(m.cfg.Kafka.Inbox.Partitions) {
-		if _, known := lags[n]; !known {
-			unavailable = append(unavailable, n)
-		}
-	}
-	return lags, unavailable, nil
-}
-
-// outboxesOwned reports whether every outbox with rows is of a partition that this
-// process owns: it has published them then, or is about to and not settled. What
-// others hold may be what a process left that died after its last commit; nothing
-// else tells of it until the partition is taken over, which may take a session.
-func (m *monitor) outboxesOwned(ctx context.Context, d *decide.Decider) bool {
-	outboxes, err := m.store.Outboxes(ctx)
-	if err != nil {
-		return false
-	}
-	owned := d.Decided()
-	for part := range outboxes {
-		if _, mine := owned[part]; !mine && part.Generation == m.inbox.now().Generation {
-			return false
-		}
-	}
-	return true
-}
-
-// onRecordsLost is called when a topic has lost records before they were read.
-func (st *stageSet) onRecordsLost(topic string, partition int32, wanted, got int64) {
-	st.gauges.resets.WithLabelValues(topic).Inc()
-	st.log.Error("unread records are lost from the topic", "event", "topic.records_lost", "topic", topic, "partition", partition, "wanted_offset", wanted, "resumed_at", got)
-}
-
-// onStoreRewound is called when the watermark is below an offset that was decided before: the
-// store was restored, or failed over without its last commits.
-func (st *stageSet) onStoreRewound(_ string, partition int32, decided, watermark int64) {
-	st.gauges.rereads.Inc()
-	st.log.Warn("store was restored to an earlier state; re-reading the inbox", "event", "store.restored", "partition", partition, "decided_to", decided, "reading_from", watermark)
 }

@@ -109,13 +109,13 @@ func (l *partlyAway) AvailableOffsets(ctx context.Context, topic string) (starts
 func TestLagOfAnUnavailablePartitionIsUnknown(t *testing.T) {
 	p := openEmbedded(t, Roles{}, fileSource)
 	l := &partlyAway{Logs: p.logs}
-	p.logs = l
 	m := p.monitor
+	m.logs, p.inbox.logs = l, l
 	partitions := p.cfg.Kafka.Inbox.Partitions
 	require.Greater(t, partitions, 1)
 	look := func() (shown int, waiting bool) {
 		m.showBacklogs(t.Context())
-		_, waiting = m.inboxWaits(t.Context(), false)
+		_, waiting = p.idle.inboxWaits(t.Context(), false)
 		values := make(chan prometheus.Metric, partitions)
 		m.gauges.inboxLag.Collect(values)
 		return len(values), waiting

@@ -2,8 +2,10 @@ package pipeline
 
 import (
 	"context"
+	"log/slog"
 	"time"
 
+	"github.com/seed-86dfc502/weir/internal/sketch"
 	"github.com/seed-86dfc502/weir/internal/wait"
 	"github.com/seed-86dfc502/weir/operate/noise"
 	"github.com/seed-86dfc502/weir/store"
@@ -20,40 +22,49 @@ const (
 	noiseTimeout = 10 * time.Second
 )
 
-// startNoise stores the statistics of the deciding goroutines. All processes add to
+// noiseWriter stores the statistics of suppressed events.
+type noiseWriter struct {
+	store  store.Reports
+	log    *slog.Logger
+	active *activation
+	noise  *sketch.Collector
+	limit  context.Context
+}
+
+// start stores the statistics of the deciding goroutines. All processes add to
 // one report per day, so the number of processes and restarts does not matter.
-func (st *stageSet) startNoise() component {
+func (w *noiseWriter) start() component {
 	stop := loop(func(ctx context.Context) {
 		pruned := ""
 		for wait.Sleep(ctx, noisePeriod) {
-			st.writeNoise(ctx)
+			w.writeNoise(ctx)
 			if today := time.Now().UTC().Format(time.DateOnly); today != pruned {
-				if _, err := st.store.PruneReports(ctx, noise.Kind, time.Now().Add(-noiseKept)); err == nil {
+				if _, err := w.store.PruneReports(ctx, noise.Kind, time.Now().Add(-noiseKept)); err == nil {
 					pruned = today
 				}
 			}
 		}
 		// The statistics since the last write are worth a moment.
-		last, cancel := context.WithTimeout(st.end.decide.ctx, noiseTimeout)
+		last, cancel := context.WithTimeout(w.limit, noiseTimeout)
 		defer cancel()
-		st.writeNoise(last)
+		w.writeNoise(last)
 	})
 	return component{stop: func() error { stop(); return nil }}
 }
 
-func (st *stageSet) writeNoise(ctx context.Context) {
-	taken := st.noise.Take()
+func (w *noiseWriter) writeNoise(ctx context.Context) {
+	taken := w.noise.Take()
 	if taken == nil {
 		return
 	}
-	name := time.Now().UTC().Format(time.DateOnly) + noise.Scope(st.active.plan().Fingerprint)
-	err := st.store.UpdateReport(ctx, noise.Kind, name, taken.MergeInto)
+	name := time.Now().UTC().Format(time.DateOnly) + noise.Scope(w.active.plan().Fingerprint)
+	err := w.store.UpdateReport(ctx, noise.Kind, name, taken.MergeInto)
 	if err == nil {
 		return
 	}
-	st.log.Debug("which fields cause suppressed events was not written down", "error", err)
+	w.log.Debug("which fields cause suppressed events was not written down", "error", err)
 	if store.ClassOf(err) == store.Retry {
 		// It certainly was not; of unknown outcome it might be counted twice.
-		st.noise.Restore(taken)
+		w.noise.Restore(taken)
 	}
 }

@@ -10,11 +10,15 @@ import (
 
 	"github.com/dustin/go-humanize"
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/seed-86dfc502/weir/api/auth"
 	"github.com/seed-86dfc502/weir/assemble"
 	"github.com/seed-86dfc502/weir/config"
-	"github.com/seed-86dfc502/weir/operate"
-	"github.com/seed-86dfc502/weir/operate/session"
+	"github.com/seed-86dfc502/weir/ingest/gate"
+	"github.com/seed-86dfc502/weir/internal/sketch"
+	"github.com/seed-86dfc502/weir/internal/tracing"
 	"github.com/seed-86dfc502/weir/pipeline/control"
+	"github.com/seed-86dfc502/weir/sinks"
+	"github.com/seed-86dfc502/weir/store"
 )
 
 // Roles are the stages that a process runs.
@@ -56,66 +60,66 @@ type Options struct {
 
 // Pipeline is one process of Weir. Made by Open, run once, closed by Run.
 type Pipeline struct {
-	*process
+	opt     Options
+	cfg     *config.Config // as the process was started with
+	log     *slog.Logger
+	active  *activation
+	end     *shutdown
+	closers []func() error // in the order of opening
+
+	// Opened.
+	store   assemble.Store
+	logs    assemble.Logs // inbox and changes
+	targets sinks.Targets // the clients that sinks share
+	keys    *auth.Keyring // of the API; nil without
+	gate    gate.Gate
+	tracer  *tracing.Tracer // nil unless the configuration wants traces
+
+	// Components, made by assemble.
+	control   *control.Server
 	inbox     *inboxManager
-	stages    *stageSet
+	ingest    *ingestStage
+	imports   *importStage
+	decide    *decideStage
+	noise     *noiseWriter
+	deliver   *deliverStage
 	monitor   *monitor
-	front     *frontDoor
+	idle      *idle
+	retention *retainer
 	operators *operators
 	reloads   *reloader
 }
 
-// newPipeline returns the parts of a process; nothing is open yet.
+// newPipeline returns a process without connections and components.
 func newPipeline(opt Options) *Pipeline {
-	p := &Pipeline{process: newProcess(opt)}
-	p.inbox = &inboxManager{process: p.process}
-	p.stages = &stageSet{process: p.process, inbox: p.inbox}
-	p.monitor = &monitor{process: p.process, inbox: p.inbox, stages: p.stages, outages: outages{log: p.log}}
-	p.front = &frontDoor{process: p.process, stages: p.stages, takes: p.monitor.takes}
-	p.stages.serveAPI, p.stages.takes = p.front.listen, p.monitor.takes
-	p.operators = &operators{process: p.process, health: p.monitor.healthNow}
-	p.reloads = &reloader{process: p.process, reloaded: p.monitor.showZeros}
-	if opt.Page != nil {
-		p.operators.page = func() http.Handler { return opt.Page(p) }
+	p := &Pipeline{
+		opt: opt, cfg: opt.Config, log: opt.Logger, end: newShutdown(opt.Config.Shutdown.Timeout.D()),
+		active: &activation{log: opt.Logger},
 	}
+	p.active.now.Store(newSettings(opt.Config, nil, opt.Config.Identity()))
 	return p
 }
 
-// openTimeout bounds connecting and creating topics and tables.
+// openTimeout bounds opening.
 const openTimeout = time.Minute
 
-func withinOpenTimeout(ctx context.Context) (context.Context, context.CancelFunc) {
-	return context.WithTimeoutCause(ctx, openTimeout, errors.New("opening took longer than "+openTimeout.String()))
-}
-
-// Open connects everything that the configuration names. What fails here is
-// wrong set-up and is said plainly; on an error nothing stays open.
+// Open connects everything that the configuration names. Its errors name faults of the
+// set-up; on an error nothing stays open.
 func Open(ctx context.Context, opt Options) (_ *Pipeline, err error) {
 	p := newPipeline(opt)
 	defer func() {
 		if err != nil {
-			err = errors.Join(err, p.close())
+			err = errors.Join(err, p.Close())
 		}
 	}()
-	ctx, cancel := withinOpenTimeout(ctx)
+	ctx, cancel := context.WithTimeoutCause(ctx, openTimeout, errors.New("opening took longer than "+openTimeout.String()))
 	defer cancel()
 	p.logMemory()
-	if err := p.connect(ctx); err != nil {
+	gauges := newGauges(opt.Registry)
+	if err := p.connect(ctx, gauges); err != nil {
 		return nil, err
 	}
-	if err := p.openKeys(); err != nil {
-		return nil, err
-	}
-	if err := p.store.Migrate(ctx); err != nil {
-		return nil, fmt.Errorf("store: %w", err)
-	}
-	if p.gate, err = assemble.Gate(p.cfg); err != nil {
-		return nil, fmt.Errorf("gate: %w", err)
-	}
-	p.closers = append(p.closers, p.gate.Close)
-	if err := p.openTracing(); err != nil {
-		return nil, err
-	}
+	p.assemble(gauges)
 	if err := p.inbox.openTopics(ctx, nil); err != nil {
 		return nil, fmt.Errorf("logs: %w", err)
 	}
@@ -123,13 +127,11 @@ func Open(ctx context.Context, opt Options) (_ *Pipeline, err error) {
 	if err := p.activate(ctx); err != nil {
 		return nil, err
 	}
-	p.control = control.New(control.Options{Config: p.cfg, Execute: p.opt.Commands, Reload: p.Reload})
-	// First to end: it works with everything else.
-	p.closers = append(p.closers, p.control.Close)
+	p.closers = append(p.closers, p.control.Close) // first to end: it works with all else
 	return p, nil
 }
 
-// logMemory says how much memory the process may use, and warns where the configuration
+// logMemory logs how much memory the process may use, and warns where the configuration
 // needs more.
 func (p *Pipeline) logMemory() {
 	flow, fixed := p.cfg.FlowMemory(), assemble.FixedMemory(p.cfg)
@@ -140,49 +142,131 @@ func (p *Pipeline) logMemory() {
 	}
 }
 
-// ServeAdmin starts the operators' listener: /healthz says that the process
-// lives, /readyz that it does its work, /metrics is for Prometheus. Where a
-// token is configured everything but the probes needs it; /metrics takes the
-// token for metrics as well. /v1/commands runs commands of operators, never
-// without a token: the configured one, or the one that this process leaves in its
-// data folder for its own user; the same holds for /v1/reload. /debug/pprof is
-// served where the configuration says so, with the configured token. Everything
-// else is the operators' page. Web pages of others are kept from all of it.
-func (p *Pipeline) ServeAdmin() (address string, stop func() error, err error) {
-	return p.operators.listen()
+// connect opens the servers and files of the configuration, which the closers close.
+func (p *Pipeline) connect(ctx context.Context, g *gauges) (err error) {
+	if p.store, err = assemble.OpenStore(ctx, p.cfg, p.log); err != nil {
+		return fmt.Errorf("store: %w", err)
+	}
+	p.closers = append(p.closers, p.store.Close)
+	if p.logs, err = assemble.OpenLogs(p.cfg, p.store, p.log); err != nil {
+		return fmt.Errorf("logs: %w", err)
+	}
+	p.closers = append(p.closers, p.closeLogs) // its callers have ended
+	if p.cfg.Kafka.Embedded() {
+		// The file is this process's now: the address of an earlier one is stale.
+		if err := control.RemoveStale(p.cfg); err != nil {
+			return fmt.Errorf("logs: %w", err)
+		}
+	}
+	if p.opt.Roles.Ingest && p.cfg.NeedsAPI() {
+		if p.keys, err = openKeys(p.cfg, g.rereadLogger(p.log, "tokens", p.cfg.API.Tokens)); err != nil {
+			return err
+		}
+	}
+	if err := p.store.Migrate(ctx); err != nil {
+		return fmt.Errorf("store: %w", err)
+	}
+	if p.gate, err = assemble.Gate(p.cfg); err != nil {
+		return fmt.Errorf("gate: %w", err)
+	}
+	p.closers = append(p.closers, p.gate.Close)
+	if p.cfg.Tracing == nil {
+		return nil
+	}
+	if p.tracer, err = openTracing(p.cfg.Tracing, p.opt.Registry, p.log); err == nil {
+		p.closers = append(p.closers, p.flushTraces)
+	}
+	return err
 }
 
-// Reload reads the configuration again, makes it the active one and lets the
-// stages of this process go over to it between two batches; ingest goes on
-// meanwhile. Only the customers' files may have changed. rollBack lets an
-// earlier configuration replace the active one. It returns when the stages work
-// under the new one, or after a minute, or when ctx ends: then they do it later. Other processes
-// are fenced from then on, until they are given the same configuration.
-//
-// Nothing is changed when the error is a *control.ReloadRefused. Any other error is one
-// of store or log, and the reload can be tried again. It may be called
-// concurrently while Run runs; one reload follows the other.
-func (p *Pipeline) Reload(ctx context.Context, rollBack bool) (control.Reloaded, error) {
-	return p.reloads.run(ctx, rollBack)
+// closeLogs closes the logs within the limits of the shutdown.
+func (p *Pipeline) closeLogs() error {
+	ctx, cancel := context.WithTimeout(p.end.closing(), closeTimeout(p.cfg))
+	defer cancel()
+	if err := p.logs.Close(ctx); err != nil {
+		// Records that Kafka did not acknowledge were not acknowledged to their origin
+		// either, and are redelivered.
+		p.log.Warn("Kafka did not answer during the shutdown: some records are redelivered", "event", "shutdown.logs", "error", err)
+	}
+	return nil
 }
 
-// Tools returns the environment of operators' commands. session.ErrNotActive when another
-// configuration took over.
-func (p *Pipeline) Tools(ctx context.Context) (*operate.Env, error) {
-	now := p.active.now.Load()
-	s := session.Session{Config: now.cfg, Store: p.store, Logs: p.logs, Inbox: p.inbox.now(), Plan: now.plan, Sinks: p.sinks(now.cfg), Logger: p.log}
-	return s.Env(ctx)
+// assemble makes the components over the opened connections; nothing runs yet.
+func (p *Pipeline) assemble(g *gauges) {
+	reg, roles, m := p.opt.Registry, p.opt.Roles, newStageMetrics(p.opt.Registry)
+	p.active.store = p.store
+	p.inbox = &inboxManager{inboxOptions: inboxOptions{cfg: p.cfg, log: p.log, store: p.store, logs: p.logs, active: p.active, sinks: p.sinks, lost: g.resets}}
+	stage := func(l limit) stageOptions {
+		return stageOptions{cfg: p.cfg, log: p.log, store: p.store, logs: p.logs, active: p.active, tracer: p.tracer, lost: g.resets, limit: l.ctx}
+	}
+	p.ingest = &ingestStage{stageOptions: stage(p.end.ingest), gate: p.gate, metrics: m.ingest, inboxID: p.inbox.identity, storeID: p.inbox.ownID, untilIdle: p.opt.UntilIdle}
+	p.imports = &importStage{stageOptions: stage(p.end.ingest), metrics: m.imports}
+	p.decide = &decideStage{stageOptions: stage(p.end.decide), inbox: p.inbox, metrics: m.decide, rereads: g.rereads}
+	if roles.Decide {
+		p.decide.noise = sketch.NewCollector()
+	}
+	p.noise = &noiseWriter{store: p.store, log: p.log, active: p.active, noise: p.decide.noise, limit: p.end.decide.ctx}
+	p.deliver = &deliverStage{stageOptions: stage(p.end.deliver), sinks: p.sinks, metrics: m.deliver}
+	p.monitor = &monitor{monitorOptions: monitorOptions{
+		cfg: p.cfg, roles: roles, log: p.log, store: p.store, logs: p.logs, gate: p.gate, keys: p.keys, active: p.active,
+		inbox: p.inbox, ingest: p.ingest, decide: p.decide, deliver: p.deliver, metrics: m, gauges: g,
+	}, outages: outages{log: p.log}}
+	p.idle = &idle{idleOptions: idleOptions{
+		roles: roles, store: p.store, logs: p.logs, active: p.active, changes: p.cfg.Kafka.Changes.Topic, inbox: p.inbox,
+		ingest: p.ingest, imports: p.imports, decide: p.decide, deliver: p.deliver, blocked: p.monitor.blocked,
+	}}
+	p.retention = &retainer{store: p.store, cfg: p.cfg, log: p.log, dropped: g.ledgerDropped, active: p.active, append: p.logs}
+	p.imports.takes = p.monitor.takes
+	serve := (&listening{cfg: p.cfg, log: p.log, end: p.end, gauges: g}).serve
+	front := &frontDoor{frontOptions: frontOptions{
+		cfg: p.cfg, log: p.log, reg: reg, store: p.store, active: p.active, keys: p.keys, tracer: p.tracer, metrics: m, sources: p.ingest.sources, takes: p.monitor.takes, serve: serve, ending: p.end.ingest.ctx,
+	}}
+	p.ingest.serveAPI = front.listen
+	p.control = control.New(control.Options{Config: p.cfg, Execute: p.opt.Commands, Reload: p.Reload})
+	p.operators = &operators{operatorsOptions: operatorsOptions{cfg: p.cfg, log: p.log, reg: reg, control: p.control, health: p.monitor.healthNow, serve: serve}}
+	if p.opt.Page != nil {
+		p.operators.page = func() http.Handler { return p.opt.Page(p) }
+	}
+	p.reloads = &reloader{reloaderOptions: reloaderOptions{
+		cfg: p.cfg, roles: roles, log: p.log, store: p.store, logs: p.logs, active: p.active, control: p.control, load: p.opt.Load,
+		servesAPI: p.keys != nil, started: &p.monitor.started, refused: g.refused, reloaded: p.monitor.showZeros,
+	}}
 }
 
-// ofSession returns a pipeline that decides the records that a command appends.
-func ofSession(s *session.Session) *Pipeline {
-	p := newPipeline(Options{Config: s.Config, Logger: s.Logger, Registry: prometheus.NewRegistry(), Roles: Roles{Decide: true}, UntilIdle: true})
-	p.metrics, p.gauges = newStageMetrics(p.reg), newGauges(p.reg)
-	p.store, p.logs, p.active.store = s.Store, s.Logs, s.Store
-	p.inbox.inbox.Store(&s.Inbox)
-	p.active.now.Store(newSettings(s.Config, s.Plan, s.Config.Identity()))
-	return p
+// sinks makes sinks of this process, for a configuration that it works under.
+func (p *Pipeline) sinks(c *config.Config) *assemble.Sinks {
+	return &assemble.Sinks{Config: c, Logger: p.log, Targets: &p.targets, StoreID: p.inbox.ownID()}
 }
 
-// Close closes a pipeline that is not run. Run closes by itself.
-func (p *Pipeline) Close() error { return p.close() }
+// activate compiles the configuration and makes it the active one.
+func (p *Pipeline) activate(ctx context.Context) error {
+	numbers, err := p.store.Services(ctx, p.cfg.ServiceNames())
+	if err != nil {
+		return fmt.Errorf("store: %w", err)
+	}
+	plan, err := assemble.PlanAfter(ctx, p.store, p.log, p.cfg, numbers, 1)
+	if err != nil {
+		return err
+	}
+	now := newSettings(p.cfg, plan, p.cfg.Identity())
+	revision, err := p.active.activate(ctx, now.identity, p.opt.Activate)
+	if errors.Is(err, store.ErrSuperseded) {
+		return fmt.Errorf("this configuration was replaced by a later one; start with --activate to go back to it: %w", err)
+	}
+	if err != nil {
+		return fmt.Errorf("store: %w", err)
+	}
+	plan.Revision = revision.Number
+	p.active.now.Store(now)
+	return nil
+}
+
+// Close closes a pipeline that is not run, the latest opened first. Run closes by itself.
+func (p *Pipeline) Close() error {
+	var errs []error
+	for i := len(p.closers) - 1; i >= 0; i-- {
+		errs = append(errs, p.closers[i]())
+	}
+	p.closers = nil
+	return errors.Join(errs...)
+}

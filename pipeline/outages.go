@@ -1,6 +1,7 @@
 package pipeline
 
 import (
+	"errors"
 	"log/slog"
 	"maps"
 	"slices"
@@ -80,6 +81,20 @@ func (o *outages) items() (all []operate.Item) {
 		}
 	}
 	return all
+}
+
+// lasting joins the errors of the outages whose names have a prefix and that have lasted at
+// least so long; nil if there are none.
+func (o *outages) lasting(prefix string, least time.Duration, now time.Time) error {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	var errs []error
+	for _, what := range slices.Sorted(maps.Keys(o.now)) {
+		if is := o.now[what]; strings.HasPrefix(what, prefix) && now.Sub(is.since) >= least {
+			errs = append(errs, is.err)
+		}
+	}
+	return errors.Join(errs...)
 }
 
 // since returns when an outage began; zero if there is none.

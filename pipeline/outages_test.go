@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/seed-86dfc502/weir/operate"
+	"github.com/seed-86dfc502/weir/transport"
 	"github.com/stretchr/testify/require"
 )
 
@@ -51,4 +52,25 @@ func TestABlockageKeepsItsBeginning(t *testing.T) {
 	require.Equal(t, now, b.note("store", now))
 	require.Equal(t, now, b.note("store", now.Add(time.Minute)))
 	require.Equal(t, now.Add(2*time.Minute), b.note("disk", now.Add(2*time.Minute)))
+}
+
+// What is shorter than an election keeps no process from its work, what is longer does:
+// topics that take no record, and brokers that do not answer.
+func TestTopicsAndBrokersThatAreAwayForLong(t *testing.T) {
+	begin := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	fault, away := &transport.TopicFault{Topic: "inbox", Missing: true}, errors.New("connection refused")
+	for name, found := range map[string]struct {
+		faults []*transport.TopicFault
+		away   error
+		want   error
+	}{"topic": {[]*transport.TopicFault{fault}, nil, fault}, "brokers": {nil, away, away}} {
+		m := &monitor{outages: outages{log: slog.New(slog.DiscardHandler)}}
+		m.noteTopics(nil, nil, begin)
+		m.noteTopics(found.faults, found.away, begin.Add(time.Hour))
+		m.noteTopics(found.faults, found.away, begin.Add(time.Hour+topicPatience-time.Second))
+		require.NoError(t, m.topicsBlocked(begin.Add(time.Hour+topicPatience-time.Second)), name)
+		require.ErrorIs(t, m.topicsBlocked(begin.Add(time.Hour+topicPatience)), found.want, name)
+		m.noteTopics(nil, nil, begin.Add(2*time.Hour))
+		require.NoError(t, m.topicsBlocked(begin.Add(2*time.Hour)), name)
+	}
 }

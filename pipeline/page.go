@@ -5,8 +5,10 @@ import (
 
 	"github.com/seed-86dfc502/weir/api/auth"
 	"github.com/seed-86dfc502/weir/assemble"
+	"github.com/seed-86dfc502/weir/config"
 	"github.com/seed-86dfc502/weir/deliver"
 	"github.com/seed-86dfc502/weir/operate"
+	"github.com/seed-86dfc502/weir/operate/session"
 	"github.com/seed-86dfc502/weir/pipeline/control"
 )
 
@@ -17,18 +19,21 @@ import (
 func (p *Pipeline) Store() assemble.Store { return p.store }
 
 // Control returns what takes commands.
-func (p *Pipeline) Control() *control.Server { return p.operators.control }
+func (p *Pipeline) Control() *control.Server { return p.control }
+
+// Config returns the configuration that the process works under.
+func (p *Pipeline) Config() *config.Config { return p.active.config() }
 
 // Health returns how the process and its services are doing.
 func (p *Pipeline) Health() operate.Health { return p.monitor.healthNow() }
 
 // Conditions returns how each service's delivery is doing.
-func (p *Pipeline) Conditions() map[string]deliver.Condition { return p.stages.conditions() }
+func (p *Pipeline) Conditions() map[string]deliver.Condition { return p.deliver.conditions() }
 
 // Waits returns what kept a run with UntilIdle from ending when it was looked at
 // last; none before the first look, and when nothing does. After Run it is what is
 // left.
-func (p *Pipeline) Waits() []Wait { return p.monitor.lastWaits() }
+func (p *Pipeline) Waits() []Wait { return p.idle.lastWaits() }
 
 // Attempts returns the limit of wrong tokens of the operators' listener, once
 // ServeAdmin has begun.
@@ -40,6 +45,40 @@ func (p *Pipeline) Roles() Roles { return p.opt.Roles }
 // Revision is that of the configuration that the process works under.
 func (p *Pipeline) Revision() int64 { return p.active.plan().Revision }
 
+// Tools returns the environment of operators' commands. session.ErrNotActive when another
+// configuration took over.
+func (p *Pipeline) Tools(ctx context.Context) (*operate.Env, error) {
+	now := p.active.now.Load()
+	s := session.Session{Config: now.cfg, Store: p.store, Logs: p.logs, Inbox: p.inbox.now(), Plan: now.plan, Sinks: p.sinks(now.cfg), Logger: p.log}
+	return s.Env(ctx)
+}
+
+// Reload reads the configuration again, makes it the active one and lets the
+// stages of this process go over to it between two batches; ingest continues
+// meanwhile. Only the customers' files may have changed. rollBack lets an
+// earlier configuration replace the active one. It returns when the stages work
+// under the new one, or after a minute, or when ctx ends: then they do it later. Other processes
+// are fenced from then on, until they get the same configuration.
+//
+// Nothing is changed when the error is a *control.ReloadRefused. Any other error is one
+// of store or log, and the reload can be tried again. It may be called
+// concurrently while Run runs; one reload follows the other.
+func (p *Pipeline) Reload(ctx context.Context, rollBack bool) (control.Reloaded, error) {
+	return p.reloads.run(ctx, rollBack)
+}
+
+// ServeAdmin starts the operators' listener: /healthz says that the process
+// lives, /readyz that it does its work, /metrics is for Prometheus. Where a
+// token is configured everything but the probes needs it; /metrics takes the
+// token for metrics as well. /v1/commands runs commands of operators, never
+// without a token: the configured one, or the one that this process leaves in its
+// data folder for its own user; the same holds for /v1/reload. /debug/pprof is
+// served where the configuration says so, with the configured token. Everything
+// else is the operators' page. Web pages of others are kept from all of it.
+func (p *Pipeline) ServeAdmin() (address string, stop func() error, err error) {
+	return p.operators.listen()
+}
+
 // Suspend pauses the deliveries of a service, or, with on false, resumes them: here at
 // once, in other processes within seconds, and over restarts.
 func (p *Pipeline) Suspend(ctx context.Context, service string, on bool, actor, why string) error {
@@ -50,25 +89,13 @@ func (p *Pipeline) Suspend(ctx context.Context, service string, on bool, actor, 
 	if err := change(ctx, p.store, service, actor, why); err != nil {
 		return err
 	}
-	p.stages.suspendServices(ctx)
+	p.deliver.applySuspensions(ctx)
 	return nil
-}
-
-// suspendServices lets deliver know which services operators suspended. What the
-// store does not say stays as it is.
-func (st *stageSet) suspendServices(ctx context.Context) {
-	stage := st.deliver.Load()
-	if stage == nil {
-		return
-	}
-	if all, err := operate.Suspended(ctx, st.store); err == nil {
-		stage.Suspend(all)
-	}
 }
 
 // Probe makes a service that waits for its target try now; false when this process
 // does not deliver it.
 func (p *Pipeline) Probe(service string) bool {
-	stage := p.stages.deliver.Load()
+	stage := p.deliver.running.Load()
 	return stage != nil && stage.Probe(service)
 }

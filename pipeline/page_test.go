@@ -9,7 +9,6 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/seed-86dfc502/weir/config"
-	"github.com/seed-86dfc502/weir/pipeline/control"
 	"github.com/stretchr/testify/require"
 )
 
@@ -29,7 +28,7 @@ func TestPageEndsBeforeTheProcess(t *testing.T) {
 			_, _ = io.WriteString(w, "page "+r.URL.Path)
 		})
 	}})
-	p.control = control.New(control.Options{Config: cfg, Execute: echo})
+	p.assemble(newGauges(p.opt.Registry))
 	address, stop, err := p.ServeAdmin()
 	require.NoError(t, err)
 	require.Len(t, token, 26)

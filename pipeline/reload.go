@@ -5,12 +5,15 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"log/slog"
 	"reflect"
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"github.com/seed-86dfc502/weir/assemble"
 	"github.com/seed-86dfc502/weir/config"
 	"github.com/seed-86dfc502/weir/decide"
@@ -19,12 +22,8 @@ import (
 	"github.com/seed-86dfc502/weir/store"
 )
 
-// Config returns the configuration that the process works under. It may be
-// called concurrently.
-func (p *process) Config() *config.Config { return p.active.now.Load().cfg }
-
 // settings are replaced by a reload: the customers' files, and their compiled plan.
-// Everything else is process.cfg for the life of the process.
+// Everything else is Pipeline.cfg for the life of the process.
 type settings struct {
 	cfg      *config.Config
 	plan     *decide.Plan
@@ -61,9 +60,24 @@ const reloadTimeout = time.Minute
 
 // reloader brings another configuration into force while the process runs.
 type reloader struct {
-	*process
-	reloaded func() // called when another configuration is in force
-	turn     sync.Mutex
+	reloaderOptions
+	turn sync.Mutex
+}
+
+// reloaderOptions are needed, but for load.
+type reloaderOptions struct {
+	cfg       *config.Config
+	roles     Roles
+	log       *slog.Logger
+	store     assemble.Store
+	logs      assemble.Logs
+	active    *activation
+	control   *control.Server
+	load      func() (*config.Config, error)
+	servesAPI bool
+	started   *atomic.Bool
+	refused   prometheus.Gauge // 1 after a refused reload
+	reloaded  func()           // called when another configuration is in force
 }
 
 // run is Pipeline.Reload.
@@ -81,27 +95,27 @@ func (rl *reloader) run(ctx context.Context, rollBack bool) (control.Reloaded, e
 		return control.Reloaded{}, err
 	}
 	if err != nil {
-		rl.gauges.refused.Set(1)
+		rl.refused.Set(1)
 		rl.log.Error("the configuration was not reloaded; the previous one stays in force", "event", "reload.refused", "error", err)
 		return control.Reloaded{}, err
 	}
-	rl.gauges.refused.Set(0)
+	rl.refused.Set(0)
 	rl.log.Info("the configuration was reloaded", "event", "reload.done", "changed", r.Changed, "revision", r.Revision, "services", r.Services, "added", r.Added, "removed", r.Removed)
 	return r, nil
 }
 
 func (rl *reloader) reload(ctx context.Context, rollBack bool) (control.Reloaded, error) {
-	if rl.opt.Load == nil || !rl.health.started.Load() {
+	if rl.load == nil || !rl.started.Load() {
 		return control.Reloaded{}, errors.New("this process takes no configuration now: it is starting")
 	}
-	next, err := rl.opt.Load()
+	next, err := rl.load()
 	if err != nil {
 		return control.Reloaded{}, &control.ReloadRefused{Err: err}
 	}
 	if fixed := mainChanges(rl.cfg, next); len(fixed) > 0 {
 		return control.Reloaded{}, &control.ReloadRefused{Err: fmt.Errorf("only customers' files can be changed while a process runs; a restart is needed for what %s has under: %s", next.File, strings.Join(fixed, ", "))}
 	}
-	if rl.opt.Roles.Ingest && rl.keys == nil && next.NeedsAPI() {
+	if rl.roles.Ingest && !rl.servesAPI && next.NeedsAPI() {
 		return control.Reloaded{}, &control.ReloadRefused{Err: fmt.Errorf("a restart is needed for the first check service (%s): this process has no listener for the API", strings.Join(checkNames(next), ", "))}
 	}
 	old := rl.active.now.Load()
@@ -163,10 +177,10 @@ func (rl *reloader) auditReload(ctx context.Context, r control.Reloaded) error {
 // awaitAdopted waits until the stages of this process work under the settings,
 // and reports whether they do.
 func (rl *reloader) awaitAdopted(ctx context.Context, now *settings) bool {
-	if !rl.opt.Roles.Decide {
+	if !rl.roles.Decide {
 		now.decides()
 	}
-	if !rl.opt.Roles.Deliver {
+	if !rl.roles.Deliver {
 		now.delivers()
 	}
 	for _, adopted := range []chan struct{}{now.deciding, now.delivering} {

@@ -41,7 +41,7 @@ func TestWhatAReloadCannotChange(t *testing.T) {
 
 // A reload needs a token, also where nothing else does, and says what was wrong.
 func TestAskingForAReload(t *testing.T) {
-	p, address := listening(t, config.Admin{}, echo)
+	p, address := serveOperators(t, config.Admin{}, echo)
 	resp, err := http.Post("http://"+address+control.ReloadPath, "", nil)
 	require.NoError(t, err)
 	require.NoError(t, resp.Body.Close())
@@ -51,9 +51,9 @@ func TestAskingForAReload(t *testing.T) {
 	require.NoError(t, err)
 	_, err = running.Reload(t.Context(), false)
 	require.ErrorContains(t, err, "it is starting")
-	p.health.started.Store(true)
+	p.monitor.started.Store(true)
 	wrong := errors.New("acme.yaml:7: nonsense")
-	p.opt.Load = func() (*config.Config, error) { return nil, wrong }
+	p.reloads.load = func() (*config.Config, error) { return nil, wrong }
 	_, err = running.Reload(t.Context(), false)
 	var refused *control.ReloadRefused
 	require.ErrorAs(t, err, &refused)
@@ -91,14 +91,14 @@ func TestAReloadReopensTheSinksThatItChanges(t *testing.T) {
 		return now
 	}
 	before := load(configured("499.jsonl"), "before")
-	started, err := p.active.while(t.Context(), "deliver", true, p.stages.startDeliver)
+	started, err := p.active.while(t.Context(), "deliver", true, p.deliver.start)
 	require.NoError(t, err)
 	<-before.delivering
-	stage := p.stages.deliver.Load()
+	stage := p.deliver.running.Load()
 	after := load(configured("another.jsonl"), "after")
 	<-after.delivering
-	require.Same(t, stage, p.stages.deliver.Load())
-	r, err := p.stages.difference(before, after)
+	require.Same(t, stage, p.deliver.running.Load())
+	r, err := p.deliver.difference(before, after)
 	require.NoError(t, err)
 	require.Len(t, r.Add, 1)
 	require.Equal(t, "acme/p@s499", r.Add[0].Name)

@@ -10,7 +10,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/seed-86dfc502/weir/change"
 	"github.com/seed-86dfc502/weir/config"
-	"github.com/seed-86dfc502/weir/decide"
 	"github.com/seed-86dfc502/weir/internal/wait"
 	"github.com/seed-86dfc502/weir/operate"
 	"github.com/seed-86dfc502/weir/store"
@@ -46,18 +45,15 @@ type retainer struct {
 	cfg     *config.Config
 	log     *slog.Logger
 	dropped prometheus.Counter // months of the ledger
-	// attempts returns the bounds of the delivery history, see Pipeline.attemptBounds.
-	attempts func() (bounds map[int32]store.AttemptBound, others store.AttemptBound)
-	// services are those that have to hear of a deletion.
-	services func() []decide.Service
-	// record makes a control record of the inbox, append appends.
-	record func(entity string, c change.Control) (transport.Record, error)
-	append func(ctx context.Context, records []transport.Record) error
+	active  *activation
+	append  interface {
+		Append(ctx context.Context, records []transport.Record) error
+	}
 }
 
-// run sees to it that what is over its retention time goes: tombstones of deleted
-// entities with their dam rows, dead letters, audit rows and imports, every hour,
-// and delivery history, every hour, and months of the ledger, once a day (I7).
+// run deletes expired state until ctx ends: tombstones of deleted entities with their dam
+// rows, dead letters, audit rows, imports and delivery history every hour, and months of the
+// ledger once a day (I7).
 func (h *retainer) run(ctx context.Context) {
 	var all sync.WaitGroup
 	for _, tidy := range []func(context.Context) time.Duration{h.retain, h.retainClaims, h.retainAttempts} {
@@ -110,13 +106,13 @@ func (h *retainer) purge(ctx context.Context, before time.Time) error {
 				continue
 			}
 			c := change.Control{ID: uuid.NewString(), Action: change.Purge, Version: below, Actor: change.Housekeeping}
-			r, err := h.record(t.Entity, c)
+			r, err := controlRecord(h.cfg.Kafka.Inbox.Topic, t.Entity, c)
 			if err != nil {
 				return err
 			}
 			records = append(records, r)
 		}
-		if err := h.append(ctx, records); err != nil {
+		if err := h.append.Append(ctx, records); err != nil {
 			return err
 		}
 		after = stones[len(stones)-1]
@@ -129,7 +125,7 @@ func (h *retainer) purge(ctx context.Context, before time.Time) error {
 func (h *retainer) heard(reached *operate.DeliveryProgress, t store.Tombstone) change.Version {
 	below := change.NewVersion(t.Version.Generation()+1, 0)
 	partition := reached.Partition(t.Entity, t.Version)
-	for _, s := range h.services() {
+	for _, s := range h.active.plan().Services {
 		below = min(below, reached.Position(partition, s.Number).Version)
 	}
 	return below
@@ -162,4 +158,30 @@ func untilTimeOfDay(now time.Time, at time.Duration) time.Duration {
 		next = next.AddDate(0, 0, 1)
 	}
 	return next.Sub(now)
+}
+
+// retainAttempts keeps the delivery history within its bounds. Every process may do it.
+func (h *retainer) retainAttempts(ctx context.Context) time.Duration {
+	bounds, others := h.attemptBounds()
+	removed, err := h.store.RetainAttempts(ctx, bounds, others)
+	switch {
+	case err != nil && ctx.Err() == nil:
+		h.log.Warn("trimming the delivery history failed; retrying in an hour", "event", "history.trim_failed", "error", err)
+	case removed > 0:
+		h.log.Debug("trimmed the delivery history", "event", "history.trimmed", "attempts", removed)
+	}
+	return housekeepingPeriod
+}
+
+// attemptBounds returns what is kept of the attempts of each service, by its number,
+// and of services that the configuration no longer has.
+func (h *retainer) attemptBounds() (bounds map[int32]store.AttemptBound, others store.AttemptBound) {
+	now := h.active.now.Load()
+	bounds = map[int32]store.AttemptBound{}
+	for i, s := range now.cfg.Services() {
+		own := s.Delivery.History
+		bounds[now.plan.Services[i].Number] = store.AttemptBound{Keep: own.Keep.D(), Max: own.MaxAttempts}
+	}
+	main := now.cfg.History
+	return bounds, store.AttemptBound{Keep: main.Keep.D(), Max: main.MaxAttempts}
 }

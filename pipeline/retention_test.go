@@ -91,9 +91,22 @@ type deleted struct {
 	retention
 	stone store.Tombstone
 	rows  []store.Progress
+	asked []change.Control
 }
 
 func (*deleted) Look(context.Context) (store.Look, error) { return store.Look{}, nil }
+
+// Append implements the inbox.
+func (d *deleted) Append(_ context.Context, records []transport.Record) error {
+	for _, r := range records {
+		asked, err := change.DecodeRecord(r.Key, r.Headers[0].Value, r.Value)
+		if err != nil {
+			return err
+		}
+		d.asked = append(d.asked, *asked.Control)
+	}
+	return nil
+}
 
 func (d *deleted) AllProgress(context.Context) ([]store.Progress, error) { return d.rows, nil }
 
@@ -129,22 +142,16 @@ func TestTombstonesWaitForTheirServices(t *testing.T) {
 			row.Positions = append(row.Positions, store.ServicePosition{Service: int32(i + 1), Position: store.Position{Version: v}})
 		}
 		d.rows = append(d.rows, row)
-		var asked []change.Control
-		h := &retainer{
-			store: d, services: func() []decide.Service { return []decide.Service{{Number: 1}, {Number: 2}} },
-			record: func(_ string, c change.Control) (transport.Record, error) {
-				asked = append(asked, c)
-				return transport.Record{}, nil
-			},
-			append: func(context.Context, []transport.Record) error { return nil },
-		}
+		active := &activation{}
+		active.now.Store(newSettings(nil, &decide.Plan{Services: []decide.Service{{Number: 1}, {Number: 2}}}, nil))
+		h := &retainer{store: d, cfg: &config.Config{}, active: active, append: d}
 		require.NoError(t, h.purge(t.Context(), time.Now()), name)
 		if c.below == 0 {
-			require.Empty(t, asked, name)
+			require.Empty(t, d.asked, name)
 			continue
 		}
-		require.Len(t, asked, 1, name)
-		require.Equal(t, change.Purge, asked[0].Action, name)
-		require.Equal(t, c.below, asked[0].Version, name)
+		require.Len(t, d.asked, 1, name)
+		require.Equal(t, change.Purge, d.asked[0].Action, name)
+		require.Equal(t, c.below, d.asked[0].Version, name)
 	}
 }

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/seed-86dfc502/weir/assemble"
+	"github.com/seed-86dfc502/weir/config"
 	"github.com/seed-86dfc502/weir/decide"
 	"github.com/seed-86dfc502/weir/internal/wait"
 	"github.com/seed-86dfc502/weir/pipeline/control"
@@ -33,6 +34,9 @@ type activation struct {
 }
 
 func (a *activation) plan() *decide.Plan { return a.now.Load().plan }
+
+// config returns the configuration that the process works under.
+func (a *activation) config() *config.Config { return a.now.Load().cfg }
 
 // current returns the settings and the active revision, never one from before
 // and one from after a reload.

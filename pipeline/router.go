@@ -29,14 +29,18 @@ type router struct {
 	failed chan error
 }
 
-func (st *stageSet) startRouter(stage string, routes []route) (*router, error) {
+// abortGrace is within what handlers return once their waits were abandoned: the time of an
+// effect under way, and of a last save.
+const abortGrace = 5 * time.Second
+
+func (o *stageOptions) startRouter(stage string, routes []route) (*router, error) {
 	// What Watermill would log is the life of every message, and errors of
 	// redelivered messages, which the stages have said in their own words.
-	r, err := message.NewRouter(message.RouterConfig{CloseTimeout: st.closeTimeout() + st.abortTimeout()}, watermill.NopLogger{})
+	r, err := message.NewRouter(message.RouterConfig{CloseTimeout: 2*closeTimeout(o.cfg) + abortGrace}, watermill.NopLogger{})
 	if err != nil {
 		return nil, err
 	}
-	r.AddMiddleware(st.logPanics, middleware.Recoverer)
+	r.AddMiddleware(o.logPanics, middleware.Recoverer)
 	for _, h := range routes {
 		r.AddConsumerHandler(h.name, h.topic, h.subscriber, h.handle)
 	}
@@ -104,16 +108,16 @@ func causes(err error, stage <-chan error, group interface{ Err() error }) error
 
 // logPanics logs what Recoverer caught: it is a bug, and the message that
 // found it is redelivered.
-func (st *stageSet) logPanics(h message.HandlerFunc) message.HandlerFunc {
+func (o *stageOptions) logPanics(h message.HandlerFunc) message.HandlerFunc {
 	return func(msg *message.Message) ([]*message.Message, error) {
 		out, err := h(msg)
 		var panicked middleware.RecoveredPanicError
 		if errors.As(err, &panicked) {
-			log := st.log
+			log := o.log
 			if id := tracing.ID(msg.Metadata); id != "" {
 				log = log.With("trace_id", id)
 			}
-			log.Error("a handler panicked; please report this", "stack", panicked.Stacktrace)
+			log.Error("a handler panicked; please report this", "event", "handler.panicked", "stack", panicked.Stacktrace)
 		}
 		return out, err
 	}

@@ -6,9 +6,8 @@ import (
 	"testing"
 
 	"github.com/ThreeDotsLabs/watermill/message"
-	"github.com/stretchr/testify/require"
-
 	"github.com/seed-86dfc502/weir/deliver"
+	"github.com/stretchr/testify/require"
 )
 
 // endedSubscriber is a subscription that ends at once, as one whose group fails does.
@@ -27,7 +26,7 @@ func (endedSubscriber) Close() error { return nil }
 func TestARouterThatEndsAtOnceHasStarted(t *testing.T) {
 	p := openEmbedded(t, Roles{Decide: true}, fileSource)
 	for range 300 {
-		r, err := p.stages.startRouter("decide", []route{{name: "decide", topic: "t", subscriber: endedSubscriber{}, handle: func(*message.Message) error { return nil }}})
+		r, err := p.decide.startRouter("decide", []route{{name: "decide", topic: "t", subscriber: endedSubscriber{}, handle: func(*message.Message) error { return nil }}})
 		require.NoError(t, err)
 		require.ErrorContains(t, <-r.failed, "the router ended by itself")
 		require.NoError(t, r.close())

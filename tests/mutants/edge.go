@@ -178,7 +178,7 @@ var edgeMutants = []mutant{
 		test: "TestAnotherConfigurationInTheMiddleOfWhatIsDecidedAgain",
 	},
 	{
-		rule: "the inbox is opened again under a reloaded configuration", in: "pipeline", fn: "stageSet.adopt",
+		rule: "the inbox is opened again under a reloaded configuration", in: "pipeline", fn: "decideStage.adopt",
 		find: "_1._2._3(_4, nil)", put: "_ = _1._2",
 		test: "TestAReloadInTheMiddleOfWhatIsDecidedAgain",
 	},

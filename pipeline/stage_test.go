@@ -2,6 +2,7 @@ package pipeline
 
 import (
 	"bytes"
+	"context"
 	"log/slog"
 	"testing"
 	"time"
@@ -13,14 +14,18 @@ import (
 // A stage that waits for a server which does not answer is cut off after
 // shutdown.timeout, as at the end of the process, and that is said.
 func TestStageIsCutOffWhenItRestarts(t *testing.T) {
-	start := func(timeout time.Duration) (*process, *bytes.Buffer) {
+	process, stop := context.WithCancel(t.Context())
+	start := func(timeout time.Duration) (*stageOptions, *bytes.Buffer) {
 		var said bytes.Buffer
-		p := newProcess(Options{Config: &config.Config{Shutdown: config.Shutdown{Timeout: config.Duration(timeout)}}, Logger: slog.New(slog.NewTextHandler(&said, nil))})
-		p.active.now.Store(newSettings(nil, nil, nil))
-		return p, &said
+		o := &stageOptions{
+			cfg: &config.Config{Shutdown: config.Shutdown{Timeout: config.Duration(timeout)}}, log: slog.New(slog.NewTextHandler(&said, nil)),
+			active: &activation{}, limit: process,
+		}
+		o.active.now.Store(newSettings(nil, nil, nil))
+		return o, &said
 	}
 	p, said := start(time.Millisecond)
-	hangs := p.newLimit(p.end.deliver.ctx, "deliver")
+	hangs := p.newLimit("deliver")
 	ended := hangs.stopping()
 	<-hangs.ctx.Done() // what the stage waits with
 	ended()
@@ -28,7 +33,7 @@ func TestStageIsCutOffWhenItRestarts(t *testing.T) {
 	require.Contains(t, said.String(), "stage=deliver within=1ms")
 
 	p, said = start(time.Hour)
-	soon := p.newLimit(p.end.decide.ctx, "decide")
+	soon := p.newLimit("decide")
 	ended = soon.stopping()
 	require.NoError(t, soon.ctx.Err())
 	ended()
@@ -37,9 +42,9 @@ func TestStageIsCutOffWhenItRestarts(t *testing.T) {
 	require.Empty(t, said.String())
 
 	// At the end of the process its clock counts, and its own line of the log.
-	last := p.newLimit(p.end.deliver.ctx, "deliver")
+	last := p.newLimit("deliver")
 	ended = last.stopping()
-	p.end.deliver.end()
+	stop()
 	<-last.ctx.Done()
 	ended()
 	require.Empty(t, p.active.now.Load().abandoned())

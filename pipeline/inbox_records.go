@@ -1,0 +1,75 @@
+package pipeline
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/seed-86dfc502/weir/assemble"
+	"github.com/seed-86dfc502/weir/internal/wait"
+	"github.com/seed-86dfc502/weir/store"
+)
+
+// lag returns the undecided records by partition, without unavailable partitions.
+func (g *inboxManager) lag(ctx context.Context) (lags map[int32]int64, unavailable []int32, err error) {
+	starts, ends, err := g.logs.AvailableOffsets(ctx, g.cfg.Kafka.Inbox.Topic)
+	if err != nil {
+		return nil, nil, err
+	}
+	marks, err := g.store.Watermarks(ctx)
+	if err != nil {
+		return nil, nil, err
+	}
+	inboxes, err := g.store.Inboxes(ctx)
+	if err != nil {
+		return nil, nil, err
+	}
+	if n := len(inboxes); n > 0 {
+		g.stored.Store(&inboxes[n-1])
+	}
+	lags = make(map[int32]int64, len(ends))
+	for n, end := range ends {
+		// What retention removed no longer waits.
+		next := max(starts[n], marks[store.Partition{Generation: g.now().Generation, Number: n}])
+		lags[n] = max(0, end-next)
+	}
+	for n := range int32(g.cfg.Kafka.Inbox.Partitions) {
+		if _, known := lags[n]; !known {
+			unavailable = append(unavailable, n)
+		}
+	}
+	return lags, unavailable, nil
+}
+
+// trimEvery is how often an embedded process deletes expired records.
+const trimEvery = time.Minute
+
+// trim deletes expired records from logs in the file, until ctx ends. Undecided records
+// remain in the inbox.
+func (g *inboxManager) trim(ctx context.Context) {
+	l, ok := g.logs.(assemble.FileLogs)
+	if !ok {
+		return
+	}
+	for wait.Sleep(ctx, trimEvery) {
+		if err := g.trimLogs(ctx, l, time.Now()); err != nil && ctx.Err() == nil {
+			g.log.Warn("expired records remain until the next time", "event", "logs.not_trimmed", "error", err)
+		}
+	}
+}
+
+func (g *inboxManager) trimLogs(ctx context.Context, l assemble.FileLogs, now time.Time) error {
+	k := g.active.config().Kafka
+	marks, err := g.store.Watermarks(ctx)
+	if err != nil {
+		return err
+	}
+	decided := make(map[int32]int64, k.Inbox.Partitions)
+	for part, next := range marks {
+		if part.Generation == g.now().Generation {
+			decided[part.Number] = next
+		}
+	}
+	err = l.Trim(ctx, k.Inbox.Topic, now.Add(-k.Inbox.Retention.D()), decided)
+	return errors.Join(err, l.Trim(ctx, k.Changes.Topic, now.Add(-k.Changes.Retention.D()), nil))
+}
