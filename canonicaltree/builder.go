@@ -36,7 +36,7 @@ type source struct {
 func NewBuilder(size int) *Builder {
 	t := trees.Get().(*Tree)
 	t.clear()
-	t.data = make([]byte, 0, size)
+	t.data, t.written, t.owned = slices.Grow(t.written[:0], size), nil, true
 	if t.nodes == nil {
 		t.nodes = make([]node, 0, usualNodes(size))
 	}

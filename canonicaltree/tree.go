@@ -3,6 +3,8 @@ package canonicaltree
 import (
 	"math"
 	"sync"
+
+	"github.com/seed-86dfc502/weir/internal/poison"
 )
 
 // Scheme is the number of the encoding that digests are made of. Digests of
@@ -39,6 +41,8 @@ type Tree struct {
 	text []byte
 	// depth is at least the number of arrays and objects inside one another.
 	depth int
+	owned bool // data was written by a Builder
+	held  int  // place in a Batch, from 1
 
 	scratch
 }
@@ -51,7 +55,8 @@ type scratch struct {
 	spare    []entry  // room for sorting
 	ordinals []uint32 // parallel to order: the places in the document, to guess the next one's
 	encoding []byte
-	steps    int // of ordering members, for the growth tests
+	written  []byte // room for a Builder's text
+	steps    int    // of ordering members, for the growth tests
 }
 
 // node is one value. The nodes of a document stand in document order, so the
@@ -115,7 +120,11 @@ func (t *Tree) Root() Node {
 // Release returns the index for reuse. Neither t nor any of its Nodes may be
 // used afterwards. Calling it is optional, and at most once.
 func (t *Tree) Release() {
-	t.data = nil
+	if poison.Enabled {
+		*t = Tree{} // every use fails from now on
+		return
+	}
+	t.data, t.owned, t.held = nil, false, 0
 	if cap(t.nodes) <= pooledNodes && cap(t.text) <= pooledBytes && cap(t.encoding) <= pooledBytes {
 		trees.Put(t)
 	}

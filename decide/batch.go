@@ -5,6 +5,7 @@ import (
 	"slices"
 	"unsafe"
 
+	"github.com/seed-86dfc502/weir/canonicaltree"
 	"github.com/seed-86dfc502/weir/change"
 	"github.com/seed-86dfc502/weir/internal/poison"
 	"github.com/seed-86dfc502/weir/internal/sketch"
@@ -127,6 +128,10 @@ type scratch struct {
 	decisions decisionCounts
 	touched   projections.Set
 	output    output
+	trees     canonicaltree.Batch // of documents that are stored or put together
+	fences    fenceRoom
+	free      []*evaluation // with room of earlier batches
+	used      []*evaluation
 }
 
 // maxScratch is how much memory a batch leaves to the next one, in bytes of each kind.
@@ -148,6 +153,25 @@ func (s *scratch) reset() {
 		s.bytes = nil
 	}
 	s.changes, s.bytes = s.changes[:0], s.bytes[:0]
+	s.trees.Release()
+	s.fences.reset()
+	for _, ev := range s.used {
+		clear(ev.docs)
+		clear(ev.fence)
+		*ev = evaluation{entityState: entityState{docs: ev.docs, fence: ev.fence}}
+	}
+	s.free, s.used = append(s.free, s.used...), s.used[:0]
+}
+
+// evaluation returns an empty one.
+func (s *scratch) evaluation() *evaluation {
+	if len(s.free) == 0 {
+		s.free = append(s.free, &evaluation{entityState: entityState{docs: map[string]canonicaltree.Node{}, fence: fence{}}})
+	}
+	n := len(s.free) - 1
+	ev := s.free[n]
+	s.free, s.used = s.free[:n], append(s.used, ev)
+	return ev
 }
 
 // keep returns the bytes that were appended to s.bytes from an index on.
@@ -178,8 +202,12 @@ func (c *decisionCounts) get(service, kind int) int {
 	return c.all[kind] + c.of[service*decisionKinds+kind]
 }
 
-// full reports whether the outcome exceeds the room.
-func (v *verdict) full() bool { return v.room < 0 && !v.single }
+// full reports whether the outcome exceeds the room, or what is in memory for it its bound.
+func (v *verdict) full() bool { return !v.single && (v.room < 0 || v.trees.Size() > maxTrees) }
+
+// maxTrees bounds the parsed documents of a batch of several records, in bytes: they take
+// several times what the records do, and stored documents may be larger than these.
+const maxTrees = 48 << 20
 
 // decideBatch decides a batch, whose unknown entities and whose claims were loaded. It
 // changes only the batch's subjects and their cached states, and is pure
@@ -211,17 +239,15 @@ func decideBatch(b *batch, loaded store.Loaded) (*verdict, error) {
 func (b *batch) evaluate(v *verdict, loaded []store.Entity) (err error) {
 	for i := range b.subjects {
 		s := &b.subjects[i]
+		var row *store.Entity
 		if s.known != nil {
-			s.evaluation = &evaluation{verdict: v, entityState: s.known.state}
-			if s.current = s.stored.Found && b.plan.Current(s.stored); !s.current {
-				s.evaluation.entityState.known = false // merged under an earlier plan
-			}
-			continue
+			row = &s.known.row
+		} else {
+			row, loaded = &loaded[0], loaded[1:]
 		}
-		if s.evaluation, err = newEvaluation(v, loaded[0]); err != nil {
+		if s.evaluation, err = newEvaluation(v, *row); err != nil {
 			return err
 		}
-		loaded = loaded[1:]
 	}
 	dead := &evaluation{verdict: v} // for records that are dead already
 	for _, r := range b.records {
@@ -266,8 +292,6 @@ func (b *batch) remember(c *cache) {
 		if s.crossPartition {
 			continue
 		}
-		if r, err := s.remember(s.partition, s.row, s.write); err == nil {
-			c.keep(r)
-		}
+		c.keep(s.remember(s.partition, s.row, s.write))
 	}
 }

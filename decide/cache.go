@@ -42,7 +42,7 @@ type holding struct {
 type cached struct {
 	id        string
 	partition int32
-	state     entityState
+	row       store.Entity
 	size      int64
 
 	older, newer *cached
@@ -162,51 +162,29 @@ func (c *cache) close() {
 	c.ring.older, c.ring.newer = &c.ring, &c.ring
 }
 
-// What an entity takes beside its texts, and a byte of JSON with its index: see
-// TestCacheKnowsItsSize.
-const (
-	entityOverhead = 900
-	indexed        = 4
-	fenceFactor    = 4
-)
+// entityOverhead is what an entity takes beside its texts: see TestCacheKnowsItsSize.
+const entityOverhead = 400
 
 // measure estimates what r takes, in bytes.
 func (r *cached) measure() int64 {
-	s := &r.state
-	n := entityOverhead + 2*len(r.id) + fenceFactor*len(s.stored.Fence) + s.states.Size()
-	for source, doc := range s.docs {
-		n += len(source) + indexed*len(doc.Raw())
-		if s.known && s.present && len(s.docs) == 1 && &s.merged.Raw()[0] != &doc.Raw()[0] {
-			n += indexed * len(s.merged.Raw())
-		}
-	}
-	if s.known && s.present && len(s.docs) > 1 {
-		n += indexed * len(s.merged.Raw())
-	}
-	return int64(n)
+	return int64(entityOverhead + 2*len(r.id) + len(r.row.Docs) + len(r.row.Fence) + r.row.States.Size())
 }
 
-// remember returns the cached form of the entity of a committed evaluation. row was
-// written, if written is true.
-func (ev *evaluation) remember(partition int32, row store.Entity, written bool) (*cached, error) {
-	r := &cached{id: ev.stored.ID, partition: partition, state: ev.entityState}
-	s := &r.state
+// remember returns the cached form of the entity of a committed evaluation: its row, which
+// was written, if written is true.
+func (ev *evaluation) remember(partition int32, row store.Entity, written bool) *cached {
 	if written {
-		s.stored, s.states = row, s.states.Stored()
-		s.stored.Found = true
-		s.stored.Writes++
-		s.stored.Deleted = storedTime(row.Deleted)
+		row.Found = true
+		row.Writes++
+		row.Deleted = storedTime(row.Deleted)
+		row.States = row.States.Stored()
+	} else {
+		row = ev.found
 	}
-	if !ev.dirty {
-		// Records that do not write the row (dead letters, the same stale one again, a
-		// refusal) may have left marks in the history.
-		var err error
-		if s.history, s.fence, err = decodeState(s.stored.Fence); err != nil {
-			return nil, err
-		}
+	if ev.plan.Current(row) {
+		row.Fingerprint = ev.plan.Fingerprint
 	}
-	s.stored.Docs, s.stored.States = nil, store.States{} // docs and states have them
-	return r, nil
+	return &cached{id: row.ID, partition: partition, row: row}
 }
 
 // storedTime is a time as the store returns it.

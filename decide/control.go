@@ -6,7 +6,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/seed-86dfc502/weir/canonicaltree"
 	"github.com/seed-86dfc502/weir/change"
 	"github.com/seed-86dfc502/weir/internal/crash"
 	"github.com/seed-86dfc502/weir/store"
@@ -89,7 +88,9 @@ func (ev *evaluation) purge(r *record) {
 		return
 	}
 	// A later record starts the entity from nothing.
-	ev.entityState = entityState{stored: store.Entity{ID: ev.stored.ID}, docs: map[string]canonicaltree.Node{}, fence: fence{}}
+	ev.entityState = entityState{stored: store.Entity{ID: ev.stored.ID}, docs: ev.docs, fence: ev.fence}
+	clear(ev.docs)
+	clear(ev.fence)
 	ev.dirty, ev.moved = false, false
 	if !slices.Contains(ev.out.Purged, r.Entity) {
 		ev.out.Purged = append(ev.out.Purged, r.Entity)

@@ -43,7 +43,19 @@ func (w *worker) handle(ctx context.Context, frames []*entry[[]record]) {
 			f.Fail(err)
 		} else if o := w.owned[last.partition]; o != nil && last.assignment > o.after && last.offset >= o.next {
 			f.Fail(errLater)
+		} else {
+			for i := range f.Value {
+				f.Value[i].release()
+			}
 		}
+	}
+}
+
+// release ends the use of the record's document, when it is decided.
+func (r *record) release() {
+	if r.tree != nil {
+		r.tree.Release()
+		r.tree = nil
 	}
 }
 

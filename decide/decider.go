@@ -1,7 +1,6 @@
 package decide
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -227,11 +226,7 @@ func (d *Decider) parse(r *record, f *transport.Frame, i int) {
 	}
 	var content canonicaltree.Digest
 	if e.Op == change.Upsert {
-		payload := e.Payload
-		if d.opt.Cache > 0 {
-			payload = bytes.Clone(payload) // a document that is remembered must not keep the whole frame
-		}
-		if r.tree, err = canonicaltree.Parse(payload); err != nil {
+		if r.tree, err = canonicaltree.Parse(e.Payload); err != nil {
 			bad("bad_json", err)
 			return
 		}
@@ -242,9 +237,6 @@ func (d *Decider) parse(r *record, f *transport.Frame, i int) {
 		}
 		mark := change.EventMark(e.EventID, content[:])
 		r.mark = string(mark[:])
-	}
-	if r.tree != nil {
-		r.tree.Keep()
 	}
 }
 

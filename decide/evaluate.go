@@ -47,8 +47,7 @@ const (
 
 // entityState is what deciding needs of an entity: its row, taken apart.
 type entityState struct {
-	// stored is the row with the version and deletion that are to be written; without
-	// States, and without Docs where only docs has them.
+	// stored is the row with the version and deletion that are to be written, without States.
 	stored store.Entity
 	states store.States
 
@@ -68,21 +67,26 @@ type entityState struct {
 type evaluation struct {
 	*verdict
 	entityState
-	dirty bool // the entity row must be written
-	moved bool // docs changed
+	found store.Entity // the row as it was
+	dirty bool         // the entity row must be written
+	moved bool         // docs changed
 }
 
 func newEvaluation(v *verdict, e store.Entity) (*evaluation, error) {
-	s := entityState{stored: e, states: e.States.Stored(), current: e.Found && v.plan.Current(e)}
-	s.stored.States = store.States{}
+	ev := v.evaluation()
+	ev.verdict, ev.found, ev.stored = v, e, e
+	ev.stored.States, ev.states, ev.current = store.States{}, e.States.Stored(), e.Found && v.plan.Current(e)
 	var err error
-	if s.history, s.fence, err = decodeState(e.Fence); err != nil {
+	if ev.history, err = decodeStateInto(ev.fence, e.Fence, &v.fences); err != nil {
 		return nil, fmt.Errorf("entity %q: %w", e.ID, err)
 	}
-	if s.docs, err = merge.SplitNodes(e.Docs); err != nil {
+	if err := v.plan.Merge.Split(&v.trees, ev.docs, e.Docs); err != nil {
 		return nil, fmt.Errorf("entity %q: stored documents: %w", e.ID, err)
 	}
-	return &evaluation{verdict: v, entityState: s}, nil
+	if v.full() {
+		return nil, errLargeOutcome
+	}
+	return ev, nil
 }
 
 // apply takes the next record of the entity. An error means that the stored
@@ -135,7 +139,7 @@ func (ev *evaluation) event(r *record) error {
 		}
 	}
 	previous := ev.docs[e.Source]
-	next, changed, err := ev.plan.Merge.NextNode(e.Source, previous, root)
+	next, changed, err := ev.plan.Merge.NextNode(&ev.trees, e.Source, previous, root)
 	if err != nil {
 		ev.fail(r, "merge", err.Error())
 		return nil
@@ -158,6 +162,7 @@ func (ev *evaluation) event(r *record) error {
 		// fence must not remember it: its dead letter, and earlier ones, could not be replayed.
 		ev.set(e.Source, previous)
 		ev.fail(r, "merge", err.Error())
+		ev.drop(next)
 		return nil
 	}
 	ev.dirty = true
@@ -181,7 +186,22 @@ func (ev *evaluation) event(r *record) error {
 		ev.observer.note(r, previous, next, evaluated)
 	}
 	ev.current = true
+	if changed {
+		ev.drop(previous)
+		ev.drop(before)
+	}
 	return nil
+}
+
+// drop releases a document that was put together for this batch and is no longer one of
+// the entity.
+func (ev *evaluation) drop(n canonicaltree.Node) {
+	for _, doc := range ev.docs {
+		if doc == n {
+			return
+		}
+	}
+	ev.trees.Drop(n)
 }
 
 // notAnObject names the kind of a payload that is no object, and the remedy.
@@ -264,7 +284,7 @@ func (ev *evaluation) view() (canonicaltree.Node, bool, error) {
 	if ev.known {
 		return ev.merged, ev.present, nil
 	}
-	doc, complete, err := ev.plan.Merge.Compose(ev.docs)
+	doc, complete, err := ev.plan.Merge.Compose(&ev.trees, ev.docs)
 	if err != nil {
 		return canonicaltree.Node{}, false, fmt.Errorf("entity %q: merge: %w", ev.stored.ID, err)
 	}

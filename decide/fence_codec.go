@@ -40,25 +40,61 @@ func (f fence) encode() []byte {
 	return b
 }
 
-func decodeFence(b []byte) (fence, error) {
-	f := fence{}
-	r := wire.Reader{Rest: b}
+// fenceRoom is memory for the fences of a batch.
+type fenceRoom struct {
+	sources   []sourceFence
+	positions []position
+	marks     []string
+}
+
+// reset ends the use of the fences.
+func (room *fenceRoom) reset() {
+	clear(room.sources)
+	clear(room.positions)
+	clear(room.marks)
+	room.sources, room.positions, room.marks = room.sources[:0], room.positions[:0], room.marks[:0]
+}
+
+// allot returns a part of list with n elements. A full list is replaced.
+func allot[T any](list *[]T, n int) []T {
+	if len(*list)+n > cap(*list) {
+		*list = make([]T, 0, max(16, 2*cap(*list), n))
+	}
+	from := len(*list)
+	*list = (*list)[:from+n]
+	return (*list)[from : from+n : from+n]
+}
+
+// decode reads what encode wrote into f, which is empty.
+func (room *fenceRoom) decode(f fence, b []byte) error {
+	r, all := wire.Reader{Rest: b}, string(b)
+	text := func() string {
+		n, end := len(r.Bytes()), len(b)-len(r.Rest)
+		return all[end-n : end]
+	}
 	for len(r.Rest) > 0 && !r.Failed {
-		source, s := r.Text(), &sourceFence{}
-		for n := r.Count(); n > 0 && !r.Failed; n-- {
-			s.Positions = append(s.Positions, position{Topic: r.Text(), Partition: int32(r.Varint()), Offset: r.Varint()})
+		source, s := text(), &allot(&room.sources, 1)[0]
+		// With place for one more, which note adds.
+		if n := int(r.Count()); n > 0 {
+			s.Positions = allot(&room.positions, n+1)[:0]
+			for ; n > 0 && !r.Failed; n-- {
+				s.Positions = append(s.Positions, position{Topic: text(), Partition: int32(r.Varint()), Offset: r.Varint()})
+			}
 		}
-		for n := r.Count(); n > 0 && !r.Failed; n-- {
-			s.Events = append(s.Events, r.Text())
+		if n := int(r.Count()); n > 0 {
+			s.Events = allot(&room.marks, n+1)[:0]
+			for ; n > 0 && !r.Failed; n-- {
+				s.Events = append(s.Events, text())
+			}
 		}
-		s.Sequence, s.Version, s.At, s.Died = r.Text(), change.Version(r.Uvarint()), r.Varint(), r.Varint()
+		s.Sequence, s.Version, s.At, s.Died = text(), change.Version(r.Uvarint()), r.Varint(), r.Varint()
 		if _, twice := f[source]; twice {
 			r.Failed = true
 		}
 		f[source] = s
 	}
 	if r.Failed {
-		return nil, errRemembered
+		return errRemembered
 	}
-	return f, nil
+	return nil
 }

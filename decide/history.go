@@ -364,16 +364,23 @@ func unpackID(b []byte) string {
 // decodeState reads what an entity remembers, as encodeState wrote it: history and
 // fence. A history that cannot be read is dropped: it must not stop a decision.
 func decodeState(stored []byte) (history, fence, error) {
+	f := fence{}
+	t, err := decodeStateInto(f, stored, new(fenceRoom))
+	return t, f, err
+}
+
+// decodeStateInto is decodeState into an empty fence, in room.
+func decodeStateInto(f fence, stored []byte, room *fenceRoom) (history, error) {
 	var t history
 	if len(stored) == 0 {
-		return t, fence{}, nil
+		return t, nil
 	}
 	r := wire.Reader{Rest: stored}
 	b := r.Bytes()
 	if r.Failed {
-		return t, nil, errRemembered
+		return t, errRemembered
 	}
-	f, err := decodeFence(r.Rest)
+	err := room.decode(f, r.Rest)
 	if len(b) > 0 && int(b[0]) < len(b) {
 		size := 1 + int(b[0])
 		prefix := b[1:size:size]
@@ -381,7 +388,7 @@ func decodeState(stored []byte) (history, fence, error) {
 			t = history{prefix: prefix, any: true, last: last, older: rest}
 		}
 	}
-	return t, f, err
+	return t, err
 }
 
 // encodeState is the reverse of decodeState: the history with its length in front,

@@ -48,12 +48,12 @@ type SeenPosition struct {
 // Inspect takes a stored entity apart. The error says that the stored state
 // cannot be read.
 func (p *Plan) Inspect(e store.Entity) (*Inspection, error) {
-	ev, err := newEvaluation(&verdict{plan: p}, e)
+	ev, err := newEvaluation(newVerdict(p, unbounded), e)
 	if err != nil {
 		return nil, err
 	}
 	in := &Inspection{Docs: ev.docs, Current: ev.current, History: ev.history.public(), plan: p}
-	in.Merged, in.Complete, in.MergeError = p.Merge.Compose(ev.docs)
+	in.Merged, in.Complete, in.MergeError = p.Merge.Compose(nil, ev.docs)
 	in.Present = in.MergeError == nil && in.Complete && in.Merged.Exists()
 	for _, source := range slices.Sorted(maps.Keys(ev.fence)) {
 		f := ev.fence[source]

@@ -8,8 +8,8 @@ import (
 )
 
 // changeObserver collects the paths that suppressed events of one transaction changed: those
-// by which no service got anything. Nothing is counted, and no difference computed,
-// before the commit. A nil one collects nothing.
+// by which no service got anything. Nothing is counted before the commit. A nil one
+// collects nothing.
 type changeObserver struct {
 	collector *sketch.Collector
 	rates     map[string]int64 // by source
@@ -19,10 +19,8 @@ type changeObserver struct {
 // observed is an event that changed its source's document, while the entity was
 // there before and after.
 type observed struct {
-	record        *record
-	before, after canonicaltree.Node
-	evaluated     int // projections
-	weight        int64
+	source string
+	paths  sketch.Observation
 }
 
 func newChangeObserver(b *sketch.Collector) *changeObserver {
@@ -44,7 +42,10 @@ func (c *changeObserver) note(r *record, before, after canonicaltree.Node, evalu
 		c.rates[r.Event.Source] = rate
 	}
 	if sketch.Selected(uint64(r.version), rate) {
-		c.observed = append(c.observed, observed{r, before, after, evaluated, rate})
+		// At once, since documents are released with or before the batch.
+		o := sketch.Observation{Entity: r.Entity, Weight: rate, Projections: int64(evaluated)}
+		observe(&o, before, after)
+		c.observed = append(c.observed, observed{r.Event.Source, o})
 	}
 }
 
@@ -67,8 +68,7 @@ func (c *changeObserver) report(outcomes map[outcomeOf]int) {
 		c.collector.Count(source, n, noise[source])
 	}
 	for i := range c.observed {
-		o := &c.observed[i]
-		c.collector.Observe(o.record.Event.Source, o.observation())
+		c.collector.Observe(c.observed[i].source, c.observed[i].paths)
 	}
 }
 
@@ -86,18 +86,17 @@ func exampleOf(p canonicaltree.Path) string {
 
 const maxExample = 200
 
-// observation says which paths an event changed.
-func (event *observed) observation() sketch.Observation {
-	o := sketch.Observation{Entity: event.record.Entity, Weight: event.weight, Projections: int64(event.evaluated)}
+// observe adds the paths at which two documents differ.
+func observe(o *sketch.Observation, before, after canonicaltree.Node) {
 	seen := map[string]bool{}
 	looked := 0
-	canonicaltree.Diff(event.before, event.after, func(p canonicaltree.Path, _, _ canonicaltree.Node) bool {
+	canonicaltree.Diff(before, after, func(p canonicaltree.Path, _, _ canonicaltree.Node) bool {
 		if looked++; looked > maxDifferences {
 			// So many are not told apart.
 			o.Paths = make([]sketch.Path, sketch.MaxPaths+1)
 			return false
 		}
-		path := sketch.Locate(p, event.before)
+		path := sketch.Locate(p, before)
 		if key := path.Pattern(); !seen[key] {
 			seen[key] = true
 			o.Paths = append(o.Paths, path)
@@ -107,5 +106,4 @@ func (event *observed) observation() sketch.Observation {
 		}
 		return true
 	})
-	return o
 }

@@ -14,7 +14,9 @@ import (
 // be called concurrently.
 func (p *Plan) Preview(e store.Entity, c change.Control) (Step, error) {
 	r := &record{Record: change.Record{Entity: e.ID, Control: &c}, version: e.Version + 1, at: time.Unix(0, 0).UTC()}
-	v, err := decideBatch(newBatch(p, []*record{r}, unbounded, noCache), store.Loaded{Entities: []store.Entity{e}})
+	b := newBatch(p, []*record{r}, unbounded, noCache)
+	b.single = true
+	v, err := decideBatch(b, store.Loaded{Entities: []store.Entity{e}})
 	if err != nil {
 		return Step{}, err
 	}

@@ -51,7 +51,7 @@ func (s *Simulator) Apply(rec change.Record, at time.Time) (Step, error) {
 	s.offset++
 
 	b := newBatch(s.plan, []*record{r}, unbounded, noCache)
-	b.noise = s.collector
+	b.single, b.noise = true, s.collector
 	entity := s.entities[rec.Entity]
 	entity.ID = rec.Entity
 	v, err := decideBatch(b, store.Loaded{Entities: []store.Entity{entity}, Decided: s.claims, Uses: s.uses})

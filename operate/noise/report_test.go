@@ -216,7 +216,7 @@ func tree(t interface{ Fatal(...any) }, text string) canonicaltree.Node {
 }
 
 func shown(t *rapid.T, v *projections.Projection, m *merge.Plan, docs map[string]canonicaltree.Node) string {
-	doc, _, err := m.Compose(docs)
+	doc, _, err := m.Compose(nil, docs)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -34,10 +34,10 @@ func (l layer) get(name []byte) (layer, bool) {
 // values are no documents, and sources that the plan does not know are left out.
 // Nothing is parsed: the merged document is the only one, if it is at the root,
 // or else a tree put together from theirs, which does not refer to them. It is
-// absent when there is none. complete says whether every required source has a
+// absent when there is none. The tree is kept in trees. complete says whether every required source has a
 // document. The error is a *[canonicaltree.LimitError]: mounts make the merged
 // document deeper than the default limit.
-func (p *Plan) Compose(docs map[string]canonicaltree.Node) (doc canonicaltree.Node, complete bool, err error) {
+func (p *Plan) Compose(trees *canonicaltree.Batch, docs map[string]canonicaltree.Node) (doc canonicaltree.Node, complete bool, err error) {
 	complete = true
 	for _, source := range p.required {
 		complete = complete && docs[source].Exists()
@@ -59,7 +59,7 @@ func (p *Plan) Compose(docs map[string]canonicaltree.Node) (doc canonicaltree.No
 	if err != nil {
 		return canonicaltree.Node{}, false, err
 	}
-	return tree.Keep().Root(), complete, nil
+	return trees.Keep(tree).Root(), complete, nil
 }
 
 // layers lists docs by precedence.

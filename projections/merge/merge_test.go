@@ -41,7 +41,7 @@ func parsed(t require.TestingT, texts map[string][]byte) map[string]canonicaltre
 
 // composed returns the text of the merged document.
 func composed(t require.TestingT, p *Plan, texts map[string][]byte) (doc []byte, complete bool) {
-	node, complete, err := p.Compose(parsed(t, texts))
+	node, complete, err := p.Compose(nil, parsed(t, texts))
 	require.NoError(t, err)
 	return node.Raw(), complete
 }
@@ -102,7 +102,7 @@ func TestRFC7386(t *testing.T) {
 		{`{"é":1,"e\u0301":2}`, `{"\u00e9":null}`, `{"e\u0301":2}`},
 		{`{"a":1}`, `{"a":1.0}`, `{"a":1.0}`},
 	} {
-		doc, changed, err := plan.NextNode("s", parseText(t, c.original), parseText(t, c.patch))
+		doc, changed, err := plan.NextNode(nil, "s", parseText(t, c.original), parseText(t, c.patch))
 		require.NoError(t, err)
 		require.Equal(t, canonical(t, []byte(c.result)), canonical(t, doc.Raw()), "%s and %s", c.original, c.patch)
 		require.Equal(t, canonical(t, []byte(c.result)) != canonical(t, []byte(c.original)), changed, "%s and %s", c.original, c.patch)
@@ -120,7 +120,7 @@ func TestPublishedMergePatches(t *testing.T) {
 				want = c["target"]
 			}
 			require.NotNil(t, want)
-			doc, changed, err := plan.NextNode("s", parseText(t, string(c["original"])), parseText(t, string(c["patch"])))
+			doc, changed, err := plan.NextNode(nil, "s", parseText(t, string(c["original"])), parseText(t, string(c["patch"])))
 			require.NoError(t, err)
 			require.Equal(t, canonical(t, want), canonical(t, doc.Raw()), "%s case %d", file, i)
 			require.Equal(t, canonical(t, want) != canonical(t, c["original"]), changed, "%s case %d", file, i)
@@ -163,7 +163,7 @@ func TestCompose(t *testing.T) {
 func TestOneDocumentIsPassedThrough(t *testing.T) {
 	plan := Compile(Spec{Sources: []Source{{Name: "a"}, {Name: "b"}}})
 	docs := parsed(t, map[string][]byte{"b": []byte(` {"b": 1}`)})
-	doc, _, err := plan.Compose(docs)
+	doc, _, err := plan.Compose(nil, docs)
 	require.NoError(t, err)
 	require.Same(t, &docs["b"].Raw()[0], &doc.Raw()[0])
 }
@@ -221,13 +221,13 @@ func TestDepthLimits(t *testing.T) {
 	require.NoError(t, err)
 	require.Len(t, nodes, 2)
 	plan := Compile(Spec{Sources: []Source{{Name: "a"}, {Name: "b", Mount: canonicaltree.Path{"m"}}, {Name: "p", Patch: true}}})
-	one, _, err := plan.Compose(map[string]canonicaltree.Node{"a": nodes["a"]})
+	one, _, err := plan.Compose(nil, map[string]canonicaltree.Node{"a": nodes["a"]})
 	require.NoError(t, err)
 	require.Equal(t, deepest, string(one.Raw()))
-	_, _, err = plan.Compose(map[string]canonicaltree.Node{"b": nodes["b"]})
+	_, _, err = plan.Compose(nil, map[string]canonicaltree.Node{"b": nodes["b"]})
 	require.NoError(t, err)
 	var limit *canonicaltree.LimitError
-	_, _, err = plan.Compose(map[string]canonicaltree.Node{"b": nodes["a"]})
+	_, _, err = plan.Compose(nil, map[string]canonicaltree.Node{"b": nodes["a"]})
 	require.ErrorAs(t, err, &limit)
 }
 
@@ -241,7 +241,7 @@ func BenchmarkCompose(b *testing.B) {
 	require.NoError(b, err)
 	b.ReportAllocs()
 	for b.Loop() {
-		_, _, err := plan.Compose(nodes)
+		_, _, err := plan.Compose(nil, nodes)
 		require.NoError(b, err)
 	}
 }
@@ -349,7 +349,7 @@ func TestMergeAgreesWithDefinition(t *testing.T) {
 		stored := JoinNodes(nil, parsed(t, first))
 		nodes, err := SplitNodes(stored)
 		require.NoError(t, err)
-		one, _, err := plan.Compose(nodes)
+		one, _, err := plan.Compose(nil, nodes)
 		require.NoError(t, err)
 		requireParsed(t, doc, one)
 		require.Equal(t, string(stored), string(JoinNodes(nil, nodes)))
@@ -408,7 +408,7 @@ func requireParts(t *rapid.T, plan *Plan, docs map[string]canonicaltree.Node, do
 		require.True(t, canonicaltree.Equal(find(doc, p.Path), p.Value, canonicaltree.Literal), "%q", p.Path)
 		var having []string
 		for _, s := range plan.order {
-			alone, _, err := plan.Compose(map[string]canonicaltree.Node{s.Name: docs[s.Name]})
+			alone, _, err := plan.Compose(nil, map[string]canonicaltree.Node{s.Name: docs[s.Name]})
 			require.NoError(t, err)
 			if v := find(alone, p.Path); v.Exists() {
 				having = append(having, s.Name)
@@ -465,7 +465,7 @@ func TestPatchAgreesWithDefinition(t *testing.T) {
 		target, patch := drawValue(t, 3), drawValue(t, 3)
 		stored := parseText(t, drawText(t, target))
 		event := parseText(t, drawText(t, patch))
-		doc, changed, err := plan.NextNode("s", stored, event)
+		doc, changed, err := plan.NextNode(nil, "s", stored, event)
 		require.NoError(t, err)
 		want, err := json.Marshal(patched(target, patch))
 		require.NoError(t, err)
@@ -474,7 +474,7 @@ func TestPatchAgreesWithDefinition(t *testing.T) {
 		requireParsed(t, doc.Raw(), doc)
 
 		// The same patch again changes nothing.
-		_, changed, err = plan.NextNode("s", doc, event)
+		_, changed, err = plan.NextNode(nil, "s", doc, event)
 		require.NoError(t, err)
 		require.False(t, changed)
 	})
@@ -494,12 +494,12 @@ func FuzzPatch(f *testing.F) {
 		if err != nil {
 			return
 		}
-		doc, changed, err := plan.NextNode("s", before.Root(), event.Root())
+		doc, changed, err := plan.NextNode(nil, "s", before.Root(), event.Root())
 		if err != nil {
 			return
 		}
 		require.Equal(t, canonical(t, []byte(stored)) != canonical(t, doc.Raw()), changed)
-		_, changed, err = plan.NextNode("s", parseText(t, string(doc.Raw())), event.Root())
+		_, changed, err = plan.NextNode(nil, "s", parseText(t, string(doc.Raw())), event.Root())
 		require.NoError(t, err)
 		require.False(t, changed)
 	})

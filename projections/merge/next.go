@@ -13,12 +13,12 @@ func ofSource(source string, err error) error { return fmt.Errorf("source %q: %w
 // NextNode returns a source's document after an event. stored is the document so
 // far, absent if there is none; event is the event's value, absent on a delete.
 // The result is absent after a delete; else it is stored, event, or the root of a
-// tree that was put together from both and does not refer to them.
+// tree that was put together from both, does not refer to them, and is kept in trees.
 //
 // changed is false when the document is structurally what it was, numbers
 // compared by their literal; doc is stored then. The error names the source and holds
 // nothing of its document: the plan does not have the source, or a limit of the new one.
-func (p *Plan) NextNode(source string, stored, event canonicaltree.Node) (doc canonicaltree.Node, changed bool, err error) {
+func (p *Plan) NextNode(trees *canonicaltree.Batch, source string, stored, event canonicaltree.Node) (doc canonicaltree.Node, changed bool, err error) {
 	s, ok := p.sources[source]
 	switch {
 	case !ok:
@@ -44,7 +44,7 @@ func (p *Plan) NextNode(source string, stored, event canonicaltree.Node) (doc ca
 		tree.Release()
 		return canonicaltree.Node{}, false, ofSource(source, fmt.Errorf("with this patch the document has %d bytes, the limit (max_event) is %d", size, s.MaxBytes))
 	}
-	return tree.Keep().Root(), true, nil
+	return trees.Keep(tree).Root(), true, nil
 }
 
 // patches reports whether patch changes target, which exists.

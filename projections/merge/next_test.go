@@ -38,14 +38,14 @@ func TestNextNode(t *testing.T) {
 		if c.event != "" {
 			event = parseText(t, c.event)
 		}
-		doc, changed, err := plan.NextNode(c.source, stored, event)
+		doc, changed, err := plan.NextNode(nil, c.source, stored, event)
 		require.NoError(t, err)
 		require.Equal(t, c.changed, changed, "%+v", c)
 		require.Equal(t, c.want, string(doc.Raw()), "%+v", c)
 		require.Equal(t, c.want != "", doc.Exists())
 	}
 
-	_, _, err := plan.NextNode("other", canonicaltree.Node{}, parseText(t, "{}"))
+	_, _, err := plan.NextNode(nil, "other", canonicaltree.Node{}, parseText(t, "{}"))
 	require.EqualError(t, err, `source "other": not declared`)
 }
 
@@ -66,7 +66,7 @@ func TestPatchesAreBounded(t *testing.T) {
 		if c.stored != "" {
 			stored = parseText(t, c.stored)
 		}
-		doc, _, err := plan.NextNode("s", stored, parseText(t, c.event))
+		doc, _, err := plan.NextNode(nil, "s", stored, parseText(t, c.event))
 		if c.want == "" {
 			require.ErrorContains(t, err, "the limit (max_event) is 20", "%+v", c)
 			continue
@@ -74,6 +74,6 @@ func TestPatchesAreBounded(t *testing.T) {
 		require.NoError(t, err, "%+v", c)
 		require.Equal(t, c.want, string(doc.Raw()))
 	}
-	_, _, err := plan.NextNode("whole", canonicaltree.Node{}, parseText(t, `{"a":"0123456789abcdef"}`))
+	_, _, err := plan.NextNode(nil, "whole", canonicaltree.Node{}, parseText(t, `{"a":"0123456789abcdef"}`))
 	require.NoError(t, err, "whole documents are bounded as events")
 }

@@ -14,7 +14,11 @@ import (
 // document is absent are left out; without any it is {}. The names must be valid
 // UTF-8.
 func JoinNodes(dst []byte, docs map[string]canonicaltree.Node) []byte {
-	dst = append(dst, '{')
+	size := len("{}")
+	for source, doc := range docs {
+		size += len(source) + len(doc.Raw()) + len(`"":,`)
+	}
+	dst = append(slices.Grow(dst, size), '{')
 	start := len(dst)
 	for _, source := range slices.Sorted(maps.Keys(docs)) {
 		if doc := docs[source].Raw(); doc != nil {
@@ -28,25 +32,35 @@ func JoinNodes(dst []byte, docs map[string]canonicaltree.Node) []byte {
 	return append(dst, '}')
 }
 
-// SplitNodes is the reverse of JoinNodes: all documents are values of one tree,
-// parsed at once. Nothing at all is read as no documents. packed must not change
-// while they are in use. The error is one of canonicaltree.Parse, or says that it is no object.
+// SplitNodes is the reverse of JoinNodes, see [Plan.Split].
 func SplitNodes(packed []byte) (map[string]canonicaltree.Node, error) {
 	docs := make(map[string]canonicaltree.Node)
+	return docs, new(Plan).Split(nil, docs, packed)
+}
+
+// Split is the reverse of JoinNodes, into an empty map: all documents are values of one
+// tree, which is kept in trees. Nothing at all is read as no documents. packed must not
+// change while they are in use. The error is one of canonicaltree.Parse, or says that it is
+// no object.
+func (p *Plan) Split(trees *canonicaltree.Batch, docs map[string]canonicaltree.Node, packed []byte) error {
 	if len(packed) == 0 {
-		return docs, nil
+		return nil
 	}
 	// Every document may be as deep as the limit, and is one deeper here.
 	tree, err := canonicaltree.ParseLimits(packed, canonicaltree.Limits{Depth: canonicaltree.DefaultDepth + 1})
 	if err != nil {
-		return nil, fmt.Errorf("merge: stored documents: %w", err)
+		return fmt.Errorf("merge: stored documents: %w", err)
 	}
-	root := tree.Keep().Root()
+	root := trees.Keep(tree).Root()
 	if root.Kind() != canonicaltree.Object {
-		return nil, errors.New("merge: the stored documents are not a JSON object")
+		return errors.New("merge: the stored documents are not a JSON object")
 	}
 	for doc := range root.Children() {
-		docs[string(doc.Name())] = doc
+		if s, ok := p.sources[string(doc.Name())]; ok {
+			docs[s.Name] = doc
+		} else {
+			docs[string(doc.Name())] = doc
+		}
 	}
-	return docs, nil
+	return nil
 }

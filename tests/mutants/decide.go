@@ -129,7 +129,7 @@ var decideMutants = []mutant{
 	},
 	{
 		rule: "a batch whose outcome is too large is cut", in: "decide", fn: "verdict.full",
-		find: "return _1._2 < 0", put: "return false",
+		find: "_1.room < 0", put: "_1.room < -1<<62",
 		test: "TestABatchIsCutWhereItsOutcomeIsTooLarge",
 	},
 	{
@@ -293,8 +293,8 @@ var decideMutants = []mutant{
 		test: "TestAnIdleOwnerOfAnOlderRevisionEnds",
 	},
 	{
-		rule: "a cached entity is current only under the plan in force", in: "decide", fn: "batch.evaluate",
-		find: "_1.current = _1._2._3 && _4._5._6(_1._2)", put: "_ = _4._5",
+		rule: "a cached entity is current only under the plan in force", in: "decide", fn: "newEvaluation",
+		find: "_1.Found && _2.plan.Current(_1)", put: "_1.Found",
 		test: "TestAnOwnerAdoptsTheNextPlan",
 	},
 	{
