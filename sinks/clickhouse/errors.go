@@ -12,6 +12,7 @@ import (
 
 	"github.com/ClickHouse/clickhouse-go/v2"
 
+	"github.com/seed-86dfc502/weir/internal/reason"
 	"github.com/seed-86dfc502/weir/sinks"
 	"github.com/seed-86dfc502/weir/sinks/internal/sqlsink"
 )
@@ -77,7 +78,7 @@ func classify(op string, err error, sent bool) *sinks.Error {
 	if classified, ok := errors.AsType[*sinks.Error](err); ok {
 		return classified
 	}
-	e := &sinks.Error{Op: op, Err: sinks.Reason(err, err.Error(), ""), Ambiguous: sent}
+	e := &sinks.Error{Op: op, Err: reason.Of(err), Ambiguous: sent}
 	exception, ok := errors.AsType[*clickhouse.Exception](err)
 	if !ok {
 		e.Class, e.Outage = sinks.Retry, sinks.Troubled
@@ -85,7 +86,7 @@ func classify(op string, err error, sent bool) *sinks.Error {
 			e.Outage = sinks.Unreachable
 		}
 		if answer, ok := errors.AsType[*clickhouse.HTTPError](err); ok {
-			e.Err = sinks.Reason(err, fmt.Sprintf("HTTP status %d", answer.StatusCode), "")
+			e.Err = reason.New(err, fmt.Sprintf("HTTP status %d", answer.StatusCode), "")
 			if answer.StatusCode < 500 && answer.StatusCode != http.StatusTooManyRequests {
 				e.Outage = sinks.NoOutage
 			}
@@ -120,7 +121,7 @@ func classify(op string, err error, sent bool) *sinks.Error {
 	if v.class == sinks.Reject || v.class == sinks.Pause {
 		e.Ambiguous = false
 	}
-	e.Err = reason(message, exception)
+	e.Err = refusedBy(exception, message)
 	if v.much {
 		return sqlsink.TooMuch(e)
 	}
@@ -133,10 +134,10 @@ var perStatement = regexp.MustCompile(`(?i)for query|query memory limit`)
 // refusedText replaces a text that may hold values, see blame.
 const refusedText = "refused by the server"
 
-// reason is the server's refusal in words that hold no value of a row. The exception
+// refusedBy is the server's refusal in words that hold no value of a row. The exception
 // behind it, whose text may hold one, is reached with errors.As.
-func reason(message string, exception *clickhouse.Exception) error {
-	return sinks.Reason(exception, message, fmt.Sprint("code ", exception.Code))
+func refusedBy(exception *clickhouse.Exception, message string) error {
+	return reason.New(exception, message, fmt.Sprint("code ", exception.Code))
 }
 
 var (
@@ -151,8 +152,8 @@ func blame(_ context.Context, r sqlsink.Row, e *sinks.Error) {
 	if !ok || !strings.HasPrefix(e.Err.Error(), refusedText) {
 		return
 	}
-	text := sinks.Mask(quotedValue.ReplaceAllString(exception.Message, "…"), r.Doc, r.Entity)
-	e.Err = reason(fmt.Sprintf("%s %s: %s", refusedText, exception.CodeName, digits.ReplaceAllString(text, "…")), exception)
+	text := reason.Mask(quotedValue.ReplaceAllString(exception.Message, "…"), r.Doc, r.Entity)
+	e.Err = refusedBy(exception, fmt.Sprintf("%s %s: %s", refusedText, exception.CodeName, digits.ReplaceAllString(text, "…")))
 }
 
 // refusal tells refusals of the server apart by what refuses.

@@ -7,13 +7,14 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kerr"
 
+	"github.com/seed-86dfc502/weir/internal/reason"
 	"github.com/seed-86dfc502/weir/sinks"
 )
 
 // classify says what an error of the cluster means; the table is in the package's
 // documentation.
 func classify(err error) *sinks.Error {
-	e := &sinks.Error{Class: sinks.Retry, Ambiguous: true, Op: "publish", Outage: outage(err), Err: err}
+	e := &sinks.Error{Class: sinks.Retry, Ambiguous: true, Op: "publish", Outage: outage(err), Err: reason.Of(err)}
 	refuse := func(class sinks.Class, hint string) {
 		e.Class, e.Ambiguous, e.Hint = class, false, hint
 	}

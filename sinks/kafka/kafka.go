@@ -10,6 +10,7 @@ import (
 
 	"github.com/seed-86dfc502/weir/change"
 	"github.com/seed-86dfc502/weir/internal/defaults"
+	"github.com/seed-86dfc502/weir/internal/reason"
 	"github.com/seed-86dfc502/weir/sinks"
 	"github.com/seed-86dfc502/weir/sinks/internal/fanout"
 	"github.com/seed-86dfc502/weir/sinks/kafka/fenced"
@@ -287,7 +288,7 @@ func (s *Sink) handleAnswer(st *stream, a *fenced.Answer, failed map[int]*sinks.
 	if !a.Refused || fenced.Ended(a.Err) {
 		// It may be in the topic, or arrive later: fencing and reading tell.
 		st.part.writer = nil
-		st.fail(failed, n, &sinks.Error{Class: sinks.Retry, Ambiguous: true, Op: "publish", Outage: outage(a.Err), Err: a.Err})
+		st.fail(failed, n, &sinks.Error{Class: sinks.Retry, Ambiguous: true, Op: "publish", Outage: outage(a.Err), Err: reason.Of(a.Err)})
 		return
 	}
 	if st.part.writer != nil { // else another batch of the round had no answer

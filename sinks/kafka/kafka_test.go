@@ -3,6 +3,7 @@ package kafka
 import (
 	"errors"
 	"fmt"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -10,6 +11,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/seed-86dfc502/weir/change"
+	"github.com/seed-86dfc502/weir/internal/reason"
 	"github.com/seed-86dfc502/weir/sinks"
 	"github.com/seed-86dfc502/weir/sinks/kafka/fenced"
 	"github.com/seed-86dfc502/weir/sinks/sinktest"
@@ -76,6 +78,17 @@ func TestClassify(t *testing.T) {
 			require.Equal(t, want == sinks.Retry, e.Ambiguous, "%v", err)
 		}
 	}
+}
+
+// A broker's own words are one line of at most 200 bytes in log, status and page.
+func TestWordsOfABrokerAreBounded(t *testing.T) {
+	said := fmt.Errorf("%w: %s", kerr.PolicyViolation, "\x1b[31mred\n"+strings.Repeat("no ", 10_000))
+	e := classify(said)
+	require.Equal(t, sinks.Pause, e.Class)
+	require.ErrorIs(t, e, kerr.PolicyViolation)
+	require.LessOrEqual(t, len(e.Err.Error()), reason.Max)
+	require.NotContains(t, e.Err.Error(), "\n")
+	require.NotContains(t, e.Err.Error(), "\x1b")
 }
 
 func TestOptionsAreChecked(t *testing.T) {

@@ -18,6 +18,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/seed-86dfc502/weir/change"
+	"github.com/seed-86dfc502/weir/internal/reason"
 	"github.com/seed-86dfc502/weir/sinks"
 	"github.com/seed-86dfc502/weir/sinks/kafka/fenced"
 	"github.com/seed-86dfc502/weir/transport"
@@ -270,7 +271,7 @@ func (s *Sink) warnOfMissingRights() {
 	}
 	s.missing.warned = true
 	s.opts.Logger.Warn("records may come twice after a crash: the user may not fence a predecessor, or not read the topic",
-		"event", "kafka_sink.rights_missing", "service", s.opts.Service, "topic", s.opts.Topic, "transactional_id", s.identity(0), "error", err)
+		"event", "kafka_sink.rights_missing", "service", s.opts.Service, "topic", s.opts.Topic, "transactional_id", s.identity(0), "error", reason.Of(err))
 }
 
 // remember replaces the remembered records of a partition, under the budget of the client.

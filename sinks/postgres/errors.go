@@ -11,6 +11,7 @@ import (
 
 	"github.com/seed-86dfc502/weir/change"
 	"github.com/seed-86dfc502/weir/internal/pgpool"
+	"github.com/seed-86dfc502/weir/internal/reason"
 	"github.com/seed-86dfc502/weir/sinks"
 	"github.com/seed-86dfc502/weir/sinks/internal/sqlsink"
 )
@@ -42,7 +43,7 @@ func classify(op string, err error) *sinks.Error {
 	if !ok {
 		// The connection: lost before anything was sent, or at any time after.
 		e.Class, e.Ambiguous, e.Outage = sinks.Retry, !pgconn.SafeToRetry(err), sinks.Troubled
-		e.Err = sinks.Reason(err, err.Error(), "")
+		e.Err = reason.Of(err)
 		if _, ok := errors.AsType[*pgconn.ConnectError](err); ok {
 			e.Ambiguous, e.Outage = false, sinks.Unreachable
 		}
@@ -109,7 +110,7 @@ func classify(op string, err error) *sinks.Error {
 	if much {
 		e.Outage = sinks.NoOutage
 	}
-	e.Err = reason(message, pgErr)
+	e.Err = refusedBy(pgErr, message)
 	if much {
 		return sqlsink.TooMuch(e)
 	}
@@ -119,10 +120,10 @@ func classify(op string, err error) *sinks.Error {
 // refusedText replaces a text that may hold values, see blame.
 const refusedText = "refused by the server"
 
-// reason is a server's refusal in words that hold no value of a row. The
+// refusedBy is a server's refusal in words that hold no value of a row. The
 // *pgconn.PgError behind it, whose text may hold one, is reached with errors.As.
-func reason(message string, pgErr *pgconn.PgError) error {
-	return sinks.Reason(pgErr, message, "SQLSTATE "+pgErr.Code)
+func refusedBy(pgErr *pgconn.PgError, message string) error {
+	return reason.New(pgErr, message, "SQLSTATE "+pgErr.Code)
 }
 
 // digits of a number that a trigger may have spelled in another way.
@@ -132,8 +133,8 @@ var digits = regexp.MustCompile(`\d+`)
 // the row's values, or which typed columns do not take theirs.
 func (s *Sink) blame(ctx context.Context, pool *pgpool.Pool, r sqlsink.Row, e *sinks.Error) {
 	if pgErr, ok := errors.AsType[*pgconn.PgError](e); ok && strings.HasPrefix(e.Err.Error(), refusedText) {
-		message := digits.ReplaceAllString(sinks.Mask(quoted.ReplaceAllString(pgErr.Message, `"…"`), r.Doc), "…")
-		e.Err = reason(refusedText+": "+message, pgErr)
+		message := digits.ReplaceAllString(reason.Mask(quoted.ReplaceAllString(pgErr.Message, `"…"`), r.Doc), "…")
+		e.Err = refusedBy(pgErr, refusedText+": "+message)
 	}
 	if e.Class == sinks.Reject && r.Op == change.Upsert {
 		s.findBadColumn(ctx, pool, r, e)

@@ -16,6 +16,7 @@ import (
 
 	"github.com/tidwall/gjson"
 
+	"github.com/seed-86dfc502/weir/internal/reason"
 	"github.com/seed-86dfc502/weir/sinks"
 )
 
@@ -95,7 +96,7 @@ func beginOf(body io.Reader) []byte {
 // connectionFailure says what an attempt without an answer means. Sent: some of the
 // request had left; began: some of an answer had arrived.
 func connectionFailure(err error, sent, began bool) failure {
-	e := &sinks.Error{Class: sinks.Retry, Ambiguous: sent, Op: "post", Outage: sinks.Unreachable, Err: sinks.Reason(err, connectionWords(err, began), "")}
+	e := &sinks.Error{Class: sinks.Retry, Ambiguous: sent, Op: "post", Outage: sinks.Unreachable, Err: reason.New(err, connectionWords(err, began), "")}
 	if sent {
 		e.Outage = sinks.Troubled
 	}

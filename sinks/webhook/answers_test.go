@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/seed-86dfc502/weir/change"
+	"github.com/seed-86dfc502/weir/internal/reason"
 	"github.com/seed-86dfc502/weir/sinks"
 	"github.com/seed-86dfc502/weir/sinks/sinktest"
 )
@@ -70,7 +71,7 @@ func TestMalformedAnswersAreNotQuoted(t *testing.T) {
 			require.True(t, e.Ambiguous)
 			require.NotContains(t, err.Error(), "can")
 			require.NotContains(t, err.Error(), "127.0.0.1")
-			require.LessOrEqual(t, len(e.Err.Error()), sinks.MaxReason)
+			require.LessOrEqual(t, len(e.Err.Error()), reason.Max)
 		})
 	}
 }
@@ -117,8 +118,8 @@ func TestReasonsOfTheReceiver(t *testing.T) {
 		require.Equal(t, "the receiver answered 401 Unauthorized"+want, e.Err.Error(), body)
 		require.Equal(t, want == "", e.Hint != "", "the receiver says itself what to do")
 	}
-	long := sinks.Mask(strings.Repeat("wörter ", 10_000), nil)
-	require.LessOrEqual(t, len(long), sinks.MaxReason)
+	long := reason.Mask(strings.Repeat("wörter ", 10_000), nil)
+	require.LessOrEqual(t, len(long), reason.Max)
 	require.True(t, strings.HasSuffix(long, "…"), long)
-	require.Equal(t, "a … b", sinks.Mask("a 1.25.7 b", fmt.Appendf(nil, `[1,{"x":[25,"7"]}]`)))
+	require.Equal(t, "a … b", reason.Mask("a 1.25.7 b", fmt.Appendf(nil, `[1,{"x":[25,"7"]}]`)))
 }

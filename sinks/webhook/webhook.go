@@ -23,6 +23,7 @@ import (
 	"golang.org/x/net/http/httpguts"
 
 	"github.com/seed-86dfc502/weir/change"
+	"github.com/seed-86dfc502/weir/internal/reason"
 	"github.com/seed-86dfc502/weir/sinks"
 	"github.com/seed-86dfc502/weir/sinks/internal/fanout"
 )
@@ -324,11 +325,11 @@ func (s *Sink) send(ctx context.Context, client *http.Client, c *change.Change, 
 	// Read to its end, an answer leaves the connection free for the next
 	// request. A failure here changes nothing: the status has come.
 	_, _ = io.CopyN(io.Discard, resp.Body, maxAnswer)
-	reason := ""
+	words := ""
 	if resp.StatusCode >= 300 {
-		reason = sinks.Mask(said(body), c.Doc, s.secrets(req)...)
+		words = reason.Mask(said(body), c.Doc, s.secrets(req)...)
 	}
-	return statusFailure(resp.StatusCode, retryAfter(resp.Header.Get("Retry-After"), s.now()), reason)
+	return statusFailure(resp.StatusCode, retryAfter(resp.Header.Get("Retry-After"), s.now()), words)
 }
 
 // secrets are the texts of a request that no error may repeat.

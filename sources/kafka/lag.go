@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/seed-86dfc502/weir/internal/reason"
 	"github.com/seed-86dfc502/weir/transport"
 	"github.com/twmb/franz-go/pkg/kerr"
 )
@@ -90,6 +91,9 @@ func (l *lag) observe(err error, now time.Time) {
 	defer l.mu.Unlock()
 	if l.err == nil {
 		l.since = now
+	}
+	if err != nil {
+		err = reason.Of(err)
 	}
 	l.err = err
 }

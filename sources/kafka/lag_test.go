@@ -66,7 +66,7 @@ func TestATopicThatCannotBeReadFails(t *testing.T) {
 			_, got := l.Pending(t.Context())
 			require.ErrorIs(t, got, err)
 		}
-		gone := fmt.Errorf("lag: %w", kerr.UnknownTopicOrPartition)
+		gone := fmt.Errorf("lag: %w: %s", kerr.UnknownTopicOrPartition, strings.Repeat("no\n", 1000))
 
 		n, err := l.Pending(t.Context())
 		require.NoError(t, err)
@@ -77,6 +77,7 @@ func TestATopicThatCannotBeReadFails(t *testing.T) {
 		require.NoError(t, l.Failing())
 		<-time.After(time.Second)
 		require.ErrorIs(t, l.Failing(), gone)
+		require.LessOrEqual(t, len(l.Failing().Error()), 200, "the broker's words are bounded")
 		looks(errors.New("connection refused"))
 		require.ErrorIs(t, l.Failing(), gone)
 		looks(nil)

@@ -16,6 +16,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/seed-86dfc502/weir/internal/defaults"
 	"github.com/seed-86dfc502/weir/internal/pgpool"
+	"github.com/seed-86dfc502/weir/internal/reason"
 	"github.com/seed-86dfc502/weir/internal/wait"
 	"github.com/seed-86dfc502/weir/sources"
 	"github.com/seed-86dfc502/weir/sources/internal/handout"
@@ -156,17 +157,20 @@ func (s *Source) Check(ctx context.Context) error {
 func classify(err error) error {
 	var server *pgconn.PgError
 	var setup *SetupError
-	if !errors.As(err, &server) || errors.As(err, &setup) {
+	switch {
+	case err == nil, errors.As(err, &setup):
 		return err
+	case !errors.As(err, &server):
+		return reason.Of(err)
 	}
 	switch {
 	case strings.HasPrefix(server.Code, "42"), // a name, a type or a right
 		strings.HasPrefix(server.Code, "3D"), strings.HasPrefix(server.Code, "3F"), // database, schema
 		strings.HasPrefix(server.Code, "28"), // login
 		strings.HasPrefix(server.Code, "0A"): // not for this kind of table
-		return &SetupError{fmt.Errorf("%s (SQLSTATE %s)", server.Message, server.Code)}
+		return &SetupError{reason.New(err, server.Message, "SQLSTATE "+server.Code)}
 	}
-	return err
+	return reason.New(err, server.Message, "SQLSTATE "+server.Code)
 }
 
 // Topic implements sources.Source.

@@ -1,4 +1,6 @@
-package sinks
+// Package reason puts what others say in an error, a server's or a receiver's words, into
+// one printable line of bounded length, without parts of a request.
+package reason
 
 import (
 	"regexp"
@@ -9,8 +11,8 @@ import (
 	"github.com/tidwall/gjson"
 )
 
-// MaxReason bounds a target's own words in an error, in bytes.
-const MaxReason = 200
+// Max bounds another's own words in an error, in bytes.
+const Max = 200
 
 const masked = "…"
 
@@ -30,21 +32,24 @@ type reason struct {
 func (r *reason) Error() string { return r.text }
 func (r *reason) Unwrap() error { return r.err }
 
-// Reason returns an error whose text is text as one printable line, and code, "" for none,
-// which is kept where text is cut: at most MaxReason bytes. Cause, whose text may hold a
+// Of returns an error whose text is that of err as New has it.
+func Of(err error) error { return New(err, err.Error(), "") }
+
+// New returns an error whose text is text as one printable line, and code, "" for none,
+// which is kept where text is cut: at most Max bytes. Cause, whose text may hold a
 // payload or a secret, is in its chain.
-func Reason(cause error, text, code string) error {
+func New(cause error, text, code string) error {
 	if code != "" {
 		code = " (" + code + ")"
 	}
-	return &reason{line(text, MaxReason-len(code)) + code, cause}
+	return &reason{line(text, Max-len(code)) + code, cause}
 }
 
 // line returns the first most bytes of text: valid UTF-8, without control characters,
 // white space folded.
 func line(text string, most int) string {
 	// Longer texts are cut before the work on them: a target may send any amount.
-	text = strings.ToValidUTF8(text[:min(len(text), 8*MaxReason)], "")
+	text = strings.ToValidUTF8(text[:min(len(text), 8*Max)], "")
 	text = strings.Join(strings.FieldsFunc(text, func(r rune) bool { return unicode.IsSpace(r) || !unicode.IsPrint(r) }), " ")
 	if len(text) <= most {
 		return text
@@ -59,9 +64,9 @@ func line(text string, most int) string {
 // Mask returns a target's text without repeated parts of a request: every word that is
 // in a value of the document doc or in one of secrets, in upper or lower case, and long
 // runs that may encode them. Names of members stay. The result is one line of at most
-// MaxReason bytes.
+// Max bytes.
 func Mask(text string, doc []byte, secrets ...string) string {
-	text = strings.ToValidUTF8(text[:min(len(text), 8*MaxReason)], "")
+	text = strings.ToValidUTF8(text[:min(len(text), 8*Max)], "")
 	for _, secret := range secrets {
 		if len(secret) >= 4 {
 			text = strings.ReplaceAll(text, secret, masked)
@@ -95,7 +100,7 @@ func Mask(text string, doc []byte, secrets ...string) string {
 		b.WriteString(word)
 	})
 	b.WriteString(text[at:])
-	return line(maskedRun.ReplaceAllString(b.String(), masked), MaxReason)
+	return line(maskedRun.ReplaceAllString(b.String(), masked), Max)
 }
 
 // words calls f with each run of letters and digits.
