@@ -155,7 +155,7 @@ func (s *Stage) owns(l *store.DeadLetter) bool {
 // state sink gets the present content, a log sink the original change.
 func (s *Stage) offer(ctx context.Context, w *worker, l *store.DeadLetter) error {
 	c := change.Control{
-		ID: uuid.NewString(), Action: change.Redecide, Services: []string{l.Service}, Version: l.Version, Letter: l.ID, Actor: change.Deliver,
+		ID: uuid.NewString(), Action: change.Redecide, Services: []string{l.Service}, Version: l.Version, Letter: l.ID, Force: l.Code == CodeServiceRemoved, Actor: change.Deliver,
 		Reason: fmt.Sprintf("given up %d times, offered again", l.Count),
 	}
 	var beside LetterHeaders

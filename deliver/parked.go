@@ -5,6 +5,7 @@ import (
 	"log/slog"
 	"maps"
 	"slices"
+	"time"
 
 	"github.com/seed-86dfc502/weir/change"
 	"github.com/seed-86dfc502/weir/deliver/core"
@@ -28,8 +29,12 @@ type rowEdit struct {
 func (p *partition) edit(key string, e rowEdit) {
 	p.edits++
 	e.at = p.edits
-	if old := p.rows[key].put; old != nil && e.put != nil && e.put.Payload == nil {
-		e.put.Payload, e.put.Headers = old.Payload, old.Headers
+	next := e.put
+	if e.letter != nil {
+		next = e.letter
+	}
+	if old := p.rows[key].put; old != nil && next != nil && next.Payload == nil {
+		next.Payload, next.Headers = old.Payload, old.Headers
 	}
 	p.rows[key] = e
 }
@@ -94,8 +99,22 @@ func restored(p *partition, rows []store.DeadLetter) []*core.Item {
 	return items
 }
 
-// restoreRows hands the rows of a partition to its services. Rows of a service that is not
-// configured stay as they are. The caller holds the stage's mutex.
+// CodeServiceRemoved is the code of letters whose service was removed from the
+// configuration while they were retried: their content is not refused.
+const CodeServiceRemoved = "service_removed"
+
+// abandon makes an ordinary letter of a retrying change of a service that is not
+// configured. It is due at once, so a service that returns with retry.later gets it. Only a
+// process of the active revision can save that. The caller holds the stage's mutex.
+func (p *partition) abandon(l store.DeadLetter, key string) {
+	l.State, l.Code, l.Later, l.NextTry = store.LetterOpen, CodeServiceRemoved, time.Microsecond, time.Time{}
+	l.Reason = "its service was removed from the configuration; last failure: " + l.Reason
+	l.DedupKey = "removed/" + key
+	p.edit(key, rowEdit{letter: &l, parked: true})
+}
+
+// restoreRows hands the rows of a partition to its services; those of a service that is not
+// configured become letters. The caller holds the stage's mutex.
 func (s *Stage) restoreRows(p *partition, rows []store.DeadLetter) {
 	by := map[string][]store.DeadLetter{}
 	for i := range rows {
@@ -110,8 +129,10 @@ func (s *Stage) restoreRows(p *partition, rows []store.DeadLetter) {
 			wait.Offer(w.wakeUp, struct{}{})
 		}
 	}
-	for name, of := range by {
-		p.absentRows[name] = restored(p, of)
+	for _, of := range by {
+		for _, l := range of {
+			p.abandon(l, l.DedupKey)
+		}
 	}
 }
 

@@ -36,14 +36,13 @@ type partition struct {
 	repairAfter time.Time // then they rejoin it
 	repairPause time.Duration
 
-	token      store.Token
-	floor      change.Version          // see store.ProgressSwap
-	saved      []store.ServicePosition // what the store has
-	edits      uint64                  // counts what may have changed positions
-	stored     uint64                  // edits that the store has
-	swap       *progressSwap           // a swap in flight, or whose outcome is unknown
-	absentRows map[string][]*core.Item // of services that are not configured, by name
-	rows       map[string]rowEdit      // of retrying changes, not known to be stored; by their keys
+	token  store.Token
+	floor  change.Version          // see store.ProgressSwap
+	saved  []store.ServicePosition // what the store has
+	edits  uint64                  // counts what may have changed positions
+	stored uint64                  // edits that the store has
+	swap   *progressSwap           // a swap in flight, or whose outcome is unknown
+	rows   map[string]rowEdit      // of retrying changes, not known to be stored; by their keys
 }
 
 // progressSwap is the state of a partition after a swap.
@@ -214,7 +213,7 @@ const nearby = 256
 func newPartition(s *Stage, row *store.Progress, token store.Token, after uint64) *partition {
 	p := &partition{
 		number: row.Partition, after: after, token: token, saved: row.Positions,
-		wakeUp: make(chan struct{}, 1), rows: map[string]rowEdit{}, absentRows: map[string][]*core.Item{},
+		wakeUp: make(chan struct{}, 1), rows: map[string]rowEdit{},
 	}
 	p.ctx, p.cancel = context.WithCancel(s.ctx)
 	var farthest store.Position
@@ -252,7 +251,7 @@ func newPartition(s *Stage, row *store.Progress, token store.Token, after uint64
 			p.feed.fed = c.floor // the lowest: a frame is a repetition only if it is one for all
 		}
 	}
-	p.edits = 1
+	p.edits++
 	return p
 }
 

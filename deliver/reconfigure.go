@@ -87,9 +87,7 @@ func (s *Stage) join(w *worker) {
 			p.absent = slices.Delete(slices.Clone(p.absent), i, i+1)
 		}
 		s.follow(c)
-		w.arrived = append(w.arrived, arrival{p, p.absentRows[w.opt.Name]})
-		w.parked += len(p.absentRows[w.opt.Name])
-		delete(p.absentRows, w.opt.Name)
+		w.arrived = append(w.arrived, arrival{p, nil})
 	}
 	s.begin(w)
 }
@@ -125,7 +123,11 @@ func (s *Stage) replace(old *worker, added []*worker) {
 		p.cursors = slices.Delete(slices.Clone(p.cursors), i, i+1)
 		of := rows[p]
 		if next == nil {
-			p.absentRows[old.opt.Name] = of
+			for _, i := range of {
+				if l, err := old.letterOf(i, nil); err == nil {
+					p.abandon(l, old.key(i))
+				}
+			}
 			p.absent = append(p.absent, at)
 			p.edits++
 			continue

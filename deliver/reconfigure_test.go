@@ -75,3 +75,57 @@ func TestReconfigureConcernsTheServicesItNames(t *testing.T) {
 	require.NoError(t, p.stop())
 	require.True(t, kept.closed)
 }
+
+// I9: what is retried when its service is removed, by a reload or before a start, becomes an
+// ordinary dead letter. A service that returns gets it, though its content equals the
+// state: it was never refused.
+func TestI9RetryingChangesOfARemovedServiceBecomeLetters(t *testing.T) {
+	for name, restart := range map[string]bool{"by a reload": false, "before a start": true} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, service, other)
+			soon := later(service, time.Millisecond)
+			p := w.start(map[string]sinks.Traits{service: state, other: state}, soon)
+			p.sinks[other].answer(func(changes []change.Change) error {
+				failed := map[int]error{}
+				for i, c := range changes {
+					if c.Entity == "bad" {
+						failed[i] = &sinks.Error{Class: sinks.Retry, RetryAfter: time.Hour, Op: "post", Err: store.ErrNotFound}
+					}
+				}
+				return &sinks.BatchError{Failed: failed}
+			})
+			p.publish(of(other, "bad", 0), of(other, "good", 1))
+			require.Eventually(t, func() bool { return len(p.sinks[other].has()) > 0 }, patience, time.Millisecond)
+			p.publish(of(other, "good", 2))
+			require.Eventually(t, func() bool { return p.stage.Conditions()[other].Parked.Entities == 1 }, patience, time.Millisecond)
+			if restart {
+				p.delivered(other)
+				require.NoError(t, p.stop())
+				p = w.start(map[string]sinks.Traits{service: state}, soon)
+			} else {
+				p.activate(2)
+				require.NoError(t, p.stage.Reconfigure(t.Context(), deliver.Reconfiguration{Revision: 2, Remove: []int32{w.numbers[other]}}))
+			}
+			p.concluded(1)
+			l, err := w.Letter(t.Context(), w.letters()[0].ID)
+			require.NoError(t, err)
+			require.Equal(t, []any{deliver.CodeServiceRemoved, other, "bad"}, []any{l.Code, l.Service, l.Entity})
+			c, err := deliver.ChangeOf(l)
+			require.NoError(t, err)
+			require.Equal(t, at(0), c.Version)
+
+			now := deliver.Service{Name: other, Number: w.numbers[other], Sink: &sink{traits: state}, Retry: retry()}
+			now.Retry.Later = time.Millisecond
+			revision := int64(3)
+			if restart {
+				revision = 2
+			}
+			p.activate(revision)
+			require.NoError(t, p.stage.Reconfigure(t.Context(), deliver.Reconfiguration{Revision: revision, Add: []deliver.Service{now}}))
+			require.Eventually(t, func() bool { return len(p.order()) == 2 }, patience, time.Millisecond)
+			require.Equal(t, "redecide bad", p.order()[1])
+			require.True(t, p.controls[0].Force)
+			require.Equal(t, l.ID, p.controls[0].Letter)
+		})
+	}
+}

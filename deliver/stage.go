@@ -271,6 +271,7 @@ func (s *Stage) Assigned(ctx context.Context, _ string, partitions []int32) (map
 		s.running.Go(func() { s.catchUp(p) })
 	}
 	wait.Offer(s.repairs, struct{}{})
+	s.saver.poke()
 	s.countBehind()
 	return starts, nil
 }

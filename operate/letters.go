@@ -256,7 +256,7 @@ func (e *Env) againFor(l store.DeadLetter, operation, reason string) (change.Rec
 	}
 	c := change.Control{
 		ID: fmt.Sprintf("%s/%d", operation, l.ID), Action: change.Redecide, Services: []string{l.Service}, Version: l.Version,
-		Letter: l.ID, Operation: operation, Actor: e.Actor, Reason: reason, Trace: traceOf(l),
+		Letter: l.ID, Force: l.Code == deliver.CodeServiceRemoved, Operation: operation, Actor: e.Actor, Reason: reason, Trace: traceOf(l),
 	}
 	if l.Stage != store.StageDeliver || !e.IsLog(l.Service) {
 		return change.Record{Entity: l.Entity, Control: &c}, AsDecision, nil

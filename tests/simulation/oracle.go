@@ -10,6 +10,7 @@ import (
 
 	"github.com/seed-86dfc502/weir/change"
 	"github.com/seed-86dfc502/weir/decide"
+	"github.com/seed-86dfc502/weir/deliver"
 	"github.com/seed-86dfc502/weir/store"
 	"github.com/seed-86dfc502/weir/tests/oracle"
 )
@@ -257,7 +258,7 @@ func (w *world) holds(want oracle.Expected, c *customer) error {
 // that the target would take, and its attempts count if others succeed meanwhile.
 func (w *world) givenUp(service, entity string, version uint64) bool {
 	return slices.ContainsFunc(w.mem.state.letters, func(l store.DeadLetter) bool {
-		return l.Code == "gave_up" && l.Service == service && l.Entity == entity && uint64(l.Version) == version
+		return (l.Code == "gave_up" || l.Code == deliver.CodeServiceRemoved) && l.Service == service && l.Entity == entity && uint64(l.Version) == version
 	})
 }
 
@@ -363,8 +364,8 @@ func (w *world) rowsRefused(records [][]change.Record) error {
 		if l.Stage != store.StageDeliver {
 			return fmt.Errorf("a dead letter of %s: %s: %s", l.Stage, l.Code, l.Reason)
 		}
-		if l.State == store.LetterRetrying {
-			continue // of a removed service: it waits for its return
+		if l.Code == deliver.CodeServiceRemoved {
+			continue // nobody replays it
 		}
 		if l.Code == "gave_up" && l.Attempts < attempts {
 			return fmt.Errorf("%s, entity %s: version %s was abandoned after %d of %d attempts", l.Service, l.Entity, l.Version, l.Attempts, attempts)
