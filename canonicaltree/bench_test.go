@@ -105,7 +105,7 @@ func wideObject(i int) any {
 	return all
 }
 
-// order says how the members of sample documents stand.
+// order is the order of the members of sample documents.
 type order string
 
 const (

@@ -137,7 +137,7 @@ func (b *Builder) End() {
 	t.stack = t.stack[:len(t.stack)-1]
 }
 
-// Tree returns what was built, which must be one value. The Builder must not be
+// Tree returns the value built, which must be exactly one. The Builder must not be
 // used afterwards. The error is a [*LimitError] if the value is nested deeper
 // than [DefaultDepth] or its text is too large, as Parse would find, and a
 // [*SyntaxError] if one object has a name twice.
@@ -179,7 +179,7 @@ func (b *Builder) comma() {
 	}
 }
 
-// place makes the node at index at the next child of what is open.
+// place makes the node at index at the next child of the open container.
 func (b *Builder) place(at uint32) {
 	n := &b.t.nodes[at]
 	n.flags &^= isMember | nameEscaped

@@ -10,7 +10,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// alike checks that two trees cannot be told apart by what they answer.
+// alike checks that all methods of two trees return the same.
 func alike(t require.TestingT, want, got Node) {
 	require.Equal(t, want.Kind(), got.Kind())
 	require.Equal(t, want.Len(), got.Len())
@@ -141,7 +141,7 @@ func TestEncoderTakesBack(t *testing.T) {
 	require.Equal(t, parse(t, `{"b":{}}`).Sum(Literal), d)
 }
 
-// What is put together is refused exactly where its text would be.
+// A composition is refused exactly where its text would be.
 func TestCompositionsKeepTheDepthLimit(t *testing.T) {
 	for _, inside := range []int{1, 10, DefaultDepth - 1} {
 		doc := strings.Repeat(`{"a":`, inside) + "1" + strings.Repeat("}", inside)

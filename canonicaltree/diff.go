@@ -49,8 +49,8 @@ func Equal(a, b Node, numbers Numbers) bool {
 // compared by their literal: members in the order of their names, elements by
 // index. A member or element that only one has is one visit, with the zero Node
 // for the other. Visit returns false to stop, and must keep neither p nor its
-// array after it returns. The work is linear in the size of both; what has the
-// same bytes in both is not looked into.
+// array after it returns. The work is linear in the size of both; values with the
+// same bytes in both are skipped.
 func Diff(a, b Node, visit func(p Path, a, b Node) bool) {
 	if !a.Exists() || !b.Exists() {
 		if a.Exists() != b.Exists() {
@@ -204,7 +204,7 @@ func (d *differ) arrays(a, b uint32, g agreement) bool {
 	return true
 }
 
-// absent stands for the index of a value that is not there.
+// absent is the index of a missing value.
 const absent = ^uint32(0)
 
 // report tells the visitor of a difference at the current path.
@@ -229,7 +229,7 @@ func (d *differ) report(a, b uint32) bool {
 	return d.visit(slices.Clip(d.path), x, y)
 }
 
-// Without a visitor nobody wants to know the way.
+// Without a visitor no path is needed.
 func (d *differ) push(s step) {
 	if d.visit != nil {
 		d.steps = append(d.steps, s)

@@ -21,8 +21,8 @@
 //
 // Functions, Trees and Nodes may be used from any number of goroutines. A Builder
 // or an Encoder belongs to one at a time. Working memory comes from pools:
-// [Tree.Release] and [Encoder.Release] give it back, and nothing that came from
-// what is released may be used afterwards.
+// [Tree.Release] and [Encoder.Release] return it to the pool; nothing derived from
+// the released value may be used afterwards.
 //
 // # Equality
 //

@@ -68,7 +68,7 @@ func (n Node) Sum(numbers Numbers) Digest {
 	return d
 }
 
-// AppendEncoding appends what is hashed: an encoding that two values share if
+// AppendEncoding appends the hashed form: an encoding that two values share if
 // and only if they are equal under numbers. docs/structural-hash.md specifies
 // it. It appends nothing for an absent value.
 func (n Node) AppendEncoding(dst []byte, numbers Numbers) []byte {
@@ -134,7 +134,7 @@ func (t *Tree) encode(dst []byte, p int, c, end uint32, rare flags) int {
 // encodeShort is the inner loop: it writes nodes, or those of them that are
 // listed, until one is long or has rare flags, or is listed and has others
 // inside it. It returns the number of them. It copies a block for each name and
-// each value, whatever stands behind it there: that is cheaper than to look how
+// each value, with any bytes that follow: that is cheaper than to find out how
 // many bytes it has.
 func encodeShort(dst []byte, p int, nodes []node, listed []uint32, data []byte, rare flags) (done, end int) {
 	last := len(data) - overshoot
@@ -175,7 +175,7 @@ func block(dst []byte, p int, head byte, source []byte, from uint32) {
 	*(*[overshoot]byte)(to[1:]) = [overshoot]byte(source[from:])
 }
 
-// encodeValue writes the node at index c, whatever it is, without its name; of
+// encodeValue writes the node at index c, of any kind, without its name; of
 // an object with unordered members also all that is inside it. It returns the
 // offset and the node behind.
 func (t *Tree) encodeValue(dst []byte, p int, c uint32, rare flags) (end int, next uint32) {

@@ -132,7 +132,7 @@ func (e *Encoder) added() {
 	}
 }
 
-// tooDeep reports whether n may not stand inside level arrays and objects.
+// tooDeep reports whether n exceeds the depth limit inside level arrays and objects.
 func tooDeep(n Node, level int) bool {
 	if level+n.t.depth <= DefaultDepth {
 		return false // whatever n is in its tree

@@ -6,7 +6,7 @@ import "fmt"
 // the document's content, so it may be logged. [Parse], [ParseLimits] and [Sum]
 // return it as a *SyntaxError; find it with errors.As.
 type SyntaxError struct {
-	// Offset counts the bytes before the one that cannot stand there. At an
+	// Offset counts the bytes before the first one in error. At an
 	// unexpected end it is the length of the document.
 	Offset int64
 	// Msg is a short phrase in lower case, for people.

@@ -12,7 +12,7 @@ import (
 )
 
 // A tree that is kept shares nothing with those that are made later in the room
-// that it gave back, whatever the order of their members.
+// a pool returned, for any order of their members.
 func TestKeptTreesStayWhatTheyAre(t *testing.T) {
 	const members = 40 // more than are ranked without room
 	document := func(n int) string {

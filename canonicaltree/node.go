@@ -32,7 +32,7 @@ func (k Kind) String() string {
 }
 
 // Node is a value in a [Tree]. It is cheap to copy and valid as long as the
-// Tree. The zero Node stands for an absent value: all its methods may be called
+// Tree. The zero Node represents an absent value: all its methods may be called
 // and find nothing.
 type Node struct {
 	t *Tree
@@ -50,7 +50,7 @@ func (n Node) Kind() Kind {
 	return n.t.nodes[n.i].kind
 }
 
-// Raw returns the bytes of the value as they stand in the document, without the
+// Raw returns the bytes of the value as in the document, without the
 // white space around it. They are the document's own: do not modify them. It is
 // nil for an absent value.
 func (n Node) Raw() []byte {
@@ -183,7 +183,7 @@ func (n Node) SortedChildren() iter.Seq[Node] {
 	}
 }
 
-// ValueAt returns the value of n's document whose first byte stands at offset, in
+// ValueAt returns the value of n's document whose first byte is at offset, in
 // bytes from the beginning of the document; the zero Node if none does.
 func (n Node) ValueAt(offset int) Node {
 	if n.t == nil {

@@ -54,7 +54,7 @@ func (t *Tree) sortMembers(i uint32) (twice uint32) {
 
 // rank lists few members by counting, for each, those with a smaller key: more
 // comparisons than sorting takes, but none that the processor has to guess. It
-// gives up if two keys are equal.
+// fails if two keys are equal.
 func (t *Tree) rank(es []entry) bool {
 	var keys [wide]uint64
 	for i := range es {
@@ -113,8 +113,8 @@ func differing(es []entry) (mask uint64) {
 }
 
 // tryOrder puts es into the order that the ordinals say, if the names ascend
-// strictly that way. Then it is a permutation and the right one, whatever the
-// ordinals came from; otherwise nothing changes.
+// strictly that way. Then it is a permutation and the right one, for any source of
+// the ordinals; otherwise nothing changes.
 func (t *Tree) tryOrder(es []entry, ordinals []uint32, shared int) bool {
 	sorted := t.spare[:len(es)]
 	for k, o := range ordinals {
@@ -224,7 +224,7 @@ func (t *Tree) compare(a, b *entry, shared int) int {
 }
 
 // duplicate is the error of the member at index i having a name that occurred
-// before. The index does not keep where an escaped name stands, so this looks
+// before. The index does not keep the offset of an escaped name, so this looks
 // backwards from the value for the quote that opens it: the first one that an
 // even number of backslashes precedes, none counting as even.
 func (t *Tree) duplicate(i uint32) error {

@@ -20,8 +20,8 @@ func usualNodes(size int) int { return min(size/16+8, 512) }
 // parse fills t. The open containers are kept in t.stack, not on the
 // goroutine's, so nesting costs a frame a level.
 //
-// The common case of everything stands here in line, since calls cost about as
-// much as the work on a short string; what is rare is left to other functions.
+// The common case of everything is in line here, since calls cost about as
+// much as the work on a short string; rare cases are left to other functions.
 func (t *Tree) parse(data []byte, l Limits) error {
 	l = l.withDefaults()
 	t.clear()

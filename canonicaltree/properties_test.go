@@ -128,7 +128,7 @@ func apply(t require.TestingT, doc any, p Path, n Node) any {
 	return nil
 }
 
-// Nodes say what the value is that the document was written from.
+// Nodes return the value that the document was written from.
 func TestNodes(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		v := drawValue(t, 4)

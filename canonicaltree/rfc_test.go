@@ -10,8 +10,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// RFC 8259, production by production: what its grammar allows, at the borders of
-// each rule, and what it does not.
+// RFC 8259, production by production: accepted texts at the borders of
+// each rule, and refused ones.
 func TestRFC8259(t *testing.T) {
 	for _, c := range []struct {
 		section           string

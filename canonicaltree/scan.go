@@ -111,7 +111,7 @@ func checkUTF8(data []byte, i, end int) error {
 	return &SyntaxError{int64(i), "invalid UTF-8"}
 }
 
-// unescape appends the character of the escape whose backslash stands at i to
+// unescape appends the character of the escape whose backslash is at i to
 // t.text and returns the offset behind it.
 func (t *Tree) unescape(i int) (int, error) {
 	if i+1 == len(t.data) {

@@ -12,8 +12,8 @@ import (
 // stream takes the digest of a document in one pass, without an index: every
 // value is encoded where it is met, and members that do not come in order are put
 // in order when their object ends, as encoded bytes. It takes the usual document
-// only. Where anything is unusual or wrong it gives up, and the index decides: so
-// there is one place that says what is refused.
+// only. It leaves anything unusual or wrong to the index: so
+// one place decides which documents are refused.
 type stream struct {
 	data    []byte // the document and streamPadding zero bytes
 	dst     []byte // the encoding is dst[:p] with room behind
@@ -23,7 +23,7 @@ type stream struct {
 	t       Tree // for strings with escapes and for sorting many members
 }
 
-// encoded is a member: where it stands in dst and the key of its name.
+// encoded is a member: its range in dst and the key of its name.
 type encoded struct {
 	key   uint64
 	start int
@@ -309,7 +309,7 @@ func (s *stream) sort(base, p int) bool {
 }
 
 // move copies spare[from:end] to dst[at:] and returns the number of bytes. A short
-// member is moved with what stands behind it: that costs no branch for its length.
+// member is moved with the bytes behind it: that costs no branch for its length.
 func (s *stream) move(at, from, end int) int {
 	if end-from > shortMember {
 		return copy(s.dst[at:], s.spare[from:end])
@@ -320,7 +320,7 @@ func (s *stream) move(at, from, end int) int {
 
 // rank is Tree.rank for encoded members: order[k] is the place of the member that
 // comes k-th. Up to half as many as it can do are compared with so many keys,
-// whatever their number: a loop would have to guess it.
+// in every case: a loop would have to guess their number.
 func rank(members []encoded) (order [wide]uint8, ok bool) {
 	const few = wide / 2
 	if len(members) > wide {

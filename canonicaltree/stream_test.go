@@ -39,7 +39,7 @@ func TestOnePassAndIndexAgree(t *testing.T) {
 	}
 }
 
-// One byte of a document becomes another one: whatever that makes of it, the
+// One byte of a document becomes another one: whether or not that breaks it, the
 // pass accepts nothing that the index refuses, and returns no other digest.
 func TestOnePassAcceptsNothingElse(t *testing.T) {
 	accepted, refused := 0, 0

@@ -157,8 +157,8 @@ func TestJCS(t *testing.T) {
 	}
 }
 
-// The samples of RFC 8785 numbers, the shortest that stand for some float64, have
-// the normal form that math/big gives them, and no two share a digest.
+// The samples of RFC 8785 numbers, each the shortest text of some float64, have
+// the normal form that math/big computes, and no two share a digest.
 func TestJCSNumbers(t *testing.T) {
 	seen := map[Digest]string{}
 	for _, file := range vectors.Published(t, "jcs/numbers/*.txt") {

@@ -11,15 +11,15 @@ import (
 // different schemes must not be compared. docs/structural-hash.md specifies it.
 const Scheme uint8 = 1
 
-// DefaultDepth is how many arrays and objects may stand inside one another
+// DefaultDepth is the deepest allowed nesting of arrays and objects
 // when [Limits] does not say otherwise.
 const DefaultDepth = 512
 
-// Limits bounds what a document may cost. The zero value means the defaults.
+// Limits bounds the cost of a document. The zero value means the defaults.
 // Memory is proportional to the size of the document: at most about 30 times
 // its bytes (a document of nothing but single digits), usually below 4 times.
 type Limits struct {
-	// Depth is how many arrays and objects may stand inside one another.
+	// Depth is the deepest allowed nesting of arrays and objects.
 	// Defaults to DefaultDepth. Reading a Tree takes stack in proportion to it.
 	Depth int
 	// Size is the largest accepted document in bytes. Defaults to, and is never
@@ -59,7 +59,7 @@ type scratch struct {
 	steps    int    // of ordering members, for the growth tests
 }
 
-// node is one value. The nodes of a document stand in document order, so the
+// node is one value. The nodes of a document are in document order, so the
 // first child of a container follows it directly.
 type node struct {
 	start, end uint32 // the value's bytes in data
@@ -87,8 +87,8 @@ const (
 // Get and At need not walk from sibling to sibling.
 const wide = 16
 
-// What is larger is left to the garbage collector: a giant must not stay in the
-// pool for ever, nor hold the index of a small document that is kept.
+// Larger trees are left to the garbage collector: a giant must not stay in the
+// pool, nor hold the index of a small document that is kept.
 const (
 	pooledNodes = 1 << 15 // 1 MiB
 	pooledBytes = 1 << 20
@@ -173,7 +173,7 @@ func (t *Tree) textOf(n *node) []byte {
 }
 
 // flat reports whether the children of the container at i have no children
-// themselves, so that they stand side by side.
+// themselves, so that they are adjacent.
 func (t *Tree) flat(i uint32) bool {
 	n := &t.nodes[i]
 	return n.next-i-1 == n.count

@@ -4,7 +4,7 @@ package canonicaltree
 // elements or members of an outermost array or object, without parsing it and
 // without memory. Both are never too low for a document that Parse takes, and
 // hardly too high (by the number of empty arrays and objects). So a caller knows
-// what a Tree will cost before there is one: 32 bytes of index per value, up to
+// the cost of a Tree in advance: 32 bytes of index per value, up to
 // three times that while it grows. data may hold a document per line; its outer
 // values are then those of all lines together.
 func Values(data []byte) (all, outer int) {

@@ -8,7 +8,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// What is known before a document is parsed is what the tree then has, and one
+// The count before parsing is that of the tree, and one
 // more for each array and object that is empty.
 func TestValuesAreThoseOfTheTree(t *testing.T) {
 	check := func(t require.TestingT, text string) {

@@ -59,7 +59,7 @@ func TestVectors(t *testing.T) {
 	}
 }
 
-// The vectors must hold for somebody who has read the specification only.
+// The vectors hold for a reader of the specification only.
 func TestIndependentImplementation(t *testing.T) {
 	python, err := exec.LookPath("python3")
 	if err != nil && testing.Short() {

@@ -17,7 +17,7 @@
 // same bytes are a row of the outbox: all changes that one decision made in one
 // inbox partition, service by service, each document once, compressed. Its header says which
 // positions were decided and where the frame before it ended, so that a reader
-// sees what is missing. [Change.AppendBinary] is the form of a single change, in
+// detects missing frames. [Change.AppendBinary] is the form of a single change, in
 // dead letters and in the control records that send them once more.
 package change
 

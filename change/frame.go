@@ -203,8 +203,8 @@ func (b *FrameBuilder) endSlice() {
 	b.open = false
 }
 
-// AppendTo appends the record of a frame with the header of h and what was
-// added, and makes the builder empty. Every position must be a position of h.
+// AppendTo appends the record of a frame with the header of h and the added
+// changes, and makes the builder empty. Every position must be a position of h.
 func (b *FrameBuilder) AppendTo(dst []byte, h Frame) []byte {
 	if len(b.body) > 0 && (b.low < h.From || b.high >= h.To) || h.From >= h.To || h.Prev > h.From || h.Part < 0 {
 		panic(fmt.Sprintf("change: frame from %v to %v behind %v, part %d, of positions from %v to %v", h.From, h.To, h.Prev, h.Part, b.low, b.high))

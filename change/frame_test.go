@@ -46,7 +46,7 @@ func build(h Frame, all []serviceChanges) []byte {
 	return b.AppendTo(nil, h)
 }
 
-// generatedFrame draws a header and what stands behind it.
+// generatedFrame draws a header and the changes of a frame.
 func generatedFrame(t *rapid.T) (h Frame, all []serviceChanges) {
 	generation := rapid.Uint16Range(1, 1<<15-1).Draw(t, "generation")
 	from := rapid.Int64Range(0, 1<<47).Draw(t, "from")
@@ -164,7 +164,7 @@ func TestSliceStops(t *testing.T) {
 	require.Equal(t, 2, n)
 }
 
-// A frame that no decision could have made is none, whatever of it is damaged.
+// A frame that no decision could have made is refused, with any part damaged.
 func TestParseFrameRefuses(t *testing.T) {
 	h, all := example()
 	head := func(change func(*Frame)) []byte {
@@ -230,7 +230,7 @@ func TestParseFrameRefuses(t *testing.T) {
 	}
 }
 
-// What nobody could read is not written.
+// An unreadable frame is not written.
 func TestFrameBuilderPanics(t *testing.T) {
 	h, all := example()
 	c := all[0].changes[0]
@@ -264,7 +264,7 @@ func TestAFrameIsNotBelieved(t *testing.T) {
 	require.Less(t, allocated(func() { require.ErrorIs(t, readAll(bomb), ErrMalformed) }), uint64(1<<20))
 }
 
-// Whatever bytes stand in the log or an outbox: they are a frame, or malformed,
+// Any bytes in the log or an outbox are a frame, or malformed,
 // and cost no more memory than their size allows.
 func FuzzParseFrame(f *testing.F) {
 	h, all := example()
@@ -304,7 +304,7 @@ func FuzzParseFrame(f *testing.F) {
 			back = append(back, serviceChanges{s.Service, changes})
 		}
 		require.LessOrEqual(t, size, maxRatio*len(b))
-		// What was read can be written, and is the same then.
+		// A parsed frame can be written, and is the same then.
 		again, err := ParseFrame(build(*got, back))
 		require.NoError(t, err)
 		for i := range again.Slices {

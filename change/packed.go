@@ -15,7 +15,7 @@ const (
 
 // What appendPacked writes stays within these bounds, and unpack refuses what
 // does not: the length that a block claims is allocated before its bytes are
-// read, and S2 itself would let five bytes stand for 16 MiB. Changes hold keys and
+// read, and S2 itself would let five bytes claim 16 MiB. Changes hold keys and
 // hashes, so only documents of hundreds of kilobytes that say the same over and over
 // again reach the ratio; they stay plain.
 const (

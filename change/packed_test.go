@@ -20,7 +20,7 @@ func binaryOf(changes []Change) (b []byte) {
 	return b
 }
 
-// What was packed comes back, behind whatever the buffer held before.
+// Packed changes are unpacked again, after any content of the buffer.
 func TestPackedChangesComeBack(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		raw := binaryOf(rapid.SliceOfN(rapid.Custom(generated), 0, 20).Draw(t, "changes"))
@@ -36,7 +36,7 @@ func TestPackedChangesComeBack(t *testing.T) {
 	})
 }
 
-// Records of equal changes are equal: what is published again from the outbox is
+// Records of equal changes are equal: a frame published again from the outbox is
 // the same record.
 func TestPackingDependsOnTheChangesOnly(t *testing.T) {
 	raw := bytes.Repeat([]byte("the same over again "), 1000)
@@ -87,8 +87,8 @@ func TestAClaimIsNotBelieved(t *testing.T) {
 	require.ErrorIs(t, err, ErrMalformed)
 }
 
-// Whatever is packed can be unpacked, also what gets smaller than unpack
-// believes, and at the bound.
+// Packed changes can be unpacked, also those that get smaller than unpack
+// expects, and at the bound.
 func TestWhatIsPackedIsBelieved(t *testing.T) {
 	words := "abcdefghijklmnopqrstuvwxyz"
 	for _, size := range []int{1, 100, 10_000, 1 << 18, 3 << 20} {

@@ -49,7 +49,7 @@ type Quota struct {
 	Rows int `yaml:"rows" default:"0" range:"0..1000000000"`
 	// Bytes of bodies, files to import excepted.
 	Bytes Size `yaml:"bytes" default:"0B" range:"0B..1024GiB"`
-	// Imports is what the files of a tenant's imports that have not ended may hold in
+	// Imports bounds the files of a tenant's imports that have not ended, in
 	// the store, over all processes, in bytes of the files.
 	Imports Size `yaml:"imports" default:"0B" range:"0B..1048576GiB"`
 	// Letters is how many open dead letters the events of one source may leave: with
@@ -96,7 +96,7 @@ type Check struct {
 // Service returns the name of the check's service: customer/name@check.
 func (c *Check) Service() string { return c.Customer + "/" + c.Name + "@" + checkSink }
 
-// checkSink stands in a service's name for the sink that a check has not.
+// checkSink is the sink in the name of a check's service, which has none.
 const checkSink = "check"
 
 // APIMemory is the part of limits.memory for requests: their bodies, what these become,

@@ -22,7 +22,7 @@ func (l *loader) checkName(doc *document, path, name string) {
 	}
 }
 
-// check looks at how the parts fit together. It runs over whatever was read, so
+// check compares the parts with one another. It runs over all that was read, so
 // that one fault does not hide the others.
 func (l *loader) check() {
 	l.checkStore()

@@ -4,8 +4,8 @@ import (
 	"fmt"
 )
 
-// shareConnections gives all services of a target the bound of its connections
-// that one of them names, and finds those that name another one.
+// shareConnections applies the bound of a target's connections that one of its
+// services names to all of them, and finds those that name another one.
 func (l *loader) shareConnections() {
 	type bound struct {
 		claim

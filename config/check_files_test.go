@@ -10,7 +10,7 @@ import (
 	"github.com/seed-86dfc502/weir/assemble"
 )
 
-// A sink appends to its file: not to one of Weir's own, under whatever name.
+// A sink appends to its file, never to one of Weir's own, under any name.
 func TestFileSinksKeepOffOwnFiles(t *testing.T) {
 	t.Parallel()
 	path := write(t, map[string]string{

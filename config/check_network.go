@@ -211,7 +211,7 @@ func (l *loader) checkKeyPair(doc *document, path, cert, key string) {
 	if !good {
 		return
 	}
-	// The error is left out: it may repeat what the file holds.
+	// The error is left out: it may repeat the file's content.
 	if _, err := tls.LoadX509KeyPair(cert, key); err != nil {
 		doc.fault(member(path, "cert"), "and key are not a pair", "a certificate and its private key, in PEM")
 	}

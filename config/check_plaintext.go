@@ -11,8 +11,8 @@ import (
 const onOwn = "TLS, or insecure: true beside it where nobody else can read along"
 
 // checkPlaintext refuses connections that others could read or answer: without
-// TLS, or without a look at the server's certificate, beyond this machine. What is of a
-// kind its own check refuses. Where that is wanted the place says insecure: true.
+// TLS, or without verification of the server's certificate, beyond this machine. A kind
+// may check more. To allow it a connection says insecure: true.
 func (l *loader) checkPlaintext() {
 	c := &l.config
 	if !c.Admin.Off() && !c.Admin.Insecure && c.Admin.TLS == nil && Beyond(hostOf(c.Admin.Listen)) {
@@ -52,8 +52,8 @@ func (l *loader) plain(doc *document, path, problem, want string) {
 	doc.fault(path, problem, want)
 }
 
-// plainPostgres checks a connection string as libpq reads it, with what the
-// environment says where it says nothing.
+// plainPostgres checks a connection string as libpq reads it, with the
+// environment's values where it has none.
 func (l *loader) plainPostgres(doc *document, path string, secret Secret) {
 	if !doc.known(path) || secret.IsZero() {
 		return
@@ -113,8 +113,8 @@ func hostOf(address string) string {
 	return strings.Trim(address, "[]")
 }
 
-// orAll returns for the host of an address that names none the one that stands
-// for all of them.
+// orAll returns, for the host of an address without one, the address of all
+// interfaces.
 func orAll(host string) string {
 	if host == "" {
 		return "0.0.0.0"

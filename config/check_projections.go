@@ -94,7 +94,7 @@ func (l *loader) mounted(name string) bool {
 	})
 }
 
-// projectionFault reports a fault of a projection where it stands in the file.
+// projectionFault reports a fault of a projection at its place in the file.
 func (l *loader) projectionFault(doc *document, p *Projection, path string, f projections.Fault) {
 	at := member(path, "fields")
 	fields := p.Fields
@@ -159,7 +159,7 @@ func readSet(spec projections.Spec) ([]canonicaltree.Path, bool) {
 	return p.ReadSet(), true
 }
 
-// unprovided says what is wrong with the first path that no source provides.
+// unprovided returns the problem of the first path that no source provides.
 func (l *loader) unprovided(reads []canonicaltree.Path) (problem, want string) {
 	for _, read := range reads {
 		var stripped []string

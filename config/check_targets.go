@@ -13,7 +13,7 @@ func (l *loader) ownerOf(s Service) (*document, string) {
 }
 
 // checkTargets finds services that would write over one another, and those that
-// write into what is read.
+// write into a source.
 func (l *loader) checkTargets() {
 	c := &l.config
 	read, internal := claims{}, claims{}

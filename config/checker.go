@@ -2,7 +2,7 @@ package config
 
 import "regexp"
 
-// Checker is how a kind of source or sink reports what is wrong with it. Keys are
+// Checker collects the faults of a kind of source or sink. Keys are
 // below the key of the kind, like "url" or "columns.weight"; those of methods that
 // end in Beside are beside it. Of two faults of one value the first one counts.
 type Checker struct {
@@ -20,7 +20,7 @@ func (c *Checker) path(key string) string {
 	return c.kind + "." + key
 }
 
-// Key joins names to a key, whatever is in them.
+// Key joins names of any content to a key.
 func Key(key string, names ...string) string {
 	for _, name := range names {
 		key = member(key, name)
@@ -127,8 +127,8 @@ func (c *Checker) PlainPostgres(key string, secret Secret) {
 	c.l.plainPostgres(c.doc, c.path(key), secret)
 }
 
-// Plain reports that others could read a connection, or answer it. What has a
-// reference without a value is not known to be one.
+// Plain reports that others could read a connection, or answer it. A value with an
+// unresolved reference is not reported.
 func (c *Checker) Plain(key, problem, want string) { c.l.plain(c.doc, c.path(key), problem, want) }
 
 // FileTarget names a file, for Target.Name and Input.Reads.

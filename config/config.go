@@ -35,13 +35,13 @@ type Config struct {
 	Limits Limits `yaml:"limits"`
 	// Retention says how long records of the past are kept.
 	Retention Retention `yaml:"retention"`
-	// History says what is kept of attempts to deliver, for each service by itself.
+	// History bounds the kept attempts to deliver, for each service by itself.
 	History History `yaml:"history"`
 	// Admin is the listener for operators: health, metrics, the page.
 	Admin Admin `yaml:"admin"`
 	// Shutdown says how a process ends.
 	Shutdown Shutdown `yaml:"shutdown"`
-	// Log says what is logged, to standard error.
+	// Log configures logging, to standard error.
 	Log Log `yaml:"log"`
 	// Tracing, if given, sends OpenTelemetry traces. Defaults to none.
 	Tracing *Tracing `yaml:"tracing"`
@@ -129,13 +129,13 @@ type Merge struct {
 // Decide tunes the deciding stage.
 type Decide struct {
 	// BatchEvents is the most events in one transaction. Batches are never
-	// waited for: what is there is taken.
+	// waited for: a batch has the records at hand.
 	BatchEvents int `yaml:"batch_events" default:"1000" range:"1..20000"`
 	// Workers is how many transactions run at a time in one process; inbox
 	// partitions are spread over them.
 	Workers int `yaml:"workers" default:"2" range:"1..64"`
-	// Cache is what the owners of partitions may remember of their entities, in one
-	// process: what is remembered need not be loaded. Defaults to a quarter of
+	// Cache bounds the entities that the owners of partitions remember, in one
+	// process: a remembered entity need not be loaded. Defaults to a quarter of
 	// limits.memory, of which it is a part; 0B remembers nothing.
 	Cache Size `yaml:"cache" range:"0B..256GiB"`
 }
@@ -157,13 +157,13 @@ type Limits struct {
 type Retention struct {
 	// Tombstones of deleted entities; after it an old event can bring one back.
 	Tombstones Duration `yaml:"tombstones" default:"30d" range:"1h..3650d"`
-	// DeadLetters that nobody acted on.
+	// DeadLetters without an operator's action.
 	DeadLetters Duration `yaml:"dead_letters" default:"90d" range:"1h..3650d"`
 	// Audit of operators' actions.
 	Audit Duration `yaml:"audit" default:"365d" range:"1d..3650d"`
 }
 
-// History says what is kept of a service's attempts to deliver: when, which version,
+// History bounds the kept attempts of a service: when, which version,
 // how it ended, and the first bytes of the answer.
 type History struct {
 	// Keep is for how long. 0s keeps none.
@@ -208,7 +208,7 @@ type Shutdown struct {
 	Timeout Duration `yaml:"timeout" default:"20s" range:"1s..10m"`
 }
 
-// Log says what is logged.
+// Log configures logging.
 type Log struct {
 	// Level is the least severe level that is logged.
 	Level string `yaml:"level" default:"info" enum:"debug|info|warn|error"`

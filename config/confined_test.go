@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// What somebody else wrote reads nothing of this machine.
+// Foreign configuration reads nothing of this machine.
 func TestConfinedReadsNothingElse(t *testing.T) {
 	none := func(string) (string, bool) { return "", false }
 	outside := t.TempDir()

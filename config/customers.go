@@ -55,7 +55,7 @@ type Field struct {
 	Out string   `yaml:"-" key:"true"`
 	Pos Position `yaml:"-"`
 
-	// Path is where the value stands in the merged document, or with Each the
+	// Path is the place of the value in the merged document, or with Each the
 	// array.
 	Path string `yaml:"path"`
 	// Const is a value that is always the same.
@@ -73,7 +73,7 @@ type Deliveries []Delivery
 // JSONSchemaAlias says that a file has them as a mapping by name.
 func (Deliveries) JSONSchemaAlias() any { return map[string]Delivery{} }
 
-// What a sink keeps.
+// Delivery modes of a sink.
 const (
 	KindState = "state" // the newest document of each entity
 	KindLog   = "log"   // every change
@@ -90,10 +90,10 @@ type Delivery struct {
 	// Retry says how often a change is tried that fails by itself.
 	Retry Retry `yaml:"retry"`
 	// Kind says whether changes that a newer one replaces may be left out
-	// (state) or must all arrive (log). Defaults to what the sink is made for.
+	// (state) or must all arrive (log). Defaults to the sink's own mode.
 	Kind string `yaml:"kind" enum:"state|log"`
-	// History, if given, says what is kept of the attempts of this service, and that
-	// any are, if its sink's target does not answer single changes. Defaults to the
+	// History, if given, bounds the kept attempts of this service, and turns them on
+	// if its sink's target does not answer single changes. Defaults to the
 	// main file's for webhooks, and to none for other sinks.
 	History *OwnHistory `yaml:"history"`
 }
@@ -109,7 +109,7 @@ type OwnHistory struct {
 	MaxAttempts int `yaml:"max_attempts" range:"1000..1000000000"`
 }
 
-// Keeps returns what the sink keeps: Kind, or what the sink is made for.
+// Keeps returns the delivery mode: Kind, or the sink's own.
 func (d *Delivery) Keeps() string {
 	if d.Kind != "" {
 		return d.Kind

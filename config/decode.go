@@ -89,7 +89,7 @@ func (d *decoder) supported(n ast.Node, path string) bool {
 	return false
 }
 
-// recordPosition notes where a value stands that is no scalar.
+// recordPosition notes the place of a value that is no scalar.
 func (d *decoder) recordPosition(path string, n ast.Node) {
 	if _, ok := d.doc.keys[path]; !ok {
 		d.doc.keys[path] = d.doc.place(n)
@@ -215,7 +215,7 @@ func isMapping(n ast.Node) bool {
 	return false
 }
 
-// applyDefault gives a value that is not in the file its default.
+// applyDefault sets the default of a value that is not in the file.
 func (d *decoder) applyDefault(v reflect.Value, tag reflect.StructTag) {
 	if text, ok := tag.Lookup("default"); ok {
 		if v.Kind() == reflect.Slice {
@@ -346,7 +346,7 @@ func (d *decoder) scalar(n ast.Node, v reflect.Value, path string, tag reflect.S
 	}
 	written := d.doc.values[path]
 	// Numbers and truth values are never meant as text, nor the other way round;
-	// only what a reference stands for may be either.
+	// only the value of a reference may be either.
 	wantsText := v.Kind() == reflect.String || v.Kind() == reflect.Struct
 	plainWord := v.Kind() == reflect.Bool || v.Kind() == reflect.Int
 	switch {
@@ -382,7 +382,7 @@ func (d *decoder) scalar(n ast.Node, v reflect.Value, path string, tag reflect.S
 }
 
 // text returns the text of a scalar, references replaced, and whether the file has
-// it as text. It notes what is written, and reports what is no scalar.
+// as text. It notes the literal, and reports a value that is no scalar.
 func (d *decoder) text(n ast.Node, path, want string, secret bool) (text string, isText, ok bool) {
 	s := scalar{at: d.doc.place(n)}
 	switch n := n.(type) {

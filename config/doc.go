@@ -12,14 +12,14 @@
 // # Values
 //
 // Text may hold references: ${NAME}, ${NAME:-default} and ${file:/path}; $$ is
-// a dollar sign. Whatever came from a reference is never shown in a fault: the
+// a dollar sign. A value of a reference is never shown in a fault: the
 // reference is. A [Secret] prints, logs and marshals as "***". Durations and
-// sizes carry their unit. Paths are relative to the file that they stand in.
+// sizes carry their unit. Paths are relative to their file.
 //
 // # Unset is not zero
 //
 // A key that is absent gets its default after decoding; a key that is set to
-// zero keeps zero or is a fault. The defaults stand in the struct tags, from
+// zero keeps zero or is a fault. The defaults are in the struct tags, from
 // which the JSON schemas under schema/ are generated as well.
 //
 // # Fingerprint

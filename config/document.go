@@ -20,16 +20,16 @@ import (
 	"github.com/goccy/go-yaml/token"
 )
 
-// What a file may cost, since the parser's work grows with the square of the
-// nesting: the bytes of a file, and how many collections may stand inside one
-// another on a line.
+// Bounds of a file, since the parser's work grows with the square of the
+// nesting: its bytes, and how deeply collections may be nested
+// on a line.
 const (
 	maxFile  = 1 << 20
 	maxDepth = 64
 )
 
-// document is one file: where its keys and values stand, and what was written
-// there.
+// document is one file: the places of its keys and values, and their
+// literals.
 type document struct {
 	file   string
 	keys   map[string]Position // by path: where the key stands
@@ -44,7 +44,7 @@ type document struct {
 type scalar struct {
 	at  Position
 	raw string // "***" for a secret
-	// plain says that the value is what is written: no secret, no reference.
+	// plain says that the value is its literal: no secret, no reference.
 	plain bool
 	// unresolved says that the text still holds references that have no value.
 	unresolved bool
@@ -72,8 +72,8 @@ func (d *document) read() ast.Node {
 	return d.parse(data)
 }
 
-// readFile reads a little more than a file may have. It does not wait for somebody to
-// write into a named pipe: a running process, too, reads its files again.
+// readFile reads a little more than a file may have. It does not wait for a writer
+// of a named pipe: a running process, too, reads its files again.
 func readFile(path string) ([]byte, error) {
 	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	if err != nil {
@@ -84,7 +84,7 @@ func readFile(path string) ([]byte, error) {
 }
 
 func (d *document) parse(data []byte) (root ast.Node) {
-	// The parser is fed by whoever can write the file; none of its faults may
+	// Any author of a file feeds the parser; none of its faults may
 	// end the process.
 	defer func() {
 		if recover() != nil {
@@ -214,7 +214,7 @@ func tooMany(tokens token.Tokens) *token.Position {
 	return nil
 }
 
-// misread finds what the parser takes for another text without a word: it leaves out
+// misread finds text that the parser silently takes for another one: it leaves out
 // tabs within text that has no quotes, and makes some character of an escape whose
 // digits are none.
 func (d *document) misread(tokens token.Tokens) (at Position, m *mistake) {
@@ -299,7 +299,7 @@ func (d *document) place(n ast.Node) Position {
 	return at
 }
 
-// at returns where the value of a path stands, or else its key, or else that of
+// at returns the place of a path's value, or else of its key, or else that of
 // the nearest path around it.
 func (d *document) at(path string) Position {
 	for {
@@ -374,7 +374,7 @@ func (d *document) faultKey(path, problem, want string) {
 	}
 }
 
-// keyAt returns where the key of a path stands.
+// keyAt returns the place of a path's key.
 func (d *document) keyAt(path string) Position {
 	if at, ok := d.keys[path]; ok {
 		return at
@@ -382,7 +382,7 @@ func (d *document) keyAt(path string) Position {
 	return d.at(path)
 }
 
-// add reports a fault. What is wanted never repeats what is there.
+// add reports a fault. The wanted form never repeats the value.
 func (d *document) add(at Position, path, value string, m mistake) {
 	d.faults.add(Fault{File: at.File, Line: at.Line, Column: at.Column, Path: path, Value: value,
 		Problem: d.hide(path, m.problem, wrongPiece), Want: m.want, Fix: d.hide(path, m.fix, "look at what its references stand for")})
@@ -392,8 +392,8 @@ const wrongPiece = "is wrong with the values of its references"
 
 var words = regexp.MustCompile(`[\pL\pN_]+`)
 
-// hide shows the references of the value at a path again where a message repeats what
-// they stand for. What repeats it in another way, or is too short to be found, becomes
+// hide shows the references of the value at a path again where a message repeats
+// their values. A message that repeats them in another way, or too short to find, becomes
 // the text instead.
 func (d *document) hide(path, message, instead string) string {
 	v := d.values[path]

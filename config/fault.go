@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// Fault is one problem of a configuration, with the place where it stands.
+// Fault is one problem of a configuration, with its place.
 type Fault struct {
 	// File, as it was found; Line and Column count from 1, 0 if the problem is
 	// with the file as a whole.
@@ -19,8 +19,8 @@ type Fault struct {
 	// Value as it is written in the file, "***" for a secret; empty where the
 	// problem is not with a value.
 	Value string `json:"value,omitempty"`
-	// Problem says what is wrong. Want names what would be right, Fix says in a
-	// sentence what to do; one of the two is empty.
+	// Problem describes the fault. Want names a right value, Fix says in a
+	// sentence how to repair it; one of the two is empty.
 	Problem string `json:"problem"`
 	Want    string `json:"want,omitempty"`
 	Fix     string `json:"fix,omitempty"`

@@ -16,7 +16,7 @@ import (
 
 var update = flag.Bool("update", false, "write the golden files")
 
-// environment is what the test cases may refer to. Its values must not be seen
+// environment has the variables of the test cases. Its values must not be seen
 // in any fault.
 var environment = map[string]string{
 	"SET":         "value-from-environment",
@@ -33,7 +33,7 @@ func env(name string) (string, bool) {
 }
 
 // Each folder holds a configuration with certain mistakes, and faults.golden
-// with the faults that must be found, all of them, where they stand.
+// with all the faults that must be found, and their places.
 func TestFaults(t *testing.T) {
 	cases, err := filepath.Glob("testdata/faults/*")
 	require.NoError(t, err)

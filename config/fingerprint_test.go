@@ -136,7 +136,7 @@ func TestFingerprintStays(t *testing.T) {
 	})
 }
 
-// A fingerprint that stays although decisions change prunes what it must not.
+// A fingerprint that stays although decisions change prunes effective changes.
 func TestFingerprintMoves(t *testing.T) {
 	seen := map[[32]byte]string{load(t, mainFile, acmeFile).Fingerprint(): "as it was"}
 	for _, change := range []struct{ name, main, customer string }{

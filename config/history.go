@@ -1,6 +1,6 @@
 package config
 
-// inheritHistory fills in what is kept of the attempts of each service.
+// inheritHistory fills in the bounds of the attempts of each service.
 func (l *loader) inheritHistory() {
 	main := l.config.History
 	for i := range l.config.Projections {

@@ -10,8 +10,8 @@ import (
 	"github.com/seed-86dfc502/weir/config"
 )
 
-// What is kept of attempts is the main file's for webhooks, none for other sinks, and
-// what a service says for itself; what it does not say is the main file's again.
+// The main file sets the history of webhooks, other sinks have none, and
+// a service overrides it; keys that it leaves out are the main file's again.
 func TestHistoryOfServices(t *testing.T) {
 	const customer = `
 customer: acme

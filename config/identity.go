@@ -11,11 +11,11 @@ import (
 	"strings"
 )
 
-// Identity identifies what a process does to customers under a configuration. It
-// is what a revision in the store is known by: two processes of one identity work
+// Identity identifies a process's effect on customers under a configuration. The
+// store knows a revision by it: two processes of one identity work
 // side by side, and one of another identity is fenced. The first 32 bytes are the
-// Fingerprint, what entities are decided by; the other 32 stand for what a
-// customer gets beside that:
+// Fingerprint, which decides entities; the other 32 identify the customer's
+// side:
 //
 //   - of every sink its kind of target and its place (file, brokers, topic; of a
 //     URL scheme, hosts, path and the parameters that name a database or schema),

@@ -42,7 +42,7 @@ func sinksOf(t *testing.T, customer, secret string) *config.Config {
 	return c
 }
 
-// What a customer gets by it is another revision, so that a process with the old
+// A change of the customer's side is another revision, so that a process with the old
 // settings is fenced. Entities are evaluated as they were.
 func TestIdentityMoves(t *testing.T) {
 	first := sinksOf(t, sinksFile, "hunter2")
@@ -115,7 +115,7 @@ func TestIdentityOfFiles(t *testing.T) {
 	require.Equal(t, absolute.Identity(), relative.Identity())
 }
 
-// What a revision decides is known by the fingerprint that its identity begins with.
+// A revision's decisions are known by the fingerprint that its identity begins with.
 func TestDecidesLike(t *testing.T) {
 	c := sinksOf(t, sinksFile, "hunter2")
 	other := c.Identity()

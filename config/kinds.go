@@ -9,7 +9,7 @@ type Kinds struct {
 	Sinks   []Sink
 }
 
-// Input is what a file says about a source of one kind: a pointer to a struct
+// Input is the configuration of a source of one kind: a pointer to a struct
 // whose tags the decoder reads.
 type Input interface {
 	// Kind is its key in a file.
@@ -18,7 +18,7 @@ type Input interface {
 	CheckLocators(c *Checker, s *Source)
 	// Check reports what else is wrong with it and what does not go with it.
 	Check(c *Checker, s *Source)
-	// Reads names what it reads as sinks name their targets; empty for what no
+	// Reads names its input as sinks name their targets; empty for an input that no
 	// sink can write. Main is the cluster of the main kafka key.
 	Reads(main *Cluster) string
 }
@@ -30,7 +30,7 @@ type (
 	// Posted is an Input whose events are posted to the API.
 	Posted interface{ Endpoint() Endpoint }
 	// Enveloped is an Input that itself says entity, event id and operation of an
-	// event, so that nobody names places for them and no files are imported into it.
+	// event, so that no file names places for them and no files are imported into it.
 	Enveloped interface {
 		// Envelope returns the places where its messages have them.
 		Envelope() Envelope
@@ -48,30 +48,30 @@ type Endpoint struct {
 	Token   Secret // zero for none of its own
 }
 
-// Envelope says where messages have what a source says by itself. UUID: the event
+// Envelope locates the parts of messages that describe themselves. UUID: the event
 // id is unique among all sources.
 type Envelope struct {
 	Entity, EventID, Operation Locator
 	UUID                       bool
 }
 
-// Sink is what a file says about a sink of one kind: a pointer to a struct whose
+// Sink is the configuration of a sink of one kind: a pointer to a struct whose
 // tags the decoder reads.
 type Sink interface {
 	// Kind is its key in a file.
 	Kind() string
-	// Keeps is KindState or KindLog: what it is made for.
+	// Keeps is KindState or KindLog: the sink's own delivery mode.
 	Keeps() string
-	// Check reports what is wrong with it and what does not go with it.
+	// Check reports its faults, alone and together with the delivery's.
 	Check(c *Checker, d *Delivery)
-	// Identity lists what a customer gets by it, see Config.Identity. A path
+	// Identity lists the customer's side of it, see Config.Identity. A path
 	// counts as portable returns it.
 	Identity(portable func(path string) string) []any
-	// Target says what it writes to. Main is the cluster of the main kafka key.
+	// Target names its target. Main is the cluster of the main kafka key.
 	Target(main *Cluster) Target
 }
 
-// Target is what a sink writes to.
+// Target is the target of a sink.
 type Target struct {
 	Key  string // the key that names it
 	Name string // tells it from others; empty where sinks cannot meet
@@ -80,7 +80,7 @@ type Target struct {
 	Shape string
 }
 
-// What a Sink may have beside that.
+// Optional interfaces of a Sink.
 type (
 	// SinkDefaults fills in defaults that depend on other values.
 	SinkDefaults interface{ ApplyDefaults() }
@@ -95,8 +95,8 @@ type (
 
 // Connections say which client a sink shares with others.
 type Connections struct {
-	// Client names it, by all that makes two of them one: the target as whoever
-	// connects to it.
+	// Client names the client of the target, by all that two connections share: the target as its
+	// client sees it.
 	Client string
 	// Most is the bound, which has the key max_connections.
 	Most *int

@@ -20,7 +20,7 @@ type Option func(*loader)
 // not be run.
 func AllowUnsetEnv() Option { return func(l *loader) { l.allowUnset = true } }
 
-// Confined is for a configuration of somebody else, in a folder of its own
+// Confined is for a foreign configuration, in a folder of its own
 // without links: patterns that lead out of the folder are a fault, and references
 // to files have no value. To be used with AllowUnsetEnv, so that certificates are
 // not looked at either.
@@ -223,7 +223,7 @@ func (l *loader) applyDerivedDefaults() {
 	}
 }
 
-// ApplyDefaults gives each column without a path that of its name.
+// ApplyDefaults names the path of each column without one after the column.
 func (c Columns) ApplyDefaults() {
 	for i := range c {
 		c[i].Path = cmp.Or(c[i].Path, c[i].Name)

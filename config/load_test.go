@@ -101,7 +101,7 @@ func TestManyKeysAreRefusedBeforeTheyAreParsed(t *testing.T) {
 	}
 }
 
-// What is set to nothing must not get the default.
+// An explicit zero must not get the default.
 func TestUnsetIsNotZero(t *testing.T) {
 	c := loadSmall(t, `
 store: {sqlite: {path: /var/lib/weir/state.db}}
@@ -180,7 +180,7 @@ projections:
 	}
 }
 
-// What the parser would take for another text is refused.
+// Text that the parser would silently change is refused.
 func TestNothingIsMisread(t *testing.T) {
 	const escape, tab = "has an escape that is no character", "has a tab in text without quotes"
 	for text, want := range map[string]string{
@@ -323,7 +323,7 @@ func TestForeignEditors(t *testing.T) {
 }
 
 // A named pipe among the customers' files, and a file without an end, are faults and
-// nothing to wait for: a reload would wait for ever, and so would all after it.
+// not waited for: a reload would block, and so would all after it.
 func TestFilesWithoutAnEnd(t *testing.T) {
 	for name, make := range map[string]func(path string) error{
 		"is empty":     func(path string) error { return syscall.Mkfifo(path, 0o600) },
@@ -336,8 +336,8 @@ func TestFilesWithoutAnEnd(t *testing.T) {
 	}
 }
 
-// loadAny loads a main and a customer's file and checks that whatever is in
-// them, the answer is a configuration or faults with places in the files.
+// loadAny loads a main and a customer's file and checks that for any
+// content the answer is a configuration or faults with places in the files.
 func loadAny(t require.TestingT, dir string, main, customer []byte) {
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "weir.yaml"), main, 0o644))
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "acme.yaml"), customer, 0o644))

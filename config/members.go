@@ -58,7 +58,7 @@ func find(members []memberOf, name string) (memberOf, bool) {
 	return memberOf{}, false
 }
 
-// describe says what a member's value looks like.
+// describe describes the form of a member's value.
 func describe(m memberOf) string {
 	if words := m.tag.Get("enum"); words != "" {
 		return strings.ReplaceAll(words, "|", " or ")

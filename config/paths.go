@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// These are paths in gjson as well, of members with strange names. Whoever writes
-// one means another notation; a backslash before the sign says that the name is meant.
+// These are paths in gjson as well, of members with strange names. A user of one
+// means another notation; a backslash before the sign makes it a name.
 var (
 	bracketed    = regexp.MustCompile(`\[(\d*|\*|'[^']*'|"[^"]*")\]`)
 	calls        = regexp.MustCompile(`^[A-Za-z_]+\(.*\)$`)

@@ -62,7 +62,7 @@ func TestPlaintextThatIsWanted(t *testing.T) {
 	}
 }
 
-// Webhooks are kept from private addresses, whatever name leads there, unless
+// Webhooks are kept from private addresses, by any name, unless
 // they say otherwise or name this machine.
 func TestWebhooksAreKeptFromPrivateAddresses(t *testing.T) {
 	for url, want := range map[string]bool{
@@ -78,7 +78,7 @@ func TestWebhooksAreKeptFromPrivateAddresses(t *testing.T) {
 	}
 }
 
-// What the environment says for libpq counts as it does there.
+// The environment counts as it does for libpq.
 func TestPlaintextByTheEnvironment(t *testing.T) {
 	for _, c := range []struct {
 		url  string

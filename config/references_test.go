@@ -12,7 +12,7 @@ import (
 	"github.com/seed-86dfc502/weir/config"
 )
 
-// An error shows the references of a value, whatever the message repeats of it.
+// An error shows the references of a value, even if the message repeats the value.
 func TestFaultsShowReferencesNotValues(t *testing.T) {
 	t.Parallel()
 	const look = "look at what its references stand for"

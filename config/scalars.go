@@ -9,18 +9,18 @@ import (
 	"time"
 )
 
-// mistake is what is wrong with a text, and what would be right: a thing that is
+// mistake is the problem of a text, and its remedy: a thing that is
 // wanted, or a sentence that says what to do.
 type mistake struct{ problem, want, fix string }
 
 func (m *mistake) Error() string { return m.problem + hint(m.want, m.fix) }
 
-// masked stands for every secret that is printed.
+// masked is printed for every secret.
 const masked = "***"
 
-// Secret is text that must not be seen: whatever prints, logs or marshals it
-// gets "***". The zero Secret is empty and prints as nothing. Two secrets are
-// compared by what they reveal.
+// Secret is text that must not be seen: printing, logging or marshalling it
+// yields "***". The zero Secret is empty and prints as nothing. Two secrets are
+// compared by their values.
 type Secret struct {
 	// A pointer, since package fmt prints fields past all methods where a verb
 	// does not fit the value around them.
@@ -49,7 +49,7 @@ func (s Secret) String() string {
 	return masked
 }
 
-// Format writes "***" whatever the verb.
+// Format writes "***" for every verb.
 func (s Secret) Format(f fmt.State, _ rune) { _, _ = f.Write([]byte(s.String())) }
 
 // LogValue returns "***".

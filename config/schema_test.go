@@ -115,7 +115,7 @@ func kinds() (all []kindOf) {
 	return all
 }
 
-// schemaName gives the configuration of a kind a name of its own.
+// schemaName names the configuration of a kind.
 func schemaName(t reflect.Type) string {
 	for _, k := range kinds() {
 		if reflect.TypeOf(k.value).Elem() == t {
@@ -141,7 +141,7 @@ func collect(t reflect.Type, into map[string]reflect.Type) {
 	}
 }
 
-// refine adds what the struct tags say to the schema of a struct.
+// refine adds the struct tags to the schema of a struct.
 func refine(s *jsonschema.Schema, t reflect.Type) {
 	var group []string
 	rule := ""
@@ -229,7 +229,7 @@ func refineProperty(p *jsonschema.Schema, f reflect.StructField) {
 	}
 }
 
-// The schemas are written for editors; they must say what the types say.
+// The schemas are written for editors; they must match the types.
 // Run the test with -update after a change of the types.
 func TestSchemasAreUpToDate(t *testing.T) {
 	for name, file := range map[string]struct {

@@ -13,7 +13,7 @@ import (
 	"github.com/seed-86dfc502/weir/config"
 )
 
-// Whoever prints or logs a configuration, or a part of it, must not leak.
+// A printed or logged configuration, or a part of it, must not leak.
 func TestSecretsAreNotSeen(t *testing.T) {
 	c := load(t, mainFile, acmeFile)
 	require.Contains(t, c.Store.Postgres.URL.Reveal(), "hunter2")

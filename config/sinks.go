@@ -13,7 +13,7 @@ type Column struct {
 
 	// Type is the database's name of the type.
 	Type string `yaml:"type" required:"true"`
-	// Path is where the value stands in the projected document. Defaults to the
+	// Path is the place of the value in the projected document. Defaults to the
 	// column's name.
 	Path string `yaml:"path"`
 	// Unit is what numbers in a column of dates or times count, since 1970 or midnight.

@@ -61,38 +61,38 @@ type Source struct {
 	// Input is where its events come from.
 	Input Input `yaml:",kind"`
 
-	// Format is the form of the values: what the producer wrote, or the change
+	// Format is the form of the values: the producer's document, or the change
 	// events of Debezium or Maxwell, whose rows are then the documents.
 	Format string `yaml:"format" default:"json" enum:"json|debezium|maxwell"`
-	// Entity is where the entity's id stands: a gjson path, header:NAME, or key
+	// Entity locates the entity's id: a gjson path, header:NAME, or key
 	// for the record's key. Required, except for an outbox, which has it in a
 	// column.
 	Entity Locator `yaml:"entity"`
-	// EventID is where the producer's id of the event stands. Without it the
-	// gate lets everything through and the fence goes by positions alone.
+	// EventID locates the producer's id of the event. Without it the
+	// gate lets everything through and the fence compares positions alone.
 	EventID Locator `yaml:"event_id"`
 	// Payload is the gjson path of the document in the event. Defaults to the
 	// whole value.
 	Payload Locator `yaml:"payload"`
-	// Operation is where the event says what it does. Without it every event is
+	// Operation locates the event's operation. Without it every event is
 	// an upsert, except a null value, which is a delete.
 	Operation Locator `yaml:"operation"`
 	// DeleteValues are the values of Operation that mean delete, compared
 	// without regard to case; all others are an upsert.
 	DeleteValues []string `yaml:"delete_values" default:"delete,deleted,d,remove,tombstone"`
-	// Sequence is where the producer's order stands: an older one never
+	// Sequence locates the producer's order: an older one never
 	// overwrites a newer one.
 	Sequence Locator `yaml:"sequence"`
 	// UnavailableValue is the connector's unavailable.value.placeholder: a column that has
 	// it makes the event a dead letter. Defaults to Debezium's with format debezium, else
 	// to none.
 	UnavailableValue string `yaml:"unavailable_value"`
-	// Strip lists patterns of paths that matter to nobody.
+	// Strip lists patterns of paths that no service needs.
 	Strip []string `yaml:"strip"`
 	// Mode says whether a payload replaces the stored document or patches it.
 	Mode string `yaml:"mode" default:"replace" enum:"replace|patch"`
 	// Mount is the member of the merged document under which this source's
-	// document stands. Defaults to the root.
+	// document appears. Defaults to the root.
 	Mount string `yaml:"mount"`
 	// Shared says that other tenants than this source's may write to sources at the
 	// same place of the merged document, which say so as well.
@@ -120,7 +120,7 @@ func (s *Source) IsDelete(operation string) bool {
 	return false
 }
 
-// Locator says where in an event a value stands. The zero Locator stands for
+// Locator locates a value in an event. The zero Locator means
 // a key that is not configured.
 type Locator struct {
 	Path   string // gjson path into the value

@@ -17,16 +17,16 @@ type TokensFile struct {
 	Tokens []Token `yaml:"tokens"`
 }
 
-// Token is what the file says of one token.
+// Token configures one token.
 type Token struct {
 	// ID is the middle part of the token's text.
 	ID string `yaml:"id" required:"true"`
 	// Hash is "sha256:" and 64 hexadecimal digits: the hash of the token's text.
-	// A token that stands here by mistake is not shown.
+	// A token here by mistake is not shown.
 	Hash Secret `yaml:"hash" required:"true"`
 	// Tenant whose token it is; the services of the customer of that name are its.
 	Tenant string `yaml:"tenant" required:"true"`
-	// May lists what it may do: ingest, check, import.
+	// May lists its permissions: ingest, check, import.
 	May []string `yaml:"may" required:"true"`
 	// Sources that it may ingest or import into; "*" is all of them.
 	Sources []string `yaml:"sources"`

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// Warnings says what is allowed and probably not wanted: private keys that every
+// Warnings returns settings that are allowed and probably not intended: private keys that every
 // user of the machine may read, and tokens that never expire. It looks at the
 // files that the configuration names, and passes over those that it cannot.
 func (c *Config) Warnings() (all []string) {

@@ -13,7 +13,7 @@ import (
 )
 
 // BenchmarkApply is what one event costs in decide, without the store: read
-// what the entity remembers, decide, write it again. When it is observed, every
+// the entity's state, decide, write it again. When it is observed, every
 // event counts as suppressed, which costs most.
 func BenchmarkApply(b *testing.B) {
 	b.Run("unobserved", func(b *testing.B) { benchmarkApply(b, nil) })

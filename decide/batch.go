@@ -97,7 +97,7 @@ type decidedChange struct {
 	service int // index into Plan.Services
 }
 
-// nameChanges gives the changes their keys, all in one text.
+// nameChanges sets the keys of the changes, all in one text.
 func (v *verdict) nameChanges() {
 	from := len(v.bytes)
 	for i := range v.changes {

@@ -149,8 +149,8 @@ func (s *side) assign(ctx context.Context, t *rapid.T) {
 	require.NoError(t, err)
 }
 
-// An owner that remembers decides what one decides that loads everything, whatever
-// is evicted and whatever happens to its commits: the same frames, rows, entities
+// An owner with a cache decides the same as one that loads everything, for any
+// evictions and any outcomes of its commits: the same frames, rows, entities
 // and dead letters.
 func TestMemoryDecidesNothingElse(t *testing.T) {
 	hits := 0.0

@@ -18,7 +18,7 @@ func moveOf(partition int32, token byte, from, to int64) []store.WatermarkStep {
 	return []store.WatermarkStep{{Partition: store.Partition{Generation: 1, Number: partition}, Token: store.Token{token}, From: from, To: to}}
 }
 
-// counted returns what a metric of a cache has come to.
+// counted returns the value of a cache's metric.
 func counted(t *testing.T, c prometheus.Collector) float64 {
 	t.Helper()
 	reg := prometheus.NewRegistry()
@@ -39,7 +39,7 @@ func kept(limit int64, ids ...string) *cache {
 	return c
 }
 
-// What is remembered holds for one token and one offset.
+// A cache is valid for one token and one offset.
 func TestMemoryIsOfOneTokenAndOffset(t *testing.T) {
 	for name, c := range map[string]struct {
 		moves []store.WatermarkStep
@@ -91,7 +91,7 @@ func TestMemoryIsBounded(t *testing.T) {
 	require.Zero(t, counted(t, c.metrics.cacheBytes))
 }
 
-// The bound is in bytes of memory: what is estimated is not far from what is taken.
+// The bound is in bytes of memory: the estimate is close to the memory in use.
 func TestCacheKnowsItsSize(t *testing.T) {
 	const entities = 3000
 	for _, c := range []struct {

@@ -11,7 +11,7 @@ import (
 // claims are which claims of a batch had their effect: before it, as the store
 // says, or by a record of it. An attempt of the API that was abandoned, or whose
 // process died, may have put its event into the inbox, and the next attempt puts it
-// there again; the first record that is decided, whatever its outcome, is the claim's
+// there again; the first record that is decided, with any outcome, is the claim's
 // effect. A restored ledger makes another claim for a key that it forgot: then the
 // first record of the key is the effect of both. nil: the batch has no claims.
 type claims struct {

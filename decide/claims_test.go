@@ -14,8 +14,8 @@ import (
 	"pgregory.net/rapid"
 )
 
-// I2: a claim has one effect, however often its event stands in the inbox, in
-// whichever batches: all is as if only the first one were there. The mistake
+// I2: a claim has one effect, however often its event is in the inbox, in
+// any batches: all is as if only the first one were there. The mistake
 // that this catches: a repetition that comes after something newer of another
 // request brings the old content back.
 func TestAClaimHasOneEffect(t *testing.T) {
@@ -106,8 +106,8 @@ func TestARepeatedClaimIsStale(t *testing.T) {
 }
 
 // An entity that was never taken in, or was purged, is not made by a repetition
-// that comes late. The mistake that this catches: to note what became of it there
-// leaves an empty entity for ever.
+// that comes late. The mistake that this catches: a note of its outcome there
+// leaves an empty entity behind.
 func TestARepeatedClaimMakesNoEntity(t *testing.T) {
 	plan := bananaPlan(t)
 	d := &Decider{opt: Options{Plan: plan, Inbox: store.Inbox{Generation: 1}}}

@@ -171,7 +171,7 @@ func (ev *evaluation) amend(c *change.Control, services []int) {
 
 // audit writes the audit row of a control record: what people did. A part of an
 // operator's request that only decides again has none of its own: the request has
-// one, and the decision shows in what is sent.
+// one, and the changes sent show the decision.
 func (ev *evaluation) audit(r *record) {
 	c := r.Control
 	if c.Actor == change.Deliver {

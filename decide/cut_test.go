@@ -12,7 +12,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// decided is what is stored and sent after some batches about one entity.
+// decided is the stored and sent result of some batches about one entity.
 type decided struct {
 	entity  store.Entity
 	sent    []change.Change
@@ -56,7 +56,7 @@ func (d *decided) decides(t require.TestingT, p *Plan, batch []*record) {
 // rows are the dam states.
 func (d *decided) rows() []store.Row { return d.entity.States.All(d.entity.ID) }
 
-// I4: how records are cut into batches shows neither in what is sent nor in
+// I4: the cuts between batches show neither in the changes sent nor in
 // the dam. The mistake that this caught: a reset and a delete of an entity that
 // was new in the same batch left the retraction out.
 func TestBatchesAreNoBoundaries(t *testing.T) {

@@ -40,7 +40,7 @@ func bananaPlan(t testing.TB) *Plan {
 }
 
 // feed applies events written as "source:id payload"; the payload - is a
-// delete, and an empty id is none. It returns one line per step: what was sent.
+// delete, and an empty id is none. It returns one line per step: the changes sent.
 func feed(t *testing.T, s *Simulator, events ...string) []string {
 	t.Helper()
 	var lines []string
@@ -101,7 +101,7 @@ func TestI4LastSeen(t *testing.T) {
 	require.Equal(t, []string{both1, "noise", "noise", one2}, feed(t, s, a, a, a, b))
 }
 
-// I5: the fence stands before the noise check. Event 2 is noise; its late
+// I5: the fence comes before the noise check. Event 2 is noise; its late
 // repetition after event 3 must not bring its content back.
 func TestI5NoiseIsRememberedByTheFence(t *testing.T) {
 	s := NewSimulator(bananaPlan(t))
@@ -171,7 +171,7 @@ func TestI5SequencesByValue(t *testing.T) {
 	}
 }
 
-// A sequence of another kind has no order: it is a dead letter, and what comes after it is
+// A sequence of another kind has no order: it is a dead letter, and the events after it are
 // in order as before. An operator drops the order.
 func TestASequenceOfAnotherKindIsADeadLetter(t *testing.T) {
 	s := NewSimulator(bananaPlan(t))
@@ -196,7 +196,7 @@ func TestASequenceOfAnotherKindIsADeadLetter(t *testing.T) {
 }
 
 // A document that stops matching, and a deleted entity, are retracted once;
-// what was never sent is not retracted.
+// an entity that was never sent is not retracted.
 func TestRetraction(t *testing.T) {
 	s := NewSimulator(bananaPlan(t))
 	require.Equal(t, []string{
@@ -229,7 +229,7 @@ func rowOf(s *Simulator) store.Row {
 	return e.States.Get(1)
 }
 
-// I9: what the target refused is held back, whatever other events come, and nobody
+// I9: refused content is suppressed, through any other events, and no other service
 // is evaluated for it. Any other content passes, also the one before, and with it
 // the refused one may come again.
 func TestI9RefusedContentIsHeldBack(t *testing.T) {
@@ -258,7 +258,7 @@ func TestI9RefusedContentIsHeldBack(t *testing.T) {
 	require.False(t, rowOf(s).Refused, "late: the row has moved on")
 }
 
-// The same when the entity is evaluated anew for everybody: an equal content is
+// The same when the entity is evaluated anew for all services: equal content is
 // compared and held back, under another configuration as well.
 func TestI9RefusedContentIsHeldBackWhenEvaluated(t *testing.T) {
 	s := NewSimulator(bananaPlan(t))
@@ -284,7 +284,7 @@ func TestI9RefusedRetraction(t *testing.T) {
 }
 
 // An operator lets a refused content pass: by a replay of its letter, by force, or
-// by a reset. What is in the dam and not refused passes by force only.
+// by a reset. Content in the dam that is not refused passes by force only.
 func TestI9WhatLetsRefusedContentPass(t *testing.T) {
 	const a, again = `registry: {"id":"B-007","ripeness_level":1}`, `control one/ripeness@a=upsert{"banana_id":"B-007","ripeness":1}`
 	for name, c := range map[string]change.Control{
@@ -315,7 +315,7 @@ func TestI9WhatLetsRefusedContentPass(t *testing.T) {
 	}
 }
 
-// A letter of what was refused before is overtaken by what was sent since.
+// A letter of refused content is superseded by later changes.
 func TestI9AnOldLetterIsObsolete(t *testing.T) {
 	s := NewSimulator(bananaPlan(t))
 	feed(t, s, `registry: {"id":"B-007","ripeness_level":1}`)
@@ -362,7 +362,7 @@ func TestRedecide(t *testing.T) {
 }
 
 // One change that is too large for one customer is a dead letter of that
-// customer and stops nobody else.
+// customer and stops no other.
 func TestOversizedChange(t *testing.T) {
 	p := bananaPlan(t)
 	p.MaxChange = 400
@@ -387,8 +387,8 @@ func TestFilterErrorIsADeadLetterOfItsService(t *testing.T) {
 		feed(t, s, `registry: {"id":"B-007","ripeness_level":"green"}`))
 }
 
-// The mistake that this catches: a change was gone from the log, and what was to be
-// sent in its stead is too large. The row said for ever that the customer had the lost
+// The mistake that this catches: a change was lost from the log, and its
+// replacement is too large. The row said that the customer had the lost
 // change: its content was held back, and the repair of the gap waited for it to move.
 func TestALostChangeThatCannotBeMadeAgain(t *testing.T) {
 	small := `registry: {"id":"B-007","ripeness_level":1}`

@@ -134,7 +134,7 @@ func (w *worker) decide(ctx context.Context, batch []*record) error {
 const maxFailures = 5
 
 // filterOwned leaves out records of partitions that are no longer owned or have to wait,
-// what comes behind those that waited, those of an earlier assignment (behind them others
+// records behind those that waited, those of an earlier assignment (behind them others
 // may be missing) and those that were decided already. It returns the rest, with their
 // watermark steps and ownerships.
 func (w *worker) filterOwned(batch []*record) ([]*record, []store.WatermarkStep, map[int32]*ownership) {

@@ -58,8 +58,8 @@ type Options struct {
 	// over all workers. Each partition of a worker has an equal share of the worker's,
 	// beyond which it waits. Defaults to 64 MiB.
 	MaxUnpublished int64
-	// Cache bounds what owners remember of their entities, in bytes, over all workers.
-	// 0: every decision loads what it needs.
+	// Cache bounds the cached entities of all workers, in bytes.
+	// 0: every decision loads its entities.
 	Cache int64
 	// FaultInjection is for tests.
 	FaultInjection FaultInjection
@@ -67,15 +67,15 @@ type Options struct {
 	// over again: long enough to learn that the partition has another owner. Defaults
 	// to 1s.
 	RetakeDelay time.Duration
-	// Limit, if given, ends what a shutdown lets finish: a transaction, whose outcome
+	// Limit, if given, ends the work that a shutdown lets finish: a transaction, whose outcome
 	// is unknown then, and publishes, which the next owner does again.
 	Limit   context.Context
 	Logger  *slog.Logger
 	Metrics *Metrics
 	// Noise, if given, collects which fields cause suppressed events.
 	Noise *sketch.Collector
-	// Tracer makes spans of traced records. Defaults to none: what is traced
-	// elsewhere is not passed on then.
+	// Tracer makes spans of traced records. Defaults to none: trace contexts of other
+	// systems are not passed on then.
 	Tracer *tracing.Tracer
 }
 
@@ -125,8 +125,8 @@ func New(opt Options) (*Decider, error) {
 	return d, nil
 }
 
-// Adopt makes later decisions under another plan. Owners keep their partitions, what they
-// publish, and their caches.
+// Adopt makes later decisions under another plan. Owners keep their partitions, unacknowledged
+// publishes, and caches.
 func (d *Decider) Adopt(plan *Plan) { d.plan.Store(plan) }
 
 // replaced reports whether another plan has replaced one that the store refused as

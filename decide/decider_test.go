@@ -18,7 +18,7 @@ import (
 	"github.com/seed-86dfc502/weir/transport"
 )
 
-// published keeps what a decider publishes; it acknowledges that, or nothing.
+// published keeps the frames that a decider publishes; it acknowledges them, or nothing.
 type published struct {
 	acknowledge bool
 
@@ -46,7 +46,7 @@ func (p *published) count() int {
 	return len(p.records)
 }
 
-// flow is a store and what is decided with it, of an inbox of two partitions.
+// flow is a store and the decisions in it, of an inbox of two partitions.
 type flow struct {
 	store interface {
 		store.Store
@@ -55,7 +55,7 @@ type flow struct {
 	}
 	plan  *Plan
 	inbox store.Inbox
-	// wrap, if given, stands between the decider and the store.
+	// wrap, if given, wraps the decider's store.
 	wrap       func(store.Decisions) store.Decisions
 	maxOutcome int   // of the options
 	cache      int64 // likewise
@@ -141,7 +141,7 @@ func begin(t *testing.T, d *Decider, partition int32, records ...transport.Recei
 	return result
 }
 
-// Whoever decides, its first frame goes on from the newest one of its partition:
+// Under any owner, a first frame continues from the newest one of its partition:
 // over batches that change nothing, and whether or not that frame was published.
 func TestOwnersLinkTheirFrames(t *testing.T) {
 	w := newFlow(t)
@@ -174,9 +174,9 @@ func TestOwnersLinkTheirFrames(t *testing.T) {
 	require.Equal(t, change.NewVersion(1, 5), log[1].end)
 }
 
-// The inbox is made anew, with fewer partitions, when decisions were committed and
+// The inbox is re-created, with fewer partitions, when decisions were committed and
 // not published. The mistake that this catches: a new generation that publishes
-// its own partitions only leaves in the store what it says was sent.
+// its own partitions only leaves undelivered frames in the store.
 func TestWhatAnOlderInboxLeftIsPublished(t *testing.T) {
 	w := newFlow(t)
 	ripe, riper := `{"id":"B","ripeness_level":1}`, `{"id":"B","ripeness_level":2}`

@@ -25,7 +25,7 @@ func cameTo(t *testing.T, s *Simulator, entity string) []string {
 }
 
 // The mistake that this catches: an entity that a filter keeps out, or that lacks a
-// required source, is called a duplicate of what the customer has, which is nothing.
+// required source, is called a duplicate of the customer's content, which is nothing.
 func TestOnlyWhatACustomerHasIsHeldBack(t *testing.T) {
 	p := bananaPlan(t)
 	m := merge.Compile(merge.Spec{Sources: []merge.Source{{Name: "registry"}, {Name: "lab", Patch: true}}, Required: []string{"registry"}})
@@ -93,8 +93,8 @@ func TestRefusalsAreNeitherHistoryNorAudit(t *testing.T) {
 	require.Equal(t, "alice", ev.out.Audit[0].Actor)
 }
 
-// A batch that decides several records of an entity keeps for each what it sent, and
-// what one service too many is known of is let go rather than guessed.
+// A batch that decides several records of an entity keeps the changes sent for each, and
+// drops the history of one service too many rather than guess it.
 func TestHistoryOfManyServices(t *testing.T) {
 	p := bananaPlan(t)
 	for i := range 100 {

@@ -6,11 +6,11 @@
 //
 // Each partition of the inbox has one owner at a time. The owner takes the
 // partition over (writes its token, reads watermark and outbox in one snapshot,
-// hands what the outbox holds to the producer) and then decides records in offset
+// hands the outbox's frames to the producer) and then decides records in offset
 // order, in batches, each batch in one transaction over all partitions of its worker that
 // have something waiting:
 //
-//	watermark CAS ─ fence ─ merge ─ noise? ─ changed paths ─ project what they touch ─ dam ─ outbox ─ commit ─ publish
+//	watermark CAS ─ fence ─ merge ─ noise? ─ changed paths ─ project ─ dam ─ outbox ─ commit ─ publish
 //
 // The decision and the duty to send it are durable together. After a commit of unknown
 // outcome, and after anything but a clean commit, the owner takes over again and reads the

@@ -152,7 +152,7 @@ func (ev *evaluation) event(r *record) error {
 		return nil
 	}
 	// Stored documents that merged may not under another configuration (too deep
-	// under a new mount, say). This one may be what they need.
+	// under a new mount, say). This event may repair them.
 	before, wasPresent, unmerged := ev.view()
 	if changed {
 		ev.set(e.Source, next)

@@ -11,7 +11,7 @@ import (
 )
 
 // I5: an entity remembers the last eight event ids of each source, not seven and not nine:
-// a producer that repeats its last sends is stale for all of them, whatever came between
+// a producer that repeats its last sends is stale for all of them, with any events between
 // from another source, and an id with other content is another event.
 func TestI5TheLastEightEventIDsAreRemembered(t *testing.T) {
 	content := canonicaltree.Digest{1}

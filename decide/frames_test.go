@@ -14,7 +14,7 @@ import (
 	"github.com/seed-86dfc502/weir/store"
 )
 
-// logged is what stands in one partition of the changes log.
+// logged is the content of one partition of the changes log.
 type logged struct {
 	end     change.Version
 	seen    map[string][]change.Change // by service
@@ -54,9 +54,9 @@ func (l *logged) read(t require.TestingT, p *Plan, frame []byte, limit int) {
 	}
 }
 
-// Whatever the batches: the frames of a partition are a chain that covers every
+// With any batches: the frames of a partition are a chain that covers every
 // change once, each service's in their order, and none is above the limit unless
-// one change is. What it would have caught: parts that are linked to one another,
+// one change is. The mistakes that this catches: parts that are linked to one another,
 // a cut within an offset, a link that a batch without changes forgot.
 func TestFramesChain(t *testing.T) {
 	p := &Plan{Revision: 3}
@@ -125,7 +125,7 @@ func TestFramesChain(t *testing.T) {
 	})
 }
 
-// The parts of a position name how it was cut: in the same way by whoever decides the
+// The parts of a position name how it was cut: equally by all owners that decide the
 // same, in another way where other changes are in a part.
 func TestACutIsKnownByWhatIsInEachPart(t *testing.T) {
 	cuts := func(revision int64, sizes ...int) (cuts []uint64) {

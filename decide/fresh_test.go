@@ -83,7 +83,7 @@ func TestAnOutdatedEntityEvaluatesOnlyWhatIsNewToIt(t *testing.T) {
 	}
 }
 
-// A reset entity evaluates everything, whatever is known of earlier configurations.
+// A reset entity evaluates everything, with any history of earlier configurations.
 func TestAResetEntityIsNewToAllServices(t *testing.T) {
 	plan := freshPlan(t, "after", 3, "before", "after")
 	_, known := plan.newTo(&store.Entity{Found: true})

@@ -151,7 +151,7 @@ type storedEntry struct {
 	sent     []byte
 }
 
-// historyKept marks, in the byte of an entry's word, one with what is kept of its
+// historyKept marks, in the byte of an entry's word, one with a history of its
 // services.
 const historyKept = 0x80
 
@@ -294,8 +294,8 @@ func (h *history) evaluated(p *Plan, projection int) {
 	}
 }
 
-// redecided remembers that a control record evaluated all projections; of one
-// that names services, what was sent tells.
+// redecided notes that a control record evaluated all projections; for one
+// that names services, the changes sent tell.
 func (h *history) redecided(p *Plan, c *change.Control) {
 	if len(c.Services) > 0 {
 		h.last.kept = true
@@ -412,7 +412,7 @@ func encodeState(t *history, f fence) []byte {
 }
 
 // ranks numbers projections by the order of their names, which is the same in
-// whatever order files list them.
+// any order in which files list them.
 func ranks(ps []*projections.Projection) []int {
 	name := func(i int) string { return ps[i].Spec().Customer + "/" + ps[i].Spec().Name }
 	order := make([]int, len(ps))

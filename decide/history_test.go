@@ -26,7 +26,7 @@ func historyOf(t testing.TB, e store.Entity) History {
 	return m.public()
 }
 
-// The mistake that this catches: nobody can tell later what became of an event.
+// The mistake that this catches: the outcome of an event is not known later.
 func TestHistoryTellsWhatBecameOfEvents(t *testing.T) {
 	p := bananaPlan(t)
 	s := NewSimulator(p)

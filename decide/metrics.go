@@ -7,7 +7,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promauto"
 )
 
-// Metrics of decide. Counters move after the commit of what they count, so a
+// Metrics of decide. Counters move after the commit, so a
 // transaction that is repeated counts once. Labels are bounded by the
 // configuration: sources, services and fixed words.
 type Metrics struct {

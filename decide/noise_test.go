@@ -22,9 +22,9 @@ func causes(s *sketch.Sketch) (lines []string) {
 	return lines
 }
 
-// What an event changed is on the board if, and only if, nobody got anything by
+// The fields that an event changed are on the board if, and only if, no service got anything by
 // it and it was its fields that changed. The mistakes that this catches: fields
-// are blamed that somebody was sent, or that were there for the first time, or
+// are blamed that caused a change, or that were there for the first time, or
 // that had to be evaluated for another reason.
 func TestSuppressedEventsAreObserved(t *testing.T) {
 	s := NewSimulator(bananaPlan(t))
@@ -99,7 +99,7 @@ func TestEventsThatChangeVeryMuch(t *testing.T) {
 	require.Empty(t, got.Sets())
 }
 
-// Of many, a part is observed and stands for all.
+// Of many events, a sample is observed and counts for all.
 func TestManyAreSampled(t *testing.T) {
 	s := NewSimulator(bananaPlan(t))
 	s.collector = sketch.NewCollector()

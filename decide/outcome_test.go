@@ -15,7 +15,7 @@ import (
 )
 
 // narrow is a store that does not take a decision of more than most bytes of
-// documents, and says what it was made to say.
+// documents, and answers as it is told.
 type narrow struct {
 	store.Decisions
 	most      int
@@ -76,7 +76,7 @@ func (w *flow) decides(t *testing.T, d *Decider, records []transport.Received) {
 	require.EqualValues(t, len(records), n)
 }
 
-// What events come to is bounded, not only what they are. The mistake that this
+// The outcome of events is bounded, not only their size. The mistake that this
 // catches: a batch of many events for many services is more than a database takes
 // in one statement.
 func TestABatchIsCutWhereItsOutcomeIsTooLarge(t *testing.T) {
@@ -90,7 +90,7 @@ func TestABatchIsCutWhereItsOutcomeIsTooLarge(t *testing.T) {
 	require.Less(t, counted.committed.Load(), int64(40), "no smaller than it must be")
 }
 
-// A batch that fails again and again is halved, whatever the store says.
+// A batch that fails repeatedly is halved, after any error of the store.
 func TestABatchThatFailsAgainAndAgainIsHalved(t *testing.T) {
 	for name, class := range map[string]store.Class{"retry": store.Retry, "fatal": store.Fatal, "unknown": store.Unknown} {
 		t.Run(name, func(t *testing.T) {

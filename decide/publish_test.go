@@ -106,7 +106,7 @@ func (w *flow) outbox(t *testing.T, partition int32) int {
 
 var errAway = errors.New("away")
 
-// What was left out while its partition waited is decided before what comes behind it,
+// Records left out while their partition waited are decided before later ones,
 // also if the partition does not wait any more by then: parts of one batch, one after the
 // other.
 func TestNothingOvertakesWhatWasLeftOut(t *testing.T) {
@@ -135,7 +135,7 @@ func TestNothingOvertakesWhatWasLeftOut(t *testing.T) {
 	}
 }
 
-// What was not published goes out, from the store, before what is decided next.
+// An unpublished frame goes out, from the store, before the next decision.
 func TestAFailedPublishIsRepeatedFromTheStore(t *testing.T) {
 	w := newFlow(t)
 	p := &held{}
@@ -151,7 +151,7 @@ func TestAFailedPublishIsRepeatedFromTheStore(t *testing.T) {
 	require.Zero(t, w.outbox(t, 0))
 }
 
-// A shutdown deletes what was acknowledged, and leaves what failed to the next owner.
+// A shutdown deletes acknowledged frames, and leaves failed ones to the next owner.
 func TestAShutdownKeepsWhatFailed(t *testing.T) {
 	w := newFlow(t)
 	p := &held{}
@@ -167,8 +167,8 @@ func TestAShutdownKeepsWhatFailed(t *testing.T) {
 	require.Equal(t, []string{"B"}, next.entities(t))
 }
 
-// A partition is taken over again only when everything of it is answered: what is still
-// under way could land behind what is published next. Others go on meanwhile.
+// A partition is taken over again only when all its publishes are answered: one that is still
+// under way could land behind the next. Other partitions continue meanwhile.
 func TestATakeOverWaitsForTheAnswers(t *testing.T) {
 	w := newFlow(t)
 	p := &held{}
@@ -208,7 +208,7 @@ func TestAnAssignmentWaitsForTheAnswersToo(t *testing.T) {
 	require.Equal(t, []string{"A", "A", "B"}, p.entities(t))
 }
 
-// What is not published is bounded for the process: each worker has its part of it.
+// Unpublished bytes are bounded for the process: each worker has its part of them.
 func TestWorkersShareWhatMayBeUnpublished(t *testing.T) {
 	w := newFlow(t)
 	d, err := New(Options{
@@ -241,7 +241,7 @@ func (s *unclear) Decide(ctx context.Context, d store.Decision, decide func(stor
 	return s.Decisions.Decide(ctx, d, decide)
 }
 
-// What is in hand when its partition begins to wait is decided when that is over, and
+// A frame in hand when its partition begins to wait is decided when that is over, and
 // not acknowledged before.
 func TestAFrameWaitsForItsPartition(t *testing.T) {
 	w := newFlow(t)
@@ -300,7 +300,7 @@ func (s *watched) Decide(ctx context.Context, d store.Decision, decide func(stor
 }
 
 // Every row is deleted by the decision after its acknowledgement, and named in no
-// later one: a store that was put back uses ids again.
+// later one: a restored store uses ids again.
 func TestAcknowledgedRowsAreDeletedOnce(t *testing.T) {
 	w := newFlow(t)
 	_, killed := w.single(t, &held{}, 0)
@@ -338,7 +338,7 @@ func TestAnIdleOwnerDeletesWhatWasAcknowledged(t *testing.T) {
 	require.ErrorIs(t, l.owned[0].stale, store.ErrFenced)
 }
 
-// lostCommit is a store that loses what was decided of a partition, when a test says so.
+// lostCommit is a store that loses a partition's decision, when a test says so.
 type lostCommit struct {
 	store.Decisions
 	of   int32
@@ -390,7 +390,7 @@ func TestAQuietPartitionBesideABusyOne(t *testing.T) {
 }
 
 // I12: an owner without events learns that another configuration is active, also in a
-// store that was put back. The mistake that this catches: it asked again and again, and
+// restored store. The mistake that this catches: it asked again and again, and
 // decided nothing more when events came.
 func TestAnIdleOwnerOfAnOlderRevisionEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -403,7 +403,7 @@ func TestAnIdleOwnerOfAnOlderRevisionEnds(t *testing.T) {
 	})
 }
 
-// wentBack is a store that was put back to where nothing was decided.
+// wentBack is a store restored to before the first decision.
 type wentBack struct{ store.Decisions }
 
 func (s wentBack) TakeOver(ctx context.Context, partitions []store.Partition, token store.Token) ([]store.TakenOver, error) {
@@ -414,7 +414,7 @@ func (s wentBack) TakeOver(ctx context.Context, partitions []store.Partition, to
 	return taken, err
 }
 
-// What was read of the inbox and is not decided any more has to be read again.
+// Inbox records whose decisions were lost have to be read again.
 func TestAStoreThatWentBackEndsTheSubscription(t *testing.T) {
 	w := newFlow(t)
 	w.wrap = func(s store.Decisions) store.Decisions { return wentBack{s} }
@@ -425,8 +425,8 @@ func TestAStoreThatWentBackEndsTheSubscription(t *testing.T) {
 	require.ErrorIs(t, context.Cause(d.stop), ErrReread)
 }
 
-// An assignment that ends halfway leaves no owner: the group tells nobody that its
-// partitions went away.
+// An assignment that ends halfway leaves no owner: the group does not report that its
+// partitions were revoked.
 func TestAnAssignmentThatEndsHalfwayOwnsNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newFlow(t)

@@ -10,9 +10,9 @@ import (
 	"pgregory.net/rapid"
 )
 
-// Whatever the interleaving of submissions, withdrawals and failures: nothing
-// takes effect twice, whoever gets nil took effect, whoever gets an error did
-// not, frames of a partition keep their order, and no batch passes its bounds.
+// For any interleaving of submissions, withdrawals and failures: nothing
+// takes effect twice, a nil answer means an effect, an error means none,
+// frames of a partition keep their order, and no batch passes its bounds.
 func TestAnyInterleaving(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		type frame struct{ partition, number int }

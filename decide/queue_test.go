@@ -62,7 +62,7 @@ func (s *stage) seen() [][]string {
 	return s.batches
 }
 
-// What waits while a batch is handled makes the next ones, the oldest first.
+// Frames that wait while a batch is handled make the next ones, the oldest first.
 func TestBatchesOverAllSubmitters(t *testing.T) {
 	type submission struct {
 		value        string
@@ -107,7 +107,7 @@ func TestBatchesOverAllSubmitters(t *testing.T) {
 	}
 }
 
-// What was withdrawn is no batch.
+// A withdrawn frame is in no batch.
 func TestNoBatchOfNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		gate := make(chan struct{})

@@ -68,8 +68,8 @@ func TestReplayedEventsAreFencedByWhatCameSince(t *testing.T) {
 	}
 }
 
-// A replay that is newer by its sequence does not open the way for what stands
-// behind it in the stream and was taken before.
+// A replay that is newer by its sequence does not admit events that come
+// behind it in the stream and were ingested before.
 func TestReplayedEventMovesNoPositionBack(t *testing.T) {
 	of := func(offset int64, sequence string) *change.Event {
 		return &change.Event{Origin: change.Origin{Source: "s", Topic: "t", Offset: offset}, Sequence: sequence}
@@ -85,7 +85,7 @@ func TestReplayedEventMovesNoPositionBack(t *testing.T) {
 	require.Equal(t, fresh, f.check(of(7, ""), ""))
 }
 
-// Whatever a source sends and whichever of it dies and comes again later, at the
+// For any events of a source, any of which fail and are replayed later, at the
 // end the newest event that was not left out is the one that counts, and a
 // repetition of a replay changes nothing.
 func TestReplaysNeverGoBack(t *testing.T) {
@@ -203,7 +203,7 @@ func TestForcedDecisionAboutOneVersion(t *testing.T) {
 	}
 }
 
-// A log sink's letter goes out as it was, behind what is newer, and no row moves.
+// A log sink's letter is sent unchanged, behind newer changes, and no row moves.
 func TestResendTouchesNoRow(t *testing.T) {
 	p := bananaPlan(t)
 	c := change.Change{Service: "one/ripeness@a", Entity: "B-007", Op: change.Retract, Version: change.NewVersion(1, 7), Content: change.Retracted(), Time: time.Unix(9, 0).UTC()}
@@ -227,7 +227,7 @@ func TestResendTouchesNoRow(t *testing.T) {
 	require.Len(t, v.out.Letters, 1, "a change of another entity")
 }
 
-// A preview says what the decision would do, and changes nothing.
+// A preview shows the outcome of the decision, and changes nothing.
 func TestPreviewIsWhatTheDecisionDoes(t *testing.T) {
 	p := bananaPlan(t)
 	row := decideOne(t, p, store.Entity{ID: "B-007"}, posted(`{"id":"B-007","ripeness_level":2}`, nil)).out.Entities[0]

@@ -67,7 +67,7 @@ func TestEqualProjectionsAreEvaluatedOnce(t *testing.T) {
 	require.Len(t, step(`{"id":2,"text":"a"}`).Sent, 40)
 	require.Len(t, step(`{"id":2,"text":"a","other":1}`).Pruned, 40)
 
-	// What a projection cannot do is told to each in its own name.
+	// A projection's error is reported to each service in its own name.
 	failed := step(`{"id":"text"}`)
 	require.Len(t, failed.Letters, 20)
 	for _, l := range failed.Letters {

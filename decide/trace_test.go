@@ -37,8 +37,8 @@ func (p *published) traces(t *testing.T) map[int32][]string {
 	return all
 }
 
-// A decision's outbox keeps the trace: whoever publishes it, the change belongs
-// to it, whatever became of the process that decided.
+// A decision's outbox keeps the trace: the change belongs to it under any publisher,
+// even if the process that decided died.
 func TestTakeOverKeepsTheTrace(t *testing.T) {
 	w := newFlow(t)
 	spans := otlptest.New(t)

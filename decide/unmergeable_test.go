@@ -31,7 +31,7 @@ func mounted(t *testing.T, p *Plan) *Plan {
 
 // A document that is as deep as documents may be is too deep under a mount that
 // comes later. The mistake that this catches: the first event or command about its
-// entity stops a whole worker for ever.
+// entity blocks a whole worker.
 func TestStoredDocumentsThatDoNotMergeAreDeadLetters(t *testing.T) {
 	w := newFlow(t)
 	before, _ := w.owner(t, nil, true)
@@ -98,7 +98,7 @@ func TestADocumentThatDidNotMergeIsReplayed(t *testing.T) {
 	require.Equal(t, []store.LetterResolution{{ID: 9, State: store.LetterObsolete}}, v.out.Settled, "once")
 }
 
-// What did not merge was not applied, so no letter of it stands against another. The
+// An event that did not merge was not applied, so no letter of it blocks another. The
 // mistake that this catches: of two patches the first was obsolete, and lost, because
 // the second had died behind it.
 func TestPatchesThatDidNotMergeAreReplayedInTheirOrder(t *testing.T) {

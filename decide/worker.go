@@ -66,13 +66,13 @@ type ownership struct {
 	published []int64        // outbox rows to delete
 	sequence  transport.Sequence
 	// leftOut is the offset behind the first record that was left out since the partition
-	// had to wait; of no meaning up to next. What comes behind that record is left out too
+	// had to wait; of no meaning up to next. Records behind it are left out too
 	// until it is decided: the watermark would pass it.
 	leftOut int64
 
 	// stale is why it has to be taken over again: from due on, and when nothing of it is
-	// unpublished any more, since what is under way could land behind what the take-over
-	// publishes. Until then nothing is decided of it; nil: no reason.
+	// unpublished any more, since a publish under way could land behind those of the
+	// take-over. Until then nothing is decided of it; nil: no reason.
 	stale error
 	due   time.Time
 	pause time.Duration // before the next take-over if a publish fails again
@@ -332,7 +332,7 @@ func (w *worker) allPublished() bool {
 }
 
 // idle deletes outbox rows that nothing else would delete soon, and takes over again
-// what has to be.
+// the stale partitions.
 func (w *worker) idle(ctx context.Context) {
 	w.work <- struct{}{}
 	defer func() { <-w.work }()
@@ -424,8 +424,8 @@ func (w *worker) decideNothing(ctx context.Context, d store.Decision) error {
 
 const discardTimeout = 5 * time.Second
 
-// retake takes over again what has to be and can be. ErrReread, which also ends Run,
-// when the store went back behind what was read. The caller holds work.
+// retake takes over again the stale partitions whose publishes are answered. ErrReread, which
+// also ends Run, when the store moved below the records read. The caller holds work.
 func (w *worker) retake(ctx context.Context) error {
 	var partitions []int32
 	w.mu.Lock()
@@ -526,7 +526,7 @@ func (w *worker) stopping(ctx context.Context) (context.Context, context.CancelF
 	return ctx, func() { unhook(); cancel(nil) }
 }
 
-// close waits a little for publishes that are under way and deletes what was published
+// close waits a little for publishes that are under way and deletes published rows
 // from the outbox. The next owner publishes the rest again.
 func (w *worker) close() {
 	w.work <- struct{}{}

@@ -27,7 +27,7 @@ const (
 )
 
 // filter is a compiled expression. Its uses of doc are slots: each is a path that
-// is read from the document before the expression runs, so only what a filter
+// is read from the document before the expression runs, so only the values that a filter
 // uses is ever converted.
 type filter struct {
 	program *vm.Program

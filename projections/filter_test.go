@@ -28,7 +28,7 @@ func TestFilterMatches(t *testing.T) {
 		`doc.f > 1 && doc.f <= 1.5`: true, `doc.s < "abd"`: true, `doc.s startsWith "ab"`: true, `doc.s matches "^a.c$"`: true,
 		`doc.o == {"a": [1, 2], "b": 1.0}`: true, `doc.o != {"a": [1]}`: true, `doc.list == [3, 1, 2]`: true, `doc.n == "5"`: false,
 
-		// What is not there is null.
+		// A missing member is null.
 		`doc.x == null`: true, `doc.x == nil`: true, `doc.x.y[3].z == null`: true, `doc.s.y == null`: true, `doc.n[0] == null`: true,
 		`doc.tags[7] == null`: true, `doc.tags.name == null`: true, `doc.o[0] == null`: true, `doc.tags["0"] == null`: true,
 		`doc.in["0"] == "member"`: true, `doc.in[0] == null`: true, `doc["0"] == "zero"`: true, `doc.tags[-1].name == "b"`: true,
@@ -125,7 +125,7 @@ func TestFilterFaults(t *testing.T) {
 }
 
 // TestEveryFunctionIsDecidedOn: a function that a new release of the library
-// brings is not offered before somebody looked at it.
+// brings is not offered before a decision about it.
 func TestEveryFunctionIsDecidedOn(t *testing.T) {
 	refused := strings.Fields("now date timezone duration keys values toPairs fromPairs toJSON fromJSON toBase64 fromBase64 repeat splitAfter bitand bitor bitxor bitnand bitshl bitshr bitushr bitnot")
 	for _, name := range builtin.Names {
@@ -193,7 +193,7 @@ func TestNumbersCompareExactly(t *testing.T) {
 }
 
 // FuzzFilter: no expression makes the compiler or an evaluation panic, and one
-// that compiles gives the same answer for two spellings of a document.
+// that compiles returns the same for two spellings of a document.
 func FuzzFilter(f *testing.F) {
 	for _, when := range append(filters, `doc.s matches "^a"`, `sortBy(doc.tags, .x)[0].x == 1`, `doc.a..b`, `let x = doc; x == doc`) {
 		f.Add(when)

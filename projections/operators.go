@@ -68,7 +68,7 @@ func bearNull(name string, fn *builtin.Function) func(...any) (any, error) {
 		case fn.Fast != nil:
 			return fn.Fast(args[0]), nil
 		case fn.Safe != nil:
-			// The library counts what it creates by its own calls alone.
+			// The library counts the values created by its own calls alone.
 			var created uint
 			if result, created, err = fn.Safe(args...); created >= maxMemory {
 				return nil, errMemory

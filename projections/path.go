@@ -111,8 +111,8 @@ func parsePath(text string) (path, *pathFault) {
 }
 
 // splitPipes splits text from at on, which has no fault, at its pipes, also at those
-// that gjson sees in a dot: behind a modifier or a multipath, and before one. What is
-// mapped over an array stays in one piece with all that follows.
+// that gjson sees in a dot: behind a modifier or a multipath, and before one. Steps
+// mapped over an array stay in one piece with all that follows.
 func splitPipes(text string, at int) (pieces []string) {
 	from, mapped := at, 0 // parts of this piece from its first hash on
 	for {

@@ -144,7 +144,7 @@ func empty(v canonicaltree.Node) bool {
 	return false
 }
 
-// read returns what the field's path selects in doc, which may be a value of a
+// read returns the value of the field's path in doc, which may be a value of a
 // tree of its own.
 func (r *reader) read(f *field, doc canonicaltree.Node) canonicaltree.Node {
 	v, hashed := follow(doc, f.path.steps)

@@ -89,7 +89,7 @@ func TestPaths(t *testing.T) {
 }
 
 // gjson itself looks for brackets in a string, and hands some modifiers an empty
-// text for what a wildcard, a query or a pipe did not find.
+// text for a wildcard, a query or a pipe without a match.
 func TestPipesSelectFromWhatIsThere(t *testing.T) {
 	const doc = `{"s":"[1,2]","o":{"f":"[7,8]"},"l":[{"n":1,"s":"[3,4]"}]}`
 	for path, want := range map[string]string{
@@ -280,8 +280,8 @@ func TestReads(t *testing.T) {
 	}
 }
 
-// TestVersionsAreThoseInUse: another release of what gives paths and filters
-// their meaning is another configuration.
+// TestVersionsAreThoseInUse: another release of the libraries behind paths and
+// filters is another configuration.
 func TestVersionsAreThoseInUse(t *testing.T) {
 	mod, err := os.ReadFile(filepath.Join("..", "go.mod"))
 	require.NoError(t, err)

@@ -210,7 +210,7 @@ func drawSpec(t *rapid.T, from any) Spec {
 	return s
 }
 
-// outcome is what a projection says of a document, in canonical form.
+// outcome is the projection of a document, in canonical form.
 func outcome(t require.TestingT, p *Projection, doc canonicaltree.Node) string {
 	out, match, err := p.Project([]byte("kept"), doc)
 	require.True(t, strings.HasPrefix(string(out), "kept"))

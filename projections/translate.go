@@ -60,8 +60,8 @@ func (v *validator) Visit(node *ast.Node) {
 }
 
 // condition refuses a node that is asked whether it is true and whose values are
-// something else, whatever the document. What the document alone decides is none
-// of it.
+// something else, for every document. A value that only the document decides is not
+// refused.
 func (v *validator) condition(node ast.Node) {
 	what := ""
 	switch n := node.(type) {
@@ -162,7 +162,7 @@ func (v *validator) loops(root ast.Node) {
 }
 
 // loopDepth finds the depth of predicates from the inside out: the walk visits
-// what a node holds before the node.
+// the children of a node before the node.
 type loopDepth struct {
 	of      map[ast.Node]int
 	tooDeep ast.Node

@@ -54,8 +54,8 @@ type composer interface {
 	End()
 }
 
-// compose hands n without the stripped members to c, members sorted or as they
-// stand.
+// compose hands n without the stripped members to c, members sorted or in
+// document order.
 func compose(c composer, n canonicaltree.Node, states []*state, sorted bool) {
 	switch {
 	case n.Len() == 0 || len(states) == 0:
@@ -101,8 +101,8 @@ func below(c composer, v canonicaltree.Node, states []*state, name []byte, isMem
 func index(i int) []byte { return strconv.AppendInt(nil, int64(i), 10) }
 
 // Covers reports whether a value at p is stripped from every document, because
-// it or something that it stands in always matches. It leaves open what a
-// number in p is: where a pattern removes members only, a number is taken for an
+// it or a container of it always matches. It leaves open whether a
+// number in p is an index: where a pattern removes members only, a number is taken for an
 // index.
 func (r *Rules) Covers(p canonicaltree.Path) bool {
 	if r.Empty() {

@@ -15,7 +15,7 @@
 //	years.\2024       a number that is escaped is a name and never an index
 //
 // [Compile] joins all patterns into one automaton, so a document is walked once
-// whatever their number; the work per value is bounded by the number of parts
+// for any number of them; the work per value is bounded by the number of parts
 // in all patterns together, also with several "**". Parts of a document that no
 // pattern can reach are not looked into.
 //

@@ -168,7 +168,7 @@ func drawValue(t *rapid.T, depth int) any {
 	return rapid.MapOfN(rapid.SampledFrom([]string{"a", "b", "c", "0", "1", "x.y", "*"}), value, 0, 4).Draw(t, "object")
 }
 
-// TestAgreesWithDefinition: the automaton strips what the patterns say one by
+// TestAgreesWithDefinition: the automaton strips the same as the patterns one by
 // one, nothing is left to strip after it, and Covers tells the truth.
 func TestAgreesWithDefinition(t *testing.T) {
 	part := rapid.SampledFrom([]string{"a", "b", "c", "0", "1", `\0`, "*", "**", "*", "**", `x\.y`, `\*`})

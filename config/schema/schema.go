@@ -1,5 +1,5 @@
 // Package schema holds the JSON Schemas of the configuration's files, for editors
-// and for whoever writes such files by program.
+// and for programs that write such files.
 package schema
 
 import _ "embed" // the schemas

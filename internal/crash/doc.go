@@ -1,6 +1,6 @@
 // Package crash ends the process at chosen boundaries, for tests.
 //
-// Every boundary that matters for the promises of the pipeline (what is durable
+// Every boundary that matters for the promises of the pipeline (an effect durable
 // on one side is not yet durable on the other) has a name in points.go and one
 // call in the code. Built with the tag "crash", a call counts its passings, and
 // the one that the environment names kills the process with SIGKILL, which

@@ -14,7 +14,7 @@ import (
 // Enabled reports whether the points are compiled in.
 const Enabled = true
 
-// plan is what the environment says. It is read once and belongs to the process, as its
+// plan is the plan of the environment. It is read once and belongs to the process, as its
 // death does.
 type plan struct {
 	name, place string

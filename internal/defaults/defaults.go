@@ -4,7 +4,7 @@ package defaults
 import "time"
 
 // Positive returns v if it is above zero, else otherwise: for options where nothing
-// at or below zero makes sense. Where zero alone stands for "not given", cmp.Or does.
+// at or below zero makes sense. Where zero alone means "not given", use cmp.Or.
 func Positive[T int | int64 | float64 | time.Duration](v, otherwise T) T {
 	if v > 0 {
 		return v

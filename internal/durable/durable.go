@@ -1,5 +1,5 @@
-// Package durable makes files and folders that are there after a power loss: what is
-// synced, in a folder that is synced, too.
+// Package durable writes files and directories that survive a power loss: files
+// that are synced, in a directory that is synced, too.
 package durable
 
 import (
@@ -56,8 +56,8 @@ func Create(path string, content []byte) error {
 	return errors.Join(err, os.Remove(temporary), SyncDir(filepath.Dir(path)))
 }
 
-// Replace gives a file this content and mode, or leaves it as it was. Its owner and
-// group stay; who may not give a file to them cannot replace it.
+// Replace writes a file's content and mode, or leaves it as it was. Its owner and
+// group stay; a user who may not change them cannot replace it.
 func Replace(path string, content []byte, mode fs.FileMode) error {
 	temporary, err := write(path, content, mode)
 	if err != nil {

@@ -8,7 +8,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Reread has what is read of a file from now on come from the disk: after an fsync
+// Reread makes later reads of a file come from the disk: after an fsync
 // that failed, the kernel may have pages that are not there, and take them for clean.
 // A file that is not there is none to read.
 func Reread(path string) error {

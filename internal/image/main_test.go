@@ -14,7 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// The image holds the binary and what a process needs to be nobody special, and nothing else;
+// The image holds the binary and an unprivileged process's needs, and nothing else;
 // it does not run as root, and is the same each time.
 func TestImage(t *testing.T) {
 	dir := t.TempDir()

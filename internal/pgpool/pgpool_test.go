@@ -159,7 +159,7 @@ func TestConnectionsToAServerThatOnlyReadsAreDropped(t *testing.T) {
 		all[i], err = pool.Acquire(ctx)
 		require.NoError(t, err)
 		pids[all[i].Conn().PgConn().PID()] = true
-		// What a demotion does to a session.
+		// The effect of a demotion on a session.
 		_, err = all[i].Exec(ctx, "SET default_transaction_read_only = on")
 		require.NoError(t, err)
 	}

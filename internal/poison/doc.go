@@ -1,5 +1,5 @@
 // Package poison overwrites memory that goes back to a pool, in builds with the race
-// detector: a use of what was returned fails a test instead of reading the next owner's data.
+// detector: a use of returned memory fails a test instead of reading the next owner's data.
 package poison
 
 // Fill overwrites b where Enabled.

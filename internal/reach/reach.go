@@ -1,4 +1,4 @@
-// Package reach checks that what a configuration names can be reached: that servers answer
+// Package reach checks that the targets of a configuration can be reached: that servers answer
 // the configured user, and that files can be read or made. It changes nothing.
 package reach
 
@@ -56,7 +56,7 @@ func Postgres(ctx context.Context, url string) error {
 }
 
 // Topic asks a cluster for a topic. One that is made by need may be missing. Without
-// brokers there is nobody to ask.
+// brokers there is no cluster to ask.
 func Topic(ctx context.Context, cluster transport.Config, topic string, made bool) error {
 	if len(cluster.Brokers) == 0 {
 		return nil

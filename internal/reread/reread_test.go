@@ -14,7 +14,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// world is a file, a clock, and what was told.
+// world is a file, a clock, and the reports.
 type world struct {
 	t     *testing.T
 	path  string
@@ -44,7 +44,7 @@ func (w *world) load() (string, error) {
 	return string(text), err
 }
 
-// write writes in place and gives the file the time of the world.
+// write writes in place and sets the file's time to the world's.
 func (w *world) write(text string) {
 	require.NoError(w.t, os.WriteFile(w.path, []byte(text), 0o600))
 	require.NoError(w.t, os.Chtimes(w.path, w.now, w.now))

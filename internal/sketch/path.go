@@ -23,7 +23,7 @@ const (
 )
 
 // Locate generalises a path at which before and after differ: indexes become
-// Any. It ends early at what a strip pattern cannot name: an element, an empty or
+// Any. It ends early at a step that no strip pattern can name: an element, an empty or
 // very long name, too many steps. A shorter path says more than happened, and
 // never less.
 func Locate(p canonicaltree.Path, before canonicaltree.Node) Path {
@@ -101,8 +101,8 @@ func (p Path) Covers(q Path) bool {
 	return true
 }
 
-// Meets reports whether something that p names can be what a fixed path leads to,
-// or hold it, or be held by it.
+// Meets reports whether p can name the value at a fixed path,
+// or one that holds it or is in it.
 func (p Path) Meets(fixed canonicaltree.Path) bool {
 	for i := range min(len(p), len(fixed)) {
 		if p[i] != Any && p[i] != fixed[i] {
@@ -165,7 +165,7 @@ func (s *Sketch) fold(n *names) {
 	n.children, n.any = nil, one
 }
 
-// join adds what is below b to a. Nodes of both are counted in size.
+// join adds the names below b to a. Nodes of both are counted in size.
 func (s *Sketch) join(a, b *names) {
 	if b.any != nil && a.any == nil {
 		s.fold(a)

@@ -127,7 +127,7 @@ func (s *Sketch) store(set Set) {
 	s.sets[key] = &set
 }
 
-// floor is at least what a set counts that is not kept.
+// floor is the lowest count of a set that is not kept.
 func (s *Sketch) floor() int64 {
 	if len(s.sets) < MaxSets {
 		return 0
@@ -168,7 +168,7 @@ func (s *Sketch) Merge(other *Sketch) {
 			all[key], new[key] = &set, true
 			continue
 		case !new[key] && s.sets[key] != nil:
-			// Both have it: what it may have counted among the dropped is known now.
+			// Both have it: its count among the dropped is known now.
 			have.Count, have.Error = have.Count-theirs, have.Error-theirs
 			new[key] = true
 		}

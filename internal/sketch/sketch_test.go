@@ -67,7 +67,7 @@ func find(s *Sketch, patterns ...string) *Set {
 	return nil
 }
 
-// The members of an object that is used as a map become a star, also in what was
+// The members of an object that is used as a map become a star, also those
 // counted before; those of one with few names do not.
 func TestMembersOfMapsAreGeneralised(t *testing.T) {
 	s := &Sketch{}
@@ -89,7 +89,7 @@ func TestMembersOfMapsAreGeneralised(t *testing.T) {
 	assert.EqualValues(t, 500, find(s, "prices").Count)
 }
 
-// Whatever comes, memory is bounded, and what is frequent is there with bounds
+// Memory is bounded for any input, and frequent sets are kept with bounds
 // that hold.
 func TestHeavyHittersAreKeptInBoundedMemory(t *testing.T) {
 	s := &Sketch{}

@@ -8,7 +8,7 @@ import (
 	"unicode/utf8"
 )
 
-// Visible returns a text as it may stand in a table: quoted where it holds what does
+// Visible returns a text for a table: quoted if it holds characters that do
 // not print, or is no UTF-8.
 func Visible(s string) string {
 	if Harmless(s) == s && !strings.ContainsAny(s, "\t\n") {

@@ -51,7 +51,7 @@ func (q *queue) Shutdown(ctx context.Context) error {
 	return q.SpanProcessor.Shutdown(ctx)
 }
 
-// abandon drops what is still being sent.
+// abandon drops unsent spans.
 func (q *queue) abandon() { q.export.abandon() }
 
 // exporter counts which of its spans were exported or dropped, and logs when the receiver

@@ -131,7 +131,7 @@ func (t *Tracer) Deliver(from *change.Trace, service string) *Span {
 	return t.start(above, "deliver", trace.WithSpanKind(trace.SpanKindClient), trace.WithAttributes(ServiceKey.String(service)))
 }
 
-// cloudAttribute stands before the names of a CloudEvent's attributes, in headers
+// cloudAttribute is the prefix of the names of a CloudEvent's attributes, in headers
 // of Kafka's binding and of posted events alike.
 const cloudAttribute = "ce_"
 
@@ -199,7 +199,7 @@ func ID(headers map[string]string) string {
 	return from.TraceID().String()
 }
 
-// Entity returns the attribute that stands for an entity: a hash of its id, or
+// Entity returns the attribute of an entity: a hash of its id, or
 // the id where the configuration allows that.
 func (t *Tracer) Entity(id string) attribute.KeyValue {
 	if t.opt.EntityIDs {
@@ -209,7 +209,7 @@ func (t *Tracer) Entity(id string) attribute.KeyValue {
 	return EntityHashKey.String(hex.EncodeToString(sum[:8]))
 }
 
-// Trace returns the context to hand on to what the span causes, nil if s is.
+// Trace returns the context to hand on to the span's effects, nil if s is.
 func (s *Span) Trace() *change.Trace {
 	if s == nil {
 		return nil

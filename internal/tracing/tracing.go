@@ -58,7 +58,7 @@ func New(opt Options) (*Tracer, error) {
 	opt.Timeout = defaults.Positive(opt.Timeout, 10*time.Second)
 	endpoint, err := url.Parse(opt.Endpoint)
 	if err != nil || endpoint.Host == "" {
-		// The parser's error is left out: it quotes what it could not parse.
+		// The parser's error is left out: it quotes its input.
 		return nil, fmt.Errorf("tracing: the endpoint is not a URL")
 	}
 	if endpoint.Path == "" || endpoint.Path == "/" {
@@ -72,7 +72,7 @@ func New(opt Options) (*Tracer, error) {
 	transport.TLSClientConfig = opt.TLS
 	client := &http.Client{
 		Transport: transport, Timeout: opt.Timeout,
-		// The headers are meant for the endpoint and nobody else.
+		// The headers are for the endpoint alone.
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}
 	exporter, err := otlptracehttp.New(context.Background(),
@@ -98,7 +98,7 @@ func New(opt Options) (*Tracer, error) {
 // scope is the name of the instrumentation in traces.
 const scope = "github.com/seed-86dfc502/weir"
 
-// Shutdown sends the spans that ended, until ctx ends; what is left then is
+// Shutdown sends the spans that ended, until ctx ends; the rest is
 // dropped. It may be called twice.
 func (t *Tracer) Shutdown(ctx context.Context) error {
 	if t == nil {

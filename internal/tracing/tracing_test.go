@@ -144,7 +144,7 @@ func TestWhoIsTraced(t *testing.T) {
 		require.Equal(t, c.all, a != nil, name)
 		require.Equal(t, c.none, n != nil, name)
 		require.Equal(t, c.belongsToThem, a.ID() == theirTrace, name)
-		// Further on nothing is decided again: only what is traced has a context.
+		// Later stages decide nothing again: only a traced event has a context.
 		require.Equal(t, c.belongsToThem, all.Decide(HeaderMap(c.headers)) != nil, name)
 	}
 	require.Nil(t, all.Deliver(nil, "a/b@c"))
@@ -162,7 +162,7 @@ func TestWhoIsTraced(t *testing.T) {
 	require.InDelta(t, 5000, traced, 500)
 }
 
-// Repeated work has a trace of its own, linked with what it repeats.
+// Repeated work has a trace of its own, linked with the first one.
 func TestRepeat(t *testing.T) {
 	r := otlptest.New(t)
 	none, stop := start(t, Options{Endpoint: r.URL(), Sample: 0})
@@ -279,7 +279,7 @@ func TestReceiverThatHangs(t *testing.T) {
 		tracer.Ingest(t.Context(), "s", HeaderMap(nil)).End()
 	}
 	<-asked
-	// From here on nothing moves: what is in the request waits too.
+	// From here on nothing moves: the spans in the request wait too.
 	const beyond = 1234
 	for range maxWaiting - first + beyond {
 		tracer.Ingest(t.Context(), "s", HeaderMap(nil)).End()
@@ -343,7 +343,7 @@ func TestReceiverThatIsBusy(t *testing.T) {
 	require.Zero(t, count(tracer.opt.Metrics.dropped))
 }
 
-// The headers hold a secret; they are for the endpoint and nobody else.
+// The headers hold a secret; they are for the endpoint alone.
 func TestRedirectsAreNotFollowed(t *testing.T) {
 	elsewhere := otlptest.New(t)
 	redirect := httptest.NewServer(http.RedirectHandler(elsewhere.URL()+"/v1/traces", http.StatusTemporaryRedirect))
@@ -386,7 +386,7 @@ func TestWhatIsNotTracedCostsNothing(t *testing.T) {
 	require.NotNil(t, (*Tracer)(nil).Requests(h))
 }
 
-// What one event costs in all three stages together, without what they do.
+// The cost of tracing one event in all three stages together.
 func BenchmarkEvent(b *testing.B) {
 	receiver := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
 	b.Cleanup(receiver.Close)

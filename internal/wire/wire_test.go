@@ -9,7 +9,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// What is cut off anywhere fails, and reads as zero from there on.
+// A cut input fails at every length, and reads as zero from there on.
 func TestReader(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		text, number := rapid.String().Draw(t, "text"), rapid.Int64().Draw(t, "number")

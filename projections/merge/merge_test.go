@@ -54,8 +54,8 @@ func published(t *testing.T, name string) (cases []map[string]json.RawMessage) {
 	return cases
 }
 
-// RFC 7386 (now 7396), appendix A, row by row, and what the rows leave open:
-// depth, arrays in objects, null in what is stored, names, and numbers.
+// RFC 7386 (now 7396), appendix A, row by row, and the cases that the rows leave open:
+// depth, arrays in objects, null in the stored document, names, and numbers.
 func TestRFC7386(t *testing.T) {
 	plan := Compile(Spec{Sources: []Source{{Name: "s", Patch: true}}})
 	for _, c := range []struct{ original, patch, result string }{
@@ -74,7 +74,7 @@ func TestRFC7386(t *testing.T) {
 		{`{"e":null}`, `{"a":1}`, `{"e":null,"a":1}`},
 		{`[1,2]`, `{"a":"b","c":null}`, `{"a":"b"}`},
 		{`{}`, `{"a":{"bb":{"ccc":null}}}`, `{"a":{"bb":{}}}`},
-		// Depth: only what the patch names changes.
+		// Depth: only the named members change.
 		{`{"a":{"b":{"c":1,"d":2},"e":3}}`, `{"a":{"b":{"c":null}}}`, `{"a":{"b":{"d":2},"e":3}}`},
 		{`{"a":{"b":1}}`, `{"a":{}}`, `{"a":{"b":1}}`},
 		{`{"a":1}`, `{"a":{"b":{"c":null,"d":4}}}`, `{"a":{"b":{"d":4}}}`},
@@ -97,7 +97,7 @@ func TestRFC7386(t *testing.T) {
 		{`{"a":1}`, `false`, `false`},
 		{`{"a":1}`, `0`, `0`},
 		{`[]`, `{}`, `{}`},
-		// A name is what it means, not how it is spelled or what else it could be.
+		// A name is its meaning, not its spelling or another notation.
 		{`{"a/b":1,"a.b":2,"":3}`, `{"a\u002fb":null,"":4}`, `{"a.b":2,"":4}`},
 		{`{"é":1,"e\u0301":2}`, `{"\u00e9":null}`, `{"e\u0301":2}`},
 		{`{"a":1}`, `{"a":1.0}`, `{"a":1.0}`},
@@ -398,8 +398,8 @@ func find(v canonicaltree.Node, path canonicaltree.Path) canonicaltree.Node {
 	return v
 }
 
-// requireParts: every value that is not an object stands in one part; a part
-// stands in the document of the source that it names, and no source of higher
+// requireParts: every value that is not an object is in one part; a part
+// is in the document of the source that it names, and no source of higher
 // precedence has its place. Those of lower precedence that have it are Over.
 func requireParts(t *rapid.T, plan *Plan, docs map[string]canonicaltree.Node, doc canonicaltree.Node) {
 	var paths []canonicaltree.Path

@@ -15,7 +15,7 @@ func ofSource(source string, err error) error { return fmt.Errorf("source %q: %w
 // The result is absent after a delete; else it is stored, event, or the root of a
 // tree that was put together from both, does not refer to them, and is kept in trees.
 //
-// changed is false when the document is structurally what it was, numbers
+// changed is false when the document is structurally unchanged, numbers
 // compared by their literal; doc is stored then. The error names the source and holds
 // nothing of its document: the plan does not have the source, or a limit of the new one.
 func (p *Plan) NextNode(trees *canonicaltree.Batch, source string, stored, event canonicaltree.Node) (doc canonicaltree.Node, changed bool, err error) {

@@ -15,9 +15,9 @@ import (
 	"github.com/valkey-io/valkey-go"
 )
 
-// I1 to I5, I8, I9, I11: whatever is killed, paused, restarted or cut off, and
-// whenever: every sink ends as the model says, without a dead letter, and what
-// was not killed goes on by itself.
+// I1 to I5, I8, I9, I11: with any process or server killed, paused, restarted or cut off, at any
+// time, every sink ends as the model says, without a dead letter, and the survivors
+// resume by themselves.
 func TestChaos(t *testing.T) {
 	all := plan(*seed, *rounds)
 	t.Logf("seed %d; again: go test ./tests/chaos -run TestChaos -chaos.rounds %d -chaos.seed %d", *seed, *rounds, *seed)

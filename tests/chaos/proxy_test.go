@@ -17,7 +17,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// weather is what a proxy does to its connections.
+// weather is the fault that a proxy adds to its connections.
 type weather struct {
 	cut      bool          // connections are reset, also new ones
 	halfOpen bool          // whatever is sent is swallowed, also the end of a connection
@@ -153,7 +153,7 @@ func abort(c net.Conn) {
 	_ = c.Close()
 }
 
-// parcel is what was read at once.
+// parcel is the data of one read.
 type parcel struct {
 	bytes []byte
 	at    time.Time
@@ -200,7 +200,7 @@ func (p *proxy) pump(l *link, from, to net.Conn) {
 	}
 }
 
-// echo is a server that says back what it hears.
+// echo is a server that answers with its input.
 func echo(t *testing.T) string {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
@@ -228,8 +228,8 @@ func echo(t *testing.T) string {
 // neither answer nor end, also when the weather is fair again.
 func TestProxy(t *testing.T) {
 	p := newProxy(t, "127.0.0.1:0", echo(t))
-	// dial returns when the proxy has the connection: what the weather is then
-	// counts, not what it is when the listener's queue is looked at.
+	// dial returns when the proxy has the connection: the weather at that time
+	// counts, not the weather when the listener's queue is read.
 	dial := func() net.Conn {
 		c, err := net.Dial("tcp", p.address())
 		require.NoError(t, err)

@@ -17,8 +17,8 @@ import (
 const attempts = 5
 
 // I1, I2, I8: a process that is told to stop ends in the time that is configured
-// for it, without failure, whichever server keeps its connections and says
-// nothing. What it gave up comes again.
+// for it, without failure, whichever server keeps its connections open in
+// silence. Abandoned deliveries are repeated.
 func TestStopWhileAServerIsSilent(t *testing.T) {
 	const timeout = 6 * time.Second
 	w := newWorld(t, 1)
@@ -33,8 +33,8 @@ func TestStopWhileAServerIsSilent(t *testing.T) {
 		if target != storeServer && target != kafkaServer {
 			continue
 		}
-		// Nothing can be finished without these two. But what a process has in hand
-		// at the moment of its stop, nobody can tell from outside: on a busy machine
+		// Nothing can be finished without these two. But the work in hand
+		// at the moment of its stop cannot be observed from outside: on a busy machine
 		// it may be nothing.
 		for n := 1; !cut && n < attempts; n++ {
 			cut = w.stopWhileSilent(target, timeout)
@@ -49,7 +49,7 @@ func TestStopWhileAServerIsSilent(t *testing.T) {
 	require.NoError(t, w.cluster.Checks(w.hook))
 }
 
-// tooShort is what a process says that gave up work at its stop.
+// tooShort is the message of a process that abandoned work at its stop.
 const tooShort = "shutdown.timeout was too short"
 
 // stopWhileSilent stops a process under load while a server says nothing, and

@@ -121,11 +121,11 @@ func (w *world) stop(processes ...*harness.Process) {
 	}
 }
 
-// wasRunning reports whether a process came so far that it has to go on by
-// itself whatever happens. Before, it fails at once when a server is away.
+// wasRunning reports whether a process has started so far that it must recover by
+// itself from any outage. Before, it fails at once when a server is unreachable.
 func wasRunning(pr *harness.Process) bool { return strings.Contains(pr.Log.String(), "msg=running ") }
 
-// supervise starts anew what failed to start, as whatever runs services does.
+// supervise restarts processes that failed to start, as a service manager does.
 func (w *world) supervise() {
 	w.t.Helper()
 	for i, pr := range w.processes {
@@ -199,7 +199,7 @@ type load struct {
 	news chan struct{} // capacity 1: a step was done
 }
 
-// start begins at step 0 and gives what stops it and returns its failure.
+// start begins at step 0 and returns a function that stops it and returns its failure.
 func (l *load) start(ctx context.Context) (stop func() error) {
 	l.step, l.err = 0, nil
 	end := make(chan struct{})

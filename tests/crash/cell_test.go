@@ -53,7 +53,7 @@ func (c cell) world(t testing.TB) *world {
 	return newDoor(t, c.on, after)
 }
 
-// run makes one kill and returns what is wrong afterwards.
+// run makes one kill and returns the faults found afterwards.
 func (c cell) run(t *testing.T) map[string]tally {
 	w := c.world(t)
 	if c.command != nil {

@@ -22,8 +22,8 @@ import (
 
 // In a world with a door the same events come by other ways: those of registry
 // are posted, those of overlay are imported from files, those of lab are rows of
-// an outbox table. Clients go on where a process died: they send again, under
-// the same keys, what they have no answer to.
+// an outbox table. Clients resume after a process died: they repeat, under
+// the same keys, the requests without an answer.
 
 // door is where clients find the process that runs now.
 type door struct{ address atomic.Pointer[string] }
@@ -35,7 +35,7 @@ func (d *door) url(path string) string { return "http://" + *d.address.Load() + 
 // errWrong is an answer that sending again does not mend.
 var errWrong = errors.New("not what the door promises")
 
-// insist tries until it has what it wants, ctx ends, or the answer is wrong.
+// insist tries until it succeeds, ctx ends, or the answer is wrong.
 func insist(ctx context.Context, what string, try func() error) error {
 	tick := time.NewTicker(harness.Poll)
 	defer tick.Stop()
@@ -91,7 +91,7 @@ func (w *world) clients(ctx context.Context, d *door) error {
 			n := int(e.entity[len(e.entity)-1]) % producers // one producer per entity: it has an order
 			posted[n] = append(posted[n], e)
 		case "overlay":
-			// Large enough for several chunks per file; what stands beside the payload is left out.
+			// Large enough for several chunks per file; members beside the payload are left out.
 			fmt.Fprintf(&files[imported*2/overlays()], "%s,\"pad\":%q}\n", strings.TrimSuffix(e.json, "}"), strings.Repeat("x", 150<<10))
 			imported++
 		default:
@@ -248,8 +248,8 @@ func (w *world) apply(ctx context.Context, all []event) error {
 	})
 }
 
-// serve runs the pipeline with its door open until all clients have what they
-// want. A process that died is started again, without a plan; which it was, the
+// serve runs the pipeline with its door open until all clients are done.
+// A process that died is started again, without a plan; which it was, the
 // end of the first process tells.
 func (w *world) serve(crash string) end {
 	w.t.Helper()

@@ -10,7 +10,7 @@ import (
 )
 
 // I1: a process that dies between its last commit and the publish leaves nothing
-// to take in and nothing to decide. What it owes stands in the outbox alone; the
+// to ingest and nothing to decide. Its changes are in the outbox alone; the
 // next one that runs until it is idle is not idle before it has sent that, however
 // long it waits for the partition.
 func TestDrainOfAnOutboxAlone(t *testing.T) {

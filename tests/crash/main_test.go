@@ -9,7 +9,7 @@ import (
 
 func TestMain(m *testing.M) {
 	// A world mostly waits: for leases, and for groups to know that a member
-	// died. What the command line says holds.
+	// died. The command line's value holds.
 	if err := flag.Set("test.parallel", "4"); err != nil {
 		panic(err)
 	}

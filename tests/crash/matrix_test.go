@@ -199,7 +199,7 @@ func usual(w *world, run func(crash string) end) map[string]int {
 
 var table = flag.String("crash.table", "", "write the table to this file")
 
-// I1, I2, I4, I5, I9: whichever boundary a process dies at, and whatever its
+// I1, I2, I4, I5, I9: at whichever boundary a process dies, and with either
 // store, no sink loses, repeats, mixes up or keeps old content.
 func TestCrashMatrix(t *testing.T) {
 	r := &results{kills: map[string]map[string]int{}, found: map[string]map[string]*tally{}}

@@ -15,7 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// tally is what is wrong in one sink.
+// tally counts the faults in one sink.
 type tally struct {
 	lost, duplicate, stale, disorder int
 	notes                            []string
@@ -107,7 +107,7 @@ func (t *tally) complete(want changes, got []oracle.Record) {
 	}
 }
 
-// newest looks at what a state sink has: one record per entity.
+// newest checks the content of a state sink: one record per entity.
 func (t *tally) newest(want changes, got []oracle.Record) {
 	by := map[string]oracle.Record{}
 	for _, r := range got {

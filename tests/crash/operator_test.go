@@ -9,8 +9,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// What operators ask for in the matrix. None of it may send anything that is
-// not due: after a replay every entity is what it was; a reset alone sends
+// Operators' requests in the matrix. None of them may send anything that is
+// not due: after a replay every entity is unchanged; a reset alone sends
 // nothing; a backfill finds a configuration that shows the same; and a letter
 // that is replayed is refused once more.
 var (

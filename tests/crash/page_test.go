@@ -9,10 +9,10 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// tableMark stands in the page where the table begins; it is the last thing there.
+// tableMark precedes the table, which is the last part of the page.
 const tableMark = "<!-- SUITE=crash make verify writes the table below -->"
 
-// The page has a row for every point, and what is in it is zero.
+// The page has a row for every point, and all its counts are zero.
 func TestThePageHasEveryPoint(t *testing.T) {
 	page, err := os.ReadFile("../../docs/crash-matrix.md")
 	require.NoError(t, err)

@@ -94,7 +94,7 @@ func described() oracle.Config {
 	}
 }
 
-// locators say where the parts of an event are. They stand behind the kind of a
+// locators locate the parts of an event. They follow the kind of a
 // source, but for an outbox, which has columns.
 const locators = `
     entity: id

@@ -227,7 +227,7 @@ func ended(t testing.TB, cmd *exec.Cmd, log, output string) end {
 	return e
 }
 
-// diedAt reports whether the process died at the point, by what it wrote before.
+// diedAt reports whether the process died at the point, by its last output.
 func (e end) diedAt(point string) bool {
 	for _, p := range e.passed {
 		if strings.HasPrefix(p, "killed "+point+" ") {
@@ -295,7 +295,7 @@ func (w *world) postgres(url, statement string, each func(scan func(into ...any)
 	return rows.Err()
 }
 
-// receiver is the customer's web server. It keeps what it accepted, in order.
+// receiver is the customer's web server. It keeps accepted requests, in order.
 type receiver struct {
 	server *httptest.Server
 

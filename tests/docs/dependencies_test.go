@@ -11,7 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Each direct dependency has its reason, and no reason stands for one that is gone.
+// Each direct dependency has its reason, and no reason is left of a removed one.
 func TestDependenciesHaveReasons(t *testing.T) {
 	read := func(name string) string {
 		text, err := os.ReadFile(filepath.Join(root, name))

@@ -101,7 +101,7 @@ func shellIn(t *testing.T, dir string, set []string, line string) (output string
 	return string(out), err == nil
 }
 
-// A newcomer who types what the pages say gets what the pages say. Each recipe of
+// The pages' commands print the pages' output. Each recipe of
 // the cookbook is followed by itself.
 func TestConsoleBlocks(t *testing.T) {
 	if testing.Short() {
@@ -198,7 +198,7 @@ func realServers(t *testing.T) []string {
 }
 
 // exists reports whether a command line names a command with flags that exist,
-// and what was printed about it.
+// and the output about it.
 func exists(t *testing.T, line string) (ok bool, output string) {
 	t.Helper()
 	out, ok := shell(t, root, line+" --help")
@@ -451,7 +451,7 @@ func TestMetrics(t *testing.T) {
 	assert.Equal(t, registered(t), listed)
 }
 
-// The story of make run: what each customer gets, what the README shows of it, and
+// The story of make run: each customer's updates, the README's extract of them, and
 // that a second time nothing is sent.
 func TestQuickstart(t *testing.T) {
 	if testing.Short() {

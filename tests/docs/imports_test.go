@@ -18,7 +18,7 @@ import (
 const module = "github.com/seed-86dfc502/weir/"
 
 // The page of the architecture says in one line which way imports point. A package
-// of internal counts as what it imports itself: it may not lead back up.
+// of internal counts as its own imports: it may not lead back up.
 func TestImportsPointOneWay(t *testing.T) {
 	_, line, ok := strings.Cut(pages(t)["docs/architecture.md"], "\n> cmd ")
 	require.True(t, ok)

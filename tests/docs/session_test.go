@@ -18,7 +18,7 @@ import (
 	"github.com/seed-86dfc502/weir/tests/harness"
 )
 
-// A session is somebody who follows a page, or a recipe of one: a folder with the
+// A session follows a page, or a recipe of one: a folder with the
 // examples, files written as the page shows them, commands typed in their order.
 type session struct {
 	t   *testing.T
@@ -93,7 +93,7 @@ func (s *session) realServers() (pairs []string) {
 	return pairs
 }
 
-// run types one line. A line that ends in " &" goes on until the session ends; a
+// run types one line. A line that ends in " &" runs until the session ends; a
 // line that names a port waits until such a process listens there.
 func (s *session) run(line string) (output string, ok bool) {
 	s.t.Helper()

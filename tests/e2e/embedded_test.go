@@ -7,7 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// I1, I2, I4, I6, I11: what comes out is what the model says, once and in
+// I1, I2, I4, I6, I11: the output is the model's, once and in
 // order; a second run finds nothing to do.
 func TestEmbeddedDeliversWhatTheModelSays(t *testing.T) {
 	p := harness.Generate(t, 1, 300, 4000)

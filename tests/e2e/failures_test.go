@@ -55,7 +55,7 @@ func TestDeadWebhooksHoldUpNobody(t *testing.T) {
 }
 
 // I9: a service that is refused as a whole pauses, without dead letters, and
-// goes on when it is let in again.
+// resumes when its token is accepted again.
 func TestRefusedServicePauses(t *testing.T) {
 	const entities = 20
 	hook := harness.NewReceiver(t)
@@ -73,8 +73,8 @@ func TestRefusedServicePauses(t *testing.T) {
 	require.NoError(t, oracle.CheckState(p.Expected("acme"), "acme/all@out", oracle.Newest(hook.Received())))
 }
 
-// I9: a document that is refused is a dead letter and posted once, whatever else
-// happens to its entity; the others flow, and other customers stay pruned. Any
+// I9: a refused document is a dead letter and posted once, through any other events
+// of its entity; the others flow, and other customers stay pruned. Any
 // other content passes, also the one before, and behind it the refused one again.
 func TestRefusedDocumentIsHeldBack(t *testing.T) {
 	hook := harness.NewReceiver(t)
@@ -149,7 +149,7 @@ func TestRefusedDocumentIsHeldBack(t *testing.T) {
 		require.Contains(t, *p.Letter(l.ID).Payload, `"state":"B"`)
 	}
 	require.Equal(t, map[string]int64{"X": 2, "New": 1}, counts)
-	// A replay of both: what X has is newer than its letter, New gets what it lacks.
+	// A replay of both: X is newer than its letter, New gets its lost change.
 	p.Start("dlq replay --all --yes --wait").Ok()
 	arrives("New", "B")
 	run.Terminate()
@@ -161,7 +161,7 @@ func TestRefusedDocumentIsHeldBack(t *testing.T) {
 	require.Equal(t, []string{"A", "B", "A", "B", "C", "B"}, harness.States(p.Records("out/zest.jsonl"), "X"))
 }
 
-// I9: what was given up is offered again by retry.later, without any event.
+// I9: an abandoned change is offered again by retry.redrive_after, without any event.
 func TestWhatWasGivenUpIsOfferedAgain(t *testing.T) {
 	hook := harness.NewReceiver(t)
 	sink := harness.ReplaceOnce(t, harness.PatientHookSink(hook), "retry: {", "retry: {attempts: 2, later: 100ms, ")

@@ -71,8 +71,8 @@ func TestOneSinkDownTheOtherRefusesAVersion(t *testing.T) {
 	refusals(1)
 	require.Equal(t, []string{"v1", "v2", "v3", "v4", "v6"}, harness.States(picky.Received(), "X"))
 	require.Len(t, picky.Rejected(), 1)
-	// The refusal of the fifth came behind the sixth: it has nothing to say, and
-	// nobody is evaluated for it.
+	// The refusal of the fifth came behind the sixth: it has no effect, and
+	// no other service is evaluated for it.
 	say("v6")
 	harness.Eventually(t, "noise", func() error { return harness.Want(run.Metric("weir_events_total", `outcome="noise"`), 1) })
 
@@ -129,7 +129,7 @@ func TestPoisonRowInABatchOfAThousand(t *testing.T) {
 	url := servers.Postgres(t)
 	p := harness.SimpleOnBrokers(t, "inbox: {partitions: 1}", fmt.Sprintf("store: {postgres: {url: %q}}\n", url), map[string]string{"acme": harness.FileSink("acme")})
 	p.Start("migrate").Ok()
-	// Ingest takes in no id that PostgreSQL is known to refuse, so a constraint stands in.
+	// Ingest accepts no id that PostgreSQL is known to refuse, so a constraint replaces one.
 	exec(t, url, "ALTER TABLE entities ADD CONSTRAINT poison CHECK (id <> 'E617')")
 	p.Append("events.jsonl", harness.Many(entities, 0, 1))
 	p.Start("run --role ingest --until-idle").Ok() // all in the inbox before the first is decided

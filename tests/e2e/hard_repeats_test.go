@@ -13,8 +13,8 @@ import (
 )
 
 // onServers is a project over real servers, with customer acme's view all in
-// an appending table and a webhook. sources is YAML. The session is long: nobody
-// is killed here, and nobody should be taken for dead on a busy machine.
+// an appending table and a webhook. sources is YAML. The session is long: no process
+// is killed here, and none should be taken for dead on a busy machine.
 func onServers(t *testing.T, c *harness.Cluster, hook *harness.Receiver, sources string) harness.Project {
 	valkey, keys := servers.Valkey(t)
 	return harness.NewProject(t, map[string]string{
@@ -107,7 +107,7 @@ func TestSameEventIDTwiceInFlight(t *testing.T) {
 	harness.Eventually(t, "one effect each", states("A", "B"))
 	c.Send(second...)
 	harness.Eventually(t, "the ids' other content", states("A", "B", "C"))
-	// What is still on its way changes nothing.
+	// Changes still under way change nothing.
 	config := viewOfAll(oracle.Source{Name: "events", Entity: "key", EventID: "header:ce_id"})
 	harness.Eventually(t, "the sinks agree with the model", func() error { return agrees(c, hook, config) })
 	for _, pr := range []*harness.Process{a, b} {

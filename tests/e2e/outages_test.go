@@ -12,7 +12,7 @@ import (
 )
 
 // I1, I2, I8: while the store is down the process halts, lives, is not ready,
-// and goes on by itself; nothing is lost, repeated or guessed.
+// and resumes by itself; nothing is lost, repeated or guessed.
 func TestStoreOutage(t *testing.T) {
 	const entities = 30
 	p, store, run := onOwnStore(t, entities, 10)
@@ -112,7 +112,7 @@ func TestBrokersOutage(t *testing.T) {
 
 // I12: a later configuration fences the process that runs an earlier one; the
 // earlier one does not come back by a mere restart. The session is long for the
-// reason that rolling gives.
+// reason that rolling has.
 func TestOneConfigurationAtATime(t *testing.T) {
 	c := harness.NewCluster(t)
 	hook := harness.NewReceiver(t)
@@ -168,7 +168,7 @@ projections:
 	say("X", "A")
 	arrives("X", "A")
 	for i := range 40 {
-		// Whoever decided first: the new view is what counts in the end, and only
+		// Whichever process decided first: the new view counts in the end, and only
 		// one of the two may have decided under it.
 		say(fmt.Sprint("Z", i), "B")
 	}

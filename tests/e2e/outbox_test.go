@@ -86,8 +86,8 @@ func TestOutbox(t *testing.T) {
 	require.Contains(t, run.Log.String(), `source crm: outbox: there is no table "outbox"`)
 }
 
-// A process that lost its connection appends what it had in hand when others
-// have gone on, repeated everything and more: nothing of it has an effect, and
+// A process that lost its connection appends its batch when others
+// have moved on, repeated everything and more: nothing of it has an effect, and
 // no state goes back.
 func TestOutboxRowsOfAZombieAreStale(t *testing.T) {
 	a := newApplication(t, "")

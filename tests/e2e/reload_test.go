@@ -33,8 +33,8 @@ func customer(name string) string {
 	return fmt.Sprintf("customer: %s\nprojections:\n  all:\n    fields: {id: id, state: state}\n    deliver:\n      out: %s\n", name, harness.FileSink(name))
 }
 
-// What is wrong is refused as a whole and said as validate says it; the process
-// goes on with what it had. A signal does the same as the command.
+// A faulty configuration is refused as a whole with the message of validate; the process
+// keeps its configuration. A signal does the same as the command.
 func TestReloadRefusesWhatIsWrong(t *testing.T) {
 	p := harness.Simple(t, "", map[string]string{"acme": harness.FileSink("acme")})
 	run := p.Start("run")
@@ -75,7 +75,7 @@ func TestReloadRefusesWhatIsWrong(t *testing.T) {
 		})
 	}
 
-	// Nobody without a token.
+	// A token is required.
 	resp, err := http.Post("http://"+run.Address("admin")+"/v1/reload", "", nil)
 	require.NoError(t, err)
 	require.NoError(t, resp.Body.Close())

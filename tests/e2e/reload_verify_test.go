@@ -80,7 +80,7 @@ func TestReloadUnderLoad(t *testing.T) {
 }
 
 // I4, I12: of several processes one is reloaded first. The other is fenced until
-// it has the same files, the first one does all the work meanwhile, and nobody
+// it has the same files, the first one does all the work meanwhile, and no customer
 // gets an older view after a newer one.
 func TestReloadOfSeveralProcesses(t *testing.T) {
 	const entities = 40
@@ -148,7 +148,7 @@ func TestReloadOfSeveralProcesses(t *testing.T) {
 }
 
 // I1, I4, I5, I12: kill -9 at any moment of a reload. Either configuration may be
-// the active one then; the next start has the new files and goes on.
+// the active one then; the next start has the new files and resumes.
 func TestReloadSurvivesKills(t *testing.T) {
 	const entities, kills = 40, 6
 	p := harness.Simple(t, "", map[string]string{"acme": harness.FileSink("acme")})

@@ -19,7 +19,7 @@ import (
 
 // rolling makes a project over real servers with one main file and one customer
 // file per revision: name to the YAML of the customer's projection. The session
-// is long: nobody is killed here, and a process that a busy machine stops for a
+// is long: no process is killed here, and one that a busy machine stops for a
 // few seconds must not be taken for dead, since its attempt under way would then
 // land behind its successor's.
 func rolling(t *testing.T, c *harness.Cluster, revisions map[string]string) harness.Project {
@@ -39,7 +39,7 @@ admin: {listen: "127.0.0.1:0"}
 	return harness.NewProject(t, files)
 }
 
-// viewed is what the rolling deploy's documents hold.
+// viewed is the content of the rolling deploy's documents.
 type viewed struct {
 	ID, State string
 	View      int
@@ -50,7 +50,7 @@ func viewOf(t *testing.T, r oracle.Record) (v viewed) {
 	return v
 }
 
-// inOrder checks that what a service got never goes back to an earlier view or
+// inOrder checks that a service never receives an earlier view or
 // version of an entity. At a sink where an attempt may be seen twice, a record
 // that was there before says nothing new.
 func inOrder(t *testing.T, records []oracle.Record) {
@@ -73,7 +73,7 @@ func inOrder(t *testing.T, records []oracle.Record) {
 // followed by a restart. The older ones are fenced and not ready; no service gets
 // an older view of an entity after a newer one; entities that get nothing but
 // noise move at their next event, those that get nothing by the backfill; and
-// whatever happens each of these gets each view once.
+// in any case each of these gets each view once.
 func TestRollingDeploysUnderLoad(t *testing.T) {
 	const busy, noisy, idle, rounds = 40, 30, 30, 3
 	c := harness.NewCluster(t)
@@ -227,8 +227,8 @@ func levels(t *testing.T, url, query string) map[string]string {
 // I9, I12: changes that were decided under the old configuration, for a column
 // of text, meet a table whose column is a number by now. They are decided again
 // under the new configuration and arrive as that says, also those about deleted
-// entities, and the service does not pause. A dead letter is only what a log
-// should have got before the newest change of an entity.
+// entities, and the service does not pause. Only changes that a log
+// should have got before the newest change of an entity become dead letters.
 func TestChangesOfTheOldConfigurationMeetAChangedTable(t *testing.T) {
 	const entities = 60 // enough for the sink to say that the table refuses everything alike
 	c := harness.NewCluster(t)
@@ -302,15 +302,15 @@ func TestChangesOfTheOldConfigurationMeetAChangedTable(t *testing.T) {
 }
 
 // I12: a process with the old configuration that still delivers does not write
-// what the new one decided: it knows nothing of the new column, and nobody would
-// fill it afterwards.
+// changes decided by the new one: it does not know the new column, which would
+// stay empty.
 func TestOldProcessDoesNotWriteNewChanges(t *testing.T) {
 	const grade = ", grade: grade"
 	t.Run("the view and the table differ", func(t *testing.T) { oldDoesNotWriteNew(t, "", grade) })
 	t.Run("the table alone differs", func(t *testing.T) { oldDoesNotWriteNew(t, grade, grade) })
 }
 
-// oldDoesNotWriteNew takes what the old and the new view have more than a state.
+// oldDoesNotWriteNew takes the extra members of the old and the new view over a state.
 func oldDoesNotWriteNew(t *testing.T, before, after string) {
 	const entities = 40
 	c := harness.NewCluster(t)

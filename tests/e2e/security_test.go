@@ -82,7 +82,7 @@ const (
 	aCheck   = `{"entity":"X","payload":{"password":"hunter2"},"event_id":"c1"}`
 )
 
-// I11: a token does what it is for, on what it is for, and nothing else; tokens
+// I11: a token has its own permissions, on its own objects, and no others; tokens
 // come and go while the process runs.
 func TestTokensOfTenants(t *testing.T) {
 	g := newGuarded(t)

@@ -43,7 +43,7 @@ func TestTerminateWhileASinkHangs(t *testing.T) {
 	}
 }
 
-// A second signal ends the process at once, whatever it waits for.
+// A second signal ends the process at once, in any state.
 func TestSecondSignal(t *testing.T) {
 	hung := harness.NewReceiver(t)
 	hung.Answers(func(oracle.Record) int { return 0 })

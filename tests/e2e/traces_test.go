@@ -254,8 +254,8 @@ func TestTraceOfOneEvent(t *testing.T) {
 	}
 }
 
-// What is sent again has a trace of its own that says why, linked with the one
-// that it repeats if that is known; a replay of what nobody traced is traced by
+// A change sent again has a trace of its own with the reason, linked with the first
+// one if that is known; the replay of an untraced change is traced by
 // chance, here never.
 func TestTracesOfWhatIsSentAgain(t *testing.T) {
 	spans, h := otlptest.New(t), newHook(t)

@@ -25,9 +25,9 @@ func saysAll(text string, parts ...string) error {
 	return nil
 }
 
-// The mistake that this catches: a run that waits for ever without a word, says
-// "Done" when it is interrupted and ends with 0, so that whoever started it takes
-// what was not delivered for delivered. So does the next run.
+// The mistake that this catches: a run that blocks silently, says
+// "Done" when it is interrupted and ends with 0, so that its caller takes
+// undelivered changes for delivered. So does the next run.
 func TestRunUntilIdleSaysWhatItWaitsFor(t *testing.T) {
 	away := harness.NewReceiver(t)
 	away.Down()

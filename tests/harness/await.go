@@ -15,7 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Eventually looks at a condition until it gives nil.
+// Eventually checks a condition until it returns nil.
 func Eventually(t testing.TB, what string, f func() error) {
 	t.Helper()
 	tick := time.NewTicker(Poll)

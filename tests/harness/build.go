@@ -47,8 +47,8 @@ func runTests(m *testing.M, tags []string) int {
 
 // Ended returns the exit status of tests that ended with a code: 1 if they passed
 // and left goroutines other than those that may stay. Those of libraries end a
-// moment after what they belong to was closed, which is no short one on a busy
-// machine; what was left for good is there after any time.
+// moment after their owner was closed, which is no short one on a busy
+// machine; a leaked one is there after any time.
 func Ended(code int, left ...goleak.Option) int {
 	if code != 0 {
 		return code

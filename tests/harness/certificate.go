@@ -16,7 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Certificate writes a certificate of its own for a name that nobody has, and returns
+// Certificate writes a certificate of its own for an unused name, and returns
 // the files of the certificate and of its key.
 func Certificate(t testing.TB) (cert, key string) {
 	t.Helper()

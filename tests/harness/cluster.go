@@ -49,7 +49,7 @@ func (c *Cluster) Topics(partitions int32, names ...string) {
 	require.NoError(c.T, made.Error())
 }
 
-// Send produces events and remembers where they stand. The source is the last
+// Send produces events and remembers their offsets. The source is the last
 // part of the topic's name.
 func (c *Cluster) Send(records ...*kgo.Record) {
 	c.T.Helper()
@@ -238,7 +238,7 @@ func (c *Cluster) Checks(hook *Receiver) error {
 	return nil
 }
 
-// Warehouse reads what the ClickHouse sink has: the newest per entity.
+// Warehouse reads the newest row per entity from the ClickHouse sink.
 func (c *Cluster) Warehouse() map[string]oracle.Record {
 	options, err := clickhouse.ParseDSN(c.Clickhouse)
 	require.NoError(c.T, err)

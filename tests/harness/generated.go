@@ -54,13 +54,13 @@ func Generate(t testing.TB, seed, entities, events int) Project {
 	return p
 }
 
-// Records reads what a file sink wrote; every line must be whole.
+// Records reads the file of a sink; every line must be whole.
 func (p Project) Records(name string) []oracle.Record {
 	p.T.Helper()
 	return p.RecordsUpTo(name, false)
 }
 
-// RecordsUpTo reads what a file sink wrote; torn allows a last line that is not whole.
+// RecordsUpTo reads the file of a sink; torn allows a last line that is not whole.
 func (p Project) RecordsUpTo(name string, torn bool) []oracle.Record {
 	p.T.Helper()
 	text, err := os.ReadFile(p.Path(name))

@@ -9,7 +9,7 @@ import (
 )
 
 // FreeAddress is a loopback address for a server that must be told its port.
-// Nobody else is given the port before the test ends.
+// The port is reserved until the test ends.
 func FreeAddress(t testing.TB) string {
 	t.Helper()
 	address, release := hold(t, "127.0.0.1:0")
@@ -17,9 +17,9 @@ func FreeAddress(t testing.TB) string {
 	return address
 }
 
-// hold keeps a port: it is bound and nobody listens there, so connections are
-// refused, and the system gives it out neither to who listens on any port nor
-// to who connects. Who asks for this very port gets it (SO_REUSEADDR, which Go
+// hold keeps a port: it is bound without a listener, so connections are
+// refused, and the system hands it out neither to listeners on any port nor
+// to clients. A listener on this very port gets it (SO_REUSEADDR, which Go
 // sets for listeners).
 func hold(t testing.TB, address string) (held string, release func()) {
 	t.Helper()

@@ -15,7 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Patience bounds every wait. It decides nothing but when a test gives up: a
+// Patience bounds every wait. It only decides when a test fails: a
 // machine that is busy with other tests may be many times slower than a free one.
 const Patience = 3 * time.Minute
 

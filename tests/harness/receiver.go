@@ -49,7 +49,7 @@ func NewReceiver(t testing.TB) *Receiver {
 	return r
 }
 
-// Up listens, at the same address as before: nobody else is given it meanwhile.
+// Up listens, at the same address as before, which stays reserved meanwhile.
 func (r *Receiver) Up() {
 	l, err := net.Listen("tcp", r.Address)
 	require.NoError(r.T, err)
@@ -69,7 +69,7 @@ func (r *Receiver) Down() {
 // URL is where webhooks go.
 func (r *Receiver) URL() string { return "http://" + r.Address + "/hook" }
 
-// Answers sets what is answered from now on; nil accepts.
+// Answers sets the answer from now on; nil accepts.
 func (r *Receiver) Answers(f func(oracle.Record) int) {
 	r.Mu.Lock()
 	defer r.Mu.Unlock()

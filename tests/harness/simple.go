@@ -37,8 +37,8 @@ func Simple(t testing.TB, more string, sinks map[string]string) Project {
 	return NewProject(t, files)
 }
 
-// SimpleOnBrokers is Simple with its logs on servers; kafka is what else is said of
-// them, more what else stands in the file, in YAML.
+// SimpleOnBrokers is Simple with its logs on servers; kafka holds more keys for
+// them, more the rest of the file, in YAML.
 func SimpleOnBrokers(t testing.TB, kafka, more string, sinks map[string]string) Project {
 	brokers, prefix := servers.Kafka(t)
 	p := Simple(t, fmt.Sprintf("kafka: {brokers: [%q], prefix: %q, %s}\n", brokers[0], prefix+"weir", kafka)+more, sinks)
@@ -61,9 +61,9 @@ func HookSink(r *Receiver) string {
 	return fmt.Sprintf("{webhook: {url: %q, secret: %q, timeout: 1s}, retry: {min_backoff: 10ms, max_backoff: 100ms}}", r.URL(), WebhookSecret)
 }
 
-// PatientHookSink is HookSink for receivers that answer: whatever a busy machine
-// does, an answer that comes late is waited for, and no attempt is made twice
-// because of it. HookSink itself gives up soon what hangs.
+// PatientHookSink is HookSink for receivers that answer: on a busy machine
+// a late answer is waited for, and no attempt is made twice
+// because of it. HookSink itself times out soon.
 func PatientHookSink(r *Receiver) string {
 	return ReplaceOnce(r.T, HookSink(r), "timeout: 1s", "timeout: 5m")
 }

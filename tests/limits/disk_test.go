@@ -27,8 +27,8 @@ import (
 // inNamespace tells a test that it runs in a mount namespace made for it.
 const inNamespace = "WEIR_TEST_MOUNT_NAMESPACE"
 
-// onSmallDisk runs a test with a folder on a file system of its own. Who may
-// not mount gets a name space in which everybody may; where that is forbidden
+// onSmallDisk runs a test with a folder on a file system of its own. A user who may
+// not mount gets a name space that allows it; where that is forbidden
 // too, the test fails.
 func onSmallDisk(t *testing.T, bytes int, test func(t *testing.T, disk smallDisk)) {
 	t.Helper()
@@ -110,7 +110,7 @@ func halts(t *testing.T, run *harness.Process) {
 }
 
 // I1, I2, I8: when the disk of SQLite fills up under load, Weir halts, says why,
-// and goes on by itself when there is room again.
+// and resumes by itself when there is room again.
 func TestDiskFullOfTheStore(t *testing.T) {
 	onSmallDisk(t, 64<<20, func(t *testing.T, disk smallDisk) {
 		p := harness.Simple(t, fmt.Sprintf("store: {sqlite: {path: %q}}\n", disk.dir+"/state.db"), map[string]string{"acme": harness.FileSink("acme")})
@@ -131,7 +131,7 @@ func TestDiskFullOfTheStore(t *testing.T) {
 	})
 }
 
-// I1: the logs lose nothing at the very end of a disk: what is acknowledged is there.
+// I1: the logs lose nothing at the very end of a disk: acknowledged records are there.
 func TestDiskFullOfTheLogs(t *testing.T) {
 	onSmallDisk(t, 8<<20, func(t *testing.T, disk smallDisk) {
 		path := disk.dir + "/state.db"
@@ -143,8 +143,8 @@ func TestDiskFullOfTheLogs(t *testing.T) {
 		require.NoError(t, err)
 		require.NoError(t, logs.Ensure(t.Context(), "topic", 4, false))
 
-		// Batches of records that go to all partitions; whatever fails is tried again, as
-		// it was, until there is room.
+		// Batches of records that go to all partitions; a failed one is tried again
+		// unchanged until there is room.
 		acked, full := 0, false
 		random := rand.NewChaCha8([32]byte{})
 		for next := range 200 {

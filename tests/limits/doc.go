@@ -3,10 +3,10 @@
 // broken events by the thousand, one entity that is half of the stream, and a
 // customer that takes half a minute for every answer.
 //
-// Each test holds the outcome against package tests/oracle, or against what the
-// model cannot read by the input itself, and asserts no speed: where something
-// must not wait for something else, it asserts what is done while the other is
-// not. docs/limits.md says what was found.
+// Each test compares the outcome with package tests/oracle, or with the input
+// itself where the model cannot read it, and asserts no speed: where one thing
+// must not wait for another, it asserts progress while the other is
+// blocked. docs/limits.md has the results.
 //
 // Memory is shown by a table of samples. What takes long is behind the build tag
 // verify: `SUITE=limits make verify`.

@@ -16,8 +16,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// logHook is the delivery of every change to a receiver: nothing of what waits
-// is left out for something newer.
+// logHook is the delivery of every change to a receiver: no pending change
+// is left out for a newer one.
 func logHook(t *testing.T, r *harness.Receiver) string {
 	return harness.ReplaceOnce(t, harness.PatientHookSink(r), "timeout: 5m", "timeout: 5m, mode: log")
 }

@@ -14,7 +14,7 @@ import (
 )
 
 // I1, I2, I8: when the disk of the whole embedded mode fills up under load, Weir
-// halts, says why, and goes on by itself when there is room again, also if it is
+// halts, says why, and resumes by itself when there is room again, also if it is
 // killed meanwhile.
 func TestDiskFull(t *testing.T) {
 	onSmallDisk(t, 128<<20, func(t *testing.T, disk smallDisk) {
@@ -37,7 +37,7 @@ func TestDiskFull(t *testing.T) {
 		run.Says(".resumed")
 		arrive(t, p, 9000)
 
-		// Not a byte is left, and what the files have inside is used up: the process is killed.
+		// Not a byte is left, and the free space inside the files is used up: the process is killed.
 		disk.leave(0)
 		events := 9000
 		harness.Eventually(t, "it halts", func() error {

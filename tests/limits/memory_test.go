@@ -96,7 +96,7 @@ admin: {listen: "127.0.0.1:0"}
 	require.NoError(t, oracle.CheckLog(want, "alive/all@out", p.Records("out/alive.jsonl")))
 }
 
-// sample is what was seen of a process at one moment.
+// sample is one measurement of a process.
 type sample struct {
 	after     time.Duration
 	delivered int   // to the customer that is alive

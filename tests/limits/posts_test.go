@@ -17,8 +17,8 @@ import (
 )
 
 // I7, I8: while Weir is halted, clients that give up and post the same again
-// and again do not fill its memory; what it cannot keep, it refuses. The budget
-// for bodies, which follows from the largest one, is small beside what is posted:
+// and again do not fill its memory; it refuses requests above its limit. The budget
+// for bodies, which follows from the largest one, is small beside the total posted:
 // after a pause of the machine it is used up at once, in either half of the test.
 func TestPostsWhileHalted(t *testing.T) {
 	const posts = 900

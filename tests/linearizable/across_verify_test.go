@@ -30,7 +30,7 @@ func testAcrossProcesses(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 
-	// The victim would go on for ever; it is killed in the middle of its calls, when
+	// The victim would never end; it is killed during its calls, when
 	// it knows of some decisions, its own or not, and a connection has been cut.
 	const victim, cutEvery = 0, 150
 	killAt := int64(w.base.Records / 3)

@@ -9,7 +9,7 @@ import (
 	"github.com/seed-86dfc502/weir/store"
 )
 
-// defect is what a store is broken by, on purpose.
+// defect is the deliberate fault of a store.
 type defect string
 
 const (
@@ -17,11 +17,11 @@ const (
 	// blindSwap: Decide writes entities before it compares the watermark, and
 	// however they are.
 	blindSwap defect = "swap without compare"
-	// noWatermark: Decide takes decisions of whoever comes, for records that were
+	// noWatermark: Decide takes any caller's decisions, for records that were
 	// decided already too.
 	noWatermark defect = "no watermark"
-	// oldMemory: owners that take over go on from what they remember, and Decide writes
-	// entities however they are.
+	// oldMemory: owners that take over keep their cache, and Decide overwrites
+	// entities in any state.
 	oldMemory defect = "memory kept at a take-over"
 	// noToken: SwapProgress swaps what others took over since.
 	noToken defect = "no token"
@@ -52,7 +52,7 @@ func (b *broken) Close() error {
 	return b.Store.Close()
 }
 
-// write puts an entity in place, whatever there is.
+// write puts an entity in place of any other.
 func (b *broken) write(ctx context.Context, e store.Entity) error {
 	_, err := b.pool.Exec(ctx, `
 INSERT INTO entities (id, docs, fence, version, fingerprint, writes, states) VALUES ($1, $2::text::json, $3, $4, $5, 1, coalesce($6::bytea, ''))
@@ -73,7 +73,7 @@ func (b *broken) overwrite(ctx context.Context, entities []store.Entity) error {
 	return nil
 }
 
-// others gives others the time to come between a read and a write.
+// others lets other processes run between a read and a write.
 func others(ctx context.Context) error {
 	select {
 	case <-time.After(5 * time.Millisecond):

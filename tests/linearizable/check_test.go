@@ -14,7 +14,7 @@ import (
 // searching bounds the search of porcupine.
 const searching = time.Minute
 
-// collect makes one history of the logs of processes and of what they left in
+// collect makes one history of the logs of processes and of the rest in
 // the outboxes of s.
 func collect(t *testing.T, s store.Store, logs [][]entry, inbox [][]input) history {
 	t.Helper()

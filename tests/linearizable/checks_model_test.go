@@ -6,9 +6,9 @@ import (
 	"github.com/anishathalye/porcupine"
 )
 
-// What a check service does, for porcupine: one history per entity. It is
+// The model of a check service, for porcupine: one history per entity. It is
 // written from the rules of docs/check-api.md and shares nothing with package
-// checks. Versions are counted from 1 here, for the processes' clocks stand still.
+// checks. Versions are counted from 1 here, for the processes' clocks do not move.
 
 type askKind string
 

@@ -82,7 +82,7 @@ func workChecks(text string) error {
 			os.Exit(1)
 		}
 	}}
-	// The clock stands still, so that a version is one more than the last.
+	// The clock does not move, so that a version is one more than the last.
 	p.checker = checks.New(checks.Options{Store: rows, Now: func() time.Time { return time.UnixMicro(0) }})
 	defer p.checker.Close(ctx)
 	c.gather(s.Together)
@@ -96,10 +96,10 @@ func (s checkSettings) open(ctx context.Context) (checkStore, error) {
 	return postgres.Open(ctx, postgres.Options{URL: s.URL, MaxConns: 4})
 }
 
-// blind is a store that swaps whatever has happened since the read.
+// blind is a store that swaps without regard to other writes since the read.
 type blind struct{ checkStore }
 
-// checkStore is what a process of the test asks of a store.
+// checkStore is the part of a store that a process of the test uses.
 type checkStore interface {
 	store.CheckRows
 	Services(ctx context.Context, names []string) (map[string]int32, error)
@@ -248,7 +248,7 @@ func (c *checkClient) choose() (targets []int, kind askKind, ins []ask) {
 	return targets, kind, ins
 }
 
-// follow plans what a caller does that was let pass.
+// follow plans the next call of a caller whose check passed.
 func (c *checkClient) follow(in ask, version int64) {
 	switch c.random.IntN(4) {
 	case 0, 1: // sent, and later somebody asks again

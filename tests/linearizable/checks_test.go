@@ -147,7 +147,7 @@ func runChecks(t *testing.T, base checkSettings, kill bool) (h *checkHistory, op
 }
 
 // Every answer that any process gave is explained by one order of the requests,
-// whatever was killed and cut in between.
+// through any kills and cuts in between.
 func TestI3ChecksAreLinearizableAcrossProcesses(t *testing.T) {
 	for _, backend := range []string{"PostgreSQL", "SQLite"} {
 		t.Run(backend, func(t *testing.T) {
@@ -187,7 +187,7 @@ func TestI3ChecksAreLinearizableAcrossProcesses(t *testing.T) {
 	}
 }
 
-// What the checker is worth: it refuses a store that swaps whatever has happened
+// The checker's own test: it refuses a store that swaps without regard to other writes
 // since the read.
 func TestChecksWithoutCompareAreFound(t *testing.T) {
 	const rounds = 10

@@ -71,11 +71,11 @@ func (c *client) rows(ctx context.Context, targets []int) error {
 }
 
 // progressRows is how many rows of progress there are. A few clients contend for each: with
-// all at one, somebody else would take it before every swap.
+// all at one, another client would take it before every swap.
 const progressRows = 16
 
-// progress takes the progress of the client's partition, or swaps what it took,
-// whoever did that since.
+// progress takes the progress of the client's partition, or swaps it after an earlier
+// take, even if another client took it since.
 func (c *client) progress(ctx context.Context) error {
 	partition := int32(c.number % progressRows)
 	in := input{Kind: takePlace, Entity: progress(partition), Token: c.token()}

@@ -14,7 +14,7 @@ import (
 //
 // A counter and not a time: an atomic addition is one point in time for every
 // core of the machine, so an operation that ended before another began has the
-// smaller tick, whatever the resolution, the steps or the drift of the
+// smaller tick, with any resolution, steps or drift of the
 // machine's clocks, and no two ticks are equal. It outlives processes that are killed.
 type clock struct{ ticks, arrived *atomic.Int64 }
 
@@ -39,7 +39,7 @@ func openClock(path string) (clock, error) {
 func (c clock) now() int64 { return c.ticks.Add(1) }
 
 // gather waits until n processes have come here, so that no one of them is done
-// before another one has begun: a process that starts late has nobody to meet.
+// before another one has begun: a process that starts late would run alone.
 func (c clock) gather(n int) {
 	for c.arrived.Add(1); c.arrived.Load() < int64(n); {
 		<-time.After(time.Millisecond)

@@ -8,20 +8,20 @@
 // deliver does: TakeProgress, SwapProgress, Rows. Connections are cut by the server
 // and a process is killed in the middle of its calls.
 //
-// Every process writes down what it began and what came back, with ticks of one
+// Every process logs its calls and their answers, with ticks of one
 // clock that they share. The parent makes one history of it and asks porcupine
 // whether some order of the operations, each between its beginning and its end,
 // explains everything that anybody saw: every answer of swaps of progress, every
 // row that was read, every refusal and every answer that a watermark gave, and for
-// every inbox record whether it passed the dam. A record is one operation, whoever
-// decided it and however often it was tried. What a killed process began, or what
+// every inbox record whether it passed the dam. A record is one operation, under any
+// owner and after any number of tries. A call of a killed process, or one that
 // ended with store.Unknown, stays open: it may take effect at any later time or
 // never. What ended with store.Retry is left out, for the store says that it wrote
 // nothing.
 //
 // Check services (package checks) are held to the same: processes check, confirm
-// and release on PostgreSQL and on one SQLite file, see checkModel. Their clocks
-// stand still, so that the model knows every version.
+// and release on PostgreSQL and on one SQLite file, see checkModel. Their clocks do
+// not move, so that the model knows every version.
 //
 // The same test must refuse stores and owners that are broken on purpose, see
 // broken and blind.

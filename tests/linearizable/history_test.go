@@ -29,8 +29,8 @@ type sentKey struct {
 // never is later than every tick.
 const never = math.MaxInt64
 
-// assemble makes one history of the logs of processes. rest is what the outboxes
-// held at the end, published by nobody.
+// assemble makes one history of the logs of processes. rest are the unpublished frames
+// of the outboxes at the end.
 func assemble(logs [][]entry, inbox [][]input, rest []change.Change) (history, error) {
 	var h history
 	published := map[sentKey]change.Content{}

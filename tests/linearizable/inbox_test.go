@@ -23,7 +23,7 @@ const (
 
 func entity(n int) string { return fmt.Sprint("banana-", n) }
 
-// documents are what events carry, and shown what the service sees of them;
+// documents are the payloads of events, and shown the service's view of them;
 // nothing shown is a retraction.
 var (
 	documents = []string{`{"v":0,"hidden":false}`, `{"v":1,"hidden":false}`, `{"v":2,"hidden":false}`, `{"v":0,"hidden":true}`}
@@ -98,7 +98,7 @@ func topic(seed uint64, length int) ([][]input, error) {
 	return log, nil
 }
 
-// encode makes the record of an input, where it stands in its partition.
+// encode makes the record of an input, with its place in its partition.
 func encode(in input) (transport.Received, error) {
 	r := change.Record{Entity: in.Entity}
 	switch in.Kind {

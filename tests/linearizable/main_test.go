@@ -39,7 +39,7 @@ func TestMain(m *testing.M) {
 }
 
 // work is a process of the test. Its log goes to its parent, every entry by one
-// write before what it announces: so nothing that had an effect is missing
+// write before the announced call: so nothing that had an effect is missing
 // when the process is killed.
 func work(text string) error {
 	var s settings

@@ -19,11 +19,11 @@ const (
 	reset    kind = "reset"
 	redecide kind = "redecide"
 
-	// On the watermark of a partition, whose name stands for the entity's.
+	// On the watermark of a partition, whose name replaces the entity's.
 	takeOver kind = "take over"
 	advance  kind = "advance" // a decision, as far as the watermark goes
 
-	// On the progress of a partition, whose name stands for the entity's.
+	// On the progress of a partition, whose name replaces the entity's.
 	takePlace kind = "take progress"
 	swapPlace kind = "swap progress"
 )
@@ -119,7 +119,7 @@ func (s state) step(in input, out output) (bool, state) {
 	case redecide:
 		passed = s.offer(in.Version, in.Force)
 	case refuse:
-		// The content stays, and nobody is evaluated for it.
+		// The content stays, and no other service is evaluated for it.
 		if s.Found && s.Version == in.Target && s.Content != "" {
 			s.Refused = true
 		}

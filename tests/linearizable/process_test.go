@@ -265,7 +265,7 @@ func changesOf(record []byte) (all []change.Change, err error) {
 
 func (producer) Close(context.Context) error { return nil }
 
-// watched logs what the decider does to watermarks. A worker has one partition.
+// watched logs the decider's writes of watermarks. A worker has one partition.
 type watched struct {
 	store.Store
 	p *process

@@ -11,7 +11,7 @@ import (
 	"github.com/stretchr/testify/assert"
 )
 
-// What the checker is worth: it refuses every store that is broken on purpose.
+// The checker's own test: it refuses every store that is broken on purpose.
 func TestBrokenStoresAreFound(t *testing.T) {
 	const rounds = 20
 	for _, d := range []defect{blindSwap, noWatermark, noToken, oldMemory} {

@@ -1,4 +1,4 @@
-// Package load holds the real binary to what a busy API must keep: large batches
+// Package load checks the real binary against the needs of a busy API: large batches
 // within the memory of its container, tenants beside a flooder, idle connections, and
 // an import beside the flow. It is behind the build tag verify: `SUITE=load make
 // verify`.

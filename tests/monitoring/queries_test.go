@@ -343,7 +343,7 @@ func TestAlertsFireWhenTheyShould(t *testing.T) {
 	}
 }
 
-// Each alert says what it means, and leads to a section of the runbook of its
+// Each alert has a summary, and leads to a section of the runbook of its
 // own name.
 func TestEveryAlertHasARunbook(t *testing.T) {
 	page, err := os.ReadFile("../../docs/runbook.md")

@@ -3,7 +3,7 @@
 //
 // Each fault breaks one rule of docs/protocol.md, or an assumption of a rule. It is named
 // by its function and a pattern of Go tokens, in which _1, _2 and so on match any name:
-// moving code between the files of a package, or renaming what it uses, leaves it in place.
+// moving code between the files of a package, or renaming its variables, leaves it in place.
 // Without a function the pattern is a piece of text, of SQL for instance. The
 // compiler gets the changed file as an overlay; the working tree stays as it is. A fault
 // counts as found when its test fails with it within a minute, and passes without it.

@@ -17,7 +17,7 @@ type Record struct {
 	Doc     json.RawMessage `json:"doc"`
 }
 
-// CheckLog holds what a log sink of one service has against the model: every
+// CheckLog compares the records of a log sink of one service with the model: every
 // change, once, in order per entity, and nothing else.
 func CheckLog(want Expected, service string, got []Record) error {
 	keys := map[string]bool{}
@@ -49,8 +49,8 @@ func CheckLog(want Expected, service string, got []Record) error {
 	return nil
 }
 
-// CheckState holds what a state sink of one service has, one record per entity,
-// against the model. A sink that removes what was retracted has no record then;
+// CheckState compares the records of a state sink of one service, one per entity,
+// with the model. A sink that removes retracted entities has no record then;
 // one that keeps a mark has a record with op retract.
 func CheckState(want Expected, service string, got map[string]Record) error {
 	for _, id := range entities(want[service], got) {
@@ -94,7 +94,7 @@ func CheckAttempts(want Expected, service string, got []Record) error {
 	return nil
 }
 
-// Newest is what a receiver that follows versions keeps of records.
+// Newest is the state of a receiver that follows versions.
 func Newest(records []Record) map[string]Record {
 	state := map[string]Record{}
 	for _, r := range records {

@@ -53,7 +53,7 @@ type Event struct {
 	Value     []byte // nil: a null value
 }
 
-// Change is what a service must see.
+// Change is an update that a service must receive.
 type Change struct {
 	Version uint64
 	Op      string // upsert or retract
@@ -101,8 +101,8 @@ func NewModel() *Model {
 	return &Model{Expected: Expected{}, TooLarge: map[ID]bool{}, entities: map[string]*entity{}}
 }
 
-// Run applies events in order. An error means that an event is not what the
-// model can read: tests give it no broken ones.
+// Run applies events in order. An error means that the model cannot read an event:
+// tests have no broken ones.
 func Run(c Config, events []Event) (Expected, error) {
 	m := NewModel()
 	for _, e := range events {
@@ -285,7 +285,7 @@ func (c Config) read(s *Source, e Event) (id string, payload *present, eventID, 
 	return id, &present{doc}, eventID, sequence, nil
 }
 
-// admit reports whether an event is newer than what the entity has seen of its
+// admit reports whether an event is newer than the entity's last one of its
 // source, and remembers it.
 func (en *entity) admit(e Event, id, content, sequence string) bool {
 	s := en.fence[e.Source]

@@ -100,7 +100,7 @@ func TestPrecedence(t *testing.T) {
 	)))
 }
 
-// What a broken pipeline leaves behind is told from what a right one does.
+// The checks tell the output of a broken pipeline from a right one.
 func TestDoctoredOutputsAreCaught(t *testing.T) {
 	doc := func(w string) string { return fmt.Sprintf(`{"id":"B","origin":"EC","weight":%s}`, w) }
 	want, err := oracle.Run(config, stream(

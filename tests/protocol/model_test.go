@@ -1,5 +1,5 @@
 // Package protocol tests the Promela models of the protocol; docs/protocol.md
-// tells what they say.
+// explains them.
 package protocol
 
 import (

@@ -54,7 +54,7 @@ func main() {
 	}
 }
 
-// line prints what a line of the input ends.
+// line prints the result that a line of the input completes.
 func (r *results) line(text []byte) {
 	var e event
 	if json.Unmarshal(text, &e) != nil {

@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// ownTimeout bounds one command of scripts/servers, which itself gives a server four minutes to start
+// ownTimeout bounds one command of scripts/servers, which itself allows a server four minutes to start
 // and four to end.
 const ownTimeout = 10 * time.Minute
 
@@ -52,7 +52,7 @@ func StartOwn(t testing.TB, name string) *Server {
 
 // StartOwnKafkaBehindProxy is StartOwn of a Kafka that has a second listener, for clients whose
 // connections a test disturbs. Kafka listens at upstream there and tells those clients to come to
-// advertised, on which the test's proxy is to listen; nobody else takes that port. Clients that start
+// advertised, on which the test's proxy is to listen; that port stays reserved. Clients that start
 // at Address know nothing of all this.
 func StartOwnKafkaBehindProxy(t testing.TB) (s *Server, upstream, advertised string) {
 	t.Helper()
@@ -117,7 +117,7 @@ func (s *Server) Kill() { s.t.Helper(); s.must("kill") }
 // that the next Start recovers from the log. No other server has one.
 func (s *Server) Quit() { s.t.Helper(); s.must("quit") }
 
-// Pause stops it in the middle of what it does (SIGSTOP), connections stay open; Resume lets it go on.
+// Pause stops the server (SIGSTOP), connections stay open; Resume continues it.
 func (s *Server) Pause() { s.t.Helper(); s.must("pause") }
 
 // Resume ends a Pause.
@@ -128,7 +128,7 @@ func (s *Server) address() string {
 	return s.value(variables()[s.name])
 }
 
-// value is what the server made known under the name of a variable.
+// value is the server's value of a variable.
 func (s *Server) value(variable string) string {
 	s.t.Helper()
 	environment, err := os.ReadFile(filepath.Join(s.folder, "env"))

@@ -57,7 +57,7 @@ func TestOwnValkeyCanBePausedAndStopped(t *testing.T) {
 func TestOwnKafkaKeepsAcknowledgedRecordsThroughAKill(t *testing.T) {
 	t.Parallel()
 	server := StartOwn(t, "kafka")
-	// A client of Kafka tries for ever.
+	// A client of Kafka retries without end.
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()
 	client, err := kgo.NewClient(kgo.SeedBrokers(server.Address), kgo.AllowAutoTopicCreation(),
@@ -89,7 +89,7 @@ func TestOwnClickHouseEngineKeepsItsDataThroughAKill(t *testing.T) {
 	require.NoError(t, connection.Exec(t.Context(), "INSERT INTO bananas VALUES (7)"))
 	server.Kill()
 	server.Start()
-	// A new one: what it keeps open is closed by now, which it may not have noticed.
+	// A new one: the old connection is closed by now, which it may not have noticed.
 	connection = openClickHouse(t, server.Address)
 	var id uint64
 	require.NoError(t, connection.QueryRow(t.Context(), "SELECT id FROM bananas").Scan(&id))

@@ -127,7 +127,7 @@ func Kafka(t testing.TB) (brokers []string, prefix string) {
 			return err
 		}
 		for name, d := range deleted {
-			// What the test itself has deleted may be listed a moment longer.
+			// Topics that the test itself deleted may be listed a moment longer.
 			if d.Err != nil && !errors.Is(d.Err, kerr.UnknownTopicOrPartition) {
 				return fmt.Errorf("topic %s: %w", name, d.Err)
 			}

@@ -84,7 +84,7 @@ func setup(t testing.TB, what string, f func(context.Context) error) {
 	}
 }
 
-// cleanup runs f after the test. Its failure fails the test: what it leaves is most often a session
+// cleanup runs f after the test. Its failure fails the test: the rest is most often a session
 // or a consumer that the test forgot to close.
 func cleanup(t testing.TB, what string, f func(context.Context) error) {
 	t.Cleanup(func() {

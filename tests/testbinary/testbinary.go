@@ -17,7 +17,7 @@ import (
 )
 
 // Build puts weir into a folder, under its name, built with the given
-// build tags. The file is the caller's own: it stays what it is when the sources
+// build tags. The file is the caller's own: it stays unchanged when the sources
 // change and another test builds them. Safe for concurrent use, also by several
 // processes.
 func Build(folder string, tags ...string) (path string, err error) {

@@ -12,7 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Who types what docs/http-ingest.md shows gets what it shows: the page's
+// The requests of docs/http-ingest.md get the answers it shows: the page's
 // configuration runs, and its requests are sent, in their order.
 func TestDocumentedRequests(t *testing.T) {
 	text, err := os.ReadFile(filepath.Join("..", "..", "..", "docs", "http-ingest.md"))

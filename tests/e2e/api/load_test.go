@@ -71,8 +71,8 @@ func job(n int, r *rand.Rand) (q request, states []string) {
 }
 
 // deliver sends one request as a good client does: again until it is answered,
-// whoever hung up before. Some clients hang up, and some send what was accepted
-// once more.
+// after any hang-up. Some clients hang up, and some repeat accepted
+// requests.
 func (l *load) deliver(ctx context.Context, n int) {
 	r := rand.New(rand.NewPCG(uint64(n), 1))
 	q, states := job(n, r)

@@ -8,8 +8,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// I2: the store is put back, and has forgotten which keys were used since. The
-// log is ahead of it: the events stand there, and are decided again; a client
+// I2: the store is restored to before some keys were used. The
+// log is ahead of it: the events are in it, and are decided again; a client
 // that sends its request again under its key gets another claim. The mistakes that
 // this catches: the retry brings the old state back, after the newer one; other
 // content under a key that was used is taken for new.

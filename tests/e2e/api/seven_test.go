@@ -36,8 +36,8 @@ func TestSequentialDuplicate(t *testing.T) {
 	})
 }
 
-// Of twenty requests at the same moment one wins; nobody waits for ever, and
-// everybody gets the winner's answer in the end.
+// Of twenty requests at the same moment one wins; none is blocked, and
+// all get the winner's answer in the end.
 func TestTwentyConcurrentRequestsOneWinner(t *testing.T) {
 	both(t, func(t *testing.T, on string) {
 		w := newWorld(t, on, "30s", "30d").start()
@@ -152,7 +152,7 @@ func (w *world) hangUp(door *harness.Process, q request) {
 	}
 	_, err = fmt.Fprintf(conn, "\r\n%s", q.body)
 	require.NoError(w.t, err)
-	// Both directions: the server learns at once that nobody listens.
+	// Both directions: the server learns at once that the client is gone.
 	require.NoError(w.t, conn.Close())
 }
 

@@ -60,8 +60,8 @@ func TestCrashAfterWriteBeforeAnswer(t *testing.T) {
 	})
 }
 
-// A key is forgotten when its retention is over: then it stands for whatever is
-// sent under it first. Both ways run side by side, since a minute is the least
+// A key is dropped when its retention is over: then it belongs to the
+// first event sent under it. Both ways run side by side, since a minute is the least
 // retention.
 func TestExpiryThenTheKeyIsNew(t *testing.T) {
 	if testing.Short() {

@@ -61,7 +61,7 @@ func stop(t *testing.T, pr *harness.Process) {
 }
 
 // A caller asks, the process is killed before it can confirm, and the next
-// process answers the same; what was confirmed stays a duplicate.
+// process answers the same; a confirmed content stays a duplicate.
 func TestKilledBetweenTheSteps(t *testing.T) {
 	p := project(t, "")
 	pr := run(p, "run")

@@ -24,7 +24,7 @@ type explained struct {
 	}
 }
 
-// explain tells what a check service knows, also of an entity that no source
+// explain shows the state of a check service, also of an entity that no source
 // brought, while a process runs and while none does.
 func TestExplain(t *testing.T) {
 	p := project(t, "")

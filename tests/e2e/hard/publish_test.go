@@ -47,7 +47,7 @@ func project(t *testing.T) harness.Project {
 	return p
 }
 
-// expected is what the customers of a project get.
+// expected is the model's output for the customers of a project.
 func expected(p harness.Project) oracle.Expected {
 	p.T.Helper()
 	model := harness.SimpleModel()
@@ -138,8 +138,8 @@ func finish(t *testing.T, p harness.Project) {
 }
 
 // inOneBatch makes a project whose process died at a point of the publish of
-// X's states, decided in one batch, when its topic held what is given. What stands
-// in the inbox when a process starts is one frame and so one batch, unless it is
+// X's states, decided in one batch, when its topic held the given records. The backlog
+// of the inbox when a process starts is one frame and so one batch, unless it is
 // fetched in parts: so it tries until the store and the topic show that it was so.
 func inOneBatch(t *testing.T, point, topic string, states ...string) harness.Project {
 	t.Helper()

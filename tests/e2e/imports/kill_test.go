@@ -20,7 +20,7 @@ func TestKilledBehindAnAppend(t *testing.T) {
 }
 
 // killed has the process that imports killed at a point, in the middle of the
-// file where the point is passed per chunk. What goes on is the same command
+// file where the point is passed per chunk. The import is resumed by the same command
 // again, or another process. Rows of lab are known by their event ids, those of
 // orders by their places in the file.
 func killed(t *testing.T, on, point, source string) {

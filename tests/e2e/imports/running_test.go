@@ -92,7 +92,7 @@ func TestBesideARunningProcess(t *testing.T) {
 	}
 }
 
-// What the command refuses, and says why.
+// Refused commands, and their reasons.
 func TestCommandRefuses(t *testing.T) {
 	t.Parallel()
 	p := newWorld(t, embedded)
@@ -129,7 +129,7 @@ func TestCommandRefuses(t *testing.T) {
 }
 
 // A cancelled import ends where it is; the same file again is a new job, which
-// goes on behind what was accepted.
+// continues behind the accepted rows.
 func TestCancel(t *testing.T) {
 	t.Parallel()
 	p := newWorld(t, embedded)

@@ -74,7 +74,7 @@ func file() string {
 	return b.String()
 }
 
-// check compares what the customer got with the rows of file that went into a
+// check compares the customer's updates with the rows of file that went into a
 // source: each once, in the order of the file per entity.
 func check(p harness.Project, source string) {
 	p.T.Helper()
@@ -112,7 +112,7 @@ func jobs(p harness.Project) (all []imports.Job) {
 	return all
 }
 
-// done is what the job of file must have come to, whatever happened meanwhile.
+// done is the final state of file's job, after any interruption.
 func done(t testing.TB, j imports.Job) {
 	t.Helper()
 	require.Equal(t, "done", j.State, j.Failure)

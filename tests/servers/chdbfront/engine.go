@@ -109,7 +109,7 @@ func (e *engine) run(statement []byte, format string) ([]byte, error) {
 	return append([]byte(nil), unsafe.Slice((*byte)(e.resultBuffer(result)), length)...), nil
 }
 
-// close waits for the statement that runs and flushes what the engine holds.
+// close waits for the running statement and flushes the engine.
 func (e *engine) close() {
 	e.mu.Lock()
 	defer e.mu.Unlock()

@@ -19,7 +19,7 @@ import (
 
 // helloQuery is what clickhouse-go asks first on a connection. It reads the answer at helloRevision
 // and everything later at the revision that the answer names: 0 makes all of it plain Native, which
-// is what the engine writes.
+// the format of the engine.
 const (
 	helloQuery    = "SELECT displayName(), version(), revision(), timezone()"
 	helloRevision = 54460
@@ -75,7 +75,7 @@ func (f *front) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	w.Header().Set("Content-Type", "application/octet-stream")
 	w.Header().Set("Content-Length", strconv.Itoa(len(output)))
-	// An error here is a client that has left; there is nobody to tell.
+	// An error here is a client that has left; there is no one to tell.
 	_, _ = w.Write(output)
 }
 
@@ -103,7 +103,7 @@ func (f *front) answer(r *http.Request) ([]byte, error) {
 		if _, err := run(fmt.Appendf(nil, "USE %s", quoteName(database)), "Null"); err != nil {
 			return err
 		}
-		// There is one session for everybody: what a request sets is taken back after it.
+		// There is one session for all requests: the settings of each are reset after it.
 		for name := range parameters {
 			if notSettings[name] || !settingName.MatchString(name) {
 				continue
@@ -120,7 +120,7 @@ func (f *front) answer(r *http.Request) ([]byte, error) {
 	return output, err
 }
 
-// statementOf returns what the engine is to run for a request. The caller calls done after that.
+// statementOf returns the engine's statement for a request. The caller calls done after that.
 func (f *front) statementOf(r *http.Request, parameters url.Values) (statement []byte, done func(), err error) {
 	body, err := bodyOf(r, parameters)
 	if err != nil {

@@ -45,7 +45,7 @@ func serve(address, library, data string) error {
 		return err
 	}
 	defer listener.Close()
-	// There are no users, so nobody but this machine may talk to it.
+	// There are no users, so only this machine may talk to it.
 	if tcp, ok := listener.Addr().(*net.TCPAddr); !ok || !tcp.IP.IsLoopback() {
 		return fmt.Errorf("%s is not a loopback address", address)
 	}
@@ -56,7 +56,7 @@ func serve(address, library, data string) error {
 	}
 	defer engine.close()
 
-	// What a killed process left of its inserts is of no use to anybody.
+	// The remains of a killed process's inserts are of no use.
 	inserts := filepath.Join(data, "inserts")
 	if err := errors.Join(os.RemoveAll(inserts), os.MkdirAll(inserts, 0o700)); err != nil {
 		return err
