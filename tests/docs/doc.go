@@ -5,11 +5,11 @@
 //
 //   - A block marked console is run, command by command, in a copy of the
 //     examples. Lines that begin with "$ " are commands, those behind a command
-// its output: each must be there, in this order; "…" matches anything in
+//     its output: each must be there, in this order; "…" matches anything in
 //     a line. Blocks of one page share a folder; those of a recipe of the cookbook
 //     have one of their own. With the word fails the last command must fail. A
 //     command that ends in " &" runs until the end; a port of this machine that a
-// page shows is replaced by a free one.
+//     page shows is replaced by a free one.
 //   - With the word live the commands run against real servers, whose addresses are
 //     in the environment.
 //   - A block marked console servers needs servers, and one marked console make
@@ -17,8 +17,8 @@
 //     targets that exist, and not run.
 //   - Every `weir …` in running text must be a command with flags that
 //     exist; under a heading "Not there yet" it must not.
-// - A configuration that a page shows, with its name in the first line, is written to
-// the folder and is accepted by weir validate. A file below examples/ that a
+//   - A configuration that a page shows, with its name in the first line, is written to
+//     the folder and is accepted by weir validate. A file below examples/ that a
 //     page shows is that file, and each receiver is tried by itself.
 //   - A link to a file leads to one, a link to a heading to one.
 //   - Each kind of sink and source has a page, and its line in docs/sinks.md or

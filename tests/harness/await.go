@@ -75,8 +75,8 @@ func (pr *Process) SaysTimes(text string, times int) {
 	})
 }
 
-// lines are the lines of the log that are whole: what is read behind one that was
-// waited for may not be there yet.
+// lines are the whole lines of the log: output behind an awaited line
+// may not be there yet.
 func (pr *Process) lines() string {
 	log := pr.Log.String()
 	return log[:strings.LastIndexByte(log, '\n')+1]

@@ -12,8 +12,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// I4, I6: documents with 10,000 members and arrays of 10,000 elements come through, as a whole and in parts.
-// A change of one member reaches the services that read it, another order of members none.
+// I4, I6: documents with 10,000 members and arrays of 10,000 elements come through, whole
+// and in parts. A change of one member reaches the services that read it; another order, none.
 func TestWideDocuments(t *testing.T) {
 	wide(t, 10_000)
 }

@@ -27,8 +27,8 @@ func damage(t *testing.T, path string) {
 	}
 }
 
-// I8: bits that the disk turned in the state file end the process, which says what is
-// damaged and what to do, whether it finds them at its start or while it runs.
+// I8: bits that the disk turned in the state file end the process, which names the
+// damage and the remedy, at its start or while it runs.
 func TestADamagedStateFileEndsTheProcess(t *testing.T) {
 	t.Parallel()
 	for name, running := range map[string]bool{"at its start": false, "while it runs": true} {

@@ -57,8 +57,8 @@ func TestGapsOfCompaction(t *testing.T) {
 }
 
 // I1: transactions leave markers, which take offsets, and events that were
-// aborted, which nobody may see. One that is still open at the end holds up what
-// is behind it, and that only.
+// aborted, which no consumer may see. One that is still open at the end holds up the
+// events behind it, and only those.
 func TestGapsOfTransactions(t *testing.T) {
 	t.Parallel()
 	for name, window := range windows {

@@ -23,7 +23,7 @@ const (
 	committed            // cut after the server did it, before its answer gets back
 )
 
-// proxy stands before a PostgreSQL server and reads the protocol (version 3,
+// proxy is in front of a PostgreSQL server and reads the protocol (version 3,
 // PostgreSQL manual, "Message Formats"): it knows when a decision that has
 // changes, one that inserts into the outbox, is about to commit.
 type proxy struct {

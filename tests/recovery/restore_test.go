@@ -39,7 +39,7 @@ func takeBackup(t testing.TB, server *servers.Server) backup {
 	return b
 }
 
-// restore puts the copy in the place of what the server holds now.
+// restore replaces the server's data by the copy.
 func (b backup) restore() {
 	b.server.Kill()
 	require.NoError(b.t, os.RemoveAll(b.data))
@@ -53,7 +53,7 @@ func (b backup) copy(from, to string) {
 	require.NoError(b.t, err, string(out))
 }
 
-// I1, I2: the store is put back while no process runs. Kafka's group offsets,
+// I1, I2: the store is restored while no process runs. Kafka's group offsets,
 // the inbox and the gate are ahead of it.
 func TestStoreRestoredWhileDown(t *testing.T) {
 	t.Parallel()
@@ -81,17 +81,17 @@ func TestStoreRestoredWhileDown(t *testing.T) {
 	require.Empty(t, w.Letters())
 }
 
-// reconfigure gives the processes that start from now on another configuration: its
+// reconfigure starts later processes with another configuration: its
 // documents have one more field, "again".
 func (w *world) reconfigure() {
 	text := fmt.Sprintf(customer, w.Target, harness.PatientHookSink(w.Receiver), w.Prefix)
 	w.Write("acme.yaml", harness.ReplaceOnce(w.t(), text, "state: state}", "state: state, again: state}"))
 }
 
-// I1, I5: the store is put back to before events that were decided and delivered,
+// I1, I5: the store is restored to before events that were decided and delivered,
 // and they are decided again under another configuration. The mistake that this
 // catches: the same version had other content, and a target that compares versions
-// kept what the configuration of before had made of it for ever.
+// kept the content of the earlier configuration.
 func TestStoreRestoredToBeforeAnotherConfiguration(t *testing.T) {
 	t.Parallel()
 	server := servers.StartOwn(t, "postgres")
@@ -137,7 +137,7 @@ func TestStoreRestoredToBeforeAnotherConfiguration(t *testing.T) {
 // I1, I5: the store goes back to before the configuration that two processes work
 // under, as after a fail-over. One of them makes it active again. The mistake that this
 // catches: it got its number again, so the other took all that the store forgot for
-// decided under it, and decided again what the configuration of before had decided,
+// decided under it, and repeated the decisions of the earlier configuration,
 // under the same versions.
 func TestStoreRestoredUnderTwoProcessesToBeforeTheirConfiguration(t *testing.T) {
 	t.Parallel()
@@ -197,7 +197,7 @@ func (w *world) latest() map[string]string {
 
 // I1, I5: a fresh store, with topics of its own, before the tables of an earlier one.
 // The mistake that this catches: its versions began at generation 1, and the tables
-// turned away all that were not above what they had, without a word.
+// refused all versions not above their own, without a word.
 func TestAFreshStoreBeforeOldTables(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, servers.Postgres(t), 100)
@@ -275,8 +275,8 @@ func TestFailOverWithoutTheLastCommits(t *testing.T) {
 	require.Empty(t, w.Letters())
 }
 
-// I1: the inbox does not reach back to where a restored store stands. What is
-// gone is named, and the rest goes on; everything that customers have got
+// I1: the inbox does not reach back to a restored store's watermark. The lost
+// records are named, and the rest continues; everything that customers have got
 // before stays as it is.
 func TestInboxExpiredBehindARestoredStore(t *testing.T) {
 	t.Parallel()
@@ -303,7 +303,7 @@ func TestInboxExpiredBehindARestoredStore(t *testing.T) {
 	})
 	require.NoError(t, w.check())
 
-	// Nothing is left at all: the watermark stands before it, yet there is
+	// Nothing is left at all: the watermark is before it, yet there is
 	// nothing to wait for.
 	b.restore()
 	w.removeRecords(w.inbox(), 0)

@@ -99,7 +99,7 @@ func expires(w *world, run *harness.Process) {
 	require.Empty(t, w.Letters())
 }
 
-// decidedAgain is what is said when entities of a partition were decided again.
+// decidedAgain is the message after entities of a partition were decided again.
 func decidedAgain(partition int32) *regexp.Regexp {
 	return regexp.MustCompile(fmt.Sprintf(`stage=deliver service=%s event=repair.done partition=%d\n`, hook, partition))
 }

@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// I1, I2: the file of the state is put back, and is older than what brokers have.
+// I1, I2: the state file is restored, and is older than the brokers' logs.
 func TestStateFileRestoredBesideTheBrokersData(t *testing.T) {
 	t.Parallel()
 	hook := harness.NewReceiver(t)
@@ -59,8 +59,8 @@ func TestStateFileRestoredBesideTheBrokersData(t *testing.T) {
 	require.Empty(t, p.Letters())
 }
 
-// I1: the one file of a process without brokers is put back, logs and state, over the
-// one that is there or in its place. What was taken in since is read again from its
+// I1: the one file of a process without brokers is restored, logs and state, over the
+// present one or in its place. Events ingested since are read again from their
 // source, under versions above all that the target has seen, so the target takes it.
 func TestFileOfLogsAndStatePutBack(t *testing.T) {
 	t.Parallel()

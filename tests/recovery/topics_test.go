@@ -22,7 +22,7 @@ import (
 // windows are the two transports of a source.
 var windows = map[string]int{"windowed": 100, "one at a time": 1}
 
-// I1, I5: the inbox is deleted and made anew under a running process, and gets
+// I1, I5: the inbox is deleted and re-created under a running process, and gets
 // more records than the old one had. Versions go on growing: a new generation.
 func TestInboxRecreatedUnderARunningProcess(t *testing.T) {
 	t.Parallel()
@@ -82,8 +82,8 @@ func TestInboxRecreatedBetweenRuns(t *testing.T) {
 	require.Empty(t, w.Letters())
 }
 
-// I1, I5: a source topic that is deleted and made anew begins at offset 0, and
-// goes beyond what was committed. Its events are neither seen nor stale.
+// I1, I5: a source topic that is deleted and re-created begins at offset 0, and
+// grows beyond the committed offset. Its events are neither seen nor stale.
 func TestSourceTopicRecreated(t *testing.T) {
 	t.Parallel()
 	for name, window := range windows {
@@ -117,7 +117,7 @@ func (w *world) recreateSource() {
 }
 
 // I1: partitions that are added to a source are read from their start, with
-// what they hold by the time they are noticed. An entity's events may come from
+// their content when they are noticed. An entity's events may come from
 // another partition then, and are not stale.
 func TestPartitionsAddedToASource(t *testing.T) {
 	t.Parallel()
@@ -201,9 +201,9 @@ func TestInboxRepartitionedUnderARunningProcess(t *testing.T) {
 	}
 }
 
-// I1, I5: the inbox is shorter than what was decided of it, as after an unclean
-// election, or with the folder of a broker put back. The mistake that this catches:
-// new events were acknowledged, stood below the watermark and were dropped as
+// I1, I5: the inbox was truncated below the decided offset, as after an unclean
+// election, or with the folder of a broker restored. The mistake that this catches:
+// new events were acknowledged, got offsets below the watermark and were dropped as
 // decided; and those above got versions that others had.
 func TestInboxShorterThanItsWatermarks(t *testing.T) {
 	t.Parallel()
@@ -230,7 +230,7 @@ func TestInboxShorterThanItsWatermarks(t *testing.T) {
 	require.Empty(t, w.Letters())
 }
 
-// delete deletes a topic, which somebody else may make again at once.
+// delete deletes a topic, which another client may create again at once.
 func (w *world) delete(topic string) {
 	w.t().Helper()
 	gone, err := w.Admin.DeleteTopics(w.t().Context(), topic)
@@ -238,8 +238,8 @@ func (w *world) delete(topic string) {
 	w.Kafka.PurgeTopicsFromClient(topic)
 }
 
-// I1, I8: the inbox is deleted under a running process and nobody makes it again.
-// The mistake that this catches: everything stood still for ever, and the process
+// I1, I8: the inbox is deleted under a running process and is not re-created.
+// The mistake that this catches: everything was blocked, and the process
 // was ready.
 func TestTheInboxIsMadeAgain(t *testing.T) {
 	t.Parallel()
@@ -258,8 +258,8 @@ func TestTheInboxIsMadeAgain(t *testing.T) {
 	require.Empty(t, w.Letters())
 }
 
-// I1: the same with the changes log: what only it held is decided again, and who
-// keeps every change is told what is missing.
+// I1: the same with the changes log: changes that it alone held are decided again, and a
+// log customer's lost ones are reported.
 func TestTheChangesLogIsMadeAgain(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, servers.Postgres(t), 100)
@@ -297,7 +297,7 @@ func jsonEqual(a, b []byte) bool {
 }
 
 // I8: a topic that takes no record is named, and the process is not ready until it
-// takes records again; then everything goes on.
+// takes records again; then everything resumes.
 func TestATopicThatTakesNoRecord(t *testing.T) {
 	t.Parallel()
 	for _, name := range []string{"inbox", "changes"} {

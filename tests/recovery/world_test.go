@@ -16,7 +16,7 @@ import (
 )
 
 // config has one source and four sinks. Processes end in their orderly way here,
-// so nobody waits for a session; it, and the time to stop, outlast every pause of
+// so no session has to expire; it, and the time to stop, outlast every pause of
 // a busy machine, which would have work done a second time.
 const config = `
 store: {postgres: {url: %q}}
@@ -51,7 +51,7 @@ const (
 
 const entities = 40
 
-// world is one project on servers, with what was sent into it.
+// world is one project on servers, with the events sent into it.
 type world struct {
 	*harness.Cluster
 	harness.Project
@@ -111,7 +111,7 @@ func (w *world) inbox() string  { return w.inboxName }
 
 // create makes a topic, which the cluster may not know at once everywhere. A
 // process that runs may have made one that was removed before we come to it: the
-// inbox because it wants it, a source because Kafka makes what a client asks for.
+// inbox because it needs it, a source because Kafka creates a topic on a client's request.
 func (w *world) create(topic string, partitions int32, settings map[string]*string) {
 	w.t().Helper()
 	harness.Eventually(w.t(), "the creation of "+topic, func() error {
@@ -165,7 +165,7 @@ func (w *world) remove(topic string) {
 // every third entity says it twice, under another event id.
 func (w *world) round() []*kgo.Record { return w.share(0, 1) }
 
-// share is what a round has of every of-th entity, from one on.
+// share is a round's part of every of-th entity, from one on.
 func (w *world) share(from, of int) []*kgo.Record {
 	var all []*kgo.Record
 	for e := from; e < entities; e += of {
@@ -183,7 +183,7 @@ func (w *world) share(from, of int) []*kgo.Record {
 	return all
 }
 
-// say sends rounds of events and remembers where they stand.
+// say sends rounds of events and remembers their offsets.
 func (w *world) say(rounds int) {
 	w.t().Helper()
 	for range rounds {
@@ -236,7 +236,7 @@ func description() oracle.Config {
 	}
 }
 
-// expected is what the model makes of the inbox, an error as long as an event
+// expected is the model's output for the inbox, an error as long as an event
 // is not in it. Events of identities in lost need not be there.
 func (w *world) expected(lost ...*kgo.Record) (oracle.Expected, error) {
 	w.t().Helper()

@@ -15,21 +15,21 @@ import (
 var errStore = errors.New("the store did not answer")
 
 // client is one process's connection to the store. Requests and answers take
-// time and get lost; what the process never sends is never done.
+// time and get lost; a request that the process never sends has no effect.
 type client struct {
 	*Memory
 	p    *process
 	dice *dice
 	// workers have their own: they call at the same time. Only decide has any.
 	workers []*laneLink
-	// calls have their own in deliver, by what is called: they are made at the same
+	// calls have their own in deliver, by the name of the call: they are made at the same
 	// time, too.
 	name  string
 	mu    sync.Mutex
 	calls map[string]*dice // guarded by mu
 }
 
-// laneLink is what a worker's connections to store and broker share.
+// laneLink is shared by a worker's connections to store and broker.
 type laneLink struct {
 	*dice
 	w      *world

@@ -53,22 +53,22 @@ func (c *customer) apply(r oracle.Record) {
 	c.records = append(c.records, r)
 }
 
-// backup returns what a state customer has, for putBack.
+// backup returns the content of a state customer, for restore.
 func (c *customer) backup() map[string]oracle.Record {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return maps.Clone(c.newest)
 }
 
-// putBack is a restore of a customer that is in the database of the store. What a
+// restore restores a customer that is in the database of the store. The content of a
 // log customer has stays: the order in which it gets the rest is not promised.
-func (c *customer) putBack(newest map[string]oracle.Record) {
+func (c *customer) restore(newest map[string]oracle.Record) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.newest = maps.Clone(newest)
 }
 
-// verdict is what the target thinks of a change, whoever brings it and however often.
+// verdict is the target's answer to a change, to any process and at any attempt.
 type verdict int
 
 const (
@@ -224,7 +224,7 @@ func (w *world) outage(service string) (away bool, slow time.Duration) {
 	return false, slow
 }
 
-// fate draws which changes take effect and what the answer is.
+// fate draws which changes take effect and the answer.
 func (s *sink) fate(records []oracle.Record) (apply []bool, err error) {
 	w := s.p.w
 	apply = make([]bool, len(records))

@@ -99,7 +99,7 @@ func (c *client) SwapProgress(ctx context.Context, revision int64, swaps []store
 	return swapped, nil
 }
 
-// farthest gives every service the position of the one that is farthest.
+// farthest moves every service to the position of the one that is farthest.
 func farthest(positions []store.ServicePosition) []store.ServicePosition {
 	positions = slices.Clone(positions)
 	var far store.Position
@@ -142,9 +142,8 @@ func (c *client) Moved(ctx context.Context, from, to change.Version, after strin
 	return rows, last, err
 }
 
-// putBack is Restore; progress may stay as it is, which breaks the rule that it
-// goes back, too.
-func (m *Memory) putBack(s Snapshot, keepProgress bool) {
+// restoreFrom restores a backup. Progress may stay as it is, which breaks a rule.
+func (m *Memory) restoreFrom(s Snapshot, keepProgress bool) {
 	_ = m.run(context.Background(), func() error {
 		kept := m.state.progress
 		m.state = s.state.clone()

@@ -1,5 +1,5 @@
 // Package simulation runs the product's own code under seeded schedules of
-// faults, in virtual time, and compares what customers received with what they
+// faults, in virtual time, and compares the customers' records with those that they
 // must have according to the inbox.
 //
 // # Model
@@ -21,7 +21,7 @@
 //     or are lost before or after the effect.
 //   - topics are logs with partitions. The producers are the product's, over a client
 //     that packs and answers as kgo does: a batch fails with nothing, a part or all of it
-//     appended, what waits behind it fails, and the client may be unusable afterwards.
+//     appended, later batches fail, and the client may be unusable afterwards.
 //     No frame may precede its predecessor in the changes log. A partition takes no
 //     records for a while; the changes log is deleted and recreated later. Consumer
 //     groups assign partitions to members that wait for the previous owner, or do not
@@ -32,7 +32,7 @@
 //   - the changes log has the inbox's partitions. Services that are behind read it
 //     with a reader that is slow, returns few records, and dies. In every fifth
 //     schedule it loses its oldest records or is recreated: then state customers
-//     must end with the newest, and a log customer may lack only what was reported to its
+//     must end with the newest, and a log customer may lack only changes reported to its
 //     operator. A gap that is reported while nothing was lost is a fault.
 //   - customers are the targets of the sinks: a log that skips known keys, or one that
 //     shows a successor its content and fences the predecessor; a state that keeps the
@@ -51,7 +51,7 @@
 //     nothing. Between the decision that they compute from memory and its request time
 //     passes, and others may come first.
 //   - in every third schedule or so tombstones are asked to go, twice or late, as soon as
-//     everybody has heard of the deletion.
+//     all services have the deletion.
 //   - the gate is shared, small and fails.
 //   - requests come under claims. Each is one event, put into the inbox by one to
 //     three attempts, late or not: it must have one effect. In every fourth
@@ -59,8 +59,8 @@
 //     key must have one effect, other content becomes a dead letter, and after the
 //     time that keys are kept it is new.
 //
-// Processes die before or after any effect, at once: what they had not sent is
-// never done, and some of what was in flight arrives after their death. They are
+// Processes die before or after any effect, at once: unsent requests have no
+// effect, and some requests under way arrive after their death. They are
 // restarted in order, freeze for longer than their session timeout, and lose
 // partitions without a reason. The store is restored from a backup while topics
 // and offsets are ahead of it, together with the state customers or alone.
@@ -87,7 +87,7 @@
 //
 // Every actor draws from dice of its own, so a draw does not depend on what
 // others did meanwhile; every delay is drawn to the nanosecond, so what happens
-// at different virtual times happens in that order. A seed therefore gives the
+// at different virtual times keeps that order. A seed therefore gets the
 // same schedule nearly always, but this is not guaranteed. The runtime decides the order
 // of goroutines that wake up at the same virtual instant, the order of Go's maps
 // (of a worker's partitions, say), and the jitter of the product's backoff.

@@ -13,7 +13,7 @@ import (
 
 // group is a consumer group and its coordinator: each partition belongs to one
 // member at most, as far as the coordinator knows. A member that does not hear
-// of it goes on with a partition that is somebody else's by now.
+// of it continues with a partition that is another's by now.
 type group struct {
 	w    *world
 	name string
@@ -90,7 +90,7 @@ func (g *group) rejoin(m *member) {
 	}
 }
 
-// balance gives partitions to members: those of members that left, and some
+// balance assigns partitions to members: those of members that left, and some
 // more for no reason.
 func (g *group) balance() {
 	calm := g.w.calm.Load()
@@ -191,8 +191,8 @@ func (g *group) hand(s *share, turn int, zombie bool, delay time.Duration) {
 	g.w.spawn(func() { a.run(prev) })
 }
 
-// leave ends a member: nothing more is handed out, what is in flight has grace
-// to be done, then its partitions are given back.
+// leave ends a member: nothing more is handed out, frames in flight have grace
+// to be done, then its partitions are released.
 func (m *member) leave(grace time.Duration) {
 	m.finish(grace)
 	m.giveBack()
@@ -255,8 +255,8 @@ func (g *group) behind() string {
 	return ""
 }
 
-// assignment is one assignment of one partition: what the transport's assignment
-// and dispatcher are. It hands out one frame at a time, of the records that are
+// assignment is one assignment of one partition, as the transport's assignment
+// and dispatcher do it. It hands out one frame at a time, of the records that are
 // there; the next one follows the acknowledgement of the one before.
 type assignment struct {
 	m     *member
@@ -410,7 +410,7 @@ func (a *assignment) follow(number uint64, id string, records []transport.Receiv
 			w.sleep(a.handing, time.Duration(1<<min(n, 6))*5*time.Millisecond+a.dice.upTo(time.Millisecond)) != nil {
 			return false
 		}
-		// What was handed out is not changed any more.
+		// A frame that was handed out is not changed any more.
 		records = slices.Clone(records)
 		for i := range records {
 			records[i].Redelivered = true
@@ -419,7 +419,7 @@ func (a *assignment) follow(number uint64, id string, records []transport.Receiv
 }
 
 // hand hands a frame to its handler and reports whether that acknowledged it. At
-// the end of the assignment nobody waits for the handler, which may go on.
+// the end of the assignment the handler is not awaited, and may continue.
 func (a *assignment) hand(frame *transport.Frame) bool {
 	ctx, cancel := context.WithCancel(a.ctx)
 	defer cancel()

@@ -13,7 +13,7 @@ import (
 	"github.com/seed-86dfc502/weir/transport"
 )
 
-// changesLog is what a stage has of the changes log beside its subscription.
+// changesLog is the stage's access to the changes log beside its subscription.
 type changesLog struct {
 	p    *process
 	name string
@@ -46,9 +46,9 @@ func (l *changesLog) NewReader() deliver.Reader {
 	return &reader{p: l.p, dice: l.p.w.dice(l.name+" reader", int64(n))}
 }
 
-// reader reads the changes log for who is behind. It gets stuck, brings few
-// records at a time, and dies with some of them read: what it is asked for then
-// fails for a while.
+// reader reads the changes log for lagging services. It gets stuck, brings few
+// records at a time, and dies with some of them read: later reads then
+// fail for a while.
 type reader struct {
 	p    *process
 	dice *dice
@@ -110,7 +110,7 @@ func (r *reader) Read(ctx context.Context, partition int32, offset int64) ([]tra
 		w.note("%s reads %s/%d from %d to %d", p.name, t.name, part, offset, records[len(records)-1].Offset)
 	}
 	if w.rules.LeavesOut {
-		// The last one alone, linked to whatever was seen before.
+		// The last one alone, linked to any earlier one.
 		records = records[len(records)-1:]
 		records[0].Value = unlinked(records[0].Value)
 	}

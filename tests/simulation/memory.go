@@ -19,14 +19,14 @@ import (
 )
 
 // Memory is a store of maps, as far as the stages use one. Every method that writes is one transaction
-// under one lock, so it is serializable; it passes
-// their part of the conformance suite. What is stored
-// is never changed in place, so a Snapshot costs no more than its maps.
+// under one lock, so it is serializable; it passes their part of the conformance suite.
+// Stored values are
+// never changed in place, so a Snapshot costs no more than its maps.
 type Memory struct {
 	store.Store               // nil: the stages call none of the methods that Memory lacks
 	lock        chan struct{} // held when full: waiting for it can be given up
 	// mu is held in a transaction, but not while one calls back: then others read
-	// what is committed.
+	// the committed state.
 	mu    sync.Mutex
 	state state
 	// session is the run of the server, which a restore ends.
@@ -64,8 +64,8 @@ type state struct {
 	from      []store.Activation
 	// tokenAlone: watermarks are compared by it alone.
 	tokenAlone bool
-	// blind: entities are overwritten however they are. That too would keep what a
-	// stale cache decided from being written, so without it nothing says that caches
+	// blind: entities are overwritten in any state. The comparison too would keep decisions of a
+	// stale cache from being written, so without it nothing says that caches
 	// must be dropped.
 	blind bool
 }
@@ -90,7 +90,7 @@ func (s state) clone() state {
 // Snapshot is a backup.
 type Snapshot struct{ state state }
 
-// Snapshot makes a backup of what is committed.
+// Snapshot makes a backup of the committed state.
 func (m *Memory) Snapshot(ctx context.Context) (Snapshot, error) {
 	var s Snapshot
 	err := m.run(ctx, func() error { s.state = m.state.clone(); return nil })
@@ -113,7 +113,7 @@ func (m *Memory) run(ctx context.Context, f func() error) error {
 	return f()
 }
 
-// look reads what is committed; it waits for no transaction that calls back.
+// look reads the committed state; it waits for no transaction that calls back.
 func (m *Memory) look(ctx context.Context, f func(*state)) error {
 	if err := ctx.Err(); err != nil {
 		return err
@@ -351,7 +351,7 @@ func (s *state) commit(d store.Decision, out store.Outcome) []int64 {
 	return ids
 }
 
-// written returns what is stored when the changed pages of states were.
+// written returns the stored states after changed pages of states were written.
 func written(stored, states store.States) store.States {
 	pages := states.Changed()
 	changed := func(r store.Row) bool {

@@ -151,7 +151,7 @@ func (w *world) decoded() ([][]change.Record, error) {
 	return records, nil
 }
 
-// check compares what customers have with what they must have, and returns how
+// check compares the customers' records with the expected ones, and returns how
 // many changes these are.
 func (w *world) check() (changes int, err error) {
 	if n := w.faults["gap"]; n > 0 && w.faults["retention"]+w.faults["log made anew"] == 0 {
@@ -193,7 +193,7 @@ func (w *world) holds(want oracle.Expected, c *customer) error {
 	if !slices.ContainsFunc(w.newest().plan.Services, func(s decide.Service) bool { return s.Name == c.service }) {
 		return nil // it is no customer any more, and gets the rest or not
 	}
-	// What the customer does not want, or may have or not.
+	// Changes that the customer refuses, or may have or not.
 	fate := map[place]verdict{}
 	for _, r := range c.attempts {
 		fate[place{r.Entity, r.Version}] = w.verdict(c.service, r.Key)
@@ -233,7 +233,7 @@ func (w *world) holds(want oracle.Expected, c *customer) error {
 	seen := map[string]bool{}
 	for _, r := range c.records {
 		// A sink without a guard gets a change again when its process died before
-		// its position was saved. Its first effect must still stand in its place.
+		// its position was saved. Its first effect must still be in its place.
 		if c.service == dumbService && !w.setup.gentle && seen[r.Key] {
 			continue
 		}
@@ -286,7 +286,7 @@ func (w *world) outdated(service, entity string, v uint64) bool {
 	return w.decidedUnder(w.inbox.partitionOf([]byte(entity)), int(at.Offset())) != w.newest()
 }
 
-// place is where a change stands.
+// place is the place of a change.
 type place struct {
 	entity  string
 	version uint64
@@ -306,7 +306,7 @@ func (c *customer) distinct() []oracle.Record {
 	return all
 }
 
-// buried checks that what a log sink refused is a dead letter. After a restore
+// buried checks that changes refused by a log sink are dead letters. After a restore
 // the store may have forgotten it.
 func (w *world) buried() error {
 	if w.restore {

@@ -65,7 +65,7 @@ func (w *world) start(slot int) {
 	close(p.built)
 }
 
-// loop runs f in the background; the function it gives ends f and waits.
+// loop runs f in the background; the returned function ends f and waits.
 func (p *process) loop(f func(context.Context)) (stop func()) {
 	ctx, cancel := context.WithCancel(p.ctx)
 	done := make(chan struct{})

@@ -9,7 +9,7 @@ import (
 )
 
 // A seed nearly always reproduces the same effects at the same virtual times,
-// alone as well as among others: see the package's documentation for what is
+// alone as well as among others: see the package's documentation for the part
 // left to the runtime. A machine that stops in the middle of a schedule disturbs
 // it too: goroutines that run for longer than 10 ms of real time lose their turn.
 // So the test asks whether a seed has a trace of its own: one that it produces twice in a

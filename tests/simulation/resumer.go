@@ -13,10 +13,10 @@ import (
 )
 
 // A log customer of a schedule that resumes knows no keys. Like a Kafka topic it can
-// say what stands in it, and end what somebody else has on its way: each partition
+// list its records, and end another process's writes: each partition
 // of the changes log is written under an epoch, and only the newest one is taken.
 
-// stamp says of a record that took effect what it came by.
+// stamp is the origin of a record that took effect.
 type stamp struct {
 	partition int32
 	position  change.Version
@@ -34,7 +34,7 @@ type writing struct {
 	above change.Version
 }
 
-// resumer is a sink that finds out what stands in its target.
+// resumer is a sink that looks for its predecessor's records in its target.
 type resumer struct {
 	*sink
 	parts map[int32]*writing
@@ -43,7 +43,7 @@ type resumer struct {
 
 var _ sinks.Recoverer = (*resumer)(nil)
 
-// resumes reports whether a service's sink finds out what stands in its target.
+// resumes reports whether a service's sink looks for its predecessor's records.
 func (w *world) resumes(service string) bool { return w.setup.resumes && service == logService }
 
 // unmarked reports whether a backup lacks a mark of a partition, as one does that is
@@ -99,7 +99,7 @@ func (r *resumer) Resume(ctx context.Context, claims []sinks.Takeover) error {
 	return nil
 }
 
-// look finds what stands in the target of a claim. The caller holds the customer's
+// look finds the records of a claim in its target. The caller holds the customer's
 // lock.
 func (r *resumer) look(claim sinks.Takeover) *writing {
 	from, end := len(r.c.stamps), len(r.c.stamps)
@@ -119,7 +119,7 @@ func (r *resumer) look(claim sinks.Takeover) *writing {
 	return w
 }
 
-// doubt says that what stands in the target of partitions is not known.
+// doubt marks the targets of partitions as unknown.
 func (r *resumer) doubt(claims []sinks.Takeover) {
 	for _, c := range claims {
 		if w := r.parts[c.Partition]; w != nil {
@@ -130,7 +130,7 @@ func (r *resumer) doubt(claims []sinks.Takeover) {
 
 var errFenced = errors.New("somebody else writes this partition now")
 
-// Write leaves out what is there. After an answer that leaves something in doubt it
+// Write leaves out changes that are there. After an answer that leaves something in doubt it
 // looks again before anything else.
 func (r *resumer) Write(ctx context.Context, changes []change.Change) error {
 	var again, all []sinks.Takeover

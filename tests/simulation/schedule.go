@@ -251,10 +251,10 @@ func (w *world) restoreFrom(b backup) {
 	}
 	w.count("restore")
 	w.note("restore")
-	w.mem.putBack(b.store, w.rules.KeepsProgress)
+	w.mem.restoreFrom(b.store, w.rules.KeepsProgress)
 	for i, c := range w.sinks {
 		if w.setup.sameDatabase {
-			c.putBack(b.had[i])
+			c.restore(b.had[i])
 		}
 	}
 	w.mu.Lock()

@@ -2,7 +2,7 @@ package simulation
 
 import "time"
 
-// setup is what a seed draws at first.
+// setup is the first draw of a seed.
 type setup struct {
 	variant                                                         variant
 	processes, registryParts, inboxParts, workers, entities, events int
@@ -37,11 +37,11 @@ type outage struct {
 	slow       bool
 }
 
-// polite: no process goes on with a partition of the changes log that another has.
+// polite: no process continues with a partition of the changes log that another has.
 func (s *setup) polite() bool { return s.gentle || s.bare }
 
 // draw draws a schedule. Most are short and dense: a few events that meet a few
-// faults show what a long schedule shows, for a fraction of its cost. Some are
+// faults show the same as a long schedule, for a fraction of its cost. Some are
 // long, for what takes many steps.
 func draw(d *dice) setup {
 	s := setup{

@@ -92,7 +92,7 @@ func inARow(first uint64, n int) func() (uint64, bool) {
 	return func() (uint64, bool) { next++; return next - 1, next <= end }
 }
 
-// done is what a number of schedules did.
+// done are the counts of a number of schedules.
 type done struct {
 	Schedules int
 	Processor time.Duration // its time

@@ -13,7 +13,7 @@ import (
 	"github.com/seed-86dfc502/weir/transport"
 )
 
-// topic is a log with partitions. It forgets what it is told to.
+// topic is a log with partitions. It loses records on request.
 type topic struct {
 	name string
 
@@ -25,7 +25,7 @@ type topic struct {
 	until []time.Time     // guarded by mu; the partition takes nothing until then
 	gone  bool            // guarded by mu; it is deleted
 	// Of the changes log: how far frames were ever appended, and the first one that
-	// stood before the one that it goes on from.
+	// before its predecessor.
 	seen  []change.Version // guarded by mu
 	early error            // guarded by mu
 }
@@ -60,8 +60,8 @@ func (t *topic) append(r transport.Record) {
 	}
 }
 
-// follows notes a frame. None may stand in the log before the one that it goes on
-// from: what is disturbed of the order is disturbed by repetitions only. The caller
+// follows notes a frame. No frame may come before its predecessor in the
+// log: only repetitions may disturb the order. The caller
 // holds mu.
 func (t *topic) follows(part int, frame []byte) {
 	f, err := change.ParseFrameHeader(frame)
@@ -76,7 +76,7 @@ func (t *topic) follows(part int, frame []byte) {
 	}
 }
 
-// has reports whether there is a record at an offset, and returns what is closed
+// has reports whether there is a record at an offset, and returns a channel that is closed
 // when there is more otherwise.
 func (t *topic) has(part int, offset int64) (bool, <-chan struct{}) {
 	t.mu.Lock()
@@ -168,7 +168,7 @@ func (t *topic) end(part int) int64 {
 	return t.first[part] + int64(len(t.parts[part]))
 }
 
-// size is how many records were ever appended to a log that was not made anew.
+// size is how many records were ever appended to a log that was not re-created.
 func (t *topic) size() int {
 	n := 0
 	for p := range t.parts {
@@ -247,7 +247,7 @@ func (p *process) request(d *dice, t *topic, part int, records []transport.Recor
 	return said, err
 }
 
-// about says what a record is about: an inbox record has a key, one of the changes
+// about describes a record: an inbox record has a key, one of the changes
 // log is a frame.
 func about(r transport.Record) string {
 	if r.Topic == inboxTopic {

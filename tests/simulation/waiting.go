@@ -92,7 +92,7 @@ func (r *reuse) working() int {
 	return r.busy
 }
 
-// close ends the workers that wait; the others end with what they do.
+// close ends the idle workers; the others end with their work.
 func (r *reuse) close() {
 	r.mu.Lock()
 	defer r.mu.Unlock()

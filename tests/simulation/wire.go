@@ -24,8 +24,8 @@ func (p *process) producer(name string, link *laneLink) (*transport.Producer, er
 	}, transport.ProducerConfig{Partitions: map[string]int{inboxTopic: p.w.setup.inboxParts}}, p.w.log)
 }
 
-// wire is a producer's client, as kgo's is: it packs what waits for a partition into
-// batches, has one request per partition under way, and fails what waits behind a
+// wire is a producer's client, as kgo's is: it packs the queue of a partition into
+// batches, has one request per partition under way, and fails the queue behind a
 // batch that failed. One whose sequence the brokers do not know any more appends
 // nothing more.
 type wire struct {
@@ -48,7 +48,7 @@ type pipeKey struct {
 	part  int
 }
 
-// pipe is what waits for a partition.
+// pipe is the queue of a partition.
 type pipe struct {
 	t     *topic
 	part  int
@@ -155,7 +155,7 @@ func (c *wire) answer(records []*promised, err error) {
 	}
 }
 
-// run sends what waits for a partition, one request after the other.
+// run sends the queue of a partition, one request after the other.
 func (c *wire) run(o *pipe) {
 	for {
 		c.mu.Lock()

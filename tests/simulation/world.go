@@ -51,7 +51,7 @@ type Rules struct {
 	LeavesOut       bool // the catch-up reader leaves out frames, and nobody sees it: live again too early
 }
 
-// Report says what a schedule was and what it found.
+// Report describes a schedule and its violation.
 type Report struct {
 	Seed      uint64
 	Events    int // in the sources
@@ -65,13 +65,13 @@ type Report struct {
 
 var errDead = errors.New("the process is dead")
 
-// world is one schedule. What is mutable has a lock that is never held while
+// world is one schedule. Its mutable parts have a lock that is never held while
 // virtual time passes.
 type world struct {
 	*Fixture
 	configuration // the first
 	*reuse
-	// later is what a deploy brings to one process after the other; nil without one.
+	// later is brought by a deploy to one process after the other; nil without one.
 	later    *configuration
 	deployed atomic.Bool
 	// renewed: the inbox has a second generation, from these offsets on.
@@ -166,7 +166,7 @@ type Runner struct {
 // Runner makes a runner. It must be called inside the bubble.
 func (f *Fixture) Runner() *Runner { return &Runner{f: f} }
 
-// Close ends what the runner kept; the bubble can end then.
+// Close ends the runner's idle workers; the bubble can end then.
 func (r *Runner) Close() { r.reuse.close() }
 
 // Run runs one schedule, checks it and, when traced, writes down what took
@@ -200,7 +200,7 @@ func (r *Runner) Run(seed uint64, rules Rules, traced bool) Report {
 	tasks.Wait()
 	w.calm.Store(true)
 	w.note("calm")
-	// Whatever was lost stays lost; what is late must come now.
+	// Lost changes stay lost; late ones must come now.
 	for i := range w.slots {
 		w.start(i)
 	}
@@ -313,7 +313,7 @@ func (w *world) drain() error {
 	return fmt.Errorf("lost: not done after %v without faults: %s", patience, why)
 }
 
-// busy says what is not done; empty when all is.
+// busy returns the unfinished work; empty when all is done.
 func (w *world) busy() string {
 	for _, g := range []*group{w.ingests, w.decides, w.outs} {
 		if why := g.behind(); why != "" {
@@ -359,7 +359,7 @@ func (w *world) stop() {
 		p.dead.Store(true)
 	}
 	w.end()
-	// Whatever still sleeps wakes up once more and ends: virtual time stands still
+	// Sleeping goroutines wake up once more and end: virtual time does not move
 	// when the bubble's first goroutine has returned.
 	time.Sleep(time.Minute)
 }
