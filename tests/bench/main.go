@@ -29,8 +29,8 @@ func main() {
 // run is something to be measured, over one document after the other.
 type run func(doc []byte) error
 
-// processorTime is the time that this process has used of all processors, for its garbage
-// too: other processes of the machine do not count.
+// processorTime is what the process has used of all processors, for its garbage
+// too: what others do on the machine does not count.
 func processorTime() time.Duration {
 	var u syscall.Rusage
 	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
