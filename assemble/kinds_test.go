@@ -18,7 +18,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// pigeonSink is a kind of sink that nobody else knows.
+// pigeonSink is a kind of sink of this test alone.
 type pigeonSink struct {
 	Loft  string `yaml:"loft" required:"true"`
 	Birds int    `yaml:"birds" default:"2" range:"1..9"`
@@ -45,7 +45,7 @@ func (pigeons) Write(context.Context, []change.Change) error { return nil }
 func (pigeons) Close() error                                 { return nil }
 func (pigeons) Traits() sinks.Traits                         { return sinks.Traits{Kind: sinks.Log} }
 
-// postSource is a kind of source that nobody else knows.
+// postSource is a kind of source of this test alone.
 type postSource struct {
 	Box string `yaml:"box"`
 }
@@ -112,7 +112,7 @@ func TestAKindNeedsOnlyItsPackageAndALineOfTheRegistry(t *testing.T) {
 	require.ErrorContains(t, err, "has none of kafka, http, file, outbox")
 }
 
-// What a kind says that it keeps is what its sink keeps.
+// The delivery mode that a kind declares is that of its sink.
 func TestKindsKeepWhatTheirSinksKeep(t *testing.T) {
 	dir := t.TempDir()
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "weir.yaml"), []byte("sources: {s: {http: {}, entity: id}}\ncustomers: [acme.yaml]\n"), 0o600))

@@ -12,8 +12,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 )
 
-// Whatever size of events and changes the configuration lets pass, there is a
-// producer for. The mistake that this catches: Kafka's clients and servers take no
+// Events and changes of every configurable size have a producer. The mistake that this catches: Kafka's clients and servers take no
 // request above 100 MiB.
 func TestTheLargestRecordsHaveAProducer(t *testing.T) {
 	most := func(section any, name string) (size config.Size) {

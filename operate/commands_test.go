@@ -71,7 +71,7 @@ func everyWayWith(t *testing.T, sections string, f func(t *testing.T, new func(s
 	}
 }
 
-// settle lets what is on its way arrive: until the condition holds where a
+// settle waits for changes in flight: until the condition holds where a
 // pipeline runs, else by a run of its own.
 func (w *world) settle(what string, f func() error) {
 	w.T.Helper()
@@ -153,7 +153,7 @@ func (w *world) got(file, entity string, want ...string) func() error {
 	}
 }
 
-// I10: a replay decides from what the entity is now, and holds back what the
+// I10: a replay decides from the current merged document, and holds back content that the
 // customer has; forced it sends it again. A reset makes the next content pass.
 func TestReplayAndReset(t *testing.T) {
 	everyWay(t, func(t *testing.T, new func(map[string]string) *world) {
@@ -332,8 +332,8 @@ func TestLettersOfEvents(t *testing.T) {
 	})
 }
 
-// I9, I10: what a state sink refused is decided again from what the entity is
-// now; what a log sink refused is sent again as it was, late.
+// I9, I10: a refused change of a state sink is decided again from the current merged
+// document; that of a log sink is sent again unchanged, late.
 func TestLettersOfDeliveries(t *testing.T) {
 	everyWay(t, func(t *testing.T, new func(map[string]string) *world) {
 		state, log := harness.NewReceiver(t), harness.NewReceiver(t)
@@ -469,8 +469,8 @@ func TestProcessEndsWhileACommandRuns(t *testing.T) {
 	require.Contains(t, command.Log.String(), "the same command goes on with it")
 }
 
-// What a running process is asked needs its listener, and what leads to an
-// earlier process does no harm.
+// Forwarding a command needs the listener of the running process; a stale address of an
+// earlier one does no harm.
 func TestNoWayIn(t *testing.T) {
 	p := harness.Simple(t, "", map[string]string{"acme": harness.FileSink("acme")})
 	w := &world{Project: p}

@@ -11,8 +11,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// I1, I2, I9: a command that is killed at any of its boundaries and given again
-// does what it would have done, and what is asked for twice has one effect.
+// I1, I2, I9: a command that is killed at any of its boundaries and repeated does its whole
+// work, and a request that was made twice has one effect.
 func TestCommandsSurviveAKillAtEveryPoint(t *testing.T) {
 	for _, point := range crash.OperatorPoints() {
 		t.Run(point, func(t *testing.T) {

@@ -11,8 +11,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// I7: a replay that is killed goes on where it was: every entity has been asked
-// for, and not everything again.
+// I7: a killed replay resumes from its last saved position: every entity is requested, and
+// not all of them again.
 func TestReplayGoesOnAfterAKill(t *testing.T) {
 	const entities = 200
 	for _, running := range []bool{false, true} {

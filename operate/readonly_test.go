@@ -14,7 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// nobody: a user that owns nothing of a project.
+// nobody is the number of a user that owns nothing of a project.
 const nobody = 65534
 
 // Who may only read the files of a project can look at it with the commands that

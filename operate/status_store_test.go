@@ -73,8 +73,8 @@ func (k *knowing) ListReports(_ context.Context, kind string) ([]store.Report, e
 	return all, nil
 }
 
-// Where no process can be asked, the store says who is behind, the furthest first, since
-// when and why, and what the processes said of themselves.
+// Where no process answers, the store names the lagging services, the furthest first, since
+// when and why, and has the last reports of the processes.
 func TestStatusOfAStore(t *testing.T) {
 	now := time.Date(2026, 1, 31, 12, 0, 0, 0, time.UTC)
 	services := []string{"c/p@few", "c/p@many", "c/p@new", "c/p@none", "c/p@paused", "c/p@unwell"}

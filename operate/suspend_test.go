@@ -9,8 +9,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// What operators suspended stands in the store for all processes, with who did it
-// and why, and every step of it in the audit.
+// The store has the suspended services for all processes, with actor and reason, and the
+// audit has every step.
 func TestSuspendedServicesAreRemembered(t *testing.T) {
 	s, err := sqlite.Open(t.Context(), sqlite.Options{Path: filepath.Join(t.TempDir(), "state.db")})
 	require.NoError(t, err)

@@ -33,8 +33,7 @@ const (
 	source   = "events"
 )
 
-// memoryLog is an inbox with one partition; what is appended after refuse calls
-// is refused.
+// memoryLog is an inbox with one partition, which refuses appends after refuse calls.
 type memoryLog struct {
 	mu      sync.Mutex
 	records []transport.Scanned
@@ -187,8 +186,8 @@ func TestTheSlowestRateIsARate(t *testing.T) {
 	require.Len(t, log.records, 1)
 }
 
-// Whichever append fails, and however often, the same task goes on: every entity
-// is asked for, and none more often than there were failures.
+// A task resumes after any failed append: every entity is requested, and none more often
+// than there were failures.
 func TestTaskGoesOnWhereItWasCutOff(t *testing.T) {
 	e, log := newEnv(t)
 	all := ids(1700)
@@ -330,8 +329,8 @@ func TestRate(t *testing.T) {
 	})
 }
 
-// A store that is slow is waited for while the caller waits; when the caller has
-// gone, what was appended is kept if the store takes it within a moment.
+// A task waits for a slow store as long as its caller does; after that its appends are
+// recorded if the store answers within a moment.
 func TestSlowStore(t *testing.T) {
 	e, log := newEnv(t)
 	synctest.Test(t, func(t *testing.T) {
@@ -353,8 +352,8 @@ func TestSlowStore(t *testing.T) {
 	})
 }
 
-// A task whose last audit row the store did not take is not finished: the same task
-// goes on with it, and asks nobody again.
+// A task without its last audit row is not finished: the same task resumes it, and requests
+// no entity again.
 func TestTaskWithoutItsLastAuditRowIsGoneOnWith(t *testing.T) {
 	e, log := newEnv(t)
 	stock(t, e, "old", ids(3)...)
@@ -416,8 +415,7 @@ func (slowSaves) SaveJob(ctx context.Context, _ store.Job) error {
 	}
 }
 
-// inBubble is a store of which nothing reaches the file: what goes on outside of
-// the bubble would keep its clock from moving.
+// inBubble is a store without a file: work outside of the bubble would stop its clock.
 type inBubble struct{ operate.Store }
 
 func (inBubble) OpenJob(_ context.Context, j store.Job) (store.Job, error) {

@@ -117,7 +117,7 @@ func TestTheWholeAdminListenerIsGuarded(t *testing.T) {
 	}
 }
 
-// Profiles show what a process works on.
+// Profiles show the work of a process, and so need the token.
 func TestProfilesAreOffAndNeedTheToken(t *testing.T) {
 	_, address := serveOperators(t, config.Admin{Token: config.NewSecret(adminToken)}, echo)
 	status, _ := asked(t, http.MethodGet, address, "/debug/pprof/", shows(adminToken))

@@ -13,7 +13,7 @@ import (
 )
 
 // cpu is processor time by who used it: "weir" is this process, the others are
-// the shared test servers. Whatever else uses those at the same time counts too.
+// the shared test servers. Other users of those servers count too.
 type cpu map[string]time.Duration
 
 // ticks of /proc are hundredths of a second on every Linux that Go runs on.

@@ -54,8 +54,7 @@ func BenchmarkHistory(b *testing.B) {
 	}
 }
 
-// answering is a customer's server that takes everything and says so; it costs little
-// beside what is measured.
+// answering is a customer's server that accepts everything, at little cost.
 func answering(b *testing.B) (url string) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(b, err)

@@ -26,7 +26,7 @@ var (
 
 // BenchmarkRate finds the rate that lasts: the highest at which events may come,
 // whether or not those before them are done, without more and more of them waiting.
-// A rate lasts if, when the load ends, what is left is done within a tenth of the
+// A rate lasts if, when the load ends, the backlog is done within a tenth of the
 // time that it took, or half a second. Then it offers half of the rate that lasted and
 // reports how old changes are when they are delivered, from their event's entry into
 // the inbox. One operation is one search.
@@ -62,9 +62,9 @@ func push(p *Pipeline) func([]event) {
 	}
 }
 
-// BenchmarkDeadSinks compares the speed of 180 services that deliver to files, beside
-// 20 that do so too with what it is beside 20 whose server is away, in turns: events
-// per second until the 180 have everything.
+// BenchmarkDeadSinks compares 180 services that deliver to files beside 20 that do so too,
+// and beside 20 whose server is unreachable, in turns: events per second until the 180 have
+// everything.
 func BenchmarkDeadSinks(b *testing.B) {
 	const services = 200
 	dead := func(customer string) bool { return strings.HasSuffix(customer, "0") } // c0, c10, …
@@ -126,7 +126,7 @@ func startLoad(b *testing.B, dir string, w world, s *stream, sender func(*Pipeli
 func searchRate(b *testing.B, dir string, w world, services int, sender func(*Pipeline) func([]event)) {
 	s := newStream(dense, *benchEntities, services)
 	l := startLoad(b, dir, w, s, sender, nil)
-	// The first guess is what the pipeline does with as many as it can get.
+	// The first guess is the rate of an unlimited load.
 	most := float64(*benchEvents) / l.offerAll(s.more(*benchEvents)).Seconds()
 	for b.Loop() {
 		low, high, rate := 0.0, 2*most, most
@@ -203,7 +203,7 @@ func (l *load) drained(start time.Time) time.Duration {
 		}
 		return sum.Noise+sum.Merged >= l.sent && waiting == 0
 	}
-	// Counters are not read at one moment: what was decided last shows at the second look.
+	// Counters are not read at one moment: the last decisions show at the second look.
 	require.Eventually(l.b, func() bool { first := done(); return done() && first }, 10*time.Minute, 10*time.Millisecond)
 	return time.Since(start)
 }

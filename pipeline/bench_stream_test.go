@@ -16,7 +16,7 @@ const (
 	benchGroups  = 20 // sparse: how many services at most share out the fields
 )
 
-// workload says what the services see and what the events change.
+// workload describes the services and the events.
 type workload struct {
 	name string
 	// changes is how many fields an event changes that is no noise.
@@ -70,7 +70,7 @@ func newStream(w workload, entities, services int) *stream {
 	return &stream{w: w, r: rand.New(rand.NewPCG(1, 2)), services: services, entities: make([][benchFields]uint32, entities)}
 }
 
-// first gives every entity its first event.
+// first returns the first event of every entity.
 func (s *stream) first() []event {
 	events := make([]event, len(s.entities))
 	for i := range s.entities {

@@ -29,16 +29,15 @@ var (
 )
 
 // BenchmarkEndToEnd takes events from the source to delivered and confirmed.
-// One operation is one run over -events events that wait in the source, after a
-// warm-up that gives every entity its first event. The clock starts at the
-// first event that is taken in and stops when nothing is left to do.
+// One operation is one run over -events events of the source, after a warm-up with the first
+// event of every entity. The clock starts at the first ingested event and stops when nothing
+// is left to do.
 //
 // events/s and changes/s depend on the machine and on what else runs there;
 // the seconds of processor time per 1,000 events (weir-cpu-s/kev: this process,
-// the others: the servers) do so much less, and what this process allocates per event
-// hardly at all. changes/s counts what the dam let
-// through, delivered/s what reached the sinks: of changes of one entity that
-// wait together a state sink (postgres, clickhouse) gets the newest.
+// the others: the servers) do so much less, and allocations per event hardly at all.
+// changes/s counts changes that passed the dam, delivered/s those that reached the sinks: of
+// pending changes of one entity a state sink (postgres, clickhouse) gets the newest.
 func BenchmarkEndToEnd(b *testing.B) {
 	places := []struct {
 		name string
@@ -61,7 +60,7 @@ func BenchmarkEndToEnd(b *testing.B) {
 	}
 }
 
-// run is what the measured runs came to.
+// run sums the measured runs.
 type run struct {
 	took         time.Duration
 	cpu          cpu

@@ -18,13 +18,13 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// world is where a benchmark runs: what stands around the pipeline.
+// world is the environment of a benchmark.
 type world struct {
 	main    string             // the main file without customers
 	sink    func(i int) string // the sink of service i
 	servers []string           // whose processor time is told
 	topics  topics             // with Kafka sinks
-	// prepare makes what the sinks write to; fill hands events to the source.
+	// prepare makes the targets of the sinks; fill appends events to the source.
 	prepare func(b *testing.B, services int)
 	fill    func(b *testing.B, events []event)
 }

@@ -11,7 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// I11: a store that is put back under a running process gives a number out
+// I11: a store that is restored under a running process assigns a number
 // again. Two customers' services never have the same one.
 func TestNumbersOfCheckServicesAfterARestore(t *testing.T) {
 	open := func() *sqlite.Store {

@@ -56,7 +56,7 @@ func TestAwaitingTheOwnRevision(t *testing.T) {
 	require.Equal(t, "newer", string(now.Fingerprint))
 	require.EqualValues(t, 5, now.Number)
 
-	// Two that were both lost: the latest of them is the one that goes on.
+	// Of two that were lost, the latest becomes active.
 	_, ok = process("latest", 7).await(t.Context())
 	require.True(t, ok)
 	now, err = s.Active(t.Context())
@@ -66,7 +66,7 @@ func TestAwaitingTheOwnRevision(t *testing.T) {
 
 // I11: the store went back to before a service of this configuration, and another
 // service has got its number since. The mistake that this catches: changes under the
-// number of before were the other service's, or nobody's after a restart.
+// number of before were the other service's, or of no service after a restart.
 func TestAwaitingTakesTheNumbersOfTheStore(t *testing.T) {
 	p := openEmbedded(t, Roles{Decide: true}, fileSource)
 	before, ours := p.active.now.Load(), "acme/p@f"

@@ -90,8 +90,7 @@ func (i *idle) lastWaits() []Wait {
 	return nil
 }
 
-// waits looks along the flow for what is left to do. An error of a server is a
-// reason to wait.
+// waits returns the remaining work along the flow. An error of a server is a reason to wait.
 func (i *idle) waits(ctx context.Context) []Wait {
 	if i.roles.Ingest && i.imports.busy(ctx) {
 		return []Wait{{For: "imports", What: "an import is under way"}}
@@ -266,8 +265,8 @@ func waitingIn(record []byte, after map[int32]change.Version) map[int32]int64 {
 	return found
 }
 
-// Idleness is looked at often, and what waits is counted seldom: counting reads the
-// changes log.
+// Idleness is checked often, pending changes are counted seldom: counting reads the changes
+// log.
 const (
 	idlePeriod  = 150 * time.Millisecond
 	countPeriod = 2 * time.Second
@@ -303,7 +302,7 @@ func (i *idle) until(ctx context.Context) bool {
 	return true
 }
 
-// keepCounts shows between two counts what the first of them gave.
+// keepCounts repeats the last counts until the next ones.
 func keepCounts(waits, before []Wait) {
 	known := map[string]int64{}
 	for _, w := range before {
@@ -319,8 +318,8 @@ func (i *idle) begin() {
 	i.left.Store(&[]Wait{{For: "start", What: "the run has only begun"}})
 }
 
-// lookAgain finds what is left after the stages of a run until idle have ended before
-// it was: what they finished on their way out is not.
+// lookAgain updates the remaining work after the stages stopped early: they may have finished
+// some of it.
 func (i *idle) lookAgain(limit context.Context) {
 	if i.done.Load() {
 		return
@@ -360,10 +359,10 @@ func counted(n int64, one, many string) string {
 	return fmt.Sprintf("%d %s", n, english.PluralWord(int(n), one, many))
 }
 
-// outboxesOwned reports whether every outbox with rows is of a partition that this
-// process owns: it has published them then, or is about to and not settled. What
-// others hold may be what a process left that died after its last commit; nothing
-// else tells of it until the partition is taken over, which may take a session.
+// outboxesOwned reports whether this process owns every partition with outbox rows: it has
+// published them, or is about to. Rows of other partitions may be those of a process that
+// crashed after its last commit; they are pending until the takeover, which may take a
+// session.
 func (i *idle) outboxesOwned(ctx context.Context, d *decide.Decider) bool {
 	outboxes, err := i.store.Outboxes(ctx)
 	if err != nil {

@@ -78,7 +78,7 @@ func opener(t *testing.T, p *Pipeline, s assemble.Store) (opens func(watermark i
 	}
 }
 
-// forgetful is a store that is put back at once to before each note.
+// forgetful is a store that is restored at once to before each note.
 type forgetful struct{ assemble.Store }
 
 func (f forgetful) NoteLostDecisions(ctx context.Context, generation uint16, seen []store.LostDecision) ([]store.LostDecision, error) {
@@ -89,9 +89,9 @@ func (f forgetful) NoteLostDecisions(ctx context.Context, generation uint16, see
 	return all, err
 }
 
-// I1: another configuration becomes active while what the store forgot is decided again
-// under the one of before. The mistake that this catches: only the newest record of the
-// changes log was looked at, behind which the rest of what had been decided stands.
+// I1: another configuration becomes active while lost decisions are repeated under the one of
+// before. The mistake that this catches: only the newest record of the changes log was
+// examined, not the earlier lost decisions.
 func TestAnotherConfigurationInTheMiddleOfWhatIsDecidedAgain(t *testing.T) {
 	for name, c := range map[string]struct {
 		again   int64
@@ -168,8 +168,7 @@ func (unnoting) NoteLostDecisions(context.Context, uint16, []store.LostDecision)
 	return nil, errors.New("away")
 }
 
-// The mistake that this catches: a store that was away for one look cost the memory of
-// what it had forgotten.
+// The mistake that this catches: an unreachable store cost the memory of its lost decisions.
 func TestWhatTheStoreForgotIsRememberedWhileItIsAway(t *testing.T) {
 	p := openEmbedded(t, Roles{Decide: true}, fileSource)
 	at := store.Partition{Generation: p.inbox.now().Generation}
@@ -180,8 +179,8 @@ func TestWhatTheStoreForgotIsRememberedWhileItIsAway(t *testing.T) {
 	require.Equal(t, forgotten, g.forgotten)
 }
 
-// I1, I5: the store is put back to before a generation began. The mistake that this
-// catches: it went on with the one of before, whose versions are below those that
+// I1, I5: the store is restored to before a generation began. The mistake that this
+// catches: it continued with the one of before, whose versions are below those that
 // targets have.
 func TestAStorePutBackToBeforeAGeneration(t *testing.T) {
 	p := openEmbedded(t, Roles{Decide: true}, fileSource)

@@ -78,8 +78,8 @@ func newGauges(reg prometheus.Registerer) *gauges {
 		outbox:        vec("weir_outbox_rows", "Rows of an outbox that are not taken in yet, counted up to 10,001.", "source"),
 		oldest:        vec("weir_outbox_oldest_seconds", "For how long the oldest row of an outbox has waited, as far as this process has seen it, in seconds; 0 when none waits.", "source"),
 		letters:       vec("weir_dead_letters", "Open dead letters by stage, counted up to 10,001.", "stage"),
-		resets:        of.NewCounterVec(prometheus.CounterOpts{Name: "weir_records_gone_total", Help: "Times that records which were still wanted were gone from a topic."}, []string{"topic"}),
-		rereads:       of.NewCounter(prometheus.CounterOpts{Name: "weir_inbox_rereads_total", Help: "Inbox partitions that are read again because the store went back behind what was decided."}),
+		resets:        of.NewCounterVec(prometheus.CounterOpts{Name: "weir_log_records_lost_total", Help: "Times that unread records were lost from a topic."}, []string{"topic"}),
+		rereads:       of.NewCounter(prometheus.CounterOpts{Name: "weir_inbox_rereads_total", Help: "Inbox partitions that are read again because the store was restored to an earlier state."}),
 		ready:         gauge("weir_ready", "1 when the process is ready."),
 		blocked:       vec("weir_blocked", "1 while this keeps the process from its work: superseded, store, disk, halted, topic, source.", "reason"),
 		refused:       gauge("weir_reload_refused", "1 when the last reload was refused, so that the process runs on with what it had."),
@@ -100,7 +100,7 @@ type still struct {
 	since time.Time
 }
 
-// deliveries shows what waits to be delivered, and for how long nothing of it was.
+// deliveries shows the pending changes of services, and since when none was delivered.
 func (g *gauges) deliveries(reached *operate.DeliveryProgress, services []decide.Service, now time.Time) {
 	shown, waiting := make(map[string]bool, len(services)), map[delivery]still{}
 	for _, s := range services {

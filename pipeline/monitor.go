@@ -21,7 +21,7 @@ import (
 	"github.com/seed-86dfc502/weir/transport/embedded"
 )
 
-// What keeps a process from its work, the values of label "reason".
+// Values of label "reason": the conditions that block a process.
 const (
 	blockedSuperseded = "superseded" // another configuration is active
 	blockedStore      = "store"      // it does not answer
@@ -97,10 +97,9 @@ func (m *monitor) blocked() (reason string, err error) {
 	return "", nil
 }
 
-// takes returns why no requests can be taken now. What keeps only the stage of
-// decisions from its work does not, since the inbox holds what it has not decided
-// yet, nor does a source that is not the callers', or a topic: what takes no record
-// may be one partition.
+// takes returns why no requests can be taken now. A halted decider is no reason, since the
+// inbox keeps undecided events; nor is a blocked source, which is not the callers', or a
+// topic, of which one partition may fail.
 func (m *monitor) takes() error {
 	if !m.started.Load() {
 		return errors.New("starting")
@@ -222,7 +221,7 @@ func (m *monitor) showProbes() {
 
 // showBacklogs shows pending records and changes, as far as the servers answer.
 func (m *monitor) showBacklogs(ctx context.Context) {
-	// What is not known has no value: the last one would look well while nothing moves.
+	// An unknown lag has no value: the last one would look well while nothing moves.
 	lags, _, err := m.inbox.lag(ctx)
 	m.gauges.inboxLag.Reset()
 	if err == nil {

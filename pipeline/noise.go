@@ -62,7 +62,7 @@ func (w *noiseWriter) writeNoise(ctx context.Context) {
 	if err == nil {
 		return
 	}
-	w.log.Debug("which fields cause suppressed events was not written down", "error", err)
+	w.log.Debug("statistics of suppressed events were not stored", "event", "noise.not_stored", "error", err)
 	if store.ClassOf(err) == store.Retry {
 		// It certainly was not; of unknown outcome it might be counted twice.
 		w.noise.Restore(taken)

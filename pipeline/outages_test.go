@@ -54,8 +54,8 @@ func TestABlockageKeepsItsBeginning(t *testing.T) {
 	require.Equal(t, now.Add(2*time.Minute), b.note("disk", now.Add(2*time.Minute)))
 }
 
-// What is shorter than an election keeps no process from its work, what is longer does:
-// topics that take no record, and brokers that do not answer.
+// Topics that take no record, and brokers that do not answer, block a process when that
+// lasts longer than an election.
 func TestTopicsAndBrokersThatAreAwayForLong(t *testing.T) {
 	begin := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	fault, away := &transport.TopicFault{Topic: "inbox", Missing: true}, errors.New("connection refused")

@@ -30,9 +30,8 @@ func (p *Pipeline) Health() operate.Health { return p.monitor.healthNow() }
 // Conditions returns how each service's delivery is doing.
 func (p *Pipeline) Conditions() map[string]deliver.Condition { return p.deliver.conditions() }
 
-// Waits returns what kept a run with UntilIdle from ending when it was looked at
-// last; none before the first look, and when nothing does. After Run it is what is
-// left.
+// Waits returns the remaining work of a run with UntilIdle as of its last check; after Run,
+// that of its end.
 func (p *Pipeline) Waits() []Wait { return p.idle.lastWaits() }
 
 // Attempts returns the limit of wrong tokens of the operators' listener, once

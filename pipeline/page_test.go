@@ -12,8 +12,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// The page gets what nobody else answers, works with what the process has open,
-// and so ends before that is closed.
+// The page gets requests that no other handler answers. It uses the open state of the
+// process, and so ends before that is closed.
 func TestPageEndsBeforeTheProcess(t *testing.T) {
 	began := make(chan struct{})
 	var token, file string

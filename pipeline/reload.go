@@ -187,7 +187,7 @@ func (rl *reloader) awaitAdopted(ctx context.Context, now *settings) bool {
 		select {
 		case <-adopted:
 		case <-ctx.Done():
-			rl.log.Warn("the new configuration is active; the stages are still going over to it")
+			rl.log.Warn("the new configuration is active; the stages have not adopted it yet", "event", "reload.pending")
 			return false
 		}
 	}

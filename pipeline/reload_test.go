@@ -15,7 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Whatever is not in a customer's file is named, and nothing else is.
+// A reload names the changed keys of the main file, and no others.
 func TestWhatAReloadCannotChange(t *testing.T) {
 	before := loadExample(t, "production")
 	require.Empty(t, mainChanges(before, loadExample(t, "production")))
@@ -39,7 +39,7 @@ func TestWhatAReloadCannotChange(t *testing.T) {
 	require.Empty(t, mainChanges(before, after), "customers, and where a source stands in its file")
 }
 
-// A reload needs a token, also where nothing else does, and says what was wrong.
+// A reload always needs a token, and answers with the fault.
 func TestAskingForAReload(t *testing.T) {
 	p, address := serveOperators(t, config.Admin{}, echo)
 	resp, err := http.Post("http://"+address+control.ReloadPath, "", nil)

@@ -17,15 +17,13 @@ import (
 )
 
 const (
-	// housekeepingPeriod is how often old state is looked for; in between,
-	// expired state is kept a little longer.
+	// housekeepingPeriod is how often expired state is deleted.
 	housekeepingPeriod = time.Hour
-	// purgeBatch is how many tombstones are asked to go at a time.
+	// purgeBatch is how many tombstones are purged at a time.
 	purgeBatch = 500
-	// stalledImport is how long a file may not come on before what is there of it
-	// is removed.
+	// stalledImport is after how long without progress an incomplete upload is deleted.
 	stalledImport = 24 * time.Hour
-	// tidyAgain is when what failed is tried again.
+	// tidyAgain is the delay before a failed deletion is retried.
 	tidyAgain = 10 * time.Minute
 )
 
@@ -71,25 +69,24 @@ func (h *retainer) retain(ctx context.Context) time.Duration {
 	done := func(what string, err error) {
 		if err != nil && ctx.Err() == nil {
 			pause = tidyAgain
-			h.log.Warn(what+" stay until the next time", "error", err)
+			h.log.Warn("expired state was not deleted; trying again", "event", "retention.failed", "state", what, "error", err)
 		}
 	}
 	now := time.Now()
 	r := h.cfg.Retention
 	done("tombstones", h.purge(ctx, now.Add(-r.Tombstones.D())))
 	_, err := h.store.Prune(ctx, now.Add(-r.DeadLetters.D()), now.Add(-r.Audit.D()))
-	done("old dead letters and audit rows", err)
+	done("dead letters and audit rows", err)
 	_, err = h.store.PruneImports(ctx, now.Add(-r.Audit.D()), now.Add(-stalledImport))
-	done("old imports", err)
+	done("imports", err)
 	return pause
 }
 
-// purge asks the owners of entities that were deleted before the given time to
-// remove them: an owner decides from memory, and nobody writes past it. Those of which
-// a service has not heard yet stay: were the deletion gone from the log, nothing else
-// would tell of it. Processes that ask the same do no harm.
+// purge requests the purge of entities that were deleted before the given time. Their owners
+// do it, since a partition has one writer. A tombstone remains until every service received
+// the deletion: only the log holds it. Repeated requests do no harm.
 func (h *retainer) purge(ctx context.Context, before time.Time) error {
-	// First: what is decided later is not below it.
+	// Read first: later decisions are not below it.
 	reached, err := operate.ReadProgress(ctx, h.store)
 	if err != nil {
 		return err
@@ -119,9 +116,8 @@ func (h *retainer) purge(ctx context.Context, before time.Time) error {
 	}
 }
 
-// heard returns the version below which every service has what was sent of an entity.
-// What was decided of it in a later generation, perhaps in another partition, is not
-// below.
+// heard returns the version below which every service received an entity's changes.
+// Decisions of a later generation, perhaps in another partition, are not below.
 func (h *retainer) heard(reached *operate.DeliveryProgress, t store.Tombstone) change.Version {
 	below := change.NewVersion(t.Version.Generation()+1, 0)
 	partition := reached.Partition(t.Entity, t.Version)
@@ -131,9 +127,8 @@ func (h *retainer) heard(reached *operate.DeliveryProgress, t store.Tombstone) c
 	return below
 }
 
-// retainClaims drops the months of the ledger that are over, at the time of day
-// that is configured, and at the start: what a night was missed for is made up.
-// Every process may do it, the first one finds something to do.
+// retainClaims drops the expired months of the ledger at the configured time of day, and at
+// the start to make up for a missed night. Every process may do it.
 func (h *retainer) retainClaims(ctx context.Context) time.Duration {
 	keys := h.cfg.API.Keys
 	pause := untilTimeOfDay(time.Now(), keys.DropAt.D())
@@ -141,10 +136,10 @@ func (h *retainer) retainClaims(ctx context.Context) time.Duration {
 	switch {
 	case err != nil && ctx.Err() == nil:
 		pause = min(pause, tidyAgain)
-		h.log.Warn("months of idempotency keys that are over stay until the next time", "error", err)
+		h.log.Warn("expired months of idempotency keys were not dropped; trying again", "event", "ledger.drop_failed", "error", err)
 	case dropped > 0:
 		h.dropped.Add(float64(dropped))
-		h.log.Info("dropped idempotency keys that are over their time", "months", dropped)
+		h.log.Info("dropped expired idempotency keys", "event", "ledger.dropped", "months", dropped)
 	}
 	return pause
 }
@@ -173,8 +168,8 @@ func (h *retainer) retainAttempts(ctx context.Context) time.Duration {
 	return housekeepingPeriod
 }
 
-// attemptBounds returns what is kept of the attempts of each service, by its number,
-// and of services that the configuration no longer has.
+// attemptBounds returns the bounds of the history of each service, by its number, and of
+// services that are no longer configured.
 func (h *retainer) attemptBounds() (bounds map[int32]store.AttemptBound, others store.AttemptBound) {
 	now := h.active.now.Load()
 	bounds = map[int32]store.AttemptBound{}

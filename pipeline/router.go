@@ -75,9 +75,8 @@ func (r *router) close() error {
 	return err
 }
 
-// end closes the router: handlers that are at work are given patience, and
-// when that is over abort ends what they wait for, a store or a sink that is
-// away. abort is called in any case.
+// end closes the router. Running handlers have patience; then abort ends their waits for a
+// store or sink. abort is called in any case.
 func (r *router) end(patience time.Duration, abort func()) error {
 	closed := make(chan error, 1)
 	go func() { closed <- r.close() }()
@@ -93,9 +92,8 @@ func (r *router) end(patience time.Duration, abort func()) error {
 	}
 }
 
-// causes joins err, which ended a stage, with what else has ended by now: the
-// router and the group end by one another and by what the stage itself returned,
-// and the order in which they are seen must not matter.
+// causes joins err, which ended a stage, with the errors of its group and of its own run: one
+// ends the others, and the order in which they are seen must not matter.
 func causes(err error, stage <-chan error, group interface{ Err() error }) error {
 	err = errors.Join(err, group.Err())
 	select {

@@ -8,13 +8,11 @@ import (
 	"github.com/seed-86dfc502/weir/store/sqlite"
 )
 
-// Run runs the stages until ctx is cancelled, or, with UntilIdle, until
-// everything is drained and delivered. It then stops them in the order of the
-// flow, closes everything and returns nil, all within the configured time,
-// whatever servers do: what could not be finished is redelivered, and a line of the
-// log says so. If closing itself hangs it continues in the background when that
-// time is over; the process should end then. An error means that a stage ended
-// by itself. Run may be called once.
+// Run runs the stages until ctx is cancelled, or, with UntilIdle, until everything is
+// delivered. It then stops them in the order of the flow, closes everything and returns nil,
+// within shutdown.timeout, also while servers are unreachable. Unfinished work is redelivered
+// and logged. A close that hangs continues in the background after that time; the process
+// should exit then. An error means that a stage failed. Run may be called once.
 func (p *Pipeline) Run(ctx context.Context) error {
 	defer context.AfterFunc(ctx, p.end.begin)()
 	// An operator's command, or a reload, must not keep a stage.

@@ -15,9 +15,8 @@ import (
 
 var errStage = errors.New("the stage failed")
 
-// However its parts behave, a stop takes no longer than it may, the parts have
-// their turns in the order of the flow, and what was cut short is said in one
-// line and is no failure.
+// A stop takes no longer than shutdown.timeout, its parts end in the order of the flow, and
+// an abandoned part is logged in one line and is no failure.
 func TestEnding(t *testing.T) {
 	const timeout = 20 * time.Second
 	// Ways to stop: at once, after a time, when the limit ends, never.

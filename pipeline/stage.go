@@ -14,7 +14,7 @@ import (
 	"github.com/seed-86dfc502/weir/transport"
 )
 
-// stageOptions is what the stages of a process are made with.
+// stageOptions are the options that all stages have in common.
 type stageOptions struct {
 	cfg    *config.Config // as the process was started with
 	log    *slog.Logger

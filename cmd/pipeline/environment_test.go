@@ -50,7 +50,7 @@ func TestNothingRanYet(t *testing.T) {
 }
 
 // A process works with the configuration that it has. A command that names
-// another one is not run with it silently, and explain tells what it can.
+// another one is not run with it silently, and explain reports from the store alone.
 func TestChangedConfigurationIsNotForwarded(t *testing.T) {
 	dir, main := banana(t)
 	ctx, stop := context.WithCancel(t.Context())
@@ -118,7 +118,7 @@ func TestWhatComesFromElsewhereIsQuoted(t *testing.T) {
 	}
 }
 
-// Who looks for what broke finds it on top, and pages on to what is older.
+// The newest dead letters are listed first, older ones on the next pages.
 func TestDeadLettersAreListedNewestFirst(t *testing.T) {
 	dir, main := banana(t)
 	change(t, filepath.Join(dir, "events", "registry.jsonl"), "", "{\n[\n]\n")

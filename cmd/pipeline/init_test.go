@@ -60,7 +60,7 @@ func TestInitOtherWaysIn(t *testing.T) {
 	require.Empty(t, entries)
 }
 
-// On a terminal it asks, and proposes what the first event of the file has. That file is the
+// On a terminal it asks, and proposes the paths of the first event of the file. That file is the
 // user's own, and stays as it is.
 func TestInitAsks(t *testing.T) {
 	dir := t.TempDir()
@@ -91,7 +91,7 @@ func TestInitAsks(t *testing.T) {
 	require.Contains(t, string(sent), `"doc":{"product_id":7,"price":1}`)
 }
 
-// elsewhere lets a process listen on a port that nobody else may have.
+// elsewhere lets a process listen on a free port.
 func elsewhere(t *testing.T, main string) {
 	t.Helper()
 	f, err := os.OpenFile(main, os.O_APPEND|os.O_WRONLY, 0)

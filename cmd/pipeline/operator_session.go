@@ -53,7 +53,7 @@ func (a *app) executor(cfg *config.Config, tools func(context.Context) (*operate
 			s.printError(errors.New("a command must say who asks: its actor is empty"))
 			return exitUsage
 		}
-		log.Info("running a command for an operator", "command", found.CommandPath(), "actor", c.Actor)
+		log.Info("running a command for an operator", "event", "command.forwarded", "command", found.CommandPath(), "actor", c.Actor)
 		return s.execute(ctx, c.Args)
 	}
 }

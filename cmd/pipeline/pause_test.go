@@ -12,8 +12,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A paused service gets nothing, status says who paused it and how it goes on, and once
-// it is resumed it gets what waited. All of it is on record.
+// A paused service gets nothing, and status says who paused it and how to resume it. After
+// resuming it gets its pending changes. The audit has both.
 func TestPauseAndResume(t *testing.T) {
 	dir, main := banana(t)
 	change(t, main, `listen: "127.0.0.1:0"`, `listen: "off"`)

@@ -9,8 +9,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// How long the rest takes is what waits at the rate of the last seconds; where nothing
-// moves it is not known.
+// The remaining time is the backlog at the rate of the last seconds; without progress it is
+// unknown.
 func TestTimeLeft(t *testing.T) {
 	at := time.Date(2026, 1, 31, 12, 0, 0, 0, time.UTC)
 	look := func(seconds int, decided, source, inbox, pending float64) *snapshot.Snapshot {

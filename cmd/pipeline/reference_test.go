@@ -16,7 +16,7 @@ import (
 
 var update = flag.Bool("update", false, "write docs/commands.md")
 
-// The reference of commands is what they say of themselves. Run the test with -update after a
+// The reference of commands is made from their help texts. Run the test with -update after a
 // change of a command.
 func TestReferenceIsUpToDate(t *testing.T) {
 	a := &app{out: io.Discard, err: io.Discard, env: func(string) (string, bool) { return "", false }}

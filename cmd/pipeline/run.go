@@ -94,9 +94,9 @@ func parseRoles(s string) (pipeline.Roles, error) {
 func runPipeline(ctx context.Context, a *app, cfg *config.Config, opt pipeline.Options) error {
 	log := logger(cfg, a.err)
 	for _, warning := range cfg.Warnings() {
-		log.Warn(warning)
+		log.Warn(warning, "event", "config.warning")
 	}
-	log.Debug("the runtime collects garbage rather than to use more memory", "bytes", setMemoryLimit(int64(cfg.Limits.Memory)+max(0, int64(cfg.Decide.Cache)-cfg.FlowMemory()/4)))
+	log.Debug("set the memory limit of the Go runtime", "event", "memory.limit", "bytes", setMemoryLimit(int64(cfg.Limits.Memory)+max(0, int64(cfg.Decide.Cache)-cfg.FlowMemory()/4)))
 	reg := prometheus.NewRegistry()
 	reg.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	opt.Logger, opt.Registry = log, reg
@@ -114,7 +114,7 @@ func runPipeline(ctx context.Context, a *app, cfg *config.Config, opt pipeline.O
 	var err error
 	p, err = pipeline.Open(ctx, opt)
 	if err != nil && ctx.Err() != nil {
-		log.Info("stopped before it was running")
+		log.Info("stopped before it was running", "event", "process.stopped_early")
 		if opt.UntilIdle {
 			return &leftError{"it was not running yet"}
 		}
@@ -133,7 +133,7 @@ func runPipeline(ctx context.Context, a *app, cfg *config.Config, opt pipeline.O
 		return errors.Join(err, p.Close())
 	}
 	if address != "" {
-		log.Info("serving metrics and probes", "address", address)
+		log.Info("the operators' listener listens", "event", "admin.listening", "address", address)
 		operators.printLogin(a.err, cfg.Admin.TLS != nil, address)
 	}
 	stopProgress := runProgress(a, reg, p.Waits, opt.UntilIdle)

@@ -19,8 +19,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// An operator sees at a glance that nobody runs, whose target is away, and that all is
-// well again; the exit status says the same.
+// The status shows that no process runs, whose target is unreachable, and that all is well
+// again; so does the exit status.
 func TestStatusFromNobodyToWell(t *testing.T) {
 	if testing.Short() {
 		t.Skip("waits for limits of time")

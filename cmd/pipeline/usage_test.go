@@ -13,8 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Who mistypes something is told what may have been meant, and what is missing by its
-// name.
+// A mistyped word is answered with the nearest one, a missing argument with its name.
 func TestUsageSaysWhatWasMeant(t *testing.T) {
 	for line, want := range map[string]string{
 		"explian B-007":      "error: unknown command \"explian\" for \"weir\"\nhint: did you mean weir explain?\n",
@@ -70,7 +69,7 @@ func TestTakes(t *testing.T) {
 	}
 }
 
-// An id that looks like a flag stands behind "--"; what is added to the command line does not.
+// An id that looks like a flag follows "--"; added flags precede it.
 func TestFlagsAreAddedInFront(t *testing.T) {
 	require.Equal(t, []string{"--full=true", "explain", "--", "-x"}, withFlags([]string{"explain", "--", "-x"}, "--full=true"))
 	status, _, errs := call(t, "--full=true", "explain", "-c", filepath.Join("..", "..", "examples", "banana", "weir.yaml"), "--", "-x")

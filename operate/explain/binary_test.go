@@ -43,7 +43,7 @@ func embedded(t *testing.T) harness.Project {
 	return p
 }
 
-// checkEmbedded looks at the same story however it is reached.
+// checkEmbedded looks at the same report however it is reached.
 func checkEmbedded(t *testing.T, p harness.Project) {
 	t.Helper()
 	x := ask(p, 0, "B", "--payload")

@@ -101,7 +101,7 @@ func Explain(ctx context.Context, in Input) (*Explanation, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &story{Explanation: x, in: in, entity: entity, letters: letters, reached: reached, rows: map[string]store.Row{}}
+	s := &report{Explanation: x, in: in, entity: entity, letters: letters, reached: reached, rows: map[string]store.Row{}}
 	for name, number := range known {
 		if row := entity.States.Get(number); row.Found {
 			s.rows[name] = row
@@ -117,7 +117,7 @@ func Explain(ctx context.Context, in Input) (*Explanation, error) {
 	}
 	x.Complete, x.Current = s.inspection.Complete, s.inspection.Current
 	s.events(ctx)
-	if in.Service != "" { // what was asked for others alone is no part of its story
+	if in.Service != "" { // requests for other services are no part of its report
 		s.Events = slices.DeleteFunc(s.Events, func(e Event) bool {
 			return e.Record != nil && len(e.Record.Services) > 0 && !slices.Contains(e.Record.Services, in.Service)
 		})
@@ -138,8 +138,8 @@ func deliveries(ctx context.Context, in Input) ([]operate.Delivery, error) {
 	return operate.Deliveries(ctx, in.Store, operate.DeliveryQuery{Entity: in.Entity, Service: in.Service, Limit: maxDeliveries})
 }
 
-// story is an explanation that is being made.
-type story struct {
+// report is an explanation in the making.
+type report struct {
 	*Explanation
 	in         Input
 	entity     store.Entity
@@ -153,7 +153,7 @@ type story struct {
 
 // compile compiles the configuration with the numbers that the rows have, and
 // looks at the entity with it.
-func (s *story) compile() error {
+func (s *report) compile() error {
 	numbers := map[string]int32{}
 	for i, service := range s.in.Config.Services() {
 		numbers[service.Name] = -int32(i) - 1 // nothing is stored under it
@@ -192,7 +192,7 @@ func letterOf(l store.DeadLetter) Letter {
 
 // sources lists the source documents by precedence, also those of sources that
 // the configuration no longer has.
-func (s *story) sources() {
+func (s *report) sources() {
 	seen := map[string]*decide.Seen{}
 	for i := range s.inspection.Seen {
 		seen[s.inspection.Seen[i].Source] = &s.inspection.Seen[i]
@@ -239,7 +239,7 @@ func byPrecedence(c *config.Config) []string {
 	return names
 }
 
-func (s *story) merged() {
+func (s *report) merged() {
 	if !s.inspection.Merged.Exists() {
 		return
 	}
@@ -256,7 +256,7 @@ func (s *story) merged() {
 }
 
 // services looks at each service.
-func (s *story) services() error {
+func (s *report) services() error {
 	for _, service := range s.in.Config.Services() {
 		if s.in.Service != "" && service.Name != s.in.Service {
 			continue
@@ -270,7 +270,7 @@ func (s *story) services() error {
 	return nil
 }
 
-func (s *story) service(c config.Service) (Service, error) {
+func (s *report) service(c config.Service) (Service, error) {
 	out := Service{Service: c.Name, Filter: s.in.Config.Projections[c.Projection].When}
 	view, err := s.inspection.View(c.Projection)
 	if err != nil {
@@ -317,12 +317,12 @@ func (s *story) service(c config.Service) (Service, error) {
 			}
 		}
 	}
-	s.judge(&out, c, row, sent, newest)
+	s.verdict(&out, c, row, sent, newest)
 	return out, nil
 }
 
 // outcomeOf says what became of an event for a service.
-func (s *story) outcomeOf(i int, c config.Service, out *Service, row store.Row) string {
+func (s *report) outcomeOf(i int, c config.Service, out *Service, row store.Row) string {
 	sent := out.Last != nil
 	e := s.Events[i]
 	for _, l := range s.letters {

@@ -457,7 +457,7 @@ func TestUnknownEntityAndService(t *testing.T) {
 	require.ErrorIs(t, err, explain.ErrUnknownService)
 }
 
-// What the customers' servers answered is a part of the story, harmless to a terminal.
+// The report has the answers of customers' servers, harmless to a terminal.
 func TestDeliveriesAreTold(t *testing.T) {
 	w := newWorld(t)
 	w.event("registry", "e1", "1", `{"id":"B-007","origin":"EC","level":1}`)

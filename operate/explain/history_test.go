@@ -13,8 +13,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// The mistakes that this catches: "evaluated", which leaves open what the customer
-// got; a history that the refusals of another service fill; letters of others.
+// The mistakes that this catches: "evaluated", which leaves open whether a change was
+// sent; a history that the refusals of another service fill; letters of others.
 func TestHistoryOfAService(t *testing.T) {
 	w := newWorld(t)
 	w.event("registry", "e1", "1", `{"id":"B-007","origin":"EC","level":1}`)
@@ -41,7 +41,7 @@ func TestHistoryOfAService(t *testing.T) {
 }
 
 // The mistake that this catches: names and documents are cut where a program reads
-// them, and many services are broken into blocks that nobody can compare.
+// them, and many services are broken into blocks that cannot be compared.
 func TestFormForPrograms(t *testing.T) {
 	w := newWorld(t)
 	long := strings.Repeat("a name that is long ", 20)

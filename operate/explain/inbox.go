@@ -11,11 +11,11 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// inboxTime bounds reading the inbox: the rest of the story does not need it.
+// inboxTime bounds reading the inbox: the rest of the report does not need it.
 const inboxTime = 15 * time.Second
 
 // events lists the history, with the records that are still in the inbox.
-func (s *story) events(ctx context.Context) {
+func (s *report) events(ctx context.Context) {
 	for i, t := range s.inspection.History.Entries {
 		e := Event{entry: i, Version: versionOf(t.Version), Time: t.Time, Source: t.Source, EventID: t.EventID, Outcome: t.Outcome, version: uint64(t.Version)}
 		if t.Outcome == "control" {
@@ -36,7 +36,7 @@ func (s *story) events(ctx context.Context) {
 	}
 }
 
-func (s *story) readBack(ctx context.Context) error {
+func (s *report) readBack(ctx context.Context) error {
 	partition := transport.PartitionOf([]byte(s.Entity), s.in.Inbox.Partitions)
 	s.Explanation.Partition = &partition
 	starts, ends, err := s.in.Log.Offsets(ctx, s.in.Inbox.Topic)
@@ -71,7 +71,7 @@ func (s *story) readBack(ctx context.Context) error {
 }
 
 // record returns the record at an offset; nil when there is none.
-func (s *story) record(ctx context.Context, partition int32, offset int64) (*change.Record, error) {
+func (s *report) record(ctx context.Context, partition int32, offset int64) (*change.Record, error) {
 	var found *change.Record
 	at := func(o int64) map[int32]int64 { return map[int32]int64{partition: o} }
 	err := s.in.Log.Scan(ctx, s.in.Inbox.Topic, at(offset), at(offset+1), func(r transport.Scanned) error {
@@ -86,7 +86,7 @@ func (s *story) record(ctx context.Context, partition int32, offset int64) (*cha
 }
 
 // fill adds the inbox record of an event.
-func (s *story) fill(e *Event, r *change.Record) {
+func (s *report) fill(e *Event, r *change.Record) {
 	switch {
 	case r == nil:
 		e.Gone = "the inbox has no record there any more"

@@ -57,7 +57,7 @@ func TestCases(t *testing.T) {
 	}
 }
 
-// A case that is listed nowhere is a case that nobody knows the reason of.
+// Every case is listed with its reason.
 func TestEveryCaseIsListed(t *testing.T) {
 	text, err := os.ReadFile(filepath.Join(folder, "README.md"))
 	require.NoError(t, err)

@@ -9,8 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// What is more than nothing never reads as nothing, and what is not known never as
-// a number.
+// A number above zero never reads as zero, and an unknown one never as a number.
 func TestNumbersForPeople(t *testing.T) {
 	for want, rate := range map[string]snapshot.Rate{
 		"–": {}, "0": {Known: true}, "<0.1": {Known: true, PerSecond: 0.03}, "0.1": {Known: true, PerSecond: 0.05}, "1,234": {Known: true, PerSecond: 1234.4},

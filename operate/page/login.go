@@ -76,7 +76,7 @@ func (p *Page) followLink(w http.ResponseWriter, r *http.Request, token string) 
 		})
 		return
 	}
-	p.opt.Logger.Info("an operator signed in", "actor", actor)
+	p.opt.Logger.Info("an operator signed in", "event", "page.signed_in", "actor", actor)
 	p.setCookie(w, r, actor)
 	http.Redirect(w, r, "/", http.StatusSeeOther)
 }

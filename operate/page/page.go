@@ -305,7 +305,7 @@ func (p *Page) fragment(w http.ResponseWriter, part string, data any, err error)
 func (p *Page) render(w http.ResponseWriter, status int, name, part string, data any) {
 	var b bytes.Buffer
 	if err := p.templates[name].ExecuteTemplate(&b, part, data); err != nil {
-		p.opt.Logger.Error("a page cannot be made", "page", name, "error", err)
+		p.opt.Logger.Error("a page cannot be rendered", "event", "page.failed", "page", name, "error", err)
 		http.Error(w, "this page cannot be made", http.StatusInternalServerError)
 		return
 	}

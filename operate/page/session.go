@@ -215,7 +215,7 @@ func (p *Page) signIn(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	actor := body.Name + "@" + address(r)
-	p.opt.Logger.Info("an operator signed in", "actor", actor)
+	p.opt.Logger.Info("an operator signed in", "event", "page.signed_in", "actor", actor)
 	p.setCookie(w, r, actor)
 	http.Redirect(w, r, body.Next, http.StatusSeeOther)
 }

@@ -61,8 +61,8 @@ func predicted(t *testing.T, e plan.Effect) {
 	require.Empty(t, e.Notes)
 }
 
-// What plan says is what then happens: the candidate starts, all entities move
-// to it, and each service gets just what was said.
+// The prediction of plan comes true: the candidate starts, all entities move to it, and each
+// service gets just the predicted changes.
 func TestPredictionComesTrue(t *testing.T) {
 	p := project(t, "")
 	require.Equal(t, 1, p.StartAs("next.yaml", "plan").Wait(), "before anything has run")

@@ -214,8 +214,8 @@ func TestNewAndRemovedServices(t *testing.T) {
 	require.Contains(t, out.String(), "zest/list@z is removed: its customer keeps 3 entities, nothing is retracted.")
 }
 
-// What would be sent anyway is no effect of the candidate, and what the
-// candidate stops is told.
+// A change that would be sent anyway is no effect of the candidate; one that the candidate
+// stops is reported.
 func TestAnywayAndNewlyHeldBack(t *testing.T) {
 	s := some(t)
 	s.change = func(service string, r *store.Row) { // somebody reset all of acme

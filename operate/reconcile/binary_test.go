@@ -163,9 +163,9 @@ func (w *world) damage() {
 	)
 }
 
-// What was deleted, changed to an older version, changed in place, moved ahead
-// and inserted by hand is found in each kind of table; --fix sends again what a
-// decision can repair, and the rest is what the statements remove.
+// Rows that were deleted, set to an older version, changed in place, moved ahead or inserted
+// by hand are found in each kind of table. --fix repairs those that a decision can repair;
+// the printed statements remove the rest.
 func TestReconcile(t *testing.T) {
 	for _, way := range []struct {
 		name          string

@@ -301,14 +301,14 @@ func TestPagesDoNotMatter(t *testing.T) {
 }
 
 // A pipeline that works meanwhile (decides, writes, saves positions, refuses,
-// retracts, purges tombstones) is never taken for drift, at whatever moment things happen.
+// retracts, purges tombstones) is never reported as drift, in any order of events.
 func TestWorkUnderWayIsNoDrift(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		w := &world{rows: map[string]store.Row{}, held: map[string]sinks.TargetRow{}}
 		ids := []string{"a", "b", "c", "d", "e", "f"}
 		offset, begun := int64(0), change.Version(1<<62)
 		released := map[string]change.Version{} // what waits to be released
-		// The service gets changes in their order; what a newer one replaced is left out.
+		// The service gets changes in their order, without replaced ones.
 		next := func() (string, bool) {
 			for _, id := range ids {
 				if r := w.rows[id]; r.Found && r.Version == w.at {

@@ -11,8 +11,8 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// Sums are over the labels that nobody asks for, rates are differences, and a
-// counter that began anew stood still.
+// Sums are over the unnamed labels, rates are differences, and a counter that was reset has
+// no rate.
 func TestTake(t *testing.T) {
 	reg := prometheus.NewRegistry()
 	counter := func(name string, labels ...string) *prometheus.CounterVec {

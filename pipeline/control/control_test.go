@@ -64,7 +64,7 @@ func TestForwardedCommand(t *testing.T) {
 	require.Equal(t, "a note", errs.String())
 }
 
-// Whoever may not, or is a web page's form, runs nothing.
+// A caller without the token, or a web page's form, runs nothing.
 func TestWhoMaySendCommands(t *testing.T) {
 	ran := 0
 	configured := "0123456789abcdef"
@@ -112,7 +112,7 @@ func TestWhoMaySendCommands(t *testing.T) {
 	}
 }
 
-// Without a token of any kind nobody is let in: an empty one is none.
+// Without a token of any kind every caller is refused: an empty one is none.
 func TestNoTokenLetsNobodyIn(t *testing.T) {
 	s, listens := listening(t, config.Admin{}, echo)
 	s.token = ""
@@ -178,7 +178,7 @@ func certificate(t *testing.T) *config.ServerTLS {
 	return &config.ServerTLS{Cert: cert, Key: key}
 }
 
-// With TLS the token goes to nobody but who shows the configured certificate.
+// With TLS the token is sent only to a peer with the configured certificate.
 func TestForwardKnowsTheCertificate(t *testing.T) {
 	s, _ := listening(t, config.Admin{TLS: certificate(t)}, echo)
 	r := Find(s.opt.Config)
@@ -200,7 +200,7 @@ func TestDialable(t *testing.T) {
 	}
 }
 
-// What is half a file, or somebody else's, leads nowhere.
+// A truncated or foreign file leads nowhere.
 func TestWhatIsNoWayIn(t *testing.T) {
 	cfg := &config.Config{Store: config.Store{SQLite: &config.SQLiteStore{Path: filepath.Join(t.TempDir(), "state.db")}}}
 	require.Nil(t, Find(cfg))

@@ -5,8 +5,8 @@ import (
 	"net/http"
 )
 
-// During lets h answer while the process runs: its end cancels requests and waits
-// for them, since they work with what it closes.
+// During lets h answer while the process runs. Close cancels requests and waits for them,
+// since they use the open state of the process.
 func (s *Server) During(h http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		ctx, leave, err := s.enter(r.Context())
@@ -19,9 +19,8 @@ func (s *Server) During(h http.Handler) http.Handler {
 	})
 }
 
-// RunInBackground runs f on a goroutine of its own. The end of the process ends
-// its context and waits for it, since it works with what that closes; false, and
-// f is not run, when the process is ending.
+// RunInBackground runs f on a goroutine of its own. Close cancels its context and waits for
+// it. It returns false, and does not run f, when the process is ending.
 func (s *Server) RunInBackground(f func(ending context.Context)) bool {
 	ctx, leave, err := s.enter(context.Background())
 	if err != nil {

@@ -48,8 +48,8 @@ func (r *Running) String() string {
 	return fmt.Sprintf("process %d", r.PID)
 }
 
-// Forward lets the process run a command, prints what it prints, and gives its
-// exit status. The end of ctx cancels the command there.
+// Forward runs a command in the process, copies its output and returns its exit status. The
+// end of ctx cancels the command there.
 func (r *Running) Forward(ctx context.Context, c Command, out, errs io.Writer) (int, error) {
 	failed := func(err error) (int, error) {
 		return 0, fmt.Errorf("%s was asked to run the command: %w", r, err)

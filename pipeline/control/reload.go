@@ -2,22 +2,22 @@ package control
 
 // Reloaded is the result of a reload.
 type Reloaded struct {
-	// Changed is false when the files say what is in force already.
+	// Changed is false when the files equal the configuration in force.
 	Changed  bool     `json:"changed"`
 	Revision int64    `json:"revision"`
 	Services int      `json:"services"` // that are delivered
 	Checks   int      `json:"checks"`   // check services
 	Added    []string `json:"added"`    // of both kinds
 	Removed  []string `json:"removed"`  // of both kinds; their state is kept
-	// GivenUp are the stages that did not stop within shutdown.timeout: what they
-	// had in flight is redelivered.
+	// GivenUp are the stages that did not stop within shutdown.timeout: their work in flight
+	// is redelivered.
 	GivenUp []string `json:"given_up,omitempty"`
 	// Pending: the stages are still going over to it.
 	Pending bool `json:"pending,omitempty"`
 }
 
-// ReloadRefused is the error of a reload that changed nothing because of what
-// the files say. The process continues with what it had.
+// ReloadRefused is the error of a reload that changed nothing because of a fault in the
+// files. The process keeps its configuration.
 type ReloadRefused struct{ Err error }
 
 const refusedPrefix = "the new configuration is refused: "

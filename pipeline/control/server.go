@@ -70,9 +70,8 @@ type Options struct {
 	Reload func(ctx context.Context, rollBack bool) (Reloaded, error)
 }
 
-// Server takes commands and reloads from other processes, and lets handlers and
-// goroutines work with what the process has open: Close ends them first. It may
-// be used concurrently.
+// Server runs commands and reloads for other processes, and handlers and goroutines that use
+// the open state of the process: Close ends them first. It may be used concurrently.
 type Server struct {
 	opt   Options
 	token string // this process's own; random; empty with servers

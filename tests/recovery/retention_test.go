@@ -73,7 +73,7 @@ func expires(w *world, run *harness.Process) {
 	w.Receiver.Up()
 	run = w.run()
 	gone.Each(func(o kadm.Offset) { run.Says(fmt.Sprintf("partition=%d wanted_offset=", o.Partition)) }) // counted by then
-	require.NotZero(t, run.Metric("weir_records_gone_total", topic))
+	require.NotZero(t, run.Metric("weir_log_records_lost_total", topic))
 	gone.Each(func(o kadm.Offset) {
 		harness.Eventually(t, "what was gone is decided again", func() error {
 			return harness.Want(decidedAgain(o.Partition).MatchString(run.Log.String()), true)

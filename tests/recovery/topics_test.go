@@ -75,7 +75,7 @@ func TestInboxRecreatedBetweenRuns(t *testing.T) {
 		_, err := w.expected(lost...)
 		return err
 	})
-	require.NotZero(t, ingest.Metric("weir_records_gone_total", w.inbox()))
+	require.NotZero(t, ingest.Metric("weir_log_records_lost_total", w.inbox()))
 	stop(ingest)
 	require.NotContains(t, w.drain().Log.String(), "are lost", "once")
 	require.NoError(t, w.check(lost...))
@@ -221,7 +221,7 @@ func TestInboxShorterThanItsWatermarks(t *testing.T) {
 	w.generation++
 	run := w.run()
 	run.Says("event=inbox.truncated")
-	require.NotZero(t, run.Metric("weir_records_gone_total", w.inbox()))
+	require.NotZero(t, run.Metric("weir_log_records_lost_total", w.inbox()))
 	w.say(3)
 	w.agree(run)
 	stop(run)

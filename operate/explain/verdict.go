@@ -13,9 +13,9 @@ import (
 	"github.com/seed-86dfc502/weir/store"
 )
 
-// judge returns verdict and sentence of a service. newest is its newest open dead
+// verdict sets verdict and sentence of a service. newest is its newest open dead
 // letter, nil without one.
-func (s *story) judge(out *Service, c config.Service, row store.Row, sent bool, newest *store.DeadLetter) {
+func (s *report) verdict(out *Service, c config.Service, row store.Row, sent bool, newest *store.DeadLetter) {
 	say := func(v Verdict, format string, args ...any) {
 		out.Verdict, out.Why = v, fmt.Sprintf(format, args...)+"."
 	}
@@ -25,10 +25,10 @@ func (s *story) judge(out *Service, c config.Service, row store.Row, sent bool, 
 		return
 	case row.Refused && newest != nil && newest.Version >= row.Version:
 		say(Refused, "Its newest change is dead letter %d (%s: %s%s), so the customer does not have it: it is held back until the view changes, or the letter is replayed, or the service is reset%s",
-			newest.ID, newest.Code, newest.Reason, times(newest), s.otherwise(out))
+			newest.ID, newest.Code, newest.Reason, times(newest), s.pendingText(out))
 		return
 	case row.Refused:
-		say(Refused, "Version %s was refused, and no dead letter of it is open any more: it is held back until the view changes, or weir replay --force sends it, or the service is reset%s", row.Version, s.otherwise(out))
+		say(Refused, "Version %s was refused, and no dead letter of it is open any more: it is held back until the view changes, or weir replay --force sends it, or the service is reset%s", row.Version, s.pendingText(out))
 		return
 	case newest != nil && (!sent || newest.Version >= row.Version):
 		say(Refused, "Its newest change is dead letter %d (%s: %s%s), so the customer does not have it",
@@ -45,7 +45,7 @@ func (s *story) judge(out *Service, c config.Service, row store.Row, sent bool, 
 		return
 	case out.Pending:
 		say(Pending, "%s changed this view, and the change with version %s waits to be delivered%s; %s",
-			s.cause(uint64(row.Version)), row.Version, s.otherwise(out), farAs(out))
+			s.cause(uint64(row.Version)), row.Version, s.pendingText(out), progressText(out))
 		return
 	}
 	s.delivered(out, c, row, say)
@@ -60,14 +60,14 @@ func times(l *store.DeadLetter) string {
 }
 
 // neverSent is for a service without dam row.
-func (s *story) neverSent(out *Service, say func(Verdict, string, ...any)) {
+func (s *report) neverSent(out *Service, say func(Verdict, string, ...any)) {
 	switch {
 	case s.Deleted != nil:
 		say(NeverSent, "Nothing was ever sent and all sources have deleted the entity, so there is nothing to retract")
 	case !s.inspection.Complete:
 		say(NeverSent, "Nothing was sent: the entity is not complete, since the required %s no document", names(s.Missing))
 	case !out.Match:
-		say(NeverSent, "Nothing was ever sent: the filter (%s) does not let the document through, so there is nothing to retract", flat(out.Filter))
+		say(NeverSent, "Nothing was ever sent: the filter (%s) does not let the document through, so there is nothing to retract", oneLine(out.Filter))
 	case out.WouldSend:
 		say(NotYet, "Nothing was sent yet: the service is new to this entity, and the entity's next event or weir replay sends it")
 	default:
@@ -76,12 +76,12 @@ func (s *story) neverSent(out *Service, say func(Verdict, string, ...any)) {
 }
 
 // delivered is for a service whose last change is delivered.
-func (s *story) delivered(out *Service, c config.Service, row store.Row, say func(Verdict, string, ...any)) {
+func (s *report) delivered(out *Service, c config.Service, row store.Row, say func(Verdict, string, ...any)) {
 	held := fmt.Sprintf("the customer has version %s", row.Version)
 	if row.Content.IsRetracted() {
 		held = fmt.Sprintf("the retraction with version %s is delivered", row.Version)
 	}
-	held += s.otherwise(out)
+	held += s.pendingText(out)
 	// A control record that named services is about this one only if it was sent
 	// something then.
 	i := len(s.Events) - 1
@@ -110,7 +110,7 @@ func (s *story) delivered(out *Service, c config.Service, row store.Row, say fun
 	case became == "held back":
 		say(HeldBack, "The last event (%s) changed the entity, but this view of it is the same as what was sent before; %s", name, held)
 	case became == "filtered":
-		say(HeldBack, "The last event (%s) changed the entity, which the filter (%s) keeps out of this view, as before; %s", name, flat(out.Filter), held)
+		say(HeldBack, "The last event (%s) changed the entity, which the filter (%s) keeps out of this view, as before; %s", name, oneLine(out.Filter), held)
 	case became == "incomplete":
 		say(HeldBack, "The last event (%s) changed the entity, which is not complete, since the required %s no document; %s", name, names(s.Missing), held)
 	case became == "pruned":
@@ -124,8 +124,8 @@ func (s *story) delivered(out *Service, c config.Service, row store.Row, say fun
 	}
 }
 
-// otherwise is the addition for an entity that a decision now would send.
-func (s *story) otherwise(out *Service) string {
+// pendingText is the addition for an entity that a decision now would send.
+func (s *report) pendingText(out *Service) string {
 	if !out.WouldSend {
 		return ""
 	}
@@ -135,20 +135,20 @@ func (s *story) otherwise(out *Service) string {
 	return ", and differs under this configuration, so the next event or weir replay sends it"
 }
 
-func (s *story) outBecause(out *Service) string {
+func (s *report) outBecause(out *Service) string {
 	switch {
 	case s.Deleted != nil:
 		return " (all sources have deleted it)"
 	case !s.inspection.Complete:
 		return fmt.Sprintf(" (the required %s no document)", names(s.Missing))
 	case out.Filter != "":
-		return fmt.Sprintf(" (filter %s)", flat(out.Filter))
+		return fmt.Sprintf(" (filter %s)", oneLine(out.Filter))
 	}
 	return ""
 }
 
 // cause describes the record with a version.
-func (s *story) cause(version uint64) string {
+func (s *report) cause(version uint64) string {
 	for _, e := range s.Events {
 		if e.version == version {
 			return "Event (" + e.position() + ")"
@@ -183,7 +183,7 @@ func (e Event) shownID() string {
 func (e Event) position() string { return e.describe() + ", " + e.Version }
 
 // reads lists the paths that a projection reads, for people.
-func (s *story) reads(c config.Service) string {
+func (s *report) reads(c config.Service) string {
 	var all []string
 	for _, p := range s.plan.Projections[c.Projection].ReadSet() {
 		all = append(all, p.String())
@@ -210,8 +210,8 @@ func has(out *Service, row store.Row) string {
 	return "what the customer has is not known"
 }
 
-// farAs says how far the deliveries of a service are.
-func farAs(out *Service) string {
+// progressText says how far the deliveries of a service are.
+func progressText(out *Service) string {
 	changes := english.PluralWord(int(out.Behind), "change", "changes")
 	if out.Position == "" {
 		return fmt.Sprintf("nothing of this service was delivered in its partition yet, and %d %s wait there at most", out.Behind, changes)
@@ -246,5 +246,5 @@ func names(sources []string) string {
 	return "sources " + strings.Join(sources[:len(sources)-1], ", ") + " and " + sources[len(sources)-1] + " have"
 }
 
-// flat brings a text on one line.
-func flat(s string) string { return strings.Join(strings.Fields(s), " ") }
+// oneLine brings a text on one line.
+func oneLine(s string) string { return strings.Join(strings.Fields(s), " ") }
