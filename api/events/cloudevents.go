@@ -2,20 +2,19 @@ package events
 
 import (
 	"bytes"
-	"context"
+	"encoding/base64"
 	"encoding/hex"
 	"fmt"
-	"io"
 	"mime"
 	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
 	"strings"
+	"time"
 	"unicode/utf8"
 
 	"github.com/ThreeDotsLabs/watermill/message"
-	"github.com/cloudevents/sdk-go/v2/binding"
-	"github.com/cloudevents/sdk-go/v2/event"
-	cehttp "github.com/cloudevents/sdk-go/v2/protocol/http"
-	"github.com/cloudevents/sdk-go/v2/types"
 	"github.com/seed-86dfc502/weir/api"
 	"github.com/seed-86dfc502/weir/canonicaltree"
 	"github.com/seed-86dfc502/weir/ingest"
@@ -35,40 +34,33 @@ func invalidEvent(format string, args ...any) error {
 	return &ingest.Refusal{Code: "bad_cloudevent", Reason: fmt.Sprintf(format, args...)}
 }
 
-// errSource is of a source that the SDK would escape, so that it was another's.
-var errSource = invalidEvent("source is no URI reference: it holds a space")
+// specVersion is the version of CloudEvents that is read.
+const specVersion = "1.0"
 
 // binaryEvent reads the CloudEvent of a request whose headers hold its
 // attributes (HTTP Protocol Binding 1.0.2, section 3.1).
 func binaryEvent(h http.Header, body []byte) (value []byte, meta message.Metadata, err error) {
-	decoded := http.Header{}
+	attributes := map[string]string{}
 	if kind := h.Get("Content-Type"); kind != "" {
-		decoded.Set("Content-Type", kind)
+		attributes["datacontenttype"] = kind
 	}
 	for name, values := range h {
-		if attribute, ok := strings.CutPrefix(name, "Ce-"); ok {
-			if len(values) != 1 || !attributeName(strings.ToLower(attribute)) {
-				return nil, nil, invalidEvent("the headers have a CloudEvents attribute twice, or one whose name is not of letters and digits")
-			}
-			text, err := headerText(values[0])
-			if err != nil {
-				return nil, nil, err
-			}
-			decoded[name] = []string{text}
+		attribute, ok := strings.CutPrefix(name, "Ce-")
+		if !ok {
+			continue
+		}
+		attribute = strings.ToLower(attribute)
+		if len(values) != 1 || !attributeName(attribute) {
+			return nil, nil, invalidEvent("the headers have a CloudEvents attribute twice, or one whose name is not of letters and digits")
+		}
+		if attribute == "data" || attribute == "datacontenttype" {
+			return nil, nil, invalidEvent("the body is the data, and Content-Type its type: they are no headers of their own")
+		}
+		if attributes[attribute], err = headerText(values[0]); err != nil {
+			return nil, nil, err
 		}
 	}
-	if decoded.Get("Ce-Specversion") != event.CloudEventsVersionV1 {
-		return nil, nil, invalidEvent("specversion is not 1.0")
-	}
-	if strings.Contains(decoded.Get("Ce-Source"), " ") {
-		return nil, nil, errSource
-	}
-	m := cehttp.NewMessage(decoded, io.NopCloser(bytes.NewReader(body)))
-	e, err := binding.ToEvent(context.Background(), m)
-	if err != nil {
-		return nil, nil, invalidEvent("an attribute does not have the form of its type")
-	}
-	return contentOf(e)
+	return contentOf(attributes, body)
 }
 
 // headerText decodes the value of a header as section 3.1.3.2 of the binding
@@ -103,8 +95,8 @@ func headerText(s string) (string, error) {
 	return s, nil
 }
 
-// structuredEvent reads a CloudEvent from its JSON form (JSON Event Format
-// 1.0.2). What the SDK would pass over or stumble on is refused first.
+// structuredEvent reads a CloudEvent from its JSON form (JSON Event Format 1.0.2). What
+// stands in data is a JSON value, whichever JSON its type says (section 3.1).
 func structuredEvent(text []byte) (value []byte, meta message.Metadata, err error) {
 	tree, err := canonicaltree.Parse(text)
 	if err != nil {
@@ -115,72 +107,63 @@ func structuredEvent(text []byte) (value []byte, meta message.Metadata, err erro
 	if root.Kind() != canonicaltree.Object {
 		return nil, nil, invalidEvent("the event is no JSON object")
 	}
-	if version, _ := root.Get("specversion").Text(); version != event.CloudEventsVersionV1 {
-		return nil, nil, invalidEvent("specversion is not 1.0")
-	}
-	if root.Get("data").Exists() && root.Get("data_base64").Exists() {
-		return nil, nil, invalidEvent("the event has both data and data_base64")
-	}
+	attributes := map[string]string{}
 	for name, n := range root.Members() {
-		text, isText := n.Text()
-		switch name {
-		case "data":
-		case "data_base64", "specversion", "id", "source", "type", "subject", "time", "datacontenttype", "dataschema":
-			if !isText && n.Kind() != canonicaltree.Null {
-				return nil, nil, invalidEvent("an attribute, or data_base64, is no string")
-			}
-			if name == "data_base64" && !isText {
-				return nil, nil, invalidEvent("data_base64 is no string")
-			}
+		switch {
+		case name == "data" || name == "data_base64":
+		case n.Kind() == canonicaltree.Null && attributeName(name): // as if it were absent
 		default:
-			if !attributeName(name) {
-				return nil, nil, invalidEvent("the event has an attribute whose name is not of lower-case letters and digits")
-			}
-			switch n.Kind() {
-			case canonicaltree.String, canonicaltree.True, canonicaltree.False, canonicaltree.Null:
-			case canonicaltree.Number:
-				if bytes.ContainsAny(n.Raw(), ".eE") {
-					return nil, nil, invalidEvent("an extension attribute is a number and no integer")
-				}
-			default:
-				return nil, nil, invalidEvent("an extension attribute is an array or an object")
+			if attributes[name], err = attributeText(name, n); err != nil {
+				return nil, nil, err
 			}
 		}
-		if name == "source" && strings.Contains(text, " ") {
-			return nil, nil, errSource
+	}
+	data, encoded := root.Get("data"), root.Get("data_base64")
+	switch {
+	case data.Exists() && encoded.Exists():
+		return nil, nil, invalidEvent("the event has both data and data_base64")
+	case data.Exists():
+		value = bytes.Clone(data.Raw())
+	case encoded.Exists():
+		base, ok := encoded.Text()
+		if value, err = base64.StdEncoding.DecodeString(base); err != nil || !ok {
+			return nil, nil, invalidEvent("data_base64 is no string in base64")
 		}
-		if strings.ContainsRune(text, 0) && name != "data" {
-			return nil, nil, invalidEvent("an attribute holds a NUL")
-		}
-	}
-	if kind, ok := root.Get("datacontenttype").Text(); ok && !mediaJSON(kind) {
-		return nil, nil, invalidEvent("datacontenttype is not JSON")
-	}
-	// The data stays away from the SDK, which where its type is JSON by its suffix
-	// alone wants a string and takes that for the text of the data (JSON Event Format
-	// 1.0.2, section 3.1: it is a JSON value).
-	attributes := []byte{'{'}
-	for name, n := range root.Members() { // of letters and digits, as was seen, and _
-		if name != "data" {
-			attributes = fmt.Appendf(attributes, `"%s":%s,`, name, n.Raw())
-		}
-	}
-	attributes[len(attributes)-1] = '}' // specversion is there
-	var e event.Event
-	if err := e.UnmarshalJSON(attributes); err != nil {
-		return nil, nil, invalidEvent("an attribute does not have the form of its type")
-	}
-	if root.Get("data_base64").Exists() {
 		// What is in it was not counted when its request was let in.
-		if n, _ := canonicaltree.Values(e.Data()); n > max(leastValues, len(text)/api.BytesPerValue) {
+		if n, _ := canonicaltree.Values(value); n > max(leastValues, len(text)/api.BytesPerValue) {
 			return nil, nil, invalidEvent("data_base64 has more than a value per %d bytes; send it as data", api.BytesPerValue)
 		}
 	}
-	value, meta, err = contentOf(&e)
-	if data := root.Get("data"); err == nil && data.Exists() && data.Kind() != canonicaltree.Null {
-		value = bytes.Clone(data.Raw())
+	return contentOf(attributes, value)
+}
+
+// attributeText returns the canonical text of an attribute's value (CloudEvents 1.0.2,
+// section "type system"): those of the specification are texts, extensions may be a boolean
+// or an integer of 32 bits.
+func attributeText(name string, n canonicaltree.Node) (string, error) {
+	if !attributeName(name) {
+		return "", invalidEvent("the event has an attribute whose name is not of lower-case letters and digits")
 	}
-	return value, meta, err
+	switch text, isText := n.Text(); {
+	case isText && strings.ContainsRune(text, 0):
+		return "", invalidEvent("an attribute holds a NUL")
+	case isText:
+		return text, nil
+	case slices.Contains([]string{"specversion", "id", "source", "type", "subject", "time", "datacontenttype", "dataschema"}, name):
+		return "", invalidEvent("an attribute is no string")
+	}
+	switch n.Kind() {
+	case canonicaltree.True:
+		return "true", nil
+	case canonicaltree.False:
+		return "false", nil
+	case canonicaltree.Number:
+		if i, err := strconv.ParseInt(string(n.Raw()), 10, 32); err == nil {
+			return strconv.FormatInt(i, 10), nil
+		}
+		return "", invalidEvent("an extension attribute is a number and no integer of 32 bits")
+	}
+	return "", invalidEvent("an extension attribute is an array or an object")
 }
 
 func attributeName(s string) bool {
@@ -197,41 +180,51 @@ func mediaJSON(text string) bool {
 	return err == nil && isJSON(kind)
 }
 
-// contentOf returns the data, nil when there is none, and the attributes as
-// metadata: ce_id, ce_source and so on.
-func contentOf(e *event.Event) (value []byte, meta message.Metadata, err error) {
-	if err := e.Validate(); err != nil {
-		return nil, nil, invalidEvent("id, source or type is missing, or an attribute is empty or does not have the form of its type")
+// contentOf checks the attributes and returns the data, nil when there is none, and the
+// attributes as metadata: ce_id, ce_source and so on.
+func contentOf(attributes map[string]string, data []byte) (value []byte, meta message.Metadata, err error) {
+	if attributes["specversion"] != specVersion {
+		return nil, nil, invalidEvent("specversion is not 1.0")
 	}
-	if kind := e.DataContentType(); kind != "" && !mediaJSON(kind) {
-		return nil, nil, invalidEvent("datacontenttype is not JSON")
+	known := 0
+	for name, required := range map[string]bool{"specversion": true, "id": true, "source": true, "type": true, "subject": false, "time": false, "datacontenttype": false, "dataschema": false} {
+		text, there := attributes[name]
+		if (there || required) && strings.TrimSpace(text) == "" {
+			return nil, nil, invalidEvent("%s is missing or empty", name)
+		}
+		if there {
+			known++
+		}
 	}
-	if len(e.Extensions()) > maxAttributes {
+	if len(attributes)-known > maxAttributes {
 		return nil, nil, invalidEvent("the event has more than %d extension attributes", maxAttributes)
 	}
-	meta = message.Metadata{
-		"ce_specversion": e.SpecVersion(), "ce_id": e.ID(), "ce_source": e.Source(), "ce_type": e.Type(),
-		// Source and id together are unique (CloudEvents 1.0.2, section "id"); a
-		// source has no space.
-		ceIdentity: e.Source() + " " + e.ID(),
+	if _, err := url.Parse(attributes["source"]); err != nil || strings.Contains(attributes["source"], " ") {
+		return nil, nil, invalidEvent("source is no URI reference")
 	}
-	for name, text := range map[string]string{"ce_subject": e.Subject(), "ce_dataschema": e.DataSchema(), "ce_datacontenttype": e.DataContentType()} {
-		if text != "" {
-			meta[name] = text
+	if text, there := attributes["dataschema"]; there {
+		if schema, err := url.Parse(text); err != nil || !schema.IsAbs() {
+			return nil, nil, invalidEvent("dataschema is no absolute URI")
 		}
 	}
-	if !e.Time().IsZero() {
-		meta["ce_time"] = types.FormatTime(e.Time())
+	if kind, there := attributes["datacontenttype"]; there && !mediaJSON(kind) {
+		return nil, nil, invalidEvent("datacontenttype is not JSON")
 	}
-	for name, v := range e.Extensions() {
-		text, err := types.Format(v)
+	if at, there := attributes["time"]; there {
+		moment, err := time.Parse(time.RFC3339Nano, at)
 		if err != nil {
-			return nil, nil, invalidEvent("an extension attribute does not have the form of its type")
+			return nil, nil, invalidEvent("time is not in the form of RFC 3339")
 		}
+		attributes["time"] = moment.UTC().Format(time.RFC3339Nano)
+	}
+	// Source and id together are unique (CloudEvents 1.0.2, section "id"); a source has no
+	// space.
+	meta = message.Metadata{ceIdentity: attributes["source"] + " " + attributes["id"]}
+	for name, text := range attributes {
 		meta["ce_"+name] = text
 	}
-	if data := bytes.TrimSpace(e.Data()); len(data) > 0 && string(data) != "null" {
-		return e.Data(), meta, nil
+	if inner := bytes.TrimSpace(data); len(inner) == 0 || string(inner) == "null" {
+		return nil, meta, nil
 	}
-	return nil, meta, nil
+	return data, meta, nil
 }

@@ -1,15 +1,21 @@
 package events_test
 
 import (
+	"encoding/base64"
+	"encoding/json"
 	"fmt"
 	"net/http"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/ThreeDotsLabs/watermill/message"
 	"github.com/seed-86dfc502/weir/api/events"
 	"github.com/seed-86dfc502/weir/change"
 	"github.com/seed-86dfc502/weir/ingest"
+	"github.com/seed-86dfc502/weir/tests/vectors"
 	"github.com/stretchr/testify/require"
 )
 
@@ -164,6 +170,67 @@ func TestWrongCloudEvents(t *testing.T) {
 		many += fmt.Sprintf(`,"a%d":1`, i+1)
 	}
 	require.Equal(t, 422, w.send(replaced(`"type"`, many+`,"type"`)).status, "attributes are bounded")
+}
+
+// The examples of the specification and the files of the Java SDK's tests, where they are.
+// Events whose data is no JSON are refused, and so are names and numbers that the
+// specification does not allow. TestCloudEventModes and TestWrongCloudEvents have the same
+// classes of input.
+func TestPublishedCloudEvents(t *testing.T) {
+	refused := map[string]bool{
+		"fail_numeric_decimal.json": true, "fail_numeric_long.json": true, "json_data_with_ext_invalid.json": true, "json_data_with_ext_upper_case.json": true,
+		"base64_text_data.json": true, "base64_xml_data.json": true, "text_data.json": true, "xml_data.json": true,
+	}
+	for _, file := range append(vectors.Published(t, "cloudevents/sdk-java-v1/*.json"), vectors.Published(t, "cloudevents/spec/*.json")...) {
+		text, err := os.ReadFile(file)
+		require.NoError(t, err)
+		var want map[string]any
+		if json.Unmarshal(text, &want) != nil {
+			continue // a batch
+		}
+		value, meta, err := events.StructuredEvent(text)
+		kind, _ := want["datacontenttype"].(string)
+		if refused[filepath.Base(file)] || kind != "" && !strings.Contains(kind, "json") {
+			require.Error(t, err, file)
+			continue
+		}
+		require.NoError(t, err, file)
+		for name, v := range want {
+			switch {
+			case name == "data":
+				data, err := json.Marshal(v)
+				require.NoError(t, err)
+				require.JSONEq(t, string(data), string(value), file)
+			case name == "data_base64":
+				require.Equal(t, v, base64.StdEncoding.EncodeToString(value), file)
+			case name == "time":
+				at, err := time.Parse(time.RFC3339Nano, v.(string))
+				require.NoError(t, err)
+				require.Equal(t, at.UTC().Format(time.RFC3339Nano), meta["ce_time"], file)
+			case v == nil:
+				require.NotContains(t, meta, "ce_"+name, file)
+			default:
+				require.Equal(t, fmt.Sprint(v), meta["ce_"+name], file)
+			}
+		}
+	}
+}
+
+// The example of the conformance suite of the HTTP binding.
+func TestBinaryCloudEventOfTheSuite(t *testing.T) {
+	for _, kind := range []string{"application/json", "application/json; charset=utf-8"} {
+		body := `{"message": "Hello World!"}`
+		value, meta, err := events.BinaryEvent(http.Header{
+			"Ce-Specversion": {"1.0"}, "Ce-Type": {"com.example.someevent"}, "Ce-Time": {"2018-04-05T03:56:24Z"}, "Ce-Id": {"1234-1234-1234"},
+			"Ce-Source": {"/mycontext/subcontext"}, "Content-Type": {kind}, "Host": {"example.com"},
+		}, []byte(body))
+		require.NoError(t, err)
+		require.Equal(t, body, string(value))
+		require.Equal(t, message.Metadata{
+			"ce_specversion": "1.0", "ce_type": "com.example.someevent", "ce_time": "2018-04-05T03:56:24Z", "ce_id": "1234-1234-1234",
+			"ce_source": "/mycontext/subcontext", "ce_datacontenttype": kind, "ce_source id": "/mycontext/subcontext 1234-1234-1234",
+		}, meta)
+	}
 }
 
 // What a decoder takes has an identity and attributes that the store and
