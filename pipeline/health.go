@@ -41,9 +41,6 @@ func (m *monitor) healthNow() operate.Health {
 	if due := m.backfill.Load(); due != nil {
 		o.Pending = append(o.Pending, *due)
 	}
-	if items := m.letters.Load(); items != nil {
-		o.Pending = append(o.Pending, *items...)
-	}
 	if d := m.decide.running.Load(); d != nil {
 		if r, long := d.LongInHand(now); long {
 			o.Problems = append(o.Problems, operate.Item{
@@ -54,6 +51,21 @@ func (m *monitor) healthNow() operate.Health {
 	}
 	return operate.HealthOf(o, now)
 }
+
+// status returns healthNow with the dead letters and retried changes of the store. Only who
+// asks for it pays for that.
+func (m *monitor) status() operate.Health {
+	h := m.healthNow()
+	ctx, cancel := context.WithTimeout(context.Background(), statusTimeout)
+	defer cancel()
+	if items, err := operate.LetterItems(ctx, m.store); err == nil {
+		h.Pending = append(h.Pending, items...)
+	}
+	return h
+}
+
+// statusTimeout bounds the wait of a status for a store that does not answer.
+const statusTimeout = 2 * time.Second
 
 // noteSources records which sources fail at present.
 func (m *monitor) noteSources(now time.Time) {

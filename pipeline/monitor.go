@@ -39,8 +39,7 @@ type monitor struct {
 	outages  outages
 	blockage blockage
 	backfill atomic.Pointer[operate.Item] // nil: none is due
-	letters  atomic.Pointer[[]operate.Item]
-	missing  map[string]bool // of lookAtTopics alone; topics that were missing at the look before
+	missing  map[string]bool              // of lookAtTopics alone; topics that were missing at the look before
 }
 
 // monitorOptions are needed, but for keys.
@@ -262,9 +261,6 @@ func (m *monitor) showBacklogs(ctx context.Context) {
 		}
 		m.gauges.ledgerOldest.Set(age.Seconds())
 		m.gauges.ledgerOverdue.Set(overdue(stats.Months, m.cfg.API.Keys.Retention.D(), time.Now()).Seconds())
-	}
-	if items, err := operate.LetterItems(ctx, m.store); err == nil {
-		m.letters.Store(&items)
 	}
 	if counts, err := m.store.CountLetters(ctx); err == nil {
 		for _, stage := range store.Stages {

@@ -132,3 +132,12 @@ func TestLagOfAnUnavailablePartitionIsUnknown(t *testing.T) {
 	require.Equal(t, partitions, shown)
 	require.False(t, waiting)
 }
+
+// Dead letters are read for who asks, not by every look at the backlogs.
+func TestStatusReadsLettersWhenAsked(t *testing.T) {
+	p := openEmbedded(t, Roles{}, fileSource)
+	require.NoError(t, p.store.AddLetters(t.Context(), []store.DeadLetter{{Stage: store.StageIngest, Code: "no_id", Reason: "no id", State: store.LetterOpen, Source: "registry", DedupKey: "k"}}))
+	p.monitor.showBacklogs(t.Context())
+	require.Empty(t, p.Health().Pending)
+	require.Len(t, p.Status().Pending, 1)
+}

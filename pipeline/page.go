@@ -27,6 +27,9 @@ func (p *Pipeline) Config() *config.Config { return p.active.config() }
 // Health returns how the process and its services are doing.
 func (p *Pipeline) Health() operate.Health { return p.monitor.healthNow() }
 
+// Status is Health with the dead letters and retried changes of the store.
+func (p *Pipeline) Status() operate.Health { return p.monitor.status() }
+
 // Conditions returns how each service's delivery is doing.
 func (p *Pipeline) Conditions() map[string]deliver.Condition { return p.deliver.conditions() }
 
