@@ -349,23 +349,3 @@ func TestTracingIsOffByDefault(t *testing.T) {
 		require.Nil(t, c.Trace)
 	}
 }
-
-// A receiver of traces that is away costs spans and nothing else: not the
-// events, and not the end of the process.
-func TestReceiverOfTracesIsAway(t *testing.T) {
-	h := newHook(t)
-	p := tracedProject(t, h, fmt.Sprintf("tracing: {otlp: {endpoint: %q}, sample: 1}\n", "http://"+harness.FreeAddress(t)))
-	run := p.Start("run")
-	for i := range 20 {
-		post(t, run, fmt.Sprintf(`{"event":"e%d","id":"B-%d","state":"green"}`, i, i), "")
-	}
-	harness.Eventually(t, "dropped spans", func() error {
-		if run.Metric("weir_trace_spans_total", `outcome="dropped"`) == 0 {
-			return fmt.Errorf("none yet")
-		}
-		return nil
-	})
-	settle(t, run, 20)
-	require.Len(t, h.Received(), 20)
-	require.Equal(t, 1, strings.Count(run.Log.String(), "the receiver of traces does not take spans"))
-}

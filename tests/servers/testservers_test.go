@@ -1,7 +1,6 @@
 package servers
 
 import (
-	"context"
 	"net"
 	"testing"
 	"time"
@@ -9,8 +8,6 @@ import (
 	"github.com/ClickHouse/clickhouse-go/v2"
 	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
-	"github.com/twmb/franz-go/pkg/kadm"
-	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/valkey-io/valkey-go"
 	"go.uber.org/goleak"
 )
@@ -91,30 +88,6 @@ func TestValkeyKeysAreDeletedAfterTheTest(t *testing.T) {
 	require.True(t, valkey.IsValkeyNil(client.Do(t.Context(), client.B().Get().Key(key).Build()).Error()))
 }
 
-func TestKafkaProducesAndConsumes(t *testing.T) {
-	t.Parallel()
-	brokers, prefix := Kafka(t)
-	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
-	defer cancel()
-	topic, group := prefix+"bananas", prefix+"readers"
-	client, err := kgo.NewClient(kgo.SeedBrokers(brokers...), kgo.ConsumerGroup(group), kgo.ConsumeTopics(topic),
-		kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()), kgo.DefaultProduceTopic(topic))
-	require.NoError(t, err)
-	defer client.Close()
-
-	_, err = kadm.NewClient(client).CreateTopic(ctx, 2, 1, nil, topic)
-	require.NoError(t, err)
-	require.NoError(t, client.ProduceSync(ctx, kgo.StringRecord("ripe")).FirstErr())
-	var values []string
-	for len(values) == 0 {
-		fetches := client.PollFetches(ctx)
-		require.NoError(t, fetches.Err())
-		fetches.EachRecord(func(r *kgo.Record) { values = append(values, string(r.Value)) })
-	}
-	require.Equal(t, []string{"ripe"}, values)
-	require.NoError(t, client.CommitUncommittedOffsets(ctx))
-}
-
 func openClickHouse(t *testing.T, dsn string) clickhouse.Conn {
 	t.Helper()
 	options, err := clickhouse.ParseDSN(dsn)
@@ -123,57 +96,6 @@ func openClickHouse(t *testing.T, dsn string) clickhouse.Conn {
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, connection.Close()) })
 	return connection
-}
-
-func TestClickHouseHTTP(t *testing.T) {
-	t.Parallel()
-	dsn, database := ClickHouseHTTP(t)
-	for name, parameters := range map[string]string{"plain": "", "lz4": "?compress=lz4", "gzip": "?compress=gzip"} {
-		t.Run(name, func(t *testing.T) {
-			connection := openClickHouse(t, dsn+parameters)
-			ctx := t.Context()
-			require.NoError(t, connection.Exec(ctx, "DROP TABLE IF EXISTS bananas"))
-			require.NoError(t, connection.Exec(ctx, `CREATE TABLE bananas (id String, ripeness Nullable(Float64), version UInt64,
-				deleted UInt8, at DateTime64(3)) ENGINE = ReplacingMergeTree(version, deleted) ORDER BY id`))
-
-			// The third row of a removes it; the second of b is older than its first.
-			at := time.UnixMilli(1_700_000_000_123).UTC()
-			half := 0.5
-			for _, rows := range [][][]any{
-				{{"a", &half, uint64(1), uint8(0), at}, {"b", &half, uint64(5), uint8(0), at}},
-				{{"a", nil, uint64(2), uint8(0), at}, {"b", nil, uint64(4), uint8(0), at}},
-				{{"a", nil, uint64(3), uint8(1), at}},
-			} {
-				batch, err := connection.PrepareBatch(ctx, "INSERT INTO bananas (id, ripeness, version, deleted, at)")
-				require.NoError(t, err)
-				for _, row := range rows {
-					require.NoError(t, batch.Append(row...))
-				}
-				require.NoError(t, batch.Send())
-			}
-
-			var got struct {
-				id       string
-				ripeness *float64
-				version  uint64
-				at       time.Time
-			}
-			require.NoError(t, connection.QueryRow(ctx, "SELECT id, ripeness, version, at FROM bananas FINAL").
-				Scan(&got.id, &got.ripeness, &got.version, &got.at))
-			require.Equal(t, "b", got.id)
-			require.Equal(t, &half, got.ripeness)
-			require.EqualValues(t, 5, got.version)
-			require.True(t, at.Equal(got.at), got.at)
-
-			var current string
-			require.NoError(t, connection.QueryRow(ctx, "SELECT currentDatabase()").Scan(&current))
-			require.Equal(t, database, current)
-			var bound string
-			require.NoError(t, connection.QueryRow(clickhouse.Context(ctx, clickhouse.WithParameters(clickhouse.Parameters{"id": "it's"})),
-				"SELECT {id:String}").Scan(&bound))
-			require.Equal(t, "it's", bound)
-		})
-	}
 }
 
 // The engine takes two line feeds in the text of a statement for the end of the rows: here they are a
@@ -214,48 +136,4 @@ func TestClickHouseHTTPGivesTypedExceptions(t *testing.T) {
 	connection = openClickHouse(t, dsn+"_absent")
 	require.ErrorAs(t, connection.Exec(t.Context(), "SELECT 1"), &exception)
 	require.EqualValues(t, 81, exception.Code) // UNKNOWN_DATABASE
-}
-
-func TestClickHouseHTTPHonoursSettings(t *testing.T) {
-	t.Parallel()
-	dsn, _ := ClickHouseHTTP(t)
-	connection := openClickHouse(t, dsn)
-	ctx := t.Context()
-	require.NoError(t, connection.Exec(ctx, `CREATE TABLE log (id UInt64) ENGINE = MergeTree ORDER BY id
-		SETTINGS non_replicated_deduplication_window = 100`))
-	insert := func(token string, id uint64) {
-		ctx := clickhouse.Context(ctx, clickhouse.WithSettings(clickhouse.Settings{
-			"insert_deduplication_token": token, "wait_for_async_insert": 1,
-		}))
-		batch, err := connection.PrepareBatch(ctx, "INSERT INTO log")
-		require.NoError(t, err)
-		require.NoError(t, batch.Append(id))
-		require.NoError(t, batch.Send())
-	}
-	insert("first", 1)
-	insert("first", 2) // the same token: dropped
-	insert("second", 3)
-	insert("", 4) // the token before is forgotten
-	insert("", 5)
-	var ids []uint64
-	require.NoError(t, connection.QueryRow(ctx, "SELECT arraySort(groupArray(id)) FROM log").Scan(&ids))
-	require.Equal(t, []uint64{1, 3, 4, 5}, ids)
-}
-
-func TestClickHouseNative(t *testing.T) {
-	t.Parallel()
-	dsn, _ := ClickHouseNative(t)
-	connection := openClickHouse(t, dsn)
-	ctx := t.Context()
-	require.NoError(t, connection.Exec(ctx, `CREATE TABLE bananas (id String, ripeness Float64, version UInt64)
-		ENGINE = ReplacingMergeTree(version) ORDER BY id`))
-	for version, ripeness := range []float64{0.1, 0.2} {
-		batch, err := connection.PrepareBatch(ctx, "INSERT INTO bananas (id, ripeness, version)")
-		require.NoError(t, err)
-		require.NoError(t, batch.Append("a", ripeness, uint64(version)))
-		require.NoError(t, batch.Send())
-	}
-	var ripeness float64
-	require.NoError(t, connection.QueryRow(ctx, "SELECT ripeness FROM bananas FINAL").Scan(&ripeness))
-	require.Equal(t, 0.2, ripeness)
 }

@@ -7,68 +7,11 @@ import (
 	"net"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 
 	"github.com/seed-86dfc502/weir/tests/harness"
 	"github.com/stretchr/testify/require"
 )
-
-// The first request wins; each repetition gets the stored answer.
-func TestSequentialDuplicate(t *testing.T) {
-	both(t, func(t *testing.T, on string) {
-		w := newWorld(t, on, "30s", "30d").start()
-		for _, q := range []request{order("e1", "A", "s1"), keyed("k1", "B", "s2")} {
-			first := w.post(w.ins[0], q)
-			w.id(first)
-			require.False(t, first.replayed)
-			for i := range 4 {
-				again := w.post(w.ins[i%len(w.ins)], q)
-				require.Equal(t, answer{first.status, first.body, true, ""}, again)
-			}
-		}
-		replays := 0.0
-		for _, in := range w.ins {
-			replays += in.Metric("weir_idempotency_replays_total")
-		}
-		require.EqualValues(t, 8, replays)
-		require.Equal(t, map[string]int{"s1": 1, "s2": 1}, counted(w.states("")))
-	})
-}
-
-// Of twenty requests at the same moment one wins; none is blocked, and
-// all get the winner's answer in the end.
-func TestTwentyConcurrentRequestsOneWinner(t *testing.T) {
-	both(t, func(t *testing.T, on string) {
-		w := newWorld(t, on, "30s", "30d").start()
-		for round := range 5 {
-			q := keyed(fmt.Sprint("k", round), "A", fmt.Sprint("s", round))
-			var mu sync.Mutex
-			var winners, busy int
-			bodies := map[string]bool{}
-			parallel(20, func(i int) {
-				a := w.post(w.ins[i%len(w.ins)], q)
-				mu.Lock()
-				switch {
-				case a.status == 202 && !a.replayed:
-					winners++
-				case a.status == 409:
-					busy++
-				}
-				mu.Unlock()
-				if a.status != 202 {
-					a = w.finish(w.ins[i%len(w.ins)], q)
-				}
-				mu.Lock()
-				defer mu.Unlock()
-				bodies[a.body] = true
-			})
-			require.Equal(t, 1, winners, "%d were told that the key is busy", busy)
-			require.Len(t, bodies, 1)
-		}
-		require.Equal(t, []string{"s0", "s1", "s2", "s3", "s4"}, w.states("A"))
-	})
-}
 
 // The same key with other content is refused and has no effect; content is
 // compared by its structure, not by its bytes.
