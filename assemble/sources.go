@@ -16,7 +16,7 @@ func OpenSource(ctx context.Context, c *config.Config, s *config.Source, e sourc
 	if !ok {
 		return nil, fmt.Errorf("source %s has no input", s.Name)
 	}
-	e.Name, e.MaxEvent, e.SessionTimeout = s.Name, int(s.MaxEvent), c.Kafka.SessionTimeout.D()
+	e.Name, e.MaxEvent = s.Name, int(s.MaxEvent)
 	e.Cluster = func(own config.Cluster) (transport.Config, error) {
 		cluster, _, err := Cluster(c, own, e.Logger)
 		return cluster, err

@@ -72,7 +72,8 @@ func TestASourceThatCannotBeOpenedIsBlocked(t *testing.T) {
 	p := openEmbedded(t, Roles{Ingest: true}, fmt.Sprintf(`kafka: {prefix: %s}
 sources:
   present: {file: {path: in.jsonl}, entity: id}
-  missing: {kafka: {brokers: [%q], topic: %s}, entity: id}`, strings.TrimRight(prefix, ".-_"), brokers[0], topic))
+  missing: {kafka: {brokers: [%q], topic: %s}, entity: id}
+  single: {kafka: {brokers: [%q], topic: %s, frame_records: 1}, entity: id}`, strings.TrimRight(prefix, ".-_"), brokers[0], topic, brokers[0], topic))
 	started, err := p.ingest.start(t.Context(), 1, nil)
 	require.NoError(t, err)
 	state := func(name string) *source {
@@ -80,6 +81,7 @@ sources:
 		return all[slices.IndexFunc(all, func(s *source) bool { return s.name == name })]
 	}
 	require.ErrorIs(t, state("missing").failing(), kerr.UnknownTopicOrPartition)
+	require.ErrorIs(t, state("single").failing(), kerr.UnknownTopicOrPartition)
 	reason, err := p.monitor.blocked()
 	require.Equal(t, blockedSource, reason)
 	require.ErrorContains(t, err, "source missing: ")
@@ -89,7 +91,7 @@ sources:
 	require.NoError(t, err)
 	defer admin.Close()
 	require.NoError(t, admin.EnsureTopics(t.Context(), []transport.TopicSpec{{Name: topic, Partitions: 1}}))
-	require.Eventually(t, func() bool { return state("missing").failing() == nil }, time.Minute, 10*time.Millisecond)
+	require.Eventually(t, func() bool { return state("missing").failing() == nil && state("single").failing() == nil }, time.Minute, 10*time.Millisecond)
 	require.Same(t, present, state("present"), "it was read all the time")
 	require.NoError(t, started.stop())
 }

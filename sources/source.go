@@ -90,8 +90,6 @@ type Env struct {
 	Cluster func(own config.Cluster) (transport.Config, error)
 	// Group completes the settings of a consumer group.
 	Group func(id string, records int, topic string) transport.GroupConfig
-	// SessionTimeout of a consumer group.
-	SessionTimeout time.Duration
 	// OnRecordsLost is called for records that were still wanted and are lost.
 	OnRecordsLost func(topic string, partition int32, wanted, got int64)
 	// Limit ends the grace of a shutdown.

@@ -176,6 +176,12 @@ func (a *Admin) TopicID(ctx context.Context, topic string) (string, error) {
 	return d.ID.String(), nil
 }
 
+// Extent returns a topic's identity, and the oldest offset and the end of a partition.
+func (a *Admin) Extent(ctx context.Context, topic string, partition int32) (id string, start, end int64, err error) {
+	l, err := readPartition(ctx, a.cl, topic, partition)
+	return l.id, l.start[partition], l.end[partition], err
+}
+
 // Offsets returns the oldest offset and the end of every partition of a topic.
 func (a *Admin) Offsets(ctx context.Context, topic string) (start, end map[int32]int64, err error) {
 	logs, err := readAvailable(ctx, a.cl, []string{topic})

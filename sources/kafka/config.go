@@ -84,18 +84,15 @@ func (c *Config) Open(ctx context.Context, e sources.Env) (sources.Source, error
 	if err != nil {
 		return nil, err
 	}
-	group := c.groupOf(e)
+	gc := e.Group(c.groupOf(e), c.FrameRecords, c.Topic)
 	if c.FrameRecords == 1 {
-		// One message in flight per partition is what watermill-kafka does.
-		sub, err := watermillkafka.NewSubscriber(cluster, watermillkafka.SubscriberConfig{
-			Group: group, SessionTimeout: e.SessionTimeout, OnRecordsLost: e.OnRecordsLost, Limit: e.Limit,
-		})
+		sub, err := watermillkafka.NewSubscriber(ctx, cluster, gc)
 		if err != nil {
 			return nil, err
 		}
-		return single{sub, &lag{topic: c.Topic, log: e.Logger, ask: func(ctx context.Context) ([]transport.PartitionLag, error) { return sub.Lag(ctx, c.Topic) }}}, nil
+		return single{sub, &lag{topic: c.Topic, log: e.Logger, ask: sub.Lag}}, nil
 	}
-	g, err := transport.NewGroup(ctx, cluster, e.Group(group, c.FrameRecords, c.Topic))
+	g, err := transport.NewGroup(ctx, cluster, gc)
 	if err != nil {
 		return nil, err
 	}
@@ -130,7 +127,7 @@ func (s single) Drained(ctx context.Context) (bool, error) {
 	if _, err := s.Pending(ctx); err != nil {
 		return false, err
 	}
-	return s.Subscriber.Drained(ctx, s.topic)
+	return s.Subscriber.Drained(ctx)
 }
 
 // Rights implements reach.Authorizer.

@@ -63,9 +63,7 @@ func TestCloseDoesNotWaitForARebalance(t *testing.T) {
 			return err == nil && groups[group].State == state && len(groups[group].Members) >= n
 		}
 	}
-	s := newSubscriber(t, cfg, group)
-	out, err := s.Subscribe(t.Context(), topic)
-	require.NoError(t, err)
+	out, s := subscribe(t, cfg, group, topic)
 	require.Eventually(t, members(1, "PreparingRebalance"), patience, 20*time.Millisecond)
 
 	closed := make(chan error, 1)

@@ -1,15 +1,11 @@
-// Package watermillkafka makes watermill-kafka subscribers for sources of frame_records 1, where
-// one message per partition is in flight.
+// Package watermillkafka reads a topic through watermill-kafka, with one record of a
+// partition in flight: the transport of sources with frame_records 1.
 //
-// It sets what watermill-kafka's defaults leave unsafe: a new group starts at
-// the oldest record; no record can fail to unmarshal; keys, nil keys and null
-// values survive; a topic that was deleted and created again is read as a new one;
-// errors do not flood the log, and a subscriber that cannot reach its topic
-// tries again once a second instead of in a hot loop. A message's
-// context carries a transport.Frame of one record and ends when its partition
-// is revoked, so that a handler stops; what it does with the message then counts
-// for nothing.
+// watermill-kafka keeps the membership in the consumer group. Its handler of claims is
+// replaced, because it neither ends a message's context when its partition is revoked nor
+// notices that a topic was deleted and created again: sarama fetches and commits by name.
 //
 // Delivery guarantee: at least once, in order per partition. Offsets are
-// committed once a second for messages that were acknowledged.
+// committed once a second for messages that were acknowledged, with the identity of the
+// topic.
 package watermillkafka

@@ -7,5 +7,5 @@ import (
 
 // Connect connects as a subscriber does.
 func Connect(cfg transport.Config) (sarama.Client, error) {
-	return sarama.NewClient(cfg.Brokers, saramaConfig(cfg, SubscriberConfig{}))
+	return sarama.NewClient(cfg.Brokers, saramaConfig(cfg, transport.GroupConfig{}))
 }

@@ -1,6 +1,7 @@
 package watermillkafka
 
 import (
+	"cmp"
 	"context"
 	"strings"
 	"time"
@@ -12,12 +13,9 @@ import (
 	"github.com/seed-86dfc502/weir/transport"
 )
 
-func saramaConfig(cfg transport.Config, sc SubscriberConfig) *sarama.Config {
+func saramaConfig(cfg transport.Config, gc transport.GroupConfig) *sarama.Config {
 	c := sarama.NewConfig()
-	c.ClientID = cfg.ClientID
-	if c.ClientID == "" {
-		c.ClientID = "weir"
-	}
+	c.ClientID = cmp.Or(cfg.ClientID, "weir")
 	if cfg.TLS != nil {
 		c.Net.TLS.Enable, c.Net.TLS.Config = true, cfg.TLS.Clone()
 	}
@@ -37,9 +35,9 @@ func saramaConfig(cfg transport.Config, sc SubscriberConfig) *sarama.Config {
 	c.Consumer.Return.Errors = true
 	c.Consumer.IsolationLevel = sarama.ReadCommitted
 	c.Consumer.MaxProcessingTime = time.Second
-	c.Consumer.Group.Session.Timeout = sc.SessionTimeout
-	c.Consumer.Group.Heartbeat.Interval = sc.HeartbeatInterval
-	c.Consumer.Group.Rebalance.Timeout = sc.RebalanceTimeout
+	c.Consumer.Group.Session.Timeout = gc.SessionTimeout
+	c.Consumer.Group.Heartbeat.Interval = gc.HeartbeatInterval
+	c.Consumer.Group.Rebalance.Timeout = gc.RebalanceTimeout
 	c.Consumer.Group.Rebalance.GroupStrategies = []sarama.BalanceStrategy{sarama.NewBalanceStrategySticky()}
 	return c
 }

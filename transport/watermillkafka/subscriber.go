@@ -1,170 +1,127 @@
 package watermillkafka
 
 import (
+	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 	"sync"
 	"time"
 
+	"github.com/IBM/sarama"
 	"github.com/ThreeDotsLabs/watermill-kafka/v3/pkg/kafka"
-	"github.com/ThreeDotsLabs/watermill/message"
 
+	"github.com/seed-86dfc502/weir/internal/wait"
 	"github.com/seed-86dfc502/weir/transport"
 )
 
-// SubscriberConfig of a source.
-type SubscriberConfig struct {
-	Group string // consumer group. Required
-
-	NackBackoff       time.Duration // until a nacked message is redelivered. Defaults to 100 ms
-	SessionTimeout    time.Duration // Defaults to 10 s
-	HeartbeatInterval time.Duration // Defaults to 500 ms
-	// RebalanceTimeout is how long a member may take to release its
-	// partitions. Contexts of messages end at once, so handlers that heed them
-	// need none of it. Defaults to 30 s.
-	RebalanceTimeout time.Duration
-	// OnRecordsLost is called when the group's offset is outside of the topic; it
-	// continues at the oldest record. It must not block.
-	OnRecordsLost func(topic string, partition int32, wanted, got int64)
-	// Limit, if given, ends Close's wait for the group to be left.
-	Limit context.Context
-}
-
-// Subscriber is a message.Subscriber. A subscription is one member of the
-// group; topics may be subscribed at the same time.
+// Subscriber is one member of a consumer group, for one subscription.
 type Subscriber struct {
-	inner    *kafka.Subscriber
-	group    string
-	admin    *transport.Admin
-	sessions *sessions
-	limit    context.Context
-	forward  sync.WaitGroup
-	once     sync.Once
-	err      error
+	*transport.Subscription
+	gc        transport.GroupConfig
+	log       *slog.Logger
+	admin     *transport.Admin
+	inner     *kafka.Subscriber
+	connected time.Time // the latest connection of inner, which makes one at a time
+	joining   sync.WaitGroup
+	once      sync.Once
+	err       error
 }
 
-// NewSubscriber does not touch the network yet.
-func NewSubscriber(cfg transport.Config, sc SubscriberConfig) (*Subscriber, error) {
-	if sc.Group == "" {
-		return nil, errors.New("kafka subscriber without a consumer group")
+// NewSubscriber checks that the topic exists and may be read; it joins the group at
+// Subscribe. ctx bounds the check only. What gc says of frames and buffers has no effect.
+func NewSubscriber(ctx context.Context, cfg transport.Config, gc transport.GroupConfig) (*Subscriber, error) {
+	if err := gc.SetDefaults(); err != nil {
+		return nil, err
 	}
 	admin, err := transport.NewAdmin(cfg) // which refuses what is wrong with cfg
 	if err != nil {
 		return nil, err
 	}
-	def(&sc.SessionTimeout, 10*time.Second)
-	def(&sc.HeartbeatInterval, 500*time.Millisecond)
-	def(&sc.RebalanceTimeout, 30*time.Second)
-	if cfg.Logger == nil {
-		cfg.Logger = slog.Default()
+	s := &Subscriber{gc: gc, admin: admin, log: cmp.Or(cfg.Logger, slog.Default()).With("group", gc.ID)}
+	s.Subscription = transport.NewSubscription(&s.gc, s.join)
+	if err = admin.CheckReadable(ctx, gc.Topic); err == nil {
+		s.inner, err = kafka.NewSubscriber(kafka.SubscriberConfig{
+			Brokers: cfg.Brokers, ConsumerGroup: gc.ID, OverwriteSaramaConfig: saramaConfig(cfg, gc), Tracer: s,
+			Unmarshaler: kafka.DefaultMarshaler{}, // not called
+		}, transport.NewWatermillLogger(s.log))
 	}
-	log := cfg.Logger.With("group", sc.Group)
-	if sc.Limit == nil {
-		sc.Limit = context.Background()
-	}
-	s := &Subscriber{group: sc.Group, admin: admin, limit: sc.Limit, sessions: &sessions{
-		group: sc.Group, admin: admin, log: log, onRecordsLost: sc.OnRecordsLost,
-		open: make(map[topicPartition]*claim), stop: make(chan struct{}),
-	}}
-	s.inner, err = kafka.NewSubscriber(kafka.SubscriberConfig{
-		Brokers:               cfg.Brokers,
-		Unmarshaler:           s.sessions,
-		OverwriteSaramaConfig: saramaConfig(cfg, sc),
-		ConsumerGroup:         sc.Group,
-		NackResendSleep:       sc.NackBackoff,
-		Tracer:                s.sessions,
-	}, transport.NewWatermillLogger(log))
 	if err != nil {
 		admin.Close()
-		return nil, fmt.Errorf("kafka subscriber: %w", err)
+		return nil, fmt.Errorf("consumer group %s: %w", gc.ID, err)
 	}
 	return s, nil
 }
 
-func def(p *time.Duration, to time.Duration) {
-	if *p == 0 {
-		*p = to
-	}
-}
-
-// Subscribe fails when the topic does not exist or may not be read.
-func (s *Subscriber) Subscribe(ctx context.Context, topic string) (<-chan *message.Message, error) {
-	if err := s.admin.CheckReadable(ctx, topic); err != nil {
-		return nil, fmt.Errorf("subscribe: %w", err)
-	}
-	s.sessions.subscribed()
-	in, err := s.inner.Subscribe(ctx, topic)
-	if err != nil {
-		return nil, fmt.Errorf("subscribe %s: %w", topic, err)
-	}
-	out := make(chan *message.Message)
-	s.forward.Go(func() {
-		defer close(out)
-		for {
-			var m *message.Message
-			var ok bool
-			select {
-			case m, ok = <-in:
-			case <-s.sessions.stop:
-			}
-			if !ok {
-				return
-			}
-			s.sessions.attach(m, topic)
-			select {
-			case <-m.Context().Done(): // its claim is over: not marked, but it lets the session end
-				m.Ack()
-				continue
-			default:
-			}
-			select {
-			case out <- m:
-			case <-m.Context().Done():
-				m.Ack()
-			case <-s.sessions.stop: // nobody answers it: it is redelivered
-				return
-			}
-		}
+// join joins the group once the brokers answer. Its membership ends with the messages'
+// contexts.
+func (s *Subscriber) join() {
+	s.joining.Go(func() {
+		_, _ = wait.Retry(s.Stopping(), s.Stopping(), s.log, "join the consumer group", func() error {
+			_, err := s.inner.Subscribe(s.Context(), s.gc.Topic)
+			return err
+		})
 	})
-	return out, nil
 }
 
-// Drained reports whether the group has acknowledged every message of a topic
+// Drained reports whether the group has acknowledged every message
 // that consumers may read, all members together. A commit follows an
 // acknowledgement within a second.
-func (s *Subscriber) Drained(ctx context.Context, topic string) (bool, error) {
-	return s.admin.Drained(ctx, s.group, topic)
+func (s *Subscriber) Drained(ctx context.Context) (bool, error) {
+	return s.admin.Drained(ctx, s.gc.ID, s.gc.Topic)
 }
 
-// Lag returns how far the group is behind in a topic.
-func (s *Subscriber) Lag(ctx context.Context, topic string) ([]transport.PartitionLag, error) {
-	return s.admin.Lag(ctx, s.group, topic)
+// Lag returns the lag of the group.
+func (s *Subscriber) Lag(ctx context.Context) ([]transport.PartitionLag, error) {
+	return s.admin.Lag(ctx, s.gc.ID, s.gc.Topic)
 }
 
-// closeTimeout is how long Close waits for the group to be left.
+// closeTimeout is how long Close waits for the member to leave.
 const closeTimeout = 5 * time.Second
 
-// Close ends all subscriptions and returns when their channels are closed. It
-// waits for some seconds for the group to be left in order: Kafka may keep an
-// answer back for as long as a rebalance takes, and sarama waits for it. Then
-// the membership ends with its session, and what was acknowledged in the last
-// second may be redelivered.
+// Close ends the subscription, and waits some seconds for the member to leave: during a
+// rebalance Kafka may hold its answer, and sarama waits for it. After that
+// the membership ends with its session, and acknowledgements of the last
+// second may be lost.
 func (s *Subscriber) Close() error {
 	s.once.Do(func() {
-		close(s.sessions.stop)
+		_ = s.Subscription.Close() // it returns nil
 		left := make(chan error, 1)
-		go func() { left <- s.inner.Close() }()
-		s.forward.Wait()
-		within, cancel := context.WithTimeout(s.limit, closeTimeout)
+		go func() {
+			s.joining.Wait()
+			left <- s.inner.Close()
+		}()
+		within, cancel := context.WithTimeout(s.gc.Limit, closeTimeout)
 		defer cancel()
 		select {
 		case s.err = <-left:
 		case <-within.Done():
-			s.sessions.log.Warn("the group could not be left in time; its other members wait for the session to end")
+			s.log.Warn("cannot leave the consumer group in time; its session will expire", "event", "kafka.leave_timeout")
 		}
 		s.admin.Close()
 	})
 	return s.err
+}
+
+const reconnectPause = time.Second
+
+// WrapConsumerGroupHandler replaces the handler of claims. watermill-kafka calls it at
+// every connection; where joining fails that is a hot loop, so it waits.
+func (s *Subscriber) WrapConsumerGroupHandler(sarama.ConsumerGroupHandler) sarama.ConsumerGroupHandler {
+	wait.Sleep(s.Stopping(), time.Until(s.connected.Add(reconnectPause)))
+	s.connected = time.Now()
+	return handler{s}
+}
+
+// WrapConsumer implements kafka.SaramaTracer, as the methods below.
+func (*Subscriber) WrapConsumer(c sarama.Consumer) sarama.Consumer { return c }
+
+// WrapPartitionConsumer is not called.
+func (*Subscriber) WrapPartitionConsumer(c sarama.PartitionConsumer) sarama.PartitionConsumer {
+	return c
+}
+
+// WrapSyncProducer is not called.
+func (*Subscriber) WrapSyncProducer(_ *sarama.Config, p sarama.SyncProducer) sarama.SyncProducer {
+	return p
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"log/slog"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -55,20 +56,23 @@ func ensure(t *testing.T, cfg transport.Config, topic string, partitions int32) 
 	require.NoError(t, newAdmin(t, cfg).EnsureTopics(ctx, []transport.TopicSpec{{Name: topic, Partitions: partitions}}))
 }
 
-// newSubscriber has times that a busy machine does not reach: a member that was
+// subscribe has times that a busy machine does not reach: a member that was
 // dropped gets everything once more.
-func newSubscriber(t *testing.T, cfg transport.Config, group string) *watermillkafka.Subscriber {
-	return newMember(t, cfg, group, 30*time.Second, 30*time.Second)
-}
-
-func newMember(t *testing.T, cfg transport.Config, group string, session, rebalance time.Duration) *watermillkafka.Subscriber {
-	s, err := watermillkafka.NewSubscriber(cfg, watermillkafka.SubscriberConfig{
-		Group: group, NackBackoff: time.Millisecond,
-		SessionTimeout: session, HeartbeatInterval: 100 * time.Millisecond, RebalanceTimeout: rebalance,
-	})
+func subscribe(t *testing.T, cfg transport.Config, group, topic string) (<-chan *message.Message, *watermillkafka.Subscriber) {
+	t.Helper()
+	s, err := watermillkafka.NewSubscriber(t.Context(), cfg, groupConfig(group, topic, 30*time.Second, 30*time.Second))
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = s.Close() })
-	return s
+	ch, err := s.Subscribe(t.Context(), topic)
+	require.NoError(t, err)
+	return ch, s
+}
+
+func groupConfig(group, topic string, session, rebalance time.Duration) transport.GroupConfig {
+	return transport.GroupConfig{
+		ID: group, Topic: topic, NackMin: time.Millisecond, NackMax: 10 * time.Millisecond, CloseTimeout: 300 * time.Millisecond,
+		SessionTimeout: session, HeartbeatInterval: 100 * time.Millisecond, RebalanceTimeout: rebalance,
+	}
 }
 
 func newPublisher(t *testing.T, cfg transport.Config) message.Publisher {
@@ -80,15 +84,43 @@ func newPublisher(t *testing.T, cfg transport.Config) message.Publisher {
 	return publisher{p}
 }
 
+// suiteSubscriber makes a member for each subscription of Watermill's suite.
 type suiteSubscriber struct {
-	*watermillkafka.Subscriber
+	cfg   transport.Config
+	group string
 	admin *transport.Admin
+
+	mu      sync.Mutex
+	members []*watermillkafka.Subscriber // guarded by mu
 }
 
-func (s suiteSubscriber) SubscribeInitialize(topic string) error {
+func (s *suiteSubscriber) SubscribeInitialize(topic string) error {
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
 	return s.admin.EnsureTopics(ctx, []transport.TopicSpec{{Name: topic, Partitions: 8}})
+}
+
+func (s *suiteSubscriber) Subscribe(ctx context.Context, topic string) (<-chan *message.Message, error) {
+	// Others wait that long for a member that did not leave.
+	m, err := watermillkafka.NewSubscriber(ctx, s.cfg, groupConfig(s.group, topic, 6*time.Second, 3*time.Second))
+	if err != nil {
+		return nil, err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.members = append(s.members, m)
+	return m.Subscribe(ctx, topic)
+}
+
+func (s *suiteSubscriber) Close() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var wg sync.WaitGroup
+	for _, m := range s.members {
+		wg.Go(func() { _ = m.Close() })
+	}
+	wg.Wait()
+	return nil
 }
 
 // publisher is the message.Publisher of a producer.
@@ -120,8 +152,9 @@ func TestConformanceRealKafka(t *testing.T) {
 	cfg, prefix := realKafka(t)
 	admin := newAdmin(t, cfg)
 	withGroup := func(t *testing.T, group string) (message.Publisher, message.Subscriber) {
-		// Others wait that long for a member that did not leave.
-		return keyed{newPublisher(t, cfg)}, suiteSubscriber{newMember(t, cfg, prefix+group, 6*time.Second, 3*time.Second), admin}
+		s := &suiteSubscriber{cfg: cfg, group: prefix + group, admin: admin}
+		t.Cleanup(func() { _ = s.Close() })
+		return keyed{newPublisher(t, cfg)}, s
 	}
 	tests.TestPubSub(t, tests.Features{
 		ConsumerGroups: true, Persistent: true, GuaranteedOrder: true,
@@ -166,8 +199,7 @@ func TestMessagesCarryFramesOfOneRecord(t *testing.T) {
 	before := time.Now().Add(-time.Minute)
 	require.NoError(t, pub.Publish(topic, keyedMessage, plain, tombstone))
 
-	ch, err := newSubscriber(t, cfg, prefix+"group").Subscribe(t.Context(), topic)
-	require.NoError(t, err)
+	ch, _ := subscribe(t, cfg, prefix+"group", topic)
 	id, err := newAdmin(t, cfg).TopicID(t.Context(), topic)
 	require.NoError(t, err)
 	var assignment uint64
@@ -212,16 +244,14 @@ func TestContextEndsWhenThePartitionIsRevoked(t *testing.T) {
 	for i := range 20 {
 		require.NoError(t, pub.Publish(topic, message.NewMessage(watermill.NewUUID(), []byte{byte(i)})))
 	}
-	first, err := newSubscriber(t, cfg, prefix+"group").Subscribe(t.Context(), topic)
-	require.NoError(t, err)
+	first, _ := subscribe(t, cfg, prefix+"group", topic)
 	held := []*message.Message{receive(t, first), receive(t, first)} // one per partition, never acknowledged
 	go func() {
 		for m := range first {
 			m.Ack()
 		}
 	}()
-	second, err := newSubscriber(t, cfg, prefix+"group").Subscribe(t.Context(), topic)
-	require.NoError(t, err)
+	second, _ := subscribe(t, cfg, prefix+"group", topic)
 	for _, m := range held { // an eager rebalance revokes both
 		select {
 		case <-m.Context().Done():
@@ -235,7 +265,7 @@ func TestContextEndsWhenThePartitionIsRevoked(t *testing.T) {
 
 func TestMissingTopicIsAPlainError(t *testing.T) {
 	cfg, prefix := realKafka(t)
-	_, err := newSubscriber(t, cfg, prefix+"group").Subscribe(t.Context(), prefix+"missing")
+	_, err := watermillkafka.NewSubscriber(t.Context(), cfg, transport.GroupConfig{ID: prefix + "group", Topic: prefix + "missing"})
 	require.ErrorContains(t, err, prefix+"missing does not exist")
 }
 
@@ -249,8 +279,7 @@ func TestSASL(t *testing.T) {
 			cfg := transport.Config{Brokers: broker.ListenAddrs(), Logger: quietLog(),
 				SASL: transport.SASL{Mechanism: mechanism, User: "user,=", Password: "secret"}}
 			require.NoError(t, newPublisher(t, cfg).Publish("topic", message.NewMessage("1", []byte("x"))))
-			ch, err := newSubscriber(t, cfg, "group").Subscribe(t.Context(), "topic")
-			require.NoError(t, err)
+			ch, _ := subscribe(t, cfg, "group", "topic")
 			m := receive(t, ch)
 			require.Equal(t, "x", string(m.Payload))
 			m.Ack()
@@ -270,8 +299,7 @@ func TestATopicThatWasCreatedAgain(t *testing.T) {
 	topic := prefix + "topic"
 	ensure(t, cfg, topic, 1)
 	require.NoError(t, newPublisher(t, cfg).Publish(topic, message.NewMessage("1", []byte("1")), message.NewMessage("2", []byte("2"))))
-	ch, err := newSubscriber(t, cfg, prefix+"group").Subscribe(t.Context(), topic)
-	require.NoError(t, err)
+	ch, _ := subscribe(t, cfg, prefix+"group", topic)
 	var was string
 	for range 2 {
 		m := receive(t, ch)
