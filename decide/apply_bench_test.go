@@ -7,7 +7,7 @@ import (
 
 	"github.com/seed-86dfc502/weir/canonicaltree"
 	"github.com/seed-86dfc502/weir/change"
-	"github.com/seed-86dfc502/weir/internal/sketch"
+	"github.com/seed-86dfc502/weir/internal/fieldcount"
 	"github.com/seed-86dfc502/weir/store"
 	"github.com/stretchr/testify/require"
 )
@@ -17,13 +17,13 @@ import (
 // event counts as suppressed, which costs most.
 func BenchmarkApply(b *testing.B) {
 	b.Run("unobserved", func(b *testing.B) { benchmarkApply(b, nil) })
-	b.Run("observed", func(b *testing.B) { benchmarkApply(b, sketch.NewCollector()) })
+	b.Run("observed", func(b *testing.B) { benchmarkApply(b, fieldcount.NewCollector()) })
 }
 
-func benchmarkApply(b *testing.B, collector *sketch.Collector) {
+func benchmarkApply(b *testing.B, collector *fieldcount.Collector) {
 	p := bananaPlan(b)
 	v := newVerdict(p, unbounded)
-	v.observer = newChangeObserver(collector)
+	v.observer = newChangeObserver(collector, p)
 	var e store.Entity
 	e.ID = "B-007"
 	var offset int64
@@ -34,7 +34,7 @@ func benchmarkApply(b *testing.B, collector *sketch.Collector) {
 		if offset%200 == 0 { // a batch
 			v.observer.report(v.outcomes)
 			v = newVerdict(p, unbounded)
-			v.observer = newChangeObserver(collector)
+			v.observer = newChangeObserver(collector, p)
 		}
 		row, dirty := ev.result()
 		require.True(b, dirty)

@@ -7,8 +7,8 @@ import (
 
 	"github.com/seed-86dfc502/weir/canonicaltree"
 	"github.com/seed-86dfc502/weir/change"
+	"github.com/seed-86dfc502/weir/internal/fieldcount"
 	"github.com/seed-86dfc502/weir/internal/poison"
-	"github.com/seed-86dfc502/weir/internal/sketch"
 	"github.com/seed-86dfc502/weir/projections"
 	"github.com/seed-86dfc502/weir/store"
 )
@@ -21,11 +21,11 @@ type batch struct {
 	position map[string]int // of an entity in subjects
 	claimed  []store.ClaimID
 	keys     []store.KeyDigest
-	room     int               // for its outcome, in bytes
-	single   bool              // of one record: what does not fit is a dead letter of its service
-	scratch  *scratch          // of the worker; nil: one of its own
-	noise    *sketch.Collector // may be nil
-	begin    func(*record)     // called before each record, for who watches; may be nil
+	room     int                   // for its outcome, in bytes
+	single   bool                  // of one record: what does not fit is a dead letter of its service
+	scratch  *scratch              // of the worker; nil: one of its own
+	noise    *fieldcount.Collector // may be nil
+	begin    func(*record)         // called before each record, for who watches; may be nil
 }
 
 // subject is an entity that a batch is about.
@@ -219,7 +219,7 @@ func decideBatch(b *batch, loaded store.Loaded) (*verdict, error) {
 	}
 	v := b.scratch.verdict(b.plan, b.room)
 	v.single = b.single
-	v.observer, v.claims = newChangeObserver(b.noise), newClaims(len(b.claimed), loaded)
+	v.observer, v.claims = newChangeObserver(b.noise, b.plan), newClaims(len(b.claimed), loaded)
 	err := b.evaluate(v, loaded.Entities)
 	if err == nil && v.full() {
 		err = errLargeOutcome

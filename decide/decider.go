@@ -13,8 +13,8 @@ import (
 	"github.com/seed-86dfc502/weir/canonicaltree"
 	"github.com/seed-86dfc502/weir/change"
 	"github.com/seed-86dfc502/weir/internal/defaults"
+	"github.com/seed-86dfc502/weir/internal/fieldcount"
 	"github.com/seed-86dfc502/weir/internal/parallel"
-	"github.com/seed-86dfc502/weir/internal/sketch"
 	"github.com/seed-86dfc502/weir/internal/tracing"
 	"github.com/seed-86dfc502/weir/store"
 	"github.com/seed-86dfc502/weir/transport"
@@ -73,7 +73,7 @@ type Options struct {
 	Logger  *slog.Logger
 	Metrics *Metrics
 	// Noise, if given, collects which fields cause suppressed events.
-	Noise *sketch.Collector
+	Noise *fieldcount.Collector
 	// Tracer makes spans of traced records. Defaults to none: trace contexts of other
 	// systems are not passed on then.
 	Tracer *tracing.Tracer

@@ -4,14 +4,15 @@ import (
 	"strings"
 
 	"github.com/seed-86dfc502/weir/canonicaltree"
-	"github.com/seed-86dfc502/weir/internal/sketch"
+	"github.com/seed-86dfc502/weir/internal/fieldcount"
 )
 
 // changeObserver collects the paths that suppressed events of one transaction changed: those
 // by which no service got anything. Nothing is counted before the commit. A nil one
 // collects nothing.
 type changeObserver struct {
-	collector *sketch.Collector
+	collector *fieldcount.Collector
+	plan      *Plan
 	rates     map[string]int64 // by source
 	observed  []observed
 }
@@ -20,14 +21,14 @@ type changeObserver struct {
 // there before and after.
 type observed struct {
 	source string
-	paths  sketch.Observation
+	paths  fieldcount.Observation
 }
 
-func newChangeObserver(b *sketch.Collector) *changeObserver {
+func newChangeObserver(b *fieldcount.Collector, p *Plan) *changeObserver {
 	if b == nil {
 		return nil
 	}
-	return &changeObserver{collector: b, rates: map[string]int64{}}
+	return &changeObserver{collector: b, plan: p, rates: map[string]int64{}}
 }
 
 // note adds a suppressed event, if it is one of those that are observed. A document that
@@ -41,9 +42,9 @@ func (c *changeObserver) note(r *record, before, after canonicaltree.Node, evalu
 		rate = c.collector.Rate(r.Event.Source)
 		c.rates[r.Event.Source] = rate
 	}
-	if sketch.Selected(uint64(r.version), rate) {
+	if fieldcount.Selected(uint64(r.version), rate) {
 		// At once, since documents are released with or before the batch.
-		o := sketch.Observation{Entity: r.Entity, Weight: rate, Projections: int64(evaluated)}
+		o := fieldcount.Observation{Entity: r.Entity, Weight: rate, Projections: int64(evaluated)}
 		observe(&o, before, after)
 		c.observed = append(c.observed, observed{r.Event.Source, o})
 	}
@@ -68,7 +69,8 @@ func (c *changeObserver) report(outcomes map[outcomeOf]int) {
 		c.collector.Count(source, n, noise[source])
 	}
 	for i := range c.observed {
-		c.collector.Observe(c.observed[i].source, c.observed[i].paths)
+		source := c.observed[i].source
+		c.collector.Observe(source, c.observed[i].paths, func(p fieldcount.Path) bool { return c.plan.reads(source, p) })
 	}
 }
 
@@ -87,22 +89,18 @@ func exampleOf(p canonicaltree.Path) string {
 const maxExample = 200
 
 // observe adds the paths at which two documents differ.
-func observe(o *sketch.Observation, before, after canonicaltree.Node) {
+func observe(o *fieldcount.Observation, before, after canonicaltree.Node) {
 	seen := map[string]bool{}
 	looked := 0
 	canonicaltree.Diff(before, after, func(p canonicaltree.Path, _, _ canonicaltree.Node) bool {
 		if looked++; looked > maxDifferences {
-			// So many are not told apart.
-			o.Paths = make([]sketch.Path, sketch.MaxPaths+1)
+			o.Paths = nil // too many
 			return false
 		}
-		path := sketch.Locate(p, before)
+		path := fieldcount.Locate(p, before)
 		if key := path.Pattern(); !seen[key] {
 			seen[key] = true
-			o.Paths = append(o.Paths, path)
-			if o.Example == "" {
-				o.Example = exampleOf(p)
-			}
+			o.Paths, o.Examples = append(o.Paths, path), append(o.Examples, exampleOf(p))
 		}
 		return true
 	})

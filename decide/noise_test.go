@@ -2,33 +2,31 @@ package decide
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/seed-86dfc502/weir/change"
-	"github.com/seed-86dfc502/weir/internal/sketch"
+	"github.com/seed-86dfc502/weir/internal/fieldcount"
 	"github.com/stretchr/testify/require"
 )
 
-// causes are the sets of a source as lines: paths, events, projections.
-func causes(s *sketch.Sketch) (lines []string) {
-	for _, set := range s.Sets() {
-		var paths []string
-		for _, p := range set.Paths {
-			paths = append(paths, p.Pattern())
-		}
-		lines = append(lines, fmt.Sprintf("%s: %d, %d projections, such as %s of %s", strings.Join(paths, "+"), set.Count, set.Projections, set.Example, set.Entity))
+// fields are the fields of a source as lines: pattern, events, saves, projections.
+func fields(c *fieldcount.Counts) (lines []string) {
+	for _, f := range c.Fields {
+		lines = append(lines, fmt.Sprintf("%s: %d, saves %d, %d projections, such as %s of %s", f.Path.Pattern(), f.Events, f.Saves, f.Projections, f.Example, f.Entity))
 	}
+	slices.Sort(lines)
 	return lines
 }
 
-// The fields that an event changed are on the board if, and only if, no service got anything by
-// it and it was its fields that changed. The mistakes that this catches: fields
-// are blamed that caused a change, or that were there for the first time, or
-// that had to be evaluated for another reason.
+// The fields that an event changed are counted if, and only if, no service was sent anything
+// and only fields changed. The mistakes that this catches: fields are counted that were sent,
+// or that were there for the first time, or that were evaluated for another reason; and a
+// field counts as one to strip that a projection would read, were it not hidden now.
 func TestSuppressedEventsAreObserved(t *testing.T) {
 	s := NewSimulator(bananaPlan(t))
-	s.collector = sketch.NewCollector()
+	s.collector = fieldcount.NewCollector()
 	feed(t, s,
 		`registry: {"id":"B-007","origin":"EC","ripeness_level":1,"seen":{"at":0}}`, // sent
 		`lab: {"weight":1}`, // the source's first: no field of it changed
@@ -55,15 +53,14 @@ func TestSuppressedEventsAreObserved(t *testing.T) {
 	require.Equal(t, []string{"merged", "merged", "merged two/list@a=retract"}, last)
 	got := s.collector.Take()
 	require.Equal(t, []string{
-		"origin: 1, 1 projections, such as origin of B-007",
-		"ripeness_level: 1, 1 projections, such as ripeness_level of B-007",
-		"ripeness_level+seen.at: 1, 1 projections, such as ripeness_level of B-007",
-		"seen.at: 1, 0 projections, such as seen.at of B-007",
-	}, causes(got["registry"]))
+		"origin: 1, saves 0, 1 projections, such as origin of B-007",
+		"ripeness_level: 2, saves 0, 2 projections, such as ripeness_level of B-007",
+		"seen.at: 2, saves 1, 1 projections, such as seen.at of B-007",
+	}, fields(got["registry"]))
 	require.Equal(t, []string{
-		"ripeness_level: 1, 0 projections, such as ripeness_level of B-007",
-		"weight: 1, 0 projections, such as weight of B-007",
-	}, causes(got["lab"]))
+		"ripeness_level: 1, saves 0, 0 projections, such as ripeness_level of B-007",
+		"weight: 1, saves 1, 0 projections, such as weight of B-007",
+	}, fields(got["lab"]))
 	require.Equal(t, []int64{9, 1}, []int64{got["registry"].Events, got["registry"].Noise})
 	require.Equal(t, []int64{6, 0}, []int64{got["lab"].Events, got["lab"].Noise})
 	require.Len(t, got, 2)
@@ -74,18 +71,18 @@ func TestDeadLettersAreNotSuppressed(t *testing.T) {
 	p := bananaPlan(t)
 	p.MaxChange = 1200
 	s := NewSimulator(p)
-	s.collector = sketch.NewCollector()
+	s.collector = fieldcount.NewCollector()
 	lines := feed(t, s,
 		`registry: {"id":"B-007","ripeness_level":1}`,
 		`registry: {"id":"B-007","ripeness_level":"`+strings.Repeat("x", 2000)+`"}`)
 	require.Equal(t, "merged dead:oversized", lines[1])
-	require.Empty(t, s.collector.Take()["registry"].Sets())
+	require.Empty(t, s.collector.Take()["registry"].Fields)
 }
 
 // An event that changes very much is looked into no further than needed.
 func TestEventsThatChangeVeryMuch(t *testing.T) {
 	s := NewSimulator(bananaPlan(t))
-	s.collector = sketch.NewCollector()
+	s.collector = fieldcount.NewCollector()
 	doc := func(value int) string {
 		var b strings.Builder
 		for i := range 500 {
@@ -95,14 +92,14 @@ func TestEventsThatChangeVeryMuch(t *testing.T) {
 	}
 	feed(t, s, doc(1), doc(2))
 	got := s.collector.Take()["registry"]
-	require.EqualValues(t, 1, got.Wide)
-	require.Empty(t, got.Sets())
+	require.EqualValues(t, 1, got.Other.Events)
+	require.Empty(t, got.Fields)
 }
 
 // Of many events, a sample is observed and counts for all.
 func TestManyAreSampled(t *testing.T) {
 	s := NewSimulator(bananaPlan(t))
-	s.collector = sketch.NewCollector()
+	s.collector = fieldcount.NewCollector()
 	const events = 8000
 	for i := range events {
 		feed(t, s, fmt.Sprintf(`registry: {"id":"B-007","seen":%d}`, i))
@@ -110,6 +107,6 @@ func TestManyAreSampled(t *testing.T) {
 	got := s.collector.Take()["registry"]
 	require.EqualValues(t, events, got.Events)
 	require.InEpsilon(t, events, got.Suppressed, 0.1)
-	require.Len(t, got.Sets(), 1)
-	require.Equal(t, got.Suppressed, got.Sets()[0].Count)
+	require.Len(t, got.Fields, 1)
+	require.Equal(t, got.Suppressed, got.Fields[0].Events)
 }

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/seed-86dfc502/weir/canonicaltree"
+	"github.com/seed-86dfc502/weir/internal/fieldcount"
 	"github.com/seed-86dfc502/weir/projections"
 	"github.com/seed-86dfc502/weir/projections/merge"
 	"github.com/seed-86dfc502/weir/store"
@@ -115,6 +116,25 @@ func (p *Plan) unreadable(source string, payload canonicaltree.Node) bool {
 		return p.members[source].named
 	}
 	return p.members[source].any
+}
+
+// reads reports whether a projection can read at a path of a source's documents, above it or
+// below it.
+func (p *Plan) reads(source string, path fieldcount.Path) bool {
+	for name, mount := range p.Merge.Mounts() {
+		if name != source {
+			continue
+		}
+		whole := append(fieldcount.Path(slices.Clone(mount)), path...)
+		for _, i := range p.shapes {
+			for _, read := range p.Projections[i].Reads() {
+				if whole.Meets(read) {
+					return true
+				}
+			}
+		}
+	}
+	return false
 }
 
 // Prepare checks the plan and builds its look-up tables; it must be called

@@ -4,7 +4,7 @@ import (
 	"time"
 
 	"github.com/seed-86dfc502/weir/change"
-	"github.com/seed-86dfc502/weir/internal/sketch"
+	"github.com/seed-86dfc502/weir/internal/fieldcount"
 	"github.com/seed-86dfc502/weir/store"
 	"github.com/seed-86dfc502/weir/transport"
 )
@@ -18,7 +18,7 @@ type Simulator struct {
 	claims    map[store.ClaimID]change.Version
 	uses      map[store.KeyDigest]store.Decided
 	offset    int64
-	collector *sketch.Collector // as Options.Noise
+	collector *fieldcount.Collector // as Options.Noise
 }
 
 // NewSimulator starts with an empty state. plan must be prepared.

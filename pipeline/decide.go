@@ -9,7 +9,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/seed-86dfc502/weir/decide"
-	"github.com/seed-86dfc502/weir/internal/sketch"
+	"github.com/seed-86dfc502/weir/internal/fieldcount"
 	"github.com/seed-86dfc502/weir/store"
 	"github.com/seed-86dfc502/weir/transport"
 )
@@ -27,8 +27,8 @@ type decideStage struct {
 	stageOptions
 	inbox   *inboxManager
 	metrics *decide.Metrics
-	noise   *sketch.Collector  // nil: no statistics
-	rereads prometheus.Counter // partitions read again after a restore
+	noise   *fieldcount.Collector // nil: no statistics
+	rereads prometheus.Counter    // partitions read again after a restore
 
 	superseded atomic.Bool                    // another configuration is active: nothing is decided
 	running    atomic.Pointer[decide.Decider] // nil between two subscriptions

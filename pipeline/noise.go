@@ -5,7 +5,7 @@ import (
 	"log/slog"
 	"time"
 
-	"github.com/seed-86dfc502/weir/internal/sketch"
+	"github.com/seed-86dfc502/weir/internal/fieldcount"
 	"github.com/seed-86dfc502/weir/internal/wait"
 	"github.com/seed-86dfc502/weir/operate/noise"
 	"github.com/seed-86dfc502/weir/store"
@@ -27,7 +27,7 @@ type noiseWriter struct {
 	store  store.Reports
 	log    *slog.Logger
 	active *activation
-	noise  *sketch.Collector
+	noise  *fieldcount.Collector
 	limit  context.Context
 }
 

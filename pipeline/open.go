@@ -14,7 +14,7 @@ import (
 	"github.com/seed-86dfc502/weir/assemble"
 	"github.com/seed-86dfc502/weir/config"
 	"github.com/seed-86dfc502/weir/ingest/gate"
-	"github.com/seed-86dfc502/weir/internal/sketch"
+	"github.com/seed-86dfc502/weir/internal/fieldcount"
 	"github.com/seed-86dfc502/weir/internal/tracing"
 	"github.com/seed-86dfc502/weir/pipeline/control"
 	"github.com/seed-86dfc502/weir/sinks"
@@ -203,7 +203,7 @@ func (p *Pipeline) assemble(g *gauges) {
 	p.imports = &importStage{stageOptions: stage(p.end.ingest), metrics: m.imports}
 	p.decide = &decideStage{stageOptions: stage(p.end.decide), inbox: p.inbox, metrics: m.decide, rereads: g.rereads}
 	if roles.Decide {
-		p.decide.noise = sketch.NewCollector()
+		p.decide.noise = fieldcount.NewCollector()
 	}
 	p.noise = &noiseWriter{store: p.store, log: p.log, active: p.active, noise: p.decide.noise, limit: p.end.decide.ctx}
 	p.deliver = &deliverStage{stageOptions: stage(p.end.deliver), sinks: p.sinks, metrics: m.deliver}

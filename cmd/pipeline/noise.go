@@ -13,7 +13,6 @@ import (
 	"github.com/dustin/go-humanize"
 	"github.com/seed-86dfc502/weir/assemble"
 	"github.com/seed-86dfc502/weir/config"
-	"github.com/seed-86dfc502/weir/internal/sketch"
 	"github.com/seed-86dfc502/weir/internal/terminal"
 	"github.com/seed-86dfc502/weir/operate/noise"
 	"github.com/spf13/cobra"
@@ -30,8 +29,8 @@ func newNoiseCommand(a *app) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "noise",
 		Short: "Tell which fields cause suppressed updates, and the strip rules that would stop them at the door",
-		Long: "Tell, per source, which fields alone caused events that changed something and reached nobody, and the strip rules to\n" +
-			"paste: only for fields that no projection reads. It shows what deciding processes of this configuration saw in the\n" +
+		Long: "Tell, per source, which fields were changed by events that changed something and reached nobody, and the strip rules\n" +
+			"to paste: only for fields that no projection reads. It shows what deciding processes of this configuration saw in the\n" +
 			"last seven days, written down every ten seconds; of many events it is estimated from samples.",
 		Example: "  weir noise -c weir.yaml\n  weir noise -c weir.yaml --source registry --json",
 		RunE:    func(cmd *cobra.Command, _ []string) error { return o.run(cmd.Context()) },
@@ -71,7 +70,7 @@ func runNoise(ctx context.Context, a *app, chosen []string, top int) error {
 			return err
 		}
 		for i := range r.Sources {
-			r.Sources[i].Causes = r.Sources[i].Causes[:min(top, len(r.Sources[i].Causes))]
+			r.Sources[i].Fields = r.Sources[i].Fields[:min(top, len(r.Sources[i].Fields))]
 		}
 		if a.json {
 			return a.printJSON(r)
@@ -109,11 +108,11 @@ func printNoise(a *app, r noise.Result) error {
 		}
 		fmt.Fprintf(a.out, "  %s (%s) noise: nothing changed but what is stripped\n", n(s.Noise), percent(s.Noise, s.Events))
 		fmt.Fprintf(a.out, "  %s (%s) changed something and reached nobody\n", n(s.Suppressed), percent(s.Suppressed, s.Events))
-		for _, c := range s.Causes {
-			printCause(a.out, c, percent(c.Events, s.Events))
+		for i := range s.Fields {
+			printField(a.out, &s.Fields[i], percent(s.Fields[i].Events, s.Events))
 		}
-		if s.Wide > 0 {
-			fmt.Fprintf(a.out, "    %s (%s) more than %d fields at once\n", n(s.Wide), percent(s.Wide, s.Events), sketch.MaxPaths)
+		if s.Other > 0 {
+			fmt.Fprintf(a.out, "    %s (%s) other fields\n", n(s.Other), percent(s.Other, s.Events))
 		}
 		if s.Offered != nil {
 			offered = true
@@ -121,8 +120,8 @@ func printNoise(a *app, r noise.Result) error {
 			for i, rule := range s.Offered {
 				rules[i] = terminal.Visible(rule)
 			}
-			fmt.Fprintf(a.out, "  stripping %s would have made %s of them (%s of all) noise, and saved %s projections\n",
-				strings.Join(rules, ", "), n(s.Saved.Events), percent(s.Saved.Events, s.Events), n(s.Saved.Projections))
+			fmt.Fprintf(a.out, "  stripping %s would have made %s of them (%s of all) noise\n",
+				strings.Join(rules, ", "), n(s.Saved), percent(s.Saved, s.Events))
 		}
 	}
 	if !offered {
@@ -132,22 +131,21 @@ func printNoise(a *app, r noise.Result) error {
 	return printRules(a.out, r.Sources)
 }
 
-func printCause(out io.Writer, c noise.Cause, share string) {
-	var names, readers []string
-	for _, f := range c.Fields {
-		names = append(names, cmp.Or(terminal.Visible(f.Pattern), "(the whole document)"))
-		readers = append(readers, f.ReadBy...)
-	}
+func printField(out io.Writer, f *noise.Field, share string) {
 	state := "nobody reads it"
-	if len(readers) > 0 {
-		state = "read by " + strings.Join(readers[:min(3, len(readers))], ", ")
-		if len(readers) > 3 {
-			state += fmt.Sprintf(" and %d more", len(readers)-3)
+	switch {
+	case len(f.ReadBy) > 0:
+		state = "read by " + strings.Join(f.ReadBy[:min(3, len(f.ReadBy))], ", ")
+		if len(f.ReadBy) > 3 {
+			state += fmt.Sprintf(" and %d more", len(f.ReadBy)-3)
 		}
-	} else if !c.Strippable {
+	case !f.Strippable:
 		state = "no rule can name it"
+	case f.Saves < f.Events:
+		state += fmt.Sprintf(" (%s without a field that is read)", humanize.Comma(f.Saves))
 	}
-	fmt.Fprintf(out, "    %s (%s) %s: %s; such as %s of %s\n", humanize.Comma(c.Events), share, strings.Join(names, " + "), state, cmp.Or(terminal.Visible(c.Example), "the document"), terminal.Visible(c.Entity))
+	fmt.Fprintf(out, "    %s (%s) %s: %s; such as %s of %s\n", humanize.Comma(f.Events), share, cmp.Or(terminal.Visible(f.Pattern), "(the whole document)"), state,
+		cmp.Or(terminal.Visible(f.Example), "the document"), terminal.Visible(f.Entity))
 }
 
 // printRules prints the lists of rules as the configuration takes them. Texts

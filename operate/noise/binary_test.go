@@ -63,11 +63,12 @@ func TestNothingRuns(t *testing.T) {
 	x := ask(p)
 	require.NoError(t, counted(x, 200, 100, 80))
 	r := x.Sources[0]
-	require.Len(t, r.Causes, 1)
-	require.EqualValues(t, 80, r.Causes[0].Events)
-	require.Equal(t, "items.0.seen_at", r.Causes[0].Example)
+	require.Len(t, r.Fields, 1)
+	require.EqualValues(t, 80, r.Fields[0].Events)
+	require.Equal(t, "items.0.seen_at", r.Fields[0].Example)
 	require.Equal(t, []string{"event", "items.*.seen_at"}, r.Strip)
-	require.Equal(t, noise.Saved{Events: 80, Share: 0.4}, r.Saved)
+	require.EqualValues(t, 80, r.Saved)
+	require.InDelta(t, 0.4, r.SavedShare, 1e-9)
 
 	p.Append("events.jsonl", events(10, 12))
 	p.Drain() // another process adds to it

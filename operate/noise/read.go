@@ -8,7 +8,7 @@ import (
 	"strings"
 
 	"github.com/seed-86dfc502/weir/config"
-	"github.com/seed-86dfc502/weir/internal/sketch"
+	"github.com/seed-86dfc502/weir/internal/fieldcount"
 	"github.com/seed-86dfc502/weir/projections"
 	"github.com/seed-86dfc502/weir/store"
 )
@@ -56,13 +56,13 @@ func Read(ctx context.Context, s store.Reports, cfg *config.Config, want func(so
 	fingerprint := cfg.Fingerprint()
 	scope := Scope(fingerprint[:])
 	r.Others = len(reports) > 0
-	all := sketch.Summary{}
+	all := fieldcount.Summary{}
 	for _, report := range reports {
 		day, is := strings.CutSuffix(report.Name, scope)
 		if !is {
 			continue
 		}
-		var some sketch.Summary
+		var some fieldcount.Summary
 		if err := json.Unmarshal(report.Body, &some); err != nil {
 			return r, fmt.Errorf("report %s: %w", report.Name, err)
 		}

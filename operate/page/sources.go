@@ -118,8 +118,8 @@ type sourceBody struct {
 	Trouble string // why it cannot be told
 }
 
-// maxCauses bounds the causes of noise that are shown.
-const maxCauses = 15
+// maxFields bounds the shown fields that make noise.
+const maxFields = 15
 
 // view shows one, with what makes noise in it.
 func (p sourceSection) view(w http.ResponseWriter, r *http.Request, who *session) {
@@ -141,7 +141,7 @@ func (p sourceSection) view(w http.ResponseWriter, r *http.Request, who *session
 		b.Trouble = err.Error()
 	} else if len(result.Sources) > 0 {
 		b.Noise, b.From, b.To = result.Sources[0], result.From, result.To
-		b.Noise.Causes = b.Noise.Causes[:min(maxCauses, len(b.Noise.Causes))]
+		b.Noise.Fields = b.Noise.Fields[:min(maxFields, len(b.Noise.Fields))]
 	}
 	p.show(w, http.StatusOK, "source", view{Title: name, Section: "/sources", Session: who, Body: b})
 }

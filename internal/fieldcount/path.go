@@ -1,7 +1,6 @@
-package sketch
+package fieldcount
 
 import (
-	"slices"
 	"strconv"
 	"strings"
 
@@ -48,11 +47,11 @@ func Locate(p canonicaltree.Path, before canonicaltree.Node) Path {
 		out = append(out, part)
 		n = n.Get(part)
 	}
-	return out.trim()
+	return out.Trim()
 }
 
-// trim takes stars off the end: elements cannot be stripped, their array can.
-func (p Path) trim() Path {
+// Trim takes stars off the end: elements cannot be stripped, their array can.
+func (p Path) Trim() Path {
 	for len(p) > 0 && p[len(p)-1] == Any {
 		p = p[:len(p)-1]
 	}
@@ -110,86 +109,4 @@ func (p Path) Meets(fixed canonicaltree.Path) bool {
 		}
 	}
 	return true
-}
-
-// names is a tree of the names that were seen at each place.
-type names struct {
-	children map[string]*names
-	any      *names // set: all children are this one
-}
-
-// MaxChildren is how many names of one object are distinguished; the root's are
-// limited by the whole alone.
-const MaxChildren = 64
-
-// maxNames bounds all names of one source that are distinguished.
-const maxNames = 4096
-
-// add puts a path in and returns it in general form. folded says that a place began
-// to be a star, so that paths from before may have another form now.
-func (s *Sketch) add(p Path) (general Path, folded bool) {
-	n := &s.root
-	for depth, name := range p {
-		switch {
-		case n.any != nil:
-		case name == Any, depth > 0 && n.children[name] == nil && len(n.children) >= MaxChildren:
-			s.fold(n)
-			folded = true
-		case n.children[name] == nil:
-			if s.size >= maxNames {
-				return slices.Clone(p[:depth]).trim(), folded
-			}
-			if n.children == nil {
-				n.children = map[string]*names{}
-			}
-			n.children[name] = &names{}
-			s.size++
-		}
-		if n.any != nil {
-			general, n = append(general, Any), n.any
-		} else {
-			general, n = append(general, name), n.children[name]
-		}
-	}
-	return general.trim(), folded
-}
-
-// fold makes one of all children.
-func (s *Sketch) fold(n *names) {
-	one := &names{}
-	s.size++
-	for _, child := range n.children {
-		s.size--
-		s.join(one, child)
-	}
-	n.children, n.any = nil, one
-}
-
-// join adds the names below b to a. Nodes of both are counted in size.
-func (s *Sketch) join(a, b *names) {
-	if b.any != nil && a.any == nil {
-		s.fold(a)
-	}
-	if a.any != nil {
-		if b.any != nil {
-			s.size--
-			s.join(a.any, b.any)
-		}
-		for _, child := range b.children {
-			s.size--
-			s.join(a.any, child)
-		}
-		return
-	}
-	for name, child := range b.children {
-		if have := a.children[name]; have != nil {
-			s.size--
-			s.join(have, child)
-			continue
-		}
-		if a.children == nil {
-			a.children = map[string]*names{}
-		}
-		a.children[name] = child
-	}
 }

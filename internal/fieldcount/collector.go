@@ -1,4 +1,4 @@
-package sketch
+package fieldcount
 
 import (
 	"encoding/json"
@@ -6,14 +6,14 @@ import (
 	"sync"
 )
 
-// Summary is the sketches of all sources, by their name.
-type Summary map[string]*Sketch
+// Summary is the counts of all sources, by their name.
+type Summary map[string]*Counts
 
 // Merge adds another summary, which stays as it is.
 func (s Summary) Merge(other Summary) {
 	for source, add := range other {
 		if s[source] == nil {
-			s[source] = &Sketch{}
+			s[source] = &Counts{}
 		}
 		s[source].Merge(add)
 	}
@@ -25,7 +25,7 @@ func (s Summary) MergeInto(stored []byte) ([]byte, error) {
 	all := Summary{}
 	if stored != nil {
 		if err := json.Unmarshal(stored, &all); err != nil {
-			return nil, fmt.Errorf("stored summary of suppressed events: %w", err)
+			return nil, fmt.Errorf("stored counts of suppressed events: %w", err)
 		}
 	}
 	all.Merge(s)
@@ -76,18 +76,18 @@ func (b *Collector) Count(source string, events, noise int64) {
 	s.Noise += noise
 }
 
-// Observe adds a suppressed event.
-func (b *Collector) Observe(source string, o Observation) {
+// Observe adds a suppressed event. read reports whether a projection can read at a path.
+func (b *Collector) Observe(source string, o Observation, read func(Path) bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.seen[source]++
-	b.of(source).Add(o)
+	b.of(source).Add(o, read)
 }
 
-func (b *Collector) of(source string) *Sketch {
+func (b *Collector) of(source string) *Counts {
 	s := b.summary[source]
 	if s == nil {
-		s = &Sketch{}
+		s = &Counts{}
 		b.summary[source] = s
 	}
 	return s
@@ -105,7 +105,7 @@ func (b *Collector) Take() Summary {
 	return taken
 }
 
-// Restore puts back what could not be written down.
+// Restore adds counts that could not be stored.
 func (b *Collector) Restore(taken Summary) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
