@@ -16,7 +16,7 @@
 //
 // The environment is in memory:
 //
-//   - [Memory] is the store. It passes the conformance suite of the real ones.
+//   - [Memory] is the store. It passes the stages' part of the conformance suite.
 //     Each process has a connection whose requests and answers take time, fail,
 //     or are lost before or after the effect.
 //   - topics are logs with partitions. The producers are the product's, over a client
@@ -66,11 +66,11 @@
 // and offsets are ahead of it, together with the state customers or alone.
 //
 // After the last event, faults end and everything must arrive within ten minutes
-// of virtual time. Then an oracle reads the inbox and derives what each service
-// must have seen: nothing lost, nothing twice, nothing stale, nothing out of
-// order. The oracle shares no code with the product but the inbox's
-// decoder; in every fourth schedule, unless it has repairs of the log, the model of the
-// end-to-end tests must agree with it. Events of the sources are compared with the inbox.
+// of virtual time. Then the model of the end-to-end tests, package tests/oracle, derives
+// from the inbox what each service must have seen: nothing lost, nothing twice, nothing
+// stale, nothing out of order. It shares no code with the product but the inbox's
+// decoder. A change counts as given up only after retry.attempts attempts that count.
+// Events of the sources are compared with the inbox.
 //
 // In a gentle schedule processes and deliveries have no faults, while decisions,
 // publishes and take-overs fail as usual: then the log and the state without a guard
