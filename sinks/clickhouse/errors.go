@@ -116,7 +116,7 @@ func classify(op string, err error, sent bool) *sinks.Error {
 	}
 	if !v.much && (v.class == sinks.Reject || v.class == sinks.RetryBounded) {
 		// Such messages quote values.
-		message = strings.Join([]string{refusedText, exception.CodeName, constraintName.FindString(message)}, " ")
+		message = strings.Join([]string{sqlsink.Refused, exception.CodeName, constraintName.FindString(message)}, " ")
 	}
 	if v.class == sinks.Reject || v.class == sinks.Pause {
 		e.Ambiguous = false
@@ -130,9 +130,6 @@ func classify(op string, err error, sent bool) *sinks.Error {
 
 // perStatement is a limit of memory that is this statement's alone.
 var perStatement = regexp.MustCompile(`(?i)for query|query memory limit`)
-
-// refusedText replaces a text that may hold values, see blame.
-const refusedText = "refused by the server"
 
 // refusedBy is the server's refusal in words that hold no value of a row. The exception
 // behind it, whose text may hold one, is reached with errors.As.
@@ -149,11 +146,11 @@ var (
 // blame adds to the refusal of a single row the server's text, without the row's values.
 func blame(_ context.Context, r sqlsink.Row, e *sinks.Error) {
 	exception, ok := errors.AsType[*clickhouse.Exception](e)
-	if !ok || !strings.HasPrefix(e.Err.Error(), refusedText) {
+	if !ok || !strings.HasPrefix(e.Err.Error(), sqlsink.Refused) {
 		return
 	}
 	text := reason.Mask(quotedValue.ReplaceAllString(exception.Message, "…"), r.Doc, r.Entity)
-	e.Err = refusedBy(exception, fmt.Sprintf("%s %s: %s", refusedText, exception.CodeName, digits.ReplaceAllString(text, "…")))
+	e.Err = refusedBy(exception, fmt.Sprintf("%s %s: %s", sqlsink.Refused, exception.CodeName, digits.ReplaceAllString(text, "…")))
 }
 
 // refusal tells refusals of the server apart by what refuses.

@@ -170,9 +170,8 @@ func (s *Sink) rows(changes []change.Change, w *sqlsink.Writer) (upserts, retrac
 	}
 	for i := range changes {
 		c := &changes[i]
-		if c.Service != s.options.Service {
-			return nil, nil, &sinks.Error{Class: sinks.Pause, Op: "insert",
-				Err: fmt.Errorf("a change of service %q came to the sink of %q", c.Service, s.options.Service)}
+		if err := sqlsink.ForeignChange(c, s.options.Service); err != nil {
+			return nil, nil, err
 		}
 		deleted := uint8(0)
 		if c.Op == change.Retract {
@@ -227,12 +226,7 @@ func takes(trial column.Interface, value any) (ok bool) {
 func (s *Sink) insert(ctx context.Context, opened *session, columns []string, rows []sqlsink.Row) *sinks.Error {
 	timed, cancel := context.WithTimeout(ctx, writeTimeout)
 	defer cancel()
-	e := s.send(timed, opened, columns, rows)
-	if e != nil && timed.Err() != nil && ctx.Err() == nil && e.Outage != sinks.Unreachable {
-		e.Err = fmt.Errorf("no answer in %v: %w", writeTimeout, context.DeadlineExceeded)
-		return sqlsink.TooMuch(e)
-	}
-	return e
+	return sqlsink.Timed(ctx, timed, writeTimeout, s.send(timed, opened, columns, rows))
 }
 
 func (s *Sink) send(ctx context.Context, w *session, columns []string, rows []sqlsink.Row) *sinks.Error {

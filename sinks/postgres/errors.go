@@ -58,7 +58,7 @@ func classify(op string, err error) *sinks.Error {
 	case pgErr.Routine == "exec_stmt_raise":
 		// A trigger or function of the customer's, whose text may hold values anywhere: it
 		// may refuse this row or this hour.
-		e.Class, message = sinks.RetryBounded, refusedText
+		e.Class, message = sinks.RetryBounded, sqlsink.Refused
 		if class == "22" || class == "23" {
 			e.Class = sinks.Reject
 		}
@@ -101,7 +101,7 @@ func classify(op string, err error) *sinks.Error {
 	case class == "XX":
 		e.Class, message = sinks.RetryBounded, quoted.ReplaceAllString(message, `"…"`)
 	default:
-		e.Class, message = sinks.RetryBounded, refusedText
+		e.Class, message = sinks.RetryBounded, sqlsink.Refused
 	}
 	e.Outage = outages[state]
 	if e.Outage == sinks.NoOutage {
@@ -117,9 +117,6 @@ func classify(op string, err error) *sinks.Error {
 	return e
 }
 
-// refusedText replaces a text that may hold values, see blame.
-const refusedText = "refused by the server"
-
 // refusedBy is a server's refusal in words that hold no value of a row. The
 // *pgconn.PgError behind it, whose text may hold one, is reached with errors.As.
 func refusedBy(pgErr *pgconn.PgError, message string) error {
@@ -132,9 +129,9 @@ var digits = regexp.MustCompile(`\d+`)
 // blame adds to the refusal of a single row the text of the customer's trigger, without
 // the row's values, or which typed columns do not take theirs.
 func (s *Sink) blame(ctx context.Context, pool *pgpool.Pool, r sqlsink.Row, e *sinks.Error) {
-	if pgErr, ok := errors.AsType[*pgconn.PgError](e); ok && strings.HasPrefix(e.Err.Error(), refusedText) {
+	if pgErr, ok := errors.AsType[*pgconn.PgError](e); ok && strings.HasPrefix(e.Err.Error(), sqlsink.Refused) {
 		message := digits.ReplaceAllString(reason.Mask(quoted.ReplaceAllString(pgErr.Message, `"…"`), r.Doc), "…")
-		e.Err = refusedBy(pgErr, refusedText+": "+message)
+		e.Err = refusedBy(pgErr, sqlsink.Refused+": "+message)
 	}
 	if e.Class == sinks.Reject && r.Op == change.Upsert {
 		s.findBadColumn(ctx, pool, r, e)

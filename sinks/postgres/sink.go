@@ -3,7 +3,6 @@ package postgres
 import (
 	"context"
 	"errors"
-	"fmt"
 	"slices"
 	"sync/atomic"
 	"time"
@@ -123,9 +122,8 @@ func (s *Sink) rows(changes []change.Change, w *sqlsink.Writer) ([]sqlsink.Row, 
 	rows := make([]sqlsink.Row, 0, len(changes))
 	for i := range changes {
 		c := &changes[i]
-		if c.Service != s.options.Service {
-			return nil, &sinks.Error{Class: sinks.Pause, Op: "insert",
-				Err: fmt.Errorf("a change of service %q came to the sink of %q", c.Service, s.options.Service)}
+		if err := sqlsink.ForeignChange(c, s.options.Service); err != nil {
+			return nil, err
 		}
 		r := sqlsink.Row{Index: i, Change: c}
 		if c.Op == change.Upsert {
@@ -195,12 +193,7 @@ func (s *Sink) exec(ctx context.Context, pool *pgpool.Pool, rows []sqlsink.Row) 
 	if err == nil {
 		return nil
 	}
-	e := classify("insert", err)
-	if timed.Err() != nil && ctx.Err() == nil && e.Outage != sinks.Unreachable {
-		e.Err = fmt.Errorf("no answer in %v: %w", writeTimeout, context.DeadlineExceeded)
-		return sqlsink.TooMuch(e)
-	}
-	return e
+	return sqlsink.Timed(ctx, timed, writeTimeout, classify("insert", err))
 }
 
 // rounds cuts rows into what one statement may hold: ON CONFLICT DO UPDATE meets

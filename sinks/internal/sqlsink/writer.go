@@ -3,6 +3,8 @@ package sqlsink
 import (
 	"context"
 	"errors"
+	"fmt"
+	"time"
 
 	"github.com/seed-86dfc502/weir/change"
 	"github.com/seed-86dfc502/weir/sinks"
@@ -44,6 +46,26 @@ func TooMuch(e *sinks.Error) *sinks.Error {
 	e.Err = tooMuch{e.Err}
 	return e
 }
+
+// Timed returns a statement's failure e, marked as too much if the statement's limit ended it.
+func Timed(write, statement context.Context, limit time.Duration, e *sinks.Error) *sinks.Error {
+	if e == nil || statement.Err() == nil || write.Err() != nil || e.Outage == sinks.Unreachable {
+		return e
+	}
+	e.Err = fmt.Errorf("no answer in %v: %w", limit, context.DeadlineExceeded)
+	return TooMuch(e)
+}
+
+// ForeignChange returns an error if a change is not of the service.
+func ForeignChange(c *change.Change, service string) error {
+	if c.Service == service {
+		return nil
+	}
+	return &sinks.Error{Class: sinks.Pause, Op: "insert", Err: fmt.Errorf("a change of service %q came to the sink of %q", c.Service, service)}
+}
+
+// Refused replaces a server's text that may hold values, until Writer.Blame adds to it.
+const Refused = "refused by the server"
 
 // ErrNotOpen is what Write and Scan return before Open.
 var ErrNotOpen = &sinks.Error{Class: sinks.Retry, Op: "write", Err: errors.New("the sink is not open")}
