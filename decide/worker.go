@@ -252,7 +252,7 @@ func (w *worker) republish(ctx context.Context, found []store.TakenOver, taken m
 	if len(outbox) == 0 {
 		return
 	}
-	w.log.Info("publishing what the outbox holds", "records", len(outbox))
+	w.log.Info("publishing the outbox again", "event", "decide.republished", "records", len(outbox))
 	if crash.Enabled && len(outbox) > 1 && crash.Due(crash.RepublishHalf, "") {
 		w.dieHalfway(ctx, outbox)
 	}
@@ -299,7 +299,7 @@ func (w *worker) publish(ctx context.Context, owners map[int32]*ownership, outbo
 				o.published, o.pause = append(o.published, ids...), 0
 			} else if o.stale == nil {
 				if o.pause == 0 {
-					w.log.Warn("publishing failed; taking over again from the store", "partition", n, "error", err)
+					w.log.Warn("publishing failed; taking over again from the store", "event", "decide.publish_failed", "partition", n, "error", err)
 				}
 				o.stale, o.due = err, time.Now().Add(o.pause)
 				o.pause = min(max(2*o.pause, firstPause), 2*time.Second)
@@ -353,7 +353,7 @@ func (w *worker) markStale(n int32, why error) {
 	if o == nil || o.stale != nil {
 		return
 	}
-	w.log.Warn("taking over again from the store", "partition", n, "because", why)
+	w.log.Warn("taking over again from the store", "event", "decide.retake", "partition", n, "because", why)
 	if o.stale = why; store.ClassOf(why) == store.Fenced {
 		o.due = time.Now().Add(w.d.opt.RetakeDelay)
 	}

@@ -104,7 +104,7 @@ func (s *Stage) leave(l *lane, err error, from int64) {
 	}
 }
 
-// renew gives a lane another sequence after a failure, and reports whether it may: not while
+// renew replaces a lane's sequence after a failure, and reports whether it may: not while
 // other frames are in work, since theirs would be appended behind a gap.
 func (s *Stage) renew(l *lane) bool {
 	s.mu.Lock()

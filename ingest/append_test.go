@@ -50,7 +50,7 @@ func (p *partitioned) AppendAsync(_ context.Context, sequence *transport.Sequenc
 	end(nil)
 }
 
-// release ends what is held.
+// release ends the appends that are held.
 func (p *partitioned) release(err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -134,7 +134,7 @@ func (l *line) stick(entity string) {
 }
 
 // Events of a partition that takes nothing are set aside; those of the others, also of
-// later frames, pass. What is set aside is bounded: then the source waits.
+// later frames, pass. Set-aside events are bounded: then the source waits.
 func TestEventsOfAStuckPartitionAreSetAside(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newLine(t, 3<<10) // two events, not three
@@ -175,8 +175,8 @@ func TestEventsOfAStuckPartitionAreSetAside(t *testing.T) {
 	})
 }
 
-// An append of what was set aside fails: nothing behind it is appended before it is, though
-// it stands ready. The counterexample: the later event of the entity is appended, the fence
+// An append of set-aside events fails: nothing behind them is appended first, though
+// it is ready. The counterexample: the later event of the entity is appended, the fence
 // drops the earlier one when it comes again, and a patch is lost.
 func TestNothingPassesWhatWasSetAside(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

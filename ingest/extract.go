@@ -90,8 +90,8 @@ const (
 	Oversized = "oversized"
 )
 
-// RefusalOf returns the reason of an error of this package; what is not refused by
-// name is a document that cannot be read.
+// RefusalOf returns the reason of an error of this package; an error without one
+// is a document that cannot be read.
 func RefusalOf(err error) *Refusal {
 	var r *Refusal
 	if !errors.As(err, &r) {
@@ -234,7 +234,7 @@ func (l Locator) String() string {
 }
 
 // locate finds a value and returns it as text: strings unescaped, numbers by
-// their literal. What is absent or null is empty; so is every path in a value
+// their literal. An absent or null value is empty; so is every path in a value
 // of nil.
 func locate(what string, l Locator, ev *transport.Received, value []byte) (string, error) {
 	switch {

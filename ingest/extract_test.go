@@ -135,7 +135,7 @@ func TestTakeApart(t *testing.T) {
 	}
 }
 
-// Whatever comes in is a record that the inbox takes, or a dead letter.
+// Any input is a record that the inbox takes, or a dead letter.
 func FuzzTake(f *testing.F) {
 	for _, s := range []string{`{"m":{"id":"B","op":"delete"}}`, `{"m":{"id":"B"},"d":{"trace_id":1}}`, `{"m":{"id":"\u0000"}}`, `[`, "\xff", `{"m":{"id":1e400},"d":null}`} {
 		f.Add([]byte(s), "")

@@ -244,8 +244,8 @@ func (s *Extractor) entityIn(ev *transport.Received, row canonicaltree.Node) (st
 }
 
 // entityInKey finds the entity in the record's key: at the entity's path if the
-// key holds columns, or the key itself if that is what is configured. Empty
-// when it is not there.
+// key holds columns, or the key itself if so configured. Empty
+// when it is absent.
 func (s *Extractor) entityInKey(ev *transport.Received) (string, error) {
 	text := ev.Key
 	var key canonicaltree.Node

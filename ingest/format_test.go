@@ -23,7 +23,7 @@ import (
 
 var update = flag.Bool("update", false, "write the golden files")
 
-// nullRecord stands in a case for a record whose value is null.
+// nullRecord represents a record whose value is null.
 const nullRecord = `"null record"`
 
 // formatCase is an event as a tool writes it, and how its source is configured.
@@ -129,7 +129,7 @@ func outcomeOf(record change.Record, letter *store.DeadLetter) string {
 	return text + "\n"
 }
 
-// Events in the form that the tools' documentation gives, and what becomes of
+// Events in the form of the tools' documentation, and the outcome of
 // each: an upsert of the row, a delete, nothing, or a dead letter that says why.
 func TestFormats(t *testing.T) {
 	for name, c := range formatCases(t) {
@@ -173,7 +173,7 @@ func TestALetterThatIsNoRowAnyMoreIsNotReplayed(t *testing.T) {
 	require.Equal(t, "skipped", again.Code)
 }
 
-// Whatever arrives: it is taken in with a valid entity and document, skipped,
+// Any input is ingested with a valid entity and document, skipped,
 // or a dead letter whose reason holds nothing of it; and the same twice.
 func FuzzFormats(f *testing.F) {
 	for _, c := range formatCases(f) {

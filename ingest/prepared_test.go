@@ -21,8 +21,8 @@ func prepared(t *testing.T, s ingest.Extractor, value string, meta message.Metad
 	return p
 }
 
-// What asks for the same has one fingerprint, whatever its spelling; whatever
-// else the event could do gives another one.
+// Equal requests have one fingerprint, in any spelling; every other effect of the
+// event has another one.
 func TestFingerprint(t *testing.T) {
 	s := shape(t)
 	s.Operation = ingest.Locator{Header: "op"}
@@ -85,7 +85,7 @@ func TestStageTakesThePreparedEvent(t *testing.T) {
 	require.Equal(t, []string{"append 1", "append 1"}, w.story(), "the gate is not marked")
 }
 
-// Each event of a frame has its own context: what was prepared for one is not
+// Each event of a frame has its own context: the preparation of one is not
 // taken for another.
 func TestPreparedEventsInAFrameOfOthers(t *testing.T) {
 	w := newWorld(t)

@@ -135,7 +135,7 @@ func (s *Stage) extract(ctx context.Context, f *transport.Frame, i int) extracte
 func (s *Stage) Idle() bool { return s.inFlight.Load() == 0 }
 
 // ingestFrame ingests the events of one frame. work is for effects, stop ends
-// repetitions. With an error it may return what is left of the frame.
+// repetitions. With an error it may return the rest of the frame.
 func (s *Stage) ingestFrame(work, stop context.Context, f *transport.Frame, l *lane, events []extracted) (left []*group, err error) {
 	var letters []store.DeadLetter
 	fresh := make([]*extracted, 0, len(events))

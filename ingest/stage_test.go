@@ -254,8 +254,8 @@ func TestMarksAreOfAnInbox(t *testing.T) {
 	require.Len(t, take(), 2)
 }
 
-// What the gate would stop one by one is stopped within one frame: an old
-// repetition could stand behind more events than the fence remembers.
+// Duplicates that the gate rejects one by one are rejected within one frame: an old
+// one could follow more events than the fence remembers.
 func TestRepetitionInOneFrame(t *testing.T) {
 	w := newWorld(t)
 	w.take(event("1", "B", `1`), event("2", "B", `2`), event("1", "B", `1`), event("2", "B", `3`), event("2", "B", `2`), event("2", "B", `2`))
@@ -300,7 +300,7 @@ func TestAGateThatTakesNoMarksIsSaidOnceAndCounted(t *testing.T) {
 	require.Contains(t, w.log.String(), "event=gate.writable")
 }
 
-// many are so many events of as many entities, and what the inbox has of them.
+// many are so many events of as many entities, and their inbox records.
 func many(n int) (values, inbox []string) {
 	for i := range n {
 		values = append(values, event(fmt.Sprint(i), fmt.Sprint("B", i), "1"))
@@ -309,7 +309,7 @@ func many(n int) (values, inbox []string) {
 	return values, inbox
 }
 
-// The events of a frame are taken apart by several goroutines, and stand in the
+// The events of a frame are parsed by several goroutines, and are in the
 // inbox in their order, by one append.
 func TestAFrameKeepsItsOrder(t *testing.T) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(4))
@@ -405,7 +405,7 @@ func TestStopWhileTheInboxIsAway(t *testing.T) {
 	require.Equal(t, w.letters[0].DedupKey, w.letters[1].DedupKey, "its letter is the same one")
 }
 
-// What comes too late is not begun.
+// No append begins too late.
 func TestAFrameWhoseMessageHasEnded(t *testing.T) {
 	w := newWorld(t)
 	ended, end := context.WithCancelCause(context.Background())
@@ -414,7 +414,7 @@ func TestAFrameWhoseMessageHasEnded(t *testing.T) {
 	require.Empty(t, w.story())
 	require.True(t, w.stage.Idle())
 
-	// It ends while the gate is asked: somebody else has the partition by then.
+	// It ends while the gate is asked: another process has the partition by then.
 	ctx, cancel := context.WithCancelCause(context.Background())
 	w.asked = func() { cancel(errDown) }
 	require.ErrorIs(t, w.await(w.hand(ctx, w.frame(event("1", "A", "1")))), errDown)

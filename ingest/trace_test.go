@@ -19,8 +19,8 @@ const (
 	unsampled = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-00"
 )
 
-// Each traced event has a span that says what became of it; only what is
-// sampled has a header more in the inbox.
+// Each traced event has a span with its outcome; only sampled ones
+// have another header in the inbox.
 func TestSpansOfEvents(t *testing.T) {
 	r := otlptest.New(t)
 	tracer, err := tracing.New(tracing.Options{

@@ -12,7 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// The forms that Debezium's PostgreSQL connector gives its placeholder, by the type of the
+// The forms that Debezium's PostgreSQL connector uses for its placeholder, by the type of the
 // column (UnchangedToastedPlaceholder, PostgresValueConverter), and what resembles them.
 func TestUnavailableValueInEveryForm(t *testing.T) {
 	list := func(of func(b byte) string, placeholder string) string {

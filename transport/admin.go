@@ -56,7 +56,7 @@ func NewAdmin(cfg Config) (*Admin, error) {
 func (a *Admin) Close() { a.cl.Close() }
 
 // EnsureTopics creates the topics that are missing and returns when all are there, those
-// that it made have leaders, and all have the wanted settings; it logs what it altered. A
+// that it made have leaders, and all have the wanted settings; it logs the settings it altered. A
 // topic with another number of partitions, unless it may grow, is an ErrPartitionCount;
 // all such topics are named at once. Two processes may create and alter at the same time.
 func (a *Admin) EnsureTopics(ctx context.Context, specs []TopicSpec) error {
@@ -304,7 +304,7 @@ func (a *Admin) read(ctx context.Context, topic string, from, end map[int32]int6
 }
 
 // checkReadable fails with a plain error when a topic does not exist or may
-// not be read; without it a consumer would wait for ever.
+// not be read; without it a consumer would wait without end.
 func checkReadable(ctx context.Context, adm *kadm.Client, topics ...string) error {
 	meta, err := adm.ListTopics(kadm.WithAuthorizedOps(ctx), topics...)
 	if err != nil {

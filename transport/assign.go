@@ -14,8 +14,8 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
-// onFetched keeps what the last commits said beside the offsets: the identity
-// of the topic that they belong to. kgo calls it right before onOffsets.
+// onFetched keeps the metadata of the last commits: the identity
+// of the topic that their offsets belong to. kgo calls it right before onOffsets.
 func (g *Group) onFetched(_ context.Context, _ *kgo.Client, resp *kmsg.OffsetFetchResponse) error {
 	g.fetched = make(map[int32]string)
 	note := func(partition int32, metadata *string) {
@@ -41,8 +41,8 @@ func (g *Group) onFetched(_ context.Context, _ *kgo.Client, resp *kmsg.OffsetFet
 // onOffsets decides where newly assigned partitions start and makes their
 // assignments. kgo calls it after the committed offsets were read and before
 // anything is fetched; heartbeats go on meanwhile, and ctx ends with the group
-// session. If ctx ended it is called again in the next session for what is
-// still assigned.
+// session. If ctx ended it is called again in the next session for the partitions
+// that are still assigned.
 func (g *Group) onOffsets(ctx context.Context, offsets map[string]map[int32]kgo.Offset) (map[string]map[int32]kgo.Offset, error) {
 	ps := offsets[g.gc.Topic]
 	if len(ps) == 0 {
@@ -52,7 +52,7 @@ func (g *Group) onOffsets(ctx context.Context, offsets map[string]map[int32]kgo.
 	if err != nil {
 		return nil, err
 	}
-	// After the listener: what it starts behind may have been appended meanwhile.
+	// After the listener, whose start may be an offset that was appended meanwhile.
 	l, unavailable, err := g.logs(ctx)
 	if err != nil {
 		g.revoked(ps)
@@ -74,7 +74,7 @@ func (g *Group) onOffsets(ctx context.Context, offsets map[string]map[int32]kgo.
 		if err := l.failed[p]; err != nil {
 			delete(ps, p)
 			g.unavailable[p] = true
-			g.log.Error("a partition is not available; the others go on without it", "topic", g.gc.Topic, "partition", p, "err", err)
+			g.log.Error("partition is unavailable; reading the others", "event", "kafka.partition_unavailable", "topic", g.gc.Topic, "partition", p, "err", err)
 			continue
 		}
 		from, listened := starts[p]
@@ -170,7 +170,7 @@ func (g *Group) assign(p int32, start int64, l topicLog) {
 
 // reportLost logs and reports that records between wanted and got are lost.
 func (g *Group) reportLost(p int32, wanted, got int64) {
-	g.log.Error("records that were still wanted are gone from the topic; going on at the oldest",
+	g.log.Error("records expired before they were read; resuming at the oldest", "event", "kafka.records_lost",
 		"topic", g.gc.Topic, "partition", p, "wanted", wanted, "got", got)
 	g.notifyLost(p, wanted, got)
 }
@@ -258,7 +258,7 @@ func (g *Group) commit(ctx context.Context, assignments []*assignment) {
 	g.cl.CommitOffsetsSync(ctx, all, func(_ *kgo.Client, _ *kmsg.OffsetCommitRequest, resp *kmsg.OffsetCommitResponse, err error) {
 		if err != nil {
 			if ctx.Err() == nil && g.quiet.allow("commit") {
-				g.log.Warn("cannot commit offsets; they are committed later", "err", err)
+				g.log.Warn("cannot commit offsets; retrying", "event", "kafka.commit_failed", "err", err)
 			}
 			return
 		}
@@ -266,7 +266,7 @@ func (g *Group) commit(ctx context.Context, assignments []*assignment) {
 			for _, p := range t.Partitions {
 				if err := kerr.ErrorForCode(p.ErrorCode); err != nil {
 					if g.quiet.allow("commit " + err.Error()) {
-						g.log.Warn("cannot commit an offset", "topic", t.Topic, "partition", p.Partition, "err", err)
+						g.log.Warn("cannot commit an offset", "event", "kafka.commit_failed", "topic", t.Topic, "partition", p.Partition, "err", err)
 					}
 					continue
 				}
@@ -292,28 +292,28 @@ func (g *Group) fetchError(topic string, partition int32, err error) {
 	case errors.As(err, &loss):
 		g.reportLost(partition, loss.ConsumedTo, loss.ResetTo)
 	case errors.As(err, &large) && !g.gc.FailOnTruncation:
-		g.log.Error("a batch of records unpacks to more than is read; going on behind it", "topic", topic, "partition", partition, "from", large.Offset, "to", large.NextOffset)
+		g.log.Error("skipping a batch that exceeds the size limit when unpacked", "event", "kafka.batch_skipped", "topic", topic, "partition", partition, "from", large.Offset, "to", large.NextOffset)
 		g.notifyLost(partition, large.Offset, large.NextOffset)
 		g.fetchFrom(partition, kgo.EpochOffset{Epoch: large.Epoch, Offset: large.NextOffset})
 	case errors.Is(err, kerr.UnknownTopicID), errors.Is(err, kerr.UnknownTopicOrPartition):
 		if g.quiet.allow("gone " + topic) {
-			g.log.Error("topic is gone or was created again; joining it anew", "topic", topic, "err", err)
+			g.log.Error("topic was deleted or re-created; rejoining", "event", "kafka.topic_replaced", "topic", topic, "err", err)
 		}
 		g.rejoin()
 	case errors.Is(err, kerr.TopicAuthorizationFailed):
 		if g.quiet.allow("forbidden " + topic) {
-			g.log.Error("topic may not be read; joining it anew once it may", "topic", topic, "err", err)
+			g.log.Error("not allowed to read the topic; retrying", "event", "kafka.topic_forbidden", "topic", topic, "err", err)
 		}
 		g.rejoin()
 	default:
 		if g.quiet.allow("fetch " + topic + err.Error()) {
-			g.log.Error("cannot fetch; trying again", "topic", topic, "partition", partition, "err", err)
+			g.log.Error("cannot fetch; retrying", "event", "kafka.fetch_failed", "topic", topic, "partition", partition, "err", err)
 		}
 	}
 }
 
 // TruncatedError says that a topic holds less than was read of it: its broker lost
-// records that it had acknowledged, or its data was put back.
+// records that it had acknowledged, or its data was restored.
 type TruncatedError struct {
 	Topic, TopicID string
 	Partition      int32
@@ -339,7 +339,7 @@ func (g *Group) truncated(starts map[int32]int64, l topicLog) error {
 	return nil
 }
 
-// lostRecords ends the group after the brokers said that what was read last is not
+// lostRecords ends the group after the brokers said that the last records read are not
 // in the topic.
 func (g *Group) lostRecords(p int32, loss *kgo.ErrDataLoss) {
 	g.mu.Lock()
@@ -356,7 +356,7 @@ func (g *Group) outOfRange(p int32) {
 	l, err := readPartition(g.pollCtx, g.cl, g.gc.Topic, p)
 	if err != nil {
 		if g.pollCtx.Err() == nil && g.quiet.allow("range") {
-			g.log.Error("offset out of range, and cannot read where the topic begins; trying again", "topic", g.gc.Topic, "partition", p, "err", err)
+			g.log.Error("offset out of range, and cannot read the oldest offset; retrying", "event", "kafka.offsets_unknown", "topic", g.gc.Topic, "partition", p, "err", err)
 		}
 		return
 	}

@@ -65,7 +65,7 @@ func recordSize(r *kgo.Record) int64 {
 	return int64(v.Size())
 }
 
-// recordOverhead is what a record costs in memory beyond its size: kgo's
+// recordOverhead is the memory of a record beyond its size: kgo's
 // struct and ours. Without it small records would take several times the budget.
 const recordOverhead = 256
 
@@ -95,8 +95,8 @@ func (a *assignment) full() bool {
 	return a.queued >= a.g.budget.queueLimit() && a.g.budget.held.Load() >= a.g.budget.pool()
 }
 
-// hasRoom reports whether a paused partition is to be fetched again. What is in
-// work does not count, so that the next frame is there when it is acknowledged.
+// hasRoom reports whether a paused partition is to be fetched again. Frames in
+// flight do not count, so that the next frame is there when it is acknowledged.
 // The caller holds a.mu.
 func (a *assignment) hasRoom() bool {
 	return a.queued <= a.g.budget.queueLimit()/2 || a.g.budget.held.Load() <= a.g.budget.pool()/2

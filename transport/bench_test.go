@@ -114,8 +114,8 @@ func benchConsume(b *testing.B, key []byte) {
 	}
 }
 
-// One record at a time, the next after the answer to the one before: what a
-// frame costs when it holds one record.
+// One record at a time, the next after the answer to the one before: the cost of a
+// frame of one record.
 func BenchmarkLatency(b *testing.B) {
 	c := realCluster(b)
 	topic := c.topic(b, "topic", 8)

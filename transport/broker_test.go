@@ -90,8 +90,8 @@ func offsetOutOfRange(t *testing.T, c cluster) {
 	})
 }
 
-// A group that has committed nothing is told what is gone if it had begun to read
-// it; otherwise it begins with what it finds.
+// A group without commits learns of lost records if it had begun to read
+// them; otherwise it begins at the oldest record.
 func TestGoneBeforeAnythingWasCommitted(t *testing.T) {
 	c := fakeCluster(t)
 	topic := c.topic(t, "topic", 2)
@@ -259,7 +259,7 @@ func TestBrokerStoppedAndStartedOnTheSameFolder(t *testing.T) {
 	require.NoError(t, <-appended)
 	held.Ack()
 	// The member is told to join anew, before or after it got the new message:
-	// what was not committed by then comes again.
+	// uncommitted records are redelivered.
 	var got []string
 	for began := time.Now(); pending(t, g)[topic] != 0; {
 		require.Less(t, time.Since(began), patience)

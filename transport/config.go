@@ -83,7 +83,7 @@ func newClient(c Config, more ...kgo.Opt) (*kgo.Client, error) {
 	return kgo.NewClient(append(opts, more...)...)
 }
 
-// MetadataMaxAge is how long clients believe what they know of a topic:
+// MetadataMaxAge is how long clients cache the metadata of a topic:
 // partitions that are added to one are read after that time at the latest.
 const MetadataMaxAge = 10 * time.Second
 
@@ -138,5 +138,5 @@ func (l *clientLog) Log(level kgo.LogLevel, msg string, keyvals ...any) {
 	if level == kgo.LogLevelError {
 		at = slog.LevelError
 	}
-	l.log.Log(context.Background(), at, "kafka client: "+msg, keyvals...)
+	l.log.Log(context.Background(), at, "kafka client: "+msg, append([]any{"event", "kafka.client"}, keyvals...)...)
 }

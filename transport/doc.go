@@ -7,7 +7,7 @@
 // What moves is a [Frame]: an ordered batch of records of one partition, in one
 // Watermill message. It holds what piled up while the frame before it was in
 // work, within bounds of records and bytes: one record when little happens, a
-// thousand under load. Nobody waits for a frame to fill.
+// thousand under load. No frame waits to fill.
 //
 // A [Group] is one kgo client in one consumer group. It reads one topic for one
 // [Subscription], whose channel a router reads. Of each partition that is assigned to the
@@ -35,6 +35,6 @@
 // # Producers
 //
 // A [Producer] appends records with all acknowledgements, idempotent, in order
-// per partition, and never gives up a record before a later one of the same
+// per partition, and never abandons a record before a later one of the same
 // partition.
 package transport

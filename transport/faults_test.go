@@ -57,7 +57,7 @@ func leaderless(t *testing.T, partition int32) (c cluster, away *atomic.Bool) {
 	return c, away
 }
 
-// refusing lets a test decide what a broker answers a producer for a partition of any
+// refusing lets a test set the answer of a broker to a producer for a partition of any
 // topic: an error code, or 0 to append. asks is a client of the same broker.
 func refusing(broker *kfake.Cluster, asks *kgo.Client, code func(partition int32) int16) {
 	broker.ControlKey(int16(kmsg.Produce), func(req kmsg.Request) (kmsg.Response, error, bool) {
@@ -98,7 +98,7 @@ func refusing(broker *kfake.Cluster, asks *kgo.Client, code func(partition int32
 }
 
 // A partition that takes nothing holds up neither the others of its topic nor other
-// topics, whoever hands records in, and what was for it comes in its order.
+// topics, of any caller, and its own records are appended in order.
 func TestAPartitionThatTakesNothingHoldsUpNothingElse(t *testing.T) {
 	c, away := leaderless(t, 1)
 	ctx, cancel := context.WithTimeout(t.Context(), patience)

@@ -19,7 +19,7 @@ type Frame struct {
 	// Assignment numbers assignments of partitions, uniquely in this process.
 	Assignment uint64
 	// Records are in the order of the log, at least one. Their offsets grow, with
-	// gaps where records were compacted or markers of transactions stand.
+	// gaps at compacted records and markers of transactions.
 	Records []Received
 	// Bytes is the size of all records.
 	Bytes int
@@ -75,8 +75,8 @@ type Received struct {
 	// Redelivered: the record may have been handed out before, by an earlier
 	// assignment of any process or by this one.
 	Redelivered bool
-	// Context carries values of whoever handed the event in; nil for what was
-	// read from a log.
+	// Context carries values of the request that posted the event; nil for a record
+	// of a log.
 	Context context.Context
 }
 
@@ -93,7 +93,7 @@ func (r *Received) HeaderBytes(name string) []byte {
 	return nil
 }
 
-// Size is what a record costs in memory and, but for some bytes per field, on the wire.
+// Size is the size of a record in memory and, but for some bytes per field, on the wire.
 func (r *Received) Size() int {
 	n := len(r.Key) + len(r.Value) + 32
 	for _, h := range r.Headers {
@@ -155,7 +155,7 @@ func NewMessage(ctx context.Context, f *Frame) *message.Message {
 }
 
 // received turns any record of a fetch into one of a frame. It cannot fail: a record
-// that stopped its subscriber would be redelivered for ever.
+// that stopped its subscriber would be redelivered without end.
 func received(r *kgo.Record, redelivered bool) Received {
 	return Received{Key: r.Key, Value: r.Value, Headers: r.Headers, Offset: r.Offset, Time: r.Timestamp.UTC(), Redelivered: redelivered}
 }

@@ -25,7 +25,7 @@ func lined(t testing.TB, p *transport.Producer, topic string, partition int32, v
 }
 
 // Frames of a partition follow one another without overlap or gap, and within a
-// frame records have the order of the log, whatever is appended meanwhile.
+// frame records have the order of the log, also during appends.
 func TestFramesFollowOneAnother(t *testing.T) {
 	onBoth(t, func(t *testing.T, c cluster) {
 		const partitions, rounds = 3, 40
@@ -241,15 +241,15 @@ func TestContextsEndWithTheAssignment(t *testing.T) {
 	require.Zero(t, g.Held())
 }
 
-// told is a PartitionListener that takes what the group has committed.
+// told is a PartitionListener that starts at the committed offsets.
 type told struct{ revoked func(partitions []int32) }
 
 func (*told) Assigned(context.Context, string, []int32) (map[int32]int64, error) { return nil, nil }
 
 func (l *told) Revoked(_ string, partitions []int32) { l.revoked(partitions) }
 
-// All partitions but one have a frame in work that does not end: what is held
-// stays within the budget, and the one goes on to its end.
+// All partitions but one have a frame in work that does not end: held records
+// stay within the budget, and the one is read to its end.
 func TestBufferIsBounded(t *testing.T) {
 	onBoth(t, func(t *testing.T, c cluster) {
 		const (
@@ -320,7 +320,7 @@ func TestBufferIsBounded(t *testing.T) {
 	})
 }
 
-// pendingBut is what the group has not committed of all partitions but one.
+// pendingBut counts the uncommitted records of all partitions but one.
 func pendingBut(t *testing.T, g *transport.Group, but int32) int64 {
 	lags, err := g.Lag(t.Context())
 	require.NoError(t, err)
@@ -333,7 +333,7 @@ func pendingBut(t *testing.T, g *transport.Group, but int32) int64 {
 	return n
 }
 
-// The budget is for whoever needs it: partitions that are idle leave it to a
+// The budget is shared by need: idle partitions leave it to a
 // busy one, whose next frames are there when the one in work is acknowledged.
 func TestNextFramesWaitReady(t *testing.T) {
 	c := fakeCluster(t)

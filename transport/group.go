@@ -15,18 +15,18 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 )
 
-// GroupConfig says what a group consumes and how.
+// GroupConfig configures a group.
 type GroupConfig struct {
 	// ID is the consumer group's name. Required.
 	ID string
-	// Topic is what is read. It must exist and be readable. Required.
+	// Topic must exist and be readable. Required.
 	Topic string
 
 	// FrameRecords and FrameBytes bound a frame; a larger record passes alone.
 	// Default to 1000 and 1 MiB.
 	FrameRecords int
 	FrameBytes   int64
-	// BufferBytes bounds what is fetched ahead and in work over all partitions of
+	// BufferBytes bounds the records fetched ahead and in flight over all partitions of
 	// the group. A part of it is for partitions that need it, the rest is shared out
 	// equally, so that a slow partition stops no other. In any case a partition
 	// has one fetch in work and another waiting. Defaults to 64 MiB.
@@ -47,7 +47,7 @@ type GroupConfig struct {
 	// another topic of the name; else the group continues at the oldest record.
 	FailOnTruncation bool
 	// OnRewind, if not nil, is called when Listener returns an offset below the one
-	// that the group has committed: what was acknowledged is read again. It
+	// that the group has committed: acknowledged records are read again. It
 	// must not block.
 	OnRewind func(topic string, partition int32, committed, from int64)
 
@@ -61,16 +61,16 @@ type GroupConfig struct {
 	// CloseTimeout is how long messages in flight have to be acknowledged when
 	// a subscription or the group closes. Defaults to 10 s.
 	CloseTimeout time.Duration
-	// Limit, if given, ends whatever Close waits for: messages in flight, the
+	// Limit, if given, ends all waits of Close: messages in flight, the
 	// last commit, the cluster's answer to leaving. The member is dropped after
-	// its session then, and what it acknowledged last may be redelivered.
+	// its session then, and its last acknowledged records may be redelivered.
 	Limit context.Context
 	// FetchPartitionBytes is the most that one fetch takes of a partition, before
 	// decompression; less when many partitions share BufferBytes. Defaults to 1 MiB.
 	FetchPartitionBytes int32
 }
 
-// SetDefaults fills in what is not set, and fails on what cannot be.
+// SetDefaults sets defaults, and fails on invalid settings.
 func (c *GroupConfig) SetDefaults() error {
 	if c.ID == "" {
 		return errors.New("consumer group without an ID")
@@ -123,8 +123,7 @@ type lastSeen struct {
 	next    int64 // where the next record was expected
 }
 
-// Group is one member of one consumer group. See the package comment for what it
-// promises.
+// Group is one member of one consumer group. The package comment has its guarantees.
 type Group struct {
 	*Subscription
 	gc    GroupConfig
@@ -228,8 +227,8 @@ func (g *Group) join() {
 // minFetch keeps requests worth their while among very many partitions.
 const minFetch = 32 << 10
 
-// setAssigned notes how many partitions share the budget. What is under way of
-// a partition when it is paused is thrown away by the client and fetched again:
+// setAssigned notes how many partitions share the budget. When a partition is paused the
+// client discards its fetch under way and repeats it later:
 // a fraction of the queue at a time keeps that cheap.
 func (g *Group) setAssigned(n int) {
 	g.budget.assigned.Add(int64(n) - g.assigned.Swap(int64(n)))
@@ -346,7 +345,7 @@ const (
 const fetchWait = 25 * time.Millisecond
 
 // Close stops handing out, waits up to CloseTimeout, or until Limit, for messages in
-// flight, cancels their contexts, commits what is acknowledged and leaves the group. It
+// flight, cancels their contexts, commits acknowledged offsets and leaves the group. It
 // returns when all of that is done; it may be called twice.
 func (g *Group) Close() error {
 	g.onceClose.Do(func() {

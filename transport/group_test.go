@@ -332,8 +332,8 @@ func TestTwoMembersShareAndHandOver(t *testing.T) {
 	wg.Wait()
 }
 
-// A group is behind in all of a topic that was created again, whatever it committed of
-// the earlier one.
+// A group lags by all records of a re-created topic: commits of the earlier one
+// do not count.
 func TestLagBehindATopicThatWasCreatedAgain(t *testing.T) {
 	onBoth(t, func(t *testing.T, c cluster) {
 		topic, group := c.topic(t, "topic", 1), c.prefix+"group"

@@ -21,9 +21,9 @@ import (
 
 func TestMain(m *testing.M) {
 	logtest.PatientWatermill()
-	// Watermill's suite joins subscribers by channels that nobody reads once it has
+	// Watermill's suite joins subscribers by channels that are not read once it has
 	// seen every message. One that comes again, because a partition moved late,
-	// keeps its goroutine for ever. Our subscribers' own goroutines are not
+	// keeps its goroutine. Our subscribers' own goroutines are not
 	// excused.
 	const multiplier = "github.com/ThreeDotsLabs/watermill/internal/subscriber.(*multiplier).Subscribe"
 	goleak.VerifyTestMain(m, goleak.IgnoreAnyFunction(multiplier+".func2"), goleak.IgnoreAnyFunction(multiplier+".func3"))

@@ -72,7 +72,7 @@ func groupLag(ctx context.Context, adm *kadm.Client, group, topic string) (lags 
 			return nil, fmt.Errorf("partition %d: %w", p, end.Err)
 		}
 		l := PartitionLag{Topic: topic, Partition: p, End: end.Offset, Newest: newest[topic][p].Offset, Committed: starts[topic][p].Offset}
-		// What was committed of an earlier topic of this name says nothing of this one.
+		// A commit of an earlier topic of this name says nothing of this one.
 		if o, ok := committed.Lookup(topic, p); ok && o.Err == nil && (o.Metadata == "" || o.Metadata == meta[topic].ID.String()) {
 			l.Committed = max(l.Committed, o.At)
 		}
@@ -81,7 +81,7 @@ func groupLag(ctx context.Context, adm *kadm.Client, group, topic string) (lags 
 	return lags, nil
 }
 
-// CommitMetadata returns what the group committed beside its offsets of a topic,
+// CommitMetadata returns the metadata of the group's commits of a topic,
 // by partition: the identity of the topic that they are of.
 func (a *Admin) CommitMetadata(ctx context.Context, group, topic string) (map[int32]string, error) {
 	committed, err := a.adm.FetchOffsets(ctx, group)

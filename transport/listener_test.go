@@ -125,8 +125,8 @@ func TestListenersErrorEndsTheSubscription(t *testing.T) {
 	require.ErrorIs(t, err, fatal)
 }
 
-// The mistake that this catches: a log that had become shorter than what was read of
-// it was read on from its oldest record, and what is appended to it next stands
+// The mistake that this catches: a log that had become shorter than the read offset
+// was read on from its oldest record, and its next appends got offsets
 // where something else was decided.
 func TestAShorterLogEndsTheGroupThatMustNotPassOverIt(t *testing.T) {
 	c := fakeCluster(t)
@@ -149,8 +149,8 @@ func TestAShorterLogEndsTheGroupThatMustNotPassOverIt(t *testing.T) {
 	require.ElementsMatch(t, []int32{0, 1}, listener.revoked, "each assignment is followed by its end")
 }
 
-// Without identities a topic that was made anew under its name is taken for the one
-// of before: the watermark is not its own. The mistake that this catches: all zeros
+// Without identities a re-created topic of the same name is taken for the one
+// before: the watermark is not its own. The mistake that this catches: all zeros
 // were an identity like any other.
 func TestBrokersWithoutTopicIDsAreRefused(t *testing.T) {
 	c := fakeCluster(t)

@@ -43,7 +43,7 @@ func (g *Group) logs(ctx context.Context) (l topicLog, unavailable bool, err err
 			return topicLog{}, false, ctx.Err()
 		}
 		if g.quiet.allow("logs") {
-			g.log.Error("cannot read where the topic begins and ends; trying again", "err", err)
+			g.log.Error("cannot read the topic's offsets; retrying", "event", "kafka.offsets_unknown", "err", err)
 		}
 		if !wait.Sleep(ctx, retryBackoff(try)) {
 			return topicLog{}, false, ctx.Err()
@@ -86,7 +86,7 @@ func allAvailable(logs map[string]topicLog) error {
 	return errors.Join(errs...)
 }
 
-// readPartition asks for what the topic of a partition holds; it fails when the partition
+// readPartition asks for the extent of a topic; it fails when the partition
 // is not available.
 func readPartition(ctx context.Context, cl *kgo.Client, topic string, partition int32) (topicLog, error) {
 	logs, err := readAvailable(ctx, cl, []string{topic})

@@ -16,8 +16,8 @@ import (
 )
 
 // A batch fails while the next of its sequence is handed in and waits for the round to
-// end. The mistake that this catches: the next round begins without a look at it. What is
-// of another sequence is appended.
+// end. The mistake that this catches: the next round begins without a look at it. Records
+// of another sequence are appended.
 func TestARoundLooksAtFailuresOfTheOneBefore(t *testing.T) {
 	arrived, release := make(chan struct{}), make(chan struct{})
 	c := faulty(t, func(n int) int16 {
@@ -42,7 +42,7 @@ func TestARoundLooksAtFailuresOfTheOneBefore(t *testing.T) {
 	require.Equal(t, upTo(1), logged(t, c))
 }
 
-// A pinned record goes to its partition whatever its key says.
+// A pinned record goes to its partition, whichever key it has.
 func TestPinnedRecordsGoWhereTheyArePinned(t *testing.T) {
 	broker, err := kfake.NewCluster(kfake.NumBrokers(1), kfake.SeedTopics(4, "pinned"))
 	require.NoError(t, err)

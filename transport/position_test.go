@@ -7,7 +7,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 )
 
-// What is committed is behind the last acknowledgement; what was handed out and not
+// The commit is behind the last acknowledgement; records handed out and not
 // acknowledged comes first again, and says that it may be a repetition.
 func TestPositionsFollowAcknowledgements(t *testing.T) {
 	g := &Group{gc: GroupConfig{FrameRecords: 2, FrameBytes: 1 << 20, BufferBytes: 1 << 20}, budget: NewBudget(1 << 20)}

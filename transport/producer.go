@@ -14,7 +14,7 @@ import (
 )
 
 // ErrBroken is the error of AppendAsync after one of the sequence failed: the records
-// would stand behind a gap.
+// would follow a gap.
 var ErrBroken = errors.New("records before these were not appended")
 
 // Sequence is records of one partition, of which none is appended behind one that
@@ -22,7 +22,7 @@ var ErrBroken = errors.New("records before these were not appended")
 // belongs to one producer.
 type Sequence struct{ broken atomic.Pointer[error] }
 
-// Broken returns the error of what is handed in behind a failure; nil without one.
+// Broken returns the error of records behind a failure; nil without one.
 func (s *Sequence) Broken() error {
 	if s == nil {
 		return nil
@@ -46,8 +46,8 @@ var ErrTooLarge = errors.New("record too large")
 
 // ProducerConfig tunes a producer.
 type ProducerConfig struct {
-	// MaxBufferedRecords and MaxBufferedBytes bound what is handed in and not
-	// yet acknowledged; at the bound callers of Append wait. A single larger batch
+	// MaxBufferedRecords and MaxBufferedBytes bound the records that are not yet
+	// acknowledged; at the bound callers of Append wait. A single larger batch
 	// passes alone. Default to 100,000 and 64 MiB.
 	MaxBufferedRecords int
 	MaxBufferedBytes   int64
@@ -63,13 +63,13 @@ type ProducerConfig struct {
 
 // Producer appends with all acknowledgements, idempotent, in order.
 //
-// It works in rounds, one line of records at a time: what was handed in for a
-// partition while its round was under way makes up the next. No round starts before
+// It works in rounds, one line of records at a time: the records handed in for a
+// partition during its round make up the next. No round starts before
 // every record of the line's last one is acknowledged or failed, and only one request
 // per broker is under way, so a failure is known before anything behind it is sent.
-// Inside a round kgo fails whatever it holds of a partition with a failed batch, and
+// Inside a round kgo fails all records that it holds of a partition with a failed batch, and
 // nothing is sent while rounds are handed to it, so it holds all that follows. A
-// partition that takes nothing holds up what is for it and nothing else. Where the
+// partition that takes nothing holds up its own records and no others. Where the
 // partition is not known before kgo chooses it, the line is the topic.
 //
 // There is no limit of retries and no delivery timeout: while the cluster is
@@ -186,7 +186,7 @@ func (p *Producer) Append(ctx context.Context, records []Record) error {
 // AppendAsync hands in the next records of a sequence, all pinned to one partition, and
 // calls done once, from another goroutine, when all are acknowledged or with the first
 // error; until then the bytes of records must not change. It does not wait: the caller
-// bounds what is not acknowledged. done must not block.
+// bounds the records that are not acknowledged. done must not block.
 func (p *Producer) AppendAsync(ctx context.Context, sequence *Sequence, records []Record, done func(error)) {
 	if err := p.hand(ctx, sequence, records, done); err != nil {
 		go done(err)
@@ -363,7 +363,7 @@ func (p *Producer) launch() {
 func (p *Producer) flush(c *clientRun) {
 	for {
 		if err := c.cl.Flush(context.Background()); err != nil {
-			p.log.Error("flush ended early", "err", err) // only a closed client does
+			p.log.Error("flush ended early", "event", "kafka.flush_failed", "err", err) // only a closed client does
 		}
 		p.mu.Lock()
 		if c.answered >= c.produced {
@@ -384,7 +384,7 @@ func (p *Producer) client() *clientRun {
 	last := len(p.clients) - 1
 	if c := p.clients[last]; c.lost && !p.abandoned {
 		if cl, err := p.open(); err != nil { // it made one before
-			p.log.Error("cannot replace the producer's client", "err", err)
+			p.log.Error("cannot replace the producer's client", "event", "kafka.client_failed", "err", err)
 		} else {
 			p.clients = append(p.clients, &clientRun{cl: cl})
 			last++
@@ -432,7 +432,7 @@ func (p *Producer) answered(l *line, c *clientRun, op *appendOp, err error) {
 	p.mu.Unlock()
 }
 
-// Close waits until ctx ends for what was handed in, then fails the rest, whose
+// Close waits until ctx ends for acknowledgements, then fails the other records, whose
 // outcome is unknown. It may be called twice.
 func (p *Producer) Close(ctx context.Context) error {
 	p.mu.Lock()

@@ -13,20 +13,20 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 )
 
-// RecordClient is what a producer needs of a Kafka client; *kgo.Client is one.
+// RecordClient is the part of a Kafka client that a producer uses; *kgo.Client is one.
 type RecordClient interface {
 	// Produce hands a record in and calls promise once, when it is acknowledged or
 	// has failed. The records of a partition are appended in the order of the calls,
 	// and none behind one that failed. Nothing need be sent before Flush.
 	Produce(ctx context.Context, r *kgo.Record, promise func(*kgo.Record, error))
-	// Flush sends what was handed in, also while it waits, and returns when every
+	// Flush sends all records, also those handed in while it waits, and returns when every
 	// promise was called.
 	Flush(ctx context.Context) error
-	// Close fails what is not acknowledged, whose outcome is unknown then.
+	// Close fails the records without acknowledgement; their outcome is unknown.
 	Close()
 }
 
-// newProducerClient makes a kgo client that appends in order and never gives up. It
+// newProducerClient makes a kgo client that appends in order and retries without end. It
 // sends nothing while handing is held.
 func newProducerClient(cfg Config, pc ProducerConfig, handing *sync.RWMutex) (RecordClient, error) {
 	dial := dialer(cfg.TLS)
@@ -66,15 +66,15 @@ func dialer(config *tls.Config) func(ctx context.Context, network, address strin
 }
 
 // heldConn sends no request while handing is held. A record that is handed in then goes
-// out, and can be refused, once all of its round are in kgo's hands: kgo fails what it
-// holds behind a failed batch, but takes what is handed in after that.
+// out, and can be refused, once all of its round are in kgo's hands: kgo fails the records
+// that it holds behind a failed batch, but takes later ones.
 type heldConn struct {
 	net.Conn
 	handing *sync.RWMutex
 }
 
-// Write does not wait for others, however long the broker takes none of it: what it
-// sends was put together before the next round is handed in.
+// Write does not wait for others, however long the broker takes none of it: its
+// request was built before the next round is handed in.
 func (c *heldConn) Write(b []byte) (int, error) {
 	c.pass()
 	return c.Conn.Write(b)
@@ -85,7 +85,7 @@ func (c *heldConn) pass() {
 	defer c.handing.RUnlock()
 }
 
-// producerClient is kgo's client. What is for a topic that kgo does not know yet waits
+// producerClient is kgo's client. Records for a topic that kgo does not know yet wait
 // here until it does: kgo would hand it on to the partitions at a time of its own, and
 // send the first of it meanwhile.
 type producerClient struct {
@@ -94,7 +94,7 @@ type producerClient struct {
 	topics  map[string]*topicRecords // guarded by handing
 }
 
-// topicRecords is what waits until kgo knows a topic.
+// topicRecords are records that wait until kgo knows a topic.
 type topicRecords struct {
 	known   bool
 	waiting []promised

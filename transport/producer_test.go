@@ -298,7 +298,7 @@ func TestRecordsOfMessagesKeepKeysAndNulls(t *testing.T) {
 	require.Empty(t, next().Metadata)
 }
 
-// A failure of one of many records is that of the whole, and nothing stands behind it.
+// A failure of one of many records is that of the whole, and nothing is appended behind it.
 func TestAppendFailsWithOneOfItsRecords(t *testing.T) {
 	c := faulty(t, func(n int) int16 {
 		if n == 2 {

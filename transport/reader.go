@@ -59,7 +59,7 @@ func NewReader(cfg Config, topic string, bytes int) *Reader {
 // one, and so many as fit into the bound; a larger record comes alone. It waits
 // for them until ctx ends. Where retention removed records it continues with the oldest
 // one: the first record has a higher offset than asked for then, as it may where records
-// were compacted or markers of transactions stand. Behind the end of the log, also of one
+// were compacted or at markers of transactions. Behind the end of the log, also of one
 // that became shorter, it waits. The error is that of ctx when there was nothing to read,
 // and another one when the cluster did not answer, which takes up to readerWait, or
 // refused; the next call tries again.
@@ -115,7 +115,7 @@ func (r *Reader) seek(partition int32, offset int64) error {
 		}
 		if r.seekable {
 			r.fetched, r.next = nil, offset
-			// What is under way or fetched ahead is thrown away by it.
+			// It discards fetches under way and records fetched ahead.
 			r.cl.SetOffsets(map[string]map[int32]kgo.EpochOffset{r.topic: {partition: {Epoch: -1, Offset: offset}}})
 			return nil
 		}
@@ -160,7 +160,7 @@ func (r *Reader) poll(ctx context.Context) error {
 	return nil
 }
 
-// take returns of what was fetched as much as the bound allows.
+// take returns fetched records up to the bound.
 func (r *Reader) take() []Received {
 	n, size := 0, 0
 	for ; n < len(r.fetched); n++ {
@@ -189,7 +189,7 @@ func (r *Reader) existing(ctx context.Context, partition int32, wanted int64) (i
 		return wanted, err
 	}
 	if first := l.start[partition]; wanted < first {
-		r.cfg.logger().Warn("records that were still wanted are gone from the topic; going on at the oldest",
+		r.cfg.logger().Warn("records expired before they were read; resuming at the oldest", "event", "kafka.records_lost",
 			"topic", r.topic, "partition", partition, "wanted", wanted, "got", first)
 		return first, nil
 	}

@@ -72,8 +72,8 @@ func number(t testing.TB, r transport.Received) (n int64) {
 	return n
 }
 
-// Whatever it is asked for, it returns the record of that offset first, and leaves
-// none out: going on, jumping back and forth, another partition, waiting.
+// It returns the record of the wanted offset first, and leaves
+// none out: reading on, jumping back and forth, another partition, waiting.
 func TestReader(t *testing.T) {
 	onBoth(t, func(t *testing.T, c cluster) {
 		topic := c.topic(t, "read", 2)
@@ -133,7 +133,7 @@ func TestReader(t *testing.T) {
 }
 
 // What retention took away is passed over, to the oldest record, also while it is
-// being read, and the end of a log that was made anew is waited for.
+// being read, and it waits for the end of a re-created log.
 func TestReaderOfWhatIsGone(t *testing.T) {
 	onBoth(t, func(t *testing.T, c cluster) {
 		topic := c.topic(t, "gone", 1)

@@ -130,7 +130,7 @@ func (a *asked) OnBrokerRead(_ kgo.BrokerMetadata, key int16, _ int, _, _ time.D
 
 // The newest records are looked for, and found to be none, though retention removes
 // all that there is after the ends were asked for. The mistake that this catches: to
-// wait for them for ever.
+// wait for them without end.
 func TestTheNewestRecordsAreRemovedMeanwhile(t *testing.T) {
 	onBoth(t, func(t *testing.T, c cluster) {
 		topic := c.topic(t, "removed", 1)

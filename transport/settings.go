@@ -40,7 +40,7 @@ func (a *Admin) alter(ctx context.Context, specs []TopicSpec) error {
 	for _, topic := range found {
 		if topic.Err != nil {
 			// Nothing says that they are wrong.
-			a.cfg.logger().Warn("the topic's settings cannot be compared with the configuration: allow this user DESCRIBE_CONFIGS on it", "topic", topic.Name, "error", topic.Err)
+			a.cfg.logger().Warn("cannot compare the topic's settings with the configuration: allow this user DESCRIBE_CONFIGS on it", "event", "kafka.settings_unknown", "topic", topic.Name, "error", topic.Err)
 			continue
 		}
 		if err := a.alterOne(ctx, topic, wanted[topic.Name]); err != nil {
@@ -77,7 +77,7 @@ func (a *Admin) alterOne(ctx context.Context, topic kadm.ResourceConfig, wanted 
 		return fmt.Errorf("topic %s: %s: allow this user ALTER_CONFIGS on it, or have it altered: kafka-configs.sh --alter --entity-type topics --entity-name %s --add-config %s: %w: %w",
 			topic.Name, strings.Join(said, ", "), topic.Name, strings.Join(set, ","), ErrSettings, err)
 	}
-	a.cfg.logger().Warn("the topic's settings were altered to those of the configuration", "topic", topic.Name, "altered", strings.Join(said, ", "))
+	a.cfg.logger().Warn("altered the topic's settings to those of the configuration", "event", "kafka.settings_altered", "topic", topic.Name, "altered", strings.Join(said, ", "))
 	return nil
 }
 

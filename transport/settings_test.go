@@ -15,7 +15,7 @@ import (
 
 // Settings that change in the configuration change in the topics that are there.
 // The mistake that this catches: limits that are raised later end in
-// MESSAGE_TOO_LARGE for ever, and a retention that is changed has no effect.
+// MESSAGE_TOO_LARGE without end, and a retention that is changed has no effect.
 func TestSettingsOfATopicAreAltered(t *testing.T) {
 	onBoth(t, func(t *testing.T, c cluster) {
 		topic := c.topic(t, "topic", 1, "max.message.bytes", "2000", "retention.ms", "3600000", "cleanup.policy", "compact", "segment.bytes", "2000000")
@@ -61,7 +61,7 @@ func TestSettingsOfATopicAreAltered(t *testing.T) {
 	})
 }
 
-// What cannot be altered is refused, with what is to be done.
+// Settings that cannot be altered are refused, with the remedy.
 func TestSettingsThatCannotBeAlteredAreRefused(t *testing.T) {
 	c := realCluster(t)
 	topic := c.topic(t, "topic", 1, "retention.ms", "3600000")

@@ -29,7 +29,7 @@ func TestAReaderGoesOnBesideAPartitionWithoutALeader(t *testing.T) {
 	require.EqualValues(t, 3, records[0].Offset)
 }
 
-// What the partitions end with that can be asked is found beside one that cannot.
+// The newest records of available partitions are found beside an unavailable one.
 func TestTheNewestRecordsBesideAPartitionWithoutALeader(t *testing.T) {
 	c, away := leaderless(t, 1)
 	topic := c.topic(t, "topic", 2)

@@ -6,7 +6,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 )
 
-// Metadata entries that stand for parts of a Kafka record. All others are
+// Metadata entries that represent parts of a Kafka record. All others are
 // headers of the same name.
 const (
 	// KeyMetadata is the record's key; absent when the record has none.
@@ -40,7 +40,7 @@ type Record struct {
 	Key     []byte // decides the partition, unless that is pinned; nil is no key
 	Value   []byte // nil is a null value
 	Headers []Header
-	// Pinned says that the record goes to Partition, whatever its key.
+	// Pinned sends the record to Partition; its key does not matter.
 	Pinned    bool
 	Partition int32
 }

@@ -24,7 +24,7 @@ func (l watermillLog) Error(msg string, err error, fields watermill.LogFields) {
 	if !l.quiet.allow(msg) {
 		return
 	}
-	args := []any{"err", err}
+	args := []any{"event", "watermill.failed", "err", err}
 	for k, v := range l.fields.Add(fields) {
 		args = append(args, k, v)
 	}

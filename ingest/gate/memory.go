@@ -36,7 +36,7 @@ type mark struct {
 }
 
 // NewMemory returns an empty gate whose marks last for ttl. It holds at most so many
-// entries, some 250 bytes each whatever the length of the ids; the oldest make room.
+// entries, some 250 bytes each for ids of any length; the oldest make room.
 func NewMemory(ttl time.Duration, entries int) *Memory {
 	return &Memory{ttl: ttl, entries: entries, marks: map[memoryKey]*list.Element{}, age: list.New()}
 }

@@ -33,7 +33,7 @@ var edgeMutants = []mutant{
 		test: "TestAFrameWhoseMessageHasEnded",
 	},
 	{
-		rule: "an event that cannot be taken in is a letter before its frame is done", in: "ingest", fn: "Stage.takeIn",
+		rule: "an event that cannot be taken in is a letter before its frame is done", in: "ingest", fn: "Stage.ingestFrame",
 		find: "return _1._2._3._4(_5, _6) }); _7 != nil {", put: "return _1._2._3._4(_5, _6) }); false {",
 		test: "TestLettersThatCannotBeStoredHoldUpTheirFrame",
 	},

@@ -3,8 +3,8 @@
 //
 // # Model
 //
-// [Logs] holds topics. A topic is a log of package sqlite: what is appended
-// in one go to a partition is one row. The process that has the file open for its
+// [Logs] holds topics. A topic is a log of package sqlite: the records
+// of one append to a partition are one row. The process that has the file open for its
 // logs holds a lock beside it, so there is one, which owns every partition.
 //
 //	Append ──▶ row ──commit──▶ wake ──▶ frame ──Ack──▶ next frame

@@ -36,7 +36,7 @@ func TestMain(m *testing.M) {
 		os.Exit(1)
 	}
 	logtest.PatientWatermill()
-	// Watermill's suite joins subscribers by channels that nobody reads in the end.
+	// Watermill's suite joins subscribers by channels that are not read in the end.
 	const multiplier = "github.com/ThreeDotsLabs/watermill/internal/subscriber.(*multiplier).Subscribe"
 	goleak.VerifyTestMain(m, goleak.IgnoreAnyFunction(multiplier+".func2"), goleak.IgnoreAnyFunction(multiplier+".func3"))
 }
@@ -124,7 +124,7 @@ func (s *suitePubSub) Close() error {
 	return nil
 }
 
-// Of Watermill's own suite, what a file with one reader of a topic can have.
+// The cases of Watermill's own suite for a file with one reader of a topic.
 func TestWatermill(t *testing.T) {
 	features := tests.Features{Persistent: true, GuaranteedOrder: true}
 	run := func(name string, test func(t *testing.T, tctx tests.TestContext, c tests.PubSubConstructor)) {
@@ -164,8 +164,8 @@ func appendUntilKilled(path string) error {
 	}
 }
 
-// I1: what was acknowledged survives kill -9 in the middle of appends, and while the
-// process lives nobody else gets its logs.
+// I1: acknowledged records survive kill -9 during appends, and while the
+// process lives no other process gets its logs.
 func TestKilledInTheMiddleOfAppends(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "state.db")
 	child := exec.CommandContext(t.Context(), os.Args[0])
@@ -205,7 +205,7 @@ func TestKilledInTheMiddleOfAppends(t *testing.T) {
 	require.EqualValues(t, end[0], next)
 }
 
-// A file that was made anew has another log, and one that was not has the same.
+// A re-created file has another log, and one that was not has the same.
 func TestIdentity(t *testing.T) {
 	w := fresh(t)
 	_, err := w.TopicID(t.Context(), "topic")
@@ -226,7 +226,7 @@ func TestIdentity(t *testing.T) {
 	require.NotEqual(t, id, anew)
 }
 
-// An appender waits for room; what it was told is not there is appended once.
+// Records behind a failed append of their sequence are not appended.
 func TestAppendAsyncStopsAtAFailure(t *testing.T) {
 	w := fresh(t)
 	require.NoError(t, w.Make(t.Context(), "topic", 1))

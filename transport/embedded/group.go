@@ -101,9 +101,9 @@ func (g *Group) revoked(partitions []int32) {
 	}
 }
 
-// lost says that records between wanted and got are gone.
+// lost reports that records between wanted and got expired.
 func (g *Group) lost(partition int32, wanted, got int64) {
-	g.logs.log.Error("records that were still wanted are gone from the log; going on at the oldest",
+	g.logs.log.Error("records expired before they were read; resuming at the oldest", "event", "log.records_lost",
 		"topic", g.gc.Topic, "partition", partition, "wanted", wanted, "got", got)
 	if g.gc.OnRecordsLost != nil {
 		g.gc.OnRecordsLost(g.gc.Topic, partition, wanted, got)

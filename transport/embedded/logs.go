@@ -115,7 +115,7 @@ func (l *Logs) topic(ctx context.Context, name string) (*sqlite.Log, error) {
 	return log, nil
 }
 
-// TopicID returns a topic's identity. A file that is made anew has topics with others.
+// TopicID returns a topic's identity. A re-created file has topics with others.
 func (l *Logs) TopicID(ctx context.Context, topic string) (string, error) {
 	log, err := l.topic(ctx, topic)
 	if err != nil {
@@ -150,7 +150,7 @@ func (l *Logs) setFailing(err error) {
 
 var _ transport.Appender = (*Logs)(nil)
 
-// Append implements transport.Appender. It repeats what the file did not take until
+// Append implements transport.Appender. It retries a failed append until
 // ctx ends; then its outcome is unknown.
 func (l *Logs) Append(ctx context.Context, records []transport.Record) error {
 	for len(records) > 0 {
@@ -199,8 +199,8 @@ func (l *Logs) append(ctx context.Context, topic string, records []transport.Rec
 	return err
 }
 
-// AppendAsync appends like Append, and calls done before it returns. What comes behind
-// a failure of its sequence fails.
+// AppendAsync appends like Append, and calls done before it returns. Records behind
+// a failure of its sequence fail.
 func (l *Logs) AppendAsync(ctx context.Context, sequence *transport.Sequence, records []transport.Record, done func(error)) {
 	err := sequence.Broken()
 	if err == nil {

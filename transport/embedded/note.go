@@ -18,7 +18,7 @@ import (
 // restored database does not know that itself.
 const noteSuffix = ".note"
 
-// note is what a process writes beside the file when it opens the logs, every now and
+// note is the extent of the logs, which a process writes beside the file when it opens the logs, every now and
 // then, and at its end.
 type note struct {
 	Generation uint16              `json:"generation"` // of the inbox

@@ -15,7 +15,7 @@ const (
 	packed = 1 // an S2 block (github.com/klauspost/compress/s2) of records
 )
 
-// What is appended together stands in rows of at most so many records and bytes; a
+// The bounds of a row, in records and bytes. An append may take several rows, and a
 // larger record has a row of its own.
 const (
 	rowRecords = 1000

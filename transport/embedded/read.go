@@ -161,7 +161,7 @@ func (r *Reader) Read(ctx context.Context, partition int32, offset int64) ([]tra
 		}
 		if len(records) > 0 {
 			if got := records[0].Offset; got > offset {
-				r.logs.log.Warn("records that were still wanted are gone from the log; going on at the oldest",
+				r.logs.log.Warn("records expired before they were read; resuming at the oldest", "event", "log.records_lost",
 					"topic", r.topic, "partition", partition, "wanted", offset, "got", got)
 			}
 			for i := range records {
@@ -180,7 +180,7 @@ func (r *Reader) Read(ctx context.Context, partition int32, offset int64) ([]tra
 // Close does nothing: there is no connection.
 func (r *Reader) Close() {}
 
-// Trim deletes what was appended to a topic before a time and frees the space. It keeps
+// Trim deletes records appended to a topic before a time and frees the space. It keeps
 // the records of each partition from its offset in below on; nil is no limit.
 func (l *Logs) Trim(ctx context.Context, topic string, before time.Time, below map[int32]int64) error {
 	log, err := l.topic(ctx, topic)

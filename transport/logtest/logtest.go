@@ -1,4 +1,4 @@
-// Package logtest is the conformance suite of what the stages need of a log. It
+// Package logtest is the conformance suite of a log, as the stages need it. It
 // runs against topics of a cluster and against tables of the SQLite file.
 package logtest
 
@@ -16,7 +16,7 @@ import (
 	"github.com/seed-86dfc502/weir/transport"
 )
 
-// Logs is what is tested.
+// Logs is the log under test.
 type Logs interface {
 	transport.Appender
 	// Make makes a topic.

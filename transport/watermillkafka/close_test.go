@@ -15,7 +15,7 @@ import (
 )
 
 // absentMember joins a group and never answers to a rebalance: until it leaves,
-// Kafka keeps everybody who joins waiting.
+// Kafka lets all joining members wait.
 func absentMember(t *testing.T, client *kgo.Client, group, topic string) (leave func()) {
 	metadata := kmsg.NewConsumerMemberMetadata()
 	metadata.Topics = []string{topic}

@@ -27,7 +27,7 @@ func saramaConfig(cfg transport.Config, gc transport.GroupConfig) *sarama.Config
 	c.Metadata.Retry.Backoff = 250 * time.Millisecond
 	c.Metadata.RefreshFrequency = transport.MetadataMaxAge
 	// A missing topic is reported, and a deleted one must not be created again with the
-	// broker's default partitions because somebody asked for it.
+	// broker's default partitions by a request for it.
 	c.Metadata.AllowAutoTopicCreation = false
 	c.Consumer.Offsets.Initial = sarama.OffsetOldest
 	c.Consumer.Offsets.AutoCommit.Enable = true // of what was acknowledged; a commit per message costs a factor of 100

@@ -26,7 +26,7 @@ import (
 func TestMain(m *testing.M) {
 	logtest.PatientWatermill()
 	// A meter of the library that sarama counts with, which has no end, and what
-	// Watermill's suite joins subscribers with: nobody reads a message there that
+	// Watermill's suite joins subscribers with: a message is not read there that
 	// comes again once the suite has seen it.
 	const multiplier = "github.com/ThreeDotsLabs/watermill/internal/subscriber.(*multiplier).Subscribe"
 	goleak.VerifyTestMain(m, goleak.IgnoreTopFunction("github.com/rcrowley/go-metrics.(*meterArbiter).tick"),
