@@ -5,7 +5,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"text/tabwriter"
 	"time"
 
 	"github.com/seed-86dfc502/weir/assemble"
@@ -45,8 +44,8 @@ func newAuditCommand(a *app) *cobra.Command {
 }
 
 func (o *auditOptions) run(ctx context.Context) error {
-	if o.limit < 1 || o.after < 0 {
-		return &usageError{fmt.Errorf("--limit must be at least 1 and --after not negative")}
+	if err := checkPage(o.limit, o.after); err != nil {
+		return err
 	}
 	return o.withStore(ctx, func(s assemble.Store) error {
 		rows, err := s.Audits(ctx, o.after, o.limit)
@@ -60,22 +59,11 @@ func (o *auditOptions) run(ctx context.Context) error {
 			}
 			return o.printJSON(all)
 		}
-		if len(rows) == 0 {
-			fmt.Fprintln(o.out, "no operator's actions")
-			return nil
-		}
-		w := tabwriter.NewWriter(o.out, 0, 0, 2, ' ', 0)
-		fmt.Fprintln(w, "ID\tTIME\tACTOR\tACTION\tENTITY\tSERVICE\tREASON\tDETAIL")
-		for _, r := range rows {
-			fmt.Fprintf(w, "%d\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", r.ID, r.Time.UTC().Format(time.RFC3339), terminal.Visible(r.Actor), r.Action,
+		last := func() int64 { return rows[len(rows)-1].ID }
+		return o.page("no operator's actions", "ID\tTIME\tACTOR\tACTION\tENTITY\tSERVICE\tREASON\tDETAIL", len(rows), o.limit, last, func(i int) string {
+			r := &rows[i]
+			return fmt.Sprintf("%d\t%s\t%s\t%s\t%s\t%s\t%s\t%s", r.ID, r.Time.UTC().Format(time.RFC3339), terminal.Visible(r.Actor), r.Action,
 				cmp.Or(terminal.Visible(r.Entity), "-"), cmp.Or(terminal.Visible(r.Service), "-"), cmp.Or(terminal.Visible(r.Reason), "-"), cmp.Or(terminal.Visible(string(r.Detail)), "-"))
-		}
-		if err := w.Flush(); err != nil {
-			return err
-		}
-		if len(rows) == o.limit {
-			fmt.Fprintf(o.out, "more: --after %d\n", rows[len(rows)-1].ID)
-		}
-		return nil
+		})
 	})
 }

@@ -10,6 +10,7 @@ import (
 	"log/slog"
 	"os"
 	"strings"
+	"text/tabwriter"
 	"unicode/utf8"
 
 	"github.com/seed-86dfc502/weir/assemble"
@@ -71,6 +72,38 @@ func (a *app) printJSON(v any) error {
 	e.SetIndent("", "  ")
 	e.SetEscapeHTML(false)
 	return e.Encode(v)
+}
+
+// table prints rows, whose cells tabs separate, in columns below a header.
+func (a *app) table(header string, rows int, row func(i int) string) error {
+	w := tabwriter.NewWriter(a.out, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(w, header)
+	for i := range rows {
+		fmt.Fprintln(w, row(i))
+	}
+	return w.Flush()
+}
+
+// page prints one page of a list, or the word for an empty one, and names the flag for the
+// next page after last.
+func (a *app) page(empty, header string, rows, limit int, last func() int64, row func(i int) string) error {
+	if rows == 0 {
+		fmt.Fprintln(a.out, empty)
+		return nil
+	}
+	err := a.table(header, rows, row)
+	if err == nil && rows == limit {
+		fmt.Fprintf(a.out, "more: --after %d\n", last())
+	}
+	return err
+}
+
+// checkPage refuses bounds of a page that select nothing.
+func checkPage(limit int, after int64) error {
+	if limit < 1 || after < 0 {
+		return &usageError{errors.New("--limit must be at least 1 and --after not negative")}
+	}
+	return nil
 }
 
 // withStore opens the store of the configuration for one command, for reading

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"text/tabwriter"
 	"time"
 
 	"github.com/seed-86dfc502/weir/assemble"
@@ -79,15 +78,12 @@ func printDeliveries(a *app, all []operate.Delivery, q operate.DeliveryQuery) er
 	if len(all) == q.Limit {
 		fmt.Fprintf(a.out, "the newest %d, there may be more: --until %s, or --limit\n", q.Limit, all[0].At.Format(time.RFC3339Nano))
 	}
-	w := tabwriter.NewWriter(a.out, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(w, "TIME\tSERVICE\tENTITY\tVERSION\tOUTCOME\tSTATUS\tMS\tANSWER")
-	for _, d := range all {
-		status := "-"
+	return a.table("TIME\tSERVICE\tENTITY\tVERSION\tOUTCOME\tSTATUS\tMS\tANSWER", len(all), func(i int) string {
+		d, status := &all[i], "-"
 		if d.Status != 0 {
 			status = fmt.Sprint(d.Status)
 		}
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%d\t%s\n", d.At.Format("2006-01-02T15:04:05.000Z"), terminal.Visible(d.Service), terminal.Visible(d.Entity), d.Version, d.Outcome, status,
+		return fmt.Sprintf("%s\t%s\t%s\t%s\t%s\t%s\t%d\t%s", d.At.Format("2006-01-02T15:04:05.000Z"), terminal.Visible(d.Service), terminal.Visible(d.Entity), d.Version, d.Outcome, status,
 			d.Millis, cmp.Or(terminal.Visible(d.Answer), "-"))
-	}
-	return w.Flush()
+	})
 }

@@ -11,34 +11,18 @@ import (
 	"github.com/spf13/cobra"
 )
 
-type dlqDiscardOptions struct {
-	*app
-	f letterFlags
-}
-
 func newDlqDiscardCommand(a *app) *cobra.Command {
-	o := &dlqDiscardOptions{app: a}
-	c := &cobra.Command{
+	f := &letterFlags{}
+	return f.command(a, &cobra.Command{
 		Use:     "discard [ID...]",
 		Short:   "Set dead letters aside",
 		Long:    "Set dead letters aside. They stay listed with --state discarded until their retention is over.",
 		Example: "  weir dlq discard -c weir.yaml 17\n  weir dlq discard -c weir.yaml --all --code bad_json --reason \"the producer was broken\" --yes",
-		RunE:    func(cmd *cobra.Command, args []string) error { return o.run(cmd.Context(), args) },
-	}
-	return o.f.add(o.app, c)
-}
-
-func (o *dlqDiscardOptions) run(ctx context.Context, args []string) error {
-	l, err := o.f.letters(args)
-	if err != nil {
-		return err
-	}
-	if err := o.f.confirmAll(ctx, o.app, l, "Discard"); err != nil {
-		return err
-	}
-	// The store alone is enough, and two processes may have it open.
-	return o.withStore(ctx, func(s assemble.Store) error {
-		return o.withProgress(&operate.Env{Store: s, Actor: operate.Actor()}, func(a *app, env *operate.Env) error { return discardLetters(ctx, a, env, l, o.f.reason) })
+	}, "Discard", func(ctx context.Context, l operate.Letters) error {
+		// The store alone is enough, and two processes may have it open.
+		return a.withStore(ctx, func(s assemble.Store) error {
+			return a.withProgress(&operate.Env{Store: s, Actor: operate.Actor()}, func(a *app, env *operate.Env) error { return discardLetters(ctx, a, env, l, f.reason) })
+		})
 	})
 }
 

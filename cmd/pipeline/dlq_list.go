@@ -1,10 +1,9 @@
 package main
 
 import (
+	"cmp"
 	"context"
-	"errors"
 	"fmt"
-	"text/tabwriter"
 	"time"
 
 	"github.com/dustin/go-humanize/english"
@@ -41,8 +40,8 @@ func (o *dlqListOptions) run(ctx context.Context) error {
 	if err := checkLetterWords(o.stage, o.state); err != nil {
 		return err
 	}
-	if o.f.Limit < 1 || o.f.AfterID < 0 {
-		return &usageError{errors.New("--limit must be at least 1 and --after not negative")}
+	if err := checkPage(o.f.Limit, o.f.AfterID); err != nil {
+		return err
 	}
 	o.f.Stage, o.f.State = store.Stage(o.stage), store.LetterState(o.state)
 	if o.f.State == "all" {
@@ -60,25 +59,10 @@ func (o *dlqListOptions) run(ctx context.Context) error {
 			}
 			return o.printJSON(all)
 		}
-		if len(letters) == 0 {
-			fmt.Fprintln(o.out, "no dead letters")
-			return nil
-		}
-		w := tabwriter.NewWriter(o.out, 0, 0, 2, ' ', 0)
-		fmt.Fprintln(w, "ID\tFIRST\tLAST\tCOUNT\tSTAGE\tCODE\tWHERE\tENTITY\tREASON")
-		for _, l := range letters {
-			where := l.Source
-			if l.Service != "" {
-				where = l.Service
-			}
-			fmt.Fprintf(w, "%d\t%s\t%s\t%d\t%s\t%s\t%s\t%q\t%s\n", l.ID, l.Created.UTC().Format(time.RFC3339), l.Last.UTC().Format(time.RFC3339), l.Count, l.Stage, l.Code, terminal.Visible(where), l.Entity, terminal.Visible(l.Reason))
-		}
-		if err := w.Flush(); err != nil {
-			return err
-		}
-		if len(letters) == o.f.Limit {
-			fmt.Fprintf(o.out, "more: --after %d\n", letters[len(letters)-1].ID)
-		}
-		return nil
+		last := func() int64 { return letters[len(letters)-1].ID }
+		return o.page("no dead letters", "ID\tFIRST\tLAST\tCOUNT\tSTAGE\tCODE\tWHERE\tENTITY\tREASON", len(letters), o.f.Limit, last, func(i int) string {
+			l := &letters[i]
+			return fmt.Sprintf("%d\t%s\t%s\t%d\t%s\t%s\t%s\t%q\t%s", l.ID, l.Created.UTC().Format(time.RFC3339), l.Last.UTC().Format(time.RFC3339), l.Count, l.Stage, l.Code, terminal.Visible(cmp.Or(l.Service, l.Source)), l.Entity, terminal.Visible(l.Reason))
+		})
 	})
 }

@@ -10,13 +10,8 @@ import (
 	"github.com/spf13/cobra"
 )
 
-type dlqReplayOptions struct {
-	*app
-	f letterFlags
-}
-
 func newDlqReplayCommand(a *app) *cobra.Command {
-	o := &dlqReplayOptions{app: a}
+	f := &letterFlags{}
 	c := &cobra.Command{
 		Use:   "replay [ID...]",
 		Short: "Bring dead letters back to the start of the flow",
@@ -24,26 +19,14 @@ func newDlqReplayCommand(a *app) *cobra.Command {
 			"source sent something newer for the entity since: then the letter is obsolete. What died on its way to a service is\n" +
 			"decided again from what the entity is now; a sink that keeps every change gets that very change, late.",
 		Example: "  weir dlq replay -c weir.yaml 17 18 --wait\n  weir dlq replay -c weir.yaml --all --service acme/ripeness@hook --yes",
-		RunE:    func(cmd *cobra.Command, args []string) error { return o.run(cmd.Context(), args) },
 	}
-	c.Flags().BoolVar(&o.f.dry, "dry-run", false, "show what would be done with each, do nothing")
-	c.Flags().BoolVar(&o.f.wait, "wait", false, "return when they are decided")
-	return o.f.add(o.app, c)
-}
-
-func (o *dlqReplayOptions) run(ctx context.Context, args []string) error {
-	return replayLetters(ctx, o.app, args, &o.f)
+	c.Flags().BoolVar(&f.dry, "dry-run", false, "show what would be done with each, do nothing")
+	c.Flags().BoolVar(&f.wait, "wait", false, "return when they are decided")
+	return f.command(a, c, "Replay", func(ctx context.Context, l operate.Letters) error { return replayLetters(ctx, a, l, f) })
 }
 
 // replayLetters replays letters and fails when one of them cannot be replayed.
-func replayLetters(ctx context.Context, a *app, args []string, f *letterFlags) error {
-	l, err := f.letters(args)
-	if err != nil {
-		return err
-	}
-	if err := f.confirmAll(ctx, a, l, "Replay"); err != nil {
-		return err
-	}
+func replayLetters(ctx context.Context, a *app, l operate.Letters, f *letterFlags) error {
 	return a.operating(ctx, "", func(a *app, env *operate.Env) error {
 		if err := lettersTotal(ctx, env, l); err != nil {
 			return err

@@ -54,7 +54,7 @@ func (o *initOptions) run(cmd *cobra.Command, args []string) error {
 	}
 	if o.s.from == "" {
 		if !isTerminal(o.in) || !isTerminal(o.err) {
-			return usageOf(cmd, errors.New("nobody can be asked here: --from, --entity and --sees are needed"))
+			return usageOf(cmd, errors.New("there is no terminal to ask: --from, --entity and --sees are needed"))
 		}
 		if err := askStarter(cmd.Context(), o.app, dir, &o.s); err != nil {
 			return err

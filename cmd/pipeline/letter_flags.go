@@ -55,7 +55,18 @@ func letterID(text string) (int64, error) {
 	return id, nil
 }
 
-func (f *letterFlags) add(a *app, c *cobra.Command) *cobra.Command {
+// command completes a command that acts on selected letters: verb asks back, act acts.
+func (f *letterFlags) command(a *app, c *cobra.Command, verb string, act func(ctx context.Context, l operate.Letters) error) *cobra.Command {
+	c.RunE = func(cmd *cobra.Command, args []string) error {
+		l, err := f.letters(args)
+		if err != nil {
+			return err
+		}
+		if err := f.confirmAll(cmd.Context(), a, l, verb); err != nil {
+			return err
+		}
+		return act(cmd.Context(), l)
+	}
 	letterFilterFlags(c, &f.filter, &f.stage)
 	c.Flags().BoolVar(&f.all, "all", false, "all open ones that the filters leave")
 	c.Flags().BoolVarP(&f.yes, "yes", "y", false, "do not ask (--all)")
@@ -95,7 +106,7 @@ func (f *letterFlags) confirmAll(ctx context.Context, a *app, l operate.Letters,
 	if !f.all || f.yes || f.dry {
 		return nil
 	}
-	if a.forwarded != nil || !isTerminal(a.in) || !isTerminal(a.err) {
+	if !a.canAsk() {
 		return a.confirm(ctx, "")
 	}
 	var n int

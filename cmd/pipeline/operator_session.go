@@ -215,11 +215,14 @@ func isTerminal(stream any) bool {
 	return ok && term.IsTerminal(int(f.Fd()))
 }
 
+// canAsk reports whether a question reaches a terminal.
+func (a *app) canAsk() bool { return a.forwarded == nil && isTerminal(a.in) && isTerminal(a.err) }
+
 // confirm asks a person; on anything but a terminal it fails and names the flag
 // that answers beforehand. The end of ctx is a no.
 func (a *app) confirm(ctx context.Context, question string) error {
-	if a.forwarded != nil || !isTerminal(a.in) || !isTerminal(a.err) {
-		return &usageError{hinted(errors.New("this changes many at once, and nobody can be asked here"), "--yes answers beforehand")}
+	if !a.canAsk() {
+		return &usageError{hinted(errors.New("this affects many entities, and there is no terminal to ask"), "confirm with --yes")}
 	}
 	fmt.Fprintf(a.err, "%s [y/N] ", question)
 	answered := make(chan string, 1)

@@ -8,7 +8,6 @@ import (
 	"io"
 	"os"
 	"strings"
-	"text/tabwriter"
 	"time"
 
 	"github.com/dustin/go-humanize"
@@ -55,7 +54,7 @@ func newReconcileCommand(a *app) *cobra.Command {
 		Example: "  weir reconcile -c weir.yaml\n" +
 			"  weir reconcile -c weir.yaml --service acme/ripeness@warehouse --json\n" +
 			"  weir reconcile -c weir.yaml --fix --yes --rate 500/s --reason \"the warehouse was restored from Monday's backup\"",
-		RunE: func(cmd *cobra.Command, _ []string) error { return o.run(cmd.Context()) },
+		RunE: func(cmd *cobra.Command, _ []string) error { return runReconcile(cmd.Context(), a, &o.f) },
 	}
 	c.Flags().StringArrayVar(&o.f.services, "service", nil, "only this service, customer/projection@sink; may be repeated")
 	c.Flags().StringArrayVar(&o.f.customers, "customer", nil, "only services of this customer; may be repeated")
@@ -67,10 +66,6 @@ func newReconcileCommand(a *app) *cobra.Command {
 	c.Flags().StringVar(&o.f.reason, "reason", "", "why, for the audit (--fix)")
 	o.completeServices(c, false)
 	return o.needConfig(c)
-}
-
-func (o *reconcileOptions) run(ctx context.Context) error {
-	return runReconcile(ctx, o.app, &o.f)
 }
 
 func runReconcile(ctx context.Context, a *app, f *reconcileFlags) error {
@@ -144,7 +139,7 @@ func readableServices(cfg *config.Config, chosen []string) (readable, others []s
 
 // confirmFix shows what drifted and asks for confirmation.
 func confirmFix(ctx context.Context, a *app, f *reconcileFlags) error {
-	if a.forwarded != nil || !isTerminal(a.in) || !isTerminal(a.err) {
+	if !a.canAsk() {
 		return a.confirm(ctx, "")
 	}
 	look := *f
@@ -275,13 +270,11 @@ func printReconciled(a *app, all []reconciled, skipped []string, f *reconcileFla
 		}{all, skipped, f.fix && f.wait})
 	}
 	n := humanize.Comma
-	w := tabwriter.NewWriter(a.out, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(w, "SERVICE\tDAM ROWS\tIN STEP\tPENDING\tUNKNOWN\tREFUSED\tMISSING\tSTALE\tDIFFERS\tEXTRA\tAHEAD")
-	for i := range all {
+	err := a.table("SERVICE\tDAM ROWS\tIN STEP\tPENDING\tUNKNOWN\tREFUSED\tMISSING\tSTALE\tDIFFERS\tEXTRA\tAHEAD", len(all), func(i int) string {
 		r := &all[i]
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", r.Service, n(r.Rows), n(r.InStep), n(r.Pending), n(r.Unknown), n(r.Refused), n(r.Missing), n(r.Stale), n(r.Differs), n(r.Extra), n(r.Ahead))
-	}
-	if err := w.Flush(); err != nil {
+		return fmt.Sprintf("%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s", r.Service, n(r.Rows), n(r.InStep), n(r.Pending), n(r.Unknown), n(r.Refused), n(r.Missing), n(r.Stale), n(r.Differs), n(r.Extra), n(r.Ahead))
+	})
+	if err != nil {
 		return err
 	}
 	sent := int64(0)

@@ -8,7 +8,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"text/tabwriter"
 	"time"
 
 	"github.com/dustin/go-humanize"
@@ -424,17 +423,11 @@ func printPreview(a *app, kind operate.Kind, r operate.Result) error {
 		return requireFound(r)
 	}
 	n := humanize.Comma
-	w := tabwriter.NewWriter(a.out, 0, 0, 2, ' ', 0)
 	if kind == operate.Reset {
-		fmt.Fprintln(w, "SERVICE\tWOULD RESET")
-		for _, s := range r.Services {
-			fmt.Fprintf(w, "%s\t%s\n", s.Service, n(s.Reset))
-		}
-		return w.Flush()
+		return a.table("SERVICE\tWOULD RESET", len(r.Services), func(i int) string { return r.Services[i].Service + "\t" + n(r.Services[i].Reset) })
 	}
-	fmt.Fprintln(w, "SERVICE\tWOULD SEND\tWOULD HOLD BACK\tWOULD FAIL")
-	for _, s := range r.Services {
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s\n", s.Service, n(s.Send), n(s.Hold), n(s.Fail))
-	}
-	return w.Flush()
+	return a.table("SERVICE\tWOULD SEND\tWOULD HOLD BACK\tWOULD FAIL", len(r.Services), func(i int) string {
+		s := &r.Services[i]
+		return fmt.Sprintf("%s\t%s\t%s\t%s", s.Service, n(s.Send), n(s.Hold), n(s.Fail))
+	})
 }

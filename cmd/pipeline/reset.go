@@ -78,7 +78,7 @@ func (o *resetOptions) run(cmd *cobra.Command, args []string) error {
 
 // resetQuestion previews a reset and returns the question to confirm.
 func resetQuestion(a *app, cmd *cobra.Command, kind operate.Kind, f taskFlags) (string, error) {
-	if a.forwarded != nil || !isTerminal(a.in) || !isTerminal(a.err) {
+	if !a.canAsk() {
 		return "", a.confirm(cmd.Context(), "")
 	}
 	f.dry = true

@@ -9,7 +9,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"text/tabwriter"
 	"time"
 
 	"github.com/dustin/go-humanize/english"
@@ -202,17 +201,15 @@ func newTokenCheckCommand(a *app) *cobra.Command {
 			if len(states) == 0 {
 				return nil
 			}
-			w := tabwriter.NewWriter(a.out, 0, 0, 2, ' ', 0)
-			fmt.Fprintln(w, "ID\tTENANT\tMAY\tSOURCES\tSTATE\tEXPIRES")
-			for _, s := range states {
+			return a.table("ID\tTENANT\tMAY\tSOURCES\tSTATE\tEXPIRES", len(states), func(i int) string {
+				s := &states[i]
 				tenant := s.Tenant
 				if slices.Contains(s.May, string(auth.Check)) && !slices.Contains(cfg.Customers, s.Tenant) {
 					tenant += " (no customer)"
 				}
-				fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\n", s.ID, tenant, strings.Join(s.May, ","),
+				return fmt.Sprintf("%s\t%s\t%s\t%s\t%s\t%s", s.ID, tenant, strings.Join(s.May, ","),
 					cmp.Or(strings.Join(s.Sources, ","), "-"), s.State, cmp.Or(s.Expires, "-"))
-			}
-			return w.Flush()
+			})
 		},
 	}
 	return a.needConfig(c)

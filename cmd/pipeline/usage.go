@@ -59,9 +59,9 @@ func matchArgs(words, args []string) error {
 	case len(args) < len(needed):
 		return fmt.Errorf("missing %s", english.OxfordWordSeries(needed[len(args):], "and"))
 	case len(args) > most && most == 0:
-		return fmt.Errorf("%q is one word too many: this command takes no arguments", args[0])
+		return fmt.Errorf("unexpected argument %q: this command takes none", args[0])
 	case len(args) > most:
-		return fmt.Errorf("%q is one word too many: this command takes %s", args[most], strings.Join(words, " "))
+		return fmt.Errorf("unexpected argument %q: this command takes %s", args[most], strings.Join(words, " "))
 	}
 	return nil
 }
