@@ -8,7 +8,6 @@ import (
 
 	"github.com/seed-86dfc502/weir/assemble"
 	"github.com/seed-86dfc502/weir/operate"
-	"github.com/seed-86dfc502/weir/sources"
 	"github.com/seed-86dfc502/weir/transport"
 )
 
@@ -73,9 +72,10 @@ func (m *monitor) noteSources(now time.Time) {
 	for _, s := range m.ingest.sources() {
 		what := "source " + s.name
 		running[what] = true
-		err, do := s.failing(), ""
+		do := ""
+		input, _, err := s.failing()
 		if err != nil {
-			do = "it waits for " + s.Source.(sources.Failing).WaitsFor() + "; retried automatically (weir doctor examines it)"
+			do = "it waits for " + input + "; retried automatically (weir doctor examines it)"
 		}
 		m.outages.note(what, err, do, now)
 	}

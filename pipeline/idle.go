@@ -125,8 +125,8 @@ func (i *idle) waits(ctx context.Context) []Wait {
 // waits returns the remaining work of a source.
 func (s *source) waits(ctx context.Context) (w Wait, waiting bool) {
 	w = Wait{For: "source " + s.name, What: "source " + s.name + " is being read"}
-	if err := s.failing(); err != nil {
-		w.What, w.Because = fmt.Sprintf("source %s waits for %s", s.name, s.Source.(sources.Failing).WaitsFor()), deliver.Cause(err)
+	if input, _, err := s.failing(); err != nil {
+		w.What, w.Because = fmt.Sprintf("source %s waits for %s", s.name, input), deliver.Cause(err)
 		return w, true
 	}
 	if !s.stage.Idle() {

@@ -8,7 +8,6 @@ import (
 	"slices"
 	"sync/atomic"
 
-	"github.com/ThreeDotsLabs/watermill/message"
 	"github.com/seed-86dfc502/weir/assemble"
 	"github.com/seed-86dfc502/weir/ingest"
 	"github.com/seed-86dfc502/weir/ingest/gate"
@@ -47,7 +46,7 @@ func (st *ingestStage) sources() []*source {
 // opened is blocked with its reason, and opened later; a run until idle fails by it.
 func (st *ingestStage) start(ctx context.Context, _ int64, _ func()) (component, error) {
 	var ingests []*source
-	var blocked []*unopened
+	var blocked []*source
 	var routes []route
 	var stops []func() // one per source, after the router
 	fail := func(err error) (component, error) {
@@ -71,7 +70,8 @@ func (st *ingestStage) start(ctx context.Context, _ int64, _ func()) (component,
 			InboxID: st.inboxID, Aside: aside, Partitions: int32(st.cfg.Kafka.Inbox.Partitions),
 			Limit: st.limit, Logger: st.log, Metrics: st.metrics, Tracer: st.tracer,
 		})}
-		s.Source, err = assemble.OpenSource(ctx, st.cfg, c, env)
+		s.open = func(ctx context.Context) (sources.Source, error) { return assemble.OpenSource(ctx, st.cfg, c, env) }
+		s.Source, err = s.open(ctx)
 		switch {
 		case err == nil:
 			stops = append(stops, func() { _ = s.Close() })
@@ -79,10 +79,8 @@ func (st *ingestStage) start(ctx context.Context, _ int64, _ func()) (component,
 		case st.untilIdle || ctx.Err() != nil:
 			return fail(fmt.Errorf("source %s: %w", c.Name, err))
 		default:
-			b := &unopened{of: s, open: func(ctx context.Context) (sources.Source, error) { return assemble.OpenSource(ctx, st.cfg, c, env) }}
-			b.why.Store(&err)
-			s.Source = b
-			blocked = append(blocked, b)
+			s.why.Store(&err)
+			blocked = append(blocked, s)
 		}
 		ingests = append(ingests, s)
 	}
@@ -131,18 +129,24 @@ func (st *ingestStage) sourceEnv() sources.Env {
 
 // source is one source of the process.
 type source struct {
-	sources.Source // a unopened until it is open
+	sources.Source // nil until it is open
 	name           string
 	shape          ingest.Extractor
 	stage          *ingest.Stage
+	open           func(context.Context) (sources.Source, error)
+	why            atomic.Pointer[error] // why it is not open
 }
 
-// failing returns why nothing is read of the source at present, else nil.
-func (s *source) failing() error {
-	if f, ok := s.Source.(sources.Failing); ok {
-		return f.Failing()
+// failing returns why nothing is read of the source at present, nil if it is read; the name
+// of its input, and whether an outage of that blocks the process.
+func (s *source) failing() (input string, blocks bool, err error) {
+	if why := s.why.Load(); why != nil {
+		return "its configured input", true, *why
 	}
-	return nil
+	if f, ok := s.Source.(sources.Failing); ok {
+		return f.WaitsFor(), f.Blocks(), f.Failing()
+	}
+	return "", false, nil
 }
 
 func (s *source) route() route {
@@ -176,48 +180,18 @@ func (st *ingestStage) addSource(r *router, s *source) bool {
 
 var errStageEnding = errors.New("the stage is ending")
 
-// unopened represents a source that cannot be opened.
-type unopened struct {
-	of   *source
-	open func(ctx context.Context) (sources.Source, error)
-	why  atomic.Pointer[error]
-}
-
-// awaitOpen opens the source as soon as that is possible; nil when ctx ends before.
-func (b *unopened) awaitOpen(ctx context.Context) *source {
-	opened := *b.of
+// awaitOpen returns the source as soon as it can be opened; nil when ctx ends before.
+func (s *source) awaitOpen(ctx context.Context) *source {
+	opened := &source{name: s.name, shape: s.shape, stage: s.stage}
 	// The monitor logs the outage.
 	_, err := wait.Retry(ctx, ctx, slog.New(slog.DiscardHandler), "open the source", func() (err error) {
-		if opened.Source, err = b.open(ctx); err != nil {
-			b.why.Store(&err)
+		if opened.Source, err = s.open(ctx); err != nil {
+			s.why.Store(&err)
 		}
 		return err
 	})
 	if err != nil {
 		return nil
 	}
-	return &opened
+	return opened
 }
-
-// Subscribe implements sources.Source; it is not called.
-func (b *unopened) Subscribe(context.Context, string) (<-chan *message.Message, error) {
-	return nil, b.Failing()
-}
-
-// Close implements sources.Source.
-func (*unopened) Close() error { return nil }
-
-// Topic implements sources.Source.
-func (*unopened) Topic() string { return "" }
-
-// Drained implements sources.Source.
-func (b *unopened) Drained(context.Context) (bool, error) { return false, nil }
-
-// Failing implements sources.Failing.
-func (b *unopened) Failing() error { return *b.why.Load() }
-
-// WaitsFor implements sources.Failing.
-func (*unopened) WaitsFor() string { return "its configured input" }
-
-// Blocks implements sources.Failing.
-func (*unopened) Blocks() bool { return true }

@@ -80,8 +80,9 @@ sources:
 		all := p.ingest.sources()
 		return all[slices.IndexFunc(all, func(s *source) bool { return s.name == name })]
 	}
-	require.ErrorIs(t, state("missing").failing(), kerr.UnknownTopicOrPartition)
-	require.ErrorIs(t, state("single").failing(), kerr.UnknownTopicOrPartition)
+	failing := func(name string) error { _, _, err := state(name).failing(); return err }
+	require.ErrorIs(t, failing("missing"), kerr.UnknownTopicOrPartition)
+	require.ErrorIs(t, failing("single"), kerr.UnknownTopicOrPartition)
 	reason, err := p.monitor.blocked()
 	require.Equal(t, blockedSource, reason)
 	require.ErrorContains(t, err, "source missing: ")
@@ -91,7 +92,7 @@ sources:
 	require.NoError(t, err)
 	defer admin.Close()
 	require.NoError(t, admin.EnsureTopics(t.Context(), []transport.TopicSpec{{Name: topic, Partitions: 1}}))
-	require.Eventually(t, func() bool { return state("missing").failing() == nil && state("single").failing() == nil }, time.Minute, 10*time.Millisecond)
+	require.Eventually(t, func() bool { return failing("missing") == nil && failing("single") == nil }, time.Minute, 10*time.Millisecond)
 	require.Same(t, present, state("present"), "it was read all the time")
 	require.NoError(t, started.stop())
 }

@@ -89,7 +89,7 @@ func (m *monitor) blocked() (reason string, err error) {
 		return blockedTopic, err
 	}
 	for _, s := range m.ingest.sources() {
-		if err := s.failing(); err != nil && s.Source.(sources.Failing).Blocks() {
+		if _, blocks, err := s.failing(); err != nil && blocks {
 			return blockedSource, fmt.Errorf("source %s: %w", s.name, err)
 		}
 	}
@@ -232,7 +232,8 @@ func (m *monitor) showBacklogs(ctx context.Context) {
 		m.gauges.deliveries(reached, m.active.plan().Services, time.Now())
 	}
 	for _, s := range m.ingest.sources() {
-		if queue, ok := s.Source.(sources.Queue); ok && s.failing() == nil { // else it would be waited for here
+		_, _, failing := s.failing()
+		if queue, ok := s.Source.(sources.Queue); ok && failing == nil { // else it would be waited for here
 			if lag, err := queue.Backlog(ctx); err == nil {
 				m.gauges.outbox.WithLabelValues(s.name).Set(float64(lag.Rows))
 				m.gauges.oldest.WithLabelValues(s.name).Set(lag.Oldest.Seconds())
