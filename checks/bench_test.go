@@ -13,7 +13,7 @@ import (
 )
 
 // BenchmarkChecker asks from many goroutines at a time, on PostgreSQL with
-// 100,000 rows: for what is there, and for something new each time.
+// 100,000 rows: for existing rows, and for a new one each time.
 func BenchmarkChecker(b *testing.B) {
 	s, err := postgres.Open(b.Context(), postgres.Options{URL: servers.Postgres(b), MaxConns: 4})
 	require.NoError(b, err)

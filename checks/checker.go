@@ -37,7 +37,7 @@ type Options struct {
 	MaxWaiting int
 	// Timeout of a transaction. Defaults to 30 seconds.
 	Timeout time.Duration
-	// Metrics count. Defaults to some that nobody reads.
+	// Metrics count. Defaults to unregistered ones.
 	Metrics *Metrics
 }
 
@@ -84,10 +84,9 @@ type Failure struct {
 }
 
 // Checker decides requests of any number of goroutines, those that wait at the
-// same time in one transaction, taken from the customers in turn. One is under way at a time: what comes
-// meanwhile makes the next one larger, and few large ones cost less than many
-// small ones. Several Checkers, in any number of processes,
-// may share a store.
+// same time in one transaction, taken from the customers in turn. One is under way at a time:
+// later requests make the next one larger, and few large ones cost less than many
+// small ones. Several Checkers, in any number of processes, may share a store.
 type Checker struct {
 	options Options
 	ctx     context.Context // of transactions
@@ -121,7 +120,7 @@ func New(o Options) *Checker {
 	return c
 }
 
-// Close lets transactions under way end, until ctx is over, and ends what waits
+// Close lets transactions under way end, until ctx is over, and ends waiting requests
 // with ErrClosed. It may be called twice.
 func (c *Checker) Close(ctx context.Context) {
 	c.mu.Lock()
@@ -141,7 +140,7 @@ func (c *Checker) Close(ctx context.Context) {
 
 // Check decides requests, in their order where they are of one entity, and
 // returns the answers in their order. It fails as a whole with ErrOverloaded and
-// ErrClosed only. When ctx ends, what is not decided has its error.
+// ErrClosed only. When ctx ends, undecided requests have its error.
 func (c *Checker) Check(ctx context.Context, s Service, requests []Request) ([]Result[Answer], error) {
 	return submit(ctx, c, s, requests, func(r Request) string { return r.Entity },
 		func(row store.CheckRow, r Request) (store.CheckRow, Answer, error) {

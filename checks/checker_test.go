@@ -217,7 +217,7 @@ func TestGroupCommit(t *testing.T) {
 }
 
 // A row that another process changed between read and swap is decided again, on
-// what is there now; the others of its transaction are not.
+// the present row; the others of its transaction are not.
 func TestLostSwap(t *testing.T) {
 	f := newFixture(t)
 	elsewhere := f.checker(Options{})
@@ -269,7 +269,7 @@ func TestContended(t *testing.T) {
 	require.False(t, f.one(c, "hot", "mine").Repeated, "nothing was decided")
 }
 
-// A caller whose context ends is let go at once; what it asked for is not
+// A caller whose context ends is released at once; its request is not
 // decided when its transaction has not begun.
 func TestCallerGoesAway(t *testing.T) {
 	f := newFixture(t)

@@ -6,8 +6,8 @@ import (
 	"github.com/seed-86dfc502/weir/change"
 )
 
-// givenMark stands where a content that Weir computed has the number of its
-// hash scheme, so that the two are never equal. 0xFF is the retraction's.
+// givenMark replaces the number of the hash scheme in a content of the caller, so that
+// it never equals one of Weir. 0xFF is the retraction's.
 const givenMark = 0xFE
 
 // Given is the content of a hash that the caller computed in its own way: equal

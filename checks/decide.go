@@ -17,18 +17,18 @@ type Request struct {
 	// EventID, if not empty, lets a repetition of this request be told from news.
 	EventID string
 	// Sequence, if not empty, is the producer's order, see change.CompareSequence:
-	// what is older than the highest seen is stale.
+	// one below the highest seen is stale.
 	Sequence string
 }
 
-// Decision says what a caller does.
+// Decision is the answer to a caller.
 type Decision string
 
 // The decisions.
 const (
 	// Pass: send it.
 	Pass Decision = "pass"
-	// Duplicate: it is what was delivered last.
+	// Duplicate: it equals the last delivered content.
 	Duplicate Decision = "duplicate"
 	// Stale: something newer came before it; never send it.
 	Stale Decision = "stale"
@@ -37,7 +37,7 @@ const (
 // Answer is a caller's answer.
 type Answer struct {
 	Decision Decision
-	// Version of the pass; else that of the content that stands.
+	// Version of the pass; else that of the current content.
 	Version change.Version
 	// Key is the idempotency key of a pass, empty otherwise: the same for the
 	// same version, see change.Key.
@@ -53,12 +53,12 @@ type Answer struct {
 //
 // In this order, each rule only where those before it say nothing:
 //
-//   - an event that the row remembers: of the content that stands, it gets the
+//   - an event that the row remembers: of the current content, it gets the
 //     answer again, until it is confirmed, then it is a duplicate; of a version
 //     that was given back last it is decided as news; of anything older it is
 //     stale;
 //   - a sequence below the highest seen is stale;
-//   - the content that stands: passes again until it is confirmed, then it is a
+//   - the current content: passes again until it is confirmed, then it is a
 //     duplicate;
 //   - any other content passes.
 func Decide(service string, row store.CheckRow, r Request, now time.Time) (store.CheckRow, Answer, error) {
@@ -92,7 +92,7 @@ func Decide(service string, row store.CheckRow, r Request, now time.Time) (store
 	var a Answer
 	switch v := current(&row, &m); {
 	case row.Content == nil || !known && !bytes.Equal(row.Content, r.Content):
-		// A new one. Where the row stands now is what a refusal may go back to.
+		// A new one. A refusal may go back to the row's present content.
 		m.sole = row.Content != nil && v == row.DeliveredVersion && equal(row.Content, row.Delivered)
 		m.released = false
 		row.Content, row.Version = r.Content, max(row.Version+1, change.Version(max(now.UnixMicro(), 0)))
@@ -136,7 +136,7 @@ var ErrUnknownVersion = errors.New("that version was never given")
 // that cannot be read.
 //
 // A version below the row's may be confirmed late. Its content is not known any
-// more, so that a refusal of what stands now leads to unknown.
+// more, so that a refusal of the current content leads to unknown.
 func Confirm(row store.CheckRow, version change.Version) (store.CheckRow, error) {
 	m, err := decodeMemory(row.Memory)
 	if err != nil {
@@ -164,7 +164,7 @@ type Outcome string
 const (
 	// Unknown: it may have taken effect (a time-out, a broken connection, a crash).
 	Unknown Outcome = "unknown"
-	// Refused: the receiver said no, and for certain holds what it held before.
+	// Refused: the receiver refused it, and certainly holds its earlier content.
 	Refused Outcome = "refused"
 )
 
@@ -174,16 +174,16 @@ type Released struct {
 	// passed: then nothing changed.
 	Done bool
 	// Known: the row holds the delivered content again. Otherwise it holds none,
-	// and the next content passes, whatever it is.
+	// and the next content passes in any case.
 	Known bool
 	// Version is that of the last pass.
 	Version change.Version
 }
 
-// Release gives a version back that could not be sent. The events that it
+// Release returns a version that could not be sent. The events that it
 // answered are decided as news when they are repeated, until something newer
 // passes: then they are stale. After Refused the row holds the delivered content again,
-// but only if no other sending can have changed what the receiver holds: the
+// but only if no other sending can have changed the receiver's content: the
 // version was given out once, on top of a confirmed one. In every other case the
 // row becomes unknown (docs/decisions/0008-refused-content.md). It may be
 // repeated. The error is ErrUnknownVersion, or one of a row that cannot be read.

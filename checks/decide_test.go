@@ -100,7 +100,7 @@ func TestLastSeen(t *testing.T) {
 	}
 }
 
-// The last 16 events are remembered, whatever became of them.
+// The last 16 events are remembered, with any outcome.
 func TestSixteenEventsAreRemembered(t *testing.T) {
 	d := newDesk(t)
 	first := d.ask("A e0")
@@ -158,8 +158,7 @@ func TestConfirm(t *testing.T) {
 	require.Equal(t, "P", d.script(true, "A"), "the receiver may hold B")
 }
 
-// After a release the next content passes, unless it is certain what the
-// receiver holds.
+// After a release the next content passes, unless the receiver's content is certain.
 func TestRelease(t *testing.T) {
 	t.Run("refused, on a confirmed one", func(t *testing.T) {
 		d := newDesk(t)
@@ -261,7 +260,7 @@ func TestWhatIsWritten(t *testing.T) {
 	}
 }
 
-// A hash that the caller gives is never the content that Weir computed.
+// A hash of the caller never equals a content that Weir computed.
 func TestGivenContents(t *testing.T) {
 	digest, err := canonicaltree.Sum([]byte(`{"a":1}`), canonicaltree.Literal)
 	require.NoError(t, err)

@@ -5,21 +5,21 @@
 // A check service has one row per entity, a dam row that no inbox feeds. Its
 // caller asks before it sends ([Checker.Check]): does this content differ from
 // the last one? Pass says yes, with a version and an idempotency key; the caller
-// sends and then confirms the version ([Checker.Confirm]), or gives it back when
+// sends and then confirms the version ([Checker.Confirm]), or returns it when
 // the sending failed for good ([Checker.Release]). Until it is confirmed the
 // same content passes again, with the same version and key: a caller that died
-// in between gets the change once more, whoever asks, and its receiver tells by
+// in between gets the change once more, as does any other, and its receiver tells by
 // the key that it is the same one.
 //
-// A,B,A,B are four passes; A,A,A,B, each confirmed, two. What is older never
-// passes after what is newer: a row remembers the highest sequence, and the last
+// A,B,A,B are four passes; A,A,A,B, each confirmed, two. An older content never
+// passes after a newer one: a row remembers the highest sequence, and the last
 // 16 events by id and content.
 //
 // # Versions
 //
 // The version of a pass is one more than the row's last, or the clock in
-// microseconds when that is more. It grows strictly per entity whatever the
-// clock does. The clock is in it for a store that is restored from a backup,
+// microseconds when that is more. It grows strictly per entity with any
+// clock. The clock is in it for a store that is restored from a backup,
 // which has forgotten the versions that it gave out since:
 // docs/decisions/0009-check-versions.md.
 //
@@ -34,7 +34,7 @@
 //
 // # Guarantee
 //
-// At least once, and told: an answer is given after what it says is durable. An
+// At least once, and told: an answer follows the durable write. An
 // error of class [store.Unknown], or a context that ended, leaves it open
 // whether the request was decided; asking again with the same event id is safe.
 package checks

@@ -20,14 +20,13 @@ type knownEvent struct {
 	version change.Version
 }
 
-// memory is what a row holds beside its content.
+// memory is the part of a row beside its content.
 type memory struct {
 	// Released: the last version was given back. The content is the delivered one
 	// again, or unknown.
 	released bool
-	// Sole: what passed last was given to one caller once, and what passed before
-	// it was confirmed. Only then a refusal leaves the receiver with what was
-	// delivered.
+	// Sole: the last pass was answered to one caller once, and the pass before
+	// it was confirmed. Only then a refusal leaves the receiver with the delivered content.
 	sole     bool
 	sequence string // the highest seen, empty before the first
 	events   []knownEvent
@@ -109,8 +108,8 @@ func (m *memory) move(from, to change.Version) {
 	}
 }
 
-// current is the version of the row's content. After a release to what was
-// delivered it is that one's.
+// current is the version of the row's content, or after a release to the delivered
+// content, that one's.
 func current(row *store.CheckRow, m *memory) change.Version {
 	if m.released && row.Content != nil {
 		return row.DeliveredVersion

@@ -38,7 +38,7 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 // the first one is an increase.
 func (m *Metrics) Expect(service string) { m.decisions.WithLabelValues(service, undecided) }
 
-// undecided is what is counted for requests that the caller has to send again.
+// undecided counts requests that the caller has to send again.
 const undecided = "undecided"
 
 // failed counts requests that were not answered with a decision, unless the

@@ -11,7 +11,7 @@ import (
 	"github.com/seed-86dfc502/weir/store"
 )
 
-// Whoever has to ask again is counted, whatever the cause; a request that is
+// A request that has to be repeated is counted, for any cause; a request that is
 // wrong in itself is not.
 func TestUndecidedIsCounted(t *testing.T) {
 	f := newFixture(t)

@@ -14,12 +14,12 @@ import (
 	"github.com/seed-86dfc502/weir/store"
 )
 
-// book is the model: what a careful clerk would write down about one entity.
+// book is the model: a careful clerk's notes about one entity.
 // It shares nothing with the code but the rules.
 type book struct {
 	passes []handedOut // all versions that were ever given, ascending
-	// What the receiver holds as far as the clerk knows for certain: the content
-	// of page stands, "" when he does not know.
+	// The receiver's content as far as the clerk knows for certain: the content
+	// of a page, "" when he does not know.
 	stands     string
 	standsPage uint64 // its version
 	confirmed  uint64
@@ -131,7 +131,7 @@ func (b *book) free(version uint64) {
 	}
 }
 
-// reset gives back what stands, confirmed or not.
+// reset drops the current content, confirmed or not.
 func (b *book) reset() {
 	if len(b.passes) == 0 {
 		return
@@ -176,7 +176,7 @@ func TestDecisionsFollowTheModel(t *testing.T) {
 				clock = clock.Add(time.Duration(rapid.IntRange(-5, 20).Draw(t, "microseconds")) * time.Microsecond)
 			},
 			"check": func(t *rapid.T) {
-				// Often what stands, often without anything to tell it by.
+				// Often the current content, often without an event or sequence.
 				content := rapid.SampledFrom(append(contents, b.last().content, b.last().content)).Draw(t, "content")
 				r := Request{Entity: entity, Content: Given(content)}
 				if n := rapid.IntRange(-5, 8).Draw(t, "event"); n > 0 {

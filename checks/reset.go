@@ -8,10 +8,10 @@ import (
 	"github.com/seed-86dfc502/weir/store"
 )
 
-// Reset forgets what the receiver holds: the row becomes unknown, as after a
-// Release of what stands, confirmed or not. The next content passes, whatever
-// it is, with a higher version, and so does a repetition of the event that asked
-// for what stood. What is older stays stale: events that were superseded before,
+// Reset forgets the receiver's content: the row becomes unknown, as after a
+// Release of the current content, confirmed or not. The next content passes in any
+// case, with a higher version, and so does a repetition of the event that asked
+// for the current one. Older ones stay stale: events that were superseded before,
 // and sequences below the highest seen. A version that is under way may still be
 // confirmed. Resetting again, or a row that does not exist, changes nothing. The
 // error is one of a row that cannot be read.
@@ -29,8 +29,8 @@ func Reset(row store.CheckRow) (store.CheckRow, error) {
 
 // ResetRows resets rows that were just read, of different keys, and returns how
 // many it changed: those that are unknown already are not among them. What others
-// decide meanwhile is read and reset again, so that after it no row holds what it
-// held before the call. It may be called beside any number of Checkers. After an
+// decide meanwhile is read and reset again, so that after it no row holds its content
+// of before the call. It may be called beside any number of Checkers. After an
 // error some may be reset; calling again continues.
 func ResetRows(ctx context.Context, s store.CheckRows, rows []store.CheckRow) (changed int, err error) {
 	for len(rows) > 0 {
@@ -77,14 +77,14 @@ func toReset(rows []store.CheckRow) (next []store.CheckRow, err error) {
 	return next, nil
 }
 
-// State is what a row says, for people.
+// State is a row, for display.
 type State struct {
 	// Version of the last pass, and the highest that is confirmed, 0 when none is.
 	Version, Confirmed change.Version
 	// Stands is the version of the content that the next one is compared with; 0
 	// when that is unknown.
 	Stands change.Version
-	// Content that stands, nil when it is unknown. Given: it is a hash that the
+	// Content is the current content, nil when it is unknown. Given: it is a hash that the
 	// caller computed.
 	Content change.Content
 	Given   bool
@@ -94,10 +94,10 @@ type State struct {
 	Events    int    // that are remembered
 }
 
-// Unknown reports whether the next content passes, whatever it is.
+// Unknown reports whether the next content passes in any case.
 func (s *State) Unknown() bool { return s.Content == nil }
 
-// Open reports whether what stands passes again until it is confirmed.
+// Open reports whether the current content passes again until it is confirmed.
 func (s *State) Open() bool { return s.Content != nil && s.Stands != s.Confirmed }
 
 // Look reads a row. The error is one of a row that cannot be read.

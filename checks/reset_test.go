@@ -57,7 +57,7 @@ func TestResetLetsTheNextPass(t *testing.T) {
 	}
 }
 
-// What was under way at a reset is answered as ever, and cannot make the row
+// Requests under way at a reset are answered as ever, and cannot make the row
 // certain of anything.
 func TestLateAnswersAfterAReset(t *testing.T) {
 	d := newDesk(t)
@@ -71,7 +71,7 @@ func TestLateAnswersAfterAReset(t *testing.T) {
 	require.Equal(t, "D", d.script(true, "B"))
 }
 
-// What was refused stands as what was delivered: a reset forgets that too.
+// A reset forgets refused content like delivered content.
 func TestResetAfterARefusal(t *testing.T) {
 	d := newDesk(t)
 	d.confirm(d.ask("A e1").Version)

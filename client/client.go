@@ -24,7 +24,7 @@ type Options struct {
 	URL string
 	// Token is sent as a bearer token. None is sent when it is empty.
 	Token string
-	// Insecure allows http:// to another machine, where everybody on the way can
+	// Insecure allows http:// to another machine, where anyone on the path can
 	// read the token and change the answers.
 	Insecure bool
 	// HTTP sends requests. Defaults to a client with 30 seconds per attempt.
@@ -102,7 +102,7 @@ func (e *Error) Error() string {
 	return text
 }
 
-// Is reports whether e stands for target, an error of this package, for errors.Is.
+// Is reports whether e matches target, an error of this package, for errors.Is.
 func (e *Error) Is(target error) bool {
 	return target == ErrUnknownVersion && e.Type == "urn:weir:problem:unknown-version"
 }
@@ -143,7 +143,7 @@ func (c *Client) post(ctx context.Context, path string, in, out any) error {
 	}
 }
 
-// try sends it once. wait is what the server asks for.
+// try sends it once. wait is the server's Retry-After.
 func (c *Client) try(ctx context.Context, path string, body []byte, out any) (wait time.Duration, err error) {
 	r, err := http.NewRequestWithContext(ctx, http.MethodPost, c.base.JoinPath(path).String(), bytes.NewReader(body)) // #nosec G125 -- the service in it is escaped
 	if err != nil {
@@ -166,7 +166,7 @@ func (c *Client) try(ctx context.Context, path string, body []byte, out any) (wa
 		}
 		return 0, nil
 	}
-	// Of a number that is too large it gives the largest, which the cap then is for.
+	// A number that is too large becomes the largest, to which the cap applies.
 	if asked, _ := strconv.ParseUint(response.Header.Get("Retry-After"), 10, 31); asked > 0 {
 		wait = min(time.Duration(asked)*time.Second, c.options.MaxRetryAfter)
 	}

@@ -32,7 +32,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 const name = "acme/crm@check"
 
-// keys lets in whoever shows the token.
+// keys admits requests with the token.
 type keys struct{}
 
 func (keys) Authenticate(r *http.Request) (auth.Principal, error) {
@@ -138,7 +138,7 @@ func TestRepeats(t *testing.T) {
 	}
 }
 
-// It gives up after its attempts, and at once where nothing is to be hoped for.
+// It fails after its attempts, and at once where no attempt can help.
 func TestGivesUp(t *testing.T) {
 	for status, attempts := range map[int]int{503: 4, 429: 4, 500: 1, 422: 1, 401: 1, 307: 1} {
 		tried := 0

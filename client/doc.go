@@ -16,7 +16,7 @@
 // A call is repeated, as it is, when the answer was 429 or 503 or did not
 // arrive, until it succeeds, its attempts are used up or its context ends. An
 // answer that was lost on its way may have been a pass: the repetition gets the
-// same version and key again, and so does whoever asks for the same content
+// same version and key again, and so does any request for the same content
 // later, until it is confirmed. Give every event its EventID (or a Sequence): it
 // is what keeps a late repetition from passing after something newer.
 //

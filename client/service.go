@@ -7,7 +7,7 @@ import (
 	"net/url"
 )
 
-// Decision says what the caller does.
+// Decision is the caller's next action.
 type Decision string
 
 // The decisions.
@@ -27,7 +27,7 @@ type Check struct {
 	Hash string
 	// EventID lets a repetition of this event be told from news. Optional.
 	EventID string
-	// Sequence is the producer's order: what is older than the highest seen is
+	// Sequence is the producer's order: one below the highest seen is
 	// stale. Optional.
 	Sequence string
 }
@@ -55,7 +55,7 @@ type Answer struct {
 	// Key is the same for the same version: send it along, so that the receiver
 	// knows a repetition.
 	Key string `json:"idempotency_key"`
-	// Repeated: this version passed before and was not confirmed. Somebody else
+	// Repeated: this version passed before and was not confirmed. Another caller
 	// may be sending it.
 	Repeated bool `json:"repeated"`
 }
@@ -93,8 +93,8 @@ type Released struct {
 	// Released is false when the version was confirmed, or something newer passed.
 	Released bool   `json:"released"`
 	Version  uint64 `json:"version"` // of the last pass
-	// State is "delivered" when the content that was delivered last stands again,
-	// "unknown" when the next content passes whatever it is.
+	// State is "delivered" when the last delivered content is current again,
+	// "unknown" when the next content passes in any case.
 	State string `json:"state"`
 }
 

@@ -36,7 +36,7 @@ type ServicePosition struct {
 	Repair string
 }
 
-// extra encodes what a row of its own keeps of a position; "" if there is nothing.
+// extra encodes the parts of a position kept in a row of its own; "" if there is nothing.
 func (p *ServicePosition) extra() string {
 	if p.Mark == "" && p.Repair == "" {
 		return ""

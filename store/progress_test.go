@@ -189,7 +189,7 @@ func FuzzPlacesCodec(f *testing.F) {
 	})
 }
 
-// What a look kept stands for one activation: not for another one that a restored
+// A look is valid for one activation: not for another one that a restored
 // store made under the same number.
 func TestActivationsAreKeptOfOneActivation(t *testing.T) {
 	var c LookCache

@@ -15,9 +15,9 @@ import (
 	"github.com/seed-86dfc502/weir/store/storetest"
 )
 
-// States are a map from service to state, whatever is set in which order, and what
-// was copied before, as an owner's memory is, stays as it was. A store that writes the
-// changed pages over what it had has the same.
+// States are a map from service to state, set in any order, and earlier
+// copies, such as an owner's cache, stay unchanged. A store that writes the
+// changed pages over its own has the same.
 func TestStatesAreAMap(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		want, stored := map[int32]store.Row{}, store.States{}

@@ -22,7 +22,7 @@ func impatient(t *testing.T, url string) *Store {
 }
 
 // A server that keeps its connections and says nothing is an error that may be
-// tried again, not a wait without an end; it goes on when the server does.
+// tried again, not a wait without an end; it resumes when the server does.
 func TestSilentServerFailsTheCall(t *testing.T) {
 	server := servers.StartOwn(t, "postgres")
 	s := impatient(t, server.Address)

@@ -16,7 +16,7 @@ func oursAndTheirs() (ours, theirs *pgtype.Map) {
 	return ours, theirs
 }
 
-// Lists are what pgx makes of them, whatever stands before them in the buffer.
+// Lists have pgx's encoding, after any content of the buffer.
 func TestArraysAreThoseOfPgx(t *testing.T) {
 	ours, theirs := oursAndTheirs()
 	rapid.Check(t, func(t *rapid.T) {

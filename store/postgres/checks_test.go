@@ -13,7 +13,7 @@ import (
 	"github.com/seed-86dfc502/weir/store"
 )
 
-// Like the dam's, the statements on check rows find them by the key whatever the
+// Like the dam's, the statements on check rows find them by the key under any
 // statistics say, in the order in which they are given: their locks too.
 func TestCheckRowPlans(t *testing.T) {
 	s, _ := migrated(t)
@@ -69,7 +69,7 @@ func TestCheckRowSwapsDoNotDeadlock(t *testing.T) {
 	}
 	_, err := s.SwapCheckRows(ctx, []store.CheckRow{row("r", 0)})
 	require.NoError(t, err)
-	// Somebody who has not committed yet is inserting "p".
+	// Another transaction is inserting "p".
 	gate, err := s.pool.Begin(ctx)
 	require.NoError(t, err)
 	defer func() { _ = gate.Rollback(ctx) }()

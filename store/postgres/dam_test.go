@@ -12,7 +12,7 @@ import (
 	"github.com/seed-86dfc502/weir/store/storetest"
 )
 
-// I1: a page of entities has all states of each, whoever writes meanwhile. The mistake
+// I1: a page of entities has all states of each, beside any writes. The mistake
 // that this catches: entities and dam pages are read in two snapshots, and an entity
 // that comes between moves the second page away from the last ones of the first.
 func TestAPageOfEntitiesHasAllTheirStates(t *testing.T) {

@@ -73,7 +73,7 @@ func runAs(t testing.TB, s *Store, setting, value, statement string, args ...any
 }
 
 // The role is that of production: also the pipeline's own statements must get
-// by with what the policies let them see.
+// by with the rows that the policies show them.
 func TestLedgerConformance(t *testing.T) {
 	_, url := ledger(t)
 	open := sharing(url)
@@ -100,7 +100,7 @@ func start(t testing.TB, s *Store, tenant, key string) store.ClaimID {
 }
 
 // I11: the database itself keeps tenants apart. The mistake that this catches: a
-// statement without a tenant in its predicate reaches everybody's rows, the
+// statement without a tenant in its predicate reaches all tenants' rows, the
 // owner of the tables being above the policies.
 func TestRowLevelSecurityHoldsForStatementsWithoutPredicate(t *testing.T) {
 	s, _ := ledger(t)
@@ -134,7 +134,7 @@ func TestRowLevelSecurityHoldsForStatementsWithoutPredicate(t *testing.T) {
 	require.NoError(t, into("acme"))
 	require.ErrorContains(t, into("globex"), "row-level security")
 
-	// A partition by itself is nobody's, and which claims were decided is the pipeline's.
+	// A partition by itself belongs to no tenant, and the decided claims are the pipeline's.
 	leaf := pgx.Identifier{"ledger" + mine.Month().Format("_2006_01")}.Sanitize()
 	runAs(t, s, "weir.pipeline", "on", `INSERT INTO ledger_decided (month, id, version) VALUES ($1, $2, 1)`, mine.Month(), [16]byte(mine))
 	for _, c := range [][3]string{{"weir.pipeline", "on", leaf}, {"weir.tenant", "globex", leaf}, {"weir.tenant", "acme", "ledger_decided"}} {
@@ -399,7 +399,7 @@ func TestARoleAboveThePoliciesIsWarnedAboutOnce(t *testing.T) {
 	}
 }
 
-// Whoever may set weir.pipeline, which is everybody, and has rights on the tables
+// A user who may set weir.pipeline, as all may, and has rights on the tables
 // is named at the start.
 func TestRolesThatReachAllTenantsAreNamed(t *testing.T) {
 	_, own := ledger(t)
@@ -428,7 +428,7 @@ func TestRolesThatReachAllTenantsAreNamed(t *testing.T) {
 
 // The month ends between looking for a key that is over its time and claiming it
 // anew. The mistake that this catches: the claim's id says another month than it
-// stands in, and its response is never stored.
+// row does, and its response is never stored.
 func TestAKeyIsNotClaimedAnewInAMonthThatIsOver(t *testing.T) {
 	s, _ := ledger(t)
 	ctx := t.Context()

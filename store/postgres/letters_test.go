@@ -13,7 +13,7 @@ import (
 )
 
 // I9: a letter that dies again while old ones are pruned stays. The mistake that this
-// catches: the statement waits for who updates the row, and deletes what it had chosen.
+// catches: the statement waits for the update of a row, and deletes its earlier choice.
 func TestALetterThatDiesAgainIsNotPruned(t *testing.T) {
 	s, _ := migrated(t)
 	ctx := t.Context()

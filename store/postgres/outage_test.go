@@ -74,7 +74,7 @@ func TestConnectionLostAtCommit(t *testing.T) {
 }
 
 // An owner that has everything in its memory decides in one round trip, one that
-// looks up what it lacks in two, one that loads entities and looks up in three.
+// looks up missing rows in two, one that loads entities and looks up in three.
 func TestRoundTripsOfADecision(t *testing.T) {
 	direct, location := migrated(t)
 	proxy := newProxy(t, location)
@@ -157,8 +157,8 @@ func TestABatchThatWasNotPreparedIsRepeated(t *testing.T) {
 	assert.Equal(t, store.Unknown, store.ClassOf(classifyCommit(io.ErrUnexpectedEOF)))
 }
 
-// A server that is killed gives errors that a caller may wait out, and goes on
-// where it was, with all that was acknowledged.
+// A server that is killed returns errors that a caller may wait out, and resumes
+// where it was, with all acknowledged writes.
 func TestServerKilled(t *testing.T) {
 	server := servers.StartOwn(t, "postgres")
 	s := handle(t, server.Address)
@@ -207,8 +207,8 @@ func TestServerKilled(t *testing.T) {
 	assert.Equal(t, int64(1), taken[0].NextOffset, "the acknowledged decision, not the one that was cut off")
 	assert.Len(t, taken[0].Outbox, 1)
 
-	// The server may have been restored before it was started: nobody goes on from
-	// what was taken over before, nobody loses what was acknowledged.
+	// The server may have been restored before it was started: no owner continues after an
+	// earlier take-over, and no acknowledged write is lost.
 	for partition, token := range map[int32]byte{0: 2, 1: 1} {
 		swapped, err := swap(partition, token, 9)
 		require.NoError(t, err)
@@ -235,11 +235,11 @@ const (
 	afterCommit      // the COMMIT reaches it and succeeds, its answer is lost
 )
 
-// marker is in what is written, so that the proxy knows the pipeline. It is as long as
+// marker is in the written rows, so that the proxy knows the pipeline. It is as long as
 // a token.
 const marker = "marker for proxy"
 
-// proxy stands between a store and the server and cuts one connection when it
+// proxy is between a store and the server and cuts one connection when it
 // is armed.
 type proxy struct {
 	url      string

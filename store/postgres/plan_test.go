@@ -31,7 +31,7 @@ func analyze(t *testing.T, conn *pgxpool.Conn) {
 func plain(name string) string { return shared.Statements()[name].Postgres }
 
 // Every statement that touches a table which grows must find its rows by an
-// index, whatever the statistics say: here they are from when the tables held
+// index, under any statistics: here they are from when the tables held
 // nothing, and 200,000 rows came since. The mistake it catches: a plan that is
 // right for few parameters, or for a small table, and reads the whole table.
 func TestPlansUseTheIndexWithStaleStatistics(t *testing.T) {
@@ -84,7 +84,7 @@ func TestPlansUseTheIndexWithStaleStatistics(t *testing.T) {
 			n := strings.Count(types, ",") + 1
 			_, err := conn.Conn().PgConn().Exec(ctx, "PREPARE "+name+"("+types+") AS "+sql).ReadAll()
 			require.NoError(t, err, sql)
-			// Generic whatever the parameters: plan_cache_mode forces it.
+			// Generic for all parameters: plan_cache_mode forces it.
 			rows, err := conn.Query(ctx, "EXPLAIN EXECUTE "+name+"(NULL"+strings.Repeat(", NULL", n-1)+")", pgx.QueryExecModeSimpleProtocol)
 			require.NoError(t, err)
 			lines, err := pgx.CollectRows(rows, pgx.RowTo[string])

@@ -48,8 +48,8 @@ func writeUntilKilled(path string) error {
 	}
 }
 
-// I1: what was acknowledged survives kill -9 in the middle of writes, whole and
-// in order; of what was not, all or nothing.
+// I1: acknowledged writes survive kill -9 in the middle of writes, whole and
+// in order; of the others, all or nothing.
 func TestKilledWriterLosesNothingAcknowledged(t *testing.T) {
 	s, path := migrated(t)
 	command := exec.CommandContext(t.Context(), os.Args[0])

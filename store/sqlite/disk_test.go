@@ -89,7 +89,7 @@ func checkpoint(t testing.TB, s *Store) {
 }
 
 // After an fsync that failed nothing is acknowledged any more, not even when the next
-// one succeeds; what was acknowledged before is there for the next process.
+// one succeeds; earlier acknowledged writes are there for the next process.
 func TestFailedSyncEndsAllWriting(t *testing.T) {
 	for _, suffix := range []string{"-wal", ""} {
 		t.Run("state.db"+suffix, func(t *testing.T) {
@@ -210,7 +210,7 @@ func killed(t testing.TB, path string) string {
 // lastCommit is at least as many bytes as the last transaction of fill has in the log.
 const lastCommit = 20 * (4096 + 24)
 
-// Whatever bit the disk turns, wherever: what is read is what was written, or the
+// For any bit that the disk turns: reads return the written data, or the
 // error says which file is damaged, and nothing is written any more.
 func TestFlippedBits(t *testing.T) {
 	origin := filepath.Join(t.TempDir(), "origin.db")
@@ -364,8 +364,8 @@ func TestAnotherProgramLooksAfterAKill(t *testing.T) {
 	require.NoError(t, s.Close())
 }
 
-// What another program wrote anew as a whole, a backup for instance, is taken as it is,
-// and its pages get their checksums; what it changed in place is not taken.
+// A file that another program wrote as a whole, a backup for instance, is accepted,
+// and its pages get their checksums; a page changed in place is refused.
 func TestFilesOfOtherPrograms(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "state.db")
 	s := openFaulty(t, path, nil)

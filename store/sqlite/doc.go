@@ -7,7 +7,7 @@
 // transaction takes the file's write lock when it begins (BEGIN IMMEDIATE), so
 // it sees nothing move while it runs; other handles, in this process or another, wait
 // for it. A decision is computed before, from a snapshot, and its transaction compares
-// what it was computed from. Readers have connections of their own and, in WAL
+// its inputs. Readers have connections of their own and, in WAL
 // mode, wait for no writer. Statements run prepared, once per row: inside one
 // process that is as fast as passing a batch as JSON, and simpler.
 //

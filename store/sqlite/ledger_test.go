@@ -27,7 +27,7 @@ func TestLedgerConformance(t *testing.T) {
 	})
 }
 
-// clock stands until it is set.
+// clock does not move until it is set.
 type clock struct{ at atomic.Pointer[time.Time] }
 
 func (c *clock) set(at time.Time) { c.at.Store(&at) }
@@ -118,8 +118,8 @@ func TestMonthsAreDroppedWhole(t *testing.T) {
 	}
 }
 
-// What a claim of last month had its effect for is known to one of this month, and
-// taken by it when it is over its time. The mistake that this catches: a key has
+// A key of a claim decided last month is known to a claim of this month, and
+// given to it when its time is over. The mistake that this catches: a key has
 // its effect once within a month only.
 func TestAKeyHasItsEffectOnceWhereAMonthBegins(t *testing.T) {
 	a, b, c := atTime(t)

@@ -208,7 +208,7 @@ func (l *Log) grew(ends map[int32]int64) {
 }
 
 // End returns where a partition ends, as far as this handle has appended to it, and
-// what is closed when one of the partitions grows.
+// a channel that is closed when one of the partitions grows.
 func (l *Log) End(partition int32) (end int64, grows <-chan struct{}) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

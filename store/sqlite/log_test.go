@@ -76,7 +76,7 @@ func appending(s *Store, l *Log, body string) func(t tx) error {
 	return func(t tx) error { return t.append(l, frameOf(body), s.now()) }
 }
 
-// What waits together is one transaction, and one of it that fails takes no other
+// Waiting writes are one transaction, and one of it that fails takes no other
 // along.
 func TestWritesThatWaitTogether(t *testing.T) {
 	failure := errors.New("mine")
@@ -183,7 +183,7 @@ func TestCloseAmongWritesThatWaitTogether(t *testing.T) {
 }
 
 // A disk that fills up fails the write that met it, perhaps the others of its
-// transaction, and nobody is told that something is there which is not.
+// transaction, and no caller is told that a missing record is there.
 func TestDiskFullAmongWritesThatWaitTogether(t *testing.T) {
 	bubble(t, func(t *testing.T, s *Store, l *Log) {
 		limit := func(pages int) {
@@ -249,7 +249,7 @@ func TestDecisionsWriteToTheLog(t *testing.T) {
 	require.NoError(t, err)
 	require.Empty(t, frames)
 
-	// Another handle, after a restart, goes on behind them.
+	// Another handle, after a restart, continues behind them.
 	again := open(t, path)
 	found, err := again.FindLog(t.Context(), "changes")
 	require.NoError(t, err)
@@ -261,7 +261,7 @@ func TestDecisionsWriteToTheLog(t *testing.T) {
 	require.EqualValues(t, 5, taken[0].NextOffset)
 }
 
-// A row that is not what was written is not handed out: whoever reads it is told.
+// A damaged row is not handed out: its reader gets an error.
 func TestDamagedRow(t *testing.T) {
 	for name, change := range map[string]string{
 		"a bit of the body": `UPDATE frames SET body = x'6f6f66'`,
@@ -281,8 +281,8 @@ func TestDamagedRow(t *testing.T) {
 	}
 }
 
-// Retention deletes what is over its time, but for the newest frame and what is not
-// decided, and the file becomes smaller.
+// Retention deletes expired records, but for the newest frame and undecided
+// ones, and the file becomes smaller.
 func TestTrim(t *testing.T) {
 	s, path := migrated(t)
 	l := openLog(t, s, 2)

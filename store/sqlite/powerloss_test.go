@@ -19,7 +19,7 @@ import (
 	"github.com/seed-86dfc502/weir/store"
 )
 
-// recorder keeps, of each file, what is durable and what was written since, and fails
+// recorder keeps, of each file, the durable part and later writes, and fails
 // calls when it is told to.
 type recorder struct {
 	mu     sync.Mutex
@@ -104,8 +104,8 @@ func (r *recorder) Delete(name string) error {
 	return nil
 }
 
-// Sync makes what was written durable. One that fails loses it, as far as the disk is
-// concerned, and whoever reads the file sees it nevertheless.
+// Sync makes writes durable. One that fails loses them on the disk, though
+// readers of the file see them.
 func (r *recorder) Sync(name string) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -145,11 +145,11 @@ func (f *recorded) content(n int, torn map[int]int) []byte {
 	return b
 }
 
-// sector is what a disk writes whole or not at all, in bytes: SQLite counts on it for the
+// sector is the unit of an atomic write, in bytes: SQLite counts on it for the
 // header of its log.
 const sector = 512
 
-// powerLoss writes what a disk may have after the power went: what is durable, and of
+// powerLoss writes the possible contents of a disk after a power loss: the durable part, and of
 // the rest any part, in any order, also parts of single writes.
 func (r *recorder) powerLoss(random *rand.Rand, dir string) error {
 	r.mu.Lock()
@@ -222,7 +222,7 @@ func startWorld(t testing.TB) *world {
 	return w
 }
 
-// step does one random thing, and notes what was acknowledged.
+// step does one random thing, and notes acknowledged writes.
 func (w *world) step(ctx context.Context, random *rand.Rand) {
 	switch random.IntN(8) {
 	case 0:
@@ -258,7 +258,7 @@ func (w *world) step(ctx context.Context, random *rand.Rand) {
 	}
 }
 
-// check opens what a disk has, and returns what is missing of what was acknowledged.
+// check opens the contents of a disk, and returns the lost acknowledged writes.
 func (w *world) check(ctx context.Context, dir string) error {
 	s, err := Open(ctx, Options{Path: filepath.Join(dir, "state.db")})
 	if err != nil {
@@ -308,8 +308,8 @@ func (w *world) check(ctx context.Context, dir string) error {
 var errLost = errors.New("lost")
 
 // powerLossRounds runs schedules of a seed each: work, a fault at some write, sync,
-// truncation or deletion, perhaps, and then power losses at random moments. What was
-// acknowledged is there.
+// truncation or deletion, perhaps, and then power losses at random moments. Acknowledged
+// writes are there.
 func powerLossRounds(t *testing.T, from uint64, rounds int) (losses, faults int) {
 	for seed := from; seed < from+uint64(rounds); seed++ {
 		random := rand.New(rand.NewPCG(seed, 1))
@@ -351,7 +351,7 @@ func powerLossRounds(t *testing.T, from uint64, rounds int) (losses, faults int)
 	return losses, faults
 }
 
-// Whatever a disk has after the power went, everything acknowledged is there, also
+// With any contents of the disk after a power loss, everything acknowledged is there, also
 // where writes and syncs failed before.
 func TestPowerLoss(t *testing.T) {
 	losses, faults := powerLossRounds(t, 1, 10)

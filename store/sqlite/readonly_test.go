@@ -11,7 +11,7 @@ import (
 	"github.com/seed-86dfc502/weir/store/sqlite"
 )
 
-// Who may only read sees what is stored, beside a process and without one, and
+// A reader without write permission sees the stored data, beside a process and without one, and
 // leaves nothing behind.
 func TestReadOnly(t *testing.T) {
 	folder := t.TempDir()

@@ -50,7 +50,7 @@ func migrated(t testing.TB) (*Store, string) {
 }
 
 // migratedFile returns a database file with empty tables. To make one for each
-// test would take a fifth of what they take.
+// test would take a fifth of its time.
 var migratedFile = sync.OnceValues(func() (file []byte, err error) {
 	dir, err := os.MkdirTemp("", "weir-sqlite-*")
 	if err != nil {

@@ -66,7 +66,7 @@ func (s *Store) Full() error {
 }
 
 // Failed is closed when the file was found to be damaged, or an fsync failed: then
-// nothing more is written, and the process should end. Err says what it was.
+// nothing more is written, and the process should end. Err is the reason.
 func (s *Store) Failed() <-chan struct{} { return s.disk.Failed() }
 
 // Err returns why nothing more is written, an ErrDamaged or disk.ErrSync with file
@@ -241,7 +241,7 @@ func (s *Store) commit(g *group) {
 	close(g.done)
 }
 
-// rollback ends whatever is open on the connection. One that is in an unknown state
+// rollback ends the open transaction of the connection. One that is in an unknown state
 // is replaced by the next transaction. The caller has the turn.
 func (s *Store) rollback() {
 	w := &s.writes

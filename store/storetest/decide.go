@@ -272,7 +272,7 @@ var decideTests = []test{
 
 // winners makes decisions at the same time, by both processes in turn and each
 // until it is not fenced any more, as decide does, and returns how many of them won.
-// decision returns the i-th and, of what it loads, its outcome and whether it wins.
+// decision returns the i-th, its outcome for the loaded entities, and whether it wins.
 func (f *fixture) winners(decision func(i int) (store.Decision, func(store.Loaded) (store.Outcome, bool))) int {
 	var winners atomic.Int32
 	var group sync.WaitGroup

@@ -99,7 +99,7 @@ var decidedTests = []ledgerTest{
 	}},
 	{"I3 of decisions about one key under many claims at the same time one has the effect", func(t *testing.T, f *ledgerFixture) {
 		// After a restore: each request that comes again has a claim of its own, and
-		// events with other content stand in other partitions.
+		// events with other content are in other partitions.
 		revision := f.revision()
 		key := store.DigestKey("acme", "k")
 		assert.Equal(t, 1, f.winners(func(i int) (store.Decision, func(store.Loaded) (store.Outcome, bool)) {

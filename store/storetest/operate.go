@@ -14,8 +14,8 @@ import (
 	"github.com/seed-86dfc502/weir/store"
 )
 
-// Operated is what the suite needs of a store beside store.Store: what consumers
-// name in interfaces of their own.
+// Operated is the suite's part of a store beside store.Store: interfaces that consumers
+// declare themselves.
 type Operated interface {
 	store.Store
 	store.Reports

@@ -180,7 +180,7 @@ func (r *racer) decide() error {
 	return nil
 }
 
-// outcome returns which contents pass, and what is written of them; learned is as it is
+// outcome returns the contents that pass, and their writes; learned is the owner's memory
 // after that.
 func (r *racer) outcome(offered []input, learned map[string]store.Entity) (passed []bool, out store.Outcome) {
 	for _, in := range offered {
@@ -205,8 +205,8 @@ type input struct {
 	content string
 }
 
-// lastSeen is the dam as a sequential machine: per key the last content; what is
-// offered passes when it differs, and is the last content from then on.
+// lastSeen is the dam as a sequential machine: per key the last content; an
+// offered content passes when it differs, and is the last content from then on.
 var lastSeen = porcupine.Model{
 	Partition: func(history []porcupine.Operation) [][]porcupine.Operation {
 		byKey := make(map[store.Key][]porcupine.Operation)

@@ -257,7 +257,7 @@ var progressTests = []test{
 		assert.Equal(t, then, f.progress(f.b))
 	}},
 	{"I5 takers that fight lose no swap", func(t *testing.T, f *fixture) {
-		// Each counts on from what it took over until somebody else has the row: the
+		// Each counts on from its take-over until another owner has the row: the
 		// last count is the number of swaps that succeeded.
 		const takers, rounds, last = 6, 12, 5
 		revision := f.revision()
