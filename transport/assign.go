@@ -393,14 +393,10 @@ func (g *Group) rejoin() {
 	go func() {
 		defer g.loops.Done()
 		g.cl.PurgeTopicsFromConsuming(g.gc.Topic)
-		for try := 0; ; try++ {
-			err := checkReadable(g.pollCtx, g.adm, g.gc.Topic)
-			if err == nil {
-				break
-			}
-			if !wait.Sleep(g.pollCtx, retryBackoff(try)) {
-				return
-			}
+		if _, err := wait.Retry(g.pollCtx, g.pollCtx, g.log, "rejoin the topic", func() error {
+			return checkReadable(g.pollCtx, g.adm, g.gc.Topic)
+		}); err != nil {
+			return
 		}
 		g.mu.Lock()
 		g.replaced = false
