@@ -326,13 +326,13 @@ type gated struct {
 	gate chan struct{}
 }
 
-func (g gated) Look(ctx context.Context) (store.Look, error) {
+func (g gated) HistorySnapshot(ctx context.Context) (store.HistorySnapshot, error) {
 	select {
 	case <-g.gate:
 	case <-ctx.Done():
-		return store.Look{}, context.Cause(ctx)
+		return store.HistorySnapshot{}, context.Cause(ctx)
 	}
-	return g.recording.Look(ctx)
+	return g.recording.HistorySnapshot(ctx)
 }
 
 // looksAfter lets a process look at the store only after gate is closed: until then it

@@ -51,9 +51,9 @@ func TestAFeedFollowsItsFrames(t *testing.T) {
 func TestALookBeginsAfterItsCaller(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		begun, release := int64(0), make(chan struct{})
-		l := looks{sem: make(chan struct{}, 1), read: func(context.Context) (store.Look, error) {
+		l := looks{sem: make(chan struct{}, 1), read: func(context.Context) (store.HistorySnapshot, error) {
 			begun++
-			look := store.Look{Active: begun}
+			look := store.HistorySnapshot{Active: begun}
 			<-release
 			return look, nil
 		}}
@@ -79,10 +79,10 @@ func TestALookBeginsAfterItsCaller(t *testing.T) {
 func TestALookEndsWithItsCaller(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ended := false
-		l := looks{sem: make(chan struct{}, 1), read: func(ctx context.Context) (store.Look, error) {
+		l := looks{sem: make(chan struct{}, 1), read: func(ctx context.Context) (store.HistorySnapshot, error) {
 			defer func() { ended = true }()
 			<-ctx.Done()
-			return store.Look{}, context.Cause(ctx)
+			return store.HistorySnapshot{}, context.Cause(ctx)
 		}}
 		ctx, cancel := context.WithCancel(t.Context())
 		go func() {

@@ -28,8 +28,8 @@ type floodStore struct {
 	rows map[int32]store.Progress
 }
 
-func (m *floodStore) Look(context.Context) (store.Look, error) {
-	look := store.Look{Active: 1, Marks: map[int32]store.Mark{}}
+func (m *floodStore) HistorySnapshot(context.Context) (store.HistorySnapshot, error) {
+	look := store.HistorySnapshot{Active: 1, Marks: map[int32]store.Mark{}}
 	for p := range m.partitions {
 		look.Marks[p] = store.Mark{Watermark: at(1 << 40)}
 	}

@@ -94,8 +94,8 @@ type putBack struct {
 	looks *atomic.Int32
 }
 
-func (s putBack) Look(ctx context.Context) (store.Look, error) {
-	look, err := s.recording.Look(ctx)
+func (s putBack) HistorySnapshot(ctx context.Context) (store.HistorySnapshot, error) {
+	look, err := s.recording.HistorySnapshot(ctx)
 	if s.looks.Add(1) == 2 {
 		look.Marks = nil
 	}

@@ -290,7 +290,7 @@ func (s *Stage) readFrames(ctx context.Context, p *partition, records []transpor
 	if len(frames) == 0 {
 		return nil, nil
 	}
-	var look *store.Look
+	var look *store.HistorySnapshot
 	if err := s.retryUntil(ctx, s.ctx, "read how far decisions are", func() (err error) {
 		look, err = s.looks.look(ctx)
 		return err

@@ -231,19 +231,19 @@ func (v *saver) await(work context.Context, parts []*partition) error {
 // looks shares looks at the store: a caller gets one that began after it called. Its sem
 // and read are set once.
 type looks struct {
-	read  func(ctx context.Context) (store.Look, error)
+	read  func(ctx context.Context) (store.HistorySnapshot, error)
 	sem   chan struct{} // capacity 1: full while a look is under way
 	begun atomic.Int64
 
 	// Of the last look that succeeded; owned by the holder of sem.
-	last *store.Look
+	last *store.HistorySnapshot
 	of   int64
 }
 
 // lookTimeout bounds one look, for which others may wait.
 const lookTimeout = time.Minute
 
-func (l *looks) look(ctx context.Context) (*store.Look, error) {
+func (l *looks) look(ctx context.Context) (*store.HistorySnapshot, error) {
 	before := l.begun.Load()
 	select {
 	case l.sem <- struct{}{}:

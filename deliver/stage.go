@@ -177,7 +177,7 @@ func New(opt Options) *Stage {
 	}
 	s.ctx, s.stop = context.WithCancel(context.Background())
 	s.large = newLargeWrites(opt.Memory)
-	s.looks.read, s.looks.sem = opt.Store.Look, make(chan struct{}, 1)
+	s.looks.read, s.looks.sem = opt.Store.HistorySnapshot, make(chan struct{}, 1)
 	s.saver.init(s)
 	s.history = newRecorder(s)
 	for _, service := range opt.Services {

@@ -18,8 +18,8 @@ const another = 1
 // farther is a store in which another partition was decided, too.
 type farther struct{ recording }
 
-func (s farther) Look(ctx context.Context) (store.Look, error) {
-	look, err := s.recording.Look(ctx)
+func (s farther) HistorySnapshot(ctx context.Context) (store.HistorySnapshot, error) {
+	look, err := s.recording.HistorySnapshot(ctx)
 	mark := look.Marks[0]
 	mark.LastTo = at(9)
 	look.Marks[another] = mark

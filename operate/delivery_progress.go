@@ -20,7 +20,7 @@ type DeliveryProgress struct {
 
 // ProgressStore is what ReadProgress reads of a store.
 type ProgressStore interface {
-	Look(ctx context.Context) (store.Look, error)
+	HistorySnapshot(ctx context.Context) (store.HistorySnapshot, error)
 	AllProgress(ctx context.Context) ([]store.Progress, error)
 	InboxStore
 }
@@ -42,7 +42,7 @@ func ReadLayout(ctx context.Context, s InboxStore) (transport.Layout, error) {
 
 // ReadProgress takes a snapshot. Changes below a position in it took effect before it returns.
 func ReadProgress(ctx context.Context, s ProgressStore) (*DeliveryProgress, error) {
-	look, err := s.Look(ctx) // first, since a change is decided before it is delivered
+	look, err := s.HistorySnapshot(ctx) // first, since a change is decided before it is delivered
 	if err != nil {
 		return nil, err
 	}

@@ -13,12 +13,14 @@ import (
 )
 
 type progress struct {
-	look store.Look
+	look store.HistorySnapshot
 	rows []store.Progress
 	err  error
 }
 
-func (p progress) Look(context.Context) (store.Look, error) { return p.look, p.err }
+func (p progress) HistorySnapshot(context.Context) (store.HistorySnapshot, error) {
+	return p.look, p.err
+}
 func (p progress) Inboxes(context.Context) ([]store.Inbox, error) {
 	return []store.Inbox{{Generation: 1, Partitions: 2}, {Generation: 2, Partitions: 4}}, nil
 }
@@ -31,7 +33,7 @@ func TestWhatWaitsFollowsFromPositions(t *testing.T) {
 		return store.ServicePosition{Service: service, Position: store.Position{Version: at}}
 	}
 	r, err := operate.ReadProgress(t.Context(), progress{
-		look: store.Look{Marks: map[int32]store.Mark{
+		look: store.HistorySnapshot{Marks: map[int32]store.Mark{
 			0: {Watermark: v(2, 100), LastTo: v(2, 90)}, // without changes since 90
 			1: {Watermark: v(2, 7), LastTo: v(1, 50)},
 			2: {Watermark: v(2, 9), LastTo: v(2, 9)}, // nobody has it yet

@@ -21,8 +21,8 @@ type knowing struct {
 	reports   map[string][]any
 }
 
-func (k *knowing) Look(context.Context) (store.Look, error) {
-	return store.Look{Active: 1, Marks: map[int32]store.Mark{0: {LastTo: change.NewVersion(1, 100)}}}, nil
+func (k *knowing) HistorySnapshot(context.Context) (store.HistorySnapshot, error) {
+	return store.HistorySnapshot{Active: 1, Marks: map[int32]store.Mark{0: {LastTo: change.NewVersion(1, 100)}}}, nil
 }
 
 func (k *knowing) AllProgress(context.Context) ([]store.Progress, error) {

@@ -79,8 +79,8 @@ type positions7 struct {
 	positions []store.ServicePosition
 }
 
-func (p positions7) Look(context.Context) (store.Look, error) {
-	return store.Look{Marks: map[int32]store.Mark{7: p.mark}}, nil
+func (p positions7) HistorySnapshot(context.Context) (store.HistorySnapshot, error) {
+	return store.HistorySnapshot{Marks: map[int32]store.Mark{7: p.mark}}, nil
 }
 
 func (p positions7) Inboxes(context.Context) ([]store.Inbox, error) { return nil, nil }

@@ -94,7 +94,9 @@ type deleted struct {
 	asked []change.Control
 }
 
-func (*deleted) Look(context.Context) (store.Look, error) { return store.Look{}, nil }
+func (*deleted) HistorySnapshot(context.Context) (store.HistorySnapshot, error) {
+	return store.HistorySnapshot{}, nil
+}
 
 // Append implements the inbox.
 func (d *deleted) Append(_ context.Context, records []transport.Record) error {

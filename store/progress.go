@@ -143,9 +143,9 @@ func StaleActivations(all []Activation, rows []Progress) []Activation {
 	return stale
 }
 
-// Look decides whether a frame counts, read in one snapshot. It is read-only: callers
+// HistorySnapshot decides whether a frame counts, read in one snapshot. It is read-only: callers
 // may share it.
-type Look struct {
+type HistorySnapshot struct {
 	Active int64 // the newest revision; 0 without any
 	Marks  map[int32]Mark
 	// Activations are of partitions that had a watermark then, without those that
@@ -153,9 +153,9 @@ type Look struct {
 	Activations []Activation
 }
 
-// LookCache keeps the activations that a look found for the next one: they change
+// SnapshotCache keeps the activations that a snapshot found for the next one: they change
 // with the newest revision alone. The zero value is ready; it may be used concurrently.
-type LookCache struct {
+type SnapshotCache struct {
 	kept atomic.Pointer[keptActivations]
 }
 
@@ -167,7 +167,7 @@ type keptActivations struct {
 // Kept returns activations and the newest revision when they were read; the zero
 // one before the first Keep. They are valid as long as it is the newest: a store that
 // went back and activated again has another time of activation under its number.
-func (c *LookCache) Kept() (of Revision, activations []Activation) {
+func (c *SnapshotCache) Kept() (of Revision, activations []Activation) {
 	if k := c.kept.Load(); k != nil {
 		return k.of, k.activations
 	}
@@ -175,7 +175,7 @@ func (c *LookCache) Kept() (of Revision, activations []Activation) {
 }
 
 // Keep sorts and keeps activations that were read in one snapshot.
-func (c *LookCache) Keep(of Revision, activations []Activation) {
+func (c *SnapshotCache) Keep(of Revision, activations []Activation) {
 	SortActivations(activations)
 	c.kept.Store(&keptActivations{of, activations})
 }
@@ -184,7 +184,7 @@ func (c *LookCache) Keep(of Revision, activations []Activation) {
 // positions from up to, not including, to, belongs to the store's history. One
 // that does not was decided in a future that the store lost: its records are
 // decided again. The look must have been read after the frame.
-func (l *Look) Counts(partition int32, revision int64, from, to change.Version) bool {
+func (l *HistorySnapshot) Counts(partition int32, revision int64, from, to change.Version) bool {
 	if to > l.Marks[partition].Watermark || revision > l.Active {
 		return false
 	}
@@ -212,8 +212,8 @@ func SortActivations(activations []Activation) {
 type Deliveries interface {
 	// Rows reads dam rows in the order of keys; it locks nothing.
 	Rows(ctx context.Context, keys []Key) ([]Row, error)
-	// Look reads marks and activations in one snapshot.
-	Look(ctx context.Context) (Look, error)
+	// HistorySnapshot reads marks and activations in one snapshot.
+	HistorySnapshot(ctx context.Context) (HistorySnapshot, error)
 	// TakeProgress writes token into the rows of partitions, creating them without
 	// positions, and returns them as they are then. Their former owners cannot
 	// swap them any more. In the order of partitions; none twice.

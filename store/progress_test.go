@@ -14,12 +14,12 @@ import (
 	"github.com/seed-86dfc502/weir/change"
 )
 
-// What Look.Counts must say of a frame that revision decided from a position to
+// What HistorySnapshot.Counts must say of a frame that revision decided from a position to
 // another, in a partition whose watermark is at 60: revision 2 began at 20, 3 at 40
 // and 4 there too, 5 at 50.
 func TestCounts(t *testing.T) {
 	at := func(offset int64) change.Version { return change.NewVersion(1, offset) }
-	look := Look{Active: 5, Marks: map[int32]Mark{0: {Watermark: at(60), LastTo: at(55)}, 2: {Watermark: change.NewVersion(2, 5)}}, Activations: []Activation{
+	look := HistorySnapshot{Active: 5, Marks: map[int32]Mark{0: {Watermark: at(60), LastTo: at(55)}, 2: {Watermark: change.NewVersion(2, 5)}}, Activations: []Activation{
 		{Revision: 2, Partition: 0, From: at(20)}, {Revision: 3, Partition: 0, From: at(40)},
 		{Revision: 4, Partition: 0, From: at(40)}, {Revision: 5, Partition: 0, From: at(50)},
 		{Revision: 2, Partition: 1, From: at(0)}, {Revision: 3, Partition: 2, From: at(7)},
@@ -51,7 +51,7 @@ func TestCounts(t *testing.T) {
 	} {
 		assert.Equal(t, c.want, look.Counts(c.partition, c.revision, c.from, c.to), name)
 	}
-	assert.False(t, (&Look{}).Counts(0, 0, 0, at(0)), "an empty store has no history")
+	assert.False(t, (&HistorySnapshot{}).Counts(0, 0, 0, at(0)), "an empty store has no history")
 }
 
 // drawPositions draws positions as a progress row has them: few of them differ.
@@ -192,7 +192,7 @@ func FuzzPlacesCodec(f *testing.F) {
 // A look is valid for one activation: not for another one that a restored
 // store made under the same number.
 func TestActivationsAreKeptOfOneActivation(t *testing.T) {
-	var c LookCache
+	var c SnapshotCache
 	of, kept := c.Kept()
 	require.True(t, of.Same(Revision{}), "a store without revisions has no activations")
 	require.Empty(t, kept)

@@ -172,9 +172,9 @@ func (w *world) partition() int32 {
 	return transport.PartitionOf([]byte("B-007"), int32(w.config.Kafka.Inbox.Partitions))
 }
 
-func (w *world) Look(context.Context) (store.Look, error) {
+func (w *world) HistorySnapshot(context.Context) (store.HistorySnapshot, error) {
 	end := change.NewVersion(1, int64(len(w.records)))
-	return store.Look{Marks: map[int32]store.Mark{w.partition(): {Watermark: end, LastTo: end}}}, nil
+	return store.HistorySnapshot{Marks: map[int32]store.Mark{w.partition(): {Watermark: end, LastTo: end}}}, nil
 }
 
 func (w *world) AllProgress(context.Context) ([]store.Progress, error) {

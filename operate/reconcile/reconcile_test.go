@@ -60,9 +60,9 @@ func (w *world) Rows(_ context.Context, keys []store.Key) (rows []store.Row, err
 }
 
 // The service has one position, in the one partition that there is.
-func (w *world) Look(context.Context) (store.Look, error) {
+func (w *world) HistorySnapshot(context.Context) (store.HistorySnapshot, error) {
 	w.tick()
-	return store.Look{Marks: map[int32]store.Mark{0: {Watermark: v(1 << 20), LastTo: v(1 << 20)}}}, nil
+	return store.HistorySnapshot{Marks: map[int32]store.Mark{0: {Watermark: v(1 << 20), LastTo: v(1 << 20)}}}, nil
 }
 
 func (w *world) Inboxes(context.Context) ([]store.Inbox, error) {

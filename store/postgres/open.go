@@ -68,7 +68,7 @@ type Store struct {
 	migrating *atomic.Int32
 	// checkPatience is the constant, or longer in tests.
 	checkPatience string
-	looked        store.LookCache
+	snapshots     store.SnapshotCache
 }
 
 // Open checks the options and prepares a pool. It does not wait for the

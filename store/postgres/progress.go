@@ -68,14 +68,14 @@ CROSS JOIN LATERAL (
 	sqlOutbox = `SELECT frame FROM outbox WHERE partition = $1 ORDER BY generation, id`
 )
 
-// Look implements store.Deliveries.
-func (s *Store) Look(ctx context.Context) (store.Look, error) {
-	known, activations := s.looked.Kept()
+// HistorySnapshot implements store.Deliveries.
+func (s *Store) HistorySnapshot(ctx context.Context) (store.HistorySnapshot, error) {
+	known, activations := s.snapshots.Kept()
 	rows, err := s.pool.Query(ctx, sqlLook, known.Number, known.Activated, notNil(known.Fingerprint))
 	if err != nil {
-		return store.Look{}, failed("look", err)
+		return store.HistorySnapshot{}, failed("read the history snapshot", err)
 	}
-	l := store.Look{Marks: map[int32]store.Mark{}}
+	l := store.HistorySnapshot{Marks: map[int32]store.Mark{}}
 	var newest store.Revision
 	var found []store.Activation
 	var kind, partition int32
@@ -94,12 +94,12 @@ func (s *Store) Look(ctx context.Context) (store.Look, error) {
 		return nil
 	})
 	if err != nil {
-		return store.Look{}, failed("look", err)
+		return store.HistorySnapshot{}, failed("read the history snapshot", err)
 	}
 	l.Active = newest.Number
 	if !newest.Same(known) {
 		activations = found
-		s.looked.Keep(newest, found)
+		s.snapshots.Keep(newest, found)
 	}
 	l.Activations = activations
 	return l, nil

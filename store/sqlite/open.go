@@ -60,9 +60,9 @@ type Store struct {
 	changes *Log             // where decisions put their frames; nil: the outbox
 	now     func() time.Time // of claims
 
-	closed   sync.Once
-	patience time.Duration // patience, but in tests of many writers
-	looked   store.LookCache
+	closed    sync.Once
+	patience  time.Duration // patience, but in tests of many writers
+	snapshots store.SnapshotCache
 }
 
 // Open opens or creates the file. A new one is for its user alone: it holds

@@ -39,9 +39,9 @@ RETURNING partition, token, positions`
 	sqlOutbox = `SELECT frame FROM outbox WHERE partition = ? ORDER BY generation, id`
 )
 
-// Look implements store.Deliveries.
-func (s *Store) Look(ctx context.Context) (store.Look, error) {
-	l := store.Look{Marks: map[int32]store.Mark{}}
+// HistorySnapshot implements store.Deliveries.
+func (s *Store) HistorySnapshot(ctx context.Context) (store.HistorySnapshot, error) {
+	l := store.HistorySnapshot{Marks: map[int32]store.Mark{}}
 	err := s.read(ctx, "look", func(t *sql.Tx) error {
 		var partition int32
 		var position, other int64
@@ -59,17 +59,17 @@ func (s *Store) Look(ctx context.Context) (store.Look, error) {
 			return err
 		}
 		l.Active = newest.Number
-		known, kept := s.looked.Kept()
+		known, kept := s.snapshots.Kept()
 		if l.Activations = kept; !newest.Same(known) {
 			if l.Activations, err = activations(ctx, t); err == nil {
-				s.looked.Keep(newest, l.Activations)
+				s.snapshots.Keep(newest, l.Activations)
 			}
 			return err
 		}
 		return nil
 	})
 	if err != nil {
-		return store.Look{}, err
+		return store.HistorySnapshot{}, err
 	}
 	return l, nil
 }

@@ -36,7 +36,7 @@ func Run(t *testing.T, open func(t *testing.T) (a, b store.Store), groups ...str
 		{"Cancel", cancelTests},
 		{"Progress", progressTests},
 		{"Retrying", retryingTests},
-		{"Look", lookTests},
+		{"HistorySnapshot", snapshotTests},
 		{"Moved", movedTests},
 		{"Purge", purgeTests},
 		{"Configurations", configurationTests},
@@ -143,12 +143,12 @@ func (f *fixture) discard(revision int64, stays store.WatermarkStep, published .
 
 // state is all that a decision can write, as far as a reader sees it.
 type state struct {
-	Watermarks map[store.Partition]int64
-	Entities   []store.Entity
-	Letters    []store.DeadLetter
-	Audits     []store.Audit
-	Look       store.Look
-	Progress   []store.Progress
+	Watermarks      map[store.Partition]int64
+	Entities        []store.Entity
+	Letters         []store.DeadLetter
+	Audits          []store.Audit
+	HistorySnapshot store.HistorySnapshot
+	Progress        []store.Progress
 }
 
 // state reads everything through s.
@@ -164,7 +164,7 @@ func (f *fixture) state(s store.Store) state {
 	require.NoError(f, err)
 	got.Audits, err = s.Audits(f.ctx(), 0, 1000)
 	require.NoError(f, err)
-	got.Look, err = s.Look(f.ctx())
+	got.HistorySnapshot, err = s.HistorySnapshot(f.ctx())
 	require.NoError(f, err)
 	got.Progress, err = s.AllProgress(f.ctx())
 	require.NoError(f, err)

@@ -157,22 +157,22 @@ var storeMutants = []mutant{
 		test: "./store/sqlite TestConformance/Moved",
 	},
 	{
-		rule: "frames above the watermark do not count", in: "store", fn: "Look.Counts",
+		rule: "frames above the watermark do not count", in: "store", fn: "HistorySnapshot.Counts",
 		find: "_1 > _2._3[_4]._5 ||", put: "",
 		test: "TestCounts",
 	},
 	{
-		rule: "frames of a revision that is not active yet do not count", in: "store", fn: "Look.Counts",
+		rule: "frames of a revision that is not active yet do not count", in: "store", fn: "HistorySnapshot.Counts",
 		find: " || _1 > _2._3 {", put: " {",
 		test: "TestCounts",
 	},
 	{
-		rule: "frames from before their revision was in force do not count", in: "store", fn: "Look.Counts",
+		rule: "frames from before their revision was in force do not count", in: "store", fn: "HistorySnapshot.Counts",
 		find: "_1._2 <= _3 && _1._4 > _5 || ", put: "",
 		test: "TestCounts",
 	},
 	{
-		rule: "frames of a revision that was not in force any more do not count", in: "store", fn: "Look.Counts",
+		rule: "frames of a revision that was not in force any more do not count", in: "store", fn: "HistorySnapshot.Counts",
 		find: " || _1._2 > _3 && _1._4 < _5 {", put: " {",
 		test: "TestCounts",
 	},

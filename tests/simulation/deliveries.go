@@ -46,8 +46,8 @@ func (c *client) Rows(ctx context.Context, keys []store.Key) (rows []store.Row, 
 	return rows, err
 }
 
-func (c *client) Look(ctx context.Context) (look store.Look, err error) {
-	look, err = read(ctx, c, "look", 0, func() (store.Look, error) { return c.Memory.Look(ctx) })
+func (c *client) HistorySnapshot(ctx context.Context) (look store.HistorySnapshot, err error) {
+	look, err = read(ctx, c, "look", 0, func() (store.HistorySnapshot, error) { return c.Memory.HistorySnapshot(ctx) })
 	for p, at := range look.Marks {
 		if c.p.w.rules.NoLinks {
 			at.LastTo = 0

@@ -31,10 +31,10 @@ func (s *state) newest() map[int32]store.Mark {
 	return marks
 }
 
-// Look implements store.Deliveries.
-func (m *Memory) Look(ctx context.Context) (look store.Look, err error) {
+// HistorySnapshot implements store.Deliveries.
+func (m *Memory) HistorySnapshot(ctx context.Context) (look store.HistorySnapshot, err error) {
 	err = m.look(ctx, func(s *state) {
-		look = store.Look{Active: int64(len(s.revisions)), Marks: s.newest(), Activations: slices.Clone(s.from)}
+		look = store.HistorySnapshot{Active: int64(len(s.revisions)), Marks: s.newest(), Activations: slices.Clone(s.from)}
 		store.SortActivations(look.Activations)
 	})
 	return look, err

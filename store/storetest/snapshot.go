@@ -13,16 +13,16 @@ import (
 	"github.com/seed-86dfc502/weir/store"
 )
 
-func (f *fixture) look(s store.Store) store.Look {
+func (f *fixture) look(s store.Store) store.HistorySnapshot {
 	f.Helper()
-	l, err := s.Look(f.ctx())
+	l, err := s.HistorySnapshot(f.ctx())
 	require.NoError(f, err)
 	return l
 }
 
-var lookTests = []test{
+var snapshotTests = []test{
 	{"marks of the newest generations, and where each revision began", func(t *testing.T, f *fixture) {
-		assert.Equal(t, store.Look{Marks: map[int32]store.Mark{}}, f.look(f.a))
+		assert.Equal(t, store.HistorySnapshot{Marks: map[int32]store.Mark{}}, f.look(f.a))
 		activate := func(name string) int64 {
 			r, err := f.b.Activate(t.Context(), []byte(name), 0, false)
 			require.NoError(t, err)
@@ -34,18 +34,18 @@ var lookTests = []test{
 			writes(store.Outcome{LastTo: map[store.Partition]change.Version{p0: version(7)}}))
 		require.NoError(t, err)
 		marks := map[int32]store.Mark{0: {Watermark: version(9), LastTo: version(7)}, 1: {Watermark: version(0)}}
-		assert.Equal(t, store.Look{Active: first, Marks: marks}, f.look(f.b), "the first revision began before there were watermarks")
+		assert.Equal(t, store.HistorySnapshot{Active: first, Marks: marks}, f.look(f.b), "the first revision began before there were watermarks")
 
 		second := activate("second")
 		activations := []store.Activation{{Revision: second, Partition: 0, From: version(9)}, {Revision: second, Partition: 1, From: version(0)}}
-		assert.Equal(t, store.Look{Active: second, Marks: marks, Activations: activations}, f.look(f.a))
+		assert.Equal(t, store.HistorySnapshot{Active: second, Marks: marks, Activations: activations}, f.look(f.a))
 		assert.Equal(t, second, activate("second"))
 		assert.Equal(t, activations, f.look(f.a).Activations, "once more changes nothing")
 
 		f.own(f.a, 'b', store.Partition{Generation: 4, Number: 0}, store.Partition{Generation: 4, Number: 2})
 		marks[0] = store.Mark{Watermark: change.NewVersion(4, 0), LastTo: version(7)}
 		marks[2] = store.Mark{Watermark: change.NewVersion(4, 0)}
-		assert.Equal(t, store.Look{Active: second, Marks: marks, Activations: activations}, f.look(f.a))
+		assert.Equal(t, store.HistorySnapshot{Active: second, Marks: marks, Activations: activations}, f.look(f.a))
 
 		third := activate("third")
 		activations = append(activations,
@@ -53,7 +53,7 @@ var lookTests = []test{
 			store.Activation{Revision: third, Partition: 1, From: version(0)},
 			store.Activation{Revision: third, Partition: 2, From: change.NewVersion(4, 0)})
 		store.SortActivations(activations)
-		assert.Equal(t, store.Look{Active: third, Marks: marks, Activations: activations}, f.look(f.b))
+		assert.Equal(t, store.HistorySnapshot{Active: third, Marks: marks, Activations: activations}, f.look(f.b))
 		_, err = f.a.Activate(t.Context(), []byte("first"), 0, false)
 		require.ErrorIs(t, err, store.ErrSuperseded)
 		assert.Equal(t, activations, f.look(f.b).Activations)
@@ -101,7 +101,7 @@ var lookTests = []test{
 		}
 		assert.Equal(t, all[1:], kept, "of those at or below the lowest position, 25, the newest")
 		assert.Len(t, look.Activations, len(kept)+6, "a partition without positions keeps all")
-		whole := store.Look{Active: look.Active, Marks: look.Marks, Activations: all}
+		whole := store.HistorySnapshot{Active: look.Active, Marks: look.Marks, Activations: all}
 		for revision := range look.Active + 1 {
 			for from := range int64(60) {
 				for to := max(from+1, 26); to <= 60; to++ {
