@@ -78,6 +78,15 @@ func (n Node) Text() (string, bool) {
 	return string(n.t.textOf(&n.t.nodes[n.i])), true
 }
 
+// TextBytes is [Node.Text] without a copy: do not modify it, nor use it after the Tree's
+// release.
+func (n Node) TextBytes() ([]byte, bool) {
+	if n.Kind() != String {
+		return nil, false
+	}
+	return n.t.textOf(&n.t.nodes[n.i]), true
+}
+
 // Get returns the member of that unescaped name, the zero Node if n is not an
 // object that has it. It does not allocate. It looks through small objects and
 // searches larger ones by halves.

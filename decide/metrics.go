@@ -1,6 +1,7 @@
 package decide
 
 import (
+	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -20,6 +21,11 @@ type Metrics struct {
 	seconds   prometheus.Histogram
 	batch     prometheus.Histogram
 
+	// The series of decisions of the services of a plan, by service and kind.
+	resolving sync.Mutex
+	plan      *Plan
+	series    [][decisionKinds]prometheus.Counter
+
 	cacheUsed                  *prometheus.CounterVec // result
 	cacheEvicted, cacheDropped prometheus.Counter
 	cacheEntities, cacheBytes  prometheus.Gauge
@@ -27,7 +33,7 @@ type Metrics struct {
 
 // The decisions about an event for a service, the values of label "decision".
 const (
-	DecisionPruned     = "pruned"     // not evaluated: nothing that it reads changed
+	DecisionPruned     = "pruned"     // not evaluated: nothing that it reads changed, or its filter requires another value
 	DecisionFiltered   = "filtered"   // its filter, or a deletion, keeps the entity out, and it has nothing of it
 	DecisionIncomplete = "incomplete" // a required source has no document yet
 	DecisionHeldBack   = "held_back"  // equal to what the service has
@@ -104,15 +110,30 @@ func (m *Metrics) Expect(services []string) {
 	}
 }
 
+// seriesOf returns the series of a plan, which are looked up once.
+func (m *Metrics) seriesOf(p *Plan) [][decisionKinds]prometheus.Counter {
+	m.resolving.Lock()
+	defer m.resolving.Unlock()
+	if m.plan != p {
+		m.plan, m.series = p, make([][decisionKinds]prometheus.Counter, len(p.Services))
+		for i, s := range p.Services {
+			for kind, decision := range allDecisions {
+				m.series[i][kind] = m.decisions.WithLabelValues(s.Name, decision)
+			}
+		}
+	}
+	return m.series
+}
+
 // decided counts a decision that was committed.
 func (m *Metrics) decided(v *verdict, records int, took time.Duration) {
 	for k, n := range v.outcomes {
 		m.events.WithLabelValues(k.source, string(k.outcome)).Add(float64(n))
 	}
-	for i := range v.plan.Services {
-		for kind, decision := range allDecisions {
+	for i, series := range m.seriesOf(v.plan) {
+		for kind := range series {
 			if n := v.decisions.get(i, kind); n > 0 {
-				m.decisions.WithLabelValues(v.plan.Services[i].Name, decision).Add(float64(n))
+				series[kind].Add(float64(n))
 			}
 		}
 	}

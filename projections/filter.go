@@ -30,9 +30,10 @@ const (
 // is read from the document before the expression runs, so only the values that a filter
 // uses is ever converted.
 type filter struct {
-	program *vm.Program
-	slots   []slot
-	runs    sync.Pool // of *run
+	required *requirement // nil: see requirementOf
+	program  *vm.Program
+	slots    []slot
+	runs     sync.Pool // of *run
 }
 
 type slot struct {
@@ -82,6 +83,7 @@ func compileFilter(text string) (*filter, []Fault) {
 		return nil, []Fault{filterFault(err, wantCondition)}
 	}
 
+	required := requirementOf(tree.Node)
 	t := &translator{paths: make(map[ast.Node][]step), bodies: make(map[ast.Node]int)}
 	options := []expr.Option{
 		expr.Env(map[string]any{}), expr.AllowUndefinedVariables(), // names are checked
@@ -92,7 +94,7 @@ func compileFilter(text string) (*filter, []Fault) {
 	if err != nil {
 		return nil, []Fault{filterFault(err, "see \"Filter\" in docs/projections.md")}
 	}
-	f := &filter{program: program, slots: t.slots}
+	f := &filter{required: required, program: program, slots: t.slots}
 	f.runs.New = func() any { return &run{vm: vm.VM{MemoryBudget: maxMemory}, env: make(map[string]any, len(f.slots))} }
 	return f, nil
 }
@@ -111,6 +113,11 @@ const wantCondition = `write a condition on doc, such as doc.origin == "EC"`
 
 // match evaluates the filter.
 func (f *filter) match(doc canonicaltree.Node) (bool, *FilterError) {
+	if f.required != nil {
+		if met := f.required.met(doc); !met || f.required.whole {
+			return met, nil
+		}
+	}
 	r := f.runs.Get().(*run)
 	r.left = maxSteps
 	r.env[runName] = r

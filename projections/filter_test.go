@@ -20,6 +20,43 @@ const filtered = `{
   "0": "zero", "in": {"0": "member"}
 }`
 
+// A requirement says what the whole filter says of its documents.
+func TestRequirementsAreThoseOfTheirFilters(t *testing.T) {
+	values := []string{`"a"`, `"\u0061"`, `"b"`, `""`, `1`, `1.0`, `10e-1`, `-0.0`, `0`, `2`, `9007199254740993`, `9007199254740992`, `1e400`,
+		`18446744073709551616`, `true`, `false`, `null`, `[]`, `["a"]`, `{}`, `{"x":"a"}`, `[1]`}
+	filters := map[string]bool{ // whether it has a requirement
+		`doc.v == "a"`: true, `"a" == doc.v`: true, `doc["v"] == 1`: true, `doc.v == 0`: true, `doc.v == 1.5`: true, `doc?.v == true`: true, `doc.v == false`: true,
+		`doc.v in ["a", 1, true]`: true, `doc.v in ["a", "a"]`: true, `doc.v in []`: true, `doc.v == 9007199254740993`: true, `doc.v == 9007199254740992.0`: true,
+		`doc.v[0] == 1`: true, `doc.v.x == "a"`: true, `doc == "a"`: true, `doc.v == "a" && doc.v > 1`: true, `doc.v in [1, 2] and doc.v < 2`: true,
+		`doc.v == "a" || doc.v == 1`: false, `doc.v != "a"`: false, `not (doc.v == 1)`: false, `doc.v == null`: false, `doc.v in 1..3`: false, `doc.v == doc.w`: false,
+		`doc.v == -1`: false, `doc.v in ["a", doc.w]`: false, `doc.v > 1 && doc.v == "a"`: false, `"a" in doc.v`: false, `doc.v[-1] == 1`: false,
+	}
+	for when, requires := range filters {
+		p := compile(t, Spec{When: when})
+		require.Equal(t, requires, p.filter.required != nil, when)
+		if !requires {
+			continue
+		}
+		plain := compile(t, Spec{When: when})
+		plain.filter.required = nil
+		index := NewIndex([]*Projection{p})
+		for _, v := range append(values, "absent") {
+			text := `{"v":` + v + `,"n":1}`
+			if v == "absent" {
+				text = `{"n":1}`
+			}
+			doc := parseText(t, text)
+			got, err1 := p.filter.match(doc)
+			want, err2 := plain.filter.match(doc)
+			require.Equal(t, err2, err1)
+			require.Equal(t, want, got, "%s of %s", when, text)
+			if want {
+				require.Equal(t, []int{0}, index.root.below.of[0].meeting(doc), "%s of %s", when, text)
+			}
+		}
+	}
+}
+
 func TestFilterMatches(t *testing.T) {
 	doc := parseText(t, filtered)
 	for when, want := range map[string]bool{

@@ -61,6 +61,22 @@ func TestIndexVisitsOnlyWhatIsTouched(t *testing.T) {
 	assert.Equal(t, 8*visits(10_000, 1), visits(10_000, 8), "the work grows with the changed paths")
 }
 
+// Nor do those whose filter requires another value.
+func TestIndexVisitsOnlyWhatMayMatch(t *testing.T) {
+	var ps []*Projection
+	for i := range 5000 {
+		ps = append(ps, compile(t, Spec{When: fmt.Sprintf(`doc.region in ["r%d", "all"] && doc.n > 0`, i), Fields: []Field{{Out: "n", Path: "n"}}}))
+	}
+	index := NewIndex(ps)
+	var set Set
+	index.TouchedBy(parseText(t, `{"region":"r7","n":1}`), parseText(t, `{"region":"r8","n":2}`), &set)
+	assert.ElementsMatch(t, []int{7, 8}, set.List())
+	assert.LessOrEqual(t, set.visits, 4)
+	set.Clear()
+	index.TouchedBy(parseText(t, `{"region":"all","n":1}`), parseText(t, `{"region":"all","n":2}`), &set)
+	assert.Len(t, set.List(), 5000)
+}
+
 func BenchmarkIndexGrowth(b *testing.B) {
 	for _, changes := range []int{1, 8} {
 		for _, n := range []int{10, 100, 1000, 10_000} {

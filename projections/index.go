@@ -99,7 +99,8 @@ func prefix(steps []step) canonicaltree.Path {
 	return path
 }
 
-// Index finds the projections that a change can concern. It is immutable: any
+// Index finds the projections that a change can concern, by what they read and by the
+// value that their filters require. It is immutable: any
 // number of goroutines may use it.
 type Index struct {
 	root indexNode
@@ -107,9 +108,9 @@ type Index struct {
 
 type indexNode struct {
 	next map[string]*indexNode
-	here []int // projections that read exactly this path
+	here readers // that read exactly this path
 	// below are the projections that read this path or one below it.
-	below []int
+	below readers
 }
 
 // NewIndex makes an index of ps, which it names by their place; nil is left out.
@@ -121,7 +122,7 @@ func NewIndex(ps []*Projection) *Index {
 		}
 		for _, path := range p.reads {
 			n := &x.root
-			n.addBelow(i)
+			n.below.add(i, p)
 			for _, name := range path {
 				child := n.next[name]
 				if child == nil {
@@ -132,19 +133,12 @@ func NewIndex(ps []*Projection) *Index {
 					n.next[name] = child
 				}
 				n = child
-				n.addBelow(i)
+				n.below.add(i, p)
 			}
-			n.here = append(n.here, i)
+			n.here.add(i, p)
 		}
 	}
 	return x
-}
-
-func (n *indexNode) addBelow(i int) {
-	// Projections come in order, so only the last one can be the same.
-	if len(n.below) == 0 || n.below[len(n.below)-1] != i {
-		n.below = append(n.below, i)
-	}
 }
 
 // Set is a set of projections, named by their place in the list given to
@@ -186,32 +180,36 @@ func (s *Set) Has(i int) bool { return i < len(s.marks) && s.round > 0 && s.mark
 // List returns the projections in the set, in no certain order, until it changes.
 func (s *Set) List() []int { return s.list }
 
-// Touched adds to set the projections whose read-set p meets: p is one of its
-// paths, or above or below one. The others are not looked at: the work grows with
-// the length of p and the number of projections touched, not with their number
-// in all.
-func (x *Index) Touched(set *Set, p canonicaltree.Path) {
-	n := &x.root
-	for _, name := range p {
-		mark(set, n.here)
-		if n = n.next[name]; n == nil {
-			return
-		}
-	}
-	mark(set, n.below)
-}
-
-// TouchedBy is Touched for every path at which a and b differ. Both must exist:
-// a document that appears or goes concerns also projections that read nothing.
+// TouchedBy adds to set the projections that may show a difference of a and b: that read a
+// path at which they differ, or above or below it, and whose filter may match one of them,
+// see requirement. Both must exist: a document that appears or goes concerns also
+// projections that read nothing. The others are not looked at: the work grows with the
+// differences and the number of projections touched, not with their number in all.
 func (x *Index) TouchedBy(a, b canonicaltree.Node, set *Set) {
 	canonicaltree.Diff(a, b, func(p canonicaltree.Path, _, _ canonicaltree.Node) bool {
-		x.Touched(set, p)
+		n := &x.root
+		for _, name := range p {
+			set.addReaders(&n.here, a, b)
+			if n = n.next[name]; n == nil {
+				return true
+			}
+		}
+		set.addReaders(&n.below, a, b)
 		return true
 	})
 }
 
-func mark(set *Set, list []int) {
+// addReaders adds those whose filter may match a or b.
+func (s *Set) addReaders(r *readers, a, b canonicaltree.Node) {
+	s.addAll(r.any)
+	for _, of := range r.of {
+		s.addAll(of.meeting(a))
+		s.addAll(of.meeting(b))
+	}
+}
+
+func (s *Set) addAll(list []int) {
 	for _, i := range list {
-		set.Add(i)
+		s.Add(i)
 	}
 }

@@ -305,21 +305,23 @@ func TestIndex(t *testing.T) {
 	index := NewIndex(ps)
 	var set Set
 	for _, c := range []struct {
-		path canonicaltree.Path
-		want []bool
+		before, after string
+		want          []bool
 	}{
-		{nil, []bool{true, true, true, true, false, true}},
-		{canonicaltree.Path{"a"}, []bool{true, true, false, true, false, true}},
-		{canonicaltree.Path{"a", "b", "x"}, []bool{true, true, false, true, false, false}},
-		{canonicaltree.Path{"a", "q"}, []bool{false, true, false, true, false, false}},
-		{canonicaltree.Path{"items", "3", "x"}, []bool{false, false, true, true, false, false}},
-		{canonicaltree.Path{"c"}, []bool{false, true, false, true, false, false}},
-		{canonicaltree.Path{"d"}, []bool{false, false, false, true, false, false}},
+		{`[]`, `{"a":{"z":1}}`, []bool{true, true, true, true, false, true}},
+		{`[]`, `{"a":{"z":2}}`, []bool{true, true, true, true, false, false}},
+		{`{"a":{"z":1}}`, `{"a":7}`, []bool{true, true, false, true, false, true}},
+		{`{"a":{"b":{"x":1}}}`, `{"a":{"b":{"x":2}}}`, []bool{true, true, false, true, false, false}},
+		{`{"a":{"q":1}}`, `{"a":{"q":2}}`, []bool{false, true, false, true, false, false}},
+		{`{"a":{"z":2}}`, `{"a":{"z":1.0}}`, []bool{false, true, false, true, false, true}},
+		{`{"items":[0,0,0,{"x":1}]}`, `{"items":[0,0,0,{"x":2}]}`, []bool{false, false, true, true, false, false}},
+		{`{"c":1}`, `{"c":{}}`, []bool{false, true, false, true, false, false}},
+		{`{"d":1}`, `{}`, []bool{false, false, false, true, false, false}},
 	} {
 		set.Clear()
-		index.Touched(&set, c.path)
+		index.TouchedBy(parseText(t, c.before), parseText(t, c.after), &set)
 		for i, want := range c.want {
-			require.Equal(t, want, set.Has(i), "%d at %v", i, c.path)
+			require.Equal(t, want, set.Has(i), "%d from %s to %s", i, c.before, c.after)
 		}
 	}
 	set.Clear()

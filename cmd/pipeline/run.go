@@ -248,7 +248,7 @@ func printCustomers(a *app, customers []snapshot.CustomerSummary, sum snapshot.C
 }
 
 // outcomes are what an event comes to for a service, in the words of the metrics.
-const outcomes = `pruned:     nothing changed that the projection reads, so it was not evaluated
+const outcomes = `pruned:     nothing changed that it reads, or its filter requires another value: not evaluated
 filtered:   the filter keeps it out, and the customer has nothing of it
 incomplete: a required source has no document of it yet
 held back:  the same as what the customer has: a duplicate

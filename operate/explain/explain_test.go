@@ -319,7 +319,7 @@ func TestVerdicts(t *testing.T) {
 			w.event("registry", "e1", "1", first)
 			w.event("registry", "e2", "2", `{"id":"B-007","origin":"PH","level":1}`)
 			w.event("registry", "e3", "3", `{"id":"B-007","origin":"PH","level":2}`)
-		}, ripe, explain.HeldBack, `The last event (registry e3, 1:2) changed the entity, which the filter (doc.origin in ["EC", "CO"]) keeps out of this view, as before; the retraction with version 1:1 is delivered.`, "filtered"},
+		}, ripe, explain.Pruned, `The last event (registry e3, 1:2) changed nothing that this projection reads (id, lab.sugar, level, origin), or the filter (doc.origin in ["EC", "CO"]) keeps the entity out as before; the retraction with version 1:1 is delivered.`, "pruned"},
 		"replayed": {func(w *world) {
 			w.event("registry", "e1", "1", first)
 			w.decide(change.Record{Entity: "B-007", Control: &change.Control{ID: "r", Action: change.Redecide}})

@@ -116,7 +116,7 @@ const (
 	Sent        Verdict = "sent"         // the last event changed it, and it is delivered
 	Pending     Verdict = "pending"      // decided, and not delivered yet
 	HeldBack    Verdict = "held back"    // evaluated, and equal to what was sent
-	Pruned      Verdict = "pruned"       // not evaluated: nothing that it reads changed
+	Pruned      Verdict = "pruned"       // not evaluated: the event cannot show in this view
 	Noise       Verdict = "noise"        // the last event changed nothing that matters to anybody
 	Stale       Verdict = "stale"        // the last event was older than what the entity has
 	Refused     Verdict = "refused"      // the newest change is a dead letter, or was one

@@ -29,7 +29,7 @@ func TestHistoryOfAService(t *testing.T) {
 	w.dead = []store.DeadLetter{{ID: 7, Stage: store.StageDeliver, Code: "refused", Service: hook, Entity: "B-007", Version: change.NewVersion(1, 0)}}
 
 	x := w.explain(func(in *explain.Input) { in.Service = ripe })
-	require.Equal(t, []string{"sent", "sent", "filtered", "delivered", "held back"}, x.Services[0].Events)
+	require.Equal(t, []string{"sent", "sent", "pruned", "delivered", "held back"}, x.Services[0].Events)
 	require.Empty(t, x.Letters)
 	x = w.explain(nil)
 	require.Len(t, x.Letters, 1)

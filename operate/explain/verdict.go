@@ -113,6 +113,8 @@ func (s *report) delivered(out *Service, c config.Service, row store.Row, say fu
 		say(HeldBack, "The last event (%s) changed the entity, which the filter (%s) keeps out of this view, as before; %s", name, oneLine(out.Filter), held)
 	case became == "incomplete":
 		say(HeldBack, "The last event (%s) changed the entity, which is not complete, since the required %s no document; %s", name, names(s.Missing), held)
+	case became == "pruned" && out.Filter != "" && row.Content.IsRetracted():
+		say(Pruned, "The last event (%s) changed nothing that this projection reads (%s), or the filter (%s) keeps the entity out as before; %s", name, s.reads(c), oneLine(out.Filter), held)
 	case became == "pruned":
 		say(Pruned, "The last event (%s) changed nothing that this projection reads (%s); %s", name, s.reads(c), held)
 	case e.Outcome == decide.HistoryDead:
