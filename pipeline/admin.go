@@ -35,6 +35,7 @@ type operatorsOptions struct {
 	reg     *prometheus.Registry
 	control *control.Server
 	health  func() operate.Health
+	status  func() operate.Health // health with the work for operators
 	page    func() http.Handler
 	serve   func(name, address string, files *api.Certificates, h http.Handler) (net.Addr, func() error, error)
 }
@@ -50,8 +51,11 @@ func (o *operators) listen() (address string, stop func() error, err error) {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { _, _ = fmt.Fprintln(w, "ok") })
 	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, r *http.Request) {
-		known, _ := o.attempts.Verify(r, token)
-		serveHealth(w, o.health(), token == "" || known)
+		if known, _ := o.attempts.Verify(r, token); token == "" || known {
+			serveHealth(w, o.status())
+			return
+		}
+		serveHealth(w, operate.Health{Level: o.health().Level}) // errors may name servers
 	})
 	exposition := promhttp.HandlerFor(o.reg, promhttp.HandlerOpts{MaxRequestsInFlight: answersAtATime})
 	mux.HandleFunc("GET /metrics", func(w http.ResponseWriter, r *http.Request) {
@@ -92,11 +96,8 @@ func profiles(mux *http.ServeMux, admitted func(http.ResponseWriter, *http.Reque
 }
 
 // serveHealth answers /readyz: 200 while the process does its work, also with failing
-// services, else 503. Errors may name servers, so only callers with the token get them.
-func serveHealth(w http.ResponseWriter, h operate.Health, whole bool) {
-	if !whole {
-		h = operate.Health{Level: h.Level}
-	}
+// services, else 503.
+func serveHealth(w http.ResponseWriter, h operate.Health) {
 	w.Header().Set("Content-Type", "application/json")
 	if h.Level == operate.LevelDown {
 		w.WriteHeader(http.StatusServiceUnavailable)

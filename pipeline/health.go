@@ -51,10 +51,13 @@ func (m *monitor) healthNow() operate.Health {
 	return operate.HealthOf(o, now)
 }
 
-// status returns healthNow with the dead letters and retried changes of the store. Only who
-// asks for it pays for that.
+// status returns healthNow with the dead letters and retried changes of the store, which a
+// process that is down does not read: a probe must not wait for an unreachable store.
 func (m *monitor) status() operate.Health {
 	h := m.healthNow()
+	if h.Level == operate.LevelDown {
+		return h
+	}
 	ctx, cancel := context.WithTimeout(context.Background(), statusTimeout)
 	defer cancel()
 	if items, err := operate.LetterItems(ctx, m.store); err == nil {

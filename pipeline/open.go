@@ -223,7 +223,7 @@ func (p *Pipeline) assemble(g *gauges) {
 	}}
 	p.ingest.serveAPI = front.listen
 	p.control = control.New(control.Options{Config: p.cfg, Execute: p.opt.Commands, Reload: p.Reload})
-	p.operators = &operators{operatorsOptions: operatorsOptions{cfg: p.cfg, log: p.log, reg: reg, control: p.control, health: p.monitor.status, serve: serve}}
+	p.operators = &operators{operatorsOptions: operatorsOptions{cfg: p.cfg, log: p.log, reg: reg, control: p.control, health: p.monitor.healthNow, status: p.monitor.status, serve: serve}}
 	if p.opt.Page != nil {
 		p.operators.page = func() http.Handler { return p.opt.Page(p) }
 	}
