@@ -53,7 +53,7 @@ func splitPath(path string) canonicaltree.Path {
 
 // Fingerprint identifies everything that decisions depend on: how events become
 // source documents, how those are merged, the projections and the
-// services there are, together with the versions of the code that interprets
+// services, together with the versions of the code that interprets
 // it. It does not depend on the layout of files, the order of keys, comments,
 // secrets, or where a sink sends to. It may be called on a Config of Load only.
 func (c *Config) Fingerprint() [32]byte {

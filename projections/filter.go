@@ -28,7 +28,7 @@ const (
 
 // filter is a compiled expression. Its uses of doc are slots: each is a path that
 // is read from the document before the expression runs, so only the values that a filter
-// uses is ever converted.
+// uses are ever converted.
 type filter struct {
 	required *requirement // nil: see requirementOf
 	program  *vm.Program

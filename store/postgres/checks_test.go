@@ -14,7 +14,7 @@ import (
 )
 
 // Like the dam's, the statements on check rows find them by the key under any
-// statistics say, in the order in which they are given: their locks too.
+// statistics, in the order in which they are given: their locks too.
 func TestCheckRowPlans(t *testing.T) {
 	s, _ := migrated(t)
 	ctx := t.Context()

@@ -61,7 +61,7 @@ func (c *customer) backup() map[string]oracle.Record {
 }
 
 // restore restores a customer that is in the database of the store. The content of a
-// log customer has stays: the order in which it gets the rest is not promised.
+// log customer stays: the order in which it gets the rest is not promised.
 func (c *customer) restore(newest map[string]oracle.Record) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
