@@ -4,13 +4,18 @@ package load
 
 import (
 	"fmt"
+	"io"
 	"net/http"
+	"net/http/httptest"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/seed-86dfc502/weir/tests/harness"
 )
 
 // container is the documented limit of a container with the default of
@@ -75,4 +80,41 @@ func TestLargeBatchesUnderAMemoryLimit(t *testing.T) {
 	require.False(t, w.run.Ended())
 	require.Equal(t, tenants*clients*batches, statuses[http.StatusAccepted])
 	require.Less(t, w.memory("VmHWM"), int64(container))
+}
+
+// 200 customers get two events of nearly 8 MiB, the largest that are accepted: a process with
+// the budget that a container of 400 MiB has by default lives within it, and no change
+// becomes a dead letter.
+func TestLargeEventsForManyCustomers(t *testing.T) {
+	const customers, events, limit = 200, 2, 400 << 20
+	var mu sync.Mutex
+	got := map[string]int{}
+	hook := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		n, err := io.Copy(io.Discard, r.Body)
+		mu.Lock()
+		defer mu.Unlock()
+		if err == nil && n > 7<<20 {
+			got[r.URL.Path]++
+		}
+	}))
+	t.Cleanup(hook.Close)
+	files := map[string]string{
+		"weir.yaml": "sources: {big: {file: {path: in.jsonl}, entity: id}}\ncustomers: [\"customers/*.yaml\"]\nadmin: {listen: \"127.0.0.1:0\"}\nlimits: {memory: 128MiB}\n",
+		"in.jsonl":  "",
+	}
+	for i := range customers {
+		files[fmt.Sprintf("customers/c%d.yaml", i)] = fmt.Sprintf("customer: c%d\nprojections:\n  all: {fields: {id: id, text: text, n%d: n}, deliver: {hook: {webhook: {url: %q, secret: %q}}}}\n", i, i%4, fmt.Sprintf("%s/%d", hook.URL, i), harness.WebhookSecret)
+	}
+	for n := range events {
+		files["in.jsonl"] += fmt.Sprintf(`{"id":"e","n":%d,"text":%q}`+"\n", n, strings.Repeat("x", 8<<20-4<<10))
+	}
+	w := &world{t: t, p: harness.NewProject(t, files)}
+	w.run = w.p.Start("run", "--until-idle")
+	w.confine(limit)
+	harness.Eventually(t, "the source is delivered", func() error { return harness.Want(w.run.Ended(), true) })
+	peak := w.run.Cmd.ProcessState.SysUsage().(*syscall.Rusage).Maxrss << 10
+	t.Logf("peak %d MiB of %d", peak>>20, limit>>20)
+	require.Less(t, peak, int64(limit))
+	require.Len(t, got, customers)
+	require.Empty(t, w.p.Letters())
 }
