@@ -171,7 +171,7 @@ func (logReader) Close() {}
 
 // world is what outlives a process: the store and the log.
 type world struct {
-	t     *testing.T
+	t     testing.TB
 	store interface {
 		store.Store
 		store.Operations
@@ -191,7 +191,7 @@ type world struct {
 	events   []string // order of control records and letters
 }
 
-func newWorld(t *testing.T, services ...string) *world {
+func newWorld(t testing.TB, services ...string) *world {
 	s, err := sqlite.Open(t.Context(), sqlite.Options{Path: filepath.Join(t.TempDir(), "state.db")})
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, s.Close()) })
