@@ -35,8 +35,8 @@ func Eventually(t testing.TB, what string, f func() error) {
 
 // addressOf finds the address of a listener in a log.
 var addressOf = map[string]*regexp.Regexp{
-	"admin":  regexp.MustCompile(`msg="serving metrics and probes" address=(\S+)`),
-	"ingest": regexp.MustCompile(`msg="taking events" address=(\S+)`),
+	"admin":  regexp.MustCompile(`event=admin.listening address=(\S+)`),
+	"ingest": regexp.MustCompile(`event=api.listening address=(\S+)`),
 }
 
 // Address waits for the address of a listener, admin or ingest.
