@@ -15,7 +15,7 @@ import (
 
 type requestKey struct{}
 
-// request is what the server knows of one request.
+// request is the server's state of one request.
 type request struct {
 	server *Server
 	id     string

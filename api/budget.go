@@ -9,18 +9,18 @@ import "context"
 const (
 	// placesShare is the part of the budget for connections' buffers.
 	placesShare = 8
-	// http1Place and http2Place are what a request under way may have in the buffers of
-	// its connection before it is read, in bytes.
+	// http1Place and http2Place bound the buffers of the connection of a request under
+	// way, in bytes.
 	http1Place = 8 << 10
 	http2Place = streamWindow
-	// bodyShare (in tenths of what one token may have) bounds a body; the rest is for
+	// bodyShare (in tenths of a token's room) bounds a body; the rest is for
 	// records and values.
 	bodyShare = 3
-	// bodyCost is what a byte of a body costs: rows become records.
+	// bodyCost is the bytes charged for a byte of a body: rows become records.
 	bodyCost = 2
-	// valueCost is what a value may cost in bytes.
+	// valueCost is the bytes charged for a value.
 	valueCost = 160
-	// rowCost is what a row costs in bytes beside its value: its claim, its record for
+	// rowCost is the bytes charged for a row beside its value: its claim, its record for
 	// the inbox and its result.
 	rowCost = 1536
 	// asAnnounced is how much of a body arrives before all of it is reserved. Bodies
@@ -35,7 +35,7 @@ const BytesPerValue = 32
 // places is the budget of requests under way, in bytes; one token may have a quarter.
 func (o *Options) places() int64 { return o.Memory / placesShare }
 
-// room is the budget of bodies and what they become, in bytes.
+// room is the budget of bodies and of the records made of them, in bytes.
 func (o *Options) room() int64 { return o.Memory - o.places() }
 
 // tokenRoom is what one token may have of room: the most that one request can need.
@@ -68,7 +68,7 @@ func (q *request) acquire(ctx context.Context, n int64) bool {
 	return true
 }
 
-// release returns what the request holds of the budget, but keep bytes.
+// release returns the request's part of the budget, but keep bytes.
 func (q *request) release(keep int64) {
 	if n := q.held - keep; n > 0 {
 		q.share.memory.Release(n)

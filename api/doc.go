@@ -1,5 +1,4 @@
-// Package api is the HTTP server of the API: what is the same for all
-// routes, whoever handles them.
+// Package api is the HTTP server of the API: the part that all routes share.
 //
 // A request passes, in this order: its route (404, 405), the state of the
 // process (503), its token (401), the verb of the route (403), the token's rate
@@ -10,6 +9,6 @@
 // nor its slow ones keep others out.
 //
 // Errors are problem details (RFC 9457, package problem). Every answer has a
-// Request-Id. What is logged names no payload and no token; a line per request is
-// there for who wants it (Options.AccessLog).
+// Request-Id. Logs name no payload and no token; Options.AccessLog adds a line per
+// request.
 package api

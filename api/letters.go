@@ -13,8 +13,8 @@ import (
 // lettersAge is for how long a count of open dead letters is used.
 const lettersAge = 5 * time.Second
 
-// Letters bounds the open dead letters that what is sent for one source may leave. It
-// may be used concurrently; nil has no bound.
+// Letters bounds the open dead letters of one source. It may be used concurrently;
+// nil has no bound.
 type Letters struct {
 	most  int64
 	count func(ctx context.Context, source string, most int64) (int64, error)
@@ -39,7 +39,7 @@ func NewLetters(most int64, count func(ctx context.Context, source string, most 
 }
 
 // Admit reports whether the source has room for more, or answers 429. A store that
-// does not say so is no reason to refuse: what comes then fails by itself or not.
+// does not answer is no reason to refuse: the request then fails by itself or not.
 func (l *Letters) Admit(w http.ResponseWriter, r *http.Request, source string) bool {
 	if l == nil || !l.full(r.Context(), source) {
 		return true

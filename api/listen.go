@@ -51,8 +51,8 @@ var DefaultLimits = Limits{
 	HeaderBytes: 16 << 10, Connections: 4096,
 }
 
-// What one HTTP/2 connection may have: what it sends ahead of who reads it is in
-// memory, beside every budget. Without these a connection may have 250 streams and
+// Bounds of one HTTP/2 connection: bytes that it sends before they are read are in
+// memory, outside every budget. Without these a connection may have 250 streams and
 // 1 MiB.
 const (
 	streams          = 64
@@ -107,7 +107,7 @@ func Listen(o ListenOptions, h http.Handler) (*Listener, error) {
 			WriteByteTimeout: o.Limits.Patience, // deadlines of streams do not end a write of their connection
 		},
 		DisableGeneralOptionsHandler: true, // no request passes by h
-		// What it has to say is about clients: whoever connects could fill the log.
+		// Its messages are about clients: any of them could fill the log.
 		ErrorLog: slog.NewLogLogger(o.Logger.Handler(), slog.LevelDebug),
 	}}
 	l.server.ConnState = (&freshConnections{limit: o.Limits.Header, all: map[net.Conn]*freshConnection{}}).track

@@ -11,14 +11,14 @@ import (
 	"github.com/seed-86dfc502/weir/internal/tracing"
 )
 
-// bodyStats is what the access log holds of a request beside its answer.
+// bodyStats is the request's part of its line in the access log.
 type bodyStats struct {
 	who      auth.Principal
 	verb     auth.Permission
 	received int64 // bytes of the body that were read
 }
 
-// countingBody counts what is read of a body.
+// countingBody counts the bytes read of a body.
 type countingBody struct {
 	io.ReadCloser
 	n *int64

@@ -9,7 +9,7 @@ import (
 	"golang.org/x/time/rate"
 )
 
-// quota is what the tokens of one tenant may send together; nil has no bound.
+// quota limits the tokens of one tenant together; nil has no bound.
 type quota struct{ rows, bytes *rate.Limiter }
 
 // maxTenants bounds the tenants that are remembered.
@@ -48,7 +48,7 @@ func limiter(perSecond, most int64) *rate.Limiter {
 func full(l *rate.Limiter) bool { return l == nil || l.Tokens() >= float64(l.Burst()) }
 
 // spend takes rows and bytes of the tenant's quota, or returns how long until there
-// are so many. What is refused costs nothing.
+// are so many. A refused request costs nothing.
 func (q *quota) spend(rows, bytes int) (wait time.Duration) {
 	if q == nil {
 		return 0

@@ -11,9 +11,9 @@ import (
 	"github.com/seed-86dfc502/weir/canonicaltree"
 )
 
-// Rows says what a body holds. The zero Rows is one JSON value.
+// Rows is the layout of a body. The zero Rows is one JSON value.
 type Rows struct {
-	// Most bounds the rows of a batch; Split refuses what has more. It must not be
+	// Most bounds the rows of a batch; Split refuses larger ones. It must not be
 	// more than Options.MaxRows.
 	Most int
 	// Lines: each line is a row; otherwise they are the elements of an array.

@@ -40,7 +40,7 @@ type Options struct {
 	// TenantRows and TenantBytes are what all tokens of a tenant may send together
 	// per second on the average, uploads excepted; 0 is no bound.
 	TenantRows, TenantBytes int64
-	// Memory bounds, in bytes, the bodies of requests, what they become, and the
+	// Memory bounds, in bytes, the bodies of requests, their records, and the
 	// buffers of their connections. Defaults to 128 MiB.
 	Memory int64
 	// MaxBody bounds a request's body in bytes, uploads excepted. Defaults to 16 MiB, and
@@ -67,7 +67,7 @@ type Options struct {
 }
 
 // Handler handles a request of an authenticated caller. It checks that the
-// caller may do what the route does to this resource, see Forbidden.
+// caller may use the route on this resource, see Forbidden.
 type Handler func(w http.ResponseWriter, r *http.Request, who auth.Principal)
 
 // uploadsAtATime are the requests of HandleUpload under way, whose bodies are no
@@ -139,8 +139,7 @@ func (s *Server) HandleUpload(pattern string, verb auth.Permission, limit int64,
 	s.route(pattern, verb, limit, true, h)
 }
 
-// HandleOpen serves a pattern to everybody: what h answers is public, and costs
-// next to nothing.
+// HandleOpen serves a pattern to all callers: answers of h are public and cheap.
 func (s *Server) HandleOpen(pattern string, h http.Handler) {
 	s.metrics.expect(pattern)
 	s.mux.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) {
@@ -185,7 +184,7 @@ func (s *Server) route(pattern string, verb auth.Permission, limit int64, long b
 	})
 }
 
-// begin takes n of what a token has and of what all have, if that is free.
+// begin takes n of a token's and of the common room, if both have it free.
 func begin(own, all *semaphore.Weighted, n int64) bool {
 	if !own.TryAcquire(n) {
 		return false
@@ -341,7 +340,7 @@ func (d *headerOnly) Header() http.Header         { return d.header }
 func (d *headerOnly) Write(b []byte) (int, error) { return len(b), nil }
 func (d *headerOnly) WriteHeader(status int)      { d.status = status }
 
-// Forbidden answers a caller that may not do what it asks for: 403, or 401
+// Forbidden answers a caller without the right to its request: 403, or 401
 // where it has shown no token.
 func Forbidden(w http.ResponseWriter, who auth.Principal) {
 	if who.Anonymous() {

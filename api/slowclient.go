@@ -47,14 +47,14 @@ func (p *pacedBody) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// pieceOfAnswer is the most of an answer that is written at once: of whoever takes
-// none of it one hears after patience, however long the answer is.
+// pieceOfAnswer is the most of an answer that is written at once: a client that reads
+// nothing is noticed after patience, however long the answer is.
 const pieceOfAnswer = 64 << 10
 
 // lastPatience is the patience of a listener that is about to end.
 const lastPatience = time.Second
 
-// pacedAnswer moves the connection's deadline on with what the client takes: one
+// pacedAnswer extends the connection's deadline as the client reads: one
 // that does not read its answer loses the connection. Between writes there is no
 // deadline, so an answer may take as long as its handler does.
 type pacedAnswer struct {

@@ -22,7 +22,7 @@ type Certificates struct {
 
 // TLS returns the settings of a listener: TLS 1.2 or later, Go's choice of
 // ciphers, HTTP/2 and HTTP/1.1. The files are read again when they change;
-// connections that are open keep what they began with. tell hears of later
+// open connections keep their certificate. tell hears of later
 // readings, as reread.Open says.
 func TLS(c Certificates, tell func(error)) (*tls.Config, error) {
 	paths := []string{c.Cert, c.Key}

@@ -42,7 +42,7 @@ type (
 	}
 	// Transactional is a Source of a log with transactions.
 	Transactional interface {
-		// Held returns how many records stand behind the start of an open transaction, as of
+		// Held returns the number of records behind the start of an open transaction, as of
 		// the last Pending or Drained, and since when that was seen. They cannot be read
 		// before it ends.
 		Held() (records int64, since time.Time)

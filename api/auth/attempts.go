@@ -23,9 +23,9 @@ const (
 )
 
 // Attempts limits the wrong tokens that an address shows to one listener. A
-// right token always passes: nobody can lock out whoever has it. What the limit
-// is for is the log and the count of those who try; the length of tokens is what
-// keeps them from being guessed. Safe for concurrent use.
+// right token always passes, so an attacker cannot lock out its owner. The limit
+// bounds log lines and counters; the length of tokens makes guessing hopeless.
+// Safe for concurrent use.
 type Attempts struct {
 	listener string
 	count    prometheus.Counter

@@ -10,8 +10,8 @@ import (
 // Guard keeps web pages of other sites away from everything that h serves. A
 // listener on a loopback address answers for names of loopback only, since a
 // browser would ask it under any name that leads there (DNS rebinding). Requests
-// that a page of another origin sent are refused, whatever their method, except
-// that a link may lead here.
+// that a page of another origin sent are refused, with any method, except that a
+// link may lead here.
 func Guard(loopback bool, h http.Handler) http.Handler {
 	cross := http.NewCrossOriginProtection()
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -27,7 +27,7 @@ type Options struct {
 	// Loopback lets callers without a token in, since the listener cannot be
 	// reached from other machines. It is of no effect beside File.
 	Loopback bool
-	// Check, if given, says what is wrong with tokens that can be read.
+	// Check, if given, returns the faults of a readable file.
 	Check func(*config.TokensFile) error
 	// Reread hears of later readings of the file: nil for a good one that
 	// changed something. Optional.
@@ -109,8 +109,8 @@ func (o *Options) read() (map[string]entry, error) {
 	return all, nil
 }
 
-// Refresh reads the file again if it has changed, so that a wrong one is noticed
-// also while nobody asks.
+// Refresh reloads the file if it has changed, so that a wrong one is noticed
+// without a request.
 func (k *Keyring) Refresh() {
 	if k.tokens != nil {
 		k.tokens.Get()

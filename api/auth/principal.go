@@ -10,7 +10,7 @@ type Permission string
 
 // Verbs.
 const (
-	// Any is for what everybody may do who is let in at all.
+	// Any is granted to every authenticated caller.
 	Any Permission = ""
 	// Ingest: send events to a source; the resource is the source's name.
 	Ingest Permission = "ingest"
@@ -24,13 +24,13 @@ const (
 // own token has a tenant of its own, see config.SourceTenants.
 const DefaultTenant = "default"
 
-// AllSources in Principal.Sources stands for every source.
+// AllSources in Principal.Sources means every source.
 const AllSources = "*"
 
-// Principal is who sends a request. It is a value: nobody changes its lists.
+// Principal is the caller of a request. It is a value; its lists are read-only.
 type Principal struct {
-	// ID of the token, "source:NAME" for a source's own token, "" for nobody:
-	// a caller on a loopback address that showed none. Good for logs.
+	// ID of the token, "source:NAME" for a source's own token, "" for
+	// a caller on a loopback address without a token. Good for logs.
 	ID string
 	// Tenant whose rows the request reads and writes.
 	Tenant string
@@ -38,7 +38,7 @@ type Principal struct {
 	Permissions []Permission
 	// Sources that it may use them on; AllSources for every one.
 	Sources []string
-	// Except are sources that AllSources does not stand for.
+	// Except are sources that AllSources does not cover.
 	Except []string
 	// AnyCustomer says that it may check the services of every customer, not
 	// only of that with the tenant's name.
@@ -48,7 +48,7 @@ type Principal struct {
 // Anonymous reports whether the caller showed no token.
 func (p Principal) Anonymous() bool { return p.ID == "" }
 
-// May reports whether the principal may do what the verb says to a resource:
+// May reports whether the principal may apply the verb to a resource:
 // the name of a source for Ingest and Import, of a service for Check. An empty
 // resource asks whether there could be any.
 func (p Principal) May(verb Permission, resource string) bool {

@@ -34,8 +34,8 @@ func NewToken() (id, text string) {
 	return id, tokenPrefix + id + "_" + base64.RawURLEncoding.EncodeToString(secret)
 }
 
-// ParseToken takes a token's text apart. It knows only the form: whether
-// somebody gave the token out is for a Keyring to say.
+// ParseToken parses a token's text. It checks the form only: a Keyring knows
+// the valid tokens.
 func ParseToken(text string) (id string, ok bool) {
 	if len(text) > maxTokenText {
 		return "", false

@@ -16,14 +16,14 @@ import (
 	"github.com/seed-86dfc502/weir/checks"
 )
 
-// Limits of what a caller may send beside the configured ones, in bytes.
+// Limits beside the configured ones, in bytes.
 const (
 	maxEventID  = 1024
 	maxSequence = 256
 	maxHash     = 1024
 )
 
-// refusal says what is wrong with a request that is JSON. It quotes nothing of it.
+// refusal is the reason why a request in JSON is refused. It quotes nothing of it.
 type refusal string
 
 func (r refusal) Error() string { return string(r) }
@@ -61,7 +61,7 @@ type row struct {
 	err  error
 }
 
-// parse returns the rows of a batch. done releases what their nodes stand on.
+// parse returns the rows of a batch. done releases the trees of their nodes.
 func parse(values [][]byte) (rows []row, done func()) {
 	rows = make([]row, len(values))
 	trees := make([]*canonicaltree.Tree, 0, len(values))

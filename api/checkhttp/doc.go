@@ -7,6 +7,6 @@
 // that is wrong, or that met a failure, has a problem instead of an answer, and
 // the others are decided all the same.
 //
-// The client hanging up does not stop what it asked for, and an answer that did
-// not arrive may have been decided. Asking again does no harm: see package checks.
+// A request is decided even if its client hangs up, so one without an answer may
+// have been decided. Asking again does no harm: see package checks.
 package checkhttp

@@ -62,7 +62,7 @@ func Mount(s *api.Server, o Options) {
 // Checked is the answer to a check.
 type Checked struct {
 	Decision checks.Decision `json:"decision"`
-	// Version of the pass; else that of the content that stands.
+	// Version of the pass; else that of the current content.
 	Version change.Version `json:"version"`
 	// Key of a pass.
 	Key      string `json:"idempotency_key,omitempty"`
@@ -79,7 +79,7 @@ type Confirmed struct {
 
 func confirmed(v change.Version) any { return Confirmed{v} }
 
-// What a release leaves.
+// States after a release.
 const (
 	StateDelivered = "delivered" // the content that was delivered last
 	StateUnknown   = "unknown"   // none: the next content passes

@@ -16,7 +16,7 @@ import (
 // Status is what became of one event.
 type Status string
 
-// Statuses. The first three are final; what is busy is sent again.
+// Statuses. The first three are final; the caller repeats a busy event.
 const (
 	Accepted    Status = "accepted"    // durable in the inbox
 	Duplicate   Status = "duplicate"   // accepted before under the same key
@@ -36,7 +36,7 @@ type Result struct {
 	Entity  string `json:"entity,omitempty"`
 	Status  Status `json:"status"`
 	Reason  string `json:"reason,omitempty"`
-	// Fingerprint of this event, and of the one that the key stands for, in hex,
+	// Fingerprint of this event, and of the first one under the key, in hex,
 	// where they conflict.
 	Fingerprint string `json:"fingerprint,omitempty"`
 	Stored      string `json:"stored_fingerprint,omitempty"`

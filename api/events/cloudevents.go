@@ -65,7 +65,7 @@ func binaryEvent(h http.Header, body []byte) (value []byte, meta message.Metadat
 
 // headerText decodes the value of a header as section 3.1.3.2 of the binding
 // says: quotes first, then one round of percent-decoding. A percent sign that
-// begins no code stands for itself.
+// begins no code is literal.
 func headerText(s string) (string, error) {
 	if len(s) >= 2 && s[0] == '"' && s[len(s)-1] == '"' {
 		var b strings.Builder
@@ -95,8 +95,8 @@ func headerText(s string) (string, error) {
 	return s, nil
 }
 
-// structuredEvent reads a CloudEvent from its JSON form (JSON Event Format 1.0.2). What
-// stands in data is a JSON value, whichever JSON its type says (section 3.1).
+// structuredEvent reads a CloudEvent from its JSON form (JSON Event Format 1.0.2). The
+// member data is a JSON value, with any JSON type (section 3.1).
 func structuredEvent(text []byte) (value []byte, meta message.Metadata, err error) {
 	tree, err := canonicaltree.Parse(text)
 	if err != nil {
@@ -129,7 +129,7 @@ func structuredEvent(text []byte) (value []byte, meta message.Metadata, err erro
 		if value, err = base64.StdEncoding.DecodeString(base); err != nil || !ok {
 			return nil, nil, invalidEvent("data_base64 is no string in base64")
 		}
-		// What is in it was not counted when its request was let in.
+		// Admission could not count the encoded values.
 		if n, _ := canonicaltree.Values(value); n > max(leastValues, len(text)/api.BytesPerValue) {
 			return nil, nil, invalidEvent("data_base64 has more than a value per %d bytes; send it as data", api.BytesPerValue)
 		}

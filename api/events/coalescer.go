@@ -38,8 +38,8 @@ type call[In, Out any] struct {
 	done chan struct{} // closed when out and err are there
 }
 
-// call waits for its turn and its results, or for the end of ctx: then what it
-// asked for may still happen.
+// call waits for its turn and its results, or for the end of ctx: then the call may
+// still take effect.
 func (t *coalescer[In, Out]) call(ctx context.Context, tenant string, in []In) ([]Out, error) {
 	c := &call[In, Out]{ctx: ctx, in: in, done: make(chan struct{})}
 	t.mu.Lock()

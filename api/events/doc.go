@@ -9,9 +9,9 @@
 //	take apart ─ begin claims ─ push (append to the inbox, all acknowledgements) ─ complete claims ─ answer
 //
 // An event that is wrong is refused before anything is claimed: the caller
-// still has it, so it becomes no dead letter. What is claimed is the event's
+// still has it, so it becomes no dead letter. The claim is on the event's
 // key: the request's Idempotency-Key, else the source and the event's id. The
-// first use of a key wins. A repetition is answered what the first was; another
+// first use of a key wins. A repetition gets the first answer; another
 // event under the key is a conflict; while the first is under way the key is busy.
 //
 // A batch has one result per row. Its Idempotency-Key, if it has one, claims the

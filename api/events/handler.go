@@ -142,7 +142,7 @@ func (h *Handler) serve(w http.ResponseWriter, r *http.Request, who auth.Princip
 	}
 }
 
-// rows says what a body of form f holds.
+// rows returns the layout of a body of form f.
 func (h *Handler) rows(f form) api.Rows {
 	if f.batch() {
 		return api.Rows{Most: h.opt.MaxRows, Lines: f == lines}

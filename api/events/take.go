@@ -68,7 +68,7 @@ func (s *Source) prepare(value []byte, meta message.Metadata, index *int, keyed 
 	return r
 }
 
-// Keys of the ledger begin with what they are, so that none is another's.
+// Keys of the ledger begin with their kind, so that kinds never collide.
 func eventKey(source, id string) string { return "event:" + source + ":" + id }
 func requestKey(key string) string      { return "key:" + key }
 func rowKey(key string, i int) string   { return fmt.Sprintf("row:%d:%s", i, key) }
@@ -84,7 +84,7 @@ type busyError struct{ wait time.Duration }
 
 func (*busyError) Error() string { return "a key is busy" }
 
-// take claims the keys of rows, appends what is theirs to do, and completes the
+// take claims the keys of rows, appends the claimed events, and completes the
 // claims. Every row has a result then, or says why it is lost. With whole, a row
 // whose key is busy ends it with a *busyError, and nothing is appended. Any other error
 // is one of the ledger: no row has a result that counts.
@@ -161,7 +161,7 @@ func (h *Handler) begin(ctx context.Context, tenant string, rows []*row) error {
 		})
 }
 
-// applyClaim sets the row to what the ledger has under its key.
+// applyClaim sets the row to the ledger's entry of its key.
 func (r *row) applyClaim(c store.ClaimResult) {
 	r.claimed = c
 	if c.State != store.ClaimConflict {
@@ -189,8 +189,8 @@ func longestWait(rows []*row) (wait time.Duration) {
 	return wait
 }
 
-// holdBack makes busy what stands behind a busy row of its entity, which would
-// overtake it. It returns the claims that this frees.
+// holdBack makes later rows of a busy row's entity busy, which would overtake it.
+// It returns the claims that this frees.
 func holdBack(rows []*row) (freed []store.ClaimID) {
 	held := map[string]time.Duration{} // by entity: the wait for its busy row
 	for _, r := range rows {
@@ -270,7 +270,7 @@ func (h *Handler) abandon(ctx context.Context, tenant string, ids []store.ClaimI
 	if len(ids) == 0 {
 		return
 	}
-	// The request's own time may be what is over.
+	// The request's own time may be over.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), abandonTime)
 	defer cancel()
 	h.ledger.abandon(ctx, tenant, ids)

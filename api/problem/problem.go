@@ -14,13 +14,13 @@ func Kind(word string) string { return "urn:weir:problem:" + word }
 // Problem is one error as its caller sees it. Nothing in it comes from an
 // event's content, and no secret.
 type Problem struct {
-	// Type is a URI, see Kind; empty stands for "about:blank".
+	// Type is a URI, see Kind; empty means "about:blank".
 	Type string
 	// Title says what Type means. Defaults to the status's text.
 	Title string
 	// Status of HTTP.
 	Status int
-	// Detail says what is wrong with this request, and what would be right.
+	// Detail is the fault of this request, and the cure.
 	Detail string
 	// Extensions are more members; names of standard members have no effect.
 	Extensions map[string]any

@@ -40,8 +40,8 @@ func (b *backlog) acknowledged(next int64, lines int) {
 	b.position = next
 }
 
-// Pending estimates the number of lines that are not acknowledged: what is left of the file that is
-// read and of the one that took its place, in lines as long as those before.
+// Pending estimates the number of lines that are not acknowledged: the rest of the file
+// and of its successor, in lines as long as those before.
 func (f *Source) Pending(context.Context) (lines int64, err error) {
 	there, err := os.Stat(f.opt.Path)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {

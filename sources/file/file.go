@@ -52,7 +52,7 @@ type Options struct {
 	Logger      *slog.Logger
 }
 
-// What a frame of a file holds at most; a larger line passes alone.
+// Bounds of a frame of a file; a larger line passes alone.
 const (
 	frameLines = 2000
 	frameBytes = 4 << 20
@@ -63,7 +63,7 @@ const (
 // replaced is read from its start under a new identity, and so is one that was
 // written anew in its place.
 //
-// A frame is what was there when the frame before was acknowledged. Two frames
+// A frame holds the lines present when the frame before was acknowledged. Two frames
 // are in memory: one in work, and the next one, which is read meanwhile.
 type Source struct {
 	opt     Options
@@ -186,8 +186,8 @@ func (c *chunk) fits(size int) bool {
 	return len(c.records) == 0 || len(c.records) < frameLines && c.bytes+size <= frameBytes
 }
 
-// read hands out the lines of the file as it is now, and what is added, until
-// it is replaced, drained, or ctx ends.
+// read hands out the lines of the file, and those that are added, until it is
+// replaced, drained, or ctx ends.
 func (f *Source) read(ctx context.Context, topic string, out chan<- *message.Message) error {
 	file, err := os.Open(f.opt.Path)
 	if err != nil {
@@ -339,8 +339,7 @@ func (f *Source) readLines(ctx context.Context, file *handle, offset int64, chun
 			}
 			return c, nil
 		}
-		// What was read goes as soon as the frame before is acknowledged, and grows
-		// until then.
+		// The next frame grows until the frame before is acknowledged.
 		ready := chunks
 		if len(c.records) == 0 {
 			ready = nil
@@ -361,8 +360,8 @@ func (f *Source) readLines(ctx context.Context, file *handle, offset int64, chun
 		}
 		switch err := f.same(file, offset); {
 		case errors.Is(err, errReplaced):
-			// What was written before it was moved away is still to be read, and what
-			// its writer adds until it opens the new one.
+			// Lines written before the move are still to be read, and those that its
+			// writer adds until it opens the new file.
 			if quiet.IsZero() || offset > before {
 				quiet = time.Now()
 			}
@@ -384,11 +383,11 @@ func blank(line []byte) bool {
 	return true
 }
 
-// identify makes an identity from the file's first line, wherever reading stands;
+// identify makes an identity from the file's first line, at any reading position;
 // empty while there is no complete one.
 func (f *Source) identify(file *handle) (err error) {
 	file.first = ""
-	// Before the line is read: what is written meanwhile shows at the next look.
+	// Before the line is read: later writes show at the next look.
 	if file.seen, err = file.Stat(); err != nil {
 		return err
 	}
@@ -417,7 +416,7 @@ func identityOf(line []byte) string {
 // when the file has grown beyond an earlier one's position since.
 func (f *Source) resume(ctx context.Context, file *handle) (identity string, offset int64, err error) {
 	if file.previous != "" {
-		// It may not have been stored, and only what is known has a next.
+		// It may not have been stored, and only a stored position has a next.
 		if err := f.opt.Positions.SetPosition(ctx, store.SourcePosition{Source: f.opt.Name, Identity: file.previous}); err != nil {
 			return "", 0, err
 		}
@@ -559,8 +558,8 @@ func (f *Source) dispatch(ctx context.Context, topic, identity string, chunks <-
 			stored = position
 		}
 	}
-	// The last position is stored also when ctx has ended: what was taken in
-	// need not be read again.
+	// The last position is stored also when ctx has ended: ingested lines need not
+	// be read again.
 	defer func() {
 		for range lastSaves {
 			save(context.WithoutCancel(ctx))

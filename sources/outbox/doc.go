@@ -19,20 +19,20 @@
 // are committed when they are looked at: no row is taken while an older one of
 // its entity waits, is in flight in another process, or is locked by a
 // transaction. The check is a statement of its own after the locks were
-// taken, so it sees what was committed in between.
+// taken, so it sees commits in between.
 //
 // Ids are given out before a transaction commits, so a row may become visible
 // behind newer ones. Within an entity this cannot happen if producers lock
 // something of the entity (update its row, say) before they write their event,
 // as a transactional outbox does by nature. If they do not, the events have no
-// order that anybody could know: a late row is handed out when it becomes visible,
+// known order: a late row is handed out when it becomes visible,
 // after the newer ones. It is never dropped.
 //
 // That is why the position of an event is not made of the row's id: the fence
 // would take a late row for a repetition and drop it. It is the place in the
 // database's log (LSN) at which the rows were taken, and grows with the takes of
-// an entity whatever the ids do: who takes a row of an entity has seen the
-// commit of the take before.
+// an entity with any ids: a take of an entity's row has seen the commit of the
+// take before.
 //
 // # Delivery guarantee
 //
@@ -40,8 +40,8 @@
 // that dies between the append and the commit leaves rows that the next one
 // hands out again. Their event ids are the same, and the fence of the entity
 // knows its last eight; so no more than eight rows of an entity are in
-// flight. What a process appends late, after it lost its connection and others
-// continued, has an older position, and the fence drops it, however late it is.
+// flight. Rows that a process appends after it lost its connection, while others
+// continued, have an older position: the fence drops them, however late they are.
 //
 // # Assumptions
 //
@@ -49,8 +49,8 @@
 //     configured, ordered as the events of an entity are. A sequence with CACHE above 1
 //     is not; random UUIDs are refused.
 //   - A row does not change after it was written.
-//   - A database that is put back to an earlier state has another timeline or
+//   - A database that is restored to an earlier state has another timeline or
 //     system identifier, as every recovery and promotion gives it. Rows of one
 //     that has neither, by a copy of its files, would be taken for older than
-//     what was read before.
+//     earlier rows.
 package outbox

@@ -46,7 +46,7 @@ type Columns struct {
 	Payload string `yaml:"payload" default:"payload"`
 	// EventID is the producer's id of the event. Defaults to a name of the row.
 	EventID string `yaml:"event_id"`
-	// Operation says what the event does. Without it every event is an upsert,
+	// Operation of the event. Without it every event is an upsert,
 	// except a null payload, which is a delete.
 	Operation string `yaml:"operation"`
 	// Headers is a JSON object of what sequence: header:NAME reads.
@@ -79,7 +79,7 @@ type Options struct {
 	// StopGrace is how long a shutdown waits for the database to delete or mark what
 	// is durable. Defaults to 2s.
 	StopGrace time.Duration
-	// Limit, if given, ends what a shutdown lets finish. Its rows are redelivered.
+	// Limit, if given, ends the grace of a shutdown. Its rows are redelivered.
 	Limit  context.Context
 	Logger *slog.Logger
 }
@@ -140,7 +140,7 @@ func (e *SetupError) Error() string { return "outbox: " + e.Err.Error() }
 func (e *SetupError) Unwrap() error { return e.Err }
 
 // Check reports whether the table can be read as it is configured: a *SetupError
-// says what is wrong with it, any other error that the database did not answer.
+// is its fault, any other error means that the database did not answer.
 func (s *Source) Check(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, connectTimeout)
 	defer cancel()
@@ -194,8 +194,8 @@ func (s *Source) Subscribe(ctx context.Context, topic string) (<-chan *message.M
 	return s.subscriptions.Open(ctx, func(ctx context.Context, out chan<- *message.Message) { s.follow(ctx, topic, out) })
 }
 
-// Close ends all subscriptions. What was durable by then is deleted or marked,
-// if the database answers in time.
+// Close ends all subscriptions. Durable rows are deleted or marked, if the database
+// answers in time.
 func (s *Source) Close() error {
 	s.subscriptions.Close()
 	s.pool.Close()
@@ -224,7 +224,7 @@ func (s *Source) follow(ctx context.Context, topic string, out chan<- *message.M
 // session reads over one connection until it fails; well is called whenever
 // the database did its work.
 func (s *Source) session(ctx context.Context, topic string, out chan<- *message.Message, well func()) error {
-	// What was begun is finished after the shutdown began, too, within a grace.
+	// Work under way may finish within a grace after the shutdown began.
 	work, cancel := wait.WithGrace(context.WithoutCancel(ctx), ctx, s.opt.StopGrace)
 	defer cancel()
 	defer context.AfterFunc(s.opt.Limit, cancel)()

@@ -11,9 +11,9 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 )
 
-// rowsPerEntity bounds the rows of one entity that are in flight. What a process that
-// dies has handed out and not deleted is redelivered, and an entity remembers the last
-// eight events of a source (package decide).
+// rowsPerEntity bounds the rows of one entity in flight. Rows that a dead process did
+// not delete are redelivered, and an entity remembers the last eight events of a source
+// (package decide).
 const rowsPerEntity = 8
 
 // scan is how many times a batch is looked through for rows that may be taken.
@@ -154,7 +154,7 @@ func (s *Source) try(ctx context.Context, conn *pgxpool.Conn, t *table) error {
 	})
 }
 
-// describe makes the statements. Ids travel as text, whatever their type is.
+// describe makes the statements. Ids of any type travel as text.
 func (s *statements) describe(idType, payloadType string) *table {
 	id, entity := quote(s.columns.ID), quote(s.columns.Entity)
 	ids := "$1::text[]::" + idType + "[]"

@@ -1,4 +1,4 @@
 // Package push is a source of events that requests post. A request is answered
-// when its events are durable in the inbox; what was not answered the client
-// sends again.
+// when its events are durable in the inbox; the client repeats requests without an
+// answer.
 package push

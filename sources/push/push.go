@@ -20,16 +20,16 @@ import (
 type Options struct {
 	Name string
 	// WindowBytes bounds the events that are handed in and not acknowledged,
-	// even those that nobody waits for: while Weir is halted, clients send
-	// again and again. Each event counts 4 KiB beside its own bytes, for what
-	// goes with it; a larger one passes alone. Defaults to 64 MiB.
+	// even those whose caller has gone: while Weir is halted, clients repeat their
+	// requests. Each event counts 4 KiB beside its own bytes, for its
+	// metadata; a larger one passes alone. Defaults to 64 MiB.
 	WindowBytes int64
 }
 
-// eventOverhead is what an event in flight costs beside its bytes.
+// eventOverhead is the cost of an event in flight beside its bytes.
 const eventOverhead = 4 << 10
 
-// What a frame holds at most; a larger event passes alone.
+// Bounds of a frame; a larger event passes alone.
 const (
 	frameEvents = 1000
 	frameBytes  = 4 << 20
@@ -253,8 +253,8 @@ func (p *Source) size(event *message.Message) int64 {
 	return min(int64(len(event.Payload))+eventOverhead, p.opt.WindowBytes)
 }
 
-// queue adds events that have their room to what waits, and a channel for each
-// of them to waits.
+// queue adds events that have their room to the waiting frames, and a channel for
+// each of them to waits.
 func (p *Source) queue(waits []<-chan struct{}, events []*message.Message) ([]<-chan struct{}, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
