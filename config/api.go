@@ -24,11 +24,8 @@ type API struct {
 	MaxBody Size `yaml:"max_body" default:"16MiB" range:"1KiB..1GiB"`
 	// MaxImport is the largest file to import.
 	MaxImport Size `yaml:"max_import" default:"16GiB" range:"1KiB..1024GiB"`
-	// MaxImports is how many imports that have not ended a tenant may have.
+	// MaxImports is how many incomplete imports a tenant may have.
 	MaxImports int `yaml:"max_imports" default:"100" range:"1..100000"`
-	// ImportWorkers is how many imports, of different sources, this process works
-	// on at a time.
-	ImportWorkers int `yaml:"import_workers" default:"2" range:"1..64"`
 	// Rate is how many requests per second one token may send on the average;
 	// it may send the requests of two seconds at once.
 	Rate int `yaml:"rate" default:"2000" range:"1..1000000"`
@@ -49,9 +46,6 @@ type Quota struct {
 	Rows int `yaml:"rows" default:"0" range:"0..1000000000"`
 	// Bytes of bodies, files to import excepted.
 	Bytes Size `yaml:"bytes" default:"0B" range:"0B..1024GiB"`
-	// Imports bounds the files of a tenant's imports that have not ended, in
-	// the store, over all processes, in bytes of the files.
-	Imports Size `yaml:"imports" default:"0B" range:"0B..1048576GiB"`
 	// Letters is how many open dead letters the events of one source may leave: with
 	// as many, requests and files for it are refused.
 	Letters int `yaml:"letters" default:"0" range:"0..1000000000"`

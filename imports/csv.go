@@ -169,11 +169,12 @@ func (m *member) add(path []string, column int) error {
 func (d *decoder) record(text []byte) ([]string, error) {
 	crlf := []byte("\r\n")
 	body := bytes.TrimSuffix(bytes.TrimSuffix(text, crlf), crlf[1:])
+	end := text[len(body):]
 	for bytes.HasPrefix(body, crlf) { // blank lines
 		body = body[len(crlf):]
 	}
 	if bytes.Contains(body, crlf) {
-		text = append(bytes.ReplaceAll(body, crlf, []byte("\r\r\n")), '\n')
+		text = append(bytes.ReplaceAll(body, crlf, []byte("\r\r\n")), end...)
 	}
 	d.from.Reset(text)
 	d.in.Reset(d.from)

@@ -3,8 +3,13 @@ package imports
 import (
 	"bufio"
 	"bytes"
+	"crypto/sha256"
+	"encoding"
 	"errors"
+	"hash"
 	"io"
+
+	"github.com/seed-86dfc502/weir/internal/bom"
 )
 
 // space is what JSON takes for white space.
@@ -13,7 +18,7 @@ const space = " \t\r\n"
 // piece is how much of a file is looked at at a time.
 const piece = 64 << 10
 
-// cutter cuts a file into rows. Nothing depends on how the file's bytes arrive.
+// cutter cuts a file into rows, whatever pieces its bytes arrive in.
 type cutter struct {
 	in    *bufio.Reader
 	max   int   // bytes of a row
@@ -21,16 +26,46 @@ type cutter struct {
 	delim byte  // of csv
 	line  int64 // of the row that comes next, from 1
 	blank bool  // the last record of JSONL is white space alone
+	left  int64 // bytes that the file may still have
+	read  int64 // bytes up to the end of the last record
+	hash  hash.Hash
 }
 
-// newCutter makes one for a format; rows of more than max bytes are cut out
-// without their content.
-func newCutter(r io.Reader, f Format, o Options, max int) *cutter {
-	in := bufio.NewReaderSize(r, piece)
-	if mark, err := in.Peek(3); err == nil && string(mark) == "\xef\xbb\xbf" {
-		_, _ = in.Discard(3) // it is in the buffer
+// newCutter makes one for a format; rows of more than maxRow bytes are cut out without
+// their content. A file of more than maxFile bytes ends with ErrTooLarge. The error is a
+// *BadFile or wraps ErrRead.
+func newCutter(r io.Reader, f Format, o Options, maxRow int, maxFile int64) (*cutter, error) {
+	c := &cutter{in: bufio.NewReaderSize(r, piece), max: maxRow, csv: f == CSV, delim: o.delimiter(), line: 1, left: maxFile, hash: sha256.New()}
+	mark, err := c.in.Peek(3)
+	if err != nil && !errors.Is(err, io.EOF) {
+		return nil, readError(err)
 	}
-	return &cutter{in: in, max: max, csv: f == CSV, delim: o.delimiter(), line: 1}
+	if bom.UTF16(mark) {
+		return nil, badFile("the file is UTF-16: convert it to UTF-8 (iconv -f UTF-16 -t UTF-8)")
+	}
+	if len(bom.Trim(mark)) < len(mark) {
+		_, _ = c.in.Discard(len(mark)) // it is in the buffer
+		if err := c.count(mark); err != nil {
+			return nil, err
+		}
+	}
+	return c, nil
+}
+
+// count adds bytes to the position.
+func (c *cutter) count(part []byte) error {
+	if c.left -= int64(len(part)); c.left < 0 {
+		return ErrTooLarge
+	}
+	c.read += int64(len(part))
+	_, _ = c.hash.Write(part) // it never fails
+	return nil
+}
+
+// state identifies the content up to the last record.
+func (c *cutter) state() []byte {
+	state, _ := c.hash.(encoding.BinaryMarshaler).MarshalBinary() // it never fails
+	return state
 }
 
 // row is one row of a file.
@@ -41,11 +76,10 @@ type row struct {
 }
 
 // next returns the next row, without line end for JSONL and as it stands for CSV;
-// io.EOF after the last. text is valid until the next call of next with the same
-// buffer, to which it is appended. Blank lines between rows are skipped.
-func (c *cutter) next(buffer []byte) (row, error) {
+// io.EOF after the last. Blank lines between rows are skipped.
+func (c *cutter) next() (row, error) {
 	for {
-		r, err := c.record(buffer[:0])
+		r, err := c.record()
 		if err != nil {
 			return row{}, err
 		}
@@ -77,7 +111,8 @@ func trimEnd(line []byte) []byte {
 }
 
 // record reads to the end of a row, with it.
-func (c *cutter) record(text []byte) (row, error) {
+func (c *cutter) record() (row, error) {
+	var text []byte
 	r := row{line: c.line}
 	c.blank = !c.csv
 	q := quoting{delim: c.delim}
@@ -87,12 +122,15 @@ func (c *cutter) record(text []byte) (row, error) {
 			break
 		}
 		if err != nil && !errors.Is(err, io.EOF) && !errors.Is(err, bufio.ErrBufferFull) {
+			return row{}, readError(err)
+		}
+		if err := c.count(part); err != nil {
 			return row{}, err
 		}
 		c.blank = c.blank && len(bytes.Trim(part, space)) == 0
 		// A line end of two bytes more is not counted.
 		if r.large = r.large || len(text)+len(part) > c.max+2; r.large {
-			text = text[:0]
+			text = nil
 		} else {
 			text = append(text, part...)
 		}

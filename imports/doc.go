@@ -1,33 +1,28 @@
-// Package imports takes files into a source: JSON Lines and CSV of any size, as
-// jobs that a kill does not lose.
+// Package imports streams files of JSON Lines or CSV into a source. The file itself is
+// not stored.
 //
 // # Model
 //
-// [Receive] reads a file once. It cuts it into rows, packs whole rows into
-// chunks, stores each chunk as it goes, and seals the import with the file's
-// SHA-256, by which the same file is known when it is sent again. Nothing of the
-// file stays in memory but the chunk under way.
+// An [Importer] reads a file once, from its start, and cuts it into rows. Batches of rows
+// become events: claimed in the ledger, appended to the inbox, answered, and only then
+// recorded in the store, results and position in one transaction.
 //
-// A [Worker] takes sealed imports by leases, of each source one at a time, and
-// works chunk by chunk:
+//	file ─ rows ─ batch ─ [Taker]: claim, append, answer ─ results and position
 //
-//	rows ─ events ─ [Taker]: claim, hand on, wait until durable ─ one step in the store
-//
-// The step holds where the import is, the counts and the results of rows, in one
-// transaction. A worker that dies leaves a lease that ends; another one does the
-// chunk again.
+// The job is identified by tenant, source, format, options and content: the file's SHA-256,
+// or an id of the client. The same file posted again continues it: rows up to the position
+// are cut and not ingested; a hash over them proves that the content is the same.
+// An interrupted import stays incomplete until then, or until its retention ends.
+// A later request takes the job over, as a partition's owner does: its attempt fences the
+// earlier one, which makes no further step.
 //
 // # Guarantee
 //
-// Every valid row has its effect once. Each goes under a claim of the ledger
-// (by its event id, or by import and number where the source has none), so a
-// chunk that is done again, or by two workers at the same time, repeats no
-// effect, and results tell what became of a row when it came first. Rows of a
-// file are taken in their order; of a source one file is worked on at a time.
-// What is wrong with a row is a result and not a failure.
+// Every valid row has its effect once, in the order of the file. Its claim has the event id
+// as key, or job and row number where the source has none: rows between the position and a
+// crash repeat no effect and keep their results. An invalid row is a result, not a failure.
 //
-// Format of rows: JSON Lines has one value per line (UTF-8, a byte order mark
-// and carriage returns before line ends are dropped, lines of white space are
-// skipped). CSV is RFC 4180 as package encoding/csv reads it, with a header row;
-// see [Options].
+// Format of rows: JSON Lines has one value per line (UTF-8; a byte order mark, carriage
+// returns before line ends and blank lines are skipped). CSV is RFC 4180 as package
+// encoding/csv reads it, with a header row; see [Options].
 package imports

@@ -2,6 +2,7 @@ package imports
 
 import (
 	"context"
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -60,7 +61,7 @@ func newWorld(t *testing.T) *world {
 		Ledger: s, Inbox: w, Topic: "weir.inbox", Lease: time.Minute, Keep: time.Hour,
 		Shape: func(source string) (*ingest.Extractor, error) {
 			if source != shape.Source {
-				return nil, &GoneError{"there is no source " + source}
+				return nil, errors.New("there is no source " + source)
 			}
 			return shape, nil
 		},
@@ -98,35 +99,36 @@ func (w *world) Append(_ context.Context, records []transport.Record) error {
 	return nil
 }
 
-// file receives a file and gives it to a worker.
-func (w *world) file(f Format, o Options, text string) store.Import {
-	w.Helper()
-	i, _, err := Receive(w.Context(), w.store, File{
-		Tenant: tenant, Source: "lab", Format: f, Options: o, Name: "lab", Actor: "me", MaxRow: maxRow, MaxSize: 1 << 30,
-	}, strings.NewReader(text))
-	require.NoError(w, err)
-	return i
-}
-
-func (w *world) worker() *Worker {
-	return NewWorker(WorkerOptions{
-		Store: w.store, Intake: w.taker, Lease: time.Minute, Poll: time.Millisecond,
-		Logger: slog.New(slog.DiscardHandler), Metrics: NewMetrics(prometheus.NewRegistry()),
+// importer makes the importer of a process.
+func (w *world) importer() *Importer {
+	return NewImporter(ImporterOptions{
+		Store: w.store, Intake: w.taker, Patience: 5 * time.Second, Logger: slog.New(slog.DiscardHandler), Metrics: NewMetrics(prometheus.NewRegistry()),
 	})
 }
 
-// step works one import off.
-func (w *world) step(worker *Worker) {
-	w.Helper()
-	worked, err := worker.Step(w.Context())
-	require.NoError(w, err)
-	require.True(w, worked)
+// lab describes a file.
+func lab(f Format, o Options, text string) File {
+	return File{Tenant: tenant, Source: "lab", Format: f, Options: o, Content: fmt.Sprintf("sha256:%x", sha256.Sum256([]byte(text))), Name: "lab", Actor: "me", MaxRow: maxRow, MaxSize: 1 << 30}
 }
 
-func (w *world) found(i store.Import) store.Import {
+// file imports a file.
+func (w *world) file(f Format, o Options, text string) store.Import {
+	w.Helper()
+	i, err := w.importer().Run(w.Context(), lab(f, o, text), strings.NewReader(text))
+	require.NoError(w, err)
+	require.Equal(w, store.ImportDone, i.State)
+	require.Equal(w, i, w.found(i, i.Updated))
+	return i
+}
+
+// found reads an import; updated replaces its time, which a step does not return.
+func (w *world) found(i store.Import, updated ...time.Time) store.Import {
 	w.Helper()
 	got, err := w.store.Import(w.Context(), tenant, i.ID)
 	require.NoError(w, err)
+	for _, t := range updated {
+		got.Updated = t
+	}
 	return got
 }
 
@@ -138,11 +140,11 @@ func (w *world) errorsOf(i store.Import, f Format) []string {
 	return strings.Split(strings.TrimSuffix(b.String(), "\n"), "\n")
 }
 
-// perChunk is how many rows of many make a chunk.
-const perChunk = 20
+// perBatch is how many rows of many make a batch.
+const perBatch = 16
 
-// pad makes a row so large that perChunk of them are a chunk.
-var pad = strings.Repeat("x", chunkBytes/perChunk)
+// pad makes a row so large that perBatch of them are a batch.
+var pad = strings.Repeat("x", batchBytes/perBatch)
 
 // many makes a file of n large events about n/10 entities.
 func many(n int) (file string, payloads []string) {
@@ -153,24 +155,4 @@ func many(n int) (file string, payloads []string) {
 		b.WriteString(p + "\n")
 	}
 	return b.String(), payloads
-}
-
-// counted counts steps.
-type counted struct {
-	store.Imports
-	mu sync.Mutex
-	n  int
-}
-
-func (c *counted) StepImport(ctx context.Context, s store.ImportStep) error {
-	c.mu.Lock()
-	c.n++
-	c.mu.Unlock()
-	return c.Imports.StepImport(ctx, s)
-}
-
-func (c *counted) load() int {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.n
 }

@@ -20,10 +20,10 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 			Name: "weir_import_rows_total", Help: "Rows of imported files by source and status: accepted, duplicate, invalid, conflicting.",
 		}, []string{"source", "status"}),
 		ended: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "weir_imports_ended_total", Help: "Imports that this process worked to their end, by state: done, failed.",
+			Name: "weir_imports_ended_total", Help: "Imports that ended in this process, by state: done, failed.",
 		}, []string{"state"}),
 		open: prometheus.NewGauge(prometheus.GaugeOpts{
-			Name: "weir_imports_open", Help: "Imports that are queued or running.",
+			Name: "weir_imports_open", Help: "Imports whose file this process is ingesting.",
 		}),
 	}
 	reg.MustRegister(m.rows, m.ended, m.open)
@@ -34,10 +34,7 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 	return m
 }
 
-// Open shows how many imports are queued or running.
-func (m *Metrics) Open(n int64) { m.open.Set(float64(n)) }
-
-// add counts the rows that are in now and were not before.
+// add counts the rows between two positions.
 func (m *Metrics) add(source string, now, before store.ImportCounts) {
 	for status, n := range map[string]int64{
 		Accepted: now.Accepted - before.Accepted, Duplicate: now.Duplicate - before.Duplicate,

@@ -1,18 +1,17 @@
 package imports
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"github.com/seed-86dfc502/weir/ingest"
 	"github.com/stretchr/testify/require"
 )
 
 func TestEndsAreCounted(t *testing.T) {
 	w := newWorld(t)
-	worker := w.worker()
-	registry := prometheus.NewRegistry()
-	worker.opt.Metrics = NewMetrics(registry)
+	m, registry := w.importer(), prometheus.NewRegistry()
+	m.opt.Metrics = NewMetrics(registry)
 	ended := func() map[string]float64 {
 		families, err := registry.Gather()
 		require.NoError(t, err)
@@ -27,12 +26,10 @@ func TestEndsAreCounted(t *testing.T) {
 		return counts
 	}
 	require.Equal(t, map[string]float64{"done": 0, "failed": 0}, ended(), "the first of each is an increase")
-	w.file(JSONL, Options{}, `{"id":"a"}`)
-	w.step(worker)
+	_, err := m.Run(t.Context(), lab(JSONL, Options{}, `{"id":"a"}`), strings.NewReader(`{"id":"a"}`))
+	require.NoError(t, err)
 	require.Equal(t, map[string]float64{"done": 1, "failed": 0}, ended())
-
-	w.file(JSONL, Options{}, `{"id":"b"}`)
-	worker.opt.Intake = &Taker{Shape: func(string) (*ingest.Extractor, error) { return nil, &GoneError{"there is no source lab"} }}
-	w.step(worker)
+	_, err = m.Run(t.Context(), lab(JSONL, Options{}, `{"id":"b"}`), strings.NewReader(`{"id":"c"}`))
+	require.Error(t, err)
 	require.Equal(t, map[string]float64{"done": 1, "failed": 1}, ended())
 }

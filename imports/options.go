@@ -1,10 +1,11 @@
 package imports
 
 import (
-	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 )
 
@@ -104,16 +105,6 @@ func (o Options) Encode() []byte {
 	return text
 }
 
-// DecodeOptions reads what Encode gave.
-func DecodeOptions(text []byte) (o Options, err error) {
-	d := json.NewDecoder(bytes.NewReader(text))
-	d.DisallowUnknownFields()
-	if err := d.Decode(&o); err != nil {
-		return Options{}, fmt.Errorf("options of an import: %w", err)
-	}
-	return o, nil
-}
-
 // ParseTypes reads a list of name:type, separated by commas.
 func ParseTypes(list string) (map[string]Type, error) {
 	if list == "" {
@@ -138,4 +129,13 @@ func (o Options) delimiter() byte {
 		return ','
 	}
 	return o.Delimiter[0]
+}
+
+// TypeList returns the types in the form that ParseTypes parses.
+func (o Options) TypeList() string {
+	var all []string
+	for _, name := range slices.Sorted(maps.Keys(o.Types)) {
+		all = append(all, name+":"+string(o.Types[name]))
+	}
+	return strings.Join(all, ",")
 }

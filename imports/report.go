@@ -4,9 +4,9 @@ import (
 	"bufio"
 	"context"
 	"encoding/csv"
-	"encoding/hex"
 	"encoding/json"
 	"io"
+	"regexp"
 	"strconv"
 	"time"
 
@@ -19,14 +19,12 @@ type Job struct {
 	Source      string          `json:"source"`
 	Format      string          `json:"format"`
 	Options     json.RawMessage `json:"options"`
+	File        string          `json:"file"` // "sha256:" and the hash, or "id:" and the client's id
 	Name        string          `json:"name,omitempty"`
-	State       string          `json:"state"` // receiving, queued, running, done, cancelled, failed
+	State       string          `json:"state"` // incomplete, done, cancelled, failed
 	Failure     string          `json:"failure,omitempty"`
-	Fingerprint string          `json:"sha256,omitempty"` // of the file, in hex; absent while it comes in
-	Bytes       int64           `json:"bytes"`
-	Chunks      int64           `json:"chunks"`
-	ChunksDone  int64           `json:"chunks_done"`
-	Rows        int64           `json:"rows"` // that have a result
+	Bytes       int64           `json:"bytes"` // of the file, up to the last row that has a result
+	Rows        int64           `json:"rows"`  // that have a result
 	Accepted    int64           `json:"accepted"`
 	Duplicate   int64           `json:"duplicate"`
 	Invalid     int64           `json:"invalid"`
@@ -39,30 +37,24 @@ type Job struct {
 // JobOf shows an import.
 func JobOf(i store.Import) Job {
 	return Job{
-		ID: i.ID.String(), Source: i.Source, Format: i.Format, Options: i.Options, Name: i.Name,
-		State: string(i.State), Failure: i.Failure, Fingerprint: hex.EncodeToString(i.Fingerprint),
-		Bytes: i.Bytes, Chunks: i.Chunks, ChunksDone: i.Next, Rows: i.Counts.Rows(),
+		ID: i.ID, Source: i.Source, Format: i.Format, Options: i.Options, File: i.File, Name: i.Name,
+		State: string(i.State), Failure: i.Failure, Bytes: i.Bytes, Rows: i.Counts.Rows(),
 		Accepted: i.Counts.Accepted, Duplicate: i.Counts.Duplicate, Invalid: i.Counts.Invalid, Conflicting: i.Counts.Conflicting,
 		Actor: i.Actor, Created: i.Created, Updated: i.Updated,
 	}
 }
 
-// Ended reports whether nothing more happens to an import.
-func Ended(i store.Import) bool {
-	switch i.State {
-	case store.ImportDone, store.ImportCancelled, store.ImportFailed:
-		return true
-	}
-	return false
-}
+var jobID = regexp.MustCompile(`^[0-9a-f]{32}$`)
+
+// ValidID reports whether a text has the form of an import's id.
+func ValidID(text string) bool { return jobID.MatchString(text) }
 
 // resultPage is how many results are read at a time.
 const resultPage = 5000
 
-// WriteErrors writes the rows that were not accepted, in their order, as a file:
-// one JSON object per line, or CSV with a header. Those of an import that is not
-// at its end are the ones so far.
-func WriteErrors(ctx context.Context, s store.Imports, tenant string, id store.ClaimID, f Format, w io.Writer) error {
+// WriteErrors writes the rows that were not accepted so far, in their order, as a file:
+// one JSON object per line, or CSV with a header.
+func WriteErrors(ctx context.Context, s store.Imports, tenant, id string, f Format, w io.Writer) error {
 	buffered := bufio.NewWriter(w)
 	table := csv.NewWriter(buffered)
 	lines := json.NewEncoder(buffered)

@@ -2,9 +2,6 @@ package imports
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/binary"
-	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -19,10 +16,10 @@ import (
 	"github.com/seed-86dfc502/weir/transport"
 )
 
-// Row is a row of a file that is to become an event.
+// Row is a row of a file that becomes an event.
 type Row struct {
 	Number int64  // from 1
-	Value  []byte // its JSON; nil when Reason says why there is none
+	Value  []byte // its JSON; nil with a Reason
 	Reason string
 }
 
@@ -34,7 +31,7 @@ const (
 	Conflicting = "conflicting"
 )
 
-// Result is what became of a row.
+// Result is the outcome of a row.
 type Result struct {
 	Status string
 	Reason string // without payload; empty when accepted
@@ -46,22 +43,19 @@ type Appender interface {
 	Append(ctx context.Context, records []transport.Record) error
 }
 
-// Taker takes rows into a source: under claims, as posted events are.
+// Taker ingests rows under claims, like posted events.
 type Taker struct {
 	Ledger store.Ledger
 	Inbox  Appender
 	Topic  string // of the inbox
-	// Shape returns how the events of a source are taken apart. It is called for
-	// every chunk, concurrently.
+	// Shape returns the extractor of a source. It is called for every batch, concurrently.
 	Shape func(source string) (*ingest.Extractor, error)
 	// Lease is how long a claim is kept from others; Keep how long it is known.
 	Lease, Keep time.Duration
 }
 
 // errBusy says that another attempt has claims of these rows.
-type errBusy struct{ wait time.Duration }
-
-func (e *errBusy) Error() string { return "other attempts at these rows are under way" }
+var errBusy = errors.New("other attempts at these rows are in progress")
 
 // intake is one row on its way.
 type intake struct {
@@ -72,17 +66,16 @@ type intake struct {
 	result *Result
 }
 
-// Take takes the rows of one chunk in and tells, in their order, what became of
-// each: accepted rows are durable in the inbox. After an error the same call is
-// repeated, by this process or another; rows that were accepted before are
-// accepted again then, without a second effect.
+// Take ingests the rows of one batch and returns their results, in their order: accepted
+// rows are durable in the inbox. After an error the same call is repeated, by this process
+// or another; rows that were accepted before are accepted again, without a second effect.
 func (t *Taker) Take(ctx context.Context, i store.Import, rows []Row) ([]Result, error) {
 	shape, err := t.Shape(i.Source)
 	if err != nil {
 		return nil, err
 	}
 	results := make([]Result, len(rows))
-	all := prepare(shape, job(i), rows, results)
+	all := prepare(shape, i.ID, rows, results)
 	if err := t.begin(ctx, i, all); err != nil {
 		return nil, err
 	}
@@ -122,7 +115,7 @@ func (t *Taker) Take(ctx context.Context, i store.Import, rows []Row) ([]Result,
 	return results, nil
 }
 
-// prepare takes the rows apart; those that are invalid have their results.
+// prepare parses the rows; invalid ones get their results.
 func prepare(shape *ingest.Extractor, job string, rows []Row, results []Result) []*intake {
 	prepared := make([]*ingest.Prepared, len(rows))
 	one := func(n int) {
@@ -161,26 +154,15 @@ func prepare(shape *ingest.Extractor, job string, rows []Row, results []Result) 
 	return all
 }
 
-// job identifies what an import does: a file that is sent again the same way after
-// it was cancelled is the same job.
-func job(i store.Import) string {
-	h := sha256.New()
-	for _, part := range []string{string(i.Fingerprint), i.Source, i.Format, string(i.Options)} {
-		h.Write(binary.BigEndian.AppendUint64(nil, uint64(len(part))))
-		h.Write([]byte(part))
-	}
-	return hex.EncodeToString(h.Sum(nil))
-}
-
 // begin claims the keys.
 func (t *Taker) begin(ctx context.Context, i store.Import, all []*intake) error {
-	var busy time.Duration
+	busy := false
 	waits := func() error {
-		if busy == 0 {
+		if !busy {
 			return nil
 		}
-		// Later rows about the same entity must not overtake those that wait.
-		return &errBusy{busy}
+		// Later rows about the same entity must not overtake blocked ones.
+		return errBusy
 	}
 	err := store.ClaimAll(all,
 		func(x *intake) store.ClaimRequest {
@@ -193,9 +175,8 @@ func (t *Taker) begin(ctx context.Context, i store.Import, all []*intake) error 
 			return t.Ledger.BeginClaims(ctx, i.Tenant, intents, t.Lease, t.Keep)
 		},
 		func(x *intake, c store.ClaimResult) {
-			if x.found(i, c); c.State == store.ClaimBusy {
-				busy = max(busy, c.Wait, time.Millisecond)
-			}
+			x.found(i, c)
+			busy = busy || c.State == store.ClaimBusy
 		},
 		func(x, first *intake, same bool) {
 			if same {
@@ -218,7 +199,7 @@ var (
 	conflicting = Result{Conflicting, "another event was taken in under this event id"}
 )
 
-// found notes what the ledger has under the row's key.
+// found notes the claim that the ledger has under the row's key.
 func (x *intake) found(i store.Import, c store.ClaimResult) {
 	x.claim = c
 	switch c.State {
@@ -229,18 +210,17 @@ func (x *intake) found(i store.Import, c store.ClaimResult) {
 	}
 }
 
-// answered is what a response under the row's key makes of it: an earlier
-// attempt at this very row had it accepted.
+// answered returns the result of a row whose key has a response: accepted if it is that of
+// an earlier attempt at this row.
 func (x *intake) answered(i store.Import, r store.Response) Result {
 	var a answer
-	if json.Unmarshal(r.Body, &a) == nil && a.Import == i.ID.String() && a.Row == x.row.Number {
+	if json.Unmarshal(r.Body, &a) == nil && a.Import == i.ID && a.Row == x.row.Number {
 		return Result{Status: Accepted}
 	}
 	return duplicate
 }
 
-// answer is what a later use of the key gets: what a posted event is, and
-// where it came from.
+// answer is the response to a later use of the key: that of a posted event, and its origin.
 type answer struct {
 	ID      string `json:"id"`
 	EventID string `json:"event_id,omitempty"`
@@ -254,7 +234,7 @@ type answer struct {
 func (t *Taker) complete(ctx context.Context, i store.Import, mine []*intake) error {
 	done := make([]store.Completion, len(mine))
 	for n, x := range mine {
-		body, err := json.Marshal(answer{x.claim.ID.String(), x.event.EventID(), x.event.Entity(), Accepted, i.ID.String(), x.row.Number})
+		body, err := json.Marshal(answer{x.claim.ID.String(), x.event.EventID(), x.event.Entity(), Accepted, i.ID, x.row.Number})
 		if err != nil {
 			return err
 		}
@@ -271,10 +251,10 @@ func (t *Taker) complete(ctx context.Context, i store.Import, mine []*intake) er
 	return nil
 }
 
-// abandonTime bounds the end of leases that a repetition would wait for.
+// abandonTime bounds abandoning claims.
 const abandonTime = 2 * time.Second
 
-// abandon ends the leases of claims that this attempt has.
+// abandon ends the leases of this attempt's claims, so that a repetition need not wait.
 func (t *Taker) abandon(ctx context.Context, i store.Import, all []*intake) error {
 	var ids []store.ClaimID
 	for _, x := range all {

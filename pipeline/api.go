@@ -31,6 +31,7 @@ type frontOptions struct {
 	tracer  *tracing.Tracer
 	metrics stageMetrics
 	sources func() []*source
+	imports *importStage
 	takes   func() error    // why no requests can be taken now; nil when they can
 	ending  context.Context // ends the requests
 	serve   func(name, address string, files *api.Certificates, h http.Handler) (net.Addr, func() error, error)
@@ -76,7 +77,7 @@ func (f *frontDoor) listen() (stop func() error, err error) {
 	server.HandleOpen(openapi.Pattern, description)
 	letters := api.NewLetters(int64(f.cfg.API.Quota.Letters), f.store.CountLettersOf)
 	f.mountEvents(server, letters)
-	f.mountImports(server, letters)
+	f.imports.handler(letters).Mount(server)
 	stopChecks := f.mountChecks(server)
 	a := f.cfg.API
 	var files *api.Certificates

@@ -11,7 +11,6 @@ import (
 	"github.com/seed-86dfc502/weir/assemble"
 	"github.com/seed-86dfc502/weir/config"
 	"github.com/seed-86dfc502/weir/decide"
-	"github.com/seed-86dfc502/weir/imports"
 	"github.com/seed-86dfc502/weir/internal/wait"
 	"github.com/seed-86dfc502/weir/operate/session"
 	"github.com/seed-86dfc502/weir/pipeline/control"
@@ -89,16 +88,4 @@ func DecideUntilIdle(ctx context.Context, s *session.Session) error {
 		<-idle
 	}
 	return errors.Join(err, running.stop())
-}
-
-// WorkImports works imports off until ctx ends, while the configuration of the session is
-// the active one.
-func WorkImports(ctx context.Context, s *session.Session) error {
-	stage := &importStage{stageOptions: stageOf(s), metrics: imports.NewMetrics(prometheus.NewRegistry())}
-	workers, err := stage.newWorkers(1, nil)
-	if err != nil {
-		return err
-	}
-	workers[0].Run(ctx)
-	return nil
 }

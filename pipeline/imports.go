@@ -4,29 +4,35 @@ import (
 	"bytes"
 	"context"
 	"fmt"
-	"slices"
 	"sync/atomic"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"github.com/seed-86dfc502/weir/api"
 	"github.com/seed-86dfc502/weir/api/importhttp"
 	"github.com/seed-86dfc502/weir/assemble"
 	"github.com/seed-86dfc502/weir/imports"
 	"github.com/seed-86dfc502/weir/ingest"
+	"github.com/seed-86dfc502/weir/operate/session"
 	"github.com/seed-86dfc502/weir/store"
 )
 
-// importStage works off imports.
+// importStage lets listeners import files while it runs.
 type importStage struct {
 	stageOptions
 	metrics *imports.Metrics
 	takes   func() error // why no requests can be taken now
 
-	running atomic.Pointer[[]*imports.Worker]
+	running atomic.Pointer[imports.Importer]
 }
 
-// newWorkers makes n workers of this process, or of a command. may, if
-// given, reports whether they may begin something now.
-func (st *importStage) newWorkers(n int, may func() bool) ([]*imports.Worker, error) {
+// NewImporter returns an importer into the inbox of a session.
+func NewImporter(s *session.Session) (*imports.Importer, error) {
+	return (&importStage{stageOptions: stageOf(s), metrics: imports.NewMetrics(prometheus.NewRegistry())}).newImporter(nil)
+}
+
+// newImporter makes the importer of this process, or of a command. ready, if given, returns
+// why nothing can be ingested now.
+func (st *importStage) newImporter(ready func() error) (*imports.Importer, error) {
 	shapes := map[string]*ingest.Extractor{}
 	for i := range st.cfg.Sources {
 		c := &st.cfg.Sources[i]
@@ -37,7 +43,7 @@ func (st *importStage) newWorkers(n int, may func() bool) ([]*imports.Worker, er
 		shapes[c.Name] = &shape
 	}
 	keys := st.cfg.API.Keys
-	opt := imports.WorkerOptions{
+	return imports.NewImporter(imports.ImporterOptions{
 		Store: st.store,
 		Intake: &imports.Taker{
 			Ledger: st.store, Inbox: st.logs, Topic: st.cfg.Kafka.Inbox.Topic, Lease: keys.Lease.D(), Keep: keys.Retention.D(),
@@ -45,21 +51,15 @@ func (st *importStage) newWorkers(n int, may func() bool) ([]*imports.Worker, er
 				if shape := shapes[source]; shape != nil {
 					return shape, nil
 				}
-				return nil, &imports.GoneError{Reason: fmt.Sprintf("there is no source %s in the active configuration", source)}
+				return nil, fmt.Errorf("there is no source %s in the active configuration", source)
 			},
 		},
-		Lease: keys.Lease.D(), Logger: st.log, Metrics: st.metrics,
-		May: may, Active: st.mustBeActive,
-	}
-	workers := make([]*imports.Worker, n)
-	for i := range workers {
-		workers[i] = imports.NewWorker(opt)
-	}
-	return workers, nil
+		Ready: ready, Active: st.mustBeActive, Logger: st.log, Metrics: st.metrics,
+	}), nil
 }
 
-// mustBeActive returns store.ErrSuperseded unless the active configuration decides
-// as this process's does, so that both take events apart alike.
+// mustBeActive returns store.ErrSuperseded unless the active configuration decides like
+// that of this process, so that both parse events alike.
 func (st *importStage) mustBeActive(ctx context.Context) error {
 	now, active, err := st.active.current(ctx)
 	if err != nil {
@@ -71,45 +71,37 @@ func (st *importStage) mustBeActive(ctx context.Context) error {
 	return nil
 }
 
-// start starts the workers.
-func (st *importStage) start(_ context.Context, _ int64, _ func()) (component, error) {
-	workers, err := st.newWorkers(st.cfg.API.ImportWorkers, func() bool { return st.takes() == nil })
+// start begins; the component's stop interrupts the imports in progress.
+func (st *importStage) start() (component, error) {
+	m, err := st.newImporter(st.takes)
 	if err != nil {
 		return component{}, err
 	}
-	st.running.Store(&workers)
-	var stops []func()
-	for _, w := range workers {
-		stops = append(stops, loop(w.Run))
-	}
+	st.running.Store(m)
 	return component{stop: func() error {
-		stopAll(stops)
+		m.Stop()
 		return nil
 	}}, nil
 }
 
-// busy reports whether there is an import that this process, or another one,
-// has yet to work off.
-func (st *importStage) busy(ctx context.Context) bool {
-	workers := st.running.Load()
-	if workers == nil {
-		return false
-	}
-	open, err := st.store.OpenImports(ctx)
-	return err != nil || open > 0 || slices.ContainsFunc(*workers, func(w *imports.Worker) bool { return !w.Idle() })
+// busy reports whether this process is importing a file.
+func (st *importStage) busy() bool {
+	m := st.running.Load()
+	return m != nil && m.Open() > 0
 }
 
-// mountImports serves the routes of imports.
-func (f *frontDoor) mountImports(server *api.Server, letters *api.Letters) {
-	importhttp.Mount(server, importhttp.Options{
-		Store: f.store, MaxFile: int64(f.cfg.API.MaxImport), MaxOpen: f.cfg.API.MaxImports, MaxHeld: int64(f.cfg.API.Quota.Imports), Letters: letters, Logger: f.log, MaxRow: f.maxRow,
+// handler makes the routes of imports, for the API or for operators.
+func (st *importStage) handler(letters *api.Letters) *importhttp.Handler {
+	return importhttp.New(importhttp.Options{
+		Store: st.store, Importer: st.running.Load, MaxFile: int64(st.cfg.API.MaxImport), MaxOpen: st.cfg.API.MaxImports,
+		Letters: letters, Logger: st.log, MaxRow: st.maxRow,
 	})
 }
 
-// maxRow returns the largest row of a source, in bytes; false for a source that no
-// files are imported into.
-func (f *frontDoor) maxRow(source string) (int, bool) {
-	c := f.cfg.Sources.Find(source)
+// maxRow returns the largest row of a source, in bytes; false for a source that takes no
+// files.
+func (st *importStage) maxRow(source string) (int, bool) {
+	c := st.cfg.Sources.Find(source)
 	if c == nil || !c.TakesFiles() {
 		return 0, false
 	}

@@ -251,9 +251,6 @@ func (m *monitor) showBacklogs(ctx context.Context) {
 			m.gauges.sourceHeld.WithLabelValues(s.name).Set(float64(records))
 		}
 	}
-	if n, err := m.store.OpenImports(ctx); err == nil {
-		m.metrics.imports.Open(n)
-	}
 	if stats, err := m.store.LedgerStats(ctx); err == nil {
 		m.gauges.ledgerHeld.Set(float64(stats.Held))
 		age := time.Duration(0)

@@ -219,10 +219,10 @@ func (p *Pipeline) assemble(g *gauges) {
 	p.imports.takes = p.monitor.takes
 	serve := (&listening{cfg: p.cfg, log: p.log, end: p.end, gauges: g}).serve
 	front := &frontDoor{frontOptions: frontOptions{
-		cfg: p.cfg, log: p.log, reg: reg, store: p.store, active: p.active, keys: p.keys, tracer: p.tracer, metrics: m, sources: p.ingest.sources, takes: p.monitor.takes, serve: serve, ending: p.end.ingest.ctx,
+		cfg: p.cfg, log: p.log, reg: reg, store: p.store, active: p.active, keys: p.keys, tracer: p.tracer, metrics: m, sources: p.ingest.sources, takes: p.monitor.takes, imports: p.imports, serve: serve, ending: p.end.ingest.ctx,
 	}}
 	p.ingest.serveAPI = front.listen
-	p.control = control.New(control.Options{Config: p.cfg, Execute: p.opt.Commands, Reload: p.Reload})
+	p.control = control.New(control.Options{Config: p.cfg, Execute: p.opt.Commands, Reload: p.Reload, Import: p.imports.handler(nil).ServeOperator})
 	p.operators = &operators{operatorsOptions: operatorsOptions{cfg: p.cfg, log: p.log, reg: reg, control: p.control, health: p.monitor.healthNow, status: p.monitor.status, serve: serve}}
 	if p.opt.Page != nil {
 		p.operators.page = func() http.Handler { return p.opt.Page(p) }

@@ -21,8 +21,6 @@ const (
 	housekeepingPeriod = time.Hour
 	// purgeBatch is how many tombstones are purged at a time.
 	purgeBatch = 500
-	// stalledImport is after how long without progress an incomplete upload is deleted.
-	stalledImport = 24 * time.Hour
 	// tidyAgain is the delay before a failed deletion is retried.
 	tidyAgain = 10 * time.Minute
 )
@@ -32,7 +30,7 @@ type retention interface {
 	operate.ProgressStore
 	Tombstones(ctx context.Context, before time.Time, after store.Tombstone, limit int) ([]store.Tombstone, error)
 	Prune(ctx context.Context, letters, audit time.Time) (int, error)
-	PruneImports(ctx context.Context, ended, stalled time.Time) (int, error)
+	PruneImports(ctx context.Context, before time.Time) (int, error)
 	RetainClaims(ctx context.Context, keep time.Duration) (dropped int, err error)
 	RetainAttempts(ctx context.Context, bounds map[int32]store.AttemptBound, others store.AttemptBound) (int64, error)
 }
@@ -77,7 +75,7 @@ func (h *retainer) retain(ctx context.Context) time.Duration {
 	done("tombstones", h.purge(ctx, now.Add(-r.Tombstones.D())))
 	_, err := h.store.Prune(ctx, now.Add(-r.DeadLetters.D()), now.Add(-r.Audit.D()))
 	done("dead letters and audit rows", err)
-	_, err = h.store.PruneImports(ctx, now.Add(-r.Audit.D()), now.Add(-stalledImport))
+	_, err = h.store.PruneImports(ctx, now.Add(-r.Audit.D()))
 	done("imports", err)
 	return pause
 }

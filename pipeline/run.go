@@ -72,10 +72,13 @@ func (p *Pipeline) startStages(ctx context.Context) (running []component, err er
 		return nil
 	}
 	if p.opt.Roles.Ingest {
-		if err := while("ingest", p.end.ingest.ctx, false, p.ingest.start); err != nil {
-			return running, err
+		// It stops first: requests with files must not keep the API's listener.
+		importing, err := p.imports.start()
+		if err != nil {
+			return running, fmt.Errorf("imports: %w", err)
 		}
-		if err := while("imports", p.end.ingest.ctx, false, p.imports.start); err != nil {
+		add("imports", p.end.ingest.ctx, importing)
+		if err := while("ingest", p.end.ingest.ctx, false, p.ingest.start); err != nil {
 			return running, err
 		}
 	}

@@ -1,7 +1,6 @@
 package store
 
 import (
-	"bytes"
 	"encoding/json"
 	"fmt"
 	"sync"
@@ -38,7 +37,7 @@ func Unpack(b []byte) ([]byte, error) {
 	return whole, nil
 }
 
-// PackImportRows returns the results of one chunk as one value.
+// PackImportRows returns the results of rows as one value.
 func PackImportRows(rows []ImportRow) ([]byte, error) {
 	text, err := json.Marshal(rows)
 	if err != nil {
@@ -63,13 +62,4 @@ func AppendImportRows(rows []ImportRow, packed []byte, after int64) ([]ImportRow
 		}
 	}
 	return rows, nil
-}
-
-// SealedAlready returns the result of a second SealImport of i, which is not receiving,
-// comes to: nil for a repetition of the first.
-func SealedAlready(i Import, fingerprint []byte) error {
-	if bytes.Equal(i.Fingerprint, fingerprint) && i.State != ImportCancelled && i.State != ImportFailed {
-		return nil
-	}
-	return ErrFenced
 }

@@ -1,6 +1,7 @@
 package importhttp
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -25,15 +26,14 @@ import (
 // Options of a Handler.
 type Options struct {
 	Store store.Imports
-	// MaxRow returns the largest row of a source in bytes; false when there is no
-	// such source.
+	// Importer returns nil while the process does not ingest.
+	Importer func() *imports.Importer
+	// MaxRow returns the largest row of a source in bytes; false without such a source.
 	MaxRow func(source string) (int, bool)
 	// MaxFile bounds a file in bytes.
 	MaxFile int64
-	// MaxOpen is how many imports that have not ended a tenant may have.
+	// MaxOpen bounds the incomplete imports of a tenant.
 	MaxOpen int
-	// MaxHeld bounds the bytes of their files; 0 has no bound.
-	MaxHeld int64
 	Letters *api.Letters // of a source; nil has no bound
 	Logger  *slog.Logger
 }
@@ -41,10 +41,12 @@ type Options struct {
 // Handler serves the routes. It may be used concurrently.
 type Handler struct{ opt Options }
 
+// New makes a handler.
+func New(opt Options) *Handler { return &Handler{opt} }
+
 // Mount adds the routes to a server.
-func Mount(s *api.Server, opt Options) {
-	h := &Handler{opt}
-	s.HandleUpload("POST /v1/imports", auth.Import, opt.MaxFile, h.receive)
+func (h *Handler) Mount(s *api.Server) {
+	s.HandleUpload("POST /v1/imports", auth.Import, h.opt.MaxFile, h.receive)
 	s.Handle("GET /v1/imports", auth.Import, h.list)
 	s.Handle("GET /v1/imports/{id}", auth.Import, h.show)
 	s.HandleUpload("GET /v1/imports/{id}/errors", auth.Import, 0, h.errors)
@@ -54,26 +56,56 @@ func Mount(s *api.Server, opt Options) {
 // maxName bounds the name of a file, in bytes.
 const maxName = 255
 
-// receive takes a file.
+// receive imports a file for a principal.
 func (h *Handler) receive(w http.ResponseWriter, r *http.Request, who auth.Principal) {
 	f, kind, err := fileOf(r)
 	if err != nil {
-		hangUp(w)
-		status := http.StatusBadRequest
-		if kind {
-			w.Header().Set("Accept-Post", "application/x-ndjson, text/csv")
-			status = http.StatusUnsupportedMediaType
-		}
-		problem.Write(w, problem.Problem{Status: status, Detail: err.Error()})
+		refuseFile(w, kind, err)
 		return
 	}
-	maxRow, found := h.opt.MaxRow(f.Source)
-	switch {
-	case !who.May(auth.Import, f.Source):
+	if !who.May(auth.Import, f.Source) {
 		hangUp(w)
 		api.Forbidden(w, who)
 		return
-	case !found:
+	}
+	f.Tenant, f.MaxOpen, f.Actor = who.Tenant, h.opt.MaxOpen, "anonymous"
+	if who.ID != "" {
+		f.Actor = "token " + who.ID
+	}
+	h.run(w, r, f)
+}
+
+// ServeOperator imports a file for a command, which says tenant and actor in the query.
+// The caller has checked its token.
+func (h *Handler) ServeOperator(w http.ResponseWriter, r *http.Request) {
+	q := r.URL.Query()
+	tenant, actor := q.Get("tenant"), q.Get("actor")
+	q.Del("tenant")
+	q.Del("actor")
+	r.URL.RawQuery = q.Encode()
+	f, kind, err := fileOf(r)
+	if err != nil || tenant == "" || actor == "" {
+		refuseFile(w, kind, cmp.Or(err, errors.New("the query must name tenant and actor")))
+		return
+	}
+	f.Tenant, f.Actor = tenant, actor
+	h.run(w, r, f)
+}
+
+// refuseFile answers a request whose query or, with kind, content type is wrong.
+func refuseFile(w http.ResponseWriter, kind bool, err error) {
+	hangUp(w)
+	status := http.StatusBadRequest
+	if kind {
+		w.Header().Set("Accept-Post", "application/x-ndjson, text/csv")
+		status = http.StatusUnsupportedMediaType
+	}
+	problem.Write(w, problem.Problem{Status: status, Detail: err.Error()})
+}
+
+func (h *Handler) run(w http.ResponseWriter, r *http.Request, f imports.File) {
+	var found bool
+	if f.MaxRow, found = h.opt.MaxRow(f.Source); !found {
 		hangUp(w)
 		api.NotFound(w, "there is no such source")
 		return
@@ -81,31 +113,32 @@ func (h *Handler) receive(w http.ResponseWriter, r *http.Request, who auth.Princ
 	if !h.opt.Letters.Admit(w, r, f.Source) {
 		return
 	}
-	f.Tenant, f.MaxRow, f.MaxSize, f.MaxOpen, f.MaxHeld = who.Tenant, maxRow, h.opt.MaxFile, h.opt.MaxOpen, h.opt.MaxHeld
-	f.Actor = "anonymous"
-	if who.ID != "" {
-		f.Actor = "token " + who.ID
+	importer := h.opt.Importer()
+	if importer == nil {
+		hangUp(w)
+		api.Unavailable(w, time.Second, "this process does not ingest")
+		return
 	}
-	i, fresh, err := imports.Receive(r.Context(), h.opt.Store, f, r.Body)
+	f.MaxSize = h.opt.MaxFile
+	// A read that blocks ends with the process.
+	defer context.AfterFunc(importer.Ending(), func() { _ = http.NewResponseController(w).SetReadDeadline(time.Now()) })()
+	i, err := importer.Run(r.Context(), f, r.Body)
+	if i.ID != "" {
+		w.Header().Set("Location", "/v1/imports/"+i.ID)
+	}
 	if err != nil {
+		h.opt.Logger.Warn("import interrupted", "event", "import.interrupted", "import", i.ID, "source", f.Source, "rows", i.Row, "error", err)
 		hangUp(w)
 		h.refuse(w, err)
 		return
 	}
-	h.opt.Logger.Info("file to import received", "import", i.ID, "source", i.Source, "bytes", i.Bytes, "new", fresh)
-	w.Header().Set("Location", "/v1/imports/"+i.ID.String())
-	status := http.StatusOK
-	if fresh {
-		status = http.StatusAccepted
-	}
-	send(w, status, imports.JobOf(i))
+	send(w, http.StatusOK, imports.JobOf(i))
 }
 
 // parameters of POST /v1/imports.
-var parameters = []string{"source", "format", "delimiter", "types", "empty", "name"}
+var parameters = []string{"source", "file", "format", "delimiter", "types", "empty", "name"}
 
-// fileOf reads what a request says of its file; kind tells that it is its content
-// type that is wrong.
+// fileOf parses query and headers; kind tells that the content type is wrong.
 func fileOf(r *http.Request) (f imports.File, kind bool, err error) {
 	q, err := url.ParseQuery(r.URL.RawQuery)
 	if err != nil {
@@ -139,6 +172,7 @@ func fileOf(r *http.Request) (f imports.File, kind bool, err error) {
 		return f, false, errors.New("format and content type contradict each other")
 	}
 	f.Source, f.Name, f.Options.Delimiter = q.Get("source"), q.Get("name"), q.Get("delimiter")
+	f.Content = q.Get("file")
 	if f.Source == "" {
 		return f, false, errors.New("the query must name the source")
 	}
@@ -155,10 +189,10 @@ func fileOf(r *http.Request) (f imports.File, kind bool, err error) {
 	default:
 		return f, false, errors.New("empty must be text or null")
 	}
-	return f, false, f.Options.Check(f.Format)
+	return f, false, f.Check()
 }
 
-// refuse answers a file that was not taken.
+// refuse answers a file that was not imported to its end.
 func (h *Handler) refuse(w http.ResponseWriter, err error) {
 	var bad *imports.BadFile
 	var large *http.MaxBytesError
@@ -171,6 +205,8 @@ func (h *Handler) refuse(w http.ResponseWriter, err error) {
 		problem.Write(w, problem.Problem{
 			Status: http.StatusRequestEntityTooLarge, Detail: fmt.Sprintf("the file is larger than %d bytes", h.opt.MaxFile),
 		})
+	case errors.Is(err, imports.ErrEnding):
+		api.Unavailable(w, time.Second, "the process is ending; post the same file again to continue")
 	case errors.Is(err, imports.ErrRead) && errors.Is(err, os.ErrDeadlineExceeded):
 		problem.Write(w, problem.Problem{Status: http.StatusRequestTimeout, Detail: "the file did not keep coming"})
 	case errors.Is(err, imports.ErrRead):
@@ -179,25 +215,19 @@ func (h *Handler) refuse(w http.ResponseWriter, err error) {
 		api.RetryAfter(w, time.Minute)
 		problem.Write(w, problem.Problem{
 			Status: http.StatusTooManyRequests,
-			Detail: fmt.Sprintf("the tenant has %d imports that have not ended, which is the limit; wait until one ends, or cancel one", h.opt.MaxOpen),
+			Detail: fmt.Sprintf("the tenant has %d incomplete imports, which is the limit; complete one, or cancel one", h.opt.MaxOpen),
 		})
-	case errors.Is(err, imports.ErrHeld):
-		api.RetryAfter(w, time.Minute)
-		problem.Write(w, problem.Problem{
-			Status: http.StatusTooManyRequests,
-			Detail: fmt.Sprintf("the files that the tenant imports would hold more than %d bytes, which is the limit; wait until one ends, or cancel one", h.opt.MaxHeld),
-		})
-	case errors.Is(err, store.ErrFenced):
-		problem.Write(w, problem.Problem{Status: http.StatusConflict, Detail: "the import was cancelled while its file came in"})
+	case errors.Is(err, imports.ErrCancelled), errors.Is(err, imports.ErrTakenOver):
+		problem.Write(w, problem.Problem{Status: http.StatusConflict, Detail: err.Error()})
 	default:
-		h.answerUnavailable(w, "a file to import was not taken", err)
+		api.Unavailable(w, time.Second, "the file was not imported to its end; post the same file again to continue")
 	}
 }
 
-// answerUnavailable answers a request that the store failed.
-func (h *Handler) answerUnavailable(w http.ResponseWriter, what string, err error) {
-	if !errors.Is(err, context.Canceled) { // the caller went away
-		h.opt.Logger.Warn(what, "error", err)
+// unavailable answers a request that store or inbox failed.
+func (h *Handler) unavailable(w http.ResponseWriter, event string, err error) {
+	if !errors.Is(err, context.Canceled) { // by the caller
+		h.opt.Logger.Warn("request about an import failed", "event", event, "error", err)
 	}
 	api.Unavailable(w, time.Second, "the store does not answer; send the request again")
 }
@@ -208,8 +238,8 @@ func hangUp(w http.ResponseWriter) { w.Header().Set("Connection", "close") }
 // list answers GET /v1/imports.
 func (h *Handler) list(w http.ResponseWriter, r *http.Request, who auth.Principal) {
 	const most = 100
-	limit, before := most, store.ClaimID{}
 	q := r.URL.Query()
+	limit, before := most, q.Get("before")
 	var err error
 	if q.Has("limit") {
 		if limit, err = strconv.Atoi(q.Get("limit")); err != nil || limit < 1 || limit > most {
@@ -217,15 +247,13 @@ func (h *Handler) list(w http.ResponseWriter, r *http.Request, who auth.Principa
 			return
 		}
 	}
-	if q.Has("before") {
-		if before, err = store.ParseClaimID(q.Get("before")); err != nil || before == (store.ClaimID{}) {
-			problem.Write(w, problem.Problem{Status: http.StatusBadRequest, Detail: "before must be the id of an import"})
-			return
-		}
+	if q.Has("before") && !imports.ValidID(before) {
+		problem.Write(w, problem.Problem{Status: http.StatusBadRequest, Detail: "before must be the id of an import"})
+		return
 	}
 	page, err := h.opt.Store.ListImports(r.Context(), who.Tenant, before, limit)
 	if err != nil {
-		h.answerUnavailable(w, "imports could not be listed", err)
+		h.unavailable(w, "api.imports_unreadable", err)
 		return
 	}
 	answer := struct {
@@ -238,25 +266,23 @@ func (h *Handler) list(w http.ResponseWriter, r *http.Request, who auth.Principa
 		}
 	}
 	if len(page) == limit {
-		answer.Next = page[len(page)-1].ID.String()
+		answer.Next = page[len(page)-1].ID
 	}
 	send(w, http.StatusOK, answer)
 }
 
 // findImport returns the import that a request names, or answers the request.
 func (h *Handler) findImport(w http.ResponseWriter, r *http.Request, who auth.Principal) (i store.Import, ok bool) {
-	id, err := store.ParseClaimID(r.PathValue("id"))
-	if err == nil {
+	err := store.ErrNotFound
+	if id := r.PathValue("id"); imports.ValidID(id) {
 		i, err = h.opt.Store.Import(r.Context(), who.Tenant, id)
-	} else {
-		err = store.ErrNotFound
 	}
 	switch {
 	case errors.Is(err, store.ErrNotFound), err == nil && !who.May(auth.Import, i.Source):
 		api.NotFound(w, "there is no such import")
 		return i, false
 	case err != nil:
-		h.answerUnavailable(w, "an import could not be read", err)
+		h.unavailable(w, "api.imports_unreadable", err)
 		return i, false
 	}
 	return i, true
@@ -291,7 +317,7 @@ func (h *Handler) errors(w http.ResponseWriter, r *http.Request, who auth.Princi
 	w.Header().Set("Content-Disposition", fmt.Sprintf(`attachment; filename="import-%s-errors.%s"`, i.ID, format))
 	if err := imports.WriteErrors(r.Context(), h.opt.Store, who.Tenant, i.ID, format, w); err != nil {
 		if r.Context().Err() == nil {
-			h.opt.Logger.Warn("the results of an import were not sent to their end", "import", i.ID, "error", err)
+			h.opt.Logger.Warn("sending results of an import failed", "event", "api.import_results_failed", "import", i.ID, "error", err)
 		}
 		panic(http.ErrAbortHandler) // half a file must not look like one
 	}
@@ -305,15 +331,15 @@ func (h *Handler) cancel(w http.ResponseWriter, r *http.Request, who auth.Princi
 	}
 	i, err := h.opt.Store.CancelImport(r.Context(), who.Tenant, i.ID)
 	if err != nil {
-		h.answerUnavailable(w, "an import could not be cancelled", err)
+		h.unavailable(w, "api.import_not_cancelled", err)
 		return
 	}
-	h.opt.Logger.Info("import cancelled", "import", i.ID, "source", i.Source, "state", i.State, "token", who.ID)
+	h.opt.Logger.Info("import cancelled", "event", "api.import_cancelled", "import", i.ID, "source", i.Source, "state", i.State, "token", who.ID)
 	send(w, http.StatusOK, imports.JobOf(i))
 }
 
 func send(w http.ResponseWriter, status int, v any) {
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(status)
-	_ = json.NewEncoder(w).Encode(v) // a caller that went away does not matter
+	_ = json.NewEncoder(w).Encode(v) // to a caller that may have disconnected
 }

@@ -1,7 +1,9 @@
 package importhttp
 
 import (
+	"bufio"
 	"context"
+	"crypto/sha256"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -32,9 +34,10 @@ const maxFile = 10_000
 // world is the routes over a real store. The bearer token names the caller.
 type world struct {
 	*testing.T
-	server *httptest.Server
-	store  *sqlite.Store
-	down   bool
+	server   *httptest.Server
+	store    *sqlite.Store
+	importer *imports.Importer
+	down     bool
 }
 
 var callers = map[string]auth.Principal{
@@ -60,11 +63,24 @@ type failing struct {
 	a *world
 }
 
-func (f failing) CreateImport(ctx context.Context, i store.Import, most int) (store.Import, error) {
+func (f failing) BeginImport(ctx context.Context, i store.Import, most int) (store.Import, error) {
 	if f.a.down {
 		return i, store.WithClass(errors.New("away"), store.Fatal)
 	}
-	return f.Imports.CreateImport(ctx, i, most)
+	return f.Imports.BeginImport(ctx, i, most)
+}
+
+// intake accepts rows, but for those of one word.
+type intake struct{}
+
+func (intake) Take(_ context.Context, _ store.Import, rows []imports.Row) ([]imports.Result, error) {
+	results := make([]imports.Result, len(rows))
+	for n, r := range rows {
+		if results[n].Status = imports.Accepted; string(r.Value) == "wrong" {
+			results[n] = imports.Result{Status: imports.Invalid, Reason: `a "reason", with <commas>`}
+		}
+	}
+	return results, nil
 }
 
 func newAPI(t *testing.T) *world {
@@ -75,11 +91,16 @@ func newAPI(t *testing.T) *world {
 	a := &world{T: t, store: s}
 	log := slog.New(slog.DiscardHandler)
 	door := api.New(api.Options{Access: bearer{}, Registry: prometheus.NewRegistry(), Logger: log, MaxBody: 100})
-	Mount(door, Options{
-		Store: failing{s, a}, MaxFile: maxFile, MaxOpen: 3, Logger: log,
+	a.importer = imports.NewImporter(imports.ImporterOptions{Store: failing{s, a}, Intake: intake{}, Logger: log, Metrics: imports.NewMetrics(prometheus.NewRegistry())})
+	h := New(Options{
+		Store: failing{s, a}, Importer: func() *imports.Importer { return a.importer }, MaxFile: maxFile, MaxOpen: 3, Logger: log,
 		MaxRow: func(source string) (int, bool) { return 1000, source == "lab" || source == "registry" },
 	})
-	a.server = httptest.NewServer(door)
+	h.Mount(door)
+	routes := http.NewServeMux()
+	routes.Handle("/", door)
+	routes.HandleFunc("POST /operator", h.ServeOperator)
+	a.server = httptest.NewServer(routes)
 	t.Cleanup(a.server.Close)
 	return a
 }
@@ -116,22 +137,36 @@ const jsonl = "application/x-ndjson"
 
 func TestAFileIsOneJob(t *testing.T) {
 	a := newAPI(t)
-	j := a.post("acme", "/v1/imports?source=lab&name=monday.jsonl", jsonl, "{\"a\":1}\n{}\n", http.StatusAccepted)
-	require.Equal(t, "queued", j.State)
+	const file, sum = "{\"a\":1}\n{}\n", "09b17cd2d35bdf2d6ad8ae6e1b65f3a5c1dbe2a5fbc5e9a83a1b7a5b4b0b1f5d"
+	j := a.post("acme", "/v1/imports?source=lab&file=id:monday&name=monday.jsonl", jsonl, file, http.StatusOK)
+	require.Equal(t, "done", j.State)
+	require.Equal(t, "id:monday", j.File)
 	require.Equal(t, "monday.jsonl", j.Name)
 	require.Equal(t, "token a1", j.Actor)
 	require.EqualValues(t, 11, j.Bytes)
-	require.Equal(t, j.ID, a.post("acme", "/v1/imports?source=lab&format=jsonl", jsonl, "{\"a\":1}\n{}\n", http.StatusOK).ID)
-	require.NotEqual(t, j.ID, a.post("zest", "/v1/imports?source=lab", jsonl, "{\"a\":1}\n{}\n", http.StatusAccepted).ID)
-	c := a.post("acme", "/v1/imports?source=lab&delimiter=%3B&types=n:number&empty=null", "text/csv; charset=UTF-8", "a;n\nx;1\n", http.StatusAccepted)
+	require.EqualValues(t, 2, j.Accepted)
+	require.Equal(t, j.ID, a.post("acme", "/v1/imports?source=lab&file=id:monday&format=jsonl", jsonl, file, http.StatusOK).ID)
+	require.NotEqual(t, j.ID, a.post("zest", "/v1/imports?source=lab&file=id:monday", jsonl, file, http.StatusOK).ID)
+	c := a.post("acme", "/v1/imports?source=lab&file=id:c&delimiter=%3B&types=n:number&empty=null", "text/csv; charset=UTF-8", "a;n\nx;1\n", http.StatusOK)
 	require.Equal(t, "csv", c.Format)
 	require.JSONEq(t, `{"delimiter":";","types":{"n":"number"},"empty_null":true}`, string(c.Options))
-	require.Equal(t, "csv", a.post("acme", "/v1/imports?source=lab&format=csv", "application/octet-stream", "a\nx\n", http.StatusAccepted).Format)
+	require.Equal(t, "csv", a.post("acme", "/v1/imports?source=lab&file=id:d&format=csv", "application/octet-stream", "a\nx\n", http.StatusOK).Format)
+	resp, text := a.do("acme", http.MethodPost, "/v1/imports?source=lab&file=sha256:"+sum, strings.NewReader(file), "Content-Type", jsonl)
+	require.Equal(t, http.StatusUnprocessableEntity, resp.StatusCode, "it is not the file's")
+	require.Contains(t, text, fmt.Sprintf("%x", sha256.Sum256([]byte(file))))
+	require.NotEmpty(t, resp.Header.Get("Location"))
+	h := a.post("acme", fmt.Sprintf("/v1/imports?source=lab&file=sha256:%x", sha256.Sum256([]byte(file))), jsonl, file, http.StatusOK)
+	require.Equal(t, fmt.Sprintf("sha256:%x", sha256.Sum256([]byte(file))), h.File)
+	// A command says whose job it is.
+	o := a.post("", "/operator?source=lab&file=id:monday&tenant=acme&actor=ann", jsonl, file, http.StatusOK)
+	require.Equal(t, j.ID, o.ID)
+	resp, text = a.do("", http.MethodPost, "/operator?source=lab&file=id:monday&tenant=acme", strings.NewReader(file), "Content-Type", jsonl)
+	require.Equal(t, http.StatusBadRequest, resp.StatusCode, text)
 }
 
 func TestFilesThatAreRefused(t *testing.T) {
 	a := newAPI(t)
-	const ok = "/v1/imports?source=lab"
+	const ok = "/v1/imports?source=lab&file=id:x"
 	for name, c := range map[string]struct {
 		who, path, kind, body string
 		status                int
@@ -140,9 +175,12 @@ func TestFilesThatAreRefused(t *testing.T) {
 		"no token":        {who: "x", path: ok, kind: jsonl, status: 401},
 		"verb":            {who: "pusher", path: ok, kind: jsonl, status: 403},
 		"source":          {who: "narrow", path: ok, kind: jsonl, status: 403},
-		"secret source":   {who: "narrow", path: "/v1/imports?source=nobody", kind: jsonl, status: 403},
-		"no such source":  {path: "/v1/imports?source=nobody", kind: jsonl, status: 404},
-		"no source":       {path: "/v1/imports", kind: jsonl, status: 400, says: "name the source"},
+		"secret source":   {who: "narrow", path: "/v1/imports?source=nobody&file=id:x", kind: jsonl, status: 403},
+		"no such source":  {path: "/v1/imports?source=nobody&file=id:x", kind: jsonl, status: 404},
+		"no id":           {path: "/v1/imports?source=lab", kind: jsonl, status: 400, says: "file must be sha256:"},
+		"no hash":         {path: "/v1/imports?source=lab&file=sha256:xyz", kind: jsonl, status: 400, says: "64 hexadecimal digits"},
+		"UTF-16":          {path: ok, kind: jsonl, body: "\xff\xfe{\x00", status: 422, says: "the file is UTF-16"},
+		"no source":       {path: "/v1/imports?file=id:x", kind: jsonl, status: 400, says: "name the source"},
 		"kind":            {path: ok, kind: "application/json", status: 415},
 		"no kind":         {path: ok, kind: "", status: 415},
 		"charset":         {path: ok, kind: "text/csv; charset=latin1", status: 415},
@@ -160,7 +198,7 @@ func TestFilesThatAreRefused(t *testing.T) {
 		"header":          {path: ok, kind: "text/csv", body: "a,a\n", status: 422, says: "another column has the same place"},
 		"no header":       {path: ok, kind: "text/csv", body: "", status: 422, says: "the file is empty"},
 		"size":            {path: ok, kind: jsonl, body: strings.Repeat("{}\n", maxFile/2), status: 413},
-		"everything else": {path: ok + "&format=jsonl", kind: jsonl, body: "{}", status: 202},
+		"everything else": {path: ok + "&format=jsonl", kind: jsonl, body: "{}", status: 200},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if c.who == "" {
@@ -175,51 +213,58 @@ func TestFilesThatAreRefused(t *testing.T) {
 		})
 	}
 	// A body whose size nobody says is bounded as it arrives.
-	resp, text := a.do("acme", http.MethodPost, ok, io.MultiReader(strings.NewReader(strings.Repeat("{"+strings.Repeat(" ", 98)+"}\n", maxFile/100))), "Content-Type", jsonl)
+	resp, text := a.do("acme", http.MethodPost, ok+"1", io.MultiReader(strings.NewReader(strings.Repeat("{"+strings.Repeat(" ", 98)+"}\n", maxFile/100))), "Content-Type", jsonl)
 	require.Equal(t, http.StatusRequestEntityTooLarge, resp.StatusCode, text)
 	resp, text = a.do("acme", http.MethodPost, ok, strings.NewReader("x"), "Content-Type", jsonl, "Content-Encoding", "gzip")
 	require.Equal(t, http.StatusUnsupportedMediaType, resp.StatusCode, text)
 	a.down = true
-	resp, text = a.do("acme", http.MethodPost, ok, strings.NewReader("{\"a\":2}"), "Content-Type", jsonl)
+	resp, text = a.do("acme", http.MethodPost, ok+"2", strings.NewReader("{\"a\":2}"), "Content-Type", jsonl)
 	require.Equal(t, http.StatusServiceUnavailable, resp.StatusCode, text)
 	require.NotEmpty(t, resp.Header.Get("Retry-After"))
 	require.NotContains(t, text, "away", "what the store says is not for callers")
-	// Nothing of any of them is left but cancelled jobs.
-	all, err := a.store.ListImports(t.Context(), "acme", store.ClaimID{}, 100)
-	require.NoError(t, err)
-	for _, i := range all {
-		require.Contains(t, []store.ImportState{store.ImportCancelled, store.ImportQueued}, i.State)
-	}
-	n, err := a.store.OpenImports(t.Context())
-	require.NoError(t, err)
-	require.EqualValues(t, 1, n)
 }
 
-// A client that goes away in the middle of its file leaves nothing to do.
+// After a request that broke off, or that the end of the process interrupted, the import
+// is incomplete, and the same file continues it.
 func TestAFileThatBreaksOff(t *testing.T) {
 	a := newAPI(t)
-	conn, err := net.Dial("tcp", a.server.Listener.Addr().String())
-	require.NoError(t, err)
-	_, err = fmt.Fprintf(conn, "POST /v1/imports?source=lab HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer acme\r\nContent-Type: %s\r\nContent-Length: 1000\r\n\r\n{}\n", jsonl)
-	require.NoError(t, err)
-	state := func() store.ImportState {
-		all, err := a.store.ListImports(t.Context(), "acme", store.ClaimID{}, 1)
+	send := func() net.Conn {
+		conn, err := net.Dial("tcp", a.server.Listener.Addr().String())
 		require.NoError(t, err)
-		if len(all) == 0 {
-			return ""
-		}
-		return all[0].State
+		_, err = fmt.Fprintf(conn, "POST /v1/imports?source=lab&file=id:x HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer acme\r\nContent-Type: %s\r\nContent-Length: 6\r\n\r\n{}\n", jsonl)
+		require.NoError(t, err)
+		return conn
 	}
-	require.Eventually(t, func() bool { return state() == store.ImportReceiving }, time.Minute, time.Millisecond)
+	conn := send()
+	require.Eventually(t, func() bool { return a.importer.Open() == 1 }, time.Minute, time.Millisecond)
 	require.NoError(t, conn.Close())
-	require.Eventually(t, func() bool { return state() == store.ImportCancelled }, time.Minute, time.Millisecond)
+	require.Eventually(t, func() bool { return a.importer.Open() == 0 }, time.Minute, time.Millisecond)
+	all, err := a.store.ListImports(t.Context(), "acme", "", 10)
+	require.NoError(t, err)
+	require.Len(t, all, 1)
+	require.Equal(t, store.ImportIncomplete, all[0].State)
+
+	conn = send()
+	defer conn.Close()
+	require.Eventually(t, func() bool { return a.importer.Open() == 1 }, time.Minute, time.Millisecond)
+	stopped := a.importer
+	stopped.Stop()
+	resp, err := http.ReadResponse(bufio.NewReader(conn), nil)
+	require.NoError(t, err)
+	require.NoError(t, resp.Body.Close())
+	require.Equal(t, http.StatusServiceUnavailable, resp.StatusCode)
+	a.importer = imports.NewImporter(imports.ImporterOptions{Store: a.store, Intake: intake{}, Logger: slog.New(slog.DiscardHandler), Metrics: imports.NewMetrics(prometheus.NewRegistry())})
+	require.Equal(t, "done", a.post("acme", "/v1/imports?source=lab&file=id:x", jsonl, "{}\n{}\n", http.StatusOK).State)
+	a.importer = nil
+	r, _ := a.do("acme", http.MethodPost, "/v1/imports?source=lab&file=id:x", strings.NewReader("{}\n{}\n"), "Content-Type", jsonl)
+	require.Equal(t, http.StatusServiceUnavailable, r.StatusCode, "a process that does not ingest")
 }
 
 func TestJobsAreSeenByTheirTenant(t *testing.T) {
 	a := newAPI(t)
-	lab := a.post("acme", "/v1/imports?source=lab", jsonl, "{\"a\":1}", http.StatusAccepted)
-	registry := a.post("narrow", "/v1/imports?source=registry", jsonl, "{\"a\":2}", http.StatusAccepted)
-	third := a.post("acme", "/v1/imports?source=registry", jsonl, "{\"a\":3}", http.StatusAccepted)
+	lab := a.incomplete("acme", "lab", "1")
+	registry := a.post("narrow", "/v1/imports?source=registry&file=id:2", jsonl, "{\"a\":2}", http.StatusOK)
+	third := a.post("acme", "/v1/imports?source=registry&file=id:3", jsonl, "{\"a\":3}", http.StatusOK)
 	list := func(who, query string) (ids []string, next string) {
 		resp, text := a.do(who, http.MethodGet, "/v1/imports"+query, nil)
 		require.Equal(t, http.StatusOK, resp.StatusCode, text)
@@ -256,7 +301,7 @@ func TestJobsAreSeenByTheirTenant(t *testing.T) {
 			require.Equal(t, http.StatusNotFound, resp.StatusCode, text)
 		}
 	}
-	for _, id := range []string{"x", "019ab2c4-5d6e-7f80-9a1b-2c3d4e5f6071"} {
+	for _, id := range []string{"x", "5f0c1d2e3a4b5968778695a4b3c2d1e0"} {
 		resp, _ := a.do("acme", http.MethodGet, "/v1/imports/"+id, nil)
 		require.Equal(t, http.StatusNotFound, resp.StatusCode)
 	}
@@ -267,43 +312,46 @@ func TestJobsAreSeenByTheirTenant(t *testing.T) {
 	require.Contains(t, text, `"state":"cancelled"`)
 }
 
+// incomplete begins an import that nothing continues.
+func (a *world) incomplete(tenant, source, id string) imports.Job {
+	i, err := a.store.BeginImport(a.Context(), store.Import{ID: strings.Repeat(id, 32)[:32], Tenant: tenant, Source: source, Format: "jsonl"}, 0)
+	require.NoError(a, err)
+	return imports.JobOf(i)
+}
+
 func TestErrorsAreAFile(t *testing.T) {
 	a := newAPI(t)
-	a.post("acme", "/v1/imports?source=lab", jsonl, "{}", http.StatusAccepted)
-	i, err := a.store.TakeImport(t.Context(), time.Hour)
-	require.NoError(t, err)
-	require.NoError(t, a.store.StepImport(t.Context(), store.ImportStep{
-		ID: i.ID, Attempt: i.Attempt, Next: 1, Row: 2, State: store.ImportDone, Counts: store.ImportCounts{Accepted: 1, Invalid: 1},
-		Rows: []store.ImportRow{{Row: 2, Line: 3, Status: "invalid", Reason: `a "reason", with <commas>`}},
-	}))
+	i := a.post("acme", "/v1/imports?source=lab&file=id:x", jsonl, "{}\n\nwrong\n", http.StatusOK)
+	require.EqualValues(t, 1, i.Invalid)
 	for format, want := range map[string][3]string{
 		"":              {"application/x-ndjson", ".jsonl", `{"row":2,"line":3,"status":"invalid","reason":"a \"reason\", with <commas>"}` + "\n"},
 		"?format=jsonl": {"application/x-ndjson", ".jsonl", `{"row":2,"line":3,"status":"invalid","reason":"a \"reason\", with <commas>"}` + "\n"},
 		"?format=csv":   {"text/csv; charset=utf-8; header=present", ".csv", "row,line,status,reason\n2,3,invalid,\"a \"\"reason\"\", with <commas>\"\n"},
 	} {
-		resp, text := a.do("acme", http.MethodGet, "/v1/imports/"+i.ID.String()+"/errors"+format, nil)
+		resp, text := a.do("acme", http.MethodGet, "/v1/imports/"+i.ID+"/errors"+format, nil)
 		require.Equal(t, http.StatusOK, resp.StatusCode)
 		require.Equal(t, want[0], resp.Header.Get("Content-Type"))
-		require.Equal(t, `attachment; filename="import-`+i.ID.String()+"-errors"+want[1]+`"`, resp.Header.Get("Content-Disposition"))
+		require.Equal(t, `attachment; filename="import-`+i.ID+"-errors"+want[1]+`"`, resp.Header.Get("Content-Disposition"))
 		require.Equal(t, want[2], text)
 	}
-	resp, _ := a.do("acme", http.MethodGet, "/v1/imports/"+i.ID.String()+"/errors?format=xml", nil)
+	resp, _ := a.do("acme", http.MethodGet, "/v1/imports/"+i.ID+"/errors?format=xml", nil)
 	require.Equal(t, http.StatusBadRequest, resp.StatusCode)
 }
 
-// A tenant has so many imports that have not ended, and is told what to do.
-func TestOpenImportsAreBounded(t *testing.T) {
+// The incomplete imports of a tenant are bounded, and the answer says what to do.
+func TestIncompleteImportsAreBounded(t *testing.T) {
 	a := newAPI(t)
 	var first imports.Job
 	for n := range 3 {
-		first = a.post("acme", "/v1/imports?source=lab", "application/x-ndjson", fmt.Sprint(n), http.StatusAccepted)
+		first = a.incomplete("acme", "lab", fmt.Sprint(n))
 	}
-	resp, body := a.do("acme", http.MethodPost, "/v1/imports?source=lab", strings.NewReader("3"), "Content-Type", "application/x-ndjson")
+	const more = "/v1/imports?source=lab&file=id:3"
+	resp, body := a.do("acme", http.MethodPost, more, strings.NewReader("3"), "Content-Type", jsonl)
 	require.Equal(t, http.StatusTooManyRequests, resp.StatusCode, body)
 	require.Equal(t, "60", resp.Header.Get("Retry-After"))
-	require.Contains(t, body, "has 3 imports that have not ended")
-	a.post("zest", "/v1/imports?source=lab", "application/x-ndjson", "3", http.StatusAccepted)
+	require.Contains(t, body, "has 3 incomplete imports")
+	a.post("zest", more, jsonl, "3", http.StatusOK)
 	resp, body = a.do("acme", http.MethodPost, "/v1/imports/"+first.ID+"/cancel", http.NoBody)
 	require.Equal(t, http.StatusOK, resp.StatusCode, body)
-	a.post("acme", "/v1/imports?source=lab", "application/x-ndjson", "3", http.StatusAccepted)
+	a.post("acme", more, jsonl, "3", http.StatusOK)
 }

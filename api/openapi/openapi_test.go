@@ -241,30 +241,27 @@ func TestExchangesAreAsTheDocumentSays(t *testing.T) {
 	w.do(post("/v1/services/{service}/check", "acme%2Fother@check", `{"entity":"E","payload":1}`, 404))
 	w.do(post("/v1/services/{service}/check", "zest%2Fcrm@check", `{"entity":"E","payload":1}`, 403))
 
-	file := call{method: "POST", path: "/v1/imports", query: "source=orders&name=a.jsonl", kind: asLines, body: "{\"id\":\"I\",\"event\":\"i1\"}\nnonsense\n", status: 202}
+	file := call{method: "POST", path: "/v1/imports", query: "source=orders&file=id%3A1&name=a.jsonl", kind: asLines, body: "{\"id\":\"I\",\"event\":\"i1\"}\nnonsense\n", status: 200}
 	job, _ := w.do(file)
 	id := gjson.Get(job, "id").String()
-	harness.Eventually(t, "the end of the import", func() error {
-		text, _ := w.do(call{method: "GET", path: "/v1/imports/{id}", place: []string{id}, status: 200})
-		return harness.Want(gjson.Get(text, "state").String(), "done")
-	})
-	file.status = 200
 	again, _ := w.do(file)
 	require.Equal(t, id, gjson.Get(again, "id").String())
-	w.do(call{method: "POST", path: "/v1/imports", query: "source=orders&types=n%3Anumber&empty=null&delimiter=%09", kind: "text/csv", body: "id\tevent\tn\nK\tk1\t5\n", status: 202})
+	w.do(call{method: "POST", path: "/v1/imports", query: "source=orders&file=id%3A2&types=n%3Anumber&empty=null&delimiter=%09", kind: "text/csv", body: "id\tevent\tn\nK\tk1\t5\n", status: 200})
 	w.do(call{method: "POST", path: "/v1/imports", query: "", kind: asLines, body: "{}\n", status: 400, wrong: true})
-	w.do(call{method: "POST", path: "/v1/imports", query: "source=orders", kind: "text/html", body: "x", status: 415, wrong: true})
-	w.do(call{method: "POST", path: "/v1/imports", query: "source=nowhere", kind: asLines, body: "{}\n", status: 404})
+	w.do(call{method: "POST", path: "/v1/imports", query: "source=orders&file=1", kind: asLines, body: "{}\n", status: 400, wrong: true})
+	w.do(call{method: "POST", path: "/v1/imports", query: "source=orders&file=id%3A3", kind: "text/html", body: "x", status: 415, wrong: true})
+	w.do(call{method: "POST", path: "/v1/imports", query: "source=nowhere&file=id%3A3", kind: asLines, body: "{}\n", status: 404})
 	rows, _ := w.do(call{method: "GET", path: "/v1/imports/{id}/errors", place: []string{id}, status: 200})
 	require.Equal(t, 1, strings.Count(rows, "\n"))
 	w.do(call{method: "GET", path: "/v1/imports/{id}/errors", place: []string{id}, query: "format=csv", status: 200})
 	w.do(call{method: "POST", path: "/v1/imports/{id}/cancel", place: []string{id}, status: 200})
-	w.do(call{method: "GET", path: "/v1/imports/{id}", place: []string{"nothing"}, status: 404})
+	w.do(call{method: "GET", path: "/v1/imports/{id}", place: []string{id}, status: 200})
+	w.do(call{method: "GET", path: "/v1/imports/{id}", place: []string{strings.Repeat("0", 32)}, status: 404})
 	w.do(call{method: "GET", path: "/v1/imports", query: "limit=1", status: 200})
 	for _, query := range []string{"limit=1000", "limit=0", "before=", "before=x"} {
 		w.do(call{method: "GET", path: "/v1/imports", query: query, status: 400, wrong: true})
 	}
-	w.do(call{method: "POST", path: "/v1/imports", query: "source=orders&delimiter=%22", kind: "text/csv", body: "id\n1\n", status: 400, wrong: true})
+	w.do(call{method: "POST", path: "/v1/imports", query: "source=orders&file=id%3A3&delimiter=%22", kind: "text/csv", body: "id\n1\n", status: 400, wrong: true})
 
 	// Nobody without a token.
 	token := w.token
@@ -277,7 +274,7 @@ func TestExchangesAreAsTheDocumentSays(t *testing.T) {
 			place := []string{"a", "b"}
 			c := call{method: method, path: path, place: place, status: 401}
 			if path == "/v1/imports" {
-				c.query = "source=orders"
+				c.query = "source=orders&file=id%3A3"
 			}
 			w.do(c)
 		}

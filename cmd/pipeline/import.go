@@ -1,23 +1,29 @@
 package main
 
 import (
+	"cmp"
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
-	"os"
+	"net/http"
+	"net/url"
 	"path/filepath"
 	"strings"
+	"sync"
 	"time"
 
+	"github.com/cenkalti/backoff/v5"
 	"github.com/seed-86dfc502/weir/api/auth"
-	"github.com/seed-86dfc502/weir/assemble"
 	"github.com/seed-86dfc502/weir/config"
 	"github.com/seed-86dfc502/weir/imports"
+	"github.com/seed-86dfc502/weir/internal/wait"
 	"github.com/seed-86dfc502/weir/operate"
-	"github.com/seed-86dfc502/weir/operate/session"
 	"github.com/seed-86dfc502/weir/pipeline"
-	"github.com/seed-86dfc502/weir/store"
+	"github.com/seed-86dfc502/weir/pipeline/control"
 	"github.com/spf13/cobra"
 )
 
@@ -25,7 +31,7 @@ import (
 type importFlags struct {
 	source, format, delimiter, name, tenant string
 	types                                   []string
-	emptyNull, wait                         bool
+	emptyNull                               bool
 }
 
 func newImportCommand(a *app) *cobra.Command {
@@ -33,14 +39,14 @@ func newImportCommand(a *app) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "import PATH|-",
 		Short: "Load a file of JSON lines or CSV into a source",
-		Long: `Load a file of JSON lines or CSV into a source, as a job that a kill does not
-lose. Running processes with role ingest work it off. With --wait this one helps
-and ends when the job does; it has to be said where no process runs.
+		Long: `Load a file of JSON lines or CSV into a source. The rows are ingested as the
+file is read, by the process that has the data folder open, or by this one.
 
-The same file for the same source is one job: the same command again goes on
-with it, or tells what became of it. Rows that were taken in before, by their
-event ids, are duplicates.`,
-		Example: "  weir import -c weir.yaml --source lab lab.jsonl --wait\n" +
+The job is identified by the content of the file, its source and its options: after
+an interruption the command posts the file again, and rows that have their results
+are skipped. So does the same command, given again. Rows whose event ids are known
+are duplicates. Standard input is spooled to a temporary file.`,
+		Example: "  weir import -c weir.yaml --source lab lab.jsonl\n" +
 			"  weir import -c weir.yaml --source lab --type weight:number lab.csv\n" +
 			"  zcat lab.jsonl.gz | weir import -c weir.yaml --source lab --format jsonl -",
 		RunE: func(cmd *cobra.Command, args []string) error { return importFile(cmd.Context(), a, &f, args[0]) },
@@ -51,7 +57,6 @@ event ids, are duplicates.`,
 	c.Flags().StringArrayVar(&f.types, "type", nil, "type of a column of CSV, as NAME:TYPE; string (default), number, bool or json; repeatable")
 	c.Flags().BoolVar(&f.emptyNull, "empty-null", false, "empty cells of strings are null, too")
 	c.Flags().StringVar(&f.name, "name", "", "name of the file in lists; default: its own")
-	c.Flags().BoolVar(&f.wait, "wait", false, "work the job off, and end when it does")
 	_ = c.MarkFlagRequired("source")
 	_ = c.RegisterFlagCompletionFunc("format", cobra.FixedCompletions([]string{"jsonl", "csv"}, cobra.ShellCompDirectiveNoFileComp))
 	c.PersistentFlags().StringVar(&f.tenant, "tenant", auth.DefaultTenant, "tenant that the job belongs to")
@@ -98,13 +103,7 @@ func (f *importFlags) file(cfg *config.Config, path string) (imports.File, error
 	return x, nil
 }
 
-// importedJSON is a job as --json prints it.
-type importedJSON struct {
-	imports.Job
-	New *bool `json:"new,omitempty"` // of weir import: no earlier job is of this file
-}
-
-// importFile receives a file and, with --wait, works it off.
+// importFile streams a file into a source, and resumes after interruptions.
 func importFile(ctx context.Context, a *app, f *importFlags, path string) error {
 	cfg, err := a.load()
 	if err != nil {
@@ -114,128 +113,172 @@ func importFile(ctx context.Context, a *app, f *importFlags, path string) error 
 	if err != nil {
 		return err
 	}
-	in, err := a.open(path)
+	in, closeFile, err := a.seekable(path)
 	if err != nil {
 		return err
 	}
-	defer in.Close()
-	// Rows would be taken apart by another configuration than was asked with.
+	defer closeFile()
+	// A running process would parse rows under another configuration.
 	if err := a.mustBeActive(ctx, cfg); err != nil {
 		return err
 	}
-	return a.withStoreOf(ctx, cfg, func(s assemble.Store) error {
-		i, fresh, err := receiveFile(ctx, a, s, file, in)
-		if err != nil {
-			return err
-		}
-		if f.wait && !imports.Ended(i) {
-			if !a.json {
-				fmt.Fprintf(a.err, "import %s: %d bytes received; the same command goes on with it\n", i.ID, i.Bytes)
-			}
-			if i, err = workOff(ctx, a, cfg, s, i); err != nil {
-				return fmt.Errorf("import %s is not at its end; running processes go on with it, and so does the same command: %w", i.ID, err)
-			}
-		}
-		if a.json {
-			err = a.printJSON(importedJSON{imports.JobOf(i), &fresh})
-		} else {
-			err = printImported(a, i, fresh)
-		}
-		if err == nil && (i.State == store.ImportFailed || i.State == store.ImportCancelled) {
-			err = fmt.Errorf("the import is %s", i.State)
-		}
-		return err
-	})
-}
-
-// receiveFile stores a file, and shows how far that is.
-func receiveFile(ctx context.Context, a *app, s store.Imports, file imports.File, in io.Reader) (store.Import, bool, error) {
 	show, stop := a.progressOf()
 	defer stop()
-	if show != nil {
-		in = &progressReader{Reader: in, show: show, total: sizeOf(in)}
+	sum := sha256.New()
+	size, err := io.Copy(sum, in)
+	if err != nil {
+		return err
 	}
-	i, fresh, err := imports.Receive(ctx, s, file, in)
-	var bad *imports.BadFile
-	switch {
-	case errors.As(err, &bad), errors.Is(err, imports.ErrTooLarge):
-		return i, false, &usageError{fmt.Errorf("%s: %w", file.Name, err)}
-	case errors.Is(err, store.ErrFenced):
-		return i, false, errors.New("the import was cancelled while its file came in")
-	case err != nil && ctx.Err() != nil:
-		return i, false, errors.New("interrupted: nothing of the file is taken in")
+	file.Content = "sha256:" + hex.EncodeToString(sum.Sum(nil))
+	post, closePost, err := a.importTarget(ctx, cfg, file)
+	if err != nil {
+		return err
 	}
-	return i, fresh, err
+	defer closePost()
+	job, err := insist(ctx, a, func() (imports.Job, error) {
+		r := &progressReader{Reader: io.NewSectionReader(in, 0, size), show: show, total: size}
+		defer r.end()
+		return post(r)
+	})
+	stop()
+	if err != nil {
+		return err
+	}
+	return printImported(a, job)
 }
 
-// sizeOf returns the size of a regular file, else 0.
-func sizeOf(in io.Reader) int64 {
-	if f, ok := in.(*os.File); ok {
-		if info, err := f.Stat(); err == nil && info.Mode().IsRegular() {
-			return info.Size()
+// poster posts a file once, from its start.
+type poster func(in io.Reader) (imports.Job, error)
+
+// importTarget returns the way to import a file: in this process, or in the running one
+// that has the data folder open.
+func (a *app) importTarget(ctx context.Context, cfg *config.Config, f imports.File) (_ poster, closeTarget func(), err error) {
+	log := commandLogger(cfg, a.err)
+	open, running, err := pipeline.Attach(ctx, cfg, log)
+	if err != nil {
+		return nil, nil, err
+	}
+	if running != nil {
+		return func(in io.Reader) (imports.Job, error) { return postFile(ctx, cfg, f, in) }, func() {}, nil
+	}
+	closeTarget = func() {
+		if err := open.Close(); err != nil {
+			log.Warn("closing the state failed", "event", "import.close_failed", "error", err)
 		}
 	}
-	return 0
+	m, err := pipeline.NewImporter(open)
+	if err != nil {
+		closeTarget()
+		return nil, nil, err
+	}
+	return func(in io.Reader) (imports.Job, error) {
+		i, err := m.Run(ctx, f, in)
+		var bad *imports.BadFile
+		switch {
+		case errors.As(err, &bad), errors.Is(err, imports.ErrTooLarge):
+			err = &finalError{&usageError{fmt.Errorf("%s: %w", f.Name, err)}}
+		case imports.Final(err):
+			err = &finalError{err}
+		}
+		return imports.JobOf(i), err
+	}, closeTarget, nil
 }
 
-// progressReader reports the bytes read as progress.
+// postFile posts a file to the running process, which may be another one after a restart.
+func postFile(ctx context.Context, cfg *config.Config, f imports.File, in io.Reader) (job imports.Job, err error) {
+	running, err := control.At(cfg)
+	if err != nil {
+		return job, err
+	}
+	q := url.Values{"source": {f.Source}, "file": {f.Content}, "name": {f.Name}, "tenant": {f.Tenant}, "actor": {f.Actor}, "format": {string(f.Format)}}
+	if f.Format == imports.CSV {
+		q.Set("delimiter", f.Options.Delimiter)
+		q.Set("types", f.Options.TypeList())
+		if f.Options.EmptyNull {
+			q.Set("empty", "null")
+		}
+	}
+	resp, err := running.Import(ctx, q, "application/octet-stream", in)
+	if err != nil {
+		return job, err
+	}
+	defer resp.Body.Close()
+	body, err := io.ReadAll(io.LimitReader(resp.Body, 1<<20))
+	if err != nil {
+		return job, err
+	}
+	if resp.StatusCode == http.StatusOK {
+		return job, json.Unmarshal(body, &job)
+	}
+	var p struct{ Detail string }
+	if json.Unmarshal(body, &p) != nil || p.Detail == "" {
+		p.Detail = fmt.Sprintf("%s answered %s", running, resp.Status)
+	}
+	err = errors.New(p.Detail)
+	switch resp.StatusCode {
+	case http.StatusUnprocessableEntity, http.StatusRequestEntityTooLarge:
+		err = &finalError{&usageError{fmt.Errorf("%s: %w", f.Name, err)}}
+	case http.StatusBadRequest, http.StatusServiceUnavailable: // the connection broke, or the process is ending
+	default:
+		err = &finalError{err}
+	}
+	return job, err
+}
+
+// finalError is an error after which posting the file again is of no use.
+type finalError struct{ error }
+
+func (e *finalError) Unwrap() error { return e.error }
+
+// abandonAfter is how long posting may fail in a row.
+const abandonAfter = 5 * time.Minute
+
+// insist posts until the import ends.
+func insist(ctx context.Context, a *app, post func() (imports.Job, error)) (imports.Job, error) {
+	pauses := backoff.ExponentialBackOff{InitialInterval: 100 * time.Millisecond, RandomizationFactor: 0.5, Multiplier: 2, MaxInterval: 5 * time.Second}
+	for failing := time.Now(); ; {
+		began := time.Now()
+		job, err := post()
+		var final *finalError
+		if err == nil || errors.As(err, &final) {
+			return job, err
+		}
+		if time.Since(began) > abandonAfter { // it got further
+			failing = time.Now()
+			pauses.Reset()
+		}
+		if time.Since(failing) > abandonAfter || !wait.Sleep(ctx, pauses.NextBackOff()) {
+			return job, fmt.Errorf("the import is incomplete; the same command continues it: %w", cmp.Or(context.Cause(ctx), err))
+		}
+		fmt.Fprintf(a.err, "import interrupted, posting the file again: %v\n", err)
+	}
+}
+
+// progressReader reports the bytes read as progress, until end: an HTTP client may read on
+// after the answer.
 type progressReader struct {
 	io.Reader
-	show        func(done, total int64)
+	mu          sync.Mutex
+	ended       bool
+	show        func(done, total int64) // may be nil
 	done, total int64
 }
 
 func (r *progressReader) Read(b []byte) (int, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.ended {
+		return 0, io.ErrClosedPipe
+	}
 	n, err := r.Reader.Read(b)
-	r.done += int64(n)
-	r.show(r.done, r.total)
+	if r.done += int64(n); r.show != nil {
+		r.show(r.done, r.total)
+	}
 	return n, err
 }
 
-// workOff waits for the end of an import. Meanwhile this process works off
-// imports itself, in turn with others and while its configuration is the active one,
-// unless another one has the data folder open, which then does it.
-func workOff(ctx context.Context, a *app, cfg *config.Config, s store.Imports, i store.Import) (store.Import, error) {
-	open, err := session.Open(ctx, cfg, commandLogger(cfg, a.err))
-	if errors.Is(err, session.ErrInUse) {
-		return waitForImport(ctx, a, s, i)
-	} else if err != nil {
-		return i, err
-	}
-	working, stop := context.WithCancel(ctx)
-	worked := make(chan error, 1)
-	go func() { worked <- pipeline.WorkImports(working, open) }()
-	i, err = waitForImport(ctx, a, s, i)
-	stop()
-	return i, errors.Join(err, <-worked, open.Close())
-}
-
-// waitPeriod is how often the end of an import is looked for.
-const waitPeriod = 200 * time.Millisecond
-
-// waitForImport returns an import as it is at its end, and shows how far it is.
-func waitForImport(ctx context.Context, a *app, s store.Imports, i store.Import) (store.Import, error) {
-	show, stop := a.progressOf()
-	defer stop()
-	tick := time.NewTicker(waitPeriod)
-	defer tick.Stop()
-	for {
-		now, err := s.Import(ctx, i.Tenant, i.ID)
-		if err == nil {
-			i = now
-		} else if class := store.ClassOf(err); class == store.Fatal || errors.Is(err, store.ErrNotFound) {
-			return i, err
-		}
-		if imports.Ended(i) {
-			return i, nil
-		}
-		if show != nil && i.Chunks > 0 {
-			show(i.Bytes*i.Next/i.Chunks, i.Bytes)
-		}
-		select {
-		case <-tick.C:
-		case <-ctx.Done():
-			return i, errors.New("interrupted")
-		}
-	}
+func (r *progressReader) end() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.ended = true
 }

@@ -18,8 +18,11 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// printImported prints one import for people.
-func printImported(a *app, i store.Import, fresh bool) error {
+// printImported prints one import.
+func printImported(a *app, i imports.Job) error {
+	if a.json {
+		return a.printJSON(i)
+	}
 	w := tabwriter.NewWriter(a.out, 0, 0, 2, ' ', 0)
 	row := func(name string, value any) {
 		if v := fmt.Sprint(value); v != "" {
@@ -27,9 +30,6 @@ func printImported(a *app, i store.Import, fresh bool) error {
 		}
 	}
 	row("import", i.ID)
-	if !fresh {
-		row("", "the same file came before")
-	}
 	row("file", i.Name)
 	row("source", i.Source)
 	row("format", i.Format)
@@ -38,20 +38,19 @@ func printImported(a *app, i store.Import, fresh bool) error {
 	}
 	row("state", i.State)
 	row("why", i.Failure)
-	row("sha256", imports.JobOf(i).Fingerprint)
+	row("content", i.File)
 	row("bytes", humanize.Comma(i.Bytes))
 	row("by", i.Actor)
 	row("created", i.Created.UTC().Format(time.RFC3339))
 	row("updated", i.Updated.UTC().Format(time.RFC3339))
-	row("chunks", fmt.Sprintf("%d of %d done", i.Next, i.Chunks))
-	row("accepted", humanize.Comma(i.Counts.Accepted))
-	row("duplicate", humanize.Comma(i.Counts.Duplicate))
-	row("invalid", humanize.Comma(i.Counts.Invalid))
-	row("conflicting", humanize.Comma(i.Counts.Conflicting))
+	row("accepted", humanize.Comma(i.Accepted))
+	row("duplicate", humanize.Comma(i.Duplicate))
+	row("invalid", humanize.Comma(i.Invalid))
+	row("conflicting", humanize.Comma(i.Conflicting))
 	if err := w.Flush(); err != nil {
 		return err
 	}
-	if i.Counts.Rows() > i.Counts.Accepted {
+	if i.Rows > i.Accepted {
 		fmt.Fprintf(a.out, "rows that were not accepted: weir import errors -c %s %s\n", a.config, i.ID)
 	}
 	return nil
@@ -65,10 +64,8 @@ func newImportListCommand(a *app, f *importFlags) *cobra.Command {
 		Short:   "List imports, the latest first",
 		Example: "  weir import list -c weir.yaml\n  weir import list -c weir.yaml --tenant acme --json",
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			var from store.ClaimID
-			var err error
 			if before != "" {
-				if from, err = importID(before); err != nil {
+				if err := checkImportID(before); err != nil {
 					return err
 				}
 			}
@@ -76,14 +73,14 @@ func newImportListCommand(a *app, f *importFlags) *cobra.Command {
 				return &usageError{errors.New("--limit must be at least 1")}
 			}
 			return a.withStore(cmd.Context(), func(s assemble.Store) error {
-				all, err := s.ListImports(cmd.Context(), f.tenant, from, limit)
+				all, err := s.ListImports(cmd.Context(), f.tenant, before, limit)
 				if err != nil {
 					return err
 				}
 				if a.json {
-					jobs := make([]importedJSON, len(all))
+					jobs := make([]imports.Job, len(all))
 					for n, i := range all {
-						jobs[n].Job = imports.JobOf(i)
+						jobs[n] = imports.JobOf(i)
 					}
 					return a.printJSON(jobs)
 				}
@@ -112,18 +109,16 @@ func newImportListCommand(a *app, f *importFlags) *cobra.Command {
 	return a.needConfig(c)
 }
 
-func importID(text string) (store.ClaimID, error) {
-	id, err := store.ParseClaimID(text)
-	if err != nil {
-		return id, &usageError{fmt.Errorf("%s is not the id of an import", terminal.Visible(text))}
+func checkImportID(text string) error {
+	if !imports.ValidID(text) {
+		return &usageError{fmt.Errorf("%s is not the id of an import", terminal.Visible(text))}
 	}
-	return id, nil
+	return nil
 }
 
 // withImport runs f with the import of that id.
-func withImport(ctx context.Context, a *app, tenant, text string, f func(s assemble.Store, i store.Import) error) error {
-	id, err := importID(text)
-	if err != nil {
+func withImport(ctx context.Context, a *app, tenant, id string, f func(s assemble.Store, i store.Import) error) error {
+	if err := checkImportID(id); err != nil {
 		return err
 	}
 	return a.withStore(ctx, func(s assemble.Store) error {
@@ -137,21 +132,13 @@ func withImport(ctx context.Context, a *app, tenant, text string, f func(s assem
 	})
 }
 
-// printImport prints an import.
-func printImport(a *app, i store.Import) error {
-	if a.json {
-		return a.printJSON(importedJSON{Job: imports.JobOf(i)})
-	}
-	return printImported(a, i, true)
-}
-
 func newImportShowCommand(a *app, f *importFlags) *cobra.Command {
 	return a.needConfig(&cobra.Command{
 		Use:     "show ID",
 		Short:   "Show one import",
-		Example: "  weir import show -c weir.yaml 019ab2c4-5d6e-7f80-9a1b-2c3d4e5f6071",
+		Example: "  weir import show -c weir.yaml 5f0c1d2e3a4b5968778695a4b3c2d1e0",
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return withImport(cmd.Context(), a, f.tenant, args[0], func(_ assemble.Store, i store.Import) error { return printImport(a, i) })
+			return withImport(cmd.Context(), a, f.tenant, args[0], func(_ assemble.Store, i store.Import) error { return printImported(a, imports.JobOf(i)) })
 		},
 	})
 }
@@ -159,16 +146,16 @@ func newImportShowCommand(a *app, f *importFlags) *cobra.Command {
 func newImportCancelCommand(a *app, f *importFlags) *cobra.Command {
 	return a.needConfig(&cobra.Command{
 		Use:   "cancel ID",
-		Short: "End an import where it is",
-		Long: `End an import where it is. What was taken in stays; the rows after it are not
-taken in. The same file imported again goes on behind what was accepted.`,
-		Example: "  weir import cancel -c weir.yaml 019ab2c4-5d6e-7f80-9a1b-2c3d4e5f6071",
+		Short: "Cancel an incomplete import",
+		Long: `Cancel an incomplete import. Ingested rows stay; the request in progress ends with
+its current batch. The same file imported again continues after these rows.`,
+		Example: "  weir import cancel -c weir.yaml 5f0c1d2e3a4b5968778695a4b3c2d1e0",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return withImport(cmd.Context(), a, f.tenant, args[0], func(s assemble.Store, i store.Import) error {
-				if imports.Ended(i) {
+				if i.State != store.ImportIncomplete {
 					return fmt.Errorf("the import is %s already", i.State)
 				}
-				detail, err := json.Marshal(map[string]string{"import": i.ID.String(), "source": i.Source})
+				detail, err := json.Marshal(map[string]string{"import": i.ID, "source": i.Source})
 				if err != nil {
 					return err
 				}
@@ -178,7 +165,7 @@ taken in. The same file imported again goes on behind what was accepted.`,
 				if i, err = s.CancelImport(cmd.Context(), f.tenant, i.ID); err != nil {
 					return err
 				}
-				return printImport(a, i)
+				return printImported(a, imports.JobOf(i))
 			})
 		},
 	})
@@ -189,7 +176,7 @@ func newImportErrorsCommand(a *app, f *importFlags) *cobra.Command {
 	c := &cobra.Command{
 		Use:     "errors ID",
 		Short:   "Print the rows of an import that were not accepted, with reasons",
-		Example: "  weir import errors -c weir.yaml 019ab2c4-5d6e-7f80-9a1b-2c3d4e5f6071 --format csv > errors.csv",
+		Example: "  weir import errors -c weir.yaml 5f0c1d2e3a4b5968778695a4b3c2d1e0 --format csv > errors.csv",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			as, err := imports.ParseFormat(format)
 			if err != nil {

@@ -176,7 +176,7 @@ func (a *app) open(name string) (io.ReadCloser, error) {
 
 // seekable returns what open returns, spooled to a temporary file if it cannot be
 // read twice.
-func (a *app) seekable(name string) (io.ReadSeeker, func(), error) {
+func (a *app) seekable(name string) (*os.File, func(), error) {
 	r, err := a.open(name)
 	if err != nil {
 		return nil, nil, err

@@ -65,19 +65,17 @@ const (
 
 // Points of imports. The place is the source.
 const (
-	ImportReceiving  = "imports.receiving"   // a chunk of the file is stored
-	ImportSealed     = "imports.sealed"      // the file is complete, nobody has been told
-	ImportTaken      = "imports.taken"       // a chunk is in hand, nothing of it is claimed
+	ImportBegun      = "imports.begun"       // the job is in the store, no row is ingested
 	ImportClaimed    = "imports.claimed"     // its rows are claimed, none is in the inbox
 	ImportAppendHalf = "imports.append-half" // half of its rows are in the inbox
 	ImportAppended   = "imports.appended"    // its rows are in the inbox, no claim has its answer
-	ImportCompleted  = "imports.completed"   // the claims have their answers, the step is not written
-	ImportStepped    = "imports.stepped"     // the step is written
+	ImportCompleted  = "imports.completed"   // the claims have their answers, the position is not written
+	ImportStepped    = "imports.stepped"     // results and position are written
 )
 
 // ImportPoints returns those of imports, in their order.
 func ImportPoints() []string {
-	return []string{ImportReceiving, ImportSealed, ImportTaken, ImportClaimed, ImportAppendHalf, ImportAppended, ImportCompleted, ImportStepped}
+	return []string{ImportBegun, ImportClaimed, ImportAppendHalf, ImportAppended, ImportCompleted, ImportStepped}
 }
 
 // Points of an outbox table. The place is the source.

@@ -86,15 +86,13 @@ func (p overviewSection) load() (overviewBody, error) {
 	}
 	if now.API {
 		b.API = &stage{
-			Name: "API", What: "producers and callers are answered", Waiting: now.OpenImports, WaitingFor: "imports queued or running",
+			Name: "API", What: "producers and callers are answered",
 			Counts: []count{
 				of("answered", "with 2xx", func(n *snapshot.Snapshot) float64 { return n.Answers["2"] }),
 				of("refused", "with 4xx: the request is wrong, or may not", func(n *snapshot.Snapshot) float64 { return n.Answers["4"] }),
 				of("failed", "with 5xx: to be sent again", func(n *snapshot.Snapshot) float64 { return n.Answers["5"] }),
 				of("repeated", "posted events whose key was used before", func(n *snapshot.Snapshot) float64 { return n.Replayed }),
 				of("undecided", "requests of check services that have to be sent again", func(n *snapshot.Snapshot) float64 { return n.Undecided }),
-				of("imports done", "worked to their end here", func(n *snapshot.Snapshot) float64 { return n.ImportsEnded["done"] }),
-				of("imports failed", "ended for a reason that is not a row's", func(n *snapshot.Snapshot) float64 { return n.ImportsEnded["failed"] }),
 			},
 		}
 	}

@@ -27,7 +27,6 @@ import (
 	"github.com/seed-86dfc502/weir/checks"
 	"github.com/seed-86dfc502/weir/config"
 	"github.com/seed-86dfc502/weir/deliver"
-	"github.com/seed-86dfc502/weir/imports"
 	"github.com/seed-86dfc502/weir/operate"
 	"github.com/seed-86dfc502/weir/operate/history"
 	"github.com/seed-86dfc502/weir/operate/page"
@@ -52,7 +51,6 @@ type world struct {
 		page.Store
 		store.Store
 		store.Attempts
-		store.Imports
 	}
 	opt   page.Options
 	page  *page.Page
@@ -391,7 +389,6 @@ func TestOverviewOfTheAPI(t *testing.T) {
 		o.Config = func() *config.Config { return &cfg }
 	})
 	registry := w.registry
-	imported := imports.NewMetrics(registry)
 	_, body := w.get("/", bearer)
 	require.NotContains(t, body, "<h2>API</h2>", "there is none")
 
@@ -409,7 +406,7 @@ func TestOverviewOfTheAPI(t *testing.T) {
 		return row[1]
 	}
 	_, body = w.get("/", bearer)
-	for _, name := range []string{"answered", "refused", "failed", "repeated", "undecided", "imports done", "imports failed"} {
+	for _, name := range []string{"answered", "refused", "failed", "repeated", "undecided"} {
 		require.Equal(t, "0", shown(name), name)
 	}
 
@@ -419,10 +416,8 @@ func TestOverviewOfTheAPI(t *testing.T) {
 			api.ServeHTTP(httptest.NewRecorder(), r)
 		}
 	}
-	imported.Open(4)
 	_, body = w.get("/live/overview", bearer)
 	require.Equal(t, []string{"3", "2", "1"}, []string{shown("answered"), shown("refused"), shown("failed")})
-	require.Contains(t, body, `<p>4 <span class="weak">imports queued or running`)
 
 	for _, path := range []string{"/services", "/live/services"} {
 		_, body = w.get(path, bearer)

@@ -163,8 +163,6 @@ func (s *scene) state(letters int) {
 		}
 	}
 	require.NoError(t, s.store.AddAudits(ctx, []store.Audit{{Actor: "ann@127.0.0.1", Action: "pause", Service: s.services[1], Reason: "their warehouse moves until noon", Detail: []byte("{}")}}))
-	_, err = s.store.CreateImport(ctx, store.Import{Tenant: "default", Source: "registry", Format: "jsonl", Options: []byte("{}"), Name: "bananas-2026-03.jsonl", Actor: "ann@127.0.0.1"}, 10)
-	require.NoError(t, err)
 	process := func(name string, p operate.Process) {
 		p.Name = name
 		body, err := json.Marshal(p)

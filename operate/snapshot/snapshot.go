@@ -36,12 +36,10 @@ type Snapshot struct {
 	Services map[string]*Service
 
 	// Of the API, where the process serves it.
-	API          bool
-	Answers      map[string]float64 // by the first digit of the status
-	Replayed     float64            // posted events whose key was used before
-	Undecided    float64            // requests of check services
-	OpenImports  float64
-	ImportsEnded map[string]float64 // by state
+	API       bool
+	Answers   map[string]float64 // by the first digit of the status
+	Replayed  float64            // posted events whose key was used before
+	Undecided float64            // requests of check services
 }
 
 // Source has the metrics of one source.
@@ -106,7 +104,7 @@ func Take(registry prometheus.Gatherer, at time.Time) (*Snapshot, error) {
 	s := &Snapshot{
 		At: at, Ingested: map[string]float64{}, Rows: map[string]float64{}, Events: map[string]float64{}, Decisions: map[string]float64{},
 		Delivered: map[string]float64{}, Letters: map[string]float64{}, Sources: map[string]*Source{}, Services: map[string]*Service{},
-		Answers: map[string]float64{}, ImportsEnded: map[string]float64{},
+		Answers: map[string]float64{},
 	}
 	for _, f := range families {
 		for _, m := range f.GetMetric() {
@@ -206,10 +204,6 @@ func (s *Snapshot) addAPI(name string, labels map[string]string, v value) {
 		if labels["decision"] == "undecided" {
 			s.Undecided += v.count
 		}
-	case "weir_imports_open":
-		s.OpenImports += v.level
-	case "weir_imports_ended_total":
-		s.ImportsEnded[labels["state"]] += v.count
 	}
 }
 

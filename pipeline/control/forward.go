@@ -12,6 +12,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"net/url"
 	"os"
 	"strings"
 	"syscall"
@@ -61,7 +62,7 @@ func (r *Running) Forward(ctx context.Context, c Command, out, errs io.Writer) (
 	if len(body) > maxCommand {
 		return 0, fmt.Errorf("the input is too large to be handed to %s (%d bytes, at most %d): give it in parts", r, len(body), maxCommand)
 	}
-	resp, err := r.send(ctx, http.MethodPost, CommandsPath, r.Token, body)
+	resp, err := r.send(ctx, http.MethodPost, CommandsPath, r.Token, "application/json", bytes.NewReader(body))
 	if err != nil {
 		return 0, err
 	}
@@ -123,7 +124,7 @@ var errNoneOpen = fmt.Errorf("%w: no process runs with this data folder", ErrNob
 // Reload asks the process to read its configuration again. A *ReloadRefused
 // when it does not want it.
 func (r *Running) Reload(ctx context.Context, rollBack bool) (done Reloaded, err error) {
-	resp, err := r.send(ctx, http.MethodPost, fmt.Sprintf("%s?activate=%t", ReloadPath, rollBack), r.Token, nil)
+	resp, err := r.send(ctx, http.MethodPost, fmt.Sprintf("%s?activate=%t", ReloadPath, rollBack), r.Token, "", nil)
 	if err != nil {
 		return done, err
 	}
@@ -143,17 +144,23 @@ func (r *Running) Reload(ctx context.Context, rollBack bool) (done Reloaded, err
 }
 
 // send sends a request with a token. ErrNobody when the connection is refused.
-func (r *Running) send(ctx context.Context, method, path, token string, body []byte) (*http.Response, error) {
+// Import posts a file to the process.
+func (r *Running) Import(ctx context.Context, query url.Values, kind string, file io.Reader) (*http.Response, error) {
+	return r.send(ctx, http.MethodPost, ImportPath+"?"+query.Encode(), r.Token, kind, file)
+}
+
+// send sends a request; kind is the content type of its body.
+func (r *Running) send(ctx context.Context, method, path, token, kind string, body io.Reader) (*http.Response, error) {
 	client, scheme, err := r.client()
 	if err != nil {
 		return nil, err
 	}
-	req, err := http.NewRequestWithContext(ctx, method, scheme+"://"+r.Address+path, bytes.NewReader(body))
+	req, err := http.NewRequestWithContext(ctx, method, scheme+"://"+r.Address+path, body)
 	if err != nil {
 		return nil, err
 	}
-	if body != nil {
-		req.Header.Set("Content-Type", "application/json")
+	if kind != "" {
+		req.Header.Set("Content-Type", kind)
 	}
 	if token != "" {
 		req.Header.Set("Authorization", "Bearer "+token)
@@ -227,7 +234,7 @@ func (r *Running) Get(ctx context.Context, path string) ([]byte, error) {
 	if token.IsZero() && path == MetricsPath {
 		token = r.cfg.Admin.MetricsToken
 	}
-	resp, err := r.send(ctx, http.MethodGet, path, token.Reveal(), nil)
+	resp, err := r.send(ctx, http.MethodGet, path, token.Reveal(), "", nil)
 	if err != nil {
 		return nil, err
 	}
@@ -245,7 +252,7 @@ func (r *Running) Healthy(ctx context.Context, ready bool) error {
 	if ready {
 		path = "/readyz"
 	}
-	resp, err := r.send(ctx, http.MethodGet, path, r.cfg.Admin.Token.Reveal(), nil)
+	resp, err := r.send(ctx, http.MethodGet, path, r.cfg.Admin.Token.Reveal(), "", nil)
 	if err != nil {
 		return err
 	}

@@ -41,6 +41,8 @@ type Frame struct {
 const (
 	// CommandsPath is the route of the operators' listener that runs commands.
 	CommandsPath = "/v1/commands"
+	// ImportPath is its route that imports a file, see importhttp.Handler.ServeOperator.
+	ImportPath = "/v1/imports"
 	// ReloadPath is its route that loads the configuration again.
 	ReloadPath = "/v1/reload"
 	// HealthPath is the route that says whether the process does its work.
@@ -68,6 +70,8 @@ type Options struct {
 	Execute Executor
 	// Reload reads the configuration again; its error may be a *ReloadRefused.
 	Reload func(ctx context.Context, rollBack bool) (Reloaded, error)
+	// Import serves ImportPath; optional.
+	Import http.HandlerFunc
 }
 
 // Server runs commands and reloads for other processes, and handlers and goroutines that use
@@ -172,7 +176,7 @@ func (s *Server) Announce(listening net.Addr) error {
 	return os.Rename(temporary, s.file)
 }
 
-// Register mounts the routes. Both need a token, the process's own or the
+// Register mounts the routes. They need a token, the process's own or the
 // configured one, whether or not anything else of the listener does.
 func (s *Server) Register(mux *http.ServeMux, attempts *auth.Attempts) {
 	admitted := func(h http.HandlerFunc) http.HandlerFunc {
@@ -184,6 +188,9 @@ func (s *Server) Register(mux *http.ServeMux, attempts *auth.Attempts) {
 	}
 	mux.HandleFunc("POST "+CommandsPath, admitted(s.serveCommand))
 	mux.HandleFunc("POST "+ReloadPath, admitted(s.serveReload))
+	if s.opt.Import != nil {
+		mux.HandleFunc("POST "+ImportPath, admitted(s.serveImport))
+	}
 }
 
 // dialable returns the address to connect to for one that is listened on.
@@ -241,6 +248,12 @@ func (s *Server) serveCommand(w http.ResponseWriter, r *http.Request) {
 	frames := &frames{w: w}
 	status := s.opt.Execute(ctx, c, frameWriter{frames, false}, frameWriter{frames, true})
 	frames.send(Frame{Exit: &status})
+}
+
+// serveImport answers POST /v1/imports, which may take as long as its file.
+func (s *Server) serveImport(w http.ResponseWriter, r *http.Request) {
+	_ = http.NewResponseController(w).SetReadDeadline(time.Time{})
+	s.During(s.opt.Import).ServeHTTP(w, r)
 }
 
 // serveReload answers POST /v1/reload: a Reloaded as JSON, or a text and the

@@ -44,7 +44,7 @@ func (b *bypassWarning) audit(ctx context.Context, conn *pgx.Conn) error {
 	}
 	var others []string
 	err := conn.QueryRow(ctx, `SELECT coalesce(array_agg(DISTINCT r.rolname::text ORDER BY r.rolname::text), '{}')
-		FROM pg_roles r, unnest(ARRAY['ledger', 'ledger_decided', 'imports', 'import_chunks', 'import_results']) t
+		FROM pg_roles r, unnest(ARRAY['ledger', 'ledger_decided', 'imports', 'import_results']) t
 		WHERE r.rolname <> current_user AND r.rolcanlogin AND NOT r.rolsuper AND to_regclass(t) IS NOT NULL
 		AND has_table_privilege(r.oid, to_regclass(t), 'SELECT, INSERT, UPDATE, DELETE')`).Scan(&others)
 	if err == nil && len(others) > 0 {

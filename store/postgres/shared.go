@@ -23,6 +23,7 @@ func (d database) Read(ctx context.Context, operation string, c shared.Call, row
 	if c.CustomPlan {
 		b.Queue(sqlPlanByParameters)
 	}
+	queueTenant(b, c)
 	b.Queue(c.Postgres, c.Args...).Query(func(rows pgx.Rows) error { return eachRow(rows, row) })
 	return failed(operation, d.s.pool.SendBatch(ctx, b).Close())
 }
@@ -56,7 +57,6 @@ type sharedTx struct {
 	ctx context.Context
 	tx  interface { // a pgx.Tx, or a connection with an open transaction
 		Exec(ctx context.Context, sql string, args ...any) (pgconn.CommandTag, error)
-		Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error)
 		SendBatch(ctx context.Context, b *pgx.Batch) pgx.BatchResults
 	}
 }
@@ -68,11 +68,10 @@ func (t sharedTx) Exec(calls ...shared.Call) (n int64, err error) {
 }
 
 func (t sharedTx) Query(c shared.Call, row func(shared.Row) error) error {
-	rows, err := t.tx.Query(t.ctx, c.Postgres, c.Args...)
-	if err != nil {
-		return err
-	}
-	return eachRow(rows, row)
+	b := new(pgx.Batch)
+	queueTenant(b, c)
+	b.Queue(c.Postgres, c.Args...).Query(func(rows pgx.Rows) error { return eachRow(rows, row) })
+	return t.tx.SendBatch(t.ctx, b).Close()
 }
 
 // The locks of shared.Lock. That of revisions is the one that decisions share; rows of
@@ -93,6 +92,7 @@ func (t sharedTx) Lock(l shared.Lock) error {
 // queueCalls queues calls; n, if given, becomes the number of rows that they write.
 func queueCalls(b *pgx.Batch, calls []shared.Call, n *int64) {
 	for _, c := range calls {
+		queueTenant(b, c)
 		q := b.Queue(c.Postgres, c.Args...)
 		if n != nil {
 			q.Exec(func(tag pgconn.CommandTag) error {
@@ -100,6 +100,20 @@ func queueCalls(b *pgx.Batch, calls []shared.Call, n *int64) {
 				return nil
 			})
 		}
+	}
+}
+
+// Local to the transaction.
+const sqlAsPipeline = `SELECT set_config('weir.pipeline', 'on', true)`
+
+// queueTenant queues the setting by which the database keeps tenants apart.
+func queueTenant(b *pgx.Batch, c shared.Call) {
+	switch c.Tenant {
+	case "":
+	case shared.AllTenants:
+		b.Queue(sqlAsPipeline)
+	default:
+		b.Queue(sqlTenant, c.Tenant)
 	}
 }
 

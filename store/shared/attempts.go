@@ -24,11 +24,11 @@ func (s *Store) AddAttempts(ctx context.Context, attempts []store.Attempt) error
 	var calls []Call
 	for group := range slices.Chunk(attempts, addGroup) {
 		if len(group) == addGroup {
-			calls = append(calls, Call{addAttempts, attemptArgs(group)})
+			calls = append(calls, Call{Statement: addAttempts, Args: attemptArgs(group)})
 			continue
 		}
 		for i := range group {
-			calls = append(calls, Call{statements["add_attempt"], attemptArgs(group[i : i+1])})
+			calls = append(calls, Call{Statement: statements["add_attempt"], Args: attemptArgs(group[i : i+1])})
 		}
 	}
 	return s.DB.WriteOnce(ctx, "add attempts", func(Tx) ([]Call, error) { return calls, nil })

@@ -45,7 +45,9 @@ func (s *Store) Prune(ctx context.Context, letters, audit time.Time) (total int,
 // if a later one fails.
 func (s *Store) pruned(ctx context.Context, statement string, before time.Time) (total int, err error) {
 	for {
-		n, err := s.write(ctx, "prune", call(statement, args{"before": before, "limit": prunePage}))
+		c := call(statement, args{"before": before, "limit": prunePage})
+		c.Tenant = AllTenants
+		n, err := s.write(ctx, "prune", c)
 		if total += int(n); err != nil || n < prunePage {
 			return total, err
 		}

@@ -29,6 +29,7 @@ const (
 	Inboxes    Lock = "inboxes"
 	Services   Lock = "services"
 	Watermarks Lock = "watermarks"
+	Imports    Lock = "imports"
 )
 
 // Tx is a transaction that writes.

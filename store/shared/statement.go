@@ -22,7 +22,12 @@ type Statement struct {
 type Call struct {
 	*Statement
 	Args []any
+	// Tenant, if given, is the tenant whose rows the call reaches in tables of tenants.
+	Tenant string
 }
+
+// AllTenants is the Tenant of calls of the pipeline itself.
+const AllTenants = "\x00"
 
 // args are arguments by name.
 type args map[string]any
@@ -41,7 +46,7 @@ func call(name string, a args) Call {
 	if s == nil || len(s.parameters) != len(a) {
 		panic(fmt.Sprintf("statement %q with %d arguments", name, len(a)))
 	}
-	c := Call{s, make([]any, len(a))}
+	c := Call{Statement: s, Args: make([]any, len(a))}
 	for i, p := range s.parameters {
 		v, ok := a[p]
 		if !ok {

@@ -261,59 +261,44 @@ CREATE TABLE checks (
     PRIMARY KEY (entity, service)
 ) STRICT, WITHOUT ROWID;
 
--- Files that are taken into a source, and how far each is.
+-- Jobs of imported files, and their positions.
 CREATE TABLE imports (
-    id          BLOB PRIMARY KEY,              -- UUIDv7: its order is that of creation
     tenant      TEXT    NOT NULL,
+    id          TEXT    NOT NULL,              -- a hash of all that identifies the job
     source      TEXT    NOT NULL,
     format      TEXT    NOT NULL,
     options     TEXT    NOT NULL,
+    file        TEXT    NOT NULL,              -- the identity of the content
     name        TEXT    NOT NULL,
-    fingerprint BLOB,                          -- null while the file comes in
-    bytes       INTEGER NOT NULL DEFAULT 0,
-    chunks      INTEGER NOT NULL DEFAULT 0,
-    next_chunk  INTEGER NOT NULL DEFAULT 0,
-    rows_behind INTEGER NOT NULL DEFAULT 0,
+    actor       TEXT    NOT NULL,
+    created_at  INTEGER NOT NULL,
+    updated_at  INTEGER NOT NULL,
+    attempt     INTEGER NOT NULL DEFAULT 0,
+    bytes_done  INTEGER NOT NULL DEFAULT 0,
+    rows_done   INTEGER NOT NULL DEFAULT 0,
     cursor      BLOB,
     accepted    INTEGER NOT NULL DEFAULT 0,
     duplicate   INTEGER NOT NULL DEFAULT 0,
     invalid     INTEGER NOT NULL DEFAULT 0,
     conflicting INTEGER NOT NULL DEFAULT 0,
-    state       TEXT    NOT NULL DEFAULT 'receiving',
+    state       TEXT    NOT NULL DEFAULT 'incomplete',
     failure     TEXT    NOT NULL DEFAULT '',
-    actor       TEXT    NOT NULL,
-    created_at  INTEGER NOT NULL,
-    updated_at  INTEGER NOT NULL,
-    sealed      INTEGER,                       -- the order of completed files
-    attempt     INTEGER NOT NULL DEFAULT 0,
-    lease_until INTEGER,
-    generation  INTEGER                        -- the newest inbox when a worker began; null before
+    generation  INTEGER NOT NULL DEFAULT 0,    -- the newest inbox when it began
+    PRIMARY KEY (tenant, id)
 ) STRICT;
-CREATE INDEX imports_open ON imports (source, sealed) WHERE state IN ('queued', 'running');
-CREATE INDEX imports_tenant ON imports (tenant, id);
-CREATE INDEX imports_turns ON imports (tenant, updated_at) WHERE attempt > 0;
-CREATE INDEX imports_file ON imports (tenant, fingerprint) WHERE fingerprint IS NOT NULL;
-CREATE INDEX imports_seals ON imports (sealed) WHERE sealed IS NOT NULL;
+CREATE INDEX imports_listed ON imports (tenant, created_at, id);
 
--- Chunks are compressed before they come here.
-CREATE TABLE import_chunks (
-    import BLOB    NOT NULL,
-    n      INTEGER NOT NULL,
-    body   BLOB    NOT NULL,
-    PRIMARY KEY (import, n)
-) STRICT;
-
--- What became of rows that were not simply accepted, one row per chunk.
+-- Results of rows that were not simply accepted, one row per batch, compressed.
 CREATE TABLE import_results (
-    import   BLOB    NOT NULL,
+    tenant   TEXT    NOT NULL,
+    import   TEXT    NOT NULL,
     last_row INTEGER NOT NULL,
     body     BLOB    NOT NULL,
-    PRIMARY KEY (import, last_row)
+    PRIMARY KEY (tenant, import, last_row)
 ) STRICT;
 
 -- +goose Down
 DROP TABLE import_results;
-DROP TABLE import_chunks;
 DROP TABLE imports;
 DROP TABLE checks;
 DROP TABLE deliveries;

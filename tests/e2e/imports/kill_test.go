@@ -6,12 +6,8 @@ import (
 	"testing"
 
 	"github.com/seed-86dfc502/weir/internal/crash"
-	"github.com/seed-86dfc502/weir/tests/harness"
 	"github.com/stretchr/testify/require"
 )
-
-// ofReceiving are the points of who receives the file.
-var ofReceiving = map[string]bool{crash.ImportReceiving: true, crash.ImportSealed: true}
 
 // TestKilledBehindAnAppend kills the command that imports at one point in the
 // middle of the file.
@@ -19,51 +15,30 @@ func TestKilledBehindAnAppend(t *testing.T) {
 	killed(t, embedded, crash.ImportAppended, "orders")
 }
 
-// killed has the process that imports killed at a point, in the middle of the
-// file where the point is passed per chunk. The import is resumed by the same command
-// again, or another process. Rows of lab are known by their event ids, those of
-// orders by their places in the file.
+// killed kills the importing command at a point, in the middle of the file where the
+// point is passed per batch. The same command continues. Rows of lab are known by their
+// event ids, those of orders by their places in the file.
 func killed(t *testing.T, on, point, source string) {
 	p := newWorld(t, on)
 	p.Write("in.jsonl", file())
 	log := filepath.Join(t.TempDir(), "points")
 	passing := "2"
-	if point == crash.ImportSealed {
+	if point == crash.ImportBegun {
 		passing = "1"
 	}
 	env := []string{"WEIR_CRASH=" + point + "@" + source + ":" + passing, "WEIR_CRASH_LOG=" + log}
 	command := "import --json --source " + source
-	if on == embedded || ofReceiving[point] {
-		// The command is killed, and given again.
-		require.NotZero(t, p.StartEnv(env, command+" --wait", p.Path("in.jsonl")).Wait())
-		done(t, job(t, p.Start(command+" --wait", p.Path("in.jsonl")).Ok()))
-	} else {
-		// The file is there; the process that takes it in is killed, and another
-		// one runs beside it.
-		queued := job(t, p.Start(command, p.Path("in.jsonl")).Ok())
-		require.Equal(t, "queued", queued.State)
-		require.NotZero(t, p.StartEnv(env, "run --role ingest").Wait())
-		other := p.Start("run --role ingest")
-		other.Ready(200)
-		harness.Eventually(t, "the end of the import", func() error {
-			return harness.Want(job(t, p.Start("import show --json", queued.ID).Ok()).State, "done")
-		})
-		done(t, job(t, p.Start("import show --json", queued.ID).Ok()))
-		other.Terminate()
-		require.Zero(t, other.Wait())
-	}
+	require.NotZero(t, p.StartEnv(env, command, p.Path("in.jsonl")).Wait())
 	require.Contains(t, passed(t, log), "killed "+point)
+	all := jobs(p)
+	require.Len(t, all, 1)
+	require.Equal(t, "incomplete", all[0].State)
+	done(t, job(t, p.Start(command, p.Path("in.jsonl")).Ok()))
 	check(p, source)
 	// The same file once more is the same job: nothing happens.
-	same := job(t, p.Start(command+" --wait", p.Path("in.jsonl")).Ok())
+	same := job(t, p.Start(command, p.Path("in.jsonl")).Ok())
 	done(t, same)
-	finished := 0
-	for _, j := range jobs(p) {
-		if j.State == "done" {
-			finished++
-		}
-	}
-	require.Equal(t, 1, finished)
+	require.Len(t, jobs(p), 1)
 	check(p, source)
 	errors := strings.Split(strings.TrimSpace(p.Start("import errors", same.ID).Ok()), "\n")
 	if source == "lab" {
@@ -72,4 +47,24 @@ func killed(t *testing.T, on, point, source string) {
 	}
 	require.Len(t, errors, 1)
 	require.Contains(t, errors[0], `"row":47,"line":47,"status":"invalid","reason":"bad_json: `)
+}
+
+// TestTheProcessIsKilled kills the process that the command posts to. The command posts
+// the file again to its successor, by itself.
+func TestTheProcessIsKilled(t *testing.T) {
+	t.Parallel()
+	p := newWorld(t, embedded)
+	p.Write("in.jsonl", file())
+	log := filepath.Join(t.TempDir(), "points")
+	first := p.StartEnv([]string{"WEIR_CRASH=" + crash.ImportCompleted + "@lab:2", "WEIR_CRASH_LOG=" + log}, "run")
+	first.Ready(200)
+	command := p.Start("import --json --source lab", p.Path("in.jsonl"))
+	require.NotZero(t, first.Wait())
+	second := p.Start("run")
+	second.Ready(200)
+	done(t, job(t, command.Ok()))
+	require.Contains(t, command.Log.String(), "posting the file again")
+	second.Terminate()
+	require.Zero(t, second.Wait())
+	check(p, "lab")
 }

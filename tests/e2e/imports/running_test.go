@@ -1,14 +1,17 @@
 package imports
 
 import (
+	"crypto/sha256"
 	"encoding/json"
 	"fmt"
 	"io"
 	"net/http"
+	"path/filepath"
 	"strings"
 	"testing"
 
 	"github.com/seed-86dfc502/weir/imports"
+	"github.com/seed-86dfc502/weir/internal/crash"
 	"github.com/seed-86dfc502/weir/tests/harness"
 	"github.com/stretchr/testify/require"
 )
@@ -33,8 +36,8 @@ func call(t testing.TB, pr *harness.Process, method, path, kind string, body io.
 	return resp.StatusCode, string(text), resp.Header.Get("Location")
 }
 
-// Files come in over HTTP and by the command while a process runs, which works
-// them off; the command only waits where it may not open the log itself.
+// Files are imported over HTTP and by the command beside a running process. The command
+// posts to that process where it may not open the log itself.
 func TestBesideARunningProcess(t *testing.T) {
 	for _, on := range []string{embedded, onServers} {
 		t.Run(on, func(t *testing.T) {
@@ -46,22 +49,17 @@ func TestBesideARunningProcess(t *testing.T) {
 			pr := p.Start("run")
 			pr.Ready(200)
 			p.Write("in.jsonl", file())
-			done(t, job(t, p.Start("import --source lab --json --wait", p.Path("in.jsonl")).Ok()))
+			done(t, job(t, p.Start("import --source lab --json", p.Path("in.jsonl")).Ok()))
 
-			status, body, location := call(t, pr, http.MethodPost, "/v1/imports?source=orders&types=n:number&delimiter=%3B", "text/csv", strings.NewReader("id;state;n\ne-x;1;1.0\ne-x;2;2\ne-y;1;x\n"))
-			require.Equal(t, http.StatusAccepted, status, body)
-			var j imports.Job
-			harness.Eventually(t, "the end of the import", func() error {
-				status, body, _ = call(t, pr, http.MethodGet, location, "", nil)
-				if status != http.StatusOK {
-					return fmt.Errorf("%d %s", status, body)
-				}
-				j = job(t, body)
-				return harness.Want(j.State, "done")
-			})
+			const text = "id;state;n\ne-x;1;1.0\ne-x;2;2\ne-y;1;x\n"
+			path := fmt.Sprintf("/v1/imports?source=orders&file=sha256:%x&types=n:number&delimiter=%%3B", sha256.Sum256([]byte(text)))
+			status, body, location := call(t, pr, http.MethodPost, path, "text/csv", strings.NewReader(text))
+			require.Equal(t, http.StatusOK, status, body)
+			j := job(t, body)
+			require.Equal(t, "done", j.State)
 			require.EqualValues(t, 2, j.Accepted)
 			require.EqualValues(t, 1, j.Invalid)
-			status, body, _ = call(t, pr, http.MethodPost, "/v1/imports?source=orders&types=n:number&delimiter=%3B", "text/csv", strings.NewReader("id;state;n\ne-x;1;1.0\ne-x;2;2\ne-y;1;x\n"))
+			status, body, _ = call(t, pr, http.MethodPost, path, "text/csv", strings.NewReader(text))
 			require.Equal(t, http.StatusOK, status)
 			require.Equal(t, j.ID, job(t, body).ID)
 			status, body, _ = call(t, pr, http.MethodGet, location+"/errors?format=csv", "", nil)
@@ -109,7 +107,7 @@ func TestCommandRefuses(t *testing.T) {
 		"--source lab missing.jsonl":                        "no such file",
 		"in.jsonl":                                          `required flag(s) "source" not set`,
 		"show nothing":                                      "nothing is not the id of an import",
-		"cancel 019ab2c4-5d6e-7f80-9a1b-2c3d4e5f6071":       "the tenant default has no import",
+		"cancel 5f0c1d2e3a4b5968778695a4b3c2d1e0":           "the tenant default has no import",
 		"errors --format xml nothing":                       "the format must be jsonl or csv",
 		"list --limit 0":                                    "--limit must be at least 1",
 		"--source lab --delimiter \"\" --format csv in.csv": "the delimiter must be",
@@ -128,19 +126,20 @@ func TestCommandRefuses(t *testing.T) {
 	}
 }
 
-// A cancelled import ends where it is; the same file again is a new job, which
-// continues behind the accepted rows.
+// A cancelled import ends where it is; the same file again continues it.
 func TestCancel(t *testing.T) {
 	t.Parallel()
 	p := newWorld(t, embedded)
 	p.Write("in.jsonl", file())
-	first := job(t, p.Start("import --source lab --json", p.Path("in.jsonl")).Ok())
-	require.Equal(t, "queued", first.State)
+	env := []string{"WEIR_CRASH=" + crash.ImportStepped + "@lab:2", "WEIR_CRASH_LOG=" + filepath.Join(t.TempDir(), "points")}
+	require.NotZero(t, p.StartEnv(env, "import --source lab", p.Path("in.jsonl")).Wait())
+	first := jobs(p)[0]
 	require.Equal(t, "cancelled", job(t, p.Start("import cancel --json", first.ID).Ok()).State)
 	require.NotZero(t, p.Start("import cancel", first.ID).Wait(), "it is cancelled already")
 	require.Contains(t, p.Start("audit").Ok(), "import cancel")
-	second := job(t, p.Start("import --source lab --json --wait", p.Path("in.jsonl")).Ok())
-	require.NotEqual(t, first.ID, second.ID)
+	second := job(t, p.Start("import --source lab --json", p.Path("in.jsonl")).Ok())
+	require.Equal(t, first.ID, second.ID)
+	require.Positive(t, first.Rows)
 	done(t, second)
 	check(p, "lab")
 }
