@@ -31,7 +31,7 @@ func TestConnectionCutDuringCommit(t *testing.T) {
 	})
 	p.cuts(func(int) outcome { return spared })
 	w.agree(run)
-	run.Says("taking over again from the store")
+	run.Says("event=decide.retake")
 	run.Ready(200)
 	require.Zero(t, run.Metric("weir_inbox_rereads_total"), "the store lost nothing")
 	stop(run)

@@ -42,7 +42,7 @@ func TestDoorsOpenAgainAfterARollBack(t *testing.T) {
 	back := w.p.StartAs("weir.yaml", "run --role decide --activate")
 	back.Ready(200)
 	door.Says("stage=ingest event=revision.active")
-	addresses := regexp.MustCompile(`msg="taking events" address=(\S+)`).FindAllStringSubmatch(door.Log.String(), -1)
+	addresses := regexp.MustCompile(`event=api.listening address=(\S+)`).FindAllStringSubmatch(door.Log.String(), -1)
 	require.Len(t, addresses, 2)
 	var again answer
 	harness.Eventually(t, "the door takes requests", func() error {
