@@ -92,7 +92,7 @@ func (i *idle) lastWaits() []Wait {
 
 // waits returns the remaining work along the flow. An error of a server is a reason to wait.
 func (i *idle) waits(ctx context.Context) []Wait {
-	if i.imports.busy() {
+	if i.roles.Ingest && i.imports.busy() {
 		return []Wait{{For: "imports", What: "this process is importing a file"}}
 	}
 	var all []Wait
