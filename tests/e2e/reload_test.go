@@ -48,7 +48,7 @@ func TestReloadRefusesWhatIsWrong(t *testing.T) {
 	require.Equal(t, validate.Log.String(), command.Log.String())
 
 	require.NoError(t, run.Cmd.Process.Signal(syscall.SIGHUP))
-	run.Says("not reloaded")
+	run.Says("event=reload.refused")
 	require.Contains(t, run.Log.String(), "nonsense")
 	require.EqualValues(t, 1, run.Metric("weir_reload_refused"))
 
@@ -65,7 +65,7 @@ func TestReloadRefusesWhatIsWrong(t *testing.T) {
 	p.Write("weir.yaml", "# moved\n"+string(main))
 	p.Write("customers/zest.yaml", customer("zest"))
 	require.NoError(t, run.Cmd.Process.Signal(syscall.SIGHUP))
-	run.Says("was reloaded")
+	run.Says("event=reload.done")
 	run.Ready(200)
 	require.Zero(t, run.Metric("weir_reload_refused"))
 	p.Append("events.jsonl", harness.Event(1, "X", "A"))

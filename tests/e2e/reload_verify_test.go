@@ -128,8 +128,8 @@ func TestReloadOfSeveralProcesses(t *testing.T) {
 	for i, pr := range running {
 		tick()
 		require.NoError(t, pr.Cmd.Process.Signal(syscall.SIGHUP))
-		pr.Says("was reloaded")
-		require.Regexp(t, `was reloaded" changed=true revision=2 `, pr.Log.String(), "one revision for all")
+		pr.Says("event=reload.done")
+		require.Regexp(t, `event=reload.done changed=true revision=2 `, pr.Log.String(), "one revision for all")
 		pr.Ready(200)
 		if i == 0 {
 			running[1].Ready(503)

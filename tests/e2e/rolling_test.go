@@ -350,7 +350,7 @@ func oldDoesNotWriteNew(t *testing.T, before, after string) {
 	decides := p.StartAs("new.yaml", "run --role ingest,decide")
 	decides.Ready(200)
 	say("B")
-	old.Says("this stage stops until its own is active again")
+	old.Says("event=revision.superseded")
 	old.Ready(503)
 	harness.Eventually(t, "all is decided", func() error {
 		return harness.Want(number(t, c.Store, `SELECT count(*) FROM entities WHERE docs->'events'->>'state' = 'B'`), entities)

@@ -127,7 +127,7 @@ func TestTokensOfTenants(t *testing.T) {
 		}
 		return harness.Want(g.run.Metric("weir_file_refused", `file="tokens"`), 1)
 	})
-	require.Equal(t, 1, strings.Count(g.run.Log.String(), "a file that changed cannot be used"))
+	require.Equal(t, 1, strings.Count(g.run.Log.String(), "event=file.refused"))
 
 	entries := strings.SplitAfter(good, "  - id: ")
 	require.Len(t, entries, 4)

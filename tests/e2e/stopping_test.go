@@ -57,7 +57,7 @@ func TestSecondSignal(t *testing.T) {
 		return nil
 	})
 	run.Terminate()
-	run.Says("stopping: finishing what is in hand")
+	run.Says("event=process.stopping")
 	run.Terminate()
 	require.Equal(t, 128+int(syscall.SIGTERM), run.Wait())
 	require.Contains(t, run.Log.String(), "stopped at once by a second signal")

@@ -26,7 +26,7 @@ func TestTerminateUnderLoad(t *testing.T) {
 	p.Write("weir.yaml", harness.ReplaceOnce(t, string(text), "level: warn", "level: info"))
 	for round := range 4 {
 		run := p.Start("run")
-		run.Says("msg=running ") // it would not catch the signal before it has come to that
+		run.Says("event=process.running") // it would not catch the signal before it has come to that
 		<-time.After(time.Duration(300*round) * time.Millisecond)
 		start := time.Now()
 		run.Terminate()

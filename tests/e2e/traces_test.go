@@ -145,7 +145,7 @@ func traceHeaders(t *testing.T, r *kgo.Record, others ...string) map[string]stri
 	return found
 }
 
-var feedHeaders = []string{"weir-key", "weir-op", "weir-partition", "weir-service", "weir-version"}
+var feedHeaders = []string{"weir-key", "weir-op", "weir-partition", "weir-pipeline", "weir-service", "weir-version"}
 
 // One event, from the request that brought it to the requests that it causes,
 // is one trace; events whose producer did not sample them are none of it.

@@ -41,7 +41,7 @@ func TestADamagedStateFileEndsTheProcess(t *testing.T) {
 			var pr *harness.Process
 			if running {
 				pr = p.Start("run")
-				pr.Says("running")
+				pr.Says("event=process.running")
 				damage(t, p.Path("data/state.db"))
 				p.Append("events.jsonl", harness.Many(entities, 3, 6))
 			} else {
