@@ -95,7 +95,7 @@ func (h *Handler) ServeOperator(w http.ResponseWriter, r *http.Request) {
 // refuseFile answers a request whose query or, with kind, content type is wrong.
 func refuseFile(w http.ResponseWriter, kind bool, err error) {
 	hangUp(w)
-	status := http.StatusBadRequest
+	status := http.StatusUnprocessableEntity
 	if kind {
 		w.Header().Set("Accept-Post", "application/x-ndjson, text/csv")
 		status = http.StatusUnsupportedMediaType
@@ -243,12 +243,12 @@ func (h *Handler) list(w http.ResponseWriter, r *http.Request, who auth.Principa
 	var err error
 	if q.Has("limit") {
 		if limit, err = strconv.Atoi(q.Get("limit")); err != nil || limit < 1 || limit > most {
-			problem.Write(w, problem.Problem{Status: http.StatusBadRequest, Detail: fmt.Sprintf("limit must be 1 to %d", most)})
+			problem.Write(w, problem.Problem{Status: http.StatusUnprocessableEntity, Detail: fmt.Sprintf("limit must be 1 to %d", most)})
 			return
 		}
 	}
 	if q.Has("before") && !imports.ValidID(before) {
-		problem.Write(w, problem.Problem{Status: http.StatusBadRequest, Detail: "before must be the id of an import"})
+		problem.Write(w, problem.Problem{Status: http.StatusUnprocessableEntity, Detail: "before must be the id of an import"})
 		return
 	}
 	page, err := h.opt.Store.ListImports(r.Context(), who.Tenant, before, limit)
@@ -301,7 +301,7 @@ func (h *Handler) errors(w http.ResponseWriter, r *http.Request, who auth.Princi
 	if text := r.URL.Query().Get("format"); text != "" {
 		var err error
 		if format, err = imports.ParseFormat(text); err != nil {
-			problem.Write(w, problem.Problem{Status: http.StatusBadRequest, Detail: err.Error()})
+			problem.Write(w, problem.Problem{Status: http.StatusUnprocessableEntity, Detail: err.Error()})
 			return
 		}
 	}

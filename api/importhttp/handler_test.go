@@ -161,7 +161,7 @@ func TestAFileIsOneJob(t *testing.T) {
 	o := a.post("", "/operator?source=lab&file=id:monday&tenant=acme&actor=ann", jsonl, file, http.StatusOK)
 	require.Equal(t, j.ID, o.ID)
 	resp, text = a.do("", http.MethodPost, "/operator?source=lab&file=id:monday&tenant=acme", strings.NewReader(file), "Content-Type", jsonl)
-	require.Equal(t, http.StatusBadRequest, resp.StatusCode, text)
+	require.Equal(t, http.StatusUnprocessableEntity, resp.StatusCode, text)
 }
 
 func TestFilesThatAreRefused(t *testing.T) {
@@ -177,24 +177,24 @@ func TestFilesThatAreRefused(t *testing.T) {
 		"source":          {who: "narrow", path: ok, kind: jsonl, status: 403},
 		"secret source":   {who: "narrow", path: "/v1/imports?source=nobody&file=id:x", kind: jsonl, status: 403},
 		"no such source":  {path: "/v1/imports?source=nobody&file=id:x", kind: jsonl, status: 404},
-		"no id":           {path: "/v1/imports?source=lab", kind: jsonl, status: 400, says: "file must be sha256:"},
-		"no hash":         {path: "/v1/imports?source=lab&file=sha256:xyz", kind: jsonl, status: 400, says: "64 hexadecimal digits"},
+		"no id":           {path: "/v1/imports?source=lab", kind: jsonl, status: 422, says: "file must be sha256:"},
+		"no hash":         {path: "/v1/imports?source=lab&file=sha256:xyz", kind: jsonl, status: 422, says: "64 hexadecimal digits"},
 		"UTF-16":          {path: ok, kind: jsonl, body: "\xff\xfe{\x00", status: 422, says: "the file is UTF-16"},
-		"no source":       {path: "/v1/imports?file=id:x", kind: jsonl, status: 400, says: "name the source"},
+		"no source":       {path: "/v1/imports?file=id:x", kind: jsonl, status: 422, says: "name the source"},
 		"kind":            {path: ok, kind: "application/json", status: 415},
 		"no kind":         {path: ok, kind: "", status: 415},
 		"charset":         {path: ok, kind: "text/csv; charset=latin1", status: 415},
-		"no format":       {path: ok, kind: "application/octet-stream", status: 400, says: "the format must be"},
-		"contradiction":   {path: ok + "&format=csv", kind: jsonl, status: 400, says: "contradict"},
-		"parameter":       {path: ok + "&sourc=x", kind: jsonl, status: 400, says: "may have each of"},
-		"twice":           {path: ok + "&source=x", kind: jsonl, status: 400, says: "may have each of"},
-		"query":           {path: ok + "&name=%zz", kind: jsonl, status: 400, says: "not readable"},
-		"type":            {path: ok + "&types=a:date", kind: "text/csv", status: 400, says: "type of a column"},
-		"types":           {path: ok + "&types=a", kind: "text/csv", status: 400, says: "column:type"},
-		"delimiter":       {path: ok + "&delimiter=ab", kind: "text/csv", status: 400, says: "delimiter"},
-		"empty":           {path: ok + "&empty=maybe", kind: "text/csv", status: 400, says: "text or null"},
-		"options of csv":  {path: ok + "&empty=null", kind: jsonl, status: 400, says: "options of csv"},
-		"name":            {path: ok + "&name=" + strings.Repeat("x", 300), kind: jsonl, status: 400, says: "name is longer"},
+		"no format":       {path: ok, kind: "application/octet-stream", status: 422, says: "the format must be"},
+		"contradiction":   {path: ok + "&format=csv", kind: jsonl, status: 422, says: "contradict"},
+		"parameter":       {path: ok + "&sourc=x", kind: jsonl, status: 422, says: "may have each of"},
+		"twice":           {path: ok + "&source=x", kind: jsonl, status: 422, says: "may have each of"},
+		"query":           {path: ok + "&name=%zz", kind: jsonl, status: 422, says: "not readable"},
+		"type":            {path: ok + "&types=a:date", kind: "text/csv", status: 422, says: "type of a column"},
+		"types":           {path: ok + "&types=a", kind: "text/csv", status: 422, says: "column:type"},
+		"delimiter":       {path: ok + "&delimiter=ab", kind: "text/csv", status: 422, says: "delimiter"},
+		"empty":           {path: ok + "&empty=maybe", kind: "text/csv", status: 422, says: "text or null"},
+		"options of csv":  {path: ok + "&empty=null", kind: jsonl, status: 422, says: "options of csv"},
+		"name":            {path: ok + "&name=" + strings.Repeat("x", 300), kind: jsonl, status: 422, says: "name is longer"},
 		"header":          {path: ok, kind: "text/csv", body: "a,a\n", status: 422, says: "another column has the same place"},
 		"no header":       {path: ok, kind: "text/csv", body: "", status: 422, says: "the file is empty"},
 		"size":            {path: ok, kind: jsonl, body: strings.Repeat("{}\n", maxFile/2), status: 413},
@@ -289,7 +289,7 @@ func TestJobsAreSeenByTheirTenant(t *testing.T) {
 	require.Empty(t, ids)
 	for _, query := range []string{"?limit=0", "?limit=101", "?limit=x", "?before=x"} {
 		resp, _ := a.do("acme", http.MethodGet, "/v1/imports"+query, nil)
-		require.Equal(t, http.StatusBadRequest, resp.StatusCode, query)
+		require.Equal(t, http.StatusUnprocessableEntity, resp.StatusCode, query)
 	}
 	for _, who := range []string{"zest", "narrow"} {
 		for _, request := range []string{"GET /v1/imports/", "GET /v1/imports/%s/errors", "POST /v1/imports/%s/cancel"} {
@@ -335,7 +335,7 @@ func TestErrorsAreAFile(t *testing.T) {
 		require.Equal(t, want[2], text)
 	}
 	resp, _ := a.do("acme", http.MethodGet, "/v1/imports/"+i.ID+"/errors?format=xml", nil)
-	require.Equal(t, http.StatusBadRequest, resp.StatusCode)
+	require.Equal(t, http.StatusUnprocessableEntity, resp.StatusCode)
 }
 
 // The incomplete imports of a tenant are bounded, and the answer says what to do.

@@ -247,8 +247,8 @@ func TestExchangesAreAsTheDocumentSays(t *testing.T) {
 	again, _ := w.do(file)
 	require.Equal(t, id, gjson.Get(again, "id").String())
 	w.do(call{method: "POST", path: "/v1/imports", query: "source=orders&file=id%3A2&types=n%3Anumber&empty=null&delimiter=%09", kind: "text/csv", body: "id\tevent\tn\nK\tk1\t5\n", status: 200})
-	w.do(call{method: "POST", path: "/v1/imports", query: "", kind: asLines, body: "{}\n", status: 400, wrong: true})
-	w.do(call{method: "POST", path: "/v1/imports", query: "source=orders&file=1", kind: asLines, body: "{}\n", status: 400, wrong: true})
+	w.do(call{method: "POST", path: "/v1/imports", query: "", kind: asLines, body: "{}\n", status: 422, wrong: true})
+	w.do(call{method: "POST", path: "/v1/imports", query: "source=orders&file=1", kind: asLines, body: "{}\n", status: 422, wrong: true})
 	w.do(call{method: "POST", path: "/v1/imports", query: "source=orders&file=id%3A3", kind: "text/html", body: "x", status: 415, wrong: true})
 	w.do(call{method: "POST", path: "/v1/imports", query: "source=nowhere&file=id%3A3", kind: asLines, body: "{}\n", status: 404})
 	rows, _ := w.do(call{method: "GET", path: "/v1/imports/{id}/errors", place: []string{id}, status: 200})
@@ -259,9 +259,9 @@ func TestExchangesAreAsTheDocumentSays(t *testing.T) {
 	w.do(call{method: "GET", path: "/v1/imports/{id}", place: []string{strings.Repeat("0", 32)}, status: 404})
 	w.do(call{method: "GET", path: "/v1/imports", query: "limit=1", status: 200})
 	for _, query := range []string{"limit=1000", "limit=0", "before=", "before=x"} {
-		w.do(call{method: "GET", path: "/v1/imports", query: query, status: 400, wrong: true})
+		w.do(call{method: "GET", path: "/v1/imports", query: query, status: 422, wrong: true})
 	}
-	w.do(call{method: "POST", path: "/v1/imports", query: "source=orders&file=id%3A3&delimiter=%22", kind: "text/csv", body: "id\n1\n", status: 400, wrong: true})
+	w.do(call{method: "POST", path: "/v1/imports", query: "source=orders&file=id%3A3&delimiter=%22", kind: "text/csv", body: "id\n1\n", status: 422, wrong: true})
 
 	// Nobody without a token.
 	token := w.token
