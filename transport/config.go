@@ -2,7 +2,6 @@ package transport
 
 import (
 	"cmp"
-	"context"
 	"crypto/tls"
 	"errors"
 	"fmt"
@@ -10,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/seed-86dfc502/weir/internal/reason"
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/sasl/plain"
 	"github.com/twmb/franz-go/pkg/sasl/scram"
@@ -117,8 +117,9 @@ func (l *logLimiter) allow(kind string) bool {
 	return true
 }
 
-// clientLog passes what kgo warns of, once per message and period. kgo logs
-// names and numbers, no payloads and no credentials.
+// clientLog passes warnings of kgo to the debug log, each message once per period: outages
+// have log lines of their own. kgo logs names and numbers, no payloads and no credentials;
+// brokers' words are bounded.
 type clientLog struct {
 	log   *slog.Logger
 	quiet *logLimiter
@@ -134,9 +135,10 @@ func (l *clientLog) Log(level kgo.LogLevel, msg string, keyvals ...any) {
 	if !l.quiet.allow(msg) {
 		return
 	}
-	at := slog.LevelWarn
-	if level == kgo.LogLevelError {
-		at = slog.LevelError
+	for i, v := range keyvals {
+		if err, is := v.(error); is {
+			keyvals[i] = reason.Of(err)
+		}
 	}
-	l.log.Log(context.Background(), at, "kafka client: "+msg, append([]any{"event", "kafka.client"}, keyvals...)...)
+	l.log.Debug("kafka client: "+msg, append([]any{"event", "kafka.client", "severity", level.String()}, keyvals...)...)
 }

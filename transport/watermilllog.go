@@ -4,6 +4,7 @@ import (
 	"log/slog"
 
 	"github.com/ThreeDotsLabs/watermill"
+	"github.com/seed-86dfc502/weir/internal/reason"
 )
 
 // NewWatermillLogger returns a watermill.LoggerAdapter that writes errors to
@@ -24,7 +25,7 @@ func (l watermillLog) Error(msg string, err error, fields watermill.LogFields) {
 	if !l.quiet.allow(msg) {
 		return
 	}
-	args := []any{"event", "watermill.failed", "err", err}
+	args := []any{"event", "watermill.failed", "error", reason.Of(err)}
 	for k, v := range l.fields.Add(fields) {
 		args = append(args, k, v)
 	}

@@ -48,7 +48,7 @@ func TestTerminateWhileKafkaIsDown(t *testing.T) {
 	harness.Eventually(t, "the work before", func() error { return harness.Settled(p.Whole("out/acme.jsonl"), entities, "r9") })
 	kafka.Kill()
 	p.Append("events.jsonl", harness.Many(entities, 10, 20))
-	run.Says("unable to open connection")
+	run.Says("event=dependency.unreachable")
 	start := time.Now()
 	run.Terminate()
 	run.Ok()
