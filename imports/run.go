@@ -185,8 +185,8 @@ func (m *Importer) Run(ctx context.Context, f File, in io.Reader) (store.Import,
 	if errors.Is(err, store.ErrFenced) {
 		err = r.fenced(ctx)
 	}
-	if cause := context.Cause(ctx); err != nil && errors.Is(cause, ErrEnding) {
-		err = cause
+	if err != nil && m.ending.Err() != nil { // it may have ended the reader before ctx
+		err = context.Cause(m.ending)
 	}
 	if c := r.i.Counts; err == nil && r.fresh {
 		m.opt.Logger.Info("import done", "event", "import.done", "import", r.i.ID, "source", f.Source,
