@@ -123,7 +123,9 @@ func (w *world) stop(processes ...*harness.Process) {
 
 // wasRunning reports whether a process has started so far that it must recover by
 // itself from any outage. Before, it fails at once when a server is unreachable.
-func wasRunning(pr *harness.Process) bool { return strings.Contains(pr.Log.String(), "event=process.running") }
+func wasRunning(pr *harness.Process) bool {
+	return strings.Contains(pr.Log.String(), "event=process.running")
+}
 
 // supervise restarts processes that failed to start, as a service manager does.
 func (w *world) supervise() {
