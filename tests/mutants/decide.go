@@ -13,6 +13,11 @@ var decideMutants = []mutant{
 		test: "TestATakeOverWaitsForTheAnswers",
 	},
 	{
+		rule: "a fenced owner waits before it takes over again", in: "decide", fn: "worker.markStale",
+		find: "if _1._2 = _3; _4._5(_3) == _4._6 {", put: "if _1._2 = _3; false {",
+		test: "TestAFencedOwnerWaitsBeforeItTakesOver",
+	},
+	{
 		rule: "nor is anything published by one", in: "decide", fn: "worker.republish",
 		find: "if len(_1._2) > 0 && _3._4[_5] > 0 {", put: "if _5 < 0 {",
 		test: "TestAnAssignmentWaitsForTheAnswersToo",
