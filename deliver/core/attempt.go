@@ -80,8 +80,11 @@ func (s *Service) verdicts() (out []*Item) {
 		}
 	}
 	for _, queue := range s.rows {
-		if queue[0].verdict != Undecided {
-			out = append(out, queue[0])
+		for _, i := range queue {
+			if i.verdict == Undecided {
+				break
+			}
+			out = append(out, i)
 		}
 	}
 	slices.SortFunc(out, func(a, b *Item) int {

@@ -187,7 +187,14 @@ func (s *Service) queue(i *Item) bool {
 		return false
 	}
 	if queue := s.rows[i.Entity]; len(queue) >= s.cfg.EntityRows && queue[0].verdict == Undecided {
-		queue[0].verdict = GivenUp // else one entity takes the room of all
+		// Else one entity takes the room of all. Several at once, since each time costs a save.
+		n := max(1, s.cfg.EntityRows/10)
+		for _, r := range queue[:n] {
+			r.verdict = GivenUp
+		}
+		if n < len(queue) { // the target fails for the entity as before
+			queue[n].Next = later(queue[n].Next, queue[0].Next)
+		}
 	}
 	s.put(i)
 	return true

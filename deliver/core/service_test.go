@@ -494,6 +494,33 @@ func TestProbesTakeTurns(t *testing.T) {
 	require.Equal(t, []string{"b"}, a.next(failureOf["502"], "b"))
 }
 
+// At its bound an entity of a log sink gives up its oldest rows, several at once and in
+// their order: each time costs a save.
+func TestTheOldestRowsAreGivenUpTogether(t *testing.T) {
+	a := &alone{t: t, s: core.New(config(true, 1)), now: time.Unix(1_000_000, 0)}
+	a.add("bad", "good")
+	a.next(failureOf["502"], "bad")
+	a.next(nil)
+	a.next(failureOf["502"], "bad")
+	a.add("other")
+	a.next(nil)
+	n, _ := a.parked()
+	require.Equal(t, 1, n)
+	for range 100 {
+		a.add("bad")
+	}
+	step := a.s.Next(a.now)
+	require.Equal(t, core.Conclude, step.Kind)
+	require.Len(t, step.Items, 10)
+	for n, i := range step.Items {
+		if require.Equal(t, core.GivenUp, i.Verdict()); n > 0 {
+			require.Greater(t, i.Position, step.Items[n-1].Position)
+		}
+		a.s.Concluded(i, true)
+	}
+	require.NotEqual(t, core.Conclude, a.s.Next(a.now).Kind)
+}
+
 // With nobody else to compare it with, the target's answer about a change counts.
 func TestALoneChangeIsGivenUp(t *testing.T) {
 	a := newAlone(t, 10)
