@@ -2,6 +2,7 @@ package api_test
 
 import (
 	"crypto/tls"
+	"errors"
 	"io"
 	"net"
 	"net/http"
@@ -116,9 +117,7 @@ func TestHTTP2ConnectionsBeginARequest(t *testing.T) {
 }
 
 func asTimeout(err error, slow *net.Error) bool {
-	n, ok := err.(net.Error)
-	*slow = n
-	return ok && n.Timeout()
+	return errors.As(err, slow) && (*slow).Timeout()
 }
 
 // A handler that answers before the body has ended does not wait for it.

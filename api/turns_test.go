@@ -46,7 +46,7 @@ func TestTurnsAreShared(t *testing.T) {
 		}
 		require.Equal(t, 1, flood(1), "its part is leastTurns")
 		begun[30]()
-		time.Sleep(activeFor)
+		<-time.After(activeFor)
 		require.Zero(t, flood(9), "others are active no longer")
 		for i := 31; i < 50; i++ {
 			begun[i]()

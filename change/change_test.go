@@ -181,7 +181,8 @@ func FuzzDecode(f *testing.F) {
 }
 
 func TestEventMark(t *testing.T) {
-	require.Equal(t, EventMark("e", []byte("a")), EventMark("e", []byte("a")))
+	mark := EventMark("e", []byte("a"))
+	require.Equal(t, mark, EventMark("e", []byte("a")))
 	for _, other := range []Mark{EventMark("f", []byte("a")), EventMark("e", []byte("b")), EventMark("", []byte("ae")), EventMark("ae", nil)} {
 		require.NotEqual(t, EventMark("e", []byte("a")), other)
 	}

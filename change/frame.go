@@ -86,7 +86,7 @@ type docID struct {
 	size  int
 }
 
-func idOf(doc []byte) docID { return docID{unsafe.SliceData(doc), len(doc)} }
+func idOf(doc []byte) docID { return docID{unsafe.SliceData(doc), len(doc)} } //nolint:gosec // compared only
 
 // A FrameMeter measures the record of a frame before it is made. The zero value is empty.
 type FrameMeter struct {

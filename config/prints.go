@@ -42,13 +42,13 @@ func (c *Config) Prints() Prints {
 // append appends the prints to an identity: the base, then those of services, in order.
 func (p Prints) append(identity []byte) []byte {
 	all := make([]Print, 0, len(p.Services))
-	for _, print := range p.Services {
-		all = append(all, print)
+	for _, one := range p.Services {
+		all = append(all, one)
 	}
 	slices.SortFunc(all, func(a, b Print) int { return bytes.Compare(a[:], b[:]) })
 	identity = append(identity, p.Base[:]...)
-	for _, print := range all {
-		identity = append(identity, print[:]...)
+	for _, one := range all {
+		identity = append(identity, one[:]...)
 	}
 	return identity
 }

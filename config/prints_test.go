@@ -41,8 +41,8 @@ func TestPrintsAreOfServices(t *testing.T) {
 			after := load(t, c.main, c.customer).Prints()
 			require.Equal(t, c.base, after.Base == base)
 			var fresh []string
-			for service, print := range after.Services {
-				if !services[print] {
+			for service, one := range after.Services {
+				if !services[one] {
 					fresh = append(fresh, service)
 				}
 			}

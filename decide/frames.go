@@ -109,13 +109,13 @@ func (w *frameWriter) write(p store.Partition, h change.Frame, changes []*decide
 	lowest := w.lowest
 	clear(lowest)
 	for _, c := range changes {
-		doc := unsafe.SliceData(c.Doc)
+		doc := unsafe.SliceData(c.Doc) //nolint:gosec // compared only
 		if known, ok := lowest[doc]; !ok || number(c) < known {
 			lowest[doc] = number(c)
 		}
 	}
 	slices.SortStableFunc(changes, func(a, b *decidedChange) int {
-		return cmp.Or(cmp.Compare(lowest[unsafe.SliceData(a.Doc)], lowest[unsafe.SliceData(b.Doc)]), cmp.Compare(number(a), number(b)))
+		return cmp.Or(cmp.Compare(lowest[unsafe.SliceData(a.Doc)], lowest[unsafe.SliceData(b.Doc)]), cmp.Compare(number(a), number(b))) //nolint:gosec // compared only
 	})
 	for n, c := range changes {
 		if w.meter.Exceeds(&c.Change, w.limit) {

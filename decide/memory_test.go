@@ -1,7 +1,6 @@
 package decide
 
 import (
-	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -83,7 +82,7 @@ func TestDocumentsOfABatchAreBounded(t *testing.T) {
 		wide = append(wide, event(fmt.Sprint("e", e), 1, `{"n":7}`))
 	}
 	_, err = decide(wide)
-	require.True(t, errors.Is(err, errLargeOutcome), "%v", err)
+	require.ErrorIs(t, err, errLargeOutcome)
 	for _, r := range wide {
 		_, err = decide([]*record{r})
 		require.NoError(t, err)

@@ -40,7 +40,7 @@ func (o *output) text() ([]byte, error) {
 }
 
 // retracted is the content of all retractions; what keeps it copies it.
-var retracted = change.Retracted()
+var retracted = change.Retracted() //nolint:gochecknoglobals // never written
 
 // candidate is the view of an entity, for the services that share it.
 type candidate struct {

@@ -41,11 +41,11 @@ func BenchmarkOneEntityFails(b *testing.B) {
 				p := w.start(map[string]sinks.Traits{service: traits}, func(o *deliver.Options) { o.Services[0].Retry = deliver.Retry{} })
 				last, done := 0, make(chan struct{})
 				p.sinks[service].answer(func(changes []change.Change) error {
-					time.Sleep(2 * time.Millisecond) // the way to the target
+					<-time.After(2 * time.Millisecond) // the way to the target
 					failed := map[int]error{}
 					for i, c := range changes {
 						if c.Entity == "e0" && f.err != nil {
-							time.Sleep(f.hangs)
+							<-time.After(f.hangs)
 							failed[i] = &sinks.Error{Class: sinks.Retry, Op: "post", Err: f.err}
 						} else if c.Entity != "e0" && c.Version >= at(int64(100*(b.N-1))) {
 							if last++; last == 99 {

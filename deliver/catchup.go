@@ -3,7 +3,6 @@ package deliver
 import (
 	"context"
 	"errors"
-	"log/slog"
 	"time"
 
 	"github.com/seed-86dfc502/weir/internal/wait"
@@ -82,7 +81,7 @@ func (s *Stage) lowest(p *partition) (*cursor, feed) {
 		if c.feed.reaches(&p.feed) {
 			c.live, joined = true, true
 			c.floor = max(c.floor, c.position().Version)
-			c.w.log.Info("caught up", slog.String("event", "delivery.caught_up"), "partition", p.number)
+			c.w.log.Info("caught up", "event", "delivery.caught_up", "partition", p.number)
 			p.edits++
 			continue
 		}

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"log/slog"
 	"math"
 	"time"
 
@@ -78,7 +77,7 @@ func (s *Stage) offerDue() {
 	}
 	for wait.Sleep(s.ctx, tick()) {
 		if err := s.offerLetters(s.ctx); err != nil && s.ctx.Err() == nil {
-			s.log.Warn("cannot offer given-up changes again; retrying", slog.String("event", "letters.offer_failed"), "error", err)
+			s.log.Warn("cannot offer given-up changes again; retrying", "event", "letters.offer_failed", "error", err)
 		}
 	}
 }
@@ -104,7 +103,7 @@ func (s *Stage) offerLetters(ctx context.Context) error {
 				continue
 			}
 			if err = s.offer(ctx, takers[l.Service], l); tooLarge(err) {
-				s.log.Warn("inbox does not take the request to offer a dead letter again", slog.String("event", "letters.too_large"), "service", l.Service, "letter", l.ID, "error", err)
+				s.log.Warn("inbox does not take the request to offer a dead letter again", "event", "letters.too_large", "service", l.Service, "letter", l.ID, "error", err)
 				err = nil
 			}
 			if err != nil {

@@ -2,7 +2,6 @@ package deliver
 
 import (
 	"context"
-	"log/slog"
 	"maps"
 	"slices"
 	"time"
@@ -71,7 +70,7 @@ func (w *worker) putRow(p *partition, i *core.Item, v *delivery) {
 		}
 		w.endSpan(v, nil)
 		w.m.count(OutcomeParked)
-		w.log.Warn("change waits for another attempt; its entity is held up", slog.String("event", "delivery.parked"), "entity", i.Entity,
+		w.log.Warn("change waits for another attempt; its entity is held up", "event", "delivery.parked", "entity", i.Entity,
 			"attempts", i.Attempts, "next_try", i.Next, "error", shortened(i.Reason, maxCondition))
 	}
 	i.Data = nil
@@ -166,7 +165,7 @@ func (w *worker) load(work, stop context.Context, items []*core.Item) error {
 		i := byKey[rows[n].DedupKey]
 		c, err := ChangeOf(rows[n])
 		if err != nil {
-			w.log.Error("retrying change cannot be read; it ends", slog.String("event", "delivery.unreadable"), "entity", i.Entity, "error", err)
+			w.log.Error("retrying change cannot be read; it ends", "event", "delivery.unreadable", "entity", i.Entity, "error", err)
 			continue
 		}
 		if c.Partition = i.Partition; i.Position != i.Version {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/rand"
 	"fmt"
-	"log/slog"
 	"slices"
 	"time"
 
@@ -166,7 +165,7 @@ func (c *cursor) restore(at *store.ServicePosition) {
 	c.floor, c.feed, c.mark = at.Version, feed{fed: at.Version, next: at.LogOffset}, at.Mark
 	var ok bool
 	if c.repair, ok = core.DecodeRepair(at.Repair, at.Version); !ok {
-		c.w.log.Error("stored repair cannot be read; all entities are decided again", slog.String("event", "repair.unreadable"), "partition", c.p.number)
+		c.w.log.Error("stored repair cannot be read; all entities are decided again", "event", "repair.unreadable", "partition", c.p.number)
 	}
 }
 
@@ -531,7 +530,7 @@ func (s *Stage) fallBehind(w *worker) {
 	clear(w.queue)
 	w.queue = w.queue[:0]
 	if fell && !w.removed {
-		w.log.Warn("service is lagging; catching up separately", slog.String("event", "delivery.lagging"))
+		w.log.Warn("service is lagging; catching up separately", "event", "delivery.lagging")
 		s.countBehind()
 	}
 	s.wake()

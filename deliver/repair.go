@@ -54,7 +54,7 @@ func (l follower) passLost(to change.Version, next int64) {
 		if c.w.traits.Kind == sinks.Log {
 			level, text = slog.LevelError, "changes expired before delivery; this service's log has a gap"
 		}
-		c.w.log.Log(context.Background(), level, text, slog.String("event", "delivery.lost"), "partition", l.p.number, "from", at.String(), "to", to.String())
+		c.w.log.Log(context.Background(), level, text, "event", "delivery.lost", "partition", l.p.number, "from", at.String(), "to", to.String())
 	}
 	l.move(feed{fed: to, next: next})
 	wait.Offer(s.repairs, struct{}{})
@@ -244,7 +244,7 @@ func (p *pageRequests) answered(b *requestBatch, err error) {
 			part.repairPause = min(max(2*part.repairPause, minRepairPause), maxRepairPause)
 			part.repairAfter = time.Now().Add(part.repairPause)
 			if s.ctx.Err() == nil {
-				s.log.Warn("inbox rejects requests to decide lost changes again; retrying", slog.String("event", "repair.blocked"), "partition", part.number, "error", err)
+				s.log.Warn("inbox rejects requests to decide lost changes again; retrying", "event", "repair.blocked", "partition", part.number, "error", err)
 			}
 		}
 	}
@@ -257,7 +257,7 @@ func (p *pageRequests) answered(b *requestBatch, err error) {
 // advance moves a repair behind the page. The caller holds the stage's mutex.
 func (p *pageRequests) advance(c *cursor) {
 	if c.repair.Advance(p.last); !c.repair.Needed() {
-		c.w.log.Info("all lost changes are requested again", slog.String("event", "repair.done"), "partition", c.p.number)
+		c.w.log.Info("all lost changes are requested again", "event", "repair.done", "partition", c.p.number)
 	}
 	c.p.edits++
 	p.s.saver.poke()

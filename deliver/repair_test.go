@@ -132,7 +132,7 @@ func TestARepairWaitsForItsService(t *testing.T) {
 	p.delivered(other)
 	require.NotEmpty(t, w.repair(service))
 	require.NoError(t, p.stop())
-	p = w.start(both)
+	w.start(both)
 	require.Eventually(t, func() bool { return w.repair(service)+w.repair(other) == "" }, patience, time.Millisecond)
 	require.Equal(t, []string{"redecide a"}, w.order())
 }

@@ -88,7 +88,7 @@ func Final(err error) bool {
 	return false
 }
 
-// Options of an Importer. All fields are needed unless they say otherwise.
+// ImporterOptions are those of an Importer. All fields are needed unless they say otherwise.
 type ImporterOptions struct {
 	Store  store.Imports
 	Intake Intake

@@ -143,13 +143,13 @@ func (r *Running) Reload(ctx context.Context, rollBack bool) (done Reloaded, err
 	return done, fmt.Errorf("%s answered %s: %w", r, resp.Status, why)
 }
 
-// send sends a request with a token. ErrNobody when the connection is refused.
 // Import posts a file to the process.
 func (r *Running) Import(ctx context.Context, query url.Values, kind string, file io.Reader) (*http.Response, error) {
 	return r.send(ctx, http.MethodPost, ImportPath+"?"+query.Encode(), r.Token, kind, file)
 }
 
-// send sends a request; kind is the content type of its body.
+// send sends a request; kind is the content type of its body. ErrNobody when the connection
+// is refused.
 func (r *Running) send(ctx context.Context, method, path, token, kind string, body io.Reader) (*http.Response, error) {
 	client, scheme, err := r.client()
 	if err != nil {

@@ -220,7 +220,7 @@ SELECT CASE WHEN typcategory = 'A' THEN typelem ELSE oid END, modifier, typcateg
 	}
 	convert, err := newConverter(kind, sqlsink.Unit(c.Unit))
 	if err != nil {
-		return err.Error(), nil
+		return err.Error(), nil //nolint:nilerr // it is the reason
 	}
 	s.converters = append(s.converters, convert)
 	return "", nil

@@ -14,7 +14,7 @@ import (
 // as much.
 const addGroup = 50
 
-var addAttempts = statements["add_attempt"].times(addGroup)
+var addAttempts = statements["add_attempt"].times(addGroup) //nolint:gochecknoglobals // never written
 
 // AddAttempts implements store.Attempts.
 func (s *Store) AddAttempts(ctx context.Context, attempts []store.Attempt) error {

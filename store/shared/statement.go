@@ -35,7 +35,7 @@ type args map[string]any
 //go:embed *.sql
 var files embed.FS
 
-var statements = parse(files)
+var statements = parse(files) //nolint:gochecknoglobals // never written
 
 // Statements returns all statements by name, for tests of their plans.
 func Statements() map[string]*Statement { return statements }
