@@ -494,7 +494,7 @@ func TestProbesTakeTurns(t *testing.T) {
 	require.Equal(t, []string{"b"}, a.next(failureOf["502"], "b"))
 }
 
-// At its bound an entity of a log sink gives up its oldest rows, several at once and in
+// At its bound the oldest rows of an entity of a log sink end, several at once and in
 // their order: each time costs a save.
 func TestTheOldestRowsAreGivenUpTogether(t *testing.T) {
 	a := &alone{t: t, s: core.New(config(true, 1)), now: time.Unix(1_000_000, 0)}
@@ -521,7 +521,7 @@ func TestTheOldestRowsAreGivenUpTogether(t *testing.T) {
 	require.NotEqual(t, core.Conclude, a.s.Next(a.now).Kind)
 }
 
-// With nobody else to compare it with, the target's answer about a change counts.
+// Without another entity to compare it with, the target's answer about a change counts.
 func TestALoneChangeIsGivenUp(t *testing.T) {
 	a := newAlone(t, 10)
 	a.add("bad")
