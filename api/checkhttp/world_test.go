@@ -92,7 +92,7 @@ func (w *world) start() *world {
 	require.NoError(w.t, err)
 	checker := checks.New(checks.Options{Store: w.rows})
 	w.t.Cleanup(func() { checker.Close(context.Background()) })
-	server := api.New(api.Options{Access: callers, Registry: prometheus.NewRegistry(), Logger: slog.New(slog.DiscardHandler), MaxBody: 2 * maxBody, Timeout: time.Minute})
+	server := api.New(api.Options{Access: callers, Registry: prometheus.NewRegistry(), Logger: slog.New(slog.DiscardHandler), MaxBody: 2 * maxBody, Timeout: time.Minute, Rate: 100_000})
 	checkhttp.Mount(server, checkhttp.Options{
 		Checker: checker, MaxRows: 10, MaxBody: maxBody, MaxEntity: 64, Logger: slog.New(slog.DiscardHandler),
 		Find: func(_ context.Context, name string) (checks.Service, error) {
