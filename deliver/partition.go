@@ -160,7 +160,7 @@ type cursor struct {
 	pending []*slice
 }
 
-// restore sets what is saved of a position.
+// restore sets the cursor to a saved position.
 func (c *cursor) restore(at *store.ServicePosition) {
 	c.floor, c.feed, c.mark = at.Version, feed{fed: at.Version, next: at.LogOffset}, at.Mark
 	var ok bool
@@ -169,7 +169,7 @@ func (c *cursor) restore(at *store.ServicePosition) {
 	}
 }
 
-// saved returns what is saved of the position.
+// saved returns the position to save.
 func (c *cursor) saved() store.ServicePosition {
 	return store.ServicePosition{Service: c.w.opt.Number, Position: c.position(), Mark: c.mark, Repair: c.repair.Encode()}
 }

@@ -10,8 +10,8 @@ import (
 	"github.com/seed-86dfc502/weir/internal/wire"
 )
 
-// Repair is what a service lost of a partition of the changes log, and how far the search
-// for the entities concerned is. The search visits all entities in a circle, from where it
+// Repair holds the changes that a service lost of a partition of the changes log, and the
+// progress of the search for their entities. The search visits all entities in a circle, from where it
 // joined the walk that serves all repairs. The zero value needs nothing.
 type Repair struct {
 	lost      []span
