@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/seed-86dfc502/weir/change"
+	"github.com/seed-86dfc502/weir/deliver/core"
 	"github.com/seed-86dfc502/weir/store"
 	"github.com/seed-86dfc502/weir/transport"
 )
@@ -68,12 +69,15 @@ func (r *DeliveryProgress) Partition(entity string, version change.Version) int3
 }
 
 // Position returns the position of a service in a partition: every change of it with
-// a lower version took effect, is a dead letter, or needed no delivery.
+// a lower version took effect, is parked or a dead letter, or needed no delivery. While lost
+// changes are repaired it is the first of them, although delivery itself has passed them.
 func (r *DeliveryProgress) Position(partition, service int32) store.Position {
 	positions := r.positions[partition]
 	i, found := slices.BinarySearchFunc(positions, service, func(p store.ServicePosition, service int32) int { return int(p.Service) - int(service) })
 	if found {
-		return positions[i].Position
+		at := positions[i].Position
+		at.Version = core.FirstLost(positions[i].Repair, at.Version)
+		return at
 	}
 	// A new service has no changes below the positions saved before it.
 	return store.Position{Version: store.Top(positions)}

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/seed-86dfc502/weir/change"
+	"github.com/seed-86dfc502/weir/deliver/core"
 	"github.com/seed-86dfc502/weir/operate"
 	"github.com/seed-86dfc502/weir/store"
 	"github.com/seed-86dfc502/weir/transport"
@@ -60,6 +61,19 @@ func TestWhatWaitsFollowsFromPositions(t *testing.T) {
 		require.Equal(t, transport.PartitionOf([]byte(entity), 4), r.Partition(entity, v(2, 9)))
 		require.Equal(t, r.Partition(entity, v(2, 9)), r.Partition(entity, v(7, 9)), "of the newest, if it is not known")
 	}
+
+	var lost core.Repair
+	lost.Lose(v(2, 20), v(2, 30))
+	repaired := position(1, v(2, 90))
+	repaired.Repair = lost.Encode()
+	r, err = operate.ReadProgress(t.Context(), progress{
+		look: store.HistorySnapshot{Marks: map[int32]store.Mark{0: {Watermark: v(2, 100), LastTo: v(2, 90)}}},
+		rows: []store.Progress{{Positions: []store.ServicePosition{repaired}}},
+	})
+	require.NoError(t, err)
+	require.Equal(t, v(2, 20), r.Position(0, 1).Version, "lost changes are not delivered while they are repaired")
+	require.EqualValues(t, 70, r.Pending(1))
+	require.Equal(t, v(2, 90), r.Position(0, 2).Version, "a new service has nothing to repair")
 
 	away := errors.New("away")
 	_, err = operate.ReadProgress(t.Context(), progress{err: away})

@@ -12,6 +12,7 @@ import (
 	"github.com/seed-86dfc502/weir/change"
 	"github.com/seed-86dfc502/weir/config"
 	"github.com/seed-86dfc502/weir/decide"
+	"github.com/seed-86dfc502/weir/deliver/core"
 	"github.com/seed-86dfc502/weir/internal/wait"
 	"github.com/seed-86dfc502/weir/store"
 	"github.com/seed-86dfc502/weir/transport"
@@ -129,19 +130,27 @@ func TestTombstonesWaitForTheirServices(t *testing.T) {
 	for name, c := range map[string]struct {
 		positions []change.Version // of services 1, 2 and so on
 		below     change.Version   // what is asked for; 0 if nothing is
+		lost      change.Version   // repaired for service 1, from here on
 	}{
-		"all have it":                {[]change.Version{at(1, 9), at(1, 8)}, at(1, 8)},
-		"one is at it":               {[]change.Version{at(1, 9), at(1, 7)}, 0},
-		"one is far behind":          {[]change.Version{at(1, 9), 0}, 0},
-		"a new one has it all":       {[]change.Version{at(1, 9)}, at(1, 9)},
-		"a later inbox":              {[]change.Version{at(2, 3), at(2, 4)}, at(2, 0)},
-		"nothing was delivered":      {nil, 0},
-		"one more is not configured": {[]change.Version{at(1, 9), at(1, 8), at(1, 1)}, at(1, 8)},
+		"all have it":                {[]change.Version{at(1, 9), at(1, 8)}, at(1, 8), 0},
+		"one is at it":               {[]change.Version{at(1, 9), at(1, 7)}, 0, 0},
+		"one is far behind":          {[]change.Version{at(1, 9), 0}, 0, 0},
+		"a new one has it all":       {[]change.Version{at(1, 9)}, at(1, 9), 0},
+		"a later inbox":              {[]change.Version{at(2, 3), at(2, 4)}, at(2, 0), 0},
+		"nothing was delivered":      {nil, 0, 0},
+		"one more is not configured": {[]change.Version{at(1, 9), at(1, 8), at(1, 1)}, at(1, 8), 0},
+		"its deletion was lost":      {[]change.Version{at(1, 9), at(1, 9)}, 0, at(1, 7)},
+		"later changes were lost":    {[]change.Version{at(1, 9), at(1, 9)}, at(1, 8), at(1, 8)},
 	} {
 		d := &deleted{stone: store.Tombstone{Entity: "a", Version: at(1, 7)}}
 		row := store.Progress{}
 		for i, v := range c.positions {
 			row.Positions = append(row.Positions, store.ServicePosition{Service: int32(i + 1), Position: store.Position{Version: v}})
+		}
+		if c.lost > 0 {
+			var lost core.Repair
+			lost.Lose(c.lost, at(1, 9))
+			row.Positions[0].Repair = lost.Encode()
 		}
 		d.rows = append(d.rows, row)
 		active := &activation{}

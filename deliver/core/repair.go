@@ -143,6 +143,16 @@ func (r *Repair) Encode() string {
 	return string(wire.Append(wire.Append(b, r.start), r.at))
 }
 
+// FirstLost returns the lowest version that an encoded repair still searches the entities of,
+// or below, the position that it belongs to, without a repair.
+func FirstLost(text string, below change.Version) change.Version {
+	if r, _ := DecodeRepair(text, below); r.Needed() {
+		from, _ := r.Bounds()
+		return min(from, below)
+	}
+	return below
+}
+
 // DecodeRepair reads what Encode returned. Of a text that it does not understand it takes
 // everything below a position for lost, and ok is false.
 func DecodeRepair(text string, below change.Version) (r Repair, ok bool) {
