@@ -48,7 +48,7 @@ func Check(c *config.Config) error {
 func SinkKinds(c *config.Config) map[string]sinks.Kind {
 	kinds := map[string]sinks.Kind{}
 	for _, s := range c.Services() {
-		kinds[s.Name] = sinks.Kind(s.Delivery.Keeps())
+		kinds[s.Name] = sinks.Kind(s.Delivery.DeliveryMode())
 	}
 	return kinds
 }

@@ -24,8 +24,8 @@ type pigeonSink struct {
 	Birds int    `yaml:"birds" default:"2" range:"1..9"`
 }
 
-func (*pigeonSink) Kind() string  { return "pigeon" }
-func (*pigeonSink) Keeps() string { return config.KindLog }
+func (*pigeonSink) Kind() string         { return "pigeon" }
+func (*pigeonSink) DeliveryMode() string { return config.KindLog }
 func (p *pigeonSink) Check(c *config.Checker, _ *config.Delivery) {
 	if p.Loft == "roof" {
 		c.Fault("loft", "is too windy", "a shed")
@@ -70,7 +70,7 @@ func (post) Subscribe(context.Context, string) (<-chan *message.Message, error) 
 // A kind that is only listed is read from a file, checked, part of the identity,
 // kept from the targets of others, made and opened: nothing else knows its name.
 func TestAKindNeedsOnlyItsPackageAndALineOfTheRegistry(t *testing.T) {
-	kinds := assemble.Kinds()
+	kinds := assemble.Registry()
 	kinds.Sinks = append(kinds.Sinks, &pigeonSink{})
 	kinds.Sources = append(kinds.Sources, &postSource{})
 	dir := t.TempDir()
@@ -108,7 +108,7 @@ func TestAKindNeedsOnlyItsPackageAndALineOfTheRegistry(t *testing.T) {
 	_, err = load("shed", "shed")
 	require.ErrorContains(t, err, "is the target of acme/all@pa")
 
-	_, err = config.Load(filepath.Join(dir, "weir.yaml"), os.LookupEnv, assemble.Kinds())
+	_, err = config.Load(filepath.Join(dir, "weir.yaml"), os.LookupEnv, assemble.Registry())
 	require.ErrorContains(t, err, "has none of kafka, http, file, outbox")
 }
 

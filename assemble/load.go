@@ -6,8 +6,8 @@ import (
 	sourcekinds "github.com/seed-86dfc502/weir/sources/registry"
 )
 
-// Kinds are all kinds of sources and sinks.
-func Kinds() (k config.Kinds) {
+// Registry returns all kinds of sources and sinks.
+func Registry() (k config.Registry) {
 	for _, s := range sourcekinds.Kinds() {
 		k.Sources = append(k.Sources, s)
 	}
@@ -19,5 +19,5 @@ func Kinds() (k config.Kinds) {
 
 // Load is config.Load with all kinds and the memory of this machine.
 func Load(path string, env func(string) (string, bool), options ...config.Option) (*config.Config, error) {
-	return config.Load(path, env, Kinds(), append(options, config.DefaultMemory(defaultMemory(AvailableMemory())))...)
+	return config.Load(path, env, Registry(), append(options, config.DefaultMemory(defaultMemory(AvailableMemory())))...)
 }

@@ -108,7 +108,7 @@ func ExtractorOf(c *config.Config, s *config.Source) (ingest.Extractor, error) {
 	if shape.Unavailable, err = ingest.NewUnavailable(placeholder); err != nil {
 		return ingest.Extractor{}, fmt.Errorf("source %s: %w", s.Name, err)
 	}
-	if e, ok := s.Input.(config.Enveloped); ok {
+	if e, ok := s.Input.(config.SelfDescribing); ok {
 		at := e.Envelope()
 		shape.Entity, shape.EventID, shape.Operation = locator(at.Entity), locator(at.EventID), locator(at.Operation)
 		shape.ByUUID = at.UUID

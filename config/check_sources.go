@@ -23,7 +23,7 @@ func (l *loader) checkSources() {
 		path := member("sources", s.Name)
 		l.checkName(l.main, path, s.Name)
 		l.checkLocators(s, path)
-		_, enveloped := s.Input.(Enveloped)
+		_, enveloped := s.Input.(SelfDescribing)
 		l.checkFormat(s, path)
 		if at := member(path, "entity"); !enveloped && l.main.has(path) && !l.main.has(at) && !l.main.bad[at] {
 			l.main.faultKey(path, "lacks entity", "a gjson path, header:NAME or key")
@@ -87,7 +87,7 @@ func (l *loader) checkLocators(s *Source, path string) {
 
 // checkFormat refuses what an envelope already says.
 func (l *loader) checkFormat(s *Source, path string) {
-	if _, enveloped := s.Input.(Enveloped); enveloped || s.Format == FormatJSON || !l.main.known(member(path, "format")) {
+	if _, enveloped := s.Input.(SelfDescribing); enveloped || s.Format == FormatJSON || !l.main.known(member(path, "format")) {
 		return
 	}
 	for _, key := range []string{"payload", "operation", "delete_values"} {

@@ -109,12 +109,12 @@ type OwnHistory struct {
 	MaxAttempts int `yaml:"max_attempts" range:"1000..1000000000"`
 }
 
-// Keeps returns the delivery mode: Kind, or the sink's own.
-func (d *Delivery) Keeps() string {
+// DeliveryMode returns the delivery mode: Kind, or the sink's own.
+func (d *Delivery) DeliveryMode() string {
 	if d.Kind != "" {
 		return d.Kind
 	}
-	return d.Sink.Keeps()
+	return d.Sink.DeliveryMode()
 }
 
 // Retry says how often a change is tried before it becomes a dead letter. A

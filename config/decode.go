@@ -20,7 +20,7 @@ type decoder struct {
 	allowUnset bool
 	noFiles    bool       // references to files have no value
 	allowed    *allowance // nil in the main file, which may refer to everything
-	kinds      Kinds
+	kinds      Registry
 }
 
 // shorthand is a struct that a file may also have as a plain text: the member

@@ -102,7 +102,7 @@ func (c *Config) writeBase(h hash.Hash) {
 		deletes := slices.Clone(s.DeleteValues)
 		slices.Sort(deletes)
 		write([]any{"source", s.Name, s.Format, s.Entity, s.EventID, s.Payload, s.Operation, deletes, s.Sequence})
-		if e, ok := s.Input.(Enveloped); ok {
+		if e, ok := s.Input.(SelfDescribing); ok {
 			write(append([]any{s.Input.Kind()}, e.Fingerprint()...))
 		}
 		strip := slices.Clone(s.Strip)

@@ -2,16 +2,16 @@ package config
 
 import "reflect"
 
-// Kinds are the kinds of sources and sinks that files may name: a value of each,
+// Registry lists the kinds of sources and sinks that files may name: a value of each,
 // for its type, in the order in which they are listed to people.
-type Kinds struct {
-	Sources []Input
+type Registry struct {
+	Sources []SourceConfig
 	Sinks   []Sink
 }
 
-// Input is the configuration of a source of one kind: a pointer to a struct
+// SourceConfig is the configuration of a source of one kind: a pointer to a struct
 // whose tags the decoder reads.
-type Input interface {
+type SourceConfig interface {
 	// Kind is its key in a file.
 	Kind() string
 	// CheckLocators reports the places of s that events of this kind do not have.
@@ -23,21 +23,21 @@ type Input interface {
 	Reads(main *Cluster) string
 }
 
-// What an Input may have beside that.
+// Optional interfaces of a SourceConfig.
 type (
-	// InputDefaults fills in defaults that depend on other values.
-	InputDefaults interface{ ApplyDefaults(s *Source, c *Config) }
-	// Posted is an Input whose events are posted to the API.
-	Posted interface{ Endpoint() Endpoint }
-	// Enveloped is an Input that itself says entity, event id and operation of an
+	// SourceDefaults fills in defaults that depend on other values.
+	SourceDefaults interface{ ApplyDefaults(s *Source, c *Config) }
+	// HTTPSource is a SourceConfig whose events are posted to the API.
+	HTTPSource interface{ Endpoint() Endpoint }
+	// SelfDescribing is a SourceConfig that itself says entity, event id and operation of an
 	// event, so that no file names places for them and no files are imported into it.
-	Enveloped interface {
+	SelfDescribing interface {
 		// Envelope returns the places where its messages have them.
 		Envelope() Envelope
 		// Fingerprint lists what decisions depend on.
 		Fingerprint() []any
 	}
-	// TopicReader is an Input that reads a Kafka topic.
+	// TopicReader is a SourceConfig that reads a Kafka topic.
 	TopicReader interface{ ReadsTopic() string }
 )
 
@@ -60,8 +60,8 @@ type Envelope struct {
 type Sink interface {
 	// Kind is its key in a file.
 	Kind() string
-	// Keeps is KindState or KindLog: the sink's own delivery mode.
-	Keeps() string
+	// DeliveryMode is KindState or KindLog: the sink's own delivery mode.
+	DeliveryMode() string
 	// Check reports its faults, alone and together with the delivery's.
 	Check(c *Checker, d *Delivery)
 	// Identity lists the customer's side of it, see Config.Identity. A path
@@ -104,12 +104,12 @@ type Connections struct {
 	Wants int
 }
 
-// Secured is an Input or a Sink that connects as a TLS client; nil for none.
+// Secured is a SourceConfig or a Sink that connects as a TLS client; nil for none.
 type Secured interface{ ClientTLS() *TLS }
 
 // Endpoint returns where events of the source are posted; false for other sources.
 func (s *Source) Endpoint() (Endpoint, bool) {
-	if p, ok := s.Input.(Posted); ok {
+	if p, ok := s.Input.(HTTPSource); ok {
 		return p.Endpoint(), true
 	}
 	return Endpoint{}, false
@@ -118,7 +118,7 @@ func (s *Source) Endpoint() (Endpoint, bool) {
 // TakesFiles reports whether files may be imported into the source. One that itself
 // says entity and event id finds neither in a file.
 func (s *Source) TakesFiles() bool {
-	_, enveloped := s.Input.(Enveloped)
+	_, enveloped := s.Input.(SelfDescribing)
 	return !enveloped
 }
 
@@ -128,12 +128,12 @@ func kindMember(kind string, value any, index int) memberOf {
 }
 
 var (
-	inputType = reflect.TypeFor[Input]()
+	inputType = reflect.TypeFor[SourceConfig]()
 	sinkType  = reflect.TypeFor[Sink]()
 )
 
 // members lists the kinds that a field of this type may hold.
-func (k Kinds) members(t reflect.Type, index int) (all []memberOf) {
+func (k Registry) members(t reflect.Type, index int) (all []memberOf) {
 	switch t {
 	case inputType:
 		for _, s := range k.Sources {

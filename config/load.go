@@ -43,7 +43,7 @@ type loader struct {
 	allowUnset bool
 	confined   bool
 	allowed    *allowance // of customers' files
-	kinds      Kinds
+	kinds      Registry
 	used       claims // what only one source may use
 	faults     Faults
 }
@@ -52,7 +52,7 @@ type loader struct {
 // env returns the value of an environment variable; nil means the process's own.
 // The error is a *Faults with everything that is wrong; no Config is given
 // then. Load needs no network. kinds are those that the files may name.
-func Load(path string, env func(string) (string, bool), kinds Kinds, options ...Option) (*Config, error) {
+func Load(path string, env func(string) (string, bool), kinds Registry, options ...Option) (*Config, error) {
 	if env == nil {
 		env = os.LookupEnv
 	}
@@ -210,7 +210,7 @@ func (l *loader) applyDerivedDefaults() {
 	c.Kafka.Changes.Topic = cmp.Or(c.Kafka.Changes.Topic, c.Kafka.Prefix+".changes")
 	for i := range c.Sources {
 		s := &c.Sources[i]
-		if d, ok := s.Input.(InputDefaults); ok {
+		if d, ok := s.Input.(SourceDefaults); ok {
 			d.ApplyDefaults(s, c)
 		}
 	}

@@ -15,7 +15,7 @@ type memberOf struct {
 
 // membersOf lists the members of a struct in order, those of inlined structs
 // included; a field of a kind is a member for each kind.
-func (k Kinds) membersOf(t reflect.Type) []memberOf {
+func (k Registry) membersOf(t reflect.Type) []memberOf {
 	var all []memberOf
 	for i := range t.NumField() {
 		f := t.Field(i)

@@ -106,10 +106,10 @@ type kindOf struct {
 }
 
 func kinds() (all []kindOf) {
-	for _, k := range assemble.Kinds().Sources {
+	for _, k := range assemble.Registry().Sources {
 		all = append(all, kindOf{k.Kind(), "Source", "Input", k})
 	}
-	for _, k := range assemble.Kinds().Sinks {
+	for _, k := range assemble.Registry().Sinks {
 		all = append(all, kindOf{k.Kind(), "Delivery", "Sink", k})
 	}
 	return all

@@ -59,7 +59,7 @@ type Source struct {
 	Pos  Position `yaml:"-"`
 
 	// Input is where its events come from.
-	Input Input `yaml:",kind"`
+	Input SourceConfig `yaml:",kind"`
 
 	// Format is the form of the values: the producer's document, or the change
 	// events of Debezium or Maxwell, whose rows are then the documents.

@@ -66,7 +66,7 @@ type Backlog struct {
 
 // Kind is the configuration of a source of one kind.
 type Kind interface {
-	config.Input
+	config.SourceConfig
 	// Open makes the source. A source that cannot be read as it is configured is
 	// an error; an unreachable server is waited for later.
 	Open(ctx context.Context, e Env) (Source, error)

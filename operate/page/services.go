@@ -219,7 +219,7 @@ func (p serviceSection) view(w http.ResponseWriter, r *http.Request, who *sessio
 	projection := &cfg.Projections[s.Projection]
 	b := serviceBody{
 		Row: rows[0], Address: "/live/service?name=" + url.QueryEscape(name), Plots: p.plotsOf(r, servicePath(name), "service", name),
-		Kind: s.Delivery.Sink.Kind(), Keeps: s.Delivery.Keeps(), Target: s.Delivery.Sink.Target(&cfg.Kafka.Cluster).Name,
+		Kind: s.Delivery.Sink.Kind(), Keeps: s.Delivery.DeliveryMode(), Target: s.Delivery.Sink.Target(&cfg.Kafka.Cluster).Name,
 		Kept: s.Delivery.History.Keep > 0, When: projection.When, Numbers: projection.Numbers, File: fmt.Sprintf("%s:%d", baseName(projection.Pos.File), projection.Pos.Line),
 		Acts: who != nil, Form: who.Form(),
 	}

@@ -43,8 +43,8 @@ type Config struct {
 // Kind implements config.Sink.
 func (*Config) Kind() string { return "clickhouse" }
 
-// Keeps implements config.Sink.
-func (*Config) Keeps() string { return config.KindState }
+// DeliveryMode implements config.Sink.
+func (*Config) DeliveryMode() string { return config.KindState }
 
 var tableName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*(\.[A-Za-z_][A-Za-z0-9_]*)?$`)
 

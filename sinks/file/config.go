@@ -19,8 +19,8 @@ type Config struct {
 // Kind implements config.Sink.
 func (*Config) Kind() string { return "file" }
 
-// Keeps implements config.Sink.
-func (*Config) Keeps() string { return config.KindLog }
+// DeliveryMode implements config.Sink.
+func (*Config) DeliveryMode() string { return config.KindLog }
 
 // Check implements config.Sink.
 func (*Config) Check(*config.Checker, *config.Delivery) {}

@@ -25,8 +25,8 @@ type Config struct {
 // Kind implements config.Sink.
 func (*Config) Kind() string { return "kafka" }
 
-// Keeps implements config.Sink.
-func (*Config) Keeps() string { return config.KindLog }
+// DeliveryMode implements config.Sink.
+func (*Config) DeliveryMode() string { return config.KindLog }
 
 // Check implements config.Sink.
 func (c *Config) Check(check *config.Checker, _ *config.Delivery) {

@@ -40,8 +40,8 @@ type Config struct {
 // Kind implements config.Sink.
 func (*Config) Kind() string { return "postgres" }
 
-// Keeps implements config.Sink.
-func (c *Config) Keeps() string {
+// DeliveryMode implements config.Sink.
+func (c *Config) DeliveryMode() string {
 	if Mode(c.Mode) == Append {
 		return config.KindLog
 	}

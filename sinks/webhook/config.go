@@ -54,8 +54,8 @@ type Config struct {
 // Kind implements config.Sink.
 func (*Config) Kind() string { return "webhook" }
 
-// Keeps implements config.Sink.
-func (c *Config) Keeps() string { return c.Mode }
+// DeliveryMode implements config.Sink.
+func (c *Config) DeliveryMode() string { return c.Mode }
 
 // Check implements config.Sink.
 func (c *Config) Check(check *config.Checker, d *config.Delivery) {

@@ -18,10 +18,10 @@ type Config struct {
 	Linger config.Duration `yaml:"linger" default:"1s" range:"10ms..1h"`
 }
 
-// Kind implements config.Input.
+// Kind implements config.SourceConfig.
 func (*Config) Kind() string { return "file" }
 
-// CheckLocators implements config.Input: a line has neither key nor headers.
+// CheckLocators implements config.SourceConfig: a line has neither key nor headers.
 func (*Config) CheckLocators(c *config.Checker, s *config.Source) {
 	c.RefuseKeys(s)
 	for key, at := range s.Locators() {
@@ -31,10 +31,10 @@ func (*Config) CheckLocators(c *config.Checker, s *config.Source) {
 	}
 }
 
-// Check implements config.Input.
+// Check implements config.SourceConfig.
 func (*Config) Check(*config.Checker, *config.Source) {}
 
-// Reads implements config.Input.
+// Reads implements config.SourceConfig.
 func (c *Config) Reads(*config.Cluster) string { return config.FileTarget(c.Path) }
 
 // Open implements sources.Kind.

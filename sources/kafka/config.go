@@ -30,19 +30,19 @@ type Config struct {
 	derived bool // Group is the default
 }
 
-// Kind implements config.Input.
+// Kind implements config.SourceConfig.
 func (*Config) Kind() string { return "kafka" }
 
-// ApplyDefaults implements config.InputDefaults.
+// ApplyDefaults implements config.SourceDefaults.
 func (c *Config) ApplyDefaults(s *config.Source, all *config.Config) {
 	c.derived = c.Group == ""
 	c.Group = cmp.Or(c.Group, all.Kafka.Group+".source."+s.Name)
 }
 
-// CheckLocators implements config.Input: a record has key and headers.
+// CheckLocators implements config.SourceConfig: a record has key and headers.
 func (*Config) CheckLocators(*config.Checker, *config.Source) {}
 
-// Check implements config.Input.
+// Check implements config.SourceConfig.
 func (c *Config) Check(check *config.Checker, _ *config.Source) {
 	check.Cluster(&c.Cluster)
 	check.Topic("topic", c.Topic)
@@ -52,7 +52,7 @@ func (c *Config) Check(check *config.Checker, _ *config.Source) {
 	check.PlainCluster(&c.Cluster)
 }
 
-// Reads implements config.Input.
+// Reads implements config.SourceConfig.
 func (c *Config) Reads(main *config.Cluster) string {
 	return config.TopicTarget(&c.Cluster, main, c.Topic)
 }

@@ -40,15 +40,15 @@ type Config struct {
 	sequenced bool // the source has a sequence
 }
 
-// Kind implements config.Input.
+// Kind implements config.SourceConfig.
 func (*Config) Kind() string { return "outbox" }
 
-// ApplyDefaults implements config.InputDefaults.
+// ApplyDefaults implements config.SourceDefaults.
 func (c *Config) ApplyDefaults(s *config.Source, _ *config.Config) {
 	c.sequenced = !s.Sequence.IsZero()
 }
 
-// CheckLocators implements config.Input: columns take the place of locators.
+// CheckLocators implements config.SourceConfig: columns take the place of locators.
 func (c *Config) CheckLocators(check *config.Checker, s *config.Source) {
 	for key, at := range s.Locators() {
 		switch {
@@ -65,7 +65,7 @@ func (c *Config) CheckLocators(check *config.Checker, s *config.Source) {
 // sqlName is a name in SQL that needs no quotes but for its case.
 var sqlName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_$]*$`)
 
-// Check implements config.Input.
+// Check implements config.SourceConfig.
 func (c *Config) Check(check *config.Checker, s *config.Source) {
 	check.Database("url", c.URL)
 	if check.Known("table") && c.Table != "" {
@@ -92,10 +92,10 @@ func (c *Config) Check(check *config.Checker, s *config.Source) {
 	}
 }
 
-// Reads implements config.Input.
+// Reads implements config.SourceConfig.
 func (*Config) Reads(*config.Cluster) string { return "" }
 
-// Envelope implements config.Enveloped.
+// Envelope implements config.SelfDescribing.
 func (c *Config) Envelope() config.Envelope {
 	e := config.Envelope{Entity: config.Locator{Key: true}, EventID: config.Locator{Header: EventIDMetadata}, UUID: true}
 	if c.Columns.Operation != "" {
@@ -104,7 +104,7 @@ func (c *Config) Envelope() config.Envelope {
 	return e
 }
 
-// Fingerprint implements config.Enveloped.
+// Fingerprint implements config.SelfDescribing.
 func (c *Config) Fingerprint() []any {
 	return []any{c.Columns.ID, c.Columns.Order, c.Columns.Entity, c.Columns.Payload, c.Columns.EventID, c.Columns.Operation, c.Columns.Headers}
 }

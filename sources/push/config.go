@@ -21,20 +21,20 @@ type Config struct {
 	Token config.Secret `yaml:"token"`
 }
 
-// Kind implements config.Input.
+// Kind implements config.SourceConfig.
 func (*Config) Kind() string { return "http" }
 
-// ApplyDefaults implements config.InputDefaults.
+// ApplyDefaults implements config.SourceDefaults.
 func (c *Config) ApplyDefaults(s *config.Source, _ *config.Config) {
 	c.Path = cmp.Or(c.Path, s.Name)
 }
 
-// CheckLocators implements config.Input: a request has headers and no key.
+// CheckLocators implements config.SourceConfig: a request has headers and no key.
 func (*Config) CheckLocators(c *config.Checker, s *config.Source) { c.RefuseKeys(s) }
 
 var urlName = regexp.MustCompile(`^[A-Za-z0-9_~-][A-Za-z0-9._~-]*$`)
 
-// Check implements config.Input.
+// Check implements config.SourceConfig.
 func (c *Config) Check(check *config.Checker, s *config.Source) {
 	check.Token("token", c.Token)
 	if check.Known("path") && !urlName.MatchString(c.Path) {
@@ -49,10 +49,10 @@ func (c *Config) Check(check *config.Checker, s *config.Source) {
 	}
 }
 
-// Reads implements config.Input.
+// Reads implements config.SourceConfig.
 func (*Config) Reads(*config.Cluster) string { return "" }
 
-// Endpoint implements config.Posted.
+// Endpoint implements config.HTTPSource.
 func (c *Config) Endpoint() config.Endpoint {
 	return config.Endpoint{Path: c.Path, MaxBody: c.MaxBody, Token: c.Token}
 }
