@@ -16,8 +16,8 @@ type API struct {
 	// Tokens is a file with the hashes of the tenants' tokens. It is read again
 	// when it changes. Without it requests on a loopback address need no token.
 	Tokens string `yaml:"tokens" path:"true"`
-	// Keys says how long idempotency keys are kept.
-	Keys Keys `yaml:"keys"`
+	// Idempotency says how long idempotency keys are kept.
+	Idempotency Idempotency `yaml:"idempotency"`
 	// MaxRows is the most rows of a batch.
 	MaxRows int `yaml:"max_rows" default:"1000" range:"1..100000"`
 	// MaxBody is the largest request, uploads of files to import excepted.
@@ -59,8 +59,8 @@ type APITLS struct {
 	ClientCA string `yaml:"client_ca" path:"true"`
 }
 
-// Keys says how long the ledger keeps idempotency keys.
-type Keys struct {
+// Idempotency says how long the ledger keeps idempotency keys.
+type Idempotency struct {
 	// Retention is how long a key is recognised; after it the key is new.
 	Retention Duration `yaml:"retention" default:"30d" range:"1m..365d"`
 	// Lease is how long an attempt that did not answer keeps others from

@@ -255,9 +255,9 @@ func (l *loader) checkListeners() {
 	if !c.NeedsAPI() {
 		return
 	}
-	if k := c.API.Keys; k.Retention.D() < k.Lease.D()+c.API.Timeout.D() {
+	if k := c.API.Idempotency; k.Retention.D() < k.Lease.D()+c.API.Timeout.D() {
 		// The first attempt would still be under way when its key is new again.
-		l.main.fault("api.keys.retention", "is shorter than a request may take", "at least api.keys.lease and api.timeout together")
+		l.main.fault("api.idempotency.retention", "is shorter than a request may take", "at least api.idempotency.lease and api.timeout together")
 	}
 	var certificate *ServerTLS
 	if t := c.API.TLS; t != nil {

@@ -126,7 +126,7 @@ type Retry struct {
 	MinBackoff Duration `yaml:"min_backoff" default:"200ms" range:"1ms..1h"`
 	// MaxBackoff is the longest wait.
 	MaxBackoff Duration `yaml:"max_backoff" default:"1m" range:"1ms..24h"`
-	// Later is when a change whose attempts all failed is offered again for the
+	// RedriveAfter is when a change whose attempts all failed is offered again for the
 	// first time; the wait doubles from there, up to a day. 0 switches that off.
-	Later Duration `yaml:"later" default:"1h" range:"0s..24h"`
+	RedriveAfter Duration `yaml:"redrive_after" default:"1h" range:"0s..24h"`
 }

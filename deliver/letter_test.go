@@ -78,7 +78,7 @@ func later(name string, wait time.Duration) func(*deliver.Options) {
 
 // I9: what was given up is offered again by a request of the owner, with its
 // letter; once, until it dies again. What the target refused is not, nor what
-// belongs to a service without retry.later.
+// belongs to a service without retry.redrive_after.
 func TestI9WhatWasGivenUpIsOfferedAgain(t *testing.T) {
 	const off, other = "acme/all@off", "acme/all@other"
 	w := newWorld(t, service, off, other)
@@ -114,7 +114,7 @@ func TestI9WhatWasGivenUpIsOfferedAgain(t *testing.T) {
 	require.Zero(t, p.metric("weir_delivery_offered_again_total", off)+p.metric("weir_delivery_offered_again_total", other))
 }
 
-// The shortest retry.later says how often is looked, whoever else has a longer one.
+// The shortest retry.redrive_after says how often is looked, whoever else has a longer one.
 func TestI9TheShortestLaterCounts(t *testing.T) {
 	w := newWorld(t, service, other)
 	p := w.start(map[string]sinks.Traits{service: state, other: state}, later(service, time.Millisecond), later(other, 24*time.Hour))

@@ -63,13 +63,13 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 		Name: "weir_frames_passed_over_total", Help: "Frames that were decided after the backup from which the store was restored; what they held is decided again.",
 	})
 	m.offered = prometheus.NewCounterVec(prometheus.CounterOpts{
-		Name: "weir_delivery_offered_again_total", Help: "Dead letters of the service that were given up and offered again by retry.later.",
+		Name: "weir_delivery_offered_again_total", Help: "Dead letters of the service that were given up and offered again by retry.redrive_after.",
 	}, []string{"service"})
 	m.unrecorded = prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "weir_delivery_history_lost_total", Help: "Attempts of the service that the delivery history lacks, since they came faster than the store took them.",
 	}, []string{"service"})
 	m.found = prometheus.NewCounterVec(prometheus.CounterOpts{
-		Name: "weir_deliveries_found_total", Help: "Changes of the service that were in its target already when a process took over or had lost an answer, and were skipped.",
+		Name: "weir_delivery_already_present_total", Help: "Changes of the service that were in its target already when a process took over or had lost an answer, and were skipped.",
 	}, []string{"service"})
 	reg.MustRegister(m.deliveries, m.failures, m.paused, m.seconds, m.age, m.behind, m.gaps, m.malformed, m.passedOver, m.offered, m.unrecorded, m.found)
 	return m

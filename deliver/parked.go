@@ -103,7 +103,7 @@ func restored(p *partition, rows []store.DeadLetter) []*core.Item {
 const CodeServiceRemoved = "service_removed"
 
 // abandon makes an ordinary letter of a retrying change of a service that is not
-// configured. It is due at once, so a service that returns with retry.later gets it. Only a
+// configured. It is due at once, so a service that returns with retry.redrive_after gets it. Only a
 // process of the active revision can save that. The caller holds the stage's mutex.
 func (p *partition) abandon(l store.DeadLetter, key string) {
 	l.State, l.Code, l.Later, l.NextTry = store.LetterOpen, CodeServiceRemoved, time.Microsecond, time.Time{}

@@ -135,7 +135,7 @@ func TestASuccessorFindsWhatWasWritten(t *testing.T) {
 	p.delivered(service)
 	require.Equal(t, []string{"a:1", "b:2", "a:3"}, all.has)
 	require.Equal(t, "0", next.claims[0].Bookmark)
-	require.EqualValues(t, 2, p.metric("weir_deliveries_found_total", service))
+	require.EqualValues(t, 2, p.metric("weir_delivery_already_present_total", service))
 	require.Eventually(t, func() bool { return w.mark() == "3" }, patience, time.Millisecond)
 	require.NoError(t, p.stop())
 }

@@ -42,7 +42,7 @@ func (st *importStage) newImporter(ready func() error) (*imports.Importer, error
 		}
 		shapes[c.Name] = &shape
 	}
-	keys := st.cfg.API.Keys
+	keys := st.cfg.API.Idempotency
 	return imports.NewImporter(imports.ImporterOptions{
 		Store: st.store,
 		Intake: &imports.Taker{

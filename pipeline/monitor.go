@@ -258,7 +258,7 @@ func (m *monitor) showBacklogs(ctx context.Context) {
 			age = max(0, time.Since(stats.OldestInProgress))
 		}
 		m.gauges.ledgerOldest.Set(age.Seconds())
-		m.gauges.ledgerOverdue.Set(overdue(stats.Months, m.cfg.API.Keys.Retention.D(), time.Now()).Seconds())
+		m.gauges.ledgerOverdue.Set(overdue(stats.Months, m.cfg.API.Idempotency.Retention.D(), time.Now()).Seconds())
 	}
 	if counts, err := m.store.CountLetters(ctx); err == nil {
 		for _, stage := range store.Stages {

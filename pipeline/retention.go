@@ -128,7 +128,7 @@ func (h *retainer) heard(reached *operate.DeliveryProgress, t store.Tombstone) c
 // retainClaims drops the expired months of the ledger at the configured time of day, and at
 // the start to make up for a missed night. Every process may do it.
 func (h *retainer) retainClaims(ctx context.Context) time.Duration {
-	keys := h.cfg.API.Keys
+	keys := h.cfg.API.Idempotency
 	pause := untilTimeOfDay(time.Now(), keys.DropAt.D())
 	dropped, err := h.store.RetainClaims(ctx, keys.Retention.D())
 	switch {

@@ -46,8 +46,8 @@ func TestMonthsOfKeysAreDroppedAtNight(t *testing.T) {
 		midnight := time.Now().UTC()
 		r := &retained{errs: []error{errors.New("busy")}}
 		cfg := &config.Config{}
-		cfg.API.Keys.Retention = config.Duration(48 * time.Hour)
-		cfg.API.Keys.DropAt = config.TimeOfDay(3*time.Hour + 30*time.Minute)
+		cfg.API.Idempotency.Retention = config.Duration(48 * time.Hour)
+		cfg.API.Idempotency.DropAt = config.TimeOfDay(3*time.Hour + 30*time.Minute)
 		reg := prometheus.NewRegistry()
 		h := &retainer{store: r, cfg: cfg, log: slog.New(slog.DiscardHandler), dropped: newGauges(reg).ledgerDropped}
 		ctx, cancel := context.WithTimeout(t.Context(), 50*time.Hour)

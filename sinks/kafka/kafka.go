@@ -25,7 +25,7 @@ const (
 	OpHeader      = "weir-op"
 	// PartitionHeader is the partition of the changes log that the change came by.
 	PartitionHeader = "weir-partition"
-	// PositionHeader is the position of a change that an operator, or retry.later, sent once
+	// PositionHeader is the position of a change that an operator, or retry.redrive_after, sent once
 	// more; that of any other is its version.
 	PositionHeader = "weir-position"
 	// PipelineHeader is Options.Pipeline: keys and positions repeat in other pipelines.

@@ -40,7 +40,7 @@ sources:
   orders: {http: {}, entity: id, event_id: event, strip: [event]}
   plain: {http: {}, entity: id}
 customers: ["customers/*.yaml"]
-api: {listen: "127.0.0.1:0", keys: {lease: %s, retention: %s}}
+api: {listen: "127.0.0.1:0", idempotency: {lease: %s, retention: %s}}
 admin: {listen: "127.0.0.1:0"}
 `
 

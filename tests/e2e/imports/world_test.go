@@ -28,7 +28,7 @@ sources:
   lab: {file: {path: lab.jsonl}, entity: id, event_id: event}
   orders: {http: {}, entity: id}
 customers: ["customers/*.yaml"]
-api: {listen: "127.0.0.1:0", keys: {lease: 1s}}
+api: {listen: "127.0.0.1:0", idempotency: {lease: 1s}}
 admin: {listen: "127.0.0.1:0"}
 `
 
