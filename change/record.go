@@ -22,6 +22,8 @@ type Origin struct {
 	// Partition and Offset grow with the stream; meaningless without Topic.
 	Partition int32 `json:"p,omitempty"`
 	Offset    int64 `json:"o,omitempty"`
+	// Index orders the events of one Offset: the changes of a transaction.
+	Index int64 `json:"x,omitempty"`
 }
 
 // Event is one event about one entity. Its entity is the record's key and its
@@ -39,9 +41,12 @@ type Event struct {
 	Use *Use `json:"u,omitempty"`
 	// Replay is set on an event that was a dead letter: it is older than its
 	// inbox offset says.
-	Replay  *Replay `json:"r,omitempty"`
-	Entity  string  `json:"-"`
-	Payload []byte  `json:"-"` // stripped JSON; nil on Delete
+	Replay *Replay `json:"r,omitempty"`
+	// Unchanged names the members of the payload whose values the producer left out because they
+	// did not change: the stored document has them. The payload holds a placeholder there.
+	Unchanged []string `json:"n,omitempty"`
+	Entity    string   `json:"-"`
+	Payload   []byte   `json:"-"` // stripped JSON; nil on Delete
 }
 
 // Use is a use of an idempotency key: what decide knows a key by when the ledger

@@ -84,7 +84,7 @@ type Source struct {
 	// overwrites a newer one.
 	Sequence Locator `yaml:"sequence"`
 	// UnavailableValue is the connector's unavailable.value.placeholder: a column that has
-	// it makes the event a dead letter. Defaults to Debezium's with format debezium, else
+	// it keeps the value of the stored document. Defaults to Debezium's with format debezium, else
 	// to none.
 	UnavailableValue string `yaml:"unavailable_value"`
 	// Strip lists patterns of paths that no service needs.

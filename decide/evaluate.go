@@ -139,6 +139,13 @@ func (ev *evaluation) event(r *record) error {
 		}
 	}
 	previous := ev.docs[e.Source]
+	if len(e.Unchanged) > 0 && root.Exists() {
+		var err error
+		if root, err = ev.plan.Merge.Fill(&ev.trees, e.Source, previous, root, e.Unchanged); err != nil {
+			ev.fail(r, "unavailable", err.Error())
+			return nil
+		}
+	}
 	next, changed, err := ev.plan.Merge.NextNode(&ev.trees, e.Source, previous, root)
 	if err != nil {
 		ev.fail(r, "merge", err.Error())

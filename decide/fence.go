@@ -1,6 +1,7 @@
 package decide
 
 import (
+	"cmp"
 	"slices"
 	"time"
 
@@ -41,6 +42,14 @@ type position struct {
 	Topic     string
 	Partition int32
 	Offset    int64
+	Index     int64
+}
+
+func (p position) isOf(e *change.Event) bool { return p.Topic == e.Topic && p.Partition == e.Partition }
+
+// compare orders the place of an event of the same stream and partition against p.
+func (p position) compare(e *change.Event) int {
+	return cmp.Or(cmp.Compare(e.Offset, p.Offset), cmp.Compare(e.Index, p.Index))
 }
 
 // staleReason says why an event is stale; empty when it is not.
@@ -77,7 +86,7 @@ func (f fence) check(e *change.Event, mark string) staleReason {
 	}
 	if e.Topic != "" {
 		for _, p := range s.Positions {
-			if p.Topic == e.Topic && p.Partition == e.Partition && e.Offset <= p.Offset {
+			if p.isOf(e) && p.compare(e) <= 0 {
 				return stalePosition
 			}
 		}
@@ -128,10 +137,10 @@ func (s *sourceFence) checkReplay(e *change.Event, mark string) staleReason {
 		}
 	}
 	for i, p := range s.Positions {
-		if e.Topic == "" || p.Topic != e.Topic || p.Partition != e.Partition {
+		if e.Topic == "" || !p.isOf(e) {
 			continue
 		}
-		if e.Offset < p.Offset {
+		if p.compare(e) < 0 {
 			return staleReplay
 		}
 		if i == len(s.Positions)-1 {
@@ -165,14 +174,16 @@ func (f fence) note(e *change.Event, mark string, version change.Version, at tim
 	}
 	// The last position is that of the newest event, also when it has none.
 	if e.Topic != "" || len(s.Positions) > 0 {
-		was := slices.IndexFunc(s.Positions, func(p position) bool { return p.Topic == e.Topic && p.Partition == e.Partition })
-		offset := e.Offset
+		was := slices.IndexFunc(s.Positions, func(p position) bool { return p.isOf(e) })
+		newest := position{e.Topic, e.Partition, e.Offset, e.Index}
 		if was >= 0 {
 			// A replay may be newer by its sequence and have a lower offset.
-			offset = max(offset, s.Positions[was].Offset)
+			if p := s.Positions[was]; p.compare(e) < 0 {
+				newest = p
+			}
 			s.Positions = slices.Delete(s.Positions, was, was+1)
 		}
-		s.Positions = append(s.Positions, position{e.Topic, e.Partition, offset})
+		s.Positions = append(s.Positions, newest)
 		if n := len(s.Positions) - maxPositions; n > 0 {
 			s.Positions = slices.Delete(s.Positions, 0, n)
 		}

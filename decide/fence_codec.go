@@ -27,6 +27,7 @@ func (f fence) encode() []byte {
 			b = wire.Append(b, p.Topic)
 			b = binary.AppendVarint(b, int64(p.Partition))
 			b = binary.AppendVarint(b, p.Offset)
+			b = binary.AppendVarint(b, p.Index)
 		}
 		b = binary.AppendUvarint(b, uint64(len(s.Events)))
 		for _, mark := range s.Events {
@@ -78,7 +79,7 @@ func (room *fenceRoom) decode(f fence, b []byte) error {
 		if n := int(r.Count()); n > 0 {
 			s.Positions = allot(&room.positions, n+1)[:0]
 			for ; n > 0 && !r.Failed; n-- {
-				s.Positions = append(s.Positions, position{Topic: text(), Partition: int32(r.Varint()), Offset: r.Varint()})
+				s.Positions = append(s.Positions, position{Topic: text(), Partition: int32(r.Varint()), Offset: r.Varint(), Index: r.Varint()})
 			}
 		}
 		if n := int(r.Count()); n > 0 {

@@ -119,7 +119,7 @@ func TestHistoryKeepsTheNewest(t *testing.T) {
 
 // A history that cannot be read stops no decision, a fence that cannot be read does.
 func TestHistoryIsOptional(t *testing.T) {
-	known := fence{"s": {Sequence: "5", Positions: []position{{"topic", 3, 1 << 40}, {"", 0, -1}}, Events: []string{"a\x00b"}, Version: 7, At: -1, Died: 1e13}, "t": {}}
+	known := fence{"s": {Sequence: "5", Positions: []position{{"topic", 3, 1 << 40, 7}, {"", 0, -1, 0}}, Events: []string{"a\x00b"}, Version: 7, At: -1, Died: 1e13}, "t": {}}
 	plain := encodeState(&history{}, known)
 	m, f, err := decodeState(plain)
 	require.NoError(t, err)

@@ -108,7 +108,7 @@ func (s *Extractor) extract(f *transport.Frame, i int, t *change.Trace) extracte
 		if f.TopicID != "" {
 			for _, r := range x.records() {
 				o := &r.Event.Origin
-				o.Topic, o.Partition, o.Offset = f.TopicID, f.Partition, ev.Offset
+				o.Topic, o.Partition, o.Offset, o.Index = f.TopicID, f.Partition, ev.Offset, ev.Index
 			}
 		}
 		return x
@@ -201,8 +201,9 @@ func (s *Extractor) parse(ev *transport.Received, sum *canonicaltree.Digest) (ex
 		defer stripped.Release()
 		root = stripped.Root()
 	}
-	if err := s.Unavailable.check(root); err != nil {
-		return extracted{}, err
+	if e.Unchanged = s.Unavailable.in(root); len(e.Unchanged) > 0 && c.moved != "" {
+		return extracted{}, refuse("unavailable", "column %.64q was left unchanged by the update and is not in the database's log, "+
+			"and the row has another entity now: ALTER TABLE … REPLICA IDENTITY FULL, or strip the column", e.Unchanged[0])
 	}
 	e.Payload = root.Raw()
 	if e.EventID != "" {

@@ -123,6 +123,9 @@ func outcomeOf(record change.Record, letter *store.DeadLetter) string {
 	if e.EventID != "" {
 		text += "\nevent id " + e.EventID
 	}
+	for _, column := range e.Unchanged {
+		text += "\nunchanged " + column
+	}
 	if e.Payload != nil {
 		text += "\n" + string(e.Payload)
 	}

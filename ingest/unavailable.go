@@ -79,19 +79,17 @@ func nameUUID(name []byte) string {
 	return id.String()
 }
 
-// check refuses a row with a column that is not available: the placeholder would
-// overwrite the value that is known.
-func (u *Unavailable) check(row canonicaltree.Node) error {
-	if u == nil {
+// in returns the columns of a row that are not available.
+func (u *Unavailable) in(row canonicaltree.Node) (columns []string) {
+	if u == nil || row.Kind() != canonicaltree.Object {
 		return nil
 	}
 	for column := range row.Children() {
 		if u.is(column) {
-			return refuse("unavailable", "column %.64q was left unchanged by the update and is not in the database's log: "+
-				"ALTER TABLE … REPLICA IDENTITY FULL, or strip the column", column.Name())
+			columns = append(columns, string(column.Name()))
 		}
 	}
-	return nil
+	return columns
 }
 
 // is reports whether a column has the placeholder in one of its forms.

@@ -71,6 +71,7 @@ type Received struct {
 	Value   []byte // nil: null
 	Headers []Header
 	Offset  int64
+	Index   int64     // orders the records of one Offset, as those of one transaction
 	Time    time.Time // of the record, UTC, millisecond resolution
 	// Redelivered: the record may have been handed out before, by an earlier
 	// assignment of any process or by this one.

@@ -3,6 +3,7 @@ package merge
 import (
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/seed-86dfc502/weir/canonicaltree"
 )
@@ -45,6 +46,33 @@ func (p *Plan) NextNode(trees *canonicaltree.Batch, source string, stored, event
 		return canonicaltree.Node{}, false, ofSource(source, fmt.Errorf("with this patch the document has %d bytes, the limit (max_event) is %d", size, s.MaxBytes))
 	}
 	return trees.Keep(tree).Root(), true, nil
+}
+
+// Fill returns an event whose members of the names in unchanged have the values of stored. The
+// error names a member that stored lacks.
+func (p *Plan) Fill(trees *canonicaltree.Batch, source string, stored, event canonicaltree.Node, unchanged []string) (canonicaltree.Node, error) {
+	b := canonicaltree.NewBuilder(len(stored.Raw()) + len(event.Raw()))
+	b.BeginObject()
+	for v := range event.Children() {
+		if name := string(v.Name()); slices.Contains(unchanged, name) {
+			if v = stored.Get(name); !v.Exists() {
+				return canonicaltree.Node{}, fmt.Errorf("column %.64q was left unchanged by the update, is not in the database's log, and the stored document "+
+					"does not have it: ALTER TABLE … REPLICA IDENTITY FULL, or strip the column", name)
+			}
+		}
+		b.Name(v.Name())
+		b.Value(v)
+	}
+	b.End()
+	tree, err := b.Tree()
+	if err != nil {
+		return canonicaltree.Node{}, ofSource(source, err)
+	}
+	if size, most := len(tree.Root().Raw()), p.sources[source].MaxBytes; most > 0 && size > most {
+		tree.Release()
+		return canonicaltree.Node{}, ofSource(source, fmt.Errorf("with its unchanged columns the document has %d bytes, the limit (max_event) is %d", size, most))
+	}
+	return trees.Keep(tree).Root(), nil
 }
 
 // patches reports whether patch changes target, which exists.

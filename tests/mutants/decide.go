@@ -174,7 +174,7 @@ var decideMutants = []mutant{
 	},
 	{
 		rule: "a repeated position is stale", in: "decide", fn: "fence.check",
-		find: "_1._2 <= _3._2 {", put: "_1._2 < _3._2-1 {",
+		find: "_1.compare(_2) <= 0 {", put: "_1.compare(_2) < -1 {",
 		test: "TestI5PositionAndSequence",
 	},
 	{
@@ -189,7 +189,7 @@ var decideMutants = []mutant{
 	},
 	{
 		rule: "a replay moves no position back", in: "decide", fn: "fence.note",
-		find: "_1 = max(_1, _2._3[_4]._5)", put: "_ = _1",
+		find: "_1 = _2\n", put: "_, _ = _1, _2\n",
 		test: "TestReplayedEventMovesNoPositionBack",
 	},
 	{
