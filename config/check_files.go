@@ -42,28 +42,41 @@ func (l *loader) checkFiles() {
 			doc.fault(at, "is not a regular file", "a file, or the name of a new one")
 			continue
 		}
-		for _, f := range own {
-			if absolute(file) == absolute(f.file) || info != nil && f.info != nil && os.SameFile(info, f.info) {
-				doc.fault(at, "is a file of Weir itself: "+f.what, "a file of the sink's own")
+		for _, name := range namesOf(file, info) {
+			if what, is := own[name]; is {
+				doc.fault(at, "is a file of Weir itself: "+what, "a file of the sink's own")
 				break
 			}
 		}
 	}
 }
 
-// ownFile is a file that no sink may write.
-type ownFile struct {
-	file, what string
-	info       os.FileInfo // nil where there is none
+// namesOf returns the names by which a file is known: its path without links, and, if info is
+// not nil, its place in the file system, which its hard links share.
+func namesOf(file string, info os.FileInfo) []any {
+	names := []any{absolute(file)}
+	if info != nil {
+		if sys, ok := info.Sys().(*syscall.Stat_t); ok {
+			names = append(names, [2]uint64{uint64(sys.Dev), sys.Ino})
+		}
+	}
+	return names
 }
 
-// ownFiles lists the files of the configuration, those that the main file names, and
-// the state with what SQLite and the process keep beside it.
-func (l *loader) ownFiles() (all []ownFile) {
+// ownFiles describes, by their names, the files that no sink may write: those of the
+// configuration, those that the main file names, and the state with what SQLite and the
+// process keep beside it.
+func (l *loader) ownFiles() map[any]string {
+	all := map[any]string{}
 	add := func(file, what string) {
-		if file != "" {
-			info, _ := os.Stat(file)
-			all = append(all, ownFile{file, what, info})
+		if file == "" {
+			return
+		}
+		info, _ := os.Stat(file)
+		for _, name := range namesOf(file, info) {
+			if _, known := all[name]; !known {
+				all[name] = what
+			}
 		}
 	}
 	add(l.main.file, "the main file")

@@ -23,6 +23,8 @@ type workload struct {
 	changes func(r *rand.Rand) int
 	// view returns the fields and the filter of service i of n.
 	view func(i, n int) (fields []int, when string)
+	// regions returns how many values the filters of n services require.
+	regions func(n int) int
 }
 
 // sparse: an event changes one field, which one service sees on average. Up to
@@ -31,6 +33,7 @@ type workload struct {
 var sparse = workload{
 	name:    "sparse",
 	changes: func(*rand.Rand) int { return 1 },
+	regions: benchRegions,
 	view: func(i, n int) (fields []int, when string) {
 		groups := min(n, benchGroups)
 		for f := i % groups; f < benchFields; f += groups {
@@ -47,8 +50,22 @@ var sparse = workload{
 var dense = workload{
 	name:    "dense",
 	changes: func(r *rand.Rand) int { return 1 + r.IntN(2) },
+	regions: benchRegions,
 	view: func(i, _ int) (fields []int, when string) {
 		return rand.New(rand.NewPCG(uint64(i), 8)).Perm(benchFields)[:8], ""
+	},
+}
+
+func benchRegions(services int) int { return max(1, services/benchGroups) }
+
+// few: an event concerns three services, however many there are.
+var few = workload{
+	name:    "few",
+	changes: dense.changes,
+	regions: func(n int) int { return max(1, n/3) },
+	view: func(i, n int) (fields []int, when string) {
+		fields, _ = dense.view(i, n)
+		return fields, fmt.Sprintf("doc.region == %d", i%max(1, n/3))
 	},
 }
 
@@ -102,7 +119,7 @@ func (s *stream) event(entity int) event {
 	key := fmt.Sprintf("E-%06d", entity)
 	var b strings.Builder
 	b.Grow(720)
-	fmt.Fprintf(&b, `{"id":"%s","event":"%d","data":{"region":%d,"updated_at":%d`, key, s.n, entity%max(1, s.services/benchGroups), s.n)
+	fmt.Fprintf(&b, `{"id":"%s","event":"%d","data":{"region":%d,"updated_at":%d`, key, s.n, entity%s.w.regions(s.services), s.n)
 	from := 0
 	if s.r.Float64() < benchReorder {
 		from = s.r.IntN(benchFields)
@@ -131,7 +148,7 @@ func (s *stream) customers(sink func(i int) string) map[string]string {
 			fmt.Fprintf(&b, "      field_%d: f%02d\n", f, f)
 		}
 		fmt.Fprintf(&b, "    deliver:\n      sink: %s\n", sink(i))
-		files[fmt.Sprintf("customers/c%03d.yaml", i)] = b.String()
+		files[fmt.Sprintf("customers/c%05d.yaml", i)] = b.String()
 	}
 	return files
 }
