@@ -66,7 +66,7 @@ func (b *Builder) Value(n Node) {
 	if b.err != nil || !b.fits(len(raw)+len(n.t.text)) {
 		return
 	}
-	if tooDeep(n, b.level()) {
+	if n.TooDeep(b.level()) {
 		b.tooDeep()
 		return
 	}

@@ -56,7 +56,7 @@ func (e *Encoder) Name(name []byte) {
 
 // Value adds a value with all that is in it. It must exist.
 func (e *Encoder) Value(n Node) {
-	if tooDeep(n, len(e.open)) {
+	if n.TooDeep(len(e.open)) {
 		e.deep = true
 		return
 	}
@@ -132,8 +132,9 @@ func (e *Encoder) added() {
 	}
 }
 
-// tooDeep reports whether n exceeds the depth limit inside level arrays and objects.
-func tooDeep(n Node, level int) bool {
+// TooDeep reports whether n, which exists, exceeds the default limit of depth inside level
+// arrays and objects.
+func (n Node) TooDeep(level int) bool {
 	if level+n.t.depth <= DefaultDepth {
 		return false // whatever n is in its tree
 	}

@@ -10,6 +10,7 @@ import (
 	"github.com/seed-86dfc502/weir/internal/fieldcount"
 	"github.com/seed-86dfc502/weir/internal/poison"
 	"github.com/seed-86dfc502/weir/projections"
+	"github.com/seed-86dfc502/weir/projections/merge"
 	"github.com/seed-86dfc502/weir/store"
 )
 
@@ -128,10 +129,18 @@ type scratch struct {
 	decisions decisionCounts
 	touched   projections.Set
 	output    output
-	trees     canonicaltree.Batch // of documents that are stored or put together
-	fences    fenceRoom
-	free      []*evaluation // with room of earlier batches
-	used      []*evaluation
+	trees     canonicaltree.Batch // of stored documents, and of those that a patch made
+
+	layered *evaluation  // the entity whose documents layers are; nil: see view
+	layers  merge.Layers // as they are now
+	before  merge.Layers // as they were before the event
+	merged  projections.Document
+	shown   bool // merged is of layers
+	was     projections.Document
+
+	fences fenceRoom
+	free   []*evaluation // with room of earlier batches
+	used   []*evaluation
 }
 
 // maxScratch is how much memory a batch leaves to the next one, in bytes of each kind.
@@ -145,7 +154,7 @@ func (s *scratch) verdict(p *Plan, room int) *verdict {
 
 // reset ends the use of a verdict and of its changes.
 func (s *scratch) reset() {
-	s.output = output{}
+	s.output, s.layered = output{}, nil
 	if clear(s.changes); cap(s.changes) > maxScratch/int(unsafe.Sizeof(decidedChange{})) {
 		s.changes = nil
 	}

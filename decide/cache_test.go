@@ -130,7 +130,7 @@ func TestCacheKnowsItsSize(t *testing.T) {
 				for _, s := range spec.Sources {
 					ev.fence[s.Name] = &sourceFence{Positions: []position{{Topic: fmt.Sprint("a topic's identity", n)}}, Events: []string{"0123456789ab", fmt.Sprint("0123456789a", n)}}
 				}
-				_, _, err := ev.view()
+				_, err := ev.view()
 				require.NoError(t, err)
 				for s := range c.rows {
 					ev.states.Set(store.Row{Key: store.Key{Service: int32(s)}, Content: change.Hashed(1, canonicaltree.Digest{})})

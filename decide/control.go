@@ -91,7 +91,7 @@ func (ev *evaluation) purge(r *record) {
 	ev.entityState = entityState{stored: store.Entity{ID: ev.stored.ID}, docs: ev.docs, fence: ev.fence}
 	clear(ev.docs)
 	clear(ev.fence)
-	ev.dirty, ev.moved = false, false
+	ev.dirty, ev.moved, ev.layered = false, false, nil
 	if !slices.Contains(ev.out.Purged, r.Entity) {
 		ev.out.Purged = append(ev.out.Purged, r.Entity)
 	}
@@ -109,7 +109,7 @@ func (ev *evaluation) newest() change.Version {
 // redecide offers the present document to services.
 func (ev *evaluation) redecide(r *record, services []int) error {
 	c := r.Control
-	if _, _, err := ev.view(); err != nil {
+	if _, err := ev.view(); err != nil {
 		ev.addLetter(letterOf(r, "merge", err.Error()))
 		ev.resolve(c.Letter, store.LetterReplayed) // it failed again, as a new dead letter
 		ev.markUnknown(c, services)

@@ -8,6 +8,7 @@ import (
 	"github.com/seed-86dfc502/weir/canonicaltree"
 	"github.com/seed-86dfc502/weir/change"
 	"github.com/seed-86dfc502/weir/internal/tracing"
+	"github.com/seed-86dfc502/weir/projections"
 	"github.com/seed-86dfc502/weir/projections/merge"
 	"github.com/seed-86dfc502/weir/store"
 )
@@ -56,9 +57,7 @@ type entityState struct {
 	history history
 	current bool // evaluated under the plan's fingerprint
 
-	present bool // merged exists and is complete
-	merged  canonicaltree.Node
-	known   bool // merged and present are those of docs
+	present bool // there is a merged document, and it is complete: see view
 }
 
 // evaluation is the state of one entity while the records of a batch are
@@ -160,11 +159,12 @@ func (ev *evaluation) event(r *record) error {
 	}
 	// Stored documents that merged may not under another configuration (too deep
 	// under a new mount, say). This event may repair them.
-	before, wasPresent, unmerged := ev.view()
+	wasPresent, unmerged := ev.view()
+	ev.before = append(ev.before[:0], ev.layers...)
 	if changed {
 		ev.set(e.Source, next)
 	}
-	if _, _, err := ev.view(); err != nil {
+	if _, err := ev.view(); err != nil {
 		// This one is at fault (too deep, say), or those that are stored still are. The
 		// fence must not remember it: its dead letter, and earlier ones, could not be replayed.
 		ev.set(e.Source, previous)
@@ -185,7 +185,7 @@ func (ev *evaluation) event(r *record) error {
 	fresh, since := ev.newServices()
 	all := unmerged != nil || ev.present != wasPresent || !ev.current && !since && (ev.present || existed)
 	letters := len(ev.out.Letters)
-	evaluated, err := ev.offerTouched(r, before, all, fresh)
+	evaluated, err := ev.offerTouched(r, previous, next, all, fresh)
 	if err != nil {
 		return err
 	}
@@ -195,7 +195,6 @@ func (ev *evaluation) event(r *record) error {
 	ev.current = true
 	if changed {
 		ev.drop(previous)
-		ev.drop(before)
 	}
 	return nil
 }
@@ -231,14 +230,18 @@ func (ev *evaluation) newServices() (fresh []bool, known bool) {
 	return ev.plan.newTo(&ev.stored)
 }
 
-// offerTouched offers the document, which was before, to the services of the projections
-// that may show the difference, to fresh ones, or to all, and returns how many projections
-// these are.
-func (ev *evaluation) offerTouched(r *record, before canonicaltree.Node, all bool, fresh []bool) (evaluated int, err error) {
+// offerTouched offers the merged document to the services of the projections that may show
+// the change of the source's document, to fresh ones, or to all, and returns how many
+// projections these are.
+func (ev *evaluation) offerTouched(r *record, before, after canonicaltree.Node, all bool, fresh []bool) (evaluated int, err error) {
 	ev.history.evaluating(ev.plan)
 	ev.touched.Clear()
 	if !all && ev.present {
-		ev.plan.index.TouchedBy(before, ev.merged, &ev.touched)
+		ev.was.Reset(ev.plan.index, ev.before)
+		now := ev.document()
+		ev.plan.Merge.Differences(ev.layers, r.Event.Source, before, after, func(path canonicaltree.Path) {
+			ev.plan.index.TouchedBy(path, &ev.was, now, &ev.touched)
+		})
 	}
 	unaffected := DecisionPruned
 	if !ev.present && len(ev.docs) > 0 {
@@ -283,23 +286,30 @@ func (ev *evaluation) set(source string, doc canonicaltree.Node) {
 	} else {
 		delete(ev.docs, source)
 	}
-	ev.known = false
+	ev.layered = nil
 }
 
-// view merges the source documents as they are now.
-func (ev *evaluation) view() (canonicaltree.Node, bool, error) {
-	if ev.known {
-		return ev.merged, ev.present, nil
+// view reports whether there is a merged document of the source documents as they are now,
+// and it is complete, and sets its layers. The error says that they cannot be merged.
+func (ev *evaluation) view() (present bool, err error) {
+	if ev.layered == ev {
+		return ev.present, nil
 	}
-	doc, complete, err := ev.plan.Merge.Compose(&ev.trees, ev.docs)
-	if err != nil {
-		return canonicaltree.Node{}, false, fmt.Errorf("entity %q: merge: %w", ev.stored.ID, err)
+	var complete bool
+	if ev.layers, complete, err = ev.plan.Merge.Layers(ev.layers[:0], ev.docs); err != nil {
+		return false, fmt.Errorf("entity %q: merge: %w", ev.stored.ID, err)
 	}
-	ev.merged, ev.present, ev.known = canonicaltree.Node{}, complete && doc.Exists(), true
-	if ev.present {
-		ev.merged = doc
+	ev.present, ev.layered, ev.shown = complete && len(ev.layers) > 0, ev, false
+	return ev.present, nil
+}
+
+// document is the merged document after view, if it is present.
+func (ev *evaluation) document() *projections.Document {
+	if !ev.shown {
+		ev.merged.Reset(ev.plan.index, ev.layers)
+		ev.shown = true
 	}
-	return ev.merged, ev.present, nil
+	return &ev.merged
 }
 
 // dropStale notes a stale record.

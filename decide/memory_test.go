@@ -61,7 +61,8 @@ func TestDocumentsOfABatchAreBounded(t *testing.T) {
 		require.Zero(t, b.scratch.trees.Size())
 		return peak, nil
 	}
-	for e := range 14 {
+	const entities = 28
+	for e := range entities {
 		var first []*record
 		for s := range 8 {
 			first = append(first, event(fmt.Sprint("e", e), s, fmt.Sprintf(`{"n":0,"filler":[%s]}`, filler)))
@@ -78,7 +79,7 @@ func TestDocumentsOfABatchAreBounded(t *testing.T) {
 	require.Less(t, peak, 16<<20)
 
 	var wide []*record
-	for e := range 14 {
+	for e := range entities {
 		wide = append(wide, event(fmt.Sprint("e", e), 1, `{"n":7}`))
 	}
 	_, err = decide(wide)

@@ -16,8 +16,8 @@ import (
 // only when a change needs it.
 type output struct {
 	scratch    *scratch
-	projection *projections.Projection
-	doc        canonicaltree.Node
+	doc        *projections.Document
+	projection int
 	written    []byte
 	counted    bool // the outcome has it
 }
@@ -26,7 +26,7 @@ type output struct {
 func (o *output) text() ([]byte, error) {
 	if o.written == nil {
 		from := len(o.scratch.bytes)
-		text, match, err := o.projection.Project(o.scratch.bytes, o.doc)
+		text, match, err := o.doc.Project(o.scratch.bytes, o.projection)
 		if err != nil {
 			return nil, err
 		}
@@ -57,8 +57,8 @@ func (ev *evaluation) offer(r *record, projection int, services []int) (shown bo
 	c := candidate{content: retracted}
 	if ev.present {
 		ev.evaluations++
-		p := ev.plan.Projections[projection]
-		digest, match, err := p.Sum(ev.merged)
+		doc := ev.document()
+		digest, match, err := doc.Sum(projection)
 		switch {
 		case err != nil:
 			for _, s := range services {
@@ -70,7 +70,7 @@ func (ev *evaluation) offer(r *record, projection int, services []int) (shown bo
 		case match:
 			from := len(ev.bytes)
 			ev.bytes = append(append(ev.bytes, canonicaltree.Scheme), digest[:]...)
-			ev.output = output{scratch: ev.scratch, projection: p, doc: ev.merged}
+			ev.output = output{scratch: ev.scratch, doc: doc, projection: projection}
 			c.content, c.output = ev.keep(from), &ev.output
 		default:
 			c.absent = DecisionFiltered

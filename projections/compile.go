@@ -17,6 +17,7 @@ type Projection struct {
 	outputs []*output
 	sorted  []*output // the same by name, the order of the encoding
 	reads   []canonicaltree.Path
+	paths   [][]step // that fields and filter read of the document, up to a hash
 }
 
 // output is a member of an output object: either a field, or a group of them
@@ -62,7 +63,32 @@ func Compile(spec Spec) (*Projection, error) {
 		return nil, &CompileError{spec.Customer, spec.Name, c.faults}
 	}
 	p.reads = readSet(p)
+	p.number(p.outputs)
+	if p.filter != nil {
+		for i := range p.filter.slots {
+			p.filter.slots[i].number = p.add(p.filter.slots[i].steps)
+		}
+		if p.filter.required != nil {
+			p.filter.required.number = p.add(p.filter.required.steps)
+		}
+	}
 	return p, nil
+}
+
+// number numbers the paths of fields that are read of the document itself.
+func (p *Projection) number(outputs []*output) {
+	for _, o := range outputs {
+		if f := o.field; f == nil {
+			p.number(o.group)
+		} else if !f.constant.Exists() {
+			f.path.number = p.add(f.path.steps[:f.path.fixed])
+		}
+	}
+}
+
+func (p *Projection) add(steps []step) int {
+	p.paths = append(p.paths, steps)
+	return len(p.paths) - 1
 }
 
 // Numbers says when two outputs of the projection are the same.
@@ -127,6 +153,9 @@ func (c *compiler) field(f Field, here []int, fault func(part, msg, want string)
 	p, bad := parsePath(f.Path)
 	if bad != nil {
 		c.fault(Fault{Part: "path", Field: here, Out: f.Out, Line: 1, Column: 1 + utf8.RuneCountInString(f.Path[:min(bad.at, len(f.Path))]), Msg: bad.msg, Want: bad.want})
+	}
+	if p.fixed = slices.IndexFunc(p.steps, func(s step) bool { return s.hash }); p.fixed < 0 {
+		p.fixed = len(p.steps)
 	}
 	compiled.path = p
 	if f.Each != nil {

@@ -7,7 +7,9 @@
 // [Projection.Project] is a pure function of the document: if the filter matches,
 // it returns a JSON object with the fields in the order of the configuration.
 //
-// [Projection.Sum] returns the digest of that object without writing it.
+// [Projection.Sum] returns the digest of that object without writing it. A [Document] is a
+// merged document that was not put together: its projections read the source documents by
+// precedence, each path once for all of them.
 //
 // A field copies the value that its path selects. Paths are gjson's. Those of
 // names, indexes and # alone are read from the document's tree; from the first

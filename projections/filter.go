@@ -37,8 +37,9 @@ type filter struct {
 }
 
 type slot struct {
-	name  string // of the variable in the program
-	steps []step
+	name   string // of the variable in the program
+	steps  []step
+	number int // among the paths of the projection
 }
 
 // run is the state of one evaluation.
@@ -112,7 +113,7 @@ func filterFault(err error, want string) Fault {
 const wantCondition = `write a condition on doc, such as doc.origin == "EC"`
 
 // match evaluates the filter.
-func (f *filter) match(doc canonicaltree.Node) (bool, *FilterError) {
+func (f *filter) match(doc source) (bool, *FilterError) {
 	if f.required != nil {
 		if met := f.required.met(doc); !met || f.required.whole {
 			return met, nil
@@ -122,7 +123,7 @@ func (f *filter) match(doc canonicaltree.Node) (bool, *FilterError) {
 	r.left = maxSteps
 	r.env[runName] = r
 	for i := range f.slots {
-		r.env[f.slots[i].name] = toValue(followStatic(doc, f.slots[i].steps))
+		r.env[f.slots[i].name] = toValue(doc.read(f.slots[i].number, f.slots[i].steps))
 	}
 	result, err := r.vm.Run(f.program, r.env)
 	clear(r.env)
@@ -145,19 +146,6 @@ func (f *filter) reads() []canonicaltree.Path {
 		paths[i] = prefix(f.slots[i].steps)
 	}
 	return paths
-}
-
-// followStatic goes along names and indexes of an expression: a name is a
-// member's, an index an element's, and neither is ever taken for the other.
-func followStatic(v canonicaltree.Node, steps []step) canonicaltree.Node {
-	for _, s := range steps {
-		if s.index >= 0 {
-			v = v.At(s.index)
-		} else {
-			v = v.Get(s.name)
-		}
-	}
-	return v
 }
 
 // toValue converts a value for an expression. An integer that fits is an int,

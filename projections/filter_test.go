@@ -11,6 +11,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/seed-86dfc502/weir/canonicaltree"
+	"github.com/seed-86dfc502/weir/projections/merge"
 )
 
 const filtered = `{
@@ -46,12 +47,12 @@ func TestRequirementsAreThoseOfTheirFilters(t *testing.T) {
 				text = `{"n":1}`
 			}
 			doc := parseText(t, text)
-			got, err1 := p.filter.match(doc)
-			want, err2 := plain.filter.match(doc)
+			got, err1 := p.filter.match(source{root: doc})
+			want, err2 := plain.filter.match(source{root: doc})
 			require.Equal(t, err2, err1)
 			require.Equal(t, want, got, "%s of %s", when, text)
 			if want {
-				require.Equal(t, []int{0}, index.root.below.of[0].meeting(doc), "%s of %s", when, text)
+				require.Equal(t, []int{0}, index.root.below.of[0].meeting(documentOf(index, merge.Compile(merge.Spec{Sources: []merge.Source{{Name: "s"}}}), map[string]canonicaltree.Node{"s": doc})), "%s of %s", when, text)
 			}
 		}
 	}

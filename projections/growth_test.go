@@ -50,7 +50,7 @@ func TestIndexVisitsOnlyWhatIsTouched(t *testing.T) {
 	visits := func(n, changes int) int {
 		index, a, b := crowd(t, n, changes)
 		var set Set
-		index.TouchedBy(a, b, &set)
+		touchedBy(index, a, b, &set)
 		assert.NotEmpty(t, set.List())
 		return set.visits
 	}
@@ -69,11 +69,11 @@ func TestIndexVisitsOnlyWhatMayMatch(t *testing.T) {
 	}
 	index := NewIndex(ps)
 	var set Set
-	index.TouchedBy(parseText(t, `{"region":"r7","n":1}`), parseText(t, `{"region":"r8","n":2}`), &set)
+	touchedBy(index, parseText(t, `{"region":"r7","n":1}`), parseText(t, `{"region":"r8","n":2}`), &set)
 	assert.ElementsMatch(t, []int{7, 8}, set.List())
 	assert.LessOrEqual(t, set.visits, 4)
 	set.Clear()
-	index.TouchedBy(parseText(t, `{"region":"all","n":1}`), parseText(t, `{"region":"all","n":2}`), &set)
+	touchedBy(index, parseText(t, `{"region":"all","n":1}`), parseText(t, `{"region":"all","n":2}`), &set)
 	assert.Len(t, set.List(), 5000)
 }
 
@@ -85,7 +85,7 @@ func BenchmarkIndexGrowth(b *testing.B) {
 				var set Set
 				for b.Loop() {
 					set.Clear()
-					index.TouchedBy(x, y, &set)
+					touchedBy(index, x, y, &set)
 				}
 			})
 		}

@@ -100,10 +100,13 @@ func prefix(steps []step) canonicaltree.Path {
 }
 
 // Index finds the projections that a change can concern, by what they read and by the
-// value that their filters require. It is immutable: any
-// number of goroutines may use it.
+// value that their filters require, and the values that they read of a [Document]. It is
+// immutable: any number of goroutines may use it.
 type Index struct {
-	root indexNode
+	root        indexNode
+	projections []*Projection
+	places      []place   // the first one is the document
+	paths       [][]int32 // by projection: the places of its paths
 }
 
 type indexNode struct {
@@ -115,14 +118,18 @@ type indexNode struct {
 
 // NewIndex makes an index of ps, which it names by their place; nil is left out.
 func NewIndex(ps []*Projection) *Index {
-	x := &Index{}
+	x := &Index{projections: ps, places: make([]place, 1), paths: make([][]int32, len(ps))}
+	known := map[place]int32{}
 	for i, p := range ps {
 		if p == nil {
 			continue
 		}
+		for _, steps := range p.paths {
+			x.paths[i] = append(x.paths[i], x.placeOf(known, steps))
+		}
 		for _, path := range p.reads {
 			n := &x.root
-			n.below.add(i, p)
+			n.below.add(i, p, x.paths[i])
 			for _, name := range path {
 				child := n.next[name]
 				if child == nil {
@@ -133,12 +140,27 @@ func NewIndex(ps []*Projection) *Index {
 					n.next[name] = child
 				}
 				n = child
-				n.below.add(i, p)
+				n.below.add(i, p, x.paths[i])
 			}
-			n.here.add(i, p)
+			n.here.add(i, p, x.paths[i])
 		}
 	}
 	return x
+}
+
+// placeOf returns the place that steps lead to, one for all projections.
+func (x *Index) placeOf(known map[place]int32, steps []step) (at int32) {
+	for _, s := range steps {
+		next := place{at, s}
+		n, ok := known[next]
+		if !ok {
+			n = int32(len(x.places))
+			known[next] = n
+			x.places = append(x.places, next)
+		}
+		at = n
+	}
+	return at
 }
 
 // Set is a set of projections, named by their place in the list given to
@@ -180,27 +202,24 @@ func (s *Set) Has(i int) bool { return i < len(s.marks) && s.round > 0 && s.mark
 // List returns the projections in the set, in no certain order, until it changes.
 func (s *Set) List() []int { return s.list }
 
-// TouchedBy adds to set the projections that may show a difference of a and b: that read a
-// path at which they differ, or above or below it, and whose filter may match one of them,
-// see requirement. Both must exist: a document that appears or goes concerns also
+// TouchedBy adds to set the projections that may show a difference of two documents at path:
+// that read it, a path above or below it, and whose filter may match one of them, see
+// requirement. Both must exist: a document that appears or disappears concerns also
 // projections that read nothing. The others are not looked at: the work grows with the
 // differences and the number of projections touched, not with their number in all.
-func (x *Index) TouchedBy(a, b canonicaltree.Node, set *Set) {
-	canonicaltree.Diff(a, b, func(p canonicaltree.Path, _, _ canonicaltree.Node) bool {
-		n := &x.root
-		for _, name := range p {
-			set.addReaders(&n.here, a, b)
-			if n = n.next[name]; n == nil {
-				return true
-			}
+func (x *Index) TouchedBy(path canonicaltree.Path, before, after *Document, set *Set) {
+	n := &x.root
+	for _, name := range path {
+		set.addReaders(&n.here, before, after)
+		if n = n.next[name]; n == nil {
+			return
 		}
-		set.addReaders(&n.below, a, b)
-		return true
-	})
+	}
+	set.addReaders(&n.below, before, after)
 }
 
 // addReaders adds those whose filter may match a or b.
-func (s *Set) addReaders(r *readers, a, b canonicaltree.Node) {
+func (s *Set) addReaders(r *readers, a, b *Document) {
 	s.addAll(r.any)
 	for _, of := range r.of {
 		s.addAll(of.meeting(a))

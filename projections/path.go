@@ -12,26 +12,47 @@ import (
 // that gjson reads from the text of the value at their end.
 type path struct {
 	steps []step
+	fixed int // steps before the first hash
 	// rest is the pieces between pipes; empty when the steps are the whole path.
-	rest []string
+	rest   []string
+	number int // among the paths that the projection reads of the document
 }
 
-// hashed reports whether the steps are the whole path and one is a hash.
-func (p *path) hashed() bool {
-	for i := range p.steps {
-		if p.steps[i].hash {
-			return len(p.rest) == 0
-		}
+// hashed reports whether a step is a hash: the steps are the whole path then.
+func (p *path) hashed() bool { return p.fixed < len(p.steps) }
+
+// in goes along the path. At a hash on an array it stops and returns its place, otherwise -1.
+func (p *path) in(doc source) (v canonicaltree.Node, hashed int) {
+	v = doc.read(p.number, p.steps[:p.fixed])
+	if !p.hashed() {
+		return v, -1
 	}
-	return false
+	if v, hashed = follow(v, p.steps[p.fixed:]); hashed >= 0 {
+		hashed += p.fixed
+	}
+	return v, hashed
 }
 
 // step goes to the member of an object, to the element of an array if it has an
 // index, or, as a hash, over all elements.
 type step struct {
-	name  string
-	index int // -1: none
+	name  string // empty for an element in a filter
+	index int    // -1: none
 	hash  bool
+}
+
+// element reports whether the step leads to elements of arrays alone.
+func (s *step) element() bool { return s.index >= 0 && s.name == "" }
+
+// from returns the value that the step leads to from v, as a hash the member of that name.
+func (s *step) from(v canonicaltree.Node) canonicaltree.Node {
+	switch {
+	case v.Kind() == canonicaltree.Array:
+		return v.At(s.index)
+	case s.element():
+		return canonicaltree.Node{}
+	}
+	return v.Get(s.name)
 }
 
 // modifiers are those of gjson itself. Others could be registered in the

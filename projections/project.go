@@ -15,22 +15,33 @@ import (
 // *[FilterError] or a *[ValueError]. It may be called from any number of
 // goroutines.
 func (p *Projection) Project(dst []byte, doc canonicaltree.Node) (out []byte, match bool, err error) {
-	if match, err := p.matches(doc); !match {
+	return p.project(dst, source{root: doc})
+}
+
+func (p *Projection) project(dst []byte, doc source) (out []byte, match bool, err error) {
+	match, err = p.matches(doc)
+	if match {
+		w := writer{out: dst, omitEmpty: p.spec.OmitEmpty}
+		w.left = maxSteps
+		w.object(p.outputs, doc)
+		w.release()
+		out = w.out
+		if w.err != nil {
+			w.err.Customer, w.err.Name = p.spec.Customer, p.spec.Name
+			err = w.err
+		}
+	}
+	if failed := doc.failed(); failed != nil {
+		err = &OutputError{p.spec.Customer, p.spec.Name, failed}
+	}
+	if err != nil || !match {
 		return dst, false, err
 	}
-	w := writer{out: dst, omitEmpty: p.spec.OmitEmpty}
-	w.left = maxSteps
-	w.object(p.outputs, doc)
-	w.release()
-	if w.err != nil {
-		w.err.Customer, w.err.Name = p.spec.Customer, p.spec.Name
-		return dst, false, w.err
-	}
-	return w.out, true, nil
+	return out, true, nil
 }
 
 // matches evaluates the filter.
-func (p *Projection) matches(doc canonicaltree.Node) (bool, error) {
+func (p *Projection) matches(doc source) (bool, error) {
 	if p.filter == nil {
 		return true, nil
 	}
@@ -65,7 +76,7 @@ func (r *reader) release() {
 }
 
 // object appends an object of the outputs and reports whether it has members.
-func (w *writer) object(outputs []*output, doc canonicaltree.Node) (any bool) {
+func (w *writer) object(outputs []*output, doc source) (any bool) {
 	w.out = append(w.out, '{')
 	for _, o := range outputs {
 		before := len(w.out)
@@ -92,7 +103,7 @@ func (w *writer) object(outputs []*output, doc canonicaltree.Node) (any bool) {
 }
 
 // field appends the field's value and reports whether it has one to show.
-func (w *writer) field(f *field, doc canonicaltree.Node) bool {
+func (w *writer) field(f *field, doc source) bool {
 	v, mapped := w.value(f, doc)
 	if !v.Exists() || w.omitEmpty && empty(v) || w.err != nil {
 		return false
@@ -106,7 +117,7 @@ func (w *writer) field(f *field, doc canonicaltree.Node) bool {
 		if i > 0 {
 			w.out = append(w.out, ',')
 		}
-		w.object(f.each, element)
+		w.object(f.each, source{root: element})
 		if w.err != nil {
 			return false
 		}
@@ -117,7 +128,7 @@ func (w *writer) field(f *field, doc canonicaltree.Node) bool {
 
 // value returns the value of the field, before omitEmpty, and whether it is an array
 // whose elements are to be projected.
-func (r *reader) value(f *field, doc canonicaltree.Node) (v canonicaltree.Node, mapped bool) {
+func (r *reader) value(f *field, doc source) (v canonicaltree.Node, mapped bool) {
 	if v = f.constant; !v.Exists() {
 		v = r.read(f, doc)
 	}
@@ -146,8 +157,8 @@ func empty(v canonicaltree.Node) bool {
 
 // read returns the value of the field's path in doc, which may be a value of a
 // tree of its own.
-func (r *reader) read(f *field, doc canonicaltree.Node) canonicaltree.Node {
-	v, hashed := follow(doc, f.path.steps)
+func (r *reader) read(f *field, doc source) canonicaltree.Node {
+	v, hashed := f.path.in(doc)
 	if len(f.path.rest) == 0 {
 		if hashed < 0 {
 			return v
@@ -195,15 +206,10 @@ func (r *reader) parse(f *field, text []byte) canonicaltree.Node {
 // otherwise -1.
 func follow(v canonicaltree.Node, steps []step) (_ canonicaltree.Node, hashed int) {
 	for i := range steps {
-		s := &steps[i]
-		if v.Kind() == canonicaltree.Array {
-			if s.hash {
-				return v, i
-			}
-			v = v.At(s.index)
-			continue
+		if steps[i].hash && v.Kind() == canonicaltree.Array {
+			return v, i
 		}
-		v = v.Get(s.name)
+		v = steps[i].from(v)
 	}
 	return v, -1
 }

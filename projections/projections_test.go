@@ -319,14 +319,14 @@ func TestIndex(t *testing.T) {
 		{`{"d":1}`, `{}`, []bool{false, false, false, true, false, false}},
 	} {
 		set.Clear()
-		index.TouchedBy(parseText(t, c.before), parseText(t, c.after), &set)
+		touchedBy(index, parseText(t, c.before), parseText(t, c.after), &set)
 		for i, want := range c.want {
 			require.Equal(t, want, set.Has(i), "%d from %s to %s", i, c.before, c.after)
 		}
 	}
 	set.Clear()
 	set.Add(4)
-	index.TouchedBy(parseText(t, `{"c":{"d":1},"x":[1]}`), parseText(t, `{"x":[1],"c":{"d":2}}`), &set)
+	touchedBy(index, parseText(t, `{"c":{"d":1},"x":[1]}`), parseText(t, `{"x":[1],"c":{"d":2}}`), &set)
 	require.ElementsMatch(t, []int{1, 3, 4}, set.List(), "it adds and never clears")
 }
 
@@ -479,6 +479,6 @@ func BenchmarkTouched(b *testing.B) {
 	b.ReportAllocs()
 	for b.Loop() {
 		set.Clear()
-		index.TouchedBy(x, y, &set)
+		touchedBy(index, x, y, &set)
 	}
 }

@@ -10,6 +10,7 @@ import (
 // literals: where it is not met, the filter does not match.
 type requirement struct {
 	steps  []step
+	number int   // among the paths of the projection
 	values []any // string, bool, int or float64
 	whole  bool  // the filter has no other condition
 }
@@ -81,8 +82,8 @@ func stepsOf(node ast.Node) ([]step, bool) {
 }
 
 // met reports whether doc meets the requirement.
-func (r *requirement) met(doc canonicaltree.Node) bool {
-	v := followStatic(doc, r.steps)
+func (r *requirement) met(doc source) bool {
+	v := doc.scalar(r.number, r.steps)
 	var number any
 	for _, want := range r.values {
 		switch want := want.(type) {
@@ -114,26 +115,27 @@ type readers struct {
 
 // requiring are the projections whose filters require a value at one path.
 type requiring struct {
-	steps  []step
+	place  int32
 	texts  map[string][]int
 	others map[any][]int // by bool or float64, which equal numbers share
 }
 
-// add adds projection i, in ascending order.
-func (r *readers) add(i int, p *Projection) {
+// add adds projection i, in ascending order; places are those of its paths.
+func (r *readers) add(i int, p *Projection, places []int32) {
 	if p.filter == nil || p.filter.required == nil {
 		r.any = appendOnce(r.any, i)
 		return
 	}
 	required := p.filter.required
+	place := places[required.number]
 	var of *requiring
 	for _, known := range r.of {
-		if sameSteps(known.steps, required.steps) {
+		if known.place == place {
 			of = known
 		}
 	}
 	if of == nil {
-		of = &requiring{steps: required.steps, texts: map[string][]int{}, others: map[any][]int{}}
+		of = &requiring{place: place, texts: map[string][]int{}, others: map[any][]int{}}
 		r.of = append(r.of, of)
 	}
 	for _, value := range required.values {
@@ -161,8 +163,8 @@ func keyOf(value any) any {
 }
 
 // meeting returns the projections whose requirement doc may meet.
-func (r *requiring) meeting(doc canonicaltree.Node) []int {
-	v := followStatic(doc, r.steps)
+func (r *requiring) meeting(doc *Document) []int {
+	v := doc.at(r.place).value
 	if text, ok := v.TextBytes(); ok {
 		return r.texts[string(text)]
 	}

@@ -132,7 +132,7 @@ func BenchmarkFilter(b *testing.B) {
 			p := compile(b, Spec{When: when})
 			b.ReportAllocs()
 			for b.Loop() {
-				if _, err := p.matches(doc); err != nil {
+				if _, err := p.matches(source{root: doc}); err != nil {
 					b.Fatal(err)
 				}
 			}

@@ -14,7 +14,11 @@ import (
 // Project, and a *[canonicaltree.LimitError] if the output is nested too deep. It
 // may be called from any number of goroutines.
 func (p *Projection) Sum(doc canonicaltree.Node) (d canonicaltree.Digest, match bool, err error) {
-	if match, err := p.matches(doc); !match {
+	return p.sum(source{root: doc})
+}
+
+func (p *Projection) sum(doc source) (d canonicaltree.Digest, match bool, err error) {
+	if match, err := p.matches(doc); !match && doc.failed() == nil {
 		return canonicaltree.Digest{}, false, err
 	}
 	s := summers.Get().(*summer)
@@ -23,7 +27,7 @@ func (p *Projection) Sum(doc canonicaltree.Node) (d canonicaltree.Digest, match 
 	s.object(p.sorted, doc)
 	s.release()
 	d, err = s.Encoder.Sum()
-	ok := err == nil && s.err == nil
+	ok := err == nil && s.err == nil && doc.failed() == nil
 	s.Encoder.Release()
 	s.Encoder, s.err = nil, nil
 	summers.Put(s)
@@ -31,7 +35,7 @@ func (p *Projection) Sum(doc canonicaltree.Node) (d canonicaltree.Digest, match 
 		return d, true, nil
 	}
 	// The error is that of the text, in the order of its fields.
-	text, match, err := p.Project(nil, doc)
+	text, match, err := p.project(nil, doc)
 	if err != nil || !match {
 		return canonicaltree.Digest{}, match, err
 	}
@@ -52,13 +56,13 @@ type summer struct {
 }
 
 // object adds an object of the outputs.
-func (s *summer) object(outputs []*output, doc canonicaltree.Node) {
+func (s *summer) object(outputs []*output, doc source) {
 	s.BeginObject()
 	s.members(outputs, doc)
 	s.End()
 }
 
-func (s *summer) members(outputs []*output, doc canonicaltree.Node) {
+func (s *summer) members(outputs []*output, doc source) {
 	for _, o := range outputs {
 		if o.field != nil {
 			s.field(o, doc)
@@ -76,10 +80,10 @@ func (s *summer) members(outputs []*output, doc canonicaltree.Node) {
 }
 
 // field adds the field's value if it has one to show.
-func (s *summer) field(o *output, doc canonicaltree.Node) {
+func (s *summer) field(o *output, doc source) {
 	f := o.field
 	if f.each == nil && f.path.hashed() {
-		v, hashed := follow(doc, f.path.steps)
+		v, hashed := f.path.in(doc)
 		if hashed >= 0 {
 			s.hashed(o, v, f.path.steps[hashed:])
 			return
@@ -96,7 +100,7 @@ func (s *summer) field(o *output, doc canonicaltree.Node) {
 	}
 	s.BeginArray()
 	for element := range v.Children() {
-		s.object(f.sorted, element)
+		s.object(f.sorted, source{root: element})
 	}
 	s.End()
 }

@@ -446,7 +446,7 @@ func (s *slotter) Visit(node *ast.Node) {
 		}
 	}
 	use.Value = "$" + strconv.Itoa(len(s.slots))
-	s.slots = append(s.slots, slot{use.Value, steps})
+	s.slots = append(s.slots, slot{name: use.Value, steps: steps})
 }
 
 func sameSteps(a, b []step) bool {

@@ -7,7 +7,8 @@
 // new document from the stored one and an event: a source sends whole
 // documents, or JSON merge patches (RFC 7396) if it says so, and a delete leaves none.
 //
-// [Plan.Compose] merges the documents. Every source has a place: the
+// [Plan.Layers] orders the documents by precedence, [Plan.Compose] merges them into one, and
+// [Plan.Differences] returns where another document of a source changes the merged one. Every source has a place: the
 // root, or the path that it is mounted at. Where several sources have an object,
 // their members are merged, at every depth. Where they do not, the value of the
 // source of highest precedence is taken whole: that source decides whether there

@@ -1,91 +1,125 @@
 package merge
 
 import (
-	"slices"
-
 	"github.com/seed-86dfc502/weir/canonicaltree"
 )
 
-// layer is a value of one source at some place. With a mount it is an object of
+// Layer is a value of one source at some place. With a mount it is an object of
 // one member, which leads to the value.
-type layer struct {
+type Layer struct {
 	source string
 	mount  canonicaltree.Path
 	value  canonicaltree.Node
 }
 
-func (l layer) isObject() bool {
+func (l *Layer) isObject() bool {
 	return len(l.mount) > 0 || l.value.Kind() == canonicaltree.Object
 }
 
 // get returns the layer one member down.
-func (l layer) get(name []byte) (layer, bool) {
+func (l *Layer) get(name string) (Layer, bool) {
 	if len(l.mount) > 0 {
-		if l.mount[0] != string(name) {
-			return layer{}, false
-		}
-		return layer{l.source, l.mount[1:], l.value}, true
+		return Layer{l.source, l.mount[1:], l.value}, l.mount[0] == name
 	}
-	v := l.value.GetBytes(name)
-	return layer{l.source, nil, v}, v.Exists()
+	v := l.value.Get(name)
+	return Layer{l.source, nil, v}, v.Exists()
 }
 
-// Compose merges docs, which maps sources to their documents, into one; absent
-// values are no documents, and sources that the plan does not know are left out.
-// Nothing is parsed: the merged document is the only one, if it is at the root,
-// or else a tree put together from theirs, which does not refer to them. It is
-// absent when there is none. The tree is kept in trees. complete says whether every required source has a
-// document. The error is a *[canonicaltree.LimitError]: mounts make the merged
-// document deeper than the default limit.
-func (p *Plan) Compose(trees *canonicaltree.Batch, docs map[string]canonicaltree.Node) (doc canonicaltree.Node, complete bool, err error) {
-	complete = true
+// Layers are the values that sources have at one place, by precedence. The first one decides
+// the kind of the merged value.
+type Layers []Layer
+
+// Layers appends docs to dst, by precedence. docs maps sources to their documents; absent
+// values are no documents, and sources that the plan does not know are left out. complete
+// says whether every required source has a document. The error is a
+// *[canonicaltree.LimitError]: mounts make the merged document deeper than the default limit.
+func (p *Plan) Layers(dst Layers, docs map[string]canonicaltree.Node) (ls Layers, complete bool, err error) {
+	complete, deep := true, false
 	for _, source := range p.required {
 		complete = complete && docs[source].Exists()
 	}
-	layers := p.layers(docs)
-	switch {
-	case len(layers) == 0:
-		return canonicaltree.Node{}, complete, nil
-	case len(layers) == 1 && len(layers[0].mount) == 0:
-		return layers[0].value, complete, nil
-	}
-	size := 0
-	for _, l := range layers {
-		size += len(l.value.Raw())
-	}
-	b := canonicaltree.NewBuilder(size)
-	build(b, layers)
-	tree, err := b.Tree()
-	if err != nil {
-		return canonicaltree.Node{}, false, err
-	}
-	return trees.Keep(tree).Root(), complete, nil
-}
-
-// layers lists docs by precedence.
-func (p *Plan) layers(docs map[string]canonicaltree.Node) []layer {
-	layers := make([]layer, 0, len(p.order))
-	for _, s := range p.order {
+	for i := range p.order {
+		s := &p.order[i]
 		if doc := docs[s.Name]; doc.Exists() {
-			layers = append(layers, layer{s.Name, s.Mount, doc})
+			dst = append(dst, Layer{s.Name, s.Mount, doc})
+			deep = deep || len(s.Mount) > 0 && doc.TooDeep(len(s.Mount))
 		}
 	}
-	return layers
+	if deep { // unless a source of higher precedence hides it
+		if _, err := dst.Compose(nil); err != nil {
+			return dst, false, err
+		}
+	}
+	return dst, complete, nil
 }
 
-// build adds the merged value of layers, at least one, all at the same place. The
-// first one decides its kind.
-func build(b *canonicaltree.Builder, layers []layer) {
-	first := layers[0]
-	if first.isObject() {
-		layers = objects(layers)
+// Compose merges docs into one document, see [Plan.Layers] and [Layers.Compose]. It is
+// absent when there is none.
+func (p *Plan) Compose(trees *canonicaltree.Batch, docs map[string]canonicaltree.Node) (doc canonicaltree.Node, complete bool, err error) {
+	ls, complete, err := p.Layers(nil, docs)
+	if err == nil && len(ls) > 0 {
+		doc, err = ls.Compose(trees)
 	}
-	if len(first.mount) == 0 && (len(layers) == 1 || !first.isObject()) {
-		b.Value(first.value)
+	return doc, complete && err == nil, err
+}
+
+// Value returns the merged value if the first source alone decides it; false where several
+// objects are merged, or below a mount.
+func (ls Layers) Value() (canonicaltree.Node, bool) {
+	first := &ls[0]
+	if len(first.mount) > 0 {
+		return canonicaltree.Node{}, false
+	}
+	if first.isObject() {
+		for i := range ls[1:] {
+			if ls[1+i].isObject() {
+				return canonicaltree.Node{}, false
+			}
+		}
+	}
+	return first.value, true
+}
+
+// Member appends to dst the layers one member down. The first one of ls must be an object.
+func (ls Layers) Member(dst Layers, name string) Layers {
+	for i := range ls {
+		if l := &ls[i]; l.isObject() {
+			if below, has := l.get(name); has {
+				dst = append(dst, below)
+			}
+		}
+	}
+	return dst
+}
+
+// Compose returns the merged value of layers, at least one. Nothing is parsed: it is a value
+// of the first one, or else the root of a tree that was put together, does not refer to the
+// documents, and is kept in trees. The error is a *[canonicaltree.LimitError].
+func (ls Layers) Compose(trees *canonicaltree.Batch) (canonicaltree.Node, error) {
+	if v, alone := ls.Value(); alone {
+		return v, nil
+	}
+	size := 0
+	for i := range ls {
+		size += len(ls[i].value.Raw())
+	}
+	b := canonicaltree.NewBuilder(size)
+	build(b, ls)
+	tree, err := b.Tree()
+	if err != nil {
+		return canonicaltree.Node{}, err
+	}
+	return trees.Keep(tree).Root(), nil
+}
+
+// build adds the merged value of layers, at least one.
+func build(b *canonicaltree.Builder, ls Layers) {
+	if v, alone := ls.Value(); alone {
+		b.Value(v)
 		return
 	}
 	b.BeginObject()
-	members(layers, func(name []byte, below []layer) bool {
+	ls.members(func(name []byte, below Layers) bool {
 		b.Name(name)
 		build(b, below)
 		return true
@@ -93,46 +127,42 @@ func build(b *canonicaltree.Builder, layers []layer) {
 	b.End()
 }
 
-// members calls visit for every member of layers, which are objects, in their order, with
-// the layers one member down. Visit returns false to stop, and must not keep its arguments.
-// members reports whether it came to the end.
-func members(layers []layer, visit func(name []byte, below []layer) bool) bool {
-	below := make([]layer, 0, len(layers))
+// members calls visit for every member of layers, whose first one is an object, in their
+// order, with the layers one member down. Visit returns false to stop, and must not keep its
+// arguments. members reports whether it came to the end.
+func (ls Layers) members(visit func(name []byte, below Layers) bool) bool {
+	below := make(Layers, 0, len(ls))
 	member := func(i int, name []byte) bool {
-		for _, before := range layers[:i] {
-			if _, has := before.get(name); has {
-				return true // visited when it came first
-			}
+		if ls.firstWith(string(name)) != &ls[i] {
+			return true // visited when it came first
 		}
-		below = below[:0]
-		for _, l := range layers[i:] {
-			if next, has := l.get(name); has {
-				below = append(below, next)
-			}
-		}
+		below = ls.Member(below[:0], string(name))
 		return visit(name, below)
 	}
-	for i, l := range layers {
-		if len(l.mount) > 0 {
+	for i := range ls {
+		if l := &ls[i]; len(l.mount) > 0 {
 			if !member(i, []byte(l.mount[0])) {
 				return false
 			}
-			continue
-		}
-		for v := range l.value.Children() {
-			if !member(i, v.Name()) {
-				return false
+		} else if l.isObject() {
+			for v := range l.value.Children() {
+				if !member(i, v.Name()) {
+					return false
+				}
 			}
 		}
 	}
 	return true
 }
 
-// objects returns the layers that are objects. It does not change its argument.
-func objects(layers []layer) []layer {
-	other := func(l layer) bool { return !l.isObject() }
-	if !slices.ContainsFunc(layers, other) {
-		return layers
+// firstWith returns the first object that has the member.
+func (ls Layers) firstWith(name string) *Layer {
+	for i := range ls {
+		if l := &ls[i]; l.isObject() {
+			if _, has := l.get(name); has {
+				return l
+			}
+		}
 	}
-	return slices.DeleteFunc(slices.Clone(layers), other)
+	return nil
 }

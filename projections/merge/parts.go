@@ -17,26 +17,21 @@ type Part struct {
 // least the members of the root. Visit returns false to stop, and must not keep
 // the path or Over. The work is linear in the documents.
 func (p *Plan) Parts(docs map[string]canonicaltree.Node, visit func(Part) bool) {
-	if layers := p.layers(docs); len(layers) > 0 {
-		parts(nil, layers, visit)
+	if layers, _, _ := p.Layers(nil, docs); len(layers) > 0 {
+		layers.parts(nil, visit)
 	}
 }
 
-func parts(path canonicaltree.Path, layers []layer, visit func(Part) bool) bool {
-	first := layers[0]
-	shared := layers
-	if first.isObject() {
-		shared = objects(layers)
-	}
-	alone := len(first.mount) == 0 && (!first.isObject() || len(shared) == 1 && len(path) > 0)
-	if alone {
-		part := Part{Path: path, Source: first.source, Value: first.value}
-		for _, l := range layers[1:] {
+func (ls Layers) parts(path canonicaltree.Path, visit func(Part) bool) bool {
+	first := &ls[0]
+	if v, alone := ls.Value(); alone && (!first.isObject() || len(path) > 0) {
+		part := Part{Path: path, Source: first.source, Value: v}
+		for _, l := range ls[1:] {
 			part.Over = append(part.Over, l.source)
 		}
 		return visit(part)
 	}
-	return members(shared, func(name []byte, below []layer) bool {
-		return parts(append(path[:len(path):len(path)], string(name)), below, visit)
+	return ls.members(func(name []byte, below Layers) bool {
+		return below.parts(append(path[:len(path):len(path)], string(name)), visit)
 	})
 }

@@ -5,6 +5,7 @@ import (
 
 	"github.com/seed-86dfc502/weir/canonicaltree"
 	"github.com/seed-86dfc502/weir/projections"
+	"github.com/seed-86dfc502/weir/projections/merge"
 )
 
 // crowd returns the index of n projections of 8 fields. At most 8 of them read the
@@ -22,6 +23,16 @@ func crowd(n int) (*projections.Index, error) {
 		}
 	}
 	return projections.NewIndex(ps), nil
+}
+
+// document returns a document of one source for an index.
+func document(x *projections.Index, doc canonicaltree.Node) *projections.Document {
+	const source = "s"
+	plan := merge.Compile(merge.Spec{Sources: []merge.Source{{Name: source}}})
+	layers, _, _ := plan.Layers(nil, map[string]canonicaltree.Node{source: doc}) // a mount alone fails
+	d := new(projections.Document)
+	d.Reset(x, layers)
+	return d
 }
 
 // pairs returns two documents of 20 objects with 16 members each that differ at the

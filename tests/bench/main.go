@@ -12,6 +12,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/seed-86dfc502/weir/canonicaltree"
 	"github.com/seed-86dfc502/weir/projections"
 )
 
@@ -176,9 +177,13 @@ func reportIndex(w io.Writer, rounds int, turn time.Duration) error {
 		runs := make([]run, len(indexes))
 		for i, index := range indexes {
 			var set projections.Set
+			was, now := document(index, before), document(index, after)
 			runs[i] = func([]byte) error {
 				set.Clear()
-				index.TouchedBy(before, after, &set)
+				canonicaltree.Diff(before, after, func(path canonicaltree.Path, _, _ canonicaltree.Node) bool {
+					index.TouchedBy(path, was, now, &set)
+					return true
+				})
 				return nil
 			}
 		}
