@@ -169,15 +169,14 @@ func (ev *evaluation) amend(c *change.Control, services []int) {
 	}
 }
 
-// audit writes the audit row of a control record: what people did. A part of an
-// operator's request that only decides again has none of its own: the request has
-// one, and the changes sent show the decision.
+// audit writes the audit row of a control record. A part of an operator's request has
+// none of its own: the request has one, with the count, and a dead letter has one.
 func (ev *evaluation) audit(r *record) {
 	c := r.Control
 	if c.Actor == change.Deliver {
 		return
 	}
-	if c.Operation != "" && c.Letter == 0 && c.Action == change.Redecide && !c.Force {
+	if c.Operation != "" && c.Letter == 0 {
 		return
 	}
 	ev.out.Audit = append(ev.out.Audit, store.Audit{

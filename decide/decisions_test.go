@@ -89,7 +89,11 @@ func TestRefusalsAreNeitherHistoryNorAudit(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, ev.apply(refused))
 	require.NoError(t, ev.apply(asked))
-	require.Len(t, ev.out.Audit, 1)
+	for _, c := range []change.Control{{Action: change.Reset}, {Action: change.Redecide, Force: true}} {
+		c.Actor, c.Operation = "alice", "job-1"
+		require.NoError(t, ev.apply(&record{Record: change.Record{Entity: "B-007", Control: &c}}))
+	}
+	require.Len(t, ev.out.Audit, 1, "a part of an operator's request has no row of its own")
 	require.Equal(t, "alice", ev.out.Audit[0].Actor)
 }
 

@@ -102,7 +102,7 @@ func TestWhichCheckRowsAreReset(t *testing.T) {
 					require.Equal(t, aService, s, "records are for the services of the pipeline")
 				}
 			}
-			audits, err := e.Store.Audits(t.Context(), 0, 10)
+			audits, err := e.Store.Audits(t.Context(), store.AuditFilter{Limit: 10})
 			require.NoError(t, err)
 			require.Contains(t, string(audits[len(audits)-1].Detail), fmt.Sprintf(`"check_rows":%d`, rows))
 

@@ -32,6 +32,6 @@ type LetterStore interface {
 	Letter(ctx context.Context, id int64) (store.DeadLetter, error)
 	EditDeadLetter(ctx context.Context, id int64, seen, payload []byte, audit store.Audit) error
 	MoveLetters(ctx context.Context, ids []int64, from, to store.LetterState, audit store.Audit) (int, error)
-	Audits(ctx context.Context, afterID int64, limit int) ([]store.Audit, error)
+	Audits(ctx context.Context, f store.AuditFilter) ([]store.Audit, error)
 	AddAudits(ctx context.Context, audits []store.Audit) error
 }

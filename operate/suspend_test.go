@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/seed-86dfc502/weir/operate"
+	"github.com/seed-86dfc502/weir/store"
 	"github.com/seed-86dfc502/weir/store/sqlite"
 	"github.com/stretchr/testify/require"
 )
@@ -37,7 +38,7 @@ func TestSuspendedServicesAreRemembered(t *testing.T) {
 	require.NoError(t, operate.ResumeService(t.Context(), s, "acme/a@x", "bob@here", "moved"))
 	require.NoError(t, operate.ResumeService(t.Context(), s, "acme/none@x", "bob@here", ""))
 	require.Equal(t, []string{"acme/b@x"}, names())
-	audits, err := s.Audits(t.Context(), 0, 10)
+	audits, err := s.Audits(t.Context(), store.AuditFilter{Limit: 10})
 	require.NoError(t, err)
 	require.Len(t, audits, 5)
 	require.Equal(t, "pause", audits[0].Action)

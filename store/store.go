@@ -434,6 +434,15 @@ type Audit struct {
 	Detail  []byte // JSON object
 }
 
+// AuditFilter selects audit rows; an empty text selects all.
+type AuditFilter struct {
+	Actor, Action, Entity, Service string
+	// NewestFirst lists in descending id, for people.
+	NewestFirst bool
+	AfterID     int64 // page on: only those behind this id, in the order of the list
+	Limit       int   // 0: 100
+}
+
 // SourcePosition is how far a resumable source that is not Kafka was taken in.
 type SourcePosition struct {
 	Source   string
@@ -460,8 +469,8 @@ type Reader interface {
 	// Outboxes counts the outbox rows of each partition that has any: what may not
 	// have been published yet.
 	Outboxes(ctx context.Context) (map[Partition]int64, error)
-	// Audits pages through operator actions in ascending id.
-	Audits(ctx context.Context, afterID int64, limit int) ([]Audit, error)
+	// Audits returns one page of operators' actions by id.
+	Audits(ctx context.Context, f AuditFilter) ([]Audit, error)
 	// Entities pages through them in ascending byte order of their ids: those after the
 	// given one, with their dam states.
 	Entities(ctx context.Context, after string, limit int) ([]Entity, error)

@@ -9,6 +9,7 @@ import (
 
 	"github.com/seed-86dfc502/weir/assemble"
 	"github.com/seed-86dfc502/weir/internal/terminal"
+	"github.com/seed-86dfc502/weir/store"
 	"github.com/spf13/cobra"
 )
 
@@ -48,7 +49,7 @@ func (o *auditOptions) run(ctx context.Context) error {
 		return err
 	}
 	return o.withStore(ctx, func(s assemble.Store) error {
-		rows, err := s.Audits(ctx, o.after, o.limit)
+		rows, err := s.Audits(ctx, store.AuditFilter{AfterID: o.after, Limit: o.limit})
 		if err != nil {
 			return err
 		}

@@ -1,13 +1,15 @@
 package page
 
 import (
-	"context"
-	"math"
+	"cmp"
+	"encoding/json"
 	"net/http"
+	"net/url"
 	"slices"
-	"sort"
 	"strconv"
+	"strings"
 
+	"github.com/dustin/go-humanize"
 	"github.com/seed-86dfc502/weir/store"
 )
 
@@ -16,65 +18,94 @@ type auditSection struct{ *Page }
 
 const pageAudits = 100
 
-type auditBody struct {
-	Rows  []store.Audit // the latest first
-	Older int64         // where the next page begins; 0 for none
+// auditFilter narrows the list, as text of a form.
+type auditFilter struct{ Actor, Action, Entity, Service string }
+
+// query returns the filter as part of an address.
+func (f auditFilter) query(before int64) string {
+	return query("actor", f.Actor, "action", f.Action, "entity", f.Entity, "service", f.Service, "before", strconv.FormatInt(before, 10))
 }
 
-// view lists what operators did, the latest first.
+// auditRow is one row, or the first and the last row of one operation.
+type auditRow struct {
+	store.Audit
+	Facts []field // of its detail
+}
+
+// Filtered reports whether the filter narrows the list.
+func (b auditBody) Filtered() bool { return b.Filter != auditFilter{} }
+
+type auditBody struct {
+	Filter auditFilter
+	Rows   []auditRow // the latest first
+	Older  string     // address of the next page
+}
+
+// view lists operators' actions, the latest first.
 func (p auditSection) view(w http.ResponseWriter, r *http.Request, who *session) {
-	before := int64(math.MaxInt64)
-	if text := r.URL.Query().Get("before"); text != "" {
-		n, err := strconv.ParseInt(text, 10, 64)
-		if err != nil || n < 1 {
-			p.renderMessage(w, r, http.StatusBadRequest, "There is no such page.")
-			return
-		}
-		before = n
+	q := r.URL.Query()
+	before, err := strconv.ParseInt(cmp.Or(q.Get("before"), "0"), 10, 64)
+	if err != nil || before < 0 {
+		p.renderMessage(w, r, http.StatusBadRequest, "There is no such page.")
+		return
 	}
-	rows, more, err := p.auditsBefore(r.Context(), before)
+	b := auditBody{Filter: auditFilter{q.Get("actor"), q.Get("action"), q.Get("entity"), q.Get("service")}}
+	rows, err := p.opt.Store.Audits(r.Context(), store.AuditFilter{
+		Actor: b.Filter.Actor, Action: b.Filter.Action, Entity: b.Filter.Entity, Service: b.Filter.Service,
+		NewestFirst: true, AfterID: before, Limit: pageAudits,
+	})
 	if err != nil {
 		p.renderError(w, r, err)
 		return
 	}
-	b := auditBody{Rows: rows}
-	if more {
-		b.Older = rows[len(rows)-1].ID
+	if len(rows) == pageAudits {
+		b.Older = "/audit?" + b.Filter.query(rows[len(rows)-1].ID)
 	}
+	b.Rows = folded(rows)
 	p.show(w, http.StatusOK, "audit", view{Title: "Audit", Section: "/audit", Session: who, Body: b})
 }
 
-// auditsBefore returns the last rows with smaller ids, the latest first, and
-// whether there are older ones. The store pages upwards, so the place to begin is
-// searched for: ids have gaps, and old rows are removed.
-func (p auditSection) auditsBefore(ctx context.Context, before int64) (rows []store.Audit, more bool, err error) {
-	// short reports whether less than a page of rows is between after and before, and
-	// reads them.
-	short := func(after int64) bool {
-		var e error
-		if rows, e = p.opt.Store.Audits(ctx, after, pageAudits); e != nil {
-			err = e
-			return true // ends the search
+// folded leaves out the first row of an operation where its last one is listed: that one
+// has the count.
+func folded(rows []store.Audit) (all []auditRow) {
+	ended := map[string]bool{}
+	for _, a := range rows {
+		var detail map[string]json.RawMessage
+		if json.Unmarshal(a.Detail, &detail) != nil {
+			detail = map[string]json.RawMessage{"detail": a.Detail}
 		}
-		if i := slices.IndexFunc(rows, func(a store.Audit) bool { return a.ID >= before }); i >= 0 {
-			rows = rows[:i]
+		operation, state := string(detail["operation"]), string(detail["state"])
+		if state == `"begun"` && ended[operation] {
+			continue
 		}
-		return len(rows) < pageAudits
+		if state != "" {
+			ended[operation] = true
+		}
+		row := auditRow{Audit: a}
+		for name, value := range detail {
+			text := strings.Trim(string(value), `"`)
+			if n, err := strconv.ParseInt(text, 10, 64); err == nil {
+				text = humanize.Comma(n)
+			}
+			if text != "" && text != "null" && text != "{}" {
+				row.Facts = append(row.Facts, field{strings.ReplaceAll(name, "_", " "), cutText(text, maxBrief)})
+			}
+		}
+		slices.SortFunc(row.Facts, func(x, y field) int {
+			return cmp.Or(cmp.Compare(len(x.From)/maxBrief, len(y.From)/maxBrief), cmp.Compare(x.Out, y.Out))
+		})
+		all = append(all, row)
 	}
-	if short(0) {
-		slices.Reverse(rows)
-		return rows, false, err
+	return all
+}
+
+// query returns the parameters that have a value, as part of an address.
+func query(pairs ...string) string {
+	v := url.Values{}
+	for i := 0; i < len(pairs); i += 2 {
+		if pairs[i+1] != "" && pairs[i+1] != "0" {
+			v.Set(pairs[i], pairs[i+1])
+		}
 	}
-	oldest := rows[0].ID
-	high := oldest
-	for !short(high) { // there is an end: every step is twice as far
-		high *= 2
-	}
-	begin := sort.Search(int(high), func(after int) bool { return short(int64(after)) })
-	// One less is the last place with a whole page behind it.
-	if short(int64(begin) - 1); err != nil {
-		return nil, false, err
-	}
-	slices.Reverse(rows)
-	return rows, rows[len(rows)-1].ID > oldest, nil
+	return v.Encode()
 }

@@ -286,7 +286,7 @@ func TestEditing(t *testing.T) {
 	edit(413, map[string]string{"seen": seen()}, map[string][2]string{"file": {"x", strings.Repeat("x", 18<<20)}})
 	edit(400, map[string]string{"seen": seen()}, nil)
 	edit(409, map[string]string{"seen": seen(), "payload": "x", "reason": strings.Repeat("x", 501)}, nil)
-	audits, err := w.store.Audits(t.Context(), 0, 10)
+	audits, err := w.store.Audits(t.Context(), store.AuditFilter{Limit: 10})
 	require.NoError(t, err)
 	require.Len(t, audits, 2)
 	require.Equal(t, "a typo", audits[0].Reason)
@@ -342,7 +342,7 @@ func TestAuditPagesBackwards(t *testing.T) {
 		require.Equal(t, 200, status)
 		seen = append(seen, regexp.MustCompile(`act-\d+-`).FindAllString(body, -1)...)
 		path = ""
-		if older := regexp.MustCompile(`href="(/audit\?[^"]+)"`).FindStringSubmatch(body); older != nil {
+		if older := regexp.MustCompile(`href="(/audit\?[^"]+)">Older`).FindStringSubmatch(body); older != nil {
 			path = older[1]
 		}
 	}
@@ -350,6 +350,35 @@ func TestAuditPagesBackwards(t *testing.T) {
 	for i, s := range seen {
 		require.Equal(t, fmt.Sprintf("act-%d-", n-1-i), s)
 	}
+}
+
+// A replay is one row with its count, and rows are filtered.
+func TestAuditFoldsAndFilters(t *testing.T) {
+	w := newWorld(t, nil)
+	detail := func(operation, state string, n int) []byte {
+		return fmt.Appendf(nil, `{"operation":%q,"state":%q,"entities":%d,"task":null}`, operation, state, n)
+	}
+	require.NoError(t, w.store.AddAudits(t.Context(), []store.Audit{
+		{Actor: "ann", Action: "replay", Detail: detail("job-1", "begun", 0)}, {Actor: "ann", Action: "replay", Detail: detail("job-1", "done", 1234)},
+		{Actor: "bob", Action: "reset", Detail: detail("job-2", "begun", 0)}, {Actor: "bob", Action: "pause", Service: "acme/all@out"},
+	}))
+	ids := func(path string) (found []string) {
+		_, body := w.get(path, bearer)
+		for _, m := range regexp.MustCompile(`data-label="id">(\d+)<`).FindAllStringSubmatch(body, -1) {
+			found = append(found, m[1])
+		}
+		return found
+	}
+	require.Equal(t, []string{"4", "3", "2"}, ids("/audit"), "the end of job 1, the begin of job 2")
+	_, body := w.get("/audit?action=replay", bearer)
+	require.Contains(t, strings.ReplaceAll(body, "<wbr>", ""), `<span class="weak">entities</span> <span class="whole">1,234</span>`)
+	require.Equal(t, []string{"2"}, ids("/audit?action=replay"))
+	require.Equal(t, []string{"4", "3"}, ids("/audit?actor=bob"))
+	require.Equal(t, []string{"4"}, ids("/audit?service="+url.QueryEscape("acme/all@out")))
+	_, body = w.get("/audit?entity=none", bearer)
+	require.Contains(t, body, "No such action is on record.")
+	status, _ := w.get("/audit?before=x", bearer)
+	require.Equal(t, 400, status)
 }
 
 func TestServicesAndOverview(t *testing.T) {

@@ -110,7 +110,7 @@ func TestEveryWriteNeedsASessionAndItsForm(t *testing.T) {
 		resp := w.post("/letters", writes["/letters"], as, header("Sec-Fetch-Site", "same-origin"))
 		require.Equal(t, 200, resp.StatusCode)
 		require.Contains(t, text(t, resp), "1 dead letter is discarded")
-		audits, err := w.store.Audits(t.Context(), 0, 10)
+		audits, err := w.store.Audits(t.Context(), store.AuditFilter{Limit: 10})
 		require.NoError(t, err)
 		require.Len(t, audits, 1)
 		require.Equal(t, "ann@192.0.2.1", audits[0].Actor)

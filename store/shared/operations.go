@@ -1,9 +1,11 @@
 package shared
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
+	"math"
 
 	"github.com/seed-86dfc502/weir/store"
 )
@@ -51,8 +53,16 @@ func (s *Store) AddAudits(ctx context.Context, audits []store.Audit) error {
 }
 
 // Audits implements store.Reader.
-func (s *Store) Audits(ctx context.Context, afterID int64, limit int) ([]store.Audit, error) {
-	return list(ctx, s, "read audit", call("audits", args{"after": afterID, "limit": max(limit, 0)}), func(row Row) (a store.Audit, err error) {
+func (s *Store) Audits(ctx context.Context, f store.AuditFilter) ([]store.Audit, error) {
+	name, after := "audits", f.AfterID
+	if f.NewestFirst {
+		name, after = "newest_audits", cmp.Or(f.AfterID, math.MaxInt64)
+	}
+	a := args{"actor": f.Actor, "action": f.Action, "entity": f.Entity, "service": f.Service, "after": after, "limit": f.Limit}
+	if f.Limit <= 0 {
+		a["limit"] = defaultLimit
+	}
+	return list(ctx, s, "read audit", call(name, a), func(row Row) (a store.Audit, err error) {
 		err = row.Scan(&a.ID, &a.Time, &a.Actor, &a.Action, &a.Reason, &a.Entity, &a.Service, &a.Detail)
 		return a, err
 	})

@@ -2,8 +2,19 @@
 INSERT INTO audit (time, actor, action, reason, entity, service, detail)
 VALUES (:now, :actor, :action, :reason, :entity, :service, :detail)
 
--- name: audits
-SELECT id, time, actor, action, reason, entity, service, detail FROM audit WHERE id > :after ORDER BY id LIMIT :limit
+-- name: audits custom plan
+SELECT id, time, actor, action, reason, entity, service, detail
+FROM audit
+WHERE (CAST(:actor AS text) = '' OR actor = :actor) AND (CAST(:action AS text) = '' OR action = :action)
+AND (CAST(:entity AS text) = '' OR entity = :entity) AND (CAST(:service AS text) = '' OR service = :service)
+AND id > :after ORDER BY id LIMIT :limit
+
+-- name: newest_audits custom plan
+SELECT id, time, actor, action, reason, entity, service, detail
+FROM audit
+WHERE (CAST(:actor AS text) = '' OR actor = :actor) AND (CAST(:action AS text) = '' OR action = :action)
+AND (CAST(:entity AS text) = '' OR entity = :entity) AND (CAST(:service AS text) = '' OR service = :service)
+AND id < :after ORDER BY id DESC LIMIT :limit
 
 -- name: open_job
 -- The conflict is with the open job of the same work, which stays locked until the

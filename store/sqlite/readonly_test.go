@@ -33,7 +33,7 @@ func TestReadOnly(t *testing.T) {
 	require.NoError(t, s.AddAudits(t.Context(), []store.Audit{{Actor: "a", Action: "one"}}))
 	beside := look()
 	actions := func(s *sqlite.Store) (all []string) {
-		rows, err := s.Audits(t.Context(), 0, 10)
+		rows, err := s.Audits(t.Context(), store.AuditFilter{Limit: 10})
 		require.NoError(t, err)
 		for _, r := range rows {
 			all = append(all, r.Action)

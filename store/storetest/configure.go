@@ -314,10 +314,10 @@ var readerTests = []test{
 		}
 		_, err := f.a.Decide(t.Context(), store.Decision{Revision: revision}, writes(out))
 		require.NoError(t, err)
-		page, err := f.b.Audits(t.Context(), 0, 3)
+		page, err := f.b.Audits(t.Context(), store.AuditFilter{Limit: 3})
 		require.NoError(t, err)
 		require.Len(t, page, 3)
-		rest, err := f.b.Audits(t.Context(), page[2].ID, 3)
+		rest, err := f.b.Audits(t.Context(), store.AuditFilter{AfterID: page[2].ID, Limit: 3})
 		require.NoError(t, err)
 		require.Len(t, rest, 2)
 		last := rest[1]

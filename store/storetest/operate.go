@@ -44,7 +44,7 @@ type operatorFixture struct {
 // audits reads all audit rows.
 func (f *operatorFixture) audits() []store.Audit {
 	f.Helper()
-	got, err := f.b.Audits(f.ctx(), 0, 1000)
+	got, err := f.b.Audits(f.ctx(), store.AuditFilter{Limit: 1000})
 	require.NoError(f, err)
 	return got
 }
@@ -69,6 +69,29 @@ var operatorTests = []operatorTest{
 		assert.Equal(t, "root@host", got[0].Actor)
 		assert.JSONEq(t, `{"letters":[1]}`, string(got[0].Detail))
 		assert.WithinDuration(t, time.Now(), got[0].Time, time.Minute)
+	}},
+	{"audit rows are filtered, and paged from both ends", func(t *testing.T, f *operatorFixture) {
+		var all []store.Audit
+		for i := range 6 {
+			all = append(all, store.Audit{Actor: []string{"ann", "bob"}[i%2], Action: []string{"pause", "reset", "reload"}[i%3], Entity: fmt.Sprint("B-", i/2), Service: fmt.Sprint("s", i/3)})
+		}
+		require.NoError(t, f.a.AddAudits(t.Context(), all))
+		ids := func(filter store.AuditFilter) (found []int64) {
+			rows, err := f.b.Audits(t.Context(), filter)
+			require.NoError(t, err)
+			for _, a := range rows {
+				found = append(found, a.ID-f.audits()[0].ID)
+			}
+			return found
+		}
+		first := f.audits()[0].ID
+		assert.Equal(t, []int64{0, 1, 2, 3, 4, 5}, ids(store.AuditFilter{}))
+		assert.Equal(t, []int64{1, 3, 5}, ids(store.AuditFilter{Actor: "bob"}))
+		assert.Equal(t, []int64{3, 0}, ids(store.AuditFilter{Action: "pause", NewestFirst: true}))
+		assert.Equal(t, []int64{2, 3}, ids(store.AuditFilter{Entity: "B-1"}))
+		assert.Equal(t, []int64{5}, ids(store.AuditFilter{Service: "s1", Action: "reload"}))
+		assert.Equal(t, []int64{4, 3}, ids(store.AuditFilter{NewestFirst: true, Limit: 2, AfterID: first + 5}))
+		assert.Equal(t, []int64{1}, ids(store.AuditFilter{Actor: "bob", Limit: 1}))
 	}},
 	{"I9 an open letter is amended with its audit row, another one is not", func(t *testing.T, f *operatorFixture) {
 		require.NoError(t, f.a.AddLetters(t.Context(), letters()[:2]))
@@ -98,7 +121,7 @@ var operatorTests = []operatorTest{
 		n, err := f.b.Prune(t.Context(), time.Now().Add(-time.Hour), time.Now().Add(time.Hour))
 		require.NoError(t, err)
 		assert.Equal(t, many, n)
-		left, err := f.a.Audits(t.Context(), 0, 1)
+		left, err := f.a.Audits(t.Context(), store.AuditFilter{Limit: 1})
 		require.NoError(t, err)
 		assert.Empty(t, left)
 	}},

@@ -162,7 +162,7 @@ func (f *fixture) state(s store.Store) state {
 	require.NoError(f, err)
 	got.Letters, err = s.ListLetters(f.ctx(), store.LetterFilter{Limit: 1000})
 	require.NoError(f, err)
-	got.Audits, err = s.Audits(f.ctx(), 0, 1000)
+	got.Audits, err = s.Audits(f.ctx(), store.AuditFilter{Limit: 1000})
 	require.NoError(f, err)
 	got.HistorySnapshot, err = s.HistorySnapshot(f.ctx())
 	require.NoError(f, err)

@@ -212,10 +212,10 @@ func (m *Memory) Watermarks(ctx context.Context) (map[store.Partition]int64, err
 }
 
 // Audits implements store.Reader.
-func (m *Memory) Audits(ctx context.Context, afterID int64, limit int) (page []store.Audit, err error) {
+func (m *Memory) Audits(ctx context.Context, f store.AuditFilter) (page []store.Audit, err error) {
 	err = m.run(ctx, func() error {
 		for _, a := range m.state.audits {
-			if a.ID > afterID && len(page) < limit {
+			if a.ID > f.AfterID && len(page) < f.Limit {
 				page = append(page, a)
 			}
 		}
