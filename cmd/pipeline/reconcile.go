@@ -24,6 +24,8 @@ type reconcileFlags struct {
 	taskFlags
 	fix     bool
 	samples int
+	// versions leaves out values.
+	versions bool
 }
 
 // reconciled is what became of one service.
@@ -46,7 +48,7 @@ func newReconcileCommand(a *app) *cobra.Command {
 		Use:   "reconcile",
 		Short: "Compare what customers should have with what their tables hold; --fix sends again what drifted",
 		Long: "Compare the dam with what ClickHouse and PostgreSQL targets hold, entity by entity: missing, stale (an older version),\n" +
-			"differs (the version, but not the document), extra, and ahead (a version that was never decided). What is pending is\n" +
+			"differs (the version, with other values), extra, and ahead (a version that was never decided). What is pending is\n" +
 			"no drift. It can run beside the pipeline. Files, Kafka topics and webhooks cannot be read back and are left out.\n\n" +
 			"--fix decides the drifted entities again, by force, from what they are now. What the dam does not know, and what is\n" +
 			"ahead of it, is named with a statement to delete it by hand.\n\n" +
@@ -59,6 +61,7 @@ func newReconcileCommand(a *app) *cobra.Command {
 	c.Flags().StringArrayVar(&o.f.services, "service", nil, "only this service, customer/projection@sink; may be repeated")
 	c.Flags().StringArrayVar(&o.f.customers, "customer", nil, "only services of this customer; may be repeated")
 	c.Flags().IntVar(&o.f.samples, "samples", 5, "name so many entities per service and kind of drift")
+	c.Flags().BoolVar(&o.f.versions, "versions", false, "compare versions only, not values: a quick look")
 	c.Flags().BoolVar(&o.f.fix, "fix", false, "send again what drifted")
 	c.Flags().BoolVarP(&o.f.yes, "yes", "y", false, "do not ask (--fix)")
 	c.Flags().BoolVar(&o.f.wait, "wait", false, "return when everything is decided (--fix)")
@@ -146,6 +149,9 @@ func confirmFix(ctx context.Context, a *app, f *reconcileFlags) error {
 	look.fix, look.wait, look.rate, look.reason = false, false, "", ""
 	shown := *a
 	shown.json, shown.args = false, []string{"reconcile", "-c", a.config, "--samples", fmt.Sprint(f.samples)}
+	if f.versions {
+		shown.args = append(shown.args, "--versions")
+	}
 	for _, s := range f.services {
 		shown.args = append(shown.args, "--service", s)
 	}
@@ -188,7 +194,7 @@ func reconcileService(ctx context.Context, a *app, env *operate.Env, name string
 	}
 	defer target.Close()
 	in := reconcile.Input{
-		Store: env.Store, Plan: env.Plan, Service: service, Target: target, Forgets: target.Forgets, Samples: f.samples,
+		Store: env.Store, Plan: env.Plan, Service: service, Target: target, Forgets: target.Forgets, Versions: f.versions, Samples: f.samples,
 	}
 	if env.Progress != nil {
 		// A service has a row for each entity that it got, so for no more than there are.
@@ -283,6 +289,9 @@ func printReconciled(a *app, all []reconciled, skipped []string, f *reconcileFla
 		if r.Expired > 0 {
 			fmt.Fprintf(a.out, "%s: %s not in a table that forgets: expired, or missing\n", r.Service, entities(r.Expired))
 		}
+		if r.NotCompared > 0 {
+			fmt.Fprintf(a.out, "%s: %s in step by version; values not compared (%s)\n", r.Service, entities(r.NotCompared), notCompared(f.versions))
+		}
 		if r.Error != "" {
 			fmt.Fprintf(a.out, "%s: not compared to the end: %s\n", r.Service, r.Error)
 		}
@@ -303,6 +312,14 @@ func printReconciled(a *app, all []reconciled, skipped []string, f *reconcileFla
 	return nil
 }
 
+// notCompared is the reason for values that were not compared.
+func notCompared(versions bool) string {
+	if versions {
+		return "--versions"
+	}
+	return "changed since, or the columns no longer take the document"
+}
+
 // describe returns one line: the target's row beside the expected one.
 func describe(s reconcile.Finding) string {
 	held := "nothing is there"
@@ -316,6 +333,9 @@ func describe(s reconcile.Finding) string {
 		decided = "the newest decided is " + s.Decided
 	}
 	text := held + ", " + decided
+	if len(s.Columns) > 0 {
+		text += "; other values in " + strings.Join(s.Columns, ", ")
+	}
 	if s.Statement != "" {
 		text += "; by hand: " + s.Statement
 	}

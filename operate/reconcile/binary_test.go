@@ -224,6 +224,45 @@ func TestReconcile(t *testing.T) {
 	}
 }
 
+// Values of typed columns that were changed by hand are found by column and repaired;
+// --versions does not look at them, and says so.
+func TestTypedColumns(t *testing.T) {
+	if testing.Short() {
+		t.Skip("needs servers")
+	}
+	t.Parallel()
+	w := &world{target: servers.Postgres(t)}
+	w.clickhouse, _ = servers.ClickHouseHTTP(t)
+	w.Project = harness.Simple(t, "", map[string]string{
+		"click": fmt.Sprintf("{clickhouse: {url: %q, table: spread, columns: {name: {type: String, path: state}, id: String}}}", w.clickhouse),
+		"post":  fmt.Sprintf("{postgres: {url: %q, table: spread, columns: {name: {type: text, path: state}, id: varchar(9)}}}", w.target),
+	})
+	w.Append("events.jsonl", harness.Many(entities, 0, 2))
+	w.settle("everything is delivered", w.inStep)
+	w.execute("click/all@out", "ALTER TABLE spread UPDATE name = 'by hand' WHERE entity IN ('E1', 'E2', 'E3')")
+	w.execute("post/all@out", "UPDATE spread SET name = 'by hand' WHERE entity IN ('E1', 'E2', 'E3')")
+
+	x, _ := w.ask(1)
+	require.Len(t, x.Services, 2)
+	for _, s := range x.Services {
+		require.Equal(t, []int64{4, 3, 0}, []int64{s.InStep, s.Differs, s.NotCompared}, "%+v", s)
+		require.Equal(t, []string{"name"}, s.Samples[0].Columns)
+	}
+	x, _ = w.ask(0, "--versions")
+	for _, s := range x.Services {
+		require.Equal(t, []int64{7, 0, 7}, []int64{s.InStep, s.Differs, s.NotCompared}, "%+v", s)
+	}
+	human := w.Start("reconcile", "--versions", "--service", "post/all@out")
+	require.Zero(t, human.Wait())
+	require.Contains(t, human.Out.String(), "post/all@out: 7 entities in step by version; values not compared (--versions)")
+	human = w.Start("reconcile", "--service", "post/all@out")
+	require.Equal(t, 1, human.Wait())
+	require.Contains(t, human.Out.String(), "was delivered; other values in name")
+
+	w.ask(0, "--fix", "--yes")
+	w.settle("the repair", w.inStep)
+}
+
 // A target that is not there is said, and the others are compared all the same.
 func TestTargetThatIsAway(t *testing.T) {
 	if testing.Short() {

@@ -22,8 +22,9 @@
 //	unknown  the dam state is unknown, after a reset: no drift
 //	refused  the target refused the newest change, which is held back: no drift
 //
-// Documents are compared by their structural hash where the target keeps them whole; typed
-// columns are not compared.
+// Documents are compared by their structural hash where the target keeps them whole. For
+// typed columns the target converts the present view as for a write and compares the values,
+// if the view is still the delivered one. NotCompared counts the rest.
 //
 // # Repair
 //

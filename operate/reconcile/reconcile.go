@@ -52,6 +52,8 @@ type Input struct {
 	Target  sinks.Scannable
 	// Forgets: the target drops old rows by itself, so a missing one says nothing.
 	Forgets bool
+	// Versions leaves out values: rows of the delivered version count as in step.
+	Versions bool
 	// Page is how many rows are read at a time. Defaults to 500.
 	Page int
 	// Samples is how many findings of each verdict the result names. Defaults to none.
@@ -76,7 +78,9 @@ type Result struct {
 	Differs int64  `json:"differs"`
 	Extra   int64  `json:"extra"`
 	Ahead   int64  `json:"ahead"`
-	// ByHand counts what no decision repairs.
+	// NotCompared counts the rows among InStep whose values were not compared.
+	NotCompared int64 `json:"not_compared,omitempty"`
+	// ByHand counts the drift that no decision repairs.
 	ByHand  int64     `json:"by_hand"`
 	Samples []Finding `json:"samples,omitempty"`
 }
@@ -92,7 +96,9 @@ type Finding struct {
 	// in the dam. Empty is none.
 	Held    string `json:"held,omitempty"`
 	Decided string `json:"decided,omitempty"`
-	// Statement removes the entity from the target, for what no decision repairs.
+	// Columns are those with another value.
+	Columns []string `json:"columns,omitempty"`
+	// Statement removes the entity from the target, for drift that no decision repairs.
 	Statement string `json:"statement,omitempty"`
 }
 
@@ -135,13 +141,21 @@ type comparison struct {
 	Input
 	result  Result
 	reached *operate.DeliveryProgress
+	values  []valued // of the scan
+}
+
+// valued is a row of the delivered version whose values the scan does not show.
+type valued struct {
+	row  *store.Row
+	held sinks.TargetRow
 }
 
 // page compares dam rows with the target's range behind after up to upTo, which
 // is without end when it is empty.
 func (c *comparison) page(ctx context.Context, after, upTo string, rows []store.Row) error {
 	for done := false; !done; {
-		var beyond []sinks.TargetRow // of which the dam rows do not know
+		var beyond []sinks.TargetRow // unknown to the dam rows
+		c.values = c.values[:0]
 		n, from := 0, after
 		err := c.Target.Scan(ctx, from, c.Page, func(h sinks.TargetRow) error {
 			if n++; h.Entity <= after {
@@ -182,6 +196,9 @@ func (c *comparison) page(ctx context.Context, after, upTo string, rows []store.
 		}
 		// After each scan: a target may hold any number that the dam does not know.
 		if err := c.again(ctx, beyond); err != nil {
+			return err
+		}
+		if err := c.compareValues(ctx); err != nil {
 			return err
 		}
 	}
@@ -236,57 +253,82 @@ func (c *comparison) both(ctx context.Context, row *store.Row, h sinks.TargetRow
 		verdict = Stale
 	case h.Deleted != row.Content.IsRetracted():
 		verdict = Differs
+	case h.Deleted:
+	case c.Versions, row.Content.Scheme() != canonicaltree.Scheme:
+		c.result.NotCompared++
+	case c.hashes(row, h):
+	case h.Doc != nil && !h.Respelled:
+		verdict = Differs
 	default:
-		same, err := c.sameDocument(ctx, row, h)
-		if err != nil {
-			return err
-		}
-		if !same {
-			verdict = Differs
-		}
+		h.Doc = nil
+		c.values = append(c.values, valued{row, h})
+		return nil
 	}
 	return c.found(ctx, verdict, row, h)
 }
 
-// sameDocument reports whether the target's document is the delivered one, as far
-// as that can be told.
-func (c *comparison) sameDocument(ctx context.Context, row *store.Row, h sinks.TargetRow) (bool, error) {
-	if h.Doc == nil || row.Content.Scheme() != canonicaltree.Scheme {
-		return true, nil
+// hashes reports whether the target's document has the hash of the delivered one.
+func (c *comparison) hashes(row *store.Row, h sinks.TargetRow) bool {
+	if h.Doc == nil {
+		return false
 	}
-	projection := c.Plan.Projections[c.Service.Projection]
-	digest, err := canonicaltree.Sum(h.Doc, projection.Numbers())
-	if err != nil {
-		return false, nil //nolint:nilerr // no JSON any more
+	digest, err := canonicaltree.Sum(h.Doc, c.Plan.Projections[c.Service.Projection].Numbers())
+	return err == nil && bytes.Equal(change.Hashed(canonicaltree.Scheme, digest), row.Content)
+}
+
+// compareValues lets the target compare documents of the scan with its values.
+func (c *comparison) compareValues(ctx context.Context) error {
+	var expected []sinks.Expected
+	for _, v := range c.values {
+		doc, err := c.delivered(ctx, v.row)
+		if err != nil {
+			return err
+		}
+		if doc != nil {
+			expected = append(expected, sinks.Expected{Entity: v.row.Entity, Version: v.row.Version, Doc: doc})
+		}
 	}
-	if bytes.Equal(change.Hashed(canonicaltree.Scheme, digest), row.Content) {
-		return true, nil
+	var differing map[string][]string
+	if len(expected) > 0 {
+		var err error
+		if differing, err = c.Target.Compare(ctx, expected); err != nil {
+			return fmt.Errorf("service %s: %w", c.Service.Name, err)
+		}
 	}
-	if !h.Respelled {
-		return false, nil
+	for _, v := range c.values {
+		verdict := InStep
+		columns, compared := differing[v.row.Entity]
+		switch {
+		case !compared:
+			c.result.NotCompared++
+		case len(columns) > 0:
+			verdict = Differs
+		}
+		if err := c.found(ctx, verdict, v.row, v.held, columns...); err != nil {
+			return err
+		}
 	}
-	// Only the hash of the sent document is known. If the entity is still that, its
-	// document can be compared with numbers by their value.
+	return nil
+}
+
+// delivered returns the document of a dam row, which has only its hash: the present view of
+// the entity, if that is still the delivered one, else nil.
+func (c *comparison) delivered(ctx context.Context, row *store.Row) ([]byte, error) {
 	e, err := c.Store.Entity(ctx, row.Entity)
 	if errors.Is(err, store.ErrNotFound) {
-		return true, nil
+		return nil, nil
 	} else if err != nil {
-		return false, fmt.Errorf("store: %w", err)
+		return nil, fmt.Errorf("store: %w", err)
 	}
 	inspected, err := c.Plan.Inspect(e)
 	if err != nil {
-		return false, err
+		return nil, err
 	}
 	view, err := inspected.View(c.Service.Projection)
 	if err != nil || !view.Match || !bytes.Equal(view.Content, row.Content) {
-		return true, nil //nolint:nilerr // something newer is under way, or cannot be made
+		return nil, nil //nolint:nilerr // a newer change is pending, or cannot be projected
 	}
-	want, err := canonicaltree.Sum(view.Doc, canonicaltree.Decimal)
-	if err != nil {
-		return false, err
-	}
-	got, err := canonicaltree.Sum(h.Doc, canonicaltree.Decimal)
-	return err == nil && got == want, nil
+	return view.Doc, nil
 }
 
 // again judges the target's rows beyond the dam rows that were read before
@@ -319,7 +361,7 @@ func (c *comparison) again(ctx context.Context, beyond []sinks.TargetRow) error 
 }
 
 // found counts a verdict and keeps a sample of it.
-func (c *comparison) found(ctx context.Context, v Verdict, row *store.Row, h sinks.TargetRow) error {
+func (c *comparison) found(ctx context.Context, v Verdict, row *store.Row, h sinks.TargetRow, columns ...string) error {
 	byHand := v == Ahead || v == Extra && !row.Found
 	drift := v != InStep && v != Pending && v != Unknown && v != Refused && v != Expired
 	if drift && !byHand {
@@ -343,7 +385,7 @@ func (c *comparison) found(ctx context.Context, v Verdict, row *store.Row, h sin
 		c.result.ByHand++
 	}
 	if *counter <= int64(c.Samples) {
-		f := Finding{Entity: h.Entity, Verdict: v, Held: words(h.Version), Decided: words(row.Version)}
+		f := Finding{Entity: h.Entity, Verdict: v, Held: words(h.Version), Decided: words(row.Version), Columns: columns}
 		if byHand {
 			f.Statement = c.Target.DeleteStatement(h.Entity)
 		}

@@ -1,6 +1,7 @@
 package reconcile
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -10,6 +11,7 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"github.com/tidwall/gjson"
 	"pgregory.net/rapid"
 
 	"github.com/seed-86dfc502/weir/canonicaltree"
@@ -26,10 +28,14 @@ type world struct {
 	rows    map[string]store.Row
 	docs    map[string]string // source documents by entity, as stored
 	held    map[string]sinks.TargetRow
-	at      change.Version // position of the service
+	columns map[string]string // the value of typed columns, as a document
+	at      change.Version    // position of the service
 	dead    []store.DeadLetter
 	happens func()
 	most    int // keys of one read of Rows
+
+	versions bool // of Input
+	typed    bool // the target has columns, and no documents to scan
 }
 
 func (w *world) tick() {
@@ -102,12 +108,32 @@ func (t target) Scan(_ context.Context, after string, limit int, visit func(sink
 	for _, id := range slices.Sorted(maps.Keys(t.w.held)) { // a snapshot, as of one statement
 		if id > after && n < limit {
 			n++
-			if err := visit(t.w.held[id]); err != nil {
+			h := t.w.held[id]
+			if t.w.typed {
+				h.Doc = nil
+			}
+			if err := visit(h); err != nil {
 				return err
 			}
 		}
 	}
 	return nil
+}
+
+// Compare knows one column, n. A held row has its value in Doc, which Scan may have hidden.
+func (t target) Compare(_ context.Context, expected []sinks.Expected) (map[string][]string, error) {
+	t.w.tick()
+	differing := map[string][]string{}
+	for _, e := range expected {
+		if h := t.w.held[e.Entity]; h.Version == e.Version {
+			differing[e.Entity] = nil
+			held := cmp.Or(t.w.columns[e.Entity], string(h.Doc))
+			if gjson.Get(held, "n").Num != gjson.GetBytes(e.Doc, "n").Num {
+				differing[e.Entity] = []string{"n"}
+			}
+		}
+	}
+	return differing, nil
 }
 
 func (target) DeleteStatement(entity string) string { return "DELETE " + entity }
@@ -128,7 +154,7 @@ func (w *world) compare(t testing.TB, page int) (Result, []string) {
 	p := plan(t)
 	var repaired []string
 	r, err := Compare(context.Background(), Input{
-		Store: w, Plan: p, Service: p.Services[0], Target: target{w: w}, Page: page, Samples: 100,
+		Store: w, Plan: p, Service: p.Services[0], Target: target{w: w}, Page: page, Samples: 100, Versions: w.versions,
 		Repair: func(id string) error { repaired = append(repaired, id); return nil },
 	})
 	require.NoError(t, err)
@@ -179,6 +205,7 @@ func TestVerdicts(t *testing.T) {
 		h.Respelled = true
 		return h
 	}
+	columns := &sinks.TargetRow{Version: v(5)}
 	gone := change.Retracted()
 	for name, tc := range map[string]struct {
 		row    store.Row
@@ -188,9 +215,17 @@ func TestVerdicts(t *testing.T) {
 		dead   int64  // version of an open dead letter
 		want   Verdict
 		byHand bool
+
+		column                string // the value of typed columns
+		versions, notCompared bool
 	}{
 		"the same":                                 {row: row("e", 5, first), held: held(5, `{ "n":1}`), want: InStep},
-		"typed columns are not compared":           {row: row("e", 5, first), held: &sinks.TargetRow{Version: v(5)}, want: InStep},
+		"equal columns":                            {row: row("e", 5, first), held: columns, doc: `{"n":1}`, column: `{"n":1}`, want: InStep},
+		"another value in a column":                {row: row("e", 5, first), held: columns, doc: `{"n":1}`, column: `{"n":2}`, want: Differs},
+		"another value, by versions only":          {row: row("e", 5, first), held: columns, doc: `{"n":1}`, column: `{"n":2}`, versions: true, want: InStep, notCompared: true},
+		"another document, by versions only":       {row: row("e", 5, first), held: held(5, `{"n":2}`), versions: true, want: InStep, notCompared: true},
+		"columns of an entity that changed since":  {row: row("e", 5, first), held: columns, doc: `{"n":2}`, column: `{"n":2}`, want: InStep, notCompared: true},
+		"columns of a deleted entity":              {row: row("e", 5, first), held: columns, column: `{"n":2}`, want: InStep, notCompared: true},
 		"retracted in both":                        {row: row("e", 5, gone), held: held(5, ""), want: InStep},
 		"retracted and cleaned up":                 {row: row("e", 5, gone), want: InStep},
 		"reset after it was delivered":             {row: row("e", 5, nil), held: held(5, `{"n":1}`), want: Unknown},
@@ -218,7 +253,7 @@ func TestVerdicts(t *testing.T) {
 		"another number":                    {row: row("e", 5, hashed(`{"n":1e2}`)), held: respelled(5, `{"n":101}`), doc: `{"n":1e2}`, want: Differs},
 	} {
 		t.Run(name, func(t *testing.T) {
-			w := &world{rows: map[string]store.Row{}, held: map[string]sinks.TargetRow{}, docs: map[string]string{}}
+			w := &world{rows: map[string]store.Row{}, held: map[string]sinks.TargetRow{}, docs: map[string]string{}, columns: map[string]string{"e": tc.column}, versions: tc.versions}
 			if w.at = v(tc.at); tc.at == 0 {
 				w.at = v(100)
 			}
@@ -231,6 +266,8 @@ func TestVerdicts(t *testing.T) {
 				w.rows["e"] = tc.row
 			}
 			if tc.held != nil {
+				held := *tc.held
+				tc.held = &held
 				tc.held.Entity = "e"
 				if tc.held.Deleted || len(tc.held.Doc) == 0 {
 					tc.held.Doc = nil
@@ -252,12 +289,14 @@ func TestVerdicts(t *testing.T) {
 				want[tc.want] = 1
 			}
 			assert.Equal(t, want, got)
+			assert.Equal(t, tc.notCompared, r.NotCompared == 1)
 			drifted := tc.want != "" && tc.want != InStep && tc.want != Pending && tc.want != Unknown && tc.want != Refused
 			assert.Equal(t, drifted && !tc.byHand, len(repaired) == 1)
 			assert.Equal(t, drifted, r.Drift() == 1)
 			if drifted {
 				require.Len(t, r.Samples, 1)
 				assert.Equal(t, tc.byHand, r.Samples[0].Statement == "DELETE e")
+				assert.Equal(t, tc.column != "" || tc.held != nil && tc.held.Respelled, len(r.Samples[0].Columns) == 1)
 			}
 		})
 	}
@@ -304,7 +343,7 @@ func TestPagesDoNotMatter(t *testing.T) {
 // retracts, purges tombstones) is never reported as drift, in any order of events.
 func TestWorkUnderWayIsNoDrift(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		w := &world{rows: map[string]store.Row{}, held: map[string]sinks.TargetRow{}}
+		w := &world{rows: map[string]store.Row{}, held: map[string]sinks.TargetRow{}, docs: map[string]string{}, typed: rapid.Bool().Draw(t, "typed")}
 		ids := []string{"a", "b", "c", "d", "e", "f"}
 		offset, begun := int64(0), change.Version(1<<62)
 		released := map[string]change.Version{} // what waits to be released
@@ -327,6 +366,7 @@ func TestWorkUnderWayIsNoDrift(t *testing.T) {
 				if known && rapid.IntRange(0, 3).Draw(t, "retract") == 0 {
 					content = change.Retracted()
 				}
+				w.docs[id] = fmt.Sprintf(`{"n":%d}`, offset)
 				r.Key, r.Found, r.Version, r.Content = store.Key{Service: 1, Entity: id}, true, v(offset), content
 				w.rows[id] = r
 			case "write":

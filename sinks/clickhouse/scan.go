@@ -1,9 +1,16 @@
 package clickhouse
 
 import (
+	"bytes"
 	"context"
+	"encoding/json"
+	"errors"
 	"fmt"
+	"reflect"
 	"strings"
+
+	"github.com/ClickHouse/ch-go/proto"
+	"github.com/ClickHouse/clickhouse-go/v2/lib/column"
 
 	"github.com/seed-86dfc502/weir/change"
 	"github.com/seed-86dfc502/weir/sinks"
@@ -75,6 +82,107 @@ WHERE service = ? AND entity > ? GROUP BY entity ORDER BY entity LIMIT %d`, doc,
 		return classify("scan", err, false)
 	}
 	return nil
+}
+
+// Compare implements sinks.Scannable.
+func (s *Sink) Compare(ctx context.Context, expected []sinks.Expected) (map[string][]string, error) {
+	opened := s.session.Load()
+	if opened == nil {
+		return nil, sqlsink.ErrNotOpen
+	}
+	differing := map[string][]string{}
+	if len(expected) == 0 || len(s.options.Columns) == 0 {
+		return differing, nil
+	}
+	err := sqlsink.Held(ctx, s.server, func() error { return s.compare(ctx, opened, expected, differing) })
+	return differing, err
+}
+
+// compare reads all rows of the range: repetitions of one may not be merged yet.
+func (s *Sink) compare(ctx context.Context, opened *session, expected []sinks.Expected, differing map[string][]string) error {
+	wanted := make(map[string]sinks.Expected, len(expected))
+	for _, e := range expected {
+		wanted[e.Entity] = e
+	}
+	selected := []string{"entity", "version"}
+	trial := make([]column.Interface, len(s.options.Columns))
+	for i, c := range s.options.Columns {
+		name, t := "`"+c.Name+"`", opened.types[c.Name]
+		if strings.Count(t, "Tuple(") > 1 {
+			t = named(t)
+			name = fmt.Sprintf("CAST(%s AS %s)", name, t)
+		}
+		selected = append(selected, name)
+		var err error
+		if trial[i], err = libraryColumn(t); err != nil {
+			return classify("compare", err, false)
+		}
+	}
+	rows, err := opened.conn.Query(ctx, fmt.Sprintf("SELECT %s FROM %s WHERE service = ? AND entity >= ? AND entity <= ? AND is_deleted = 0",
+		strings.Join(selected, ", "), s.name("")), s.options.Service, expected[0].Entity, expected[len(expected)-1].Entity)
+	if err != nil {
+		return classify("compare", err, false)
+	}
+	defer rows.Close()
+	var entity string
+	var version uint64
+	values := []any{&entity, &version}
+	for _, t := range rows.ColumnTypes()[len(values):] {
+		values = append(values, reflect.New(t.ScanType()).Interface())
+	}
+	for rows.Next() {
+		if err := rows.Scan(values...); err != nil {
+			return classify("compare", err, false)
+		}
+		e, ok := wanted[entity]
+		if !ok || uint64(e.Version) != version {
+			continue
+		}
+		converted, err := s.convert(e.Doc, trial)
+		if err != nil {
+			continue // the columns no longer take it
+		}
+		columns := make([]*string, len(trial))
+		others := make([]*string, len(trial))
+		for i := range trial {
+			held := reflect.ValueOf(values[len(values)-len(trial)+i]).Elem().Interface()
+			if columns[i], others[i], err = asRead(trial[i], held, converted[i]); err != nil {
+				return classify("compare", fmt.Errorf("column %s: %w", s.options.Columns[i].Name, err), false)
+			}
+		}
+		differing[entity] = append(differing[entity], sqlsink.Differing(s.options.Columns, e.Doc, columns, others)...)
+	}
+	if err := rows.Err(); err != nil {
+		return classify("compare", err, false)
+	}
+	return nil
+}
+
+// asRead returns two values of a column as JSON, both in the form in which the library reads
+// the column: time zones and containers are alike then.
+func asRead(c column.Interface, held, wanted any) (left, right *string, err error) {
+	c.Reset()
+	if err := errors.Join(c.AppendRow(held), c.AppendRow(wanted)); err != nil {
+		return nil, nil, err
+	}
+	// As over the wire: rows of LowCardinality can be read only afterwards.
+	var wire proto.Buffer
+	c.Encode(&wire)
+	c.Reset()
+	if err := c.Decode(proto.NewReader(bytes.NewReader(wire.Buf)), 2); err != nil {
+		return nil, nil, err
+	}
+	text := func(row int) *string {
+		value := reflect.New(c.ScanType())
+		var encoded []byte
+		if scanErr := c.ScanRow(value.Interface(), row); scanErr != nil {
+			err = errors.Join(err, scanErr)
+		}
+		encoded, jsonErr := json.Marshal(value.Interface())
+		err = errors.Join(err, jsonErr)
+		return new(string(encoded))
+	}
+	return text(0), text(1), err
 }
 
 // DeleteStatement implements sinks.Scannable.

@@ -1,6 +1,8 @@
 package clickhouse
 
 import (
+	"cmp"
+	"fmt"
 	"slices"
 	"strings"
 	"unicode"
@@ -117,6 +119,24 @@ func (t columnType) element(i int) (name, inner string) {
 		return "", arg
 	}
 	return arg[:at], strings.TrimSpace(arg[at:])
+}
+
+// named gives names to the elements of all tuples: the client library cannot read a tuple
+// without names inside another one.
+func named(t string) string {
+	parsed := parseType(t)
+	if len(parsed.args) == 0 || strings.HasPrefix(parsed.name, "Enum") {
+		return t
+	}
+	args := make([]string, len(parsed.args))
+	for i := range parsed.args {
+		name, inner := parsed.element(i)
+		if parsed.name == "Tuple" {
+			name = cmp.Or(name, fmt.Sprint("e", i)) + " "
+		}
+		args[i] = name + named(inner)
+	}
+	return parsed.name + "(" + strings.Join(args, ", ") + ")"
 }
 
 // sameType reports whether columns of both types take the same values. Time zones are for

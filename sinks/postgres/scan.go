@@ -3,7 +3,10 @@ package postgres
 import (
 	"context"
 	"fmt"
+	"maps"
 	"strings"
+
+	"github.com/jackc/pgx/v5"
 
 	"github.com/seed-86dfc502/weir/change"
 	"github.com/seed-86dfc502/weir/internal/pgpool"
@@ -66,6 +69,104 @@ func (s *Sink) scan(ctx context.Context, pool *pgpool.Pool, afterEntity string, 
 		return classify("scan", err)
 	}
 	return nil
+}
+
+// Compare implements sinks.Scannable.
+func (s *Sink) Compare(ctx context.Context, expected []sinks.Expected) (map[string][]string, error) {
+	pool := s.pool.Load()
+	if pool == nil {
+		return nil, sqlsink.ErrNotOpen
+	}
+	differing := map[string][]string{}
+	var docs []string
+	var rows []sinks.Expected
+	for _, e := range expected {
+		if text, err := s.document(e.Doc); err == nil {
+			rows, docs = append(rows, e), append(docs, text)
+		}
+	}
+	err := sqlsink.Held(ctx, s.server, func() error { return s.compare(ctx, pool, rows, docs, differing) })
+	return differing, err
+}
+
+// compare halves the rows until it has left out those that the server refuses to convert.
+func (s *Sink) compare(ctx context.Context, pool *pgpool.Pool, rows []sinks.Expected, docs []string, differing map[string][]string) error {
+	if len(rows) == 0 {
+		return nil
+	}
+	found := map[string][]string{}
+	err := s.compareValues(ctx, pool, rows, docs, found)
+	if e := sinks.Classify(err); err != nil && e.Class == sinks.Reject {
+		if len(rows) == 1 {
+			return nil
+		}
+		half := len(rows) / 2
+		if err := s.compare(ctx, pool, rows[:half], docs[:half], differing); err != nil {
+			return err
+		}
+		return s.compare(ctx, pool, rows[half:], docs[half:], differing)
+	}
+	maps.Copy(differing, found)
+	return err
+}
+
+func (s *Sink) compareValues(ctx context.Context, pool *pgpool.Pool, rows []sinks.Expected, docs []string, differing map[string][]string) (failure error) {
+	entities, versions := make([]string, len(rows)), make([]int64, len(rows))
+	for i, e := range rows {
+		entities[i], versions[i] = e.Entity, int64(e.Version)
+	}
+	var batch pgx.Batch // one transaction
+	batch.Queue(session + exactFloats)
+	batch.Queue(s.compareStatement(), s.options.Service, entities, versions, docs)
+	results := pool.SendBatch(ctx, &batch)
+	defer func() {
+		if err := results.Close(); err != nil && failure == nil {
+			failure = classify("compare", err)
+		}
+	}()
+	if _, err := results.Exec(); err != nil {
+		return classify("compare", err)
+	}
+	found, err := results.Query()
+	if err != nil {
+		return classify("compare", err)
+	}
+	var place int
+	var held, wanted []*string
+	_, err = pgx.ForEachRow(found, []any{&place, &held, &wanted}, func() error {
+		e := rows[place-1]
+		differing[e.Entity] = append(differing[e.Entity], sqlsink.Differing(s.content(), e.Doc, held, wanted)...)
+		return nil
+	})
+	if err != nil {
+		return classify("compare", err)
+	}
+	return nil
+}
+
+// exactFloats extends session: the server prints all digits of a float.
+const exactFloats = ", set_config('extra_float_digits', '1', true)"
+
+// compareStatement returns the values of each row as JSON: as held, and as converted by the
+// column's type in the table.
+func (s *Sink) compareStatement() string {
+	var held, wanted []string
+	spread := ""
+	for i, c := range s.content() {
+		value := "r.doc"
+		if len(s.options.Columns) > 0 {
+			value = "c." + quote(c.Name)
+		}
+		held = append(held, fmt.Sprintf("to_json(t.%s)::text", quote(c.Name)))
+		wanted = append(wanted, fmt.Sprintf("to_json(%s::%s)::text", value, s.types[i]))
+	}
+	if len(s.options.Columns) > 0 {
+		spread = " CROSS JOIN LATERAL json_to_record(r.doc::json) AS c(" + definitions(s.options.Columns) + ")"
+	}
+	return fmt.Sprintf(`SELECT r.place, ARRAY[%s], ARRAY[%s]
+FROM unnest($2::text[], $3::bigint[], $4::text[]) WITH ORDINALITY AS r(entity, version, doc, place)
+JOIN %s AS t ON t.service = $1 AND t.entity = r.entity AND t.version = r.version AND NOT t.is_deleted%s`,
+		strings.Join(held, ", "), strings.Join(wanted, ", "), s.table.Sanitize(), spread)
 }
 
 func (s *Sink) scanStatement() string {

@@ -119,7 +119,7 @@ func (s *Sink) mismatches(ctx context.Context, tx pgx.Tx, oid uint32) ([]string,
 
 	expected := slices.Concat(baseColumns, s.content())
 	known := map[string]bool{}
-	s.converters = nil
+	s.converters, s.types = nil, nil
 	for i, c := range expected {
 		known[c.Name] = true
 		base := i < len(baseColumns)
@@ -203,18 +203,19 @@ WHERE attrelid = $1 AND attname = $2 AND attnum > 0 AND NOT attisdropped`, oid, 
 	return "", nil
 }
 
-// addConverter adds the converter of a column, by its type in the table: that may keep
+// addConverter adds the converter and the type of a column, as in the table: that may keep
 // fewer digits than the configuration says.
 func (s *Sink) addConverter(ctx context.Context, tx pgx.Tx, oid uint32, c config.Column) (problem string, err error) {
 	var kind columnKind
+	var spelled string
 	err = tx.QueryRow(ctx, `WITH RECURSIVE base AS (
-	SELECT t.oid, t.typtype, t.typbasetype, t.typelem, t.typcategory, t.typtypmod, a.atttypmod AS modifier
+	SELECT t.oid, t.typtype, t.typbasetype, t.typelem, t.typcategory, t.typtypmod, a.atttypmod AS modifier, format_type(a.atttypid, a.atttypmod) AS spelled
 	FROM pg_attribute a JOIN pg_type t ON t.oid = a.atttypid WHERE a.attrelid = $1 AND a.attname = $2
 	UNION ALL
-	SELECT t.oid, t.typtype, t.typbasetype, t.typelem, t.typcategory, t.typtypmod, b.typtypmod
+	SELECT t.oid, t.typtype, t.typbasetype, t.typelem, t.typcategory, t.typtypmod, b.typtypmod, b.spelled
 	FROM base b JOIN pg_type t ON t.oid = CASE WHEN b.typtype = 'd' THEN b.typbasetype END)
-SELECT CASE WHEN typcategory = 'A' THEN typelem ELSE oid END, modifier, typcategory = 'A' FROM base WHERE typtype <> 'd'`,
-		oid, c.Name).Scan(&kind.oid, &kind.modifier, &kind.array)
+SELECT CASE WHEN typcategory = 'A' THEN typelem ELSE oid END, modifier, typcategory = 'A', spelled FROM base WHERE typtype <> 'd'`,
+		oid, c.Name).Scan(&kind.oid, &kind.modifier, &kind.array, &spelled)
 	if err != nil {
 		return "", err
 	}
@@ -222,7 +223,7 @@ SELECT CASE WHEN typcategory = 'A' THEN typelem ELSE oid END, modifier, typcateg
 	if err != nil {
 		return err.Error(), nil //nolint:nilerr // it is the reason
 	}
-	s.converters = append(s.converters, convert)
+	s.converters, s.types = append(s.converters, convert), append(s.types, spelled)
 	return "", nil
 }
 

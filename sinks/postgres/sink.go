@@ -27,6 +27,7 @@ type Sink struct {
 
 	// Of the goroutine of Open and Write:
 	converters []converter    // of the typed columns, nil for values as they are
+	types      []string       // of the columns in content, as the table has them
 	months     map[month]bool // partitions known to exist
 	swept      time.Time      // of the last search for expired partitions
 	most       int            // rows of one statement: what the table takes in time

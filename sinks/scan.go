@@ -20,6 +20,13 @@ type TargetRow struct {
 	Respelled bool
 }
 
+// Expected is a document that a target should hold at a version.
+type Expected struct {
+	Entity  string
+	Version change.Version
+	Doc     []byte
+}
+
 // Scannable is a sink whose target can be read back.
 type Scannable interface {
 	Sink
@@ -29,6 +36,12 @@ type Scannable interface {
 	// is. It may run beside Write; visit should be quick, since a connection is
 	// held meanwhile.
 	Scan(ctx context.Context, afterEntity string, limit int, visit func(TargetRow) error) error
+	// Compare converts documents as Write does and compares each column with the
+	// target's, for rows whose Doc Scan leaves out or respells. Expected entities ascend
+	// by bytes. The result has the differing columns of each compared entity, none where
+	// all values are equal. Entities with no row of that version are left out, also those
+	// whose document the columns no longer take. It runs neither beside Open nor Write.
+	Compare(ctx context.Context, expected []Expected) (map[string][]string, error)
 	// DeleteStatement is what an operator can run to remove the entity from the
 	// target by hand.
 	DeleteStatement(entity string) string
