@@ -18,7 +18,7 @@ import (
 const (
 	// maxDepth bounds how deep a column's name nests.
 	maxDepth = 64
-	// maxHeader bounds the header, in bytes: it stands in the import's row.
+	// maxHeader bounds the header, in bytes: the import's row stores it.
 	maxHeader = 256 << 10
 	// The names of all columns become a part of every event, however short its row
 	// is: they have maxNames bytes in all, or namesPerColumn for each column if that
@@ -254,7 +254,7 @@ func shown(name string) string {
 	return strconv.Quote(name)
 }
 
-// reasonOf returns what is wrong with a record, without its text.
+// reasonOf returns the fault of a record, without its text.
 func reasonOf(err error) string {
 	switch {
 	case errors.Is(err, csv.ErrBareQuote):

@@ -97,7 +97,7 @@ func TestOptions(t *testing.T) {
 	require.Error(t, err)
 }
 
-// Whatever the cells are, the object holds them, and nothing else.
+// The object holds exactly the cells, of any content.
 func TestCellsComeThrough(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		cells := rapid.SliceOfN(rapid.String(), 1, 5).Draw(t, "cells")
@@ -162,7 +162,7 @@ func TestLinesThatEndWithCarriageReturnsAlone(t *testing.T) {
 	require.EqualValues(t, 1, w.file(CSV, Options{}, "id,event\r\nB-1,e1\r\n").Counts.Accepted)
 }
 
-// What a header costs grows with its size alone.
+// The cost of a header grows with its size alone.
 func TestManyColumns(t *testing.T) {
 	var header strings.Builder
 	for n := 0; header.Len() < maxHeader-10; n++ {

@@ -18,7 +18,7 @@ const space = " \t\r\n"
 // piece is how much of a file is looked at at a time.
 const piece = 64 << 10
 
-// cutter cuts a file into rows, whatever pieces its bytes arrive in.
+// cutter cuts a file into rows, independent of how its bytes arrive.
 type cutter struct {
 	in    *bufio.Reader
 	max   int   // bytes of a row
@@ -75,7 +75,7 @@ type row struct {
 	text  []byte
 }
 
-// next returns the next row, without line end for JSONL and as it stands for CSV;
+// next returns the next row, without line end for JSONL and verbatim for CSV;
 // io.EOF after the last. Blank lines between rows are skipped.
 func (c *cutter) next() (row, error) {
 	for {

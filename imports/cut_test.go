@@ -141,7 +141,7 @@ func TestLines(t *testing.T) {
 	require.Empty(t, rowsIn(t, nil, JSONL, Options{}, 100))
 }
 
-// What is too large is a row without its text, of exactly the limit it is not.
+// A row above the limit has no text; one of exactly the limit has.
 func TestRowsAboveTheLimit(t *testing.T) {
 	for _, end := range []string{"\n", "\r\n"} {
 		file := "12345" + end + "123456" + end + strings.Repeat("y", 3*piece) + end + "1" + end + "123456"
@@ -164,7 +164,7 @@ func TestRowsAboveTheLimit(t *testing.T) {
 	require.EqualValues(t, 5, rows[2].line)
 }
 
-// The rows are the same however the bytes arrive and whatever the limit is.
+// The rows do not depend on how the bytes arrive, nor on the limit.
 func TestArrivalDoesNotMatter(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		parts := rapid.SliceOf(rapid.SampledFrom([]string{"a", "\"", ",", "\n", "\r\n", " ", "{}", "0123456789"})).Draw(t, "parts")

@@ -38,7 +38,7 @@ func FormatOf(name string) Format {
 	return ""
 }
 
-// Type says what the cells of a column become. An empty cell of another type
+// Type is the JSON type of a column's cells. An empty cell of another type
 // than String is null.
 type Type string
 
@@ -65,7 +65,7 @@ type Options struct {
 // maxOptions bounds the JSON of Options, in bytes.
 const maxOptions = 64 << 10
 
-// Check tells what is wrong with the options for a format.
+// Check returns the faults of the options for a format.
 func (o Options) Check(f Format) error {
 	if f == JSONL && (o.Delimiter != "" || len(o.Types) > 0 || o.EmptyNull) {
 		return errors.New("delimiter, types and empty are options of csv")

@@ -9,7 +9,7 @@ import (
 	"github.com/seed-86dfc502/weir/change"
 )
 
-// Kind says what a sink keeps.
+// Kind is the content of a target.
 type Kind string
 
 const (
@@ -28,7 +28,7 @@ type Traits struct {
 	// MaxBytes bounds the sum of documents in one Write, in bytes; 0 is no bound.
 	// A single change above it is still handed over, alone.
 	MaxBytes int
-	// Linger is how long deliver may wait to fill a batch; 0 takes what is there.
+	// Linger is how long deliver may wait to fill a batch; 0 does not wait.
 	Linger time.Duration
 	// Guarded says that the target itself turns away repetitions and older
 	// versions. Deliver then need not look into the dam before a first attempt.
@@ -45,8 +45,8 @@ type Sink interface {
 	Open(ctx context.Context) error
 
 	// Write makes the changes durable in the target and returns nil when every
-	// one of them took effect or was a no-op there. Changes of one entity stand
-	// in ascending version; the sink keeps that order. One change may be repeated
+	// one of them took effect or was a no-op there. Changes of one entity have
+	// ascending versions; the sink keeps that order. One change may be repeated
 	// (same key, version and bytes) and may come after a newer one: for a State
 	// sink neither may have an effect; a Log sink skips a known key.
 	//
@@ -71,10 +71,10 @@ const (
 	// Retry: not now. The target is unreachable, busy or asks to wait; retry for as long
 	// as it takes.
 	Retry Class = iota
-	// RetryBounded: this attempt failed and the same may fail for ever (a server
+	// RetryBounded: this attempt failed and the next may fail, too (a server
 	// error for one document). After the configured attempts it is a dead letter.
 	RetryBounded
-	// Reject: this change is refused for what it is and had no effect; a dead letter.
+	// Reject: this change is refused for its content and had no effect; a dead letter.
 	Reject
 	// Pause: the service as a whole is refused (401, 403, missing table,
 	// mismatch); stop sending, tell the operator, probe periodically.
@@ -105,7 +105,7 @@ type Error struct {
 	Ambiguous bool
 	// RetryAfter is how long the target asked to wait, already capped; 0 when it did not.
 	RetryAfter time.Duration
-	// Outage says what the failure shows about the target as a whole.
+	// Outage is the failure's evidence about the target as a whole.
 	Outage Outage
 	Op     string // what was tried: "insert", "post", …
 	Hint   string // what an operator can do, may be empty
@@ -114,7 +114,7 @@ type Error struct {
 	await func(context.Context) bool // of a target that is down, see Await
 }
 
-// Error returns what was tried, the cause and the hint.
+// Error returns the attempted operation, the cause and the hint.
 func (e *Error) Error() string {
 	s := e.Op + ": " + e.Err.Error()
 	if e.Hint != "" {

@@ -74,7 +74,7 @@ func TestCompare(t *testing.T) {
 				s := newSink(t, Options{URL: dsn, Table: table, Service: service, Columns: config.Columns{column, {Name: "n", Type: "Int64"}}})
 				if err := s.Open(t.Context()); err != nil {
 					require.Regexp(t, "code (44|50|62)|enable_time_time64_type", err.Error(), "a type that this server lacks")
-				t.Log("lacks the type")
+					t.Log("lacks the type")
 					return
 				}
 				var changes []change.Change

@@ -8,8 +8,8 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	// A sequence takes a real server a tenth of a second. What the command line says
-	// holds; `SUITE=sinks make verify` says more.
+	// A sequence takes a real server a tenth of a second. A flag on the
+	// command line prevails; `SUITE=sinks make verify` says more.
 	if err := flag.Set("rapid.checks", "25"); err != nil {
 		panic(err)
 	}

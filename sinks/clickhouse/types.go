@@ -121,7 +121,7 @@ func (t columnType) element(i int) (name, inner string) {
 	return arg[:at], strings.TrimSpace(arg[at:])
 }
 
-// named gives names to the elements of all tuples: the client library cannot read a tuple
+// named names the elements of all tuples: the client library cannot read a tuple
 // without names inside another one.
 func named(t string) string {
 	parsed := parseType(t)

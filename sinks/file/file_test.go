@@ -163,8 +163,8 @@ func TestTornAtEveryByte(t *testing.T) {
 	}
 }
 
-// After a power loss a file may have its length but not its bytes. What is
-// zeroed is cut off only when no record behind it may have been confirmed.
+// After a power loss a file may have its length but not its bytes. Zeros
+// are cut off only when no record behind them may have been confirmed.
 func TestZeroedAnywhere(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "out.jsonl")
 	whole := lines(upserts(0, 3)...)
@@ -192,8 +192,8 @@ func TestZeroedAnywhere(t *testing.T) {
 	}
 }
 
-// A bit that turns in the last lines costs none of them: the sink goes on behind what is
-// there, or says where the damage is and touches nothing.
+// A bit flip in the last lines costs none of them: the sink appends behind them, or
+// reports the damaged place and changes nothing.
 func TestFlippedBitsAtTheEnd(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "out.jsonl")
 	whole := lines(upserts(0, 3)...)
@@ -350,8 +350,7 @@ func TestMovedDeletedCutShort(t *testing.T) {
 	require.Equal(t, string(lines(upserts(4, 7)...)), content(t, path))
 }
 
-// What an operator took out of the file is written when it comes again; what is
-// left in it is not.
+// A repeated change is written again if an operator removed its line, and only then.
 func TestShortenedFilesForgetTheirLines(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "out.jsonl")
 	s := openSink(t, path)
@@ -464,9 +463,8 @@ func TestWindow(t *testing.T) {
 	})
 }
 
-// FuzzRecover opens files with any end. It must not fail in any way but
-// by saying that the file is foreign, which leaves it as it is, and what it
-// accepts must be whole records.
+// FuzzRecover opens files with any end. The only failure is that of a
+// foreign file, which stays unchanged; accepted files hold whole records.
 func FuzzRecover(f *testing.F) {
 	whole := lines(upserts(0, 2)...)
 	for _, end := range []string{"", "{", `{"service":"a`, "\x00\x00", "\n", "x\n", string(whole), `{"service":1,"key":"a"}`, "{\"service\":\x00\n{", "\x00\n" + string(whole)} {

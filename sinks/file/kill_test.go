@@ -38,8 +38,8 @@ func writeForEver(path string) error {
 	}
 }
 
-// TestKilledWriter kills a writing process again and again (I1, I2): what it
-// confirmed is there, and nothing is there twice or out of order.
+// TestKilledWriter kills a writing process again and again (I1, I2): all
+// confirmed changes are in the file, none twice or out of order.
 func TestKilledWriter(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "out.jsonl")
 	most := 0

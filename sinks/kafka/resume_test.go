@@ -141,8 +141,8 @@ func TestWhatIsSentOnceMoreIsThereOnceMore(t *testing.T) {
 	require.Len(t, log.records(t), 4)
 }
 
-// The last writer has fenced all others. One that does not know it takes
-// over again, and finds what the other wrote.
+// The last writer has fenced all others. A fenced writer takes over
+// again and finds the other's records.
 func TestTwoThatFenceEachOtherWriteOnce(t *testing.T) {
 	log, o, a, mark := begun(t, "two", 5)
 	b := resumed(t, o, 0, saved{1, mark})

@@ -12,8 +12,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Who asks for receipts gets the status and the first bytes of every answer, whatever
-// it means, and none of its headers; what was not sent has none.
+// A receipt has the status and the first bytes of any answer, and no headers; changes
+// that were not sent have none.
 func TestReceipts(t *testing.T) {
 	long := strings.Repeat("0123456789", 100_000)
 	url := serve(t, func(w http.ResponseWriter, r *http.Request) {
@@ -56,7 +56,7 @@ func TestReceipts(t *testing.T) {
 	require.Equal(t, 1, sent, "a pause halts the rest")
 
 	away := make([]sinks.Receipt, 1)
-	require.Error(t, newSink(t, Options{URL: "http://" + nobody}).Write(sinks.WithReceipts(t.Context(), away), []change.Change{upsert("x", 1)}))
+	require.Error(t, newSink(t, Options{URL: "http://" + closed}).Write(sinks.WithReceipts(t.Context(), away), []change.Change{upsert("x", 1)}))
 	require.False(t, away[0].At.IsZero())
 	require.Zero(t, away[0].Answer.Status)
 }

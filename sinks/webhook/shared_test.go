@@ -116,8 +116,8 @@ func TestOutages(t *testing.T) {
 		options Options
 		want    sinks.Outage
 	}{
-		{Options{URL: "http://" + nobody}, sinks.Unreachable},
-		{Options{URL: "http://" + nobody, DenyPrivate: true}, sinks.NoOutage},
+		{Options{URL: "http://" + closed}, sinks.Unreachable},
+		{Options{URL: "http://" + closed, DenyPrivate: true}, sinks.NoOutage},
 	} {
 		err := newSink(t, o.options).Write(t.Context(), []change.Change{upsert("a", 1)})
 		require.Equal(t, o.want, sinks.Classify(err).Outage, "%v", err)

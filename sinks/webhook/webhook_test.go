@@ -37,9 +37,9 @@ const (
 	otherSecret = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
 )
 
-// nobody is an address without a listener: a port that was free a moment ago
+// closed is an address without a listener: a port that was free a moment ago
 // may be another process's now.
-const nobody = "127.0.0.1:1"
+const closed = "127.0.0.1:1"
 
 // newSink makes a sink that is closed with the test. Its time-out is one that a
 // busy machine does not reach.
@@ -219,9 +219,9 @@ func TestAskedToWaitSendsNoMore(t *testing.T) {
 	require.Equal(t, sinks.Retry, sinks.Classify(err).Class)
 }
 
-// hanging is an endpoint that does not answer about one entity. With nothing
-// else to happen the clock of a synctest bubble goes on to the time-out at once:
-// what else there is to send is sent in time, whatever the machine does.
+// hanging is an endpoint that does not answer about one entity. In an idle
+// synctest bubble the clock advances to the time-out at once, so other changes are sent in
+// time on any machine.
 func hanging(t *testing.T, entity string, o Options) *Sink {
 	t.Helper()
 	conns, over := make(chan net.Conn), make(chan struct{})
@@ -365,7 +365,7 @@ func TestRedirectsAreNotFollowed(t *testing.T) {
 }
 
 func TestErrorsHoldNoSecrets(t *testing.T) {
-	s := newSink(t, Options{URL: "http://user:passw0rd@" + nobody + "/path-token?q=hidden", Secrets: []string{secret},
+	s := newSink(t, Options{URL: "http://user:passw0rd@" + closed + "/path-token?q=hidden", Secrets: []string{secret},
 		Headers: map[string]string{"Authorization": "Bearer hidden"}})
 	_, err := write(t, s, upsert("a", 1))
 	e := sinks.Classify(err)

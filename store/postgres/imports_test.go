@@ -10,7 +10,7 @@ import (
 )
 
 // I11: the database itself keeps the imports of tenants apart. The role is that of
-// production: the pipeline's own calls must get by with what the policies let them see.
+// production: the policies must let the pipeline's own calls see their rows.
 func TestImportsOfTenantsStayApart(t *testing.T) {
 	s, _ := ledger(t)
 	for n, tenant := range []string{"acme", "globex", "globex"} {
