@@ -11,13 +11,13 @@ PKG ?= ./...
 BENCH ?= .
 COUNT ?= 1
 
-.PHONY: help modules build run servers servers-down check lint audit package test test-short mutants verify bench clean
+.PHONY: help modules build run servers servers-down check lint audit package test test-short mutants verify bench site clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1\t\2/p' $(MAKEFILE_LIST) | while IFS=$$'\t' read -r target text; do printf '  make %-15s %s\n' "$$target" "$$text"; done
 
 build: ## the static binary bin/weir
-	CGO_ENABLED=0 go build -trimpath -buildvcs=auto -o bin/weir ./cmd/pipeline
+	@scripts/build
 
 run: build ## build, then run the example
 	scripts/quickstart
@@ -74,6 +74,9 @@ audit: modules ## gosec, govulncheck, outdated and unmaintained modules; writes 
 
 package: modules ## release snapshot, packages, image and chart, checked (root; TARGETS=all: for all systems)
 	@scripts/package
+
+site: ## the documentation as a site in out/site, its links checked (Python; pip)
+	@scripts/site
 
 clean: ## stop the servers; remove their data, binaries and outputs, keep downloads
 	scripts/servers clean

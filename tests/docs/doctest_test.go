@@ -335,12 +335,28 @@ func TestLinks(t *testing.T) {
 	}
 }
 
-// The map leads to every page.
-func TestTheMapHasEveryPage(t *testing.T) {
+// The maps, for people and for assistants, lead to every page.
+func TestTheMapsHaveEveryPage(t *testing.T) {
 	all := pages(t)
+	assistants, err := os.ReadFile(filepath.Join(root, "docs", "llms.txt"))
+	require.NoError(t, err)
 	for name := range all {
 		if page, is := strings.CutPrefix(name, "docs/"); is && page != "README.md" {
 			assert.Contains(t, all["docs/README.md"], "]("+page+")")
+			assert.Contains(t, string(assistants), "]("+page+")")
+		}
+	}
+}
+
+// longestRow is the longest line of a table, in characters.
+const longestRow = 300
+
+func TestRowsOfTablesAreShort(t *testing.T) {
+	for name, text := range pages(t) {
+		for line := range strings.Lines(text) {
+			if strings.HasPrefix(line, "|") {
+				assert.LessOrEqual(t, len([]rune(line))-1, longestRow, "%s: %.60s", name, line)
+			}
 		}
 	}
 }
