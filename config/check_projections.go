@@ -162,6 +162,9 @@ func readSet(spec projections.Spec) ([]canonicaltree.Path, bool) {
 // unprovided returns the problem of the first path that no source provides.
 func (l *loader) unprovided(reads []canonicaltree.Path) (problem, want string) {
 	for _, read := range reads {
+		if i := slices.Index(read, projections.Elements); i >= 0 {
+			read = read[:i] // no element is stripped
+		}
 		var stripped []string
 		provided := false
 		for i := range l.config.Sources {

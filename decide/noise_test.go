@@ -8,6 +8,8 @@ import (
 
 	"github.com/seed-86dfc502/weir/change"
 	"github.com/seed-86dfc502/weir/internal/fieldcount"
+	"github.com/seed-86dfc502/weir/projections"
+	"github.com/seed-86dfc502/weir/projections/merge"
 	"github.com/stretchr/testify/require"
 )
 
@@ -64,6 +66,34 @@ func TestSuppressedEventsAreObserved(t *testing.T) {
 	require.Equal(t, []int64{9, 1}, []int64{got["registry"].Events, got["registry"].Noise})
 	require.Equal(t, []int64{6, 0}, []int64{got["lab"].Events, got["lab"].Noise})
 	require.Len(t, got, 2)
+}
+
+// TestMembersOfElementsThatNoFieldShows: an event that changed such members alone evaluates
+// nothing, and stripping them would have made it noise.
+func TestMembersOfElementsThatNoFieldShows(t *testing.T) {
+	shown, err := projections.Compile(projections.Spec{Customer: "c", Name: "plans", Fields: []projections.Field{
+		{Out: "plans", Path: "plans", Each: []projections.Field{{Out: "name", Path: "name"}, {Out: "currency", Const: []byte(`"EUR"`)}}},
+		{Out: "names", Path: "plans.#.name"},
+	}})
+	require.NoError(t, err)
+	plan := &Plan{
+		Merge: merge.Compile(merge.Spec{Sources: []merge.Source{{Name: "s"}}}), Projections: []*projections.Projection{shown},
+		Services: []Service{{Name: "c/plans@k", Number: 1}}, Fingerprint: []byte("f"), Revision: 1, MaxChange: 1 << 20,
+	}
+	require.NoError(t, plan.Prepare())
+	s := NewSimulator(plan)
+	s.collector = fieldcount.NewCollector()
+	outcomes := feed(t, s,
+		`s: {"id":"a","plans":[{"name":"S","margin":1},{"name":"M","margin":2}]}`,
+		`s: {"id":"a","plans":[{"name":"S","margin":3},{"name":"M","margin":4}]}`,
+		`s: {"id":"a","plans":[{"name":"S","margin":3},{"name":"M","margin":4},{"margin":5}]}`,
+		`s: {"id":"a","plans":[{"name":"S","margin":3}]}`,
+	)
+	require.Equal(t, "merged", outcomes[1])
+	for _, i := range []int{0, 2, 3} {
+		require.Contains(t, outcomes[i], "c/plans@k=upsert", "an element more or less shows")
+	}
+	require.Equal(t, []string{"plans.*.margin: 1, saves 1, 0 projections, such as plans.0.margin of B-007"}, fields(s.collector.Take()["s"]))
 }
 
 // A change that is too large becomes a dead letter: that is no suppression.

@@ -97,7 +97,7 @@ func (p *Plan) readers() map[string]memberReads {
 			for _, path := range projection.Reads() {
 				if n := len(mount); len(path) > n && slices.Equal(path[:n], mount) {
 					m.any = true
-					m.named = m.named || strings.Trim(path[n], "0123456789") != ""
+					m.named = m.named || path[n] != projections.Elements && strings.Trim(path[n], "0123456789") != ""
 				}
 			}
 		}

@@ -16,7 +16,7 @@ type Projection struct {
 	filter  *filter
 	outputs []*output
 	sorted  []*output // the same by name, the order of the encoding
-	reads   []canonicaltree.Path
+	reads   []read
 	paths   [][]step // that fields and filter read of the document, up to a hash
 }
 
@@ -62,7 +62,12 @@ func Compile(spec Spec) (*Projection, error) {
 	if len(c.faults) > 0 {
 		return nil, &CompileError{spec.Customer, spec.Name, c.faults}
 	}
-	p.reads = readSet(p)
+	p.reads = readsOf(p.outputs, "", canonicaltree.Path{})
+	if p.filter != nil {
+		for i := range p.filter.slots {
+			p.reads = append(p.reads, read{"when", prefix(p.filter.slots[i].steps)})
+		}
+	}
 	p.number(p.outputs)
 	if p.filter != nil {
 		for i := range p.filter.slots {
@@ -230,7 +235,7 @@ func parseOut(out string) ([]string, *pathFault) {
 	return names, nil
 }
 
-// key returns a step as an element of a canonicaltree.Path.
+// key returns a step as an element of a read-set's path; a hash has the name Elements.
 func (s step) key() string {
 	if s.index >= 0 {
 		return strconv.Itoa(s.index)

@@ -139,15 +139,6 @@ func (f *filter) match(doc source) (bool, *FilterError) {
 	return match, nil
 }
 
-// reads returns the paths that the filter uses.
-func (f *filter) reads() []canonicaltree.Path {
-	paths := make([]canonicaltree.Path, len(f.slots))
-	for i := range f.slots {
-		paths[i] = prefix(f.slots[i].steps)
-	}
-	return paths
-}
-
 // toValue converts a value for an expression. An integer that fits is an int,
 // any other number the nearest float64, beyond its range an infinity.
 func toValue(n canonicaltree.Node) any {

@@ -7,29 +7,18 @@ import (
 	"github.com/seed-86dfc502/weir/canonicaltree"
 )
 
+// Elements is, in a read-set, each element of an array; also a member of that name.
+const Elements = "#"
+
 // ReadSet returns the paths that the fields and the filter read, none of them
 // below another, in order. A difference between two documents at a path that is
 // neither one of them, nor above, nor below one changes neither the output nor
 // whether the filter matches. The empty path means that everything is read; no
 // path at all, that nothing is.
-func (p *Projection) ReadSet() []canonicaltree.Path { return p.reads }
-
-func readSet(p *Projection) []canonicaltree.Path {
+func (p *Projection) ReadSet() []canonicaltree.Path {
 	var all []canonicaltree.Path
-	var walk func(outputs []*output)
-	walk = func(outputs []*output) {
-		for _, o := range outputs {
-			// Fields inside an array mapping read below the mapped array.
-			if o.field == nil {
-				walk(o.group)
-			} else if !o.field.constant.Exists() {
-				all = append(all, prefix(o.field.path.steps))
-			}
-		}
-	}
-	walk(p.outputs)
-	if p.filter != nil {
-		all = append(all, p.filter.reads()...)
+	for _, r := range p.reads {
+		all = append(all, r.path)
 	}
 	slices.SortFunc(all, func(a, b canonicaltree.Path) int { return slices.Compare(a, b) })
 	var reads []canonicaltree.Path
@@ -43,57 +32,52 @@ func readSet(p *Projection) []canonicaltree.Path {
 }
 
 // Reads yields, for people, what reads which path: the output path of a field,
-// or "when", with the path as far as it is fixed. The index 0 means all
-// elements where a field maps an array.
+// or "when", with the path as far as it is fixed.
 func (p *Projection) Reads() iter.Seq2[string, canonicaltree.Path] {
 	return func(yield func(string, canonicaltree.Path) bool) {
-		if !readsOf(p.outputs, "", nil, yield) || p.filter == nil {
-			return
-		}
-		for _, path := range p.filter.reads() {
-			if !yield("when", path) {
+		for _, r := range p.reads {
+			if !yield(r.what, r.path) {
 				return
 			}
 		}
 	}
 }
 
-func readsOf(outputs []*output, above string, base canonicaltree.Path, yield func(string, canonicaltree.Path) bool) bool {
+// read is a path that a field or the filter reads.
+type read struct {
+	what string
+	path canonicaltree.Path
+}
+
+// readsOf returns the reads of fields whose paths are below base. A field that maps an array
+// reads what its own fields read of the elements, so also whether there is an element.
+func readsOf(outputs []*output, above string, base canonicaltree.Path) (all []read) {
 	for _, o := range outputs {
 		f := o.field
 		if f == nil {
-			if !readsOf(o.group, above, base, yield) {
-				return false
-			}
+			all = append(all, readsOf(o.group, above, base)...)
 			continue
 		}
 		if f.constant.Exists() {
 			continue
 		}
-		path := slices.Clone(base)
-		for _, s := range f.path.steps {
-			if s.hash {
-				s.index = 0
+		path := append(base[:len(base):len(base)], prefix(f.path.steps)...)
+		if f.each != nil && !f.path.hashed() && len(f.path.rest) == 0 {
+			path = append(path, Elements)
+			if inner := readsOf(f.each, above+f.out+".", path); len(inner) > 0 {
+				all = append(all, inner...)
+				continue
 			}
-			path = append(path, s.key())
 		}
-		if !yield(above+f.out, path) {
-			return false
-		}
-		if f.each != nil && len(f.path.rest) == 0 && !readsOf(f.each, above+f.out+".", append(path, "0"), yield) {
-			return false
-		}
+		all = append(all, read{above + f.out, path})
 	}
-	return true
+	return all
 }
 
-// prefix returns the path that steps certainly stay below: up to the first hash.
+// prefix returns the path that steps certainly stay below.
 func prefix(steps []step) canonicaltree.Path {
 	path := canonicaltree.Path{}
 	for _, s := range steps {
-		if s.hash {
-			break
-		}
 		path = append(path, s.key())
 	}
 	return path
@@ -127,7 +111,7 @@ func NewIndex(ps []*Projection) *Index {
 		for _, steps := range p.paths {
 			x.paths[i] = append(x.paths[i], x.placeOf(known, steps))
 		}
-		for _, path := range p.reads {
+		for _, path := range p.ReadSet() {
 			n := &x.root
 			n.below.add(i, p, x.paths[i])
 			for _, name := range path {
@@ -208,14 +192,21 @@ func (s *Set) List() []int { return s.list }
 // projections that read nothing. The others are not looked at: the work grows with the
 // differences and the number of projections touched, not with their number in all.
 func (x *Index) TouchedBy(path canonicaltree.Path, before, after *Document, set *Set) {
-	n := &x.root
-	for _, name := range path {
-		set.addReaders(&n.here, before, after)
-		if n = n.next[name]; n == nil {
-			return
-		}
+	x.root.touch(path, before, after, set)
+}
+
+func (n *indexNode) touch(path canonicaltree.Path, before, after *Document, set *Set) {
+	if len(path) == 0 {
+		set.addReaders(&n.below, before, after)
+		return
 	}
-	set.addReaders(&n.below, before, after)
+	set.addReaders(&n.here, before, after)
+	if next := n.next[path[0]]; next != nil {
+		next.touch(path[1:], before, after, set)
+	}
+	if next := n.next[Elements]; next != nil && path[0] != Elements {
+		next.touch(path[1:], before, after, set)
+	}
 }
 
 // addReaders adds those whose filter may match a or b.

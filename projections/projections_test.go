@@ -253,8 +253,11 @@ func TestReadSet(t *testing.T) {
 	}{
 		{Spec{Fields: []Field{{Out: "k", Const: []byte("1")}}}, nil},
 		{Spec{Fields: []Field{{Out: "a", Path: `a.b\.c.0`}, {Out: "b", Path: "a"}, {Out: "c", Path: "a.x"}, {Out: "d", Path: "ab"}}}, []canonicaltree.Path{{"a"}, {"ab"}}},
-		{Spec{Fields: []Field{{Out: "a", Path: "t.#.name"}, {Out: "b", Path: "u.v.#(x==1).y"}, {Out: "c", Path: "w.*.z"}, {Out: "d", Path: "x.y|@keys"}}}, []canonicaltree.Path{{"t"}, {"u", "v"}, {"w"}, {"x", "y"}}},
-		{Spec{Fields: []Field{{Out: "a", Path: "t", Each: []Field{{Out: "n", Path: "name"}}}}}, []canonicaltree.Path{{"t"}}},
+		{Spec{Fields: []Field{{Out: "a", Path: "t.#.name"}, {Out: "b", Path: "u.v.#(x==1).y"}, {Out: "c", Path: "w.*.z"}, {Out: "d", Path: "x.y|@keys"}}}, []canonicaltree.Path{{"t", "#", "name"}, {"u", "v"}, {"w"}, {"x", "y"}}},
+		{Spec{Fields: []Field{{Out: "a", Path: "t", Each: []Field{{Out: "n", Path: "name"}, {Out: "i", Path: "in", Each: []Field{{Out: "k", Const: []byte("1")}}}, {Out: "k", Const: []byte("1")}}}}},
+			[]canonicaltree.Path{{"t", "#", "in", "#"}, {"t", "#", "name"}}},
+		{Spec{Fields: []Field{{Out: "a", Path: "t.#.u", Each: []Field{{Out: "n", Path: "name"}}}, {Out: "b", Path: "u|@reverse", Each: []Field{{Out: "n", Path: "name"}}}, {Out: "n", Path: "v.#"}}},
+			[]canonicaltree.Path{{"t", "#", "u"}, {"u"}, {"v", "#"}}},
 		{Spec{Fields: []Field{{Out: "a", Path: "{a,b}"}, {Out: "b", Path: "c"}}}, []canonicaltree.Path{{}}},
 		{Spec{When: `doc.a.b == 1 and doc["c"][0].d > doc.e[doc.f].g`}, []canonicaltree.Path{{"a", "b"}, {"c", "0", "d"}, {"e"}, {"f"}}},
 		{Spec{When: `any(doc.items, .kind == doc.kind) or len(doc?.x?.y) > 0`}, []canonicaltree.Path{{"items"}, {"kind"}, {"x", "y"}}},
@@ -274,7 +277,7 @@ func TestReads(t *testing.T) {
 	for what, path := range p.Reads() {
 		got = append(got, what+" "+path.String())
 	}
-	require.Equal(t, []string{"a.b p.0", "n items.0.seen_at", "q r", "e list", "e.v list.0.v.w", "e.i list.0.inner", "e.i.z list.0.inner.0", "when w.x"}, got)
+	require.Equal(t, []string{"a.b p.0", `n items.\#.seen_at`, "q r", `e.v list.\#.v.w`, `e.i.z list.\#.inner.\#`, "when w.x"}, got)
 	for range p.Reads() {
 		break
 	}

@@ -180,6 +180,17 @@ var filters = []string{
 	`doc.a[0:1] == [1]`, `(doc.b ?? doc.c) == true`, `get(doc.a, "b") == 1`, `doc.b ? doc.c : doc.a`,
 }
 
+// arrayIn returns the name of an array in an object, and an element of it.
+func arrayIn(from any) (name string, element any) {
+	object, _ := from.(map[string]any)
+	for _, name := range names {
+		if array, _ := object[name].([]any); len(array) > 0 && !strings.Contains("01#", name) {
+			return name, array[len(array)-1]
+		}
+	}
+	return "", nil
+}
+
 func drawFields(t *rapid.T, depth int, from any) []Field {
 	outs := []string{"p", "g.q", "g.h.r", `s\.t`, "e"}
 	fields := make([]Field, rapid.IntRange(1, 3).Draw(t, "fields"))
@@ -193,7 +204,13 @@ func drawFields(t *rapid.T, depth int, from any) []Field {
 		case 2:
 			f.Path = drawPath(t, from)
 			if depth > 0 {
-				f.Each = drawFields(t, depth-1, drawValue(t, 2))
+				name, element := arrayIn(from)
+				if name == "" || rapid.IntRange(0, 3).Draw(t, "any array") == 0 {
+					element = drawValue(t, 2)
+				} else {
+					f.Path = gjson.Escape(name)
+				}
+				f.Each = drawFields(t, depth-1, element)
 			}
 		default:
 			f.Path = drawPath(t, from)
@@ -204,7 +221,7 @@ func drawFields(t *rapid.T, depth int, from any) []Field {
 }
 
 func drawSpec(t *rapid.T, from any) Spec {
-	s := Spec{Customer: "acme", Name: "p", Fields: drawFields(t, 1, from), OmitEmpty: rapid.Bool().Draw(t, "omit")}
+	s := Spec{Customer: "acme", Name: "p", Fields: drawFields(t, 2, from), OmitEmpty: rapid.Bool().Draw(t, "omit")}
 	if rapid.Bool().Draw(t, "filtered") {
 		s.When = rapid.SampledFrom(filters).Draw(t, "when")
 	}

@@ -10,6 +10,7 @@ import (
 	"github.com/dustin/go-humanize/english"
 	"github.com/seed-86dfc502/weir/config"
 	"github.com/seed-86dfc502/weir/decide"
+	"github.com/seed-86dfc502/weir/projections"
 	"github.com/seed-86dfc502/weir/store"
 )
 
@@ -188,7 +189,7 @@ func (e Event) position() string { return e.describe() + ", " + e.Version }
 func (s *report) reads(c config.Service) string {
 	var all []string
 	for _, p := range s.plan.Projections[c.Projection].ReadSet() {
-		all = append(all, p.String())
+		all = append(all, strings.ReplaceAll(p.String(), `\#`, projections.Elements))
 	}
 	slices.Sort(all)
 	all = slices.Compact(all)
