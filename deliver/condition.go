@@ -27,6 +27,10 @@ type Condition struct {
 	Error, Cause string
 	// Detail is Error with up to 4 KiB of it.
 	Detail string
+	// Failure is the sink's last error; nil when nothing is wrong.
+	Failure *sinks.Error
+	// NextTry is when the failed attempt is repeated; zero when none has failed, or unknown.
+	NextTry time.Time
 	// Parked counts the changes that wait for another attempt.
 	Parked Parked
 	// Suspended says who paused it; nil unless State is StateSuspended. Read-only.
@@ -65,13 +69,16 @@ type failure struct {
 	since       time.Time
 	text, cause string
 	detail      string
+	err         *sinks.Error
+	next        time.Time // of the next attempt
 }
 
 func (t *failure) record(e *sinks.Error) {
 	if t.since.IsZero() {
 		t.since = time.Now()
 	}
-	t.text, t.cause, t.detail = shortened(e.Error(), maxCondition), Cause(e), shortened(e.Error(), maxDetail)
+	text := e.Words()
+	t.text, t.cause, t.detail, t.err = shortened(text, maxCondition), Cause(e), shortened(text, maxDetail), e
 }
 
 func (c *condition) failed(e *sinks.Error, state State) (changed bool) {
@@ -88,6 +95,13 @@ func (c *condition) recovered() (changed bool) {
 	c.failing = failure{}
 	changed, c.state = c.state != StateRunning, StateRunning
 	return changed
+}
+
+// retryAt records when the failed attempt is repeated.
+func (c *condition) retryAt(next time.Time) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.failing.next = next
 }
 
 func (c *condition) refuse(e *sinks.Error) {
@@ -130,7 +144,13 @@ func (c *condition) stated() Condition {
 	if c.suspension != nil {
 		return Condition{State: StateSuspended, Since: c.suspension.Since, Error: t.text, Cause: "paused by an operator", Detail: t.detail, Suspended: c.suspension}
 	}
-	return Condition{State: c.state, Since: t.since, Error: t.text, Cause: t.cause, Detail: t.detail}
+	n := Condition{State: c.state, Since: t.since, Error: t.text, Cause: t.cause, Detail: t.detail, Failure: t.err, NextTry: t.next}
+	if t.err != nil {
+		if due := t.err.Due(); !due.IsZero() {
+			n.NextTry = due
+		}
+	}
+	return n
 }
 
 // Cause returns the innermost part of an error, without addresses and operations.

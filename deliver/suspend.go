@@ -105,6 +105,7 @@ func (w *worker) awaitResumed(stop context.Context) (waited bool, err error) {
 // await waits until it is time for another attempt, or an operator requests one. It
 // returns false when stop ended first.
 func (w *worker) await(stop context.Context, e *sinks.Error, backoff time.Duration) bool {
+	w.condition.retryAt(time.Now().Add(max(e.RetryAfter, backoff)))
 	_, changed := w.condition.isSuspended()
 	ctx, cancel := context.WithCancel(stop)
 	defer cancel()

@@ -148,6 +148,7 @@ func (w *worker) step(work, stop context.Context) error {
 		}
 		return nil
 	case core.Wait:
+		w.condition.retryAt(next.Until)
 		if !w.canTake() { // else the changes that were received needed no delivery
 			w.wait(stop, next.Until)
 		}

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/seed-86dfc502/weir/deliver"
+	"github.com/seed-86dfc502/weir/operate/remedy"
 )
 
 // Level says how a process, a service or anything else is doing.
@@ -64,7 +65,9 @@ type Health struct {
 	Reason string    `json:"reason,omitempty"`
 	Error  string    `json:"error,omitempty"`
 	Since  time.Time `json:"since,omitzero"`
-	Do     string    `json:"do,omitempty"`
+	// NextTry is when the process checks again.
+	NextTry time.Time `json:"next_try,omitzero"`
+	Do      string    `json:"do,omitempty"`
 	// Services are those with a problem, the worst first, then the longest-lasting.
 	Services []ServiceHealth `json:"services,omitempty"`
 	// Problems are all others: unreachable servers, blocked sources, failing topics.
@@ -82,7 +85,8 @@ type ServiceHealth struct {
 	// Refused is how many changes the target refused since its last delivery.
 	Refused int64     `json:"refused,omitempty"`
 	Since   time.Time `json:"since"`
-	Error   string    `json:"error"`
+	NextTry time.Time `json:"next_try,omitzero"` // of the failed attempt
+	Error   string    `json:"error"`             // in the target's own words
 	Do      string    `json:"do"`
 }
 
@@ -99,6 +103,7 @@ type Observed struct {
 	Blocked error
 	Reason  string
 	Since   time.Time
+	NextTry time.Time
 	// Conditions of the services that the process delivers.
 	Conditions map[string]deliver.Condition
 	Problems   []Item
@@ -121,23 +126,26 @@ func HealthOf(o Observed, now time.Time) Health {
 		h.Level = LevelDegraded
 	}
 	if o.Blocked != nil {
-		h.Level, h.Reason, h.Error, h.Since = LevelDown, o.Reason, o.Blocked.Error(), o.Since.UTC()
-		if h.Do = remedies[o.Reason]; h.Do == "" {
+		h.Level, h.Reason, h.Error, h.Since, h.NextTry = LevelDown, o.Reason, o.Blocked.Error(), o.Since.UTC(), o.NextTry.UTC()
+		if o.Reason == "store" || o.Reason == "disk" {
+			h.Do = remedy.Of(o.Reason, o.Blocked) + resumes
+		} else if h.Do = remedies[o.Reason]; h.Do == "" {
 			h.Do = "see the log of the process"
 		}
 	}
 	return h
 }
 
+// resumes follows a remedy after which no command is needed.
+const resumes = "; the process resumes by itself"
+
 // Remedies of the reasons that keep a process from its work. All but superseded end by themselves.
 var remedies = map[string]string{
 	"starting":   "wait; its log says what for",
 	"superseded": "start it with the active configuration, or with --activate to roll back to this one",
-	"store":      "bring the store back; the process resumes by itself",
-	"disk":       "free space on the disk of store.sqlite.path; the process resumes by itself",
-	"halted":     "remove the cause of the error; the process resumes by itself",
-	"topic":      "bring the topic's brokers back, or give it as many replicas as it wants; the process resumes by itself",
-	"source":     "bring the source's database or topic back; the process resumes by itself",
+	"halted":     "remove the cause of the error" + resumes,
+	"topic":      "bring the topic's brokers back, or give it as many replicas as it wants" + resumes,
+	"source":     "bring the source's database or topic back" + resumes,
 }
 
 // obstacle returns why the progress of queues is unknown: the server that knows is
@@ -156,8 +164,11 @@ func (h *Health) obstacle() string {
 }
 
 func serviceHealth(name string, c deliver.Condition, now time.Time) ServiceHealth {
-	s := ServiceHealth{Service: name, Level: LevelOK, State: c.State, Refused: c.Refused, Since: c.Since.UTC(), Error: c.Error}
-	away := now.Sub(c.Since) >= longAway
+	s := ServiceHealth{Service: name, Level: LevelOK, State: c.State, Refused: c.Refused, Since: c.Since.UTC(), NextTry: c.NextTry.UTC(), Error: c.Error}
+	do := "correct what the target's answer names, or ask its operator"
+	if c.Failure != nil {
+		do = remedy.Of(name, c.Failure)
+	}
 	switch {
 	case c.State == deliver.StateSuspended:
 		s.Level, s.Do = LevelDegraded, fmt.Sprintf("when its customer is ready: weir resume %s; queued changes are kept", name)
@@ -165,18 +176,19 @@ func serviceHealth(name string, c deliver.Condition, now time.Time) ServiceHealt
 			s.Error += ": " + c.Suspended.Why
 		}
 	case c.State == deliver.StatePaused:
-		s.Level, s.Do = LevelDown, "the target refuses the service as a whole: correct what its answer names, or ask its operator (weir doctor examines it); retried automatically"
-	case c.State == deliver.StateRetrying && away:
-		s.Level, s.Do = LevelDown, "bring the target back, or correct its address; retried automatically"
+		s.Level, s.Do = LevelDown, do+"; retried automatically"
 	case c.State == deliver.StateRetrying:
-		s.Level, s.Do = LevelDegraded, "nothing, if the target comes back: retried automatically"
+		if s.Level, s.Do = LevelDegraded, do+"; retried automatically"; now.Sub(c.Since) >= longAway {
+			s.Level = LevelDown
+		}
 	case c.Parked.Full:
+		s.NextTry = c.Parked.Next.UTC()
 		s.Level, s.Since, s.Error = LevelDown, c.Parked.Oldest.UTC(), fmt.Sprintf("%d entities fail, and no more are set aside: %s", c.Parked.Entities, c.Parked.Error)
 		s.Do = fmt.Sprintf("correct what the target's answers name (weir dlq list --state retrying --service %s), or discard those changes", name)
 	case c.Refused >= manyRefused:
-		s.Level, s.Do = LevelDown, fmt.Sprintf("every change was refused since: read the target's answers, weir dlq list --service %s", name)
+		s.Level, s.Do = LevelDown, fmt.Sprintf("%s; every change was refused since: weir dlq list --service %s", do, name)
 	case c.Refused > 0:
-		s.Level, s.Do = LevelDegraded, fmt.Sprintf("read its dead letters: weir dlq list --service %s", name)
+		s.Level, s.Do = LevelDegraded, fmt.Sprintf("%s; then weir dlq replay --service %s", do, name)
 	}
 	return s
 }

@@ -41,7 +41,7 @@ func TestHealthNamesTheWorstServiceFirst(t *testing.T) {
 	require.Equal(t, operate.LevelDown, h.Level)
 	require.Equal(t, "connection refused", h.Error)
 	require.Equal(t, ago(time.Minute), h.Since)
-	require.Contains(t, h.Do, "store")
+	require.Contains(t, h.Do, "the process resumes by itself")
 	letters := []operate.Item{{What: "dead letters of acme", Level: operate.LevelDegraded}}
 	h = operate.HealthOf(operate.Observed{Pending: letters}, now)
 	require.Equal(t, operate.Health{Level: operate.LevelOK, Pending: letters}, h, "work for operators does not degrade the process")

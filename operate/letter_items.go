@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"github.com/dustin/go-humanize"
+	"github.com/seed-86dfc502/weir/operate/remedy"
 	"github.com/seed-86dfc502/weir/store"
 )
 
@@ -17,9 +18,22 @@ type LetterLister interface {
 
 // Limits of LetterItems.
 const (
-	maxLetterGroups = 10
-	maxRetrying     = 20
+	maxLetterGroups = 100
+	maxRetrying     = 100
 )
+
+// letterRemedy returns what to do about the cause of a group of dead letters.
+func letterRemedy(g store.LetterGroup) string {
+	switch do := remedy.OfText(g.Reason); {
+	case do != "":
+		return do
+	case g.Stage == store.StageIngest:
+		return "correct the events at their producer, or the source's settings that the reason names (weir dlq edit corrects one)"
+	case g.Stage == store.StageDecide:
+		return "correct the projection or the event that the reason names"
+	}
+	return "correct what the target's answer names, or ask its operator"
+}
 
 // LetterItems returns the status lines of changes and events that did not get through:
 // changes that are retried, the oldest first, and groups of open dead letters.
@@ -37,7 +51,7 @@ func LetterItems(ctx context.Context, s LetterLister) ([]Item, error) {
 		all = append(all, Item{
 			What: l.Service + ", entity " + l.Entity, Level: LevelDegraded, Queued: 1, Since: l.Created.UTC(), NextTry: l.NextTry.UTC(),
 			Why: fmt.Sprintf("failed %d times: %s", l.Attempts, l.Reason),
-			Do:  "nothing, if the target comes to take it: retried automatically, and a dead letter after retry.attempts (weir retry-now tries at once)",
+			Do:  cmp.Or(remedy.OfText(l.Reason), "correct what the target's answer names, or ask its operator") + "; retried automatically, and a dead letter after retry.attempts (weir retry-now tries at once)",
 		})
 	}
 	groups, err := s.GroupLetters(ctx, store.LetterFilter{State: store.LetterOpen}, maxLetterGroups)
@@ -55,7 +69,7 @@ func LetterItems(ctx context.Context, s LetterLister) ([]Item, error) {
 		all = append(all, Item{
 			What: "dead letters of " + cmp.Or(g.Service, g.Source, string(g.Stage)), Level: LevelDegraded, Since: g.First.UTC(),
 			Why: humanize.Comma(g.Letters) + " open, " + g.Code + ", for instance: " + g.Reason,
-			Do:  do + " --code " + g.Code + ", then replay or discard them",
+			Do:  letterRemedy(g) + "; then weir dlq replay or discard (" + do + " --code " + g.Code + ")",
 		})
 	}
 	return all, nil

@@ -14,8 +14,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// nobody is the number of a user that owns nothing of a project.
-const nobody = 65534
+// unprivileged is the number of a user without files in a project.
+const unprivileged = 65534
 
 // Who may only read the files of a project can look at it with the commands that
 // only look, while no process runs, and changes nothing by it.
@@ -44,7 +44,7 @@ func TestLookingWithoutTheRightToWrite(t *testing.T) {
 	asked := func(args ...string) (out, log string, code int) {
 		cmd := exec.Command(binary, append(args, "-c", w.Path("weir.yaml"))...)
 		if os.Getuid() == 0 {
-			cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: nobody, Gid: nobody}}
+			cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: unprivileged, Gid: unprivileged}}
 		}
 		var stdout, stderr bytes.Buffer
 		cmd.Stdout, cmd.Stderr = &stdout, &stderr

@@ -17,7 +17,9 @@ type Status struct {
 	// Error keeps the process from its work, since Since; Do is the remedy.
 	Error string    `json:"error,omitempty"`
 	Since time.Time `json:"since,omitzero"`
-	Do    string    `json:"do,omitempty"`
+	// NextTry is when the process checks again.
+	NextTry time.Time `json:"next_try,omitzero"`
+	Do      string    `json:"do,omitempty"`
 	// Unasked is why no process was asked; all else is then the store's knowledge.
 	Unasked string `json:"unasked,omitempty"`
 	// Processes reported their state to the store lately; LastDecision is the newest
@@ -43,13 +45,13 @@ const delivering = "changes are being delivered"
 
 // StatusOf joins the health of a process with its metrics.
 func StatusOf(h Health, metrics map[string]*dto.MetricFamily, now time.Time) Status {
-	s := Status{Level: h.Level, Error: h.Error, Since: h.Since, Do: h.Do, Items: slices.Concat(h.Problems, h.Pending)}
+	s := Status{Level: h.Level, Error: h.Error, Since: h.Since, NextTry: h.NextTry, Do: h.Do, Items: slices.Concat(h.Problems, h.Pending)}
 	queued, stalled, lagging := byLabel(metrics, "weir_delivery_pending", "service"), byLabel(metrics, "weir_delivery_stalled_seconds", "service"), byLabel(metrics, "weir_service_behind", "service")
 	s.Services = len(queued)
 	unwell := map[string]bool{}
 	for _, x := range h.Services {
 		unwell[x.Service] = true
-		s.Items = append(s.Items, Item{What: x.Service, Level: x.Level, Queued: queued[x.Service], AtMost: queued[x.Service] > 0, Since: x.Since, Why: x.Error, Do: x.Do})
+		s.Items = append(s.Items, Item{What: x.Service, Level: x.Level, Queued: queued[x.Service], AtMost: queued[x.Service] > 0, Since: x.Since, NextTry: x.NextTry, Why: x.Error, Do: x.Do})
 	}
 	obstacle := h.obstacle()
 	queue := func(i Item) {
@@ -108,8 +110,11 @@ func (s *Status) judge() {
 	if s.Level == LevelOK && s.problems() > 0 {
 		s.Level = LevelDegraded
 	}
-	slices.SortFunc(s.Items, compareItems)
+	s.Sort()
 }
+
+// Sort orders the items, the worst first.
+func (s *Status) Sort() { slices.SortFunc(s.Items, compareItems) }
 
 // problems counts the items that need attention.
 func (s *Status) problems() (n int) {

@@ -99,7 +99,7 @@ func StatusOfStore(ctx context.Context, s StatusStore, services []string, why er
 		}
 		switch {
 		case paused || unwell && alive && x.State != deliver.StateSuspended:
-			b.Level, b.Since, b.Why, b.Do = x.Level, x.Since, x.Error, x.Do
+			b.Level, b.Since, b.NextTry, b.Why, b.Do = x.Level, x.Since, x.NextTry, x.Error, x.Do
 		case b.Queued == 0:
 			continue
 		case alive:

@@ -8,6 +8,7 @@ import (
 
 	"github.com/seed-86dfc502/weir/assemble"
 	"github.com/seed-86dfc502/weir/operate"
+	"github.com/seed-86dfc502/weir/operate/remedy"
 	"github.com/seed-86dfc502/weir/transport"
 )
 
@@ -34,8 +35,13 @@ func (m *monitor) healthNow() operate.Health {
 	o := operate.Observed{Conditions: m.deliver.conditions(), Problems: m.outages.items()}
 	o.Reason, o.Blocked = m.ready()
 	o.Since = m.blockage.note(o.Reason, now)
-	if began := m.outages.since("store"); o.Reason == blockedStore && !began.IsZero() {
-		o.Since = began
+	if o.Blocked != nil {
+		o.NextTry = now.Add(watchPeriod)
+	}
+	for _, server := range map[string][]string{blockedStore: {"store"}, blockedTopic: {"kafka", "topic "}}[o.Reason] {
+		if began, next := m.outages.times(server); !began.IsZero() {
+			o.Since, o.NextTry = began, next
+		}
 	}
 	if due := m.backfill.Load(); due != nil {
 		o.Pending = append(o.Pending, *due)
@@ -78,7 +84,7 @@ func (m *monitor) noteSources(now time.Time) {
 		do := ""
 		input, _, err := s.failing()
 		if err != nil {
-			do = "it waits for " + input + "; retried automatically (weir doctor examines it)"
+			do = remedy.Of(what, err) + "; it waits for " + input + ", and retries automatically"
 		}
 		m.outages.note(what, err, do, now)
 	}
@@ -87,7 +93,11 @@ func (m *monitor) noteSources(now time.Time) {
 
 // noteTopics records whether the brokers answer, and which internal topics take no record.
 func (m *monitor) noteTopics(faults []*transport.TopicFault, err error, now time.Time) {
-	m.outages.note("kafka", err, "bring the brokers back, or correct kafka.brokers; retried automatically", now)
+	do := ""
+	if err != nil {
+		do = remedy.Of("kafka", err) + " (kafka.brokers); retried automatically"
+	}
+	m.outages.note("kafka", err, do, now)
 	if err != nil {
 		return
 	}

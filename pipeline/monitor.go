@@ -16,6 +16,7 @@ import (
 	"github.com/seed-86dfc502/weir/config"
 	"github.com/seed-86dfc502/weir/ingest/gate"
 	"github.com/seed-86dfc502/weir/operate"
+	"github.com/seed-86dfc502/weir/operate/remedy"
 	"github.com/seed-86dfc502/weir/sources"
 	"github.com/seed-86dfc502/weir/store"
 	"github.com/seed-86dfc502/weir/transport/embedded"
@@ -167,7 +168,11 @@ func (m *monitor) updateGauges(running context.Context) {
 		err := m.gate.Ping(ask)
 		done()
 		if running.Err() == nil {
-			m.outages.note("gate", err, "bring Valkey back, or correct gate.valkey; until then repeated events pass the gate and are stopped later", time.Now())
+			do := ""
+			if err != nil {
+				do = remedy.Of("gate", err) + " (gate.valkey); until then repeated events pass the gate and are stopped later"
+			}
+			m.outages.note("gate", err, do, time.Now())
 		}
 		m.noteSources(time.Now())
 	}

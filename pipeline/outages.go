@@ -23,6 +23,7 @@ type outages struct {
 // outage is one that has not ended.
 type outage struct {
 	since, logged time.Time
+	next          time.Time // of the next check
 	checks        int
 	err           error
 	do            string
@@ -44,10 +45,10 @@ func (o *outages) note(what string, err error, do string, now time.Time) {
 		if o.now == nil {
 			o.now = map[string]*outage{}
 		}
-		o.now[what] = &outage{since: now, logged: now, checks: 1, err: err, do: do}
+		o.now[what] = &outage{since: now, logged: now, next: now.Add(watchPeriod), checks: 1, err: err, do: do}
 		o.log.Warn("unreachable", "event", "dependency.unreachable", "dependency", what, "error", err)
 	default:
-		is.err, is.do = err, do
+		is.err, is.do, is.next = err, do, now.Add(watchPeriod)
 		if is.checks++; now.Sub(is.logged) >= outageLogPeriod {
 			is.logged = now
 			o.log.Warn("still unreachable", "event", "dependency.still_unreachable", "dependency", what, "since", is.since, "failed_checks", is.checks, "error", err)
@@ -77,7 +78,7 @@ func (o *outages) items() (all []operate.Item) {
 	defer o.mu.Unlock()
 	for _, what := range slices.Sorted(maps.Keys(o.now)) {
 		if is := o.now[what]; what != "store" {
-			all = append(all, operate.Item{What: what, Level: operate.LevelDegraded, Since: is.since.UTC(), Why: is.err.Error(), Do: is.do})
+			all = append(all, operate.Item{What: what, Level: operate.LevelDegraded, Since: is.since.UTC(), NextTry: is.next.UTC(), Why: is.err.Error(), Do: is.do})
 		}
 	}
 	return all
@@ -97,12 +98,15 @@ func (o *outages) lasting(prefix string, least time.Duration, now time.Time) err
 	return errors.Join(errs...)
 }
 
-// since returns when an outage began; zero if there is none.
-func (o *outages) since(what string) time.Time {
+// times returns when the first outage whose name has a prefix began, and when it is checked
+// next; zero if there is none.
+func (o *outages) times(prefix string) (since, next time.Time) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if is := o.now[what]; is != nil {
-		return is.since
+	for what, is := range o.now {
+		if strings.HasPrefix(what, prefix) && (since.IsZero() || is.since.Before(since)) {
+			since, next = is.since, is.next
+		}
 	}
-	return time.Time{}
+	return since, next
 }

@@ -21,11 +21,13 @@ func TestAnOutageIsShownAtOnceAndLoggedOnceAMinute(t *testing.T) {
 	refused := errors.New("connection refused")
 	for n := range 25 { // two minutes
 		o.note("gate", refused, "bring it back", now.Add(time.Duration(n)*watchPeriod))
-		require.Equal(t, []operate.Item{{What: "gate", Level: operate.LevelDegraded, Since: now, Why: "connection refused", Do: "bring it back"}}, o.items())
+		at := now.Add(time.Duration(n+1) * watchPeriod)
+		require.Equal(t, []operate.Item{{What: "gate", Level: operate.LevelDegraded, Since: now, NextTry: at, Why: "connection refused", Do: "bring it back"}}, o.items())
 	}
 	o.note("store", refused, "", now)
 	require.Len(t, o.items(), 1, "the store's outage is that of the process")
-	require.Equal(t, now, o.since("store"))
+	began, next := o.times("store")
+	require.Equal(t, []time.Time{now, now.Add(watchPeriod)}, []time.Time{began, next})
 	o.note("source a", refused, "", now)
 	o.note("source b", refused, "", now)
 	o.end("source ", map[string]bool{"source a": true}, now)

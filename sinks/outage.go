@@ -99,11 +99,12 @@ func (m *member) Try(ctx context.Context, n int, attempt func() error) error {
 	told.await = func(ctx context.Context) bool {
 		return (told.RetryAfter == 0 || wait.Sleep(ctx, told.RetryAfter)) && m.waitUp(ctx)
 	}
+	told.due = m.nextProbe
 	if be, ok := errors.AsType[*BatchError](err); ok {
 		failed := make(map[int]error, len(be.Failed))
 		for i, err := range be.Failed {
 			one := *Classify(err)
-			one.await = told.await
+			one.await, one.due = told.await, told.due
 			failed[i] = &one
 		}
 		return &BatchError{Failed: failed}
@@ -145,8 +146,18 @@ func (t *target) refusal(m *member) *Error {
 	}
 	return &Error{
 		Class: Retry, Op: "wait", RetryAfter: max(firstProbe, time.Until(o.due)), Err: fmt.Errorf("%w: %w", ErrDown, o.cause),
-		await: m.waitUp,
+		await: m.waitUp, due: t.nextProbe,
 	}
+}
+
+// nextProbe returns when a target that is down is probed next; zero when it is up.
+func (t *target) nextProbe() time.Time {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.outage.cause == nil {
+		return time.Time{}
+	}
+	return t.outage.due
 }
 
 // endOutage ends an outage.
@@ -262,6 +273,15 @@ func (t *target) removeMember(m *member) {
 	if t.services == 0 && t.outage.timer != nil {
 		t.outage.timer.Stop()
 	}
+}
+
+// Due returns when a target that is down is probed next; zero where the service that failed
+// retries by itself, see Await.
+func (e *Error) Due() time.Time {
+	if e.due == nil {
+		return time.Time{}
+	}
+	return e.due()
 }
 
 // Await waits until it is time to retry and returns true, or false as soon as ctx ends:

@@ -112,11 +112,16 @@ type Error struct {
 	Err    error
 
 	await func(context.Context) bool // of a target that is down, see Await
+	due   func() time.Time           // of its next probe
 }
+
+// Words returns the attempted operation and the cause, in the target's own words if it
+// answered, without the hint.
+func (e *Error) Words() string { return e.Op + ": " + e.Err.Error() }
 
 // Error returns the attempted operation, the cause and the hint.
 func (e *Error) Error() string {
-	s := e.Op + ": " + e.Err.Error()
+	s := e.Words()
 	if e.Hint != "" {
 		s += " (" + e.Hint + ")"
 	}

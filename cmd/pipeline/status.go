@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/dustin/go-humanize"
@@ -17,14 +18,18 @@ import (
 	"github.com/seed-86dfc502/weir/config"
 	"github.com/seed-86dfc502/weir/internal/terminal"
 	"github.com/seed-86dfc502/weir/operate"
+	"github.com/seed-86dfc502/weir/operate/doctor"
+	"github.com/seed-86dfc502/weir/operate/remedy"
+	"github.com/seed-86dfc502/weir/operate/session"
 	"github.com/seed-86dfc502/weir/pipeline/control"
 	"github.com/spf13/cobra"
 )
 
-// statusTime bounds the whole command, askTime the answer of a process.
+// statusTime bounds the whole command, askTime the answer of a process, of the store, and of
+// everything else together.
 const (
 	statusTime = 10 * time.Second
-	askTime    = 5 * time.Second
+	askTime    = 3 * time.Second
 )
 
 type statusOptions struct {
@@ -87,13 +92,29 @@ func readStatus(ctx context.Context, a *app, cfg *config.Config) (operate.Status
 	if ctx.Err() != nil {
 		return operate.Status{}, err
 	}
-	unasked, now := err, time.Now()
+	now := time.Now()
+	s := storeStatus(ctx, a, cfg, err, now)
+	asking, cancel := context.WithTimeout(ctx, askTime)
+	defer cancel()
+	for _, i := range doctor.Unreachable(asking, cfg) {
+		if !slices.ContainsFunc(s.Items, func(o operate.Item) bool { return o.What == i.What }) {
+			s.Items = append(s.Items, i)
+		}
+	}
+	s.Sort()
+	return s, nil
+}
+
+// storeStatus returns the store's knowledge, where no process could be asked.
+func storeStatus(ctx context.Context, a *app, cfg *config.Config, unasked error, now time.Time) operate.Status {
+	ctx, cancel := context.WithTimeout(ctx, askTime)
+	defer cancel()
 	off := errors.Is(unasked, control.ErrOff)
 	// Without servers the process that has the folder open is here, and would have answered.
 	ended := cfg.Kafka.Embedded() && errors.Is(unasked, control.ErrNobody)
 	lives := func(p *operate.Process) bool { return !ended && p.Alive(now) }
 	var s operate.Status
-	err = a.withStoreOf(ctx, cfg, func(store assemble.Store) (err error) {
+	err := a.withStoreOf(ctx, cfg, func(store assemble.Store) (err error) {
 		var names []string
 		for _, s := range cfg.Services() {
 			names = append(names, s.Name)
@@ -101,9 +122,21 @@ func readStatus(ctx context.Context, a *app, cfg *config.Config) (operate.Status
 		s, err = operate.StatusOfStore(ctx, store, names, unasked, lives, now)
 		return err
 	})
+	if err != nil {
+		s.Level, s.Unasked, s.Services = operate.LevelDown, unasked.Error(), len(cfg.Services())
+		if errors.Is(err, session.ErrNothingRan) {
+			s.Unasked = err.Error()
+		} else {
+			do := a.hintOf(err)
+			if do == "" {
+				do = remedy.Of("store", err)
+			}
+			s.Items = append(s.Items, operate.Item{What: "store", Level: operate.LevelDown, Why: strings.TrimPrefix(err.Error(), "store: "), Do: do})
+		}
+	}
 	switch {
 	case !slices.ContainsFunc(s.Processes, func(p operate.Process) bool { return lives(&p) }):
-		if off {
+		if off && err == nil {
 			s.Unasked = "no process runs: none reported to the store within a minute, and admin.listen is off"
 		}
 		s.Do = "weir run -c " + a.config + " starts one"
@@ -115,7 +148,7 @@ func readStatus(ctx context.Context, a *app, cfg *config.Config) (operate.Status
 			s.Level = operate.LevelDegraded
 		}
 	}
-	return s, err
+	return s
 }
 
 // askStatus asks a process how it is.
@@ -150,6 +183,9 @@ func printStatus(a *app, s operate.Status, now time.Time) {
 	fmt.Fprintf(a.out, "%s  %s", color.level(string(s.Level)), terminal.Visible(s.Verdict()))
 	if !s.Since.IsZero() {
 		fmt.Fprintf(a.out, ", since %s", ago(s.Since))
+	}
+	if !s.NextTry.IsZero() {
+		fmt.Fprintf(a.out, ", next try %s", s.NextTry.UTC().Format(time.RFC3339))
 	}
 	fmt.Fprintln(a.out)
 	if s.Do != "" {

@@ -10,6 +10,8 @@ import (
 	"github.com/seed-86dfc502/weir/assemble"
 	"github.com/seed-86dfc502/weir/config"
 	"github.com/seed-86dfc502/weir/internal/reach"
+	"github.com/seed-86dfc502/weir/operate"
+	"github.com/seed-86dfc502/weir/operate/remedy"
 	"github.com/seed-86dfc502/weir/transport"
 )
 
@@ -21,9 +23,20 @@ type answer struct {
 }
 
 const (
-	answerTimeout = 10 * time.Second // of each
+	answerTimeout = 5 * time.Second // of each
 	asksAtOnce    = 8
 )
+
+// Unreachable asks every server, source and target of a configuration for an answer, until ctx
+// ends, and returns a line for each that does not answer. It changes nothing.
+func Unreachable(ctx context.Context, c *config.Config) (all []operate.Item) {
+	for _, a := range askAll(ctx, c) {
+		if a.err != nil && !errors.Is(a.err, context.Canceled) {
+			all = append(all, operate.Item{What: a.what, Level: operate.LevelDown, Why: oneLine(a.err), Do: remedy.Of(a.what, a.err)})
+		}
+	}
+	return all
+}
 
 // askAll asks every server, source and target of a configuration, in its order: servers for
 // an answer under the configured user, files whether they can be read or created. It changes

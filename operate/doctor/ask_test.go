@@ -10,6 +10,7 @@ import (
 
 	"github.com/seed-86dfc502/weir/assemble"
 	"github.com/seed-86dfc502/weir/operate"
+	"github.com/seed-86dfc502/weir/operate/remedy"
 	"github.com/stretchr/testify/require"
 )
 
@@ -63,7 +64,7 @@ projections:
 		} else {
 			failed[a.what] = a.err
 			require.NotContains(t, a.err.Error(), "hunter2")
-			require.NotEmpty(t, remedy(a.what, a.err))
+			require.NotEmpty(t, remedy.Of(a.what, a.err))
 		}
 	}
 	require.Equal(t, []string{"store", "source there", "acme/p@hook", "acme/p@out"}, answered)
@@ -75,7 +76,7 @@ projections:
 		"acme/p@topic": {"refused", start}, "acme/p@blocked": {"not a directory", "correct the path"},
 	} {
 		require.ErrorContains(t, failed[what], want[0], what)
-		require.Contains(t, remedy(what, failed[what]), want[1], what)
+		require.Contains(t, remedy.Of(what, failed[what]), want[1], what)
 	}
 	level, text := said(t, Examine(t.Context(), c, Options{}), "acme/p@hook")
 	require.Equal(t, operate.LevelOK, level)

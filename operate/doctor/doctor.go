@@ -12,6 +12,7 @@ import (
 
 	"github.com/seed-86dfc502/weir/config"
 	"github.com/seed-86dfc502/weir/operate"
+	"github.com/seed-86dfc502/weir/operate/remedy"
 )
 
 // Options of an examination.
@@ -37,7 +38,7 @@ func Examine(ctx context.Context, c *config.Config, o Options) []operate.Item {
 	answers := map[string]bool{}
 	for _, a := range askAll(ctx, c) {
 		if answers[a.what] = a.err == nil; a.err != nil {
-			e.add(a.what, operate.LevelDown, oneLine(a.err), remedy(a.what, a.err))
+			e.add(a.what, operate.LevelDown, oneLine(a.err), remedy.Of(a.what, a.err))
 			continue
 		}
 		switch a.what {

@@ -9,6 +9,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/seed-86dfc502/weir/assemble"
 	"github.com/seed-86dfc502/weir/operate"
+	"github.com/seed-86dfc502/weir/operate/remedy"
 )
 
 // leastPostgres is the oldest version that the store is made for.
@@ -77,7 +78,7 @@ func (e *examination) tables(ctx context.Context, answers bool) {
 	defer cancel()
 	s, err := assemble.OpenReadOnly(ctx, e.cfg, slog.New(slog.DiscardHandler))
 	if err != nil {
-		e.add("store", operate.LevelDown, oneLine(err), remedy("store", err))
+		e.add("store", operate.LevelDown, oneLine(err), remedy.Of("store", err))
 		return
 	}
 	defer s.Close()
@@ -88,7 +89,7 @@ func (e *examination) tables(ctx context.Context, answers bool) {
 	e.fact("tables of this build")
 	processes, err := operate.Processes(ctx, s)
 	if err != nil {
-		e.add("store", operate.LevelDegraded, oneLine(err), remedy("store", err))
+		e.add("store", operate.LevelDegraded, oneLine(err), remedy.Of("store", err))
 	}
 	for i := range processes {
 		if !processes[i].Alive(e.now()) {

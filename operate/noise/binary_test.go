@@ -29,8 +29,8 @@ func ask(p harness.Project, args ...string) (x answer) {
 
 const entities = 20
 
-// events of some rounds: what customers see stays, one field that nobody reads
-// changes in every second round, and all of it comes again in another order.
+// events returns some rounds: fields in projections stay equal, one field outside of them
+// changes in every second round, and each round repeats in another order.
 func events(from, to int) string {
 	var b strings.Builder
 	for round := from; round < to; round++ {
@@ -50,8 +50,7 @@ func counted(x answer, want ...int64) error {
 	return nil
 }
 
-// What processes saw is there when they have ended; the rule that is offered
-// does what was said of it.
+// The counts outlive their processes; the offered rule has the promised effect.
 func TestNothingRuns(t *testing.T) {
 	t.Parallel()
 	p := harness.Simple(t, "", map[string]string{"acme": harness.FileSink("acme")})

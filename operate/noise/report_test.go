@@ -31,9 +31,9 @@ func seen(c *fieldcount.Counts, views []*projections.Projection, mount canonical
 		func(p fieldcount.Path) bool { return len(readBy(p, mount, readersOf(views))) > 0 })
 }
 
-// Rules are offered for what nobody reads: neither a field nor a filter, neither
-// above nor below, at the place where the source is mounted.
-func TestRulesAreOfferedForWhatNobodyReads(t *testing.T) {
+// Rules cover unread members only: no field or filter reads them, their parents or their
+// children, at the source's mount.
+func TestRulesCoverUnreadMembers(t *testing.T) {
 	views := []*projections.Projection{
 		view("a", `doc.lab.origin == "EC"`, projections.Field{Out: "name", Path: "lab.info.name"}, projections.Field{Out: "all", Path: "lab.whole"}),
 		view("b", "", projections.Field{Out: "names", Path: "lab.items.#.name"}),
@@ -77,8 +77,7 @@ func TestRulesAreOfferedForWhatNobodyReads(t *testing.T) {
 	require.Equal(t, []string{"origin"}, Make(fieldcount.Summary{"lab": s}, []Source{{Name: "lab"}}, views)[0].Offered)
 }
 
-// A rule for a whole object takes those for what is in it along; what is too rare
-// is not worth a rule.
+// A rule for a whole object includes its members; rare members get no rule.
 func TestRulesAreFew(t *testing.T) {
 	s := &fieldcount.Counts{Events: 1_000_000}
 	seen(s, nil, nil, 5000, fieldcount.Path{"meta", "lsn"})
@@ -103,9 +102,9 @@ func TestOnlyCertainSavingsCount(t *testing.T) {
 	assert.EqualValues(t, 500, r.Saved)
 }
 
-// Whatever the projections, the documents and what was suppressed: what a
-// customer gets is the same with the offered rules and without.
-func TestOfferedRulesChangeNothingForAnybody(t *testing.T) {
+// With any projections, documents and suppressed events, the offered rules change no
+// customer's updates.
+func TestOfferedRulesChangeNoUpdates(t *testing.T) {
 	paths := []string{"a", "b", "a.b", "a.b.c", "list", "list.#.x", "list.0", "list.#", "list.#.y.z", "map.k1", "map", "sub.list.#.x", "list.#(x==1).y", "a.2024", "@this"}
 	filters := []string{"", "doc.b != null", "doc.a.b.c == 1", "len(doc.list) > 1", `any(doc.list, {.x == 1})`}
 	value := rapid.SampledFrom([]string{"1", "2", `"t"`, "null", "[]", "{}"})

@@ -143,7 +143,7 @@ func connectionWords(err error, began bool) string {
 		return "the certificate is not valid"
 	case errors.As(err, &alert):
 		return alert.Error()
-	case errors.As(err, &plain):
+	case errors.As(err, &plain), errors.Is(err, http.ErrSchemeMismatch):
 		return "the receiver does not answer with TLS"
 	case errors.As(err, &system) && errors.As(err, &network):
 		return network.Op + ": " + system.Error()

@@ -1,4 +1,4 @@
-package doctor
+package remedy
 
 import (
 	"context"
@@ -32,6 +32,6 @@ func TestRemediesFitTheError(t *testing.T) {
 		{"acme/p@hook", context.DeadlineExceeded, "start it, or open the network's way to it: it did not answer in time"},
 		{"acme/p@hook", errors.New("anything"), "correct what the error names, or start the server"},
 	} {
-		require.Equal(t, c.want, remedy(c.what, fmt.Errorf("ask: %w", c.err)), "%s: %v", c.what, c.err)
+		require.Equal(t, c.want, Of(c.what, fmt.Errorf("ask: %w", c.err)), "%s: %v", c.what, c.err)
 	}
 }
