@@ -49,7 +49,7 @@ func ExampleProjection_Project() {
 	// Output:
 	// true <nil>
 	// {"banana_id":"B-007","ripeness":{"level":4},"tags":["ripe","bio"],"kind":"banana","weight":0,"batches":[{"number":7,"boxes":2}]}
-	// reads [batches id origin ripeness_level tags weight]
+	// reads [batches.\#.boxes.\# batches.\#.nr id origin ripeness_level tags.\#.name weight]
 }
 
 // TestFiltersOfTheManualCompile catches a manual that is not true any more.
