@@ -54,6 +54,9 @@ type Config struct {
 	Projections []Projection `yaml:"-"`
 	// Checks of all customers, in the order of the files.
 	Checks []Check `yaml:"-"`
+
+	fingerprint [32]byte `yaml:"-"` // by Load, like prints
+	prints      Prints   `yaml:"-"`
 }
 
 // Store is where the state lives: at most one of the two is given.

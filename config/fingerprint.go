@@ -56,30 +56,41 @@ func splitPath(path string) canonicaltree.Path {
 // services, together with the versions of the code that interprets
 // it. It does not depend on the layout of files, the order of keys, comments,
 // secrets, or where a sink sends to. It may be called on a Config of Load only.
-func (c *Config) Fingerprint() [32]byte {
+func (c *Config) Fingerprint() [32]byte { return c.fingerprint }
+
+// identify computes Fingerprint and Prints.
+func (c *Config) identify() {
 	h := sha256.New()
 	c.writeBase(h)
-	views := make([]*Projection, len(c.Projections))
-	for i := range c.Projections {
-		views[i] = &c.Projections[i]
+	views := make([]int, len(c.Projections))
+	for i := range views {
+		views[i] = i
 	}
-	slices.SortFunc(views, func(a, b *Projection) int {
-		return strings.Compare(a.Customer+"/"+a.Name, b.Customer+"/"+b.Name)
+	slices.SortFunc(views, func(a, b int) int {
+		x, y := &c.Projections[a], &c.Projections[b]
+		return strings.Compare(x.Customer+"/"+x.Name, y.Customer+"/"+y.Name)
 	})
-	for _, p := range views {
-		spec := p.Spec()
-		spec.Fields = p.Fields.canonical().spec()
+	shapes := make([][]byte, len(c.Projections))
+	for _, i := range views {
+		spec := c.Projections[i].Spec()
+		spec.Fields = c.Projections[i].Fields.canonical().spec()
+		shape := sha256.New()
 		if compiled, err := projections.Compile(spec); err == nil {
 			compiled.Fingerprint(h)
+			compiled.Shape(shape)
 		}
+		shapes[i] = shape.Sum(nil)
 	}
+	c.prints = Prints{Base: c.base(), Services: map[string]Print{}}
 	services := []string{}
 	for _, s := range c.Services() {
+		sum := sha256.Sum256(append([]byte(s.Name+"\n"), shapes[s.Projection]...))
+		c.prints.Services[s.Name] = Print(sum[:])
 		services = append(services, s.Name)
 	}
 	slices.Sort(services)
 	_ = json.NewEncoder(h).Encode([]any{"services", services}) // cannot fail, as in writeBase
-	return [32]byte(h.Sum(nil))
+	c.fingerprint = [32]byte(h.Sum(nil))
 }
 
 // base identifies what decisions about all services depend on.

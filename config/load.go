@@ -64,6 +64,7 @@ func Load(path string, env func(string) (string, bool), kinds Registry, options 
 	if len(l.faults.List) > 0 {
 		return nil, l.faults.sorted()
 	}
+	l.config.identify()
 	return &l.config, nil
 }
 

@@ -4,8 +4,6 @@ import (
 	"bytes"
 	"crypto/sha256"
 	"slices"
-
-	"github.com/seed-86dfc502/weir/projections"
 )
 
 // Print identifies a part of what decisions depend on.
@@ -20,24 +18,7 @@ type Prints struct {
 }
 
 // Prints returns those of a configuration. It may be called on a Config of Load only.
-func (c *Config) Prints() Prints {
-	p := Prints{Base: c.base(), Services: map[string]Print{}}
-	shapes := make([][]byte, len(c.Projections))
-	for i := range c.Projections {
-		spec := c.Projections[i].Spec()
-		spec.Fields = c.Projections[i].Fields.canonical().spec()
-		h := sha256.New()
-		if compiled, err := projections.Compile(spec); err == nil {
-			compiled.Shape(h)
-		}
-		shapes[i] = h.Sum(nil)
-	}
-	for _, s := range c.Services() {
-		sum := sha256.Sum256(append([]byte(s.Name+"\n"), shapes[s.Projection]...))
-		p.Services[s.Name] = Print(sum[:])
-	}
-	return p
-}
+func (c *Config) Prints() Prints { return c.prints }
 
 // append appends the prints to an identity: the base, then those of services, in order.
 func (p Prints) append(identity []byte) []byte {

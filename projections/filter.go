@@ -175,7 +175,7 @@ func toValue(n canonicaltree.Node) any {
 
 // functions returns the functions of a translated expression. Those that begin with $$
 // have the run as their first argument and charge for their work.
-func functions() []expr.Option {
+var functions = sync.OnceValue(func() []expr.Option {
 	options := []expr.Option{
 		expr.Function("$get", func(a ...any) (any, error) { return get(a[0], a[1]), nil }, new(func(any, any) any)),
 		expr.Function("$sliced", func(a ...any) (any, error) { return sliced(a[0]), nil }, new(func(any) any)),
@@ -207,4 +207,4 @@ func functions() []expr.Option {
 		}))
 	}
 	return options
-}
+})
