@@ -37,6 +37,8 @@ type Config struct {
 	Retention Retention `yaml:"retention"`
 	// History bounds the kept attempts to deliver, for each service by itself.
 	History History `yaml:"history"`
+	// Metrics bound the series of services.
+	Metrics Metrics `yaml:"metrics"`
 	// Admin is the listener for operators: health, metrics, the page.
 	Admin Admin `yaml:"admin"`
 	// Shutdown says how a process ends.
@@ -173,6 +175,13 @@ type History struct {
 	Keep Duration `yaml:"keep" default:"7d" range:"0s..366d"`
 	// MaxAttempts bounds the attempts of one service; the oldest are deleted first.
 	MaxAttempts int `yaml:"max_attempts" default:"1000000" range:"1000..1000000000"`
+}
+
+// Metrics bound what /metrics has of services.
+type Metrics struct {
+	// Services with series of their own. The others share series by customer, and beyond as
+	// many customers one for all.
+	Services int `yaml:"services" default:"500" range:"1..10000"`
 }
 
 // Admin is the listener for operators.

@@ -187,10 +187,13 @@ func (s *scratch) evaluation() *evaluation {
 func (s *scratch) keep(from int) []byte { return s.bytes[from:len(s.bytes):len(s.bytes)] }
 
 // decisionCounts is how often services had which decision. An event counts once for all
-// services that it does not touch.
+// services that it does not touch, and its costs follow those that it touches.
 type decisionCounts struct {
-	all [decisionKinds]int
-	of  []int // by service and kind, added to all
+	all     [decisionKinds]int
+	of      [][decisionKinds]int // by service, added to all
+	counted []bool               // by service: it is in touched
+	touched []int                // services with counts of their own
+	sums    [][decisionKinds]int // of planSeries.add
 }
 
 const decisionKinds = 5
@@ -199,17 +202,23 @@ func kindOf(decision string) int { return slices.Index(allDecisions[:], decision
 
 func (c *decisionCounts) reset(services int) {
 	c.all = [decisionKinds]int{}
-	c.of = slices.Grow(c.of[:0], services*decisionKinds)[:services*decisionKinds]
-	clear(c.of)
+	for _, s := range c.touched {
+		c.of[s], c.counted[s] = [decisionKinds]int{}, false
+	}
+	c.touched = c.touched[:0]
+	if len(c.of) != services {
+		c.of, c.counted = make([][decisionKinds]int, services), make([]bool, services)
+	}
 }
 
 func (c *decisionCounts) add(service int, decision string, n int) {
-	c.of[service*decisionKinds+kindOf(decision)] += n
+	if !c.counted[service] {
+		c.counted[service], c.touched = true, append(c.touched, service)
+	}
+	c.of[service][kindOf(decision)] += n
 }
 
-func (c *decisionCounts) get(service, kind int) int {
-	return c.all[kind] + c.of[service*decisionKinds+kind]
-}
+func (c *decisionCounts) get(service, kind int) int { return c.all[kind] + c.of[service][kind] }
 
 // full reports whether the outcome exceeds the room, or what is in memory for it its bound.
 func (v *verdict) full() bool { return !v.single && (v.room < 0 || v.trees.Size() > maxTrees) }

@@ -1,17 +1,22 @@
 package decide
 
 import (
+	"slices"
 	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promauto"
+	"github.com/seed-86dfc502/weir/internal/servicelabel"
 )
 
 // Metrics of decide. Counters move after the commit, so a
 // transaction that is repeated counts once. Labels are bounded by the
 // configuration: sources, services and fixed words.
 type Metrics struct {
+	// Labels bound the label "service"; nil: each service has its name.
+	Labels *servicelabel.Labels
+
 	events    *prometheus.CounterVec // source, outcome
 	decisions *prometheus.CounterVec // service, decision
 	letters   *prometheus.CounterVec // code
@@ -21,10 +26,10 @@ type Metrics struct {
 	seconds   prometheus.Histogram
 	batch     prometheus.Histogram
 
-	// The series of decisions of the services of a plan, by service and kind.
+	// The series of decisions of the services of a plan.
 	resolving sync.Mutex
 	plan      *Plan
-	series    [][decisionKinds]prometheus.Counter
+	series    *planSeries
 
 	cacheUsed                  *prometheus.CounterVec // result
 	cacheEvicted, cacheDropped prometheus.Counter
@@ -105,24 +110,66 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 func (m *Metrics) Expect(services []string) {
 	for _, s := range services {
 		for _, d := range allDecisions {
-			m.decisions.WithLabelValues(s, d)
+			m.decisions.WithLabelValues(m.Labels.Of(s), d)
 		}
 	}
 }
 
+// planSeries are the series of a plan's decisions. Services may share theirs.
+type planSeries struct {
+	of     []int // by service: its group
+	groups []seriesGroup
+}
+
+// seriesGroup are the series of services with one label.
+type seriesGroup struct {
+	services int
+	counters [decisionKinds]prometheus.Counter
+}
+
 // seriesOf returns the series of a plan, which are looked up once.
-func (m *Metrics) seriesOf(p *Plan) [][decisionKinds]prometheus.Counter {
+func (m *Metrics) seriesOf(p *Plan) *planSeries {
 	m.resolving.Lock()
 	defer m.resolving.Unlock()
-	if m.plan != p {
-		m.plan, m.series = p, make([][decisionKinds]prometheus.Counter, len(p.Services))
-		for i, s := range p.Services {
+	if m.plan == p {
+		return m.series
+	}
+	m.plan, m.series = p, &planSeries{of: make([]int, len(p.Services))}
+	known := map[string]int{}
+	for i, s := range p.Services {
+		label := m.Labels.Of(s.Name)
+		group, found := known[label]
+		if !found {
+			group = len(m.series.groups)
+			known[label], m.series.groups = group, append(m.series.groups, seriesGroup{})
 			for kind, decision := range allDecisions {
-				m.series[i][kind] = m.decisions.WithLabelValues(s.Name, decision)
+				m.series.groups[group].counters[kind] = m.decisions.WithLabelValues(label, decision)
+			}
+		}
+		m.series.of[i] = group
+		m.series.groups[group].services++
+	}
+	return m.series
+}
+
+// add adds the decisions of a batch.
+func (s *planSeries) add(c *decisionCounts) {
+	sums := slices.Grow(c.sums[:0], len(s.groups))[:len(s.groups)]
+	clear(sums)
+	c.sums = sums
+	for _, service := range c.touched {
+		for kind, n := range c.of[service] {
+			sums[s.of[service]][kind] += n
+		}
+	}
+	for i := range s.groups {
+		g := &s.groups[i]
+		for kind, n := range sums[i] {
+			if n += c.all[kind] * g.services; n > 0 {
+				g.counters[kind].Add(float64(n))
 			}
 		}
 	}
-	return m.series
 }
 
 // decided counts a decision that was committed.
@@ -130,13 +177,7 @@ func (m *Metrics) decided(v *verdict, records int, took time.Duration) {
 	for k, n := range v.outcomes {
 		m.events.WithLabelValues(k.source, string(k.outcome)).Add(float64(n))
 	}
-	for i, series := range m.seriesOf(v.plan) {
-		for kind := range series {
-			if n := v.decisions.get(i, kind); n > 0 {
-				series[kind].Add(float64(n))
-			}
-		}
-	}
+	m.seriesOf(v.plan).add(&v.decisions)
 	for i := range v.out.Letters {
 		m.letters.WithLabelValues(v.out.Letters[i].Code).Inc()
 	}

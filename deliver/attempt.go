@@ -274,7 +274,7 @@ func (w *worker) report(failed []*sinks.Error, whole *sinks.Error, todo []*deliv
 	}
 	if worst != nil {
 		w.last = worst
-		w.m.failures.WithLabelValues(w.opt.Name, worst.Class.String()).Inc()
+		w.m.failures.WithLabelValues(worst.Class.String()).Inc()
 	}
 	if delivered {
 		w.condition.delivered()

@@ -103,7 +103,6 @@ func (s *Stage) lowest(p *partition) (*cursor, feed) {
 		s.wake()
 	}
 	if joined {
-		s.countBehind()
 		s.saver.poke()
 	}
 	if low == nil {

@@ -1,15 +1,19 @@
 package deliver
 
-import "github.com/prometheus/client_golang/prometheus"
+import (
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/seed-86dfc502/weir/internal/servicelabel"
+)
 
 // Metrics of deliver; every label value is bounded by the configuration.
 type Metrics struct {
+	// Labels bound the label "service"; nil: each service has its name.
+	Labels *servicelabel.Labels
+
 	deliveries *prometheus.CounterVec // service, outcome
 	failures   *prometheus.CounterVec // service, class
-	paused     *prometheus.GaugeVec
 	seconds    *prometheus.HistogramVec
 	age        *prometheus.HistogramVec
-	behind     *prometheus.GaugeVec
 	gaps       *prometheus.CounterVec
 	malformed  prometheus.Counter
 	passedOver prometheus.Counter
@@ -38,9 +42,6 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 		failures: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "weir_delivery_failures_total", Help: "Failed attempts by service and class: retry, retry_bounded, reject, pause.",
 		}, []string{"service", "class"}),
-		paused: prometheus.NewGaugeVec(prometheus.GaugeOpts{
-			Name: "weir_service_paused", Help: "1 while the sink refuses the service as a whole.",
-		}, []string{"service"}),
 		seconds: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Name: "weir_sink_write_seconds", Help: "Duration of one write to the sink, in seconds.",
 			Buckets: prometheus.ExponentialBuckets(0.0005, 2.5, 14),
@@ -50,9 +51,6 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 			Buckets: prometheus.ExponentialBuckets(0.005, 3, 14), NativeHistogramBucketFactor: 1.1,
 		}, []string{"service"}),
 	}
-	m.behind = prometheus.NewGaugeVec(prometheus.GaugeOpts{
-		Name: "weir_service_behind", Help: "Partitions of this process in which the service is behind the others and catches up separately.",
-	}, []string{"service"})
 	m.gaps = prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "weir_delivery_gaps_total", Help: "Times that changes of the service were lost from the log before they were delivered; their entities are decided again.",
 	}, []string{"service"})
@@ -71,45 +69,34 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 	m.found = prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "weir_delivery_already_present_total", Help: "Changes of the service that were in its target already when a process took over or had lost an answer, and were skipped.",
 	}, []string{"service"})
-	reg.MustRegister(m.deliveries, m.failures, m.paused, m.seconds, m.age, m.behind, m.gaps, m.malformed, m.passedOver, m.offered, m.unrecorded, m.found)
+	reg.MustRegister(m.deliveries, m.failures, m.seconds, m.age, m.gaps, m.malformed, m.passedOver, m.offered, m.unrecorded, m.found)
 	return m
-}
-
-// Begin resets the gauges per service before the stage of a new configuration is made,
-// which need not have the same services.
-func (m *Metrics) Begin() {
-	m.paused.Reset()
-	m.behind.Reset()
-}
-
-// countBehind sets who is behind. The caller holds s.mu.
-func (s *Stage) countBehind() {
-	behind := s.behindPartitions()
-	for _, w := range s.workers {
-		w.m.behind.Set(float64(behind[w.opt.Name]))
-	}
 }
 
 // serviceMetrics are the ones of one service, looked up once.
 type serviceMetrics struct {
 	outcomes                   map[string]prometheus.Counter // by outcome
 	offered, unrecorded, found prometheus.Counter
-	failures                   *prometheus.CounterVec
-	paused, behind             prometheus.Gauge
+	failures                   *prometheus.CounterVec // class
 	seconds, age               prometheus.Observer
 }
 
 func (m *Metrics) of(service string) *serviceMetrics {
-	m.gaps.WithLabelValues(service) // the first increment of a series that was not there is no increase to Prometheus
+	m.gapsOf(service) // the first increment of a series that was not there is no increase to Prometheus
+	service = m.Labels.Of(service)
 	outcomes := map[string]prometheus.Counter{}
 	for _, outcome := range []string{OutcomeDelivered, OutcomeSkipped, OutcomeCoalesced, OutcomeOvertaken, OutcomeRedecided, OutcomeParked, OutcomeDead} {
 		outcomes[outcome] = m.deliveries.WithLabelValues(service, outcome)
 	}
 	return &serviceMetrics{
 		outcomes: outcomes, offered: m.offered.WithLabelValues(service), found: m.found.WithLabelValues(service), unrecorded: m.unrecorded.WithLabelValues(service),
-		failures: m.failures, paused: m.paused.WithLabelValues(service), behind: m.behind.WithLabelValues(service),
-		seconds: m.seconds.WithLabelValues(service), age: m.age.WithLabelValues(service),
+		failures: m.failures.MustCurryWith(prometheus.Labels{"service": service}),
+		seconds:  m.seconds.WithLabelValues(service), age: m.age.WithLabelValues(service),
 	}
+}
+
+func (m *Metrics) gapsOf(service string) prometheus.Counter {
+	return m.gaps.WithLabelValues(m.Labels.Of(service))
 }
 
 func (m *serviceMetrics) count(outcome string) { m.outcomes[outcome].Inc() }

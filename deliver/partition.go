@@ -531,7 +531,6 @@ func (s *Stage) fallBehind(w *worker) {
 	w.queue = w.queue[:0]
 	if fell && !w.removed {
 		w.log.Warn("service is lagging; catching up separately", "event", "delivery.lagging")
-		s.countBehind()
 	}
 	s.wake()
 }

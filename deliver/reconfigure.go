@@ -141,7 +141,6 @@ func (s *Stage) replace(old *worker, added []*worker) {
 	if next != nil {
 		s.begin(next)
 	}
-	s.countBehind()
 	s.wake()
 }
 

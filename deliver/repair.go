@@ -49,7 +49,7 @@ func (l follower) passLost(to change.Version, next int64) {
 			continue
 		}
 		c.repair.Lose(at, to)
-		s.opt.Metrics.gaps.WithLabelValues(c.w.opt.Name).Inc()
+		s.opt.Metrics.gapsOf(c.w.opt.Name).Inc()
 		level, text := slog.LevelWarn, "changes expired before delivery; their entities are decided again"
 		if c.w.traits.Kind == sinks.Log {
 			level, text = slog.LevelError, "changes expired before delivery; this service's log has a gap"

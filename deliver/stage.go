@@ -272,7 +272,6 @@ func (s *Stage) Assigned(ctx context.Context, _ string, partitions []int32) (map
 	}
 	wait.Offer(s.repairs, struct{}{})
 	s.saver.poke()
-	s.countBehind()
 	return starts, nil
 }
 
@@ -287,7 +286,6 @@ func (s *Stage) Revoked(_ string, partitions []int32) {
 			delete(s.parts, n)
 		}
 	}
-	s.countBehind()
 	s.wake()
 	s.mu.Unlock()
 	// If the store answers soon, the next owner does not repeat finished deliveries.
@@ -366,11 +364,6 @@ func (s *Stage) Handle(msg *message.Message) error {
 func (s *Stage) Behind() map[string]int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.behindPartitions()
-}
-
-// behindPartitions is Behind. The caller holds s.mu.
-func (s *Stage) behindPartitions() map[string]int {
 	behind := map[string]int{}
 	for _, p := range s.parts {
 		for _, c := range p.cursors {

@@ -563,7 +563,7 @@ func (w *worker) reportFailure(e *sinks.Error, about *tracing.Span) {
 	if e.Class == sinks.Pause {
 		state = StatePaused
 	}
-	w.m.failures.WithLabelValues(w.opt.Name, e.Class.String()).Inc()
+	w.m.failures.WithLabelValues(e.Class.String()).Inc()
 	if !w.condition.failed(e, state) {
 		return
 	}
@@ -573,7 +573,6 @@ func (w *worker) reportFailure(e *sinks.Error, about *tracing.Span) {
 		log = log.With("trace_id", about.ID())
 	}
 	if state == StatePaused {
-		w.m.paused.Set(1)
 		log.Error("paused: the sink refuses this service as a whole; it is probed until that changes", "error", e)
 		return
 	}
@@ -583,7 +582,6 @@ func (w *worker) reportFailure(e *sinks.Error, about *tracing.Span) {
 // recovered sets the service running again.
 func (w *worker) recovered() {
 	if w.condition.recovered() {
-		w.m.paused.Set(0)
 		w.log.Info("delivering again")
 		w.wakeTails()
 	}

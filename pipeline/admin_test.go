@@ -42,7 +42,7 @@ func showing(t *testing.T, admin config.Admin, run control.Executor, page http.H
 	}
 	p = newPipeline(o)
 	p.logs = soundLogs{}
-	p.assemble(newGauges(o.Registry))
+	p.assemble(newGauges(o.Registry, nil))
 	address, stop, err := p.ServeAdmin()
 	require.NoError(t, err)
 	t.Cleanup(func() {

@@ -67,7 +67,7 @@ func DecideUntilIdle(ctx context.Context, s *session.Session) error {
 	}}
 	inbox.inbox.Store(&s.Inbox)
 	reg := prometheus.NewRegistry()
-	stage := &decideStage{stageOptions: stages, inbox: inbox, metrics: decide.NewMetrics(reg), rereads: newGauges(reg).rereads}
+	stage := &decideStage{stageOptions: stages, inbox: inbox, metrics: decide.NewMetrics(reg), rereads: newGauges(reg, nil).rereads}
 	look := &idle{idleOptions: idleOptions{
 		roles: Roles{Decide: true}, store: s.Store, logs: s.Logs, changes: s.Config.Kafka.Changes.Topic, active: stages.active, inbox: inbox, decide: stage,
 		blocked: stage.halted,

@@ -43,7 +43,6 @@ func (st *deliverStage) start(ctx context.Context, revision int64, superseded fu
 		limit.giveUp()
 		return component{}, err
 	}
-	st.metrics.Begin()
 	topic := st.cfg.Kafka.Changes.Topic
 	stage := deliver.New(deliver.Options{
 		Services: services, Suspended: suspended, Revision: revision, Superseded: superseded, Store: st.store, History: st.store,

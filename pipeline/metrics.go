@@ -13,6 +13,7 @@ import (
 	"github.com/seed-86dfc502/weir/deliver"
 	"github.com/seed-86dfc502/weir/imports"
 	"github.com/seed-86dfc502/weir/ingest"
+	"github.com/seed-86dfc502/weir/internal/servicelabel"
 	"github.com/seed-86dfc502/weir/operate"
 )
 
@@ -26,19 +27,20 @@ type stageMetrics struct {
 	checks  *checks.Metrics
 }
 
-func newStageMetrics(reg prometheus.Registerer) stageMetrics {
-	return stageMetrics{
+func newStageMetrics(reg prometheus.Registerer, labels *servicelabel.Labels) stageMetrics {
+	m := stageMetrics{
 		ingest: ingest.NewMetrics(reg), events: events.NewMetrics(reg), decide: decide.NewMetrics(reg),
 		deliver: deliver.NewMetrics(reg), imports: imports.NewMetrics(reg), checks: checks.NewMetrics(reg),
 	}
+	m.decide.Labels, m.deliver.Labels = labels, labels
+	return m
 }
 
 // gauges are the metrics of the whole pipeline, beside its stages' counters.
 type gauges struct {
-	inboxLag  *prometheus.GaugeVec // partition
-	pending   *prometheus.GaugeVec // service
-	sourceLag *prometheus.GaugeVec // source
-
+	labels     *servicelabel.Labels // of services
+	inboxLag   levels               // partition
+	sourceLag  *prometheus.GaugeVec // source
 	sourceHeld *prometheus.GaugeVec // source
 	outbox     *prometheus.GaugeVec // source; rows
 	oldest     *prometheus.GaugeVec // source; seconds
@@ -47,9 +49,11 @@ type gauges struct {
 	rereads    prometheus.Counter
 	ready      prometheus.Gauge
 	blocked    *prometheus.GaugeVec // reason
-	stalled    *prometheus.GaugeVec // service; seconds
-	health     *prometheus.GaugeVec // service; rank of a level
-	shown      map[string]bool      // services of pending; of the watcher alone
+	pending    levels               // service
+	stalled    levels               // service; seconds
+	health     levels               // service; rank of a level
+	paused     levels               // service
+	behind     levels               // service; partitions
 	still      map[delivery]still   // what waits; of the watcher alone
 	refused    prometheus.Gauge
 	// Of the ledger of idempotency keys.
@@ -60,7 +64,7 @@ type gauges struct {
 	files         *prometheus.GaugeVec // file
 }
 
-func newGauges(reg prometheus.Registerer) *gauges {
+func newGauges(reg prometheus.Registerer, labels *servicelabel.Labels) *gauges {
 	of := promauto.With(reg)
 	vec := func(name, help string, labels ...string) *prometheus.GaugeVec {
 		return of.NewGaugeVec(prometheus.GaugeOpts{Name: name, Help: help}, labels)
@@ -68,11 +72,15 @@ func newGauges(reg prometheus.Registerer) *gauges {
 	gauge := func(name, help string) prometheus.Gauge {
 		return of.NewGauge(prometheus.GaugeOpts{Name: name, Help: help})
 	}
+	level := func(v *prometheus.GaugeVec) levels { return levels{vec: v} }
 	return &gauges{
-		inboxLag:      vec("weir_inbox_lag", "Inbox records that are not decided yet, by partition.", "partition"),
-		pending:       vec("weir_delivery_pending", "Changes that are not delivered yet, by service; an upper bound.", "service"),
-		stalled:       vec("weir_delivery_stalled_seconds", "For how long changes of the service have waited without any being delivered, in the partition where that is longest, as far as this process has seen it, in seconds; 0 when none waits.", "service"),
-		health:        vec("weir_service_health", "How the delivery of the service is doing, where it is delivered: 0 ok, 1 degraded (tried again, or a change was refused), 2 down (paused, away for 5 minutes, or every change refused).", "service"),
+		labels:        labels,
+		inboxLag:      level(vec("weir_inbox_lag", "Inbox records that are not decided yet, by partition.", "partition")),
+		pending:       level(vec("weir_delivery_pending", "Changes that are not delivered yet, by service; an upper bound.", "service")),
+		stalled:       level(vec("weir_delivery_stalled_seconds", "For how long changes of the service have waited without any being delivered, in the partition where that is longest, as far as this process has seen it, in seconds; 0 when none waits.", "service")),
+		health:        level(vec("weir_service_health", "How the delivery of the service is doing, where it is delivered: 0 ok, 1 degraded (tried again, or a change was refused), 2 down (paused, away for 5 minutes, or every change refused).", "service")),
+		paused:        level(vec("weir_service_paused", "Services whose sink refuses them as a whole: 1 or 0, or more where services share a label.", "service")),
+		behind:        level(vec("weir_service_behind", "Partitions of this process in which the service is lagging and catches up separately.", "service")),
 		sourceHeld:    vec("weir_source_held", "Records of a Kafka source behind the start of an open transaction, which cannot be read before it ends.", "source"),
 		sourceLag:     vec("weir_source_lag", "Records of a Kafka source, or lines of a file, that are not taken in yet; of a file an estimate.", "source"),
 		outbox:        vec("weir_outbox_rows", "Rows of an outbox that are not taken in yet, counted up to 10,001.", "source"),
@@ -100,36 +108,73 @@ type still struct {
 	since time.Time
 }
 
+// levels are gauges by one label. Used by one goroutine.
+type levels struct {
+	vec   *prometheus.GaugeVec
+	shown map[string]float64
+}
+
+// set shows the values and no others.
+func (l *levels) set(values map[string]float64) {
+	for label, v := range values {
+		l.vec.WithLabelValues(label).Set(v)
+	}
+	for label := range l.shown {
+		if _, remains := values[label]; !remains {
+			l.vec.DeleteLabelValues(label)
+		}
+	}
+	l.shown = values
+}
+
 // deliveries shows the pending changes of services, and since when none was delivered.
 func (g *gauges) deliveries(reached *operate.DeliveryProgress, services []decide.Service, now time.Time) {
-	shown, waiting := make(map[string]bool, len(services)), map[delivery]still{}
+	pending, stalled, waiting := map[string]float64{}, map[string]float64{}, map[delivery]still{}
 	for _, s := range services {
-		var pending int64
+		var changes int64
 		var longest time.Duration
 		for partition := range reached.Marks {
 			n := reached.Waiting(partition, s.Number)
 			if n == 0 {
 				continue
 			}
-			pending += n
+			changes += n
 			key := delivery{s.Number, partition}
-			stands, at := g.still[key], reached.Position(partition, s.Number).Version
-			if stands.at != at || stands.since.IsZero() {
-				stands = still{at, now}
+			last, at := g.still[key], reached.Position(partition, s.Number).Version
+			if last.at != at || last.since.IsZero() {
+				last = still{at, now}
 			}
-			waiting[key] = stands
-			longest = max(longest, now.Sub(stands.since))
+			waiting[key] = last
+			longest = max(longest, now.Sub(last.since))
 		}
-		g.pending.WithLabelValues(s.Name).Set(float64(pending))
-		g.stalled.WithLabelValues(s.Name).Set(longest.Seconds())
-		shown[s.Name] = true
-		delete(g.shown, s.Name)
+		label := g.labels.Of(s.Name)
+		pending[label] += float64(changes)
+		stalled[label] = max(stalled[label], longest.Seconds())
 	}
-	for service := range g.shown { // no longer configured
-		g.pending.DeleteLabelValues(service)
-		g.stalled.DeleteLabelValues(service)
+	g.pending.set(pending)
+	g.stalled.set(stalled)
+	g.still = waiting
+}
+
+// conditions shows how the delivery of services is doing.
+func (g *gauges) conditions(of map[string]deliver.Condition, behind map[string]int, unwell []operate.ServiceHealth) {
+	health, paused, lagging := map[string]float64{}, map[string]float64{}, map[string]float64{}
+	for service, c := range of {
+		label := g.labels.Of(service)
+		health[label] += 0
+		paused[label] += 0
+		if c.State == deliver.StatePaused {
+			paused[label]++
+		}
+		lagging[label] += float64(behind[service])
 	}
-	g.shown, g.still = shown, waiting
+	for _, s := range unwell {
+		label := g.labels.Of(s.Service)
+		health[label] = max(health[label], float64(s.Level.Rank()))
+	}
+	g.health.set(health)
+	g.paused.set(paused)
+	g.behind.set(lagging)
 }
 
 // rereadLogger returns a callback for each later reading of a file.

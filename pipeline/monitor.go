@@ -214,25 +214,24 @@ func (m *monitor) showProbes() {
 			m.gauges.blocked.WithLabelValues(reason).Set(1)
 		}
 	}
-	m.gauges.health.Reset()
-	for name := range m.deliver.conditions() {
-		m.gauges.health.WithLabelValues(name).Set(0)
+	behind := map[string]int{}
+	if stage := m.deliver.running.Load(); stage != nil {
+		behind = stage.Behind()
 	}
-	for _, s := range m.healthNow().Services {
-		m.gauges.health.WithLabelValues(s.Service).Set(float64(s.Level.Rank()))
-	}
+	m.gauges.conditions(m.deliver.conditions(), behind, m.healthNow().Services)
 }
 
 // showBacklogs shows pending records and changes, as far as the servers answer.
 func (m *monitor) showBacklogs(ctx context.Context) {
 	// An unknown lag has no value: the last one would look well while nothing moves.
 	lags, _, err := m.inbox.lag(ctx)
-	m.gauges.inboxLag.Reset()
+	shown := map[string]float64{}
 	if err == nil {
 		for n, lag := range lags {
-			m.gauges.inboxLag.WithLabelValues(strconv.Itoa(int(n))).Set(float64(lag))
+			shown[strconv.Itoa(int(n))] = float64(lag)
 		}
 	}
+	m.gauges.inboxLag.set(shown)
 	if reached, err := operate.ReadProgress(ctx, m.store); err == nil {
 		m.gauges.deliveries(reached, m.active.plan().Services, time.Now())
 	}

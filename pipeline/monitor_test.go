@@ -9,6 +9,8 @@ import (
 	"github.com/seed-86dfc502/weir/assemble"
 	"github.com/seed-86dfc502/weir/change"
 	"github.com/seed-86dfc502/weir/decide"
+	"github.com/seed-86dfc502/weir/deliver"
+	"github.com/seed-86dfc502/weir/internal/servicelabel"
 	"github.com/seed-86dfc502/weir/operate"
 	"github.com/seed-86dfc502/weir/store"
 	"github.com/stretchr/testify/require"
@@ -31,7 +33,7 @@ func TestOverdueMonthsOfKeys(t *testing.T) {
 // not when it has nothing to do, or moves, however much there is.
 func TestStalledDeliveries(t *testing.T) {
 	reg := prometheus.NewRegistry()
-	g := newGauges(reg)
+	g := newGauges(reg, nil)
 	services := []decide.Service{{Name: "fast", Number: 1}, {Name: "stuck", Number: 2}, {Name: "slow", Number: 3}}
 	begin := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	at := func(minutes int, decided int64, positions ...int64) {
@@ -45,19 +47,7 @@ func TestStalledDeliveries(t *testing.T) {
 		g.deliveries(reached, services, begin.Add(time.Duration(minutes)*time.Minute))
 	}
 	const pending, stalled = "weir_delivery_pending", "weir_delivery_stalled_seconds"
-	values := func(name string) map[string]float64 {
-		families, err := reg.Gather()
-		require.NoError(t, err)
-		found := map[string]float64{}
-		for _, f := range families {
-			for _, m := range f.GetMetric() {
-				if f.GetName() == name {
-					found[m.GetLabel()[0].GetValue()] = m.GetGauge().GetValue()
-				}
-			}
-		}
-		return found
-	}
+	values := func(name string) map[string]float64 { return gaugeValues(t, reg, name) }
 	at(0, 100, 100, 40, 40)
 	require.Equal(t, map[string]float64{"fast": 0, "stuck": 60, "slow": 60}, values(pending))
 	require.Equal(t, map[string]float64{"fast": 0, "stuck": 0, "slow": 0}, values(stalled), "seen for the first time")
@@ -71,6 +61,42 @@ func TestStalledDeliveries(t *testing.T) {
 	at(40, 300, 300, 300, 151)
 	require.Equal(t, map[string]float64{"fast": 0, "stuck": 0}, values(pending), "the third is not configured any more")
 	require.Equal(t, map[string]float64{"fast": 0, "stuck": 0}, values(stalled))
+}
+
+// gaugeValues returns a gauge by its only label.
+func gaugeValues(t *testing.T, reg *prometheus.Registry, name string) map[string]float64 {
+	families, err := reg.Gather()
+	require.NoError(t, err)
+	found := map[string]float64{}
+	for _, f := range families {
+		for _, m := range f.GetMetric() {
+			if f.GetName() == name {
+				found[m.GetLabel()[0].GetValue()] = m.GetGauge().GetValue()
+			}
+		}
+	}
+	return found
+}
+
+// Services that share a label show the sum of what can be added and else the worst of them.
+func TestServicesThatShareALabel(t *testing.T) {
+	reg := prometheus.NewRegistry()
+	g := newGauges(reg, servicelabel.New(1))
+	g.conditions(map[string]deliver.Condition{"a/x@s": {}}, nil, nil)
+	paused := deliver.Condition{State: deliver.StatePaused}
+	g.conditions(map[string]deliver.Condition{"a/x@s": {}, "b/x@s": paused, "b/y@s": paused, "b/z@s": {}}, map[string]int{"b/x@s": 2, "b/z@s": 3}, []operate.ServiceHealth{
+		{Service: "b/x@s", Level: operate.LevelDown}, {Service: "b/z@s", Level: operate.LevelDegraded},
+	})
+	require.Equal(t, map[string]float64{"a/x@s": 0, "b/*": 2}, gaugeValues(t, reg, "weir_service_paused"))
+	require.Equal(t, map[string]float64{"a/x@s": 0, "b/*": 5}, gaugeValues(t, reg, "weir_service_behind"))
+	require.Equal(t, map[string]float64{"a/x@s": 0, "b/*": float64(operate.LevelDown.Rank())}, gaugeValues(t, reg, "weir_service_health"))
+	services := []decide.Service{{Name: "a/x@s", Number: 1}, {Name: "b/x@s", Number: 2}, {Name: "b/y@s", Number: 3}}
+	reached, err := operate.ReadProgress(t.Context(), positions7{store.Mark{LastTo: change.NewVersion(1, 100)}, []store.ServicePosition{
+		{Service: 1, Position: store.Position{Version: change.NewVersion(1, 90)}}, {Service: 2, Position: store.Position{Version: change.NewVersion(1, 70)}}, {Service: 3, Position: store.Position{Version: change.NewVersion(1, 60)}},
+	}})
+	require.NoError(t, err)
+	g.deliveries(reached, services, time.Unix(1000, 0))
+	require.Equal(t, map[string]float64{"a/x@s": 10, "b/*": 70}, gaugeValues(t, reg, "weir_delivery_pending"))
 }
 
 // positions7 is progress of one partition, number 7.
@@ -117,7 +143,7 @@ func TestLagOfAnUnavailablePartitionIsUnknown(t *testing.T) {
 		m.showBacklogs(t.Context())
 		_, waiting = p.idle.inboxWaits(t.Context(), false)
 		values := make(chan prometheus.Metric, partitions)
-		m.gauges.inboxLag.Collect(values)
+		m.gauges.inboxLag.vec.Collect(values)
 		return len(values), waiting
 	}
 	shown, waiting := look()

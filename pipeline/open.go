@@ -15,6 +15,7 @@ import (
 	"github.com/seed-86dfc502/weir/config"
 	"github.com/seed-86dfc502/weir/ingest/gate"
 	"github.com/seed-86dfc502/weir/internal/fieldcount"
+	"github.com/seed-86dfc502/weir/internal/servicelabel"
 	"github.com/seed-86dfc502/weir/internal/tracing"
 	"github.com/seed-86dfc502/weir/pipeline/control"
 	"github.com/seed-86dfc502/weir/sinks"
@@ -115,7 +116,7 @@ func Open(ctx context.Context, opt Options) (_ *Pipeline, err error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, openTimeout, errors.New("opening took longer than "+openTimeout.String()))
 	defer cancel()
 	p.logMemory()
-	gauges := newGauges(opt.Registry)
+	gauges := newGauges(opt.Registry, servicelabel.New(opt.Config.Metrics.Services))
 	if err := p.connect(ctx, gauges); err != nil {
 		return nil, err
 	}
@@ -193,7 +194,7 @@ func (p *Pipeline) closeLogs() error {
 
 // assemble makes the components over the opened connections; nothing runs yet.
 func (p *Pipeline) assemble(g *gauges) {
-	reg, roles, m := p.opt.Registry, p.opt.Roles, newStageMetrics(p.opt.Registry)
+	reg, roles, m := p.opt.Registry, p.opt.Roles, newStageMetrics(p.opt.Registry, g.labels)
 	p.active.store = p.store
 	p.inbox = &inboxManager{inboxOptions: inboxOptions{cfg: p.cfg, log: p.log, store: p.store, logs: p.logs, active: p.active, sinks: p.sinks, lost: g.resets}}
 	stage := func(l limit) stageOptions {

@@ -28,7 +28,7 @@ func TestPageEndsBeforeTheProcess(t *testing.T) {
 			_, _ = io.WriteString(w, "page "+r.URL.Path)
 		})
 	}})
-	p.assemble(newGauges(p.opt.Registry))
+	p.assemble(newGauges(p.opt.Registry, nil))
 	address, stop, err := p.ServeAdmin()
 	require.NoError(t, err)
 	require.Len(t, token, 26)

@@ -49,7 +49,7 @@ func TestMonthsOfKeysAreDroppedAtNight(t *testing.T) {
 		cfg.API.Idempotency.Retention = config.Duration(48 * time.Hour)
 		cfg.API.Idempotency.DropAt = config.TimeOfDay(3*time.Hour + 30*time.Minute)
 		reg := prometheus.NewRegistry()
-		h := &retainer{store: r, cfg: cfg, log: slog.New(slog.DiscardHandler), dropped: newGauges(reg).ledgerDropped}
+		h := &retainer{store: r, cfg: cfg, log: slog.New(slog.DiscardHandler), dropped: newGauges(reg, nil).ledgerDropped}
 		ctx, cancel := context.WithTimeout(t.Context(), 50*time.Hour)
 		defer cancel()
 		for wait.Sleep(ctx, h.retainClaims(ctx)) {
