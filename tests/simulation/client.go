@@ -66,7 +66,7 @@ func (l *laneLink) settle(ctx context.Context) error {
 	if n == 0 || until <= 0 {
 		return nil
 	}
-	return l.w.sleep(ctx, until)
+	return sleep(ctx, until)
 }
 
 // of returns the worker that has a partition.
@@ -103,7 +103,7 @@ func (c *client) call(ctx context.Context, d *dice, what string, unsure store.Cl
 		c.p.w.note("%s: %s", c.p.name, what)
 	}
 	c.p.w.point(c.p)
-	if err := c.p.w.sleep(ctx, d.trip()); err != nil {
+	if err := sleep(ctx, d.trip()); err != nil {
 		return store.WithClass(err, unsure)
 	}
 	c.p.thaw()
@@ -165,7 +165,7 @@ func (c *client) Decide(ctx context.Context, d store.Decision, decide func(store
 			if err == nil && len(d.Entities) == 0 && len(d.Claims) == 0 {
 				c.p.w.count("decided from memory")
 				// What may happen meanwhile happens before the request.
-				if err = c.p.w.sleep(ctx, worker.trip()); err == nil {
+				if err = sleep(ctx, worker.trip()); err == nil {
 					err = c.p.ready()
 				}
 			}

@@ -107,7 +107,7 @@ func (s *sink) Open(ctx context.Context) error {
 	if err := s.p.ready(); err != nil {
 		return err
 	}
-	if err := s.p.w.sleep(ctx, s.dice.trip()); err != nil {
+	if err := sleep(ctx, s.dice.trip()); err != nil {
 		return err
 	}
 	if s.p.w.fault(s.dice, "open fails", 1) {

@@ -91,9 +91,7 @@
 // same schedule nearly always, but this is not guaranteed. The runtime decides the order
 // of goroutines that wake up at the same virtual instant, the order of Go's maps
 // (of a worker's partitions, say), and the jitter of the product's backoff.
-// A test counts how many of 200 seeds give the same trace alone as among others:
-// nearly all of them on a quiet machine. On a busy one a stall may disturb any run
-// of a seed; other runs show its trace then.
+// On a busy machine a stall may disturb any run of a seed.
 //
 //	SIM_SEEDS=100000 SUITE=simulation make verify
 //	go test ./tests/simulation -run TestSchedules -sim.seed 4711 -v
@@ -101,6 +99,5 @@
 // # Speed
 //
 // Schedules run in parallel in as many processes as there are processors, each
-// on one of them, and one after the other in a bubble: grown goroutine stacks and
-// timers are reused. Compiled plans are shared.
+// on one of them, and one after the other in a bubble. Compiled plans are shared.
 package simulation

@@ -60,7 +60,7 @@ func (g *group) join(p *process, listener transport.PartitionListener, handle ma
 	g.mu.Lock()
 	g.members = append(g.members, m)
 	g.mu.Unlock()
-	if g.w.running.Load() {
+	if g.w.opened.Load() {
 		g.balance()
 	}
 	return m
@@ -350,7 +350,7 @@ func (a *assignment) run(prev *assignment) {
 	a.next, a.ready = start, true
 	a.mu.Unlock()
 	w := a.m.g.w
-	for next := start; a.await(next) && w.sleep(a.handing, a.dice.upTo(4*time.Millisecond)) == nil; {
+	for next := start; a.await(next) && sleep(a.handing, a.dice.upTo(4*time.Millisecond)) == nil; {
 		var records []transport.Received
 		entries, offset := t.from(a.s.part, next, 1+a.dice.n(w.setup.frame))
 		for _, e := range entries {
@@ -407,7 +407,7 @@ func (a *assignment) follow(number uint64, id string, records []transport.Receiv
 			}
 		}
 		if a.handing.Err() != nil ||
-			w.sleep(a.handing, time.Duration(1<<min(n, 6))*5*time.Millisecond+a.dice.upTo(time.Millisecond)) != nil {
+			sleep(a.handing, time.Duration(1<<min(n, 6))*5*time.Millisecond+a.dice.upTo(time.Millisecond)) != nil {
 			return false
 		}
 		// A frame that was handed out is not changed any more.

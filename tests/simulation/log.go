@@ -67,7 +67,7 @@ func (r *reader) Read(ctx context.Context, partition int32, offset int64) ([]tra
 		return nil, err
 	}
 	if w.fault(r.dice, "reader slow", 10) {
-		if err := w.sleep(ctx, r.dice.upTo(4*time.Second)); err != nil {
+		if err := sleep(ctx, r.dice.upTo(4*time.Second)); err != nil {
 			return nil, err
 		}
 	}

@@ -246,7 +246,7 @@ func (p *process) reach(ctx context.Context, way time.Duration) error {
 	if err := p.ready(); err != nil {
 		return err
 	}
-	if err := p.w.sleep(ctx, way); err != nil {
+	if err := sleep(ctx, way); err != nil {
 		return err
 	}
 	p.thaw()

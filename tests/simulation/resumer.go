@@ -88,7 +88,7 @@ func (r *resumer) Resume(ctx context.Context, claims []sinks.Takeover) error {
 	}
 	r.c.mu.Unlock()
 	r.p.w.point(r.p)
-	if err := r.p.w.sleep(ctx, r.dice.trip()); err != nil {
+	if err := sleep(ctx, r.dice.trip()); err != nil {
 		r.doubt(claims)
 		return err
 	}
@@ -150,7 +150,7 @@ func (r *resumer) Write(ctx context.Context, changes []change.Change) error {
 		}
 	}
 	// It looks how its target is, also if there is nothing to send then.
-	if err := r.p.w.sleep(ctx, r.dice.trip()); err != nil {
+	if err := sleep(ctx, r.dice.trip()); err != nil {
 		return err
 	}
 	r.p.w.point(r.p)

@@ -68,11 +68,9 @@ func simulate(t *testing.T, f *Fixture, rules Rules, traced bool, next func() (s
 	}()
 	for more := true; more; {
 		synctest.Test(t, func(*testing.T) {
-			r := f.Runner()
-			defer r.Close()
 			for n := 0; n < together && more; n++ {
 				if seed, more = next(); more {
-					more = each(r.Run(seed, rules, traced))
+					more = each(f.Run(seed, rules, traced))
 				}
 			}
 		})

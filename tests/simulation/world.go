@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"hash/fnv"
 	"log/slog"
 	"slices"
 	"sync"
@@ -58,8 +57,7 @@ type Report struct {
 	Records   int // in the inbox
 	Changes   int // that services must have seen
 	Faults    map[string]int
-	Trace     uint64   // digest of all effects with their virtual times, of a traced run
-	Lines     []string // the effects themselves
+	Lines     []string // of a traced run: all effects with their virtual times
 	Violation error
 }
 
@@ -70,7 +68,7 @@ var errDead = errors.New("the process is dead")
 type world struct {
 	*Fixture
 	configuration // the first
-	*reuse
+	background
 	// later is brought by a deploy to one process after the other; nil without one.
 	later    *configuration
 	deployed atomic.Bool
@@ -95,7 +93,7 @@ type world struct {
 	outs    *group
 	sinks   []*customer // of the services of all configurations
 
-	running atomic.Bool // the groups give partitions to whoever joins
+	opened  atomic.Bool // the groups give partitions to whoever joins
 	calm    atomic.Bool // no more faults
 	flying  atomic.Int64
 	readers atomic.Int64    // of the changes log that are open
@@ -108,7 +106,6 @@ type world struct {
 	slots   []*process // guarded by mu; the living process of each slot, nil while there is none
 	births  int
 	faults  map[string]int
-	trace   uint64
 	lines   []string
 	restore bool // a restore happened
 	// guarded by mu; to a backup that does not tell a resumer from where to look
@@ -125,11 +122,8 @@ func (w *world) note(format string, args ...any) {
 		return
 	}
 	line := fmt.Sprintf("%v ", time.Since(w.began).Round(time.Microsecond)) + fmt.Sprintf(format, args...)
-	h := fnv.New64a()
-	_, _ = h.Write([]byte(line))
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.trace += h.Sum64() // effects at one instant have no order
 	w.lines = append(w.lines, line)
 }
 
@@ -156,27 +150,13 @@ func (w *world) point(p *process) {
 	}
 }
 
-// Runner runs schedules one after the other inside one bubble of
-// testing/synctest.
-type Runner struct {
-	f     *Fixture
-	reuse reuse
-}
-
-// Runner makes a runner. It must be called inside the bubble.
-func (f *Fixture) Runner() *Runner { return &Runner{f: f} }
-
-// Close ends the runner's idle workers; the bubble can end then.
-func (r *Runner) Close() { r.reuse.close() }
-
 // Run runs one schedule, checks it and, when traced, writes down what took
-// effect. It returns when everything of the schedule has ended: schedules have
-// nothing in common but the runner's idle goroutines and timers.
-func (r *Runner) Run(seed uint64, rules Rules, traced bool) Report {
+// effect. It must be called inside a bubble of testing/synctest, and returns when everything of the
+// schedule has ended.
+func (f *Fixture) Run(seed uint64, rules Rules, traced bool) Report {
 	// Every schedule begins at a whole second of virtual time.
 	time.Sleep(time.Until(time.Now().Truncate(time.Second).Add(time.Second)))
-	f := r.f
-	w := &world{Fixture: f, reuse: &r.reuse, began: time.Now(), seed: seed, rules: rules, traced: traced, mem: NewMemory(), faults: map[string]int{}, crashAt: map[int]bool{}}
+	w := &world{Fixture: f, began: time.Now(), seed: seed, rules: rules, traced: traced, mem: NewMemory(), faults: map[string]int{}, crashAt: map[int]bool{}}
 	w.log = slog.New(&journal{w: w})
 	w.all, w.end = context.WithCancel(context.Background())
 	defer w.end()
@@ -190,7 +170,7 @@ func (r *Runner) Run(seed uint64, rules Rules, traced bool) Report {
 	for i := range w.slots {
 		w.start(i)
 	}
-	w.running.Store(true)
+	w.opened.Store(true)
 	w.balance()
 	var tasks sync.WaitGroup
 	tasks.Go(w.feed)
@@ -208,10 +188,10 @@ func (r *Runner) Run(seed uint64, rules Rules, traced bool) Report {
 	drained := w.drain()
 	report := Report{Seed: seed, Events: w.events(), Records: w.inbox.size()}
 	w.mu.Lock()
-	report.Trace, report.Lines = w.trace, slices.Clone(w.lines)
+	report.Lines = slices.Clone(w.lines)
 	w.mu.Unlock()
 	w.stop()
-	if n := w.working(); n > 0 && drained == nil {
+	if n := w.running.Load(); n > 0 && drained == nil {
 		drained = fmt.Errorf("%d functions still run after the end", n)
 	}
 	if n := w.readers.Load(); n > 0 && drained == nil {
