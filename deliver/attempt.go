@@ -62,7 +62,7 @@ func (w *worker) dropObsolete(work, stop context.Context, step *core.Step, waite
 		if newer <= i.Version {
 			return false
 		}
-		w.raiseFloor(i.Entity, newer)
+		w.superseded(i.Entity, newer)
 		w.core.Leave(i, core.Overtaken)
 		return true
 	})
@@ -72,7 +72,7 @@ func (w *worker) dropObsolete(work, stop context.Context, step *core.Step, waite
 func (w *worker) revoked(i *core.Item) bool {
 	w.s.mu.Lock()
 	defer w.s.mu.Unlock()
-	return i.Owner.(*partition).gone
+	return i.Owner.(*core.Partition).Revoked()
 }
 
 // retry makes an attempt at parked changes. A row of a state sink that a newer decision
@@ -134,7 +134,7 @@ func (w *worker) leaveReplaced(work, stop context.Context, step *core.Step) erro
 		case newer <= i.Version:
 			return false
 		case w.s.opt.Partition(i.Entity, newer) != i.Partition: // it cannot take the row over
-			w.raiseFloor(i.Entity, newer)
+			w.superseded(i.Entity, newer)
 			w.core.Leave(i, core.Overtaken)
 		default:
 			w.core.Postpone(time.Now(), i)

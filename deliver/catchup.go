@@ -1,26 +1,29 @@
 package deliver
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"time"
 
+	"github.com/seed-86dfc502/weir/change"
+	"github.com/seed-86dfc502/weir/deliver/core"
 	"github.com/seed-86dfc502/weir/internal/wait"
+	"github.com/seed-86dfc502/weir/store"
 )
 
 const (
-	// joinPatience is how long the tail waits at most for a service that is nearly live.
-	joinPatience = 2 * time.Second
-	// readPatience is how long a read of what should be there may take.
+	// readPatience is how long a read of records that should exist may take.
 	readPatience = 2 * time.Second
-	// behindTick is how often services that are behind are checked without a wake-up.
-	behindTick = time.Second
+	// catchUpTick is how often lagging services are checked without a wake-up.
+	catchUpTick = time.Second
+	tickPeriod  = 2 * time.Second
+	tokenPeriod = 10 * time.Second
 )
 
-// catchUp is the one reader of a partition for all services that are behind in it.
-// It reads for those that have budget left and a sink that answers, the lowest position
-// first, feeds every service whose position the frames continue, and jumps on when
-// none of those has budget left. It ends with the partition.
+// catchUp is the one reader of a partition for all its lagging services. It reads for the
+// lowest that has budget left and a sink that answers, and feeds every service that has read up
+// to there. It ends with the partition.
 func (s *Stage) catchUp(p *partition) {
 	ctx := p.ctx
 	var reader Reader
@@ -30,15 +33,17 @@ func (s *Stage) catchUp(p *partition) {
 		}
 	}()
 	for ctx.Err() == nil {
-		c, was := s.lowest(p)
-		if c == nil {
+		var at core.LogCursor
+		found := false
+		s.step(func() { at, found = p.Behind(time.Now()) })
+		if !found {
 			if reader != nil {
-				reader.Close() // no service is behind, or none can take anything: hold no connection
+				reader.Close() // no service is lagging, or none can take anything: hold no connection
 				reader = nil
 			}
 			select {
 			case <-p.wakeUp:
-			case <-time.After(behindTick):
+			case <-time.After(catchUpTick):
 			case <-ctx.Done():
 			}
 			continue
@@ -47,214 +52,218 @@ func (s *Stage) catchUp(p *partition) {
 			reader = s.opt.Log.NewReader()
 		}
 		within, cancel := context.WithTimeout(ctx, readPatience)
-		records, err := reader.Read(within, p.number, was.next)
+		records, err := reader.Read(within, p.Number, at.Next)
 		cancel()
 		if err == nil {
 			var frames []logged
 			if frames, err = s.readFrames(ctx, p, records, true); err == nil {
-				err = s.feedBehind(ctx, p, c, was, frames, records[len(records)-1].Offset+1)
+				err = s.feed(ctx, p, at.Next, frames, records[len(records)-1].Offset+1)
 			}
 		} else if ctx.Err() == nil {
-			err = errors.Join(err, s.restartFeed(ctx, c))
+			err = errors.Join(err, s.resync(ctx, p, at))
 		}
 		if err != nil && ctx.Err() == nil {
-			s.log.Debug("catching up is interrupted", "partition", p.number, "error", err)
+			s.log.Debug("catching up is interrupted; retrying", "event", "delivery.catch_up_interrupted", "partition", p.Number, "error", err)
 			wait.Sleep(ctx, 200*time.Millisecond)
 		}
 	}
 }
 
-// lowest returns the service that is farthest behind of those that can take changes, and
-// where it is; nil if there is none. Services that have caught up become live.
-func (s *Stage) lowest(p *partition) (*cursor, feed) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if p.gone {
-		return nil, feed{}
-	}
-	var low *cursor
-	joined, joining := false, false
-	for _, c := range p.cursors {
-		if c.live {
-			continue
-		}
-		if c.feed.reaches(&p.feed) {
-			c.live, joined = true, true
-			c.floor = max(c.floor, c.position().Version)
-			c.w.log.Info("caught up", "event", "delivery.caught_up", "partition", p.number)
-			p.edits++
-			continue
-		}
-		if !c.canTake() {
-			continue
-		}
-		if p.feed.next-c.feed.next <= nearby/4 {
-			joining = true
-		}
-		if low == nil || c.feed.offset() < low.feed.offset() {
-			low = c
-		}
-	}
-	if joining && !p.joining {
-		p.joining = true
-		time.AfterFunc(joinPatience, func() { s.endJoin(p) })
-	} else if !joining && p.joining || joined {
-		p.joining = joining
-		s.wake()
-	}
-	if joined {
-		s.saver.poke()
-	}
-	if low == nil {
-		return nil, feed{}
-	}
-	return low, low.feed
-}
-
-func (s *Stage) endJoin(p *partition) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	p.joining = false
-	s.wake()
-}
-
-// canTake reports whether more may be read for a service that is behind. One whose
-// sink fails takes what it can try. The caller holds the stage's mutex.
-func (c *cursor) canTake() bool {
-	if c.w.removed {
-		return false
-	}
-	if c.w.failing() {
-		return !c.w.full && len(c.w.queue) == 0 && c.w.held < c.w.mayHold()
-	}
-	return c.w.held < c.w.s.share()
-}
-
-// feedBehind hands frames to the services that are behind: to c, for which they were
-// read, and to others whose position they continue. If c falls back meanwhile, they no
-// longer continue its position, and are read again.
-func (s *Stage) feedBehind(ctx context.Context, p *partition, c *cursor, was feed, frames []logged, end int64) error {
+// feed hands frames to the lagging services that have read up to a record: the frames are all
+// that the log has from there up to end.
+func (s *Stage) feed(ctx context.Context, p *partition, from int64, frames []logged, end int64) error {
 	for i := range frames {
 		f := &frames[i]
-		if f.counts {
-			if err := s.openFrame(ctx, p, f); err != nil {
+		for reply := core.Open; reply != core.Done; {
+			var at core.LogCursor
+			s.step(func() { reply, at = p.CatchUp(from, &f.Frame) })
+			var err error
+			switch reply {
+			case core.Open:
+				err = s.openFrame(ctx, p, f)
+			case core.Absent:
+				err = s.search(ctx, p, at, f)
+			}
+			if err != nil {
 				return err
 			}
 		}
-		for {
-			s.mu.Lock()
-			if p.gone {
-				s.mu.Unlock()
-				return errRevoked
-			}
-			if c.live || c.feed != was {
-				s.mu.Unlock()
-				return nil
-			}
-			missing := s.offerBehind(c, f)
-			was = c.feed
-			full := c.live || !c.canTake() && c.feed.next > f.offset
-			s.mu.Unlock()
-			if missing {
-				over, err := s.bridge(ctx, follower{s: s, p: p, c: c, was: &was}, was, f)
-				if err != nil {
-					return err
-				}
-				if !over {
-					continue
-				}
-			}
-			if full {
-				s.saver.poke()
-				return nil
-			}
-			break
-		}
+		from = f.Offset + 1
 	}
-	s.mu.Lock()
-	if !c.live && c.feed == was && c.feed.part == 0 {
-		c.feed.next = max(c.feed.next, end) // behind records that are no frames
-	}
-	p.edits++
-	s.mu.Unlock()
-	s.saver.poke()
+	s.step(func() { p.Passed(from, end) })
 	return nil
 }
 
-// offerBehind hands a frame to c, and to the other services that are behind and have read
-// exactly up to it, where it continues their position, and reports whether c has a gap
-// before it. A service that has not read what precedes it does not get a later copy of a
-// frame instead: what follows its first copy would seem gone. The caller
-// holds s.mu.
-func (s *Stage) offerBehind(c *cursor, f *logged) (missing bool) {
-	for _, o := range c.p.cursors {
-		if o.live || o != c && o.feed.next != f.offset || f.offset < o.feed.offset() {
-			continue
-		}
-		v := repeated
-		if f.counts {
-			v = o.feed.judge(f.Frame)
-		}
-		switch {
-		case v == gap:
-			missing = missing || o == c
-		case v == repeated:
-			o.feed.next = f.offset + 1
-		case o == c || o.canTake():
-			s.enqueueBehind(o, f)
-		}
+// resync is called when nothing can be read at a cursor although the tail is farther: skipped
+// frames count now, or the log was replaced, or it has lost the rest.
+func (s *Stage) resync(ctx context.Context, p *partition, at core.LogCursor) error {
+	start, end, err := s.opt.Log.Offsets(ctx, p.Number)
+	switch {
+	case err != nil:
+		return err
+	case start < end && at.Next < end:
+		s.step(func() { p.Again(at) })
+		return nil
 	}
-	return missing
+	return s.search(ctx, p, at, nil)
 }
 
-// enqueueBehind hands a frame that follows to one service. The caller holds s.mu.
-func (s *Stage) enqueueBehind(c *cursor, f *logged) {
-	start, fed := c.feed.pass(f.Frame, f.offset)
-	for i := range f.Slices {
-		if f.Slices[i].Service == c.w.opt.Number {
-			s.enqueue(c, f, f.Slices[i], start, fed)
-		}
+// search finds the changes between a cursor and the next frame of the log, or its end without
+// one. They may be in the outbox, or later in the log: a frame of a future that the store lost may
+// precede the one that was decided in its place. Otherwise they are lost: the services there pass
+// them and need a repair. No live service waits for it.
+func (s *Stage) search(ctx context.Context, p *partition, at core.LogCursor, f *logged) error {
+	// In this order: what left the outbox is in the log.
+	owed, missing, err := s.readOutbox(ctx, p, at)
+	if err != nil {
+		return err
 	}
-}
-
-// restartFeed is called when nothing can be read at a position although the tail is
-// farther: what was skipped there counts now, or the log was replaced, or what is missing
-// is no longer in it.
-func (s *Stage) restartFeed(ctx context.Context, c *cursor) error {
-	p := c.p
-	s.mu.Lock()
-	// All of it stands in the outbox, or has been in the log.
-	to := p.feed.border()
-	s.mu.Unlock()
-	start, end, err := s.opt.Log.Offsets(ctx, p.number)
+	start, end, err := s.opt.Log.Offsets(ctx, p.Number)
 	if err != nil {
 		return err
 	}
 	s.mu.Lock()
-	if c.live || p.gone {
-		s.mu.Unlock()
-		return nil
-	}
-	was := c.feed
-	if start < end && was.next < end {
-		// There are records: it continues at what is certainly not done.
-		next := was.offset()
-		if n := len(c.pending); n > 0 {
-			next = c.pending[n-1].record
-		}
-		c.feed = feed{fed: was.fed, next: next}
-		s.mu.Unlock()
-		return nil
-	}
+	border := p.Border()
 	s.mu.Unlock()
-	l := follower{s: s, p: p, c: c, was: &was}
-	if found, err := s.logContinues(ctx, p, feed{fed: was.fed}, start); !found || err != nil {
-		return errors.Join(err, s.bridgeEnd(ctx, l, was, to, end))
+	// At the end of the log all of it is searched; to is what the tail is known to have passed.
+	next, place, to := end, core.LogCursor{UpTo: at.UpTo, Next: start}, cmp.Or(missing, border)
+	decided := to
+	if f != nil {
+		next, place, to, decided = f.Offset, at, f.Prev, f.To
+		place.Next = max(f.Offset+1, start)
+	}
+	if len(owed) > 0 {
+		s.step(func() { p.Owed(at, owed, min(next, max(0, end-1)), next) })
+		return nil
+	}
+	continues, err := s.logContinues(ctx, p, place, end)
+	if err != nil {
+		return err
+	}
+	if continues {
+		s.step(func() { p.Skip(at, place) })
+		return nil
+	}
+	now, err := s.snapshot(ctx, p.ctx)
+	switch {
+	case err != nil:
+		return err
+	case now.Marks[p.Number].LastTo >= decided:
+		s.step(func() { p.Lose(at, to, next) })
+	case f != nil: // the store was restored: it decides the frame and those before it again
+		s.step(func() { p.Skip(at, place) })
+	}
+	return nil
+}
+
+// readOutbox returns the frames of the outbox that continue a cursor, or the position that it
+// has to reach first. What is in the outbox was decided, since it is in the same store.
+func (s *Stage) readOutbox(ctx context.Context, p *partition, at core.LogCursor) (owed []*change.Frame, missing change.Version, err error) {
+	var rows [][]byte
+	if err := s.retryUntil(ctx, p.ctx, "read the outbox", func() (err error) {
+		rows, err = s.opt.Store.Outbox(ctx, p.Number)
+		return err
+	}); err != nil {
+		return nil, 0, err
+	}
+	frames := make([]*change.Frame, len(rows))
+	for i, row := range rows {
+		if frames[i], err = change.ParseFrameHeader(row); err != nil {
+			return nil, 0, store.WithClass(err, store.Fatal)
+		}
+	}
+	owed, missing = at.Continue(frames)
+	for _, f := range owed {
+		if err := f.Open(); err != nil {
+			return nil, 0, store.WithClass(err, store.Fatal)
+		}
+	}
+	return owed, missing, nil
+}
+
+// logContinues reports whether the log has, from a cursor's next record up to an offset, a frame
+// that counts and continues the cursor.
+func (s *Stage) logContinues(ctx context.Context, p *partition, at core.LogCursor, end int64) (bool, error) {
+	if at.Next >= end {
+		return false, nil
+	}
+	reader := s.opt.Log.NewReader()
+	defer reader.Close()
+	for at.Next < end {
+		within, cancel := context.WithTimeout(ctx, readPatience)
+		records, err := reader.Read(within, p.Number, at.Next)
+		cancel()
+		if err != nil {
+			return false, err // there are records: a log that is slow is no gap
+		}
+		frames, err := s.readFrames(ctx, p, records, true)
+		if err != nil {
+			return false, err
+		}
+		for i := range frames {
+			if f := &frames[i]; f.Counts && at.Judge(f.Frame.Frame) == core.Follows {
+				return true, nil
+			}
+		}
+		at.Next = records[len(records)-1].Offset + 1
+	}
+	return false, nil
+}
+
+// tick checks periodically whether logs end too early, and whether the partitions are
+// still this process's although nothing moves.
+func (s *Stage) tick() {
+	tokens := time.Now()
+	for wait.Sleep(s.ctx, tickPeriod) {
+		if err := s.checkEnds(s.ctx); err != nil && s.ctx.Err() == nil {
+			s.log.Debug("cannot compare the changes log with the store", "event", "delivery.log_unchecked", "error", err)
+		}
+		if time.Since(tokens) > tokenPeriod {
+			tokens = time.Now()
+			s.saver.checkTokens(s.ctx)
+		}
+	}
+}
+
+// checkEnds finds partitions whose log ends below the last frame that was decided and
+// published: no later frame would show that. Each is checked in a goroutine of its own,
+// since its log may not answer.
+func (s *Stage) checkEnds(ctx context.Context) error {
+	now, err := s.snapshots.latest(ctx)
+	if err != nil {
+		return err
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if l.valid() {
-		l.move(feed{fed: was.fed, next: start})
+	for _, p := range s.parts {
+		to := now.Marks[p.Number].LastTo
+		if p.checking || !p.Lacks(to) {
+			continue
+		}
+		p.checking = true
+		s.running.Go(func() {
+			err := s.checkEnd(p.ctx, p, to)
+			s.mu.Lock()
+			p.checking = false
+			s.mu.Unlock()
+			if err != nil && p.ctx.Err() == nil {
+				s.log.Debug("cannot compare a partition of the changes log with the store", "event", "delivery.log_unchecked", "partition", p.Number, "error", err)
+			}
+		})
 	}
 	return nil
+}
+
+// checkEnd compares the end of a partition's log with the decisions up to a position.
+func (s *Stage) checkEnd(ctx context.Context, p *partition, to change.Version) error {
+	// In this order: what left the outbox is in the log.
+	rows, err := s.opt.Store.Outbox(ctx, p.Number)
+	if err != nil {
+		return err
+	}
+	start, end, err := s.opt.Log.Offsets(ctx, p.Number)
+	if err == nil {
+		s.step(func() { p.LogEnded(to, start, end, len(rows) > 0) })
+	}
+	return err
 }

@@ -7,11 +7,13 @@
 // changes of one decision, service by service. The owner of a partition reads it
 // once, whatever the number of services:
 //
-//	frame ─ does it count? ─ skip, follow or bridge a gap ─┬─ slice ─ worker of service 1 ─ sink
-//	                                                       ├─ slice ─ worker of service 2 ─ sink
-//	                                                       └─ …
+//	frame ─ does it count? ─ does it follow? ─┬─ slice ─ worker of service 1 ─ sink
+//	                                          ├─ slice ─ worker of service 2 ─ sink
+//	                                          └─ …
 //
-// The [Stage] hands each service its slice and acknowledges the message at once.
+// The [Stage] hands each service its slice and acknowledges the message at once. Package core
+// makes all decisions on the way; the stage has the goroutines, the sinks, the store, the log and
+// one mutex around the core.Flow (see Stage.step).
 // A worker merges the slices of all partitions into batches for its sink:
 //
 //	in hand ─ core decides ─ sink ─ core judges ─ advance its slices, park, bury ─ save the positions
@@ -27,23 +29,23 @@
 // The consumer group's offsets in Kafka are not used: when the store is restored,
 // positions go back with it.
 //
-// # Behind
+// # Lagging services
 //
 // The changes that wait for sinks are bounded over all services. A slice keeps all of its
 // frame in memory; once such frames come to twice the bound, waiting slices are copied
-// out of them. A service whose sink fails, or that fills the memory while others have
-// nothing to do, falls behind: its waiting slices are dropped, and the other services
-// continue. One reader per partition feeds all services that are behind, the lowest
-// position first, and jumps on when none of those can take more; a sink that is
-// unreachable costs a position in a row and one small batch to try with. A service is
-// live again when its reader has reached what the tail handed out.
+// out of them. A service whose sink fails, or that fills the memory while others are idle,
+// becomes lagging: its waiting slices are dropped, and the other services continue. One reader
+// per partition feeds all lagging services, the lowest position first, and jumps on when none of
+// those can take more; a service with an unreachable target costs a position in a row and one
+// small batch to try with. A service is live again when its reader has reached the tail.
 //
 // # What counts
 //
-// A frame counts only if it belongs to the store's history, by a look at the store
-// after the frame was read: a restored store forgot some, and their records are
-// decided again. A frame that ends at or below the position is a repetition. One whose
-// predecessor was not seen may follow a gap; see bridge.go.
+// A frame counts only if it belongs to the store's history, by a snapshot of the store
+// after the frame was read: a restored store lost some, and their records are
+// decided again. A frame that ends at or below the position is a repetition. The predecessor of a
+// frame may be missing: the services that lack it become lagging, and the catch-up reader searches
+// it in the outbox and in the rest of the log before it counts as lost; see Stage.search.
 //
 // # Failures
 //
@@ -80,6 +82,6 @@
 //
 // At least once to the sink, with the same key, version and bytes at every
 // attempt; in order per entity. A sink that can read its target (sinks.Recoverer) is asked
-// after each take-over what is there already, and skips that. The sink makes of it
+// after each takeover what is there already, and skips that. The sink makes of it
 // exactly one effect, or documents what it cannot do (I2).
 package deliver

@@ -134,7 +134,7 @@ func (s *Stage) takers() (takers map[string]*worker, names []string) {
 	for _, w := range s.workers {
 		state := w.condition.now().State
 		// A worker whose last attempt failed and that has nothing in flight may work again.
-		if w.opt.Retry.Later > 0 && (state == StateRunning || state == StateRetrying && !w.busy) {
+		if w.opt.Retry.Later > 0 && (state == StateRunning || state == StateRetrying && !w.queue.Busy()) {
 			takers[w.opt.Name] = w
 			names = append(names, w.opt.Name)
 		}
@@ -147,7 +147,7 @@ func (s *Stage) owns(l *store.DeadLetter) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	p := s.parts[s.opt.Partition(l.Entity, math.MaxUint64)] // where the request goes
-	return p != nil && !p.gone
+	return p != nil && !p.Revoked()
 }
 
 // offer requests that a dead letter is offered again, as an operator's replay does: a

@@ -13,54 +13,13 @@ import (
 	"github.com/seed-86dfc502/weir/store"
 )
 
-// rowEdit is the next state of a retrying row, which the next swap of its partition
-// writes together with the positions.
-type rowEdit struct {
-	put    *store.DeadLetter
-	ended  bool
-	letter *store.DeadLetter
-	parked bool   // letter takes the place of a row
-	at     uint64 // of partition.edits
-}
-
-// edit sets the next state of a row. Bytes that are not stored yet are kept.
-// The caller holds the stage's mutex.
-func (p *partition) edit(key string, e rowEdit) {
-	p.edits++
-	e.at = p.edits
-	next := e.put
-	if e.letter != nil {
-		next = e.letter
-	}
-	if old := p.rows[key].put; old != nil && next != nil && next.Payload == nil {
-		next.Payload, next.Headers = old.Payload, old.Headers
-	}
-	p.rows[key] = e
-}
-
-// rowSwap adds the edits of p to a swap. The caller holds the stage's mutex.
-func (p *partition) rowSwap(swap *store.ProgressSwap) {
-	for _, key := range slices.Sorted(maps.Keys(p.rows)) {
-		switch e := p.rows[key]; {
-		case e.put != nil:
-			swap.Retrying = append(swap.Retrying, *e.put)
-		case e.ended:
-			swap.Ended = append(swap.Ended, key)
-		case e.parked:
-			swap.Letters = append(swap.Letters, store.Concluded{Row: key, DeadLetter: *e.letter})
-		default:
-			swap.Letters = append(swap.Letters, store.Concluded{DeadLetter: *e.letter})
-		}
-	}
-}
-
 func (w *worker) key(i *core.Item) string {
 	return store.RetryingKey(w.opt.Name, i.Partition, i.Position)
 }
 
 // putRow writes the row of a parked change; v is nil or was loaded if the store has its
-// bytes. The caller holds the stage's mutex.
-func (w *worker) putRow(p *partition, i *core.Item, v *delivery) {
+// bytes. Part of step.
+func (w *worker) putRow(p *core.Partition, i *core.Item, v *delivery) {
 	var c *change.Change
 	if v != nil && v.slice != nil {
 		c = &v.change
@@ -79,14 +38,14 @@ func (w *worker) putRow(p *partition, i *core.Item, v *delivery) {
 		panic(err) // no such header
 	}
 	letter.State, letter.Code, letter.DedupKey = store.LetterRetrying, codeRetrying, w.key(i)
-	p.edit(letter.DedupKey, rowEdit{put: &letter})
+	p.Edit(letter.DedupKey, core.RowEdit{Put: &letter})
 }
 
 // codeRetrying is the code of rows that are tried again.
 const codeRetrying = "retrying"
 
 // restored returns the rows of a partition that was taken over.
-func restored(p *partition, rows []store.DeadLetter) []*core.Item {
+func restored(p *core.Partition, rows []store.DeadLetter) []*core.Item {
 	items := make([]*core.Item, len(rows))
 	for n := range rows {
 		l := &rows[n]
@@ -104,16 +63,16 @@ const CodeServiceRemoved = "service_removed"
 
 // abandon makes an ordinary letter of a retrying change of a service that is not
 // configured. It is due at once, so a service that returns with retry.redrive_after gets it. Only a
-// process of the active revision can save that. The caller holds the stage's mutex.
-func (p *partition) abandon(l store.DeadLetter, key string) {
+// process of the active revision can save that. Part of step.
+func abandon(p *core.Partition, l store.DeadLetter, key string) {
 	l.State, l.Code, l.Later, l.NextTry = store.LetterOpen, CodeServiceRemoved, time.Microsecond, time.Time{}
 	l.Reason = "its service was removed from the configuration; last failure: " + l.Reason
 	l.DedupKey = "removed/" + key
-	p.edit(key, rowEdit{letter: &l, parked: true})
+	p.Edit(key, core.RowEdit{Letter: &l, Parked: true})
 }
 
 // restoreRows hands the rows of a partition to its services; those of a service that is not
-// configured become letters. The caller holds the stage's mutex.
+// configured become letters. Part of step.
 func (s *Stage) restoreRows(p *partition, rows []store.DeadLetter) {
 	by := map[string][]store.DeadLetter{}
 	for i := range rows {
@@ -122,7 +81,7 @@ func (s *Stage) restoreRows(p *partition, rows []store.DeadLetter) {
 	for _, w := range s.workers {
 		of := by[w.opt.Name]
 		delete(by, w.opt.Name)
-		w.arrived = append(w.arrived, arrival{p, restored(p, of)})
+		w.arrived = append(w.arrived, arrival{p.Partition, restored(p.Partition, of)})
 		w.parked += len(of)
 		if len(of) > 0 {
 			wait.Offer(w.wakeUp, struct{}{})
@@ -130,7 +89,7 @@ func (s *Stage) restoreRows(p *partition, rows []store.DeadLetter) {
 	}
 	for _, of := range by {
 		for _, l := range of {
-			p.abandon(l, l.DedupKey)
+			abandon(p.Partition, l, l.DedupKey)
 		}
 	}
 }
@@ -156,7 +115,7 @@ func (w *worker) load(work, stop context.Context, items []*core.Item) error {
 	}
 	w.s.mu.Lock()
 	for key, i := range byKey { // those that are not saved yet
-		if put := i.Owner.(*partition).rows[key].put; put != nil && put.Payload != nil {
+		if put := i.Owner.(*core.Partition).Row(key); put != nil && put.Payload != nil {
 			rows = append(rows, *put)
 		}
 	}
@@ -181,9 +140,9 @@ func (w *worker) load(work, stop context.Context, items []*core.Item) error {
 
 // saved returns when the progress of the items' partitions is saved.
 func (w *worker) saved(work context.Context, items []*core.Item) error {
-	parts := make([]*partition, 0, len(items))
+	parts := make([]*core.Partition, 0, len(items))
 	for _, i := range items {
-		if p := i.Owner.(*partition); !slices.Contains(parts, p) {
+		if p := i.Owner.(*core.Partition); !slices.Contains(parts, p) {
 			parts = append(parts, p)
 		}
 	}

@@ -28,36 +28,18 @@ const (
 	repairPatience = time.Second
 	// repairRate bounds the requests per second: events of today share the inbox with them.
 	repairRate = 5000
-	// Wait of a partition whose inbox rejected requests.
-	minRepairPause, maxRepairPause = time.Second, time.Minute
 	// maxRequested bounds the services of one request.
 	maxRequested = 256
 )
 
-// passLost moves a follower past lost changes, to a position and a record of the log. The
-// services that needed them need a repair.
-func (l follower) passLost(to change.Version, next int64) {
-	s := l.s
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if !l.valid() || l.feed().fed >= to {
-		return
+// reportLost reports changes that the service lost.
+func (w *worker) reportLost(e core.Signal) {
+	w.s.opt.Metrics.gapsOf(w.opt.Name).Inc()
+	level, text := slog.LevelWarn, "changes expired before delivery; their entities are decided again"
+	if w.traits.Kind == sinks.Log {
+		level, text = slog.LevelError, "changes expired before delivery; this service's log has a gap"
 	}
-	for _, c := range l.p.cursors {
-		at, affected := l.affected(c)
-		if !affected || at >= to {
-			continue
-		}
-		c.repair.Lose(at, to)
-		s.opt.Metrics.gapsOf(c.w.opt.Name).Inc()
-		level, text := slog.LevelWarn, "changes expired before delivery; their entities are decided again"
-		if c.w.traits.Kind == sinks.Log {
-			level, text = slog.LevelError, "changes expired before delivery; this service's log has a gap"
-		}
-		c.w.log.Log(context.Background(), level, text, "event", "delivery.lost", "partition", l.p.number, "from", at.String(), "to", to.String())
-	}
-	l.move(feed{fed: to, next: next})
-	wait.Offer(s.repairs, struct{}{})
+	w.log.Log(context.Background(), level, text, "event", "delivery.lost", "partition", e.Partition.Number, "from", e.From.String(), "to", e.To.String())
 }
 
 // walk serves all repairs until the stage ends.
@@ -80,17 +62,13 @@ type repairOf struct {
 	service, partition int32
 }
 
-// servedRepair is a repair as it was when a page was read.
-type servedRepair struct {
-	core.Repair
-	c *cursor
-}
-
 // walkPage serves one page of entities from place on, and returns the place of the next. With
 // no repair to serve it returns how long that may last.
 func (s *Stage) walkPage(ctx context.Context, place string) (next string, idle time.Duration, err error) {
-	served, after, from, to, idle := s.joinWalk(place)
-	if len(served) == 0 {
+	s.mu.Lock()
+	lost, after, from, to, idle := s.flow.JoinWalk(place, time.Now())
+	s.mu.Unlock()
+	if len(lost) == 0 {
 		return place, idle, nil
 	}
 	var rows []store.Row
@@ -100,21 +78,22 @@ func (s *Stage) walkPage(ctx context.Context, place string) (next string, idle t
 	}); err != nil {
 		return place, 0, err
 	}
-	p := &pageRequests{s: s, last: next, left: map[*cursor]int{}, failed: map[*cursor]bool{}, batches: map[int32]*requestBatch{}, done: make(chan struct{})}
-	for of, r := range served {
-		if !r.Covers(after, next) {
-			delete(served, of)
+	p := &pageRequests{s: s, last: next, left: map[*core.Lane]int{}, failed: map[*core.Lane]bool{}, batches: map[int32]*requestBatch{}, done: make(chan struct{})}
+	served := map[repairOf]core.Served{}
+	for _, r := range lost {
+		if r.Covers(after, next) {
+			served[repairOf{r.Lane.Queue.Number, r.Lane.Partition.Number}] = r
 		}
 	}
 	n := p.collect(served, rows)
-	s.mu.Lock()
-	for _, r := range served {
-		if p.left[r.c] == 0 {
-			p.advance(r.c)
+	s.step(func() {
+		for _, r := range served {
+			if p.left[r.Lane] == 0 {
+				p.advance(r.Lane)
+			}
 		}
-	}
-	p.append(ctx)
-	s.mu.Unlock()
+		p.append(ctx)
+	})
 	select {
 	case <-p.done:
 	case <-time.After(repairPatience):
@@ -124,45 +103,13 @@ func (s *Stage) walkPage(ctx context.Context, place string) (next string, idle t
 	return next, 0, nil
 }
 
-// joinWalk returns the repairs that can be served now, behind which entity the next page
-// begins, and the range of versions to look for.
-func (s *Stage) joinWalk(place string) (served map[repairOf]servedRepair, after string, from, to change.Version, idle time.Duration) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	served, idle, from = map[repairOf]servedRepair{}, time.Hour, math.MaxInt64
-	var repairs []*core.Repair
-	var cursors []*cursor
-	for _, p := range s.parts {
-		for _, c := range p.cursors {
-			if !c.repair.Needed() || p.requesting > 0 || p.gone {
-				continue
-			}
-			if pause := time.Until(p.repairAfter); pause > 0 {
-				idle = min(idle, pause)
-				continue
-			}
-			repairs, cursors = append(repairs, &c.repair), append(cursors, c)
-			low, high := c.repair.Bounds()
-			from, to = min(from, low), max(to, high)
-		}
-	}
-	if after = place; len(repairs) > 0 {
-		after = core.NextPage(place, repairs)
-	}
-	for _, c := range cursors {
-		c.repair.Join(after)
-		served[repairOf{c.w.opt.Number, c.p.number}] = servedRepair{c.repair, c}
-	}
-	return served, after, from, to, idle
-}
-
 // pageRequests are the requests for a page of entities. Once appended, its fields but done
 // are guarded by the stage's mutex.
 type pageRequests struct {
 	s       *Stage
 	last    string // the page's last entity
-	left    map[*cursor]int
-	failed  map[*cursor]bool
+	left    map[*core.Lane]int
+	failed  map[*core.Lane]bool
 	batches map[int32]*requestBatch // by inbox partition
 	open    int                     // batches
 	done    chan struct{}           // closed when the inbox has answered all batches
@@ -171,12 +118,12 @@ type pageRequests struct {
 // requestBatch is the requests to one inbox partition.
 type requestBatch struct {
 	records []change.Record
-	of      map[*cursor]bool
+	of      map[*core.Lane]bool
 }
 
 // collect makes the requests of a page: one for the services whose lost change of an entity
 // has the same version. It returns how many.
-func (p *pageRequests) collect(served map[repairOf]servedRepair, rows []store.Row) (n int) {
+func (p *pageRequests) collect(served map[repairOf]core.Served, rows []store.Row) (n int) {
 	s, operation := p.s, uuid.NewString()
 	open := map[change.Version]*change.Control{} // of the entity
 	for i, r := range rows {
@@ -187,11 +134,11 @@ func (p *pageRequests) collect(served map[repairOf]servedRepair, rows []store.Ro
 		if !found || r.Content == nil || r.Entity <= of.At() || !of.Has(r.Version) {
 			continue
 		}
-		c := of.c
+		c := of.Lane
 		to := s.opt.Partition(r.Entity, math.MaxUint64)
 		b := p.batches[to]
 		if b == nil {
-			b = &requestBatch{of: map[*cursor]bool{}}
+			b = &requestBatch{of: map[*core.Lane]bool{}}
 			p.batches[to] = b
 		}
 		if !b.of[c] {
@@ -199,11 +146,11 @@ func (p *pageRequests) collect(served map[repairOf]servedRepair, rows []store.Ro
 			p.left[c]++
 		}
 		if control := open[r.Version]; control != nil && len(control.Services) < maxRequested {
-			control.Services = append(control.Services, c.w.opt.Name)
+			control.Services = append(control.Services, c.Queue.Name)
 			continue
 		}
 		control := &change.Control{
-			ID: operation + "/" + r.Entity, Action: change.Redecide, Services: []string{c.w.opt.Name}, Version: r.Version,
+			ID: operation + "/" + r.Entity, Action: change.Redecide, Services: []string{c.Queue.Name}, Version: r.Version,
 			Force: true, Actor: change.Deliver, Reason: "its change was lost from the log",
 		}
 		open[r.Version] = control
@@ -214,14 +161,14 @@ func (p *pageRequests) collect(served map[repairOf]servedRepair, rows []store.Ro
 }
 
 // append appends all batches, each in a goroutine of its own: one inbox partition that is
-// blocked holds up no other. The caller holds the stage's mutex.
+// blocked holds up no other. Part of step.
 func (p *pageRequests) append(ctx context.Context) {
 	if p.open = len(p.batches); p.open == 0 {
 		close(p.done)
 	}
 	for _, b := range p.batches {
 		for c := range b.of {
-			c.p.requesting++
+			c.Partition.Requesting()
 		}
 		p.s.running.Go(func() { p.answered(b, p.s.opt.Control(ctx, b.records...)) })
 	}
@@ -230,35 +177,27 @@ func (p *pageRequests) append(ctx context.Context) {
 // answered records the outcome of a batch.
 func (p *pageRequests) answered(b *requestBatch, err error) {
 	s := p.s
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for c := range b.of {
-		part := c.p
-		p.left[c]--
-		p.failed[c] = p.failed[c] || err != nil
-		part.requesting--
-		if p.left[c] == 0 && !p.failed[c] {
-			p.advance(c)
-			part.repairPause = 0
-		} else if err != nil && time.Until(part.repairAfter) <= 0 {
-			part.repairPause = min(max(2*part.repairPause, minRepairPause), maxRepairPause)
-			part.repairAfter = time.Now().Add(part.repairPause)
-			if s.ctx.Err() == nil {
-				s.log.Warn("inbox rejects requests to decide lost changes again; retrying", "event", "repair.blocked", "partition", part.number, "error", err)
+	s.step(func() {
+		for l := range b.of {
+			p.left[l]--
+			p.failed[l] = p.failed[l] || err != nil
+			if l.Partition.Requested(err == nil, time.Now()) && s.ctx.Err() == nil {
+				s.log.Warn("inbox rejects requests to decide lost changes again; retrying", "event", "repair.blocked", "partition", l.Partition.Number, "error", err)
+			}
+			if p.left[l] == 0 && !p.failed[l] {
+				p.advance(l)
 			}
 		}
-	}
-	if p.open--; p.open == 0 {
-		close(p.done)
-	}
+		if p.open--; p.open == 0 {
+			close(p.done)
+		}
+	})
 	wait.Offer(s.repairs, struct{}{})
 }
 
-// advance moves a repair behind the page. The caller holds the stage's mutex.
-func (p *pageRequests) advance(c *cursor) {
-	if c.repair.Advance(p.last); !c.repair.Needed() {
-		c.w.log.Info("all lost changes are requested again", "event", "repair.done", "partition", c.p.number)
+// advance moves a repair behind the page; part of step.
+func (p *pageRequests) advance(l *core.Lane) {
+	if l.Visited(p.last) {
+		p.s.log.Info("all lost changes are requested again", "event", "repair.done", "service", l.Queue.Name, "partition", l.Partition.Number)
 	}
-	c.p.edits++
-	p.s.saver.poke()
 }

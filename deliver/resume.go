@@ -4,19 +4,20 @@ import (
 	"context"
 	"slices"
 
+	"github.com/seed-86dfc502/weir/deliver/core"
 	"github.com/seed-86dfc502/weir/sinks"
 )
 
 // resume lets a sinks.Recoverer read its predecessor's writes from its target, for each
-// partition of a batch before its first write since the take-over. It retries until stop
-// ends. The sink's mark is saved before anything is written, or the next owner would not
+// partition of a batch before its first write since the takeover. It retries until stop
+// ends. The sink's bookmark is saved before anything is written, or the next owner would not
 // know where to look.
 func (w *worker) resume(work, stop context.Context, batch []*slice) error {
 	sink, ok := w.opt.Sink.(sinks.Recoverer)
 	if !ok {
 		return nil
 	}
-	var fresh []*cursor
+	var fresh []*core.Lane
 	if err := w.until(work, stop, func(ctx context.Context) error {
 		var claims []sinks.Takeover
 		if fresh, claims = w.claims(batch); len(fresh) == 0 {
@@ -30,10 +31,10 @@ func (w *worker) resume(work, stop context.Context, batch []*slice) error {
 	first := false
 	w.s.mu.Lock()
 	for _, c := range fresh {
-		c.resumed = true
-		if c.mark == "" {
-			c.mark, _ = sink.Bookmark(c.p.number)
-			c.p.edits++
+		c.Resumed = true
+		if c.Mark() == "" {
+			mark, _ := sink.Bookmark(c.Partition.Number)
+			c.SetMark(mark)
 			first = true
 		}
 	}
@@ -41,36 +42,37 @@ func (w *worker) resume(work, stop context.Context, batch []*slice) error {
 	if !first {
 		return nil
 	}
-	parts := make([]*partition, 0, len(fresh))
+	parts := make([]*core.Partition, 0, len(fresh))
 	for _, c := range fresh {
-		parts = append(parts, c.p)
+		parts = append(parts, c.Partition)
 	}
 	return w.s.saver.await(work, parts)
 }
 
 // claims returns the cursors and claims of a batch that the sink has not resumed.
-func (w *worker) claims(batch []*slice) (fresh []*cursor, claims []sinks.Takeover) {
+func (w *worker) claims(batch []*slice) (fresh []*core.Lane, claims []sinks.Takeover) {
 	w.s.mu.Lock()
 	defer w.s.mu.Unlock()
 	for _, sl := range batch {
-		c := sl.c
-		if c.resumed || c.p.gone || slices.Contains(fresh, c) {
+		c := sl.Lane
+		if c.Resumed || c.Partition.Revoked() || slices.Contains(fresh, c) {
 			continue
 		}
 		fresh = append(fresh, c)
-		claims = append(claims, sinks.Takeover{Partition: c.p.number, Below: c.position().Version, Bookmark: c.mark})
+		claims = append(claims, sinks.Takeover{Partition: c.Partition.Number, Below: c.Position().Version, Bookmark: c.Mark()})
 	}
 	return fresh, claims
 }
 
-// keepMark adopts the sink's mark if everything that was written is below the position. The caller holds the stage's mutex.
-func (w *worker) keepMark(c *cursor) {
+// keepMark adopts the sink's bookmark if everything that was written is below the position; part
+// of step.
+func (w *worker) keepMark(c *core.Lane) {
 	sink, ok := w.opt.Sink.(sinks.Recoverer)
-	if !ok || !c.resumed {
+	if !ok || !c.Resumed {
 		return
 	}
-	if mark, above := sink.Bookmark(c.p.number); c.position().Version > above {
-		c.mark = mark
+	if mark, above := sink.Bookmark(c.Partition.Number); c.Position().Version > above {
+		c.SetMark(mark)
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/seed-86dfc502/weir/deliver/core"
 	"github.com/seed-86dfc502/weir/internal/crash"
 	"github.com/seed-86dfc502/weir/internal/wait"
 	"github.com/seed-86dfc502/weir/store"
@@ -59,7 +60,7 @@ func (v *saver) saveAll(ctx, patience context.Context) {
 	v.s.mu.Lock()
 	var moved []*partition
 	for _, p := range v.s.parts {
-		if !p.gone && p.edits != p.stored {
+		if !p.Revoked() && !p.Stored(p.Edits()) {
 			moved = append(moved, p)
 		}
 	}
@@ -69,7 +70,7 @@ func (v *saver) saveAll(ctx, patience context.Context) {
 		err := v.save(ctx, moved)
 		if err == nil {
 			if halted {
-				v.s.log.Info("resumed: the store takes the progress of deliveries again", "event", "deliver.resumed")
+				v.s.log.Info("resumed: the store accepts progress again", "event", "deliver.resumed")
 			}
 			break
 		}
@@ -78,7 +79,7 @@ func (v *saver) saveAll(ctx, patience context.Context) {
 			pause = time.Second
 		} else if failures == 1 {
 			halted = true
-			v.s.log.Warn("halted: the store does not take the progress of deliveries; trying again until it does", "event", "deliver.halted", "error", err)
+			v.s.log.Warn("halted: the store does not accept progress; retrying", "event", "deliver.halted", "error", err)
 		}
 		if !wait.Sleep(patience, pause) {
 			return
@@ -103,7 +104,15 @@ func (v *saver) save(ctx context.Context, parts []*partition) error {
 	if err := v.resolve(ctx, parts); err != nil {
 		return err
 	}
-	swaps, swapped := v.swaps(parts)
+	var swaps []store.ProgressSwap
+	var swapped []*partition
+	v.s.mu.Lock()
+	for _, p := range parts {
+		if swap, needed := p.Swap(newToken()); needed {
+			swaps, swapped = append(swaps, swap), append(swapped, p)
+		}
+	}
+	v.s.mu.Unlock()
 	if len(swaps) == 0 {
 		return nil
 	}
@@ -117,50 +126,20 @@ func (v *saver) save(ctx context.Context, parts []*partition) error {
 	var lost []*partition
 	v.s.mu.Lock()
 	for i, p := range swapped {
-		if !done[i] {
-			if !p.gone {
-				lost = append(lost, p)
-			}
-			p.swap = nil
-			continue
+		if p.Swapped(done[i]); !done[i] && !p.Revoked() {
+			lost = append(lost, p)
 		}
-		p.swapped()
 	}
 	v.s.mu.Unlock()
 	v.s.onProgressLost(lost)
 	return nil
 }
 
-// swaps returns the swaps that partitions need, and their partitions, which remember
-// them.
-func (v *saver) swaps(parts []*partition) (swaps []store.ProgressSwap, of []*partition) {
-	v.s.mu.Lock()
-	defer v.s.mu.Unlock()
-	for _, p := range parts {
-		if p.edits == p.stored {
-			continue
-		}
-		t := &progressSwap{token: newToken(), positions: p.positions(), edits: p.edits}
-		if slices.Equal(t.positions, p.saved) && len(p.rows) == 0 {
-			p.stored = p.edits
-			continue
-		}
-		p.swap = t
-		swap := store.ProgressSwap{
-			Progress: store.Progress{Partition: p.number, Token: t.token, Positions: t.positions}, Old: p.token, Saved: p.saved, Floor: p.floor,
-		}
-		p.rowSwap(&swap)
-		swaps = append(swaps, swap)
-		of = append(of, p)
-	}
-	return swaps, of
-}
-
-// resolve finds out the outcome of swaps by the tokens of the rows. The caller holds
-// v.sem.
+// resolve finds the outcome of swaps by the tokens of the rows. Only the holder of v.sem calls
+// it.
 func (v *saver) resolve(ctx context.Context, parts []*partition) error {
 	v.s.mu.Lock()
-	unsure := slices.ContainsFunc(parts, func(p *partition) bool { return p.swap != nil })
+	unsure := slices.ContainsFunc(parts, func(p *partition) bool { return p.Unsure() })
 	v.s.mu.Unlock()
 	if !unsure {
 		return nil
@@ -171,35 +150,43 @@ func (v *saver) resolve(ctx context.Context, parts []*partition) error {
 	}
 	v.s.mu.Lock()
 	defer v.s.mu.Unlock()
-	resolveSwaps(rows, parts)
+	for _, p := range parts {
+		p.Resolve(rows)
+	}
 	return nil
 }
 
-// resolveSwaps applies the swaps that the rows show as done, and drops the others. The caller holds the stage's mutex.
-func resolveSwaps(rows []store.Progress, parts []*partition) {
-	for _, p := range parts {
-		t := p.swap
-		if t != nil && slices.ContainsFunc(rows, func(r store.Progress) bool { return r.Partition == p.number && r.Token == t.token }) {
-			p.swapped()
-		}
-		p.swap = nil
+// checkTokens finds partitions that another process took over unnoticed.
+func (v *saver) checkTokens(ctx context.Context) {
+	select {
+	case v.sem <- struct{}{}:
+	case <-ctx.Done():
+		return
 	}
-}
-
-// swapped applies the swap that was done. The caller holds the stage's mutex.
-func (p *partition) swapped() {
-	t := p.swap
-	p.token, p.saved, p.stored = t.token, t.positions, t.edits
-	p.swap = nil
-	maps.DeleteFunc(p.rows, func(_ string, e rowEdit) bool { return e.at <= t.edits })
+	v.s.mu.Lock()
+	parts := slices.Collect(maps.Values(v.s.parts)) // the rows need not have later ones
+	v.s.mu.Unlock()
+	rows, err := v.s.opt.Store.AllProgress(ctx)
+	var lost []*partition
+	if err == nil {
+		v.s.mu.Lock()
+		for _, p := range parts {
+			if owned := p.Resolve(rows); !owned && !p.Revoked() {
+				lost = append(lost, p)
+			}
+		}
+		v.s.mu.Unlock()
+	}
+	<-v.sem
+	v.s.onProgressLost(lost)
 }
 
 // await returns when the progress of partitions is saved, or they are revoked.
-func (v *saver) await(work context.Context, parts []*partition) error {
+func (v *saver) await(work context.Context, parts []*core.Partition) error {
 	v.s.mu.Lock()
-	want := make(map[*partition]uint64, len(parts))
+	want := make(map[*core.Partition]uint64, len(parts))
 	for _, p := range parts {
-		want[p] = p.edits
+		want[p] = p.Edits()
 	}
 	v.s.mu.Unlock()
 	for {
@@ -209,7 +196,7 @@ func (v *saver) await(work context.Context, parts []*partition) error {
 		v.s.mu.Lock()
 		missing := false
 		for p, edits := range want {
-			missing = missing || !p.gone && p.stored < edits
+			missing = missing || !p.Revoked() && !p.Stored(edits)
 		}
 		released := v.s.released
 		v.s.mu.Unlock()
@@ -228,22 +215,22 @@ func (v *saver) await(work context.Context, parts []*partition) error {
 	}
 }
 
-// looks shares looks at the store: a caller gets one that began after it called. Its sem
-// and read are set once.
-type looks struct {
+// snapshotCache shares snapshots of the store: a caller gets one that began after its call. Its
+// sem and read are set once.
+type snapshotCache struct {
 	read  func(ctx context.Context) (store.HistorySnapshot, error)
-	sem   chan struct{} // capacity 1: full while a look is under way
+	sem   chan struct{} // capacity 1: full during a read
 	begun atomic.Int64
 
-	// Of the last look that succeeded; owned by the holder of sem.
+	// Of the last read that succeeded; owned by the holder of sem.
 	last *store.HistorySnapshot
 	of   int64
 }
 
-// lookTimeout bounds one look, for which others may wait.
-const lookTimeout = time.Minute
+// snapshotTimeout bounds one read, for which others may wait.
+const snapshotTimeout = time.Minute
 
-func (l *looks) look(ctx context.Context) (*store.HistorySnapshot, error) {
+func (l *snapshotCache) latest(ctx context.Context) (*store.HistorySnapshot, error) {
 	before := l.begun.Load()
 	select {
 	case l.sem <- struct{}{}:
@@ -255,12 +242,12 @@ func (l *looks) look(ctx context.Context) (*store.HistorySnapshot, error) {
 		return l.last, nil
 	}
 	n := l.begun.Add(1)
-	within, cancel := context.WithTimeout(ctx, lookTimeout)
+	within, cancel := context.WithTimeout(ctx, snapshotTimeout)
 	defer cancel()
-	look, err := l.read(within)
+	read, err := l.read(within)
 	if err != nil {
 		return nil, err
 	}
-	l.last, l.of = &look, n
+	l.last, l.of = &read, n
 	return l.last, nil
 }

@@ -13,6 +13,7 @@ import (
 
 	"github.com/ThreeDotsLabs/watermill/message"
 	"github.com/seed-86dfc502/weir/change"
+	"github.com/seed-86dfc502/weir/deliver/core"
 	"github.com/seed-86dfc502/weir/internal/crash"
 	"github.com/seed-86dfc502/weir/internal/defaults"
 	"github.com/seed-86dfc502/weir/internal/tracing"
@@ -136,15 +137,15 @@ const (
 // transport.PartitionListener, and Handle is the router's handler. All methods
 // may be called concurrently.
 type Stage struct {
-	opt     Options
-	log     *slog.Logger
-	limit   context.Context
-	workers []*worker // guarded by mu once Run was called, and replaced, never changed
-	looks   looks
-	saver   saver
-	history *recorder
-	large   *largeWrites
-	repairs chan struct{} // capacity 1: a repair is needed, or its requests are answered
+	opt       Options
+	log       *slog.Logger
+	limit     context.Context
+	workers   []*worker // guarded by mu once Run was called, and replaced, never changed
+	snapshots snapshotCache
+	saver     saver
+	history   *recorder
+	large     *largeWrites
+	repairs   chan struct{} // capacity 1: a repair is needed, or its requests are answered
 
 	ctx        context.Context // ends when Run's does
 	stop       context.CancelFunc
@@ -154,13 +155,11 @@ type Stage struct {
 	revision   atomic.Int64   // see Options.Revision
 
 	mu       sync.Mutex
-	parts    map[int32]*partition  // guarded by mu; those that are assigned
-	held     int64                 // guarded by mu; bytes of the slices of all workers
-	frames   map[*change.Frame]int // guarded by mu; of which slices are held, with how many
-	kept     int64                 // guarded by mu; bytes of all frames of these
-	released chan struct{}         // guarded by mu; closed and replaced when the budget grew, or a service recovered
-	started  bool                  // guarded by mu; Run was called
-	closed   bool                  // guarded by mu; running starts nothing more
+	flow     *core.Flow           // guarded by mu, with its partitions, queues and slices; see step
+	parts    map[int32]*partition // guarded by mu; those that are assigned
+	released chan struct{}        // guarded by mu; closed and replaced at each core.Freed
+	started  bool                 // guarded by mu; Run was called
+	closed   bool                 // guarded by mu; running starts nothing more
 }
 
 // New makes a stage.
@@ -172,32 +171,29 @@ func New(opt Options) *Stage {
 	}
 	s := &Stage{
 		opt: opt, log: opt.Logger.With("stage", "deliver"), limit: opt.Limit,
-		parts: map[int32]*partition{}, frames: map[*change.Frame]int{}, released: make(chan struct{}), failed: make(chan error, 1),
+		flow: core.NewFlow(opt.Memory), parts: map[int32]*partition{}, released: make(chan struct{}), failed: make(chan error, 1),
 		repairs: make(chan struct{}, 1),
 	}
 	s.ctx, s.stop = context.WithCancel(context.Background())
 	s.large = newLargeWrites(opt.Memory)
-	s.looks.read, s.looks.sem = opt.Store.HistorySnapshot, make(chan struct{}, 1)
+	s.snapshots.read, s.snapshots.sem = opt.Store.HistorySnapshot, make(chan struct{}, 1)
 	s.saver.init(s)
 	s.history = newRecorder(s)
 	for _, service := range opt.Services {
-		s.workers = append(s.workers, newWorker(s, service))
+		w := newWorker(s, service)
+		s.workers = append(s.workers, w)
+		s.flow.Add(w.queue)
 	}
 	s.revision.Store(opt.Revision)
 	slices.SortFunc(s.workers, func(a, b *worker) int { return cmp.Compare(a.opt.Number, b.opt.Number) })
 	return s
 }
 
-// services returns the workers. The caller does not hold s.mu.
+// services returns the workers.
 func (s *Stage) services() []*worker {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.workers
-}
-
-// share is what one service may hold while it is behind or failing.
-func (s *Stage) share() int64 {
-	return max(256<<10, s.opt.Memory/int64(max(1, len(s.workers))))
 }
 
 // Run delivers until ctx is cancelled; then the writes in flight finish, unless their
@@ -234,60 +230,101 @@ func (s *Stage) Run(ctx context.Context) error {
 	return err
 }
 
-// wake wakes those that wait for budget, or for a service to recover.
-// The caller holds s.mu.
-func (s *Stage) wake() {
-	close(s.released)
-	s.released = make(chan struct{})
+// step runs do, which may change the flow, and applies its signals.
+func (s *Stage) step(do func()) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	do()
+	s.signalled()
+}
+
+// signalled applies the signals of the flow; part of step.
+func (s *Stage) signalled() {
+	var of *worker // of a signal's queue
+	freed, saved := false, false
+	for _, e := range s.flow.Signals() {
+		if e.Queue != nil && (of == nil || of.queue != e.Queue) {
+			i := slices.IndexFunc(s.workers, func(w *worker) bool { return w.queue == e.Queue })
+			if i < 0 {
+				continue
+			}
+			of = s.workers[i]
+		}
+		switch e.Kind {
+		case core.Deliver:
+			wait.Offer(of.wakeUp, struct{}{})
+		case core.Read:
+			if p := s.parts[e.Partition.Number]; p != nil {
+				wait.Offer(p.wakeUp, struct{}{})
+			}
+		case core.Save:
+			saved = true
+		case core.Freed:
+			freed = true
+		case core.Walk:
+			wait.Offer(s.repairs, struct{}{})
+		case core.Missing:
+			s.log.Debug("changes are missing; searching them", "event", "delivery.gap", "partition", e.Partition.Number, "to", e.To.String())
+		case core.Lagging:
+			of.log.Warn("service is lagging; catching up separately", "event", "delivery.lagging")
+		case core.CaughtUp:
+			of.log.Info("caught up", "event", "delivery.caught_up", "partition", e.Partition.Number)
+		case core.Lost:
+			of.reportLost(e)
+		case core.RepairUnreadable:
+			of.log.Error("stored repair cannot be read; all entities are decided again", "event", "repair.unreadable", "partition", e.Partition.Number)
+		}
+	}
+	if saved {
+		s.saver.poke()
+	}
+	if freed {
+		close(s.released)
+		s.released = make(chan struct{})
+	}
 }
 
 // Assigned implements transport.PartitionListener: it takes the partitions over and
 // returns the offsets to read from. It retries until ctx ends.
-func (s *Stage) Assigned(ctx context.Context, _ string, partitions []int32) (map[int32]int64, error) {
+func (s *Stage) Assigned(ctx context.Context, _ string, partitions []int32) (starts map[int32]int64, err error) {
 	token := newToken()
 	var rows []store.Progress
-	err := s.retryUntil(ctx, s.ctx, "take over the progress of partitions", func() (err error) {
+	if err := s.retryUntil(ctx, s.ctx, "take over the progress of partitions", func() (err error) {
 		rows, err = s.opt.Store.TakeProgress(ctx, partitions, token)
 		return err
-	})
-	if err != nil {
+	}); err != nil {
 		return nil, err
 	}
 	crash.At(crash.ProgressTaken, "")
-	starts := make(map[int32]int64, len(rows))
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.closed {
-		return nil, errStopped
-	}
-	after := transport.LastAssignment()
-	for i := range rows {
-		if old := s.parts[rows[i].Partition]; old != nil {
-			s.drop(old)
+	starts, after := make(map[int32]int64, len(rows)), transport.LastAssignment()
+	s.step(func() {
+		if s.closed {
+			err = errStopped
+			return
 		}
-		p := newPartition(s, &rows[i], token, after)
-		s.parts[p.number] = p
-		starts[p.number] = p.feed.next
-		s.running.Go(func() { s.catchUp(p) })
-	}
-	wait.Offer(s.repairs, struct{}{})
-	s.saver.poke()
-	return starts, nil
+		for i := range rows {
+			s.revoke(s.parts[rows[i].Partition])
+			rows[i].Token = token
+			p := s.newPartition(&rows[i], after)
+			starts[p.Number] = p.Start()
+			s.running.Go(func() { s.catchUp(p) })
+		}
+	})
+	return starts, err
 }
 
 // Revoked implements transport.PartitionListener.
 func (s *Stage) Revoked(_ string, partitions []int32) {
-	s.mu.Lock()
 	var last []*partition
-	for _, n := range partitions {
-		if p := s.parts[n]; p != nil {
-			last = append(last, p)
-			s.drop(p)
-			delete(s.parts, n)
+	s.step(func() {
+		for _, n := range partitions {
+			if p := s.parts[n]; p != nil {
+				last = append(last, p)
+				s.revoke(p)
+				delete(s.parts, n)
+			}
 		}
-	}
-	s.wake()
-	s.mu.Unlock()
+	})
 	// If the store answers soon, the next owner does not repeat finished deliveries.
 	ctx, cancel := context.WithTimeout(s.limit, lastSave)
 	defer cancel()
@@ -296,15 +333,11 @@ func (s *Stage) Revoked(_ string, partitions []int32) {
 
 const lastSave = 2 * time.Second
 
-// drop ends the work for a partition. The caller holds s.mu.
-func (s *Stage) drop(p *partition) {
-	if p.gone {
-		return
-	}
-	p.gone = true
-	p.cancel()
-	for _, w := range s.workers {
-		w.dropPartition(p)
+// revoke ends the work for a partition, if there is one; part of step.
+func (s *Stage) revoke(p *partition) {
+	if p != nil {
+		p.cancel()
+		p.Revoke()
 	}
 }
 
@@ -312,23 +345,20 @@ func (s *Stage) drop(p *partition) {
 // token: either their revocation is on its way, or the store was restored.
 func (s *Stage) onProgressLost(lost []*partition) {
 	for _, p := range lost {
-		s.log.Warn("the progress of a partition is no longer this process's", "partition", p.number)
-		s.mu.Lock()
-		s.drop(p)
-		s.wake()
-		s.mu.Unlock()
+		s.log.Warn("partition has another owner", "event", "deliver.partition_lost", "partition", p.Number)
+		s.step(func() { s.revoke(p) })
 		time.AfterFunc(lostPatience, func() {
 			s.mu.Lock()
-			still := s.parts[p.number] == p
+			still := s.parts[p.Number] == p
 			s.mu.Unlock()
 			if still {
-				wait.Offer(s.failed, fmt.Errorf("partition %d: %w", p.number, ErrLost))
+				wait.Offer(s.failed, fmt.Errorf("partition %d: %w", p.Number, ErrLost))
 			}
 		})
 	}
 }
 
-// lostPatience is how long after another process's take-over the revocation may come.
+// lostPatience is how long after another process's takeover the revocation may come.
 const lostPatience = 3 * time.Second
 
 // Handle is the router's handler. It returns nil when the changes of the message's
@@ -359,17 +389,14 @@ func (s *Stage) Handle(msg *message.Message) error {
 	return nil
 }
 
-// Behind returns, for each service that is behind, the number of partitions in which it
-// is fed by the catch-up reader.
+// Behind returns, for each lagging service, the number of partitions in which it lags.
 func (s *Stage) Behind() map[string]int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	behind := map[string]int{}
-	for _, p := range s.parts {
-		for _, c := range p.cursors {
-			if !c.live {
-				behind[c.w.opt.Name]++
-			}
+	behind, lags := map[string]int{}, s.flow.Lags()
+	for _, w := range s.workers {
+		if n := lags[w.queue]; n > 0 {
+			behind[w.opt.Name] = n
 		}
 	}
 	return behind
@@ -380,20 +407,5 @@ func (s *Stage) Behind() map[string]int {
 func (s *Stage) Idle() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for _, w := range s.workers {
-		if w.busy || len(w.queue) > 0 || w.parked > 0 {
-			return false
-		}
-	}
-	for _, p := range s.parts {
-		if len(p.rows) > 0 { // a dead letter is not saved yet
-			return false
-		}
-		for _, c := range p.cursors {
-			if c.repair.Needed() {
-				return false
-			}
-		}
-	}
-	return true
+	return s.flow.Idle() && !slices.ContainsFunc(s.workers, func(w *worker) bool { return w.parked > 0 })
 }

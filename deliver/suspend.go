@@ -35,11 +35,11 @@ func (s *Stage) Suspend(all map[string]Suspension) {
 			continue
 		}
 		if suspension != nil {
-			w.log.Warn("paused by an operator", "by", suspension.By, "why", suspension.Why)
+			w.log.Warn("paused by an operator", "event", "delivery.suspended", "by", suspension.By, "why", suspension.Why)
 		} else {
-			w.log.Info("resumed by an operator")
+			w.log.Info("resumed by an operator", "event", "delivery.unsuspended")
 		}
-		w.wakeTails()
+		w.stateChanged()
 	}
 }
 

@@ -3,7 +3,6 @@ package deliver
 import (
 	"context"
 	"log/slog"
-	"math"
 	"slices"
 	"time"
 
@@ -26,7 +25,7 @@ type worker struct {
 	traits sinks.Traits
 	log    *slog.Logger
 	m      *serviceMetrics
-	wakeUp chan struct{} // capacity 1: queue grew, or a partition arrived or was revoked
+	wakeUp chan struct{} // capacity 1: the queue grew, or a partition arrived or was revoked
 	ctx    context.Context
 	cancel context.CancelFunc
 	ended  chan struct{} // closed when run has ended
@@ -34,20 +33,15 @@ type worker struct {
 	condition condition
 	history   *recorder // nil: none is kept
 
-	// Guarded by the stage's mutex.
-	queue   []*slice // that wait
-	held    int64    // bytes of those that wait or are in hand
-	since   time.Time
-	busy    bool // changes are in hand
-	full    bool // no more may come into hand
-	parked  int  // rows
-	removed bool // it ends
+	queue *core.Queue // guarded by the stage's mutex
+	// Guarded by the stage's mutex, too.
+	parked  int // rows
 	arrived []arrival
 
 	// Owned by run.
 	core   *core.Service
-	slices []*slice     // in hand
-	parts  []*partition // that may have changes or rows in core
+	slices []*slice          // in hand
+	parts  []*core.Partition // that may have changes or rows in core
 	opened bool
 	last   *sinks.Error // that the sink returned last
 	found  uint64       // of the sink, in metrics
@@ -55,16 +49,22 @@ type worker struct {
 	touched bool
 }
 
+// slice is a slice in hand.
+type slice struct {
+	*core.Slice
+	todo []*delivery // the changes that are not settled, from the first on
+}
+
 // arrival is a partition that was taken over, with its rows of the service.
 type arrival struct {
-	p    *partition
+	p    *core.Partition
 	rows []*core.Item
 }
 
 // delivery is one change in hand, or loaded from its row for an attempt.
 type delivery struct {
 	change    change.Change
-	slice     *slice // nil: loaded
+	slice     *core.Slice // nil: loaded
 	done      bool
 	abandoned bool // the next owner of its partition delivers it
 	// replacement is the newer change of the entity that is delivered instead.
@@ -104,6 +104,7 @@ func newWorker(s *Stage, opt Service) *worker {
 	})
 	w.condition.state, w.condition.suspension = StateRunning, suspensionOf(s.opt.Suspended, opt.Name)
 	w.condition.changed, w.condition.change = context.WithCancel(context.Background())
+	w.queue = &core.Queue{Name: opt.Name, Number: opt.Number, MaxBytes: int64(w.traits.MaxBytes), Failing: w.failing()}
 	return w
 }
 
@@ -119,13 +120,14 @@ func (w *worker) run(stop context.Context) {
 	defer context.AfterFunc(w.s.limit, cancel)()
 	for stop.Err() == nil && w.step(work, stop) == nil {
 	}
-	w.s.mu.Lock()
-	defer w.s.mu.Unlock()
-	for _, sl := range w.slices {
-		w.endSpans(sl.todo)
-		w.s.releaseSlice(sl)
-	}
-	w.slices, w.busy = nil, false
+	w.s.step(func() {
+		for _, sl := range w.slices {
+			w.endSpans(sl.todo)
+			w.s.flow.Abandon(sl.Slice)
+		}
+		w.queue.SetBusy(false, w.queue.Full)
+	})
+	w.slices = nil
 }
 
 // step receives changes, and does what core says next. work is for effects and is not
@@ -156,6 +158,12 @@ func (w *worker) step(work, stop context.Context) error {
 	return nil
 }
 
+func (w *worker) canTake() bool {
+	w.s.mu.Lock()
+	defer w.s.mu.Unlock()
+	return w.queue.CanTake(w.core.Room())
+}
+
 // wait waits until a time, unless it is zero, or until something arrives.
 func (w *worker) wait(stop context.Context, until time.Time) {
 	_, changed := w.condition.isSuspended()
@@ -181,14 +189,19 @@ func (w *worker) receive(work, stop context.Context) error {
 	w.s.mu.Lock()
 	arrived := w.arrived
 	w.arrived = nil
-	batch := w.take()
+	taken := w.queue.Take(w.core.Room(), time.Now())
 	w.s.mu.Unlock()
-	w.touched = w.touched || len(batch)+len(arrived) > 0
+	w.touched = w.touched || len(taken)+len(arrived) > 0
 	for _, a := range arrived {
 		w.parts = append(w.parts, a.p)
 		w.core.Restore(a.rows)
 	}
-	if len(batch) > 0 {
+	if len(taken) > 0 {
+		batch := make([]*slice, len(taken))
+		for i, sl := range taken {
+			batch[i] = &slice{Slice: sl}
+		}
+		w.slices = append(w.slices, batch...)
 		all, err := w.decode(work, stop, batch)
 		if err != nil {
 			return err
@@ -206,13 +219,14 @@ func (w *worker) receive(work, stop context.Context) error {
 // and delivers newer ones after them; this one may be fenced however often it tries.
 func (w *worker) dropRevoked() {
 	w.s.mu.Lock()
-	var gone []*partition
-	w.parts = slices.DeleteFunc(w.parts, func(p *partition) bool {
-		if p.gone {
+	revoked := func(p *core.Partition) bool { return p.Revoked() }
+	var gone []*core.Partition
+	for _, p := range w.parts {
+		if revoked(p) {
 			gone = append(gone, p)
 		}
-		return p.gone
-	})
+	}
+	w.parts = slices.DeleteFunc(w.parts, revoked)
 	w.s.mu.Unlock()
 	for _, p := range gone {
 		w.core.Drop(p)
@@ -220,104 +234,34 @@ func (w *worker) dropRevoked() {
 	}
 }
 
-// canTake reports whether take would return slices.
-func (w *worker) canTake() bool {
-	w.s.mu.Lock()
-	defer w.s.mu.Unlock()
-	return w.takable() > 0
-}
-
-// takable returns how many queued slices there is room for in hand. While there is any
-// room, that is at least one slice, however large: one suspect must not keep the others
-// from being tried. The caller holds the stage's mutex.
-func (w *worker) takable() int {
-	n, room, bytes := 0, w.core.Room(), int64(0)
-	if w.removed {
-		return 0
-	}
-	for _, sl := range w.slices {
-		bytes += sl.cost
-	}
-	for _, sl := range w.queue {
-		if room <= 0 || bytes >= w.mayHold() || n > 0 && sl.changes.Count > room {
-			break
-		}
-		bytes += sl.cost
-		room -= sl.changes.Count
-		n++
-	}
-	return n
-}
-
-// take dequeues slices, as many as there is room for in hand. The caller holds the
-// stage's mutex.
-func (w *worker) take() []*slice {
-	n := w.takable()
-	if n == 0 {
-		return nil
-	}
-	batch := slices.Clone(w.queue[:n])
-	for _, sl := range batch {
-		sl.inHand = true
-	}
-	w.queue = slices.Delete(w.queue, 0, n)
-	w.slices = append(w.slices, batch...)
-	w.busy, w.since = true, time.Now()
-	return batch
-}
-
-// mayHold returns how many bytes may be in hand. At a service that fails they wait long,
-// and no other change can have their room.
-func (w *worker) mayHold() int64 {
-	switch {
-	case w.failing():
-		return w.s.share() / 4
-	case w.traits.MaxBytes > 0:
-		return int64(w.traits.MaxBytes)
-	}
-	return math.MaxInt64
-}
-
-// dropPartition drops the queued slices of a partition. The caller holds the stage's mutex.
-func (w *worker) dropPartition(p *partition) {
-	w.queue = slices.DeleteFunc(w.queue, func(sl *slice) bool {
-		if sl.c.p != p {
-			return false
-		}
-		w.s.releaseSlice(sl)
-		return true
-	})
-	wait.Offer(w.wakeUp, struct{}{})
-}
-
 // decode reads the changes of slices and drops those below the service's position.
 func (w *worker) decode(work, stop context.Context, batch []*slice) ([]*delivery, error) {
 	n := 0
 	for _, sl := range batch {
-		n += sl.changes.Count
+		n += sl.Changes.Count
 	}
 	all := make([]*delivery, 0, n)
 	values := make([]delivery, n)
 	var letters []store.DeadLetter
 	for _, sl := range batch {
 		first := len(all)
-		for c, err := range sl.changes.All(w.opt.Name) {
+		for c, err := range sl.Changes.All(w.opt.Name) {
 			if err != nil {
 				letters = append(letters, store.DeadLetter{
 					Stage: store.StageDeliver, Code: "malformed", Reason: err.Error(), State: store.LetterOpen,
-					Service: w.opt.Name, Part: sl.c.p.number, Offset: sl.record, Version: sl.frame.From,
-					DedupKey: "deliver/" + w.opt.Name + "/" + sl.frame.From.String() + "/" + sl.frame.To.String(),
+					Service: w.opt.Name, Part: sl.Lane.Partition.Number, Offset: sl.Record, Version: sl.Frame.From,
+					DedupKey: "deliver/" + w.opt.Name + "/" + sl.Frame.From.String() + "/" + sl.Frame.To.String(),
 				})
 				break
 			}
-			if c.Position() < sl.below {
+			if c.Position() < sl.SkipBelow {
 				continue
 			}
 			v := &values[len(all)]
-			*v = delivery{change: c, slice: sl}
+			*v = delivery{change: c, slice: sl.Slice}
 			v.span = w.s.opt.Tracer.Deliver(c.Trace, w.opt.Name)
 			v.change.Trace = v.span.Trace() // what the sink passes on
-			v.change.Partition = sl.c.p.number
+			v.change.Partition = sl.Lane.Partition.Number
 			all = append(all, v)
 		}
 		sl.todo = all[first:len(all):len(all)]
@@ -333,7 +277,7 @@ func (w *worker) decode(work, stop context.Context, batch []*slice) ([]*delivery
 func (w *worker) add(work, stop context.Context, all []*delivery) error {
 	var doubtful []string
 	for _, v := range all {
-		if v.slice.redelivered && w.traits.Kind == sinks.State && !w.traits.Guarded {
+		if v.slice.Redelivered && w.traits.Kind == sinks.State && !w.traits.Guarded {
 			doubtful = append(doubtful, v.change.Entity)
 		}
 	}
@@ -343,14 +287,14 @@ func (w *worker) add(work, stop context.Context, all []*delivery) error {
 	}
 	for _, v := range all {
 		c := &v.change
-		if v.slice.redelivered && rows[c.Entity].Version > c.Version {
-			w.raiseFloor(c.Entity, rows[c.Entity].Version)
+		if v.slice.Redelivered && rows[c.Entity].Version > c.Version {
+			w.superseded(c.Entity, rows[c.Entity].Version)
 			w.recordOutcome(v, OutcomeOvertaken)
 			continue
 		}
 		w.core.Add(&core.Item{
 			Partition: c.Partition, Position: c.Position(), Version: c.Version, Entity: c.Entity, Bytes: int64(len(c.Doc)),
-			Resent: c.Resent != 0, Owner: v.slice.c.p, Data: v,
+			Resent: c.Resent != 0, Owner: v.slice.Lane.Partition, Data: v,
 		})
 	}
 	return nil
@@ -370,92 +314,61 @@ func (w *worker) apply() {
 		return
 	}
 	w.touched = false
-	w.s.mu.Lock()
-	defer w.s.mu.Unlock()
-	for _, e := range effects {
-		v, _ := e.Item.Data.(*delivery)
-		p := e.Item.Owner.(*partition)
-		switch e.Kind {
-		case core.Put:
-			w.putRow(p, e.Item, v)
-		case core.End:
-			p.edit(w.key(e.Item), rowEdit{ended: true})
-		case core.Letter:
-			p.edit(w.key(e.Item), rowEdit{letter: v.letter, parked: e.Item.Parked})
-		case core.Settle:
-			if v == nil {
-				v = &delivery{} // a row whose change is not loaded
-			}
-			if e.Outcome == core.Abandoned {
-				v.abandoned = true
-				continue
-			}
-			if e.By != nil && v.slice != nil {
-				v.replacement, _ = e.By.Data.(*delivery)
-			}
-			w.recordOutcome(v, outcomes[e.Outcome])
+	w.s.step(func() {
+		for _, e := range effects {
+			w.applyEffect(e)
 		}
-	}
-	w.finish()
-	status := w.core.Status()
-	w.busy, w.full, w.parked = w.core.Hand() > 0, w.core.Room() == 0, status.Rows
-	w.condition.park(status)
+		w.finish()
+		status := w.core.Status()
+		w.queue.SetBusy(w.core.Hand() > 0, w.core.Room() == 0)
+		w.parked = status.Rows
+		w.condition.park(status)
+	})
 }
 
-// finish advances the slices in hand to the first change that is not settled, and
-// releases those without any, and those of revoked partitions. The caller holds the stage's mutex.
+func (w *worker) applyEffect(e core.Effect) {
+	v, _ := e.Item.Data.(*delivery)
+	p := e.Item.Owner.(*core.Partition)
+	switch e.Kind {
+	case core.Put:
+		w.putRow(p, e.Item, v)
+	case core.End:
+		p.Edit(w.key(e.Item), core.RowEdit{Ended: true})
+	case core.Letter:
+		p.Edit(w.key(e.Item), core.RowEdit{Letter: v.letter, Parked: e.Item.Parked})
+	case core.Settle:
+		if v == nil {
+			v = &delivery{} // a row whose change is not loaded
+		}
+		if e.Outcome == core.Abandoned {
+			v.abandoned = true
+			return
+		}
+		if e.By != nil && v.slice != nil {
+			v.replacement, _ = e.By.Data.(*delivery)
+		}
+		w.recordOutcome(v, outcomes[e.Outcome])
+	}
+}
+
+// finish advances the slices in hand to the first change that is not settled, and ends those
+// without any, and those of revoked partitions; part of step.
 func (w *worker) finish() {
-	released := false
 	w.slices = slices.DeleteFunc(w.slices, func(sl *slice) bool {
 		for len(sl.todo) > 0 && sl.todo[0].settled() {
 			w.endSpans(sl.todo[:1])
 			sl.todo = sl.todo[1:]
 		}
-		c := sl.c
-		if c.p.gone { // what is left is the next owner's
+		over := len(sl.todo) == 0 || sl.Lane.Partition.Revoked() // then the rest is the next owner's
+		if over {
 			w.endSpans(sl.todo)
-			w.s.releaseSlice(sl)
-			released = true
-			return true
+			w.s.flow.Finish(sl.Slice)
+		} else {
+			w.s.flow.Advance(sl.Slice, sl.todo[0].change.Position())
 		}
-		if len(sl.todo) > 0 {
-			sl.at = sl.todo[0].change.Position()
-			// Changes of one position that were cut into parts are done together.
-			if sl.frame.Partial() {
-				sl.at = max(sl.frame.From, sl.below)
-			}
-			w.advance(c)
-			return false
-		}
-		w.s.releaseSlice(sl)
-		f := sl.frame
-		sl.frame = &change.Frame{From: f.From, To: f.To, Prev: f.Prev, Part: f.Part, Last: f.Last, Cut: f.Cut}
-		sl.todo, sl.changes, sl.finished, released = nil, change.Slice{}, true, true
-		w.advance(c)
-		return true
+		w.keepMark(sl.Lane)
+		return over
 	})
-	if released {
-		w.s.wake()
-		w.s.saver.poke()
-	}
-}
-
-// advance drops the slices of a cursor that are done. The caller holds the stage's mutex.
-func (w *worker) advance(c *cursor) {
-	for len(c.pending) > 0 && c.pending[0].finished {
-		if f := c.pending[0].frame; f.Partial() {
-			// The other parts have nothing for this service: it need not wait for them, and
-			// gets none of them again.
-			c.floor = max(c.floor, f.To)
-		}
-		c.pending[0] = nil
-		c.pending = c.pending[1:]
-	}
-	w.keepMark(c)
-	c.p.edits++
-	if !c.live {
-		c.p.poke()
-	}
 }
 
 func (w *worker) backoff() *backoff.ExponentialBackOff {
@@ -465,14 +378,12 @@ func (w *worker) backoff() *backoff.ExponentialBackOff {
 	return b
 }
 
-// raiseFloor notes that a change was dropped for a newer one of its entity, which was
-// decided at version newer: a store whose watermark of that partition is below has
-// forgotten that decision.
-func (w *worker) raiseFloor(entity string, newer change.Version) {
+// superseded notes that a change was dropped for a newer one of its entity.
+func (w *worker) superseded(entity string, newer change.Version) {
 	w.s.mu.Lock()
 	defer w.s.mu.Unlock()
 	if p := w.s.parts[w.s.opt.Partition(entity, newer)]; p != nil {
-		p.floor = max(p.floor, newer+1)
+		p.Superseded(newer)
 	}
 }
 
@@ -567,31 +478,28 @@ func (w *worker) reportFailure(e *sinks.Error, about *tracing.Span) {
 	if !w.condition.failed(e, state) {
 		return
 	}
-	w.wakeTails() // which need not wait for it now
+	w.stateChanged()
 	log := w.log
 	if about != nil {
 		log = log.With("trace_id", about.ID())
 	}
 	if state == StatePaused {
-		log.Error("paused: the sink refuses this service as a whole; it is probed until that changes", "error", e)
+		log.Error("paused: the target refuses the whole service; probing", "event", "delivery.paused", "error", e)
 		return
 	}
-	log.Warn("delivery fails; trying again", "error", e)
+	log.Warn("delivery fails; retrying", "event", "delivery.failing", "error", e)
 }
 
 // recovered sets the service running again.
 func (w *worker) recovered() {
 	if w.condition.recovered() {
-		w.log.Info("delivering again")
-		w.wakeTails()
+		w.log.Info("delivery resumed", "event", "delivery.resumed")
+		w.stateChanged()
 	}
 }
 
-func (w *worker) wakeTails() {
-	w.s.mu.Lock()
-	defer w.s.mu.Unlock()
-	for _, p := range w.s.parts {
-		p.poke()
-	}
-	w.s.wake()
+// stateChanged tells the flow that the sink fails or works: a lagging service may be read for,
+// or a tail need not wait for it.
+func (w *worker) stateChanged() {
+	w.s.step(func() { w.s.flow.SetFailing(w.queue, w.failing()) })
 }

@@ -1,6 +1,26 @@
-// Package core decides what deliver does with the changes of one service. It has no
-// goroutine, no lock and no clock: the caller passes events and the time, and applies the
-// effects. tests/protocol/parking.pml and parking_target.pml check its rules.
+// Package core decides what deliver does with changes. It has no goroutine, no lock and no
+// clock: the caller passes events and the time, and applies the effects. There are two
+// machines: [Flow] brings changes from the log to the queues of the services, [Service] brings
+// those of one service to its sink. tests/protocol has models of their rules.
+//
+// # Flow
+//
+// A [Lane] is one service in one [Partition]:
+//
+//	   Tail: the frame follows
+//	 ┌──────────────────────────► dispatched ─ Take ─► in hand ─ Finish ─► position
+//	live ◄──────────────┐            ▲
+//	 │                  │ Behind:    │ CatchUp: the frame follows
+//	 │ a gap, LogEnded, │ caught up  │ Owed: the outbox has the frames
+//	 │ Fall: no budget, │            │
+//	 └──────────────► lagging ───────┤ Skip: the log has them elsewhere
+//	                                 └ Lose: nothing has them: passed, with a Repair
+//
+// The tail never searches missing changes: it leaves the services that lack them to the
+// catch-up reader and continues with the others. A swap of the partition's row (Swap, Swapped)
+// writes positions, repairs, bookmarks, retrying rows and dead letters together.
+//
+// # Service
 //
 //	             Add                   success
 //	log ─────────────────► in hand ──────────────► settled
@@ -15,5 +35,7 @@
 //
 // A suspect keeps the position. It becomes a retrying row, written together with the
 // position that passes it, when a change of another entity succeeds in an attempt that
-// began after the failure. Until then the target may be the one that fails.
+// began after the failure. Until then the target may be the one that fails. A suspect that is
+// alone in hand becomes a row after Backstop attempts, or after each if the target answers: until
+// then it keeps only its own position, and no other change waits for it.
 package core

@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"math"
 	"slices"
+	"time"
 
 	"github.com/seed-86dfc502/weir/change"
 	"github.com/seed-86dfc502/weir/internal/wire"
@@ -174,4 +175,73 @@ func DecodeRepair(text string, below change.Version) (r Repair, ok bool) {
 		return r, false
 	}
 	return r, true
+}
+
+// Served is a repair as it was when a page was read.
+type Served struct {
+	Repair
+	Lane *Lane
+}
+
+const (
+	minRepairPause = time.Second // of a partition whose inbox rejected requests
+	maxRepairPause = time.Minute
+)
+
+// JoinWalk lets all repairs that can be served join the walk at a place. It returns them, the
+// entity behind which the next page begins, and the range of versions to search, without to. With no
+// repair to serve, idle is how long that may last.
+func (f *Flow) JoinWalk(place string, now time.Time) (served []Served, after string, from, to change.Version, idle time.Duration) {
+	idle, from = time.Hour, math.MaxInt64
+	var repairs []*Repair
+	for _, p := range f.all() {
+		if p.requesting > 0 {
+			continue
+		}
+		for _, l := range p.lanes {
+			if !l.repair.Needed() {
+				continue
+			}
+			if pause := p.repairAfter.Sub(now); pause > 0 {
+				idle = min(idle, pause)
+				continue
+			}
+			repairs, served = append(repairs, &l.repair), append(served, Served{Lane: l})
+			low, high := l.repair.Bounds()
+			from, to = min(from, low), max(to, high)
+		}
+	}
+	if after = place; len(repairs) > 0 {
+		after = NextPage(place, repairs)
+	}
+	for n, r := range repairs {
+		r.Join(after)
+		served[n].Repair = *r
+	}
+	return served, after, from, to, idle
+}
+
+// Requesting notes that requests of lanes' repairs are being appended: until Requested their
+// partitions leave the walk.
+func (p *Partition) Requesting() { p.requesting++ }
+
+// Requested notes the outcome of an append. rejected reports that the partition now pauses.
+func (p *Partition) Requested(ok bool, now time.Time) (rejected bool) {
+	p.requesting--
+	if !ok && !p.repairAfter.After(now) {
+		p.repairPause = min(max(2*p.repairPause, minRepairPause), maxRepairPause)
+		p.repairAfter = now.Add(p.repairPause)
+		return true
+	}
+	return false
+}
+
+// Visited advances the repair of a lane behind a page whose requests are durable, and reports
+// whether the repair is done.
+func (l *Lane) Visited(last string) (done bool) {
+	l.repair.Advance(last)
+	l.Partition.repairPause = 0
+	l.Partition.edits++
+	l.Partition.flow.signal(Signal{Kind: Save})
+	return !l.repair.Needed()
 }

@@ -1,0 +1,360 @@
+package core
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	"github.com/seed-86dfc502/weir/change"
+	"github.com/seed-86dfc502/weir/store"
+)
+
+const (
+	// liveWindow is how many records a service may be behind the farthest one to be live at
+	// a takeover. The tail waits for a service that is a quarter of it behind.
+	liveWindow = 256
+	// joinPatience is how long the tail waits at most, and joinPause how long it does not
+	// wait then.
+	joinPatience, joinPause = 2 * time.Second, 200 * time.Millisecond
+)
+
+// Partition is one assigned partition of the changes log.
+type Partition struct {
+	Number int32
+
+	flow      *Flow
+	revoked   bool
+	tail      LogCursor // of all live lanes
+	lanes     []*Lane   // by service
+	absent    []store.ServicePosition
+	joinUntil time.Time       // the tail waits for a lane that is nearly live
+	stalled   *change.Version // of the tail at the last LogEnded, with frames in the outbox
+
+	requesting  int // appends of repair requests under way: its repairs have left the walk
+	repairAfter time.Time
+	repairPause time.Duration
+
+	progress
+}
+
+// Frame is a frame with its place in the log.
+type Frame struct {
+	*change.Frame
+	Offset      int64
+	Redelivered bool // a former owner may have delivered it
+	Counts      bool // it belongs to the store's history
+}
+
+// Assign adds a partition whose progress was taken over under a token.
+func (f *Flow) Assign(row *store.Progress) *Partition {
+	p := &Partition{Number: row.Partition, flow: f, absent: slices.Clone(row.Positions)}
+	p.progress = progress{token: row.Token, saved: row.Positions, rows: map[string]RowEdit{}, edits: 1}
+	var farthest store.Position
+	for _, at := range row.Positions {
+		if at.LogOffset > farthest.LogOffset || at.LogOffset == farthest.LogOffset && at.Version > farthest.Version {
+			farthest = at.Position
+		}
+	}
+	p.tail = LogCursor{UpTo: farthest.Version, Next: farthest.LogOffset}
+	for _, q := range f.queues {
+		// A new service has no change below the watermarks of its activation, and no position
+		// that was saved before is above these.
+		p.join(q)
+	}
+	for _, l := range p.lanes {
+		l.live = l.cursor.Next+liveWindow >= farthest.LogOffset
+		if at := l.cursor; l.live && (at.Next < p.tail.Next || at.Next == p.tail.Next && at.UpTo < p.tail.UpTo) {
+			p.tail = at
+		}
+	}
+	for _, l := range p.lanes {
+		if l.live && l.skipBelow < p.tail.UpTo {
+			p.tail.UpTo = l.skipBelow // the lowest: a frame is a repetition only if it is one for all
+		}
+	}
+	f.parts[p.Number] = p
+	f.signal(Signal{Kind: Walk})
+	f.signal(Signal{Kind: Save})
+	return p
+}
+
+// join adds the lane of a service, at its saved position, or at the tail.
+func (p *Partition) join(q *Queue) {
+	l := &Lane{Partition: p, Queue: q, live: true, skipBelow: p.tail.UpTo, cursor: p.tail}
+	if i := slices.IndexFunc(p.absent, func(a store.ServicePosition) bool { return a.Service == q.Number }); i >= 0 {
+		l.live = false
+		l.restore(&p.absent[i])
+		p.absent = slices.Delete(slices.Clone(p.absent), i, i+1)
+	}
+	q.lanes = append(q.lanes, l)
+	p.lanes = append(p.lanes, l)
+	slices.SortFunc(p.lanes, func(a, b *Lane) int { return cmp.Compare(a.Queue.Number, b.Queue.Number) })
+	p.moved()
+	p.flow.signal(Signal{Kind: Walk})
+}
+
+// Revoke ends a partition. Its slices in hand stay until Finish.
+func (p *Partition) Revoke() {
+	if p.revoked {
+		return
+	}
+	p.revoked = true
+	if p.flow.parts[p.Number] == p {
+		delete(p.flow.parts, p.Number)
+	}
+	for _, l := range p.lanes {
+		q := l.Queue
+		q.drop(func(s *Slice) bool { return s.Lane == l })
+		q.lanes = slices.DeleteFunc(q.lanes, func(o *Lane) bool { return o == l })
+		p.flow.signal(Signal{Kind: Deliver, Queue: q})
+	}
+	p.flow.signal(Signal{Kind: Freed})
+}
+
+// Revoked reports whether the partition has ended.
+func (p *Partition) Revoked() bool { return p.revoked }
+
+// Start is the record that the tail reads first.
+func (p *Partition) Start() int64 { return p.tail.Next }
+
+// moved follows each change of positions.
+func (p *Partition) moved() {
+	p.edits++
+	p.flow.signal(Signal{Kind: Read, Partition: p})
+	p.flow.signal(Signal{Kind: Save})
+}
+
+// Reply is what a frame needs.
+type Reply int
+
+// The replies.
+const (
+	Done   Reply = iota
+	Open         // it follows and is not open: open it, or let it not count
+	Full         // the budget is used up: wait for Freed
+	Absent       // changes before it are missing: search them
+)
+
+// Tail hands the next frame of the log to all live lanes. Where changes before it are missing
+// they become lagging: the catch-up reader searches the changes, and neither the tail nor a lane
+// that has them waits.
+func (p *Partition) Tail(f *Frame, now time.Time) Reply {
+	order := Repeated
+	if f.Counts {
+		order = p.tail.Judge(f.Frame)
+	}
+	if order == Gap {
+		p.pass(f.Prev, f.Offset)
+		order = p.tail.Judge(f.Frame)
+	}
+	switch {
+	case order == Repeated:
+		p.tail.Next = f.Offset + 1
+		p.edits++
+		return Done
+	case !f.Opened():
+		return Open
+	case p.flow.awaitCapacity(p, f, now):
+		return Full
+	}
+	start, upTo := p.tail.Pass(f.Frame, f.Offset)
+	i := 0
+	for _, l := range p.lanes { // in the order of service numbers, like the slices
+		for i < len(f.Slices) && f.Slices[i].Service < l.Queue.Number {
+			i++
+		}
+		if i < len(f.Slices) && f.Slices[i].Service == l.Queue.Number && l.live && f.To > l.cursor.UpTo {
+			l.dispatch(f, f.Slices[i], start, max(upTo, l.cursor.UpTo))
+		}
+	}
+	p.edits++
+	p.flow.signal(Signal{Kind: Save})
+	return Done
+}
+
+// pass moves the tail past missing changes. Live lanes that have not reached to become lagging.
+func (p *Partition) pass(to change.Version, next int64) {
+	for _, l := range p.lanes {
+		if at := l.end(); l.live && at.UpTo < to {
+			l.live, l.cursor = false, at
+		}
+	}
+	p.tail = LogCursor{UpTo: to, Next: next}
+	p.moved()
+	p.flow.signal(Signal{Kind: Missing, Partition: p, To: to})
+}
+
+// Lacks reports whether the tail has not reached a position.
+func (p *Partition) Lacks(to change.Version) bool { return !p.revoked && p.tail.UpTo < to }
+
+// LogEnded is called periodically while the tail lacks decided changes, with the offsets of the
+// log. owed says that the outbox had frames before these were read. A log that ends at the tail
+// lost the changes, unless their owner is about to publish them: then the tail waits for one call.
+func (p *Partition) LogEnded(to change.Version, start, end int64, owed bool) {
+	at := p.tail.UpTo
+	next := max(p.tail.Next, start)
+	if p.tail.Next > end { // another log of the same name
+		next = start
+	}
+	ended := p.Lacks(to) && next >= end
+	if owed {
+		// A restored outbox may hold frames that were published long ago, into a log that no
+		// longer has them.
+		ended = ended && p.stalled != nil && *p.stalled == at
+		p.stalled = &at
+	}
+	if ended {
+		p.pass(to, end)
+	}
+}
+
+// Behind returns the cursor of the lowest lagging lane that can take changes. Lanes that have
+// caught up become live.
+func (p *Partition) Behind(now time.Time) (at LogCursor, found bool) {
+	if p.revoked {
+		return at, false
+	}
+	var low *Lane
+	joined, joining := false, false
+	for _, l := range p.lanes {
+		if l.live {
+			continue
+		}
+		if l.cursor.reaches(&p.tail) {
+			l.skipBelow = max(l.skipBelow, l.Position().Version)
+			l.live, joined = true, true
+			p.flow.signal(Signal{Kind: CaughtUp, Partition: p, Queue: l.Queue})
+			continue
+		}
+		if !l.canTake() {
+			continue
+		}
+		joining = joining || p.tail.Next-l.cursor.Next <= liveWindow/4
+		if low == nil || l.cursor.restart() < low.cursor.restart() {
+			low = l
+		}
+	}
+	switch {
+	case !joining && !p.joinUntil.IsZero():
+		p.joinUntil, joined = time.Time{}, true
+	case joining && now.After(p.joinUntil.Add(joinPause)):
+		p.joinUntil = now.Add(joinPatience)
+	}
+	if joined {
+		p.edits++
+		p.flow.signal(Signal{Kind: Freed})
+		p.flow.signal(Signal{Kind: Save})
+	}
+	if low == nil {
+		return at, false
+	}
+	return low.cursor, true
+}
+
+// CatchUp hands a frame to the lagging lanes that have read the log from a record up to the
+// frame, if they can take it. With Absent, at is a cursor whose next changes are missing. A lane
+// that did not take a frame gets no later copy of it: the changes behind its first copy would
+// seem missing.
+func (p *Partition) CatchUp(from int64, f *Frame) (reply Reply, at LogCursor) {
+	if p.revoked {
+		return Done, at
+	}
+	for _, l := range p.lanes {
+		if l.live || l.cursor.Next < from || l.cursor.Next > f.Offset {
+			continue
+		}
+		order := Repeated
+		if f.Counts {
+			order = l.cursor.Judge(f.Frame)
+		}
+		switch {
+		case order == Repeated:
+			l.cursor.Next = f.Offset + 1
+		case !l.canTake():
+		case order == Gap:
+			reply, at = Absent, l.cursor
+		case !f.Opened():
+			return Open, at
+		default:
+			l.feed(f)
+		}
+	}
+	p.edits++
+	return reply, at
+}
+
+// Passed moves the lagging lanes that have read the log from a record on to its end, behind
+// records that are no frames.
+func (p *Partition) Passed(from, end int64) {
+	for _, l := range p.lanes {
+		if !l.live && l.cursor.part == 0 && from <= l.cursor.Next && l.cursor.Next < end {
+			l.cursor.Next = end
+		}
+	}
+	p.moved()
+}
+
+// at returns the lagging lanes at a cursor.
+func (p *Partition) at(c LogCursor) (at []*Lane) {
+	if p.revoked {
+		return nil
+	}
+	for _, l := range p.lanes {
+		if !l.live && l.cursor == c {
+			at = append(at, l)
+		}
+	}
+	return at
+}
+
+// Owed hands frames of the outbox that continue a cursor to the lanes there, as if they were at
+// an offset of the log. The log is then read from next.
+func (p *Partition) Owed(at LogCursor, frames []*change.Frame, offset, next int64) {
+	for _, l := range p.at(at) {
+		for _, f := range frames {
+			l.feed(&Frame{Frame: f, Offset: offset, Redelivered: true, Counts: true})
+		}
+		l.cursor.Next = next
+	}
+	p.moved()
+}
+
+// Skip moves the lanes at a cursor to another one: the frames that continue it are there.
+func (p *Partition) Skip(at, to LogCursor) {
+	for _, l := range p.at(at) {
+		l.cursor = to
+	}
+	p.moved()
+}
+
+// Again lets the lanes at a cursor read a log again that has records there, from the first that
+// is not certainly done.
+func (p *Partition) Again(at LogCursor) {
+	for _, l := range p.at(at) {
+		next := at.restart()
+		if n := len(l.pending); n > 0 {
+			next = l.pending[n-1].Record
+		}
+		l.cursor = LogCursor{UpTo: at.UpTo, Next: next}
+	}
+}
+
+// Lose moves the lanes at a cursor past lost changes, without to, to a record of the log. Their
+// services need a repair.
+func (p *Partition) Lose(at LogCursor, to change.Version, next int64) {
+	for _, l := range p.at(at) {
+		if from := max(at.UpTo, l.skipBelow); from < to {
+			l.repair.Lose(from, to)
+			p.flow.signal(Signal{Kind: Lost, Partition: p, Queue: l.Queue, From: from, To: to})
+		}
+		if at.UpTo < to {
+			l.cursor = LogCursor{UpTo: to, Next: next}
+		}
+	}
+	p.moved()
+	p.flow.signal(Signal{Kind: Walk})
+}
+
+// Border is the position that a lagging lane has to reach: the outbox or the log had all changes
+// below it.
+func (p *Partition) Border() change.Version { return p.tail.border() }
