@@ -1,10 +1,14 @@
 package change
 
 import (
+	"encoding/binary"
 	"encoding/json"
 	"fmt"
 	"strings"
 	"unicode/utf8"
+
+	"github.com/seed-86dfc502/weir/canonicaltree"
+	"github.com/seed-86dfc502/weir/internal/wire"
 )
 
 // InboxHeader is the name of the one header of an inbox record, and of the message
@@ -45,8 +49,10 @@ type Event struct {
 	// Unchanged names the members of the payload whose values the producer left out because they
 	// did not change: the stored document has them. The payload holds a placeholder there.
 	Unchanged []string `json:"n,omitempty"`
-	Entity    string   `json:"-"`
-	Payload   []byte   `json:"-"` // stripped JSON; nil on Delete
+	// Mark is the EventMark of an event with an id; empty when it is not known.
+	Mark    string `json:"-"`
+	Entity  string `json:"-"`
+	Payload []byte `json:"-"` // stripped JSON; nil on Delete
 }
 
 // Use is a use of an idempotency key: what decide knows a key by when the ledger
@@ -132,16 +138,25 @@ type Record struct {
 	Control *Control
 }
 
-// Kinds in the header.
+// The first byte of a header. A control record goes on in JSON.
 const (
-	kindEvent   = "e"
-	kindControl = "c"
+	kindEvent   = 'e'
+	kindControl = 'c'
 )
 
-type header struct {
-	Kind    string   `json:"k"`
-	Control *Control `json:"ctl,omitempty"`
-	*Event
+// Flags of an event.
+const (
+	flagDelete = 1 << iota
+	flagMark
+	flagMore // a rare part, in JSON
+)
+
+// rare are the parts that most events lack.
+type rare struct {
+	Claim     string   `json:"c,omitempty"`
+	Use       *Use     `json:"u,omitempty"`
+	Replay    *Replay  `json:"r,omitempty"`
+	Unchanged []string `json:"n,omitempty"`
 }
 
 // Bounds of a record's texts, in bytes.
@@ -196,16 +211,75 @@ func EncodeRecord(r Record) (key, head, value []byte, err error) {
 	if err := r.check(); err != nil {
 		return nil, nil, nil, err
 	}
-	h := header{Kind: kindControl, Control: r.Control}
 	if r.Event != nil {
-		h, value = header{Kind: kindEvent, Event: r.Event}, r.Event.Payload
+		head, err = r.Event.appendHead(make([]byte, 0, 128))
+		value = r.Event.Payload
 	} else {
-		value = r.Control.Change
+		head, err = json.Marshal(r.Control)
+		head, value = append([]byte{kindControl}, head...), r.Control.Change
 	}
-	if head, err = json.Marshal(h); err != nil {
+	if err != nil {
 		return nil, nil, nil, fmt.Errorf("%w: %w", ErrMalformed, err)
 	}
 	return []byte(r.Entity), head, value, nil
+}
+
+// appendHead appends the header of an event.
+func (e *Event) appendHead(dst []byte) (_ []byte, err error) {
+	flags, more := byte(0), []byte(nil)
+	if e.Op == Delete {
+		flags |= flagDelete
+	}
+	if len(e.Mark) == len(Mark{}) {
+		flags |= flagMark
+	}
+	if e.Claim != "" || e.Use != nil || e.Replay != nil || len(e.Unchanged) > 0 {
+		flags |= flagMore
+		if more, err = json.Marshal(rare{e.Claim, e.Use, e.Replay, e.Unchanged}); err != nil {
+			return nil, err
+		}
+	}
+	dst = wire.Append(wire.Append(append(dst, kindEvent, flags), e.Source), e.Topic)
+	dst = binary.AppendVarint(binary.AppendVarint(binary.AppendVarint(dst, int64(e.Partition)), e.Offset), e.Index)
+	dst = wire.Append(wire.Append(dst, e.EventID), e.Sequence)
+	if flags&flagMark != 0 {
+		dst = append(dst, e.Mark...)
+	}
+	return append(dst, more...), nil
+}
+
+// parseHead reads what appendHead wrote; nil when it did not. The texts are parts of one.
+func parseHead(head []byte) *Event {
+	whole, r := string(head), wire.Reader{Rest: head[1:]}
+	part := func(b []byte) string {
+		end := len(whole) - len(r.Rest)
+		return whole[end-len(b) : end]
+	}
+	e := &Event{Op: Upsert}
+	flags := r.Byte()
+	if flags&flagDelete != 0 {
+		e.Op = Delete
+	}
+	e.Source = part(r.Bytes())
+	e.Topic = part(r.Bytes())
+	partition := r.Varint()
+	e.Partition, e.Offset, e.Index = int32(partition), r.Varint(), r.Varint()
+	e.EventID = part(r.Bytes())
+	e.Sequence = part(r.Bytes())
+	if flags&flagMark != 0 {
+		e.Mark = part(r.Take(uint64(len(Mark{}))))
+	}
+	var more rare
+	if flags&flagMore != 0 {
+		if json.Unmarshal(r.Rest, &more) != nil {
+			return nil
+		}
+		e.Claim, e.Use, e.Replay, e.Unchanged, r.Rest = more.Claim, more.Use, more.Replay, more.Unchanged, nil
+	}
+	if r.Failed || len(r.Rest) > 0 || int64(e.Partition) != partition || flags >= flagMore<<1 {
+		return nil
+	}
+	return e
 }
 
 // DecodeRecord reads what EncodeRecord wrote, and refuses a record that it would refuse. The
@@ -214,24 +288,51 @@ func DecodeRecord(key, head, value []byte) (Record, error) {
 	if len(head) == 0 {
 		return Record{}, fmt.Errorf("%w: no %q header", ErrMalformed, InboxHeader)
 	}
-	var h header
-	if err := json.Unmarshal(head, &h); err != nil {
-		return Record{}, fmt.Errorf("%w: header: %w", ErrMalformed, err)
-	}
 	r := Record{Entity: string(key)}
-	switch h.Kind {
+	switch head[0] {
 	case kindEvent:
-		if r.Event = h.Event; r.Event != nil {
+		if r.Event = parseHead(head); r.Event != nil {
 			if r.Event.Entity = r.Entity; r.Event.Op == Upsert {
 				r.Event.Payload = value
 			}
 		}
 	case kindControl:
-		if r.Control = h.Control; r.Control != nil && len(value) > 0 {
+		r.Control = new(Control)
+		if err := json.Unmarshal(head[1:], r.Control); err != nil {
+			return Record{}, fmt.Errorf("%w: header: %w", ErrMalformed, err)
+		}
+		if len(value) > 0 {
 			r.Control.Change = value
 		}
 	default:
-		return Record{}, fmt.Errorf("%w: kind %q", ErrMalformed, h.Kind)
+		return Record{}, fmt.Errorf("%w: kind %q", ErrMalformed, head[0])
 	}
 	return r, r.check()
+}
+
+// SetMark sets the mark of an event with an id. payload is the digest of the payload, zero
+// for a delete.
+func (e *Event) SetMark(payload canonicaltree.Digest) {
+	if e.EventID != "" {
+		mark := EventMark(e.EventID, payload[:])
+		e.Mark = string(mark[:])
+	}
+}
+
+// Text returns the event in JSON, for its dead letter, without entity, payload and mark.
+func (e *Event) Text() string {
+	text, _ := json.Marshal(e) // its texts and numbers always have a JSON form
+	return string(text)
+}
+
+// EventOfText is the reverse of Text, for the entity's present payload.
+func EventOfText(entity, text string, payload []byte) (*Event, error) {
+	e := &Event{}
+	if err := json.Unmarshal([]byte(text), e); err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrMalformed, err)
+	}
+	if e.Entity = entity; e.Op == Upsert {
+		e.Payload = payload
+	}
+	return e, (&Record{Entity: entity, Event: e}).check()
 }

@@ -224,20 +224,20 @@ func (d *Decider) parse(r *record, f *transport.Frame, i int) {
 			return
 		}
 	}
-	var content canonicaltree.Digest
 	if e.Op == change.Upsert {
 		if r.tree, err = canonicaltree.Parse(e.Payload); err != nil {
 			bad("bad_json", err)
 			return
 		}
 	}
-	if e.EventID != "" {
+	if e.EventID != "" && e.Mark == "" {
+		var content canonicaltree.Digest
 		if r.tree != nil {
 			content = r.tree.Root().Sum(canonicaltree.Literal)
 		}
-		mark := change.EventMark(e.EventID, content[:])
-		r.mark = string(mark[:])
+		e.SetMark(content)
 	}
+	r.mark = e.Mark
 }
 
 // Assigned takes partitions over and returns the offsets to read from.

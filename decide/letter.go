@@ -19,10 +19,8 @@ func letterOf(r *record, code, reason string) store.DeadLetter {
 	}
 	if e := r.Event; e != nil {
 		l.Source, l.EventID, l.Payload, l.Topic = e.Source, e.EventID, e.Payload, e.Topic
-		if _, head, _, err := change.EncodeRecord(r.Record); err == nil {
-			// The header of the event: with it the letter can be replayed.
-			l.Headers, _ = json.Marshal(r.span.Trace().AddTo(map[string]string{change.InboxHeader: string(head)}))
-		}
+		// With the event the letter can be replayed.
+		l.Headers, _ = json.Marshal(r.span.Trace().AddTo(map[string]string{change.InboxHeader: e.Text()}))
 	}
 	return l
 }

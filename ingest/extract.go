@@ -187,10 +187,12 @@ func (s *Extractor) parse(ev *transport.Received, sum *canonicaltree.Digest) (ex
 	if c.moved != "" {
 		gone := *e
 		gone.Entity, gone.Op = c.moved, change.Delete
+		gone.SetMark(canonicaltree.Digest{})
 		x.moved = &change.Record{Entity: c.moved, Event: &gone}
 	}
 	if e.Op == change.Delete {
 		x.gate.Hash = contentOf(e, canonicaltree.Digest{})
+		e.SetMark(canonicaltree.Digest{})
 		return x, nil
 	}
 	stripped, err := s.Strip.Strip(root)
@@ -207,7 +209,9 @@ func (s *Extractor) parse(ev *transport.Received, sum *canonicaltree.Digest) (ex
 	}
 	e.Payload = root.Raw()
 	if e.EventID != "" {
-		x.gate.Hash = contentOf(e, root.Sum(canonicaltree.Literal))
+		content := root.Sum(canonicaltree.Literal)
+		x.gate.Hash = contentOf(e, content)
+		e.SetMark(content)
 	}
 	return x, nil
 }
@@ -235,9 +239,8 @@ func (l Locator) String() string {
 }
 
 // locate finds a value and returns it as text: strings unescaped, numbers by
-// their literal. An absent or null value is empty; so is every path in a value
-// of nil.
-func locate(what string, l Locator, ev *transport.Received, value []byte) (string, error) {
+// their literal. An absent or null value is empty; so is every path in an absent one.
+func locate(what string, l Locator, ev *transport.Received, value canonicaltree.Node) (string, error) {
 	switch {
 	case l.isZero():
 		return "", nil
@@ -245,20 +248,37 @@ func locate(what string, l Locator, ev *transport.Received, value []byte) (strin
 		return string(ev.Key), nil
 	case l.Header != "":
 		return ev.Header(l.Header), nil
-	case value == nil:
+	case !value.Exists():
 		return "", nil
 	}
-	r := gjson.GetBytes(value, l.Path)
-	switch r.Type {
-	case gjson.String:
-		return r.Str, nil
-	case gjson.Number:
-		return r.Raw, nil
-	case gjson.Null:
-		return "", nil
-	case gjson.True, gjson.False:
-		if what == "operation" {
+	if v, ok := member(value, l.Path); ok {
+		switch v.Kind() {
+		case canonicaltree.String:
+			text, _ := v.Text()
+			return text, nil
+		case canonicaltree.Number:
+			return string(v.Raw()), nil
+		case canonicaltree.Null, canonicaltree.Invalid:
+			return "", nil
+		case canonicaltree.True, canonicaltree.False:
+			if what == "operation" {
+				return string(v.Raw()), nil
+			}
+		case canonicaltree.Array, canonicaltree.Object:
+		}
+	} else {
+		switch r := gjson.GetBytes(value.Raw(), l.Path); r.Type {
+		case gjson.String:
+			return r.Str, nil
+		case gjson.Number:
 			return r.Raw, nil
+		case gjson.Null:
+			return "", nil
+		case gjson.True, gjson.False:
+			if what == "operation" {
+				return r.Raw, nil
+			}
+		case gjson.JSON:
 		}
 	}
 	code := "bad_" + strings.ReplaceAll(what, " ", "_")
@@ -266,6 +286,25 @@ func locate(what string, l Locator, ev *transport.Received, value []byte) (strin
 		code = "bad_entity"
 	}
 	return "", refuse(code, "the %s at path %s is neither a string nor a number", what, l.Path)
+}
+
+// member returns the value at a path of names, absent if there is none; ok is false for a
+// path, or a value on the way, that gjson reads.
+func member(v canonicaltree.Node, path string) (_ canonicaltree.Node, ok bool) {
+	for i := range len(path) {
+		if c := path[i]; c != '_' && c != '-' && c != '.' && (c < '0' || c > '9') && (c|0x20 < 'a' || c|0x20 > 'z') {
+			return v, false
+		}
+	}
+	for more := true; more; {
+		var name string
+		name, path, more = strings.Cut(path, ".")
+		if name == "" || v.Kind() == canonicaltree.Array {
+			return v, false
+		}
+		v = v.Get(name)
+	}
+	return v, true
 }
 
 // checkEntity refuses an entity id that the inbox or the store cannot hold; an

@@ -29,7 +29,7 @@ type content struct {
 	moved   string // the entity that the row had before an update; empty: the same
 	op      change.Op
 	payload canonicaltree.Node  // of an upsert
-	meta    []byte              // JSON in which event id and sequence are looked for; nil: there is none
+	meta    canonicaltree.Node  // in which event id and sequence are looked for
 	skip    bool                // it is about no row
 	tree    *canonicaltree.Tree // of the payload, if it is not that of the value
 }
@@ -77,7 +77,7 @@ func (s *Extractor) debezium(ev *transport.Received, root canonicaltree.Node) (c
 		}
 		return content{}, refuse("bad_envelope", "the value has no member op, so it is no event of Debezium; events that ExtractNewRecordState flattened are format json")
 	}
-	c := content{op: change.Upsert, meta: envelope.Raw()}
+	c := content{op: change.Upsert, meta: envelope}
 	before, after := envelope.Get("before"), envelope.Get("after")
 	switch op {
 	case debeziumCreate, debeziumRead, debeziumUpdate:
@@ -155,7 +155,7 @@ func (s *Extractor) maxwell(ev *transport.Received, root canonicaltree.Node) (co
 		return content{}, refuse("bad_envelope", "the value is no JSON object, so no event of Maxwell")
 	}
 	kind, _ := root.Get("type").Text()
-	c := content{op: change.Upsert, meta: root.Raw()}
+	c := content{op: change.Upsert, meta: root}
 	data := root.Get("data")
 	switch kind {
 	case maxwellInsert, maxwellUpdate, maxwellDelete, maxwellBootstrap:
@@ -240,7 +240,7 @@ func (s *Extractor) entityIn(ev *transport.Received, row canonicaltree.Node) (st
 	if s.Entity.Key {
 		return s.entityInKey(ev)
 	}
-	return locate("entity id", s.Entity, ev, row.Raw())
+	return locate("entity id", s.Entity, ev, row)
 }
 
 // entityInKey finds the entity in the record's key: at the entity's path if the
@@ -269,7 +269,7 @@ func (s *Extractor) entityInKey(ev *transport.Received) (string, error) {
 		return "", nil // a header says it
 	}
 	find := func(path string, columns canonicaltree.Node) (string, error) {
-		return locate("entity id", Locator{Path: path}, ev, columns.Raw())
+		return locate("entity id", Locator{Path: path}, ev, columns)
 	}
 	if s.Format == Maxwell {
 		// {"database":"d","table":"t","pk.id":1}, or ["d","t",[{"id":1}]]
@@ -291,10 +291,10 @@ func (s *Extractor) entityInKey(ev *transport.Received) (string, error) {
 
 // plain finds everything where the locators say.
 func (s *Extractor) plain(ev *transport.Received, root canonicaltree.Node) (content, error) {
-	c := content{op: change.Upsert, payload: root, meta: ev.Value}
+	c := content{op: change.Upsert, payload: root, meta: root}
 	entity := s.Entity
 	if !root.Exists() {
-		c.op, c.meta = change.Delete, nil
+		c.op = change.Delete
 		if entity.Path != "" {
 			entity = Locator{Key: true} // a tombstone has nothing but its key
 		}
@@ -320,7 +320,11 @@ func (s *Extractor) plain(ev *transport.Received, root canonicaltree.Node) (cont
 	if c.op == change.Delete || s.Payload == "" {
 		return c, nil
 	}
-	r := gjson.GetBytes(c.meta, s.Payload)
+	if v, ok := member(root, s.Payload); ok && v.Exists() && v.Kind() != canonicaltree.Null {
+		c.payload = v
+		return c, nil
+	}
+	r := gjson.GetBytes(ev.Value, s.Payload)
 	switch {
 	case !r.Exists():
 		return c, refuse("no_payload", "the event has nothing at the payload path %s", s.Payload)

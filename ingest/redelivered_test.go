@@ -32,10 +32,10 @@ func TestALetterIsTakenApartAsItsEventWas(t *testing.T) {
 	letter.Payload = []byte(`{"a":1,"updated_at":2}`)
 	record, still := s.Redelivered(*letter)
 	require.Nil(t, still)
-	require.Equal(t, change.Event{
+	require.Equal(t, marked(t, change.Event{
 		Origin: change.Origin{Source: "registry", Topic: "T1", Partition: 3, Offset: 42}, EventID: "e1", Sequence: "7",
 		Op: change.Upsert, Entity: "B", Payload: []byte(`{"a":1}`),
-	}, *record.Event)
+	}), *record.Event)
 }
 
 // A key or header that is not UTF-8 does not come back as another one that is: two of

@@ -296,11 +296,10 @@ func eventOf(l store.DeadLetter, replay *change.Replay) (change.Record, error) {
 	if payload == nil {
 		payload = []byte{}
 	}
-	record, err := change.DecodeRecord([]byte(l.Entity), []byte(headers[change.InboxHeader]), payload)
-	if err != nil || record.Event == nil {
+	event, err := change.EventOfText(l.Entity, headers[change.InboxHeader], payload)
+	if err != nil {
 		return change.Record{}, impossible("what died was no event: it can only be discarded")
 	}
-	event := record.Event
 	if was := event.Replay; was != nil {
 		// It was a letter before: it is as old as it was then.
 		replay.Version, replay.Died = was.Version, was.Died
@@ -316,7 +315,7 @@ func eventOf(l store.DeadLetter, replay *change.Replay) (change.Record, error) {
 		}
 		tree.Release()
 	}
-	return record, nil
+	return change.Record{Entity: l.Entity, Event: event}, nil
 }
 
 // DiscardLetters sets open letters aside and tells how many. Each page of them

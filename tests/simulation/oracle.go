@@ -446,7 +446,8 @@ func (w *world) pushed() error {
 	deletes := map[string]int{}
 	for _, part := range w.inbox.parts {
 		for i, rec := range part {
-			if !strings.Contains(string(header(rec, change.InboxHeader)), `"s":"lab"`) {
+			r, err := change.DecodeRecord(rec.Key, header(rec, change.InboxHeader), rec.Value)
+			if err != nil || r.Event == nil || r.Event.Source != "lab" {
 				continue
 			}
 			name := string(rec.Value)
