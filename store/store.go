@@ -369,6 +369,7 @@ type LetterFilter struct {
 	NewestFirst bool
 	AfterID     int64 // page on: only those behind this id, in the order of the list
 	Limit       int   // 0: 100
+	ByEntity    bool  // of GroupLetters: the letters of each entity are a group
 }
 
 // CountedLetters bounds what CountLetters counts of a stage: it is asked every few
@@ -380,6 +381,7 @@ type LetterGroup struct {
 	Stage           Stage
 	Source, Service string
 	Code            string
+	Entity          string // only by entity
 	Reason          string // of one of them
 	Letters         int64
 	First, Last     time.Time // the earliest Created, the latest Last
@@ -398,8 +400,8 @@ type DeadLetters interface {
 	AddLetters(ctx context.Context, letters []DeadLetter) error
 	// ListLetters returns one page by id, without Payload and Original.
 	ListLetters(ctx context.Context, f LetterFilter) ([]DeadLetter, error)
-	// GroupLetters counts those that a filter leaves by stage, source, service and
-	// code, the most first, and returns at most limit groups. It looks at
+	// GroupLetters counts those that a filter leaves by stage, source, service, code
+	// and, with ByEntity, entity, the most first, and returns at most limit groups. It looks at
 	// GroupedLetters of them at most; order and page of the filter do not matter.
 	GroupLetters(ctx context.Context, f LetterFilter, limit int) ([]LetterGroup, error)
 	// DueLetters returns a page of the open letters of services that are due and not

@@ -37,47 +37,71 @@ func (p *Point) add(o Point) {
 // MaxSeries bounds the series of an hour.
 const MaxSeries = 300
 
-// chunk is one hour: minutes by series. A minute without anything is zero, a series
-// without anything is not there.
-type chunk map[string]*[60]Point
+// chunk is one hour: minutes by series, and marks. Minutes without activity are zero, series
+// without activity are absent. A nil chunk is empty and read-only.
+type chunk struct {
+	series map[string]*[60]Point
+	marks  []Mark
+}
 
-func (c chunk) add(series string, minute int, p Point) {
+func newChunk() *chunk { return &chunk{series: map[string]*[60]Point{}} }
+
+func (c *chunk) empty() bool { return len(c.series)+len(c.marks) == 0 }
+
+func (c *chunk) at(series string, minute int64) (p Point) {
+	if c != nil && c.series[series] != nil {
+		p = c.series[series][minute]
+	}
+	return p
+}
+
+func (c *chunk) add(series string, minute int, p Point) {
 	if p == (Point{}) {
 		return
 	}
-	minutes := c[series]
+	minutes := c.series[series]
 	if minutes == nil {
-		if len(c) >= MaxSeries {
+		if len(c.series) >= MaxSeries {
 			return
 		}
 		minutes = &[60]Point{}
-		c[series] = minutes
+		c.series[series] = minutes
 	}
 	minutes[minute].add(p)
 }
 
-func (c chunk) addAll(o chunk) {
-	for series, minutes := range o {
+func (c *chunk) mark(marks ...Mark) {
+	c.marks = append(c.marks, marks[:min(len(marks), MaxMarks-len(c.marks))]...)
+}
+
+func (c *chunk) addAll(o *chunk) {
+	for series, minutes := range o.series {
 		for i, p := range minutes {
 			c.add(series, i, p)
 		}
 	}
+	c.mark(o.marks...)
 }
 
 const pointNumbers = 7
 
-// encode writes a chunk as compressed JSON: by series, the minutes that have
-// something, each with its numbers.
-func (c chunk) encode() ([]byte, error) {
-	rows := make(map[string][][pointNumbers + 1]int64, len(c))
-	for series, minutes := range c {
+// stored is the JSON form of a chunk: the non-zero minutes of each series, with their numbers.
+type stored struct {
+	Series map[string][][pointNumbers + 1]int64
+	Marks  []Mark
+}
+
+// encode writes a chunk as compressed JSON.
+func (c *chunk) encode() ([]byte, error) {
+	all := stored{make(map[string][][pointNumbers + 1]int64, len(c.series)), c.marks}
+	for series, minutes := range c.series {
 		for i, p := range minutes {
 			if p != (Point{}) {
-				rows[series] = append(rows[series], [...]int64{int64(i), p.In, p.Held, p.Out, p.Failed, p.AgeMillis, p.Aged, p.Waiting})
+				all.Series[series] = append(all.Series[series], [...]int64{int64(i), p.In, p.Held, p.Out, p.Failed, p.AgeMillis, p.Aged, p.Waiting})
 			}
 		}
 	}
-	text, err := json.Marshal(rows)
+	text, err := json.Marshal(all)
 	if err != nil {
 		return nil, err
 	}
@@ -99,9 +123,9 @@ func (c chunk) encode() ([]byte, error) {
 // are a third of it.
 const maxChunk = 8 << 20
 
-// decode reads what encode wrote; nothing is an empty chunk.
-func decode(body []byte) (chunk, error) {
-	c := chunk{}
+// decode reads an encoded chunk; an empty body is an empty chunk.
+func decode(body []byte) (*chunk, error) {
+	c := newChunk()
 	if len(body) == 0 {
 		return c, nil
 	}
@@ -109,11 +133,12 @@ func decode(body []byte) (chunk, error) {
 	if err != nil {
 		return nil, fmt.Errorf("history: %w", err)
 	}
-	var rows map[string][][pointNumbers + 1]int64
-	if err := json.Unmarshal(text, &rows); err != nil {
+	var all stored
+	if err := json.Unmarshal(text, &all); err != nil {
 		return nil, fmt.Errorf("history: %w", err)
 	}
-	for series, minutes := range rows {
+	c.mark(all.Marks...)
+	for series, minutes := range all.Series {
 		for _, m := range minutes {
 			if m[0] >= 0 && m[0] < 60 {
 				c.add(series, int(m[0]), Point{m[1], m[2], m[3], m[4], m[5], m[6], m[7]})

@@ -166,7 +166,7 @@ func TestAHistoryIsBounded(t *testing.T) {
 	require.Equal(t, int64(2*MaxSeries), sum(p.Series(AllSources, of("1h"))).In)
 	require.Equal(t, int64(2*MaxSeries), sum(p.Series(AllSources, of("15m"))).In)
 	for _, c := range p.unsaved {
-		require.Len(t, c, MaxSeries)
+		require.Len(t, c.series, MaxSeries)
 	}
 	for _, points := range p.fine {
 		require.Len(t, points, MaxSeries)
@@ -179,10 +179,11 @@ func TestChunksComeBack(t *testing.T) {
 		return Point{n.Draw(t, "in"), n.Draw(t, "held"), n.Draw(t, "out"), n.Draw(t, "failed"), n.Draw(t, "age"), n.Draw(t, "aged"), n.Draw(t, "waiting")}
 	})
 	rapid.Check(t, func(t *rapid.T) {
-		c := chunk{}
+		c := newChunk()
 		for range rapid.IntRange(0, 30).Draw(t, "points") {
 			c.add(rapid.StringN(1, 5, -1).Draw(t, "series"), rapid.IntRange(0, 59).Draw(t, "minute"), point.Draw(t, "point"))
 		}
+		c.mark(Mark{At: time.Unix(rapid.Int64Range(0, 1<<32).Draw(t, "at"), 0).UTC(), Kind: Failed, Of: "kafka", Text: "connection refused"})
 		body, err := c.encode()
 		require.NoError(t, err)
 		back, err := decode(body)
@@ -202,14 +203,17 @@ func TestAProcessTellsOfATurn(t *testing.T) {
 	p := newProcess(s, &now)
 	is := operate.Process{Name: "here:1", Health: operate.Health{Level: operate.LevelDown, Error: "starting"}}
 	p.opt.Process = func() operate.Process { return is }
+	require.NoError(t, p.Sample())
 	p.announce(t.Context(), false)
 	is.Health = operate.Health{Level: operate.LevelOK}
 	now = now.Add(time.Second)
+	require.NoError(t, p.Sample())
 	p.announce(t.Context(), false)
 	all, err := operate.Processes(t.Context(), s)
 	require.NoError(t, err)
 	require.Equal(t, operate.LevelOK, all[0].Level)
 	now = now.Add(time.Second)
+	require.NoError(t, p.Sample())
 	p.announce(t.Context(), false)
 	all, err = operate.Processes(t.Context(), s)
 	require.NoError(t, err)
@@ -239,4 +243,45 @@ func TestAProcessTellsOfItself(t *testing.T) {
 	later := newProcess(s, &now)
 	later.load(t.Context())
 	require.Equal(t, int64(2), sum(later.Series(SourceSeries("lab"), of("1h"))).In)
+}
+
+// Starts, reloads and outages are marked for all processes, and a step without any running
+// process is unknown, not zero.
+func TestMarksAndGaps(t *testing.T) {
+	s := open(t)
+	now := time.Date(2026, 3, 4, 10, 20, 0, 0, time.UTC)
+	p := newProcess(s, &now)
+	is := operate.Process{Name: "here:1", Version: "1.2", Health: operate.Health{Level: operate.LevelDown, Reason: "starting", Error: "starting"}}
+	p.opt.Process = func() operate.Process { return is }
+	minute := func(stopped bool) {
+		require.NoError(t, p.Sample())
+		p.announce(t.Context(), stopped)
+		now = now.Add(time.Minute)
+	}
+	minute(false)
+	is.Revision, is.Health = 1, operate.Health{Level: operate.LevelDegraded, Services: []operate.ServiceHealth{{Service: "acme/all@out", Level: operate.LevelDown, Error: "401"}}}
+	minute(false)
+	minute(false)
+	is.Revision, is.Health = 2, operate.Health{Level: operate.LevelDown, Reason: "store", Error: "connection refused"}
+	minute(false)
+	is.Health = operate.Health{Level: operate.LevelOK}
+	minute(true)
+	p.save(t.Context())
+	now = now.Add(5 * time.Minute)
+	later := newProcess(s, &now)
+	later.load(t.Context())
+	var found []string
+	for _, m := range later.Marks(now.Add(-time.Hour)) {
+		found = append(found, fmt.Sprintf("%s %s %s %s", m.At.Format("04"), m.Kind, m.Of, m.Text))
+	}
+	require.Equal(t, []string{
+		"20 start here:1 version 1.2", "21 outage acme/all@out 401", "23 recovery acme/all@out ", "23 reload here:1 revision 2", "23 outage here:1 connection refused",
+		"24 recovery here:1 ", "24 stop here:1 ",
+	}, found)
+	require.Empty(t, later.Marks(now))
+	known := ""
+	for _, step := range later.Series(AllSources, of("1h"))[59-12:] {
+		known += map[bool]string{true: "k", false: "."}[step.Known]
+	}
+	require.Equal(t, "..kkkkk......", known)
 }

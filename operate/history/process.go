@@ -19,12 +19,15 @@ func (r *Recorder) announce(ctx context.Context, stopped bool) {
 	if r.opt.Process == nil {
 		return
 	}
-	now, p := r.opt.Now(), r.opt.Process()
+	now, p := r.opt.Now(), r.process
+	p.Seen, p.Stopped = now.UTC(), stopped
+	if stopped {
+		r.observe(p)
+	}
 	if !stopped && now.Sub(r.announced) < announceEvery && p.Level == r.level {
 		return
 	}
 	r.announced, r.level = now, p.Level
-	p.Seen, p.Stopped = now.UTC(), stopped
 	if late, before, err := r.Look(); err == nil {
 		per := late.Against(before)
 		p.Taken = per(func(s *snapshot.Snapshot) float64 { return s.Taken() }).PerSecond
@@ -45,6 +48,6 @@ func (r *Recorder) announce(ctx context.Context, stopped bool) {
 		}
 	}
 	if err != nil {
-		r.opt.Logger.Debug("the list of processes does not have the latest of this one", "error", err)
+		r.opt.Logger.Debug("state of the process was not stored", "event", "history.process_not_stored", "error", err)
 	}
 }

@@ -52,18 +52,19 @@ type Options struct {
 type Recorder struct {
 	opt Options
 
-	// Of Run alone: when it was announced last and as what, how many events were decided then, and
-	// when there were more.
+	// Of Run alone: the time and state of the last announcement, the count of decided events, and
+	// the time of its last increase.
 	announced, decidedAt time.Time
 	decided              float64
 	level                operate.Level
+	process              operate.Process // as Sample saw it
 
 	mu      sync.Mutex
 	looks   []*snapshot.Snapshot       // of late, the oldest first; guarded by mu
 	last    *snapshot.Snapshot         // that the history was added to from; guarded by mu
-	saved   map[int64]chunk            // by hour since 1970, as the store has them; guarded by mu
-	unsaved map[int64]chunk            // what this process adds; guarded by mu
-	saving  map[int64]chunk            // what save has in hand of it; guarded by mu
+	saved   map[int64]*chunk           // by hour since 1970, as the store has them; guarded by mu
+	unsaved map[int64]*chunk           // additions of this process; guarded by mu
+	saving  map[int64]*chunk           // the part of unsaved that is being stored; guarded by mu
 	fine    map[int64]map[string]Point // by step of recentStep since 1970; guarded by mu
 }
 
@@ -72,10 +73,10 @@ func New(o Options) *Recorder {
 	if o.Now == nil {
 		o.Now = time.Now
 	}
-	return &Recorder{opt: o, saved: map[int64]chunk{}, unsaved: map[int64]chunk{}, fine: map[int64]map[string]Point{}}
+	return &Recorder{opt: o, saved: map[int64]*chunk{}, unsaved: map[int64]*chunk{}, fine: map[int64]map[string]Point{}}
 }
 
-// Run records until ctx ends, and writes the rest down then.
+// Run records until ctx ends, and stores the rest then.
 func (r *Recorder) Run(ctx context.Context) {
 	r.load(ctx)
 	sample := time.NewTicker(samplePeriod)
@@ -83,7 +84,7 @@ func (r *Recorder) Run(ctx context.Context) {
 	save, reload := r.opt.Now(), r.opt.Now()
 	for ctx.Err() == nil {
 		if err := r.Sample(); err != nil {
-			r.opt.Logger.Debug("the history missed a look at the metrics", "error", err)
+			r.opt.Logger.Debug("metrics cannot be read", "event", "history.sample_failed", "error", err)
 		}
 		r.announce(ctx, false)
 		if now := r.opt.Now(); now.Sub(save) >= savePeriod {
@@ -101,10 +102,11 @@ func (r *Recorder) Run(ctx context.Context) {
 	}
 	last, cancel := wait.WithGrace(context.WithoutCancel(ctx), ctx, lastSave)
 	defer cancel()
-	if r.Sample() == nil {
-		r.save(last)
+	if err := r.Sample(); err != nil {
+		r.opt.Logger.Debug("metrics cannot be read", "event", "history.sample_failed", "error", err)
 	}
 	r.announce(last, true)
+	r.save(last)
 }
 
 // Rates are taken over rateSpan, or over what there is of it.
@@ -145,6 +147,9 @@ func (r *Recorder) Sample() error {
 	if err != nil {
 		return err
 	}
+	if r.opt.Process != nil {
+		r.observe(r.opt.Process())
+	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	before := r.last
@@ -155,7 +160,7 @@ func (r *Recorder) Sample() error {
 	second := now.At.Unix()
 	hour, minute, step := second/3600, int(second/60%60), second/int64(recentStep.Seconds())
 	if r.unsaved[hour] == nil {
-		r.unsaved[hour] = chunk{}
+		r.unsaved[hour] = newChunk()
 	}
 	if r.fine[step] == nil {
 		r.fine[step] = map[string]Point{}
@@ -184,7 +189,8 @@ func (r *Recorder) Sample() error {
 		}
 	}
 	sources.Waiting = int64(now.SourceLag)
-	note(AllServices, services) // first: beyond the bound they still are there
+	note(running, Point{In: 1}) // first: beyond the bound the sums are still there
+	note(AllServices, services)
 	note(AllSources, sources)
 	for series, p := range all {
 		note(series, p)
@@ -197,6 +203,7 @@ func (r *Recorder) Sample() error {
 const (
 	AllServices = "all services"
 	AllSources  = "all sources"
+	running     = "running" // counts samples, of any process
 )
 
 // ServiceSeries is the name of a service's series.
@@ -225,7 +232,7 @@ func sourcePoint(now, before *snapshot.Source) Point {
 // forget drops expired hours. The caller holds r.mu.
 func (r *Recorder) forget(second int64) {
 	oldest := (second - int64(Kept.Seconds())) / 3600
-	for _, hours := range []map[int64]chunk{r.saved, r.unsaved} {
+	for _, hours := range []map[int64]*chunk{r.saved, r.unsaved} {
 		for hour := range hours {
 			if hour < oldest {
 				delete(hours, hour)
@@ -249,17 +256,17 @@ func (r *Recorder) save(ctx context.Context) {
 	defer cancel()
 	r.mu.Lock()
 	mine := r.unsaved
-	r.saving, r.unsaved = mine, map[int64]chunk{}
+	r.saving, r.unsaved = mine, map[int64]*chunk{}
 	r.mu.Unlock()
 	for hour, added := range mine {
-		if len(added) == 0 {
+		if added.empty() {
 			continue
 		}
-		var merged chunk
+		var merged *chunk
 		err := r.opt.Store.UpdateReport(ctx, Kind, time.Unix(hour*3600, 0).UTC().Format(hourName), func(body []byte) ([]byte, error) {
 			var err error
 			if merged, err = decode(body); err != nil {
-				merged = chunk{} // of another build: it begins anew
+				merged = newChunk() // of another build
 			}
 			merged.addAll(added)
 			return merged.encode()
@@ -271,22 +278,22 @@ func (r *Recorder) save(ctx context.Context) {
 			r.saved[hour] = merged
 		case store.ClassOf(err) == store.Retry:
 			if r.unsaved[hour] == nil {
-				r.unsaved[hour] = chunk{}
+				r.unsaved[hour] = newChunk()
 			}
 			r.unsaved[hour].addAll(added)
 		default:
 			if r.saved[hour] == nil {
-				r.saved[hour] = chunk{}
+				r.saved[hour] = newChunk()
 			}
 			r.saved[hour].addAll(added)
 		}
 		r.mu.Unlock()
 		if err != nil {
-			r.opt.Logger.Debug("a minute of history was not written down", "error", err)
+			r.opt.Logger.Debug("a minute of history was not stored", "event", "history.save_failed", "error", err)
 		}
 	}
 	if _, err := r.opt.Store.PruneReports(ctx, Kind, r.opt.Now().Add(-Kept-time.Hour)); err != nil {
-		r.opt.Logger.Debug("old hours of history stay until the next time", "error", err)
+		r.opt.Logger.Debug("expired hours were not deleted", "event", "history.prune_failed", "error", err)
 	}
 }
 
@@ -299,10 +306,10 @@ func (r *Recorder) load(ctx context.Context) {
 	defer cancel()
 	reports, err := r.opt.Store.ListReports(ctx, Kind)
 	if err != nil {
-		r.opt.Logger.Debug("the history was not read", "error", err)
+		r.opt.Logger.Debug("history cannot be read", "event", "history.load_failed", "error", err)
 		return
 	}
-	read := map[int64]chunk{}
+	read := map[int64]*chunk{}
 	for _, report := range reports {
 		at, err := time.Parse(hourName, report.Name)
 		if err != nil {
@@ -320,7 +327,8 @@ func (r *Recorder) load(ctx context.Context) {
 
 // Step is a part of a range, beginning at At.
 type Step struct {
-	At time.Time
+	At    time.Time
+	Known bool // a process was recording
 	Point
 }
 
@@ -353,13 +361,12 @@ func (r *Recorder) Series(series string, of Range) []Step {
 	for n := first; n <= last; n++ {
 		s := Step{At: time.Unix(n*width, 0).UTC()}
 		if of.Step < time.Minute {
-			s.Point = r.fine[n][series]
+			s.Point, s.Known = r.fine[n][series], r.fine[n][running].In > 0
 		} else {
 			for minute := n * width / 60; minute < (n+1)*width/60; minute++ {
-				for _, hours := range []map[int64]chunk{r.saved, r.saving, r.unsaved} {
-					if minutes := hours[minute/60][series]; minutes != nil {
-						s.add(minutes[minute%60])
-					}
+				for _, hours := range []map[int64]*chunk{r.saved, r.saving, r.unsaved} {
+					s.add(hours[minute/60].at(series, minute%60))
+					s.Known = s.Known || hours[minute/60].at(running, minute%60).In > 0
 				}
 			}
 		}

@@ -32,7 +32,7 @@ func TestExplainShowsCheckServices(t *testing.T) {
 	require.Contains(t, body, "check services were asked about it")
 	require.Contains(t, body, name+": open")
 	require.Contains(t, body, "Version 4711 is not confirmed")
-	require.Contains(t, body, "<option selected>"+name)
+	require.Contains(t, body, `name="service" value="`+name)
 	require.NotContains(t, body, script)
 	status, _ = w.get("/explain?entity=x&service=acme/none@check", as)
 	require.Equal(t, 404, status)

@@ -105,6 +105,11 @@ type version struct {
 	Told string
 }
 
+// Applied reports whether the event took effect.
+func (v version) Applied() bool {
+	return slices.Contains([]string{"merged", "noise", "incomplete"}, v.Outcome)
+}
+
 // versions compares each event with the one before it of the same source. A patch
 // names its changes itself.
 func versions(x *explain.Explanation) (all []version) {
@@ -128,7 +133,9 @@ func versions(x *explain.Explanation) (all []version) {
 					v.Told = "nothing differs from the one before it of this source"
 				}
 			}
-			last[e.Source] = e.Record.Payload
+			if v.Applied() {
+				last[e.Source] = e.Record.Payload
+			}
 		}
 		all = append(all, v)
 	}

@@ -75,7 +75,7 @@ func (b explainBody) FoldedWords() string {
 // view shows one entity's story.
 func (p entitySection) view(w http.ResponseWriter, r *http.Request, who *session) {
 	q := r.URL.Query()
-	b := explainBody{Entity: q.Get("entity"), Service: q.Get("service"), Services: p.serviceNames()}
+	b := explainBody{Entity: q.Get("entity"), Service: q.Get("service"), Services: firstNames(p.serviceNames())}
 	if b.Entity != "" {
 		var err error
 		b.X, err = p.explainInTime(r.Context(), explain.Input{

@@ -8,15 +8,10 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 
-	"github.com/seed-86dfc502/weir/decide"
 	"github.com/seed-86dfc502/weir/operate"
 	"github.com/seed-86dfc502/weir/operate/snapshot"
 )
-
-// overviewSection serves the overview.
-type overviewSection struct{ *Page }
 
 // Bounds of the picture: nodes beyond them are summed up in one box.
 const (
@@ -65,14 +60,13 @@ type (
 	// picture is a drawing of the flow.
 	picture struct {
 		Width, Height int
-		Class         string
 		Edges         []edge
 		Boxes         []box
 	}
 )
 
 // nodes are the three columns of the flow.
-type nodes struct{ sources, stages, customers []node }
+type nodes struct{ Sources, Stages, Customers []node }
 
 // thickness is the width of a line for a rate: it grows with its logarithm, since
 // rates differ by orders of magnitude.
@@ -88,42 +82,39 @@ type rates func(func(*snapshot.Snapshot) float64) snapshot.Rate
 
 func (p overviewSection) flowNodes(now, before *snapshot.Snapshot, health operate.Health) nodes {
 	per := rates(now.Against(before))
-	return nodes{p.sourceNodes(now, per, health), p.stageNodes(now, per, health), p.customerNodes(now, per, health)}
+	return nodes{p.sourceNodes(now, before, health), p.stageNodes(now, per, health), p.customerNodes(now, per, health)}
 }
 
 // flowNode returns a node with a throughput and a backlog.
-func flowNode(name string, r snapshot.Rate, waiting float64) node {
+func flowNode(name string, r snapshot.Rate, queued float64) node {
 	x := node{Name: name, Says: rateText(r) + "/s", rate: r.PerSecond, Level: operate.LevelOK}
-	if waiting > 0 {
-		x.Says += " · " + comma(waiting) + " waiting"
+	if queued > 0 {
+		x.Says += " · " + comma(queued) + " queued"
 	}
 	return x
 }
 
-// markStalled makes a node amber that has a backlog and makes no progress.
-func (n *node) markStalled(r snapshot.Rate, waiting float64) {
-	if waiting > 0 && r.Known && r.PerSecond == 0 {
+// markStalled makes a node with a backlog and without progress amber.
+func (n *node) markStalled(r snapshot.Rate, queued float64) {
+	if queued > 0 && r.Known && r.PerSecond == 0 {
 		n.Level = operate.LevelDegraded
 	}
 }
 
-// markElsewhere marks a node whose work other processes do.
+// markElsewhere marks the node of a stage of other processes.
 func (n *node) markElsewhere(says string) {
 	n.Away, n.Says, n.rate, n.Level = true, says, 0, operate.LevelOK
 }
 
-func (p overviewSection) sourceNodes(now *snapshot.Snapshot, per rates, health operate.Health) (all []node) {
-	failing := sourceErrors(health)
-	for _, name := range p.sourceNames() {
-		r, waiting := per(func(s *snapshot.Snapshot) float64 { return s.Source(name).Taken }), now.Source(name).Lag
-		x := flowNode(name, r, waiting)
-		x.Href = "/sources/" + url.PathEscape(name)
-		x.markStalled(r, waiting)
+func (p overviewSection) sourceNodes(now, before *snapshot.Snapshot, health operate.Health) (all []node) {
+	for _, row := range p.sourceRows(now, before, health) {
+		x := flowNode(row.Name, row.Rate, row.Lag)
+		x.Href, x.Level = row.Path(), row.Level()
 		switch {
-		case !p.runs("ingest"):
-			x.markElsewhere("not read here")
-		case failing[name] != "":
-			x.Level, x.Says = operate.LevelDown, "cannot be read"
+		case !row.Here:
+			x.markElsewhere(row.State())
+		case row.Error != "":
+			x.Says = row.State()
 		}
 		all = append(all, x)
 	}
@@ -131,9 +122,9 @@ func (p overviewSection) sourceNodes(now *snapshot.Snapshot, per rates, health o
 }
 
 func (p overviewSection) stageNodes(now *snapshot.Snapshot, per rates, health operate.Health) []node {
-	stage := func(name string, r snapshot.Rate, waiting float64) node {
-		x := flowNode(name, r, waiting)
-		x.markStalled(r, waiting)
+	stage := func(name string, r snapshot.Rate, queued float64) node {
+		x := flowNode(name, r, queued)
+		x.markStalled(r, queued)
 		if health.Level == operate.LevelDown && name != "Deliver" {
 			x.Level = operate.LevelDown
 		}
@@ -188,8 +179,7 @@ func (p overviewSection) customerNodes(now *snapshot.Snapshot, per rates, health
 	return summed(nodes, flowCustomers, "customers", "/services")
 }
 
-// summed sorts nodes, those that are stuck first, then the busiest, and makes one of
-// those that are too many.
+// summed sorts nodes, the worst first, then the busiest, and sums up those beyond a bound.
 func summed(all []node, most int, what, href string) []node {
 	slices.SortFunc(all, func(a, b node) int {
 		return cmp.Or(b.Level.Rank()-a.Level.Rank(), cmp.Compare(b.rate, a.rate), cmp.Compare(a.Name, b.Name))
@@ -236,17 +226,17 @@ func edgeOf(path string, rate float64, level operate.Level) edge {
 	return edge{path, thickness(rate), class}
 }
 
-// drawWide draws the flow from left to right.
-func (n nodes) drawWide() picture {
+// draw draws the flow from left to right.
+func (n nodes) draw() picture {
 	const (
-		rowH, gap = 54, 14
+		rowH, gap = 46, 10
 		sideW     = 236
 		stageW    = 184
-		stageH    = 84
+		stageH    = 72
 		width     = 1240
 	)
-	rows := max(len(n.sources), len(n.customers), 2)
-	p := picture{Width: width, Height: rows*(rowH+gap) - gap + 4, Class: "wide-picture"}
+	rows := max(len(n.Sources), len(n.Customers), 2)
+	p := picture{Width: width, Height: rows*(rowH+gap) - gap + 4}
 	middle := p.Height / 2
 	column := func(all []node, x int) (boxes []box) {
 		top := middle - (len(all)*(rowH+gap)-gap)/2
@@ -255,9 +245,9 @@ func (n nodes) drawWide() picture {
 		}
 		return boxes
 	}
-	left, right := column(n.sources, 1), column(n.customers, width-sideW-1)
+	left, right := column(n.Sources, 1), column(n.Customers, width-sideW-1)
 	var stages []box
-	for i, s := range n.stages {
+	for i, s := range n.Stages {
 		stages = append(stages, s.at(sideW+66+i*(stageW+40), middle-stageH/2, stageW, stageH, true))
 	}
 	curve := func(x1, y1, x2, y2 int) string {
@@ -278,100 +268,4 @@ func (n nodes) drawWide() picture {
 	}
 	p.Boxes = slices.Concat(left, stages, right)
 	return p
-}
-
-// drawNarrow draws the flow from top to bottom, along a line at the left.
-func (n nodes) drawNarrow() picture {
-	const (
-		rowH, gap = 52, 12
-		rail      = 14
-		boxX      = 40
-		width     = 344
-	)
-	p := picture{Width: width, Class: "narrow-picture"}
-	y := 2
-	last := -1
-	before := operate.LevelOK
-	rate := 0.0
-	for part, all := range [][]node{n.sources, n.stages, n.customers} {
-		rest := 0.0
-		for _, x := range all {
-			rest += x.rate
-		}
-		for _, each := range all {
-			b := each.at(boxX, y, width-boxX-2, rowH, part == 1)
-			center := y + rowH/2
-			if last >= 0 {
-				through := rate
-				if part == 2 {
-					through = rest
-				}
-				p.Edges = append(p.Edges, edgeOf(fmt.Sprintf("M%d %dV%d", rail, last, center), through, before))
-			}
-			p.Edges = append(p.Edges, edgeOf(fmt.Sprintf("M%d %dH%d", rail, center, boxX), each.rate, each.Level))
-			switch part {
-			case 0:
-				rate += each.rate
-			case 1:
-				rate, before = each.rate, each.Level
-			default:
-				rest -= each.rate
-				before = operate.LevelOK
-			}
-			last = center
-			p.Boxes = append(p.Boxes, b)
-			y += rowH + gap
-		}
-	}
-	p.Height = y - gap + 2
-	return p
-}
-
-// problem is a line of the section that names what needs attention.
-type problem struct {
-	operate.ServiceHealth
-	What, Href string
-	NextTry    time.Time
-}
-
-// sourceErrors returns why sources are blocked, by name.
-func sourceErrors(health operate.Health) map[string]string {
-	all := map[string]string{}
-	for _, i := range health.Problems {
-		if name, is := strings.CutPrefix(i.What, "source "); is {
-			all[name] = i.Why
-		}
-	}
-	return all
-}
-
-// problemsOf lists the problems of a process, the worst first.
-func problemsOf(health operate.Health) (all []problem) {
-	if health.Level == operate.LevelDown {
-		all = append(all, problem{ServiceHealth: operate.ServiceHealth{Level: operate.LevelDown, Error: health.Error, Since: health.Since, Do: health.Do}, What: "this process"})
-	}
-	for _, i := range slices.Concat(health.Problems, health.Pending) {
-		href := ""
-		if name, is := strings.CutPrefix(i.What, "source "); is {
-			href = "/sources/" + url.PathEscape(name)
-		} else if strings.HasPrefix(i.What, "dead letters ") {
-			href = "/letters"
-		}
-		all = append(all, problem{ServiceHealth: operate.ServiceHealth{Level: i.Level, Error: i.Why, Since: i.Since, Do: i.Do}, What: i.What, Href: href, NextTry: i.NextTry})
-	}
-	for _, s := range health.Services {
-		all = append(all, problem{ServiceHealth: s, What: s.Service, Href: servicePath(s.Service)})
-	}
-	slices.SortStableFunc(all, func(a, b problem) int { return cmp.Compare(b.Level.Rank(), a.Level.Rank()) })
-	return all
-}
-
-// heldShare is the share of possible sends that told the customer nothing new.
-func heldShare(s *snapshot.Snapshot) (share float64, known bool) {
-	saved := s.Decisions[decide.DecisionPruned] + s.Decisions[decide.DecisionHeldBack]
-	all := saved + s.Decisions[decide.DecisionSent]
-	if all == 0 {
-		return 0, false
-	}
-	return saved / all, true
 }

@@ -5,9 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"html/template"
-	"net/url"
 	"path/filepath"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -50,12 +48,11 @@ var functions = template.FuncMap{
 	"service": servicePath,
 	"words":   breakable,
 	"join":    strings.Join,
-	"has":     func(all []string, one string) bool { return slices.Contains(all, one) },
 	"lettersOf": func(service, code string) string {
-		return "/letters?" + url.Values{"service": {service}, "code": {code}, "state": {"open"}}.Encode()
+		return "/letters?" + query("service", service, "code", code, "state", "open")
 	},
 	"lettersBy": func(g store.LetterGroup) string {
-		return "/letters?" + url.Values{"stage": {string(g.Stage)}, "source": {g.Source}, "service": {g.Service}, "code": {g.Code}}.Encode()
+		return "/letters?" + query("stage", string(g.Stage), "source", g.Source, "service", g.Service, "code", g.Code, "entity", g.Entity)
 	},
 	"deref": func(n *int64) string {
 		if n == nil {
@@ -134,7 +131,7 @@ func breakable(name string) template.HTML {
 	return template.HTML(escaped) // #nosec G203 -- it is escaped
 }
 
-var breaks = strings.NewReplacer("/", "/<wbr>", "@", "<wbr>@", "_", "_<wbr>", ".", ".<wbr>")
+var breaks = strings.NewReplacer("/", "/<wbr>", "@", "<wbr>@", "_", "_<wbr>", ".", ".<wbr>", ",", ",<wbr>", ":", ":<wbr>", "-", "-<wbr>")
 
 // baseName is the last part of a path. The page does not show folders of the machine.
 func baseName(path string) string { return filepath.Base(path) }

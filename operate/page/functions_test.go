@@ -1,10 +1,12 @@
 package page
 
 import (
+	"encoding/json"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/seed-86dfc502/weir/operate/explain"
 	"github.com/seed-86dfc502/weir/operate/snapshot"
 	"github.com/stretchr/testify/require"
 )
@@ -27,4 +29,14 @@ func TestTimesForPeople(t *testing.T) {
 		require.Contains(t, string(since(at)), title+`>1 hour</time>`)
 		require.Contains(t, string(since(time.Now())), ">1 second<")
 	})
+}
+
+// An event that was not applied is no base of later differences, and its own are grey.
+func TestVersionsOfAppliedEvents(t *testing.T) {
+	event := func(outcome, payload string) explain.Event {
+		return explain.Event{Source: "lab", Outcome: outcome, Record: &explain.Record{Payload: json.RawMessage(payload)}}
+	}
+	all := versions(&explain.Explanation{Events: []explain.Event{event("merged", `{"a":1}`), event("stale", `{"a":7}`), event("merged", `{"a":2}`)}})
+	require.Equal(t, "1 2", string(all[0].Diff[0].Before)+" "+string(all[0].Diff[0].After))
+	require.Equal(t, []bool{true, false, true}, []bool{all[0].Applied(), all[1].Applied(), all[2].Applied()})
 }

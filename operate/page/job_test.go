@@ -88,7 +88,7 @@ func TestJobOutlivesItsRequest(t *testing.T) {
 	_, body = w.get("/jobs/letters", as)
 	require.Contains(t, body, "150 dead letters are discarded")
 	_, body = w.get("/letters", as)
-	require.Contains(t, body, "what came of it")
+	require.Contains(t, body, "its result")
 
 	// Cancelled by a form of the session alone, and another one may begin.
 	w.someLetters(151)

@@ -38,13 +38,13 @@ var (
 
 // filter narrows the list of letters, as text of a form.
 type filter struct {
-	Stage, State, Source, Service, Entity, Code string
-	After                                       int64
+	Stage, State, Source, Service, Entity, Code, By string
+	After                                           int64
 }
 
 func filterOf(v url.Values) (filter, error) {
 	f := filter{
-		Stage: v.Get("stage"), State: v.Get("state"), Source: v.Get("source"), Service: v.Get("service"), Entity: v.Get("entity"), Code: v.Get("code"),
+		Stage: v.Get("stage"), State: v.Get("state"), Source: v.Get("source"), Service: v.Get("service"), Entity: v.Get("entity"), Code: v.Get("code"), By: v.Get("by"),
 	}
 	if f.State == "" {
 		f.State = "open"
@@ -72,22 +72,7 @@ func (f filter) store() store.LetterFilter {
 
 // Query returns the filter as part of an address.
 func (f filter) Query(after int64) string {
-	v := url.Values{}
-	set := func(name, value string) {
-		if value != "" {
-			v.Set(name, value)
-		}
-	}
-	set("stage", f.Stage)
-	set("state", f.State)
-	set("source", f.Source)
-	set("service", f.Service)
-	set("entity", f.Entity)
-	set("code", f.Code)
-	if after > 0 {
-		v.Set("after", strconv.FormatInt(after, 10))
-	}
-	return v.Encode()
+	return query("stage", f.Stage, "state", f.State, "source", f.Source, "service", f.Service, "entity", f.Entity, "code", f.Code, "by", f.By, "after", strconv.FormatInt(after, 10))
 }
 
 type lettersBody struct {
@@ -101,6 +86,7 @@ type lettersBody struct {
 	Codes    []string            // of open dead letters
 	Groups   []store.LetterGroup // the largest
 	Rest     []store.LetterGroup // folded away
+	Other    string              // address of the other grouping
 	Form     string
 	Acts     bool
 	LastJob  *jobBody
@@ -120,13 +106,18 @@ func (p letterSection) list(w http.ResponseWriter, r *http.Request, who *session
 		return
 	}
 	b := lettersBody{Filter: f, Stages: stages, States: states, Letters: found, LastJob: p.lastJob(jobLetters)}
-	b.Services, b.Sources = p.opt.Config().ServiceNames(), p.sourceNames()
+	b.Services, b.Sources = firstNames(p.opt.Config().ServiceNames()), firstNames(p.sourceNames())
 	if len(found) == pageLetters {
 		b.Next = "/letters?" + f.Query(found[len(found)-1].ID)
 	}
 	b.Acts, b.Form = who != nil, who.Form()
 	grouped := f.store()
-	grouped.Code = "" // the others can be chosen
+	grouped.Code, grouped.ByEntity = "", f.By == "entity" // other codes can be chosen
+	other := f
+	if other.By = "entity"; f.By == "entity" {
+		other.By = ""
+	}
+	b.Other = "/letters?" + other.Query(0)
 	if b.Groups, err = p.opt.Store.GroupLetters(r.Context(), grouped, maxGroups); err != nil {
 		p.renderError(w, r, err)
 		return
@@ -285,7 +276,7 @@ func (p letterSection) edit(w http.ResponseWriter, r *http.Request, who *session
 		p.renderMessage(w, r, http.StatusRequestEntityTooLarge, "That is too large for the page. The commands take more.")
 		return
 	case r.PostForm.Get("seen") != hashOf(l.Payload):
-		p.renderMessage(w, r, http.StatusConflict, "Somebody changed this letter meanwhile: load it again.")
+		p.renderMessage(w, r, http.StatusConflict, "This letter was changed meanwhile: load it again.")
 		return
 	}
 	if hashOf(payload) != hashOf(l.Payload) {

@@ -87,15 +87,60 @@ func (b *browser) look(what string, width int64) {
 	require.LessOrEqual(b.t, evaluate[int64](b, "document.documentElement.scrollWidth"), width, what)
 	require.Empty(b.t, evaluate[[]string](b, faint), "%s: too little contrast", what)
 	require.Empty(b.t, evaluate[[]string](b, broken), "%s: broken words", what)
-	require.True(b.t, evaluate[bool](b, hereInNavigation), "%s: the navigation shows where one is", what)
+	require.Equal(b.t, width >= 1200, evaluate[bool](b, `document.querySelector("nav [aria-current=page]")?.checkVisibility() ?? innerWidth >= 1200`), "%s: the navigation shows where one is, in a menu on a narrow screen", what)
+	require.Empty(b.t, evaluate[[]string](b, cut), "%s: cut off", what)
+	require.Empty(b.t, evaluate[[]string](b, joined), "%s: words run together", what)
 	b.healthy(what)
 }
 
-const hereInNavigation = `(() => {
-	const here = document.querySelector("nav [aria-current=page]");
-	const r = here && here.getBoundingClientRect();
-	return !r || r.left >= 0 && r.right <= innerWidth;
+// cut finds what a card cuts off or lets out at its side.
+const cut = `[...document.querySelectorAll("main .card, main .card td, main .card th")].filter((e) => e.clientWidth > 1 && e.scrollWidth > e.clientWidth + 1 && !e.closest(".scroll"))
+	.map((e) => e.scrollWidth + " in " + e.clientWidth + ": " + e.outerHTML.slice(0, 160))`
+
+// joined finds words of two elements without a space between them.
+const joined = `(() => {
+	const bad = [], word = /[\p{L}\p{N}]/u;
+	const rect = (n, i) => { const r = document.createRange(); r.setStart(n, i); r.setEnd(n, i + 1); return r.getBoundingClientRect(); };
+	const walk = document.createTreeWalker(document.querySelector("main"), NodeFilter.SHOW_TEXT);
+	for (let last = null, n = walk.nextNode(); n; n = walk.nextNode()) {
+		if (n.parentElement.closest("svg,script,option,figure,.scroll") || !n.parentElement.getClientRects().length || !n.data) { continue; }
+		if (last && word.test(last.data.at(-1)) && word.test(n.data[0]) && last.nextSibling?.nodeName !== "WBR") {
+			const a = rect(last, last.data.length - 1), b = rect(n, 0);
+			if (Math.abs(a.bottom - b.bottom) < 8 && Math.abs(b.left - a.right) < 2) { bad.push(last.data + "|" + n.data); }
+		}
+		last = n;
+	}
+	return bad;
 })()`
+
+// On a narrow screen the pages are in a menu, by the keyboard; on a wide one the overview is
+// one screen.
+func TestMenuInABrowser(t *testing.T) {
+	if testing.Short() {
+		t.Skip("needs Chromium")
+	}
+	b := newScene(t, 3, 0).inBrowser()
+	b.dress(390, "light")
+	b.open("/")
+	require.Zero(t, evaluate[int](b, `[...document.querySelectorAll("nav#pages a")].filter((a) => a.checkVisibility()).length`))
+	b.tabTo(".menu")
+	b.key("\r")
+	require.Equal(t, 9, evaluate[int](b, `[...document.querySelectorAll("nav#pages a")].filter((a) => a.checkVisibility()).length`))
+	b.axe("the menu")
+	b.shoot("menu-390")
+	b.tabTo(`nav#pages a[href="/audit"]`)
+	b.key("\r")
+	b.until("the audit", `location.pathname === "/audit"`)
+	b.dress(1280, "light")
+	b.open("/")
+	require.LessOrEqual(t, evaluate[int](b, `Math.round(document.querySelector("#flow").closest("section").getBoundingClientRect().bottom)`), 900, "health, problems and flow in one screen")
+	b.open("/service?name=acme%2Fripeness%40warehouse&range=24h")
+	b.until("the plots", `document.querySelectorAll("canvas").length >= 5`)
+	require.Equal(t, []string{"outage", "reload", "outage", "start"}, evaluate[[]string](b, `[...document.querySelectorAll("[data-mark]")].map((m) => m.dataset.mark)`))
+	require.Equal(t, 1, evaluate[int](b, `document.querySelectorAll("[data-mark=outage][data-until]").length`), "one is over")
+	require.Positive(t, evaluate[int](b, `document.querySelectorAll("td[data-v='']").length`), "unknown before the start")
+	b.healthy("the menu")
+}
 
 // Times on a page that stays open grow older, those that nothing renews.
 func TestTimesInABrowser(t *testing.T) {

@@ -1,14 +1,21 @@
 package page
 
 import (
+	"cmp"
 	"fmt"
 	"net/http"
+	"net/url"
+	"slices"
 	"strings"
+	"time"
 
 	"github.com/seed-86dfc502/weir/decide"
 	"github.com/seed-86dfc502/weir/operate"
 	"github.com/seed-86dfc502/weir/operate/snapshot"
 )
+
+// overviewSection serves the overview.
+type overviewSection struct{ *Page }
 
 // count is one number of a stage with its rate.
 type count struct {
@@ -22,11 +29,11 @@ type stage struct {
 	Name, What string
 	Away       bool // other processes run it
 	Counts     []count
-	Waiting    float64
-	WaitingFor string
+	Queued     float64
+	QueuedWhat string
 }
 
-// tile is one number that says how things are.
+// tile is one main number.
 type tile struct{ Name, Value, Unit, Says, Class, Href string }
 
 type overviewBody struct {
@@ -34,94 +41,80 @@ type overviewBody struct {
 	Problems []problem
 	More     int // problems not listed
 	Tiles    []tile
-	Pictures []picture
+	Flow     nodes
+	Picture  picture
 	Stages   []stage
-	API      *stage  // nil where the process does not serve it
-	Letters  []count // open, by stage
-	Open     float64
 }
 
 // maxProblems bounds the problems listed; the list of services has all.
 const maxProblems = 6
 
 // load looks at the process.
-func (p overviewSection) load() (overviewBody, error) {
-	b := overviewBody{Health: p.opt.Health()}
+func (p overviewSection) load(*http.Request) (any, error) {
 	now, before, err := p.opt.History.Look()
 	if err != nil {
-		return b, err
+		return nil, err
 	}
-	per := now.Against(before)
-	of := func(name, why string, pick func(*snapshot.Snapshot) float64) count {
-		return count{name, why, pick(now), per(pick)}
-	}
-	b.Stages = []stage{
-		{
-			Name: "Ingest", What: "events are taken in", Waiting: now.SourceLag, WaitingFor: "records of sources not taken in yet",
-			Counts: []count{
-				of("taken", "durable in the inbox", (*snapshot.Snapshot).Taken),
-				of("repeated", "stopped at the gate", (*snapshot.Snapshot).Repeated),
-				of("dead", "became dead letters", func(n *snapshot.Snapshot) float64 { return n.Ingested["dead"] }),
-			},
-		},
-		{
-			Name: "Decide", What: "each customer's view is compared", Waiting: now.InboxLag, WaitingFor: "inbox records not decided yet",
-			Counts: []count{
-				of("records", "decided, of events and of operators", func(n *snapshot.Snapshot) float64 { return snapshot.Total(n.Events) }),
-				of("pruned", "not evaluated: nothing that the view reads changed", func(n *snapshot.Snapshot) float64 { return n.Decisions[decide.DecisionPruned] }),
-				of("filtered", "the filter keeps it out, and the customer has nothing of it", func(n *snapshot.Snapshot) float64 { return n.Decisions[decide.DecisionFiltered] }),
-				of("incomplete", "a required source has no document of it yet", func(n *snapshot.Snapshot) float64 { return n.Decisions[decide.DecisionIncomplete] }),
-				of("held back", "equal to what the customer has", func(n *snapshot.Snapshot) float64 { return n.Decisions[decide.DecisionHeldBack] }),
-				of("sent", "changed for the customer", func(n *snapshot.Snapshot) float64 { return n.Decisions[decide.DecisionSent] }),
-			},
-		},
-		{
-			Name: "Deliver", What: "changes are sent to customers", Waiting: now.Pending, WaitingFor: "changes not delivered yet, at most",
-			Counts: []count{
-				of("delivered", "took effect at a sink", func(n *snapshot.Snapshot) float64 { return n.Delivered["delivered"] }),
-				of("replaced", "by a newer change before they were sent", func(n *snapshot.Snapshot) float64 { return n.Delivered["coalesced"] + n.Delivered["overtaken"] }),
-				of("failed attempts", "tried again, or dead", func(n *snapshot.Snapshot) float64 { return n.Failures }),
-			},
-		},
-	}
-	if now.API {
-		b.API = &stage{
-			Name: "API", What: "producers and callers are answered",
-			Counts: []count{
-				of("answered", "with 2xx", func(n *snapshot.Snapshot) float64 { return n.Answers["2"] }),
-				of("refused", "with 4xx: the request is wrong, or may not", func(n *snapshot.Snapshot) float64 { return n.Answers["4"] }),
-				of("failed", "with 5xx: to be sent again", func(n *snapshot.Snapshot) float64 { return n.Answers["5"] }),
-				of("repeated", "posted events whose key was used before", func(n *snapshot.Snapshot) float64 { return n.Replayed }),
-				of("undecided", "requests of check services that have to be sent again", func(n *snapshot.Snapshot) float64 { return n.Undecided }),
-			},
-		}
-	}
-	for i, s := range []string{"ingest", "decide", "deliver"} {
-		b.Stages[i].Away = !p.runs(s)
-		b.Letters = append(b.Letters, count{Name: s, Total: now.Letters[s]})
-		b.Open += now.Letters[s]
-	}
-	b.Problems = problemsOf(b.Health)
+	b := overviewBody{Health: p.opt.Health()}
+	b.Problems = p.problems(now, b.Health)
 	if len(b.Problems) > maxProblems {
 		b.Problems, b.More = b.Problems[:maxProblems], len(b.Problems)-maxProblems
 	}
-	flow := p.flowNodes(now, before, b.Health)
-	b.Pictures = []picture{flow.drawWide(), flow.drawNarrow()}
-	b.Tiles = p.tiles(now, per, b.Open)
+	b.Flow = p.flowNodes(now, before, b.Health)
+	b.Picture, b.Tiles, b.Stages = b.Flow.draw(), p.tiles(now, now.Against(before)), p.stages(now, now.Against(before))
 	return b, nil
 }
 
-// tiles are the numbers that one looks at first.
-func (p overviewSection) tiles(now *snapshot.Snapshot, per rates, open float64) []tile {
+// stages are all numbers, by stage.
+func (p overviewSection) stages(now *snapshot.Snapshot, per rates) []stage {
+	of := func(name, why string, pick func(*snapshot.Snapshot) float64) count {
+		return count{name, why, pick(now), per(pick)}
+	}
+	decided := func(name, why, decision string) count {
+		return of(name, why, func(n *snapshot.Snapshot) float64 { return n.Decisions[decision] })
+	}
+	answered := func(name, why, digit string) count {
+		return of(name, why, func(n *snapshot.Snapshot) float64 { return n.Answers[digit] })
+	}
+	all := []stage{
+		{"Ingest", "events are ingested", !p.runs("ingest"), []count{
+			of("ingested", "durable in the inbox", (*snapshot.Snapshot).Taken),
+			of("repeated", "rejected by the gate", (*snapshot.Snapshot).Repeated),
+			of("dead", "became dead letters", func(n *snapshot.Snapshot) float64 { return n.Ingested["dead"] }),
+		}, now.SourceLag, "records queued at sources"},
+		{"Decide", "each customer's view is compared", !p.runs("decide"), []count{
+			of("records", "decided, of events and of operators", func(n *snapshot.Snapshot) float64 { return snapshot.Total(n.Events) }),
+			decided("pruned", "not evaluated: no change of a path that the view reads", decide.DecisionPruned),
+			decided("filtered", "excluded by the filter, and unknown to the customer", decide.DecisionFiltered),
+			decided("incomplete", "without a document of a required source", decide.DecisionIncomplete),
+			decided("held back", "equal to the customer's last one", decide.DecisionHeldBack),
+			decided("sent", "changed for the customer", decide.DecisionSent),
+		}, now.InboxLag, "records queued in the inbox"},
+		{"Deliver", "changes are sent to customers", !p.runs("deliver"), []count{
+			of("delivered", "took effect at a target", func(n *snapshot.Snapshot) float64 { return n.Delivered["delivered"] }),
+			of("replaced", "by a newer change before delivery", func(n *snapshot.Snapshot) float64 { return n.Delivered["coalesced"] + n.Delivered["overtaken"] }),
+			of("failed attempts", "retried, or dead", func(n *snapshot.Snapshot) float64 { return n.Failures }),
+		}, now.Pending, "changes queued, at most"},
+	}
+	if !now.API {
+		return all
+	}
+	return append(all, stage{Name: "API", What: "producers and callers are answered", Counts: []count{
+		answered("answered", "with 2xx", "2"), answered("refused", "with 4xx: a wrong or forbidden request", "4"), answered("failed", "with 5xx: to be sent again", "5"),
+		of("repeated", "posted events with a used key", func(n *snapshot.Snapshot) float64 { return n.Replayed }),
+		of("undecided", "requests of check services, to be sent again", func(n *snapshot.Snapshot) float64 { return n.Undecided }),
+	}})
+}
+
+// tiles are the main numbers.
+func (p overviewSection) tiles(now *snapshot.Snapshot, per rates) []tile {
 	flow := func(name, role string, pick func(*snapshot.Snapshot) float64) tile {
 		if !p.runs(role) {
 			return tile{Name: name, Value: "–", Says: "not in this process"}
 		}
 		return tile{Name: name, Value: rateText(per(pick)), Unit: "/s", Says: comma(pick(now)) + " in all"}
 	}
-	taken := flow("taken in", "ingest", (*snapshot.Snapshot).Taken)
-	delivered := flow("delivered", "deliver", func(n *snapshot.Snapshot) float64 { return n.Delivered["delivered"] })
-	saved := tile{Name: "never sent", Value: "–", Says: "of the possible sends were duplicates"}
+	saved := tile{Name: "never sent", Value: "–", Says: "of the possible sends"}
 	if share, known := heldShare(now); known {
 		saved.Value, saved.Unit = fmt.Sprintf("%.1f", 100*share), "%"
 	}
@@ -131,24 +124,60 @@ func (p overviewSection) tiles(now *snapshot.Snapshot, per rates, open float64) 
 			where = append(where, x[1])
 		}
 	}
-	waiting := tile{Name: "waiting", Value: comma(now.SourceLag + now.InboxLag + now.Pending), Says: strings.Join(where, ", ")}
+	open := snapshot.Total(now.Letters)
 	letters := tile{Name: "dead letters", Value: comma(open), Says: "open", Href: "/letters"}
 	if open > 0 {
 		letters.Class = "warn"
 	}
-	return []tile{taken, delivered, saved, waiting, letters}
-}
-
-func (p overviewSection) view(w http.ResponseWriter, r *http.Request, who *session) {
-	b, err := p.load()
-	if err != nil {
-		p.renderError(w, r, err)
-		return
+	return []tile{
+		flow("ingested", "ingest", (*snapshot.Snapshot).Taken), flow("delivered", "deliver", func(n *snapshot.Snapshot) float64 { return n.Delivered["delivered"] }),
+		saved, {Name: "queued", Value: comma(now.SourceLag + now.InboxLag + now.Pending), Says: strings.Join(where, ", ")}, letters,
 	}
-	p.show(w, http.StatusOK, "overview", view{Title: "Overview", Section: "/", Session: who, Live: true, Body: b})
 }
 
-func (p overviewSection) live(w http.ResponseWriter, r *http.Request, _ *session) {
-	b, err := p.load()
-	p.fragment(w, "overview-live", b, err)
+// heldShare is the share of possible sends without news for the customer.
+func heldShare(s *snapshot.Snapshot) (share float64, known bool) {
+	saved := s.Decisions[decide.DecisionPruned] + s.Decisions[decide.DecisionHeldBack]
+	all := saved + s.Decisions[decide.DecisionSent]
+	if all == 0 {
+		return 0, false
+	}
+	return saved / all, true
+}
+
+// problem is a line of the list of problems.
+type problem struct {
+	operate.ServiceHealth
+	What, Href string
+	Queued     float64
+	Oldest     time.Time // of the queued changes, where it is known
+}
+
+// problems lists the problems of a process, the worst first.
+func (p overviewSection) problems(now *snapshot.Snapshot, health operate.Health) (all []problem) {
+	if health.Level == operate.LevelDown {
+		all = append(all, problem{ServiceHealth: operate.ServiceHealth{Level: operate.LevelDown, Error: health.Error, Since: health.Since, NextTry: health.NextTry, Do: health.Do}, What: "this process"})
+	}
+	for _, i := range slices.Concat(health.Problems, health.Pending) {
+		href := ""
+		if name, is := strings.CutPrefix(i.What, "source "); is {
+			href = "/sources/" + url.PathEscape(name)
+		} else if strings.HasPrefix(i.What, "dead letters ") {
+			href = "/letters"
+		}
+		all = append(all, problem{
+			ServiceHealth: operate.ServiceHealth{Level: i.Level, Error: i.Why, Since: i.Since, NextTry: i.NextTry, Do: i.Do}, What: i.What, Href: href, Queued: float64(i.Queued),
+		})
+	}
+	conditions := p.opt.Conditions()
+	for _, s := range health.Services {
+		c, counts := conditions[s.Service], now.Service(s.Service)
+		x := problem{ServiceHealth: s, What: s.Service, Href: servicePath(s.Service), Queued: counts.Pending, Oldest: c.Parked.Oldest}
+		if x.Oldest.IsZero() && counts.Stalled > 0 {
+			x.Oldest = p.opt.Now().Add(-time.Duration(counts.Stalled * float64(time.Second)))
+		}
+		all = append(all, x)
+	}
+	slices.SortStableFunc(all, func(a, b problem) int { return cmp.Compare(b.Level.Rank(), a.Level.Rank()) })
+	return all
 }

@@ -125,9 +125,13 @@ func New(o Options) *Page {
 	mux.HandleFunc("POST /sign-in", p.signIn)
 	mux.HandleFunc("POST /sign-out", p.handleWrite(maxForm, p.signOut))
 	for path, f := range map[string]func(http.ResponseWriter, *http.Request, *session){
-		"/{$}": overview.view, "/live/overview": overview.live,
-		"/services": services.list, "/live/services": services.liveList, "/service": services.view, "/live/service": services.live,
-		"/sources": sources.list, "/live/sources": sources.live, "/sources/{name}": sources.view,
+		"/": func(w http.ResponseWriter, r *http.Request, _ *session) {
+			p.renderMessage(w, r, http.StatusNotFound, "There is no such page.")
+		},
+		"/services": p.livePage("services", "Services", services.load), "/live/services": p.livePart("services-live", services.load),
+		"/{$}": p.livePage("overview", "Overview", overview.load), "/live/overview": p.livePart("overview-live", overview.load),
+		"/sources": p.livePage("sources", "Sources", sources.load), "/live/sources": p.livePart("sources-live", sources.load),
+		"/service": services.view, "/live/service": services.live, "/sources/{name}": sources.view,
 		"/history": history.view, "/live/history": history.live,
 		"/entities": entities.list, "/explain": entities.view,
 		"/letters": letters.list, "/letters/{id}": letters.view, "/letters/{id}/payload": letters.payload,
@@ -291,6 +295,26 @@ func (p *Page) show(w http.ResponseWriter, status int, name string, v view) {
 	p.render(w, status, name, "layout", v)
 }
 
+// livePage serves a page that renews itself; load returns its body.
+func (p *Page) livePage(name, title string, load func(*http.Request) (any, error)) func(http.ResponseWriter, *http.Request, *session) {
+	return func(w http.ResponseWriter, r *http.Request, who *session) {
+		b, err := load(r)
+		if err != nil {
+			p.renderError(w, r, err)
+			return
+		}
+		p.show(w, http.StatusOK, name, view{Title: title, Section: strings.TrimSuffix("/"+name, "overview"), Session: who, Live: true, Body: b})
+	}
+}
+
+// livePart serves the part of a page that the script renews.
+func (p *Page) livePart(part string, load func(*http.Request) (any, error)) func(http.ResponseWriter, *http.Request, *session) {
+	return func(w http.ResponseWriter, r *http.Request, _ *session) {
+		b, err := load(r)
+		p.fragment(w, part, b, err)
+	}
+}
+
 // fragment answers with the part of a page that the script renews; err is that of
 // reading the metrics.
 func (p *Page) fragment(w http.ResponseWriter, part string, data any, err error) {
@@ -305,13 +329,13 @@ func (p *Page) fragment(w http.ResponseWriter, part string, data any, err error)
 func (p *Page) render(w http.ResponseWriter, status int, name, part string, data any) {
 	var b bytes.Buffer
 	if err := p.templates[name].ExecuteTemplate(&b, part, data); err != nil {
-		p.opt.Logger.Error("a page cannot be rendered", "event", "page.failed", "page", name, "error", err)
+		p.opt.Logger.Error("page cannot be rendered", "event", "page.failed", "page", name, "error", err)
 		http.Error(w, "this page cannot be made", http.StatusInternalServerError)
 		return
 	}
 	w.Header().Set("Content-Type", "text/html; charset=utf-8")
 	w.WriteHeader(status)
-	_, _ = w.Write(showMarks(b.Bytes())) // who went away does not need it
+	_, _ = w.Write(showMarks(b.Bytes())) // a closed connection needs no answer
 }
 
 // renderMessage answers with a page that holds one sentence.
@@ -330,7 +354,7 @@ func (p *Page) renderError(w http.ResponseWriter, r *http.Request, err error) {
 	case errors.As(err, &no):
 		p.renderMessage(w, r, http.StatusConflict, no.Reason)
 	case errors.Is(err, store.ErrNotFound):
-		p.renderMessage(w, r, http.StatusNotFound, "There is no such thing.")
+		p.renderMessage(w, r, http.StatusNotFound, "There is no such page.")
 	default:
 		p.renderMessage(w, r, http.StatusServiceUnavailable, err.Error())
 	}

@@ -142,7 +142,7 @@ func TestAServicesPage(t *testing.T) {
 	require.Equal(t, 200, status)
 	require.NotContains(t, body, script)
 	require.NotContains(t, body, ">299<")
-	for _, told := range []string{">401<", "answer &lt;script&gt;", "7 ms", strings.Repeat("long ", 300), "correct what its answer names", "2023-11-14 21:13:20", "refused", ">2</a>", "acme.yaml:", "file, keeps every change"} {
+	for _, told := range []string{">401<", "answer &lt;script&gt;", "7 ms", strings.Repeat("long ", 300), "or ask its operator", "2023-11-14 21:13:20", "refused", ">2</a>", "acme.yaml:", "file, keeps every change"} {
 		require.Contains(t, strings.ReplaceAll(body, "<wbr>", ""), told)
 	}
 	require.NotContains(t, body, "another")
@@ -181,15 +181,18 @@ func TestEmptyPages(t *testing.T) {
 	w.conditions = map[string]deliver.Condition{}
 	for path, says := range map[string]string{
 		"/entities": "No entity is stored yet", "/letters": "No open dead letters here.",
-		"/audit": "No operator did anything yet", "/replay": "No replay or reset was begun yet.", "/system": "No process told of itself yet.", "/history": "Nothing happened in this time.",
+		"/audit": "No operator did anything yet", "/replay": "No replay or reset was begun yet.", "/system": "No process has reported yet.", "/history": "Nothing happened in this time.",
 		"/sources/events": "Nothing was seen yet", oneService: "No dead letters.", "/": "Ready",
 	} {
 		status, body := w.get(path, bearer)
 		require.Equal(t, 200, status, path)
 		require.Contains(t, body, says, path)
 	}
-	status, _ := w.get("/sources/none", bearer)
-	require.Equal(t, 404, status)
+	for _, path := range []string{"/sources/none", "/none", "/letters/none/x"} {
+		status, body := w.get(path, bearer)
+		require.Equal(t, 404, status, path)
+		require.Contains(t, body, `<nav aria-label="Pages"`, "within the frame")
+	}
 }
 
 // With any number of services there is one picture, with the problems in it.
@@ -204,7 +207,7 @@ func TestTwoHundredServices(t *testing.T) {
 	require.Less(t, stuck, flow, "first of all")
 	_, body = s.get("/services", bearer)
 	require.Equal(t, 200, strings.Count(body, `<th scope="row">`))
-	require.Less(t, strings.Index(body, "paused: refused"), strings.Index(body, ">running<"), "those that are not well first")
+	require.Less(t, strings.Index(body, ">rejected<"), strings.Index(body, ">running<"), "those that are not well first")
 	_, body = s.get("/services?only=unwell", bearer)
 	require.Equal(t, 2, strings.Count(body, `<th scope="row">`))
 	_, body = s.get("/services?customer=zest&q=PRICE", bearer)
@@ -224,10 +227,10 @@ func TestStagesOfOtherProcesses(t *testing.T) {
 	w := newWorld(t, func(o *page.Options) { o.Roles = []string{"deliver"} })
 	_, body := w.get("/", bearer)
 	require.Equal(t, 2, strings.Count(body, "Not in this process."), "ingest and decide")
-	require.Equal(t, 2*3, strings.Count(body, `class="node away`), "a source and two stages, in two pictures")
+	require.Equal(t, 2*3, strings.Count(body, `class="node away`), "a source and two stages, in a picture and a list")
 	require.Contains(t, body, `<span class="weak">for customers</span>`, "what is waiting is what this process sees")
 	for path, told := range map[string]string{
-		"/sources": `<td class="n" data-label="taken in">–</td>`, "/sources/events": "not read here",
+		"/sources": `<td class="n" data-label="ingested">–</td>`, "/sources/events": "not read here",
 		"/services": `<td class="n" data-label="held back">–</td>`, oneService: "not decided in this process",
 	} {
 		_, body = w.get(path, bearer)
@@ -235,7 +238,9 @@ func TestStagesOfOtherProcesses(t *testing.T) {
 	}
 	s := newScene(t, 3, 0)
 	_, body = s.get("/system", bearer)
-	require.Equal(t, 5, strings.Count(body, `per second">–</td>`), "one process does not deliver, two do nothing else")
+	require.Contains(t, body, ">110/s ingested, 108/s decided<")
+	require.Contains(t, body, ">61/s delivered<")
+	require.NotContains(t, body, "19/s", "a silent process has no rate")
 	w.opt.Roles, w.conditions = []string{"ingest", "decide"}, nil
 	w.page = page.New(w.opt)
 	_, body = w.get("/services", bearer)

@@ -1,6 +1,7 @@
 package page
 
 import (
+	"cmp"
 	"fmt"
 	"net/http"
 	"net/url"
@@ -14,41 +15,67 @@ import (
 // historySection serves the plots.
 type historySection struct{ *Page }
 
-// young is the age of a step below which too little of it was seen to tell a rate.
+// young is the minimum age of a step with a rate.
 const young = 10 * time.Second
 
-// line is one column of a table of history, and one line of a plot.
+// line is one line of a plot, and one column of its table.
 type line struct {
-	Name string
-	Why  string
-	Plot int // which plot it is in; lines of one plot have one unit
-	pick func(history.Point, time.Duration) float64
-	Unit string
+	Name, Why string
+	pick      func(history.Point, float64) float64 // of a point and its length in seconds
 }
 
-// plotTitle is the heading of one plot.
-type plotTitle struct {
+// plot is a figure: lines of one unit.
+type plot struct {
 	Title, Unit string
+	Lines       []line
+}
+
+var servicePlots = []plot{ //nolint:gochecknoglobals // never written
+	{"Sent and held back", "changes/s", []line{
+		{"sent", "changed for the customer", func(p history.Point, s float64) float64 { return float64(p.In) / s }},
+		{"held back", "equal to the last one", func(p history.Point, s float64) float64 { return float64(p.Held) / s }},
+	}},
+	{"Delivered", "changes/s", []line{{"delivered", "took effect at the target", func(p history.Point, s float64) float64 { return float64(p.Out) / s }}}},
+	{"Failed", "attempts/s", []line{{"failed", "attempts at the target", func(p history.Point, s float64) float64 { return float64(p.Failed) / s }}}},
+	{"Queued", "changes", []line{{"queued", "the maximum", func(p history.Point, _ float64) float64 { return float64(p.Waiting) }}}},
+	{"Delay", "seconds", []line{{"delay", "from the event's ingestion to its delivery, mean", func(p history.Point, _ float64) float64 { return p.Age().Seconds() }}}},
+}
+
+var sourcePlots = []plot{ //nolint:gochecknoglobals // never written
+	{"Ingested, repeated or noise", "events/s", []line{
+		{"ingested", "durable in the inbox", func(p history.Point, s float64) float64 { return float64(p.In) / s }},
+		{"repeated or noise", "known before, or without an effective change", func(p history.Point, s float64) float64 { return float64(p.Held) / s }},
+	}},
+	{"Dead letters", "events/s", []line{{"dead letters", "cannot be ingested", func(p history.Point, s float64) float64 { return float64(p.Failed) / s }}}},
+	{"Queued", "records", []line{{"queued", "the maximum at the source", func(p history.Point, _ float64) float64 { return float64(p.Waiting) }}}},
 }
 
 // plots are a table of history; the script draws it.
 type plots struct {
-	Of      string // what the history is of
+	Of      string // subject of the history
 	Address string // of the fragment, without the range
 	Range   history.Range
 	Ranges  []history.Range
-	Page    string // address that the ranges are chosen at
-	Plots   []plotTitle
-	Lines   []line
+	Page    string // address of the page with the ranges
+	Plots   []plot
 	Rows    []plotRow
+	Marks   []plotMark // the latest first
 	Empty   bool
-	Every   int // seconds until there is something new
+	Every   int // seconds between new steps
 }
 
 type plotRow struct {
-	At     time.Time
-	Values []string // for people
-	Exact  []string // for the script; empty where there is none
+	At    time.Time
+	Cells []plotCell
+}
+
+// plotCell is a value, for people and for the script; Exact is empty for an unknown value.
+type plotCell struct{ Text, Exact string }
+
+// plotMark is an event, or an outage with its end.
+type plotMark struct {
+	history.Mark
+	Until time.Time // zero: an event, or an outage that lasts
 }
 
 // RangePath is the address of the same page with another range.
@@ -60,95 +87,89 @@ func (b plots) RangePath(name string) string {
 	return b.Page + separator + "range=" + name
 }
 
-// TitleOf is the heading of a plot.
-func (b plots) TitleOf(plot int) string { return b.Plots[plot].Title }
-
-func perSecond(n int64, step time.Duration) float64 { return float64(n) / step.Seconds() }
-
-func serviceLines() []line {
-	return []line{
-		{Name: "sent", Why: "changed for the customer", Plot: 0, Unit: "per second", pick: func(p history.Point, d time.Duration) float64 { return perSecond(p.In, d) }},
-		{Name: "held back", Why: "equal to what the customer has", Plot: 0, Unit: "per second", pick: func(p history.Point, d time.Duration) float64 { return perSecond(p.Held, d) }},
-		{Name: "delivered", Why: "took effect at the target", Plot: 1, Unit: "per second", pick: func(p history.Point, d time.Duration) float64 { return perSecond(p.Out, d) }},
-		{Name: "failed", Why: "attempts", Plot: 1, Unit: "per second", pick: func(p history.Point, d time.Duration) float64 { return perSecond(p.Failed, d) }},
-		{Name: "waiting", Why: "the most that waited", Plot: 2, Unit: "changes", pick: func(p history.Point, _ time.Duration) float64 { return float64(p.Waiting) }},
-		{Name: "age", Why: "from the event's entry to its delivery, mean", Plot: 3, Unit: "seconds", pick: func(p history.Point, _ time.Duration) float64 { return p.Age().Seconds() }},
-	}
-}
-
-func sourceLines() []line {
-	return []line{
-		{Name: "taken in", Why: "durable in the inbox", Plot: 0, Unit: "per second", pick: func(p history.Point, d time.Duration) float64 { return perSecond(p.In, d) }},
-		{Name: "repeated or noise", Why: "known before, or nothing that matters changed", Plot: 0, Unit: "per second", pick: func(p history.Point, d time.Duration) float64 { return perSecond(p.Held, d) }},
-		{Name: "dead letters", Why: "could not be taken in", Plot: 1, Unit: "per second", pick: func(p history.Point, d time.Duration) float64 { return perSecond(p.Failed, d) }},
-		{Name: "waiting", Why: "the most that waited at the source", Plot: 2, Unit: "records", pick: func(p history.Point, _ time.Duration) float64 { return float64(p.Waiting) }},
-	}
-}
-
-// rangeOf is the range that a request asks for; an hour when it does not say, or
-// says something else.
+// rangeOf returns the range that a request names, or an hour.
 func rangeOf(r *http.Request) history.Range {
 	all := history.Ranges()
-	for _, x := range all {
-		if x.Name == r.URL.Query().Get("range") {
-			return x
-		}
+	if i := slices.IndexFunc(all, func(x history.Range) bool { return x.Name == r.URL.Query().Get("range") }); i >= 0 {
+		return all[i]
 	}
 	return all[1]
 }
 
-// plotsOf makes the history of a series. page is the address that shows it; kind and name
+// plotsOf returns the history of a series. page is the address that shows it; kind and name
 // identify the series to the fragment.
 func (p *Page) plotsOf(r *http.Request, page, kind, name string) plots {
-	of := rangeOf(r)
+	of, now := rangeOf(r), p.opt.Now()
 	b := plots{
-		Of: name, Range: of, Ranges: history.Ranges(), Page: page, Every: int(of.Step.Seconds()),
+		Of: name, Range: of, Ranges: history.Ranges(), Page: page, Plots: servicePlots, Every: int(of.Step.Seconds()),
 		Address: "/live/history?" + url.Values{"kind": {kind}, "name": {name}, "page": {page}, "range": {of.Name}}.Encode(),
 	}
-	series := ""
+	series := history.ServiceSeries(name)
 	switch kind {
 	case "source":
-		series, b.Lines = history.SourceSeries(name), sourceLines()
+		series, b.Plots = history.SourceSeries(name), sourcePlots
 	case "sources":
-		series, b.Lines, b.Of = history.AllSources, sourceLines(), "all sources"
+		series, b.Plots, b.Of = history.AllSources, sourcePlots, "all sources"
 	case "services":
-		series, b.Lines, b.Of = history.AllServices, serviceLines(), "all services"
-	default:
-		series, b.Lines = history.ServiceSeries(name), serviceLines()
-	}
-	titles := []string{"Sent and held back", "Delivered and failed", "Waiting", "Age of deliveries"}
-	if kind == "source" || kind == "sources" {
-		titles = []string{"Taken in, repeated or noise", "Dead letters", "Waiting"}
-	}
-	for _, l := range b.Lines {
-		if l.Plot == len(b.Plots) {
-			b.Plots = append(b.Plots, plotTitle{Title: titles[l.Plot], Unit: l.Unit})
-		}
+		series, b.Of = history.AllServices, "all services"
 	}
 	b.Empty = true
 	for _, s := range p.opt.History.Series(series, of) {
-		if p.opt.Now().Sub(s.At) < young {
+		if now.Sub(s.At) < young {
 			continue
 		}
 		row := plotRow{At: s.At}
 		b.Empty = b.Empty && s.Point == (history.Point{})
-		// The last step is not over: rates are of what there is of it.
-		took := max(time.Second, min(of.Step, p.opt.Now().Sub(s.At)))
-		for _, l := range b.Lines {
-			v := l.pick(s.Point, took)
-			exact, said := fmt.Sprintf("%.4g", v), comma(v)
-			if v > 0 && v < 100 {
-				said = fmt.Sprintf("%.3g", v)
+		// The last step is not over: its rates are over the time that has passed.
+		seconds := max(time.Second, min(of.Step, now.Sub(s.At))).Seconds()
+		for _, x := range b.Plots {
+			for _, l := range x.Lines {
+				cell := plotCell{Text: "–"}
+				if v := l.pick(s.Point, seconds); s.Known && (x.Unit != "seconds" || s.Aged > 0) {
+					cell = plotCell{comma(v), fmt.Sprintf("%.4g", v)}
+					if v > 0 && v < 100 {
+						cell.Text = fmt.Sprintf("%.3g", v)
+					}
+				}
+				row.Cells = append(row.Cells, cell)
 			}
-			if l.Unit == "seconds" && s.Aged == 0 {
-				exact, said = "", "–"
-			}
-			row.Exact, row.Values = append(row.Exact, exact), append(row.Values, said)
 		}
 		b.Rows = append(b.Rows, row)
 	}
-	slices.Reverse(b.Rows) // people look for the latest
+	slices.Reverse(b.Rows) // the latest first
+	b.Marks = marksOf(p.opt.History.Marks(now.Add(-of.Span)), kind, name)
 	return b
+}
+
+// marksOf selects the marks that concern a series, and joins outages with their ends.
+func marksOf(marks []history.Mark, kind, name string) (all []plotMark) {
+	open := map[string]int{}
+	for _, m := range marks {
+		source, isSource := strings.CutPrefix(m.Of, "source ")
+		isService := strings.Contains(m.Of, "@")
+		if isService && kind != "services" && m.Of != name || isSource && kind != "sources" && (kind != "source" || source != name) {
+			continue
+		}
+		i, lasts := open[m.Of]
+		switch m.Kind {
+		case history.Failed:
+			if !lasts {
+				open[m.Of] = len(all)
+				all = append(all, plotMark{Mark: m})
+			}
+			continue
+		case history.Recovered, history.Stopped:
+			if lasts {
+				all[i].Until = m.At
+				delete(open, m.Of)
+			}
+		}
+		if m.Kind != history.Recovered {
+			all = append(all, plotMark{Mark: m})
+		}
+	}
+	slices.SortStableFunc(all, func(a, b plotMark) int { return cmp.Compare(b.At.Unix(), a.At.Unix()) })
+	return all
 }
 
 func (p historySection) live(w http.ResponseWriter, r *http.Request, _ *session) {
@@ -158,7 +179,7 @@ func (p historySection) live(w http.ResponseWriter, r *http.Request, _ *session)
 
 type historyBody struct{ Services, Sources plots }
 
-// view shows that of the whole.
+// view shows the history of all services and sources.
 func (p historySection) view(w http.ResponseWriter, r *http.Request, who *session) {
 	b := historyBody{Services: p.plotsOf(r, "/history", "services", ""), Sources: p.plotsOf(r, "/history", "sources", "")}
 	p.show(w, http.StatusOK, "history", view{Title: "History", Section: "/history", Session: who, Body: b})

@@ -74,7 +74,8 @@ func newScene(t *testing.T, services, letters int) *scene {
 	return s
 }
 
-// day lets 24 hours pass, in steps of a minute, or larger ones where each takes long.
+// day lets 20 hours pass, in steps of a minute, or larger ones where each takes long: with an
+// hour without a process, an outage of the store and a reload.
 func (s *scene) day(sources []string) {
 	reg := s.registry
 	counter := func(name string, labels ...string) *prometheus.CounterVec {
@@ -126,12 +127,24 @@ func (s *scene) day(sources []string) {
 		require.NoError(s.t, s.opt.History.Sample())
 	}
 	letters.WithLabelValues("deliver").Set(12)
-	s.now = until.Add(-24 * time.Hour)
+	s.process = operate.Process{Name: "weir-0:1", Version: "0.1.0", Revision: 1}
+	s.now = until.Add(-20 * time.Hour)
 	step := 60.0
 	if len(s.services) > 50 {
 		step = 1800
 	}
 	for s.now.Before(until.Add(-15 * time.Minute)) {
+		switch age := until.Sub(s.now); {
+		case age < 40*time.Minute:
+			s.process.Services = []operate.ServiceHealth{{Service: s.services[0], Level: operate.LevelDown, Error: "401 Unauthorized"}}
+		case age < 5*time.Hour:
+			s.process.Revision, s.process.Health = 2, operate.Health{}
+		case age < 6*time.Hour:
+			s.process.Health = operate.Health{Level: operate.LevelDown, Reason: "store", Error: "the store does not answer"}
+		case age > 10*time.Hour && age < 11*time.Hour: // no process runs
+			s.now = s.now.Add(time.Duration(step) * time.Second)
+			continue
+		}
 		hour := s.now.Hour()
 		load := 0.3 + 0.9*float64(max(0, 12-max(hour-13, 13-hour)))/12
 		pass(step, load)
@@ -171,7 +184,8 @@ func (s *scene) state(letters int) {
 	}
 	process("weir-0:1", operate.Process{Roles: "ingest,decide", Version: "0.1.0", Revision: 1, Started: s.now.Add(-26 * time.Hour), Seen: s.now, Health: operate.Health{Level: "degraded"}, Taken: 110, Decided: 108})
 	process("weir-1:1", operate.Process{Roles: "deliver", Version: "0.1.0", Revision: 1, Started: s.now.Add(-26 * time.Hour), Seen: s.now, Health: operate.Health{Level: "ok"}, Delivered: 61})
-	process("weir-2:1", operate.Process{Roles: "deliver", Version: "0.1.0", Revision: 1, Started: s.now.Add(-30 * time.Hour), Seen: s.now.Add(-20 * time.Minute), Health: operate.Health{Level: "ok"}})
+	process("weir-2:1", operate.Process{Roles: "deliver", Version: "0.1.0", Revision: 1, Started: s.now.Add(-30 * time.Hour), Seen: s.now.Add(-20 * time.Minute), Health: operate.Health{Level: "ok"}, Delivered: 19})
+	process("ip-10-20-30-40.eu-central-1.compute.internal:1234567", operate.Process{Roles: "ingest,decide,deliver", Version: "v1.22.333-0.20261126195445-f27ae4c1abcd+dirty", Revision: 12345, Started: s.now.Add(-26 * time.Hour), Seen: s.now.Add(-3 * time.Minute), Stopped: true, Taken: 19})
 	s.entities(60)
 }
 

@@ -3,6 +3,7 @@ package page
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
 	"net/url"
 	"slices"
@@ -31,7 +32,7 @@ type serviceRow struct {
 	Health            operate.ServiceHealth // zero where all is well
 	State             deliver.State
 	Condition         deliver.Condition
-	Behind            bool // it catches up apart from the others
+	Lagging           bool // it catches up separately
 	Delivered, Held   float64
 	Pruned, Filtered  float64
 	DeliveredRate     snapshot.Rate
@@ -60,11 +61,11 @@ func (r serviceRow) Class() string {
 	return "good"
 }
 
-// States are the words for the state of a service.
+// stateWords names the state of a service.
 func stateWords(s deliver.State) string {
 	switch s {
 	case deliver.StatePaused:
-		return "paused: refused"
+		return "rejected"
 	case deliver.StateSuspended:
 		return "paused by an operator"
 	}
@@ -74,13 +75,18 @@ func stateWords(s deliver.State) string {
 type servicesBody struct {
 	Rows              []serviceRow
 	Customer, Q, Only string
-	Customers         []string
-	All               int
-	Address           string // of the fragment
+	Customers         []string // at most maxNames
+	Found, All        int      // services that the filter leaves, and all
+	Address           string   // of the fragment
 }
 
-// rows are those of the services that keep wants, those that are not well
-// first.
+// maxServices bounds the listed services, and maxNames the names that a field proposes.
+const (
+	maxServices = 200
+	maxNames    = 200
+)
+
+// rows returns the services that keep accepts, the worst first.
 func (p serviceSection) rows(keep func(config.Service) bool) ([]serviceRow, error) {
 	now, before, err := p.opt.History.Look()
 	if err != nil {
@@ -100,7 +106,7 @@ func (p serviceSection) rows(keep func(config.Service) bool) ([]serviceRow, erro
 		row := serviceRow{
 			Name: c.Name, Decides: p.runs("decide"), Delivered: s.Delivered["delivered"], Held: s.Decisions[decide.DecisionHeldBack],
 			Pruned: s.Decisions[decide.DecisionPruned], Filtered: s.Decisions[decide.DecisionFiltered],
-			Behind: s.Behind > 0, Pending: s.Pending, Reported: s.Reported, Failures: s.Failures, Dead: s.Delivered["dead"],
+			Lagging: s.Behind > 0, Pending: s.Pending, Reported: s.Reported, Failures: s.Failures, Dead: s.Delivered["dead"],
 			DeliveredRate:     per(func(n *snapshot.Snapshot) float64 { return n.Service(c.Name).Delivered["delivered"] }),
 			FailuresPerMinute: per(func(n *snapshot.Snapshot) float64 { return 60 * n.Service(c.Name).Failures }),
 		}
@@ -109,7 +115,7 @@ func (p serviceSection) rows(keep func(config.Service) bool) ([]serviceRow, erro
 		if !row.Delivers {
 			row.DeliveredRate, row.FailuresPerMinute = snapshot.Rate{}, snapshot.Rate{}
 		}
-		// The age of late, where something was delivered of late.
+		// The delay of the latest deliveries, if there are any.
 		sum, n := s.AgeSum, s.AgeCount
 		if before != nil {
 			if was := before.Service(c.Name); n > was.AgeCount {
@@ -128,38 +134,28 @@ func (p serviceSection) rows(keep func(config.Service) bool) ([]serviceRow, erro
 	return rows, nil
 }
 
-func (p serviceSection) load(r *http.Request) (servicesBody, error) {
+func (p serviceSection) load(r *http.Request) (any, error) {
 	q := r.URL.Query()
 	b := servicesBody{Customer: q.Get("customer"), Q: q.Get("q"), Only: q.Get("only")}
+	customers := map[string]bool{}
 	var err error
 	b.Rows, err = p.rows(func(s config.Service) bool {
+		b.All++
 		customer, _, _ := strings.Cut(s.Name, "/")
-		if b.All++; !slices.Contains(b.Customers, customer) {
-			b.Customers = append(b.Customers, customer)
-		}
+		customers[customer] = true
 		return (b.Customer == "" || b.Customer == customer) && strings.Contains(strings.ToLower(s.Name), strings.ToLower(b.Q))
 	})
 	if b.Only == "unwell" {
 		b.Rows = slices.DeleteFunc(b.Rows, func(r serviceRow) bool { return r.Health.Service == "" })
 	}
-	slices.Sort(b.Customers)
-	b.Address = "/live/services?" + url.Values{"customer": {b.Customer}, "q": {b.Q}, "only": {b.Only}}.Encode()
+	b.Customers = firstNames(slices.Sorted(maps.Keys(customers)))
+	b.Found, b.Rows = len(b.Rows), b.Rows[:min(len(b.Rows), maxServices)]
+	b.Address = "/live/services?" + query("customer", b.Customer, "q", b.Q, "only", b.Only)
 	return b, err
 }
 
-func (p serviceSection) list(w http.ResponseWriter, r *http.Request, who *session) {
-	b, err := p.load(r)
-	if err != nil {
-		p.renderError(w, r, err)
-		return
-	}
-	p.show(w, http.StatusOK, "services", view{Title: "Services", Section: "/services", Session: who, Live: true, Body: b})
-}
-
-func (p serviceSection) liveList(w http.ResponseWriter, r *http.Request, _ *session) {
-	b, err := p.load(r)
-	p.fragment(w, "services-live", b, err)
-}
+// firstNames returns the names that a field proposes.
+func firstNames(all []string) []string { return all[:min(len(all), maxNames)] }
 
 // field is one member of a projected document.
 type field struct{ Out, From string }
@@ -290,16 +286,16 @@ func (p serviceSection) act(w http.ResponseWriter, r *http.Request, who *session
 			return
 		}
 		if do == "pause" {
-			who.setNotice("%s is paused in all processes. What comes for it waits until it is resumed.", name)
+			who.setNotice("%s is paused in all processes. Its changes queue until it is resumed.", name)
 		} else {
-			who.setNotice("%s goes on.", name)
+			who.setNotice("%s is resumed.", name)
 		}
 	case "retry-now":
 		if !p.opt.Probe(name) {
-			p.renderMessage(w, r, http.StatusConflict, "This process does not deliver the service: ask on the page of the one that does.")
+			p.renderMessage(w, r, http.StatusConflict, "This process does not deliver the service: use the page of the process that does.")
 			return
 		}
-		who.setNotice("%s tries now. What its target says shows below.", name)
+		who.setNotice("%s is retried now. The target's answer appears below.", name)
 	default:
 		p.renderMessage(w, r, http.StatusBadRequest, "Choose what to do.")
 		return

@@ -1,10 +1,10 @@
 package page
 
 import (
-	"cmp"
 	"net/http"
 	"net/url"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/seed-86dfc502/weir/config"
@@ -18,45 +18,40 @@ type sourceSection struct{ *Page }
 
 // sourceRow is one source.
 type sourceRow struct {
-	Name, Kind, Format string
-	Taken, Repeated    float64
-	Noise, Dead        float64
-	Rate               snapshot.Rate
-	Lag                float64
-	LagKnown           bool
-	Oldest             time.Duration
-	Here               bool   // this process takes it in
-	Decides            bool   // this process decides, and so knows what is noise
-	Error              string // why it is not read
+	*snapshot.Source
+	Name, Kind string
+	Rate       snapshot.Rate // of ingested events
+	Here       bool          // this process ingests it
+	Decides    bool          // this process decides, and so counts noise
+	Error      string        // of reading it
 }
 
 // Path is the address of its page.
 func (r sourceRow) Path() string { return "/sources/" + url.PathEscape(r.Name) }
 
-// Class is how its state is painted.
-func (r sourceRow) Class() string {
+// Age is the age of its oldest queued record; 0 if unknown.
+func (r sourceRow) Age() time.Duration {
+	return time.Duration(r.Oldest * float64(time.Second)).Round(time.Second)
+}
+
+// Level rates its state.
+func (r sourceRow) Level() operate.Level {
 	switch {
 	case !r.Here:
-		return "weak"
+		return operate.LevelUnknown
 	case r.Error != "":
-		return levelClass(operate.LevelDown)
+		return operate.LevelDown
 	case r.Lag > 0 && r.Rate.Known && r.Rate.PerSecond == 0:
-		return levelClass(operate.LevelDegraded)
+		return operate.LevelDegraded
 	}
-	return levelClass(operate.LevelOK)
+	return operate.LevelOK
 }
 
 // State is its state in words.
 func (r sourceRow) State() string {
-	switch r.Class() {
-	case "bad":
-		return "cannot be read"
-	case "warn":
-		return "nothing is taken in"
-	case "weak":
-		return "not read here"
-	}
-	return "running"
+	return map[operate.Level]string{
+		operate.LevelDown: "cannot be read", operate.LevelDegraded: "stalled", operate.LevelUnknown: "not read here", operate.LevelOK: "running",
+	}[r.Level()]
 }
 
 func (p *Page) sourceNames() (all []string) {
@@ -67,61 +62,48 @@ func (p *Page) sourceNames() (all []string) {
 	return all
 }
 
-func (p sourceSection) rows() ([]sourceRow, error) {
+// sourceRows returns the sources, the worst first.
+func (p *Page) sourceRows(now, before *snapshot.Snapshot, health operate.Health) (rows []sourceRow) {
+	per, failing := now.Against(before), map[string]string{}
+	for _, i := range health.Problems {
+		if name, is := strings.CutPrefix(i.What, "source "); is {
+			failing[name] = i.Why
+		}
+	}
+	for i := range p.opt.Config().Sources {
+		c := &p.opt.Config().Sources[i]
+		row := sourceRow{Source: now.Source(c.Name), Name: c.Name, Kind: c.Input.Kind(), Here: p.runs("ingest"), Decides: p.runs("decide"), Error: failing[c.Name]}
+		if row.Here {
+			row.Rate = per(func(n *snapshot.Snapshot) float64 { return n.Source(c.Name).Taken })
+		}
+		rows = append(rows, row)
+	}
+	slices.SortStableFunc(rows, func(a, b sourceRow) int { return b.Level().Rank() - a.Level().Rank() })
+	return rows
+}
+
+func (p sourceSection) load(*http.Request) (any, error) {
 	now, before, err := p.opt.History.Look()
 	if err != nil {
 		return nil, err
 	}
-	per, failing := now.Against(before), sourceErrors(p.opt.Health())
-	var rows []sourceRow
-	for i := range p.opt.Config().Sources {
-		c := &p.opt.Config().Sources[i]
-		s := now.Source(c.Name)
-		row := sourceRow{
-			Name: c.Name, Kind: c.Input.Kind(), Format: c.Format, Taken: s.Taken, Repeated: s.Repeated, Noise: s.Noise, Dead: s.Dead,
-			Rate: per(func(n *snapshot.Snapshot) float64 { return n.Source(c.Name).Taken }), Lag: s.Lag, LagKnown: s.LagKnown,
-			Here: p.runs("ingest"), Decides: p.runs("decide"), Oldest: time.Duration(s.Oldest * float64(time.Second)).Round(time.Second),
-		}
-		if !row.Here {
-			row.Rate = snapshot.Rate{}
-		}
-		row.Error = failing[c.Name]
-		rows = append(rows, row)
-	}
-	rank := map[string]int{"bad": 0, "warn": 1, "good": 2, "weak": 2}
-	slices.SortStableFunc(rows, func(a, b sourceRow) int { return cmp.Compare(rank[a.Class()], rank[b.Class()]) })
-	return rows, nil
-}
-
-func (p sourceSection) list(w http.ResponseWriter, r *http.Request, who *session) {
-	rows, err := p.rows()
-	if err != nil {
-		p.renderError(w, r, err)
-		return
-	}
-	p.show(w, http.StatusOK, "sources", view{Title: "Sources", Section: "/sources", Session: who, Live: true, Body: rows})
-}
-
-func (p sourceSection) live(w http.ResponseWriter, r *http.Request, _ *session) {
-	rows, err := p.rows()
-	p.fragment(w, "sources-live", rows, err)
+	return p.sourceRows(now, before, p.opt.Health()), nil
 }
 
 type sourceBody struct {
-	Row     sourceRow
-	Plots   plots
-	Facts   []field // of its configuration
-	Strip   []string
-	Noise   noise.Report
-	From    string // days that the noise is of; empty: nothing was seen
-	To      string
-	Trouble string // why it cannot be told
+	Row      sourceRow
+	Plots    plots
+	Facts    []field // of its configuration
+	Strip    []string
+	Noise    noise.Report
+	From, To string // days of the noise; empty without any
+	Trouble  string // of reading the noise
 }
 
-// maxFields bounds the shown fields that make noise.
+// maxFields bounds the listed fields of noise.
 const maxFields = 15
 
-// view shows one, with what makes noise in it.
+// view shows one, with its noise.
 func (p sourceSection) view(w http.ResponseWriter, r *http.Request, who *session) {
 	name := r.PathValue("name")
 	cfg := p.opt.Config()
@@ -130,13 +112,14 @@ func (p sourceSection) view(w http.ResponseWriter, r *http.Request, who *session
 		p.renderMessage(w, r, http.StatusNotFound, "There is no such source.")
 		return
 	}
-	rows, err := p.rows()
+	now, before, err := p.opt.History.Look()
 	if err != nil {
 		p.renderError(w, r, err)
 		return
 	}
-	i := slices.IndexFunc(rows, func(row sourceRow) bool { return row.Name == name })
-	b := sourceBody{Row: rows[i], Plots: p.plotsOf(r, rows[i].Path(), "source", name), Strip: c.Strip, Facts: sourceFacts(c)}
+	rows := p.sourceRows(now, before, p.opt.Health())
+	row := rows[slices.IndexFunc(rows, func(row sourceRow) bool { return row.Name == name })]
+	b := sourceBody{Row: row, Plots: p.plotsOf(r, row.Path(), "source", name), Strip: c.Strip, Facts: sourceFacts(c)}
 	if result, err := noise.Read(r.Context(), p.opt.Store, cfg, func(source string) bool { return source == name }); err != nil {
 		b.Trouble = err.Error()
 	} else if len(result.Sources) > 0 {
@@ -147,20 +130,13 @@ func (p sourceSection) view(w http.ResponseWriter, r *http.Request, who *session
 }
 
 func sourceFacts(c *config.Source) (facts []field) {
-	add := func(name, value string) {
-		if value != "" {
-			facts = append(facts, field{name, value})
+	for _, f := range []field{
+		{"kind", c.Input.Kind()}, {"format", c.Format}, {"entity", c.Entity.String()}, {"event id", c.EventID.String()}, {"document", c.Payload.String()},
+		{"operation", c.Operation.String()}, {"sequence", c.Sequence.String()}, {"mode", c.Mode}, {"mounted at", c.Mount}, {"declared in", baseName(c.Pos.File) + ":" + itoa(c.Pos.Line)},
+	} {
+		if f.From != "" {
+			facts = append(facts, f)
 		}
 	}
-	add("kind", c.Input.Kind())
-	add("format", c.Format)
-	add("entity", c.Entity.String())
-	add("event id", c.EventID.String())
-	add("document", c.Payload.String())
-	add("operation", c.Operation.String())
-	add("sequence", c.Sequence.String())
-	add("mode", c.Mode)
-	add("mounted at", c.Mount)
-	add("stands in", baseName(c.Pos.File)+":"+itoa(c.Pos.Line))
 	return facts
 }

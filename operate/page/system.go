@@ -4,8 +4,10 @@ import (
 	"encoding/hex"
 	"net/http"
 	"strings"
+	"time"
 
 	"github.com/seed-86dfc502/weir/operate"
+	"github.com/seed-86dfc502/weir/operate/snapshot"
 	"github.com/seed-86dfc502/weir/store"
 )
 
@@ -15,7 +17,7 @@ type systemSection struct{ *Page }
 // processRow is one process of the deployment.
 type processRow struct {
 	operate.Process
-	Silent bool // it told nothing of itself for a while, and did not say that it stops
+	now time.Time
 }
 
 // Class is how its state is painted.
@@ -23,7 +25,7 @@ func (r processRow) Class() string {
 	switch {
 	case r.Stopped:
 		return "weak"
-	case r.Silent:
+	case r.Silent(r.now):
 		return levelClass(operate.LevelDown)
 	}
 	return levelClass(r.Level)
@@ -34,14 +36,27 @@ func (r processRow) State() string {
 	switch {
 	case r.Stopped:
 		return "stopped"
-	case r.Silent:
+	case r.Silent(r.now):
 		return "silent"
 	}
 	return string(r.Level)
 }
 
-// Runs reports whether it runs a stage.
-func (r processRow) Runs(stage string) bool { return strings.Contains(r.Roles, stage) }
+// Rates are those of its stages, in words; empty unless it is running.
+func (r processRow) Rates() (all []string) {
+	if !r.Alive(r.now) {
+		return nil
+	}
+	for _, x := range []struct {
+		role, word string
+		rate       float64
+	}{{"ingest", "ingested", r.Taken}, {"decide", "decided", r.Decided}, {"deliver", "delivered", r.Delivered}} {
+		if strings.Contains(r.Roles, x.role) {
+			all = append(all, rateText(snapshot.Rate{Known: true, PerSecond: x.rate})+"/s "+x.word)
+		}
+	}
+	return all
+}
 
 // revisionRow is one activated configuration.
 type revisionRow struct {
@@ -71,7 +86,7 @@ func (p systemSection) view(w http.ResponseWriter, r *http.Request, who *session
 		return
 	}
 	for _, x := range all {
-		b.Processes = append(b.Processes, processRow{x, x.Silent(p.opt.Now())})
+		b.Processes = append(b.Processes, processRow{x, p.opt.Now()})
 	}
 	revisions, err := p.opt.Store.Revisions(r.Context(), maxRevisions)
 	if err != nil {

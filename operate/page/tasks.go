@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -38,9 +37,8 @@ const inputTime = "2006-01-02T15:04"
 func taskFormOf(v url.Values) taskForm {
 	f := taskForm{
 		Kind: v.Get("kind"), Which: v.Get("which"), List: v.Get("list"), Since: v.Get("since"), Until: v.Get("until"),
-		Services: v["service"], Force: v.Get("force") != "", Rate: v.Get("rate"), Reason: strings.TrimSpace(v.Get("reason")),
+		Services: strings.Fields(strings.Join(v["service"], "\n")), Force: v.Get("force") != "", Rate: v.Get("rate"), Reason: strings.TrimSpace(v.Get("reason")),
 	}
-	f.Services = slices.DeleteFunc(f.Services, func(s string) bool { return s == "" })
 	if f.Kind == "" {
 		f.Kind = string(operate.Replay)
 	}
@@ -101,7 +99,6 @@ func (f taskForm) task() (operate.Task, error) {
 
 type taskBody struct {
 	taskForm
-	All     []string // services to choose from
 	Form    string
 	Acts    bool
 	LastJob *jobBody
@@ -120,7 +117,7 @@ const maxTasks = 10
 
 // form shows the form, filled in by the address.
 func (p taskSection) form(w http.ResponseWriter, r *http.Request, who *session) {
-	b := taskBody{taskForm: taskFormOf(r.URL.Query()), Acts: who != nil, Form: who.Form(), LastJob: p.lastJob(jobTasks), All: p.serviceNames()}
+	b := taskBody{taskForm: taskFormOf(r.URL.Query()), Acts: who != nil, Form: who.Form(), LastJob: p.lastJob(jobTasks)}
 	if entity := r.URL.Query().Get("entity"); entity != "" {
 		b.List = entity
 	}
@@ -168,7 +165,7 @@ func (p taskSection) begin(w http.ResponseWriter, r *http.Request, who *session)
 			return outcome{}, err
 		}
 		env.Progress = j.progress
-		b := taskBody{taskForm: f, Ran: run, All: p.serviceNames()}
+		b := taskBody{taskForm: f, Ran: run}
 		if run {
 			b.Result, err = env.Run(ctx, t)
 			if err == nil {

@@ -62,7 +62,8 @@ type Service struct {
 	Behind    float64 // partitions of this process in which it is fed apart from the others
 	AgeSum    float64 // of deliveries, from the event's entry, in seconds
 	AgeCount  float64
-	Reported  bool // this process knows what is pending
+	Reported  bool    // this process knows what is pending
+	Stalled   float64 // seconds without a delivery while changes were queued
 }
 
 // Service returns the metrics of a service: zeros for an unknown one.
@@ -185,6 +186,8 @@ func (s *Snapshot) addLevels(name string, labels map[string]string, level float6
 		s.Pending += level
 		service := s.service(labels["service"])
 		service.Pending, service.Reported = level, true
+	case "weir_delivery_stalled_seconds":
+		s.service(labels["service"]).Stalled = level
 	case "weir_service_behind":
 		s.service(labels["service"]).Behind = level
 	case "weir_dead_letters":

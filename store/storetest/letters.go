@@ -237,8 +237,8 @@ var letterTests = []test{
 	}},
 	{"I9 letters are counted by their cause", func(t *testing.T, f *fixture) {
 		require.NoError(t, f.a.AddLetters(t.Context(), []store.DeadLetter{
-			{Stage: store.StageDeliver, Service: "a/p@s", Code: "refused", Reason: "no", DedupKey: "1"},
-			{Stage: store.StageDeliver, Service: "a/p@s", Code: "refused", Reason: "no", DedupKey: "2"},
+			{Stage: store.StageDeliver, Service: "a/p@s", Code: "refused", Reason: "no", Entity: "B-1", DedupKey: "1"},
+			{Stage: store.StageDeliver, Service: "a/p@s", Code: "refused", Reason: "no", Entity: "B-2", DedupKey: "2"},
 			{Stage: store.StageDeliver, Service: "a/p@s", Code: "given up", Reason: "away", DedupKey: "3"},
 			{Stage: store.StageIngest, Source: "lab", Code: "bad_json", Reason: "{", DedupKey: "4"},
 		}))
@@ -255,7 +255,10 @@ var letterTests = []test{
 		assert.Equal(t, []store.LetterGroup{refused}, group(store.LetterFilter{State: store.LetterOpen}, 1))
 		assert.Len(t, group(store.LetterFilter{}, 10), 3)
 		assert.Equal(t, []store.LetterGroup{bad}, group(store.LetterFilter{Source: "lab"}, 10))
-		assert.Empty(t, group(store.LetterFilter{Entity: "nobody"}, 10))
+		assert.Empty(t, group(store.LetterFilter{Entity: "none"}, 10))
+		by := group(store.LetterFilter{Service: "a/p@s", Code: "refused", ByEntity: true}, 10)
+		assert.Len(t, by, 2)
+		assert.Equal(t, []string{"B-1", "B-2"}, []string{by[0].Entity, by[1].Entity})
 	}},
 	{"I7 however many letters there are, few are counted", func(t *testing.T, f *fixture) {
 		many := make([]store.DeadLetter, store.CountedLetters+100)

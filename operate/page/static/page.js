@@ -77,12 +77,13 @@ const draw = (root) => {
     const rows = [...section.querySelectorAll("tbody tr")].reverse();
     const place = section.querySelector("[data-canvases]");
     const times = rows.map((row) => Number(row.cells[0].dataset.t));
+    const marks = [...section.querySelectorAll("[data-mark]")].map((m) => ({kind: m.dataset.mark, from: Number(m.dataset.t), until: Number(m.dataset.until || 0)}));
     const column = (i) => rows.map((row) => (row.cells[i + 1].dataset.v === "" ? null : Number(row.cells[i + 1].dataset.v)));
     place.replaceChildren();
     place.hidden = false;
     for (const plot of new Set(heads.map((h) => h.dataset.plot))) {
       const lines = heads.map((h, i) => ({name: h.dataset.name, unit: h.dataset.unit, title: h.dataset.title, plot: h.dataset.plot, i})).filter((l) => l.plot === plot);
-      place.append(figure(lines, times, lines.map((l) => column(l.i))));
+      place.append(figure(lines, times, lines.map((l) => column(l.i)), marks));
     }
   }
 };
@@ -92,14 +93,37 @@ const said = (v) => (v === null || v === undefined ? "–" : v >= 100 ? Math.rou
 // alone are the places of values that no line leads to.
 const alone = (values) => [...values.keys()].filter((i) => values[i] !== null && (values[i - 1] ?? values[i + 1] ?? null) === null);
 
-const figure = (lines, times, columns) => {
+// drawMarks draws outages as bands, starts and reloads as dashed lines.
+const drawMarks = (u, marks, color) => {
+  const c = u.ctx;
+  const x = (t) => Math.min(u.bbox.left + u.bbox.width, Math.max(u.bbox.left, u.valToPos(t, "x", true)));
+  const end = u.scales.x.max;
+  c.save();
+  for (const m of marks.filter((m) => m.from <= end && (m.kind === "outage" || m.from >= u.scales.x.min))) {
+    c.fillStyle = c.strokeStyle = color({outage: "--bad", reload: "--c2", stop: "--weak"}[m.kind] || "--good");
+    c.lineWidth = devicePixelRatio;
+    c.setLineDash([4 * devicePixelRatio, 3 * devicePixelRatio]);
+    if (m.kind === "outage") {
+      c.globalAlpha = 0.16;
+      c.fillRect(x(m.from), u.bbox.top, Math.max(2, x(m.until || end) - x(m.from)), u.bbox.height);
+      c.globalAlpha = 1;
+    }
+    c.beginPath();
+    c.moveTo(x(m.from), u.bbox.top);
+    c.lineTo(x(m.from), u.bbox.top + u.bbox.height);
+    c.stroke();
+  }
+  c.restore();
+};
+
+const figure = (lines, times, columns, marks) => {
   const style = getComputedStyle(document.documentElement);
   const color = (name) => style.getPropertyValue(name).trim();
   const box = document.createElement("figure");
   const caption = document.createElement("figcaption");
   const canvas = document.createElement("div");
   const title = document.createElement("strong");
-  title.textContent = lines[0].title;
+  title.textContent = lines[0].title + ", " + lines[0].unit;
   caption.append(title);
   const keys = lines.map((l, i) => {
     const key = document.createElement("span");
@@ -110,7 +134,7 @@ const figure = (lines, times, columns) => {
   const tell = (at) => keys.forEach((key, i) => {
     const last = columns[i].length - 1;
     const text = said(columns[i][at === null || at === undefined ? last : at]);
-    key.textContent = lines[i].name + " " + text + (i === keys.length - 1 && text !== "–" ? " " + lines[i].unit : "");
+    key.textContent = lines[i].name + " " + text;
   });
   tell(null);
   canvas.setAttribute("role", "img");
@@ -123,7 +147,7 @@ const figure = (lines, times, columns) => {
     axes: [{...axis, values: [[3600 * 24, "{YYYY}-{MM}-{DD}", null, null, null, null, null, null, 1], [3600, "{HH}:{mm}", null, null, null, null, null, null, 1], [60, "{HH}:{mm}", null, null, null, null, null, null, 1], [1, "{HH}:{mm}:{ss}", null, null, null, null, null, null, 1]]},
       {...axis, size: 58, values: (u, ticks) => ticks.map((v) => (v >= 10000 ? Math.round(v / 1000) + " k" : String(Number(v.toPrecision(4)))))}],
     series: [{}, ...lines.map((l, i) => ({label: l.name, stroke: color("--c" + i), width: 2, fill: i === 0 ? color("--c0") + "22" : undefined, points: {size: 6, fill: color("--c" + i), show: true, filter: (u, s) => alone(u.data[s])}}))],
-    hooks: {setCursor: [(u) => tell(u.cursor.idx)]},
+    hooks: {setCursor: [(u) => tell(u.cursor.idx)], drawClear: [(u) => drawMarks(u, marks, color)]},
   };
   // The width is known once it is in the page.
   new ResizeObserver((entries) => {
@@ -159,8 +183,6 @@ const grow = () => {
 };
 setInterval(grow, 30000);
 document.addEventListener("visibilitychange", grow); // a page that nobody sees has slow timers
-
-document.querySelector("nav [aria-current]")?.scrollIntoView({block: "nearest", inline: "center"});
 
 const all = document.querySelector("[data-all]");
 if (all) {
