@@ -66,6 +66,14 @@ func TestKafkaSinksKeepTheirCertificates(t *testing.T) {
 	require.Positive(t, connections(other), "written under another's certificate")
 	require.Equal(t, before, connections(one))
 
+	require.NoError(t, first.Close())
+	require.NoError(t, second.Close())
+	sharedByCertificate(t, p, cluster, one, other)
+}
+
+// sharedByCertificate checks which connections share a client: those of one certificate and user.
+func sharedByCertificate(t *testing.T, p *Sinks, cluster func(*config.ServerTLS) config.Cluster, one, other *config.ServerTLS) {
+	t.Helper()
 	client := func(c config.Cluster) *fenced.Client {
 		lease, err := (&kafka.Config{Cluster: c}).Client(p.env("acme/a@one"))
 		require.NoError(t, err)
@@ -100,9 +108,6 @@ func TestKafkaSinksKeepTheirCertificates(t *testing.T) {
 	require.NotSame(t, shared, renewed)
 	expected := client(cluster(other))
 	require.Same(t, expected, renewed)
-
-	require.NoError(t, first.Close())
-	require.NoError(t, second.Close())
 }
 
 // certificate is one of its own.

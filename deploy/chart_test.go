@@ -18,18 +18,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// render fills in the chart's templates with the few functions of Helm that they use.
-// scripts/package does it with Helm itself.
-func render(t *testing.T, change func(values map[string]any)) (map[string]map[string]any, error) {
-	t.Helper()
-	asJSON, err := yaml.YAMLToJSON([]byte(text(t, "deploy/helm/weir/values.yaml")))
-	require.NoError(t, err)
-	var values map[string]any
-	require.NoError(t, json.Unmarshal(asJSON, &values))
-	if change != nil {
-		change(values)
-	}
-	var all *template.Template
+// templates are empty, with those functions of Helm that the chart uses.
+func templates(t *testing.T) (all *template.Template) {
 	number := func(v any) int {
 		n, err := strconv.Atoi(fmt.Sprint(v))
 		require.NoError(t, err)
@@ -92,6 +82,21 @@ func render(t *testing.T, change func(values map[string]any)) (map[string]map[st
 		"regexMatch": func(p, s string) bool { return regexp.MustCompile(p).MatchString(s) }, "regexFind": func(p, s string) string { return regexp.MustCompile(p).FindString(s) },
 		"fail": func(why string) (string, error) { return "", errors.New(why) },
 	})
+	return all
+}
+
+// render fills in the chart's templates with the few functions of Helm that they use.
+// scripts/package does it with Helm itself.
+func render(t *testing.T, change func(values map[string]any)) (map[string]map[string]any, error) {
+	t.Helper()
+	asJSON, err := yaml.YAMLToJSON([]byte(text(t, "deploy/helm/weir/values.yaml")))
+	require.NoError(t, err)
+	var values map[string]any
+	require.NoError(t, json.Unmarshal(asJSON, &values))
+	if change != nil {
+		change(values)
+	}
+	all := templates(t)
 	files, err := filepath.Glob(filepath.Join(root, "deploy/helm/weir/templates/*"))
 	require.NoError(t, err)
 	for _, file := range files {

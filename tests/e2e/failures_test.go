@@ -93,12 +93,7 @@ func TestRefusedDocumentIsHeldBack(t *testing.T) {
 	}
 	arrives := func(entity, state string) {
 		t.Helper()
-		harness.Eventually(t, entity+" "+state, func() error {
-			if s := harness.States(hook.Received(), entity); len(s) > 0 && s[len(s)-1] == state {
-				return nil
-			}
-			return errors.New("not yet")
-		})
+		hook.Arrives(t, entity, state)
 	}
 	refusals := func(n int) {
 		t.Helper()

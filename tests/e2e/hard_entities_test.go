@@ -114,27 +114,7 @@ func TestReadAgainAfterAPurge(t *testing.T) {
 	run.Terminate()
 	run.Ok()
 
-	client := kadm.NewClient(c.Kafka)
-	groups, err := client.ListGroups(t.Context())
-	require.NoError(t, err)
-	reset := 0
-	for _, group := range groups.Groups() {
-		if !strings.HasPrefix(group, c.Prefix) {
-			continue // another test's, which may end at any time
-		}
-		offsets, err := client.FetchOffsets(t.Context(), group)
-		require.NoError(t, err)
-		if at, ok := offsets.Lookup(topic, 0); ok {
-			require.Positive(t, at.At)
-			var back kadm.Offsets
-			back.AddOffset(topic, 0, 0, -1)
-			// Only a group without members takes it: one that could not leave in time is
-			// a member for a while yet.
-			harness.Eventually(t, "the offset is set back", func() error { return client.CommitAllOffsets(t.Context(), group, back) })
-			reset++
-		}
-	}
-	require.Equal(t, 1, reset, "one group reads the source")
+	rewind(t, c, topic)
 	s := p.Drain()
 	require.EqualValues(t, serial, s.Read, "all of it came again")
 	require.EqualValues(t, 2+4, s.Stale, "of stays and of again")
@@ -159,4 +139,30 @@ func TestReadAgainAfterAPurge(t *testing.T) {
 	p.Drain()
 	require.Equal(t, []string{"A", "B", "-", "C", "D"}, harness.States(history(), "again"))
 	require.Equal(t, []string{"A", "B", "-", "A", "B", "-", "E"}, harness.States(history(), "gone"))
+}
+
+// rewind sets the offsets of the group that reads a topic back to its start.
+func rewind(t *testing.T, c *harness.Cluster, topic string) {
+	t.Helper()
+	client := kadm.NewClient(c.Kafka)
+	groups, err := client.ListGroups(t.Context())
+	require.NoError(t, err)
+	reset := 0
+	for _, group := range groups.Groups() {
+		if !strings.HasPrefix(group, c.Prefix) {
+			continue // another test's, which may end at any time
+		}
+		offsets, err := client.FetchOffsets(t.Context(), group)
+		require.NoError(t, err)
+		if at, ok := offsets.Lookup(topic, 0); ok {
+			require.Positive(t, at.At)
+			var back kadm.Offsets
+			back.AddOffset(topic, 0, 0, -1)
+			// Only a group without members takes it: one that could not leave in time is
+			// a member for a while yet.
+			harness.Eventually(t, "the offset is set back", func() error { return client.CommitAllOffsets(t.Context(), group, back) })
+			reset++
+		}
+	}
+	require.Equal(t, 1, reset, "one group reads the source")
 }

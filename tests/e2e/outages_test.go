@@ -143,13 +143,7 @@ projections:
 	}
 	arrives := func(entity, state string) {
 		t.Helper()
-		harness.Eventually(t, entity+" "+state, func() error {
-			s := harness.States(hook.Received(), entity)
-			if len(s) == 0 || s[len(s)-1] != state {
-				return fmt.Errorf("%s has %v", entity, s)
-			}
-			return nil
-		})
+		hook.Arrives(t, entity, state)
 	}
 	before := p.StartAs("old.yaml", "run")
 	say("X", "A")

@@ -69,6 +69,76 @@ func inOrder(t *testing.T, records []oracle.Record) {
 	}
 }
 
+// rollingLoad sends events with serial numbers, and reads what both sinks have of them.
+type rollingLoad struct {
+	t      *testing.T
+	c      *harness.Cluster
+	hook   *harness.Receiver
+	serial int
+}
+
+func (l *rollingLoad) event(entity, state string) *kgo.Record {
+	l.serial++
+	return harness.Record(l.c.Prefix+"events", entity, fmt.Sprintf(`{"id":%q,"state":%q,"n":%d}`, entity, state, l.serial))
+}
+
+// tick sends a new state of each busy entity, and noise of the noisy ones.
+func (l *rollingLoad) tick(busy, noisy int) {
+	var all []*kgo.Record
+	for e := range busy {
+		all = append(all, l.event(fmt.Sprint("busy", e), fmt.Sprint("s", l.serial)))
+	}
+	for e := range noisy {
+		all = append(all, l.event(fmt.Sprint("noisy", e), "same"))
+	}
+	l.c.Send(all...)
+}
+
+func (l *rollingLoad) history() []oracle.Record {
+	return l.c.Rows("history", "acme/all@history", "seq")
+}
+
+// shows returns nil when the newest record of each entity of a kind has a view.
+func (l *rollingLoad) shows(kind string, n, view int) error {
+	for sink, records := range map[string][]oracle.Record{"hook": l.hook.Received(), "history": l.history()} {
+		newest := oracle.Newest(records)
+		for e := range n {
+			id := fmt.Sprint(kind, e)
+			r, ok := newest[id]
+			if !ok {
+				return fmt.Errorf("%s: %s has nothing", sink, id)
+			}
+			if got := viewOf(l.t, r).View; got != view {
+				return fmt.Errorf("%s: %s shows view %d, want %d", sink, id, got, view)
+			}
+		}
+	}
+	return nil
+}
+
+// lastStates sends a last state of each busy entity and waits until both sinks have it.
+func (l *rollingLoad) lastStates(busy int) {
+	last := map[string]string{}
+	var end []*kgo.Record
+	for e := range busy {
+		id := fmt.Sprint("busy", e)
+		last[id] = fmt.Sprint("end", e)
+		end = append(end, l.event(id, last[id]))
+	}
+	l.c.Send(end...)
+	harness.Eventually(l.t, "the last states", func() error {
+		for _, records := range [][]oracle.Record{l.hook.Received(), l.history()} {
+			newest := oracle.Newest(records)
+			for id, state := range last {
+				if r := newest[id]; harness.StateOf(r) != state {
+					return fmt.Errorf("%s has %s, want %s", id, r.Doc, state)
+				}
+			}
+		}
+		return nil
+	})
+}
+
 // I4, I12: rolling deploys under load, old and new processes side by side, each
 // followed by a restart. The older ones are fenced and not ready; no service gets
 // an older view of an entity after a newer one; entities that get nothing but
@@ -88,40 +158,10 @@ func TestRollingDeploysUnderLoad(t *testing.T) {
 `, n, harness.PatientHookSink(hook), c.Target)
 	}
 	p := rolling(t, c, revisions)
-	serial := 0
-	event := func(entity, state string) *kgo.Record {
-		serial++
-		return harness.Record(c.Prefix+"events", entity, fmt.Sprintf(`{"id":%q,"state":%q,"n":%d}`, entity, state, serial))
-	}
-	tick := func() {
-		var all []*kgo.Record
-		for e := range busy {
-			all = append(all, event(fmt.Sprint("busy", e), fmt.Sprint("s", serial)))
-		}
-		for e := range noisy {
-			all = append(all, event(fmt.Sprint("noisy", e), "same"))
-		}
-		c.Send(all...)
-	}
+	l := &rollingLoad{t: t, c: c, hook: hook}
+	tick := func() { l.tick(busy, noisy) }
 	for e := range idle {
-		c.Send(event(fmt.Sprint("idle", e), "same"))
-	}
-	history := func() []oracle.Record { return c.Rows("history", "acme/all@history", "seq") }
-	shows := func(kind string, n, view int) error {
-		for sink, records := range map[string][]oracle.Record{"hook": hook.Received(), "history": history()} {
-			newest := oracle.Newest(records)
-			for e := range n {
-				id := fmt.Sprint(kind, e)
-				r, ok := newest[id]
-				if !ok {
-					return fmt.Errorf("%s: %s has nothing", sink, id)
-				}
-				if got := viewOf(t, r).View; got != view {
-					return fmt.Errorf("%s: %s shows view %d, want %d", sink, id, got, view)
-				}
-			}
-		}
-		return nil
+		c.Send(l.event(fmt.Sprint("idle", e), "same"))
 	}
 	var running []*harness.Process
 	stop := func(pr *harness.Process) {
@@ -145,16 +185,16 @@ func TestRollingDeploysUnderLoad(t *testing.T) {
 		}
 		harness.Eventually(t, "busy and noisy entities show the new view", func() error {
 			tick()
-			if err := shows("busy", busy, n); err != nil {
+			if err := l.shows("busy", busy, n); err != nil {
 				return err
 			}
-			return shows("noisy", noisy, n)
+			return l.shows("noisy", noisy, n)
 		})
 		if n > 0 {
-			require.NoError(t, shows("idle", idle, n-1), "without event or backfill nothing moves")
-			p.StartAs(name, "replay --outdated --wait --yes").Ok()
+			require.NoError(t, l.shows("idle", idle, n-1), "without event or backfill nothing moves")
+			p.StartAs(name, "replay --outdated --wait").Ok()
 		}
-		harness.Eventually(t, "idle entities show the new view", func() error { return shows("idle", idle, n) })
+		harness.Eventually(t, "idle entities show the new view", func() error { return l.shows("idle", idle, n) })
 		for _, o := range old {
 			stop(o)
 		}
@@ -165,33 +205,15 @@ func TestRollingDeploysUnderLoad(t *testing.T) {
 		running[0].Ready(200)
 		tick()
 	}
-	last := map[string]string{}
-	var end []*kgo.Record
-	for e := range busy {
-		id := fmt.Sprint("busy", e)
-		last[id] = fmt.Sprint("end", e)
-		end = append(end, event(id, last[id]))
-	}
-	c.Send(end...)
-	harness.Eventually(t, "the last states", func() error {
-		for _, records := range [][]oracle.Record{hook.Received(), history()} {
-			newest := oracle.Newest(records)
-			for id, state := range last {
-				if r := newest[id]; harness.StateOf(r) != state {
-					return fmt.Errorf("%s has %s, want %s", id, r.Doc, state)
-				}
-			}
-		}
-		return nil
-	})
+	l.lastStates(busy)
 	for _, pr := range running {
 		stop(pr)
 	}
 	inOrder(t, hook.Received())
-	inOrder(t, history())
+	inOrder(t, l.history())
 	for kind, n := range map[string]int{"idle": idle, "noisy": noisy} {
 		views := map[string][]int{}
-		for _, r := range history() {
+		for _, r := range l.history() {
 			views[r.Entity] = append(views[r.Entity], viewOf(t, r).View)
 		}
 		for e := range n {

@@ -193,7 +193,6 @@ func TestTraceOfOneEvent(t *testing.T) {
 		}, s.Attributes)
 	}
 	require.Len(t, delivers, 3)
-	contextOf := func(s otlptest.Span) string { return "00-" + s.Trace + "-" + s.ID + "-01" }
 
 	// Batches are linked with it, and everything else is about other events.
 	batches := 0
@@ -213,7 +212,13 @@ func TestTraceOfOneEvent(t *testing.T) {
 	require.Equal(t, 4, batches)
 	require.Len(t, all, 1+1+3+batches, "the other two events are not traced")
 
-	// The context on its way: beside the data, never in it.
+	passedOn(t, h, p, ingests[0], decides[0], delivers)
+}
+
+// passedOn checks the context on its way: beside the data, never in it.
+func passedOn(t *testing.T, h *hook, p harness.Project, ingest, decide otlptest.Span, delivers map[string]otlptest.Span) {
+	t.Helper()
+	contextOf := func(s otlptest.Span) string { return "00-" + s.Trace + "-" + s.ID + "-01" }
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	require.Equal(t, contextOf(delivers["acme/all@hook"]), h.headers["B-007"].Get("traceparent"))
@@ -229,7 +234,7 @@ func TestTraceOfOneEvent(t *testing.T) {
 		context string
 		others  []string
 	}{
-		"weir.inbox": {contextOf(ingests[0]), []string{change.InboxHeader}},
+		"weir.inbox": {contextOf(ingest), []string{change.InboxHeader}},
 		"feed":       {contextOf(delivers["acme/all@feed"]), feedHeaders},
 	} {
 		records := h.topic(p, topic)
@@ -247,7 +252,7 @@ func TestTraceOfOneEvent(t *testing.T) {
 	require.Len(t, changes, 3*3, "of three services")
 	for _, c := range changes {
 		if c.Entity == "B-007" {
-			require.Equal(t, &change.Trace{Parent: contextOf(decides[0]), State: "vendor=1"}, c.Trace)
+			require.Equal(t, &change.Trace{Parent: contextOf(decide), State: "vendor=1"}, c.Trace)
 		} else {
 			require.Nil(t, c.Trace, c.Entity)
 		}

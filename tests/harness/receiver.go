@@ -3,6 +3,7 @@ package harness
 import (
 	"encoding/base64"
 	"encoding/json"
+	"fmt"
 	"io"
 	"net"
 	"net/http"
@@ -81,6 +82,17 @@ func (r *Receiver) Received() []oracle.Record {
 	r.Mu.Lock()
 	defer r.Mu.Unlock()
 	return append([]oracle.Record(nil), r.Accepted...)
+}
+
+// Arrives waits until the newest record of an entity has a state.
+func (r *Receiver) Arrives(t testing.TB, entity, state string) {
+	t.Helper()
+	Eventually(t, entity+" "+state, func() error {
+		if s := States(r.Received(), entity); len(s) == 0 || s[len(s)-1] != state {
+			return fmt.Errorf("%s has %v", entity, s)
+		}
+		return nil
+	})
 }
 
 // Rejected are the records that were not accepted, in order.

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"os/exec"
-	"sync"
 	"syscall"
 	"testing"
 
@@ -34,7 +33,7 @@ func testAcrossProcesses(t *testing.T) {
 	// it knows of some decisions, its own or not, and a connection has been cut.
 	const victim, cutEvery = 0, 150
 	killAt := int64(w.base.Records / 3)
-	kill, cut, severed := make(chan struct{}), make(chan struct{}, 1), make(chan struct{})
+	kill, cut := make(chan struct{}), make(chan struct{}, 1)
 	total := 0
 	w.line = func(process int, e entry) {
 		if process == victim && killAt > 0 && (e.Kind == decided && e.Offset >= killAt || e.Kind == taken && e.Next >= killAt) {
@@ -58,25 +57,8 @@ func testAcrossProcesses(t *testing.T) {
 		children = append(children, w.start(ctx, s))
 	}
 
-	var server sync.WaitGroup
-	cutting, enough := context.WithCancel(ctx)
-	cuts := 0
-	server.Go(func() {
-		for {
-			select {
-			case <-cut:
-				if n := cutOne(cutting, w.base.URL); n > 0 {
-					if cuts += n; cuts == n {
-						close(severed)
-					}
-				}
-			case <-cutting.Done():
-				return
-			}
-		}
-	})
-
-	for _, due := range []chan struct{}{kill, severed} {
+	cutting := cutConnections(ctx, w.base.URL, cut)
+	for _, due := range []chan struct{}{kill, cutting.severed} {
 		select {
 		case <-due:
 		case err := <-children[victim].read:
@@ -85,11 +67,7 @@ func testAcrossProcesses(t *testing.T) {
 			t.Fatal("the victim makes no calls, or no connection could be cut")
 		}
 	}
-	require.NoError(t, children[victim].command.Process.Kill())
-	require.NoError(t, <-children[victim].read)
-	var ended *exec.ExitError
-	require.ErrorAs(t, children[victim].command.Wait(), &ended)
-	require.Equal(t, syscall.SIGKILL, ended.Sys().(syscall.WaitStatus).Signal())
+	children[victim].killed(t)
 	heir := w.base
 	heir.Process, heir.Together = len(children), 0
 	children = append(children, w.start(ctx, heir))
@@ -98,8 +76,7 @@ func testAcrossProcesses(t *testing.T) {
 			assert.NoError(t, c.wait())
 		}
 	}
-	enough()
-	server.Wait()
+	cuts := cutting.stop()
 	if t.Failed() {
 		t.FailNow()
 	}
@@ -111,6 +88,52 @@ func testAcrossProcesses(t *testing.T) {
 	require.Positive(t, h.open, "calls were cut off by the kill")
 	require.Positive(t, h.fenced, "zombies were fenced")
 	require.Positive(t, h.passed)
+}
+
+// cutter cuts connections until it is stopped.
+type cutter struct {
+	cancel  context.CancelFunc
+	severed chan struct{} // closed after the first cut
+	cuts    chan int      // receives the number of cuts at the end
+}
+
+// cutConnections cuts a connection of this test for each signal.
+func cutConnections(ctx context.Context, url string, signals <-chan struct{}) *cutter {
+	ctx, cancel := context.WithCancel(ctx)
+	c := &cutter{cancel: cancel, severed: make(chan struct{}), cuts: make(chan int, 1)}
+	go func() {
+		cuts := 0
+		defer func() { c.cuts <- cuts }()
+		for {
+			select {
+			case <-signals:
+				if n := cutOne(ctx, url); n > 0 {
+					if cuts += n; cuts == n {
+						close(c.severed)
+					}
+				}
+			case <-ctx.Done():
+				return
+			}
+		}
+	}()
+	return c
+}
+
+// stop returns how many connections were cut.
+func (c *cutter) stop() int {
+	c.cancel()
+	return <-c.cuts
+}
+
+// killed kills the process, whose log must have no fault.
+func (c *child) killed(t *testing.T) {
+	t.Helper()
+	require.NoError(t, c.command.Process.Kill())
+	require.NoError(t, <-c.read)
+	var ended *exec.ExitError
+	require.ErrorAs(t, c.command.Wait(), &ended)
+	require.Equal(t, syscall.SIGKILL, ended.Sys().(syscall.WaitStatus).Signal())
 }
 
 // cutOne ends one connection in the middle of a statement or a transaction, if

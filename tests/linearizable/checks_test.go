@@ -6,10 +6,8 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
-	"os/exec"
 	"path/filepath"
 	"sync"
-	"syscall"
 	"testing"
 	"time"
 
@@ -95,27 +93,11 @@ func runChecks(t *testing.T, base checkSettings, kill bool) (h *checkHistory, op
 	for n := 1; n < together; n++ {
 		children = append(children, start(n, base.Calls, together))
 	}
-	cutting, enough := context.WithCancel(ctx)
-	defer enough()
-	var server sync.WaitGroup
 	due := []chan struct{}{h.kill}
+	var cutting *cutter
 	if base.URL != "" && kill {
-		severed := make(chan struct{})
-		due = append(due, severed) // before anything is over
-		server.Go(func() {
-			for {
-				select {
-				case <-h.cut:
-					if n := cutOne(cutting, base.URL); n > 0 {
-						if cuts += n; cuts == n {
-							close(severed)
-						}
-					}
-				case <-cutting.Done():
-					return
-				}
-			}
-		})
+		cutting = cutConnections(ctx, base.URL, h.cut)
+		due = append(due, cutting.severed) // before anything is over
 	}
 	if kill {
 		for _, d := range due {
@@ -125,18 +107,15 @@ func runChecks(t *testing.T, base checkSettings, kill bool) (h *checkHistory, op
 				t.Fatal("the victim makes no calls, or no connection could be cut")
 			}
 		}
-		require.NoError(t, children[0].command.Process.Kill())
-		require.NoError(t, <-children[0].read)
-		var ended *exec.ExitError
-		require.ErrorAs(t, children[0].command.Wait(), &ended)
-		require.Equal(t, syscall.SIGKILL, ended.Sys().(syscall.WaitStatus).Signal())
+		children[0].killed(t)
 		children[0] = start(len(children), base.Calls, 0)
 	}
 	for _, c := range children {
 		assert.NoError(t, c.wait())
 	}
-	enough()
-	server.Wait()
+	if cutting != nil {
+		cuts = cutting.stop()
+	}
 	if t.Failed() {
 		t.FailNow()
 	}

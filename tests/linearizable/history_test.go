@@ -3,6 +3,7 @@ package linearizable
 import (
 	"fmt"
 	"math"
+	"slices"
 
 	"github.com/anishathalye/porcupine"
 
@@ -29,6 +30,18 @@ type sentKey struct {
 // never is later than every tick.
 const never = math.MaxInt64
 
+// interval is the time within which a record was decided.
+type interval struct{ call, back int64 }
+
+// unknownIntervals has an interval for each record of the inbox.
+func unknownIntervals(inbox [][]input) [][]interval {
+	records := make([][]interval, len(inbox))
+	for p := range inbox {
+		records[p] = slices.Repeat([]interval{{never, never}}, len(inbox[p]))
+	}
+	return records
+}
+
 // assemble makes one history of the logs of processes. rest are the unpublished frames
 // of the outboxes at the end.
 func assemble(logs [][]entry, inbox [][]input, rest []change.Change) (history, error) {
@@ -43,14 +56,7 @@ func assemble(logs [][]entry, inbox [][]input, rest []change.Change) (history, e
 		}
 		published[key] = c
 	}
-	type interval struct{ call, back int64 }
-	records := make([][]interval, len(inbox))
-	for p := range inbox {
-		records[p] = make([]interval, len(inbox[p]))
-		for i := range records[p] {
-			records[p][i] = interval{never, never}
-		}
-	}
+	records := unknownIntervals(inbox)
 	for n, log := range logs {
 		calls := map[int64]porcupine.Operation{}
 		for _, e := range log {
