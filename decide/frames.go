@@ -46,11 +46,11 @@ func (w *frameWriter) pack(p *Plan, changes []decidedChange, moves []store.Water
 		end := change.NewVersion(m.Partition.Generation, m.To)
 		h := change.Frame{From: change.NewVersion(m.Partition.Generation, m.From), Prev: ends[m.Partition], Revision: p.Revision}
 		for len(rest) > 0 {
-			n := w.fitting(rest)
+			n, fits := w.fitting(rest)
 			if h.To = end; n < len(rest) {
 				h.To = rest[n].Position()
 			}
-			w.write(m.Partition, h, rest[:n])
+			w.write(m.Partition, h, rest[:n], fits)
 			rest, h.From, h.Prev = rest[n:], h.To, h.To
 		}
 		last[m.Partition] = end
@@ -67,6 +67,8 @@ type frameWriter struct {
 	meter       change.FrameMeter
 	byPartition map[int32][]*decidedChange
 	lowest      map[*byte]int32
+	buckets     serviceBuckets
+	parts       [][]*decidedChange
 	record      []byte
 }
 
@@ -76,6 +78,8 @@ func (w *frameWriter) reset() {
 		clear(list)
 		w.byPartition[n] = list[:0]
 	}
+	clear(w.buckets.sorted[:cap(w.buckets.sorted)])
+	clear(w.parts[:cap(w.parts)])
 	if cap(w.record) > maxScratch {
 		*w = frameWriter{}
 	}
@@ -83,25 +87,55 @@ func (w *frameWriter) reset() {
 
 // fitting returns how many of these changes, which are of one partition and in its
 // order, one frame holds: all those of as many offsets as fit into it, and of one
-// in any case.
-func (w *frameWriter) fitting(rest []*decidedChange) int {
+// in any case; fits is false when that one does not.
+func (w *frameWriter) fitting(rest []*decidedChange) (n int, fits bool) {
 	w.meter.Reset()
-	fit, of := 0, change.Version(0)
+	fit, of, fits := 0, change.Version(0), true
 	for n, c := range rest {
 		if c.Position() != of {
-			of, fit = c.Position(), n
+			if of, fit = c.Position(), n; !fits {
+				return n, false
+			}
 		}
-		if w.meter.Add(&c.Change) > w.limit && fit > 0 {
-			return fit
+		if w.meter.Add(&c.Change) > w.limit {
+			if fit > 0 {
+				return fit, true
+			}
+			fits = false
 		}
 	}
-	return len(rest)
+	return len(rest), fits
 }
 
-// write writes a frame; one that is too large holds one offset and is cut into parts.
-func (w *frameWriter) write(p store.Partition, h change.Frame, changes []*decidedChange) {
-	number := func(c *decidedChange) int32 { return w.plan.Services[c.service].Number }
-	var parts [][]*decidedChange
+// write writes a frame; one that does not fit holds one offset and is cut into parts.
+func (w *frameWriter) write(p store.Partition, h change.Frame, changes []*decidedChange, fits bool) {
+	if w.parts = append(w.parts[:0], changes); !fits {
+		w.cut(changes)
+	}
+	if len(w.parts) > 1 {
+		id := fnv.New64a()
+		_ = binary.Write(id, binary.BigEndian, h.Revision)
+		for i, part := range w.parts {
+			for _, c := range w.buckets.sort(w.plan, part) {
+				_ = binary.Write(id, binary.BigEndian, [2]int32{int32(i), w.number(c)})
+			}
+		}
+		h.Cut = id.Sum64()
+	}
+	for i, part := range w.parts {
+		for _, c := range w.buckets.sort(w.plan, part) {
+			w.builder.Add(w.number(c), &c.Change)
+		}
+		h.Part, h.Last = i, i == len(w.parts)-1
+		w.end(p, h)
+	}
+}
+
+func (w *frameWriter) number(c *decidedChange) int32 { return w.plan.Services[c.service].Number }
+
+// cut makes parts of the changes of one offset.
+func (w *frameWriter) cut(changes []*decidedChange) {
+	w.parts = w.parts[:0]
 	w.meter.Reset()
 	first := 0
 	// Changes with one document come one after the other, in the order of their lowest
@@ -110,43 +144,51 @@ func (w *frameWriter) write(p store.Partition, h change.Frame, changes []*decide
 	clear(lowest)
 	for _, c := range changes {
 		doc := unsafe.SliceData(c.Doc) //nolint:gosec // compared only
-		if known, ok := lowest[doc]; !ok || number(c) < known {
-			lowest[doc] = number(c)
+		if known, ok := lowest[doc]; !ok || w.number(c) < known {
+			lowest[doc] = w.number(c)
 		}
 	}
 	slices.SortStableFunc(changes, func(a, b *decidedChange) int {
-		return cmp.Or(cmp.Compare(lowest[unsafe.SliceData(a.Doc)], lowest[unsafe.SliceData(b.Doc)]), cmp.Compare(number(a), number(b))) //nolint:gosec // compared only
+		return cmp.Or(cmp.Compare(lowest[unsafe.SliceData(a.Doc)], lowest[unsafe.SliceData(b.Doc)]), cmp.Compare(w.number(a), w.number(b))) //nolint:gosec // compared only
 	})
 	for n, c := range changes {
 		if w.meter.Exceeds(&c.Change, w.limit) {
-			parts, first = append(parts, changes[first:n]), n
+			w.parts, first = append(w.parts, changes[first:n]), n
 			w.meter.Reset()
 		}
 		w.meter.Add(&c.Change)
 	}
-	parts = append(parts, changes[first:])
-	for _, part := range parts {
-		slices.SortStableFunc(part, func(a, b *decidedChange) int {
-			return cmp.Or(cmp.Compare(number(a), number(b)), cmp.Compare(a.Position(), b.Position()))
-		})
+	w.parts = append(w.parts, changes[first:])
+}
+
+// serviceBuckets orders changes by service.
+type serviceBuckets struct {
+	of       [][]*decidedChange // by service, by its index
+	services []int              // that have changes
+	sorted   []*decidedChange
+}
+
+// sort returns changes by the number of their service, those of one service in their order,
+// until it is called again.
+func (b *serviceBuckets) sort(p *Plan, changes []*decidedChange) []*decidedChange {
+	if len(b.of) < len(p.Services) {
+		b.of = make([][]*decidedChange, len(p.Services))
 	}
-	if len(parts) > 1 {
-		id := fnv.New64a()
-		_ = binary.Write(id, binary.BigEndian, h.Revision)
-		for i, part := range parts {
-			for _, c := range part {
-				_ = binary.Write(id, binary.BigEndian, [2]int32{int32(i), number(c)})
-			}
+	for _, c := range changes {
+		if len(b.of[c.service]) == 0 {
+			b.services = append(b.services, c.service)
 		}
-		h.Cut = id.Sum64()
+		b.of[c.service] = append(b.of[c.service], c)
 	}
-	for i, part := range parts {
-		for _, c := range part {
-			w.builder.Add(number(c), &c.Change)
-		}
-		h.Part, h.Last = i, i == len(parts)-1
-		w.end(p, h)
+	slices.SortFunc(b.services, func(x, y int) int { return cmp.Compare(p.Services[x].Number, p.Services[y].Number) })
+	b.sorted = b.sorted[:0]
+	for _, s := range b.services {
+		b.sorted = append(b.sorted, b.of[s]...)
+		clear(b.of[s])
+		b.of[s] = b.of[s][:0]
 	}
+	b.services = b.services[:0]
+	return b.sorted
 }
 
 func (w *frameWriter) end(p store.Partition, h change.Frame) {

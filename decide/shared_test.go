@@ -126,15 +126,24 @@ func TestTheOutcomeOfARecordIsBounded(t *testing.T) {
 	require.Len(t, v.out.Entities, 1)
 }
 
+// BenchmarkEqualServices is an event that changes the view of all services, without the store:
+// decided, named and framed.
 func BenchmarkEqualServices(b *testing.B) {
 	for _, n := range []int{1, 200} {
 		b.Run(fmt.Sprint(n), func(b *testing.B) {
 			plan := alikePlan(b, n, nil)
-			s := NewSimulator(plan)
+			entity, room, writer := store.Entity{ID: "B"}, new(scratch), new(frameWriter)
 			b.ReportAllocs()
 			for i := 0; b.Loop(); i++ {
-				_, err := s.Apply(change.Record{Entity: "B", Event: &change.Event{Origin: change.Origin{Source: "registry"}, Op: change.Upsert, Payload: fmt.Appendf(nil, `{"id":1,"other":%d,"text":"x"}`, i)}}, time.Unix(1000, 0))
+				batch := newBatch(plan, []*record{registryEvent(fmt.Sprintf(`{"id":%d,"filler":"%0400d","text":"x"}`, i, i), int64(i))}, unbounded, noCache)
+				batch.scratch = room
+				v, err := decideBatch(batch, store.Loaded{Entities: []store.Entity{entity}})
 				require.NoError(b, err)
+				require.Len(b, v.changes, n)
+				writer.pack(plan, v.changes, []store.WatermarkStep{{Partition: store.Partition{Generation: 1}, From: int64(i), To: int64(i) + 1}}, nil, MaxFrame)
+				entity = v.out.Entities[0]
+				entity.Found, entity.States = true, entity.States.Stored()
+				room.reset()
 			}
 		})
 	}
