@@ -1,7 +1,6 @@
 package deliver
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"time"
@@ -82,7 +81,7 @@ func (s *Stage) feed(ctx context.Context, p *partition, from int64, frames []log
 			case core.Open:
 				err = s.openFrame(ctx, p, f)
 			case core.Absent:
-				err = s.search(ctx, p, at, f)
+				err = s.search(ctx, p, at, &f.Frame)
 			}
 			if err != nil {
 				return err
@@ -112,73 +111,50 @@ func (s *Stage) resync(ctx context.Context, p *partition, at core.LogCursor) err
 // one. They may be in the outbox, or later in the log: a frame of a future that the store lost may
 // precede the one that was decided in its place. Otherwise they are lost: the services there pass
 // them and need a repair. No live service waits for it.
-func (s *Stage) search(ctx context.Context, p *partition, at core.LogCursor, f *logged) error {
-	// In this order: what left the outbox is in the log.
-	owed, missing, err := s.readOutbox(ctx, p, at)
-	if err != nil {
+func (s *Stage) search(ctx context.Context, p *partition, at core.LogCursor, f *core.Frame) (err error) {
+	var found core.Found
+	if found.Outbox, err = s.readOutbox(ctx, p); err != nil {
 		return err
 	}
-	start, end, err := s.opt.Log.Offsets(ctx, p.Number)
-	if err != nil {
+	if found.Start, found.End, err = s.opt.Log.Offsets(ctx, p.Number); err != nil {
 		return err
 	}
-	s.mu.Lock()
-	border := p.Border()
-	s.mu.Unlock()
-	// At the end of the log all of it is searched; to is what the tail is known to have passed.
-	next, place, to := end, core.LogCursor{UpTo: at.UpTo, Next: start}, cmp.Or(missing, border)
-	decided := to
-	if f != nil {
-		next, place, to, decided = f.Offset, at, f.Prev, f.To
-		place.Next = max(f.Offset+1, start)
+	owed, _ := at.Continue(found.Outbox)
+	for _, f := range owed {
+		if err := f.Open(); err != nil {
+			return store.WithClass(err, store.Fatal)
+		}
 	}
-	if len(owed) > 0 {
-		s.step(func() { p.Owed(at, owed, min(next, max(0, end-1)), next) })
-		return nil
+	if len(owed) == 0 {
+		if found.Continues, err = s.logContinues(ctx, p, core.Place(at, f, found.Start), found.End); err != nil {
+			return err
+		}
+		now, err := s.snapshot(ctx, p.ctx)
+		if err != nil {
+			return err
+		}
+		found.LastTo = now.Marks[p.Number].LastTo
 	}
-	continues, err := s.logContinues(ctx, p, place, end)
-	if err != nil {
-		return err
-	}
-	if continues {
-		s.step(func() { p.Skip(at, place) })
-		return nil
-	}
-	now, err := s.snapshot(ctx, p.ctx)
-	switch {
-	case err != nil:
-		return err
-	case now.Marks[p.Number].LastTo >= decided:
-		s.step(func() { p.Lose(at, to, next) })
-	case f != nil: // the store was restored: it decides the frame and those before it again
-		s.step(func() { p.Skip(at, place) })
-	}
+	s.step(func() { p.Searched(at, f, found) })
 	return nil
 }
 
-// readOutbox returns the frames of the outbox that continue a cursor, or the position that it
-// has to reach first. What is in the outbox was decided, since it is in the same store.
-func (s *Stage) readOutbox(ctx context.Context, p *partition, at core.LogCursor) (owed []*change.Frame, missing change.Version, err error) {
+// readOutbox returns the frames of the outbox. They were decided, since they are in the same store.
+func (s *Stage) readOutbox(ctx context.Context, p *partition) (frames []*change.Frame, err error) {
 	var rows [][]byte
 	if err := s.retryUntil(ctx, p.ctx, "read the outbox", func() (err error) {
 		rows, err = s.opt.Store.Outbox(ctx, p.Number)
 		return err
 	}); err != nil {
-		return nil, 0, err
+		return nil, err
 	}
-	frames := make([]*change.Frame, len(rows))
+	frames = make([]*change.Frame, len(rows))
 	for i, row := range rows {
 		if frames[i], err = change.ParseFrameHeader(row); err != nil {
-			return nil, 0, store.WithClass(err, store.Fatal)
+			return nil, store.WithClass(err, store.Fatal)
 		}
 	}
-	owed, missing = at.Continue(frames)
-	for _, f := range owed {
-		if err := f.Open(); err != nil {
-			return nil, 0, store.WithClass(err, store.Fatal)
-		}
-	}
-	return owed, missing, nil
+	return frames, nil
 }
 
 // logContinues reports whether the log has, from a cursor's next record up to an offset, a frame

@@ -17,6 +17,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/seed-86dfc502/weir/change"
+	"github.com/seed-86dfc502/weir/deliver/core"
 	"github.com/seed-86dfc502/weir/store"
 )
 
@@ -86,7 +87,7 @@ func walking(t *testing.T, c *crowd, control func(ctx context.Context, partition
 			p := s.newPartition(&store.Progress{Partition: partition}, 0)
 			p.LogEnded(8, 0, 0, false)
 			at, _ := p.Behind(time.Now())
-			p.Lose(at, 8, 0)
+			p.Searched(at, nil, core.Found{LastTo: 8})
 			p.Behind(time.Now())
 		})
 	}

@@ -131,11 +131,11 @@ func (l *Lane) canTake() bool {
 // dispatch hands the lane its slice of a frame that follows.
 func (l *Lane) dispatch(f *Frame, changes change.Slice, start int64, upTo change.Version) {
 	skipBelow := max(upTo, l.skipBelow)
+	if n := len(l.pending); n > 0 && l.pending[n-1].Frame.Partial() {
+		skipBelow = max(skipBelow, l.pending[n-1].Frame.To) // its one change of that position is in that part
+	}
 	if f.To <= skipBelow {
 		return
-	}
-	if n := len(l.pending); n > 0 && f.Partial() && l.pending[n-1].Frame.Partial() && l.pending[n-1].Frame.To == f.To {
-		return // the same part, as another owner published it
 	}
 	q := l.Queue
 	frame := f.Frame

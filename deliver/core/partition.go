@@ -287,7 +287,7 @@ func (p *Partition) CatchUp(from int64, f *Frame) (reply Reply, at LogCursor) {
 // records that are no frames.
 func (p *Partition) Passed(from, end int64) {
 	for _, l := range p.lanes {
-		if !l.live && l.cursor.part == 0 && from <= l.cursor.Next && l.cursor.Next < end {
+		if !l.live && from <= l.cursor.Next && l.cursor.Next < end {
 			l.cursor.Next = end
 		}
 	}
@@ -307,26 +307,6 @@ func (p *Partition) at(c LogCursor) (at []*Lane) {
 	return at
 }
 
-// Owed hands frames of the outbox that continue a cursor to the lanes there, as if they were at
-// an offset of the log. The log is then read from next.
-func (p *Partition) Owed(at LogCursor, frames []*change.Frame, offset, next int64) {
-	for _, l := range p.at(at) {
-		for _, f := range frames {
-			l.feed(&Frame{Frame: f, Offset: offset, Redelivered: true, Counts: true})
-		}
-		l.cursor.Next = next
-	}
-	p.moved()
-}
-
-// Skip moves the lanes at a cursor to another one: the frames that continue it are there.
-func (p *Partition) Skip(at, to LogCursor) {
-	for _, l := range p.at(at) {
-		l.cursor = to
-	}
-	p.moved()
-}
-
 // Again lets the lanes at a cursor read a log again that has records there, from the first that
 // is not certainly done.
 func (p *Partition) Again(at LogCursor) {
@@ -339,22 +319,59 @@ func (p *Partition) Again(at LogCursor) {
 	}
 }
 
-// Lose moves the lanes at a cursor past lost changes, without to, to a record of the log. Their
-// services need a repair.
-func (p *Partition) Lose(at LogCursor, to change.Version, next int64) {
-	for _, l := range p.at(at) {
-		if from := max(at.UpTo, l.skipBelow); from < to {
-			l.repair.Lose(from, to)
-			p.flow.signal(Signal{Kind: Lost, Partition: p, Queue: l.Queue, From: from, To: to})
-		}
-		if at.UpTo < to {
+// Found is the result of a search for the changes between a cursor and the next frame of the log,
+// or its end. Its fields are read in this order: what left the outbox is in the log.
+type Found struct {
+	Outbox     []*change.Frame
+	Start, End int64
+	Continues  bool           // the log has, from Place up to End, a frame that counts and continues the cursor
+	LastTo     change.Version // of the decisions
+}
+
+// Place returns where the log may continue a cursor before a frame. At the end of the log, without a
+// frame, all of it is searched: skipped frames may count now, or the log is another one.
+func Place(at LogCursor, f *Frame, start int64) LogCursor {
+	if f == nil {
+		return LogCursor{UpTo: at.UpTo, Next: start}
+	}
+	at.Next = max(f.Offset+1, start)
+	return at
+}
+
+// Searched applies a search to the lanes at a cursor. They get frames of the outbox as if the log had
+// them there, or continue where the log has the changes. Otherwise the changes are lost, unless a
+// restored store is to decide them again.
+func (p *Partition) Searched(at LogCursor, f *Frame, found Found) {
+	lanes := p.at(at)
+	owed, missing := at.Continue(found.Outbox)
+	next, to := found.End, cmp.Or(missing, p.tail.border())
+	decided := to
+	if f != nil {
+		next, to, decided = f.Offset, f.Prev, f.To
+	}
+	for _, l := range lanes {
+		switch {
+		case len(owed) > 0:
+			for _, o := range owed {
+				l.feed(&Frame{Frame: o, Offset: min(next, max(0, found.End-1)), Redelivered: true, Counts: true})
+			}
+			l.cursor.Next = next
+		case found.Continues || f != nil && found.LastTo < decided:
+			l.cursor = Place(at, f, found.Start)
+		case found.LastTo >= decided && at.UpTo < to:
+			l.lose(to)
 			l.cursor = LogCursor{UpTo: to, Next: next}
 		}
 	}
 	p.moved()
-	p.flow.signal(Signal{Kind: Walk})
 }
 
-// Border is the position that a lagging lane has to reach: the outbox or the log had all changes
-// below it.
-func (p *Partition) Border() change.Version { return p.tail.border() }
+// lose notes that changes were lost, without to.
+func (l *Lane) lose(to change.Version) {
+	p := l.Partition
+	if from := max(l.cursor.UpTo, l.skipBelow); from < to {
+		l.repair.Lose(from, to)
+		p.flow.signal(Signal{Kind: Lost, Partition: p, Queue: l.Queue, From: from, To: to})
+		p.flow.signal(Signal{Kind: Walk})
+	}
+}

@@ -117,7 +117,7 @@ func TestAGapHoldsUpNoServiceThatHasTheChanges(t *testing.T) {
 	require.True(t, found)
 	reply, missing := p.CatchUp(at.Next, after)
 	require.Equal(t, []any{Absent, at}, []any{reply, missing})
-	p.Lose(missing, v(9), 4)
+	p.Searched(missing, after, Found{End: 5, LastTo: v(12)})
 	require.True(t, p.lanes[0].repair.Has(v(5)) && !p.lanes[0].repair.Has(v(9)))
 	require.False(t, p.lanes[1].repair.Needed())
 	reply, _ = p.CatchUp(4, after)

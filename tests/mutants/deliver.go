@@ -173,12 +173,12 @@ var deliverMutants = []mutant{
 		test: "TestAnOutboxBehindAGap",
 	},
 	{
-		rule: "missing changes may be later in the log", in: "deliver", fn: "Stage.search",
-		find: "if continues {", put: "if false {",
-		test: "TestALaterFrameThatGoesOn",
+		rule: "missing changes may be later in the log", in: "deliver/core", fn: "Partition.Searched",
+		find: "case found.Continues ||", put: "case",
+		test: "./deliver TestALaterFrameThatGoesOn",
 	},
 	{
-		rule: "the position passes lost changes with a need", in: "deliver/core", fn: "Partition.Lose",
+		rule: "the position passes lost changes with a need", in: "deliver/core", fn: "Lane.lose",
 		find: "l.repair.Lose(from, to)", put: "_ = from",
 		test: "TestAGapHoldsUpNoServiceThatHasTheChanges",
 	},
@@ -248,8 +248,8 @@ var deliverMutants = []mutant{
 		test: "TestALaneJoinsBetweenPositions",
 	},
 	{
-		rule: "a lagging service follows to where it may join", in: "deliver/core", fn: "Partition.Border",
-		find: "return p.tail.border()", put: "return p.tail.UpTo",
+		rule: "a lagging service follows to where it may join", in: "deliver/core", fn: "Partition.Searched",
+		find: "p.tail.border()", put: "p.tail.UpTo",
 		test: "./deliver TestEveryServiceIsAwayInsideAPosition",
 	},
 	{
