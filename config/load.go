@@ -26,6 +26,10 @@ func AllowUnsetEnv() Option { return func(l *loader) { l.allowUnset = true } }
 // not looked at either.
 func Confined() Option { return func(l *loader) { l.confined = true } }
 
+// MainFile reads no customers' files and checks nothing of them: for a command that asks a
+// running process while a customer's file is not usable. The Config must not be run.
+func MainFile() Option { return func(l *loader) { l.mainFile = true } }
+
 // DefaultMemory is limits.memory, in bytes, where the main file has none; 256 MiB without
 // this option.
 func DefaultMemory(bytes int64) Option {
@@ -42,6 +46,7 @@ type loader struct {
 	env        func(string) (string, bool)
 	allowUnset bool
 	confined   bool
+	mainFile   bool
 	allowed    *allowance // of customers' files
 	kinds      Registry
 	used       claims // what only one source may use
@@ -77,6 +82,10 @@ func (l *loader) load(path string) {
 	l.decode(l.main, root, &l.config)
 	l.config.File = path
 	l.allowed = l.allowance()
+	if l.mainFile {
+		l.applyDerivedDefaults()
+		return
+	}
 	l.readCustomers()
 	l.applyDerivedDefaults()
 	l.check()

@@ -91,16 +91,6 @@ func StatusOf(h Health, metrics map[string]*dto.MetricFamily, now time.Time) Sta
 	}
 	s.Letters = byLabel(metrics, "weir_dead_letters", "stage")
 	maps.DeleteFunc(s.Letters, func(_ string, n int64) bool { return n == 0 })
-	for _, x := range []struct{ metric, label, what, why, do string }{
-		{"weir_reload_refused", "", "reload", "the last one was refused; the process keeps its earlier configuration", "weir validate lists every fault"},
-		{"weir_file_refused", "file", "", "the file changed and cannot be used; the process keeps its earlier content", "its log says why"},
-	} {
-		for label, is := range byLabel(metrics, x.metric, x.label) {
-			if is > 0 {
-				s.Items = append(s.Items, Item{What: x.what + label, Level: LevelDegraded, Why: x.why, Do: x.do})
-			}
-		}
-	}
 	s.judge()
 	return s
 }

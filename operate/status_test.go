@@ -57,10 +57,6 @@ weir_source_lag{source="registry"} 4
 # TYPE weir_dead_letters gauge
 weir_dead_letters{stage="deliver"} 2
 weir_dead_letters{stage="ingest"} 0
-# TYPE weir_file_refused gauge
-weir_file_refused{file="tokens"} 1
-# TYPE weir_reload_refused gauge
-weir_reload_refused 0
 `), now)
 	require.Equal(t, operate.LevelDegraded, s.Level)
 	require.Equal(t, 5, s.Services)
@@ -83,12 +79,11 @@ weir_reload_refused 0
 		{"gate", operate.LevelDegraded, 0},
 		{"c/p@new", operate.LevelDegraded, 1},
 		{"dead letters of c/p@late", operate.LevelDegraded, 0},
-		{"tokens", operate.LevelDegraded, 0},
 		{"inbox", operate.LevelOK, 42},
 		{"source registry", operate.LevelOK, 4},
 		{"c/p@well", operate.LevelOK, 3},
 	}, got)
-	require.Equal(t, "7 problems", s.Verdict())
+	require.Equal(t, "6 problems", s.Verdict())
 }
 
 // Queues that move need no attention.

@@ -43,6 +43,7 @@ func (m *monitor) healthNow() operate.Health {
 			o.Since, o.NextTry = began, next
 		}
 	}
+	o.Pending = m.gauges.refusals.items()
 	if due := m.backfill.Load(); due != nil {
 		o.Pending = append(o.Pending, *due)
 	}
@@ -57,11 +58,11 @@ func (m *monitor) healthNow() operate.Health {
 	return operate.HealthOf(o, now)
 }
 
-// status returns healthNow with the dead letters and retried changes of the store, which a
-// process that is down does not read: a probe must not wait for an unreachable store.
+// status returns healthNow with the dead letters and retried changes of the store, unless that
+// is unreachable: a probe must not wait for it.
 func (m *monitor) status() operate.Health {
 	h := m.healthNow()
-	if h.Level == operate.LevelDown {
+	if h.Reason == blockedStore || h.Reason == blockedDisk {
 		return h
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), statusTimeout)

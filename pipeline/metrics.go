@@ -62,6 +62,7 @@ type gauges struct {
 	ledgerOverdue prometheus.Gauge
 	ledgerDropped prometheus.Counter
 	files         *prometheus.GaugeVec // file
+	refusals      refusals
 }
 
 func newGauges(reg prometheus.Registerer, labels *servicelabel.Labels) *gauges {
@@ -177,11 +178,21 @@ func (g *gauges) conditions(of map[string]deliver.Condition, behind map[string]i
 	g.behind.set(lagging)
 }
 
+// noteReload records the outcome of a reload.
+func (g *gauges) noteReload(err error) {
+	g.refused.Set(0)
+	if err != nil {
+		g.refused.Set(1)
+	}
+	g.refusals.note("reload", err, "weir validate lists every fault; then weir reload")
+}
+
 // rereadLogger returns a callback for each later reading of a file.
 func (g *gauges) rereadLogger(log *slog.Logger, what, path string) func(error) {
 	refused := g.files.WithLabelValues(what)
 	return func(err error) {
 		refused.Set(0)
+		g.refusals.note(what, err, "correct "+path+": it is read again after each change")
 		if err != nil {
 			refused.Set(1)
 			log.Error("a changed file cannot be used; the process keeps its earlier content", "event", "file.refused", "file", path, "error", err)

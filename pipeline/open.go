@@ -230,7 +230,7 @@ func (p *Pipeline) assemble(g *gauges) {
 	}
 	p.reloads = &reloader{reloaderOptions: reloaderOptions{
 		cfg: p.cfg, roles: roles, log: p.log, store: p.store, logs: p.logs, active: p.active, control: p.control, load: p.opt.Load,
-		servesAPI: p.keys != nil, started: &p.monitor.started, refused: g.refused, reloaded: p.monitor.showZeros,
+		servesAPI: p.keys != nil, started: &p.monitor.started, noted: g.noteReload, reloaded: p.monitor.showZeros,
 	}}
 }
 

@@ -13,7 +13,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
 	"github.com/seed-86dfc502/weir/assemble"
 	"github.com/seed-86dfc502/weir/config"
 	"github.com/seed-86dfc502/weir/decide"
@@ -76,8 +75,8 @@ type reloaderOptions struct {
 	load      func() (*config.Config, error)
 	servesAPI bool
 	started   *atomic.Bool
-	refused   prometheus.Gauge // 1 after a refused reload
-	reloaded  func()           // called when another configuration is in force
+	noted     func(error) // called with the outcome of each reload
+	reloaded  func()      // called when another configuration is in force
 }
 
 // run is Pipeline.Reload.
@@ -94,12 +93,11 @@ func (rl *reloader) run(ctx context.Context, rollBack bool) (control.Reloaded, e
 	if errors.Is(err, control.ErrEnding) {
 		return control.Reloaded{}, err
 	}
+	rl.noted(err)
 	if err != nil {
-		rl.refused.Set(1)
 		rl.log.Error("the configuration was not reloaded; the previous one stays in force", "event", "reload.refused", "error", err)
 		return control.Reloaded{}, err
 	}
-	rl.refused.Set(0)
 	rl.log.Info("the configuration was reloaded", "event", "reload.done", "changed", r.Changed, "revision", r.Revision, "services", r.Services, "added", r.Added, "removed", r.Removed)
 	return r, nil
 }

@@ -15,7 +15,9 @@ import (
 
 	"github.com/seed-86dfc502/weir/assemble"
 	"github.com/seed-86dfc502/weir/config"
+	"github.com/seed-86dfc502/weir/operate/remedy"
 	"github.com/seed-86dfc502/weir/operate/session"
+	"github.com/seed-86dfc502/weir/store"
 )
 
 // load reads the configuration; its faults are a usage error and, with
@@ -131,7 +133,11 @@ func (a *app) withStoreOf(ctx context.Context, c *config.Config, f func(s assemb
 		return fmt.Errorf("store: %w", err)
 	}
 	if err := s.CheckSchema(ctx); err != nil {
-		return errors.Join(hinted(fmt.Errorf("store: %w", err), "run weir migrate -c %s", a.config), s.Close())
+		do := remedy.Of("store", err)
+		if errors.Is(err, store.ErrSchema) {
+			do = "run weir migrate -c " + a.config
+		}
+		return errors.Join(hinted(fmt.Errorf("store: %w", err), "%s", do), s.Close())
 	}
 	return errors.Join(f(s), s.Close())
 }

@@ -2,10 +2,12 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"os"
 	"slices"
 	"strings"
 	"time"
@@ -53,13 +55,15 @@ func newStatusCommand(a *app) *cobra.Command {
 }
 
 func (o *statusOptions) run(ctx context.Context) error {
-	cfg, err := o.load()
-	if err != nil {
-		return err
-	}
 	ctx, cancel := context.WithTimeout(ctx, statusTime)
 	defer cancel()
-	s, err := readStatus(ctx, o.app, cfg)
+	var s operate.Status
+	cfg, err := o.read()
+	if err == nil {
+		s, err = readStatus(ctx, o.app, cfg)
+	} else {
+		s, err = faultyStatus(ctx, o.app, err)
+	}
 	if err != nil {
 		return err
 	}
@@ -72,6 +76,39 @@ func (o *statusOptions) run(ctx context.Context) error {
 		return &exitError{exitFailed}
 	}
 	return err
+}
+
+// faultyStatus asks the process while a customer's file is not usable, and adds its faults.
+func faultyStatus(ctx context.Context, a *app, fault error) (s operate.Status, err error) {
+	main, err := assemble.Load(a.config, a.env, config.MainFile())
+	if err != nil {
+		return s, a.configError(fault, a.config)
+	}
+	running, err := control.Look(main)
+	if err == nil {
+		s, err = askStatus(ctx, running)
+	}
+	if err != nil {
+		return s, a.configError(fault, a.config)
+	}
+	var faults *config.Faults
+	if errors.As(fault, &faults) {
+		for _, f := range faults.List {
+			var since time.Time
+			if info, err := os.Stat(f.File); err == nil {
+				since = info.ModTime().UTC()
+			}
+			s.Items = append(s.Items, operate.Item{
+				What: f.File, Level: operate.LevelDegraded, Since: since, Why: "not usable, the process keeps its earlier configuration: " + f.String(),
+				Do: cmp.Or(f.Fix, "correct it (weir validate)"),
+			})
+		}
+	}
+	if s.Level == operate.LevelOK {
+		s.Level = operate.LevelDegraded
+	}
+	s.Sort()
+	return s, nil
 }
 
 // readStatus asks the process, or the store where none can be asked.

@@ -2,6 +2,7 @@ package doctor
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"time"
@@ -10,6 +11,7 @@ import (
 	"github.com/seed-86dfc502/weir/assemble"
 	"github.com/seed-86dfc502/weir/operate"
 	"github.com/seed-86dfc502/weir/operate/remedy"
+	"github.com/seed-86dfc502/weir/store"
 )
 
 // leastPostgres is the oldest version that the store is made for.
@@ -83,7 +85,11 @@ func (e *examination) tables(ctx context.Context, answers bool) {
 	}
 	defer s.Close()
 	if err := s.CheckSchema(ctx); err != nil {
-		e.add("store", operate.LevelDown, oneLine(err), "weir migrate -c "+e.cfg.File)
+		do := remedy.Of("store", err)
+		if errors.Is(err, store.ErrSchema) {
+			do = "weir migrate -c " + e.cfg.File
+		}
+		e.add("store", operate.LevelDown, oneLine(err), do)
 		return
 	}
 	e.fact("tables of this build")

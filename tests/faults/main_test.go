@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"regexp"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/seed-86dfc502/weir/operate"
@@ -29,7 +30,7 @@ type fault struct {
 func status(t testing.TB, p harness.Project) operate.Status {
 	t.Helper()
 	asked := p.Start("status --json")
-	asked.Wait()
+	require.NotEqual(t, 2, asked.Wait(), "%s", &asked.Out)
 	var s operate.Status
 	require.NoError(t, json.Unmarshal(asked.Out.Bytes(), &s), "%s%s", asked.Out.String(), asked.Log.String())
 	return s
@@ -37,9 +38,11 @@ func status(t testing.TB, p harness.Project) operate.Status {
 
 // said compares a status with the wanted line of the fault.
 func (f *fault) said(s operate.Status) error {
-	at := slices.IndexFunc(s.Items, func(i operate.Item) bool { return i.What == f.what })
+	at := slices.IndexFunc(s.Items, func(i operate.Item) bool {
+		return i.What == f.what || strings.HasPrefix(i.What, f.what+", entity ")
+	})
 	if at < 0 {
-		return fmt.Errorf("%s: not named", f.what)
+		return fmt.Errorf("%s: not named: %+v", f.what, slices.DeleteFunc(slices.Clone(s.Items), func(i operate.Item) bool { return !strings.Contains(i.What, f.name) }))
 	}
 	i := s.Items[at]
 	wrong := func(text string) error { return fmt.Errorf("%s: %s: %+v", f.what, text, i) }
