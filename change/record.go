@@ -138,7 +138,7 @@ type Record struct {
 	Control *Control
 }
 
-// The first byte of a header. A control record goes on in JSON.
+// The first byte of a header. The rest of a control record is JSON.
 const (
 	kindEvent   = 'e'
 	kindControl = 'c'

@@ -192,7 +192,7 @@ func TestTheConfigurationForComposeIsValid(t *testing.T) {
 	// Docker must not kill it before it has ended by itself.
 	require.Less(t, time.Duration(loaded.Shutdown.Timeout), 30*time.Second)
 
-	// Also with the addresses that compose gives it, none of which has TLS.
+	// Also with the addresses of compose, none of which has TLS.
 	var compose struct {
 		Services map[string]struct{ Environment map[string]string }
 	}

@@ -76,7 +76,7 @@ func (s tree) dpkg(args ...string) {
 	command(s.T, "dpkg", append([]string{"--root=" + s.root, "--force-script-chrootless", "--force-confold", "--log=/dev/null"}, args...)...)
 }
 
-// rpm runs a package's scripts inside the tree. What they need there is no package of the tree's.
+// rpm runs a package's scripts inside the tree, whose tools belong to no package.
 func (s tree) rpm(args ...string) {
 	s.Helper()
 	out := command(s.T, "rpm", append([]string{"--root=" + s.root, "--dbpath=/var/lib/rpm", "--nodeps", "--nosignature", "--nodigest"}, args...)...)
@@ -163,7 +163,7 @@ func (s tree) start() (stop func()) {
 	}
 }
 
-// post sends the event that the configuration of the package names, and waits for what comes of it.
+// post sends the event that the configuration of the package names, and waits for its delivery.
 func (s tree) post(id, name string) {
 	s.Helper()
 	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}, Timeout: time.Minute}
@@ -181,8 +181,8 @@ func (s tree) post(id, name string) {
 
 const customer = "etc/weir/customers/example.yaml"
 
-// use installs a package, runs its service as its own user, and upgrades it, which keeps what was
-// changed and what is known. It returns what the customer's file was changed to.
+// use installs a package, runs its service as its own user, and upgrades it, which keeps
+// changed files and state. It returns the changed text of the customer's file.
 func (s tree) use(install, upgrade func()) (changed string) {
 	s.Helper()
 	install()
@@ -213,7 +213,7 @@ func (s tree) use(install, upgrade func()) (changed string) {
 	return changed
 }
 
-// gone looks at what a removal left.
+// gone checks the files that a removal left.
 func (s tree) gone() {
 	s.Helper()
 	for _, name := range []string{"usr/bin/weir", "usr/lib/systemd/system/weir.service", "usr/lib/sysusers.d/weir.conf"} {
@@ -279,7 +279,7 @@ func newerRPM(t *testing.T, rpm string) string {
 	return out
 }
 
-// What the chart renders is a configuration that Weir takes.
+// The chart renders a valid configuration.
 func TestChart(t *testing.T) {
 	text, err := os.ReadFile(made(t, "CHART", "chart.yaml"))
 	require.NoError(t, err)

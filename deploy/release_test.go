@@ -20,7 +20,7 @@ func text(t *testing.T, path string) string {
 	return string(b)
 }
 
-// The version stands in three places, and is one.
+// Three places have the same version.
 func TestOneVersion(t *testing.T) {
 	version := regexp.MustCompile(`(?m)^## (\d+\.\d+\.\d+)`).FindStringSubmatch(text(t, "CHANGELOG.md"))
 	require.NotNil(t, version)
@@ -33,7 +33,7 @@ func TestOneVersion(t *testing.T) {
 	require.Equal(t, version[1], chart.AppVersion)
 }
 
-// What the packages are made of is there, and secrets are for root alone.
+// The contents of the packages exist, and only root reads secrets.
 func TestPackagedFiles(t *testing.T) {
 	var release struct {
 		Nfpms []struct {
@@ -94,7 +94,7 @@ func TestChartValues(t *testing.T) {
 	}
 }
 
-// Workflows run what a contributor runs, with actions in fixed versions and no more rights than said.
+// Workflows run a contributor's commands, with actions in fixed versions and only the declared rights.
 func TestWorkflows(t *testing.T) {
 	files, err := filepath.Glob(filepath.Join(root, ".github/workflows/*.yml"))
 	require.NoError(t, err)

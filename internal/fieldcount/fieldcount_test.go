@@ -82,7 +82,7 @@ func TestAnEventSavesAllItsFieldsOrNone(t *testing.T) {
 }
 
 // The members of an object that is used as a map become a star once there are too many
-// fields; other fields stay, and what comes later is counted with the star.
+// fields; other fields stay, and later ones count with the star.
 func TestMembersOfMapsBecomeAStar(t *testing.T) {
 	c := &Counts{}
 	observe(c, 1, unread, Path{"meta", "lsn"})

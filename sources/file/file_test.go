@@ -130,7 +130,7 @@ func (r *reading) next() *message.Message {
 	}
 }
 
-// frame returns what a message carries.
+// frame returns a message's frame.
 func frame(t *testing.T, m *message.Message) *transport.Frame {
 	t.Helper()
 	f, ok := transport.FrameOf(m)
@@ -234,7 +234,7 @@ func TestFileBoundsAFrame(t *testing.T) {
 	require.Equal(t, []int{2000, 2000, 501, 1, 1, 1}, lengths)
 }
 
-// Nobody waits for a frame to fill; what comes while one is in work piles up.
+// A frame does not wait to be full; lines that arrive during one go into the next.
 func TestFileFrameIsWhatPiledUp(t *testing.T) {
 	f := newFile(t)
 	f.write("1\n")
@@ -283,7 +283,7 @@ func TestFileWaitsForTheEndOfALine(t *testing.T) {
 	f.read().nothing() // it is known by its first line as it is, not by what the look found that saw its end
 }
 
-// What is there and can be opened may still be no file.
+// A path that can be opened may still be no file.
 func TestFileThatCannotBeReadFails(t *testing.T) {
 	f := newFile(t)
 	require.NoError(t, os.Mkdir(f.path, 0o755))
@@ -360,7 +360,7 @@ func TestFileComplete(t *testing.T) {
 	again.nothing()
 }
 
-// What is left is estimated in lines as long as those that were read: here all are.
+// The rest is estimated in lines as long as those that were read: here all are.
 func TestFileSaysHowMuchItHolds(t *testing.T) {
 	f := newFile(t)
 	f.maxLine, f.linger = 1000, time.Hour

@@ -137,7 +137,7 @@ func TestFileThatShrankIsReadFromItsStart(t *testing.T) {
 	require.Equal(t, []string{"same", "grown"}, values(t, f.read().next())[:2])
 }
 
-// The inbox is slow: until what was in work is acknowledged, the file has grown
+// The inbox is slow: until the frame in work is acknowledged, the file has grown
 // beyond its old end, and may have been moved away.
 func TestFileThatShrankIsReadFromItsStartHoweverItGrew(t *testing.T) {
 	for name, moved := range map[string]bool{"under its path": false, "moved away": true} {
@@ -221,7 +221,7 @@ func TestFileWrittenAnewInPlaceIsReadFromItsStart(t *testing.T) {
 	})
 }
 
-// Under the same first line, beyond the old position, and while nobody looks.
+// Under the same first line, beyond the old position, and between two checks.
 func TestFileWrittenAnewWhileNobodyReads(t *testing.T) {
 	long := strings.Repeat("x", 4000)
 	for name, c := range map[string]struct{ was, is string }{
@@ -354,7 +354,7 @@ func TestFileReportsLinesThatComeTooLate(t *testing.T) {
 	require.Equal(t, []string{"b2"}, r.lines(1))
 }
 
-// A position says where the file is read on, whatever the limit on lines was when it was
+// A position says where reading resumes, independent of the limit on lines when it was
 // stored, and also if it was stored before there were marks.
 func TestFileThatGrewIsReadOn(t *testing.T) {
 	for name, last := range map[string]string{"short": "1", "blank": "", "as long as what counts": strings.Repeat("x", 1<<10), "cut": strings.Repeat("x", 5000)} {

@@ -12,8 +12,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// BenchmarkRead reads rows whose events are durable at once, so what it measures
-// is the table: rows of an entity each, and all of one entity, which has no more
+// BenchmarkRead reads rows whose events are durable at once, so it measures
+// the table: rows of an entity each, and all of one entity, which has no more
 // than eight in hand at a time.
 func BenchmarkRead(b *testing.B) {
 	for _, c := range []struct {

@@ -50,7 +50,7 @@
 //     is not; random UUIDs are refused.
 //   - A row does not change after it was written.
 //   - A database that is restored to an earlier state has another timeline or
-//     system identifier, as every recovery and promotion gives it. Rows of one
+//     system identifier, as after every recovery and promotion. Rows of one
 //     that has neither, by a copy of its files, would be taken for older than
 //     earlier rows.
 package outbox

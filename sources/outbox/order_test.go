@@ -64,7 +64,7 @@ func TestRandomIDsAreRefused(t *testing.T) {
 	require.Equal(t, 1, a.count("processed_at IS NULL"))
 }
 
-// An order column orders the rows of an entity, whatever their ids are.
+// An order column orders the rows of an entity, independent of their ids.
 func TestOrderColumn(t *testing.T) {
 	a := newApp(t)
 	a.uuidTable("uuid")

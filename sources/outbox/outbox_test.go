@@ -94,7 +94,7 @@ func (a *app) read(change ...func(*outbox.Options)) *reader {
 	return r
 }
 
-// next returns the next frame, whatever its size.
+// next returns the next frame, of any size.
 func (r *reader) next() frame {
 	r.t.Helper()
 	select {
@@ -107,7 +107,7 @@ func (r *reader) next() frame {
 	}
 }
 
-// frame is a message with what it carries.
+// frame is a message with its records.
 type frame struct {
 	*message.Message
 	*transport.Frame
@@ -129,7 +129,7 @@ func (f frame) rows() (text string) {
 }
 
 // nothing looks whether a message is there that must not be. It cannot prove
-// that none comes later; what comes then fails the expectations that follow.
+// that none comes later; a later one fails the next expectations.
 func (r *reader) nothing() {
 	r.t.Helper()
 	select {
@@ -339,7 +339,7 @@ func TestARowWaitsForOlderOnesInOtherHands(t *testing.T) {
 	require.Zero(t, a.count("true"))
 }
 
-// A row that somebody has locked, whoever it is, holds up its entity and
+// A row locked by another session holds up its entity and
 // nothing else.
 func TestARowWaitsForOlderOnesThatAreLocked(t *testing.T) {
 	a := newApp(t)
@@ -385,10 +385,10 @@ func TestARowThatBecomesVisibleLateIsNotLost(t *testing.T) {
 	r.drained()
 }
 
-// oneByOne gives each row a frame of its own.
+// oneByOne reads each row in a frame of its own.
 func oneByOne(o *outbox.Options) { o.FrameBytes = 1 }
 
-// What was handed out and is not durable when its process goes comes again,
+// Rows that were not durable when their process ended are read again,
 // under the same names and at newer positions.
 func TestRowsOfAProcessThatEndedComeAgain(t *testing.T) {
 	a := newApp(t)

@@ -11,7 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// What no waiting mends is said at the start, with the name of what is wrong.
+// A permanent fault ends the start, which names it.
 func TestCheckSaysWhatIsWrong(t *testing.T) {
 	a := newApp(t)
 	a.exec("CREATE VIEW seen AS SELECT id, entity, payload, processed_at FROM outbox")
@@ -86,7 +86,7 @@ func TestCheckSaysWhichRightIsMissing(t *testing.T) {
 	require.NoError(t, check(false), "no more rights are needed")
 }
 
-// Ids that are not unique would delete what was never handed out.
+// Ids that are not unique would delete rows that were never handed out.
 func TestIdsThatAreNotUniqueDeleteNothing(t *testing.T) {
 	a := newApp(t)
 	a.exec("ALTER TABLE outbox DROP CONSTRAINT outbox_pkey")
@@ -104,7 +104,7 @@ func TestIdsThatAreNotUniqueDeleteNothing(t *testing.T) {
 	require.Equal(t, 2, a.count("true"))
 }
 
-// A database that dies is waited for; what was in hand comes again.
+// The source waits for a database that dies; rows in work are read again.
 func TestADatabaseThatIsAway(t *testing.T) {
 	if testing.Short() {
 		t.Skip("starts a server of its own")
@@ -132,7 +132,7 @@ func TestADatabaseThatIsAway(t *testing.T) {
 	r.drained()
 	require.NoError(t, r.source.Failing())
 
-	// One that hangs keeps nobody from stopping.
+	// One that hangs does not prevent a stop.
 	server.Pause()
 	t.Cleanup(server.Resume)
 	require.Eventually(t, func() bool { return r.source.Failing() != nil }, patience, time.Millisecond)

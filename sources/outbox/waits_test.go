@@ -7,8 +7,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A backlog that moves is as old as what has been waiting since it was written,
-// though another row is the oldest at every look.
+// A moving backlog is as old as its oldest row at that time, though another row is the oldest at
+// every check.
 func TestWaitsOfABacklogThatMoves(t *testing.T) {
 	var w waits
 	at := time.Unix(1_000_000, 0)

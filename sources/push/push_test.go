@@ -74,8 +74,7 @@ func (p *push) results(from <-chan []error) []error {
 	}
 }
 
-// inWork occupies the source with an event: what comes before it is acknowledged
-// piles up.
+// inWork occupies the source with an event: later ones queue until it is acknowledged.
 func (p *push) inWork() *message.Message {
 	p.t.Helper()
 	p.push(context.Background(), "in work")
@@ -157,7 +156,7 @@ func TestPushBoundsWhatIsInFlight(t *testing.T) {
 	m.Ack()
 	require.Eventually(t, p.drained, patience, time.Millisecond)
 
-	// A call that waits for room goes on when there is some.
+	// A call that waits for room continues once there is some.
 	value := strings.Repeat("x", 20<<10) // larger than the window: alone
 	large := p.push(t.Context(), value, "6", "7")
 	m = p.next()
@@ -203,7 +202,7 @@ func TestPushStopping(t *testing.T) {
 }
 
 // What callers hand in while a frame is in work makes the next one; each call's
-// events stand in their order without others between them, from frame to frame.
+// events are consecutive, from frame to frame.
 func TestPushKeepsTheEventsOfACallTogether(t *testing.T) {
 	p := newPush(t, pushsource.Options{WindowBytes: 64 << 10}) // 15 events: calls wait for room
 	p.subscribe()
@@ -294,7 +293,7 @@ func TestPushHandsOnWhatBelongsToTheEvent(t *testing.T) {
 	require.Equal(t, []error{nil, nil}, p.results(result))
 }
 
-// frame returns what a message carries.
+// frame returns a message's frame.
 func frame(t *testing.T, m *message.Message) *transport.Frame {
 	t.Helper()
 	f, ok := transport.FrameOf(m)

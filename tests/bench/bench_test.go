@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Whoever is compared must do the work: those that write Weir's encoding get its
+// Every contender must do the work: those that write Weir's encoding get its
 // digests, and all see the same documents as equal.
 func TestContendersAgree(t *testing.T) {
 	for _, form := range corpora {

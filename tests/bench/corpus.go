@@ -97,7 +97,7 @@ func event(i int) any {
 	}
 }
 
-// entity is about 2 kB and nested: what the merge of several sources returns.
+// entity is about 2 kB and nested, as a merge of several sources returns it.
 func entity(i int) any {
 	var scans, tags []any
 	for k := range 7 {

@@ -3,7 +3,7 @@
 //
 //	cd tests/bench && go run . -rounds 15
 //
-// The contenders take turns: every round gives each of them a few milliseconds
+// The contenders take turns: in every round each has a few milliseconds
 // of processor time on the same documents, and the tables show medians over the
 // rounds. The ratios hold where the figures do not.
 //

@@ -30,7 +30,7 @@ func main() {
 // run is something to be measured, over one document after the other.
 type run func(doc []byte) error
 
-// processorTime is what the process has used of all processors, for its garbage
+// processorTime is the time that the process has used of all processors, for its garbage
 // too: what others do on the machine does not count.
 func processorTime() time.Duration {
 	var u syscall.Rusage

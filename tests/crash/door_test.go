@@ -92,7 +92,7 @@ func (w *world) clients(ctx context.Context, d *door) error {
 			n := int(e.entity[len(e.entity)-1]) % producers // one producer per entity: it has an order
 			posted[n] = append(posted[n], e)
 		case "overlay":
-			// Large enough for several batches per file; what stands beside the payload is left out.
+			// Large enough for several batches per file; members beside the payload are left out.
 			fmt.Fprintf(&files[imported*2/overlays()], "%s,\"pad\":%q}\n", strings.TrimSuffix(e.json, "}"), strings.Repeat("x", 150<<10))
 			imported++
 		default:

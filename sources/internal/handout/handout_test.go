@@ -41,8 +41,8 @@ func TestFrameComesAgainUntilItIsAcknowledged(t *testing.T) {
 	})
 }
 
-// At the end of the source a frame that is in work has a grace; one that nobody
-// has taken, or that was refused, has none.
+// At the end of the source a frame in work has a grace; one that was not
+// received, or was refused, has none.
 func TestFrameAtTheEnd(t *testing.T) {
 	for _, c := range []struct {
 		name   string
