@@ -149,7 +149,7 @@ var decideMutants = []mutant{
 	},
 	{
 		rule: "a cut is known by what is in each part", in: "decide", fn: "frameWriter.write",
-		find: "[2]int32{int32(_1), _2(_3)}", put: "[2]int32{0 * int32(_1), _2(_3)}",
+		find: "[2]int32{int32(_1), _2._4(_3)}", put: "[2]int32{0 * int32(_1), _2._4(_3)}",
 		test: "TestACutIsKnownByWhatIsInEachPart",
 	},
 	{
@@ -159,7 +159,7 @@ var decideMutants = []mutant{
 	},
 	{
 		rule: "the last part of a frame says so", in: "decide", fn: "frameWriter.write",
-		find: "_1._2, _1._3 = _4, _4 == len(_5)-1", put: "_1._2, _1._3 = _4, _4 == 0",
+		find: "_1._2, _1._3 = _4, _4 == len(_5._6)-1", put: "_1._2, _1._3 = _4, _4 == 0",
 		test: "TestFramesAreCut",
 	},
 	{
