@@ -238,17 +238,26 @@ func (s *Stage) step(do func()) {
 	s.signalled()
 }
 
+// workerOf returns the worker of a queue, nil if it has ended. The caller holds s.mu.
+func (s *Stage) workerOf(q *core.Queue) *worker {
+	i, _ := slices.BinarySearchFunc(s.workers, q.Number, func(w *worker, number int32) int { return cmp.Compare(w.opt.Number, number) })
+	for ; i < len(s.workers) && s.workers[i].opt.Number == q.Number; i++ {
+		if s.workers[i].queue == q {
+			return s.workers[i]
+		}
+	}
+	return nil
+}
+
 // signalled applies the signals of the flow; part of step.
 func (s *Stage) signalled() {
 	var of *worker // of a signal's queue
 	freed, saved := false, false
 	for _, e := range s.flow.Signals() {
 		if e.Queue != nil && (of == nil || of.queue != e.Queue) {
-			i := slices.IndexFunc(s.workers, func(w *worker) bool { return w.queue == e.Queue })
-			if i < 0 {
+			if of = s.workerOf(e.Queue); of == nil {
 				continue
 			}
-			of = s.workers[i]
 		}
 		switch e.Kind {
 		case core.Deliver:

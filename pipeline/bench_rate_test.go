@@ -204,7 +204,7 @@ func (l *load) drained(start time.Time) time.Duration {
 		return sum.Noise+sum.Merged >= l.sent && waiting == 0
 	}
 	// Counters are not read at one moment: the last decisions show at the second look.
-	require.Eventually(l.b, func() bool { first := done(); return done() && first }, 10*time.Minute, 10*time.Millisecond)
+	require.Eventually(l.b, func() bool { first := done(); return done() && first }, 10*time.Minute, 20*time.Millisecond)
 	return time.Since(start)
 }
 

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"math"
 	"slices"
+	"sort"
 	"time"
 
 	"github.com/seed-86dfc502/weir/change"
@@ -85,8 +86,8 @@ type Queue struct {
 // any before.
 func (f *Flow) Add(q *Queue) {
 	q.flow = f
-	f.queues = append(f.queues, q)
-	slices.SortStableFunc(f.queues, func(a, b *Queue) int { return cmp.Compare(a.Number, b.Number) })
+	i := sort.Search(len(f.queues), func(i int) bool { return f.queues[i].Number > q.Number })
+	f.queues = slices.Insert(f.queues, i, q)
 	for _, p := range f.parts {
 		p.join(q)
 	}

@@ -47,7 +47,7 @@ type Frame struct {
 
 // Assign adds a partition whose progress was taken over under a token.
 func (f *Flow) Assign(row *store.Progress) *Partition {
-	p := &Partition{Number: row.Partition, flow: f, absent: slices.Clone(row.Positions)}
+	p := &Partition{Number: row.Partition, flow: f}
 	p.progress = progress{token: row.Token, saved: row.Positions, rows: map[string]RowEdit{}, edits: 1}
 	var farthest store.Position
 	for _, at := range row.Positions {
@@ -56,11 +56,22 @@ func (f *Flow) Assign(row *store.Progress) *Partition {
 		}
 	}
 	p.tail = LogCursor{UpTo: farthest.Version, Next: farthest.LogOffset}
+	saved := make(map[int32]*store.ServicePosition, len(row.Positions))
+	for i := range row.Positions {
+		saved[row.Positions[i].Service] = &row.Positions[i]
+	}
 	for _, q := range f.queues {
 		// A new service has no change below the watermarks of its activation, and no position
 		// that was saved before is above these.
-		p.join(q)
+		p.add(q, saved[q.Number])
+		delete(saved, q.Number)
 	}
+	for _, at := range row.Positions {
+		if saved[at.Service] != nil {
+			p.absent = append(p.absent, at)
+		}
+	}
+	p.moved()
 	for _, l := range p.lanes {
 		l.live = l.cursor.Next+liveWindow >= farthest.LogOffset
 		if at := l.cursor; l.live && (at.Next < p.tail.Next || at.Next == p.tail.Next && at.UpTo < p.tail.UpTo) {
@@ -80,17 +91,26 @@ func (f *Flow) Assign(row *store.Progress) *Partition {
 
 // join adds the lane of a service, at its saved position, or at the tail.
 func (p *Partition) join(q *Queue) {
-	l := &Lane{Partition: p, Queue: q, live: true, skipBelow: p.tail.UpTo, cursor: p.tail}
+	var saved *store.ServicePosition
 	if i := slices.IndexFunc(p.absent, func(a store.ServicePosition) bool { return a.Service == q.Number }); i >= 0 {
-		l.live = false
-		l.restore(&p.absent[i])
+		saved = new(p.absent[i])
 		p.absent = slices.Delete(slices.Clone(p.absent), i, i+1)
 	}
-	q.lanes = append(q.lanes, l)
-	p.lanes = append(p.lanes, l)
+	p.add(q, saved)
 	slices.SortFunc(p.lanes, func(a, b *Lane) int { return cmp.Compare(a.Queue.Number, b.Queue.Number) })
 	p.moved()
 	p.flow.signal(Signal{Kind: Walk})
+}
+
+// add adds a lane behind the others.
+func (p *Partition) add(q *Queue, saved *store.ServicePosition) {
+	l := &Lane{Partition: p, Queue: q, live: true, skipBelow: p.tail.UpTo, cursor: p.tail}
+	if saved != nil {
+		l.live = false
+		l.restore(saved)
+	}
+	q.lanes = append(q.lanes, l)
+	p.lanes = append(p.lanes, l)
 }
 
 // Revoke ends a partition. Its slices in hand stay until Finish.
