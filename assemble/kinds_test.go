@@ -109,7 +109,7 @@ func TestAKindNeedsOnlyItsPackageAndALineOfTheRegistry(t *testing.T) {
 	require.ErrorContains(t, err, "is the target of acme/all@pa")
 
 	_, err = config.Load(filepath.Join(dir, "weir.yaml"), os.LookupEnv, assemble.Registry())
-	require.ErrorContains(t, err, "has none of kafka, http, file, outbox")
+	require.ErrorContains(t, err, "has none of kafka, http, file, outbox, postgres")
 }
 
 // The delivery mode that a kind declares is that of its sink.

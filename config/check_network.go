@@ -275,7 +275,7 @@ func (l *loader) checkListeners() {
 	for i := range c.Sources {
 		s := &c.Sources[i]
 		if e, posted := s.Endpoint(); posted && beyond && e.Token.IsZero() {
-			l.main.faultKey(member(member("sources", s.Name), s.Input.Kind()),
+			l.main.faultKey(s.inputPath(),
 				"is reachable from other machines without a token", "token, api.tokens, or a loopback address in api.listen")
 		}
 	}

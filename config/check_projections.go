@@ -171,7 +171,7 @@ func (l *loader) unprovided(reads []canonicaltree.Path) (problem, want string) {
 			s := &l.config.Sources[i]
 			mount := s.MountPath()
 			switch {
-			case l.main.values[member(member("sources", s.Name), "mount")].unresolved: // it may be anywhere
+			case l.main.values[member(s.path(), "mount")].unresolved: // it may be anywhere
 				provided = true
 			case begins(mount, read): // the read holds the whole document
 				provided = true

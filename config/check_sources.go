@@ -2,6 +2,7 @@ package config
 
 import (
 	"errors"
+	"reflect"
 	"regexp"
 	"slices"
 	"strings"
@@ -20,7 +21,7 @@ func (l *loader) checkSources() {
 	}
 	for i := range c.Sources {
 		s := &c.Sources[i]
-		path := member("sources", s.Name)
+		path := s.path()
 		l.checkName(l.main, path, s.Name)
 		l.checkLocators(s, path)
 		_, enveloped := s.Input.(SelfDescribing)
@@ -42,9 +43,41 @@ func (l *loader) checkSources() {
 	}
 }
 
+// divideSources puts the parts of a source in its place.
+func (l *loader) divideSources() {
+	var all Sources
+	for _, s := range l.config.Sources {
+		divided, ok := s.Input.(Divided)
+		path := s.path()
+		if !ok {
+			all = append(all, s)
+			continue
+		}
+		for _, m := range l.kinds.membersOf(reflect.TypeFor[Source]()) {
+			if at := member(path, m.name); m.tag.Get("oneof") == "" && l.main.has(at) {
+				l.main.faultKey(at, "is a matter of each part of the source", "the key in "+s.Input.Kind())
+			}
+		}
+		parts := divided.Divide(&s)
+		if len(parts) == 0 {
+			all = append(all, s)
+		}
+		for _, p := range parts {
+			p.inputAt = s.inputPath()
+			p.at = Key(p.inputAt, p.Path...)
+			p.Pos = l.main.at(p.at)
+			if slices.ContainsFunc(all, func(o Source) bool { return o.Name == p.Name }) {
+				l.main.faultKey(p.at, "is source "+p.Name+", and another one is, too", "another name in source")
+			}
+			all = append(all, p.Source)
+		}
+	}
+	l.config.Sources = all
+}
+
 // inputChecker lets the input of a source be checked; path is that of s.
 func (l *loader) inputChecker(s *Source, path string) *Checker {
-	return &Checker{l: l, doc: l.main, owner: path, kind: member(path, s.Input.Kind())}
+	return &Checker{l: l, doc: l.main, owner: path, kind: s.inputPath()}
 }
 
 // clusterOf returns a name for a cluster; the main one has none.

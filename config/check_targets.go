@@ -27,7 +27,7 @@ func (l *loader) checkTargets() {
 		}
 		from := s.Input.Reads(main)
 		if first, taken := internal[from]; taken {
-			l.main.fault(member("sources", s.Name)+"."+s.Input.Kind()+".topic", "is internal: "+first.who, "a topic of the source's own")
+			l.main.fault(s.inputPath()+".topic", "is internal: "+first.who, "a topic of the source's own")
 		}
 		if from != "" {
 			read.take(from, "source "+s.Name, s.Pos)

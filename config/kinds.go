@@ -37,6 +37,11 @@ type (
 		// Fingerprint lists what decisions depend on.
 		Fingerprint() []any
 	}
+	// Divided is a SourceConfig that is several sources, as a database with several tables.
+	Divided interface {
+		// Divide returns them, after the defaults; none leaves s as it is.
+		Divide(s *Source) []Part
+	}
 	// TopicReader is a SourceConfig that reads a Kafka topic.
 	TopicReader interface{ ReadsTopic() string }
 )
@@ -48,11 +53,19 @@ type Endpoint struct {
 	Token   Secret // zero for none of its own
 }
 
+// Part is a source of a Divided. Path is where its own keys are, from its kind on.
+type Part struct {
+	Source
+	Path []string
+}
+
 // Envelope locates the parts of messages that describe themselves. UUID: the event
-// id is unique among all sources.
+// id is unique among all sources. Unavailable is the placeholder of columns that an event
+// leaves unchanged; empty if it leaves out none.
 type Envelope struct {
 	Entity, EventID, Operation Locator
 	UUID                       bool
+	Unavailable                string
 }
 
 // Sink is the configuration of a sink of one kind: a pointer to a struct whose

@@ -214,6 +214,7 @@ func (l *loader) applyDerivedDefaults() {
 	if !l.main.has("decide.cache") {
 		c.Decide.Cache = c.DefaultCache()
 	}
+	l.divideSources()
 	l.inheritHistory()
 	c.Kafka.Group = cmp.Or(c.Kafka.Group, c.Kafka.Prefix)
 	c.Kafka.Inbox.Topic = cmp.Or(c.Kafka.Inbox.Topic, c.Kafka.Prefix+".inbox")

@@ -1,6 +1,7 @@
 package config
 
 import (
+	"cmp"
 	"iter"
 	"strings"
 )
@@ -58,6 +59,8 @@ type Source struct {
 	Name string   `yaml:"-" key:"true"`
 	Pos  Position `yaml:"-"`
 
+	at, inputAt string // paths in the file of a part of a Divided
+
 	// Input is where its events come from.
 	Input SourceConfig `yaml:",kind"`
 
@@ -100,6 +103,14 @@ type Source struct {
 	// MaxEvent is the largest event; a larger one becomes a dead letter. With mode
 	// patch it is the largest document, too, that patches make.
 	MaxEvent Size `yaml:"max_event" default:"8MiB" range:"1KiB..96MiB"`
+}
+
+// path is where the file has the source's keys.
+func (s *Source) path() string { return cmp.Or(s.at, member("sources", s.Name)) }
+
+// inputPath is where the file has the keys of its kind.
+func (s *Source) inputPath() string {
+	return cmp.Or(s.inputAt, member(s.path(), s.Input.Kind()))
 }
 
 // Locators are the places that a source names, by their keys in a file.

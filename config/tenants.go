@@ -119,6 +119,6 @@ func (l *loader) checkTenants() {
 		tokens = file
 	}
 	for _, o := range l.config.overlaps(tokens) {
-		l.main.faultKey(member("sources", o.source.Name), o.problem(), wantApart)
+		l.main.faultKey(o.source.path(), o.problem(), wantApart)
 	}
 }

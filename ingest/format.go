@@ -292,6 +292,10 @@ func (s *Extractor) entityInKey(ev *transport.Received) (string, error) {
 // plain finds everything where the locators say.
 func (s *Extractor) plain(ev *transport.Received, root canonicaltree.Node) (content, error) {
 	c := content{op: change.Upsert, payload: root, meta: root}
+	if why := ev.Header(transport.RefusalHeader); why != "" && s.ByUUID {
+		code, reason, _ := strings.Cut(why, ": ")
+		return c, refuse(code, "%s", reason)
+	}
 	entity := s.Entity
 	if !root.Exists() {
 		c.op = change.Delete

@@ -114,7 +114,7 @@ func (st *ingestStage) start(ctx context.Context, _ int64, _ func()) (component,
 func (st *ingestStage) sourceEnv() sources.Env {
 	budget := transport.NewBudget(st.cfg.FlowMemory() / groupShare) // of all sources
 	env := sources.Env{
-		Complete: st.untilIdle, Positions: st.store, OnRecordsLost: st.onRecordsLost, Limit: st.limit, Logger: st.log, StoreID: st.storeID(),
+		Complete: st.untilIdle, Positions: st.store, OnRecordsLost: st.onRecordsLost, Limit: st.limit, Logger: st.log, StoreID: st.storeID(), Shared: new(sources.Shared),
 		Group: func(id string, records int, topic string) transport.GroupConfig {
 			gc := st.group(st.limit, id, records, topic)
 			gc.Budget = budget

@@ -42,6 +42,7 @@ type gauges struct {
 	inboxLag   levels               // partition
 	sourceLag  *prometheus.GaugeVec // source
 	sourceHeld *prometheus.GaugeVec // source
+	slotBytes  *prometheus.GaugeVec // source
 	outbox     *prometheus.GaugeVec // source; rows
 	oldest     *prometheus.GaugeVec // source; seconds
 	letters    *prometheus.GaugeVec // stage
@@ -84,6 +85,7 @@ func newGauges(reg prometheus.Registerer, labels *servicelabel.Labels) *gauges {
 		behind:        level(vec("weir_service_behind", "Partitions of this process in which the service is lagging and catches up separately.", "service")),
 		sourceHeld:    vec("weir_source_held", "Records of a Kafka source behind the start of an open transaction, which cannot be read before it ends.", "source"),
 		sourceLag:     vec("weir_source_lag", "Records of a Kafka source, or lines of a file, that are not taken in yet; of a file an estimate.", "source"),
+		slotBytes:     vec("weir_source_slot_bytes", "Log that the server keeps for the replication slot of a PostgreSQL source, in bytes.", "source"),
 		outbox:        vec("weir_outbox_rows", "Rows of an outbox that are not taken in yet, counted up to 10,001.", "source"),
 		oldest:        vec("weir_outbox_oldest_seconds", "For how long the oldest row of an outbox has waited, as far as this process has seen it, in seconds; 0 when none waits.", "source"),
 		letters:       vec("weir_dead_letters", "Open dead letters by stage, counted up to 10,001.", "stage"),

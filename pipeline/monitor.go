@@ -250,6 +250,9 @@ func (m *monitor) showBacklogs(ctx context.Context) {
 				m.gauges.sourceLag.DeleteLabelValues(s.name)
 			}
 		}
+		if r, ok := s.Source.(sources.Retaining); ok {
+			m.gauges.slotBytes.WithLabelValues(s.name).Set(float64(r.Retained()))
+		}
 		if t, ok := s.Source.(sources.Transactional); ok {
 			records, _ := t.Held()
 			m.gauges.sourceHeld.WithLabelValues(s.name).Set(float64(records))

@@ -3,6 +3,7 @@ package sources
 import (
 	"context"
 	"log/slog"
+	"sync"
 	"time"
 
 	"github.com/ThreeDotsLabs/watermill/message"
@@ -51,6 +52,11 @@ type (
 	Queue interface {
 		Backlog(ctx context.Context) (Backlog, error)
 	}
+	// Retaining is a Source for which its server keeps a log.
+	Retaining interface {
+		// Retained returns the size of that log, in bytes, as of the last measurement.
+		Retained() int64
+	}
 	// Pusher is a Source that requests hand their events to.
 	Pusher interface {
 		// Push returns an error for each event that is not known to be durable.
@@ -95,4 +101,30 @@ type Env struct {
 	// Limit ends the grace of a shutdown.
 	Limit  context.Context
 	Logger *slog.Logger
+	// Shared has what several sources of the process use together.
+	Shared *Shared
+}
+
+// Shared keeps values by key. Its method may be called concurrently; nil keeps nothing.
+type Shared struct {
+	mu     sync.Mutex
+	values map[string]any // guarded by mu
+}
+
+// Of returns the value of a key, made by the first call.
+func (s *Shared) Of(key string, first func() any) any {
+	if s == nil {
+		return first()
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if v, ok := s.values[key]; ok {
+		return v
+	}
+	if s.values == nil {
+		s.values = map[string]any{}
+	}
+	v := first()
+	s.values[key] = v
+	return v
 }

@@ -10,6 +10,10 @@ import (
 // watermill-kafka uses.
 const UUIDHeader = "_watermill_message_uuid"
 
+// RefusalHeader is the header of an event that its source cannot turn into one of an entity. It
+// has the code and the reason of the dead letter, with ": " between them.
+const RefusalHeader = "weir-refusal"
+
 // MessageID returns the identity of a record that carries no UUID: the topic's
 // identity, partition and offset.
 func MessageID(topicID string, partition int32, offset int64) string {

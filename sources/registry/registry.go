@@ -6,6 +6,7 @@ import (
 	"github.com/seed-86dfc502/weir/sources/file"
 	"github.com/seed-86dfc502/weir/sources/kafka"
 	"github.com/seed-86dfc502/weir/sources/outbox"
+	"github.com/seed-86dfc502/weir/sources/postgres"
 	"github.com/seed-86dfc502/weir/sources/push"
 )
 
@@ -16,5 +17,6 @@ func Kinds() []sources.Kind {
 		&push.Config{},
 		&file.Config{},
 		&outbox.Config{},
+		&postgres.Config{},
 	}
 }

@@ -269,7 +269,7 @@ func TestQueriesAgainstARealScrape(t *testing.T) {
 				}
 			}
 			for _, quiet := range []string{"WeirDown", "WeirNotReady", "WeirStoreDown", "WeirRecordsGone", "WeirGateUnchecked", "WeirReloadRefused",
-				"WeirSourceDown", "WeirAPIFailing", "WeirChecksUndecided", "WeirKeysUnanswered", "WeirKeyConflicts", "WeirLedgerMonthOver", "WeirImportFailed", "WeirOutboxBehind"} {
+				"WeirSourceDown", "WeirAPIFailing", "WeirChecksUndecided", "WeirKeysUnanswered", "WeirKeyConflicts", "WeirLedgerMonthOver", "WeirImportFailed", "WeirOutboxBehind", "WeirSlotGrowing"} {
 				if s := got[quiet].State; s != "inactive" {
 					return fmt.Errorf("%s is %s", quiet, s)
 				}

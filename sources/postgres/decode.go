@@ -1,0 +1,283 @@
+package postgres
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pglogrepl"
+	"github.com/seed-86dfc502/weir/transport"
+)
+
+// relation is a table as the log describes it.
+type relation struct {
+	table string // schema.name
+	key   []bool // by column: part of the replica identity
+	shape *shape // nil for a table of no source
+}
+
+// decoder turns the messages of pgoutput into events of tables. It is for one goroutine and one
+// connection: relations are described once in each.
+type decoder struct {
+	entities map[string][]string // by table, the columns of its entity id
+	describe func(ctx context.Context, oids []uint32) ([]valueType, error)
+	stream   func(lsn int64) string // identity of the timeline that has a position
+	emit     func(ctx context.Context, table string, r transport.Received, stream string) error
+
+	relations map[uint32]*relation
+	at        place
+	open      bool   // between Begin and Commit
+	streaming uint32 // the transaction of the chunk under way; 0 without one
+	spilled   map[uint32]*spilled
+	end       int64 // of the last transaction, all of whose events were emitted
+}
+
+var errShort = errors.New("a message of the replication stream is cut off")
+
+// message applies one message of the stream.
+func (d *decoder) message(ctx context.Context, m []byte) error {
+	if len(m) == 0 {
+		return errShort
+	}
+	switch pglogrepl.MessageType(m[0]) {
+	case pglogrepl.MessageTypeStreamStart:
+		return d.streamStart(m)
+	case pglogrepl.MessageTypeStreamStop:
+		d.streaming = 0
+		return nil
+	case pglogrepl.MessageTypeStreamAbort:
+		return d.streamAbort(m)
+	case pglogrepl.MessageTypeStreamCommit:
+		return d.streamCommit(ctx, m)
+	}
+	if d.streaming == 0 {
+		return d.change(ctx, m)
+	}
+	// In a chunk the id of the (sub)transaction follows the type.
+	if len(m) < 5 {
+		return errShort
+	}
+	xid := binary.BigEndian.Uint32(m[1:])
+	m[4] = m[0]
+	return d.spilled[d.streaming].add(xid, m[4:])
+}
+
+func (d *decoder) streamStart(m []byte) error {
+	if len(m) < 6 {
+		return errShort
+	}
+	d.streaming = binary.BigEndian.Uint32(m[1:])
+	if d.spilled[d.streaming] != nil {
+		return nil
+	}
+	s, err := newSpilled()
+	if err == nil {
+		d.spilled[d.streaming] = s
+	}
+	return err
+}
+
+func (d *decoder) streamAbort(m []byte) error {
+	if len(m) < 9 {
+		return errShort
+	}
+	xid, sub := binary.BigEndian.Uint32(m[1:]), binary.BigEndian.Uint32(m[5:])
+	s := d.spilled[xid]
+	switch {
+	case s == nil:
+		return nil
+	case xid != sub:
+		s.abort(sub)
+		return nil
+	}
+	delete(d.spilled, xid)
+	return s.close()
+}
+
+func (d *decoder) streamCommit(ctx context.Context, m []byte) error {
+	if len(m) < 30 {
+		return errShort
+	}
+	xid := binary.BigEndian.Uint32(m[1:])
+	commit, end := int64(binary.BigEndian.Uint64(m[6:])), int64(binary.BigEndian.Uint64(m[14:]))
+	at := time.UnixMicro(int64(binary.BigEndian.Uint64(m[22:])) + microsecondsTo2000)
+	s := d.spilled[xid]
+	if s == nil {
+		return fmt.Errorf("transaction %d ends and did not begin", xid)
+	}
+	delete(d.spilled, xid)
+	d.begin(commit, at)
+	err := s.replay(func(m []byte) error { return d.change(ctx, m) })
+	if err == nil {
+		d.commit(end)
+	}
+	return errors.Join(err, s.close())
+}
+
+// microsecondsTo2000 is PostgreSQL's epoch.
+const microsecondsTo2000 = 946684800 * 1_000_000
+
+func (d *decoder) begin(commit int64, at time.Time) {
+	d.at, d.open = place{stream: d.stream(commit), lsn: commit, at: at}, true
+}
+
+func (d *decoder) commit(end int64) { d.end, d.open = end, false }
+
+// change applies a message outside a chunk.
+func (d *decoder) change(ctx context.Context, m []byte) error {
+	parsed, err := pglogrepl.Parse(m)
+	if err != nil {
+		return fmt.Errorf("a message of the replication stream: %w", err)
+	}
+	switch m := parsed.(type) {
+	case *pglogrepl.BeginMessage:
+		d.begin(int64(m.FinalLSN), m.CommitTime)
+	case *pglogrepl.CommitMessage:
+		d.commit(int64(m.TransactionEndLSN))
+	case *pglogrepl.RelationMessage:
+		return d.relation(ctx, m)
+	case *pglogrepl.InsertMessage:
+		return d.row(ctx, m.RelationID, nil, false, m.Tuple)
+	case *pglogrepl.UpdateMessage:
+		return d.row(ctx, m.RelationID, m.OldTuple, m.OldTupleType == pglogrepl.UpdateMessageTupleTypeOld, m.NewTuple)
+	case *pglogrepl.DeleteMessage:
+		return d.row(ctx, m.RelationID, m.OldTuple, m.OldTupleType == pglogrepl.DeleteMessageTupleTypeOld, nil)
+	case *pglogrepl.TruncateMessage:
+		return d.truncate(ctx, m)
+	}
+	return nil
+}
+
+func (d *decoder) relation(ctx context.Context, m *pglogrepl.RelationMessage) error {
+	r := &relation{table: m.Namespace + "." + m.RelationName}
+	d.relations[m.RelationID] = r
+	entity, wanted := d.entities[r.table]
+	if !wanted {
+		return nil
+	}
+	var names []string
+	var oids []uint32
+	for _, c := range m.Columns {
+		names, oids = append(names, c.Name), append(oids, c.DataType)
+		r.key = append(r.key, c.Flags&1 != 0)
+	}
+	types, err := d.describe(ctx, oids)
+	if err != nil {
+		return err
+	}
+	r.shape = newShape(names, types, entity)
+	return nil
+}
+
+// row emits the change of a row: without an old tuple an insert or an update that left the
+// replica identity alone, without a new one a delete. whole: the old tuple has all columns.
+func (d *decoder) row(ctx context.Context, id uint32, before *pglogrepl.TupleData, whole bool, after *pglogrepl.TupleData) error {
+	r := d.relations[id]
+	switch {
+	case r == nil:
+		return fmt.Errorf("relation %d was not described", id)
+	case r.shape == nil:
+		return nil
+	}
+	old, err := r.values(before)
+	if err != nil {
+		return err
+	}
+	if after == nil {
+		return d.emitNext(ctx, r, r.oldID(old, whole), nil, nil)
+	}
+	row, err := r.values(after)
+	if err != nil {
+		return err
+	}
+	for i := range row {
+		if row[i].unchanged && whole && !old[i].unchanged {
+			row[i] = old[i]
+		}
+	}
+	entity := r.shape.id(row)
+	document, err := r.shape.document(row)
+	if err != nil {
+		return d.emitNext(ctx, r, entity, []byte("{}"), refusal("bad_row", err.Error()))
+	}
+	if was := r.oldID(old, whole); was != "" && was != entity {
+		if err := d.emitNext(ctx, r, was, nil, nil); err != nil {
+			return err
+		}
+	}
+	return d.emitNext(ctx, r, entity, document, nil)
+}
+
+// oldID is the entity of the row before; empty if the old tuple does not have it.
+func (r *relation) oldID(old []value, whole bool) string {
+	if old == nil {
+		return ""
+	}
+	for _, i := range r.shape.entity {
+		if i < 0 || !whole && !r.key[i] {
+			return ""
+		}
+	}
+	return r.shape.id(old)
+}
+
+// values returns a tuple's columns; nil without one.
+func (r *relation) values(t *pglogrepl.TupleData) ([]value, error) {
+	if t == nil {
+		return nil, nil
+	}
+	if len(t.Columns) != len(r.shape.columns) {
+		return nil, fmt.Errorf("a row of %s has %d columns, not %d", r.table, len(t.Columns), len(r.shape.columns))
+	}
+	row := make([]value, len(t.Columns))
+	for i, c := range t.Columns {
+		switch c.DataType {
+		case pglogrepl.TupleDataTypeNull:
+		case pglogrepl.TupleDataTypeToast:
+			row[i].unchanged = true
+		default:
+			if row[i].text = c.Data; c.Data == nil {
+				row[i].text = []byte{}
+			}
+		}
+	}
+	return row, nil
+}
+
+func (d *decoder) truncate(ctx context.Context, m *pglogrepl.TruncateMessage) error {
+	for _, id := range m.RelationIDs {
+		r := d.relations[id]
+		if r == nil || r.shape == nil {
+			continue
+		}
+		document := append(appendString([]byte(`{"truncate":`), []byte(r.table)), '}')
+		if err := d.emitNext(ctx, r, "", document, refusal("truncate", truncateReason)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// truncateReason is what an operator reads of a TRUNCATE.
+const truncateReason = "the table was truncated, which does not say which entities it had: delete them at the source, or send deletes for them"
+
+// refusal is the header of an event that becomes a dead letter.
+func refusal(code, reason string) []transport.Header {
+	return []transport.Header{{Key: transport.RefusalHeader, Value: []byte(code + ": " + reason)}}
+}
+
+func (d *decoder) emitNext(ctx context.Context, r *relation, entity string, document []byte, headers []transport.Header) error {
+	d.at.index++
+	record := d.at.record(entity, document)
+	record.Headers = append(record.Headers, headers...)
+	return d.emit(ctx, r.table, record, d.at.stream)
+}
+
+// close removes what was not committed.
+func (d *decoder) close() {
+	for _, s := range d.spilled {
+		_ = s.close() // it has no name: nothing is left
+	}
+}

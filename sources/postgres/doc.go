@@ -1,0 +1,48 @@
+// Package postgres reads tables of a PostgreSQL database, 14 or later, by logical replication
+// (pgoutput, protocol version 2). Each table is a source; the sources of one slot share a [Reader].
+//
+// # Protocol
+//
+// A session of the reader:
+//
+//	lock the slot ─ compare slot and mark: gap? ─ rows of tables that lack them ─ changes from the slot on
+//
+// Place. Every event has one: a stream, the commit position (LSN) of its transaction, and its
+// index in that. The stream names system identifier, database, epoch and the timeline that has
+// the position, by the cluster's history. The fence of an entity compares places of one stream,
+// so whatever is sent again is stale. A change that a promoted server sends again has its old
+// timeline and is stale; a change that replaced one that the server lost has the new one.
+//
+// Rows. They are read in a snapshot that a temporary slot exports at position L, which holds
+// exactly the transactions that committed before L. Their events have the place (L-1, 0): a
+// change before L is stale behind them, a change from L on is not. The slot is older than L, so
+// no change between rows and changes is missing. Primary keys divide a table into ranges, which
+// several connections read; the store has each range's last durable key. After a kill the rest is
+// read in a later snapshot, at L' > L. Rows of both and the changes between them have the order
+// of their places, so an older row never overwrites a newer change.
+//
+// Changes. A transaction is handed out in the order of commits; a large one that the server
+// streams before its end is spilled to a file, and rolled back subtransactions are left out. A
+// batch holds what arrived while the one before was in work.
+//
+// Confirmation. When a batch is durable in the inbox, its end is stored as the mark and then
+// confirmed to the server, in this order. So the slot never is ahead of the mark, unless
+// something else moved it.
+//
+// Gap. A new epoch begins, and all rows are read again, if the slot is ahead of the mark (it was
+// made again, or something else has read it), if the cluster's history lacks the mark (commits
+// were lost by a fail-over), or if the log ends before the mark (the database was restored). An
+// epoch has a random name. Rows that were deleted within the gap are not seen; a log line says so.
+//
+// # Delivery guarantee
+//
+// At least once into the inbox, in order per entity and table; once in effect, by the fence. An
+// entity is one row of a table: of several rows with one id the last change counts.
+//
+// An update that leaves a large value alone (TOAST) names the column as unchanged, and decide
+// takes the stored value. A TRUNCATE and a value that has no JSON become dead letters. A table
+// that cannot be read costs itself only; its rows are read again when it can.
+//
+// Children and look-ups of other tables have no place here yet: a reader emits events by table,
+// and joins belong behind it.
+package postgres

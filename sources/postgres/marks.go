@@ -1,0 +1,140 @@
+package postgres
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/seed-86dfc502/weir/store"
+)
+
+// mark is what the store knows of a slot.
+type mark struct {
+	// Epoch names an unbroken sequence of changes. Another one begins with a gap, and all rows
+	// are read again.
+	Epoch     string `json:"epoch"`
+	Timeline  int32  `json:"timeline"`
+	Confirmed int64  `json:"confirmed"` // every change before it is durable
+}
+
+// tableMark is what the store knows of the rows of a table.
+type tableMark struct {
+	Epoch  string     `json:"epoch"`
+	Done   bool       `json:"done"`
+	Ranges []keyRange `json:"ranges,omitempty"`
+}
+
+// keyRange is the rows with keys above From, up to To; nil has no bound. Those up to At were read.
+type keyRange struct {
+	From []string `json:"from,omitempty"`
+	To   []string `json:"to,omitempty"`
+	At   []string `json:"at,omitempty"`
+	Done bool     `json:"done,omitempty"`
+}
+
+// kept is a value in the store. Its saves have one order.
+type kept[T any] struct {
+	positions store.SourcePositions
+	source    string
+	identity  string
+	saves     int64
+	value     T
+}
+
+// load reads the value and reports whether there is one.
+func (k *kept[T]) load(ctx context.Context) (bool, error) {
+	p, err := k.positions.Position(ctx, k.source, k.identity)
+	if errors.Is(err, store.ErrNotFound) {
+		return false, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	k.saves = p.Offset
+	return true, json.Unmarshal(p.State, &k.value)
+}
+
+func (k *kept[T]) save(ctx context.Context) error {
+	state, err := json.Marshal(k.value)
+	if err != nil {
+		return err
+	}
+	k.saves++
+	return k.positions.SetPosition(ctx, store.SourcePosition{Source: k.source, Identity: k.identity, Offset: k.saves, State: state})
+}
+
+// timelines are the histories of a cluster: each promotion and each recovery begins one.
+type timelines struct {
+	prefix  string // of the streams' identities
+	current int32
+	past    []segment // the oldest first
+}
+
+// segment is a timeline that ended.
+type segment struct {
+	id  int32
+	end int64
+}
+
+// parseTimelines reads a history file.
+func parseTimelines(current int32, history string) (t timelines, err error) {
+	t.current = current
+	for line := range strings.Lines(history) {
+		line = strings.TrimSpace(line)
+		if line == "" || line[0] == '#' {
+			continue
+		}
+		var s segment
+		var high, low uint32
+		if _, err := fmt.Sscanf(line, "%d\t%X/%X", &s.id, &high, &low); err != nil {
+			return t, fmt.Errorf("the history of timeline %d: %w", current, err)
+		}
+		s.end = int64(high)<<32 | int64(low)
+		t.past = append(t.past, s)
+	}
+	return t, nil
+}
+
+// stream is the identity of the stream of positions that has one: a timeline in an epoch.
+func (t timelines) stream(lsn int64) string {
+	id := t.current
+	for _, s := range t.past {
+		if lsn < s.end {
+			id = s.id
+			break
+		}
+	}
+	return fmt.Sprintf("%s-%d", t.prefix, id)
+}
+
+// holds reports whether the history has everything of a timeline up to a position.
+func (t timelines) holds(id int32, lsn int64) bool {
+	if id == t.current {
+		return true
+	}
+	for _, s := range t.past {
+		if s.id == id {
+			return lsn <= s.end
+		}
+	}
+	return false
+}
+
+// gap returns why changes between the marked position and those that the slot sends may be missing,
+// or why the database does not have what was read of it; empty if nothing is.
+func (m mark) gap(slot slotState, t timelines, position int64) string {
+	switch {
+	case slot.confirmed > m.Confirmed:
+		return "the slot begins behind the last change that was read: it was made again, or something else has read it"
+	case !t.holds(m.Timeline, m.Confirmed):
+		return "the database lost commits that were read of it, by a fail-over or a recovery"
+	case position < m.Confirmed:
+		return "the database was restored to an earlier state"
+	}
+	return ""
+}
+
+func newEpoch() string { return strings.ToLower(rand.Text()[:10]) }

@@ -1,0 +1,224 @@
+package postgres
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/seed-86dfc502/weir/internal/wait"
+)
+
+// Reader reads a slot for the sources of its tables, one session after the other. Its methods may
+// be called concurrently.
+type Reader struct {
+	opt     Options
+	log     *slog.Logger
+	sources map[string]*Source // by table
+
+	mu       sync.Mutex
+	joined   int                // subscribed sources; guarded by mu
+	stop     context.CancelFunc // of the run under way; guarded by mu
+	ended    chan struct{}      // closed when it has ended; guarded by mu
+	err      error              // of the last session; guarded by mu
+	retained int64              // bytes of the log that the slot keeps; guarded by mu
+
+	reading atomic.Bool   // changes are read, and all rows are
+	flushed atomic.Int64  // every change before it is durable
+	asked   chan struct{} // capacity 1: the server is to say where its log ends
+}
+
+// NewReader makes a reader and its sources, by table; names are those of the sources.
+func NewReader(opt Options, names map[string]string) *Reader {
+	r := &Reader{opt: opt.withDefaults(), log: opt.Logger.With("source", opt.Source), sources: map[string]*Source{}, asked: make(chan struct{}, 1)}
+	for table := range opt.Entities {
+		r.sources[table] = &Source{name: names[table], table: table, reader: r}
+	}
+	return r
+}
+
+// Source returns the source of a table.
+func (r *Reader) Source(table string) *Source { return r.sources[table] }
+
+// join begins to read when all sources have joined.
+func (r *Reader) join() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.joined++; r.joined < len(r.sources) || r.stop != nil {
+		return
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	r.stop, r.ended = cancel, make(chan struct{})
+	go func() {
+		defer close(r.ended)
+		r.run(ctx)
+	}()
+}
+
+// leave ends the reading and returns when nothing is handed out any more.
+func (r *Reader) leave() {
+	r.mu.Lock()
+	r.joined--
+	stop, ended := r.stop, r.ended
+	r.mu.Unlock()
+	if stop == nil {
+		return
+	}
+	stop()
+	<-ended
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.joined == 0 {
+		r.stop = nil
+	}
+}
+
+// run reads until ctx ends.
+func (r *Reader) run(ctx context.Context) {
+	pause := 100 * time.Millisecond
+	for ctx.Err() == nil {
+		began := time.Now()
+		err := r.session(ctx)
+		r.reading.Store(false)
+		if ctx.Err() != nil {
+			return
+		}
+		if errors.Is(err, errAgain) {
+			continue
+		}
+		if r.setError(classify(err)) {
+			r.log.Warn("the database cannot be read now; trying again until it works", "event", "source.unreadable", "error", classify(err))
+		}
+		if time.Since(began) > time.Minute {
+			pause = 100 * time.Millisecond
+		}
+		if !wait.Sleep(ctx, pause) {
+			return
+		}
+		pause = min(2*pause, 5*time.Second)
+	}
+}
+
+// errAgain ends a session that another one is to follow at once.
+var errAgain = errors.New("the session begins again")
+
+// setError notes the fault of a session and reports whether it is another one.
+func (r *Reader) setError(err error) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	news := err != nil && (r.err == nil || r.err.Error() != err.Error())
+	r.err = err
+	return news
+}
+
+func (r *Reader) failing() error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.joined < len(r.sources) {
+		return fmt.Errorf("%d of %d sources of the slot are open, it is read when all are", r.joined, len(r.sources))
+	}
+	return r.err
+}
+
+// connect opens a connection for statements.
+func (r *Reader) connect(ctx context.Context) (*pgx.Conn, error) {
+	cfg, err := connConfig(r.opt.URL, "weir source "+r.opt.Source)
+	if err != nil {
+		return nil, err
+	}
+	return pgx.ConnectConfig(ctx, cfg)
+}
+
+// drained reports whether all that was committed before the call is durable. It waits a second for it.
+func (r *Reader) drained(ctx context.Context) (bool, error) {
+	if !r.reading.Load() {
+		return false, nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, connectTimeout)
+	defer cancel()
+	conn, err := r.connect(ctx)
+	if err != nil {
+		return false, classify(err)
+	}
+	defer func() { _ = conn.Close(ctx) }()
+	var end int64
+	if err := conn.QueryRow(ctx, "SELECT "+bytesOf(currentPosition)).Scan(&end); err != nil {
+		return false, classify(err)
+	}
+	for range 100 {
+		if r.flushed.Load() >= end {
+			return r.reading.Load(), nil
+		}
+		wait.Offer(r.asked, struct{}{})
+		if !wait.Sleep(ctx, 10*time.Millisecond) {
+			return false, ctx.Err()
+		}
+	}
+	return false, nil
+}
+
+// check reports what keeps the table from being read: a *SetupError is a fault of the setup.
+// prepared says that publication and slot must be there.
+func (s *Source) check(ctx context.Context, prepared bool) error {
+	ctx, cancel := context.WithTimeout(ctx, connectTimeout)
+	defer cancel()
+	r := s.reader
+	conn, err := r.connect(ctx)
+	if err != nil {
+		return classify(err)
+	}
+	defer func() { _ = conn.Close(ctx) }()
+	server, err := readServer(ctx, conn)
+	if err != nil {
+		return classify(err)
+	}
+	t, err := readTable(ctx, conn, server.version, r.opt.Publication, s.table)
+	if err != nil {
+		return classify(err)
+	}
+	t.published = t.published || !prepared
+	if err := t.check(s.table, r.opt.Publication, r.opt.Entities[s.table]); err != nil {
+		return err
+	}
+	var role string
+	var replicates, reads bool
+	if err := conn.QueryRow(ctx, `SELECT current_user::text, (SELECT rolreplication OR rolsuper FROM pg_roles WHERE rolname = current_user), has_table_privilege($1, 'SELECT')`,
+		quoteTable(s.table)).Scan(&role, &replicates, &reads); err != nil {
+		return classify(err)
+	}
+	switch {
+	case !replicates:
+		return setup("role %q may not replicate: ALTER ROLE %s REPLICATION", role, quote(role))
+	case !reads:
+		return setup("role %q may not read table %s: GRANT SELECT ON %s TO %s", role, s.table, quoteTable(s.table), quote(role))
+	case !prepared:
+		return nil
+	}
+	slot, err := readSlot(ctx, conn, server.version, r.opt.Slot)
+	if err != nil {
+		return classify(err)
+	}
+	return slot.check(r.opt.Slot, server.database, false)
+}
+
+// server is the server and the database.
+type server struct {
+	version  int
+	database string
+	oid      uint32
+	position int64 // the end of its log
+}
+
+func readServer(ctx context.Context, db querier) (s server, err error) {
+	var level string
+	err = db.QueryRow(ctx, `SELECT current_setting('server_version_num')::int, current_setting('wal_level'), current_database()::text,
+		(SELECT oid FROM pg_database WHERE datname = current_database()), `+bytesOf(currentPosition)).Scan(&s.version, &level, &s.database, &s.oid, &s.position)
+	if err != nil {
+		return s, err
+	}
+	return s, checkServer(s.version, level)
+}

@@ -1,0 +1,304 @@
+package postgres
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/jackc/pglogrepl"
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/seed-86dfc502/weir/internal/wait"
+)
+
+// session is one connection's work.
+type session struct {
+	r      *Reader
+	db     *pgx.Conn // holds the lock of the slot
+	log    *pgconn.PgConn
+	server server
+	lines  timelines
+	mark   kept[mark]
+	gaveUp kept[bool] // the slot was dropped for what it kept
+	marks  map[string]*kept[tableMark]
+	tables map[string]tableState // those that are read
+	types  types
+	cancel context.CancelCauseFunc
+}
+
+// assignments numbers sessions uniquely in this process.
+var assignments atomic.Uint64
+
+// lockSpace is the first key of the advisory locks: one process reads a slot.
+const lockSpace = 0x57656972
+
+// errElsewhere is no fault: another process reads the slot.
+var errElsewhere = errors.New("another process reads the slot")
+
+// session reads rows and then changes until ctx ends or something fails.
+func (r *Reader) session(ctx context.Context) (err error) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	s := &session{r: r, marks: map[string]*kept[tableMark]{}, tables: map[string]tableState{}, types: types{map[uint32]valueType{}}, cancel: cancel}
+	defer s.close()
+	if err := s.connect(ctx); errors.Is(err, errElsewhere) {
+		r.setError(nil)
+		wait.Sleep(ctx, time.Second)
+		return errAgain
+	} else if err != nil {
+		return err
+	}
+	if err := s.begin(ctx); err != nil {
+		return err
+	}
+	if err := s.chooseTables(ctx); err != nil {
+		return err
+	}
+	r.setError(nil)
+	var watching sync.WaitGroup
+	watching.Go(func() { s.watch(ctx) })
+	defer watching.Wait()
+	defer cancel(nil)
+	assignment := assignments.Add(1)
+	for _, source := range r.sources {
+		source.assignment = assignment
+	}
+	if err := s.snapshot(ctx); err != nil {
+		return s.cause(ctx, err)
+	}
+	return s.cause(ctx, s.stream(ctx))
+}
+
+// cause returns why the session was cancelled, else err.
+func (s *session) cause(ctx context.Context, err error) error {
+	if why := context.Cause(ctx); why != nil && ctx.Err() != nil {
+		return why
+	}
+	return err
+}
+
+func (s *session) close() {
+	ctx, cancel := context.WithTimeout(context.Background(), s.r.opt.StopGrace)
+	defer cancel()
+	if s.log != nil {
+		_ = s.log.Close(ctx)
+	}
+	if s.db != nil {
+		_ = s.db.Close(ctx)
+	}
+}
+
+// connect opens both connections and takes the slot's lock.
+func (s *session) connect(ctx context.Context) (err error) {
+	if s.db, err = s.r.connect(ctx); err != nil {
+		return err
+	}
+	if s.server, err = readServer(ctx, s.db); err != nil {
+		return err
+	}
+	var locked bool
+	if err := s.db.QueryRow(ctx, "SELECT pg_try_advisory_lock($1, hashtext($2))", int32(lockSpace), s.r.opt.Slot).Scan(&locked); err != nil {
+		return err
+	}
+	if !locked {
+		return errElsewhere
+	}
+	s.log, err = s.r.replication(ctx)
+	return err
+}
+
+// replication opens a connection for replication commands.
+func (r *Reader) replication(ctx context.Context) (*pgconn.PgConn, error) {
+	cfg, err := connConfig(r.opt.URL, "weir source "+r.opt.Source)
+	if err != nil {
+		return nil, err
+	}
+	cfg.RuntimeParams["replication"] = "database"
+	delete(cfg.RuntimeParams, "statement_timeout")
+	return pgconn.ConnectConfig(ctx, &cfg.Config)
+}
+
+// begin finds the slot's place, and whether there is a gap before it.
+func (s *session) begin(ctx context.Context) error {
+	system, err := pglogrepl.IdentifySystem(ctx, s.log)
+	if err != nil {
+		return err
+	}
+	history := ""
+	if system.Timeline > 1 {
+		h, err := pglogrepl.TimelineHistory(ctx, s.log, system.Timeline)
+		if err != nil {
+			return err
+		}
+		history = string(h.Content)
+	}
+	if s.lines, err = parseTimelines(system.Timeline, history); err != nil {
+		return err
+	}
+	opt := s.r.opt
+	database := fmt.Sprintf("postgres-%s-%d", system.SystemID, s.server.oid)
+	s.mark = kept[mark]{positions: opt.Positions, source: opt.Source, identity: database + "-" + opt.Slot}
+	known, err := s.mark.load(ctx)
+	if err != nil {
+		return err
+	}
+	s.gaveUp = kept[bool]{positions: opt.Positions, source: opt.Source, identity: s.mark.identity + "/given up"}
+	if _, err := s.gaveUp.load(ctx); err != nil {
+		return err
+	}
+	slot, err := s.slot(ctx, known)
+	if err != nil {
+		return err
+	}
+	m := &s.mark.value
+	why := ""
+	if known {
+		why = m.gap(slot, s.lines, s.server.position)
+	}
+	if !known || why != "" {
+		*m = mark{Epoch: newEpoch(), Confirmed: slot.confirmed}
+	}
+	if why != "" {
+		s.r.log.Warn("changes may be missing: all rows are read again; rows that were deleted meanwhile stay until they are deleted by hand", "event", "source.gap", "reason", why)
+	}
+	m.Timeline = system.Timeline
+	s.lines.prefix = database + "-" + m.Epoch
+	s.r.flushed.Store(m.Confirmed)
+	if s.gaveUp.value {
+		s.gaveUp.value = false
+		if err := s.gaveUp.save(ctx); err != nil {
+			return err
+		}
+	}
+	return s.mark.save(ctx)
+}
+
+// slot returns the slot, which is made together with the publication before the first session.
+func (s *session) slot(ctx context.Context, known bool) (slotState, error) {
+	opt := s.r.opt
+	slot, err := readSlot(ctx, s.db, s.server.version, opt.Slot)
+	if err != nil {
+		return slot, err
+	}
+	if !slot.exists && known && s.gaveUp.value {
+		return slot, setup("Weir gave replication slot %q up when it kept more of the log than postgres.retain (%d bytes): weir source prepare makes a new one, and the rows are read again", opt.Slot, opt.Retain)
+	}
+	if !slot.exists && !known {
+		statements, err := opt.Setup.missing(ctx, s.db, false)
+		if err != nil {
+			return slot, err
+		}
+		for _, sql := range statements {
+			if _, err := s.db.Exec(ctx, sql); err != nil {
+				return slot, fmt.Errorf("weir source prepare --sql prints the setup for a role that may do it: %w", err)
+			}
+		}
+		if slot, err = readSlot(ctx, s.db, s.server.version, opt.Slot); err != nil {
+			return slot, err
+		}
+	}
+	return slot, slot.check(opt.Slot, s.server.database, known)
+}
+
+// chooseTables sets the faults of tables that cannot be read. Their rows are read again when
+// they can, because their changes pass meanwhile.
+func (s *session) chooseTables(ctx context.Context) error {
+	for table, source := range s.r.sources {
+		t, err := readTable(ctx, s.db, s.server.version, s.r.opt.Publication, table)
+		if err != nil {
+			return err
+		}
+		k := &kept[tableMark]{positions: s.r.opt.Positions, source: source.name, identity: s.mark.identity + "/" + table}
+		if _, err := k.load(ctx); err != nil {
+			return err
+		}
+		if k.value.Epoch != s.mark.value.Epoch {
+			k.value = tableMark{Epoch: s.mark.value.Epoch}
+		}
+		s.marks[table] = k
+		fault := t.check(table, s.r.opt.Publication, s.r.opt.Entities[table])
+		source.setFault(fault)
+		if fault == nil {
+			s.tables[table] = t
+			continue
+		}
+		s.r.log.Warn("a table cannot be read", "event", "source.table_unreadable", "table", table, "error", fault)
+		k.value = tableMark{Epoch: s.mark.value.Epoch}
+		if err := k.save(ctx); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// watchEvery is how often slot and tables are compared with their settings.
+const watchEvery = 5 * time.Second
+
+// watch measures the slot and ends the session when a table's fault begins or ends, or when the
+// slot keeps too much.
+func (s *session) watch(ctx context.Context) {
+	for wait.Sleep(ctx, watchEvery) {
+		if err := s.look(ctx); err != nil {
+			if ctx.Err() == nil {
+				s.cancel(err)
+			}
+			return
+		}
+	}
+}
+
+func (s *session) look(ctx context.Context) error {
+	db, err := s.r.connect(ctx)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = db.Close(context.WithoutCancel(ctx)) }()
+	slot, err := readSlot(ctx, db, s.server.version, s.r.opt.Slot)
+	if err != nil {
+		return err
+	}
+	s.r.mu.Lock()
+	s.r.retained = slot.retained
+	s.r.mu.Unlock()
+	if most := s.r.opt.Retain; most > 0 && slot.retained > most {
+		return s.giveUp(ctx, db, slot.retained)
+	}
+	for table, source := range s.r.sources {
+		t, err := readTable(ctx, db, s.server.version, s.r.opt.Publication, table)
+		if err != nil {
+			return err
+		}
+		source.mu.Lock()
+		was := source.fault != nil
+		source.mu.Unlock()
+		if is := t.check(table, s.r.opt.Publication, s.r.opt.Entities[table]) != nil; is != was {
+			return errAgain
+		}
+	}
+	return nil
+}
+
+// giveUp drops the slot, so that the server's disk does not fill up.
+func (s *session) giveUp(ctx context.Context, db *pgx.Conn, retained int64) error {
+	s.r.log.Error("the slot keeps more of the log than it may: dropping it", "event", "source.slot_given_up", "slot", s.r.opt.Slot, "bytes", retained, "limit", s.r.opt.Retain)
+	s.gaveUp.value = true
+	if err := s.gaveUp.save(ctx); err != nil {
+		return err
+	}
+	if _, err := db.Exec(ctx, "SELECT pg_terminate_backend(active_pid) FROM pg_replication_slots WHERE slot_name = $1 AND active", s.r.opt.Slot); err != nil {
+		return err
+	}
+	for {
+		_, err := db.Exec(ctx, "SELECT pg_drop_replication_slot(slot_name) FROM pg_replication_slots WHERE slot_name = $1", s.r.opt.Slot)
+		var server *pgconn.PgError
+		if !errors.As(err, &server) || server.Code != "55006" { // the walsender has not ended yet
+			return errors.Join(err, errAgain)
+		}
+		if !wait.Sleep(ctx, 50*time.Millisecond) {
+			return ctx.Err()
+		}
+	}
+}

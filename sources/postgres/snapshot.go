@@ -1,0 +1,338 @@
+package postgres
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/jackc/pglogrepl"
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/seed-86dfc502/weir/transport"
+	"golang.org/x/sync/errgroup"
+)
+
+// snapshot reads the rows of the tables that lack them, as they were at one position of the log.
+// Its events have the place before that position, so that the fence orders them among changes.
+func (s *session) snapshot(ctx context.Context) error {
+	var wanting []string
+	for _, table := range slices.Sorted(maps.Keys(s.tables)) {
+		if !s.marks[table].value.Done {
+			wanting = append(wanting, table)
+		}
+	}
+	if len(wanting) == 0 {
+		return nil
+	}
+	name, position, release, err := s.export(ctx)
+	if err != nil {
+		return err
+	}
+	defer release()
+	var readers []*pgx.Conn
+	defer func() {
+		for _, conn := range readers {
+			_ = conn.Close(context.WithoutCancel(ctx))
+		}
+	}()
+	for range s.r.opt.Readers {
+		conn, err := s.r.connect(ctx)
+		if err != nil {
+			return err
+		}
+		readers = append(readers, conn)
+		if _, err := conn.Exec(ctx, "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"); err != nil {
+			return err
+		}
+		if _, err := conn.Exec(ctx, "SET TRANSACTION SNAPSHOT "+literal(name)); err != nil {
+			return err
+		}
+	}
+	release() // the transactions have the snapshot
+	at := place{stream: s.lines.stream(position - 1), lsn: position - 1, at: time.Now()}
+	for _, table := range wanting {
+		if err := s.readRows(ctx, table, readers, at); err != nil {
+			return fmt.Errorf("table %s: %w", table, err)
+		}
+	}
+	return nil
+}
+
+// export makes a temporary slot and returns the snapshot of its beginning, which holds exactly the
+// transactions that committed before the position. release drops the slot.
+func (s *session) export(ctx context.Context) (name string, position int64, release func(), err error) {
+	conn, err := s.r.replication(ctx)
+	if err != nil {
+		return "", 0, nil, err
+	}
+	release = sync.OnceFunc(func() { _ = conn.Close(context.WithoutCancel(ctx)) })
+	made, err := pglogrepl.CreateReplicationSlot(ctx, conn, "weir_snapshot_"+newEpoch(), "pgoutput",
+		pglogrepl.CreateReplicationSlotOptions{Temporary: true, SnapshotAction: "EXPORT_SNAPSHOT", Mode: pglogrepl.LogicalReplication})
+	if err == nil {
+		var lsn pglogrepl.LSN
+		if lsn, err = pglogrepl.ParseLSN(made.ConsistentPoint); err == nil {
+			return made.SnapshotName, int64(lsn), release, nil
+		}
+	}
+	release()
+	return "", 0, nil, err
+}
+
+// rows reads one table.
+type rows struct {
+	s        *session
+	source   *Source
+	state    tableState
+	shape    *shape
+	keys     []string // of the key's types, as casts name them
+	place    place
+	read     atomic.Int64
+	mu       sync.Mutex // of mark and saved
+	mark     *kept[tableMark]
+	saved    time.Time
+	reported time.Time
+}
+
+// readRows reads the ranges of a table that were not read.
+func (s *session) readRows(ctx context.Context, table string, readers []*pgx.Conn, at place) error {
+	t := s.tables[table]
+	types, err := s.types.of(ctx, s.db, t.types)
+	if err != nil {
+		return err
+	}
+	r := &rows{s: s, source: s.r.sources[table], state: t, shape: newShape(t.columns, types, s.r.opt.Entities[table]), place: at, mark: s.marks[table]}
+	if r.keys, err = keyTypes(ctx, s.db, table, t.key); err != nil {
+		return err
+	}
+	if r.mark.value.Ranges = fitting(r.mark.value.Ranges, len(r.keys)); len(r.mark.value.Ranges) == 0 {
+		if r.mark.value.Ranges, err = s.ranges(ctx, table, t); err != nil {
+			return err
+		}
+	}
+	s.r.log.Info("reading the rows of a table", "event", "source.snapshot_began", "table", table, "rows", int64(t.rows), "ranges", len(r.mark.value.Ranges))
+	r.source.setLeft(int64(t.rows))
+	work := make(chan int, len(r.mark.value.Ranges))
+	for i, k := range r.mark.value.Ranges {
+		if !k.Done {
+			work <- i
+		}
+	}
+	close(work)
+	group, gctx := errgroup.WithContext(ctx)
+	for _, conn := range readers {
+		group.Go(func() error {
+			for i := range work {
+				if err := r.readRange(gctx, conn.PgConn(), table, i); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+	}
+	if err := group.Wait(); err != nil {
+		return err
+	}
+	r.mark.value.Done, r.mark.value.Ranges = true, nil
+	r.source.setLeft(0)
+	s.r.log.Info("the rows of a table are read", "event", "source.snapshot_ended", "table", table, "rows", r.read.Load())
+	return r.mark.save(ctx)
+}
+
+// keyTypes returns the types of columns.
+func keyTypes(ctx context.Context, db querier, table string, key []string) (all []string, err error) {
+	for _, column := range key {
+		var typ string
+		if err := db.QueryRow(ctx, `SELECT format_type(atttypid, atttypmod) FROM pg_attribute WHERE attrelid = $1::text::regclass AND attname = $2`, quoteTable(table), column).Scan(&typ); err != nil {
+			return nil, err
+		}
+		all = append(all, typ)
+	}
+	return all, nil
+}
+
+// fitting returns ranges whose bounds have so many columns, nil if some have not: the key changed.
+func fitting(ranges []keyRange, columns int) []keyRange {
+	for _, k := range ranges {
+		for _, bound := range [][]string{k.From, k.To, k.At} {
+			if bound != nil && len(bound) != columns {
+				return nil
+			}
+		}
+	}
+	return ranges
+}
+
+// Tables with more rows are read in several ranges.
+const (
+	fewRows    = 50_000
+	mostRanges = 64
+	samples    = 6400
+)
+
+// ranges divides a table by keys of a sample of its rows.
+func (s *session) ranges(ctx context.Context, table string, t tableState) ([]keyRange, error) {
+	if t.rows < fewRows || len(t.key) == 0 {
+		return []keyRange{{}}, nil
+	}
+	parts := min(mostRanges, int(t.rows)/fewRows+1)
+	var texts, names []string
+	for _, column := range t.key {
+		texts, names = append(texts, quote(column)+"::text"), append(names, quote(column))
+	}
+	sql := fmt.Sprintf(`SELECT ARRAY[%[1]s] FROM (SELECT %[2]s, row_number() OVER (ORDER BY %[2]s) AS n, count(*) OVER () AS total FROM %[3]s TABLESAMPLE SYSTEM (%[4]f)) sample
+		WHERE total >= %[5]d AND n %% (total / %[5]d) = 0 ORDER BY n`, strings.Join(texts, ", "), strings.Join(names, ", "), quoteTable(table), min(100, 100*samples/t.rows), parts)
+	found, err := s.db.Query(ctx, sql)
+	if err != nil {
+		return nil, err
+	}
+	bounds, err := pgx.CollectRows(found, pgx.RowTo[[]string])
+	if err != nil {
+		return nil, err
+	}
+	all := []keyRange{{}}
+	for _, bound := range bounds {
+		all[len(all)-1].To = bound
+		all = append(all, keyRange{From: bound})
+	}
+	return all, nil
+}
+
+// query returns the statement of a range and its parameters.
+func (r *rows) query(table string, k keyRange) (sql string, params [][]byte) {
+	var columns, key, conditions []string
+	for _, column := range r.state.columns {
+		columns = append(columns, quote(column))
+	}
+	for _, column := range r.state.key {
+		key = append(key, quote(column))
+	}
+	bound := func(operator string, values []string) {
+		if values == nil {
+			return
+		}
+		var casts []string
+		for i, v := range values {
+			params = append(params, []byte(v))
+			casts = append(casts, fmt.Sprintf("$%d::text::%s", len(params), r.keys[i]))
+		}
+		conditions = append(conditions, fmt.Sprintf("(%s) %s (%s)", strings.Join(key, ", "), operator, strings.Join(casts, ", ")))
+	}
+	from := k.At
+	if from == nil {
+		from = k.From
+	}
+	bound(">", from)
+	bound("<=", k.To)
+	if r.state.filter != "" {
+		conditions = append(conditions, "("+r.state.filter+")")
+	}
+	sql = "SELECT " + strings.Join(columns, ", ") + " FROM " + quoteTable(table)
+	if len(conditions) > 0 {
+		sql += " WHERE " + strings.Join(conditions, " AND ")
+	}
+	if len(key) > 0 {
+		sql += " ORDER BY " + strings.Join(key, ", ")
+	}
+	return sql, params
+}
+
+// readRange reads a range and hands its rows out.
+func (r *rows) readRange(ctx context.Context, conn *pgconn.PgConn, table string, i int) error {
+	r.mu.Lock()
+	k := r.mark.value.Ranges[i]
+	r.mu.Unlock()
+	sql, params := r.query(table, k)
+	var keyAt []int
+	for _, column := range r.state.key {
+		keyAt = append(keyAt, slices.Index(r.state.columns, column))
+	}
+	result := conn.ExecParams(ctx, sql, params, nil, nil, nil)
+	var records []transport.Received
+	var last []string
+	size := 0
+	flush := func() error {
+		if len(records) == 0 {
+			return nil
+		}
+		if !r.source.hand(ctx, r.place.stream, records, r.s.r.opt.StopGrace) {
+			return errRefused
+		}
+		err := r.progress(ctx, i, last, len(records), false)
+		records, size = nil, 0
+		return err
+	}
+	row := make([]value, len(r.state.columns))
+	for result.NextRow() {
+		for n, text := range result.Values() {
+			row[n] = value{text: text}
+		}
+		record := r.event(row)
+		records = append(records, record)
+		size += record.Size()
+		if !slices.Contains(keyAt, -1) {
+			last = last[:0:0]
+			for _, n := range keyAt {
+				last = append(last, string(row[n].text))
+			}
+		}
+		if len(records) >= r.s.r.opt.FrameRecords || size >= r.s.r.opt.FrameBytes {
+			if err := flush(); err != nil {
+				return err
+			}
+		}
+	}
+	if _, err := result.Close(); err != nil {
+		return err
+	}
+	if err := flush(); err != nil {
+		return err
+	}
+	return r.progress(ctx, i, last, 0, true)
+}
+
+// event returns the event of a row.
+func (r *rows) event(row []value) transport.Received {
+	id := r.shape.id(row)
+	document, err := r.shape.document(row)
+	if err != nil {
+		record := r.place.record(id, []byte("{}"))
+		record.Headers = append(record.Headers, refusal("bad_row", err.Error())...)
+		return record
+	}
+	return r.place.record(id, bytes.Clone(document))
+}
+
+// How often progress is stored and logged.
+const (
+	saveEvery = time.Second
+	logEvery  = 10 * time.Second
+)
+
+// progress notes that the rows of a range up to a key are durable.
+func (r *rows) progress(ctx context.Context, i int, last []string, n int, done bool) error {
+	read := r.read.Add(int64(n))
+	r.source.setLeft(int64(r.state.rows) - read)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	k := &r.mark.value.Ranges[i]
+	if k.Done = done; len(r.state.key) > 0 && last != nil {
+		k.At = slices.Clone(last)
+	}
+	if now := time.Now(); now.Sub(r.reported) >= logEvery {
+		if !r.reported.IsZero() {
+			r.s.r.log.Info("reading rows", "event", "source.snapshot", "table", r.source.table, "read", read, "of", int64(r.state.rows))
+		}
+		r.reported = now
+	}
+	if time.Since(r.saved) < saveEvery && !done {
+		return nil
+	}
+	r.saved = time.Now()
+	return r.mark.save(ctx)
+}

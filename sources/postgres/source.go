@@ -1,0 +1,189 @@
+package postgres
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"log/slog"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/ThreeDotsLabs/watermill/message"
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/seed-86dfc502/weir/internal/defaults"
+	"github.com/seed-86dfc502/weir/internal/reason"
+	"github.com/seed-86dfc502/weir/sources"
+	"github.com/seed-86dfc502/weir/sources/internal/handout"
+	"github.com/seed-86dfc502/weir/store"
+	"github.com/seed-86dfc502/weir/transport"
+)
+
+// Options of the sources of one slot. All fields are needed unless they say a default.
+type Options struct {
+	Setup
+	// Entities are the columns of the entity id, by table.
+	Entities map[string][]string
+	// Retain is how much of the log the slot may keep, in bytes, before it is dropped; 0: any.
+	Retain    int64
+	Positions store.SourcePositions
+	// FrameRecords and FrameBytes bound a frame. They default to 2,000 and 4 MiB.
+	FrameRecords int
+	FrameBytes   int
+	// Readers is how many connections read rows at a time. Defaults to 4.
+	Readers int
+	// StopGrace is how long a shutdown waits for the frames in work. Defaults to 2s.
+	StopGrace time.Duration
+	// Limit, if given, ends that grace.
+	Limit  context.Context
+	Logger *slog.Logger
+}
+
+func (o Options) withDefaults() Options {
+	o.FrameRecords = defaults.Positive(o.FrameRecords, 2000)
+	o.FrameBytes = defaults.Positive(o.FrameBytes, 4<<20)
+	o.Readers = defaults.Positive(o.Readers, 4)
+	o.StopGrace = defaults.Positive(o.StopGrace, 2*time.Second)
+	o.Limit = cmp.Or(o.Limit, context.Background())
+	return o
+}
+
+// Source is one table. The sources of a slot share its Reader, which runs while all of them are
+// subscribed to. Its methods may be called concurrently.
+type Source struct {
+	name   string
+	table  string
+	reader *Reader
+
+	subscriptions handout.Subscriptions
+
+	mu         sync.Mutex
+	out        chan<- *message.Message // nil: not subscribed; guarded by mu
+	fault      error                   // of this table alone; guarded by mu
+	left       int64                   // rows of the snapshot, an estimate; guarded by mu
+	handing    sync.Mutex              // one frame is in work at a time
+	assignment uint64                  // of the session; owned by the reader
+}
+
+var (
+	_ sources.Failing   = (*Source)(nil)
+	_ sources.Log       = (*Source)(nil)
+	_ sources.Retaining = (*Source)(nil)
+)
+
+// Topic implements sources.Source.
+func (s *Source) Topic() string { return "postgres:" + s.name }
+
+// Subscribe waits until all sources of the slot are subscribed to, and reads. topic is only a
+// name for the frames. The channel is closed when ctx ends or Close is called.
+func (s *Source) Subscribe(ctx context.Context, _ string) (<-chan *message.Message, error) {
+	return s.subscriptions.Open(ctx, func(ctx context.Context, out chan<- *message.Message) {
+		s.mu.Lock()
+		s.out = out
+		s.mu.Unlock()
+		s.reader.join()
+		<-ctx.Done()
+		s.reader.leave()
+	})
+}
+
+// Close ends all subscriptions, and with them the reading of all tables of the slot.
+func (s *Source) Close() error {
+	s.subscriptions.Close()
+	return nil
+}
+
+// Drained implements sources.Source: the rows are read, and the changes that were committed
+// before the call.
+func (s *Source) Drained(ctx context.Context) (bool, error) { return s.reader.drained(ctx) }
+
+// Pending implements sources.Log: the rows of the snapshot that are left, an estimate.
+func (s *Source) Pending(context.Context) (int64, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.left, nil
+}
+
+// Retained implements sources.Retaining; it is the same for all tables of a slot.
+func (s *Source) Retained() int64 {
+	s.reader.mu.Lock()
+	defer s.reader.mu.Unlock()
+	return s.reader.retained
+}
+
+// WaitsFor implements sources.Failing.
+func (*Source) WaitsFor() string { return "its database" }
+
+// Blocks implements sources.Failing.
+func (*Source) Blocks() bool { return true }
+
+// Failing implements sources.Failing.
+func (s *Source) Failing() error {
+	s.mu.Lock()
+	fault := s.fault
+	s.mu.Unlock()
+	if fault != nil {
+		return fault
+	}
+	return s.reader.failing()
+}
+
+func (s *Source) setFault(err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.fault = err
+}
+
+func (s *Source) setLeft(rows int64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.left = max(0, rows)
+}
+
+// hand hands out the records of one stream and reports whether they are durable.
+func (s *Source) hand(ctx context.Context, stream string, records []transport.Received, grace time.Duration) bool {
+	s.handing.Lock()
+	defer s.handing.Unlock()
+	s.mu.Lock()
+	out := s.out
+	s.mu.Unlock()
+	return handout.Frame(ctx, out, transport.NewFrame(s.Topic(), stream, 0, s.assignment, records), grace)
+}
+
+const connectTimeout = 10 * time.Second
+
+// connConfig returns the settings of a connection for values in their text form.
+func connConfig(url, name string) (*pgx.ConnConfig, error) {
+	cfg, err := pgx.ParseConfig(url)
+	if err != nil {
+		return nil, errors.New("the url of the database cannot be parsed") // the error may show the password
+	}
+	cfg.ConnectTimeout = connectTimeout
+	for key, value := range settings {
+		cfg.RuntimeParams[key] = value
+	}
+	cfg.RuntimeParams["application_name"] = name
+	cfg.RuntimeParams["statement_timeout"] = "0"
+	cfg.DefaultQueryExecMode = pgx.QueryExecModeExec
+	return cfg, nil
+}
+
+// classify turns errors of the server that stay into a SetupError.
+func classify(err error) error {
+	var server *pgconn.PgError
+	var fault *SetupError
+	switch {
+	case err == nil, errors.As(err, &fault):
+		return err
+	case !errors.As(err, &server):
+		return reason.Of(err)
+	}
+	err = reason.New(err, server.Message, "SQLSTATE "+server.Code)
+	for _, class := range []string{"42", "3D", "3F", "28", "0A"} { // a name or a right, a database, a schema, a login, not for this table
+		if strings.HasPrefix(server.Code, class) {
+			return &SetupError{err}
+		}
+	}
+	return err
+}

@@ -1,0 +1,259 @@
+package postgres
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"time"
+
+	"github.com/jackc/pglogrepl"
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgproto3"
+	"github.com/seed-86dfc502/weir/internal/wait"
+	"github.com/seed-86dfc502/weir/transport"
+	"golang.org/x/sync/errgroup"
+)
+
+// part is records of one source that are one frame.
+type part struct {
+	stream  string
+	records []transport.Received
+}
+
+// batch is changes that are handed out together, each table's in their order.
+type batch struct {
+	parts   map[*Source][]*part
+	records int
+	bytes   int
+	end     int64 // every transaction that ends up to here is in this batch or an earlier one
+}
+
+func newBatch() *batch { return &batch{parts: map[*Source][]*part{}} }
+
+func (b *batch) add(source *Source, stream string, r transport.Received) {
+	parts := b.parts[source]
+	if len(parts) == 0 || parts[len(parts)-1].stream != stream {
+		parts = append(parts, &part{stream: stream})
+		b.parts[source] = parts
+	}
+	last := parts[len(parts)-1]
+	last.records = append(last.records, r)
+	b.records++
+	b.bytes += r.Size()
+}
+
+var errRefused = errors.New("the frames were not acknowledged")
+
+// hand hands out the batch, tables side by side, and returns when all of it is durable.
+func (b *batch) hand(ctx context.Context, grace time.Duration) error {
+	var group errgroup.Group
+	for source, parts := range b.parts {
+		group.Go(func() error {
+			for _, p := range parts {
+				if !source.hand(ctx, p.stream, p.records, grace) {
+					return errRefused
+				}
+			}
+			return nil
+		})
+	}
+	return group.Wait()
+}
+
+// changes is the state of the stream of changes.
+type changes struct {
+	*session
+	d       *decoder
+	b       *batch
+	batches chan *batch
+	failed  chan error // capacity 1: of handing out
+	handed  int64      // batches
+	durable atomic.Int64
+	acked   atomic.Int64 // every change before it is durable
+	said    time.Time    // of the last report
+}
+
+const (
+	reportEvery = time.Second
+	lingers     = 10 * time.Millisecond // of changes behind which nothing follows
+)
+
+// stream reads changes from the slot on.
+func (s *session) stream(ctx context.Context) error {
+	args := []string{"proto_version '2'", "streaming 'on'", "publication_names " + literal(quote(s.r.opt.Publication))}
+	if err := pglogrepl.StartReplication(ctx, s.log, s.r.opt.Slot, 0, pglogrepl.StartReplicationOptions{Mode: pglogrepl.LogicalReplication, PluginArgs: args}); err != nil {
+		return err
+	}
+	c := &changes{session: s, b: newBatch(), batches: make(chan *batch), failed: make(chan error, 1), said: time.Now()}
+	c.acked.Store(s.mark.value.Confirmed)
+	entities := map[string][]string{}
+	for table := range s.tables {
+		entities[table] = s.r.opt.Entities[table]
+	}
+	c.d = &decoder{
+		entities: entities, relations: map[uint32]*relation{}, spilled: map[uint32]*spilled{}, stream: s.lines.stream, end: s.mark.value.Confirmed,
+		describe: func(ctx context.Context, oids []uint32) ([]valueType, error) { return s.types.of(ctx, s.db, oids) },
+		emit: func(ctx context.Context, table string, r transport.Received, stream string) error {
+			c.b.add(s.r.sources[table], stream, r)
+			if c.full() { // a large transaction
+				return c.handOver(ctx, true)
+			}
+			return nil
+		},
+	}
+	defer c.d.close()
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for b := range c.batches {
+			if err := b.hand(ctx, s.r.opt.StopGrace); err != nil {
+				c.failed <- err
+				return
+			}
+			c.acked.Store(max(c.acked.Load(), b.end))
+			c.durable.Add(1)
+		}
+	}()
+	s.r.reading.Store(true)
+	err := c.receive(ctx)
+	close(c.batches)
+	<-done
+	// What is durable is confirmed at the end, too, so that it is not sent again.
+	work, cancel := wait.WithGrace(context.WithoutCancel(ctx), ctx, s.r.opt.StopGrace)
+	defer cancel()
+	if !s.log.IsClosed() {
+		_ = c.report(work, false)
+	}
+	return err
+}
+
+func (c *changes) full() bool {
+	return c.b.records >= c.r.opt.FrameRecords || c.b.bytes >= c.r.opt.FrameBytes
+}
+
+// receive applies messages until one fails.
+func (c *changes) receive(ctx context.Context) error {
+	for {
+		if time.Since(c.said) >= reportEvery {
+			if err := c.report(ctx, false); err != nil {
+				return err
+			}
+		}
+		patience := reportEvery
+		if c.b.records > 0 {
+			patience = lingers
+		}
+		select {
+		case err := <-c.failed:
+			return err
+		case <-c.r.asked:
+			if err := c.report(ctx, true); err != nil {
+				return err
+			}
+			patience = lingers
+		default:
+		}
+		within, cancel := context.WithTimeout(ctx, patience)
+		m, err := c.log.ReceiveMessage(within)
+		cancel()
+		switch {
+		case ctx.Err() != nil:
+			return ctx.Err()
+		case pgconn.Timeout(err):
+		case err != nil:
+			return err
+		default:
+			if err := c.apply(ctx, m); err != nil {
+				return err
+			}
+		}
+		if c.b.records > 0 && (err != nil || !c.d.open || c.full()) {
+			if err := c.handOver(ctx, c.full()); err != nil {
+				return err
+			}
+		}
+	}
+}
+
+// apply applies one message of the connection.
+func (c *changes) apply(ctx context.Context, m pgproto3.BackendMessage) error {
+	switch m := m.(type) {
+	case *pgproto3.ErrorResponse:
+		return pgconn.ErrorResponseToPgError(m)
+	case *pgproto3.CopyDone:
+		return errors.New("the server ended the replication")
+	case *pgproto3.CopyData:
+		switch m.Data[0] {
+		case pglogrepl.PrimaryKeepaliveMessageByteID:
+			k, err := pglogrepl.ParsePrimaryKeepaliveMessage(m.Data[1:])
+			if err != nil {
+				return err
+			}
+			if !c.d.open && c.b.records == 0 && c.durable.Load() == c.handed {
+				c.acked.Store(max(c.acked.Load(), c.d.end, int64(k.ServerWALEnd)))
+			}
+			if k.ReplyRequested {
+				return c.report(ctx, false)
+			}
+		case pglogrepl.XLogDataByteID:
+			data, err := pglogrepl.ParseXLogData(m.Data[1:])
+			if err != nil {
+				return err
+			}
+			return c.d.message(ctx, data.WALData)
+		default:
+			return fmt.Errorf("unknown message %q of the replication", m.Data[0])
+		}
+	}
+	return nil
+}
+
+// handOver passes the batch on, if the one before is durable. Otherwise the batch grows, or with
+// must it waits.
+func (c *changes) handOver(ctx context.Context, must bool) error {
+	c.b.end = c.d.end
+	if !must {
+		select {
+		case c.batches <- c.b:
+			c.handed++
+			c.b = newBatch()
+		default:
+		}
+		return nil
+	}
+	ticker := time.NewTicker(reportEvery)
+	defer ticker.Stop()
+	for {
+		select {
+		case c.batches <- c.b:
+			c.handed++
+			c.b = newBatch()
+			return nil
+		case err := <-c.failed:
+			return err
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-ticker.C:
+			// The server ends a connection that says nothing.
+			if err := c.report(ctx, false); err != nil {
+				return err
+			}
+		}
+	}
+}
+
+// report stores how far everything is durable and says so to the server, in this order: a slot
+// that is ahead of the store shows a gap. ask has the server answer with the end of its log.
+func (c *changes) report(ctx context.Context, ask bool) error {
+	if acked := c.acked.Load(); acked > c.mark.value.Confirmed {
+		c.mark.value.Confirmed = acked
+		if err := c.mark.save(ctx); err != nil {
+			return err
+		}
+		c.r.flushed.Store(acked)
+	}
+	c.said = time.Now()
+	at := pglogrepl.LSN(c.mark.value.Confirmed)
+	return pglogrepl.SendStandbyStatusUpdate(ctx, c.log, pglogrepl.StandbyStatusUpdate{WALWritePosition: at, WALFlushPosition: at, WALApplyPosition: at, ReplyRequested: ask})
+}

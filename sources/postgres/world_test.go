@@ -1,0 +1,296 @@
+package postgres
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"net/url"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/ThreeDotsLabs/watermill/message"
+	"github.com/jackc/pgx/v5"
+	"github.com/seed-86dfc502/weir/store"
+	"github.com/seed-86dfc502/weir/tests/servers"
+	"github.com/seed-86dfc502/weir/transport"
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+const patience = 2 * time.Minute
+
+// memory is a store's positions.
+type memory struct {
+	mu     sync.Mutex
+	values map[string]store.SourcePosition
+}
+
+func newMemory() *memory { return &memory{values: map[string]store.SourcePosition{}} }
+
+func (m *memory) Position(_ context.Context, source, identity string) (store.SourcePosition, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	p, ok := m.values[source+"\x00"+identity]
+	if !ok {
+		return p, store.ErrNotFound
+	}
+	return p, nil
+}
+
+func (m *memory) SetPosition(_ context.Context, p store.SourcePosition) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if was := m.values[p.Source+"\x00"+p.Identity]; p.Offset >= was.Offset {
+		m.values[p.Source+"\x00"+p.Identity] = p
+	}
+	return nil
+}
+
+// entity is what decide would know of an entity of a source.
+type entity struct {
+	at  map[string][2]int64 // by stream
+	doc map[string]json.RawMessage
+}
+
+// inbox takes frames as decide would: behind the fence, unchanged columns filled.
+type inbox struct {
+	mu       sync.Mutex
+	changed  chan struct{}
+	entities map[string]*entity // by source and id
+	applied  []string           // source, id and document of each effect
+	refused  []string
+	frames   int
+	crashAt  int // frame that is durable and never acknowledged; 0: none
+	crashed  chan struct{}
+}
+
+func newInbox() *inbox {
+	return &inbox{changed: make(chan struct{}), entities: map[string]*entity{}, crashed: make(chan struct{})}
+}
+
+func (b *inbox) take(t testing.TB, source string, f *transport.Frame) (acknowledge bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for i := range f.Records {
+		b.record(t, source, f.TopicID, &f.Records[i])
+	}
+	close(b.changed)
+	b.changed = make(chan struct{})
+	if b.frames++; b.frames == b.crashAt {
+		close(b.crashed)
+	}
+	return b.crashAt == 0 || b.frames < b.crashAt
+}
+
+func (b *inbox) record(t testing.TB, source, stream string, r *transport.Received) {
+	if why := r.Header(transport.RefusalHeader); why != "" {
+		b.refused = append(b.refused, source+" "+why)
+		return
+	}
+	key := source + " " + string(r.Key)
+	e := b.entities[key]
+	if e == nil {
+		e = &entity{at: map[string][2]int64{}}
+		b.entities[key] = e
+	}
+	if at, ok := e.at[stream]; ok && (r.Offset < at[0] || r.Offset == at[0] && r.Index <= at[1]) {
+		return
+	}
+	e.at[stream] = [2]int64{r.Offset, r.Index}
+	if r.Value == nil {
+		if e.doc != nil {
+			b.applied = append(b.applied, key+" deleted")
+		}
+		e.doc = nil
+		return
+	}
+	var doc map[string]json.RawMessage
+	require.NoError(t, json.Unmarshal(r.Value, &doc), "%s", r.Value)
+	for name, v := range doc {
+		if string(v) == unchangedJSON {
+			if e.doc[name] == nil {
+				b.refused = append(b.refused, source+" unavailable: "+name)
+				return
+			}
+			doc[name] = e.doc[name]
+		}
+	}
+	text, was := compact(t, doc), compact(t, e.doc)
+	if e.doc = doc; text != was {
+		b.applied = append(b.applied, key+" "+text)
+	}
+}
+
+func compact(t testing.TB, doc map[string]json.RawMessage) string {
+	text, err := json.Marshal(doc)
+	require.NoError(t, err)
+	return string(text)
+}
+
+// docs returns the documents of a source by id.
+func (b *inbox) docs(t testing.TB, source string) map[string]string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	all := map[string]string{}
+	for key, e := range b.entities {
+		if id, ok := strings.CutPrefix(key, source+" "); ok && e.doc != nil {
+			all[id] = compact(t, e.doc)
+		}
+	}
+	return all
+}
+
+// wait waits until ok, which it asks after every frame.
+func (b *inbox) wait(t testing.TB, what string, ok func() bool) {
+	t.Helper()
+	deadline := time.After(patience)
+	for {
+		b.mu.Lock()
+		changed := b.changed
+		b.mu.Unlock()
+		if ok() {
+			return
+		}
+		select {
+		case <-changed:
+		case <-deadline:
+			b.mu.Lock()
+			defer b.mu.Unlock()
+			t.Fatalf("%s did not happen; applied: %v, refused: %v", what, b.applied[max(0, len(b.applied)-10):], b.refused)
+		}
+	}
+}
+
+// shop is a database.
+type shop struct {
+	t         testing.TB
+	url       string
+	conn      *pgx.Conn
+	positions *memory
+	inbox     *inbox
+	options   Options
+}
+
+// newShop makes a database on a server, with tables.
+func newShop(t testing.TB, server string, entities map[string][]string, sql ...string) *shop {
+	t.Helper()
+	name := "shop_" + newEpoch()
+	admin, err := pgx.Connect(t.Context(), server)
+	require.NoError(t, err)
+	_, err = admin.Exec(t.Context(), "CREATE DATABASE "+name)
+	require.NoError(t, err)
+	require.NoError(t, admin.Close(t.Context()))
+	u, err := url.Parse(server)
+	require.NoError(t, err)
+	u.Path = "/" + name
+	s := &shop{t: t, url: u.String(), positions: newMemory(), inbox: newInbox()}
+	s.conn, err = pgx.Connect(t.Context(), s.url)
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = s.conn.Close(context.Background()) })
+	for _, q := range sql {
+		s.exec(q)
+	}
+	tables := []string{}
+	for table := range entities {
+		tables = append(tables, table)
+	}
+	s.options = Options{
+		Setup:    Setup{URL: s.url, Slot: name, Publication: name, Tables: tables, Source: "shop"},
+		Entities: entities, Positions: s.positions, Logger: slog.New(slog.NewTextHandler(t.Output(), nil)),
+	}
+	return s
+}
+
+func (s *shop) exec(sql string, args ...any) {
+	s.t.Helper()
+	_, err := s.conn.Exec(s.t.Context(), sql, args...)
+	require.NoError(s.t, err, sql)
+}
+
+// running is a reader with consumers.
+type running struct {
+	reader  *Reader
+	sources []*Source
+	done    sync.WaitGroup
+}
+
+// start reads, each table into a source of its own name.
+func (s *shop) start() *running {
+	s.t.Helper()
+	names := map[string]string{}
+	for table := range s.options.Entities {
+		names[table] = strings.TrimPrefix(table, "public.")
+	}
+	r := &running{reader: NewReader(s.options, names)}
+	for table, name := range names {
+		source := r.reader.Source(table)
+		messages, err := source.Subscribe(s.t.Context(), source.Topic())
+		require.NoError(s.t, err)
+		r.sources = append(r.sources, source)
+		r.done.Go(func() {
+			for m := range messages {
+				s.consume(name, m)
+			}
+		})
+	}
+	return r
+}
+
+func (s *shop) consume(name string, m *message.Message) {
+	f, ok := transport.FrameOf(m)
+	require.True(s.t, ok)
+	if s.inbox.take(s.t, name, f) {
+		m.Ack()
+	} else {
+		m.Nack()
+	}
+}
+
+func (r *running) stop() {
+	for _, source := range r.sources {
+		_ = source.Close()
+	}
+	r.done.Wait()
+}
+
+// drain waits until everything that was committed is durable.
+func (s *shop) drain(r *running) {
+	s.t.Helper()
+	deadline := time.Now().Add(patience)
+	for {
+		done, err := r.sources[0].Drained(s.t.Context())
+		if done {
+			require.NoError(s.t, err)
+			return
+		}
+		if time.Now().After(deadline) {
+			s.t.Fatalf("not drained: %v, %v", err, r.sources[0].Failing())
+		}
+	}
+}
+
+// rows returns the documents of a table's rows, as the source makes them, by a column.
+func (s *shop) rows(table, key string) map[string]string {
+	s.t.Helper()
+	all := map[string]string{}
+	rows, err := s.conn.Query(s.t.Context(), fmt.Sprintf("SELECT %s::text, to_json(t)::text FROM %s t", key, table))
+	require.NoError(s.t, err)
+	var id, text string
+	_, err = pgx.ForEachRow(rows, []any{&id, &text}, func() error {
+		var doc map[string]json.RawMessage
+		if err := json.Unmarshal([]byte(text), &doc); err != nil {
+			return err
+		}
+		all[id] = compact(s.t, doc)
+		return nil
+	})
+	require.NoError(s.t, err)
+	return all
+}
+
+func ownServer(t testing.TB) string { return servers.StartOwn(t, "postgres").Address }
