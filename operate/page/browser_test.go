@@ -25,14 +25,14 @@ import (
 
 // browser is a real Chromium that fails the test on any error of a page.
 type browser struct {
-	t       *testing.T
+	t       testing.TB
 	ctx     context.Context
 	address string
 	mu      sync.Mutex
 	errors  []string // guarded by mu
 }
 
-func newBrowser(t *testing.T, address string) *browser {
+func newBrowser(t testing.TB, address string) *browser {
 	folder := filepath.Join(t.TempDir(), "browser")
 	t.Cleanup(func() { // processes of the browser may outlive it for a moment, and write there
 		harness.Eventually(t, "the browser's folder is removed", func() error { return os.RemoveAll(folder) })

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"fmt"
 	"math"
-	"net/url"
 	"slices"
 	"strconv"
 	"strings"
@@ -82,7 +81,7 @@ type rates func(func(*snapshot.Snapshot) float64) snapshot.Rate
 
 func (p overviewSection) flowNodes(now, before *snapshot.Snapshot, health operate.Health) nodes {
 	per := rates(now.Against(before))
-	return nodes{p.sourceNodes(now, before, health), p.stageNodes(now, per, health), p.customerNodes(now, per, health)}
+	return nodes{p.sourceNodes(now, before, health), p.stageNodes(now, per, health), p.customerNodes(now, before, health)}
 }
 
 // flowNode returns a node with a throughput and a backlog.
@@ -140,7 +139,7 @@ func (p overviewSection) stageNodes(now *snapshot.Snapshot, per rates, health op
 	return []node{ingest, decided, delivered}
 }
 
-func (p overviewSection) customerNodes(now *snapshot.Snapshot, per rates, health operate.Health) (nodes []node) {
+func (p overviewSection) customerNodes(now, before *snapshot.Snapshot, health operate.Health) (nodes []node) {
 	bad := map[string]operate.Level{}
 	for _, s := range health.Services {
 		customer, _, _ := strings.Cut(s.Service, "/")
@@ -148,25 +147,36 @@ func (p overviewSection) customerNodes(now *snapshot.Snapshot, per rates, health
 			bad[customer] = s.Level
 		}
 	}
-	services := map[string][]string{}
+	services, one := map[string]int{}, map[string]string{}
 	for _, s := range p.opt.Config().Services() {
 		customer, _, _ := strings.Cut(s.Name, "/")
-		services[customer] = append(services[customer], s.Name)
+		services[customer]++
+		one[customer] = s.Name
 	}
-	for customer, all := range services {
-		sum := func(f func(*snapshot.Service) float64) func(*snapshot.Snapshot) float64 {
-			return func(s *snapshot.Snapshot) (total float64) {
-				for _, name := range all {
-					total += f(s.Service(name))
-				}
-				return total
+	total := func(s *snapshot.Snapshot) (delivered, queued map[string]float64) {
+		delivered, queued = map[string]float64{}, map[string]float64{}
+		if s != nil {
+			for name, x := range s.Services { // of one service, or of several services of a customer
+				customer, _, _ := strings.Cut(name, "/")
+				delivered[customer] += x.Delivered["delivered"]
+				queued[customer] += x.Pending
 			}
 		}
-		r := per(sum(func(s *snapshot.Service) float64 { return s.Delivered["delivered"] }))
-		x := flowNode(customer, r, sum(func(s *snapshot.Service) float64 { return s.Pending })(now))
-		x.Href = "/services?customer=" + url.QueryEscape(customer)
-		if len(all) == 1 {
-			x.Href = servicePath(all[0])
+		return delivered, queued
+	}
+	delivered, queued := total(now)
+	was, _ := total(before)
+	for customer, n := range services {
+		r := now.Against(before)(func(s *snapshot.Snapshot) float64 {
+			if s == now {
+				return delivered[customer]
+			}
+			return was[customer]
+		})
+		x := flowNode(customer, r, queued[customer])
+		x.Href = "/services?" + query("customer", customer)
+		if n == 1 {
+			x.Href = servicePath(one[customer])
 		}
 		if level, is := bad[customer]; is {
 			x.Level = level

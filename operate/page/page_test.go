@@ -46,7 +46,7 @@ const (
 
 // world is a page over a real store, without a pipeline.
 type world struct {
-	t     *testing.T
+	t     testing.TB
 	store interface {
 		page.Store
 		store.Store
@@ -66,7 +66,7 @@ type world struct {
 	beside sync.WaitGroup
 }
 
-func newWorld(t *testing.T, change func(*page.Options)) *world {
+func newWorld(t testing.TB, change func(*page.Options)) *world {
 	dir := t.TempDir()
 	files := map[string]string{
 		"weir.yaml":           harness.SimpleMain,
@@ -142,7 +142,7 @@ func (w *world) get(path string, as ...asks) (status int, body string) {
 	return resp.StatusCode, text(w.t, resp)
 }
 
-func text(t *testing.T, resp *http.Response) string {
+func text(t testing.TB, resp *http.Response) string {
 	t.Helper()
 	b, err := io.ReadAll(resp.Body)
 	require.NoError(t, err)

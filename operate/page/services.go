@@ -28,7 +28,8 @@ func servicePath(name string) string { return "/service?name=" + url.QueryEscape
 type serviceRow struct {
 	Name              string
 	Delivers          bool                  // in this process
-	Decides           bool                  // this process decides
+	Counted           bool                  // it is delivered here, and has counters of its own
+	Decides           bool                  // this process decides, and it has counters of its own
 	Health            operate.ServiceHealth // zero where all is well
 	State             deliver.State
 	Condition         deliver.Condition
@@ -86,39 +87,47 @@ const (
 	maxNames    = 200
 )
 
-// rows returns the services that keep accepts, the worst first.
-func (p serviceSection) rows(keep func(config.Service) bool) ([]serviceRow, error) {
+// rows returns the first services that keep accepts, the worst first, and how many it accepts.
+func (p serviceSection) rows(keep func(string, operate.ServiceHealth) bool) (rows []serviceRow, found int, err error) {
 	now, before, err := p.opt.History.Look()
 	if err != nil {
-		return nil, err
+		return nil, 0, err
 	}
 	conditions, health := p.opt.Conditions(), map[string]operate.ServiceHealth{}
 	for _, s := range p.opt.Health().Services {
 		health[s.Service] = s
 	}
 	per := now.Against(before)
-	var rows []serviceRow
-	for _, c := range p.opt.Config().Services() {
-		if !keep(c) {
-			continue
+	services := p.opt.Config().Services()
+	var ranked [3][]string
+	for _, c := range services {
+		if h := health[c.Name]; keep(c.Name, h) {
+			ranked[h.Level.Rank()] = append(ranked[h.Level.Rank()], c.Name)
+			found++
 		}
-		s := now.Service(c.Name)
+	}
+	names := slices.Concat(ranked[2], ranked[1], ranked[0])
+	for _, name := range names[:min(found, maxServices)] {
+		s := now.Service(name)
+		// Beyond a bound the counters of a service are in those of its customer.
+		shared := len(services) > p.opt.Config().Metrics.Services && now.Services[name] == nil
 		row := serviceRow{
-			Name: c.Name, Decides: p.runs("decide"), Delivered: s.Delivered["delivered"], Held: s.Decisions[decide.DecisionHeldBack],
+			Name: name, Decides: p.runs("decide") && !shared, Delivered: s.Delivered["delivered"], Held: s.Decisions[decide.DecisionHeldBack],
 			Pruned: s.Decisions[decide.DecisionPruned], Filtered: s.Decisions[decide.DecisionFiltered],
 			Lagging: s.Behind > 0, Pending: s.Pending, Reported: s.Reported, Failures: s.Failures, Dead: s.Delivered["dead"],
-			DeliveredRate:     per(func(n *snapshot.Snapshot) float64 { return n.Service(c.Name).Delivered["delivered"] }),
-			FailuresPerMinute: per(func(n *snapshot.Snapshot) float64 { return 60 * n.Service(c.Name).Failures }),
+			DeliveredRate:     per(func(n *snapshot.Snapshot) float64 { return n.Service(name).Delivered["delivered"] }),
+			FailuresPerMinute: per(func(n *snapshot.Snapshot) float64 { return 60 * n.Service(name).Failures }),
 		}
-		row.Condition, row.Delivers = conditions[c.Name]
-		row.State, row.Health = row.Condition.State, health[c.Name]
-		if !row.Delivers {
+		row.Condition, row.Delivers = conditions[name]
+		row.Counted = row.Delivers && !shared
+		row.State, row.Health = row.Condition.State, health[name]
+		if !row.Counted {
 			row.DeliveredRate, row.FailuresPerMinute = snapshot.Rate{}, snapshot.Rate{}
 		}
 		// The delay of the latest deliveries, if there are any.
 		sum, n := s.AgeSum, s.AgeCount
 		if before != nil {
-			if was := before.Service(c.Name); n > was.AgeCount {
+			if was := before.Service(name); n > was.AgeCount {
 				sum, n = sum-was.AgeSum, n-was.AgeCount
 			}
 		}
@@ -130,8 +139,7 @@ func (p serviceSection) rows(keep func(config.Service) bool) ([]serviceRow, erro
 		}
 		rows = append(rows, row)
 	}
-	slices.SortStableFunc(rows, func(a, b serviceRow) int { return b.Health.Level.Rank() - a.Health.Level.Rank() })
-	return rows, nil
+	return rows, found, nil
 }
 
 func (p serviceSection) load(r *http.Request) (any, error) {
@@ -139,17 +147,14 @@ func (p serviceSection) load(r *http.Request) (any, error) {
 	b := servicesBody{Customer: q.Get("customer"), Q: q.Get("q"), Only: q.Get("only")}
 	customers := map[string]bool{}
 	var err error
-	b.Rows, err = p.rows(func(s config.Service) bool {
+	part := strings.ToLower(b.Q)
+	b.Rows, b.Found, err = p.rows(func(name string, health operate.ServiceHealth) bool {
 		b.All++
-		customer, _, _ := strings.Cut(s.Name, "/")
+		customer, _, _ := strings.Cut(name, "/")
 		customers[customer] = true
-		return (b.Customer == "" || b.Customer == customer) && strings.Contains(strings.ToLower(s.Name), strings.ToLower(b.Q))
+		return (b.Customer == "" || b.Customer == customer) && (b.Only != "unwell" || health.Service != "") && strings.Contains(strings.ToLower(name), part)
 	})
-	if b.Only == "unwell" {
-		b.Rows = slices.DeleteFunc(b.Rows, func(r serviceRow) bool { return r.Health.Service == "" })
-	}
 	b.Customers = firstNames(slices.Sorted(maps.Keys(customers)))
-	b.Found, b.Rows = len(b.Rows), b.Rows[:min(len(b.Rows), maxServices)]
 	b.Address = "/live/services?" + query("customer", b.Customer, "q", b.Q, "only", b.Only)
 	return b, err
 }
@@ -206,7 +211,7 @@ func (p serviceSection) view(w http.ResponseWriter, r *http.Request, who *sessio
 		p.renderMessage(w, r, http.StatusNotFound, "There is no such service.")
 		return
 	}
-	rows, err := p.rows(func(c config.Service) bool { return c.Name == name })
+	rows, _, err := p.rows(func(one string, _ operate.ServiceHealth) bool { return one == name })
 	if err != nil {
 		p.renderError(w, r, err)
 		return
@@ -259,7 +264,7 @@ func fieldFrom(f config.Field) string {
 
 func (p serviceSection) live(w http.ResponseWriter, r *http.Request, _ *session) {
 	name := r.URL.Query().Get("name")
-	rows, err := p.rows(func(c config.Service) bool { return c.Name == name })
+	rows, _, err := p.rows(func(one string, _ operate.ServiceHealth) bool { return one == name })
 	if err != nil || len(rows) == 0 {
 		http.Error(w, "the service cannot be looked at", http.StatusInternalServerError)
 		return
