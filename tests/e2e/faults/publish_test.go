@@ -1,4 +1,4 @@
-package hard
+package faults
 
 import (
 	"database/sql"
