@@ -68,6 +68,22 @@ func (r *DeliveryProgress) Partition(entity string, version change.Version) int3
 	return r.layout.PartitionOf([]byte(entity), version.Generation())
 }
 
+// Received returns the version below which a service received all changes of an entity, for
+// an entity whose newest change has a version. Changes of a later generation, perhaps in
+// another partition, are not below. While the service has changes of an earlier generation
+// left in another partition that had the entity, nothing is.
+func (r *DeliveryProgress) Received(entity string, version change.Version, service int32) change.Version {
+	partition := r.Partition(entity, version)
+	for generation := range r.layout {
+		earlier := r.layout.PartitionOf([]byte(entity), generation)
+		if generation < version.Generation() && earlier != partition && r.Waiting(earlier, service) > 0 &&
+			r.Position(earlier, service).Version < change.NewVersion(generation+1, 0) {
+			return 0
+		}
+	}
+	return min(r.Position(partition, service).Version, change.NewVersion(version.Generation()+1, 0))
+}
+
 // Position returns the position of a service in a partition: every change of it with
 // a lower version took effect, is parked or a dead letter, or needed no delivery. While lost
 // changes are repaired it is the first of them, although delivery itself has passed them.

@@ -3,6 +3,7 @@ package operate_test
 import (
 	"context"
 	"errors"
+	"strconv"
 	"testing"
 
 	"github.com/seed-86dfc502/weir/change"
@@ -74,6 +75,24 @@ func TestWhatWaitsFollowsFromPositions(t *testing.T) {
 	require.Equal(t, v(2, 20), r.Position(0, 1).Version, "lost changes are not delivered while they are repaired")
 	require.EqualValues(t, 70, r.Pending(1))
 	require.Equal(t, v(2, 90), r.Position(0, 2).Version, "a new service has nothing to repair")
+
+	inTwo := "" // an entity that was in partition 0 of the first inbox and is in another of the second
+	for n := 0; inTwo == "" || transport.PartitionOf([]byte(inTwo), 2) != 0 || transport.PartitionOf([]byte(inTwo), 4) != 2; n++ {
+		inTwo = strconv.Itoa(n)
+	}
+	rows := []store.Progress{
+		{Partition: 0, Positions: []store.ServicePosition{position(1, v(1, 40)), position(2, v(1, 50)), position(3, v(2, 1))}},
+		{Partition: 2, Positions: []store.ServicePosition{position(1, v(2, 8)), position(2, v(2, 8)), position(3, v(2, 8))}},
+	}
+	r, err = operate.ReadProgress(t.Context(), progress{rows: rows, look: store.HistorySnapshot{Marks: map[int32]store.Mark{
+		0: {Watermark: v(2, 9), LastTo: v(1, 50)}, 2: {Watermark: v(2, 9), LastTo: v(2, 9)},
+	}}})
+	require.NoError(t, err)
+	require.Zero(t, r.Received(inTwo, v(2, 7), 1), "changes of the first inbox wait in another partition")
+	require.Equal(t, v(2, 8), r.Received(inTwo, v(2, 7), 2))
+	require.Equal(t, v(2, 8), r.Received(inTwo, v(2, 7), 3))
+	require.Equal(t, v(1, 40), r.Received(inTwo, v(1, 7), 1))
+	require.Equal(t, v(2, 0), r.Received(inTwo, v(1, 7), 3))
 
 	away := errors.New("away")
 	_, err = operate.ReadProgress(t.Context(), progress{err: away})

@@ -115,12 +115,10 @@ func (h *retainer) purge(ctx context.Context, before time.Time) error {
 }
 
 // heard returns the version below which every service received an entity's changes.
-// Decisions of a later generation, perhaps in another partition, are not below.
 func (h *retainer) heard(reached *operate.DeliveryProgress, t store.Tombstone) change.Version {
 	below := change.NewVersion(t.Version.Generation()+1, 0)
-	partition := reached.Partition(t.Entity, t.Version)
 	for _, s := range h.active.plan().Services {
-		below = min(below, reached.Position(partition, s.Number).Version)
+		below = min(below, reached.Received(t.Entity, t.Version, s.Number))
 	}
 	return below
 }

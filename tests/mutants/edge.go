@@ -164,7 +164,7 @@ var edgeMutants = []mutant{
 	},
 	{
 		rule: "a tombstone stays until everybody has heard of it", in: "pipeline", fn: "retainer.heard",
-		find: "_1 = min(_1, _2._3(_4, _5._6)._7)", put: "_, _ = _4, _5",
+		find: "_1 = min(_1, _2._3(_4._5, _4._6, _7._8))", put: "_, _ = _2, _7",
 		test: "TestTombstonesWaitForTheirServices",
 	},
 	{
