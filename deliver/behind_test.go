@@ -64,61 +64,8 @@ func TestARevokedPartitionHasNobodyBehind(t *testing.T) {
 	require.Empty(t, p.stage.Behind())
 }
 
-// All services whose sinks are away wait without the log being read for them.
-func TestEveryServiceIsAway(t *testing.T) {
-	w := newWorld(t, service, other)
-	p := w.start(map[string]sinks.Traits{service: logOf(10), other: logOf(10)}, memory(1<<20), seldom)
-	for _, s := range p.sinks {
-		s.answer(func([]change.Change) error { return refuse(sinks.Retry, false) })
-	}
-	for i := range int64(60) {
-		p.publish(large(service, "a", 2*i), large(other, "a", 2*i+1))
-	}
-	require.Eventually(t, func() bool { return len(p.stage.Behind()) == 2 }, patience, time.Millisecond)
-	for _, s := range p.sinks {
-		s.answer(nil)
-	}
-	p.delivered(service, other)
-	require.Len(t, p.sinks[service].has(), 60)
-	require.Len(t, p.sinks[other].has(), 60)
-}
-
-// One that is slow while another has nothing to do makes room for it.
-func TestASlowServiceDoesNotHoldUpTheOthers(t *testing.T) {
-	w := newWorld(t, service, other)
-	p := w.start(map[string]sinks.Traits{service: logOf(1), other: logOf(1)}, memory(1<<20))
-	hold, held := make(chan struct{}), make(chan struct{}, 1000)
-	p.sinks[other].answer(func([]change.Change) error { held <- struct{}{}; <-hold; return nil })
-	for i := range int64(40) {
-		p.publish(large(service, "a", 2*i), large(other, "a", 2*i+1))
-	}
-	p.delivered(service)
-	close(hold)
-	p.delivered(other)
-	require.Len(t, p.sinks[other].has(), 40)
-	require.Len(t, p.sinks[service].has(), 40)
-}
-
-// What a service that gets nothing has in hand does not keep the room from a change that
-// is too large for what is left of it.
-func TestASuspendedServiceDoesNotHoldUpALargeChange(t *testing.T) {
-	w := newWorld(t, service, other)
-	p := w.start(map[string]sinks.Traits{service: logOf(10), other: logOf(10)}, memory(150_000), func(o *deliver.Options) {
-		o.Suspended = map[string]deliver.Suspension{other: {By: "test"}}
-	})
-	p.publish(large(other, "a", 0))
-	for i := range int64(3) {
-		p.publish(large(service, "b", i+1))
-	}
-	p.delivered(service)
-	require.Equal(t, []string{"b:1", "b:2", "b:3"}, p.sinks[service].has())
-	p.stage.Suspend(nil)
-	p.delivered(other)
-	require.Equal(t, []string{"a:0"}, p.sinks[other].has())
-}
-
-// Positions outlive their process: who was behind goes on behind, who was not is fed
-// by the tail, and a service that is new begins where the others are.
+// Positions outlive their process: a lagging service still lags, the others are live, and a new
+// service begins at their position.
 func TestPositionsAfterARestart(t *testing.T) {
 	w := newWorld(t, service, other, third)
 	p := w.start(map[string]sinks.Traits{service: logOf(10), other: logOf(10)}, memory(1<<20), seldom)
@@ -140,7 +87,7 @@ func TestPositionsAfterARestart(t *testing.T) {
 	require.Equal(t, []string{"b:601"}, p.sinks[third].has())
 }
 
-// A service that goes and comes back goes on where it was.
+// A service that returns to the configuration resumes at its position.
 func TestAServiceThatComesBack(t *testing.T) {
 	w := newWorld(t, service, other)
 	both := map[string]sinks.Traits{service: logOf(10), other: logOf(10)}
@@ -160,8 +107,7 @@ func TestAServiceThatComesBack(t *testing.T) {
 	require.Equal(t, []string{"a:3"}, p.sinks[other].has())
 }
 
-// A frame that a restored store knows nothing of is passed over; what was decided
-// in its stead is delivered.
+// A frame unknown to a restored store is skipped; the frame decided in its place is delivered.
 func TestAFrameOfALostFutureIsPassedOver(t *testing.T) {
 	p, s := only(t, logOf(10))
 	p.publish(of(service, "a", 0))
@@ -176,8 +122,8 @@ func TestAFrameOfALostFutureIsPassedOver(t *testing.T) {
 	require.Empty(t, p.order())
 }
 
-// While the store catches up with its lost future, a frame of it may count of
-// which the one before it did not: the log is looked through for what goes on.
+// While the store reaches its lost future again, a frame of that future may count although its
+// predecessor did not: the rest of the log may have the predecessor.
 func TestALaterFrameThatGoesOn(t *testing.T) {
 	w := newWorld(t, service)
 	w.publish(of(service, "a", 0))
@@ -209,8 +155,8 @@ func (p *process) moveOn(requests map[string]bool) bool {
 	return len(todo) > 0
 }
 
-// What retention took before it was delivered is decided again: only what was the
-// newest of its entity, and only for services that did not get it.
+// Changes that expired before delivery are decided again, if they were the newest of their
+// entity, and only for services that lack them.
 func TestWhatIsGoneFromTheLogIsDecidedAgain(t *testing.T) {
 	w := newWorld(t, service, other)
 	p := w.start(map[string]sinks.Traits{service: state})
@@ -234,8 +180,8 @@ func TestWhatIsGoneFromTheLogIsDecidedAgain(t *testing.T) {
 	require.EqualValues(t, 1, p.metric("weir_delivery_gaps_total", service))
 }
 
-// The inbox got another number of partitions meanwhile: what is gone is still of
-// the partition in which it was decided.
+// The inbox was re-partitioned meanwhile: lost changes still belong to the partition that
+// decided them.
 func TestWhatIsGoneOfAnOlderInboxIsDecidedAgain(t *testing.T) {
 	w := newWorld(t, service)
 	moved := func(o *deliver.Options) {
@@ -255,8 +201,7 @@ func TestWhatIsGoneOfAnOlderInboxIsDecidedAgain(t *testing.T) {
 	require.Equal(t, []string{"redecide b"}, p.order())
 }
 
-// A log that was made anew ends below what was decided: nothing that comes tells
-// of it.
+// A re-created log ends below the decisions: no later frame shows it.
 func TestALogThatEndsTooEarly(t *testing.T) {
 	w := newWorld(t, service)
 	p := w.start(map[string]sinks.Traits{service: state})
@@ -273,37 +218,8 @@ func TestALogThatEndsTooEarly(t *testing.T) {
 	require.Equal(t, []string{"a:2"}, p.sinks[service].has())
 }
 
-// The mistake that this catches: the log was made anew, and a service that was behind
-// waited beyond its end, for as many records as the old one had had, instead of reading it
-// from its start.
-func TestWhoIsBehindInALogThatWasMadeAnew(t *testing.T) {
-	w := newWorld(t, service, other)
-	both := map[string]sinks.Traits{service: state, other: logOf(10)}
-	p := w.start(both, memory(1<<20), seldom)
-	p.publish(of(service, "a", 0), of(other, "a", 1))
-	p.publish(of(service, "a", 2), of(other, "a", 3))
-	p.delivered(service, other)
-	p.sinks[other].answer(func([]change.Change) error { return refuse(sinks.Retry, false) })
-	for range 300 {
-		p.publish(of(service, "a", w.next), of(other, "a", w.next+1))
-	}
-	p.delivered(service)
-	require.NoError(t, p.stop())
-
-	w.log = &changesLog{}
-	gate := make(chan struct{})
-	p = w.start(both, w.looksAfter(gate))
-	require.Equal(t, map[string]int{other: 1}, p.stage.Behind())
-	close(gate)
-	p.publish(of(service, "b", w.next))
-	requests := map[string]bool{}
-	require.Eventually(t, func() bool { return p.moveOn(requests) }, patience, time.Millisecond)
-	p.delivered(service, other)
-	require.Contains(t, p.order(), "redecide a")
-}
-
-// Who loses the partition to another process stops at once, and what it did not
-// save is done again.
+// A process that loses the partition stops at once; the next owner repeats its unsaved
+// deliveries.
 func TestAnotherOwner(t *testing.T) {
 	w := newWorld(t, service)
 	p := w.start(map[string]sinks.Traits{service: logOf(10)})
@@ -333,8 +249,8 @@ func (g gated) HistorySnapshot(ctx context.Context) (store.HistorySnapshot, erro
 	return g.recording.HistorySnapshot(ctx)
 }
 
-// looksAfter lets a process look at the store only after gate is closed: until then it
-// hands nothing out, and nobody catches up.
+// looksAfter holds the snapshots of a process until gate is closed: until then it dispatches no
+// frame.
 func (w *world) looksAfter(gate chan struct{}) func(*deliver.Options) {
 	return func(o *deliver.Options) { o.Store = gated{recording{w.store, w}, gate} }
 }

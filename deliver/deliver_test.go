@@ -39,8 +39,7 @@ func TestLogSinkGetsEveryChangeInOrder(t *testing.T) {
 	}
 }
 
-// A state sink gets the newest change of each entity of what is in hand, wherever
-// in it that stands: not one in each chunk.
+// A state sink gets the newest of all changes of an entity in hand, not one per chunk.
 func TestAFrameIsCoalescedAsAWhole(t *testing.T) {
 	p, s := only(t, sinks.Traits{Kind: sinks.State, MaxBatch: 2})
 	var changes []change.Change
@@ -53,9 +52,8 @@ func TestAFrameIsCoalescedAsAWhole(t *testing.T) {
 	require.EqualValues(t, 6, p.count(deliver.OutcomeCoalesced))
 }
 
-// What is done of a frame is saved before the next write to a target that does
-// not guard itself: the position moves within the frame, and a process that comes
-// after goes on there.
+// A partly delivered frame is saved before the next write to an unguarded target: after a crash
+// its successor resumes there.
 func TestThePositionMovesWithinAFrame(t *testing.T) {
 	p, s := only(t, logOf(3))
 	changes, names := many(0, 8)
@@ -79,7 +77,7 @@ func TestThePositionMovesWithinAFrame(t *testing.T) {
 	require.Equal(t, names[6:], next.sinks[service].has())
 }
 
-// Whatever is repeated, with whatever borders, has no second effect.
+// A repeated frame, with any borders, has no second effect.
 func TestRepetitionsAreSkipped(t *testing.T) {
 	p, s := only(t, logOf(100))
 	changes, names := many(0, 6)
@@ -200,7 +198,7 @@ func TestATargetThatFailsForEverythingIsAway(t *testing.T) {
 	p.concluded(2)
 	require.Contains(t, s.has(), "good:6")
 
-	// Two that fail alone look like a target that is away; nothing waits for ever.
+	// Two that fail alone look like an unreachable target; both end as dead letters.
 	p.publish(of(service, "bad", 8), of(service, "worse", 9))
 	p.delivered()
 	p.concluded(4)
@@ -304,8 +302,7 @@ func TestAnOlderChangeDoesNotComeBehindTheNewerOneAfterACrash(t *testing.T) {
 	p.delivered()
 	require.Equal(t, []string{"b:1", "a:2"}, s.has())
 
-	// What take-over published once more may stand behind the end that the
-	// assignment knew.
+	// A takeover may republish a frame behind the end that the assignment knew.
 	republished := w.decide(of(service, "a", 3))
 	republished.Headers = []transport.Header{{Key: change.RepublishedHeader, Value: []byte("1")}}
 	newest := w.decide(of(service, "a", 4))
@@ -384,8 +381,7 @@ func TestAResentChange(t *testing.T) {
 	require.Equal(t, []any{at(4), at(5)}, []any{letters[0].Version, letters[0].Position})
 }
 
-// A record that is no frame makes one dead letter, also when it comes again; what
-// stands around it is delivered.
+// A record that is no frame becomes a dead letter; the frames around it are delivered.
 func TestMalformedRecordIsALetter(t *testing.T) {
 	p, s := only(t, logOf(100))
 	p.publish(of(service, "a", 0))
@@ -422,9 +418,8 @@ func rejecting(changes []change.Change) error {
 
 func revision(n int64) func(*deliver.Options) { return func(o *deliver.Options) { o.Revision = n } }
 
-// I12: what was decided under an older configuration and does not fit the sink
-// any more is decided again; it is no dead letter
-// and does not come again.
+// I12: a change decided under an older configuration that the sink refuses under the present
+// one is decided again and is no dead letter.
 func TestRefusedChangeOfAnOlderRevisionIsDecidedAgain(t *testing.T) {
 	w := newWorld(t, service)
 	c := of(service, "a", 0)
@@ -441,10 +436,8 @@ func TestRefusedChangeOfAnOlderRevisionIsDecidedAgain(t *testing.T) {
 	require.Empty(t, p.letters())
 }
 
-// A sink that refuses a whole batch of older changes, as one does whose table
-// got a column, may mean each of them: it is asked one by one. What the present
-// configuration decided goes through. A log sink is to get every change: one that
-// is not the newest of its entity would be nowhere after a new decision.
+// A refusal of the whole write, after a table got a column, may mean each change: they are
+// tried one by one, and those of the older configuration are decided again.
 func TestOlderChangesThatAreRefusedAlikeDoNotPauseTheService(t *testing.T) {
 	w := newWorld(t, service)
 	w.publish(of(service, "a", 0), of(service, "c", 1), of(service, "c", 2))

@@ -5,7 +5,7 @@
 //
 // The changes log has as many partitions as the inbox; a record is a frame, all
 // changes of one decision, service by service. The owner of a partition reads it
-// once, whatever the number of services:
+// once for all services:
 //
 //	frame ─ does it count? ─ does it follow? ─┬─ slice ─ worker of service 1 ─ sink
 //	                                          ├─ slice ─ worker of service 2 ─ sink
@@ -65,8 +65,8 @@
 //
 // A change that was decided under an older configuration and that the sink
 // refuses under the present one, whose table it does not fit, is no dead letter:
-// a record that forces a new decision goes into the inbox, and what the present
-// configuration makes of the entity follows. Only for a log sink, and if it
+// a record that forces a new decision goes into the inbox, and the entity under the
+// present configuration follows. Only for a log sink, and if it
 // is not the newest of its entity, it is a dead letter. A frame of a newer
 // configuration is not delivered at all: this process's sinks would write it in
 // their own old way.
@@ -81,7 +81,7 @@
 // # Guarantee
 //
 // At least once to the sink, with the same key, version and bytes at every
-// attempt; in order per entity. A sink that can read its target (sinks.Recoverer) is asked
-// after each takeover what is there already, and skips that. The sink makes of it
-// exactly one effect, or documents what it cannot do (I2).
+// attempt; in order per entity. A sink that can read its target (sinks.Recoverer) finds
+// its predecessor's writes after each takeover and skips them. The sink makes exactly one effect
+// of it, or documents its limits (I2).
 package deliver

@@ -34,7 +34,7 @@ const service = "acme/all@out"
 // patience bounds every wait: below the minute that a fault of tests/mutants has to be found in.
 const patience = 45 * time.Second
 
-// sink keeps what it was given and answers as told.
+// sink records its writes and answers as configured.
 type sink struct {
 	traits sinks.Traits
 

@@ -67,7 +67,7 @@ func (m *floodStore) AllProgress(context.Context) (all []store.Progress, err err
 
 func (m *floodStore) Outbox(context.Context, int32) ([][]byte, error) { return nil, nil }
 
-// blocked is a sink that holds what it is given until it is let go.
+// blocked is a sink whose writes wait for pass.
 type blocked struct {
 	traits  sinks.Traits
 	arrived chan []change.Change
@@ -175,7 +175,7 @@ func TestGoroutinesAreNotOfChanges(t *testing.T) {
 	}
 }
 
-// What waits of all partitions goes out in one write: a table gets one statement.
+// Waiting changes of all partitions go out in one write: a table gets one statement.
 func TestABatchIsOfAllPartitions(t *testing.T) {
 	const partitions = 8
 	m := newFlood(t, 2, partitions, 0, sinks.Traits{Kind: sinks.State, MaxBatch: 1000, Guarded: true})
@@ -204,7 +204,7 @@ func TestABatchIsOfAllPartitions(t *testing.T) {
 	}
 }
 
-// inUse is what is on the heap and in use.
+// inUse is the number of live bytes on the heap.
 func inUse() int64 {
 	runtime.GC()
 	var m runtime.MemStats
@@ -212,8 +212,8 @@ func inUse() int64 {
 	return int64(m.HeapAlloc)
 }
 
-// I7: of what a service had waiting when it fell behind, nothing stays in memory: the
-// catch-up reader brings it again.
+// I7: the dropped slices of a lagging service leave memory; the catch-up reader reads them
+// again.
 func TestI7WhatFallsBehindIsReleased(t *testing.T) {
 	const memory = 16 << 20
 	m := newFlood(t, 2, 1, memory, sinks.Traits{Kind: sinks.Log, MaxBatch: 8, Guarded: true})
@@ -228,8 +228,8 @@ func TestI7WhatFallsBehindIsReleased(t *testing.T) {
 	require.Less(t, inUse()-before, int64(memory/4))
 }
 
-// I7: what waits for one slow service does not keep the changes of all others in memory
-// that stood in the same frames.
+// I7: the slices of one slow service do not keep whole frames, with the changes of all others,
+// in memory.
 func TestI7WhatWaitsIsApartFromItsFrame(t *testing.T) {
 	const services, memory = 100, 1 << 20
 	m := newFlood(t, services, 1, memory, sinks.Traits{Kind: sinks.Log, MaxBatch: 1, Guarded: true})

@@ -16,8 +16,8 @@ import (
 	"github.com/seed-86dfc502/weir/transport"
 )
 
-// What is missing before a frame may be committed and not published yet: then it is
-// taken from the outbox, and nothing is asked for.
+// The missing predecessor of a frame may be committed and unpublished: it is delivered from the
+// outbox, and no change is decided again.
 func TestWhatIsNotPublishedYetIsTakenFromTheOutbox(t *testing.T) {
 	w := newWorld(t, service)
 	w.publish(of(service, "a", 0))
@@ -42,59 +42,13 @@ func (w *world) owe(records ...transport.Received) {
 	require.NoError(w.t, err)
 }
 
-// decideInParts decides changes at one position, and returns the frames that it is cut into.
-func (w *world) decideInParts(changes ...change.Change) (first, last change.Frame) {
-	first = change.Frame{From: at(w.next), Prev: w.prev, Revision: 1}
-	w.decide(changes...)
-	first.To = w.prev
-	last = first
-	last.Part, last.Last = 1, true
-	return first, last
-}
-
-// A frame of an owner of before may stand in the middle of a position that was cut:
-// the owner of today publishes the rest of it, and that frame again. Nothing is gone.
-func TestAFrameInsideAPositionThatWasCut(t *testing.T) {
-	for name, rest := range map[string]func(w *world, parts []transport.Received, next transport.Received){
-		"all of it is in the outbox": func(w *world, parts []transport.Received, next transport.Received) {
-			w.owe(append(parts, next)...)
-			w.log.append(next)
-		},
-		"the rest of it is in the outbox": func(w *world, parts []transport.Received, next transport.Received) {
-			w.owe(parts[1], next)
-			w.log.append(parts[0])
-			w.log.append(next)
-		},
-		"the rest of it stands behind": func(w *world, parts []transport.Received, next transport.Received) {
-			for _, r := range []transport.Received{parts[0], next, parts[1], next} {
-				w.log.append(r)
-			}
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			const other = "one/b@file"
-			w := newWorld(t, service, other)
-			changes := []change.Change{of(service, "a", 0), of(other, "a", 0)}
-			first, last := w.decideInParts(changes...)
-			parts := []transport.Received{w.encodePart(first, changes[0]), w.encodePart(last, changes[1])}
-			rest(w, parts, w.decide(of(service, "b", 1), of(other, "b", 1)))
-			p := w.start(map[string]sinks.Traits{service: logOf(10), other: logOf(10)})
-			p.delivered(service, other)
-			require.Empty(t, p.order())
-			for _, s := range p.sinks {
-				require.Equal(t, []string{"a:0", "b:1"}, s.has())
-			}
-		})
-	}
-}
-
-// putBack is a store whose second look is at one that was put back.
-type putBack struct {
+// restoredStore is a store whose second snapshot is that of a restored one.
+type restoredStore struct {
 	recording
 	looks *atomic.Int32
 }
 
-func (s putBack) HistorySnapshot(ctx context.Context) (store.HistorySnapshot, error) {
+func (s restoredStore) HistorySnapshot(ctx context.Context) (store.HistorySnapshot, error) {
 	look, err := s.recording.HistorySnapshot(ctx)
 	if s.looks.Add(1) == 2 {
 		look.Marks = nil
@@ -102,15 +56,15 @@ func (s putBack) HistorySnapshot(ctx context.Context) (store.HistorySnapshot, er
 	return look, err
 }
 
-// Decisions that the store does not know any more are not lost: they are made again. What a
-// restored store shows is compared once more before anything is reported.
-func TestWhatIsMissingInAStoreThatWasPutBack(t *testing.T) {
+// A restored store decides missing changes again, so they are not lost: the search compares
+// with a second snapshot before it reports anything.
+func TestARestoredStoreLosesNoChanges(t *testing.T) {
 	w := newWorld(t, service)
 	w.publish(of(service, "a", 0))
 	w.publish(of(service, "b", 1))
 	w.log.cut(1)
 	var looks atomic.Int32
-	p := w.start(map[string]sinks.Traits{service: state}, func(o *deliver.Options) { o.Store = putBack{recording{w.store, w}, &looks} })
+	p := w.start(map[string]sinks.Traits{service: state}, func(o *deliver.Options) { o.Store = restoredStore{recording{w.store, w}, &looks} })
 	require.Eventually(t, func() bool { return looks.Load() > 1 }, patience, time.Millisecond)
 	p.publish(of(service, "c", 2))
 	require.Eventually(t, func() bool { return len(p.order()) > 1 }, patience, time.Millisecond)
@@ -134,8 +88,8 @@ func (f forgetful) SwapProgress(ctx context.Context, revision int64, swaps []sto
 	return done, err
 }
 
-// A save whose answer is lost is looked for in the store: what is there was this
-// process's, and it goes on.
+// A save without an answer is resolved by the token in the store: the process resumes with its
+// own row.
 func TestASaveWhoseAnswerIsLost(t *testing.T) {
 	w := newWorld(t, service)
 	var answered atomic.Bool
@@ -156,8 +110,8 @@ func TestASaveWhoseAnswerIsLost(t *testing.T) {
 	require.NoError(t, p.stop())
 }
 
-// A frame with other borders, of a store that was put back and decided again, is
-// taken from the position on.
+// Of a frame with other borders, from a restored store, only the part above the position is
+// delivered.
 func TestAFrameThatOverlapsIsTakenInPart(t *testing.T) {
 	p, s := only(t, logOf(10))
 	changes, names := many(0, 3)
@@ -176,7 +130,7 @@ func (blind) AllProgress(context.Context) ([]store.Progress, error) {
 	return nil, errors.New("no answer")
 }
 
-// Whoever cannot save what it did, since the row is another's, has lost the partition.
+// A process whose swap meets a foreign row has lost the partition.
 func TestASwapThatFailsEndsTheOwner(t *testing.T) {
 	w := newWorld(t, service)
 	p := w.start(map[string]sinks.Traits{service: logOf(10)}, func(o *deliver.Options) { o.Store = blind{recording{w.store, w}} })
@@ -191,26 +145,4 @@ func TestASwapThatFailsEndsTheOwner(t *testing.T) {
 		require.FailNow(t, "it goes on")
 	}
 	require.ErrorIs(t, p.stop(), deliver.ErrLost)
-}
-
-// What is in one part of a position that was cut is written once, whoever published
-// the part again, and whether the service has to go back meanwhile.
-func TestAPartThatComesAgainIsWrittenOnce(t *testing.T) {
-	w := newWorld(t, service)
-	a := of(service, "a", 0)
-	first, last := w.decideInParts(a)
-	part := w.encodePart(first, a)
-	w.log.append(part)
-	p := w.start(map[string]sinks.Traits{service: logOf(10)})
-	require.Eventually(t, func() bool { return p.position(service).Version == first.To }, patience, time.Millisecond, "it waits for parts without changes for it")
-	w.log.append(part)
-	w.log.append(w.encodePart(last))
-	p.publish(of(service, "b", 1))
-	p.delivered()
-	require.NoError(t, p.stop())
-	next := w.start(map[string]sinks.Traits{service: logOf(10)})
-	next.publish(of(service, "c", 2))
-	next.delivered()
-	require.Equal(t, []string{"a:0", "b:1"}, p.sinks[service].has())
-	require.Equal(t, []string{"c:2"}, next.sinks[service].has())
 }

@@ -15,8 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// answering is a sink whose target answers each change: the error of what was
-// written, and the answer that goes with it.
+// answering is a sink whose target answers each change, beside the error of the write.
 type answering struct {
 	*sink
 	answers func(c change.Change) sinks.Answer
@@ -56,9 +55,8 @@ func historyIn(s func(o *deliver.Options) deliver.Attempts) func(*deliver.Option
 	}
 }
 
-// What each attempt came to is kept, with what the target answered: what failed, what
-// was refused, what was given up, and what was taken then. What was not attempted is
-// no attempt.
+// The history keeps each attempt with the answer of the target: failed, refused, given up,
+// delivered. A change that was not attempted has none.
 func TestAttemptsAreKeptWithTheirAnswers(t *testing.T) {
 	w := newWorld(t, service)
 	said := map[string][]int{"a": {500, 200}, "b": {422}, "c": {500}, "d": {401, 0, 200}}
@@ -116,8 +114,8 @@ func (f *failingHistory) AddAttempts(ctx context.Context, attempts []store.Attem
 	return f.Attempts.AddAttempts(ctx, attempts)
 }
 
-// A history that cannot be written holds up no delivery. What it may not have written
-// is offered again; what nobody knows about, or what is left at the end, is counted.
+// A history that cannot be written holds up no delivery. A failed group is written again;
+// attempts of unknown outcome, and those left at the end, count as lost.
 func TestHistoryThatFailsHoldsUpNothing(t *testing.T) {
 	for name, c := range map[string]struct {
 		class       store.Class
@@ -151,7 +149,7 @@ func TestHistoryThatFailsHoldsUpNothing(t *testing.T) {
 	}
 }
 
-// Without a history nobody asks for receipts.
+// Without a history no receipts are requested.
 func TestNoHistoryAsksForNoReceipts(t *testing.T) {
 	w := newWorld(t, service)
 	p := w.start(map[string]sinks.Traits{service: logOf(1)}, func(o *deliver.Options) {

@@ -24,9 +24,7 @@ func like(c change.Change, offset int64) change.Change {
 	return c
 }
 
-// I9: one letter stands for what a state sink does not take, however often it
-// dies, and is open again after an operator was done with it. Another content, and
-// another entity, is another letter. A log sink is owed each change.
+// I9: one dead letter stays per refused content of a state sink, however often it is offered.
 func TestI9OneLetterForAContent(t *testing.T) {
 	for name, traits := range map[string]sinks.Traits{"state": state, "log": logOf(100)} {
 		t.Run(name, func(t *testing.T) {
@@ -76,9 +74,8 @@ func later(name string, wait time.Duration) func(*deliver.Options) {
 	}
 }
 
-// I9: what was given up is offered again by a request of the owner, with its
-// letter; once, until it dies again. What the target refused is not, nor what
-// belongs to a service without retry.redrive_after.
+// I9: the owner requests a given-up change again with its letter, once until the next failure.
+// Refused changes, and letters of other partitions, are not offered.
 func TestI9WhatWasGivenUpIsOfferedAgain(t *testing.T) {
 	const off, other = "acme/all@off", "acme/all@other"
 	w := newWorld(t, service, off, other)
@@ -114,7 +111,8 @@ func TestI9WhatWasGivenUpIsOfferedAgain(t *testing.T) {
 	require.Zero(t, p.metric("weir_delivery_offered_again_total", off)+p.metric("weir_delivery_offered_again_total", other))
 }
 
-// The shortest retry.redrive_after says how often is looked, whoever else has a longer one.
+// The shortest retry.redrive_after of all services sets the period of the search for due
+// letters.
 func TestI9TheShortestLaterCounts(t *testing.T) {
 	w := newWorld(t, service, other)
 	p := w.start(map[string]sinks.Traits{service: state, other: state}, later(service, time.Millisecond), later(other, 24*time.Hour))
@@ -173,7 +171,7 @@ func TestI9ALetterThatIsTooLargeHoldsUpNoOther(t *testing.T) {
 }
 
 // I13: a change that fails by itself is parked with its entity: the position passes it, the
-// next attempt is saved before it is made, and another process goes on with both.
+// next attempt is saved before it is made, and another process resumes both.
 func TestARetryIsClaimedBeforeItIsMade(t *testing.T) {
 	w := newWorld(t, service)
 	p := w.start(map[string]sinks.Traits{service: state}, func(o *deliver.Options) { o.Services[0].Retry.Attempts = 1000 })

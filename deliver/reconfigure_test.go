@@ -76,9 +76,9 @@ func TestReconfigureConcernsTheServicesItNames(t *testing.T) {
 	require.True(t, kept.closed)
 }
 
-// I9: what is retried when its service is removed, by a reload or before a start, becomes an
-// ordinary dead letter. A service that returns gets it, though its content equals the
-// state: it was never refused.
+// I9: a retrying change of a service that is removed, by a reload or before a start, becomes an
+// ordinary dead letter. A returning service gets it, though its content equals the state: it
+// was never refused.
 func TestI9RetryingChangesOfARemovedServiceBecomeLetters(t *testing.T) {
 	for name, restart := range map[string]bool{"by a reload": false, "before a start": true} {
 		t.Run(name, func(t *testing.T) {

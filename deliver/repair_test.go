@@ -50,8 +50,8 @@ func (w *world) loses() {
 	w.log.cut(1)
 }
 
-// A repair holds up nothing: whatever is published is delivered while its walk is held, the
-// position passes the lost changes together with the need, and the stage is not idle.
+// A repair holds up nothing: frames are delivered while its walk is held, the position passes
+// the lost changes together with the need, and the stage is not idle.
 func TestARepairHoldsUpNoDelivery(t *testing.T) {
 	w := newWorld(t, service, other)
 	w.loses()

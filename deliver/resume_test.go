@@ -23,8 +23,7 @@ type target struct {
 	last map[int32]change.Version
 }
 
-// resumer is a sink that leaves out what stands in its target behind a mark: how much
-// was there.
+// resumer is a sink that skips the contents of its target behind a bookmark: their count.
 type resumer struct {
 	*target
 	mark   func() (string, change.Version) // nil: how much is there
@@ -94,7 +93,7 @@ func with(s sinks.Sink) func(*deliver.Options) {
 	return func(o *deliver.Options) { o.Services[0].Sink = s }
 }
 
-// mark is what the store has of the service.
+// mark is the stored bookmark of the service.
 func (w *world) mark() string {
 	rows, err := w.store.AllProgress(context.Background())
 	require.NoError(w.t, err)
@@ -108,8 +107,8 @@ func (w *world) mark() string {
 	return ""
 }
 
-// The mark is saved before anything is written, and stays while what was written is
-// not known to be done; a successor finds by it what its predecessor wrote.
+// The first bookmark is saved before the first write, and stays until that write is known to be
+// done; a successor finds the writes of its predecessor by it.
 func TestASuccessorFindsWhatWasWritten(t *testing.T) {
 	w := newWorld(t, service)
 	all := &target{last: map[int32]change.Version{}}
@@ -140,7 +139,7 @@ func TestASuccessorFindsWhatWasWritten(t *testing.T) {
 	require.NoError(t, p.stop())
 }
 
-// A mark that is ahead of the position would hide what was written above that.
+// A bookmark ahead of the position would hide the writes above it.
 func TestAMarkIsNotAheadOfItsPosition(t *testing.T) {
 	w := newWorld(t, service)
 	s := &resumer{target: &target{last: map[int32]change.Version{}}}
@@ -162,8 +161,8 @@ func TestAMarkIsNotAheadOfItsPosition(t *testing.T) {
 	require.NoError(t, p.stop())
 }
 
-// What a sink cannot write because somebody else has the partition is not tried for
-// ever once that is known.
+// A write that fails because another process owns the partition is not repeated after the
+// revocation.
 func TestAWriteEndsWithItsPartition(t *testing.T) {
 	p, s := only(t, logOf(10))
 	tried := make(chan struct{}, 1)

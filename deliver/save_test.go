@@ -81,8 +81,7 @@ func (s taken) AllProgress(context.Context) ([]store.Progress, error) {
 	return []store.Progress{{Partition: 0, Token: store.Token{1}}}, nil
 }
 
-// The mistake that this catches: a partition that came while the rows were read was
-// compared with what they had been before, taken for another's, and the stage began anew.
+// A partition that is assigned during the read of the rows is not compared with them.
 func TestAPartitionThatComesWhileTokensAreReadIsKept(t *testing.T) {
 	var s *Stage
 	s = New(Options{

@@ -86,8 +86,8 @@ func (s *silent) start(limit context.Context, t *testing.T, grace time.Duration)
 	return p
 }
 
-// Whatever does not answer: when the time for a shutdown is over it is abandoned,
-// the change comes again, and it is nobody's dead letter.
+// The end of the time for a shutdown abandons any call without an answer: the change is
+// delivered again and is no dead letter.
 func TestLimitEndsWhatAShutdownLetsFinish(t *testing.T) {
 	for _, call := range []string{"rows", "open", "write", "swap"} {
 		t.Run(call, func(t *testing.T) {

@@ -103,7 +103,7 @@ func TestNoContextWithoutATracer(t *testing.T) {
 	require.Nil(t, passed)
 }
 
-// What was confirmed of a frame is no failure when the rest of it fails.
+// Confirmed changes of a frame are no failures when the rest of it fails.
 func TestSpansOfAFrameThatIsDeliveredInPart(t *testing.T) {
 	r := otlptest.New(t)
 	tracer, err := tracing.New(tracing.Options{

@@ -28,7 +28,7 @@ func NewFlow(memory int64) *Flow {
 	return &Flow{Memory: memory, parts: map[int32]*Partition{}, frames: map[*change.Frame]int{}}
 }
 
-// Signal tells the caller what a call changed.
+// Signal is a change that a call made.
 type Signal struct {
 	Kind      SignalKind
 	Partition *Partition

@@ -146,8 +146,8 @@ func (w *flowWorld) publish() {
 	}
 }
 
-// restore takes decisions and progress back: what was decided since is decided again, perhaps with
-// other borders. The row is one that was saved before.
+// restore takes decisions and progress back to a saved row: later positions are decided again,
+// perhaps with other borders.
 func (w *flowWorld) restore(lastTo int64, row store.Progress) {
 	w.watermark, w.lastTo, w.outbox, w.row = lastTo, lastTo, nil, row
 	w.begin()
@@ -238,7 +238,7 @@ func (w *flowWorld) search(at LogCursor, f *Frame) {
 	w.p.Searched(at, f, found)
 }
 
-// sink delivers some of what a service has in hand.
+// sink delivers some of the changes in hand.
 func (w *flowWorld) sink(t require.TestingT, s int, all bool) {
 	q := w.queues[s]
 	w.hand[s] = append(w.hand[s], q.Take(4-len(w.hand[s]), w.now)...)

@@ -144,7 +144,7 @@ func (p *Partition) moved() {
 	p.flow.signal(Signal{Kind: Save})
 }
 
-// Reply is what a frame needs.
+// Reply is the next step for a frame.
 type Reply int
 
 // The replies.

@@ -166,3 +166,29 @@ func TestALogSinkGetsAnOlderChangeOfAnotherPartition(t *testing.T) {
 		require.Equal(t, want, got)
 	}
 }
+
+// The budget is used up: bytes in hand at a failing sink do not count, since they wait for its
+// recovery; a slow service that holds most of it becomes lagging once another is idle.
+func TestTheBudgetIsFreed(t *testing.T) {
+	at := place(0, 0)
+	for failing, waits := range map[bool][]Reply{true: {Done}, false: {Full, Done}} {
+		f, p, queues := flowOf(at, at)
+		f.Memory = costOf(frame(0, 0, 1, 0).Frame, &frame(0, 0, 1, 0).Slices[0]) + 1
+		require.Equal(t, Done, p.Tail(frame(0, 0, 1, 0), now))
+		queues[0].Take(10, now)
+		f.SetFailing(queues[0], failing)
+		if !failing { // it is slow, and its next change waits
+			f.Memory *= 2
+			require.Equal(t, Done, p.Tail(frame(1, 1, 2, 0), now))
+		}
+		offset := p.tail.Next
+		for n, reply := range waits {
+			require.Equal(t, reply, p.Tail(frame(offset, offset, offset+1, 1), now.Add(time.Duration(n)*time.Second)), "slow: %v", !failing)
+		}
+		lags := map[*Queue]int{}
+		if !failing {
+			lags[queues[0]] = 1
+		}
+		require.Equal(t, lags, f.Lags())
+	}
+}

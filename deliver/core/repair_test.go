@@ -86,8 +86,8 @@ func TestARepairVisitsEveryEntityOnce(t *testing.T) {
 	})
 }
 
-// Lost ranges are exact as long as they are few, and bounded beyond; what is known to be
-// lost begins no new search.
+// A few lost ranges are exact; of many the closest are merged. An unreadable need counts as
+// everything lost.
 func TestWhatIsLostIsKeptInRanges(t *testing.T) {
 	var r Repair
 	r.Lose(10, 20)

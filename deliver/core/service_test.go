@@ -62,7 +62,7 @@ func (w *world) publish(entity string) {
 	}
 }
 
-// effects applies what the core asked for; a crash comes between two calls of it.
+// effects applies the effects of the core; a crash comes between two calls of it.
 func (w *world) effects() {
 	for _, e := range w.s.Effects() {
 		delete(w.open, e.Item.Position)
@@ -221,8 +221,8 @@ func config(log bool, batch int) core.Config {
 	return core.Config{Log: log, Attempts: 5, MinBackoff: 200 * time.Millisecond, MaxBackoff: 30 * time.Second, MaxBatch: batch}
 }
 
-// I13: one entity of a hundred fails for ever, whatever the failure: the others are
-// delivered within a second, and the bad one is a dead letter after retry.attempts, also
+// I13: one entity of a hundred fails at each attempt, with every class of failure: the others
+// are delivered within a second, and the bad one is a dead letter after retry.attempts, also
 // when it is updated all the time.
 func TestI13OneEntityFailsForever(t *testing.T) {
 	for kind, e := range failureOf {

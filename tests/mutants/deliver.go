@@ -295,7 +295,7 @@ var deliverMutants = []mutant{
 	{
 		rule: "bytes in hand at a failing sink do not use up the budget", in: "deliver/core", fn: "Flow.awaitCapacity",
 		find: "if f.held <= blocked ||", put: "if f.held == 0*blocked ||",
-		test: "./deliver TestASuspendedServiceDoesNotHoldUpALargeChange",
+		test: "TestTheBudgetIsFreed",
 	},
 	{
 		rule: "a log sink is owed older versions, too", in: "deliver/core", fn: "Service.Add",
