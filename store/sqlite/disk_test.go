@@ -13,7 +13,6 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/seed-86dfc502/weir/store"
@@ -332,7 +331,7 @@ func TestMisplacedAndZeroedPages(t *testing.T) {
 // plain opens a file without the layer, as another program does.
 func plain(t *testing.T, path string) *sql.DB {
 	t.Helper()
-	db, err := sql.Open("sqlite", "file:"+(&url.URL{Path: path}).EscapedPath())
+	db, err := sql.Open("sqlite3", "file:"+(&url.URL{Path: path}).EscapedPath())
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, db.Close()) })
 	return db
@@ -402,21 +401,4 @@ func TestFilesOfOtherPrograms(t *testing.T) {
 	got, err = reopened(t, path)
 	require.NoError(t, err)
 	require.NotEqual(t, want, got, "what was changed")
-}
-
-// Processes, and tests, open several databases at the same time.
-func TestDisksBegunAndReleasedAtOnce(t *testing.T) {
-	var all sync.WaitGroup
-	for range 8 {
-		all.Go(func() {
-			for range 50 {
-				d, err := disk.New(nil)
-				if !assert.NoError(t, err) {
-					return
-				}
-				d.Release()
-			}
-		})
-	}
-	all.Wait()
 }

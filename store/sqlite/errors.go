@@ -7,8 +7,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
-	"modernc.org/sqlite"
-	sqlite3 "modernc.org/sqlite/lib"
+	"github.com/ncruces/go-sqlite3"
 
 	"github.com/seed-86dfc502/weir/store"
 )
@@ -17,18 +16,9 @@ import (
 var ErrFull = errors.New("the disk is full")
 
 // primary returns the primary result code of err (sqlite.org/rescode.html).
-func primary(err error) (code int, ok bool) {
-	code = extended(err)
-	return code & 0xff, code != 0
-}
-
-// extended returns the extended result code of err; 0: it has none.
-func extended(err error) int {
-	var e *sqlite.Error
-	if !errors.As(err, &e) {
-		return 0
-	}
-	return e.Code()
+func primary(err error) (code sqlite3.ErrorCode, ok bool) {
+	ok = errors.As(err, &code)
+	return code, ok
 }
 
 // classify sorts an error that left nothing written. A code that is not listed is
@@ -42,18 +32,18 @@ func classify(err error) error {
 		return err // context: Retry; or sorted already
 	}
 	switch code {
-	case sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB:
+	case sqlite3.CORRUPT, sqlite3.NOTADB:
 		return store.WithClass(fmt.Errorf("%w: %w", ErrDamaged, err), store.Fatal)
-	case sqlite3.SQLITE_IOERR:
-		if extended(err) == sqlite3.SQLITE_IOERR_DATA {
+	case sqlite3.IOERR:
+		if errors.Is(err, sqlite3.IOERR_DATA) {
 			return store.WithClass(fmt.Errorf("%w: %w", ErrDamaged, err), store.Fatal)
 		}
-	case sqlite3.SQLITE_FULL:
+	case sqlite3.FULL:
 		return store.WithClass(fmt.Errorf("%w, nothing was written: %w", ErrFull, err), store.Retry)
-	case sqlite3.SQLITE_CONSTRAINT, sqlite3.SQLITE_TOOBIG, sqlite3.SQLITE_MISMATCH:
+	case sqlite3.CONSTRAINT, sqlite3.TOOBIG, sqlite3.MISMATCH:
 		return store.WithClass(err, store.Poison)
-	case sqlite3.SQLITE_ERROR, // no such table, syntax
-		sqlite3.SQLITE_PERM, sqlite3.SQLITE_READONLY, sqlite3.SQLITE_AUTH, sqlite3.SQLITE_MISUSE:
+	case sqlite3.ERROR, // no such table, syntax
+		sqlite3.PERM, sqlite3.READONLY, sqlite3.AUTH, sqlite3.MISUSE:
 		return store.WithClass(err, store.Fatal)
 	}
 	return store.WithClass(err, store.Retry)
@@ -62,7 +52,7 @@ func classify(err error) error {
 // failedCommit sorts an error of COMMIT: after a failed write or sync, pages
 // of it may yet be found when the file is opened again.
 func failedCommit(operation string, err error) error {
-	if code, ok := primary(err); ok && code != sqlite3.SQLITE_IOERR {
+	if code, ok := primary(err); ok && code != sqlite3.IOERR {
 		return failed(operation, err)
 	}
 	return store.WithClass(fmt.Errorf("sqlite: %s: commit: %w", operation, err), store.Unknown)

@@ -11,7 +11,7 @@ import (
 	"sync"
 	"time"
 
-	_ "modernc.org/sqlite" // the driver
+	_ "github.com/ncruces/go-sqlite3/driver"
 
 	"github.com/seed-86dfc502/weir/internal/durable"
 	"github.com/seed-86dfc502/weir/store"
@@ -77,23 +77,20 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 	if err := errors.Join(disk.Make(o.Path), durable.Reread(o.Path+"-wal")); err != nil {
 		return nil, failed("open", err)
 	}
-	layer, err := disk.New(o.faults)
-	if err != nil {
-		return nil, failed("open", err)
-	}
+	layer := disk.New(o.faults)
 	settings := url.Values{"_pragma": {
 		fmt.Sprintf("busy_timeout(%d)", busyMilliseconds), // first: the next ones may have to wait
 		"journal_mode(WAL)",
 		"synchronous(FULL)",
 		"fullfsync(1)", // where fsync alone does not reach the disk
 	}, "vfs": {layer.Name()}}
-	writer, err := sql.Open("sqlite", locate(o.Path, settings)+writing)
+	writer, err := sql.Open("sqlite3", locate(o.Path, settings)+writing)
 	if err != nil {
 		layer.Release()
 		return nil, failed("open", err)
 	}
 	writer.SetMaxOpenConns(2)
-	readers, err := sql.Open("sqlite", locate(o.Path, settings)+"&_pragma=query_only(1)")
+	readers, err := sql.Open("sqlite3", locate(o.Path, settings)+"&_pragma=query_only(1)")
 	if err != nil {
 		layer.Release()
 		return nil, failed("open", errors.Join(err, writer.Close()))
@@ -140,12 +137,9 @@ func openReadOnly(ctx context.Context, path string) (*Store, error) {
 		// the file -shm.
 		settings.Set("immutable", "1")
 	}
-	layer, err := disk.New(nil)
-	if err != nil {
-		return nil, failed("open", err)
-	}
+	layer := disk.New(nil)
 	settings.Set("vfs", layer.Name())
-	readers, err := sql.Open("sqlite", locate(path, settings))
+	readers, err := sql.Open("sqlite3", locate(path, settings))
 	if err != nil {
 		layer.Release()
 		return nil, failed("open", err)

@@ -148,7 +148,10 @@ func TestCountingAndPruningUseTheIndex(t *testing.T) {
 		"retrying_of": "dead_letters_retrying", "tombstones": "entities_deleted", "old_open_letters": "dead_letters_last",
 	} {
 		statement := shared.Statements()[name].SQLite
-		args := make([]any, strings.Count(statement, "?"))
+		args := make([]any, 0, 9)
+		for n := 1; strings.Contains(statement, fmt.Sprint("?", n)); n++ {
+			args = append(args, nil)
+		}
 		rows, err := s.readers.QueryContext(t.Context(), "EXPLAIN QUERY PLAN "+statement, args...)
 		var plan []string
 		require.NoError(t, collect(rows, err, func() error {

@@ -9,7 +9,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	sqlite3 "modernc.org/sqlite/lib"
+	"github.com/ncruces/go-sqlite3"
 
 	"github.com/seed-86dfc502/weir/store"
 )
@@ -292,7 +292,7 @@ func (s *Store) retryBusy(ctx context.Context, f func() error) error {
 		if ctx.Err() != nil && err != nil {
 			return fmt.Errorf("%w: %w", ctx.Err(), err)
 		}
-		if code, ok := primary(err); !ok || code != sqlite3.SQLITE_BUSY || time.Since(start) > s.patience {
+		if code, ok := primary(err); !ok || code != sqlite3.BUSY || time.Since(start) > s.patience {
 			return err
 		}
 	}

@@ -21,13 +21,13 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	_ "github.com/ncruces/go-sqlite3/driver"
 	"github.com/seed-86dfc502/weir/tests/harness"
 	"github.com/seed-86dfc502/weir/tests/oracle"
 	"github.com/seed-86dfc502/weir/tests/servers"
 	"github.com/stretchr/testify/require"
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kgo"
-	_ "modernc.org/sqlite"
 )
 
 // patience bounds every run of the pipeline.
@@ -255,7 +255,7 @@ func (w *world) inbox() []*kgo.Record {
 // query runs a query on the state's database.
 func (w *world) query(statement string, each func(scan func(into ...any) error) error) error {
 	if w.on == onSQLite {
-		db, err := sql.Open("sqlite", "file:"+(&url.URL{Path: w.path("data/state.db")}).EscapedPath()+"?mode=ro")
+		db, err := sql.Open("sqlite3", "file:"+(&url.URL{Path: w.path("data/state.db")}).EscapedPath()+"?mode=ro")
 		if err != nil {
 			return err
 		}

@@ -20,7 +20,7 @@ import (
 	"strings"
 	"time"
 
-	_ "modernc.org/sqlite"
+	_ "github.com/ncruces/go-sqlite3/driver"
 )
 
 const tolerance = 5 * time.Minute // that the sender's clock may be off
@@ -106,7 +106,7 @@ func main() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	db, err := sql.Open("sqlite", cmp.Or(os.Getenv("DATABASE"), "bananas.db")+"?_pragma=busy_timeout(30000)&_pragma=synchronous(full)")
+	db, err := sql.Open("sqlite3", cmp.Or(os.Getenv("DATABASE"), "bananas.db")+"?_pragma=busy_timeout(30000)&_pragma=synchronous(full)")
 	if err != nil {
 		log.Fatal(err)
 	}

@@ -5,13 +5,12 @@ import (
 	"fmt"
 	"hash/crc32"
 	"slices"
-
-	"modernc.org/libc"
-	sqlite3 "modernc.org/sqlite/lib"
 )
 
-// Reserved is how many bytes at the end of each page hold its checksum.
-const Reserved = 8
+// Reserved is how many bytes at the end of each page are for its checksum, which has the
+// first eight of them. The driver puts its own checksum in place of eight bytes; that has
+// neither the page's number nor a difference from zeros.
+const Reserved = 12
 
 const (
 	minPage = 512
@@ -22,7 +21,7 @@ const (
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// checksum is the last bytes of a page: a CRC-32C of its content and
+// checksum is in the reserved bytes of a page: a CRC-32C of its content and
 // number, and the inverse of it, so that zeroes are none.
 func checksum(page []byte, number int64) uint64 {
 	var n [8]byte
@@ -57,21 +56,21 @@ func (s *seal) learn(page []byte) {
 }
 
 // look reads the statement of the first page.
-func (f *file) look(tls *libc.TLS) *seal {
+func (f *file) look() *seal {
 	s := &f.seal
 	if s.known {
 		return s
 	}
-	head := f.small.bytes(tls, reservedAt+1)
-	if f.read(tls, head, 0) != sqlite3.SQLITE_OK {
-		return s // nothing is there yet
+	head := f.bytes(reservedAt+1, 0)
+	if head == nil {
+		return s // an empty file
 	}
 	size := int(binary.BigEndian.Uint16(head[sizeAt:]))
 	if size == 1 {
 		size = maxPage
 	}
 	if isPage(size, 0) {
-		if first := f.large.bytes(tls, size); f.read(tls, first, 0) == sqlite3.SQLITE_OK {
+		if first := f.bytes(size, 0); first != nil {
 			s.learn(first)
 		}
 	}
@@ -79,11 +78,11 @@ func (f *file) look(tls *libc.TLS) *seal {
 }
 
 // sealPage puts the checksum into a page that is about to be written.
-func (f *file) sealPage(tls *libc.TLS, b []byte, offset int64) {
+func (f *file) sealPage(b []byte, offset int64) {
 	if !isPage(len(b), offset) {
 		return
 	}
-	s := f.look(tls)
+	s := f.look()
 	sum := checksum(b, offset/int64(len(b))+1)
 	if offset == 0 {
 		// The first page gets its own when all others have theirs.
@@ -100,14 +99,14 @@ func (f *file) sealPage(tls *libc.TLS, b []byte, offset int64) {
 
 // verify returns an ErrDamaged for a page that differs from the written one; short: the
 // file ends before it.
-func (f *file) verify(tls *libc.TLS, b []byte, offset int64, short bool) error {
+func (f *file) verify(b []byte, offset int64, short bool) error {
 	if f.wal {
-		return f.verifyLog(tls, b, offset, short)
+		return f.verifyLog(b, offset, short)
 	}
 	if short || !isPage(len(b), offset) {
 		return nil // SQLite itself compares the size of the file with that in its first page
 	}
-	s := f.look(tls)
+	s := f.look()
 	if !s.known || !s.sealed || s.page != len(b) {
 		return nil
 	}

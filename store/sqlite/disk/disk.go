@@ -3,14 +3,14 @@ package disk
 import (
 	"errors"
 	"fmt"
-	"runtime"
-	"strconv"
+	"os"
 	"sync"
 	"sync/atomic"
-	"unsafe"
+	"syscall"
 
-	"modernc.org/libc"
-	sqlite3 "modernc.org/sqlite/lib"
+	"github.com/ncruces/go-sqlite3"
+	"github.com/ncruces/go-sqlite3/util/vfsutil"
+	"github.com/ncruces/go-sqlite3/vfs"
 )
 
 // Errors that end a Disk, see Err.
@@ -35,71 +35,48 @@ type Faults interface {
 	Delete(file string) error
 }
 
+// none are no faults.
+type none struct{}
+
+func (none) Read(string, int64, []byte) error               { return nil }
+func (none) Write(_ string, _ int64, b []byte) (int, error) { return len(b), nil }
+func (none) Truncate(string, int64) error                   { return nil }
+func (none) Sync(string) error                              { return nil }
+func (none) Delete(string) error                            { return nil }
+
 // Disk is a VFS of SQLite. A database is opened through it by its name, as
 // ?vfs=NAME. All methods may be called concurrently.
 type Disk struct {
-	faults Faults
+	vfs.VFS // of the system
+	faults  Faults
+	name    string
 
-	tls   *libc.TLS
-	pin   runtime.Pinner
-	base  uintptr // sqlite3_vfs of the system
-	vfs   uintptr // sqlite3_vfs of this one
-	cname uintptr
-	name  string
-
-	open     atomic.Int64 // files
 	unsealed atomic.Bool
 	sealing  atomic.Bool
 
 	mu     sync.Mutex
-	tables map[uintptr]uintptr // guarded by mu; methods of the system to those that stand for them
-	err    error               // guarded by mu
-	failed chan struct{}       // closed when err is set
+	err    error         // guarded by mu
+	failed chan struct{} // closed when err is set
 }
 
+var disks atomic.Int64
+
 // New makes a Disk; faults may be nil. Release ends it.
-func New(faults Faults) (*Disk, error) {
-	d := &Disk{faults: faults, tls: libc.NewTLS(), tables: map[uintptr]uintptr{}, failed: make(chan struct{})}
-	d.base = sqlite3.Xsqlite3_vfs_find(d.tls, 0)
-	if d.base == 0 {
-		d.tls.Close()
-		return nil, errors.New("SQLite has no VFS for this system")
+func New(faults Faults) *Disk {
+	if faults == nil {
+		faults = none{}
 	}
-	d.vfs = libc.Xmalloc(d.tls, libc.Tsize_t(unsafe.Sizeof(sqlite3.Tsqlite3_vfs{})))
-	d.name = "weir-" + strconv.FormatUint(uint64(d.vfs), 16)
-	var err error
-	if d.cname, err = libc.CString(d.name); err != nil || d.vfs == 0 {
-		d.free()
-		return nil, fmt.Errorf("no memory for a VFS: %w", err)
-	}
-	d.pin.Pin(d)
-	vfs := (*sqlite3.Tsqlite3_vfs)(at(d.vfs))
-	// SQLite links its VFS to others under this mutex, perhaps at this moment.
-	list := sqlite3.Xsqlite3_mutex_alloc(d.tls, sqlite3.SQLITE_MUTEX_STATIC_MAIN)
-	sqlite3.Xsqlite3_mutex_enter(d.tls, list)
-	*vfs = *(*sqlite3.Tsqlite3_vfs)(at(d.base))
-	sqlite3.Xsqlite3_mutex_leave(d.tls, list)
-	vfs.FpNext = 0
-	vfs.FzName = d.cname
-	vfs.FszOsFile += int32(unsafe.Sizeof(uintptr(0)))
-	*(**Disk)(unsafe.Pointer(&vfs.FpAppData)) = d
-	set(&vfs.FxOpen, openFile)
-	set(&vfs.FxDelete, deleteFile)
-	// The others of the system look at nothing of the VFS that they are given, but
-	// for the unused one that returns the last error.
-	if rc := sqlite3.Xsqlite3_vfs_register(d.tls, d.vfs, 0); rc != sqlite3.SQLITE_OK {
-		d.pin.Unpin()
-		d.free()
-		return nil, fmt.Errorf("register a VFS: %d", rc)
-	}
-	return d, nil
+	d := &Disk{VFS: vfs.Find(""), faults: faults, failed: make(chan struct{})}
+	d.name = fmt.Sprint("weir-", disks.Add(1))
+	vfs.Register(d.name, d)
+	return d
 }
 
 // Name is that of the VFS.
 func (d *Disk) Name() string { return d.name }
 
-// Err returns what ended all writing, an ErrDamaged or ErrSync with file and place;
-// nil as long as nothing was found.
+// Err returns the reason for the end of all writing, an ErrDamaged or ErrSync with file and
+// place; nil as long as nothing was found.
 func (d *Disk) Err() error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -107,7 +84,7 @@ func (d *Disk) Err() error {
 }
 
 // Unsealed reports whether a file was opened that another program rewrote. Pages
-// written to it has checksums; once that was all of it, by VACUUM and a checkpoint,
+// written to it have checksums; once that was all of it, by VACUUM and a checkpoint,
 // call Seal.
 func (d *Disk) Unsealed() bool { return d.unsealed.Load() }
 
@@ -127,110 +104,62 @@ func (d *Disk) Fail(err error) {
 	}
 }
 
-// Release ends the VFS. Files that are still open keep its memory.
-func (d *Disk) Release() {
-	sqlite3.Xsqlite3_vfs_unregister(d.tls, d.vfs)
-	if d.open.Load() > 0 {
-		return
-	}
-	d.mu.Lock()
-	for _, table := range d.tables {
-		libc.Xfree(d.tls, table)
-	}
-	d.tables = nil
-	d.mu.Unlock()
-	d.pin.Unpin()
-	d.free()
-}
+// Release ends the VFS.
+func (d *Disk) Release() { vfs.Unregister(d.name) }
 
-func (d *Disk) free() {
-	if d.cname != 0 {
-		libc.Xfree(d.tls, d.cname)
-	}
-	if d.vfs != 0 {
-		libc.Xfree(d.tls, d.vfs)
-	}
-	d.tls.Close()
-}
-
-// at is the pointer of an address that SQLite has: its memory is none of Go's.
-func at(p uintptr) unsafe.Pointer { return *(*unsafe.Pointer)(unsafe.Pointer(&p)) }
-
-// set and function convert functions to the form of a function pointer of C
-// in the translated SQLite, and back.
-func set[F any](p *uintptr, f F) { *(*F)(unsafe.Pointer(p)) = f }
-
-func function[F any](p uintptr) F { return *(*F)(unsafe.Pointer(&p)) }
-
-// The functions of a VFS that this one has.
-type (
-	openFunc   = func(tls *libc.TLS, vfs, name, file uintptr, flags int32, outFlags uintptr) int32
-	deleteFunc = func(tls *libc.TLS, vfs, name uintptr, syncDir int32) int32
-)
-
-func diskOf(vfs uintptr) *Disk {
-	return *(**Disk)(unsafe.Pointer(&(*sqlite3.Tsqlite3_vfs)(at(vfs)).FpAppData))
-}
-
-func openFile(tls *libc.TLS, vfs, name, p uintptr, flags int32, outFlags uintptr) int32 {
-	d := diskOf(vfs)
-	base := (*sqlite3.Tsqlite3_vfs)(at(d.base))
-	rc := function[openFunc](base.FxOpen)(tls, d.base, name, p, flags, outFlags)
-	opened := (*sqlite3.Tsqlite3_file)(at(p))
+// OpenFilename implements vfs.VFSFilename.
+func (d *Disk) OpenFilename(name *vfs.Filename, flags vfs.OpenFlag) (vfs.File, vfs.OpenFlag, error) {
+	opened, out, err := vfsutil.WrapOpenFilename(d.VFS, name, flags)
 	// Journals and temporary files hold nothing that was acknowledged.
-	if rc != sqlite3.SQLITE_OK || opened.FpMethods == 0 || flags&(sqlite3.SQLITE_OPEN_MAIN_DB|sqlite3.SQLITE_OPEN_WAL) == 0 {
-		return rc
+	if err != nil || flags&(vfs.OPEN_MAIN_DB|vfs.OPEN_WAL) == 0 {
+		return opened, out, err
 	}
-	f := &file{
-		d: d, p: p, name: libc.GoString(name), wal: flags&sqlite3.SQLITE_OPEN_WAL != 0,
-		base: (*sqlite3.Tsqlite3_io_methods)(at(opened.FpMethods)),
-	}
-	f.pin.Pin(f)
-	*(**file)(at(p + uintptr(base.FszOsFile))) = f
-	opened.FpMethods = d.methods(opened.FpMethods, base.FszOsFile)
-	d.open.Add(1)
-	if !f.wal && f.look(tls).reserved && !f.seal.sealed {
-		d.unsealed.Store(true)
-	}
-	return rc
-}
-
-func deleteFile(tls *libc.TLS, vfs, name uintptr, syncDir int32) int32 {
-	d := diskOf(vfs)
-	if d.Err() != nil {
-		return sqlite3.SQLITE_IOERR_DELETE
-	}
-	if d.faults != nil {
-		if err := d.faults.Delete(libc.GoString(name)); err != nil {
-			return code(err, sqlite3.SQLITE_IOERR_DELETE)
+	if flags&vfs.OPEN_MAIN_DB != 0 && flags&vfs.OPEN_READWRITE != 0 {
+		if err := beside(name.String()); err != nil {
+			return nil, out, errors.Join(err, opened.Close())
 		}
 	}
-	return function[deleteFunc]((*sqlite3.Tsqlite3_vfs)(at(d.base)).FxDelete)(tls, d.base, name, syncDir)
-}
-
-// table is the target of the pointer in a file of SQLite: the methods, and the offset of
-// the *file behind the file of the system.
-type table struct {
-	methods sqlite3.Tsqlite3_io_methods
-	offset  uintptr
-}
-
-// methods returns the methods in place of those of the system.
-func (d *Disk) methods(base uintptr, offset int32) uintptr {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if t := d.tables[base]; t != 0 {
-		return t
+	f := &file{File: opened, d: d, name: name.String(), wal: flags&vfs.OPEN_WAL != 0}
+	if !f.wal && f.look().reserved && !f.seal.sealed {
+		d.unsealed.Store(true)
 	}
-	p := libc.Xmalloc(d.tls, libc.Tsize_t(unsafe.Sizeof(table{})))
-	t := (*table)(at(p))
-	*t = table{*(*sqlite3.Tsqlite3_io_methods)(at(base)), uintptr(offset)}
-	t.methods.FiVersion = min(t.methods.FiVersion, 2) // no memory maps: pages would pass us by
-	set(&t.methods.FxClose, closeFile)
-	set(&t.methods.FxRead, readFile)
-	set(&t.methods.FxWrite, writeFile)
-	set(&t.methods.FxTruncate, truncateFile)
-	set(&t.methods.FxSync, syncFile)
-	d.tables[base] = p
-	return p
+	return f, out, nil
+}
+
+// beside creates the log and the shared memory of a database with its mode: they hold documents
+// and ids, and the driver would let others read them.
+func beside(path string) error {
+	info, err := os.Stat(path)
+	if err != nil {
+		return err
+	}
+	for _, suffix := range []string{"-wal", "-shm"} {
+		f, err := os.OpenFile(path+suffix, os.O_RDWR|os.O_CREATE, info.Mode().Perm())
+		if err != nil {
+			return err
+		}
+		if err := f.Close(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Delete implements vfs.VFS.
+func (d *Disk) Delete(name string, syncDir bool) error {
+	if d.Err() != nil {
+		return sqlite3.IOERR_DELETE
+	}
+	if err := d.faults.Delete(name); err != nil {
+		return code(err, sqlite3.IOERR_DELETE)
+	}
+	return d.VFS.Delete(name, syncDir)
+}
+
+// code is that of SQLite for an error of Faults.
+func code(err error, other sqlite3.ExtendedErrorCode) error {
+	if errors.Is(err, syscall.ENOSPC) {
+		return sqlite3.FULL
+	}
+	return other
 }

@@ -5,7 +5,7 @@
 // # Found
 //
 //   - A page of the database file that differs from the written one, of a file that Make
-//     began: each page has a CRC-32C of its content and number in its last eight
+//     began: each page has a CRC-32C of its content and number in its last twelve
 //     bytes, which SQLite leaves free there.
 //   - A page of the write-ahead log that differs from the written one. SQLite has
 //     checksums there, and looks at them only when the log is recovered; here they

@@ -4,172 +4,123 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"runtime"
-	"syscall"
-	"unsafe"
+	"io"
 
-	"modernc.org/libc"
-	sqlite3 "modernc.org/sqlite/lib"
+	"github.com/ncruces/go-sqlite3"
+	"github.com/ncruces/go-sqlite3/util/vfsutil"
+	"github.com/ncruces/go-sqlite3/vfs"
 )
 
 // file is a file that one connection has open; SQLite calls it from one goroutine
 // at a time.
 type file struct {
-	d    *Disk
-	p    uintptr // the sqlite3_file
-	pin  runtime.Pinner
-	base *sqlite3.Tsqlite3_io_methods // of the system
-	name string
-	wal  bool
+	vfs.File // of the system
+	d        *Disk
+	name     string
+	wal      bool
 
 	seal   seal             // of a database
 	header int64            // of a log: the frame whose header was written last
 	stale  int64            // of a log: from this frame on headers wait to be written, see writeFrame; 0: none
 	order  binary.ByteOrder // of a log: that of its checksums; nil before it is known
-	small  buffer           // for headers
-	large  buffer           // for a page, and the headers around it
+	buffer []byte           // see bytes
 }
 
-// buffer is memory that SQLite's code may read into: none of Go's, whose stacks move
-// and whose pointers it must not calculate with.
-type buffer struct {
-	p uintptr
-	n int
-}
+// SharedMemory implements vfs.FileSharedMemory. There are no memory maps: pages would pass
+// this layer by.
+func (f *file) SharedMemory() vfs.SharedMemory { return vfsutil.WrapSharedMemory(f.File) }
 
-// bytes returns n bytes, which the next call returns again.
-func (b *buffer) bytes(tls *libc.TLS, n int) []byte {
-	if b.n < n {
-		b.free(tls)
-		if b.p = libc.Xmalloc(tls, libc.Tsize_t(n)); b.p == 0 {
-			panic("out of memory")
-		}
-		b.n = n
+// HasMoved implements vfs.FileHasMoved.
+func (f *file) HasMoved() (bool, error) { return vfsutil.WrapHasMoved(f.File) }
+
+// SizeHint implements vfs.FileSizeHint.
+func (f *file) SizeHint(size int64) error { return vfsutil.WrapSizeHint(f.File, size) }
+
+// PersistWAL implements vfs.FilePersistWAL.
+func (f *file) PersistWAL() bool { return vfsutil.WrapPersistWAL(f.File) }
+
+// SetPersistWAL implements vfs.FilePersistWAL.
+func (f *file) SetPersistWAL(keep bool) { vfsutil.WrapSetPersistWAL(f.File, keep) }
+
+// ReadAt verifies pages.
+func (f *file) ReadAt(b []byte, offset int64) (int, error) {
+	n, err := f.read(b, offset)
+	if err != nil && !errors.Is(err, io.EOF) {
+		return n, err
 	}
-	return unsafe.Slice((*byte)(at(b.p)), n)
-}
-
-func (b *buffer) free(tls *libc.TLS) {
-	if b.p != 0 {
-		libc.Xfree(tls, b.p)
-		*b = buffer{}
-	}
-}
-
-// The methods that a file has.
-type (
-	closeFunc    = func(tls *libc.TLS, file uintptr) int32
-	transferFunc = func(tls *libc.TLS, file, buffer uintptr, n int32, at int64) int32
-	truncateFunc = func(tls *libc.TLS, file uintptr, size int64) int32
-	syncFunc     = func(tls *libc.TLS, file uintptr, flags int32) int32
-)
-
-func fileOf(p uintptr) *file {
-	t := (*table)(at((*sqlite3.Tsqlite3_file)(at(p)).FpMethods))
-	return *(**file)(at(p + t.offset))
-}
-
-// code is that of SQLite for an error of Faults.
-func code(err error, other int32) int32 {
-	if errors.Is(err, syscall.ENOSPC) {
-		return sqlite3.SQLITE_FULL
-	}
-	return other
-}
-
-func closeFile(tls *libc.TLS, p uintptr) int32 {
-	f := fileOf(p)
-	rc := function[closeFunc](f.base.FxClose)(tls, p)
-	f.small.free(tls)
-	f.large.free(tls)
-	f.d.open.Add(-1)
-	f.pin.Unpin()
-	return rc
-}
-
-// transfer reads or writes b, which is none of Go's memory, by a method of the system.
-func (f *file) transfer(tls *libc.TLS, method uintptr, b []byte, offset int64) int32 {
-	if len(b) == 0 {
-		return sqlite3.SQLITE_OK
-	}
-	return function[transferFunc](method)(tls, f.p, uintptr(unsafe.Pointer(unsafe.SliceData(b))), int32(len(b)), offset)
-}
-
-func readFile(tls *libc.TLS, p, buffer uintptr, n int32, offset int64) int32 {
-	f := fileOf(p)
-	b := unsafe.Slice((*byte)(at(buffer)), n)
-	rc := f.read(tls, b, offset)
-	if rc != sqlite3.SQLITE_OK && rc != sqlite3.SQLITE_IOERR_SHORT_READ {
-		return rc
-	}
-	if err := f.verify(tls, b, offset, rc == sqlite3.SQLITE_IOERR_SHORT_READ); err != nil {
-		f.d.Fail(err)
-		return sqlite3.SQLITE_IOERR_DATA
+	if bad := f.verify(b, offset, n < len(b)); bad != nil {
+		f.d.Fail(bad)
+		return 0, sqlite3.IOERR_DATA
 	}
 	f.unsealPage(b, offset)
-	return rc
+	return n, err
 }
 
-// read reads without verification.
-func (f *file) read(tls *libc.TLS, b []byte, offset int64) int32 {
-	rc := f.transfer(tls, f.base.FxRead, b, offset)
-	if f.d.faults != nil && rc == sqlite3.SQLITE_OK {
-		if err := f.d.faults.Read(f.name, offset, b); err != nil {
-			return sqlite3.SQLITE_IOERR_READ
-		}
+// read reads without verification. A part behind the end of the file is zero.
+func (f *file) read(b []byte, offset int64) (int, error) {
+	n, err := f.File.ReadAt(b, offset)
+	if n < len(b) {
+		clear(b[n:])
+		return n, err
 	}
-	return rc
+	if f.d.faults.Read(f.name, offset, b) != nil {
+		return 0, sqlite3.IOERR_READ
+	}
+	return n, nil
 }
 
-func writeFile(tls *libc.TLS, p, buffer uintptr, n int32, offset int64) int32 {
-	f := fileOf(p)
+// bytes reads n bytes, which the next call overwrites; nil if there are fewer.
+func (f *file) bytes(n int, offset int64) []byte {
+	if cap(f.buffer) < n {
+		f.buffer = make([]byte, n)
+	}
+	if _, err := f.read(f.buffer[:n], offset); err != nil {
+		return nil
+	}
+	return f.buffer[:n]
+}
+
+// WriteAt adds checksums.
+func (f *file) WriteAt(b []byte, offset int64) (int, error) {
 	if f.d.Err() != nil {
-		return sqlite3.SQLITE_IOERR_WRITE
+		return 0, sqlite3.IOERR_WRITE
 	}
-	b := unsafe.Slice((*byte)(at(buffer)), n)
 	if f.wal {
 		f.writeFrame(len(b), offset)
 	} else {
-		f.sealPage(tls, b, offset)
+		f.sealPage(b, offset)
 	}
-	if f.d.faults != nil {
-		if part, err := f.d.faults.Write(f.name, offset, b); err != nil {
-			f.transfer(tls, f.base.FxWrite, b[:part], offset)
-			return code(err, sqlite3.SQLITE_IOERR_WRITE)
-		}
+	if part, err := f.d.faults.Write(f.name, offset, b); err != nil {
+		n, _ := f.File.WriteAt(b[:part], offset)
+		return n, code(err, sqlite3.IOERR_WRITE)
 	}
-	return f.transfer(tls, f.base.FxWrite, b, offset)
+	return f.File.WriteAt(b, offset)
 }
 
-func truncateFile(tls *libc.TLS, p uintptr, size int64) int32 {
-	f := fileOf(p)
+// Truncate implements vfs.File.
+func (f *file) Truncate(size int64) error {
 	if f.d.Err() != nil {
-		return sqlite3.SQLITE_IOERR_TRUNCATE
+		return sqlite3.IOERR_TRUNCATE
 	}
-	if f.d.faults != nil {
-		if err := f.d.faults.Truncate(f.name, size); err != nil {
-			return code(err, sqlite3.SQLITE_IOERR_TRUNCATE)
-		}
+	if err := f.d.faults.Truncate(f.name, size); err != nil {
+		return code(err, sqlite3.IOERR_TRUNCATE)
 	}
-	return function[truncateFunc](f.base.FxTruncate)(tls, p, size)
+	return f.File.Truncate(size)
 }
 
-func syncFile(tls *libc.TLS, p uintptr, flags int32) int32 {
-	f := fileOf(p)
+// Sync fails the Disk if it fails.
+func (f *file) Sync(flags vfs.SyncFlag) error {
 	if f.d.Err() != nil {
-		return sqlite3.SQLITE_IOERR_FSYNC
+		return sqlite3.IOERR_FSYNC
 	}
-	rc := int32(sqlite3.SQLITE_OK)
-	if f.d.faults != nil && f.d.faults.Sync(f.name) != nil {
-		rc = sqlite3.SQLITE_IOERR_FSYNC
+	err := f.d.faults.Sync(f.name)
+	if err == nil {
+		err = f.File.Sync(flags)
 	}
-	if rc == sqlite3.SQLITE_OK {
-		rc = function[syncFunc](f.base.FxSync)(tls, p, flags)
-	}
-	if rc != sqlite3.SQLITE_OK {
+	if err != nil {
 		f.d.Fail(fmt.Errorf("%w: %s", ErrSync, f.name))
-		return rc
+		return sqlite3.IOERR_FSYNC
 	}
 	f.stale = 0
-	return rc
+	return nil
 }

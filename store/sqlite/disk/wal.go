@@ -4,9 +4,6 @@ import (
 	"bytes"
 	"encoding/binary"
 	"fmt"
-
-	"modernc.org/libc"
-	sqlite3 "modernc.org/sqlite/lib"
 )
 
 // The write-ahead log: a header, then frames, each with a header and a page.
@@ -44,23 +41,23 @@ func (f *file) writeFrame(n int, offset int64) {
 
 // verifyLog verifies a read of a log: a page, or, when SQLite recovers it, the
 // header and whole frames.
-func (f *file) verifyLog(tls *libc.TLS, b []byte, offset int64, short bool) error {
+func (f *file) verifyLog(b []byte, offset int64, short bool) error {
 	if offset == 0 && len(b) == walHeader && !short {
-		return f.verifyHeader(tls, b)
+		return f.verifyHeader(b)
 	}
 	if number, ok := frameAt(len(b), offset); ok {
-		if f.stale != 0 && number+1 >= f.stale || !short && f.sound(tls, number, b) {
+		if f.stale != 0 && number+1 >= f.stale || !short && f.sound(number, b) {
 			return nil
 		}
 		return f.badFrame(number, len(b))
 	}
 	number, ok := frameAt(len(b)-frameHeader, offset+frameHeader)
-	if !ok || short || f.stale != 0 && number+1 >= f.stale || f.sound(tls, number, b[frameHeader:]) {
+	if !ok || short || f.stale != 0 && number+1 >= f.stale || f.sound(number, b[frameHeader:]) {
 		return nil
 	}
 	// SQLite ends the log before it. That is right for the transaction that was under
 	// way, which is the last one: each is synced before the next one begins.
-	if f.goesOn(tls, number, len(b)-frameHeader) {
+	if f.goesOn(number, len(b)-frameHeader) {
 		return f.badFrame(number, len(b)-frameHeader)
 	}
 	return nil
@@ -73,13 +70,13 @@ func (f *file) badFrame(number int64, page int) error {
 
 // verifyHeader finds a header that differs from the written one. It is in one sector, so a
 // write of it that was cut off left the one before.
-func (f *file) verifyHeader(tls *libc.TLS, header []byte) error {
+func (f *file) verifyHeader(header []byte) error {
 	s0, s1 := walSum(byteOrder(header), header[:24], 0, 0)
 	if magic := binary.BigEndian.Uint32(header); magic&^1 == walMagic && s0 == binary.BigEndian.Uint32(header[24:]) && s1 == binary.BigEndian.Uint32(header[28:]) {
 		return nil
 	}
 	var zeroes [walHeader]byte
-	if bytes.Equal(header, zeroes[:]) || f.read(tls, f.small.bytes(tls, frameHeader), walHeader) != sqlite3.SQLITE_OK {
+	if bytes.Equal(header, zeroes[:]) || f.bytes(frameHeader, walHeader) == nil {
 		return nil // nothing was ever synced to it
 	}
 	return fmt.Errorf("%w: %s: its header, at byte 0, is not what was written", ErrDamaged, f.name)
@@ -87,11 +84,11 @@ func (f *file) verifyHeader(tls *libc.TLS, header []byte) error {
 
 // sound compares the page of a frame with the checksum in the frame's header, which goes
 // on from that of the frame before, or of the log.
-func (f *file) sound(tls *libc.TLS, number int64, page []byte) bool {
+func (f *file) sound(number int64, page []byte) bool {
 	size := frameHeader + len(page)
 	if f.order == nil || number == 0 {
-		first := f.small.bytes(tls, walHeader+frameHeader)
-		if f.read(tls, first, 0) != sqlite3.SQLITE_OK {
+		first := f.bytes(walHeader+frameHeader, 0)
+		if first == nil {
 			return false
 		}
 		f.order = byteOrder(first)
@@ -99,11 +96,8 @@ func (f *file) sound(tls *libc.TLS, number int64, page []byte) bool {
 			return walFrame(f.order, first[walHeader-8:], first[walHeader:], page)
 		}
 	}
-	before := f.large.bytes(tls, size+frameHeader)
-	if f.read(tls, before, walHeader+(number-1)*int64(size)) != sqlite3.SQLITE_OK {
-		return false
-	}
-	return walFrame(f.order, before[sumAt:], before[size:], page)
+	before := f.bytes(size+frameHeader, walHeader+(number-1)*int64(size))
+	return before != nil && walFrame(f.order, before[sumAt:], before[size:], page)
 }
 
 // walFrame compares a page with the checksum in its header; from is the one that it
@@ -117,22 +111,24 @@ func walFrame(order binary.ByteOrder, from, header, page []byte) bool {
 
 // goesOn reports whether from a frame on, whose page has n bytes, two transactions of
 // this log end. Frames that a failed write left have no end.
-func (f *file) goesOn(tls *libc.TLS, number int64, n int) bool {
-	both := f.small.bytes(tls, walHeader+frameHeader)
-	first, header := both[:walHeader], both[walHeader:]
-	if f.read(tls, first, 0) != sqlite3.SQLITE_OK {
+func (f *file) goesOn(number int64, n int) bool {
+	salt := bytes.Clone(f.bytes(walHeader, 0))
+	if salt == nil {
 		return false
 	}
 	ends := 0
-	for ; f.read(tls, header, walHeader+number*int64(n+frameHeader)) == sqlite3.SQLITE_OK; number++ {
-		if !bytes.Equal(header[saltAt:sumAt], first[16:24]) {
+	for ; ; number++ {
+		header := f.bytes(frameHeader, walHeader+number*int64(n+frameHeader))
+		if header == nil {
+			return ends > 1
+		}
+		if !bytes.Equal(header[saltAt:sumAt], salt[16:24]) {
 			continue // the damaged one, or of an earlier log
 		}
 		if binary.BigEndian.Uint32(header[4:]) != 0 { // the size of the database: a commit
 			ends++
 		}
 	}
-	return ends > 1
 }
 
 // byteOrder is that of the checksums of a log, from its header.

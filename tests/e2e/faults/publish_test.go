@@ -7,13 +7,13 @@ import (
 	"strings"
 	"testing"
 
+	_ "github.com/ncruces/go-sqlite3/driver"
 	"github.com/seed-86dfc502/weir/decide"
 	"github.com/seed-86dfc502/weir/internal/crash"
 	"github.com/seed-86dfc502/weir/tests/harness"
 	"github.com/seed-86dfc502/weir/tests/oracle"
 	"github.com/stretchr/testify/require"
 	"github.com/twmb/franz-go/pkg/kgo"
-	_ "modernc.org/sqlite"
 )
 
 func TestMain(m *testing.M) { harness.Main(m, "crash") }
@@ -83,7 +83,7 @@ func dies(t *testing.T, p harness.Project, point string) {
 // perhaps not published, such as "A B A".
 func outbox(t *testing.T, p harness.Project) string {
 	t.Helper()
-	db, err := sql.Open("sqlite", "file:"+p.Path("data/state.db")+"?mode=ro")
+	db, err := sql.Open("sqlite3", "file:"+p.Path("data/state.db")+"?mode=ro")
 	require.NoError(t, err)
 	defer db.Close()
 	rows, err := db.QueryContext(t.Context(), "SELECT frame FROM outbox ORDER BY id")
