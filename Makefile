@@ -11,7 +11,7 @@ PKG ?= ./...
 BENCH ?= .
 COUNT ?= 1
 
-.PHONY: help modules build run servers servers-down check lint audit package test test-short mutants verify bench site clean
+.PHONY: help modules build run run-postgres servers servers-down check lint audit package test test-short mutants verify bench site clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1\t\2/p' $(MAKEFILE_LIST) | while IFS=$$'\t' read -r target text; do printf '  make %-15s %s\n' "$$target" "$$text"; done
@@ -21,6 +21,9 @@ build: ## the static binary bin/weir
 
 run: build ## build, then run the example
 	scripts/quickstart
+
+run-postgres: build ## build, then follow a PostgreSQL database: SQL in, what two customers get out
+	scripts/run-postgres
 
 servers: ## install (apt, Maven, npm) and start the servers that the tests need
 	@scripts/install-servers

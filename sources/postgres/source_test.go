@@ -67,7 +67,7 @@ func TestStreamedTransactions(t *testing.T) {
 	for _, sql := range []string{
 		"BEGIN", "INSERT INTO orders SELECT n, 'a', repeat('x', 500) FROM generate_series(1, 3000) n",
 		"SAVEPOINT s", "UPDATE orders SET state = 'undone'", "ROLLBACK TO s",
-		"ALTER TABLE orders ADD COLUMN more int DEFAULT 5", "UPDATE orders SET state = 'kept' WHERE id <= 10",
+		"ALTER TABLE orders ADD COLUMN more int DEFAULT 5", "UPDATE orders SET state = 'kept'",
 	} {
 		_, err := other.Exec(t.Context(), sql)
 		require.NoError(t, err, sql)
@@ -77,7 +77,7 @@ func TestStreamedTransactions(t *testing.T) {
 	s.exec("BEGIN; INSERT INTO orders SELECT n, 'gone', repeat('x', 500) FROM generate_series(5001, 8000) n; ROLLBACK")
 	s.drain(r)
 	require.Equal(t, s.rows("orders", "id"), s.inbox.docs(t, "orders"))
-	require.Len(t, s.inbox.applied, 3010)
+	require.Len(t, s.inbox.applied, 6000)
 	require.NotContains(t, strings.Join(s.inbox.applied, " "), "undone")
 }
 
@@ -181,6 +181,11 @@ func TestLostSlots(t *testing.T) {
 		r := s.start()
 		then(r)
 		r.stop()
+		require.Eventually(t, func() bool {
+			var active bool
+			err := s.conn.QueryRow(t.Context(), "SELECT count(*) > 0 FROM pg_replication_slots WHERE active AND slot_name = $1", s.options.Slot).Scan(&active)
+			return err == nil && !active
+		}, patience, 10*time.Millisecond)
 	}
 	fails := func(text string) {
 		t.Helper()
