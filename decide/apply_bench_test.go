@@ -47,7 +47,8 @@ func benchmarkApply(b *testing.B, collector *fieldcount.Collector) {
 		tree, err := canonicaltree.Parse(payload)
 		require.NoError(b, err)
 		ev := &change.Event{Origin: change.Origin{Source: "registry", Topic: "mW8nq2kQTn6P1ZQd0a7F4A", Partition: 3, Offset: offset}, EventID: fmt.Sprintf("9f1c9d3e-8c1c-4f7e-9a55-%012d", offset), Op: change.Upsert, Payload: payload}
-		return &record{Record: change.Record{Entity: "B-007", Event: ev}, tree: tree, mark: markOf(ev.EventID, tree.Root().Sum(canonicaltree.Literal)),
+		ev.SetMark(tree.Root().Sum(canonicaltree.Literal))
+		return &record{Record: change.Record{Entity: "B-007", Event: ev}, tree: tree,
 			version: change.NewVersion(1, offset), at: time.UnixMilli(1_700_000_000_000 + offset).UTC(), offset: offset}
 	}
 	for range 20 {

@@ -220,11 +220,11 @@ func (c *decisionCounts) add(service int, decision string, n int) {
 
 func (c *decisionCounts) get(service, kind int) int { return c.all[kind] + c.of[service][kind] }
 
-// full reports whether the outcome exceeds the room, or what is in memory for it its bound.
+// full reports whether the outcome exceeds the room, or its documents their bound in memory.
 func (v *verdict) full() bool { return !v.single && (v.room < 0 || v.trees.Size() > maxTrees) }
 
 // maxTrees bounds the parsed documents of a batch of several records, in bytes: they take
-// several times what the records do, and stored documents may be larger than these.
+// several times the size of the records, and stored documents may be larger.
 const maxTrees = 48 << 20
 
 // decideBatch decides a batch, whose unknown entities and whose claims were loaded. It

@@ -237,7 +237,6 @@ func (d *Decider) parse(r *record, f *transport.Frame, i int) {
 		}
 		e.SetMark(content)
 	}
-	r.mark = e.Mark
 }
 
 // Assigned takes partitions over and returns the offsets to read from.

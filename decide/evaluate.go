@@ -17,7 +17,6 @@ import (
 type record struct {
 	change.Record
 	tree       *canonicaltree.Tree // of an upsert's payload
-	mark       string              // change.EventMark, empty without event id
 	version    change.Version
 	at         time.Time // timestamp of the record
 	partition  int32
@@ -118,7 +117,7 @@ func (ev *evaluation) apply(r *record) error {
 // event applies an event.
 func (ev *evaluation) event(r *record) error {
 	e := r.Event
-	reason := ev.fence.check(e, r.mark)
+	reason := ev.fence.check(e)
 	if reason == badSequence {
 		ev.replayed(r, fresh) // it failed again, as a new dead letter
 		ev.fail(r, string(badSequence), fmt.Sprintf("the sequence is a %s and the last one of this entity a %s, which have no order; correct the event, or drop the order by weir reset --order",
@@ -153,7 +152,7 @@ func (ev *evaluation) event(r *record) error {
 	existed := ev.exists()
 	if !changed && ev.current {
 		ev.dirty = true
-		ev.fence.note(e, r.mark, r.version, r.at)
+		ev.fence.note(e, r.version, r.at)
 		ev.count(r, outcomeNoise)
 		return nil
 	}
@@ -173,7 +172,7 @@ func (ev *evaluation) event(r *record) error {
 		return nil
 	}
 	ev.dirty = true
-	ev.fence.note(e, r.mark, r.version, r.at)
+	ev.fence.note(e, r.version, r.at)
 	if changed {
 		ev.moved, ev.stored.Version, ev.stored.Deleted = true, r.version, time.Time{}
 		if len(ev.docs) == 0 {

@@ -16,13 +16,17 @@ import (
 func TestI5TheLastEightEventIDsAreRemembered(t *testing.T) {
 	content := canonicaltree.Digest{1}
 	f := fence{}
+	eventOf := func(source string, n int, content canonicaltree.Digest) *change.Event {
+		e := &change.Event{Origin: change.Origin{Source: source}, EventID: fmt.Sprint("event-", n)}
+		e.SetMark(content)
+		return e
+	}
 	see := func(source string, n int) staleReason {
-		e := &change.Event{Origin: change.Origin{Source: source}}
-		mark := markOf(fmt.Sprint("event-", n), content)
-		if reason := f.check(e, mark); reason != fresh {
+		e := eventOf(source, n, content)
+		if reason := f.check(e); reason != fresh {
 			return reason
 		}
-		f.note(e, mark, change.NewVersion(1, int64(n)), time.UnixMilli(int64(n)))
+		f.note(e, change.NewVersion(1, int64(n)), time.UnixMilli(int64(n)))
 		return fresh
 	}
 	for n := range 9 {
@@ -32,15 +36,10 @@ func TestI5TheLastEightEventIDsAreRemembered(t *testing.T) {
 	for n := 1; n < 9; n++ {
 		require.Equal(t, staleEventID, see("lab", n), "event %d is among the last eight", n)
 	}
-	require.Equal(t, fresh, f.check(&change.Event{Origin: change.Origin{Source: "lab"}}, markOf("event-8", canonicaltree.Digest{2})), "the id again for other content")
+	require.Equal(t, fresh, f.check(eventOf("lab", 8, canonicaltree.Digest{2})), "the id again for other content")
 	require.Equal(t, fresh, see("lab", 0), "the ninth from the end")
 	require.Equal(t, fresh, see("lab", 1), "which the one before has displaced")
 	require.Equal(t, staleEventID, see("lab", 3))
 	require.Equal(t, staleEventID, see("registry", 101), "the other source displaced none")
 	require.Len(t, f["lab"].Events, 8)
-}
-
-func markOf(id string, content canonicaltree.Digest) string {
-	mark := change.EventMark(id, content[:])
-	return string(mark[:])
 }

@@ -72,17 +72,16 @@ const (
 // record may differ. Within it their order is unknown.
 const clockAllowance = time.Minute
 
-// check reports whether an event is stale; mark is its change.EventMark, empty for an
-// event without id. It must run before anything else
+// check reports whether an event is stale. It must run before anything else
 // looks at the event: also an event that changes nothing (noise) is
-// remembered, or its late repetition would undo what came after it.
-func (f fence) check(e *change.Event, mark string) staleReason {
+// remembered, or its late repetition would undo later events.
+func (f fence) check(e *change.Event) staleReason {
 	s := f[e.Source]
 	if s == nil {
 		return fresh
 	}
 	if e.Replay != nil {
-		return s.checkReplay(e, mark)
+		return s.checkReplay(e)
 	}
 	if e.Topic != "" {
 		for _, p := range s.Positions {
@@ -91,7 +90,7 @@ func (f fence) check(e *change.Event, mark string) staleReason {
 			}
 		}
 	}
-	if mark != "" && slices.Contains(s.Events, mark) {
+	if e.Mark != "" && slices.Contains(s.Events, e.Mark) {
 		return staleEventID
 	}
 	if e.Sequence != "" && s.Sequence != "" {
@@ -117,8 +116,8 @@ func (f fence) check(e *change.Event, mark string) staleReason {
 //   - the places in the inbox, when the event had one;
 //   - the clocks, when they are further apart than clockAllowance. Within it
 //     the event is taken for older: to leave it out is safe.
-func (s *sourceFence) checkReplay(e *change.Event, mark string) staleReason {
-	if mark != "" && slices.Contains(s.Events, mark) {
+func (s *sourceFence) checkReplay(e *change.Event) staleReason {
+	if e.Mark != "" && slices.Contains(s.Events, e.Mark) {
 		return staleEventID
 	}
 	older := func(is bool) staleReason {
@@ -158,7 +157,7 @@ func (s *sourceFence) checkReplay(e *change.Event, mark string) staleReason {
 
 // note remembers an event that is not stale; version and at are those of its
 // inbox record.
-func (f fence) note(e *change.Event, mark string, version change.Version, at time.Time) {
+func (f fence) note(e *change.Event, version change.Version, at time.Time) {
 	s := f[e.Source]
 	if s == nil {
 		s = &sourceFence{}
@@ -188,8 +187,8 @@ func (f fence) note(e *change.Event, mark string, version change.Version, at tim
 			s.Positions = slices.Delete(s.Positions, 0, n)
 		}
 	}
-	if mark != "" {
-		s.Events = append(s.Events, mark)
+	if e.Mark != "" {
+		s.Events = append(s.Events, e.Mark)
 		if n := len(s.Events) - maxEvents; n > 0 {
 			s.Events = slices.Delete(s.Events, 0, n)
 		}

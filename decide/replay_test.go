@@ -58,12 +58,12 @@ func TestReplayedEventsAreFencedByWhatCameSince(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			f := fence{}
 			for _, b := range c.before {
-				require.Equal(t, fresh, f.check(b.event, ""), "what goes before")
-				f.note(b.event, "", b.version, at(b.minute))
+				require.Equal(t, fresh, f.check(b.event), "what goes before")
+				f.note(b.event, b.version, at(b.minute))
 			}
 			decoded := fence{}
 			require.NoError(t, new(fenceRoom).decode(decoded, f.encode()))
-			require.Equal(t, c.want, decoded.check(c.replay, ""))
+			require.Equal(t, c.want, decoded.check(c.replay))
 		})
 	}
 }
@@ -75,14 +75,14 @@ func TestReplayedEventMovesNoPositionBack(t *testing.T) {
 		return &change.Event{Origin: change.Origin{Source: "s", Topic: "t", Offset: offset}, Sequence: sequence}
 	}
 	f := fence{}
-	f.note(of(4, "7"), "", change.NewVersion(1, 1), time.Unix(1, 0))
-	f.note(of(6, ""), "", change.NewVersion(1, 2), time.Unix(2, 0))
+	f.note(of(4, "7"), change.NewVersion(1, 1), time.Unix(1, 0))
+	f.note(of(6, ""), change.NewVersion(1, 2), time.Unix(2, 0))
 	letter := of(5, "8")
 	letter.Replay = &change.Replay{Letter: 1, Died: 1500}
-	require.Equal(t, fresh, f.check(letter, ""))
-	f.note(letter, "", change.NewVersion(1, 9), time.Unix(3, 0))
-	require.Equal(t, stalePosition, f.check(of(6, ""), ""), "it was taken")
-	require.Equal(t, fresh, f.check(of(7, ""), ""))
+	require.Equal(t, fresh, f.check(letter))
+	f.note(letter, change.NewVersion(1, 9), time.Unix(3, 0))
+	require.Equal(t, stalePosition, f.check(of(6, "")), "it was taken")
+	require.Equal(t, fresh, f.check(of(7, "")))
 }
 
 // For any events of a source, any of which fail and are replayed later, at the
@@ -97,12 +97,12 @@ func TestReplaysNeverGoBack(t *testing.T) {
 		inboxOffset := int64(0)
 		offer := func(e *change.Event) {
 			inboxOffset++
-			if f.check(e, "") != fresh {
+			if f.check(e) != fresh {
 				return
 			}
 			require.GreaterOrEqual(t, e.Offset, newest, "an older event overwrites a newer one")
 			newest = e.Offset
-			f.note(e, "", change.NewVersion(1, inboxOffset), begin.Add(time.Duration(inboxOffset)*time.Second))
+			f.note(e, change.NewVersion(1, inboxOffset), begin.Add(time.Duration(inboxOffset)*time.Second))
 		}
 		for offset := int64(0); offset < int64(rapid.IntRange(1, 20).Draw(t, "events")); offset++ {
 			e := &change.Event{Origin: change.Origin{Source: "s", Topic: "t", Offset: offset}}

@@ -39,9 +39,9 @@ func TestFenceOrdersTheChangesOfATransaction(t *testing.T) {
 	f := fence{}
 	see := func(offset, index int64) staleReason {
 		e := &change.Event{Origin: change.Origin{Source: "shop", Topic: "log", Offset: offset, Index: index}}
-		reason := f.check(e, "")
+		reason := f.check(e)
 		if reason == fresh {
-			f.note(e, "", change.NewVersion(1, offset), time.UnixMilli(1))
+			f.note(e, change.NewVersion(1, offset), time.UnixMilli(1))
 		}
 		return reason
 	}

@@ -13,9 +13,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestNothingOfAnEventOutlivesIt: the texts of a record are its own, whatever becomes of the
-// event's bytes and of the trees that were released while it was extracted. A payload may be a
-// part of the event's value alone, which the frame holds until it is appended.
+// TestNothingOfAnEventOutlivesIt: the texts of a record are no parts of the event's bytes, nor
+// of trees that were released during its extraction. A payload may be a part of the event's
+// value alone, which the frame holds until it is appended.
 func TestNothingOfAnEventOutlivesIt(t *testing.T) {
 	plain := shape(t)
 	plain.Payload, plain.Strip = "d", nil

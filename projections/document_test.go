@@ -38,9 +38,9 @@ func requireSame(t *rapid.T, d *Document, ps []*Projection, composed canonicaltr
 	}
 }
 
-// TestLayersAgreeWithComposedDocument: what projections read through the layers is what they
-// read of the composed document, and a projection that the change of one source's document
-// does not touch says the same before and after.
+// TestLayersAgreeWithComposedDocument: projections read the same through the layers and of the
+// composed document, and a projection that the change of one source's document does not touch
+// says the same before and after.
 func TestLayersAgreeWithComposedDocument(t *testing.T) {
 	pruned, touched := 0, 0
 	var before, after Document // which are used again

@@ -21,7 +21,7 @@ const filtered = `{
   "0": "zero", "in": {"0": "member"}
 }`
 
-// A requirement says what the whole filter says of its documents.
+// A requirement agrees with the whole filter on its documents.
 func TestRequirementsAreThoseOfTheirFilters(t *testing.T) {
 	values := []string{`"a"`, `"\u0061"`, `"b"`, `""`, `1`, `1.0`, `10e-1`, `-0.0`, `0`, `2`, `9007199254740993`, `9007199254740992`, `1e400`,
 		`18446744073709551616`, `true`, `false`, `null`, `[]`, `["a"]`, `{}`, `{"x":"a"}`, `[1]`}

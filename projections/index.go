@@ -83,8 +83,8 @@ func prefix(steps []step) canonicaltree.Path {
 	return path
 }
 
-// Index finds the projections that a change can concern, by what they read and by the
-// value that their filters require, and the values that they read of a [Document]. It is
+// Index finds the projections that a change can concern, by their read-sets and by the
+// values that their filters require, and has the places that they read of a [Document]. It is
 // immutable: any number of goroutines may use it.
 type Index struct {
 	root        indexNode

@@ -164,12 +164,12 @@ var decideMutants = []mutant{
 	},
 	{
 		rule: "fence before noise", in: "decide", fn: "evaluation.event",
-		find: "_1._2._3(_4, _5._6, _5._7, _5._8)\n\t\t_1._9(_5, _10)", put: "_1._9(_5, _10)",
+		find: "_1._2._3(_4, _5._7, _5._8)\n\t\t_1._9(_5, _10)", put: "_1._9(_5, _10)",
 		test: "TestI5NoiseIsRememberedByTheFence",
 	},
 	{
 		rule: "the fence does not know an event that died", in: "decide", fn: "evaluation.event",
-		find: "_1._2(_3._4, previous)", put: `_1._2(_3._4, previous); _1.fence.note(_3, "", r.version, r.at); _1.dirty = true`,
+		find: "_1._2(_3._4, previous)", put: `_1._2(_3._4, previous); _1.fence.note(_3, r.version, r.at); _1.dirty = true`,
 		test: "TestPatchesThatDidNotMergeAreReplayedInTheirOrder",
 	},
 	{
