@@ -360,17 +360,17 @@ func (c *comparison) again(ctx context.Context, beyond []sinks.TargetRow) error 
 	return nil
 }
 
+func drifted(v Verdict) bool {
+	return v == Missing || v == Stale || v == Differs || v == Extra || v == Ahead
+}
+
 // found counts a verdict and keeps a sample of it.
 func (c *comparison) found(ctx context.Context, v Verdict, row *store.Row, h sinks.TargetRow, columns ...string) error {
 	byHand := v == Ahead || v == Extra && !row.Found
-	drift := v != InStep && v != Pending && v != Unknown && v != Refused && v != Expired
-	if drift && !byHand {
-		dead, err := c.dead(ctx, row)
-		if err != nil {
+	if drifted(v) && !byHand {
+		var err error
+		if v, err = c.standby(ctx, v, row); err != nil {
 			return err
-		}
-		if dead {
-			v, drift = Refused, false
 		}
 	}
 	counter := map[Verdict]*int64{
@@ -378,7 +378,7 @@ func (c *comparison) found(ctx context.Context, v Verdict, row *store.Row, h sin
 		Stale: &c.result.Stale, Differs: &c.result.Differs, Extra: &c.result.Extra, Ahead: &c.result.Ahead,
 	}[v]
 	*counter++
-	if !drift {
+	if !drifted(v) {
 		return nil
 	}
 	if byHand {
@@ -397,23 +397,26 @@ func (c *comparison) found(ctx context.Context, v Verdict, row *store.Row, h sin
 	return c.Repair(h.Entity)
 }
 
-// dead reports whether the newest change of a row is an open dead letter: that the
-// row is refused is not decided yet.
-func (c *comparison) dead(ctx context.Context, row *store.Row) (bool, error) {
-	f := store.LetterFilter{Stage: store.StageDeliver, Service: c.Service.Name, Entity: row.Entity, State: store.LetterOpen}
+// standby judges drift by the dead letters of the row: Pending while a change of the entity
+// is tried again, Refused if the newest is an open letter that the row does not know yet, else v.
+func (c *comparison) standby(ctx context.Context, v Verdict, row *store.Row) (Verdict, error) {
+	f := store.LetterFilter{Stage: store.StageDeliver, Service: c.Service.Name, Entity: row.Entity}
 	for {
 		letters, err := c.Store.ListLetters(ctx, f)
 		if err != nil {
-			return false, fmt.Errorf("store: %w", err)
+			return v, fmt.Errorf("store: %w", err)
 		}
 		for i := range letters {
-			if letters[i].Version == row.Version {
-				return true, nil
+			switch l := &letters[i]; {
+			case l.State == store.LetterRetrying:
+				return Pending, nil
+			case l.State == store.LetterOpen && l.Version == row.Version:
+				v = Refused
 			}
 			f.AfterID = letters[i].ID
 		}
 		if len(letters) == 0 {
-			return false, nil
+			return v, nil
 		}
 	}
 }

@@ -82,7 +82,7 @@ func (w *world) AllProgress(context.Context) ([]store.Progress, error) {
 
 func (w *world) ListLetters(_ context.Context, f store.LetterFilter) (found []store.DeadLetter, err error) {
 	for _, l := range w.dead {
-		if l.Entity == f.Entity && l.Service == f.Service && l.Stage == f.Stage && f.State == store.LetterOpen && l.ID > f.AfterID && len(found) == 0 {
+		if l.Entity == f.Entity && l.Service == f.Service && l.Stage == f.Stage && l.ID > f.AfterID && len(found) == 0 {
 			found = append(found, l)
 		}
 	}
@@ -218,6 +218,7 @@ func TestVerdicts(t *testing.T) {
 
 		column                string // the value of typed columns
 		versions, notCompared bool
+		retried               bool // the dead letter
 	}{
 		"the same":                                 {row: row("e", 5, first), held: held(5, `{ "n":1}`), want: InStep},
 		"equal columns":                            {row: row("e", 5, first), held: columns, doc: `{"n":1}`, column: `{"n":1}`, want: InStep},
@@ -240,6 +241,8 @@ func TestVerdicts(t *testing.T) {
 		"refused":                           {row: refused(row("e", 5, first)), want: Refused},
 		"refused, and there after all":      {row: refused(row("e", 5, first)), held: held(5, `{"n":1}`), want: Refused},
 		"refused, and the one before there": {row: refused(row("e", 5, first)), held: held(4, `{"n":2}`), want: Refused},
+		"retried, and the one before there": {row: row("e", 5, first), held: held(4, `{"n":2}`), dead: 5, retried: true, want: Pending},
+		"retried, and nothing there":        {row: row("e", 5, first), dead: 5, retried: true, want: Pending},
 		"an older one was refused":          {row: row("e", 5, first), dead: 4, want: Missing},
 		"an older version":                  {row: row("e", 5, first), held: held(4, `{"n":1}`), want: Stale},
 		"another document":                  {row: row("e", 5, first), held: held(5, `{"n":2}`), want: Differs},
@@ -260,7 +263,13 @@ func TestVerdicts(t *testing.T) {
 			w.dead = []store.DeadLetter{
 				{ID: 3, Stage: store.StageDeliver, Service: "acme/all@warehouse", Entity: "e", Version: v(1)},
 				{ID: 4, Stage: store.StageDeliver, Service: "acme/all@warehouse", Entity: "e", Version: v(tc.dead)},
-				{ID: 5, Stage: store.StageDeliver, Service: "zest/all@warehouse", Entity: "e", Version: v(5)},
+				{ID: 6, Stage: store.StageDeliver, Service: "zest/all@warehouse", Entity: "e", Version: v(5)},
+			}
+			for i := range w.dead {
+				w.dead[i].State = store.LetterOpen
+			}
+			if tc.retried {
+				w.dead[1].State = store.LetterRetrying
 			}
 			if tc.row.Found {
 				w.rows["e"] = tc.row
@@ -384,7 +393,7 @@ func TestWorkUnderWayIsNoDrift(t *testing.T) {
 				}
 			case "refuse":
 				if id, is := next(); is && w.held[id].Version < w.at {
-					w.dead = append(w.dead, store.DeadLetter{ID: w.at.Offset(), Stage: store.StageDeliver, Service: "acme/all@warehouse", Entity: id, Version: w.at})
+					w.dead = append(w.dead, store.DeadLetter{ID: w.at.Offset(), Stage: store.StageDeliver, Service: "acme/all@warehouse", Entity: id, Version: w.at, State: store.LetterOpen})
 					released[id] = w.at
 					w.at++
 				}
