@@ -193,7 +193,7 @@ func (t *target) recordFailure(m *member, e *Error) {
 	o.prober, o.probing = nil, false
 	wait := time.Duration(float64(o.interval) * (0.8 + 0.4*rand.Float64())) // #nosec G404 -- spreads the probes of several processes
 	t.probeIn(max(wait, e.RetryAfter))
-	t.slots.refuse(func(waiting *member) *Error { return t.refusal(waiting) })
+	t.connections.refuse(func(waiting *member) *Error { return t.refusal(waiting) })
 }
 
 // abandonProbe lets another service probe if m was chosen to.

@@ -34,7 +34,7 @@ func troubled() error {
 
 func done() error { return nil }
 
-// services of one target, each in a holder of its own.
+// services of one target, each in a tenant of its own.
 func services(n int) []*Lease[*client] {
 	var targets Targets
 	all := make([]*Lease[*client], n)

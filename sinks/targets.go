@@ -23,9 +23,9 @@ type ClientConfig[C any] struct {
 	Key string
 	// Connections is how many connections services hold at a time; 0 is no bound.
 	Connections int
-	// Holder names what one holder may block: a table, or the service. While a target
-	// has several holders, none of them holds more than half of the connections.
-	Holder string
+	// Tenant names what one tenant may block: a table, or the service. While a target
+	// has several tenants, none of them holds more than half of the connections.
+	Tenant string
 	// Open makes the client. It must not wait for the server.
 	Open func() (C, error)
 	// Close ends the client when the last service has returned it.
@@ -50,10 +50,10 @@ type target struct {
 	client  any          // guarded by opening; nil until somebody needed it
 	end     func() error // guarded by opening; closes client
 
-	mu       sync.Mutex
-	services int // guarded by mu
-	outage   outage
-	slots    slots
+	mu          sync.Mutex
+	services    int // guarded by mu
+	outage      outage
+	connections connections
 }
 
 // Lease is one service's share in a client. Its methods may be called concurrently.
@@ -67,7 +67,7 @@ type Lease[C any] struct {
 // member is one service of a target.
 type member struct {
 	*target
-	holder *holder
+	tenant *tenant
 }
 
 // Share returns a service's share in the client of c.Key. It does not open
@@ -80,7 +80,7 @@ func Share[C any](t *Targets, c ClientConfig[C]) *Lease[C] {
 	defer t.mu.Unlock()
 	shared := t.open[c.Key]
 	if shared == nil {
-		shared = &target{key: c.Key, slots: slots{limit: c.Connections}}
+		shared = &target{key: c.Key, connections: connections{limit: c.Connections}}
 		if t.open == nil {
 			t.open = map[string]*target{}
 		}
@@ -90,7 +90,7 @@ func Share[C any](t *Targets, c ClientConfig[C]) *Lease[C] {
 	shared.mu.Lock()
 	defer shared.mu.Unlock()
 	shared.services++
-	l.holder = shared.slots.join(c.Holder)
+	l.tenant = shared.connections.join(c.Tenant)
 	return l
 }
 
@@ -132,7 +132,7 @@ func (m *member) leave(of *Targets) (last bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.services--
-	m.slots.leave(m.holder)
+	m.connections.leave(m.tenant)
 	m.removeMember(m)
 	if m.services > 0 {
 		return false
@@ -150,16 +150,16 @@ func (m *member) Hold(ctx context.Context) (release func(error), err error) {
 		m.mu.Unlock()
 		return nil, e
 	}
-	t := m.slots.request(m)
+	t := m.connections.request(m)
 	m.mu.Unlock()
 	select {
 	case err = <-t.granted:
 	case <-ctx.Done():
 		m.mu.Lock()
 		defer m.mu.Unlock()
-		if !m.slots.withdraw(t) {
+		if !m.connections.withdraw(t) {
 			if err = <-t.granted; err == nil {
-				m.slots.release(t)
+				m.connections.release(t)
 			}
 		}
 		return nil, &Error{Class: Retry, Op: "wait for a connection", Err: context.Cause(ctx)}
@@ -173,7 +173,7 @@ func (m *member) Hold(ctx context.Context) (release func(error), err error) {
 		if e, ok := errors.AsType[*Error](err); ok && e.Outage == Unreachable && ctx.Err() == nil {
 			m.recordFailure(m, e) // before somebody else gets the connection
 		}
-		m.slots.recordResult(t, err)
-		m.slots.release(t)
+		m.connections.recordResult(t, err)
+		m.connections.release(t)
 	}, nil
 }

@@ -16,9 +16,9 @@ import (
 // client is a shared client of a test, which counts what becomes of it.
 type client struct{ opened, closed int }
 
-func (c *client) share(t *Targets, key, holder string, connections int) *Lease[*client] {
+func (c *client) share(t *Targets, key, tenant string, connections int) *Lease[*client] {
 	return Share(t, ClientConfig[*client]{
-		Key: key, Connections: connections, Holder: holder,
+		Key: key, Connections: connections, Tenant: tenant,
 		Open:  func() (*client, error) { c.opened++; return c, nil },
 		Close: func(*client) error { c.closed++; return nil },
 	})
@@ -90,45 +90,45 @@ func TestKeysTellConfigurationsApart(t *testing.T) {
 }
 
 // However services ask and return, no more connections are out than there are, no
-// holder has more than its part, and no service waits while a connection is free.
+// tenant has more than its part, and no service waits while a connection is free.
 func TestConnectionsAreShared(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		most := rapid.IntRange(1, 9).Draw(t, "connections")
-		s := slots{limit: most}
+		s := connections{limit: most}
 		var members []*member
 		for i := range rapid.IntRange(1, 5).Draw(t, "services") {
-			members = append(members, &member{holder: s.join(strconv.Itoa(rapid.IntRange(0, i).Draw(t, "holder")))})
+			members = append(members, &member{tenant: s.join(strconv.Itoa(rapid.IntRange(0, i).Draw(t, "tenant")))})
 		}
 		half := max(1, most/2)
-		var turns []*turn
-		granted := func(t *turn) bool { return !slices.Contains(s.queue, t) }
+		var leases []*lease
+		granted := func(t *lease) bool { return !slices.Contains(s.queue, t) }
 		for range rapid.IntRange(1, 60).Draw(t, "steps") {
-			held := slices.DeleteFunc(slices.Clone(turns), func(t *turn) bool { return !granted(t) })
+			held := slices.DeleteFunc(slices.Clone(leases), func(t *lease) bool { return !granted(t) })
 			if len(held) == 0 || rapid.Bool().Draw(t, "ask") {
-				turns = append(turns, s.request(rapid.SampledFrom(members).Draw(t, "who")))
+				leases = append(leases, s.request(rapid.SampledFrom(members).Draw(t, "who")))
 			} else {
 				back := rapid.SampledFrom(held).Draw(t, "back")
-				s.setStuck(back.member.holder, rapid.Bool().Draw(t, "stuck"))
+				s.setTimedOut(back.member.tenant, rapid.Bool().Draw(t, "timedOut"))
 				s.release(back)
-				turns = slices.DeleteFunc(turns, func(t *turn) bool { return t == back })
+				leases = slices.DeleteFunc(leases, func(t *lease) bool { return t == back })
 			}
-			held = slices.DeleteFunc(slices.Clone(turns), func(t *turn) bool { return !granted(t) })
+			held = slices.DeleteFunc(slices.Clone(leases), func(t *lease) bool { return !granted(t) })
 			require.LessOrEqual(t, len(held), most)
 			require.Len(t, held, s.held)
-			holders, stuck := map[*holder]int{}, 0
+			tenants, timedOut := map[*tenant]int{}, 0
 			for _, h := range held {
-				holders[h.member.holder]++
-				if h.member.holder.stuck {
-					stuck++
+				tenants[h.member.tenant]++
+				if h.member.tenant.timedOut {
+					timedOut++
 				}
 			}
-			require.Equal(t, stuck, s.stuck)
-			for _, n := range holders {
-				require.True(t, n <= half || len(s.holders) == 1, "a holder has %d of %d", n, most)
+			require.Equal(t, timedOut, s.timedOut)
+			for _, n := range tenants {
+				require.True(t, n <= half || len(s.tenants) == 1, "a tenant has %d of %d", n, most)
 			}
 			for _, waiting := range s.queue {
-				l := waiting.member.holder
-				require.True(t, len(held) == most || len(s.holders) > 1 && (holders[l] >= half || l.stuck && stuck >= half), "somebody waits for nothing")
+				l := waiting.member.tenant
+				require.True(t, len(held) == most || len(s.tenants) > 1 && (tenants[l] >= half || l.timedOut && timedOut >= half), "somebody waits for nothing")
 			}
 		}
 	})
@@ -136,7 +136,7 @@ func TestConnectionsAreShared(t *testing.T) {
 
 // Ten tables are locked: each writer to them waits until a time-out, holding a
 // connection. The eleventh table's service must go on beside them.
-func TestStuckLanesLeaveConnectionsToOthers(t *testing.T) {
+func TestTimedOutTenantsLeaveConnectionsToOthers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var targets Targets
 		ctx, stop := context.WithCancel(t.Context())
@@ -163,7 +163,7 @@ func TestStuckLanesLeaveConnectionsToOthers(t *testing.T) {
 			}()
 		}
 		synctest.Wait() // all connections are taken now
-		// Within three rounds every holder has shown that it is stuck.
+		// Within three rounds every tenant has shown that it is timedOut.
 		require.NoError(t, sleep(ctx, 20*slowFailure))
 		for range 1000 {
 			release, err := healthy.Hold(ctx)

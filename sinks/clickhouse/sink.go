@@ -61,7 +61,7 @@ func New(o Options) (*Sink, error) {
 	}
 	s.server = sinks.Share(o.Targets, sinks.ClientConfig[driver.Conn]{
 		Key:         sinks.ClientKey("clickhouse", o.URL, o.MaxConnections),
-		Connections: o.MaxConnections, Holder: o.Table,
+		Connections: o.MaxConnections, Tenant: o.Table,
 		Open:  func() (driver.Conn, error) { return clickhouse.Open(client) },
 		Close: driver.Conn.Close,
 	})

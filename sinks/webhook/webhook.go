@@ -128,7 +128,7 @@ func New(opts Options) (*Sink, error) {
 	}
 	s.server = sinks.Share(s.opts.Targets, sinks.ClientConfig[*http.Transport]{
 		Key:         clientKey(s.opts, s.url, s.headers),
-		Connections: s.opts.MaxConnections, Holder: s.opts.Service,
+		Connections: s.opts.MaxConnections, Tenant: s.opts.Service,
 		Open:  func() (*http.Transport, error) { return newTransport(s.opts), nil },
 		Close: func(t *http.Transport) error { t.CloseIdleConnections(); return nil },
 	})
