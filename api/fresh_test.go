@@ -138,7 +138,7 @@ func TestUnfinishedBodiesAreNotAwaited(t *testing.T) {
 			assert.NotEmpty(t, statusOf(w.send("POST "+path+" HTTP/1.1\r\nHost: x\r\n"+body)), path)
 		}
 	}
-	// Whoever sends all of it keeps the connection.
+	// A client that sends all of it keeps the connection.
 	c := w.dial()
 	for range 2 {
 		_, err := io.WriteString(c, "POST /read HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\n\r\n{}")

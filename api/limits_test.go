@@ -67,7 +67,7 @@ func TestBodiesAreBounded(t *testing.T) {
 		post := func(token string) {
 			go func() { answers <- ask(s, "POST", "/hold", token, body).Code }()
 		}
-		// A token has room for three bodies with what they may become.
+		// A token has room for three bodies with their records.
 		for range 3 {
 			post("alice")
 			require.Equal(t, largest, <-held)
@@ -141,8 +141,8 @@ func TestRequestsUnderWayAreBounded(t *testing.T) {
 	<-under
 }
 
-// All tokens of a tenant have one quota; what is refused costs nothing, and other
-// tenants have theirs.
+// All tokens of a tenant share a quota; refused requests cost nothing, and other tenants have
+// their own.
 func TestQuotaOfATenant(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		who := map[string]string{"one": "acme", "two": "acme", "three": "beta"}
@@ -176,9 +176,9 @@ func TestQuotaOfATenant(t *testing.T) {
 	})
 }
 
-// What the quota of bytes refuses takes no rows.
+// A request beyond the quota of bytes uses no rows.
 func TestWhatOneQuotaRefusesCostsTheOtherNothing(t *testing.T) {
-	// Not in a bubble, whose clock stands still while a quota is looked at.
+	// Not in a bubble, whose clock is frozen during the checks of a quota.
 	s := api.New(api.Options{
 		Access: tenants{"one": "acme"}, MaxBody: 100, MaxRows: 10, TenantRows: 1, TenantBytes: 1,
 		Registry: prometheus.NewRegistry(), Logger: slog.New(slog.DiscardHandler),
@@ -249,7 +249,7 @@ func (b whole) Read(p []byte) (n int, err error) {
 	return n, err
 }
 
-// A body that came whole is taken, though nobody waits for the answer any more.
+// A complete body is ingested, even if its client closed the connection.
 func TestBodyOfAClientThatHangsUp(t *testing.T) {
 	s, _ := newServer(t, api.Options{})
 	connected, hangUp := context.WithCancel(t.Context())
@@ -262,8 +262,7 @@ func TestBodyOfAClientThatHangsUp(t *testing.T) {
 	require.Equal(t, "{}", w.Body.String())
 }
 
-// The effect of a request goes on when its client hangs up, and ends with the
-// process.
+// The effect of a request continues when its client disconnects, and ends with the process.
 func TestWork(t *testing.T) {
 	limit, end := context.WithCancel(t.Context())
 	s := api.New(api.Options{Access: callers, Limit: limit, Registry: prometheus.NewRegistry(), Logger: slog.New(slog.DiscardHandler)})
@@ -286,7 +285,7 @@ func TestWork(t *testing.T) {
 	require.Equal(t, 200, w.Code)
 }
 
-// Labels of metrics are routes and statuses, never what a caller sends.
+// Labels of metrics are routes and statuses, never a caller's text.
 func TestMetrics(t *testing.T) {
 	s, reg := newServer(t, api.Options{})
 	for i := range 50 {
@@ -339,17 +338,17 @@ func TestWrongTokensAreLimited(t *testing.T) {
 }
 
 func TestManyTokens(t *testing.T) {
-	s, _ := newServer(t, api.Options{Access: everybody{}})
+	s, _ := newServer(t, api.Options{Access: allTokens{}})
 	for i := range 25_000 {
 		require.Equal(t, 200, ask(s, "POST", "/v1/services/x/check", strconv.Itoa(i), "").Code)
 	}
 	require.LessOrEqual(t, api.Shares(s), 10_000)
 }
 
-// everybody lets in every token as a principal of its own.
-type everybody struct{}
+// allTokens admits every token as a principal of its own.
+type allTokens struct{}
 
-func (everybody) Authenticate(r *http.Request) (auth.Principal, error) {
+func (allTokens) Authenticate(r *http.Request) (auth.Principal, error) {
 	token, _ := auth.Bearer(r.Header)
 	return auth.Principal{ID: token, Tenant: "acme", Permissions: []auth.Permission{auth.Check}}, nil
 }

@@ -121,7 +121,7 @@ func Listen(o ListenOptions, h http.Handler) (*Listener, error) {
 			err = l.server.Serve(listener)
 		}
 		if !errors.Is(err, http.ErrServerClosed) {
-			o.Logger.Error("a listener ended", "listener", o.Name, "error", err)
+			o.Logger.Error("listener ended", "event", "api.listener_ended", "listener", o.Name, "error", err)
 		}
 	}()
 	return l, nil

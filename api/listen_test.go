@@ -39,7 +39,7 @@ func listen(t *testing.T, o api.ListenOptions, h http.Handler) (address string) 
 	return l.Addr().String()
 }
 
-// What browsers are to know stands in every answer, HSTS where there is TLS.
+// Every answer has the headers for browsers, HSTS with TLS.
 func TestAnswersAreHardened(t *testing.T) {
 	t.Parallel()
 	a := newAuthority(t, "ca")
@@ -57,8 +57,7 @@ func TestAnswersAreHardened(t *testing.T) {
 	}
 }
 
-// What a client may send ahead over HTTP/2, on one connection, is what the
-// listener tells it in its first frames.
+// The listener's first frames limit the data in flight of an HTTP/2 connection.
 func TestHTTP2IsBounded(t *testing.T) {
 	t.Parallel()
 	a := newAuthority(t, "ca")

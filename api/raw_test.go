@@ -88,8 +88,8 @@ func (w *world) dial() net.Conn {
 	return c
 }
 
-// send writes bytes as they are and gives all that comes back until the server
-// ends the connection. A server that has seen enough may reset it.
+// send writes bytes and returns all bytes received until the server closes the connection,
+// which it may reset early.
 func (w *world) send(text string) string {
 	w.t.Helper()
 	c := w.dial()
@@ -180,7 +180,7 @@ func TestRequestSmuggling(t *testing.T) {
 	w.good("alice")
 }
 
-// A request whose target is a whole URL is one for that host, whatever Host says.
+// A request whose target is a whole URL is for its host, also with another Host header.
 func TestAbsoluteForm(t *testing.T) {
 	k, err := auth.Open(auth.Options{Loopback: true})
 	require.NoError(t, err)
@@ -197,7 +197,7 @@ func TestAbsoluteForm(t *testing.T) {
 
 const crowd = 200
 
-// Headers and bodies that come byte by byte hold nobody else up, and end.
+// Headers and bodies that arrive byte by byte delay no other request, and end.
 func TestSlowClients(t *testing.T) {
 	if testing.Short() {
 		t.Skip("waits for limits of time")
@@ -377,7 +377,7 @@ func TestUploads(t *testing.T) {
 	assert.NotEqual(t, "200", statusOf(w.rest(stuck)))
 }
 
-// Requests that grow without end are cut off, whatever it is that grows.
+// Requests that grow without end are cut off: target, headers, body or trailers.
 func TestFloods(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, api.Limits{}, api.Options{MaxBody: 64 << 10})
@@ -424,7 +424,7 @@ func TestFloods(t *testing.T) {
 	w.good("alice")
 }
 
-// Idle connections up to the limit keep nobody out for longer than they may idle.
+// Idle connections up to the limit delay a new one by the idle limit at most.
 func TestIdleConnections(t *testing.T) {
 	if testing.Short() {
 		t.Skip("waits for limits of time")

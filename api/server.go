@@ -292,7 +292,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			if err, ok := cause.(error); ok && errors.Is(err, http.ErrAbortHandler) {
 				panic(cause)
 			}
-			s.opt.Logger.Error("a handler of the API panicked; please report this", "request", q.id, "route", q.route, "stack", string(debug.Stack()))
+			s.opt.Logger.Error("a handler of the API panicked; please report this", "event", "api.panicked", "request", q.id, "route", q.route, "stack", string(debug.Stack()))
 			if a.status != 0 {
 				panic(http.ErrAbortHandler) // half an answer must not look like one
 			}

@@ -20,7 +20,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// anybody lets in whoever shows a token of the table.
+// anybody admits the tokens of the table.
 type anybody map[string]auth.Principal
 
 func (a anybody) Authenticate(r *http.Request) (auth.Principal, error) {

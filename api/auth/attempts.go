@@ -86,9 +86,9 @@ func (a *Attempts) NoteFailure(r *http.Request) time.Duration {
 	// Two lines a minute at most for one address.
 	switch {
 	case x.n == 1:
-		a.log.Warn("a wrong token", "listener", a.listener, "from", source(from))
+		a.log.Warn("a wrong token", "event", "auth.wrong_token", "listener", a.listener, "from", source(from))
 	case x.n == maxWrong+1:
-		a.log.Warn("too many wrong tokens; they are answered 429 for a while", "listener", a.listener, "from", source(from))
+		a.log.Warn("too many wrong tokens; answering 429 for a minute", "event", "auth.too_many_wrong_tokens", "listener", a.listener, "from", source(from))
 	}
 	if x.n <= maxWrong {
 		return 0

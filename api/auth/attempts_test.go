@@ -72,8 +72,7 @@ func TestAttempts(t *testing.T) {
 	now = now.Add(time.Minute)
 	require.Zero(t, wrong("[2001:db8:1:2::1]:1"), "its minute is over")
 
-	// However many addresses there are, what is remembered is bounded and the
-	// limit is not passed by.
+	// The remembered addresses are bounded, and the limit holds for any number of them.
 	var limited int
 	for i := range 3000 {
 		if wrong(fmt.Sprintf("10.1.%d.%d:1", i/256, i%256)) > 0 {

@@ -11,8 +11,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Whatever is taken for a token is one text only: two texts with one meaning
-// would be two names of a rate and of a log line.
+// A token has one text only: two texts with one meaning would be two names of a rate and of
+// a log line.
 func FuzzToken(f *testing.F) {
 	_, text := auth.NewToken()
 	for _, seed := range []string{text, "weir_", "weir_a_" + strings.Repeat("A", 43), "weir_a_\r\n" + strings.Repeat("A", 43), ""} {

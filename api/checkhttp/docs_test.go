@@ -16,9 +16,8 @@ var (
 	keyPattern     = regexp.MustCompile(`idempotency_key":"(\w+)"`)
 )
 
-// What docs/check-api.md shows is what a caller gets who types it, one line after
-// the other. A version or a key that the page makes up stands for the one that
-// came in its place: the same one each time.
+// The commands of docs/check-api.md have the answers of the page, in their order. An invented
+// version or key of the page replaces the returned one, the same each time.
 func TestDocumentedRequests(t *testing.T) {
 	w := newWorld(t).start()
 	page, err := os.ReadFile(filepath.Join("..", "..", "docs", "check-api.md"))

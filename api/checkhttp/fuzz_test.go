@@ -12,8 +12,8 @@ import (
 	"github.com/seed-86dfc502/weir/checks"
 )
 
-// Whatever comes in, it is read or refused, as a batch like one by one, and what
-// is read is within the limits.
+// Any body is parsed or refused, the same as a batch and one by one; parsed requests are
+// within the limits.
 func FuzzDecode(f *testing.F) {
 	for _, body := range []string{
 		`{"entity":"banana-1","payload":{"a":[1,null]},"event_id":"e","sequence":12}`,

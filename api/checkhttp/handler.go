@@ -280,7 +280,7 @@ func (a *routes) problemOf(err error) problem.Problem {
 	}
 	a.sometimes.Do(func() {
 		if a.Logger != nil {
-			a.Logger.Warn("checks cannot be decided; callers are told to come again", "error", err)
+			a.Logger.Warn("checks cannot be decided; callers have to retry", "event", "api.checks_undecided", "error", err)
 		}
 	})
 	return unavailable("the store cannot be reached; it may have been decided")

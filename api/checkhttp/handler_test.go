@@ -50,8 +50,8 @@ func TestCheckConfirmRelease(t *testing.T) {
 	}
 }
 
-// What Weir hashes and what the caller hashed are never mixed up, and numbers
-// are compared as the service says.
+// Hashes by Weir and by the caller are never compared with each other; numbers are compared
+// by the service's configuration.
 func TestContents(t *testing.T) {
 	w := newWorld(t).start()
 	ask := func(path, content string) any {
@@ -70,8 +70,7 @@ func TestContents(t *testing.T) {
 	assert.Equal(t, true, ask("acme/money@check/check", `"payload":1.0`), "decimal")
 }
 
-// Batches answer row by row, in their order; what is wrong with one row does
-// not touch the others.
+// Batches have an answer for each row, in their order; a wrong row does not affect the others.
 func TestBatches(t *testing.T) {
 	w := newWorld(t).start()
 	lines := "{\"entity\":\"a\",\"payload\":1}\n\n{\"entity\":\"b\",\"payload\":1}\r\n{\"entity\":\"a\",\"payload\":1}\n{\"entity\":\"a\",\"payload\":1,\"more\":1}\n{\"entity\nnull"
@@ -108,8 +107,7 @@ func TestBatches(t *testing.T) {
 	assert.Equal(t, false, rows[1]["released"])
 }
 
-// What is wrong with a request is said without quoting it, and nothing of it is
-// decided.
+// The answer to a wrong request does not quote it, and no part of it is decided.
 func TestRefusals(t *testing.T) {
 	w := newWorld(t).start()
 	long := strings.Repeat("x", 65)

@@ -37,10 +37,9 @@ func loadPayload(entity, n int) string {
 	return fmt.Sprintf(`{"banana":%d,"ripeness_level":%d,"origin":"EC","tags":["fair","organic"],"weight":{"value":118.%d,"unit":"g"}}`, entity, n%9, n)
 }
 
-// Callers at a steady rate, whatever the answers take: seven of ten ask for what
-// is there, three for a change, which they confirm once it is answered. All
-// answers must be right. How long they took is shown, not judged: with
-// `SUITE=load make verify`, for 2,000,000 rows.
+// Callers send at a steady rate, independent of the answers: seven of ten send known content,
+// three a change, which they confirm after the answer. All answers must be right. Latencies
+// are printed, not asserted: with `SUITE=load make verify`, for 2,000,000 rows.
 func TestLoad(t *testing.T) {
 	address := servers.Postgres(t)
 	s, err := postgres.Open(t.Context(), postgres.Options{URL: address, MaxConns: 4})
@@ -85,7 +84,7 @@ func TestLoad(t *testing.T) {
 	var mu sync.Mutex
 	times := map[string][]time.Duration{}
 	var wrong []error
-	// note keeps what one request took, and what was wrong with it.
+	// note records the latency and the error of a request.
 	note := func(kind string, took time.Duration, err error) {
 		mu.Lock()
 		defer mu.Unlock()

@@ -31,7 +31,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 const service = "acme/crm@check"
 
-// tokens lets in whoever shows one of these.
+// tokens admits these tokens.
 type tokens map[string]auth.Principal
 
 func (k tokens) Authenticate(r *http.Request) (auth.Principal, error) {
@@ -51,11 +51,11 @@ var callers = tokens{
 	"sender": {ID: "acme-2", Tenant: "acme", Permissions: []auth.Permission{auth.Ingest}, Sources: []string{auth.AllSources}},
 }
 
-// maxBody is so small that a server reads what is left of a larger body before it
-// hangs up: else the answer could be lost to the reset.
+// maxBody is so small that the server reads the rest of a larger body before it closes the
+// connection: a reset could lose the answer.
 const maxBody = 128 << 10
 
-// checkStore is what the service and the tests ask of a store.
+// checkStore is the store of the service and the tests.
 type checkStore interface {
 	store.Store
 	store.CheckRows
@@ -85,7 +85,7 @@ func worldOn(t *testing.T, s checkStore) *world {
 	return &world{t: t, store: s, rows: s}
 }
 
-// start serves; what is to be different is set before.
+// start serves with the options that were set before.
 func (w *world) start() *world {
 	w.t.Helper()
 	numbers, err := w.store.Services(w.t.Context(), []string{service, "acme/money@check", "beta/crm@check"})

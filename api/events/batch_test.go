@@ -121,7 +121,7 @@ func TestBatchWithEveryResult(t *testing.T) {
 	require.EqualValues(t, 2, w.metric("weir_idempotency_conflicts_total"))
 }
 
-// The row that conflicts comes first, the one that the key stands for second.
+// The conflicting row comes first, the row of the key second.
 func TestBatchFindsTheDuplicateBehindAConflict(t *testing.T) {
 	w := newWorld(t, options{})
 	require.Equal(t, 202, w.send(request{body: event(1)}).status)
@@ -130,8 +130,7 @@ func TestBatchFindsTheDuplicateBehindAConflict(t *testing.T) {
 	require.Equal(t, []events.Status{events.Conflicting, events.Duplicate, events.Duplicate}, statuses(w.rows(a)))
 }
 
-// The key of a batch stands for the whole of it; its rows without an id get
-// claims that belong to the key.
+// The key of a batch covers all of it; rows without an id get claims under the key.
 func TestBatchWithAKey(t *testing.T) {
 	w := newWorld(t, options{})
 	q := request{path: "plain/events:batch", key: "load-1", body: `[{"id":"A","n":1},{"id":"A","n":1}]`}
@@ -175,8 +174,8 @@ func TestBatchIsFinishedByItsRepetition(t *testing.T) {
 	})
 }
 
-// A row whose key another request has is busy, and so is what stands behind it
-// in the batch and is about the same entity: it would come first otherwise.
+// A row whose key another request holds is busy, and so are later rows of its entity in the
+// batch, which would overtake it.
 func TestBatchWithABusyRow(t *testing.T) {
 	w := newWorld(t, options{})
 	free := w.leaveBusy(event(0))

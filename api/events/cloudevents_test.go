@@ -77,8 +77,8 @@ func TestCloudEventAttributesAreMetadata(t *testing.T) {
 	require.Equal(t, "no_payload", w.problem(a).Code, "nothing is deleted by an event that only forgot its data")
 }
 
-// What stands in data is JSON, whichever JSON its type says: a text of digits is
-// no number, and a text that looks like an object is none.
+// data is JSON under any JSON media type: a string of digits is no number, a string like an
+// object no object.
 func TestCloudEventDataIsJSONByItsSuffixToo(t *testing.T) {
 	w := newWorld(t, options{shape: func(s *ingest.Extractor) {
 		s.Entity, s.EventID = ingest.Locator{Header: "ce_subject"}, ingest.Locator{Header: "ce_id"}
@@ -233,8 +233,7 @@ func TestBinaryCloudEventOfTheSuite(t *testing.T) {
 	}
 }
 
-// What a decoder takes has an identity and attributes that the store and
-// locators can hold.
+// A decoded event has an identity and attributes that the store and locators can hold.
 func soundCloudEvent(t *testing.T, value []byte, meta message.Metadata) {
 	require.NotEmpty(t, meta["ce_id"])
 	require.NotEmpty(t, meta["ce_source"])

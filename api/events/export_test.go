@@ -22,7 +22,7 @@ func (t Coalescer) Call(ctx context.Context, tenant string, in []int) ([]string,
 	return t.t.call(ctx, tenant, in)
 }
 
-// Waiting counts the calls that nobody has given up.
+// Waiting counts the calls without a cancelled context.
 func (t Coalescer) Waiting(tenant string) (n int) {
 	t.t.mu.Lock()
 	defer t.t.mu.Unlock()

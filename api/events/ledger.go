@@ -53,9 +53,9 @@ func (l ledger) abandon(ctx context.Context, tenant string, ids []store.ClaimID)
 func (l ledger) answered(err error) error {
 	switch failed := err != nil; {
 	case failed && !l.down.Swap(true):
-		l.log.Warn("the ledger of idempotency keys does not answer: no events with a key are taken until it does", "error", err)
+		l.log.Warn("ledger of idempotency keys does not answer; events with a key get 503", "event", "api.ledger_unreachable", "error", err)
 	case !failed && l.down.Swap(false):
-		l.log.Info("the ledger of idempotency keys answers again")
+		l.log.Info("ledger of idempotency keys answers again", "event", "api.ledger_reachable")
 	}
 	return err
 }

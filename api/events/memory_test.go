@@ -18,7 +18,7 @@ type memory struct {
 	calls   int   // of BeginClaims
 	fails   error // of every call
 	answers error // of CompleteClaims
-	// dead: what comes after the append does not happen, as when the process died.
+	// dead: nothing after the append happens, as if the process were killed.
 	dead bool
 }
 

@@ -87,8 +87,7 @@ func TestTenantsHaveKeysOfTheirOwn(t *testing.T) {
 	require.Len(t, w.inbox(), 2)
 }
 
-// While the first request is under way its key is busy; afterwards everybody
-// gets its answer.
+// The key is busy during the first request; later requests get its answer.
 func TestBusyKey(t *testing.T) {
 	w := newWorld(t, options{})
 	entered, release := make(chan struct{}), make(chan struct{})
@@ -144,8 +143,8 @@ func TestClientHangsUp(t *testing.T) {
 	require.Len(t, w.inbox(), 1)
 }
 
-// What is not durable in time is 503; its claim is given up, so that the next
-// request need not wait, and both append under one claim.
+// An event that is not durable in time gets 503. Its claim is released, so the next request
+// does not wait, and both append under one claim.
 func TestNotDurableInTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, options{timeout: 300 * time.Millisecond})
@@ -168,8 +167,8 @@ func TestNotDurableInTime(t *testing.T) {
 	})
 }
 
-// The answer could not be stored: the event is durable, but nobody is told so
-// before the ledger knows it too.
+// The answer was not stored: the event is durable, but is not acknowledged before the ledger
+// has the answer.
 func TestAnswerThatIsNotStored(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, options{})
@@ -222,7 +221,7 @@ func TestExpiredKeyIsNew(t *testing.T) {
 	require.NotEqual(t, w.result(first).ID, w.result(a).ID)
 }
 
-// What is wrong is refused, claims nothing, and may be sent right under its key.
+// A wrong event is refused and claims nothing; it may be sent corrected under its key.
 func TestWrongEventsAreRefused(t *testing.T) {
 	w := newWorld(t, options{})
 	for _, c := range []struct {

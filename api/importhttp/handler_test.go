@@ -212,7 +212,7 @@ func TestFilesThatAreRefused(t *testing.T) {
 			}
 		})
 	}
-	// A body whose size nobody says is bounded as it arrives.
+	// A body of undeclared size is bounded as it arrives.
 	resp, text := a.do("acme", http.MethodPost, ok+"1", io.MultiReader(strings.NewReader(strings.Repeat("{"+strings.Repeat(" ", 98)+"}\n", maxFile/100))), "Content-Type", jsonl)
 	require.Equal(t, http.StatusRequestEntityTooLarge, resp.StatusCode, text)
 	resp, text = a.do("acme", http.MethodPost, ok, strings.NewReader("x"), "Content-Type", jsonl, "Content-Encoding", "gzip")

@@ -158,8 +158,8 @@ const (
 	batch   = "/v1/sources/{source}/events:batch"
 )
 
-// Every operation of the document is asked for, with what it takes and what it
-// refuses; every exchange is as the document says.
+// Every operation of the document is called with valid and invalid requests; every exchange
+// matches the document.
 func TestExchangesAreAsTheDocumentSays(t *testing.T) {
 	w, run := newWorld(t)
 	post := func(path, place, body string, status int) call {
@@ -263,7 +263,7 @@ func TestExchangesAreAsTheDocumentSays(t *testing.T) {
 	}
 	w.do(call{method: "POST", path: "/v1/imports", query: "source=orders&file=id%3A3&delimiter=%22", kind: "text/csv", body: "id\n1\n", status: 422, wrong: true})
 
-	// Nobody without a token.
+	// Not without a token.
 	token := w.token
 	w.token = ""
 	for path, item := range w.doc.Paths.Map() {
@@ -312,8 +312,7 @@ func sameRoutes(t *testing.T, doc *openapi3.T, metrics string) {
 	require.ElementsMatch(t, says, has)
 }
 
-// The mistake that this catches: an operation that nobody can try without reading
-// schemas, or an example that the schema does not allow.
+// Every operation has an example, and its schema allows it.
 func TestEveryOperationHasAnExample(t *testing.T) {
 	doc := load(t)
 	require.NoError(t, doc.Validate(t.Context(), openapi3.EnableExamplesValidation()))

@@ -134,8 +134,8 @@ func (f *failing) UpdateReport(ctx context.Context, kind, name string, g func([]
 	return f.Reports.UpdateReport(ctx, kind, name, g)
 }
 
-// What was certainly not written is written later, once; what may have been
-// written is not written again. It is shown in both cases.
+// An increase that certainly was not stored is stored later, once; one of unknown outcome is
+// not stored again. Both are shown.
 func TestAStoreThatIsAwayCostsNoHistory(t *testing.T) {
 	for class, want := range map[store.Class]int64{store.Retry: 5, store.Unknown: 3} {
 		s := &failing{Reports: open(t), err: store.WithClass(errors.New("away"), class)}

@@ -87,7 +87,7 @@ func (r *Recorder) observe(p operate.Process) {
 	r.unsaved[hour].mark(marks...)
 }
 
-// outages returns what is down according to a process, with the reasons. A process that
+// outages returns the failures that a process reports, with the reasons. A process that
 // starts is no outage.
 func outages(p operate.Process) map[string]string {
 	all := map[string]string{}

@@ -93,7 +93,7 @@ func (b *browser) look(what string, width int64) {
 	b.healthy(what)
 }
 
-// cut finds what a card cuts off or lets out at its side.
+// cut finds cards and cells whose content overflows at the side.
 const cut = `[...document.querySelectorAll("main .card, main .card td, main .card th")].filter((e) => e.clientWidth > 1 && e.scrollWidth > e.clientWidth + 1 && !e.closest(".scroll"))
 	.map((e) => e.scrollWidth + " in " + e.clientWidth + ": " + e.outerHTML.slice(0, 160))`
 

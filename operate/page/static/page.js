@@ -14,7 +14,7 @@ if (button && document.querySelector("[data-live]")) {
   });
 }
 
-// replace puts new text in place and keeps the focus and what was opened.
+// replace inserts new text and keeps the focus and opened details.
 const replace = (live, text) => {
   const key = (e) => e.getAttribute("href") || e.id || e.tagName + e.textContent;
   const focused = live.contains(document.activeElement) ? key(document.activeElement) : null;
@@ -32,7 +32,7 @@ const replace = (live, text) => {
   draw(live);
 };
 
-// keep lets a region follow what the server has.
+// keep updates a region from the server.
 const keep = (live) => {
   const every = 1000 * Math.min(60, Math.max(2, Number(live.dataset.every || 2)));
   // show puts an answer in place; true when the page is loaded again instead.
@@ -57,7 +57,7 @@ const keep = (live) => {
       try {
         const answer = await fetch(live.dataset.live, {credentials: "same-origin"});
         const text = await answer.text();
-        // Once it is paused nothing moves, also not by what was asked for before.
+        // A paused page does not change, also with an answer under way.
         if (!paused && show(answer, text)) {
           return;
         }
