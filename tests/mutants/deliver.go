@@ -264,7 +264,7 @@ var deliverMutants = []mutant{
 	},
 	{
 		rule: "positions outlive the configuration without their service", in: "deliver/core", fn: "Flow.Assign",
-		find: "absent: slices.Clone(row.Positions)", put: "absent: nil",
+		find: "_1._2 = append(_1._2, at)", put: "_1._2 = nil",
 		test: "./deliver TestAServiceThatComesBack",
 	},
 	{

@@ -19,7 +19,7 @@ var diskMutants = []mutant{
 	},
 	{
 		rule: "a page of the write-ahead log is compared when it is read", in: "store/sqlite/disk", fn: "file.verifyLog",
-		find: "!_1 && _2._3(_4, _5, _6) {", put: "!_1 {",
+		find: "!_1 && _2._3(_4, _5) {", put: "!_1 {",
 		test: "./store/sqlite TestFlippedBitInTheLogOfARunningProcess",
 	},
 	{
