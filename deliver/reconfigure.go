@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/seed-86dfc502/weir/deliver/core"
+	"github.com/seed-86dfc502/weir/internal/wait"
 )
 
 // Reconfiguration is the difference that a new revision of the configuration makes.
@@ -31,6 +32,7 @@ func (s *Stage) Reconfigure(ctx context.Context, r Reconfiguration) error {
 		added = append(added, newWorker(s, service))
 	}
 	s.revision.Store(r.Revision)
+	wait.Offer(s.saver.renewed, struct{}{}) // progress that the store refused under the one before
 	var removed []*worker
 	for _, w := range s.workers {
 		if slices.Contains(r.Remove, w.opt.Number) {

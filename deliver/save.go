@@ -20,6 +20,7 @@ type saver struct {
 	s       *Stage
 	poked   chan struct{} // capacity 1: something moved
 	hurried chan struct{} // capacity 1: a worker waits
+	renewed chan struct{} // capacity 1: the stage has another revision
 	sem     chan struct{} // capacity 1: full while a swap is under way; a caller waits no longer than its context
 
 	mu   sync.Mutex
@@ -31,7 +32,7 @@ const savePeriod = 200 * time.Millisecond
 
 func (v *saver) init(s *Stage) {
 	v.s, v.poked, v.hurried, v.done = s, make(chan struct{}, 1), make(chan struct{}, 1), make(chan struct{})
-	v.sem = make(chan struct{}, 1)
+	v.sem, v.renewed = make(chan struct{}, 1), make(chan struct{}, 1)
 }
 
 func (v *saver) poke() { wait.Offer(v.poked, struct{}{}) }
@@ -81,9 +82,15 @@ func (v *saver) saveAll(ctx, patience context.Context) {
 			halted = true
 			v.s.log.Warn("halted: the store does not accept progress; retrying", "event", "deliver.halted", "error", err)
 		}
-		if !wait.Sleep(patience, pause) {
+		timer := time.NewTimer(pause)
+		select {
+		case <-timer.C:
+		case <-v.renewed:
+		case <-patience.Done():
+			timer.Stop()
 			return
 		}
+		timer.Stop()
 		pause = min(2*pause, 2*time.Second)
 	}
 	v.mu.Lock()
