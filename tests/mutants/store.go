@@ -28,7 +28,7 @@ var diskMutants = []mutant{
 		test: "./store/sqlite TestFlippedBits",
 	},
 	{
-		rule: "nothing is written after an fsync that failed", in: "store/sqlite/disk", fn: "syncFile",
+		rule: "nothing is written after an fsync that failed", in: "store/sqlite/disk", fn: "file.Sync",
 		find: `_1._2._3(_4._5("%w: %s", _6, _1._7))`, put: `_ = _4._5("%w", _6)`,
 		test: "./store/sqlite TestFailedSyncEndsAllWriting",
 	},
