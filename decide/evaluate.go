@@ -254,6 +254,7 @@ func (ev *evaluation) offerTouched(r *record, before, after canonicaltree.Node, 
 	} else {
 		slices.Sort(concerned)
 	}
+	r.sent = slices.Grow(r.sent, min(len(concerned), 16))
 	for _, p := range concerned {
 		services := ev.plan.servicesOf[p]
 		if !all && !ev.touched.Has(p) {

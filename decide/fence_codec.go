@@ -3,7 +3,6 @@ package decide
 import (
 	"encoding/binary"
 	"errors"
-	"maps"
 	"slices"
 
 	"github.com/seed-86dfc502/weir/change"
@@ -18,8 +17,14 @@ var errRemembered = errors.New("what the entity remembers is cut off or corrupt"
 // names, its name and what sourceFence has. Numbers are varints, texts have
 // their length in front. It is written with every row of an entity.
 func (f fence) encode() []byte {
-	b := make([]byte, 0, 128)
-	for _, source := range slices.Sorted(maps.Keys(f)) {
+	b := make([]byte, 0, 256)
+	var room [8]string
+	sources := room[:0]
+	for source := range f {
+		sources = append(sources, source)
+	}
+	slices.Sort(sources)
+	for _, source := range sources {
 		s := f[source]
 		b = wire.Append(b, source)
 		b = binary.AppendUvarint(b, uint64(len(s.Positions)))

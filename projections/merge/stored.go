@@ -3,7 +3,6 @@ package merge
 import (
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
 
 	"github.com/seed-86dfc502/weir/canonicaltree"
@@ -15,12 +14,16 @@ import (
 // UTF-8.
 func JoinNodes(dst []byte, docs map[string]canonicaltree.Node) []byte {
 	size := len("{}")
+	var room [8]string
+	sources := room[:0]
 	for source, doc := range docs {
+		sources = append(sources, source)
 		size += len(source) + len(doc.Raw()) + len(`"":,`)
 	}
 	dst = append(slices.Grow(dst, size), '{')
 	start := len(dst)
-	for _, source := range slices.Sorted(maps.Keys(docs)) {
+	slices.Sort(sources)
+	for _, source := range sources {
 		if doc := docs[source].Raw(); doc != nil {
 			if len(dst) > start {
 				dst = append(dst, ',')
