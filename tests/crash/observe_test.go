@@ -10,6 +10,7 @@ import (
 
 	"github.com/ClickHouse/clickhouse-go/v2"
 	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/seed-86dfc502/weir/change"
 	"github.com/seed-86dfc502/weir/tests/harness"
 	"github.com/seed-86dfc502/weir/tests/oracle"
 	"github.com/stretchr/testify/require"
@@ -138,17 +139,11 @@ func (w *world) expected() oracle.Expected {
 	var inbox []oracle.Event
 	taken := map[string]bool{}
 	for _, r := range w.inbox() {
-		var head struct {
-			Kind      string `json:"k"`
-			Source    string `json:"s"`
-			Topic     string `json:"t"`
-			Partition int32  `json:"p"`
-			Offset    int64  `json:"o"`
-			EventID   string `json:"i"`
-		}
 		require.Len(w.t, r.Headers, 1)
-		require.NoError(w.t, json.Unmarshal(r.Headers[0].Value, &head))
-		if head.Kind != "e" {
+		record, err := change.DecodeRecord(r.Key, r.Headers[0].Value, r.Value)
+		require.NoError(w.t, err)
+		head := record.Event
+		if head == nil {
 			continue
 		}
 		at := place(head.Source, head.Partition, head.Offset)

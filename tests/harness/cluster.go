@@ -10,6 +10,7 @@ import (
 
 	"github.com/ClickHouse/clickhouse-go/v2"
 	"github.com/jackc/pgx/v5"
+	"github.com/seed-86dfc502/weir/change"
 	"github.com/seed-86dfc502/weir/tests/oracle"
 	"github.com/seed-86dfc502/weir/tests/servers"
 	"github.com/stretchr/testify/require"
@@ -68,7 +69,7 @@ func (c *Cluster) Model(config oracle.Config) (oracle.Expected, error) {
 	identity := func(source string, r *kgo.Record) string {
 		return fmt.Sprint(source, string(r.Key), Header(r, "ce_id"), string(r.Value))
 	}
-	events := ModelEvents(c.T, 1, inbox, func(h InboxHead) (string, map[string]string, []byte) {
+	events := ModelEvents(c.T, 1, inbox, func(h change.Origin) (string, map[string]string, []byte) {
 		r := c.Sent[fmt.Sprintf("%s/%d/%d", h.Source, h.Partition, h.Offset)]
 		require.NotNil(c.T, r, "the inbox has an event that nobody sent: %+v", h)
 		taken[identity(h.Source, r)] = true

@@ -2,7 +2,6 @@ package harness
 
 import (
 	"context"
-	"encoding/json"
 	"log/slog"
 	"os"
 	"strconv"
@@ -18,17 +17,6 @@ import (
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kgo"
 )
-
-// InboxHead is the header of an inbox record, as far as it tells where an
-// event came from.
-type InboxHead struct {
-	Kind      string `json:"k"`
-	Source    string `json:"s"`
-	Topic     string `json:"t"`
-	Partition int32  `json:"p"`
-	Offset    int64  `json:"o"`
-	EventID   string `json:"i"`
-}
 
 // Inbox reads the whole inbox of a project whose process has ended.
 func (p Project) Inbox() []*kgo.Record {
@@ -119,7 +107,7 @@ func ReadTopic(t testing.TB, brokers []string, topic string) []*kgo.Record {
 }
 
 // Original finds the event of an inbox record as its source wrote it.
-type Original func(h InboxHead) (key string, headers map[string]string, value []byte)
+type Original func(h change.Origin) (key string, headers map[string]string, value []byte)
 
 // ModelEvents turns inbox records into the model's events. generation is the
 // inbox's. Control records are left out; tests that cause them do not use the model.
@@ -132,12 +120,13 @@ func ModelEvents(t testing.TB, generation uint64, records []*kgo.Record, find Or
 		for _, more := range r.Headers[1:] {
 			require.Contains(t, []string{"traceparent", "tracestate"}, more.Key)
 		}
-		var h InboxHead
-		require.NoError(t, json.Unmarshal(r.Headers[0].Value, &h))
-		if h.Kind != "e" {
+		record, err := change.DecodeRecord(r.Key, r.Headers[0].Value, r.Value)
+		require.NoError(t, err)
+		h := record.Event
+		if h == nil {
 			continue
 		}
-		key, headers, value := find(h)
+		key, headers, value := find(h.Origin)
 		events = append(events, oracle.Event{
 			Source: h.Source, Stream: h.Topic, Partition: h.Partition, Offset: h.Offset,
 			Version: generation<<48 | uint64(r.Offset), Key: key, Headers: headers, Value: value,
@@ -171,7 +160,7 @@ func ReadLines(t testing.TB, files map[string]string) *Lines {
 }
 
 // Find is an Original.
-func (l *Lines) Find(h InboxHead) (string, map[string]string, []byte) {
+func (l *Lines) Find(h change.Origin) (string, map[string]string, []byte) {
 	line, ok := l.All[h.Source][h.Offset]
 	require.True(l.T, ok, "source %s has no line at %d", h.Source, h.Offset)
 	l.Seen[h.Source][h.Offset] = true

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/seed-86dfc502/weir/change"
 	"github.com/seed-86dfc502/weir/tests/harness"
 	"github.com/seed-86dfc502/weir/tests/oracle"
 	"github.com/seed-86dfc502/weir/tests/servers"
@@ -257,7 +258,7 @@ func (w *world) expected(lost ...*kgo.Record) (oracle.Expected, error) {
 				fresh = append(fresh, r)
 			}
 		}
-		events = append(events, harness.ModelEvents(w.t(), in.generation, fresh, func(h harness.InboxHead) (string, map[string]string, []byte) {
+		events = append(events, harness.ModelEvents(w.t(), in.generation, fresh, func(h change.Origin) (string, map[string]string, []byte) {
 			r := w.sent[h.Topic][place{h.Partition, h.Offset}]
 			require.NotNil(w.t(), r, "the inbox has an event that nobody sent: %+v", h)
 			taken[harness.Header(r, "ce_id")] = true
