@@ -7,15 +7,15 @@
 // new document from the stored one and an event: a source sends whole
 // documents, or JSON merge patches (RFC 7396) if it says so, and a delete leaves none.
 //
-// [Plan.Layers] orders the documents by precedence, [Plan.Compose] merges them into one, and
-// [Plan.Differences] returns where another document of a source changes the merged one. Every source has a place: the
-// root, or the path that it is mounted at. Where several sources have an object,
-// their members are merged, at every depth. Where they do not, the value of the
-// source of highest precedence is taken whole: that source decides whether there
-// is an object, an array or something else, and only objects are merged into its
-// object. Null is a value like any other: it wins by precedence too, and an
-// absent member never does. A document that is not an object is a value at its
-// place under the same rule.
+// [Plan.Layers] orders the documents by precedence, [Plan.Compose] merges them into one,
+// and [Plan.Differences] returns where another document of a source changes the merged
+// one. Every source has a place: the root, or the path that it is mounted at. Where
+// several sources have an object, their members are merged, at every depth. Where they do
+// not, the value of the source of highest precedence is taken whole: that source decides
+// whether there is an object, an array or something else, and only objects are merged into
+// its object. Null is a value like any other: it wins by precedence too, and an absent
+// member never does. A document that is not an object is a value at its place under the
+// same rule.
 //
 // Merging is deterministic and does not depend on the order of members in the
 // documents. It does not strip, rename or convert anything: values are copied as
