@@ -465,8 +465,9 @@ type Reader interface {
 	Entity(ctx context.Context, id string) (Entity, error)
 	// Tombstones returns up to limit entities that were deleted before the given time and
 	// come after the given one (zero: from the start), the earliest deletion first, and by
-	// id where these are equal; none that has a retrying row, which needs the tombstone's
-	// version. The cost of a page does not depend on the number of younger tombstones.
+	// id where these are equal. It leaves out entities with a retrying row or an open dead
+	// letter of deliver: both need the tombstone's version. The cost of a page does not depend
+	// on the number of younger tombstones.
 	Tombstones(ctx context.Context, before time.Time, after Tombstone, limit int) ([]Tombstone, error)
 	// Outboxes counts the outbox rows of each partition that has any: what may not
 	// have been published yet.

@@ -147,7 +147,7 @@ var retryingTests = []test{
 		require.True(t, f.retry(revision, store.Token{'f'}, store.Token{'g'}, store.ProgressSwap{Letters: []store.Concluded{{DeadLetter: refused}}}))
 		require.Len(t, f.list(store.LetterFilter{State: store.LetterOpen}), 2, "a letter without a row")
 	}},
-	{"I7 a tombstone stays while a change of its entity is retried", func(t *testing.T, f *fixture) {
+	{"I1 a tombstone stays while a change of its entity is retried or an open dead letter", func(t *testing.T, f *fixture) {
 		revision := f.revision()
 		deleted := time.Date(2026, 3, 1, 0, 0, 0, 0, time.UTC)
 		_, err := f.a.Decide(t.Context(), store.Decision{Revision: revision}, writes(store.Outcome{Entities: []store.Entity{{ID: "e-1", Deleted: deleted}, {ID: "e-2", Deleted: deleted}}}))
@@ -167,6 +167,10 @@ var retryingTests = []test{
 		letter := row
 		letter.DedupKey = "deliver/a/e-1"
 		require.True(t, f.retry(revision, store.Token{'b'}, store.Token{'c'}, store.ProgressSwap{Letters: []store.Concluded{{Row: row.DedupKey, DeadLetter: letter}}}))
+		assert.Equal(t, []string{"e-2"}, stones(), "its replay needs the tombstone")
+		open := f.list(store.LetterFilter{State: store.LetterOpen})
+		require.Len(t, open, 1)
+		f.settle(f.revision(), open[0].ID, store.LetterReplayed)
 		assert.Equal(t, []string{"e-1", "e-2"}, stones())
 	}},
 }

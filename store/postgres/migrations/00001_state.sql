@@ -163,7 +163,6 @@ CREATE INDEX dead_letters_due ON dead_letters (service, due_at) WHERE state = 'o
 CREATE INDEX dead_letters_entity ON dead_letters (entity, id);
 CREATE INDEX dead_letters_last ON dead_letters (last_at, id);
 CREATE INDEX dead_letters_retrying ON dead_letters (part, service, position) WHERE state = 'retrying';
-CREATE INDEX dead_letters_retried ON dead_letters (entity) WHERE state = 'retrying';
 
 CREATE TABLE audit (
     id      bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
