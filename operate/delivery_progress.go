@@ -2,6 +2,7 @@ package operate
 
 import (
 	"context"
+	"fmt"
 	"slices"
 
 	"github.com/seed-86dfc502/weir/change"
@@ -97,6 +98,30 @@ func (r *DeliveryProgress) Position(partition, service int32) store.Position {
 	}
 	// A new service has no changes below the positions saved before it.
 	return store.Position{Version: store.Top(positions)}
+}
+
+// Repairs returns a status line for each service, by number, whose lost changes are decided
+// again.
+func (r *DeliveryProgress) Repairs(names map[int32]string) (all []Item) {
+	partitions := map[int32]int{}
+	for _, positions := range r.positions {
+		for _, p := range positions {
+			if p.Repair != "" {
+				partitions[p.Service]++
+			}
+		}
+	}
+	for number, n := range partitions {
+		if name := names[number]; name != "" {
+			all = append(all, Item{
+				What: "lost changes of " + name, Level: LevelDegraded,
+				Why: fmt.Sprintf("changes left the log before their delivery, in %d partitions; their entities are decided again", n),
+				Do:  "nothing: it ends by itself, as fast as the service delivers; a log sink keeps a gap (weir reconcile compares other targets)",
+			})
+		}
+	}
+	slices.SortFunc(all, compareItems)
+	return all
 }
 
 // Waiting returns an upper bound of the queued changes of a service in a partition; 0 only

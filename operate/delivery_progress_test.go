@@ -74,6 +74,10 @@ func TestWhatWaitsFollowsFromPositions(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, v(2, 20), r.Position(0, 1).Version, "lost changes are not delivered while they are repaired")
 	require.EqualValues(t, 70, r.Pending(1))
+	repairs := r.Repairs(map[int32]string{1: "c/p@a", 2: "c/p@b"})
+	require.Len(t, repairs, 1)
+	require.Equal(t, "lost changes of c/p@a", repairs[0].What)
+	require.Equal(t, operate.LevelDegraded, repairs[0].Level)
 	require.Equal(t, v(2, 90), r.Position(0, 2).Version, "a new service has nothing to repair")
 
 	inTwo := "" // an entity that was in partition 0 of the first inbox and is in another of the second

@@ -68,6 +68,8 @@ type Health struct {
 	// NextTry is when the process checks again.
 	NextTry time.Time `json:"next_try,omitzero"`
 	Do      string    `json:"do,omitempty"`
+	// Configured is the number of all services.
+	Configured int `json:"configured,omitempty"`
 	// Services are those with a problem, the worst first, then the longest-lasting.
 	Services []ServiceHealth `json:"services,omitempty"`
 	// Problems are all others: unreachable servers, blocked sources, failing topics.
@@ -104,6 +106,8 @@ type Observed struct {
 	Reason  string
 	Since   time.Time
 	NextTry time.Time
+	// Configured is the number of services of the configuration.
+	Configured int
 	// Conditions of the services that the process delivers.
 	Conditions map[string]deliver.Condition
 	Problems   []Item
@@ -112,7 +116,7 @@ type Observed struct {
 
 // HealthOf derives the health of a process.
 func HealthOf(o Observed, now time.Time) Health {
-	h := Health{Level: LevelOK, Problems: slices.Clone(o.Problems), Pending: o.Pending}
+	h := Health{Level: LevelOK, Configured: o.Configured, Problems: slices.Clone(o.Problems), Pending: o.Pending}
 	for name, c := range o.Conditions {
 		if s := serviceHealth(name, c, now); s.Level != LevelOK {
 			h.Services = append(h.Services, s)

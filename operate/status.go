@@ -47,7 +47,7 @@ const delivering = "changes are being delivered"
 func StatusOf(h Health, metrics map[string]*dto.MetricFamily, now time.Time) Status {
 	s := Status{Level: h.Level, Error: h.Error, Since: h.Since, NextTry: h.NextTry, Do: h.Do, Items: slices.Concat(h.Problems, h.Pending)}
 	queued, stalled, lagging := byLabel(metrics, "weir_delivery_pending", "service"), byLabel(metrics, "weir_delivery_stalled_seconds", "service"), byLabel(metrics, "weir_service_behind", "service")
-	s.Services = len(queued)
+	s.Services = h.Configured
 	unwell := map[string]bool{}
 	for _, x := range h.Services {
 		unwell[x.Service] = true

@@ -86,6 +86,13 @@ func StatusOfStore(ctx context.Context, s StatusStore, services []string, why er
 	if err != nil {
 		return is, err
 	}
+	names := make(map[int32]string, len(services))
+	for _, name := range services {
+		if number := numbers[name]; number != 0 {
+			names[number] = name
+		}
+	}
+	is.Items = append(is.Items, reached.Repairs(names)...)
 	for _, name := range services {
 		b := Item{What: name}
 		if number := numbers[name]; number != 0 {

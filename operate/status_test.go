@@ -26,6 +26,7 @@ func metrics(t *testing.T, text string) map[string]*dto.MetricFamily {
 func TestStatusHasTheWorstFirst(t *testing.T) {
 	now := time.Date(2026, 1, 31, 12, 0, 0, 0, time.UTC)
 	h := operate.HealthOf(operate.Observed{
+		Configured: 5,
 		Conditions: map[string]deliver.Condition{
 			"c/p@late":   {State: deliver.StateRetrying, Since: now.Add(-10 * time.Minute), Error: "connection refused"},
 			"c/p@early":  {State: deliver.StateRetrying, Since: now.Add(-time.Hour), Error: "connection refused"},

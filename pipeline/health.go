@@ -43,7 +43,13 @@ func (m *monitor) healthNow() operate.Health {
 			o.Since, o.NextTry = began, next
 		}
 	}
+	if plan := m.active.plan(); plan != nil {
+		o.Configured = len(plan.Services)
+	}
 	o.Pending = m.gauges.refusals.items()
+	if lost := m.repairs.Load(); lost != nil {
+		o.Pending = append(o.Pending, *lost...)
+	}
 	if due := m.backfill.Load(); due != nil {
 		o.Pending = append(o.Pending, *due)
 	}

@@ -40,7 +40,8 @@ type monitor struct {
 	outages  outages
 	blockage blockage
 	backfill atomic.Pointer[operate.Item] // nil: none is due
-	missing  map[string]bool              // of lookAtTopics alone; topics that were missing at the look before
+	repairs  atomic.Pointer[[]operate.Item]
+	missing  map[string]bool // of lookAtTopics alone; topics that were missing at the look before
 }
 
 // monitorOptions are needed, but for keys.
@@ -233,7 +234,14 @@ func (m *monitor) showBacklogs(ctx context.Context) {
 	}
 	m.gauges.inboxLag.set(shown)
 	if reached, err := operate.ReadProgress(ctx, m.store); err == nil {
-		m.gauges.deliveries(reached, m.active.plan().Services, time.Now())
+		services := m.active.plan().Services
+		m.gauges.deliveries(reached, services, time.Now())
+		names := make(map[int32]string, len(services))
+		for _, s := range services {
+			names[s.Number] = s.Name
+		}
+		repairs := reached.Repairs(names)
+		m.repairs.Store(&repairs)
 	}
 	for _, s := range m.ingest.sources() {
 		_, _, failing := s.failing()
