@@ -101,5 +101,5 @@ func expires(w *world, run *harness.Process) {
 
 // decidedAgain is the message after entities of a partition were decided again.
 func decidedAgain(partition int32) *regexp.Regexp {
-	return regexp.MustCompile(fmt.Sprintf(`stage=deliver service=%s event=repair.done partition=%d\n`, hook, partition))
+	return regexp.MustCompile(fmt.Sprintf(`stage=deliver event=repair.done service=%s partition=%d\n`, hook, partition))
 }
