@@ -97,7 +97,7 @@ func TestReadinessNamesServicesThatAreNotWell(t *testing.T) {
 		require.NoError(t, json.Unmarshal([]byte(body), &h), body)
 		return h
 	}
-	require.Equal(t, operate.Health{Level: operate.LevelOK}, health())
+	require.Equal(t, operate.Health{Level: operate.LevelOK, Configured: 3}, health())
 	p.Write("events.jsonl", harness.Event(1, "A", "1")+harness.Event(2, "B", "1")+harness.Event(3, "C", "1"))
 	harness.Eventually(t, "both services", func() error {
 		found := ""

@@ -7,6 +7,7 @@ import (
 
 	"github.com/seed-86dfc502/weir/change"
 	"github.com/seed-86dfc502/weir/decide"
+	"github.com/seed-86dfc502/weir/deliver/core"
 	"github.com/seed-86dfc502/weir/store"
 )
 
@@ -197,7 +198,7 @@ func (m *Memory) delivered(services []decide.Service) map[int32]change.Version {
 			low := store.Top(row.positions) // where a new service begins
 			for _, at := range row.positions {
 				if slices.ContainsFunc(services, func(s decide.Service) bool { return s.Number == at.Service }) {
-					low = min(low, at.Version)
+					low = min(low, core.FirstLost(at.Repair, at.Version))
 				}
 			}
 			lowest[partition] = low

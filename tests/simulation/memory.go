@@ -379,7 +379,9 @@ func (m *Memory) Tombstones(ctx context.Context, before time.Time, after store.T
 		for id, e := range s.entities {
 			t := store.Tombstone{Entity: id, Version: e.Version, Deleted: e.Deleted}
 			if !e.Deleted.IsZero() && e.Deleted.Before(before) && byDeletion(t, after) > 0 &&
-				!slices.ContainsFunc(s.letters, func(l store.DeadLetter) bool { return l.Entity == id && l.State == store.LetterRetrying }) {
+				!slices.ContainsFunc(s.letters, func(l store.DeadLetter) bool {
+					return l.Entity == id && (l.State == store.LetterRetrying || l.State == store.LetterOpen && l.Stage == store.StageDeliver)
+				}) {
 				stones = append(stones, t)
 			}
 		}
