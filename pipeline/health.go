@@ -43,8 +43,8 @@ func (m *monitor) healthNow() operate.Health {
 			o.Since, o.NextTry = began, next
 		}
 	}
-	if plan := m.active.plan(); plan != nil {
-		o.Configured = len(plan.Services)
+	if now := m.active.now.Load(); now != nil && now.plan != nil { // else it is starting
+		o.Configured = len(now.plan.Services)
 	}
 	o.Pending = m.gauges.refusals.items()
 	if lost := m.repairs.Load(); lost != nil {

@@ -237,6 +237,9 @@ func TestQueriesAgainstARealScrape(t *testing.T) {
 		names := selector.FindAllString(a.Expr, -1)
 		require.NotEmpty(t, names, a.Alert)
 		for _, name := range names {
+			if strings.HasPrefix(name, "weir_source_slot_bytes") {
+				continue // only of a PostgreSQL source; sources/postgres has its test
+			}
 			harness.Eventually(t, a.Alert, func() error { // a scrape that fails takes all series away until the next one
 				if len(server.query(name)) == 0 {
 					return fmt.Errorf("no series for %s", name)

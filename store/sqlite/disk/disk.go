@@ -156,7 +156,7 @@ func (d *Disk) Delete(name string, syncDir bool) error {
 	return d.VFS.Delete(name, syncDir)
 }
 
-// code is that of SQLite for an error of Faults.
+// code is that of SQLite for an error of a write, or of Faults.
 func code(err error, other sqlite3.ExtendedErrorCode) error {
 	if errors.Is(err, syscall.ENOSPC) {
 		return sqlite3.FULL

@@ -94,7 +94,11 @@ func (f *file) WriteAt(b []byte, offset int64) (int, error) {
 		n, _ := f.File.WriteAt(b[:part], offset)
 		return n, code(err, sqlite3.IOERR_WRITE)
 	}
-	return f.File.WriteAt(b, offset)
+	n, err := f.File.WriteAt(b, offset)
+	if err != nil { // the driver does not look into the os.PathError for a full disk
+		err = code(err, sqlite3.IOERR_WRITE)
+	}
+	return n, err
 }
 
 // Truncate implements vfs.File.
