@@ -68,7 +68,7 @@ func (m *monitor) healthNow() operate.Health {
 // is unreachable: a probe must not wait for it.
 func (m *monitor) status() operate.Health {
 	h := m.healthNow()
-	if h.Reason == blockedStore || h.Reason == blockedDisk {
+	if m.store == nil || h.Reason == blockedStore || h.Reason == blockedDisk { // nil: not open yet
 		return h
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), statusTimeout)
