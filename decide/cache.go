@@ -1,6 +1,7 @@
 package decide
 
 import (
+	"slices"
 	"time"
 
 	"github.com/seed-86dfc502/weir/store"
@@ -173,12 +174,15 @@ func (r *cached) measure() int64 {
 // remember returns the cached form of the entity of a committed evaluation: its row, which
 // was written, if written is true.
 func (ev *evaluation) remember(partition int32, row store.Entity, written bool) *cached {
-	if written {
+	switch {
+	case written:
 		row.Found = true
 		row.Writes++
 		row.Deleted = storedTime(row.Deleted)
 		row.States = row.States.Stored()
-	} else {
+	case slices.Contains(ev.out.Purged, ev.found.ID):
+		row = store.Entity{ID: ev.found.ID} // the store has none
+	default:
 		row = ev.found
 	}
 	if ev.plan.Current(row) {

@@ -138,6 +138,14 @@ func TestAPurgeWaitsForWhatWasSentAgain(t *testing.T) {
 	require.Equal(t, change.NewVersion(1, 4), d.rows()[0].Version)
 	at(5, purge(3))
 	require.True(t, d.entity.Found, "not of the second time")
+
+	last := purge(5)
+	last.Entity, last.version = "B-007", change.NewVersion(1, 6)
+	b := newBatch(plan, []*record{&last}, unbounded, noCache)
+	_, err = decideBatch(b, store.Loaded{Entities: []store.Entity{d.entity}})
+	require.NoError(t, err)
+	purged := &b.subjects[0]
+	require.False(t, purged.remember(0, purged.row, purged.write).row.Found, "the cache has what the store has")
 	at(6, purge(5))
 	require.False(t, d.entity.Found)
 }
