@@ -138,6 +138,7 @@ func (b *browser) healthy(what string) {
 	b.mu.Lock()
 	require.Empty(b.t, b.errors, what)
 	b.mu.Unlock()
+	harness.Eventually(b.t, what, func() error { return harness.Want(evaluate[string](b, "document.readyState"), "complete") })
 	require.True(b.t, evaluate[bool](b, "window.pwned === undefined"), "%s: what events hold was run", what)
 	unnamed := evaluate[[]string](b, `[...document.querySelectorAll("input:not([type=hidden]),select,textarea,button,pre[tabindex]")]
 		.filter((e) => !(e.labels && e.labels.length) && !e.ariaLabel && !e.getAttribute("aria-labelledby") && !e.textContent.trim()).map((e) => e.outerHTML)`)
