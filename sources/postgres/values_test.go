@@ -3,7 +3,6 @@ package postgres
 import (
 	"context"
 	"encoding/json"
-	"fmt"
 	"strings"
 	"testing"
 
@@ -123,7 +122,7 @@ func TestTimelines(t *testing.T) {
 	require.NoError(t, err)
 	lines.prefix = "p"
 	for lsn, want := range map[int64]string{0: "p-1", 0x2ffffff: "p-1", 0x3000000: "p-2", 0x500005f: "p-2", 0x5000060: "p-3", 1<<32 - 1: "p-3", 1 << 32: "p-4"} {
-		require.Equal(t, want, lines.stream(lsn), fmt.Sprintf("%X", lsn))
+		require.Equal(t, want, lines.stream(lsn), "%X", lsn)
 	}
 	require.True(t, lines.holds(1, 0x3000000))
 	require.False(t, lines.holds(1, 0x3000001), "commits behind the fork are lost")

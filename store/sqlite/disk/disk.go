@@ -59,7 +59,7 @@ type Disk struct {
 	failed chan struct{} // closed when err is set
 }
 
-var disks atomic.Int64
+var disks atomic.Int64 //nolint:gochecknoglobals // names of the driver are global
 
 // New makes a Disk; faults may be nil. Release ends it.
 func New(faults Faults) *Disk {
