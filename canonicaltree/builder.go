@@ -48,7 +48,7 @@ func (b *Builder) Name(name []byte) {
 	b.comma()
 	t := b.t
 	at := len(t.data) + 1
-	t.data = appendQuoted(t.data, name)
+	t.data = AppendString(t.data, name)
 	b.named, b.nameFlags = true, isMember
 	b.name, b.length, b.key = uint32(at), uint32(len(name)), keyOf(name)
 	if len(t.data)-at != len(name)+1 {

@@ -321,13 +321,13 @@ func (t *Tree) appendCanonical(dst []byte, i uint32) []byte {
 				dst = append(dst, ',')
 			}
 			first = false
-			dst = appendQuoted(dst, w.name())
+			dst = AppendString(dst, w.name())
 			dst = append(dst, ':')
 			dst = t.appendCanonical(dst, w.child)
 		}
 		return append(dst, '}')
 	case String:
-		return appendQuoted(dst, t.textOf(v))
+		return AppendString(dst, t.textOf(v))
 	default:
 		return append(dst, t.data[v.start:v.end]...)
 	}
@@ -336,11 +336,7 @@ func (t *Tree) appendCanonical(dst []byte, i uint32) []byte {
 // AppendString appends s as a JSON string with the fewest escapes: quote,
 // backslash and control characters, the latter by letter where there is one.
 // s must be valid UTF-8; [Parse] refuses the result otherwise.
-func AppendString(dst []byte, s string) []byte {
-	return appendQuoted(dst, s)
-}
-
-func appendQuoted[T string | []byte](dst []byte, s T) []byte {
+func AppendString[T string | []byte](dst []byte, s T) []byte {
 	const hex = "0123456789abcdef"
 	dst = append(dst, '"')
 	from := 0

@@ -109,15 +109,7 @@ func startLoad(b *testing.B, dir string, w world, s *stream, sender func(*Pipeli
 		w.prepare(b, s.services)
 	}
 	p := w.open(b, dir, s)
-	p.opt.UntilIdle = false
-	ended := make(chan error, 1)
-	ctx, stop := context.WithCancel(context.WithoutCancel(b.Context()))
-	b.Cleanup(func() {
-		stop()
-		require.NoError(b, <-ended)
-	})
-	go func() { ended <- p.Run(ctx) }()
-	require.Eventually(b, p.monitor.started.Load, time.Minute, time.Millisecond)
+	runs(b, p)
 	l := &load{b: b, p: p, s: s, send: sender(p), dead: dead}
 	l.offerAll(s.first())
 	return l

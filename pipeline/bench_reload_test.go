@@ -1,7 +1,6 @@
 package pipeline
 
 import (
-	"context"
 	"fmt"
 	"io"
 	"math/rand/v2"
@@ -29,22 +28,14 @@ func BenchmarkReload(b *testing.B) {
 		_, _ = io.Copy(io.Discard, r.Body)
 		arrived <- struct{}{}
 	}))
-	defer customer.Close()
+	b.Cleanup(customer.Close)
 	dir := b.TempDir()
 	w := embeddedWorld(b, dir)
 	w.main, w.sink = "sources:\n  registry:\n    http: {}"+benchSource, hook(customer.URL)
 	s := newStream(few, services/3, services)
 	p := w.open(b, dir, s)
-	p.opt.UntilIdle = false
 	p.reloads.load = func() (*config.Config, error) { return assemble.Load(filepath.Join(dir, "weir.yaml"), os.LookupEnv) }
-	ended := make(chan error, 1)
-	ctx, stop := context.WithCancel(b.Context())
-	defer func() {
-		stop()
-		require.NoError(b, <-ended)
-	}()
-	go func() { ended <- p.Run(ctx) }()
-	require.Eventually(b, p.monitor.started.Load, time.Minute, time.Millisecond)
+	runs(b, p)
 	send := push(p)
 	deliver := func(entity int) time.Duration {
 		for f := range benchFields {
@@ -74,7 +65,7 @@ func BenchmarkReload(b *testing.B) {
 			others = append(others, deliver(3+rand.IntN(services/3-3)))
 		}
 		go func() {
-			_, err := p.Reload(ctx, false)
+			_, err := p.Reload(b.Context(), false)
 			reloaded <- err
 		}()
 		for running := true; running; {

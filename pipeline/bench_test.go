@@ -191,22 +191,14 @@ func latency(b *testing.B, dir string, w world, sender func(*Pipeline) func(even
 		_, _ = io.Copy(io.Discard, r.Body)
 		arrived <- struct{}{}
 	}))
-	defer customer.Close()
+	b.Cleanup(customer.Close)
 	w.sink = hook(customer.URL)
 	s := newStream(sparse, 1, 1)
 	if w.prepare != nil {
 		w.prepare(b, 1)
 	}
 	p := w.open(b, dir, s)
-	p.opt.UntilIdle = false
-	ended := make(chan error, 1)
-	ctx, stop := context.WithCancel(b.Context())
-	defer func() {
-		stop()
-		require.NoError(b, <-ended)
-	}()
-	go func() { ended <- p.Run(ctx) }()
-	require.Eventually(b, p.monitor.started.Load, time.Minute, time.Millisecond)
+	ended := runs(b, p)
 	send := sender(p)
 	next := func() time.Duration {
 		s.entities[0][0] += 1 << 8 // six hex digits of it are sent
@@ -235,4 +227,20 @@ func latency(b *testing.B, dir string, w world, sender func(*Pipeline) func(even
 	}{{"p50-ms", 0.5}, {"p99-ms", 0.99}, {"max-ms", 1}} {
 		b.ReportMetric(float64(all[min(len(all)-1, int(q.at*float64(len(all))))].Microseconds())/1000, q.name)
 	}
+}
+
+// runs starts p until the benchmark ends, and returns when it has started. ended has the
+// result of a Run that ends earlier.
+func runs(b *testing.B, p *Pipeline) (ended chan error) {
+	b.Helper()
+	p.opt.UntilIdle = false
+	ended = make(chan error, 1)
+	ctx, stop := context.WithCancel(context.WithoutCancel(b.Context()))
+	b.Cleanup(func() {
+		stop()
+		require.NoError(b, <-ended)
+	})
+	go func() { ended <- p.Run(ctx) }()
+	require.Eventually(b, p.monitor.started.Load, time.Minute, time.Millisecond)
+	return ended
 }

@@ -9,8 +9,8 @@ import (
 	"github.com/seed-86dfc502/weir/operate"
 )
 
-// refusals records what the process refused to use and replaced by its earlier content: a
-// configuration, a file. Safe for concurrent use.
+// refusals records the configurations and files that the process refused, keeping their
+// earlier content. Safe for concurrent use.
 type refusals struct {
 	mu  sync.Mutex
 	all map[string]operate.Item // by what

@@ -292,10 +292,12 @@ func (f *Flow) Lags() map[*Queue]int {
 // Idle reports whether no change is queued or in hand, no row is to be saved, and none was
 // lost and is still to be decided again.
 func (f *Flow) Idle() bool {
-	return !slices.ContainsFunc(f.queues, func(q *Queue) bool { return q.busy || len(q.waiting) > 0 }) &&
-		!slices.ContainsFunc(f.all(), func(p *Partition) bool {
-			return len(p.rows) > 0 || slices.ContainsFunc(p.lanes, func(l *Lane) bool { return l.repair.Needed() })
-		})
+	for _, p := range f.parts {
+		if len(p.rows) > 0 || slices.ContainsFunc(p.lanes, func(l *Lane) bool { return l.repair.Needed() }) {
+			return false
+		}
+	}
+	return !slices.ContainsFunc(f.queues, func(q *Queue) bool { return q.busy || len(q.waiting) > 0 })
 }
 
 // all returns the partitions by number.

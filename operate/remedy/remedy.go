@@ -29,6 +29,8 @@ var (
 		"53300": "raise max_connections, or put a pooler in front", "57P03": "wait: the server is starting or recovering",
 		"53100": "make room on the server's disk", "57014": "raise the server's statement_timeout, or find the operator who cancelled the statement",
 	}
+	// storeRemedies come before postgresRemedies for the store.
+	storeRemedies      = map[string]string{"42P01": "weir migrate creates its tables", "3D000": "create the database, then run weir migrate"}
 	clickhouseRemedies = map[int32]string{
 		516: "correct user and password in its url", 192: "correct the user in its url", 193: "correct the password in its url",
 		81: "create the database, or correct its name in the url", 60: "create the table, or set create: true",
@@ -134,7 +136,7 @@ func byCode(what string, err error) string {
 	switch {
 	case errors.As(err, &pg):
 		if what == "store" {
-			if do := map[string]string{"42P01": "weir migrate creates its tables", "3D000": "create the database, then run weir migrate"}[pg.Code]; do != "" {
+			if do := storeRemedies[pg.Code]; do != "" {
 				return do
 			}
 		}

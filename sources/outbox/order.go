@@ -9,6 +9,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/seed-86dfc502/weir/sources/internal/setup"
 )
 
 // orderedBy returns the columns that order the events of an entity, under an alias: the id
@@ -38,7 +39,7 @@ func (s *Source) checkIDs(ctx context.Context, conn *pgxpool.Conn, oid uint32, i
 			return err
 		}
 		if nullable {
-			return &SetupError{fmt.Errorf("column %q of table %s may be null, so it does not order every row: make it NOT NULL", s.opt.Columns.Order, s.sql.table)}
+			return setup.Errorf(kind, "column %q of table %s may be null, so it does not order every row: make it NOT NULL", s.opt.Columns.Order, s.sql.table)
 		}
 	}
 	if !s.sql.byID || !slices.Contains([]string{"uuid", "text", "character varying", "bpchar"}, idType) {
@@ -86,6 +87,6 @@ func (s *statements) checkID(id string) error {
 }
 
 func (s *statements) unordered() error {
-	return &SetupError{fmt.Errorf("the ids in column %q of table %s are random UUIDs, which do not order the events of an entity: "+
-		"name a column that does in columns.order, or configure sequence, or use UUIDs of version 7", s.columns.ID, s.table)}
+	return setup.Errorf(kind, "the ids in column %q of table %s are random UUIDs, which do not order the events of an entity: "+
+		"name a column that does in columns.order, or configure sequence, or use UUIDs of version 7", s.columns.ID, s.table)
 }

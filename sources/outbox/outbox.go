@@ -6,20 +6,18 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/ThreeDotsLabs/watermill/message"
-	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/seed-86dfc502/weir/internal/defaults"
 	"github.com/seed-86dfc502/weir/internal/pgpool"
-	"github.com/seed-86dfc502/weir/internal/reason"
 	"github.com/seed-86dfc502/weir/internal/wait"
 	"github.com/seed-86dfc502/weir/sources"
 	"github.com/seed-86dfc502/weir/sources/internal/handout"
+	"github.com/seed-86dfc502/weir/sources/internal/setup"
 )
 
 // Headers of the records, beside the members of the headers column and the
@@ -129,15 +127,12 @@ const (
 	slow             = 10 * time.Second
 )
 
-// A SetupError is what no waiting mends: a table, a column or a right that is
-// not there, or a login that is refused.
-type SetupError struct{ Err error }
+// SetupError is a fault that no waiting mends.
+type SetupError = setup.Error
 
-// Error returns the cause, with the kind of source before it.
-func (e *SetupError) Error() string { return "outbox: " + e.Err.Error() }
+const kind = "outbox"
 
-// Unwrap returns the cause.
-func (e *SetupError) Unwrap() error { return e.Err }
+func classify(err error) error { return setup.Classify(kind, err) }
 
 // Check reports whether the table can be read as it is configured: a *SetupError
 // is its fault, any other error means that the database did not answer.
@@ -151,26 +146,6 @@ func (s *Source) Check(ctx context.Context) error {
 	defer conn.Release()
 	_, err = s.describe(ctx, conn)
 	return classify(err)
-}
-
-// classify turns errors of the server that stay into a SetupError.
-func classify(err error) error {
-	var server *pgconn.PgError
-	var setup *SetupError
-	switch {
-	case err == nil, errors.As(err, &setup):
-		return err
-	case !errors.As(err, &server):
-		return reason.Of(err)
-	}
-	switch {
-	case strings.HasPrefix(server.Code, "42"), // a name, a type or a right
-		strings.HasPrefix(server.Code, "3D"), strings.HasPrefix(server.Code, "3F"), // database, schema
-		strings.HasPrefix(server.Code, "28"), // login
-		strings.HasPrefix(server.Code, "0A"): // not for this kind of table
-		return &SetupError{reason.New(err, server.Message, "SQLSTATE "+server.Code)}
-	}
-	return reason.New(err, server.Message, "SQLSTATE "+server.Code)
 }
 
 // Topic implements sources.Source.

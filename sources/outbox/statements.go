@@ -9,6 +9,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/seed-86dfc502/weir/sources/internal/setup"
 )
 
 // rowsPerEntity bounds the rows of one entity in flight. Rows that a dead process did
@@ -78,7 +79,7 @@ func (s *Source) describe(ctx context.Context, conn *pgxpool.Conn) (*table, erro
 		return nil, err
 	}
 	if oid == nil {
-		return nil, &SetupError{fmt.Errorf("there is no table %s", s.sql.table)}
+		return nil, setup.Errorf(kind, "there is no table %s", s.sql.table)
 	}
 	types, err := s.types(ctx, conn, *oid)
 	if err != nil {
@@ -134,7 +135,7 @@ func (s *Source) types(ctx context.Context, conn *pgxpool.Conn, oid uint32) (map
 		faults = append(faults, fmt.Errorf("column %q of table %s is of type %s, not json or jsonb", c.Headers, s.sql.table, t))
 	}
 	if len(faults) > 0 {
-		return nil, &SetupError{errors.Join(faults...)}
+		return nil, &SetupError{Kind: kind, Err: errors.Join(faults...)}
 	}
 	return types, nil
 }

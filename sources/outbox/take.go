@@ -13,6 +13,7 @@ import (
 	"github.com/seed-86dfc502/weir/internal/crash"
 	"github.com/seed-86dfc502/weir/internal/wait"
 	"github.com/seed-86dfc502/weir/sources/internal/handout"
+	"github.com/seed-86dfc502/weir/sources/internal/setup"
 	"github.com/seed-86dfc502/weir/transport"
 )
 
@@ -133,8 +134,8 @@ func (t *taker) settle(work context.Context, tx pgx.Tx, ids []string) error {
 		return err
 	}
 	if done.RowsAffected() != int64(len(ids)) {
-		return &SetupError{fmt.Errorf("%d rows of table %s have the ids of %d: column %q must be unique, and no trigger or policy may keep a row",
-			done.RowsAffected(), t.s.sql.table, len(ids), t.s.opt.Columns.ID)}
+		return setup.Errorf(kind, "%d rows of table %s have the ids of %d: column %q must be unique, and no trigger or policy may keep a row",
+			done.RowsAffected(), t.s.sql.table, len(ids), t.s.opt.Columns.ID)
 	}
 	crash.At(crash.OutboxSettled, t.s.opt.Name)
 	if err := tx.Commit(work); err != nil {

@@ -275,7 +275,7 @@ func (d *decoder) emitNext(ctx context.Context, r *relation, entity string, docu
 	return d.emit(ctx, r.table, record, d.at.stream)
 }
 
-// close removes what was not committed.
+// close removes the spilled transactions that did not commit.
 func (d *decoder) close() {
 	for _, s := range d.spilled {
 		_ = s.close() // it has no name: nothing is left

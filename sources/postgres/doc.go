@@ -10,7 +10,7 @@
 // Place. Every event has one: a stream, the commit position (LSN) of its transaction, and its
 // index in that. The stream names system identifier, database, epoch and the timeline that has
 // the position, by the cluster's history. The fence of an entity compares places of one stream,
-// so whatever is sent again is stale. A change that a promoted server sends again has its old
+// so a change that is sent again is stale. A change that a promoted server sends again has its old
 // timeline and is stale; a change that replaced one that the server lost has the new one.
 //
 // Rows. They are read in a snapshot that a temporary slot exports at position L, which holds

@@ -11,7 +11,7 @@ import (
 	"github.com/seed-86dfc502/weir/store"
 )
 
-// mark is what the store knows of a slot.
+// mark is the stored state of a slot.
 type mark struct {
 	// Epoch names an unbroken sequence of changes. Another one begins with a gap, and all rows
 	// are read again.
@@ -20,7 +20,7 @@ type mark struct {
 	Confirmed int64  `json:"confirmed"` // every change before it is durable
 }
 
-// tableMark is what the store knows of the rows of a table.
+// tableMark is the stored state of the reading of a table's rows.
 type tableMark struct {
 	Epoch  string     `json:"epoch"`
 	Done   bool       `json:"done"`
@@ -124,7 +124,7 @@ func (t timelines) holds(id int32, lsn int64) bool {
 }
 
 // gap returns why changes between the marked position and those that the slot sends may be missing,
-// or why the database does not have what was read of it; empty if nothing is.
+// or why the database lacks changes that were read; empty without a gap.
 func (m mark) gap(slot slotState, t timelines, position int64) string {
 	switch {
 	case slot.confirmed > m.Confirmed:

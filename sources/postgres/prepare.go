@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-
-	"github.com/jackc/pgx/v5"
 )
 
 // Setup is the publication and the slot of some tables of a database.
@@ -17,14 +15,10 @@ type Setup struct {
 	Tables      []string // schema.name
 }
 
-// Prepare returns the statements that make what is missing of the setup, and executes them
-// unless printOnly is set. again drops the slot before, and with it the changes that were not read.
+// Prepare returns the statements that complete the setup, and executes them unless printOnly
+// is set. again drops the slot before, and with it the changes that were not read.
 func (s Setup) Prepare(ctx context.Context, printOnly, again bool) (statements []string, err error) {
-	cfg, err := connConfig(s.URL, "weir source prepare")
-	if err != nil {
-		return nil, err
-	}
-	conn, err := pgx.ConnectConfig(ctx, cfg)
+	conn, err := connect(ctx, s.URL, "weir source prepare")
 	if err != nil {
 		return nil, classify(err)
 	}
@@ -41,14 +35,10 @@ func (s Setup) Prepare(ctx context.Context, printOnly, again bool) (statements [
 	return statements, nil
 }
 
-// missing returns the statements that make what is missing.
+// missing returns the statements that complete the setup.
 func (s Setup) missing(ctx context.Context, db querier, again bool) (statements []string, err error) {
-	var version int
-	var level string
-	if err := db.QueryRow(ctx, `SELECT current_setting('server_version_num')::int, current_setting('wal_level')`).Scan(&version, &level); err != nil {
-		return nil, err
-	}
-	if err := checkServer(version, level); err != nil {
+	server, err := readServer(ctx, db)
+	if err != nil {
 		return nil, err
 	}
 	var published bool
@@ -59,17 +49,17 @@ func (s Setup) missing(ctx context.Context, db querier, again bool) (statements 
 		statements = append(statements, fmt.Sprintf("CREATE PUBLICATION %s WITH (publish_via_partition_root = true)", quote(s.Publication)))
 	}
 	for _, table := range s.Tables {
-		t, err := readTable(ctx, db, version, s.Publication, table)
+		t, err := readTable(ctx, db, server.version, s.Publication, table)
 		switch {
 		case err != nil:
 			return nil, err
 		case !t.exists:
-			return nil, setup("there is no table %s", table)
+			return nil, faultf("there is no table %s", table)
 		case !t.published:
 			statements = append(statements, fmt.Sprintf("ALTER PUBLICATION %s ADD TABLE %s", quote(s.Publication), quoteTable(table)))
 		}
 	}
-	slot, err := readSlot(ctx, db, version, s.Slot)
+	slot, err := readSlot(ctx, db, server.version, s.Slot)
 	if err != nil {
 		return nil, err
 	}
@@ -78,7 +68,7 @@ func (s Setup) missing(ctx context.Context, db querier, again bool) (statements 
 	}
 	if !slot.exists || again {
 		failover := ""
-		if version >= 170000 {
+		if server.version >= 170000 {
 			failover = ", failover => true"
 		}
 		statements = append(statements, fmt.Sprintf("SELECT pg_create_logical_replication_slot(%s, 'pgoutput'%s)", literal(s.Slot), failover))
@@ -92,9 +82,9 @@ const leastVersion = 140000
 func checkServer(version int, level string) error {
 	switch {
 	case version < leastVersion:
-		return setup("the server is PostgreSQL %d, the source needs 14 or later", version/10000)
+		return faultf("the server is PostgreSQL %d, the source needs 14 or later", version/10000)
 	case level != "logical":
-		return setup("wal_level is %s: set wal_level = logical in postgresql.conf (or ALTER SYSTEM SET wal_level = logical) and restart the server", level)
+		return faultf("wal_level is %s: set wal_level = logical in postgresql.conf (or ALTER SYSTEM SET wal_level = logical) and restart the server", level)
 	}
 	return nil
 }

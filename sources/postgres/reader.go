@@ -90,8 +90,8 @@ func (r *Reader) run(ctx context.Context) {
 		if errors.Is(err, errAgain) {
 			continue
 		}
-		if r.setError(classify(err)) {
-			r.log.Warn("the database cannot be read now; trying again until it works", "event", "source.unreadable", "error", classify(err))
+		if err = classify(err); r.setError(err) {
+			r.log.Warn("the database cannot be read now; trying again until it works", "event", "source.unreadable", "error", err)
 		}
 		if time.Since(began) > time.Minute {
 			pause = 100 * time.Millisecond
@@ -126,11 +126,7 @@ func (r *Reader) failing() error {
 
 // connect opens a connection for statements.
 func (r *Reader) connect(ctx context.Context) (*pgx.Conn, error) {
-	cfg, err := connConfig(r.opt.URL, "weir source "+r.opt.Source)
-	if err != nil {
-		return nil, err
-	}
-	return pgx.ConnectConfig(ctx, cfg)
+	return connect(ctx, r.opt.URL, "weir source "+r.opt.Source)
 }
 
 // drained reports whether all that was committed before the call is durable. It waits a second for it.
@@ -192,9 +188,9 @@ func (s *Source) check(ctx context.Context, prepared bool) error {
 	}
 	switch {
 	case !replicates:
-		return setup("role %q may not replicate: ALTER ROLE %s REPLICATION", role, quote(role))
+		return faultf("role %q may not replicate: ALTER ROLE %s REPLICATION", role, quote(role))
 	case !reads:
-		return setup("role %q may not read table %s: GRANT SELECT ON %s TO %s", role, s.table, quoteTable(s.table), quote(role))
+		return faultf("role %q may not read table %s: GRANT SELECT ON %s TO %s", role, s.table, quoteTable(s.table), quote(role))
 	case !prepared:
 		return nil
 	}

@@ -12,8 +12,8 @@ import (
 	"github.com/seed-86dfc502/weir/tests/servers"
 )
 
-// A recovery begins a timeline, as a promotion does: what was read before is stale, also where
-// the server sends it again, and what comes after is not.
+// A recovery begins a timeline, as a promotion does: changes that were read before are stale,
+// also when the server sends them again, and later ones are not.
 func TestAnotherTimeline(t *testing.T) {
 	server := servers.StartOwn(t, "postgres")
 	s := newShop(t, server.Address, map[string][]string{"public.orders": {"id"}},

@@ -11,7 +11,7 @@ import (
 	"github.com/seed-86dfc502/weir/transport"
 )
 
-// unchanged stands in a row for a column that an update left alone and the log does not have. No
+// unchanged is the placeholder of a column that an update left alone and the log does not have. No
 // text of a database holds a NUL.
 const unchanged = "\x00unchanged"
 

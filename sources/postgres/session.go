@@ -184,7 +184,7 @@ func (s *session) slot(ctx context.Context, known bool) (slotState, error) {
 		return slot, err
 	}
 	if !slot.exists && known && s.gaveUp.value {
-		return slot, setup("Weir gave replication slot %q up when it kept more of the log than postgres.retain (%d bytes): weir source prepare makes a new one, and the rows are read again", opt.Slot, opt.Retain)
+		return slot, faultf("Weir gave replication slot %q up when it kept more of the log than postgres.retain (%d bytes): weir source prepare makes a new one, and the rows are read again", opt.Slot, opt.Retain)
 	}
 	if !slot.exists && !known {
 		statements, err := opt.Setup.missing(ctx, s.db, false)

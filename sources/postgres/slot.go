@@ -3,34 +3,30 @@ package postgres
 import (
 	"context"
 	"errors"
-	"fmt"
 	"slices"
 	"strings"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/seed-86dfc502/weir/sources/internal/setup"
 )
 
-// A SetupError is a fault that no waiting mends: its text says the remedy.
-type SetupError struct{ Err error }
+// SetupError is a fault that no waiting mends: its text says the remedy.
+type SetupError = setup.Error
 
-// Error returns the cause, with the kind of source before it.
-func (e *SetupError) Error() string { return "postgres: " + e.Err.Error() }
+const kind = "postgres"
 
-// Unwrap returns the cause.
-func (e *SetupError) Unwrap() error { return e.Err }
+func faultf(format string, args ...any) error { return setup.Errorf(kind, format, args...) }
 
-func setup(format string, args ...any) error { return &SetupError{fmt.Errorf(format, args...)} }
+func classify(err error) error { return setup.Classify(kind, err) }
 
 // slotState is a replication slot.
 type slotState struct {
 	exists    bool
-	active    bool
 	plugin    string
 	database  string
 	lost      string // why the server invalidated it; empty if it did not
 	confirmed int64  // the position from which it sends
 	retained  int64  // bytes of the log that it keeps
-	failover  bool   // PostgreSQL 17: standbys have a copy
 }
 
 // bytesOf is SQL for a position as a number.
@@ -41,17 +37,17 @@ const currentPosition = "CASE WHEN pg_is_in_recovery() THEN pg_last_wal_replay_l
 
 // readSlot describes a slot.
 func readSlot(ctx context.Context, db querier, version int, name string) (s slotState, err error) {
-	reason, failover := "''", "false"
+	reason := "''"
 	if version >= 160000 {
 		reason = "CASE WHEN conflicting THEN 'it conflicted with recovery' ELSE '' END"
 	}
 	if version >= 170000 {
-		reason, failover = "coalesce(invalidation_reason, '')", "failover"
+		reason = "coalesce(invalidation_reason, '')"
 	}
-	err = db.QueryRow(ctx, `SELECT active, coalesce(plugin, ''), coalesce(database, ''),
+	err = db.QueryRow(ctx, `SELECT coalesce(plugin, ''), coalesce(database, ''),
 		CASE WHEN wal_status = 'lost' THEN 'the log that it needs was removed (max_slot_wal_keep_size)' ELSE `+reason+` END,
-		coalesce(`+bytesOf("confirmed_flush_lsn")+`, 0), coalesce(greatest(`+bytesOf(currentPosition)+` - `+bytesOf("restart_lsn")+`, 0), 0), `+failover+`
-		FROM pg_replication_slots WHERE slot_name = $1`, name).Scan(&s.active, &s.plugin, &s.database, &s.lost, &s.confirmed, &s.retained, &s.failover)
+		coalesce(`+bytesOf("confirmed_flush_lsn")+`, 0), coalesce(greatest(`+bytesOf(currentPosition)+` - `+bytesOf("restart_lsn")+`, 0), 0)
+		FROM pg_replication_slots WHERE slot_name = $1`, name).Scan(&s.plugin, &s.database, &s.lost, &s.confirmed, &s.retained)
 	if errors.Is(err, pgx.ErrNoRows) {
 		return slotState{}, nil
 	}
@@ -63,16 +59,16 @@ func readSlot(ctx context.Context, db querier, version int, name string) (s slot
 func (s slotState) check(name, database string, known bool) error {
 	switch {
 	case !s.exists && known:
-		return setup("replication slot %q does not exist any more: it was dropped, or the database is a standby that was promoted and had no copy of it "+
+		return faultf("replication slot %q does not exist any more: it was dropped, or the database is a standby that was promoted and had no copy of it "+
 			"(PostgreSQL 17 copies slots with failover = true). weir source prepare makes a new one, and the rows are read again", name)
 	case !s.exists:
-		return setup("replication slot %q does not exist: weir source prepare makes it", name)
+		return faultf("replication slot %q does not exist: weir source prepare makes it", name)
 	case s.lost != "":
-		return setup("replication slot %q was invalidated: %s. Changes are lost. weir source prepare --again makes a new one, and the rows are read again", name, s.lost)
+		return faultf("replication slot %q was invalidated: %s. Changes are lost. weir source prepare --again makes a new one, and the rows are read again", name, s.lost)
 	case s.plugin != "pgoutput":
-		return setup("replication slot %q is of the plugin %s, not pgoutput: name another slot", name, s.plugin)
+		return faultf("replication slot %q is of the plugin %s, not pgoutput: name another slot", name, s.plugin)
 	case s.database != database:
-		return setup("replication slot %q is of the database %s: name another slot", name, s.database)
+		return faultf("replication slot %q is of the database %s: name another slot", name, s.database)
 	}
 	return nil
 }
@@ -145,19 +141,19 @@ func readTable(ctx context.Context, db querier, version int, publication, table 
 // check returns a SetupError if events of the table cannot be made as the source says.
 func (t tableState) check(table, publication string, entity []string) error {
 	if !t.exists {
-		return setup("there is no table %s", table)
+		return faultf("there is no table %s", table)
 	}
 	for _, name := range entity {
 		switch {
 		case !slices.Contains(t.columns, name):
-			return setup("table %s has no column %q, or does not publish it", table, name)
+			return faultf("table %s has no column %q, or does not publish it", table, name)
 		case !slices.Contains(t.identity, name):
-			return setup("column %q of table %s is the entity and not in the replica identity, so deletes do not say which entity they are about: "+
+			return faultf("column %q of table %s is the entity and not in the replica identity, so deletes do not say which entity they are about: "+
 				"ALTER TABLE %s REPLICA IDENTITY FULL, or an entity of its key", name, table, table)
 		}
 	}
 	if !t.published {
-		return setup("table %s is not in the publication %s: weir source prepare, or ALTER PUBLICATION %s ADD TABLE %s", table, publication, quote(publication), table)
+		return faultf("table %s is not in the publication %s: weir source prepare, or ALTER PUBLICATION %s ADD TABLE %s", table, publication, quote(publication), table)
 	}
 	return nil
 }

@@ -5,15 +5,12 @@ import (
 	"context"
 	"errors"
 	"log/slog"
-	"strings"
 	"sync"
 	"time"
 
 	"github.com/ThreeDotsLabs/watermill/message"
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/seed-86dfc502/weir/internal/defaults"
-	"github.com/seed-86dfc502/weir/internal/reason"
 	"github.com/seed-86dfc502/weir/sources"
 	"github.com/seed-86dfc502/weir/sources/internal/handout"
 	"github.com/seed-86dfc502/weir/store"
@@ -169,21 +166,11 @@ func connConfig(url, name string) (*pgx.ConnConfig, error) {
 	return cfg, nil
 }
 
-// classify turns errors of the server that stay into a SetupError.
-func classify(err error) error {
-	var server *pgconn.PgError
-	var fault *SetupError
-	switch {
-	case err == nil, errors.As(err, &fault):
-		return err
-	case !errors.As(err, &server):
-		return reason.Of(err)
+// connect opens a connection for statements.
+func connect(ctx context.Context, url, name string) (*pgx.Conn, error) {
+	cfg, err := connConfig(url, name)
+	if err != nil {
+		return nil, err
 	}
-	err = reason.New(err, server.Message, "SQLSTATE "+server.Code)
-	for _, class := range []string{"42", "3D", "3F", "28", "0A"} { // a name or a right, a database, a schema, a login, not for this table
-		if strings.HasPrefix(server.Code, class) {
-			return &SetupError{err}
-		}
-	}
-	return err
+	return pgx.ConnectConfig(ctx, cfg)
 }

@@ -52,8 +52,8 @@ func TestRowsThenChanges(t *testing.T) {
 	require.Equal(t, []string{`orders 20000 {"id":20000,"note":null,"state":"while nothing runs"}`}, s.inbox.applied[applied:])
 }
 
-// A large transaction is streamed before its end; what it rolls back has no effect, and neither
-// has a transaction that is rolled back as a whole.
+// A large transaction is streamed before its end. A subtransaction that rolls back has no
+// effect, and neither has a whole transaction that does.
 func TestStreamedTransactions(t *testing.T) {
 	s := newShop(t, ownServer(t), map[string][]string{"public.orders": {"id"}}, "CREATE TABLE orders (id int PRIMARY KEY, state text, note text)")
 	s.exec("ALTER SYSTEM SET logical_decoding_work_mem = '64kB'")
@@ -121,7 +121,7 @@ func TestChangesOfTables(t *testing.T) {
 	require.Len(t, s.inbox.docs(t, "orders"), 1, "which entities are gone is not known")
 }
 
-// Whatever frame a process dies at, during the rows and during the changes, the next one goes on:
+// A process that dies at any frame, of the rows or of the changes, is continued by the next:
 // in the end the documents are the rows, and each version of a row had its effect once.
 func TestKilledAtAnyFrame(t *testing.T) {
 	s := newShop(t, ownServer(t), map[string][]string{"public.orders": {"id"}, "public.items": {"id"}},

@@ -119,7 +119,7 @@ func (s *session) stream(ctx context.Context) error {
 	err := c.receive(ctx)
 	close(c.batches)
 	<-done
-	// What is durable is confirmed at the end, too, so that it is not sent again.
+	// The end confirms durable changes, too, so that the server does not send them again.
 	work, cancel := wait.WithGrace(context.WithoutCancel(ctx), ctx, s.r.opt.StopGrace)
 	defer cancel()
 	if !s.log.IsClosed() {

@@ -3,10 +3,9 @@ package postgres
 import (
 	"bytes"
 	"errors"
-	"strings"
-	"unicode/utf8"
 
 	"github.com/jackc/pgx/v5/pgtype"
+	"github.com/seed-86dfc502/weir/canonicaltree"
 )
 
 // form is the JSON form of a type's values.
@@ -225,34 +224,8 @@ func appendHstore(dst, text []byte) ([]byte, error) {
 
 var errHstore = errors.New("an hstore is malformed")
 
-const hexDigits = "0123456789abcdef"
-
-// appendString appends a JSON string.
+// appendString appends a JSON string. Bytes that are not UTF-8, of a database of encoding
+// SQL_ASCII, become U+FFFD.
 func appendString(dst, text []byte) []byte {
-	if !utf8.Valid(text) { // a database of encoding SQL_ASCII
-		text = []byte(strings.ToValidUTF8(string(text), "\ufffd"))
-	}
-	dst = append(dst, '"')
-	from := 0
-	for i, c := range text {
-		if c >= ' ' && c != '"' && c != '\\' {
-			continue
-		}
-		dst = append(dst, text[from:i]...)
-		from = i + 1
-		switch c {
-		case '"', '\\':
-			dst = append(dst, '\\', c)
-		case '\n':
-			dst = append(dst, '\\', 'n')
-		case '\r':
-			dst = append(dst, '\\', 'r')
-		case '\t':
-			dst = append(dst, '\\', 't')
-		default:
-			dst = append(dst, '\\', 'u', '0', '0', hexDigits[c>>4], hexDigits[c&15])
-		}
-	}
-	dst = append(dst, text[from:]...)
-	return append(dst, '"')
+	return canonicaltree.AppendString(dst, bytes.ToValidUTF8(text, []byte("\ufffd")))
 }

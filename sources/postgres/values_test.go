@@ -100,7 +100,7 @@ func FuzzValues(f *testing.F) {
 	})
 }
 
-// Columns of an entity id are told apart whatever they hold.
+// Columns of an entity id are told apart, also with separators inside them.
 func TestEntityIDs(t *testing.T) {
 	s := newShape([]string{"a", "b"}, make([]valueType, 2), []string{"a", "b"})
 	seen := map[string]string{}
