@@ -10,7 +10,6 @@ import (
 	"github.com/seed-86dfc502/weir/config"
 	"github.com/seed-86dfc502/weir/decide"
 	"github.com/seed-86dfc502/weir/ingest"
-	"github.com/seed-86dfc502/weir/projections"
 	"github.com/seed-86dfc502/weir/projections/merge"
 	"github.com/seed-86dfc502/weir/store"
 	"github.com/seed-86dfc502/weir/stripper"
@@ -36,10 +35,9 @@ func Plan(c *config.Config, numbers map[string]int32, revision int64) (*decide.P
 		MaxChange: int(c.Limits.Change),
 	}
 	for i := range c.Projections {
-		spec := c.Projections[i].Spec()
-		compiled, err := projections.Compile(spec)
+		compiled, err := c.Compiled(i)
 		if err != nil {
-			return nil, fmt.Errorf("projection %s/%s: %w", spec.Customer, spec.Name, err)
+			return nil, err
 		}
 		p.Projections = append(p.Projections, compiled)
 	}

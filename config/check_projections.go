@@ -3,6 +3,7 @@ package config
 import (
 	"errors"
 	"fmt"
+	"reflect"
 	"slices"
 	"strings"
 
@@ -10,6 +11,20 @@ import (
 	"github.com/seed-86dfc502/weir/projections"
 	"github.com/seed-86dfc502/weir/stripper"
 )
+
+// Compiled returns projection i as Load compiled it. It compiles one that was changed
+// or added since.
+func (c *Config) Compiled(i int) (*projections.Projection, error) {
+	spec := c.Projections[i].Spec()
+	if i < len(c.compiled) && c.compiled[i] != nil && reflect.DeepEqual(c.compiled[i].Spec(), spec) {
+		return c.compiled[i], nil
+	}
+	compiled, err := projections.Compile(spec)
+	if err != nil {
+		return nil, fmt.Errorf("projection %s/%s: %w", spec.Customer, spec.Name, err)
+	}
+	return compiled, nil
+}
 
 // Spec returns the projection in the form that package projections compiles.
 func (p *Projection) Spec() projections.Spec {
@@ -37,6 +52,16 @@ func (f Fields) spec() []projections.Field {
 func (l *loader) checkProjection(i int) {
 	p, doc := &l.config.Projections[i], l.owner[i]
 	path := member("projections", p.Name)
+	if l.config.compiled[i] == nil { // else it is a cached file's
+		l.checkContent(i, doc, p, path)
+	}
+	for j := range p.Deliver {
+		l.checkDelivery(doc, p, &p.Deliver[j], member(member(path, "deliver"), p.Deliver[j].Name))
+	}
+}
+
+// checkContent checks a projection without its sinks, and compiles it.
+func (l *loader) checkContent(i int, doc *document, p *Projection, path string) {
 	l.checkName(doc, path, p.Name)
 	spec := p.Spec()
 	if doc.values[member(path, "when")].unresolved {
@@ -44,7 +69,8 @@ func (l *loader) checkProjection(i int) {
 	}
 	if len(p.Fields) > 0 {
 		l.checkNotations(doc, p.Fields, member(path, "fields"), true)
-		_, err := projections.Compile(spec)
+		compiled, err := projections.Compile(spec)
+		l.config.compiled[i] = compiled
 		var bad *projections.CompileError
 		if errors.As(err, &bad) {
 			for _, f := range bad.Faults {
@@ -57,9 +83,6 @@ func (l *loader) checkProjection(i int) {
 	}
 	if len(p.Deliver) == 0 && doc.has(member(path, "deliver")) {
 		doc.faultKey(member(path, "deliver"), "is empty", "at least one sink")
-	}
-	for j := range p.Deliver {
-		l.checkDelivery(doc, p, &p.Deliver[j], member(member(path, "deliver"), p.Deliver[j].Name))
 	}
 }
 

@@ -1,5 +1,7 @@
 package config
 
+import "github.com/seed-86dfc502/weir/projections"
+
 // Config is the whole configuration, defaults filled in. It is read-only after
 // Load, so any number of goroutines may use it.
 type Config struct {
@@ -57,8 +59,9 @@ type Config struct {
 	// Checks of all customers, in the order of the files.
 	Checks []Check `yaml:"-"`
 
-	fingerprint [32]byte `yaml:"-"` // by Load, like prints
-	prints      Prints   `yaml:"-"`
+	fingerprint [32]byte                  `yaml:"-"` // by Load, like the others
+	prints      Prints                    `yaml:"-"`
+	compiled    []*projections.Projection `yaml:"-"` // of Projections
 }
 
 // Store is where the state lives: at most one of the two is given.

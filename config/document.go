@@ -38,6 +38,9 @@ type document struct {
 	lines  []string            // the text
 	bad    map[string]bool     // paths whose value has a fault: what follows from it is none
 	faults *Faults
+	data   []byte
+	// references are those that decoding resolved, with their values.
+	references map[string]string
 }
 
 // scalar is a value as it is written.
@@ -55,21 +58,28 @@ type scalar struct {
 }
 
 func newDocument(file string, faults *Faults) *document {
-	return &document{file: file, keys: map[string]Position{}, values: map[string]scalar{}, files: map[string]string{}, bad: map[string]bool{}, faults: faults}
+	return &document{file: file, keys: map[string]Position{}, values: map[string]scalar{}, files: map[string]string{}, bad: map[string]bool{}, faults: faults, references: map[string]string{}}
 }
 
 // read parses the file. It returns nil after a fault, and for an empty file.
 func (d *document) read() ast.Node {
-	data, err := readFile(d.file)
-	if err != nil {
+	if !d.load() {
+		return nil
+	}
+	return d.parse()
+}
+
+// load reads the file; false after a fault.
+func (d *document) load() bool {
+	var err error
+	if d.data, err = readFile(d.file); err != nil {
 		var cause *os.PathError
 		if errors.As(err, &cause) {
 			err = cause.Err
 		}
 		d.faults.add(Fault{File: d.file, Problem: "cannot be read: " + err.Error(), Want: "a readable file"})
-		return nil
 	}
-	return d.parse(data)
+	return err == nil
 }
 
 // readFile reads a little more than a file may have. It does not wait for a writer
@@ -83,7 +93,8 @@ func readFile(path string) ([]byte, error) {
 	return io.ReadAll(io.LimitReader(f, maxFile+1))
 }
 
-func (d *document) parse(data []byte) (root ast.Node) {
+// parse parses the text that was read.
+func (d *document) parse() (root ast.Node) {
 	// Any author of a file feeds the parser; none of its faults may
 	// end the process.
 	defer func() {
@@ -92,11 +103,11 @@ func (d *document) parse(data []byte) (root ast.Node) {
 			d.faults.add(Fault{File: d.file, Problem: "is not YAML", Want: "a YAML mapping"})
 		}
 	}()
-	if len(data) > maxFile {
+	if len(d.data) > maxFile {
 		d.faults.add(Fault{File: d.file, Problem: "is too large", Want: fmt.Sprintf("at most %s", Size(maxFile))})
 		return nil
 	}
-	text := strings.TrimPrefix(string(data), "\ufeff")
+	text := strings.TrimPrefix(string(d.data), "\ufeff")
 	d.lines = strings.Split(text, "\n")
 	for line, content := range d.lines {
 		if !utf8.ValidString(content) {

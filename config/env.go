@@ -97,6 +97,7 @@ func (d *decoder) expand(s *scalar, secret bool) (problems []mistake) {
 				continue
 			}
 			b.WriteString(value)
+			d.doc.references[reference] = value
 			s.pieces = append(s.pieces, piece{value, "${" + reference + "}"})
 		default:
 			b.WriteByte('$')

@@ -8,7 +8,6 @@ import (
 	"strings"
 
 	"github.com/seed-86dfc502/weir/canonicaltree"
-	"github.com/seed-86dfc502/weir/projections"
 	"github.com/seed-86dfc502/weir/projections/merge"
 	"github.com/seed-86dfc502/weir/stripper"
 )
@@ -75,10 +74,8 @@ func (c *Config) identify() {
 		spec := c.Projections[i].Spec()
 		spec.Fields = c.Projections[i].Fields.canonical().spec()
 		shape := sha256.New()
-		if compiled, err := projections.Compile(spec); err == nil {
-			compiled.Fingerprint(h)
-			compiled.Shape(shape)
-		}
+		spec.Fingerprint(h)
+		spec.Shape(shape)
 		shapes[i] = shape.Sum(nil)
 	}
 	c.prints = Prints{Base: c.base(), Services: map[string]Print{}}

@@ -9,6 +9,7 @@ import (
 	"slices"
 
 	"github.com/goccy/go-yaml/ast"
+	"github.com/seed-86dfc502/weir/projections"
 )
 
 // Option changes how Load works.
@@ -51,6 +52,8 @@ type loader struct {
 	kinds      Registry
 	used       claims // what only one source may use
 	faults     Faults
+	cache      *Cache    // nil without Reuse
+	read       []*cached // the customers' files of this call
 }
 
 // Load reads the main file at path and the customers' files that it names.
@@ -70,6 +73,7 @@ func Load(path string, env func(string) (string, bool), kinds Registry, options 
 		return nil, l.faults.sorted()
 	}
 	l.config.identify()
+	l.updateCache()
 	return &l.config, nil
 }
 
@@ -80,6 +84,7 @@ func (l *loader) load(path string) {
 		return
 	}
 	l.decode(l.main, root, &l.config)
+	l.checkCache()
 	l.config.File = path
 	l.allowed = l.allowance()
 	if l.mainFile {
@@ -93,11 +98,15 @@ func (l *loader) load(path string) {
 
 // decode reads a document's root into the struct that into points at.
 func (l *loader) decode(doc *document, root ast.Node, into any) {
+	l.decoder(doc).decode(root, reflect.ValueOf(into).Elem(), "", "")
+}
+
+func (l *loader) decoder(doc *document) *decoder {
 	d := &decoder{doc: doc, env: l.env, allowUnset: l.allowUnset, noFiles: l.confined, kinds: l.kinds}
 	if doc != l.main {
 		d.allowed = l.allowed
 	}
-	d.decode(root, reflect.ValueOf(into).Elem(), "", "")
+	return d
 }
 
 // allowance returns the references that the main file opens to customers' files.
@@ -150,34 +159,19 @@ func (l *loader) readCustomers() {
 
 func (l *loader) readCustomer(file string) {
 	doc := newDocument(file, &l.faults)
-	root := doc.read()
+	if !doc.load() {
+		return
+	}
+	if known := l.reuse(doc); known != nil {
+		l.addCustomer(known)
+		return
+	}
+	root := doc.parse()
 	if root == nil {
 		return
 	}
 	var c CustomerFile
 	l.decode(doc, root, &c)
-	if !doc.values["customer"].unresolved && c.Customer != "" {
-		if i := slices.Index(l.config.Customers, c.Customer); i >= 0 {
-			doc.fault("customer", fmt.Sprintf("is already in %s", l.customers[i].file), "one file per customer")
-		}
-		l.checkName(doc, "customer", c.Customer)
-	}
-	l.config.Customers = append(l.config.Customers, c.Customer)
-	l.customers = append(l.customers, doc)
-	for _, p := range c.Projections {
-		p.Customer = c.Customer
-		l.config.Projections = append(l.config.Projections, p)
-		l.owner = append(l.owner, doc)
-	}
-	for _, check := range c.Checks {
-		check.Customer = c.Customer
-		l.config.Checks = append(l.config.Checks, check)
-		l.checkName(doc, member("checks", check.Name), check.Name)
-		if p := slices.IndexFunc(c.Projections, func(p Projection) bool { return p.Name == check.Name }); p >= 0 &&
-			slices.ContainsFunc(c.Projections[p].Deliver, func(d Delivery) bool { return d.Name == checkSink }) {
-			doc.faultKey(member("checks", check.Name), "is the service "+check.Customer+"/"+check.Name+"@"+checkSink+" too", "another name, for it or for the sink")
-		}
-	}
 	if len(c.Projections) == 0 && len(c.Checks) == 0 {
 		switch {
 		case doc.has("projections"):
@@ -186,6 +180,43 @@ func (l *loader) readCustomer(file string) {
 			doc.faultKey("checks", "is empty", "at least one projection or check")
 		default:
 			doc.faultAt(doc.place(root), "projections", "is missing", "projections, or checks")
+		}
+	}
+	l.addCustomer(&cached{doc: doc, content: c})
+}
+
+// addCustomer adds a customer's file to the configuration.
+func (l *loader) addCustomer(f *cached) {
+	c, doc := f.content, f.doc
+	if l.cache != nil {
+		c = clone(reflect.ValueOf(c)).Interface().(CustomerFile)
+	}
+	l.read = append(l.read, f)
+	if !doc.values["customer"].unresolved && c.Customer != "" {
+		if i := slices.Index(l.config.Customers, c.Customer); i >= 0 {
+			doc.fault("customer", fmt.Sprintf("is already in %s", l.customers[i].file), "one file per customer")
+		}
+		l.checkName(doc, "customer", c.Customer)
+	}
+	l.config.Customers = append(l.config.Customers, c.Customer)
+	l.customers = append(l.customers, doc)
+	for i, p := range c.Projections {
+		p.Customer = c.Customer
+		l.config.Projections = append(l.config.Projections, p)
+		l.owner = append(l.owner, doc)
+		var compiled *projections.Projection
+		if f.compiled != nil {
+			compiled = f.compiled[i]
+		}
+		l.config.compiled = append(l.config.compiled, compiled)
+	}
+	for _, check := range c.Checks {
+		check.Customer = c.Customer
+		l.config.Checks = append(l.config.Checks, check)
+		l.checkName(doc, member("checks", check.Name), check.Name)
+		if p := slices.IndexFunc(c.Projections, func(p Projection) bool { return p.Name == check.Name }); p >= 0 &&
+			slices.ContainsFunc(c.Projections[p].Deliver, func(d Delivery) bool { return d.Name == checkSink }) {
+			doc.faultKey(member("checks", check.Name), "is the service "+check.Customer+"/"+check.Name+"@"+checkSink+" too", "another name, for it or for the sink")
 		}
 	}
 }

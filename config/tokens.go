@@ -65,7 +65,8 @@ func LoadTokens(path string, sources []string) (*TokensFile, error) {
 // ParseTokens is LoadTokens for a text.
 func ParseTokens(text []byte) (*TokensFile, error) {
 	doc := newDocument("", &Faults{})
-	return decodeTokens(doc, doc.parse(text), nil)
+	doc.data = text
+	return decodeTokens(doc, doc.parse(), nil)
 }
 
 func decodeTokens(doc *document, root ast.Node, sources []string) (*TokensFile, error) {

@@ -53,7 +53,8 @@ func (p *Plan) sameShape() []int {
 	shapes := make([][sha256.Size]byte, len(p.Projections))
 	for i, projection := range p.Projections {
 		h := sha256.New()
-		projection.Shape(h)
+		spec := projection.Spec()
+		spec.Shape(h)
 		shapes[i] = [sha256.Size]byte(h.Sum(nil))
 		if known, ok := first[shapes[i]]; !ok || p.rank[i] < p.rank[known] {
 			first[shapes[i]] = i

@@ -34,7 +34,12 @@ func BenchmarkReload(b *testing.B) {
 	w.main, w.sink = "sources:\n  registry:\n    http: {}"+benchSource, hook(customer.URL)
 	s := newStream(few, services/3, services)
 	p := w.open(b, dir, s)
-	p.reloads.load = func() (*config.Config, error) { return assemble.Load(filepath.Join(dir, "weir.yaml"), os.LookupEnv) }
+	var files config.Cache
+	p.reloads.load = func() (*config.Config, error) {
+		return assemble.Load(filepath.Join(dir, "weir.yaml"), os.LookupEnv, config.Reuse(&files))
+	}
+	_, err := p.reloads.load()
+	require.NoError(b, err)
 	runs(b, p)
 	send := push(p)
 	deliver := func(entity int) time.Duration {

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"reflect"
 	"slices"
 	"strings"
 	"sync"
@@ -110,7 +109,7 @@ func (rl *reloader) reload(ctx context.Context, rollBack bool) (control.Reloaded
 	if err != nil {
 		return control.Reloaded{}, &control.ReloadRefused{Err: err}
 	}
-	if fixed := mainChanges(rl.cfg, next); len(fixed) > 0 {
+	if fixed := config.MainChanges(rl.cfg, next); len(fixed) > 0 {
 		return control.Reloaded{}, &control.ReloadRefused{Err: fmt.Errorf("only customers' files can be changed while a process runs; a restart is needed for what %s has under: %s", next.File, strings.Join(fixed, ", "))}
 	}
 	if rl.roles.Ingest && !rl.servesAPI && next.NeedsAPI() {
@@ -126,7 +125,7 @@ func (rl *reloader) reload(ctx context.Context, rollBack bool) (control.Reloaded
 		return control.Reloaded{}, fmt.Errorf("store: %w", err)
 	}
 	identity := next.Identity()
-	if reflect.DeepEqual(settled(old.cfg), settled(next)) && slices.Equal(active.Fingerprint, identity) {
+	if config.SameSettings(old.cfg, next) && slices.Equal(active.Fingerprint, identity) {
 		r.Revision = active.Number
 		return r, nil
 	}
@@ -190,36 +189,6 @@ func (rl *reloader) awaitAdopted(ctx context.Context, now *settings) bool {
 		}
 	}
 	return true
-}
-
-// mainChanges names the keys of the main file that differ, other than where
-// customers' files are.
-func mainChanges(a, b *config.Config) (keys []string) {
-	x, y := reflect.ValueOf(*settled(a)), reflect.ValueOf(*settled(b))
-	for i := range x.NumField() {
-		key, _, _ := strings.Cut(x.Type().Field(i).Tag.Get("yaml"), ",")
-		if key == "-" || key == "customers" {
-			continue
-		}
-		if !reflect.DeepEqual(x.Field(i).Interface(), y.Field(i).Interface()) {
-			keys = append(keys, key)
-		}
-	}
-	return keys
-}
-
-// settled is a copy in which nothing depends on the place of a source in the main file,
-// or on what customers' files leave of the memory.
-func settled(c *config.Config) *config.Config {
-	copied := *c
-	if c.Decide.Cache == c.DefaultCache() {
-		copied.Decide.Cache = 0
-	}
-	copied.Sources = slices.Clone(c.Sources)
-	for i := range copied.Sources {
-		copied.Sources[i].Pos = config.Position{}
-	}
-	return &copied
 }
 
 func checkNames(c *config.Config) []string {

@@ -18,7 +18,7 @@ import (
 // A reload names the changed keys of the main file, and no others.
 func TestWhatAReloadCannotChange(t *testing.T) {
 	before := loadExample(t, "production")
-	require.Empty(t, mainChanges(before, loadExample(t, "production")))
+	require.Empty(t, config.MainChanges(before, loadExample(t, "production")))
 	for want, change := range map[string]func(*config.Config){
 		"store":     func(c *config.Config) { c.Store.Postgres.URL = config.NewSecret("postgres://elsewhere/weir") },
 		"kafka":     func(c *config.Config) { c.Kafka.SASL.Password = config.NewSecret("another") },
@@ -29,14 +29,14 @@ func TestWhatAReloadCannotChange(t *testing.T) {
 	} {
 		after := loadExample(t, "production")
 		change(after)
-		require.Equal(t, []string{want}, mainChanges(before, after))
+		require.Equal(t, []string{want}, config.MainChanges(before, after))
 	}
 	after := loadExample(t, "production")
 	after.Projections = after.Projections[1:]
 	after.Customers = after.Customers[1:]
 	after.CustomerFiles = append(after.CustomerFiles, "more/*.yaml")
 	after.Sources[0].Pos.Line += 7
-	require.Empty(t, mainChanges(before, after), "customers, and where a source stands in its file")
+	require.Empty(t, config.MainChanges(before, after), "customers, and where a source stands in its file")
 }
 
 // A reload always needs a token, and answers with the fault.

@@ -19,15 +19,14 @@ const (
 // document, in a form that no other projection shares, and the versions of what
 // evaluates it. Names are part of it. w is to be a hash.Hash: errors of
 // writing are ignored.
-func (p *Projection) Fingerprint(w io.Writer) {
-	fmt.Fprintf(w, "%q %q\n", p.spec.Customer, p.spec.Name)
-	p.Shape(w)
+func (s *Spec) Fingerprint(w io.Writer) {
+	fmt.Fprintf(w, "%q %q\n", s.Customer, s.Name)
+	s.Shape(w)
 }
 
 // Shape is Fingerprint without the names: projections of one shape show the same of any
 // document.
-func (p *Projection) Shape(w io.Writer) {
-	s := &p.spec
+func (s *Spec) Shape(w io.Writer) {
 	fmt.Fprintf(w, "projection/%d %q %q\n", version, expressions, paths)
 	fmt.Fprintf(w, "%q %t %d\n", s.When, s.OmitEmpty, s.Numbers)
 	fingerprintFields(w, s.Fields)

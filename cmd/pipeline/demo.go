@@ -15,6 +15,7 @@ import (
 
 	"github.com/dustin/go-humanize"
 	"github.com/dustin/go-humanize/english"
+	"github.com/seed-86dfc502/weir/config"
 	"github.com/seed-86dfc502/weir/operate/demo"
 	"github.com/seed-86dfc502/weir/pipeline"
 	"github.com/spf13/cobra"
@@ -118,7 +119,7 @@ func runDemo(ctx context.Context, a *app, o demo.Options, rate int) (err error) 
 		}
 		wrote <- err
 	}()
-	err = runPipeline(ctx, a, cfg, pipeline.Options{Config: cfg, Roles: pipeline.Roles{Ingest: true, Decide: true, Deliver: true}})
+	err = runPipeline(ctx, a, cfg, pipeline.Options{Config: cfg, Roles: pipeline.AllRoles, Load: func() (*config.Config, error) { return a.read() }})
 	stop()
 	return errors.Join(err, <-wrote)
 }

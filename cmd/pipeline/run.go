@@ -56,7 +56,8 @@ func (o *runOptions) run(ctx context.Context) error {
 	if err != nil {
 		return &usageError{err}
 	}
-	cfg, err := o.load()
+	files := config.Reuse(&config.Cache{}) // a reload reads those that changed
+	cfg, err := o.load(files)
 	if err != nil {
 		return err
 	}
@@ -68,7 +69,10 @@ func (o *runOptions) run(ctx context.Context) error {
 		ctx, cancel = context.WithTimeout(ctx, o.timeout)
 	}
 	defer cancel()
-	return runPipeline(ctx, o.app, cfg, pipeline.Options{Config: cfg, Roles: roles, UntilIdle: o.untilIdle, Activate: o.activate})
+	return runPipeline(ctx, o.app, cfg, pipeline.Options{
+		Config: cfg, Roles: roles, UntilIdle: o.untilIdle, Activate: o.activate,
+		Load: func() (*config.Config, error) { return o.read(files) },
+	})
 }
 
 // stageNames returns the words for the roles.
@@ -100,7 +104,6 @@ func runPipeline(ctx context.Context, a *app, cfg *config.Config, opt pipeline.O
 	reg := prometheus.NewRegistry()
 	reg.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	opt.Logger, opt.Registry = log, reg
-	opt.Load = func() (*config.Config, error) { return a.read() }
 	var p *pipeline.Pipeline // serves commands only when it is open
 	opt.Commands = func(ctx context.Context, c control.Command, out, err io.Writer) int {
 		return a.executor(p.Config(), p.Tools, p.Probe, log)(ctx, c, out, err)

@@ -43,7 +43,7 @@ func Read(ctx context.Context, s store.Reports, cfg *config.Config, want func(so
 	}
 	var views []*projections.Projection
 	for i := range cfg.Projections {
-		view, err := projections.Compile(cfg.Projections[i].Spec())
+		view, err := cfg.Compiled(i)
 		if err != nil {
 			return r, err
 		}
