@@ -3,6 +3,7 @@ package transport
 import (
 	"maps"
 	"slices"
+	"sync"
 
 	"github.com/twmb/franz-go/pkg/kgo"
 )
@@ -11,8 +12,16 @@ import (
 // of so many partitions: what Producer and every Kafka client with the default
 // partitioner choose. The key must not be nil and partitions be positive.
 func PartitionOf(key []byte, partitions int32) int32 {
-	return int32(byKey.Partition(&kgo.Record{Key: key}, int(partitions)))
+	r := keyed.Get().(*kgo.Record)
+	r.Key = key
+	p := byKey.Partition(r, int(partitions))
+	r.Key = nil
+	keyed.Put(r)
+	return int32(p)
 }
+
+// keyed are the records that byKey reads the keys from.
+var keyed = sync.Pool{New: func() any { return new(kgo.Record) }}
 
 var byKey = kgo.StickyKeyPartitioner(nil).ForTopic("") //nolint:gochecknoglobals // it keeps no state for records with a key
 

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"strconv"
 	"time"
 
 	"github.com/seed-86dfc502/weir/change"
@@ -14,7 +13,6 @@ import (
 	"github.com/seed-86dfc502/weir/sinks"
 	"github.com/seed-86dfc502/weir/sinks/internal/fanout"
 	"github.com/seed-86dfc502/weir/sinks/kafka/fenced"
-	"github.com/seed-86dfc502/weir/transport"
 )
 
 // Headers of every record. One of a traced change has W3C trace context beside them.
@@ -40,7 +38,7 @@ const (
 	// maxBatchBytes bounds the records of one batch: topics take 1 MiB unless they say
 	// another limit. A larger record goes alone.
 	maxBatchBytes = 900_000
-	// recordOverhead is more than what framing adds to a record, in bytes.
+	// recordOverhead is more than a batch of one adds to an encoded record, in bytes.
 	recordOverhead = 256
 
 	defaultStallTimeout = 20 * time.Second
@@ -165,11 +163,8 @@ type stream struct {
 	size  int // items of batch
 }
 
-type item struct {
-	index  int
-	record transport.Record
-	bytes  int
-}
+// item is a change whose record is these bytes of the encoder.
+type item struct{ index, from, to int }
 
 // Write publishes the changes and returns when all are acknowledged, or soon
 // after ctx is cancelled.
@@ -190,16 +185,19 @@ func (s *Sink) write(ctx context.Context, changes []change.Change) error {
 			failed[i] = err
 		}
 	}
-	streams := s.buildStreams(changes, failed)
+	e := encoders.Get().(*encoder)
+	streams := s.buildStreams(e, changes, failed)
 	for len(streams) > 0 {
-		streams = s.sendBatches(ctx, streams, failed)
+		streams = s.sendBatches(ctx, e, streams, failed)
 	}
+	e.release()
 	s.advanceMarks(changes, failed)
 	return fanout.Result(failed, len(changes))
 }
 
-// buildStreams groups the changes that are not in the topic yet and have not failed.
-func (s *Sink) buildStreams(changes []change.Change, failed map[int]*sinks.Error) []*stream {
+// buildStreams groups the changes that are not in the topic yet and have not failed, and
+// encodes their records.
+func (s *Sink) buildStreams(e *encoder, changes []change.Change, failed map[int]*sinks.Error) []*stream {
 	type route struct {
 		from *part
 		to   int32
@@ -216,31 +214,33 @@ func (s *Sink) buildStreams(changes []change.Change, failed map[int]*sinks.Error
 			s.found++
 			continue
 		}
-		record := s.record(c)
-		n := size(&record)
-		if n > s.opts.MaxMessageBytes {
+		from := len(e.records)
+		s.record(e, c)
+		to := len(e.records)
+		if n := to - from + recordOverhead; n > s.opts.MaxMessageBytes {
+			e.records = e.records[:from]
 			failed[i] = &sinks.Error{Class: sinks.Reject, Op: "publish",
 				Err: fmt.Errorf("a record of %d bytes is larger than max_message_bytes, %d", n, s.opts.MaxMessageBytes)}
 			continue
 		}
 		p.tried = max(p.tried, c.Position())
-		w := route{p, s.topic.Partition(record.Key)}
+		w := route{p, s.topic.Partition(append(e.value[:0], c.Entity...))}
 		st := by[w]
 		if st == nil {
 			st = &stream{part: p, partition: w.to}
 			by[w] = st
 			all = append(all, st)
 		}
-		st.items = append(st.items, item{i, record, n})
+		st.items = append(st.items, item{i, from, to})
 	}
 	return all
 }
 
 // sendBatches sends the next batch of every stream and returns the streams that have more.
-func (s *Sink) sendBatches(ctx context.Context, streams []*stream, failed map[int]*sinks.Error) []*stream {
+func (s *Sink) sendBatches(ctx context.Context, e *encoder, streams []*stream, failed map[int]*sinks.Error) []*stream {
 	batches := make([]*fenced.Batch, len(streams))
 	for i, st := range streams {
-		batches[i] = st.next()
+		batches[i] = st.next(e)
 	}
 	answers := s.opts.Client.Append(ctx, s.topic, batches)
 	for i, st := range streams {
@@ -260,18 +260,17 @@ func (s *Sink) sendBatches(ctx context.Context, streams []*stream, failed map[in
 }
 
 // next makes the next batch.
-func (st *stream) next() *fenced.Batch {
-	n, bytes := 0, 0
-	var records []transport.Record
-	for n < len(st.items) {
-		if bytes += st.items[n].bytes; n > 0 && (bytes > maxBatchBytes || len(st.cuts) > 0 && n == st.cuts[0]) {
+func (st *stream) next(e *encoder) *fenced.Batch {
+	bytes := 0
+	e.batch = e.batch[:0]
+	for n, it := range st.items {
+		if bytes += it.to - it.from + recordOverhead; n > 0 && (bytes > maxBatchBytes || len(st.cuts) > 0 && n == st.cuts[0]) {
 			break
 		}
-		records = append(records, st.items[n].record)
-		n++
+		e.batch = append(e.batch, e.records[it.from:it.to])
 	}
-	st.size = n
-	st.batch = st.part.writer.Batch(st.partition, records)
+	st.size = len(e.batch)
+	st.batch = st.part.writer.Batch(st.partition, e.batch)
 	return st.batch
 }
 
@@ -331,33 +330,4 @@ func (st *stream) fail(failed map[int]*sinks.Error, n int, e *sinks.Error) {
 		failed[it.index] = e
 	}
 	st.items = st.items[n:]
-}
-
-// record makes a change's record.
-func (s *Sink) record(c *change.Change) transport.Record {
-	r := transport.Record{Topic: s.opts.Topic, Key: []byte(c.Entity), Headers: make([]transport.Header, 0, 9)}
-	r.Headers = append(r.Headers,
-		transport.Header{Key: ServiceHeader, Value: []byte(c.Service)},
-		transport.Header{Key: VersionHeader, Value: strconv.AppendUint(nil, uint64(c.Version), 10)},
-		transport.Header{Key: KeyHeader, Value: []byte(c.Key)},
-		transport.Header{Key: OpHeader, Value: []byte(c.Op)},
-		transport.Header{Key: PartitionHeader, Value: strconv.AppendInt(nil, int64(c.Partition), 10)},
-		transport.Header{Key: PipelineHeader, Value: []byte(s.opts.Pipeline)})
-	if c.Resent != 0 {
-		r.Headers = append(r.Headers, transport.Header{Key: PositionHeader, Value: strconv.AppendUint(nil, uint64(c.Resent), 10)})
-	}
-	r.Headers = transport.WithTrace(r.Headers, c.Trace)
-	if !s.opts.Tombstones || c.Op != change.Retract {
-		r.Value = c.AppendRecord(make([]byte, 0, len(c.Doc)+len(c.Entity)+len(c.Service)+128))
-	}
-	return r
-}
-
-// size is an upper bound of a record's size on the wire, in bytes.
-func size(r *transport.Record) int {
-	n := len(r.Key) + len(r.Value) + recordOverhead
-	for _, h := range r.Headers {
-		n += len(h.Key) + len(h.Value) + 10
-	}
-	return n
 }

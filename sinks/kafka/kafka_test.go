@@ -1,6 +1,7 @@
 package kafka
 
 import (
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"strings"
@@ -8,6 +9,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kmsg"
 	"go.uber.org/goleak"
 
 	"github.com/seed-86dfc502/weir/change"
@@ -15,7 +17,6 @@ import (
 	"github.com/seed-86dfc502/weir/sinks"
 	"github.com/seed-86dfc502/weir/sinks/kafka/fenced"
 	"github.com/seed-86dfc502/weir/sinks/sinktest"
-	"github.com/seed-86dfc502/weir/transport"
 )
 
 func TestMain(m *testing.M) {
@@ -26,12 +27,21 @@ func upsert(entity string, n int64) change.Change {
 	return sinktest.Change("s/p@k", entity, change.NewVersion(1, n), fmt.Appendf(nil, `{"n":%d}`, n))
 }
 
-func headersOf(headers []transport.Header) map[string]string {
-	m := map[string]string{}
-	for _, h := range headers {
-		m[h.Key] = string(h.Value)
+// encoded returns the record of a change as a consumer reads it, and its headers.
+func encoded(t *testing.T, s *Sink, c change.Change) (kmsg.Record, map[string]string) {
+	t.Helper()
+	var e encoder
+	s.record(&e, &c)
+	place := []byte{0, 0, 0} // attributes, time, place in the batch
+	b := binary.AppendVarint(nil, int64(len(place)+len(e.records)))
+	var r kmsg.Record
+	require.NoError(t, r.ReadFrom(append(append(b, place...), e.records...)))
+	headers := map[string]string{}
+	for _, h := range r.Headers {
+		headers[h.Key] = string(h.Value)
 	}
-	return m
+	require.Len(t, r.Headers, len(headers))
+	return r, headers
 }
 
 // The context of a traced change is in headers, on a tombstone too, never in
@@ -44,19 +54,20 @@ func TestTraceIsPassedOn(t *testing.T) {
 			if doc == "" {
 				c = sinktest.Change("s/p@k", "a", change.NewVersion(1, 1), nil)
 			}
-			plain := s.record(&c)
+			plain, want := encoded(t, s, c)
 			c.Trace = &change.Trace{Parent: "00-a-b-01"}
-			traced := s.record(&c)
-			c.Trace = &change.Trace{Parent: "00-a-b-01", State: "vendor=1"}
-			stated := s.record(&c)
+			traced, headers := encoded(t, s, c)
 			require.Equal(t, plain.Value, traced.Value)
-			require.Equal(t, plain.Value, stated.Value)
-			want := headersOf(plain.Headers)
+			require.Equal(t, []byte("a"), traced.Key)
+			require.Equal(t, tombstones && doc == "", traced.Value == nil)
 			require.NotContains(t, want, "traceparent")
 			want["traceparent"] = "00-a-b-01"
-			require.Equal(t, want, headersOf(traced.Headers))
+			require.Equal(t, want, headers)
+			c.Trace = &change.Trace{Parent: "00-a-b-01", State: "vendor=1"}
+			stated, headers := encoded(t, s, c)
+			require.Equal(t, plain.Value, stated.Value)
 			want["tracestate"] = "vendor=1"
-			require.Equal(t, want, headersOf(stated.Headers))
+			require.Equal(t, want, headers)
 		}
 	}
 }

@@ -18,7 +18,11 @@ func TestPipelinesShareATopic(t *testing.T) {
 	byPipeline := func() map[string]int {
 		n := map[string]int{}
 		for _, r := range log.records(t) {
-			n[headersOf(r.Headers)[PipelineHeader]]++
+			for _, h := range r.Headers {
+				if h.Key == PipelineHeader {
+					n[string(h.Value)]++
+				}
+			}
 		}
 		return n
 	}

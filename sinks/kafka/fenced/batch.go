@@ -10,8 +10,6 @@ import (
 	"github.com/klauspost/compress/s2"
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
-
-	"github.com/seed-86dfc502/weir/transport"
 )
 
 // Batch is records of one partition that are appended together, or not at all.
@@ -31,8 +29,7 @@ var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
 // workspace is what making a batch needs and leaves to the next one.
 type workspace struct {
-	record, body, packed []byte
-	headers              []kmsg.Header
+	body, packed []byte
 }
 
 var workspaces = sync.Pool{New: func() any { return new(workspace) }}
@@ -41,13 +38,14 @@ var workspaces = sync.Pool{New: func() any { return new(workspace) }}
 // batch of many records has, unless one of them is alone for its size.
 const maxWorkspace = 2 << 20
 
-// Batch makes the next batch of a partition of w. Its records count as sent: a batch
-// that was refused is to be given back with Unsend, and nothing behind it was made.
-func (w *Writer) Batch(partition int32, records []transport.Record) *Batch {
+// Batch makes the next batch of a partition of w. A record is encoded from its key on, as
+// the protocol has it; Batch copies it. The records count as sent: Unsend takes a refused
+// batch back, if no later one was made.
+func (w *Writer) Batch(partition int32, records [][]byte) *Batch {
 	ws := workspaces.Get().(*workspace)
 	ws.body = ws.body[:0]
 	for i := range records {
-		ws.append(int32(i), &records[i])
+		ws.append(i, records[i])
 	}
 	// Compressed by what costs least: a batch is small and compressed once for each service.
 	ws.packed = slices.Grow(ws.packed[:0], s2.MaxEncodedLen(len(ws.body)))
@@ -84,15 +82,10 @@ func (w *Writer) Unsend(b *Batch) {
 // sequence adds as the protocol does: after the largest number comes 0.
 func sequence(n int32, by int) int32 { return int32((int64(n) + int64(by)) & (1<<31 - 1)) }
 
-// append adds a record to the body.
-func (ws *workspace) append(n int32, r *transport.Record) {
-	ws.headers = ws.headers[:0]
-	for _, h := range r.Headers {
-		ws.headers = append(ws.headers, kmsg.Header{Key: h.Key, Value: h.Value})
-	}
-	rec := kmsg.Record{OffsetDelta: n, Key: r.Key, Value: r.Value, Headers: ws.headers}
-	// The length in front counts all that is behind it.
-	ws.record = rec.AppendTo(ws.record[:0])
-	record := ws.record[1:] // without the length of 0, which is one byte
-	ws.body = append(binary.AppendVarint(ws.body, int64(len(record))), record...)
+// append adds a record to the body, at a place in the batch.
+func (ws *workspace) append(place int, record []byte) {
+	var scratch [2 + binary.MaxVarintLen32]byte // no attributes, and the time of the batch
+	head := binary.AppendVarint(scratch[:2], int64(place))
+	ws.body = binary.AppendVarint(ws.body, int64(len(head)+len(record)))
+	ws.body = append(append(ws.body, head...), record...)
 }

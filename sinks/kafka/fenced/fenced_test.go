@@ -3,6 +3,7 @@ package fenced
 import (
 	"context"
 	"crypto/rand"
+	"encoding/binary"
 	"fmt"
 	"math"
 	"testing"
@@ -57,12 +58,25 @@ func led(t testing.TB, c *Client, name string) (topic *Topic) {
 	return topic
 }
 
-func records(values ...string) []transport.Record {
-	all := make([]transport.Record, len(values))
+func records(values ...string) [][]byte {
+	all := make([][]byte, len(values))
 	for i, v := range values {
-		all[i] = transport.Record{Key: []byte("k" + v), Value: []byte(v), Headers: []transport.Header{{Key: "h", Value: []byte(v)}}}
+		all[i] = record("k"+v, v)
 	}
 	return all
+}
+
+// record encodes a record with a header.
+func record(key, value string) []byte {
+	var b []byte
+	for _, text := range []string{key, value} {
+		b = append(binary.AppendVarint(b, int64(len(text))), text...)
+	}
+	b = binary.AppendVarint(b, 1)
+	for _, text := range []string{"h", value} {
+		b = append(binary.AppendVarint(b, int64(len(text))), text...)
+	}
+	return b
 }
 
 // whole returns the values of a topic, by partition, for readers of uncommitted records.
@@ -187,7 +201,7 @@ func TestARefusedBatchIsGivenBack(t *testing.T) {
 	require.NoError(t, err)
 	large := make([]byte, 5000)
 	_, _ = rand.Read(large) // it never fails
-	b := w.Batch(0, []transport.Record{{Value: large}})
+	b := w.Batch(0, [][]byte{record("k", string(large))})
 	a := one(t, c, topic, b)
 	require.ErrorIs(t, a.Err, kerr.MessageTooLarge)
 	require.True(t, a.Refused)
