@@ -235,7 +235,9 @@ func (ev *evaluation) newServices() (fresh []bool, known bool) {
 func (ev *evaluation) offerTouched(r *record, before, after canonicaltree.Node, all bool, fresh []bool) (evaluated int, err error) {
 	ev.history.evaluating(ev.plan)
 	ev.touched.Clear()
-	if !all && ev.present {
+	if all {
+		ev.touchAll()
+	} else if ev.present {
 		ev.was.Reset(ev.plan.index, ev.before)
 		now := ev.document()
 		ev.plan.Merge.Differences(ev.layers, r.Event.Source, before, after, func(path canonicaltree.Path) {
@@ -243,13 +245,16 @@ func (ev *evaluation) offerTouched(r *record, before, after canonicaltree.Node, 
 		})
 	}
 	unaffected := DecisionPruned
-	if !ev.present && len(ev.docs) > 0 {
+	switch {
+	case !ev.present && len(ev.docs) > 0:
 		unaffected = DecisionIncomplete
 		ev.history.last.word = historyWord(HistoryIncomplete)
+	case all:
+		unaffected = DecisionFiltered
 	}
 	ev.decisions.all[kindOf(unaffected)]++
 	concerned := ev.touched.List()
-	if all || fresh != nil {
+	if fresh != nil && !all {
 		concerned = ev.plan.shapes
 	} else {
 		slices.Sort(concerned)
@@ -273,6 +278,21 @@ func (ev *evaluation) offerTouched(r *record, before, after canonicaltree.Node, 
 		}
 	}
 	return evaluated, nil
+}
+
+// touchAll touches the projections for which a decision of all services can have an effect:
+// those whose filter may match the document, and those of services with a dam state. Any
+// other service has nothing and gets nothing: it is filtered.
+func (ev *evaluation) touchAll() {
+	ev.history.evaluatedAll(ev.plan, ev.present)
+	if ev.present {
+		ev.plan.index.Matching(ev.document(), &ev.touched)
+	}
+	for _, row := range ev.states.All("") {
+		if s, known := ev.plan.byNumber[row.Service]; known {
+			ev.touched.Add(ev.plan.alike[ev.plan.Services[s].Projection])
+		}
+	}
 }
 
 // exists reports whether the entity has a row, or gets one by an earlier record

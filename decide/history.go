@@ -252,7 +252,7 @@ func (h *history) evaluating(p *Plan) {
 		}
 		*h = renewed
 	}
-	h.last.set = make([]byte, (min(len(p.Projections), historyWidest)+7)/8)
+	h.last.set = make([]byte, len(p.ranks))
 	h.last.kept = true
 }
 
@@ -266,6 +266,14 @@ func (h *history) filteredOut(p *Plan, projection int) {
 		h.last.filtered = append(h.last.filtered, make([]byte, short)...)
 	}
 	h.last.filtered[rank/8] |= 1 << (rank % 8)
+}
+
+// evaluatedAll adds all projections to the set. If filtered, those that evaluated does not
+// name later are filtered.
+func (h *history) evaluatedAll(p *Plan, filtered bool) {
+	if h.last.set = slices.Clone(p.ranks); filtered {
+		h.last.filtered = slices.Clone(p.ranks)
+	}
 }
 
 // sent notes which services the newest record sent something to.
@@ -287,10 +295,15 @@ func (h *history) sent(p *Plan, r *record) {
 	h.last.kept, h.last.sent = true, list
 }
 
-// evaluated adds a projection to the set.
+// evaluated adds a projection to the set, before filteredOut.
 func (h *history) evaluated(p *Plan, projection int) {
-	if rank := p.rank[projection]; rank < historyWidest {
-		h.last.set[rank/8] |= 1 << (rank % 8)
+	rank := p.rank[projection]
+	if rank >= historyWidest {
+		return
+	}
+	h.last.set[rank/8] |= 1 << (rank % 8)
+	if rank/8 < len(h.last.filtered) {
+		h.last.filtered[rank/8] &^= 1 << (rank % 8)
 	}
 }
 

@@ -161,7 +161,7 @@ func TestHistoryOfManyProjections(t *testing.T) {
 	for range 50 {
 		p.Projections = append(p.Projections, p.Projections[0], p.Projections[1])
 	}
-	p.rank = ranks(p.Projections)
+	p.rank, p.ranks = ranks(p.Projections), make([]byte, len(p.Projections)/8+1)
 	for i := range p.Projections {
 		p.alike = append(p.alike, i)
 	}

@@ -39,7 +39,8 @@ type Plan struct {
 	servicesOf [][]int        // services of all projections of a shape, at the one that is evaluated
 	byName     map[string]int // service name to index
 	byNumber   map[int32]int
-	rank       []int // of each projection, see ranks
+	rank       []int  // of each projection, see ranks
+	ranks      []byte // those of shapes, as a set of the history
 	// fresh says, by an earlier fingerprint, which services are new since then. An entity
 	// that was last evaluated under it needs only them, and those that an event touches.
 	fresh map[string][]bool
@@ -146,10 +147,14 @@ func (p *Plan) Prepare() error {
 	p.byNumber = make(map[int32]int, len(p.Services))
 	p.rank = ranks(p.Projections)
 	p.alike = p.sameShape()
+	p.ranks = make([]byte, (min(len(p.Projections), historyWidest)+7)/8)
 	evaluated := slices.Clone(p.Projections)
 	for i, first := range p.alike {
 		if i == first {
 			p.shapes = append(p.shapes, i)
+			if rank := p.rank[i]; rank < historyWidest {
+				p.ranks[rank/8] |= 1 << (rank % 8)
+			}
 		} else {
 			evaluated[i] = nil
 		}

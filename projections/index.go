@@ -88,6 +88,7 @@ func prefix(steps []step) canonicaltree.Path {
 // immutable: any number of goroutines may use it.
 type Index struct {
 	root        indexNode
+	all         readers
 	projections []*Projection
 	places      []place   // the first one is the document
 	paths       [][]int32 // by projection: the places of its paths
@@ -111,6 +112,7 @@ func NewIndex(ps []*Projection) *Index {
 		for _, steps := range p.paths {
 			x.paths[i] = append(x.paths[i], x.placeOf(known, steps))
 		}
+		x.all.add(i, p, x.paths[i])
 		for _, path := range p.ReadSet() {
 			n := &x.root
 			n.below.add(i, p, x.paths[i])
@@ -195,6 +197,10 @@ func (x *Index) TouchedBy(path canonicaltree.Path, before, after *Document, set 
 	x.root.touch(path, before, after, set)
 }
 
+// Matching adds to set the projections whose filter may match doc. The others are not
+// looked at.
+func (x *Index) Matching(doc *Document, set *Set) { set.addReaders(&x.all, doc, nil) }
+
 func (n *indexNode) touch(path canonicaltree.Path, before, after *Document, set *Set) {
 	if len(path) == 0 {
 		set.addReaders(&n.below, before, after)
@@ -209,12 +215,14 @@ func (n *indexNode) touch(path canonicaltree.Path, before, after *Document, set 
 	}
 }
 
-// addReaders adds those whose filter may match a or b.
+// addReaders adds those whose filter may match a, or b if it is given.
 func (s *Set) addReaders(r *readers, a, b *Document) {
 	s.addAll(r.any)
 	for _, of := range r.of {
 		s.addAll(of.meeting(a))
-		s.addAll(of.meeting(b))
+		if b != nil {
+			s.addAll(of.meeting(b))
+		}
 	}
 }
 
