@@ -35,6 +35,8 @@ type Item struct {
 	// Queued is how many records or changes have not passed yet; with AtMost it is a bound.
 	Queued int64 `json:"queued,omitempty"`
 	AtMost bool  `json:"at_most,omitempty"`
+	// Oldest is when the oldest of them was first seen, where that is known.
+	Oldest time.Time `json:"oldest,omitzero"`
 	// Since is when the problem began, as far as it is known.
 	Since time.Time `json:"since,omitzero"`
 	// NextTry is when the failing attempt is repeated.
@@ -149,7 +151,6 @@ var remedies = map[string]string{
 	"superseded": "start it with the active configuration, or with --activate to roll back to this one",
 	"halted":     "remove the cause of the error" + resumes,
 	"topic":      "bring the topic's brokers back, or give it as many replicas as it wants" + resumes,
-	"source":     "bring the source's database or topic back" + resumes,
 }
 
 // obstacle returns why the progress of queues is unknown: the server that knows is

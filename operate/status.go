@@ -47,11 +47,17 @@ const delivering = "changes are being delivered"
 func StatusOf(h Health, metrics map[string]*dto.MetricFamily, now time.Time) Status {
 	s := Status{Level: h.Level, Error: h.Error, Since: h.Since, NextTry: h.NextTry, Do: h.Do, Items: slices.Concat(h.Problems, h.Pending)}
 	queued, stalled, lagging := byLabel(metrics, "weir_delivery_pending", "service"), byLabel(metrics, "weir_delivery_stalled_seconds", "service"), byLabel(metrics, "weir_service_behind", "service")
+	oldest := func(service string) (at time.Time) {
+		if n := byLabel(metrics, "weir_delivery_oldest_timestamp_seconds", "service")[service]; n > 0 {
+			at = time.Unix(n, 0).UTC()
+		}
+		return at
+	}
 	s.Services = h.Configured
 	unwell := map[string]bool{}
 	for _, x := range h.Services {
 		unwell[x.Service] = true
-		s.Items = append(s.Items, Item{What: x.Service, Level: x.Level, Queued: queued[x.Service], AtMost: queued[x.Service] > 0, Since: x.Since, NextTry: x.NextTry, Why: x.Error, Do: x.Do})
+		s.Items = append(s.Items, Item{What: x.Service, Level: x.Level, Queued: queued[x.Service], AtMost: queued[x.Service] > 0, Oldest: oldest(x.Service), Since: x.Since, NextTry: x.NextTry, Why: x.Error, Do: x.Do})
 	}
 	obstacle := h.obstacle()
 	queue := func(i Item) {
@@ -64,7 +70,7 @@ func StatusOf(h Health, metrics map[string]*dto.MetricFamily, now time.Time) Sta
 		if n == 0 || unwell[name] {
 			continue
 		}
-		i := Item{What: name, Level: LevelOK, Queued: n, AtMost: true, Why: delivering}
+		i := Item{What: name, Level: LevelOK, Queued: n, AtMost: true, Oldest: oldest(name), Why: delivering}
 		age := time.Duration(stalled[name]) * time.Second
 		switch {
 		case age >= stalledFor && obstacle == "":

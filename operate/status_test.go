@@ -49,6 +49,9 @@ weir_delivery_pending{service="c/p@well"} 3
 # TYPE weir_delivery_stalled_seconds gauge
 weir_delivery_stalled_seconds{service="c/p@silent"} 90
 weir_delivery_stalled_seconds{service="c/p@well"} 2
+# TYPE weir_delivery_oldest_timestamp_seconds gauge
+weir_delivery_oldest_timestamp_seconds{service="c/p@late"} 1769860200
+weir_delivery_oldest_timestamp_seconds{service="c/p@well"} 1769860799
 # TYPE weir_inbox_lag gauge
 weir_inbox_lag{partition="0"} 20
 weir_inbox_lag{partition="1"} 22
@@ -68,8 +71,12 @@ weir_dead_letters{stage="ingest"} 0
 		queued int64
 	}
 	var got []row
+	oldest := map[string]time.Duration{}
 	for _, i := range s.Items {
 		got = append(got, row{i.What, i.Level, i.Queued})
+		if !i.Oldest.IsZero() {
+			oldest[i.What] = now.Sub(i.Oldest)
+		}
 		require.NotEmpty(t, i.Why, i.What)
 		require.Equal(t, i.Level != operate.LevelOK, i.Do != "", "%s: a problem has a remedy", i.What)
 	}
@@ -85,6 +92,7 @@ weir_dead_letters{stage="ingest"} 0
 		{"c/p@well", operate.LevelOK, 3},
 	}, got)
 	require.Equal(t, "6 problems", s.Verdict())
+	require.Equal(t, map[string]time.Duration{"c/p@late": 10 * time.Minute, "c/p@well": time.Second}, oldest)
 }
 
 // Queues that move need no attention.

@@ -2,6 +2,7 @@ package pipeline
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 	"time"
@@ -84,18 +85,21 @@ const statusTimeout = 2 * time.Second
 
 // noteSources records which sources fail at present.
 func (m *monitor) noteSources(now time.Time) {
-	running := map[string]bool{}
+	running, failing := map[string]bool{}, map[string]float64{}
 	for _, s := range m.ingest.sources() {
 		what := "source " + s.name
 		running[what] = true
+		failing[s.name] = 0
 		do := ""
-		input, _, err := s.failing()
+		input, err := s.failing()
 		if err != nil {
+			failing[s.name] = 1
 			do = remedy.Of(what, err) + "; it waits for " + input + ", and retries automatically"
 		}
 		m.outages.note(what, err, do, now)
 	}
 	m.outages.end("source ", running, now)
+	m.gauges.failing.set(failing)
 }
 
 // noteTopics records whether the brokers answer, and which internal topics take no record.
@@ -129,12 +133,13 @@ func (m *monitor) topicsBlocked(now time.Time) error {
 	return m.outages.lasting("topic ", topicPatience, now)
 }
 
-// lookAtTopics finds internal topics that take no record. One that is missing for the second
+// checkTopics finds internal topics that take no record. One that is missing for the second
 // time is created again: its records are lost or decided again as after any loss of records.
-func (m *monitor) lookAtTopics(ctx context.Context) {
-	ctx, cancel := context.WithTimeout(ctx, watchPeriod)
-	defer cancel()
+func (m *monitor) checkTopics(ctx context.Context) {
 	faults, err := m.logs.Faults(ctx, m.cfg.Kafka.Inbox.Topic, m.cfg.Kafka.Changes.Topic)
+	if errors.Is(context.Cause(ctx), context.Canceled) { // the process ends
+		return
+	}
 	m.noteTopics(faults, err, time.Now())
 	if err != nil {
 		return

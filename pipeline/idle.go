@@ -125,7 +125,7 @@ func (i *idle) waits(ctx context.Context) []Wait {
 // waits returns the remaining work of a source.
 func (s *source) waits(ctx context.Context) (w Wait, waiting bool) {
 	w = Wait{For: "source " + s.name, What: "source " + s.name + " is being read"}
-	if input, _, err := s.failing(); err != nil {
+	if input, err := s.failing(); err != nil {
 		w.What, w.Because = fmt.Sprintf("source %s waits for %s", s.name, input), deliver.Cause(err)
 		return w, true
 	}

@@ -137,16 +137,16 @@ type source struct {
 	why            atomic.Pointer[error] // why it is not open
 }
 
-// failing returns why nothing is read of the source at present, nil if it is read; the name
-// of its input, and whether an outage of that blocks the process.
-func (s *source) failing() (input string, blocks bool, err error) {
+// failing returns why nothing is read of the source at present, nil if it is read, and the name
+// of its input.
+func (s *source) failing() (input string, err error) {
 	if why := s.why.Load(); why != nil {
-		return "its configured input", true, *why
+		return "its configured input", *why
 	}
 	if f, ok := s.Source.(sources.Failing); ok {
-		return f.WaitsFor(), f.Blocks(), f.Failing()
+		return f.WaitsFor(), f.Failing()
 	}
-	return "", false, nil
+	return "", nil
 }
 
 func (s *source) route() route {

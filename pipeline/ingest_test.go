@@ -15,6 +15,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/seed-86dfc502/weir/assemble"
+	"github.com/seed-86dfc502/weir/operate"
 	"github.com/seed-86dfc502/weir/tests/servers"
 	"github.com/seed-86dfc502/weir/transport"
 	"github.com/stretchr/testify/require"
@@ -64,9 +65,9 @@ func TestPostedPatchesNeedAnId(t *testing.T) {
 	require.NoError(t, started.stop())
 }
 
-// I13: a source that cannot be opened is blocked with its reason while the others are read.
-// It is read as soon as it can be opened.
-func TestASourceThatCannotBeOpenedIsBlocked(t *testing.T) {
+// I13: a source that cannot be opened is named with its reason while the others are read, and
+// the process is ready. It is read as soon as it can be opened.
+func TestASourceThatCannotBeOpenedIsNamed(t *testing.T) {
 	brokers, prefix := servers.Kafka(t)
 	topic := prefix + "missing"
 	p := openEmbedded(t, Roles{Ingest: true}, fmt.Sprintf(`kafka: {prefix: %s}
@@ -80,12 +81,17 @@ sources:
 		all := p.ingest.sources()
 		return all[slices.IndexFunc(all, func(s *source) bool { return s.name == name })]
 	}
-	failing := func(name string) error { _, _, err := state(name).failing(); return err }
+	failing := func(name string) error { _, err := state(name).failing(); return err }
 	require.ErrorIs(t, failing("missing"), kerr.UnknownTopicOrPartition)
 	require.ErrorIs(t, failing("single"), kerr.UnknownTopicOrPartition)
-	reason, err := p.monitor.blocked()
-	require.Equal(t, blockedSource, reason)
-	require.ErrorContains(t, err, "source missing: ")
+	p.monitor.started.Store(true)
+	p.monitor.checked.Store(true)
+	p.monitor.noteSources(time.Now())
+	health := p.Health()
+	require.Equal(t, operate.LevelDegraded, health.Level)
+	require.Equal(t, []string{"source missing", "source single"}, []string{health.Problems[0].What, health.Problems[1].What})
+	require.Contains(t, health.Problems[0].Why, "UNKNOWN_TOPIC")
+	require.Equal(t, map[string]float64{"present": 0, "missing": 1, "single": 1}, gaugeValues(t, p.opt.Registry, "weir_source_failing"))
 	present := state("present")
 
 	admin, err := transport.NewAdmin(transport.Config{Brokers: brokers})

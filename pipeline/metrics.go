@@ -1,7 +1,9 @@
 package pipeline
 
 import (
+	"cmp"
 	"log/slog"
+	"math"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -42,9 +44,10 @@ type gauges struct {
 	inboxLag   levels               // partition
 	sourceLag  *prometheus.GaugeVec // source
 	sourceHeld *prometheus.GaugeVec // source
+	failing    levels               // source; 1 or 0
 	slotBytes  *prometheus.GaugeVec // source
 	outbox     *prometheus.GaugeVec // source; rows
-	oldest     *prometheus.GaugeVec // source; seconds
+	outboxAge  *prometheus.GaugeVec // source; seconds
 	letters    *prometheus.GaugeVec // stage
 	resets     *prometheus.CounterVec
 	rereads    prometheus.Counter
@@ -52,6 +55,8 @@ type gauges struct {
 	blocked    *prometheus.GaugeVec // reason
 	pending    levels               // service
 	stalled    levels               // service; seconds
+	oldest     levels               // service; a time
+	clock      operate.QueueClock   // of the watcher alone
 	health     levels               // service; rank of a level
 	paused     levels               // service
 	behind     levels               // service; partitions
@@ -80,19 +85,21 @@ func newGauges(reg prometheus.Registerer, labels *servicelabel.Labels) *gauges {
 		inboxLag:      level(vec("weir_inbox_lag", "Inbox records that are not decided yet, by partition.", "partition")),
 		pending:       level(vec("weir_delivery_pending", "Changes that are not delivered yet, by service; an upper bound.", "service")),
 		stalled:       level(vec("weir_delivery_stalled_seconds", "For how long changes of the service have waited without any being delivered, in the partition where that is longest, as far as this process has seen it, in seconds; 0 when none waits.", "service")),
+		oldest:        level(vec("weir_delivery_oldest_timestamp_seconds", "When the oldest queued change of the service was first seen, in seconds since 1970; absent when none is queued.", "service")),
 		health:        level(vec("weir_service_health", "How the delivery of the service is doing, where it is delivered: 0 ok, 1 degraded (tried again, or a change was refused), 2 down (paused, away for 5 minutes, or every change refused).", "service")),
 		paused:        level(vec("weir_service_paused", "Services whose sink refuses them as a whole: 1 or 0, or more where services share a label.", "service")),
 		behind:        level(vec("weir_service_behind", "Partitions of this process in which the service is lagging and catches up separately.", "service")),
+		failing:       level(vec("weir_source_failing", "1 while the source cannot be read.", "source")),
 		sourceHeld:    vec("weir_source_held", "Records of a Kafka source behind the start of an open transaction, which cannot be read before it ends.", "source"),
 		sourceLag:     vec("weir_source_lag", "Records of a Kafka source, or lines of a file, that are not taken in yet; of a file an estimate.", "source"),
 		slotBytes:     vec("weir_source_slot_bytes", "Log that the server keeps for the replication slot of a PostgreSQL source, in bytes.", "source"),
 		outbox:        vec("weir_outbox_rows", "Rows of an outbox that are not taken in yet, counted up to 10,001.", "source"),
-		oldest:        vec("weir_outbox_oldest_seconds", "For how long the oldest row of an outbox has waited, as far as this process has seen it, in seconds; 0 when none waits.", "source"),
+		outboxAge:     vec("weir_outbox_oldest_seconds", "For how long the oldest row of an outbox has waited, as far as this process has seen it, in seconds; 0 when none waits.", "source"),
 		letters:       vec("weir_dead_letters", "Open dead letters by stage, counted up to 10,001.", "stage"),
 		resets:        of.NewCounterVec(prometheus.CounterOpts{Name: "weir_log_records_lost_total", Help: "Times that unread records were lost from a topic."}, []string{"topic"}),
 		rereads:       of.NewCounter(prometheus.CounterOpts{Name: "weir_inbox_rereads_total", Help: "Inbox partitions that are read again because the store was restored to an earlier state."}),
 		ready:         gauge("weir_ready", "1 when the process is ready."),
-		blocked:       vec("weir_blocked", "1 while this keeps the process from its work: superseded, store, disk, halted, topic, source.", "reason"),
+		blocked:       vec("weir_blocked", "1 while this keeps the process from its work: superseded, store, disk, halted, topic.", "reason"),
 		refused:       gauge("weir_reload_refused", "1 when the last reload was refused, so that the process runs on with what it had."),
 		files:         vec("weir_file_refused", "1 when a file that changed cannot be used, so that the process runs on with what it had.", "file"),
 		ledgerHeld:    gauge("weir_ledger_held", "Idempotency keys that the ledger keeps; an estimate where there are many."),
@@ -132,7 +139,8 @@ func (l *levels) set(values map[string]float64) {
 
 // deliveries shows the pending changes of services, and since when none was delivered.
 func (g *gauges) deliveries(reached *operate.DeliveryProgress, services []decide.Service, now time.Time) {
-	pending, stalled, waiting := map[string]float64{}, map[string]float64{}, map[delivery]still{}
+	pending, stalled, oldest, waiting := map[string]float64{}, map[string]float64{}, map[string]float64{}, map[delivery]still{}
+	g.clock.Note(reached, now)
 	for _, s := range services {
 		var changes int64
 		var longest time.Duration
@@ -153,9 +161,13 @@ func (g *gauges) deliveries(reached *operate.DeliveryProgress, services []decide
 		label := g.labels.Of(s.Name)
 		pending[label] += float64(changes)
 		stalled[label] = max(stalled[label], longest.Seconds())
+		if at := g.clock.Oldest(reached, s.Number); !at.IsZero() {
+			oldest[label] = min(cmp.Or(oldest[label], math.Inf(1)), float64(at.Unix()))
+		}
 	}
 	g.pending.set(pending)
 	g.stalled.set(stalled)
+	g.oldest.set(oldest)
 	g.still = waiting
 }
 

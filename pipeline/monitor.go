@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
 	"strconv"
 	"sync"
@@ -28,7 +27,6 @@ const (
 	blockedStore      = "store"      // it does not answer
 	blockedDisk       = "disk"       // of the SQLite file, is full
 	blockedHalted     = "halted"     // a decision cannot be made
-	blockedSource     = "source"     // the database of an outbox does not answer, or a topic cannot be read
 	blockedTopic      = "topic"      // an internal topic takes no record, or no broker answers
 )
 
@@ -36,12 +34,13 @@ const (
 type monitor struct {
 	monitorOptions
 	started  atomic.Bool
+	checked  atomic.Bool // every server was asked at least once
 	outdated atomic.Bool // another configuration is active, seen from outside of a decision
 	outages  outages
 	blockage blockage
 	backfill atomic.Pointer[operate.Item] // nil: none is due
 	repairs  atomic.Pointer[[]operate.Item]
-	missing  map[string]bool // of lookAtTopics alone; topics that were missing at the look before
+	missing  map[string]bool // of checkTopics alone; topics that were missing at the look before
 }
 
 // monitorOptions are needed, but for keys.
@@ -62,9 +61,9 @@ type monitorOptions struct {
 	gauges  *gauges
 }
 
-// ready is blocked, or that the process has not started yet.
+// ready is blocked, or that the process has not started and checked its servers yet.
 func (m *monitor) ready() (reason string, err error) {
-	if reason, err = m.blocked(); err == nil && !m.started.Load() {
+	if reason, err = m.blocked(); err == nil && !(m.started.Load() && m.checked.Load()) {
 		return "starting", errors.New("starting")
 	}
 	return reason, err
@@ -90,22 +89,16 @@ func (m *monitor) blocked() (reason string, err error) {
 	if err := m.topicsBlocked(time.Now()); err != nil {
 		return blockedTopic, err
 	}
-	for _, s := range m.ingest.sources() {
-		if _, blocks, err := s.failing(); err != nil && blocks {
-			return blockedSource, fmt.Errorf("source %s: %w", s.name, err)
-		}
-	}
 	return "", nil
 }
 
 // takes returns why no requests can be taken now. A halted decider is no reason, since the
-// inbox keeps undecided events; nor is a blocked source, which is not the callers', or a
-// topic, of which one partition may fail.
+// inbox keeps undecided events; nor is a topic, of which one partition may fail.
 func (m *monitor) takes() error {
 	if !m.started.Load() {
 		return errors.New("starting")
 	}
-	if reason, err := m.blocked(); err != nil && reason != blockedHalted && reason != blockedSource && reason != blockedTopic {
+	if reason, err := m.blocked(); err != nil && reason != blockedHalted && reason != blockedTopic {
 		return err
 	}
 	return nil
@@ -141,14 +134,29 @@ const (
 
 // run updates the gauges and checks the servers periodically until ctx ends.
 func (m *monitor) run(ctx context.Context) {
+	checks := []func(context.Context){m.checkStore, m.checkTopics, m.updateGauges}
+	if m.roles.Ingest {
+		checks = append(checks, m.checkGate, func(context.Context) { m.noteSources(time.Now()) })
+	}
+	m.watch(ctx, checks...)
+}
+
+// watch runs checks together every watchPeriod until ctx ends; each has as long. So an outage
+// is named within two periods.
+func (m *monitor) watch(ctx context.Context, checks ...func(context.Context)) {
 	tick := time.NewTicker(watchPeriod)
 	defer tick.Stop()
 	for {
-		var both sync.WaitGroup // an unreachable server must not delay the news of another
-		both.Go(func() { m.updateGauges(ctx) })
-		both.Go(func() { m.lookAtTopics(ctx) })
-		both.Wait()
-		m.inbox.note()
+		var all sync.WaitGroup // an unreachable server delays no other check
+		for _, check := range checks {
+			all.Go(func() {
+				ctx, cancel := context.WithTimeout(ctx, watchPeriod)
+				defer cancel()
+				check(ctx)
+			})
+		}
+		all.Wait()
+		m.checked.Store(true)
 		select {
 		case <-tick.C:
 		case <-ctx.Done():
@@ -157,26 +165,27 @@ func (m *monitor) run(ctx context.Context) {
 	}
 }
 
-func (m *monitor) updateGauges(running context.Context) {
-	ctx, cancel := context.WithTimeout(running, watchPeriod)
-	defer cancel()
-	err := m.store.Ping(ctx)
-	if running.Err() == nil { // a store that does not answer in time is down, too
+func (m *monitor) checkStore(ctx context.Context) {
+	if err := m.store.Ping(ctx); !errors.Is(context.Cause(ctx), context.Canceled) { // else the process ends
 		m.outages.note("store", err, "", time.Now())
 	}
-	if m.roles.Ingest {
-		ask, done := context.WithTimeout(ctx, gateTimeout)
-		err := m.gate.Ping(ask)
-		done()
-		if running.Err() == nil {
-			do := ""
-			if err != nil {
-				do = remedy.Of("gate", err) + " (gate.valkey); until then repeated events pass the gate and are stopped later"
-			}
-			m.outages.note("gate", err, do, time.Now())
-		}
-		m.noteSources(time.Now())
+}
+
+func (m *monitor) checkGate(running context.Context) {
+	ctx, cancel := context.WithTimeout(running, gateTimeout)
+	defer cancel()
+	err := m.gate.Ping(ctx)
+	if running.Err() != nil {
+		return
 	}
+	do := ""
+	if err != nil {
+		do = remedy.Of("gate", err) + " (gate.valkey); until then repeated events pass the gate and are stopped later"
+	}
+	m.outages.note("gate", err, do, time.Now())
+}
+
+func (m *monitor) updateGauges(ctx context.Context) {
 	if now, active, err := m.active.current(ctx); err == nil {
 		is := bytes.Equal(active.Fingerprint, now.identity)
 		m.outdated.Store(!is)
@@ -190,6 +199,7 @@ func (m *monitor) updateGauges(running context.Context) {
 	m.deliver.applySuspensions(ctx)
 	m.showProbes()
 	m.showBacklogs(ctx)
+	m.inbox.note()
 }
 
 // noteBackfill records the configuration in force, and whether a backfill to it is due.
@@ -209,7 +219,7 @@ func (m *monitor) showProbes() {
 	if err == nil {
 		m.gauges.ready.Set(1)
 	}
-	for _, reason := range []string{blockedSuperseded, blockedStore, blockedDisk, blockedHalted, blockedTopic, blockedSource} {
+	for _, reason := range []string{blockedSuperseded, blockedStore, blockedDisk, blockedHalted, blockedTopic} {
 		m.gauges.blocked.WithLabelValues(reason).Set(0)
 		if reason == found {
 			m.gauges.blocked.WithLabelValues(reason).Set(1)
@@ -244,11 +254,11 @@ func (m *monitor) showBacklogs(ctx context.Context) {
 		m.repairs.Store(&repairs)
 	}
 	for _, s := range m.ingest.sources() {
-		_, _, failing := s.failing()
+		_, failing := s.failing()
 		if queue, ok := s.Source.(sources.Queue); ok && failing == nil { // else it would be waited for here
 			if lag, err := queue.Backlog(ctx); err == nil {
 				m.gauges.outbox.WithLabelValues(s.name).Set(float64(lag.Rows))
-				m.gauges.oldest.WithLabelValues(s.name).Set(lag.Oldest.Seconds())
+				m.gauges.outboxAge.WithLabelValues(s.name).Set(lag.Oldest.Seconds())
 			}
 		}
 		if log, ok := s.Source.(sources.Log); ok {

@@ -2,17 +2,25 @@ package pipeline
 
 import (
 	"context"
+	"log/slog"
+	"maps"
+	"slices"
+	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/seed-86dfc502/weir/assemble"
 	"github.com/seed-86dfc502/weir/change"
+	"github.com/seed-86dfc502/weir/config"
 	"github.com/seed-86dfc502/weir/decide"
 	"github.com/seed-86dfc502/weir/deliver"
+	"github.com/seed-86dfc502/weir/ingest/gate"
 	"github.com/seed-86dfc502/weir/internal/servicelabel"
 	"github.com/seed-86dfc502/weir/operate"
 	"github.com/seed-86dfc502/weir/store"
+	"github.com/seed-86dfc502/weir/transport"
 	"github.com/stretchr/testify/require"
 )
 
@@ -46,7 +54,7 @@ func TestStalledDeliveries(t *testing.T) {
 		require.NoError(t, err)
 		g.deliveries(reached, services, begin.Add(time.Duration(minutes)*time.Minute))
 	}
-	const pending, stalled = "weir_delivery_pending", "weir_delivery_stalled_seconds"
+	const pending, stalled, oldest = "weir_delivery_pending", "weir_delivery_stalled_seconds", "weir_delivery_oldest_timestamp_seconds"
 	values := func(name string) map[string]float64 { return gaugeValues(t, reg, name) }
 	at(0, 100, 100, 40, 40)
 	require.Equal(t, map[string]float64{"fast": 0, "stuck": 60, "slow": 60}, values(pending))
@@ -55,6 +63,7 @@ func TestStalledDeliveries(t *testing.T) {
 	at(20, 300, 299, 40, 150)
 	require.Equal(t, map[string]float64{"fast": 1, "stuck": 260, "slow": 150}, values(pending))
 	require.Equal(t, map[string]float64{"fast": 0, "stuck": 20 * 60, "slow": 0}, values(stalled))
+	require.Equal(t, map[string]float64{"fast": float64(begin.Add(20 * time.Minute).Unix()), "stuck": float64(begin.Unix()), "slow": float64(begin.Add(10 * time.Minute).Unix())}, values(oldest), "also of those that move")
 	at(30, 300, 300, 300, 151)
 	require.Equal(t, map[string]float64{"fast": 0, "stuck": 0, "slow": 0}, values(stalled))
 	services = services[:2]
@@ -113,6 +122,76 @@ func (p positions7) Inboxes(context.Context) ([]store.Inbox, error) { return nil
 
 func (p positions7) AllProgress(context.Context) ([]store.Progress, error) {
 	return []store.Progress{{Partition: 7, Positions: p.positions}}, nil
+}
+
+// pinged are servers of which some accept requests and never answer.
+type pinged struct {
+	mu    sync.Mutex
+	hangs map[string]bool // guarded by mu
+}
+
+type (
+	pingedStore struct {
+		assemble.Store
+		*pinged
+	}
+	pingedGate struct {
+		gate.Gate
+		*pinged
+	}
+	pingedLogs struct {
+		assemble.Logs
+		*pinged
+	}
+)
+
+func (p *pinged) set(name string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.hangs[name] = true
+}
+
+func (p *pinged) ask(ctx context.Context, name string) error {
+	p.mu.Lock()
+	hangs := p.hangs[name]
+	p.mu.Unlock()
+	if hangs {
+		<-ctx.Done()
+	}
+	return ctx.Err()
+}
+
+func (p pingedStore) Ping(ctx context.Context) error { return p.ask(ctx, "store") }
+func (p pingedGate) Ping(ctx context.Context) error  { return p.ask(ctx, "gate") }
+func (p pingedLogs) Faults(ctx context.Context, _ ...string) ([]*transport.TopicFault, error) {
+	return nil, p.ask(ctx, "kafka")
+}
+
+// Servers that hang are all named within ten seconds of a check that they passed: none delays
+// the check of another. The mistake that this catches: the check of the gate used up what the
+// store had left of its time, so the gate was named when the store hung.
+func TestHungServersAreNamedWithinTenSeconds(t *testing.T) {
+	for _, hung := range [][]string{{"store"}, {"gate"}, {"kafka"}, {"gate", "kafka", "store"}} {
+		synctest.Test(t, func(t *testing.T) {
+			w := &pinged{hangs: map[string]bool{}}
+			m := &monitor{monitorOptions: monitorOptions{cfg: &config.Config{}, store: pingedStore{pinged: w}, gate: pingedGate{pinged: w}, logs: pingedLogs{pinged: w}}, outages: outages{log: slog.New(slog.DiscardHandler)}}
+			ctx, stop := context.WithCancel(t.Context())
+			var running sync.WaitGroup
+			running.Go(func() { m.watch(ctx, m.checkStore, m.checkGate, m.checkTopics) })
+			synctest.Wait()
+			require.Empty(t, m.outages.now)
+			time.Sleep(1) // of the bubble: just after a check
+			for _, name := range hung {
+				w.set(name)
+			}
+			time.Sleep(2 * watchPeriod)
+			synctest.Wait()
+			require.ElementsMatch(t, hung, slices.Collect(maps.Keys(m.outages.now)))
+			stop()
+			running.Wait()
+			require.Len(t, m.outages.now, len(hung), "the end of the process is no outage")
+		})
+	}
 }
 
 // partlyAway is a log whose inbox has a partition without a leader.

@@ -31,9 +31,6 @@ type (
 		Failing() error
 		// WaitsFor names the missing part then, like "its database".
 		WaitsFor() string
-		// Blocks reports whether the process is not ready for that long. What may come
-		// yet, like a file, does not.
-		Blocks() bool
 	}
 	// Log is a Source that knows how many records wait.
 	Log interface {

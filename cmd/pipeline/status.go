@@ -247,6 +247,9 @@ func printStatus(a *app, s operate.Status, now time.Time) {
 			bound := map[bool]string{true: "at most "}[i.AtMost]
 			fmt.Fprintf(a.out, ", %s%s queued", bound, humanize.Comma(i.Queued))
 		}
+		if !i.Oldest.IsZero() {
+			fmt.Fprintf(a.out, ", the oldest for %s", max(0, now.Sub(i.Oldest)).Round(time.Second))
+		}
 		if !i.Since.IsZero() {
 			fmt.Fprintf(a.out, ", since %s", ago(i.Since))
 		}

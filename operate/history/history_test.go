@@ -212,6 +212,15 @@ func TestAProcessTellsOfATurn(t *testing.T) {
 	all, err := operate.Processes(t.Context(), s)
 	require.NoError(t, err)
 	require.Equal(t, operate.LevelOK, all[0].Level)
+	for _, what := range []string{"gate", "kafka"} { // the second one at the same level
+		is.Level, is.Problems = operate.LevelDegraded, append(is.Problems, operate.Item{What: what, Level: operate.LevelDegraded, Why: "refused"})
+		now = now.Add(time.Second)
+		p.announce(t.Context(), false)
+		all, err = operate.Processes(t.Context(), s)
+		require.NoError(t, err)
+		require.Equal(t, is.Problems, all[0].Problems)
+	}
+	require.Len(t, p.Marks(time.Time{}), 5, "start, two turns, two outages")
 	now = now.Add(time.Second)
 	require.NoError(t, p.Sample())
 	p.announce(t.Context(), false)

@@ -49,21 +49,22 @@ func (r *Recorder) Marks(since time.Time) (all []Mark) {
 	return all
 }
 
-// observe marks the differences between the last state of this process and p.
-func (r *Recorder) observe(p operate.Process) {
-	var marks []Mark
+// changes returns marks for the differences between two states of this process; those of a
+// process without a name are none.
+func changes(before, now operate.Process) (marks []Mark) {
+	if now.Name == "" {
+		return nil
+	}
 	mark := func(kind MarkKind, of, text string) {
-		marks = append(marks, Mark{r.opt.Now().UTC().Truncate(time.Second), kind, of, text})
+		marks = append(marks, Mark{now.Seen.Truncate(time.Second), kind, of, text})
 	}
 	switch {
-	case p.Name == "":
-		return
-	case r.process.Name == "":
-		mark(Started, p.Name, "version "+p.Version)
-	case p.Revision != r.process.Revision && r.process.Revision != 0:
-		mark(Reloaded, p.Name, fmt.Sprintf("revision %d", p.Revision))
+	case before.Name == "":
+		mark(Started, now.Name, "version "+now.Version)
+	case now.Revision != before.Revision && before.Revision != 0:
+		mark(Reloaded, now.Name, fmt.Sprintf("revision %d", now.Revision))
 	}
-	was, is := outages(r.process), outages(p)
+	was, is := outages(before), outages(now)
 	for of, why := range is {
 		if _, known := was[of]; !known {
 			mark(Failed, of, why)
@@ -74,13 +75,17 @@ func (r *Recorder) observe(p operate.Process) {
 			mark(Recovered, of, "")
 		}
 	}
-	if p.Stopped {
-		mark(Stopped, p.Name, "")
+	if now.Stopped {
+		mark(Stopped, now.Name, "")
 	}
-	r.process = p
+	return marks
+}
+
+// mark adds marks to the present hour.
+func (r *Recorder) mark(now time.Time, marks []Mark) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	hour := r.opt.Now().Unix() / 3600
+	hour := now.Unix() / 3600
 	if r.unsaved[hour] == nil {
 		r.unsaved[hour] = newChunk()
 	}
@@ -95,7 +100,7 @@ func outages(p operate.Process) map[string]string {
 		all[p.Name] = p.Error
 	}
 	for _, i := range p.Problems {
-		if i.Level == operate.LevelDown {
+		if i.Level.Rank() > 0 {
 			all[i.What] = i.Why
 		}
 	}

@@ -14,20 +14,20 @@ const (
 	processKept   = time.Hour // of one that is silent
 )
 
-// announce writes the state of this process: periodically, and when it changes.
+// announce writes the state of this process: periodically, and when it changes. It marks the
+// change.
 func (r *Recorder) announce(ctx context.Context, stopped bool) {
 	if r.opt.Process == nil {
 		return
 	}
-	now, p := r.opt.Now(), r.process
+	now, p := r.opt.Now(), r.opt.Process()
 	p.Seen, p.Stopped = now.UTC(), stopped
-	if stopped {
-		r.observe(p)
-	}
-	if !stopped && now.Sub(r.announced) < announceEvery && p.Level == r.level {
+	marks := changes(r.announced, p)
+	if len(marks) == 0 && p.Level == r.announced.Level && now.Sub(r.announced.Seen) < announceEvery {
 		return
 	}
-	r.announced, r.level = now, p.Level
+	r.announced = p
+	r.mark(now, marks)
 	if late, before, err := r.Look(); err == nil {
 		per := late.Against(before)
 		p.Taken = per(func(s *snapshot.Snapshot) float64 { return s.Taken() }).PerSecond

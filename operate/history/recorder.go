@@ -52,12 +52,11 @@ type Options struct {
 type Recorder struct {
 	opt Options
 
-	// Of Run alone: the time and state of the last announcement, the count of decided events, and
-	// the time of its last increase.
-	announced, decidedAt time.Time
-	decided              float64
-	level                operate.Level
-	process              operate.Process // as Sample saw it
+	// Of Run alone: the process as it was announced last, the count of decided events, and the
+	// time of its last increase.
+	announced operate.Process
+	decided   float64
+	decidedAt time.Time
 
 	mu      sync.Mutex
 	looks   []*snapshot.Snapshot       // of late, the oldest first; guarded by mu
@@ -146,9 +145,6 @@ func (r *Recorder) Sample() error {
 	now, _, err := r.Look()
 	if err != nil {
 		return err
-	}
-	if r.opt.Process != nil {
-		r.observe(r.opt.Process())
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -173,8 +173,8 @@ func (p overviewSection) problems(now *snapshot.Snapshot, health operate.Health)
 	for _, s := range health.Services {
 		c, counts := conditions[s.Service], now.Service(s.Service)
 		x := problem{ServiceHealth: s, What: s.Service, Href: servicePath(s.Service), Queued: counts.Pending, Oldest: c.Parked.Oldest}
-		if x.Oldest.IsZero() && counts.Stalled > 0 {
-			x.Oldest = p.opt.Now().Add(-time.Duration(counts.Stalled * float64(time.Second)))
+		if x.Oldest.IsZero() {
+			x.Oldest = counts.Oldest
 		}
 		all = append(all, x)
 	}

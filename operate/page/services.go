@@ -39,6 +39,7 @@ type serviceRow struct {
 	DeliveredRate     snapshot.Rate
 	Pending           float64
 	Reported          bool
+	Oldest            time.Time     // of the queued changes, where it is known
 	Age               time.Duration // from an event's entry to its delivery, mean
 	Aged              bool
 	Failures          float64
@@ -114,7 +115,7 @@ func (p serviceSection) rows(keep func(string, operate.ServiceHealth) bool) (row
 		row := serviceRow{
 			Name: name, Decides: p.runs("decide") && !shared, Delivered: s.Delivered["delivered"], Held: s.Decisions[decide.DecisionHeldBack],
 			Pruned: s.Decisions[decide.DecisionPruned], Filtered: s.Decisions[decide.DecisionFiltered],
-			Lagging: s.Behind > 0, Pending: s.Pending, Reported: s.Reported, Failures: s.Failures, Dead: s.Delivered["dead"],
+			Lagging: s.Behind > 0, Pending: s.Pending, Reported: s.Reported, Oldest: s.Oldest, Failures: s.Failures, Dead: s.Delivered["dead"],
 			DeliveredRate:     per(func(n *snapshot.Snapshot) float64 { return n.Service(name).Delivered["delivered"] }),
 			FailuresPerMinute: per(func(n *snapshot.Snapshot) float64 { return 60 * n.Service(name).Failures }),
 		}

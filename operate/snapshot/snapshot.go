@@ -62,8 +62,8 @@ type Service struct {
 	Behind    float64 // partitions of this process in which it is fed apart from the others
 	AgeSum    float64 // of deliveries, from the event's entry, in seconds
 	AgeCount  float64
-	Reported  bool    // this process knows what is pending
-	Stalled   float64 // seconds without a delivery while changes were queued
+	Reported  bool      // this process knows what is pending
+	Oldest    time.Time // of the queued changes, where it is known
 }
 
 // Service returns the metrics of a service: zeros for an unknown one.
@@ -186,8 +186,8 @@ func (s *Snapshot) addLevels(name string, labels map[string]string, level float6
 		s.Pending += level
 		service := s.service(labels["service"])
 		service.Pending, service.Reported = level, true
-	case "weir_delivery_stalled_seconds":
-		s.service(labels["service"]).Stalled = level
+	case "weir_delivery_oldest_timestamp_seconds":
+		s.service(labels["service"]).Oldest = time.Unix(int64(level), 0).UTC()
 	case "weir_service_behind":
 		s.service(labels["service"]).Behind = level
 	case "weir_dead_letters":

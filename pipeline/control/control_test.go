@@ -226,6 +226,8 @@ func TestWhichProcessIsAsked(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, "127.0.0.1:9600", r.Address)
 	require.Equal(t, "0123456789abcdef", r.Token)
+	_, err = At(servers(config.Admin{Listen: "127.0.0.1:0", Token: config.NewSecret("0123456789abcdef")}))
+	require.ErrorContains(t, err, "has port 0")
 	_, err = At(&config.Config{Admin: config.Admin{Listen: "127.0.0.1:0"}, Store: config.Store{SQLite: &config.SQLiteStore{Path: filepath.Join(t.TempDir(), "state.db")}}})
 	require.ErrorIs(t, err, ErrNobody)
 }

@@ -116,10 +116,17 @@ func At(c *config.Config) (*Running, error) {
 	if c.Admin.Token.IsZero() {
 		return nil, ErrNoToken
 	}
-	return &Running{address: address{Address: dialable(c.Admin.Listen), Token: c.Admin.Token.Reveal()}, cfg: c}, nil
+	r, err := Look(c)
+	if err == nil {
+		r.Token = c.Admin.Token.Reveal()
+	}
+	return r, err
 }
 
-var errNoneOpen = fmt.Errorf("%w: no process runs with this data folder", ErrNobody)
+var (
+	errNoneOpen = fmt.Errorf("%w: no process runs with this data folder", ErrNobody)
+	errAnyPort  = fmt.Errorf("%w: admin.listen has port 0, and only the log of the process says which port it has; set one", ErrNobody)
+)
 
 // Reload asks the process to read its configuration again. A *ReloadRefused
 // when it does not want it.
@@ -222,6 +229,8 @@ func Look(c *config.Config) (*Running, error) {
 			return nil, errNoneOpen
 		}
 		r.Address = found.Address
+	} else if strings.HasSuffix(c.Admin.Listen, ":0") {
+		return nil, errAnyPort
 	}
 	return r, nil
 }

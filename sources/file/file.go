@@ -99,10 +99,6 @@ func (f *Source) Drained(context.Context) (bool, error) { return f.drained.Load(
 // WaitsFor implements sources.Failing.
 func (f *Source) WaitsFor() string { return "its file " + f.opt.Path }
 
-// Blocks implements sources.Failing: a missing file may come, one that no line can be read
-// of must be replaced.
-func (f *Source) Blocks() bool { return errors.Is(f.Failing(), errUTF16) }
-
 // Failing implements sources.Failing.
 func (f *Source) Failing() error {
 	if err := f.failing.Load(); err != nil {

@@ -297,18 +297,17 @@ func TestFileThatCannotBeReadFails(t *testing.T) {
 }
 
 // No line of UTF-16 is JSON: that is one failure of the file, not a dead letter each line.
-func TestFileInUTF16Blocks(t *testing.T) {
+func TestFileInUTF16Fails(t *testing.T) {
 	for _, mark := range []string{"\xff\xfe", ""} {
 		f := newFile(t)
 		f.write(mark + "{\x00}\x00\n\x00{\x00}\x00\n\x00")
 		r := f.read()
 		require.Eventually(t, func() bool { return r.source.Failing() != nil }, patience, time.Millisecond)
 		require.ErrorContains(t, r.source.Failing(), "UTF-16")
-		require.True(t, r.source.Blocks())
 		r.nothing()
 		f.write("\xef\xbb\xbf{}\n\xef\xbb\xbf\n2\n")
 		require.Equal(t, []string{"\xef\xbb\xbf{}", "2"}, r.lines(2), "ingest skips the mark")
-		require.False(t, r.source.Blocks())
+		require.NoError(t, r.source.Failing())
 		r.close()
 	}
 }

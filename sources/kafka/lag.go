@@ -112,6 +112,3 @@ func (l *lag) failing(now time.Time) error {
 
 // WaitsFor implements sources.Failing.
 func (l *lag) WaitsFor() string { return "its topic " + l.topic }
-
-// Blocks implements sources.Failing.
-func (*lag) Blocks() bool { return true }

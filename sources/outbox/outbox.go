@@ -157,9 +157,6 @@ func (s *Source) Drained(context.Context) (bool, error) { return s.drained.Load(
 // WaitsFor implements sources.Failing.
 func (*Source) WaitsFor() string { return "its database" }
 
-// Blocks implements sources.Failing.
-func (*Source) Blocks() bool { return true }
-
 // Failing implements sources.Failing.
 func (s *Source) Failing() error { return s.state.failing() }
 

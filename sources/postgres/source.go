@@ -112,9 +112,6 @@ func (s *Source) Retained() int64 {
 // WaitsFor implements sources.Failing.
 func (*Source) WaitsFor() string { return "its database" }
 
-// Blocks implements sources.Failing.
-func (*Source) Blocks() bool { return true }
-
 // Failing implements sources.Failing.
 func (s *Source) Failing() error {
 	s.mu.Lock()

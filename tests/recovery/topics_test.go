@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
+	"strings"
 	"testing"
 
 	"github.com/jackc/pgx/v5"
@@ -340,10 +341,13 @@ func TestASourceWithoutItsTopic(t *testing.T) {
 			w.say(1)
 			w.agree(run)
 			w.remove(w.source())
-			run.Ready(503)
-			_, why := run.Get("/readyz")
-			require.Contains(t, why, "source events")
-			require.Contains(t, why, w.source())
+			harness.Eventually(t, "the source is named", func() error {
+				status, why := run.Get("/readyz")
+				if status != 200 || !strings.Contains(why, "source events") || !strings.Contains(why, w.source()) {
+					return fmt.Errorf("%d: %s", status, why)
+				}
+				return nil
+			})
 			w.create(w.source(), 2, nil)
 			w.say(1)
 			w.agree(run)
