@@ -32,16 +32,17 @@ function isGenuine(headers, body) {
 
 // Deduplicate and order: a version that is known, or older, changes nothing. Nothing here awaits, so
 // two requests cannot come between one another.
-function apply(body) {
-  const { service, entity, op, doc } = JSON.parse(body);
-  const version = /"version":(\d+)/.exec(body)[1]; // 64 bits: too many for a number of JavaScript
-  if (BigInt(version) <= (bananas.get(`${service} ${entity}`)?.version ?? -1n)) return false;
-  const entry = { service, entity, version, doc: op === "upsert" ? doc : null }; // a retraction keeps its row
+function apply({ service, entity, op, key, doc }, version) {
+  if (op !== "upsert" && op !== "retract") return { key, status: 422, error: "unknown op" };
+  if (version <= (bananas.get(`${service} ${entity}`)?.version ?? -1n)) return { key, status: 200, applied: false };
+  const entry = { service, entity, version: `${version}`, doc: op === "upsert" ? doc : null }; // a retraction keeps its row
   writeSync(journal, "\n" + JSON.stringify(entry) + "\n");
-  fsyncSync(journal);
   remember(entry);
-  return true;
+  return { key, status: 200, applied: true };
 }
+
+// Versions by key: they have 64 bits, too many for a number of JavaScript.
+const versions = (body) => new Map([...body.matchAll(/"version":(\d+),"key":"(\w+)"/g)].map(([, v, key]) => [key, BigInt(v)]));
 
 const answer = (response, status, value) => response.writeHead(status).end(JSON.stringify(value));
 
@@ -54,5 +55,10 @@ createServer(async (request, response) => {
   for await (const chunk of request) chunks.push(chunk);
   const body = Buffer.concat(chunks);
   if (!isGenuine(request.headers, body)) return answer(response, 401, { error: "wrong signature" });
-  answer(response, 200, { applied: apply(body.toString()) }); // 2xx only after the fsync
+  const changes = JSON.parse(body);
+  const of = versions(body.toString());
+  const results = [changes].flat().map((c) => apply(c, of.get(c.key))); // webhook.batch sends arrays
+  fsyncSync(journal); // 2xx only after it
+  if (!Array.isArray(changes)) return answer(response, results[0].status, results[0]);
+  answer(response, new Set(results.map((r) => r.status)).size > 1 ? 207 : 200, results);
 }).listen(Number(process.env.PORT ?? 8700), "127.0.0.1");

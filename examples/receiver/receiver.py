@@ -26,14 +26,16 @@ def is_genuine(headers, body):
     return any(hmac.compare_digest(want, g) for g in given)  # two while a secret is rotated
 
 
-def apply(change):
+def apply(db, change):
     """Deduplicate and order: one statement, which a known or an older version does not pass."""
+    if change["op"] not in ("upsert", "retract"):
+        return {"key": change["key"], "status": 422, "error": "unknown op"}
     doc = json.dumps(change["doc"]) if change["op"] == "upsert" else None  # a retraction keeps its row
-    with open_database() as db:
-        return db.execute("""INSERT INTO bananas VALUES (?, ?, ?, ?)
-            ON CONFLICT DO UPDATE SET version = excluded.version, doc = excluded.doc
-            WHERE excluded.version > version""",
-            (change["service"], change["entity"], change["version"], doc)).rowcount > 0
+    applied = db.execute("""INSERT INTO bananas VALUES (?, ?, ?, ?)
+        ON CONFLICT DO UPDATE SET version = excluded.version, doc = excluded.doc
+        WHERE excluded.version > version""",
+        (change["service"], change["entity"], change["version"], doc)).rowcount > 0
+    return {"key": change["key"], "status": 200, "applied": applied}
 
 
 class Receiver(BaseHTTPRequestHandler):
@@ -41,7 +43,14 @@ class Receiver(BaseHTTPRequestHandler):
         body = self.rfile.read(int(self.headers["content-length"]))
         if not is_genuine(self.headers, body):
             return self.answer(401, {"error": "wrong signature"})
-        self.answer(200, {"applied": apply(json.loads(body))})  # 2xx only after the commit
+        changes = json.loads(body)
+        batched = isinstance(changes, list)  # webhook.batch; else a request is one change
+        with open_database() as db:  # one transaction
+            results = [apply(db, change) for change in (changes if batched else [changes])]
+        statuses = {result["status"] for result in results}  # 2xx only after the commit
+        if batched:
+            return self.answer(207 if len(statuses) > 1 else 200, results)
+        self.answer(statuses.pop(), results[0])
 
     def do_GET(self):
         row = open_database().execute("SELECT doc FROM bananas WHERE entity = ?", (self.path[1:],)).fetchone()

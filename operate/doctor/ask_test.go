@@ -80,7 +80,7 @@ projections:
 	}
 	level, text := said(t, Examine(t.Context(), c, Options{}), "acme/p@hook")
 	require.Equal(t, operate.LevelOK, level)
-	require.Contains(t, text, "its path, secret and headers are not checked, since nothing is posted")
+	require.Contains(t, text, "its path, secret and headers are not checked, since a request may have an effect")
 	require.Zero(t, requests, "a webhook gets no request")
 	entries, err := os.ReadDir(dir)
 	require.NoError(t, err)

@@ -14,7 +14,7 @@ import (
 	"github.com/seed-86dfc502/weir/change"
 	"github.com/seed-86dfc502/weir/config"
 	"github.com/seed-86dfc502/weir/sinks"
-	"github.com/seed-86dfc502/weir/sinks/internal/sqlsink"
+	"github.com/seed-86dfc502/weir/sinks/internal/batch"
 	"github.com/seed-86dfc502/weir/sinks/kind"
 	"github.com/seed-86dfc502/weir/tests/servers"
 )
@@ -248,27 +248,27 @@ func TestConstraintFailsOneRow(t *testing.T) {
 func TestMemoryOfTheUser(t *testing.T) {
 	dsn, _ := servers.ClickHouseHTTP(t)
 	const rows = 8000
-	batch := batchOf(rows, 1)
-	for i := range batch {
-		batch[i].Doc = fmt.Appendf(nil, `{"text":%q}`, strings.Repeat(fmt.Sprintf("%08d", i), 250))
+	changes := batchOf(rows, 1)
+	for i := range changes {
+		changes[i].Doc = fmt.Appendf(nil, `{"text":%q}`, strings.Repeat(fmt.Sprintf("%08d", i), 250))
 	}
 	o := Options{URL: dsn + "?max_memory_usage=8000000", Table: "narrow", Service: service}
 	s := opened(t, o)
-	require.NoError(t, s.Write(t.Context(), batch[:500]))
+	require.NoError(t, s.Write(t.Context(), changes[:500]))
 	opened := s.session.Load()
-	var direct []sqlsink.Row
-	for i := range batch {
-		c := &batch[i]
-		direct = append(direct, sqlsink.Row{Index: i, Change: c, Values: []any{c.Service, c.Entity, uint64(c.Version), uint8(0), c.Key, c.Time, string(c.Doc)}})
+	var direct []batch.Row
+	for i := range changes {
+		c := &changes[i]
+		direct = append(direct, batch.Row{Index: i, Change: c, Values: []any{c.Service, c.Entity, uint64(c.Version), uint8(0), c.Key, c.Time, string(c.Doc)}})
 	}
 	require.ErrorContains(t, s.insert(t.Context(), opened, s.columns(change.Upsert), direct), "code 241", "in one statement")
-	require.NoError(t, s.Write(t.Context(), batch))
+	require.NoError(t, s.Write(t.Context(), changes))
 	require.Len(t, current(t, Options{URL: dsn, Table: o.Table, Service: service}), rows)
 
-	batch = batchOf(100, rows)
-	batch[7].Doc = fmt.Appendf(nil, `{"text":%q}`, strings.Repeat("0123456789abcdef", 1<<20))
+	changes = batchOf(100, rows)
+	changes[7].Doc = fmt.Appendf(nil, `{"text":%q}`, strings.Repeat("0123456789abcdef", 1<<20))
 	var failed *sinks.BatchError
-	require.ErrorAs(t, s.Write(t.Context(), batch), &failed)
+	require.ErrorAs(t, s.Write(t.Context(), changes), &failed)
 	require.Len(t, failed.Failed, 1)
 	require.Equal(t, sinks.RetryBounded, classOf(failed.Failed[7]), "%v", failed.Failed[7])
 	require.ErrorContains(t, failed.Failed[7], "emory limit")
@@ -281,10 +281,10 @@ func TestRefusedAlikePauses(t *testing.T) {
 	s := opened(t, o)
 	execute(t, dsn, "ALTER TABLE altered ADD CONSTRAINT never CHECK version = 0")
 	var failed *sinks.BatchError
-	require.ErrorAs(t, s.Write(t.Context(), batchOf(sqlsink.MinWhole-1, 1)), &failed, "few may be poison")
-	require.Len(t, failed.Failed, sqlsink.MinWhole-1)
+	require.ErrorAs(t, s.Write(t.Context(), batchOf(batch.MinWhole-1, 1)), &failed, "few may be poison")
+	require.Len(t, failed.Failed, batch.MinWhole-1)
 
-	err := s.Write(t.Context(), batchOf(sqlsink.MinWhole, 1))
+	err := s.Write(t.Context(), batchOf(batch.MinWhole, 1))
 	require.NotErrorAs(t, err, &failed, "no dead letters: %v", err)
 	e := sinks.Classify(err)
 	require.Equal(t, sinks.Pause, e.Class)
@@ -293,12 +293,12 @@ func TestRefusedAlikePauses(t *testing.T) {
 	require.NotContains(t, err.Error(), "usual")
 
 	execute(t, dsn, "ALTER TABLE altered DROP CONSTRAINT never")
-	require.NoError(t, s.Write(t.Context(), batchOf(sqlsink.MinWhole, 1)), "the pause ends by itself")
-	require.Len(t, current(t, o), sqlsink.MinWhole)
+	require.NoError(t, s.Write(t.Context(), batchOf(batch.MinWhole, 1)), "the pause ends by itself")
+	require.Len(t, current(t, o), batch.MinWhole)
 
 	execute(t, dsn, "ALTER TABLE altered ADD CONSTRAINT one CHECK entity = 'entity-7'")
-	require.ErrorAs(t, s.Write(t.Context(), batchOf(sqlsink.MinWhole, 100)), &failed, "one took effect")
-	require.Len(t, failed.Failed, sqlsink.MinWhole-1)
+	require.ErrorAs(t, s.Write(t.Context(), batchOf(batch.MinWhole, 100)), &failed, "one took effect")
+	require.Len(t, failed.Failed, batch.MinWhole-1)
 }
 
 func TestTooManyPartitionsAreSplit(t *testing.T) {

@@ -14,6 +14,7 @@ import (
 
 	"github.com/seed-86dfc502/weir/internal/reason"
 	"github.com/seed-86dfc502/weir/sinks"
+	"github.com/seed-86dfc502/weir/sinks/internal/batch"
 	"github.com/seed-86dfc502/weir/sinks/internal/sqlsink"
 )
 
@@ -123,7 +124,7 @@ func classify(op string, err error, sent bool) *sinks.Error {
 	}
 	e.Err = refusedBy(exception, message)
 	if v.much {
-		return sqlsink.TooMuch(e)
+		return batch.TooMuch(e)
 	}
 	return e
 }
@@ -144,7 +145,7 @@ var (
 )
 
 // blame adds to the refusal of a single row the server's text, without the row's values.
-func blame(_ context.Context, r sqlsink.Row, e *sinks.Error) {
+func blame(_ context.Context, r batch.Row, e *sinks.Error) {
 	exception, ok := errors.AsType[*clickhouse.Exception](e)
 	if !ok || !strings.HasPrefix(e.Err.Error(), sqlsink.Refused) {
 		return

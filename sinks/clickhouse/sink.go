@@ -18,6 +18,7 @@ import (
 	"github.com/seed-86dfc502/weir/change"
 	"github.com/seed-86dfc502/weir/config"
 	"github.com/seed-86dfc502/weir/sinks"
+	"github.com/seed-86dfc502/weir/sinks/internal/batch"
 	"github.com/seed-86dfc502/weir/sinks/internal/sqlsink"
 )
 
@@ -114,8 +115,8 @@ func (s *Sink) Write(ctx context.Context, changes []change.Change) error {
 		return sqlsink.ErrNotOpen
 	}
 	columns := s.columns(change.Upsert)
-	w := sqlsink.Writer{Blame: blame, Most: s.options.MaxBatch}
-	w.Insert = func(ctx context.Context, rows []sqlsink.Row) *sinks.Error {
+	w := batch.Writer{Blame: blame, Most: s.options.MaxBatch}
+	w.Insert = func(ctx context.Context, rows []batch.Row) *sinks.Error {
 		return s.insert(ctx, opened, columns, rows)
 	}
 	upserts, retractions, err := s.rows(changes, &w)
@@ -158,7 +159,7 @@ func (s *Sink) content() config.Columns {
 }
 
 // rows converts the changes; one that a column does not take fails in w.
-func (s *Sink) rows(changes []change.Change, w *sqlsink.Writer) (upserts, retractions []sqlsink.Row, err error) {
+func (s *Sink) rows(changes []change.Change, w *batch.Writer) (upserts, retractions []batch.Row, err error) {
 	// Values are tried in columns of the client library, which knows ranges,
 	// members of enumerations and the like, but spoils a batch by a refusal.
 	trial := make([]column.Interface, len(s.options.Columns))
@@ -177,7 +178,7 @@ func (s *Sink) rows(changes []change.Change, w *sqlsink.Writer) (upserts, retrac
 		if c.Op == change.Retract {
 			deleted = 1
 		}
-		r := sqlsink.Row{Index: i, Change: c, Values: []any{c.Service, c.Entity, uint64(c.Version), deleted, c.Key, c.Time.UTC()}}
+		r := batch.Row{Index: i, Change: c, Values: []any{c.Service, c.Entity, uint64(c.Version), deleted, c.Key, c.Time.UTC()}}
 		if c.Op == change.Retract {
 			retractions = append(retractions, r)
 			continue
@@ -223,13 +224,13 @@ func takes(trial column.Interface, value any) (ok bool) {
 }
 
 // insert sends one block.
-func (s *Sink) insert(ctx context.Context, opened *session, columns []string, rows []sqlsink.Row) *sinks.Error {
+func (s *Sink) insert(ctx context.Context, opened *session, columns []string, rows []batch.Row) *sinks.Error {
 	timed, cancel := context.WithTimeout(ctx, writeTimeout)
 	defer cancel()
 	return sqlsink.Timed(ctx, timed, writeTimeout, s.send(timed, opened, columns, rows))
 }
 
-func (s *Sink) send(ctx context.Context, w *session, columns []string, rows []sqlsink.Row) *sinks.Error {
+func (s *Sink) send(ctx context.Context, w *session, columns []string, rows []batch.Row) *sinks.Error {
 	settings := clickhouse.Settings{}
 	if w.version.atLeast(asyncInserts) {
 		settings["async_insert"] = 0
@@ -272,7 +273,7 @@ func interruptible(ctx context.Context) (inner context.Context, settled func() b
 }
 
 // token is the same for the same changes.
-func token(rows []sqlsink.Row) string {
+func token(rows []batch.Row) string {
 	h := sha256.New()
 	for _, r := range rows {
 		h.Write([]byte(r.Key)) // keys are of one length

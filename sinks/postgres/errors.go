@@ -13,6 +13,7 @@ import (
 	"github.com/seed-86dfc502/weir/internal/pgpool"
 	"github.com/seed-86dfc502/weir/internal/reason"
 	"github.com/seed-86dfc502/weir/sinks"
+	"github.com/seed-86dfc502/weir/sinks/internal/batch"
 	"github.com/seed-86dfc502/weir/sinks/internal/sqlsink"
 )
 
@@ -112,7 +113,7 @@ func classify(op string, err error) *sinks.Error {
 	}
 	e.Err = refusedBy(pgErr, message)
 	if much {
-		return sqlsink.TooMuch(e)
+		return batch.TooMuch(e)
 	}
 	return e
 }
@@ -128,7 +129,7 @@ var digits = regexp.MustCompile(`\d+`)
 
 // blame adds to the refusal of a single row the text of the customer's trigger, without
 // the row's values, or which typed columns do not take theirs.
-func (s *Sink) blame(ctx context.Context, pool *pgpool.Pool, r sqlsink.Row, e *sinks.Error) {
+func (s *Sink) blame(ctx context.Context, pool *pgpool.Pool, r batch.Row, e *sinks.Error) {
 	if pgErr, ok := errors.AsType[*pgconn.PgError](e); ok && strings.HasPrefix(e.Err.Error(), sqlsink.Refused) {
 		message := digits.ReplaceAllString(reason.Mask(quoted.ReplaceAllString(pgErr.Message, `"…"`), r.Doc), "…")
 		e.Err = refusedBy(pgErr, sqlsink.Refused+": "+message)

@@ -13,7 +13,7 @@ import (
 	"github.com/seed-86dfc502/weir/change"
 	"github.com/seed-86dfc502/weir/config"
 	"github.com/seed-86dfc502/weir/sinks"
-	"github.com/seed-86dfc502/weir/sinks/internal/sqlsink"
+	"github.com/seed-86dfc502/weir/sinks/internal/batch"
 	"github.com/seed-86dfc502/weir/tests/servers"
 )
 
@@ -201,7 +201,7 @@ func TestRefusedAlikePauses(t *testing.T) {
 			s := opened(t, Options{URL: address, Table: "altered", Columns: config.Columns{{Name: "n", Type: "int"}}})
 			execute(t, address, "TRUNCATE altered")
 			execute(t, address, tc.alter)
-			err := s.Write(t.Context(), batchOf(sqlsink.MinWhole, 1))
+			err := s.Write(t.Context(), batchOf(batch.MinWhole, 1))
 			var failed *sinks.BatchError
 			require.NotErrorAs(t, err, &failed, "no dead letters: %v", err)
 			e := sinks.Classify(err)
@@ -209,10 +209,10 @@ func TestRefusedAlikePauses(t *testing.T) {
 			require.False(t, e.Ambiguous)
 			require.Contains(t, e.Hint, tc.hint)
 
-			require.ErrorAs(t, s.Write(t.Context(), batchOf(sqlsink.MinWhole-1, 1)), &failed, "few may be poison")
-			require.Len(t, failed.Failed, sqlsink.MinWhole-1)
+			require.ErrorAs(t, s.Write(t.Context(), batchOf(batch.MinWhole-1, 1)), &failed, "few may be poison")
+			require.Len(t, failed.Failed, batch.MinWhole-1)
 			execute(t, address, tc.undo)
-			require.NoError(t, s.Write(t.Context(), batchOf(sqlsink.MinWhole, 1)), "the pause ends by itself")
+			require.NoError(t, s.Write(t.Context(), batchOf(batch.MinWhole, 1)), "the pause ends by itself")
 		})
 	}
 }
@@ -221,29 +221,29 @@ func TestRefusedInPartOrForSeveralReasonsIsNoPause(t *testing.T) {
 	address := servers.Postgres(t)
 	s := opened(t, Options{URL: address, Table: "mixed", Columns: config.Columns{{Name: "n", Type: "int"}}})
 	execute(t, address, `ALTER TABLE mixed ADD CONSTRAINT one CHECK (n <> 1), ADD CONSTRAINT two CHECK (n <> 2)`)
-	batch := batchOf(sqlsink.MinWhole+1, 1)
+	changes := batchOf(batch.MinWhole+1, 1)
 	for _, other := range []string{`{"n":2}`, `{"n":3}`} {
-		for i := range batch {
-			batch[i].Doc = []byte(`{"n":1}`)
+		for i := range changes {
+			changes[i].Doc = []byte(`{"n":1}`)
 		}
-		batch[7].Doc = []byte(other)
+		changes[7].Doc = []byte(other)
 		var failed *sinks.BatchError
-		require.ErrorAs(t, s.Write(t.Context(), batch), &failed, other)
-		require.GreaterOrEqual(t, len(failed.Failed), sqlsink.MinWhole, other)
+		require.ErrorAs(t, s.Write(t.Context(), changes), &failed, other)
+		require.GreaterOrEqual(t, len(failed.Failed), batch.MinWhole, other)
 	}
 }
 
 // Every row's columns are asked for one by one, so only some rows' are.
 func TestColumnsOfManyRefusedRows(t *testing.T) {
 	s := opened(t, Options{URL: servers.Postgres(t), Table: "many", Columns: config.Columns{{Name: "n", Type: "int"}}})
-	batch := batchOf(2*sqlsink.MaxBlamed, 1)
-	for i := range batch {
-		batch[i].Doc = []byte(`{"n":"x"}`)
+	changes := batchOf(2*batch.MaxBlamed, 1)
+	for i := range changes {
+		changes[i].Doc = []byte(`{"n":"x"}`)
 	}
-	batch[0].Doc = []byte(`{"n":1}`)
+	changes[0].Doc = []byte(`{"n":1}`)
 	var failed *sinks.BatchError
-	require.ErrorAs(t, s.Write(t.Context(), batch), &failed)
-	require.Len(t, failed.Failed, len(batch)-1)
+	require.ErrorAs(t, s.Write(t.Context(), changes), &failed)
+	require.Len(t, failed.Failed, len(changes)-1)
 	named := 0
 	for _, err := range failed.Failed {
 		require.Equal(t, sinks.Reject, classOf(err))
@@ -251,5 +251,5 @@ func TestColumnsOfManyRefusedRows(t *testing.T) {
 			named++
 		}
 	}
-	require.Equal(t, sqlsink.MaxBlamed, named)
+	require.Equal(t, batch.MaxBlamed, named)
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/seed-86dfc502/weir/change"
 	"github.com/seed-86dfc502/weir/internal/pgpool"
 	"github.com/seed-86dfc502/weir/sinks"
+	"github.com/seed-86dfc502/weir/sinks/internal/batch"
 	"github.com/seed-86dfc502/weir/sinks/internal/sqlsink"
 )
 
@@ -106,9 +107,9 @@ func (s *Sink) Write(ctx context.Context, changes []change.Change) error {
 	if len(changes) == 0 {
 		return nil
 	}
-	w := sqlsink.Writer{
-		Insert:  func(ctx context.Context, rows []sqlsink.Row) *sinks.Error { return s.exec(ctx, pool, rows) },
-		Blame:   func(ctx context.Context, r sqlsink.Row, e *sinks.Error) { s.blame(ctx, pool, r, e) },
+	w := batch.Writer{
+		Insert:  func(ctx context.Context, rows []batch.Row) *sinks.Error { return s.exec(ctx, pool, rows) },
+		Blame:   func(ctx context.Context, r batch.Row, e *sinks.Error) { s.blame(ctx, pool, r, e) },
 		Ordered: s.options.Mode == Append, Most: s.most,
 	}
 	rows, err := s.rows(changes, &w)
@@ -119,14 +120,14 @@ func (s *Sink) Write(ctx context.Context, changes []change.Change) error {
 }
 
 // rows converts the changes; one that a column does not take fails in w.
-func (s *Sink) rows(changes []change.Change, w *sqlsink.Writer) ([]sqlsink.Row, error) {
-	rows := make([]sqlsink.Row, 0, len(changes))
+func (s *Sink) rows(changes []change.Change, w *batch.Writer) ([]batch.Row, error) {
+	rows := make([]batch.Row, 0, len(changes))
 	for i := range changes {
 		c := &changes[i]
 		if err := sqlsink.ForeignChange(c, s.options.Service); err != nil {
 			return nil, err
 		}
-		r := sqlsink.Row{Index: i, Change: c}
+		r := batch.Row{Index: i, Change: c}
 		if c.Op == change.Upsert {
 			text, err := s.document(c.Doc)
 			if err != nil {
@@ -140,7 +141,7 @@ func (s *Sink) rows(changes []change.Change, w *sqlsink.Writer) ([]sqlsink.Row, 
 	return rows, nil
 }
 
-func (s *Sink) write(ctx context.Context, pool *pgpool.Pool, w *sqlsink.Writer, rows []sqlsink.Row, changes []change.Change) error {
+func (s *Sink) write(ctx context.Context, pool *pgpool.Pool, w *batch.Writer, rows []batch.Row, changes []change.Change) error {
 	if s.options.Retention > 0 {
 		if err := s.ensureMonths(ctx, pool, changes); err != nil {
 			return err
@@ -172,12 +173,16 @@ const session = "SELECT set_config('lock_timeout', '" + lockTimeout + "', true),
 	"set_config('DateStyle', 'ISO, YMD', true), set_config('IntervalStyle', 'postgres', true), set_config('lc_monetary', 'C', true)"
 
 // exec commits rows in one transaction, an implicit one of one round trip.
-func (s *Sink) exec(ctx context.Context, pool *pgpool.Pool, rows []sqlsink.Row) *sinks.Error {
+func (s *Sink) exec(ctx context.Context, pool *pgpool.Pool, rows []batch.Row) *sinks.Error {
 	timed, cancel := context.WithTimeout(ctx, writeTimeout)
 	defer cancel()
-	var batch pgx.Batch
-	batch.Queue(session)
-	for _, round := range s.rounds(rows) {
+	rounds := [][]batch.Row{rows}
+	if s.options.Mode == Upsert { // ON CONFLICT DO UPDATE meets a row once
+		rounds = batch.Rounds(rows)
+	}
+	var statements pgx.Batch
+	statements.Queue(session)
+	for _, round := range rounds {
 		n := len(round)
 		entities, versions, deleted := make([]string, n), make([]int64, n), make([]bool, n)
 		keys, times, docs := make([]string, n), make([]time.Time, n), make([]*string, n)
@@ -188,30 +193,11 @@ func (s *Sink) exec(ctx context.Context, pool *pgpool.Pool, rows []sqlsink.Row) 
 				docs[i] = new(r.Values[0].(string))
 			}
 		}
-		batch.Queue(s.insert, s.options.Service, entities, versions, deleted, keys, times, docs)
+		statements.Queue(s.insert, s.options.Service, entities, versions, deleted, keys, times, docs)
 	}
-	err := pool.SendBatch(timed, &batch).Close()
+	err := pool.SendBatch(timed, &statements).Close()
 	if err == nil {
 		return nil
 	}
 	return sqlsink.Timed(ctx, timed, writeTimeout, classify("insert", err))
-}
-
-// rounds cuts rows into what one statement may hold: ON CONFLICT DO UPDATE meets
-// a row once, so the second change of an entity is in the second round.
-func (s *Sink) rounds(rows []sqlsink.Row) [][]sqlsink.Row {
-	if s.options.Mode == Append {
-		return [][]sqlsink.Row{rows}
-	}
-	var rounds [][]sqlsink.Row
-	seen := make(map[string]int, len(rows))
-	for _, r := range rows {
-		n := seen[r.Entity]
-		seen[r.Entity]++
-		if n == len(rounds) {
-			rounds = append(rounds, nil)
-		}
-		rounds[n] = append(rounds[n], r)
-	}
-	return rounds
 }

@@ -13,7 +13,7 @@ import (
 	"github.com/seed-86dfc502/weir/config"
 	"github.com/seed-86dfc502/weir/internal/pgpool"
 	"github.com/seed-86dfc502/weir/sinks"
-	"github.com/seed-86dfc502/weir/sinks/internal/sqlsink"
+	"github.com/seed-86dfc502/weir/sinks/internal/batch"
 )
 
 // suffixCurrent makes the view's name from the table's.
@@ -112,7 +112,7 @@ ORDER BY r.place
 
 // findBadColumn adds to the refusal of a single row which typed columns do not take
 // its values, as far as that is found out within writeTimeout.
-func (s *Sink) findBadColumn(ctx context.Context, pool *pgpool.Pool, r sqlsink.Row, e *sinks.Error) {
+func (s *Sink) findBadColumn(ctx context.Context, pool *pgpool.Pool, r batch.Row, e *sinks.Error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, writeTimeout, errors.New("postgres sink: the search for a refused column took too long"))
 	defer cancel()
 	var names []string

@@ -86,13 +86,6 @@ func said(body []byte) string {
 	return text
 }
 
-// beginOf reads the beginning of an answer, as far as it came.
-func beginOf(body io.Reader) []byte {
-	var b [maxSaid]byte
-	n, _ := io.ReadFull(body, b[:])
-	return bytes.Clone(b[:n])
-}
-
 // connectionFailure says what an attempt without an answer means. Sent: some of the
 // request had left; began: some of an answer had arrived.
 func connectionFailure(err error, sent, began bool) failure {

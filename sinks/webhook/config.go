@@ -2,12 +2,9 @@ package webhook
 
 import (
 	"context"
-	"crypto/tls"
 	"encoding/base64"
 	"encoding/json"
-	"errors"
 	"maps"
-	"net"
 	"net/http"
 	"net/netip"
 	"net/url"
@@ -22,7 +19,15 @@ import (
 	"github.com/seed-86dfc502/weir/transport"
 )
 
-// Config posts each change, signed by Standard Webhooks.
+// Batch makes each request an array of changes.
+type Batch struct {
+	// Max is how many changes one request holds.
+	Max int `yaml:"max" default:"100" range:"1..10000"`
+	// Linger is how long to wait for an array to fill.
+	Linger config.Duration `yaml:"linger" default:"1s" range:"0s..1m"`
+}
+
+// Config posts changes, signed by Standard Webhooks.
 type Config struct {
 	// URL to post to.
 	URL config.Secret `yaml:"url" required:"true"`
@@ -35,6 +40,11 @@ type Config struct {
 	Timeout config.Duration `yaml:"timeout" default:"15s" range:"10ms..5m"`
 	// Concurrency is how many entities are in flight at a time.
 	Concurrency int `yaml:"concurrency" default:"8" range:"1..1024"`
+	// Batch, if given, posts changes as arrays, one request at a time.
+	Batch *Batch `yaml:"batch"`
+	// Probe is the method of a request without a body by which weir doctor checks path,
+	// headers and signature. Defaults to none: only a connection is made.
+	Probe string `yaml:"probe" enum:"HEAD|GET|OPTIONS"`
 	// MaxConnections bounds the connections, and the requests at a time, of one
 	// process to the host, for all webhooks of the same host, user, headers,
 	// insecure and tls. Defaults to 32, or the largest concurrency among them.
@@ -95,6 +105,9 @@ func (c *Config) Check(check *config.Checker, d *config.Delivery) {
 	}
 	if d.Kind != "" && check.Has("mode") && d.Kind != c.Mode {
 		check.Fault("mode", "contradicts kind: "+d.Kind, "one of the two keys")
+	}
+	if c.Batch != nil && check.Has("concurrency") {
+		check.Fault("concurrency", "has no effect with batch, which sends one request at a time", "one of the two keys")
 	}
 	check.TLS("tls", c.TLS)
 	if u, err := url.Parse(c.URL.Reveal()); err == nil && !c.Insecure && config.Beyond(u.Hostname()) {
@@ -157,7 +170,12 @@ func (c *Config) Make(e kind.Env) (sinks.Sink, error) {
 	if err != nil {
 		return nil, err
 	}
+	var batched Batch
+	if c.Batch != nil {
+		batched = *c.Batch
+	}
 	return New(Options{
+		BatchMax: batched.Max, Linger: batched.Linger.D(),
 		URL: c.URL.Reveal(), Secrets: secrets, Headers: c.headers(), Kind: sinks.Kind(c.Mode),
 		Timeout: c.Timeout.D(), Concurrency: c.Concurrency, DenyPrivate: c.DenyPrivate, TLS: t, TLSIdentity: identity,
 		Service: e.Service, Targets: e.Targets, MaxConnections: c.MaxConnections,
@@ -175,35 +193,23 @@ func (c *Config) WithoutSecrets() kind.Sink {
 
 // Unchecked implements reach.Partial.
 func (c *Config) Unchecked() string {
-	return "its path, secret and headers are not checked, since nothing is posted"
+	if c.Probe != "" {
+		return ""
+	}
+	return "its path, secret and headers are not checked, since a request may have an effect: webhook.probe names a method that has none"
 }
 
-// Ask implements reach.Target: it connects as deliveries do, with TLS where the URL
-// wants it, and sends nothing.
+// Ask implements reach.Target: it sends the configured probe, or connects as deliveries do,
+// with TLS where the URL wants it, and sends nothing.
 func (c *Config) Ask(ctx context.Context, _ func(config.Cluster) (transport.Config, error)) error {
-	u, err := url.Parse(c.URL.Reveal())
-	if err != nil {
-		return errors.New("the URL cannot be read")
-	}
-	port := u.Port()
-	if port == "" {
-		port = map[string]string{"http": "80", "https": "443"}[u.Scheme]
-	}
-	dialer := &net.Dialer{}
-	if c.DenyPrivate {
-		dialer.Control = denyPrivate
-	}
-	dial := dialer.DialContext
-	if u.Scheme == "https" {
-		settings, _, err := c.TLS.Client()
-		if err != nil {
-			return err
-		}
-		dial = (&tls.Dialer{NetDialer: dialer, Config: settings}).DialContext
-	}
-	conn, err := dial(ctx, "tcp", net.JoinHostPort(u.Hostname(), port))
+	made, err := c.Make(kind.Env{})
 	if err != nil {
 		return err
 	}
-	return conn.Close()
+	s := made.(*Sink)
+	defer s.Close()
+	if c.Probe == "" {
+		return s.connect(ctx)
+	}
+	return s.probe(ctx, c.Probe)
 }

@@ -19,6 +19,10 @@
 // tracestate if there is one, after W3C trace context; they are not signed, and
 // may differ between attempts.
 //
+// With Options.BatchMax one POST is an array of such records, of at most 1 MiB, signed as
+// one. Its id, in the two headers, is made from their keys. An array has at most one
+// change of each entity, and one array is in flight.
+//
 // Requests about different entities run side by side, up to a limit. An entity
 // has one request in flight, and its changes go in order; after a failure that
 // is not a refusal its later changes wait for the next Write.
@@ -58,6 +62,12 @@
 //	certificate not accepted         pause
 //	address not allowed              pause
 //
+// The answer to an array holds for all of its changes, unless a 207 or 200 lists one
+// status for each, in order or by key. A refusal of a listed change is that change's own,
+// also 401 or 404, unless every change has such a status. A 4xx of the array, or a server
+// error, is split until the changes to blame are alone; 413 makes the next arrays smaller.
+// A list that does not match the changes pauses the service.
+//
 // A time-out, a broken connection, 408, 502 and 504 may be an outage, which a retry
 // outlasts, or one document that the receiver chokes on, which would be tried
 // without end. They count against the change (a limited number of retries) only
@@ -80,7 +90,7 @@
 // # Not promised
 //
 // Order between entities. Open sends nothing, since an endpoint cannot be
-// tried out without an effect: a wrong URL shows at the first change.
+// probed without an effect: a wrong URL shows at the first change.
 // net/http repeats a request by itself, with the same headers, when a kept
 // connection turns out to be closed before any answer came.
 package webhook

@@ -27,6 +27,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // known keys, and, for state, versions that are not higher.
 type receiver struct {
 	t       testing.TB
+	whole   bool // answers arrays with one status, and takes all of one or nothing
 	kind    sinks.Kind
 	address string
 	server  *httptest.Server
@@ -82,27 +83,60 @@ type record struct {
 }
 
 func (r *receiver) ServeHTTP(w http.ResponseWriter, req *http.Request) {
-	var rec record
 	body, err := io.ReadAll(req.Body)
 	if err != nil {
 		return // the sender went away
 	}
-	if err := json.Unmarshal(body, &rec); err != nil || rec.Key != req.Header.Get("Idempotency-Key") {
+	var records []record
+	array := body[0] == '['
+	text := body
+	if !array {
+		text = slices.Concat([]byte("["), body, []byte("]"))
+	}
+	err = json.Unmarshal(text, &records)
+	if err != nil || len(body) > maxBody && len(records) > 1 || !array && records[0].Key != req.Header.Get("Idempotency-Key") {
 		w.WriteHeader(http.StatusBadRequest)
 		return
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	var doc struct{ Bad bool }
-	_ = json.Unmarshal(rec.Doc, &doc)
+	bad := slices.ContainsFunc(records, record.bad)
 	switch {
 	case r.refused:
 		w.WriteHeader(http.StatusForbidden)
 		return
-	case doc.Bad:
+	case bad && (!array || r.whole):
 		w.WriteHeader(http.StatusUnprocessableEntity)
 		_, _ = w.Write(body) // an answer that quotes the payload
 		return
+	}
+	var results []map[string]any
+	for _, rec := range records {
+		if rec.bad() {
+			results = append(results, map[string]any{"key": rec.Key, "status": 422, "error": string(rec.Doc)})
+			continue
+		}
+		results = append(results, map[string]any{"key": rec.Key, "status": 200})
+		r.take(rec)
+	}
+	if bad {
+		w.WriteHeader(http.StatusMultiStatus)
+		slices.Reverse(results) // they have keys
+		_ = json.NewEncoder(w).Encode(map[string]any{"results": results})
+		return
+	}
+	w.WriteHeader(http.StatusNoContent)
+}
+
+// bad reports whether the receiver refuses the change.
+func (rec record) bad() bool {
+	var doc struct{ Bad bool }
+	_ = json.Unmarshal(rec.Doc, &doc)
+	return doc.Bad
+}
+
+func (r *receiver) take(rec record) {
+	switch {
 	case r.kind == sinks.Log && !r.keys[rec.Key]:
 		r.keys[rec.Key] = true
 		r.log = append(r.log, change.Change{Service: rec.Service, Entity: rec.Entity, Op: rec.Op,
@@ -110,17 +144,25 @@ func (r *receiver) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	case r.kind == sinks.State && rec.Version > r.rows[rec.Entity].Version:
 		r.rows[rec.Entity] = sinktest.Row{Version: rec.Version, Op: rec.Op, Doc: rec.Doc}
 	}
-	w.WriteHeader(http.StatusNoContent)
 }
 
 func TestConformance(t *testing.T) {
-	for _, kind := range []sinks.Kind{sinks.State, sinks.Log} {
-		t.Run(string(kind), func(t *testing.T) {
+	for name, of := range map[string]struct {
+		kind  sinks.Kind
+		batch int
+		whole bool
+	}{
+		"state": {sinks.State, 0, false}, "log": {sinks.Log, 0, false},
+		"state, arrays": {sinks.State, 100, false}, "log, arrays": {sinks.Log, 100, false}, "log, arrays as a whole": {sinks.Log, 7, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			kind := of.kind
 			r := newReceiver(t, kind)
+			r.whole = of.whole
 			sinktest.Run(t, sinktest.Target{
 				Kind: kind,
 				New: func(t testing.TB) sinks.Sink {
-					return newSink(t, Options{URL: "http://" + r.address + "/hook", Secrets: []string{secret}, Kind: kind})
+					return newSink(t, Options{URL: "http://" + r.address + "/hook", Secrets: []string{secret}, Kind: kind, BatchMax: of.batch})
 				},
 				State: func(testing.TB) map[string]sinktest.Row {
 					r.mu.Lock()

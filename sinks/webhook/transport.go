@@ -1,6 +1,9 @@
 package webhook
 
 import (
+	"cmp"
+	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"net"
@@ -48,6 +51,24 @@ func newTransport(o Options) *http.Transport {
 		dialer.Control = denyPrivate
 	}
 	return t
+}
+
+// connect makes a connection, with TLS where the URL wants it, and sends nothing.
+func (s *Sink) connect(ctx context.Context) error {
+	port := cmp.Or(s.url.Port(), map[string]string{"http": "80", "https": "443"}[s.url.Scheme])
+	dialer := &net.Dialer{}
+	if s.opts.DenyPrivate {
+		dialer.Control = denyPrivate
+	}
+	dial := dialer.DialContext
+	if s.url.Scheme == "https" {
+		dial = (&tls.Dialer{NetDialer: dialer, Config: s.opts.TLS}).DialContext
+	}
+	conn, err := dial(ctx, "tcp", net.JoinHostPort(s.url.Hostname(), port))
+	if err != nil {
+		return err
+	}
+	return conn.Close()
 }
 
 // clientKey identifies a target: the host and the identity of the requests. Paths and

@@ -67,8 +67,14 @@ type Options struct {
 	// Defaults to 15 s.
 	Timeout time.Duration
 
-	// Concurrency is the most requests at a time. Defaults to 8.
+	// Concurrency is the most requests at a time. Defaults to 8, and to 1 with BatchMax.
 	Concurrency int
+
+	// BatchMax is how many changes one request holds, as an array. Defaults to 0: each
+	// change is a request of its own.
+	BatchMax int
+	// Linger is how long to wait for an array to fill. Defaults to none.
+	Linger time.Duration
 
 	// DenyPrivate refuses connections to addresses that are not public. Defaults to
 	// false.
@@ -98,13 +104,14 @@ type Sink struct {
 	signers []*standardwebhooks.Webhook
 	server  *sinks.Lease[*http.Transport]
 	now     func() time.Time
+	most    int // changes of one array: how many the receiver takes
 }
 
 var _ sinks.Sink = (*Sink)(nil)
 
 // New checks the options. Its errors name the option and hold no secret.
 func New(opts Options) (*Sink, error) {
-	s := &Sink{opts: opts, headers: http.Header{}, now: time.Now}
+	s := &Sink{opts: opts, headers: http.Header{}, now: time.Now, most: opts.BatchMax}
 	if err := s.setDefaults(); err != nil {
 		return nil, err
 	}
@@ -139,6 +146,9 @@ func (s *Sink) setDefaults() error {
 	o := &s.opts
 	o.Kind = cmp.Or(o.Kind, sinks.State)
 	o.Timeout = cmp.Or(o.Timeout, defaultTimeout)
+	if o.BatchMax > 0 {
+		o.Concurrency = 1
+	}
 	o.Concurrency = cmp.Or(o.Concurrency, defaultConcurrency)
 	o.MaxConnections = cmp.Or(o.MaxConnections, max(defaultMaxConnections, o.Concurrency))
 	switch {
@@ -148,6 +158,8 @@ func (s *Sink) setDefaults() error {
 		return fmt.Errorf("timeout: must be positive, not %v", o.Timeout)
 	case o.Concurrency < 0:
 		return fmt.Errorf("concurrency: must be positive, not %d", o.Concurrency)
+	case o.BatchMax < 0 || o.Linger < 0:
+		return fmt.Errorf("batch: must be positive, not %d and %v", o.BatchMax, o.Linger)
 	case o.MaxConnections < 0:
 		return fmt.Errorf("max_connections: must be positive, not %d", o.MaxConnections)
 	}
@@ -206,6 +218,9 @@ func (s *Sink) Open(context.Context) error { return nil }
 
 // Traits implements sinks.Sink.
 func (s *Sink) Traits() sinks.Traits {
+	if s.opts.BatchMax > 0 {
+		return sinks.Traits{Kind: s.opts.Kind, MaxBatch: s.opts.BatchMax, MaxBytes: maxBody, Linger: s.opts.Linger}
+	}
 	return sinks.Traits{Kind: s.opts.Kind, MaxBatch: s.opts.Concurrency * changesPerLane, MaxBytes: maxBytes}
 }
 
@@ -216,33 +231,64 @@ func (s *Sink) Close() error { return s.server.Close() }
 // Write posts the changes and returns when all are answered, or soon after ctx
 // is cancelled.
 func (s *Sink) Write(ctx context.Context, changes []change.Change) error {
-	transport, err := s.server.Client()
+	client, err := s.client()
 	if err != nil {
 		return err
 	}
-	client := &http.Client{
+	write := s.writeEach
+	if s.opts.BatchMax > 0 {
+		write = s.writeArrays
+	}
+	return s.server.Try(ctx, len(changes), func() error { return write(ctx, client, changes) })
+}
+
+// client returns a client over the target's connections that follows no redirect.
+func (s *Sink) client() (*http.Client, error) {
+	transport, err := s.server.Client()
+	return &http.Client{
 		Transport:     transport,
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}, err
+}
+
+// probe sends a request without a body. It returns why changes would not be taken, as far
+// as the answer shows it: many receivers take no other method than POST.
+func (s *Sink) probe(ctx context.Context, method string) error {
+	client, err := s.client()
+	if err != nil {
+		return err
 	}
-	return s.server.Try(ctx, len(changes), func() error {
-		p := &progress{patience: max(2, s.opts.Concurrency)}
-		receipts := sinks.ReceiptsOf(ctx)
-		failed := fanout.Each(ctx, changes, s.opts.Concurrency, func(ctx context.Context, i int) (*sinks.Error, bool) {
-			var receipt *sinks.Receipt
-			if receipts != nil {
-				receipt = &receipts[i]
-			}
-			f := s.post(ctx, client, &changes[i], receipt)
-			halt := p.note(i, f)
-			return f.err, halt
+	a := s.post(ctx, client, message{method: method, id: "probe", keep: maxSaid, docs: func() []byte { return nil }})
+	switch {
+	case a.err == nil, a.err.Class == sinks.Reject, a.receipt.Answer.Status == http.StatusMethodNotAllowed, a.receipt.Answer.Status == http.StatusNotImplemented:
+		return nil
+	}
+	a.err.Op = "probe"
+	return a.err
+}
+
+// writeEach posts each change by itself.
+func (s *Sink) writeEach(ctx context.Context, client *http.Client, changes []change.Change) error {
+	p := &progress{patience: max(2, s.opts.Concurrency)}
+	receipts := sinks.ReceiptsOf(ctx)
+	failed := fanout.Each(ctx, changes, s.opts.Concurrency, func(ctx context.Context, i int) (*sinks.Error, bool) {
+		c := &changes[i]
+		a := s.post(ctx, client, message{
+			id: c.Key, body: c.AppendRecord(make([]byte, 0, len(c.Doc)+len(c.Entity)+len(c.Service)+128)),
+			trace: c.Trace, keep: maxSaid, docs: func() []byte { return c.Doc },
 		})
-		if p.answered {
-			for _, i := range p.doubtful {
-				failed[i].Class = sinks.RetryBounded
-			}
+		if receipts != nil {
+			receipts[i] = a.receipt
 		}
-		return fanout.Result(failed, len(changes))
+		halt := p.note(i, a.failure)
+		return a.err, halt
 	})
+	if p.answered {
+		for _, i := range p.doubtful {
+			failed[i].Class = sinks.RetryBounded
+		}
+	}
+	return fanout.Result(failed, len(changes))
 }
 
 // failure is the outcome of one attempt; err nil is success.
@@ -279,57 +325,77 @@ func (p *progress) note(i int, f failure) (halt bool) {
 // errTimeout is the cause of an attempt's own deadline.
 var errTimeout = errors.New("no answer in time")
 
-// post makes one attempt, as soon as the target has a connection for it. The receipt
-// may be nil.
-func (s *Sink) post(ctx context.Context, client *http.Client, c *change.Change, receipt *sinks.Receipt) failure {
-	release, err := s.server.Hold(ctx)
-	if err != nil {
-		return failure{err: sinks.Classify(err), halt: true}
-	}
-	f := s.send(ctx, client, c, receipt)
-	if f.err == nil {
-		release(nil)
-	} else {
-		release(f.err)
-	}
-	return f
+// message is the content of a request.
+type message struct {
+	method string
+	id     string
+	body   []byte
+	trace  *change.Trace
+	keep   int           // bytes of the answer
+	docs   func() []byte // JSON of which no error repeats a word
 }
 
-func (s *Sink) send(ctx context.Context, client *http.Client, c *change.Change, receipt *sinks.Receipt) failure {
+// answer is the outcome of an attempt.
+type answer struct {
+	failure
+	receipt sinks.Receipt // At is zero if none was made
+	body    []byte        // as far as it was kept
+	broken  bool          // the body did not arrive completely
+	wait    time.Duration // as the receiver asked
+	mask    func(text string) string
+}
+
+// post makes one attempt, as soon as the target has a connection for it.
+func (s *Sink) post(ctx context.Context, client *http.Client, m message) answer {
+	release, err := s.server.Hold(ctx)
+	if err != nil {
+		return answer{failure: failure{err: sinks.Classify(err), halt: true}}
+	}
+	a := s.send(ctx, client, m)
+	if a.err == nil {
+		release(nil)
+	} else {
+		release(a.err)
+	}
+	return a
+}
+
+func (s *Sink) send(ctx context.Context, client *http.Client, m message) (a answer) {
 	attempt, cancel := context.WithTimeoutCause(ctx, s.opts.Timeout, errTimeout)
 	defer cancel()
 	var sent, began atomic.Bool
 	attempt = httptrace.WithClientTrace(attempt, &httptrace.ClientTrace{
 		WroteHeaders: func() { sent.Store(true) }, GotFirstResponseByte: func() { began.Store(true) },
 	})
-	req, err := s.request(attempt, c)
+	req, err := s.request(attempt, m)
 	if err != nil {
-		return failure{err: &sinks.Error{Class: sinks.Pause, Op: "sign", Err: err}, halt: true}
+		a.failure = failure{err: &sinks.Error{Class: sinks.Pause, Op: "sign", Err: err}, halt: true}
+		return a
 	}
-	if receipt != nil {
-		receipt.At = time.Now()
-		defer func() { receipt.Took = time.Since(receipt.At) }()
-	}
+	a.receipt.At = time.Now()
+	defer func() { a.receipt.Took = time.Since(a.receipt.At) }()
 	resp, err := client.Do(req)
 	if err != nil {
+		a.failure = connectionFailure(err, sent.Load(), began.Load())
 		if ctx.Err() != nil {
-			return failure{err: &sinks.Error{Class: sinks.Retry, Ambiguous: sent.Load(), Op: "post", Err: context.Cause(ctx)}}
+			a.failure = failure{err: &sinks.Error{Class: sinks.Retry, Ambiguous: sent.Load(), Op: "post", Err: context.Cause(ctx)}}
 		}
-		return connectionFailure(err, sent.Load(), began.Load())
+		return a
 	}
 	defer resp.Body.Close()
-	body := beginOf(resp.Body)
-	if receipt != nil {
-		receipt.Answer = sinks.Answer{Status: resp.StatusCode, Body: body[:min(len(body), sinks.MaxAnswer)]}
-	}
-	// Read to its end, an answer leaves the connection free for the next
-	// request. A failure here changes nothing: the status has come.
+	a.body, err = io.ReadAll(io.LimitReader(resp.Body, int64(m.keep)))
+	a.receipt.Answer = sinks.Answer{Status: resp.StatusCode, Body: bytes.Clone(a.body[:min(len(a.body), sinks.MaxAnswer)])}
+	// Read to its end, an answer leaves the connection free for the next request.
 	_, _ = io.CopyN(io.Discard, resp.Body, maxAnswer)
+	a.broken = err != nil
+	a.wait = retryAfter(resp.Header.Get("Retry-After"), s.now())
+	a.mask = func(text string) string { return reason.Mask(text, m.docs(), s.secrets(req)...) }
 	words := ""
 	if resp.StatusCode >= 300 {
-		words = reason.Mask(said(body), c.Doc, s.secrets(req)...)
+		words = a.mask(said(a.body))
 	}
-	return statusFailure(resp.StatusCode, retryAfter(resp.Header.Get("Retry-After"), s.now()), words)
+	a.failure = statusFailure(resp.StatusCode, a.wait, words)
+	return a
 }
 
 // secrets are the texts of a request that no error may repeat.
@@ -346,9 +412,8 @@ func (s *Sink) secrets(req *http.Request) []string {
 }
 
 // request builds and signs one attempt.
-func (s *Sink) request(ctx context.Context, c *change.Change) (*http.Request, error) {
-	body := c.AppendRecord(make([]byte, 0, len(c.Doc)+len(c.Entity)+len(c.Service)+128))
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, "", bytes.NewReader(body))
+func (s *Sink) request(ctx context.Context, m message) (*http.Request, error) {
+	req, err := http.NewRequestWithContext(ctx, cmp.Or(m.method, http.MethodPost), "", bytes.NewReader(m.body))
 	if err != nil {
 		return nil, err
 	}
@@ -358,7 +423,7 @@ func (s *Sink) request(ctx context.Context, c *change.Change) (*http.Request, er
 	if req.Header.Get("User-Agent") == "" {
 		req.Header.Set("User-Agent", userAgent)
 	}
-	if t := c.Trace; t != nil {
+	if t := m.trace; t != nil {
 		// Not signed: it is about this attempt, and proxies may change it.
 		req.Header.Set(change.TraceParentHeader, t.Parent)
 		if t.State != "" {
@@ -367,12 +432,12 @@ func (s *Sink) request(ctx context.Context, c *change.Change) (*http.Request, er
 	}
 	now := s.now()
 	req.Header.Set("Content-Type", "application/json")
-	req.Header.Set("Idempotency-Key", c.Key)
-	req.Header.Set(standardwebhooks.HeaderWebhookID, c.Key)
+	req.Header.Set("Idempotency-Key", m.id)
+	req.Header.Set(standardwebhooks.HeaderWebhookID, m.id)
 	req.Header.Set(standardwebhooks.HeaderWebhookTimestamp, strconv.FormatInt(now.Unix(), 10))
 	signatures := make([]string, len(s.signers))
 	for i, signer := range s.signers {
-		if signatures[i], err = signer.Sign(c.Key, now, body); err != nil {
+		if signatures[i], err = signer.Sign(m.id, now, m.body); err != nil {
 			return nil, err
 		}
 	}

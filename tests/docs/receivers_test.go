@@ -5,6 +5,7 @@ import (
 	"crypto/hmac"
 	"crypto/sha256"
 	"encoding/base64"
+	"encoding/json"
 	"fmt"
 	"io"
 	"net"
@@ -93,14 +94,23 @@ func testReceiver(t *testing.T, start []string) {
 
 	// Two versions that a double does not tell apart.
 	const newest = 32<<48 + 1
-	r.posts(newest-1, `{"ripeness":4}`, `{"applied":true}`)
-	r.posts(newest, `{"ripeness":5}`, `{"applied":true}`)
-	r.posts(newest, `{"ripeness":5}`, `{"applied":false}`)
-	r.posts(newest-1, `{"ripeness":4}`, `{"applied":false}`)
+	r.posts(newest-1, `{"ripeness":4}`, true)
+	r.posts(newest, `{"ripeness":5}`, true)
+	r.posts(newest, `{"ripeness":5}`, false)
+	r.posts(newest-1, `{"ripeness":4}`, false)
 	r.holds("B-007", `{"ripeness":5}`)
-	r.posts(newest+1, "", `{"applied":true}`)
-	r.posts(newest, `{"ripeness":5}`, `{"applied":false}`)
+	r.posts(newest+1, "", true)
+	r.posts(newest, `{"ripeness":5}`, false)
 	r.holds("B-007", "")
+
+	// Arrays, with an answer to each change.
+	later := strings.ReplaceAll(r.body(newest+2, `{"ripeness":6}`), "B-007", "B-008")
+	r.postsArray([]string{r.body(newest, `{"ripeness":5}`), later}, 200, map[string]int{fmt.Sprint("k", newest): 200, fmt.Sprint("k", newest+2): 200})
+	r.holds("B-007", "")
+	r.holds("B-008", `{"ripeness":6}`)
+	r.postsArray([]string{strings.ReplaceAll(r.body(newest+3, "1"), "upsert", "paint"), strings.ReplaceAll(r.body(newest+4, ""), "B-007", "B-008")},
+		207, map[string]int{fmt.Sprint("k", newest+3): 422, fmt.Sprint("k", newest+4): 200})
+	r.holds("B-008", "")
 
 	body := r.body(newest+9, `{"ripeness":9}`)
 	stamp := time.Now().Unix()
@@ -113,8 +123,10 @@ func testReceiver(t *testing.T, start []string) {
 
 	kill()
 	r.start(start, env)
-	r.posts(newest+1, "", `{"applied":false}`)
-	assert.Equal(t, answer{200, `{"applied":true}`}, r.post(body, stamp, "v1,bm8= "+r.sign(body, stamp)))
+	r.posts(newest+1, "", false)
+	got := r.post(body, stamp, "v1,bm8= "+r.sign(body, stamp))
+	assert.Equal(t, 200, got.status)
+	assert.Contains(t, got.body, `"applied":true`)
 	r.holds("B-007", `{"ripeness":9}`)
 }
 
@@ -193,10 +205,30 @@ func (r receiver) do(request *http.Request) answer {
 }
 
 // posts sends a change as Weir would; without a document, a retraction.
-func (r receiver) posts(version int64, doc, want string) {
+func (r receiver) posts(version int64, doc string, applied bool) {
 	r.t.Helper()
 	body, stamp := r.body(version, doc), time.Now().Unix()
-	assert.Equal(r.t, answer{200, want}, r.post(body, stamp, r.sign(body, stamp)))
+	got := r.post(body, stamp, r.sign(body, stamp))
+	assert.Equal(r.t, 200, got.status)
+	assert.Contains(r.t, got.body, fmt.Sprintf(`"applied":%t`, applied))
+}
+
+// postsArray sends changes as one array, and compares the status of each by its key.
+func (r receiver) postsArray(bodies []string, status int, want map[string]int) {
+	r.t.Helper()
+	body, stamp := "["+strings.Join(bodies, ",")+"]", time.Now().Unix()
+	got := r.post(body, stamp, r.sign(body, stamp))
+	assert.Equal(r.t, status, got.status)
+	var results []struct {
+		Key    string
+		Status int
+	}
+	require.NoError(r.t, json.Unmarshal([]byte(got.body), &results), got.body)
+	statuses := map[string]int{}
+	for _, result := range results {
+		statuses[result.Key] = result.Status
+	}
+	assert.Equal(r.t, want, statuses)
 }
 
 // holds asks for the receiver's content of an entity; "" is nothing.

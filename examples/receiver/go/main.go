@@ -2,6 +2,7 @@
 package main
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"crypto/hmac"
@@ -26,9 +27,15 @@ import (
 const tolerance = 5 * time.Minute // that the sender's clock may be off
 
 type change struct {
-	Service, Entity, Op string
-	Version             int64
-	Doc                 json.RawMessage
+	Service, Entity, Op, Key string
+	Version                  int64
+	Doc                      json.RawMessage
+}
+
+type result struct {
+	Key     string `json:"key"`
+	Status  int    `json:"status"`
+	Applied bool   `json:"applied"`
 }
 
 type receiver struct {
@@ -51,19 +58,42 @@ func (r receiver) isGenuine(h http.Header, body []byte) bool {
 }
 
 // apply deduplicates and orders: one statement, which a known or an older version does not pass.
-func (r receiver) apply(ctx context.Context, c change) (applied bool, err error) {
+func apply(ctx context.Context, tx *sql.Tx, c change) (result, error) {
+	if c.Op != "upsert" && c.Op != "retract" {
+		return result{c.Key, http.StatusUnprocessableEntity, false}, nil
+	}
 	var doc any // a retraction keeps its row, without a document
 	if c.Op == "upsert" {
 		doc = string(c.Doc)
 	}
-	result, err := r.db.ExecContext(ctx, `INSERT INTO bananas VALUES (?, ?, ?, ?)
+	outcome, err := tx.ExecContext(ctx, `INSERT INTO bananas VALUES (?, ?, ?, ?)
 		ON CONFLICT DO UPDATE SET version = excluded.version, doc = excluded.doc
 		WHERE excluded.version > version`, c.Service, c.Entity, c.Version, doc)
 	if err != nil {
-		return false, err
+		return result{}, err
 	}
-	rows, err := result.RowsAffected()
-	return rows > 0, err
+	rows, err := outcome.RowsAffected()
+	return result{c.Key, http.StatusOK, rows > 0}, err
+}
+
+// applyAll applies changes in one transaction. Status is 207 if some are refused.
+func (r receiver) applyAll(ctx context.Context, changes []change) (results []result, status int, err error) {
+	tx, err := r.db.BeginTx(ctx, nil)
+	if err != nil {
+		return nil, 0, err
+	}
+	defer tx.Rollback()
+	status = http.StatusOK
+	for _, c := range changes {
+		one, err := apply(ctx, tx, c)
+		if err != nil {
+			return nil, 0, err
+		}
+		if results = append(results, one); one.Status != results[0].Status {
+			status = http.StatusMultiStatus
+		}
+	}
+	return results, status, tx.Commit()
 }
 
 func (r receiver) post(w http.ResponseWriter, request *http.Request) {
@@ -75,17 +105,26 @@ func (r receiver) post(w http.ResponseWriter, request *http.Request) {
 		http.Error(w, `{"error":"wrong signature"}`, http.StatusUnauthorized)
 		return
 	}
-	var c change
-	if err := json.Unmarshal(body, &c); err != nil {
+	var changes []change // with webhook.batch
+	batched := bytes.HasPrefix(body, []byte("["))
+	if !batched {
+		body = slices.Concat([]byte("["), body, []byte("]"))
+	}
+	if err := json.Unmarshal(body, &changes); err != nil || len(changes) == 0 {
 		http.Error(w, `{"error":"no change"}`, http.StatusBadRequest)
 		return
 	}
-	applied, err := r.apply(request.Context(), c)
+	results, status, err := r.applyAll(request.Context(), changes)
 	if err != nil {
 		http.Error(w, `{"error":"not now"}`, http.StatusServiceUnavailable) // Weir retries
 		return
 	}
-	fmt.Fprintf(w, `{"applied":%t}`, applied) // 2xx only after the commit
+	var answer any = results
+	if !batched {
+		answer, status = results[0], results[0].Status
+	}
+	w.WriteHeader(status) // 2xx only after the commit
+	_ = json.NewEncoder(w).Encode(answer)
 }
 
 func (r receiver) get(w http.ResponseWriter, request *http.Request) {

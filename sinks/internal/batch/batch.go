@@ -1,10 +1,17 @@
-package sqlsink
+// Package batch writes a batch of changes in statements, or requests, that the target
+// takes, and finds the changes behind a refusal.
+//
+// A statement fails for one row (a constraint), for its size (memory, a time-out), or for
+// the state of the server. [Writer] splits it in the first two cases, for any class of
+// error, so that only the row to blame fails. Before it splits a statement that was
+// too much, it writes one row alone: if two of these fail alike and nothing else
+// succeeded, the server is to blame, and the whole Write fails.
+package batch
 
 import (
+	"cmp"
 	"context"
 	"errors"
-	"fmt"
-	"time"
 
 	"github.com/seed-86dfc502/weir/change"
 	"github.com/seed-86dfc502/weir/sinks"
@@ -24,10 +31,8 @@ const MinWhole = 21
 const (
 	// parts is into how many a statement is split: as many statements as halves need,
 	// on half as many levels, each of which may take a time-out.
-	parts = 4
-	// maxProbes bounds the statements per Write that look for the rows behind an error
-	// that may be the server's own.
-	maxProbes = 200
+	parts         = 4
+	defaultProbes = 200
 	// maxTooMuch bounds the statements per Write that were too much.
 	maxTooMuch = 16
 	// MaxBlamed bounds the rows per Write that Writer.Blame is called with.
@@ -47,30 +52,7 @@ func TooMuch(e *sinks.Error) *sinks.Error {
 	return e
 }
 
-// Timed returns a statement's failure e, marked as too much if the statement's limit ended it.
-func Timed(write, statement context.Context, limit time.Duration, e *sinks.Error) *sinks.Error {
-	if e == nil || statement.Err() == nil || write.Err() != nil || e.Outage == sinks.Unreachable {
-		return e
-	}
-	e.Err = fmt.Errorf("no answer in %v: %w", limit, context.DeadlineExceeded)
-	return TooMuch(e)
-}
-
-// ForeignChange returns an error if a change is not of the service.
-func ForeignChange(c *change.Change, service string) error {
-	if c.Service == service {
-		return nil
-	}
-	return &sinks.Error{Class: sinks.Pause, Op: "insert", Err: fmt.Errorf("a change of service %q came to the sink of %q", c.Service, service)}
-}
-
-// Refused replaces a server's text that may hold values, until Writer.Blame adds to it.
-const Refused = "refused by the server"
-
-// ErrNotOpen is what Write and Scan return before Open.
-var ErrNotOpen = &sinks.Error{Class: sinks.Retry, Op: "write", Err: errors.New("the sink is not open")}
-
-// Writer makes the statements of one Write.
+// Writer makes the statements, or requests, of one Write.
 type Writer struct {
 	// Insert writes rows in one transaction. It returns nil when they took effect.
 	Insert func(ctx context.Context, rows []Row) *sinks.Error
@@ -81,6 +63,9 @@ type Writer struct {
 	// Most is how many rows one statement may have. It falls when a statement is too
 	// much for the server and not for a single row.
 	Most int
+	// Probes bounds the statements that look for the rows behind an error that may be the
+	// server's own. Defaults to 200.
+	Probes int
 
 	rows      int // of the Write
 	failed    map[int]error
@@ -101,10 +86,40 @@ func (w *Writer) Fail(index int, e *sinks.Error) {
 	w.failed[index] = e
 }
 
+// Failed reports whether the row with that index has failed.
+func (w *Writer) Failed(index int) bool { return w.failed[index] != nil }
+
+// FailRow records that a row has failed by itself.
+func (w *Writer) FailRow(r Row, e *sinks.Error) {
+	if w.Ordered && e.Class != sinks.Reject {
+		if w.held == nil {
+			w.held = map[string]bool{}
+		}
+		w.held[r.Entity] = true
+	}
+	w.Fail(r.Index, e)
+}
+
+// Rounds cuts rows into rounds with at most one row of each entity; the second one of an
+// entity is in the second round.
+func Rounds(rows []Row) [][]Row {
+	var rounds [][]Row
+	seen := make(map[string]int, len(rows))
+	for _, r := range rows {
+		n := seen[r.Entity]
+		seen[r.Entity]++
+		if n == len(rounds) {
+			rounds = append(rounds, nil)
+		}
+		rounds[n] = append(rounds[n], r)
+	}
+	return rounds
+}
+
 // Write writes rows. An error holds for all of them; failures of single rows are in
 // Result.
 func (w *Writer) Write(ctx context.Context, rows []Row) error {
-	w.rows, w.whole = len(rows), w.Most
+	w.rows, w.whole, w.Probes = len(rows), w.Most, cmp.Or(w.Probes, defaultProbes)
 	for len(rows) > 0 {
 		n := min(w.Most, len(rows))
 		if e := w.split(ctx, rows[:n]); e != nil {
@@ -136,7 +151,7 @@ func (w *Writer) split(ctx context.Context, rows []Row) *sinks.Error {
 			return asWhole(e)
 		}
 	case e.Class == sinks.RetryBounded:
-		if w.probes++; w.probes > maxProbes {
+		if w.probes++; w.probes > w.Probes {
 			return e
 		}
 	case e.Class != sinks.Reject:
@@ -180,13 +195,7 @@ func (w *Writer) blame(ctx context.Context, r Row, e *sinks.Error, much bool) *s
 	if w.blamed++; w.Blame != nil && w.blamed <= MaxBlamed {
 		w.Blame(ctx, r, e)
 	}
-	if w.Ordered && e.Class != sinks.Reject {
-		if w.held == nil {
-			w.held = map[string]bool{}
-		}
-		w.held[r.Entity] = true
-	}
-	w.Fail(r.Index, e)
+	w.FailRow(r, e)
 	return nil
 }
 
@@ -243,24 +252,4 @@ func refusedAlike(failed map[int]error, reason func(error) (same, hint string)) 
 		common, whole = same, &sinks.Error{Class: sinks.Pause, Op: "insert", Hint: hint, Err: e.Err}
 	}
 	return whole
-}
-
-// Connected calls work while the service holds one of the target's connections, unless
-// the target is down; see sinks.Lease. Work takes the connection from the client's pool,
-// which never lets it wait then.
-func Connected[C any](ctx context.Context, target *sinks.Lease[C], changes int, work func() error) error {
-	return target.Try(ctx, changes, func() error {
-		return Held(ctx, target, work)
-	})
-}
-
-// Held is Connected without regard to an outage.
-func Held[C any](ctx context.Context, target *sinks.Lease[C], work func() error) error {
-	release, err := target.Hold(ctx)
-	if err != nil {
-		return err
-	}
-	err = work()
-	release(err)
-	return err
 }

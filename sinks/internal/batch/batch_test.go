@@ -1,4 +1,4 @@
-package sqlsink
+package batch
 
 import (
 	"context"
