@@ -2,6 +2,7 @@ package pipeline
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"time"
 
@@ -39,6 +40,61 @@ func (g *inboxManager) lag(ctx context.Context) (lags map[int32]int64, unavailab
 		}
 	}
 	return lags, unavailable, nil
+}
+
+// entitiesOf is sources.Env.Stored.
+func (g *inboxManager) entitiesOf(ctx context.Context, source, after string) (ids []string, err error) {
+	if after == "" {
+		if err := g.decided(ctx); err != nil {
+			return nil, err
+		}
+	}
+	const page = 500
+	for {
+		entities, err := g.store.Entities(ctx, after, page)
+		if err != nil || len(entities) == 0 {
+			return nil, err
+		}
+		for i := range entities {
+			var docs map[string]json.RawMessage
+			if err := json.Unmarshal(entities[i].Docs, &docs); err != nil {
+				return nil, err
+			}
+			if after = entities[i].ID; docs[source] != nil {
+				ids = append(ids, after)
+			}
+		}
+		if len(ids) > 0 {
+			return ids, nil
+		}
+	}
+}
+
+// decided waits until all records that the inbox has now are decided.
+func (g *inboxManager) decided(ctx context.Context) error {
+	generation := g.now().Generation
+	starts, ends, err := g.logs.Offsets(ctx, g.cfg.Kafka.Inbox.Topic)
+	if err != nil {
+		return err
+	}
+	for {
+		marks, err := g.store.Watermarks(ctx)
+		if err != nil {
+			return err
+		}
+		behind := false
+		for n, end := range ends {
+			behind = behind || max(starts[n], marks[store.Partition{Generation: generation, Number: n}]) < end
+		}
+		switch {
+		case g.now().Generation != generation:
+			return errors.New("the inbox was replaced")
+		case !behind:
+			return nil
+		case !wait.Sleep(ctx, 20*time.Millisecond):
+			return ctx.Err()
+		}
+	}
 }
 
 // trimEvery is how often an embedded process deletes expired records.

@@ -27,6 +27,7 @@ type ingestStage struct {
 	metrics   *ingest.Metrics
 	inboxID   func() string // of the present generation
 	storeID   func() string
+	stored    func(ctx context.Context, source, after string) ([]string, error) // of sources.Env
 	untilIdle bool
 	// serveAPI starts the API, when the sources that it posts to are open.
 	serveAPI func() (stop func() error, err error)
@@ -114,7 +115,7 @@ func (st *ingestStage) start(ctx context.Context, _ int64, _ func()) (component,
 func (st *ingestStage) sourceEnv() sources.Env {
 	budget := transport.NewBudget(st.cfg.FlowMemory() / groupShare) // of all sources
 	env := sources.Env{
-		Complete: st.untilIdle, Positions: st.store, OnRecordsLost: st.onRecordsLost, Limit: st.limit, Logger: st.log, StoreID: st.storeID(), Shared: new(sources.Shared),
+		Complete: st.untilIdle, Positions: st.store, Stored: st.stored, OnRecordsLost: st.onRecordsLost, Limit: st.limit, Logger: st.log, StoreID: st.storeID(), Shared: new(sources.Shared),
 		Group: func(id string, records int, topic string) transport.GroupConfig {
 			gc := st.group(st.limit, id, records, topic)
 			gc.Budget = budget

@@ -83,6 +83,10 @@ type Env struct {
 	// Complete says that the input does not grow: a file is not followed.
 	Complete  bool
 	Positions store.SourcePositions
+	// Stored returns a page of the entities with a stored document of a source, behind an id and in
+	// ascending order; an empty one is the end. The first page waits until every event that was
+	// appended before the call is decided.
+	Stored func(ctx context.Context, source, after string) (entities []string, err error)
 	// State is the identity of an inbox that is in the state file; empty for a topic.
 	// Positions kept elsewhere are valid for this inbox only.
 	State string

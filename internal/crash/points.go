@@ -91,6 +91,25 @@ func OutboxPoints() []string {
 	return []string{OutboxLocked, OutboxSettling, OutboxSettled, OutboxCommitted}
 }
 
+// Points of a PostgreSQL source. The place is the source of the slot, or of a table.
+const (
+	SlotMade        = "sources.slot-made"        // publication and slot exist, no position is stored [slot]
+	EpochStored     = "sources.epoch-stored"     // position is stored, no row is read [slot]
+	RowsExported    = "sources.rows-exported"    // the readers have the snapshot, no row is read [slot]
+	RowsAppended    = "sources.rows-appended"    // rows are in the inbox, their key is not stored [table]
+	RowsStored      = "sources.rows-stored"      // their key is stored [table]
+	RowsDone        = "sources.rows-done"        // all ranges of a table are stored, its end is not [table]
+	HandedOver      = "sources.handed-over"      // all rows are stored, no change is read [slot]
+	ChangesAppended = "sources.changes-appended" // changes are in the inbox, their position is not stored [slot]
+	ChangesStored   = "sources.changes-stored"   // position is stored, not confirmed [slot]
+	SlotConfirmed   = "sources.slot-confirmed"   // position is confirmed to the server [slot]
+)
+
+// SlotPoints returns those of a PostgreSQL source, in their order.
+func SlotPoints() []string {
+	return []string{SlotMade, EpochStored, RowsExported, RowsAppended, RowsStored, RowsDone, HandedOver, ChangesAppended, ChangesStored, SlotConfirmed}
+}
+
 // OperatorPoints returns those of operators' commands, but for [CheckPoints].
 func OperatorPoints() []string {
 	return []string{JobOpened, JobAppending, JobAppended, JobSaved, JobEnded, LettersReplay, LettersReplayed}
@@ -104,7 +123,7 @@ func FrontPoints() []string { return []string{FrontBegun, FrontAppended, FrontCo
 
 // All returns every point, in the order of the crash matrix.
 func All() []string {
-	return slices.Concat(Points(), FrontPoints(), ImportPoints(), OutboxPoints(), OperatorPoints(), CheckPoints())
+	return slices.Concat(Points(), FrontPoints(), ImportPoints(), OutboxPoints(), SlotPoints(), OperatorPoints(), CheckPoints())
 }
 
 // Points returns all of them that the flow passes, in its order.

@@ -163,7 +163,7 @@ func (c *tableSource) options() Options {
 // Open implements sources.Kind. The sources of a slot share a reader.
 func (c *tableSource) Open(ctx context.Context, e sources.Env) (sources.Source, error) {
 	o := c.options()
-	o.Positions, o.Limit, o.Logger = e.Positions, e.Limit, e.Logger
+	o.Positions, o.Stored, o.Limit, o.Logger = e.Positions, e.Stored, e.Limit, e.Logger
 	shared := e.Shared.Of("postgres "+o.URL+" "+o.Slot, func() any { return NewReader(o, c.names) })
 	source := shared.(*Reader).Source(c.table.Name)
 	if e.Complete { // it would wait without end

@@ -25,13 +25,28 @@ type decoder struct {
 	describe func(ctx context.Context, oids []uint32) ([]valueType, error)
 	stream   func(lsn int64) string // identity of the timeline that has a position
 	emit     func(ctx context.Context, table string, r transport.Received, stream string) error
+	// stored calls each with the entities of a table, when all that was emitted is decided.
+	stored func(ctx context.Context, table string, each func(ids []string) error) error
 
 	relations map[uint32]*relation
 	at        place
 	open      bool   // between Begin and Commit
 	streaming uint32 // the transaction of the chunk under way; 0 without one
 	spilled   map[uint32]*spilled
-	end       int64 // of the last transaction, all of whose events were emitted
+	end       int64  // of the last transaction, all of whose events were emitted
+	last      commit // the last one with events
+	expected  commit // to come, as it was read before; 0: none is
+}
+
+// errDiverged says that the log lacks a transaction that was read of it.
+var errDiverged = errors.New("the database was restored: its log lacks a transaction that was read")
+
+// passed returns errDiverged if the log up to a position lacks the expected transaction.
+func (d *decoder) passed(lsn int64) error {
+	if d.expected.LSN != 0 && lsn > d.expected.LSN {
+		return errDiverged
+	}
+	return nil
 }
 
 var errShort = errors.New("a message of the replication stream is cut off")
@@ -108,8 +123,10 @@ func (d *decoder) streamCommit(ctx context.Context, m []byte) error {
 		return fmt.Errorf("transaction %d ends and did not begin", xid)
 	}
 	delete(d.spilled, xid)
-	d.begin(commit, at)
-	err := s.replay(func(m []byte) error { return d.change(ctx, m) })
+	err := d.begin(commit, at)
+	if err == nil {
+		err = s.replay(func(m []byte) error { return d.change(ctx, m) })
+	}
 	if err == nil {
 		d.commit(end)
 	}
@@ -119,11 +136,20 @@ func (d *decoder) streamCommit(ctx context.Context, m []byte) error {
 // microsecondsTo2000 is PostgreSQL's epoch.
 const microsecondsTo2000 = 946684800 * 1_000_000
 
-func (d *decoder) begin(commit int64, at time.Time) {
-	d.at, d.open = place{stream: d.stream(commit), lsn: commit, at: at}, true
+func (d *decoder) begin(lsn int64, at time.Time) error {
+	if d.expected == (commit{lsn, at.UnixMicro()}) {
+		d.expected = commit{}
+	}
+	d.at, d.open = place{stream: d.stream(lsn), lsn: lsn, at: at}, true
+	return d.passed(lsn + 1)
 }
 
-func (d *decoder) commit(end int64) { d.end, d.open = end, false }
+func (d *decoder) commit(end int64) {
+	d.end, d.open = end, false
+	if d.at.index > 0 {
+		d.last = commit{d.at.lsn, d.at.at.UnixMicro()}
+	}
+}
 
 // change applies a message outside a chunk.
 func (d *decoder) change(ctx context.Context, m []byte) error {
@@ -133,7 +159,7 @@ func (d *decoder) change(ctx context.Context, m []byte) error {
 	}
 	switch m := parsed.(type) {
 	case *pglogrepl.BeginMessage:
-		d.begin(int64(m.FinalLSN), m.CommitTime)
+		return d.begin(int64(m.FinalLSN), m.CommitTime)
 	case *pglogrepl.CommitMessage:
 		d.commit(int64(m.TransactionEndLSN))
 	case *pglogrepl.RelationMessage:
@@ -246,22 +272,31 @@ func (r *relation) values(t *pglogrepl.TupleData) ([]value, error) {
 	return row, nil
 }
 
+// truncate deletes the entities of tables. They share one place: which of them are left after a
+// kill must not move the places of later changes.
 func (d *decoder) truncate(ctx context.Context, m *pglogrepl.TruncateMessage) error {
 	for _, id := range m.RelationIDs {
 		r := d.relations[id]
 		if r == nil || r.shape == nil {
 			continue
 		}
-		document := append(appendString([]byte(`{"truncate":`), []byte(r.table)), '}')
-		if err := d.emitNext(ctx, r, "", document, refusal("truncate", truncateReason)); err != nil {
+		d.at.index++
+		at := d.at
+		at.many = true
+		err := d.stored(ctx, r.table, func(ids []string) error {
+			for _, entity := range ids {
+				if err := d.emit(ctx, r.table, at.record(entity, nil), at.stream); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+		if err != nil {
 			return err
 		}
 	}
 	return nil
 }
-
-// truncateReason is what an operator reads of a TRUNCATE.
-const truncateReason = "the table was truncated, which does not say which entities it had: delete them at the source, or send deletes for them"
 
 // refusal is the header of an event that becomes a dead letter.
 func refusal(code, reason string) []transport.Header {

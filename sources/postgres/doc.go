@@ -30,9 +30,13 @@
 // something else moved it.
 //
 // Gap. A new epoch begins, and all rows are read again, if the slot is ahead of the mark (it was
-// made again, or something else has read it), if the cluster's history lacks the mark (commits
-// were lost by a fail-over), or if the log ends before the mark (the database was restored). An
-// epoch has a random name. Rows that were deleted within the gap are not seen; a log line says so.
+// re-created, another program has read it, or the store was restored), if the cluster's history
+// lacks the mark (commits were lost by a fail-over), if the log ends before the mark, or if it lacks
+// the last transaction that was read (the database was restored, and may have grown since). The
+// slot does not move before that transaction was sent again. An epoch has a random name.
+//
+// After a gap, stored entities without a row are deleted at the place of the first rows. The
+// deletion of an entity whose row was read is stale.
 //
 // # Delivery guarantee
 //
@@ -40,8 +44,9 @@
 // entity is one row of a table: of several rows with one id the last change counts.
 //
 // An update that leaves a large value alone (TOAST) names the column as unchanged, and decide
-// takes the stored value. A TRUNCATE and a value that has no JSON become dead letters. A table
-// that cannot be read costs itself only; its rows are read again when it can.
+// takes the stored value. A TRUNCATE is the deletion of all stored entities of its table. They share
+// its place, and are listed when every earlier change is decided. A value that has no JSON becomes a
+// dead letter. A table that cannot be read costs itself only; its rows are read again when it can.
 //
 // Children and look-ups of other tables have no place here yet: a reader emits events by table,
 // and joins belong behind it.

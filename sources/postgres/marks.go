@@ -17,13 +17,27 @@ type mark struct {
 	// are read again.
 	Epoch     string `json:"epoch"`
 	Timeline  int32  `json:"timeline"`
-	Confirmed int64  `json:"confirmed"` // every change before it is durable
+	Confirmed int64  `json:"confirmed"`      // every change before it is durable
+	Rows      int64  `json:"rows,omitempty"` // place of the rows that were read last
+	Last      commit `json:"last,omitzero"`
+	Diverged  bool   `json:"diverged,omitempty"` // the log lacks Last
+}
+
+// commit is the newest durable transaction. The log of a database that was restored lacks it, or
+// has another one there.
+type commit struct {
+	LSN int64 `json:"lsn"`
+	At  int64 `json:"at"` // in µs since 1970
 }
 
 // tableMark is the stored state of the reading of a table's rows.
 type tableMark struct {
-	Epoch  string     `json:"epoch"`
+	Epoch    string `json:"epoch"`
+	Timeline int32  `json:"timeline,omitempty"`
+	// Since is the place of the first rows. Rows of later snapshots have later ones.
+	Since  int64      `json:"since,omitempty"`
 	Done   bool       `json:"done"`
+	Again  bool       `json:"again,omitempty"` // rows were read before: some may have been deleted since
 	Ranges []keyRange `json:"ranges,omitempty"`
 }
 
@@ -126,12 +140,13 @@ func (t timelines) holds(id int32, lsn int64) bool {
 // gap returns why changes between the marked position and those that the slot sends may be missing,
 // or why the database lacks changes that were read; empty without a gap.
 func (m mark) gap(slot slotState, t timelines, position int64) string {
+	read := max(m.Confirmed, m.Rows)
 	switch {
 	case slot.confirmed > m.Confirmed:
-		return "the slot begins behind the last change that was read: it was made again, or something else has read it"
-	case !t.holds(m.Timeline, m.Confirmed):
+		return "the slot begins after the last change that was read: it was re-created, another program has read it, or Weir's store was restored"
+	case !t.holds(m.Timeline, read):
 		return "the database lost commits that were read of it, by a fail-over or a recovery"
-	case position < m.Confirmed:
+	case position < read || m.Diverged:
 		return "the database was restored to an earlier state"
 	}
 	return ""

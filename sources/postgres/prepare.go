@@ -67,13 +67,18 @@ func (s Setup) missing(ctx context.Context, db querier, again bool) (statements 
 		statements = append(statements, fmt.Sprintf("SELECT pg_drop_replication_slot(%s)", literal(s.Slot)))
 	}
 	if !slot.exists || again {
-		failover := ""
-		if server.version >= 170000 {
-			failover = ", failover => true"
-		}
-		statements = append(statements, fmt.Sprintf("SELECT pg_create_logical_replication_slot(%s, 'pgoutput'%s)", literal(s.Slot), failover))
+		statements = append(statements, createSlot(s.Slot, server.version))
 	}
 	return statements, nil
+}
+
+// createSlot returns the statement that makes a slot, which PostgreSQL 17 copies to its standbys.
+func createSlot(name string, version int) string {
+	failover := ""
+	if version >= 170000 {
+		failover = ", failover => true"
+	}
+	return fmt.Sprintf("SELECT pg_create_logical_replication_slot(%s, 'pgoutput'%s)", literal(name), failover)
 }
 
 // leastVersion is the first that streams large transactions.

@@ -157,6 +157,25 @@ func (r *Reader) drained(ctx context.Context) (bool, error) {
 	return false, nil
 }
 
+// stored calls each with the entities that have a document of a source, page by page, which it reads
+// within during.
+func (r *Reader) stored(ctx context.Context, source *Source, during func(context.Context, func(context.Context) error) error, each func(ids []string) error) error {
+	for after := ""; ; {
+		var ids []string
+		err := during(ctx, func(ctx context.Context) (err error) {
+			ids, err = r.opt.Stored(ctx, source.name, after)
+			return err
+		})
+		if err != nil || len(ids) == 0 {
+			return err
+		}
+		if err := each(ids); err != nil {
+			return err
+		}
+		after = ids[len(ids)-1]
+	}
+}
+
 // check reports what keeps the table from being read: a *SetupError is a fault of the setup.
 // prepared says that publication and slot must be there.
 func (s *Source) check(ctx context.Context, prepared bool) error {

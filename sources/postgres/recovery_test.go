@@ -3,6 +3,10 @@ package postgres
 import (
 	"context"
 	"errors"
+	"net/url"
+	"os"
+	"os/exec"
+	"path/filepath"
 	"testing"
 	"time"
 
@@ -56,6 +60,114 @@ func TestAnotherTimeline(t *testing.T) {
 		streams[stream] = true
 	}
 	require.Len(t, streams, 2)
+}
+
+// at moves the shop to another server with its database.
+func (s *shop) at(server string) {
+	s.t.Helper()
+	_ = s.conn.Close(s.t.Context())
+	u, err := url.Parse(server)
+	require.NoError(s.t, err)
+	u.Path = "/" + s.options.Slot
+	s.url = u.String()
+	s.options.URL = s.url
+	s.conn, err = pgx.Connect(s.t.Context(), s.url)
+	require.NoError(s.t, err)
+	s.t.Cleanup(func() { _ = s.conn.Close(context.Background()) })
+}
+
+// promoted makes a shop of a primary with a standby, which has the first changes, and promotes the
+// standby after the primary died with the last ones.
+func promoted(t *testing.T, last func(s *shop)) *shop {
+	primary := servers.StartOwn(t, "postgres")
+	s := newShop(t, primary.Address, map[string][]string{"public.orders": {"id"}},
+		"CREATE TABLE orders (id int PRIMARY KEY, v int)", "INSERT INTO orders SELECT n, 0 FROM generate_series(1, 10) n")
+	r := s.start()
+	s.drain(r)
+	r.stop()
+	standby := servers.StartStandby(t, primary)
+	s.exec("UPDATE orders SET v = 1 WHERE id = 3")
+	var position string
+	require.NoError(t, s.conn.QueryRow(t.Context(), "SELECT pg_current_wal_lsn()::text").Scan(&position))
+	replica, err := pgx.Connect(t.Context(), standby.Address)
+	require.NoError(t, err)
+	require.Eventually(t, func() bool {
+		var there bool
+		err := replica.QueryRow(t.Context(), "SELECT pg_last_wal_replay_lsn() >= $1::text::pg_lsn", position).Scan(&there)
+		return err == nil && there
+	}, patience, 10*time.Millisecond)
+	require.NoError(t, replica.Close(t.Context()))
+	standby.Stop()
+	last(s)
+	r = s.start()
+	s.drain(r)
+	r.stop()
+	_ = s.conn.Close(t.Context())
+	primary.Kill()
+	standby.Start()
+	s.at(standby.Address)
+	s.exec("SELECT pg_promote()")
+	return s
+}
+
+// A promoted standby without a copy of the slot says so. After weir source prepare the rows are read
+// again: those that the primary committed and the standby never had are undone, and so are rows that
+// were read in the primary's last state alone.
+func TestPromotedStandby(t *testing.T) {
+	s := promoted(t, func(s *shop) {
+		s.exec("UPDATE orders SET v = 9 WHERE id = 4; DELETE FROM orders WHERE id = 5; INSERT INTO orders VALUES (11, 9)")
+	})
+	r := s.start()
+	var fault *SetupError
+	require.Eventually(t, func() bool { return errors.As(r.sources[0].Failing(), &fault) }, patience, 10*time.Millisecond)
+	require.ErrorContains(t, fault, "a standby that was promoted")
+	r.stop()
+	require.Contains(t, s.inbox.docs(t, "orders"), "11")
+	_, err := s.options.Setup.Prepare(t.Context(), false, false)
+	require.NoError(t, err)
+	r = s.start()
+	s.drain(r)
+	s.exec("UPDATE orders SET v = 2 WHERE id = 4")
+	s.drain(r)
+	r.stop()
+	require.Equal(t, s.rows("orders", "id"), s.inbox.docs(t, "orders"))
+	require.NotContains(t, s.inbox.docs(t, "orders"), "11")
+}
+
+// A database that was restored from a copy of its files has its system identifier, its timeline and
+// its slot, and may have grown beyond the position that was read. Its log lacks the last transaction
+// that was read, so all rows are read again.
+func TestRestoredCopy(t *testing.T) {
+	server := servers.StartOwn(t, "postgres")
+	s := newShop(t, server.Address, map[string][]string{"public.orders": {"id"}},
+		"CREATE TABLE orders (id int PRIMARY KEY, v int)", "INSERT INTO orders SELECT n, 0 FROM generate_series(1, 10) n")
+	r := s.start()
+	s.drain(r)
+	r.stop()
+	var folder string
+	require.NoError(t, s.conn.QueryRow(t.Context(), "SHOW data_directory").Scan(&folder))
+	server.Stop()
+	copied := filepath.Join(filepath.Dir(folder), "copy")
+	require.NoError(t, exec.Command("cp", "-a", folder, copied).Run())
+	server.Start()
+	s.at(server.Address)
+	s.exec("UPDATE orders SET v = 9 WHERE id IN (3, 4)")
+	r = s.start()
+	s.drain(r)
+	r.stop()
+	server.Stop()
+	require.NoError(t, os.RemoveAll(folder))
+	require.NoError(t, os.Rename(copied, folder))
+	server.Start()
+	s.at(server.Address)
+	s.exec("UPDATE orders SET v = 5 WHERE id = 4")
+	s.exec("SELECT pg_switch_wal()")
+	s.exec("UPDATE orders SET v = 6 WHERE id = 5")
+	r = s.start()
+	defer r.stop()
+	s.inbox.wait(t, "the restored row", func() bool { return s.inbox.docs(t, "orders")["3"] == `{"id":3,"v":0}` })
+	s.drain(r)
+	require.Equal(t, s.rows("orders", "id"), s.inbox.docs(t, "orders"))
 }
 
 // A slot that keeps more than it may is dropped, and the rows are read again after it was made

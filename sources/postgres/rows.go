@@ -107,13 +107,14 @@ type place struct {
 	stream string // identity of the timeline
 	lsn    int64
 	index  int64
+	many   bool      // several entities have this place: rows of a snapshot, deletions of a TRUNCATE
 	at     time.Time // of the commit
 }
 
 // record returns the event of a row; a nil document deletes the entity.
 func (p place) record(id string, document []byte) transport.Received {
 	uuid := fmt.Sprintf("%s/%X/%d", p.stream, p.lsn, p.index)
-	if p.index == 0 { // a row of a snapshot
+	if p.many {
 		uuid += "/" + id
 	}
 	return transport.Received{

@@ -5,13 +5,14 @@ import (
 	"errors"
 	"fmt"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/jackc/pglogrepl"
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/seed-86dfc502/weir/internal/crash"
 	"github.com/seed-86dfc502/weir/internal/wait"
+	"github.com/seed-86dfc502/weir/transport"
 )
 
 // session is one connection's work.
@@ -22,15 +23,13 @@ type session struct {
 	server server
 	lines  timelines
 	mark   kept[mark]
+	from   int64      // where the slot begins
 	gaveUp kept[bool] // the slot was dropped for what it kept
 	marks  map[string]*kept[tableMark]
 	tables map[string]tableState // those that are read
 	types  types
 	cancel context.CancelCauseFunc
 }
-
-// assignments numbers sessions uniquely in this process.
-var assignments atomic.Uint64 //nolint:gochecknoglobals // a process has one count
 
 // lockSpace is the first key of the advisory locks: one process reads a slot.
 const lockSpace = 0x57656972
@@ -62,14 +61,22 @@ func (r *Reader) session(ctx context.Context) (err error) {
 	watching.Go(func() { s.watch(ctx) })
 	defer watching.Wait()
 	defer cancel(nil)
-	assignment := assignments.Add(1)
+	assignment := transport.NextAssignment()
 	for _, source := range r.sources {
 		source.assignment = assignment
 	}
-	if err := s.snapshot(ctx); err != nil {
-		return s.cause(ctx, err)
+	err = s.snapshot(ctx)
+	if err == nil {
+		crash.At(crash.HandedOver, s.r.opt.Source)
+		err = s.stream(ctx)
 	}
-	return s.cause(ctx, s.stream(ctx))
+	if errors.Is(err, errDiverged) {
+		s.mark.value.Diverged = true
+		if err = s.mark.save(ctx); err == nil {
+			return errAgain
+		}
+	}
+	return s.cause(ctx, err)
 }
 
 // cause returns why the session was cancelled, else err.
@@ -162,9 +169,10 @@ func (s *session) begin(ctx context.Context) error {
 		*m = mark{Epoch: newEpoch(), Confirmed: slot.confirmed}
 	}
 	if why != "" {
-		s.r.log.Warn("changes may be missing: all rows are read again; rows that were deleted meanwhile stay until they are deleted by hand", "event", "source.gap", "reason", why)
+		s.r.log.Warn("changes may be missing: reading all rows again", "event", "source.gap", "reason", why)
 	}
 	m.Timeline = system.Timeline
+	s.from = slot.confirmed
 	s.lines.prefix = database + "-" + m.Epoch
 	s.r.flushed.Store(m.Confirmed)
 	if s.gaveUp.value {
@@ -173,7 +181,11 @@ func (s *session) begin(ctx context.Context) error {
 			return err
 		}
 	}
-	return s.mark.save(ctx)
+	if err := s.mark.save(ctx); err != nil {
+		return err
+	}
+	crash.At(crash.EpochStored, opt.Source)
+	return nil
 }
 
 // slot returns the slot, which is made together with the publication before the first session.
@@ -196,6 +208,7 @@ func (s *session) slot(ctx context.Context, known bool) (slotState, error) {
 				return slot, fmt.Errorf("weir source prepare --sql prints the setup for a role that may do it: %w", err)
 			}
 		}
+		crash.At(crash.SlotMade, opt.Source)
 		if slot, err = readSlot(ctx, s.db, s.server.version, opt.Slot); err != nil {
 			return slot, err
 		}
@@ -215,8 +228,9 @@ func (s *session) chooseTables(ctx context.Context) error {
 		if _, err := k.load(ctx); err != nil {
 			return err
 		}
-		if k.value.Epoch != s.mark.value.Epoch {
-			k.value = tableMark{Epoch: s.mark.value.Epoch}
+		again := tableMark{Epoch: s.mark.value.Epoch, Again: k.value.Epoch != ""}
+		if v := k.value; v.Epoch != again.Epoch || !v.Done && v.Timeline != s.lines.current {
+			k.value = again
 		}
 		s.marks[table] = k
 		fault := t.check(table, s.r.opt.Publication, s.r.opt.Entities[table])
@@ -226,7 +240,7 @@ func (s *session) chooseTables(ctx context.Context) error {
 			continue
 		}
 		s.r.log.Warn("a table cannot be read", "event", "source.table_unreadable", "table", table, "error", fault)
-		k.value = tableMark{Epoch: s.mark.value.Epoch}
+		k.value = again
 		if err := k.save(ctx); err != nil {
 			return err
 		}

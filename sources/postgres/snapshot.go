@@ -14,6 +14,7 @@ import (
 	"github.com/jackc/pglogrepl"
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/seed-86dfc502/weir/internal/crash"
 	"github.com/seed-86dfc502/weir/transport"
 	"golang.org/x/sync/errgroup"
 )
@@ -55,7 +56,12 @@ func (s *session) snapshot(ctx context.Context) error {
 		}
 	}
 	release() // the transactions have the snapshot
-	at := place{stream: s.lines.stream(position - 1), lsn: position - 1, at: time.Now()}
+	crash.At(crash.RowsExported, s.r.opt.Source)
+	at := place{stream: s.lines.stream(position - 1), lsn: position - 1, many: true, at: time.Now()}
+	s.mark.value.Rows = at.lsn
+	if err := s.mark.save(ctx); err != nil {
+		return err
+	}
 	for _, table := range wanting {
 		if err := s.readRows(ctx, table, readers, at); err != nil {
 			return fmt.Errorf("table %s: %w", table, err)
@@ -115,6 +121,9 @@ func (s *session) readRows(ctx context.Context, table string, readers []*pgx.Con
 			return err
 		}
 	}
+	if r.mark.value.Since == 0 {
+		r.mark.value.Since, r.mark.value.Timeline = at.lsn, s.lines.current
+	}
 	s.r.log.Info("reading the rows of a table", "event", "source.snapshot_began", "table", table, "rows", int64(t.rows), "ranges", len(r.mark.value.Ranges))
 	r.source.setLeft(int64(t.rows))
 	work := make(chan int, len(r.mark.value.Ranges))
@@ -138,10 +147,33 @@ func (s *session) readRows(ctx context.Context, table string, readers []*pgx.Con
 	if err := group.Wait(); err != nil {
 		return err
 	}
+	if r.mark.value.Again {
+		if err := r.sweep(ctx); err != nil {
+			return err
+		}
+	}
+	crash.At(crash.RowsDone, r.source.name)
 	r.mark.value.Done, r.mark.value.Ranges = true, nil
 	r.source.setLeft(0)
 	s.r.log.Info("the rows of a table are read", "event", "source.snapshot_ended", "table", table, "rows", r.read.Load())
 	return r.mark.save(ctx)
+}
+
+// sweep deletes the stored entities whose rows are gone: deleted while no change of them was read.
+// A row that was read has the place of the sweep or a later one, so its deletion is stale.
+func (r *rows) sweep(ctx context.Context) error {
+	at := place{stream: r.s.lines.stream(r.mark.value.Since), lsn: r.mark.value.Since, many: true, at: r.place.at}
+	direct := func(ctx context.Context, work func(context.Context) error) error { return work(ctx) }
+	return r.s.r.stored(ctx, r.source, direct, func(ids []string) error {
+		records := make([]transport.Received, len(ids))
+		for i, id := range ids {
+			records[i] = at.record(id, nil)
+		}
+		if !r.source.hand(ctx, at.stream, records, r.s.r.opt.StopGrace) {
+			return errRefused
+		}
+		return nil
+	})
 }
 
 // keyTypes returns the types of columns.
@@ -263,6 +295,7 @@ func (r *rows) readRange(ctx context.Context, conn *pgconn.PgConn, table string,
 		if !r.source.hand(ctx, r.place.stream, records, r.s.r.opt.StopGrace) {
 			return errRefused
 		}
+		crash.At(crash.RowsAppended, r.source.name)
 		err := r.progress(ctx, i, last, len(records), false)
 		records, size = nil, 0
 		return err
@@ -334,5 +367,9 @@ func (r *rows) progress(ctx context.Context, i int, last []string, n int, done b
 		return nil
 	}
 	r.saved = time.Now()
-	return r.mark.save(ctx)
+	if err := r.mark.save(ctx); err != nil {
+		return err
+	}
+	crash.At(crash.RowsStored, r.source.name)
+	return nil
 }

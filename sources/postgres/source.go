@@ -25,6 +25,8 @@ type Options struct {
 	// Retain is how much of the log the slot may keep, in bytes, before it is dropped; 0: any.
 	Retain    int64
 	Positions store.SourcePositions
+	// Stored is that of sources.Env.
+	Stored func(ctx context.Context, source, after string) ([]string, error)
 	// FrameRecords and FrameBytes bound a frame. They default to 2,000 and 4 MiB.
 	FrameRecords int
 	FrameBytes   int

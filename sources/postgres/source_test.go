@@ -114,11 +114,40 @@ func TestChangesOfTables(t *testing.T) {
 	s.drain(r)
 	require.Equal(t, s.rows("parts", "id"), s.inbox.docs(t, "parts"))
 	require.Empty(t, s.inbox.refused)
-	s.exec("TRUNCATE orders, parts")
+}
+
+// A TRUNCATE is the deletion of every stored entity of its tables, in bounded frames, in its place
+// among the changes, also after kills amid it and with rows inserted again in its transaction.
+func TestTruncate(t *testing.T) {
+	s := newShop(t, ownServer(t), map[string][]string{"public.orders": {"id"}, "public.items": {"id"}},
+		"CREATE TABLE orders (id int PRIMARY KEY, v int)", "CREATE TABLE items (id int PRIMARY KEY, v int)",
+		"INSERT INTO orders SELECT n, 0 FROM generate_series(1, 100) n", "INSERT INTO items VALUES (1, 0)")
+	s.options.FrameRecords = 10
+	r := s.start()
 	s.drain(r)
-	require.Len(t, s.inbox.refused, 2)
-	require.Contains(t, s.inbox.refused[0], "truncate: ")
-	require.Len(t, s.inbox.docs(t, "orders"), 1, "which entities are gone is not known")
+	r.stop()
+	s.exec("BEGIN; INSERT INTO orders VALUES (101, 0); TRUNCATE orders; INSERT INTO orders SELECT n, 1 FROM generate_series(50, 60) n; COMMIT; UPDATE orders SET v = 2 WHERE id = 50")
+	s.inbox.applied = nil
+	for _, frame := range []int{1, 2, 3, 4, 5, 2, 3} {
+		s.inbox.mu.Lock()
+		s.inbox.crashAt, s.inbox.crashed, s.inbox.frames = frame, make(chan struct{}), 0
+		crashed := s.inbox.crashed
+		s.inbox.mu.Unlock()
+		r := s.start()
+		<-crashed
+		r.stop()
+	}
+	s.inbox.crashAt = 0
+	r = s.start()
+	defer r.stop()
+	s.drain(r)
+	require.Equal(t, s.rows("orders", "id"), s.inbox.docs(t, "orders"))
+	require.Len(t, s.inbox.applied, 1+101+11+1, "each effect once")
+	require.Len(t, s.inbox.docs(t, "items"), 1)
+	s.exec("TRUNCATE items, orders")
+	s.drain(r)
+	require.Empty(t, s.inbox.docs(t, "orders"))
+	require.Empty(t, s.inbox.docs(t, "items"))
 }
 
 // A process that dies at any frame, of the rows or of the changes, is continued by the next:
@@ -204,12 +233,12 @@ func TestLostSlots(t *testing.T) {
 	}
 	run(s.drain)
 	s.exec("SELECT pg_drop_replication_slot('" + s.options.Slot + "')")
-	s.exec("UPDATE orders SET v = 1 WHERE id = 3")
+	s.exec("UPDATE orders SET v = 1 WHERE id = 3; DELETE FROM orders WHERE id = 7")
 	fails("does not exist any more")
 	prepare(false)
 	run(s.drain)
-	require.Equal(t, s.rows("orders", "id"), s.inbox.docs(t, "orders"), "the change without a slot came with the rows")
-	require.Len(t, s.inbox.applied, 11)
+	require.Equal(t, s.rows("orders", "id"), s.inbox.docs(t, "orders"), "the changes without a slot came with the rows")
+	require.Len(t, s.inbox.applied, 12)
 
 	s.exec("SELECT pg_replication_slot_advance('" + s.options.Slot + "', pg_current_wal_lsn())")
 	s.exec("UPDATE orders SET v = 2 WHERE id = 4")

@@ -10,6 +10,7 @@ import (
 	"github.com/jackc/pglogrepl"
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgproto3"
+	"github.com/seed-86dfc502/weir/internal/crash"
 	"github.com/seed-86dfc502/weir/internal/wait"
 	"github.com/seed-86dfc502/weir/transport"
 	"golang.org/x/sync/errgroup"
@@ -27,6 +28,7 @@ type batch struct {
 	records int
 	bytes   int
 	end     int64 // every transaction that ends up to here is in this batch or an earlier one
+	last    commit
 }
 
 func newBatch() *batch { return &batch{parts: map[*Source][]*part{}} }
@@ -70,8 +72,9 @@ type changes struct {
 	failed  chan error // capacity 1: of handing out
 	handed  int64      // batches
 	durable atomic.Int64
-	acked   atomic.Int64 // every change before it is durable
-	said    time.Time    // of the last report
+	acked   atomic.Int64           // every change before it is durable
+	last    atomic.Pointer[commit] // the newest durable transaction
+	said    time.Time              // of the last report
 }
 
 const (
@@ -87,12 +90,14 @@ func (s *session) stream(ctx context.Context) error {
 	}
 	c := &changes{session: s, b: newBatch(), batches: make(chan *batch), failed: make(chan error, 1), said: time.Now()}
 	c.acked.Store(s.mark.value.Confirmed)
+	c.last.Store(&s.mark.value.Last)
 	entities := map[string][]string{}
 	for table := range s.tables {
 		entities[table] = s.r.opt.Entities[table]
 	}
 	c.d = &decoder{
 		entities: entities, relations: map[uint32]*relation{}, spilled: map[uint32]*spilled{}, stream: s.lines.stream, end: s.mark.value.Confirmed,
+		last: s.mark.value.Last, stored: c.stored,
 		describe: func(ctx context.Context, oids []uint32) ([]valueType, error) { return s.types.of(ctx, s.db, oids) },
 		emit: func(ctx context.Context, table string, r transport.Received, stream string) error {
 			c.b.add(s.r.sources[table], stream, r)
@@ -101,6 +106,9 @@ func (s *session) stream(ctx context.Context) error {
 			}
 			return nil
 		},
+	}
+	if c.d.last.LSN >= s.from { // the server sends it again
+		c.d.expected = c.d.last
 	}
 	defer c.d.close()
 	done := make(chan struct{})
@@ -111,6 +119,8 @@ func (s *session) stream(ctx context.Context) error {
 				c.failed <- err
 				return
 			}
+			crash.At(crash.ChangesAppended, s.r.opt.Source)
+			c.last.Store(&b.last) // first: a mark that is behind it has it sent again
 			c.acked.Store(max(c.acked.Load(), b.end))
 			c.durable.Add(1)
 		}
@@ -190,6 +200,9 @@ func (c *changes) apply(ctx context.Context, m pgproto3.BackendMessage) error {
 			if err != nil {
 				return err
 			}
+			if err := c.d.passed(int64(k.ServerWALEnd)); err != nil {
+				return err
+			}
 			if !c.d.open && c.b.records == 0 && c.durable.Load() == c.handed {
 				c.acked.Store(max(c.acked.Load(), c.d.end, int64(k.ServerWALEnd)))
 			}
@@ -212,31 +225,60 @@ func (c *changes) apply(ctx context.Context, m pgproto3.BackendMessage) error {
 // handOver passes the batch on, if the one before is durable. Otherwise the batch grows, or with
 // must it waits.
 func (c *changes) handOver(ctx context.Context, must bool) error {
-	c.b.end = c.d.end
-	if !must {
+	c.b.end, c.b.last = c.d.end, c.d.last
+	if must {
+		err := c.during(ctx, func(ctx context.Context) error {
+			select {
+			case c.batches <- c.b:
+				return nil
+			case err := <-c.failed:
+				return err
+			case <-ctx.Done():
+				return ctx.Err()
+			}
+		})
+		if err != nil {
+			return err
+		}
+	} else {
 		select {
 		case c.batches <- c.b:
-			c.handed++
-			c.b = newBatch()
 		default:
+			return nil
 		}
-		return nil
 	}
+	c.handed++
+	c.b = newBatch()
+	return nil
+}
+
+// stored is that of the decoder.
+func (c *changes) stored(ctx context.Context, table string, each func(ids []string) error) error {
+	// The batch, and an empty one, which is passed on when the batch is durable.
+	for range 2 {
+		if err := c.handOver(ctx, true); err != nil {
+			return err
+		}
+	}
+	return c.r.stored(ctx, c.r.sources[table], c.during, each)
+}
+
+// during reports while work takes its time: the server ends a connection that says nothing.
+func (c *changes) during(ctx context.Context, work func(context.Context) error) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	done := make(chan error, 1)
+	go func() { done <- work(ctx) }()
 	ticker := time.NewTicker(reportEvery)
 	defer ticker.Stop()
 	for {
 		select {
-		case c.batches <- c.b:
-			c.handed++
-			c.b = newBatch()
-			return nil
-		case err := <-c.failed:
+		case err := <-done:
 			return err
-		case <-ctx.Done():
-			return ctx.Err()
 		case <-ticker.C:
-			// The server ends a connection that says nothing.
 			if err := c.report(ctx, false); err != nil {
+				cancel()
+				<-done
 				return err
 			}
 		}
@@ -244,16 +286,28 @@ func (c *changes) handOver(ctx context.Context, must bool) error {
 }
 
 // report stores how far everything is durable and says so to the server, in this order: a slot
-// that is ahead of the store shows a gap. ask has the server answer with the end of its log.
+// that is ahead of the store shows a gap. ask has the server answer with the end of its log. While
+// a transaction is expected, the slot stays where it is, so that the next session expects it, too.
 func (c *changes) report(ctx context.Context, ask bool) error {
-	if acked := c.acked.Load(); acked > c.mark.value.Confirmed {
-		c.mark.value.Confirmed = acked
+	m := &c.mark.value
+	acked := c.acked.Load()
+	moved := acked > m.Confirmed
+	if moved {
+		m.Confirmed, m.Last = acked, *c.last.Load()
 		if err := c.mark.save(ctx); err != nil {
 			return err
 		}
 		c.r.flushed.Store(acked)
+		crash.At(crash.ChangesStored, c.r.opt.Source)
 	}
 	c.said = time.Now()
-	at := pglogrepl.LSN(c.mark.value.Confirmed)
-	return pglogrepl.SendStandbyStatusUpdate(ctx, c.log, pglogrepl.StandbyStatusUpdate{WALWritePosition: at, WALFlushPosition: at, WALApplyPosition: at, ReplyRequested: ask})
+	at := pglogrepl.LSN(m.Confirmed)
+	if c.d.expected.LSN != 0 {
+		at = pglogrepl.LSN(c.from)
+	}
+	err := pglogrepl.SendStandbyStatusUpdate(ctx, c.log, pglogrepl.StandbyStatusUpdate{WALWritePosition: at, WALFlushPosition: at, WALApplyPosition: at, ReplyRequested: ask})
+	if moved {
+		crash.At(crash.SlotConfirmed, c.r.opt.Source)
+	}
+	return err
 }

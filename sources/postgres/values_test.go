@@ -116,6 +116,12 @@ func TestEntityIDs(t *testing.T) {
 	require.Empty(t, newShape([]string{"a"}, make([]valueType, 1), []string{"gone"}).id([]value{{text: []byte("a")}}))
 }
 
+// PostgreSQL 17 has slots that its standbys copy.
+func TestSlotsForFailover(t *testing.T) {
+	require.Equal(t, "SELECT pg_create_logical_replication_slot('a''b', 'pgoutput')", createSlot("a'b", 160000))
+	require.Equal(t, "SELECT pg_create_logical_replication_slot('a', 'pgoutput', failover => true)", createSlot("a", 170000))
+}
+
 // Each position belongs to the timeline that wrote it.
 func TestTimelines(t *testing.T) {
 	lines, err := parseTimelines(4, "1\t0/3000000\tno recovery target\n\n2\t0/5000060\tx\n3\t1/0\tx\n")
@@ -130,8 +136,11 @@ func TestTimelines(t *testing.T) {
 	require.False(t, lines.holds(7, 1), "a timeline of another history")
 	_, err = parseTimelines(2, "rubbish\n")
 	require.ErrorContains(t, err, "history")
-	require.True(t, strings.HasPrefix(mark{Confirmed: 5}.gap(slotState{confirmed: 6}, lines, 100), "the slot begins behind"))
+	require.True(t, strings.HasPrefix(mark{Confirmed: 5}.gap(slotState{confirmed: 6}, lines, 100), "the slot begins after"))
 	require.Contains(t, mark{Confirmed: 101, Timeline: 4}.gap(slotState{confirmed: 50}, lines, 100), "restored")
 	require.Contains(t, mark{Confirmed: 0x3000001, Timeline: 1}.gap(slotState{}, lines, 1<<40), "lost commits")
+	require.Contains(t, mark{Confirmed: 60, Rows: 101, Timeline: 4}.gap(slotState{confirmed: 50}, lines, 100), "restored", "rows were read of what is lost")
+	require.Contains(t, mark{Rows: 0x3000001, Timeline: 1}.gap(slotState{}, lines, 1<<40), "lost commits")
+	require.Contains(t, mark{Confirmed: 60, Diverged: true, Timeline: 4}.gap(slotState{confirmed: 50}, lines, 100), "restored")
 	require.Empty(t, mark{Confirmed: 60, Timeline: 1}.gap(slotState{confirmed: 50}, lines, 100))
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net/url"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -145,6 +146,20 @@ func (b *inbox) docs(t testing.TB, source string) map[string]string {
 	return all
 }
 
+// stored is Options.Stored: everything that was taken is decided.
+func (b *inbox) stored(_ context.Context, source, after string) ([]string, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	var ids []string
+	for key, e := range b.entities {
+		if id, ok := strings.CutPrefix(key, source+" "); ok && e.doc != nil && id > after {
+			ids = append(ids, id)
+		}
+	}
+	slices.Sort(ids)
+	return ids[:min(len(ids), 3)], nil
+}
+
 // wait waits until ok, which it asks after every frame.
 func (b *inbox) wait(t testing.TB, what string, ok func() bool) {
 	t.Helper()
@@ -201,7 +216,7 @@ func newShop(t testing.TB, server string, entities map[string][]string, sql ...s
 	}
 	s.options = Options{
 		Setup:    Setup{URL: s.url, Slot: name, Publication: name, Tables: tables, Source: "shop"},
-		Entities: entities, Positions: s.positions, Logger: slog.New(slog.NewTextHandler(t.Output(), nil)),
+		Entities: entities, Positions: s.positions, Stored: s.inbox.stored, Logger: slog.New(slog.NewTextHandler(t.Output(), nil)),
 	}
 	return s
 }

@@ -50,6 +50,12 @@ func StartOwn(t testing.TB, name string) *Server {
 	return startOwn(t, name)
 }
 
+// StartStandby starts a hot standby of a private PostgreSQL. SELECT pg_promote() promotes it.
+func StartStandby(t testing.TB, primary *Server) *Server {
+	t.Helper()
+	return startOwn(t, "postgres", "WEIR_POSTGRES_PRIMARY="+primary.Address)
+}
+
 // StartOwnKafkaBehindProxy is StartOwn of a Kafka that has a second listener, for clients whose
 // connections a test disturbs. Kafka listens at upstream there and tells those clients to come to
 // advertised, on which the test's proxy is to listen; that port stays reserved. Clients that start
