@@ -1,5 +1,7 @@
 package config
 
+import "cmp"
+
 // API is the listener for producers and callers: events of the http sources,
 // checks and imports.
 type API struct {
@@ -82,13 +84,21 @@ type Check struct {
 	Customer string   `yaml:"-"`
 	Name     string   `yaml:"-" key:"true"`
 	Pos      Position `yaml:"-"`
+	origin   string   `yaml:"-"` // the customer's first name
 
+	// Was is the first name of the service, customer/name@check, after a rename.
+	Was string `yaml:"was"`
 	// Numbers says when two numbers are equal.
 	Numbers string `yaml:"numbers" default:"literal" enum:"literal|decimal"`
 }
 
-// Service returns the name of the check's service: customer/name@check.
-func (c *Check) Service() string { return c.Customer + "/" + c.Name + "@" + checkSink }
+// Service returns the check's service, see Service.Name.
+func (c *Check) Service() string {
+	return cmp.Or(c.Was, serviceName(cmp.Or(c.origin, c.Customer), c.Name, checkSink))
+}
+
+// Current returns the name of the check's service in the file: customer/name@check.
+func (c *Check) Current() string { return serviceName(c.Customer, c.Name, checkSink) }
 
 // checkSink is the sink in the name of a check's service, which has none.
 const checkSink = "check"

@@ -35,6 +35,7 @@ func (l *loader) check() {
 	for i := range l.config.Projections {
 		l.checkProjection(i)
 	}
+	l.checkRenames()
 	l.checkTargets()
 	l.checkFiles()
 	l.shareConnections()

@@ -28,8 +28,12 @@ func (c *Config) Compiled(i int) (*projections.Projection, error) {
 
 // Spec returns the projection in the form that package projections compiles.
 func (p *Projection) Spec() projections.Spec {
-	spec := projections.Spec{Customer: p.Customer, Name: p.Name, When: p.When,
+	customer, name, _ := strings.Cut(p.first(), "/")
+	spec := projections.Spec{Customer: customer, Name: name, When: p.When,
 		Fields: p.Fields.spec(), OmitEmpty: p.OmitEmpty, Numbers: canonicaltree.Literal}
+	if p.leaving {
+		spec.When = "false"
+	}
 	if p.Numbers == Decimal {
 		spec.Numbers = canonicaltree.Decimal
 	}
@@ -64,6 +68,7 @@ func (l *loader) checkProjection(i int) {
 func (l *loader) checkContent(i int, doc *document, p *Projection, path string) {
 	l.checkName(doc, path, p.Name)
 	spec := p.Spec()
+	spec.When = p.When
 	if doc.values[member(path, "when")].unresolved {
 		spec.When = ""
 	}

@@ -4,6 +4,10 @@ package config
 type CustomerFile struct {
 	// Customer is the customer's name.
 	Customer string `yaml:"customer" required:"true"`
+	// Was is the customer's first name, after a rename: its services keep their state.
+	Was string `yaml:"was"`
+	// Leaving retracts all entities of the customer: its projections show none.
+	Leaving bool `yaml:"leaving" default:"false"`
 	// Projections are the customer's views, by name.
 	Projections Projections `yaml:"projections"`
 	// Checks are services that the customer's own system projects and delivers,
@@ -28,7 +32,12 @@ type Projection struct {
 	Customer string   `yaml:"-"`
 	Name     string   `yaml:"-" key:"true"`
 	Pos      Position `yaml:"-"`
+	// origin is the customer's first name, leaving its file's key.
+	origin  string `yaml:"-"`
+	leaving bool   `yaml:"-"`
 
+	// Was is the first name of the projection, customer/projection, after a rename.
+	Was string `yaml:"was"`
 	// When is the filter over doc, the merged document. A document that does
 	// not match is retracted. Defaults to all documents.
 	When string `yaml:"when"`
@@ -84,6 +93,8 @@ type Delivery struct {
 	Name string   `yaml:"-" key:"true"`
 	Pos  Position `yaml:"-"`
 
+	// Was is the first name of the service, customer/projection@sink, after a rename.
+	Was string `yaml:"was"`
 	// Sink is where the changes go.
 	Sink Sink `yaml:",kind"`
 

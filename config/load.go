@@ -43,7 +43,9 @@ type loader struct {
 	main       *document
 	memory     Size
 	customers  []*document // in the order of the files
+	origins    []string    // the customers' first names, in the same order
 	owner      []*document // of each projection
+	checked    []*document // the file of each check
 	env        func(string) (string, bool)
 	allowUnset bool
 	confined   bool
@@ -200,8 +202,10 @@ func (l *loader) addCustomer(f *cached) {
 	}
 	l.config.Customers = append(l.config.Customers, c.Customer)
 	l.customers = append(l.customers, doc)
+	origin := cmp.Or(c.Was, c.Customer)
+	l.origins = append(l.origins, origin)
 	for i, p := range c.Projections {
-		p.Customer = c.Customer
+		p.Customer, p.origin, p.leaving = c.Customer, origin, c.Leaving
 		l.config.Projections = append(l.config.Projections, p)
 		l.owner = append(l.owner, doc)
 		var compiled *projections.Projection
@@ -211,12 +215,12 @@ func (l *loader) addCustomer(f *cached) {
 		l.config.compiled = append(l.config.compiled, compiled)
 	}
 	for _, check := range c.Checks {
-		check.Customer = c.Customer
-		l.config.Checks = append(l.config.Checks, check)
+		check.Customer, check.origin = c.Customer, origin
+		l.config.Checks, l.checked = append(l.config.Checks, check), append(l.checked, doc)
 		l.checkName(doc, member("checks", check.Name), check.Name)
 		if p := slices.IndexFunc(c.Projections, func(p Projection) bool { return p.Name == check.Name }); p >= 0 &&
 			slices.ContainsFunc(c.Projections[p].Deliver, func(d Delivery) bool { return d.Name == checkSink }) {
-			doc.faultKey(member("checks", check.Name), "is the service "+check.Customer+"/"+check.Name+"@"+checkSink+" too", "another name, for it or for the sink")
+			doc.faultKey(member("checks", check.Name), "is the service "+check.Current()+" too", "another name, for it or for the sink")
 		}
 	}
 }

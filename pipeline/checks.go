@@ -53,13 +53,13 @@ const numbersAge = time.Second
 
 func (s *checkServices) find(ctx context.Context, name string) (checks.Service, error) {
 	all := s.config().Checks
-	i := slices.IndexFunc(all, func(c config.Check) bool { return c.Service() == name })
+	i := slices.IndexFunc(all, func(c config.Check) bool { return c.Current() == name || c.Service() == name })
 	if i < 0 {
 		return checks.Service{}, checkhttp.ErrNoService
 	}
 	found := assemble.CheckService(&all[i])
 	var err error
-	found.Number, err = s.number(ctx, name)
+	found.Number, err = s.number(ctx, found.Name)
 	return found, err
 }
 

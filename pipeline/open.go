@@ -1,6 +1,7 @@
 package pipeline
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -241,6 +242,11 @@ func (p *Pipeline) sinks(c *config.Config) *assemble.Sinks {
 
 // activate compiles the configuration and makes it the active one.
 func (p *Pipeline) activate(ctx context.Context) error {
+	if !p.opt.Activate {
+		if err := checkRenames(ctx, p.store, p.cfg); err != nil {
+			return err
+		}
+	}
 	numbers, err := p.store.Services(ctx, p.cfg.ServiceNames())
 	if err != nil {
 		return fmt.Errorf("store: %w", err)
@@ -260,6 +266,23 @@ func (p *Pipeline) activate(ctx context.Context) error {
 	plan.Revision = revision.Number
 	p.active.now.Store(now)
 	return nil
+}
+
+// checkRenames refuses a configuration that is not active yet, with first names that the
+// store does not know: its services would be sent everything.
+func checkRenames(ctx context.Context, s assemble.Store, c *config.Config) error {
+	if len(c.Renamed()) == 0 {
+		return nil
+	}
+	active, err := s.Active(ctx)
+	if err == nil && bytes.Equal(active.Fingerprint, c.Identity()) || errors.Is(err, store.ErrNotFound) {
+		return nil
+	}
+	known, knownErr := s.KnownServices(ctx)
+	if err := errors.Join(err, knownErr); err != nil {
+		return fmt.Errorf("store: %w", err)
+	}
+	return c.CheckRenames(known)
 }
 
 // Close closes a pipeline that is not run, the latest opened first. Run closes by itself.

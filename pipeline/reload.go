@@ -129,6 +129,9 @@ func (rl *reloader) reload(ctx context.Context, rollBack bool) (control.Reloaded
 		r.Revision = active.Number
 		return r, nil
 	}
+	if err := checkRenames(ctx, rl.store, next); err != nil {
+		return control.Reloaded{}, &control.ReloadRefused{Err: err}
+	}
 	// What fails with their secrets and certificates now would stop all deliveries later.
 	candidates := assemble.Sinks{Config: next, Logger: rl.log}
 	if err := candidates.Check(); err != nil {

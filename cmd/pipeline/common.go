@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -18,19 +19,61 @@ import (
 	"github.com/seed-86dfc502/weir/operate/remedy"
 	"github.com/seed-86dfc502/weir/operate/session"
 	"github.com/seed-86dfc502/weir/store"
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 )
 
 // load reads the configuration; its faults are a usage error and, with
 // --json, a JSON list on standard output.
 func (a *app) load(options ...config.Option) (*config.Config, error) {
 	if a.forwarded != nil {
+		a.renamed = a.forwarded.config.Renamed()
 		return a.forwarded.config, nil
 	}
 	c, err := a.read(options...)
 	if err != nil {
 		return nil, a.configError(err, a.config)
 	}
+	a.renamed = c.Renamed()
 	return c, nil
+}
+
+// firstNames replaces names of services on a command line by their first names, which the
+// state is kept under. Without a usable configuration it does nothing: the command reports that.
+func (a *app) firstNames(cmd *cobra.Command, args []string) {
+	flag := cmd.Flags().Lookup("service")
+	given := flag != nil && flag.Changed
+	if !strings.Contains(cmd.Use, "SERVICE") {
+		args = nil
+	}
+	if !given && len(args) == 0 {
+		return
+	}
+	var c *config.Config
+	if a.forwarded != nil {
+		c = a.forwarded.config
+	} else {
+		var err error
+		if c, err = assemble.Load(a.config, a.env, config.AllowUnsetEnv()); err != nil {
+			return
+		}
+	}
+	for i := range args {
+		args[i] = c.FirstName(args[i])
+	}
+	if !given {
+		return
+	}
+	list, several := flag.Value.(pflag.SliceValue)
+	if !several {
+		_ = flag.Value.Set(c.FirstName(flag.Value.String()))
+		return
+	}
+	names := list.GetSlice()
+	for i := range names {
+		names[i] = c.FirstName(names[i])
+	}
+	_ = list.Replace(names)
 }
 
 // configError is the usage error of a file that cannot be used; with --json its
@@ -76,12 +119,17 @@ func (a *app) printJSON(v any) error {
 	return e.Encode(v)
 }
 
-// table prints rows, whose cells tabs separate, in columns below a header.
+// table prints rows, whose cells tabs separate, in columns below a header. Renamed services
+// have their current names.
 func (a *app) table(header string, rows int, row func(i int) string) error {
 	w := tabwriter.NewWriter(a.out, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(w, header)
 	for i := range rows {
-		fmt.Fprintln(w, row(i))
+		cells := strings.Split(row(i), "\t")
+		for j, cell := range cells {
+			cells[j] = cmp.Or(a.renamed[cell], cell)
+		}
+		fmt.Fprintln(w, strings.Join(cells, "\t"))
 	}
 	return w.Flush()
 }

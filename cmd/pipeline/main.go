@@ -53,8 +53,9 @@ type app struct {
 	config   string
 	json     bool
 
-	args      []string   // the command line, to be forwarded
-	forwarded *forwarded // set in a process that runs the command for another one
+	renamed   map[string]string // current names of renamed services, of the loaded configuration
+	args      []string          // the command line, to be forwarded
+	forwarded *forwarded        // set in a process that runs the command for another one
 }
 
 // gcPercent trades memory, which windows bound, for less work of the collector.
@@ -121,8 +122,11 @@ func newRootCommand(a *app) *cobra.Command {
 		Short:         "Send a customer an update only when that customer's view really changed",
 		Version:       buildOf(debug.ReadBuildInfo()).String(),
 		SilenceErrors: true, SilenceUsage: true,
-		PersistentPreRunE: checkFlags,
-		RunE:              func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+		PersistentPreRunE: func(cmd *cobra.Command, args []string) error {
+			a.firstNames(cmd, args)
+			return checkFlags(cmd, args)
+		},
+		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	root.SetVersionTemplate("{{.Version}}\n")
 	root.SetOut(a.out)

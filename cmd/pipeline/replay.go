@@ -50,22 +50,19 @@ func (f *taskFlags) add(a *app, c *cobra.Command, checks bool) {
 
 // servicesOf returns the services of a configuration, and its check services after them.
 func servicesOf(cfg *config.Config, checks bool) []config.Service {
-	all := cfg.Services()
 	if checks {
-		for i := range cfg.Checks {
-			all = append(all, config.Service{Name: cfg.Checks[i].Service()})
-		}
+		return cfg.AllServices()
 	}
-	return all
+	return cfg.Services()
 }
 
 // completeServices completes names of the configuration in a shell, with check
 // services for a command that knows them.
 func (a *app) completeServices(c *cobra.Command, checks bool) {
 	for flag, name := range map[string]func(config.Service) string{
-		"service":    func(s config.Service) string { return s.Name },
-		"customer":   func(s config.Service) string { return customerOf(s.Name) },
-		"projection": func(s config.Service) string { return projectionOf(s.Name) },
+		"service":    func(s config.Service) string { return s.Current },
+		"customer":   func(s config.Service) string { return customerOf(s.Current) },
+		"projection": func(s config.Service) string { return projectionOf(s.Current) },
 	} {
 		if c.Flag(flag) == nil {
 			continue
@@ -76,7 +73,7 @@ func (a *app) completeServices(c *cobra.Command, checks bool) {
 
 // completeService completes the argument of a command that acts on one service.
 func (a *app) completeService(c *cobra.Command) {
-	names := a.completeNames(false, func(s config.Service) string { return s.Name })
+	names := a.completeNames(false, func(s config.Service) string { return s.Current })
 	c.ValidArgsFunction = func(c *cobra.Command, args []string, begun string) ([]string, cobra.ShellCompDirective) {
 		if len(args) > 0 {
 			return nil, cobra.ShellCompDirectiveNoFileComp
@@ -181,14 +178,16 @@ func (f *taskFlags) chosen(kind operate.Kind, cfg *config.Config) ([]string, err
 		for _, by := range []struct {
 			flag   string
 			wanted []string
-			name   string
-		}{{"service", f.services, s.Name}, {"customer", f.customers, customerOf(s.Name)}, {"projection", f.projections, projectionOf(s.Name)}} {
+			of     func(string) string
+		}{{"service", f.services, func(name string) string { return name }}, {"customer", f.customers, customerOf}, {"projection", f.projections, projectionOf}} {
 			if by.flag == "projection" && isCheck(cfg, s.Name) {
 				continue
 			}
-			known[by.flag] = append(known[by.flag], by.name)
-			if slices.Contains(by.wanted, by.name) {
-				matched[by.flag+" "+by.name], is = true, true
+			known[by.flag] = append(known[by.flag], by.of(s.Current))
+			for _, name := range []string{by.of(s.Name), by.of(s.Current)} {
+				if slices.Contains(by.wanted, name) {
+					matched[by.flag+" "+name], is = true, true
+				}
 			}
 		}
 		if is {

@@ -242,7 +242,7 @@ func printStatus(a *app, s operate.Status, now time.Time) {
 		fmt.Fprintf(a.out, "    last decision: %s\n", ago(s.LastDecision))
 	}
 	for _, i := range s.Items[:min(most, len(s.Items))] {
-		fmt.Fprintf(a.out, "\n%s  %s", color.level(string(i.Level)), color.bold(i.What))
+		fmt.Fprintf(a.out, "\n%s  %s", color.level(string(i.Level)), color.bold(cmp.Or(a.renamed[i.What], i.What)))
 		if i.Queued > 0 {
 			bound := map[bool]string{true: "at most "}[i.AtMost]
 			fmt.Fprintf(a.out, ", %s%s queued", bound, humanize.Comma(i.Queued))

@@ -271,7 +271,7 @@ func (s *report) services() error {
 }
 
 func (s *report) service(c config.Service) (Service, error) {
-	out := Service{Service: c.Name, Filter: s.in.Config.Projections[c.Projection].When}
+	out := Service{Service: c.Name, Renamed: s.in.Config.Renamed()[c.Name], Filter: s.in.Config.Projections[c.Projection].When}
 	view, err := s.inspection.View(c.Projection)
 	if err != nil {
 		out.Fault = err.Error()

@@ -130,6 +130,7 @@ const (
 // Service is the entity as one service sees it.
 type Service struct {
 	Service string `json:"service"`
+	Renamed string `json:"renamed,omitempty"` // its name in the configuration, after a rename
 	// Events has an entry for each of Explanation.Events: pruned, filtered, incomplete,
 	// held back, sent, delivered (sent, and the newest), refused, dead letter, noise,
 	// stale, - where it was about other services, or ? where it is not kept.

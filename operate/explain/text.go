@@ -2,6 +2,7 @@ package explain
 
 import (
 	"bufio"
+	"cmp"
 	"fmt"
 	"io"
 	"strconv"
@@ -275,6 +276,9 @@ func (x *Explanation) merged(p *printer) {
 	}
 }
 
+// title returns the name of a service in the configuration.
+func (s *Service) title() string { return cmp.Or(s.Renamed, s.Service) }
+
 // side shows the services side by side, as many as fit in a line.
 func (x *Explanation) side(p *printer) {
 	labels := make([]string, len(x.Events))
@@ -296,7 +300,7 @@ func (x *Explanation) side(p *printer) {
 		cell := min(cellMax, (width-2-label)/len(group)-2)
 		for _, s := range group {
 			if p.full {
-				cell = max(cell, utf8.RuneCountInString(s.Service), utf8.RuneCountInString(terminal.Line(string(s.View))), utf8.RuneCountInString(s.Fault)+7)
+				cell = max(cell, utf8.RuneCountInString(s.title()), utf8.RuneCountInString(terminal.Line(string(s.View))), utf8.RuneCountInString(s.Fault)+7)
 			}
 		}
 		row := func(name string, f func(s *Service) string) {
@@ -307,7 +311,7 @@ func (x *Explanation) side(p *printer) {
 			p.line("%s", line)
 		}
 		p.line("")
-		row("Services", func(s *Service) string { return s.Service })
+		row("Services", (*Service).title)
 		for i := range labels {
 			row(labels[i], func(s *Service) string { return s.Events[i] })
 		}
@@ -403,7 +407,7 @@ func (x *Explanation) below(p *printer, labels []string) {
 		if s.Last != nil {
 			last = s.Last.Version + " " + s.Last.State
 		}
-		rows[i] = append([]string{s.Service, string(s.Verdict), last}, s.Events...)
+		rows[i] = append([]string{s.title(), string(s.Verdict), last}, s.Events...)
 	}
 	wide := &printer{w: p.w, full: true} // a name that is cut is no name
 	wide.table(head, rows)
@@ -452,8 +456,9 @@ func (x *Explanation) why(p *printer) {
 	}
 	p.line("")
 	p.line("Why")
-	for _, s := range x.Services {
-		p.line("  %s", s.Service)
+	for i := range x.Services {
+		s := &x.Services[i]
+		p.line("  %s", s.title())
 		p.wrap("    ", "    ", s.Why)
 	}
 }

@@ -32,6 +32,7 @@ const (
 // Service is the effect on one service, in entities.
 type Service struct {
 	Service string `json:"service"`
+	Renamed string `json:"renamed,omitempty"` // its name in the candidate, after a rename
 	State   State  `json:"state"`
 	Send    int64  `json:"send"`    // an upsert would be sent
 	Retract int64  `json:"retract"` // a retraction would be sent

@@ -64,6 +64,32 @@ func (c *computation) noteSource(was, now *config.Source, say func(string, ...an
 	}
 }
 
+// noteRenames names what would make a new service the continuation of a removed one: they
+// differ in one part of their names.
+func (c *computation) noteRenames() {
+	parts := func(name string) [3]string {
+		customer, rest, _ := strings.Cut(name, "/")
+		projection, sink, _ := strings.Cut(rest, "@")
+		return [3]string{customer, projection, sink}
+	}
+	for _, added := range c.effect.Services {
+		for _, gone := range c.effect.Services {
+			if added.State != New || gone.State != Removed {
+				continue
+			}
+			same, a, b := 0, parts(added.Service), parts(gone.Service)
+			for i := range a {
+				if a[i] == b[i] {
+					same++
+				}
+			}
+			if same == len(a)-1 {
+				c.effect.Notes = append(c.effect.Notes, fmt.Sprintf("%s is new and %s is removed. If this is a rename, write was: the new name then keeps the state of the old one, and nothing is sent.", added.Service, gone.Service))
+			}
+		}
+	}
+}
+
 func orWhole(l config.Locator) string {
 	if l.IsZero() {
 		return "the whole value"

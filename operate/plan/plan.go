@@ -47,8 +47,8 @@ const (
 var ErrNothingRan = errors.New("nothing has run with this store yet, so there is no state to compare with: everything would be sent")
 
 // Compute reads the whole state, page by page, and returns the effect of the
-// candidate. The errors are those of the store, ErrNothingRan, or that a
-// configuration cannot be compiled; the end of ctx ends it.
+// candidate. The errors are those of the store, ErrNothingRan, those of Config.CheckRenames,
+// or that a configuration cannot be compiled; the end of ctx ends it.
 func Compute(ctx context.Context, in Input) (*Effect, error) {
 	active, err := in.Store.Active(ctx)
 	if errors.Is(err, store.ErrNotFound) {
@@ -59,6 +59,9 @@ func Compute(ctx context.Context, in Input) (*Effect, error) {
 	}
 	known, err := in.Store.KnownServices(ctx)
 	if err != nil {
+		return nil, err
+	}
+	if err := in.Candidate.CheckRenames(known); err != nil {
 		return nil, err
 	}
 	c := &computation{in: in, effect: &Effect{Compared: in.Against != nil}, known: known, numbers: maps.Clone(known), services: map[string]*Service{}}
@@ -128,6 +131,9 @@ func (c *computation) prepare(active store.Revision) error {
 			state = New
 		}
 		c.services[s.Name] = &Service{Service: s.Name, State: state}
+		if s.Current != s.Name {
+			c.services[s.Name].Renamed = s.Current
+		}
 		c.order = append(c.order, s.Name)
 	}
 	c.removed = map[int32]*Service{}
@@ -324,5 +330,6 @@ func (c *computation) finish() *Effect {
 		}
 		c.effect.Services = append(c.effect.Services, *s)
 	}
+	c.noteRenames()
 	return c.effect
 }

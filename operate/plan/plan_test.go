@@ -341,3 +341,29 @@ func TestWhatProducersWroteIsShownHarmless(t *testing.T) {
 	require.NotRegexp(t, "[\x1b\u009b]|\nX", out.String())
 	require.Equal(t, 3, strings.Count(out.String(), `"B\x1b[31m\u009b\nX"`))
 }
+
+// A renamed service is the same service: nothing is sent, to the last entity. A rename
+// without was is a new and a removed one, and the notes say how to mend that.
+func TestARenameSendsNothing(t *testing.T) {
+	s := newState(t)
+	for i := range 7 {
+		s.put(fmt.Sprintf("B-%d", i), `{"id": 1, "origin": "EC", "level": 3}`)
+	}
+	e := s.plan(load(t, "  list:", "  wares:\n    was: zest/list", "customer: acme", "customer: acme-corp\nwas: acme"), nil, 2)
+	require.True(t, e.Active)
+	require.Equal(t, []plan.Service{
+		{Service: ripe, Renamed: "acme-corp/ripeness@a", State: plan.Kept, Unchanged: 7},
+		{Service: list, Renamed: "zest/wares@z", State: plan.Kept, Unchanged: 7},
+	}, e.Services)
+	require.Zero(t, e.Changes())
+	var text bytes.Buffer
+	require.NoError(t, e.Write(&text))
+	require.Contains(t, text.String(), "zest/wares@z is renamed from zest/list@z and keeps its state: the rename sends nothing.")
+
+	e = s.plan(load(t, "  list:", "  wares:"), nil, 0)
+	require.EqualValues(t, 7, e.Changes())
+	require.Contains(t, strings.Join(e.Notes, "\n"), "zest/wares@z is new and zest/list@z is removed.")
+
+	_, err := plan.Compute(t.Context(), plan.Input{Candidate: load(t, "  list:", "  wares:\n    was: zest/lists"), Store: s})
+	require.ErrorContains(t, err, "zest.yaml:7:15: zest/wares@z: was zest/lists@z first, which the store does not know")
+}

@@ -2,6 +2,7 @@ package plan
 
 import (
 	"bufio"
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -40,7 +41,7 @@ func (e *Effect) Write(w io.Writer) error {
 				compared = n(*s.Anyway) + "\t" + n(*s.NewlyHeld) + "\t"
 			}
 		}
-		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s%s\t%s\t%s\t\n", s.Service, s.State, n(s.Send), n(s.Retract), compared, n(s.Unchanged), n(s.Nothing), n(s.Fail))
+		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s%s\t%s\t%s\t\n", cmp.Or(s.Renamed, s.Service), s.State, n(s.Send), n(s.Retract), compared, n(s.Unchanged), n(s.Nothing), n(s.Fail))
 	}
 	if err := t.Flush(); err != nil {
 		return err
@@ -56,8 +57,11 @@ func (e *Effect) Write(w io.Writer) error {
 		if s.State == Removed {
 			fmt.Fprintf(b, "\n%s is removed: its customer keeps %s entities, nothing is retracted.\n", s.Service, n(s.Keeps))
 		}
+		if s.Renamed != "" {
+			fmt.Fprintf(b, "\n%s is renamed from %s and keeps its state: the rename sends nothing.\n", s.Renamed, s.Service)
+		}
 		for _, sample := range s.Samples {
-			sample.write(b, s.Service)
+			sample.write(b, cmp.Or(s.Renamed, s.Service))
 		}
 	}
 	if e.Failed > 0 {

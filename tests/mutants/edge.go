@@ -212,4 +212,19 @@ var edgeMutants = []mutant{
 		find: `_1._2 == "" && _3`, put: "_3",
 		test: "TestFileThatShrankIsReadFromItsStartHoweverItGrew",
 	},
+	{
+		rule: "a service is its first name", in: "config", fn: "Config.Services",
+		find: "cmp.Or(_1.Was, _2.first()+", put: "cmp.Or(\"\", _2.first()+",
+		test: "TestARenameKeepsTheIdentity",
+	},
+	{
+		rule: "a first name is that of one service", in: "config", fn: "names.apart",
+		find: "case _1.Name != _1.Current &&", put: "case false &&",
+		test: "TestRenamesThatAreRefused",
+	},
+	{
+		rule: "a first name is known to the store", in: "config", fn: "Config.CheckRenames",
+		find: "len(faults.List) == 0", put: "true",
+		test: "TestFirstNamesThatTheStoreDoesNotKnow",
+	},
 }
