@@ -64,9 +64,9 @@ func Examine(ctx context.Context, c *config.Config, o Options) []operate.Item {
 		e.sound(server.what, before)
 	}
 	e.findings = append(e.findings, Rights(ctx, c, func(what string) bool { return answers[what] })...)
-	before := len(e.findings)
 	e.tables(ctx, answers["store"])
 	e.disks()
+	before := len(e.findings) // a full disk has a finding of its own
 	e.process()
 	e.sound("this machine", before)
 	return e.findings

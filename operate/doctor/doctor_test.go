@@ -165,7 +165,7 @@ func TestWhatDoesNotAnswer(t *testing.T) {
 	level, _ = said(t, findings, "source in")
 	require.Equal(t, operate.LevelOK, level)
 	_, text = said(t, findings, "this machine")
-	require.Contains(t, text, "free")
+	require.Contains(t, text, "open files")
 	require.Equal(t, operate.LevelDown, Worst(findings))
 	require.Equal(t, operate.LevelDegraded, Worst([]operate.Item{{Level: operate.LevelOK}, {Level: operate.LevelDegraded}, {Level: operate.LevelOK}}))
 }
