@@ -69,15 +69,17 @@ func DecideUntilIdle(ctx context.Context, s *session.Session) error {
 	reg := prometheus.NewRegistry()
 	stage := &decideStage{stageOptions: stages, inbox: inbox, metrics: decide.NewMetrics(reg), rereads: newGauges(reg, nil).rereads}
 	look := &idle{idleOptions: idleOptions{
-		roles: Roles{Decide: true}, store: s.Store, logs: s.Logs, changes: s.Config.Kafka.Changes.Topic, active: stages.active, inbox: inbox, decide: stage,
+		roles: Roles{Decide: true}, store: s.Store, active: stages.active, inbox: inbox, decide: stage,
 		blocked: stage.halted,
 	}}
-	running := stage.start()
+	running, err := stages.active.while(ctx, "decide", true, stage.start)
+	if err != nil {
+		return err
+	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	idle := make(chan bool, 1)
 	go func() { idle <- look.until(ctx) }()
-	var err error
 	select {
 	case is := <-idle:
 		if !is {

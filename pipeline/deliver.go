@@ -27,7 +27,7 @@ type deliverStage struct {
 // start starts the third router: one handler for the changes log, and the stage
 // behind it with all services. The component fails with deliver.ErrLost when it has to
 // start again from the store.
-func (st *deliverStage) start(ctx context.Context, revision int64, superseded func()) (component, error) {
+func (st *deliverStage) start(ctx context.Context, o startOptions) (component, error) {
 	layout, err := operate.ReadLayout(ctx, st.store)
 	if err != nil {
 		return component{}, err
@@ -45,43 +45,20 @@ func (st *deliverStage) start(ctx context.Context, revision int64, superseded fu
 	}
 	topic := st.cfg.Kafka.Changes.Topic
 	stage := deliver.New(deliver.Options{
-		Services: services, Suspended: suspended, Revision: revision, Superseded: superseded, Store: st.store, History: st.store,
+		Services: services, Suspended: suspended, Revision: o.revision, Superseded: o.superseded, Store: st.store, History: st.store,
 		Log: changesLog{st.logs, topic}, Control: st.appendControl, Partition: func(entity string, v change.Version) int32 { return layout.PartitionOf([]byte(entity), v.Generation()) }, Memory: st.cfg.FlowMemory() / deliverShare,
 		StopGrace: closeTimeout(st.cfg), Limit: limit.ctx,
 		Logger: st.log, Metrics: st.metrics, Tracer: st.tracer,
 	})
-	ended := make(chan error, 1)
-	stopStage := loop(func(ctx context.Context) { ended <- stage.Run(ctx) })
 	gc := st.group(limit.ctx, st.cfg.Kafka.Group+".deliver", deliverFrame, topic)
 	gc.Listener = stage
-	group, err := st.logs.NewGroup(ctx, gc)
+	c, err := st.subscribe(ctx, limit, gc, stage.Run, stage.Handle)
 	if err != nil {
-		stopStage()
-		limit.giveUp()
-		return component{}, err
-	}
-	r, err := st.startRouter("deliver", []route{{name: "deliver", topic: topic, subscriber: group.Subscriber(), handle: stage.Handle}})
-	if err != nil {
-		stopStage()
-		limit.giveUp()
-		return component{}, errors.Join(err, group.Close())
+		return component{}, err // the stage has closed the sinks
 	}
 	st.running.Store(stage)
 	now.delivers()
-	failed := make(chan error, 1)
-	done := make(chan struct{})
-	go func() {
-		var err error
-		select {
-		case err = <-ended:
-		case err = <-r.failed:
-		case <-group.Failed():
-		case <-done:
-			return
-		}
-		failed <- fmt.Errorf("deliver: %w", causes(err, ended, group))
-	}()
-	reconfigure := func(ctx context.Context, next *settings) error {
+	c.reconfigure = func(ctx context.Context, next *settings) error {
 		r, err := st.difference(now, next)
 		if err != nil {
 			return err
@@ -98,17 +75,7 @@ func (st *deliverStage) start(ctx context.Context, revision int64, superseded fu
 		st.log.Info("services reconfigured", "event", "deliver.reconfigured", "revision", r.Revision, "opened", len(r.Add), "removed", len(r.Remove))
 		return nil
 	}
-	return component{failed: failed, reconfigure: reconfigure, stop: func() error {
-		close(done)
-		defer limit.stopping()()
-		err := r.end(closeTimeout(st.cfg)/2, stopStage)
-		st.running.Store(nil)
-		if e := group.Close(); e != nil {
-			// Nothing is lost by it: the group drops this member after the session time-out.
-			st.log.Warn("the group was not left in order", "event", "group.not_left", "stage", "deliver", "error", e)
-		}
-		return err
-	}}, nil
+	return c.onStop(func() { st.running.Store(nil) }), nil
 }
 
 const (

@@ -10,7 +10,6 @@ import (
 
 	"github.com/dustin/go-humanize/english"
 	"github.com/seed-86dfc502/weir/assemble"
-	"github.com/seed-86dfc502/weir/change"
 	"github.com/seed-86dfc502/weir/decide"
 	"github.com/seed-86dfc502/weir/deliver"
 	"github.com/seed-86dfc502/weir/internal/wait"
@@ -29,8 +28,6 @@ type idle struct {
 type idleOptions struct {
 	roles   Roles
 	store   assemble.Store
-	logs    assemble.Logs
-	changes string // the topic
 	active  *activation
 	inbox   *inboxManager
 	ingest  *ingestStage
@@ -44,25 +41,18 @@ type idleOptions struct {
 type Wait struct {
 	// For is the service that changes wait for, or source NAME, ingest, inbox, imports.
 	For string `json:"for"`
-	// What describes the pending work; Changes is the number of pending changes of a service.
-	What    string `json:"what"`
-	Changes int64  `json:"changes,omitempty"`
+	// What describes the pending work.
+	What string `json:"what"`
 	// Because says why there is no progress; empty when there is.
 	Because string `json:"because,omitempty"`
-
-	service int32
 }
 
 // String returns a sentence without its full stop.
 func (w Wait) String() string {
-	s := w.What
-	if w.Changes > 0 {
-		s = counted(w.Changes, "change waits", "changes wait") + " for " + w.For
-	}
 	if w.Because != "" {
-		s += " (" + w.Because + ")"
+		return w.What + " (" + w.Because + ")"
 	}
-	return s
+	return w.What
 }
 
 // WaitText joins the first of waits, those without progress before the others.
@@ -189,7 +179,7 @@ func (i *idle) serviceWaits(ctx context.Context, conditions map[string]deliver.C
 	var all []Wait
 	for _, s := range i.active.plan().Services {
 		if n := reached.Pending(s.Number); n > 0 {
-			w := Wait{For: s.Name, What: "changes wait for " + s.Name, service: s.Number}
+			w := Wait{For: s.Name, What: "changes wait for " + s.Name}
 			if c := conditions[s.Name]; c.State != deliver.StateRunning {
 				w.Because = c.Cause
 			}
@@ -199,97 +189,22 @@ func (i *idle) serviceWaits(ctx context.Context, conditions map[string]deliver.C
 	return all
 }
 
-// count fills in how many changes wait for the services of waits, as the changes
-// log has them. What cannot be read in time stays in words.
-func (i *idle) count(ctx context.Context, waits []Wait) {
-	reached, err := operate.ReadProgress(ctx, i.store)
-	if err != nil {
-		return
-	}
-	_, ends, err := i.logs.Offsets(ctx, i.changes)
-	if err != nil {
-		return
-	}
-	found := map[int32]int64{}
-	reader := changesLog{i.logs, i.changes}.NewReader()
-	defer reader.Close()
-	for partition, end := range ends {
-		after := map[int32]change.Version{} // services that wait here
-		from := end
-		for _, w := range waits {
-			if w.service != 0 && reached.Waiting(partition, w.service) > 0 {
-				position := reached.Position(partition, w.service)
-				after[w.service], from = position.Version, min(from, position.LogOffset)
-			}
-		}
-		for len(after) > 0 && from < end {
-			records, err := reader.Read(ctx, partition, from)
-			if err != nil {
-				return
-			}
-			for _, r := range records {
-				for service, n := range waitingIn(r.Value, after) {
-					found[service] += n
-				}
-				from = r.Offset + 1
-			}
-		}
-	}
-	for i := range waits {
-		waits[i].Changes = found[waits[i].service]
-	}
-}
-
-// waitingIn counts, by service, the changes of a frame at or above a position.
-func waitingIn(record []byte, after map[int32]change.Version) map[int32]int64 {
-	f, err := change.ParseFrameHeader(record)
-	if err != nil {
-		return nil
-	}
-	found := map[int32]int64{}
-	for i := range f.Slices {
-		s := &f.Slices[i]
-		position, wanted := after[s.Service]
-		switch {
-		case !wanted || f.To <= position:
-		case f.From >= position || f.Open() != nil:
-			found[s.Service] += int64(s.Count)
-		default:
-			for c, err := range s.All("") {
-				if err == nil && c.Position() >= position {
-					found[s.Service]++
-				}
-			}
-		}
-	}
-	return found
-}
-
-// Idleness is checked often, pending changes are counted seldom: counting reads the changes
-// log.
 const (
-	idlePeriod  = 150 * time.Millisecond
-	countPeriod = 2 * time.Second
+	// idlePeriod is how often idleness is checked.
+	idlePeriod = 150 * time.Millisecond
+	// lastLookTimeout bounds the check after the stages stopped.
+	lastLookTimeout = 2 * time.Second
 )
 
 // until returns true when nothing is left to do, false when ctx ended. It
 // looks along the flow twice: deliver may have put something into the inbox
 // after it was looked at.
 func (i *idle) until(ctx context.Context) bool {
-	last := time.Now().Add(-countPeriod / 2)
 	for quiet := 0; quiet < 2; {
 		if !wait.Sleep(ctx, idlePeriod) {
 			return false
 		}
 		waits := i.waits(ctx)
-		if len(waits) > 0 && time.Since(last) >= countPeriod {
-			within, cancel := context.WithTimeout(ctx, countPeriod)
-			i.count(within, waits)
-			cancel()
-			last = time.Now()
-		} else {
-			keepCounts(waits, i.lastWaits())
-		}
 		if ctx.Err() != nil { // what was found then is of no use
 			return false
 		}
@@ -300,17 +215,6 @@ func (i *idle) until(ctx context.Context) bool {
 	}
 	i.done.Store(true)
 	return true
-}
-
-// keepCounts repeats the last counts until the next ones.
-func keepCounts(waits, before []Wait) {
-	known := map[string]int64{}
-	for _, w := range before {
-		known[w.For] = w.Changes
-	}
-	for i := range waits {
-		waits[i].Changes = known[waits[i].For]
-	}
 }
 
 // begin notes that nothing of the run is done.
@@ -325,7 +229,7 @@ func (i *idle) lookAgain(limit context.Context) {
 		return
 	}
 	before := i.lastWaits()
-	ctx, cancel := context.WithTimeout(limit, countPeriod)
+	ctx, cancel := context.WithTimeout(limit, lastLookTimeout)
 	defer cancel()
 	why := map[string]string{}
 	var left []Wait
@@ -343,7 +247,6 @@ func (i *idle) lookAgain(limit context.Context) {
 	}
 	if i.roles.Deliver {
 		services := i.serviceWaits(ctx, nil)
-		i.count(ctx, services)
 		for i := range services {
 			services[i].Because = why[services[i].For]
 		}

@@ -45,7 +45,7 @@ func (st *ingestStage) sources() []*source {
 
 // start starts the first router: one handler per source. A source that cannot be
 // opened is blocked with its reason, and opened later; a run until idle fails by it.
-func (st *ingestStage) start(ctx context.Context, _ int64, _ func()) (component, error) {
+func (st *ingestStage) start(ctx context.Context, _ startOptions) (component, error) {
 	var ingests []*source
 	var blocked []*source
 	var routes []route

@@ -29,12 +29,12 @@ func TestSourcesThatAreClosedAreNotAsked(t *testing.T) {
 	require.NoError(t, err)
 	p := openEmbedded(t, Roles{Ingest: true}, fmt.Sprintf("api: {listen: %q}\nsources: {in: {http: {token: 0123456789abcdef}, entity: id}}", taken.Addr()))
 
-	_, err = p.ingest.start(t.Context(), 1, nil)
+	_, err = p.ingest.start(t.Context(), startOptions{})
 	require.Error(t, err, "somebody else has the address")
 	require.Empty(t, p.ingest.sources())
 
 	require.NoError(t, taken.Close())
-	started, err := p.ingest.start(t.Context(), 1, nil)
+	started, err := p.ingest.start(t.Context(), startOptions{})
 	require.NoError(t, err)
 	require.Len(t, p.ingest.sources(), 1)
 	require.Empty(t, p.idle.waits(t.Context()))
@@ -51,7 +51,7 @@ func TestPostedPatchesNeedAnId(t *testing.T) {
 	p := openEmbedded(t, Roles{Ingest: true}, fmt.Sprintf("api: {listen: %q}\nsources:\n  lab: {http: {}, entity: id, event_id: event, mode: patch, mount: lab}\n  desk: {http: {}, entity: id, event_id: event}", free.Addr()))
 	require.NoError(t, free.Close())
 	p.monitor.started.Store(true)
-	started, err := p.ingest.start(t.Context(), 1, nil)
+	started, err := p.ingest.start(t.Context(), startOptions{})
 	require.NoError(t, err)
 	for source, want := range map[string]string{"lab": "422 no_event_id", "desk": "202 "} {
 		answer, err := http.Post("http://"+free.Addr().String()+"/v1/sources/"+source+"/events", "application/json", strings.NewReader(`{"id":"B","a":1}`))
@@ -75,7 +75,7 @@ sources:
   present: {file: {path: in.jsonl}, entity: id}
   missing: {kafka: {brokers: [%q], topic: %s}, entity: id}
   single: {kafka: {brokers: [%q], topic: %s, frame_records: 1}, entity: id}`, strings.TrimRight(prefix, ".-_"), brokers[0], topic, brokers[0], topic))
-	started, err := p.ingest.start(t.Context(), 1, nil)
+	started, err := p.ingest.start(t.Context(), startOptions{})
 	require.NoError(t, err)
 	state := func(name string) *source {
 		all := p.ingest.sources()

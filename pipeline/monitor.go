@@ -35,7 +35,6 @@ type monitor struct {
 	monitorOptions
 	started  atomic.Bool
 	checked  atomic.Bool // every server was asked at least once
-	outdated atomic.Bool // another configuration is active, seen from outside of a decision
 	outages  outages
 	blockage blockage
 	backfill atomic.Pointer[operate.Item] // nil: none is due
@@ -72,7 +71,7 @@ func (m *monitor) ready() (reason string, err error) {
 // blocked returns what keeps the process from its work, the first reason that
 // there is; nil when nothing does.
 func (m *monitor) blocked() (reason string, err error) {
-	if m.decide.superseded.Load() || m.outdated.Load() {
+	if m.active.superseded.Load() {
 		return blockedSuperseded, store.ErrSuperseded
 	}
 	if err := m.outages.lasting("store", 0, time.Now()); err != nil {
@@ -188,7 +187,7 @@ func (m *monitor) checkGate(running context.Context) {
 func (m *monitor) updateGauges(ctx context.Context) {
 	if now, active, err := m.active.current(ctx); err == nil {
 		is := bytes.Equal(active.Fingerprint, now.identity)
-		m.outdated.Store(!is)
+		m.active.superseded.Store(!is)
 		if is && m.roles.Decide {
 			m.noteBackfill(ctx, now.plan.Fingerprint)
 		}

@@ -214,7 +214,7 @@ func (p *Pipeline) assemble(g *gauges) {
 		inbox: p.inbox, ingest: p.ingest, decide: p.decide, deliver: p.deliver, metrics: m, gauges: g,
 	}, outages: outages{log: p.log}}
 	p.idle = &idle{idleOptions: idleOptions{
-		roles: roles, store: p.store, logs: p.logs, active: p.active, changes: p.cfg.Kafka.Changes.Topic, inbox: p.inbox,
+		roles: roles, store: p.store, active: p.active, inbox: p.inbox,
 		ingest: p.ingest, imports: p.imports, decide: p.decide, deliver: p.deliver, blocked: p.monitor.blocked,
 	}}
 	p.retention = &retainer{store: p.store, cfg: p.cfg, log: p.log, dropped: g.ledgerDropped, active: p.active, append: p.logs}

@@ -31,6 +31,8 @@ type activation struct {
 	// log. A restored store may have lost it, and must not assign the number to
 	// another activation: decisions under both would look like decisions under one.
 	newest atomic.Int64
+	// superseded is set while another configuration is active.
+	superseded atomic.Bool
 }
 
 func (a *activation) plan() *decide.Plan { return a.now.Load().plan }
@@ -91,9 +93,12 @@ func (a *activation) await(ctx context.Context) (store.Revision, bool) {
 		}
 		if err == nil && bytes.Equal(active.Fingerprint, now.identity) {
 			if err = a.renumber(ctx, now); err == nil {
+				a.superseded.Store(false)
 				return active, true
 			}
 			a.log.Warn("the services' numbers cannot be read; trying again", "event", "revision.numbers", "error", err)
+		} else if err == nil {
+			a.superseded.Store(true)
 		}
 		if !wait.Sleep(ctx, activePeriod) {
 			return store.Revision{}, false

@@ -4,12 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"time"
 
 	"github.com/ThreeDotsLabs/watermill"
 	"github.com/ThreeDotsLabs/watermill/message"
 	"github.com/ThreeDotsLabs/watermill/message/router/middleware"
 	"github.com/seed-86dfc502/weir/internal/tracing"
+	"github.com/seed-86dfc502/weir/transport"
 )
 
 // route is one handler of a router.
@@ -65,6 +67,52 @@ func (o *stageOptions) startRouter(stage string, routes []route) (*router, error
 	default:
 		return nil, <-started.failed
 	}
+}
+
+// subscribe starts a stage on a topic: run, and handle for the messages of its group. The
+// component fails with the error that ends either of them. limit ends with the component, or
+// after an error.
+func (o *stageOptions) subscribe(ctx context.Context, limit *stageLimit, gc transport.GroupConfig, run func(context.Context) error, handle message.NoPublishHandlerFunc) (c component, err error) {
+	ended := make(chan error, 1)
+	stopRun := loop(func(ctx context.Context) { ended <- run(ctx) })
+	defer func() {
+		if err != nil {
+			stopRun()
+			limit.giveUp()
+		}
+	}()
+	group, err := o.logs.NewGroup(ctx, gc)
+	if err != nil {
+		return component{}, err
+	}
+	r, err := o.startRouter(limit.stage, []route{{name: limit.stage, topic: gc.Topic, subscriber: group.Subscriber(), handle: handle}})
+	if err != nil {
+		return component{}, errors.Join(err, group.Close())
+	}
+	failed, done, ending := make(chan error, 1), make(chan struct{}), sync.OnceValue(limit.stopping)
+	go func() {
+		var err error
+		select {
+		case err = <-ended:
+		case err = <-r.failed:
+		case <-group.Failed():
+		case <-done:
+			return
+		}
+		ending()
+		stopRun() // one ends the others: all of their errors count
+		failed <- fmt.Errorf("%s: %w", limit.stage, causes(err, ended, group))
+	}()
+	return component{failed: failed, stop: func() error {
+		close(done)
+		defer ending()()
+		err := r.end(closeTimeout(o.cfg)/2, stopRun)
+		if e := group.Close(); e != nil {
+			// Nothing is lost by it: the group drops this member after the session time-out.
+			o.log.Warn("the group was not left in order", "event", "group.not_left", "stage", limit.stage, "error", e)
+		}
+		return err
+	}}, nil
 }
 
 // close ends the router; handlers that are at work are waited for up to its

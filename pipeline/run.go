@@ -83,7 +83,9 @@ func (p *Pipeline) startStages(ctx context.Context) (running []component, err er
 		}
 	}
 	if p.opt.Roles.Decide {
-		add("decide", p.end.decide.ctx, p.decide.start())
+		if err := while("decide", p.end.decide.ctx, true, p.decide.start); err != nil {
+			return running, err
+		}
 		add("statistics", p.end.decide.ctx, p.noise.start())
 	}
 	if p.opt.Roles.Deliver {

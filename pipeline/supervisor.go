@@ -7,9 +7,11 @@ import (
 	"log/slog"
 	"time"
 
+	"github.com/seed-86dfc502/weir/decide"
 	"github.com/seed-86dfc502/weir/deliver"
 	"github.com/seed-86dfc502/weir/internal/wait"
 	"github.com/seed-86dfc502/weir/store"
+	"github.com/seed-86dfc502/weir/transport"
 )
 
 // activePeriod is how often a stage asks whether its configuration is still
@@ -23,21 +25,40 @@ type revisions interface {
 	Services(ctx context.Context, names []string) (map[string]int32, error)
 }
 
-// startFunc starts a stage under a revision of the configuration. The stage may
-// call superseded, often and without waiting, when it meets a newer one.
-type startFunc func(ctx context.Context, revision int64, superseded func()) (component, error)
+// startFunc starts a stage under the configuration of its activation.
+type startFunc func(ctx context.Context, o startOptions) (component, error)
+
+// startOptions say how a stage is started.
+type startOptions struct {
+	revision   int64  // of its decisions or deliveries
+	superseded func() // called, often and without waiting, for a newer revision
+	again      bool   // not for the first time
+	because    error  // of the failure that it starts again after; nil for none
+}
+
+// restarts reports whether a stage that failed starts again from the store: the store went
+// back, the inbox was replaced, or another configuration is active.
+func restarts(err error) bool {
+	var cut *transport.TruncatedError
+	for _, known := range []error{deliver.ErrLost, decide.ErrReread, decide.ErrInboxReplaced, store.ErrSuperseded} {
+		if errors.Is(err, known) {
+			return true
+		}
+	}
+	return errors.As(err, &cut)
+}
 
 // while runs a stage while this process's configuration is the active one (I12). When
 // another one takes over, the stage stops as at the end of the process, so that other
 // processes take its partitions. It starts again when its own is active again, as
 // after a roll-back, which is a revision of its own. A stage that renews starts
-// again after each reload; the others do not depend on customers' files. A stage that
-// fails with deliver.ErrLost starts again, too.
+// again after each reload, or is reconfigured; the others do not depend on customers' files.
+// A stage starts again after an error of restarts, too.
 func (a *activation) while(ctx context.Context, stage string, renews bool, start startFunc) (component, error) {
 	s := &supervisor{activation: a, log: a.log.With("stage", stage), renews: renews, start: start, newer: make(chan struct{}, 1), under: a.now.Load()}
 	s.revision = s.under.plan.Revision
 	var err error
-	if s.running, err = start(ctx, s.revision, s.superseded); err != nil {
+	if s.running, err = start(ctx, startOptions{revision: s.revision, superseded: s.superseded}); err != nil {
 		return component{}, err
 	}
 	failed := make(chan error, 1)
@@ -68,28 +89,32 @@ func (s *supervisor) run(ctx context.Context, failed chan<- error) error {
 	tick := time.NewTicker(activePeriod)
 	defer tick.Stop()
 	for {
-		lost := false
+		var lost error
 		select {
-		case err := <-s.running.failed:
-			if lost = errors.Is(err, deliver.ErrLost); !lost {
-				failed <- err
+		case lost = <-s.running.failed:
+			switch {
+			case !restarts(lost):
+				failed <- lost
 				<-ctx.Done()
 				return s.running.stop()
+			case errors.Is(lost, store.ErrSuperseded):
+				s.logSuperseded()
+			default:
+				s.log.Warn("starting again from the store", "event", "stage.restarted", "because", lost)
 			}
-			s.log.Warn("starting again from the store", "event", "stage.restarted", "because", err)
 		case <-ctx.Done():
 			return s.running.stop()
 		case <-s.under.replaced:
 		case <-s.newer:
 		case <-tick.C:
 		}
-		if !lost && (!s.replaced(ctx) || s.reconfigured(ctx)) {
+		if lost == nil && (!s.replaced(ctx) || s.reconfigured(ctx)) {
 			continue
 		}
 		if err := s.running.stop(); err != nil {
 			s.log.Warn("the stage did not stop in order", "event", "stage.stop_failed", "error", err)
 		}
-		if !s.startAgain(ctx) {
+		if !s.startAgain(ctx, lost) {
 			return nil
 		}
 		s.log.Info("this configuration is active", "event", "revision.active", "revision", s.revision)
@@ -112,9 +137,13 @@ func (s *supervisor) replaced(ctx context.Context) bool {
 	case reloaded:
 		s.log.Info("starting again under the new configuration", "event", "stage.reloaded")
 	default:
-		s.log.Warn("another configuration is active: this stage stops until its own is active again", "event", "revision.superseded")
+		s.logSuperseded()
 	}
 	return true
+}
+
+func (s *supervisor) logSuperseded() {
+	s.log.Warn("another configuration is active: this stage stops until its own is active again", "event", "revision.superseded")
 }
 
 // reconfigured reports whether the stage continues under the settings of a reload.
@@ -133,14 +162,14 @@ func (s *supervisor) reconfigured(ctx context.Context) bool {
 
 // startAgain starts the stage when its configuration is active, however long that
 // takes; false when ctx ended.
-func (s *supervisor) startAgain(ctx context.Context) bool {
+func (s *supervisor) startAgain(ctx context.Context, because error) bool {
 	for {
 		active, ok := s.await(ctx)
 		if !ok {
 			return false
 		}
 		s.under = s.now.Load()
-		running, err := s.start(ctx, active.Number, s.superseded)
+		running, err := s.start(ctx, startOptions{revision: active.Number, superseded: s.superseded, again: true, because: because})
 		if err == nil {
 			s.running, s.revision = running, active.Number
 			return true

@@ -32,10 +32,10 @@ func TestAStageThatLostItsProgressStartsAgain(t *testing.T) {
 		failed   chan error
 	}
 	started, ended := make(chan run, 3), make(chan int64, 3)
-	running, err := a.while(t.Context(), "deliver", true, func(_ context.Context, revision int64, _ func()) (component, error) {
+	running, err := a.while(t.Context(), "deliver", true, func(_ context.Context, o startOptions) (component, error) {
 		failed := make(chan error, 1)
-		started <- run{revision, failed}
-		return component{failed: failed, stop: func() error { ended <- revision; return nil }}, nil
+		started <- run{o.revision, failed}
+		return component{failed: failed, stop: func() error { ended <- o.revision; return nil }}, nil
 	})
 	require.NoError(t, err)
 	first := <-started

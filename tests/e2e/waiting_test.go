@@ -49,7 +49,7 @@ func TestRunUntilIdleSaysWhatItWaitsFor(t *testing.T) {
 	require.NotContains(t, missing.Out.String(), "nothing was sent")
 
 	p.Write("events.jsonl", harness.Event(1, "A", "1")+harness.Event(2, "B", "1"))
-	refused, blocked := "2 changes wait for away/all@out (connection refused)", "2 changes wait for blocked/all@out (not a directory)"
+	refused, blocked := "changes wait for away/all@out (connection refused)", "changes wait for blocked/all@out (not a directory)"
 	interrupted := p.Start("run --until-idle")
 	harness.Eventually(t, "the reasons", func() error {
 		return saysAll(interrupted.Log.String(), refused, blocked)
