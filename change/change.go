@@ -15,7 +15,7 @@
 //
 // Changes travel in frames. A [Frame] is one record of the changes log, and the
 // same bytes are a row of the outbox: all changes that one decision made in one
-// inbox partition, service by service, each document once, compressed. Its header says which
+// inbox partition, service by service, each document and its hash once, compressed. Its header says which
 // positions were decided and where the frame before it ended, so that a reader
 // detects missing frames. [Change.AppendBinary] is the form of a single change, in
 // dead letters and in the control records that send them once more.
@@ -122,7 +122,7 @@ type Change struct {
 	Entity   string  // the business object, never empty
 	Op       Op      // Upsert or Retract
 	Version  Version // position of the causing record
-	Key      string  // idempotency key, see Key
+	Key      string  // idempotency key, see Key; decide leaves it to the reader of the frame
 	Content  Content // what the dam row holds for this change
 	Revision int64   // configuration revision that decided it
 	// Time is the timestamp of the causing inbox record, in UTC with

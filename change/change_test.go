@@ -92,13 +92,13 @@ func TestRecord(t *testing.T) {
 
 // A trace changes nothing that a customer gets or compares.
 func TestTraceStandsBesideTheChange(t *testing.T) {
-	plain, err := hex.DecodeString("010205612f624063" + "00" + "0001000000000007" + "80a0abfef962" + "01650141" + "01ff027b7d")
+	plain, err := hex.DecodeString("010205612f624063" + "00" + "0001000000000007" + "80a0abfef962" + "0165" + "01ff027b7d")
 	require.NoError(t, err)
 	c, rest, err := Decode(plain)
 	require.NoError(t, err)
 	require.Empty(t, rest)
 	require.Equal(t, Change{
-		Service: "a/b@c", Entity: "e", Op: Upsert, Version: NewVersion(1, 7), Key: "A", Content: Retracted(), Revision: 1,
+		Service: "a/b@c", Entity: "e", Op: Upsert, Version: NewVersion(1, 7), Key: Key("a/b@c", "e", NewVersion(1, 7), Retracted()), Content: Retracted(), Revision: 1,
 		Time: time.UnixMilli(1_700_000_000_000).UTC(), Doc: []byte("{}"),
 	}, c)
 	require.Equal(t, plain, c.AppendBinary(nil))

@@ -46,12 +46,12 @@ var ErrMalformed = errors.New("malformed record")
 // does not know, so that a later form cannot be misread.
 const binaryFormat = 1
 
-// AppendBinary appends the compact form of c. It is self-delimiting: forms may
-// follow one another.
+// AppendBinary appends the compact form of c, from which its key follows. It is
+// self-delimiting: forms may follow one another.
 func (c *Change) AppendBinary(dst []byte) []byte {
 	dst = append(dst, binaryFormat)
 	dst = binary.AppendVarint(dst, c.Revision)
-	return wire.Append(c.appendFields(wire.Append(dst, c.Service)), c.Doc)
+	return wire.Append(wire.Append(c.appendFields(wire.Append(dst, c.Service)), c.Content), c.Doc)
 }
 
 // Decode reads one change from the front of b and returns the rest. Content and
@@ -64,12 +64,13 @@ func Decode(b []byte) (c Change, rest []byte, err error) {
 	}
 	c = Change{Revision: r.Varint(), Service: r.Text()}
 	ok := c.readFields(&r)
-	if c.Doc = r.Bytes(); c.Op == Retract {
+	if c.Content, c.Doc = r.Bytes(), r.Bytes(); c.Op == Retract {
 		c.Doc = nil
 	}
 	if !ok || r.Failed {
 		return Change{}, nil, fmt.Errorf("%w: cut off or corrupt", ErrMalformed)
 	}
+	c.Key = Key(c.Service, c.Entity, c.Version, c.Content)
 	return c, r.Rest, nil
 }
 
@@ -81,8 +82,8 @@ const (
 	flagsEnd
 )
 
-// appendFields appends everything but service, revision and document; a resent change has
-// the revision of the first time.
+// appendFields appends everything but service, revision, key, content and document; a resent
+// change has the revision of the first time.
 func (c *Change) appendFields(dst []byte) []byte {
 	var flags byte
 	if c.Op == Retract {
@@ -101,8 +102,7 @@ func (c *Change) appendFields(dst []byte) []byte {
 		dst = binary.AppendVarint(dst, c.Revision)
 	}
 	dst = binary.AppendVarint(dst, c.Time.UnixMilli())
-	dst = wire.Append(wire.Append(dst, c.Entity), c.Key)
-	dst = wire.Append(dst, c.Content)
+	dst = wire.Append(dst, c.Entity)
 	if c.Trace != nil {
 		dst = wire.Append(wire.Append(dst, c.Trace.Parent), c.Trace.State)
 	}
@@ -117,8 +117,7 @@ func (c *Change) readFields(r *wire.Reader) bool {
 		c.Resent, c.Revision = Version(r.Uint64()), r.Varint()
 	}
 	c.Time = time.UnixMilli(r.Varint()).UTC()
-	c.Entity, c.Key = r.Text(), r.Text()
-	c.Op, c.Content = Upsert, r.Bytes()
+	c.Entity, c.Op = r.Text(), Upsert
 	if flags&flagRetract != 0 {
 		c.Op = Retract
 	}

@@ -1,6 +1,7 @@
 package change
 
 import (
+	"bytes"
 	"encoding/binary"
 	"fmt"
 	"iter"
@@ -33,19 +34,22 @@ type Frame struct {
 	// Slices are in ascending order of their services.
 	Slices []Slice
 
-	docs   []int    // sizes of the documents
-	texts  [][]byte // the documents; nil until the frame is open
-	packed []byte   // documents and changes; nil once it is open
+	docs   []document // nil until the frame is open
+	head   []byte     // contents and sizes of the documents; nil once it is open
+	count  int        // of them
+	shared int        // their bytes
+	packed []byte     // texts of documents, and changes; nil once it is open
+}
+
+// document is a document of a frame, there once for all changes that carry it.
+type document struct {
+	content Content
+	text    []byte
 }
 
 // Shared is the size of the documents of the frame, decompressed. Each is there once,
 // however many changes carry it.
-func (f *Frame) Shared() (n int) {
-	for _, size := range f.docs {
-		n += size
-	}
-	return n
-}
+func (f *Frame) Shared() int { return f.shared }
 
 // Partial reports whether f is a part of a position's changes, and not all of them.
 func (f *Frame) Partial() bool { return f.Part > 0 || !f.Last }
@@ -66,9 +70,9 @@ type Slice struct {
 // again after AppendTo, by one goroutine at a time. Wrong use
 // would make an unreadable frame, so it panics.
 type FrameBuilder struct {
-	docs        []byte        // sizes of the documents in texts
-	texts       []byte        // documents, one behind the other
-	shared      map[docID]int // numbers of the documents
+	docs        []byte // contents and sizes of the documents in texts
+	texts       []byte // documents, one behind the other
+	shared      map[docID]carriedDoc
 	documents   int
 	table, body []byte
 	service     int32
@@ -87,6 +91,12 @@ type docID struct {
 }
 
 func idOf(doc []byte) docID { return docID{unsafe.SliceData(doc), len(doc)} } //nolint:gosec // compared only
+
+// carriedDoc is a document of the frame, by its number from 1.
+type carriedDoc struct {
+	number  int
+	content Content
+}
 
 // A FrameMeter measures the record of a frame before it is made. The zero value is empty.
 type FrameMeter struct {
@@ -124,7 +134,7 @@ func (m *FrameMeter) Add(c *Change) int {
 	m.size, m.own = m.size+c.frameSize(), m.own+c.frameSize()
 	if id := idOf(c.Doc); len(c.Doc) > 0 && !m.docs[id] {
 		m.docs[id] = true
-		m.size += len(c.Doc) + binary.MaxVarintLen32
+		m.size += c.docSize()
 	}
 	return m.size
 }
@@ -136,12 +146,18 @@ const FrameHeader = 64
 
 // FrameSize is at least how many bytes c adds to the record of a frame that has no other
 // change with its document.
-func (c *Change) FrameSize() int { return c.frameSize() + len(c.Doc) + binary.MaxVarintLen32 }
+func (c *Change) FrameSize() int { return c.frameSize() + c.docSize() }
+
+// docSize is at least how many bytes the document of c adds, with its content.
+func (c *Change) docSize() int { return len(c.Doc) + len(c.Content) + 2*binary.MaxVarintLen32 }
 
 func (c *Change) frameSize() int {
-	// Flags, version, time, four lengths, and a row of the table for itself.
-	n := 1 + 8 + binary.MaxVarintLen64 + 4*binary.MaxVarintLen32 + 3*binary.MaxVarintLen32
-	n += len(c.Entity) + len(c.Key) + len(c.Content)
+	// Flags, version, time, three lengths, and a row of the table for itself.
+	n := 1 + 8 + binary.MaxVarintLen64 + 3*binary.MaxVarintLen32 + 3*binary.MaxVarintLen32
+	n += len(c.Entity)
+	if len(c.Doc) == 0 {
+		n += len(c.Content)
+	}
 	if c.Resent != 0 {
 		n += 8 + binary.MaxVarintLen64
 	}
@@ -172,6 +188,9 @@ func (b *FrameBuilder) Add(service int32, c *Change) {
 	b.count++
 	b.carried += len(c.Doc)
 	b.body = binary.AppendUvarint(c.appendFields(b.body), uint64(b.document(c)))
+	if c.Op == Retract {
+		b.body = wire.Append(b.body, c.Content)
+	}
 }
 
 // document returns the number of a change's document in the frame, from 1; 0 without one.
@@ -179,17 +198,19 @@ func (b *FrameBuilder) document(c *Change) int {
 	if c.Op == Retract {
 		return 0
 	}
-	n, known := b.shared[idOf(c.Doc)]
-	if !known || len(c.Doc) == 0 {
+	id := idOf(c.Doc)
+	d, known := b.shared[id]
+	if !known || len(c.Doc) == 0 || !bytes.Equal(d.content, c.Content) {
 		if b.shared == nil {
-			b.shared = map[docID]int{}
+			b.shared = map[docID]carriedDoc{}
 		}
-		b.docs, b.texts = binary.AppendUvarint(b.docs, uint64(len(c.Doc))), append(b.texts, c.Doc...)
+		b.docs = binary.AppendUvarint(wire.Append(b.docs, c.Content), uint64(len(c.Doc)))
+		b.texts = append(b.texts, c.Doc...)
 		b.documents++
-		n = b.documents
-		b.shared[idOf(c.Doc)] = n
+		d = carriedDoc{b.documents, c.Content}
+		b.shared[id] = d
 	}
-	return n
+	return d.number
 }
 
 func (b *FrameBuilder) endSlice() {
@@ -253,12 +274,15 @@ func (f *Frame) Open() error {
 	if err != nil {
 		return err
 	}
-	texts := make([][]byte, len(f.docs))
-	for i, size := range f.docs {
-		if size > len(body) {
-			return fmt.Errorf("%w: a document is longer than the frame", ErrMalformed)
-		}
-		texts[i], body = body[:size:size], body[size:]
+	if f.shared > len(body) {
+		return fmt.Errorf("%w: documents are longer than the frame", ErrMalformed)
+	}
+	docs, head := make([]document, f.count), wire.Reader{Rest: bytes.Clone(f.head)} // an open frame does not hold its record
+	for i := range docs {
+		d := &docs[i]
+		d.content = head.Bytes()
+		size := head.Uvarint()
+		d.text, body = body[:size:size], body[size:]
 	}
 	for i := range f.Slices {
 		s := &f.Slices[i]
@@ -270,7 +294,7 @@ func (f *Frame) Open() error {
 	if len(body) > 0 {
 		return fmt.Errorf("%w: %d bytes of no service", ErrMalformed, len(body))
 	}
-	f.texts, f.packed = texts, nil
+	f.docs, f.head, f.packed = docs, nil, nil
 	return nil
 }
 
@@ -287,7 +311,8 @@ func ParseFrameHeader(record []byte) (*Frame, error) {
 	f.Revision = r.Varint()
 	part := r.Uvarint()
 	f.Cut = r.Uvarint()
-	docs := wire.Reader{Rest: r.Bytes()}
+	f.head = r.Bytes()
+	docs := wire.Reader{Rest: f.head}
 	table := wire.Reader{Rest: r.Bytes()}
 	if r.Failed || last > 1 || f.From >= f.To || f.Prev > f.From ||
 		f.From.Generation() == 0 || f.From.Generation() != f.To.Generation() || part > math.MaxInt32 {
@@ -295,9 +320,10 @@ func ParseFrameHeader(record []byte) (*Frame, error) {
 	}
 	f.Part = int(part)
 	for len(docs.Rest) > 0 && !docs.Failed {
+		docs.Bytes()
 		size := docs.Uvarint()
-		docs.Failed = docs.Failed || size > maxUnpacked
-		f.docs = append(f.docs, int(size))
+		docs.Failed = docs.Failed || size > uint64(maxUnpacked-f.shared)
+		f.count, f.shared = f.count+1, f.shared+int(size)
 	}
 	if docs.Failed {
 		return nil, fmt.Errorf("%w: documents of a frame", ErrMalformed)
@@ -339,18 +365,19 @@ func (s *Slice) All(name string) iter.Seq2[Change, error] {
 			document := r.Uvarint()
 			switch {
 			case c.Op == Retract:
-				ok = ok && document == 0
-			case document == 0 || document > uint64(len(s.frame.texts)):
+				ok, c.Content = ok && document == 0, r.Bytes()
+			case document == 0 || document > uint64(len(s.frame.docs)):
 				ok = false
 			default:
-				c.Doc = s.frame.texts[document-1]
+				d := &s.frame.docs[document-1]
+				c.Content, c.Doc = d.content, d.text
 				carried += len(c.Doc)
 			}
 			if !ok || r.Failed || c.Position() < position || c.Position() >= s.frame.To {
 				yield(Change{}, fmt.Errorf("%w: change of %s", ErrMalformed, name))
 				return
 			}
-			position = c.Position()
+			position, c.Key = c.Position(), Key(name, c.Entity, c.Version, c.Content)
 			if !yield(c, nil) {
 				return
 			}

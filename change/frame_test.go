@@ -46,6 +46,12 @@ func build(h Frame, all []serviceChanges) []byte {
 	return b.AppendTo(nil, h)
 }
 
+// keyed sets the key of a change.
+func keyed(c *Change) *Change {
+	c.Key = Key(c.Service, c.Entity, c.Version, c.Content)
+	return c
+}
+
 // generatedFrame draws a header and the changes of a frame.
 func generatedFrame(t *rapid.T) (h Frame, all []serviceChanges) {
 	generation := rapid.Uint16Range(1, 1<<15-1).Draw(t, "generation")
@@ -69,6 +75,7 @@ func generatedFrame(t *rapid.T) (h Frame, all []serviceChanges) {
 			} else {
 				c.Version, c.Revision = at, h.Revision
 			}
+			keyed(c)
 		}
 		slices.SortStableFunc(changes, func(a, b Change) int { return cmp.Compare(a.Position(), b.Position()) })
 		all = append(all, serviceChanges{n, changes})
@@ -140,7 +147,7 @@ func readAll(record []byte) error {
 
 func example() (Frame, []serviceChanges) {
 	at := func(offset int64) Change {
-		return Change{Entity: "e", Op: Upsert, Version: NewVersion(2, offset), Key: "k", Content: Retracted(), Time: time.UnixMilli(1_700_000_000_000), Doc: []byte(`{"a":[1,2,3]}`)}
+		return Change{Entity: "e", Op: Upsert, Version: NewVersion(2, offset), Content: Retracted(), Time: time.UnixMilli(1_700_000_000_000), Doc: []byte(`{"a":[1,2,3]}`)}
 	}
 	traced, resent, gone := at(4), at(1), at(5)
 	traced.Trace = &Trace{Parent: "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01", State: "vendor=1"}
@@ -187,10 +194,12 @@ func TestParseFrameRefuses(t *testing.T) {
 		return append(append(record, packedPlain), body...)
 	}
 	body := func(table, body string) []byte { return with("", table, body) }
-	minimal := "\x01" + "\x00\x02\x00\x00\x00\x00\x00\x03" + "\x00" + "\x01e" + "\x00" + "\x01\xff" + "\x00"
-	size := string(rune(len(minimal)))
+	fields := "\x00\x02\x00\x00\x00\x00\x00\x03" + "\x00" + "\x01e"
+	minimal, upsert := "\x01"+fields+"\x00\x01\xff", "\x00"+fields+"\x01"
+	size, upsertSize := string(rune(len(minimal))), string(rune(len(upsert)))
+	doc := "\x01\xff\x02"
 	require.NoError(t, readAll(body("\x03\x01"+size+"\x00", minimal)), "the frames below are not damaged elsewhere")
-	require.NoError(t, readAll(with("\x02", "\x03\x01"+size+"\x02", "{}\x00"+minimal[1:len(minimal)-1]+"\x01")))
+	require.NoError(t, readAll(with(doc, "\x03\x01"+upsertSize+"\x02", "{}"+upsert)))
 	for name, record := range map[string][]byte{
 		"nothing":                       nil,
 		"a later format":                append([]byte{frameFormat + 1}, short[1:]...),
@@ -214,15 +223,15 @@ func TestParseFrameRefuses(t *testing.T) {
 		"more bytes than in table":      body("\x03\x01"+size+"\x00", minimal+"\x00"),
 		"more changes than counted":     body("\x03\x01"+string(rune(2*len(minimal)))+"\x00", minimal+minimal),
 		"fewer changes than counted":    body("\x03\x02"+size+"\x00", minimal),
-		"a flag that is none":           body("\x03\x01"+size+"\x00", "\x08"+minimal[1:]),
+		"a flag that is none":           body("\x03\x01"+size+"\x00", "\x09"+minimal[1:]),
 		"an entity without a name":      body("\x03\x01"+string(rune(len(minimal)-1))+"\x00", strings.Replace(minimal, "\x01e", "\x00", 1)),
 		"sent once more, never before":  body("\x03\x01"+string(rune(len(minimal)+9))+"\x00", "\x02"+minimal[1:9]+strings.Repeat("\x00", 9)+minimal[9:]),
-		"a trace without a parent":      body("\x03\x01"+string(rune(len(minimal)+2))+"\x00", "\x04"+minimal[1:]+"\x00\x00"),
-		"a document that is not there":  body("\x03\x01"+size+"\x00", "\x00"+minimal[1:len(minimal)-1]+"\x01"),
-		"an upsert without a document":  with("\x02", "\x03\x01"+size+"\x02", "{}\x00"+minimal[1:]),
-		"a retraction with a document":  with("\x02", "\x03\x01"+size+"\x02", "{}"+minimal[:len(minimal)-1]+"\x01"),
-		"a document beyond the frame":   with("\x7f", "\x03\x01"+size+"\x00", minimal),
-		"documents not as in the table": with("\x02", "\x03\x01"+size+"\x01", "{}\x00"+minimal[1:len(minimal)-1]+"\x01"),
+		"a trace without a parent":      body("\x03\x01"+string(rune(len(minimal)+2))+"\x00", "\x05"+fields+"\x00\x00"+"\x00\x01\xff"),
+		"a document that is not there":  body("\x03\x01"+upsertSize+"\x00", upsert),
+		"an upsert without a document":  with(doc, "\x03\x01"+size+"\x02", "{}\x00"+minimal[1:]),
+		"a retraction with a document":  with(doc, "\x03\x01"+size+"\x02", "{}\x01"+fields+"\x01\x01\xff"),
+		"a document beyond the frame":   with("\x01\xff\x7f", "\x03\x01"+size+"\x00", minimal),
+		"documents not as in the table": with(doc, "\x03\x01"+upsertSize+"\x01", "{}"+upsert),
 		"documents that are cut off":    with("\xff", "\x03\x01"+size+"\x00", minimal),
 		"changes that are not packed":   short[:len(short)-1],
 	} {
@@ -315,14 +324,14 @@ func FuzzParseFrame(f *testing.F) {
 	})
 }
 
-// However many services get a document, the frame has it once.
+// However many services get a document, the frame has it and its content once, and no key.
 func TestAFrameHasEachDocumentOnce(t *testing.T) {
 	doc := []byte(`{"text":"` + strings.Repeat("x", 1<<16) + `"}`)
 	var b FrameBuilder
 	var meter FrameMeter
 	size := 0
 	change := func(service int32) *Change {
-		return &Change{Service: fmt.Sprint(service), Entity: "B", Op: Upsert, Version: NewVersion(1, 7), Content: Retracted(), Doc: doc, Time: time.UnixMilli(0).UTC()}
+		return keyed(&Change{Service: fmt.Sprint(service), Entity: "B", Op: Upsert, Version: NewVersion(1, 7), Content: Retracted(), Doc: doc, Time: time.UnixMilli(0).UTC()})
 	}
 	for service := range int32(200) {
 		b.Add(service, change(service))
@@ -338,6 +347,7 @@ func TestAFrameHasEachDocumentOnce(t *testing.T) {
 	require.Equal(t, len(doc), f.Shared())
 	var first *byte
 	for i := range f.Slices[:200] {
+		require.Less(t, f.Slices[i].Own(), 16+len("B"))
 		for c, err := range f.Slices[i].All(fmt.Sprint(i)) {
 			require.NoError(t, err)
 			require.Equal(t, change(int32(i)), &c)

@@ -98,22 +98,6 @@ type decidedChange struct {
 	service int // index into Plan.Services
 }
 
-// nameChanges sets the keys of the changes, all in one text.
-func (v *verdict) nameChanges() {
-	from := len(v.bytes)
-	for i := range v.changes {
-		if c := &v.changes[i].Change; c.Key == "" {
-			v.bytes = change.AppendKey(v.bytes, c.Service, c.Entity, c.Version, c.Content)
-		}
-	}
-	keys := string(v.bytes[from:])
-	for i := range v.changes {
-		if c := &v.changes[i].Change; c.Key == "" {
-			c.Key, keys = keys[:change.KeySize], keys[change.KeySize:]
-		}
-	}
-}
-
 // outcomeOf is an outcome of events of a source.
 type outcomeOf struct {
 	source  string
@@ -249,7 +233,6 @@ func decideBatch(b *batch, loaded store.Loaded) (*verdict, error) {
 		return nil, store.WithClass(err, store.Fatal)
 	}
 	v.out.Claims = v.claims.effects()
-	v.nameChanges()
 	return v, nil
 }
 

@@ -89,13 +89,14 @@ func TestFramesChain(t *testing.T) {
 					at := change.NewVersion(generation, next[n]-1)
 					for i := range rapid.SampledFrom([]int{0, 1, 1, 4}).Draw(t, "services") {
 						c := change.Change{
-							Service: p.Services[i].Name, Entity: fmt.Sprint("entity ", at.Offset()), Op: change.Upsert, Version: at, Key: "key", Content: change.Retracted(),
+							Service: p.Services[i].Name, Entity: fmt.Sprint("entity ", at.Offset()), Op: change.Upsert, Version: at, Content: change.Retracted(),
 							Revision: p.Revision, Time: time.UnixMilli(at.Offset()).UTC(),
 							Doc: []byte(strings.Repeat("x", rapid.SampledFrom([]int{1, 20, 100, 700, 5000}).Draw(t, "document"))),
 						}
 						if rapid.IntRange(0, 9).Draw(t, "resent") == 0 {
 							c.Version, c.Resent, c.Revision = change.NewVersion(1, 4), at, 1
 						}
+						c.Key = change.Key(c.Service, c.Entity, c.Version, c.Content)
 						decided = append(decided, decidedChange{c, i})
 						decided[len(decided)-1].Partition = n
 						want[n][c.Service] = append(want[n][c.Service], c)
@@ -133,7 +134,7 @@ func TestACutIsKnownByWhatIsInEachPart(t *testing.T) {
 		var decided []decidedChange
 		for i, size := range sizes {
 			p.Services = append(p.Services, Service{Number: int32(i)})
-			decided = append(decided, decidedChange{service: i, Change: change.Change{Entity: "e", Version: change.NewVersion(1, 5), Key: "k", Doc: make([]byte, size)}})
+			decided = append(decided, decidedChange{service: i, Change: change.Change{Entity: "e", Version: change.NewVersion(1, 5), Doc: make([]byte, size)}})
 		}
 		outbox, _ := new(frameWriter).pack(p, decided, []store.WatermarkStep{{Partition: store.Partition{Generation: 1}, From: 5, To: 6}}, nil, 1000)
 		for _, o := range outbox {
@@ -162,7 +163,7 @@ func TestFramesAreCut(t *testing.T) {
 	var decided []decidedChange
 	add := func(offset int64, service, size int) {
 		decided = append(decided, decidedChange{service: service, Change: change.Change{
-			Service: p.Services[service].Name, Entity: "e", Op: change.Upsert, Version: change.NewVersion(1, offset), Key: "k", Content: change.Retracted(), Doc: make([]byte, size),
+			Service: p.Services[service].Name, Entity: "e", Op: change.Upsert, Version: change.NewVersion(1, offset), Content: change.Retracted(), Doc: make([]byte, size),
 		}})
 	}
 	add(12, 0, 400) // together
