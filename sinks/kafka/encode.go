@@ -2,6 +2,7 @@ package kafka
 
 import (
 	"encoding/binary"
+	"slices"
 	"strconv"
 	"sync"
 
@@ -21,6 +22,19 @@ var encoders = sync.Pool{New: func() any { return new(encoder) }}
 
 // maxEncoder bounds the memory that an encoder keeps for the next Write, in bytes.
 const maxEncoder = 2 << 20
+
+// reserve makes room for the records of changes, at once.
+func (e *encoder) reserve(changes []change.Change) {
+	n := 0
+	for i := range changes {
+		c := &changes[i]
+		n += len(c.Doc) + 2*(len(c.Entity)+len(c.Service)) + headersSize
+	}
+	e.records = slices.Grow(e.records, n)
+}
+
+// headersSize is about what the headers of a record take, but for the service.
+const headersSize = 320
 
 // release ends the use of e and of its records.
 func (e *encoder) release() {

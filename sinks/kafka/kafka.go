@@ -204,6 +204,7 @@ func (s *Sink) buildStreams(e *encoder, changes []change.Change, failed map[int]
 	}
 	by := map[route]*stream{}
 	var all []*stream
+	e.reserve(changes)
 	for i := range changes {
 		if failed[i] != nil {
 			continue
