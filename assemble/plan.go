@@ -11,6 +11,7 @@ import (
 	"github.com/seed-86dfc502/weir/decide"
 	"github.com/seed-86dfc502/weir/ingest"
 	"github.com/seed-86dfc502/weir/projections/merge"
+	"github.com/seed-86dfc502/weir/sinks"
 	"github.com/seed-86dfc502/weir/store"
 	"github.com/seed-86dfc502/weir/stripper"
 )
@@ -46,7 +47,7 @@ func Plan(c *config.Config, numbers map[string]int32, revision int64) (*decide.P
 		if !ok {
 			return nil, fmt.Errorf("service %s has no number", s.Name)
 		}
-		p.Services = append(p.Services, decide.Service{Name: s.Name, Number: number, Projection: s.Projection})
+		p.Services = append(p.Services, decide.Service{Name: s.Name, Number: number, Projection: s.Projection, Log: sinks.Kind(s.Delivery.DeliveryMode()) == sinks.Log})
 	}
 	return p, p.Prepare()
 }

@@ -327,6 +327,32 @@ func TestI9AnOldLetterIsObsolete(t *testing.T) {
 	require.True(t, rowOf(s).Refused)
 }
 
+// The letters of content that a newer change replaces are closed, unless the sink keeps every
+// change.
+func TestI9NewerContentClosesLetters(t *testing.T) {
+	for _, log := range []bool{false, true} {
+		s := NewSimulator(bananaPlan(t))
+		s.plan.Services[0].Log = log
+		var settled []store.LetterResolution
+		for n := range 3 {
+			if n == 2 {
+				command(t, s, change.Control{Action: change.Refuse, Version: rowOf(s).Version})
+			}
+			step, err := s.Apply(change.Record{Entity: "B-007", Event: &change.Event{
+				Origin: change.Origin{Source: "registry", Topic: "t", Offset: int64(n)}, Op: change.Upsert, Payload: fmt.Appendf(nil, `{"id":"B-007","ripeness_level":%d}`, n),
+			}}, time.Unix(1000, 0))
+			require.NoError(t, err)
+			require.NotEmpty(t, step.Sent)
+			settled = append(settled, step.Settled...)
+		}
+		if log {
+			require.Empty(t, settled)
+			continue
+		}
+		require.Equal(t, []store.LetterResolution{{Service: "one/ripeness@a", Entity: "B-007", State: store.LetterObsolete, Version: rowOf(s).Version}}, settled)
+	}
+}
+
 // A log sink's change that is sent again as it was is under way, not refused, until
 // it is refused again.
 func TestI9AResentChangeIsUnderWay(t *testing.T) {

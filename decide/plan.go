@@ -18,6 +18,7 @@ type Service struct {
 	Name       string // customer/projection@sink
 	Number     int32  // the store's number for the name
 	Projection int    // index into Plan.Projections
+	Log        bool   // its sink keeps every change (sinks.Log)
 }
 
 // Plan is a compiled configuration, as far as decisions depend on it. It is

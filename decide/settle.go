@@ -142,6 +142,9 @@ func (ev *evaluation) compareAndSend(r *record, service int, c *candidate) error
 		c.output.counted = true
 	}
 	ev.send(r, service, ch, size)
+	if !ev.plan.Services[service].Log && row.Found && (row.Refused || row.Content == nil) {
+		ev.out.Settled = append(ev.out.Settled, store.LetterResolution{Service: ch.Service, Entity: r.Entity, State: store.LetterObsolete, Version: ch.Version})
+	}
 	row.Content, row.Version, row.Refused = c.content, max(row.Version, ch.Version), false
 	ev.states.Set(row)
 	return nil

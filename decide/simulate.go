@@ -36,6 +36,7 @@ type Step struct {
 	// that wait for a required source; Pruned those that were not evaluated.
 	Held, Filtered, Incomplete, Pruned []string
 	Letters                            []store.DeadLetter
+	Settled                            []store.LetterResolution
 }
 
 // Apply decides one record; at is its timestamp.
@@ -78,7 +79,7 @@ func (s *Simulator) Apply(rec change.Record, at time.Time) (Step, error) {
 
 // step is the outcome of the one record of a batch.
 func (v *verdict) step() Step {
-	step := Step{Letters: v.out.Letters}
+	step := Step{Letters: v.out.Letters, Settled: v.out.Settled}
 	for i := range v.changes {
 		step.Sent = append(step.Sent, v.changes[i].Change)
 	}

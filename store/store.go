@@ -231,11 +231,13 @@ type Outcome struct {
 	Claims []Decided
 }
 
-// LetterResolution is what became of a dead letter that was replayed.
+// LetterResolution is what became of a replayed dead letter, or, without an ID, of the open
+// letters of deliver for an entity of a service below Version.
 type LetterResolution struct {
-	ID    int64
-	State LetterState
-	// Version, if given, is the one with which it was replayed: a letter that has
+	ID              int64
+	Service, Entity string // without an ID
+	State           LetterState
+	// Version, if given with an ID, is the one with which it was replayed: a letter that has
 	// a newer one died again since and stays as it is.
 	Version change.Version
 }
@@ -308,8 +310,8 @@ const (
 	LetterOpen      LetterState = "open"
 	LetterReplayed  LetterState = "replayed"
 	LetterDiscarded LetterState = "discarded"
-	// LetterObsolete: it was replayed, and something newer had come in between,
-	// so nothing of it was applied.
+	// LetterObsolete: something newer replaced it. It was replayed too late, or its target
+	// keeps the newest state only and a newer change was decided.
 	LetterObsolete LetterState = "obsolete"
 )
 
@@ -378,13 +380,15 @@ const CountedLetters = 10_000
 
 // LetterGroup is how many dead letters there are of one cause.
 type LetterGroup struct {
-	Stage           Stage
-	Source, Service string
-	Code            string
-	Entity          string // only by entity
-	Reason          string // of one of them
-	Letters         int64
-	First, Last     time.Time // the earliest Created, the latest Last
+	Stage   Stage     `json:"stage"`
+	Source  string    `json:"source,omitempty"`
+	Service string    `json:"service,omitempty"`
+	Code    string    `json:"code"`
+	Entity  string    `json:"entity,omitempty"` // only by entity
+	Reason  string    `json:"reason"`           // of one of them
+	Letters int64     `json:"letters"`
+	First   time.Time `json:"first"` // the earliest Created
+	Last    time.Time `json:"last"`  // the latest Last
 }
 
 // GroupedLetters bounds what GroupLetters looks at.

@@ -22,10 +22,14 @@ func Letters(letters []store.DeadLetter) []Call {
 	return calls
 }
 
-// Settled returns the calls that write the outcome of replayed letters.
+// Settled returns the calls that write resolutions.
 func Settled(settled []store.LetterResolution) []Call {
 	calls := make([]Call, len(settled))
 	for i, x := range settled {
+		if x.ID == 0 {
+			calls[i] = call("replace_letters", args{"service": x.Service, "entity": x.Entity, "state": string(x.State), "version": int64(x.Version)})
+			continue
+		}
 		calls[i] = call("settle_letter", args{"id": x.ID, "state": string(x.State), "version": int64(x.Version)})
 	}
 	return calls

@@ -170,6 +170,24 @@ var letterTests = []test{
 		require.NoError(t, err)
 		assert.Equal(t, store.LetterReplayed, f.list(store.LetterFilter{})[0].State)
 	}},
+	{"I9 a newer change closes the open letters of its entity and service", func(t *testing.T, f *fixture) {
+		letter := func(service, entity string, v int64, stage store.Stage) store.DeadLetter {
+			return store.DeadLetter{Stage: stage, Code: "refused", Service: service, Entity: entity, Version: version(v), DedupKey: fmt.Sprint(stage, service, entity, v), Position: version(v)}
+		}
+		require.NoError(t, f.a.AddLetters(t.Context(), []store.DeadLetter{
+			letter("a/p@s", "e", 5, store.StageDeliver), letter("a/p@s", "e", 6, store.StageDeliver), letter("a/p@s", "e", 7, store.StageDeliver), letter("a/p@s", "e", 4, store.StageDecide),
+			letter("b/p@s", "e", 5, store.StageDeliver), letter("a/p@s", "f", 5, store.StageDeliver),
+		}))
+		revision := f.revision()
+		f.settle(revision, f.list(store.LetterFilter{})[1].ID, store.LetterDiscarded)
+		_, err := f.a.Decide(t.Context(), store.Decision{Revision: revision}, writes(store.Outcome{Settled: []store.LetterResolution{{Service: "a/p@s", Entity: "e", State: store.LetterObsolete, Version: version(7)}}}))
+		require.NoError(t, err)
+		var states []store.LetterState
+		for _, l := range f.list(store.LetterFilter{}) {
+			states = append(states, l.State)
+		}
+		assert.Equal(t, []store.LetterState{store.LetterObsolete, store.LetterDiscarded, store.LetterOpen, store.LetterOpen, store.LetterOpen, store.LetterOpen}, states)
+	}},
 	{"I9 an old letter stays as long as its content is refused", func(t *testing.T, f *fixture) {
 		service := f.service("a/p@s")
 		letter := func(entity string, v int64) store.DeadLetter {

@@ -120,6 +120,11 @@ func (s *state) letter(id int64) (int, bool) {
 
 func (s *state) settle(settled []store.LetterResolution) {
 	for _, x := range settled {
+		for i := range s.letters {
+			if l := &s.letters[i]; x.ID == 0 && l.Service == x.Service && l.Entity == x.Entity && l.State == store.LetterOpen && l.Stage == store.StageDeliver && l.Version < x.Version {
+				l.State = x.State
+			}
+		}
 		if i, ok := s.letter(x.ID); ok && (x.Version == 0 || s.letters[i].Version <= x.Version) && (s.letters[i].State == store.LetterOpen || s.letters[i].State == store.LetterDiscarded) {
 			s.letters[i].State = x.State
 		}
