@@ -3,17 +3,19 @@
  * each with a position of its own in a log that repeats frames, cuts them into PARTS
  * records (A's change is in the first part of each, B's in the last) and loses some.
  * One reader feeds both while they are behind: it reads for the one that is furthest
- * back and has room, and hands a record also to the other if that is there. A tail or
- * a reader that finds a gap has it decided again. Crashes are in parts.pml,
- * decisions, restores and the row in deliver.pml. ACTS is what may happen in all, of
- * these kinds:
+ * back and has room, and hands a record also to the other if that is there. A tail that
+ * finds a gap passes it at once: the live services that lack it fall behind. The reader
+ * searches the gap in the outbox and in the log to its end, and reports as lost what
+ * neither has, for a repair (repair.pml). The search is one step here; the order of its
+ * reads is in deliver.pml. Crashes are in parts.pml, decisions, restores and the row in
+ * deliver.pml. ACTS is what may happen in all, of these kinds:
  *   REPEAT  decide is taken over: its outbox is published again, a zombie publishes late
  *   CUT     retention takes a record
  *   FALL    a service falls behind, and what it has in hand is dropped
  * With ALONE there are no other services, and the tail waits while both are behind.
  *
  * Rules, each with a switch that takes it away:
- *   GAP_LIVE    the repair of a gap is for those that were live when it began
+ *   GAP_LIVE    the live services that lack a gap that the tail passes fall behind
  *   LATER_COPY  who is behind and had no room for a frame gets a later copy of it
  *   JOIN_INSIDE a service that has all before a cut frame joins a tail inside that frame
  *   JOIN_AT_FED one that is behind looks for what is gone up to where the tail's frame begins
@@ -34,11 +36,9 @@
 byte fed[3], part[3], to[3], nxt[3], fst[3];    /* frames handed on; inside a cut frame: the next part, where it ends, its first record; next of the log */
 bool live[2];
 byte hand[2], start[2];                 /* record + 1 that the service has in hand; where to begin again for it */
-byte got[2], gone[2];                   /* bits of frames */
-byte by, goal, going, at[2];            /* a repair: whose + 1, up to where, the record to go on at, from where + 1 for a service */
-byte mended;                            /* for whom it was done */
+byte got[2], lost[2];                   /* bits of frames; lost are reported, for a repair */
 hidden byte i, j, n, x, r;
-#define quiet (acts == 0 && published && by == 0 && nxt[TAIL] == le && fed[TAIL] == K && live[A] && live[B] && hand[A] == 0 && hand[B] == 0)
+#define quiet (acts == 0 && published && nxt[TAIL] == le && fed[TAIL] == K && live[A] && live[B] && hand[A] == 0 && hand[B] == 0)
 #include "publish.pml"
 
 #define range(a,b) ((a) < (b) -> (bit(b) - 1) & ~(bit(a) - 1) : 0)
@@ -86,24 +86,28 @@ inline later(f, o) {
   do :: j < le && !follows(f, log[j]) -> j++ :: else -> break od
 }
 
-/* For whom is what is gone before f decided again, and from where? */
-inline who(f) {
-  if
-  :: f == TAIL ->
-     i = 0;
-     do
-     :: i < 2 ->
-        if :: live[i] && !(mended & bit(i)) && max(fed[TAIL], fed[i]) < goal -> at[i] = max(fed[TAIL], fed[i]) + 1 :: else fi;
-        i++
-     :: else -> break
-     od; i = 0
-  :: else -> if :: !(mended & bit(f)) && fed[f] < goal -> at[f] = fed[f] + 1 :: else fi
-  fi
+/* c falls behind where the tail is, or where it is ahead of the tail. */
+inline fall(c) {
+  x = fed[c];
+  fed[c] = max(fed[TAIL], x); part[c] = part[TAIL]; to[c] = to[TAIL]; fst[c] = fst[TAIL]; nxt[c] = nxt[TAIL]; x = 0;
+#ifndef PART_OWED
+  if :: to[c] <= fed[c] -> part[c] = 0; to[c] = 0; fst[c] = 0 :: else fi;
+#endif
+  live[c] = false
 }
 
-/* What f lacks up to g is gone: the log has nowhere all of it. */
-inline begin(f, g, o) {
-  i = fed[f];
+/* The tail passes what is missing before frame g, and goes on at record o. */
+inline skipTo(g, o) {
+#ifndef GAP_LIVE
+  if :: live[A] && max(fed[TAIL], fed[A]) < g -> fall(A) :: else fi;
+  if :: live[B] && max(fed[TAIL], fed[B]) < g -> fall(B) :: else fi;
+#endif
+  set(TAIL, g, o)
+}
+
+/* What c lacks up to g is lost: the log has nowhere all of it. */
+inline lose(c, g, o) {
+  i = fed[c];
   do
   :: i < g ->
      j = lo; n = 0;
@@ -111,39 +115,19 @@ inline begin(f, g, o) {
      i++
   :: else -> break
   od; i = 0; j = 0; n = 0;
-  by = f + 1; goal = g; going = o; mended = 0; who(f)
-}
-/* It is reported and decided again. */
-inline redecide(c) {
-  if
-  :: at[c] -> gone[c] = gone[c] | range(at[c] - 1, goal); mended = mended | bit(c); at[c] = 0
-  :: else
-  fi
-}
-#define working (at[A] || at[B])
-
-inline finish(f) {
-#ifndef GAP_LIVE
-  who(f);
-#endif
-  if
-  :: working -> skip
-  :: else ->
-     if :: fed[f] < goal -> set(f, goal, going) :: else fi;
-     by = 0; goal = 0; going = 0; mended = 0
-  fi
+  lost[c] = lost[c] | range(fed[c], g); set(c, g, o)
 }
 
-/* Below a position all took effect, or was reported and decided again. */
+/* Below a position all took effect, or was reported as lost. */
 inline honest(c) {
   x = (hand[c] -> FR(hand[c] - 1) : (live[c] -> max(fed[TAIL], fed[c]) : fed[c]));
-  assert((range(0, x) & ~(got[c] | gone[c])) == 0); x = 0
+  assert((range(0, x) & ~(got[c] | lost[c])) == 0); x = 0
 }
 
 active proctype Tail() {
   do
   :: d_step { nxt[TAIL] < lo -> nxt[TAIL] = lo }
-#define reads (by != TAIL + 1 && lo <= nxt[TAIL] && nxt[TAIL] < le)
+#define reads (lo <= nxt[TAIL] && nxt[TAIL] < le)
 #define T log[nxt[TAIL]]
 #define wants(c) (live[c] && has(c, T) && FR(T) + 1 > fed[c])
   :: d_step { reads && repeats(TAIL, T) -> nxt[TAIL]++ }
@@ -153,12 +137,8 @@ active proctype Tail() {
      if :: n & 1 -> give(A, r) :: else fi;
      if :: n & 2 -> give(B, r) :: else fi;
      n = 0; r = 0; x = 0 }
-  :: d_step { reads && by == 0 && gapAt(TAIL, T) && !boxed(TAIL) ->
-     later(TAIL, nxt[TAIL] + 1);
-     if :: j < le -> nxt[TAIL]++ :: else -> begin(TAIL, FR(T), nxt[TAIL]) fi; j = 0 }
-  :: d_step { by == 0 && nxt[TAIL] == le && box == ALL && fed[TAIL] < K -> begin(TAIL, K, le) }
-  :: d_step { by == TAIL + 1 && working -> redecide(A); redecide(B) }
-  :: d_step { by == TAIL + 1 && !working -> finish(TAIL); honest(A); honest(B) }
+  :: d_step { reads && gapAt(TAIL, T) -> r = FR(T); skipTo(r, nxt[TAIL]); r = 0; honest(A); honest(B) }
+  :: d_step { nxt[TAIL] == le && box == ALL && fed[TAIL] < K -> skipTo(K, le); honest(A); honest(B) }
   :: d_step { quiet -> honest(A); honest(B) }; break
   od
 }
@@ -176,25 +156,23 @@ inline offer(c, o) {
 #else
 #define there(c,o) (!live[c] && nxt[c] == (o))
 #endif
-#define free (by == 0 || by == TAIL + 1)        /* the reader looks into no gap itself */
-#define low(c) (free && room(c) && !reaches(c) && (!room(1-c) || reaches(1-c) || offset(c) <= offset(1-c)))
+#define low(c) (room(c) && !reaches(c) && (!room(1-c) || reaches(1-c) || offset(c) <= offset(1-c)))
 
 inline readFor(c) {
   do
-  :: d_step { free && !live[c] && reaches(c) -> live[c] = true }
+  :: d_step { !live[c] && reaches(c) -> live[c] = true }
   :: d_step { low(c) && nxt[c] < lo -> nxt[c] = lo }
   :: d_step { low(c) && lo <= nxt[c] && nxt[c] < le && !gapAt(c, log[nxt[c]]) ->
      j = nxt[c]; r = log[j];
      offer(c, j);
      if :: there(1-c, j) -> offer(1-c, j) :: else fi;
      j = 0; r = 0 }
-  :: d_step { low(c) && by == 0 && lo <= nxt[c] && nxt[c] < le && gapAt(c, log[nxt[c]]) && !boxed(c) ->
+     /* a search: the outbox, then the log to its end */
+  :: d_step { low(c) && lo <= nxt[c] && nxt[c] < le && gapAt(c, log[nxt[c]]) && !boxed(c) ->
      later(c, nxt[c] + 1);
-     if :: j < le -> nxt[c]++ :: else -> begin(c, FR(log[nxt[c]]), nxt[c]) fi; j = 0 }
+     if :: j < le -> nxt[c]++ :: else -> r = FR(log[nxt[c]]); x = nxt[c]; lose(c, r, x); r = 0; x = 0 fi; j = 0 }
      /* it has read all, and the tail is further */
-  :: d_step { low(c) && by == 0 && nxt[c] >= le && fed[c] < goalOf && !boxed(c) -> r = goalOf; begin(c, r, le); r = 0 }
-  :: d_step { by == c + 1 && working -> redecide(c) }
-  :: d_step { by == c + 1 && !working -> finish(c) }
+  :: d_step { low(c) && nxt[c] >= le && fed[c] < goalOf && !boxed(c) -> r = goalOf; lose(c, r, le); r = 0 }
   :: quiet -> break
   od
 }
@@ -209,12 +187,7 @@ inline sink(c) {
      if
      :: hand[c] -> set(c, FR(hand[c] - 1), start[c]); hand[c] = 0; start[c] = 0
      :: else ->
-        x = fed[c];
-        fed[c] = fed[TAIL]; part[c] = part[TAIL]; to[c] = to[TAIL]; fst[c] = fst[TAIL]; nxt[c] = nxt[TAIL];
-        fed[c] = max(fed[c], x); x = 0;
-#ifndef PART_OWED
-        if :: to[c] <= fed[c] -> part[c] = 0; to[c] = 0; fst[c] = 0 :: else fi
-#endif
+        fall(c)
      fi;
      live[c] = false }
 #endif

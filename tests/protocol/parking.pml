@@ -9,8 +9,9 @@
  * keys that it knows.
  *
  * N changes, each of A or of B; FAILS failed attempts, with the effect or without;
- * ACTS crashes, moves (-DMOVE: the old owner goes on for a while) and restores
- * (-DRESTORE) in all. MAXTRY attempts until a change is given up, CAP rows per
+ * ACTS crashes, moves (-DMOVE: the old owner goes on for a while), restores
+ * (-DRESTORE), reloads of the service (-DRELOAD) and resets of a dam row (-DRESET,
+ * state) in all. A replay is a newer change. MAXTRY attempts until a change is given up, CAP rows per
  * service, HOT rows per entity.
  *
  * Asserted: a position passes nothing that is not in the sink, in a row or in a letter;
@@ -40,6 +41,10 @@
  *   NO_CAP        as many rows as it takes
  *   NO_HOT        rows of one entity may fill what the service has (log)
  *   DROP_LATEST   a full service lets a change pass that finds no room
+ *   RELOAD_EARLY  a reloaded service begins before the attempt of its predecessor ended
+ *   RELOAD_ROWS   it begins with the rows of the store and the position of the memory
+ *   RESET_FORGETS a reset clears the version of the dam row
+ *   RESET_BUMPS   a reset sets that version to its own position
  *
  * The bounds that show each of them stand in scripts/model.
  * ROWS_FIRST finds none: the row that is there already is recognized. MARK_FIRST is for the state sink.
@@ -88,11 +93,17 @@ byte mine[2];                    /* versions of each entity */
 typedef Store { byte W, P, park, lt, tries[2], tok }   /* watermark, position, rows, letters, attempts, token */
 Store s, old; bool kept, back;
 byte seen, top[2], at[2], best[2]; bool late[2];       /* the sink; see positions.pml */
+#ifdef RESET
+byte wiped[2];
+#endif
 byte assigned, acts = ACTS, left = FAILS, waits, streak; bool over;    /* streak: failed attempts at A since it succeeded or was given up */
 
 typedef Owner {
   bool on, dirty, retry, turn;   /* turn: a retry may go before the next new change */
   byte tok, p, pk, ml, tr[2], f, end0, ahead;
+#ifdef RELOAD_EARLY
+  byte stray                     /* under way when its service was reloaded */
+#endif
 #if defined(POS_FIRST) || defined(ROWS_FIRST) || defined(LETTER_SPLIT)
   bool half
 #endif
@@ -151,6 +162,9 @@ inline effect(d, v) {
 }
 
 inline reset() {
+#ifdef RELOAD_EARLY
+  O.stray = 0;
+#endif
   O.on = false; O.dirty = false; O.retry = false; O.turn = false; O.tok = 0; O.p = 0; O.pk = 0; O.ml = 0;
   O.tr[A] = 0; O.tr[B] = 0; O.f = 0; O.end0 = 0; O.ahead = 0; waits = 0;
 #if defined(POS_FIRST) || defined(ROWS_FIRST) || defined(LETTER_SPLIT)
@@ -181,6 +195,15 @@ inline write() {
   claim(); O.dirty = false; O.ahead = 0
 }
 
+/* The version of a dam row; wiped is the newest change at its last reset. */
+#if defined(RESET_FORGETS)
+#define dam(c) (wiped[c] && wiped[c] >= newest(c) -> 0 : newest(c))
+#elif defined(RESET_BUMPS)
+#define dam(c) (wiped[c] && wiped[c] >= newest(c) -> 9 : newest(c))
+#else
+#define dam(c) newest(c)
+#endif
+
 #ifdef RETRY_FIRST
 #define myTurn true
 #else
@@ -202,7 +225,7 @@ inline write() {
 #ifdef NO_NEWEST
 #define worth(v) true
 #else
-#define worth(v) (newest(ent(v)) <= (v))
+#define worth(v) (dam(ent(v)) <= (v))
 #endif
 #endif
 
@@ -282,6 +305,17 @@ inline retryRow() {
      assert(bound)                                      /* no retry by a former owner */
   fi;
   e = 0
+}
+
+inline succeed() {
+#ifdef RELOAD_EARLY
+  O.stray = O.f;
+#endif
+  if :: O.f && !O.retry -> O.ahead-- :: else fi;
+  O.f = 0; O.retry = false; O.turn = false; O.end0 = s.W; waits = 0;
+#ifdef RELOAD_ROWS
+  O.pk = s.park; O.tr[A] = s.tries[A]; O.tr[B] = s.tries[B]
+#endif
 }
 
 #define v1 (O.p + 1)
@@ -377,6 +411,15 @@ proctype Deliver(byte d) {
 #ifdef LETTER_SPLIT
   :: d_step { O.on && O.half -> s.lt = s.lt | O.ml; O.ml = 0; O.half = false }
 #endif
+#ifdef RELOAD
+  /* A reload of the service: an attempt under way ends, its outcome unknown. The successor
+     goes on at the position, with the rows and attempts of its predecessor. */
+  :: d_step { may && O.on -> acts--; succeed() }
+  :: d_step { may && O.on && O.f -> acts--; effect(d, O.f); succeed() }
+#endif
+#ifdef RELOAD_EARLY
+  :: d_step { O.on && O.stray -> e = O.stray; O.stray = 0; effect(d, e); e = 0 }
+#endif
   :: d_step { O.on && assigned == d && !bound -> reset() }
   :: d_step { O.on && assigned != d -> reset() }
   :: d_step { may && O.on -> acts--; reset() }                                                 /* crash */
@@ -390,6 +433,9 @@ proctype World() {
   :: d_step { may -> acts-- }
 #ifdef MOVE
   :: d_step { may -> acts--; assigned = 1 - assigned }
+#endif
+#ifdef RESET
+  :: d_step { may && newest(A) > wiped[A] -> acts--; wiped[A] = newest(A) }
 #endif
 #ifdef RESTORE
   :: d_step { may && !kept && s.tok -> acts--; kept = true; copy(old, s) }
