@@ -12,7 +12,7 @@ import (
 // -125e-1, 0.0 and -0 are 0. Work and space are proportional to the literal.
 func appendDecimal(dst, literal []byte) []byte {
 	start := len(dst)
-	dst = appendNormal(append(dst, tagNumber), literal)
+	dst = AppendDecimal(append(dst, tagNumber), literal)
 	size := len(dst) - start - 1
 	if size < 24 {
 		dst[start] |= byte(size)
@@ -23,7 +23,9 @@ func appendDecimal(dst, literal []byte) []byte {
 	return slices.Replace(dst, start, start+1, appendHead(head[:0], tagNumber, size)...)
 }
 
-func appendNormal(dst, literal []byte) []byte {
+// AppendDecimal appends the normal form of a number literal, which is a literal too: its digits
+// without zeros at either end, and the exponent that makes them the number.
+func AppendDecimal(dst, literal []byte) []byte {
 	start := len(dst)
 	if literal[0] == '-' {
 		dst = append(dst, '-')

@@ -132,7 +132,7 @@ func (d *differ) equalNumbers(x, y *node) bool {
 		return bytes.Equal(p, q)
 	}
 	var bufP, bufQ [64]byte
-	return bytes.Equal(appendNormal(bufP[:0], p), appendNormal(bufQ[:0], q))
+	return bytes.Equal(AppendDecimal(bufP[:0], p), AppendDecimal(bufQ[:0], q))
 }
 
 func (d *differ) objects(a, b uint32, g agreement) bool {

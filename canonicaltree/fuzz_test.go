@@ -93,9 +93,9 @@ func FuzzDecimal(f *testing.F) {
 			return
 		}
 		raw := tree.Root().Raw()
-		normal := appendNormal(nil, raw)
+		normal := AppendDecimal(nil, raw)
 		assert.Equal(t, referenceDecimal(string(raw)), string(normal))
-		assert.Equal(t, string(normal), string(appendNormal(nil, normal)), "the normal form is its own")
+		assert.Equal(t, string(normal), string(AppendDecimal(nil, normal)), "the normal form is its own")
 		if tree.nodes[0].flags&unplain == 0 {
 			assert.Equal(t, string(raw), string(normal))
 		}

@@ -30,7 +30,13 @@ func (c *Config) Compiled(i int) (*projections.Projection, error) {
 func (p *Projection) Spec() projections.Spec {
 	customer, name, _ := strings.Cut(p.first(), "/")
 	spec := projections.Spec{Customer: customer, Name: name, When: p.When,
-		Fields: p.Fields.spec(), OmitEmpty: p.OmitEmpty, Numbers: canonicaltree.Literal}
+		Fields: p.Fields.spec(), Carry: p.Carry.spec(), OmitEmpty: p.OmitEmpty, Numbers: canonicaltree.Literal}
+	for name, secret := range p.Secrets {
+		if spec.Secrets == nil {
+			spec.Secrets = map[string][]byte{}
+		}
+		spec.Secrets[name] = []byte(secret.Reveal())
+	}
 	if p.leaving {
 		spec.When = "false"
 	}
@@ -46,8 +52,8 @@ func (f Fields) spec() []projections.Field {
 	}
 	all := make([]projections.Field, len(f))
 	for i, field := range f {
-		all[i] = projections.Field{Out: field.Out, Path: field.Path,
-			Const: field.Const, Default: field.Default, Each: field.Each.spec()}
+		all[i] = projections.Field{Out: field.Out, Path: field.Path, Expr: field.Expr,
+			Const: field.Const, Default: field.Default, Each: field.Each.spec(), Same: field.Same.spec()}
 	}
 	return all
 }
@@ -74,6 +80,7 @@ func (l *loader) checkContent(i int, doc *document, p *Projection, path string) 
 	}
 	if len(p.Fields) > 0 {
 		l.checkNotations(doc, p.Fields, member(path, "fields"), true)
+		l.checkNotations(doc, p.Carry, member(path, "carry"), true)
 		compiled, err := projections.Compile(spec)
 		l.config.compiled[i] = compiled
 		var bad *projections.CompileError
@@ -124,8 +131,10 @@ func (l *loader) mounted(name string) bool {
 
 // projectionFault reports a fault of a projection at its place in the file.
 func (l *loader) projectionFault(doc *document, p *Projection, path string, f projections.Fault) {
-	at := member(path, "fields")
-	fields := p.Fields
+	at, fields := member(path, "fields"), p.Fields
+	if f.Carried {
+		at, fields = member(path, "carry"), p.Carry
+	}
 	for depth, index := range f.Field {
 		if depth > 0 {
 			at = member(at, "each")
@@ -154,14 +163,22 @@ func (l *loader) projectionFault(doc *document, p *Projection, path string, f pr
 
 // checkReads finds fields and filters that read what no source provides.
 func (l *loader) checkReads(doc *document, p *Projection, path string) {
-	for _, f := range p.Fields {
-		reads, ok := readSet(projections.Spec{Fields: Fields{f}.spec()})
+	secrets := p.Spec().Secrets
+	for i, f := range slices.Concat(p.Fields, p.Carry) {
+		f.Same = nil
+		reads, ok := readSet(projections.Spec{Fields: Fields{f}.spec(), Secrets: secrets})
 		if !ok {
 			continue
 		}
-		at := member(member(path, "fields"), f.Out)
-		if doc.has(member(at, "path")) {
-			at = member(at, "path")
+		key := "fields"
+		if i >= len(p.Fields) {
+			key = "carry"
+		}
+		at := member(member(path, key), f.Out)
+		for _, part := range []string{"path", "expr"} {
+			if doc.has(member(at, part)) {
+				at = member(at, part)
+			}
 		}
 		if problem, want := l.unprovided(reads); problem != "" && doc.known(at) {
 			doc.fault(at, problem, want)
@@ -172,7 +189,7 @@ func (l *loader) checkReads(doc *document, p *Projection, path string) {
 		return
 	}
 	constant := []projections.Field{{Out: "x", Const: []byte("0")}}
-	if reads, ok := readSet(projections.Spec{When: p.When, Fields: constant}); ok {
+	if reads, ok := readSet(projections.Spec{When: p.When, Fields: constant, Secrets: secrets}); ok {
 		if problem, want := l.unprovided(reads); problem != "" {
 			doc.fault(at, problem, want)
 		}
@@ -245,7 +262,7 @@ func (l *loader) sinkChecker(doc *document, p *Projection, d *Delivery, path str
 // checkColumns checks that each column shows something that the projection has.
 func checkColumns(doc *document, p *Projection, path string, columns Columns, reserved []string) {
 	var outs []string
-	for _, f := range p.Fields {
+	for _, f := range slices.Concat(p.Fields, p.Carry) {
 		if out := splitPath(f.Out)[0]; !slices.Contains(outs, out) {
 			outs = append(outs, out)
 		}

@@ -1,5 +1,7 @@
 package config
 
+import "github.com/seed-86dfc502/weir/projections"
+
 // CustomerFile is the content of one customer's file.
 type CustomerFile struct {
 	// Customer is the customer's name.
@@ -8,6 +10,8 @@ type CustomerFile struct {
 	Was string `yaml:"was"`
 	// Leaving retracts all entities of the customer: its projections show none.
 	Leaving bool `yaml:"leaving" default:"false"`
+	// Secrets are the keys of hmac in expressions, by name.
+	Secrets map[string]Secret `yaml:"secrets"`
 	// Projections are the customer's views, by name.
 	Projections Projections `yaml:"projections"`
 	// Checks are services that the customer's own system projects and delivers,
@@ -35,6 +39,8 @@ type Projection struct {
 	// origin is the customer's first name, leaving its file's key.
 	origin  string `yaml:"-"`
 	leaving bool   `yaml:"-"`
+	// Secrets are those of the customer's file.
+	Secrets map[string]Secret `yaml:"-"`
 
 	// Was is the first name of the projection, customer/projection, after a rename.
 	Was string `yaml:"was"`
@@ -43,6 +49,9 @@ type Projection struct {
 	When string `yaml:"when"`
 	// Fields are the members of the projected document.
 	Fields Fields `yaml:"fields" required:"true"`
+	// Carry are members that are sent with an update and never cause one. They follow
+	// the fields.
+	Carry Fields `yaml:"carry"`
 	// OmitEmpty leaves out members that have no value instead of sending null.
 	OmitEmpty bool `yaml:"omit_empty" default:"false"`
 	// Numbers says when two numbers are equal.
@@ -67,13 +76,48 @@ type Field struct {
 	// Path is the place of the value in the merged document, or with Each the
 	// array.
 	Path string `yaml:"path"`
+	// Expr computes the value from doc, the merged document, and inside Each from item, the
+	// element.
+	Expr string `yaml:"expr"`
 	// Const is a value that is always the same.
 	Const JSON `yaml:"const"`
-	// Default is the value where Path finds none.
+	// Default is the value where Path finds none, or Expr has none or fails.
 	Default JSON `yaml:"default"`
 	// Each makes an object of every element of the array at Path; its paths
 	// are relative to the element.
 	Each Fields `yaml:"each"`
+	// Same says which of its values are equal; in a file also the word set. Defaults to those
+	// that are the same text, by numbers.
+	Same *Same `yaml:"same"`
+}
+
+// Same are rules of sameness: the normalised value is compared, the real one is sent.
+type Same struct {
+	// Round compares numbers rounded to so many decimal places, half away from zero.
+	Round *int `yaml:"round" range:"-15..15"`
+	// Elements compares those of an array as a set: without order and repetitions.
+	Elements string `yaml:"elements" enum:"set"`
+	// Fold compares texts without case.
+	Fold string `yaml:"fold" enum:"case"`
+	// Trim compares texts without space at both ends.
+	Trim bool `yaml:"trim"`
+}
+
+// refuses names a rule that cannot be kept.
+func (Same) refuses(key string) (*mistake, bool) {
+	if key != "within" {
+		return nil, false
+	}
+	return &mistake{problem: "is not transitive: 1 is within 1 of 2 and 2 of 3, so a value could move any distance by small steps, and no update would be sent",
+		fix: "write round, which compares rounded values"}, true
+}
+
+// spec returns the rules in the form that package projections compiles.
+func (s *Same) spec() *projections.Same {
+	if s == nil {
+		return nil
+	}
+	return &projections.Same{Round: s.Round, Set: s.Elements != "", Fold: s.Fold != "", Trim: s.Trim}
 }
 
 // Deliveries in the order of the file.

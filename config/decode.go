@@ -31,6 +31,13 @@ func (Field) shorthand() string { return "path" }
 
 func (Column) shorthand() string { return "type" }
 
+func (Same) shorthand() string { return "elements" }
+
+// refuser is a struct that says why it has no such member.
+type refuser interface {
+	refuses(key string) (*mistake, bool)
+}
+
 var (
 	textType     = reflect.TypeFor[encoding.TextUnmarshaler]()
 	secretType   = reflect.TypeFor[Secret]()
@@ -169,6 +176,12 @@ func (d *decoder) object(n ast.Node, v reflect.Value, path string) {
 	for _, e := range entries {
 		m, found := find(members, e.key)
 		if !found {
+			if r, ok := v.Interface().(refuser); ok {
+				if m, refused := r.refuses(e.key); refused {
+					d.doc.add(d.doc.keyAt(e.path), e.path, "", *m)
+					continue
+				}
+			}
 			meant[d.unknownKey(e, members)] = true
 			continue
 		}

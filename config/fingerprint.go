@@ -53,8 +53,8 @@ func splitPath(path string) canonicaltree.Path {
 // Fingerprint identifies everything that decisions depend on: how events become
 // source documents, how those are merged, the projections and the
 // services, together with the versions of the code that interprets
-// it. It does not depend on the layout of files, the order of keys, comments,
-// secrets, or where a sink sends to. It may be called on a Config of Load only.
+// it. It does not depend on the layout of files, the order of keys, comments, where a sink
+// sends to, or secrets, those of expressions excepted. It may be called on a Config of Load only.
 func (c *Config) Fingerprint() [32]byte { return c.fingerprint }
 
 // identify computes Fingerprint and Prints.
@@ -72,7 +72,7 @@ func (c *Config) identify() {
 	shapes := make([][]byte, len(c.Projections))
 	for _, i := range views {
 		spec := c.Projections[i].Spec()
-		spec.Fields = c.Projections[i].Fields.canonical().spec()
+		spec.Fields, spec.Carry = c.Projections[i].Fields.canonical().spec(), c.Projections[i].Carry.canonical().spec()
 		shape := sha256.New()
 		spec.Fingerprint(h)
 		spec.Shape(shape)

@@ -205,7 +205,7 @@ func (l *loader) addCustomer(f *cached) {
 	origin := cmp.Or(c.Was, c.Customer)
 	l.origins = append(l.origins, origin)
 	for i, p := range c.Projections {
-		p.Customer, p.origin, p.leaving = c.Customer, origin, c.Leaving
+		p.Customer, p.origin, p.leaving, p.Secrets = c.Customer, origin, c.Leaving, c.Secrets
 		l.config.Projections = append(l.config.Projections, p)
 		l.owner = append(l.owner, doc)
 		var compiled *projections.Projection

@@ -413,6 +413,26 @@ func TestFilterErrorIsADeadLetterOfItsService(t *testing.T) {
 		feed(t, s, `registry: {"id":"B-007","ripeness_level":"green"}`))
 }
 
+// Carried values go with an update and cause none. A forced request sends those of its own
+// time; one that fails is a dead letter of its service, and no stop of the partition.
+func TestCarriedFieldsCauseNothing(t *testing.T) {
+	p := bananaPlan(t)
+	carrying, err := projections.Compile(projections.Spec{Customer: "one", Name: "ripeness", Fields: []projections.Field{{Out: "ripeness", Path: "ripeness_level"}},
+		Carry: []projections.Field{{Out: "at", Path: "at"}, {Out: "next", Expr: "doc.at + 1"}}})
+	require.NoError(t, err)
+	p.Projections[0] = carrying
+	require.NoError(t, p.Prepare())
+	s := NewSimulator(p)
+	require.Equal(t, []string{
+		`merged one/ripeness@a=upsert{"ripeness":1,"at":1,"next":2} two/list@a=upsert{"banana_id":"B"}`, "merged",
+		`merged one/ripeness@a=upsert{"ripeness":2,"at":3,"next":4}`, "merged dead:projection",
+	}, feed(t, s, `registry: {"id":"B","ripeness_level":1,"at":1}`, `registry: {"id":"B","ripeness_level":1,"at":2}`,
+		`registry: {"id":"B","ripeness_level":2,"at":3}`, `registry: {"id":"B","ripeness_level":3,"at":"late"}`))
+	require.Equal(t, []string{`merged`}, feed(t, s, `registry: {"id":"B","ripeness_level":2,"at":5}`), "the customer has the second one still")
+	again := change.Control{Action: change.Redecide, Services: []string{"one/ripeness@a"}, Force: true}
+	require.Equal(t, `control one/ripeness@a=upsert{"ripeness":2,"at":5,"next":6}`, apply(t, s, change.Record{Entity: "B-007", Control: &again}, "replay"))
+}
+
 // The mistake that this catches: a change was lost from the log, and its
 // replacement is too large. The row said that the customer had the lost
 // change: its content was held back, and the repair of the gap waited for it to move.

@@ -116,13 +116,14 @@ func (ev *evaluation) compareAndSend(r *record, service int, c *candidate) error
 		Service: ev.plan.Services[service].Name, Entity: r.Entity, Op: change.Upsert, Version: r.version,
 		Content: c.content, Revision: ev.plan.Revision, Time: r.at, Trace: r.span.Trace(),
 	}
+	code, reason := "oversized", ""
 	if c.output == nil {
 		ch.Op = change.Retract
-	} else if ch.Doc, err = c.output.text(); err != nil {
-		return err
+	} else if ch.Doc, err = c.output.text(); err != nil { // of a carried field: the others were evaluated
+		code, reason = "projection", ev.plan.Projections[ev.plan.Services[service].Projection].Own(err).Error()
 	}
-	size, reason := sizeOf(&ch), ""
-	if size > ev.plan.MaxChange {
+	size := sizeOf(&ch)
+	if reason == "" && size > ev.plan.MaxChange {
 		reason = fmt.Sprintf("the change is %d bytes, the limit is %d", size, ev.plan.MaxChange)
 	}
 	if c.output != nil && c.output.counted {
@@ -132,7 +133,7 @@ func (ev *evaluation) compareAndSend(r *record, service int, c *candidate) error
 		reason = "the changes of this event are more than one decision may have; replay the dead letter to decide this one by itself"
 	}
 	if reason != "" {
-		l := letterFor(r, ch.Service, "oversized", reason)
+		l := letterFor(r, ch.Service, code, reason)
 		l.Payload = ch.Doc
 		ev.addLetter(l)
 		ev.markUnknown(r.Control, []int{service})

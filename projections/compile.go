@@ -16,8 +16,10 @@ type Projection struct {
 	filter  *filter
 	outputs []*output
 	sorted  []*output // the same by name, the order of the encoding
-	reads   []read
-	paths   [][]step // that fields and filter read of the document, up to a hash
+	reads   []read    // of what is compared, and of the filter
+	carries []read    // of carried fields
+	same    bool      // a field has rules of sameness
+	paths   [][]step  // that fields and filter read of the document, up to a hash
 }
 
 // output is a member of an output object: either a field, or a group of them
@@ -35,18 +37,26 @@ type output struct {
 type field struct {
 	out      string // as written, for errors
 	path     path
+	expr     *expression        // nil unless it is computed, without a path
 	constant canonicaltree.Node // exists for a constant, which has no path
 	fallback canonicaltree.Node // exists if there is a default
 	each     []*output          // of each element; nil if it is not mapped
 	sorted   []*output          // each by name
+	carried  bool               // sent and not compared
+	same     *Same              // nil: values are compared as they are
 }
 
 // Compile checks spec and returns its Projection. The error is a *[CompileError]
 // with all faults. spec must not be changed afterwards.
 func Compile(spec Spec) (*Projection, error) {
-	c := compiler{}
+	c := compiler{secrets: spec.Secrets}
 	p := &Projection{spec: spec}
-	p.outputs = c.fields(spec.Fields, nil)
+	root := &output{}
+	c.fields(root, spec.Fields, nil)
+	c.carried = true
+	c.fields(root, spec.Carry, nil)
+	c.carried = false
+	p.outputs, p.same = root.group, c.same
 	p.sorted = byName(p.outputs)
 	if len(spec.Fields) == 0 {
 		c.fault(Fault{Part: "fields", Msg: "there is none", Want: "name at least one field to send"})
@@ -56,23 +66,21 @@ func Compile(spec Spec) (*Projection, error) {
 	}
 	if spec.When != "" {
 		var faults []Fault
-		p.filter, faults = compileFilter(spec.When)
+		p.filter, faults = compileFilter(spec.When, spec.Secrets)
 		c.faults = append(c.faults, faults...)
 	}
 	if len(c.faults) > 0 {
 		return nil, &CompileError{spec.Customer, spec.Name, c.faults}
 	}
-	p.reads = readsOf(p.outputs, "", canonicaltree.Path{})
+	r := reads{}
+	r.of(p.outputs, "", canonicaltree.Path{})
+	p.reads, p.carries = r.compared, r.carried
+	p.number(p.outputs)
 	if p.filter != nil {
 		for i := range p.filter.slots {
 			p.reads = append(p.reads, read{"when", prefix(p.filter.slots[i].steps)})
 		}
-	}
-	p.number(p.outputs)
-	if p.filter != nil {
-		for i := range p.filter.slots {
-			p.filter.slots[i].number = p.add(p.filter.slots[i].steps)
-		}
+		p.numberSlots(p.filter.expression)
 		if p.filter.required != nil {
 			p.filter.required.number = p.add(p.filter.required.steps)
 		}
@@ -83,10 +91,38 @@ func Compile(spec Spec) (*Projection, error) {
 // number numbers the paths of fields that are read of the document itself.
 func (p *Projection) number(outputs []*output) {
 	for _, o := range outputs {
-		if f := o.field; f == nil {
+		f := o.field
+		if f == nil {
 			p.number(o.group)
-		} else if !f.constant.Exists() {
+			continue
+		}
+		if !f.constant.Exists() && f.expr == nil {
 			f.path.number = p.add(f.path.steps[:f.path.fixed])
+		}
+		p.numberExpressions(o)
+	}
+}
+
+// numberExpressions numbers what the computed fields of o read of the document.
+func (p *Projection) numberExpressions(o *output) {
+	for _, below := range o.group {
+		p.numberExpressions(below)
+	}
+	if o.field == nil {
+		return
+	}
+	if o.field.expr != nil {
+		p.numberSlots(o.field.expr)
+	}
+	for _, inner := range o.field.each {
+		p.numberExpressions(inner)
+	}
+}
+
+func (p *Projection) numberSlots(e *expression) {
+	for i := range e.slots {
+		if s := &e.slots[i]; !s.item {
+			s.number = p.add(s.steps)
 		}
 	}
 }
@@ -103,19 +139,21 @@ func (p *Projection) Numbers() canonicaltree.Numbers { return p.spec.Numbers }
 func (p *Projection) Spec() Spec { return p.spec }
 
 type compiler struct {
-	faults []Fault
+	faults  []Fault
+	secrets map[string][]byte
+	carried bool // the fields are
+	same    bool // a field has rules of sameness
 }
 
 func (c *compiler) fault(f Fault) { c.faults = append(c.faults, f) }
 
-// fields compiles the fields of one object; at are the indexes of the fields
+// fields compiles the fields of one object into root; at are the indexes of the fields
 // that they are inside of.
-func (c *compiler) fields(fields []Field, at []int) []*output {
-	root := &output{}
+func (c *compiler) fields(root *output, fields []Field, at []int) {
 	for i, f := range fields {
 		here := append(append([]int(nil), at...), i)
 		fault := func(part, msg, want string) {
-			c.fault(Fault{Part: part, Field: here, Out: f.Out, Msg: msg, Want: want})
+			c.fault(Fault{Part: part, Field: here, Carried: c.carried, Out: f.Out, Msg: msg, Want: want})
 		}
 		compiled := c.field(f, here, fault)
 		names, fault1 := parseOut(f.Out)
@@ -127,11 +165,10 @@ func (c *compiler) fields(fields []Field, at []int) []*output {
 			fault("out", "stands where another field does, or inside it", "give every field a place of its own")
 		}
 	}
-	return root.group
 }
 
 func (c *compiler) field(f Field, here []int, fault func(part, msg, want string)) *field {
-	compiled := &field{out: f.Out}
+	compiled := &field{out: f.Out, carried: c.carried, same: c.sameness(f, fault)}
 	parse := func(part string, text []byte) canonicaltree.Node {
 		tree, err := canonicaltree.Parse(append([]byte(nil), text...))
 		if err != nil {
@@ -148,6 +185,8 @@ func (c *compiler) field(f Field, here []int, fault func(part, msg, want string)
 		switch {
 		case f.Path != "":
 			fault("const", "stands beside a path", "keep one of them")
+		case f.Expr != "":
+			fault("const", "stands beside an expression", "keep one of them")
 		case f.Default != nil:
 			fault("const", "stands beside a default", "drop the default, which is never used")
 		case f.Each != nil:
@@ -155,28 +194,49 @@ func (c *compiler) field(f Field, here []int, fault func(part, msg, want string)
 		}
 		return compiled
 	}
-	p, bad := parsePath(f.Path)
-	if bad != nil {
-		c.fault(Fault{Part: "path", Field: here, Out: f.Out, Line: 1, Column: 1 + utf8.RuneCountInString(f.Path[:min(bad.at, len(f.Path))]), Msg: bad.msg, Want: bad.want})
+	inside := func(faults ...Fault) {
+		for _, of := range faults {
+			of.Field, of.Carried, of.Out = here, c.carried, f.Out
+			c.fault(of)
+		}
 	}
-	if p.fixed = slices.IndexFunc(p.steps, func(s step) bool { return s.hash }); p.fixed < 0 {
-		p.fixed = len(p.steps)
+	if f.Expr != "" {
+		if f.Path != "" {
+			fault("expr", "stands beside a path", "keep one of them")
+		}
+		var faults []Fault
+		compiled.expr, _, faults = compileExpression(f.Expr, dialect{item: len(here) > 1, secrets: c.secrets})
+		for i := range faults {
+			faults[i].Part = "expr"
+		}
+		inside(faults...)
+	} else {
+		p, bad := parsePath(f.Path)
+		if bad != nil {
+			inside(Fault{Part: "path", Line: 1, Column: 1 + utf8.RuneCountInString(f.Path[:min(bad.at, len(f.Path))]), Msg: bad.msg, Want: bad.want})
+		}
+		if p.fixed = slices.IndexFunc(p.steps, func(s step) bool { return s.hash }); p.fixed < 0 {
+			p.fixed = len(p.steps)
+		}
+		compiled.path = p
 	}
-	compiled.path = p
 	if f.Each != nil {
 		if len(f.Each) == 0 {
 			fault("each", "has no fields", "name at least one field of the element")
 		}
-		compiled.each = c.fields(f.Each, here)
+		root := &output{}
+		c.fields(root, f.Each, here)
+		compiled.each = root.group
 		compiled.sorted = byName(compiled.each)
 	}
 	return compiled
 }
 
-// byName returns outputs, and those of their groups, in the order of the bytes of
-// their names.
+// byName returns the outputs that are compared, and those of their groups, in the order of the
+// bytes of their names.
 func byName(outputs []*output) []*output {
 	sorted := slices.SortedFunc(slices.Values(outputs), func(a, b *output) int { return strings.Compare(a.name, b.name) })
+	sorted = slices.DeleteFunc(sorted, func(o *output) bool { return o.field != nil && o.field.carried })
 	for _, o := range sorted {
 		o.sorted = byName(o.group)
 	}

@@ -56,7 +56,7 @@ func (d *Document) Sum(projection int) (sum canonicaltree.Digest, match bool, er
 
 // Project is [Projection.Project] for a projection of the index.
 func (d *Document) Project(dst []byte, projection int) (out []byte, match bool, err error) {
-	return d.index.projections[projection].project(dst, d.of(projection))
+	return d.index.projections[projection].project(dst, d.of(projection), false)
 }
 
 func (d *Document) of(projection int) source {

@@ -1,8 +1,13 @@
 package projections
 
 import (
+	"crypto/hmac"
+	"crypto/sha256"
 	"fmt"
 	"io"
+	"maps"
+	"slices"
+	"strings"
 )
 
 // version goes into the fingerprint: it changes when the same Spec begins to
@@ -10,7 +15,7 @@ import (
 // library and paths that of gjson: a new release of either may change the
 // meaning of a filter or a path.
 const (
-	version     = 3
+	version     = 4
 	expressions = "expr-lang/expr v1.17.8"
 	paths       = "tidwall/gjson v1.20.0"
 )
@@ -30,13 +35,28 @@ func (s *Spec) Shape(w io.Writer) {
 	fmt.Fprintf(w, "projection/%d %q %q\n", version, expressions, paths)
 	fmt.Fprintf(w, "%q %t %d\n", s.When, s.OmitEmpty, s.Numbers)
 	fingerprintFields(w, s.Fields)
+	fingerprintFields(w, s.Carry)
+	if !strings.Contains(s.When, "hmac") && !hashes(s.Fields) && !hashes(s.Carry) {
+		return
+	}
+	for _, name := range slices.Sorted(maps.Keys(s.Secrets)) {
+		// Another secret is another projection: its digest is in place of it.
+		h := hmac.New(sha256.New, s.Secrets[name])
+		h.Write([]byte("weir projection secret"))
+		fmt.Fprintf(w, "%q %x\n", name, h.Sum(nil))
+	}
+}
+
+// hashes reports whether an expression may use a secret.
+func hashes(fields []Field) bool {
+	return slices.ContainsFunc(fields, func(f Field) bool { return strings.Contains(f.Expr, "hmac") || hashes(f.Each) })
 }
 
 func fingerprintFields(w io.Writer, fields []Field) {
 	fmt.Fprintf(w, "[%d\n", len(fields))
 	for i := range fields {
 		f := &fields[i]
-		fmt.Fprintf(w, "%q %q %t %q %t %q %t\n", f.Out, f.Path, f.Const != nil, f.Const, f.Default != nil, f.Default, f.Each != nil)
+		fmt.Fprintf(w, "%q %q %q %s %t %q %t %q %t\n", f.Out, f.Path, f.Expr, f.Same, f.Const != nil, f.Const, f.Default != nil, f.Default, f.Each != nil)
 		fingerprintFields(w, f.Each)
 	}
 }

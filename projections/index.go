@@ -32,12 +32,15 @@ func (p *Projection) ReadSet() []canonicaltree.Path {
 }
 
 // Reads yields, for people, what reads which path: the output path of a field,
-// or "when", with the path as far as it is fixed.
+// or "when", with the path as far as it is fixed. Carried fields are the last ones; their
+// paths are not in the read-set.
 func (p *Projection) Reads() iter.Seq2[string, canonicaltree.Path] {
 	return func(yield func(string, canonicaltree.Path) bool) {
-		for _, r := range p.reads {
-			if !yield(r.what, r.path) {
-				return
+		for _, list := range [][]read{p.reads, p.carries} {
+			for _, r := range list {
+				if !yield(r.what, r.path) {
+					return
+				}
 			}
 		}
 	}
@@ -49,29 +52,65 @@ type read struct {
 	path canonicaltree.Path
 }
 
-// readsOf returns the reads of fields whose paths are below base. A field that maps an array
-// reads what its own fields read of the elements, so also whether there is an element.
-func readsOf(outputs []*output, above string, base canonicaltree.Path) (all []read) {
+// reads are what fields read, by whether it is compared.
+type reads struct{ compared, carried []read }
+
+// of adds what fields read whose paths are below base; nil is unknown, and read as a whole. A
+// field that maps an array reads what its own fields read of the elements, so also whether
+// there is an element.
+func (r *reads) of(outputs []*output, above string, base canonicaltree.Path) {
 	for _, o := range outputs {
 		f := o.field
 		if f == nil {
-			all = append(all, readsOf(o.group, above, base)...)
+			r.of(o.group, above, base)
+			continue
+		}
+		if f.expr != nil {
+			for i := range f.expr.slots {
+				switch s := &f.expr.slots[i]; {
+				case !s.item:
+					r.add(f, above, prefix(s.steps))
+				case base != nil:
+					r.add(f, above, append(base[:len(base):len(base)], prefix(s.steps)...))
+				}
+			}
+			r.of(f.each, above+f.out+".", nil)
 			continue
 		}
 		if f.constant.Exists() {
 			continue
 		}
-		path := append(base[:len(base):len(base)], prefix(f.path.steps)...)
-		if f.each != nil && !f.path.hashed() && len(f.path.rest) == 0 {
-			path = append(path, Elements)
-			if inner := readsOf(f.each, above+f.out+".", path); len(inner) > 0 {
-				all = append(all, inner...)
-				continue
-			}
+		var path canonicaltree.Path
+		if base != nil {
+			path = append(base[:len(base):len(base)], prefix(f.path.steps)...)
 		}
-		all = append(all, read{above + f.out, path})
+		if f.each == nil {
+			r.add(f, above, path)
+			continue
+		}
+		var inner canonicaltree.Path
+		if path != nil && !f.path.hashed() && len(f.path.rest) == 0 {
+			inner = append(path[:len(path):len(path)], Elements)
+		}
+		compared, carried := len(r.compared), len(r.carried)
+		r.of(f.each, above+f.out+".", inner)
+		of := func(r read) bool { return len(r.path) >= len(inner) && slices.Equal(r.path[:len(inner)], inner) }
+		if inner == nil {
+			r.add(f, above, path)
+		} else if !slices.ContainsFunc(r.compared[compared:], of) && !slices.ContainsFunc(r.carried[carried:], of) {
+			r.add(f, above, inner)
+		}
 	}
-	return all
+}
+
+func (r *reads) add(f *field, above string, path canonicaltree.Path) {
+	list := &r.compared
+	if f.carried {
+		list = &r.carried
+	}
+	if path != nil {
+		*list = append(*list, read{above + f.out, path})
+	}
 }
 
 // prefix returns the path that steps certainly stay below.

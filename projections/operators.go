@@ -37,11 +37,19 @@ func offered(name string) bool { return predicates[name] || scalars[name] }
 // library returns the scalar functions under their names: null as the first
 // argument returns null, and errors name types instead of values.
 func library() map[string]func(...any) (any, error) {
-	fns := make(map[string]func(...any) (any, error), len(scalars))
+	fns := make(map[string]func(...any) (any, error), len(scalars)+len(extra))
 	for name := range scalars {
 		fns[name] = bearNull(name, builtin.Builtins[builtin.Index[name]])
 	}
 	fns["get"] = func(a ...any) (any, error) { return get(a[0], a[1]), nil }
+	for name, f := range extra {
+		fns[name] = func(args ...any) (any, error) {
+			if args[0] == nil {
+				return nil, nil
+			}
+			return f.do(args...)
+		}
+	}
 	return fns
 }
 

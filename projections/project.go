@@ -15,20 +15,23 @@ import (
 // *[FilterError] or a *[ValueError]. It may be called from any number of
 // goroutines.
 func (p *Projection) Project(dst []byte, doc canonicaltree.Node) (out []byte, match bool, err error) {
-	return p.project(dst, source{root: doc})
+	return p.project(dst, source{root: doc}, false)
 }
 
-func (p *Projection) project(dst []byte, doc source) (out []byte, match bool, err error) {
+// project is Project; compared leaves out carried fields.
+func (p *Projection) project(dst []byte, doc source, compared bool) (out []byte, match bool, err error) {
 	match, err = p.matches(doc)
 	if match {
-		w := writer{out: dst, omitEmpty: p.spec.OmitEmpty}
-		w.left = maxSteps
+		w := writer{out: dst, omitEmpty: p.spec.OmitEmpty, compared: compared}
+		w.left, w.doc = maxSteps, doc
 		w.object(p.outputs, doc)
 		w.release()
 		out = w.out
 		if w.err != nil {
 			w.err.Customer, w.err.Name = p.spec.Customer, p.spec.Name
 			err = w.err
+		} else if len(p.spec.Carry) > 0 && !compared {
+			err = p.check(out[len(dst):])
 		}
 	}
 	if failed := doc.failed(); failed != nil {
@@ -38,6 +41,16 @@ func (p *Projection) project(dst []byte, doc source) (out []byte, match bool, er
 		return dst, false, err
 	}
 	return out, true, nil
+}
+
+// check checks the limits of an output with carried fields, which Sum does not see.
+func (p *Projection) check(out []byte) error {
+	tree, err := canonicaltree.Parse(out)
+	if err != nil {
+		return &OutputError{p.spec.Customer, p.spec.Name, err}
+	}
+	tree.Release()
+	return nil
 }
 
 // matches evaluates the filter.
@@ -58,17 +71,20 @@ type writer struct {
 	reader
 	out       []byte
 	omitEmpty bool
+	compared  bool // without carried fields
 }
 
-// reader reads values along paths.
+// reader reads values along paths, and computes them.
 type reader struct {
 	budget
+	doc   source                // the document, also inside each
 	text  []byte                // canonical text for gjson
 	trees []*canonicaltree.Tree // of what gjson gave
 	err   *ValueError
 }
 
 func (r *reader) release() {
+	r.doc = source{}
 	for _, tree := range r.trees {
 		tree.Release()
 	}
@@ -79,6 +95,9 @@ func (r *reader) release() {
 func (w *writer) object(outputs []*output, doc source) (any bool) {
 	w.out = append(w.out, '{')
 	for _, o := range outputs {
+		if w.compared && o.field != nil && o.field.carried {
+			continue
+		}
 		before := len(w.out)
 		if any {
 			w.out = append(w.out, ',')
@@ -130,7 +149,11 @@ func (w *writer) field(f *field, doc source) bool {
 // whose elements are to be projected.
 func (r *reader) value(f *field, doc source) (v canonicaltree.Node, mapped bool) {
 	if v = f.constant; !v.Exists() {
-		v = r.read(f, doc)
+		if f.expr != nil {
+			v = r.compute(f, doc.root)
+		} else {
+			v = r.read(f, doc)
+		}
 	}
 	mapped = f.each != nil && v.Kind() == canonicaltree.Array
 	if f.each != nil && !mapped {
@@ -190,6 +213,37 @@ func (r *reader) read(f *field, doc source) canonicaltree.Node {
 		text = []byte(result.Raw)
 	}
 	return r.parse(f, text)
+}
+
+// compute returns the value of the field's expression; absent for null, and where the default
+// is in place of an error. An exceeded budget has no default: which field exceeds it depends on
+// their order.
+func (r *reader) compute(f *field, item canonicaltree.Node) canonicaltree.Node {
+	v, failed := f.expr.evaluate(&r.budget, r.doc, item)
+	if failed == nil && v == nil {
+		return canonicaltree.Node{}
+	}
+	var text []byte
+	if failed == nil {
+		var err error
+		if text, err = appendValue(nil, v); err != nil {
+			failed = &expressionError{1, 1, err.Error()}
+		} else if r.spend(len(text)/bytesWritten) == nil {
+			tree, err := canonicaltree.Parse(text)
+			if err == nil {
+				r.trees = append(r.trees, tree)
+				return tree.Root()
+			}
+			failed = &expressionError{1, 1, "returns what is not JSON: " + err.Error()}
+		}
+	}
+	switch {
+	case r.left < 0:
+		r.err = &ValueError{Out: f.out, Err: &expressionError{1, 1, errSteps.Error()}}
+	case !f.fallback.Exists():
+		r.err = &ValueError{Out: f.out, Err: failed}
+	}
+	return canonicaltree.Node{}
 }
 
 func (r *reader) parse(f *field, text []byte) canonicaltree.Node {

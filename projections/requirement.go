@@ -97,7 +97,7 @@ func (r *requirement) met(doc source) bool {
 			}
 		default:
 			if v.Kind() == canonicaltree.Number && number == nil {
-				number = toValue(v)
+				number = valueOf(v)
 			}
 			if number != nil && equal(number, want) {
 				return true
@@ -171,8 +171,13 @@ func (r *requiring) meeting(doc *Document) []int {
 	switch v.Kind() {
 	case canonicaltree.True, canonicaltree.False, canonicaltree.Number:
 		if len(r.others) > 0 {
-			return r.others[keyOf(toValue(v))]
+			return r.others[keyOf(valueOf(v))]
 		}
 	}
 	return nil
+}
+
+func valueOf(v canonicaltree.Node) any {
+	var wide bool
+	return toValue(v, &wide)
 }

@@ -16,6 +16,11 @@ type Spec struct {
 	When string
 	// Fields are the members of the output, in its order.
 	Fields []Field
+	// Carry are members that follow: they are sent with a change and never the cause of
+	// one. Neither the content hash nor the read-set knows them.
+	Carry []Field
+	// Secrets are the keys of hmac in expressions, by name.
+	Secrets map[string][]byte
 	// OmitEmpty leaves out members whose value is null, "", [] or {}.
 	OmitEmpty bool
 	// Numbers says when two outputs are the same; the projection itself copies
@@ -30,26 +35,41 @@ type Field struct {
 	Out string
 	// Path is the place of its value, in the syntax of gjson.
 	Path string
+	// Expr computes its value from doc, and inside Each from item, the element; there is no
+	// Path then. Null is no value.
+	Expr string
 	// Const is JSON that it always shows; there is no Path then.
 	Const []byte
-	// Default is JSON that it shows when Path returns nothing or null.
+	// Default is JSON that it shows when Path or Expr returns nothing or null, or Expr fails.
 	Default []byte
 	// Each makes it an array: Path selects an array, and each of its elements
 	// is projected by these fields, whose paths begin at the element.
 	Each []Field
+	// Same, if given, says which of its values are equal.
+	Same *Same
+}
+
+// Same are rules of sameness: the normalised value is compared, the real one is sent.
+type Same struct {
+	Round *int `json:"round,omitempty"` // numbers, to so many decimal places, half away from zero
+	Set   bool `json:"set,omitempty"`   // the elements of the array, without order and repetition
+	Fold  bool `json:"fold,omitempty"`  // texts, without case
+	Trim  bool `json:"trim,omitempty"`  // texts, without space at both ends
 }
 
 // Fault is one thing that is wrong with a Spec.
 type Fault struct {
-	// Part is the part at fault: "when", "fields", "out", "path", "const",
-	// "default", "each" or "numbers".
+	// Part is the part at fault: "when", "fields", "out", "path", "expr", "const",
+	// "default", "each", "same" or "numbers".
 	Part string
 	// Field is the place of the field, an index for each level of Each; nil if no
 	// field is at fault.
 	Field []int
+	// Carried says that Field is in Carry.
+	Carried bool
 	// Out is the output path of that field as it is written.
 	Out string
-	// Line and Column, from 1 and in characters, say where in When or, on line
+	// Line and Column, from 1 and in characters, say where in When or Expr or, on line
 	// 1, in Path. They are 0 when the whole of it is at fault.
 	Line, Column int
 	Msg          string // what is wrong
@@ -62,6 +82,8 @@ func (f Fault) String() string {
 	for i, index := range f.Field {
 		if i > 0 {
 			b.WriteString(".each")
+		} else if f.Carried {
+			b.WriteString("carry")
 		} else {
 			b.WriteString("fields")
 		}
@@ -146,19 +168,21 @@ func (e *FilterError) Error() string {
 	return fmt.Sprintf("projection %s/%s: when %d:%d: %s", e.Customer, e.Name, e.Line, e.Column, e.Msg)
 }
 
-// ValueError says that a path with modifiers has no value for a document: its text is not
-// JSON by the rules of canonicaltree, or takes too many steps. It holds nothing of the
-// document's content. Trying again does not help.
+// ValueError says that a field has no value for a document: its expression fails, its path
+// returns what is not JSON by the rules of canonicaltree, or either takes too many steps. It
+// holds nothing of the document's content. Trying again does not help.
 type ValueError struct {
 	Customer, Name string
 	Out            string
-	Err            error // of canonicaltree.Parse, or of the budget
+	Err            error // of canonicaltree.Parse, of the expression, or of the budget
 }
 
 // Error returns the field and the reason.
 func (e *ValueError) Error() string {
 	why := "the path returns a text that is not JSON"
-	if errors.Is(e.Err, errSteps) {
+	if computed := (*expressionError)(nil); errors.As(e.Err, &computed) {
+		return fmt.Sprintf("projection %s/%s: field %s: expr %v", e.Customer, e.Name, e.Out, e.Err)
+	} else if errors.Is(e.Err, errSteps) {
 		why = "the path has no value"
 	}
 	return fmt.Sprintf("projection %s/%s: field %s: %s: %v", e.Customer, e.Name, e.Out, why, e.Err)

@@ -8,7 +8,6 @@ import (
 	"strings"
 
 	"github.com/expr-lang/expr/ast"
-	"github.com/expr-lang/expr/vm/runtime"
 )
 
 // maxSteps bounds one evaluation of a projection: its filter, and all its fields
@@ -26,6 +25,8 @@ const (
 	elementsRead  = 4   // elements compared in a step
 	valueWritten  = 4   // steps to create a value
 	valuePrinted  = 8   // steps to print a value
+	hashSteps     = 20  // steps for a hash
+	hashedBlock   = 3   // steps to hash bytesRead bytes
 	sortRounds    = 20  // comparisons of a sort key, at most: log2 of the elements
 	instructions  = 32  // instructions of a pattern that read a byte in a step
 )
@@ -154,8 +155,10 @@ func (b *budget) charge(name string, args []any) error {
 	case "join":
 		glue, _ := args[len(args)-1].(string)
 		return b.spend(size*bytesRead/bytesWritten + n*len(glue)/bytesWritten)
-	case "string":
+	case "string", "json", "format":
 		return b.spend(size * valuePrinted)
+	case "sha256", "hmac":
+		return b.spend(hashSteps + size*hashedBlock)
 	case "flatten":
 		return b.spend(size * valueWritten)
 	case "uniq":
@@ -204,7 +207,7 @@ func (b *budget) add(x, y any) (any, error) {
 	if err := b.spend(1 + (len(s)+len(t))/bytesWritten); err != nil {
 		return nil, err
 	}
-	return runtime.Add(x, y), nil
+	return add(x, y)
 }
 
 // loop charges for a loop over v before its first round: the steps of its body for each

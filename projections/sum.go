@@ -21,9 +21,12 @@ func (p *Projection) sum(doc source) (d canonicaltree.Digest, match bool, err er
 	if match, err := p.matches(doc); !match && doc.failed() == nil {
 		return canonicaltree.Digest{}, false, err
 	}
+	if p.same {
+		return p.normalised(doc)
+	}
 	s := summers.Get().(*summer)
 	s.Encoder = canonicaltree.NewEncoder(p.spec.Numbers)
-	s.omitEmpty, s.left = p.spec.OmitEmpty, maxSteps
+	s.omitEmpty, s.left, s.doc = p.spec.OmitEmpty, maxSteps, doc
 	s.object(p.sorted, doc)
 	s.release()
 	d, err = s.Encoder.Sum()
@@ -35,7 +38,7 @@ func (p *Projection) sum(doc source) (d canonicaltree.Digest, match bool, err er
 		return d, true, nil
 	}
 	// The error is that of the text, in the order of its fields.
-	text, match, err := p.project(nil, doc)
+	text, match, err := p.project(nil, doc, true)
 	if err != nil || !match {
 		return canonicaltree.Digest{}, match, err
 	}

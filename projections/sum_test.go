@@ -12,11 +12,16 @@ import (
 	"github.com/seed-86dfc502/weir/canonicaltree"
 )
 
-// viaText is what Sum must give: the digest of the text.
+// viaText is what Sum must give: the digest of the text, as it is compared.
 func viaText(p *Projection, doc canonicaltree.Node) (d canonicaltree.Digest, match bool, err error) {
-	text, match, err := p.Project(nil, doc)
+	text, match, err := p.project(nil, source{root: doc}, true)
 	if err != nil || !match {
 		return d, match, err
+	}
+	if p.same {
+		if text, err = p.normal(text); err != nil {
+			return d, false, err
+		}
 	}
 	d, err = canonicaltree.Sum(text, p.Numbers())
 	return d, err == nil, err
@@ -38,7 +43,11 @@ func TestSumIsTheDigestOfTheText(t *testing.T) {
 		require.Equal(t, wantErr, err)
 		require.Equal(t, wantMatch, match, "spec %+v of %s", spec, doc.Raw())
 		require.Equal(t, want, got, "spec %+v of %s", spec, doc.Raw())
-		if match {
+		if text, whole, err := p.Project(nil, doc); match && err == nil {
+			require.True(t, whole)
+			content, err := p.Content(text)
+			require.NoError(t, err)
+			require.Equal(t, want, content, "an output that a target holds has the content of the change: %s", text)
 			matched++
 		}
 	})

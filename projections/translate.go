@@ -11,16 +11,17 @@ import (
 	"github.com/expr-lang/expr/file"
 )
 
-// validator refuses expressions that the library accepts and a filter must not have.
+// validator refuses expressions that the library accepts and a projection must not have.
 type validator struct {
 	source file.Source
 	faults []Fault
 	// refused are the nodes that condition found.
 	refused map[ast.Node]bool
+	secrets map[string][]byte
 }
 
 func (v *validator) fault(node ast.Node, msg, want string) {
-	v.faults = append(v.faults, filterFault((&file.Error{Location: node.Location(), Message: msg}).Bind(v.source), want))
+	v.faults = append(v.faults, expressionFault((&file.Error{Location: node.Location(), Message: msg}).Bind(v.source), want))
 }
 
 // Visit implements ast.Visitor.
@@ -28,7 +29,7 @@ func (v *validator) Visit(node *ast.Node) {
 	switch n := (*node).(type) {
 	case *ast.IdentifierNode:
 		if n.Value == "$env" {
-			v.fault(n, "unknown name $env", "the names are doc and null")
+			v.fault(n, "unknown name $env", "the names are doc and null; inside each also item")
 		}
 	case *ast.VariableDeclaratorNode:
 		if n.Name[0] == '$' {
@@ -44,7 +45,11 @@ func (v *validator) Visit(node *ast.Node) {
 	case *ast.CallNode:
 		switch callee := n.Callee.(type) {
 		case *ast.IdentifierNode:
-			v.refuse(n, callee.Value)
+			if _, known := extra[callee.Value]; known {
+				v.extra(n, callee.Value)
+			} else {
+				v.refuse(n, callee.Value)
+			}
 		default:
 			v.fault(n, "calls a value", "only functions can be called; members of doc have none")
 		}
@@ -100,6 +105,10 @@ func (v *validator) condition(node ast.Node) {
 		v.condition(n.Expr)
 	case *ast.BuiltinNode:
 		what = results[n.Name]
+	case *ast.CallNode:
+		if callee, ok := n.Callee.(*ast.IdentifierNode); ok && extra[callee.Value].do != nil {
+			what = "a value"
+		}
 	}
 	if what != "" && !v.refused[node] {
 		v.refused[node] = true
@@ -139,12 +148,12 @@ func (v *validator) binary(n *ast.BinaryNode) {
 func (v *validator) refuse(node ast.Node, name string) {
 	switch name {
 	case "now", "date", "timezone", "duration":
-		v.fault(node, name+"() depends on time or time zones", "a filter must give the same answer whenever it is asked; compare times as text in one format, such as RFC 3339 in UTC")
+		v.fault(node, name+"() depends on time or time zones", "a projection depends on the document alone; compare times as text in one format, such as RFC 3339 in UTC")
 	case "keys", "values", "toPairs":
 		v.fault(node, name+"() gives members in no certain order", "name the members, or test one with \"name\" in doc.object")
 	default:
 		if _, known := builtin.Index[name]; known {
-			v.fault(node, name+"() is not offered in filters", "see the functions in docs/projections.md")
+			v.fault(node, name+"() is not offered", "see the functions in docs/projections.md")
 		} else {
 			v.fault(node, "unknown function "+name+"()", "see the functions in docs/projections.md")
 		}
@@ -198,8 +207,9 @@ func (h *held) Visit(node *ast.Node) {
 // fixed members by a variable. The walk goes from the inside out, so doc.a.b is
 // doc, then doc.a, then doc.a.b.
 type translator struct {
-	paths map[ast.Node][]step // of the nodes that are a path of doc
-	slots []slot
+	uses    map[ast.Node]use // of the nodes that are a path of doc or item
+	slots   []slot
+	secrets map[string][]byte
 	// bodies are the steps of the predicates, see weigher.
 	bodies map[ast.Node]int
 }
@@ -232,8 +242,8 @@ func (t *translator) Visit(node *ast.Node) {
 	switch n := (*node).(type) {
 	case *ast.IdentifierNode:
 		switch n.Value {
-		case "doc":
-			t.read(node, []step{})
+		case "doc", "item":
+			t.read(node, use{item: n.Value == "item"})
 		case "null":
 			ast.Patch(node, &ast.NilNode{})
 		}
@@ -254,22 +264,25 @@ func (t *translator) Visit(node *ast.Node) {
 		n.Cond = asBool(n.Cond)
 	case *ast.BuiltinNode:
 		t.builtin(node, n)
+	case *ast.CallNode:
+		t.extra(node, n)
 	case *ast.PairNode:
 		n.Key = texted(n.Key, 1)
 	}
 }
 
-// read makes a node a use of doc at a path.
-func (t *translator) read(node *ast.Node, steps []step) {
-	use := &ast.IdentifierNode{Value: "$doc"}
-	ast.Patch(node, use)
-	t.paths[use] = steps
+// read makes a node a use of a path.
+func (t *translator) read(node *ast.Node, of use) {
+	name := &ast.IdentifierNode{Value: "$doc"}
+	ast.Patch(node, name)
+	t.uses[name] = of
 }
 
 func (t *translator) member(node *ast.Node, n *ast.MemberNode) {
-	if base, ok := t.paths[n.Node]; ok {
-		next := append(base[:len(base):len(base)], step{index: -1})
-		last := &next[len(base)]
+	if base, ok := t.uses[n.Node]; ok {
+		size := len(base.steps)
+		next := use{base.item, append(base.steps[:size:size], step{index: -1})}
+		last := &next.steps[size]
 		switch property := n.Property.(type) {
 		case *ast.StringNode:
 			last.name = property.Value
@@ -298,9 +311,11 @@ func (t *translator) binary(node *ast.Node, n *ast.BinaryNode) {
 		list := constant(n.Right)
 		ast.Patch(node, charged("in", fixed(list), n.Left, list))
 	case "+":
-		if !isNumber(n.Left) && !isNumber(n.Right) {
-			ast.Patch(node, charged("add", false, n.Left, n.Right))
-		}
+		ast.Patch(node, charged("add", isNumber(n.Left) || isNumber(n.Right), n.Left, n.Right))
+	case "-":
+		ast.Patch(node, call("subtract", n.Left, n.Right))
+	case "*":
+		ast.Patch(node, call("multiply", n.Left, n.Right))
 	case "contains":
 		n.Left, n.Right = texted(n.Left, 1), texted(n.Right, 1)
 	case "startsWith", "endsWith":
@@ -380,6 +395,13 @@ func (t *translator) builtin(node *ast.Node, n *ast.BuiltinNode) {
 	if p := predicateOf(n); p != nil {
 		p.Node = asBool(p.Node)
 	}
+	if n.Name == "sum" { // the library's wraps around
+		summands := n.Arguments[0]
+		if len(n.Arguments) > 1 {
+			summands = &ast.BuiltinNode{Name: "map", Arguments: n.Arguments}
+		}
+		ast.Patch(node, call("sum", summands))
+	}
 }
 
 // weigh returns the steps of one round of a predicate.
@@ -431,32 +453,20 @@ type slotter translator
 
 // Visit implements ast.Visitor.
 func (s *slotter) Visit(node *ast.Node) {
-	use, ok := (*node).(*ast.IdentifierNode)
+	name, ok := (*node).(*ast.IdentifierNode)
 	if !ok {
 		return
 	}
-	steps, ok := s.paths[use]
+	of, ok := s.uses[name]
 	if !ok {
 		return
 	}
 	for _, known := range s.slots {
-		if sameSteps(known.steps, steps) {
-			use.Value = known.name
+		if known.item == of.item && slices.Equal(known.steps, of.steps) {
+			name.Value = known.name
 			return
 		}
 	}
-	use.Value = "$" + strconv.Itoa(len(s.slots))
-	s.slots = append(s.slots, slot{name: use.Value, steps: steps})
-}
-
-func sameSteps(a, b []step) bool {
-	if len(a) != len(b) {
-		return false
-	}
-	for i := range a {
-		if a[i] != b[i] {
-			return false
-		}
-	}
-	return true
+	name.Value = "$" + strconv.Itoa(len(s.slots))
+	s.slots = append(s.slots, slot{name: name.Value, use: of})
 }

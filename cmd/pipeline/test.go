@@ -15,7 +15,7 @@ import (
 type testOptions struct {
 	*app
 	dir, match, report string
-	update             bool
+	update, coverage   bool
 }
 
 func newTestCommand(a *app) *cobra.Command {
@@ -25,13 +25,14 @@ func newTestCommand(a *app) *cobra.Command {
 		Short: "Run golden tests of the configuration: events in, expected sends and suppressions out",
 		Long: "Run the cases below a folder, by default tests beside the main configuration file. A case is a folder with\n" +
 			golden.EventsFile + ", one {\"source\": …, \"event\": …} per line, and " + golden.ExpectedFile + ", which --update writes.",
-		Example: "  weir test -c weir.yaml\n  weir test -c weir.yaml --update --run retraction\n  weir test -c weir.yaml --junit report.xml",
+		Example: "  weir test -c weir.yaml\n  weir test -c weir.yaml --update --run retraction\n  weir test -c weir.yaml --junit report.xml\n  weir test -c weir.yaml --coverage",
 		RunE:    func(_ *cobra.Command, _ []string) error { return o.run() },
 	}
 	c.Flags().StringVar(&o.dir, "dir", "", "folder of the cases (default: tests beside the configuration file)")
 	c.Flags().StringVar(&o.match, "run", "", "only cases whose name matches this regular expression")
 	c.Flags().StringVar(&o.report, "junit", "", "write a JUnit XML report to this file as well")
 	c.Flags().BoolVar(&o.update, "update", false, "write what came out as the expectation")
+	c.Flags().BoolVar(&o.coverage, "coverage", false, "name the fields, filters, sends, hold-backs and refusals that no case reaches")
 	return o.needConfig(c)
 }
 
@@ -49,7 +50,11 @@ func (o *testOptions) run() error {
 			return &usageError{fmt.Errorf("--run: %w", err)}
 		}
 	}
-	results, err := golden.Run(cfg, o.dir, pattern, o.update)
+	var reached *golden.Coverage
+	if o.coverage {
+		reached = new(golden.Coverage)
+	}
+	results, err := golden.Run(cfg, o.dir, pattern, o.update, reached)
 	if err != nil {
 		return err
 	}
@@ -70,10 +75,8 @@ func (o *testOptions) run() error {
 			fmt.Fprintf(o.out, "ok   %s\n", r.Name)
 		}
 	}
-	if o.json {
-		if err := o.printJSON(results); err != nil {
-			return err
-		}
+	if err := o.finish(results, reached); err != nil {
+		return err
 	}
 	if o.report != "" {
 		if err := writeReport(o.report, cfg.File, results); err != nil {
@@ -83,6 +86,30 @@ func (o *testOptions) run() error {
 	if failed > 0 {
 		return fmt.Errorf("%d of %d cases are not as expected", failed, len(results))
 	}
+	return nil
+}
+
+// finish prints what is about all cases.
+func (o *testOptions) finish(results []golden.Result, reached *golden.Coverage) error {
+	if reached == nil {
+		if o.json {
+			return o.printJSON(results)
+		}
+		return nil
+	}
+	missing, all := reached.Unreached()
+	if o.json {
+		return o.printJSON(struct {
+			Cases     []golden.Result `json:"cases"`
+			Reached   int             `json:"reached"`
+			Of        int             `json:"of"`
+			Unreached []string        `json:"unreached"`
+		}{results, all - len(missing), all, missing})
+	}
+	for _, m := range missing {
+		fmt.Fprintln(o.out, m)
+	}
+	fmt.Fprintf(o.out, "coverage: %d of %d\n", all-len(missing), all)
 	return nil
 }
 

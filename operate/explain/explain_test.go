@@ -78,7 +78,9 @@ type world struct {
 	broken   error
 }
 
-func newWorld(t *testing.T) *world {
+func newWorld(t *testing.T) *world { return worldOf(t, acme) }
+
+func worldOf(t *testing.T, acme string) *world {
 	c := load(t, map[string]string{"weir.yaml": mainFile, "customers/acme.yaml": acme, "customers/zest.yaml": zest})
 	numbers := map[string]int32{}
 	for i, s := range c.Services() {
@@ -229,6 +231,24 @@ const (
 	list = "zest/list@archive"
 	hook = "zest/list@hook"
 )
+
+// Carried fields and rules of sameness are named where they may have held a change back.
+func TestVerdictsNameWhatIsNotCompared(t *testing.T) {
+	w := worldOf(t, strings.Replace(acme, "level: level", "level: {path: level, same: {round: 0}}", 1)+"    carry: {at: at}\n")
+	w.event("registry", "e1", "1", `{"id":"B-007","origin":"EC","level":1.1,"at":1}`)
+	w.event("registry", "e2", "2", `{"id":"B-007","origin":"EC","level":1.2,"at":2}`)
+	why := func() (string, string) {
+		x := w.explain(func(in *explain.Input) { in.Service = ripe })
+		return x.Services[0].Why, x.Services[0].Events[len(x.Services[0].Events)-1]
+	}
+	said, became := why()
+	require.Equal(t, "held back", became)
+	require.Contains(t, said, "the same as what was sent before, apart from carried fields (at), equal by same: level (round: 0); the customer has version 1:0")
+	w.event("registry", "e3", "3", `{"id":"B-007","origin":"EC","level":1.2,"at":3}`)
+	said, became = why()
+	require.Equal(t, "pruned", became)
+	require.Contains(t, said, "changed nothing that this projection reads (id, lab.sugar, level, origin), apart from carried fields (at); the customer")
+}
 
 // Each way in which a customer gets an update or does not, and the sentence for it.
 func TestVerdicts(t *testing.T) {

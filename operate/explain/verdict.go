@@ -107,9 +107,9 @@ func (s *report) delivered(out *Service, c config.Service, row store.Row, say fu
 	case strings.HasPrefix(e.Outcome, "stale"):
 		say(Stale, "The last event (%s) is stale: %s; %s", name, staleBecause(e.Outcome), held)
 	case became == "held back" && e.Action != "":
-		say(HeldBack, "The last record (%s) decided again, and this view is the same as what was sent before; %s", name, held)
+		say(HeldBack, "The last record (%s) decided again, and this view is the same as what was sent before%s; %s", name, s.uncompared(c), held)
 	case became == "held back":
-		say(HeldBack, "The last event (%s) changed the entity, but this view of it is the same as what was sent before; %s", name, held)
+		say(HeldBack, "The last event (%s) changed the entity, but this view of it is the same as what was sent before%s; %s", name, s.uncompared(c), held)
 	case became == "filtered":
 		say(HeldBack, "The last event (%s) changed the entity, which the filter (%s) keeps out of this view, as before; %s", name, oneLine(out.Filter), held)
 	case became == "incomplete":
@@ -117,7 +117,7 @@ func (s *report) delivered(out *Service, c config.Service, row store.Row, say fu
 	case became == "pruned" && out.Filter != "" && row.Content.IsRetracted():
 		say(Pruned, "The last event (%s) changed nothing that this projection reads (%s), or the filter (%s) keeps the entity out as before; %s", name, s.reads(c), oneLine(out.Filter), held)
 	case became == "pruned":
-		say(Pruned, "The last event (%s) changed nothing that this projection reads (%s); %s", name, s.reads(c), held)
+		say(Pruned, "The last event (%s) changed nothing that this projection reads (%s)%s; %s", name, s.reads(c), s.carried(c), held)
 	case e.Outcome == decide.HistoryDead:
 		say(UpToDate, "The last event (%s) is a dead letter; %s", name, held)
 	case e.Action != "":
@@ -198,6 +198,23 @@ func (s *report) reads(c config.Service) string {
 		all = append(all[:most:most], fmt.Sprintf("and %d more", len(all)-most))
 	}
 	return strings.Join(all, ", ")
+}
+
+// uncompared says in what two equal views of a service may differ.
+func (s *report) uncompared(c config.Service) string {
+	rules, _ := s.plan.Projections[c.Projection].Uncompared()
+	if len(rules) == 0 {
+		return s.carried(c)
+	}
+	return s.carried(c) + ", equal by same: " + strings.Join(rules, ", ")
+}
+
+// carried names the carried fields of a service.
+func (s *report) carried(c config.Service) string {
+	if _, carried := s.plan.Projections[c.Projection].Uncompared(); len(carried) > 0 {
+		return ", apart from carried fields (" + strings.Join(carried, ", ") + ")"
+	}
+	return ""
 }
 
 // has describes the customer's present content.

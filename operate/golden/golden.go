@@ -3,6 +3,7 @@ package golden
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -10,6 +11,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"sort"
 	"strings"
 	"time"
@@ -20,6 +22,7 @@ import (
 	"github.com/seed-86dfc502/weir/config"
 	"github.com/seed-86dfc502/weir/decide"
 	"github.com/seed-86dfc502/weir/ingest"
+	"github.com/seed-86dfc502/weir/store"
 	"github.com/seed-86dfc502/weir/transport"
 )
 
@@ -48,10 +51,17 @@ func (r Result) Failed() bool { return r.Diff != "" || r.Error != "" }
 // Run runs the cases below dir whose name matches pattern (nil: all), in the
 // order of their names. With update it writes what came out as the
 // expectation. A case that cannot be run is a result too; the error says that
-// there are none.
-func Run(c *config.Config, dir string, pattern *regexp.Regexp, update bool) ([]Result, error) {
+// there are none. reached, unless it is nil, notes what they reach.
+func Run(c *config.Config, dir string, pattern *regexp.Regexp, update bool, reached *Coverage) ([]Result, error) {
+	plan, err := planOf(c)
+	if err != nil {
+		return nil, err
+	}
+	if reached != nil {
+		reached.plan = plan
+	}
 	var names []string
-	err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+	err = filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
 		if err == nil && d.Name() == EventsFile {
 			name, _ := filepath.Rel(dir, filepath.Dir(path))
 			if pattern == nil || pattern.MatchString(name) {
@@ -73,7 +83,7 @@ func Run(c *config.Config, dir string, pattern *regexp.Regexp, update bool) ([]R
 	results := make([]Result, len(names))
 	for i, name := range names {
 		start := time.Now()
-		r, err := runCase(c, filepath.Join(dir, name), update)
+		r, err := runCase(c, plan, filepath.Join(dir, name), update, reached)
 		if err != nil {
 			r.Error = err.Error()
 		}
@@ -83,12 +93,12 @@ func Run(c *config.Config, dir string, pattern *regexp.Regexp, update bool) ([]R
 	return results, nil
 }
 
-func runCase(c *config.Config, dir string, update bool) (Result, error) {
+func runCase(c *config.Config, plan *decide.Plan, dir string, update bool, reached *Coverage) (Result, error) {
 	events, err := os.ReadFile(filepath.Join(dir, EventsFile))
 	if err != nil {
 		return Result{}, err
 	}
-	got, err := Play(c, events)
+	got, err := play(c, plan, events, reached)
 	if err != nil {
 		return Result{}, err
 	}
@@ -114,17 +124,37 @@ type event struct {
 	Headers map[string]string `json:"headers"`
 }
 
-// Play runs events, one JSON object per line, through the configuration from
-// an empty state and tells what became of each.
-func Play(c *config.Config, events []byte) (string, error) {
+// planOf compiles the configuration. Secrets of expressions are those of tests: results must
+// not depend on the environment.
+func planOf(c *config.Config) (*decide.Plan, error) {
 	numbers := map[string]int32{}
 	for i, s := range c.Services() {
 		numbers[s.Name] = int32(i + 1)
 	}
-	plan, err := assemble.Plan(c, numbers, 1)
-	if err != nil {
-		return "", err
+	tested := *c
+	tested.Projections = slices.Clone(c.Projections)
+	for i := range tested.Projections {
+		p := &tested.Projections[i]
+		secrets := map[string]config.Secret{}
+		for name := range p.Secrets {
+			secrets[name] = config.NewSecret("weir test " + name)
+		}
+		p.Secrets = secrets
 	}
+	return assemble.Plan(&tested, numbers, 1)
+}
+
+// player plays the events of one case.
+type player struct {
+	out     strings.Builder
+	plan    *decide.Plan
+	s       *decide.Simulator
+	reached *Coverage // may be nil
+}
+
+// play runs events, one JSON object per line, through the configuration from
+// an empty state and tells what became of each.
+func play(c *config.Config, plan *decide.Plan, events []byte, reached *Coverage) (string, error) {
 	shapes := map[string]*ingest.Extractor{}
 	for i := range c.Sources {
 		shape, err := assemble.ExtractorOf(c, &c.Sources[i])
@@ -133,8 +163,7 @@ func Play(c *config.Config, events []byte) (string, error) {
 		}
 		shapes[c.Sources[i].Name] = &shape
 	}
-	s := decide.NewSimulator(plan)
-	var out strings.Builder
+	p := &player{plan: plan, s: decide.NewSimulator(plan), reached: reached}
 	lines := bufio.NewScanner(bytes.NewReader(events))
 	lines.Buffer(nil, len(events)+1)
 	for n, line := 0, 1; lines.Scan(); line++ {
@@ -152,14 +181,14 @@ func Play(c *config.Config, events []byte) (string, error) {
 		if shape == nil {
 			return "", fmt.Errorf("%s:%d: there is no source %q", EventsFile, line, e.Source)
 		}
-		if err := play(&out, s, shape, n, e); err != nil {
+		if err := p.event(shape, n, e); err != nil {
 			return "", fmt.Errorf("%s:%d: %w", EventsFile, line, err)
 		}
 	}
-	return out.String(), nil
+	return p.out.String(), nil
 }
 
-func play(out *strings.Builder, s *decide.Simulator, shape *ingest.Extractor, n int, e event) error {
+func (p *player) event(shape *ingest.Extractor, n int, e event) error {
 	// Times and places are made up, the same at every run.
 	at := time.Date(2026, 1, 1, 0, 0, n, 0, time.UTC)
 	r := transport.Received{Value: append([]byte{}, e.Event...), Offset: int64(n), Time: at} // empty without one, not null
@@ -174,14 +203,14 @@ func play(out *strings.Builder, s *decide.Simulator, shape *ingest.Extractor, n 
 	}
 	records, letter := shape.Extract(transport.NewFrame(e.Source, e.Source, 0, 0, []transport.Received{r}), 0)
 	if letter != nil {
-		fmt.Fprintf(out, "%d %s: dead letter at ingest, %s: %s\n", n, e.Source, letter.Code, letter.Reason)
+		fmt.Fprintf(&p.out, "%d %s: dead letter at ingest, %s: %s\n", n, e.Source, letter.Code, letter.Reason)
 		return nil
 	}
 	if len(records) == 0 {
-		fmt.Fprintf(out, "%d %s: skipped, it is about no row\n", n, e.Source)
+		fmt.Fprintf(&p.out, "%d %s: skipped, it is about no row\n", n, e.Source)
 	}
 	for _, record := range records {
-		if err := apply(out, s, record, at, n); err != nil {
+		if err := p.apply(record, at, n); err != nil {
 			return err
 		}
 	}
@@ -189,8 +218,10 @@ func play(out *strings.Builder, s *decide.Simulator, shape *ingest.Extractor, n 
 }
 
 // apply writes what one record leads to.
-func apply(out *strings.Builder, s *decide.Simulator, record change.Record, at time.Time, n int) error {
-	step, err := s.Apply(record, at)
+func (p *player) apply(record change.Record, at time.Time, n int) error {
+	out := &p.out
+	before := p.s.Stored(record.Entity)
+	step, err := p.s.Apply(record, at)
 	if err != nil {
 		return err
 	}
@@ -202,24 +233,50 @@ func apply(out *strings.Builder, s *decide.Simulator, record change.Record, at t
 		}
 		fmt.Fprintf(out, "  send %s upsert %s\n", c.Service, c.Doc)
 	}
-	for _, service := range step.Held {
-		fmt.Fprintf(out, "  held back %s\n", service)
+	why, err := p.unsent(before, p.s.Stored(record.Entity))
+	if err != nil {
+		return err
 	}
-	for _, service := range step.Filtered {
-		fmt.Fprintf(out, "  filtered %s\n", service)
-	}
-	for _, service := range step.Incomplete {
-		fmt.Fprintf(out, "  incomplete %s\n", service)
-	}
-	for _, service := range step.Pruned {
-		fmt.Fprintf(out, "  pruned %s\n", service)
+	for _, of := range []struct {
+		decision string
+		services []string
+	}{{"held back", step.Held}, {"filtered", step.Filtered}, {"incomplete", step.Incomplete}, {"pruned", step.Pruned}} {
+		for _, service := range of.services {
+			fmt.Fprintf(out, "  %s %s%s\n", of.decision, service, why[service])
+		}
 	}
 	for _, l := range step.Letters {
-		where := "record"
-		if l.Service != "" {
-			where = l.Service
-		}
-		fmt.Fprintf(out, "  dead letter %s, %s: %s\n", where, l.Code, l.Reason)
+		fmt.Fprintf(out, "  dead letter %s, %s: %s\n", cmp.Or(l.Service, "record"), l.Code, l.Reason)
 	}
-	return nil
+	return p.reached.note(p.s.Stored(record.Entity), &step)
+}
+
+// unsent says, by service, which of its rules keep a change of its view back.
+func (p *player) unsent(before, after store.Entity) (map[string]string, error) {
+	var was, is *decide.Inspection
+	why := map[string]string{}
+	for _, s := range p.plan.Services {
+		projection := p.plan.Projections[s.Projection]
+		if projection.Exact() || !before.Found || !after.Found {
+			continue
+		}
+		if was == nil {
+			var err error
+			if was, err = p.plan.Inspect(before); err != nil {
+				return nil, err
+			}
+			if is, err = p.plan.Inspect(after); err != nil {
+				return nil, err
+			}
+		}
+		a, errA := was.View(s.Projection)
+		b, errB := is.View(s.Projection)
+		if errA != nil || errB != nil || !a.Match || !b.Match {
+			continue
+		}
+		if reason := projection.Unsent(a.Doc, b.Doc); reason != "" {
+			why[s.Name] = ": " + reason
+		}
+	}
+	return why, nil
 }

@@ -49,7 +49,7 @@ func configurations(t *testing.T) []string {
 // Which mistake each case catches is in testdata/golden/README.md.
 func TestCases(t *testing.T) {
 	for _, file := range configurations(t) {
-		results, err := golden.Run(load(t, file), filepath.Join(filepath.Dir(file), "tests"), nil, false)
+		results, err := golden.Run(load(t, file), filepath.Join(filepath.Dir(file), "tests"), nil, false, nil)
 		require.NoError(t, err)
 		for _, r := range results {
 			assert.False(t, r.Failed(), "%s: %s: %s%s", file, r.Name, r.Error, r.Diff)
@@ -76,8 +76,30 @@ func TestEveryCaseIsListed(t *testing.T) {
 	assert.Equal(t, there, listed)
 }
 
+// Coverage names what no case reaches, and nothing else.
+func TestCoverage(t *testing.T) {
+	c := load(t, folder+"/shaping/weir.yaml")
+	unreached := func(pattern string) (missing []string, all int) {
+		var reached golden.Coverage
+		_, err := golden.Run(c, folder+"/shaping/tests", regexp.MustCompile(pattern), false, &reached)
+		require.NoError(t, err)
+		return reached.Unreached()
+	}
+	missing, all := unreached(".")
+	assert.Equal(t, []string{"carried/view: no case is refused, and its filter or a computed field may fail"}, missing)
+	assert.Equal(t, 31, all)
+	missing, _ = unreached("carried")
+	assert.Contains(t, missing, "same/view: no case shows field lines.n")
+	assert.Contains(t, missing, "same/view: its filter lets no document through")
+	assert.Contains(t, missing, "same/view@archive: no case sends")
+	assert.NotContains(t, missing, "same/view: its filter keeps no document out")
+	missing, _ = unreached("computed")
+	assert.NotContains(t, missing, "computed/view: no case is refused, and its filter or a computed field may fail")
+	assert.Contains(t, missing, "carried/view: no case shows field trace")
+}
+
 func TestPatternChoosesCases(t *testing.T) {
-	results, err := golden.Run(load(t, folder+"/banana/weir.yaml"), folder+"/banana/tests", regexp.MustCompile("^a-"), false)
+	results, err := golden.Run(load(t, folder+"/banana/weir.yaml"), folder+"/banana/tests", regexp.MustCompile("^a-"), false, nil)
 	require.NoError(t, err)
 	var names []string
 	for _, r := range results {
@@ -85,7 +107,7 @@ func TestPatternChoosesCases(t *testing.T) {
 	}
 	assert.Equal(t, []string{"a-a-a-b", "a-b-a-b"}, names)
 
-	_, err = golden.Run(load(t, folder+"/banana/weir.yaml"), folder+"/banana/tests", regexp.MustCompile("nothing"), false)
+	_, err = golden.Run(load(t, folder+"/banana/weir.yaml"), folder+"/banana/tests", regexp.MustCompile("nothing"), false, nil)
 	assert.ErrorContains(t, err, "no case")
 }
 
@@ -101,7 +123,7 @@ func TestUnusableCases(t *testing.T) {
 	write("key", `{"source":"lab","evnt":{}}`)
 	write("json", `{"source":"lab"`)
 	write("good", `{"source":"registry","event":{"meta":{"event_id":"r-1"},"banana":{"id":"B-007"}}}`)
-	results, err := golden.Run(c, dir, nil, true)
+	results, err := golden.Run(c, dir, nil, true, nil)
 	require.NoError(t, err)
 	require.Len(t, results, 4)
 	for i, want := range []struct{ name, err string }{

@@ -1,6 +1,7 @@
 package page
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"maps"
@@ -230,6 +231,9 @@ func (p serviceSection) view(w http.ResponseWriter, r *http.Request, who *sessio
 	for _, f := range projection.Fields {
 		b.Fields = append(b.Fields, field{f.Out, fieldFrom(f)})
 	}
+	for _, f := range projection.Carry {
+		b.Fields = append(b.Fields, field{f.Out, fieldFrom(f) + ", carried"})
+	}
 	if active, err := p.opt.Store.Active(r.Context()); err == nil {
 		b.Revision = active.Number
 	}
@@ -252,15 +256,16 @@ func (p serviceSection) view(w http.ResponseWriter, r *http.Request, who *sessio
 
 // fieldFrom says where a field's value comes from.
 func fieldFrom(f config.Field) string {
+	from := cmp.Or(f.Path, f.Expr)
 	switch {
 	case len(f.Each) > 0:
-		return fmt.Sprintf("each element of %s, %d members", f.Path, len(f.Each))
-	case f.Path == "":
+		return fmt.Sprintf("each element of %s, %d members", from, len(f.Each))
+	case from == "":
 		return "always " + cutText(string(f.Const), 80)
 	case len(f.Default) > 0:
-		return f.Path + ", else " + cutText(string(f.Default), 80)
+		return from + ", else " + cutText(string(f.Default), 80)
 	}
-	return f.Path
+	return from
 }
 
 func (p serviceSection) live(w http.ResponseWriter, r *http.Request, _ *session) {

@@ -285,7 +285,8 @@ func (c *computation) sample(e store.Entity, x change.Change) Sample {
 		return s
 	}
 	row := e.States.Get(service.Number)
-	s.Before, s.Exact = view.Doc, bytes.Equal(row.Content, view.Content)
+	s.Before = view.Doc
+	s.Exact = bytes.Equal(row.Content, view.Content) && c.against.plan.Projections[service.Projection].Exact()
 	if x.Op == change.Upsert {
 		s.Diff, s.More = Differences(s.Before, s.After)
 	}

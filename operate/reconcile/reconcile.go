@@ -11,6 +11,7 @@ import (
 	"github.com/seed-86dfc502/weir/decide"
 	"github.com/seed-86dfc502/weir/internal/defaults"
 	"github.com/seed-86dfc502/weir/operate"
+	"github.com/seed-86dfc502/weir/projections"
 	"github.com/seed-86dfc502/weir/sinks"
 	"github.com/seed-86dfc502/weir/store"
 )
@@ -272,7 +273,7 @@ func (c *comparison) hashes(row *store.Row, h sinks.TargetRow) bool {
 	if h.Doc == nil {
 		return false
 	}
-	digest, err := canonicaltree.Sum(h.Doc, c.Plan.Projections[c.Service.Projection].Numbers())
+	digest, err := c.projection().Content(h.Doc)
 	return err == nil && bytes.Equal(change.Hashed(canonicaltree.Scheme, digest), row.Content)
 }
 
@@ -311,9 +312,17 @@ func (c *comparison) compareValues(ctx context.Context) error {
 	return nil
 }
 
+func (c *comparison) projection() *projections.Projection {
+	return c.Plan.Projections[c.Service.Projection]
+}
+
 // delivered returns the document of a dam row, which has only its hash: the present view of
-// the entity, if that is still the delivered one, else nil.
+// the entity, if that is still the delivered one, else nil. A hash that leaves something of
+// the document open says too little.
 func (c *comparison) delivered(ctx context.Context, row *store.Row) ([]byte, error) {
+	if !c.projection().Exact() {
+		return nil, nil
+	}
 	e, err := c.Store.Entity(ctx, row.Entity)
 	if errors.Is(err, store.ErrNotFound) {
 		return nil, nil

@@ -8,7 +8,7 @@
 // received against that.
 //
 // It covers replace and patch sources, strip, merge with precedence and mount,
-// required sources, projections with renaming, nesting, constants and defaults,
-// filters, retractions, the fence, and the comparison with the last-seen
+// required sources, projections with renaming, nesting, constants, defaults, computed and
+// carried fields and rules of sameness, filters, retractions, the fence, and the comparison with the last-seen
 // document of each service.
 package oracle

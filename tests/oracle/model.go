@@ -34,11 +34,14 @@ type Projection struct {
 	Fields   []Field
 }
 
-// Field shows the value at From as To, or a constant. From may be a list's
-// members: list.#.name.
+// Field shows the value at From as To, or a constant, or what Compute returns; false is no
+// value. From may be a list's members: list.#.name.
 type Field struct {
 	To, From       string
 	Const, Default any
+	Compute        func(doc any) (any, bool)
+	Carried        bool          // sent and not compared
+	Same           func(any) any // what is compared in place of the value
 }
 
 // Event is one record of the inbox with the event as its source wrote it.
@@ -58,6 +61,7 @@ type Change struct {
 	Version uint64
 	Op      string // upsert or retract
 	Doc     any
+	seen    any // Doc as it is compared
 }
 
 // Expected is every change in order, by service and entity.
@@ -198,7 +202,7 @@ func (c Config) each(en *entity, version uint64, f func(service string, next Cha
 	for _, p := range c.Projection {
 		next := Change{Version: version, Op: "retract"}
 		if present && (p.When == nil || p.When(doc)) {
-			next.Op, next.Doc = "upsert", p.project(doc)
+			next.Op, next.Doc, next.seen = "upsert", p.project(doc, false), p.project(doc, true)
 		}
 		for _, service := range p.Services {
 			f(service, next)
@@ -221,7 +225,7 @@ func (m *Model) send(c Config, en *entity, id ID, next Change, differs bool) boo
 }
 
 // same reports whether a service sees no difference between two changes.
-func (c Change) same(o Change) bool { return c.Op == o.Op && Equal(c.Doc, o.Doc) }
+func (c Change) same(o Change) bool { return c.Op == o.Op && Equal(c.seen, o.seen) }
 
 // longest returns the length of the longest string of a document.
 func longest(v any) (n int) {
@@ -441,11 +445,18 @@ func over(strong, weak any) any {
 	return out
 }
 
-func (p Projection) project(doc any) any {
+// project returns the output for a document, or what is compared of it.
+func (p Projection) project(doc any, compared bool) any {
 	out := map[string]any{}
 	for _, f := range p.Fields {
+		if compared && f.Carried {
+			continue
+		}
 		v, ok := f.Const, f.Const != nil
-		if !ok {
+		switch {
+		case f.Compute != nil:
+			v, ok = f.Compute(doc)
+		case !ok:
 			v, ok = at(doc, f.From)
 		}
 		if (!ok || v == nil) && f.Default != nil {
@@ -453,6 +464,9 @@ func (p Projection) project(doc any) any {
 		}
 		if !ok {
 			continue
+		}
+		if compared && f.Same != nil {
+			v = f.Same(v)
 		}
 		steps := strings.Split(f.To, ".")
 		m := out

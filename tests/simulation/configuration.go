@@ -109,6 +109,9 @@ func (v variant) compile() (c configuration, err error) {
 		for _, f := range p.Fields {
 			other.Fields = append(other.Fields, oracle.Field{To: f.Out, From: f.Path})
 		}
+		for _, f := range p.Carry {
+			other.Fields = append(other.Fields, oracle.Field{To: f.Out, From: f.Path, Carried: true})
+		}
 		other.Services = services
 		c.rules.Projection = append(c.rules.Projection, other)
 		return nil
@@ -143,7 +146,8 @@ func (v variant) compile() (c configuration, err error) {
 		return c, err
 	}
 	err = add(projections.Spec{Customer: "two", Name: "list",
-		Fields: []projections.Field{{Out: "banana_id", Path: "id"}, {Out: "weight", Path: "weight"}}}, oracle.Projection{}, list...)
+		Fields: []projections.Field{{Out: "banana_id", Path: "id"}, {Out: "weight", Path: "weight"}},
+		Carry:  []projections.Field{{Out: "seen", Path: "ripeness_level"}}}, oracle.Projection{}, list...)
 	if err != nil {
 		return c, err
 	}
