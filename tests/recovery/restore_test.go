@@ -298,7 +298,7 @@ func TestInboxExpiredBehindARestoredStore(t *testing.T) {
 	again := w.drain()
 	gone.Each(func(o kadm.Offset) {
 		mark, _ := marks.Lookup(o.Topic, o.Partition)
-		require.Contains(t, again.Log.String(), fmt.Sprintf("partition=%d wanted_offset=%d going_on_at=%d", o.Partition, mark.Offset, o.At))
+		require.Contains(t, again.Log.String(), fmt.Sprintf("partition=%d wanted_offset=%d resumed_at=%d", o.Partition, mark.Offset, o.At))
 	})
 	require.NoError(t, w.check())
 
