@@ -20,6 +20,36 @@ import (
 	"golang.org/x/net/http2/hpack"
 )
 
+// connectHTTP2 sends first, then again every tenth of a second.
+func connectHTTP2(t *testing.T, address string, config *tls.Config, first, again func(*http2.Framer) error) net.Conn {
+	conn, err := tls.Dial("tcp", address, config)
+	require.NoError(t, err)
+	require.NoError(t, conn.SetDeadline(time.Now().Add(bound)))
+	_, err = io.WriteString(conn, http2.ClientPreface)
+	require.NoError(t, err)
+	framer := http2.NewFramer(conn, conn)
+	require.NoError(t, framer.WriteSettings())
+	require.NoError(t, first(framer))
+	stop := make(chan struct{})
+	var drip sync.WaitGroup
+	drip.Go(func() {
+		tick := time.NewTicker(100 * time.Millisecond)
+		defer tick.Stop()
+		for {
+			select {
+			case <-tick.C:
+				if again(framer) != nil {
+					return
+				}
+			case <-stop:
+				return
+			}
+		}
+	})
+	t.Cleanup(func() { close(stop); drip.Wait(); conn.Close() })
+	return conn
+}
+
 // An HTTP/2 connection without a whole request ends with the time for headers, not
 // with that for idle connections; one with a request stays.
 func TestHTTP2ConnectionsBeginARequest(t *testing.T) {
@@ -42,34 +72,8 @@ func TestHTTP2ConnectionsBeginARequest(t *testing.T) {
 		}
 		return []byte(block.String())
 	}
-	// connect sends first, then again every tenth of a second.
 	connect := func(t *testing.T, first, again func(*http2.Framer) error) net.Conn {
-		conn, err := tls.Dial("tcp", address, &tls.Config{RootCAs: a.pool(), NextProtos: []string{"h2"}})
-		require.NoError(t, err)
-		require.NoError(t, conn.SetDeadline(time.Now().Add(bound)))
-		_, err = io.WriteString(conn, http2.ClientPreface)
-		require.NoError(t, err)
-		framer := http2.NewFramer(conn, conn)
-		require.NoError(t, framer.WriteSettings())
-		require.NoError(t, first(framer))
-		stop := make(chan struct{})
-		var drip sync.WaitGroup
-		drip.Go(func() {
-			tick := time.NewTicker(100 * time.Millisecond)
-			defer tick.Stop()
-			for {
-				select {
-				case <-tick.C:
-					if again(framer) != nil {
-						return
-					}
-				case <-stop:
-					return
-				}
-			}
-		})
-		t.Cleanup(func() { close(stop); drip.Wait(); conn.Close() })
-		return conn
+		return connectHTTP2(t, address, &tls.Config{RootCAs: a.pool(), NextProtos: []string{"h2"}}, first, again)
 	}
 	nothing := func(*http2.Framer) error { return nil }
 	ping := func(f *http2.Framer) error { return f.WritePing(false, [8]byte{}) }

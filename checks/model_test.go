@@ -143,131 +143,142 @@ func (b *book) reset() {
 	b.last().back = true
 }
 
+const modelService, modelEntity = "acme/crm@check", "banana-1"
+
+// modelRun is a row beside the model of it.
+type modelRun struct {
+	book  book
+	row   store.CheckRow
+	clock time.Time
+	given map[change.Version]string // content of every version
+}
+
+// apply stores a row as a store does, and holds it against invariants.
+func (m *modelRun) apply(t *rapid.T, next store.CheckRow) {
+	require.GreaterOrEqual(t, next.Version, m.row.Version)
+	require.GreaterOrEqual(t, next.DeliveredVersion, m.row.DeliveredVersion)
+	require.LessOrEqual(t, next.DeliveredVersion, next.Version)
+	memory, err := decodeMemory(next.Memory)
+	require.NoError(t, err)
+	require.LessOrEqual(t, len(memory.events), 16)
+	next.Found = true
+	m.row = next
+}
+
+func (m *modelRun) version(t *rapid.T) change.Version {
+	all := []change.Version{m.row.Version, m.row.Version, m.row.Version, m.row.DeliveredVersion, m.row.Version + 1}
+	for _, p := range m.book.passes {
+		all = append(all, change.Version(p.version))
+	}
+	return rapid.SampledFrom(all).Draw(t, "version")
+}
+
+func (m *modelRun) tick(t *rapid.T) { // clocks go back too
+	m.clock = m.clock.Add(time.Duration(rapid.IntRange(-5, 20).Draw(t, "microseconds")) * time.Microsecond)
+}
+
+func (m *modelRun) check(t *rapid.T) {
+	// Often the current content, often without an event or sequence.
+	content := rapid.SampledFrom(append([]string{"A", "B", "C"}, m.book.last().content, m.book.last().content)).Draw(t, "content")
+	r := Request{Entity: modelEntity, Content: Given(content)}
+	if n := rapid.IntRange(-5, 8).Draw(t, "event"); n > 0 {
+		r.EventID = fmt.Sprint("e", n)
+	}
+	sequence := 0
+	if rapid.IntRange(0, 3).Draw(t, "sequenced") == 3 {
+		sequence = max(1, m.book.top+rapid.IntRange(-2, 3).Draw(t, "sequence"))
+		r.Sequence = strconv.Itoa(sequence)
+	}
+	d, v, again := m.book.check(content, r.EventID, sequence, uint64(m.clock.UnixMicro()))
+	next, got, err := Decide(modelService, m.row, r, m.clock)
+	require.NoError(t, err)
+	want := Answer{Decision: d, Version: change.Version(v), Repeated: again}
+	if d == Pass {
+		want.Key = change.Key(modelService, modelEntity, want.Version, r.Content)
+		if old, known := m.given[want.Version]; known {
+			require.Equal(t, old, content, "a version has one content")
+		}
+		m.given[want.Version] = content
+	}
+	require.Equal(t, want, got)
+	if r.EventID == "" && r.Sequence == "" && d == Duplicate || d == Stale {
+		require.True(t, same(&m.row, &next), "nothing is written")
+		require.Equal(t, m.row, next)
+	}
+	m.apply(t, next)
+}
+
+func (m *modelRun) confirm(t *rapid.T) {
+	v := m.version(t)
+	next, err := Confirm(m.row, v)
+	if !m.book.confirm(uint64(v)) {
+		require.ErrorIs(t, err, ErrUnknownVersion)
+		require.Equal(t, m.row, next)
+		return
+	}
+	require.NoError(t, err)
+	m.apply(t, next)
+	again, err := Confirm(m.row, v)
+	require.NoError(t, err)
+	require.True(t, same(&m.row, &again), "idempotent")
+}
+
+func (m *modelRun) release(t *rapid.T) {
+	v, outcome := m.version(t), rapid.SampledFrom([]Outcome{Refused, Unknown}).Draw(t, "outcome")
+	next, got, err := Release(m.row, v, outcome)
+	known, done := m.book.release(uint64(v), outcome == Refused)
+	if !known {
+		require.ErrorIs(t, err, ErrUnknownVersion)
+		return
+	}
+	require.NoError(t, err)
+	require.Equal(t, Released{Done: done, Known: done && m.book.stands != "", Version: change.Version(m.book.last().version)}, got)
+	if !done {
+		require.Equal(t, m.row, next)
+	}
+	m.apply(t, next)
+	again, second, err := Release(m.row, v, outcome)
+	require.NoError(t, err)
+	require.Equal(t, got, second)
+	require.True(t, same(&m.row, &again), "idempotent")
+}
+
+func (m *modelRun) reset(t *rapid.T) {
+	m.book.reset()
+	next, err := Reset(m.row)
+	require.NoError(t, err)
+	if !m.row.Found {
+		require.Equal(t, m.row, next)
+		return
+	}
+	m.apply(t, next)
+	again, err := Reset(m.row)
+	require.NoError(t, err)
+	require.True(t, same(&m.row, &again), "idempotent")
+}
+
+func (m *modelRun) look(t *rapid.T) {
+	s, err := Look(m.row)
+	require.NoError(t, err)
+	require.Equal(t, m.book.stands == "", s.Unknown())
+	require.Equal(t, m.book.stands != "" && m.book.standsPage != m.book.confirmed, s.Open())
+	if m.book.stands != "" {
+		require.EqualValues(t, m.book.standsPage, s.Stands)
+	}
+	require.Len(t, m.book.seen, s.Events)
+	require.EqualValues(t, m.book.last().version, m.row.Version)
+	require.EqualValues(t, m.book.confirmed, m.row.DeliveredVersion)
+	if m.book.stands == "" {
+		require.Nil(t, m.row.Content)
+	} else {
+		require.Equal(t, Given(m.book.stands), m.row.Content)
+	}
+}
+
 // Everything that a caller can ask, in any order, is answered as the model does.
 func TestDecisionsFollowTheModel(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		const name, entity = "acme/crm@check", "banana-1"
-		var b book
-		row := store.CheckRow{Key: store.Key{Service: 3, Entity: entity}}
-		clock := time.UnixMicro(1000)
-		contents := []string{"A", "B", "C"}
-		given := map[change.Version]string{} // content of every version
-		// apply stores a row as a store does, and holds it against what must
-		// always be true.
-		apply := func(t *rapid.T, next store.CheckRow) {
-			require.GreaterOrEqual(t, next.Version, row.Version)
-			require.GreaterOrEqual(t, next.DeliveredVersion, row.DeliveredVersion)
-			require.LessOrEqual(t, next.DeliveredVersion, next.Version)
-			m, err := decodeMemory(next.Memory)
-			require.NoError(t, err)
-			require.LessOrEqual(t, len(m.events), 16)
-			next.Found = true
-			row = next
-		}
-		version := func(t *rapid.T) change.Version {
-			all := []change.Version{row.Version, row.Version, row.Version, row.DeliveredVersion, row.Version + 1}
-			for _, p := range b.passes {
-				all = append(all, change.Version(p.version))
-			}
-			return rapid.SampledFrom(all).Draw(t, "version")
-		}
-		t.Repeat(map[string]func(*rapid.T){
-			"tick": func(t *rapid.T) { // clocks go back too
-				clock = clock.Add(time.Duration(rapid.IntRange(-5, 20).Draw(t, "microseconds")) * time.Microsecond)
-			},
-			"check": func(t *rapid.T) {
-				// Often the current content, often without an event or sequence.
-				content := rapid.SampledFrom(append(contents, b.last().content, b.last().content)).Draw(t, "content")
-				r := Request{Entity: entity, Content: Given(content)}
-				if n := rapid.IntRange(-5, 8).Draw(t, "event"); n > 0 {
-					r.EventID = fmt.Sprint("e", n)
-				}
-				sequence := 0
-				if rapid.IntRange(0, 3).Draw(t, "sequenced") == 3 {
-					sequence = max(1, b.top+rapid.IntRange(-2, 3).Draw(t, "sequence"))
-					r.Sequence = strconv.Itoa(sequence)
-				}
-				d, v, again := b.check(content, r.EventID, sequence, uint64(clock.UnixMicro()))
-				next, got, err := Decide(name, row, r, clock)
-				require.NoError(t, err)
-				want := Answer{Decision: d, Version: change.Version(v), Repeated: again}
-				if d == Pass {
-					want.Key = change.Key(name, entity, want.Version, r.Content)
-					if old, known := given[want.Version]; known {
-						require.Equal(t, old, content, "a version has one content")
-					}
-					given[want.Version] = content
-				}
-				require.Equal(t, want, got)
-				if r.EventID == "" && r.Sequence == "" && d == Duplicate || d == Stale {
-					require.True(t, same(&row, &next), "nothing is written")
-					require.Equal(t, row, next)
-				}
-				apply(t, next)
-			},
-			"confirm": func(t *rapid.T) {
-				v := version(t)
-				next, err := Confirm(row, v)
-				if !b.confirm(uint64(v)) {
-					require.ErrorIs(t, err, ErrUnknownVersion)
-					require.Equal(t, row, next)
-					return
-				}
-				require.NoError(t, err)
-				apply(t, next)
-				again, err := Confirm(row, v)
-				require.NoError(t, err)
-				require.True(t, same(&row, &again), "idempotent")
-			},
-			"release": func(t *rapid.T) {
-				v, outcome := version(t), rapid.SampledFrom([]Outcome{Refused, Unknown}).Draw(t, "outcome")
-				next, got, err := Release(row, v, outcome)
-				known, done := b.release(uint64(v), outcome == Refused)
-				if !known {
-					require.ErrorIs(t, err, ErrUnknownVersion)
-					return
-				}
-				require.NoError(t, err)
-				require.Equal(t, Released{Done: done, Known: done && b.stands != "", Version: change.Version(b.last().version)}, got)
-				if !done {
-					require.Equal(t, row, next)
-				}
-				apply(t, next)
-				again, second, err := Release(row, v, outcome)
-				require.NoError(t, err)
-				require.Equal(t, got, second)
-				require.True(t, same(&row, &again), "idempotent")
-			},
-			"reset": func(t *rapid.T) {
-				b.reset()
-				next, err := Reset(row)
-				require.NoError(t, err)
-				if !row.Found {
-					require.Equal(t, row, next)
-					return
-				}
-				apply(t, next)
-				again, err := Reset(row)
-				require.NoError(t, err)
-				require.True(t, same(&row, &again), "idempotent")
-			},
-			"": func(t *rapid.T) {
-				s, err := Look(row)
-				require.NoError(t, err)
-				require.Equal(t, b.stands == "", s.Unknown())
-				require.Equal(t, b.stands != "" && b.standsPage != b.confirmed, s.Open())
-				if b.stands != "" {
-					require.EqualValues(t, b.standsPage, s.Stands)
-				}
-				require.Len(t, b.seen, s.Events)
-				require.EqualValues(t, b.last().version, row.Version)
-				require.EqualValues(t, b.confirmed, row.DeliveredVersion)
-				if b.stands == "" {
-					require.Nil(t, row.Content)
-				} else {
-					require.Equal(t, Given(b.stands), row.Content)
-				}
-			},
-		})
+		m := &modelRun{row: store.CheckRow{Key: store.Key{Service: 3, Entity: modelEntity}}, clock: time.UnixMicro(1000), given: map[change.Version]string{}}
+		t.Repeat(map[string]func(*rapid.T){"tick": m.tick, "check": m.check, "confirm": m.confirm, "release": m.release, "reset": m.reset, "": m.look})
 	})
 }

@@ -149,6 +149,35 @@ func (s *side) assign(ctx context.Context, t *rapid.T) {
 	require.NoError(t, err)
 }
 
+// drawRecord draws a record of one of three entities; deleted are the versions of their deletions.
+func drawRecord(t *rapid.T, partition int32, at int64, deleted map[string]change.Version) change.Record {
+	r := change.Record{Entity: fmt.Sprint("p", partition, "-", rapid.IntRange(0, 2).Draw(t, "entity"))}
+	control := func(c change.Control) { c.ID = fmt.Sprint(at); r.Control = &c }
+	services := rapid.SampledFrom([][]string{nil, {"one/ripeness@sink"}, {"two/all@sink", "two/weight@sink"}}).Draw(t, "services")
+	before := change.NewVersion(1, rapid.Int64Range(0, at).Draw(t, "before"))
+	switch rapid.IntRange(0, 13).Draw(t, "kind") {
+	case 0:
+		control(change.Control{Action: change.Reset, Services: services})
+	case 1:
+		control(change.Control{Action: change.Refuse, Services: services, Version: before})
+	case 2:
+		control(change.Control{Action: change.Redecide, Services: services, Force: rapid.Bool().Draw(t, "force")})
+	case 3:
+		control(change.Control{Action: change.Purge, Version: deleted[r.Entity] + 1})
+	case 4, 5, 6:
+		r.Event = &change.Event{Origin: change.Origin{Source: rapid.SampledFrom([]string{"registry", "lab"}).Draw(t, "source"), Topic: "t", Partition: partition, Offset: at}, Op: change.Delete}
+		deleted[r.Entity] = change.NewVersion(1, at)
+	default:
+		source, payload := "registry", fmt.Sprintf(`{"id":%q,"ripe":%d,"weight":%d}`, r.Entity, rapid.IntRange(1, 3).Draw(t, "ripe"), rapid.IntRange(1, 2).Draw(t, "weight"))
+		if rapid.IntRange(0, 2).Draw(t, "lab") == 0 {
+			source, payload = "lab", fmt.Sprintf(`{"note":%d,"weight":%s}`, rapid.IntRange(1, 2).Draw(t, "note"), rapid.SampledFrom([]string{"null", "5"}).Draw(t, "weight"))
+		}
+		// Now and then one comes again, late.
+		r.Event = &change.Event{Origin: change.Origin{Source: source, Topic: "t", Partition: partition, Offset: at - rapid.Int64Range(0, 1).Draw(t, "late")}, Op: change.Upsert, Payload: []byte(payload)}
+	}
+	return r
+}
+
 // An owner with a cache decides the same as one that loads everything, for any
 // evictions and any outcomes of its commits: the same frames, rows, entities
 // and dead letters.
@@ -171,30 +200,7 @@ func TestMemoryDecidesNothingElse(t *testing.T) {
 			for range rapid.IntRange(1, 4).Draw(t, "records") {
 				at := offsets[partition]
 				offsets[partition]++
-				r := change.Record{Entity: fmt.Sprint("p", partition, "-", rapid.IntRange(0, 2).Draw(t, "entity"))}
-				control := func(c change.Control) { c.ID = fmt.Sprint(at); r.Control = &c }
-				services := rapid.SampledFrom([][]string{nil, {"one/ripeness@sink"}, {"two/all@sink", "two/weight@sink"}}).Draw(t, "services")
-				before := change.NewVersion(1, rapid.Int64Range(0, at).Draw(t, "before"))
-				switch rapid.IntRange(0, 13).Draw(t, "kind") {
-				case 0:
-					control(change.Control{Action: change.Reset, Services: services})
-				case 1:
-					control(change.Control{Action: change.Refuse, Services: services, Version: before})
-				case 2:
-					control(change.Control{Action: change.Redecide, Services: services, Force: rapid.Bool().Draw(t, "force")})
-				case 3:
-					control(change.Control{Action: change.Purge, Version: deleted[r.Entity] + 1})
-				case 4, 5, 6:
-					r.Event = &change.Event{Origin: change.Origin{Source: rapid.SampledFrom([]string{"registry", "lab"}).Draw(t, "source"), Topic: "t", Partition: partition, Offset: at}, Op: change.Delete}
-					deleted[r.Entity] = change.NewVersion(1, at)
-				default:
-					source, payload := "registry", fmt.Sprintf(`{"id":%q,"ripe":%d,"weight":%d}`, r.Entity, rapid.IntRange(1, 3).Draw(t, "ripe"), rapid.IntRange(1, 2).Draw(t, "weight"))
-					if rapid.IntRange(0, 2).Draw(t, "lab") == 0 {
-						source, payload = "lab", fmt.Sprintf(`{"note":%d,"weight":%s}`, rapid.IntRange(1, 2).Draw(t, "note"), rapid.SampledFrom([]string{"null", "5"}).Draw(t, "weight"))
-					}
-					// Now and then one comes again, late.
-					r.Event = &change.Event{Origin: change.Origin{Source: source, Topic: "t", Partition: partition, Offset: at - rapid.Int64Range(0, 1).Draw(t, "late")}, Op: change.Upsert, Payload: []byte(payload)}
-				}
+				r := drawRecord(t, partition, at, deleted)
 				key, head, value, err := change.EncodeRecord(r)
 				require.NoError(t, err)
 				records = append(records, transport.Received{Key: key, Value: value, Headers: []transport.Header{{Key: change.InboxHeader, Value: head}}, Offset: at, Time: time.UnixMilli(at)})

@@ -10,12 +10,29 @@ import (
 	"pgregory.net/rapid"
 )
 
+type interleaved struct{ partition, number int }
+
+// submit submits a frame again, as a subscriber does, until it is done or its error is a fault.
+func submit(q *queue[interleaved], f interleaved, items, bytes int, withdrawn bool) error {
+	attempt, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	if withdrawn {
+		cancel()
+	}
+	for {
+		err := q.Submit(attempt, f, items, bytes)
+		if err == nil || !errors.Is(err, context.Canceled) && !errors.Is(err, errAway) {
+			return err
+		}
+		attempt = context.Background()
+	}
+}
+
 // For any interleaving of submissions, withdrawals and failures: nothing
 // takes effect twice, a nil answer means an effect, an error means none,
 // frames of a partition keep their order, and no batch passes its bounds.
 func TestAnyInterleaving(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		type frame struct{ partition, number int }
 		cfg := queueConfig{
 			MaxItems: rapid.IntRange(0, 8).Draw(t, "items"),
 			MaxBytes: rapid.SampledFrom([]int{0, 50, 1000}).Draw(t, "bytes"),
@@ -36,12 +53,12 @@ func TestAnyInterleaving(t *testing.T) {
 		}
 		next := make([]int, partitions) // of the handler's goroutine, then of this one
 		handled := 0
-		q := newQueue[frame](cfg)
+		q := newQueue[interleaved](cfg)
 		ctx, stop := context.WithCancel(context.Background())
 		done := make(chan struct{})
 		go func() {
 			defer close(done)
-			q.Run(ctx, func(_ context.Context, batch []*entry[frame]) {
+			q.Run(ctx, func(_ context.Context, batch []*entry[interleaved]) {
 				sumItems, sumBytes := 0, 0
 				for _, e := range batch {
 					sumItems += items[e.Value.number%8]
@@ -64,22 +81,10 @@ func TestAnyInterleaving(t *testing.T) {
 		for p := range partitions {
 			wg.Go(func() {
 				for n := range frames {
-					attempt, cancel := context.WithCancel(context.Background())
-					if withdrawn[(n+p)%len(withdrawn)] {
-						cancel()
+					err := submit(q, interleaved{p, n}, items[n%8], bytes[n%8], withdrawn[(n+p)%len(withdrawn)])
+					if err != nil {
+						fault("%v", err)
 					}
-					for {
-						err := q.Submit(attempt, frame{p, n}, items[n%8], bytes[n%8])
-						if err == nil {
-							break
-						}
-						if !errors.Is(err, context.Canceled) && !errors.Is(err, errAway) {
-							fault("%v", err)
-							break
-						}
-						attempt = context.Background() // it comes again, as a subscriber does it
-					}
-					cancel()
 				}
 			})
 		}

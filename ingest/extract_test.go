@@ -45,62 +45,64 @@ func frame(records ...transport.Received) *transport.Frame {
 	return transport.NewFrame("registry.events", "T1", 3, 1, records)
 }
 
-func TestTakeApart(t *testing.T) {
-	headers := func(s *ingest.Extractor) {
-		s.Entity, s.EventID, s.Sequence = ingest.Locator{Key: true}, ingest.Locator{Header: "ce_id"}, ingest.Locator{Header: "seq"}
-	}
-	cases := []struct {
-		name    string
-		value   string // "null record" for a null value
-		meta    map[string]string
-		shape   func(*ingest.Extractor)
-		want    change.Event
-		code    string // of the dead letter
-		payload string
-	}{
-		{name: "upsert", value: `{"m":{"id":"B","event":"e1","op":"upsert","seq":7},"d":{"a":1}}`,
-			want: change.Event{Entity: "B", EventID: "e1", Sequence: "7", Op: change.Upsert}, payload: `{"a":1}`},
-		{name: "stripped", value: `{"m":{"id":"B"},"d":{"updated_at":1,"a":[{"trace_id":2,"b":3}]}}`,
-			want: change.Event{Entity: "B", Op: change.Upsert}, payload: `{"a":[{"b":3}]}`},
-		{name: "numbers keep their digits", value: `{"m":{"id":1.50,"event":12345678901234567890123},"d":1.50}`,
-			want: change.Event{Entity: "1.50", EventID: "12345678901234567890123", Op: change.Upsert}, payload: `1.50`},
-		{name: "escapes", value: `{"m":{"id":"\u0042\n"},"d":{}}`, want: change.Event{Entity: "B\n", Op: change.Upsert}, payload: `{}`},
-		{name: "delete", value: `{"m":{"id":"B","op":"delete"},"d":{"a":1}}`, want: change.Event{Entity: "B", Op: change.Delete}},
-		{name: "operation as a truth value", value: `{"m":{"id":"B","op":true}}`, want: change.Event{Entity: "B", Op: change.Delete}},
-		{name: "null payload", value: `{"m":{"id":"B"},"d":null}`, want: change.Event{Entity: "B", Op: change.Delete}},
-		{name: "null payload that is the whole value", value: `null`, meta: map[string]string{transport.KeyMetadata: "B"},
-			shape: func(s *ingest.Extractor) { headers(s); s.Payload = "" }, want: change.Event{Entity: "B", Op: change.Delete}},
-		{name: "null record", value: "null record", meta: map[string]string{transport.KeyMetadata: "B"}, want: change.Event{Entity: "B", Op: change.Delete}},
-		{name: "null record with headers", value: "null record", shape: headers,
-			meta: map[string]string{transport.KeyMetadata: "B", "ce_id": "e", "seq": "9"},
-			want: change.Event{Entity: "B", EventID: "e", Sequence: "9", Op: change.Delete}},
-		{name: "key and headers", value: `{"d":{}}`, shape: headers, meta: map[string]string{transport.KeyMetadata: "B", "ce_id": "e"},
-			want: change.Event{Entity: "B", EventID: "e", Op: change.Upsert}, payload: `{}`},
-		{name: "whole value", value: `{"m":{"id":"B"}}`, shape: func(s *ingest.Extractor) { s.Payload = "" },
-			want: change.Event{Entity: "B", Op: change.Upsert}, payload: `{"m":{"id":"B"}}`},
+func byHeaders(s *ingest.Extractor) {
+	s.Entity, s.EventID, s.Sequence = ingest.Locator{Key: true}, ingest.Locator{Header: "ce_id"}, ingest.Locator{Header: "seq"}
+}
 
-		{name: "no JSON", value: `{"m":`, code: "bad_json"},
-		{name: "empty", value: ``, code: "bad_json"},
-		{name: "a member twice", value: `{"m":{"id":"B","id":"C"},"d":{}}`, code: "bad_json"},
-		{name: "not UTF-8", value: "{\"m\":{\"id\":\"B\"},\"d\":\"\xff\"}", code: "bad_json"},
-		{name: "too large", value: `{"m":{"id":"B"},"d":"` + strings.Repeat("x", 200) + `"}`, code: "oversized"},
-		{name: "too many values", value: `{"m":{"id":"B"},"d":[` + strings.Repeat("0,", 1<<20) + `0]}`,
-			shape: func(s *ingest.Extractor) { s.MaxEvent = 8 << 20 }, code: "too_many_values"},
-		{name: "no entity", value: `{"m":{},"d":{}}`, code: "no_entity"},
-		{name: "empty entity", value: `{"m":{"id":""},"d":{}}`, code: "no_entity"},
-		{name: "null entity", value: `{"m":{"id":null},"d":{}}`, code: "no_entity"},
-		{name: "null record without key", value: "null record", code: "no_entity"},
-		{name: "object as entity", value: `{"m":{"id":{}},"d":{}}`, code: "bad_entity"},
-		{name: "truth as entity", value: `{"m":{"id":true},"d":{}}`, code: "bad_entity"},
-		{name: "long entity", value: `{"m":{"id":"12345678901234567"},"d":{}}`, code: "bad_entity"},
-		{name: "NUL in entity", value: `{"m":{"id":"B\u0000"},"d":{}}`, code: "bad_entity"},
-		{name: "key that is not UTF-8", value: `{"d":{}}`, shape: headers, meta: map[string]string{transport.KeyMetadata: "\xff"}, code: "bad_entity"},
-		{name: "NUL in event id", value: `{"m":{"id":"B","event":"\u0000"},"d":{}}`, code: "bad_event_id"},
-		{name: "list as event id", value: `{"m":{"id":"B","event":[]},"d":{}}`, code: "bad_event_id"},
-		{name: "object as sequence", value: `{"m":{"id":"B","seq":{}},"d":{}}`, code: "bad_sequence"},
-		{name: "no payload", value: `{"m":{"id":"B"}}`, code: "no_payload"},
-	}
-	for _, c := range cases {
+var extractions = []struct {
+	name    string
+	value   string // "null record" for a null value
+	meta    map[string]string
+	shape   func(*ingest.Extractor)
+	want    change.Event
+	code    string // of the dead letter
+	payload string
+}{
+	{name: "upsert", value: `{"m":{"id":"B","event":"e1","op":"upsert","seq":7},"d":{"a":1}}`,
+		want: change.Event{Entity: "B", EventID: "e1", Sequence: "7", Op: change.Upsert}, payload: `{"a":1}`},
+	{name: "stripped", value: `{"m":{"id":"B"},"d":{"updated_at":1,"a":[{"trace_id":2,"b":3}]}}`,
+		want: change.Event{Entity: "B", Op: change.Upsert}, payload: `{"a":[{"b":3}]}`},
+	{name: "numbers keep their digits", value: `{"m":{"id":1.50,"event":12345678901234567890123},"d":1.50}`,
+		want: change.Event{Entity: "1.50", EventID: "12345678901234567890123", Op: change.Upsert}, payload: `1.50`},
+	{name: "escapes", value: `{"m":{"id":"\u0042\n"},"d":{}}`, want: change.Event{Entity: "B\n", Op: change.Upsert}, payload: `{}`},
+	{name: "delete", value: `{"m":{"id":"B","op":"delete"},"d":{"a":1}}`, want: change.Event{Entity: "B", Op: change.Delete}},
+	{name: "operation as a truth value", value: `{"m":{"id":"B","op":true}}`, want: change.Event{Entity: "B", Op: change.Delete}},
+	{name: "null payload", value: `{"m":{"id":"B"},"d":null}`, want: change.Event{Entity: "B", Op: change.Delete}},
+	{name: "null payload that is the whole value", value: `null`, meta: map[string]string{transport.KeyMetadata: "B"},
+		shape: func(s *ingest.Extractor) { byHeaders(s); s.Payload = "" }, want: change.Event{Entity: "B", Op: change.Delete}},
+	{name: "null record", value: "null record", meta: map[string]string{transport.KeyMetadata: "B"}, want: change.Event{Entity: "B", Op: change.Delete}},
+	{name: "null record with headers", value: "null record", shape: byHeaders,
+		meta: map[string]string{transport.KeyMetadata: "B", "ce_id": "e", "seq": "9"},
+		want: change.Event{Entity: "B", EventID: "e", Sequence: "9", Op: change.Delete}},
+	{name: "key and headers", value: `{"d":{}}`, shape: byHeaders, meta: map[string]string{transport.KeyMetadata: "B", "ce_id": "e"},
+		want: change.Event{Entity: "B", EventID: "e", Op: change.Upsert}, payload: `{}`},
+	{name: "whole value", value: `{"m":{"id":"B"}}`, shape: func(s *ingest.Extractor) { s.Payload = "" },
+		want: change.Event{Entity: "B", Op: change.Upsert}, payload: `{"m":{"id":"B"}}`},
+
+	{name: "no JSON", value: `{"m":`, code: "bad_json"},
+	{name: "empty", value: ``, code: "bad_json"},
+	{name: "a member twice", value: `{"m":{"id":"B","id":"C"},"d":{}}`, code: "bad_json"},
+	{name: "not UTF-8", value: "{\"m\":{\"id\":\"B\"},\"d\":\"\xff\"}", code: "bad_json"},
+	{name: "too large", value: `{"m":{"id":"B"},"d":"` + strings.Repeat("x", 200) + `"}`, code: "oversized"},
+	{name: "too many values", value: `{"m":{"id":"B"},"d":[` + strings.Repeat("0,", 1<<20) + `0]}`,
+		shape: func(s *ingest.Extractor) { s.MaxEvent = 8 << 20 }, code: "too_many_values"},
+	{name: "no entity", value: `{"m":{},"d":{}}`, code: "no_entity"},
+	{name: "empty entity", value: `{"m":{"id":""},"d":{}}`, code: "no_entity"},
+	{name: "null entity", value: `{"m":{"id":null},"d":{}}`, code: "no_entity"},
+	{name: "null record without key", value: "null record", code: "no_entity"},
+	{name: "object as entity", value: `{"m":{"id":{}},"d":{}}`, code: "bad_entity"},
+	{name: "truth as entity", value: `{"m":{"id":true},"d":{}}`, code: "bad_entity"},
+	{name: "long entity", value: `{"m":{"id":"12345678901234567"},"d":{}}`, code: "bad_entity"},
+	{name: "NUL in entity", value: `{"m":{"id":"B\u0000"},"d":{}}`, code: "bad_entity"},
+	{name: "key that is not UTF-8", value: `{"d":{}}`, shape: byHeaders, meta: map[string]string{transport.KeyMetadata: "\xff"}, code: "bad_entity"},
+	{name: "NUL in event id", value: `{"m":{"id":"B","event":"\u0000"},"d":{}}`, code: "bad_event_id"},
+	{name: "list as event id", value: `{"m":{"id":"B","event":[]},"d":{}}`, code: "bad_event_id"},
+	{name: "object as sequence", value: `{"m":{"id":"B","seq":{}},"d":{}}`, code: "bad_sequence"},
+	{name: "no payload", value: `{"m":{"id":"B"}}`, code: "no_payload"},
+}
+
+func TestTakeApart(t *testing.T) {
+	for _, c := range extractions {
 		t.Run(c.name, func(t *testing.T) {
 			s := shape(t)
 			if c.shape != nil {

@@ -37,6 +37,47 @@ func loadPayload(entity, n int) string {
 	return fmt.Sprintf(`{"banana":%d,"ripeness_level":%d,"origin":"EC","tags":["fair","organic"],"weight":{"value":118.%d,"unit":"g"}}`, entity, n%9, n)
 }
 
+// postLoad sends a request and returns its answer and the time since it was due.
+func postLoad(t *testing.T, caller *http.Client, url string, due time.Time, body string) (map[string]any, time.Duration, error) {
+	r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, url, bytes.NewReader([]byte(body)))
+	if err != nil {
+		return nil, 0, err
+	}
+	r.Header.Set("Content-Type", "application/json")
+	r.Header.Set("Authorization", "Bearer acme")
+	response, err := caller.Do(r)
+	if err != nil {
+		return nil, 0, err
+	}
+	defer response.Body.Close()
+	text, err := io.ReadAll(response.Body)
+	took := time.Since(due)
+	if err != nil {
+		return nil, took, err
+	}
+	var answer map[string]any
+	decoder := json.NewDecoder(bytes.NewReader(text))
+	decoder.UseNumber()
+	if err := decoder.Decode(&answer); err != nil || response.StatusCode != http.StatusOK {
+		return nil, took, fmt.Errorf("%s: %d %s", url, response.StatusCode, text)
+	}
+	return answer, took, nil
+}
+
+// reportLoad logs the latencies of requests by kind, and the processor time used.
+func reportLoad(t *testing.T, times map[string][]time.Duration, requests int, elapsed, used time.Duration) {
+	var all []time.Duration
+	for _, kind := range []string{"duplicate", "pass", "confirm"} {
+		require.NotEmpty(t, times[kind], kind)
+		t.Logf("%-9s %s", kind, percentiles(times[kind]))
+		all = append(all, times[kind]...)
+	}
+	require.Len(t, all, requests)
+	t.Logf("%-9s %s", "all", percentiles(all))
+	t.Logf("%.0f requests/s, %v of processor time per request, the callers' included, PostgreSQL's not",
+		float64(requests)/elapsed.Seconds(), (used / time.Duration(requests)).Round(time.Microsecond))
+}
+
 // Callers send at a steady rate, independent of the answers: seven of ten send known content,
 // three a change, which they confirm after the answer. All answers must be right. Latencies
 // are printed, not asserted: with `SUITE=load make verify`, for 2,000,000 rows.
@@ -54,31 +95,8 @@ func TestLoad(t *testing.T) {
 	transport := &http.Transport{MaxConnsPerHost: 256, MaxIdleConnsPerHost: 256} // waiting for one counts
 	defer transport.CloseIdleConnections()
 	caller := &http.Client{Transport: transport, Timeout: time.Minute}
-	// post sends a request and returns its answer and the time since it was due.
 	post := func(due time.Time, verb, body string) (map[string]any, time.Duration, error) {
-		r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, w.url+"/v1/services/"+path+verb, bytes.NewReader([]byte(body)))
-		if err != nil {
-			return nil, 0, err
-		}
-		r.Header.Set("Content-Type", "application/json")
-		r.Header.Set("Authorization", "Bearer acme")
-		response, err := caller.Do(r)
-		if err != nil {
-			return nil, 0, err
-		}
-		defer response.Body.Close()
-		text, err := io.ReadAll(response.Body)
-		took := time.Since(due)
-		if err != nil {
-			return nil, took, err
-		}
-		var answer map[string]any
-		decoder := json.NewDecoder(bytes.NewReader(text))
-		decoder.UseNumber()
-		if err := decoder.Decode(&answer); err != nil || response.StatusCode != http.StatusOK {
-			return nil, took, fmt.Errorf("%s: %d %s", verb, response.StatusCode, text)
-		}
-		return answer, took, nil
+		return postLoad(t, caller, w.url+"/v1/services/"+path+verb, due, body)
 	}
 
 	var mu sync.Mutex
@@ -140,16 +158,7 @@ func TestLoad(t *testing.T) {
 	callers.Wait()
 	elapsed := time.Since(start)
 	require.Empty(t, wrong)
-	var all []time.Duration
-	for _, kind := range []string{"duplicate", "pass", "confirm"} {
-		require.NotEmpty(t, times[kind], kind)
-		t.Logf("%-9s %s", kind, percentiles(times[kind]))
-		all = append(all, times[kind]...)
-	}
-	require.Len(t, all, requests)
-	t.Logf("%-9s %s", "all", percentiles(all))
-	t.Logf("%.0f requests/s, %v of processor time per request, the callers' included, PostgreSQL's not",
-		float64(requests)/elapsed.Seconds(), ((processorTime(t) - used) / time.Duration(requests)).Round(time.Microsecond))
+	reportLoad(t, times, requests, elapsed, processorTime(t)-used)
 }
 
 // later returns the later of two moments.

@@ -19,6 +19,18 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
+// A process that was killed leaves behind how it was reached.
+func leftByAKill(t *testing.T, dir, main string, way []byte) {
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "data", "state.db.control"), way, 0o600))
+	_, out, _ := call(t, "status", "-c", main)
+	require.Regexp(t, `^down  no process answers: no process listens at .*, since .*\n    do: weir run -c .* starts one\n`, out)
+	for _, command := range []string{"reload", "retry-now zest/catalogue@hook"} {
+		status, _, errs := call(t, append(strings.Fields(command), "-c", main)...)
+		require.Equal(t, exitFailed, status)
+		require.Regexp(t, `^error: no process answers: no process listens at .*\nhint: weir run -c .* starts one\n$`, errs)
+	}
+}
+
 // The status shows that no process runs, whose target is unreachable, and that all is well
 // again; so does the exit status.
 func TestStatusFromNobodyToWell(t *testing.T) {
@@ -96,15 +108,7 @@ func TestStatusFromNobodyToWell(t *testing.T) {
 	require.Contains(t, out, "down  no process answers: no process runs with this data folder, since ")
 	require.Regexp(t, `down  zest/catalogue@hook, at most \d+ queued, since .*\n    why: no process delivers it`, out)
 
-	// One that was killed leaves behind how it was reached.
-	require.NoError(t, os.WriteFile(filepath.Join(dir, "data", "state.db.control"), way, 0o600))
-	_, out, _ = call(t, "status", "-c", main)
-	require.Regexp(t, `^down  no process answers: no process listens at .*, since .*\n    do: weir run -c .* starts one\n`, out)
-	for _, command := range []string{"reload", "retry-now zest/catalogue@hook"} {
-		status, _, errs = call(t, append(strings.Fields(command), "-c", main)...)
-		require.Equal(t, exitFailed, status)
-		require.Regexp(t, `^error: no process answers: no process listens at .*\nhint: weir run -c .* starts one\n$`, errs)
-	}
+	leftByAKill(t, dir, main, way)
 }
 
 // Something wrong is a status that a script sees, with the remedy in the output.

@@ -250,116 +250,120 @@ func TestVerdictsNameWhatIsNotCompared(t *testing.T) {
 	require.Contains(t, said, "changed nothing that this projection reads (id, lab.sugar, level, origin), apart from carried fields (at); the customer")
 }
 
+// firstBanana is the first event of most verdicts.
+const firstBanana = `{"id":"B-007","origin":"EC","level":1}`
+
+var verdicts = map[string]struct {
+	do        func(w *world)
+	service   string
+	verdict   explain.Verdict
+	why       string
+	lastEvent string
+}{
+	"sent": {func(w *world) { w.event("registry", "e1", "1", firstBanana) }, ripe, explain.Sent,
+		"The last event (registry e1, 1:0) changed this view, and the customer has version 1:0.", "delivered"},
+	"pruned": {func(w *world) {
+		w.event("registry", "e1", "1", firstBanana)
+		w.event("registry", "e2", "2", `{"id":"B-007","origin":"EC","level":2}`)
+	}, list, explain.Pruned, "The last event (registry e2, 1:1) changed nothing that this projection reads (id); the customer has version 1:0.", "pruned"},
+	"held back": {func(w *world) {
+		w.event("registry", "e1", "1", firstBanana)
+		w.event("registry", "e2", "2", `{"id":"B-007","origin":"CO","level":1}`)
+	}, ripe, explain.HeldBack, "The last event (registry e2, 1:1) changed the entity, but this view of it is the same as what was sent before; the customer has version 1:0.", "held back"},
+	"noise": {func(w *world) {
+		w.event("registry", "e1", "1", firstBanana)
+		w.event("registry", "e2", "2", firstBanana)
+	}, ripe, explain.Noise, "The last event (registry e2, 1:1) is noise: without what is stripped, its document equals the stored one; the customer has version 1:0.", "noise"},
+	"stale": {func(w *world) {
+		w.event("registry", "e1", "5", firstBanana)
+		w.event("registry", "e0", "4", `{"id":"B-007","origin":"EC","level":9}`)
+	}, ripe, explain.Stale, "The last event (registry e0, 1:1) is stale: its sequence is lower than one that was taken; the customer has version 1:0.", "stale"},
+	"repeated": {func(w *world) {
+		w.event("registry", "e1", "", firstBanana)
+		w.event("registry", "e1", "", firstBanana)
+	}, ripe, explain.Stale, "is stale: an event with this id and content was taken already;", "stale"},
+	"filter keeps it out": {func(w *world) { w.event("registry", "e1", "1", `{"id":"B-007","origin":"PH"}`) }, ripe, explain.NeverSent,
+		`Nothing was ever sent: the filter (doc.origin in ["EC", "CO"]) does not let the document through, so there is nothing to retract.`, "filtered"},
+	"retracted": {func(w *world) {
+		w.event("registry", "e1", "1", firstBanana)
+		w.event("registry", "e2", "2", `{"id":"B-007","origin":"PH","level":1}`)
+	}, ripe, explain.Sent, `The last event (registry e2, 1:1) took the entity out of this view (filter doc.origin in ["EC", "CO"]), and the retraction with version 1:1 is delivered.`, "delivered"},
+	"deleted": {func(w *world) {
+		w.event("registry", "e1", "1", firstBanana)
+		w.event("registry", "e2", "2", "")
+	}, list, explain.Sent, "The last event (registry e2, 1:1) took the entity out of this view (all sources have deleted it), and the retraction with version 1:1 is delivered.", "delivered"},
+	"not complete": {func(w *world) { w.event("lab", "", "", `{"sugar":3}`) }, list, explain.NeverSent,
+		"Nothing was sent: the entity is not complete, since the required source registry has no document.", "incomplete"},
+	"pending": {func(w *world) {
+		w.event("registry", "e1", "1", firstBanana)
+		w.event("registry", "e2", "2", `{"id":"B-007","origin":"EC","level":2}`)
+		w.reached = map[string]int64{ripe: 1}
+	}, ripe, explain.Pending, "Event (registry e2, 1:1) changed this view, and the change with version 1:1 waits to be delivered; in its partition the service has come to 1:1 and is 1 change behind at most.", "sent"},
+	"refused, and the row does not say so yet": {func(w *world) {
+		w.event("registry", "e1", "1", firstBanana)
+		w.dead = []store.DeadLetter{{ID: 7, Stage: store.StageDeliver, Code: "refused", Reason: "422 Unprocessable", Service: hook, Entity: "B-007", Version: change.NewVersion(1, 0)}}
+	}, hook, explain.Refused, "Its newest change is dead letter 7 (refused: 422 Unprocessable), so the customer does not have it.", "dead letter"},
+	"refused": {func(w *world) {
+		w.event("registry", "e1", "1", firstBanana)
+		w.change(hook, func(r *store.Row) { r.Refused = true })
+		w.dead = []store.DeadLetter{{ID: 7, Count: 1, Stage: store.StageDeliver, Code: "refused", Reason: "422 Unprocessable", Service: hook, Entity: "B-007", Version: change.NewVersion(1, 0)}}
+	}, hook, explain.Refused, "Its newest change is dead letter 7 (refused: 422 Unprocessable), so the customer does not have it: it is held back until the view changes, or the letter is replayed, or the service is reset.", "dead letter"},
+	"refused again and again": {func(w *world) {
+		w.event("registry", "e1", "1", firstBanana)
+		w.change(hook, func(r *store.Row) { r.Refused = true })
+		w.dead = []store.DeadLetter{{ID: 7, Count: 3, Last: noon, Stage: store.StageDeliver, Code: "refused", Reason: "422 Unprocessable", Service: hook, Entity: "B-007", Version: change.NewVersion(1, 0)}}
+	}, hook, explain.Refused, "dead letter 7 (refused: 422 Unprocessable, 3 times, last " + noon.Format(time.RFC3339) + ")", "dead letter"},
+	"refused, and its letter discarded": {func(w *world) {
+		w.event("registry", "e1", "1", firstBanana)
+		w.change(hook, func(r *store.Row) { r.Refused = true })
+	}, hook, explain.Refused, "Version 1:0 was refused, and no dead letter of it is open any more: it is held back until the view changes, or weir replay --force sends it, or the service is reset.", "refused"},
+	"its twin is not": {func(w *world) {
+		w.event("registry", "e1", "1", firstBanana)
+		w.dead = []store.DeadLetter{{ID: 7, Stage: store.StageDeliver, Code: "refused", Service: hook, Entity: "B-007", Version: change.NewVersion(1, 0)}}
+	}, list, explain.Sent, "The last event (registry e1, 1:0) changed this view", "delivered"},
+	"reset": {func(w *world) {
+		w.event("registry", "e1", "1", firstBanana)
+		w.decide(change.Record{Entity: "B-007", Control: &change.Control{ID: "r", Action: change.Reset}})
+	}, ripe, explain.Unknown, "What the customer has was set to unknown after version 1:0, by a reset, so whatever is decided next is sent.", "reset"},
+	"another one was reset": {func(w *world) {
+		w.event("registry", "e1", "1", firstBanana)
+		w.decide(change.Record{Entity: "B-007", Control: &change.Control{ID: "r", Action: change.Reset, Services: []string{hook}}})
+	}, ripe, explain.Sent, "The last event (registry e1, 1:0) changed this view", "delivered"},
+	"refused long ago, and back since": {func(w *world) {
+		w.event("registry", "e1", "1", firstBanana)
+		w.event("registry", "e2", "2", `{"id":"B-007","origin":"EC","level":{}}`)
+		w.event("registry", "e3", "3", `{"id":"B-007","origin":"CO","level":{}}`)
+		w.dead = []store.DeadLetter{{ID: 7, Stage: store.StageDecide, Code: "projection", Reason: "no answer", Service: ripe, Entity: "B-007", Version: change.NewVersion(1, 1)}}
+	}, ripe, explain.HeldBack, "The last event (registry e3, 1:2) changed the entity, but this view of it is the same as what was sent before", "held back"},
+	"filtered": {func(w *world) {
+		w.event("registry", "e1", "1", firstBanana)
+		w.event("registry", "e2", "2", `{"id":"B-007","origin":"PH","level":1}`)
+		w.event("registry", "e3", "3", `{"id":"B-007","origin":"PH","level":2}`)
+	}, ripe, explain.Pruned, `The last event (registry e3, 1:2) changed nothing that this projection reads (id, lab.sugar, level, origin), or the filter (doc.origin in ["EC", "CO"]) keeps the entity out as before; the retraction with version 1:1 is delivered.`, "pruned"},
+	"replayed": {func(w *world) {
+		w.event("registry", "e1", "1", firstBanana)
+		w.decide(change.Record{Entity: "B-007", Control: &change.Control{ID: "r", Action: change.Redecide}})
+	}, ripe, explain.HeldBack, "The last record (redecide r, 1:1) decided again, and this view is the same as what was sent before;", "held back"},
+	"new service": {func(w *world) {
+		w.event("registry", "e1", "1", firstBanana)
+		w.entity = func(e store.Entity) store.Entity {
+			e.Fingerprint, e.States = []byte("older"), store.States{}
+			return e
+		}
+	}, ripe, explain.NotYet, "Nothing was sent yet: the service is new to this entity, and the entity's next event or weir replay sends it.", "held back"},
+	"older state without history": {func(w *world) {
+		w.event("registry", "e1", "1", firstBanana)
+		w.entity = func(e store.Entity) store.Entity { e.Fence = nil; return e }
+	}, ripe, explain.UpToDate, "No event is on record since the state was written by an earlier build; the customer has version 1:0.", ""},
+	"fails": {func(w *world) {
+		w.event("registry", "e1", "1", firstBanana)
+		w.event("registry", "e2", "2", `{"id":"B-007","origin":"EC","level":{}}`)
+	}, ripe, explain.Sent, "changed this view", "delivered"},
+}
+
 // Each way in which a customer gets an update or does not, and the sentence for it.
 func TestVerdicts(t *testing.T) {
-	first := `{"id":"B-007","origin":"EC","level":1}`
-	for name, c := range map[string]struct {
-		do        func(w *world)
-		service   string
-		verdict   explain.Verdict
-		why       string
-		lastEvent string
-	}{
-		"sent": {func(w *world) { w.event("registry", "e1", "1", first) }, ripe, explain.Sent,
-			"The last event (registry e1, 1:0) changed this view, and the customer has version 1:0.", "delivered"},
-		"pruned": {func(w *world) {
-			w.event("registry", "e1", "1", first)
-			w.event("registry", "e2", "2", `{"id":"B-007","origin":"EC","level":2}`)
-		}, list, explain.Pruned, "The last event (registry e2, 1:1) changed nothing that this projection reads (id); the customer has version 1:0.", "pruned"},
-		"held back": {func(w *world) {
-			w.event("registry", "e1", "1", first)
-			w.event("registry", "e2", "2", `{"id":"B-007","origin":"CO","level":1}`)
-		}, ripe, explain.HeldBack, "The last event (registry e2, 1:1) changed the entity, but this view of it is the same as what was sent before; the customer has version 1:0.", "held back"},
-		"noise": {func(w *world) {
-			w.event("registry", "e1", "1", first)
-			w.event("registry", "e2", "2", first)
-		}, ripe, explain.Noise, "The last event (registry e2, 1:1) is noise: without what is stripped, its document equals the stored one; the customer has version 1:0.", "noise"},
-		"stale": {func(w *world) {
-			w.event("registry", "e1", "5", first)
-			w.event("registry", "e0", "4", `{"id":"B-007","origin":"EC","level":9}`)
-		}, ripe, explain.Stale, "The last event (registry e0, 1:1) is stale: its sequence is lower than one that was taken; the customer has version 1:0.", "stale"},
-		"repeated": {func(w *world) {
-			w.event("registry", "e1", "", first)
-			w.event("registry", "e1", "", first)
-		}, ripe, explain.Stale, "is stale: an event with this id and content was taken already;", "stale"},
-		"filter keeps it out": {func(w *world) { w.event("registry", "e1", "1", `{"id":"B-007","origin":"PH"}`) }, ripe, explain.NeverSent,
-			`Nothing was ever sent: the filter (doc.origin in ["EC", "CO"]) does not let the document through, so there is nothing to retract.`, "filtered"},
-		"retracted": {func(w *world) {
-			w.event("registry", "e1", "1", first)
-			w.event("registry", "e2", "2", `{"id":"B-007","origin":"PH","level":1}`)
-		}, ripe, explain.Sent, `The last event (registry e2, 1:1) took the entity out of this view (filter doc.origin in ["EC", "CO"]), and the retraction with version 1:1 is delivered.`, "delivered"},
-		"deleted": {func(w *world) {
-			w.event("registry", "e1", "1", first)
-			w.event("registry", "e2", "2", "")
-		}, list, explain.Sent, "The last event (registry e2, 1:1) took the entity out of this view (all sources have deleted it), and the retraction with version 1:1 is delivered.", "delivered"},
-		"not complete": {func(w *world) { w.event("lab", "", "", `{"sugar":3}`) }, list, explain.NeverSent,
-			"Nothing was sent: the entity is not complete, since the required source registry has no document.", "incomplete"},
-		"pending": {func(w *world) {
-			w.event("registry", "e1", "1", first)
-			w.event("registry", "e2", "2", `{"id":"B-007","origin":"EC","level":2}`)
-			w.reached = map[string]int64{ripe: 1}
-		}, ripe, explain.Pending, "Event (registry e2, 1:1) changed this view, and the change with version 1:1 waits to be delivered; in its partition the service has come to 1:1 and is 1 change behind at most.", "sent"},
-		"refused, and the row does not say so yet": {func(w *world) {
-			w.event("registry", "e1", "1", first)
-			w.dead = []store.DeadLetter{{ID: 7, Stage: store.StageDeliver, Code: "refused", Reason: "422 Unprocessable", Service: hook, Entity: "B-007", Version: change.NewVersion(1, 0)}}
-		}, hook, explain.Refused, "Its newest change is dead letter 7 (refused: 422 Unprocessable), so the customer does not have it.", "dead letter"},
-		"refused": {func(w *world) {
-			w.event("registry", "e1", "1", first)
-			w.change(hook, func(r *store.Row) { r.Refused = true })
-			w.dead = []store.DeadLetter{{ID: 7, Count: 1, Stage: store.StageDeliver, Code: "refused", Reason: "422 Unprocessable", Service: hook, Entity: "B-007", Version: change.NewVersion(1, 0)}}
-		}, hook, explain.Refused, "Its newest change is dead letter 7 (refused: 422 Unprocessable), so the customer does not have it: it is held back until the view changes, or the letter is replayed, or the service is reset.", "dead letter"},
-		"refused again and again": {func(w *world) {
-			w.event("registry", "e1", "1", first)
-			w.change(hook, func(r *store.Row) { r.Refused = true })
-			w.dead = []store.DeadLetter{{ID: 7, Count: 3, Last: noon, Stage: store.StageDeliver, Code: "refused", Reason: "422 Unprocessable", Service: hook, Entity: "B-007", Version: change.NewVersion(1, 0)}}
-		}, hook, explain.Refused, "dead letter 7 (refused: 422 Unprocessable, 3 times, last " + noon.Format(time.RFC3339) + ")", "dead letter"},
-		"refused, and its letter discarded": {func(w *world) {
-			w.event("registry", "e1", "1", first)
-			w.change(hook, func(r *store.Row) { r.Refused = true })
-		}, hook, explain.Refused, "Version 1:0 was refused, and no dead letter of it is open any more: it is held back until the view changes, or weir replay --force sends it, or the service is reset.", "refused"},
-		"its twin is not": {func(w *world) {
-			w.event("registry", "e1", "1", first)
-			w.dead = []store.DeadLetter{{ID: 7, Stage: store.StageDeliver, Code: "refused", Service: hook, Entity: "B-007", Version: change.NewVersion(1, 0)}}
-		}, list, explain.Sent, "The last event (registry e1, 1:0) changed this view", "delivered"},
-		"reset": {func(w *world) {
-			w.event("registry", "e1", "1", first)
-			w.decide(change.Record{Entity: "B-007", Control: &change.Control{ID: "r", Action: change.Reset}})
-		}, ripe, explain.Unknown, "What the customer has was set to unknown after version 1:0, by a reset, so whatever is decided next is sent.", "reset"},
-		"another one was reset": {func(w *world) {
-			w.event("registry", "e1", "1", first)
-			w.decide(change.Record{Entity: "B-007", Control: &change.Control{ID: "r", Action: change.Reset, Services: []string{hook}}})
-		}, ripe, explain.Sent, "The last event (registry e1, 1:0) changed this view", "delivered"},
-		"refused long ago, and back since": {func(w *world) {
-			w.event("registry", "e1", "1", first)
-			w.event("registry", "e2", "2", `{"id":"B-007","origin":"EC","level":{}}`)
-			w.event("registry", "e3", "3", `{"id":"B-007","origin":"CO","level":{}}`)
-			w.dead = []store.DeadLetter{{ID: 7, Stage: store.StageDecide, Code: "projection", Reason: "no answer", Service: ripe, Entity: "B-007", Version: change.NewVersion(1, 1)}}
-		}, ripe, explain.HeldBack, "The last event (registry e3, 1:2) changed the entity, but this view of it is the same as what was sent before", "held back"},
-		"filtered": {func(w *world) {
-			w.event("registry", "e1", "1", first)
-			w.event("registry", "e2", "2", `{"id":"B-007","origin":"PH","level":1}`)
-			w.event("registry", "e3", "3", `{"id":"B-007","origin":"PH","level":2}`)
-		}, ripe, explain.Pruned, `The last event (registry e3, 1:2) changed nothing that this projection reads (id, lab.sugar, level, origin), or the filter (doc.origin in ["EC", "CO"]) keeps the entity out as before; the retraction with version 1:1 is delivered.`, "pruned"},
-		"replayed": {func(w *world) {
-			w.event("registry", "e1", "1", first)
-			w.decide(change.Record{Entity: "B-007", Control: &change.Control{ID: "r", Action: change.Redecide}})
-		}, ripe, explain.HeldBack, "The last record (redecide r, 1:1) decided again, and this view is the same as what was sent before;", "held back"},
-		"new service": {func(w *world) {
-			w.event("registry", "e1", "1", first)
-			w.entity = func(e store.Entity) store.Entity {
-				e.Fingerprint, e.States = []byte("older"), store.States{}
-				return e
-			}
-		}, ripe, explain.NotYet, "Nothing was sent yet: the service is new to this entity, and the entity's next event or weir replay sends it.", "held back"},
-		"older state without history": {func(w *world) {
-			w.event("registry", "e1", "1", first)
-			w.entity = func(e store.Entity) store.Entity { e.Fence = nil; return e }
-		}, ripe, explain.UpToDate, "No event is on record since the state was written by an earlier build; the customer has version 1:0.", ""},
-		"fails": {func(w *world) {
-			w.event("registry", "e1", "1", first)
-			w.event("registry", "e2", "2", `{"id":"B-007","origin":"EC","level":{}}`)
-		}, ripe, explain.Sent, "changed this view", "delivered"},
-	} {
+	for name, c := range verdicts {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t)
 			c.do(w)

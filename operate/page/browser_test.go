@@ -157,6 +157,96 @@ const faint = `(() => {
 
 const evil = `{"event":"e2","id":"C","state":"<script>window.pwned=1</script></textarea><img src=x onerror=window.pwned=1>"`
 
+func correctLetter(t *testing.T, b *browser, p harness.Project, letter string) {
+	// Corrected and brought back.
+	b.open(letter)
+	b.run(chromedp.SetValue("textarea", `{"event":"e2","id":"C","state":"corrected"}`), chromedp.SetValue("form[enctype] input[name=reason]", "a quote was missing"))
+	b.tabTo("form[enctype] button")
+	b.key(kb.Enter)
+	b.until("the edit", `!!document.querySelector(".notice") && document.querySelector(".notice").innerText.includes("is changed")`)
+	b.tabTo("button[value=replay]")
+	b.key(kb.Enter)
+	b.until("the replay", `document.body.innerText.includes("1 dead letter is on the way")`)
+	for _, customer := range []string{"acme", "zest"} {
+		harness.Eventually(t, "the delivery", func() error {
+			return harness.Want(fmt.Sprint(harness.States(p.Whole("out/"+customer+".jsonl"), "C")), "[corrected]")
+		})
+	}
+	harness.Eventually(t, "the letter's state", func() error {
+		b.open(letter)
+		if !strings.Contains(evaluate[string](b, "document.body.innerText"), "replayed") {
+			return fmt.Errorf("it is not replayed yet")
+		}
+		return nil
+	})
+	b.open("/audit")
+	said := evaluate[string](b, "document.body.innerText")
+	for _, want := range []string{"ann@127.0.0.1", "dlq edit", "a quote was missing", "dlq replay"} {
+		require.Contains(t, said, want)
+	}
+}
+
+func discardLetters(t *testing.T, b *browser, p harness.Project) {
+	// Ticked in the list and discarded.
+	b.open("/letters")
+	b.tabTo("input[name=id]")
+	b.key(" ")
+	b.tabTo("button[value=discard]")
+	b.key(kb.Enter)
+	b.until("the discard", `document.body.innerText.includes("1 dead letter is discarded")`)
+	require.Empty(t, p.Letters())
+
+	// What its versions changed is seen in colours.
+	p.Append("events.jsonl", harness.Event(7, "B", "Z"))
+	harness.Eventually(t, "the second delivery", func() error {
+		return harness.Want(fmt.Sprint(harness.States(p.Whole("out/acme.jsonl"), "B")), "[A Z]")
+	})
+	b.open("/explain?entity=B")
+	require.Equal(t, `"A"`, evaluate[string](b, `document.querySelector(".diff del").innerText`))
+	require.Equal(t, `"Z"`, evaluate[string](b, `document.querySelector(".diff ins").innerText`))
+}
+
+func pauseAndReset(t *testing.T, b *browser, p harness.Project) {
+	// Paused, so that changes queue, and resumed, by the keyboard.
+	b.open("/services")
+	b.tabTo(`main a[href^="/service?name=acme"]`)
+	b.key(kb.Enter)
+	b.until("its page", `location.pathname === "/service"`)
+	b.run(chromedp.SetValue("input[name=reason]", "they move"))
+	b.tabTo("button[value=pause]")
+	b.key(kb.Enter)
+	b.until("the pause", `document.body.innerText.includes("paused by an operator") && document.body.innerText.includes("they move")`)
+
+	// Reset and replay are tried first.
+	b.open("/explain?entity=B")
+	b.tabTo(`a[href*="kind=reset"]`)
+	b.key(kb.Enter)
+	b.until("the form", `location.pathname === "/replay" && document.querySelector("textarea").value === "B" && document.querySelector("input[value=reset]").checked`)
+	b.tabTo(".actions button")
+	b.key(kb.Enter)
+	b.until("the trial", `document.body.innerText.includes("Nothing was done. 1 entity would be reset")`)
+	b.axe("the trial")
+	b.tabTo("button.danger")
+	b.key(kb.Enter)
+	b.until("the reset", `document.body.innerText.includes("1 entity was reset by job")`)
+
+	p.Append("events.jsonl", harness.Event(8, "B", "Y"))
+	harness.Eventually(t, "the delivery to the other", func() error {
+		return harness.Want(fmt.Sprint(harness.States(p.Whole("out/zest.jsonl"), "B")), "[A Z Y]")
+	})
+	require.Equal(t, "[A Z]", fmt.Sprint(harness.States(p.Whole("out/acme.jsonl"), "B")), "it is paused")
+	b.open("/services")
+	b.tabTo(`main a[href^="/service?name=acme"]`)
+	b.key(kb.Enter)
+	b.until("its page", `location.pathname === "/service"`)
+	b.tabTo("button[value=resume]")
+	b.key(kb.Enter)
+	harness.Eventually(t, "what waited", func() error {
+		return harness.Want(fmt.Sprint(harness.States(p.Whole("out/acme.jsonl"), "B")), "[A Z Y]")
+	})
+	b.healthy("resumed")
+}
+
 // A person signs in, looks at every page in every form, corrects a dead letter
 // and sees it delivered: with a real process and a real browser.
 func TestInABrowser(t *testing.T) {
@@ -199,90 +289,9 @@ func TestInABrowser(t *testing.T) {
 	looks(b, letter)
 	keyboard(b)
 
-	// Corrected and brought back.
-	b.open(letter)
-	b.run(chromedp.SetValue("textarea", `{"event":"e2","id":"C","state":"corrected"}`), chromedp.SetValue("form[enctype] input[name=reason]", "a quote was missing"))
-	b.tabTo("form[enctype] button")
-	b.key(kb.Enter)
-	b.until("the edit", `!!document.querySelector(".notice") && document.querySelector(".notice").innerText.includes("is changed")`)
-	b.tabTo("button[value=replay]")
-	b.key(kb.Enter)
-	b.until("the replay", `document.body.innerText.includes("1 dead letter is on the way")`)
-	for _, customer := range []string{"acme", "zest"} {
-		harness.Eventually(t, "the delivery", func() error {
-			return harness.Want(fmt.Sprint(harness.States(p.Whole("out/"+customer+".jsonl"), "C")), "[corrected]")
-		})
-	}
-	harness.Eventually(t, "the letter's state", func() error {
-		b.open(letter)
-		if !strings.Contains(evaluate[string](b, "document.body.innerText"), "replayed") {
-			return fmt.Errorf("it is not replayed yet")
-		}
-		return nil
-	})
-	b.open("/audit")
-	said := evaluate[string](b, "document.body.innerText")
-	for _, want := range []string{"ann@127.0.0.1", "dlq edit", "a quote was missing", "dlq replay"} {
-		require.Contains(t, said, want)
-	}
-
-	// Ticked in the list and discarded.
-	b.open("/letters")
-	b.tabTo("input[name=id]")
-	b.key(" ")
-	b.tabTo("button[value=discard]")
-	b.key(kb.Enter)
-	b.until("the discard", `document.body.innerText.includes("1 dead letter is discarded")`)
-	require.Empty(t, p.Letters())
-
-	// What its versions changed is seen in colours.
-	p.Append("events.jsonl", harness.Event(7, "B", "Z"))
-	harness.Eventually(t, "the second delivery", func() error {
-		return harness.Want(fmt.Sprint(harness.States(p.Whole("out/acme.jsonl"), "B")), "[A Z]")
-	})
-	b.open("/explain?entity=B")
-	require.Equal(t, `"A"`, evaluate[string](b, `document.querySelector(".diff del").innerText`))
-	require.Equal(t, `"Z"`, evaluate[string](b, `document.querySelector(".diff ins").innerText`))
-
-	// Paused, so that changes queue, and resumed, by the keyboard.
-	b.open("/services")
-	b.tabTo(`main a[href^="/service?name=acme"]`)
-	b.key(kb.Enter)
-	b.until("its page", `location.pathname === "/service"`)
-	b.run(chromedp.SetValue("input[name=reason]", "they move"))
-	b.tabTo("button[value=pause]")
-	b.key(kb.Enter)
-	b.until("the pause", `document.body.innerText.includes("paused by an operator") && document.body.innerText.includes("they move")`)
-
-	// Reset and replay are tried first.
-	b.open("/explain?entity=B")
-	b.tabTo(`a[href*="kind=reset"]`)
-	b.key(kb.Enter)
-	b.until("the form", `location.pathname === "/replay" && document.querySelector("textarea").value === "B" && document.querySelector("input[value=reset]").checked`)
-	b.tabTo(".actions button")
-	b.key(kb.Enter)
-	b.until("the trial", `document.body.innerText.includes("Nothing was done. 1 entity would be reset")`)
-	b.axe("the trial")
-	b.tabTo("button.danger")
-	b.key(kb.Enter)
-	b.until("the reset", `document.body.innerText.includes("1 entity was reset by job")`)
-
-	p.Append("events.jsonl", harness.Event(8, "B", "Y"))
-	harness.Eventually(t, "the delivery to the other", func() error {
-		return harness.Want(fmt.Sprint(harness.States(p.Whole("out/zest.jsonl"), "B")), "[A Z Y]")
-	})
-	require.Equal(t, "[A Z]", fmt.Sprint(harness.States(p.Whole("out/acme.jsonl"), "B")), "it is paused")
-	b.open("/services")
-	b.tabTo(`main a[href^="/service?name=acme"]`)
-	b.key(kb.Enter)
-	b.until("its page", `location.pathname === "/service"`)
-	b.tabTo("button[value=resume]")
-	b.key(kb.Enter)
-	harness.Eventually(t, "what waited", func() error {
-		return harness.Want(fmt.Sprint(harness.States(p.Whole("out/acme.jsonl"), "B")), "[A Z Y]")
-	})
-	b.healthy("resumed")
-
+	correctLetter(t, b, p, letter)
+	discardLetters(t, b, p)
+	pauseAndReset(t, b, p)
 	run.Terminate()
 	run.Ok()
 }

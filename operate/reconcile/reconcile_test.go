@@ -194,67 +194,74 @@ func TestUnknownEntitiesArePagedToo(t *testing.T) {
 	require.LessOrEqual(t, w.most, page)
 }
 
+var (
+	firstRow = hashed(`{"n":1}`)
+	columns  = &sinks.TargetRow{Version: v(5)}
+	noRow    = change.Retracted()
+)
+
+func held(version int64, doc string) *sinks.TargetRow {
+	return &sinks.TargetRow{Version: v(version), Deleted: doc == "", Doc: []byte(doc)}
+}
+
+func respelled(version int64, doc string) *sinks.TargetRow {
+	h := held(version, doc)
+	h.Respelled = true
+	return h
+}
+
+var verdicts = map[string]struct {
+	row    store.Row
+	at     int64 // the service's position; 0 is behind everything
+	held   *sinks.TargetRow
+	doc    string // of the entity
+	dead   int64  // version of an open dead letter
+	want   Verdict
+	byHand bool
+
+	column                string // the value of typed columns
+	versions, notCompared bool
+	retried               bool // the dead letter
+}{
+	"the same":                                 {row: row("e", 5, firstRow), held: held(5, `{ "n":1}`), want: InStep},
+	"equal columns":                            {row: row("e", 5, firstRow), held: columns, doc: `{"n":1}`, column: `{"n":1}`, want: InStep},
+	"another value in a column":                {row: row("e", 5, firstRow), held: columns, doc: `{"n":1}`, column: `{"n":2}`, want: Differs},
+	"another value, by versions only":          {row: row("e", 5, firstRow), held: columns, doc: `{"n":1}`, column: `{"n":2}`, versions: true, want: InStep, notCompared: true},
+	"another document, by versions only":       {row: row("e", 5, firstRow), held: held(5, `{"n":2}`), versions: true, want: InStep, notCompared: true},
+	"columns of an entity that changed since":  {row: row("e", 5, firstRow), held: columns, doc: `{"n":2}`, column: `{"n":2}`, want: InStep, notCompared: true},
+	"columns of a deleted entity":              {row: row("e", 5, firstRow), held: columns, column: `{"n":2}`, want: InStep, notCompared: true},
+	"retracted in both":                        {row: row("e", 5, noRow), held: held(5, ""), want: InStep},
+	"retracted and cleaned up":                 {row: row("e", 5, noRow), want: InStep},
+	"reset after it was delivered":             {row: row("e", 5, nil), held: held(5, `{"n":1}`), want: Unknown},
+	"reset, and nothing there":                 {row: row("e", 5, nil), want: Unknown},
+	"a tombstone that outlived the dam":        {held: held(5, ""), want: ""},
+	"not delivered":                            {row: row("e", 5, firstRow), at: 5, want: Pending},
+	"written, and that is not saved":           {row: row("e", 5, firstRow), at: 4, held: held(5, `{"n":1}`), want: Pending},
+	"a newer one is on its way":                {row: row("e", 5, firstRow), at: 5, held: held(3, `{"n":2}`), want: Pending},
+	"its retraction is on its way":             {row: row("e", 5, noRow), at: 5, held: held(3, `{"n":1}`), want: Pending},
+	"the row is gone":                          {row: row("e", 5, firstRow), at: 6, want: Missing},
+	"refused, and the row does not say so yet": {row: row("e", 5, firstRow), dead: 5, want: Refused},
+	"refused":                           {row: refused(row("e", 5, firstRow)), want: Refused},
+	"refused, and there after all":      {row: refused(row("e", 5, firstRow)), held: held(5, `{"n":1}`), want: Refused},
+	"refused, and the one before there": {row: refused(row("e", 5, firstRow)), held: held(4, `{"n":2}`), want: Refused},
+	"retried, and the one before there": {row: row("e", 5, firstRow), held: held(4, `{"n":2}`), dead: 5, retried: true, want: Pending},
+	"retried, and nothing there":        {row: row("e", 5, firstRow), dead: 5, retried: true, want: Pending},
+	"an older one was refused":          {row: row("e", 5, firstRow), dead: 4, want: Missing},
+	"an older version":                  {row: row("e", 5, firstRow), held: held(4, `{"n":1}`), want: Stale},
+	"another document":                  {row: row("e", 5, firstRow), held: held(5, `{"n":2}`), want: Differs},
+	"no document any more":              {row: row("e", 5, firstRow), held: held(5, `{"n":`), want: Differs},
+	"deleted by hand":                   {row: row("e", 5, firstRow), held: held(5, ""), want: Differs},
+	"undeleted by hand":                 {row: row("e", 5, noRow), held: held(5, `{"n":1}`), want: Extra},
+	"its retraction was lost":           {row: row("e", 5, noRow), held: held(3, `{"n":1}`), want: Extra},
+	"unknown to the dam":                {held: held(5, `{"n":1}`), want: Extra, byHand: true},
+	"never decided":                     {row: row("e", 5, firstRow), held: held(6, `{"n":1}`), want: Ahead, byHand: true},
+	"a number in another spelling":      {row: row("e", 5, hashed(`{"n":1e2}`)), held: respelled(5, `{"n":100}`), doc: `{"n":1e2}`, want: InStep},
+	"another number":                    {row: row("e", 5, hashed(`{"n":1e2}`)), held: respelled(5, `{"n":101}`), doc: `{"n":1e2}`, want: Differs},
+}
+
 // Each verdict, and whether a forced decision repairs it.
 func TestVerdicts(t *testing.T) {
-	first := hashed(`{"n":1}`)
-	held := func(version int64, doc string) *sinks.TargetRow {
-		return &sinks.TargetRow{Version: v(version), Deleted: doc == "", Doc: []byte(doc)}
-	}
-	respelled := func(version int64, doc string) *sinks.TargetRow {
-		h := held(version, doc)
-		h.Respelled = true
-		return h
-	}
-	columns := &sinks.TargetRow{Version: v(5)}
-	gone := change.Retracted()
-	for name, tc := range map[string]struct {
-		row    store.Row
-		at     int64 // the service's position; 0 is behind everything
-		held   *sinks.TargetRow
-		doc    string // of the entity
-		dead   int64  // version of an open dead letter
-		want   Verdict
-		byHand bool
-
-		column                string // the value of typed columns
-		versions, notCompared bool
-		retried               bool // the dead letter
-	}{
-		"the same":                                 {row: row("e", 5, first), held: held(5, `{ "n":1}`), want: InStep},
-		"equal columns":                            {row: row("e", 5, first), held: columns, doc: `{"n":1}`, column: `{"n":1}`, want: InStep},
-		"another value in a column":                {row: row("e", 5, first), held: columns, doc: `{"n":1}`, column: `{"n":2}`, want: Differs},
-		"another value, by versions only":          {row: row("e", 5, first), held: columns, doc: `{"n":1}`, column: `{"n":2}`, versions: true, want: InStep, notCompared: true},
-		"another document, by versions only":       {row: row("e", 5, first), held: held(5, `{"n":2}`), versions: true, want: InStep, notCompared: true},
-		"columns of an entity that changed since":  {row: row("e", 5, first), held: columns, doc: `{"n":2}`, column: `{"n":2}`, want: InStep, notCompared: true},
-		"columns of a deleted entity":              {row: row("e", 5, first), held: columns, column: `{"n":2}`, want: InStep, notCompared: true},
-		"retracted in both":                        {row: row("e", 5, gone), held: held(5, ""), want: InStep},
-		"retracted and cleaned up":                 {row: row("e", 5, gone), want: InStep},
-		"reset after it was delivered":             {row: row("e", 5, nil), held: held(5, `{"n":1}`), want: Unknown},
-		"reset, and nothing there":                 {row: row("e", 5, nil), want: Unknown},
-		"a tombstone that outlived the dam":        {held: held(5, ""), want: ""},
-		"not delivered":                            {row: row("e", 5, first), at: 5, want: Pending},
-		"written, and that is not saved":           {row: row("e", 5, first), at: 4, held: held(5, `{"n":1}`), want: Pending},
-		"a newer one is on its way":                {row: row("e", 5, first), at: 5, held: held(3, `{"n":2}`), want: Pending},
-		"its retraction is on its way":             {row: row("e", 5, gone), at: 5, held: held(3, `{"n":1}`), want: Pending},
-		"the row is gone":                          {row: row("e", 5, first), at: 6, want: Missing},
-		"refused, and the row does not say so yet": {row: row("e", 5, first), dead: 5, want: Refused},
-		"refused":                           {row: refused(row("e", 5, first)), want: Refused},
-		"refused, and there after all":      {row: refused(row("e", 5, first)), held: held(5, `{"n":1}`), want: Refused},
-		"refused, and the one before there": {row: refused(row("e", 5, first)), held: held(4, `{"n":2}`), want: Refused},
-		"retried, and the one before there": {row: row("e", 5, first), held: held(4, `{"n":2}`), dead: 5, retried: true, want: Pending},
-		"retried, and nothing there":        {row: row("e", 5, first), dead: 5, retried: true, want: Pending},
-		"an older one was refused":          {row: row("e", 5, first), dead: 4, want: Missing},
-		"an older version":                  {row: row("e", 5, first), held: held(4, `{"n":1}`), want: Stale},
-		"another document":                  {row: row("e", 5, first), held: held(5, `{"n":2}`), want: Differs},
-		"no document any more":              {row: row("e", 5, first), held: held(5, `{"n":`), want: Differs},
-		"deleted by hand":                   {row: row("e", 5, first), held: held(5, ""), want: Differs},
-		"undeleted by hand":                 {row: row("e", 5, gone), held: held(5, `{"n":1}`), want: Extra},
-		"its retraction was lost":           {row: row("e", 5, gone), held: held(3, `{"n":1}`), want: Extra},
-		"unknown to the dam":                {held: held(5, `{"n":1}`), want: Extra, byHand: true},
-		"never decided":                     {row: row("e", 5, first), held: held(6, `{"n":1}`), want: Ahead, byHand: true},
-		"a number in another spelling":      {row: row("e", 5, hashed(`{"n":1e2}`)), held: respelled(5, `{"n":100}`), doc: `{"n":1e2}`, want: InStep},
-		"another number":                    {row: row("e", 5, hashed(`{"n":1e2}`)), held: respelled(5, `{"n":101}`), doc: `{"n":1e2}`, want: Differs},
-	} {
+	for name, tc := range verdicts {
 		t.Run(name, func(t *testing.T) {
 			w := &world{rows: map[string]store.Row{}, held: map[string]sinks.TargetRow{}, docs: map[string]string{}, columns: map[string]string{"e": tc.column}, versions: tc.versions}
 			if w.at = v(tc.at); tc.at == 0 {

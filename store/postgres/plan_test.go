@@ -30,6 +30,44 @@ func analyze(t *testing.T, conn *pgxpool.Conn) {
 // plain returns a statement of both databases.
 func plain(name string) string { return shared.Statements()[name].Postgres }
 
+// manyRows fills the tables behind the statistics' back.
+var manyRows = []string{
+	`ALTER TABLE dam SET (autovacuum_enabled = off)`,
+	`ALTER TABLE entities SET (autovacuum_enabled = off)`,
+	`ALTER TABLE outbox SET (autovacuum_enabled = off)`,
+	`INSERT INTO dam (entity, page, states) SELECT 'banana-' || n / 5, 1 + n % 5, '' FROM generate_series(1, 100000) n`,
+	`INSERT INTO entities (id, docs, version, writes, states) SELECT 'banana-' || n, '{}', 1, 1, '' FROM generate_series(1, 20000) n`,
+	`INSERT INTO outbox (generation, partition, frame) SELECT 1, n % 8, '' FROM generate_series(1, 20000) n`,
+	`INSERT INTO dead_letters (stage, code, reason, source, service, entity, event_id, version, topic, part, "offset", payload, dedup_key, position)
+	 SELECT 'deliver', '', '', '', '', '', '', 1, '', 0, 0, '', int4send(n), 0 FROM generate_series(1, 20000) n`,
+	`INSERT INTO deliveries (service, entity, at, version, outcome, status, answer, ms)
+	 SELECT n % 5, 'banana-' || n, '2026-03-01'::timestamptz + n * interval '1 s', 1, '', 0, '', 0 FROM generate_series(1, 50000) n`,
+	`INSERT INTO audit (actor, action, reason, entity, service) SELECT '', '', '', '', '' FROM generate_series(1, 20000) n`,
+	`INSERT INTO jobs (kind, key, parameters, state, actor) SELECT 'replay', n::text, '{}', 'done', '' FROM generate_series(1, 20000) n`,
+	`INSERT INTO watermarks (generation, partition, next_offset, last_to, token) SELECT g, n, 0, 0, '' FROM generate_series(0, 63) n, generate_series(1, 3) g`,
+	`INSERT INTO progress (partition, token, positions, top, session) SELECT n, '', '', 0, now() FROM generate_series(0, 63) n`,
+	`INSERT INTO progress_marks (partition, service, mark) SELECT n, k, '' FROM generate_series(0, 63) n, generate_series(1, 500) k`,
+	`INSERT INTO activations (revision, partition, position) SELECT r, n, 0 FROM generate_series(0, 63) n, generate_series(1, 100) r`,
+}
+
+// parameterTypes are those of the statements of the flow.
+var parameterTypes = map[string]string{
+	sqlUpdateEntities: "text[], text[], bytea[], int8[], bytea[], timestamptz[], int8[], bytea[], int8",
+	sqlInsertEntities: "text[], text[], bytea[], int8[], bytea[], timestamptz[], int8[], bytea[], int8",
+	sqlPutPages:       "text[], int4[], bytea[]", sqlLoadPages: "text[]", sqlReadRows: "text[]", sqlReadPages: "text[], int4[]",
+	sqlPurgePages: "text[]", sqlPurgeEntities: "text[]", plain("tombstones"): "timestamptz, timestamptz, text, int4",
+	sqlLoad: "text[]", sqlHold: "int4[], int4[], int8[], bytea[]", sqlExpectHeld: "int4[], int4[], int8[], bytea[], int8",
+	sqlMove:       "int4[], int4[], int8[], bytea[], int8[], int8[], int8",
+	sqlDropOutbox: "int8[], int4[], int4[]", sqlReadOutbox: "int4[], int4[]", sqlOutbox: "int4",
+	sqlTakeOver:     "int4[], int4[], bytea",
+	sqlTakeProgress: "int4[], bytea", sqlProgressOf: "int4[]", sqlSwapProgress: "int8, int4[], bytea[], bytea[], bytea[], int8[], int8[], int4[], int4[], bytea[]",
+	plain("count_letters"): "text, int4", plain("prune_letters"): "timestamptz, int4", plain("prune_audit"): "timestamptz, int4", plain("prune_jobs"): "timestamptz, int4",
+	plain("retrying_of"): "int8[]", plain("retrying_by_key"): "bytea", plain("end_retrying"): "bytea",
+	plain("attempts_of"):   "text, timestamptz, timestamptz, int4, int4",
+	plain("attempts_step"): "timestamptz, timestamptz, int8[], int4", plain("delete_attempts"): "timestamptz, timestamptz, int8[]",
+	sqlPageEntities: "text, int4", sqlPageStates: "text, int4",
+}
+
 // Every statement that touches a table which grows must find its rows by an
 // index, under any statistics: here they are from when the tables held
 // nothing, and 200,000 rows came since. The mistake it catches: a plan that is
@@ -41,45 +79,12 @@ func TestPlansUseTheIndexWithStaleStatistics(t *testing.T) {
 	require.NoError(t, err)
 	defer conn.Release()
 	analyze(t, conn) // statistics of empty tables
-	for _, sql := range []string{
-		`ALTER TABLE dam SET (autovacuum_enabled = off)`,
-		`ALTER TABLE entities SET (autovacuum_enabled = off)`,
-		`ALTER TABLE outbox SET (autovacuum_enabled = off)`,
-		`INSERT INTO dam (entity, page, states) SELECT 'banana-' || n / 5, 1 + n % 5, '' FROM generate_series(1, 100000) n`,
-		`INSERT INTO entities (id, docs, version, writes, states) SELECT 'banana-' || n, '{}', 1, 1, '' FROM generate_series(1, 20000) n`,
-		`INSERT INTO outbox (generation, partition, frame) SELECT 1, n % 8, '' FROM generate_series(1, 20000) n`,
-		`INSERT INTO dead_letters (stage, code, reason, source, service, entity, event_id, version, topic, part, "offset", payload, dedup_key, position)
-		 SELECT 'deliver', '', '', '', '', '', '', 1, '', 0, 0, '', int4send(n), 0 FROM generate_series(1, 20000) n`,
-		`INSERT INTO deliveries (service, entity, at, version, outcome, status, answer, ms)
-		 SELECT n % 5, 'banana-' || n, '2026-03-01'::timestamptz + n * interval '1 s', 1, '', 0, '', 0 FROM generate_series(1, 50000) n`,
-		`INSERT INTO audit (actor, action, reason, entity, service) SELECT '', '', '', '', '' FROM generate_series(1, 20000) n`,
-		`INSERT INTO jobs (kind, key, parameters, state, actor) SELECT 'replay', n::text, '{}', 'done', '' FROM generate_series(1, 20000) n`,
-		`INSERT INTO watermarks (generation, partition, next_offset, last_to, token) SELECT g, n, 0, 0, '' FROM generate_series(0, 63) n, generate_series(1, 3) g`,
-		`INSERT INTO progress (partition, token, positions, top, session) SELECT n, '', '', 0, now() FROM generate_series(0, 63) n`,
-		`INSERT INTO progress_marks (partition, service, mark) SELECT n, k, '' FROM generate_series(0, 63) n, generate_series(1, 500) k`,
-		`INSERT INTO activations (revision, partition, position) SELECT r, n, 0 FROM generate_series(0, 63) n, generate_series(1, 100) r`,
-	} {
+	for _, sql := range manyRows {
 		_, err := conn.Exec(ctx, sql)
 		require.NoError(t, err)
 	}
-	parameters := map[string]string{
-		sqlUpdateEntities: "text[], text[], bytea[], int8[], bytea[], timestamptz[], int8[], bytea[], int8",
-		sqlInsertEntities: "text[], text[], bytea[], int8[], bytea[], timestamptz[], int8[], bytea[], int8",
-		sqlPutPages:       "text[], int4[], bytea[]", sqlLoadPages: "text[]", sqlReadRows: "text[]", sqlReadPages: "text[], int4[]",
-		sqlPurgePages: "text[]", sqlPurgeEntities: "text[]", plain("tombstones"): "timestamptz, timestamptz, text, int4",
-		sqlLoad: "text[]", sqlHold: "int4[], int4[], int8[], bytea[]", sqlExpectHeld: "int4[], int4[], int8[], bytea[], int8",
-		sqlMove:       "int4[], int4[], int8[], bytea[], int8[], int8[], int8",
-		sqlDropOutbox: "int8[], int4[], int4[]", sqlReadOutbox: "int4[], int4[]", sqlOutbox: "int4",
-		sqlTakeOver:     "int4[], int4[], bytea",
-		sqlTakeProgress: "int4[], bytea", sqlProgressOf: "int4[]", sqlSwapProgress: "int8, int4[], bytea[], bytea[], bytea[], int8[], int8[], int4[], int4[], bytea[]",
-		plain("count_letters"): "text, int4", plain("prune_letters"): "timestamptz, int4", plain("prune_audit"): "timestamptz, int4", plain("prune_jobs"): "timestamptz, int4",
-		plain("retrying_of"): "int8[]", plain("retrying_by_key"): "bytea", plain("end_retrying"): "bytea",
-		plain("attempts_of"):   "text, timestamptz, timestamptz, int4, int4",
-		plain("attempts_step"): "timestamptz, timestamptz, int8[], int4", plain("delete_attempts"): "timestamptz, timestamptz, int8[]",
-		sqlPageEntities: "text, int4", sqlPageStates: "text, int4",
-	}
 	for _, statistics := range []string{"of empty tables", "of now"} {
-		for sql, types := range parameters {
+		for sql, types := range parameterTypes {
 			name := "p" + fmt.Sprint(len(sql))
 			n := strings.Count(types, ",") + 1
 			_, err := conn.Conn().PgConn().Exec(ctx, "PREPARE "+name+"("+types+") AS "+sql).ReadAll()

@@ -248,82 +248,86 @@ func TestQueriesAgainstARealScrape(t *testing.T) {
 			})
 		}
 	}
-	t.Run("rules", func(t *testing.T) {
-		type state struct{ Name, Health, LastError, State string }
-		var got map[string]state
-		harness.Eventually(t, "an evaluation of the rules", func() error {
-			var answer struct {
-				Groups []struct{ Rules []state }
-			}
-			server.get("rules", nil, &answer)
-			got = map[string]state{}
-			for _, r := range answer.Groups[0].Rules {
-				if r.Health == "unknown" {
-					return harness.ErrNotYet
-				}
-				got[r.Name] = r
-			}
-			// What happens in this pipeline is noticed; it fires when it lasts. What
-			// does not happen is not, but for as long as a slow machine makes it seem so:
-			// a scrape or a look at the store that came too late.
-			for _, name := range []string{"WeirDeadLetters", "WeirServicePaused", "WeirFileRefused"} {
-				if s := got[name].State; s != "pending" && s != "firing" {
-					return fmt.Errorf("%s is %s", name, s)
-				}
-			}
-			for _, quiet := range []string{"WeirDown", "WeirNotReady", "WeirStoreDown", "WeirRecordsGone", "WeirGateUnchecked", "WeirReloadRefused",
-				"WeirSourceDown", "WeirAPIFailing", "WeirChecksUndecided", "WeirKeysUnanswered", "WeirKeyConflicts", "WeirLedgerMonthOver", "WeirImportFailed", "WeirOutboxBehind", "WeirSlotGrowing"} {
-				if s := got[quiet].State; s != "inactive" {
-					return fmt.Errorf("%s is %s", quiet, s)
-				}
-			}
-			return nil
-		})
-		for _, a := range alerts(t) {
-			require.Equal(t, "ok", got[a.Alert].Health, "%s: %s", a.Alert, got[a.Alert].LastError)
+	t.Run("rules", func(t *testing.T) { checkRules(t, server) })
+	t.Run("labels", func(t *testing.T) { checkLabels(t, server) })
+}
+
+func checkRules(t *testing.T, server *prometheus) {
+	type state struct{ Name, Health, LastError, State string }
+	var got map[string]state
+	harness.Eventually(t, "an evaluation of the rules", func() error {
+		var answer struct {
+			Groups []struct{ Rules []state }
 		}
-	})
-	t.Run("labels", func(t *testing.T) {
-		// 60 entities and 80 kinds of rubbish went through: had they left a trace in
-		// a label it would show here.
-		words := map[string]*regexp.Regexp{
-			"source": regexp.MustCompile(`^(events|late|posts|rows|control|)$`), "service": regexp.MustCompile(`^((acme|zest|plum)/all@out|acme/crm@check)$`),
-			"topic": regexp.MustCompile(`^(weir\.(inbox|changes)|late)$`), "partition": regexp.MustCompile(`^\d{1,3}$`),
-			"route":  regexp.MustCompile(`^(none|(GET|POST) /v1/[a-z0-9{}/.:@]+)$`),
-			"status": regexp.MustCompile(`^(\d{3}|accepted|duplicate|invalid|conflicting)$`),
-			"file":   regexp.MustCompile(`^(tokens|api_certificate|admin_certificate)$`),
-			"stage":  regexp.MustCompile(`^(ingest|decide|deliver)$`), "le": regexp.MustCompile(`^[0-9.e+-]+$|^\+Inf$`),
-		}
-		fixed := regexp.MustCompile(`^[a-z]+(_[a-z]+)*$`)
-		of := map[string]map[string]bool{}
-		var all []sample
-		harness.Eventually(t, "all series", func() error {
-			if all = server.query(`{__name__=~"weir_.*"}`); len(all) == 0 {
+		server.get("rules", nil, &answer)
+		got = map[string]state{}
+		for _, r := range answer.Groups[0].Rules {
+			if r.Health == "unknown" {
 				return harness.ErrNotYet
 			}
-			return nil
-		})
-		for _, s := range all {
-			for label, value := range s.Metric {
-				switch label {
-				case "__name__", "instance", "job":
-					continue
-				}
-				allowed, known := words[label]
-				if !known {
-					require.Contains(t, []string{"outcome", "decision", "class", "code", "reason", "state", "listener", "result"}, label, "%v: a label that nobody bounds", s.Metric)
-					allowed = fixed
-				}
-				require.Regexp(t, allowed, value, "%v", s.Metric)
-				if of[label] == nil {
-					of[label] = map[string]bool{}
-				}
-				of[label][value] = true
+			got[r.Name] = r
+		}
+		// What happens in this pipeline is noticed; it fires when it lasts. What
+		// does not happen is not, but for as long as a slow machine makes it seem so:
+		// a scrape or a look at the store that came too late.
+		for _, name := range []string{"WeirDeadLetters", "WeirServicePaused", "WeirFileRefused"} {
+			if s := got[name].State; s != "pending" && s != "firing" {
+				return fmt.Errorf("%s is %s", name, s)
 			}
 		}
-		require.NotEmpty(t, of["code"])
-		require.LessOrEqual(t, len(of["code"]), 10)
+		for _, quiet := range []string{"WeirDown", "WeirNotReady", "WeirStoreDown", "WeirRecordsGone", "WeirGateUnchecked", "WeirReloadRefused",
+			"WeirSourceDown", "WeirAPIFailing", "WeirChecksUndecided", "WeirKeysUnanswered", "WeirKeyConflicts", "WeirLedgerMonthOver", "WeirImportFailed", "WeirOutboxBehind", "WeirSlotGrowing"} {
+			if s := got[quiet].State; s != "inactive" {
+				return fmt.Errorf("%s is %s", quiet, s)
+			}
+		}
+		return nil
 	})
+	for _, a := range alerts(t) {
+		require.Equal(t, "ok", got[a.Alert].Health, "%s: %s", a.Alert, got[a.Alert].LastError)
+	}
+}
+
+func checkLabels(t *testing.T, server *prometheus) {
+	// 60 entities and 80 kinds of rubbish went through: had they left a trace in
+	// a label it would show here.
+	words := map[string]*regexp.Regexp{
+		"source": regexp.MustCompile(`^(events|late|posts|rows|control|)$`), "service": regexp.MustCompile(`^((acme|zest|plum)/all@out|acme/crm@check)$`),
+		"topic": regexp.MustCompile(`^(weir\.(inbox|changes)|late)$`), "partition": regexp.MustCompile(`^\d{1,3}$`),
+		"route":  regexp.MustCompile(`^(none|(GET|POST) /v1/[a-z0-9{}/.:@]+)$`),
+		"status": regexp.MustCompile(`^(\d{3}|accepted|duplicate|invalid|conflicting)$`),
+		"file":   regexp.MustCompile(`^(tokens|api_certificate|admin_certificate)$`),
+		"stage":  regexp.MustCompile(`^(ingest|decide|deliver)$`), "le": regexp.MustCompile(`^[0-9.e+-]+$|^\+Inf$`),
+	}
+	fixed := regexp.MustCompile(`^[a-z]+(_[a-z]+)*$`)
+	of := map[string]map[string]bool{}
+	var all []sample
+	harness.Eventually(t, "all series", func() error {
+		if all = server.query(`{__name__=~"weir_.*"}`); len(all) == 0 {
+			return harness.ErrNotYet
+		}
+		return nil
+	})
+	for _, s := range all {
+		for label, value := range s.Metric {
+			switch label {
+			case "__name__", "instance", "job":
+				continue
+			}
+			allowed, known := words[label]
+			if !known {
+				require.Contains(t, []string{"outcome", "decision", "class", "code", "reason", "state", "listener", "result"}, label, "%v: a label that nobody bounds", s.Metric)
+				allowed = fixed
+			}
+			require.Regexp(t, allowed, value, "%v", s.Metric)
+			if of[label] == nil {
+				of[label] = map[string]bool{}
+			}
+			of[label][value] = true
+		}
+	}
+	require.NotEmpty(t, of["code"])
+	require.LessOrEqual(t, len(of["code"]), 10)
 }
 
 // When each alert fires, and when it does not, by Prometheus' own tool.
