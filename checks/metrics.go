@@ -5,10 +5,14 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promauto"
+	"github.com/seed-86dfc502/weir/internal/servicelabel"
 )
 
-// Metrics of checks. Labels are bounded by the configuration.
+// Metrics of checks.
 type Metrics struct {
+	// Labels bound the label "service"; nil: each service has its name.
+	Labels *servicelabel.Labels
+
 	decisions *prometheus.CounterVec
 	lost      prometheus.Counter
 	batch     prometheus.Histogram
@@ -36,7 +40,9 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 
 // Expect makes the series of a service's requests that were not decided, so that
 // the first one is an increase.
-func (m *Metrics) Expect(service string) { m.decisions.WithLabelValues(service, undecided) }
+func (m *Metrics) Expect(service string) {
+	m.decisions.WithLabelValues(m.Labels.Of(service), undecided)
+}
 
 // undecided counts requests that the caller has to send again.
 const undecided = "undecided"
@@ -45,10 +51,10 @@ const undecided = "undecided"
 // request itself was wrong.
 func (m *Metrics) failed(service string, err error, n int) {
 	if !errors.Is(err, ErrUnknownVersion) && !errors.Is(err, ErrEntity) {
-		m.decisions.WithLabelValues(service, undecided).Add(float64(n))
+		m.decisions.WithLabelValues(m.Labels.Of(service), undecided).Add(float64(n))
 	}
 }
 
 func (m *Metrics) count(service, decision string) {
-	m.decisions.WithLabelValues(service, decision).Inc()
+	m.decisions.WithLabelValues(m.Labels.Of(service), decision).Inc()
 }

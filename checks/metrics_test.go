@@ -3,11 +3,13 @@ package checks
 import (
 	"context"
 	"errors"
+	"fmt"
 	"testing"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/stretchr/testify/require"
 
+	"github.com/seed-86dfc502/weir/internal/servicelabel"
 	"github.com/seed-86dfc502/weir/store"
 )
 
@@ -62,4 +64,20 @@ func TestUndecidedIsCounted(t *testing.T) {
 	_, err = c.Check(t.Context(), f.service, two)
 	require.ErrorIs(t, err, ErrClosed)
 	require.Equal(t, 5.0, counted(), "the process stops")
+}
+
+// The services beyond the bound of labels share one.
+func TestSeriesOfChecksAreBounded(t *testing.T) {
+	registry := prometheus.NewRegistry()
+	metrics := NewMetrics(registry)
+	metrics.Labels = servicelabel.New(10)
+	for i := range 1000 {
+		metrics.Expect(fmt.Sprintf("c%d/x@check", i))
+		metrics.count(fmt.Sprintf("c%d/x@check", i), "pass")
+	}
+	families, err := registry.Gather()
+	require.NoError(t, err)
+	for _, family := range families {
+		require.LessOrEqual(t, len(family.GetMetric()), 2*(10+10+1))
+	}
 }

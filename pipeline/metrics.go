@@ -34,7 +34,7 @@ func newStageMetrics(reg prometheus.Registerer, labels *servicelabel.Labels) sta
 		ingest: ingest.NewMetrics(reg), events: events.NewMetrics(reg), decide: decide.NewMetrics(reg),
 		deliver: deliver.NewMetrics(reg), imports: imports.NewMetrics(reg), checks: checks.NewMetrics(reg),
 	}
-	m.decide.Labels, m.deliver.Labels = labels, labels
+	m.decide.Labels, m.deliver.Labels, m.checks.Labels = labels, labels, labels
 	return m
 }
 
