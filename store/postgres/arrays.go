@@ -5,19 +5,49 @@ import (
 	"slices"
 
 	"github.com/jackc/pgx/v5/pgtype"
+
+	"github.com/seed-86dfc502/weir/internal/poison"
 )
 
-// arrays encodes lists of texts and of bytes as pgx does, into room that is made at
-// once. These are nearly all that a decision writes, and pgx begins each statement with
-// an empty buffer, which it would grow, and copy, some twenty times.
-type arrays struct{ *pgtype.ArrayCodec }
+// arrays encodes lists of texts and of bytes as pgx does, into room of the connection.
+// These are nearly all that a decision writes, and pgx begins each statement with an empty
+// buffer, which it would grow, and copy, some twenty times.
+type arrays struct {
+	*pgtype.ArrayCodec
+	room *room
+}
+
+// room is memory for the parameters of one statement after the other: pgx copies those of a
+// statement into its messages before it encodes the next one.
+type room struct{ bytes []byte }
+
+// maxRoom bounds the memory that a connection keeps, in bytes.
+const maxRoom = 1 << 20
+
+// grow makes room for more bytes behind buf. Parameters of the same statement that are in r
+// stay: only a buffer that is larger than r gets beyond it.
+func (r *room) grow(buf []byte, size int) []byte {
+	need := len(buf) + size
+	switch {
+	case need <= cap(buf):
+		return buf
+	case need <= cap(r.bytes):
+		poison.Fill(r.bytes[:cap(r.bytes)])
+		return append(r.bytes, buf...)
+	}
+	if buf = slices.Grow(buf, size); cap(buf) <= maxRoom {
+		r.bytes = buf[:0]
+	}
+	return buf
+}
 
 // registerArrays makes a connection's lists of texts and bytes those of arrays.
 func registerArrays(m *pgtype.Map) {
+	r := new(room)
 	for _, oid := range []uint32{pgtype.TextArrayOID, pgtype.ByteaArrayOID} {
 		if t, ok := m.TypeForOID(oid); ok {
 			if codec, ok := t.Codec.(*pgtype.ArrayCodec); ok {
-				m.RegisterType(&pgtype.Type{Name: t.Name, OID: oid, Codec: arrays{codec}})
+				m.RegisterType(&pgtype.Type{Name: t.Name, OID: oid, Codec: arrays{codec, r}})
 			}
 		}
 	}
@@ -28,9 +58,9 @@ func (c arrays) PlanEncode(m *pgtype.Map, oid uint32, format int16, value any) p
 	if format == pgtype.BinaryFormatCode {
 		switch value.(type) {
 		case []string:
-			return arrayPlan[string]{c.ElementType.OID}
+			return arrayPlan[string]{c.ElementType.OID, c.room}
 		case [][]byte:
-			return arrayPlan[[]byte]{c.ElementType.OID}
+			return arrayPlan[[]byte]{c.ElementType.OID, c.room}
 		}
 	}
 	return c.ArrayCodec.PlanEncode(m, oid, format, value)
@@ -38,7 +68,10 @@ func (c arrays) PlanEncode(m *pgtype.Map, oid uint32, format int16, value any) p
 
 // arrayPlan encodes lists whose elements have this type on the server, where the bytes
 // of an element are its binary form.
-type arrayPlan[T string | []byte] struct{ element uint32 }
+type arrayPlan[T string | []byte] struct {
+	element uint32
+	room    *room
+}
 
 // Encode implements pgtype.EncodePlan. A nil element is NULL.
 func (p arrayPlan[T]) Encode(value any, buf []byte) ([]byte, error) {
@@ -51,7 +84,7 @@ func (p arrayPlan[T]) Encode(value any, buf []byte) ([]byte, error) {
 			nulls = 1
 		}
 	}
-	buf = slices.Grow(buf, size)
+	buf = p.room.grow(buf, size)
 	for _, n := range [...]uint32{1, nulls, p.element, uint32(len(list)), 1} {
 		buf = binary.BigEndian.AppendUint32(buf, n)
 	}
