@@ -1,6 +1,7 @@
 package store
 
 import (
+	"bytes"
 	"cmp"
 	"encoding/binary"
 	"errors"
@@ -99,6 +100,9 @@ func decodeState(page int32, b []byte) Row {
 	return r
 }
 
+// spareStates is how many states a page makes room for at a time.
+const spareStates = 4
+
 // Set notes the state of r's service. A content is nil, a retraction or a hash with
 // its scheme: a longer one is a programming error and panics.
 func (s *States) Set(r Row) {
@@ -116,18 +120,24 @@ func (s *States) Set(r Row) {
 	}
 	body := s.pages[p].Body
 	at, found := slot(body, r.Service)
-	old := at
-	if found {
-		old += stateSize
-	}
-	if !s.changed[p] || !found {
-		grown := make([]byte, at+stateSize+len(body)-old)
-		copy(grown, body[:at])
-		copy(grown[at+stateSize:], body[old:])
-		body = grown
-	}
-	var content [contentSize]byte // r's may stand in b
+	var content [contentSize]byte // r's may stand in body
 	n := copy(content[:], r.Content)
+	switch own := s.changed[p]; {
+	case !found && own && len(body)+stateSize <= cap(body):
+		body = body[:len(body)+stateSize]
+		copy(body[at+stateSize:], body[at:])
+	case !found:
+		room := stateSize
+		if own { // more may follow
+			room = spareStates * stateSize
+		}
+		grown := make([]byte, len(body)+stateSize, len(body)+room)
+		copy(grown, body[:at])
+		copy(grown[at+stateSize:], body[at:])
+		body = grown
+	case !own:
+		body = bytes.Clone(body)
+	}
 	b := body[at : at+stateSize]
 	clear(b)
 	if b[0] = byte(r.Service & (PageServices - 1)); r.Refused {

@@ -76,6 +76,18 @@ func TestStatesAreAMap(t *testing.T) {
 	})
 }
 
+// The states of a new entity do not grow by one copy of their page each.
+func TestNewStatesShareTheirGrowth(t *testing.T) {
+	content := make(change.Content, 33)
+	made := testing.AllocsPerRun(10, func() {
+		var s store.States
+		for n := range int32(store.PageServices) {
+			s.Set(store.Row{Key: store.Key{Service: n}, Content: content})
+		}
+	})
+	require.Less(t, made, float64(store.PageServices)/2)
+}
+
 func TestABrokenPageIsNotRead(t *testing.T) {
 	whole := storetest.StatesOf(store.Row{Key: store.Key{Service: 3}, Content: change.Retracted()}, store.Row{Key: store.Key{Service: 4}})
 	page := whole.Changed()[0].Body
