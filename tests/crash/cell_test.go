@@ -15,6 +15,8 @@ type cell struct {
 	nth              int
 	// door is where the events come by HTTP, in files to import, and in a table.
 	door bool
+	// tables is where the sources are tables of a PostgreSQL.
+	tables bool
 	// command is what an operator asks for when the pipeline has drained and
 	// stopped; it is what dies. Empty: the pipeline dies.
 	command []string
@@ -43,6 +45,9 @@ func (c cell) first() string {
 
 // world makes a fresh world for a cell.
 func (c cell) world(t testing.TB) *world {
+	if c.tables {
+		return newTables(t, c.on, c.point != crash.SlotMade)
+	}
 	if !c.door {
 		return newWorld(t, c.on)
 	}
@@ -83,6 +88,9 @@ func (c cell) run(t *testing.T) map[string]tally {
 			vain++
 		}
 		nth = (nth + 1) / 2
+	}
+	if c.tables {
+		w.execute(len(w.tables.rest))
 	}
 	w.drain()
 	return w.compare()

@@ -8,9 +8,10 @@
 // started again and runs until it is idle; and a comparison of every sink with
 // tests/oracle. A point that is not passed fails the test.
 //
-// There are two kinds of world. In one the sources are files, or topics of
+// There are three kinds of world. In one the sources are files, or topics of
 // Kafka. In the other, with a door, the same events are posted, imported from
-// files, and written into an outbox table by clients that go on after a kill.
+// files, and written into an outbox table by clients that resume after a kill. In the third, with
+// tables, they are statements on tables of a PostgreSQL source.
 //
 // Four things are counted per sink, all of which must be zero:
 //

@@ -58,8 +58,8 @@ func places(on, point string) []string {
 }
 
 // matrix returns the cells. usual is how often each point is passed in a run
-// without a kill, door the same of a world with a door.
-func matrix(on string, usual, door map[string]int) []cell {
+// without a kill, door the same of a world with a door, slot of one with tables.
+func matrix(on string, usual, door, slot map[string]int) []cell {
 	var all []cell
 	for _, point := range crash.Points() {
 		at := places(on, point)
@@ -70,7 +70,7 @@ func matrix(on string, usual, door map[string]int) []cell {
 			}
 		}
 	}
-	return append(append(all, operatorCells(on)...), doorCells(on, door)...)
+	return slices.Concat(all, operatorCells(on), doorCells(on, door), slotCells(on, slot))
 }
 
 // operatorCells returns the cells in which a command dies.
@@ -209,7 +209,8 @@ func TestCrashMatrix(t *testing.T) {
 				t.Parallel()
 				w := newWorld(t, on)
 				behind := newDoor(t, on, "delete")
-				for _, c := range matrix(on, usual(w, w.run), usual(behind, behind.serve)) {
+				shop := newTables(t, on, true)
+				for _, c := range matrix(on, usual(w, w.run), usual(behind, behind.serve), usual(shop, shop.run)) {
 					t.Run(strings.Join(append(slices.Clone(c.command), c.spec(c.nth)), " "), func(t *testing.T) {
 						t.Parallel()
 						found := c.run(t)

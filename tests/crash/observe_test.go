@@ -136,6 +136,9 @@ func (t *tally) newest(want changes, got []oracle.Record) {
 // against the sources: every event is there, and where a source's events
 // end is what its order says.
 func (w *world) expected() oracle.Expected {
+	if w.tables != nil {
+		return w.expectedOfTables()
+	}
 	var inbox []oracle.Event
 	taken := map[string]bool{}
 	for _, r := range w.inbox() {
@@ -168,12 +171,20 @@ func (w *world) expected() oracle.Expected {
 		require.True(w.t, taken[e.json], "event %d is not in the inbox: %s", i, e.json)
 		ideal = append(ideal, oracle.Event{Source: e.source, Version: uint64(i), Key: e.entity, Value: []byte(e.json)})
 	}
-	want, err := oracle.Run(described(), inbox)
+	return w.sameEnd(described(), inbox, ideal)
+}
+
+// sameEnd returns the changes by the inbox, which end as those by the order of the sources.
+func (w *world) sameEnd(config oracle.Config, inbox, ideal []oracle.Event) oracle.Expected {
+	want, err := oracle.Run(config, inbox)
 	require.NoError(w.t, err)
-	byOrder, err := oracle.Run(described(), ideal)
+	byOrder, err := oracle.Run(config, ideal)
 	require.NoError(w.t, err)
 	for entity, all := range byOrder[service("file")] {
 		a, got := all[len(all)-1], want[service("file")][entity]
+		if w.tables != nil && len(got) == 0 && a.Op == "retract" {
+			continue // the row came and went before the first reading
+		}
 		require.NotEmpty(w.t, got, "%s never got through", entity)
 		b := got[len(got)-1]
 		require.True(w.t, a.Op == b.Op && oracle.Equal(a.Doc, b.Doc), "%s ends as %s %s, want %s %s", entity, b.Op, oracle.Text(b.Doc), a.Op, oracle.Text(a.Doc))

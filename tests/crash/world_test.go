@@ -52,6 +52,7 @@ type world struct {
 	hook       *receiver
 	door       bool             // events are posted, imported, and rows of a table
 	sent       map[string]event // source/partition/offset; of a door: source/event id
+	tables     *tables          // of a PostgreSQL source; else nil
 	refusedAs  string           // state of the rows of what the hook refuses
 }
 
