@@ -174,7 +174,7 @@ func (s *session) begin(ctx context.Context) error {
 	m.Timeline = system.Timeline
 	s.from = slot.confirmed
 	s.lines.prefix = database + "-" + m.Epoch
-	s.r.flushed.Store(m.Confirmed)
+	s.r.flushed.Store(slot.confirmed)
 	if s.gaveUp.value {
 		s.gaveUp.value = false
 		if err := s.gaveUp.save(ctx); err != nil {

@@ -89,14 +89,14 @@ func (s *session) stream(ctx context.Context) error {
 		return err
 	}
 	c := &changes{session: s, b: newBatch(), batches: make(chan *batch), failed: make(chan error, 1), said: time.Now()}
-	c.acked.Store(s.mark.value.Confirmed)
+	c.acked.Store(s.from)
 	c.last.Store(&s.mark.value.Last)
 	entities := map[string][]string{}
 	for table := range s.tables {
 		entities[table] = s.r.opt.Entities[table]
 	}
 	c.d = &decoder{
-		entities: entities, relations: map[uint32]*relation{}, spilled: map[uint32]*spilled{}, stream: s.lines.stream, end: s.mark.value.Confirmed,
+		entities: entities, relations: map[uint32]*relation{}, spilled: map[uint32]*spilled{}, stream: s.lines.stream, end: s.from,
 		last: s.mark.value.Last, stored: c.stored,
 		describe: func(ctx context.Context, oids []uint32) ([]valueType, error) { return s.types.of(ctx, s.db, oids) },
 		emit: func(ctx context.Context, table string, r transport.Received, stream string) error {
@@ -286,25 +286,21 @@ func (c *changes) during(ctx context.Context, work func(context.Context) error) 
 }
 
 // report stores how far everything is durable and says so to the server, in this order: a slot
-// that is ahead of the store shows a gap. ask has the server answer with the end of its log. While
-// a transaction is expected, the slot stays where it is, so that the next session expects it, too.
+// that is ahead of the store shows a gap. The slot moves by what this session read: its changes below
+// the mark may be those of a restored database. ask has the server answer with the end of its log.
 func (c *changes) report(ctx context.Context, ask bool) error {
 	m := &c.mark.value
 	acked := c.acked.Load()
-	moved := acked > m.Confirmed
-	if moved {
+	if acked > m.Confirmed {
 		m.Confirmed, m.Last = acked, *c.last.Load()
 		if err := c.mark.save(ctx); err != nil {
 			return err
 		}
-		c.r.flushed.Store(acked)
 		crash.At(crash.ChangesStored, c.r.opt.Source)
 	}
+	moved := acked > c.r.flushed.Swap(acked)
 	c.said = time.Now()
-	at := pglogrepl.LSN(m.Confirmed)
-	if c.d.expected.LSN != 0 {
-		at = pglogrepl.LSN(c.from)
-	}
+	at := pglogrepl.LSN(acked)
 	err := pglogrepl.SendStandbyStatusUpdate(ctx, c.log, pglogrepl.StandbyStatusUpdate{WALWritePosition: at, WALFlushPosition: at, WALApplyPosition: at, ReplyRequested: ask})
 	if moved {
 		crash.At(crash.SlotConfirmed, c.r.opt.Source)

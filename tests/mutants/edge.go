@@ -227,4 +227,34 @@ var edgeMutants = []mutant{
 		find: "len(faults.List) == 0", put: "true",
 		test: "TestFirstNamesThatTheStoreDoesNotKnow",
 	},
+	{
+		rule: "a slot ahead of the mark is a gap", in: "sources/postgres", fn: "mark.gap",
+		find: "case _1._2 > _3._4:", put: "case false:",
+		test: "TestTimelines",
+	},
+	{
+		rule: "rows that were read of lost commits are a gap", in: "sources/postgres", fn: "mark.gap",
+		find: "max(_1._2, _1._3)", put: "_1._2",
+		test: "TestTimelines",
+	},
+	{
+		rule: "after a gap, stored entities without a row are deleted", in: "sources/postgres", fn: "session.readRows",
+		find: "if _1._2._3.Again {", put: "if false {",
+		test: "TestLostSlots",
+	},
+	{
+		rule: "the last transaction must come again", in: "sources/postgres", fn: "decoder.passed",
+		find: "_1._2._3 != 0 && ", put: "false && _1._2._3 != 0 && ",
+		test: "TestRestoredCopy",
+	},
+	{
+		rule: "the deletions of a TRUNCATE share a place", in: "sources/postgres", fn: "decoder.truncate",
+		find: "_1._2(_3, _4._5, _6._7(_8, nil), _6._9)", put: "_1.emitNext(_3, _4, _8, nil, nil)",
+		test: "TestTruncate",
+	},
+	{
+		rule: "rows have the place before the position of their snapshot", in: "sources/postgres", fn: "session.snapshot",
+		find: "lsn: _1 - 1,", put: "lsn: _1 + 1<<20,",
+		test: "TestRowsThenChanges",
+	},
 }
