@@ -1,6 +1,10 @@
 package config
 
-import "github.com/seed-86dfc502/weir/projections"
+import (
+	"slices"
+
+	"github.com/seed-86dfc502/weir/projections"
+)
 
 // CustomerFile is the content of one customer's file.
 type CustomerFile struct {
@@ -184,4 +188,39 @@ type Retry struct {
 	// RedriveAfter is when a change whose attempts all failed is offered again for the
 	// first time; the wait doubles from there, up to a day. 0 switches that off.
 	RedriveAfter Duration `yaml:"redrive_after" default:"1h" range:"0s..24h"`
+}
+
+// CustomerState is what the files say of a customer.
+type CustomerState struct {
+	First, Current string // its names
+	File           string
+	Leaving        bool
+}
+
+// FindCustomer returns the customer that is, or was first, called name.
+func (c *Config) FindCustomer(name string) (found CustomerState, ok bool) {
+	for i := range c.Projections {
+		if p := &c.Projections[i]; name == p.Customer || name == p.origin {
+			return CustomerState{p.origin, p.Customer, p.Pos.File, p.leaving}, true
+		}
+	}
+	for i := range c.Checks {
+		if k := &c.Checks[i]; name == k.Customer || name == k.origin {
+			return CustomerState{k.origin, k.Customer, k.Pos.File, false}, true
+		}
+	}
+	return CustomerState{}, false
+}
+
+// Leave returns a copy in which a customer, by its first name, is leaving.
+func (c *Config) Leave(customer string) *Config {
+	left := *c
+	left.Projections = slices.Clone(c.Projections)
+	for i := range left.Projections {
+		if p := &left.Projections[i]; p.origin == customer {
+			p.leaving = true
+		}
+	}
+	left.identify()
+	return &left
 }

@@ -24,6 +24,16 @@ type Operations interface {
 	// MoveLetters takes those of ids that are in state from to state to, and tells
 	// how many these were. The audit row is written when there is at least one.
 	MoveLetters(ctx context.Context, ids []int64, from, to LetterState, audit Audit) (int, error)
+	// ForgetServices deletes services that no configuration has, with their dead letters,
+	// attempts, rows of check services, positions and marks; the next activation deletes those
+	// that only these positions kept. Their numbers are never used again. Owners of partitions that lose a
+	// position take them over again. Repeated, it does no harm.
+	ForgetServices(ctx context.Context, services map[string]int32, audit Audit) error
+	// ForgetStates deletes the dam states of forgotten services in up to limit entities after
+	// the given one. It returns the last of them, "" if no more follow, and how many states
+	// these were. An owner that has an entity in its cache may write its states once more;
+	// nothing reads them.
+	ForgetStates(ctx context.Context, services []int32, after string, limit int) (last string, dropped int64, err error)
 }
 
 // JobState is how far a job is.

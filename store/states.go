@@ -202,6 +202,19 @@ type EntityPage struct {
 	Page
 }
 
+// Without returns the states of a page without those of some services, and how many these
+// were.
+func (p *EntityPage) Without(services []int32) (body []byte, dropped int) {
+	for at := 0; at+stateSize <= len(p.Body); at += stateSize {
+		if slices.Contains(services, decodeState(p.Number, p.Body[at:]).Service) {
+			dropped++
+			continue
+		}
+		body = append(body, p.Body[at:at+stateSize]...)
+	}
+	return body, dropped
+}
+
 // RowPage returns the page of states in the entity's row, nil if it is unchanged.
 func (e *Entity) RowPage() []byte {
 	if pages := e.States.Changed(); len(pages) > 0 && pages[0].Number == 0 {

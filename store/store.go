@@ -273,7 +273,7 @@ type Decisions interface {
 	//
 	// After an error of class Unknown the transaction may have been committed.
 	//
-	// Entities and dam rows are written by nothing else.
+	// Entities and dam rows are written by nothing else, but for ForgetStates.
 	Decide(ctx context.Context, d Decision, decide func(loaded Loaded) (Outcome, error)) ([]int64, error)
 }
 

@@ -16,8 +16,8 @@ import (
 
 // starter has the answers for a first configuration.
 type starter struct {
-	from, entity, customer string
-	sees                   []string
+	from, entity, customer, projection string
+	sees                               []string
 }
 
 type initOptions struct {
@@ -60,6 +60,7 @@ func (o *initOptions) run(cmd *cobra.Command, args []string) error {
 			return err
 		}
 	}
+	o.s.projection = "first"
 	return writeStarter(o.app, dir, o.s)
 }
 
@@ -140,46 +141,23 @@ func writeStarter(a *app, dir string, s starter) (err error) {
 		return &usageError{fmt.Errorf("--customer %q: that is no name", s.customer)}
 	}
 	source, example := s.source()
-	files := []struct{ path, text string }{
+	files := []newFile{
 		{main, "# Everything runs inside the process: state and logs are in data/.\n" +
 			"# weir schema prints the JSON Schema of this file, for editors.\n" +
 			"sources:\n  events:\n" + source + "    entity: " + quote(s.entity) + "\n" +
-			"customers: [\"customers/*.yaml\"]\n"},
-		{customer, s.view()},
+			"customers: [\"customers/*.yaml\"]\n", false},
+		{customer, s.view("", "file: {path: "+quote("../out/"+s.customer+".jsonl")+"}"), false},
 	}
 	if example != "" {
-		files = append(files, struct{ path, text string }{inFolder(dir, s.from), example})
+		files = append(files, newFile{inFolder(dir, s.from), example, true})
 	}
-	var made []string
-	defer func() {
-		if err != nil {
-			for _, path := range made {
-				_ = os.Remove(path)
-			}
-		}
-	}()
-	for _, f := range files {
-		if err := os.MkdirAll(filepath.Dir(f.path), 0o755); err != nil {
-			return err
-		}
-		file, err := os.OpenFile(f.path, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o644)
-		switch {
-		case errors.Is(err, os.ErrExist) && f.text == example:
-			continue // the events are the user's own
-		case errors.Is(err, os.ErrExist):
-			return hinted(fmt.Errorf("%s is there already, and nothing is overwritten", f.path), "weir init DIR writes into another folder")
-		case err != nil:
-			return err
-		}
-		made = append(made, f.path)
-		_, err = file.WriteString(f.text)
-		if err := errors.Join(err, file.Close()); err != nil {
-			return err
-		}
+	made, err := writeNew(files)
+	if err != nil {
+		return err
 	}
 	a.config = main
 	if _, err := a.read(); err != nil {
-		return a.configError(err, main)
+		return errors.Join(a.configError(err, main), removeAll(made))
 	}
 	if a.json {
 		return a.printJSON(map[string]any{"files": made})
@@ -193,6 +171,48 @@ func writeStarter(a *app, dir string, s starter) (err error) {
 	}
 	fmt.Fprintf(a.out, "What %s gets comes to %s, when its view changes and not before.\n", s.customer, filepath.Join(dir, "out", s.customer+".jsonl"))
 	return nil
+}
+
+// newFile is a file to be made.
+type newFile struct {
+	path, text string
+	optional   bool // it may be there
+}
+
+// writeNew makes files, all or none, and overwrites nothing.
+func writeNew(files []newFile) (made []string, err error) {
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, removeAll(made))
+		}
+	}()
+	for _, f := range files {
+		if err := os.MkdirAll(filepath.Dir(f.path), 0o755); err != nil {
+			return made, err
+		}
+		file, err := os.OpenFile(f.path, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o644)
+		switch {
+		case errors.Is(err, os.ErrExist) && f.optional:
+			continue
+		case errors.Is(err, os.ErrExist):
+			return made, hinted(fmt.Errorf("%s is there already, and nothing is overwritten", f.path), "choose another folder or name")
+		case err != nil:
+			return made, err
+		}
+		made = append(made, f.path)
+		_, err = file.WriteString(f.text)
+		if err := errors.Join(err, file.Close()); err != nil {
+			return made, err
+		}
+	}
+	return made, nil
+}
+
+func removeAll(files []string) (err error) {
+	for _, path := range files {
+		err = errors.Join(err, os.Remove(path))
+	}
+	return err
 }
 
 // source returns the lines of the source, and for a file an event to begin with.
@@ -230,14 +250,22 @@ func (s *starter) source() (lines, example string) {
 	return "    file: {path: " + quote(s.from) + "}\n", string(text) + "\n"
 }
 
-// view is the customer's file.
-func (s *starter) view() string {
+// view is the customer's file, with a filter, if it has one, and a sink.
+func (s *starter) view(when, sink string) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "customer: %s\nprojections:\n  first:\n    fields: # what it sees: name there, and path in the merged document\n", quote(s.customer))
-	for _, path := range s.sees {
-		path = strings.TrimSpace(path)
-		fmt.Fprintf(&b, "      %s: %s\n", quote(path), quote(path))
+	fmt.Fprintf(&b, "customer: %s\nprojections:\n  %s:\n", quote(s.customer), quote(s.projection))
+	if when != "" {
+		fmt.Fprintf(&b, "    when: %s\n", quote(when))
 	}
-	fmt.Fprintf(&b, "    deliver:\n      file: {file: {path: %s}}\n", quote("../out/"+s.customer+".jsonl"))
+	b.WriteString("    fields: # what it sees: name there, and path in the merged document\n")
+	for _, field := range s.sees {
+		name, path, named := strings.Cut(strings.TrimSpace(field), "=")
+		if !named {
+			path = name
+		}
+		fmt.Fprintf(&b, "      %s: %s\n", quote(name), quote(path))
+	}
+	kind, _, _ := strings.Cut(sink, ":")
+	fmt.Fprintf(&b, "    deliver:\n      %s: {%s}\n", kind, sink)
 	return b.String()
 }

@@ -26,7 +26,7 @@ func TestInitWritesWhatRuns(t *testing.T) {
 
 	status, _, errs = call(t, "init", dir, "--from", "other.jsonl", "--entity", "id", "--sees", "id")
 	require.Equal(t, exitFailed, status)
-	require.Contains(t, errs, main+" is there already, and nothing is overwritten\nhint: weir init DIR")
+	require.Contains(t, errs, main+" is there already, and nothing is overwritten\nhint: choose another folder")
 	require.NoFileExists(t, filepath.Join(dir, "other.jsonl"))
 }
 

@@ -23,12 +23,13 @@ type Operated interface {
 	store.Ledger
 	store.Attempts
 	operate.Store
+	operate.ForgetStore
 }
 
 // RunOperator runs the suite of what operators' commands, checks, imports and
 // reports rely on. open is that of Run.
 func RunOperator(t *testing.T, open func(t *testing.T) (a, b Operated)) {
-	for _, test := range slices.Concat(operatorTests, reportTests, checkTests, importTests, attemptTests) {
+	for _, test := range slices.Concat(operatorTests, reportTests, checkTests, importTests, attemptTests, forgetTests) {
 		t.Run(test.name, func(t *testing.T) {
 			a, b := open(t)
 			test.run(t, &operatorFixture{fixture: fixture{T: t, a: a, b: b}, a: a, b: b})

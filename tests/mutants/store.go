@@ -201,4 +201,14 @@ var storeMutants = []mutant{
 		find: "DELETE FROM dead_letters WHERE last_at < :before AND", put: "DELETE FROM dead_letters WHERE",
 		test: "./store/postgres TestALetterThatDiesAgainIsNotPruned",
 	},
+	{
+		rule: "positions of forgotten services go, and their owner reads the row again", in: "store/shared", fn: "withoutPositions",
+		find: "if len(_1) < len(_2) {", put: "if false {",
+		test: "./store/sqlite TestOperatorConformance/I7_a_forgotten_service_leaves_nothing,_and_its_number_is_never_used_again",
+	},
+	{
+		rule: "the job has the numbers of forgotten services", in: "operate", fn: "Forget",
+		find: "_1 := json.Unmarshal(_2.Parameters, &_3.Services); _1 != nil", put: "_1 := error(nil); _1 != nil",
+		test: "TestForgettingSurvivesADeathAtEveryStep",
+	},
 }

@@ -1,0 +1,81 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// A customer's file is written, checked and planned; one that would have faults is not left.
+func TestCustomerAdd(t *testing.T) {
+	dir, main := banana(t)
+	file := filepath.Join(dir, "customers", "lime.yaml")
+	add := func(more ...string) (int, string, string) {
+		return call(t, append([]string{"customer", "add", "lime", "-c", main}, more...)...)
+	}
+	status, _, errs := add("--sees", "id", "--when", "doc.id >")
+	require.Equal(t, exitUsage, status)
+	require.Contains(t, errs, "lime.yaml:4:")
+	require.NoFileExists(t, file)
+
+	status, out, errs := add("--sees", "id,level=ripeness_level")
+	require.Zero(t, status, errs)
+	require.Contains(t, out, "what it would get is not known: ")
+	require.FileExists(t, file)
+	status, _, errs = add("--sees", "id")
+	require.Equal(t, exitFailed, status)
+	require.Contains(t, errs, "is there already")
+
+	require.NoError(t, os.Remove(file))
+	status, _, errs = call(t, "run", "-c", main, "--until-idle")
+	require.Zero(t, status, errs)
+	status, out, errs = add("--sees", "id,level=ripeness_level", "--to", "webhook: {url: 'http://127.0.0.1/', secret: whsec_MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY=}")
+	require.Zero(t, status, errs)
+	require.Contains(t, out, "lime/first@webhook    new")
+	require.NotContains(t, out, "zest/")
+	status, _, errs = call(t, "customer", "add", "../x", "-c", main, "--sees", "id")
+	require.Equal(t, exitUsage, status)
+	require.Contains(t, errs, "that is no name")
+}
+
+// Retracting needs a customer that is leaving, forgetting one that is gone: else its next
+// event would send what was retracted, or the state would be in use.
+func TestCustomerRemoveNeedsItsConfiguration(t *testing.T) {
+	dir, main := banana(t)
+	status, _, errs := call(t, "run", "-c", main, "--until-idle")
+	require.Zero(t, status, errs)
+	file := filepath.Join(dir, "customers", "zest.yaml")
+	remove := func(more ...string) (int, string, string) {
+		return call(t, append([]string{"customer", "remove", "zest", "-c", main}, more...)...)
+	}
+	for want, step := range map[string][]string{
+		"zest is not leaving":         {"--retract"},
+		"its state is in use\nhint: ": {"--forget", "--yes"},
+		"[retract forget]":            {},
+	} {
+		status, _, errs := remove(step...)
+		require.NotZero(t, status)
+		require.Contains(t, errs, want)
+	}
+	require.NoError(t, os.Remove(file))
+	for want, step := range map[string][]string{
+		"this is not the active": {"--forget", "--yes"}, "has no customer zest: nothing can be sent": {"--retract"},
+	} {
+		status, _, errs := remove(step...)
+		require.Equal(t, exitFailed, status)
+		require.Contains(t, errs, want)
+	}
+	status, _, errs = call(t, "run", "-c", main, "--until-idle")
+	require.Zero(t, status, errs)
+	status, _, errs = remove("--forget")
+	require.Equal(t, exitUsage, status)
+	require.Contains(t, errs, "there is no terminal to ask")
+	status, out, errs := remove("--forget", "--yes")
+	require.Zero(t, status, errs)
+	require.Contains(t, out, "states of 1 service forgotten")
+	status, _, errs = remove("--forget", "--yes")
+	require.Equal(t, exitUsage, status)
+	require.Contains(t, errs, "the store knows no service of customer zest")
+}

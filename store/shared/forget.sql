@@ -1,0 +1,33 @@
+-- name: forget_letters
+DELETE FROM dead_letters WHERE service IN {names}
+
+-- name: forget_checks
+DELETE FROM checks WHERE service IN {numbers}
+
+-- name: forget_attempts
+DELETE FROM deliveries WHERE service IN {numbers}
+
+-- name: forget_marks
+DELETE FROM progress_marks WHERE service IN {numbers}
+
+-- name: forget_services
+DELETE FROM services WHERE number IN {numbers}
+
+-- name: replace_positions
+-- Ends the owner's token: its next swap fails, and it takes the row over again.
+UPDATE progress SET positions = :positions, token = :none WHERE partition = :partition AND positions = :old
+
+-- name: states_after
+SELECT id, 0, states FROM entities WHERE id > :after ORDER BY id LIMIT :limit
+
+-- name: pages_between
+SELECT entity, page, states FROM dam WHERE entity > :after AND entity <= :to ORDER BY entity, page
+
+-- name: replace_states
+UPDATE entities SET states = :states WHERE id = :entity AND states = :old
+
+-- name: replace_page
+UPDATE dam SET states = :states WHERE entity = :entity AND page = :page AND states = :old
+
+-- name: drop_page
+DELETE FROM dam WHERE entity = :entity AND page = :page AND states = :old
