@@ -155,6 +155,9 @@ func (l *loader) projectionFault(doc *document, p *Projection, path string, f pr
 	case doc.has(member(at, f.Part)):
 		at = member(at, f.Part)
 	}
+	if f.Part == "same" && (doc.bad[member(at, "within")] || doc.bad[member(at, "round")]) {
+		return // what is wrong with a rule is said there
+	}
 	if doc.values[at].unresolved {
 		return
 	}

@@ -178,7 +178,7 @@ func (d *decoder) object(n ast.Node, v reflect.Value, path string) {
 		if !found {
 			if r, ok := v.Interface().(refuser); ok {
 				if m, refused := r.refuses(e.key); refused {
-					d.doc.add(d.doc.keyAt(e.path), e.path, "", *m)
+					d.doc.mistake(d.doc.keyAt(e.path), e.path, *m)
 					continue
 				}
 			}

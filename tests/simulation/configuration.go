@@ -147,7 +147,7 @@ func (v variant) compile() (c configuration, err error) {
 	}
 	err = add(projections.Spec{Customer: "two", Name: "list",
 		Fields: []projections.Field{{Out: "banana_id", Path: "id"}, {Out: "weight", Path: "weight"}},
-		Carry:  []projections.Field{{Out: "seen", Path: "ripeness_level"}}}, oracle.Projection{}, list...)
+		Carry:  []projections.Field{{Out: "from", Path: "origin"}}}, oracle.Projection{}, list...)
 	if err != nil {
 		return c, err
 	}
