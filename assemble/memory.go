@@ -96,8 +96,8 @@ func machineMemory(root fs.FS) int64 {
 
 // Needs of a process that do not depend on limits.memory, in bytes.
 const (
-	// serviceMemory is what a service takes while nothing waits for it: its worker, lanes, sink
-	// and metrics. 25 KiB were measured among 10,000.
+	// serviceMemory is the memory of an idle service: worker, lanes, sink and metrics. Measured
+	// among 10,000: 25 KiB.
 	serviceMemory = 32 << 10
 	// eventFactor is how often the largest event is in memory while it is ingested and decided.
 	eventFactor = 8

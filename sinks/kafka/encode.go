@@ -33,7 +33,7 @@ func (e *encoder) reserve(changes []change.Change) {
 	e.records = slices.Grow(e.records, n)
 }
 
-// headersSize is about what the headers of a record take, but for the service.
+// headersSize is the approximate size of a record's headers without the service, in bytes.
 const headersSize = 320
 
 // release ends the use of e and of its records.
