@@ -56,6 +56,7 @@ type condition struct {
 	state             State // as its sink says: not StateSuspended
 	failing, refusing failure
 	refused           int64
+	reports           sinks.Reports // of failing
 	parked            Parked
 	suspension        *Suspension // nil: none; immutable
 	// changed ends and is replaced when the suspension is set or lifted, and when an
@@ -81,20 +82,29 @@ func (t *failure) record(e *sinks.Error) {
 	t.text, t.cause, t.detail, t.err = shortened(text, maxCondition), Cause(e), shortened(text, maxDetail), e
 }
 
-func (c *condition) failed(e *sinks.Error, state State) (changed bool) {
+// failed returns whether the state changed, and how many failures to report now, if any.
+func (c *condition) failed(e *sinks.Error, state State) (changed bool, failures int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.failing.record(e)
 	changed, c.state = c.state != state, state
-	return changed
+	if changed && state == StatePaused { // another failure than before
+		c.reports = sinks.Reports{}
+	}
+	if n, due := c.reports.Due(e, time.Now()); due {
+		failures = max(n, 1)
+	}
+	return changed, failures
 }
 
-func (c *condition) recovered() (changed bool) {
+// recovered returns whether the state changed, and whether the failure had been reported.
+func (c *condition) recovered() (changed, reported bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.failing = failure{}
+	reported, c.reports = c.reports.Began(), sinks.Reports{}
 	changed, c.state = c.state != StateRunning, StateRunning
-	return changed
+	return changed, reported
 }
 
 // retryAt records when the failed attempt is repeated.

@@ -467,19 +467,22 @@ func (s *Stage) retryUntil(work, stop context.Context, what string, op func() er
 	return err
 }
 
-// reportFailure counts a failure of the sink, and logs it when the state changes. about is
-// the span of a change that failed, or nil.
+// reportFailure counts a failure of the sink, and logs the first one and one a minute, for all
+// services of a target that is down. about is the span of a change that failed, or nil.
 func (w *worker) reportFailure(e *sinks.Error, about *tracing.Span) {
 	state := StateRetrying
 	if e.Class == sinks.Pause {
 		state = StatePaused
 	}
 	w.m.failures.WithLabelValues(e.Class.String()).Inc()
-	if !w.condition.failed(e, state) {
+	changed, failures := w.condition.failed(e, state)
+	if changed {
+		w.stateChanged()
+	}
+	if failures == 0 {
 		return
 	}
-	w.stateChanged()
-	log := w.log
+	log := w.log.With("failures", failures)
 	if about != nil {
 		log = log.With("trace_id", about.ID())
 	}
@@ -492,8 +495,11 @@ func (w *worker) reportFailure(e *sinks.Error, about *tracing.Span) {
 
 // recovered sets the service running again.
 func (w *worker) recovered() {
-	if w.condition.recovered() {
+	changed, reported := w.condition.recovered()
+	if reported {
 		w.log.Info("delivery resumed", "event", "delivery.resumed")
+	}
+	if changed {
 		w.stateChanged()
 	}
 }

@@ -36,6 +36,9 @@ const (
 	lastProbe  = 15 * time.Second
 )
 
+// reportInterval is between the reports of an outage.
+const reportInterval = time.Minute
+
 // probeGrace is how long a service that was chosen to probe has to begin.
 const probeGrace = 10 * time.Second
 
@@ -44,6 +47,8 @@ const probeGrace = 10 * time.Second
 type outage struct {
 	cause    error            // of the first failure; nil: the target is up
 	troubled map[*member]bool // met trouble since the last success of anybody
+	failures int              // since the last report
+	reported time.Time        // zero: not yet
 	interval time.Duration    // between the last probe and the next
 	due      time.Time        // of the next probe
 	prober   *member          // who probes, or was chosen to; nil: nobody
@@ -99,12 +104,12 @@ func (m *member) Try(ctx context.Context, n int, attempt func() error) error {
 	told.await = func(ctx context.Context) bool {
 		return (told.RetryAfter == 0 || wait.Sleep(ctx, told.RetryAfter)) && m.waitUp(ctx)
 	}
-	told.due = m.nextProbe
+	told.due, told.report = m.nextProbe, m.report
 	if be, ok := errors.AsType[*BatchError](err); ok {
 		failed := make(map[int]error, len(be.Failed))
 		for i, err := range be.Failed {
 			one := *Classify(err)
-			one.await, one.due = told.await, told.due
+			one.await, one.due, one.report = told.await, told.due, told.report
 			failed[i] = &one
 		}
 		return &BatchError{Failed: failed}
@@ -146,7 +151,7 @@ func (t *target) refusal(m *member) *Error {
 	}
 	return &Error{
 		Class: Retry, Op: "wait", RetryAfter: max(firstProbe, time.Until(o.due)), Err: fmt.Errorf("%w: %w", ErrDown, o.cause),
-		await: m.waitUp, due: t.nextProbe,
+		await: m.waitUp, due: t.nextProbe, report: t.report,
 	}
 }
 
@@ -158,6 +163,20 @@ func (t *target) nextProbe() time.Time {
 		return time.Time{}
 	}
 	return t.outage.due
+}
+
+// report returns the failures since the last report of the outage, and whether to report
+// them: at its begin, and after each reportInterval.
+func (t *target) report(now time.Time) (failures int, first, due bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	o := &t.outage
+	if o.cause == nil || !o.reported.IsZero() && now.Sub(o.reported) < reportInterval {
+		return 0, false, false
+	}
+	failures, first = o.failures, o.reported.IsZero()
+	o.failures, o.reported = 0, now
+	return failures, first, true
 }
 
 // endOutage ends an outage.
@@ -179,6 +198,7 @@ func (t *target) recordFailure(m *member, e *Error) {
 		o.troubled = map[*member]bool{}
 	}
 	o.troubled[m] = true
+	o.failures++
 	switch {
 	case o.cause == nil:
 		if e.Outage != Unreachable && len(o.troubled) < 2 {
@@ -283,6 +303,33 @@ func (e *Error) Due() time.Time {
 	}
 	return e.due()
 }
+
+// Reports say when to report a failure that lasts: the first one, and one each minute. The
+// zero value is of a service with no failure.
+type Reports struct {
+	failures int
+	last     time.Time
+	began    bool // the begin of the failure was reported here
+}
+
+// Due returns how many failures to report with e now, and whether to: a target that is down
+// is reported once for all of its services.
+func (r *Reports) Due(e *Error, now time.Time) (failures int, due bool) {
+	r.failures++
+	first := r.last.IsZero()
+	if e.report != nil {
+		failures, first, due = e.report(now)
+	} else if due = first || now.Sub(r.last) >= reportInterval; due {
+		failures = r.failures
+	}
+	if due {
+		r.failures, r.last, r.began = 0, now, r.began || first
+	}
+	return failures, due
+}
+
+// Began reports whether the begin of the failure was reported here, and so its end is.
+func (r *Reports) Began() bool { return r.began }
 
 // Await waits until it is time to retry and returns true, or false as soon as ctx ends:
 // while the target is down, until it is up or this service is to probe it; else for

@@ -249,3 +249,73 @@ func TestAwaitWithoutATarget(t *testing.T) {
 		require.False(t, (&Error{}).Await(ctx, time.Minute))
 	})
 }
+
+// An outage has one report at its begin, one a minute with the failures since, and one
+// service that reports its end, however many wait.
+func TestReportsOfAnOutage(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const n, outage = 20, 10 * time.Minute
+		start := time.Now()
+		var mu sync.Mutex
+		var reports []time.Duration
+		attempts, reported, began := 0, 0, 0
+		var all sync.WaitGroup
+		for _, l := range services(n) {
+			all.Go(func() {
+				var r Reports
+				for {
+					err := l.Try(t.Context(), 1, func() error {
+						mu.Lock()
+						defer mu.Unlock()
+						if time.Since(start) >= outage {
+							return nil
+						}
+						attempts++
+						return unreachable()
+					})
+					mu.Lock()
+					if err == nil {
+						if r.Began() {
+							began++
+						}
+						mu.Unlock()
+						return
+					}
+					if failures, due := r.Due(Classify(err), time.Now()); due {
+						reports = append(reports, time.Since(start).Round(time.Minute))
+						reported += failures
+					}
+					mu.Unlock()
+					Classify(err).Await(t.Context(), 0)
+				}
+			})
+		}
+		all.Wait()
+		require.Equal(t, 1, began)
+		require.GreaterOrEqual(t, attempts, reported)
+		require.Positive(t, reported)
+		require.InDelta(t, 10, len(reports), 1, "%v", reports)
+		require.Zero(t, reports[0])
+		for i, at := range reports[1:] {
+			require.InDelta(t, float64(i+1), at.Minutes(), 1)
+		}
+	})
+}
+
+// A failure of one service alone is reported by it, and begins anew after a success.
+func TestReportsOfAService(t *testing.T) {
+	var r Reports
+	now := time.Now()
+	e := Classify(troubled())
+	var due []string
+	for i := range 12 {
+		if n, ok := r.Due(e, now.Add(time.Duration(i)*10*time.Second)); ok {
+			due = append(due, fmt.Sprint(i, ":", n))
+		}
+	}
+	require.Equal(t, []string{"0:1", "6:6"}, due)
+	require.True(t, r.Began())
+	r = Reports{}
+	_, ok := r.Due(e, now)
+	require.True(t, ok)
+}

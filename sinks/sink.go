@@ -113,6 +113,8 @@ type Error struct {
 
 	await func(context.Context) bool // of a target that is down, see Await
 	due   func() time.Time           // of its next probe
+	// report is of a target that is down, see Reports.
+	report func(now time.Time) (failures int, first, due bool)
 }
 
 // Words returns the attempted operation and the cause, in the target's own words if it
