@@ -50,7 +50,7 @@ func schemaOf(t *testing.T, title string, file any) []byte {
 		},
 	}
 	r.Namer = schemaName
-	dirs := map[string]bool{".": true}
+	dirs := map[string]bool{".": true, "../sinks/internal/sqlsink": true}
 	for _, k := range kinds() {
 		pkg := reflect.TypeOf(k.value).Elem().PkgPath()
 		dirs[filepath.Join("..", strings.TrimPrefix(pkg, "github.com/seed-86dfc502/weir/"))] = true
@@ -145,18 +145,8 @@ func collect(t reflect.Type, into map[string]reflect.Type) {
 func refine(s *jsonschema.Schema, t reflect.Type) {
 	var group []string
 	rule := ""
-	for i := range t.NumField() {
-		f := t.Field(i)
+	for _, f := range reflect.VisibleFields(t) {
 		name, option, _ := strings.Cut(f.Tag.Get("yaml"), ",")
-		if option == "inline" {
-			for j := range f.Type.NumField() {
-				inner := f.Type.Field(j)
-				if inner.Tag.Get("oneof") != "" {
-					group = append(group, inner.Tag.Get("yaml"))
-				}
-			}
-			continue
-		}
 		if name == "" || name == "-" {
 			continue
 		}
@@ -171,7 +161,10 @@ func refine(s *jsonschema.Schema, t reflect.Type) {
 			s.Required = append(s.Required, name)
 		}
 		if of := f.Tag.Get("oneof"); of != "" {
-			group, rule = append(group, name), of
+			group = append(group, name)
+			if len(f.Index) == 1 { // not inline
+				rule = of
+			}
 		}
 	}
 	switch {

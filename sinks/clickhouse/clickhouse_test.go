@@ -45,19 +45,19 @@ func classOf(err error) sinks.Class { return sinks.Classify(err).Class }
 
 func TestNewNamesEveryMistakeAndNoPassword(t *testing.T) {
 	_, err := New(Options{
-		URL: "clickhouse://u:hunter2@[bad", Table: "a.b.c", PartitionBy: "toYYYYMM(changed_at)", MaxBatch: -1,
-		Columns: config.Columns{{Name: "version", Type: "Int8"}, {Name: "x`y", Type: "Int8"}, {Name: "y", Type: "text"}},
+		URL: "clickhouse://u:hunter2@[bad", Table: "t", PartitionBy: "toYYYYMM(changed_at)",
+		Columns: config.Columns{{Name: "x", Type: "Int8"}, {Name: "y", Type: "text"}},
 	})
 	require.Error(t, err)
-	for _, part := range []string{"url", "table", "service", "partition_by", "changed_at", "max_batch",
-		"columns[0].name", "columns[1].name", "columns[2].type"} {
+	for _, part := range []string{"url", "partition_by", "changed_at", "columns[1]"} {
 		require.ErrorContains(t, err, part)
 	}
 	require.NotContains(t, err.Error(), "hunter2")
 }
 
 func TestALingerOfZeroTakesWhatIsThere(t *testing.T) {
-	c := &Config{URL: config.NewSecret("clickhouse://localhost"), Table: "t", Create: true, MaxBatch: 1, MaxConnections: 2}
+	c := &Config{MaxBatch: 1}
+	c.URL, c.Table, c.MaxConnections = config.NewSecret("clickhouse://localhost"), "t", 2
 	s, err := c.Make(kind.Env{Service: service})
 	require.NoError(t, err)
 	require.Zero(t, s.Traits().Linger)

@@ -10,24 +10,15 @@ import (
 	driver "github.com/ClickHouse/clickhouse-go/v2"
 	"github.com/seed-86dfc502/weir/config"
 	"github.com/seed-86dfc502/weir/sinks"
+	"github.com/seed-86dfc502/weir/sinks/internal/sqlsink"
 	"github.com/seed-86dfc502/weir/sinks/kind"
 	"github.com/seed-86dfc502/weir/transport"
 )
 
 // Config inserts into a ReplacingMergeTree(version, is_deleted) table.
 type Config struct {
-	// URL is clickhouse://user:password@host:port/database, or http:// or
-	// https:// for the HTTP protocol.
-	URL config.Secret `yaml:"url" required:"true"`
-	// Insecure allows a connection that is not encrypted, or whose server is not
-	// verified, to another machine.
-	Insecure bool `yaml:"insecure" default:"false"`
-	// Table is table or database.table.
-	Table string `yaml:"table" required:"true"`
-	// Columns, if any, take the place of the column doc, by name.
-	Columns config.Columns `yaml:"columns"`
-	// Create makes the table if it is missing.
-	Create bool `yaml:"create" default:"true"`
+	sqlsink.TableConfig `yaml:",inline"`
+
 	// PartitionBy is the PARTITION BY expression of a table that is created, like
 	// "cityHash64(entity) % 8". It may depend on service and entity only.
 	PartitionBy string `yaml:"partition_by"`
@@ -35,9 +26,6 @@ type Config struct {
 	MaxBatch int `yaml:"max_batch" default:"10000" range:"1..1000000"`
 	// Linger is how long to wait for a batch to fill.
 	Linger config.Duration `yaml:"linger" default:"200ms" range:"0s..1m"`
-	// MaxConnections bounds the connections of one process to the server, for all
-	// sinks of this URL.
-	MaxConnections int `yaml:"max_connections" default:"8" range:"2..1000"`
 }
 
 // Kind implements config.Sink.
@@ -86,15 +74,12 @@ func (c *Config) Identity(func(string) string) []any {
 
 // Target implements config.Sink.
 func (c *Config) Target(*config.Cluster) config.Target {
-	return config.Target{Key: "table", Name: config.TableTarget("clickhouse", c.URL, c.Table), Shape: "table " + c.Columns.Shape()}
+	return c.TargetOf("clickhouse", "table")
 }
-
-// ApplyDefaults implements config.SinkDefaults.
-func (c *Config) ApplyDefaults() { c.Columns.ApplyDefaults() }
 
 // Connections implements config.Pooled.
 func (c *Config) Connections() config.Connections {
-	return config.Connections{Client: "clickhouse " + c.URL.Reveal(), Most: &c.MaxConnections}
+	return c.ConnectionsOf("clickhouse")
 }
 
 // Make implements kind.Sink.

@@ -21,53 +21,44 @@ import (
 // overloadPause is how long a server that has too much to do is left alone.
 const overloadPause = 5 * time.Second
 
-// verdict is what one of ClickHouse's error codes means here.
-type verdict struct {
-	class  sinks.Class
-	pause  time.Duration
-	outage sinks.Outage
-	hint   string
-	much   bool // a smaller statement may go through
-}
-
 // verdicts follows src/Common/ErrorCodes.cpp of ClickHouse. Codes that are not
 // listed may lie in the data or in the server: RetryBounded, after splitting.
-var verdicts = func() map[int32]verdict {
-	m := map[int32]verdict{}
-	add := func(v verdict, codes ...int32) {
+var verdicts = func() map[int32]sqlsink.Verdict {
+	m := map[int32]sqlsink.Verdict{}
+	add := func(v sqlsink.Verdict, codes ...int32) {
 		for _, code := range codes {
 			m[code] = v
 		}
 	}
 	// Authentication and rights: UNKNOWN_USER, WRONG_PASSWORD, REQUIRED_PASSWORD,
 	// IP_ADDRESS_NOT_ALLOWED, AUTHENTICATION_FAILED; DATABASE_ACCESS_DENIED, READONLY, ACCESS_DENIED, UNKNOWN_ROLE.
-	add(verdict{class: sinks.Pause, hint: "check user and password"}, 192, 193, 194, 195, 516)
-	add(verdict{class: sinks.Pause, hint: "grant the user what it lacks"}, 291, 164, 497, 511)
+	add(sqlsink.Verdict{Class: sinks.Pause, Hint: "check user and password"}, 192, 193, 194, 195, 516)
+	add(sqlsink.Verdict{Class: sinks.Pause, Hint: "grant the user what it lacks"}, 291, 164, 497, 511)
 	// UNKNOWN_TABLE, TABLE_IS_DROPPED; UNKNOWN_DATABASE.
-	add(verdict{class: sinks.Pause, hint: "create the table, or let create do it at the next start"}, 60, 218)
-	add(verdict{class: sinks.Pause, hint: "create the database"}, 81)
+	add(sqlsink.Verdict{Class: sinks.Pause, Hint: "create the table, or let create do it at the next start"}, 60, 218)
+	add(sqlsink.Verdict{Class: sinks.Pause, Hint: "create the database"}, 81)
 	// THERE_IS_NO_COLUMN, NOT_FOUND_COLUMN_IN_BLOCK, NO_SUCH_COLUMN_IN_TABLE,
 	// NUMBER_OF_COLUMNS_DOESNT_MATCH, UNKNOWN_IDENTIFIER, NOT_IMPLEMENTED, SYNTAX_ERROR.
-	add(verdict{class: sinks.Pause, hint: "the table does not fit the configuration"}, 8, 10, 16, 20, 47, 48, 62)
+	add(sqlsink.Verdict{Class: sinks.Pause, Hint: "the table does not fit the configuration"}, 8, 10, 16, 20, 47, 48, 62)
 	// UNKNOWN_SETTING, SETTING_CONSTRAINT_VIOLATION.
-	add(verdict{class: sinks.Pause, hint: "check the settings in the URL"}, 115, 452)
+	add(sqlsink.Verdict{Class: sinks.Pause, Hint: "check the settings in the URL"}, 115, 452)
 	// TOO_MANY_SIMULTANEOUS_QUERIES, QUOTA_EXCEEDED,
 	// NOT_ENOUGH_SPACE, SERVER_OVERLOADED; TOO_MANY_PARTS, which is about a table.
-	add(verdict{class: sinks.Retry, pause: overloadPause, outage: sinks.Troubled}, 202, 201, 243, 745)
-	add(verdict{class: sinks.Retry, pause: overloadPause}, 252)
+	add(sqlsink.Verdict{Class: sinks.Retry, Wait: overloadPause, Outage: sinks.Troubled}, 202, 201, 243, 745)
+	add(sqlsink.Verdict{Class: sinks.Retry, Wait: overloadPause}, 252)
 	// CANNOT_ALLOCATE_MEMORY, MEMORY_LIMIT_EXCEEDED: of the statement, the user or the server.
-	add(verdict{class: sinks.Retry, pause: overloadPause, much: true}, 173, 241)
+	add(sqlsink.Verdict{Class: sinks.Retry, Wait: overloadPause, Much: true}, 173, 241)
 	// TOO_MANY_ROWS, TIMEOUT_EXCEEDED, TOO_SLOW, TOO_MANY_BYTES, TOO_MANY_ROWS_OR_BYTES: the
 	// server's or the user's limits of one statement.
-	add(verdict{class: sinks.RetryBounded, much: true}, 158, 159, 160, 307, 396)
+	add(sqlsink.Verdict{Class: sinks.RetryBounded, Much: true}, 158, 159, 160, 307, 396)
 	// Files, network, replication, cancellation, shutdown.
-	add(verdict{class: sinks.Retry}, 32, 74, 75, 76, 101, 203, 209, 210, 225, 236, 242, 279, 285, 286,
+	add(sqlsink.Verdict{Class: sinks.Retry}, 32, 74, 75, 76, 101, 203, 209, 210, 225, 236, 242, 279, 285, 286,
 		319, 373, 394, 425, 439, 517, 999, 1000, 1001, 1002)
 	// CANNOT_PARSE_*, TYPE_MISMATCH, ARGUMENT_OUT_OF_BOUND, CANNOT_CONVERT_TYPE,
 	// INCORRECT_DATA, TOO_LARGE_STRING_SIZE, VALUE_IS_OUT_OF_RANGE,
 	// CANNOT_INSERT_NULL_IN_ORDINARY_COLUMN, FUNCTION_THROW_IF_VALUE_IS_NON_ZERO,
 	// DECIMAL_OVERFLOW, VIOLATED_CONSTRAINT.
-	add(verdict{class: sinks.Reject}, 6, 26, 27, 38, 41, 53, 69, 70, 72, 117, 131, 321, 349, 395, 407, 469)
+	add(sqlsink.Verdict{Class: sinks.Reject}, 6, 26, 27, 38, 41, 53, 69, 70, 72, 117, 131, 321, 349, 395, 407, 469)
 	return m
 }()
 
@@ -109,24 +100,17 @@ func classify(op string, err error, sent bool) *sinks.Error {
 	switch {
 	// Not the state of the table but this batch: a smaller one goes through.
 	case code == 252 && strings.Contains(message, "single INSERT block"), !known:
-		v = verdict{class: sinks.RetryBounded}
+		v = sqlsink.Verdict{Class: sinks.RetryBounded}
 	}
-	e.Class, e.RetryAfter, e.Outage, e.Hint = v.class, v.pause, v.outage, v.hint
-	if v.much && perStatement.MatchString(message) {
-		e.Class = sinks.RetryBounded // the server answered about this statement
+	if v.Much && perStatement.MatchString(message) {
+		v.Class = sinks.RetryBounded // the server answered about this statement
 	}
-	if !v.much && (v.class == sinks.Reject || v.class == sinks.RetryBounded) {
+	if !v.Much && (v.Class == sinks.Reject || v.Class == sinks.RetryBounded) {
 		// Such messages quote values.
 		message = strings.Join([]string{sqlsink.Refused, exception.CodeName, constraintName.FindString(message)}, " ")
 	}
-	if v.class == sinks.Reject || v.class == sinks.Pause {
-		e.Ambiguous = false
-	}
-	e.Err = refusedBy(exception, message)
-	if v.much {
-		return batch.TooMuch(e)
-	}
-	return e
+	v.Ambiguous = sent && v.Class != sinks.Reject && v.Class != sinks.Pause
+	return v.Error(op, refusedBy(exception, message))
 }
 
 // perStatement is a limit of memory that is this statement's alone.

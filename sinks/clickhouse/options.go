@@ -15,37 +15,19 @@ import (
 	"github.com/seed-86dfc502/weir/sinks/internal/sqlsink"
 )
 
-// Options configure a sink. URL, Table and Service are required.
+// Options configure a sink as Config does, which checks them. URL, Table and
+// Service are required. CreateTable defaults to true, Targets to a pool of its own.
 type Options struct {
-	// URL is clickhouse://user:password@host:9000/database for the native
-	// protocol, or http(s)://… for HTTP. Its parameters are those of clickhouse-go;
-	// unknown ones are settings of every statement.
-	URL string
-	// Table is "table", in the URL's database, or "database.table".
-	Table string
-	// Service is the one service whose changes come here.
-	Service string
-	// Columns, if any, take the place of the column doc: of types that newConverter
-	// knows. One without Nullable refuses changes whose value is null or absent.
-	Columns config.Columns
-	// CreateTable lets Open create the table and its view where they are
-	// missing. Defaults to true. Nothing that exists is ever altered.
-	CreateTable *bool
-	// PartitionBy is the partition key of a table that Open creates, like
-	// "cityHash64(entity) % 8". It may depend on service and entity only.
-	// Defaults to none.
-	PartitionBy string
-	// MaxBatch is the most changes per Write. Defaults to 10,000.
-	MaxBatch int
-	// Linger is how long to wait for a batch to fill; ClickHouse wants few large
-	// inserts. Defaults to none.
-	Linger time.Duration
-	// Targets hold the clients of this process: sinks of the same URL and
-	// MaxConnections in one of them share a pool. Defaults to a pool of its own.
-	Targets *sinks.Targets
-	// MaxConnections bounds the connections of all sinks that share the pool.
-	// Defaults to 8.
-	MaxConnections int
+	URL, Table, Service string
+	// Columns have types that newConverter knows. One without Nullable refuses changes whose
+	// value is null or absent.
+	Columns        config.Columns
+	CreateTable    *bool
+	PartitionBy    string
+	MaxBatch       int           // defaults to 10,000
+	Linger         time.Duration // defaults to none
+	Targets        *sinks.Targets
+	MaxConnections int // defaults to 8
 }
 
 const (
@@ -58,7 +40,6 @@ const (
 )
 
 var (
-	identifier = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
 	// names are the identifiers of an expression, with what follows them.
 	names = regexp.MustCompile(`([A-Za-z_][A-Za-z0-9_]*)(\s*\()?`)
 	// literals are texts in an expression, which hold no identifiers.
@@ -106,38 +87,17 @@ func (o *Options) complete() (*clickhouse.Options, error) {
 			database = "default"
 		}
 	}
-	if !identifier.MatchString(database) || !identifier.MatchString(table) {
-		bad("table: %q is neither table nor database.table in letters, digits and underscores", o.Table)
-	}
 	o.Table = database + "." + table
 
-	if o.Service == "" {
-		bad("service: missing")
-	}
-	if o.MaxBatch < 1 || o.MaxConnections < 1 || o.Linger < 0 {
-		bad("max_batch, max_connections and linger: a value is below its least")
-	}
 	if foreign := beyondKey(o.PartitionBy); len(foreign) > 0 {
 		bad("partition_by: %q depends on %s; rows are replaced inside one partition only, so it may depend on service and entity alone",
 			o.PartitionBy, strings.Join(foreign, ", "))
 	}
-	seen := map[string]bool{}
-	for _, name := range baseColumns {
-		seen[name] = true
-	}
-	for i := range o.Columns {
-		c := &o.Columns[i]
-		c.Path = cmp.Or(c.Path, c.Name)
-		switch {
-		case !identifier.MatchString(c.Name):
-			bad("columns[%d].name: %q is not made of letters, digits and underscores", i, c.Name)
-		case seen[c.Name]:
-			bad("columns[%d].name: %q is taken", i, c.Name)
-		}
-		seen[c.Name] = true
-		if _, err := newConverter(c.Type, sqlsink.Unit(c.Unit)); err != nil {
-			bad("columns[%d].type: %w", i, err)
-		}
+	if o.Columns, err = sqlsink.Columns(o.Columns, func(c config.Column) error {
+		_, err := newConverter(c.Type, sqlsink.Unit(c.Unit))
+		return err
+	}); err != nil {
+		errs = append(errs, err)
 	}
 	if len(errs) > 0 {
 		return nil, fmt.Errorf("clickhouse sink: %w", errors.Join(errs...))

@@ -25,21 +25,13 @@ var (
 // Scan implements sinks.Scannable. It needs no FINAL: of several rows of an
 // entity the one with the highest version counts, retractions included.
 func (s *Sink) Scan(ctx context.Context, afterEntity string, limit int, visit func(sinks.TargetRow) error) error {
-	opened := s.session.Load()
-	if opened == nil {
-		return sqlsink.ErrNotOpen
-	}
-	return sqlsink.Held(ctx, s.server, func() error { return s.scan(ctx, opened, afterEntity, limit, visit) })
+	return sqlsink.Read(ctx, s.server, &s.session, func(opened *session) error { return s.scan(ctx, opened, afterEntity, limit, visit) })
 }
 
 // Highest implements sinks.Versioned. It reads one column of the service.
 func (s *Sink) Highest(ctx context.Context) (change.Version, error) {
-	opened := s.session.Load()
-	if opened == nil {
-		return 0, sqlsink.ErrNotOpen
-	}
 	var version uint64
-	err := sqlsink.Held(ctx, s.server, func() error {
+	err := sqlsink.Read(ctx, s.server, &s.session, func(opened *session) error {
 		if err := opened.conn.QueryRow(ctx, fmt.Sprintf("SELECT max(version) FROM %s WHERE service = ?", s.name("")), s.options.Service).Scan(&version); err != nil {
 			return classify("highest version", err, false)
 		}
@@ -86,15 +78,11 @@ WHERE service = ? AND entity > ? GROUP BY entity ORDER BY entity LIMIT %d`, doc,
 
 // Compare implements sinks.Scannable.
 func (s *Sink) Compare(ctx context.Context, expected []sinks.Expected) (map[string][]string, error) {
-	opened := s.session.Load()
-	if opened == nil {
-		return nil, sqlsink.ErrNotOpen
-	}
 	differing := map[string][]string{}
 	if len(expected) == 0 || len(s.options.Columns) == 0 {
 		return differing, nil
 	}
-	err := sqlsink.Held(ctx, s.server, func() error { return s.compare(ctx, opened, expected, differing) })
+	err := sqlsink.Read(ctx, s.server, &s.session, func(opened *session) error { return s.compare(ctx, opened, expected, differing) })
 	return differing, err
 }
 

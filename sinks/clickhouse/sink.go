@@ -6,7 +6,6 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 	"sync/atomic"
 
@@ -46,7 +45,6 @@ var _ sinks.Sink = (*Sink)(nil)
 // New makes a sink. It checks the options, all of them at once, and needs no
 // network.
 func New(o Options) (*Sink, error) {
-	o.Columns = slices.Clone(o.Columns)
 	client, err := o.complete()
 	if err != nil {
 		return nil, err

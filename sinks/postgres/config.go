@@ -8,33 +8,21 @@ import (
 	"github.com/seed-86dfc502/weir/config"
 	"github.com/seed-86dfc502/weir/internal/reach"
 	"github.com/seed-86dfc502/weir/sinks"
+	"github.com/seed-86dfc502/weir/sinks/internal/sqlsink"
 	"github.com/seed-86dfc502/weir/sinks/kind"
 	"github.com/seed-86dfc502/weir/transport"
 )
 
 // Config writes to a PostgreSQL table.
 type Config struct {
-	// URL is a connection string, postgres://user:password@host:port/database;
-	// TLS settings (sslmode, sslrootcert, …) are part of it.
-	URL config.Secret `yaml:"url" required:"true"`
-	// Insecure allows a connection that is not encrypted, or whose server is not
-	// verified, to another machine.
-	Insecure bool `yaml:"insecure" default:"false"`
-	// Table is table or schema.table.
-	Table string `yaml:"table" required:"true"`
+	sqlsink.TableConfig `yaml:",inline"`
+
 	// Mode is the content of the table: the newest version of each entity, or
 	// every change.
 	Mode string `yaml:"mode" default:"upsert" enum:"upsert|append"`
-	// Columns, if any, take the place of the column doc, by name.
-	Columns config.Columns `yaml:"columns"`
-	// Create makes the table if it is missing.
-	Create bool `yaml:"create" default:"true"`
 	// Retention, in mode append only, is how long rows are kept. Defaults to
 	// no limit.
 	Retention config.Duration `yaml:"retention" range:"1d..3650d"`
-	// MaxConnections bounds the connections of one process to the server, for all
-	// sinks of this URL.
-	MaxConnections int `yaml:"max_connections" default:"8" range:"2..1000"`
 }
 
 // Kind implements config.Sink.
@@ -76,15 +64,12 @@ func (c *Config) Identity(func(string) string) []any {
 
 // Target implements config.Sink.
 func (c *Config) Target(*config.Cluster) config.Target {
-	return config.Target{Key: "table", Name: config.TableTarget("postgres", c.URL, c.Table), Shape: c.Mode + " " + c.Columns.Shape()}
+	return c.TargetOf("postgres", c.Mode)
 }
-
-// ApplyDefaults implements config.SinkDefaults.
-func (c *Config) ApplyDefaults() { c.Columns.ApplyDefaults() }
 
 // Connections implements config.Pooled.
 func (c *Config) Connections() config.Connections {
-	return config.Connections{Client: "postgres " + c.URL.Reveal(), Most: &c.MaxConnections}
+	return c.ConnectionsOf("postgres")
 }
 
 // Make implements kind.Sink.

@@ -21,16 +21,55 @@ import (
 // it may hold quotes of its own.
 var quoted = regexp.MustCompile(`(?s)["«»„“”].*["«»„“”]`)
 
-// outages are the SQLSTATEs, and classes of them, that say something about the server.
-// Cancelled statements, locks and deadlocks are about a table.
-var outages = map[string]sinks.Outage{
-	"08": sinks.Unreachable, "57P01": sinks.Unreachable, "57P02": sinks.Unreachable, "57P03": sinks.Unreachable,
-	"53300": sinks.Unreachable, // too many connections
-	"53":    sinks.Troubled, "58": sinks.Troubled, "25006": sinks.Troubled,
+// verdicts by SQLSTATE, or its class (PostgreSQL manual, appendix A). Cancelled statements,
+// locks and deadlocks are about a table, and so no outage.
+var verdicts = map[string]sqlsink.Verdict{
+	"08": {Class: sinks.Retry, Ambiguous: true, Outage: sinks.Unreachable},
+	"0A": {Class: sinks.Pause, Hint: unfit},
+	"22": {Class: sinks.Reject},
+	"22P05": {Class: sinks.Reject,
+		Hint: `a text with \u0000 or a character that the database's encoding lacks; leave it out of the projection, or of columns`},
+	"23":    {Class: sinks.Reject},
+	"23503": {Class: sinks.RetryBounded}, // the row that it refers to may come later
+	"25":    {Class: sinks.Retry},
+	"25006": {Class: sinks.Retry, Outage: sinks.Troubled, Hint: "this server only reads: a standby?"},
+	"26000": {Class: sinks.Retry}, "34000": {Class: sinks.Retry}, "42P03": {Class: sinks.Retry}, "42P05": {Class: sinks.Retry}, // of the session
+	"28":    {Class: sinks.Pause, Hint: "check user, password and pg_hba.conf"},
+	"3D000": {Class: sinks.Pause, Hint: "create the database"},
+	"3F":    {Class: sinks.Pause, Hint: unfit},
+	"3F000": {Class: sinks.Pause, Hint: missing},
+	"40":    {Class: sinks.Retry},
+	"40003": {Class: sinks.Retry, Ambiguous: true},
+	"42":    {Class: sinks.Pause, Hint: unfit},
+	"42501": {Class: sinks.Pause, Hint: "grant the user what it lacks"},
+	"42P01": {Class: sinks.Pause, Hint: missing},
+	"53":    {Class: sinks.Retry, Outage: sinks.Troubled},
+	"53200": {Class: sinks.Retry, Much: true},                // memory
+	"53300": {Class: sinks.Retry, Outage: sinks.Unreachable}, // too many connections
+	"53400": {Class: sinks.Retry, Much: true},                // a limit
+	"54":    {Class: sinks.Reject},
+	"55":    {Class: sinks.Retry},
+	"55P03": {Class: sinks.Retry, Much: true}, // a lock
+	// The session ended; whether the commit was through is not known.
+	"57": {Class: sinks.Retry, Ambiguous: true},
+	"57014": {Class: sinks.RetryBounded, Ambiguous: true, Much: true,
+		Hint: "the server's statement_timeout, or an operator, cancelled the statement"},
+	"57P01": {Class: sinks.Retry, Ambiguous: true, Outage: sinks.Unreachable},
+	"57P02": {Class: sinks.Retry, Ambiguous: true, Outage: sinks.Unreachable},
+	"57P03": {Class: sinks.Retry, Outage: sinks.Unreachable},
+	"58":    {Class: sinks.Retry, Outage: sinks.Troubled},
+	"XX":    {Class: sinks.RetryBounded},
 }
 
-// classify sorts an error by its SQLSTATE (PostgreSQL manual, appendix A). A
-// failure of class Reject or RetryBounded may be that of a single row.
+const (
+	unfit   = "the table does not fit the configuration"
+	missing = "create the table, or let create do it at the next start"
+)
+
+// startupParameter is the hint for a parameter that a pooler does not take.
+const startupParameter = "the pooler takes no such parameter: leave it out of the URL, or name it in ignore_startup_parameters"
+
+// classify sorts an error by its SQLSTATE. A failure of class Reject or RetryBounded may be that of a single row.
 func classify(op string, err error) *sinks.Error {
 	if classified, ok := errors.AsType[*sinks.Error](err); ok {
 		return classified
@@ -51,71 +90,29 @@ func classify(op string, err error) *sinks.Error {
 		return e
 	}
 
-	message := pgErr.Message
-	state := pgErr.Code
-	class := state[:min(2, len(state))]
-	much := false
+	message, class := pgErr.Message, pgErr.Code[:min(2, len(pgErr.Code))]
+	v, known := verdicts[pgErr.Code]
+	if !known {
+		v, known = verdicts[class]
+	}
 	switch {
 	case pgErr.Routine == "exec_stmt_raise":
 		// A trigger or function of the customer's, whose text may hold values anywhere: it
 		// may refuse this row or this hour.
-		e.Class, message = sinks.RetryBounded, sqlsink.Refused
+		v, message = sqlsink.Verdict{Class: sinks.RetryBounded, Outage: v.Outage}, sqlsink.Refused
 		if class == "22" || class == "23" {
-			e.Class = sinks.Reject
+			v.Class = sinks.Reject
 		}
-	case class == "22":
-		e.Class, message = sinks.Reject, quoted.ReplaceAllString(message, `"…"`)
-		if state == "22P05" {
-			e.Hint = `a text with \u0000 or a character that the database's encoding lacks; leave it out of the projection, or of columns`
-		}
-	case state == "23503":
-		// The row that it refers to may come later.
-		e.Class = sinks.RetryBounded
-	case state == "23514" && strings.Contains(message, "no partition of relation"):
-		e.Class, e.Hint = sinks.Retry, "the table has no partition for the month of changed_at"
-	case class == "23", class == "54":
-		e.Class = sinks.Reject
-	case state == "25006":
-		e.Class, e.Hint = sinks.Retry, "this server only reads: a standby?"
-	case state == "57014":
-		e.Class, e.Ambiguous, much = sinks.RetryBounded, true, true
-		e.Hint = "the server's statement_timeout, or an operator, cancelled the statement"
-	case state == "53200", state == "53400", state == "55P03": // memory, a limit, a lock
-		e.Class, much = sinks.Retry, true
-	case state == "08P01" && strings.Contains(message, "startup parameter"):
-		e.Class, e.Hint = sinks.Pause, "the pooler takes no such parameter: leave it out of the URL, or name it in ignore_startup_parameters"
-	case class == "08", class == "57":
-		// The session ended; whether the commit was through is not known.
-		e.Class, e.Ambiguous = sinks.Retry, state != "57P03"
-	case class == "25", class == "40", class == "53", class == "55", class == "58", pgpool.SessionError(pgErr):
-		e.Class, e.Ambiguous = sinks.Retry, state == "40003"
-	case class == "28":
-		e.Class, e.Hint = sinks.Pause, "check user, password and pg_hba.conf"
-	case state == "3D000":
-		e.Class, e.Hint = sinks.Pause, "create the database"
-	case state == "42501":
-		e.Class, e.Hint = sinks.Pause, "grant the user what it lacks"
-	case state == "42P01", state == "3F000":
-		e.Class, e.Hint = sinks.Pause, "create the table, or let create do it at the next start"
-	case class == "42", class == "3F", class == "0A":
-		e.Class, e.Hint = sinks.Pause, "the table does not fit the configuration"
-	case class == "XX":
-		e.Class, message = sinks.RetryBounded, quoted.ReplaceAllString(message, `"…"`)
-	default:
-		e.Class, message = sinks.RetryBounded, sqlsink.Refused
+	case !known:
+		v, message = sqlsink.Verdict{Class: sinks.RetryBounded}, sqlsink.Refused
+	case class == "22", class == "XX":
+		message = quoted.ReplaceAllString(message, `"…"`)
+	case pgErr.Code == "23514" && strings.Contains(message, "no partition of relation"):
+		v = sqlsink.Verdict{Class: sinks.Retry, Hint: "the table has no partition for the month of changed_at"}
+	case pgErr.Code == "08P01" && strings.Contains(message, "startup parameter"):
+		v = sqlsink.Verdict{Class: sinks.Pause, Outage: v.Outage, Hint: startupParameter}
 	}
-	e.Outage = outages[state]
-	if e.Outage == sinks.NoOutage {
-		e.Outage = outages[class]
-	}
-	if much {
-		e.Outage = sinks.NoOutage
-	}
-	e.Err = refusedBy(pgErr, message)
-	if much {
-		return batch.TooMuch(e)
-	}
-	return e
+	return v.Error(op, refusedBy(pgErr, message))
 }
 
 // refusedBy is a server's refusal in words that hold no value of a row. The

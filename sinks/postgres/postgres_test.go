@@ -29,18 +29,14 @@ func classOf(err error) sinks.Class { return sinks.Classify(err).Class }
 
 func TestNewNamesEveryMistakeAndNoPassword(t *testing.T) {
 	_, err := New(Options{
-		URL: "postgres://u:hunter2@[bad", Table: "a.b.c", Mode: "merge", Retention: time.Hour, MaxConnections: -1,
-		Columns: config.Columns{{Name: "version", Type: "int"}, {Name: "x", Type: "int); DROP TABLE y; --"}, {Name: "", Type: "int"}},
+		URL: "postgres://u:hunter2@[bad", Table: strings.Repeat("x", 60), Service: service,
+		Columns: config.Columns{{Name: "x", Type: "int); DROP TABLE y; --"}, {Name: strings.Repeat("y", 64), Type: "int"}},
 	})
-	require.Error(t, err)
-	for _, part := range []string{"url", "table", "service", "mode", "retention", "max_connections",
-		"columns[0].name", "columns[1].type", "columns[2].name"} {
+	for _, part := range []string{"url", "table", "too long", "columns[0]", "columns[1]"} {
 		require.ErrorContains(t, err, part)
 	}
 	require.NotContains(t, err.Error(), "hunter2")
 
-	_, err = New(Options{URL: "postgres://localhost", Table: strings.Repeat("x", 60), Service: service})
-	require.ErrorContains(t, err, "too long")
 	// The server would cut off a partition's name, and two months would have the same one.
 	_, err = New(Options{URL: "postgres://localhost", Table: strings.Repeat("x", 55), Service: service, Mode: Append, Retention: time.Hour})
 	require.ErrorContains(t, err, "too long")

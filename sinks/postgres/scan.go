@@ -21,21 +21,13 @@ var (
 
 // Scan implements sinks.Scannable. In append mode it returns each entity's newest row.
 func (s *Sink) Scan(ctx context.Context, afterEntity string, limit int, visit func(sinks.TargetRow) error) error {
-	pool := s.pool.Load()
-	if pool == nil {
-		return sqlsink.ErrNotOpen
-	}
-	return sqlsink.Held(ctx, s.server, func() error { return s.scan(ctx, pool, afterEntity, limit, visit) })
+	return sqlsink.Read(ctx, s.server, &s.pool, func(pool *pgpool.Pool) error { return s.scan(ctx, pool, afterEntity, limit, visit) })
 }
 
 // Highest implements sinks.Versioned. It reads the whole table.
 func (s *Sink) Highest(ctx context.Context) (change.Version, error) {
-	pool := s.pool.Load()
-	if pool == nil {
-		return 0, sqlsink.ErrNotOpen
-	}
 	var version int64
-	err := sqlsink.Held(ctx, s.server, func() error {
+	err := sqlsink.Read(ctx, s.server, &s.pool, func(pool *pgpool.Pool) error {
 		err := pool.QueryRow(ctx, fmt.Sprintf(`SELECT coalesce(max(version), 0) FROM %s WHERE service = $1`, s.table.Sanitize()), s.options.Service).Scan(&version)
 		if err != nil {
 			return classify("highest version", err)
@@ -73,10 +65,6 @@ func (s *Sink) scan(ctx context.Context, pool *pgpool.Pool, afterEntity string, 
 
 // Compare implements sinks.Scannable.
 func (s *Sink) Compare(ctx context.Context, expected []sinks.Expected) (map[string][]string, error) {
-	pool := s.pool.Load()
-	if pool == nil {
-		return nil, sqlsink.ErrNotOpen
-	}
 	differing := map[string][]string{}
 	var docs []string
 	var rows []sinks.Expected
@@ -85,7 +73,7 @@ func (s *Sink) Compare(ctx context.Context, expected []sinks.Expected) (map[stri
 			rows, docs = append(rows, e), append(docs, text)
 		}
 	}
-	err := sqlsink.Held(ctx, s.server, func() error { return s.compare(ctx, pool, rows, docs, differing) })
+	err := sqlsink.Read(ctx, s.server, &s.pool, func(pool *pgpool.Pool) error { return s.compare(ctx, pool, rows, docs, differing) })
 	return differing, err
 }
 

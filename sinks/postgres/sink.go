@@ -3,11 +3,11 @@ package postgres
 import (
 	"context"
 	"errors"
-	"slices"
 	"sync/atomic"
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/seed-86dfc502/weir/change"
 	"github.com/seed-86dfc502/weir/internal/pgpool"
@@ -40,7 +40,6 @@ var _ sinks.Sink = (*Sink)(nil)
 // New makes a sink. It checks the options, all of them at once, and needs no
 // network.
 func New(o Options) (*Sink, error) {
-	o.Columns = slices.Clone(o.Columns)
 	client, table, err := o.complete()
 	if err != nil {
 		return nil, err
@@ -180,24 +179,29 @@ func (s *Sink) exec(ctx context.Context, pool *pgpool.Pool, rows []batch.Row) *s
 	if s.options.Mode == Upsert { // ON CONFLICT DO UPDATE meets a row once
 		rounds = batch.Rounds(rows)
 	}
-	var statements pgx.Batch
-	statements.Queue(session)
-	for _, round := range rounds {
-		n := len(round)
-		entities, versions, deleted := make([]string, n), make([]int64, n), make([]bool, n)
-		keys, times, docs := make([]string, n), make([]time.Time, n), make([]*string, n)
-		for i, r := range round {
-			entities[i], versions[i], deleted[i] = r.Entity, int64(r.Version), r.Op == change.Retract
-			keys[i], times[i] = r.Key, r.Time
-			if r.Op == change.Upsert {
-				docs[i] = new(r.Values[0].(string))
-			}
-		}
-		statements.Queue(s.insert, s.options.Service, entities, versions, deleted, keys, times, docs)
-	}
-	err := pool.SendBatch(timed, &statements).Close()
+	err := s.send(timed, pool, rounds)
 	if err == nil {
 		return nil
 	}
 	return sqlsink.Timed(ctx, timed, writeTimeout, classify("insert", err))
+}
+
+// send sends one statement for each round. Parameters are binary, as pgx would send them
+// only for statements that the server had described before.
+func (s *Sink) send(ctx context.Context, pool *pgpool.Pool, rounds [][]batch.Row) error {
+	conn, err := pool.Acquire(ctx)
+	if err != nil {
+		return err
+	}
+	defer conn.Release()
+	var statements pgconn.Batch
+	for _, set := range []string{pool.Settings(), session} {
+		if set != "" {
+			statements.ExecParams(set, nil, nil, nil, nil)
+		}
+	}
+	for _, round := range rounds {
+		statements.ExecParams(s.insert, s.parameters(round), insertTypes, []int16{pgx.BinaryFormatCode}, nil)
+	}
+	return conn.Conn().PgConn().ExecBatch(ctx, &statements).Close()
 }

@@ -232,7 +232,7 @@ func TestRefusalsOfTheWhole(t *testing.T) {
 	}
 }
 
-// A success without statuses is that of all changes, whatever its body.
+// A success without statuses is that of all changes, with any body.
 func TestBodiesWithoutStatuses(t *testing.T) {
 	for _, body := range []string{"", "ok", `{"applied":2}`, `[]`, `[1,2]`, `{"results":[]}`, `[{"applied":true}`, "{", "[" + strings.Repeat("7,", maxAnswer)} {
 		s, _ := arrays(t, func(w http.ResponseWriter, _ []record) { _, _ = w.Write([]byte(body)) })
@@ -253,7 +253,7 @@ func TestListThatBreaksOff(t *testing.T) {
 	require.True(t, e.Ambiguous)
 }
 
-// The probe has the credentials of deliveries, and reports what they would meet.
+// The probe has the credentials of deliveries, and reports the failure that they would have.
 func TestProbe(t *testing.T) {
 	for status, refused := range map[int]bool{200: false, 405: false, 501: false, 400: false, 401: true, 403: true, 404: true, 302: true, 500: true, 503: true} {
 		var methods []string

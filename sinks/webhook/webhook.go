@@ -45,39 +45,19 @@ const (
 	userAgent = "weir-webhook/1"
 )
 
-// Options configure a sink. Zero values mean the defaults.
+// Options configure a sink as Config does, which checks them. URL is required.
 type Options struct {
-	// URL is the endpoint, http or https. User information in it is sent as
-	// basic authentication. Required.
-	URL string
-
-	// Secrets sign every request, in this order: base64, with or without the
-	// prefix whsec_. More than one is for rotation. Defaults to none: unsigned.
-	Secrets []string
-
-	// Headers are sent with every request, for instance Authorization. Those
-	// that the sink sets itself are not allowed. Defaults to none.
+	URL     string   // user information in it is sent as basic authentication
+	Secrets []string // base64, with or without the prefix whsec_; none: unsigned
 	Headers map[string]string
-
-	// Kind is the kind of the receiver. Defaults to sinks.State: it may be
-	// sent only the newest change of an entity.
-	Kind sinks.Kind
-
-	// Timeout bounds one attempt, from connecting to the end of the answer.
-	// Defaults to 15 s.
-	Timeout time.Duration
-
-	// Concurrency is the most requests at a time. Defaults to 8, and to 1 with BatchMax.
+	Kind    sinks.Kind    // defaults to sinks.State
+	Timeout time.Duration // defaults to 15 s
+	// Concurrency is the most requests at a time. Defaults to 8, and is 1 with BatchMax.
 	Concurrency int
-
 	// BatchMax is how many changes one request holds, as an array. Defaults to 0: each
 	// change is a request of its own.
-	BatchMax int
-	// Linger is how long to wait for an array to fill. Defaults to none.
-	Linger time.Duration
-
-	// DenyPrivate refuses connections to addresses that are not public. Defaults to
-	// false.
+	BatchMax    int
+	Linger      time.Duration
 	DenyPrivate bool
 
 	// TLS is cloned for the connections. Defaults to the system's authorities.
@@ -112,9 +92,7 @@ var _ sinks.Sink = (*Sink)(nil)
 // New checks the options. Its errors name the option and hold no secret.
 func New(opts Options) (*Sink, error) {
 	s := &Sink{opts: opts, headers: http.Header{}, now: time.Now, most: opts.BatchMax}
-	if err := s.setDefaults(); err != nil {
-		return nil, err
-	}
+	s.setDefaults()
 	u, err := url.Parse(opts.URL)
 	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
 		// The parser's error is left out: it quotes its input.
@@ -122,9 +100,7 @@ func New(opts Options) (*Sink, error) {
 	}
 	s.url = u
 	for name, value := range opts.Headers {
-		if err := s.addHeader(name, value); err != nil {
-			return nil, err
-		}
+		s.headers.Set(name, value)
 	}
 	for i, secret := range opts.Secrets {
 		signer, err := newSigner(secret)
@@ -142,7 +118,7 @@ func New(opts Options) (*Sink, error) {
 	return s, nil
 }
 
-func (s *Sink) setDefaults() error {
+func (s *Sink) setDefaults() {
 	o := &s.opts
 	o.Kind = cmp.Or(o.Kind, sinks.State)
 	o.Timeout = cmp.Or(o.Timeout, defaultTimeout)
@@ -151,30 +127,6 @@ func (s *Sink) setDefaults() error {
 	}
 	o.Concurrency = cmp.Or(o.Concurrency, defaultConcurrency)
 	o.MaxConnections = cmp.Or(o.MaxConnections, max(defaultMaxConnections, o.Concurrency))
-	switch {
-	case o.Kind != sinks.State && o.Kind != sinks.Log:
-		return fmt.Errorf("kind: must be %q or %q, not %q", sinks.State, sinks.Log, o.Kind)
-	case o.Timeout < 0:
-		return fmt.Errorf("timeout: must be positive, not %v", o.Timeout)
-	case o.Concurrency < 0:
-		return fmt.Errorf("concurrency: must be positive, not %d", o.Concurrency)
-	case o.BatchMax < 0 || o.Linger < 0:
-		return fmt.Errorf("batch: must be positive, not %d and %v", o.BatchMax, o.Linger)
-	case o.MaxConnections < 0:
-		return fmt.Errorf("max_connections: must be positive, not %d", o.MaxConnections)
-	}
-	return nil
-}
-
-func (s *Sink) addHeader(name, value string) error {
-	if fault, _ := headerFault(name, s.headers); fault != "" {
-		return fmt.Errorf("headers: %q %s", name, fault)
-	}
-	if !httpguts.ValidHeaderFieldValue(value) {
-		return fmt.Errorf("headers: %q: the value has a line break or another control character", name)
-	}
-	s.headers.Set(name, value)
-	return nil
 }
 
 // headerFault returns the fault of a header's name beside the others, and the wanted form; both

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync/atomic"
 	"time"
 
 	"github.com/seed-86dfc502/weir/change"
@@ -52,4 +53,14 @@ func Held[C any](ctx context.Context, target *sinks.Lease[C], work func() error)
 	err = work()
 	release(err)
 	return err
+}
+
+// Read calls work with what Open made, while the service holds one of the target's
+// connections.
+func Read[S, C any](ctx context.Context, target *sinks.Lease[C], opened *atomic.Pointer[S], work func(*S) error) error {
+	s := opened.Load()
+	if s == nil {
+		return ErrNotOpen
+	}
+	return Held(ctx, target, func() error { return work(s) })
 }
