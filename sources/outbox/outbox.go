@@ -176,26 +176,27 @@ func (s *Source) Close() error {
 
 // follow reads until ctx ends, over one connection after the other.
 func (s *Source) follow(ctx context.Context, topic string, out chan<- *message.Message) {
-	pause := 50 * time.Millisecond
 	for ctx.Err() == nil {
-		err := s.session(ctx, topic, out, func() { pause = 50 * time.Millisecond })
-		if ctx.Err() != nil {
-			return
-		}
-		s.drained.Store(false)
-		if s.state.failed(err) {
-			s.log.Warn("the outbox cannot be read now; trying again until it works", "error", err)
-		}
-		if !wait.Sleep(ctx, pause) {
-			return
-		}
-		pause = min(2*pause, 2*time.Second)
+		// A session that read something is a success: the pauses begin again.
+		_, _ = wait.Retry(ctx, ctx, nil, "", func() error {
+			read, err := s.session(ctx, topic, out)
+			if err == nil || ctx.Err() != nil {
+				return nil
+			}
+			s.drained.Store(false)
+			if s.state.failed(err) {
+				s.log.Warn("outbox unreadable; retrying", "event", "outbox.unreadable", "error", err)
+			}
+			if read {
+				return nil
+			}
+			return err
+		})
 	}
 }
 
-// session reads over one connection until it fails; well is called whenever
-// the database did its work.
-func (s *Source) session(ctx context.Context, topic string, out chan<- *message.Message, well func()) error {
+// session reads over one connection until it fails, and reports whether it read rows.
+func (s *Source) session(ctx context.Context, topic string, out chan<- *message.Message) (read bool, err error) {
 	// Work under way may finish within a grace after the shutdown began.
 	work, cancel := wait.WithGrace(context.WithoutCancel(ctx), ctx, s.opt.StopGrace)
 	defer cancel()
@@ -203,40 +204,40 @@ func (s *Source) session(ctx context.Context, topic string, out chan<- *message.
 	s.state.begin()
 	conn, err := s.pool.Acquire(ctx)
 	if err != nil {
-		return classify(err)
+		return false, classify(err)
 	}
 	defer conn.Release()
 	t := &taker{s: s, conn: conn, topic: topic, out: out}
 	if t.table, err = s.describe(work, conn); err != nil {
-		return classify(err)
+		return false, classify(err)
 	}
 	if s.opt.Channel != "" {
 		if _, err := conn.Exec(work, "LISTEN "+quote(s.opt.Channel)); err != nil {
-			return classify(err)
+			return false, classify(err)
 		}
 	}
 	for {
 		s.state.begin()
 		n, err := t.take(ctx, work)
 		if ctx.Err() != nil {
-			return nil
+			return read, nil
 		}
 		if err != nil {
-			return classify(err)
+			return read, classify(err)
 		}
-		well()
 		if n > 0 {
+			read = true
 			s.state.well(s.log)
 			continue
 		}
 		waiting, err := t.waiting(work)
 		if err != nil {
-			return classify(err)
+			return read, classify(err)
 		}
 		s.state.well(s.log)
 		s.drained.Store(!waiting)
 		if err := t.rest(ctx); err != nil {
-			return err
+			return read, err
 		}
 	}
 }
@@ -265,7 +266,7 @@ func (s *state) well(log *slog.Logger) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.err != nil {
-		log.Info("the outbox is read again")
+		log.Info("outbox readable again", "event", "outbox.resumed")
 	}
 	s.err, s.since = nil, time.Time{}
 }

@@ -79,27 +79,23 @@ func (r *Reader) leave() {
 
 // run reads until ctx ends.
 func (r *Reader) run(ctx context.Context) {
-	pause := 100 * time.Millisecond
 	for ctx.Err() == nil {
-		began := time.Now()
-		err := r.session(ctx)
-		r.reading.Store(false)
-		if ctx.Err() != nil {
-			return
-		}
-		if errors.Is(err, errAgain) {
-			continue
-		}
-		if err = classify(err); r.setError(err) {
-			r.log.Warn("the database cannot be read now; trying again until it works", "event", "source.unreadable", "error", err)
-		}
-		if time.Since(began) > time.Minute {
-			pause = 100 * time.Millisecond
-		}
-		if !wait.Sleep(ctx, pause) {
-			return
-		}
-		pause = min(2*pause, 5*time.Second)
+		// A session of a minute is a success: the pauses begin again.
+		_, _ = wait.Retry(ctx, ctx, nil, "", func() error {
+			began := time.Now()
+			err := r.session(ctx)
+			r.reading.Store(false)
+			if ctx.Err() != nil || errors.Is(err, errAgain) {
+				return nil
+			}
+			if err = classify(err); r.setError(err) {
+				r.log.Warn("database unreadable; retrying", "event", "source.unreadable", "error", err)
+			}
+			if time.Since(began) > time.Minute {
+				return nil
+			}
+			return err
+		})
 	}
 }
 
