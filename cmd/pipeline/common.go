@@ -18,7 +18,6 @@ import (
 	"github.com/seed-86dfc502/weir/config"
 	"github.com/seed-86dfc502/weir/operate/remedy"
 	"github.com/seed-86dfc502/weir/operate/session"
-	"github.com/seed-86dfc502/weir/store"
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 )
@@ -181,11 +180,7 @@ func (a *app) withStoreOf(ctx context.Context, c *config.Config, f func(s assemb
 		return fmt.Errorf("store: %w", err)
 	}
 	if err := s.CheckSchema(ctx); err != nil {
-		do := remedy.Of("store", err)
-		if errors.Is(err, store.ErrSchema) {
-			do = "run weir migrate -c " + a.config
-		}
-		return errors.Join(hinted(fmt.Errorf("store: %w", err), "%s", do), s.Close())
+		return errors.Join(hinted(fmt.Errorf("store: %w", err), "%s", remedy.Of("store", err)), s.Close())
 	}
 	return errors.Join(f(s), s.Close())
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/ClickHouse/clickhouse-go/v2"
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/seed-86dfc502/weir/sinks"
+	"github.com/seed-86dfc502/weir/store"
 	"github.com/twmb/franz-go/pkg/kerr"
 )
 
@@ -86,6 +87,8 @@ func Of(what string, err error) string {
 		return sink.Hint
 	}
 	switch {
+	case errors.Is(err, store.ErrSchema):
+		return "run weir migrate; tables of a newer version need a newer weir"
 	case errors.As(err, &certificate), errors.As(err, &authority):
 		return "correct the certificate of the server, or name its authority in tls.ca"
 	case errors.As(err, &name):

@@ -9,6 +9,7 @@ import (
 
 	"github.com/ClickHouse/clickhouse-go/v2"
 	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/seed-86dfc502/weir/store"
 	"github.com/stretchr/testify/require"
 	"github.com/twmb/franz-go/pkg/kerr"
 )
@@ -23,6 +24,7 @@ func TestRemediesFitTheError(t *testing.T) {
 		{"store", &pgconn.PgError{Code: "28P01"}, "correct the password in its url"},
 		{"store", &pgconn.PgError{Code: "3D000"}, "create the database, then run weir migrate"},
 		{"store", &pgconn.PgError{Code: "42P01"}, "weir migrate creates its tables"},
+		{"store", store.ErrSchema, "run weir migrate; tables of a newer version need a newer weir"},
 		{"acme/p@table", &pgconn.PgError{Code: "42P01"}, "create the table, or set create: true"},
 		{"acme/p@warehouse", &clickhouse.Exception{Code: 516}, "correct user and password in its url"},
 		{"acme/p@feed", kerr.UnknownTopicOrPartition, "create the topic, or correct its name"},

@@ -17,6 +17,7 @@ import (
 	"github.com/seed-86dfc502/weir/decide"
 	"github.com/seed-86dfc502/weir/ingest"
 	"github.com/seed-86dfc502/weir/operate"
+	"github.com/seed-86dfc502/weir/operate/remedy"
 	"github.com/seed-86dfc502/weir/sinks"
 	"github.com/seed-86dfc502/weir/store"
 	"github.com/seed-86dfc502/weir/transport/embedded"
@@ -71,7 +72,7 @@ func Open(ctx context.Context, c *config.Config, log *slog.Logger) (_ *Session, 
 		return nil, fmt.Errorf("logs: %w", err)
 	}
 	if err := s.Store.CheckSchema(ctx); err != nil {
-		return nil, fmt.Errorf("store: %w (run weir migrate -c %s)", err, c.File)
+		return nil, fmt.Errorf("store: %w (%s)", err, remedy.Of("store", err))
 	}
 	return s, s.find(ctx)
 }
