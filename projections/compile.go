@@ -103,7 +103,7 @@ func (p *Projection) number(outputs []*output) {
 	}
 }
 
-// numberExpressions numbers what the computed fields of o read of the document.
+// numberExpressions numbers the paths that the computed fields of o read of the document.
 func (p *Projection) numberExpressions(o *output) {
 	for _, below := range o.group {
 		p.numberExpressions(below)
@@ -162,7 +162,7 @@ func (c *compiler) fields(root *output, fields []Field, at []int) {
 			continue
 		}
 		if !root.place(names, compiled) {
-			fault("out", "stands where another field does, or inside it", "give every field a place of its own")
+			fault("out", "has the place of another field, or is inside it", "give every field a place of its own")
 		}
 	}
 }
@@ -184,13 +184,13 @@ func (c *compiler) field(f Field, here []int, fault func(part, msg, want string)
 		compiled.constant = parse("const", f.Const)
 		switch {
 		case f.Path != "":
-			fault("const", "stands beside a path", "keep one of them")
+			fault("const", "is set together with a path", "keep one of them")
 		case f.Expr != "":
-			fault("const", "stands beside an expression", "keep one of them")
+			fault("const", "is set together with an expression", "keep one of them")
 		case f.Default != nil:
-			fault("const", "stands beside a default", "drop the default, which is never used")
+			fault("const", "is set together with a default", "drop the default, which is never used")
 		case f.Each != nil:
-			fault("const", "stands beside an array mapping", "keep one of them")
+			fault("const", "is set together with an array mapping", "keep one of them")
 		}
 		return compiled
 	}
@@ -202,7 +202,7 @@ func (c *compiler) field(f Field, here []int, fault func(part, msg, want string)
 	}
 	if f.Expr != "" {
 		if f.Path != "" {
-			fault("expr", "stands beside a path", "keep one of them")
+			fault("expr", "is set together with a path", "keep one of them")
 		}
 		var faults []Fault
 		compiled.expr, _, faults = compileExpression(f.Expr, dialect{item: len(here) > 1, secrets: c.secrets})

@@ -101,8 +101,8 @@ func TestExpressionFaults(t *testing.T) {
 		{Spec{Fields: []Field{{Out: "v", Expr: "doc.a +"}}}, `expr 1:7: unexpected token`},
 		{Spec{Fields: []Field{{Out: "v", Expr: "item.a"}}}, `unknown name item`},
 		{Spec{Fields: []Field{{Out: "v", Expr: "x"}}}, `unknown name x`},
-		{Spec{Fields: []Field{{Out: "v", Expr: "doc.a", Path: "a"}}}, `stands beside a path`},
-		{Spec{Fields: []Field{{Out: "v", Expr: "doc.a", Const: []byte("1")}}}, `stands beside an expression`},
+		{Spec{Fields: []Field{{Out: "v", Expr: "doc.a", Path: "a"}}}, `is set together with a path`},
+		{Spec{Fields: []Field{{Out: "v", Expr: "doc.a", Const: []byte("1")}}}, `is set together with an expression`},
 		{Spec{Fields: []Field{{Out: "v", Expr: `hmac(doc.a, "none")`}}}, `hmac() names no secret; name one in secrets`},
 		{Spec{Fields: []Field{{Out: "v", Expr: `hmac(doc.a, doc.b)`}}, Secrets: map[string][]byte{"k": nil}}, `the secrets are k`},
 		{Spec{Fields: []Field{{Out: "v", Expr: `format(doc.a)`}}}, `template that is not a constant`},
@@ -112,7 +112,7 @@ func TestExpressionFaults(t *testing.T) {
 		{Spec{Fields: []Field{{Out: "v", Expr: `year()`}}}, `not enough arguments`},
 		{Spec{When: `sha256(doc.a)`}, `neither true nor false`},
 		{Spec{When: `hmac(doc.a, "x") == "1"`}, `when 1:1: hmac() names no secret`},
-		{Spec{Carry: []Field{{Out: "id", Path: "a"}}}, `carry[0] (id) out: stands where another field does`},
+		{Spec{Carry: []Field{{Out: "id", Path: "a"}}}, `carry[0] (id) out: has the place of another field`},
 		{Spec{Carry: []Field{{Out: "c", Path: "a..b"}}}, `carry[0] (c) path 1:3`},
 	} {
 		if c.spec.Fields == nil {

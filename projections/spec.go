@@ -169,7 +169,7 @@ func (e *FilterError) Error() string {
 }
 
 // ValueError says that a field has no value for a document: its expression fails, its path
-// returns what is not JSON by the rules of canonicaltree, or either takes too many steps. It
+// returns a text that is not JSON by the rules of canonicaltree, or either exceeds the budget. It
 // holds nothing of the document's content. Trying again does not help.
 type ValueError struct {
 	Customer, Name string

@@ -8,7 +8,7 @@ import (
 	"github.com/seed-86dfc502/weir/store"
 )
 
-// Coverage is what cases reach of a configuration. The zero value is for Run.
+// Coverage is the parts of a configuration that cases reach. The zero value is for Run.
 type Coverage struct {
 	plan    *decide.Plan
 	reached map[string]bool
@@ -26,7 +26,7 @@ const (
 
 func (c *Coverage) reach(name, part string) { c.reached[name+": "+part] = true }
 
-// note adds what a step reached.
+// note adds the parts that a step reached.
 func (c *Coverage) note(e store.Entity, step *decide.Step) error {
 	if c == nil {
 		return nil

@@ -51,7 +51,7 @@ func (r Result) Failed() bool { return r.Diff != "" || r.Error != "" }
 // Run runs the cases below dir whose name matches pattern (nil: all), in the
 // order of their names. With update it writes what came out as the
 // expectation. A case that cannot be run is a result too; the error says that
-// there are none. reached, unless it is nil, notes what they reach.
+// there are none. reached, unless it is nil, collects their coverage.
 func Run(c *config.Config, dir string, pattern *regexp.Regexp, update bool, reached *Coverage) ([]Result, error) {
 	plan, err := planOf(c)
 	if err != nil {

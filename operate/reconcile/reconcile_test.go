@@ -181,6 +181,29 @@ func refused(r store.Row) store.Row {
 	return r
 }
 
+// Carried fields and values below their rule of sameness are no drift: what the target holds is
+// compared as decide compares.
+func TestUncomparedPartsAreNoDrift(t *testing.T) {
+	places := 0
+	shaped, err := projections.Compile(projections.Spec{Customer: "acme", Name: "all", Fields: []projections.Field{{Out: "n", Path: "n", Same: &projections.Same{Round: &places}}},
+		Carry: []projections.Field{{Out: "at", Path: "at"}}})
+	require.NoError(t, err)
+	digest, err := shaped.Content([]byte(`{"n":1.2,"at":1}`))
+	require.NoError(t, err)
+	p := plan(t)
+	p.Projections[0] = shaped
+	require.NoError(t, p.Prepare())
+	for held, want := range map[string]Result{
+		`{"n":1.2,"at":1}`: {InStep: 1}, `{"at":7,"n":0.9}`: {InStep: 1}, `{"n":1.6,"at":1}`: {Differs: 1}, `{"n":1.2,"at":1,"more":1}`: {Differs: 1}, "": {InStep: 1, NotCompared: 1},
+	} {
+		w := &world{rows: map[string]store.Row{"e": row("e", 5, change.Hashed(canonicaltree.Scheme, digest))}, at: v(100), docs: map[string]string{"e": `{"n":1.4,"at":2}`},
+			held: map[string]sinks.TargetRow{"e": {Entity: "e", Version: v(5), Doc: []byte(held)}}, typed: held == ""}
+		got, err := Compare(context.Background(), Input{Store: w, Plan: p, Service: p.Services[0], Target: target{w: w}})
+		require.NoError(t, err)
+		require.Equal(t, []int64{want.InStep, want.Differs, want.NotCompared}, []int64{got.InStep, got.Differs, got.NotCompared}, held)
+	}
+}
+
 // A target may hold any number of entities that the dam does not know.
 func TestUnknownEntitiesArePagedToo(t *testing.T) {
 	const page, many = 10, 95

@@ -29,8 +29,8 @@ func events() []event {
 		all = append(all, event{source, entity, fmt.Sprintf(`{"id":%q,"event_id":"e-%d","op":%q,"lsn":%d,"data":%s}`, entity, serial, op, lsn, data)})
 	}
 	registry := func(entity, op, origin, weight string) {
-		add("registry", entity, op, fmt.Sprintf(`{"updated_at":%d,"tour":%d,"weight":%s,"id":%q,"origin":%q,"items":[{"name":%q,"seen_at":%d}]}`,
-			serial, serial/4, weight, entity, origin, pick("a", "b"), serial))
+		add("registry", entity, op, fmt.Sprintf(`{"updated_at":%d,"weight":%s,"id":%q,"origin":%q,"items":[{"name":%q,"seen_at":%d}]}`,
+			serial, weight, entity, origin, pick("a", "b"), serial))
 	}
 	for _, id := range []string{"B-aba", "R-0", "R-1"} {
 		for _, w := range []string{"1", "2", "1", "2", "2", "2", "1"} {
@@ -89,7 +89,7 @@ func described() oracle.Config {
 			Services: services,
 			When:     func(d any) bool { o := oracle.At(d, "origin"); return o == "EC" || o == "CO" },
 			Fields: []oracle.Field{f("banana_id", "id"), f("weight", "weight"), f("items", "items.#.name"), f("ripeness.level", "lab.level"),
-				{To: "grade", From: "grade", Default: "none"}, {To: "kind", Const: "banana"}, {To: "tour", From: "tour", Carried: true},
+				{To: "grade", From: "grade", Default: "none"}, {To: "kind", Const: "banana"},
 				{To: "label", Compute: func(d any) (any, bool) { return fmt.Sprint(oracle.At(d, "id"), "/", oracle.At(d, "origin")), true }}},
 		}},
 	}
@@ -136,7 +136,6 @@ projections:
       grade: {path: grade, default: none}
       kind: {const: banana}
       label: {expr: "doc.id + '/' + doc.origin"}
-    carry: {tour: tour}
     deliver:
       clickhouse: {clickhouse: {url: "%[1]s", table: crash_view, linger: 20ms}}
       upsert: {postgres: {url: "%[2]s", table: crash_view}}
