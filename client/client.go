@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/seed-86dfc502/weir/internal/defaults"
+	"github.com/seed-86dfc502/weir/internal/wait"
 )
 
 // Options of a Client. Zero fields but URL have defaults.
@@ -120,7 +121,7 @@ func (c *Client) post(ctx context.Context, path string, in, out any) error {
 	}
 	backoff := c.options.MinBackoff
 	for attempt := 1; ; attempt++ {
-		wait, err := c.try(ctx, path, body, out)
+		pause, err := c.try(ctx, path, body, out)
 		var answered *Error
 		switch {
 		case err == nil:
@@ -131,13 +132,9 @@ func (c *Client) post(ctx context.Context, path string, in, out any) error {
 			return err
 		}
 		// Between half and one and a half, so that many clients do not come together.
-		wait = max(wait, time.Duration(float64(backoff)*(0.5+rand.Float64()))) // #nosec G404 -- a pause is no secret
+		pause = max(pause, time.Duration(float64(backoff)*(0.5+rand.Float64()))) // #nosec G404 -- a pause is no secret
 		backoff = min(2*backoff, c.options.MaxBackoff)
-		timer := time.NewTimer(wait)
-		select {
-		case <-timer.C:
-		case <-ctx.Done():
-			timer.Stop()
+		if !wait.Sleep(ctx, pause) {
 			return errors.Join(context.Cause(ctx), err)
 		}
 	}

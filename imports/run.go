@@ -15,10 +15,10 @@ import (
 	"sync"
 	"time"
 
-	"github.com/cenkalti/backoff/v5"
 	"golang.org/x/sync/semaphore"
 
 	"github.com/seed-86dfc502/weir/internal/crash"
+	"github.com/seed-86dfc502/weir/internal/wait"
 	"github.com/seed-86dfc502/weir/store"
 )
 
@@ -396,34 +396,36 @@ func (b *batch) note(results []Result, counts *store.ImportCounts) (kept []store
 
 // take ingests rows, in turn with other imports. It is repeated while another attempt has
 // claims of these rows, or store or inbox do not answer, until Patience is used up.
-func (r *run) take(ctx context.Context, rows []Row) ([]Result, error) {
-	return retry(ctx, r.opt.Patience, func() (results []Result, err error) {
+func (r *run) take(ctx context.Context, rows []Row) (results []Result, err error) {
+	err = r.retry(ctx, "ingest rows of the import", func() error {
 		if err := r.turns.Acquire(ctx, 1); err != nil {
-			return nil, backoff.Permanent(err)
+			return wait.Permanent(err)
 		}
 		defer r.turns.Release(1)
-		if err := r.opt.Ready(); err != nil {
-			return nil, err
+		err := r.opt.Ready()
+		if err != nil {
+			return err
 		}
 		// Under another configuration the rows may be of another entity.
 		if err = r.opt.Active(ctx); err == nil {
 			results, err = r.opt.Intake.Take(ctx, r.i, rows)
 		}
 		if class := store.ClassOf(err); class == store.Poison || class == store.Superseded {
-			err = backoff.Permanent(err)
+			return wait.Permanent(err)
 		}
-		return results, err
+		return err
 	})
+	return results, err
 }
 
 // step records results and position.
 func (r *run) step(ctx context.Context, to store.ImportPosition, rows []store.ImportRow) error {
-	_, err := retry(ctx, r.opt.Patience, func() (struct{}, error) {
+	err := r.retry(ctx, "store the import's progress", func() error {
 		err := r.opt.Store.StepImport(ctx, r.i, to, rows)
 		if class := store.ClassOf(err); err != nil && class != store.Retry && class != store.Unknown {
-			err = backoff.Permanent(err)
+			return wait.Permanent(err)
 		}
-		return struct{}{}, err
+		return err
 	})
 	if err != nil {
 		return err
@@ -444,13 +446,13 @@ func (r *run) fail(ctx context.Context, reason string) error {
 	return r.step(ctx, to, nil)
 }
 
-// retry repeats op, which may be repeated, for some time.
-func retry[T any](ctx context.Context, patience time.Duration, op func() (T, error)) (T, error) {
-	pauses := &backoff.ExponentialBackOff{InitialInterval: 20 * time.Millisecond, Multiplier: 2, MaxInterval: time.Second}
-	v, err := backoff.Retry(ctx, op, backoff.WithBackOff(pauses), backoff.WithMaxElapsedTime(patience))
-	var permanent *backoff.PermanentError
-	if errors.As(err, &permanent) {
-		err = permanent.Unwrap()
+// retry repeats op, which may be repeated, until Patience is used up.
+func (r *run) retry(ctx context.Context, what string, op func() error) error {
+	patient, cancel := context.WithTimeout(ctx, r.opt.Patience)
+	defer cancel()
+	stopped, err := wait.Retry(ctx, patient, nil, what, op)
+	if stopped && ctx.Err() != nil {
+		return context.Cause(ctx)
 	}
-	return v, err
+	return err
 }
