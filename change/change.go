@@ -137,9 +137,23 @@ type Change struct {
 	// Partition is that of the inbox and of the changes log. It is no part of the
 	// change itself: the reader sets it.
 	Partition int32
+	// Effect is what the change does to the number of entities that the service has.
+	Effect Effect
+	// Planned says that a request of an operator caused it, not an event.
+	Planned bool
 	// Trace is the context of the work that made the change; nil for most.
 	Trace *Trace
 }
+
+// Effect says whether an entity enters a service or leaves it.
+type Effect int8
+
+// The effects.
+const (
+	Keeps  Effect = 0
+	Enters Effect = 1
+	Leaves Effect = -1
+)
 
 // Key is the idempotency key of a change: 32 hex digits from SHA-256 over
 // service, entity, version and content, each length-prefixed.

@@ -79,6 +79,9 @@ const (
 	flagRetract = 1 << iota
 	flagResent
 	flagTraced
+	flagEnters
+	flagLeaves
+	flagPlanned
 	flagsEnd
 )
 
@@ -94,6 +97,16 @@ func (c *Change) appendFields(dst []byte) []byte {
 	}
 	if c.Trace != nil {
 		flags |= flagTraced
+	}
+	switch c.Effect {
+	case Keeps:
+	case Enters:
+		flags |= flagEnters
+	case Leaves:
+		flags |= flagLeaves
+	}
+	if c.Planned {
+		flags |= flagPlanned
 	}
 	dst = append(dst, flags)
 	dst = binary.BigEndian.AppendUint64(dst, uint64(c.Version))
@@ -121,10 +134,17 @@ func (c *Change) readFields(r *wire.Reader) bool {
 	if flags&flagRetract != 0 {
 		c.Op = Retract
 	}
+	if flags&flagEnters != 0 {
+		c.Effect = Enters
+	} else if flags&flagLeaves != 0 {
+		c.Effect = Leaves
+	}
+	c.Planned = flags&flagPlanned != 0
 	if flags&flagTraced != 0 {
 		c.Trace = &Trace{Parent: r.Text(), State: r.Text()}
 	}
 	// What appendFields does not write.
-	odd := flags >= flagsEnd || flags&flagResent != 0 && c.Resent == 0 || c.Trace != nil && c.Trace.Parent == ""
+	odd := flags >= flagsEnd || flags&flagEnters != 0 && flags&(flagLeaves|flagRetract) != 0 || c.Effect == Leaves && c.Op != Retract ||
+		flags&flagResent != 0 && c.Resent == 0 || c.Trace != nil && c.Trace.Parent == ""
 	return !r.Failed && !odd && c.Version != 0 && c.Entity != ""
 }

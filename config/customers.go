@@ -16,6 +16,9 @@ type CustomerFile struct {
 	Leaving bool `yaml:"leaving" default:"false"`
 	// Secrets are the keys of hmac in expressions, by name.
 	Secrets map[string]Secret `yaml:"secrets"`
+	// Guard holds a service before too many of its entities change. Defaults to 5 % of
+	// retractions within 10 minutes.
+	Guard *Guard `yaml:"guard"`
 	// Projections are the customer's views, by name.
 	Projections Projections `yaml:"projections"`
 	// Checks are services that the customer's own system projects and delivers,
@@ -155,6 +158,8 @@ type Delivery struct {
 	// if its sink's target does not answer single changes. Defaults to the
 	// main file's for webhooks, and to none for other sinks.
 	History *OwnHistory `yaml:"history"`
+	// Guard replaces the customer's guard for this service.
+	Guard *Guard `yaml:"guard"`
 }
 
 // OwnHistory is the History of one service. After Load its values are those that

@@ -184,6 +184,7 @@ func (l *loader) readCustomer(file string) {
 			doc.faultAt(doc.place(root), "projections", "is missing", "projections, or checks")
 		}
 	}
+	c.inheritGuard()
 	l.addCustomer(&cached{doc: doc, content: c})
 }
 

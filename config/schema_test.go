@@ -43,6 +43,8 @@ func schemaOf(t *testing.T, title string, file any) []byte {
 			case reflect.TypeFor[config.Share]():
 				return &jsonschema.Schema{AnyOf: []*jsonschema.Schema{
 					{Type: "number", Minimum: "0", Maximum: "1"}, {Type: "string", Pattern: reference}}}
+			case reflect.TypeFor[config.Percent]():
+				return text(`^([0-9.]+%|off)$|`+reference, "")
 			case reflect.TypeFor[config.JSON]():
 				return &jsonschema.Schema{}
 			}
@@ -85,7 +87,7 @@ func schemaOf(t *testing.T, title string, file any) []byte {
 			refine(definition, typ)
 		}
 	}
-	for name, plain := range map[string]string{"Field": "A path in the merged document.", "Column": "The type of the column."} {
+	for name, plain := range map[string]string{"Field": "A path in the merged document.", "Column": "The type of the column.", "Guard": "The share of retract, or off."} {
 		if object := s.Definitions[name]; object != nil {
 			s.Definitions[name] = &jsonschema.Schema{Description: object.Description,
 				OneOf: []*jsonschema.Schema{{Type: "string", Description: plain}, object}}
@@ -187,7 +189,7 @@ func refineProperty(p *jsonschema.Schema, f reflect.StructField) {
 			p.Default = text == "true"
 		case kind == reflect.Int && err == nil:
 			p.Default = n
-		case kind == reflect.Float64:
+		case f.Type == reflect.TypeFor[config.Share]():
 			p.Default = json.Number(text)
 		default:
 			p.Default = text

@@ -115,6 +115,7 @@ func (ev *evaluation) compareAndSend(r *record, service int, c *candidate) error
 	ch := change.Change{
 		Service: ev.plan.Services[service].Name, Entity: r.Entity, Op: change.Upsert, Version: r.version,
 		Content: c.content, Revision: ev.plan.Revision, Time: r.at, Trace: r.span.Trace(),
+		Effect: c.effect(&row), Planned: r.Control != nil && r.Control.Actor != change.Deliver,
 	}
 	code, reason := "oversized", ""
 	if c.output == nil {
@@ -193,6 +194,19 @@ const changeOverhead = 256
 // sizeOf is at least the size of a change's encoding, in bytes, but for its trace.
 func sizeOf(c *change.Change) int {
 	return len(c.Doc) + len(c.Entity) + len(c.Service) + changeOverhead
+}
+
+// effect returns what a candidate does to the number of the service's entities. Unknown content
+// counts as one that the service has.
+func (c *candidate) effect(row *store.Row) change.Effect {
+	has := row.Found && !row.Content.IsRetracted()
+	switch {
+	case c.output != nil && !has:
+		return change.Enters
+	case c.output == nil && has:
+		return change.Leaves
+	}
+	return change.Keeps
 }
 
 // equals reports whether a candidate equals the content of the row.

@@ -21,8 +21,7 @@ import (
 
 // write makes an attempt at changes in hand.
 func (w *worker) write(work, stop context.Context, step core.Step) error {
-	waited, err := w.awaitResumed(stop)
-	if err != nil {
+	if _, err := w.awaitResumed(stop); err != nil {
 		return err
 	}
 	if err := w.open(work, stop); err != nil {
@@ -31,9 +30,20 @@ func (w *worker) write(work, stop context.Context, step core.Step) error {
 	if err := w.resume(work, stop, w.slices); err != nil {
 		return err
 	}
-	if err := w.dropObsolete(work, stop, &step, waited); err != nil || len(step.Items) == 0 {
-		w.apply()
+	waited := w.waited
+	if err := w.dropObsolete(work, stop, &step, waited); err != nil {
 		return err
+	}
+	released, err := w.guard(work, stop, &step, waited)
+	if err == nil && released {
+		err = w.dropObsolete(work, stop, &step, false)
+	}
+	if err != nil {
+		return err
+	}
+	if w.waited = false; len(step.Items) == 0 {
+		w.apply()
+		return nil
 	}
 	return w.attempt(work, stop, step)
 }

@@ -152,7 +152,11 @@ func (c *condition) stated() Condition {
 		t = c.failing
 	}
 	if c.suspension != nil {
-		return Condition{State: StateSuspended, Since: c.suspension.Since, Error: t.text, Cause: "paused by an operator", Detail: t.detail, Suspended: c.suspension}
+		cause := "paused by an operator"
+		if c.suspension.Hold != nil {
+			cause = "held by the guard"
+		}
+		return Condition{State: StateSuspended, Since: c.suspension.Since, Error: t.text, Cause: cause, Detail: t.detail, Suspended: c.suspension}
 	}
 	n := Condition{State: c.state, Since: t.since, Error: t.text, Cause: t.cause, Detail: t.detail, Failure: t.err, NextTry: t.next}
 	if t.err != nil {

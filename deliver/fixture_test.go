@@ -242,6 +242,10 @@ func (r recording) Outbox(ctx context.Context, partition int32) ([][]byte, error
 	return r.Deliveries.Outbox(ctx, partition)
 }
 
+func (w *world) Admit(ctx context.Context, a store.Admission) ([]store.Admitted, *store.Pause, error) {
+	return w.store.Admit(ctx, a)
+}
+
 func (w *world) Offered(ctx context.Context, ids []int64) error { return w.store.Offered(ctx, ids) }
 
 // SwapProgress notes the letters that it wrote.

@@ -20,6 +20,7 @@ type Metrics struct {
 	offered    *prometheus.CounterVec
 	unrecorded *prometheus.CounterVec
 	found      *prometheus.CounterVec
+	held       *prometheus.CounterVec
 }
 
 // Outcomes, the values of label "outcome".
@@ -28,6 +29,7 @@ const (
 	OutcomeSkipped   = "skipped"   // repeated
 	OutcomeCoalesced = "coalesced" // a newer change in the same batch replaced it
 	OutcomeOvertaken = "overtaken" // a newer decision replaced it before a retry
+	OutcomeDiscarded = "discarded" // held by the guard: an operator discarded it
 	OutcomeRedecided = "redecided" // refused, of an older configuration: decided again
 	OutcomeParked    = "parked"    // failed by itself: waits for another attempt, apart from the others
 	OutcomeDead      = "dead"
@@ -37,7 +39,7 @@ const (
 func NewMetrics(reg prometheus.Registerer) *Metrics {
 	m := &Metrics{
 		deliveries: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "weir_deliveries_total", Help: "Changes by service and outcome: delivered, skipped, coalesced, overtaken, redecided, parked, dead.",
+			Name: "weir_deliveries_total", Help: "Changes by service and outcome: delivered, skipped, coalesced, overtaken, discarded, redecided, parked, dead.",
 		}, []string{"service", "outcome"}),
 		failures: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "weir_delivery_failures_total", Help: "Failed attempts by service and class: retry, retry_bounded, reject, pause.",
@@ -69,27 +71,30 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 	m.found = prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "weir_delivery_already_present_total", Help: "Changes of the service that were in its target already when a process took over or had lost an answer, and were skipped.",
 	}, []string{"service"})
-	reg.MustRegister(m.deliveries, m.failures, m.seconds, m.age, m.gaps, m.malformed, m.passedOver, m.offered, m.unrecorded, m.found)
+	m.held = prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "weir_guard_holds_total", Help: "Times that the guard held the service, as seen by this process.",
+	}, []string{"service"})
+	reg.MustRegister(m.held, m.deliveries, m.failures, m.seconds, m.age, m.gaps, m.malformed, m.passedOver, m.offered, m.unrecorded, m.found)
 	return m
 }
 
 // serviceMetrics are the ones of one service, looked up once.
 type serviceMetrics struct {
-	outcomes                   map[string]prometheus.Counter // by outcome
-	offered, unrecorded, found prometheus.Counter
-	failures                   *prometheus.CounterVec // class
-	seconds, age               prometheus.Observer
+	outcomes                         map[string]prometheus.Counter // by outcome
+	offered, unrecorded, found, held prometheus.Counter
+	failures                         *prometheus.CounterVec // class
+	seconds, age                     prometheus.Observer
 }
 
 func (m *Metrics) of(service string) *serviceMetrics {
 	m.gapsOf(service) // the first increment of a series that was not there is no increase to Prometheus
 	service = m.Labels.Of(service)
 	outcomes := map[string]prometheus.Counter{}
-	for _, outcome := range []string{OutcomeDelivered, OutcomeSkipped, OutcomeCoalesced, OutcomeOvertaken, OutcomeRedecided, OutcomeParked, OutcomeDead} {
+	for _, outcome := range []string{OutcomeDelivered, OutcomeSkipped, OutcomeCoalesced, OutcomeOvertaken, OutcomeDiscarded, OutcomeRedecided, OutcomeParked, OutcomeDead} {
 		outcomes[outcome] = m.deliveries.WithLabelValues(service, outcome)
 	}
 	return &serviceMetrics{
-		outcomes: outcomes, offered: m.offered.WithLabelValues(service), found: m.found.WithLabelValues(service), unrecorded: m.unrecorded.WithLabelValues(service),
+		outcomes: outcomes, offered: m.offered.WithLabelValues(service), found: m.found.WithLabelValues(service), held: m.held.WithLabelValues(service), unrecorded: m.unrecorded.WithLabelValues(service),
 		failures: m.failures.MustCurryWith(prometheus.Labels{"service": service}),
 		seconds:  m.seconds.WithLabelValues(service), age: m.age.WithLabelValues(service),
 	}

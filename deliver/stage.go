@@ -36,6 +36,7 @@ var ErrLost = errors.New("the progress of a partition is no longer this process'
 // Store is what deliver needs of the store.
 type Store interface {
 	store.Deliveries
+	Admit(ctx context.Context, a store.Admission) ([]store.Admitted, *store.Pause, error)
 	Retrying(ctx context.Context, keys []string) ([]store.DeadLetter, error)
 	Offered(ctx context.Context, ids []int64) error
 	AddLetters(ctx context.Context, letters []store.DeadLetter) error
@@ -81,6 +82,7 @@ type Service struct {
 	Retry  Retry
 	// History says that Options.History gets the attempts.
 	History bool
+	Guard   Guard
 }
 
 // Options of a Stage. All fields are needed unless they say a default.
@@ -109,8 +111,10 @@ type Options struct {
 	Memory int64
 	// StopGrace is how long a write in flight may take at a shutdown. Defaults to 5s.
 	StopGrace time.Duration
-	// Suspended are the services that an operator has paused, by name.
+	// Suspended are the services that an operator or the guard has paused, by name.
 	Suspended map[string]Suspension
+	// Now is the time of the guard's windows. Defaults to time.Now.
+	Now func() time.Time
 	// Limit, if given, ends everything that a shutdown lets finish (writes, reads,
 	// progress): the changes are redelivered, with their keys.
 	Limit   context.Context
@@ -129,7 +133,7 @@ const (
 	StateRunning  State = "running"
 	StateRetrying State = "retrying" // the last attempt failed and is repeated
 	StatePaused   State = "paused"   // refused as a whole; probed periodically
-	// StateSuspended: paused by an operator.
+	// StateSuspended: paused by an operator or the guard.
 	StateSuspended State = "suspended"
 )
 
@@ -166,6 +170,9 @@ type Stage struct {
 func New(opt Options) *Stage {
 	opt.StopGrace = defaults.Positive(opt.StopGrace, 5*time.Second)
 	opt.Memory = defaults.Positive(opt.Memory, 64<<20)
+	if opt.Now == nil {
+		opt.Now = time.Now
+	}
 	if opt.Limit == nil {
 		opt.Limit = context.Background()
 	}

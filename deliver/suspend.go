@@ -5,13 +5,20 @@ import (
 	"time"
 
 	"github.com/seed-86dfc502/weir/sinks"
+	"github.com/seed-86dfc502/weir/store"
 )
 
-// Suspension is an operator's pause of a service.
+// Suspension is a pause of a service, by an operator or by the guard.
 type Suspension struct {
-	Since time.Time `json:"since"`
-	By    string    `json:"by"`            // who asked
-	Why   string    `json:"why,omitempty"` // the reason given
+	Since time.Time
+	By    string      // the actor
+	Why   string      // the reason
+	Hold  *store.Hold // nil unless the guard paused it
+}
+
+// SuspensionOf returns the suspension by a stored pause.
+func SuspensionOf(p *store.Pause) *Suspension {
+	return &Suspension{Since: p.Since, By: p.Actor, Why: p.Reason, Hold: p.Hold}
 }
 
 // suspensionOf returns the suspension of a service; nil: none.
@@ -35,9 +42,9 @@ func (s *Stage) Suspend(all map[string]Suspension) {
 			continue
 		}
 		if suspension != nil {
-			w.log.Warn("paused by an operator", "event", "delivery.suspended", "by", suspension.By, "why", suspension.Why)
+			w.log.Warn("paused", "event", "delivery.suspended", "by", suspension.By, "why", suspension.Why)
 		} else {
-			w.log.Info("resumed by an operator", "event", "delivery.unsuspended")
+			w.log.Info("resumed", "event", "delivery.unsuspended")
 		}
 		w.stateChanged()
 	}
@@ -91,6 +98,9 @@ func (w *worker) awaitResumed(stop context.Context) (waited bool, err error) {
 	for {
 		is, changed := w.condition.isSuspended()
 		if !is {
+			if waited {
+				w.waited, w.resumedAt = true, time.Now()
+			}
 			return waited, nil
 		}
 		waited = true

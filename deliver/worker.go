@@ -45,6 +45,10 @@ type worker struct {
 	opened bool
 	last   *sinks.Error // that the sink returned last
 	found  uint64       // of the sink, in metrics
+	// resumedAt is when the service was resumed last: changes before it may have been replaced.
+	resumedAt time.Time
+	// waited: it was paused since the last write, and what changes mean may have changed.
+	waited bool
 	// touched: slices may have moved without an effect of core.
 	touched bool
 }
@@ -66,6 +70,7 @@ type delivery struct {
 	change    change.Change
 	slice     *core.Slice // nil: loaded
 	done      bool
+	admitted  bool // the guard let it pass
 	abandoned bool // the next owner of its partition delivers it
 	// replacement is the newer change of the entity that is delivered instead.
 	replacement *delivery
@@ -277,7 +282,7 @@ func (w *worker) decode(work, stop context.Context, batch []*slice) ([]*delivery
 func (w *worker) add(work, stop context.Context, all []*delivery) error {
 	var doubtful []string
 	for _, v := range all {
-		if v.slice.Redelivered && w.traits.Kind == sinks.State && !w.traits.Guarded {
+		if v.slice.Redelivered && w.traits.Kind == sinks.State && !w.traits.Guarded || w.obsoleteAfter(v) {
 			doubtful = append(doubtful, v.change.Entity)
 		}
 	}
@@ -287,7 +292,7 @@ func (w *worker) add(work, stop context.Context, all []*delivery) error {
 	}
 	for _, v := range all {
 		c := &v.change
-		if v.slice.Redelivered && rows[c.Entity].Version > c.Version {
+		if rows[c.Entity].Version > c.Version && (v.slice.Redelivered || w.obsoleteAfter(v)) {
 			w.superseded(c.Entity, rows[c.Entity].Version)
 			w.recordOutcome(v, OutcomeOvertaken)
 			continue
@@ -303,7 +308,7 @@ func (w *worker) add(work, stop context.Context, all []*delivery) error {
 // outcomes of core, as deliver counts them.
 var outcomes = map[core.Outcome]string{
 	core.Delivered: OutcomeDelivered, core.Skipped: OutcomeSkipped, core.Coalesced: OutcomeCoalesced,
-	core.Overtaken: OutcomeOvertaken, core.Redecided: OutcomeRedecided, core.Dead: OutcomeDead,
+	core.Overtaken: OutcomeOvertaken, core.Discarded: OutcomeDiscarded, core.Redecided: OutcomeRedecided, core.Dead: OutcomeDead,
 }
 
 // apply applies what core decided: rows and letters are written together with the
@@ -357,6 +362,7 @@ func (w *worker) finish() {
 	w.slices = slices.DeleteFunc(w.slices, func(sl *slice) bool {
 		for len(sl.todo) > 0 && sl.todo[0].settled() {
 			w.endSpans(sl.todo[:1])
+			sl.Entities += int64(sl.todo[0].change.Effect)
 			sl.todo = sl.todo[1:]
 		}
 		over := len(sl.todo) == 0 || sl.Lane.Partition.Revoked() // then the rest is the next owner's

@@ -37,6 +37,8 @@ type Env struct {
 	// Append appends to the inbox.
 	Append transport.Appender
 	Log    Log
+	// Changes is the topic of the changes log.
+	Changes string
 	// Shape says how events of a source are taken apart; an error for a source
 	// that the configuration does not have.
 	Shape func(source string) (ingest.Extractor, error)

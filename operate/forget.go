@@ -18,7 +18,8 @@ const ForgetKind = "forget"
 
 // ForgetStore is what forgetting asks of a store.
 type ForgetStore interface {
-	SuspendStore
+	Pauses
+	AddAudits(ctx context.Context, audits []store.Audit) error
 	store.Jobs
 	KnownServices(ctx context.Context) (map[string]int32, error)
 	CountEntities(ctx context.Context) (int64, error)

@@ -53,8 +53,8 @@ func (d *dying) AddAudits(ctx context.Context, a []store.Audit) error {
 	return d.do(func() error { return d.ForgetStore.AddAudits(ctx, a) })
 }
 
-func (d *dying) UpdateReport(ctx context.Context, kind, name string, f func([]byte) ([]byte, error)) error {
-	return d.do(func() error { return d.ForgetStore.UpdateReport(ctx, kind, name, f) })
+func (d *dying) EndPause(ctx context.Context, service string, a store.Audit) error {
+	return d.do(func() error { return d.ForgetStore.EndPause(ctx, service, a) })
 }
 
 // A customer is forgotten whole, wherever the process dies, by repeating the command.

@@ -177,7 +177,10 @@ func serviceHealth(name string, c deliver.Condition, now time.Time) ServiceHealt
 	switch {
 	case c.State == deliver.StateSuspended:
 		s.Level, s.Do = LevelDegraded, fmt.Sprintf("when its customer is ready: weir resume %s; queued changes are kept", name)
-		if s.Error = "paused by " + c.Suspended.By; c.Suspended.Why != "" {
+		if c.Suspended.Hold != nil {
+			s.Level, s.Error = LevelDown, "held by the guard: "+c.Suspended.Why
+			s.Do = fmt.Sprintf("look at the samples (weir guard show %s), then weir guard release, discard or extend %s; queued changes are kept", name, name)
+		} else if s.Error = "paused by " + c.Suspended.By; c.Suspended.Why != "" {
 			s.Error += ": " + c.Suspended.Why
 		}
 	case c.State == deliver.StatePaused:

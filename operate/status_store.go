@@ -13,6 +13,7 @@ import (
 type StatusStore interface {
 	ProgressStore
 	store.Reports
+	Pauses(ctx context.Context) ([]store.Pause, error)
 	LetterLister
 	CountLetters(ctx context.Context) (map[store.Stage]int64, error)
 	KnownServices(ctx context.Context) (map[string]int32, error)

@@ -19,7 +19,10 @@ type knowing struct {
 	store.Reports
 	positions map[int32]int64 // by number
 	reports   map[string][]any
+	pauses    []store.Pause
 }
+
+func (k *knowing) Pauses(context.Context) ([]store.Pause, error) { return k.pauses, nil }
 
 func (k *knowing) HistorySnapshot(context.Context) (store.HistorySnapshot, error) {
 	return store.HistorySnapshot{Active: 1, Marks: map[int32]store.Mark{0: {LastTo: change.NewVersion(1, 100)}}}, nil
@@ -85,9 +88,8 @@ func TestStatusOfAStore(t *testing.T) {
 	}
 	k := &knowing{positions: map[int32]int64{1: 95, 2: 10, 3: 100, 4: 100, 5: 50}, reports: map[string][]any{
 		"backfill":          {map[string]any{"fingerprint": []byte{1}, "due": now.Add(-time.Second)}},
-		"suspended":         {map[string]deliver.Suspension{"c/p@paused": {Since: now.Add(-time.Minute), By: "ann@here"}}},
 		operate.ProcessKind: {process},
-	}}
+	}, pauses: []store.Pause{{Service: "c/p@paused", Since: now.Add(-time.Minute), Actor: "ann@here"}}}
 	look := func() operate.Status {
 		s, err := operate.StatusOfStore(t.Context(), k, services, errors.New("nobody listens"), func(p *operate.Process) bool { return p.Alive(now) }, now)
 		require.NoError(t, err)

@@ -12,6 +12,7 @@ type Store interface {
 	store.Jobs
 	store.CheckRows
 	store.Reports
+	store.Guards
 	ProgressStore
 	LetterStore
 	DeliveryStore

@@ -2,70 +2,43 @@ package operate
 
 import (
 	"context"
-	"encoding/json"
 	"time"
 
 	"github.com/seed-86dfc502/weir/deliver"
 	"github.com/seed-86dfc502/weir/store"
 )
 
-// The report that says which services operators suspended, for all processes.
-const (
-	suspendKind = "suspended"
-	suspendName = "services"
-)
-
-// SuspendStore is what suspending asks of a store.
-type SuspendStore interface {
-	store.Reports
-	AddAudits(ctx context.Context, audits []store.Audit) error
+// Pauses is what pausing asks of a store.
+type Pauses interface {
+	Pauses(ctx context.Context) ([]store.Pause, error)
+	PutPause(ctx context.Context, p store.Pause, audit store.Audit) error
+	EndPause(ctx context.Context, service string, audit store.Audit) error
 }
 
-// Suspended returns the services that operators suspended, by name.
-func Suspended(ctx context.Context, s store.Reports) (map[string]deliver.Suspension, error) {
-	reports, err := s.ListReports(ctx, suspendKind)
+// Suspended returns the services that are paused by operators or the guard, by name.
+func Suspended(ctx context.Context, s interface {
+	Pauses(ctx context.Context) ([]store.Pause, error)
+}) (map[string]deliver.Suspension, error) {
+	pauses, err := s.Pauses(ctx)
 	if err != nil {
 		return nil, err
 	}
-	all := map[string]deliver.Suspension{}
-	for _, r := range reports {
-		if err := json.Unmarshal(r.Body, &all); err != nil {
-			return nil, err
-		}
+	all := make(map[string]deliver.Suspension, len(pauses))
+	for i := range pauses {
+		all[pauses[i].Service] = *deliver.SuspensionOf(&pauses[i])
 	}
 	return all, nil
 }
 
-// SuspendService suspends deliveries to a service until ResumeService, in every process and
-// over restarts, and records it. A service that is suspended already stays as it is.
-func SuspendService(ctx context.Context, s SuspendStore, service, actor, why string) error {
-	return changeSuspended(ctx, s, store.Audit{Actor: actor, Action: "pause", Service: service, Reason: why}, func(all map[string]deliver.Suspension) {
-		if _, already := all[service]; !already {
-			all[service] = deliver.Suspension{Since: time.Now().UTC().Truncate(time.Microsecond), By: actor, Why: why}
-		}
-	})
+// SuspendService pauses deliveries to a service until ResumeService, in every process and
+// over restarts, and records it. A service that is paused already stays as it is.
+func SuspendService(ctx context.Context, s Pauses, service, actor, why string) error {
+	p := store.Pause{Service: service, Since: time.Now().UTC().Truncate(time.Microsecond), Actor: actor, Reason: why}
+	return s.PutPause(ctx, p, store.Audit{Actor: actor, Action: "pause", Service: service, Reason: why})
 }
 
-// ResumeService resumes deliveries to a suspended service, and records it.
-func ResumeService(ctx context.Context, s SuspendStore, service, actor, why string) error {
-	return changeSuspended(ctx, s, store.Audit{Actor: actor, Action: "resume", Service: service, Reason: why}, func(all map[string]deliver.Suspension) {
-		delete(all, service)
-	})
-}
-
-func changeSuspended(ctx context.Context, s SuspendStore, audit store.Audit, change func(map[string]deliver.Suspension)) error {
-	// The audit row comes first: a repeated row does no harm, an unrecorded action does.
-	if err := s.AddAudits(ctx, []store.Audit{audit}); err != nil {
-		return err
-	}
-	return s.UpdateReport(ctx, suspendKind, suspendName, func(body []byte) ([]byte, error) {
-		all := map[string]deliver.Suspension{}
-		if body != nil {
-			if err := json.Unmarshal(body, &all); err != nil {
-				return nil, err
-			}
-		}
-		change(all)
-		return json.Marshal(all)
-	})
+// ResumeService resumes deliveries to a service that an operator paused, and records it. A hold
+// by the guard stays: EndHold ends it.
+func ResumeService(ctx context.Context, s Pauses, service, actor, why string) error {
+	return s.EndPause(ctx, service, store.Audit{Actor: actor, Action: "resume", Service: service, Reason: why})
 }

@@ -103,10 +103,15 @@ func (st *deliverStage) deliveries(now, before *settings) ([]deliver.Service, er
 		retry := s.Delivery.Retry
 		services = append(services, deliver.Service{
 			Name: s.Name, Number: number, Sink: sink, History: s.Delivery.History.Keep > 0,
+			Guard: guardOf(s.Delivery.Guard),
 			Retry: deliver.Retry{Attempts: retry.Attempts, MinBackoff: retry.MinBackoff.D(), MaxBackoff: retry.MaxBackoff.D(), Later: retry.RedriveAfter.D()},
 		})
 	}
 	return services, nil
+}
+
+func guardOf(g *config.Guard) deliver.Guard {
+	return deliver.Guard{Retract: float64(g.Retract), Update: float64(g.Update), Min: int64(g.Min), Window: g.Window.D()}
 }
 
 // difference returns the services that a reload changes, with the sinks of new ones.

@@ -34,6 +34,9 @@ type ServicePosition struct {
 	// Repair says which changes below Version were lost and are still to be decided again;
 	// "" for none. Deliver encodes it.
 	Repair string
+	// Entities is what the changes below Version added to the service's entities. It is negative
+	// after lost changes at worst.
+	Entities int64
 }
 
 // extra encodes the parts of a position kept in a row of its own; "" if there is nothing.
@@ -264,6 +267,7 @@ func AppendPositions(dst []byte, positions []ServicePosition) []byte {
 			if !done[j] && positions[j].Position == p {
 				done[j] = true
 				dst = binary.AppendUvarint(dst, uint64(positions[j].Service-last))
+				dst = binary.AppendVarint(dst, positions[j].Entities)
 				last = positions[j].Service
 			}
 		}
@@ -282,7 +286,7 @@ func DecodePositions(b []byte) ([]ServicePosition, error) {
 		for ; n > 0 && !r.Failed; n-- {
 			service += min(r.Uvarint(), math.MaxInt32+1)
 			r.Failed = r.Failed || service > math.MaxInt32
-			out = append(out, ServicePosition{Service: int32(service), Position: p})
+			out = append(out, ServicePosition{Service: int32(service), Position: p, Entities: r.Varint()})
 		}
 	}
 	slices.SortFunc(out, func(a, b ServicePosition) int { return int(a.Service) - int(b.Service) })

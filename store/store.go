@@ -19,6 +19,7 @@ type Store interface {
 	DeadLetters
 	SourcePositions
 	Reader
+	Guards
 
 	// Migrate creates or upgrades the tables; a no-op when they are current.
 	// Several processes may call it at the same time.

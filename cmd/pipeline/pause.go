@@ -68,7 +68,10 @@ func pauseService(ctx context.Context, a *app, cfg *config.Config, s assemble.St
 	if err != nil {
 		return fmt.Errorf("store: %w", err)
 	}
-	_, was := before[name]
+	held, was := before[name]
+	if held.Hold != nil && !pause {
+		return hinted(fmt.Errorf("the guard holds %s: %s", name, held.Why), "weir guard show %s -c %s, then weir guard release, discard or extend", name, a.config)
+	}
 	if !was || pause { // what was paused can be resumed, whatever the configuration has
 		if err := delivered(cfg, name); err != nil {
 			return err

@@ -61,6 +61,7 @@ const (
 	Coalesced         // By, a newer one of the entity, is delivered instead
 	Overtaken         // a newer one was decided
 	Redecided         // the present configuration decides again
+	Discarded         // by an operator
 	Dead              // a dead letter
 	Abandoned         // the next owner of its partition delivers it
 )

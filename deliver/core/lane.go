@@ -19,6 +19,8 @@ type Lane struct {
 	mark    string
 	repair  Repair
 	pending []*Slice // not done, in the order of the log; those in hand come first
+	// entities are those of the service, by the changes below the first of pending.
+	entities int64
 }
 
 // Slice is the changes of one service in one frame.
@@ -29,6 +31,8 @@ type Slice struct {
 	Record      int64          // of the log
 	SkipBelow   change.Version // changes below it came in an earlier frame with other borders
 	Redelivered bool
+	// Entities is what the changes that are done add to the service's entities.
+	Entities int64
 
 	start    int64 // record to restart at
 	cost     int64
@@ -39,7 +43,7 @@ type Slice struct {
 
 // restore sets the lane to a saved position.
 func (l *Lane) restore(at *store.ServicePosition) {
-	l.skipBelow, l.cursor, l.mark = at.Version, LogCursor{UpTo: at.Version, Next: at.LogOffset}, at.Mark
+	l.skipBelow, l.cursor, l.mark, l.entities = at.Version, LogCursor{UpTo: at.Version, Next: at.LogOffset}, at.Mark, at.Entities
 	var ok bool
 	if l.repair, ok = DecodeRepair(at.Repair, at.Version); !ok {
 		l.Partition.flow.signal(Signal{Kind: RepairUnreadable, Partition: l.Partition, Queue: l.Queue})
@@ -48,7 +52,11 @@ func (l *Lane) restore(at *store.ServicePosition) {
 
 // saved returns the position to save.
 func (l *Lane) saved() store.ServicePosition {
-	return store.ServicePosition{Service: l.Queue.Number, Position: l.Position(), Mark: l.mark, Repair: l.repair.Encode()}
+	saved := store.ServicePosition{Service: l.Queue.Number, Position: l.Position(), Mark: l.mark, Repair: l.repair.Encode(), Entities: l.entities}
+	if len(l.pending) > 0 {
+		saved.Entities += l.pending[0].Entities
+	}
+	return saved
 }
 
 // Position is how far the service is.
@@ -62,6 +70,15 @@ func (l *Lane) Position() store.Position {
 		c = &l.Partition.tail
 	}
 	return store.Position{Version: max(c.UpTo, l.cursor.UpTo, l.skipBelow), LogOffset: c.restart()}
+}
+
+// Entities returns, by partition, how many entities the changes that are done added.
+func (q *Queue) Entities() map[int32]int64 {
+	all := make(map[int32]int64, len(q.lanes))
+	for _, l := range q.lanes {
+		all[l.Partition.Number] = l.saved().Entities
+	}
+	return all
 }
 
 // Mark is the sink's bookmark that is saved with the position.
@@ -169,6 +186,7 @@ func (l *Lane) advance() {
 			// The other parts have no changes of this service: it awaits none of them.
 			l.skipBelow = max(l.skipBelow, f.To)
 		}
+		l.entities += l.pending[0].Entities
 		l.pending[0] = nil
 		l.pending = l.pending[1:]
 	}

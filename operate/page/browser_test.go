@@ -215,7 +215,7 @@ func pauseAndReset(t *testing.T, b *browser, p harness.Project) {
 	b.run(chromedp.SetValue("input[name=reason]", "they move"))
 	b.tabTo("button[value=pause]")
 	b.key(kb.Enter)
-	b.until("the pause", `document.body.innerText.includes("paused by an operator") && document.body.innerText.includes("they move")`)
+	b.until("the pause", `document.body.innerText.includes("paused") && document.body.innerText.includes("they move")`)
 
 	// Reset and replay are tried first.
 	b.open("/explain?entity=B")

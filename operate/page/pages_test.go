@@ -114,7 +114,7 @@ func TestAServiceIsPausedResumedAndProbed(t *testing.T) {
 	_, body = w.get(oneService, as)
 	require.NotContains(t, body, `value="pause"`)
 	require.Contains(t, body, `value="resume"`)
-	require.Contains(t, body, "paused by an operator")
+	require.Contains(t, body, "paused by ")
 	require.NotContains(t, body, script)
 }
 

@@ -70,7 +70,7 @@ func stateWords(s deliver.State) string {
 	case deliver.StatePaused:
 		return "rejected"
 	case deliver.StateSuspended:
-		return "paused by an operator"
+		return "paused"
 	}
 	return string(s)
 }
@@ -187,6 +187,8 @@ type serviceBody struct {
 	Form     string
 	Acts     bool
 	Open     int64
+	Held     *operate.Held // by the guard, with samples
+	Unread   string        // why there are no samples
 }
 
 // maxAttempts bounds the attempts that are shown.
@@ -234,6 +236,7 @@ func (p serviceSection) view(w http.ResponseWriter, r *http.Request, who *sessio
 	for _, f := range projection.Carry {
 		b.Fields = append(b.Fields, field{f.Out, fieldFrom(f) + ", carried"})
 	}
+	p.addHold(r, name, &b)
 	if active, err := p.opt.Store.Active(r.Context()); err == nil {
 		b.Revision = active.Number
 	}
@@ -252,6 +255,25 @@ func (p serviceSection) view(w http.ResponseWriter, r *http.Request, who *sessio
 		return
 	}
 	p.show(w, http.StatusOK, "service", view{Title: name, Section: "/services", Session: who, Body: b})
+}
+
+// addHold adds the guard's hold of a service, with samples where the log answers.
+func (p serviceSection) addHold(r *http.Request, name string, b *serviceBody) {
+	s := b.Row.Condition.Suspended
+	if s == nil || s.Hold == nil {
+		return
+	}
+	b.Held = &operate.Held{Service: name, Since: s.Since, Why: s.Why, Hold: *s.Hold}
+	env, err := p.opt.Tools(r.Context())
+	if err == nil {
+		var held operate.Held
+		if held, err = env.Hold(r.Context(), name); err == nil {
+			b.Held = &held
+		}
+	}
+	if err != nil {
+		b.Unread = err.Error()
+	}
 }
 
 // fieldFrom says where a field's value comes from.
@@ -301,6 +323,17 @@ func (p serviceSection) act(w http.ResponseWriter, r *http.Request, who *session
 		} else {
 			who.setNotice("%s is resumed.", name)
 		}
+	case operate.Release, operate.Discard, operate.Extend:
+		env, err := p.opt.Tools(r.Context())
+		if err == nil {
+			env.Actor = who.Actor
+			_, err = env.EndHold(r.Context(), name, do, why)
+		}
+		if err != nil {
+			p.renderError(w, r, err)
+			return
+		}
+		who.setNotice("The hold of %s is ended in all processes within seconds (%s).", name, do)
 	case "retry-now":
 		if !p.opt.Probe(name) {
 			p.renderMessage(w, r, http.StatusConflict, "This process does not deliver the service: use the page of the process that does.")

@@ -1,6 +1,15 @@
 -- name: forget_letters
 DELETE FROM dead_letters WHERE service IN {names}
 
+-- name: forget_holds
+DELETE FROM pauses WHERE service IN {names}
+
+-- name: forget_guards
+DELETE FROM guards WHERE service IN {names}
+
+-- name: forget_guarded
+DELETE FROM guarded WHERE service IN {names}
+
 -- name: forget_checks
 DELETE FROM checks WHERE service IN {numbers}
 

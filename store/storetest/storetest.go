@@ -43,6 +43,7 @@ func Run(t *testing.T, open func(t *testing.T) (a, b store.Store), groups ...str
 		{"DeadLetters", letterTests},
 		{"Positions", positionTests},
 		{"Reader", readerTests},
+		{"Guards", guardTests},
 	} {
 		if len(groups) > 0 && !slices.Contains(groups, group.name) {
 			continue

@@ -129,8 +129,33 @@ var deliverMutants = []mutant{
 	},
 	{
 		rule: "newest only, for changes that may have been in hand before", in: "deliver", fn: "worker.add",
-		find: "if v.slice.Redelivered && rows[c.Entity].Version > c.Version {", put: "if false {",
+		find: "if rows[c.Entity].Version > c.Version && (v.slice.Redelivered || w.obsoleteAfter(v)) {", put: "if false {",
 		test: "TestAnOlderChangeDoesNotComeBehindTheNewerOneAfterACrash",
+	},
+	{
+		rule: "the guard counts retractions", in: "deliver", fn: "GuardKind",
+		find: "case c.Op == change.Retract && c.Effect == change.Leaves:", put: "case c.Op == change.Retract && c.Effect == change.Enters:",
+		test: "TestAMassDeletionIsHeld",
+	},
+	{
+		rule: "the guard does not count what an operator requested", in: "deliver", fn: "GuardKind",
+		find: "case c.Planned || c.Resent != 0:", put: "case c.Resent != 0:",
+		test: "TestWhatTheGuardDoesNotCount",
+	},
+	{
+		rule: "a held change ends the write", in: "deliver", fn: "worker.judged",
+		find: "step.Items = step.Items[:at]", put: "_ = at",
+		test: "TestAMassDeletionIsHeld",
+	},
+	{
+		rule: "so many entities leave as the limit says", in: "store", fn: "GuardState.Judge",
+		find: "counted+int64(len(fresh)) < limit", put: "counted+int64(len(fresh)) <= limit",
+		test: "./deliver TestAMassDeletionIsHeld",
+	},
+	{
+		rule: "the number of entities moves with the position", in: "deliver/core", fn: "Lane.advance",
+		find: "l.entities += l.pending[0].Entities", put: "l.entities += 0",
+		test: "./deliver TestTheCountIsExactOverKills",
 	},
 	{
 		rule: "what a take-over published may have been in hand before", in: "deliver", fn: "Stage.readFrames",

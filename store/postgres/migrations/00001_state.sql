@@ -94,6 +94,35 @@ CREATE TABLE progress_marks (
 ) WITH (fillfactor = 50);
 ALTER TABLE progress_marks ALTER COLUMN mark SET STORAGE MAIN; -- offsets: nothing to compress
 
+-- Services whose deliveries wait for an operator, paused by one or by the guard.
+CREATE TABLE pauses (
+    service text COLLATE "C" PRIMARY KEY,
+    since   timestamptz NOT NULL,
+    actor   text        NOT NULL,
+    reason  text        NOT NULL,
+    hold    bytea -- store.Hold as JSON, of a pause by the guard
+);
+
+-- The guard of each service, and the entities that it counted within the window.
+CREATE TABLE guards (
+    service    text COLLATE "C" PRIMARY KEY,
+    base       bigint      NOT NULL, -- entities of the service when the window began
+    base_at    timestamptz NOT NULL,
+    extra      bigint      NOT NULL, -- allowed by an operator until extra_till
+    extra_till timestamptz NOT NULL,
+    passes     bytea       NOT NULL, -- store.GuardPasses as JSON
+    admissions bigint      NOT NULL
+) WITH (fillfactor = 50);
+
+CREATE TABLE guarded (
+    service text COLLATE "C" NOT NULL,
+    kind    text COLLATE "C" NOT NULL,
+    entity  text COLLATE "C" NOT NULL,
+    at      timestamptz NOT NULL,
+    PRIMARY KEY (service, kind, entity)
+);
+CREATE INDEX guarded_at ON guarded (service, kind, at);
+
 CREATE TABLE inboxes (
     generation integer PRIMARY KEY CHECK (generation BETWEEN 1 AND 32767),
     topic      text    NOT NULL,
@@ -413,4 +442,4 @@ DROP TABLE reports, jobs;
 DROP FUNCTION weir_expect(bigint, bigint, text);
 DROP VIEW dam_rows;
 DROP FUNCTION weir_states(integer, bytea);
-DROP TABLE source_positions, audit, dead_letters, activations, revisions, lost_decisions, inboxes, progress_marks, progress, outbox, watermarks, dam, services, entities;
+DROP TABLE source_positions, audit, dead_letters, activations, revisions, lost_decisions, inboxes, guarded, guards, pauses, progress_marks, progress, outbox, watermarks, dam, services, entities;

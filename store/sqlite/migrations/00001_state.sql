@@ -81,6 +81,35 @@ CREATE TABLE progress_marks (
     PRIMARY KEY (partition, service)
 ) STRICT, WITHOUT ROWID;
 
+-- Services whose deliveries wait for an operator, paused by one or by the guard.
+CREATE TABLE pauses (
+    service TEXT PRIMARY KEY NOT NULL,
+    since   INTEGER NOT NULL,
+    actor   TEXT    NOT NULL,
+    reason  TEXT    NOT NULL,
+    hold    BLOB -- store.Hold as JSON, of a pause by the guard
+) STRICT, WITHOUT ROWID;
+
+-- The guard of each service, and the entities that it counted within the window.
+CREATE TABLE guards (
+    service    TEXT PRIMARY KEY NOT NULL,
+    base       INTEGER NOT NULL, -- entities of the service when the window began
+    base_at    INTEGER NOT NULL,
+    extra      INTEGER NOT NULL, -- allowed by an operator until extra_till
+    extra_till INTEGER NOT NULL,
+    passes     BLOB    NOT NULL, -- store.GuardPasses as JSON
+    admissions INTEGER NOT NULL
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE guarded (
+    service TEXT    NOT NULL,
+    kind    TEXT    NOT NULL,
+    entity  TEXT    NOT NULL,
+    at      INTEGER NOT NULL,
+    PRIMARY KEY (service, kind, entity)
+) STRICT, WITHOUT ROWID;
+CREATE INDEX guarded_at ON guarded (service, kind, at);
+
 CREATE TABLE inboxes (
     generation INTEGER PRIMARY KEY CHECK (generation BETWEEN 1 AND 32767),
     topic      TEXT    NOT NULL,
@@ -312,6 +341,9 @@ DROP TABLE activations;
 DROP TABLE revisions;
 DROP TABLE lost_decisions;
 DROP TABLE inboxes;
+DROP TABLE guarded;
+DROP TABLE guards;
+DROP TABLE pauses;
 DROP TABLE progress_marks;
 DROP TABLE progress;
 DROP TABLE frames;

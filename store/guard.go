@@ -1,0 +1,183 @@
+package store
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/seed-86dfc502/weir/change"
+)
+
+// Pause keeps the deliveries of a service waiting until an operator ends it.
+type Pause struct {
+	Service string
+	Since   time.Time // microseconds
+	Actor   string
+	Reason  string
+	// Hold is set where the guard paused the service, not an operator.
+	Hold *Hold
+}
+
+// Hold is the limit that a service would have exceeded.
+type Hold struct {
+	Kind     GuardKind     `json:"kind"`
+	Counted  int64         `json:"counted"` // entities changed within Window before the hold
+	Limit    int64         `json:"limit"`
+	Entities int64         `json:"entities"` // of the service when the window began
+	Window   time.Duration `json:"window"`
+}
+
+// GuardKind is a kind of changes that the guard counts.
+type GuardKind string
+
+// The kinds. An entity that enters a service is never counted.
+const (
+	GuardRetract GuardKind = "retract"
+	GuardUpdate  GuardKind = "update"
+)
+
+// Admission asks the guard for changes of one kind, in the order of their writes.
+type Admission struct {
+	Service string
+	Kind    GuardKind
+	// At most Share of the service's entities, and at least Min, change within Window.
+	Share  float64
+	Min    int64
+	Window time.Duration
+	// Entities is the number that the service has, by its positions.
+	Entities int64
+	Now      time.Time
+	Changes  []GuardedChange
+}
+
+// GuardedChange is one of its changes.
+type GuardedChange struct {
+	Entity    string
+	Partition int32
+	Position  change.Version
+}
+
+// Admitted is the answer of the guard for one change.
+type Admitted int8
+
+// The answers.
+const (
+	Counted   Admitted = iota // write it
+	Held                      // wait: the service is held, or paused
+	Released                  // an operator released it: write it if it is the newest
+	Discarded                 // an operator discarded it: pass it without a write
+)
+
+// Passes are positions per partition. An operator decided about the changes below them.
+type Passes map[int32]change.Version
+
+func (p Passes) pass(c *GuardedChange) bool { return c.Position < p[c.Partition] }
+
+// GuardPasses has what operators decided about held changes.
+type GuardPasses struct {
+	Release Passes               `json:"release,omitempty"`
+	Discard map[GuardKind]Passes `json:"discard,omitempty"`
+}
+
+// HoldEnd ends a hold: exactly one of the fields is set.
+type HoldEnd struct {
+	Release, Discard Passes
+	// Extend allows the limit once more within the window that begins now.
+	Extend bool
+}
+
+// Guards keeps pauses, and counts the entities that services change. The count is exact over
+// processes and crashes: an entity counts once per window, whichever process asks and however
+// often, and the transaction that finds the limit exceeded pauses the service.
+type Guards interface {
+	// Pauses returns all pauses, by service.
+	Pauses(ctx context.Context) ([]Pause, error)
+	// PutPause pauses a service that is not paused, and adds the audit row in any case.
+	PutPause(ctx context.Context, p Pause, audit Audit) error
+	// EndPause removes an operator's pause, if there is one, and adds the audit row.
+	EndPause(ctx context.Context, service string, audit Audit) error
+	// Admit counts the entities of changes up to the limit, and answers for each change. When
+	// the limit does not suffice, the service is paused by the guard. Answers are in the order
+	// of the changes; behind one that is Held, none is Counted.
+	Admit(ctx context.Context, a Admission) ([]Admitted, *Pause, error)
+	// EndHold ends the guard's pause of a service and adds the audit row; ErrNotFound without
+	// such a pause.
+	EndHold(ctx context.Context, service string, end HoldEnd, now time.Time, audit Audit) error
+}
+
+// GuardState is the state of the guard of one service, for the stores.
+type GuardState struct {
+	Base      int64 // entities when the window began
+	BaseAt    time.Time
+	Extra     int64 // that an operator allowed on top, until ExtraTill
+	ExtraTill time.Time
+	Passes    GuardPasses
+}
+
+// Judge answers for changes. known are their entities that are counted within the window
+// already; counted is the number of all entities of the kind that are, and retracted that of
+// retractions. It moves the base, and returns the limit.
+func (g *GuardState) Judge(a *Admission, known map[string]bool, counted, retracted int64, paused bool) (answers []Admitted, limit int64) {
+	if a.Now.Sub(g.BaseAt) >= a.Window {
+		g.Base, g.BaseAt = a.Entities+retracted, a.Now
+	} else {
+		g.Base = max(g.Base, a.Entities)
+	}
+	limit = max(a.Min, int64(a.Share*float64(g.Base)))
+	if a.Now.Before(g.ExtraTill) {
+		limit += g.Extra
+	}
+	answers = make([]Admitted, len(a.Changes))
+	fresh := map[string]bool{}
+	for i := range a.Changes {
+		c := &a.Changes[i]
+		switch {
+		case g.Passes.Discard[a.Kind].pass(c):
+			answers[i] = Discarded
+		case g.Passes.Release.pass(c):
+			answers[i] = Released
+		case paused:
+			answers[i] = Held
+		case known[c.Entity] || fresh[c.Entity]:
+			answers[i] = Counted
+		case counted+int64(len(fresh)) < limit:
+			fresh[c.Entity] = true
+			answers[i] = Counted
+		default:
+			answers[i], paused = Held, true
+		}
+	}
+	return answers, limit
+}
+
+// GuardActor is the actor of a pause by the guard.
+const GuardActor = "guard"
+
+// Hold returns the pause of a service whose changes exceed the limit.
+func (g *GuardState) Hold(a *Admission, counted, limit int64) *Pause {
+	what := map[GuardKind]string{GuardRetract: "retracted", GuardUpdate: "updated"}[a.Kind]
+	return &Pause{
+		Service: a.Service, Since: a.Now, Actor: GuardActor,
+		Reason: fmt.Sprintf("more than %d of %d entities would be %s within %s", limit, g.Base, what, a.Window),
+		Hold:   &Hold{Kind: a.Kind, Counted: counted, Limit: limit, Entities: g.Base, Window: a.Window},
+	}
+}
+
+// End applies an operator's decision about a hold. After a release and a discard a new window
+// begins.
+func (g *GuardState) End(h *Hold, end HoldEnd, now time.Time) {
+	if !end.Extend {
+		g.BaseAt = time.Unix(0, 0).UTC()
+	}
+	switch {
+	case end.Extend:
+		g.Extra, g.ExtraTill = h.Limit, now.Add(h.Window)
+	case end.Discard != nil:
+		if g.Passes.Discard == nil {
+			g.Passes.Discard = map[GuardKind]Passes{}
+		}
+		g.Passes.Discard[h.Kind] = end.Discard
+	default:
+		g.Passes.Release = end.Release
+	}
+}

@@ -1,0 +1,188 @@
+package shared
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"time"
+
+	"github.com/seed-86dfc502/weir/store"
+)
+
+// Pauses implements store.Guards.
+func (s *Store) Pauses(ctx context.Context) ([]store.Pause, error) {
+	return list(ctx, s, "list pauses", call("pauses", args{}), scanPause)
+}
+
+func scanPause(row Row) (p store.Pause, err error) {
+	var hold []byte
+	if err = row.Scan(&p.Service, &p.Since, &p.Actor, &p.Reason, &hold); err != nil || hold == nil {
+		return p, err
+	}
+	p.Hold = new(store.Hold)
+	return p, unmarshal("a hold", hold, p.Hold)
+}
+
+func unmarshal(what string, text []byte, into any) error {
+	if err := json.Unmarshal(text, into); err != nil {
+		return store.WithClass(fmt.Errorf("%s cannot be read: %w", what, err), store.Fatal)
+	}
+	return nil
+}
+
+// PutPause implements store.Guards.
+func (s *Store) PutPause(ctx context.Context, p store.Pause, audit store.Audit) error {
+	return s.writeAudited(ctx, "pause a service", putPause(&p), audit)
+}
+
+func putPause(p *store.Pause) Call {
+	var hold any
+	if p.Hold != nil {
+		text, _ := json.Marshal(p.Hold) // numbers and a word always have a JSON form
+		hold = text
+	}
+	return call("put_pause", args{"service": p.Service, "since": p.Since.UTC(), "actor": store.SanitizeText(p.Actor), "reason": store.SanitizeText(p.Reason), "hold": hold})
+}
+
+// EndPause implements store.Guards.
+func (s *Store) EndPause(ctx context.Context, service string, audit store.Audit) error {
+	return s.writeAudited(ctx, "resume a service", call("end_pause", args{"service": service}), audit)
+}
+
+func (s *Store) writeAudited(ctx context.Context, operation string, c Call, audit store.Audit) error {
+	rows, err := Audits([]store.Audit{audit})
+	if err == nil {
+		_, err = s.write(ctx, operation, append(rows, c)...)
+	}
+	return err
+}
+
+// Admit implements store.Guards.
+func (s *Store) Admit(ctx context.Context, a store.Admission) (answers []store.Admitted, pause *store.Pause, err error) {
+	a.Now = a.Now.UTC().Truncate(time.Microsecond)
+	err = s.DB.Write(ctx, "admit changes", func(t Tx) error {
+		answers, pause = nil, nil
+		g, err := lockGuard(t, a.Service)
+		if err != nil {
+			return err
+		}
+		if pause, err = pauseOf(t, a.Service); err != nil {
+			return err
+		}
+		of := args{"service": a.Service, "kind": string(a.Kind)}
+		with := func(more args) args {
+			maps.Copy(more, of)
+			return more
+		}
+		after := a.Now.Add(-a.Window)
+		if _, err := t.Exec(call("expire_guarded", with(args{"before": after}))); err != nil {
+			return err
+		}
+		counted, err := oneIn(t, call("count_guarded", with(args{"after": after})), scanCount)
+		if err != nil {
+			return err
+		}
+		retracted := counted
+		if a.Kind != store.GuardRetract {
+			if retracted, err = oneIn(t, call("count_guarded", args{"service": a.Service, "kind": string(store.GuardRetract), "after": after}), scanCount); err != nil {
+				return err
+			}
+		}
+		entities := make([]string, len(a.Changes))
+		for i := range a.Changes {
+			entities[i] = a.Changes[i].Entity
+		}
+		known := map[string]bool{}
+		if err := t.Query(call("guarded_of", with(args{"entities": entities})), func(row Row) error {
+			var entity string
+			err := row.Scan(&entity)
+			known[entity] = true
+			return err
+		}); err != nil {
+			return err
+		}
+		var limit int64
+		answers, limit = g.Judge(&a, known, counted, retracted, pause != nil)
+		var calls []Call
+		done := map[string]bool{}
+		for i, answer := range answers {
+			entity := a.Changes[i].Entity
+			switch {
+			case answer == store.Counted && !done[entity]:
+				done[entity] = true
+				calls = append(calls, call("put_guarded", with(args{"entity": entity, "at": a.Now})))
+			case answer == store.Held && pause == nil:
+				pause = g.Hold(&a, counted, limit)
+				calls = append(calls, putPause(pause), auditCall(pause))
+			}
+		}
+		_, err = t.Exec(append(calls, saveGuard(a.Service, g))...)
+		return err
+	})
+	if err != nil {
+		return nil, nil, err
+	}
+	return answers, pause, nil
+}
+
+func auditCall(p *store.Pause) Call {
+	calls, _ := Audits([]store.Audit{{Actor: p.Actor, Action: "hold", Service: p.Service, Reason: p.Reason}}) // without a detail
+	return calls[0]
+}
+
+func pauseOf(t Tx, service string) (*store.Pause, error) {
+	found, err := listIn(t, call("pause_of", args{"service": service}), scanPause)
+	if err != nil || len(found) == 0 {
+		return nil, err
+	}
+	return &found[0], nil
+}
+
+// never is the time of a guard without base or extension.
+var never = time.Unix(0, 0).UTC() //nolint:gochecknoglobals // never written
+
+func lockGuard(t Tx, service string) (*store.GuardState, error) {
+	return oneIn(t, call("lock_guard", args{"service": service, "never": never, "passes": []byte("{}")}), func(row Row) (*store.GuardState, error) {
+		var g store.GuardState
+		var passes []byte
+		if err := row.Scan(&g.Base, &g.BaseAt, &g.Extra, &g.ExtraTill, &passes); err != nil {
+			return nil, err
+		}
+		return &g, unmarshal("the state of a guard", passes, &g.Passes)
+	})
+}
+
+func saveGuard(service string, g *store.GuardState) Call {
+	passes, _ := json.Marshal(g.Passes) // numbers and words always have a JSON form
+	return call("save_guard", args{"service": service, "base": g.Base, "base_at": g.BaseAt, "extra": g.Extra, "extra_till": g.ExtraTill, "passes": passes})
+}
+
+// EndHold implements store.Guards.
+func (s *Store) EndHold(ctx context.Context, service string, end store.HoldEnd, now time.Time, audit store.Audit) error {
+	audits, err := Audits([]store.Audit{audit})
+	if err != nil {
+		return err
+	}
+	return s.DB.Write(ctx, "end a hold", func(t Tx) error {
+		g, err := lockGuard(t, service)
+		if err != nil {
+			return err
+		}
+		pause, err := pauseOf(t, service)
+		if err == nil && (pause == nil || pause.Hold == nil) {
+			err = store.ErrNotFound
+		}
+		if err != nil {
+			return err
+		}
+		now := now.UTC().Truncate(time.Microsecond)
+		g.End(pause.Hold, end, now)
+		calls := append(audits, call("end_hold", args{"service": service}), saveGuard(service, g))
+		if !end.Extend {
+			calls = append(calls, call("expire_guarded", args{"service": service, "kind": string(pause.Hold.Kind), "before": now}))
+		}
+		_, err = t.Exec(calls...)
+		return err
+	})
+}
