@@ -168,8 +168,8 @@ func (p pingedLogs) Faults(ctx context.Context, _ ...string) ([]*transport.Topic
 }
 
 // Servers that hang are all named within ten seconds of a check that they passed: none delays
-// the check of another. The mistake that this catches: the check of the gate used up what the
-// store had left of its time, so the gate was named when the store hung.
+// the check of another. The mistake that this catches: the gate was asked in the time that the
+// store had left, so it was named when the store hung.
 func TestHungServersAreNamedWithinTenSeconds(t *testing.T) {
 	for _, hung := range [][]string{{"store"}, {"gate"}, {"kafka"}, {"gate", "kafka", "store"}} {
 		synctest.Test(t, func(t *testing.T) {

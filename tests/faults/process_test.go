@@ -113,10 +113,11 @@ func TestFaultsOfOperation(t *testing.T) {
 }
 
 // While a server is down the status has its error, since when, the next try and the remedy,
-// and says nothing that it does not know.
+// and says nothing that it does not know. It is named at the second check at the latest, which
+// pipeline.TestHungServersAreNamedWithinTenSeconds shows to be ten seconds.
 func TestFaultsOfServers(t *testing.T) {
-	store, kafka := servers.StartOwn(t, "postgres"), servers.StartOwn(t, "kafka")
-	more := fmt.Sprintf("store: {postgres: {url: %q}}\nkafka: {brokers: [%q]}\n", store.Address, kafka.Address)
+	store, kafka, gate := servers.StartOwn(t, "postgres"), servers.StartOwn(t, "kafka"), servers.StartOwn(t, "valkey")
+	more := fmt.Sprintf("store: {postgres: {url: %q}}\nkafka: {brokers: [%q]}\ngate: {valkey: {address: %q}}\n", store.Address, kafka.Address, gate.Address)
 	p := harness.Simple(t, more, map[string]string{"acme": harness.FileSink("acme")})
 	p.LogBrokers = []string{kafka.Address}
 	p.Write("weir.yaml", harness.ReplaceOnce(t, harness.SimpleMain+more, "127.0.0.1:0", harness.FreeAddress(t))) // where status asks
@@ -146,6 +147,15 @@ func TestFaultsOfServers(t *testing.T) {
 			return nil
 		})
 	}
+	gate.Kill()
+	down("gate", "refused", "start it")
+	gate.Start()
+	harness.Eventually(t, "all is well", func() error {
+		if s := status(t, p); s.Level != operate.LevelOK {
+			return fmt.Errorf("%+v", s)
+		}
+		return nil
+	})
 	store.Kill()
 	down("store", "refused", "start it")
 	store.Start()
