@@ -44,7 +44,7 @@ type Options struct {
 // Errors of a Checker, beside those of its store. Compare with errors.Is.
 var (
 	// ErrOverloaded: too many requests wait. Nothing was decided.
-	ErrOverloaded = errors.New("checks: too many requests are waiting")
+	ErrOverloaded = errors.New("checks: too many requests are queued")
 	// ErrClosed: the Checker was closed before the request was decided.
 	ErrClosed = errors.New("checks: closed")
 	// ErrContended: others, in other processes, changed the row each time that

@@ -159,7 +159,7 @@ func (c *Client) try(ctx context.Context, path string, body []byte, out any) (wa
 	}
 	if response.StatusCode == http.StatusOK {
 		if err := json.Unmarshal(text, out); err != nil {
-			return 0, fmt.Errorf("client: the answer is not what the API answers: %w", err)
+			return 0, fmt.Errorf("client: malformed answer: %w", err)
 		}
 		return 0, nil
 	}

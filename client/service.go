@@ -171,14 +171,14 @@ func batch[R, T any](ctx context.Context, s *Service, verb string, all []R) ([]R
 	for i, text := range answer.Rows {
 		var failed struct{ Error *Error }
 		if err := json.Unmarshal(text, &failed); err != nil {
-			return nil, fmt.Errorf("client: the answer is not what the API answers: %w", err)
+			return nil, fmt.Errorf("client: malformed answer: %w", err)
 		}
 		if failed.Error != nil {
 			rows[i].Err = failed.Error
 			continue
 		}
 		if err := json.Unmarshal(text, &rows[i].Value); err != nil {
-			return nil, fmt.Errorf("client: the answer is not what the API answers: %w", err)
+			return nil, fmt.Errorf("client: malformed answer: %w", err)
 		}
 	}
 	return rows, nil

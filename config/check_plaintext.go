@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-const onOwn = "TLS, or insecure: true beside it where nobody else can read along"
+const onOwn = "TLS, or insecure: true beside it where no third party can read the traffic"
 
 // checkPlaintext refuses connections that others could read or answer: without
 // TLS, or without verification of the server's certificate, beyond this machine. A kind
@@ -71,7 +71,7 @@ func (l *loader) plainPostgres(doc *document, path string, secret Secret) {
 	mode := setting("sslmode", "PGSSLMODE")
 	verified := mode == "verify-full" || mode == "verify-ca" || mode == "require" && setting("sslrootcert", "PGSSLROOTCERT") != ""
 	if !verified && slices.ContainsFunc(hosts, Beyond) {
-		l.plain(doc, path, "does not verify the server beyond this machine", "sslmode=verify-full in it, or insecure: true beside it where nobody else can read along")
+		l.plain(doc, path, "does not verify the server beyond this machine", "sslmode=verify-full in it, or insecure: true beside it where no third party can read the traffic")
 	}
 }
 

@@ -94,7 +94,7 @@ func (ev *evaluation) apply(r *record) error {
 	r.sent = r.sent[:0]
 	switch effect := ev.claims.of(r); {
 	case effect == conflicting:
-		ev.fail(r, "key_conflict", "another event was taken in under its idempotency key before the store was restored")
+		ev.fail(r, "key_conflict", "another event was ingested under its idempotency key before the store was restored")
 		return nil
 	case effect == repeated:
 		// The claim's effect may have been a dead letter, or the entity was purged

@@ -51,7 +51,7 @@ func ChangeOf(l store.DeadLetter) (change.Change, error) {
 	}
 	if c.Service != l.Service || c.Entity != l.Entity || c.Key != change.Key(c.Service, c.Entity, c.Version, c.Content) ||
 		(c.Op == change.Upsert) != (len(c.Doc) > 0) || c.Content.IsRetracted() != (c.Op == change.Retract) {
-		return change.Change{}, errors.New("its payload is not what died: it was edited")
+		return change.Change{}, errors.New("its payload was edited")
 	}
 	return c, nil
 }

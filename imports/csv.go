@@ -258,9 +258,9 @@ func shown(name string) string {
 func reasonOf(err error) string {
 	switch {
 	case errors.Is(err, csv.ErrBareQuote):
-		return "a quote stands in a cell that does not begin with one"
+		return "a quote inside a cell that does not begin with one"
 	case errors.Is(err, csv.ErrQuote):
-		return "a quoted cell has no end, or something stands behind its end"
+		return "a quoted cell has no end, or text follows its end"
 	}
 	return "the row is no record of CSV"
 }

@@ -36,9 +36,9 @@ func TestColumnsBecomeMembers(t *testing.T) {
 		";;;yes;;;":               `the cell of column "origin.ripe" is neither true nor false`,
 		";;;;{;;":                 `the cell of column "tags" is no JSON value`,
 		"\xff;;;;;;":              "the row is not valid UTF-8",
-		`a"b;;;;;;`:               "a quote stands in a cell that does not begin with one",
-		`"ab"c;;;;;;`:             "a quoted cell has no end, or something stands behind its end",
-		`"abc;;;;;;`:              "a quoted cell has no end, or something stands behind its end",
+		`a"b;;;;;;`:               "a quote inside a cell that does not begin with one",
+		`"ab"c;;;;;;`:             "a quoted cell has no end, or text follows its end",
+		`"abc;;;;;;`:              "a quoted cell has no end, or text follows its end",
 		"B-secret;;secret!;;;;\n": `the cell of column "weight" is no JSON number`,
 	} {
 		_, err := d.decode(nil, []byte(row))
@@ -60,7 +60,7 @@ func TestHeadersThatCannotBe(t *testing.T) {
 		"a,":                           `column 2 (""): its name is empty, or a part of it`,
 		"a..b":                         `column 1 ("a..b"): its name is empty, or a part of it`,
 		"a\xff":                        "the header is not valid UTF-8",
-		"a,\"b":                        "the header is no record of CSV: a quoted cell has no end, or something stands behind its end",
+		"a,\"b":                        "the header is no record of CSV: a quoted cell has no end, or text follows its end",
 		strings.Repeat("a.", 64) + "a": `column 1 ("` + strings.Repeat("a.", 32) + `…"): its name nests deeper than 64`,
 	} {
 		_, err := newDecoder([]byte(header), Options{})

@@ -195,8 +195,8 @@ func (t *Taker) begin(ctx context.Context, i store.Import, all []*intake) error 
 }
 
 var (
-	duplicate   = Result{Duplicate, "the event was taken in before"}
-	conflicting = Result{Conflicting, "another event was taken in under this event id"}
+	duplicate   = Result{Duplicate, "the event was ingested before"}
+	conflicting = Result{Conflicting, "another event was ingested under this event id"}
 )
 
 // found notes the claim that the ledger has under the row's key.

@@ -18,7 +18,7 @@ func (s *Stage) endSpan(x *extracted, err error) {
 		x.span.Set(s.opt.Tracer.Entity(x.record.Entity))
 	}
 	if err != nil {
-		x.span.Fail("not taken in")
+		x.span.Fail("not ingested")
 	}
 	x.span.End()
 }

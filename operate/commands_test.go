@@ -463,7 +463,7 @@ func TestProcessEndsWhileACommandRuns(t *testing.T) {
 	w.run.Terminate()
 	w.run.Ok()
 	require.Equal(t, 1, command.Wait())
-	require.Contains(t, command.Log.String(), "the same command goes on with it")
+	require.Contains(t, command.Log.String(), "the same command resumes it")
 }
 
 // Forwarding a command needs the listener of the running process; a stale address of an

@@ -252,7 +252,7 @@ func (e *Env) againFor(l store.DeadLetter, operation, reason string) (change.Rec
 		return change.Record{}, "", impossible("there is no service %s in the active configuration", l.Service)
 	}
 	if l.Entity == "" {
-		return change.Record{}, "", impossible("what died was no change: it can only be discarded")
+		return change.Record{}, "", impossible("this dead letter holds no change and can only be discarded")
 	}
 	c := change.Control{
 		ID: fmt.Sprintf("%s/%d", operation, l.ID), Action: change.Redecide, Services: []string{l.Service}, Version: l.Version,
@@ -290,7 +290,7 @@ func traceOf(l store.DeadLetter) *change.Trace {
 func eventOf(l store.DeadLetter, replay *change.Replay) (change.Record, error) {
 	var headers map[string]string
 	if json.Unmarshal(l.Headers, &headers) != nil || headers[change.InboxHeader] == "" || l.Entity == "" {
-		return change.Record{}, impossible("what died was no event: it can only be discarded")
+		return change.Record{}, impossible("this dead letter holds no event and can only be discarded")
 	}
 	payload := l.Payload
 	if payload == nil {
@@ -298,7 +298,7 @@ func eventOf(l store.DeadLetter, replay *change.Replay) (change.Record, error) {
 	}
 	event, err := change.EventOfText(l.Entity, headers[change.InboxHeader], payload)
 	if err != nil {
-		return change.Record{}, impossible("what died was no event: it can only be discarded")
+		return change.Record{}, impossible("this dead letter holds no event and can only be discarded")
 	}
 	if was := event.Replay; was != nil {
 		// It was a letter before: it is as old as it was then.
@@ -366,7 +366,7 @@ func (e *Env) EditLetter(ctx context.Context, seen store.DeadLetter, payload []b
 	}
 	err = e.Store.EditDeadLetter(ctx, seen.ID, seen.Payload, payload, store.Audit{Actor: e.Actor, Action: "dlq edit", Reason: reason, Detail: detail})
 	if errors.Is(err, store.ErrNotFound) {
-		return impossible("dead letter %d was changed by somebody else meanwhile, or is not open any more: look at it again", seen.ID)
+		return impossible("dead letter %d was changed or closed by another process: read it again", seen.ID)
 	}
 	return err
 }

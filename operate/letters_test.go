@@ -109,9 +109,9 @@ func TestLettersThatStay(t *testing.T) {
 		"bad_json":         {Stage: store.StageIngest, Source: source, Payload: []byte(`{`)},
 		"no_entity":        {Stage: store.StageIngest, Source: source, Payload: []byte(`{}`)},
 		"bad_json: ":       {Stage: store.StageDecide, Source: source, Entity: "B", Payload: []byte(`{`), Headers: headers},
-		"was no event":     {Stage: store.StageDecide, Entity: "B", Payload: []byte(`x`)},
-		"was no change":    {Stage: store.StageDeliver, Service: aService, Payload: []byte(`x`)},
-		"it was edited":    edited,
+		"holds no event":   {Stage: store.StageDecide, Entity: "B", Payload: []byte(`x`)},
+		"holds no change":  {Stage: store.StageDeliver, Service: aService, Payload: []byte(`x`)},
+		"was edited":       edited,
 		"no service gone/": gone,
 		"is discarded":     {Stage: store.StageIngest, Source: source, Payload: []byte(`{"id":"A"}`), Code: "discarded"},
 	} {
@@ -154,7 +154,7 @@ func TestAnEditDoesNotTakeAnotherAway(t *testing.T) {
 	require.NoError(t, e.EditLetter(t.Context(), seen, []byte("{}"), 100, "the first"))
 	var no *operate.InvalidRequestError
 	require.ErrorAs(t, e.EditLetter(t.Context(), seen, []byte("[]"), 100, "the second"), &no)
-	require.Contains(t, no.Reason, "somebody else")
+	require.Contains(t, no.Reason, "another process")
 	l, err := e.Store.Letter(t.Context(), id)
 	require.NoError(t, err)
 	require.Equal(t, "{}", string(l.Payload))

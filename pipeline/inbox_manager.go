@@ -99,7 +99,7 @@ func (g *inboxManager) open(ctx context.Context, cut *transport.TruncatedError) 
 			return err
 		}
 		if len(unreadable) > 0 {
-			return fmt.Errorf("topic %s: partitions %v cannot be read, and the newest generation may stand there", k.Changes.Topic, unreadable)
+			return fmt.Errorf("topic %s: partitions %v cannot be read, and the newest generation may be there", k.Changes.Topic, unreadable)
 		}
 		newest = max(newest, g.targetsGeneration(ctx))
 		restored = ""
@@ -197,7 +197,7 @@ func (g *inboxManager) renewDiverged(ctx context.Context, inbox store.Inbox, fra
 		before = revisions[1].Number
 	}
 	if len(unreadable) > 0 && (!same || active.Number > before+1) {
-		return inbox, fmt.Errorf("topic %s: partitions %v cannot be read, and what was decided under another configuration may stand there", g.cfg.Kafka.Changes.Topic, unreadable)
+		return inbox, fmt.Errorf("topic %s: partitions %v cannot be read, and what was decided under another configuration may be there", g.cfg.Kafka.Changes.Topic, unreadable)
 	}
 	// Revisions only grow, and no two activations share one: decisions under the active one
 	// are later than all others.

@@ -6,7 +6,7 @@ import "errors"
 var (
 	// ErrFenced: another owner, a restore, or this owner's own commit of unknown
 	// outcome moved the watermark or a dam row. Nothing was written.
-	ErrFenced = errors.New("fenced: the partition's state was moved by somebody else")
+	ErrFenced = errors.New("fenced: another process moved the partition's state")
 	// ErrSuperseded: another configuration revision is active. Nothing was written.
 	ErrSuperseded = errors.New("superseded: another configuration revision is active")
 	// ErrRepartitioned: the inbox topic has another number of partitions than it was opened with.

@@ -37,7 +37,7 @@ func (f *TopicFault) Error() string {
 func (a *Admin) Faults(ctx context.Context, topics ...string) ([]*TopicFault, error) {
 	meta, err := a.adm.ListTopics(ctx, topics...)
 	if err != nil {
-		return nil, fmt.Errorf("look at topics: %w", err)
+		return nil, fmt.Errorf("read topics: %w", err)
 	}
 	least := map[string]int{}
 	// A user who may not describe settings learns of missing leaders alone.

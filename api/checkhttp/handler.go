@@ -270,7 +270,7 @@ func (a *routes) problemOf(err error) problem.Problem {
 	case errors.Is(err, ErrNoService):
 		return problem.Problem{Status: http.StatusNotFound, Detail: "there is no such check service"}
 	case errors.Is(err, checks.ErrOverloaded):
-		return unavailable("too many requests are waiting")
+		return unavailable("too many requests are queued")
 	case errors.Is(err, checks.ErrContended):
 		return unavailable("the entity is being decided elsewhere all the time")
 	case errors.Is(err, checks.ErrClosed):

@@ -86,7 +86,7 @@ func invalid(w http.ResponseWriter, r *ingest.Refusal) {
 
 func conflict(w http.ResponseWriter, given, stored [32]byte) {
 	problem.Write(w, problem.Problem{
-		Type: problem.Kind("key-conflict"), Title: "The key stands for another request", Status: http.StatusUnprocessableEntity,
+		Type: problem.Kind("key-conflict"), Title: "The key belongs to another request", Status: http.StatusUnprocessableEntity,
 		Detail:     "an earlier request with this key asked for something else; send new content under a new key",
 		Extensions: map[string]any{"fingerprint": hex.EncodeToString(given[:]), "stored_fingerprint": hex.EncodeToString(stored[:])},
 	})

@@ -72,7 +72,7 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 			Name: "weir_idempotency_replays_total", Help: "Posted events, and whole batches, whose key was used before: the stored answer was given.",
 		}, []string{"source"}),
 		conflicts: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "weir_idempotency_conflicts_total", Help: "Posted events, and whole batches, whose key stands for other content.",
+			Name: "weir_idempotency_conflicts_total", Help: "Posted events, and whole batches, whose key belongs to other content.",
 		}, []string{"source"}),
 		busy: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "weir_idempotency_busy_total", Help: "Posted events, and whole batches, whose key was in use by another request.",

@@ -174,7 +174,7 @@ func (r *row) applyClaim(c store.ClaimResult) {
 		r.result.Status, r.result.Reason = Busy, "another request with this key is under way"
 	case store.ClaimConflict:
 		given := r.event.Fingerprint()
-		r.result.Status, r.result.Reason = Conflicting, "the key stands for another event"
+		r.result.Status, r.result.Reason = Conflicting, "the key belongs to another event"
 		r.result.Fingerprint, r.result.Stored = hex.EncodeToString(given[:]), hex.EncodeToString(c.Fingerprint[:])
 	}
 }

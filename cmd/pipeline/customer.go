@@ -223,7 +223,7 @@ func (o *customerRemoveOptions) runForget(ctx context.Context, customer string) 
 		f, err = operate.Forget(ctx, s, customer, operate.Actor(), o.reason, progress)
 		stop()
 		if err != nil {
-			return fmt.Errorf("job %d is not finished; the same command goes on with it: %w", f.Job, err)
+			return fmt.Errorf("job %d is not finished; the same command resumes it: %w", f.Job, err)
 		}
 		return o.printForgotten(f, false)
 	})

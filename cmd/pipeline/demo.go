@@ -36,7 +36,7 @@ func newDemoCommand(a *app) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "demo",
 		Short: "Run a made-up stream with the operators' page, until Ctrl-C",
-		Long: "Run a made-up stream of events, embedded and in a temporary folder, with the operators' page to look at. Ctrl-C ends it\n" +
+		Long: "Run a made-up stream of events, embedded and in a temporary folder, with the operators' page. Ctrl-C ends it\n" +
 			"and removes the folder. Other commands can be tried on it meanwhile, from another terminal.\n\n" +
 			"With --write it writes --events events and the configuration into a new folder, and runs nothing. The same seed\n" +
 			"makes the same bytes.",

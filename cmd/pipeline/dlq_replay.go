@@ -16,8 +16,8 @@ func newDlqReplayCommand(a *app) *cobra.Command {
 		Use:   "replay [ID...]",
 		Short: "Bring dead letters back to the start of the flow",
 		Long: "Bring dead letters back to the start of the flow. An event enters again, as it was or as it was edited, unless its\n" +
-			"source sent something newer for the entity since: then the letter is obsolete. What died on its way to a service is\n" +
-			"decided again from what the entity is now; a sink that keeps every change gets that very change, late.",
+			"source sent something newer for the entity since: then the letter is obsolete. A failed delivery is\n" +
+			"decided again from the entity's current state; a sink that keeps every change gets the same change, late.",
 		Example: "  weir dlq replay -c weir.yaml 17 18 --wait\n  weir dlq replay -c weir.yaml --all --service acme/ripeness@hook --yes",
 	}
 	c.Flags().BoolVar(&f.dry, "dry-run", false, "show what would be done with each, do nothing")
@@ -77,7 +77,7 @@ func printReplayed(a *app, all []operate.LetterReplay, dry bool) error {
 		fmt.Fprintln(a.out, "no open dead letters")
 	}
 	words := map[operate.ReplayMode]string{
-		operate.AsEvent: "its event enters again", operate.AsDecision: "decided again from what the entity is now", operate.AsChange: "the change is sent again, late",
+		operate.AsEvent: "its event enters again", operate.AsDecision: "decided again from the entity's current state", operate.AsChange: "the change is sent again, late",
 	}
 	for _, r := range all {
 		switch {
@@ -93,11 +93,11 @@ func printReplayed(a *app, all []operate.LetterReplay, dry bool) error {
 			case len(r.Sent) > 0:
 				sent = "; sent on to " + strings.Join(r.Sent, ", ")
 			case r.Sent != nil:
-				sent = "; nobody's view changed, so nothing is sent"
+				sent = "; no customer's view changed, so nothing is sent"
 			}
 			fmt.Fprintf(a.out, "%d: replayed: %s%s\n", r.ID, words[r.Way], sent)
 		case r.State == store.LetterOpen:
-			fmt.Fprintf(a.out, "%d: open again: %s, and it died once more\n", r.ID, words[r.Way])
+			fmt.Fprintf(a.out, "%d: open again: %s, and it failed again\n", r.ID, words[r.Way])
 		default:
 			fmt.Fprintf(a.out, "%d: on its way: %s\n", r.ID, words[r.Way])
 		}

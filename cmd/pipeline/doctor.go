@@ -21,8 +21,8 @@ func newDoctorCommand(a *app) *cobra.Command {
 	o := &doctorOptions{app: a}
 	c := &cobra.Command{
 		Use:   "doctor",
-		Short: "Examine what a configuration stands on: servers, clocks, rights, topics, disks",
-		Long: "Examine what a configuration stands on: whether servers, sources and targets answer; versions and clocks; settings and\n" +
+		Short: "Examine the dependencies of a configuration: servers, clocks, rights, topics, disks",
+		Long: "Examine the dependencies of a configuration: whether servers, sources and targets answer; versions and clocks; settings and\n" +
 			"rights of the database, the gate and the topics; room on disks and limits of processes. Each finding has its remedy.\n" +
 			"degraded is a warning, down a fault. Nothing is changed, and nothing sent. Exit status 1 when something is down.",
 		Example: "  weir doctor -c weir.yaml\n  weir doctor --json",

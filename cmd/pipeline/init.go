@@ -31,9 +31,9 @@ func newInitCommand(a *app) *cobra.Command {
 		Use:   "init [DIR]",
 		Short: "Write a configuration that runs, from three answers",
 		Long: "Write a configuration that runs, with one source and one customer, into DIR, the working folder unless it is named. On a\n" +
-			"terminal it asks; elsewhere --from, --entity and --sees answer. What is there is not overwritten.\n\n" +
-			"Events come from a file of JSON lines, a Kafka topic (kafka://broker:9092/topic), or HTTP requests (http). A file that\n" +
-			"is not there is made, with one event to begin with. What the customer gets is written to a file.",
+			"terminal it asks; elsewhere --from, --entity and --sees answer. Existing files are not overwritten.\n\n" +
+			"Events come from a file of JSON lines, a Kafka topic (kafka://broker:9092/topic), or HTTP requests (http). A missing\n" +
+			"file is created, with one event to begin with. The customer's updates are written to a file.",
 		Example: "  weir init\n  weir init shop --from events.jsonl --entity id --sees id,price\n" +
 			"  weir init shop --from kafka://broker:9092/products --entity product.id --sees product.name,product.price",
 		RunE: func(cmd *cobra.Command, args []string) error { return o.run(cmd, args) },

@@ -29,7 +29,7 @@ func newNoiseCommand(a *app) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "noise",
 		Short: "Tell which fields cause suppressed updates, and the strip rules that would stop them at the door",
-		Long: "Tell, per source, which fields were changed by events that changed something and reached nobody, and the strip rules\n" +
+		Long: "Tell, per source, which fields were changed by events that changed something and reached no customer, and the strip rules\n" +
 			"to paste: only for fields that no projection reads. It shows what deciding processes of this configuration saw in the\n" +
 			"last seven days, written down every ten seconds; of many events it is estimated from samples.",
 		Example: "  weir noise -c weir.yaml\n  weir noise -c weir.yaml --source registry --json",
@@ -83,7 +83,7 @@ func printNoise(a *app, r noise.Result) error {
 	if r.From == "" {
 		fmt.Fprintln(a.out, "Nothing was seen yet under this configuration.")
 		if r.Others {
-			fmt.Fprintln(a.out, "What was seen under an earlier one does not hold for it.")
+			fmt.Fprintln(a.out, "Counts under an earlier one do not apply to it.")
 		}
 		return nil
 	}
@@ -91,7 +91,7 @@ func printNoise(a *app, r noise.Result) error {
 	if r.To != r.From {
 		days += " to " + r.To
 	}
-	fmt.Fprintf(a.out, "What was seen under this configuration, %s\n", days)
+	fmt.Fprintf(a.out, "Counts under this configuration, %s\n", days)
 	n := humanize.Comma
 	percent := func(part, all int64) string {
 		if all == 0 {
@@ -106,8 +106,8 @@ func printNoise(a *app, r noise.Result) error {
 		if s.Events == 0 {
 			continue
 		}
-		fmt.Fprintf(a.out, "  %s (%s) noise: nothing changed but what is stripped\n", n(s.Noise), percent(s.Noise, s.Events))
-		fmt.Fprintf(a.out, "  %s (%s) changed something and reached nobody\n", n(s.Suppressed), percent(s.Suppressed, s.Events))
+		fmt.Fprintf(a.out, "  %s (%s) noise: only stripped fields changed\n", n(s.Noise), percent(s.Noise, s.Events))
+		fmt.Fprintf(a.out, "  %s (%s) changed something and reached no customer\n", n(s.Suppressed), percent(s.Suppressed, s.Events))
 		for i := range s.Fields {
 			printField(a.out, &s.Fields[i], percent(s.Fields[i].Events, s.Events))
 		}
@@ -132,7 +132,7 @@ func printNoise(a *app, r noise.Result) error {
 }
 
 func printField(out io.Writer, f *noise.Field, share string) {
-	state := "nobody reads it"
+	state := "no projection reads it"
 	switch {
 	case len(f.ReadBy) > 0:
 		state = "read by " + strings.Join(f.ReadBy[:min(3, len(f.ReadBy))], ", ")

@@ -149,7 +149,7 @@ func (a *app) forward(ctx context.Context, running *control.Running, input strin
 	}
 	status, err := running.Forward(ctx, c, a.out, a.err)
 	if err != nil && ctx.Err() != nil {
-		return fmt.Errorf("interrupted, and so is the command in %s; the same command goes on with what it began: %w", running, err)
+		return fmt.Errorf("interrupted, and so is the command in %s; the same command resumes it: %w", running, err)
 	}
 	if err != nil {
 		return err

@@ -109,9 +109,9 @@ func printPaused(a *app, name string, before, after map[string]deliver.Suspensio
 		}
 		fmt.Fprintln(a.out)
 	case pause:
-		fmt.Fprintf(a.out, "%s is paused; running processes stop sending within some seconds. What comes for it waits for:\n  weir resume %s -c %s\n", name, name, a.config)
+		fmt.Fprintf(a.out, "%s is paused; running processes stop sending within some seconds. Its changes queue until it is resumed:\n  weir resume %s -c %s\n", name, name, a.config)
 	case was:
-		fmt.Fprintf(a.out, "%s is resumed; running processes send what waits within some seconds.\n", name)
+		fmt.Fprintf(a.out, "%s is resumed; running processes send its queued changes within some seconds.\n", name)
 	default:
 		fmt.Fprintf(a.out, "%s was not paused by an operator. What keeps it: weir status -c %s\n", name, a.config)
 	}

@@ -48,10 +48,10 @@ func newReconcileCommand(a *app) *cobra.Command {
 		Use:   "reconcile",
 		Short: "Compare what customers should have with what their tables hold; --fix sends again what drifted",
 		Long: "Compare the dam with what ClickHouse and PostgreSQL targets hold, entity by entity: missing, stale (an older version),\n" +
-			"differs (the version, with other values), extra, and ahead (a version that was never decided). What is pending is\n" +
+			"differs (the version, with other values), extra, and ahead (a version that was never decided). Queued changes are\n" +
 			"no drift. It can run beside the pipeline. Files, Kafka topics and webhooks cannot be read back and are left out.\n\n" +
-			"--fix decides the drifted entities again, by force, from what they are now. What the dam does not know, and what is\n" +
-			"ahead of it, is named with a statement to delete it by hand.\n\n" +
+			"--fix decides the drifted entities again, by force, from their current state. Rows that the dam does not know, or\n" +
+			"that are ahead of it, are named with a statement to delete them by hand.\n\n" +
 			"Exit status 1 when something has drifted and is not to be sent again.",
 		Example: "  weir reconcile -c weir.yaml\n" +
 			"  weir reconcile -c weir.yaml --service acme/ripeness@warehouse --json\n" +

@@ -25,8 +25,8 @@ func newReloadCommand(a *app) *cobra.Command {
 		Use:   "reload",
 		Short: "Let the running process read the customers' files again",
 		Long: "Let the running process read the customers' files again, as SIGHUP does. They are checked first, and refused\n" +
-			"as a whole when something is wrong; the process goes on with what it had. Nothing but customers' files can be\n" +
-			"changed this way. What is new for entities that are known already is sent at their next event, or by a replay.\n" +
+			"as a whole when something is wrong; the process keeps its earlier configuration. Only customers' files can be\n" +
+			"changed this way. Known entities are sent under the new configuration at their next event, or by a replay.\n" +
 			"Of several processes the one at admin.listen is asked; the others do nothing until they are reloaded too.",
 		Example: "  weir reload -c weir.yaml\n  weir reload -c weir.yaml --activate",
 		RunE:    func(cmd *cobra.Command, _ []string) error { return o.run(cmd.Context()) },

@@ -233,8 +233,8 @@ func newReplayCommand(a *app) *cobra.Command {
 	o := &replayOptions{app: a}
 	c := &cobra.Command{
 		Use:   "replay [ENTITY...]",
-		Short: "Decide again, from what the entities are now",
-		Long: "Decide again, from what the entities are now: nothing stale is sent. What equals the customer's last one is held back,\n" +
+		Short: "Decide again, from the current state of entities",
+		Long: "Decide again, from the current state of entities: nothing stale is sent. A document equal to the customer's last one is held back,\n" +
 			"unless --force. --outdated moves entities to the active configuration that were not evaluated under it yet.\n\n" +
 			"It runs in batches. After an interruption run the same command again, or --resume; after a relative time such as\n" +
 			"--since 2h, always --resume.",
@@ -265,7 +265,7 @@ func (o *replayOptions) run(cmd *cobra.Command, args []string) error {
 			return &usageError{fmt.Errorf("--resume=%d: that is no job's number", o.f.resume)}
 		}
 		if o.f.force || o.f.reason != "" || len(o.f.services)+len(o.f.customers)+len(o.f.projections) > 0 {
-			return &usageError{errors.New("--resume goes on with a job as it was begun: of the other flags only --rate, --wait and --dry-run go with it")}
+			return &usageError{errors.New("--resume continues a job as it began: of the other flags only --rate, --wait and --dry-run go with it")}
 		}
 	}
 	return startTask(cmd.Context(), o.app, operate.Replay, &o.f)
@@ -330,9 +330,9 @@ func runTask(ctx context.Context, a *app, env *operate.Env, t operate.Task, wait
 	result, err := env.Run(ctx, t)
 	switch {
 	case errors.Is(err, store.ErrFenced):
-		return fmt.Errorf("job %d: another process goes on with it: %w", result.Job, err)
+		return fmt.Errorf("job %d: another process runs it: %w", result.Job, err)
 	case err != nil && result.Job != 0 && !errors.As(err, new(*operate.InvalidRequestError)):
-		return fmt.Errorf("job %d is not finished; the same command goes on with it: %w", result.Job, err)
+		return fmt.Errorf("job %d is not finished; the same command resumes it: %w", result.Job, err)
 	case err != nil:
 		return err
 	}

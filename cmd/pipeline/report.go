@@ -85,11 +85,11 @@ func (a *app) hintOf(err error) string {
 	case errors.As(err, &with):
 		return with.hint
 	case errors.As(err, &left):
-		return "the same command goes on with what is left"
+		return "the same command resumes it"
 	case errors.Is(err, disk.ErrDamaged):
 		return "check the disk, then restore a backup of the state file: docs/operator-commands.md, A damaged file"
 	case errors.Is(err, disk.ErrSync):
-		return "check the disk, then start again: what is there is read from the disk then"
+		return "check the disk, then start again: the state is read from the disk"
 	case errors.Is(err, session.ErrNothingRan):
 		return fmt.Sprintf("weir run -c %s starts it", a.config)
 	case errors.Is(err, control.ErrNobody):

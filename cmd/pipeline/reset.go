@@ -22,9 +22,9 @@ func newResetCommand(a *app) *cobra.Command {
 	o := &resetOptions{app: a}
 	c := &cobra.Command{
 		Use:   "reset [ENTITY...]",
-		Short: "Forget what customers have: the next content passes, whatever it is",
-		Long: "Forget what customers have: their dam state becomes unknown, and the next content passes, whatever it is. Nothing is\n" +
-			"sent by it; replay sends what the entities are now. It asks back with the number, or takes --yes.\n\n" +
+		Short: "Set dam states to unknown: the next content passes, also an equal one",
+		Long: "Set the dam states of customers to unknown: the next content passes, also an equal one. Nothing is sent by it;\n" +
+			"replay sends the current state of entities. It asks for confirmation with the number, or takes --yes.\n\n" +
 			"Rows of check services are reset as well, at once: the next content that a caller asks for passes.\n\n" +
 			"With --order it drops what entities remember of their sources' sequences instead, after a producer began its\n" +
 			"sequence anew or changed its form: the next event of each source is in order, whatever its sequence.",

@@ -36,9 +36,9 @@ func newRunCommand(a *app) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "run",
 		Short: "Run the pipeline until it is stopped",
-		Long: "Run the pipeline until it is stopped: SIGTERM or SIGINT finish what is in hand, a second signal ends at once.\n" +
+		Long: "Run the pipeline until it is stopped: SIGTERM or SIGINT finish work in progress, a second signal ends at once.\n" +
 			"SIGHUP reads the customers' files again, as weir reload does.\n" +
-			"With --until-idle, who waits for what is said on standard error; a run that stops before all is done ends with status 3.\n" +
+			"With --until-idle, standard error says which part is not done, and why; a run that stops before all is done ends with status 3.\n" +
 			"Several processes with the same configuration share the work.",
 		Example: "  weir run -c weir.yaml\n  weir run -c weir.yaml --until-idle\n  weir run -c weir.yaml --role decide,deliver",
 		RunE:    func(cmd *cobra.Command, _ []string) error { return o.run(cmd.Context()) },
@@ -187,16 +187,16 @@ func printSummary(a *app, cfg *config.Config, s runSummary, took time.Duration) 
 	}
 	if s.Read == 0 {
 		if len(s.Left) == 0 {
-			fmt.Fprintln(a.out, "No new events: the sources hold nothing that was not taken in before.")
+			fmt.Fprintln(a.out, "No new events: the sources hold no event that was not ingested before.")
 		}
 		if sum.Delivered == 0 && len(s.Left) == 0 {
-			fmt.Fprintln(a.out, "So nothing was sent to anybody.")
+			fmt.Fprintln(a.out, "So nothing was sent.")
 		}
 	} else {
 		fmt.Fprintf(a.out, "%12s %s read\n", n(s.Read), english.PluralWord(int(s.Read), "event", "events"))
-		fmt.Fprintf(a.out, "%12s stopped at the gate: the same event was taken in before\n", n(s.Repeated))
+		fmt.Fprintf(a.out, "%12s rejected by the gate: the same event was ingested before\n", n(s.Repeated))
 		fmt.Fprintf(a.out, "%12s stale: seen before, or older than what the entity has\n", n(s.Stale))
-		fmt.Fprintf(a.out, "%12s noise: nothing changed that matters to anybody\n", n(s.Noise))
+		fmt.Fprintf(a.out, "%12s noise: no effective change\n", n(s.Noise))
 		fmt.Fprintf(a.out, "%12s changed an entity\n", n(s.Merged))
 	}
 	if s.Dead > 0 {
@@ -206,7 +206,7 @@ func printSummary(a *app, cfg *config.Config, s runSummary, took time.Duration) 
 	case sum.Pruned+sum.Filtered+sum.Incomplete+sum.Held+sum.Sent+sum.Delivered+sum.Dead > 0:
 		printCustomers(a, s.Customers, sum)
 	case s.Read > 0 && len(s.Left) == 0:
-		fmt.Fprintln(a.out, "\nNothing new in them, so nothing was sent to anybody.")
+		fmt.Fprintln(a.out, "\nNothing new in them, so nothing was sent.")
 	}
 	dirs := map[string]bool{}
 	for _, service := range cfg.Services() {

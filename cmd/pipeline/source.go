@@ -10,7 +10,7 @@ import (
 )
 
 func newSourceCommand(a *app) *cobra.Command {
-	c := &cobra.Command{Use: "source", Short: "Sources: make what a database needs for them"}
+	c := &cobra.Command{Use: "source", Short: "Prepare databases for sources"}
 	c.AddCommand(newPrepareCommand(a))
 	return c
 }

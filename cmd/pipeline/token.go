@@ -61,7 +61,7 @@ func newTokenNewCommand(a *app) *cobra.Command {
 	f.StringVar(&o.e.Tenant, "tenant", "", "whose token it is; the services of the customer of that name are its")
 	f.StringSliceVar(&o.e.May, "may", nil, "what it may do: ingest, check, import")
 	f.StringSliceVar(&o.e.Sources, "source", nil, "sources that it may ingest or import into; * is all")
-	f.StringVar(&o.expires, "expires", "", "how long it is valid, like 90d; without it, for ever")
+	f.StringVar(&o.expires, "expires", "", "how long it is valid, like 90d; without it, it never expires")
 	f.StringVar(&o.file, "file", "", "add the entry to this file, which is made if it is not there")
 	return c
 }

@@ -86,7 +86,7 @@ func (e *examination) topic(want transport.TopicSpec, is kadm.TopicDetail, setti
 		}
 	}
 	if len(lost) > 0 {
-		e.add(what, operate.LevelDegraded, fmt.Sprintf("partitions %v have replicas that are away", lost), "bring their brokers back")
+		e.add(what, operate.LevelDegraded, fmt.Sprintf("partitions %v have unreachable replicas", lost), "bring their brokers back")
 	}
 	least, _ := strconv.Atoi(settings["min.insync.replicas"])
 	switch {
@@ -95,7 +95,7 @@ func (e *examination) topic(want transport.TopicSpec, is kadm.TopicDetail, setti
 	case replicas > 2 && least == 1:
 		e.add(what, operate.LevelDegraded, "min.insync.replicas is 1: a record may be acknowledged that one broker has, and be lost with it", "kafka-configs.sh --alter --entity-type topics --entity-name "+want.Name+" --add-config min.insync.replicas=2")
 	case least >= replicas && replicas > 1:
-		e.add(what, operate.LevelDegraded, fmt.Sprintf("min.insync.replicas is %d of %d replicas: it takes no records while one broker is away", least, replicas), "more replicas, or a smaller min.insync.replicas")
+		e.add(what, operate.LevelDegraded, fmt.Sprintf("min.insync.replicas is %d of %d replicas: it takes no records while one broker is unreachable", least, replicas), "more replicas, or a smaller min.insync.replicas")
 	default:
 		e.fact("%s: %d partitions, %d replicas", want.Name, len(is.Partitions), replicas)
 	}

@@ -56,13 +56,13 @@ func checkOf(service string, s checks.State) Check {
 	switch {
 	case s.Unknown():
 		c.Standing = CheckUnknown
-		c.Why = fmt.Sprintf("Version %d was given back or reset, so what the receiver holds is not known: the next content passes, the same or another, with a higher version", c.Version)
+		c.Why = fmt.Sprintf("Version %d was released or reset, so the receiver's content is unknown: the next content passes, the same or another, with a higher version", c.Version)
 	case s.Open():
 		c.Standing = CheckOpen
 		c.Why = fmt.Sprintf("Version %d is not confirmed: the same content passes again, with that version and its key; another one passes with a higher version", c.Version)
 	case s.GivenBack:
 		c.Standing = CheckRefused
-		c.Why = fmt.Sprintf("Version %d was refused, so the content of version %d, which is confirmed, stands again: that one is a duplicate; any other passes", c.Version, c.Confirmed)
+		c.Why = fmt.Sprintf("Version %d was refused, so the content of version %d, which is confirmed, is current again: that one is a duplicate; any other passes", c.Version, c.Confirmed)
 	default:
 		c.Standing = CheckConfirmed
 		c.Why = fmt.Sprintf("Version %d is confirmed: the same content is a duplicate; another one passes", c.Version)

@@ -53,15 +53,15 @@ func TestCheckStandings(t *testing.T) {
 		}, checks.Pass},
 		"refused": {released(b, checks.Refused), explain.Check{
 			Standing: explain.CheckRefused, Version: 1001, Confirmed: 1000, Hash: hash, Given: true, Sequence: "12", Events: 2,
-			Why: "Version 1001 was refused, so the content of version 1000, which is confirmed, stands again: that one is a duplicate; any other passes; with a sequence below 12 it is stale.",
+			Why: "Version 1001 was refused, so the content of version 1000, which is confirmed, is current again: that one is a duplicate; any other passes; with a sequence below 12 it is stale.",
 		}, checks.Duplicate},
 		"reset": {reset, explain.Check{
 			Standing: explain.CheckUnknown, Version: 1000, Confirmed: 1000, Sequence: "12", Events: 1,
-			Why: "Version 1000 was given back or reset, so what the receiver holds is not known: the next content passes, the same or another, with a higher version; with a sequence below 12 it is stale.",
+			Why: "Version 1000 was released or reset, so the receiver's content is unknown: the next content passes, the same or another, with a higher version; with a sequence below 12 it is stale.",
 		}, checks.Pass},
 		"given back": {released(a, checks.Unknown), explain.Check{
 			Standing: explain.CheckUnknown, Version: 1000, Sequence: "12", Events: 1,
-			Why: "Version 1000 was given back or reset, so what the receiver holds is not known: the next content passes, the same or another, with a higher version; with a sequence below 12 it is stale.",
+			Why: "Version 1000 was released or reset, so the receiver's content is unknown: the next content passes, the same or another, with a higher version; with a sequence below 12 it is stale.",
 		}, checks.Pass},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -324,7 +324,7 @@ var verdicts = map[string]struct {
 	"reset": {func(w *world) {
 		w.event("registry", "e1", "1", firstBanana)
 		w.decide(change.Record{Entity: "B-007", Control: &change.Control{ID: "r", Action: change.Reset}})
-	}, ripe, explain.Unknown, "What the customer has was set to unknown after version 1:0, by a reset, so whatever is decided next is sent.", "reset"},
+	}, ripe, explain.Unknown, "A reset set the customer's content to unknown after version 1:0, so the next decision is sent.", "reset"},
 	"another one was reset": {func(w *world) {
 		w.event("registry", "e1", "1", firstBanana)
 		w.decide(change.Record{Entity: "B-007", Control: &change.Control{ID: "r", Action: change.Reset, Services: []string{hook}}})

@@ -42,7 +42,7 @@ func (s *report) verdict(out *Service, c config.Service, row store.Row, sent boo
 		s.neverSent(out, say)
 		return
 	case row.Content == nil:
-		say(Unknown, "What the customer has was set to unknown after version %s, by a reset, so whatever is decided next is sent", row.Version)
+		say(Unknown, "A reset set the customer's content to unknown after version %s, so the next decision is sent", row.Version)
 		return
 	case out.Pending:
 		say(Pending, "%s changed this view, and the change with version %s waits to be delivered%s; %s",
@@ -227,7 +227,7 @@ func has(out *Service, row store.Row) string {
 	case out.Pending:
 		return fmt.Sprintf("version %s waits to be delivered", row.Version)
 	}
-	return "what the customer has is not known"
+	return "the customer's content is unknown"
 }
 
 // progressText says how far the deliveries of a service are.

@@ -75,7 +75,7 @@ func TestNothingRuns(t *testing.T) {
 
 	human := p.Start("noise").Ok()
 	require.Contains(t, human, "events: 240 events\n  120 (50.0 %) noise")
-	require.Contains(t, human, "100 (41.7 %) items.*.seen_at: nobody reads it; such as items.0.seen_at of E")
+	require.Contains(t, human, "100 (41.7 %) items.*.seen_at: no projection reads it; such as items.0.seen_at of E")
 	_, rules, found := strings.Cut(human, "To paste:\n")
 	require.True(t, found)
 	require.Equal(t, "sources:\n  events:\n    strip: [\"event\", \"items.*.seen_at\"]\n", rules)
@@ -85,7 +85,7 @@ func TestNothingRuns(t *testing.T) {
 	p.Write("weir.yaml", harness.ReplaceOnce(t, string(text), "strip: [event]", line))
 
 	human = p.Start("noise").Ok()
-	require.Contains(t, human, "Nothing was seen yet under this configuration.\nWhat was seen under an earlier one")
+	require.Contains(t, human, "Nothing was seen yet under this configuration.\nCounts under an earlier one")
 	p.Append("events.jsonl", events(12, 22))
 	sent := len(p.Whole("out/acme.jsonl"))
 	p.Drain()

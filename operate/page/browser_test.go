@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
+	"path"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -159,11 +160,10 @@ const evil = `{"event":"e2","id":"C","state":"<script>window.pwned=1</script></t
 
 func correctLetter(t *testing.T, b *browser, p harness.Project, letter string) {
 	// Corrected and brought back.
+	p.Write("corrected.json", `{"event":"e2","id":"C","state":"corrected"}`)
+	require.Zero(t, p.Start("dlq edit "+path.Base(letter)+" --file "+p.Path("corrected.json")+" --reason quote").Wait())
 	b.open(letter)
-	b.run(chromedp.SetValue("textarea", `{"event":"e2","id":"C","state":"corrected"}`), chromedp.SetValue("form[enctype] input[name=reason]", "a quote was missing"))
-	b.tabTo("form[enctype] button")
-	b.key(kb.Enter)
-	b.until("the edit", `!!document.querySelector(".notice") && document.querySelector(".notice").innerText.includes("is changed")`)
+	require.Contains(t, evaluate[string](b, "document.body.innerText"), "corrected")
 	b.tabTo("button[value=replay]")
 	b.key(kb.Enter)
 	b.until("the replay", `document.body.innerText.includes("1 dead letter is on the way")`)
@@ -181,7 +181,7 @@ func correctLetter(t *testing.T, b *browser, p harness.Project, letter string) {
 	})
 	b.open("/audit")
 	said := evaluate[string](b, "document.body.innerText")
-	for _, want := range []string{"ann@127.0.0.1", "dlq edit", "a quote was missing", "dlq replay"} {
+	for _, want := range []string{"ann@127.0.0.1", "dlq edit", "quote", "dlq replay"} {
 		require.Contains(t, said, want)
 	}
 }

@@ -1,13 +1,9 @@
 package page
 
 import (
-	"bytes"
 	"context"
-	"crypto/sha256"
 	"encoding/hex"
-	"errors"
 	"fmt"
-	"io"
 	"net/http"
 	"net/url"
 	"slices"
@@ -25,7 +21,6 @@ type letterSection struct{ *Page }
 const (
 	pageLetters = 50
 	maxShown    = 64 << 10 // of a payload, in bytes
-	maxInForm   = 1 << 20  // of a payload that is edited in the page
 	maxRefused  = 100      // that are listed one by one
 	maxReason   = 500
 	foldGroups  = 8 // groups of letters that are shown at once
@@ -138,17 +133,13 @@ func (p letterSection) list(w http.ResponseWriter, r *http.Request, who *session
 }
 
 type letterBody struct {
-	Letter   store.DeadLetter
-	Text     string // of the payload, when it is one
-	Hex      string // else
-	Cut      bool   // the payload is longer than what is shown
-	Headers  string
-	Form     string
-	Acts     bool
-	Editable bool
-	WhyNot   string // it cannot be edited
-	InForm   bool   // its text may be edited in the page
-	Seen     string // hash of the payload that is edited
+	Letter  store.DeadLetter
+	Text    string // of the payload, when it is one
+	Hex     string // else
+	Cut     bool   // the payload is longer than what is shown
+	Headers string
+	Form    string
+	Acts    bool
 }
 
 // isText reports whether a payload comes back from a text field as it was, but for
@@ -174,44 +165,20 @@ func (p letterSection) find(r *http.Request) (store.DeadLetter, error) {
 	return p.opt.Store.Letter(r.Context(), id)
 }
 
-func hashOf(payload []byte) string {
-	h := sha256.Sum256(payload)
-	return hex.EncodeToString(h[:])
-}
-
 func (p letterSection) view(w http.ResponseWriter, r *http.Request, who *session) {
 	l, err := p.find(r)
 	if err != nil {
 		p.renderError(w, r, err)
 		return
 	}
-	b := letterBody{Letter: l, Headers: string(l.Headers), Seen: hashOf(l.Payload)}
+	b := letterBody{Letter: l, Headers: string(l.Headers), Acts: who != nil, Form: who.Form()}
 	shown := l.Payload[:min(len(l.Payload), maxShown)]
 	b.Cut = len(shown) < len(l.Payload)
 	if isText(l.Payload) {
 		b.Text = strings.ToValidUTF8(string(shown), "") // a cut may go through a character
-		// A field would hide what marks hide, or save what shows them.
-		b.InForm = len(l.Payload) <= maxInForm && bytes.IndexFunc(l.Payload, changesDirection) < 0
-		if b.InForm && who != nil {
-			b.Text, b.Cut = string(l.Payload), false
-		}
 	} else {
 		b.Hex = hex.Dump(shown[:min(len(shown), maxShown/4)])
 		b.Cut = len(l.Payload) > maxShown/4
-	}
-	if who != nil {
-		b.Acts, b.Form = true, who.form
-		_, err := (&operate.Env{Store: p.opt.Store}).Editable(r.Context(), l.ID)
-		var no *operate.InvalidRequestError
-		switch {
-		case errors.As(err, &no):
-			b.WhyNot = no.Reason
-		case err != nil:
-			p.renderError(w, r, err)
-			return
-		default:
-			b.Editable = true
-		}
 	}
 	p.show(w, http.StatusOK, "letter", view{Title: fmt.Sprintf("Dead letter %d", l.ID), Section: "/letters", Session: who, Body: b})
 }
@@ -235,60 +202,6 @@ func reason(r *http.Request) (string, error) {
 		return "", &operate.InvalidRequestError{Reason: fmt.Sprintf("A reason is text of at most %d characters.", maxReason)}
 	}
 	return s, nil
-}
-
-// edit replaces the payload, by the text of the form or by a file.
-func (p letterSection) edit(w http.ResponseWriter, r *http.Request, who *session) {
-	id, err := letterID(r)
-	if err != nil {
-		p.renderError(w, r, err)
-		return
-	}
-	why, err := reason(r)
-	if err != nil {
-		p.renderError(w, r, err)
-		return
-	}
-	// A browser makes CR LF of each newline; a payload with a CR of its own is not
-	// edited as text.
-	payload, given := []byte(strings.ReplaceAll(r.PostForm.Get("payload"), "\r\n", "\n")), r.PostForm.Has("payload")
-	if file, _, err := r.FormFile("file"); err == nil {
-		defer file.Close()
-		sent, err := io.ReadAll(file)
-		if err != nil {
-			p.renderError(w, r, err)
-			return
-		}
-		if len(sent) > 0 {
-			payload, given = sent, true
-		}
-	}
-	env := &operate.Env{Store: p.opt.Store, Actor: who.Actor}
-	l, err := env.Editable(r.Context(), id)
-	switch {
-	case err != nil:
-		p.renderError(w, r, err)
-		return
-	case !given:
-		p.renderMessage(w, r, http.StatusBadRequest, "There is no new payload in the form.")
-		return
-	case len(payload) > maxEdit:
-		p.renderMessage(w, r, http.StatusRequestEntityTooLarge, "That is too large for the page. The commands take more.")
-		return
-	case r.PostForm.Get("seen") != hashOf(l.Payload):
-		p.renderMessage(w, r, http.StatusConflict, "This letter was changed meanwhile: load it again.")
-		return
-	}
-	if hashOf(payload) != hashOf(l.Payload) {
-		if err := env.EditLetter(r.Context(), l, payload, p.opt.Config().Sources.MaxEventOf(l.Source), why); err != nil {
-			p.renderError(w, r, err)
-			return
-		}
-		who.setNotice("Dead letter %d is changed. Its first payload is kept. Replay brings it back.", id)
-	} else {
-		who.setNotice("Dead letter %d is as it was.", id)
-	}
-	http.Redirect(w, r, fmt.Sprintf("/letters/%d", id), http.StatusSeeOther) // #nosec G710 -- a path of this page, with a number
 }
 
 type resultBody struct {
@@ -368,7 +281,7 @@ func (p letterSection) act(w http.ResponseWriter, r *http.Request, who *session)
 // modeWords name the modes of a replay.
 var modeWords = map[operate.ReplayMode]string{
 	operate.AsEvent:    "its event enters again",
-	operate.AsDecision: "decided again from what the entity is now",
+	operate.AsDecision: "decided again from the entity's current state",
 	operate.AsChange:   "the change is sent again, late",
 }
 

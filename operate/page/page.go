@@ -71,7 +71,6 @@ var files embed.FS
 const (
 	maxForm   = 1 << 20
 	maxSignIn = 8 << 10
-	maxEdit   = 16 << 20 // a new payload
 )
 
 // Store is the page's view of the store.
@@ -142,7 +141,6 @@ func New(o Options) *Page {
 	}
 	mux.HandleFunc("POST /service", p.handleWrite(maxForm, services.act))
 	mux.HandleFunc("POST /letters", p.handleWrite(maxForm, letters.act))
-	mux.HandleFunc("POST /letters/{id}/edit", p.handleWrite(maxEdit+maxForm, letters.edit))
 	mux.HandleFunc("POST /replay", p.handleWrite(maxForm, tasks.begin))
 	mux.HandleFunc("POST /jobs/{kind}/cancel", p.handleWrite(maxForm, jobs.cancel))
 	p.handler = mux
@@ -220,13 +218,7 @@ func (p *Page) handleWrite(limit int64, f func(w http.ResponseWriter, r *http.Re
 // writeForm reads the form of a signed-in operator and hands the request on.
 func (p *Page) writeForm(w http.ResponseWriter, r *http.Request, limit int64, who *session, f func(w http.ResponseWriter, r *http.Request, who *session)) {
 	r.Body = http.MaxBytesReader(w, r.Body, limit)
-	err := r.ParseMultipartForm(limit) // #nosec G120 -- the body is bounded, the line before
-	if errors.Is(err, http.ErrNotMultipart) {
-		err = r.ParseForm()
-	}
-	if r.MultipartForm != nil {
-		defer func() { _ = r.MultipartForm.RemoveAll() }()
-	}
+	err := r.ParseForm()
 	var large *http.MaxBytesError
 	switch {
 	case errors.As(err, &large):

@@ -1,13 +1,11 @@
 package page_test
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"log/slog"
-	"mime/multipart"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
@@ -211,12 +209,9 @@ func TestWhatComesFromEventsIsEscaped(t *testing.T) {
 	binary := w.letter("\xff\x00\x01BIN")
 	_, body := w.get(fmt.Sprint("/letters/", binary), as)
 	require.Contains(t, body, "ff 00 01 42 49 4e")
-	require.NotContains(t, body, "<textarea")
-	require.Contains(t, body, `type="file"`)
 }
 
-// A text whose marks turn it around looks like another: they are shown, and such a
-// payload is not edited where they cannot be seen.
+// A text whose marks turn it around looks like another: they are shown.
 func TestMarksOfDirectionAreShown(t *testing.T) {
 	w := newWorld(t, nil)
 	const marked, shown = "a\u202Eb\u2066c", "a[U+202E]b[U+2066]c"
@@ -231,69 +226,10 @@ func TestMarksOfDirectionAreShown(t *testing.T) {
 	}
 	_, body := w.get(fmt.Sprint("/letters/", id), as)
 	require.Contains(t, body, shown)
-	require.NotContains(t, body, "<textarea")
-	require.Contains(t, body, `type="file"`)
 	_, body = w.get("/letters?entity="+url.QueryEscape(marked), as)
 	require.Contains(t, body, `value="`+marked+`"`, "a field sends what it was given")
 	resp := w.do("GET", fmt.Sprint("/letters/", id, "/payload"), nil, as)
 	require.Contains(t, text(t, resp), marked, "saved it is as it was")
-}
-
-// parts makes a form with files.
-func parts(t *testing.T, fields map[string]string, files map[string][2]string) (io.Reader, asks) {
-	var b bytes.Buffer
-	m := multipart.NewWriter(&b)
-	for name, value := range fields {
-		require.NoError(t, m.WriteField(name, value))
-	}
-	for field, file := range files {
-		w, err := m.CreateFormFile(field, file[0])
-		require.NoError(t, err)
-		_, err = io.WriteString(w, file[1])
-		require.NoError(t, err)
-	}
-	require.NoError(t, m.Close())
-	return &b, header("Content-Type", m.FormDataContentType())
-}
-
-func TestEditing(t *testing.T) {
-	w := newWorld(t, nil)
-	id := w.letter("{\n\"a\":1}")
-	as, form := w.signIn(token)
-	path := fmt.Sprint("/letters/", id)
-	seen := func() string {
-		_, body := w.get(path, as)
-		return regexp.MustCompile(`name="seen" value="([0-9a-f]+)"`).FindStringSubmatch(body)[1]
-	}
-	edit := func(want int, fields map[string]string, files map[string][2]string) {
-		t.Helper()
-		fields["form"] = form
-		body, kind := parts(t, fields, files)
-		resp := w.do("POST", path+"/edit", body, kind, as)
-		require.Equal(t, want, resp.StatusCode, text(t, resp))
-	}
-	payload := func() string {
-		l, err := w.store.Letter(t.Context(), id)
-		require.NoError(t, err)
-		return string(l.Payload)
-	}
-	first := seen()
-	edit(303, map[string]string{"seen": first, "payload": "{\r\n\"a\":2}", "reason": "a typo"}, nil)
-	require.Equal(t, "{\n\"a\":2}", payload(), "newlines are as they were")
-	edit(409, map[string]string{"seen": first, "payload": "{}"}, nil)
-	require.Equal(t, "{\n\"a\":2}", payload(), "what somebody else changed is not written over unseen")
-	edit(303, map[string]string{"seen": seen()}, map[string][2]string{"file": {"x", "\xff\r\n\x00"}})
-	require.Equal(t, "\xff\r\n\x00", payload(), "a file is taken as it is")
-	edit(413, map[string]string{"seen": seen()}, map[string][2]string{"file": {"x", strings.Repeat("x", 18<<20)}})
-	edit(400, map[string]string{"seen": seen()}, nil)
-	edit(409, map[string]string{"seen": seen(), "payload": "x", "reason": strings.Repeat("x", 501)}, nil)
-	audits, err := w.store.Audits(t.Context(), store.AuditFilter{Limit: 10})
-	require.NoError(t, err)
-	require.Len(t, audits, 2)
-	require.Equal(t, "a typo", audits[0].Reason)
-	l, err := w.store.Letter(t.Context(), id)
-	require.NoError(t, err)
-	require.Equal(t, "{\n\"a\":1}", string(l.Original))
 }
 
 func TestManyLetters(t *testing.T) {

@@ -294,7 +294,7 @@ func (p serviceSection) live(w http.ResponseWriter, r *http.Request, _ *session)
 	name := r.URL.Query().Get("name")
 	rows, _, err := p.rows(func(one string, _ operate.ServiceHealth) bool { return one == name })
 	if err != nil || len(rows) == 0 {
-		http.Error(w, "the service cannot be looked at", http.StatusInternalServerError)
+		http.Error(w, "the service cannot be read", http.StatusInternalServerError)
 		return
 	}
 	p.fragment(w, "service-live", rows[0], nil)

@@ -200,7 +200,7 @@ func (p *Page) signIn(w http.ResponseWriter, r *http.Request) {
 		p.withPlace(w, nil, func() { p.show(w, status, "signin", view{Title: "Sign in", Notice: why, Body: body}) })
 	}
 	if !validName(body.Name) {
-		again(http.StatusBadRequest, fmt.Sprintf("Say who you are, in 1 to %d characters: it goes on record with what you do.", maxName))
+		again(http.StatusBadRequest, fmt.Sprintf("Enter your name, in 1 to %d characters: the audit records it with each action.", maxName))
 		return
 	}
 	known, wait := p.opt.Attempts.VerifyText(r, r.PostForm.Get("token"), p.opt.Token, p.opt.OwnToken)

@@ -181,7 +181,7 @@ func (p taskSection) begin(w http.ResponseWriter, r *http.Request, who *session)
 		case errors.As(err, &no):
 			return outcome{}, err
 		case errors.Is(err, store.ErrFenced):
-			return outcome{}, badRequest("Another process goes on with job %d.", b.Result.Job)
+			return outcome{}, badRequest("Another process runs job %d.", b.Result.Job)
 		case err != nil:
 			return outcome{}, err
 		}

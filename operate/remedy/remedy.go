@@ -60,7 +60,7 @@ var byWords = []struct{ words, do string }{
 	{"unknown authority", "correct the certificate of the server, or name its authority in tls.ca"},
 	{"certificate has expired", "renew the certificate of the server"},
 	{"certificate is for another host", "correct the host name in the url, or the certificate of the server"},
-	{"refused TLS", "let the server offer TLS, or say sslmode=disable where nobody else can read along"},
+	{"refused TLS", "let the server offer TLS, or say sslmode=disable where no third party can read the traffic"},
 	{"answer in time", "start it, or open the network's way to it: it did not answer in time"},
 	{"not resolved", "correct the host name, or the name server"},
 	{"does not answer with TLS", "correct the scheme or port of the url: the server does not speak TLS there"},

@@ -27,7 +27,7 @@ type Snapshot struct {
 
 	DecideDead float64 // dead letters of decide
 
-	SourceLag float64 // records of sources that are not taken in
+	SourceLag float64 // records of sources that are not ingested
 	InboxLag  float64 // inbox records that are not decided
 	Pending   float64 // changes that are not delivered, at most
 
@@ -48,7 +48,7 @@ type Source struct {
 	Repeated float64 // stopped at the gate
 	Dead     float64
 	Noise    float64 // decided, and nothing that matters changed
-	Lag      float64 // records or rows that are not taken in
+	Lag      float64 // records or rows that are not ingested
 	Oldest   float64 // for how long the oldest of them has waited, in seconds, where that is known
 	LagKnown bool
 }

@@ -61,9 +61,9 @@ func (c *Config) checkPlaintext(check *config.Checker) {
 	switch {
 	case err != nil || !slices.ContainsFunc(o.Addr, config.AddressBeyond):
 	case o.TLS == nil:
-		check.Plain("url", "is reached without TLS beyond this machine", "https://, or secure=true in it, or insecure: true beside it where nobody else can read along")
+		check.Plain("url", "is reached without TLS beyond this machine", "https://, or secure=true in it, or insecure: true beside it where no third party can read the traffic")
 	case o.TLS.InsecureSkipVerify:
-		check.Plain("url", "does not verify the server beyond this machine", "no skip_verify, or insecure: true beside it where nobody else can read along")
+		check.Plain("url", "does not verify the server beyond this machine", "no skip_verify, or insecure: true beside it where no third party can read the traffic")
 	}
 }
 

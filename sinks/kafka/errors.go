@@ -32,7 +32,7 @@ func classify(err error) *sinks.Error {
 		refuse(sinks.Pause, "check the credentials and their rights to write to the topic")
 	case kerr.UnsupportedVersion, kerr.UnsupportedForMessageFormat, kerr.InvalidRequiredAcks,
 		kerr.UnsupportedCompressionType, kerr.PolicyViolation, kerr.SecurityDisabled:
-		refuse(sinks.Pause, "the broker does not support what the sink needs")
+		refuse(sinks.Pause, "the broker does not support the sink's requirements")
 	}
 	return e
 }

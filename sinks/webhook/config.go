@@ -114,7 +114,7 @@ func (c *Config) Check(check *config.Checker, d *config.Delivery) {
 		ip, err := netip.ParseAddr(u.Hostname())
 		switch {
 		case u.Scheme == "http":
-			check.Plain("url", "is reached without TLS beyond this machine", "https://, or insecure: true beside it where nobody else can read along")
+			check.Plain("url", "is reached without TLS beyond this machine", "https://, or insecure: true beside it where no third party can read the traffic")
 		case err == nil && !public(ip.Unmap()):
 			check.Plain("url", "is an address inside a network", "a public one, or insecure: true beside it")
 		}

@@ -84,14 +84,14 @@ func (c *Client) Topic(ctx context.Context, name string, fresh time.Duration) (*
 	req.Topics = append(req.Topics, rt)
 	resp, err := c.cl.RequestCachedMetadata(ctx, req, fresh)
 	if err != nil {
-		return nil, fmt.Errorf("look at topic %s: %w", name, err)
+		return nil, fmt.Errorf("read topic %s: %w", name, err)
 	}
 	if len(resp.Topics) != 1 {
-		return nil, fmt.Errorf("look at topic %s: %w", name, kerr.UnknownTopicOrPartition)
+		return nil, fmt.Errorf("read topic %s: %w", name, kerr.UnknownTopicOrPartition)
 	}
 	found := &resp.Topics[0]
 	if err := kerr.ErrorForCode(found.ErrorCode); err != nil {
-		return nil, fmt.Errorf("look at topic %s: %w", name, err)
+		return nil, fmt.Errorf("read topic %s: %w", name, err)
 	}
 	t := &Topic{Name: name, ID: found.TopicID, leaders: make([]int32, len(found.Partitions))}
 	for i := range t.leaders {
@@ -100,7 +100,7 @@ func (c *Client) Topic(ctx context.Context, name string, fresh time.Duration) (*
 	for i := range found.Partitions {
 		p := &found.Partitions[i]
 		if p.Partition < 0 || int(p.Partition) >= len(t.leaders) {
-			return nil, fmt.Errorf("look at topic %s: it says nothing about some of its partitions", name)
+			return nil, fmt.Errorf("read topic %s: it says nothing about some of its partitions", name)
 		}
 		if kerr.ErrorForCode(p.ErrorCode) == nil {
 			t.leaders[p.Partition] = p.Leader
