@@ -7,9 +7,11 @@ import (
 	"sync"
 	"time"
 
+	"github.com/dustin/go-humanize"
 	"github.com/seed-86dfc502/weir/assemble"
 	"github.com/seed-86dfc502/weir/operate"
 	"github.com/seed-86dfc502/weir/operate/remedy"
+	"github.com/seed-86dfc502/weir/sources"
 	"github.com/seed-86dfc502/weir/transport"
 )
 
@@ -54,6 +56,11 @@ func (m *monitor) healthNow() operate.Health {
 	if due := m.backfill.Load(); due != nil {
 		o.Pending = append(o.Pending, *due)
 	}
+	for _, s := range m.ingest.sources() {
+		if item, running := snapshotItem(s.name, s.Source); running {
+			o.Pending = append(o.Pending, item)
+		}
+	}
 	if d := m.decide.running.Load(); d != nil {
 		if r, long := d.LongInHand(now); long {
 			o.Problems = append(o.Problems, operate.Item{
@@ -63,6 +70,19 @@ func (m *monitor) healthNow() operate.Health {
 		}
 	}
 	return operate.HealthOf(o, now)
+}
+
+// snapshotItem is the progress of a source that reads the rows of its table.
+func snapshotItem(name string, s sources.Source) (item operate.Item, running bool) {
+	reader, is := s.(sources.Snapshotting)
+	if !is {
+		return item, false
+	}
+	read, rows, running := reader.Snapshot()
+	return operate.Item{
+		What: "source " + name, Level: operate.LevelOK, Queued: rows - read,
+		Why: fmt.Sprintf("reading the rows of its table: %s of about %s (%d %%)", humanize.Comma(read), humanize.Comma(rows), 100*read/max(1, rows)),
+	}, running
 }
 
 // status returns healthNow with the dead letters and retried changes of the store, unless that

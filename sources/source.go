@@ -54,6 +54,12 @@ type (
 		// Retained returns the size of that log, in bytes, as of the last measurement.
 		Retained() int64
 	}
+	// Snapshotting is a Source that reads the rows of a table before its changes.
+	Snapshotting interface {
+		// Snapshot returns the rows that were read and those of the table, an estimate;
+		// running is false before and after.
+		Snapshot() (read, rows int64, running bool)
+	}
 	// Pusher is a Source that requests hand their events to.
 	Pusher interface {
 		// Push returns an error for each event that is not known to be durable.

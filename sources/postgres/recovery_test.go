@@ -179,6 +179,8 @@ func TestSlotsAreGivenUpAboveTheLimit(t *testing.T) {
 	s.inbox.crashAt = 1
 	r := s.start()
 	<-s.inbox.crashed
+	_, _, running := r.sources[0].Snapshot()
+	require.True(t, running, "its rows are not acknowledged")
 	s.exec("UPDATE orders SET v = 1 WHERE id = 3")
 	s.exec("CREATE TABLE more AS SELECT repeat('x', 100) FROM generate_series(1, 50000)")
 	var fault *SetupError

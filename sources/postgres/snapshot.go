@@ -125,12 +125,15 @@ func (s *session) readRows(ctx context.Context, table string, readers []*pgx.Con
 		r.mark.value.Since, r.mark.value.Timeline = at.lsn, s.lines.current
 	}
 	s.r.log.Info("reading the rows of a table", "event", "source.snapshot_began", "table", table, "rows", int64(t.rows), "ranges", len(r.mark.value.Ranges))
-	r.source.setLeft(int64(t.rows))
+	r.source.setSnapshot(0, int64(t.rows), true)
+	defer r.source.setSnapshot(0, 0, false)
 	work := make(chan int, len(r.mark.value.Ranges))
 	for i, k := range r.mark.value.Ranges {
 		if !k.Done {
 			work <- i
+			continue
 		}
+		r.read.Add(int64(t.rows) / int64(len(r.mark.value.Ranges))) // by an earlier process
 	}
 	close(work)
 	group, gctx := errgroup.WithContext(ctx)
@@ -154,7 +157,6 @@ func (s *session) readRows(ctx context.Context, table string, readers []*pgx.Con
 	}
 	crash.At(crash.RowsDone, r.source.name)
 	r.mark.value.Done, r.mark.value.Ranges = true, nil
-	r.source.setLeft(0)
 	s.r.log.Info("the rows of a table are read", "event", "source.snapshot_ended", "table", table, "rows", r.read.Load())
 	return r.mark.save(ctx)
 }
@@ -350,7 +352,7 @@ const (
 // progress notes that the rows of a range up to a key are durable.
 func (r *rows) progress(ctx context.Context, i int, last []string, n int, done bool) error {
 	read := r.read.Add(int64(n))
-	r.source.setLeft(int64(r.state.rows) - read)
+	r.source.setSnapshot(read, int64(r.state.rows), true)
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	k := &r.mark.value.Ranges[i]

@@ -60,15 +60,17 @@ type Source struct {
 	mu         sync.Mutex
 	out        chan<- *message.Message // nil: not subscribed; guarded by mu
 	fault      error                   // of this table alone; guarded by mu
-	left       int64                   // rows of the snapshot, an estimate; guarded by mu
+	read, rows int64                   // of the snapshot, an estimate; guarded by mu
+	running    bool                    // the snapshot is; guarded by mu
 	handing    sync.Mutex              // one frame is in work at a time
 	assignment uint64                  // of the session; owned by the reader
 }
 
 var (
-	_ sources.Failing   = (*Source)(nil)
-	_ sources.Log       = (*Source)(nil)
-	_ sources.Retaining = (*Source)(nil)
+	_ sources.Failing      = (*Source)(nil)
+	_ sources.Log          = (*Source)(nil)
+	_ sources.Retaining    = (*Source)(nil)
+	_ sources.Snapshotting = (*Source)(nil)
 )
 
 // Topic implements sources.Source.
@@ -101,7 +103,14 @@ func (s *Source) Drained(ctx context.Context) (bool, error) { return s.reader.dr
 func (s *Source) Pending(context.Context) (int64, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.left, nil
+	return max(0, s.rows-s.read), nil
+}
+
+// Snapshot implements sources.Snapshotting.
+func (s *Source) Snapshot() (read, rows int64, running bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.read, max(s.rows, s.read), s.running
 }
 
 // Retained implements sources.Retaining; it is the same for all tables of a slot.
@@ -131,10 +140,10 @@ func (s *Source) setFault(err error) {
 	s.fault = err
 }
 
-func (s *Source) setLeft(rows int64) {
+func (s *Source) setSnapshot(read, rows int64, running bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.left = max(0, rows)
+	s.read, s.rows, s.running = read, rows, running
 }
 
 // hand hands out the records of one stream and reports whether they are durable.
