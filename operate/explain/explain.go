@@ -13,6 +13,7 @@ import (
 	"github.com/seed-86dfc502/weir/change"
 	"github.com/seed-86dfc502/weir/config"
 	"github.com/seed-86dfc502/weir/decide"
+	"github.com/seed-86dfc502/weir/deliver"
 	"github.com/seed-86dfc502/weir/operate"
 	"github.com/seed-86dfc502/weir/projections/merge"
 	"github.com/seed-86dfc502/weir/store"
@@ -26,6 +27,7 @@ type Store interface {
 	CheckRows(ctx context.Context, keys []store.Key) ([]store.CheckRow, error)
 	operate.ProgressStore
 	operate.DeliveryStore
+	Pauses(ctx context.Context) ([]store.Pause, error)
 }
 
 // Input is what an explanation is made from. It is only read.
@@ -101,7 +103,11 @@ func Explain(ctx context.Context, in Input) (*Explanation, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &report{Explanation: x, in: in, entity: entity, letters: letters, reached: reached, rows: map[string]store.Row{}}
+	paused, err := operate.Suspended(ctx, in.Store)
+	if err != nil {
+		return nil, err
+	}
+	s := &report{Explanation: x, in: in, entity: entity, letters: letters, reached: reached, paused: paused, rows: map[string]store.Row{}}
 	for name, number := range known {
 		if row := entity.States.Get(number); row.Found {
 			s.rows[name] = row
@@ -146,6 +152,7 @@ type report struct {
 	rows       map[string]store.Row // by service
 	letters    []store.DeadLetter
 	reached    *operate.DeliveryProgress
+	paused     map[string]deliver.Suspension
 	plan       *decide.Plan
 	inspection *decide.Inspection
 	now        decide.Step // what would be decided now
@@ -295,6 +302,11 @@ func (s *report) service(c config.Service) (Service, error) {
 		at := s.reached.Position(partition, row.Service).Version
 		out.Position, out.Behind = versionOf(at), s.reached.Waiting(partition, row.Service)
 		out.Pending = row.Content != nil && !row.Refused && row.Version >= at
+		if p, is := s.paused[c.Name]; is && p.Hold != nil {
+			out.Paused = "the guard holds the service: " + p.Why
+		} else if is {
+			out.Paused = "the service is paused by " + p.By
+		}
 		out.Last.Delivered = row.Content != nil && !row.Refused && row.Version < at && !slices.ContainsFunc(s.letters, func(l store.DeadLetter) bool {
 			return l.Service == c.Name && l.Version == row.Version
 		})

@@ -147,6 +147,8 @@ type Service struct {
 	Last *LastSent `json:"last_sent,omitempty"`
 	// Pending: sent on, and not delivered yet.
 	Pending bool `json:"pending"`
+	// Paused is the pause of the service, by an operator or the guard.
+	Paused string `json:"paused,omitempty"`
 	// Position is that of the service in the entity's partition: every change below it was
 	// delivered, is a dead letter, or was replaced by a newer one. Behind is an upper bound
 	// of its queued changes there. Both are absent when nothing was ever sent, and Behind

@@ -1,6 +1,7 @@
 package explain
 
 import (
+	"cmp"
 	"fmt"
 	"regexp"
 	"slices"
@@ -46,7 +47,7 @@ func (s *report) verdict(out *Service, c config.Service, row store.Row, sent boo
 		return
 	case out.Pending:
 		say(Pending, "%s changed this view, and the change with version %s waits to be delivered%s; %s",
-			s.cause(uint64(row.Version)), row.Version, s.pendingText(out), progressText(out))
+			s.cause(uint64(row.Version)), row.Version, s.pendingText(out), cmp.Or(out.Paused, progressText(out)))
 		return
 	}
 	s.delivered(out, c, row, say)
