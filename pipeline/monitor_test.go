@@ -180,11 +180,11 @@ func TestHungServersAreNamedWithinTenSeconds(t *testing.T) {
 			running.Go(func() { m.watch(ctx, m.checkStore, m.checkGate, m.checkTopics) })
 			synctest.Wait()
 			require.Empty(t, m.outages.now)
-			time.Sleep(1) // of the bubble: just after a check
+			<-time.After(1) // of the bubble: just after a check
 			for _, name := range hung {
 				w.set(name)
 			}
-			time.Sleep(2 * watchPeriod)
+			<-time.After(2 * watchPeriod)
 			synctest.Wait()
 			require.ElementsMatch(t, hung, slices.Collect(maps.Keys(m.outages.now)))
 			stop()

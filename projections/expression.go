@@ -88,7 +88,7 @@ func compileExpression(text string, d dialect) (*expression, *requirement, []Fau
 			delete(check.Builtins, name)
 		}
 	}
-	for name, f := range extra {
+	for name, f := range extras() {
 		expr.Function(name, f.do, f.signature)(check)
 	}
 	tree, err := parser.ParseWithConfig(text, check)
@@ -158,7 +158,7 @@ func (e *expression) evaluate(b *budget, doc source, item canonicaltree.Node) (a
 	wide := false
 	for i := range e.slots {
 		s := &e.slots[i]
-		v := item
+		var v canonicaltree.Node
 		if s.item {
 			v, _ = follow(item, s.steps)
 		} else {

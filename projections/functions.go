@@ -24,12 +24,10 @@ type extraFunction struct {
 	signature any
 }
 
-// extra are the functions beside those of the library, by name.
-var extra map[string]extraFunction
-
-func init() { // refers to itself through the budget
+// extras returns the functions beside those of the library, by name.
+func extras() map[string]extraFunction {
 	one := new(func(any) any)
-	extra = map[string]extraFunction{
+	all := map[string]extraFunction{
 		"format": {format, new(func(string, ...any) any)},
 		"json":   {printed, one},
 		"sha256": {digested, one},
@@ -42,8 +40,9 @@ func init() { // refers to itself through the budget
 		"weekday": func(t time.Time) int { return (int(t.Weekday())+6)%7 + 1 },
 		"unix":    func(t time.Time) int { return int(t.Unix()) },
 	} {
-		extra[name] = extraFunction{timePart(func(t time.Time) any { return part(t) }), one}
+		all[name] = extraFunction{timePart(func(t time.Time) any { return part(t) }), one}
 	}
+	return all
 }
 
 // timePart returns a function of a time in UTC, which it gets as RFC 3339.
@@ -175,7 +174,7 @@ func (v *validator) extra(n *ast.CallNode, name string) {
 // extra translates a call of an extra function.
 func (t *translator) extra(node *ast.Node, n *ast.CallNode) {
 	callee, ok := n.Callee.(*ast.IdentifierNode)
-	if !ok || extra[callee.Value].do == nil {
+	if !ok || extras()[callee.Value].do == nil {
 		return
 	}
 	if callee.Value == "hmac" {

@@ -37,12 +37,12 @@ func offered(name string) bool { return predicates[name] || scalars[name] }
 // library returns the scalar functions under their names: null as the first
 // argument returns null, and errors name types instead of values.
 func library() map[string]func(...any) (any, error) {
-	fns := make(map[string]func(...any) (any, error), len(scalars)+len(extra))
+	fns := make(map[string]func(...any) (any, error), len(scalars))
 	for name := range scalars {
 		fns[name] = bearNull(name, builtin.Builtins[builtin.Index[name]])
 	}
 	fns["get"] = func(a ...any) (any, error) { return get(a[0], a[1]), nil }
-	for name, f := range extra {
+	for name, f := range extras() {
 		fns[name] = func(args ...any) (any, error) {
 			if args[0] == nil {
 				return nil, nil

@@ -45,7 +45,7 @@ func (v *validator) Visit(node *ast.Node) {
 	case *ast.CallNode:
 		switch callee := n.Callee.(type) {
 		case *ast.IdentifierNode:
-			if _, known := extra[callee.Value]; known {
+			if _, known := extras()[callee.Value]; known {
 				v.extra(n, callee.Value)
 			} else {
 				v.refuse(n, callee.Value)
@@ -106,7 +106,7 @@ func (v *validator) condition(node ast.Node) {
 	case *ast.BuiltinNode:
 		what = results[n.Name]
 	case *ast.CallNode:
-		if callee, ok := n.Callee.(*ast.IdentifierNode); ok && extra[callee.Value].do != nil {
+		if callee, ok := n.Callee.(*ast.IdentifierNode); ok && extras()[callee.Value].do != nil {
 			what = "a value"
 		}
 	}

@@ -82,7 +82,7 @@ func (r receiver) applyAll(ctx context.Context, changes []change) (results []res
 	if err != nil {
 		return nil, 0, err
 	}
-	defer tx.Rollback()
+	defer func() { _ = tx.Rollback() }() // nothing after a commit
 	status = http.StatusOK
 	for _, c := range changes {
 		one, err := apply(ctx, tx, c)
