@@ -68,3 +68,37 @@ func BenchmarkOneEntityFails(b *testing.B) {
 		}
 	}
 }
+
+// BenchmarkGuard delivers frames of 100 updates. The guard that is on by default counts
+// retractions and costs updates nothing.
+func BenchmarkGuard(b *testing.B) {
+	for name, guard := range map[string]deliver.Guard{
+		"off": {}, "retract": {Retract: 0.05, Min: 50, Window: 10 * time.Minute}, "update": {Retract: 0.05, Update: 0.99, Min: 1000, Window: 10 * time.Minute},
+	} {
+		b.Run(name, func(b *testing.B) {
+			w := newWorld(b, service)
+			for n := range b.N {
+				var frame []change.Change
+				for e := range 100 {
+					frame = append(frame, of(service, fmt.Sprint("e", e), int64(100*n+e)))
+				}
+				w.publish(frame...)
+			}
+			b.ResetTimer()
+			p := w.start(map[string]sinks.Traits{service: logOf(100)}, guarding(guard))
+			last, done := 0, make(chan struct{})
+			p.sinks[service].answer(func(changes []change.Change) error {
+				if last += len(changes); last == 100*b.N {
+					close(done)
+				}
+				return nil
+			})
+			<-done
+			b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(100*b.N), "ns/change")
+			b.StopTimer()
+			if err := p.stop(); err != nil {
+				b.Fatal(err)
+			}
+		})
+	}
+}

@@ -3,6 +3,7 @@ package deliver
 import (
 	"context"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	"github.com/seed-86dfc502/weir/change"
@@ -90,23 +91,76 @@ func (w *worker) admit(work, stop context.Context, kind store.GuardKind, changes
 }
 
 // entities returns how many entities the service has: by this process's positions, and by those
-// that other processes saved.
+// that other processes saved some seconds ago.
 func (w *worker) entities(ctx context.Context) (n int64, err error) {
-	rows, err := w.s.opt.Store.AllProgress(ctx)
+	others, err := w.s.others.read(ctx)
+	if err != nil {
+		return 0, err
+	}
 	w.s.mu.Lock()
 	defer w.s.mu.Unlock()
 	own := w.queue.Entities()
-	for _, row := range rows {
-		for _, p := range row.Positions {
-			if _, mine := own[row.Partition]; !mine && p.Service == w.opt.Number {
-				n += p.Entities
-			}
+	for partition, services := range others {
+		if _, mine := own[partition]; !mine {
+			n += services[w.opt.Number]
 		}
 	}
 	for _, more := range own {
 		n += more
 	}
-	return max(0, n), err
+	return max(0, n), nil
+}
+
+// othersEntities caches the numbers of entities in partitions of other processes, which are a
+// denominator only. Its read takes all positions of all services.
+type othersEntities struct {
+	s       *Stage
+	sem     chan struct{} // capacity 1: full during a read
+	revoked atomic.Uint64 // counts revocations: a partition may be another process's since
+
+	// Owned by the holder of sem.
+	until time.Time
+	of    uint64                    // revocations before the read
+	by    map[int32]map[int32]int64 // by partition and service
+}
+
+// The cache lasts shorter where other processes have partitions.
+const (
+	othersPeriod = 10 * time.Second
+	alonePeriod  = 5 * time.Minute
+)
+
+// read returns the numbers, which are not changed later.
+func (o *othersEntities) read(ctx context.Context) (map[int32]map[int32]int64, error) {
+	select {
+	case o.sem <- struct{}{}:
+		defer func() { <-o.sem }()
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
+	now, of := o.s.opt.Now(), o.revoked.Load()
+	if o.of == of && now.Before(o.until) {
+		return o.by, nil
+	}
+	rows, err := o.s.opt.Store.AllProgress(ctx)
+	if err != nil {
+		return nil, err
+	}
+	o.s.mu.Lock()
+	defer o.s.mu.Unlock()
+	o.by, o.of, o.until = map[int32]map[int32]int64{}, of, now.Add(alonePeriod)
+	for _, row := range rows {
+		if o.s.parts[row.Partition] != nil {
+			continue
+		}
+		o.until = now.Add(othersPeriod)
+		services := make(map[int32]int64, len(row.Positions))
+		for _, p := range row.Positions {
+			services[p.Service] = p.Entities
+		}
+		o.by[row.Partition] = services
+	}
+	return o.by, nil
 }
 
 // judged applies answers to the changes of a write. A released change of a state sink is stale:

@@ -255,3 +255,39 @@ func TestTheCountIsExactOverKills(t *testing.T) {
 	require.NoError(t, err)
 	require.EqualValues(t, 600, rows[0].Positions[0].Entities, "the number of entities is exact, too")
 }
+
+// counting counts the reads of all positions.
+type counting struct {
+	recording
+	reads *atomic.Int32
+}
+
+func (c counting) AllProgress(ctx context.Context) ([]store.Progress, error) {
+	c.reads.Add(1)
+	return c.recording.AllProgress(ctx)
+}
+
+// The share is of all entities of the service, also of those in partitions of another process,
+// which are not read for each write.
+func TestEntitiesOfOtherProcessesCount(t *testing.T) {
+	w := newWorld(t, service)
+	_, err := w.store.TakeProgress(t.Context(), []int32{1}, store.Token{7})
+	require.NoError(t, err)
+	done, err := w.store.SwapProgress(t.Context(), 1, []store.ProgressSwap{{Old: store.Token{7}, Progress: store.Progress{
+		Partition: 1, Token: store.Token{8}, Positions: []store.ServicePosition{{Service: w.numbers[service], Entities: 2000}},
+	}}})
+	require.NoError(t, err)
+	require.Equal(t, []bool{true}, done)
+	var reads atomic.Int32
+	p := w.start(map[string]sinks.Traits{service: {Kind: sinks.State, MaxBatch: 3}}, guarding(usualGuard), func(o *deliver.Options) {
+		now := time.Now()
+		o.Store, o.Now = counting{recording{w.store, w}, &reads}, func() time.Time { return now }
+	})
+	w.loaded(200)
+	p.delivered()
+	p.retractAll(0, 150, 200)
+	p.held()
+	require.EqualValues(t, 2200, p.pauses()[service].Hold.Entities)
+	require.EqualValues(t, 110, p.pauses()[service].Hold.Limit)
+	require.LessOrEqual(t, reads.Load(), int32(10), "37 writes are counted")
+}

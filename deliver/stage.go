@@ -147,6 +147,7 @@ type Stage struct {
 	workers   []*worker // guarded by mu once Run was called, and replaced, never changed
 	snapshots snapshotCache
 	saver     saver
+	others    othersEntities
 	history   *recorder
 	large     *largeWrites
 	repairs   chan struct{} // capacity 1: a repair is needed, or its requests are answered
@@ -185,6 +186,7 @@ func New(opt Options) *Stage {
 	s.large = newLargeWrites(opt.Memory)
 	s.snapshots.read, s.snapshots.sem = opt.Store.HistorySnapshot, make(chan struct{}, 1)
 	s.saver.init(s)
+	s.others.s, s.others.sem = s, make(chan struct{}, 1)
 	s.history = newRecorder(s)
 	for _, service := range opt.Services {
 		w := newWorker(s, service)
@@ -352,6 +354,7 @@ const lastSave = 2 * time.Second
 // revoke ends the work for a partition, if there is one; part of step.
 func (s *Stage) revoke(p *partition) {
 	if p != nil {
+		s.others.revoked.Add(1)
 		p.cancel()
 		p.Revoke()
 	}
