@@ -153,7 +153,7 @@ func (b *broken) SwapProgress(ctx context.Context, revision int64, swaps []store
 	}
 	swapped := make([]bool, len(swaps))
 	for i, s := range swaps {
-		_, err := b.pool.Exec(ctx, `UPDATE progress SET token = $2, places = $3 WHERE partition = $1`,
+		_, err := b.pool.Exec(ctx, `UPDATE progress SET token = $2, positions = $3 WHERE partition = $1`,
 			s.Partition, s.Token[:], store.AppendPositions(nil, s.Positions))
 		if err != nil {
 			return nil, store.WithClass(err, store.Unknown)
