@@ -33,7 +33,7 @@
 // re-created, another program has read it, or the store was restored), if the cluster's history
 // lacks the mark (commits were lost by a fail-over), if the log ends before the mark, or if it lacks
 // the last transaction that was read (the database was restored, and may have grown since). So the
-// slot moves by what the session read, not by the mark. An epoch has a random name.
+// slot moves by the changes of the session, not by the mark. An epoch has a random name.
 //
 // After a gap, stored entities without a row are deleted at the place of the first rows. The
 // deletion of an entity whose row was read is stale.
