@@ -183,8 +183,12 @@ func TestADecisionSettlesItsLetter(t *testing.T) {
 			ID: "x", Action: change.Redecide, Services: []string{"one/ripeness@a"}, Version: change.NewVersion(1, 7), Letter: 12,
 		}}
 		v := decideOne(t, p, row, r, store.Row{Key: key, Version: c.rowVersion})
-		require.Equal(t, []store.LetterResolution{{ID: 12, State: c.want, Version: r.Control.Version}}, v.out.Settled)
 		require.Len(t, v.changes, c.sent)
+		settled := []store.LetterResolution{{ID: 12, State: c.want, Version: r.Control.Version}}
+		for _, sent := range v.changes { // the other letters of unknown content
+			settled = append(settled, store.LetterResolution{Service: "one/ripeness@a", Entity: "B-007", State: store.LetterObsolete, Version: sent.Version})
+		}
+		require.Equal(t, settled, v.out.Settled)
 	}
 }
 
