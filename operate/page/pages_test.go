@@ -116,6 +116,15 @@ func TestAServiceIsPausedResumedAndProbed(t *testing.T) {
 	require.Contains(t, body, `value="resume"`)
 	require.Contains(t, body, "paused by ")
 	require.NotContains(t, body, script)
+	w.conditions["acme/all@out"].Suspended.Hold = &store.Hold{Kind: store.GuardRetract, Limit: 50}
+	_, body = w.get(oneService, as)
+	require.NotContains(t, body, `value="resume"`)
+	for _, do := range []string{operate.Release, operate.Discard, operate.Extend} {
+		require.Contains(t, body, `value="`+do+`"`)
+	}
+	require.Contains(t, body, "held by the guard")
+	require.Contains(t, body, "No samples: the log is away")
+	require.NotContains(t, body, script)
 }
 
 // A service's page has what one needs to act: the error in full, the letters by
