@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -356,15 +357,14 @@ func TestLettersOfDeliveries(t *testing.T) {
 		log.Answers(nil)
 		require.Contains(t, w.fails(1, "dlq edit", fmt.Sprint(all[0].ID), "--file", w.Path("weir.yaml")), "follows from events")
 
+		// The newer B closed the letter of the state sink.
+		all = slices.DeleteFunc(all, func(l harness.Letter) bool { return l.Service == "state/all@out" && l.Entity == "B" })
 		done := decode[[]replayed](t, w.say("dlq replay --wait --json --all --yes"))
-		require.Len(t, done, 4)
+		require.Len(t, done, len(all))
 		for i, l := range all {
 			want := replayed{ID: l.ID, As: "decide", State: "replayed"}
-			switch {
-			case l.Service == "log/all@out":
+			if l.Service == "log/all@out" {
 				want.As = "resend"
-			case l.Entity == "B":
-				want.State = "obsolete"
 			}
 			require.Equal(t, want, done[i], "%s %s", l.Service, l.Entity)
 		}

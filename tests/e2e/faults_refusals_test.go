@@ -76,8 +76,8 @@ func TestOneSinkDownTheOtherRefusesAVersion(t *testing.T) {
 	refusals(2)
 	require.Len(t, picky.Rejected(), 2)
 	refuse("")
-	require.Len(t, p.Letters(), 2)
-	p.Start("dlq replay --all --yes --wait").Ok() // of the fifth as well, which is obsolete
+	require.Len(t, p.Letters(), 1, "newer content closed what the other target gave up")
+	p.Start("dlq replay --all --yes --wait").Ok()
 	arrives("v7")
 	require.Equal(t, []string{"v1", "v2", "v3", "v4", "v6", "v7"}, harness.States(picky.Received(), "X"))
 	require.Greater(t, picky.Received()[5].Version, picky.Rejected()[1].Version, "a new change, not the refused one")

@@ -124,6 +124,7 @@ admin: {listen: "127.0.0.1:0"}
 // DistributedAcme is the first customer, with short pauses between attempts.
 const DistributedAcme = `
 customer: acme
+guard: off # entities come and go at random
 projections:
   ripeness:
     when: doc.origin in ["EC", "CO"]
@@ -143,6 +144,7 @@ projections:
 // DistributedBeta is the second customer, with short pauses between attempts.
 const DistributedBeta = `
 customer: beta
+guard: off
 projections:
   stock:
     fields: {id: id, weight: weight, items: "items.#.name", place: place}
