@@ -110,6 +110,7 @@ func openEmbedded(t *testing.T, roles Roles, main string) *Pipeline {
 	dir := t.TempDir()
 	for name, text := range map[string]string{
 		"weir.yaml": main + "\ncustomers: [acme.yaml]\n",
+		"in.jsonl":  "",
 		"acme.yaml": "customer: acme\nprojections: {p: {fields: {id: id}, deliver: {f: {file: {path: out.jsonl}}}}}\n",
 	} {
 		require.NoError(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600))

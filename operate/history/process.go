@@ -14,27 +14,37 @@ const (
 	processKept   = time.Hour // of one that is silent
 )
 
-// announce writes the state of this process: periodically, and when it changes. It marks the
-// change.
-func (r *Recorder) announce(ctx context.Context, stopped bool) {
+// Observe marks the differences between this process and its last announcement. It reports
+// whether another announcement is due: periodically, and after a change.
+func (r *Recorder) Observe(stopped bool) (due bool) {
 	if r.opt.Process == nil {
-		return
+		return false
 	}
 	now, p := r.opt.Now(), r.opt.Process()
 	p.Seen, p.Stopped = now.UTC(), stopped
 	marks := changes(r.announced, p)
 	if len(marks) == 0 && p.Level == r.announced.Level && now.Sub(r.announced.Seen) < announceEvery {
-		return
+		return false
 	}
 	r.announced = p
 	r.mark(now, marks)
+	return true
+}
+
+// announce writes the state of this process if that is due.
+func (r *Recorder) announce(ctx context.Context, stopped bool) {
+	if !r.Observe(stopped) {
+		return
+	}
+	p := r.announced
+	now := p.Seen
 	if late, before, err := r.Look(); err == nil {
 		per := late.Against(before)
 		p.Taken = per(func(s *snapshot.Snapshot) float64 { return s.Taken() }).PerSecond
 		p.Decided = per(func(s *snapshot.Snapshot) float64 { return snapshot.Total(s.Events) }).PerSecond
 		p.Delivered = per(func(s *snapshot.Snapshot) float64 { return s.Delivered["delivered"] }).PerSecond
 		if decided := snapshot.Total(late.Events); decided > r.decided {
-			r.decided, r.decidedAt = decided, now.UTC()
+			r.decided, r.decidedAt = decided, now
 		}
 	}
 	p.LastDecision = r.decidedAt

@@ -125,6 +125,7 @@ func (s *scene) day(sources []string) {
 		inboxLag.WithLabelValues("0").Set(float64(dice.IntN(12)))
 		s.now = s.now.Add(time.Duration(seconds * float64(time.Second)))
 		require.NoError(s.t, s.opt.History.Sample())
+		s.opt.History.Observe(false)
 	}
 	letters.WithLabelValues("deliver").Set(12)
 	s.process = operate.Process{Name: "weir-0:1", Version: "0.1.0", Revision: 1}
