@@ -188,7 +188,7 @@ func (s *Source) follow(ctx context.Context, topic string, out chan<- *message.M
 				s.log.Warn("outbox unreadable; retrying", "event", "outbox.unreadable", "error", err)
 			}
 			if read {
-				return nil
+				err = nil
 			}
 			return err
 		})

@@ -92,7 +92,7 @@ func (r *Reader) run(ctx context.Context) {
 				r.log.Warn("database unreadable; retrying", "event", "source.unreadable", "error", err)
 			}
 			if time.Since(began) > time.Minute {
-				return nil
+				err = nil
 			}
 			return err
 		})

@@ -278,7 +278,7 @@ func (c *changes) during(ctx context.Context, work func(context.Context) error) 
 		case <-ticker.C:
 			if err := c.report(ctx, false); err != nil {
 				cancel()
-				<-done
+				_ = <-done // that of the cancelled work
 				return err
 			}
 		}
