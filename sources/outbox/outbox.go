@@ -181,7 +181,7 @@ func (s *Source) follow(ctx context.Context, topic string, out chan<- *message.M
 		_, _ = wait.Retry(ctx, ctx, nil, "", func() error {
 			read, err := s.session(ctx, topic, out)
 			if err == nil || ctx.Err() != nil {
-				return nil
+				return err
 			}
 			s.drained.Store(false)
 			if s.state.failed(err) {

@@ -85,13 +85,14 @@ func (r *Reader) run(ctx context.Context) {
 			began := time.Now()
 			err := r.session(ctx)
 			r.reading.Store(false)
-			if ctx.Err() != nil || errors.Is(err, errAgain) {
-				return nil
+			if ctx.Err() != nil {
+				return err
 			}
-			if err = classify(err); r.setError(err) {
+			again := errors.Is(err, errAgain)
+			if err = classify(err); !again && r.setError(err) {
 				r.log.Warn("database unreadable; retrying", "event", "source.unreadable", "error", err)
 			}
-			if time.Since(began) > time.Minute {
+			if again || time.Since(began) > time.Minute {
 				err = nil
 			}
 			return err

@@ -1,6 +1,7 @@
 package postgres
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -278,8 +279,7 @@ func (c *changes) during(ctx context.Context, work func(context.Context) error) 
 		case <-ticker.C:
 			if err := c.report(ctx, false); err != nil {
 				cancel()
-				_ = <-done // that of the cancelled work
-				return err
+				return cmp.Or(err, <-done) // work has ended
 			}
 		}
 	}
