@@ -46,7 +46,7 @@ const delivering = "changes are being delivered"
 // StatusOf joins the health of a process with its metrics.
 func StatusOf(h Health, metrics map[string]*dto.MetricFamily, now time.Time) Status {
 	s := Status{Level: h.Level, Error: h.Error, Since: h.Since, NextTry: h.NextTry, Do: h.Do, Items: slices.Concat(h.Problems, h.Pending)}
-	queued, stalled, lagging := byLabel(metrics, "weir_delivery_pending", "service"), byLabel(metrics, "weir_delivery_stalled_seconds", "service"), byLabel(metrics, "weir_service_behind", "service")
+	queued, stalled, lagging := byLabel(metrics, "weir_delivery_queued", "service"), byLabel(metrics, "weir_delivery_stalled_seconds", "service"), byLabel(metrics, "weir_service_behind", "service")
 	oldest := func(service string) (at time.Time) {
 		if n := byLabel(metrics, "weir_delivery_oldest_timestamp_seconds", "service")[service]; n > 0 {
 			at = time.Unix(n, 0).UTC()

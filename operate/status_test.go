@@ -40,12 +40,12 @@ func TestStatusHasTheWorstFirst(t *testing.T) {
 		},
 	}, now)
 	s := operate.StatusOf(h, metrics(t, `
-# TYPE weir_delivery_pending gauge
-weir_delivery_pending{service="c/p@early"} 7
-weir_delivery_pending{service="c/p@late"} 5
-weir_delivery_pending{service="c/p@new"} 1
-weir_delivery_pending{service="c/p@silent"} 9
-weir_delivery_pending{service="c/p@well"} 3
+# TYPE weir_delivery_queued gauge
+weir_delivery_queued{service="c/p@early"} 7
+weir_delivery_queued{service="c/p@late"} 5
+weir_delivery_queued{service="c/p@new"} 1
+weir_delivery_queued{service="c/p@silent"} 9
+weir_delivery_queued{service="c/p@well"} 3
 # TYPE weir_delivery_stalled_seconds gauge
 weir_delivery_stalled_seconds{service="c/p@silent"} 90
 weir_delivery_stalled_seconds{service="c/p@well"} 2
@@ -97,7 +97,7 @@ weir_dead_letters{stage="ingest"} 0
 
 // Queues that move need no attention.
 func TestStatusOfAProcessThatWorks(t *testing.T) {
-	text := "# TYPE weir_delivery_pending gauge\nweir_delivery_pending{service=\"c/p@a\"} 3\n"
+	text := "# TYPE weir_delivery_queued gauge\nweir_delivery_queued{service=\"c/p@a\"} 3\n"
 	s := operate.StatusOf(operate.HealthOf(operate.Observed{}, time.Now()), metrics(t, text), time.Now())
 	require.Equal(t, operate.LevelOK, s.Level)
 	require.Equal(t, "all is well", s.Verdict())
@@ -113,8 +113,8 @@ func TestStatusOfAProcessThatWorks(t *testing.T) {
 func TestStatusDoesNotGuessTheProgressOfQueues(t *testing.T) {
 	now := time.Date(2026, 1, 31, 12, 0, 0, 0, time.UTC)
 	text := `
-# TYPE weir_delivery_pending gauge
-weir_delivery_pending{service="c/p@a"} 2
+# TYPE weir_delivery_queued gauge
+weir_delivery_queued{service="c/p@a"} 2
 # TYPE weir_inbox_lag gauge
 weir_inbox_lag{partition="0"} 20
 `

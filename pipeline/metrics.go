@@ -83,7 +83,7 @@ func newGauges(reg prometheus.Registerer, labels *servicelabel.Labels) *gauges {
 	return &gauges{
 		labels:        labels,
 		inboxLag:      level(vec("weir_inbox_lag", "Inbox records that are not decided yet, by partition.", "partition")),
-		pending:       level(vec("weir_delivery_pending", "Changes that are not delivered yet, by service; an upper bound.", "service")),
+		pending:       level(vec("weir_delivery_queued", "Changes that are not delivered yet, by service; an upper bound.", "service")),
 		stalled:       level(vec("weir_delivery_stalled_seconds", "For how long changes of the service have waited without any being delivered, in the partition where that is longest, as far as this process has seen it, in seconds; 0 when none waits.", "service")),
 		oldest:        level(vec("weir_delivery_oldest_timestamp_seconds", "When the oldest queued change of the service was first seen, in seconds since 1970; absent when none is queued.", "service")),
 		health:        level(vec("weir_service_health", "How the delivery of the service is doing, where it is delivered: 0 ok, 1 degraded (tried again, or a change was refused), 2 down (paused, away for 5 minutes, or every change refused).", "service")),

@@ -54,7 +54,7 @@ func TestStalledDeliveries(t *testing.T) {
 		require.NoError(t, err)
 		g.deliveries(reached, services, begin.Add(time.Duration(minutes)*time.Minute))
 	}
-	const pending, stalled, oldest = "weir_delivery_pending", "weir_delivery_stalled_seconds", "weir_delivery_oldest_timestamp_seconds"
+	const pending, stalled, oldest = "weir_delivery_queued", "weir_delivery_stalled_seconds", "weir_delivery_oldest_timestamp_seconds"
 	values := func(name string) map[string]float64 { return gaugeValues(t, reg, name) }
 	at(0, 100, 100, 40, 40)
 	require.Equal(t, map[string]float64{"fast": 0, "stuck": 60, "slow": 60}, values(pending))
@@ -105,7 +105,7 @@ func TestServicesThatShareALabel(t *testing.T) {
 	}})
 	require.NoError(t, err)
 	g.deliveries(reached, services, time.Unix(1000, 0))
-	require.Equal(t, map[string]float64{"a/x@s": 10, "b/*": 70}, gaugeValues(t, reg, "weir_delivery_pending"))
+	require.Equal(t, map[string]float64{"a/x@s": 10, "b/*": 70}, gaugeValues(t, reg, "weir_delivery_queued"))
 }
 
 // positions7 is progress of one partition, number 7.

@@ -276,9 +276,9 @@ func printReconciled(a *app, all []reconciled, skipped []string, f *reconcileFla
 		}{all, skipped, f.fix && f.wait})
 	}
 	n := humanize.Comma
-	err := a.table("SERVICE\tDAM ROWS\tIN STEP\tPENDING\tUNKNOWN\tREFUSED\tMISSING\tSTALE\tDIFFERS\tEXTRA\tAHEAD", len(all), func(i int) string {
+	err := a.table("SERVICE\tDAM ROWS\tIN STEP\tQUEUED\tUNKNOWN\tREFUSED\tMISSING\tSTALE\tDIFFERS\tEXTRA\tAHEAD", len(all), func(i int) string {
 		r := &all[i]
-		return fmt.Sprintf("%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s", r.Service, n(r.Rows), n(r.InStep), n(r.Pending), n(r.Unknown), n(r.Refused), n(r.Missing), n(r.Stale), n(r.Differs), n(r.Extra), n(r.Ahead))
+		return fmt.Sprintf("%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s", r.Service, n(r.Rows), n(r.InStep), n(r.Queued), n(r.Unknown), n(r.Refused), n(r.Missing), n(r.Stale), n(r.Differs), n(r.Extra), n(r.Ahead))
 	})
 	if err != nil {
 		return err

@@ -175,7 +175,7 @@ admin: {listen: "127.0.0.1:0"}
 	harness.Eventually(t, "the verdicts", func() error {
 		require.False(t, run.Ended(), harness.Tail(run.Log.String(), 40))
 		got := verdicts()
-		return harness.Want(fmt.Sprint(got), fmt.Sprint(map[string]string{"acme/all@out": "sent", "hook/all@out": "refused", "away/all@out": "pending"}))
+		return harness.Want(fmt.Sprint(got), fmt.Sprint(map[string]string{"acme/all@out": "sent", "hook/all@out": "refused", "away/all@out": "queued"}))
 	})
 	send(4, "older")
 	harness.Eventually(t, "the stale event", func() error {

@@ -301,7 +301,7 @@ func (s *report) service(c config.Service) (Service, error) {
 		partition := s.reached.Partition(s.Entity, row.Version)
 		at := s.reached.Position(partition, row.Service).Version
 		out.Position, out.Behind = versionOf(at), s.reached.Waiting(partition, row.Service)
-		out.Pending = row.Content != nil && !row.Refused && row.Version >= at
+		out.Queued = row.Content != nil && !row.Refused && row.Version >= at
 		if p, is := s.paused[c.Name]; is && p.Hold != nil {
 			out.Paused = "the guard holds the service: " + p.Why
 		} else if is {

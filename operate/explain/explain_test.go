@@ -297,17 +297,17 @@ var verdicts = map[string]struct {
 	}, list, explain.Sent, "The last event (registry e2, 1:1) took the entity out of this view (all sources have deleted it), and the retraction with version 1:1 is delivered.", "delivered"},
 	"not complete": {func(w *world) { w.event("lab", "", "", `{"sugar":3}`) }, list, explain.NeverSent,
 		"Nothing was sent: the entity is not complete, since the required source registry has no document.", "incomplete"},
-	"pending": {func(w *world) {
+	"queued": {func(w *world) {
 		w.event("registry", "e1", "1", firstBanana)
 		w.event("registry", "e2", "2", `{"id":"B-007","origin":"EC","level":2}`)
 		w.reached = map[string]int64{ripe: 1}
-	}, ripe, explain.Pending, "Event (registry e2, 1:1) changed this view, and the change with version 1:1 waits to be delivered; in its partition the service has come to 1:1 and is 1 change behind at most.", "sent"},
+	}, ripe, explain.Queued, "Event (registry e2, 1:1) changed this view, and the change with version 1:1 is queued; in its partition the service has come to 1:1 and is 1 change behind at most.", "sent"},
 	"held by the guard": {func(w *world) {
 		w.event("registry", "e1", "1", firstBanana)
 		w.event("registry", "e2", "2", `{"id":"B-007","origin":"EC","level":2}`)
 		w.reached = map[string]int64{ripe: 1}
 		w.paused = []store.Pause{{Service: ripe, Actor: store.GuardActor, Reason: "too much at once", Hold: &store.Hold{}}}
-	}, ripe, explain.Pending, "waits to be delivered; the guard holds the service: too much at once.", "sent"},
+	}, ripe, explain.Queued, "is queued; the guard holds the service: too much at once.", "sent"},
 	"refused, and the row does not say so yet": {func(w *world) {
 		w.event("registry", "e1", "1", firstBanana)
 		w.dead = []store.DeadLetter{{ID: 7, Stage: store.StageDeliver, Code: "refused", Reason: "422 Unprocessable", Service: hook, Entity: "B-007", Version: change.NewVersion(1, 0)}}

@@ -114,7 +114,7 @@ type Verdict string
 // The verdicts.
 const (
 	Sent        Verdict = "sent"         // the last event changed it, and it is delivered
-	Pending     Verdict = "pending"      // decided, and not delivered yet
+	Queued      Verdict = "queued"       // decided, and not delivered yet
 	HeldBack    Verdict = "held back"    // evaluated, and equal to what was sent
 	Pruned      Verdict = "pruned"       // not evaluated: the event cannot show in this view
 	Noise       Verdict = "noise"        // the last event changed nothing that matters to anybody
@@ -145,8 +145,8 @@ type Service struct {
 	Fault string          `json:"fault,omitempty"`
 	// Last is the last decision that was sent on, absent when nothing ever was.
 	Last *LastSent `json:"last_sent,omitempty"`
-	// Pending: sent on, and not delivered yet.
-	Pending bool `json:"pending"`
+	// Queued: sent on, and not delivered yet.
+	Queued bool `json:"queued"`
 	// Paused is the pause of the service, by an operator or the guard.
 	Paused string `json:"paused,omitempty"`
 	// Position is that of the service in the entity's partition: every change below it was

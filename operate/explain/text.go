@@ -363,10 +363,10 @@ var sideRows = []struct {
 			return "nothing"
 		case s.Last.Delivered:
 			return s.Last.Version
-		case s.Pending && s.Position != "":
-			return "pending, come to " + s.Position
-		case s.Pending:
-			return "pending"
+		case s.Queued && s.Position != "":
+			return "queued, come to " + s.Position
+		case s.Queued:
+			return "queued"
 		}
 		return "not this one"
 	}},

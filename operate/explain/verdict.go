@@ -45,8 +45,8 @@ func (s *report) verdict(out *Service, c config.Service, row store.Row, sent boo
 	case row.Content == nil:
 		say(Unknown, "A reset set the customer's content to unknown after version %s, so the next decision is sent", row.Version)
 		return
-	case out.Pending:
-		say(Pending, "%s changed this view, and the change with version %s waits to be delivered%s; %s",
+	case out.Queued:
+		say(Queued, "%s changed this view, and the change with version %s is queued%s; %s",
 			s.cause(uint64(row.Version)), row.Version, s.pendingText(out), cmp.Or(out.Paused, progressText(out)))
 		return
 	}
@@ -225,8 +225,8 @@ func has(out *Service, row store.Row) string {
 		return "nothing was sent before"
 	case out.Last.Delivered:
 		return fmt.Sprintf("the customer has version %s", row.Version)
-	case out.Pending:
-		return fmt.Sprintf("version %s waits to be delivered", row.Version)
+	case out.Queued:
+		return fmt.Sprintf("version %s is queued", row.Version)
 	}
 	return "the customer's content is unknown"
 }

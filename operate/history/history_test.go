@@ -43,7 +43,7 @@ func newProcess(s store.Reports, now *time.Time) *process {
 	}
 	p := &process{
 		sent: counter("weir_decisions_total", "service", "decision"), delivered: counter("weir_deliveries_total", "service", "outcome"),
-		taken: counter("weir_ingest_events_total", "source", "outcome"), pending: gauge("weir_delivery_pending", "service"), lag: gauge("weir_source_lag", "source"),
+		taken: counter("weir_ingest_events_total", "source", "outcome"), pending: gauge("weir_delivery_queued", "service"), lag: gauge("weir_source_lag", "source"),
 		age: prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: "weir_delivery_age_seconds", Help: "x"}, []string{"service"}),
 	}
 	reg.MustRegister(p.age)

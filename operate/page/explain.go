@@ -29,7 +29,7 @@ const maxJudged = 12
 // urgency orders verdicts: problems, changes under way, outcomes of the last event, and services
 // that it did not concern.
 var urgency = []explain.Verdict{ //nolint:gochecknoglobals // never written
-	explain.Undecidable, explain.Refused, explain.Unknown, explain.NotYet, explain.Pending, explain.Sent, explain.HeldBack,
+	explain.Undecidable, explain.Refused, explain.Unknown, explain.NotYet, explain.Queued, explain.Sent, explain.HeldBack,
 	explain.UpToDate, explain.NeverSent, explain.Stale, explain.Noise, explain.Pruned,
 }
 
@@ -38,7 +38,7 @@ func verdictClass(v explain.Verdict) string {
 	switch v {
 	case explain.Undecidable, explain.Refused:
 		return "bad"
-	case explain.Unknown, explain.NotYet, explain.Pending:
+	case explain.Unknown, explain.NotYet, explain.Queued:
 		return "warn"
 	case explain.Sent, explain.UpToDate:
 		return "good"

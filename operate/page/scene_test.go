@@ -91,7 +91,7 @@ func (s *scene) day(sources []string) {
 	ingested, events := counter("weir_ingest_events_total", "source", "outcome"), counter("weir_events_total", "source", "outcome")
 	decisions, delivered := counter("weir_decisions_total", "service", "decision"), counter("weir_deliveries_total", "service", "outcome")
 	failures := counter("weir_delivery_failures_total", "service", "class")
-	pending, lag, inboxLag := gauge("weir_delivery_pending", "service"), gauge("weir_source_lag", "source"), gauge("weir_inbox_lag", "partition")
+	pending, lag, inboxLag := gauge("weir_delivery_queued", "service"), gauge("weir_source_lag", "source"), gauge("weir_inbox_lag", "partition")
 	letters := gauge("weir_dead_letters", "stage")
 	age := prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: "weir_delivery_age_seconds", Help: "x"}, []string{"service"})
 	reg.MustRegister(age)

@@ -116,7 +116,7 @@ func (w *world) inStep() error {
 		return fmt.Errorf("%w: %s", err, pr.Log.String())
 	}
 	for _, s := range x.Services {
-		if s.InStep != entities || s.Pending != 0 || s.Drift() != 0 {
+		if s.InStep != entities || s.Queued != 0 || s.Drift() != 0 {
 			return fmt.Errorf("%+v", s)
 		}
 	}

@@ -18,7 +18,7 @@
 //	differs  the delivered version, with another document or another state
 //	extra    the target shows an entity that was retracted, or has no dam row
 //	ahead    the target holds a newer version than was ever decided
-//	pending  decided, or written, and not passed by the position yet, or retried: no drift
+//	queued   decided, or written, and not passed by the position yet, or retried: no drift
 //	unknown  the dam state is unknown, after a reset: no drift
 //	refused  the target refused the newest change, which is held back: no drift
 //

@@ -21,8 +21,8 @@ type Verdict string
 
 // The verdicts; see the package comment. Missing to Ahead are drift.
 const (
-	InStep  Verdict = "in_step"
-	Pending Verdict = "pending"
+	InStep Verdict = "in_step"
+	Queued Verdict = "queued"
 	// Unknown: the dam state is unknown.
 	Unknown Verdict = "unknown"
 	// Refused: the newest change is a dead letter or was one, and is held back.
@@ -70,7 +70,7 @@ type Result struct {
 	Service string `json:"service"`
 	Rows    int64  `json:"dam_rows"`
 	InStep  int64  `json:"in_step"`
-	Pending int64  `json:"pending"`
+	Queued  int64  `json:"queued"`
 	Unknown int64  `json:"unknown,omitempty"`
 	Refused int64  `json:"refused,omitempty"`
 	Expired int64  `json:"expired,omitempty"`
@@ -214,7 +214,7 @@ func (c *comparison) page(ctx context.Context, after, upTo string, rows []store.
 	return ctx.Err()
 }
 
-// standing judges a dam row without looking at the target: Unknown, Refused, Pending, or
+// standing judges a dam row without looking at the target: Unknown, Refused, Queued, or
 // InStep when the target has the row's content.
 func (c *comparison) standing(row *store.Row) Verdict {
 	switch {
@@ -223,7 +223,7 @@ func (c *comparison) standing(row *store.Row) Verdict {
 	case row.Refused:
 		return Refused
 	case row.Version >= c.reached.Position(c.reached.Partition(row.Entity, row.Version), row.Service).Version:
-		return Pending
+		return Queued
 	}
 	return InStep
 }
@@ -335,7 +335,7 @@ func (c *comparison) delivered(ctx context.Context, row *store.Row) ([]byte, err
 	}
 	view, err := inspected.View(c.Service.Projection)
 	if err != nil || !view.Match || !bytes.Equal(view.Content, row.Content) {
-		return nil, nil //nolint:nilerr // a newer change is pending, or cannot be projected
+		return nil, nil //nolint:nilerr // a newer change is queued, or cannot be projected
 	}
 	return view.Doc, nil
 }
@@ -355,7 +355,7 @@ func (c *comparison) again(ctx context.Context, beyond []sinks.TargetRow) error 
 		return fmt.Errorf("store: %w", err)
 	}
 	for i, h := range beyond {
-		verdict := Pending
+		verdict := Queued
 		switch row := &rows[i]; {
 		case !row.Found:
 			verdict = Extra
@@ -383,7 +383,7 @@ func (c *comparison) found(ctx context.Context, v Verdict, row *store.Row, h sin
 		}
 	}
 	counter := map[Verdict]*int64{
-		InStep: &c.result.InStep, Pending: &c.result.Pending, Unknown: &c.result.Unknown, Refused: &c.result.Refused, Expired: &c.result.Expired, Missing: &c.result.Missing,
+		InStep: &c.result.InStep, Queued: &c.result.Queued, Unknown: &c.result.Unknown, Refused: &c.result.Refused, Expired: &c.result.Expired, Missing: &c.result.Missing,
 		Stale: &c.result.Stale, Differs: &c.result.Differs, Extra: &c.result.Extra, Ahead: &c.result.Ahead,
 	}[v]
 	*counter++
@@ -406,7 +406,7 @@ func (c *comparison) found(ctx context.Context, v Verdict, row *store.Row, h sin
 	return c.Repair(h.Entity)
 }
 
-// standby judges drift by the dead letters of the row: Pending while a change of the entity
+// standby judges drift by the dead letters of the row: Queued while a change of the entity
 // is tried again, Refused if the newest is an open letter that the row does not know yet, else v.
 func (c *comparison) standby(ctx context.Context, v Verdict, row *store.Row) (Verdict, error) {
 	f := store.LetterFilter{Stage: store.StageDeliver, Service: c.Service.Name, Entity: row.Entity}
@@ -418,7 +418,7 @@ func (c *comparison) standby(ctx context.Context, v Verdict, row *store.Row) (Ve
 		for i := range letters {
 			switch l := &letters[i]; {
 			case l.State == store.LetterRetrying:
-				return Pending, nil
+				return Queued, nil
 			case l.State == store.LetterOpen && l.Version == row.Version:
 				v = Refused
 			}

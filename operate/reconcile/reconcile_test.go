@@ -258,17 +258,17 @@ var verdicts = map[string]struct {
 	"reset after it was delivered":             {row: row("e", 5, nil), held: held(5, `{"n":1}`), want: Unknown},
 	"reset, and nothing there":                 {row: row("e", 5, nil), want: Unknown},
 	"a tombstone that outlived the dam":        {held: held(5, ""), want: ""},
-	"not delivered":                            {row: row("e", 5, firstRow), at: 5, want: Pending},
-	"written, and that is not saved":           {row: row("e", 5, firstRow), at: 4, held: held(5, `{"n":1}`), want: Pending},
-	"a newer one is on its way":                {row: row("e", 5, firstRow), at: 5, held: held(3, `{"n":2}`), want: Pending},
-	"its retraction is on its way":             {row: row("e", 5, noRow), at: 5, held: held(3, `{"n":1}`), want: Pending},
+	"not delivered":                            {row: row("e", 5, firstRow), at: 5, want: Queued},
+	"written, and that is not saved":           {row: row("e", 5, firstRow), at: 4, held: held(5, `{"n":1}`), want: Queued},
+	"a newer one is on its way":                {row: row("e", 5, firstRow), at: 5, held: held(3, `{"n":2}`), want: Queued},
+	"its retraction is on its way":             {row: row("e", 5, noRow), at: 5, held: held(3, `{"n":1}`), want: Queued},
 	"the row is gone":                          {row: row("e", 5, firstRow), at: 6, want: Missing},
 	"refused, and the row does not say so yet": {row: row("e", 5, firstRow), dead: 5, want: Refused},
 	"refused":                           {row: refused(row("e", 5, firstRow)), want: Refused},
 	"refused, and there after all":      {row: refused(row("e", 5, firstRow)), held: held(5, `{"n":1}`), want: Refused},
 	"refused, and the one before there": {row: refused(row("e", 5, firstRow)), held: held(4, `{"n":2}`), want: Refused},
-	"retried, and the one before there": {row: row("e", 5, firstRow), held: held(4, `{"n":2}`), dead: 5, retried: true, want: Pending},
-	"retried, and nothing there":        {row: row("e", 5, firstRow), dead: 5, retried: true, want: Pending},
+	"retried, and the one before there": {row: row("e", 5, firstRow), held: held(4, `{"n":2}`), dead: 5, retried: true, want: Queued},
+	"retried, and nothing there":        {row: row("e", 5, firstRow), dead: 5, retried: true, want: Queued},
 	"an older one was refused":          {row: row("e", 5, firstRow), dead: 4, want: Missing},
 	"an older version":                  {row: row("e", 5, firstRow), held: held(4, `{"n":1}`), want: Stale},
 	"another document":                  {row: row("e", 5, firstRow), held: held(5, `{"n":2}`), want: Differs},
@@ -318,7 +318,7 @@ func TestVerdicts(t *testing.T) {
 			}
 			r, repaired := w.compare(t, 10)
 			got := map[Verdict]int64{}
-			for verdict, n := range map[Verdict]int64{InStep: r.InStep, Pending: r.Pending, Unknown: r.Unknown, Refused: r.Refused, Missing: r.Missing, Stale: r.Stale, Differs: r.Differs, Extra: r.Extra, Ahead: r.Ahead} {
+			for verdict, n := range map[Verdict]int64{InStep: r.InStep, Queued: r.Queued, Unknown: r.Unknown, Refused: r.Refused, Missing: r.Missing, Stale: r.Stale, Differs: r.Differs, Extra: r.Extra, Ahead: r.Ahead} {
 				if n > 0 {
 					got[verdict] = n
 				}
@@ -329,7 +329,7 @@ func TestVerdicts(t *testing.T) {
 			}
 			assert.Equal(t, want, got)
 			assert.Equal(t, tc.notCompared, r.NotCompared == 1)
-			drifted := tc.want != "" && tc.want != InStep && tc.want != Pending && tc.want != Unknown && tc.want != Refused
+			drifted := tc.want != "" && tc.want != InStep && tc.want != Queued && tc.want != Unknown && tc.want != Refused
 			assert.Equal(t, drifted && !tc.byHand, len(repaired) == 1)
 			assert.Equal(t, drifted, r.Drift() == 1)
 			if drifted {

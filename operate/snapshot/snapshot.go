@@ -182,7 +182,7 @@ func (s *Snapshot) addLevels(name string, labels map[string]string, level float6
 		s.source(labels["source"]).Oldest = level
 	case "weir_inbox_lag":
 		s.InboxLag += level
-	case "weir_delivery_pending":
+	case "weir_delivery_queued":
 		s.Pending += level
 		service := s.service(labels["service"])
 		service.Pending, service.Reported = level, true

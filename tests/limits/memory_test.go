@@ -132,14 +132,14 @@ func watchMemory(t *testing.T, p harness.Project, run *harness.Process, last fun
 			lines, progress = n, time.Now()
 		}
 		require.Less(t, time.Since(progress), 2*harness.Patience, "nothing arrives any more: %d of %d", lines, want)
-		samples = append(samples, sample{time.Since(start), lines, resident(t, run), int(run.Metric("weir_delivery_pending", `service="dead/all@out"`))})
+		samples = append(samples, sample{time.Since(start), lines, resident(t, run), int(run.Metric("weir_delivery_queued", `service="dead/all@out"`))})
 		if len(samples) == fewest {
 			last()
 		}
 	}
 	// The gauge is looked at every five seconds.
 	harness.Eventually(t, "the backlog of the dead sink is seen", func() error {
-		return harness.Want(int(run.Metric("weir_delivery_pending", `service="dead/all@out"`)) >= want, true)
+		return harness.Want(int(run.Metric("weir_delivery_queued", `service="dead/all@out"`)) >= want, true)
 	})
 	harness.Eventually(t, "an attempt at the dead sink", func() error {
 		return harness.Want(run.Metric("weir_delivery_failures_total", `service="dead/all@out"`) > 0, true)

@@ -139,7 +139,7 @@ func busy(t *testing.T) *harness.Process {
 		}
 		for _, want := range [][2]string{
 			{"weir_dead_letters", `stage="ingest"`}, {"weir_dead_letters", `stage="decide"`}, {"weir_dead_letters", `stage="deliver"`},
-			{"weir_service_paused", `service="plum/all@out"`}, {"weir_delivery_pending", `service="plum/all@out"`},
+			{"weir_service_paused", `service="plum/all@out"`}, {"weir_delivery_queued", `service="plum/all@out"`},
 			{"weir_delivery_failures_total", `class="retry"`}, {"weir_deliveries_total", `service="zest/all@out"`},
 			{"weir_decisions_total", `service="acme/all@out"`}, {"weir_ingest_events_total", `source="late"`},
 			{"weir_api_requests_total", `status="422"`}, {"weir_idempotency_replays_total", `source="posts"`}, {"weir_idempotency_conflicts_total", `source="posts"`},
