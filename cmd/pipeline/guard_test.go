@@ -63,9 +63,9 @@ func TestGuard(t *testing.T) {
 	ended := make(chan int, 1)
 	go func() { ended <- process.main(ctx, []string{"run", "--until-idle", "-c", main}) }()
 	require.Eventually(t, func() bool {
-		_, out, _ := call(t, "guard", "list", "--json", "-c", main)
-		var held []operate.Held
-		return json.Unmarshal([]byte(out), &held) == nil && len(held) == 1 && lines() == 110
+		_, out, _ := call(t, "guard", "show", service, "--json", "-c", main)
+		var held operate.Held
+		return json.Unmarshal([]byte(out), &held) == nil && held.Changes == 90 && lines() == 110 // the position is saved, too
 	}, 3*time.Minute, 20*time.Millisecond)
 	stop()
 	require.Equal(t, exitLeft, <-ended, printed.String())
