@@ -63,9 +63,9 @@ func TestGuard(t *testing.T) {
 	ended := make(chan int, 1)
 	go func() { ended <- process.main(ctx, []string{"run", "--until-idle", "-c", main}) }()
 	require.Eventually(t, func() bool {
-		_, out, _ := call(t, "guard", "show", service, "--json", "-c", main)
-		var held operate.Held
-		return json.Unmarshal([]byte(out), &held) == nil && held.Changes == 90 && lines() == 110 // the position is saved, too
+		_, out, _ := call(t, "guard", "list", "--json", "-c", main)
+		var held []operate.Held
+		return json.Unmarshal([]byte(out), &held) == nil && len(held) == 1 && lines() == 110
 	}, 3*time.Minute, 20*time.Millisecond)
 	stop()
 	require.Equal(t, exitLeft, <-ended, printed.String())
@@ -74,7 +74,7 @@ func TestGuard(t *testing.T) {
 	require.Contains(t, said(exitFailed, "resume", service), "the guard holds "+service)
 	var held operate.Held
 	require.NoError(t, json.Unmarshal([]byte(said(exitOK, "guard", "show", service, "--json")), &held))
-	require.EqualValues(t, 90, held.Changes)
+	require.Contains(t, []int64{90, 100}, held.Changes, "the stop may be ahead of the position of the ten that passed")
 	require.Len(t, held.Groups, 1)
 	require.Len(t, held.Groups[0].Samples, 10)
 	require.JSONEq(t, fmt.Sprintf(`{"id":%q,"price":%s}`, held.Groups[0].Samples[0].Entity, held.Groups[0].Samples[0].Entity[1:]), string(held.Groups[0].Samples[0].Before))
