@@ -19,28 +19,34 @@ import (
 )
 
 func newCustomerCommand(a *app) *cobra.Command {
-	c := &cobra.Command{Use: "customer", Short: "Add a customer, or offboard one"}
-	c.AddCommand(newCustomerAddCommand(a), newCustomerRemoveCommand(a))
+	c := &cobra.Command{Use: "customer", Short: "Offboard a customer"}
+	c.AddCommand(newCustomerRemoveCommand(a))
 	return c
 }
 
-type customerAddOptions struct {
+func newAddCommand(a *app) *cobra.Command {
+	c := &cobra.Command{Use: "add", Short: "Add a customer"}
+	c.AddCommand(newAddCustomerCommand(a))
+	return c
+}
+
+type addCustomerOptions struct {
 	*app
 	s    starter
 	sink string
 	when string
 }
 
-func newCustomerAddCommand(a *app) *cobra.Command {
-	o := &customerAddOptions{app: a}
+func newAddCustomerCommand(a *app) *cobra.Command {
+	o := &addCustomerOptions{app: a}
 	c := &cobra.Command{
-		Use:   "add CUSTOMER",
+		Use:   "customer CUSTOMER",
 		Short: "Write a customer's file, check it, and plan what it would get",
 		Long: "Write a customer's file beside those of the configuration, with one projection to one sink, check it as validate does,\n" +
 			"and tell what the customer would get of the stored entities. A file that is there is not overwritten; one that is not\n" +
 			"usable is removed again. weir reload, or a start, brings it into force.",
-		Example: "  weir customer add zest -c weir.yaml --sees id,price\n" +
-			"  weir customer add zest -c weir.yaml --sees name=product.name,price --when 'doc.price > 0' \\\n" +
+		Example: "  weir add customer zest -c weir.yaml --sees id,price\n" +
+			"  weir add customer zest -c weir.yaml --sees name=product.name,price --when 'doc.price > 0' \\\n" +
 			"    --to 'webhook: {url: \"https://zest.example/hook\", secret: \"${ZEST_SECRET}\"}'",
 		RunE: func(cmd *cobra.Command, args []string) error { return o.run(cmd.Context(), args[0]) },
 	}
@@ -52,7 +58,7 @@ func newCustomerAddCommand(a *app) *cobra.Command {
 	return o.needConfig(c)
 }
 
-func (o *customerAddOptions) run(ctx context.Context, customer string) error {
+func (o *addCustomerOptions) run(ctx context.Context, customer string) error {
 	cfg, err := o.load()
 	if err != nil {
 		return err

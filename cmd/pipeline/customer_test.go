@@ -13,7 +13,7 @@ func TestCustomerAdd(t *testing.T) {
 	dir, main := banana(t)
 	file := filepath.Join(dir, "customers", "lime.yaml")
 	add := func(more ...string) (int, string, string) {
-		return call(t, append([]string{"customer", "add", "lime", "-c", main}, more...)...)
+		return call(t, append([]string{"add", "customer", "lime", "-c", main}, more...)...)
 	}
 	status, _, errs := add("--sees", "id", "--when", "doc.id >")
 	require.Equal(t, exitUsage, status)
@@ -35,7 +35,7 @@ func TestCustomerAdd(t *testing.T) {
 	require.Zero(t, status, errs)
 	require.Contains(t, out, "lime/first@webhook    new")
 	require.NotContains(t, out, "zest/")
-	status, _, errs = call(t, "customer", "add", "../x", "-c", main, "--sees", "id")
+	status, _, errs = call(t, "add", "customer", "../x", "-c", main, "--sees", "id")
 	require.Equal(t, exitUsage, status)
 	require.Contains(t, errs, "that is no name")
 }

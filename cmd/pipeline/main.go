@@ -138,7 +138,7 @@ func newRootCommand(a *app) *cobra.Command {
 		commands  []*cobra.Command
 	}{
 		{"begin", "Begin:", []*cobra.Command{newInitCommand(a), newDemoCommand(a), newValidateCommand(a), newTestCommand(a), newPlanCommand(a), newSchemaCommand(a)}},
-		{"run", "Run:", []*cobra.Command{newRunCommand(a), newHealthCommand(a), newReloadCommand(a), newMigrateCommand(a), newImportCommand(a), newSourceCommand(a), newTokenCommand(a), newCustomerCommand(a)}},
+		{"run", "Run:", []*cobra.Command{newRunCommand(a), newHealthCommand(a), newReloadCommand(a), newMigrateCommand(a), newImportCommand(a), newSourceCommand(a), newTokenCommand(a), newAddCommand(a), newCustomerCommand(a)}},
 		{"inspect", "Inspect:", []*cobra.Command{newStatusCommand(a), newDoctorCommand(a), newExplainCommand(a), newNoiseCommand(a), newAuditCommand(a), newDeliveriesCommand(a), newMCPCommand(a), newVersionCommand(a)}},
 		{"repair", "Repair:", []*cobra.Command{newPauseCommand(a), newResumeCommand(a), newGuardCommand(a), newRetryNowCommand(a), newReplayCommand(a), newResetCommand(a), newReconcileCommand(a), newDlqCommand(a)}},
 	} {
