@@ -18,7 +18,7 @@ type CustomerFile struct {
 	Secrets map[string]Secret `yaml:"secrets"`
 	// Guard holds a service before too many of its entities change. Defaults to 5 % of
 	// retractions within 10 minutes.
-	Guard *Guard `yaml:"guard"`
+	Guard Guard `yaml:"guard"`
 	// Projections are the customer's views, by name.
 	Projections Projections `yaml:"projections"`
 	// Checks are services that the customer's own system projects and delivers,
@@ -195,7 +195,7 @@ type Retry struct {
 	RedriveAfter Duration `yaml:"redrive_after" default:"1h" range:"0s..24h"`
 }
 
-// CustomerState is what the files say of a customer.
+// CustomerState is the state of a customer by the files.
 type CustomerState struct {
 	First, Current string // its names
 	File           string

@@ -160,6 +160,8 @@ func (d *decoder) object(n ast.Node, v reflect.Value, path string) {
 		for _, m := range members {
 			if m.name == s.shorthand() {
 				d.decode(n, v.FieldByIndex(m.index), path, m.tag)
+			} else {
+				d.applyDefault(v.FieldByIndex(m.index), m.tag)
 			}
 		}
 		d.setPosition(v, path)

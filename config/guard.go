@@ -3,7 +3,6 @@ package config
 import (
 	"strconv"
 	"strings"
-	"time"
 )
 
 // Guard holds a service before more of its entities change within a window than a source that
@@ -21,31 +20,19 @@ type Guard struct {
 
 func (Guard) shorthand() string { return "retract" }
 
-// complete sets the defaults of the short form, which has no window.
-func (g *Guard) complete() {
-	if g.Window == 0 {
-		g.Window, g.Min = Duration(10*time.Minute), 50
-	}
-}
-
-// inheritGuard gives the services of a customer's file its guard, unless they have their own. A
-// customer that leaves has none: its retractions are meant.
+// inheritGuard sets the guard of a customer's file on its services that have none of their own.
+// A leaving customer has none: its retractions are intended.
 func (c *CustomerFile) inheritGuard() {
-	if c.Guard == nil {
-		c.Guard = &Guard{Retract: 0.05}
+	guard := c.Guard
+	if c.Leaving {
+		guard.Retract, guard.Update = 0, 0
 	}
-	c.Guard.complete()
 	for i := range c.Projections {
 		for j := range c.Projections[i].Deliver {
-			d := &c.Projections[i].Deliver[j]
-			if c.Leaving {
-				d.Guard = new(Guard)
-			}
-			if d.Guard == nil {
-				own := *c.Guard
+			if d := &c.Projections[i].Deliver[j]; c.Leaving || d.Guard == nil {
+				own := guard
 				d.Guard = &own
 			}
-			d.Guard.complete()
 		}
 	}
 }

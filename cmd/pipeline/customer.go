@@ -13,6 +13,7 @@ import (
 	"github.com/dustin/go-humanize"
 	"github.com/dustin/go-humanize/english"
 	"github.com/seed-86dfc502/weir/assemble"
+	"github.com/seed-86dfc502/weir/config"
 	"github.com/seed-86dfc502/weir/operate"
 	"github.com/seed-86dfc502/weir/operate/plan"
 	"github.com/spf13/cobra"
@@ -166,7 +167,7 @@ func (o *customerRemoveOptions) run(ctx context.Context, customer string) error 
 	case o.forget && configured:
 		return hinted(fmt.Errorf("%s is a customer in %s: its state is in use", customer, found.File), "remove the file, and bring that into force: weir reload -c %s", o.config)
 	case o.forget:
-		return o.runForget(ctx, customer)
+		return o.runForget(ctx, cfg, customer)
 	case !configured:
 		return hinted(fmt.Errorf("%s has no customer %s: nothing can be sent to it", cfg.File, customer), "put its file back with leaving: true, or use --forget")
 	case o.dry:
@@ -192,11 +193,7 @@ func (o *customerRemoveOptions) run(ctx context.Context, customer string) error 
 }
 
 // runForget forgets a customer that the active configuration does not have.
-func (o *customerRemoveOptions) runForget(ctx context.Context, customer string) error {
-	cfg, err := o.load()
-	if err != nil {
-		return err
-	}
+func (o *customerRemoveOptions) runForget(ctx context.Context, cfg *config.Config, customer string) error {
 	if err := o.mustBeActive(ctx, cfg); err != nil {
 		return err
 	}
