@@ -137,7 +137,7 @@ type Change struct {
 	// Partition is that of the inbox and of the changes log. It is no part of the
 	// change itself: the reader sets it.
 	Partition int32
-	// Effect is what the change does to the number of entities that the service has.
+	// Effect is the change of the number of entities that the service has.
 	Effect Effect
 	// Planned says that a request of an operator caused it, not an event.
 	Planned bool

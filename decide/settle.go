@@ -196,7 +196,7 @@ func sizeOf(c *change.Change) int {
 	return len(c.Doc) + len(c.Entity) + len(c.Service) + changeOverhead
 }
 
-// effect returns what a candidate does to the number of the service's entities. Unknown content
+// effect returns how a candidate changes the number of the service's entities. Unknown content
 // counts as one that the service has.
 func (c *candidate) effect(row *store.Row) change.Effect {
 	has := row.Found && !row.Content.IsRetracted()

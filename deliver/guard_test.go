@@ -150,7 +150,7 @@ func TestAReleaseSendsTheNewest(t *testing.T) {
 	}
 }
 
-// A discard passes what is held of the kind, and sends everything else.
+// A discard passes the held changes of the kind, and sends all others.
 func TestADiscardPassesWhatIsHeld(t *testing.T) {
 	p := newWorld(t, service).start(map[string]sinks.Traits{service: logOf(50)}, guarding(usualGuard))
 	p.loaded(100)
@@ -177,7 +177,7 @@ func TestAnExtensionAllowsAsManyOnceMore(t *testing.T) {
 	require.Len(t, p.sinks[service].has(), 120)
 }
 
-// Neither a first load, nor what an operator requested, nor what the guard does not count is held.
+// A first load, changes that an operator requested, and kinds without a guard are not held.
 func TestWhatTheGuardDoesNotCount(t *testing.T) {
 	g := usualGuard
 	g.Update = 0.05

@@ -34,7 +34,7 @@ type ServicePosition struct {
 	// Repair says which changes below Version were lost and are still to be decided again;
 	// "" for none. Deliver encodes it.
 	Repair string
-	// Entities is what the changes below Version added to the service's entities. It is negative
+	// Entities is the number of entities that the changes below Version added. It is negative
 	// after lost changes at worst.
 	Entities int64
 }

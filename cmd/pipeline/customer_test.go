@@ -41,7 +41,7 @@ func TestCustomerAdd(t *testing.T) {
 }
 
 // Retracting needs a customer that is leaving, forgetting one that is gone: else its next
-// event would send what was retracted, or the state would be in use.
+// event would send the entity again, or the state would be in use.
 func TestCustomerRemoveNeedsItsConfiguration(t *testing.T) {
 	dir, main := banana(t)
 	status, _, errs := call(t, "run", "-c", main, "--until-idle")

@@ -89,7 +89,7 @@ func (o *testOptions) run() error {
 	return nil
 }
 
-// finish prints what is about all cases.
+// finish prints the coverage of all cases.
 func (o *testOptions) finish(results []golden.Result, reached *golden.Coverage) error {
 	if reached == nil {
 		if o.json {

@@ -31,7 +31,7 @@ type Slice struct {
 	Record      int64          // of the log
 	SkipBelow   change.Version // changes below it came in an earlier frame with other borders
 	Redelivered bool
-	// Entities is what the changes that are done add to the service's entities.
+	// Entities is the number of entities that the done changes add to the service.
 	Entities int64
 
 	start    int64 // record to restart at

@@ -56,6 +56,9 @@ func TestConfigurationLoads(t *testing.T) {
 		require.NoError(t, err)
 		assert.Len(t, c.Customers, customers)
 		assert.Len(t, c.Services(), customers)
+		for _, service := range c.Services() {
+			assert.Zero(t, service.Delivery.Guard.Retract, "a stream of months in seconds has as many retractions")
+		}
 		assert.Len(t, c.Sources, 3)
 	}
 }

@@ -181,7 +181,7 @@ func refused(r store.Row) store.Row {
 	return r
 }
 
-// Carried fields and values below their rule of sameness are no drift: what the target holds is
+// Carried fields and values equal by a rule of sameness are no drift: a target's document is
 // compared as decide compares.
 func TestUncomparedPartsAreNoDrift(t *testing.T) {
 	places := 0

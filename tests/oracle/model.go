@@ -445,7 +445,7 @@ func over(strong, weak any) any {
 	return out
 }
 
-// project returns the output for a document, or what is compared of it.
+// project returns the output for a document, or its compared part.
 func (p Projection) project(doc any, compared bool) any {
 	out := map[string]any{}
 	for _, f := range p.Fields {
