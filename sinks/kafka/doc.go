@@ -32,9 +32,12 @@
 // Write does the same again. Deliver may thus write the same partition from two
 // processes for a moment; nothing comes twice.
 //
-// A mark is where each partition of the topic ended when the identity was taken over,
-// or the end of the last record that was acknowledged there since. It does not move
-// while something may be on its way, or is found and not passed yet.
+// A mark is where each partition of the topic ended when the identity was taken over, or
+// the end of the last record of that identity there, or the newest end that the process
+// knew before the identity's last accepted batch: a fenced writer's batch is refused, so
+// no successor has written before that end. It does not move while something may be on
+// its way, or is found and not passed yet. After a clean stop a successor reads the
+// topic from the last writes on.
 //
 // A cluster that does not let the user have transactional ids, or read the topic,
 // gets changes at least once; the log says so.

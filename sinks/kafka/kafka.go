@@ -95,6 +95,7 @@ type Sink struct {
 	topic   *fenced.Topic
 	parts   map[int32]*part
 	found   uint64
+	known   []int64 // ends of the topic before the running Write
 	missing missingRights
 }
 
@@ -187,6 +188,9 @@ func (s *Sink) write(ctx context.Context, changes []change.Change) error {
 	}
 	e := encoders.Get().(*encoder)
 	streams := s.buildStreams(e, changes, failed)
+	if len(streams) > 0 {
+		s.known = s.opts.Client.KnownEnds(s.topic, s.known[:0])
+	}
 	for len(streams) > 0 {
 		streams = s.sendBatches(ctx, e, streams, failed)
 	}
@@ -280,7 +284,7 @@ func (s *Sink) handleAnswer(st *stream, a *fenced.Answer, failed map[int]*sinks.
 	n := st.size
 	if a.Err == nil {
 		if a.Offset >= 0 {
-			st.part.acknowledge(st.partition, a.Offset+int64(n))
+			st.part.acknowledge(s.known, st.partition, a.Offset+int64(n))
 		}
 		st.advance(n)
 		return

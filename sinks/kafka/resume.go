@@ -29,10 +29,14 @@ type part struct {
 	claim  sinks.Takeover
 	writer *fenced.Writer // nil: the content of the topic is not known
 	since  time.Time      // of writer
-	// ends are where the partitions of the topic ended when writer was made, or after its
-	// last record there: another process that writes for this partition has fenced writer
-	// first, so none of its records is before them.
+	// ends are where the partitions of the topic ended when writer was made, or, as known to
+	// the client, before its last accepted batch, or after its last record there: another
+	// process that writes for this partition has fenced writer first, so none of its records
+	// is before them.
 	ends []int64
+	// fenced is how many partitions the topic had when writer was made: only those refuse it
+	// for certain once it has a successor.
+	fenced int
 	// tried is the highest position that was sent, or found.
 	tried change.Version
 	reach change.Version // the highest position whose outcome a Write has returned
@@ -227,7 +231,7 @@ func (s *Sink) tryResume(ctx context.Context, claims []sinks.Takeover, moved fun
 	for i, claim := range claims {
 		p := s.parts[claim.Partition]
 		l := &left[i]
-		p.writer, p.since, p.ends = writers[i], since, slices.Clone(ends)
+		p.writer, p.since, p.ends, p.fenced = writers[i], since, slices.Clone(ends), len(ends)
 		s.remember(p, *l)
 		p.tried = max(p.tried, l.highest)
 		if p.claim.Bookmark == "" {
@@ -436,8 +440,12 @@ func (p *part) contains(c *change.Change) bool {
 	return c.Resent == 0 && p.newest != nil && p.newest[entityHash(c.Entity)] > at
 }
 
-// acknowledge records that a batch of p was acknowledged, which ends before an offset.
-func (p *part) acknowledge(partition int32, end int64) {
+// acknowledge records that a batch of p was acknowledged, which ends before an offset, and
+// the ends that were known before it was sent.
+func (p *part) acknowledge(known []int64, partition int32, end int64) {
+	if int(partition) < p.fenced {
+		p.ends = fenced.Raise(p.ends, known)
+	}
 	p.ends = append(p.ends, make([]int64, max(0, int(partition)+1-len(p.ends)))...)
 	p.ends[partition] = max(p.ends[partition], end)
 }

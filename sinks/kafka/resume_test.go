@@ -124,6 +124,38 @@ func TestWhatAPredecessorWroteIsLeftOut(t *testing.T) {
 	once(t, log, service, append(numbered(service, 0, 1, 35), numbered(service, 1, 1, 40)...))
 }
 
+// A clean stop leaves little to read: also where other partitions of the changes log, whose
+// entities are elsewhere in the topic, wrote most of it.
+func TestCleanStopLeavesOnlyTheLastWriteToRead(t *testing.T) {
+	brokers, prefix := servers.Kafka(t)
+	log := newTopic(t, brokers, prefix+"clean", topicMaxBytes)
+	o := Options{Client: newClient(t, brokers, nil), Topic: log.topic}
+	first := newSink(t, o)
+	require.NoError(t, first.Resume(t.Context(), []sinks.Takeover{{Partition: 0, Below: 1}, {Partition: 1, Below: 1}}))
+	of := func(partition int32, n int64) change.Change { // an entity each, in partitions of their own
+		c := sinktest.Change(service, map[int32]string{0: "e-0", 1: "e-1"}[partition], change.NewVersion(1, n), []byte(`{}`))
+		c.Partition = partition
+		return c
+	}
+	const last = 60
+	for n := int64(1); n < last; n++ {
+		require.NoError(t, first.Write(t.Context(), []change.Change{of(0, n), of(1, n)}))
+	}
+	topic, err := o.Client.Topic(t.Context(), log.topic, 0)
+	require.NoError(t, err)
+	require.NotEqual(t, topic.Partition([]byte("e-0")), topic.Partition([]byte("e-1")))
+	ends, err := o.Client.Ends(t.Context(), topic)
+	require.NoError(t, err)
+	for p := range int32(2) {
+		kept, _ := first.Bookmark(p)
+		m, ok := parseMark(kept)
+		require.True(t, ok)
+		for q := range ends {
+			require.LessOrEqual(t, ends[q]-m.ends[q], int64(1), "partition %d would read %d of the topic from %d on", p, q, m.ends[q])
+		}
+	}
+}
+
 // A change that is sent once more has a position of its own: it is no repetition.
 func TestWhatIsSentOnceMoreIsThereOnceMore(t *testing.T) {
 	brokers, prefix := servers.Kafka(t)

@@ -210,9 +210,28 @@ func (c *Client) produce(to int32, all []*sending) {
 		if err == nil {
 			a = answerOf(resp, s)
 		}
+		if a.Err == nil && a.Offset >= 0 {
+			c.acknowledged(s, a.Offset)
+		}
 		c.room.Release(s.b.room())
 		s.answer <- a
 	}
+}
+
+// acknowledged records the end of a batch for KnownEnds. Old servers have no topic ids: a
+// re-created topic would keep the ends of its predecessor there.
+func (c *Client) acknowledged(s *sending, offset int64) {
+	if s.t.ID == [16]byte{} {
+		return
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	ends := c.ends[s.t.ID]
+	if n := s.t.Partitions(); len(ends) < n {
+		ends = append(ends, make([]int64, n-len(ends))...)
+		c.ends[s.t.ID] = ends
+	}
+	ends[s.b.partition] = max(ends[s.b.partition], offset+int64(s.b.count))
 }
 
 func answerOf(resp *kmsg.ProduceResponse, s *sending) Answer {

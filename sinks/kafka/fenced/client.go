@@ -31,8 +31,9 @@ type Client struct {
 	all  sync.WaitGroup
 
 	mu      sync.Mutex
-	leaders map[int32]*leader // guarded by mu
-	closed  bool              // guarded by mu
+	leaders map[int32]*leader    // guarded by mu
+	closed  bool                 // guarded by mu
+	ends    map[[16]byte][]int64 // guarded by mu; by topic id, of acknowledged batches
 }
 
 // maxBuffered is how many bytes of batches may be queued or on their way.
@@ -50,7 +51,7 @@ func New(cfg transport.Config, more ...kgo.Opt) (*Client, error) {
 		return nil, fmt.Errorf("kafka client: %w", err)
 	}
 	c := &Client{
-		cl: cl, adm: kadm.NewClient(cl), room: semaphore.NewWeighted(maxBuffered), leaders: map[int32]*leader{},
+		cl: cl, adm: kadm.NewClient(cl), room: semaphore.NewWeighted(maxBuffered), leaders: map[int32]*leader{}, ends: map[[16]byte][]int64{},
 	}
 	c.ctx, c.stop = context.WithCancel(context.Background())
 	return c, nil
@@ -113,6 +114,26 @@ func (c *Client) Topic(ctx context.Context, name string, fresh time.Duration) (*
 // are before them.
 func (c *Client) Ends(ctx context.Context, t *Topic) ([]int64, error) {
 	return offsets(ctx, t, c.adm.ListEndOffsets)
+}
+
+// KnownEnds raises into, by partition, to the ends of the batches of t that were acknowledged
+// to this client. A later batch of a Writer proves them: had a successor fenced it before,
+// the leader would have refused that batch.
+func (c *Client) KnownEnds(t *Topic, into []int64) []int64 {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return Raise(into, c.ends[t.ID])
+}
+
+// Raise returns the higher of two offsets of each partition, in ends if it has the capacity.
+func Raise(ends, by []int64) []int64 {
+	for p, end := range by {
+		if p == len(ends) {
+			ends = append(ends, 0)
+		}
+		ends[p] = max(ends[p], end)
+	}
+	return ends
 }
 
 func offsets(ctx context.Context, t *Topic, list func(context.Context, ...string) (kadm.ListedOffsets, error)) ([]int64, error) {
