@@ -179,7 +179,7 @@ var decideMutants = []mutant{
 	},
 	{
 		rule: "an older sequence is stale", in: "decide", fn: "fence.check",
-		find: "case _1 < 0:", put: "case false:",
+		find: "case _1 < 0:", put: "case _1 < -1:",
 		test: "TestI5PositionAndSequence",
 	},
 	{

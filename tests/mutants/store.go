@@ -128,7 +128,7 @@ var storeMutants = []mutant{
 	},
 	{
 		rule: "what an owner remembers is not changed by who decides from it", in: "store", fn: "States.Set",
-		find: "case !_1:\n\t\t_2 = bytes.Clone(_2)", put: "case !_1:",
+		find: "case !_1:\n\t\t_2 = bytes.Clone(_2)", put: "case !_1:\n\t\t_2 = bytes.TrimSuffix(_2, nil)",
 		test: "TestStatesAreAMap",
 	},
 	{
