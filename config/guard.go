@@ -1,6 +1,7 @@
 package config
 
 import (
+	"reflect"
 	"strconv"
 	"strings"
 )
@@ -19,6 +20,16 @@ type Guard struct {
 }
 
 func (Guard) shorthand() string { return "retract" }
+
+// IsDefault reports whether a guard is the one of a file that names none.
+func (g Guard) IsDefault() bool {
+	var usual Guard
+	v := reflect.ValueOf(&usual).Elem()
+	for i := range v.NumField() {
+		_ = set(v.Field(i), v.Type().Field(i).Tag.Get("default")) // a test checks the tags
+	}
+	return g == usual
+}
 
 // inheritGuard sets the guard of a customer's file on its services that have none of their own.
 // A leaving customer has none: its retractions are intended.

@@ -45,6 +45,7 @@ func TestGuardOfAService(t *testing.T) {
 		got, err := guards(t, c.customer, c.service)
 		require.NoError(t, err, c.customer)
 		require.Equal(t, []config.Guard{c.a, c.b}, got, "%s %s", c.customer, c.service)
+		require.Equal(t, c.a == usual, got[0].IsDefault())
 	}
 }
 

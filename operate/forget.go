@@ -18,7 +18,6 @@ const ForgetKind = "forget"
 
 // ForgetStore is what forgetting asks of a store.
 type ForgetStore interface {
-	Pauses
 	AddAudits(ctx context.Context, audits []store.Audit) error
 	store.Jobs
 	KnownServices(ctx context.Context) (map[string]int32, error)
@@ -106,7 +105,7 @@ type forgetProgress struct {
 	States int64  `json:"states"`
 }
 
-// Forget deletes the state of all services of a customer that no configuration has: a job
+// Forget deletes the state, pauses included, of all services of a customer that no configuration has: a job
 // that the same call resumes. It sends nothing.
 func Forget(ctx context.Context, s ForgetStore, customer, actor, reason string, shown func(done, total int64)) (f Forgotten, err error) {
 	f.Customer = customer
@@ -133,17 +132,14 @@ func Forget(ctx context.Context, s ForgetStore, customer, actor, reason string, 
 	}
 	var at forgetProgress
 	if job.Cursor == nil {
-		err = forgetServices(ctx, s, &f, actor, reason)
+		err = s.ForgetServices(ctx, f.numbers(), f.audit("forget", actor, reason))
 	} else {
 		err = json.Unmarshal(job.Cursor, &at)
 	}
 	if err != nil {
 		return f, fmt.Errorf("job %d: %w", job.ID, err)
 	}
-	numbers := make([]int32, len(f.Services))
-	for i := range f.Services {
-		numbers[i] = f.Services[i].Number
-	}
+	numbers := slices.Sorted(maps.Values(f.numbers()))
 	for more := true; more; {
 		crash.At(crash.JobAppending, ForgetKind)
 		last, dropped, err := s.ForgetStates(ctx, numbers, at.After, page)
@@ -177,22 +173,13 @@ func Forget(ctx context.Context, s ForgetStore, customer, actor, reason string, 
 	return f, nil
 }
 
-// forgetServices deletes the services, and the pauses of theirs.
-func forgetServices(ctx context.Context, s ForgetStore, f *Forgotten, actor, reason string) error {
-	paused, err := Suspended(ctx, s)
-	if err != nil {
-		return err
-	}
-	numbers := map[string]int32{}
+// numbers returns the numbers of the services by name.
+func (f *Forgotten) numbers() map[string]int32 {
+	all := map[string]int32{}
 	for _, one := range f.Services {
-		numbers[one.Service] = one.Number
-		if _, is := paused[one.Service]; is {
-			if err := ResumeService(ctx, s, one.Service, actor, reason); err != nil {
-				return err
-			}
-		}
+		all[one.Service] = one.Number
 	}
-	return s.ForgetServices(ctx, numbers, f.audit("forget", actor, reason))
+	return all
 }
 
 // audit is a row about the job.

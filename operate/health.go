@@ -43,6 +43,8 @@ type Item struct {
 	NextTry time.Time `json:"next_try,omitzero"`
 	Why     string    `json:"why"` // in the words of the server or target
 	Do      string    `json:"do,omitempty"`
+	// Hold is the guard's, of a service that it holds.
+	Hold *Held `json:"hold,omitempty"`
 }
 
 // compareItems orders the worst first; among equals the longest-lasting, then the longest queue.
@@ -92,6 +94,7 @@ type ServiceHealth struct {
 	NextTry time.Time `json:"next_try,omitzero"` // of the failed attempt
 	Error   string    `json:"error"`             // in the target's own words
 	Do      string    `json:"do"`
+	Hold    *Held     `json:"hold,omitempty"` // without samples
 }
 
 // Limits beyond which a degraded service is down.
@@ -178,6 +181,7 @@ func serviceHealth(name string, c deliver.Condition, now time.Time) ServiceHealt
 	case c.State == deliver.StateSuspended:
 		s.Level, s.Do = LevelDegraded, fmt.Sprintf("when its customer is ready: weir resume %s; queued changes are kept", name)
 		if c.Suspended.Hold != nil {
+			s.Hold = &Held{Service: name, Since: s.Since, Why: c.Suspended.Why, Hold: *c.Suspended.Hold}
 			s.Level, s.Error = LevelDown, "held by the guard: "+c.Suspended.Why
 			s.Do = fmt.Sprintf("look at the samples (weir guard show %s), then weir guard release, discard or extend %s; queued changes are kept", name, name)
 		} else if s.Error = "paused by " + c.Suspended.By; c.Suspended.Why != "" {

@@ -107,7 +107,7 @@ func StatusOfStore(ctx context.Context, s StatusStore, services []string, why er
 		}
 		switch {
 		case paused || unwell && alive && x.State != deliver.StateSuspended:
-			b.Level, b.Since, b.NextTry, b.Why, b.Do = x.Level, x.Since, x.NextTry, x.Error, x.Do
+			b.Level, b.Since, b.NextTry, b.Why, b.Do, b.Hold = x.Level, x.Since, x.NextTry, x.Error, x.Do, x.Hold
 		case b.Queued == 0:
 			continue
 		case alive:

@@ -25,13 +25,15 @@ import (
 // load reads the configuration; its faults are a usage error and, with
 // --json, a JSON list on standard output.
 func (a *app) load(options ...config.Option) (*config.Config, error) {
-	if a.forwarded != nil {
-		a.renamed = a.forwarded.config.Renamed()
-		return a.forwarded.config, nil
-	}
-	c, err := a.read(options...)
-	if err != nil {
-		return nil, a.configError(err, a.config)
+	c := a.loaded
+	switch {
+	case a.forwarded != nil:
+		c = a.forwarded.config
+	case c == nil:
+		var err error
+		if c, err = a.read(options...); err != nil {
+			return nil, a.configError(err, a.config)
+		}
 	}
 	a.renamed = c.Renamed()
 	return c, nil
@@ -53,9 +55,10 @@ func (a *app) firstNames(cmd *cobra.Command, args []string) {
 		c = a.forwarded.config
 	} else {
 		var err error
-		if c, err = assemble.Load(a.config, a.env, config.AllowUnsetEnv()); err != nil {
+		if c, err = a.read(); err != nil {
 			return
 		}
+		a.loaded = c
 	}
 	for i := range args {
 		args[i] = c.FirstName(args[i])

@@ -28,7 +28,7 @@ func TestGuard(t *testing.T) {
 		require.NoError(t, err)
 		require.NoError(t, f.Close())
 	}
-	put(main, "data_dir: data\nadmin: {listen: \"off\"}\nsources:\n  shop: {file: {path: events.jsonl}, entity: id, operation: op}\ncustomers: [acme.yaml]\n")
+	put(main, "data_dir: data\nadmin: {listen: \"127.0.0.1:0\"}\nsources:\n  shop: {file: {path: events.jsonl}, entity: id, operation: op}\ncustomers: [acme.yaml]\n")
 	put(filepath.Join(dir, "acme.yaml"), "customer: acme\nguard: {min: 10}\nprojections:\n  all:\n    fields: {id: id, price: price}\n    deliver:\n      out: {file: {path: out.jsonl}}\n")
 	event := func(op string) {
 		var all strings.Builder
@@ -67,6 +67,14 @@ func TestGuard(t *testing.T) {
 		var held []operate.Held
 		return json.Unmarshal([]byte(out), &held) == nil && len(held) == 1 && lines() == 110
 	}, 3*time.Minute, 20*time.Millisecond)
+	// The process has the logs open, and shows the samples itself.
+	require.Contains(t, said(exitOK, "guard", "show", service), "retracted:\n")
+	status, out, errs := call(t, "status", "--json", "-c", main)
+	require.Equal(t, exitFailed, status, errs)
+	var seen operate.Status
+	require.NoError(t, json.Unmarshal([]byte(out), &seen))
+	require.NotNil(t, seen.Items[0].Hold, out)
+	require.Len(t, seen.Items[0].Hold.Groups[0].Samples, 10)
 	stop()
 	require.Equal(t, exitLeft, <-ended, printed.String())
 	require.Equal(t, 110, lines())

@@ -17,6 +17,7 @@ import (
 	"runtime/debug"
 	"syscall"
 
+	"github.com/seed-86dfc502/weir/config"
 	"github.com/spf13/cobra"
 	_ "golang.org/x/crypto/x509roots/fallback" // for an image from an empty base, which has no roots of its own
 )
@@ -53,6 +54,7 @@ type app struct {
 	config   string
 	json     bool
 
+	loaded    *config.Config    // of the file config, once a command has it
 	renamed   map[string]string // current names of renamed services, of the loaded configuration
 	args      []string          // the command line, to be forwarded
 	forwarded *forwarded        // set in a process that runs the command for another one

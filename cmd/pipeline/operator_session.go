@@ -23,7 +23,8 @@ import (
 
 // servable are the commands that a running process may be asked to run for
 // another one. Those that need the store alone open it themselves.
-var servable = []string{"weir explain", "weir replay", "weir reset", "weir reconcile", "weir dlq replay", "weir retry-now", "weir customer remove"}
+var servable = []string{"weir explain", "weir replay", "weir reset", "weir reconcile", "weir dlq replay", "weir retry-now", "weir customer remove",
+	"weir guard show", "weir guard release", "weir guard discard", "weir guard extend"}
 
 // forwarded is how a process runs a command for another one.
 type forwarded struct {

@@ -55,7 +55,7 @@ func (o *planOptions) run(ctx context.Context) error {
 	in := plan.Input{Candidate: candidate, Samples: o.samples}
 	if o.against != "" {
 		old := *o.app
-		old.config = o.against
+		old.config, old.loaded = o.against, nil
 		if in.Against, err = old.load(); err != nil {
 			return err
 		}

@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"slices"
 	"strings"
@@ -68,6 +69,7 @@ func (o *statusOptions) run(ctx context.Context) error {
 		return err
 	}
 	if o.json {
+		o.addSamples(ctx, &s)
 		err = o.printJSON(s)
 	} else {
 		printStatus(o.app, s, time.Now())
@@ -76,6 +78,32 @@ func (o *statusOptions) run(ctx context.Context) error {
 		return &exitError{exitFailed}
 	}
 	return err
+}
+
+// maxHolds bounds the holds that are shown with samples.
+const maxHolds = 10
+
+// addSamples adds samples to holds, by the command that shows one. A hold whose log does not
+// answer has none.
+func (o *statusOptions) addSamples(ctx context.Context, s *operate.Status) {
+	ctx, cancel := context.WithTimeout(ctx, askTime)
+	defer cancel()
+	left := maxHolds
+	for i := range s.Items {
+		item := &s.Items[i]
+		if item.Hold == nil || left == 0 {
+			continue
+		}
+		left--
+		var out bytes.Buffer
+		show := *o.app
+		show.out, show.err, show.json = &out, io.Discard, true
+		show.args = []string{"guard", "show", item.What, "-c", o.config, "--json"}
+		var shown operate.Held
+		if showHold(ctx, &show, item.What) == nil && json.Unmarshal(out.Bytes(), &shown) == nil {
+			item.Hold = &shown
+		}
+	}
 }
 
 // faultyStatus asks the process while a customer's file is not usable, and adds its faults.

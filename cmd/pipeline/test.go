@@ -32,7 +32,7 @@ func newTestCommand(a *app) *cobra.Command {
 	c.Flags().StringVar(&o.match, "run", "", "only cases whose name matches this regular expression")
 	c.Flags().StringVar(&o.report, "junit", "", "write a JUnit XML report to this file as well")
 	c.Flags().BoolVar(&o.update, "update", false, "write what came out as the expectation")
-	c.Flags().BoolVar(&o.coverage, "coverage", false, "name the fields, filters, sends, hold-backs and refusals that no case reaches")
+	c.Flags().BoolVar(&o.coverage, "coverage", false, "name the fields, filters, sends, hold-backs, refusals and guards that no case reaches")
 	return o.needConfig(c)
 }
 

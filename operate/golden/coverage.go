@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"github.com/seed-86dfc502/weir/change"
+	"github.com/seed-86dfc502/weir/config"
 	"github.com/seed-86dfc502/weir/decide"
 	"github.com/seed-86dfc502/weir/store"
 )
@@ -11,6 +12,7 @@ import (
 // Coverage is the parts of a configuration that cases reach. The zero value is for Run.
 type Coverage struct {
 	plan    *decide.Plan
+	guards  map[string]bool // services with a guard of their own, by name
 	reached map[string]bool
 }
 
@@ -22,17 +24,32 @@ const (
 	partKeepOut = "its filter keeps no document out"
 	partRefuse  = "no case is refused, and its filter or a computed field may fail"
 	partField   = "no case shows field "
+	partGuard   = "no case is held by its guard"
 )
 
+// begin prepares the coverage of a configuration. The guard that a service has without a word in
+// its file needs no case.
+func (c *Coverage) begin(cfg *config.Config, plan *decide.Plan) {
+	c.plan, c.guards, c.reached = plan, map[string]bool{}, map[string]bool{}
+	for _, s := range cfg.Services() {
+		g := s.Delivery.Guard
+		c.guards[s.Name] = g.Retract+g.Update > 0 && !g.IsDefault()
+	}
+}
+
 func (c *Coverage) reach(name, part string) { c.reached[name+": "+part] = true }
+
+// held adds the guard of a service.
+func (c *Coverage) held(service string) {
+	if c != nil {
+		c.reach(service, partGuard)
+	}
+}
 
 // note adds the parts that a step reached.
 func (c *Coverage) note(e store.Entity, step *decide.Step) error {
 	if c == nil {
 		return nil
-	}
-	if c.reached == nil {
-		c.reached = map[string]bool{}
 	}
 	for _, name := range slices.Concat(step.Held, step.Pruned) {
 		c.reach(name, partHold)
@@ -101,6 +118,9 @@ func (c *Coverage) Unreached() (missing []string, all int) {
 		for _, s := range c.plan.Services {
 			if s.Projection == i {
 				want(s.Name, partSend, partHold)
+				if c.guards[s.Name] {
+					want(s.Name, partGuard)
+				}
 			}
 		}
 	}

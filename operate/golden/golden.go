@@ -58,7 +58,7 @@ func Run(c *config.Config, dir string, pattern *regexp.Regexp, update bool, reac
 		return nil, err
 	}
 	if reached != nil {
-		reached.plan = plan
+		reached.begin(c, plan)
 	}
 	var names []string
 	err = filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
@@ -149,7 +149,8 @@ type player struct {
 	out     strings.Builder
 	plan    *decide.Plan
 	s       *decide.Simulator
-	reached *Coverage // may be nil
+	guards  map[string]*guard // by service
+	reached *Coverage         // may be nil
 }
 
 // play runs events, one JSON object per line, through the configuration from
@@ -163,7 +164,10 @@ func play(c *config.Config, plan *decide.Plan, events []byte, reached *Coverage)
 		}
 		shapes[c.Sources[i].Name] = &shape
 	}
-	p := &player{plan: plan, s: decide.NewSimulator(plan), reached: reached}
+	p := &player{plan: plan, s: decide.NewSimulator(plan), guards: map[string]*guard{}, reached: reached}
+	for _, s := range c.Services() {
+		p.guards[s.Name] = newGuard(s.Delivery.Guard)
+	}
 	lines := bufio.NewScanner(bytes.NewReader(events))
 	lines.Buffer(nil, len(events)+1)
 	for n, line := 0, 1; lines.Scan(); line++ {
@@ -226,12 +230,17 @@ func (p *player) apply(record change.Record, at time.Time, n int) error {
 		return err
 	}
 	fmt.Fprintf(out, "%d %s %s: %s\n", n, record.Event.Origin.Source, record.Entity, step.Outcome)
-	for _, c := range step.Sent {
-		if c.Op == change.Retract {
-			fmt.Fprintf(out, "  send %s retract\n", c.Service)
-			continue
+	for i := range step.Sent {
+		c := &step.Sent[i]
+		do, what := "send", "retract"
+		if c.Op != change.Retract {
+			what = "upsert " + string(c.Doc)
 		}
-		fmt.Fprintf(out, "  send %s upsert %s\n", c.Service, c.Doc)
+		if g := p.guards[c.Service]; g.holds(c, at) {
+			do, what = "hold", what+": "+g.hold.Reason
+			p.reached.held(c.Service)
+		}
+		fmt.Fprintf(out, "  %s %s %s\n", do, c.Service, what)
 	}
 	why, err := p.unsent(before, p.s.Stored(record.Entity))
 	if err != nil {
