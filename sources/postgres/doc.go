@@ -19,7 +19,8 @@
 // no change between rows and changes is missing. Primary keys divide a table into ranges, which
 // several connections read; the store has each range's last durable key. After a kill the rest is
 // read in a later snapshot, at L' > L. Rows of both and the changes between them have the order
-// of their places, so an older row never overwrites a newer change.
+// of their places, so an older row never overwrites a newer change. Of a slot that is older than a
+// promotion, changes of the earlier timeline are left out if the rows of the later one have them.
 //
 // Changes. A transaction is handed out in the order of commits; a large one that the server
 // streams before its end is spilled to a file, and rolled back subtransactions are left out. A

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+
+	"github.com/jackc/pgx/v5"
 )
 
 // Setup is the publication and the slot of some tables of a database.
@@ -18,7 +20,11 @@ type Setup struct {
 // Prepare returns the statements that complete the setup, and executes them unless printOnly
 // is set. again drops the slot before, and with it the changes that were not read.
 func (s Setup) Prepare(ctx context.Context, printOnly, again bool) (statements []string, err error) {
-	conn, err := connect(ctx, s.URL, "weir source prepare")
+	cfg, err := connConfig(s.URL, "weir source prepare")
+	if err != nil {
+		return nil, classify(err)
+	}
+	conn, err := pgx.ConnectConfig(ctx, cfg)
 	if err != nil {
 		return nil, classify(err)
 	}

@@ -123,7 +123,20 @@ func (r *Reader) failing() error {
 
 // connect opens a connection for statements.
 func (r *Reader) connect(ctx context.Context) (*pgx.Conn, error) {
-	return connect(ctx, r.opt.URL, "weir source "+r.opt.Source)
+	cfg, err := r.connConfig()
+	if err != nil {
+		return nil, err
+	}
+	return pgx.ConnectConfig(ctx, cfg)
+}
+
+// connConfig returns the settings of the reader's connections.
+func (r *Reader) connConfig() (*pgx.ConnConfig, error) {
+	cfg, err := connConfig(r.opt.URL, "weir source "+r.opt.Source)
+	if err == nil && r.opt.Dial != nil {
+		cfg.DialFunc = r.opt.Dial
+	}
+	return cfg, err
 }
 
 // drained reports whether all that was committed before the call is durable. It waits a second for it.

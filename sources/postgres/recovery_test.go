@@ -31,21 +31,7 @@ func TestAnotherTimeline(t *testing.T) {
 	r = s.start()
 	s.inbox.wait(t, "the last change", func() bool { return s.inbox.docs(t, "orders")["3"] == `{"id":3,"v":5}` })
 	r.stop()
-	s.exec("ALTER SYSTEM SET restore_command = 'false'")
-	var folder string
-	require.NoError(t, s.conn.QueryRow(t.Context(), "SHOW data_directory").Scan(&folder))
-	s.exec("COPY (SELECT '') TO " + literal(folder+"/recovery.signal"))
-	server.Quit()
-	server.Start()
-	var err error
-	s.conn, err = pgx.Connect(t.Context(), s.url)
-	require.NoError(t, err)
-	defer func() { _ = s.conn.Close(context.Background()) }()
-	require.Eventually(t, func() bool {
-		var timeline int
-		err := s.conn.QueryRow(t.Context(), "SELECT timeline_id FROM pg_control_checkpoint() WHERE NOT pg_is_in_recovery()").Scan(&timeline)
-		return err == nil && timeline == 2
-	}, patience, 10*time.Millisecond)
+	s.recovered(server)
 	s.inbox.crashAt = 0
 	applied := len(s.inbox.applied)
 	r = s.start()
@@ -60,6 +46,42 @@ func TestAnotherTimeline(t *testing.T) {
 		streams[stream] = true
 	}
 	require.Len(t, streams, 2)
+}
+
+// recovered restarts the server with a recovery, which begins timeline 2.
+func (s *shop) recovered(server *servers.Server) {
+	s.t.Helper()
+	s.exec("ALTER SYSTEM SET restore_command = 'false'")
+	var folder string
+	require.NoError(s.t, s.conn.QueryRow(s.t.Context(), "SHOW data_directory").Scan(&folder))
+	s.exec("COPY (SELECT '') TO " + literal(folder+"/recovery.signal"))
+	server.Quit()
+	server.Start()
+	s.at(server.Address)
+	require.Eventually(s.t, func() bool {
+		var timeline int
+		err := s.conn.QueryRow(s.t.Context(), "SELECT timeline_id FROM pg_control_checkpoint() WHERE NOT pg_is_in_recovery()").Scan(&timeline)
+		return err == nil && timeline == 2
+	}, patience, 10*time.Millisecond)
+}
+
+// The slot is of timeline 1, the rows are read on timeline 2: a change before them does not overwrite
+// the row of a later one.
+func TestRowsOfALaterTimelineThanTheSlot(t *testing.T) {
+	server := servers.StartOwn(t, "postgres")
+	s := newShop(t, server.Address, map[string][]string{"public.orders": {"id"}},
+		"CREATE TABLE orders (id int PRIMARY KEY, v int)", "INSERT INTO orders SELECT n, 0 FROM generate_series(1, 10) n")
+	_, err := s.options.Setup.Prepare(t.Context(), false, false)
+	require.NoError(t, err)
+	s.exec("UPDATE orders SET v = 1 WHERE id IN (3, 4)")
+	s.exec("DELETE FROM orders WHERE id = 5")
+	s.recovered(server)
+	s.exec("UPDATE orders SET v = 2 WHERE id = 3")
+	s.exec("INSERT INTO orders VALUES (5, 2)")
+	r := s.start()
+	s.drain(r)
+	r.stop()
+	require.Equal(t, s.rows("orders", "id"), s.inbox.docs(t, "orders"))
 }
 
 // at moves the shop to another server with its database.

@@ -119,7 +119,7 @@ func (s *session) connect(ctx context.Context) (err error) {
 
 // replication opens a connection for replication commands.
 func (r *Reader) replication(ctx context.Context) (*pgconn.PgConn, error) {
-	cfg, err := connConfig(r.opt.URL, "weir source "+r.opt.Source)
+	cfg, err := r.connConfig()
 	if err != nil {
 		return nil, err
 	}
@@ -219,6 +219,8 @@ func (s *session) slot(ctx context.Context, known bool) (slotState, error) {
 // chooseTables sets the faults of tables that cannot be read. Their rows are read again when
 // they can, because their changes pass meanwhile.
 func (s *session) chooseTables(ctx context.Context) error {
+	// Of the changes between slot and rows, those of an earlier timeline are left out, deletions too.
+	leavesOut := s.lines.stream(s.from) != s.lines.stream(s.server.position)
 	for table, source := range s.r.sources {
 		t, err := readTable(ctx, s.db, s.server.version, s.r.opt.Publication, table)
 		if err != nil {
@@ -228,7 +230,7 @@ func (s *session) chooseTables(ctx context.Context) error {
 		if _, err := k.load(ctx); err != nil {
 			return err
 		}
-		again := tableMark{Epoch: s.mark.value.Epoch, Again: k.value.Epoch != ""}
+		again := tableMark{Epoch: s.mark.value.Epoch, Again: k.value.Epoch != "" || leavesOut}
 		if v := k.value; v.Epoch != again.Epoch || !v.Done && v.Timeline != s.lines.current {
 			k.value = again
 		}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/ThreeDotsLabs/watermill/message"
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/seed-86dfc502/weir/internal/defaults"
 	"github.com/seed-86dfc502/weir/sources"
 	"github.com/seed-86dfc502/weir/sources/internal/handout"
@@ -35,7 +36,9 @@ type Options struct {
 	// StopGrace is how long a shutdown waits for the frames in work. Defaults to 2s.
 	StopGrace time.Duration
 	// Limit, if given, ends that grace.
-	Limit  context.Context
+	Limit context.Context
+	// Dial opens connections. Defaults to the network.
+	Dial   pgconn.DialFunc
 	Logger *slog.Logger
 }
 
@@ -172,13 +175,4 @@ func connConfig(url, name string) (*pgx.ConnConfig, error) {
 	cfg.RuntimeParams["statement_timeout"] = "0"
 	cfg.DefaultQueryExecMode = pgx.QueryExecModeExec
 	return cfg, nil
-}
-
-// connect opens a connection for statements.
-func connect(ctx context.Context, url, name string) (*pgx.Conn, error) {
-	cfg, err := connConfig(url, name)
-	if err != nil {
-		return nil, err
-	}
-	return pgx.ConnectConfig(ctx, cfg)
 }

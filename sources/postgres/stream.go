@@ -92,12 +92,13 @@ func (s *session) stream(ctx context.Context) error {
 	c := &changes{session: s, b: newBatch(), batches: make(chan *batch), failed: make(chan error, 1), said: time.Now()}
 	c.acked.Store(s.from)
 	c.last.Store(&s.mark.value.Last)
-	entities := map[string][]string{}
+	entities, since := map[string][]string{}, map[string]place{}
 	for table := range s.tables {
-		entities[table] = s.r.opt.Entities[table]
+		at := s.marks[table].value.Since
+		entities[table], since[table] = s.r.opt.Entities[table], place{stream: s.lines.stream(at), lsn: at}
 	}
 	c.d = &decoder{
-		entities: entities, relations: map[uint32]*relation{}, spilled: map[uint32]*spilled{}, stream: s.lines.stream, end: s.from,
+		entities: entities, since: since, relations: map[uint32]*relation{}, spilled: map[uint32]*spilled{}, stream: s.lines.stream, end: s.from,
 		last: s.mark.value.Last, stored: c.stored,
 		describe: func(ctx context.Context, oids []uint32) ([]valueType, error) { return s.types.of(ctx, s.db, oids) },
 		emit: func(ctx context.Context, table string, r transport.Received, stream string) error {

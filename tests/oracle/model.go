@@ -50,6 +50,7 @@ type Event struct {
 	Stream    string // identity of the source's stream; empty when it has no positions
 	Partition int32
 	Offset    int64
+	Index     int64  // among events of one offset
 	Version   uint64 // of the inbox record
 	Key       string // of a Kafka record
 	Headers   map[string]string
@@ -92,7 +93,7 @@ type entity struct {
 }
 
 type seen struct {
-	offsets  map[string]int64
+	offsets  map[string][2]int64
 	ids      []string
 	sequence string
 }
@@ -196,6 +197,14 @@ func (m *Model) Unknown(service, id string) bool {
 	return en != nil && en.unknown[service]
 }
 
+// Document returns the stored document of a source.
+func (m *Model) Document(id, source string) (doc any, there bool) {
+	if en := m.entities[id]; en != nil {
+		doc, there = en.docs[source]
+	}
+	return doc, there
+}
+
 // each calls f with the current view of every service.
 func (c Config) each(en *entity, version uint64, f func(service string, next Change)) {
 	doc, present := c.merged(en.docs)
@@ -294,20 +303,20 @@ func (c Config) read(s *Source, e Event) (id string, payload *present, eventID, 
 func (en *entity) admit(e Event, id, content, sequence string) bool {
 	s := en.fence[e.Source]
 	if s == nil {
-		s = &seen{offsets: map[string]int64{}}
+		s = &seen{offsets: map[string][2]int64{}}
 		en.fence[e.Source] = s
 	}
 	place := fmt.Sprintf("%s/%d", e.Stream, e.Partition)
 	mark := id + "\x00" + content
 	offset, known := s.offsets[place]
 	switch {
-	case e.Stream != "" && known && e.Offset <= offset,
+	case e.Stream != "" && known && (e.Offset < offset[0] || e.Offset == offset[0] && e.Index <= offset[1]),
 		id != "" && slices.Contains(s.ids, mark),
 		sequence != "" && s.sequence != "" && older(sequence, s.sequence):
 		return false
 	}
 	if e.Stream != "" {
-		s.offsets[place] = e.Offset
+		s.offsets[place] = [2]int64{e.Offset, e.Index}
 	}
 	if id != "" {
 		s.ids = append(s.ids, mark)

@@ -91,7 +91,7 @@ var shaping = oracle.Config{
 	},
 }
 
-// Over random histories the product sends what the model expects of computed and carried
+// Over random histories the product sends the expected changes of computed and carried
 // fields and rules of sameness, in every byte; and so it does when a restore of the store
 // makes it decide the last events once more.
 func TestShapedProjectionsAgreeWithTheModel(t *testing.T) {

@@ -28,6 +28,7 @@ type Fixture struct {
 // variant says which services and sources a schedule has.
 type variant struct {
 	log, state, dumb, lab bool
+	tables                bool // the second source is a database, not the laboratory
 	altered               bool // projections of a later configuration
 }
 
@@ -55,9 +56,9 @@ func NewFixture() (*Fixture, error) {
 	reg := prometheus.NewRegistry()
 	f := &Fixture{variants: map[variant]configuration{},
 		decide: decide.NewMetrics(reg), deliver: deliver.NewMetrics(reg), ingest: ingest.NewMetrics(reg)}
-	for bits := range 1 << 5 {
-		v := variant{log: bits&1 > 0, state: bits&2 > 0, dumb: bits&4 > 0, lab: bits&8 > 0, altered: bits&16 > 0}
-		if bits&7 == 0 {
+	for bits := range 1 << 6 {
+		v := variant{log: bits&1 > 0, state: bits&2 > 0, dumb: bits&4 > 0, lab: bits&8 > 0, altered: bits&16 > 0, tables: bits&32 > 0}
+		if bits&7 == 0 || v.lab && v.tables {
 			continue
 		}
 		c, err := v.compile()
@@ -76,6 +77,9 @@ func (v variant) compile() (c configuration, err error) {
 	if v.lab {
 		sources = append(sources, "lab")
 	}
+	if v.tables {
+		sources = append(sources, shop)
+	}
 	drop := []string{"event", "seq", "op"}
 	strip, err := stripper.Compile(drop)
 	if err != nil {
@@ -92,6 +96,11 @@ func (v variant) compile() (c configuration, err error) {
 			Operation: ingest.Locator{Path: "op"}, Sequence: ingest.Locator{Path: "seq"},
 			IsDelete: func(op string) bool { return op == "delete" }, Strip: strip, MaxEvent: 1 << 20, MaxEntity: 256,
 		})
+		if source == shop {
+			last := len(c.shapes) - 1
+			c.shapes[last] = ingest.Extractor{Source: source, Entity: ingest.Locator{Key: true}, ByUUID: true, Strip: strip, MaxEvent: 1 << 20, MaxEntity: 256}
+			c.rules.Sources[last] = oracle.Source{Name: source, Entity: "key"}
+		}
 	}
 	c.rules.MaxText = maxChange
 	c.plan = &decide.Plan{Fingerprint: fmt.Appendf(nil, "%+v", v), MaxChange: maxChange}

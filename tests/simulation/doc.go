@@ -53,6 +53,11 @@
 //   - in every third schedule or so tombstones are asked to go, twice or late, as soon as
 //     all services have the deletion.
 //   - the gate is shared, small and fails.
+//   - in every seventh schedule or so the second source is a table of a PostgreSQL
+//     database, which the product's reader reads over PostgreSQL's protocol: its
+//     connections break, another program moves the slot, a standby without the
+//     last commits is promoted, a TRUNCATE comes. In the end the stored documents must be
+//     the rows, and without a promotion none may be older than the one before it.
 //   - requests come under claims. Each is one event, put into the inbox by one to
 //     three attempts, late or not: it must have one effect. In every fourth
 //     schedule the ledger forgets some of their keys and makes another claim: the

@@ -40,7 +40,7 @@ func NewMemory() *Memory {
 		marks: map[store.Partition]mark{}, entities: map[string]store.Entity{},
 		services: map[string]int32{}, keys: map[string]int64{},
 		decided: map[store.ClaimID]store.Decided{}, uses: map[store.KeyDigest]store.ClaimID{},
-		progress: map[int32]progress{},
+		progress: map[int32]progress{}, positions: map[string]store.SourcePosition{},
 	}}
 }
 
@@ -61,6 +61,7 @@ type state struct {
 	decided   map[store.ClaimID]store.Decided
 	uses      map[store.KeyDigest]store.ClaimID // which of decided has the key
 	progress  map[int32]progress
+	positions map[string]store.SourcePosition // of sources, by source and identity
 	from      []store.Activation
 	// tokenAlone: watermarks are compared by it alone.
 	tokenAlone bool
@@ -83,7 +84,7 @@ func (s state) clone() state {
 	s.services, s.marks, s.entities = maps.Clone(s.services), maps.Clone(s.marks), maps.Clone(s.entities)
 	s.keys = maps.Clone(s.keys)
 	s.decided, s.uses = maps.Clone(s.decided), maps.Clone(s.uses)
-	s.progress, s.from = maps.Clone(s.progress), slices.Clone(s.from)
+	s.progress, s.from, s.positions = maps.Clone(s.progress), slices.Clone(s.from), maps.Clone(s.positions)
 	return s
 }
 

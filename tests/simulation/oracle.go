@@ -21,6 +21,7 @@ func (w *world) expected(records [][]change.Record) (oracle.Expected, error) {
 	w.model = oracle.NewModel()
 	known := claims{ids: map[string]bool{}, keys: map[string]use{}}
 	w.dead = map[place]bool{}
+	rows := map[string]int{}
 	for p, part := range w.inbox.parts {
 		for offset, rec := range part {
 			r := records[p][offset]
@@ -38,13 +39,18 @@ func (w *world) expected(records [][]change.Record) (oracle.Expected, error) {
 				w.dead[place{r.Entity, version}] = true
 				continue
 			}
-			e := oracle.Event{Source: r.Event.Source, Stream: r.Event.Topic, Partition: r.Event.Partition, Offset: r.Event.Offset,
+			e := oracle.Event{Source: r.Event.Source, Stream: r.Event.Topic, Partition: r.Event.Partition, Offset: r.Event.Offset, Index: r.Event.Index,
 				Version: version, Key: r.Entity, Value: rec.Value}
-			if e.Stream != "" {
+			if e.Stream != "" && e.Source != shop {
 				e.Value = w.sources[0].parts[e.Partition][e.Offset].Value // as its source wrote it
 			}
 			if err := w.model.Apply(under.rules, e); err != nil {
 				return nil, err
+			}
+			if e.Source == shop {
+				if err := w.database.ordered(w.model, r.Entity, rows); err != nil {
+					return nil, err
+				}
 			}
 		}
 	}
@@ -408,7 +414,7 @@ func (w *world) taken(records [][]change.Record) error {
 				continue
 			}
 			o := r.Event.Origin
-			if o.Topic == "" {
+			if o.Topic == "" || o.Source == shop {
 				continue
 			}
 			source := w.sources[0].parts[o.Partition][o.Offset]

@@ -35,6 +35,7 @@ type process struct {
 	stops   []func() // in order, for an end in order
 	decider atomic.Pointer[decide.Decider]
 	stage   atomic.Pointer[deliver.Stage]
+	dials   int64 // of the database; guarded by its lock
 
 	mu      sync.Mutex
 	members []*member    // guarded by mu
@@ -97,7 +98,9 @@ func (p *process) ingest() {
 			InboxID: func() string { return "inbox" },
 			Letters: p.client("ingest " + shape.Source), Logger: p.w.log, Metrics: p.w.Fixture.ingest,
 		})
-		handle[shape.Source] = stage.Handle
+		if handle[shape.Source] = stage.Handle; shape.Source == shop {
+			p.readTables(stage, d)
+		}
 	}
 	m := p.join(p.w.ingests, nil, handle)
 	p.stops = append(p.stops, func() { m.leave(grace) })

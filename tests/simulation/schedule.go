@@ -29,6 +29,10 @@ func (w *world) feed() {
 	for i := range w.setup.events {
 		time.Sleep(d.upTo(2 * w.setup.span / time.Duration(w.setup.events)))
 		entity := fmt.Sprint("B-", d.n(w.setup.entities))
+		if w.database != nil && d.chance(0.5) {
+			w.database.write(d, entity, i+1)
+			continue
+		}
 		if d.chance(0.35) && w.setup.variant.lab {
 			value := fmt.Appendf(nil, `{"id":%q,"weight":%d,"n":%d}`, entity, 1+d.n(3), i)
 			if d.chance(0.1) {

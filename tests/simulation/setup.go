@@ -57,8 +57,11 @@ func draw(d *dice) setup {
 	if s.gentle {
 		s.crashes = 0
 	}
+	if s.variant.lab && d.chance(0.5) {
+		s.variant.lab, s.variant.tables = false, true
+	}
 	s.sameDatabase = d.chance(0.5)
-	if s.variant == (variant{state: true, lab: s.variant.lab}) && !s.gentle && d.chance(0.4) {
+	if s.variant == (variant{state: true, lab: s.variant.lab, tables: s.variant.tables}) && !s.gentle && d.chance(0.4) {
 		// Changes pile up, many of one entity, and come one by one after a death.
 		s.bare, s.entities, s.frame, s.maxBatch = true, 1, 1+d.n(2), 8
 		s.events, s.crashes = s.events+4+d.n(4), 1+d.n(3)
@@ -136,12 +139,12 @@ func (s *setup) upheavals(d *dice) {
 	}
 	if !s.gentle && !s.bare && !s.restores && d.chance(0.2) {
 		s.deploys, s.disturbances = true, s.disturbances+1
-		s.next = variant{log: d.chance(0.6), state: d.chance(0.6), dumb: d.chance(0.6), lab: s.variant.lab, altered: d.chance(0.7)}
+		s.next = variant{log: d.chance(0.6), state: d.chance(0.6), dumb: d.chance(0.6), lab: s.variant.lab, tables: s.variant.tables, altered: d.chance(0.7)}
 		if s.next == s.variant || !s.next.log && !s.next.state && !s.next.dumb {
 			s.next = s.variant
 			s.next.altered = true
 		}
-	} else if !(s.restores && s.forgets) && d.chance(0.4) {
+	} else if !(s.restores && s.forgets || s.variant.tables) && d.chance(0.4) {
 		s.purges = 4 + d.n(8)
 		s.span += 2 * time.Second // positions are saved some times a second
 	}

@@ -175,6 +175,7 @@ func all(t *testing.T) {
 	// A simulation in which nothing goes wrong proves nothing.
 	for _, name := range []string{"events", "changes", "crash", "freeze", "restart", "restore", "rebalance",
 		"posted again", "key forgotten", "purge", "purged", "decided from memory", "take over done, answer lost", "decide done, answer lost", "decide lost, answer too", "decide fenced for nothing", "swap progress done, answer lost", "take progress done, answer lost", "look fails",
+		"connection breaks", "database restarts", "database fails over", "slot moved", "truncate",
 		"retention", "log made anew", "log deleted", "topic missing", "change too large", "generation", "two owners in decide", "two owners in deliver", "deploy", "decide superseded", "deliver superseded", "batch cut", "frame cut", "change cut", "partition takes nothing", "producer's client replaced", "gap", "fell behind", "caught up", "outage", "reader dies", "reader slow", "deliver begins anew", "dies behind a write",
 		"append lost", "append cut off", "append done, answer lost", "acknowledgement lost", "other borders", "gate fails",
 		"found", "resume fails", "resume done, answer lost", "sink timed out, effect", "sink timed out, some effect", "sink timed out, no effect", "sink pauses"} {
@@ -241,6 +242,11 @@ func TestBrokenRulesAreFound(t *testing.T) {
 		{"the store compares watermarks by their token alone", Rules{TokenAlone: true}},
 		{"a take-over does not publish the outboxes of older generations", Rules{OwnGeneration: true}},
 		{"the store takes decisions of any revision", Rules{NoRevision: true}},
+		{"changes of a table are acknowledged before they are in the inbox", Rules{MarkFirst: true}},
+		{"exported rows lack the last commit before their position", Rules{OldSnapshot: true}},
+		{"a server does not show that another program moved the slot", Rules{HiddenMove: true}},
+		{"entities that are stored of a table are not listed", Rules{ForgetsStored: true}},
+		{"a promoted server keeps its timeline", Rules{OldTimeline: true}},
 		{"tombstones are purged past their owners", Rules{PurgesPast: true}},
 	} {
 		t.Run(c.name, func(t *testing.T) {

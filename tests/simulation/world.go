@@ -47,6 +47,11 @@ type Rules struct {
 	Cache           decide.FaultInjection
 	NoFence         bool // a take-over leaves a resumer's predecessor as it is
 	ForgetsMarks    bool // a resumer looks at nothing that stands in its target
+	MarkFirst       bool // changes of a table are acknowledged before they are in the inbox
+	OldSnapshot     bool // exported rows lack the last commit before their position
+	HiddenMove      bool // the server does not show that another program moved the slot
+	ForgetsStored   bool // the entities that are stored of a table are not listed
+	OldTimeline     bool // a promoted server keeps its timeline
 	LeavesOut       bool // the catch-up reader leaves out frames, and nobody sees it: live again too early
 }
 
@@ -83,15 +88,16 @@ type world struct {
 	setup   setup
 	log     *slog.Logger
 
-	mem     *Memory
-	gate    gate.Gate
-	sources []*topic
-	inbox   *topic
-	changes *topic
-	ingests *group
-	decides *group
-	outs    *group
-	sinks   []*customer // of the services of all configurations
+	mem      *Memory
+	gate     gate.Gate
+	sources  []*topic
+	database *database // nil without one
+	inbox    *topic
+	changes  *topic
+	ingests  *group
+	decides  *group
+	outs     *group
+	sinks    []*customer // of the services of all configurations
 
 	opened  atomic.Bool // the groups give partitions to whoever joins
 	calm    atomic.Bool // no more faults
@@ -241,6 +247,9 @@ func (w *world) open() error {
 	if s.variant.lab {
 		w.sources = append(w.sources, newTopic("lab", "", 1))
 	}
+	if s.variant.tables {
+		w.database = newDatabase(w)
+	}
 	w.gate = gate.NewMemory(24*time.Hour, 10)
 	w.ingests = newGroup(w, "ingest", w.sources)
 	w.decides = newGroup(w, "decide", []*topic{w.inbox})
@@ -302,6 +311,15 @@ func (w *world) busy() string {
 	}
 	if n := w.flying.Load(); n > 0 {
 		return fmt.Sprint(n, " requests are under way")
+	}
+	if w.database != nil {
+		why := ""
+		_ = w.mem.look(context.Background(), func(s *state) {
+			why = w.database.behind(func(id string) string { return s.document(id, shop) })
+		})
+		if why != "" {
+			return why
+		}
 	}
 	for _, p := range w.live() {
 		if d := p.decider.Load(); d == nil || !d.Idle() {

@@ -1,0 +1,114 @@
+package simulation
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/seed-86dfc502/weir/ingest"
+	"github.com/seed-86dfc502/weir/sources/postgres"
+	"github.com/seed-86dfc502/weir/store"
+)
+
+// readTables reads the database with the product's reader, into a stage.
+func (p *process) readTables(stage *ingest.Stage, d *dice) {
+	const table = "public.stock"
+	reader := postgres.NewReader(postgres.Options{
+		Setup:    postgres.Setup{Source: shop, URL: "postgres://weir@127.0.0.1/shop?sslmode=disable", Slot: "weir", Publication: "weir", Tables: []string{table}},
+		Entities: map[string][]string{table: {"id"}}, Positions: p.client("positions"), Stored: p.stored,
+		FrameRecords: p.w.setup.frame, Readers: 1, StopGrace: grace, Limit: p.ctx, Dial: p.dial, Logger: p.w.log,
+	}, map[string]string{table: shop})
+	source := reader.Source(table)
+	messages, err := source.Subscribe(p.ctx, source.Topic())
+	if err != nil {
+		panic(err) // it was not closed
+	}
+	done := make(chan struct{})
+	p.w.spawn(func() {
+		defer close(done)
+		for m := range messages {
+			if p.w.rules.MarkFirst {
+				m.Ack()
+			}
+			if err := stage.Handle(m); err != nil || p.w.fault(d, "acknowledgement lost", 0.5) {
+				m.Nack()
+			} else {
+				m.Ack()
+			}
+		}
+	})
+	p.stops = append(p.stops, func() {
+		_ = source.Close()
+		<-done
+	})
+}
+
+// stored is postgres.Options.Stored.
+func (p *process) stored(ctx context.Context, source, after string) (ids []string, err error) {
+	if err := p.reach(ctx, time.Millisecond); err != nil || p.w.rules.ForgetsStored {
+		return nil, err
+	}
+	for part := range p.w.inbox.parts {
+		for end := p.w.inbox.end(part); after == "" && p.w.decidedTo()[int32(part)] < end; {
+			if err := sleep(ctx, 20*time.Millisecond); err != nil {
+				return nil, err
+			}
+		}
+	}
+	err = p.w.mem.look(ctx, func(s *state) {
+		for _, id := range slices.Sorted(maps.Keys(s.entities)) {
+			if id > after && s.document(id, source) != "" {
+				ids = append(ids, id)
+			}
+		}
+	})
+	return ids[:min(len(ids), 2)], err
+}
+
+// document is an entity's document of a source; empty without one.
+func (s *state) document(id, source string) string {
+	var docs map[string]map[string]any
+	d := json.NewDecoder(bytes.NewReader(s.entities[id].Docs))
+	d.UseNumber()
+	if d.Decode(&docs) != nil || docs[source] == nil {
+		return ""
+	}
+	doc, err := json.Marshal(docs[source])
+	if err != nil {
+		panic(err) // it was decoded
+	}
+	return string(doc)
+}
+
+// Position implements store.SourcePositions.
+func (m *Memory) Position(ctx context.Context, source, identity string) (p store.SourcePosition, err error) {
+	err = m.run(ctx, func() error {
+		var known bool
+		if p, known = m.state.positions[source+" "+identity]; !known {
+			return store.ErrNotFound
+		}
+		return nil
+	})
+	return p, err
+}
+
+// SetPosition implements store.SourcePositions.
+func (m *Memory) SetPosition(ctx context.Context, p store.SourcePosition) error {
+	return m.run(ctx, func() error {
+		if key := p.Source + " " + p.Identity; p.Offset >= m.state.positions[key].Offset {
+			m.state.positions[key] = p
+		}
+		return nil
+	})
+}
+
+func (c *client) Position(ctx context.Context, source, identity string) (store.SourcePosition, error) {
+	return read(ctx, c, "position", 0, func() (store.SourcePosition, error) { return c.Memory.Position(ctx, source, identity) })
+}
+
+func (c *client) SetPosition(ctx context.Context, p store.SourcePosition) error {
+	return c.call(ctx, c.diceOf("set position", 0), "set position", store.Unknown, func() error { return c.Memory.SetPosition(ctx, p) })
+}
