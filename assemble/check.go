@@ -16,27 +16,35 @@ import (
 // Its error is a *config.Faults with every fault.
 func Check(c *config.Config) error {
 	made := &Sinks{Config: c, Logger: slog.New(slog.DiscardHandler)}
-	var faults []config.Fault
-	for _, s := range c.Services() {
+	return checkSinks(c, func(s config.Service) (sinks.Sink, error) {
 		k, ok := s.Delivery.Sink.(kind.Sink)
 		if !ok {
-			continue
+			return nil, nil
 		}
 		bare := k.WithoutSecrets()
 		if bare == nil {
-			continue
+			return nil, nil
 		}
 		sink, err := made.makeOf(s.Name, bare)
-		if err == nil {
+		if errors.Is(err, os.ErrNotExist) {
+			return nil, nil
+		}
+		return sink, err
+	})
+}
+
+// checkSinks makes the sink of every service and closes it. A service without one to check has nil.
+func checkSinks(c *config.Config, newSink func(config.Service) (sinks.Sink, error)) error {
+	var faults []config.Fault
+	for _, s := range c.Services() {
+		sink, err := newSink(s)
+		if err == nil && sink != nil {
 			err = sink.Close()
 		}
-		if err == nil || errors.Is(err, os.ErrNotExist) {
-			continue
+		if err != nil {
+			at := s.Delivery.Pos
+			faults = append(faults, config.Fault{File: at.File, Line: at.Line, Column: at.Column, Path: "deliver." + s.Delivery.Name, Problem: err.Error()})
 		}
-		faults = append(faults, config.Fault{
-			File: s.Delivery.Pos.File, Line: s.Delivery.Pos.Line, Column: s.Delivery.Pos.Column,
-			Path: "deliver." + s.Delivery.Name, Problem: err.Error(),
-		})
 	}
 	if len(faults) == 0 {
 		return nil

@@ -1,7 +1,6 @@
 package assemble
 
 import (
-	"errors"
 	"fmt"
 	"log/slog"
 
@@ -39,19 +38,7 @@ func (a *Sinks) New(s config.Service) (sinks.Sink, error) {
 
 // Check makes and closes the sinks of all services: it finds what opening them
 // would fail by without a server.
-func (a *Sinks) Check() error {
-	var errs []error
-	for _, s := range a.Config.Services() {
-		sink, err := a.New(s)
-		if err == nil {
-			err = sink.Close()
-		}
-		if err != nil {
-			errs = append(errs, fmt.Errorf("service %s: %w", s.Name, err))
-		}
-	}
-	return errors.Join(errs...)
-}
+func (a *Sinks) Check() error { return checkSinks(a.Config, a.New) }
 
 // ofKind feeds a sink as the configuration wants it: a log sink may be told
 // that the newest change of an entity is enough.

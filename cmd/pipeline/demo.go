@@ -15,6 +15,7 @@ import (
 
 	"github.com/dustin/go-humanize"
 	"github.com/dustin/go-humanize/english"
+	"github.com/seed-86dfc502/weir/assemble"
 	"github.com/seed-86dfc502/weir/config"
 	"github.com/seed-86dfc502/weir/operate/demo"
 	"github.com/seed-86dfc502/weir/pipeline"
@@ -119,7 +120,7 @@ func runDemo(ctx context.Context, a *app, o demo.Options, rate int) (err error) 
 		}
 		wrote <- err
 	}()
-	err = runPipeline(ctx, a, cfg, pipeline.Options{Config: cfg, Roles: pipeline.AllRoles, Load: func() (*config.Config, error) { return a.read() }})
+	err = runPipeline(ctx, a, cfg, pipeline.Options{Config: cfg, Roles: pipeline.AllRoles, Load: func() (*config.Config, error) { return assemble.Load(a.config, a.env) }})
 	stop()
 	return errors.Join(err, <-wrote)
 }

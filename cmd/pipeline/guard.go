@@ -82,7 +82,7 @@ func showHold(ctx context.Context, a *app, service string) error {
 		}
 		fmt.Fprintf(a.out, "%s is held since %s: %s\n%d queued changes are counted\n", h.Service, h.Since.Format(time.RFC3339), h.Why, h.Changes)
 		for _, g := range h.Groups {
-			what := "the document before is no longer in the changes log"
+			what := "the service had none before, or the changes log no longer has it"
 			switch {
 			case len(g.Fields) > 0:
 				what = strings.Join(g.Fields, ", ")

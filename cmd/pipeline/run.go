@@ -17,6 +17,7 @@ import (
 	"github.com/dustin/go-humanize/english"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
+	"github.com/seed-86dfc502/weir/assemble"
 	"github.com/seed-86dfc502/weir/config"
 	"github.com/seed-86dfc502/weir/operate/snapshot"
 	"github.com/seed-86dfc502/weir/pipeline"
@@ -71,7 +72,7 @@ func (o *runOptions) run(ctx context.Context) error {
 	defer cancel()
 	return runPipeline(ctx, o.app, cfg, pipeline.Options{
 		Config: cfg, Roles: roles, UntilIdle: o.untilIdle, Activate: o.activate,
-		Load: func() (*config.Config, error) { return o.read(files) },
+		Load: func() (*config.Config, error) { return assemble.Load(o.config, o.env, files) }, // a reload makes the sinks itself
 	})
 }
 
