@@ -120,7 +120,8 @@ func (m LedgerMonth) End() time.Time { return m.Month.AddDate(0, 1, 0) }
 // A claim's way: Begin, the effect under the claim's id, Complete. A process
 // that dies in between leaves a claim whose lease ends; the next Begin resumes
 // it, and the effect may be repeated: decide applies it once, see
-// Decision.Claims.
+// Decision.Claims. A ledger in the file of the inbox makes claims and responses durable
+// with the next append to it; a crash before that forgets them.
 type Ledger interface {
 	// BeginClaims looks for each key and claims it for lease if it is new, or if
 	// the lease of an attempt without response is over. Keys whose claim was made

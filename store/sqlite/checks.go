@@ -30,7 +30,7 @@ func (s *Store) CheckRows(ctx context.Context, keys []store.Key) ([]store.CheckR
 		}
 		found[i].Key = k
 	}
-	err := s.read(ctx, "read check rows", func(t *sql.Tx) error {
+	err := s.read(ctx, "read check rows", func(t *keptConn) error {
 		return each(ctx, t, sqlCheckRow, len(keys), func(i int, statement *sql.Stmt) error {
 			r := &found[i]
 			var version, delivered int64

@@ -82,7 +82,7 @@ func loadPages(ctx context.Context, p querier, entities []store.Entity) error {
 
 // states reads the states of up to n entities, and nothing else of them.
 func (s *Store) states(ctx context.Context, after string, n int) (entities []store.Entity, err error) {
-	return entities, s.read(ctx, "read dam states", func(t *sql.Tx) error {
+	return entities, s.read(ctx, "read dam states", func(t *keptConn) error {
 		entities, err = list(ctx, t, func(row scanner) (e store.Entity, err error) {
 			var states []byte
 			if err = row.Scan(&e.ID, &states); err == nil {
@@ -117,7 +117,7 @@ func (s *Store) Rows(ctx context.Context, keys []store.Key) (rows []store.Row, e
 		}
 		return of[entity].Add(page, body)
 	}
-	err = s.read(ctx, "read dam rows", func(t *sql.Tx) error {
+	err = s.read(ctx, "read dam rows", func(t *keptConn) error {
 		ids := slices.Collect(maps.Keys(of))
 		err := each(ctx, t, sqlReadRow, len(ids), func(i int, statement *sql.Stmt) error {
 			return read(statement.QueryRowContext(ctx, ids[i]), ids[i], 0)

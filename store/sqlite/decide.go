@@ -133,7 +133,7 @@ func (s *Store) Decide(ctx context.Context, d store.Decision, decide func(store.
 
 // load reads the state that a decision starts from.
 func (s *Store) load(ctx context.Context, d store.Decision) (loaded store.Loaded, err error) {
-	return loaded, s.read(ctx, "decide: begin", func(t *sql.Tx) error {
+	return loaded, s.read(ctx, "decide: begin", func(t *keptConn) error {
 		ctx := context.WithoutCancel(ctx) // saves a goroutine per statement
 		err := expectRevision(ctx, t, d.Revision)
 		if err == nil {

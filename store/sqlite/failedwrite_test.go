@@ -19,8 +19,10 @@ import (
 // again the same append succeeds, at the same place.
 func TestFailedCommitIsNotAcknowledged(t *testing.T) {
 	s, path := migrated(t)
-	l := openLog(t, s, 1)
+	l := openLog(t, s, 2)
 	require.NoError(t, l.Append(t.Context(), frameOf("0")))
+	// More than go test's own log, which has the limit, too.
+	require.NoError(t, l.Append(t.Context(), []LogFrame{{Partition: 1, Records: 1, Body: make([]byte, 4<<20)}}))
 
 	// No file may grow beyond the size that the log of the database has, and a half
 	// of a page: the write of the commit fails with EFBIG.

@@ -96,7 +96,7 @@ func (s *Store) BeginClaims(ctx context.Context, tenant string, intents []store.
 		return nil, failed("begin claims", err)
 	}
 	answers := make([]store.ClaimResult, len(intents))
-	err := s.write(ctx, "begin claims", func(t tx) error {
+	err := s.writeAhead(ctx, "begin claims", func(t tx) error {
 		now := s.now().Truncate(time.Microsecond)
 		b, err := t.ledger(now, lease, keep)
 		if err != nil {
@@ -306,7 +306,7 @@ func (s *Store) CompleteClaims(ctx context.Context, tenant string, done []store.
 	for i := range done {
 		answers[i] = done[i].Response
 	}
-	err := s.write(ctx, "complete claims", func(t tx) error {
+	err := s.writeAhead(ctx, "complete claims", func(t tx) error {
 		id := func(i int) store.ClaimID { return done[i].ID }
 		return t.ofMonths(len(done), id, sqlCompleteClaim, func(i int, statement *sql.Stmt) error {
 			r := done[i].Response
@@ -332,7 +332,7 @@ func (s *Store) AbandonClaims(ctx context.Context, tenant string, ids []store.Cl
 	if err := store.CheckTenant(tenant); err != nil {
 		return failed("abandon claims", err)
 	}
-	return s.write(ctx, "abandon claims", func(t tx) error {
+	return s.writeAhead(ctx, "abandon claims", func(t tx) error {
 		now := micros(s.now())
 		id := func(i int) store.ClaimID { return ids[i] }
 		return t.ofMonths(len(ids), id, sqlAbandonClaim, func(i int, statement *sql.Stmt) error {
@@ -380,9 +380,9 @@ func (s *Store) RetainClaims(ctx context.Context, keep time.Duration) (dropped i
 
 // LedgerStats implements store.Ledger. Its counts are exact.
 func (s *Store) LedgerStats(ctx context.Context) (stats store.LedgerStats, err error) {
-	err = s.read(ctx, "ledger statistics", func(t *sql.Tx) error {
+	err = s.write(ctx, "ledger statistics", func(t tx) error { // behind all claims
 		stats = store.LedgerStats{Now: s.now().UTC()}
-		months, err := ledgerMonths(ctx, t)
+		months, err := ledgerMonths(t.ctx, t.conn)
 		if err != nil {
 			return err
 		}
@@ -393,13 +393,13 @@ func (s *Store) LedgerStats(ctx context.Context) (stats store.LedgerStats, err e
 				return fmt.Errorf("month %s: %w", m, err)
 			}
 			month := store.LedgerMonth{Month: first}
-			if err := t.QueryRowContext(ctx, m.sql(sqlHeldClaims)).Scan(&month.Held); err != nil {
+			if err := t.conn.QueryRowContext(t.ctx, m.sql(sqlHeldClaims)).Scan(&month.Held); err != nil {
 				return err
 			}
 			stats.Held += month.Held
 			stats.Months = append(stats.Months, month)
 			var oldest *int64
-			if err := t.QueryRowContext(ctx, m.sql(sqlOldestClaim), now).Scan(&oldest); err != nil {
+			if err := t.conn.QueryRowContext(t.ctx, m.sql(sqlOldestClaim), now).Scan(&oldest); err != nil {
 				return err
 			}
 			if oldest != nil && stats.OldestInProgress.IsZero() {

@@ -2,6 +2,8 @@ package sqlite
 
 import (
 	"fmt"
+	"os"
+	"path/filepath"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -18,6 +20,7 @@ func TestLedgerConformance(t *testing.T) {
 	storetest.RunLedger(t, func(t *testing.T) (storetest.Operated, storetest.Operated, func(string, string, time.Duration)) {
 		a, path := migrated(t)
 		return a, open(t, path), func(tenant, key string, by time.Duration) {
+			a.commitOpen()
 			result, err := a.writer.ExecContext(t.Context(), monthOf(a.now()).sql(`UPDATE $ledger SET made_at = made_at - ? WHERE tenant = ? AND key = ?`), by.Microseconds(), tenant, key)
 			require.NoError(t, err)
 			n, err := result.RowsAffected()
@@ -39,6 +42,40 @@ func atTime(t *testing.T) (a, b *Store, c *clock) {
 	b, c = open(t, path), &clock{}
 	a.now, b.now = c.now, c.now
 	return a, b, c
+}
+
+// A claim costs no commit of its own: it is durable with the event that is appended under it.
+// The mistake that this catches: an event that survives a crash which its claim does not, and
+// an answer that a later request does not find.
+func TestClaimIsDurableWithItsEvent(t *testing.T) {
+	s, path := migrated(t)
+	log, err := s.OpenLog(t.Context(), "inbox", 1, false)
+	require.NoError(t, err)
+	s.linger = time.Hour
+	crashed := func() *Store { // as the disk is now
+		to := filepath.Join(t.TempDir(), "state.db")
+		for _, suffix := range []string{"", "-wal"} {
+			content, err := os.ReadFile(path + suffix)
+			require.NoError(t, err)
+			require.NoError(t, os.WriteFile(to+suffix, content, 0o600))
+		}
+		return open(t, to)
+	}
+	claim := begin(t, s, "k", time.Hour)
+	require.Equal(t, store.ClaimStarted, claim.State)
+	require.Equal(t, store.ClaimBusy, begin(t, s, "k", time.Hour).State, "the next request sees it")
+	require.Equal(t, store.ClaimStarted, begin(t, crashed(), "k", time.Hour).State, "there is no event either")
+
+	require.NoError(t, log.Append(t.Context(), []LogFrame{{Records: 1, Body: []byte("event")}}))
+	require.Equal(t, claim.ID, begin(t, crashed(), "k", time.Hour).ID)
+
+	answer := store.Response{Status: 202, Body: []byte("{}")}
+	_, err = s.CompleteClaims(t.Context(), "acme", []store.Completion{{ID: claim.ID, Response: answer}})
+	require.NoError(t, err)
+	require.Equal(t, answer, begin(t, s, "k", time.Hour).Response)
+	require.Equal(t, store.ClaimBusy, begin(t, crashed(), "k", time.Hour).State, "its lease ends")
+	require.NoError(t, log.Append(t.Context(), []LogFrame{{Records: 1, Body: []byte("event")}}))
+	require.Equal(t, answer, begin(t, crashed(), "k", time.Hour).Response)
 }
 
 func begin(t *testing.T, s *Store, key string, keep time.Duration) store.ClaimResult {

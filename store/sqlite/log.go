@@ -262,7 +262,7 @@ func (l *Log) Damaged(partition int32, offset int64, what string) error {
 // it has.
 func (l *Log) Bounds(ctx context.Context) (starts, ends []int64, err error) {
 	starts, ends = make([]int64, l.partitions), make([]int64, l.partitions)
-	err = l.s.read(ctx, "read the bounds of a log", func(conn *sql.Tx) error {
+	err = l.s.read(ctx, "read the bounds of a log", func(conn *keptConn) error {
 		return each(ctx, conn, sqlLastFrame, int(l.partitions), func(i int, last *sql.Stmt) error {
 			from, to := l.place(int32(i), 0), l.place(int32(i)+1, 0)-1
 			var err error
@@ -282,7 +282,7 @@ func (l *Log) Bounds(ctx context.Context) (starts, ends []int64, err error) {
 // time or later, and the end if there is none.
 func (l *Log) At(ctx context.Context, partition int32, at time.Time) (int64, error) {
 	found := int64(0)
-	err := l.s.read(ctx, "find a time in a log", func(conn *sql.Tx) error {
+	err := l.s.read(ctx, "find a time in a log", func(conn *keptConn) error {
 		low, last := l.place(partition, 0), l.place(partition+1, 0)-1
 		_, end, err := spanOf(conn.QueryRowContext(ctx, sqlLastFrame, low, last))
 		if err != nil || end == 0 {

@@ -60,8 +60,14 @@ type Store struct {
 	changes *Log             // where decisions put their frames; nil: the outbox
 	now     func() time.Time // of claims
 
-	closed    sync.Once
-	patience  time.Duration // patience, but in tests of many writers
+	closed   sync.Once
+	patience time.Duration // patience, but in tests of many writers
+	linger   time.Duration // linger, but in tests
+
+	mu    sync.Mutex
+	kept  []*keptConn // guarded by mu; readers that are idle
+	ended bool        // guarded by mu; Close was called
+
 	snapshots store.SnapshotCache
 }
 
@@ -95,9 +101,9 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 		layer.Release()
 		return nil, failed("open", errors.Join(err, writer.Close()))
 	}
-	readers.SetMaxOpenConns(max(4, runtime.GOMAXPROCS(0)))
+	readers.SetMaxOpenConns(keptReaders + max(4, runtime.GOMAXPROCS(0)))
 	readers.SetMaxIdleConns(max(4, runtime.GOMAXPROCS(0))) // to open one costs more than most reads
-	s := &Store{path: o.Path, disk: layer, writer: writer, readers: readers, now: time.Now, patience: patience}
+	s := &Store{path: o.Path, disk: layer, writer: writer, readers: readers, now: time.Now, patience: patience, linger: linger}
 	s.DB, s.Dam = database{s}, s
 	s.writes.turn = make(chan struct{}, 1)
 	// The first connection creates the file and sets its journal mode.
@@ -144,8 +150,8 @@ func openReadOnly(ctx context.Context, path string) (*Store, error) {
 		layer.Release()
 		return nil, failed("open", err)
 	}
-	readers.SetMaxOpenConns(1)
-	s := &Store{path: path, disk: layer, writer: readers, readers: readers, now: time.Now, patience: patience}
+	readers.SetMaxOpenConns(2)
+	s := &Store{path: path, disk: layer, writer: readers, readers: readers, now: time.Now, patience: patience, linger: linger}
 	s.DB, s.Dam = database{s}, s
 	s.writes.turn = make(chan struct{}, 1)
 	if err := s.retryBusy(ctx, func() error { return s.Ping(ctx) }); err != nil {
@@ -175,13 +181,14 @@ func (s *Store) Close() error {
 	w.turn <- struct{}{}
 	defer func() { <-w.turn }() // to writes that find everything closed
 	if w.open != nil {
-		s.commit(w.open) // whoever counted on a later write to commit
+		s.commit(w.open) // its members counted on a later write to commit
 	}
 	if w.conn != nil {
 		w.conn.forget()
 		_ = w.conn.Close()
 		w.conn = nil
 	}
+	s.dropReaders()
 	err := errors.Join(s.readers.Close(), s.writer.Close())
 	s.closed.Do(s.disk.Release)
 	return err

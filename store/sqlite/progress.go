@@ -42,7 +42,7 @@ RETURNING partition, token, positions`
 // HistorySnapshot implements store.Deliveries.
 func (s *Store) HistorySnapshot(ctx context.Context) (store.HistorySnapshot, error) {
 	l := store.HistorySnapshot{Marks: map[int32]store.Mark{}}
-	err := s.read(ctx, "look", func(t *sql.Tx) error {
+	err := s.read(ctx, "look", func(t *keptConn) error {
 		var partition int32
 		var position, other int64
 		rows, err := t.QueryContext(ctx, sqlMarks)
@@ -180,7 +180,7 @@ func (s *Store) SwapProgress(ctx context.Context, revision int64, swaps []store.
 
 // AllProgress implements store.Deliveries.
 func (s *Store) AllProgress(ctx context.Context) (all []store.Progress, err error) {
-	return all, s.read(ctx, "read progress", func(t *sql.Tx) error {
+	return all, s.read(ctx, "read progress", func(t *keptConn) error {
 		if all, err = list(ctx, t, scanProgress, sqlAllProgress); err != nil {
 			return err
 		}

@@ -19,7 +19,7 @@ import (
 // per statement; the context is looked at before the write, before it is taken
 // into the transaction, and where callers of store methods compute.
 type tx struct {
-	conn *writeConn
+	conn *keptConn
 	ctx  context.Context
 	g    *group
 }
@@ -33,7 +33,7 @@ func (t tx) afterCommit(f func()) { t.g.committed = append(t.g.committed, f) }
 type writer struct {
 	turn    chan struct{} // capacity 1: held by who works on the connection
 	waiting atomic.Int32  // who want the turn
-	conn    *writeConn    // guarded by turn; nil: to be opened
+	conn    *keptConn     // guarded by turn; nil: to be opened
 	open    *group        // guarded by turn; the transaction under way, nil without one
 
 	full atomic.Pointer[error] // see Full
@@ -43,6 +43,8 @@ type writer struct {
 type group struct {
 	began     time.Time
 	members   int
+	awaited   bool        // a member waits for its end
+	later     *time.Timer // commits it if no member waits; nil before that
 	committed []func()
 	done      chan struct{} // closed when it ended
 	err       error         // valid then: why nothing of it was written
@@ -53,6 +55,8 @@ type group struct {
 const (
 	maxGroup    = 256
 	maxGroupAge = 50 * time.Millisecond
+	// linger is how long writes that nothing waits for stay open to others.
+	linger = 2 * time.Millisecond
 )
 
 const savepoint = "w"
@@ -85,27 +89,8 @@ func (s *Store) noteDamage(err error) {
 // that is durable. After an error of f, which gets the name of the operation, nothing
 // of f is written.
 func (s *Store) write(ctx context.Context, operation string, f func(tx tx) error) (err error) {
-	w := &s.writes
-	defer func() {
-		switch {
-		case err == nil:
-			w.full.Store(nil)
-		case errors.Is(err, ErrFull):
-			w.full.Store(&err)
-		default:
-			s.noteDamage(err)
-		}
-	}()
-	w.waiting.Add(1)
-	select {
-	case w.turn <- struct{}{}:
-		w.waiting.Add(-1)
-	case <-ctx.Done():
-		w.waiting.Add(-1)
-		go s.commitLeft() // whoever counted on this write to commit
-		return failed(operation, ctx.Err())
-	}
-	g, err := s.join(ctx, operation, f)
+	defer func() { s.noteWrite(err) }()
+	g, err := s.join(ctx, operation, true, f)
 	if err != nil {
 		return err
 	}
@@ -119,10 +104,39 @@ func (s *Store) write(ctx context.Context, operation string, f func(tx tx) error
 	return failedCommit(operation, g.err)
 }
 
-// join runs f in the transaction that is open, or in a new one. The caller has the
-// turn, which is given on.
-func (s *Store) join(ctx context.Context, operation string, f func(tx tx) error) (*group, error) {
+// writeAhead is write that returns before f is durable: when every later write sees it, and
+// none is durable without it. A crash or a failed commit may undo f.
+func (s *Store) writeAhead(ctx context.Context, operation string, f func(tx tx) error) error {
+	_, err := s.join(ctx, operation, false, f)
+	s.noteWrite(err)
+	return err
+}
+
+// noteWrite keeps the outcome of a write for Full and Err.
+func (s *Store) noteWrite(err error) {
+	switch {
+	case err == nil:
+		s.writes.full.Store(nil)
+	case errors.Is(err, ErrFull):
+		s.writes.full.Store(&err)
+	default:
+		s.noteDamage(err)
+	}
+}
+
+// join waits for the turn and runs f in the transaction that is open, or in a new one;
+// awaited says that the caller waits for its end.
+func (s *Store) join(ctx context.Context, operation string, awaited bool, f func(tx tx) error) (*group, error) {
 	w := &s.writes
+	w.waiting.Add(1)
+	select {
+	case w.turn <- struct{}{}:
+		w.waiting.Add(-1)
+	case <-ctx.Done():
+		w.waiting.Add(-1)
+		go s.commitOpen() // its members counted on this write to commit
+		return nil, failed(operation, ctx.Err())
+	}
 	defer s.passOn() // also when f panics
 	first := w.open == nil
 	if first {
@@ -134,7 +148,7 @@ func (s *Store) join(ctx context.Context, operation string, f func(tx tx) error)
 	t := tx{conn: w.conn, ctx: context.WithoutCancel(ctx), g: g}
 	hooks := len(g.committed)
 	if !first {
-		if _, err := t.conn.ExecContext(t.ctx, "SAVEPOINT "+savepoint); err != nil {
+		if err := t.conn.run(t.ctx, "SAVEPOINT "+savepoint); err != nil {
 			return nil, failed(operation, err)
 		}
 	}
@@ -152,12 +166,13 @@ func (s *Store) join(ctx context.Context, operation string, f func(tx tx) error)
 		return nil, failed(operation, err)
 	}
 	if !first {
-		if _, err := t.conn.ExecContext(t.ctx, "RELEASE "+savepoint); err != nil {
+		if err := t.conn.run(t.ctx, "RELEASE "+savepoint); err != nil {
 			return nil, failed(operation, err)
 		}
 	}
 	kept = true
 	g.members++
+	g.awaited = g.awaited || awaited
 	return g, nil
 }
 
@@ -168,19 +183,16 @@ func (s *Store) begin(ctx context.Context) error {
 		return store.WithClass(err, store.Fatal)
 	}
 	if w.conn == nil {
-		conn, err := s.writer.Conn(ctx)
+		conn, err := keep(ctx, s.writer)
 		if err != nil {
 			return err
 		}
-		w.conn = &writeConn{Conn: conn, prepared: map[string]*sql.Stmt{}}
+		w.conn = conn
 	}
 	if len(w.conn.prepared) > maxPrepared {
 		w.conn.forget()
 	}
-	err := s.retryBusy(ctx, func() error {
-		_, err := w.conn.ExecContext(ctx, "BEGIN IMMEDIATE")
-		return err
-	})
+	err := s.retryBusy(ctx, func() error { return w.conn.run(ctx, "BEGIN IMMEDIATE") })
 	if err != nil {
 		s.rollback() // the context may have ended when it had begun
 		return err
@@ -197,9 +209,9 @@ func (s *Store) undo(t tx, first bool) {
 		s.rollback()
 		return
 	}
-	_, err := t.conn.ExecContext(t.ctx, "ROLLBACK TO "+savepoint)
+	err := t.conn.run(t.ctx, "ROLLBACK TO "+savepoint)
 	if err == nil {
-		_, err = t.conn.ExecContext(t.ctx, "RELEASE "+savepoint)
+		err = t.conn.run(t.ctx, "RELEASE "+savepoint)
 	}
 	if err != nil { // SQLite rolls everything back where a disk is full, for instance
 		s.writes.open = nil
@@ -212,31 +224,47 @@ func (s *Store) undo(t tx, first bool) {
 var errTakenAlong = errors.New("another write of the same transaction failed, nothing was written")
 
 // passOn hands the turn to the next writer, which works in the same transaction, or
-// commits if there is none.
+// commits if there is none. What nothing waits for is committed a little later.
 func (s *Store) passOn() {
 	w := &s.writes
-	if g := w.open; g != nil && (w.waiting.Load() == 0 || g.members >= maxGroup || time.Since(g.began) > maxGroupAge) {
-		s.commit(g)
+	if g := w.open; g != nil {
+		alone := w.waiting.Load() == 0
+		switch {
+		case alone && g.awaited, g.members >= maxGroup, time.Since(g.began) > maxGroupAge:
+			s.commit(g)
+		case alone && g.later == nil:
+			g.later = time.AfterFunc(s.linger, s.commitOpen)
+		}
 	}
 	<-w.turn
 }
 
-// commitLeft commits a transaction whose last write was waited for in vain.
-func (s *Store) commitLeft() {
-	s.writes.turn <- struct{}{}
-	s.passOn()
+// commitOpen commits the open transaction, if there is one.
+func (s *Store) commitOpen() {
+	w := &s.writes
+	w.turn <- struct{}{}
+	if w.open != nil {
+		s.commit(w.open)
+	}
+	<-w.turn
 }
 
 // commit ends a transaction. The caller has the turn.
 func (s *Store) commit(g *group) {
 	w := &s.writes
 	w.open = nil
-	if _, g.err = w.conn.ExecContext(context.Background(), "COMMIT"); g.err != nil {
+	if g.later != nil {
+		g.later.Stop()
+	}
+	if g.err = w.conn.run(context.Background(), "COMMIT"); g.err != nil {
 		s.rollback()
 	} else {
 		for _, f := range g.committed {
 			f()
 		}
+	}
+	if g.err != nil && !g.awaited {
+		s.noteWrite(failedCommit("write", g.err))
 	}
 	close(g.done)
 }
@@ -245,23 +273,45 @@ func (s *Store) commit(g *group) {
 // is replaced by the next transaction. The caller has the turn.
 func (s *Store) rollback() {
 	w := &s.writes
-	if _, err := w.conn.ExecContext(context.Background(), "ROLLBACK"); err != nil {
-		// None was open, or worse.
-		w.conn.forget()
-		_ = w.conn.Raw(func(any) error { return driver.ErrBadConn })
-		_ = w.conn.Close()
+	if err := w.conn.run(context.Background(), "ROLLBACK"); err != nil {
+		w.conn.drop() // none was open, or worse
 		w.conn = nil
 	}
 }
 
-// writeConn is the connection that writes, with the statements that it has prepared.
-type writeConn struct {
+// keptConn is a connection with the statements that it has prepared.
+type keptConn struct {
 	*sql.Conn
 	prepared map[string]*sql.Stmt
 }
 
+// keep opens a connection.
+func keep(ctx context.Context, db *sql.DB) (*keptConn, error) {
+	conn, err := db.Conn(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return &keptConn{Conn: conn, prepared: map[string]*sql.Stmt{}}, nil
+}
+
+// run runs a statement without arguments.
+func (c *keptConn) run(ctx context.Context, query string) error {
+	statement, err := c.PrepareContext(ctx, query)
+	if err == nil {
+		_, err = statement.ExecContext(ctx)
+	}
+	return err
+}
+
+// drop closes the connection, whose state is unknown.
+func (c *keptConn) drop() {
+	c.forget()
+	_ = c.Raw(func(any) error { return driver.ErrBadConn })
+	_ = c.Close()
+}
+
 // PrepareContext prepares a statement once. It must not be closed.
-func (c *writeConn) PrepareContext(ctx context.Context, query string) (*sql.Stmt, error) {
+func (c *keptConn) PrepareContext(ctx context.Context, query string) (*sql.Stmt, error) {
 	if statement := c.prepared[query]; statement != nil {
 		return statement, nil
 	}
@@ -277,7 +327,7 @@ func (c *writeConn) PrepareContext(ctx context.Context, query string) (*sql.Stmt
 const maxPrepared = 200
 
 // forget closes the statements.
-func (c *writeConn) forget() {
+func (c *keptConn) forget() {
 	for _, statement := range c.prepared {
 		_ = statement.Close()
 	}
@@ -299,21 +349,69 @@ func (s *Store) retryBusy(ctx context.Context, f func() error) error {
 }
 
 // read runs f on one snapshot, beside the writer.
-func (s *Store) read(ctx context.Context, operation string, f func(conn *sql.Tx) error) error {
-	t, err := s.readers.BeginTx(ctx, nil)
+func (s *Store) read(ctx context.Context, operation string, f func(conn *keptConn) error) error {
+	conn, err := s.takeReader(ctx)
 	if err != nil {
 		return failed(operation, err)
 	}
-	defer func() { _ = t.Rollback() }() // a read has nothing to lose
-	if err := f(t); err != nil {
+	defer s.putReader(conn) // also when f panics
+	if err = conn.run(ctx, "BEGIN"); err == nil {
+		err = f(conn)
+	}
+	if err != nil {
 		if ctx.Err() != nil {
 			err = fmt.Errorf("%w: %w", ctx.Err(), err)
 		}
 		err = failed(operation, err)
 		s.noteDamage(err)
-		return err
 	}
-	return nil
+	return err
+}
+
+// keptReaders bounds the connections that reads keep between them.
+const keptReaders = 4
+
+// takeReader returns a connection to read with.
+func (s *Store) takeReader(ctx context.Context) (*keptConn, error) {
+	s.mu.Lock()
+	if n := len(s.kept); n > 0 {
+		conn := s.kept[n-1]
+		s.kept = s.kept[:n-1]
+		s.mu.Unlock()
+		return conn, nil
+	}
+	s.mu.Unlock()
+	return keep(ctx, s.readers)
+}
+
+// putReader ends the transaction of a connection and keeps it for the next read.
+func (s *Store) putReader(conn *keptConn) {
+	if err := conn.run(context.Background(), "ROLLBACK"); err != nil {
+		conn.drop()
+		return
+	}
+	if len(conn.prepared) > maxPrepared {
+		conn.forget()
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.ended || len(s.kept) == keptReaders {
+		conn.forget()
+		_ = conn.Close()
+		return
+	}
+	s.kept = append(s.kept, conn)
+}
+
+// dropReaders closes the kept connections, and those that come.
+func (s *Store) dropReaders() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, conn := range s.kept {
+		conn.forget()
+		_ = conn.Close()
+	}
+	s.kept, s.ended = nil, true
 }
 
 // querier is a connection or a transaction.
@@ -331,7 +429,7 @@ func each(ctx context.Context, p querier, query string, n int, run func(i int, s
 	if err != nil {
 		return err
 	}
-	if _, keeps := p.(*writeConn); !keeps {
+	if _, keeps := p.(*keptConn); !keeps {
 		defer func() { _ = statement.Close() }()
 	}
 	for i := range n {

@@ -51,7 +51,9 @@ func TestCrashAfterWriteBeforeAnswer(t *testing.T) {
 					w.wants(len(c.want) - 1 + boolean(c.point != crash.FrontBegun))
 					a := w.finish(w.ins[len(w.ins)-1], q)
 					require.Equal(t, 202, a.status, a.body)
-					require.Equal(t, c.point == crash.FrontCompleted, a.replayed)
+					if on == onServers { // SQLite forgets an answer that is not written out
+						require.Equal(t, c.point == crash.FrontCompleted, a.replayed)
+					}
 					require.Equal(t, answer{202, a.body, true, ""}, w.post(w.ins[0], q), "from now on it is a repetition")
 					require.Equal(t, c.want, w.states("A"))
 				})
