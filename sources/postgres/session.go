@@ -43,17 +43,19 @@ func (r *Reader) session(ctx context.Context) (err error) {
 	defer cancel(nil)
 	s := &session{r: r, marks: map[string]*kept[tableMark]{}, tables: map[string]tableState{}, types: types{map[uint32]valueType{}}, cancel: cancel}
 	defer s.close()
-	if err := s.connect(ctx); errors.Is(err, errElsewhere) {
+	starting, started := context.WithTimeout(ctx, silence)
+	defer started()
+	if err := s.connect(starting); errors.Is(err, errElsewhere) {
 		r.setError(nil)
 		wait.Sleep(ctx, time.Second)
 		return errAgain
 	} else if err != nil {
 		return err
 	}
-	if err := s.begin(ctx); err != nil {
+	if err := s.begin(starting); err != nil {
 		return err
 	}
-	if err := s.chooseTables(ctx); err != nil {
+	if err := s.chooseTables(starting); err != nil {
 		return err
 	}
 	r.setError(nil)
@@ -267,6 +269,8 @@ func (s *session) watch(ctx context.Context) {
 }
 
 func (s *session) look(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, silence)
+	defer cancel()
 	db, err := s.r.connect(ctx)
 	if err != nil {
 		return err

@@ -76,11 +76,14 @@ type changes struct {
 	acked   atomic.Int64           // every change before it is durable
 	last    atomic.Pointer[commit] // the newest durable transaction
 	said    time.Time              // of the last report
+	heard   time.Time              // of the server's last message
 }
 
 const (
 	reportEvery = time.Second
 	lingers     = 10 * time.Millisecond // of changes behind which nothing follows
+	// silence is for how long a server may say nothing; it is asked for an answer at half of it.
+	silence = time.Minute
 )
 
 // stream reads changes from the slot on.
@@ -89,7 +92,7 @@ func (s *session) stream(ctx context.Context) error {
 	if err := pglogrepl.StartReplication(ctx, s.log, s.r.opt.Slot, 0, pglogrepl.StartReplicationOptions{Mode: pglogrepl.LogicalReplication, PluginArgs: args}); err != nil {
 		return err
 	}
-	c := &changes{session: s, b: newBatch(), batches: make(chan *batch), failed: make(chan error, 1), said: time.Now()}
+	c := &changes{session: s, b: newBatch(), batches: make(chan *batch), failed: make(chan error, 1), said: time.Now(), heard: time.Now()}
 	c.acked.Store(s.from)
 	c.last.Store(&s.mark.value.Last)
 	entities, since := map[string][]string{}, map[string]place{}
@@ -100,7 +103,11 @@ func (s *session) stream(ctx context.Context) error {
 	c.d = &decoder{
 		entities: entities, since: since, relations: map[uint32]*relation{}, spilled: map[uint32]*spilled{}, stream: s.lines.stream, end: s.from,
 		last: s.mark.value.Last, stored: c.stored,
-		describe: func(ctx context.Context, oids []uint32) ([]valueType, error) { return s.types.of(ctx, s.db, oids) },
+		describe: func(ctx context.Context, oids []uint32) ([]valueType, error) {
+			ctx, cancel := context.WithTimeout(ctx, connectTimeout)
+			defer cancel()
+			return s.types.of(ctx, s.db, oids)
+		},
 		emit: func(ctx context.Context, table string, r transport.Received, stream string) error {
 			c.b.add(s.r.sources[table], stream, r)
 			if c.full() { // a large transaction
@@ -172,11 +179,14 @@ func (c *changes) receive(ctx context.Context) error {
 		switch {
 		case ctx.Err() != nil:
 			return ctx.Err()
+		case pgconn.Timeout(err) && time.Since(c.heard) > silence:
+			return fmt.Errorf("the server has said nothing for %v", silence)
 		case pgconn.Timeout(err):
 		case err != nil:
 			return err
 		default:
-			if err := c.apply(ctx, m); err != nil {
+			err := c.apply(ctx, m)
+			if c.heard = time.Now(); err != nil {
 				return err
 			}
 		}
@@ -302,7 +312,8 @@ func (c *changes) report(ctx context.Context, ask bool) error {
 	moved := acked > c.r.flushed.Swap(acked)
 	c.said = time.Now()
 	at := pglogrepl.LSN(acked)
-	err := pglogrepl.SendStandbyStatusUpdate(ctx, c.log, pglogrepl.StandbyStatusUpdate{WALWritePosition: at, WALFlushPosition: at, WALApplyPosition: at, ReplyRequested: ask})
+	err := pglogrepl.SendStandbyStatusUpdate(ctx, c.log, pglogrepl.StandbyStatusUpdate{WALWritePosition: at, WALFlushPosition: at, WALApplyPosition: at,
+		ReplyRequested: ask || time.Since(c.heard) > silence/2})
 	if moved {
 		crash.At(crash.SlotConfirmed, c.r.opt.Source)
 	}

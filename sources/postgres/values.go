@@ -46,7 +46,8 @@ func builtin(oid uint32) form {
 	return formText
 }
 
-// settings are the session's parameters that the text form of values depends on.
+// settings are the session's parameters: the text form of values depends on them, and the server
+// ends a connection whose client is unreachable, and with it the lock of the slot.
 var settings = map[string]string{
 	"client_encoding":    "UTF8",
 	"datestyle":          "ISO, YMD",
@@ -54,6 +55,10 @@ var settings = map[string]string{
 	"timezone":           "UTC",
 	"extra_float_digits": "3",
 	"bytea_output":       "hex",
+
+	"tcp_keepalives_idle":     "15",
+	"tcp_keepalives_interval": "5",
+	"tcp_keepalives_count":    "3",
 }
 
 var errArray = errors.New("an array is malformed")

@@ -23,6 +23,8 @@ const (
 	// oldMemory: owners that take over keep their cache, and Decide overwrites
 	// entities in any state.
 	oldMemory defect = "memory kept at a take-over"
+	// noFence: Decide forgets which changes of a table an entity has.
+	noFence defect = "no fence"
 	// noToken: SwapProgress swaps what others took over since.
 	noToken defect = "no token"
 )
@@ -104,6 +106,14 @@ func (b *broken) Decide(ctx context.Context, d store.Decision, decide func(store
 			out, err := decide(loaded)
 			if err == nil {
 				err = b.overwrite(ctx, out.Entities)
+			}
+			return out, err
+		})
+	case noFence:
+		return b.Store.Decide(ctx, d, func(loaded store.Loaded) (store.Outcome, error) {
+			out, err := decide(loaded)
+			for i := range out.Entities {
+				out.Entities[i].Fence = nil
 			}
 			return out, err
 		})

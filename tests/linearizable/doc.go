@@ -8,6 +8,9 @@
 // deliver does: TakeProgress, SwapProgress, Rows. Connections are cut by the server
 // and a process is killed in the middle of its calls.
 //
+// Half of the entities are rows of a table: their events have places of changes on two timelines,
+// and come again, as a PostgreSQL source sends them after a kill.
+//
 // Every process logs its calls and their answers, with ticks of one
 // clock that they share. The parent makes one history of it and asks porcupine
 // whether some order of the operations, each between its beginning and its end,

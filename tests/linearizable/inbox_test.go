@@ -65,8 +65,9 @@ func plan(number int32, revision int64) (*decide.Plan, error) {
 }
 
 // topic is the inbox, one slice per partition: the same in every process
-// that has the same seed. Its events have neither position nor id, so that nothing
-// but the watermark keeps a record from being decided twice.
+// that has the same seed. Events of the first half of the entities have neither position nor id,
+// so that nothing but the watermark keeps a record from being decided twice. The others are rows of
+// a table: their changes have places on two timelines, and are sent again.
 func topic(seed uint64, length int) ([][]input, error) {
 	all, err := contents()
 	if err != nil {
@@ -76,13 +77,18 @@ func topic(seed uint64, length int) ([][]input, error) {
 	for p := range log {
 		random := rand.New(rand.NewPCG(seed, uint64(p)))
 		events := map[string][]change.Version{}
+		changes := map[string][]input{}
 		for offset := range length {
-			in := input{Kind: event, Entity: entity(p + partitions*random.IntN(entities/partitions)), Version: change.NewVersion(generation, int64(offset))}
+			n := p + partitions*random.IntN(entities/partitions)
+			in := input{Kind: event, Entity: entity(n), Version: change.NewVersion(generation, int64(offset))}
 			before := events[in.Entity]
 			switch dice := random.IntN(20); {
 			case len(before) == 0 || dice < 13:
-				n := random.IntN(len(documents))
-				in.Doc, in.Content = n+1, all[n]
+				doc := random.IntN(len(documents))
+				in.Doc, in.Content = doc+1, all[doc]
+				if n >= entities/2 {
+					in = placed(in, changes, random)
+				}
 				events[in.Entity] = append(before, in.Version)
 			case dice < 16:
 				// Mostly the last one, which the row may still have.
@@ -98,12 +104,35 @@ func topic(seed uint64, length int) ([][]input, error) {
 	return log, nil
 }
 
+// placed makes an event the next change of its row, or one of the last that is sent again.
+func placed(in input, changes map[string][]input, random *rand.Rand) input {
+	before := changes[in.Entity]
+	if len(before) > 0 && random.IntN(3) == 0 {
+		again := before[max(0, len(before)-1-random.IntN(3))]
+		again.Version = in.Version
+		return again
+	}
+	in.Place = 1
+	if len(before) > 0 {
+		last := before[len(before)-1]
+		in.Timeline, in.Place = last.Timeline, last.Place+1+random.Int64N(3)
+		if random.IntN(20) == 0 {
+			in.Timeline = 1
+		}
+	}
+	changes[in.Entity] = append(before, in)
+	return in
+}
+
 // encode makes the record of an input, with its place in its partition.
 func encode(in input) (transport.Received, error) {
 	r := change.Record{Entity: in.Entity}
 	switch in.Kind {
 	case event:
 		r.Event = &change.Event{Origin: change.Origin{Source: "registry"}, Op: change.Upsert, Payload: []byte(documents[in.Doc-1])}
+		if in.Place != 0 {
+			r.Event.Topic, r.Event.Offset, r.Event.Index = fmt.Sprint("timeline ", in.Timeline), in.Place/2, in.Place%2
+		}
 	default:
 		actions := map[kind]change.Action{refuse: change.Refuse, reset: change.Reset, redecide: change.Redecide}
 		r.Control = &change.Control{

@@ -37,6 +37,8 @@ type input struct {
 	Target   change.Version // of refuse: the version that is given up
 	Force    bool           // of redecide
 	Doc      int            // of event: which document, 1 and up
+	Timeline int            // of a table's event: 0 or 1
+	Place    int64          // likewise: commit and index of its change; 0: the event has no place
 	Token    store.Token    // of takeOver and advance; of takePlace and swapPlace: the new one
 	Old      store.Token    // of swapPlace
 	From, To int64          // of advance; To also of swapPlace: the place
@@ -77,6 +79,7 @@ type state struct {
 	doc     int            // 0: none yet
 	content string         // projection of doc
 	current bool           // evaluated since the document or the dam was last set
+	places  [2]int64       // of the last change of each timeline
 
 	token store.Token
 	next  int64
@@ -112,6 +115,10 @@ func (s state) step(in input, out output) (bool, state) {
 	passed := false
 	switch in.Kind {
 	case event:
+		if in.Place != 0 && in.Place <= s.places[in.Timeline] {
+			break // sent again
+		}
+		s.places[in.Timeline] = in.Place
 		if in.Doc != s.doc || !s.current {
 			s.doc, s.content, s.current = in.Doc, content, true
 			passed = s.offer(in.Version, false)

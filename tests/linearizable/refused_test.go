@@ -14,7 +14,7 @@ import (
 // The checker's own test: it refuses every store that is broken on purpose.
 func TestBrokenStoresAreFound(t *testing.T) {
 	const rounds = 20
-	for _, d := range []defect{blindSwap, noWatermark, noToken, oldMemory} {
+	for _, d := range []defect{blindSwap, noWatermark, noFence, noToken, oldMemory} {
 		t.Run(string(d), func(t *testing.T) {
 			for round := range rounds {
 				if result := runBroken(t, d); result == porcupine.Illegal {

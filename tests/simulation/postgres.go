@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/binary"
 	"fmt"
+	"io"
 	"net"
 	"strconv"
 	"strings"
@@ -21,6 +22,7 @@ type connection struct {
 	grown    chan struct{} // capacity 1
 	asked    chan struct{} // capacity 1: for the end of the log
 	snapshot int           // commits that its transaction sees
+	reads    bool          // rows, which may take any time: TCP alone notices the server's end
 }
 
 // dial is the network between a process and the database.
@@ -40,11 +42,7 @@ func (p *process) dial(context.Context, string, string) (net.Conn, error) {
 	p.w.spawn(func() {
 		ours.serve()
 		_ = server.Close()
-		db.mu.Lock()
-		defer db.mu.Unlock()
-		if delete(db.conns, server); db.holder == server {
-			db.holder = nil
-		}
+		ours.forget()
 	})
 	return client, nil
 }
@@ -88,10 +86,32 @@ func (c *connection) serve() {
 		switch m.(type) {
 		case *pgproto3.Query, *pgproto3.Sync:
 			time.Sleep(c.dice.upTo(4 * time.Millisecond))
-			if c.db.w.fault(c.dice, "connection breaks", 0.2) || c.b.Flush() != nil {
+			if c.breaks() || c.b.Flush() != nil {
 				return
 			}
 		}
+	}
+}
+
+// breaks draws whether the connection ends now, or for the server alone: the client hears nothing more.
+func (c *connection) breaks() bool {
+	if !c.db.w.fault(c.dice, "connection breaks", 0.2) {
+		return false
+	}
+	if !c.reads && c.dice.chance(0.3) {
+		c.db.w.count("connection is silent")
+		c.forget()
+		_, _ = io.Copy(io.Discard, c.c)
+	}
+	return true
+}
+
+// forget takes the connection from the server.
+func (c *connection) forget() {
+	c.db.mu.Lock()
+	defer c.db.mu.Unlock()
+	if delete(c.db.conns, c.c); c.db.holder == c.c {
+		c.db.holder = nil
 	}
 }
 
@@ -141,6 +161,7 @@ func (c *connection) rows(sql string, params [][]byte) (types []uint32, rows [][
 	db.mu.Lock()
 	defer db.mu.Unlock()
 	has := func(part string) bool { return strings.Contains(sql, part) }
+	c.reads = c.reads || has("BEGIN") || has("CREATE_REPLICATION_SLOT") || has("format_type")
 	switch {
 	case has("server_version_num"):
 		return one([]uint32{bigint, text, text, oid, bigint}, 170000, "logical", "shop", 1, db.end)
@@ -244,7 +265,7 @@ func (c *connection) replicate() {
 			for _, message := range m.messages() {
 				c.sendLog(message)
 			}
-			if db.w.fault(c.dice, "connection breaks", 0.3) || c.b.Flush() != nil {
+			if c.breaks() || c.b.Flush() != nil {
 				return
 			}
 			next = m.end
