@@ -75,11 +75,11 @@ func (b explainBody) FoldedWords() string {
 // view shows one entity's story.
 func (p entitySection) view(w http.ResponseWriter, r *http.Request, who *session) {
 	q := r.URL.Query()
-	b := explainBody{Entity: q.Get("entity"), Service: q.Get("service"), Services: firstNames(p.serviceNames())}
+	b := explainBody{Entity: q.Get("entity"), Service: q.Get("service"), Services: p.suggestions()}
 	if b.Entity != "" {
 		var err error
 		b.X, err = p.explainInTime(r.Context(), explain.Input{
-			Config: p.opt.Config(), Store: p.opt.Store, Entity: b.Entity, Service: b.Service, Payload: true,
+			Config: p.opt.Config(), Store: p.opt.Store, Entity: b.Entity, Service: p.opt.Config().FirstName(b.Service), Payload: true,
 		})
 		if errors.Is(err, explain.ErrUnknownService) {
 			p.renderMessage(w, r, http.StatusNotFound, "There is no such service.")

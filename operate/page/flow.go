@@ -142,14 +142,14 @@ func (p overviewSection) stageNodes(now *snapshot.Snapshot, per rates, health op
 func (p overviewSection) customerNodes(now, before *snapshot.Snapshot, health operate.Health) (nodes []node) {
 	bad := map[string]operate.Level{}
 	for _, s := range health.Services {
-		customer, _, _ := strings.Cut(s.Service, "/")
+		customer := p.customerOf(s.Service)
 		if s.Level.Rank() > bad[customer].Rank() {
 			bad[customer] = s.Level
 		}
 	}
 	services, one := map[string]int{}, map[string]string{}
 	for _, s := range p.opt.Config().Services() {
-		customer, _, _ := strings.Cut(s.Name, "/")
+		customer, _, _ := strings.Cut(s.Current, "/")
 		services[customer]++
 		one[customer] = s.Name
 	}
@@ -157,7 +157,7 @@ func (p overviewSection) customerNodes(now, before *snapshot.Snapshot, health op
 		delivered, queued = map[string]float64{}, map[string]float64{}
 		if s != nil {
 			for name, x := range s.Services { // of one service, or of several services of a customer
-				customer, _, _ := strings.Cut(name, "/")
+				customer := p.customerOf(name)
 				delivered[customer] += x.Delivered["delivered"]
 				queued[customer] += x.Pending
 			}

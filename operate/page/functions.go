@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"html/template"
+	"net/url"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -15,7 +16,6 @@ import (
 	"github.com/dustin/go-humanize"
 	"github.com/dustin/go-humanize/english"
 	"github.com/seed-86dfc502/weir/operate/snapshot"
-	"github.com/seed-86dfc502/weir/store"
 )
 
 // maxJSON bounds the shown part of a document, in bytes.
@@ -30,6 +30,7 @@ var functions = template.FuncMap{
 	"count": func(n int64, one, many string) string {
 		return humanize.Comma(n) + " " + english.PluralWord(int(n), one, many)
 	},
+	"join":    strings.Join,
 	"rate":    rateText,
 	"percent": func(f float64) string { return tenths(100*f) + " %" },
 	"age":     func(d time.Duration) string { return d.Round(time.Millisecond).String() },
@@ -47,13 +48,6 @@ var functions = template.FuncMap{
 	"verdict": verdictClass,
 	"service": servicePath,
 	"words":   breakable,
-	"join":    strings.Join,
-	"lettersOf": func(service, code string) string {
-		return "/letters?" + query("service", service, "code", code, "state", "open")
-	},
-	"lettersBy": func(g store.LetterGroup) string {
-		return "/letters?" + query("stage", string(g.Stage), "source", g.Source, "service", g.Service, "code", g.Code, "entity", g.Entity)
-	},
 	"deref": func(n *int64) string {
 		if n == nil {
 			return "–"
@@ -132,6 +126,17 @@ func breakable(name string) template.HTML {
 }
 
 var breaks = strings.NewReplacer("/", "/<wbr>", "@", "<wbr>@", "_", "_<wbr>", ".", ".<wbr>", ",", ",<wbr>", ":", ":<wbr>", "-", "-<wbr>")
+
+// query returns the parameters that have a value, as part of an address.
+func query(pairs ...string) string {
+	v := url.Values{}
+	for i := 0; i < len(pairs); i += 2 {
+		if pairs[i+1] != "" && pairs[i+1] != "0" { //nolint:gosec // pairs are even
+			v.Set(pairs[i], pairs[i+1]) //nolint:gosec // the same
+		}
+	}
+	return v.Encode()
+}
 
 // baseName is the last part of a path. The page does not show folders of the machine.
 func baseName(path string) string { return filepath.Base(path) }

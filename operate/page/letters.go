@@ -21,7 +21,6 @@ type letterSection struct{ *Page }
 const (
 	pageLetters = 50
 	maxShown    = 64 << 10 // of a payload, in bytes
-	maxRefused  = 100      // that are listed one by one
 	maxReason   = 500
 	foldGroups  = 8 // groups of letters that are shown at once
 )
@@ -56,9 +55,9 @@ func filterOf(v url.Values) (filter, error) {
 	return f, nil
 }
 
-// store returns the filter of the store; without its page.
-func (f filter) store() store.LetterFilter {
-	s := store.LetterFilter{Stage: store.Stage(f.Stage), Source: f.Source, Service: f.Service, Entity: f.Entity, Code: f.Code}
+// wanted returns the filter of the store, without its page.
+func (p letterSection) wanted(f filter) store.LetterFilter {
+	s := store.LetterFilter{Stage: store.Stage(f.Stage), Source: f.Source, Service: p.opt.Config().FirstName(f.Service), Entity: f.Entity, Code: f.Code}
 	if f.State != "all" {
 		s.State = store.LetterState(f.State)
 	}
@@ -84,7 +83,6 @@ type lettersBody struct {
 	Other    string              // address of the other grouping
 	Form     string
 	Acts     bool
-	LastJob  *jobBody
 }
 
 func (p letterSection) list(w http.ResponseWriter, r *http.Request, who *session) {
@@ -93,20 +91,20 @@ func (p letterSection) list(w http.ResponseWriter, r *http.Request, who *session
 		p.renderError(w, r, err)
 		return
 	}
-	wanted := f.store()
+	wanted := p.wanted(f)
 	wanted.NewestFirst, wanted.AfterID, wanted.Limit = true, f.After, pageLetters
 	found, err := p.opt.Store.ListLetters(r.Context(), wanted)
 	if err != nil {
 		p.renderError(w, r, err)
 		return
 	}
-	b := lettersBody{Filter: f, Stages: stages, States: states, Letters: found, LastJob: p.lastJob(jobLetters)}
-	b.Services, b.Sources = firstNames(p.opt.Config().ServiceNames()), firstNames(p.sourceNames())
+	b := lettersBody{Filter: f, Stages: stages, States: states, Letters: found}
+	b.Services, b.Sources = p.suggestions(), p.sourceNames()
 	if len(found) == pageLetters {
 		b.Next = "/letters?" + f.Query(found[len(found)-1].ID)
 	}
 	b.Acts, b.Form = who != nil, who.Form()
-	grouped := f.store()
+	grouped := p.wanted(f)
 	grouped.Code, grouped.ByEntity = "", f.By == "entity" // other codes can be chosen
 	other := f
 	if other.By = "entity"; f.By == "entity" {
@@ -209,20 +207,11 @@ type resultBody struct {
 	Done    int
 	Ways    []string // how, with numbers
 	Refused []operate.LetterReplay
-	More    int // refused, not listed
+	More    int // not open or not there
 	Back    string
 }
 
-type confirmBody struct {
-	Do, Verb string
-	N        int64
-	Filter   filter
-	Reason   string
-	Form     string
-}
-
-// act replays or discards letters: those that are ticked, or, after a
-// question, all open ones that the filters leave.
+// act replays or discards the letters that are ticked: those of one list at most.
 func (p letterSection) act(w http.ResponseWriter, r *http.Request, who *session) {
 	f, err := filterOf(r.PostForm)
 	var why string
@@ -233,49 +222,43 @@ func (p letterSection) act(w http.ResponseWriter, r *http.Request, who *session)
 		p.renderError(w, r, err)
 		return
 	}
-	action, all := strings.CutSuffix(r.PostForm.Get("do"), "-all")
-	if action != "replay" && action != "discard" {
+	selected, ok := ticked(r)
+	if !ok {
+		p.renderMessage(w, r, http.StatusBadRequest, fmt.Sprintf("Tick 1 to %d letters. weir dlq takes more.", pageLetters))
+		return
+	}
+	b := resultBody{Back: "/letters?" + f.Query(0)}
+	switch r.PostForm.Get("do") {
+	case "replay":
+		b.Verb, err = "replayed", p.replay(r.Context(), who, selected, why, &b)
+	case "discard":
+		b.Verb = "discarded"
+		b.Done, err = (&operate.Env{Store: p.opt.Store, Actor: who.Actor}).DiscardLetters(r.Context(), selected, why)
+		b.More = max(0, len(selected.IDs)-b.Done)
+	default:
 		p.renderMessage(w, r, http.StatusBadRequest, "Choose what to do.")
 		return
 	}
-	selected := operate.Letters{Filter: f.store()}
-	if !all {
-		for _, text := range r.PostForm["id"] {
-			id, err := strconv.ParseInt(text, 10, 64)
-			if err != nil || id <= 0 {
-				p.renderMessage(w, r, http.StatusBadRequest, "There is no such dead letter.")
-				return
-			}
-			selected.IDs = append(selected.IDs, id)
-		}
-		if len(selected.IDs) == 0 {
-			p.renderMessage(w, r, http.StatusBadRequest, "Tick at least one letter.")
-			return
-		}
-	} else if r.PostForm.Get("sure") != "yes" {
-		n, err := (&operate.Env{Store: p.opt.Store}).CountLetters(r.Context(), selected)
-		if err != nil {
-			p.renderError(w, r, err)
-			return
-		}
-		p.show(w, http.StatusOK, "confirm", view{Title: "Are you sure?", Section: "/letters", Session: who,
-			Body: confirmBody{Do: action + "-all", Verb: action, N: int64(n), Filter: f, Reason: why, Form: who.form}})
+	if err != nil {
+		p.renderError(w, r, err)
 		return
 	}
-	j := p.start(w, r, who, jobLetters, "Dead letters are being "+action+"ed", func(ctx context.Context, j *job) (outcome, error) {
-		b := resultBody{Verb: action + "ed", Back: "/letters?" + f.Query(0)}
-		act := p.discard
-		if action == "replay" {
-			act = p.replay
+	p.show(w, http.StatusOK, "result", view{Title: "Done", Section: "/letters", Session: who, Body: b})
+}
+
+// ticked returns the letters that a form names; false when that is not the form of a list.
+func ticked(r *http.Request) (selected operate.Letters, ok bool) {
+	ids := r.PostForm["id"]
+	for _, text := range ids {
+		id, err := strconv.ParseInt(text, 10, 64)
+		if err != nil || id <= 0 {
+			return selected, false
 		}
-		if err := act(ctx, j, who, selected, why, &b); err != nil {
-			return outcome{}, err
-		}
-		return outcome{"result", view{Title: "Done", Section: "/letters", Body: b}}, nil
-	})
-	if j != nil {
-		p.follow(w, r, who, j)
+		selected.IDs = append(selected.IDs, id)
 	}
+	slices.Sort(selected.IDs)
+	selected.IDs = slices.Compact(selected.IDs)
+	return selected, len(ids) > 0 && len(ids) <= pageLetters
 }
 
 // modeWords name the modes of a replay.
@@ -285,46 +268,25 @@ var modeWords = map[operate.ReplayMode]string{
 	operate.AsChange:   "the change is sent again, late",
 }
 
-func (p letterSection) replay(ctx context.Context, j *job, who *session, selected operate.Letters, why string, b *resultBody) error {
-	env, err := p.env(ctx, who)
+func (p letterSection) replay(ctx context.Context, who *session, selected operate.Letters, why string, b *resultBody) error {
+	env, err := p.opt.Tools(ctx)
 	if err != nil {
 		return err
 	}
-	total, err := env.CountLetters(ctx, selected)
-	if err != nil {
-		return err
-	}
+	env.Actor = who.Actor
 	ways := map[operate.ReplayMode]int{}
 	err = env.ReplayLetters(ctx, selected, why, false, func(l operate.LetterReplay) {
-		switch {
-		case l.Refused == "":
-			b.Done++
-			ways[l.Way]++
-		case len(b.Refused) < maxRefused:
+		if l.Refused != "" {
 			b.Refused = append(b.Refused, l)
-		default:
-			b.More++
+			return
 		}
-		j.progress(int64(b.Done+len(b.Refused)+b.More), int64(total))
+		b.Done++
+		ways[l.Way]++
 	})
 	for _, way := range []operate.ReplayMode{operate.AsEvent, operate.AsDecision, operate.AsChange} {
 		if n := ways[way]; n > 0 {
 			b.Ways = append(b.Ways, fmt.Sprintf("%d: %s", n, modeWords[way]))
 		}
-	}
-	return err
-}
-
-func (p letterSection) discard(ctx context.Context, j *job, who *session, selected operate.Letters, why string, b *resultBody) error {
-	env := &operate.Env{Store: p.opt.Store, Actor: who.Actor}
-	total, err := env.CountLetters(ctx, selected)
-	if err != nil {
-		return err
-	}
-	env.Progress = func(done, _ int64) { j.progress(done, int64(total)) }
-	b.Done, err = env.DiscardLetters(ctx, selected, why)
-	if ids := slices.Compact(slices.Sorted(slices.Values(selected.IDs))); err == nil && len(ids) > b.Done {
-		b.More = len(ids) - b.Done
 	}
 	return err
 }

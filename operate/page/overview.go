@@ -17,22 +17,6 @@ import (
 // overviewSection serves the overview.
 type overviewSection struct{ *Page }
 
-// count is one number of a stage with its rate.
-type count struct {
-	Name, Why string
-	Total     float64
-	Rate      snapshot.Rate
-}
-
-// stage is a column of the numbers.
-type stage struct {
-	Name, What string
-	Away       bool // other processes run it
-	Counts     []count
-	Queued     float64
-	QueuedWhat string
-}
-
 // tile is one main number.
 type tile struct{ Name, Value, Unit, Says, Class, Href string }
 
@@ -43,7 +27,6 @@ type overviewBody struct {
 	Tiles    []tile
 	Flow     nodes
 	Picture  picture
-	Stages   []stage
 }
 
 // maxProblems bounds the problems listed; the list of services has all.
@@ -61,49 +44,8 @@ func (p overviewSection) load(*http.Request) (any, error) {
 		b.Problems, b.More = b.Problems[:maxProblems], len(b.Problems)-maxProblems
 	}
 	b.Flow = p.flowNodes(now, before, b.Health)
-	b.Picture, b.Tiles, b.Stages = b.Flow.draw(), p.tiles(now, now.Against(before)), p.stages(now, now.Against(before))
+	b.Picture, b.Tiles = b.Flow.draw(), p.tiles(now, now.Against(before))
 	return b, nil
-}
-
-// stages are all numbers, by stage.
-func (p overviewSection) stages(now *snapshot.Snapshot, per rates) []stage {
-	of := func(name, why string, pick func(*snapshot.Snapshot) float64) count {
-		return count{name, why, pick(now), per(pick)}
-	}
-	decided := func(name, why, decision string) count {
-		return of(name, why, func(n *snapshot.Snapshot) float64 { return n.Decisions[decision] })
-	}
-	answered := func(name, why, digit string) count {
-		return of(name, why, func(n *snapshot.Snapshot) float64 { return n.Answers[digit] })
-	}
-	all := []stage{
-		{"Ingest", "events are ingested", !p.runs("ingest"), []count{
-			of("ingested", "durable in the inbox", (*snapshot.Snapshot).Taken),
-			of("repeated", "rejected by the gate", (*snapshot.Snapshot).Repeated),
-			of("dead", "became dead letters", func(n *snapshot.Snapshot) float64 { return n.Ingested["dead"] }),
-		}, now.SourceLag, "records queued at sources"},
-		{"Decide", "each customer's view is compared", !p.runs("decide"), []count{
-			of("records", "decided, of events and of operators", func(n *snapshot.Snapshot) float64 { return snapshot.Total(n.Events) }),
-			decided("pruned", "not evaluated: no change of a path that the view reads", decide.DecisionPruned),
-			decided("filtered", "excluded by the filter, and unknown to the customer", decide.DecisionFiltered),
-			decided("incomplete", "without a document of a required source", decide.DecisionIncomplete),
-			decided("held back", "equal to the customer's last one", decide.DecisionHeldBack),
-			decided("sent", "changed for the customer", decide.DecisionSent),
-		}, now.InboxLag, "records queued in the inbox"},
-		{"Deliver", "changes are sent to customers", !p.runs("deliver"), []count{
-			of("delivered", "took effect at a target", func(n *snapshot.Snapshot) float64 { return n.Delivered["delivered"] }),
-			of("replaced", "by a newer change before delivery", func(n *snapshot.Snapshot) float64 { return n.Delivered["coalesced"] + n.Delivered["overtaken"] }),
-			of("failed attempts", "retried, or dead", func(n *snapshot.Snapshot) float64 { return n.Failures }),
-		}, now.Pending, "changes queued, at most"},
-	}
-	if !now.API {
-		return all
-	}
-	return append(all, stage{Name: "API", What: "producers and callers are answered", Counts: []count{
-		answered("answered", "with 2xx", "2"), answered("refused", "with 4xx: a wrong or forbidden request", "4"), answered("failed", "with 5xx: to be sent again", "5"),
-		of("repeated", "posted events with a used key", func(n *snapshot.Snapshot) float64 { return n.Replayed }),
-		of("undecided", "requests of check services, to be sent again", func(n *snapshot.Snapshot) float64 { return n.Undecided }),
-	}})
 }
 
 // tiles are the main numbers.
@@ -172,7 +114,7 @@ func (p overviewSection) problems(now *snapshot.Snapshot, health operate.Health)
 	conditions := p.opt.Conditions()
 	for _, s := range health.Services {
 		c, counts := conditions[s.Service], now.Service(s.Service)
-		x := problem{ServiceHealth: s, What: s.Service, Href: servicePath(s.Service), Queued: counts.Pending, Oldest: c.Parked.Oldest}
+		x := problem{ServiceHealth: s, What: p.current(s.Service), Href: servicePath(s.Service), Queued: counts.Pending, Oldest: c.Parked.Oldest}
 		if x.Oldest.IsZero() {
 			x.Oldest = counts.Oldest
 		}

@@ -10,11 +10,13 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/seed-86dfc502/weir/config"
 	"github.com/seed-86dfc502/weir/deliver"
 	"github.com/seed-86dfc502/weir/operate"
 	"github.com/seed-86dfc502/weir/operate/page"
@@ -77,7 +79,7 @@ func TestLoginLink(t *testing.T) {
 func TestABearerTokenIsSignedIn(t *testing.T) {
 	w := newWorld(t, nil)
 	w.letter("{")
-	for _, path := range []string{"/letters", "/letters/1", "/replay", oneService} {
+	for _, path := range []string{"/letters", "/letters/1", oneService} {
 		status, body := w.get(path, bearer)
 		require.Equal(t, 200, status, path)
 		require.Contains(t, body, `method="post"`, path)
@@ -172,7 +174,6 @@ func TestNewPagesEscape(t *testing.T) {
 	}))
 	for _, path := range []string{
 		"/", "/sources", "/sources/events", "/entities?q=" + url.QueryEscape(script), "/letters", "/system", "/services?q=" + url.QueryEscape(script),
-		"/replay?entity=" + url.QueryEscape(script),
 	} {
 		status, body := w.get(path, bearer)
 		require.Equal(t, 200, status, path)
@@ -190,7 +191,7 @@ func TestEmptyPages(t *testing.T) {
 	w.conditions = map[string]deliver.Condition{}
 	for path, says := range map[string]string{
 		"/entities": "No entity is stored yet", "/letters": "No open dead letters here.",
-		"/audit": "No operator did anything yet", "/replay": "No replay or reset was begun yet.", "/system": "No process has reported yet.", "/history": "Nothing happened in this time.",
+		"/system": "No process has reported yet.", "/history": "Nothing happened in this time.",
 		"/sources/events": "Nothing was seen yet", oneService: "No dead letters.", "/": "Ready",
 	} {
 		status, body := w.get(path, bearer)
@@ -235,7 +236,6 @@ func TestTwoHundredServices(t *testing.T) {
 func TestStagesOfOtherProcesses(t *testing.T) {
 	w := newWorld(t, func(o *page.Options) { o.Roles = []string{"deliver"} })
 	_, body := w.get("/", bearer)
-	require.Equal(t, 2, strings.Count(body, "Not in this process."), "ingest and decide")
 	require.Equal(t, 2*3, strings.Count(body, `class="node away`), "a source and two stages, in a picture and a list")
 	require.Contains(t, body, `<span class="weak">for customers</span>`, "what is waiting is what this process sees")
 	for path, told := range map[string]string{
@@ -300,28 +300,26 @@ func TestEntitiesAreSearched(t *testing.T) {
 	require.Len(t, rows(body), 10)
 }
 
-// A replay that cannot be asked for is refused before anything is looked at.
-func TestWhatIsNoTask(t *testing.T) {
-	w := newWorld(t, nil)
-	as, form := w.signIn(token)
-	for says, values := range map[string]url.Values{
-		"Choose what to do.":                   {"kind": {"x"}},
-		"Choose which entities.":               {"which": {"x"}},
-		"Name at least one entity.":            {"list": {" \r\n"}},
-		"Say since when.":                      {"which": {"since"}},
-		"is no date and time":                  {"which": {"since"}, "since": {"x"}},
-		"-1&#34; is no number of entities per": {"which": {"all"}, "rate": {"-1"}},
-		"NaN&#34; is no number of entities":    {"which": {"all"}, "rate": {"NaN"}},
-		"Inf&#34; is no number of entities":    {"which": {"all"}, "rate": {"Inf"}},
-		"A reason is text of at most 500":      {"which": {"all"}, "reason": {strings.Repeat("x", 501)}},
-	} {
-		values.Set("form", form)
-		resp := w.post("/replay", values, as)
-		require.Equal(t, 409, resp.StatusCode, says)
-		require.Contains(t, text(t, resp), says)
+// A renamed service has its current name in what a person reads and writes, its first one in addresses.
+func TestARenamedServiceHasItsCurrentName(t *testing.T) {
+	const first = "old/view@sink"
+	w := newWorld(t, func(o *page.Options) {
+		cfg := *o.Config()
+		cfg.Projections = slices.Clone(cfg.Projections)
+		deliver := slices.Clone(cfg.Projections[0].Deliver)
+		deliver[0].Was, cfg.Projections[0].Deliver = first, deliver
+		o.Config = func() *config.Config { return &cfg }
+	})
+	w.conditions = map[string]deliver.Condition{first: {State: deliver.StateRetrying, Since: w.now, Error: "connection refused"}}
+	require.NoError(t, w.store.AddLetters(t.Context(), []store.DeadLetter{{Stage: store.StageDeliver, Service: first, Code: "refused", Reason: "too ripe", DedupKey: "1", State: store.LetterOpen}}))
+	const link = "/service?name=old%2Fview%40sink"
+	for _, path := range []string{"/", "/services?q=ACME/ALL", "/services?customer=acme", link, "/letters", "/letters?service=acme/all@out", "/letters/1"} {
+		status, body := w.get(path, bearer)
+		require.Equal(t, 200, status)
+		body = strings.ReplaceAll(body, "<wbr>", "")
+		require.Contains(t, body, ">acme/all@out<", path)
+		require.NotContains(t, body, ">"+first+"<", path)
 	}
-	require.Equal(t, 403, w.post("/replay", url.Values{"which": {"all"}}).StatusCode)
-	resp := w.post("/replay", url.Values{"form": {form}, "which": {"all"}}, as)
-	require.Equal(t, 503, resp.StatusCode)
-	require.Contains(t, text(t, resp), "the log is away")
+	_, body := w.get("/services?q=old", bearer)
+	require.NotContains(t, body, link)
 }

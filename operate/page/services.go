@@ -25,6 +25,38 @@ type serviceSection struct{ *Page }
 // servicePath is the address of a service's page.
 func servicePath(name string) string { return "/service?name=" + url.QueryEscape(name) }
 
+// serviceNames are the current names of renamed services, which everything else knows by their first ones.
+type serviceNames struct {
+	of      *config.Config
+	renamed map[string]string
+}
+
+// current returns the name of a service as the files have it, for people.
+func (p *Page) current(name string) string {
+	of := p.names.Load()
+	if cfg := p.opt.Config(); of == nil || of.of != cfg {
+		of = &serviceNames{cfg, cfg.Renamed()}
+		p.names.Store(of)
+	}
+	return cmp.Or(of.renamed[name], name)
+}
+
+// customerOf returns the customer of a service.
+func (p *Page) customerOf(service string) string {
+	customer, _, _ := strings.Cut(p.current(service), "/")
+	return customer
+}
+
+// suggestions are the names of services that a field proposes.
+func (p *Page) suggestions() (names []string) {
+	for _, s := range p.opt.Config().AllServices() {
+		if names = append(names, s.Current); len(names) == maxNames {
+			break
+		}
+	}
+	return names
+}
+
 // serviceRow is one service.
 type serviceRow struct {
 	Name              string
@@ -152,17 +184,15 @@ func (p serviceSection) load(r *http.Request) (any, error) {
 	part := strings.ToLower(b.Q)
 	b.Rows, b.Found, err = p.rows(func(name string, health operate.ServiceHealth) bool {
 		b.All++
-		customer, _, _ := strings.Cut(name, "/")
+		customer := p.customerOf(name)
 		customers[customer] = true
-		return (b.Customer == "" || b.Customer == customer) && (b.Only != "unwell" || health.Service != "") && strings.Contains(strings.ToLower(name), part)
+		return (b.Customer == "" || b.Customer == customer) && (b.Only != "unwell" || health.Service != "") && strings.Contains(strings.ToLower(p.current(name)), part)
 	})
-	b.Customers = firstNames(slices.Sorted(maps.Keys(customers)))
+	b.Customers = slices.Sorted(maps.Keys(customers))
+	b.Customers = b.Customers[:min(maxNames, len(b.Customers))]
 	b.Address = "/live/services?" + query("customer", b.Customer, "q", b.Q, "only", b.Only)
 	return b, err
 }
-
-// firstNames returns the names that a field proposes.
-func firstNames(all []string) []string { return all[:min(len(all), maxNames)] }
 
 // field is one member of a projected document.
 type field struct{ Out, From string }
@@ -254,7 +284,7 @@ func (p serviceSection) view(w http.ResponseWriter, r *http.Request, who *sessio
 		p.renderError(w, r, err)
 		return
 	}
-	p.show(w, http.StatusOK, "service", view{Title: name, Section: "/services", Session: who, Body: b})
+	p.show(w, http.StatusOK, "service", view{Title: p.current(name), Section: "/services", Session: who, Body: b})
 }
 
 // addHold adds the guard's hold of a service, with samples where the log answers.
@@ -319,9 +349,9 @@ func (p serviceSection) act(w http.ResponseWriter, r *http.Request, who *session
 			return
 		}
 		if do == "pause" {
-			who.setNotice("%s is paused in all processes. Its changes queue until it is resumed.", name)
+			who.setNotice("%s is paused in all processes. Its changes queue until it is resumed.", p.current(name))
 		} else {
-			who.setNotice("%s is resumed.", name)
+			who.setNotice("%s is resumed.", p.current(name))
 		}
 	case operate.Release, operate.Discard, operate.Extend:
 		env, err := p.opt.Tools(r.Context())
@@ -333,7 +363,7 @@ func (p serviceSection) act(w http.ResponseWriter, r *http.Request, who *session
 			p.renderError(w, r, err)
 			return
 		}
-		who.setNotice("The hold of %s is ended in all processes within seconds (%s).", name, do)
+		who.setNotice("The hold of %s is ended in all processes within seconds (%s).", p.current(name), do)
 	case "retry-now":
 		if !p.opt.Probe(name) {
 			p.renderMessage(w, r, http.StatusConflict, "This process does not deliver the service: use the page of the process that does.")

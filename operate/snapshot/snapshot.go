@@ -34,12 +34,6 @@ type Snapshot struct {
 	Letters  map[string]float64 // open dead letters, by stage
 	Sources  map[string]*Source
 	Services map[string]*Service
-
-	// Of the API, where the process serves it.
-	API       bool
-	Answers   map[string]float64 // by the first digit of the status
-	Replayed  float64            // posted events whose key was used before
-	Undecided float64            // requests of check services
 }
 
 // Source has the metrics of one source.
@@ -105,7 +99,6 @@ func Take(registry prometheus.Gatherer, at time.Time) (*Snapshot, error) {
 	s := &Snapshot{
 		At: at, Ingested: map[string]float64{}, Rows: map[string]float64{}, Events: map[string]float64{}, Decisions: map[string]float64{},
 		Delivered: map[string]float64{}, Letters: map[string]float64{}, Sources: map[string]*Source{}, Services: map[string]*Service{},
-		Answers: map[string]float64{},
 	}
 	for _, f := range families {
 		for _, m := range f.GetMetric() {
@@ -117,7 +110,6 @@ func Take(registry prometheus.Gatherer, at time.Time) (*Snapshot, error) {
 			v := value{m.GetCounter().GetValue(), m.GetGauge().GetValue(), h.GetSampleSum(), float64(h.GetSampleCount())}
 			s.addFlow(f.GetName(), labels, v)
 			s.addLevels(f.GetName(), labels, v.level)
-			s.addAPI(f.GetName(), labels, v)
 		}
 	}
 	return s, nil
@@ -192,21 +184,6 @@ func (s *Snapshot) addLevels(name string, labels map[string]string, level float6
 		s.service(labels["service"]).Behind = level
 	case "weir_dead_letters":
 		s.Letters[labels["stage"]] += level
-	}
-}
-
-// addAPI adds the counters of the API.
-func (s *Snapshot) addAPI(name string, labels map[string]string, v value) {
-	switch name {
-	case "weir_api_requests_total":
-		s.API = true
-		s.Answers[labels["status"][:min(1, len(labels["status"]))]] += v.count
-	case "weir_idempotency_replays_total":
-		s.Replayed += v.count
-	case "weir_checks_total":
-		if labels["decision"] == "undecided" {
-			s.Undecided += v.count
-		}
 	}
 }
 
