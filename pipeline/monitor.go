@@ -282,7 +282,7 @@ func (m *monitor) showBacklogs(ctx context.Context) {
 			age = max(0, time.Since(stats.OldestInProgress))
 		}
 		m.gauges.ledgerOldest.Set(age.Seconds())
-		m.gauges.ledgerOverdue.Set(overdue(stats.Months, m.cfg.API.Idempotency.Retention.D(), time.Now()).Seconds())
+		m.gauges.ledgerOverdue.Set(overdue(stats.OldestMonth, m.cfg.API.Idempotency.Retention.D(), time.Now()).Seconds())
 	}
 	if counts, err := m.store.CountLetters(ctx); err == nil {
 		for _, stage := range store.Stages {
@@ -291,10 +291,10 @@ func (m *monitor) showBacklogs(ctx context.Context) {
 	}
 }
 
-// overdue is for how long the oldest month has been over its time; 0 when none is.
-func overdue(months []store.LedgerMonth, keep time.Duration, now time.Time) time.Duration {
-	if len(months) == 0 {
+// overdue is how long all keys of the oldest month have been expired; 0 without such a month.
+func overdue(month time.Time, keep time.Duration, now time.Time) time.Duration {
+	if month.IsZero() {
 		return 0
 	}
-	return max(0, now.Sub(months[0].End().Add(keep)))
+	return max(0, now.Sub(month.AddDate(0, 1, 0).Add(keep)))
 }

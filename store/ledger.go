@@ -100,22 +100,13 @@ type LedgerStats struct {
 	// OldestInProgress is when the oldest claim was made that an attempt is under
 	// way for: that has a lease and no response. Zero when there is none.
 	OldestInProgress time.Time
-	Months           []LedgerMonth // that have partitions, the oldest first
+	OldestMonth      time.Time // first moment of the oldest month, in UTC; zero without claims
 }
-
-// LedgerMonth is one partition of the ledger.
-type LedgerMonth struct {
-	Month time.Time // its first moment, in UTC
-	Held  int64     // as LedgerStats.Held
-}
-
-// End is the first moment after the month.
-func (m LedgerMonth) End() time.Time { return m.Month.AddDate(0, 1, 0) }
 
 // Ledger is the memory of the front door: which keys were used, for what, and
 // with which answer. Claims are kept per tenant; a tenant's calls reach no
-// other tenant's rows, by row-level security where the database has it. Rows
-// are in partitions by month, which are dropped whole.
+// other tenant's rows, by row-level security where the database has it. Claims
+// expire by month.
 //
 // A claim's way: Begin, the effect under the claim's id, Complete. A process
 // that dies in between leaves a claim whose lease ends; the next Begin resumes
@@ -138,9 +129,8 @@ type Ledger interface {
 	// AbandonClaims ends the leases of claims without response, so that the next
 	// request need not wait. Others are passed over.
 	AbandonClaims(ctx context.Context, tenant string, ids []ClaimID) error
-	// RetainClaims drops the months that ended at least keep ago, so that every
-	// claim of theirs was made before, prepares the tables of this and the next month,
-	// and returns how many months were dropped. The time is the store's:
+	// RetainClaims drops the claims of months that ended at least keep ago, prepares what
+	// this and the next month need, and returns how many months were dropped. The time is the store's:
 	// a process whose clock is wrong drops nothing that lives. Any process may call
 	// it at any time. It waits for transactions under way; Retry when that takes
 	// too long.

@@ -1,10 +1,8 @@
 package postgres
 
 import (
-	"strings"
 	"testing"
 
-	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -12,51 +10,6 @@ import (
 	"github.com/seed-86dfc502/weir/change"
 	"github.com/seed-86dfc502/weir/store"
 )
-
-// Like the dam's, the statements on check rows find them by the key under any
-// statistics, in the order in which they are given: their locks too.
-func TestCheckRowPlans(t *testing.T) {
-	s, _ := migrated(t)
-	ctx := t.Context()
-	conn, err := s.pool.Acquire(ctx)
-	require.NoError(t, err)
-	defer conn.Release()
-	for _, sql := range []string{
-		`ANALYZE checks`, // statistics of an empty table
-		`ALTER TABLE checks SET (autovacuum_enabled = off)`,
-		`INSERT INTO checks (entity, service, revision, content, version, delivered_version) SELECT 'banana-' || n, n % 5, 1, '\x01', 1, 0 FROM generate_series(1, 100000) n`,
-	} {
-		_, err := conn.Exec(ctx, sql)
-		require.NoError(t, err)
-	}
-	for _, statistics := range []string{"of an empty table", "of now"} {
-		for sql, types := range map[string]string{
-			sqlCheckRows:  "text[], int4[]",
-			sqlSwapChecks: "text[], int4[], int8[], bytea[], int8[], int8[], bytea[], bytea[]",
-
-			plain("service_checks"): "text, int4, int4",
-		} {
-			_, err := conn.Conn().PgConn().Exec(ctx, "PREPARE planned("+types+") AS "+sql).ReadAll()
-			require.NoError(t, err, sql)
-			rows, err := conn.Query(ctx, "EXPLAIN EXECUTE planned(NULL"+strings.Repeat(", NULL", strings.Count(types, ","))+")", pgx.QueryExecModeSimpleProtocol)
-			require.NoError(t, err)
-			lines, err := pgx.CollectRows(rows, pgx.RowTo[string])
-			require.NoError(t, err)
-			plan := strings.Join(lines, "\n")
-			if sql != plain("service_checks") { // a page has no list to go through
-				assert.Contains(t, plan, "Nested Loop", "statistics %s", statistics)
-			}
-			assert.Contains(t, plan, "checks_pkey", "statistics %s", statistics)
-			for _, bad := range []string{"Seq Scan", "Sort", "Hash", "Merge"} {
-				assert.NotContains(t, plan, bad, "statistics %s", statistics)
-			}
-			_, err = conn.Conn().PgConn().Exec(ctx, "DEALLOCATE planned").ReadAll()
-			require.NoError(t, err)
-		}
-		_, err = conn.Exec(ctx, `ANALYZE checks`)
-		require.NoError(t, err)
-	}
-}
 
 // A call that inserts a row while another updates it, and the other way round
 // with another row, do not dead-lock: inserts come before updates.
@@ -107,7 +60,7 @@ func TestCheckRowSwapsDoNotDeadlock(t *testing.T) {
 // that row in its batch waits until the server is taken for silent.
 func TestACheckDoesNotWaitForALockForEver(t *testing.T) {
 	s, url := migrated(t)
-	s.checkPatience = checkPatience
+	s.lockTimeout = lockTimeout
 	ctx := t.Context()
 	row := func(e string, revision int64) store.CheckRow {
 		return store.CheckRow{Key: store.Key{Service: 1, Entity: e}, Revision: revision, Content: change.Content{byte(revision)}, Version: 1}

@@ -58,10 +58,13 @@ func (s *Store) LedgerStats(ctx context.Context) (stats store.LedgerStats, err e
 		b.Queue(sqlPipeline)
 		b.Queue(`SELECT now()`).QueryRow(func(row pgx.Row) error { return row.Scan(&stats.Now) })
 		b.Queue(sqlLedgerMonths, countedClaims).Query(func(rows pgx.Rows) error {
-			var m store.LedgerMonth
-			_, err := pgx.ForEachRow(rows, []any{&m.Month, &m.Held}, func() error {
-				stats.Held += m.Held
-				stats.Months = append(stats.Months, m)
+			var month time.Time
+			var held int64
+			_, err := pgx.ForEachRow(rows, []any{&month, &held}, func() error {
+				stats.Held += held
+				if stats.OldestMonth.IsZero() {
+					stats.OldestMonth = month
+				}
 				return nil
 			})
 			return err

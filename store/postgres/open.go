@@ -65,10 +65,9 @@ type Store struct {
 	records
 	pool *pgpool.Pool
 	// migrating counts the migrations under way.
-	migrating *atomic.Int32
-	// checkPatience is the constant, or longer in tests.
-	checkPatience string
-	snapshots     store.SnapshotCache
+	migrating   *atomic.Int32
+	lockTimeout string // the constant, or longer in tests
+	snapshots   store.SnapshotCache
 }
 
 // Open checks the options and prepares a pool. It does not wait for the
@@ -125,7 +124,7 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 	if err != nil {
 		return nil, store.WithClass(fmt.Errorf("postgres: %w", err), store.Fatal)
 	}
-	s := &Store{pool: pool, migrating: migrating, checkPatience: checkPatience}
+	s := &Store{pool: pool, migrating: migrating, lockTimeout: lockTimeout}
 	s.DB, s.Dam = database{s}, s
 	return s, nil
 }

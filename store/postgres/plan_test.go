@@ -47,6 +47,7 @@ var manyRows = []string{
 	`INSERT INTO watermarks (generation, partition, next_offset, last_to, token) SELECT g, n, 0, 0, '' FROM generate_series(0, 63) n, generate_series(1, 3) g`,
 	`INSERT INTO progress (partition, token, positions, top, session) SELECT n, '', '', 0, now() FROM generate_series(0, 63) n`,
 	`INSERT INTO progress_marks (partition, service, mark) SELECT n, k, '' FROM generate_series(0, 63) n, generate_series(1, 500) k`,
+	`INSERT INTO checks (entity, service, revision, content, version, delivered_version) SELECT 'banana-' || n, n % 5, 1, '\x01', 1, 0 FROM generate_series(1, 20000) n`,
 	`INSERT INTO activations (revision, partition, position) SELECT r, n, 0 FROM generate_series(0, 63) n, generate_series(1, 100) r`,
 }
 
@@ -66,6 +67,7 @@ var parameterTypes = map[string]string{
 	plain("attempts_of"):   "text, timestamptz, timestamptz, int4, int4",
 	plain("attempts_step"): "timestamptz, timestamptz, int8[], int4", plain("delete_attempts"): "timestamptz, timestamptz, int8[]",
 	sqlPageEntities: "text, int4", sqlPageStates: "text, int4",
+	plain("check_rows"): "text[], int8[]", plain("swap_check"): "bytea, int8, int8, bytea, bytea, text, int4, int8", plain("service_checks"): "text, int4, int4",
 }
 
 // Every statement that touches a table which grows must find its rows by an

@@ -22,7 +22,7 @@ func handle(t testing.TB, url string) *Store {
 	t.Helper()
 	s, err := Open(t.Context(), Options{URL: url, MaxConns: 20})
 	require.NoError(t, err)
-	s.checkPatience = "1min"
+	s.lockTimeout = "1min"
 	t.Cleanup(func() { require.NoError(t, s.Close()) })
 	return s
 }

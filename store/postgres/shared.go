@@ -16,7 +16,14 @@ type records = shared.Store
 type database struct{ s *Store }
 
 // Local to the transaction.
-const sqlPlanByParameters = `SELECT set_config('plan_cache_mode', 'force_custom_plan', true)`
+const (
+	sqlPlanByParameters = `SELECT set_config('plan_cache_mode', 'force_custom_plan', true)`
+	sqlLockTimeout      = `SELECT set_config('lock_timeout', $1, true)`
+)
+
+// lockTimeout bounds the wait of Statement.LockTimeout: a session that hangs in its transaction
+// must not hold the callers of a whole batch.
+const lockTimeout = "2s"
 
 func (d database) Read(ctx context.Context, operation string, c shared.Call, row func(shared.Row) error) error {
 	b := new(pgx.Batch) // one transaction
@@ -30,6 +37,26 @@ func (d database) Read(ctx context.Context, operation string, c shared.Call, row
 
 func (d database) Write(ctx context.Context, operation string, f func(shared.Tx) error) error {
 	return d.s.inTx(ctx, operation, func(t pgx.Tx) error { return f(sharedTx{ctx, t}) })
+}
+
+// Send implements shared.DB.
+func (d database) Send(ctx context.Context, operation string, calls []shared.Call) ([]int64, error) {
+	written := make([]int64, len(calls))
+	conn, err := d.s.pool.Acquire(ctx)
+	if err != nil {
+		return nil, failed(operation, err)
+	}
+	defer release(conn)
+	b := new(pgx.Batch)
+	d.s.queueBegin(b)
+	if calls[0].LockTimeout {
+		b.Queue(sqlLockTimeout, d.s.lockTimeout)
+	}
+	for i := range calls {
+		queueCalls(b, calls[i:i+1], &written[i])
+	}
+	queueCommit(b)
+	return written, failedCommit(operation, conn.SendBatch(ctx, b).Close())
 }
 
 // WriteOnce implements shared.DB.

@@ -91,16 +91,6 @@ func scanValue[T any](row pgx.Row) (v T, err error) {
 	return v, err
 }
 
-// each scans the rows of a query into the same places and calls f for each.
-func each(ctx context.Context, q querier, into []any, f func(), sql string, args ...any) error {
-	rows, err := q.Query(ctx, sql, args...)
-	if err != nil {
-		return err
-	}
-	_, err = pgx.ForEachRow(rows, into, func() error { f(); return nil })
-	return err
-}
-
 // failedCommit is failed for a pipeline that ends with COMMIT.
 func failedCommit(operation string, err error) error {
 	if err == nil {

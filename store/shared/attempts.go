@@ -31,7 +31,8 @@ func (s *Store) AddAttempts(ctx context.Context, attempts []store.Attempt) error
 			calls = append(calls, Call{Statement: statements["add_attempt"], Args: attemptArgs(group[i : i+1])})
 		}
 	}
-	return s.DB.WriteOnce(ctx, "add attempts", func(Tx) ([]Call, error) { return calls, nil })
+	_, err := s.DB.Send(ctx, "add attempts", calls)
+	return err
 }
 
 // attemptArgs returns the columns of attempts, in the order of add_attempt.

@@ -96,7 +96,3 @@ SELECT kind, name, body, updated_at FROM reports WHERE kind = :kind ORDER BY nam
 
 -- name: prune_reports
 DELETE FROM reports WHERE kind = :kind AND updated_at < :before
-
--- name: service_checks
-SELECT entity, revision, content, version, delivered_version, delivered, memory
-FROM checks WHERE entity > :after AND service = :service ORDER BY entity LIMIT :limit

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"time"
 
-	"github.com/seed-86dfc502/weir/change"
 	"github.com/seed-86dfc502/weir/store"
 )
 
@@ -53,17 +52,6 @@ func (s *Store) Position(ctx context.Context, source, identity string) (store.So
 func (s *Store) SetPosition(ctx context.Context, p store.SourcePosition) error {
 	_, err := s.write(ctx, "set source position", call("set_source_position", args{"source": p.Source, "identity": p.Identity, "next": p.Offset, "state": p.State}))
 	return err
-}
-
-// ServiceCheckRows implements store.Operations.
-func (s *Store) ServiceCheckRows(ctx context.Context, service int32, after string, limit int) ([]store.CheckRow, error) {
-	return list(ctx, s, "page check rows", call("service_checks", args{"after": after, "service": service, "limit": max(limit, 0)}), func(row Row) (store.CheckRow, error) {
-		r := store.CheckRow{Key: store.Key{Service: service}, Found: true}
-		var version, delivered int64
-		err := row.Scan(&r.Entity, &r.Revision, (*[]byte)(&r.Content), &version, &delivered, (*[]byte)(&r.Delivered), &r.Memory)
-		r.Version, r.DeliveredVersion = change.Version(version), change.Version(delivered)
-		return r, err
-	})
 }
 
 // UpdateReport implements store.Reports. To repeat it would add what f adds twice, so its

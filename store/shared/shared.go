@@ -13,9 +13,11 @@ type DB interface {
 	Read(ctx context.Context, operation string, c Call, row func(Row) error) error
 	// Write runs f in one durable transaction. After an error nothing is written.
 	Write(ctx context.Context, operation string, f func(Tx) error) error
-	// WriteOnce is Write for a change that must not be repeated if it took effect: an
-	// unknown outcome is an error of class Unknown. The calls that f returns are sent with
-	// the commit.
+	// Send runs calls in one durable transaction, in one round trip, and returns how many rows
+	// each wrote. An unknown outcome is an error of class Unknown.
+	Send(ctx context.Context, operation string, calls []Call) ([]int64, error)
+	// WriteOnce is Write for a change that must not be repeated if it took effect, with an
+	// unknown outcome as Send has it. The calls that f returns are sent with the commit.
 	WriteOnce(ctx context.Context, operation string, f func(Tx) ([]Call, error)) error
 }
 
@@ -110,10 +112,10 @@ func (s *Store) write(ctx context.Context, operation string, calls ...Call) (n i
 	if len(calls) == 0 {
 		return 0, nil
 	}
-	err = s.DB.Write(ctx, operation, func(t Tx) (err error) {
-		n, err = t.Exec(calls...)
-		return err
-	})
+	written, err := s.DB.Send(ctx, operation, calls)
+	for _, rows := range written {
+		n += rows
+	}
 	return n, err
 }
 

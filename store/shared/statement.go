@@ -13,8 +13,10 @@ type Statement struct {
 	Postgres, SQLite string
 	// CustomPlan asks for a plan that depends on the parameters.
 	CustomPlan bool
-	name       string
-	parameters []string
+	// LockTimeout bounds the wait for a row's lock: the caller has a batch of others.
+	LockTimeout bool
+	name        string
+	parameters  []string
 }
 
 // Call is a statement with its arguments, in the order of its parameters: integers, texts,
@@ -70,11 +72,11 @@ func parse(files embed.FS) map[string]*Statement {
 		}
 		for _, part := range strings.Split(string(text), "-- name: ")[1:] {
 			head, body, _ := strings.Cut(part, "\n")
-			name, custom := strings.CutSuffix(head, " custom plan")
+			name, options, _ := strings.Cut(head, " ")
 			if all[name] != nil {
 				panic("two statements " + name)
 			}
-			all[name] = newStatement(name, body, custom)
+			all[name] = newStatement(name, body, options)
 		}
 	}
 	return all
@@ -85,9 +87,9 @@ var (
 	parameter = regexp.MustCompile(`IN \{(\w+)\}|:(\w+)`)
 )
 
-func newStatement(name, body string, custom bool) *Statement {
+func newStatement(name, body, options string) *Statement {
 	body = strings.TrimSuffix(strings.TrimSpace(comment.ReplaceAllString(body, "")), ";")
-	s := &Statement{name: name, CustomPlan: custom}
+	s := &Statement{name: name, CustomPlan: options == "custom plan", LockTimeout: options == "lock timeout"}
 	number := map[string]string{}
 	bind := func(list, one string) string {
 		return parameter.ReplaceAllStringFunc(body, func(match string) string {

@@ -26,6 +26,20 @@ func (d database) Write(ctx context.Context, operation string, f func(shared.Tx)
 	return d.s.write(ctx, operation, func(t tx) error { return f(t) })
 }
 
+// Send implements shared.DB.
+func (d database) Send(ctx context.Context, operation string, calls []shared.Call) ([]int64, error) {
+	written := make([]int64, len(calls))
+	err := d.s.write(ctx, operation, func(t tx) (err error) {
+		for i := range calls {
+			if written[i], err = t.Exec(calls[i]); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	return written, err
+}
+
 // WriteOnce implements shared.DB: every write has a certain outcome, or one of class Unknown.
 func (d database) WriteOnce(ctx context.Context, operation string, f func(shared.Tx) ([]shared.Call, error)) error {
 	return d.s.write(ctx, operation, func(t tx) error {

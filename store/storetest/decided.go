@@ -39,8 +39,10 @@ var decidedTests = []ledgerTest{
 		// has the records of the claims twice, the ledger has never heard of them.
 		revision := f.revision()
 		this := store.MonthOf(time.Now())
+		var ids []store.ClaimID
 		for i, made := range []time.Time{this.AddDate(0, -2, 3), this.AddDate(0, -1, 3), this.AddDate(0, 0, 1)} {
 			id := claimAt(made, byte(i))
+			ids = append(ids, id)
 			require.Equal(t, store.MonthOf(made), id.Month())
 			var before map[store.ClaimID]change.Version
 			for range 2 {
@@ -55,9 +57,13 @@ var decidedTests = []ledgerTest{
 				before = map[store.ClaimID]change.Version{id: version(7)}
 			}
 		}
-		stats, err := f.b.LedgerStats(t.Context())
+		_, err := f.a.RetainClaims(t.Context(), time.Since(this))
 		require.NoError(t, err)
-		assert.Equal(t, []time.Time{this}, months(stats), "it stands in the month in which it was decided, and is kept as long as claims of now")
+		_, err = f.b.Decide(t.Context(), store.Decision{Revision: revision, Claims: ids}, func(loaded store.Loaded) (store.Outcome, error) {
+			assert.Len(t, loaded.Decided, len(ids), "each is kept as long as claims made when it was decided")
+			return store.Outcome{}, nil
+		})
+		require.NoError(t, err)
 		assert.Equal(t, this, f.begin(f.a, "acme", intent("new", "x"), claimLease, keepClaims).ID.Month())
 	}},
 	{"I2 a key is had by one claim, the newest that had its effect", func(t *testing.T, f *ledgerFixture) {

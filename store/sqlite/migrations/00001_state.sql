@@ -255,11 +255,29 @@ CREATE TABLE reports (
     PRIMARY KEY (kind, name)
 ) STRICT;
 
--- The months of the ledger: each has tables of its own, ledger_2026_11 and
--- decided_2026_11 for instance, which the store makes and drops.
-CREATE TABLE ledger_months (
-    month TEXT PRIMARY KEY -- 2026_11
-) WITHOUT ROWID;
+-- Idempotency keys that were used, and what they were answered.
+CREATE TABLE ledger (
+    n            INTEGER PRIMARY KEY,
+    tenant       TEXT    NOT NULL,
+    key          TEXT    NOT NULL,
+    id           BLOB    NOT NULL UNIQUE, -- a UUIDv7 with the milliseconds of made_at
+    fingerprint  BLOB    NOT NULL,
+    made_at      INTEGER NOT NULL,
+    leased_until INTEGER NOT NULL,
+    generation   INTEGER NOT NULL DEFAULT 0, -- the newest inbox when the last attempt began
+    status       INTEGER, -- of the response; null until there is one
+    body         BLOB,
+    UNIQUE (tenant, key)
+) STRICT;
+CREATE INDEX ledger_in_progress ON ledger (leased_until) WHERE status IS NULL;
+
+CREATE TABLE ledger_decided (
+    id         BLOB PRIMARY KEY,
+    version    INTEGER NOT NULL,
+    key        BLOB UNIQUE, -- a digest of tenant and key; null where it is not known, or another claim has it
+    content    BLOB, -- the first bytes of the fingerprint
+    decided_at INTEGER NOT NULL
+) STRICT, WITHOUT ROWID;
 
 -- The delivery history: attempts, and the first bytes of the targets' answers. No index by
 -- entity: it would cost six times as much as the row, and reads are rare.
@@ -330,7 +348,8 @@ DROP TABLE import_results;
 DROP TABLE imports;
 DROP TABLE checks;
 DROP TABLE deliveries;
-DROP TABLE ledger_months;
+DROP TABLE ledger_decided;
+DROP TABLE ledger;
 DROP TABLE reports;
 DROP TABLE jobs;
 DROP VIEW dam_rows;
