@@ -105,13 +105,13 @@ type Guards interface {
 	EndHold(ctx context.Context, service string, end HoldEnd, now time.Time, audit Audit) error
 }
 
-// GuardState is the state of the guard of one service, for the stores.
+// GuardState is the state of the guard of one service, which the stores keep as JSON.
 type GuardState struct {
-	Base      int64 // entities when the window began
-	BaseAt    time.Time
-	Extra     int64 // that an operator allowed on top, until ExtraTill
-	ExtraTill time.Time
-	Passes    GuardPasses
+	Base      int64       `json:"base"` // entities when the window began
+	BaseAt    time.Time   `json:"base_at"`
+	Extra     int64       `json:"extra"` // that an operator allowed on top, until ExtraTill
+	ExtraTill time.Time   `json:"extra_till"`
+	Passes    GuardPasses `json:"passes"`
 }
 
 // Judge answers for changes. known are their entities that are counted within the window
@@ -167,7 +167,7 @@ func (g *GuardState) Hold(a *Admission, counted, limit int64) *Pause {
 // begins.
 func (g *GuardState) End(h *Hold, end HoldEnd, now time.Time) {
 	if !end.Extend {
-		g.BaseAt = time.Unix(0, 0).UTC()
+		g.BaseAt = time.Time{}
 	}
 	switch {
 	case end.Extend:

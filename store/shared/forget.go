@@ -21,7 +21,7 @@ func (s *Store) ForgetServices(ctx context.Context, services map[string]int32, a
 	// Large deletions have transactions of their own. The services are deleted last: until then
 	// the same call repeats all of it.
 	for _, c := range []Call{
-		call("forget_letters", args{"names": names}), call("forget_holds", args{"names": names}), call("forget_guards", args{"names": names}),
+		call("forget_letters", args{"names": names}), call("forget_guards", args{"names": names}),
 		call("forget_guarded", args{"names": names}), call("forget_checks", args{"numbers": numbers}), call("forget_attempts", args{"numbers": numbers}),
 	} {
 		c.Tenant = AllTenants

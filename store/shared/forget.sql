@@ -1,9 +1,6 @@
 -- name: forget_letters
 DELETE FROM dead_letters WHERE service IN {names}
 
--- name: forget_holds
-DELETE FROM pauses WHERE service IN {names}
-
 -- name: forget_guards
 DELETE FROM guards WHERE service IN {names}
 

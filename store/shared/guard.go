@@ -15,13 +15,24 @@ func (s *Store) Pauses(ctx context.Context) ([]store.Pause, error) {
 	return list(ctx, s, "list pauses", call("pauses", args{}), scanPause)
 }
 
-func scanPause(row Row) (p store.Pause, err error) {
+func scanPause(row Row) (store.Pause, error) {
+	p, _, err := scanGuard(row)
+	return p, err
+}
+
+// scanGuard reads the columns of a pause, and more behind them. A service that is not paused
+// has no time.
+func scanGuard(row Row, more ...any) (p store.Pause, paused bool, err error) {
+	var since *time.Time
 	var hold []byte
-	if err = row.Scan(&p.Service, &p.Since, &p.Actor, &p.Reason, &hold); err != nil || hold == nil {
-		return p, err
+	if err = row.Scan(append([]any{&p.Service, &since, &p.Actor, &p.Reason, &hold}, more...)...); err != nil || since == nil {
+		return p, false, err
 	}
-	p.Hold = new(store.Hold)
-	return p, unmarshal("a hold", hold, p.Hold)
+	if p.Since = *since; hold != nil {
+		p.Hold = new(store.Hold)
+		err = unmarshal("a hold", hold, p.Hold)
+	}
+	return p, true, err
 }
 
 func unmarshal(what string, text []byte, into any) error {
@@ -42,7 +53,7 @@ func putPause(p *store.Pause) Call {
 		text, _ := json.Marshal(p.Hold) // numbers and a word always have a JSON form
 		hold = text
 	}
-	return call("put_pause", args{"service": p.Service, "since": p.Since.UTC(), "actor": store.SanitizeText(p.Actor), "reason": store.SanitizeText(p.Reason), "hold": hold})
+	return call("put_pause", args{"service": p.Service, "state": newGuard, "since": p.Since.UTC(), "actor": store.SanitizeText(p.Actor), "reason": store.SanitizeText(p.Reason), "hold": hold})
 }
 
 // EndPause implements store.Guards.
@@ -63,13 +74,11 @@ func (s *Store) Admit(ctx context.Context, a store.Admission) (answers []store.A
 	a.Now = a.Now.UTC().Truncate(time.Microsecond)
 	err = s.DB.Write(ctx, "admit changes", func(t Tx) error {
 		answers, pause = nil, nil
-		g, err := lockGuard(t, a.Service)
+		g, held, err := lockGuard(t, a.Service)
 		if err != nil {
 			return err
 		}
-		if pause, err = pauseOf(t, a.Service); err != nil {
-			return err
-		}
+		pause = held
 		of := args{"service": a.Service, "kind": string(a.Kind)}
 		with := func(more args) args {
 			maps.Copy(more, of)
@@ -131,31 +140,30 @@ func auditCall(p *store.Pause) Call {
 	return calls[0]
 }
 
-func pauseOf(t Tx, service string) (*store.Pause, error) {
-	found, err := listIn(t, call("pause_of", args{"service": service}), scanPause)
-	if err != nil || len(found) == 0 {
-		return nil, err
-	}
-	return &found[0], nil
-}
+// newGuard is the state of a service without admissions.
+var newGuard = []byte("{}") //nolint:gochecknoglobals // never written
 
-// never is the time of a guard without base or extension.
-var never = time.Unix(0, 0).UTC() //nolint:gochecknoglobals // never written
-
-func lockGuard(t Tx, service string) (*store.GuardState, error) {
-	return oneIn(t, call("lock_guard", args{"service": service, "never": never, "passes": []byte("{}")}), func(row Row) (*store.GuardState, error) {
+// lockGuard returns the guard of a service, and its pause, nil without one.
+func lockGuard(t Tx, service string) (*store.GuardState, *store.Pause, error) {
+	var pause *store.Pause
+	g, err := oneIn(t, call("lock_guard", args{"service": service, "state": newGuard}), func(row Row) (*store.GuardState, error) {
 		var g store.GuardState
-		var passes []byte
-		if err := row.Scan(&g.Base, &g.BaseAt, &g.Extra, &g.ExtraTill, &passes); err != nil {
+		var state []byte
+		p, paused, err := scanGuard(row, &state)
+		if paused {
+			pause = &p
+		}
+		if err != nil {
 			return nil, err
 		}
-		return &g, unmarshal("the state of a guard", passes, &g.Passes)
+		return &g, unmarshal("the state of a guard", state, &g)
 	})
+	return g, pause, err
 }
 
 func saveGuard(service string, g *store.GuardState) Call {
-	passes, _ := json.Marshal(g.Passes) // numbers and words always have a JSON form
-	return call("save_guard", args{"service": service, "base": g.Base, "base_at": g.BaseAt, "extra": g.Extra, "extra_till": g.ExtraTill, "passes": passes})
+	state, _ := json.Marshal(g) // numbers, times and words always have a JSON form
+	return call("save_guard", args{"service": service, "state": state})
 }
 
 // EndHold implements store.Guards.
@@ -165,11 +173,7 @@ func (s *Store) EndHold(ctx context.Context, service string, end store.HoldEnd, 
 		return err
 	}
 	return s.DB.Write(ctx, "end a hold", func(t Tx) error {
-		g, err := lockGuard(t, service)
-		if err != nil {
-			return err
-		}
-		pause, err := pauseOf(t, service)
+		g, pause, err := lockGuard(t, service)
 		if err == nil && (pause == nil || pause.Hold == nil) {
 			err = store.ErrNotFound
 		}

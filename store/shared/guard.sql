@@ -1,27 +1,24 @@
 -- name: pauses
-SELECT service, since, actor, reason, hold FROM pauses ORDER BY service
-
--- name: pause_of
-SELECT service, since, actor, reason, hold FROM pauses WHERE service = :service
+SELECT service, since, actor, reason, hold FROM guards WHERE since IS NOT NULL ORDER BY service
 
 -- name: put_pause
-INSERT INTO pauses (service, since, actor, reason, hold) VALUES (:service, :since, :actor, :reason, :hold)
-ON CONFLICT (service) DO NOTHING
+INSERT INTO guards (service, state, since, actor, reason, hold) VALUES (:service, :state, :since, :actor, :reason, :hold)
+ON CONFLICT (service) DO UPDATE SET since = excluded.since, actor = excluded.actor, reason = excluded.reason, hold = excluded.hold
+WHERE guards.since IS NULL
 
 -- name: end_pause
-DELETE FROM pauses WHERE service = :service AND hold IS NULL
+UPDATE guards SET since = NULL WHERE service = :service AND hold IS NULL
 
 -- name: end_hold
-DELETE FROM pauses WHERE service = :service AND hold IS NOT NULL
+UPDATE guards SET since = NULL, hold = NULL WHERE service = :service
 
 -- name: lock_guard
 -- The row stays locked until the transaction ends: admissions of one service come one after the other.
-INSERT INTO guards (service, base, base_at, extra, extra_till, passes, admissions) VALUES (:service, 0, :never, 0, :never, :passes, 1)
-ON CONFLICT (service) DO UPDATE SET admissions = guards.admissions + 1
-RETURNING base, base_at, extra, extra_till, passes
+INSERT INTO guards (service, state) VALUES (:service, :state) ON CONFLICT (service) DO UPDATE SET state = guards.state
+RETURNING service, since, actor, reason, hold, state
 
 -- name: save_guard
-UPDATE guards SET base = :base, base_at = :base_at, extra = :extra, extra_till = :extra_till, passes = :passes WHERE service = :service
+UPDATE guards SET state = :state WHERE service = :service
 
 -- name: expire_guarded
 DELETE FROM guarded WHERE service = :service AND kind = :kind AND at <= :before

@@ -94,25 +94,17 @@ CREATE TABLE progress_marks (
 ) WITH (fillfactor = 50);
 ALTER TABLE progress_marks ALTER COLUMN mark SET STORAGE MAIN; -- offsets: nothing to compress
 
--- Services whose deliveries wait for an operator, paused by one or by the guard.
-CREATE TABLE pauses (
-    service text COLLATE "C" PRIMARY KEY,
-    since   timestamptz NOT NULL,
-    actor   text        NOT NULL,
-    reason  text        NOT NULL,
-    hold    bytea -- store.Hold as JSON, of a pause by the guard
-);
-
--- The guard of each service, and the entities that it counted within the window.
+-- The guard of each service with the entities that it counted within the window, and the
+-- pause of one whose deliveries wait for an operator, paused by one or by the guard.
 CREATE TABLE guards (
-    service    text COLLATE "C" PRIMARY KEY,
-    base       bigint      NOT NULL, -- entities of the service when the window began
-    base_at    timestamptz NOT NULL,
-    extra      bigint      NOT NULL, -- allowed by an operator until extra_till
-    extra_till timestamptz NOT NULL,
-    passes     bytea       NOT NULL, -- store.GuardPasses as JSON
-    admissions bigint      NOT NULL
+    service text COLLATE "C" PRIMARY KEY,
+    state   bytea NOT NULL, -- store.GuardState as JSON
+    since   timestamptz, -- of the pause; null without one
+    actor   text  NOT NULL DEFAULT '',
+    reason  text  NOT NULL DEFAULT '',
+    hold    bytea -- store.Hold as JSON, of a pause by the guard
 ) WITH (fillfactor = 50);
+CREATE INDEX guards_paused ON guards (service) WHERE since IS NOT NULL;
 
 CREATE TABLE guarded (
     service text COLLATE "C" NOT NULL,
@@ -442,4 +434,4 @@ DROP TABLE reports, jobs;
 DROP FUNCTION weir_expect(bigint, bigint, text);
 DROP VIEW dam_rows;
 DROP FUNCTION weir_states(integer, bytea);
-DROP TABLE source_positions, audit, dead_letters, activations, revisions, lost_decisions, inboxes, guarded, guards, pauses, progress_marks, progress, outbox, watermarks, dam, services, entities;
+DROP TABLE source_positions, audit, dead_letters, activations, revisions, lost_decisions, inboxes, guarded, guards, progress_marks, progress, outbox, watermarks, dam, services, entities;

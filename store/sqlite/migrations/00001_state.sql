@@ -81,25 +81,17 @@ CREATE TABLE progress_marks (
     PRIMARY KEY (partition, service)
 ) STRICT, WITHOUT ROWID;
 
--- Services whose deliveries wait for an operator, paused by one or by the guard.
-CREATE TABLE pauses (
-    service TEXT PRIMARY KEY NOT NULL,
-    since   INTEGER NOT NULL,
-    actor   TEXT    NOT NULL,
-    reason  TEXT    NOT NULL,
-    hold    BLOB -- store.Hold as JSON, of a pause by the guard
-) STRICT, WITHOUT ROWID;
-
--- The guard of each service, and the entities that it counted within the window.
+-- The guard of each service with the entities that it counted within the window, and the
+-- pause of one whose deliveries wait for an operator, paused by one or by the guard.
 CREATE TABLE guards (
-    service    TEXT PRIMARY KEY NOT NULL,
-    base       INTEGER NOT NULL, -- entities of the service when the window began
-    base_at    INTEGER NOT NULL,
-    extra      INTEGER NOT NULL, -- allowed by an operator until extra_till
-    extra_till INTEGER NOT NULL,
-    passes     BLOB    NOT NULL, -- store.GuardPasses as JSON
-    admissions INTEGER NOT NULL
-) STRICT, WITHOUT ROWID;
+    service TEXT PRIMARY KEY,
+    state   BLOB NOT NULL, -- store.GuardState as JSON
+    since   INTEGER, -- of the pause; null without one
+    actor   TEXT NOT NULL DEFAULT '',
+    reason  TEXT NOT NULL DEFAULT '',
+    hold    BLOB -- store.Hold as JSON, of a pause by the guard
+) STRICT;
+CREATE INDEX guards_paused ON guards (service) WHERE since IS NOT NULL;
 
 CREATE TABLE guarded (
     service TEXT    NOT NULL,
@@ -362,7 +354,6 @@ DROP TABLE lost_decisions;
 DROP TABLE inboxes;
 DROP TABLE guarded;
 DROP TABLE guards;
-DROP TABLE pauses;
 DROP TABLE progress_marks;
 DROP TABLE progress;
 DROP TABLE frames;
