@@ -189,9 +189,6 @@ func (s *Store) begin(ctx context.Context) error {
 		}
 		w.conn = conn
 	}
-	if len(w.conn.prepared) > maxPrepared {
-		w.conn.forget()
-	}
 	err := s.retryBusy(ctx, func() error { return w.conn.run(ctx, "BEGIN IMMEDIATE") })
 	if err != nil {
 		s.rollback() // the context may have ended when it had begun
@@ -322,10 +319,6 @@ func (c *keptConn) PrepareContext(ctx context.Context, query string) (*sql.Stmt,
 	return statement, err
 }
 
-// maxPrepared bounds the statements that are kept from one transaction to the next:
-// those of the ledger's months have names of their own.
-const maxPrepared = 200
-
 // forget closes the statements.
 func (c *keptConn) forget() {
 	for _, statement := range c.prepared {
@@ -389,9 +382,6 @@ func (s *Store) putReader(conn *keptConn) {
 	if err := conn.run(context.Background(), "ROLLBACK"); err != nil {
 		conn.drop()
 		return
-	}
-	if len(conn.prepared) > maxPrepared {
-		conn.forget()
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
