@@ -13,6 +13,7 @@ import (
 // I1, I2, I3, I4, I5, I11: two processes share the work over real servers, one
 // is killed under load and comes back; every sink ends as the model says.
 func TestTwoProcessesAndAKill(t *testing.T) {
+	t.Parallel()
 	c := harness.NewCluster(t)
 	valkey, keys := servers.Valkey(t)
 	hook := harness.NewReceiver(t)

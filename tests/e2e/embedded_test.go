@@ -10,6 +10,7 @@ import (
 // I1, I2, I4, I6, I11: the output is the model's, once and in
 // order; a second run finds nothing to do.
 func TestEmbeddedDeliversWhatTheModelSays(t *testing.T) {
+	t.Parallel()
 	p := harness.Generate(t, 1, 300, 4000)
 	first := p.Drain()
 	require.EqualValues(t, 4000, first.Read)

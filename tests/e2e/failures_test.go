@@ -57,6 +57,7 @@ func TestDeadWebhooksHoldUpNobody(t *testing.T) {
 // I9: a service that is refused as a whole pauses, without dead letters, and
 // resumes when its token is accepted again.
 func TestRefusedServicePauses(t *testing.T) {
+	t.Parallel()
 	const entities = 20
 	hook := harness.NewReceiver(t)
 	hook.Answers(func(oracle.Record) int { return 401 })

@@ -18,6 +18,7 @@ import (
 // same moment, into two processes: every merged document is complete in the end,
 // and the sinks have the model's changes and no others.
 func TestFirstEventsFromTwoSourcesAtOnce(t *testing.T) {
+	t.Parallel()
 	const entities = 400
 	c := harness.NewCluster(t)
 	hook := harness.NewReceiver(t)
@@ -73,6 +74,7 @@ func TestFirstEventsFromTwoSourcesAtOnce(t *testing.T) {
 // docs/guarantees.md says; also then versions go on growing and the last word is
 // the same.
 func TestReadAgainAfterAPurge(t *testing.T) {
+	t.Parallel()
 	c := harness.NewCluster(t)
 	hook := harness.NewReceiver(t)
 	topic := c.Prefix + "events"

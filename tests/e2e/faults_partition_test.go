@@ -19,6 +19,7 @@ import (
 // and also over a kill; those of all other partitions pass, though every frame of the
 // source has events of both. The mistake that this catches: all ingest stopped.
 func TestPartitionOfTheInboxThatTakesNothing(t *testing.T) {
+	t.Parallel()
 	const entities, rounds, partitions, stuck = 40, 30, 4, 1
 	cluster, err := kfake.NewCluster(kfake.NumBrokers(1), kfake.SeedTopics(3, "events"), kfake.GroupMinSessionTimeout(1))
 	require.NoError(t, err)

@@ -15,6 +15,7 @@ import (
 // fifth version while the sixth arrives. Then it refuses a seventh: a replay of its
 // letter must pass there, and only there.
 func TestOneSinkDownTheOtherRefusesAVersion(t *testing.T) {
+	t.Parallel()
 	down, picky := harness.NewReceiver(t), harness.NewReceiver(t)
 	p := harness.NewProject(t, map[string]string{
 		"weir.yaml": harness.SimpleMain, "events.jsonl": "",
@@ -117,6 +118,7 @@ func missedNothing(t *testing.T, got []oracle.Record, refused uint64) {
 // bisection and is a dead letter; the other 999 flow, each once, and the entity
 // is as any other once the store takes it.
 func TestPoisonRowInABatchOfAThousand(t *testing.T) {
+	t.Parallel()
 	const entities = 1000
 	url := servers.Postgres(t)
 	p := harness.SimpleOnBrokers(t, "inbox: {partitions: 1}", fmt.Sprintf("store: {postgres: {url: %q}}\n", url), map[string]string{"acme": harness.FileSink("acme")})

@@ -67,6 +67,7 @@ func agrees(c *harness.Cluster, hook *harness.Receiver, config oracle.Config) er
 // of a topic that two processes read and twice in one partition, have one effect
 // each; an id that is used again for other content has its own.
 func TestSameEventIDTwiceInFlight(t *testing.T) {
+	t.Parallel()
 	const entities = 150
 	c := harness.NewCluster(t)
 	hook := harness.NewReceiver(t)
@@ -125,6 +126,7 @@ func TestSameEventIDTwiceInFlight(t *testing.T) {
 // when the event was noise. An entity remembers the last eight ids of a source;
 // beyond them a retry without sequence is an event like any other.
 func TestRetryAfterTheGateWasFlushed(t *testing.T) {
+	t.Parallel()
 	valkeyServer := servers.StartOwn(t, "valkey")
 	client, err := valkey.NewClient(valkey.ClientOption{InitAddress: []string{valkeyServer.Address}, DisableCache: true})
 	require.NoError(t, err)

@@ -60,6 +60,7 @@ func (f feed) produce(keysAndValues ...string) {
 // nothing that the customer sees, a delete with its tombstone, the row created
 // again, and the connector sending its last events once more after a crash.
 func TestDebeziumTopic(t *testing.T) {
+	t.Parallel()
 	for _, withSchema := range []bool{false, true} {
 		t.Run(fmt.Sprint("schema ", withSchema), func(t *testing.T) {
 			f := newFeed(t, "crm.public.bananas", "    format: debezium\n    entity: id\n    sequence: source.lsn")

@@ -14,6 +14,7 @@ import (
 // I1, I2, I8: while the store is down the process halts, lives, is not ready,
 // and resumes by itself; nothing is lost, repeated or guessed.
 func TestStoreOutage(t *testing.T) {
+	t.Parallel()
 	const entities = 30
 	p, store, run := onOwnStore(t, entities, 10)
 
@@ -91,6 +92,7 @@ func TestGateOutage(t *testing.T) {
 // I1, I2, I8: the same while the brokers are down. The mistake that this catches: the
 // process was ready all the time, and said that nothing waits.
 func TestBrokersOutage(t *testing.T) {
+	t.Parallel()
 	const entities = 30
 	kafka := servers.StartOwn(t, "kafka")
 	p := harness.Simple(t, fmt.Sprintf("kafka: {brokers: [%q]}\n", kafka.Address), map[string]string{"acme": harness.FileSink("acme")})
@@ -114,6 +116,7 @@ func TestBrokersOutage(t *testing.T) {
 // earlier one does not come back by a mere restart. The session is long for the
 // reason that rolling has.
 func TestOneConfigurationAtATime(t *testing.T) {
+	t.Parallel()
 	c := harness.NewCluster(t)
 	hook := harness.NewReceiver(t)
 	main := fmt.Sprintf(`

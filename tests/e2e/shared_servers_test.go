@@ -16,6 +16,7 @@ import (
 // store and logs of its own, and neither hides an event from the other. The mistake that
 // this catches: marks named the inbox by a number that begins anew in every store.
 func TestTwoPipelinesOnOneGate(t *testing.T) {
+	t.Parallel()
 	const entities = 10
 	valkey := servers.StartOwn(t, "valkey") // a default prefix is not the test's own
 	gate := fmt.Sprintf("gate: {valkey: {address: %q, timeout: 1m}}\n", valkey.Address)
@@ -42,6 +43,7 @@ func TestTwoPipelinesOnOneGate(t *testing.T) {
 // Two embedded pipelines have the names of a service and of its topic in common. Both
 // deliver everything while both run, and neither ends the other's writers.
 func TestTwoPipelinesOnOneTopic(t *testing.T) {
+	t.Parallel()
 	const entities, rounds = 10, 10
 	brokers, prefix := servers.Kafka(t)
 	topic := prefix + "out"
@@ -95,6 +97,7 @@ func TestTwoPipelinesOnOneTopic(t *testing.T) {
 // A state file without brokers is replaced by a new one, while the source's offsets stay
 // with the broker: the new one reads the topic from its start.
 func TestNewStateReadsATopicFromItsStart(t *testing.T) {
+	t.Parallel()
 	for _, records := range []int{1, 1000} {
 		t.Run(fmt.Sprint("frame_records ", records), func(t *testing.T) {
 			f := newFeed(t, "crm.events", "    entity: id")

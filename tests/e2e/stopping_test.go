@@ -18,6 +18,7 @@ const late = 30 * time.Second
 
 // I1, I7: a sink that hangs does not keep the process from ending in time.
 func TestTerminateWhileASinkHangs(t *testing.T) {
+	t.Parallel()
 	const entities = 20
 	hung, fine := harness.NewReceiver(t), harness.NewReceiver(t)
 	hung.Answers(func(oracle.Record) int { return 0 })

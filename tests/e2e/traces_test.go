@@ -263,6 +263,7 @@ func passedOn(t *testing.T, h *hook, p harness.Project, ingest, decide otlptest.
 // one if that is known; the replay of an untraced change is traced by
 // chance, here never.
 func TestTracesOfWhatIsSentAgain(t *testing.T) {
+	t.Parallel()
 	spans, h := otlptest.New(t), newHook(t)
 	p := tracedProject(t, h, fmt.Sprintf("tracing: {otlp: {endpoint: %q}, sample: 0}\n", spans.URL()))
 	h.Answers(func(oracle.Record) int { return http.StatusBadRequest })

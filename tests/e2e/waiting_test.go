@@ -29,6 +29,7 @@ func saysAll(text string, parts ...string) error {
 // "Done" when it is interrupted and ends with 0, so that its caller takes
 // undelivered changes for delivered. So does the next run.
 func TestRunUntilIdleSaysWhatItWaitsFor(t *testing.T) {
+	t.Parallel()
 	away := harness.NewReceiver(t)
 	away.Down()
 	p := harness.Simple(t, "", map[string]string{
@@ -83,6 +84,7 @@ func TestRunUntilIdleSaysWhatItWaitsFor(t *testing.T) {
 // The mistake that this catches: everything is called ready while a service is
 // paused and another one rejects every document.
 func TestReadinessNamesServicesThatAreNotWell(t *testing.T) {
+	t.Parallel()
 	paused, rejects := harness.NewReceiver(t), harness.NewReceiver(t)
 	paused.Answers(func(oracle.Record) int { return 401 })
 	rejects.Answers(func(oracle.Record) int { return 422 })
