@@ -1,14 +1,12 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
 	"time"
 
 	"github.com/seed-86dfc502/weir/assemble"
-	"github.com/seed-86dfc502/weir/internal/terminal"
 	"github.com/seed-86dfc502/weir/store"
 	"github.com/spf13/cobra"
 )
@@ -60,11 +58,10 @@ func (o *auditOptions) run(ctx context.Context) error {
 			}
 			return o.printJSON(all)
 		}
-		last := func() int64 { return rows[len(rows)-1].ID }
-		return o.page("no operator's actions", "ID\tTIME\tACTOR\tACTION\tENTITY\tSERVICE\tREASON\tDETAIL", len(rows), o.limit, last, func(i int) string {
+		more := func() string { return fmt.Sprint("--after ", rows[len(rows)-1].ID) }
+		return o.page("no operator's actions", "ID\tTIME\tACTOR\tACTION\tENTITY\tSERVICE\tREASON\tDETAIL", len(rows), o.limit, more, func(i int) []any {
 			r := &rows[i]
-			return fmt.Sprintf("%d\t%s\t%s\t%s\t%s\t%s\t%s\t%s", r.ID, r.Time.UTC().Format(time.RFC3339), terminal.Visible(r.Actor), r.Action,
-				cmp.Or(terminal.Visible(r.Entity), "-"), cmp.Or(terminal.Visible(r.Service), "-"), cmp.Or(terminal.Visible(r.Reason), "-"), cmp.Or(terminal.Visible(string(r.Detail)), "-"))
+			return []any{r.ID, r.Time, r.Actor, r.Action, r.Entity, r.Service, r.Reason, string(r.Detail)}
 		})
 	})
 }

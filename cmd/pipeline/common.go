@@ -12,10 +12,12 @@ import (
 	"os"
 	"strings"
 	"text/tabwriter"
+	"time"
 	"unicode/utf8"
 
 	"github.com/seed-86dfc502/weir/assemble"
 	"github.com/seed-86dfc502/weir/config"
+	"github.com/seed-86dfc502/weir/internal/terminal"
 	"github.com/seed-86dfc502/weir/operate/remedy"
 	"github.com/seed-86dfc502/weir/operate/session"
 	"github.com/spf13/cobra"
@@ -121,31 +123,52 @@ func (a *app) printJSON(v any) error {
 	return e.Encode(v)
 }
 
-// table prints rows, whose cells tabs separate, in columns below a header. Renamed services
-// have their current names.
-func (a *app) table(header string, rows int, row func(i int) string) error {
+// table prints rows in columns below a header, whose words tabs separate.
+func (a *app) table(header string, rows int, row func(i int) []any) error {
 	w := tabwriter.NewWriter(a.out, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(w, header)
 	for i := range rows {
-		cells := strings.Split(row(i), "\t")
-		for j, cell := range cells {
-			cells[j] = cmp.Or(a.renamed[cell], cell)
+		var cells []string
+		for _, v := range row(i) {
+			cells = append(cells, a.cell(v))
 		}
 		fmt.Fprintln(w, strings.Join(cells, "\t"))
 	}
 	return w.Flush()
 }
 
+// facts prints names, each with its value, a line each, without those that have no value.
+func (a *app) facts(pairs ...any) error {
+	w := tabwriter.NewWriter(a.out, 0, 0, 2, ' ', 0)
+	for i := 0; i < len(pairs); i += 2 {
+		if text := a.cell(pairs[i+1]); text != "-" {
+			fmt.Fprintf(w, "%s\t%s\n", pairs[i], text)
+		}
+	}
+	return w.Flush()
+}
+
+// cell formats a value: text for people, - for an empty one. A renamed service has its current name.
+func (a *app) cell(v any) string {
+	switch v := v.(type) {
+	case string:
+		return cmp.Or(a.renamed[v], terminal.Visible(v), "-")
+	case time.Time:
+		return v.UTC().Format(time.RFC3339)
+	}
+	return cmp.Or(terminal.Visible(fmt.Sprint(v)), "-")
+}
+
 // page prints one page of a list, or the word for an empty one, and names the flag for the
 // next page after last.
-func (a *app) page(empty, header string, rows, limit int, last func() int64, row func(i int) string) error {
+func (a *app) page(empty, header string, rows, limit int, more func() string, row func(i int) []any) error {
 	if rows == 0 {
 		fmt.Fprintln(a.out, empty)
 		return nil
 	}
 	err := a.table(header, rows, row)
 	if err == nil && rows == limit {
-		fmt.Fprintf(a.out, "more: --after %d\n", last())
+		fmt.Fprintln(a.out, "more:", more())
 	}
 	return err
 }

@@ -242,7 +242,7 @@ func (o *customerRemoveOptions) printForgotten(f operate.Forgotten, preview bool
 	}
 	fmt.Fprintln(o.out, "nothing was done, and nothing would be sent")
 	n := humanize.Comma
-	return o.table("SERVICE\tWOULD FORGET\tCUSTOMER KEEPS", len(f.Services), func(i int) string {
-		return f.Services[i].Service + "\t" + n(f.Services[i].States) + "\t" + n(f.Services[i].Keeps)
+	return o.table("SERVICE\tWOULD FORGET\tCUSTOMER KEEPS", len(f.Services), func(i int) []any {
+		return []any{f.Services[i].Service, n(f.Services[i].States), n(f.Services[i].Keeps)}
 	})
 }

@@ -1,14 +1,12 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"time"
 
 	"github.com/seed-86dfc502/weir/assemble"
-	"github.com/seed-86dfc502/weir/internal/terminal"
 	"github.com/seed-86dfc502/weir/operate"
 	"github.com/spf13/cobra"
 )
@@ -78,12 +76,11 @@ func printDeliveries(a *app, all []operate.Delivery, q operate.DeliveryQuery) er
 	if len(all) == q.Limit {
 		fmt.Fprintf(a.out, "the newest %d, there may be more: --until %s, or --limit\n", q.Limit, all[0].At.Format(time.RFC3339Nano))
 	}
-	return a.table("TIME\tSERVICE\tENTITY\tVERSION\tOUTCOME\tSTATUS\tMS\tANSWER", len(all), func(i int) string {
-		d, status := &all[i], "-"
+	return a.table("TIME\tSERVICE\tENTITY\tVERSION\tOUTCOME\tSTATUS\tMS\tANSWER", len(all), func(i int) []any {
+		d, status := &all[i], ""
 		if d.Status != 0 {
 			status = fmt.Sprint(d.Status)
 		}
-		return fmt.Sprintf("%s\t%s\t%s\t%s\t%s\t%s\t%d\t%s", d.At.Format("2006-01-02T15:04:05.000Z"), terminal.Visible(d.Service), terminal.Visible(d.Entity), d.Version, d.Outcome, status,
-			d.Millis, cmp.Or(terminal.Visible(d.Answer), "-"))
+		return []any{d.At.Format("2006-01-02T15:04:05.000Z"), d.Service, d.Entity, d.Version, d.Outcome, status, d.Millis, d.Answer}
 	})
 }

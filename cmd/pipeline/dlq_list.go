@@ -5,11 +5,10 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"time"
+	"strconv"
 
 	"github.com/dustin/go-humanize/english"
 	"github.com/seed-86dfc502/weir/assemble"
-	"github.com/seed-86dfc502/weir/internal/terminal"
 	"github.com/seed-86dfc502/weir/store"
 	"github.com/spf13/cobra"
 )
@@ -71,10 +70,10 @@ func (o *dlqListOptions) run(ctx context.Context) error {
 			}
 			return o.printJSON(all)
 		}
-		last := func() int64 { return letters[len(letters)-1].ID }
-		return o.page("no dead letters", "ID\tFIRST\tLAST\tCOUNT\tSTAGE\tCODE\tWHERE\tENTITY\tREASON", len(letters), o.f.Limit, last, func(i int) string {
+		more := func() string { return fmt.Sprint("--after ", letters[len(letters)-1].ID) }
+		return o.page("no dead letters", "ID\tFIRST\tLAST\tCOUNT\tSTAGE\tCODE\tWHERE\tENTITY\tREASON", len(letters), o.f.Limit, more, func(i int) []any {
 			l := &letters[i]
-			return fmt.Sprintf("%d\t%s\t%s\t%d\t%s\t%s\t%s\t%q\t%s", l.ID, l.Created.UTC().Format(time.RFC3339), l.Last.UTC().Format(time.RFC3339), l.Count, l.Stage, l.Code, terminal.Visible(cmp.Or(l.Service, l.Source)), l.Entity, terminal.Visible(l.Reason))
+			return []any{l.ID, l.Created, l.Last, l.Count, l.Stage, l.Code, cmp.Or(l.Service, l.Source), strconv.Quote(l.Entity), l.Reason}
 		})
 	})
 }
@@ -94,9 +93,9 @@ func (o *dlqListOptions) groups(ctx context.Context) error {
 			fmt.Fprintln(o.out, "no dead letters")
 			return nil
 		}
-		return o.table("LETTERS\tFIRST\tLAST\tSTAGE\tCODE\tWHERE\tENTITY\tREASON", len(groups), func(i int) string {
+		return o.table("LETTERS\tFIRST\tLAST\tSTAGE\tCODE\tWHERE\tENTITY\tREASON", len(groups), func(i int) []any {
 			g := &groups[i]
-			return fmt.Sprintf("%d\t%s\t%s\t%s\t%s\t%s\t%q\t%s", g.Letters, g.First.UTC().Format(time.RFC3339), g.Last.UTC().Format(time.RFC3339), g.Stage, g.Code, terminal.Visible(cmp.Or(g.Service, g.Source)), g.Entity, terminal.Visible(g.Reason))
+			return []any{g.Letters, g.First, g.Last, g.Stage, g.Code, cmp.Or(g.Service, g.Source), strconv.Quote(g.Entity), g.Reason}
 		})
 	})
 }

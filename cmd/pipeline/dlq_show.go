@@ -3,8 +3,6 @@ package main
 import (
 	"errors"
 	"fmt"
-	"text/tabwriter"
-	"time"
 
 	"github.com/seed-86dfc502/weir/assemble"
 	"github.com/seed-86dfc502/weir/internal/terminal"
@@ -33,35 +31,7 @@ func newDlqShowCommand(a *app) *cobra.Command {
 				if a.json {
 					return a.printJSON(toLetterJSON(l))
 				}
-				w := tabwriter.NewWriter(a.out, 0, 0, 2, ' ', 0)
-				row := func(name string, value any) {
-					if v := fmt.Sprint(value); v != "" {
-						fmt.Fprintf(w, "%s\t%s\n", name, terminal.Visible(v))
-					}
-				}
-				row("id", l.ID)
-				row("first", l.Created.UTC().Format(time.RFC3339))
-				if l.Count > 1 {
-					row("last", l.Last.UTC().Format(time.RFC3339))
-					row("count", l.Count)
-				}
-				row("state", l.State)
-				row("stage", l.Stage)
-				row("reason", l.Code+": "+l.Reason)
-				row("source", l.Source)
-				row("service", l.Service)
-				row("entity", l.Entity)
-				row("event id", l.EventID)
-				if l.Version != 0 {
-					row("version", l.Version)
-				}
-				if l.Topic != "" {
-					row("origin", fmt.Sprintf("%s, partition %d, offset %d", l.Topic, l.Part, l.Offset))
-				}
-				if l.Original != nil {
-					row("edited", fmt.Sprintf("yes; it had %d bytes at first", len(l.Original)))
-				}
-				if err := w.Flush(); err != nil {
+				if err := a.facts(letterFacts(&l)...); err != nil {
 					return err
 				}
 				payload := string(l.Payload)
@@ -74,4 +44,23 @@ func newDlqShowCommand(a *app) *cobra.Command {
 		},
 	}
 	return a.needConfig(c)
+}
+
+// letterFacts are what there is to tell of a dead letter, apart from its payload.
+func letterFacts(l *store.DeadLetter) []any {
+	facts := []any{"id", l.ID, "first", l.Created}
+	if l.Count > 1 {
+		facts = append(facts, "last", l.Last, "count", l.Count)
+	}
+	facts = append(facts, "state", l.State, "stage", l.Stage, "reason", l.Code+": "+l.Reason, "source", l.Source, "service", l.Service, "entity", l.Entity, "event id", l.EventID)
+	if l.Version != 0 {
+		facts = append(facts, "version", l.Version)
+	}
+	if l.Topic != "" {
+		facts = append(facts, "origin", fmt.Sprintf("%s, partition %d, offset %d", l.Topic, l.Part, l.Offset))
+	}
+	if l.Original != nil {
+		facts = append(facts, "edited", fmt.Sprintf("yes; it had %d bytes at first", len(l.Original)))
+	}
+	return facts
 }

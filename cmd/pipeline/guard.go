@@ -65,8 +65,8 @@ func listHolds(ctx context.Context, a *app) error {
 			fmt.Fprintln(a.out, "the guard holds no service")
 			return nil
 		}
-		return a.table("service\tsince\twhy", len(held), func(i int) string {
-			return held[i].Service + "\t" + held[i].Since.Format(time.RFC3339) + "\t" + held[i].Why
+		return a.table("SERVICE\tSINCE\tWHY", len(held), func(i int) []any {
+			return []any{held[i].Service, held[i].Since, held[i].Why}
 		})
 	})
 }

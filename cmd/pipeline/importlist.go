@@ -1,13 +1,10 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"text/tabwriter"
-	"time"
 
 	"github.com/dustin/go-humanize"
 	"github.com/seed-86dfc502/weir/assemble"
@@ -23,31 +20,14 @@ func printImported(a *app, i imports.Job) error {
 	if a.json {
 		return a.printJSON(i)
 	}
-	w := tabwriter.NewWriter(a.out, 0, 0, 2, ' ', 0)
-	row := func(name string, value any) {
-		if v := fmt.Sprint(value); v != "" {
-			fmt.Fprintf(w, "%s\t%s\n", name, terminal.Visible(v))
-		}
+	options := string(i.Options)
+	if options == "{}" {
+		options = ""
 	}
-	row("import", i.ID)
-	row("file", i.Name)
-	row("source", i.Source)
-	row("format", i.Format)
-	if string(i.Options) != "{}" {
-		row("options", string(i.Options))
-	}
-	row("state", i.State)
-	row("why", i.Failure)
-	row("content", i.File)
-	row("bytes", humanize.Comma(i.Bytes))
-	row("by", i.Actor)
-	row("created", i.Created.UTC().Format(time.RFC3339))
-	row("updated", i.Updated.UTC().Format(time.RFC3339))
-	row("accepted", humanize.Comma(i.Accepted))
-	row("duplicate", humanize.Comma(i.Duplicate))
-	row("invalid", humanize.Comma(i.Invalid))
-	row("conflicting", humanize.Comma(i.Conflicting))
-	if err := w.Flush(); err != nil {
+	n := humanize.Comma
+	if err := a.facts("import", i.ID, "file", i.Name, "source", i.Source, "format", i.Format, "options", options, "state", i.State, "why", i.Failure,
+		"content", i.File, "bytes", n(i.Bytes), "by", i.Actor, "created", i.Created, "updated", i.Updated,
+		"accepted", n(i.Accepted), "duplicate", n(i.Duplicate), "invalid", n(i.Invalid), "conflicting", n(i.Conflicting)); err != nil {
 		return err
 	}
 	if i.Rows > i.Accepted {
@@ -84,23 +64,11 @@ func newImportListCommand(a *app, f *importFlags) *cobra.Command {
 					}
 					return a.printJSON(jobs)
 				}
-				if len(all) == 0 {
-					fmt.Fprintln(a.out, "no imports")
-					return nil
-				}
-				w := tabwriter.NewWriter(a.out, 0, 0, 2, ' ', 0)
-				fmt.Fprintln(w, "ID\tCREATED\tSOURCE\tFILE\tSTATE\tACCEPTED\tDUPLICATE\tINVALID\tCONFLICTING")
-				for _, i := range all {
-					fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%d\t%d\t%d\t%d\n", i.ID, i.Created.UTC().Format(time.RFC3339), i.Source, cmp.Or(terminal.Visible(i.Name), "-"), i.State,
-						i.Counts.Accepted, i.Counts.Duplicate, i.Counts.Invalid, i.Counts.Conflicting)
-				}
-				if err := w.Flush(); err != nil {
-					return err
-				}
-				if len(all) == limit {
-					fmt.Fprintf(a.out, "more: --before %s\n", all[len(all)-1].ID)
-				}
-				return nil
+				more := func() string { return "--before " + all[len(all)-1].ID }
+				return a.page("no imports", "ID\tCREATED\tSOURCE\tFILE\tSTATE\tACCEPTED\tDUPLICATE\tINVALID\tCONFLICTING", len(all), limit, more, func(n int) []any {
+					i, c := &all[n], &all[n].Counts
+					return []any{i.ID, i.Created, i.Source, i.Name, i.State, c.Accepted, c.Duplicate, c.Invalid, c.Conflicting}
+				})
 			})
 		},
 	}

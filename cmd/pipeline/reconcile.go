@@ -93,9 +93,10 @@ func runReconcile(ctx context.Context, a *app, f *reconcileFlags) error {
 		return err
 	}
 	if f.fix && !f.yes {
-		if err := confirmFix(ctx, a, f); err != nil {
+		if err := a.confirm(ctx, "Send again what drifted? (weir reconcile without --fix shows it)"); err != nil {
 			return err
 		}
+		f.yes, a.args = true, withFlags(a.args, "--yes=true")
 	}
 	return a.operating(ctx, "", func(a *app, env *operate.Env) error {
 		var all []reconciled
@@ -138,41 +139,6 @@ func readableServices(cfg *config.Config, chosen []string) (readable, others []s
 		return nil, nil, &usageError{errors.New("none of the services has a target that can be read back")}
 	}
 	return readable, others, nil
-}
-
-// confirmFix shows what drifted and asks for confirmation.
-func confirmFix(ctx context.Context, a *app, f *reconcileFlags) error {
-	if !a.canAsk() {
-		return a.confirm(ctx, "")
-	}
-	look := *f
-	look.fix, look.wait, look.rate, look.reason = false, false, "", ""
-	shown := *a
-	shown.json, shown.args = false, []string{"reconcile", "-c", a.config, "--samples", fmt.Sprint(f.samples)}
-	if f.versions {
-		shown.args = append(shown.args, "--versions")
-	}
-	for _, s := range f.services {
-		shown.args = append(shown.args, "--service", s)
-	}
-	for _, c := range f.customers {
-		shown.args = append(shown.args, "--customer", c)
-	}
-	shown.out = a.err // standard output is for the result
-	err := runReconcile(ctx, &shown, &look)
-	var drift *driftError
-	var said *exitError
-	if err != nil && !errors.As(err, &drift) && !errors.As(err, &said) {
-		return err
-	}
-	if err != nil {
-		if err := a.confirm(ctx, "Send again what drifted?"); err != nil {
-			return err
-		}
-	}
-	f.yes = true
-	a.args = withFlags(a.args, "--yes=true")
-	return nil
 }
 
 // reconcileService compares one service and, with --fix, has its drifted entities
@@ -241,11 +207,6 @@ func reconcileService(ctx context.Context, a *app, env *operate.Env, name string
 	return r, nil
 }
 
-// driftError is the error of targets with drift.
-type driftError struct{ text string }
-
-func (e *driftError) Error() string { return e.text }
-
 // verdictOf is the failure that the exit status tells of.
 func verdictOf(all []reconciled, fix bool) error {
 	var drift, left, failed int64
@@ -260,9 +221,9 @@ func verdictOf(all []reconciled, fix bool) error {
 	case failed > 0:
 		return fmt.Errorf("%d of %d services could not be compared to the end", failed, len(all))
 	case drift > 0 && !fix:
-		return &driftError{entities(drift) + " drifted (--fix sends them again)"}
+		return errors.New(entities(drift) + " drifted (--fix sends them again)")
 	case left > 0:
-		return &driftError{entities(left) + " drifted and cannot be sent again"}
+		return errors.New(entities(left) + " drifted and cannot be sent again")
 	}
 	return nil
 }
@@ -276,9 +237,9 @@ func printReconciled(a *app, all []reconciled, skipped []string, f *reconcileFla
 		}{all, skipped, f.fix && f.wait})
 	}
 	n := humanize.Comma
-	err := a.table("SERVICE\tDAM ROWS\tIN STEP\tQUEUED\tUNKNOWN\tREFUSED\tMISSING\tSTALE\tDIFFERS\tEXTRA\tAHEAD", len(all), func(i int) string {
+	err := a.table("SERVICE\tDAM ROWS\tIN STEP\tQUEUED\tUNKNOWN\tREFUSED\tMISSING\tSTALE\tDIFFERS\tEXTRA\tAHEAD", len(all), func(i int) []any {
 		r := &all[i]
-		return fmt.Sprintf("%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s", r.Service, n(r.Rows), n(r.InStep), n(r.Queued), n(r.Unknown), n(r.Refused), n(r.Missing), n(r.Stale), n(r.Differs), n(r.Extra), n(r.Ahead))
+		return []any{r.Service, n(r.Rows), n(r.InStep), n(r.Queued), n(r.Unknown), n(r.Refused), n(r.Missing), n(r.Stale), n(r.Differs), n(r.Extra), n(r.Ahead)}
 	})
 	if err != nil {
 		return err

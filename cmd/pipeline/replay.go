@@ -423,10 +423,10 @@ func printPreview(a *app, kind operate.Kind, r operate.Result) error {
 	}
 	n := humanize.Comma
 	if kind == operate.Reset {
-		return a.table("SERVICE\tWOULD RESET", len(r.Services), func(i int) string { return r.Services[i].Service + "\t" + n(r.Services[i].Reset) })
+		return a.table("SERVICE\tWOULD RESET", len(r.Services), func(i int) []any { return []any{r.Services[i].Service, n(r.Services[i].Reset)} })
 	}
-	return a.table("SERVICE\tWOULD SEND\tWOULD HOLD BACK\tWOULD FAIL", len(r.Services), func(i int) string {
+	return a.table("SERVICE\tWOULD SEND\tWOULD HOLD BACK\tWOULD FAIL", len(r.Services), func(i int) []any {
 		s := &r.Services[i]
-		return fmt.Sprintf("%s\t%s\t%s\t%s", s.Service, n(s.Send), n(s.Hold), n(s.Fail))
+		return []any{s.Service, n(s.Send), n(s.Hold), n(s.Fail)}
 	})
 }

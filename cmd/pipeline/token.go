@@ -1,7 +1,6 @@
 package main
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -201,14 +200,13 @@ func newTokenCheckCommand(a *app) *cobra.Command {
 			if len(states) == 0 {
 				return nil
 			}
-			return a.table("ID\tTENANT\tMAY\tSOURCES\tSTATE\tEXPIRES", len(states), func(i int) string {
+			return a.table("ID\tTENANT\tMAY\tSOURCES\tSTATE\tEXPIRES", len(states), func(i int) []any {
 				s := &states[i]
 				tenant := s.Tenant
 				if slices.Contains(s.May, string(auth.Check)) && !slices.Contains(cfg.Customers, s.Tenant) {
 					tenant += " (no customer)"
 				}
-				return fmt.Sprintf("%s\t%s\t%s\t%s\t%s\t%s", s.ID, tenant, strings.Join(s.May, ","),
-					cmp.Or(strings.Join(s.Sources, ","), "-"), s.State, cmp.Or(s.Expires, "-"))
+				return []any{s.ID, tenant, strings.Join(s.May, ","), strings.Join(s.Sources, ","), s.State, s.Expires}
 			})
 		},
 	}
