@@ -108,15 +108,16 @@ func addPages(rows pgx.Rows, to map[string]*store.States) error {
 	return rows.Err()
 }
 
-// states reads the states of up to n entities, and nothing else of them.
-func (s *Store) states(ctx context.Context, after string, n int) ([]store.Entity, error) {
-	return s.page(ctx, sqlPageStates, after, n, func(row pgx.Row, pages ...any) (e store.Entity, err error) {
+// States implements shared.Dam.
+func (s *Store) States(ctx context.Context, after string, n int) ([]store.Entity, error) {
+	entities, err := s.page(ctx, sqlPageStates, after, n, func(row pgx.Row, pages ...any) (e store.Entity, err error) {
 		var states []byte
 		if err = row.Scan(append([]any{&e.ID, &states}, pages...)...); err == nil {
 			err = e.States.Add(0, states)
 		}
 		return e, err
 	})
+	return entities, failed("read dam states", err)
 }
 
 // page reads up to n entities with all their states. scan leaves the pages that are

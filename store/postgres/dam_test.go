@@ -17,7 +17,7 @@ import (
 // that comes between moves the second page away from the last ones of the first.
 func TestAPageOfEntitiesHasAllTheirStates(t *testing.T) {
 	for name, read := range map[string]func(s *Store, ctx context.Context, after string, n int) ([]store.Entity, error){
-		"entities": (*Store).Entities, "states": (*Store).states,
+		"entities": (*Store).Entities, "states": (*Store).States,
 	} {
 		t.Run(name, func(t *testing.T) {
 			s, url := migrated(t)

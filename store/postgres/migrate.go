@@ -2,25 +2,19 @@ package postgres
 
 import (
 	"context"
-	"database/sql"
 	"embed"
 	"errors"
-	"fmt"
-	"io/fs"
-	"log/slog"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/stdlib"
 	"github.com/pressly/goose/v3"
 
 	"github.com/seed-86dfc502/weir/internal/crash"
-	"github.com/seed-86dfc502/weir/store"
+	"github.com/seed-86dfc502/weir/store/shared"
 )
 
 //go:embed migrations/*.sql
 var migrations embed.FS
-
-const versionTable = "weir_schema_version"
 
 // migrationLock keeps two processes from migrating at once. Advisory locks
 // are per database, so two schemas of one database wait for each other, which
@@ -48,7 +42,7 @@ func (s *Store) Migrate(ctx context.Context) (err error) {
 	}
 	db := stdlib.OpenDBFromPool(s.pool.Pool)
 	defer func() { err = errors.Join(err, db.Close()) }()
-	provider, err := newProvider(db)
+	provider, err := shared.Migrations(goose.DialectPostgres, db, migrations)
 	if err != nil {
 		return err
 	}
@@ -63,35 +57,17 @@ func (s *Store) Migrate(ctx context.Context) (err error) {
 func (s *Store) CheckSchema(ctx context.Context) (err error) {
 	db := stdlib.OpenDBFromPool(s.pool.Pool)
 	defer func() { err = errors.Join(err, db.Close()) }()
-	provider, err := newProvider(db)
+	provider, err := shared.Migrations(goose.DialectPostgres, db, migrations)
 	if err != nil {
 		return err
 	}
-	sources := provider.ListSources()
-	want := sources[len(sources)-1].Version
 	var have int64
-	err = s.pool.QueryRow(ctx, "SELECT coalesce(max(version_id), 0) FROM "+versionTable+" WHERE is_applied").Scan(&have)
+	err = s.pool.QueryRow(ctx, shared.SchemaVersion).Scan(&have)
 	if pg := pgError(err); pg != nil && pg.Code == "42P01" {
-		have, err = 0, nil // no table yet
+		err = nil // no table yet
 	}
-	if err != nil {
-		return failed("check schema", err)
+	if err == nil {
+		err = shared.CheckSchema(provider, have)
 	}
-	if have != want {
-		return store.WithClass(fmt.Errorf("postgres: %w: version %d, this build has %d", store.ErrSchema, have, want), store.Fatal)
-	}
-	return nil
-}
-
-func newProvider(db *sql.DB) (*goose.Provider, error) {
-	files, err := fs.Sub(migrations, "migrations")
-	if err != nil {
-		return nil, bug("migrations: %w", err)
-	}
-	provider, err := goose.NewProvider(goose.DialectPostgres, db, files,
-		goose.WithTableName(versionTable), goose.WithDisableGlobalRegistry(true), goose.WithSlog(slog.New(slog.DiscardHandler)))
-	if err != nil {
-		return nil, bug("migrations: %w", err)
-	}
-	return provider, nil
+	return failed("check schema", err)
 }

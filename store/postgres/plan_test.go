@@ -59,7 +59,7 @@ var parameterTypes = map[string]string{
 	sqlPurgePages: "text[]", sqlPurgeEntities: "text[]", plain("tombstones"): "timestamptz, timestamptz, text, int4",
 	sqlLoad: "text[]", sqlHold: "int4[], int4[], int8[], bytea[]", sqlExpectHeld: "int4[], int4[], int8[], bytea[], int8",
 	sqlMove:       "int4[], int4[], int8[], bytea[], int8[], int8[], int8",
-	sqlDropOutbox: "int8[], int4[], int4[]", sqlReadOutbox: "int4[], int4[]", sqlOutbox: "int4",
+	sqlDropOutbox: "int8[], int4[], int4[]", sqlReadOutbox: "int4[], int4[]", plain("outbox"): "int4",
 	sqlTakeOver:     "int4[], int4[], bytea",
 	sqlTakeProgress: "int4[], bytea", sqlProgressOf: "int4[]", sqlSwapProgress: "int8, int4[], bytea[], bytea[], bytea[], int8[], int8[], int4[], int4[], bytea[]",
 	plain("count_letters"): "text, int4", plain("prune_letters"): "timestamptz, int4", plain("prune_audit"): "timestamptz, int4", plain("prune_jobs"): "timestamptz, int4",

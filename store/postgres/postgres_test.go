@@ -10,6 +10,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/seed-86dfc502/weir/store"
+	"github.com/seed-86dfc502/weir/store/shared"
 	"github.com/seed-86dfc502/weir/store/storetest"
 	"github.com/seed-86dfc502/weir/tests/servers"
 )
@@ -67,11 +68,11 @@ BEGIN
 		EXECUTE format('DROP TABLE %s', name);
 	END LOOP;
 	FOR name IN SELECT c.oid FROM pg_class c
-		WHERE c.relnamespace = current_schema()::regnamespace AND c.relkind = 'r' AND c.relname <> '` + versionTable + `' LOOP
+		WHERE c.relnamespace = current_schema()::regnamespace AND c.relkind = 'r' AND c.relname <> '` + shared.VersionTable + `' LOOP
 		EXECUTE format('DELETE FROM %s', name);
 	END LOOP;
 	FOR name IN SELECT c.oid FROM pg_class c WHERE c.relnamespace = current_schema()::regnamespace AND c.relkind = 'S'
-		AND c.relname <> '` + versionTable + `_id_seq' LOOP
+		AND c.relname <> '` + shared.VersionTable + `_id_seq' LOOP
 		PERFORM setval(name, 1, false);
 	END LOOP;
 END $$`

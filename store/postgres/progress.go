@@ -64,8 +64,6 @@ CROSS JOIN LATERAL (
   SELECT array_agg(k.service) AS services, array_agg(k.mark) AS marks FROM progress_marks k WHERE k.partition = p.partition) AS m`
 	sqlProgressOf  = sqlReadProgress + ` WHERE p.partition = ANY($1::int4[])`
 	sqlAllProgress = sqlReadProgress + ` ORDER BY p.partition`
-
-	sqlOutbox = `SELECT frame FROM outbox WHERE partition = $1 ORDER BY generation, id`
 )
 
 // HistorySnapshot implements store.Deliveries.
@@ -257,20 +255,4 @@ func scanProgress(row pgx.Row) (p store.Progress, err error) {
 		store.SetMark(p.Positions, service, string(marks[i]))
 	}
 	return p, err
-}
-
-// Outbox implements store.Deliveries.
-func (s *Store) Outbox(ctx context.Context, partition int32) ([][]byte, error) {
-	frames, err := list(ctx, s.pool, scanValue[[]byte], sqlOutbox, partition)
-	return frames, failed("read outbox", err)
-}
-
-// Moved implements store.Deliveries.
-func (s *Store) Moved(ctx context.Context, from, to change.Version, after string, limit int) (rows []store.Row, last string, err error) {
-	entities, err := s.states(ctx, after, limit)
-	if err != nil {
-		return nil, "", failed("read moved rows", err)
-	}
-	rows, last = store.MovedIn(entities, limit, from, to)
-	return rows, last, nil
 }

@@ -27,10 +27,3 @@ func (s *Store) Entities(ctx context.Context, after string, limit int) ([]store.
 	entities, err := s.page(ctx, sqlPageEntities, after, max(limit, 0), scanEntity)
 	return entities, failed("page entities", err)
 }
-
-// ServiceRows implements store.Operations.
-func (s *Store) ServiceRows(ctx context.Context, service int32, after string, limit int) ([]store.Row, error) {
-	rows, err := store.Scan(after, limit, func(r store.Row) bool { return r.Service == service },
-		func(after string, n int) ([]store.Entity, error) { return s.states(ctx, after, n) })
-	return rows, failed("page dam rows", err)
-}

@@ -72,6 +72,9 @@ SELECT generation, partition, next_offset FROM watermarks
 -- name: outboxes
 SELECT generation, partition, count(*) FROM outbox GROUP BY generation, partition
 
+-- name: outbox
+SELECT frame FROM outbox WHERE partition = :partition ORDER BY generation, id
+
 -- name: count_entities
 SELECT count(*) FROM entities
 

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"time"
 
+	"github.com/seed-86dfc502/weir/change"
 	"github.com/seed-86dfc502/weir/store"
 )
 
@@ -52,6 +53,30 @@ func (s *Store) Position(ctx context.Context, source, identity string) (store.So
 func (s *Store) SetPosition(ctx context.Context, p store.SourcePosition) error {
 	_, err := s.write(ctx, "set source position", call("set_source_position", args{"source": p.Source, "identity": p.Identity, "next": p.Offset, "state": p.State}))
 	return err
+}
+
+// ServiceRows implements store.Operations.
+func (s *Store) ServiceRows(ctx context.Context, service int32, after string, limit int) ([]store.Row, error) {
+	return store.Scan(after, limit, func(r store.Row) bool { return r.Service == service },
+		func(after string, n int) ([]store.Entity, error) { return s.Dam.States(ctx, after, n) })
+}
+
+// Moved implements store.Deliveries.
+func (s *Store) Moved(ctx context.Context, from, to change.Version, after string, limit int) (rows []store.Row, last string, err error) {
+	entities, err := s.Dam.States(ctx, after, limit)
+	if err != nil {
+		return nil, "", err
+	}
+	rows, last = store.MovedIn(entities, limit, from, to)
+	return rows, last, nil
+}
+
+// Outbox implements store.Deliveries.
+func (s *Store) Outbox(ctx context.Context, partition int32) ([][]byte, error) {
+	return list(ctx, s, "read outbox", call("outbox", args{"partition": partition}), func(row Row) (frame []byte, err error) {
+		err = row.Scan(&frame)
+		return frame, err
+	})
 }
 
 // UpdateReport implements store.Reports. To repeat it would add what f adds twice, so its

@@ -53,9 +53,13 @@ type Store struct {
 	Dam Dam
 }
 
-// Dam reads dam states, as store.Deliveries does.
+// Dam reads dam states.
 type Dam interface {
+	// Rows is that of store.Deliveries.
 	Rows(ctx context.Context, keys []store.Key) ([]store.Row, error)
+	// States reads the dam states of up to n entities after the given one, in ascending byte
+	// order of their ids, and nothing else of them.
+	States(ctx context.Context, after string, n int) ([]store.Entity, error)
 }
 
 func now() time.Time { return time.Now().UTC().Truncate(time.Microsecond) }

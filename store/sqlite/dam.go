@@ -80,8 +80,8 @@ func loadPages(ctx context.Context, p querier, entities []store.Entity) error {
 	})
 }
 
-// states reads the states of up to n entities, and nothing else of them.
-func (s *Store) states(ctx context.Context, after string, n int) (entities []store.Entity, err error) {
+// States implements shared.Dam.
+func (s *Store) States(ctx context.Context, after string, n int) (entities []store.Entity, err error) {
 	return entities, s.read(ctx, "read dam states", func(t *keptConn) error {
 		entities, err = list(ctx, t, func(row scanner) (e store.Entity, err error) {
 			var states []byte

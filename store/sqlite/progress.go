@@ -35,8 +35,6 @@ RETURNING partition, token, positions`
 	sqlDeleteMark = `DELETE FROM progress_marks WHERE partition = ?1 AND service = ?2 AND ?3 = x''`
 	sqlMarksOf    = `SELECT partition, service, mark FROM progress_marks WHERE partition = ?`
 	sqlAllMarks   = `SELECT partition, service, mark FROM progress_marks`
-
-	sqlOutbox = `SELECT frame FROM outbox WHERE partition = ? ORDER BY generation, id`
 )
 
 // HistorySnapshot implements store.Deliveries.
@@ -227,20 +225,4 @@ func scanProgress(row scanner) (p store.Progress, err error) {
 	copy(p.Token[:], token)
 	p.Positions, err = store.DecodePositions(positions)
 	return p, err
-}
-
-// Outbox implements store.Deliveries.
-func (s *Store) Outbox(ctx context.Context, partition int32) ([][]byte, error) {
-	frames, err := list(ctx, s.readers, scanValue[[]byte], sqlOutbox, partition)
-	return frames, failed("read outbox", err)
-}
-
-// Moved implements store.Deliveries.
-func (s *Store) Moved(ctx context.Context, from, to change.Version, after string, limit int) (rows []store.Row, last string, err error) {
-	entities, err := s.states(ctx, after, limit)
-	if err != nil {
-		return nil, "", err
-	}
-	rows, last = store.MovedIn(entities, limit, from, to)
-	return rows, last, nil
 }

@@ -31,9 +31,3 @@ SELECT id, docs, fence, version, fingerprint, deleted_at, writes, states FROM en
 		return loadPages(ctx, t, entities)
 	})
 }
-
-// ServiceRows implements store.Operations.
-func (s *Store) ServiceRows(ctx context.Context, service int32, after string, limit int) ([]store.Row, error) {
-	return store.Scan(after, limit, func(r store.Row) bool { return r.Service == service },
-		func(after string, n int) ([]store.Entity, error) { return s.states(ctx, after, n) })
-}
