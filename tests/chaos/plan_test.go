@@ -41,10 +41,11 @@ const (
 	valkeyServer = "valkey"
 	clickServer  = "clickhouse"
 	hookServer   = "webhook"
+	shopServer   = "shop"
 )
 
 func networks() []string {
-	return []string{storeServer, targetServer, kafkaServer, valkeyServer, clickServer, hookServer}
+	return []string{storeServer, targetServer, kafkaServer, valkeyServer, clickServer, hookServer, shopServer}
 }
 
 // fault is one line of a plan.
@@ -105,7 +106,7 @@ func plan(seed uint64, rounds int) [][]fault {
 func newDeck(r *rand.Rand, targets []string, n int) []fault {
 	deck := []fault{
 		{kind: killProcess, target: fmt.Sprint(r.IntN(2))}, {kind: zombie, target: fmt.Sprint(r.IntN(2))}, {kind: rolling}, {kind: join},
-		{kind: quitServer, target: storeServer}, {kind: quitServer, target: targetServer},
+		{kind: quitServer, target: storeServer}, {kind: quitServer, target: targetServer}, {kind: quitServer, target: shopServer},
 		{kind: killServer, target: kafkaServer}, {kind: killServer, target: clickServer},
 		{kind: killServer, target: valkeyServer}, {kind: flush, target: valkeyServer},
 	}

@@ -15,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/seed-86dfc502/weir/tests/harness"
 	"github.com/seed-86dfc502/weir/tests/servers"
 	"github.com/stretchr/testify/require"
@@ -67,16 +68,20 @@ func newWorld(t *testing.T, seed uint64) *world {
 		u.Host = behind(name, u.Host)
 		return u.String()
 	}
-	store, target := start(storeServer, "postgres"), start(targetServer, "postgres")
+	store, target, shop := start(storeServer, "postgres"), start(targetServer, "postgres"), start(shopServer, "postgres")
+	conn, err := pgx.Connect(t.Context(), shop.Address)
+	require.NoError(t, err)
+	_, err = conn.Exec(t.Context(), "CREATE TABLE stock (id text PRIMARY KEY, n int, at timestamptz DEFAULT now()); INSERT INTO stock SELECT 'B-' || lpad(n::text, 3, '0'), 9 FROM generate_series(0, 59) n")
+	require.NoError(t, err)
+	require.NoError(t, conn.Close(t.Context()))
 	valkey, click := start(valkeyServer, "valkey"), start(clickServer, "chdb")
 	kafka, upstream, advertised := servers.StartOwnKafkaBehindProxy(t)
 	w.servers[kafkaServer], w.nets[kafkaServer] = kafka, newProxy(t, advertised, upstream)
 
 	c := &harness.Cluster{
 		T: t, Brokers: []string{kafka.Address}, Prefix: "chaos.", Store: store.Address, Target: target.Address,
-		Clickhouse: click.Address + "/default", Sent: map[string]*kgo.Record{},
+		Clickhouse: click.Address + "/default", Sent: map[string]*kgo.Record{}, Shop: shop.Address,
 	}
-	var err error
 	c.Kafka, err = kgo.NewClient(kgo.SeedBrokers(c.Brokers...), kgo.RecordPartitioner(kgo.StickyKeyPartitioner(nil)))
 	require.NoError(t, err)
 	t.Cleanup(c.Kafka.Close)
@@ -84,12 +89,14 @@ func newWorld(t *testing.T, seed uint64) *world {
 	w.cluster = c
 
 	customer := behindURL(targetServer, c.Target)
+	main := strings.Replace(harness.DistributedMain, "\nmerge:", harness.DistributedShop, 1)
 	w.project = harness.NewProject(t, map[string]string{
-		"weir.yaml":           fmt.Sprintf(harness.DistributedMain, behindURL(storeServer, c.Store), behind(valkeyServer, valkey.Address), "chaos:", advertised, c.Prefix),
-		"customers/acme.yaml": fmt.Sprintf(harness.DistributedAcme, behindURL(clickServer, c.Clickhouse), behindURL(hookServer, w.hook.URL()), harness.WebhookSecret, customer),
-		"customers/beta.yaml": fmt.Sprintf(harness.DistributedBeta, customer, c.Prefix),
+		"weir.yaml":            fmt.Sprintf(main, behindURL(storeServer, c.Store), behind(valkeyServer, valkey.Address), "chaos:", advertised, c.Prefix, behindURL(shopServer, c.Shop)),
+		"customers/acme.yaml":  fmt.Sprintf(harness.DistributedAcme, behindURL(clickServer, c.Clickhouse), behindURL(hookServer, w.hook.URL()), harness.WebhookSecret, customer),
+		"customers/beta.yaml":  fmt.Sprintf(harness.DistributedBeta, customer, c.Prefix),
+		"customers/gamma.yaml": fmt.Sprintf(harness.DistributedGamma, customer),
 	})
-	w.load = load{cluster: c, random: rand.New(rand.NewPCG(seed, 1)), news: make(chan struct{}, 1)}
+	w.load = load{cluster: c, shop: shop.Address, random: rand.New(rand.NewPCG(seed, 1)), news: make(chan struct{}, 1)}
 	t.Cleanup(w.keepLogs)
 	return w
 }
@@ -192,6 +199,7 @@ func (w *world) eventually(what string, f func() error) {
 // load sends events without an end, in steps.
 type load struct {
 	cluster *harness.Cluster
+	shop    string
 	random  *rand.Rand
 	serial  int
 
@@ -236,8 +244,31 @@ func (l *load) start(ctx context.Context) (stop func() error) {
 	}
 }
 
+// write commits a transaction of the shop. It is lost while the shop is away.
+func (l *load) write(ctx context.Context) {
+	var sql strings.Builder
+	for range 1 + l.random.IntN(3) {
+		id := fmt.Sprintf("B-%03d", l.random.IntN(entities))
+		switch roll := l.random.IntN(100); {
+		case roll == 0:
+			sql.WriteString("TRUNCATE stock;")
+		case roll < 15:
+			fmt.Fprintf(&sql, "DELETE FROM stock WHERE id = '%s';", id)
+		default:
+			fmt.Fprintf(&sql, "INSERT INTO stock VALUES ('%s', %d) ON CONFLICT (id) DO UPDATE SET n = excluded.n, at = now();", id, l.random.IntN(4))
+		}
+	}
+	conn, err := pgx.Connect(ctx, l.shop)
+	if err != nil {
+		return
+	}
+	defer func() { _ = conn.Close(context.WithoutCancel(ctx)) }()
+	_, _ = conn.Exec(ctx, sql.String()) // the table is what came of it
+}
+
 // send is one step.
 func (l *load) send(ctx context.Context) error {
+	l.write(ctx)
 	records := harness.Bananas(l.random, l.cluster.Prefix, batch, entities, &l.serial)
 	for _, result := range l.cluster.Kafka.ProduceSync(ctx, records...) {
 		if result.Err != nil {

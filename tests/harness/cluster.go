@@ -28,6 +28,7 @@ type Cluster struct {
 	Target     string // PostgreSQL of customers
 	Clickhouse string
 	Sent       map[string]*kgo.Record // source/partition/offset
+	Shop       string                 // PostgreSQL with the table of the source stock; empty without one
 }
 
 // NewCluster makes everything but the topics, fresh for one test.
@@ -218,7 +219,13 @@ func Pick(r *rand.Rand, words ...string) string { return words[r.IntN(len(words)
 
 // Checks compares all sinks with the model.
 func (c *Cluster) Checks(hook *Receiver) error {
-	want, err := c.Model(Distributed())
+	config := Distributed()
+	if c.Shop != "" {
+		config.Sources = append(config.Sources, oracle.Source{Name: "stock", Entity: "key", Mount: "stock"})
+		config.Projection = append(config.Projection, oracle.Projection{Services: []string{"gamma/stock@rows"},
+			Fields: []oracle.Field{{To: "id", From: "id"}, {To: "n", From: "stock.n"}}})
+	}
+	want, err := c.Model(config)
 	if err != nil {
 		return err
 	}
@@ -235,11 +242,58 @@ func (c *Cluster) Checks(hook *Receiver) error {
 	note(oracle.CheckState(want, "acme/list@current", oracle.Newest(c.Rows("acme_list", "acme/list@current", "entity"))))
 	note(oracle.CheckLog(want, "beta/stock@history", c.Rows("beta_stock", "beta/stock@history", "seq")))
 	note(oracle.CheckLog(want, "beta/stock@feed", c.Feed()))
+	if c.Shop != "" {
+		note(oracle.CheckLog(want, "gamma/stock@rows", c.Rows("gamma_stock", "gamma/stock@rows", "seq")))
+		note(c.checkShop(want["gamma/stock@rows"]))
+	}
 	if problems != nil {
 		return fmt.Errorf("%s", strings.Join(problems, "; "))
 	}
 	return nil
 }
+
+// checkShop compares the rows of the table with the newest changes.
+func (c *Cluster) checkShop(want map[string][]oracle.Change) error {
+	conn, err := pgx.Connect(c.T.Context(), c.Shop)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = conn.Close(context.WithoutCancel(c.T.Context())) }()
+	found, err := conn.Query(c.T.Context(), "SELECT id, n::text FROM stock")
+	if err != nil {
+		return err
+	}
+	rows := map[string]string{}
+	var id, n string
+	if _, err := pgx.ForEachRow(found, []any{&id, &n}, func() error { rows[id] = n; return nil }); err != nil {
+		return err
+	}
+	for id, changes := range want {
+		last := changes[len(changes)-1]
+		n, there := rows[id]
+		if shown := oracle.At(last.Doc, "n"); last.Op == "upsert" && (there != (shown != nil) || there && n != fmt.Sprint(shown)) {
+			return fmt.Errorf("stock, entity %s: the row has %q, the customer %v", id, n, shown)
+		}
+	}
+	return nil
+}
+
+// DistributedShop adds the source stock, a table of a database, to DistributedMain.
+const DistributedShop = `
+  shop:
+    postgres: {url: %q, tables: {public.stock: {entity: id, source: stock, mount: stock}}}
+merge:`
+
+// DistributedGamma is the customer of the source stock.
+const DistributedGamma = `
+customer: gamma
+guard: off
+projections:
+  stock:
+    fields: {id: id, n: stock.n}
+    deliver:
+      rows: {postgres: {url: "%s", table: gamma_stock, mode: append, columns: {doc: {type: json, path: "@this"}}}, retry: {min_backoff: 20ms, max_backoff: 500ms}}
+`
 
 // Warehouse reads the newest row per entity from the ClickHouse sink.
 func (c *Cluster) Warehouse() map[string]oracle.Record {

@@ -109,8 +109,8 @@ func ReadTopic(t testing.TB, brokers []string, topic string) []*kgo.Record {
 // Original finds the event of an inbox record as its source wrote it.
 type Original func(h change.Origin) (key string, headers map[string]string, value []byte)
 
-// ModelEvents turns inbox records into the model's events. generation is the
-// inbox's. Control records are left out; tests that cause them do not use the model.
+// ModelEvents turns inbox records into the model's events; of a table's changes the record
+// itself is the original. generation is the inbox's. Control records are left out; tests that cause them do not use the model.
 func ModelEvents(t testing.TB, generation uint64, records []*kgo.Record, find Original) []oracle.Event {
 	t.Helper()
 	events := make([]oracle.Event, 0, len(records))
@@ -126,11 +126,14 @@ func ModelEvents(t testing.TB, generation uint64, records []*kgo.Record, find Or
 		if h == nil {
 			continue
 		}
-		key, headers, value := find(h.Origin)
-		events = append(events, oracle.Event{
-			Source: h.Source, Stream: h.Topic, Partition: h.Partition, Offset: h.Offset,
-			Version: generation<<48 | uint64(r.Offset), Key: key, Headers: headers, Value: value,
-		})
+		e := oracle.Event{
+			Source: h.Source, Stream: h.Topic, Partition: h.Partition, Offset: h.Offset, Index: h.Index,
+			Version: generation<<48 | uint64(r.Offset), Key: record.Entity, Value: r.Value,
+		}
+		if !strings.HasPrefix(h.Topic, "postgres-") {
+			e.Key, e.Headers, e.Value = find(h.Origin)
+		}
+		events = append(events, e)
 	}
 	return events
 }
