@@ -29,6 +29,11 @@ type Partial interface {
 	Unchecked() string
 }
 
+// Advice is an error of Ask for a Target that answers, and should be set up in another way.
+type Advice struct{ Why, Do string }
+
+func (a *Advice) Error() string { return a.Why + ": " + a.Do }
+
 // Permission is an operation on a topic, or on a transactional id, that the user of a
 // cluster needs.
 type Permission struct {

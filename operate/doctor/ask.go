@@ -20,6 +20,7 @@ type answer struct {
 	what      string // store, gate, kafka, source NAME, or a service
 	err       error  // why it cannot be reached
 	unchecked string // see reach.Partial
+	advice    *reach.Advice
 }
 
 const (
@@ -99,7 +100,9 @@ func askAll(ctx context.Context, c *config.Config) []answer {
 			defer func() { <-places }()
 			ctx, cancel := context.WithTimeout(ctx, answerTimeout)
 			defer cancel()
-			all[i].err = asks[i](ctx)
+			if err := asks[i](ctx); !errors.As(err, &all[i].advice) {
+				all[i].err = err
+			}
 		})
 	}
 	wg.Wait()

@@ -1,6 +1,7 @@
 package doctor
 
 import (
+	"context"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -9,10 +10,34 @@ import (
 	"testing"
 
 	"github.com/seed-86dfc502/weir/assemble"
+	"github.com/seed-86dfc502/weir/config"
+	"github.com/seed-86dfc502/weir/internal/reach"
 	"github.com/seed-86dfc502/weir/operate"
 	"github.com/seed-86dfc502/weir/operate/remedy"
+	"github.com/seed-86dfc502/weir/transport"
 	"github.com/stretchr/testify/require"
 )
+
+// advised answers, with an advice.
+type advised struct{ config.SourceConfig }
+
+func (advised) Ask(context.Context, func(config.Cluster) (transport.Config, error)) error {
+	return &reach.Advice{Why: "the slot is not copied", Do: "alter it"}
+}
+
+// A source that answers with an advice is reachable and has a warning.
+func TestAdviceOfASource(t *testing.T) {
+	dir := t.TempDir()
+	file := filepath.Join(dir, "weir.yaml")
+	require.NoError(t, os.WriteFile(file, []byte("sources:\n  there: {file: {path: there.jsonl}, entity: id}\ncustomers: [acme.yaml]\n"), 0o600))
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "acme.yaml"), []byte("customer: acme\nprojections:\n  p:\n    fields: {id: id}\n    deliver: {out: {file: {path: out.jsonl}}}\n"), 0o600))
+	c, err := assemble.Load(file, os.LookupEnv)
+	require.NoError(t, err)
+	c.Sources[0].Input = advised{c.Sources[0].Input}
+	require.Empty(t, Unreachable(t.Context(), c))
+	require.Contains(t, Examine(t.Context(), c, Options{}),
+		operate.Item{What: "source there", Level: operate.LevelDegraded, Why: "the slot is not copied", Do: "alter it"})
+}
 
 // A valid configuration may name files and servers that are not there: each has its remedy, and
 // a check that leaves something open says so.

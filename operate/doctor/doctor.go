@@ -41,8 +41,10 @@ func Examine(ctx context.Context, c *config.Config, o Options) []operate.Item {
 			e.add(a.what, operate.LevelDown, oneLine(a.err), remedy.Of(a.what, a.err))
 			continue
 		}
-		switch a.what {
-		case "store", "gate", "kafka": // examined below
+		switch {
+		case a.what == "store" || a.what == "gate" || a.what == "kafka": // examined below
+		case a.advice != nil:
+			e.add(a.what, operate.LevelDegraded, a.advice.Why, a.advice.Do)
 		default:
 			e.add(a.what, operate.LevelOK, "it answers, or is there"+map[bool]string{true: "; " + a.unchecked}[a.unchecked != ""], "")
 		}

@@ -1,6 +1,7 @@
 package postgres
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -172,10 +173,12 @@ func (r *Reader) drained(ctx context.Context) (bool, error) {
 func (r *Reader) stored(ctx context.Context, source *Source, during func(context.Context, func(context.Context) error) error, each func(ids []string) error) error {
 	for after := ""; ; {
 		var ids []string
+		decided := source.awaitsDecisions(ctx)
 		err := during(ctx, func(ctx context.Context) (err error) {
 			ids, err = r.opt.Stored(ctx, source.name, after)
 			return err
 		})
+		decided()
 		if err != nil || len(ids) == 0 {
 			return err
 		}
@@ -187,7 +190,7 @@ func (r *Reader) stored(ctx context.Context, source *Source, during func(context
 }
 
 // check reports what keeps the table from being read: a *SetupError is a fault of the setup.
-// prepared says that publication and slot must be there.
+// prepared says that publication and slot must be there; then it may be a *reach.Advice.
 func (s *Source) check(ctx context.Context, prepared bool) error {
 	ctx, cancel := context.WithTimeout(ctx, connectTimeout)
 	defer cancel()
@@ -227,7 +230,7 @@ func (s *Source) check(ctx context.Context, prepared bool) error {
 	if err != nil {
 		return classify(err)
 	}
-	return slot.check(r.opt.Slot, server.database, false)
+	return cmp.Or(slot.check(r.opt.Slot, server.database, false), slot.advice(r.opt.Slot))
 }
 
 // server is the server and the database.

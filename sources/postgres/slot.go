@@ -3,10 +3,12 @@ package postgres
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/seed-86dfc502/weir/internal/reach"
 	"github.com/seed-86dfc502/weir/sources/internal/setup"
 )
 
@@ -24,6 +26,7 @@ type slotState struct {
 	exists    bool
 	plugin    string
 	database  string
+	failover  bool   // standbys get a copy of it; of a server before PostgreSQL 17 always true
 	lost      string // why the server invalidated it; empty if it did not
 	confirmed int64  // the position from which it sends
 	retained  int64  // bytes of the log that it keeps
@@ -37,17 +40,17 @@ const currentPosition = "CASE WHEN pg_is_in_recovery() THEN pg_last_wal_replay_l
 
 // readSlot describes a slot.
 func readSlot(ctx context.Context, db querier, version int, name string) (s slotState, err error) {
-	reason := "''"
+	reason, failover := "''", "true"
 	if version >= 160000 {
 		reason = "CASE WHEN conflicting THEN 'it conflicted with recovery' ELSE '' END"
 	}
 	if version >= 170000 {
-		reason = "coalesce(invalidation_reason, '')"
+		reason, failover = "coalesce(invalidation_reason, '')", "failover"
 	}
 	err = db.QueryRow(ctx, `SELECT coalesce(plugin, ''), coalesce(database, ''),
 		CASE WHEN wal_status = 'lost' THEN 'the log that it needs was removed (max_slot_wal_keep_size)' ELSE `+reason+` END,
-		coalesce(`+bytesOf("confirmed_flush_lsn")+`, 0), coalesce(greatest(`+bytesOf(currentPosition)+` - `+bytesOf("restart_lsn")+`, 0), 0)
-		FROM pg_replication_slots WHERE slot_name = $1`, name).Scan(&s.plugin, &s.database, &s.lost, &s.confirmed, &s.retained)
+		coalesce(`+bytesOf("confirmed_flush_lsn")+`, 0), coalesce(greatest(`+bytesOf(currentPosition)+` - `+bytesOf("restart_lsn")+`, 0), 0), `+failover+`
+		FROM pg_replication_slots WHERE slot_name = $1`, name).Scan(&s.plugin, &s.database, &s.lost, &s.confirmed, &s.retained, &s.failover)
 	if errors.Is(err, pgx.ErrNoRows) {
 		return slotState{}, nil
 	}
@@ -71,6 +74,18 @@ func (s slotState) check(name, database string, known bool) error {
 		return faultf("replication slot %q is of the database %s: name another slot", name, s.database)
 	}
 	return nil
+}
+
+// advice returns a *reach.Advice if the slot would not outlive a fail-over; nil if it would.
+func (s slotState) advice(name string) error {
+	if s.failover {
+		return nil
+	}
+	return &reach.Advice{
+		Why: fmt.Sprintf("replication slot %q is not copied to standbys: after a fail-over all rows are read again", name),
+		Do: fmt.Sprintf("if there is a standby: stop Weir, ALTER_REPLICATION_SLOT %s (FAILOVER true) on a connection with replication=database, "+
+			"and sync_replication_slots = on at the standby", quote(name)),
+	}
 }
 
 // tableState is a table and its publication.

@@ -63,6 +63,7 @@ type Source struct {
 	mu         sync.Mutex
 	out        chan<- *message.Message // nil: not subscribed; guarded by mu
 	fault      error                   // of this table alone; guarded by mu
+	undecided  error                   // set while deletions wait for decisions; guarded by mu
 	read, rows int64                   // of the snapshot, an estimate; guarded by mu
 	running    bool                    // the snapshot is; guarded by mu
 	handing    sync.Mutex              // one frame is in work at a time
@@ -129,18 +130,45 @@ func (*Source) WaitsFor() string { return "its database" }
 // Failing implements sources.Failing.
 func (s *Source) Failing() error {
 	s.mu.Lock()
-	fault := s.fault
+	fault := cmp.Or(s.fault, s.undecided)
 	s.mu.Unlock()
-	if fault != nil {
-		return fault
-	}
-	return s.reader.failing()
+	return cmp.Or(fault, s.reader.failing())
 }
 
 func (s *Source) setFault(err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.fault = err
+}
+
+// errUndecided is why no change of a table is read.
+var errUndecided = errors.New("its stored entities are to be deleted (TRUNCATE, or rows that are gone), once all earlier events are decided, " +
+	"and the inbox is not: is a process with the role decide running?")
+
+// undecidedAfter is how long decisions may take until the source reports that it waits for them.
+const undecidedAfter = 10 * time.Second
+
+// awaitsDecisions reports a wait for decisions that takes long, until it is called off.
+func (s *Source) awaitsDecisions(ctx context.Context) (decided func()) {
+	within, cancel := context.WithTimeout(ctx, undecidedAfter)
+	var watching sync.WaitGroup
+	watching.Go(func() {
+		if <-within.Done(); errors.Is(within.Err(), context.DeadlineExceeded) {
+			s.setUndecided(errUndecided)
+			s.reader.log.Warn("waiting for decisions", "event", "source.undecided", "table", s.table)
+		}
+	})
+	return func() {
+		cancel()
+		watching.Wait()
+		s.setUndecided(nil)
+	}
+}
+
+func (s *Source) setUndecided(err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.undecided = err
 }
 
 func (s *Source) setSnapshot(read, rows int64, running bool) {

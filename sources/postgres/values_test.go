@@ -3,12 +3,18 @@ package postgres
 import (
 	"context"
 	"encoding/json"
+	"errors"
+	"log/slog"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/seed-86dfc502/weir/internal/reach"
 	"github.com/seed-86dfc502/weir/tests/servers"
 )
 
@@ -143,4 +149,33 @@ func TestTimelines(t *testing.T) {
 	require.Contains(t, mark{Rows: 0x3000001, Timeline: 1}.gap(slotState{}, lines, 1<<40), "lost commits")
 	require.Contains(t, mark{Confirmed: 60, Diverged: true, Timeline: 4}.gap(slotState{confirmed: 50}, lines, 100), "restored")
 	require.Empty(t, mark{Confirmed: 60, Timeline: 1}.gap(slotState{confirmed: 50}, lines, 100))
+}
+
+// A slot that standbys do not get has an advice.
+func TestSlotWithoutFailover(t *testing.T) {
+	require.NoError(t, slotState{failover: true}.advice("weir_shop"))
+	var advice *reach.Advice
+	require.ErrorAs(t, slotState{}.advice("weir_shop"), &advice)
+	require.Contains(t, advice.Do, `ALTER_REPLICATION_SLOT "weir_shop" (FAILOVER true)`)
+}
+
+// A TRUNCATE that waits for decisions is reported, as long as it waits.
+func TestWaitForDecisionsIsReported(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		decided := make(chan struct{})
+		stored := func(context.Context, string, string) ([]string, error) { <-decided; return nil, nil }
+		r := NewReader(Options{Entities: map[string][]string{"orders": {"id"}}, Stored: stored, Logger: slog.New(slog.DiscardHandler)}, nil)
+		r.joined = 1
+		source := r.Source("orders")
+		began := time.Now()
+		go func() {
+			direct := func(ctx context.Context, work func(context.Context) error) error { return work(ctx) }
+			assert.NoError(t, r.stored(t.Context(), source, direct, nil))
+		}()
+		require.Eventually(t, func() bool { return errors.Is(source.Failing(), errUndecided) }, time.Minute, time.Second)
+		require.GreaterOrEqual(t, time.Since(began), undecidedAfter)
+		close(decided)
+		synctest.Wait()
+		require.NoError(t, source.Failing())
+	})
 }

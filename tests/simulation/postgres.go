@@ -175,7 +175,7 @@ func (c *connection) rows(sql string, params [][]byte) (types []uint32, rows [][
 	case has("TIMELINE_HISTORY"):
 		return one([]uint32{text, text}, "history", strings.Join(db.past, ""))
 	case has("FROM pg_replication_slots"):
-		types = []uint32{text, text, text, bigint, bigint}
+		types = []uint32{text, text, text, bigint, bigint, boolean}
 		if db.slot == nil {
 			return types, nil
 		}
@@ -183,7 +183,7 @@ func (c *connection) rows(sql string, params [][]byte) (types []uint32, rows [][
 		if db.moved && db.w.rules.HiddenMove {
 			at = 0
 		}
-		return one(types, "pgoutput", "shop", "", at, 0)
+		return one(types, "pgoutput", "shop", "", at, 0, "t")
 	case has("pg_create_logical_replication_slot"):
 		at := db.end
 		db.slot = &at
