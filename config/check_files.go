@@ -15,9 +15,6 @@ import (
 // checkFiles keeps file sinks away from Weir's own files and from devices, and two
 // names away from one state file.
 func (l *loader) checkFiles() {
-	if l.confined { // a file of another machine
-		return
-	}
 	own := l.ownFiles()
 	if s := l.config.Store.SQLite; s != nil {
 		if info, err := os.Stat(s.Path); err == nil {

@@ -18,7 +18,7 @@ type decoder struct {
 	doc        *document
 	env        func(string) (string, bool)
 	allowUnset bool
-	noFiles    bool       // references to files have no value
+	noFiles    bool       // references to files have no value, in a file of tokens
 	allowed    *allowance // nil in the main file, which may refer to everything
 	kinds      Registry
 }

@@ -21,12 +21,6 @@ type Option func(*loader)
 // not be run.
 func AllowUnsetEnv() Option { return func(l *loader) { l.allowUnset = true } }
 
-// Confined is for a foreign configuration, in a folder of its own
-// without links: patterns that lead out of the folder are a fault, and references
-// to files have no value. To be used with AllowUnsetEnv, so that certificates are
-// not looked at either.
-func Confined() Option { return func(l *loader) { l.confined = true } }
-
 // MainFile reads no customers' files and checks nothing of them: for a command that asks a
 // running process while a customer's file is not usable. The Config must not be run.
 func MainFile() Option { return func(l *loader) { l.mainFile = true } }
@@ -48,8 +42,8 @@ type loader struct {
 	checked    []*document // the file of each check
 	env        func(string) (string, bool)
 	allowUnset bool
-	confined   bool
 	mainFile   bool
+	noFiles    bool       // as decoder.noFiles
 	allowed    *allowance // of customers' files
 	kinds      Registry
 	used       claims // what only one source may use
@@ -104,7 +98,7 @@ func (l *loader) decode(doc *document, root ast.Node, into any) {
 }
 
 func (l *loader) decoder(doc *document) *decoder {
-	d := &decoder{doc: doc, env: l.env, allowUnset: l.allowUnset, noFiles: l.confined, kinds: l.kinds}
+	d := &decoder{doc: doc, env: l.env, allowUnset: l.allowUnset, noFiles: l.noFiles, kinds: l.kinds}
 	if doc != l.main {
 		d.allowed = l.allowed
 	}
@@ -136,10 +130,6 @@ func (l *loader) readCustomers() {
 	for i, pattern := range l.config.CustomerFiles {
 		path := element("customers", i)
 		if l.main.values[path].unresolved {
-			continue
-		}
-		if l.confined && !filepath.IsLocal(pattern) {
-			l.main.fault(path, "leads out of the configuration's folder", "a pattern within it")
 			continue
 		}
 		files, err := filepath.Glob(l.main.relative(pattern))

@@ -111,7 +111,7 @@ func (c *Config) TenantsApart(tokens *TokensFile) error {
 // that cannot be read.
 func (l *loader) checkTenants() {
 	tokens := &TokensFile{}
-	if !l.confined && l.config.API.Tokens != "" && l.main.known("api.tokens") {
+	if l.config.API.Tokens != "" && l.main.known("api.tokens") {
 		file, err := LoadTokens(l.config.API.Tokens, nil)
 		if err != nil {
 			return

@@ -72,7 +72,7 @@ func ParseTokens(text []byte) (*TokensFile, error) {
 func decodeTokens(doc *document, root ast.Node, sources []string) (*TokensFile, error) {
 	var file TokensFile
 	if root != nil {
-		l := &loader{env: func(string) (string, bool) { return "", false }, confined: true}
+		l := &loader{env: func(string) (string, bool) { return "", false }, noFiles: true}
 		l.decode(doc, root, &file)
 		checkTokens(doc, &file, sources)
 	}

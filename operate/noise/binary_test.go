@@ -9,7 +9,6 @@ import (
 
 	"github.com/seed-86dfc502/weir/operate/noise"
 	"github.com/seed-86dfc502/weir/tests/harness"
-	"github.com/seed-86dfc502/weir/tests/servers"
 	"github.com/stretchr/testify/require"
 )
 
@@ -96,43 +95,4 @@ func TestNothingRuns(t *testing.T) {
 	unknown := p.Start("noise --source nobody")
 	require.Equal(t, 2, unknown.Wait())
 	require.Contains(t, unknown.Log.String(), "--source nobody")
-}
-
-// Beside a process that runs, with its state in its own folder.
-func TestEmbeddedRunning(t *testing.T) {
-	t.Parallel()
-	p := harness.Simple(t, "", map[string]string{"acme": harness.FileSink("acme")})
-	run := p.Start("run")
-	run.Ready(200)
-	p.Append("events.jsonl", events(0, 10))
-	harness.Eventually(t, "what it saw", func() error { return counted(ask(p), 200, 100, 80) })
-	p.Append("events.jsonl", events(10, 12))
-	run.Says("msg=running")
-	harness.Eventually(t, "decided", func() error { return harness.Want(run.Metric("weir_events_total"), 240) })
-	run.Terminate()
-	require.Zero(t, run.Wait())
-	require.NoError(t, counted(ask(p), 240, 120, 100), "the last is written down at the end")
-}
-
-// Several processes on PostgreSQL add to one report.
-func TestServers(t *testing.T) {
-	if testing.Short() {
-		t.Skip("needs servers")
-	}
-	t.Parallel()
-	brokers, prefix := servers.Kafka(t)
-	p := harness.Simple(t, fmt.Sprintf("store: {postgres: {url: %q}}\nkafka: {brokers: [%q], prefix: %q, session_timeout: 1m}\n",
-		servers.Postgres(t), brokers[0], prefix+"weir"), map[string]string{"acme": harness.FileSink("acme")})
-	ingest := p.Start("run --role ingest,deliver")
-	deciding := []*harness.Process{p.Start("run --role decide"), p.Start("run --role decide")}
-	for _, run := range append(deciding, ingest) {
-		run.Ready(200)
-	}
-	p.Append("events.jsonl", events(0, 10))
-	harness.Eventually(t, "what both saw", func() error { return counted(ask(p), 200, 100, 80) })
-	for _, run := range append(deciding, ingest) {
-		run.Terminate()
-		require.Zero(t, run.Wait())
-	}
-	require.NoError(t, counted(ask(p), 200, 100, 80))
 }

@@ -4,13 +4,11 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
-	"os/exec"
 	"strings"
 	"testing"
 
 	"github.com/seed-86dfc502/weir/operate/plan"
 	"github.com/seed-86dfc502/weir/tests/harness"
-	"github.com/seed-86dfc502/weir/tests/servers"
 	"github.com/stretchr/testify/require"
 )
 
@@ -88,43 +86,4 @@ func TestPredictionComesTrue(t *testing.T) {
 	require.Equal(t, []int{20, 10}, []int{upserts, retracts})
 	require.Len(t, p.Records("out/zest.jsonl"), 30)
 	require.Equal(t, 0, p.StartAs("next.yaml", "plan", "--detailed-exitcode").Wait(), "nothing is left to do")
-}
-
-// While a process runs, its state is read beside it; nothing is written.
-func TestEmbeddedRunning(t *testing.T) {
-	p := project(t, "")
-	run := p.Start("run")
-	for _, customer := range []string{"acme", "zest"} { // what one has, the other may be waiting for
-		harness.Eventually(t, "the deliveries", func() error { return harness.Want(len(p.Whole("out/"+customer+".jsonl")), 30) })
-	}
-	predicted(t, ask(p, 0, "--against", p.Path("weir.yaml")))
-	run.Ready(200)
-	run.Terminate()
-	run.Ok()
-	require.Len(t, p.Records("out/acme.jsonl"), 30)
-	require.EqualValues(t, 0, p.Drain().Delivered())
-}
-
-func TestServers(t *testing.T) {
-	if testing.Short() {
-		t.Skip("needs servers")
-	}
-	brokers, prefix := servers.Kafka(t)
-	p := project(t, fmt.Sprintf("store: {postgres: {url: %q}}\nkafka: {brokers: [%q], prefix: %q, session_timeout: 1m}\n", servers.Postgres(t), brokers[0], prefix+"weir"))
-	p.Drain()
-	predicted(t, ask(p, 0, "--against", p.Path("weir.yaml")))
-	predicted(t, ask(p, 3, "--against", p.Path("weir.yaml"), "--detailed-exitcode"))
-}
-
-func TestUsage(t *testing.T) {
-	p := project(t, "")
-	for _, args := range [][]string{{"--samples", "-1"}, {"--against", p.Path("none.yaml")}, {"--no-such-flag"}, {"extra"}} {
-		pr := p.Start("plan", args...)
-		require.Equal(t, 2, pr.Wait(), args)
-		require.NotEmpty(t, pr.Log.String())
-	}
-	help, err := exec.Command(harness.Binary(t), "plan", "--help").Output()
-	require.NoError(t, err)
-	require.Contains(t, string(help), "weir plan -c new/weir.yaml --against weir.yaml")
-	require.Contains(t, string(help), "also 3")
 }
