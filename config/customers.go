@@ -19,6 +19,9 @@ type CustomerFile struct {
 	// Guard holds a service before too many of its entities change. Defaults to 5 % of
 	// retractions within 10 minutes.
 	Guard Guard `yaml:"guard"`
+	// Pace limits how often and how early the changes of a service are sent. Defaults to
+	// as fast as its target takes them.
+	Pace Pace `yaml:"pace"`
 	// Projections are the customer's views, by name.
 	Projections Projections `yaml:"projections"`
 	// Checks are services that the customer's own system projects and delivers,
@@ -160,6 +163,8 @@ type Delivery struct {
 	History *OwnHistory `yaml:"history"`
 	// Guard replaces the customer's guard for this service.
 	Guard *Guard `yaml:"guard"`
+	// Pace replaces the customer's pace for this service.
+	Pace *Pace `yaml:"pace"`
 }
 
 // OwnHistory is the History of one service. After Load its values are those that

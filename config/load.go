@@ -174,7 +174,15 @@ func (l *loader) readCustomer(file string) {
 			doc.faultAt(doc.place(root), "projections", "is missing", "projections, or checks")
 		}
 	}
+	checkPace(doc, "pace", &c.Pace, nil)
+	for i := range c.Projections {
+		for j := range c.Projections[i].Deliver {
+			d := &c.Projections[i].Deliver[j]
+			checkPace(doc, member(member(member(member("projections", c.Projections[i].Name), "deliver"), d.Name), "pace"), d.Pace, d)
+		}
+	}
 	c.inheritGuard()
+	c.inheritPace()
 	l.addCustomer(&cached{doc: doc, content: c})
 }
 

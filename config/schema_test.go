@@ -45,6 +45,8 @@ func schemaOf(t *testing.T, title string, file any) []byte {
 					{Type: "number", Minimum: "0", Maximum: "1"}, {Type: "string", Pattern: reference}}}
 			case reflect.TypeFor[config.Percent]():
 				return text(`^([0-9.]+%|off)$|`+reference, "")
+			case reflect.TypeFor[config.Rate]():
+				return text(`^([0-9.]+/[smh]|off)$|`+reference, "")
 			case reflect.TypeFor[config.JSON]():
 				return &jsonschema.Schema{}
 			}

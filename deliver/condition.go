@@ -31,6 +31,8 @@ type Condition struct {
 	Failure *sinks.Error
 	// NextTry is when the failed attempt is repeated; zero when none has failed, or unknown.
 	NextTry time.Time
+	// Paced counts the changes in hand that wait for the pace of the service.
+	Paced int
 	// Parked counts the changes that wait for another attempt.
 	Parked Parked
 	// Suspended says who paused it; nil unless State is StateSuspended. Read-only.
@@ -58,6 +60,7 @@ type condition struct {
 	refused           int64
 	reports           sinks.Reports // of failing
 	parked            Parked
+	paced             int
 	suspension        *Suspension // nil: none; immutable
 	// changed ends and is replaced when the suspension is set or lifted, and when an
 	// attempt is requested.
@@ -131,7 +134,10 @@ func (c *condition) now() Condition {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	n := c.stated()
-	n.Refused, n.Parked = c.refused, c.parked
+	n.Refused, n.Parked, n.Paced = c.refused, c.parked, c.paced
+	if n.State == StateRunning && n.Paced > 0 {
+		n.State = StatePaced
+	}
 	return n
 }
 

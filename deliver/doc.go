@@ -39,6 +39,16 @@
 // those can take more; a service with an unreachable target costs a position in a row and one
 // small batch to try with. A service is live again when its reader has reached the tail.
 //
+// # Pace
+//
+// A service with a [Pace] takes changes into hand up to half of its share of the memory. They rest
+// there until their entity is quiet, or wait for the rate, and keep the position meanwhile: a stop, a
+// kill and a reload lose nothing. The next owner counts SettleMax from the recorded time of a
+// change, and begins without burst. Beyond that memory the service sends early, or lags. A pause and
+// a hold of the guard act at the write, on settled changes; a replay, a reset and a retraction settle
+// as any change does; letters and retries are of attempts that were made, so they follow the rate
+// alone.
+//
 // # What counts
 //
 // A frame counts only if it belongs to the store's history, by a snapshot of the store

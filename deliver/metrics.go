@@ -21,6 +21,7 @@ type Metrics struct {
 	unrecorded *prometheus.CounterVec
 	found      *prometheus.CounterVec
 	held       *prometheus.CounterVec
+	paced      *prometheus.GaugeVec
 }
 
 // Outcomes, the values of label "outcome".
@@ -74,7 +75,10 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 	m.held = prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "weir_guard_holds_total", Help: "Times that the guard held the service, as seen by this process.",
 	}, []string{"service"})
-	reg.MustRegister(m.held, m.deliveries, m.failures, m.seconds, m.age, m.gaps, m.malformed, m.passedOver, m.offered, m.unrecorded, m.found)
+	m.paced = prometheus.NewGaugeVec(prometheus.GaugeOpts{
+		Name: "weir_delivery_paced", Help: "Changes of the service that wait on purpose in this process, for its pace.",
+	}, []string{"service"})
+	reg.MustRegister(m.held, m.paced, m.deliveries, m.failures, m.seconds, m.age, m.gaps, m.malformed, m.passedOver, m.offered, m.unrecorded, m.found)
 	return m
 }
 
@@ -84,6 +88,7 @@ type serviceMetrics struct {
 	offered, unrecorded, found, held prometheus.Counter
 	failures                         *prometheus.CounterVec // class
 	seconds, age                     prometheus.Observer
+	paced                            prometheus.Gauge
 }
 
 func (m *Metrics) of(service string) *serviceMetrics {
@@ -96,6 +101,7 @@ func (m *Metrics) of(service string) *serviceMetrics {
 	return &serviceMetrics{
 		outcomes: outcomes, offered: m.offered.WithLabelValues(service), found: m.found.WithLabelValues(service), held: m.held.WithLabelValues(service), unrecorded: m.unrecorded.WithLabelValues(service),
 		failures: m.failures.MustCurryWith(prometheus.Labels{"service": service}),
+		paced:    m.paced.WithLabelValues(service),
 		seconds:  m.seconds.WithLabelValues(service), age: m.age.WithLabelValues(service),
 	}
 }

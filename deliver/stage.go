@@ -83,6 +83,7 @@ type Service struct {
 	// History says that Options.History gets the attempts.
 	History bool
 	Guard   Guard
+	Pace    Pace
 }
 
 // Options of a Stage. All fields are needed unless they say a default.
@@ -106,6 +107,8 @@ type Options struct {
 	// decided: another generation of the inbox may have had another number of them.
 	// Of a generation that is not known, it is that of the newest.
 	Partition func(entity string, version change.Version) int32
+	// Partitions is the number of inbox partitions, of all processes. Defaults to 1.
+	Partitions int
 	// Memory is how many bytes of changes may wait for sinks, over all services.
 	// Defaults to 64 MiB.
 	Memory int64
@@ -131,6 +134,7 @@ type State string
 // The states of a service.
 const (
 	StateRunning  State = "running"
+	StatePaced    State = "paced"    // changes wait on purpose, for the pace of the service
 	StateRetrying State = "retrying" // the last attempt failed and is repeated
 	StatePaused   State = "paused"   // refused as a whole; probed periodically
 	// StateSuspended: paused by an operator or the guard.
@@ -284,7 +288,11 @@ func (s *Stage) signalled() {
 		case core.Missing:
 			s.log.Debug("changes are missing; searching them", "event", "delivery.gap", "partition", e.Partition.Number, "to", e.To.String())
 		case core.Lagging:
-			of.log.Warn("service is lagging; catching up separately", "event", "delivery.lagging")
+			level := slog.LevelWarn
+			if e.Queue.Paced {
+				level = slog.LevelInfo
+			}
+			of.log.Log(context.Background(), level, "service is lagging; catching up separately", "event", "delivery.lagging")
 		case core.CaughtUp:
 			of.log.Info("caught up", "event", "delivery.caught_up", "partition", e.Partition.Number)
 		case core.Lost:

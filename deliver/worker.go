@@ -42,6 +42,7 @@ type worker struct {
 	core   *core.Service
 	slices []*slice          // in hand
 	parts  []*core.Partition // that may have changes or rows in core
+	shared int               // parts that the rate is for
 	opened bool
 	last   *sinks.Error // that the sink returned last
 	found  uint64       // of the sink, in metrics
@@ -72,6 +73,7 @@ type delivery struct {
 	done      bool
 	admitted  bool // the guard let it pass
 	abandoned bool // the next owner of its partition delivers it
+	passed    bool // an earlier change of the entity keeps the position in its place
 	// replacement is the newer change of the entity that is delivered instead.
 	replacement *delivery
 	span        *tracing.Span
@@ -105,15 +107,18 @@ func newWorker(s *Stage, opt Service) *worker {
 	w.core = core.New(core.Config{
 		Log: w.traits.Kind == sinks.Log, Holds: holds,
 		Attempts: opt.Retry.Attempts, MinBackoff: opt.Retry.MinBackoff, MaxBackoff: opt.Retry.MaxBackoff,
-		MaxBatch: w.traits.MaxBatch, MaxBytes: w.traits.MaxBytes,
+		MaxBatch: w.traits.MaxBatch, MaxBytes: w.traits.MaxBytes, Pace: w.pace(holds),
 	})
 	w.condition.state, w.condition.suspension = StateRunning, suspensionOf(s.opt.Suspended, opt.Name)
 	w.condition.changed, w.condition.change = context.WithCancel(context.Background())
-	w.queue = &core.Queue{Name: opt.Name, Number: opt.Number, MaxBytes: int64(w.traits.MaxBytes), Failing: w.failing()}
+	w.queue = &core.Queue{Name: opt.Name, Number: opt.Number, MaxBytes: int64(w.traits.MaxBytes), Failing: w.failing(), Paced: opt.Pace != Pace{}}
 	return w
 }
 
-func (w *worker) failing() bool { return w.condition.now().State != StateRunning }
+func (w *worker) failing() bool {
+	state := w.condition.now().State
+	return state != StateRunning && state != StatePaced
+}
 
 // run delivers until stop ends, and closes the sink. Changes in hand stay pending in
 // their cursors then, and are redelivered.
@@ -142,6 +147,7 @@ func (w *worker) step(work, stop context.Context) error {
 		return err
 	}
 	next := w.core.Next(time.Now())
+	w.notePaced()
 	switch next.Kind {
 	case core.Write:
 		return w.write(work, stop, next)
@@ -178,9 +184,6 @@ func (w *worker) wait(stop context.Context, until time.Time) {
 	}
 	select {
 	case <-w.wakeUp:
-		if w.core.Hand() == 0 && w.traits.Linger > 0 {
-			wait.Sleep(stop, w.traits.Linger) // the batch grows
-		}
 	case <-timer:
 	case <-changed.Done():
 		w.core.Hurry(time.Now())
@@ -195,11 +198,17 @@ func (w *worker) receive(work, stop context.Context) error {
 	arrived := w.arrived
 	w.arrived = nil
 	taken := w.queue.Take(w.core.Room(), time.Now())
+	crowded := w.queue.Crowded()
 	w.s.mu.Unlock()
+	w.core.Crowd(crowded)
 	w.touched = w.touched || len(taken)+len(arrived) > 0
 	for _, a := range arrived {
 		w.parts = append(w.parts, a.p)
 		w.core.Restore(a.rows)
+	}
+	if len(w.parts) != w.shared {
+		w.shared = len(w.parts)
+		w.core.Share(w.shared, w.s.opt.Partitions, time.Now())
 	}
 	if len(taken) > 0 {
 		batch := make([]*slice, len(taken))
@@ -290,6 +299,7 @@ func (w *worker) add(work, stop context.Context, all []*delivery) error {
 	if err != nil {
 		return err
 	}
+	now := time.Now()
 	for _, v := range all {
 		c := &v.change
 		if rows[c.Entity].Version > c.Version && (v.slice.Redelivered || w.obsoleteAfter(v)) {
@@ -297,10 +307,14 @@ func (w *worker) add(work, stop context.Context, all []*delivery) error {
 			w.recordOutcome(v, OutcomeOvertaken)
 			continue
 		}
-		w.core.Add(&core.Item{
+		i := &core.Item{
 			Partition: c.Partition, Position: c.Position(), Version: c.Version, Entity: c.Entity, Bytes: int64(len(c.Doc)),
-			Resent: c.Resent != 0, Owner: v.slice.Lane.Partition, Data: v,
-		})
+			Resent: c.Resent != 0, Owner: v.slice.Lane.Partition, Data: v, Arrived: now,
+		}
+		if v.slice.Redelivered { // it may have waited elsewhere; else clocks need not agree
+			i.Unsent = c.Time
+		}
+		w.core.Add(i)
 	}
 	return nil
 }
@@ -352,6 +366,10 @@ func (w *worker) applyEffect(e core.Effect) {
 		if e.By != nil && v.slice != nil {
 			v.replacement, _ = e.By.Data.(*delivery)
 		}
+		if e.First != nil {
+			v.passed = true
+			e.First.Data.(*delivery).replacement = v.replacement
+		}
 		w.recordOutcome(v, outcomes[e.Outcome])
 	}
 }
@@ -360,7 +378,7 @@ func (w *worker) applyEffect(e core.Effect) {
 // without any, and those of revoked partitions; part of step.
 func (w *worker) finish() {
 	w.slices = slices.DeleteFunc(w.slices, func(sl *slice) bool {
-		for len(sl.todo) > 0 && sl.todo[0].settled() {
+		for len(sl.todo) > 0 && (sl.todo[0].passed || sl.todo[0].settled()) {
 			w.endSpans(sl.todo[:1])
 			sl.Entities += int64(sl.todo[0].change.Effect)
 			sl.todo = sl.todo[1:]

@@ -76,6 +76,8 @@ type Health struct {
 	Configured int `json:"configured,omitempty"`
 	// Services are those with a problem, the worst first, then the longest-lasting.
 	Services []ServiceHealth `json:"services,omitempty"`
+	// Paced are services whose changes wait on purpose, for their pace.
+	Paced []string `json:"paced,omitempty"`
 	// Problems are all others: unreachable servers, blocked sources, failing topics.
 	Problems []Item `json:"problems,omitempty"`
 	// Pending is work for operators, of the whole pipeline: dead letters, retried changes, a
@@ -125,8 +127,11 @@ func HealthOf(o Observed, now time.Time) Health {
 	for name, c := range o.Conditions {
 		if s := serviceHealth(name, c, now); s.Level != LevelOK {
 			h.Services = append(h.Services, s)
+		} else if c.State == deliver.StatePaced {
+			h.Paced = append(h.Paced, name)
 		}
 	}
+	slices.Sort(h.Paced)
 	slices.SortFunc(h.Services, func(a, b ServiceHealth) int {
 		return cmp.Or(cmp.Compare(b.Level.Rank(), a.Level.Rank()), a.Since.Compare(b.Since), cmp.Compare(a.Service, b.Service))
 	})

@@ -41,7 +41,10 @@ const (
 	stalledFor = time.Minute
 )
 
-const delivering = "changes are being delivered"
+const (
+	delivering = "changes are being delivered"
+	waiting    = "paced: changes wait on purpose"
+)
 
 // StatusOf joins the health of a process with its metrics.
 func StatusOf(h Health, metrics map[string]*dto.MetricFamily, now time.Time) Status {
@@ -73,6 +76,8 @@ func StatusOf(h Health, metrics map[string]*dto.MetricFamily, now time.Time) Sta
 		i := Item{What: name, Level: LevelOK, Queued: n, AtMost: true, Oldest: oldest(name), Why: delivering}
 		age := time.Duration(stalled[name]) * time.Second
 		switch {
+		case slices.Contains(h.Paced, name):
+			i.Why = waiting
 		case age >= stalledFor && obstacle == "":
 			i.Level, i.Since = LevelDegraded, now.Add(-age).UTC().Truncate(time.Second)
 			i.Why, i.Do = "nothing was delivered since then", "check that a process delivers it (role deliver), and read its log"

@@ -30,7 +30,7 @@ func StatusOfStore(ctx context.Context, s StatusStore, services []string, why er
 	}
 	var lastSeen time.Time
 	alive := false
-	said := map[string]ServiceHealth{}
+	said, paced := map[string]ServiceHealth{}, map[string]bool{}
 	for i := range is.Processes {
 		p := &is.Processes[i]
 		lastSeen, is.LastDecision = latest(lastSeen, p.Seen), latest(is.LastDecision, p.LastDecision)
@@ -45,6 +45,9 @@ func StatusOfStore(ctx context.Context, s StatusStore, services []string, why er
 					is.Items = append(is.Items, i)
 				}
 			}
+		}
+		for _, name := range p.Paced {
+			paced[name] = lives || paced[name]
 		}
 		for _, x := range p.Services {
 			if lives || said[x.Service].Service == "" {
@@ -110,6 +113,8 @@ func StatusOfStore(ctx context.Context, s StatusStore, services []string, why er
 			b.Level, b.Since, b.NextTry, b.Why, b.Do, b.Hold = x.Level, x.Since, x.NextTry, x.Error, x.Do, x.Hold
 		case b.Queued == 0:
 			continue
+		case alive && paced[name]:
+			b.Level, b.Why = LevelOK, waiting
 		case alive:
 			b.Level, b.Why = LevelOK, delivering
 		default:

@@ -46,7 +46,8 @@ func (st *deliverStage) start(ctx context.Context, o startOptions) (component, e
 	topic := st.cfg.Kafka.Changes.Topic
 	stage := deliver.New(deliver.Options{
 		Services: services, Suspended: suspended, Revision: o.revision, Superseded: o.superseded, Store: st.store, History: st.store,
-		Log: changesLog{st.logs, topic}, Control: st.appendControl, Partition: func(entity string, v change.Version) int32 { return layout.PartitionOf([]byte(entity), v.Generation()) }, Memory: st.cfg.FlowMemory() / deliverShare,
+		Log: changesLog{st.logs, topic}, Control: st.appendControl, Partition: func(entity string, v change.Version) int32 { return layout.PartitionOf([]byte(entity), v.Generation()) },
+		Partitions: int(layout.Newest()), Memory: st.cfg.FlowMemory() / deliverShare,
 		StopGrace: closeTimeout(st.cfg), Limit: limit.ctx,
 		Logger: st.log, Metrics: st.metrics, Tracer: st.tracer,
 	})
@@ -103,7 +104,7 @@ func (st *deliverStage) deliveries(now, before *settings) ([]deliver.Service, er
 		retry := s.Delivery.Retry
 		services = append(services, deliver.Service{
 			Name: s.Name, Number: number, Sink: sink, History: s.Delivery.History.Keep > 0,
-			Guard: guardOf(s.Delivery.Guard),
+			Guard: guardOf(s.Delivery.Guard), Pace: paceOf(s.Delivery.Pace),
 			Retry: deliver.Retry{Attempts: retry.Attempts, MinBackoff: retry.MinBackoff.D(), MaxBackoff: retry.MaxBackoff.D(), Later: retry.RedriveAfter.D()},
 		})
 	}
@@ -112,6 +113,10 @@ func (st *deliverStage) deliveries(now, before *settings) ([]deliver.Service, er
 
 func guardOf(g *config.Guard) deliver.Guard {
 	return deliver.Guard{Retract: float64(g.Retract), Update: float64(g.Update), Min: int64(g.Min), Window: g.Window.D()}
+}
+
+func paceOf(p *config.Pace) deliver.Pace {
+	return deliver.Pace{Rate: float64(p.Rate), Burst: p.Burst, Settle: p.Settle.D(), SettleMax: p.SettleMax.D()}
 }
 
 // difference returns the services that a reload changes, with the sinks of new ones.

@@ -181,7 +181,9 @@ func (g *gauges) conditions(of map[string]deliver.Condition, behind map[string]i
 		if c.State == deliver.StatePaused {
 			paused[label]++
 		}
-		lagging[label] += float64(behind[service])
+		if lagging[label] += 0; c.State != deliver.StatePaced { // else it lags on purpose
+			lagging[label] += float64(behind[service])
+		}
 	}
 	for _, s := range unwell {
 		label := g.labels.Of(s.Service)

@@ -33,7 +33,10 @@ type Layout map[uint16]int32
 func (l Layout) PartitionOf(key []byte, generation uint16) int32 {
 	partitions, known := l[generation]
 	if !known {
-		partitions = l[slices.Max(slices.Collect(maps.Keys(l)))]
+		partitions = l.Newest()
 	}
 	return PartitionOf(key, partitions)
 }
+
+// Newest returns the number of partitions in the newest generation.
+func (l Layout) Newest() int32 { return l[slices.Max(slices.Collect(maps.Keys(l)))] }

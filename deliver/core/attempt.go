@@ -41,8 +41,13 @@ func (s *Service) Next(now time.Time) Step {
 	if verdicts := s.verdicts(); len(verdicts) > 0 {
 		return Step{Kind: Conclude, Items: verdicts}
 	}
-	fresh, at, paced := s.fresh(now)
-	due, next := s.due(now)
+	allowed, at := s.allowance(now)
+	quiet := s.wake(now)
+	if allowed == 0 {
+		return Step{Until: at}
+	}
+	fresh, at, paced := s.fresh(now, allowed)
+	due, next := s.due(now, allowed)
 	if len(due) > 0 && s.turn {
 		s.turn = false
 		return Step{Kind: Retry, Items: due}
@@ -63,7 +68,7 @@ func (s *Service) Next(now time.Time) Step {
 		s.turn = false
 		return Step{Kind: Retry, Items: due}
 	}
-	return Step{Until: earliest(at, next)}
+	return Step{Until: earliest(earliest(at, next), quiet)}
 }
 
 func earliest(a, b time.Time) time.Time {
@@ -95,7 +100,7 @@ func (s *Service) verdicts() (out []*Item) {
 
 // fresh returns changes that are no suspects, up to what one write takes. If there are
 // some, but later, at is when. paced reports that suspects wait for them, too.
-func (s *Service) fresh(now time.Time) (fresh []*Item, at time.Time, paced bool) {
+func (s *Service) fresh(now time.Time, allowed int) (fresh []*Item, at time.Time, paced bool) {
 	if s.cfg.Holds {
 		for _, i := range s.hand {
 			if i.failed > 0 && i.verdict == Undecided {
@@ -107,7 +112,7 @@ func (s *Service) fresh(now time.Time) (fresh []*Item, at time.Time, paced bool)
 			return nil, at, true
 		}
 		if len(fresh) > 0 {
-			return fresh[:min(len(fresh), s.limit)], at, true
+			return fresh[:min(len(fresh), s.limit, allowed)], at, true
 		}
 	} else if s.paused {
 		return nil, at, false
@@ -123,20 +128,25 @@ func (s *Service) fresh(now time.Time) (fresh []*Item, at time.Time, paced bool)
 			blocked[i.Entity] = true
 			at = earliest(at, i.Next)
 		default:
-			if bytes += int(i.Bytes); len(fresh) >= min(s.limit, s.cfg.MaxBatch) || len(fresh) > 0 && s.cfg.MaxBytes > 0 && bytes > s.cfg.MaxBytes {
-				return s.paced(now, fresh)
+			if bytes += int(i.Bytes); len(fresh) > 0 && s.cfg.MaxBytes > 0 && bytes > s.cfg.MaxBytes {
+				return s.spaced(now, fresh)
 			}
-			fresh = append(fresh, i)
+			if fresh = append(fresh, i); len(fresh) >= min(s.limit, s.cfg.MaxBatch, allowed) {
+				return s.spaced(now, fresh)
+			}
 		}
 	}
 	if len(fresh) > 0 {
-		return s.paced(now, fresh)
+		if until, lingers := s.lingers(now, fresh); lingers {
+			return nil, earliest(at, until), false
+		}
+		return s.spaced(now, fresh)
 	}
 	return nil, at, false
 }
 
-// paced holds back first attempts after two in a row in which nothing succeeded.
-func (s *Service) paced(now time.Time, fresh []*Item) ([]*Item, time.Time, bool) {
+// spaced holds back first attempts after two in a row in which nothing succeeded.
+func (s *Service) spaced(now time.Time, fresh []*Item) ([]*Item, time.Time, bool) {
 	if s.freshFailures >= 2 {
 		if at := s.lastFailure.Add(s.interval(s.freshFailures - 2)); at.After(now) {
 			return nil, at, true
@@ -188,7 +198,7 @@ func (s *Service) backoff(i *Item, attempts int) time.Duration {
 }
 
 // due returns rows to try, of different entities, and when the first is due.
-func (s *Service) due(now time.Time) (due []*Item, next time.Time) {
+func (s *Service) due(now time.Time, allowed int) (due []*Item, next time.Time) {
 	if s.count == 0 {
 		return nil, next
 	}
@@ -200,7 +210,7 @@ func (s *Service) due(now time.Time) (due []*Item, next time.Time) {
 		}
 	}
 	slices.SortFunc(due, func(a, b *Item) int { return cmp.Or(a.Next.Compare(b.Next), cmp.Compare(a.Entity, b.Entity)) })
-	due = due[:min(len(due), s.burst, s.cfg.MaxBatch)]
+	due = due[:min(len(due), s.burst, s.cfg.MaxBatch, allowed)]
 	if len(s.failing) > 1 || s.paused { // nothing has succeeded for a while
 		if at := s.lastFailure.Add(s.interval(s.failures - 2)); at.After(now) {
 			return nil, at
@@ -251,7 +261,7 @@ func (s *Service) Hurry(now time.Time) {
 // says that the error may be one item's although the service is refused.
 func (s *Service) Done(now time.Time, step Step, took time.Duration, failed []*sinks.Error, whole *sinks.Error, split bool) {
 	s.attempt++
-	attempted, paused := false, false
+	attempted, paused, attempts := false, false, 0
 	for n, i := range step.Items {
 		if whole == nil && failed[n] == nil {
 			s.worked = s.attempt
@@ -264,6 +274,9 @@ func (s *Service) Done(now time.Time, step Step, took time.Duration, failed []*s
 		e := whole
 		if e == nil {
 			e = failed[n]
+		}
+		if e == nil || e.Attempted() {
+			attempts++
 		}
 		if e != nil && (!e.Attempted() || behind[i.Entity]) {
 			s.withdraw(now, i)
@@ -294,6 +307,7 @@ func (s *Service) Done(now time.Time, step Step, took time.Duration, failed []*s
 			s.suspect(now, i, e, took, succeeded)
 		}
 	}
+	s.spend(now, attempts)
 	s.down = !attempted
 	if attempted {
 		s.tried, s.paused = s.attempt, paused

@@ -38,4 +38,9 @@
 // began after the failure. Until then the target may be the one that fails. A suspect that is
 // alone in hand becomes a row after Backstop attempts, or after each if the target answers: until
 // then it keeps only its own position, and no other change waits for it.
+//
+// A [Pace] holds first attempts back. A change in hand rests until its entity is quiet; resting
+// changes keep the position as all in hand do, so a kill loses the timers and nothing else. Of the
+// changes that a newer one replaces, the oldest keeps the position for all of them. The rate counts
+// attempts of all kinds, and linger ends with a full write.
 package core

@@ -69,14 +69,16 @@ type Queue struct {
 	Number   int32
 	MaxBytes int64 // in hand at a sink that works; 0: no bound
 	Failing  bool  // the sink fails, or the service is suspended
+	Paced    bool  // changes may wait in hand for the pace of the service
 	Full     bool  // no more changes may come into hand
 	Removed  bool  // the service ends
 
 	flow    *Flow
 	lanes   []*Lane
 	waiting []*Slice
-	held    int64 // bytes of the slices that wait or are in hand
-	inHand  int64 // bytes of those in hand
+	held    int64  // bytes of the slices that wait or are in hand
+	inHand  int64  // bytes of those in hand
+	slices  uint64 // counts them
 	busy    bool
 	since   time.Time // of the last Take
 }
@@ -114,12 +116,14 @@ func (f *Flow) Partitions() map[int32]*Partition { return f.parts }
 // Share is how many bytes one service may hold while it is lagging or failing.
 func (f *Flow) Share() int64 { return max(256<<10, f.Memory/int64(max(1, len(f.queues)))) }
 
-// mayHold is how many bytes may be in hand. At a sink that fails they wait long, and no other
-// change can use that memory.
+// mayHold is how many bytes may be in hand. At a sink that fails, or of a service with a pace,
+// they wait long, and no other change can use that memory.
 func (q *Queue) mayHold() int64 {
 	switch {
 	case q.Failing:
 		return q.flow.Share() / 4
+	case q.Paced:
+		return q.flow.Share() / 2
 	case q.MaxBytes > 0:
 		return q.MaxBytes
 	}
@@ -146,6 +150,9 @@ func (q *Queue) takable(room int) (n int) {
 
 // CanTake reports whether Take would return slices.
 func (q *Queue) CanTake(room int) bool { return q.takable(room) > 0 }
+
+// Crowded reports whether the bytes in hand keep more from coming.
+func (q *Queue) Crowded() bool { return q.inHand >= q.mayHold() }
 
 // Take dequeues the slices that may come into hand.
 func (q *Queue) Take(room int, now time.Time) []*Slice {
@@ -186,7 +193,7 @@ func (f *Flow) Finish(s *Slice) {
 		b := s.Frame
 		s.Frame = &change.Frame{From: b.From, To: b.To, Prev: b.Prev, Part: b.Part, Last: b.Last, Cut: b.Cut}
 		s.Changes, s.finished = change.Slice{}, true
-		s.Lane.advance()
+		s.Lane.finish(s)
 		f.signal(Signal{Kind: Save})
 	}
 	f.signal(Signal{Kind: Freed})
@@ -243,10 +250,10 @@ func (f *Flow) awaitCapacity(p *Partition, fr *Frame, now time.Time) bool {
 		size += costOf(fr.Frame, &fr.Slices[i])
 	}
 	full := f.held > 0 && f.held+size > f.Memory
-	blocked := int64(0) // bytes in hand until a sink recovers
+	blocked := int64(0) // bytes in hand until a sink recovers, or for a pace
 	for _, q := range f.queues {
 		// A queue that is not busy is about to be tried.
-		if !q.Failing || !q.busy {
+		if !q.Failing && !q.Paced || !q.busy {
 			continue
 		}
 		if len(q.waiting) > 0 && (full || q.held > f.Share()) {

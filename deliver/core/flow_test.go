@@ -16,6 +16,9 @@ import (
 
 const flowServices = 4
 
+// pacedService finishes slices in any order.
+const pacedService = flowServices - 1
+
 // flowWorld is a partition's store, log and targets, around a Flow that may die at any step. A
 // position of the inbox always has the same changes; the frames around it may be cut anew.
 type flowWorld struct {
@@ -66,7 +69,7 @@ func (w *flowWorld) note(format string, args ...any) {
 func (w *flowWorld) begin() {
 	w.flow, w.queues = NewFlow(int64(2+w.IntN(8))<<10), nil
 	for i := range flowServices {
-		q := &Queue{Number: int32(i)}
+		q := &Queue{Number: int32(i), Paced: i == pacedService}
 		w.queues = append(w.queues, q)
 		w.flow.Add(q)
 		w.hand[i], w.half[i] = nil, 0
@@ -242,15 +245,21 @@ func (w *flowWorld) sink(t require.TestingT, s int, all bool) {
 	q := w.queues[s]
 	w.hand[s] = append(w.hand[s], q.Take(4-len(w.hand[s]), w.now)...)
 	for len(w.hand[s]) > 0 && (all || w.IntN(3) > 0) {
-		sl, finished := w.hand[s][0], true
+		n := 0
+		if s == pacedService {
+			n = w.IntN(len(w.hand[s]))
+		}
+		sl, finished := w.hand[s][n], true
 		for c, err := range sl.Changes.All("s") {
 			require.NoError(t, err)
 			at := c.Version.Offset()
-			if c.Version < sl.SkipBelow || c.Version < w.half[s] {
+			if c.Version < sl.SkipBelow || n == 0 && c.Version < w.half[s] {
 				continue
 			}
-			require.GreaterOrEqual(t, at, w.fresh[s], "service %d gets a change again", s)
-			if !all && w.IntN(5) == 0 {
+			if s != pacedService {
+				require.GreaterOrEqual(t, at, w.fresh[s], "service %d gets a change again", s)
+			}
+			if n == 0 && !all && w.IntN(5) == 0 {
 				w.flow.Advance(sl, c.Version) // the rest of the slice fails for now
 				w.half[s] = c.Version
 				finished = false
@@ -262,9 +271,11 @@ func (w *flowWorld) sink(t require.TestingT, s int, all bool) {
 		if !finished {
 			break
 		}
-		w.half[s] = 0
+		if n == 0 {
+			w.half[s] = 0
+		}
 		w.flow.Finish(sl)
-		w.hand[s] = w.hand[s][1:]
+		w.hand[s] = slices.Delete(w.hand[s], n, n+1)
 	}
 	q.SetBusy(len(w.hand[s]) > 0, len(w.hand[s]) >= 4)
 }

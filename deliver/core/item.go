@@ -19,6 +19,9 @@ type Item struct {
 	Owner     any   // of the partition; Drop ends its items
 	Data      any   // the caller's; nil for a restored row
 
+	Arrived time.Time // in hand
+	Unsent  time.Time // of the oldest change of the entity that is not sent; zero: Arrived
+
 	Parked   bool
 	Attempts int          // that count, over all versions of a state sink's entity
 	Next     time.Time    // no attempt before
@@ -28,6 +31,8 @@ type Item struct {
 	// Stale says that time has passed since it was added: a newer change may be elsewhere.
 	Stale bool
 
+	first   *Item // a change before it of the entity, which keeps the position until it is settled
+	resting bool  // in hand, until its entity is quiet: see Pace.Settle
 	suspect bool
 	beside  bool    // another entity succeeded in the attempt that failed
 	second  bool    // it had its second chance
@@ -72,6 +77,9 @@ type Effect struct {
 	Item    *Item
 	By      *Item
 	Outcome Outcome
+	// First, of a coalesced change, is an earlier one of its entity and partition that keeps the
+	// position until By is settled: Item need not.
+	First *Item
 }
 
 // EffectKind is the kind of an effect.

@@ -1,6 +1,9 @@
 package core
 
 import (
+	"slices"
+	"sort"
+
 	"github.com/seed-86dfc502/weir/change"
 	"github.com/seed-86dfc502/weir/store"
 )
@@ -34,7 +37,8 @@ type Slice struct {
 	// Entities is the number of entities that the done changes add to the service.
 	Entities int64
 
-	start    int64 // record to restart at
+	start    int64  // record to restart at
+	number   uint64 // of the queue's slices
 	cost     int64
 	at       change.Version // the first change that is not done
 	inHand   bool
@@ -139,7 +143,7 @@ func (l *Lane) canTake() bool {
 	switch {
 	case l.live || q.Removed:
 		return false
-	case q.Failing:
+	case q.Failing, q.Paced:
 		return !q.Full && len(q.waiting) == 0 && q.held < q.mayHold()
 	}
 	return q.held < q.flow.Share()
@@ -156,13 +160,15 @@ func (l *Lane) dispatch(f *Frame, changes change.Slice, start int64, upTo change
 	}
 	q := l.Queue
 	frame := f.Frame
-	if len(q.waiting) > 0 && q.flow.kept > 2*q.flow.Memory { // the first is soon in hand
+	if (len(q.waiting) > 0 || q.Paced) && q.flow.kept > 2*q.flow.Memory { // else it is soon done
 		frame, changes = detach(frame, changes)
 	}
 	s := &Slice{
 		Lane: l, Changes: changes, Frame: frame, Record: f.Offset, SkipBelow: skipBelow, Redelivered: f.Redelivered,
 		start: start, at: max(f.From, skipBelow), cost: costOf(frame, &changes),
 	}
+	q.slices++
+	s.number = q.slices
 	l.pending = append(l.pending, s)
 	q.waiting = append(q.waiting, s)
 	q.flow.hold(s)
@@ -179,7 +185,27 @@ func (l *Lane) feed(f *Frame) {
 	}
 }
 
-// advance drops the slices that are done.
+// finish drops the slices that are done, and joins others with those beside them.
+func (l *Lane) finish(s *Slice) {
+	if l.advance(); len(l.pending) == 0 {
+		return
+	}
+	i := sort.Search(len(l.pending), func(i int) bool { return l.pending[i].number >= s.number })
+	if i == len(l.pending) || l.pending[i] != s {
+		return
+	}
+	for _, n := range [2]int{i + 1, i} {
+		if n == 0 || n == len(l.pending) {
+			continue
+		}
+		if a, b := l.pending[n-1], l.pending[n]; a.finished && b.finished && !a.Frame.Partial() {
+			b.Entities += a.Entities
+			l.pending = slices.Delete(l.pending, n-1, n)
+		}
+	}
+}
+
+// advance drops the first slices that are done.
 func (l *Lane) advance() {
 	for len(l.pending) > 0 && l.pending[0].finished {
 		if f := l.pending[0].Frame; f.Partial() {

@@ -192,3 +192,24 @@ func TestTheBudgetIsFreed(t *testing.T) {
 		require.Equal(t, lags, f.Lags())
 	}
 }
+
+func TestJoinedSlicesKeepTheirEntities(t *testing.T) {
+	t.Parallel()
+	f, p, queues := flowOf(place(0, 0))
+	q := queues[0]
+	for n := range int64(4) {
+		require.Equal(t, Done, p.Tail(frame(n, n, n+1, 0), now))
+	}
+	hand := q.Take(4, now)
+	require.Len(t, hand, 4)
+	for _, n := range []int{2, 1, 3} {
+		hand[n].Entities = int64(1 + n)
+		f.Finish(hand[n])
+		require.Equal(t, map[int32]int64{0: 0}, q.Entities())
+	}
+	require.Len(t, q.lanes[0].pending, 2)
+	hand[0].Entities = 1
+	f.Finish(hand[0])
+	require.Equal(t, map[int32]int64{0: 10}, q.Entities())
+	require.Equal(t, v(4), q.lanes[0].Position().Version)
+}

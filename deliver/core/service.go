@@ -1,6 +1,7 @@
 package core
 
 import (
+	"cmp"
 	"slices"
 	"time"
 )
@@ -12,8 +13,9 @@ type Config struct {
 	Attempts               int
 	MinBackoff, MaxBackoff time.Duration
 	MaxBatch, MaxBytes     int // of one write; 0 bytes: no bound
+	Pace                   Pace
 
-	Window     int   // changes in hand, default MaxBatch and at least 64
+	Window     int   // changes in hand, default MaxBatch and at least 64, with Pace.Settle 8192
 	Rows       int   // of the service, default 1000
 	RowBytes   int64 // of all rows, default 64 MiB
 	EntityRows int   // of one entity of a log sink, default 100
@@ -26,12 +28,13 @@ const maxProbe = 15 * time.Second
 // Service is the state of one service's deliveries. Not safe for concurrent use.
 type Service struct {
 	cfg     Config
-	hand    []*Item            // in the order of their arrival
-	handed  map[string][]*Item // hand by entity
+	hand    []*Item            // in the order of their arrival, but those that rest
+	handed  map[string][]*Item // in hand, by entity: of one, all rest or none
 	rows    map[string][]*Item // parked, by entity: the first is tried first
 	count   int                // of rows
 	bytes   int64
 	effects []Effect
+	pace    pacing
 
 	attempt       uint64          // number of the last attempt
 	worked, tried uint64          // of the last one that succeeded, and that was made
@@ -59,7 +62,11 @@ func New(cfg Config) *Service {
 		}
 	}
 	def(&cfg.MaxBatch, 1)
-	def(&cfg.Window, max(64, cfg.MaxBatch))
+	window := 64
+	if cfg.Pace.Settle > 0 {
+		window = settlingWindow
+	}
+	def(&cfg.Window, max(window, cfg.MaxBatch))
 	def(&cfg.Rows, 1000)
 	def(&cfg.EntityRows, 100)
 	def(&cfg.Backstop, 100)
@@ -69,6 +76,7 @@ func New(cfg Config) *Service {
 	}
 	return &Service{
 		cfg: cfg, handed: map[string][]*Item{}, rows: map[string][]*Item{}, failing: map[string]bool{}, limit: cfg.MaxBatch, burst: 1,
+		pace: pacing{every: cfg.Pace.Every, burst: cfg.Pace.Burst},
 	}
 }
 
@@ -82,10 +90,10 @@ func (s *Service) Effects() []Effect {
 func (s *Service) effect(e Effect) { s.effects = append(s.effects, e) }
 
 // Room returns how many more changes may come into hand.
-func (s *Service) Room() int { return max(0, s.cfg.Window-len(s.hand)) }
+func (s *Service) Room() int { return max(0, s.cfg.Window-s.Hand()) }
 
 // Hand returns how many changes are in hand.
-func (s *Service) Hand() int { return len(s.hand) }
+func (s *Service) Hand() int { return len(s.hand) + s.pace.resting }
 
 // Restore takes over the rows of a partition, before any change of it is added.
 func (s *Service) Restore(rows []*Item) {
@@ -100,10 +108,16 @@ func (s *Service) Restore(rows []*Item) {
 
 // Drop ends all items of an owner: the next owner of the partition has them.
 func (s *Service) Drop(owner any) {
-	for _, i := range s.hand {
-		if i.Owner == owner {
-			s.settle(i, Abandoned, nil)
+	for entity, of := range s.handed {
+		for _, i := range of {
+			if i.Owner != owner {
+				continue
+			}
+			if s.settle(i, Abandoned, nil); i.resting {
+				s.pace.resting--
+			}
 		}
+		s.pruneHanded(entity)
 	}
 	for entity, queue := range s.rows {
 		for _, i := range slices.Clone(queue) {
@@ -118,6 +132,7 @@ func (s *Service) Drop(owner any) {
 
 // Add takes a change into hand, into a row, or settles it.
 func (s *Service) Add(i *Item) {
+	i.Unsent = earliest(i.Unsent, i.Arrived)
 	if queue := s.rows[i.Entity]; len(queue) > 0 && s.meetRows(i, queue) {
 		return
 	}
@@ -132,17 +147,37 @@ func (s *Service) Add(i *Item) {
 		// Only a state sink: the newer one takes the place and the failures of the older.
 		i.Attempts, i.Next, i.Since, i.Reason, i.Err = h.Attempts, h.Next, h.Since, h.Reason, h.Err
 		i.suspect, i.beside, i.second, i.tried, i.before = h.suspect, h.beside, h.second, h.tried, h.before
-		i.failed = h.failed
-		s.hand[slices.Index(s.hand, h)] = i
+		i.failed, i.resting, i.Unsent = h.failed, h.resting, h.Unsent
+		if !i.resting {
+			s.hand[slices.Index(s.hand, h)] = i
+		}
 		s.handed[i.Entity] = []*Item{i}
 		if s.probed == h {
 			s.probed = i // it had its turn
 		}
-		s.settle(h, Coalesced, i)
+		s.coalesce(h, i)
+		return
+	}
+	of := append(s.handed[i.Entity], i)
+	s.handed[i.Entity] = of
+	if s.cfg.Pace.Settle > 0 && (len(of) == 1 || of[0].resting) {
+		s.rest(i)
 		return
 	}
 	s.hand = append(s.hand, i)
-	s.handed[i.Entity] = append(s.handed[i.Entity], i)
+}
+
+// coalesce settles a change in hand for a newer one. The oldest one of several keeps the position.
+func (s *Service) coalesce(h, i *Item) {
+	h.settled = true
+	e := Effect{Kind: Settle, Item: h, Outcome: Coalesced, By: i}
+	if h.Owner == i.Owner && h.Position < i.Position {
+		i.first, e.First = cmp.Or(h.first, h), h.first
+	}
+	if s.last == h {
+		s.last = nil
+	}
+	s.effect(e)
 }
 
 // meetRows handles a change whose entity has rows, and reports whether that is all.
@@ -255,17 +290,23 @@ func (s *Service) sweep() {
 			}
 		}
 	}
-	left := func(i *Item) bool { return i.settled || i.Parked }
 	for _, i := range s.hand {
 		if left(i) {
-			if of := slices.DeleteFunc(s.handed[i.Entity], left); len(of) > 0 {
-				s.handed[i.Entity] = of
-			} else {
-				delete(s.handed, i.Entity)
-			}
+			s.pruneHanded(i.Entity)
 		}
 	}
 	s.hand = slices.DeleteFunc(s.hand, left)
+}
+
+// left reports whether an item in hand is to be dropped from there.
+func left(i *Item) bool { return i.settled || i.Parked }
+
+func (s *Service) pruneHanded(entity string) {
+	if of := slices.DeleteFunc(s.handed[entity], left); len(of) > 0 {
+		s.handed[entity] = of
+	} else {
+		delete(s.handed, entity)
+	}
 }
 
 // Status counts the changes that wait for another attempt.
@@ -298,7 +339,7 @@ func (s *Service) Status() Status {
 	}
 	out.Unreachable = s.failures > 0 && len(s.hand) > 0
 	for _, of := range s.handed {
-		out.Unreachable = out.Unreachable && of[0].suspect
+		out.Unreachable = out.Unreachable && (of[0].suspect || of[0].resting)
 	}
 	return out
 }

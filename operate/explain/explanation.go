@@ -117,6 +117,7 @@ const (
 	Queued      Verdict = "queued"       // decided, and not delivered yet
 	HeldBack    Verdict = "held back"    // evaluated, and equal to what was sent
 	Pruned      Verdict = "pruned"       // not evaluated: the event cannot show in this view
+	Paced       Verdict = "paced"        // decided, and waits for the pace of the service
 	Noise       Verdict = "noise"        // the last event changed nothing that matters to anybody
 	Stale       Verdict = "stale"        // the last event was older than what the entity has
 	Refused     Verdict = "refused"      // the newest change is a dead letter, or was one

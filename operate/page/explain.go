@@ -29,7 +29,7 @@ const maxJudged = 12
 // urgency orders verdicts: problems, changes under way, outcomes of the last event, and services
 // that it did not concern.
 var urgency = []explain.Verdict{ //nolint:gochecknoglobals // never written
-	explain.Undecidable, explain.Refused, explain.Unknown, explain.NotYet, explain.Queued, explain.Sent, explain.HeldBack,
+	explain.Undecidable, explain.Refused, explain.Unknown, explain.NotYet, explain.Queued, explain.Paced, explain.Sent, explain.HeldBack,
 	explain.UpToDate, explain.NeverSent, explain.Stale, explain.Noise, explain.Pruned,
 }
 

@@ -1,6 +1,7 @@
 package plan
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -27,6 +28,7 @@ func (c *computation) note(active store.Revision) {
 	if !old.DecidesLike(active.Fingerprint) {
 		say("The configuration that is compared with is not the active one, so differences may not be those that customers would see.")
 	}
+	c.notePaces()
 	for i := range c.in.Candidate.Sources {
 		now := &c.in.Candidate.Sources[i]
 		was := old.Sources.Find(now.Name)
@@ -39,6 +41,20 @@ func (c *computation) note(active store.Revision) {
 	for i := range old.Sources {
 		if name := old.Sources[i].Name; c.in.Candidate.Sources.Find(name) == nil {
 			say("Source %s is gone: its stored documents take no part any more, which is in the numbers.", name)
+		}
+	}
+}
+
+// notePaces names changed paces: they send nothing again.
+func (c *computation) notePaces() {
+	old := map[string]string{}
+	for _, s := range c.in.Against.Services() {
+		old[s.Name] = s.Delivery.Pace.String()
+	}
+	for _, s := range c.in.Candidate.Services() {
+		if was, found := old[s.Name]; found && was != s.Delivery.Pace.String() {
+			c.effect.Notes = append(c.effect.Notes, fmt.Sprintf("%s changes its pace from %s to %s: what waits continues under the new one, and nothing is sent again.",
+				s.Name, cmp.Or(was, "none"), cmp.Or(s.Delivery.Pace.String(), "none")))
 		}
 	}
 }

@@ -309,7 +309,7 @@ var deliverMutants = []mutant{
 	},
 	{
 		rule: "waiting slices are apart from their frame", in: "deliver/core", fn: "Lane.dispatch",
-		find: "if len(q.waiting) > 0 && q.flow.kept > 2*q.flow.Memory {", put: "if false {",
+		find: "if (len(q.waiting) > 0 || q.Paced) && q.flow.kept > 2*q.flow.Memory {", put: "if false {",
 		test: "./deliver TestI7WhatWaitsIsApartFromItsFrame",
 	},
 	{
