@@ -6,7 +6,6 @@ import (
 	"database/sql"
 	"encoding/binary"
 	"errors"
-	"maps"
 	"time"
 
 	"github.com/seed-86dfc502/weir/change"
@@ -35,9 +34,11 @@ WHERE tenant = ?1 AND id = ?2 RETURNING status, body`
 	sqlAbandonClaim = `UPDATE ledger SET leased_until = ?3 WHERE tenant = ?1 AND id = ?2 AND status IS NULL AND leased_until > ?3`
 
 	sqlLoadDecided = `SELECT version FROM ledger_decided WHERE id = ?`
-	sqlLoadUse     = `SELECT id, version, content FROM ledger_decided WHERE key = ?`
-	sqlTakeKey     = `UPDATE ledger_decided SET key = NULL, content = NULL WHERE key = ?`
-	sqlPutDecided  = `INSERT INTO ledger_decided (id, version, key, content, decided_at) VALUES (?, ?, ?, ?, ?) ON CONFLICT DO NOTHING`
+	sqlFindDecided = `
+SELECT id, version, NULL FROM ledger_decided WHERE id = ?1 UNION ALL SELECT id, version, content FROM ledger_decided WHERE key = ?2`
+	// Of the claim that was found with the key: the insert conflicts with one that took it since.
+	sqlTakeKey    = `UPDATE ledger_decided SET key = NULL, content = NULL WHERE id = ?`
+	sqlPutDecided = `INSERT INTO ledger_decided (id, version, key, content, decided_at) VALUES (?, ?, ?, ?, ?) ON CONFLICT DO NOTHING`
 
 	sqlOldestClaim  = `SELECT id FROM ledger ORDER BY id LIMIT 1`
 	sqlHeldClaims   = `SELECT coalesce(max(n) - min(n) + 1, 0) FROM ledger`
@@ -248,47 +249,39 @@ func loadDecided(ctx context.Context, q querier, d store.Decision) (decided map[
 	if len(d.Claims) == 0 {
 		return nil, nil, nil
 	}
-	err = each(ctx, q, sqlLoadDecided, len(d.Claims), func(i int, statement *sql.Stmt) error {
-		var version int64
-		err := statement.QueryRowContext(ctx, d.Claims[i][:]).Scan(&version)
-		if errors.Is(err, sql.ErrNoRows) {
+	err = each(ctx, q, sqlFindDecided, max(len(d.Claims), len(d.Keys)), func(i int, statement *sql.Stmt) error {
+		var claim, key []byte
+		if i < len(d.Claims) {
+			claim = d.Claims[i][:]
+		}
+		if i < len(d.Keys) {
+			key = d.Keys[i][:]
+		}
+		rows, err := statement.QueryContext(ctx, claim, key)
+		return collect(rows, err, func() error {
+			var version int64
+			var id, content []byte
+			if err := rows.Scan(&id, &version, &content); err != nil {
+				return err
+			}
+			found := store.Decided{ID: store.ClaimID(id), Version: change.Version(version)}
+			if content == nil {
+				if decided == nil {
+					decided = map[store.ClaimID]change.Version{}
+				}
+				decided[found.ID] = found.Version
+				return nil
+			}
+			if uses == nil {
+				uses = map[store.KeyDigest]store.Decided{}
+			}
+			found.Key = d.Keys[i]
+			copy(found.Content[:], content)
+			uses[found.Key] = found
 			return nil
-		}
-		if decided == nil {
-			decided = map[store.ClaimID]change.Version{}
-		}
-		decided[d.Claims[i]] = change.Version(version)
-		return err
-	})
-	if err != nil {
-		return nil, nil, err
-	}
-	err = each(ctx, q, sqlLoadUse, len(d.Keys), func(i int, statement *sql.Stmt) error {
-		var version int64
-		var id, content []byte
-		err := statement.QueryRowContext(ctx, d.Keys[i][:]).Scan(&id, &version, &content)
-		if errors.Is(err, sql.ErrNoRows) {
-			return nil
-		}
-		if uses == nil {
-			uses = map[store.KeyDigest]store.Decided{}
-		}
-		u := store.Decided{Version: change.Version(version), Use: store.Use{Key: d.Keys[i]}}
-		copy(u.ID[:], id)
-		copy(u.Content[:], content)
-		uses[u.Key] = u
-		return err
+		})
 	})
 	return decided, uses, err
-}
-
-// compareDecided returns ErrFenced when claims and keys are not as they were loaded.
-func (t tx) compareDecided(d store.Decision, loaded store.Loaded) error {
-	decided, uses, err := loadDecided(t.ctx, t.conn, d)
-	if err == nil && !(maps.Equal(decided, loaded.Decided) && maps.Equal(uses, loaded.Uses)) {
-		err = store.ErrFenced
-	}
-	return err
 }
 
 // putDecided writes the claims that have their effect by a decision at now,
@@ -306,7 +299,7 @@ func (t tx) putDecided(d store.Decision, claims []store.Decided, had map[store.K
 	}
 	previous := store.PreviousHolders(sorted, had)
 	err := each(t.ctx, t.conn, sqlTakeKey, len(previous), func(i int, statement *sql.Stmt) error {
-		_, err := t.exec(statement, previous[i].Key[:])
+		_, err := t.exec(statement, previous[i].ID[:])
 		return err
 	})
 	if err != nil {
