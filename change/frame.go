@@ -73,6 +73,8 @@ type FrameBuilder struct {
 	docs        []byte // contents and sizes of the documents in texts
 	texts       []byte // documents, one behind the other
 	shared      map[docID]carriedDoc
+	last        docID // of the change before
+	lastDoc     carriedDoc
 	documents   int
 	table, body []byte
 	service     int32
@@ -103,12 +105,13 @@ type FrameMeter struct {
 	size int // with the documents
 	own  int // without them
 	docs map[docID]bool
+	last docID // the document counted last
 }
 
 // Reset makes m empty.
 func (m *FrameMeter) Reset() {
 	clear(m.docs)
-	m.size, m.own = 0, 0
+	m.size, m.own, m.last = 0, 0, docID{}
 }
 
 // Exceeds reports whether c belongs into another frame: it would be too large with it. A
@@ -131,10 +134,13 @@ func (m *FrameMeter) Add(c *Change) int {
 	if m.size == 0 {
 		m.size = FrameHeader
 	}
-	m.size, m.own = m.size+c.frameSize(), m.own+c.frameSize()
-	if id := idOf(c.Doc); len(c.Doc) > 0 && !m.docs[id] {
-		m.docs[id] = true
-		m.size += c.docSize()
+	own := c.frameSize()
+	m.size, m.own = m.size+own, m.own+own
+	if id := idOf(c.Doc); len(c.Doc) > 0 && id != m.last {
+		if m.last = id; !m.docs[id] {
+			m.docs[id] = true
+			m.size += c.docSize()
+		}
 	}
 	return m.size
 }
@@ -199,6 +205,9 @@ func (b *FrameBuilder) document(c *Change) int {
 		return 0
 	}
 	id := idOf(c.Doc)
+	if id == b.last && bytes.Equal(b.lastDoc.content, c.Content) && len(c.Doc) > 0 {
+		return b.lastDoc.number
+	}
 	d, known := b.shared[id]
 	if !known || len(c.Doc) == 0 || !bytes.Equal(d.content, c.Content) {
 		if b.shared == nil {
@@ -210,6 +219,7 @@ func (b *FrameBuilder) document(c *Change) int {
 		d = carriedDoc{b.documents, c.Content}
 		b.shared[id] = d
 	}
+	b.last, b.lastDoc = id, d
 	return d.number
 }
 
@@ -247,6 +257,7 @@ func (b *FrameBuilder) AppendTo(dst []byte, h Frame) []byte {
 	dst = appendPacked(dst, b.texts)
 	b.docs, b.texts, b.table, b.body, b.documents = b.docs[:0], b.texts[:0], b.table[:0], b.body[:0], 0
 	clear(b.shared)
+	b.last, b.lastDoc = docID{}, carriedDoc{}
 	return dst
 }
 

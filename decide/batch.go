@@ -182,6 +182,8 @@ type decisionCounts struct {
 
 const decisionKinds = 5
 
+var kindSent = kindOf(DecisionSent)
+
 func kindOf(decision string) int { return slices.Index(allDecisions[:], decision) }
 
 func (c *decisionCounts) reset(services int) {
@@ -195,11 +197,11 @@ func (c *decisionCounts) reset(services int) {
 	}
 }
 
-func (c *decisionCounts) add(service int, decision string, n int) {
+func (c *decisionCounts) add(service, kind, n int) {
 	if !c.counted[service] {
 		c.counted[service], c.touched = true, append(c.touched, service)
 	}
-	c.of[service][kindOf(decision)] += n
+	c.of[service][kind] += n
 }
 
 func (c *decisionCounts) get(service, kind int) int { return c.all[kind] + c.of[service][kind] }

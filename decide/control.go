@@ -157,7 +157,7 @@ func (ev *evaluation) resend(r *record) {
 		ev.states.Set(row)
 	}
 	c.Resent, c.Trace = r.version, r.span.Trace()
-	ev.send(r, service, c, sizeOf(&c))
+	ev.send(r, service, &c, sizeOf(&c))
 }
 
 // amend changes the dam states of services for a request that sends nothing.

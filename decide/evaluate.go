@@ -252,7 +252,8 @@ func (ev *evaluation) offerTouched(r *record, before, after canonicaltree.Node, 
 	case all:
 		unaffected = DecisionFiltered
 	}
-	ev.decisions.all[kindOf(unaffected)]++
+	kind := kindOf(unaffected)
+	ev.decisions.all[kind]++
 	concerned := ev.touched.List()
 	if fresh != nil && !all {
 		concerned = ev.plan.shapes
@@ -269,7 +270,7 @@ func (ev *evaluation) offerTouched(r *record, before, after canonicaltree.Node, 
 			continue
 		}
 		for _, s := range services {
-			ev.decisions.add(s, unaffected, -1)
+			ev.decisions.add(s, kind, -1)
 		}
 		evaluated++
 		ev.history.evaluated(ev.plan, p)

@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/seed-86dfc502/weir/canonicaltree"
 	"github.com/seed-86dfc502/weir/change"
@@ -79,6 +80,9 @@ func (ev *evaluation) offer(r *record, projection int, services []int) (shown bo
 	} else if len(ev.docs) > 0 {
 		c.absent = DecisionIncomplete
 	}
+	if len(services) > 16 && ev.present {
+		r.sent = slices.Grow(r.sent, len(services))
+	}
 	for _, s := range services {
 		if err := ev.compareAndSend(r, s, &c); err != nil {
 			return true, err
@@ -143,7 +147,7 @@ func (ev *evaluation) compareAndSend(r *record, service int, c *candidate) error
 	if c.output != nil {
 		c.output.counted = true
 	}
-	ev.send(r, service, ch, size)
+	ev.send(r, service, &ch, size)
 	if !ev.plan.Services[service].Log && row.Found && (row.Refused || row.Content == nil) {
 		ev.out.Settled = append(ev.out.Settled, store.LetterResolution{Service: ch.Service, Entity: r.Entity, State: store.LetterObsolete, Version: ch.Version})
 	}
@@ -174,17 +178,17 @@ func forcesSend(c *change.Control, row *store.Row) bool {
 }
 
 // send adds a change to the verdict, of so many bytes that it does not share.
-func (ev *evaluation) send(r *record, service int, c change.Change, size int) {
+func (ev *evaluation) send(r *record, service int, c *change.Change, size int) {
 	c.Partition = r.partition
-	ev.changes = append(ev.changes, decidedChange{c, service})
+	ev.changes = append(ev.changes, decidedChange{*c, service})
 	ev.room -= size
-	ev.decisions.add(service, DecisionSent, 1)
+	ev.decisions.add(service, kindSent, 1)
 	r.sent = append(r.sent, service)
 }
 
 // suppress counts a service that was evaluated and gets no change.
 func (ev *evaluation) suppress(service int, decision string) {
-	ev.decisions.add(service, decision, 1)
+	ev.decisions.add(service, kindOf(decision), 1)
 }
 
 // changeOverhead is an upper bound of the bytes that the encoding of a change adds to its

@@ -66,12 +66,18 @@ func (s *States) Add(number int32, body []byte) error {
 }
 
 func (s *States) page(number int32) (at int, found bool) {
+	if n := int(number); n < len(s.pages) && s.pages[n].Number == number { // all pages before it exist
+		return n, true
+	}
 	return slices.BinarySearchFunc(s.pages, number, func(p Page, n int32) int { return cmp.Compare(p.Number, n) })
 }
 
 // slot returns where the state of a service is in a page, or has to be.
 func slot(body []byte, service int32) (at int, found bool) {
 	want := byte(service & (PageServices - 1))
+	if at = int(want) * stateSize; at < len(body) && body[at]&^refusedBit == want { // all states before it exist
+		return at, true
+	}
 	for at = 0; at < len(body); at += stateSize {
 		if has := body[at] &^ refusedBit; has >= want {
 			return at, has == want
