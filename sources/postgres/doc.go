@@ -32,7 +32,8 @@
 //
 // Gap. A new epoch begins, and all rows are read again, if the slot is ahead of the mark (it was
 // re-created, another program has read it, or the store was restored), if the cluster's history
-// lacks the mark (commits were lost by a fail-over), if the log ends before the mark, or if it lacks
+// lacks the mark (commits were lost by a fail-over), if a reader was killed before a fail-over (they
+// may have been), if the log ends before the mark, or if it lacks
 // the last transaction that was read (the database was restored, and may have grown since). So the
 // slot moves by the changes of the session, not by the mark. An epoch has a random name.
 //

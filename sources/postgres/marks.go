@@ -21,6 +21,8 @@ type mark struct {
 	Rows      int64  `json:"rows,omitempty"` // place of the rows that were read last
 	Last      commit `json:"last,omitzero"`
 	Diverged  bool   `json:"diverged,omitempty"` // the log lacks Last
+	// Reading says that changes above Confirmed may be in the inbox: a session reads, or was killed.
+	Reading bool `json:"reading,omitempty"`
 }
 
 // commit is the newest durable transaction. The log of a database that was restored lacks it, or
@@ -144,8 +146,8 @@ func (m mark) gap(slot slotState, t timelines, position int64) string {
 	switch {
 	case slot.confirmed > m.Confirmed:
 		return "the slot begins after the last change that was read: it was re-created, another program has read it, or Weir's store was restored"
-	case !t.holds(m.Timeline, read):
-		return "the database lost commits that were read of it, by a fail-over or a recovery"
+	case !t.holds(m.Timeline, read), m.Reading && m.Timeline != t.current:
+		return "the database lost commits that were read of it, or may have been, by a fail-over or a recovery"
 	case position < read || m.Diverged:
 		return "the database was restored to an earlier state"
 	}

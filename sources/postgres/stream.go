@@ -88,6 +88,10 @@ const (
 
 // stream reads changes from the slot on.
 func (s *session) stream(ctx context.Context) error {
+	s.mark.value.Reading = true
+	if err := s.mark.save(ctx); err != nil {
+		return err
+	}
 	args := []string{"proto_version '2'", "streaming 'on'", "publication_names " + literal(quote(s.r.opt.Publication))}
 	if err := pglogrepl.StartReplication(ctx, s.log, s.r.opt.Slot, 0, pglogrepl.StartReplicationOptions{Mode: pglogrepl.LogicalReplication, PluginArgs: args}); err != nil {
 		return err
@@ -138,10 +142,11 @@ func (s *session) stream(ctx context.Context) error {
 	err := c.receive(ctx)
 	close(c.batches)
 	<-done
-	// The end confirms durable changes, too, so that the server does not send them again.
+	// The end stores durable changes, too, and confirms them, so that the server does not send them again.
 	work, cancel := wait.WithGrace(context.WithoutCancel(ctx), ctx, s.r.opt.StopGrace)
 	defer cancel()
-	if !s.log.IsClosed() {
+	s.mark.value.Reading = c.durable.Load() != c.handed
+	if c.store(work) == nil && !s.log.IsClosed() {
 		_ = c.report(work, false)
 	}
 	return err
@@ -300,14 +305,11 @@ func (c *changes) during(ctx context.Context, work func(context.Context) error) 
 // that is ahead of the store shows a gap. The slot moves by what this session read: its changes below
 // the mark may be those of a restored database. ask has the server answer with the end of its log.
 func (c *changes) report(ctx context.Context, ask bool) error {
-	m := &c.mark.value
 	acked := c.acked.Load()
-	if acked > m.Confirmed {
-		m.Confirmed, m.Last = acked, *c.last.Load()
-		if err := c.mark.save(ctx); err != nil {
+	if acked > c.mark.value.Confirmed {
+		if err := c.store(ctx); err != nil {
 			return err
 		}
-		crash.At(crash.ChangesStored, c.r.opt.Source)
 	}
 	moved := acked > c.r.flushed.Swap(acked)
 	c.said = time.Now()
@@ -318,4 +320,16 @@ func (c *changes) report(ctx context.Context, ask bool) error {
 		crash.At(crash.SlotConfirmed, c.r.opt.Source)
 	}
 	return err
+}
+
+// store saves how far everything is durable.
+func (c *changes) store(ctx context.Context) error {
+	if m, acked := &c.mark.value, c.acked.Load(); acked > m.Confirmed {
+		m.Confirmed, m.Last = acked, *c.last.Load()
+	}
+	if err := c.mark.save(ctx); err != nil {
+		return err
+	}
+	crash.At(crash.ChangesStored, c.r.opt.Source)
+	return nil
 }

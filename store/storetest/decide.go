@@ -206,6 +206,33 @@ var decideTests = []test{
 			assert.Equal(t, map[store.Partition]int64{p0: 0}, f.state(f.a).Watermarks)
 		}
 	}},
+	{"big values", func(t *testing.T, f *fixture) {
+		revision := f.revision()
+		_, token := f.own(f.a, 'a', p0)
+		doc := append(append([]byte(`{"s":"`), bytes.Repeat([]byte("banana! "), 1<<20)...), `"}`...)
+		changes := bytes.Repeat([]byte{0, 1, 2, 255}, 2<<20)
+		_, err := f.a.Decide(t.Context(), store.Decision{Revision: revision, Moves: []store.WatermarkStep{{Partition: p0, From: 0, To: 1, Token: token}}},
+			writes(store.Outcome{
+				Entities: []store.Entity{{ID: "big", Docs: doc, Version: version(0)}},
+				Outbox:   []store.OutboxFrame{{Partition: p0, Frame: changes}},
+				Letters:  []store.DeadLetter{{Stage: store.StageDecide, Code: "oversized", DedupKey: "big", Payload: changes}},
+			}))
+		require.NoError(t, err)
+		e, err := f.b.Entity(t.Context(), "big")
+		require.NoError(t, err)
+		assert.True(t, bytes.Equal(doc, e.Docs))
+		taken, _ := f.own(f.b, 'b', p0)
+		require.Len(t, taken[0].Outbox, 1)
+		assert.True(t, bytes.Equal(changes, taken[0].Outbox[0].Frame))
+		letters, err := f.b.ListLetters(t.Context(), store.LetterFilter{})
+		require.NoError(t, err)
+		l, err := f.b.Letter(t.Context(), letters[0].ID)
+		require.NoError(t, err)
+		assert.True(t, bytes.Equal(changes, l.Payload))
+	}},
+}
+
+var claimTests = []test{
 	{"I2 a decision finds which claims had their effect, and writes those of its own", func(t *testing.T, f *fixture) {
 		revision := f.revision()
 		_, token := f.own(f.a, 'a', p0)
@@ -243,30 +270,6 @@ var decideTests = []test{
 				return store.Outcome{Claims: []store.Decided{{ID: id, Version: version(int64(i))}}}, true
 			}
 		}))
-	}},
-	{"big values", func(t *testing.T, f *fixture) {
-		revision := f.revision()
-		_, token := f.own(f.a, 'a', p0)
-		doc := append(append([]byte(`{"s":"`), bytes.Repeat([]byte("banana! "), 1<<20)...), `"}`...)
-		changes := bytes.Repeat([]byte{0, 1, 2, 255}, 2<<20)
-		_, err := f.a.Decide(t.Context(), store.Decision{Revision: revision, Moves: []store.WatermarkStep{{Partition: p0, From: 0, To: 1, Token: token}}},
-			writes(store.Outcome{
-				Entities: []store.Entity{{ID: "big", Docs: doc, Version: version(0)}},
-				Outbox:   []store.OutboxFrame{{Partition: p0, Frame: changes}},
-				Letters:  []store.DeadLetter{{Stage: store.StageDecide, Code: "oversized", DedupKey: "big", Payload: changes}},
-			}))
-		require.NoError(t, err)
-		e, err := f.b.Entity(t.Context(), "big")
-		require.NoError(t, err)
-		assert.True(t, bytes.Equal(doc, e.Docs))
-		taken, _ := f.own(f.b, 'b', p0)
-		require.Len(t, taken[0].Outbox, 1)
-		assert.True(t, bytes.Equal(changes, taken[0].Outbox[0].Frame))
-		letters, err := f.b.ListLetters(t.Context(), store.LetterFilter{})
-		require.NoError(t, err)
-		l, err := f.b.Letter(t.Context(), letters[0].ID)
-		require.NoError(t, err)
-		assert.True(t, bytes.Equal(changes, l.Payload))
 	}},
 }
 

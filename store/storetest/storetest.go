@@ -29,6 +29,7 @@ func Run(t *testing.T, open func(t *testing.T) (a, b store.Store), groups ...str
 		tests []test
 	}{
 		{"Decide", decideTests},
+		{"Claims", claimTests},
 		{"TakeOver", takeOverTests},
 		{"States", stateTests},
 		{"Owners", ownerTests},

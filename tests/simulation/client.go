@@ -173,14 +173,6 @@ func (c *client) Decide(ctx context.Context, d store.Decision, decide func(store
 			if rules.NoOutbox {
 				outbox, out.Outbox = len(out.Outbox), nil
 			}
-			if rules.ForgetsClaims {
-				out.Claims = nil
-			}
-			if rules.ForgetsKeys {
-				for i := range out.Claims {
-					out.Claims[i].Use = store.Use{}
-				}
-			}
 			if rules.SplitDecision && worker.chance(0.05) {
 				outbox, out = len(out.Outbox), store.Outcome{}
 			}

@@ -24,18 +24,16 @@ type customer struct {
 	keys     map[string]bool
 	newest   map[string]oracle.Record // what a state sink holds
 	back     error                    // a state sink went backwards
-	epochs   map[int32]int            // of a resumer's target, by partition of the changes log
-	stamps   []stamp                  // likewise: what took effect, in order
 }
 
 func newCustomer(w *world, service string) *customer {
-	return &customer{w: w, service: service, keys: map[string]bool{}, newest: map[string]oracle.Record{}, epochs: map[int32]int{}}
+	return &customer{w: w, service: service, keys: map[string]bool{}, newest: map[string]oracle.Record{}}
 }
 
 // apply is the effect of one change at the target.
 func (c *customer) apply(r oracle.Record) {
 	rules := c.w.rules
-	if c.service == logService && c.keys[r.Key] && !rules.NoKeyCheck && !c.w.setup.resumes {
+	if c.service == logService && c.keys[r.Key] && !rules.NoKeyCheck {
 		return
 	}
 	if c.service == stateService {
@@ -125,11 +123,6 @@ func (s *sink) failure(class sinks.Class, ambiguous bool) error {
 // Write sends changes. A request that is on its way is not stopped by the end
 // of its context.
 func (s *sink) Write(ctx context.Context, changes []change.Change) error {
-	return s.write(ctx, changes, nil)
-}
-
-// write sends changes. Of those of a resumer under says whether one may take effect.
-func (s *sink) write(ctx context.Context, changes []change.Change, under []func() bool) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
@@ -138,11 +131,11 @@ func (s *sink) write(ctx context.Context, changes []change.Change, under []func(
 		records[i] = oracle.Record{Service: c.Service, Entity: c.Entity, Op: string(c.Op), Version: uint64(c.Version), Key: c.Key, Doc: c.Doc}
 	}
 	if s.p.w.rules.EarlyAnswer {
-		s.p.w.spawn(func() { _ = s.send(records, under) })
+		s.p.w.spawn(func() { _ = s.send(records) })
 		return nil
 	}
 	result := make(chan error, 1)
-	s.p.w.spawn(func() { result <- s.send(records, under) })
+	s.p.w.spawn(func() { result <- s.send(records) })
 	select {
 	case err := <-result:
 		return err
@@ -151,7 +144,7 @@ func (s *sink) write(ctx context.Context, changes []change.Change, under []func(
 	}
 }
 
-func (s *sink) send(records []oracle.Record, under []func() bool) error {
+func (s *sink) send(records []oracle.Record) error {
 	w := s.p.w
 	w.flying.Add(1)
 	defer w.flying.Add(-1)
@@ -180,9 +173,6 @@ func (s *sink) send(records []oracle.Record, under []func() bool) error {
 	s.c.mu.Lock()
 	s.c.attempts = append(s.c.attempts, records...)
 	for i, r := range records {
-		if apply[i] && under != nil && !under[i]() {
-			apply[i], err = false, &sinks.Error{Class: sinks.Retry, Ambiguous: true, Op: "write", Err: errFenced}
-		}
 		if apply[i] {
 			s.c.apply(r)
 		}
@@ -264,7 +254,7 @@ func (s *sink) fate(records []oracle.Record) (apply []bool, err error) {
 		case refused:
 			apply[i], failed[i] = false, s.failure(sinks.Reject, false)
 		case doomed:
-			apply[i] = apply[i] && !w.setup.gentle && !w.resumes(s.c.service) && s.dice.chance(0.3) // what is found there was delivered
+			apply[i] = apply[i] && !w.setup.gentle && s.dice.chance(0.3) // what is found there was delivered
 			failed[i] = s.failure(sinks.RetryBounded, true)
 		}
 	}

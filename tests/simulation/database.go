@@ -100,8 +100,8 @@ func (db *database) failOver(d *dice) {
 		db.past = append(db.past, fmt.Sprintf("%d\t%X/%X\tno recovery target specified\n", db.timeline, at>>32, at&0xffffffff))
 		db.timeline++
 	}
-	db.begun, *db.slot = at, min(*db.slot, at)
-	if db.end = at; d.chance(0.5) {
+	db.begun, *db.slot, db.end = at, min(*db.slot, at), at+24 // the promotion has a record
+	if d.chance(0.5) {
 		db.end += 200
 	}
 	db.w.note("the database fails over: timeline %d from %d, slot %d", db.timeline, db.end, *db.slot)

@@ -6,7 +6,7 @@
 //
 // A schedule is one seed. It draws a small world. Most are short and dense: two
 // processes, one or two services, one or two entities, two to ten events of one
-// or two sources and up to three requests, and at least two faults of processes,
+// or two sources, and at least two faults of processes,
 // besides failing calls. A few are long: up to three
 // processes and thirty events, four entities, three services. Each process runs
 // what package pipeline wires: an
@@ -34,8 +34,7 @@
 //     schedule it loses its oldest records or is recreated: then state customers
 //     must end with the newest, and a log customer may lack only changes reported to its
 //     operator. A gap that is reported while nothing was lost is a fault.
-//   - customers are the targets of the sinks: a log that skips known keys, or one that
-//     shows a successor its content and fences the predecessor; a state that keeps the
+//   - customers are the targets of the sinks: a log that skips known keys; a state that keeps the
 //     newest version; and a log without any guard. They time out with and without
 //     effect, refuse changes, pause, and are unreachable or slow for a while; their
 //     budget is often a few changes.
@@ -52,17 +51,12 @@
 //     passes, and others may come first.
 //   - in every third schedule or so tombstones are asked to go, twice or late, as soon as
 //     all services have the deletion.
-//   - the gate is shared, small and fails.
 //   - in every seventh schedule or so the second source is a table of a PostgreSQL
 //     database, which the product's reader reads over PostgreSQL's protocol: its
-//     connections break, another program moves the slot, a standby without the
-//     last commits is promoted, a TRUNCATE comes. In the end the stored documents must be
-//     the rows, and without a promotion none may be older than the one before it.
-//   - requests come under claims. Each is one event, put into the inbox by one to
-//     three attempts, late or not: it must have one effect. In every fourth
-//     schedule the ledger forgets some of their keys and makes another claim: the
-//     key must have one effect, other content becomes a dead letter, and after the
-//     time that keys are kept it is new.
+//     connections break or fall silent, another program moves the slot, a standby without
+//     the last commits is promoted, a TRUNCATE comes. In the end the stored documents must
+//     be the rows, and without a promotion none may be older than the one before it.
+//   - the gate is shared and small.
 //
 // Processes die before or after any effect, at once: unsent requests have no
 // effect, and some requests under way arrive after their death. They are

@@ -39,7 +39,6 @@ func NewMemory() *Memory {
 	return &Memory{lock: make(chan struct{}, 1), state: state{
 		marks: map[store.Partition]mark{}, entities: map[string]store.Entity{},
 		services: map[string]int32{}, keys: map[string]int64{},
-		decided: map[store.ClaimID]store.Decided{}, uses: map[store.KeyDigest]store.ClaimID{},
 		progress: map[int32]progress{}, positions: map[string]store.SourcePosition{},
 	}}
 }
@@ -58,8 +57,6 @@ type state struct {
 	keys      map[string]int64 // dedup key to letter
 	audits    []store.Audit    // ascending id
 	auditID   int64
-	decided   map[store.ClaimID]store.Decided
-	uses      map[store.KeyDigest]store.ClaimID // which of decided has the key
 	progress  map[int32]progress
 	positions map[string]store.SourcePosition // of sources, by source and identity
 	from      []store.Activation
@@ -83,7 +80,6 @@ func (s state) clone() state {
 	s.letters, s.audits = slices.Clone(s.letters), slices.Clone(s.audits)
 	s.services, s.marks, s.entities = maps.Clone(s.services), maps.Clone(s.marks), maps.Clone(s.entities)
 	s.keys = maps.Clone(s.keys)
-	s.decided, s.uses = maps.Clone(s.decided), maps.Clone(s.uses)
 	s.progress, s.from, s.positions = maps.Clone(s.progress), slices.Clone(s.from), maps.Clone(s.positions)
 	return s
 }
@@ -227,7 +223,7 @@ func (m *Memory) Decide(ctx context.Context, d store.Decision, decide func(store
 			entities[i] = s.entities[id]
 			entities[i].ID = id
 		}
-		loaded = s.loaded(d, entities)
+		loaded.Entities = entities
 		return nil
 	}
 	if len(d.Entities) > 0 || len(d.Claims) > 0 {
@@ -285,9 +281,6 @@ func (s *state) valid(d store.Decision, out store.Outcome, loaded store.Loaded) 
 			return store.ErrFenced
 		}
 	}
-	if err := s.validClaims(out.Claims, loaded.Uses); err != nil {
-		return err
-	}
 	moved := func(p store.Partition) bool {
 		return slices.ContainsFunc(d.Moves, func(m store.WatermarkStep) bool { return m.Partition == p })
 	}
@@ -341,7 +334,6 @@ func (s *state) commit(d store.Decision, out store.Outcome) []int64 {
 	s.drop(d.Moves, d.Published)
 	s.addLetters(out.Letters)
 	s.settle(out.Settled)
-	s.putClaims(out.Claims)
 	for _, a := range out.Audit {
 		s.auditID++
 		a.ID, a.Time, a.Detail = s.auditID, now(), bytes.Clone(a.Detail)

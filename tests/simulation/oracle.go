@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/seed-86dfc502/weir/change"
@@ -19,8 +18,6 @@ import (
 // changes nothing of that: refused content is suppressed like delivered content.
 func (w *world) expected(records [][]change.Record) (oracle.Expected, error) {
 	w.model = oracle.NewModel()
-	known := claims{ids: map[string]bool{}, keys: map[string]use{}}
-	w.dead = map[place]bool{}
 	rows := map[string]int{}
 	for p, part := range w.inbox.parts {
 		for offset, rec := range part {
@@ -30,13 +27,6 @@ func (w *world) expected(records [][]change.Record) (oracle.Expected, error) {
 				if err := w.control(r, version, under); err != nil {
 					return nil, err
 				}
-				continue
-			}
-			switch known.effect(r.Event) {
-			case again:
-				continue
-			case conflict:
-				w.dead[place{r.Entity, version}] = true
 				continue
 			}
 			e := oracle.Event{Source: r.Event.Source, Stream: r.Event.Topic, Partition: r.Event.Partition, Offset: r.Event.Offset, Index: r.Event.Index,
@@ -75,63 +65,6 @@ func (w *world) control(r change.Record, version uint64, under *configuration) e
 	}
 	return nil
 }
-
-// claims are those that had their effect, and the keys that they were made for.
-type claims struct {
-	ids  map[string]bool
-	keys map[string]use
-}
-
-// effect is what an event is to its claim.
-type effect int
-
-const (
-	first    effect = iota // it has none, or is its effect
-	again                  // of a claim or a key that had its effect
-	conflict               // another content under a used key
-)
-
-func (c *claims) effect(e *change.Event) effect {
-	if e.Claim == "" {
-		return first
-	}
-	if c.ids[e.Claim] {
-		return again
-	}
-	c.ids[e.Claim] = true
-	if e.Use == nil {
-		return first
-	}
-	key, mine := string(e.Use.Key), use{content: string(e.Use.Content), made: madeAt(e.Claim)}
-	had, known := c.keys[key]
-	if known && abs(mine.made-had.made) < e.Use.Keep {
-		if mine.content != had.content {
-			return conflict
-		}
-		return again
-	}
-	if !known || mine.made > had.made {
-		c.keys[key] = mine
-	}
-	return first
-}
-
-// use is the claim that a key has, and what for.
-type use struct {
-	content string
-	made    int64 // Unix time in ms
-}
-
-// madeAt reads when a UUID of version 7 was made, in ms.
-func madeAt(claim string) int64 {
-	ms, err := strconv.ParseInt(strings.ReplaceAll(claim, "-", "")[:12], 16, 64)
-	if err != nil {
-		panic(err) // it is one of post's
-	}
-	return ms
-}
-
-func abs(n int64) int64 { return max(n, -n) }
 
 func header(e entry, key string) []byte {
 	for _, h := range e.Headers {
@@ -243,9 +176,6 @@ func (w *world) holds(want oracle.Expected, c *customer) error {
 		if c.service == dumbService && !w.setup.gentle && seen[r.Key] {
 			continue
 		}
-		if w.unmarked && w.resumes(c.service) && seen[r.Key] {
-			continue
-		}
 		seen[r.Key] = true
 		if w.told(c.service, r.Entity, r.Version) || w.givenUp(c.service, r.Entity, r.Version) {
 			continue // a late request of an earlier owner may bring it yet
@@ -335,10 +265,10 @@ func (w *world) buried() error {
 }
 
 // rowsRefused checks that no delivery became a dead letter before that was in the
-// inbox, that decide made those that it must, and that nothing else became
+// inbox, that changes that are too large did, and that nothing else became
 // one.
 func (w *world) rowsRefused(records [][]change.Record) error {
-	if len(w.mem.state.letters) == 0 && len(w.dead) == 0 && len(w.model.TooLarge) == 0 {
+	if len(w.mem.state.letters) == 0 && len(w.model.TooLarge) == 0 {
 		return nil
 	}
 	refusals := map[string]map[place]bool{} // by service
@@ -354,12 +284,8 @@ func (w *world) rowsRefused(records [][]change.Record) error {
 			}
 		}
 	}
-	dead, tooLarge := maps.Clone(w.dead), maps.Clone(w.model.TooLarge)
+	tooLarge := maps.Clone(w.model.TooLarge)
 	for _, l := range w.mem.state.letters {
-		if at := (place{l.Entity, uint64(l.Version)}); l.Code == "key_conflict" && dead[at] {
-			delete(dead, at)
-			continue
-		}
 		if at := (oracle.ID{Service: l.Service, Entity: l.Entity, Version: uint64(l.Version)}); l.Code == "oversized" {
 			if _, may := w.model.TooLarge[at]; !may {
 				return fmt.Errorf("%s, entity %s: version %s is a dead letter for its size", l.Service, l.Entity, l.Version)
@@ -384,12 +310,6 @@ func (w *world) rowsRefused(records [][]change.Record) error {
 		if must && !w.restore {
 			return fmt.Errorf("%s, entity %s: version %d is too large and no dead letter", at.Service, at.Entity, at.Version)
 		}
-	}
-	for at := range dead {
-		if w.restore {
-			break // the store may have forgotten it, and nothing came that would show this
-		}
-		return fmt.Errorf("entity %s: version %d has another content under a used key and is no dead letter", at.entity, at.version)
 	}
 	return nil
 }

@@ -94,7 +94,7 @@ func (p *process) ingest() {
 	for _, shape := range p.w.shapes {
 		d := p.w.dice(p.name + " ingest " + shape.Source)
 		stage := ingest.New(ingest.Options{
-			Extractor: shape, Gate: &door{p.w.gate, p, d}, Inbox: p.writer, Topic: inboxTopic,
+			Extractor: shape, Gate: p.w.gate, Inbox: p.writer, Topic: inboxTopic,
 			InboxID: func() string { return "inbox" },
 			Letters: p.client("ingest " + shape.Source), Logger: p.w.log, Metrics: p.w.Fixture.ingest,
 		})
@@ -186,7 +186,7 @@ func (p *process) outlet(ctx context.Context, n int) error {
 	var services []deliver.Service
 	for _, service := range p.plan.Services {
 		services = append(services, deliver.Service{
-			Name: service.Name, Number: service.Number, Sink: p.newSink(service.Name, name+" "+service.Name),
+			Name: service.Name, Number: service.Number, Sink: &sink{p: p, c: p.w.customer(service.Name), dice: p.w.dice(name + " " + service.Name)},
 			Retry: deliver.Retry{Attempts: attempts, MinBackoff: time.Nanosecond, MaxBackoff: time.Nanosecond}, // the sinks say how long to wait
 		})
 	}

@@ -264,7 +264,6 @@ func (w *world) restoreFrom(b backup) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.restore = true
-	w.unmarked = w.unmarked || b.store.unmarked(w.setup.inboxParts)
 }
 
 // deploy brings another configuration to one process after the other. Those that

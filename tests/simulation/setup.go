@@ -6,7 +6,7 @@ import "time"
 type setup struct {
 	variant                                                         variant
 	processes, registryParts, inboxParts, workers, entities, events int
-	requests, maxEvents, maxBatch, frame                            int
+	maxEvents, maxBatch, frame                                      int
 	fault                                                           float64 // chance of a failure per call
 	crashes, disturbances                                           int
 	gentle                                                          bool // nothing happens to processes and deliveries: even a sink without guard must be exact
@@ -25,7 +25,6 @@ type setup struct {
 	purges                                                          int  // how often tombstones are asked to go
 	maxOutcome, maxFrame                                            int  // of decide, in bytes; 0: as much as it takes
 	oversizes                                                       bool // some documents make changes that are too large
-	resumes                                                         bool // the log customer is a resumer's
 	outages                                                         []outage
 	span                                                            time.Duration
 }
@@ -85,7 +84,6 @@ func draw(d *dice) setup {
 		s.maxFrame = 1 + d.n(1200)
 	}
 	s.oversizes = d.chance(0.25)
-	s.resumes = s.variant.log && d.chance(0.5)
 	for range d.n(4) {
 		begin := d.upTo(s.span)
 		s.outages = append(s.outages, outage{service: d.n(3), begin: begin, end: begin + d.upTo(2*time.Second), slow: d.chance(0.3)})
@@ -99,7 +97,6 @@ func (s *setup) long(d *dice) {
 	s.processes += d.n(2)
 	s.inboxParts, s.workers = 1+d.n(2), 1+d.n(2)
 	s.entities, s.events = 1+d.n(4), 5+d.n(26)
-	s.requests = d.n(1 + s.events/2)
 	s.fault = []float64{0, 0.02, 0.06, 0.15}[d.n(4)]
 	s.crashes, s.disturbances = d.n(4), d.n(8)
 	s.span = time.Duration(200+d.n(3000)) * time.Millisecond
@@ -119,7 +116,7 @@ func (s *setup) short(d *dice) {
 	}
 	s.variant.lab = d.chance(0.3)
 	s.registryParts = 1
-	s.entities, s.events, s.requests = 1+d.n(2), 2+d.n(4), d.n(4)
+	s.entities, s.events = 1+d.n(2), 2+d.n(4)
 	if d.chance(0.25) {
 		s.events += d.n(6)
 	}

@@ -174,11 +174,11 @@ func all(t *testing.T) {
 	}
 	// A simulation in which nothing goes wrong proves nothing.
 	for _, name := range []string{"events", "changes", "crash", "freeze", "restart", "restore", "rebalance",
-		"posted again", "key forgotten", "purge", "purged", "decided from memory", "take over done, answer lost", "decide done, answer lost", "decide lost, answer too", "decide fenced for nothing", "swap progress done, answer lost", "take progress done, answer lost", "look fails",
+		"purge", "purged", "decided from memory", "take over done, answer lost", "decide done, answer lost", "decide lost, answer too", "decide fenced for nothing", "swap progress done, answer lost", "take progress done, answer lost", "look fails",
 		"connection breaks", "database restarts", "database fails over", "slot moved", "truncate",
 		"retention", "log made anew", "log deleted", "topic missing", "change too large", "generation", "two owners in decide", "two owners in deliver", "deploy", "decide superseded", "deliver superseded", "batch cut", "frame cut", "change cut", "partition takes nothing", "producer's client replaced", "gap", "fell behind", "caught up", "outage", "reader dies", "reader slow", "deliver begins anew", "dies behind a write",
-		"append lost", "append cut off", "append done, answer lost", "acknowledgement lost", "other borders", "gate fails",
-		"found", "resume fails", "resume done, answer lost", "sink timed out, effect", "sink timed out, some effect", "sink timed out, no effect", "sink pauses"} {
+		"append lost", "append cut off", "append done, answer lost", "acknowledgement lost", "other borders",
+		"sink timed out, effect", "sink timed out, some effect", "sink timed out, no effect", "sink pauses"} {
 		assert.Positive(t, whole.Total[name], name)
 	}
 }
@@ -224,18 +224,13 @@ func TestBrokenRulesAreFound(t *testing.T) {
 		{"the log sink does not skip known keys", Rules{NoKeyCheck: true}},
 		{"the state sink does not compare versions", Rules{NoVersionCheck: true}},
 		{"messages are acknowledged at hand-out", Rules{AckFirst: true}},
-		{"the gate marks before the effect", Rules{GateFirst: true}},
 		{"the watermark moves without the decision", Rules{SplitDecision: true}},
 		{"refusals are lost", Rules{ForgetsRefusals: true}},
-		{"claims that had their effect are forgotten", Rules{ForgetsClaims: true}},
-		{"keys of claims that had their effect are forgotten", Rules{ForgetsKeys: true}},
 		{"the sink answers before the effect, so that the position is saved before it", Rules{EarlyAnswer: true}},
 		{"the store does not compare the tokens of progress", Rules{NoToken: true}},
 		{"gaps are not seen", Rules{NoLinks: true}},
 		{"a position passes slices that are not delivered", Rules{PassesSlices: true}},
 		{"a restore leaves the progress as it is", Rules{KeepsProgress: true}},
-		{"a take-over does not fence a sink's predecessor", Rules{NoFence: true}},
-		{"a take-over does not look what a sink's predecessor wrote", Rules{ForgetsMarks: true}},
 		{"a service is live again too early", Rules{LeavesOut: true}},
 		{"the owner keeps its cache after a commit of unknown outcome", Rules{Cache: decide.FaultInjection{KeepUnclear: true}}},
 		{"the owner keeps its cache when it takes over", Rules{Cache: decide.FaultInjection{KeepTakeOver: true}}},

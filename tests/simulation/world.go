@@ -29,11 +29,8 @@ type Rules struct {
 	NoKeyCheck      bool // the log sink does not skip known keys
 	NoVersionCheck  bool // the state sink takes what comes last for newest
 	AckFirst        bool // messages are acknowledged when they are handed out
-	GateFirst       bool // the gate marks an event when it is asked for it
 	SplitDecision   bool // the watermark moves although the decision is lost
 	ForgetsRefusals bool // refusals get lost on their way to the inbox
-	ForgetsClaims   bool // which claims had their effect is not stored
-	ForgetsKeys     bool // which keys these claims were made for is not stored
 	EarlyAnswer     bool // a sink's answer comes before the effect, so that the position does, too
 	NoToken         bool // the store does not compare the token of a progress row
 	NoLinks         bool // nobody sees that frames are missing
@@ -45,8 +42,6 @@ type Rules struct {
 	OwnGeneration   bool // a take-over does not give the outboxes of older generations
 	NoRevision      bool // the store takes decisions of any revision
 	Cache           decide.FaultInjection
-	NoFence         bool // a take-over leaves a resumer's predecessor as it is
-	ForgetsMarks    bool // a resumer looks at nothing that stands in its target
 	MarkFirst       bool // changes of a table are acknowledged before they are in the inbox
 	OldSnapshot     bool // exported rows lack the last commit before their position
 	HiddenMove      bool // the server does not show that another program moved the slot
@@ -113,13 +108,10 @@ type world struct {
 	births  int
 	faults  map[string]int
 	lines   []string
-	restore bool // a restore happened
-	// guarded by mu; to a backup that does not tell a resumer from where to look
-	unmarked bool
-	dead     map[place]bool // records that decide must have made dead letters
-	model    *oracle.Model  // of the inbox; set at the end
-	gaps     []missing      // guarded by mu; what operators were told of
-	over     bool           // no more processes
+	restore bool          // a restore happened
+	model   *oracle.Model // of the inbox; set at the end
+	gaps    []missing     // guarded by mu; what operators were told of
+	over    bool          // no more processes
 }
 
 // note adds an effect to the trace. Back-off in nanoseconds does not show in it.
@@ -180,7 +172,6 @@ func (f *Fixture) Run(seed uint64, rules Rules, traced bool) Report {
 	w.balance()
 	var tasks sync.WaitGroup
 	tasks.Go(w.feed)
-	tasks.Go(w.post)
 	tasks.Go(w.disturb)
 	tasks.Go(w.housekeep)
 	tasks.Wait()
