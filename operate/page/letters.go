@@ -32,13 +32,13 @@ var (
 
 // filter narrows the list of letters, as text of a form.
 type filter struct {
-	Stage, State, Source, Service, Entity, Code, By string
-	After                                           int64
+	Stage, State, Source, Service, Entity, Code string
+	After                                       int64
 }
 
 func filterOf(v url.Values) (filter, error) {
 	f := filter{
-		Stage: v.Get("stage"), State: v.Get("state"), Source: v.Get("source"), Service: v.Get("service"), Entity: v.Get("entity"), Code: v.Get("code"), By: v.Get("by"),
+		Stage: v.Get("stage"), State: v.Get("state"), Source: v.Get("source"), Service: v.Get("service"), Entity: v.Get("entity"), Code: v.Get("code"),
 	}
 	if f.State == "" {
 		f.State = "open"
@@ -66,7 +66,7 @@ func (p letterSection) wanted(f filter) store.LetterFilter {
 
 // Query returns the filter as part of an address.
 func (f filter) Query(after int64) string {
-	return query("stage", f.Stage, "state", f.State, "source", f.Source, "service", f.Service, "entity", f.Entity, "code", f.Code, "by", f.By, "after", strconv.FormatInt(after, 10))
+	return query("stage", f.Stage, "state", f.State, "source", f.Source, "service", f.Service, "entity", f.Entity, "code", f.Code, "after", strconv.FormatInt(after, 10))
 }
 
 type lettersBody struct {
@@ -80,7 +80,6 @@ type lettersBody struct {
 	Codes    []string            // of open dead letters
 	Groups   []store.LetterGroup // the largest
 	Rest     []store.LetterGroup // folded away
-	Other    string              // address of the other grouping
 	Form     string
 	Acts     bool
 }
@@ -105,12 +104,7 @@ func (p letterSection) list(w http.ResponseWriter, r *http.Request, who *session
 	}
 	b.Acts, b.Form = who != nil, who.Form()
 	grouped := p.wanted(f)
-	grouped.Code, grouped.ByEntity = "", f.By == "entity" // other codes can be chosen
-	other := f
-	if other.By = "entity"; f.By == "entity" {
-		other.By = ""
-	}
-	b.Other = "/letters?" + other.Query(0)
+	grouped.Code = "" // other codes can be chosen
 	if b.Groups, err = p.opt.Store.GroupLetters(r.Context(), grouped, maxGroups); err != nil {
 		p.renderError(w, r, err)
 		return

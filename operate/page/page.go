@@ -256,7 +256,7 @@ func (p *Page) parse() map[string]*template.Template {
 			return "/letters?" + query("service", p.current(service), "state", "open")
 		},
 		"lettersBy": func(g store.LetterGroup) string {
-			return "/letters?" + query("stage", string(g.Stage), "source", g.Source, "service", p.current(g.Service), "code", g.Code, "entity", g.Entity)
+			return "/letters?" + query("stage", string(g.Stage), "source", g.Source, "service", p.current(g.Service), "code", g.Code)
 		},
 	})
 	base = template.Must(base.ParseFS(files, "templates/layout.html", "templates/live.html"))
