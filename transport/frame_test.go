@@ -24,54 +24,6 @@ func lined(t testing.TB, p *transport.Producer, topic string, partition int32, v
 	require.NoError(t, p.Append(ctx, records))
 }
 
-// Frames of a partition follow one another without overlap or gap, and within a
-// frame records have the order of the log, also during appends.
-func TestFramesFollowOneAnother(t *testing.T) {
-	onBoth(t, func(t *testing.T, c cluster) {
-		const partitions, rounds = 3, 40
-		topic := c.topic(t, "topic", partitions)
-		p := c.producer(t, transport.ProducerConfig{})
-		g := c.group(t, transport.GroupConfig{Topic: topic, FrameRecords: 7, BufferBytes: 100_000, FetchPartitionBytes: 2000})
-		ch := subscribe(t, g, topic)
-		appended := make(chan error, 1)
-		go func() {
-			for n := range rounds {
-				var records []transport.Record
-				for i := range int32(partitions * 20) {
-					records = append(records, transport.Record{Topic: topic, Value: fmt.Append(nil, n*20+int(i)/partitions), Pinned: true, Partition: i % partitions})
-				}
-				if err := p.Append(context.Background(), records); err != nil {
-					appended <- err
-					return
-				}
-			}
-			appended <- nil
-		}()
-		next := make(map[int32]int64)
-		assignments := make(map[int32]uint64)
-		for n := 0; n < partitions*rounds*20; {
-			m := receive(t, ch)
-			f := frame(t, m)
-			require.LessOrEqual(t, len(f.Records), 7)
-			for _, r := range f.Records {
-				require.Equal(t, next[f.Partition], r.Offset)
-				require.Equal(t, fmt.Sprint(r.Offset), string(r.Value))
-				next[f.Partition]++
-			}
-			if was, ok := assignments[f.Partition]; ok {
-				require.Equal(t, was, f.Assignment)
-			}
-			assignments[f.Partition] = f.Assignment
-			n += len(f.Records)
-			m.Ack()
-		}
-		require.NoError(t, <-appended)
-		require.Len(t, assignments, partitions)
-		require.NotEqual(t, assignments[0], assignments[1])
-		require.NotEqual(t, assignments[1], assignments[2])
-	})
-}
-
 // The second frame of a partition follows the acknowledgement of the first, and
 // holds all that came meanwhile; another partition does not wait for it.
 func TestOneFrameInFlightPerPartition(t *testing.T) {
@@ -188,33 +140,6 @@ func TestNackBringsTheSameRecordsAgain(t *testing.T) {
 		acknowledge(t, ch, 2)
 		require.Eventually(t, func() bool { return pending(t, g)[topic] == 0 }, patience, 20*time.Millisecond)
 	})
-}
-
-// The next member begins at the first record that was not acknowledged in time.
-func TestAckAfterTheSubscriptionEnded(t *testing.T) {
-	c := fakeCluster(t)
-	topic := c.topic(t, "topic", 1)
-	p := c.producer(t, transport.ProducerConfig{})
-	g := c.group(t, transport.GroupConfig{Topic: topic, FrameRecords: 2})
-	ctx, cancel := context.WithCancel(t.Context())
-	ch, err := g.Subscriber().Subscribe(ctx, topic)
-	require.NoError(t, err)
-	lined(t, p, topic, 0, "0")
-	old := receive(t, ch)
-	lined(t, p, topic, 0, numbers(1, 2)...)
-	waiting(t, g, 2)
-	cancel()
-	_, open := <-ch
-	require.False(t, open)
-	ended(old.Context(), t) // the grace
-	require.NoError(t, g.Close())
-	old.Ack()
-	g = c.group(t, transport.GroupConfig{Topic: topic, FrameRecords: 2})
-	m := receive(t, subscribe(t, g, topic))
-	require.Equal(t, numbers(0, 2), values(t, m))
-	require.True(t, frame(t, m).Records[0].Redelivered)
-	require.Greater(t, frame(t, m).Assignment, frame(t, old).Assignment)
-	require.EqualValues(t, 3, pending(t, g)[topic])
 }
 
 func TestContextsEndWithTheAssignment(t *testing.T) {

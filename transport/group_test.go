@@ -99,26 +99,6 @@ func TestCommitOnClose(t *testing.T) {
 	}
 }
 
-func TestFrameInFlightMayFinishWhileClosing(t *testing.T) {
-	c := fakeCluster(t)
-	topic := c.topic(t, "topic", 1)
-	fill(t, c.producer(t, transport.ProducerConfig{}), topic, 0, 4)
-	g := c.group(t, transport.GroupConfig{Topic: topic, CommitInterval: time.Hour, CloseTimeout: time.Minute, FrameRecords: 2})
-	ctx, cancel := context.WithCancel(t.Context())
-	ch, err := g.Subscriber().Subscribe(ctx, topic)
-	require.NoError(t, err)
-	m := receive(t, ch)
-	cancel() // as a router does when it stops
-	closed := make(chan error, 1)
-	go func() { closed <- g.Close() }()
-	_, open := <-ch
-	require.False(t, open, "closed at once, without the second frame")
-	require.NoError(t, m.Context().Err(), "a handler may finish")
-	m.Ack()
-	require.NoError(t, <-closed)
-	require.EqualValues(t, 2, pending(t, c.group(t, transport.GroupConfig{Topic: topic}))[topic])
-}
-
 func TestUndecodableMessage(t *testing.T) {
 	c := fakeCluster(t)
 	topic := c.topic(t, "topic", 1)
@@ -246,15 +226,6 @@ func TestMarkersOfTransactionsArePassed(t *testing.T) {
 		default:
 		}
 	})
-}
-
-func TestTopicsAreSubscribedOnce(t *testing.T) {
-	c := fakeCluster(t)
-	topic := c.topic(t, "topic", 1)
-	g := c.group(t, transport.GroupConfig{Topic: topic})
-	subscribe(t, g, topic)
-	_, err := g.Subscriber().Subscribe(t.Context(), topic)
-	require.ErrorIs(t, err, transport.ErrSubscribed)
 }
 
 func TestMissingTopicIsAPlainError(t *testing.T) {

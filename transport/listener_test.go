@@ -2,7 +2,6 @@ package transport_test
 
 import (
 	"context"
-	"errors"
 	"sync"
 	"testing"
 	"time"
@@ -106,23 +105,6 @@ func TestListenerIsCancelledWhenTheGroupCloses(t *testing.T) {
 	require.NoError(t, g.Close())
 	require.NoError(t, g.Err())
 	require.Empty(t, listener.revoked, "what never began is not revoked")
-}
-
-func TestListenersErrorEndsTheSubscription(t *testing.T) {
-	c := fakeCluster(t)
-	topic := c.topic(t, "topic", 1)
-	fill(t, c.producer(t, transport.ProducerConfig{}), topic, 0, 1)
-	fatal := errors.New("the store is of another generation")
-	g := c.group(t, transport.GroupConfig{Topic: topic, Listener: &recorder{assigned: func(context.Context, string, []int32) (map[int32]int64, error) {
-		return nil, fatal
-	}}})
-	ch := subscribe(t, g, topic)
-	<-g.Failed()
-	require.ErrorIs(t, g.Err(), fatal)
-	_, open := <-ch
-	require.False(t, open)
-	_, err := g.Subscriber().Subscribe(t.Context(), topic)
-	require.ErrorIs(t, err, fatal)
 }
 
 // The mistake that this catches: a log that had become shorter than the read offset

@@ -3,8 +3,6 @@ package transport_test
 import (
 	"context"
 	"crypto/rand"
-	"errors"
-	"fmt"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -17,65 +15,6 @@ import (
 
 	"github.com/seed-86dfc502/weir/transport"
 )
-
-// A scan returns every record of its ranges once, in the order of the partition,
-// and ends; what came later is not in it.
-func TestScan(t *testing.T) {
-	onBoth(t, func(t *testing.T, c cluster) {
-		topic := c.topic(t, "scanned", 3)
-		p, err := transport.NewProducer(c.cfg, transport.ProducerConfig{})
-		require.NoError(t, err)
-		defer func() { require.NoError(t, p.Close(context.WithoutCancel(t.Context()))) }()
-		put := func(from, to int) {
-			var records []transport.Record
-			for i := from; i < to; i++ {
-				records = append(records, transport.Record{Topic: topic, Key: fmt.Append(nil, "k", i%17), Value: fmt.Append(nil, i), Headers: []transport.Header{{Key: "h", Value: []byte("x")}}})
-			}
-			require.NoError(t, p.Append(t.Context(), records))
-		}
-		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-		defer cancel()
-		a := c.admin(t)
-		scan := func(from, to map[int32]int64) (values map[string]int) {
-			values = map[string]int{}
-			next := map[int32]int64{}
-			require.NoError(t, a.Scan(ctx, topic, from, to, func(r transport.Scanned) error {
-				require.GreaterOrEqual(t, r.Offset, next[r.Partition])
-				next[r.Partition] = r.Offset + 1
-				require.Equal(t, "x", string(r.Headers[0].Value))
-				values[string(r.Value)]++
-				return nil
-			}))
-			return values
-		}
-		start, end, err := a.Offsets(ctx, topic)
-		require.NoError(t, err)
-		require.Empty(t, scan(start, end), "an empty topic ends too")
-		put(0, 500)
-		_, end, err = a.Offsets(ctx, topic)
-		require.NoError(t, err)
-		put(500, 600)
-		values := scan(start, end)
-		require.Len(t, values, 500)
-		for i := range 500 {
-			require.Equal(t, 1, values[fmt.Sprint(i)])
-		}
-		_, later, err := a.Offsets(ctx, topic)
-		require.NoError(t, err)
-		require.Len(t, scan(end, later), 100)
-		far := map[int32]int64{0: 1 << 40, 1: 1 << 40, 2: 1 << 40, 9: 1}
-		require.Len(t, scan(map[int32]int64{0: -5, 1: 0, 2: 0, 9: 0}, far), 600, "beyond the ends there is nothing")
-		stop := errors.New("enough")
-		require.Equal(t, stop, a.Scan(ctx, topic, start, later, func(transport.Scanned) error { return stop }))
-
-		before, err := a.OffsetsAt(ctx, topic, time.Now().Add(-time.Hour))
-		require.NoError(t, err)
-		require.Equal(t, start, before)
-		after, err := a.OffsetsAt(ctx, topic, time.Now().Add(time.Hour))
-		require.NoError(t, err)
-		require.Equal(t, later, after, "no record is that new, so it is the end")
-	})
-}
 
 // A scan ends when retention removes the rest of its range meanwhile, to the end.
 func TestScanOfWhatIsRemovedMeanwhile(t *testing.T) {

@@ -214,6 +214,8 @@ func listenerFails(t *testing.T, f *fixture) {
 	require.ErrorIs(t, g.Err(), cause)
 	_, more := <-ch
 	require.False(t, more)
+	_, err := g.Subscriber().Subscribe(t.Context(), f.topic)
+	require.ErrorIs(t, err, cause)
 }
 
 func goesOn(t *testing.T, f *fixture) {
@@ -300,6 +302,13 @@ func looks(t *testing.T, f *fixture) {
 	})
 	require.ErrorIs(t, err, stop)
 	require.Equal(t, numbers(2, 6), got)
+	got = nil
+	far := map[int32]int64{0: 1 << 40, 1: 1 << 40, 9: 1}
+	require.NoError(t, f.Scan(f.within(), f.topic, map[int32]int64{0: -5, 1: 0, 9: 0}, far, func(r transport.Scanned) error {
+		got = append(got, string(r.Value))
+		return nil
+	}), "beyond the ends there is nothing")
+	require.Equal(t, numbers(0, 8), got)
 }
 
 func concurrent(t *testing.T, f *fixture) {
