@@ -63,7 +63,7 @@ type exporter struct {
 	waiting atomic.Int64
 	limit   context.Context // ends with the patience of Shutdown
 	abandon context.CancelFunc
-	away    bool // owned by the processor's goroutine: the receiver failed at the last batch
+	failing bool // owned by the processor's goroutine: the receiver failed at the last batch
 }
 
 // ExportSpans sends one batch. It logs a failure itself and returns none:
@@ -77,16 +77,16 @@ func (e *exporter) ExportSpans(ctx context.Context, spans []sdktrace.ReadOnlySpa
 	switch {
 	case err == nil:
 		e.metrics.exported.Add(float64(len(spans)))
-		if e.away {
-			e.log.Info("the receiver of traces takes spans again")
+		if e.failing {
+			e.log.Info("trace receiver is reachable again", "event", "tracing.resumed")
 		}
 	default:
 		e.metrics.dropped.Add(float64(len(spans)))
-		if !e.away {
-			e.log.Warn("the receiver of traces does not take spans; they are dropped until it does", "error", brief(err))
+		if !e.failing {
+			e.log.Warn("trace receiver rejects spans or is unreachable; spans are dropped", "event", "tracing.failing", "error", brief(err))
 		}
 	}
-	e.away = err != nil
+	e.failing = err != nil
 	return nil
 }
 

@@ -310,7 +310,7 @@ func TestReceiverThatRefuses(t *testing.T) {
 	send()
 	send()
 	require.EqualValues(t, 2, count(m.dropped))
-	require.Equal(t, 1, strings.Count(lines.String(), "does not take spans"))
+	require.Equal(t, 1, strings.Count(lines.String(), "event=tracing.failing"))
 	mu.Lock()
 	status = http.StatusOK
 	mu.Unlock()
@@ -319,7 +319,7 @@ func TestReceiverThatRefuses(t *testing.T) {
 	flush()
 	require.EqualValues(t, 2, count(m.exported))
 	require.EqualValues(t, 2, count(m.dropped))
-	require.Equal(t, 1, strings.Count(lines.String(), "takes spans again"))
+	require.Equal(t, 1, strings.Count(lines.String(), "event=tracing.resumed"))
 	require.Len(t, r.Spans(), 2)
 }
 

@@ -97,7 +97,7 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 		log = slog.Default()
 	}
 	config.ConnConfig.OnNotice = func(_ *pgconn.PgConn, n *pgconn.Notice) {
-		log.Debug("notice from the store", "code", n.Code, "message", n.Message)
+		log.Debug("notice from the store", "event", "store.notice", "code", n.Code, "message", n.Message)
 	}
 	limit := o.AnswerTimeout
 	if limit <= 0 {

@@ -52,9 +52,9 @@ CREATE TABLE watermarks (
     PRIMARY KEY (partition, generation)
 ) WITH (fillfactor = 50);
 
--- Frames are compressed before they come here, and gone again after a moment.
+-- Frames are compressed, and deleted soon after their insert.
 -- Those that fit in a page stay in it. Autovacuum comes by volume: after some 64 MB
--- of dead frames, whatever the size of the table, and it does not tarry.
+-- of dead frames, independent of the size of the table, and without pauses.
 CREATE TABLE outbox (
     id         bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
     generation integer NOT NULL,
@@ -78,8 +78,8 @@ CREATE TABLE progress (
     token     bytea  NOT NULL,
     positions bytea  NOT NULL, -- store.AppendPositions
     top       bigint NOT NULL, -- the highest position in positions
-    -- When the server started under which the row was taken over: whoever holds
-    -- the token may know what a server that was restored since has lost.
+    -- Start of the server under which the row was taken over: the holder of the
+    -- token may know decisions that a server restored since has lost.
     session   timestamptz NOT NULL
 ) WITH (fillfactor = 50);
 ALTER TABLE progress ALTER COLUMN positions SET STORAGE MAIN;
@@ -332,7 +332,7 @@ BEGIN
         -- Attaching a table locks less than creating it as a partition. Rows are
         -- changed once, when the response comes: there is room for that in the page.
         EXECUTE format('CREATE TABLE %I (LIKE %I INCLUDING DEFAULTS INCLUDING CONSTRAINTS) WITH (fillfactor = 85)', part, name);
-        -- Nobody has business in a partition but through its parent: no policy.
+        -- Access is through the parent only: no policy.
         EXECUTE format('ALTER TABLE %I ENABLE ROW LEVEL SECURITY', part);
         EXECUTE format('ALTER TABLE %I FORCE ROW LEVEL SECURITY', part);
         EXECUTE format('ALTER TABLE %I ATTACH PARTITION %I FOR VALUES FROM (%L) TO (%L)', name, part, first, first + interval '1 month');
