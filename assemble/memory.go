@@ -1,13 +1,10 @@
 package assemble
 
 import (
-	"io/fs"
 	"math"
-	"os"
-	"path"
-	"strconv"
-	"strings"
 	"sync"
+
+	"github.com/KimMachineGun/automemlimit/memlimit"
 
 	"github.com/seed-86dfc502/weir/config"
 )
@@ -22,15 +19,13 @@ const (
 
 // AvailableMemory returns the memory of the machine, or the least limit of the process's
 // control groups if that is less, in bytes; 0 where neither can be read. It is read once.
-var AvailableMemory = sync.OnceValue(func() int64 { return availableMemory(os.DirFS("/")) })
-
-func availableMemory(root fs.FS) int64 {
-	available := groupMemory(root)
-	if total := machineMemory(root); total > 0 && (available == 0 || total < available) {
-		available = total
+var AvailableMemory = sync.OnceValue(func() int64 {
+	machine, group := memory(memlimit.FromSystem), GroupMemory()
+	if group > 0 && (machine == 0 || group < machine) {
+		return group
 	}
-	return available
-}
+	return machine
+})
 
 // defaultMemory is limits.memory of a configuration without one.
 func defaultMemory(available int64) int64 {
@@ -42,56 +37,14 @@ func defaultMemory(available int64) int64 {
 
 // GroupMemory returns the least limit of the process's control groups, in bytes; 0 where
 // there is none.
-func GroupMemory() int64 { return groupMemory(os.DirFS("/")) }
+func GroupMemory() int64 { return memory(memlimit.FromCgroup) }
 
-func groupMemory(root fs.FS) int64 {
-	text, err := fs.ReadFile(root, "proc/self/cgroup")
-	if err != nil {
+func memory(of memlimit.Provider) int64 {
+	n, err := of()
+	if err != nil || n > math.MaxInt64>>1 {
 		return 0
 	}
-	least := int64(math.MaxInt64)
-	for line := range strings.Lines(string(text)) {
-		line = strings.TrimSpace(line)
-		if group, ok := strings.CutPrefix(line, "0::/"); ok {
-			least = min(least, leastLimit(root, "sys/fs/cgroup", group, "memory.max"))
-		} else if fields := strings.SplitN(line, ":", 3); len(fields) == 3 && fields[1] == "memory" {
-			least = min(least, leastLimit(root, "sys/fs/cgroup/memory", strings.TrimPrefix(fields[2], "/"), "memory.limit_in_bytes"))
-		}
-	}
-	if least >= math.MaxInt64>>1 { // version 1 writes a page less than the largest number
-		return 0
-	}
-	return least
-}
-
-// leastLimit returns the least limit of a control group and those around it.
-func leastLimit(root fs.FS, hierarchy, group, file string) int64 {
-	least := int64(math.MaxInt64)
-	for {
-		if text, err := fs.ReadFile(root, path.Join(hierarchy, group, file)); err == nil {
-			if n, err := strconv.ParseInt(strings.TrimSpace(string(text)), 10, 64); err == nil { // else "max"
-				least = min(least, n)
-			}
-		}
-		if group == "" || group == "." {
-			return least
-		}
-		group = path.Dir(group)
-	}
-}
-
-func machineMemory(root fs.FS) int64 {
-	text, err := fs.ReadFile(root, "proc/meminfo")
-	if err != nil {
-		return 0
-	}
-	for line := range strings.Lines(string(text)) {
-		if value, ok := strings.CutPrefix(line, "MemTotal:"); ok {
-			n, _ := strconv.ParseInt(strings.TrimSpace(strings.TrimSuffix(strings.TrimSpace(value), "kB")), 10, 64)
-			return n << 10
-		}
-	}
-	return 0
+	return int64(n)
 }
 
 // Needs of a process that do not depend on limits.memory, in bytes.

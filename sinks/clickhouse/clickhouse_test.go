@@ -3,7 +3,6 @@ package clickhouse
 import (
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -357,42 +356,6 @@ func TestTimesOfARow(t *testing.T) {
 		require.NoError(t, s.session.Load().conn.QueryRow(t.Context(), "SELECT changed_at, synced_at FROM timed").Scan(&changed, &synced))
 		require.WithinDuration(t, c.Time, changed, 789*time.Millisecond)
 		require.WithinDuration(t, time.Now(), synced, time.Minute)
-	})
-}
-
-func TestScanPages(t *testing.T) {
-	onBoth(t, func(t *testing.T, dsn, _ string) {
-		s := opened(t, Options{URL: dsn, Table: "scanned"})
-		ids := []string{"a", "B", "aa", "ä", "z", "Z", "🍌", "b", "o'Neill \\ ?"}
-		var batch []change.Change
-		for i, id := range ids {
-			batch = append(batch, upsert(id, int64(i), "x"), upsert(id, int64(100+i), "y"))
-		}
-		require.NoError(t, s.Write(t.Context(), append(batch, retract("b", 1000))))
-		slices.Sort(ids)
-
-		var got []string
-		for after, done := "", false; !done; {
-			n := 0
-			require.NoError(t, s.Scan(t.Context(), after, 3, func(h sinks.TargetRow) error {
-				n++
-				after = h.Entity
-				got = append(got, h.Entity)
-				require.GreaterOrEqual(t, h.Version.Offset(), int64(100))
-				require.Equal(t, h.Entity == "b", h.Deleted)
-				if h.Deleted {
-					require.Nil(t, h.Doc)
-				} else {
-					require.Contains(t, string(h.Doc), `"y"`, "the newest document")
-				}
-				return nil
-			}))
-			done = n < 3
-		}
-		require.Equal(t, ids, got, "ascending by bytes")
-
-		stop := errors.New("stop")
-		require.ErrorIs(t, s.Scan(t.Context(), "", 3, func(sinks.TargetRow) error { return stop }), stop)
 	})
 }
 

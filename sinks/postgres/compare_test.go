@@ -6,7 +6,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
@@ -168,21 +167,4 @@ func TestCompareWholeDocuments(t *testing.T) {
 	got, err := s.Compare(t.Context(), []sinks.Expected{{Entity: "a", Version: at, Doc: []byte(`{"a":1,"b":100.0}`)}, {Entity: "b", Version: at, Doc: []byte(`{"b":1}`)}})
 	require.NoError(t, err)
 	require.Equal(t, map[string][]string{"a": nil, "b": {"doc"}}, got)
-}
-
-func BenchmarkCompare(b *testing.B) {
-	s := opened(b, Options{URL: servers.Postgres(b), Table: "compared", Columns: typed})
-	changes := batchOf(500, 1)
-	require.NoError(b, s.Write(b.Context(), changes))
-	var expected []sinks.Expected
-	for _, c := range changes {
-		expected = append(expected, sinks.Expected{Entity: c.Entity, Version: c.Version, Doc: c.Doc})
-	}
-	start := time.Now()
-	for b.Loop() {
-		got, err := s.Compare(b.Context(), expected)
-		require.NoError(b, err)
-		require.Len(b, got, 500)
-	}
-	b.ReportMetric(float64(500*b.N)/time.Since(start).Seconds(), "rows/s")
 }

@@ -1,10 +1,8 @@
 package postgres
 
 import (
-	"errors"
 	"fmt"
 	"net/url"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -303,45 +301,6 @@ func TestViewLeavesOutRetractions(t *testing.T) {
 	var entities []string
 	require.NoError(t, s.pool.Load().QueryRow(t.Context(), "SELECT array_agg(entity) FROM seen_current").Scan(&entities))
 	require.Equal(t, []string{"b"}, entities)
-}
-
-func TestScanPages(t *testing.T) {
-	address := servers.Postgres(t)
-	for _, mode := range []Mode{Upsert, Append} {
-		t.Run(string(mode), func(t *testing.T) {
-			s := opened(t, Options{URL: address, Table: "scanned_" + string(mode), Mode: mode})
-			ids := []string{"a", "B", "aa", "ä", "z", "Z", "🍌", "b"}
-			var batch []change.Change
-			for i, id := range ids {
-				batch = append(batch, upsert(id, int64(i), "x"), upsert(id, int64(100+i), "y"))
-			}
-			require.NoError(t, s.Write(t.Context(), append(batch, retract("b", 1000))))
-			slices.Sort(ids)
-
-			var got []string
-			for after, done := "", false; !done; {
-				n := 0
-				require.NoError(t, s.Scan(t.Context(), after, 3, func(h sinks.TargetRow) error {
-					n++
-					after = h.Entity
-					got = append(got, h.Entity)
-					require.GreaterOrEqual(t, h.Version.Offset(), int64(100))
-					require.Equal(t, h.Entity == "b", h.Deleted)
-					if h.Deleted {
-						require.Nil(t, h.Doc)
-					} else {
-						require.Contains(t, string(h.Doc), `"y"`, "the newest document")
-					}
-					return nil
-				}))
-				done = n < 3
-			}
-			require.Equal(t, ids, got, "ascending by bytes")
-
-			stop := errors.New("stop")
-			require.ErrorIs(t, s.Scan(t.Context(), "", 3, func(sinks.TargetRow) error { return stop }), stop)
-		})
-	}
 }
 
 // What an operator is told to run removes that entity and no other.

@@ -256,24 +256,3 @@ func TestOneServiceProbesADeadServer(t *testing.T) {
 	require.NoError(t, listener.Close())
 	<-accepted
 }
-
-// What tells two clients apart must keep them apart: user, password, parameters.
-func TestOtherCredentialsAreAnotherTarget(t *testing.T) {
-	var targets sinks.Targets
-	pools := map[any]bool{}
-	for _, address := range []string{
-		"postgres://one:secret@127.0.0.1/x", "postgres://one:secret@127.0.0.1/x", "postgres://one:other@127.0.0.1/x", "postgres://two:secret@127.0.0.1/x",
-		"postgres://one:secret@127.0.0.1/x?options=-crole%3Dtwo", "postgres://one:secret@127.0.0.1/x?sslcert=/nowhere",
-	} {
-		s, err := New(Options{URL: address, Table: "t", Service: service, Targets: &targets})
-		if err != nil {
-			require.Contains(t, address, "sslcert")
-			continue
-		}
-		t.Cleanup(func() { require.NoError(t, s.Close()) })
-		pool, err := s.server.Client()
-		require.NoError(t, err)
-		pools[pool] = true
-	}
-	require.Len(t, pools, 4)
-}

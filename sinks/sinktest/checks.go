@@ -2,6 +2,8 @@ package sinktest
 
 import (
 	"context"
+	"errors"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -49,6 +51,7 @@ func checks() []check {
 		{"odd entity ids stay apart", always, checkIDs},
 		{"odd texts in documents", always, checkTexts},
 		{"big documents", always, checkBig},
+		{"a scan pages through the newest rows by bytes", always, checkScan},
 		{"I9 a bad change fails alone", hasBadChange, checkBad},
 		{"I9 a bad change between good ones of its entity", hasBadChange, checkBadSameEntity},
 		{"I9 a batch of bad changes only", hasBadChange, checkAllBad},
@@ -301,6 +304,53 @@ func checkBig(t testing.TB, s *suite) {
 	f.verify()
 	f.write(batch...)
 	f.verify()
+}
+
+// checkScan is for sinks whose target can be read back.
+func checkScan(t testing.TB, s *suite) {
+	f := s.open(t)
+	scannable, ok := f.sink.(sinks.Scannable)
+	if !ok {
+		return
+	}
+	prefix := s.entity("scan")
+	var ids []string
+	for _, text := range []string{"a", "B", "aa", "ä", "z", "Z", "🍌", "b", `o'Neill \ ?`} {
+		ids = append(ids, prefix+text)
+	}
+	newest := map[string]change.Version{}
+	for _, text := range []string{"older", "newest"} {
+		for _, id := range ids {
+			c := s.upsert(id, text)
+			newest[id] = c.Version
+			f.write(c)
+		}
+	}
+	gone := s.retract(prefix + "b")
+	newest[gone.Entity] = gone.Version
+	f.write(gone)
+	slices.Sort(ids)
+	var got []string
+	for after, done := prefix, false; !done; {
+		visited := 0
+		require.NoError(t, scannable.Scan(t.Context(), after, 3, func(h sinks.TargetRow) error {
+			visited++
+			if after = h.Entity; !strings.HasPrefix(after, prefix) {
+				done = true
+				return nil
+			}
+			got = append(got, after)
+			require.Equal(t, newest[after], h.Version)
+			require.Equal(t, after == gone.Entity, h.Deleted)
+			require.False(t, h.Deleted && h.Doc != nil)
+			require.True(t, h.Doc == nil || strings.Contains(string(h.Doc), "newest"))
+			return nil
+		}))
+		done = done || visited < 3
+	}
+	require.Equal(t, ids, got)
+	stop := errors.New("stop")
+	require.ErrorIs(t, scannable.Scan(t.Context(), prefix, 3, func(sinks.TargetRow) error { return stop }), stop)
 }
 
 func checkCancelled(t testing.TB, s *suite) {
