@@ -290,8 +290,12 @@ func (w *worker) decode(work, stop context.Context, batch []*slice) ([]*delivery
 // delivered.
 func (w *worker) add(work, stop context.Context, all []*delivery) error {
 	var doubtful []string
+	// One that settles is compared when it is written, so that a newer one inherits its time.
+	stale := func(v *delivery) bool {
+		return v.slice.Redelivered && w.traits.Kind == sinks.State && !w.traits.Guarded
+	}
 	for _, v := range all {
-		if v.slice.Redelivered && w.traits.Kind == sinks.State && !w.traits.Guarded || w.obsoleteAfter(v) {
+		if w.opt.Pace.Settle == 0 && stale(v) || w.obsoleteAfter(v) {
 			doubtful = append(doubtful, v.change.Entity)
 		}
 	}
@@ -311,7 +315,7 @@ func (w *worker) add(work, stop context.Context, all []*delivery) error {
 			Partition: c.Partition, Position: c.Position(), Version: c.Version, Entity: c.Entity, Bytes: int64(len(c.Doc)),
 			Resent: c.Resent != 0, Owner: v.slice.Lane.Partition, Data: v, Arrived: now,
 		}
-		if v.slice.Redelivered { // it may have waited elsewhere; else clocks need not agree
+		if i.Stale = w.opt.Pace.Settle > 0 && stale(v); v.slice.Redelivered { // it may have waited elsewhere; else clocks need not agree
 			i.Unsent = c.Time
 		}
 		w.core.Add(i)
@@ -366,9 +370,9 @@ func (w *worker) applyEffect(e core.Effect) {
 		if e.By != nil && v.slice != nil {
 			v.replacement, _ = e.By.Data.(*delivery)
 		}
-		if e.First != nil {
+		if first := e.Item.First(); first != nil && e.Outcome == core.Coalesced {
 			v.passed = true
-			e.First.Data.(*delivery).replacement = v.replacement
+			first.Data.(*delivery).replacement = v.replacement
 		}
 		w.recordOutcome(v, outcomes[e.Outcome])
 	}

@@ -107,6 +107,12 @@ func TestStatusOfAProcessThatWorks(t *testing.T) {
 	s = operate.StatusOf(operate.HealthOf(operate.Observed{}, time.Now()), metrics(t, text), time.Now())
 	require.Equal(t, "all is well", s.Verdict(), "a write may take long")
 	require.Equal(t, "nothing was delivered for 11s", s.Items[0].Why)
+
+	text = strings.Replace(text, "} 11", "} 600", 1)
+	paced := operate.Observed{Conditions: map[string]deliver.Condition{"c/p@a": {State: deliver.StatePaced, Paced: 3}}}
+	s = operate.StatusOf(operate.HealthOf(paced, time.Now()), metrics(t, text), time.Now())
+	require.Equal(t, "all is well", s.Verdict())
+	require.Equal(t, "paced: changes wait on purpose", s.Items[0].Why)
 }
 
 // While the server that knows is unreachable, no queue is said to move.

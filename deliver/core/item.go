@@ -56,6 +56,10 @@ const (
 // Verdict returns why the item is to be concluded.
 func (i *Item) Verdict() Verdict { return i.verdict }
 
+// First returns, of a coalesced change, an earlier one of its entity and partition that keeps the
+// position until the newer one is settled: i need not. Nil: none does.
+func (i *Item) First() *Item { return i.first }
+
 // Outcome is how an item was settled.
 type Outcome int
 
@@ -77,9 +81,6 @@ type Effect struct {
 	Item    *Item
 	By      *Item
 	Outcome Outcome
-	// First, of a coalesced change, is an earlier one of its entity and partition that keeps the
-	// position until By is settled: Item need not.
-	First *Item
 }
 
 // EffectKind is the kind of an effect.

@@ -105,8 +105,8 @@ func (w *paceWorld) apply() {
 				continue
 			}
 			c.by = w.of(e.By)
-			if e.First != nil {
-				w.of(e.First).by, c.passed = c.by, true
+			if first := e.Item.First(); first != nil && e.Outcome == core.Coalesced {
+				w.of(first).by, c.passed = c.by, true
 			}
 		}
 	}

@@ -169,15 +169,12 @@ func (s *Service) Add(i *Item) {
 
 // coalesce settles a change in hand for a newer one. The oldest one of several keeps the position.
 func (s *Service) coalesce(h, i *Item) {
-	h.settled = true
-	e := Effect{Kind: Settle, Item: h, Outcome: Coalesced, By: i}
 	if h.Owner == i.Owner && h.Position < i.Position {
-		i.first, e.First = cmp.Or(h.first, h), h.first
+		i.first = cmp.Or(h.first, h)
+	} else {
+		h.first = nil
 	}
-	if s.last == h {
-		s.last = nil
-	}
-	s.effect(e)
+	s.settle(h, Coalesced, i)
 }
 
 // meetRows handles a change whose entity has rows, and reports whether that is all.
@@ -244,7 +241,7 @@ func (s *Service) Full() bool { return s.count >= s.cfg.Rows || s.bytes >= s.cfg
 
 // put parks an item.
 func (s *Service) put(i *Item) {
-	i.Parked, i.suspect = true, false
+	i.Parked, i.suspect, i.first = true, false, nil
 	s.addRow(i)
 	s.effect(Effect{Kind: Put, Item: i})
 }

@@ -59,7 +59,7 @@ projections:
     fields: {banana_id: id}
     deliver:
       archive: {file: {path: out/z.jsonl}}
-      hook: {webhook: {url: "https://zest.example/hook", secret: "whsec_YmFuYW5hYmFuYW5hYmFuYW5hYmFuYW5h"}}
+      hook: {webhook: {url: "https://zest.example/hook", secret: "whsec_YmFuYW5hYmFuYW5hYmFuYW5hYmFuYW5h"}, pace: {settle: 2s}}
 `
 
 // world is a configuration with a simulated state behind it.
@@ -302,6 +302,10 @@ var verdicts = map[string]struct {
 		w.event("registry", "e2", "2", `{"id":"B-007","origin":"EC","level":2}`)
 		w.reached = map[string]int64{ripe: 1}
 	}, ripe, explain.Queued, "Event (registry e2, 1:1) changed this view, and the change with version 1:1 is queued; in its partition the service has come to 1:1 and is 1 change behind at most.", "sent"},
+	"paced": {func(w *world) {
+		w.event("registry", "e1", "1", firstBanana)
+		w.reached = map[string]int64{hook: 0}
+	}, hook, explain.Paced, "the change with version 1:0 is sent by the service's pace (quiet for 2s, 20s after its first change at the latest);", "sent"},
 	"held by the guard": {func(w *world) {
 		w.event("registry", "e1", "1", firstBanana)
 		w.event("registry", "e2", "2", `{"id":"B-007","origin":"EC","level":2}`)

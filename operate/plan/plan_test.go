@@ -281,6 +281,8 @@ func TestNotes(t *testing.T) {
 	require.Contains(t, notes(s.active, "  registry:", "  register:"), "Source register is new")
 	require.Contains(t, notes(s.active, "  registry:", "  register:"), "Source registry is gone")
 	require.Contains(t, notes(load(t, "level: level", "level: weight")), "is not the active one")
+	require.Contains(t, notes(s.active, "customer: zest", "customer: zest\npace: 50/s"),
+		"zest/list@z changes its pace from none to at most 50/s, 50 at once: what waits continues under the new one, and nothing is sent again.")
 	require.Contains(t, notes(nil), "decides as the active configuration does")
 }
 
