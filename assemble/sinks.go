@@ -36,9 +36,16 @@ func (a *Sinks) New(s config.Service) (sinks.Sink, error) {
 	return sink, nil
 }
 
-// Check makes and closes the sinks of all services: it finds what opening them
-// would fail by without a server.
-func (a *Sinks) Check() error { return checkSinks(a.Config, a.New) }
+// Check makes and closes the sinks of the services that of returns true for: it finds the
+// faults for which no server is needed.
+func (a *Sinks) Check(of func(config.Service) bool) error {
+	return checkSinks(a.Config, func(s config.Service) (sinks.Sink, error) {
+		if !of(s) {
+			return nil, nil
+		}
+		return a.New(s)
+	})
+}
 
 // ofKind feeds a sink as the configuration wants it: a log sink may be told
 // that the newest change of an entity is enough.

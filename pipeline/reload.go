@@ -132,9 +132,9 @@ func (rl *reloader) reload(ctx context.Context, rollBack bool) (control.Reloaded
 	if err := checkRenames(ctx, rl.store, next); err != nil {
 		return control.Reloaded{}, &control.ReloadRefused{Err: err}
 	}
-	// What fails with their secrets and certificates now would stop all deliveries later.
+	// A fault of their secrets and certificates would stop all deliveries later.
 	candidates := assemble.Sinks{Config: next, Logger: rl.log}
-	if err := candidates.Check(); err != nil {
+	if err := candidates.Check(changedDeliveries(old.cfg)); err != nil {
 		return control.Reloaded{}, &control.ReloadRefused{Err: err}
 	}
 	numbers, err := rl.store.Services(ctx, after)
@@ -162,6 +162,18 @@ func (rl *reloader) reload(ctx context.Context, rollBack bool) (control.Reloaded
 	r.Pending = !rl.awaitAdopted(ctx, now)
 	r.GivenUp = now.abandoned()
 	return r, nil
+}
+
+// changedDeliveries returns whether a reload reopens the sink of a service.
+func changedDeliveries(before *config.Config) func(config.Service) bool {
+	kept := map[string]config.Service{}
+	for _, s := range before.Services() {
+		kept[s.Name] = s
+	}
+	return func(s config.Service) bool {
+		was, found := kept[s.Name]
+		return !found || !sameDelivery(was, s)
+	}
 }
 
 // auditReload notes a reload. Who asked is not known beyond the process's user:

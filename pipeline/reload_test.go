@@ -105,4 +105,13 @@ func TestAReloadReopensTheSinksThatItChanges(t *testing.T) {
 	require.Equal(t, []int32{r.Add[0].Number}, r.Remove)
 	require.NoError(t, closeSinks(r.Add))
 	require.NoError(t, started.stop())
+
+	var checked []string
+	changed := changedDeliveries(before.cfg)
+	for _, s := range after.cfg.Services() {
+		if changed(s) {
+			checked = append(checked, s.Name)
+		}
+	}
+	require.Equal(t, []string{"acme/p@s499"}, checked, "the others are not made to be checked")
 }

@@ -3,13 +3,9 @@
 package limits
 
 import (
-	"encoding/csv"
 	"flag"
 	"fmt"
-	"os"
-	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -21,10 +17,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 )
 
-var (
-	manyEvents = flag.Int("limits.events", 60_000, "events of the memory tests")
-	tableDir   = flag.String("limits.tables", "", "folder for the memory tests' samples, as CSV")
-)
+var manyEvents = flag.Int("limits.events", 60_000, "events of the memory tests")
 
 // rounds is how often every entity of the memory tests changes.
 const rounds = 10
@@ -146,7 +139,6 @@ func watchMemory(t *testing.T, p harness.Project, run *harness.Process, last fun
 	})
 	run.Ready(200)
 	t.Logf("%d events, one sink dead, one alive\n%s", want, table(samples))
-	saveTable(t, samples)
 	third := len(samples) / 3
 	early, late := median(samples[:third]), median(samples[len(samples)-third:])
 	t.Logf("resident memory, median of the first third %d MiB, of the last third %d MiB", early>>20, late>>20)
@@ -173,24 +165,4 @@ func table(samples []sample) string {
 		}
 	}
 	return b.String()
-}
-
-// saveTable writes all samples where the flag says.
-func saveTable(t *testing.T, samples []sample) {
-	if *tableDir == "" {
-		return
-	}
-	require.NoError(t, os.MkdirAll(*tableDir, 0o755))
-	f, err := os.Create(filepath.Join(*tableDir, t.Name()+".csv"))
-	require.NoError(t, err)
-	defer f.Close()
-	w := csv.NewWriter(f)
-	require.NoError(t, w.Write([]string{"seconds", "delivered", "pending", "resident_bytes"}))
-	for _, s := range samples {
-		require.NoError(t, w.Write([]string{
-			strconv.FormatFloat(s.after.Seconds(), 'f', 3, 64), strconv.Itoa(s.delivered), strconv.Itoa(s.pending), strconv.FormatInt(s.resident, 10),
-		}))
-	}
-	w.Flush()
-	require.NoError(t, w.Error())
 }
