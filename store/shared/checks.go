@@ -20,7 +20,7 @@ func (s *Store) CheckRows(ctx context.Context, keys []store.Key) ([]store.CheckR
 	places := make(map[store.Key][]int, len(keys))
 	entities, services := make([]string, len(keys)), []int64{}
 	for i, k := range keys {
-		if err := holdable(k.Entity); err != nil {
+		if err := Holdable(k.Entity); err != nil {
 			return nil, err
 		}
 		found[i].Key, entities[i], places[k] = k, k.Entity, append(places[k], i)
@@ -56,7 +56,7 @@ func (s *Store) SwapCheckRows(ctx context.Context, rows []store.CheckRow) ([]boo
 	calls := make([]Call, len(order))
 	for n, i := range order {
 		r, name := &rows[i], "swap_check"
-		if err := holdable(r.Entity); err != nil {
+		if err := Holdable(r.Entity); err != nil {
 			return nil, err
 		}
 		if r.Revision == 0 {
@@ -92,8 +92,9 @@ func scanCheckRow(row Row) (store.CheckRow, error) {
 	return r, err
 }
 
-// holdable refuses an entity id that one of the databases cannot hold.
-func holdable(id string) error {
+// Holdable refuses an entity id that one of the databases cannot hold: what one holds, the
+// other must, too.
+func Holdable(id string) error {
 	if utf8.ValidString(id) && strings.IndexByte(id, 0) < 0 {
 		return nil
 	}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/seed-86dfc502/weir/change"
 	"github.com/seed-86dfc502/weir/store"
+	"github.com/seed-86dfc502/weir/store/shared"
 )
 
 const (
@@ -43,7 +44,7 @@ INSERT INTO dam (entity, page, states) VALUES (?, ?, ?) ON CONFLICT (entity, pag
 func loadEntities(ctx context.Context, p querier, ids []string) ([]store.Entity, error) {
 	entities := make([]store.Entity, len(ids))
 	err := each(ctx, p, sqlEntity, len(ids), func(i int, statement *sql.Stmt) (err error) {
-		if err := holdable(ids[i]); err != nil {
+		if err := shared.Holdable(ids[i]); err != nil {
 			return err
 		}
 		entities[i], err = scanEntity(statement.QueryRowContext(ctx, ids[i]))
@@ -102,7 +103,7 @@ func (s *Store) Rows(ctx context.Context, keys []store.Key) (rows []store.Row, e
 	of := map[string]*store.States{}
 	var paged store.PageKeys
 	for _, k := range keys {
-		if err := holdable(k.Entity); err != nil {
+		if err := shared.Holdable(k.Entity); err != nil {
 			return nil, failed("read dam rows", err)
 		}
 		of[k.Entity] = new(store.States)
@@ -139,7 +140,7 @@ func (s *Store) Rows(ctx context.Context, keys []store.Key) (rows []store.Row, e
 func sortWrites(entities []store.Entity) (store.Write, error) {
 	for i := range entities {
 		e := &entities[i]
-		if err := holdable(e.ID); err != nil {
+		if err := shared.Holdable(e.ID); err != nil {
 			return store.Write{}, err
 		}
 		if len(e.Docs) > 0 && (!utf8.Valid(e.Docs) || !json.Valid(e.Docs)) {

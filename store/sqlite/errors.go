@@ -4,8 +4,6 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
-	"strings"
-	"unicode/utf8"
 
 	"github.com/ncruces/go-sqlite3"
 
@@ -56,13 +54,4 @@ func failedCommit(operation string, err error) error {
 		return failed(operation, err)
 	}
 	return store.WithClass(fmt.Errorf("sqlite: %s: commit: %w", operation, err), store.Unknown)
-}
-
-// holdable refuses an entity id that PostgreSQL would refuse: what one store
-// holds, the other must too.
-func holdable(id string) error {
-	if utf8.ValidString(id) && strings.IndexByte(id, 0) < 0 {
-		return nil
-	}
-	return store.WithClass(errors.New("sqlite: an entity id holds a NUL or invalid UTF-8"), store.Poison)
 }
