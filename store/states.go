@@ -66,7 +66,7 @@ func (s *States) Add(number int32, body []byte) error {
 }
 
 func (s *States) page(number int32) (at int, found bool) {
-	if n := int(number); n < len(s.pages) && s.pages[n].Number == number { // all pages before it exist
+	if n := int(number); n >= 0 && n < len(s.pages) && s.pages[n].Number == number { // all pages before it exist
 		return n, true
 	}
 	return slices.BinarySearchFunc(s.pages, number, func(p Page, n int32) int { return cmp.Compare(p.Number, n) })

@@ -23,6 +23,7 @@ func TestStatesAreAMap(t *testing.T) {
 		want, stored := map[int32]store.Row{}, store.States{}
 		for range rapid.IntRange(1, 4).Draw(t, "decisions") {
 			states, before := stored, slices.Clone(stored.All("e"))
+			require.False(t, states.Get(rapid.Int32Range(-100, -1).Draw(t, "not a stored service")).Found)
 			for range rapid.IntRange(0, 30).Draw(t, "sets") {
 				r := store.Row{Key: store.Key{Service: rapid.Int32Range(0, 100).Draw(t, "service"), Entity: "e"}, Found: true, Version: change.Version(rapid.Uint64().Draw(t, "version"))}
 				if n := rapid.IntRange(-1, 33).Draw(t, "size"); n >= 0 {

@@ -278,7 +278,10 @@ func (s *report) services() error {
 }
 
 func (s *report) service(c config.Service) (Service, error) {
-	out := Service{Service: c.Name, Renamed: s.in.Config.Renamed()[c.Name], Filter: s.in.Config.Projections[c.Projection].When}
+	out := Service{Service: c.Name, Filter: s.in.Config.Projections[c.Projection].When}
+	if c.Current != c.Name {
+		out.Renamed = c.Current
+	}
 	view, err := s.inspection.View(c.Projection)
 	if err != nil {
 		out.Fault = err.Error()

@@ -364,10 +364,10 @@ var verdicts = map[string]struct {
 			return e
 		}
 	}, ripe, explain.NotYet, "Nothing was sent yet: the service is new to this entity, and the entity's next event or weir replay sends it.", "held back"},
-	"older state without history": {func(w *world) {
+	"without history": {func(w *world) {
 		w.event("registry", "e1", "1", firstBanana)
 		w.entity = func(e store.Entity) store.Entity { e.Fence = nil; return e }
-	}, ripe, explain.UpToDate, "No event is on record since the state was written by an earlier build; the customer has version 1:0.", ""},
+	}, ripe, explain.UpToDate, "No event is on record; the customer has version 1:0.", ""},
 	"fails": {func(w *world) {
 		w.event("registry", "e1", "1", firstBanana)
 		w.event("registry", "e2", "2", `{"id":"B-007","origin":"EC","level":{}}`)

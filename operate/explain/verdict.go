@@ -95,7 +95,7 @@ func (s *report) delivered(out *Service, c config.Service, row store.Row, say fu
 		i--
 	}
 	if i < 0 {
-		say(UpToDate, "No event is on record since the state was written by an earlier build; %s", held)
+		say(UpToDate, "No event is on record; %s", held)
 		return
 	}
 	e := s.Events[i]
