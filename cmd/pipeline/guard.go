@@ -80,6 +80,7 @@ func showHold(ctx context.Context, a *app, service string) error {
 		if a.json {
 			return a.printJSON(h)
 		}
+		h.Service = a.cell(h.Service)
 		fmt.Fprintf(a.out, "%s is held since %s: %s\n%d queued changes are counted\n", h.Service, h.Since.Format(time.RFC3339), h.Why, h.Changes)
 		for _, g := range h.Groups {
 			what := "the service had none before, or the changes log no longer has it"
@@ -116,6 +117,7 @@ func endHold(ctx context.Context, a *app, service, do, reason string) error {
 		if a.json {
 			return a.printJSON(h)
 		}
+		service := a.cell(service)
 		switch do {
 		case operate.Release:
 			fmt.Fprintf(a.out, "%s is released; running processes send what is held within some seconds.\n", service)

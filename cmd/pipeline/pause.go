@@ -101,6 +101,7 @@ func printPaused(a *app, name string, before, after map[string]deliver.Suspensio
 		}
 		return a.printJSON(r)
 	}
+	name = a.cell(name)
 	switch {
 	case pause && was:
 		fmt.Fprintf(a.out, "%s was paused already, since %s by %s", name, now.Since.Format(time.RFC3339), terminal.Visible(now.By))

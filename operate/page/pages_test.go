@@ -300,7 +300,7 @@ func TestEntitiesAreSearched(t *testing.T) {
 	require.Len(t, rows(body), 10)
 }
 
-// A renamed service has its current name in what a person reads and writes, its first one in addresses.
+// A renamed service has its current name in texts and fields, its first one in addresses.
 func TestARenamedServiceHasItsCurrentName(t *testing.T) {
 	const first = "old/view@sink"
 	w := newWorld(t, func(o *page.Options) {
