@@ -111,26 +111,30 @@ func (n *normaliser) object(dst []byte, outputs []*output, v canonicaltree.Node)
 	if v.Kind() != canonicaltree.Object {
 		return append(dst, v.Raw()...), true // not of this projection
 	}
+	return appendMembers(dst, v, func(dst []byte, name string, member canonicaltree.Node) ([]byte, bool) {
+		i := slices.IndexFunc(outputs, func(o *output) bool { return o.name == name })
+		switch {
+		case i < 0:
+			return append(dst, member.Raw()...), true
+		case outputs[i].field == nil:
+			return n.object(dst, outputs[i].group, member)
+		case outputs[i].field.carried:
+			return dst, false
+		}
+		return n.field(dst, outputs[i].field, member), true
+	})
+}
+
+// appendMembers appends an object of the members that value appends, and reports whether it has any.
+func appendMembers(dst []byte, v canonicaltree.Node, value func([]byte, string, canonicaltree.Node) ([]byte, bool)) (_ []byte, any bool) {
 	dst = append(dst, '{')
 	for name, member := range v.Members() {
-		i := slices.IndexFunc(outputs, func(o *output) bool { return o.name == name })
 		before := len(dst)
 		if any {
 			dst = append(dst, ',')
 		}
-		dst = append(canonicaltree.AppendString(dst, name), ':')
-		written := true
-		switch {
-		case i < 0:
-			dst = append(dst, member.Raw()...)
-		case outputs[i].field == nil:
-			dst, written = n.object(dst, outputs[i].group, member)
-		case outputs[i].field.carried:
-			written = false
-		default:
-			dst = n.field(dst, outputs[i].field, member)
-		}
-		if !written {
+		written := false
+		if dst, written = value(append(canonicaltree.AppendString(dst, name), ':'), name, member); !written {
 			dst = dst[:before]
 		}
 		any = any || written
@@ -139,12 +143,7 @@ func (n *normaliser) object(dst []byte, outputs []*output, v canonicaltree.Node)
 }
 
 func (n *normaliser) field(dst []byte, f *field, v canonicaltree.Node) []byte {
-	element := func(dst []byte, v canonicaltree.Node) []byte {
-		if f.same == nil {
-			return append(dst, v.Raw()...)
-		}
-		return f.same.append(dst, v)
-	}
+	element := f.same.append
 	if f.each != nil {
 		element = func(dst []byte, v canonicaltree.Node) []byte {
 			dst, _ = n.object(dst, f.each, v)
@@ -154,13 +153,22 @@ func (n *normaliser) field(dst []byte, f *field, v canonicaltree.Node) []byte {
 	if v.Kind() != canonicaltree.Array {
 		return element(dst, v)
 	}
-	var elements [][]byte
-	for _, e := range v.Elements() {
-		elements = append(elements, element(nil, e))
-	}
+	elements := elementsOf(v, element)
 	if f.same != nil && f.same.Set {
 		elements = n.set(elements)
 	}
+	return appendArray(dst, elements)
+}
+
+// elementsOf returns the elements of an array as element appends them.
+func elementsOf(v canonicaltree.Node, element func([]byte, canonicaltree.Node) []byte) (all [][]byte) {
+	for _, e := range v.Elements() {
+		all = append(all, element(nil, e))
+	}
+	return all
+}
+
+func appendArray(dst []byte, elements [][]byte) []byte {
 	return append(append(append(dst, '['), bytes.Join(elements, []byte{','})...), ']')
 }
 
@@ -183,14 +191,13 @@ func (n *normaliser) set(elements [][]byte) [][]byte {
 	return elements
 }
 
-// append appends a value with its numbers and texts normalised.
+// append appends a value with its numbers and texts normalised; without rules as it is.
 func (s *Same) append(dst []byte, v canonicaltree.Node) []byte {
-	switch v.Kind() {
-	case canonicaltree.Number:
-		if s.Round != nil {
-			return appendRounded(dst, v.Raw(), *s.Round)
-		}
-	case canonicaltree.String:
+	switch kind := v.Kind(); {
+	case s == nil:
+	case kind == canonicaltree.Number && s.Round != nil:
+		return appendRounded(dst, v.Raw(), *s.Round)
+	case kind == canonicaltree.String:
 		text, _ := v.Text()
 		if s.Trim {
 			text = strings.TrimSpace(text)
@@ -199,26 +206,11 @@ func (s *Same) append(dst []byte, v canonicaltree.Node) []byte {
 			text = strings.Map(folded, text)
 		}
 		return canonicaltree.AppendString(dst, text)
-	case canonicaltree.Array:
-		dst = append(dst, '[')
-		for i, e := range v.Elements() {
-			if i > 0 {
-				dst = append(dst, ',')
-			}
-			dst = s.append(dst, e)
-		}
-		return append(dst, ']')
-	case canonicaltree.Object:
-		dst = append(dst, '{')
-		first := true
-		for name, m := range v.Members() {
-			if !first {
-				dst = append(dst, ',')
-			}
-			first = false
-			dst = s.append(append(canonicaltree.AppendString(dst, name), ':'), m)
-		}
-		return append(dst, '}')
+	case kind == canonicaltree.Array:
+		return appendArray(dst, elementsOf(v, s.append))
+	case kind == canonicaltree.Object:
+		dst, _ = appendMembers(dst, v, func(dst []byte, _ string, m canonicaltree.Node) ([]byte, bool) { return s.append(dst, m), true })
+		return dst
 	}
 	return append(dst, v.Raw()...)
 }

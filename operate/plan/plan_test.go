@@ -200,6 +200,21 @@ func TestEffects(t *testing.T) {
 	}
 }
 
+// A carried field sends nothing, a computed one what it changes, and a rule of sameness holds back
+// values that are equal by it.
+func TestEffectsOfComputedCarriedAndSame(t *testing.T) {
+	const nothing, all = "kept send 0 retract 0 unchanged 3 nothing 1 fail 0", "kept send 2 retract 0 unchanged 1 nothing 1 fail 0"
+	for replace, want := range map[string]string{
+		"{id: id, level: level}\n    carry: {weight: weight}":        nothing,
+		"{id: {expr: doc.id}, level: level}":                         nothing,
+		"{id: id, level: {path: level, same: {trim: true}}}":         nothing,
+		"{id: id, level: level, twice: {expr: \"doc.id + doc.id\"}}": all,
+	} {
+		s := some(t)
+		require.Equal(t, want, line(s.plan(load(t, "{id: id, level: level}", replace), nil, 1), ripe), replace)
+	}
+}
+
 func TestNewAndRemovedServices(t *testing.T) {
 	s := some(t)
 	e := s.plan(load(t, "  list:", "  names:"), s.active, 9)
