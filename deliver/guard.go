@@ -8,6 +8,7 @@ import (
 
 	"github.com/seed-86dfc502/weir/change"
 	"github.com/seed-86dfc502/weir/deliver/core"
+	"github.com/seed-86dfc502/weir/internal/crash"
 	"github.com/seed-86dfc502/weir/sinks"
 	"github.com/seed-86dfc502/weir/store"
 )
@@ -65,9 +66,11 @@ func (w *worker) guard(work, stop context.Context, step *core.Step, recheck bool
 		if err != nil {
 			return released, err
 		}
+		crash.At(crash.GuardCounted, w.opt.Name)
 		released = released || slices.Contains(answers, store.Released)
 		w.judged(step, asked, answers)
 		if slices.Contains(answers, store.Held) {
+			crash.At(crash.GuardHeld, w.opt.Name)
 			w.held(pause)
 		}
 	}

@@ -14,6 +14,7 @@ import (
 
 	"github.com/seed-86dfc502/weir/change"
 	"github.com/seed-86dfc502/weir/deliver"
+	"github.com/seed-86dfc502/weir/internal/crash"
 	"github.com/seed-86dfc502/weir/store"
 	"github.com/seed-86dfc502/weir/transport"
 )
@@ -251,7 +252,9 @@ func (e *Env) EndHold(ctx context.Context, service, do, why string) (Held, error
 	default:
 		end.Extend = true
 	}
+	crash.At(crash.HoldEnding, service)
 	err = e.Store.EndHold(ctx, service, end, time.Now(), audit)
+	crash.At(crash.HoldEnded, service)
 	if errors.Is(err, store.ErrNotFound) {
 		err = notHeld(service)
 	}

@@ -36,6 +36,7 @@ const (
 	Republished     = "decide.republished"    // take-over: the outbox is published, nothing is read yet
 
 	DeliverBatch  = "deliver.batch"          // changes in hand, before the dam rows are read [service]
+	GuardCounted  = "deliver.guard-counted"  // the guard has counted changes, none is written [service]
 	Writing       = "deliver.writing"        // before the sink is called [service]
 	WriteHalf     = "deliver.write-half"     // half of a batch took effect [service]
 	WriteFlying   = "deliver.write-flying"   // the sink's call is under way [service]
@@ -62,6 +63,21 @@ const (
 	LettersReplay   = "operate.letters-replay"   // letters in hand, before their records are appended
 	LettersReplayed = "operate.letters-replayed" // in the inbox, the dead letters are still open
 )
+
+// Points of a hold of the guard. The place is the service.
+const (
+	GuardHeld  = "deliver.guard-held"  // the hold is stored, the process has not paused the service
+	HoldEnding = "operate.hold-ending" // before a command ends the hold
+	HoldEnded  = "operate.hold-ended"  // after it, the command has not answered
+)
+
+// GuardPoints returns those of a hold, in their order.
+func GuardPoints() []string { return []string{GuardHeld, HoldEnding, HoldEnded} }
+
+// ForgetPoints returns those of the job that deletes the state of a removed customer.
+func ForgetPoints() []string {
+	return []string{JobOpened, JobAppending, JobAppended, JobSaved, JobEnded}
+}
 
 // Points of imports. The place is the source.
 const (
@@ -123,7 +139,7 @@ func FrontPoints() []string { return []string{FrontBegun, FrontAppended, FrontCo
 
 // All returns every point, in the order of the crash matrix.
 func All() []string {
-	return slices.Concat(Points(), FrontPoints(), ImportPoints(), OutboxPoints(), SlotPoints(), OperatorPoints(), CheckPoints())
+	return slices.Concat(Points(), FrontPoints(), ImportPoints(), OutboxPoints(), SlotPoints(), OperatorPoints(), GuardPoints(), CheckPoints())
 }
 
 // Points returns all of them that the flow passes, in its order.
@@ -133,6 +149,6 @@ func Points() []string {
 		Fetched, IngestBatch, GateChecked, AppendHalf, Appended, Marked, Acknowledged, Committing, Committed, PositionSaving, PositionSaved,
 		DecideBatch, DecideBegun, DecideOutcome, DecideWritten, DecideControl, DecideCommitted, PublishHalf, Published, Discarding, Discarded,
 		TakenOver, RepublishHalf, Republished,
-		DeliverBatch, Writing, WriteHalf, WriteFlying, Written, Refusing, Refused, Buried, Saving, Saved, ProgressTaken,
+		DeliverBatch, GuardCounted, Writing, WriteHalf, WriteFlying, Written, Refusing, Refused, Buried, Saving, Saved, ProgressTaken,
 	}
 }

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/seed-86dfc502/weir/internal/crash"
+	"github.com/seed-86dfc502/weir/operate"
 	"github.com/seed-86dfc502/weir/tests/harness"
 	"github.com/stretchr/testify/require"
 )
@@ -51,7 +52,7 @@ func places(on, point string) []string {
 		if !postgres {
 			return nil
 		}
-	case crash.DeliverBatch, crash.Writing, crash.WriteHalf, crash.WriteFlying, crash.Written:
+	case crash.DeliverBatch, crash.GuardCounted, crash.Writing, crash.WriteHalf, crash.WriteFlying, crash.Written:
 		return sinkNames
 	}
 	return []string{""}
@@ -83,6 +84,14 @@ func operatorCells(on string) []cell {
 		}
 		for _, c := range [][]string{replay, reset, backfill} {
 			all = append(all, cell{on: on, point: point, place: c[0], nth: 1, command: c})
+		}
+	}
+	for _, point := range crash.ForgetPoints() {
+		all = append(all, cell{on: on, point: point, place: operate.ForgetKind, nth: 1, command: forget})
+	}
+	for _, point := range crash.GuardPoints() {
+		for _, sink := range []string{"batched", "file"} { // of a state sink and of a log sink
+			all = append(all, cell{on: on, point: point, place: sink, nth: 1, command: release})
 		}
 	}
 	return all
@@ -154,7 +163,7 @@ func (r *results) add(c cell, found map[string]tally) {
 // table is the matrix in Markdown.
 func (r *results) table() string {
 	var b strings.Builder
-	b.WriteString("| point | kills on PostgreSQL | kills on SQLite | ClickHouse | PostgreSQL upsert | PostgreSQL append | webhook | Kafka | file |\n|" + strings.Repeat(" --- |", 9) + "\n")
+	b.WriteString("| point | kills on PostgreSQL | kills on SQLite | ClickHouse | PostgreSQL upsert | PostgreSQL append | webhook | webhook in batches | Kafka | file |\n|" + strings.Repeat(" --- |", 10) + "\n")
 	for _, point := range crash.All() {
 		if r.kills[point] == nil {
 			continue

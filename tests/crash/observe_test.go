@@ -212,33 +212,43 @@ func (w *world) compare() map[string]tally {
 	look("append", log(w.rows("crash_history", "seq", service("append"))))
 	look("kafka", log(w.feed()))
 	look("file", log(w.lines()))
-	look("webhook", func(t *tally, want changes) {
-		accepting := changes{}
-		for entity, all := range want {
-			if !refused(entity) {
-				accepting[entity] = all
-			}
-		}
-		w.hook.mu.Lock()
-		accepted := append([]oracle.Record(nil), w.hook.accepted...)
-		w.hook.mu.Unlock()
-		t.arrivals(accepting, accepted, true)
-		var kept []oracle.Record
-		for _, r := range oracle.Newest(accepted) {
-			kept = append(kept, r)
-		}
-		t.newest(accepting, kept)
-		w.letters(t, want)
-	})
+	for sink, hook := range map[string]*receiver{"webhook": w.hook, "batched": w.batched} {
+		look(sink, func(t *tally, want changes) { w.received(t, want, sink, hook) })
+	}
 	return found
 }
 
-// letters looks at the entities that the webhook refuses: the newest change
+// received looks at the changes that a webhook's receiver accepted, and at the rest.
+func (w *world) received(t *tally, want changes, sink string, hook *receiver) {
+	accepting := changes{}
+	for entity, all := range want {
+		if !refused(entity) {
+			accepting[entity] = all
+		}
+	}
+	hook.mu.Lock()
+	accepted := append([]oracle.Record(nil), hook.accepted...)
+	hook.mu.Unlock()
+	t.arrivals(accepting, accepted, true)
+	var kept []oracle.Record
+	for _, r := range oracle.Newest(accepted) {
+		kept = append(kept, r)
+	}
+	t.newest(accepting, kept)
+	if sink == "batched" && hook.arrays == 0 {
+		t.count(&t.lost, "no array came")
+	}
+	if w.refusedAs != forgotten {
+		w.letters(t, want, service(sink))
+	}
+}
+
+// letters looks at the entities that a webhook's receiver refuses: the newest change
 // of each must be a dead letter, and its dam row refused, or what an operator made
 // of it since.
-func (w *world) letters(t *tally, want changes) {
+func (w *world) letters(t *tally, want changes, service string) {
 	rows, buried := map[string]uint64{}, map[string]bool{}
-	require.NoError(w.t, w.query("SELECT entity, state, version FROM dam_rows WHERE service = '"+service("webhook")+"' AND entity LIKE 'R-%'", func(scan func(...any) error) error {
+	require.NoError(w.t, w.query("SELECT entity, state, version FROM dam_rows WHERE service = '"+service+"' AND entity LIKE 'R-%'", func(scan func(...any) error) error {
 		var entity, state string
 		var version int64
 		err := scan(&entity, &state, &version)
@@ -248,7 +258,7 @@ func (w *world) letters(t *tally, want changes) {
 		}
 		return err
 	}))
-	require.NoError(w.t, w.query("SELECT entity, version FROM dead_letters WHERE state = 'open' AND stage = 'deliver'", func(scan func(...any) error) error {
+	require.NoError(w.t, w.query("SELECT entity, version FROM dead_letters WHERE state = 'open' AND stage = 'deliver' AND service = '"+service+"'", func(scan func(...any) error) error {
 		var entity string
 		var version int64
 		err := scan(&entity, &version)

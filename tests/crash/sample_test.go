@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/seed-86dfc502/weir/internal/crash"
+	"github.com/seed-86dfc502/weir/operate"
 )
 
 // I1, I2, I4, I5, I9: a handful of the matrix, one of each kind of boundary: of
@@ -23,6 +24,9 @@ func TestKilledAtSomePoints(t *testing.T) {
 		{on: onSQLite, point: crash.Written, place: "kafka", nth: 2},
 		{on: onSQLite, point: crash.FrontAppended, place: "registry", nth: 1, door: true},
 		{on: onSQLite, point: crash.JobAppended, place: replay[0], nth: 1, command: replay},
+		{on: onSQLite, point: crash.JobAppended, place: operate.ForgetKind, nth: 1, command: forget},
+		{on: onSQLite, point: crash.GuardHeld, place: "file", nth: 1, command: release},
+		{on: onSQLite, point: crash.HoldEnded, place: "batched", nth: 1, command: release},
 	} {
 		t.Run(c.on+" "+c.spec(c.nth), func(t *testing.T) {
 			t.Parallel()

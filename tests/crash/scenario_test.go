@@ -65,7 +65,7 @@ func events() []event {
 }
 
 // sinkNames are the services' sinks in the order of the table.
-var sinkNames = []string{"clickhouse", "upsert", "append", "webhook", "kafka", "file"}
+var sinkNames = []string{"clickhouse", "upsert", "append", "webhook", "batched", "kafka", "file"}
 
 func service(sink string) string { return "acme/view@" + sink }
 
@@ -141,6 +141,7 @@ projections:
       upsert: {postgres: {url: "%[2]s", table: crash_view}}
       append: {postgres: {url: "%[2]s", table: crash_history, mode: append, columns: {doc: {type: json, path: "@this"}}}}
       webhook: {webhook: {url: "%[3]s", secret: "whsec_YmFuYW5hYmFuYW5hYmFuYW5hYmFuYW5hYmFuYW5h"}, retry: {min_backoff: 20ms, max_backoff: 200ms}}
+      batched: {webhook: {url: "%[6]s", secret: "whsec_YmFuYW5hYmFuYW5hYmFuYW5hYmFuYW5hYmFuYW5h", batch: {max: 8, linger: 20ms}}, retry: {min_backoff: 20ms, max_backoff: 200ms}}
       kafka: {kafka: {brokers: [%[4]q], topic: "%[5]sfeed"}}
       file: {file: {path: out/view.jsonl}}
 `

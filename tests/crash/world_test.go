@@ -2,6 +2,7 @@ package crash
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"database/sql"
 	"encoding/json"
@@ -14,6 +15,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -50,10 +52,11 @@ type world struct {
 	brokers    []string
 	prefix     string
 	hook       *receiver
+	batched    *receiver
 	door       bool             // events are posted, imported, and rows of a table
 	sent       map[string]event // source/partition/offset; of a door: source/event id
 	tables     *tables          // of a PostgreSQL source; else nil
-	refusedAs  string           // state of the rows of what the hook refuses
+	refusedAs  string           // state of the rows of refused changes
 }
 
 // newWorld makes a world whose sources are files, or topics of Kafka.
@@ -106,7 +109,7 @@ func newDoor(t testing.TB, on, after string) *world {
 // emptyWorld makes a world without configuration; backing is what its servers
 // make of that.
 func emptyWorld(t testing.TB, on string) (w *world, backing string) {
-	w = &world{t: t, dir: t.TempDir(), on: on, target: servers.Postgres(t), hook: newReceiver(t), sent: map[string]event{}, refusedAs: "refused"}
+	w = &world{t: t, dir: t.TempDir(), on: on, target: servers.Postgres(t), hook: newReceiver(t), batched: newReceiver(t), sent: map[string]event{}, refusedAs: "refused"}
 	w.brokers, w.prefix = servers.Kafka(t)
 	w.clickhouse, _ = servers.ClickHouseHTTP(t)
 	w.topics(1, w.prefix+"feed")
@@ -125,7 +128,7 @@ func emptyWorld(t testing.TB, on string) (w *world, backing string) {
 // configure writes the configuration; more goes to the customer's file.
 func (w *world) configure(backing, registry, lab, overlay, more string) {
 	w.write("weir.yaml", fmt.Sprintf(mainFile, backing, registry, lab, overlay))
-	w.write("acme.yaml", fmt.Sprintf(customerFile, w.clickhouse, w.target, w.hook.server.URL, w.brokers[0], w.prefix)+more)
+	w.write("acme.yaml", fmt.Sprintf(customerFile, w.clickhouse, w.target, w.hook.server.URL, w.brokers[0], w.prefix, w.batched.server.URL)+more)
 }
 
 func (w *world) path(name string) string { return filepath.Join(w.dir, name) }
@@ -302,7 +305,7 @@ type receiver struct {
 
 	mu       sync.Mutex
 	accepted []oracle.Record
-	refused  []oracle.Record
+	arrays   int // with more than one change
 }
 
 func newReceiver(t testing.TB) *receiver {
@@ -313,18 +316,37 @@ func newReceiver(t testing.TB) *receiver {
 }
 
 func (r *receiver) ServeHTTP(w http.ResponseWriter, req *http.Request) {
-	var rec oracle.Record
-	if err := json.NewDecoder(req.Body).Decode(&rec); err != nil {
+	body, err := io.ReadAll(req.Body)
+	array := bytes.HasPrefix(body, []byte("["))
+	if !array {
+		body = slices.Concat([]byte("["), body, []byte("]"))
+	}
+	var all []oracle.Record
+	if err = cmp.Or(err, json.Unmarshal(body, &all)); err != nil {
 		w.WriteHeader(http.StatusBadRequest) // a request cut off by a kill, or a fault that the check finds
 		return
 	}
+	type status struct {
+		Key    string `json:"key"`
+		Status int    `json:"status"`
+	}
+	answer := make([]status, len(all))
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if refused(rec.Entity) {
-		r.refused = append(r.refused, rec)
-		w.WriteHeader(http.StatusUnprocessableEntity)
+	for i, rec := range all {
+		if answer[i] = (status{rec.Key, http.StatusOK}); refused(rec.Entity) {
+			answer[i].Status = http.StatusUnprocessableEntity
+		} else {
+			r.accepted = append(r.accepted, rec)
+		}
+	}
+	if !array {
+		w.WriteHeader(answer[0].Status)
 		return
 	}
-	r.accepted = append(r.accepted, rec)
-	w.WriteHeader(http.StatusNoContent)
+	if len(all) > 1 {
+		r.arrays++
+	}
+	w.WriteHeader(http.StatusMultiStatus)
+	_ = json.NewEncoder(w).Encode(answer) // or the process died
 }
