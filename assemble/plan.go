@@ -114,6 +114,9 @@ func ExtractorOf(c *config.Config, s *config.Source) (ingest.Extractor, error) {
 		at := e.Envelope()
 		shape.Entity, shape.EventID, shape.Operation = locator(at.Entity), locator(at.EventID), locator(at.Operation)
 		shape.ByUUID = at.UUID
+		if at.Sequence != (config.Locator{}) {
+			shape.Sequence = locator(at.Sequence)
+		}
 	}
 	return shape, nil
 }

@@ -63,9 +63,9 @@ type Part struct {
 // id is unique among all sources. Unavailable is the placeholder of columns that an event
 // leaves unchanged; empty if it leaves out none.
 type Envelope struct {
-	Entity, EventID, Operation Locator
-	UUID                       bool
-	Unavailable                string
+	Entity, EventID, Operation, Sequence Locator
+	UUID                                 bool
+	Unavailable                          string
 }
 
 // Sink is the configuration of a sink of one kind: a pointer to a struct whose

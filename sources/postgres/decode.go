@@ -23,11 +23,8 @@ type relation struct {
 type decoder struct {
 	entities map[string][]string // by table, the columns of its entity id
 	describe func(ctx context.Context, oids []uint32) ([]valueType, error)
-	stream   func(lsn int64) string // identity of the timeline that has a position
-	// since is the place of a table's first rows, which have every change up to it. Their fence does
-	// not hold back changes of an earlier timeline.
-	since map[string]place
-	emit  func(ctx context.Context, table string, r transport.Received, stream string) error
+	stream   func(lsn int64) stream // that has a position
+	emit     func(ctx context.Context, table string, r transport.Received, stream stream) error
 	// stored calls each with the entities of a table, when all that was emitted is decided.
 	stored func(ctx context.Context, table string, each func(ids []string) error) error
 
@@ -283,9 +280,7 @@ func (d *decoder) truncate(ctx context.Context, m *pglogrepl.TruncateMessage) er
 		if r == nil || r.shape == nil {
 			continue
 		}
-		if d.at.index++; d.inRows(r.table) {
-			continue
-		}
+		d.at.index++
 		at := d.at
 		at.many = true
 		err := d.stored(ctx, r.table, func(ids []string) error {
@@ -303,12 +298,6 @@ func (d *decoder) truncate(ctx context.Context, m *pglogrepl.TruncateMessage) er
 	return nil
 }
 
-// inRows reports whether the rows of a table, of a later timeline, have the transaction under way.
-func (d *decoder) inRows(table string) bool {
-	rows := d.since[table]
-	return d.at.lsn <= rows.lsn && d.at.stream != rows.stream
-}
-
 // refusal is the header of an event that becomes a dead letter.
 func refusal(code, reason string) []transport.Header {
 	return []transport.Header{{Key: transport.RefusalHeader, Value: []byte(code + ": " + reason)}}
@@ -316,9 +305,6 @@ func refusal(code, reason string) []transport.Header {
 
 func (d *decoder) emitNext(ctx context.Context, r *relation, entity string, document []byte, headers []transport.Header) error {
 	d.at.index++
-	if d.inRows(r.table) {
-		return nil
-	}
 	record := d.at.record(entity, document)
 	record.Headers = append(record.Headers, headers...)
 	return d.emit(ctx, r.table, record, d.at.stream)

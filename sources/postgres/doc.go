@@ -12,6 +12,8 @@
 // the position, by the cluster's history. The fence of an entity compares places of one stream,
 // so a change that is sent again is stale. A change that a promoted server sends again has its old
 // timeline and is stale; a change that replaced one that the server lost has the new one.
+// Streams have an order, the events' sequence: epochs by their beginning, timelines by number. So an
+// append of a dead reader that is durable after those of its successor is stale.
 //
 // Rows. They are read in a snapshot that a temporary slot exports at position L, which holds
 // exactly the transactions that committed before L. Their events have the place (L-1, 0): a
@@ -19,8 +21,7 @@
 // no change between rows and changes is missing. Primary keys divide a table into ranges, which
 // several connections read; the store has each range's last durable key. After a kill the rest is
 // read in a later snapshot, at L' > L. Rows of both and the changes between them have the order
-// of their places, so an older row never overwrites a newer change. Of a slot that is older than a
-// promotion, changes of the earlier timeline are left out if the rows of the later one have them.
+// of their places, so an older row never overwrites a newer change.
 //
 // Changes. A transaction is handed out in the order of commits; a large one that the server
 // streams before its end is spilled to a file, and rolled back subtransactions are left out. A

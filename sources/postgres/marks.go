@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"time"
 
 	"github.com/seed-86dfc502/weir/store"
 )
@@ -16,6 +17,7 @@ type mark struct {
 	// Epoch names an unbroken sequence of changes. Another one begins with a gap, and all rows
 	// are read again.
 	Epoch     string `json:"epoch"`
+	Era       int64  `json:"era"` // orders epochs
 	Timeline  int32  `json:"timeline"`
 	Confirmed int64  `json:"confirmed"`      // every change before it is durable
 	Rows      int64  `json:"rows,omitempty"` // place of the rows that were read last
@@ -85,6 +87,7 @@ func (k *kept[T]) save(ctx context.Context) error {
 // timelines are the histories of a cluster: each promotion and each recovery begins one.
 type timelines struct {
 	prefix  string // of the streams' identities
+	era     int64
 	current int32
 	past    []segment // the oldest first
 }
@@ -114,8 +117,8 @@ func parseTimelines(current int32, history string) (t timelines, err error) {
 	return t, nil
 }
 
-// stream is the identity of the stream of positions that has one: a timeline in an epoch.
-func (t timelines) stream(lsn int64) string {
+// stream is the stream that has a position: a timeline in an epoch.
+func (t timelines) stream(lsn int64) stream {
 	id := t.current
 	for _, s := range t.past {
 		if lsn < s.end {
@@ -123,8 +126,12 @@ func (t timelines) stream(lsn int64) string {
 			break
 		}
 	}
-	return fmt.Sprintf("%s-%d", t.prefix, id)
+	return stream{fmt.Sprintf("%s-%d", t.prefix, id), fmt.Sprintf("t%016x.%08x", t.era, id)}
 }
+
+// stream is positions that have one order. Sequences order streams: an append of a dead reader that is
+// durable after those of its successor is stale.
+type stream struct{ id, sequence string }
 
 // holds reports whether the history has everything of a timeline up to a position.
 func (t timelines) holds(id int32, lsn int64) bool {
@@ -155,3 +162,8 @@ func (m mark) gap(slot slotState, t timelines, position int64) string {
 }
 
 func newEpoch() string { return strings.ToLower(rand.Text()[:10]) }
+
+// next begins an epoch behind that of m, and if the store lost that, behind it by the clock.
+func (m mark) next(confirmed int64) mark {
+	return mark{Epoch: newEpoch(), Era: max(m.Era+1, time.Now().UnixMicro()), Confirmed: confirmed}
+}

@@ -104,22 +104,25 @@ func (s *shape) document(row []value) ([]byte, error) {
 // place is where a change is in the order of a database: the commit of its transaction, and its
 // place in that.
 type place struct {
-	stream string // identity of the timeline
+	stream stream
 	lsn    int64
 	index  int64
 	many   bool      // several entities have this place: rows of a snapshot, deletions of a TRUNCATE
 	at     time.Time // of the commit
 }
 
+// SequenceHeader has the sequence of an event's stream.
+const SequenceHeader = "weir-stream"
+
 // record returns the event of a row; a nil document deletes the entity.
 func (p place) record(id string, document []byte) transport.Received {
-	uuid := fmt.Sprintf("%s/%X/%d", p.stream, p.lsn, p.index)
+	uuid := fmt.Sprintf("%s/%X/%d", p.stream.id, p.lsn, p.index)
 	if p.many {
 		uuid += "/" + id
 	}
 	return transport.Received{
 		Key: []byte(id), Value: document, Offset: p.lsn, Index: p.index, Time: p.at.UTC(),
-		Headers: []transport.Header{{Key: transport.UUIDHeader, Value: []byte(uuid)}},
+		Headers: []transport.Header{{Key: transport.UUIDHeader, Value: []byte(uuid)}, {Key: SequenceHeader, Value: []byte(p.stream.sequence)}},
 	}
 }
 

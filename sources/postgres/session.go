@@ -168,14 +168,14 @@ func (s *session) begin(ctx context.Context) error {
 		why = m.gap(slot, s.lines, s.server.position)
 	}
 	if !known || why != "" {
-		*m = mark{Epoch: newEpoch(), Confirmed: slot.confirmed}
+		*m = m.next(slot.confirmed)
 	}
 	if why != "" {
 		s.r.log.Warn("changes may be missing: reading all rows again", "event", "source.gap", "reason", why)
 	}
 	m.Timeline = system.Timeline
 	s.from = slot.confirmed
-	s.lines.prefix = database + "-" + m.Epoch
+	s.lines.prefix, s.lines.era = database+"-"+m.Epoch, m.Era
 	s.r.flushed.Store(slot.confirmed)
 	if s.gaveUp.value {
 		s.gaveUp.value = false
@@ -221,8 +221,6 @@ func (s *session) slot(ctx context.Context, known bool) (slotState, error) {
 // chooseTables sets the faults of tables that cannot be read. Their rows are read again when
 // they can, because their changes pass meanwhile.
 func (s *session) chooseTables(ctx context.Context) error {
-	// Of the changes between slot and rows, those of an earlier timeline are left out, deletions too.
-	leavesOut := s.lines.stream(s.from) != s.lines.stream(s.server.position)
 	for table, source := range s.r.sources {
 		t, err := readTable(ctx, s.db, s.server.version, s.r.opt.Publication, table)
 		if err != nil {
@@ -232,7 +230,7 @@ func (s *session) chooseTables(ctx context.Context) error {
 		if _, err := k.load(ctx); err != nil {
 			return err
 		}
-		again := tableMark{Epoch: s.mark.value.Epoch, Again: k.value.Epoch != "" || leavesOut}
+		again := tableMark{Epoch: s.mark.value.Epoch, Again: k.value.Epoch != ""}
 		if v := k.value; v.Epoch != again.Epoch || !v.Done && v.Timeline != s.lines.current {
 			k.value = again
 		}

@@ -178,13 +178,13 @@ func (s *Source) setSnapshot(read, rows int64, running bool) {
 }
 
 // hand hands out the records of one stream and reports whether they are durable.
-func (s *Source) hand(ctx context.Context, stream string, records []transport.Received, grace time.Duration) bool {
+func (s *Source) hand(ctx context.Context, stream stream, records []transport.Received, grace time.Duration) bool {
 	s.handing.Lock()
 	defer s.handing.Unlock()
 	s.mu.Lock()
 	out := s.out
 	s.mu.Unlock()
-	return handout.Frame(ctx, out, transport.NewFrame(s.Topic(), stream, 0, s.assignment, records), grace)
+	return handout.Frame(ctx, out, transport.NewFrame(s.Topic(), stream.id, 0, s.assignment, records), grace)
 }
 
 const connectTimeout = 10 * time.Second

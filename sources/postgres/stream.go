@@ -19,7 +19,7 @@ import (
 
 // part is records of one source that are one frame.
 type part struct {
-	stream  string
+	stream  stream
 	records []transport.Received
 }
 
@@ -34,7 +34,7 @@ type batch struct {
 
 func newBatch() *batch { return &batch{parts: map[*Source][]*part{}} }
 
-func (b *batch) add(source *Source, stream string, r transport.Received) {
+func (b *batch) add(source *Source, stream stream, r transport.Received) {
 	parts := b.parts[source]
 	if len(parts) == 0 || parts[len(parts)-1].stream != stream {
 		parts = append(parts, &part{stream: stream})
@@ -99,20 +99,19 @@ func (s *session) stream(ctx context.Context) error {
 	c := &changes{session: s, b: newBatch(), batches: make(chan *batch), failed: make(chan error, 1), said: time.Now(), heard: time.Now()}
 	c.acked.Store(s.from)
 	c.last.Store(&s.mark.value.Last)
-	entities, since := map[string][]string{}, map[string]place{}
+	entities := map[string][]string{}
 	for table := range s.tables {
-		at := s.marks[table].value.Since
-		entities[table], since[table] = s.r.opt.Entities[table], place{stream: s.lines.stream(at), lsn: at}
+		entities[table] = s.r.opt.Entities[table]
 	}
 	c.d = &decoder{
-		entities: entities, since: since, relations: map[uint32]*relation{}, spilled: map[uint32]*spilled{}, stream: s.lines.stream, end: s.from,
+		entities: entities, relations: map[uint32]*relation{}, spilled: map[uint32]*spilled{}, stream: s.lines.stream, end: s.from,
 		last: s.mark.value.Last, stored: c.stored,
 		describe: func(ctx context.Context, oids []uint32) ([]valueType, error) {
 			ctx, cancel := context.WithTimeout(ctx, connectTimeout)
 			defer cancel()
 			return s.types.of(ctx, s.db, oids)
 		},
-		emit: func(ctx context.Context, table string, r transport.Received, stream string) error {
+		emit: func(ctx context.Context, table string, r transport.Received, stream stream) error {
 			c.b.add(s.r.sources[table], stream, r)
 			if c.full() { // a large transaction
 				return c.handOver(ctx, true)

@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/seed-86dfc502/weir/change"
 	"github.com/seed-86dfc502/weir/internal/reach"
 	"github.com/seed-86dfc502/weir/tests/servers"
 )
@@ -134,8 +135,15 @@ func TestTimelines(t *testing.T) {
 	require.NoError(t, err)
 	lines.prefix = "p"
 	for lsn, want := range map[int64]string{0: "p-1", 0x2ffffff: "p-1", 0x3000000: "p-2", 0x500005f: "p-2", 0x5000060: "p-3", 1<<32 - 1: "p-3", 1 << 32: "p-4"} {
-		require.Equal(t, want, lines.stream(lsn), "%X", lsn)
+		require.Equal(t, want, lines.stream(lsn).id, "%X", lsn)
 	}
+	next := lines
+	next.era = mark{Era: lines.era}.next(0).Era
+	for _, newer := range []stream{lines.stream(1 << 32), next.stream(0)} {
+		order, alike := change.CompareSequence(newer.sequence, lines.stream(0).sequence)
+		require.True(t, alike && order > 0, newer)
+	}
+	require.Greater(t, mark{Era: 1 << 60}.next(0).Era, int64(1<<60), "clocks may go back")
 	require.True(t, lines.holds(1, 0x3000000))
 	require.False(t, lines.holds(1, 0x3000001), "commits behind the fork are lost")
 	require.True(t, lines.holds(4, 1<<40))

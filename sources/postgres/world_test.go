@@ -55,6 +55,7 @@ func (m *memory) SetPosition(_ context.Context, p store.SourcePosition) error {
 // entity is what decide would know of an entity of a source.
 type entity struct {
 	at  map[string][2]int64 // by stream
+	seq string
 	doc map[string]json.RawMessage
 }
 
@@ -99,6 +100,11 @@ func (b *inbox) record(t testing.TB, source, stream string, r *transport.Receive
 		e = &entity{at: map[string][2]int64{}}
 		b.entities[key] = e
 	}
+	seq := r.Header(SequenceHeader)
+	if seq < e.seq {
+		return
+	}
+	e.seq = seq
 	if at, ok := e.at[stream]; ok && (r.Offset < at[0] || r.Offset == at[0] && r.Index <= at[1]) {
 		return
 	}

@@ -221,7 +221,7 @@ func Pick(r *rand.Rand, words ...string) string { return words[r.IntN(len(words)
 func (c *Cluster) Checks(hook *Receiver) error {
 	config := Distributed()
 	if c.Shop != "" {
-		config.Sources = append(config.Sources, oracle.Source{Name: "stock", Entity: "key", Mount: "stock"})
+		config.Sources = append(config.Sources, oracle.Source{Name: "stock", Entity: "key", Sequence: "header:sequence", Mount: "stock"})
 		config.Projection = append(config.Projection, oracle.Projection{Services: []string{"gamma/stock@rows"},
 			Fields: []oracle.Field{{To: "id", From: "id"}, {To: "n", From: "stock.n"}}})
 	}

@@ -128,7 +128,7 @@ func ModelEvents(t testing.TB, generation uint64, records []*kgo.Record, find Or
 		}
 		e := oracle.Event{
 			Source: h.Source, Stream: h.Topic, Partition: h.Partition, Offset: h.Offset, Index: h.Index,
-			Version: generation<<48 | uint64(r.Offset), Key: record.Entity, Value: r.Value,
+			Version: generation<<48 | uint64(r.Offset), Key: record.Entity, Headers: map[string]string{"sequence": h.Sequence}, Value: r.Value,
 		}
 		if !strings.HasPrefix(h.Topic, "postgres-") {
 			e.Key, e.Headers, e.Value = find(h.Origin)

@@ -12,6 +12,7 @@ import (
 	"github.com/seed-86dfc502/weir/ingest"
 	"github.com/seed-86dfc502/weir/projections"
 	"github.com/seed-86dfc502/weir/projections/merge"
+	"github.com/seed-86dfc502/weir/sources/postgres"
 	"github.com/seed-86dfc502/weir/stripper"
 	"github.com/seed-86dfc502/weir/tests/oracle"
 )
@@ -98,8 +99,8 @@ func (v variant) compile() (c configuration, err error) {
 		})
 		if source == shop {
 			last := len(c.shapes) - 1
-			c.shapes[last] = ingest.Extractor{Source: source, Entity: ingest.Locator{Key: true}, ByUUID: true, Strip: strip, MaxEvent: 1 << 20, MaxEntity: 256}
-			c.rules.Sources[last] = oracle.Source{Name: source, Entity: "key"}
+			c.shapes[last] = ingest.Extractor{Source: source, Entity: ingest.Locator{Key: true}, Sequence: ingest.Locator{Header: postgres.SequenceHeader}, ByUUID: true, Strip: strip, MaxEvent: 1 << 20, MaxEntity: 256}
+			c.rules.Sources[last] = oracle.Source{Name: source, Entity: "key", Sequence: "header:sequence"}
 		}
 	}
 	c.rules.MaxText = maxChange

@@ -29,7 +29,7 @@ func (w *world) expected(records [][]change.Record) (oracle.Expected, error) {
 				}
 				continue
 			}
-			e := oracle.Event{Source: r.Event.Source, Stream: r.Event.Topic, Partition: r.Event.Partition, Offset: r.Event.Offset, Index: r.Event.Index,
+			e := oracle.Event{Source: r.Event.Source, Stream: r.Event.Topic, Partition: r.Event.Partition, Offset: r.Event.Offset, Index: r.Event.Index, Headers: map[string]string{"sequence": r.Event.Sequence},
 				Version: version, Key: r.Entity, Value: rec.Value}
 			if e.Stream != "" && e.Source != shop {
 				e.Value = w.sources[0].parts[e.Partition][e.Offset].Value // as its source wrote it
