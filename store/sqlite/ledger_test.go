@@ -78,6 +78,26 @@ func TestClaimIsDurableWithItsEvent(t *testing.T) {
 	require.Equal(t, answer, begin(t, crashed(), "k", time.Hour).Response)
 }
 
+// A full disk is reported until a commit succeeds: a claim that only joined a transaction is
+// no success.
+func TestClaimsDoNotHideAFullDisk(t *testing.T) {
+	s, _ := migrated(t)
+	log, err := s.OpenLog(t.Context(), "inbox", 1, false)
+	require.NoError(t, err)
+	s.linger = time.Hour
+	limit := func(pages int) {
+		_, err := s.writes.conn.ExecContext(t.Context(), fmt.Sprint("PRAGMA max_page_count = ", pages))
+		require.NoError(t, err)
+	}
+	limit(1) // SQLite takes the present size
+	require.ErrorIs(t, log.Append(t.Context(), frameOf(string(make([]byte, 1<<20)))), ErrFull)
+	require.ErrorIs(t, s.Full(), ErrFull)
+	begin(t, s, "k", time.Hour)
+	require.ErrorIs(t, s.Full(), ErrFull)
+	s.commitOpen()
+	require.NoError(t, s.Full())
+}
+
 func begin(t *testing.T, s *Store, key string, keep time.Duration) store.ClaimResult {
 	t.Helper()
 	got, err := s.BeginClaims(t.Context(), "acme", []store.ClaimRequest{{Key: key}}, time.Hour, keep)

@@ -108,7 +108,9 @@ func (s *Store) write(ctx context.Context, operation string, f func(tx tx) error
 // none is durable without it. A crash or a failed commit may undo f.
 func (s *Store) writeAhead(ctx context.Context, operation string, f func(tx tx) error) error {
 	_, err := s.join(ctx, operation, false, f)
-	s.noteWrite(err)
+	if err != nil { // a success is one when it is committed
+		s.noteWrite(err)
+	}
 	return err
 }
 
@@ -260,8 +262,12 @@ func (s *Store) commit(g *group) {
 			f()
 		}
 	}
-	if g.err != nil && !g.awaited {
-		s.noteWrite(failedCommit("write", g.err))
+	if !g.awaited {
+		var err error
+		if g.err != nil {
+			err = failedCommit("write", g.err)
+		}
+		s.noteWrite(err)
 	}
 	close(g.done)
 }
