@@ -38,7 +38,8 @@
 // the last transaction that was read (the database was restored, and may have grown since). So the
 // slot moves by the changes of the session, not by the mark. An epoch has a random name.
 //
-// After a gap, stored entities without a row are deleted at the place of the first rows. The
+// After a gap, or with a slot that the store does not know, stored entities without a row are deleted
+// at the place of the first rows. The
 // deletion of an entity whose row was read is stale.
 //
 // # Delivery guarantee

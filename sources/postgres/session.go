@@ -24,6 +24,7 @@ type session struct {
 	lines  timelines
 	mark   kept[mark]
 	from   int64      // where the slot begins
+	found  bool       // the slot was there, and the store has no mark of it: rows may have been read before
 	gaveUp kept[bool] // the slot was dropped for what it kept
 	marks  map[string]*kept[tableMark]
 	tables map[string]tableState // those that are read
@@ -200,7 +201,7 @@ func (s *session) slot(ctx context.Context, known bool) (slotState, error) {
 	if !slot.exists && known && s.gaveUp.value {
 		return slot, faultf("Weir gave replication slot %q up when it kept more of the log than postgres.retain (%d bytes): weir source prepare makes a new one, and the rows are read again", opt.Slot, opt.Retain)
 	}
-	if !slot.exists && !known {
+	if s.found = slot.exists && !known; !slot.exists && !known {
 		statements, err := opt.Setup.missing(ctx, s.db, false)
 		if err != nil {
 			return slot, err
@@ -230,7 +231,7 @@ func (s *session) chooseTables(ctx context.Context) error {
 		if _, err := k.load(ctx); err != nil {
 			return err
 		}
-		again := tableMark{Epoch: s.mark.value.Epoch, Again: k.value.Epoch != ""}
+		again := tableMark{Epoch: s.mark.value.Epoch, Again: k.value.Epoch != "" || s.found}
 		if v := k.value; v.Epoch != again.Epoch || !v.Done && v.Timeline != s.lines.current {
 			k.value = again
 		}
