@@ -372,6 +372,7 @@ type LetterFilter struct {
 	NewestFirst bool
 	AfterID     int64 // page on: only those behind this id, in the order of the list
 	Limit       int   // 0: 100
+	ByEntity    bool  // of GroupLetters: the letters of each entity are a group
 }
 
 // CountedLetters bounds what CountLetters counts of a stage: it is asked every few
@@ -384,7 +385,8 @@ type LetterGroup struct {
 	Source  string    `json:"source,omitempty"`
 	Service string    `json:"service,omitempty"`
 	Code    string    `json:"code"`
-	Reason  string    `json:"reason"` // of one of them
+	Entity  string    `json:"entity,omitempty"` // only by entity
+	Reason  string    `json:"reason"`           // of one of them
 	Letters int64     `json:"letters"`
 	First   time.Time `json:"first"` // the earliest Created
 	Last    time.Time `json:"last"`  // the latest Last
@@ -403,9 +405,9 @@ type DeadLetters interface {
 	AddLetters(ctx context.Context, letters []DeadLetter) error
 	// ListLetters returns one page by id, without Payload and Original.
 	ListLetters(ctx context.Context, f LetterFilter) ([]DeadLetter, error)
-	// GroupLetters counts those that a filter leaves by stage, source, service and code, the
-	// most first, and returns at most limit groups. It looks at GroupedLetters of them at most;
-	// order and page of the filter do not matter.
+	// GroupLetters counts those that a filter leaves by stage, source, service, code
+	// and, with ByEntity, entity, the most first, and returns at most limit groups. It looks at
+	// GroupedLetters of them at most; order and page of the filter do not matter.
 	GroupLetters(ctx context.Context, f LetterFilter, limit int) ([]LetterGroup, error)
 	// DueLetters returns a page of the open letters of services that are due and not
 	// offered since they died last, in ascending id from after on, without Payload and

@@ -103,6 +103,11 @@ func TestWhatComesFromElsewhereIsQuoted(t *testing.T) {
 		}
 		args := strings.Split(line, " ")
 		status, out, errs := call(t, append([]string{args[0], "-c", main}, args[1:]...)...)
+		if args[0] == "dlq" {
+			_, groups, _ := call(t, "dlq", "list", "-c", main, "--group", "entity")
+			require.Regexp(t, `(?m)^1 .*ingest +bad_json +registry`, groups)
+			status, out, errs = call(t, "dlq", "list", "-c", main)
+		}
 		require.Zero(t, status, "%s: %s", line, errs)
 		require.NotRegexp(t, "[\x1b\u009b]", out, line)
 		if args[0] == "plan" {

@@ -149,6 +149,7 @@ func TestOperatorsUsage(t *testing.T) {
 		"dlq edit 1":                           "--file",
 		"dlq edit none":                        "none",
 		"dlq list --state lost":                "--state lost",
+		"dlq list --group code":                "--group",
 		"dlq list --limit 0":                   "--limit",
 		"dlq list --limit -3":                  "--limit",
 		"dlq list --after -1":                  "--after",

@@ -1,7 +1,9 @@
 package main
 
 import (
+	"errors"
 	"fmt"
+	"os"
 	"path/filepath"
 	"regexp"
 
@@ -12,8 +14,8 @@ import (
 
 type testOptions struct {
 	*app
-	dir, match       string
-	update, coverage bool
+	dir, match, report string
+	update, coverage   bool
 }
 
 func newTestCommand(a *app) *cobra.Command {
@@ -23,11 +25,12 @@ func newTestCommand(a *app) *cobra.Command {
 		Short: "Run golden tests of the configuration: events in, expected sends and suppressions out",
 		Long: "Run the cases below a folder, by default tests beside the main configuration file. A case is a folder with\n" +
 			golden.EventsFile + ", one {\"source\": …, \"event\": …} per line, and " + golden.ExpectedFile + ", which --update writes.",
-		Example: "  weir test -c weir.yaml\n  weir test -c weir.yaml --update --run retraction\n  weir test -c weir.yaml --coverage",
+		Example: "  weir test -c weir.yaml\n  weir test -c weir.yaml --update --run retraction\n  weir test -c weir.yaml --junit report.xml\n  weir test -c weir.yaml --coverage",
 		RunE:    func(_ *cobra.Command, _ []string) error { return o.run() },
 	}
 	c.Flags().StringVar(&o.dir, "dir", "", "folder of the cases (default: tests beside the configuration file)")
 	c.Flags().StringVar(&o.match, "run", "", "only cases whose name matches this regular expression")
+	c.Flags().StringVar(&o.report, "junit", "", "write a JUnit XML report to this file as well")
 	c.Flags().BoolVar(&o.update, "update", false, "write what came out as the expectation")
 	c.Flags().BoolVar(&o.coverage, "coverage", false, "name the fields, filters, sends, hold-backs, refusals and guards that no case reaches")
 	return o.needConfig(c)
@@ -75,6 +78,11 @@ func (o *testOptions) run() error {
 	if err := o.finish(results, reached); err != nil {
 		return err
 	}
+	if o.report != "" {
+		if err := writeReport(o.report, cfg.File, results); err != nil {
+			return err
+		}
+	}
 	if failed > 0 {
 		return fmt.Errorf("%d of %d cases are not as expected", failed, len(results))
 	}
@@ -103,4 +111,13 @@ func (o *testOptions) finish(results []golden.Result, reached *golden.Coverage) 
 	}
 	fmt.Fprintf(o.out, "coverage: %d of %d\n", all-len(missing), all)
 	return nil
+}
+
+// writeReport writes the report whole or fails.
+func writeReport(path, suite string, results []golden.Result) error {
+	f, err := os.Create(path)
+	if err != nil {
+		return err
+	}
+	return errors.Join(golden.WriteJUnit(f, suite, results), f.Close())
 }

@@ -41,6 +41,8 @@ type Result struct {
 	Error string `json:"error,omitempty"`
 	// Updated tells that the expectation was written anew.
 	Updated bool `json:"updated,omitempty"`
+	// Took is how long it ran.
+	Took time.Duration `json:"-"`
 }
 
 // Failed reports whether the case is not as expected or could not be run.
@@ -80,11 +82,12 @@ func Run(c *config.Config, dir string, pattern *regexp.Regexp, update bool, reac
 	sort.Strings(names)
 	results := make([]Result, len(names))
 	for i, name := range names {
+		start := time.Now()
 		r, err := runCase(c, plan, filepath.Join(dir, name), update, reached)
 		if err != nil {
 			r.Error = err.Error()
 		}
-		r.Name = name
+		r.Name, r.Took = name, time.Since(start)
 		results[i] = r
 	}
 	return results, nil

@@ -2,12 +2,14 @@ package golden_test
 
 import (
 	"bytes"
+	"encoding/xml"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/seed-86dfc502/weir/assemble"
 	"github.com/seed-86dfc502/weir/config"
@@ -135,6 +137,37 @@ func TestUnusableCases(t *testing.T) {
 	assert.True(t, results[0].Updated)
 }
 
+// The report has the counts of JUnit, and is valid XML for every diff.
+func TestJUnit(t *testing.T) {
+	var b bytes.Buffer
+	require.NoError(t, golden.WriteJUnit(&b, "weir.yaml", []golden.Result{
+		{Name: "fine", Took: 1500 * time.Millisecond}, {Name: "odd", Diff: "-a\n+\x01]]>\n"}, {Name: "broken", Error: "no such source"},
+	}))
+	var report struct {
+		Tests    int `xml:"tests,attr"`
+		Failures int `xml:"failures,attr"`
+		Errors   int `xml:"errors,attr"`
+		Suites   []struct {
+			Name  string `xml:"name,attr"`
+			Cases []struct {
+				Name    string `xml:"name,attr"`
+				Time    string `xml:"time,attr"`
+				Failure string `xml:"failure"`
+				Error   string `xml:"error"`
+			} `xml:"testcase"`
+		} `xml:"testsuite"`
+	}
+	require.NoError(t, xml.Unmarshal(b.Bytes(), &report))
+	assert.Equal(t, []int{3, 1, 1}, []int{report.Tests, report.Failures, report.Errors})
+	require.Len(t, report.Suites, 1)
+	assert.Equal(t, "weir.yaml", report.Suites[0].Name)
+	cases := report.Suites[0].Cases
+	require.Len(t, cases, 3)
+	assert.Equal(t, "1.500", cases[0].Time)
+	assert.Equal(t, "-a\n+\uFFFD]]>\n", cases[1].Failure)
+	assert.Equal(t, "no such source", cases[2].Error)
+}
+
 // The command itself: a deviation is a diff and exit status 1, --update makes
 // it the expectation.
 func TestCommand(t *testing.T) {
@@ -164,8 +197,14 @@ func TestCommand(t *testing.T) {
 	require.NoError(t, os.WriteFile(expected, []byte(strings.Replace(string(good), "send", "held back", 1)), 0o644))
 	config := filepath.Join(copied, "weir.yaml")
 
-	stdout, stderr, status := pipeline("test", "-c", config)
+	report := filepath.Join(dir, "report.xml")
+	stdout, stderr, status := pipeline("test", "-c", config, "--junit", report)
 	assert.Equal(t, 1, status)
+	written, err := os.ReadFile(report)
+	require.NoError(t, err)
+	assert.Contains(t, string(written), `<testsuites tests=`)
+	assert.Contains(t, string(written), `tests="12" failures="1"`)
+	assert.Contains(t, string(written), "held back customer-1/ripeness@archive")
 	assert.Contains(t, stdout, "FAIL a-b-a-b")
 	assert.Contains(t, stdout, "\n-  held back customer-1/ripeness@archive")
 	assert.Contains(t, stdout, "\n+  send customer-1/ripeness@archive")

@@ -179,6 +179,11 @@ func correctLetter(t *testing.T, b *browser, p harness.Project, letter string) {
 		}
 		return nil
 	})
+	b.open("/audit")
+	said := evaluate[string](b, "document.body.innerText")
+	for _, want := range []string{"ann@127.0.0.1", "dlq edit", "quote", "dlq replay"} {
+		require.Contains(t, said, want)
+	}
 }
 
 func discardLetters(t *testing.T, b *browser, p harness.Project) {
@@ -201,7 +206,7 @@ func discardLetters(t *testing.T, b *browser, p harness.Project) {
 	require.Equal(t, `"Z"`, evaluate[string](b, `document.querySelector(".diff ins").innerText`))
 }
 
-func pauseAndResume(t *testing.T, b *browser, p harness.Project) {
+func pauseAndReset(t *testing.T, b *browser, p harness.Project) {
 	// Paused, so that changes queue, and resumed, by the keyboard.
 	b.open("/services")
 	b.tabTo(`main a[href^="/service?name=acme"]`)
@@ -211,6 +216,19 @@ func pauseAndResume(t *testing.T, b *browser, p harness.Project) {
 	b.tabTo("button[value=pause]")
 	b.key(kb.Enter)
 	b.until("the pause", `document.body.innerText.includes("paused") && document.body.innerText.includes("they move")`)
+
+	// Reset and replay are tried first.
+	b.open("/explain?entity=B")
+	b.tabTo(`a[href*="kind=reset"]`)
+	b.key(kb.Enter)
+	b.until("the form", `location.pathname === "/replay" && document.querySelector("textarea").value === "B" && document.querySelector("input[value=reset]").checked`)
+	b.tabTo(".actions button")
+	b.key(kb.Enter)
+	b.until("the trial", `document.body.innerText.includes("Nothing was done. 1 entity would be reset")`)
+	b.axe("the trial")
+	b.tabTo("button.danger")
+	b.key(kb.Enter)
+	b.until("the reset", `document.body.innerText.includes("1 entity was reset by job")`)
 
 	p.Append("events.jsonl", harness.Event(8, "B", "Y"))
 	harness.Eventually(t, "the delivery to the other", func() error {
@@ -273,7 +291,7 @@ func TestInABrowser(t *testing.T) {
 
 	correctLetter(t, b, p, letter)
 	discardLetters(t, b, p)
-	pauseAndResume(t, b, p)
+	pauseAndReset(t, b, p)
 	run.Terminate()
 	run.Ok()
 }
@@ -381,4 +399,8 @@ func keyboard(b *browser) {
 	b.tabTo("[data-all]")
 	b.key(kb.Enter)
 	require.Equal(b.t, 2, evaluate[int](b, `document.querySelectorAll("input[name=id]:checked").length`))
+	b.tabTo("button[value=discard-all]")
+	b.key(kb.Enter)
+	b.until("the question", `document.body.innerText.includes("2 open dead letters: discard all of them?")`)
+	b.healthy("the question")
 }

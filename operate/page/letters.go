@@ -21,6 +21,7 @@ type letterSection struct{ *Page }
 const (
 	pageLetters = 50
 	maxShown    = 64 << 10 // of a payload, in bytes
+	maxRefused  = 100      // that are listed one by one
 	maxReason   = 500
 	foldGroups  = 8 // groups of letters that are shown at once
 )
@@ -32,13 +33,13 @@ var (
 
 // filter narrows the list of letters, as text of a form.
 type filter struct {
-	Stage, State, Source, Service, Entity, Code string
-	After                                       int64
+	Stage, State, Source, Service, Entity, Code, By string
+	After                                           int64
 }
 
 func filterOf(v url.Values) (filter, error) {
 	f := filter{
-		Stage: v.Get("stage"), State: v.Get("state"), Source: v.Get("source"), Service: v.Get("service"), Entity: v.Get("entity"), Code: v.Get("code"),
+		Stage: v.Get("stage"), State: v.Get("state"), Source: v.Get("source"), Service: v.Get("service"), Entity: v.Get("entity"), Code: v.Get("code"), By: v.Get("by"),
 	}
 	if f.State == "" {
 		f.State = "open"
@@ -66,7 +67,7 @@ func (p letterSection) wanted(f filter) store.LetterFilter {
 
 // Query returns the filter as part of an address.
 func (f filter) Query(after int64) string {
-	return query("stage", f.Stage, "state", f.State, "source", f.Source, "service", f.Service, "entity", f.Entity, "code", f.Code, "after", strconv.FormatInt(after, 10))
+	return query("stage", f.Stage, "state", f.State, "source", f.Source, "service", f.Service, "entity", f.Entity, "code", f.Code, "by", f.By, "after", strconv.FormatInt(after, 10))
 }
 
 type lettersBody struct {
@@ -80,8 +81,10 @@ type lettersBody struct {
 	Codes    []string            // of open dead letters
 	Groups   []store.LetterGroup // the largest
 	Rest     []store.LetterGroup // folded away
+	Other    string              // address of the other grouping
 	Form     string
 	Acts     bool
+	LastJob  *jobBody
 }
 
 func (p letterSection) list(w http.ResponseWriter, r *http.Request, who *session) {
@@ -97,14 +100,19 @@ func (p letterSection) list(w http.ResponseWriter, r *http.Request, who *session
 		p.renderError(w, r, err)
 		return
 	}
-	b := lettersBody{Filter: f, Stages: stages, States: states, Letters: found}
+	b := lettersBody{Filter: f, Stages: stages, States: states, Letters: found, LastJob: p.lastJob(jobLetters)}
 	b.Services, b.Sources = p.suggestions(), p.sourceNames()
 	if len(found) == pageLetters {
 		b.Next = "/letters?" + f.Query(found[len(found)-1].ID)
 	}
 	b.Acts, b.Form = who != nil, who.Form()
 	grouped := p.wanted(f)
-	grouped.Code = "" // other codes can be chosen
+	grouped.Code, grouped.ByEntity = "", f.By == "entity" // other codes can be chosen
+	other := f
+	if other.By = "entity"; f.By == "entity" {
+		other.By = ""
+	}
+	b.Other = "/letters?" + other.Query(0)
 	if b.Groups, err = p.opt.Store.GroupLetters(r.Context(), grouped, maxGroups); err != nil {
 		p.renderError(w, r, err)
 		return
@@ -201,11 +209,20 @@ type resultBody struct {
 	Done    int
 	Ways    []string // how, with numbers
 	Refused []operate.LetterReplay
-	More    int // not open or not there
+	More    int // refused, not listed
 	Back    string
 }
 
-// act replays or discards the letters that are ticked: those of one list at most.
+type confirmBody struct {
+	Do, Verb string
+	N        int64
+	Filter   filter
+	Reason   string
+	Form     string
+}
+
+// act replays or discards letters: those that are ticked, or, after a
+// question, all open ones that the filters leave.
 func (p letterSection) act(w http.ResponseWriter, r *http.Request, who *session) {
 	f, err := filterOf(r.PostForm)
 	var why string
@@ -216,43 +233,49 @@ func (p letterSection) act(w http.ResponseWriter, r *http.Request, who *session)
 		p.renderError(w, r, err)
 		return
 	}
-	selected, ok := ticked(r)
-	if !ok {
-		p.renderMessage(w, r, http.StatusBadRequest, fmt.Sprintf("Tick 1 to %d letters. weir dlq takes more.", pageLetters))
-		return
-	}
-	b := resultBody{Back: "/letters?" + f.Query(0)}
-	switch r.PostForm.Get("do") {
-	case "replay":
-		b.Verb, err = "replayed", p.replay(r.Context(), who, selected, why, &b)
-	case "discard":
-		b.Verb = "discarded"
-		b.Done, err = (&operate.Env{Store: p.opt.Store, Actor: who.Actor}).DiscardLetters(r.Context(), selected, why)
-		b.More = max(0, len(selected.IDs)-b.Done)
-	default:
+	action, all := strings.CutSuffix(r.PostForm.Get("do"), "-all")
+	if action != "replay" && action != "discard" {
 		p.renderMessage(w, r, http.StatusBadRequest, "Choose what to do.")
 		return
 	}
-	if err != nil {
-		p.renderError(w, r, err)
+	selected := operate.Letters{Filter: p.wanted(f)}
+	if !all {
+		for _, text := range r.PostForm["id"] {
+			id, err := strconv.ParseInt(text, 10, 64)
+			if err != nil || id <= 0 {
+				p.renderMessage(w, r, http.StatusBadRequest, "There is no such dead letter.")
+				return
+			}
+			selected.IDs = append(selected.IDs, id)
+		}
+		if len(selected.IDs) == 0 {
+			p.renderMessage(w, r, http.StatusBadRequest, "Tick at least one letter.")
+			return
+		}
+	} else if r.PostForm.Get("sure") != "yes" {
+		n, err := (&operate.Env{Store: p.opt.Store}).CountLetters(r.Context(), selected)
+		if err != nil {
+			p.renderError(w, r, err)
+			return
+		}
+		p.show(w, http.StatusOK, "confirm", view{Title: "Are you sure?", Section: "/letters", Session: who,
+			Body: confirmBody{Do: action + "-all", Verb: action, N: int64(n), Filter: f, Reason: why, Form: who.form}})
 		return
 	}
-	p.show(w, http.StatusOK, "result", view{Title: "Done", Section: "/letters", Session: who, Body: b})
-}
-
-// ticked returns the letters that a form names; false when that is not the form of a list.
-func ticked(r *http.Request) (selected operate.Letters, ok bool) {
-	ids := r.PostForm["id"]
-	for _, text := range ids {
-		id, err := strconv.ParseInt(text, 10, 64)
-		if err != nil || id <= 0 {
-			return selected, false
+	j := p.start(w, r, who, jobLetters, "Dead letters are being "+action+"ed", func(ctx context.Context, j *job) (outcome, error) {
+		b := resultBody{Verb: action + "ed", Back: "/letters?" + f.Query(0)}
+		act := p.discard
+		if action == "replay" {
+			act = p.replay
 		}
-		selected.IDs = append(selected.IDs, id)
+		if err := act(ctx, j, who, selected, why, &b); err != nil {
+			return outcome{}, err
+		}
+		return outcome{"result", view{Title: "Done", Section: "/letters", Body: b}}, nil
+	})
+	if j != nil {
+		p.follow(w, r, who, j)
 	}
-	slices.Sort(selected.IDs)
-	selected.IDs = slices.Compact(selected.IDs)
-	return selected, len(ids) > 0 && len(ids) <= pageLetters
 }
 
 // modeWords name the modes of a replay.
@@ -262,25 +285,46 @@ var modeWords = map[operate.ReplayMode]string{
 	operate.AsChange:   "the change is sent again, late",
 }
 
-func (p letterSection) replay(ctx context.Context, who *session, selected operate.Letters, why string, b *resultBody) error {
-	env, err := p.opt.Tools(ctx)
+func (p letterSection) replay(ctx context.Context, j *job, who *session, selected operate.Letters, why string, b *resultBody) error {
+	env, err := p.env(ctx, who)
 	if err != nil {
 		return err
 	}
-	env.Actor = who.Actor
+	total, err := env.CountLetters(ctx, selected)
+	if err != nil {
+		return err
+	}
 	ways := map[operate.ReplayMode]int{}
 	err = env.ReplayLetters(ctx, selected, why, false, func(l operate.LetterReplay) {
-		if l.Refused != "" {
+		switch {
+		case l.Refused == "":
+			b.Done++
+			ways[l.Way]++
+		case len(b.Refused) < maxRefused:
 			b.Refused = append(b.Refused, l)
-			return
+		default:
+			b.More++
 		}
-		b.Done++
-		ways[l.Way]++
+		j.progress(int64(b.Done+len(b.Refused)+b.More), int64(total))
 	})
 	for _, way := range []operate.ReplayMode{operate.AsEvent, operate.AsDecision, operate.AsChange} {
 		if n := ways[way]; n > 0 {
 			b.Ways = append(b.Ways, fmt.Sprintf("%d: %s", n, modeWords[way]))
 		}
+	}
+	return err
+}
+
+func (p letterSection) discard(ctx context.Context, j *job, who *session, selected operate.Letters, why string, b *resultBody) error {
+	env := &operate.Env{Store: p.opt.Store, Actor: who.Actor}
+	total, err := env.CountLetters(ctx, selected)
+	if err != nil {
+		return err
+	}
+	env.Progress = func(done, _ int64) { j.progress(done, int64(total)) }
+	b.Done, err = env.DiscardLetters(ctx, selected, why)
+	if ids := slices.Compact(slices.Sorted(slices.Values(selected.IDs))); err == nil && len(ids) > b.Done {
+		b.More = len(ids) - b.Done
 	}
 	return err
 }

@@ -61,7 +61,7 @@ func TestManyServices(t *testing.T) {
 	p := manyServices(t, 2_000)
 	for path, told := range map[string]string{
 		"/": "more customers", "/services": "The first 200 of 2000", "/services?q=c019/p99": `data-label="delivered">–<`, "/services?q=c000/p01": `data-label="delivered">7<`,
-		"/letters": "", "/system": ">2000<", "/explain?entity=x": "", "/history": "",
+		"/letters": "", "/replay": "", "/system": ">2000<", "/explain?entity=x": "", "/history": "",
 	} {
 		answer := httptest.NewRecorder()
 		p.ServeHTTP(answer, httptest.NewRequest(http.MethodGet, local+path, nil))

@@ -20,6 +20,7 @@ import (
 	"github.com/seed-86dfc502/weir/api/auth"
 	"github.com/seed-86dfc502/weir/config"
 	"github.com/seed-86dfc502/weir/deliver"
+	"github.com/seed-86dfc502/weir/internal/defaults"
 	"github.com/seed-86dfc502/weir/operate"
 	"github.com/seed-86dfc502/weir/operate/history"
 	"github.com/seed-86dfc502/weir/store"
@@ -54,6 +55,12 @@ type Options struct {
 	// OwnToken signs in as well, if there is one; OwnFile is where it can be read.
 	OwnToken, OwnFile string
 	Logger            *slog.Logger
+	// RunInBackground runs f on a goroutine of its own. The end of the process ends its context and
+	// waits for it; false, and f is not run, when the process is ending.
+	RunInBackground func(f func(ending context.Context)) bool
+	// Patience is how long a request waits for its job before it shows the job's progress.
+	// Defaults to 2s.
+	Patience time.Duration
 	// Now is the clock of sessions and rates; nil is time.Now.
 	Now func() time.Time
 }
@@ -84,6 +91,7 @@ type Page struct {
 	names     atomic.Pointer[serviceNames]
 	sessions  *sessions
 	links     links
+	jobs      jobs
 	handler   http.Handler
 	cookie    string // name of sessions' cookies
 	// places of requests under way
@@ -95,8 +103,10 @@ func New(o Options) *Page {
 	if o.Now == nil {
 		o.Now = time.Now
 	}
+	o.Patience = defaults.Positive(o.Patience, defaultPatience)
 	p := &Page{
 		opt: o, cookie: newCookieName(), sessions: newSessions(o.Now),
+		jobs:      jobs{last: map[string]*job{}},
 		operators: semaphore.NewWeighted(requestsAtATime), strangers: semaphore.NewWeighted(requestsAtATime),
 	}
 	p.templates = p.parse()
@@ -105,7 +115,7 @@ func New(o Options) *Page {
 		panic(err) // it is embedded
 	}
 	overview, services, sources, history, system := overviewSection{p}, serviceSection{p}, sourceSection{p}, historySection{p}, systemSection{p}
-	entities, letters := entitySection{p}, letterSection{p}
+	entities, letters, audit, tasks, jobs := entitySection{p}, letterSection{p}, auditSection{p}, taskSection{p}, jobSection{p}
 	mux := http.NewServeMux()
 	assets := http.StripPrefix("/static/", http.FileServerFS(static))
 	mux.HandleFunc("GET /static/", func(w http.ResponseWriter, r *http.Request) {
@@ -127,12 +137,15 @@ func New(o Options) *Page {
 		"/history": history.view, "/live/history": history.live,
 		"/entities": entities.list, "/explain": entities.view,
 		"/letters": letters.list, "/letters/{id}": letters.view, "/letters/{id}/payload": letters.payload,
-		"/system": system.view,
+		"/replay": tasks.form, "/jobs/{kind}": jobs.view, "/live/jobs/{kind}": jobs.live,
+		"/system": system.view, "/audit": audit.view,
 	} {
 		mux.HandleFunc("GET "+path, p.handleRead(f))
 	}
 	mux.HandleFunc("POST /service", p.handleWrite(maxForm, services.act))
 	mux.HandleFunc("POST /letters", p.handleWrite(maxForm, letters.act))
+	mux.HandleFunc("POST /replay", p.handleWrite(maxForm, tasks.begin))
+	mux.HandleFunc("POST /jobs/{kind}/cancel", p.handleWrite(maxForm, jobs.cancel))
 	p.handler = mux
 	return p
 }
@@ -245,7 +258,8 @@ type section struct{ Path, Name, Group string }
 
 var sections = []section{
 	{"/", "Overview", "Watch"}, {"/services", "Services", "Watch"}, {"/sources", "Sources", "Watch"}, {"/history", "History", "Watch"}, {"/system", "System", "Watch"},
-	{"/entities", "Entities", "Look up"}, {"/letters", "Dead letters", "Look up"},
+	{"/entities", "Entities", "Look up"}, {"/letters", "Dead letters", "Look up"}, {"/audit", "Audit", "Look up"},
+	{"/replay", "Replay and reset", "Change"},
 }
 
 func (p *Page) parse() map[string]*template.Template {
@@ -256,7 +270,7 @@ func (p *Page) parse() map[string]*template.Template {
 			return "/letters?" + query("service", p.current(service), "state", "open")
 		},
 		"lettersBy": func(g store.LetterGroup) string {
-			return "/letters?" + query("stage", string(g.Stage), "source", g.Source, "service", p.current(g.Service), "code", g.Code)
+			return "/letters?" + query("stage", string(g.Stage), "source", g.Source, "service", p.current(g.Service), "code", g.Code, "entity", g.Entity)
 		},
 	})
 	base = template.Must(base.ParseFS(files, "templates/layout.html", "templates/live.html"))
@@ -351,3 +365,12 @@ func (p *Page) renderError(w http.ResponseWriter, r *http.Request, err error) {
 
 // runs reports whether this process runs a stage.
 func (p *Page) runs(stage string) bool { return slices.Contains(p.opt.Roles, stage) }
+
+// env returns the environment of an operator's actions.
+func (p *Page) env(ctx context.Context, who *session) (*operate.Env, error) {
+	env, err := p.opt.Tools(ctx)
+	if err == nil {
+		env.Actor = who.Actor
+	}
+	return env, err
+}

@@ -13,6 +13,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -56,6 +57,8 @@ type world struct {
 	process    operate.Process // as its history sees it
 	problems   []operate.Item
 	asked      []string // of suspending and probing
+
+	beside sync.WaitGroup
 }
 
 func newWorld(t testing.TB, change func(*page.Options)) *world {
@@ -88,14 +91,16 @@ func newWorld(t testing.TB, change func(*page.Options)) *world {
 		Health: func() operate.Health {
 			return operate.HealthOf(operate.Observed{Reason: "store", Blocked: w.ready, Since: w.now, Conditions: w.conditions, Problems: w.problems}, w.now)
 		},
-		Conditions: func() map[string]deliver.Condition { return w.conditions },
-		Token:      token, Logger: slog.New(slog.DiscardHandler), Now: func() time.Time { return w.now },
+		Conditions:      func() map[string]deliver.Condition { return w.conditions },
+		RunInBackground: func(f func(context.Context)) bool { w.beside.Go(func() { f(w.t.Context()) }); return true },
+		Patience:        harness.Patience, Token: token, Logger: slog.New(slog.DiscardHandler), Now: func() time.Time { return w.now },
 	}
 	w.opt.Attempts = auth.NewAttempts("admin", prometheus.NewRegistry(), w.opt.Logger, w.opt.Now)
 	if change != nil {
 		change(&w.opt)
 	}
 	w.page = page.New(w.opt)
+	t.Cleanup(w.beside.Wait) // before the store is closed
 	return w
 }
 
@@ -170,7 +175,7 @@ var bearer = header("Authorization", "Bearer "+token)
 
 // pages are all that can be read.
 var pages = []string{"/", "/live/overview", "/services", "/live/services", oneService, "/live" + oneService, "/sources", "/live/sources", "/sources/events", "/history", "/live/history",
-	"/entities", "/letters", "/letters/1", "/letters/1/payload", "/explain", "/explain?entity=B", "/system"}
+	"/entities", "/letters", "/letters/1", "/letters/1/payload", "/explain", "/explain?entity=B", "/replay", "/system", "/audit"}
 
 func TestWhatComesFromEventsIsEscaped(t *testing.T) {
 	w := newWorld(t, nil)
@@ -182,7 +187,7 @@ func TestWhatComesFromEventsIsEscaped(t *testing.T) {
 	as, _ := w.signIn(token)
 	_, told := w.get("/explain?entity="+url.QueryEscape(script), as)
 	require.Contains(t, told, "answer &lt;script&gt;")
-	for _, path := range []string{"/", "/live/overview", "/letters", fmt.Sprint("/letters/", id), "/explain?entity=" + url.QueryEscape(script), "/letters?entity=" + url.QueryEscape(script), "/letters?code=" + url.QueryEscape(`"`+script)} {
+	for _, path := range []string{"/", "/live/overview", "/letters", fmt.Sprint("/letters/", id), "/audit", "/explain?entity=" + url.QueryEscape(script), "/letters?entity=" + url.QueryEscape(script), "/letters?code=" + url.QueryEscape(`"`+script)} {
 		resp := w.do("GET", path, nil, as)
 		body := text(t, resp)
 		require.Equal(t, 200, resp.StatusCode, path)
@@ -210,7 +215,7 @@ func TestMarksOfDirectionAreShown(t *testing.T) {
 	id := w.letter(`{"x":"` + marked + `"}`)
 	require.NoError(t, w.store.AddAudits(t.Context(), []store.Audit{{Actor: marked, Action: marked, Reason: marked, Entity: marked, Service: marked, Detail: []byte(`{"x":"` + marked + `"}`)}}))
 	as, _ := w.signIn(token)
-	for _, path := range []string{fmt.Sprint("/letters/", id), "/explain?entity=" + url.QueryEscape(marked), "/letters?entity=" + url.QueryEscape(marked)} {
+	for _, path := range []string{fmt.Sprint("/letters/", id), "/audit", "/explain?entity=" + url.QueryEscape(marked), "/letters?entity=" + url.QueryEscape(marked)} {
 		_, body := w.get(path, as)
 		written := regexp.MustCompile(`<[^>]*>`).ReplaceAllString(body, "")
 		require.NotContains(t, written, "\u202E", path)
@@ -237,17 +242,17 @@ func TestManyLetters(t *testing.T) {
 	require.NotNil(t, next)
 	_, body = w.get(strings.ReplaceAll(next[1], "&amp;", "&"), as)
 	require.Contains(t, body, `href="/letters/70"`)
-	ticked := url.Values{"form": {form}, "do": {"discard"}, "reason": {"broken producer"}}
-	for id := 120; id > 70; id-- {
-		ticked.Add("id", fmt.Sprint(id))
-	}
-	require.Contains(t, text(t, w.post("/letters", ticked, as)), "50 dead letters are discarded")
+	all := url.Values{"form": {form}, "do": {"discard-all"}, "code": {"bad_json"}, "reason": {"broken producer"}}
+	body = text(t, w.post("/letters", all, as))
+	require.Contains(t, body, "120 open dead letters, code bad_json: discard all of them?")
 	counts, err := w.store.CountLetters(t.Context())
 	require.NoError(t, err)
-	require.EqualValues(t, 70, counts[store.StageIngest])
-	require.Contains(t, text(t, w.post("/letters", ticked, as)), "50 stay as they are")
-	ticked.Add("id", "70")
-	require.Equal(t, 400, w.post("/letters", ticked, as).StatusCode, "more than a list has")
+	require.EqualValues(t, 120, counts[store.StageIngest], "it was only asked")
+	all.Set("sure", "yes")
+	require.Contains(t, text(t, w.post("/letters", all, as)), "120 dead letters are discarded")
+	counts, err = w.store.CountLetters(t.Context())
+	require.NoError(t, err)
+	require.Zero(t, counts[store.StageIngest])
 	for _, values := range []url.Values{{"do": {"discard"}}, {"do": {"x"}}, {"do": {"replay"}, "id": {"x"}}} {
 		values.Set("form", form)
 		require.Equal(t, 400, w.post("/letters", values, as).StatusCode)
@@ -255,6 +260,59 @@ func TestManyLetters(t *testing.T) {
 	resp := w.post("/letters", url.Values{"form": {form}, "do": {"replay"}, "id": {"1"}}, as)
 	require.Equal(t, 503, resp.StatusCode)
 	require.Contains(t, text(t, resp), "the log is away")
+}
+
+func TestAuditPagesBackwards(t *testing.T) {
+	w := newWorld(t, nil)
+	_, body := w.get("/audit", bearer)
+	require.Contains(t, body, "No operator did anything yet")
+	const n = 357
+	for i := range n {
+		require.NoError(t, w.store.AddAudits(t.Context(), []store.Audit{{Actor: "a", Action: fmt.Sprintf("act-%d-", i), Detail: []byte("{}")}}))
+	}
+	var seen []string
+	for path := "/audit"; path != ""; {
+		status, body := w.get(path, bearer)
+		require.Equal(t, 200, status)
+		seen = append(seen, regexp.MustCompile(`>act-\d+-`).FindAllString(strings.ReplaceAll(body, "<wbr>", ""), -1)...)
+		path = ""
+		if older := regexp.MustCompile(`href="(/audit\?[^"]+)">Older`).FindStringSubmatch(body); older != nil {
+			path = older[1]
+		}
+	}
+	require.Len(t, seen, n)
+	for i, s := range seen {
+		require.Equal(t, fmt.Sprintf(">act-%d-", n-1-i), s)
+	}
+}
+
+// A replay is one row with its count, and rows are filtered.
+func TestAuditFoldsAndFilters(t *testing.T) {
+	w := newWorld(t, nil)
+	detail := func(operation, state string, n int) []byte {
+		return fmt.Appendf(nil, `{"operation":%q,"state":%q,"entities":%d,"task":null}`, operation, state, n)
+	}
+	require.NoError(t, w.store.AddAudits(t.Context(), []store.Audit{
+		{Actor: "ann", Action: "replay", Detail: detail("job-1", "begun", 0)}, {Actor: "ann", Action: "replay", Detail: detail("job-1", "done", 1234)},
+		{Actor: "bob", Action: "reset", Detail: detail("job-2", "begun", 0)}, {Actor: "bob", Action: "pause", Service: "acme/all@out"},
+	}))
+	ids := func(path string) (found []string) {
+		_, body := w.get(path, bearer)
+		for _, m := range regexp.MustCompile(`data-label="id">(\d+)<`).FindAllStringSubmatch(body, -1) {
+			found = append(found, m[1])
+		}
+		return found
+	}
+	require.Equal(t, []string{"4", "3", "2"}, ids("/audit"), "the end of job 1, the begin of job 2")
+	_, body := w.get("/audit?action=replay", bearer)
+	require.Contains(t, strings.ReplaceAll(body, "<wbr>", ""), `<span class="weak">entities</span> <span class="whole">1,234</span>`)
+	require.Equal(t, []string{"2"}, ids("/audit?action=replay"))
+	require.Equal(t, []string{"4", "3"}, ids("/audit?actor=bob"))
+	require.Equal(t, []string{"4"}, ids("/audit?service="+url.QueryEscape("acme/all@out")))
+	_, body = w.get("/audit?entity=none", bearer)
+	require.Contains(t, body, "No such action is on record.")
+	status, _ := w.get("/audit?before=x", bearer)
+	require.Equal(t, 400, status)
 }
 
 func TestServicesAndOverview(t *testing.T) {

@@ -79,7 +79,7 @@ func TestLoginLink(t *testing.T) {
 func TestABearerTokenIsSignedIn(t *testing.T) {
 	w := newWorld(t, nil)
 	w.letter("{")
-	for _, path := range []string{"/letters", "/letters/1", oneService} {
+	for _, path := range []string{"/letters", "/letters/1", "/replay", oneService} {
 		status, body := w.get(path, bearer)
 		require.Equal(t, 200, status, path)
 		require.Contains(t, body, `method="post"`, path)
@@ -174,6 +174,7 @@ func TestNewPagesEscape(t *testing.T) {
 	}))
 	for _, path := range []string{
 		"/", "/sources", "/sources/events", "/entities?q=" + url.QueryEscape(script), "/letters", "/system", "/services?q=" + url.QueryEscape(script),
+		"/replay?entity=" + url.QueryEscape(script),
 	} {
 		status, body := w.get(path, bearer)
 		require.Equal(t, 200, status, path)
@@ -191,7 +192,7 @@ func TestEmptyPages(t *testing.T) {
 	w.conditions = map[string]deliver.Condition{}
 	for path, says := range map[string]string{
 		"/entities": "No entity is stored yet", "/letters": "No open dead letters here.",
-		"/system": "No process has reported yet.", "/history": "Nothing happened in this time.",
+		"/audit": "No operator did anything yet", "/replay": "No replay or reset was begun yet.", "/system": "No process has reported yet.", "/history": "Nothing happened in this time.",
 		"/sources/events": "Nothing was seen yet", oneService: "No dead letters.", "/": "Ready",
 	} {
 		status, body := w.get(path, bearer)
@@ -298,6 +299,32 @@ func TestEntitiesAreSearched(t *testing.T) {
 	require.Equal(t, []string{"B-000007"}, rows(body))
 	_, body = s.get("/entities?q=B-00001", bearer)
 	require.Len(t, rows(body), 10)
+}
+
+// A replay that cannot be asked for is refused before anything is looked at.
+func TestWhatIsNoTask(t *testing.T) {
+	w := newWorld(t, nil)
+	as, form := w.signIn(token)
+	for says, values := range map[string]url.Values{
+		"Choose what to do.":                   {"kind": {"x"}},
+		"Choose which entities.":               {"which": {"x"}},
+		"Name at least one entity.":            {"list": {" \r\n"}},
+		"Say since when.":                      {"which": {"since"}},
+		"is no date and time":                  {"which": {"since"}, "since": {"x"}},
+		"-1&#34; is no number of entities per": {"which": {"all"}, "rate": {"-1"}},
+		"NaN&#34; is no number of entities":    {"which": {"all"}, "rate": {"NaN"}},
+		"Inf&#34; is no number of entities":    {"which": {"all"}, "rate": {"Inf"}},
+		"A reason is text of at most 500":      {"which": {"all"}, "reason": {strings.Repeat("x", 501)}},
+	} {
+		values.Set("form", form)
+		resp := w.post("/replay", values, as)
+		require.Equal(t, 409, resp.StatusCode, says)
+		require.Contains(t, text(t, resp), says)
+	}
+	require.Equal(t, 403, w.post("/replay", url.Values{"which": {"all"}}).StatusCode)
+	resp := w.post("/replay", url.Values{"form": {form}, "which": {"all"}}, as)
+	require.Equal(t, 503, resp.StatusCode)
+	require.Contains(t, text(t, resp), "the log is away")
 }
 
 // A renamed service has its current name in texts and fields, its first one in addresses.

@@ -55,9 +55,9 @@ func TestStrangersDoNotShutOutOperators(t *testing.T) {
 	right := url.Values{"name": {"ann"}, "token": {token}}
 	operatorsWork := func() {
 		t.Helper()
-		status, _ := w.get("/system", as)
+		status, _ := w.get("/audit", as)
 		require.Equal(t, 200, status)
-		status, _ = w.get("/system", header("Authorization", "Bearer "+token))
+		status, _ = w.get("/audit", header("Authorization", "Bearer "+token))
 		require.Equal(t, 200, status)
 		require.Equal(t, 303, w.post("/sign-in", right).StatusCode)
 	}
@@ -71,7 +71,7 @@ func TestStrangersDoNotShutOutOperators(t *testing.T) {
 		slow.Go(func() {
 			r := httptest.NewRequest(http.MethodGet, local+"/sign-in", nil)
 			if len(as) > 0 {
-				r = httptest.NewRequest(http.MethodGet, local+"/system", nil)
+				r = httptest.NewRequest(http.MethodGet, local+"/audit", nil)
 			}
 			for _, f := range as {
 				f(r)
@@ -90,7 +90,7 @@ func TestStrangersDoNotShutOutOperators(t *testing.T) {
 	for range 64 {
 		stuck(as)
 	}
-	status, _ = w.get("/system", as)
+	status, _ = w.get("/audit", as)
 	require.Equal(t, 503, status, "those of operators are bounded, too")
 }
 

@@ -117,9 +117,12 @@ func filterArgs(f store.LetterFilter) args {
 // GroupLetters implements store.DeadLetters.
 func (s *Store) GroupLetters(ctx context.Context, f store.LetterFilter, limit int) ([]store.LetterGroup, error) {
 	a := filterArgs(f)
-	a["looked_at"], a["limit"] = store.GroupedLetters, max(limit, 0)
+	a["looked_at"], a["limit"], a["by_entity"] = store.GroupedLetters, max(limit, 0), ""
+	if f.ByEntity {
+		a["by_entity"] = "yes"
+	}
 	return list(ctx, s, "group dead letters", call("group_letters", a), func(row Row) (g store.LetterGroup, err error) {
-		err = row.Scan(&g.Stage, &g.Source, &g.Service, &g.Code, &g.Reason, &g.Letters, &g.First, &g.Last)
+		err = row.Scan(&g.Stage, &g.Source, &g.Service, &g.Code, &g.Entity, &g.Reason, &g.Letters, &g.First, &g.Last)
 		return g, err
 	})
 }

@@ -65,13 +65,13 @@ AND (CAST(:entity AS text) = '' OR entity = :entity) AND (CAST(:code AS text) = 
 AND id < :after ORDER BY id DESC LIMIT :limit
 
 -- name: group_letters custom plan
-SELECT stage, source, service, code, max(reason), count(*) AS n, min(created_at), max(last_at) FROM (
-  SELECT stage, source, service, code, reason, created_at, last_at
+SELECT stage, source, service, code, entity, max(reason), count(*) AS n, min(created_at), max(last_at) FROM (
+  SELECT stage, source, service, code, CASE WHEN CAST(:by_entity AS text) = '' THEN '' ELSE entity END AS entity, reason, created_at, last_at
   FROM dead_letters
   WHERE (CAST(:stage AS text) = '' OR stage = :stage) AND (CAST(:source AS text) = '' OR source = :source) AND (CAST(:service AS text) = '' OR service = :service)
   AND (CAST(:entity AS text) = '' OR entity = :entity) AND (CAST(:code AS text) = '' OR code = :code) AND (CAST(:state AS text) = '' OR state = :state)
   LIMIT :looked_at) AS few
-GROUP BY stage, source, service, code ORDER BY n DESC, stage, source, service, code LIMIT :limit
+GROUP BY stage, source, service, code, entity ORDER BY n DESC, stage, source, service, code, entity LIMIT :limit
 
 -- name: due_letters
 SELECT id, created_at, last_at, count, stage, code, reason, source, service, entity, event_id, version, topic, part, "offset", state, dedup_key, position, attempts, next_try, length(payload), headers

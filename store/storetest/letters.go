@@ -274,6 +274,9 @@ var letterTests = []test{
 		assert.Len(t, group(store.LetterFilter{}, 10), 3)
 		assert.Equal(t, []store.LetterGroup{bad}, group(store.LetterFilter{Source: "lab"}, 10))
 		assert.Empty(t, group(store.LetterFilter{Entity: "none"}, 10))
+		by := group(store.LetterFilter{Service: "a/p@s", Code: "refused", ByEntity: true}, 10)
+		assert.Len(t, by, 2)
+		assert.Equal(t, []string{"B-1", "B-2"}, []string{by[0].Entity, by[1].Entity})
 	}},
 	{"I7 however many letters there are, few are counted", func(t *testing.T, f *fixture) {
 		many := make([]store.DeadLetter, store.CountedLetters+100)

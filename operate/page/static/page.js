@@ -43,6 +43,10 @@ const keep = (live) => {
     }
     if (answer.ok) {
       replace(live, text);
+      if (live.querySelector("[data-ended]")) {
+        location.reload(); // what came of it
+        return true;
+      }
       live.dataset.looks = String(Number(live.dataset.looks || 0) + 1);
     }
     live.classList.toggle("stale", !answer.ok);

@@ -1,0 +1,210 @@
+package page
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"sync"
+	"time"
+)
+
+// jobSection serves jobs.
+type jobSection struct{ *Page }
+
+// Kinds of jobs. One of each is under way at a time.
+const (
+	jobLetters = "letters" // what is done to dead letters
+	jobTasks   = "replay"  // replays and resets, tried or done
+)
+
+// jobKinds are the titles of the kinds.
+var jobKinds = map[string]string{jobLetters: "Dead letters", jobTasks: "Replay and reset"} //nolint:gochecknoglobals // never written
+
+// defaultPatience is how long a request waits for its job before it shows how
+// far it is.
+const defaultPatience = 2 * time.Second
+
+// job is work that a request began and that continues without it, until it is done,
+// cancelled, or the process ends. The last one of each kind is kept, so that its
+// result can be seen later.
+type job struct {
+	Kind, What string
+	Actor      string
+	Began      time.Time
+	cancel     context.CancelFunc
+	ended      chan struct{} // closed when result and err are set
+	result     view          // without who looks at it
+	template   string
+	err        error
+
+	mu          sync.Mutex
+	done, total int64 // guarded by mu
+}
+
+// outcome is the result of a job: a view and its template.
+type outcome struct {
+	template string
+	view     view
+}
+
+// jobs are those of a page. Safe for concurrent use.
+type jobs struct {
+	mu   sync.Mutex
+	last map[string]*job // guarded by mu; by kind
+}
+
+func (j *jobs) find(kind string) *job {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.last[kind]
+}
+
+func (j *job) finished() bool {
+	select {
+	case <-j.ended:
+		return true
+	default:
+		return false
+	}
+}
+
+// progress sets how far the job is; total is 0 when it is unknown.
+func (j *job) progress(done, total int64) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.done, j.total = done, total
+}
+
+// start begins a job, and returns nil when another one of its kind is under way or
+// the process is ending; it has answered the request then.
+func (p *Page) start(w http.ResponseWriter, r *http.Request, who *session, kind, what string, work func(context.Context, *job) (outcome, error)) *job {
+	p.jobs.mu.Lock()
+	defer p.jobs.mu.Unlock()
+	if other := p.jobs.last[kind]; other != nil && !other.finished() {
+		p.renderMessage(w, r, http.StatusTooManyRequests, fmt.Sprintf("Something of this kind is under way, begun by %s: see /jobs/%s, and try again when it is done.", other.Actor, kind))
+		return nil
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	j := &job{Kind: kind, What: what, Actor: who.Actor, Began: p.opt.Now(), cancel: cancel, ended: make(chan struct{})}
+	ok := p.opt.RunInBackground(func(ending context.Context) {
+		defer context.AfterFunc(ending, cancel)()
+		defer cancel()
+		defer close(j.ended)
+		o, err := work(ctx, j)
+		j.template, j.result, j.err = o.template, o.view, err
+		if ctx.Err() != nil && err != nil {
+			done, total := j.at()
+			j.err = badRequest("It was cancelled after %d of %d. Completed work stays.", done, max(done, total))
+		}
+	})
+	if !ok {
+		cancel()
+		p.renderMessage(w, r, http.StatusServiceUnavailable, "The process is ending.")
+		return nil
+	}
+	p.jobs.last[kind] = j
+	return j
+}
+
+func (j *job) at() (done, total int64) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.done, j.total
+}
+
+// follow answers the request that began a job: with its result if that comes
+// soon, else with the page that shows how far it is.
+func (p *Page) follow(w http.ResponseWriter, r *http.Request, who *session, j *job) {
+	timer := time.NewTimer(p.opt.Patience)
+	defer timer.Stop()
+	select {
+	case <-j.ended:
+		p.showResult(w, r, who, j)
+	case <-timer.C:
+		http.Redirect(w, r, "/jobs/"+j.Kind, http.StatusSeeOther) // #nosec G710 -- one of two kinds, a path of this page
+	case <-r.Context().Done(): // it continues all the same
+	}
+}
+
+func (p *Page) showResult(w http.ResponseWriter, r *http.Request, who *session, j *job) {
+	if j.err != nil {
+		p.renderError(w, r, j.err)
+		return
+	}
+	v := j.result
+	v.Session = who
+	if b, ok := v.Body.(withForm); ok && who != nil {
+		v.Body = b.withForm(who.form)
+	}
+	p.show(w, http.StatusOK, j.template, v)
+}
+
+// withForm is a body with forms, which are those of who looks.
+type withForm interface{ withForm(form string) any }
+
+type jobBody struct {
+	Kind, What, Actor string
+	Began             time.Time
+	Done, Total       int64
+	Ended             bool
+	Form              string
+	Acts              bool
+}
+
+func (p *Page) jobBody(j *job, who *session) jobBody {
+	b := jobBody{Kind: j.Kind, What: j.What, Actor: j.Actor, Began: j.Began, Ended: j.finished()}
+	b.Done, b.Total = j.at()
+	b.Acts, b.Form = who != nil, who.Form()
+	return b
+}
+
+// lastJob is the last job of a kind, for the page where one is begun; nil without.
+func (p *Page) lastJob(kind string) *jobBody {
+	j := p.jobs.find(kind)
+	if j == nil {
+		return nil
+	}
+	b := p.jobBody(j, nil)
+	return &b
+}
+
+// view shows how far a job is, or what came of it.
+func (p jobSection) view(w http.ResponseWriter, r *http.Request, who *session) {
+	kind := r.PathValue("kind")
+	j := p.jobs.find(kind)
+	switch {
+	case jobKinds[kind] == "":
+		p.renderMessage(w, r, http.StatusNotFound, "There is no such thing.")
+	case j == nil:
+		p.renderMessage(w, r, http.StatusNotFound, "Nothing of this kind was begun since the process started.")
+	case j.finished():
+		p.showResult(w, r, who, j)
+	default:
+		p.show(w, http.StatusOK, "job", view{Title: jobKinds[kind], Section: "/" + kind, Session: who, Live: true, Body: p.jobBody(j, who)})
+	}
+}
+
+// live is the part of a job's page that moves.
+func (p jobSection) live(w http.ResponseWriter, r *http.Request, _ *session) {
+	j := p.jobs.find(r.PathValue("kind"))
+	if j == nil {
+		http.Error(w, "there is none", http.StatusNotFound)
+		return
+	}
+	p.fragment(w, "job-live", p.jobBody(j, nil), nil)
+}
+
+// cancel ends a job where it is.
+func (p jobSection) cancel(w http.ResponseWriter, r *http.Request, _ *session) {
+	j := p.jobs.find(r.PathValue("kind"))
+	if j == nil {
+		p.renderMessage(w, r, http.StatusNotFound, "There is no such thing.")
+		return
+	}
+	j.cancel()
+	select {
+	case <-j.ended:
+	case <-r.Context().Done():
+	}
+	http.Redirect(w, r, "/jobs/"+j.Kind, http.StatusSeeOther)
+}
