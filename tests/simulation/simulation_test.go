@@ -266,7 +266,7 @@ func TestBrokenRulesAreFound(t *testing.T) {
 
 const (
 	// brokenFrom is a seed behind which the rarest show soon.
-	brokenFrom = 240
+	brokenFrom = 739
 	// brokenWithin bounds the schedules until a broken rule shows. The rarest needs a
 	// thousand, and which ones show it may differ a little from run to run.
 	brokenWithin = 20_000
