@@ -182,7 +182,7 @@ type decisionCounts struct {
 
 const decisionKinds = 5
 
-var kindSent = kindOf(DecisionSent)
+var kindSent = kindOf(DecisionSent) //nolint:gochecknoglobals // never written
 
 func kindOf(decision string) int { return slices.Index(allDecisions[:], decision) }
 

@@ -141,7 +141,7 @@ func (a *app) table(header string, rows int, row func(i int) []any) error {
 func (a *app) facts(pairs ...any) error {
 	w := tabwriter.NewWriter(a.out, 0, 0, 2, ' ', 0)
 	for i := 0; i < len(pairs); i += 2 {
-		if text := a.cell(pairs[i+1]); text != "-" {
+		if text := a.cell(pairs[i+1]); text != "-" { //nolint:gosec // pairs are even
 			fmt.Fprintf(w, "%s\t%s\n", pairs[i], text)
 		}
 	}

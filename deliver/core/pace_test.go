@@ -203,7 +203,7 @@ func (w *paceWorld) drain() {
 		w.run(w.now.Add(time.Minute))
 	}
 	for n, c := range w.log {
-		require.Truef(w.t, w.latest[c.entity] >= change.Version(n+1), "%d of %s is lost", n+1, c.entity)
+		require.GreaterOrEqualf(w.t, w.latest[c.entity], change.Version(n+1), "%d of %s is lost", n+1, c.entity)
 	}
 }
 

@@ -135,7 +135,7 @@ func (w *world) untilHeld() []string {
 			return errors.New(list.Log.String())
 		}
 		var found []operate.Held
-		if err := json.Unmarshal([]byte(list.Out.String()), &found); err != nil {
+		if err := json.Unmarshal(list.Out.Bytes(), &found); err != nil {
 			return err
 		}
 		for _, h := range found {
