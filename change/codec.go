@@ -34,7 +34,7 @@ func (c *Change) AppendRecord(dst []byte) []byte {
 }
 
 // RepublishedHeader is set on a record of the changes log that was published from
-// the outbox at a take-over: the same frame may be in the log already,
+// the outbox at a takeover: the same frame may be in the log already,
 // before newer ones.
 const RepublishedHeader = "weir-republished"
 

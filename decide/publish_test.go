@@ -269,7 +269,7 @@ func TestAFrameWaitsForItsPartition(t *testing.T) {
 	require.EqualValues(t, 2, d.Decided()[l.partition(0)])
 }
 
-// A take-over whose publish fails is made again, later each time, and says so.
+// A takeover whose publish fails is made again, later each time, and says so.
 func TestATakeOverWhosePublishFails(t *testing.T) {
 	w := newFlow(t)
 	_, killed := w.single(t, &held{}, 0)

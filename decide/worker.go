@@ -36,7 +36,7 @@ type worker struct {
 	frames *queue[[]record] // the records of each
 
 	// work serialises the callers of store and producer for this worker: the
-	// worker's own loop, and take-over at an assignment. It is held when full, and
+	// worker's own loop, and takeover at an assignment. It is held when full, and
 	// for as long as the store is unreachable: an assignment that ends must not wait for it.
 	work     chan struct{}
 	producer Producer    // its calls are guarded by work
@@ -72,10 +72,10 @@ type ownership struct {
 
 	// stale is why it has to be taken over again: from due on, and when nothing of it is
 	// unpublished any more, since a publish under way could land behind those of the
-	// take-over. Until then nothing is decided of it; nil: no reason.
+	// takeover. Until then nothing is decided of it; nil: no reason.
 	stale error
 	due   time.Time
-	pause time.Duration // before the next take-over if a publish fails again
+	pause time.Duration // before the next takeover if a publish fails again
 }
 
 func newWorker(d *Decider, number int) (*worker, error) {
@@ -260,7 +260,7 @@ func (w *worker) republish(ctx context.Context, found []store.TakenOver, taken m
 	w.publish(ctx, taken, outbox, crash.Republished, transport.Header{Key: change.RepublishedHeader, Value: []byte("1")})
 }
 
-// firstPause is the pause before the second take-over after a failed publish.
+// firstPause is the pause before the second takeover after a failed publish.
 const firstPause = 20 * time.Millisecond
 
 // errUnanswered is why a partition that was taken over has to be taken over once more.

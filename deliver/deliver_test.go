@@ -324,7 +324,7 @@ func (h heldRows) Rows(ctx context.Context, keys []store.Key) ([]store.Row, erro
 	return h.Store.Rows(ctx, keys)
 }
 
-// A take-over repeats more frames than there is room for in hand, and none of them needs a
+// A takeover repeats more frames than there is room for in hand, and none of them needs a
 // delivery: the one behind them is delivered without another wake-up.
 func TestOvertakenFramesDoNotStallTheQueue(t *testing.T) {
 	w := newWorld(t, service)

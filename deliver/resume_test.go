@@ -181,7 +181,7 @@ func TestAWriteEndsWithItsPartition(t *testing.T) {
 	require.Less(t, p.position(service).Version, at(2), "it is the next owner's")
 }
 
-// A take-over that fails waits as a write does: an operator makes it be tried now, or
+// A takeover that fails waits as a write does: an operator makes it be tried now, or
 // not at all.
 func TestAFailedResumeIsProbedAndSuspended(t *testing.T) {
 	w := newWorld(t, service)

@@ -10,7 +10,7 @@
 // and adds the outbox rows that carry the duty to publish. It fails as a whole
 // when a watermark is not where the owner believes it to be: so a zombie, a
 // restored store and a commit of unknown outcome all end the same way, with
-// nothing written and a take-over.
+// nothing written and a takeover.
 //
 // The dam has one state per (service, entity), written by decide together with the
 // entity: the states of the first [PageServices] services are in its row, those of

@@ -105,7 +105,7 @@ type Partition struct {
 	Number     int32
 }
 
-// Token marks an owner's claim on partitions: unique per take-over.
+// Token marks an owner's claim on partitions: unique per takeover.
 type Token [16]byte
 
 // OutboxFrame is a frame of the changes log that may not have been published
@@ -116,7 +116,7 @@ type OutboxFrame struct {
 	Frame     []byte
 }
 
-// TakenOver is the state of a partition at its take-over.
+// TakenOver is the state of a partition at its takeover.
 type TakenOver struct {
 	Partition  Partition
 	NextOffset int64 // the watermark: the first offset to decide; 0 for a new partition
@@ -250,7 +250,7 @@ type Decisions interface {
 	// TakeOver writes token into the watermarks of partitions, creating them at
 	// 0, and reads watermark and outbox in the same snapshot: an earlier owner's
 	// transaction is either seen whole or can no longer commit. It waits for a
-	// decision under way. The first take-over in a generation ends all older ones,
+	// decision under way. The first takeover in a generation ends all older ones,
 	// of all partitions, for an entity may be in another one since: their
 	// owners are fenced, and taking them over is ErrFenced.
 	// Answers in the order of partitions; no number twice.

@@ -31,9 +31,9 @@ const (
 	Published       = "decide.published"      // acknowledged, its outbox row is still there
 	Discarding      = "decide.discarding"     // before published outbox rows are deleted
 	Discarded       = "decide.discarded"      // after it
-	TakenOver       = "decide.taken-over"     // take-over: token written, before the outbox is published
-	RepublishHalf   = "decide.republish-half" // take-over: half of the outbox is published
-	Republished     = "decide.republished"    // take-over: the outbox is published, nothing is read yet
+	TakenOver       = "decide.taken-over"     // takeover: token written, before the outbox is published
+	RepublishHalf   = "decide.republish-half" // takeover: half of the outbox is published
+	Republished     = "decide.republished"    // takeover: the outbox is published, nothing is read yet
 
 	DeliverBatch  = "deliver.batch"          // changes in hand, before the dam rows are read [service]
 	GuardCounted  = "deliver.guard-counted"  // the guard has counted changes, none is written [service]

@@ -38,7 +38,7 @@ func may(kind kmsg.ACLResourceType, name string, operation kmsg.ACLOperation) kf
 }
 
 // A Kafka sink needs more than to write: without the rest it works, and a change may come
-// twice after a take-over, which is said before.
+// twice after a takeover, which is said before.
 func TestWhatUsersOfKafkaMay(t *testing.T) {
 	const topic, transactions = kmsg.ACLResourceTypeTopic, kmsg.ACLResourceTypeTransactionalId
 	all := []kfake.ACL{may(topic, "in", kmsg.ACLOperationRead), may(topic, "feed", kmsg.ACLOperationWrite), may(topic, "feed", kmsg.ACLOperationRead), may(transactions, "weir.", kmsg.ACLOperationWrite)}
@@ -51,7 +51,7 @@ func TestWhatUsersOfKafkaMay(t *testing.T) {
 	require.Equal(t, []operate.Item{
 		{What: "source in", Level: operate.LevelDown, Why: "its user may not READ the topic in: nothing of it is taken in", Do: "kafka-acls.sh --add --allow-principal User:weir --operation read --topic in"},
 		{What: "acme/p@feed", Level: operate.LevelDown, Why: "its user may not WRITE the topic feed: nothing is delivered", Do: "kafka-acls.sh --add --allow-principal User:weir --operation write --topic feed"},
-		{What: "acme/p@feed", Level: operate.LevelDegraded, Why: "its user may not READ the topic feed: after a take-over what was written and not saved comes twice", Do: "kafka-acls.sh --add --allow-principal User:weir --operation read --topic feed"},
-		{What: "acme/p@feed", Level: operate.LevelDegraded, Why: "its user may not WRITE the transactional id weir.: after a take-over what the process before had on its way may come twice", Do: "kafka-acls.sh --add --allow-principal User:weir --operation write --transactional-id weir. --resource-pattern-type prefixed"},
+		{What: "acme/p@feed", Level: operate.LevelDegraded, Why: "its user may not READ the topic feed: after a takeover what was written and not saved comes twice", Do: "kafka-acls.sh --add --allow-principal User:weir --operation read --topic feed"},
+		{What: "acme/p@feed", Level: operate.LevelDegraded, Why: "its user may not WRITE the transactional id weir.: after a takeover what the process before had on its way may come twice", Do: "kafka-acls.sh --add --allow-principal User:weir --operation write --transactional-id weir. --resource-pattern-type prefixed"},
 	}, Rights(t.Context(), c, yes))
 }

@@ -97,7 +97,7 @@ type topicLog struct {
 func newTopic(t testing.TB, brokers []string, name string, maxBytes int) *topicLog {
 	t.Helper()
 	const partitions = 3
-	// The markers of a take-over have offsets, too.
+	// The markers of a takeover have offsets, too.
 	client, err := kgo.NewClient(kgo.SeedBrokers(brokers...), kgo.KeepControlRecords(), kgo.MetadataMinAge(50*time.Millisecond))
 	require.NoError(t, err)
 	t.Cleanup(client.Close)

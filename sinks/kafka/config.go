@@ -102,7 +102,7 @@ func (c *Config) Ask(ctx context.Context, cluster func(config.Cluster) (transpor
 func (c *Config) Rights(pipeline, service string) (config.Cluster, []reach.Permission) {
 	return c.Cluster, []reach.Permission{
 		{Topic: c.Topic, Operation: "WRITE", Without: "nothing is delivered", Vital: true},
-		{Topic: c.Topic, Operation: "READ", Without: "after a take-over what was written and not saved comes twice"},
-		{Transactions: TransactionalID(pipeline, service, c.Topic, 0), Prefix: pipeline + ".", Operation: "WRITE", Without: "after a take-over what the process before had on its way may come twice"},
+		{Topic: c.Topic, Operation: "READ", Without: "after a takeover what was written and not saved comes twice"},
+		{Transactions: TransactionalID(pipeline, service, c.Topic, 0), Prefix: pipeline + ".", Operation: "WRITE", Without: "after a takeover what the process before had on its way may come twice"},
 	}
 }

@@ -57,7 +57,7 @@
 // dead letter.
 //
 // A partition of the topic without a leader holds up what goes there, as nothing of it is
-// sent. After a lost answer the take-over waits for it, too: then the changes of that
+// sent. After a lost answer the takeover waits for it, too: then the changes of that
 // partition of the log wait, and no others.
 //
 // A Write whose context ends leaves batches behind that may be appended later, until

@@ -97,7 +97,7 @@ func TestAPartitionWithoutALeaderHoldsUpNoOther(t *testing.T) {
 	require.EqualValues(t, 20, next.Found())
 }
 
-// A take-over that does not come to its end, as one waits for a partition without a
+// A takeover that does not come to its end, as one waits for a partition without a
 // leader, holds up the changes of its partition of the log and no others.
 func TestATakeOverThatStandsStillHoldsUpItsPartition(t *testing.T) {
 	brokers, err := kfake.NewCluster(kfake.NumBrokers(1), kfake.SeedTopics(2, "t"))

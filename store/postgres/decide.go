@@ -55,7 +55,7 @@ DELETE FROM outbox o WHERE id = ANY($1::int8[]) AND EXISTS (
   SELECT FROM unnest($2::int4[], $3::int4[]) AS p(generation, partition)
   WHERE o.partition = p.partition AND o.generation <= p.generation)`
 
-	// The first take-over in a generation waits for all others under way, and they for
+	// The first takeover in a generation waits for all others under way, and they for
 	// it: it ends the older generations, and none of these may come back.
 	sqlLockGenerations = `
 SELECT CASE WHEN EXISTS (SELECT FROM watermarks WHERE generation >= $1::int4)

@@ -28,7 +28,7 @@ const (
 var p0 = store.Partition{Generation: 1}
 
 // Whether or not a lost connection cut off a commit, the class must be right:
-// Unknown as soon as COMMIT may have been sent, and then a take-over shows what
+// Unknown as soon as COMMIT may have been sent, and then a takeover shows what
 // happened. The proxy cuts at both places that a client cannot tell apart.
 func TestConnectionLostAtCommit(t *testing.T) {
 	for name, c := range map[string]struct {
@@ -208,7 +208,7 @@ func TestServerKilled(t *testing.T) {
 	assert.Len(t, taken[0].Outbox, 1)
 
 	// The server may have been restored before it was started: no owner continues after an
-	// earlier take-over, and no acknowledged write is lost.
+	// earlier takeover, and no acknowledged write is lost.
 	for partition, token := range map[int32]byte{0: 2, 1: 1} {
 		swapped, err := swap(partition, token, 9)
 		require.NoError(t, err)

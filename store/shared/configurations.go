@@ -162,7 +162,7 @@ func (s *Store) RenewInbox(ctx context.Context, inbox store.Inbox, atLeast uint1
 		if err := openInbox(t, &renewed, atLeast); err != nil {
 			return err
 		}
-		// Take-overs and decisions under way end first, and these owners make no other.
+		// Takeovers and decisions under way end first, and these owners make no other.
 		if err := t.Lock(Watermarks); err != nil {
 			return err
 		}

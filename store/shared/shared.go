@@ -25,7 +25,7 @@ type DB interface {
 type Lock string
 
 // The locks, by their tables. Revisions waits for decisions under way, Watermarks for
-// take-overs and decisions.
+// takeovers and decisions.
 const (
 	Revisions  Lock = "revisions"
 	Inboxes    Lock = "inboxes"

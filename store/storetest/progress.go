@@ -59,7 +59,7 @@ func to(partition int32, old, next store.Token, positions ...store.ServicePositi
 }
 
 var progressTests = []test{
-	{"a row is made by its first take-over, without positions", func(t *testing.T, f *fixture) {
+	{"a row is made by its first takeover, without positions", func(t *testing.T, f *fixture) {
 		assert.Empty(t, f.progress(f.a))
 		none, err := f.a.TakeProgress(t.Context(), nil, store.Token{1})
 		require.NoError(t, err)
@@ -257,7 +257,7 @@ var progressTests = []test{
 		assert.Equal(t, then, f.progress(f.b))
 	}},
 	{"I5 takers that fight lose no swap", func(t *testing.T, f *fixture) {
-		// Each counts on from its take-over until another owner has the row: the
+		// Each counts on from its takeover until another owner has the row: the
 		// last count is the number of swaps that succeeded.
 		const takers, rounds, last = 6, 12, 5
 		revision := f.revision()

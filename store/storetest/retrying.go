@@ -17,7 +17,7 @@ func retryingRow(service string, partition int32, offset int64, entity string) s
 		Payload: []byte("doc " + entity), Headers: []byte(`{"h":1}`), DedupKey: store.RetryingKey(service, partition, version(offset))}
 }
 
-// listed is a row as take-overs and lists return it.
+// listed is a row as takeovers and lists return it.
 func listed(got, wrote store.DeadLetter, headers bool) store.DeadLetter {
 	wrote.ID, wrote.Created, wrote.Last, wrote.Count, wrote.State = got.ID, got.Created, got.Last, 1, store.LetterRetrying
 	wrote.Size, wrote.Payload = int64(len(wrote.Payload)), nil

@@ -30,7 +30,7 @@ func (c cell) spec(nth int) string {
 	return fmt.Sprintf("%s%s:%d", c.point, place, nth)
 }
 
-// first is where the process dies before the one that is to die in take-over,
+// first is where the process dies before the one that is to die in takeover,
 // so that there is something to take over.
 func (c cell) first() string {
 	switch c.point {

@@ -9,7 +9,7 @@ import (
 )
 
 // I1, I2, I4, I5, I9: a handful of the matrix, one of each kind of boundary: of
-// ingest, the decision, its publication, a take-over, a delivery, the ways in and
+// ingest, the decision, its publication, a takeover, a delivery, the ways in and
 // an operator's command. `SUITE=crash make verify` runs all.
 func TestKilledAtSomePoints(t *testing.T) {
 	for _, c := range []cell{

@@ -22,7 +22,7 @@ const (
 	noWatermark defect = "no watermark"
 	// oldMemory: owners that take over keep their cache, and Decide overwrites
 	// entities in any state.
-	oldMemory defect = "memory kept at a take-over"
+	oldMemory defect = "memory kept at a takeover"
 	// noFence: Decide forgets which changes of a table an entity has.
 	noFence defect = "no fence"
 	// noToken: SwapProgress swaps what others took over since.

@@ -3,7 +3,7 @@
 //
 // Real processes run package decide over the real store, on a few hot entities.
 // All of them own all partitions of one inbox, as far as each of them knows, so
-// ownership moves at every fence and at every take-over, and there is always a
+// ownership moves at every fence and at every takeover, and there is always a
 // zombie. Owners decide from memory. Beside the decisions clients call the store as
 // deliver does: TakeProgress, SwapProgress, Rows. Connections are cut by the server
 // and a process is killed in the middle of its calls.

@@ -8,7 +8,7 @@ var decideMutants = []mutant{
 		test: "TestAFailedPublishIsRepeatedFromTheStore",
 	},
 	{
-		rule: "no take-over while publishes are unanswered", in: "decide", fn: "worker.retakeDue",
+		rule: "no takeover while publishes are unanswered", in: "decide", fn: "worker.retakeDue",
 		find: "return _1._2 != nil && _3._4[_5] == 0", put: "return _1._2 != nil",
 		test: "TestATakeOverWaitsForTheAnswers",
 	},
@@ -33,7 +33,7 @@ var decideMutants = []mutant{
 		test: "TestNothingOvertakesWhatWasLeftOut/published",
 	},
 	{
-		rule: "nor behind a take-over", in: "decide", fn: "worker.retake",
+		rule: "nor behind a takeover", in: "decide", fn: "worker.retake",
 		find: "_1._2, _1._3 = _4._2, _4._3", put: "_1._2 = _4._2",
 		test: "TestNothingOvertakesWhatWasLeftOut/taken_over_again",
 	},
@@ -98,17 +98,17 @@ var decideMutants = []mutant{
 		test: "TestAnIdleOwnerDeletesWhatWasAcknowledged",
 	},
 	{
-		rule: "a take-over publishes what the outbox holds", in: "decide", fn: "worker.takeOver",
+		rule: "a takeover publishes what the outbox holds", in: "decide", fn: "worker.takeOver",
 		find: "w._1(_2, _3, _4)\n", put: "_ = w._1\n",
 		test: "TestOwnersLinkTheirFrames",
 	},
 	{
-		rule: "what a take-over publishes says that it may be a repetition", in: "decide", fn: "worker.republish",
+		rule: "what a takeover publishes says that it may be a repetition", in: "decide", fn: "worker.republish",
 		find: `, _1._2{_3: _4._5, _6: []byte("1")})`, put: ")",
 		test: "TestOwnersLinkTheirFrames",
 	},
 	{
-		rule: "a take-over remembers the last frame's to", in: "decide", fn: "worker.takeOver",
+		rule: "a takeover remembers the last frame's to", in: "decide", fn: "worker.takeOver",
 		find: "_1: _2._3, _4: _2._5}", put: "_1: _2._3}",
 		test: "TestOwnersLinkTheirFrames",
 	},

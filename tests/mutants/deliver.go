@@ -158,7 +158,7 @@ var deliverMutants = []mutant{
 		test: "./deliver TestTheCountIsExactOverKills",
 	},
 	{
-		rule: "what a take-over published may have been in hand before", in: "deliver", fn: "Stage.readFrames",
+		rule: "what a takeover published may have been in hand before", in: "deliver", fn: "Stage.readFrames",
 		find: " || _1._2(_3._4) != nil", put: "",
 		test: "TestAnOlderChangeDoesNotComeBehindTheNewerOneAfterACrash",
 	},
@@ -293,7 +293,7 @@ var deliverMutants = []mutant{
 		test: "./deliver TestAServiceThatComesBack",
 	},
 	{
-		rule: "a take-over that fails waits as a write does", in: "deliver", fn: "worker.until",
+		rule: "a takeover that fails waits as a write does", in: "deliver", fn: "worker.until",
 		find: "if !_1._2(_3, _4, _5._6()) {", put: "if !_4.Await(_3, _5._6()) {",
 		test: "TestAFailedResumeIsProbedAndSuspended",
 	},

@@ -67,17 +67,17 @@ var storeMutants = []mutant{
 		test: "TestConformance/Decide",
 	},
 	{
-		rule: "a take-over writes its token", in: "store/sqlite",
+		rule: "a takeover writes its token", in: "store/sqlite",
 		find: "(partition, generation) DO UPDATE SET token = excluded.token", put: "(partition, generation) DO UPDATE SET token = watermarks.token",
 		test: "TestConformance/TakeOver/a_decision_about_nothing",
 	},
 	{
-		rule: "a take-over reads the outboxes of older generations", in: "store/sqlite",
+		rule: "a takeover reads the outboxes of older generations", in: "store/sqlite",
 		find: "WHERE partition = ? AND generation <= ? ORDER", put: "WHERE partition = ? AND generation = ? ORDER",
 		test: "./decide TestWhatAnOlderInboxLeftIsPublished",
 	},
 	{
-		rule: "a take-over ends the owners of older generations", in: "store/sqlite",
+		rule: "a takeover ends the owners of older generations", in: "store/sqlite",
 		find: "SET token = x'' WHERE generation <", put: "SET token = token WHERE generation <",
 		test: "TestConformance/TakeOver",
 	},
@@ -182,7 +182,7 @@ var storeMutants = []mutant{
 		test: "TestConformance/Decide",
 	},
 	{
-		rule: "a take-over writes its token (PostgreSQL)", in: "store/postgres",
+		rule: "a takeover writes its token (PostgreSQL)", in: "store/postgres",
 		find: "(partition, generation) DO UPDATE SET token = excluded.token", put: "(partition, generation) DO UPDATE SET token = watermarks.token",
 		test: "TestConformance/TakeOver/a_decision_about_nothing",
 	},

@@ -3,14 +3,14 @@
  * first record that is not acknowledged. A message is decided in pieces, one
  * transaction each. While a publish of the partition is under way its records are left
  * out, and a message that was not decided to its end comes again. What a transaction and
- * its take-over do is in decide.pml.
+ * its takeover do is in decide.pml.
  *
  * The adversary is not counted: any number of failed publishes, commits of unknown
  * outcome and crashes.
  *
  * Rules, each with a switch that takes it away:
  *   OVERTAKE  what comes behind a record that was left out is decided before it
- *   FORGET    a take-over forgets what was left out
+ *   FORGET    a takeover forgets what was left out
  */
 #ifndef N
 #define N 4             /* records */

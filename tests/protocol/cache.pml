@@ -16,7 +16,7 @@
  *   SWAP_BYPASS    an operator's write goes past the owner
  *   SAME_TOKEN     the owner purges between two records, and keeps its token
  *   PREFETCH       entities are loaded ahead, while a commit is under way
- *   NO_GENERATION  the inbox was made anew with other partitions: the first take-over
+ *   NO_GENERATION  the inbox was made anew with other partitions: the first takeover
  *                  of the new one leaves the older owners of other partitions alone
  */
 #ifndef N

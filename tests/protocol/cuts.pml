@@ -4,7 +4,7 @@
  * of the lost future publishes its own, each in order; the zombie may end anywhere, and
  * its records count once the watermark has passed them. The changes of a position are
  * three pieces, and each of the two cuts them in its way: not at all, x|y|z, xy|z or
- * x|yz. A reader that crashes at most ACTS times. Retention and take-overs are in
+ * x|yz. A reader that crashes at most ACTS times. Retention and takeovers are in
  * parts.pml.
  *
  * Rules, each with a switch that takes it away:

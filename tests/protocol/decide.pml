@@ -9,7 +9,7 @@
  *
  * Rules, each with a switch that takes it away:
  *   NO_TOKEN     the watermark is compared by offset alone
- *   NO_SNAPSHOT  take-over reads the outbox first, the watermark later
+ *   NO_SNAPSHOT  takeover reads the outbox first, the watermark later
  *   NO_ORDER     a record that failed is given up, those behind it are sent
  *   NO_OUTBOX    changes are published from memory after the commit
  *   NO_RETAKE    after a commit of unknown outcome the owner goes on from memory
@@ -133,7 +133,7 @@ inline readOutbox(o) {
 
 inline readWatermark(o) { claim(o); next[o] = s.wm }
 
-/* Room for everything that a take-over may hand in. */
+/* Room for everything that a takeover may hand in. */
 #define room(o, n) (len(q[o]) + (n) <= CAP)
 
 inline dropAcked(o) {
@@ -213,7 +213,7 @@ inline fails(o, appended) {
 
 proctype Owner(byte o) {
   do
-  /* Take-over of a partition that was assigned, or one that still seems to be
+  /* Takeover of a partition that was assigned, or one that still seems to be
      ours after we were fenced. Token, watermark and outbox in one snapshot. */
 #ifdef NO_SNAPSHOT
   :: d_step { mustTake(o) -> readOutbox(o); st[o] = READ }

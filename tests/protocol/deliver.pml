@@ -2,7 +2,7 @@
  * Deliver: frames in one log, positions in place of confirmations, for one
  * partition, one entity and two services A (0) and B (1). docs/protocol.md tells
  * it in words. A decision is one step here, decide.pml tells why that may be said;
- * the log has what its owner publishes, repeats at a take-over, and a zombie sends
+ * the log has what its owner publishes, repeats at a takeover, and a zombie sends
  * late. Contents and refusals are in refuse.pml, turns in catchup.pml.
  *
  * What is persisted is one row: a token, the session of the store's server,
@@ -22,7 +22,7 @@
  * Rules, each with a switch that takes it away:
  *   NO_TOKEN      the row is written by whoever likes
  *   NO_SESSION    a row that went back with the store is swapped under the token that it has
- *   NO_RENEW      the token stays the same from take-over to take-over
+ *   NO_RENEW      the token stays the same from takeover to takeover
  *   RENEW_SETS    it is renewed only when a service falls behind or is live again
  *   NO_BACK       what was left out because the dam had a newer one stays so when the dam went back
  *   NO_IDLE       an owner notices that its row is gone at its next write only
@@ -40,11 +40,11 @@
  *   GAP_LATE      or the log was read first, then watermark row and outbox
  *   NO_DISCARD    an outbox row goes with the next decision only
  *   NO_ENDGAP     only a frame shows a gap, never the end of the log
- *   NO_REREAD     a take-over reads on where this process was, not from the position
+ *   NO_REREAD     a takeover reads on where this process was, not from the position
  *   NO_SKIP       a frame below the position is delivered
  *   SKIP_WHOLE    a frame that reaches above the position is delivered whole
- *   NO_NEWEST     after a take-over no look at the dam (state sink without guard)
- *   NEWEST_TAKEOVER_ONLY  nor in catch-up, but for what stood in the log at the take-over
+ *   NO_NEWEST     after a takeover no look at the dam (state sink without guard)
+ *   NEWEST_TAKEOVER_ONLY  nor in catch-up, but for what stood in the log at the takeover
  *   EARLY         a frame is handed to the tail before its publish was acknowledged
  *   NO_REWIND     a sink that answers again joins the catch-up reader where that is
  *   NO_FUTURE     frames above the watermark count
@@ -58,7 +58,7 @@
 
 proctype Deliver(byte d) {
   do
-  /* Take-over: the token is swapped and the row read in one statement. */
+  /* Takeover: the token is swapped and the row read in one statement. */
   :: d_step { !on[d] && assigned == d -> claim(); on[d] = true; kr = s.rev; tn = s.dn; end0 = le;
      cof[A] = s.ho[A]; cof[B] = s.ho[B];
 #ifdef NO_REREAD

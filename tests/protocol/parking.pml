@@ -35,7 +35,7 @@
  *   ANY_ROW       rows of an entity are tried in any order (log)
  *   QUEUE_TURN    a change that only queues earns a retry
  *   RETRY_FIRST   parked changes are tried as often as they like between new ones
- *   FRESH_TRIES   attempts begin anew with each newer change, and with each take-over
+ *   FRESH_TRIES   attempts begin anew with each newer change, and with each takeover
  *   LETTER_SPLIT  the row goes before the letter is stored
  *   REDERIVE      a retry sends the present content under the parked version
  *   NO_CAP        as many rows as it takes

@@ -66,7 +66,7 @@ short foregone;             /* records that were passed over as a lost future's:
 byte assigned, tok[2]; bool on[2], over;
 typedef Owner {             /* what a deliverer keeps in memory */
   byte ti_, bi_, tn_;       /* tail: next of the log, where what is in hand begins, position handed out */
-  byte end_;                /* end of the log at the take-over */
+  byte end_;                /* end of the log at the takeover */
   byte ahead_, pb_, fresh_; /* frames in hand; B's changes in them; changes that nobody had in hand before */
   byte done_[2]; bool live_[2];
   byte ci_, walk_;          /* catch-up reader: next of the log, services that it feeds */
@@ -245,7 +245,7 @@ proctype Adversary() {
   :: d_step { may -> did; assigned = 1 - assigned }
 #endif
 #ifdef REPEAT
-  :: d_step { may && s.nb -> did; inflight() }                                  /* take-over of decide */
+  :: d_step { may && s.nb -> did; inflight() }                                  /* takeover of decide */
 #endif
 #ifdef CUT
   /* Retention, while there is room for what it makes the repair ask for. */

@@ -22,7 +22,7 @@ byte acts = ACTS;
 active proctype Publish() {
   do
 #ifdef REPEAT
-  :: d_step { may && box < pub[0] -> did; pub[1] = (pub[0] == ALL -> 0 : pub[0]); pub[0] = box }             /* take-over: the outbox again */
+  :: d_step { may && box < pub[0] -> did; pub[1] = (pub[0] == ALL -> 0 : pub[0]); pub[0] = box }             /* takeover: the outbox again */
 #endif
 #ifdef CUT
   :: d_step { may && lo < le -> did; log[lo] = 0; lo++ }                                                      /* retention */

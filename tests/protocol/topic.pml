@@ -7,7 +7,7 @@
  *
  * Rules, each with a switch that takes it away:
  *   NO_FENCE     a leader takes requests of an older epoch
- *   NO_READ      nothing is read after a take-over
+ *   NO_READ      nothing is read after a takeover
  *   FENCE_LATE   the topic is read first, then the predecessor is fenced
  *   MARK_UNSAVED the first write does not wait for the first mark to be saved
  *   MARK_AHEAD   the mark is saved with a position that what was written is not below
@@ -85,7 +85,7 @@ inline writes(i) {                      /* a first mark is saved before the firs
 
 proctype Process(byte i) {
   do
-  /* take-over: free if nobody is there */
+  /* takeover: free if nobody is there */
   :: d_step { st[i] == 0 && P < K && (may || !up(1 - i)) ->
      if :: up(1 - i) -> did :: else fi;
      tok = i + 1; p[i] = P; m[i] = M; hm[i] = HM; kept[i] = HM; tried[i] = P; st[i] = 1 }

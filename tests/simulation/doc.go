@@ -72,7 +72,7 @@
 // Events of the sources are compared with the inbox.
 //
 // In a gentle schedule processes and deliveries have no faults, while decisions,
-// publishes and take-overs fail as usual: then the log and the state without a guard
+// publishes and takeovers fail as usual: then the log and the state without a guard
 // of their own must be exact too, by deliver alone. In a bare one processes die, mostly
 // after a write, and nothing of them arrives later: a state without a guard must never
 // go back.

@@ -25,7 +25,7 @@ type Rules struct {
 	NoWatermark     bool // the store takes decisions of owners that lost their partitions
 	MarkerFirst     bool // publishes are acknowledged before they took effect
 	NoOutbox        bool // the duty to publish is not stored with the decision
-	TokenOnly       bool // a take-over writes its token and does not give the outbox
+	TokenOnly       bool // a takeover writes its token and does not give the outbox
 	NoKeyCheck      bool // the log sink does not skip known keys
 	NoVersionCheck  bool // the state sink takes what comes last for newest
 	AckFirst        bool // messages are acknowledged when they are handed out
@@ -39,7 +39,7 @@ type Rules struct {
 	KeepsProgress   bool // a restore leaves the progress as it is
 	PurgesPast      bool // tombstones are purged past the owners of their partitions
 	TokenAlone      bool // the store compares watermarks by their token alone
-	OwnGeneration   bool // a take-over does not give the outboxes of older generations
+	OwnGeneration   bool // a takeover does not give the outboxes of older generations
 	NoRevision      bool // the store takes decisions of any revision
 	Cache           decide.FaultInjection
 	MarkFirst       bool // changes of a table are acknowledged before they are in the inbox
