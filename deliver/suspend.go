@@ -98,6 +98,7 @@ func (w *worker) awaitResumed(stop context.Context) (waited bool, err error) {
 	for {
 		is, changed := w.condition.isSuspended()
 		if !is {
+			w.changed = changed
 			if waited {
 				w.waited, w.resumedAt = true, time.Now()
 			}
@@ -112,13 +113,26 @@ func (w *worker) awaitResumed(stop context.Context) (waited bool, err error) {
 	}
 }
 
+// requested returns a context that ends when an operator requests an attempt, also if that was
+// during the last one, or when the service is suspended or resumed.
+func (w *worker) requested() context.Context {
+	if w.changed == nil {
+		_, w.changed = w.condition.isSuspended()
+	}
+	return w.changed
+}
+
 // await waits until it is time for another attempt, or an operator requests one. It
 // returns false when stop ended first.
 func (w *worker) await(stop context.Context, e *sinks.Error, backoff time.Duration) bool {
 	w.condition.retryAt(time.Now().Add(max(e.RetryAfter, backoff)))
-	_, changed := w.condition.isSuspended()
 	ctx, cancel := context.WithCancel(stop)
 	defer cancel()
+	changed := w.requested()
 	defer context.AfterFunc(changed, cancel)()
-	return e.Await(ctx, backoff) || stop.Err() == nil
+	due := e.Await(ctx, backoff)
+	if changed.Err() != nil {
+		w.changed = nil
+	}
+	return due || stop.Err() == nil
 }

@@ -44,8 +44,10 @@ type worker struct {
 	parts  []*core.Partition // that may have changes or rows in core
 	shared int               // parts that the rate is for
 	opened bool
-	last   *sinks.Error // that the sink returned last
-	found  uint64       // of the sink, in metrics
+	// changed is of the condition, from before the last attempt; nil: nothing was requested since.
+	changed context.Context //nolint:containedctx // it is a signal
+	last    *sinks.Error    // that the sink returned last
+	found   uint64          // of the sink, in metrics
 	// resumedAt is when the service was resumed last: changes before it may have been replaced.
 	resumedAt time.Time
 	// waited: it was paused since the last write, and what changes mean may have changed.
@@ -177,7 +179,6 @@ func (w *worker) canTake() bool {
 
 // wait waits until a time, unless it is zero, or until something arrives.
 func (w *worker) wait(stop context.Context, until time.Time) {
-	_, changed := w.condition.isSuspended()
 	var timer <-chan time.Time
 	if !until.IsZero() {
 		timer = time.After(time.Until(until))
@@ -185,7 +186,8 @@ func (w *worker) wait(stop context.Context, until time.Time) {
 	select {
 	case <-w.wakeUp:
 	case <-timer:
-	case <-changed.Done():
+	case <-w.requested().Done():
+		w.changed = nil
 		w.core.Hurry(time.Now())
 	case <-stop.Done():
 	}
