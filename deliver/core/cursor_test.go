@@ -91,6 +91,7 @@ func TestAPositionDoesNotBeginAgainWithTheSameFirstPart(t *testing.T) {
 	require.Equal(t, Follows, f.Judge(part(2, 1)))
 	require.Equal(t, Follows, f.Judge(part(0, 2)), "decided again, it may be cut elsewhere")
 	f.Pass(part(0, 2), 7)
+	require.Equal(t, Repeated, f.Judge(part(1, 1)), "of the other cut")
 	require.Equal(t, Repeated, f.Judge(part(2, 1)))
 	require.Equal(t, Follows, f.Judge(part(1, 2)))
 }
