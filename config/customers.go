@@ -1,6 +1,7 @@
 package config
 
 import (
+	"iter"
 	"slices"
 
 	"github.com/seed-86dfc502/weir/projections"
@@ -31,6 +32,19 @@ type CustomerFile struct {
 
 // Projections in the order of the file.
 type Projections []Projection
+
+// deliveries are the services with their projections, to be changed in place.
+func (p Projections) deliveries() iter.Seq2[*Projection, *Delivery] {
+	return func(yield func(*Projection, *Delivery) bool) {
+		for i := range p {
+			for j := range p[i].Deliver {
+				if !yield(&p[i], &p[i].Deliver[j]) {
+					return
+				}
+			}
+		}
+	}
+}
 
 // JSONSchemaAlias says that a file has them as a mapping by name.
 func (Projections) JSONSchemaAlias() any { return map[string]Projection{} }

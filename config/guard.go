@@ -38,12 +38,10 @@ func (c *CustomerFile) inheritGuard() {
 	if c.Leaving {
 		guard.Retract, guard.Update = 0, 0
 	}
-	for i := range c.Projections {
-		for j := range c.Projections[i].Deliver {
-			if d := &c.Projections[i].Deliver[j]; c.Leaving || d.Guard == nil {
-				own := guard
-				d.Guard = &own
-			}
+	for _, d := range c.Projections.deliveries() {
+		if c.Leaving || d.Guard == nil {
+			own := guard
+			d.Guard = &own
 		}
 	}
 }

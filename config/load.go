@@ -175,11 +175,8 @@ func (l *loader) readCustomer(file string) {
 		}
 	}
 	checkPace(doc, "pace", &c.Pace, nil)
-	for i := range c.Projections {
-		for j := range c.Projections[i].Deliver {
-			d := &c.Projections[i].Deliver[j]
-			checkPace(doc, member(member(member(member("projections", c.Projections[i].Name), "deliver"), d.Name), "pace"), d.Pace, d)
-		}
+	for p, d := range c.Projections.deliveries() {
+		checkPace(doc, member(member(member(member("projections", p.Name), "deliver"), d.Name), "pace"), d.Pace, d)
 	}
 	c.inheritGuard()
 	c.inheritPace()
@@ -259,11 +256,9 @@ func (l *loader) applyDerivedDefaults() {
 			d.ApplyDefaults(s, c)
 		}
 	}
-	for i := range c.Projections {
-		for j := range c.Projections[i].Deliver {
-			if d, ok := c.Projections[i].Deliver[j].Sink.(SinkDefaults); ok {
-				d.ApplyDefaults()
-			}
+	for _, d := range Projections(c.Projections).deliveries() {
+		if sink, ok := d.Sink.(SinkDefaults); ok {
+			sink.ApplyDefaults()
 		}
 	}
 }

@@ -37,25 +37,20 @@ func (p Pace) String() string {
 
 // inheritPace sets the pace of a customer's file on its services that have none of their own.
 func (c *CustomerFile) inheritPace() {
-	for i := range c.Projections {
-		for j := range c.Projections[i].Deliver {
-			d := &c.Projections[i].Deliver[j]
-			if d.Pace == nil {
-				own := c.Pace
-				d.Pace = &own
-			}
-			p := d.Pace
-			p.Burst = cmp.Or(p.Burst, max(1, int(p.Rate)))
-			p.SettleMax = cmp.Or(p.SettleMax, min(10*p.Settle, Duration(10*time.Minute)))
-			if p.Rate == 0 {
-				p.Burst = 0
-			}
-			if d.ordered() {
-				p.Settle = 0
-			}
-			if p.Settle == 0 {
-				p.SettleMax = 0
-			}
+	for _, d := range c.Projections.deliveries() {
+		if d.Pace == nil {
+			own := c.Pace
+			d.Pace = &own
+		}
+		p := d.Pace
+		if p.Burst = cmp.Or(p.Burst, max(1, int(p.Rate))); p.Rate == 0 {
+			p.Burst = 0
+		}
+		if d.ordered() {
+			p.Settle = 0
+		}
+		if p.SettleMax = cmp.Or(p.SettleMax, min(10*p.Settle, Duration(10*time.Minute))); p.Settle == 0 {
+			p.SettleMax = 0
 		}
 	}
 }

@@ -181,9 +181,11 @@ func (g *gauges) conditions(of map[string]deliver.Condition, behind map[string]i
 		if c.State == deliver.StatePaused {
 			paused[label]++
 		}
-		if lagging[label] += 0; c.State != deliver.StatePaced { // else it lags on purpose
-			lagging[label] += float64(behind[service])
+		partitions := behind[service]
+		if c.State == deliver.StatePaced { // it lags on purpose
+			partitions = 0
 		}
+		lagging[label] += float64(partitions)
 	}
 	for _, s := range unwell {
 		label := g.labels.Of(s.Service)

@@ -200,7 +200,7 @@ func TestEffects(t *testing.T) {
 	}
 }
 
-// A carried field sends nothing, a computed one what it changes, and a rule of sameness holds back
+// A carried field sends nothing, a computed one its new values, and a rule of sameness holds back
 // values that are equal by it.
 func TestEffectsOfComputedCarriedAndSame(t *testing.T) {
 	const nothing, all = "kept send 0 retract 0 unchanged 3 nothing 1 fail 0", "kept send 2 retract 0 unchanged 1 nothing 1 fail 0"
