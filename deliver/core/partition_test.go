@@ -128,6 +128,29 @@ func TestAGapHoldsUpNoServiceThatHasTheChanges(t *testing.T) {
 	require.Empty(t, f.Lags())
 }
 
+// All services lag while the tail is inside a position that was cut, and the log no longer has what
+// they lack: they follow to the end of that position, where they join. Short of it they would
+// search again without end.
+func TestLostChangesBelowATailInsideAPosition(t *testing.T) {
+	_, p, queues := flowOf(place(5, 0), place(7, 2))
+	p.tail = LogCursor{UpTo: v(27), Next: 33, part: 2, to: v(33), first: 31}
+	for _, l := range p.lanes {
+		l.live = false
+	}
+	for n := 0; ; n++ {
+		at, found := p.Behind(now)
+		if !found {
+			break
+		}
+		require.Less(t, n, len(queues), "once for each")
+		p.Searched(at, nil, Found{Start: 33, End: 33, LastTo: v(33)})
+	}
+	for i, l := range p.lanes {
+		require.Equal(t, v(33), l.cursor.UpTo)
+		require.True(t, l.repair.Has(v([]int64{5, 7}[i])) && l.repair.Has(v(32)) && !l.repair.Has(v(33)))
+	}
+}
+
 // The log ends below the decided changes while the outbox owes frames: their owner may be about
 // to publish them, so the tail waits for one more call.
 func TestALogThatEndsBelowTheDecisions(t *testing.T) {

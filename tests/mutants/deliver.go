@@ -275,7 +275,7 @@ var deliverMutants = []mutant{
 	{
 		rule: "a lagging service follows to where it may join", in: "deliver/core", fn: "Partition.Searched",
 		find: "p.tail.border()", put: "p.tail.UpTo",
-		test: "./deliver TestEveryServiceIsAwayInsideAPosition",
+		test: "TestLostChangesBelowATailInsideAPosition",
 	},
 	{
 		rule: "the log is read to its end", in: "deliver", fn: "Stage.logContinues",
