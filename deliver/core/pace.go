@@ -29,6 +29,7 @@ type pacing struct {
 	burst   int           // of this process
 	tokens  float64
 	filled  time.Time  // of tokens; zero before the first Next
+	own     int        // partitions that the rate is for
 	quiet   quietQueue // perhaps with entities that rest no longer
 	resting int        // changes of the entities in quiet
 	crowded bool       // no more changes can come into hand
@@ -53,14 +54,18 @@ func (q *quietQueue) Pop() any {
 	return last
 }
 
-// Share sets the part of the rate for this process: its partitions, of all. The bucket begins
-// empty and keeps its tokens, since a former owner may have spent the rest.
+// Share sets the part of the rate for this process: its partitions, of all. The bucket keeps its
+// tokens, but is empty for the first partition: the former owner may have spent the rate.
 func (s *Service) Share(own, of int, now time.Time) {
 	p := &s.cfg.Pace
 	if p.Every == 0 {
 		return
 	}
 	s.refill(now)
+	if s.pace.own == 0 {
+		s.pace.tokens = min(0, s.pace.tokens)
+	}
+	s.pace.own = own
 	share := min(1, float64(max(own, 1))/float64(max(of, 1)))
 	s.pace.every, s.pace.burst = time.Duration(math.Ceil(float64(p.Every)/share)), max(1, int(float64(p.Burst)*share))
 	s.pace.tokens = min(s.pace.tokens, float64(s.pace.burst))

@@ -317,6 +317,26 @@ func TestRateHoldsOverLongWrites(t *testing.T) {
 	require.InDelta(t, 4*time.Second, next.Until.Sub(step.Until), float64(10*time.Millisecond))
 }
 
+// A process that waited without a partition has no tokens for its first: the former owner may have
+// spent the rate.
+func TestRateHoldsOverTakeovers(t *testing.T) {
+	t.Parallel()
+	at := time.Unix(1000, 0)
+	s := core.New(core.Config{MaxBatch: 10, Pace: core.Pace{Every: time.Second, Burst: 3}})
+	require.Equal(t, core.Wait, s.Next(at).Kind)
+	for n := range 2 {
+		at = at.Add(time.Hour)
+		s.Share(1, 1, at)
+		s.Add(&core.Item{Position: change.Version(n + 1), Version: change.Version(n + 1), Entity: fmt.Sprint("e", n)})
+		step := s.Next(at)
+		require.Equal(t, core.Wait, step.Kind)
+		step = s.Next(step.Until)
+		require.Len(t, step.Items, 1)
+		s.Done(step.Until, step, 0, make([]*sinks.Error, 1), nil, false)
+		s.Share(0, 1, at)
+	}
+}
+
 func TestLingerEndsWithAFullWrite(t *testing.T) {
 	t.Parallel()
 	at := time.Unix(1000, 0)
