@@ -20,6 +20,7 @@ type customer struct {
 
 	mu       sync.Mutex
 	attempts []oracle.Record // everything that was ever sent, in order
+	writes   []write         // to a service with a pace, in order
 	records  []oracle.Record // what took effect, in order
 	keys     map[string]bool
 	newest   map[string]oracle.Record // what a state sink holds
@@ -93,6 +94,15 @@ type sink struct {
 	p    *process
 	c    *customer
 	dice *dice
+	made time.Time
+}
+
+// write is what deliver hands to a sink at once.
+type write struct {
+	at      time.Time
+	by      *sink
+	records []oracle.Record
+	failed  bool // some of it, or without an answer; guarded by the customer's mu
 }
 
 var _ sinks.Sink = (*sink)(nil)
@@ -134,10 +144,12 @@ func (s *sink) Write(ctx context.Context, changes []change.Change) error {
 		s.p.w.spawn(func() { _ = s.send(records) })
 		return nil
 	}
+	n := s.c.written(write{at: time.Now(), by: s, records: records, failed: true})
 	result := make(chan error, 1)
 	s.p.w.spawn(func() { result <- s.send(records) })
 	select {
 	case err := <-result:
+		s.c.answered(n, err)
 		return err
 	case <-ctx.Done():
 		return context.Cause(ctx)

@@ -56,6 +56,9 @@
 //     connections break or fall silent, another program moves the slot, a standby without
 //     the last commits is promoted, a TRUNCATE comes. In the end the stored documents must
 //     be the rows, and without a promotion none may be older than the one before it.
+//   - in every fourth schedule services have a pace. Each sink, and all of them where no two
+//     processes have a partition at once, keep the rate; a change of a state sink rests until its
+//     entity is quiet or for the longest time, and where nothing fails no longer.
 //   - the gate is shared and small.
 //
 // Processes die before or after any effect, at once: unsent requests have no

@@ -184,9 +184,17 @@ func (p *process) deliver() {
 func (p *process) outlet(ctx context.Context, n int) error {
 	name := fmt.Sprint(p.name, " deliver ", n)
 	var services []deliver.Service
+	parts := p.w.setup.inboxParts
+	if p.w.rules.WholeRate {
+		parts = 1
+	}
 	for _, service := range p.plan.Services {
+		pace := p.w.setup.paces[service.Name]
+		if p.w.rules.RestsForever && pace.Settle > 0 {
+			pace.SettleMax = patience
+		}
 		services = append(services, deliver.Service{
-			Name: service.Name, Number: service.Number, Sink: &sink{p: p, c: p.w.customer(service.Name), dice: p.w.dice(name + " " + service.Name)},
+			Name: service.Name, Number: service.Number, Sink: &sink{p: p, c: p.w.customer(service.Name), dice: p.w.dice(name + " " + service.Name), made: time.Now()}, Pace: pace,
 			Retry: deliver.Retry{Attempts: attempts, MinBackoff: time.Nanosecond, MaxBackoff: time.Nanosecond}, // the sinks say how long to wait
 		})
 	}
@@ -200,8 +208,8 @@ func (p *process) outlet(ctx context.Context, n int) error {
 			}
 			return p.control(ctx, controls...)
 		},
-		Partition: func(entity string, _ change.Version) int32 { return int32(p.w.inbox.partitionOf([]byte(entity))) },
-		Memory:    p.w.setup.memory, StopGrace: grace, Limit: p.ctx, Logger: p.w.log.With("process", p.name), Metrics: p.w.Fixture.deliver,
+		Partition:  func(entity string, _ change.Version) int32 { return int32(p.w.inbox.partitionOf([]byte(entity))) },
+		Partitions: parts, Memory: p.w.setup.memory, StopGrace: grace, Limit: p.ctx, Logger: p.w.log.With("process", p.name), Metrics: p.w.Fixture.deliver,
 	})
 	ended := make(chan error, 1)
 	stop := p.loop(func(ctx context.Context) { ended <- stage.Run(ctx) })

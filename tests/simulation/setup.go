@@ -1,6 +1,10 @@
 package simulation
 
-import "time"
+import (
+	"time"
+
+	"github.com/seed-86dfc502/weir/deliver"
+)
 
 // setup is the first draw of a seed.
 type setup struct {
@@ -26,6 +30,7 @@ type setup struct {
 	maxOutcome, maxFrame                                            int  // of decide, in bytes; 0: as much as it takes
 	oversizes                                                       bool // some documents make changes that are too large
 	outages                                                         []outage
+	paces                                                           map[string]deliver.Pace // by service
 	span                                                            time.Duration
 }
 
@@ -38,6 +43,9 @@ type outage struct {
 
 // polite: no process continues with a partition of the changes log that another has.
 func (s *setup) polite() bool { return s.gentle || s.bare }
+
+// plenty is memory for everything.
+const plenty = 64 << 20
 
 // draw draws a schedule. Most are short and dense: a few events that meet a few
 // faults show the same as a long schedule, for a fraction of its cost. Some are
@@ -69,11 +77,11 @@ func draw(d *dice) setup {
 	}
 	s.forgets = !s.gentle && d.chance(0.2)
 	s.restores = !s.gentle && !s.bare && d.chance(0.2)
-	if s.memory = 64 << 20; d.chance(0.6) {
+	if s.memory = plenty; d.chance(0.6) {
 		s.memory = int64(1 + d.n(3000))
 	}
 	if s.bare {
-		s.memory = 64 << 20
+		s.memory = plenty
 	}
 	s.cache = []int64{1 << 20, 1 << 20, 4500, 9000, 0}[d.n(5)]
 	s.upheavals(d)
@@ -144,5 +152,43 @@ func (s *setup) upheavals(d *dice) {
 	} else if !(s.restores && s.forgets || s.variant.tables) && d.chance(0.4) {
 		s.purges = 4 + d.n(8)
 		s.span += 2 * time.Second // positions are saved some times a second
+	}
+}
+
+// pace draws the paces of services. Some schedules without other faults have two owners of a
+// rate, or an entity that changes for long enough to tell how long it rests.
+func (s *setup) pace(d *dice) {
+	if !d.chance(0.25) {
+		return
+	}
+	s.paces = map[string]deliver.Pace{}
+	shared, patient := s.gentle && d.chance(0.4), s.gentle && d.chance(0.4)
+	if shared || patient {
+		s.events += 8 + d.n(8)
+		s.outages = nil
+	}
+	if shared {
+		s.inboxParts, s.entities = 2, 4
+	} else if patient {
+		s.span += time.Duration(20+d.n(20)) * time.Second
+		s.entities = 1
+	}
+	between := 2 * s.span / time.Duration(s.events)
+	for _, service := range []string{logService, stateService, dumbService} {
+		var p deliver.Pace
+		switch {
+		case patient && service == stateService:
+			p.Settle = between
+			p.SettleMax = p.Settle + d.upTo(between)
+		case d.chance(0.5) || shared:
+			p.Rate, p.Burst = float64(1+d.n(40))/2, 1+d.n(4)
+		case d.chance(0.8):
+			p.Settle = d.upTo(2 * between)
+			p.SettleMax = p.Settle + d.upTo(3*between)
+		}
+		if p.Rate > 0 && d.chance(0.4) { // both
+			p.Settle, p.SettleMax = between, 2*between
+		}
+		s.paces[service] = p
 	}
 }

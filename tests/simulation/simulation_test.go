@@ -178,7 +178,7 @@ func all(t *testing.T) {
 		"connection breaks", "database restarts", "database fails over", "slot moved", "truncate",
 		"retention", "log made anew", "log deleted", "topic missing", "change too large", "generation", "two owners in decide", "two owners in deliver", "deploy", "decide superseded", "deliver superseded", "batch cut", "frame cut", "change cut", "partition takes nothing", "producer's client replaced", "gap", "fell behind", "caught up", "outage", "reader dies", "reader slow", "deliver begins anew", "dies behind a write",
 		"append lost", "append cut off", "append done, answer lost", "acknowledgement lost", "other borders",
-		"sink timed out, effect", "sink timed out, some effect", "sink timed out, no effect", "sink pauses"} {
+		"sink timed out, effect", "sink timed out, some effect", "sink timed out, no effect", "sink pauses", "rate", "rate of all", "rest"} {
 		assert.Positive(t, whole.Total[name], name)
 	}
 }
@@ -243,6 +243,8 @@ func TestBrokenRulesAreFound(t *testing.T) {
 		{"a server does not show that another program moved the slot", Rules{HiddenMove: true}, 1240},
 		{"entities that are stored of a table are not listed", Rules{ForgetsStored: true}, 739},
 		{"a promoted server keeps its timeline", Rules{OldTimeline: true}, 739},
+		{"every process takes the whole rate of a service", Rules{WholeRate: true}, 13},
+		{"an entity that changes again and again rests", Rules{RestsForever: true}, 71},
 		{"tombstones are purged past their owners", Rules{PurgesPast: true}, 10630},
 	} {
 		t.Run(c.name, func(t *testing.T) {

@@ -47,6 +47,8 @@ type Rules struct {
 	HiddenMove      bool // the server does not show that another program moved the slot
 	ForgetsStored   bool // the entities that are stored of a table are not listed
 	OldTimeline     bool // a promoted server keeps its timeline
+	WholeRate       bool // every process takes the whole rate of a service
+	RestsForever    bool // an entity that changes again and again is never quiet enough
 	LeavesOut       bool // the catch-up reader leaves out frames, and nobody sees it: live again too early
 }
 
@@ -159,6 +161,7 @@ func (f *Fixture) Run(seed uint64, rules Rules, traced bool) Report {
 	w.all, w.end = context.WithCancel(context.Background())
 	defer w.end()
 	w.setup = draw(w.dice("setup"))
+	w.setup.pace(w.dice("pace"))
 	w.mem.state.tokenAlone = rules.TokenAlone
 	w.mem.state.blind = rules.Cache != (decide.FaultInjection{})
 	w.configuration = f.variants[w.setup.variant]
