@@ -33,8 +33,9 @@ type Log struct {
 	partitions int32
 
 	mu      sync.Mutex
-	ends    []int64       // guarded by mu; where each partition ends, as far as this handle has seen
-	changed chan struct{} // guarded by mu; closed and replaced when ends grew
+	ends    []int64           // guarded by mu; where each partition ends, as far as this handle has seen
+	changed chan struct{}     // guarded by mu; closed and replaced when ends grew
+	recent  map[int32]*recent // guarded by mu; by partition
 }
 
 // LogFrame is a row of a log: records of one partition that were appended together.
@@ -116,7 +117,7 @@ func (s *Store) FindLog(ctx context.Context, name string) (*Log, error) {
 		return nil, failed("open log", err)
 	}
 	_, ends, err := l.Bounds(ctx)
-	l.ends = ends
+	l.ends, l.recent = ends, map[int32]*recent{}
 	return l, err
 }
 
@@ -132,7 +133,7 @@ func (l *Log) ID() string { return l.id }
 func (l *Log) Partitions() int32 { return l.partitions }
 
 // Append appends frames, those of a partition in their order, and returns when they
-// are durable: all or none. It sets their First and Time.
+// are durable: all or none. It sets their First and Time, and keeps their bodies.
 func (l *Log) Append(ctx context.Context, frames []LogFrame) error {
 	if len(frames) == 0 {
 		return nil
@@ -191,15 +192,22 @@ func (t tx) append(l *Log, frames []LogFrame, now time.Time) error {
 		return err
 	})
 	if err == nil {
-		t.afterCommit(func() { l.grew(next) })
+		t.afterCommit(func() { l.grew(next, frames) })
 	}
 	return err
 }
 
 // grew wakes those that wait for records.
-func (l *Log) grew(ends map[int32]int64) {
+func (l *Log) grew(ends map[int32]int64, frames []LogFrame) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	for i := range frames {
+		p := frames[i].Partition
+		if l.recent[p] == nil {
+			l.recent[p] = &recent{}
+		}
+		l.recent[p].add(&frames[i], recentBytes/int(l.partitions))
+	}
 	for p, end := range ends {
 		l.ends[p] = max(l.ends[p], end)
 	}
@@ -217,12 +225,25 @@ func (l *Log) End(partition int32) (end int64, grows <-chan struct{}) {
 
 // Read returns frames of a partition: the one that holds offset, or the next one
 // that is there, and those behind it, until they have so many bytes; at least one
-// if there is one. An error of class Fatal that wraps ErrDamaged says that a row is
-// different from the written one.
-func (l *Log) Read(ctx context.Context, partition int32, offset int64, bytes int) ([]LogFrame, error) {
-	var frames []LogFrame
+// if there is one. Bodies may be shared and must not be changed. An error of class
+// Fatal that wraps ErrDamaged says that a row is different from the written one.
+func (l *Log) Read(ctx context.Context, partition int32, offset int64, bytes int) (frames []LogFrame, err error) {
+	l.mu.Lock()
+	frames = l.recent[partition].from(offset, bytes)
+	l.mu.Unlock()
+	if frames != nil {
+		return frames, nil
+	}
+	return frames, l.s.read(ctx, "read log", func(conn *keptConn) error {
+		frames, err = l.readRows(ctx, conn, partition, offset, bytes)
+		return err
+	})
+}
+
+// readRows is Read of the file.
+func (l *Log) readRows(ctx context.Context, conn *keptConn, partition int32, offset int64, bytes int) (frames []LogFrame, err error) {
 	size := 0
-	rows, err := l.s.readers.QueryContext(ctx, sqlReadFrames, l.place(partition, 0), l.place(partition, offset), l.place(partition+1, 0)-1)
+	rows, err := conn.QueryContext(ctx, sqlReadFrames, l.place(partition, 0), l.place(partition, offset), l.place(partition+1, 0)-1)
 	err = collect(rows, err, func() error {
 		var place, milliseconds, checksum int64
 		f := LogFrame{Partition: partition}
@@ -243,7 +264,7 @@ func (l *Log) Read(ctx context.Context, partition int32, offset int64, bytes int
 		return nil
 	})
 	if err != nil && !errors.Is(err, errEnough) {
-		return nil, failed("read log", err)
+		return nil, err
 	}
 	return frames, nil
 }
@@ -327,6 +348,7 @@ const (
 // returns free pages to the file system, but for a tenth of the file,
 // which the next records take. It reports how many frames it deleted.
 func (l *Log) Trim(ctx context.Context, before time.Time, below []int64) (int, error) {
+	defer l.dropRecent()
 	trimmed := 0
 	for p := range l.partitions {
 		to, err := l.At(ctx, p, before)
@@ -379,7 +401,7 @@ func (s *Store) vacuum(ctx context.Context) error {
 			give := min(free-pages/10, trimPages)
 			if more = give > 0; err == nil && more {
 				// It releases a page with every step of its rows.
-				rows, e := t.conn.QueryContext(t.ctx, fmt.Sprintf(`PRAGMA incremental_vacuum(%d)`, give))
+				rows, e := t.conn.Conn.QueryContext(t.ctx, fmt.Sprintf(`PRAGMA incremental_vacuum(%d)`, give))
 				err = collect(rows, e, func() error { return nil })
 			}
 			more = more && give == trimPages

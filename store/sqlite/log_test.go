@@ -274,6 +274,7 @@ func TestDamagedRow(t *testing.T) {
 			require.NoError(t, l.Append(t.Context(), frameOf("foo")))
 			_, err := s.writer.ExecContext(t.Context(), change)
 			require.NoError(t, err)
+			l.dropRecent()
 			_, err = l.Read(t.Context(), 0, 0, 1)
 			require.ErrorIs(t, err, ErrDamaged)
 			require.Equal(t, store.Fatal, store.ClassOf(err))

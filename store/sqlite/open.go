@@ -30,8 +30,9 @@ const (
 // less than a decision of a thousand entities changes: what does not fit is written into
 // the log before the commit, read back, and written again. And pages move from the log
 // into the file within a commit, each time that the log has so many: most are entities',
-// which change again soon. The log takes 16 MiB of disk then.
-const writing = "&_txlock=immediate&_pragma=cache_size(-8192)&_pragma=wal_autocheckpoint(4096)"
+// which change again soon. The log takes 16 MiB of disk then. Pages that a savepoint may
+// restore are in memory, not in a file that each transaction writes.
+const writing = "&_txlock=immediate&_pragma=cache_size(-8192)&_pragma=wal_autocheckpoint(4096)&_pragma=temp_store(memory)"
 
 // Options say where the file is.
 type Options struct {

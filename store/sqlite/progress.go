@@ -40,7 +40,8 @@ RETURNING partition, token, positions`
 // HistorySnapshot implements store.Deliveries.
 func (s *Store) HistorySnapshot(ctx context.Context) (store.HistorySnapshot, error) {
 	l := store.HistorySnapshot{Marks: map[int32]store.Mark{}}
-	err := s.read(ctx, "look", func(t *keptConn) error {
+	err := s.read(ctx, "read progress", func(t *keptConn) error {
+		ctx := context.WithoutCancel(ctx) // saves a goroutine per statement
 		var partition int32
 		var position, other int64
 		rows, err := t.QueryContext(ctx, sqlMarks)

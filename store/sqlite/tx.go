@@ -325,6 +325,24 @@ func (c *keptConn) PrepareContext(ctx context.Context, query string) (*sql.Stmt,
 	return statement, err
 }
 
+// QueryContext prepares the statement once.
+func (c *keptConn) QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error) {
+	statement, err := c.PrepareContext(ctx, query)
+	if err != nil {
+		return nil, err
+	}
+	return statement.QueryContext(ctx, args...)
+}
+
+// QueryRowContext prepares the statement once.
+func (c *keptConn) QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row {
+	statement, err := c.PrepareContext(ctx, query)
+	if err != nil {
+		return c.Conn.QueryRowContext(ctx, query, args...) // the row has the error
+	}
+	return statement.QueryRowContext(ctx, args...)
+}
+
 // forget closes the statements.
 func (c *keptConn) forget() {
 	for _, statement := range c.prepared {
