@@ -82,6 +82,10 @@ type Replay struct {
 // repeat deliveries.
 const Deliver = "deliver"
 
+// Refresh is the actor of requests to send unchanged content again: content that is refused
+// stays held back.
+const Refresh = "refresh"
+
 // Housekeeping is the actor of the pipeline's own requests when a retention is over.
 const Housekeeping = "housekeeping"
 

@@ -179,6 +179,9 @@ type Delivery struct {
 	Guard *Guard `yaml:"guard"`
 	// Pace replaces the customer's pace for this service.
 	Pace *Pace `yaml:"pace"`
+	// Refresh is the period in which each entity is sent again although it is unchanged, for
+	// targets that drop what they do not hear of. 0s: never.
+	Refresh Duration `yaml:"refresh" default:"0s" range:"0s..366d"`
 }
 
 // OwnHistory is the History of one service. After Load its values are those that

@@ -173,7 +173,7 @@ func (ev *evaluation) amend(c *change.Control, services []int) {
 // none of its own: the request has one, with the count, and a dead letter has one.
 func (ev *evaluation) audit(r *record) {
 	c := r.Control
-	if c.Actor == change.Deliver {
+	if c.Actor == change.Deliver || c.Actor == change.Refresh {
 		return
 	}
 	if c.Operation != "" && c.Letter == 0 {

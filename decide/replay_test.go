@@ -1,10 +1,12 @@
 package decide
 
 import (
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/seed-86dfc502/weir/change"
+	"github.com/seed-86dfc502/weir/projections"
 	"github.com/seed-86dfc502/weir/store"
 	"github.com/seed-86dfc502/weir/transport"
 	"github.com/stretchr/testify/require"
@@ -204,6 +206,35 @@ func TestForcedDecisionAboutOneVersion(t *testing.T) {
 		v := decideOne(t, p, store.Entity{ID: "B-007"}, r, store.Row{Key: key, Version: change.NewVersion(1, version), Content: change.Retracted()})
 		require.Len(t, v.changes, sent)
 		require.Empty(t, v.out.Settled)
+	}
+}
+
+// A refresh sends unchanged content, once for a version. Refused content stays held back, and a
+// refresh that fails leaves the dam state known. It needs no audit.
+func TestARefreshSendsWhatIsUnchanged(t *testing.T) {
+	r := change.Record{Entity: "B-007", Control: &change.Control{
+		ID: "x", Action: change.Redecide, Services: []string{"one/ripeness@a"}, Version: change.NewVersion(1, 0), Force: true, Actor: change.Refresh,
+	}}
+	for _, projection := range []string{"ripeness_level", "doc.ripeness_level + 'x'"} {
+		s := NewSimulator(bananaPlan(t))
+		require.Equal(t, []string{both1}, feed(t, s, `registry: {"id":"B-007","ripeness_level":1}`))
+		if projection != "ripeness_level" {
+			bad, err := projections.Compile(projections.Spec{Customer: "one", Name: "ripeness", Fields: []projections.Field{{Out: "ripeness", Expr: projection}}})
+			require.NoError(t, err)
+			s.plan.Projections[0] = bad
+			require.NoError(t, s.plan.Prepare())
+			require.Equal(t, "control dead:projection", apply(t, s, r, "refresh"))
+			continue
+		}
+		require.Equal(t, strings.Replace(one1, "merged", "control", 1), apply(t, s, r, "refresh"))
+		require.Equal(t, "control", apply(t, s, r, "the same again"))
+	}
+	p, key := bananaPlan(t), store.Key{Service: 1, Entity: "B-007"}
+	c := change.Retracted()
+	for refused, sent := range map[bool]int{false: 1, true: 0} {
+		v := decideOne(t, p, store.Entity{ID: "B-007"}, r, store.Row{Key: key, Content: c, Refused: refused})
+		require.Len(t, v.changes, sent)
+		require.Empty(t, v.out.Audit)
 	}
 }
 

@@ -174,7 +174,7 @@ func (ev *evaluation) superseded(c *change.Control, row *store.Row) bool {
 
 // forcesSend reports whether a request sends content that equals the state, too.
 func forcesSend(c *change.Control, row *store.Row) bool {
-	return c != nil && (c.Force || c.Letter != 0 && row.Refused)
+	return c != nil && (c.Force && !(c.Actor == change.Refresh && row.Refused) || c.Letter != 0 && row.Refused)
 }
 
 // send adds a change to the verdict, of so many bytes that it does not share.

@@ -8,10 +8,11 @@ import (
 
 // Why something is decided again, the values of weir.cause.
 const (
-	causeLetter = "dead letter" // one is replayed
-	causeReset  = "reset"
-	causeReplay = "replay" // also a backfill, and what a reconcile found
-	causeRepair = "repair" // by Weir itself: a change was refused, or is gone
+	causeLetter  = "dead letter" // one is replayed
+	causeReset   = "reset"
+	causeReplay  = "replay"  // also a backfill, and what a reconcile found
+	causeRepair  = "repair"  // by Weir itself: a change was refused, or is gone
+	causeRefresh = "refresh" // unchanged, after the service's period
 )
 
 // spanOf returns the span of a record: the one of the trace that it came with, or its
@@ -29,6 +30,8 @@ func (d *Decider) spanOf(span *tracing.Span, r *record) *tracing.Span {
 			cause = causeLetter
 		case c.Actor == change.Deliver:
 			cause = causeRepair
+		case c.Actor == change.Refresh:
+			cause = causeRefresh
 		case c.Action == change.Reset:
 			cause = causeReset
 		}

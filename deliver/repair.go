@@ -57,18 +57,20 @@ func (s *Stage) walk() {
 	}
 }
 
-// repairOf names a repair.
-type repairOf struct {
+// needOf names a need.
+type needOf struct {
 	service, partition int32
+	refresh            bool
 }
 
 // walkPage serves one page of entities from place on, and returns the place of the next. With
 // no repair to serve it returns how long that may last.
 func (s *Stage) walkPage(ctx context.Context, place string) (next string, idle time.Duration, err error) {
-	s.mu.Lock()
-	lost, after, from, to, idle := s.flow.JoinWalk(place, time.Now())
-	s.mu.Unlock()
-	if len(lost) == 0 {
+	var needs []core.Served
+	var after string
+	var from, to change.Version
+	s.step(func() { needs, after, from, to, idle = s.flow.JoinWalk(place, s.opt.Now()) })
+	if len(needs) == 0 {
 		return place, idle, nil
 	}
 	var rows []store.Row
@@ -78,18 +80,18 @@ func (s *Stage) walkPage(ctx context.Context, place string) (next string, idle t
 	}); err != nil {
 		return place, 0, err
 	}
-	p := &pageRequests{s: s, last: next, left: map[*core.Lane]int{}, failed: map[*core.Lane]bool{}, batches: map[int32]*requestBatch{}, done: make(chan struct{})}
-	served := map[repairOf]core.Served{}
-	for _, r := range lost {
+	p := &pageRequests{s: s, last: next, left: map[core.Need]int{}, failed: map[core.Need]bool{}, batches: map[int32]*requestBatch{}, done: make(chan struct{})}
+	served := map[needOf]core.Served{}
+	for _, r := range needs {
 		if r.Covers(after, next) {
-			served[repairOf{r.Lane.Queue.Number, r.Lane.Partition.Number}] = r
+			served[needOf{r.Lane.Queue.Number, r.Lane.Partition.Number, r.Refresh}] = r
 		}
 	}
 	n := p.collect(served, rows)
 	s.step(func() {
 		for _, r := range served {
-			if p.left[r.Lane] == 0 {
-				p.advance(r.Lane)
+			if p.left[r.Need] == 0 {
+				p.advance(r.Need)
 			}
 		}
 		p.append(ctx)
@@ -108,8 +110,8 @@ func (s *Stage) walkPage(ctx context.Context, place string) (next string, idle t
 type pageRequests struct {
 	s       *Stage
 	last    string // the page's last entity
-	left    map[*core.Lane]int
-	failed  map[*core.Lane]bool
+	left    map[core.Need]int
+	failed  map[core.Need]bool
 	batches map[int32]*requestBatch // by inbox partition
 	open    int                     // batches
 	done    chan struct{}           // closed when the inbox has answered all batches
@@ -118,46 +120,60 @@ type pageRequests struct {
 // requestBatch is the requests to one inbox partition.
 type requestBatch struct {
 	records []change.Record
-	of      map[*core.Lane]bool
+	of      map[core.Need]bool
 }
 
-// collect makes the requests of a page: one for the services whose lost change of an entity
-// has the same version. It returns how many.
-func (p *pageRequests) collect(served map[repairOf]core.Served, rows []store.Row) (n int) {
+// collect makes the requests of a page: one for the services whose change of an entity has the
+// same version and is lost, and one for those that refresh it. It returns how many.
+func (p *pageRequests) collect(served map[needOf]core.Served, rows []store.Row) (n int) {
 	s, operation := p.s, uuid.NewString()
-	open := map[change.Version]*change.Control{} // of the entity
+	type version struct {
+		change.Version
+		refresh bool
+	}
+	open := map[version]*change.Control{} // of the entity
 	for i, r := range rows {
 		if i > 0 && r.Entity != rows[i-1].Entity {
 			clear(open)
 		}
-		of, found := served[repairOf{r.Service, s.opt.Partition(r.Entity, r.Version)}]
-		if !found || r.Content == nil || r.Entity <= of.At() || !of.Has(r.Version) {
-			continue
+		for _, refresh := range []bool{false, true} {
+			of, found := served[needOf{r.Service, s.opt.Partition(r.Entity, r.Version), refresh}]
+			if !found || r.Content == nil || refresh && (r.Refused || r.Content.IsRetracted()) || !of.Asks(r.Entity, r.Version) {
+				continue
+			}
+			b := p.batch(s.opt.Partition(r.Entity, math.MaxUint64), of.Need)
+			v := version{r.Version, refresh}
+			if control := open[v]; control != nil && len(control.Services) < maxRequested {
+				control.Services = append(control.Services, of.Lane.Queue.Name)
+				continue
+			}
+			control := &change.Control{
+				ID: operation + "/" + r.Entity, Action: change.Redecide, Services: []string{of.Lane.Queue.Name}, Version: r.Version,
+				Force: true, Actor: change.Deliver, Reason: "its change was lost from the log",
+			}
+			if refresh {
+				control.Actor, control.Reason = change.Refresh, "the service's period for it ended"
+			}
+			open[v] = control
+			b.records = append(b.records, change.Record{Entity: r.Entity, Control: control})
+			n++
 		}
-		c := of.Lane
-		to := s.opt.Partition(r.Entity, math.MaxUint64)
-		b := p.batches[to]
-		if b == nil {
-			b = &requestBatch{of: map[*core.Lane]bool{}}
-			p.batches[to] = b
-		}
-		if !b.of[c] {
-			b.of[c] = true
-			p.left[c]++
-		}
-		if control := open[r.Version]; control != nil && len(control.Services) < maxRequested {
-			control.Services = append(control.Services, c.Queue.Name)
-			continue
-		}
-		control := &change.Control{
-			ID: operation + "/" + r.Entity, Action: change.Redecide, Services: []string{c.Queue.Name}, Version: r.Version,
-			Force: true, Actor: change.Deliver, Reason: "its change was lost from the log",
-		}
-		open[r.Version] = control
-		b.records = append(b.records, change.Record{Entity: r.Entity, Control: control})
-		n++
 	}
 	return n
+}
+
+// batch returns the batch of requests to an inbox partition, for a need.
+func (p *pageRequests) batch(partition int32, n core.Need) *requestBatch {
+	b := p.batches[partition]
+	if b == nil {
+		b = &requestBatch{of: map[core.Need]bool{}}
+		p.batches[partition] = b
+	}
+	if !b.of[n] {
+		b.of[n] = true
+		p.left[n]++
+	}
+	return b
 }
 
 // append appends all batches, each in a goroutine of its own: one inbox partition that is
@@ -167,8 +183,8 @@ func (p *pageRequests) append(ctx context.Context) {
 		close(p.done)
 	}
 	for _, b := range p.batches {
-		for c := range b.of {
-			c.Partition.Requesting()
+		for n := range b.of {
+			n.Lane.Partition.Requesting()
 		}
 		p.s.running.Go(func() { p.answered(b, p.s.opt.Control(ctx, b.records...)) })
 	}
@@ -178,14 +194,14 @@ func (p *pageRequests) append(ctx context.Context) {
 func (p *pageRequests) answered(b *requestBatch, err error) {
 	s := p.s
 	s.step(func() {
-		for l := range b.of {
-			p.left[l]--
-			p.failed[l] = p.failed[l] || err != nil
-			if l.Partition.Requested(err == nil, time.Now()) && s.ctx.Err() == nil {
-				s.log.Warn("inbox rejects requests to decide lost changes again; retrying", "event", "repair.blocked", "partition", l.Partition.Number, "error", err)
+		for n := range b.of {
+			p.left[n]--
+			p.failed[n] = p.failed[n] || err != nil
+			if n.Lane.Partition.Requested(err == nil, s.opt.Now()) && s.ctx.Err() == nil {
+				s.log.Warn("inbox rejects requests to decide entities again; retrying", "event", "repair.blocked", "partition", n.Lane.Partition.Number, "error", err)
 			}
-			if p.left[l] == 0 && !p.failed[l] {
-				p.advance(l)
+			if p.left[n] == 0 && !p.failed[n] {
+				p.advance(n)
 			}
 		}
 		if p.open--; p.open == 0 {
@@ -195,9 +211,9 @@ func (p *pageRequests) answered(b *requestBatch, err error) {
 	wait.Offer(s.repairs, struct{}{})
 }
 
-// advance moves a repair behind the page; part of step.
-func (p *pageRequests) advance(l *core.Lane) {
-	if l.Visited(p.last) {
-		p.s.log.Info("all lost changes are requested again", "event", "repair.done", "service", l.Queue.Name, "partition", l.Partition.Number)
+// advance moves a need behind the page; part of step.
+func (p *pageRequests) advance(n core.Need) {
+	if n.Visited(p.last) {
+		p.s.log.Info("all lost changes are requested again", "event", "repair.done", "service", n.Lane.Queue.Name, "partition", n.Lane.Partition.Number)
 	}
 }

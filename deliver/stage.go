@@ -84,6 +84,8 @@ type Service struct {
 	History bool
 	Guard   Guard
 	Pace    Pace
+	// Refresh is the period in which each unchanged entity is sent again; 0: never.
+	Refresh time.Duration
 }
 
 // Options of a Stage. All fields are needed unless they say a default.
@@ -116,7 +118,7 @@ type Options struct {
 	StopGrace time.Duration
 	// Suspended are the services that an operator or the guard has paused, by name.
 	Suspended map[string]Suspension
-	// Now is the time of the guard's windows. Defaults to time.Now.
+	// Now is the time of the guard's windows and of refreshes. Defaults to time.Now.
 	Now func() time.Time
 	// Limit, if given, ends everything that a shutdown lets finish (writes, reads,
 	// progress): the changes are redelivered, with their keys.

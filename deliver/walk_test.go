@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -53,6 +54,10 @@ func (c *crowd) Moved(_ context.Context, from, to change.Version, after string, 
 		c.read(c.pages)
 	}
 	return rows, last, nil
+}
+
+func (c *crowd) SwapProgress(_ context.Context, _ int64, swaps []store.ProgressSwap) ([]bool, error) {
+	return slices.Repeat([]bool{true}, len(swaps)), nil
 }
 
 func (c *crowd) partition(entity string, _ change.Version) int32 {
@@ -137,6 +142,34 @@ func TestOneWalkServesAllRepairs(t *testing.T) {
 		require.Equal(t, 14, c.pages, "the second joins at the fifth page, and goes round once")
 		for request, n := range requested() {
 			require.Equal(t, 2, n, request)
+		}
+		s.stop()
+		s.running.Wait()
+	})
+}
+
+// Refreshes share the walk with repairs: each entity is asked for once a period, by a request of
+// its own, also while changes are lost, and a service without a period asks for nothing.
+func TestOneWalkServesRefreshesAndRepairs(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := &crowd{n: 300}
+		s, lose, requested := walking(t, c, takes)
+		s.workers[1].queue.Refresh = time.Hour
+		s.running.Go(s.walk)
+		s.running.Go(func() { s.saver.run(s.ctx) })
+		lose(0)
+		lose(1)
+		<-time.After(time.Minute)
+		require.False(t, s.needs(0) || s.needs(1))
+		require.Len(t, requested(), 2*c.n, "the repairs")
+		<-time.After(20 * time.Hour)
+		require.Len(t, requested(), 2*c.n)
+		for request, n := range requested() {
+			if strings.HasSuffix(request, "two") {
+				require.InDelta(t, 21, n, 1, request)
+			} else {
+				require.Equal(t, 1, n, request)
+			}
 		}
 		s.stop()
 		s.running.Wait()

@@ -113,7 +113,7 @@ func newWorker(s *Stage, opt Service) *worker {
 	})
 	w.condition.state, w.condition.suspension = StateRunning, suspensionOf(s.opt.Suspended, opt.Name)
 	w.condition.changed, w.condition.change = context.WithCancel(context.Background())
-	w.queue = &core.Queue{Name: opt.Name, Number: opt.Number, MaxBytes: int64(w.traits.MaxBytes), Failing: w.failing(), Paced: opt.Pace != Pace{}}
+	w.queue = &core.Queue{Name: opt.Name, Number: opt.Number, MaxBytes: int64(w.traits.MaxBytes), Failing: w.failing(), Paced: opt.Pace != Pace{}, Refresh: opt.Refresh}
 	return w
 }
 

@@ -104,7 +104,7 @@ func (st *deliverStage) deliveries(now, before *settings) ([]deliver.Service, er
 		retry := s.Delivery.Retry
 		services = append(services, deliver.Service{
 			Name: s.Name, Number: number, Sink: sink, History: s.Delivery.History.Keep > 0,
-			Guard: guardOf(s.Delivery.Guard), Pace: paceOf(s.Delivery.Pace),
+			Guard: guardOf(s.Delivery.Guard), Pace: paceOf(s.Delivery.Pace), Refresh: s.Delivery.Refresh.D(),
 			Retry: deliver.Retry{Attempts: retry.Attempts, MinBackoff: retry.MinBackoff.D(), MaxBackoff: retry.MaxBackoff.D(), Later: retry.RedriveAfter.D()},
 		})
 	}

@@ -34,6 +34,9 @@ type ServicePosition struct {
 	// Repair says which changes below Version were lost and are still to be decided again;
 	// "" for none. Deliver encodes it.
 	Repair string
+	// Refresh is how far the entities are that are sent again although they are unchanged; ""
+	// without a refresh. Deliver encodes it.
+	Refresh string
 	// Entities is the number of entities that the changes below Version added. It is negative
 	// after lost changes at worst.
 	Entities int64
@@ -41,14 +44,14 @@ type ServicePosition struct {
 
 // extra encodes the parts of a position kept in a row of its own; "" if there is nothing.
 func (p *ServicePosition) extra() string {
-	if p.Mark == "" && p.Repair == "" {
+	if p.Mark == "" && p.Refresh == "" && p.Repair == "" {
 		return ""
 	}
-	return string(append(wire.Append(nil, p.Mark), p.Repair...))
+	return string(append(wire.Append(wire.Append(nil, p.Mark), p.Refresh), p.Repair...))
 }
 
 // Progress is the progress of the deliveries of one partition of the changes
-// log: one row, and one for each service with a Mark or Repair, swapped together by the partition's owner. It has a position for every
+// log: one row, and one for each service with a Mark, Refresh or Repair, swapped together by the partition's owner. It has a position for every
 // service that the partition ever had an owner for, also for one that is not
 // configured, which resumes there if it comes back.
 type Progress struct {
@@ -70,7 +73,7 @@ type ProgressSwap struct {
 	// (RetryingKey): one without Payload keeps the stored Payload and Headers.
 	Progress
 	// Saved are the positions under Old, as TakeProgress or the last swap left them; nil: not
-	// known. A Mark or Repair that is the same there is not written, so that a swap costs what moved.
+	// known. A Mark, Refresh or Repair that is the same there is not written, so that a swap costs what moved.
 	Saved []ServicePosition
 	// Ended are the DedupKeys of retrying rows to remove: the change took effect or is
 	// obsolete. A key that is not stored does no harm.
@@ -245,7 +248,7 @@ type Deliveries interface {
 }
 
 // AppendPositions appends the encoding of positions that the stores keep: groups of
-// services that share a position. Mark and Repair are not in it.
+// services that share a position. Mark, Refresh and Repair are not in it.
 func AppendPositions(dst []byte, positions []ServicePosition) []byte {
 	done := make([]bool, len(positions))
 	for i := range positions {
@@ -299,8 +302,8 @@ func DecodePositions(b []byte) ([]ServicePosition, error) {
 	return out, nil
 }
 
-// MovedMarks calls write for each service whose encoded Mark and Repair are not known to
-// be stored: "" for one that has neither any more.
+// MovedMarks calls write for each service whose encoded Mark, Refresh and Repair are not
+// known to be stored: "" for one that has none of them any more.
 func (p *ProgressSwap) MovedMarks(write func(service int32, mark string)) {
 	saved := p.Saved
 	for i := range p.Positions {
@@ -311,7 +314,7 @@ func (p *ProgressSwap) MovedMarks(write func(service int32, mark string)) {
 			}
 		}
 		if len(saved) > 0 && saved[0].Service == at.Service {
-			if saved[0].Mark != at.Mark || saved[0].Repair != at.Repair {
+			if was := &saved[0]; was.Mark != at.Mark || was.Refresh != at.Refresh || was.Repair != at.Repair {
 				write(at.Service, at.extra())
 			}
 			saved = saved[1:]
@@ -326,12 +329,12 @@ func (p *ProgressSwap) MovedMarks(write func(service int32, mark string)) {
 	}
 }
 
-// SetMark sets Mark and Repair in the position of a service, as MovedMarks encoded them; a
+// SetMark sets Mark, Refresh and Repair in the position of a service, as MovedMarks encoded them; a
 // service without position has none.
 func SetMark(positions []ServicePosition, service int32, mark string) {
 	if i, found := slices.BinarySearchFunc(positions, service, func(p ServicePosition, n int32) int { return cmp.Compare(p.Service, n) }); found {
 		r := wire.Reader{Rest: []byte(mark)}
-		positions[i].Mark = r.Text()
+		positions[i].Mark, positions[i].Refresh = r.Text(), r.Text()
 		positions[i].Repair = string(r.Rest)
 	}
 }

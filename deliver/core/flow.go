@@ -70,8 +70,10 @@ type Queue struct {
 	MaxBytes int64 // in hand at a sink that works; 0: no bound
 	Failing  bool  // the sink fails, or the service is suspended
 	Paced    bool  // changes may wait in hand for the pace of the service
-	Full     bool  // no more changes may come into hand
-	Removed  bool  // the service ends
+	// Refresh is the period in which each unchanged entity is sent again; 0: never.
+	Refresh time.Duration
+	Full    bool // no more changes may come into hand
+	Removed bool // the service ends
 
 	flow    *Flow
 	lanes   []*Lane

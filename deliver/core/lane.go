@@ -21,6 +21,7 @@ type Lane struct {
 	cursor  LogCursor
 	mark    string
 	repair  Repair
+	refresh refresh
 	pending []*Slice // not done, in the order of the log; those in hand come first
 	// entities are those of the service, by the changes below the first of pending.
 	entities int64
@@ -48,6 +49,7 @@ type Slice struct {
 // restore sets the lane to a saved position.
 func (l *Lane) restore(at *store.ServicePosition) {
 	l.skipBelow, l.cursor, l.mark, l.entities = at.Version, LogCursor{UpTo: at.Version, Next: at.LogOffset}, at.Mark, at.Entities
+	l.refresh = decodeRefresh(at.Refresh)
 	var ok bool
 	if l.repair, ok = DecodeRepair(at.Repair, at.Version); !ok {
 		l.Partition.flow.signal(Signal{Kind: RepairUnreadable, Partition: l.Partition, Queue: l.Queue})
@@ -57,6 +59,9 @@ func (l *Lane) restore(at *store.ServicePosition) {
 // saved returns the position to save.
 func (l *Lane) saved() store.ServicePosition {
 	saved := store.ServicePosition{Service: l.Queue.Number, Position: l.Position(), Mark: l.mark, Repair: l.repair.Encode(), Entities: l.entities}
+	if l.Queue.Refresh > 0 {
+		saved.Refresh = l.refresh.encode()
+	}
 	if len(l.pending) > 0 {
 		saved.Entities += l.pending[0].Entities
 	}

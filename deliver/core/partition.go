@@ -139,9 +139,8 @@ func (p *Partition) Start() int64 { return p.tail.Next }
 
 // moved follows each change of positions.
 func (p *Partition) moved() {
-	p.edits++
 	p.flow.signal(Signal{Kind: Read, Partition: p})
-	p.flow.signal(Signal{Kind: Save})
+	p.edited()
 }
 
 // Reply is the next step for a frame.

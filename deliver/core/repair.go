@@ -177,10 +177,23 @@ func DecodeRepair(text string, below change.Version) (r Repair, ok bool) {
 	return r, true
 }
 
-// Served is a repair as it was when a page was read.
+// Need is a reason why entities of a lane are decided again: changes that it lost, or a refresh.
+type Need struct {
+	Lane    *Lane
+	Refresh bool
+}
+
+// Served is a need as it was when a page was read.
 type Served struct {
 	Repair
-	Lane *Lane
+	Need
+	refresh refresh
+}
+
+// Asks reports whether an entity of a page is to be decided again, by the version of its last
+// change.
+func (s *Served) Asks(entity string, v change.Version) bool {
+	return entity > s.at && s.Has(v) && (!s.Refresh || s.refresh.due(s.Lane, entity))
 }
 
 const (
@@ -188,9 +201,9 @@ const (
 	maxRepairPause = time.Minute
 )
 
-// JoinWalk lets all repairs that can be served join the walk at a place. It returns them, the
-// entity behind which the next page begins, and the range of versions to search, without to. With no
-// repair to serve, idle is how long that may last.
+// JoinWalk lets all repairs and laps of refreshes that can be served join the walk at a place. It
+// returns them, the entity behind which the next page begins, and the range of versions to search,
+// without to. With none to serve, idle is how long that may last.
 func (f *Flow) JoinWalk(place string, now time.Time) (served []Served, after string, from, to change.Version, idle time.Duration) {
 	idle, from = time.Hour, math.MaxInt64
 	var repairs []*Repair
@@ -198,17 +211,28 @@ func (f *Flow) JoinWalk(place string, now time.Time) (served []Served, after str
 		if p.requesting > 0 {
 			continue
 		}
-		for _, l := range p.lanes {
-			if !l.repair.Needed() {
-				continue
-			}
-			if pause := p.repairAfter.Sub(now); pause > 0 {
+		pause := p.repairAfter.Sub(now)
+		need := func(r *Repair, n Need) {
+			if pause > 0 {
 				idle = min(idle, pause)
+				return
+			}
+			repairs, served = append(repairs, r), append(served, Served{Need: n, refresh: n.Lane.refresh})
+			low, high := r.Bounds()
+			from, to = min(from, low), max(to, high)
+		}
+		for _, l := range p.lanes {
+			if l.repair.Needed() {
+				need(&l.repair, Need{Lane: l})
+			}
+			if l.Queue.Refresh <= 0 {
 				continue
 			}
-			repairs, served = append(repairs, &l.repair), append(served, Served{Lane: l})
-			low, high := l.repair.Bounds()
-			from, to = min(from, low), max(to, high)
+			if wait := l.refresh.begin(l, now); wait > 0 {
+				idle = min(idle, wait)
+			} else {
+				need(&l.refresh.lap, Need{l, true})
+			}
 		}
 	}
 	if after = place; len(repairs) > 0 {
@@ -236,12 +260,22 @@ func (p *Partition) Requested(ok bool, now time.Time) (rejected bool) {
 	return false
 }
 
-// Visited advances the repair of a lane behind a page whose requests are durable, and reports
-// whether the repair is done.
-func (l *Lane) Visited(last string) (done bool) {
-	l.repair.Advance(last)
+// Visited advances a need behind a page whose requests are durable, and reports whether a repair
+// is done.
+func (n Need) Visited(last string) (repaired bool) {
+	l := n.Lane
 	l.Partition.repairPause = 0
-	l.Partition.edits++
-	l.Partition.flow.signal(Signal{Kind: Save})
+	l.Partition.edited()
+	if n.Refresh {
+		l.refresh.advance(last)
+		return false
+	}
+	l.repair.Advance(last)
 	return !l.repair.Needed()
+}
+
+// edited has the positions of p saved.
+func (p *Partition) edited() {
+	p.edits++
+	p.flow.signal(Signal{Kind: Save})
 }

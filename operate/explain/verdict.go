@@ -103,6 +103,9 @@ func (s *report) delivered(out *Service, c config.Service, row store.Row, say fu
 	switch became := out.Events[i]; {
 	case e.version == uint64(row.Version):
 		verb := "changed this view"
+		if e.Action != "" {
+			verb = "had this view sent"
+		}
 		if row.Content.IsRetracted() {
 			verb = "took the entity out of this view" + s.outBecause(out)
 		}

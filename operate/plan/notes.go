@@ -28,7 +28,7 @@ func (c *computation) note(active store.Revision) {
 	if !old.DecidesLike(active.Fingerprint) {
 		say("The configuration that is compared with is not the active one, so differences may not be those that customers would see.")
 	}
-	c.notePaces()
+	c.noteTimes()
 	for i := range c.in.Candidate.Sources {
 		now := &c.in.Candidate.Sources[i]
 		was := old.Sources.Find(now.Name)
@@ -45,16 +45,31 @@ func (c *computation) note(active store.Revision) {
 	}
 }
 
-// notePaces names changed paces: they send nothing again.
-func (c *computation) notePaces() {
-	old := map[string]string{}
+// noteTimes names changed paces, which send nothing again, and changed refreshes.
+func (c *computation) noteTimes() {
+	type times struct{ pace, refresh string }
+	of := func(s config.Service) times {
+		t := times{cmp.Or(s.Delivery.Pace.String(), "none"), "none"}
+		if r := s.Delivery.Refresh; r > 0 {
+			t.refresh = r.String()
+		}
+		return t
+	}
+	old := map[string]times{}
 	for _, s := range c.in.Against.Services() {
-		old[s.Name] = s.Delivery.Pace.String()
+		old[s.Name] = of(s)
+	}
+	say := func(format string, args ...any) {
+		c.effect.Notes = append(c.effect.Notes, fmt.Sprintf(format, args...))
 	}
 	for _, s := range c.in.Candidate.Services() {
-		if was, found := old[s.Name]; found && was != s.Delivery.Pace.String() {
-			c.effect.Notes = append(c.effect.Notes, fmt.Sprintf("%s changes its pace from %s to %s: what waits continues under the new one, and nothing is sent again.",
-				s.Name, cmp.Or(was, "none"), cmp.Or(s.Delivery.Pace.String(), "none")))
+		was, found := old[s.Name]
+		now := of(s)
+		if found && was.pace != now.pace {
+			say("%s changes its pace from %s to %s: what waits continues under the new one, and nothing is sent again.", s.Name, was.pace, now.pace)
+		}
+		if found && was.refresh != now.refresh {
+			say("%s changes its refresh from %s to %s: at once it sends nothing again.", s.Name, was.refresh, now.refresh)
 		}
 	}
 }

@@ -298,6 +298,7 @@ func TestNotes(t *testing.T) {
 	require.Contains(t, notes(load(t, "level: level", "level: weight")), "is not the active one")
 	require.Contains(t, notes(s.active, "customer: zest", "customer: zest\npace: 50/s"),
 		"zest/list@z changes its pace from none to at most 50/s, 50 at once: what waits continues under the new one, and nothing is sent again.")
+	require.Contains(t, notes(s.active, "z: {", "z: {refresh: 30d, "), "zest/list@z changes its refresh from none to 30d: at once it sends nothing again.")
 	require.Contains(t, notes(nil), "decides as the active configuration does")
 }
 

@@ -106,7 +106,7 @@ var progressTests = []test{
 			p := at(service, 0, offset)
 			p.Mark = mark
 			if offset == 2 {
-				p.Repair = "lost\x00" + mark
+				p.Refresh, p.Repair = "due\x00"+mark, "lost\x00"+mark
 			}
 			return p
 		}

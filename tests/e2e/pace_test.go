@@ -32,3 +32,38 @@ func TestAHotEntityIsSentAtItsPace(t *testing.T) {
 	next.Terminate()
 	require.Zero(t, next.Wait(), harness.Tail(next.Log.String(), 20))
 }
+
+// An entity that does not change reaches a customer that refreshes it again and again, in
+// versions of its own, over a kill and on servers; another customer gets it once.
+func TestAnUnchangedEntityIsSentAgain(t *testing.T) {
+	hook, once := harness.NewReceiver(t), harness.NewReceiver(t)
+	sink := harness.ReplaceOnce(t, harness.PatientHookSink(hook), "retry:", "refresh: 3s, retry:")
+	p := harness.SimpleOnBrokers(t, "", fmt.Sprintf("store: {postgres: {url: %q}}\n", servers.Postgres(t)),
+		map[string]string{"acme": sink, "other": harness.PatientHookSink(once)})
+	p.Append("events.jsonl", harness.Many(3, 0, 1))
+	again := func(least int) {
+		harness.Eventually(t, "refreshes", func() error {
+			versions := map[string]map[uint64]bool{}
+			for _, r := range hook.Received() {
+				if versions[r.Entity] == nil {
+					versions[r.Entity] = map[uint64]bool{}
+				}
+				versions[r.Entity][r.Version] = true
+			}
+			for e := range 3 {
+				if n := len(versions[fmt.Sprintf("E%d", e)]); n < least {
+					return fmt.Errorf("E%d: %d of %d versions", e, n, least)
+				}
+			}
+			return nil
+		})
+	}
+	first := p.Start("run")
+	again(3)
+	first.Kill()
+	next := p.Start("run")
+	again(5)
+	next.Terminate()
+	require.Zero(t, next.Wait(), harness.Tail(next.Log.String(), 20))
+	require.Len(t, once.Received(), 3)
+}

@@ -278,6 +278,16 @@ var deliverMutants = []mutant{
 		test: "TestLostChangesBelowATailInsideAPosition",
 	},
 	{
+		rule: "a lap begins when its begin is saved", in: "deliver/core", fn: "refresh.begin",
+		find: "case !l.Partition.Stored(r.begun):", put: "case false:",
+		test: "TestARefreshSendsEachEntityOnceAPeriod",
+	},
+	{
+		rule: "a lap leaves out what changed since it began", in: "deliver/core", fn: "refresh.begin",
+		find: "r.lap.Lose(0, top)", put: "r.lap.Lose(0, 1<<62)",
+		test: "TestARefreshSendsEachEntityOnceAPeriod",
+	},
+	{
 		rule: "the log is read to its end", in: "deliver", fn: "Stage.logContinues",
 		find: "if at.Next >= end {", put: "if true {",
 		test: "TestALaterFrameThatGoesOn",
