@@ -119,7 +119,9 @@ func (s *Store) Admit(ctx context.Context, a store.Admission) (answers []store.A
 			entity := a.Changes[i].Entity
 			switch {
 			case answer == store.Counted && !done[entity]:
-				done[entity] = true
+				if done[entity] = true; !known[entity] {
+					counted++
+				}
 				calls = append(calls, call("put_guarded", with(args{"entity": entity, "at": a.Now})))
 			case answer == store.Held && pause == nil:
 				pause = g.Hold(&a, counted, limit)

@@ -55,7 +55,7 @@ var guardTests = []test{
 		counts, pause = admit(t, f.b, admission(guardTime.Add(time.Second), numbered(20, 70)...))
 		require.Equal(t, map[store.Admitted]int{store.Counted: 30, store.Held: 20}, counts, "20 of them are counted already")
 		require.NotNil(t, pause)
-		require.Equal(t, &store.Hold{Kind: store.GuardRetract, Counted: 40, Limit: 50, Entities: 1000, Window: 10 * time.Minute}, pause.Hold)
+		require.Equal(t, &store.Hold{Kind: store.GuardRetract, Counted: 50, Limit: 50, Entities: 1000, Window: 10 * time.Minute}, pause.Hold)
 		pauses, err := f.b.Pauses(f.ctx())
 		require.NoError(t, err)
 		require.Equal(t, []store.Pause{*pause}, pauses)
