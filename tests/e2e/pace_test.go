@@ -36,8 +36,9 @@ func TestAHotEntityIsSentAtItsPace(t *testing.T) {
 // An entity that does not change reaches a customer that refreshes it again and again, in
 // versions of its own, over a kill and on servers; another customer gets it once.
 func TestAnUnchangedEntityIsSentAgain(t *testing.T) {
+	t.Parallel()
 	hook, once := harness.NewReceiver(t), harness.NewReceiver(t)
-	sink := harness.ReplaceOnce(t, harness.PatientHookSink(hook), "retry:", "refresh: 3s, retry:")
+	sink := harness.ReplaceOnce(t, harness.PatientHookSink(hook), "retry:", "refresh: 2s, retry:")
 	p := harness.SimpleOnBrokers(t, "", fmt.Sprintf("store: {postgres: {url: %q}}\n", servers.Postgres(t)),
 		map[string]string{"acme": sink, "other": harness.PatientHookSink(once)})
 	p.Append("events.jsonl", harness.Many(3, 0, 1))
