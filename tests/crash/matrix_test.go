@@ -163,7 +163,7 @@ func (r *results) add(c cell, found map[string]tally) {
 // table is the matrix in Markdown.
 func (r *results) table() string {
 	var b strings.Builder
-	b.WriteString("| point | kills on PostgreSQL | kills on SQLite | ClickHouse | PostgreSQL upsert | PostgreSQL append | webhook | webhook in batches | Kafka | file |\n|" + strings.Repeat(" --- |", 10) + "\n")
+	b.WriteString("| point | kills on PostgreSQL | kills on SQLite | ClickHouse | PostgreSQL upsert | PostgreSQL append | webhook | webhook in batches | webhook at a pace | Kafka | file |\n|" + strings.Repeat(" --- |", 3+len(sinkNames)) + "\n")
 	for _, point := range crash.All() {
 		if r.kills[point] == nil {
 			continue

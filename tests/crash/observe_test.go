@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 
 	"github.com/ClickHouse/clickhouse-go/v2"
 	"github.com/jackc/pgx/v5/pgconn"
@@ -212,7 +213,7 @@ func (w *world) compare() map[string]tally {
 	look("append", log(w.rows("crash_history", "seq", service("append"))))
 	look("kafka", log(w.feed()))
 	look("file", log(w.lines()))
-	for sink, hook := range map[string]*receiver{"webhook": w.hook, "batched": w.batched} {
+	for sink, hook := range map[string]*receiver{"webhook": w.hook, "batched": w.batched, "paced": w.paced} {
 		look(sink, func(t *tally, want changes) { w.received(t, want, sink, hook) })
 	}
 	return found
@@ -227,8 +228,13 @@ func (w *world) received(t *tally, want changes, sink string, hook *receiver) {
 		}
 	}
 	hook.mu.Lock()
-	accepted := append([]oracle.Record(nil), hook.accepted...)
+	accepted, attempts := slices.Clone(hook.accepted), slices.Clone(hook.attempts)
 	hook.mu.Unlock()
+	if sink == "paced" {
+		if err := oracle.CheckRate(hook.made, attempts, rate, burst); err != nil {
+			t.count(&t.duplicate, "%v", err)
+		}
+	}
 	t.arrivals(accepting, accepted, true)
 	var kept []oracle.Record
 	for _, r := range oracle.Newest(accepted) {

@@ -20,6 +20,8 @@ func TestKilledAtSomePoints(t *testing.T) {
 		{on: onSQLite, point: crash.DecideCommitted, nth: 1},
 		{on: onSQLite, point: crash.TakenOver, nth: 1},
 		{on: onSQLite, point: crash.Written, place: "file", nth: 1},
+		{on: onPostgres, point: crash.Written, place: "paced", nth: 2},
+		{on: onSQLite, point: crash.Saving, nth: 2}, // changes rest
 		{on: onPostgres, point: crash.WriteFlying, place: "kafka", nth: 1},
 		{on: onSQLite, point: crash.Written, place: "kafka", nth: 2},
 		{on: onSQLite, point: crash.FrontAppended, place: "registry", nth: 1, door: true},

@@ -65,7 +65,10 @@ func events() []event {
 }
 
 // sinkNames are the services' sinks in the order of the table.
-var sinkNames = []string{"clickhouse", "upsert", "append", "webhook", "batched", "kafka", "file"}
+var sinkNames = []string{"clickhouse", "upsert", "append", "webhook", "batched", "paced", "kafka", "file"}
+
+// rate and burst are of the service of the paced sink, per second.
+const rate, burst = 100, 10
 
 func service(sink string) string { return "acme/view@" + sink }
 
@@ -142,6 +145,7 @@ projections:
       append: {postgres: {url: "%[2]s", table: crash_history, mode: append, columns: {doc: {type: json, path: "@this"}}}}
       webhook: {webhook: {url: "%[3]s", secret: "whsec_YmFuYW5hYmFuYW5hYmFuYW5hYmFuYW5hYmFuYW5h"}, retry: {min_backoff: 20ms, max_backoff: 200ms}}
       batched: {webhook: {url: "%[6]s", secret: "whsec_YmFuYW5hYmFuYW5hYmFuYW5hYmFuYW5hYmFuYW5h", batch: {max: 8, linger: 20ms}}, retry: {min_backoff: 20ms, max_backoff: 200ms}}
+      paced: {webhook: {url: "%[7]s", secret: "whsec_YmFuYW5hYmFuYW5hYmFuYW5hYmFuYW5hYmFuYW5h"}, pace: {rate: %[8]d/s, burst: %[9]d, settle: 200ms, settle_max: 1s}, retry: {min_backoff: 20ms, max_backoff: 200ms}}
       kafka: {kafka: {brokers: [%[4]q], topic: "%[5]sfeed"}}
       file: {file: {path: out/view.jsonl}}
 `

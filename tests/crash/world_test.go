@@ -53,6 +53,7 @@ type world struct {
 	prefix     string
 	hook       *receiver
 	batched    *receiver
+	paced      *receiver
 	door       bool             // events are posted, imported, and rows of a table
 	sent       map[string]event // source/partition/offset; of a door: source/event id
 	tables     *tables          // of a PostgreSQL source; else nil
@@ -109,7 +110,7 @@ func newDoor(t testing.TB, on, after string) *world {
 // emptyWorld makes a world without configuration; backing is what its servers
 // make of that.
 func emptyWorld(t testing.TB, on string) (w *world, backing string) {
-	w = &world{t: t, dir: t.TempDir(), on: on, target: servers.Postgres(t), hook: newReceiver(t), batched: newReceiver(t), sent: map[string]event{}, refusedAs: "refused"}
+	w = &world{t: t, dir: t.TempDir(), on: on, target: servers.Postgres(t), hook: newReceiver(t), batched: newReceiver(t), paced: newReceiver(t), sent: map[string]event{}, refusedAs: "refused"}
 	w.brokers, w.prefix = servers.Kafka(t)
 	w.clickhouse, _ = servers.ClickHouseHTTP(t)
 	w.topics(1, w.prefix+"feed")
@@ -128,7 +129,7 @@ func emptyWorld(t testing.TB, on string) (w *world, backing string) {
 // configure writes the configuration; more goes to the customer's file.
 func (w *world) configure(backing, registry, lab, overlay, more string) {
 	w.write("weir.yaml", fmt.Sprintf(mainFile, backing, registry, lab, overlay))
-	w.write("acme.yaml", fmt.Sprintf(customerFile, w.clickhouse, w.target, w.hook.server.URL, w.brokers[0], w.prefix, w.batched.server.URL)+more)
+	w.write("acme.yaml", fmt.Sprintf(customerFile, w.clickhouse, w.target, w.hook.server.URL, w.brokers[0], w.prefix, w.batched.server.URL, w.paced.server.URL, rate, burst)+more)
 }
 
 func (w *world) path(name string) string { return filepath.Join(w.dir, name) }
@@ -302,14 +303,16 @@ func (w *world) postgres(url, statement string, each func(scan func(into ...any)
 // receiver is the customer's web server. It keeps accepted requests, in order.
 type receiver struct {
 	server *httptest.Server
+	made   time.Time
 
 	mu       sync.Mutex
+	attempts []time.Time // at changes
 	accepted []oracle.Record
 	arrays   int // with more than one change
 }
 
 func newReceiver(t testing.TB) *receiver {
-	r := &receiver{}
+	r := &receiver{made: time.Now()}
 	r.server = httptest.NewServer(r)
 	t.Cleanup(r.server.Close)
 	return r
@@ -334,6 +337,7 @@ func (r *receiver) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for i, rec := range all {
+		r.attempts = append(r.attempts, time.Now())
 		if answer[i] = (status{rec.Key, http.StatusOK}); refused(rec.Entity) {
 			answer[i].Status = http.StatusUnprocessableEntity
 		} else {
