@@ -42,7 +42,6 @@ type worker struct {
 	core   *core.Service
 	slices []*slice          // in hand
 	parts  []*core.Partition // that may have changes or rows in core
-	shared int               // parts that the rate is for
 	opened bool
 	// changed is of the condition, from before the last attempt; nil: nothing was requested since.
 	changed context.Context //nolint:containedctx // it is a signal
@@ -208,9 +207,8 @@ func (w *worker) receive(work, stop context.Context) error {
 		w.parts = append(w.parts, a.p)
 		w.core.Restore(a.rows)
 	}
-	if len(w.parts) != w.shared {
-		w.shared = len(w.parts)
-		w.core.Share(w.shared, w.s.opt.Partitions, time.Now())
+	if len(arrived) > 0 {
+		w.core.Share(len(w.parts), w.s.opt.Partitions, time.Now())
 	}
 	if len(taken) > 0 {
 		batch := make([]*slice, len(taken))
@@ -247,6 +245,9 @@ func (w *worker) dropRevoked() {
 	for _, p := range gone {
 		w.core.Drop(p)
 		w.touched = true
+	}
+	if len(gone) > 0 {
+		w.core.Share(len(w.parts), w.s.opt.Partitions, time.Now())
 	}
 }
 
