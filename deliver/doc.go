@@ -49,6 +49,12 @@
 // as any change does; letters and retries are of attempts that were made, so they follow the rate
 // alone.
 //
+// # Refresh
+//
+// A service with a refresh has each entity that it sent decided again once a period, by the walk
+// that serves repairs. Its progress is saved with the position; the requests name the version that
+// they repeat, so one that a crash repeats has no effect.
+//
 // # What counts
 //
 // A frame counts only if it belongs to the store's history, by a snapshot of the store

@@ -18,7 +18,11 @@
 //
 // The tail never searches missing changes: it leaves the services that lack them to the
 // catch-up reader and continues with the others. A swap of the partition's row (Swap, Swapped)
-// writes positions, repairs, bookmarks, retrying rows and dead letters together.
+// writes positions, repairs, refreshes, bookmarks, retrying rows and dead letters together.
+//
+// Two needs have entities decided again: a [Repair], of changes that were lost, and a refresh, of
+// entities that are sent once a period in any case. One walk over all entities serves both
+// (JoinWalk, Visited).
 //
 // # Service
 //
