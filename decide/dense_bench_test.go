@@ -17,7 +17,14 @@ import (
 // BenchmarkDense is one event of about 500 bytes in decide, without the store: three sources,
 // and twenty services, of which about five get a change.
 func BenchmarkDense(b *testing.B) {
-	const services, entities, sources, fields = 20, 100, 3, 16
+	b.Run("services=20", func(b *testing.B) { decideDense(b, 20, false) })
+	for _, services := range []int{1, 200} {
+		b.Run(fmt.Sprintf("equal=%d", services), func(b *testing.B) { decideDense(b, services, true) })
+	}
+}
+
+func decideDense(b *testing.B, services int, equal bool) {
+	const entities, sources, fields = 100, 3, 16
 	var spec merge.Spec
 	for s := range sources {
 		spec.Sources = append(spec.Sources, merge.Source{Name: fmt.Sprint("s", s)})
@@ -25,8 +32,12 @@ func BenchmarkDense(b *testing.B) {
 	plan := &Plan{Merge: merge.Compile(spec), Fingerprint: []byte("f"), Revision: 1, MaxChange: 1 << 20}
 	for i := range services {
 		of := projections.Spec{Customer: fmt.Sprint("c", i), Name: "p", When: `doc.origin in ["EC", "CO"]`}
+		view := i
+		if equal {
+			view = 0
+		}
 		for k := range 6 {
-			of.Fields = append(of.Fields, projections.Field{Out: fmt.Sprint("o", k), Path: fmt.Sprintf("group%d.field_%d_%d", (i+k)%4, k%sources, (i*3+k)%fields)})
+			of.Fields = append(of.Fields, projections.Field{Out: fmt.Sprint("o", k), Path: fmt.Sprintf("group%d.field_%d_%d", (view+k)%4, k%sources, (view*3+k)%fields)})
 		}
 		of.Fields = append(of.Fields, projections.Field{Out: "id", Path: "id"})
 		p, err := projections.Compile(of)
@@ -37,8 +48,10 @@ func BenchmarkDense(b *testing.B) {
 	require.NoError(b, plan.Prepare())
 	var known [entities]store.Entity
 	room := new(scratch)
+	var writer frameWriter
 	offset, changes := int64(0), 0
 	step := func() {
+		from := offset
 		var records []*record
 		for e := range entities {
 			offset++
@@ -71,6 +84,7 @@ func BenchmarkDense(b *testing.B) {
 		v, err := decideBatch(batch, store.Loaded{Entities: known[:]})
 		require.NoError(b, err)
 		changes += len(v.changes)
+		writer.pack(plan, v.changes, []store.WatermarkStep{{Partition: store.Partition{Generation: 1}, From: from, To: offset + 1}}, frameEnds{}, MaxFrame)
 		for i, e := range v.out.Entities {
 			e.Found, e.States = true, e.States.Stored()
 			known[i] = e
