@@ -9,6 +9,6 @@
 //
 // It covers replace and patch sources, strip, merge with precedence and mount,
 // required sources, projections with renaming, nesting, constants, defaults, computed and
-// carried fields and rules of sameness, filters, retractions, the fence, and the comparison with the last-seen
-// document of each service.
+// carried fields and rules of sameness, filters, retractions, the fence, the comparison with the last-seen
+// document of each service, and the pace of a service.
 package oracle
