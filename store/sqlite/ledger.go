@@ -18,18 +18,19 @@ const (
 	newestInbox  = `(SELECT coalesce(max(generation), 0) FROM inboxes)`
 	claimColumns = `id, fingerprint, made_at, leased_until, status, body, status IS NOT NULL AND generation < ` + newestInbox
 
-	sqlClaim    = `SELECT ` + claimColumns + ` FROM ledger WHERE tenant = ? AND key = ?`
-	sqlPutClaim = `
-INSERT INTO ledger (tenant, key, id, fingerprint, made_at, leased_until, generation) VALUES (?, ?, ?, ?, ?, ?, ` + newestInbox + `)
-ON CONFLICT (tenant, key) DO UPDATE SET id = excluded.id, fingerprint = excluded.fingerprint, made_at = excluded.made_at,
-  leased_until = excluded.leased_until, generation = excluded.generation, status = NULL, body = NULL`
+	sqlNewClaim = `
+INSERT INTO ledger (tenant, key, id, fingerprint, made_at, leased_until, generation) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ` + newestInbox + `)
+ON CONFLICT (tenant, key) DO NOTHING`
+	sqlClaim      = `SELECT ` + claimColumns + ` FROM ledger WHERE tenant = ? AND key = ?`
+	sqlRenewClaim = `
+UPDATE ledger SET id = ?3, fingerprint = ?4, made_at = ?5, leased_until = ?6, generation = ` + newestInbox + `, status = NULL, body = NULL
+WHERE tenant = ?1 AND key = ?2`
 
 	sqlLeaseClaim = `UPDATE ledger SET leased_until = ?, generation = ` + newestInbox + `, status = NULL, body = NULL WHERE tenant = ? AND id = ?`
 
 	// The second answer is that of the first caller.
-	sqlCompleteClaim = `
-UPDATE ledger SET status = coalesce(status, ?3), body = coalesce(body, ?4)
-WHERE tenant = ?1 AND id = ?2 RETURNING status, body`
+	sqlCompleteClaim = `UPDATE ledger SET status = ?3, body = ?4 WHERE tenant = ?1 AND id = ?2 AND status IS NULL`
+	sqlAnswer        = `SELECT status, body FROM ledger WHERE tenant = ? AND id = ?`
 
 	sqlAbandonClaim = `UPDATE ledger SET leased_until = ?3 WHERE tenant = ?1 AND id = ?2 AND status IS NULL AND leased_until > ?3`
 
@@ -71,40 +72,36 @@ func (s *Store) BeginClaims(ctx context.Context, tenant string, intents []store.
 	return answers, nil
 }
 
-// claim claims one key.
+// claim claims one key. Most are new.
 func (t tx) claim(tenant string, intent *store.ClaimRequest, now time.Time, lease, keep time.Duration) (store.ClaimResult, error) {
-	statement, err := t.conn.PrepareContext(t.ctx, sqlClaim)
+	id, until := newClaimID(now), micros(now.Add(lease))
+	started := store.ClaimResult{State: store.ClaimStarted, ID: id, Fingerprint: intent.Fingerprint}
+	row := []any{tenant, intent.Key, id[:], intent.Fingerprint[:], micros(now), until}
+	if n, err := t.once(sqlNewClaim, row...); err != nil || n == 1 {
+		return started, err
+	}
+	found, err := scanClaim(t.conn.QueryRowContext(t.ctx, sqlClaim, tenant, intent.Key))
+	if err == nil && found.Expired(now, keep) {
+		_, err = t.once(sqlRenewClaim, row...)
+		return started, err
+	}
+	if err == nil && found.Earlier {
+		found.Lost, err = t.undecided(found.ID)
+	}
 	if err != nil {
 		return store.ClaimResult{}, err
 	}
-	until := micros(now.Add(lease))
-	row, err := scanClaim(statement.QueryRowContext(t.ctx, tenant, intent.Key))
-	if errors.Is(err, sql.ErrNoRows) || err == nil && row.Expired(now, keep) {
-		id := newClaimID(now)
-		_, err = t.once(sqlPutClaim, tenant, intent.Key, id[:], intent.Fingerprint[:], micros(now), until)
-		return store.ClaimResult{State: store.ClaimStarted, ID: id, Fingerprint: intent.Fingerprint}, err
-	}
-	if err == nil && row.Earlier {
-		row.Lost, err = t.undecided(row.ID)
-	}
-	if err != nil {
-		return store.ClaimResult{}, err
-	}
-	claimed := row.Claimed(intent.Fingerprint, now)
+	claimed := found.Claimed(intent.Fingerprint, now)
 	if claimed.State == store.ClaimResumed {
-		_, err = t.once(sqlLeaseClaim, until, tenant, row.ID[:])
+		_, err = t.once(sqlLeaseClaim, until, tenant, found.ID[:])
 	}
 	return claimed, err
 }
 
 // undecided reports whether no decision had the claim's effect.
 func (t tx) undecided(id store.ClaimID) (bool, error) {
-	statement, err := t.conn.PrepareContext(t.ctx, sqlLoadDecided)
-	if err != nil {
-		return false, err
-	}
 	var version int64
-	err = statement.QueryRowContext(t.ctx, id[:]).Scan(&version)
+	err := t.conn.QueryRowContext(t.ctx, sqlLoadDecided, id[:]).Scan(&version)
 	if errors.Is(err, sql.ErrNoRows) {
 		return true, nil
 	}
@@ -150,8 +147,14 @@ func (s *Store) CompleteClaims(ctx context.Context, tenant string, done []store.
 	answers := make([]store.Response, len(done))
 	err := s.writeAhead(ctx, "complete claims", func(t tx) error {
 		return each(t.ctx, t.conn, sqlCompleteClaim, len(done), func(i int, statement *sql.Stmt) error {
-			r, stored := done[i].Response, store.Response{}
-			err := statement.QueryRowContext(t.ctx, tenant, done[i].ID[:], r.Status, notNil(r.Body)).Scan(&stored.Status, &stored.Body)
+			r := done[i].Response
+			n, err := t.exec(statement, tenant, done[i].ID[:], r.Status, notNil(r.Body))
+			if err != nil || n == 1 {
+				answers[i] = r
+				return err
+			}
+			var stored store.Response
+			err = t.conn.QueryRowContext(t.ctx, sqlAnswer, tenant, done[i].ID[:]).Scan(&stored.Status, &stored.Body)
 			if errors.Is(err, sql.ErrNoRows) { // expired
 				stored, err = r, nil
 			}
