@@ -75,8 +75,8 @@ func endToEnd(b *testing.B, dir string, w world, s *stream) {
 		w.prepare(b, s.services)
 	}
 	w.fill(b, s.first())
-	measure(b, dir, w, s, nil) // the warm-up
-	var total run
+	var first, total run
+	measure(b, dir, w, s, &first) // the warm-up
 	for b.Loop() {
 		b.StopTimer()
 		w.fill(b, s.more(*benchEvents))
@@ -84,6 +84,7 @@ func endToEnd(b *testing.B, dir string, w world, s *stream) {
 		b.StartTimer()
 	}
 	report(b, total)
+	b.ReportMetric(float64(first.passed)/first.took.Seconds(), "first-changes/s")
 	b.ReportMetric(resident(b, os.Getpid()), "MiB-resident") // with the events
 }
 
