@@ -10,6 +10,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"syscall"
 	"testing"
@@ -486,4 +487,19 @@ func FuzzRecover(f *testing.F) {
 			require.True(t, line == "" || line[len(line)-1] == '\n' && json.Valid([]byte(line)))
 		}
 	})
+}
+
+// A new file costs little memory to open: there may be thousands.
+func TestOpeningANewFileAllocatesLittle(t *testing.T) {
+	dir := t.TempDir()
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	const sinks = 20
+	for i := range sinks {
+		s := New(filepath.Join(dir, fmt.Sprint(i)))
+		require.NoError(t, s.Open(t.Context()))
+		require.NoError(t, s.Close())
+	}
+	runtime.ReadMemStats(&after)
+	require.Less(t, (after.TotalAlloc-before.TotalAlloc)/sinks, uint64(64<<10))
 }

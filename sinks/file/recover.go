@@ -15,6 +15,9 @@ import (
 // recordStart is how every record begins, see change.AppendRecord.
 const recordStart = `{"service":`
 
+// readBytes is how much recover reads at once.
+const readBytes = 64 << 10
+
 var (
 	// errForeign is in the chain when the file holds what this sink did not write.
 	errForeign = errors.New("not written by this sink")
@@ -35,7 +38,8 @@ func (s *Sink) recover(ctx context.Context) (int64, error) {
 		return 0, err
 	}
 	at := max(0, size-s.tail)
-	r := bufio.NewReaderSize(io.NewSectionReader(s.f, at, size-at), 1<<20)
+	// Thousands of sinks open new files at the same time.
+	r := bufio.NewReaderSize(io.NewSectionReader(s.f, at, size-at), int(min(size-at, readBytes)))
 	if at > 0 { // in the middle of a line
 		skipped, err := discardLine(r)
 		if errors.Is(err, io.EOF) {
