@@ -43,7 +43,7 @@ func (r *refresh) begin(l *Lane, now time.Time) (wait time.Duration) {
 		l.Partition.edited()
 	case now.Before(next):
 		return next.Sub(now)
-	case l.Queue.Failing:
+	case l.Queue.Failing && l.Queue.Busy():
 	default:
 		r.until = at
 		r.lap.Lose(0, top)

@@ -101,3 +101,25 @@ func TestARefreshSendsEachEntityOnceAPeriod(t *testing.T) {
 		}
 	})
 }
+
+// A service that fails is not refreshed while changes are in hand. With none, nothing else would show
+// that its sink works again: they were given up, or went with their partition to another process.
+func TestAFailureWithoutChangesHoldsUpNoRefresh(t *testing.T) {
+	t.Parallel()
+	for busy, laps := range map[bool]int{true: 0, false: 1} {
+		f := NewFlow(1 << 20)
+		q := &Queue{Number: 3, Refresh: time.Minute}
+		f.Add(q)
+		p := f.Assign(&store.Progress{Token: store.Token{1}, Positions: []store.ServicePosition{{Service: 3, Position: place(40, 0)}}})
+		f.SetFailing(q, true)
+		q.SetBusy(busy, false)
+		begun := 0
+		for at := time.Unix(1000, 0); at.Before(time.Unix(1010, 0)) && begun == 0; at = at.Add(time.Second) {
+			served, _, _, _, _ := f.JoinWalk("", at)
+			begun += len(served)
+			p.Swap(store.Token{1})
+			p.Swapped(true)
+		}
+		require.Equal(t, laps, begun, "busy: %v", busy)
+	}
+}
