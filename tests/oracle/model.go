@@ -63,6 +63,7 @@ type Change struct {
 	Op      string // upsert or retract
 	Doc     any
 	seen    any // Doc as it is compared
+	refused bool
 }
 
 // Expected is every change in order, by service and entity.
@@ -172,6 +173,38 @@ func (m *Model) Redecide(c Config, id string, version, upTo uint64, services []s
 			en.unknown[service] = !m.send(c, en, ID{service, id, version}, next, true)
 		}
 	})
+}
+
+// Refuse notes that a change of services was refused: its content is not refreshed.
+func (m *Model) Refuse(id string, version uint64, services []string) {
+	en := m.entities[id]
+	for _, service := range services {
+		if en != nil && en.last[service] != nil && en.last[service].Version == version {
+			en.last[service].refused = true
+		}
+	}
+}
+
+// Refresh sends the last change of services once more if it is the one of version of, and returns
+// the services that get it.
+func (m *Model) Refresh(c Config, id string, version, of uint64, services []string) (sent []string, err error) {
+	en := m.entities[id]
+	if en == nil {
+		return nil, nil
+	}
+	c.each(en, version, func(service string, next Change) {
+		last := en.last[service]
+		switch {
+		case last == nil || last.Version > of || !slices.Contains(services, service) || last.refused && last.same(next):
+		case last.Version < of:
+			err = fmt.Errorf("%s, entity %s: a refresh names version %d, the last change is %d", service, id, of, last.Version)
+		case last.Op == "retract":
+			err = fmt.Errorf("%s, entity %s: a retraction, version %d, is refreshed", service, id, last.Version)
+		case m.send(c, en, ID{service, id, version}, next, true):
+			sent = append(sent, service)
+		}
+	})
+	return sent, err
 }
 
 // Purge drops a deleted entity whose changes are all below a version, and reports

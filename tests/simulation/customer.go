@@ -20,7 +20,7 @@ type customer struct {
 
 	mu       sync.Mutex
 	attempts []oracle.Record // everything that was ever sent, in order
-	writes   []write         // to a service with a pace, in order
+	writes   []*write        // in order
 	records  []oracle.Record // what took effect, in order
 	keys     map[string]bool
 	newest   map[string]oracle.Record // what a state sink holds
@@ -144,12 +144,17 @@ func (s *sink) Write(ctx context.Context, changes []change.Change) error {
 		s.p.w.spawn(func() { _ = s.send(records) })
 		return nil
 	}
-	n := s.c.written(write{at: time.Now(), by: s, records: records, failed: true})
+	wr := &write{at: time.Now(), by: s, records: records, failed: true}
+	s.c.mu.Lock()
+	s.c.writes = append(s.c.writes, wr)
+	s.c.mu.Unlock()
 	result := make(chan error, 1)
 	s.p.w.spawn(func() { result <- s.send(records) })
 	select {
 	case err := <-result:
-		s.c.answered(n, err)
+		s.c.mu.Lock()
+		defer s.c.mu.Unlock()
+		wr.failed = err != nil
 		return err
 	case <-ctx.Done():
 		return context.Cause(ctx)

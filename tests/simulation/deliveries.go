@@ -37,14 +37,8 @@ func read[T any](ctx context.Context, c *client, what string, of int32, do func(
 	return found, nil
 }
 
-func (c *client) Rows(ctx context.Context, keys []store.Key) (rows []store.Row, err error) {
-	rows, err = read(ctx, c, "read rows", keys[0].Service, func() ([]store.Row, error) { return c.Memory.Rows(ctx, keys) })
-	if c.p.w.rules.NewestUnknown {
-		for i := range rows {
-			rows[i].Version = 0
-		}
-	}
-	return rows, err
+func (c *client) Rows(ctx context.Context, keys []store.Key) ([]store.Row, error) {
+	return read(ctx, c, "read rows", keys[0].Service, func() ([]store.Row, error) { return c.Memory.Rows(ctx, keys) })
 }
 
 func (c *client) HistorySnapshot(ctx context.Context) (look store.HistorySnapshot, err error) {

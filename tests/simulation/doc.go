@@ -59,6 +59,9 @@
 //   - in every fourth schedule services have a pace. Each sink, and all of them where no two
 //     processes have a partition at once, keep the rate; a change of a state sink rests until its
 //     entity is quiet or for the longest time, and where nothing fails no longer.
+//   - in every twelfth schedule services are refreshed. A request repeats the change that it
+//     names, and no refused or retracted one. An entity has at most one in a period, and when all is
+//     calm one in each; some are asked for twice.
 //   - the gate is shared and small.
 //
 // Processes die before or after any effect, at once: unsent requests have no

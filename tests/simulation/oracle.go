@@ -7,6 +7,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/seed-86dfc502/weir/change"
 	"github.com/seed-86dfc502/weir/decide"
@@ -25,7 +26,7 @@ func (w *world) expected(records [][]change.Record) (oracle.Expected, error) {
 			r := records[p][offset]
 			version, under := w.versionAt(p, offset), w.decidedUnder(p, offset)
 			if r.Control != nil {
-				if err := w.control(r, version, under); err != nil {
+				if err := w.control(r, version, under, rec.at); err != nil {
 					return nil, err
 				}
 				continue
@@ -52,15 +53,23 @@ func (w *world) expected(records [][]change.Record) (oracle.Expected, error) {
 }
 
 // control applies a control record to the model.
-func (w *world) control(r change.Record, version uint64, under *configuration) error {
+func (w *world) control(r change.Record, version uint64, under *configuration, at time.Time) error {
 	switch c := r.Control; {
 	case c.Action == change.Refuse:
+		w.model.Refuse(r.Entity, uint64(c.Version), c.Services)
 	case c.Action == change.Purge:
 		if w.model.Purge(r.Entity, uint64(c.Version)) {
 			w.count("purged")
 		}
 	case c.Action != change.Redecide || !c.Force || c.Version == 0:
 		return fmt.Errorf("unexpected control record: %+v", c)
+	case c.Actor == change.Refresh:
+		sent, err := w.model.Refresh(under.rules, r.Entity, version, uint64(c.Version), c.Services)
+		for _, service := range sent {
+			of := oracle.ID{Service: service, Entity: r.Entity}
+			w.refreshed[of] = append(w.refreshed[of], at)
+		}
+		return err
 	default:
 		w.model.Redecide(under.rules, r.Entity, version, uint64(c.Version), c.Services)
 	}
@@ -115,7 +124,7 @@ func (w *world) check() (changes int, err error) {
 		for _, cs := range want[c.service] {
 			changes += len(cs)
 		}
-		if err := cmp.Or(w.holds(want, c), w.paced(want, c)); err != nil {
+		if err := cmp.Or(w.holds(want, c), w.paced(want, c), w.refreshes(want, c)); err != nil {
 			return changes, err
 		}
 	}

@@ -2,25 +2,13 @@ package simulation
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/seed-86dfc502/weir/change"
+	"github.com/seed-86dfc502/weir/decide"
 	"github.com/seed-86dfc502/weir/tests/oracle"
 )
-
-// written notes a write and returns its number.
-func (c *customer) written(w write) int {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.writes = append(c.writes, w)
-	return len(c.writes) - 1
-}
-
-func (c *customer) answered(n int, err error) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.writes[n].failed = err != nil
-}
 
 // paced checks the writes of a customer against its service's pace.
 func (w *world) paced(want oracle.Expected, c *customer) error {
@@ -31,7 +19,7 @@ func (w *world) paced(want oracle.Expected, c *customer) error {
 		}
 	}
 	// A change that waits for anything else no longer rests, and newer ones go with it.
-	if p.Settle > 0 && p.Rate == 0 && c.service == stateService && w.setup.maxBatch >= w.setup.entities {
+	if p.Settle > 0 && p.Rate == 0 && c.service == stateService && w.setup.maxBatch >= w.setup.entities && w.setup.memory == 64<<20 {
 		return w.rested(want[c.service], c)
 	}
 	return nil
@@ -64,7 +52,8 @@ func (w *world) rated(c *customer, rate float64, burst int) error {
 const transit = 5 * time.Second
 
 // rested checks how long changes rested, up to the first write that failed: each was quiet, or
-// rested for the longest time, and no longer.
+// rested for the longest time. Where nothing fails it rested no longer, or once more in the place
+// of one that was overtaken as it was written.
 func (w *world) rested(want map[string][]oracle.Change, c *customer) error {
 	p := w.setup.paces[c.service]
 	known := func(entity string, version uint64) time.Time {
@@ -76,18 +65,14 @@ func (w *world) rested(want map[string][]oracle.Change, c *customer) error {
 			if r.Version <= sent[r.Entity] {
 				continue
 			}
-			first := r.Version // that was not sent
-			for _, m := range want[r.Entity] {
-				if m.Version > sent[r.Entity] {
-					first = min(first, m.Version)
-				}
-			}
+			unsent := slices.IndexFunc(want[r.Entity], func(m oracle.Change) bool { return m.Version > sent[r.Entity] })
+			first := want[r.Entity][unsent].Version
 			sent[r.Entity] = r.Version
 			quiet, latest := known(r.Entity, r.Version).Add(p.Settle), known(r.Entity, first).Add(p.SettleMax)
-			if wr.at.Before(quiet) && wr.at.Before(latest) && w.setup.memory == plenty {
+			if wr.at.Before(quiet) && wr.at.Before(latest) {
 				return fmt.Errorf("%s, entity %s: version %d did not rest: %v before it is quiet", c.service, r.Entity, r.Version, quiet.Sub(wr.at))
 			}
-			if w.setup.gentle && len(w.setup.outages) == 0 && wr.at.After(latest.Add(transit)) {
+			if w.setup.gentle && len(w.setup.outages) == 0 && wr.at.After(latest.Add(p.SettleMax+transit)) {
 				return fmt.Errorf("%s, entity %s: version %d rested for %v too long, up to version %d", c.service, r.Entity, first, wr.at.Sub(latest), r.Version)
 			}
 			w.count("rest")
@@ -95,6 +80,50 @@ func (w *world) rested(want map[string][]oracle.Change, c *customer) error {
 		if wr.failed {
 			break
 		}
+	}
+	return nil
+}
+
+// lapTime bounds the time from an entity's time in the period to its refresh in the inbox, if
+// nothing fails.
+const lapTime = 4 * time.Second
+
+// refreshes checks when entities of a customer's service were refreshed: once a period at most, and
+// at least while nothing else happened.
+func (w *world) refreshes(want oracle.Expected, c *customer) error {
+	period := w.setup.refreshes[c.service]
+	live := slices.ContainsFunc(w.newest().plan.Services, func(s decide.Service) bool { return s.Name == c.service })
+	large := map[string]bool{} // entities that have been
+	for id := range w.model.TooLarge {
+		large[id.Entity] = true
+	}
+	for id, cs := range want[c.service] {
+		at := w.refreshed[oracle.ID{Service: c.service, Entity: id}]
+		if period == 0 {
+			if len(at) > 0 {
+				return fmt.Errorf("%s, entity %s: %d refreshes of a service without", c.service, id, len(at))
+			}
+			continue
+		}
+		for i, t := range at {
+			for n, before := range slices.Backward(at[:i]) {
+				if i-n > 1+int(t.Sub(before)/period) {
+					return fmt.Errorf("%s, entity %s: %d refreshes in %v", c.service, id, i-n+1, t.Sub(before))
+				}
+			}
+		}
+		if !live || w.setup.refusals || large[id] || cs[len(cs)-1].Op == "retract" {
+			continue
+		}
+		last := w.idle[0]
+		for _, t := range append(slices.Clone(at), w.idle[1]) {
+			if wait := t.Sub(last); wait > period+lapTime {
+				return fmt.Errorf("%s, entity %s: no refresh for %v after %v", c.service, id, wait, last.Sub(w.began))
+			} else if wait > 0 {
+				last = t
+			}
+		}
+		w.count("refresh")
 	}
 	return nil
 }

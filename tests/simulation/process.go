@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -194,17 +195,25 @@ func (p *process) outlet(ctx context.Context, n int) error {
 			pace.SettleMax = patience
 		}
 		services = append(services, deliver.Service{
-			Name: service.Name, Number: service.Number, Sink: &sink{p: p, c: p.w.customer(service.Name), dice: p.w.dice(name + " " + service.Name), made: time.Now()}, Pace: pace,
+			Name: service.Name, Number: service.Number, Sink: &sink{p: p, c: p.w.customer(service.Name), dice: p.w.dice(name + " " + service.Name), made: time.Now()}, Pace: pace, Refresh: p.w.setup.refreshes[service.Name],
 			Retry: deliver.Retry{Attempts: attempts, MinBackoff: time.Nanosecond, MaxBackoff: time.Nanosecond}, // the sinks say how long to wait
 		})
 	}
-	newer := make(chan struct{}, 1)
+	again, newer := p.w.dice(name+" refreshes"), make(chan struct{}, 1)
 	superseded := func() { wait.Offer(newer, struct{}{}) }
 	stage := deliver.New(deliver.Options{
 		Services: services, Revision: p.plan.Revision, Superseded: superseded, Store: p.client(name), Log: &changesLog{p: p, name: name, dice: p.w.dice(name + " ends")},
 		Control: func(ctx context.Context, controls ...change.Record) error {
-			if p.w.rules.ForgetsRefusals && controls[0].Control.Action == change.Refuse {
+			if p.w.rules.ForgetsRefusals && controls[0].Control.Action == change.Refuse || p.w.rules.LosesRefreshes && controls[0].Control.Actor == change.Refresh {
 				return nil
+			}
+			for _, c := range controls {
+				if c.Control.Actor == change.Refresh && p.w.fault(again, "refresh repeated", 8) {
+					_ = p.control(ctx, c)
+				}
+				if p.w.rules.AnyVersion && c.Control.Actor == change.Refresh {
+					c.Control.Version = math.MaxInt64
+				}
 			}
 			return p.control(ctx, controls...)
 		},

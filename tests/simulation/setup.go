@@ -30,7 +30,9 @@ type setup struct {
 	maxOutcome, maxFrame                                            int  // of decide, in bytes; 0: as much as it takes
 	oversizes                                                       bool // some documents make changes that are too large
 	outages                                                         []outage
-	paces                                                           map[string]deliver.Pace // by service
+	paces                                                           map[string]deliver.Pace  // by service
+	refreshes                                                       map[string]time.Duration // how often entities of services are sent again
+	period                                                          time.Duration            // of refreshes; 0: none
 	span                                                            time.Duration
 }
 
@@ -43,9 +45,6 @@ type outage struct {
 
 // polite: no process continues with a partition of the changes log that another has.
 func (s *setup) polite() bool { return s.gentle || s.bare }
-
-// plenty is memory for everything.
-const plenty = 64 << 20
 
 // draw draws a schedule. Most are short and dense: a few events that meet a few
 // faults show the same as a long schedule, for a fraction of its cost. Some are
@@ -77,11 +76,11 @@ func draw(d *dice) setup {
 	}
 	s.forgets = !s.gentle && d.chance(0.2)
 	s.restores = !s.gentle && !s.bare && d.chance(0.2)
-	if s.memory = plenty; d.chance(0.6) {
+	if s.memory = 64 << 20; d.chance(0.6) {
 		s.memory = int64(1 + d.n(3000))
 	}
 	if s.bare {
-		s.memory = plenty
+		s.memory = 64 << 20
 	}
 	s.cache = []int64{1 << 20, 1 << 20, 4500, 9000, 0}[d.n(5)]
 	s.upheavals(d)
@@ -171,7 +170,7 @@ func (s *setup) pace(d *dice) {
 		s.inboxParts, s.entities = 2, 4
 	} else if patient {
 		s.span += time.Duration(20+d.n(20)) * time.Second
-		s.entities = 1
+		s.entities, s.memory = 1, 64<<20
 	}
 	between := 2 * s.span / time.Duration(s.events)
 	for _, service := range []string{logService, stateService, dumbService} {
@@ -191,4 +190,19 @@ func (s *setup) pace(d *dice) {
 		}
 		s.paces[service] = p
 	}
+}
+
+// refresh draws the services that are refreshed, without a rate that could not keep up.
+func (s *setup) refresh(d *dice) {
+	if !d.chance(0.08) {
+		return
+	}
+	s.refreshes, s.period = map[string]time.Duration{}, 3*time.Second+d.upTo(3*time.Second)
+	for _, service := range []string{logService, stateService, dumbService} {
+		if d.chance(0.8) && s.paces[service].Rate == 0 {
+			s.refreshes[service] = s.period
+		}
+	}
+	s.span += d.upTo(2 * s.period)
+	s.disturbances += d.n(4)
 }

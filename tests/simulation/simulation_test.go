@@ -178,7 +178,7 @@ func all(t *testing.T) {
 		"connection breaks", "database restarts", "database fails over", "slot moved", "truncate",
 		"retention", "log made anew", "log deleted", "topic missing", "change too large", "generation", "two owners in decide", "two owners in deliver", "deploy", "decide superseded", "deliver superseded", "batch cut", "frame cut", "change cut", "partition takes nothing", "producer's client replaced", "gap", "fell behind", "caught up", "outage", "reader dies", "reader slow", "deliver begins anew", "dies behind a write",
 		"append lost", "append cut off", "append done, answer lost", "acknowledgement lost", "other borders",
-		"sink timed out, effect", "sink timed out, some effect", "sink timed out, no effect", "sink pauses", "rate", "rate of all", "rest"} {
+		"sink timed out, effect", "sink timed out, some effect", "sink timed out, no effect", "sink pauses", "rate", "rate of all", "rest", "refresh", "refresh repeated"} {
 		assert.Positive(t, whole.Total[name], name)
 	}
 }
@@ -218,7 +218,7 @@ func TestBrokenRulesAreFound(t *testing.T) {
 		rules Rules
 		near  uint64 // a seed before the first that shows it, of the rarer ones; which ones do may move with the code
 	}{
-		{"the store does not check watermarks", Rules{NoWatermark: true}, 739},
+		{"the store does not check watermarks", Rules{NoWatermark: true}, 939},
 		{"a publish is acknowledged before it took effect", Rules{MarkerFirst: true}, 739},
 		{"the duty to publish is not stored", Rules{NoOutbox: true}, 739},
 		{"a takeover does not publish the outbox", Rules{TokenOnly: true}, 739},
@@ -244,7 +244,9 @@ func TestBrokenRulesAreFound(t *testing.T) {
 		{"entities that are stored of a table are not listed", Rules{ForgetsStored: true}, 739},
 		{"a promoted server keeps its timeline", Rules{OldTimeline: true}, 739},
 		{"every process takes the whole rate of a service", Rules{WholeRate: true}, 13},
-		{"an entity that changes again and again rests", Rules{RestsForever: true}, 71},
+		{"an entity that changes again and again rests", Rules{RestsForever: true}, 211},
+		{"a refresh does not name the version that it repeats", Rules{AnyVersion: true}, 5},
+		{"refreshes are lost", Rules{LosesRefreshes: true}, 11},
 		{"tombstones are purged past their owners", Rules{PurgesPast: true}, 10630},
 	} {
 		t.Run(c.name, func(t *testing.T) {

@@ -34,7 +34,6 @@ type Rules struct {
 	EarlyAnswer     bool // a sink's answer comes before the effect, so that the position does, too
 	NoToken         bool // the store does not compare the token of a progress row
 	NoLinks         bool // nobody sees that frames are missing
-	NewestUnknown   bool // what was delivered before is taken for the newest
 	PassesSlices    bool // the position of every service is that of the one that is farthest
 	KeepsProgress   bool // a restore leaves the progress as it is
 	PurgesPast      bool // tombstones are purged past the owners of their partitions
@@ -49,6 +48,8 @@ type Rules struct {
 	OldTimeline     bool // a promoted server keeps its timeline
 	WholeRate       bool // every process takes the whole rate of a service
 	RestsForever    bool // an entity that changes again and again is never quiet enough
+	AnyVersion      bool // a refresh does not name the version that it repeats
+	LosesRefreshes  bool // refreshes get lost on their way to the inbox
 	LeavesOut       bool // the catch-up reader leaves out frames, and nobody sees it: live again too early
 }
 
@@ -103,17 +104,19 @@ type world struct {
 	all     context.Context // ends with the schedule
 	end     context.CancelFunc
 
-	mu      sync.Mutex
-	points  int
-	crashAt map[int]bool
-	slots   []*process // guarded by mu; the living process of each slot, nil while there is none
-	births  int
-	faults  map[string]int
-	lines   []string
-	restore bool          // a restore happened
-	model   *oracle.Model // of the inbox; set at the end
-	gaps    []missing     // guarded by mu; what operators were told of
-	over    bool          // no more processes
+	mu        sync.Mutex
+	points    int
+	crashAt   map[int]bool
+	slots     []*process // guarded by mu; the living process of each slot, nil while there is none
+	births    int
+	faults    map[string]int
+	lines     []string
+	restore   bool                      // a restore happened
+	model     *oracle.Model             // of the inbox; set at the end
+	refreshed map[oracle.ID][]time.Time // when a refresh was in the inbox that sends something; likewise
+	idle      [2]time.Time              // nothing but refreshes happened between; zero without any
+	gaps      []missing                 // guarded by mu; what operators were told of
+	over      bool                      // no more processes
 }
 
 // note adds an effect to the trace. Back-off in nanoseconds does not show in it.
@@ -156,12 +159,13 @@ func (w *world) point(p *process) {
 func (f *Fixture) Run(seed uint64, rules Rules, traced bool) Report {
 	// Every schedule begins at a whole second of virtual time.
 	time.Sleep(time.Until(time.Now().Truncate(time.Second).Add(time.Second)))
-	w := &world{Fixture: f, began: time.Now(), seed: seed, rules: rules, traced: traced, mem: NewMemory(), faults: map[string]int{}, crashAt: map[int]bool{}}
+	w := &world{Fixture: f, began: time.Now(), seed: seed, rules: rules, traced: traced, mem: NewMemory(), refreshed: map[oracle.ID][]time.Time{}, faults: map[string]int{}, crashAt: map[int]bool{}}
 	w.log = slog.New(&journal{w: w})
 	w.all, w.end = context.WithCancel(context.Background())
 	defer w.end()
 	w.setup = draw(w.dice("setup"))
 	w.setup.pace(w.dice("pace"))
+	w.setup.refresh(w.dice("refresh"))
 	w.mem.state.tokenAlone = rules.TokenAlone
 	w.mem.state.blind = rules.Cache != (decide.FaultInjection{})
 	w.configuration = f.variants[w.setup.variant]
@@ -186,6 +190,12 @@ func (f *Fixture) Run(seed uint64, rules Rules, traced bool) Report {
 	}
 	w.balance()
 	drained := w.drain()
+	if w.setup.period > 0 && drained == nil {
+		w.idle[0] = time.Now()
+		time.Sleep(2*w.setup.period + 2*lapTime)
+		w.idle[1] = time.Now()
+		drained = w.drain()
+	}
 	report := Report{Seed: seed, Events: w.events(), Records: w.inbox.size()}
 	w.mu.Lock()
 	report.Lines = slices.Clone(w.lines)
