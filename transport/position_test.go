@@ -48,4 +48,12 @@ func TestPositionsFollowAcknowledgements(t *testing.T) {
 	require.EqualValues(t, 7, at.Offset, "nothing was acknowledged")
 	b, _ = a.take(0)
 	require.Equal(t, []int64{7, 8}, offsets(b))
+	a.acknowledged(b)
+	for offset := int64(9); offset < 11; offset++ {
+		b, _ = a.take(0)
+		a.acknowledged(b)
+		at, _ = a.toCommit()
+		require.EqualValues(t, offset+1, at.Offset, "the next record, which did not come yet")
+		push(offset + 1)
+	}
 }

@@ -192,6 +192,15 @@ func TestRestoredCopy(t *testing.T) {
 	require.Equal(t, s.rows("orders", "id"), s.inbox.docs(t, "orders"))
 }
 
+// After a restart the last transaction with events comes again. A keepalive behind it says that the
+// log of the server lacks it.
+func TestStreamWithoutTheLastTransaction(t *testing.T) {
+	expects := decoder{expected: commit{LSN: 70}}
+	require.NoError(t, expects.passed(70))
+	require.ErrorIs(t, expects.passed(71), errDiverged)
+	require.NoError(t, new(decoder).passed(71), "none is expected")
+}
+
 // A slot that keeps more than it may is dropped, and the rows are read again after it was made
 // again.
 func TestSlotsAreGivenUpAboveTheLimit(t *testing.T) {

@@ -4,7 +4,7 @@ package main
 var edgeMutants = []mutant{
 	{
 		rule: "the mark comes after the append", in: "ingest", fn: "Stage.ingestFrame",
-		find: "if _1.async != nil {", put: "for _, x := range of {\n\t\tx.left++\n\t}\n\t_1.appended(work, of, false)\n\tif _1.async != nil {",
+		find: "if _1.async != nil {", put: "_1.appended(work, of, false)\n\tif _1.async != nil {",
 		test: "TestMarkComesAfterTheAppend",
 	},
 	{
@@ -210,7 +210,7 @@ var edgeMutants = []mutant{
 	{
 		rule: "a file that was written anew is read from its start, however large it is", in: "sources/file", fn: "Source.resume",
 		find: `_1._2 == "" && _3`, put: "_3",
-		test: "TestFileThatShrankIsReadFromItsStartHoweverItGrew",
+		test: "TestFileThatShrankBeforeItsPositionWasStored",
 	},
 	{
 		rule: "a service is its first name", in: "config", fn: "Config.Services",
@@ -245,7 +245,7 @@ var edgeMutants = []mutant{
 	{
 		rule: "the last transaction must come again", in: "sources/postgres", fn: "decoder.passed",
 		find: "_1._2._3 != 0 && ", put: "false && _1._2._3 != 0 && ",
-		test: "TestRestoredCopy",
+		test: "TestStreamWithoutTheLastTransaction",
 	},
 	{
 		rule: "the deletions of a TRUNCATE share a place", in: "sources/postgres", fn: "decoder.truncate",

@@ -37,8 +37,8 @@ func locate(root string, m *mutant) (edit, error) {
 	if m.fn == "" {
 		found = textMatches(files, m)
 	} else {
-		named, other := tokenMatches(files, m)
-		if found = named; len(named) == 0 {
+		named, other, gone := tokenMatches(files, m)
+		if found = named; gone {
 			found = other
 		}
 	}
@@ -84,10 +84,11 @@ func textMatches(files map[string][]byte, m *mutant) (found []edit) {
 	return found
 }
 
-// tokenMatches finds a pattern of tokens in the function that the fault names, and in the
-// other functions of the package.
-func tokenMatches(files map[string][]byte, m *mutant) (named, other []edit) {
+// tokenMatches finds a pattern of tokens in the function that the fault names, which may be
+// gone, and in the other functions of the package.
+func tokenMatches(files map[string][]byte, m *mutant) (named, other []edit, gone bool) {
 	pattern := scan([]byte(m.find))
+	gone = true
 	for name, text := range files {
 		if filepath.Ext(name) != ".go" {
 			continue
@@ -100,6 +101,7 @@ func tokenMatches(files map[string][]byte, m *mutant) (named, other []edit) {
 		tokens := scan(text)
 		for _, d := range file.Decls {
 			from, to := set.Position(d.Pos()).Offset, set.Position(d.End()).Offset
+			gone = gone && nameOf(d) != m.fn
 			for _, match := range matches(tokens, pattern, from, to) {
 				e := edit{name, splice(text, match.from, match.to, match.fill(m.put))}
 				if nameOf(d) == m.fn {
@@ -110,7 +112,7 @@ func tokenMatches(files map[string][]byte, m *mutant) (named, other []edit) {
 			}
 		}
 	}
-	return named, other
+	return named, other, gone
 }
 
 // nameOf returns "function" or "type.method"; "" for another declaration.

@@ -78,7 +78,7 @@ func TestCheckNamesTheFaultsThatDoNotMatch(t *testing.T) {
 	good := mutants[0]
 	gone, twice, empty := good, good, good
 	gone.in, gone.rule = "decide/none", "a"
-	twice.find, twice.rule = "return", "b"
+	twice.fn, twice.find, twice.rule = "gone", "return", "b"
 	empty.put, empty.rule = empty.find, "c"
 	wrong := check("../..", []mutant{good, gone, twice, empty, good})
 	require.Len(t, wrong, 4)

@@ -102,9 +102,9 @@ var storeMutants = []mutant{
 		test: "TestConformance/Decide",
 	},
 	{
-		rule: "claims and keys are as a decision found them", in: "store/sqlite", fn: "Store.Decide",
-		find: "_1 = t._2(_3, _4)", put: "_ = t._2(_3, _4)",
-		test: "TestLedgerConformance",
+		rule: "claims and keys are as a decision found them", in: "store/sqlite", fn: "tx.putDecided",
+		find: "if _1 == nil && _2 == 0 {", put: "if _1 == nil && _2 < 0 {",
+		test: "TestConformance/Claims",
 	},
 	{
 		rule: "an entity is written only over what was read", in: "store/sqlite",
@@ -199,6 +199,11 @@ var storeMutants = []mutant{
 	{
 		rule: "a letter that dies again is not pruned (PostgreSQL)", in: "store/shared",
 		find: "DELETE FROM dead_letters WHERE last_at < :before AND", put: "DELETE FROM dead_letters WHERE",
+		test: "./store/postgres TestALetterThatDiesAgainIsNotPruned",
+	},
+	{
+		rule: "an open letter that dies again is not pruned (PostgreSQL)", in: "store/shared",
+		find: "WHERE id IN {ids} AND last_at < :before AND state = 'open'", put: "WHERE id IN {ids} AND (last_at < :before OR state = 'open') AND state = 'open'",
 		test: "./store/postgres TestALetterThatDiesAgainIsNotPruned",
 	},
 	{

@@ -38,7 +38,7 @@ var transportMutants = []mutant{
 		test: "TestPinnedRecordsGoWhereTheyArePinned",
 	},
 	{
-		rule: "the position is behind what was acknowledged", in: "transport", fn: "assignment.acknowledged",
+		rule: "the position is behind what was acknowledged", in: "transport", fn: "assignment.passed",
 		find: "_1._2+1, _1._3", put: "_1._2+2, _1._3",
 		test: "TestPositionsFollowAcknowledgements",
 	},
