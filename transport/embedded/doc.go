@@ -10,6 +10,9 @@
 //	Append ──▶ row ──commit──▶ wake ──▶ frame ──Ack──▶ next frame
 //	              decisions append theirs in the transaction that decides
 //
+// A reader close behind the writer takes the newest rows, up to 4 MiB of each log, from
+// memory, and older ones from the file.
+//
 // A [Group] hands out the frames of one topic as Watermill messages, of each
 // partition one at a time, like a transport.Group. It keeps no positions: those of
 // decide and deliver are in the same file, and a transport.PartitionListener returns
