@@ -53,7 +53,7 @@ func TestPositionsFollowAcknowledgements(t *testing.T) {
 		b, _ = a.take(0)
 		a.acknowledged(b)
 		at, _ = a.toCommit()
-		require.EqualValues(t, offset+1, at.Offset, "the next record, which did not come yet")
+		require.Equal(t, offset+1, at.Offset, "the next record, which did not come yet")
 		push(offset + 1)
 	}
 }
