@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -99,7 +100,7 @@ func walking(t *testing.T, c *crowd, control func(ctx context.Context, partition
 	return s, lose, func() map[string]int {
 		mu.Lock()
 		defer mu.Unlock()
-		return asked
+		return maps.Clone(asked)
 	}
 }
 
