@@ -3,6 +3,7 @@ package checkhttp
 import (
 	"net/http/httptest"
 	"testing"
+	"unicode/utf8"
 
 	"github.com/stretchr/testify/require"
 
@@ -68,7 +69,7 @@ func FuzzDecode(f *testing.F) {
 				if r.err == nil {
 					one(r.node)
 				} else {
-					require.True(t, lines, "elements of an array are JSON")
+					require.True(t, lines || !utf8.Valid(body), "elements of an array are JSON")
 				}
 			}
 			done()

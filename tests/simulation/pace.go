@@ -115,9 +115,12 @@ func (w *world) refreshes(want oracle.Expected, c *customer) error {
 		if !live || w.setup.refusals || large[id] || cs[len(cs)-1].Op == "retract" {
 			continue
 		}
-		last := w.idle[0]
+		last, most := w.idle[0], period+lapTime
+		if w.setup.paces[c.service].Settle > 0 { // a change that rests is not refreshed
+			most += period
+		}
 		for _, t := range append(slices.Clone(at), w.idle[1]) {
-			if wait := t.Sub(last); wait > period+lapTime {
+			if wait := t.Sub(last); wait > most {
 				return fmt.Errorf("%s, entity %s: no refresh for %v after %v", c.service, id, wait, last.Sub(w.began))
 			} else if wait > 0 {
 				last = t
