@@ -68,7 +68,7 @@ func parse(values [][]byte) (rows []row, done func()) {
 	for i, value := range values {
 		tree, err := canonicaltree.Parse(value)
 		if err != nil {
-			rows[i].err = malformed("the line is not JSON: " + err.Error())
+			rows[i].err = malformed("the row is not JSON: " + err.Error())
 			continue
 		}
 		trees = append(trees, tree)

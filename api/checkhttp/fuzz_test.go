@@ -3,7 +3,6 @@ package checkhttp
 import (
 	"net/http/httptest"
 	"testing"
-	"unicode/utf8"
 
 	"github.com/stretchr/testify/require"
 
@@ -68,8 +67,6 @@ func FuzzDecode(f *testing.F) {
 			for _, r := range rows {
 				if r.err == nil {
 					one(r.node)
-				} else {
-					require.True(t, lines || !utf8.Valid(body), "elements of an array are JSON")
 				}
 			}
 			done()
