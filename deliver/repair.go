@@ -22,7 +22,8 @@ import (
 // those are durable. A crash repeats requests, which have no effect once decided.
 
 const (
-	repairPage = 500 // entities
+	repairPage = 500     // entities, at most
+	repairRows = 200_000 // dam rows of a page, at most, if every service has all entities
 	// repairPatience is how long the walk waits for the inbox. A partition that takes longer
 	// leaves the walk until it has answered.
 	repairPatience = time.Second
@@ -69,13 +70,17 @@ func (s *Stage) walkPage(ctx context.Context, place string) (next string, idle t
 	var needs []core.Served
 	var after string
 	var from, to change.Version
-	s.step(func() { needs, after, from, to, idle = s.flow.JoinWalk(place, s.opt.Now()) })
+	limit := repairPage
+	s.step(func() {
+		needs, after, from, to, idle = s.flow.JoinWalk(place, s.opt.Now())
+		limit = max(1, min(limit, repairRows/max(1, len(s.workers))))
+	})
 	if len(needs) == 0 {
 		return place, idle, nil
 	}
 	var rows []store.Row
 	if err := s.retryUntil(ctx, ctx, "read whose changes were lost", func() (err error) {
-		rows, next, err = s.opt.Store.Moved(ctx, from, to, after, repairPage)
+		rows, next, err = s.opt.Store.Moved(ctx, from, to, after, limit)
 		return err
 	}); err != nil {
 		return place, 0, err
