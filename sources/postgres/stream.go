@@ -112,9 +112,6 @@ func (s *session) stream(ctx context.Context) error {
 			return s.types.of(ctx, s.db, oids)
 		},
 		emit: func(ctx context.Context, table string, r transport.Received, stream stream) error {
-			if r.Value != nil && r.Offset <= s.marks[table].value.Since { // the rows have it, or it is deleted before them
-				return nil
-			}
 			c.b.add(s.r.sources[table], stream, r)
 			if c.full() { // a large transaction
 				return c.handOver(ctx, true)

@@ -238,11 +238,6 @@ var edgeMutants = []mutant{
 		test: "TestTimelines",
 	},
 	{
-		rule: "a change that the rows have is left out", in: "sources/postgres", fn: "session.stream",
-		find: "_1._2 <= _3._4[_5]._6._7", put: "false",
-		test: "TestLostSlots",
-	},
-	{
 		rule: "after a gap, stored entities without a row are deleted", in: "sources/postgres", fn: "session.readRows",
 		find: "if _1._2._3.Again {", put: "if false {",
 		test: "TestLostSlots",

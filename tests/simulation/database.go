@@ -33,7 +33,7 @@ type database struct {
 	snapshots map[string]int
 	holder    net.Conn                   // of the lock
 	conns     map[net.Conn]chan struct{} // each signalled when the log grows
-	undone    bool                       // a fail-over lost commits
+	promoted  bool                       // a standby was: it may lack commits, and send older changes again
 }
 
 // commit is a transaction: of one row, or without an id a TRUNCATE.
@@ -92,8 +92,9 @@ func (db *database) cut() {
 func (db *database) failOver(d *dice) {
 	db.w.count("database fails over")
 	at := db.end
+	db.promoted = true
 	for n := len(db.commits); n > 0 && db.commits[n-1].lsn >= db.begun && d.chance(0.4); n-- {
-		at, db.undone = db.commits[n-1].lsn, true
+		at = db.commits[n-1].lsn
 		db.commits = db.commits[: n-1 : n-1]
 	}
 	if !db.w.rules.OldTimeline {
@@ -152,7 +153,7 @@ func (db *database) behind(stored func(id string) string) string {
 // ordered returns an error if a document is older than the one before it.
 func (db *database) ordered(m *oracle.Model, id string, last map[string]int) error {
 	doc, there := m.Document(id, shop)
-	if !there || db.undone {
+	if !there || db.promoted {
 		return nil
 	}
 	n, err := strconv.Atoi(fmt.Sprint(oracle.At(doc, "n")))
