@@ -77,6 +77,7 @@ func endToEnd(b *testing.B, dir string, w world, s *stream) {
 	w.fill(b, s.first())
 	var first, total run
 	measure(b, dir, w, s, &first) // the warm-up
+	b.StartTimer()
 	for b.Loop() {
 		b.StopTimer()
 		w.fill(b, s.more(*benchEvents))
