@@ -11,7 +11,6 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
-	"syscall"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -295,62 +294,6 @@ func TestFlippedBitInTheLogOfARunningProcess(t *testing.T) {
 	require.ErrorIs(t, s.Err(), ErrDamaged)
 	require.ErrorContains(t, s.Err(), fmt.Sprintf("%s-wal, frame %d, at byte %d", path, last, len(content)-24-4096))
 	require.NoError(t, s.Close())
-}
-
-// A commit takes one write of the log.
-func TestCommitWritesItsPagesTogether(t *testing.T) {
-	faults := &faulty{}
-	s := openFaulty(t, filepath.Join(t.TempDir(), "state.db"), faults)
-	fill(t, s)
-	writes := 0
-	faults.set(func() {
-		faults.put = func(_ string, _ int64, b []byte) (int, error) {
-			writes++
-			return len(b), nil
-		}
-	})
-	require.NoError(t, s.write(t.Context(), "fill", func(t tx) error {
-		_, err := t.once(`CREATE TABLE pages AS SELECT zeroblob(100000) b`)
-		return err
-	}))
-	require.Equal(t, 1, writes)
-}
-
-// A full disk in the middle of a transaction whose pages do not fit in memory undoes all of it.
-// After room was made the next one is whole.
-func TestDiskThatIsFullWithinATransaction(t *testing.T) {
-	faults := &faulty{}
-	path := filepath.Join(t.TempDir(), "state.db")
-	s := openFaulty(t, path, faults)
-	fill(t, s)
-	insert := func(t tx, round int) error {
-		_, err := t.once(`INSERT INTO big WITH n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 6000) SELECT ?1, i, zeroblob(4000) FROM n`, round)
-		return err
-	}
-	require.NoError(t, s.write(t.Context(), "fill", func(t tx) error {
-		_, err := t.once(`CREATE TABLE big (round, i, b)`)
-		return err
-	}))
-	require.ErrorIs(t, s.write(t.Context(), "fill", func(t tx) error {
-		if err := insert(t, 0); err != nil {
-			return err
-		}
-		faults.set(func() {
-			faults.put = func(_ string, _ int64, b []byte) (int, error) { return len(b) / 3, syscall.ENOSPC }
-		})
-		return insert(t, 1)
-	}), ErrFull)
-	faults.set(func() { faults.put = nil })
-	require.NoError(t, s.write(t.Context(), "fill", func(t tx) error { return insert(t, 2) }))
-	require.NoError(t, s.Err())
-	require.NoError(t, s.Close())
-	s = openFaulty(t, path, nil)
-	var said string
-	require.NoError(t, s.readers.QueryRowContext(t.Context(), `PRAGMA integrity_check`).Scan(&said))
-	require.Equal(t, "ok", said)
-	var rows, sum, rounds int
-	require.NoError(t, s.readers.QueryRowContext(t.Context(), `SELECT count(*), sum(i), sum(round) FROM big`).Scan(&rows, &sum, &rounds))
-	require.Equal(t, []int{6000, 3000 * 6001, 2 * 6000}, []int{rows, sum, rounds})
 }
 
 // A page that is where another should be, or nothing but zeroes, is damaged.

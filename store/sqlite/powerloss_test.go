@@ -76,9 +76,8 @@ func (r *recorder) Write(name string, at int64, b []byte) (int, error) {
 			n = r.cut(len(b))
 		}
 	}
-	for part := range slices.Chunk(b[:n], 8*sector) { // any of them may be lost
-		f.pending = append(f.pending, fileChange{at: at, b: slices.Clone(part)})
-		at += int64(len(part))
+	if n > 0 {
+		f.pending = append(f.pending, fileChange{at: at, b: slices.Clone(b[:n])})
 	}
 	return n, err
 }

@@ -16,13 +16,6 @@
 // The first of these is kept, closes Failed, and ends all writing through this Disk:
 // continuing would acknowledge what may not be there.
 //
-// # Writes of the log
-//
-// Frames of a transaction are gathered and written together, before they are synced. That
-// is sound with synchronous=FULL, where each commit syncs before another connection sees
-// it, and on a system whose overwrites are power-safe, the driver's default, where SQLite
-// pads the log with nothing after the sync.
-//
 // # Not found
 //
 // A page that is an older version of itself, with the checksum of then, and a log

@@ -24,13 +24,7 @@ type file struct {
 	stale  int64            // of a log: from this frame on headers wait to be written, see writeFrame; 0: none
 	order  binary.ByteOrder // of a log: that of its checksums; nil before it is known
 	buffer []byte           // see bytes
-
-	gathered []byte // of a log: writes that follow one another and wait, see flush
-	at       int64  // where gathered belongs
 }
-
-// gatherBytes bounds the writes that a log gathers.
-const gatherBytes = 256 << 10
 
 // SharedMemory implements vfs.FileSharedMemory. There are no memory maps: pages would pass
 // this layer by.
@@ -64,9 +58,6 @@ func (f *file) ReadAt(b []byte, offset int64) (int, error) {
 
 // read reads without verification. A part behind the end of the file is zero.
 func (f *file) read(b []byte, offset int64) (int, error) {
-	if err := f.flush(); err != nil {
-		return 0, err
-	}
 	n, err := f.File.ReadAt(b, offset)
 	if n < len(b) {
 		clear(b[n:])
@@ -89,44 +80,16 @@ func (f *file) bytes(n int, offset int64) []byte {
 	return f.buffer[:n]
 }
 
-// WriteAt adds checksums, and gathers the writes of a log: SQLite makes two for each page.
+// WriteAt adds checksums.
 func (f *file) WriteAt(b []byte, offset int64) (int, error) {
 	if f.d.Err() != nil {
 		return 0, sqlite3.IOERR_WRITE
 	}
-	if !f.wal {
+	if f.wal {
+		f.writeFrame(len(b), offset)
+	} else {
 		f.sealPage(b, offset)
-		return f.write(b, offset)
 	}
-	if offset != f.at+int64(len(f.gathered)) || len(f.gathered)+len(b) > gatherBytes {
-		if err := f.flush(); err != nil {
-			return 0, err
-		}
-		f.at = offset
-	}
-	f.writeFrame(len(b), offset)
-	f.gathered = append(f.gathered, b...)
-	return len(b), nil
-}
-
-// flush writes the gathered bytes: before a sync, which precedes all reads by other
-// connections, and before a read by this one, of pages that its transaction wrote. A part that
-// was not written stays for the next flush, since SQLite may continue the transaction.
-func (f *file) flush() error {
-	if len(f.gathered) == 0 {
-		return nil
-	}
-	if f.d.Err() != nil {
-		return sqlite3.IOERR_WRITE
-	}
-	n, err := f.write(f.gathered, f.at)
-	f.at += int64(n)
-	f.gathered = append(f.gathered[:0], f.gathered[n:]...)
-	return err
-}
-
-// write writes to the file of the system.
-func (f *file) write(b []byte, offset int64) (int, error) {
 	if part, err := f.d.faults.Write(f.name, offset, b); err != nil {
 		n, _ := f.File.WriteAt(b[:part], offset)
 		return n, code(err, sqlite3.IOERR_WRITE)
@@ -138,21 +101,10 @@ func (f *file) write(b []byte, offset int64) (int, error) {
 	return n, err
 }
 
-// Size implements vfs.File.
-func (f *file) Size() (int64, error) {
-	if err := f.flush(); err != nil {
-		return 0, err
-	}
-	return f.File.Size()
-}
-
 // Truncate implements vfs.File.
 func (f *file) Truncate(size int64) error {
 	if f.d.Err() != nil {
 		return sqlite3.IOERR_TRUNCATE
-	}
-	if err := f.flush(); err != nil {
-		return err
 	}
 	if err := f.d.faults.Truncate(f.name, size); err != nil {
 		return code(err, sqlite3.IOERR_TRUNCATE)
@@ -164,10 +116,6 @@ func (f *file) Truncate(size int64) error {
 func (f *file) Sync(flags vfs.SyncFlag) error {
 	if f.d.Err() != nil {
 		return sqlite3.IOERR_FSYNC
-	}
-	if err := f.flush(); err != nil {
-		f.gathered = f.gathered[:0] // SQLite rolls the transaction back: it must not show up later
-		return err
 	}
 	err := f.d.faults.Sync(f.name)
 	if err == nil {
