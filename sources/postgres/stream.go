@@ -30,6 +30,7 @@ type batch struct {
 	bytes   int
 	end     int64 // every transaction that ends up to here is in this batch or an earlier one
 	last    commit
+	newest  int64 // commit of the newest change; its transaction may end in a later batch
 }
 
 func newBatch() *batch { return &batch{parts: map[*Source][]*part{}} }
@@ -72,6 +73,7 @@ type changes struct {
 	batches chan *batch
 	failed  chan error // capacity 1: of handing out
 	handed  int64      // batches
+	newest  int64      // of these
 	durable atomic.Int64
 	acked   atomic.Int64           // every change before it is durable
 	last    atomic.Pointer[commit] // the newest durable transaction
@@ -113,6 +115,7 @@ func (s *session) stream(ctx context.Context) error {
 		},
 		emit: func(ctx context.Context, table string, r transport.Received, stream stream) error {
 			c.b.add(s.r.sources[table], stream, r)
+			c.b.newest = r.Offset
 			if c.full() { // a large transaction
 				return c.handOver(ctx, true)
 			}
@@ -144,7 +147,7 @@ func (s *session) stream(ctx context.Context) error {
 	// The end stores durable changes, too, and confirms them, so that the server does not send them again.
 	work, cancel := wait.WithGrace(context.WithoutCancel(ctx), ctx, s.r.opt.StopGrace)
 	defer cancel()
-	s.mark.value.Reading = c.durable.Load() != c.handed
+	s.mark.value.Reading = c.durable.Load() != c.handed || c.newest >= c.acked.Load()
 	if c.store(work) == nil && !s.log.IsClosed() {
 		_ = c.report(work, false)
 	}
@@ -264,6 +267,7 @@ func (c *changes) handOver(ctx context.Context, must bool) error {
 		}
 	}
 	c.handed++
+	c.newest = max(c.newest, c.b.newest)
 	c.b = newBatch()
 	return nil
 }
