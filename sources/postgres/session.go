@@ -24,7 +24,7 @@ type session struct {
 	lines  timelines
 	mark   kept[mark]
 	from   int64      // where the slot begins
-	found  bool       // the slot was there, and the store has no mark of it: rows may have been read before
+	found  bool       // rows may have been read before: the slot was there without a mark, or there is a gap
 	gaveUp kept[bool] // the slot was dropped for what it kept
 	marks  map[string]*kept[tableMark]
 	tables map[string]tableState // those that are read
@@ -172,6 +172,7 @@ func (s *session) begin(ctx context.Context) error {
 		*m = m.next(slot.confirmed)
 	}
 	if why != "" {
+		s.found = true // a restored store may lack the marks of tables whose rows were read
 		s.r.log.Warn("changes may be missing: reading all rows again", "event", "source.gap", "reason", why)
 	}
 	m.Timeline = system.Timeline
