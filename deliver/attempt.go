@@ -112,11 +112,20 @@ func (w *worker) retry(work, stop context.Context, step core.Step) error {
 	if err := w.load(work, stop, step.Items); err != nil {
 		return err
 	}
+	without := func(i *core.Item) bool { return i.Data == nil }
+	if slices.ContainsFunc(step.Items, without) {
+		// A restored store may lack the row: then the next owner has it, and what follows it.
+		if err := w.s.retryUntil(work, stop, "check whose partition it is", func() error { return w.s.saver.checkTokens(work) }); err != nil {
+			return err
+		}
+		w.dropRevoked()
+		step.Items = slices.DeleteFunc(step.Items, w.revoked)
+	}
 	step.Items = slices.DeleteFunc(step.Items, func(i *core.Item) bool {
-		if i.Data == nil { // its payload was edited by hand
+		if without(i) { // its payload was edited by hand
 			w.core.Leave(i, core.Skipped)
 		}
-		return i.Data == nil
+		return without(i)
 	})
 	if len(step.Items) == 0 {
 		w.apply()

@@ -196,7 +196,7 @@ func (s *Stage) tick() {
 		}
 		if time.Since(tokens) > tokenPeriod {
 			tokens = time.Now()
-			s.saver.checkTokens(s.ctx)
+			_ = s.saver.checkTokens(s.ctx) // again later
 		}
 	}
 }

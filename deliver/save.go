@@ -163,12 +163,13 @@ func (v *saver) resolve(ctx context.Context, parts []*partition) error {
 	return nil
 }
 
-// checkTokens finds partitions that another process took over unnoticed.
-func (v *saver) checkTokens(ctx context.Context) {
+// checkTokens finds partitions that another process took over unnoticed, or that a restored store
+// has in an earlier state.
+func (v *saver) checkTokens(ctx context.Context) error {
 	select {
 	case v.sem <- struct{}{}:
 	case <-ctx.Done():
-		return
+		return context.Cause(ctx)
 	}
 	v.s.mu.Lock()
 	parts := slices.Collect(maps.Values(v.s.parts)) // the rows need not have later ones
@@ -186,6 +187,7 @@ func (v *saver) checkTokens(ctx context.Context) {
 	}
 	<-v.sem
 	v.s.onProgressLost(lost)
+	return err
 }
 
 // await returns when the progress of partitions is saved, or they are revoked.

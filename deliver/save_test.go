@@ -95,6 +95,6 @@ func TestAPartitionThatComesWhileTokensAreReadIsKept(t *testing.T) {
 		s.stop()
 		s.running.Wait()
 	})
-	s.saver.checkTokens(t.Context())
+	require.NoError(t, s.saver.checkTokens(t.Context()))
 	require.False(t, s.parts[0].Revoked())
 }

@@ -97,6 +97,16 @@ type done struct {
 	Total     map[string]int
 }
 
+// Schedules that showed faults of the product: a change above the mark whose transaction had not
+// ended, a table whose mark a restored store lacked (twice), a retrying change that it lacked, and
+// deletions from before the rows of a table (thrice).
+func TestFormerFaults(t *testing.T) {
+	f := fixture(t)
+	for _, seed := range []uint64{200927, 241199, 243852, 229404, 377, 7703, 15790} {
+		require.NoError(t, once(t, f, seed, false).Violation, "seed %d", seed)
+	}
+}
+
 func TestSchedules(t *testing.T) {
 	switch {
 	case *seed != 0:
