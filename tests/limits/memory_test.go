@@ -132,7 +132,11 @@ func watchMemory(t *testing.T, p harness.Project, run *harness.Process, last fun
 	}
 	// The gauge is looked at every five seconds.
 	harness.Eventually(t, "the backlog of the dead sink is seen", func() error {
-		return harness.Want(int(run.Metric("weir_delivery_queued", `service="dead/all@out"`)) >= want, true)
+		// The changes of some entities wait for another attempt instead, in rows.
+		if queued := run.Metric("weir_delivery_queued", `service="dead/all@out"`); queued < 0.95*float64(want) {
+			return fmt.Errorf("%v of %d are queued", queued, want)
+		}
+		return nil
 	})
 	harness.Eventually(t, "an attempt at the dead sink", func() error {
 		return harness.Want(run.Metric("weir_delivery_failures_total", `service="dead/all@out"`) > 0, true)
