@@ -24,7 +24,7 @@ const rounds = 10
 
 // I7: with a sink that refuses connections and everything for it waiting in the
 // broker, memory does not grow with the number of events, and the other
-// customer gets all of them.
+// customer gets all of them. Without a limit it grows to a quarter of the machine's.
 func TestMemoryEmbedded(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes some ten seconds")
@@ -33,7 +33,7 @@ func TestMemoryEmbedded(t *testing.T) {
 	dead.Down()
 	// The gate's memory has a limit of its own, in event ids. It is small here,
 	// or it would fill during the whole test.
-	p := harness.Simple(t, "gate: {memory: {max_entries: 5000}}\n", map[string]string{"alive": harness.FileSink("alive"), "dead": logHook(t, dead)})
+	p := harness.Simple(t, "gate: {memory: {max_entries: 5000}}\nlimits: {memory: 512MiB}\n", map[string]string{"alive": harness.FileSink("alive"), "dead": logHook(t, dead)})
 	round := func(from, to int) { p.Append("events.jsonl", harness.Many(*manyEvents/rounds, from, to)) }
 	round(0, rounds-1)
 	run := p.Start("run")
@@ -66,6 +66,7 @@ sources:
   events: {kafka: {topic: %q}, entity: id, event_id: event, strip: [event]}
 customers: ["customers/*.yaml"]
 admin: {listen: "127.0.0.1:0"}
+limits: {memory: 512MiB}
 `, servers.Postgres(t), valkey, keys, brokers[0], prefix+"weir", prefix+"events"))
 	c.Topics(4, prefix+"events")
 	entities := *manyEvents / rounds
