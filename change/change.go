@@ -139,7 +139,7 @@ type Change struct {
 	Partition int32
 	// Effect is the change of the number of entities that the service has.
 	Effect Effect
-	// Planned says that a request of an operator caused it, not an event.
+	// Planned says that an operator or a refresh requested it: no event caused it.
 	Planned bool
 	// Trace is the context of the work that made the change; nil for most.
 	Trace *Trace

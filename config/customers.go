@@ -180,7 +180,7 @@ type Delivery struct {
 	// Pace replaces the customer's pace for this service.
 	Pace *Pace `yaml:"pace"`
 	// Refresh is the period in which each entity is sent again although it is unchanged, for
-	// targets that drop what they do not hear of. 0s: never.
+	// targets that expire entities without an update. 0s: never.
 	Refresh Duration `yaml:"refresh" default:"0s" range:"0s..366d"`
 }
 

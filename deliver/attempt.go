@@ -52,8 +52,7 @@ func (w *worker) write(work, stop context.Context, step core.Step) error {
 // they came into hand; that one is on its way (I10). It also drops those of revoked
 // partitions.
 func (w *worker) dropObsolete(work, stop context.Context, step *core.Step, waited bool) error {
-	w.dropRevoked()
-	step.Items = slices.DeleteFunc(step.Items, w.revoked)
+	w.leaveRevoked(step)
 	if w.traits.Kind != sinks.State {
 		return nil
 	}
@@ -77,6 +76,12 @@ func (w *worker) dropObsolete(work, stop context.Context, step *core.Step, waite
 		return true
 	})
 	return nil
+}
+
+// leaveRevoked drops the changes of revoked partitions, here and in a step.
+func (w *worker) leaveRevoked(step *core.Step) {
+	w.dropRevoked()
+	step.Items = slices.DeleteFunc(step.Items, w.revoked)
 }
 
 func (w *worker) revoked(i *core.Item) bool {
@@ -107,8 +112,7 @@ func (w *worker) retry(work, stop context.Context, step core.Step) error {
 	if err := w.saved(work, step.Items); err != nil {
 		return err
 	}
-	w.dropRevoked()
-	step.Items = slices.DeleteFunc(step.Items, w.revoked)
+	w.leaveRevoked(&step)
 	if err := w.load(work, stop, step.Items); err != nil {
 		return err
 	}
@@ -118,8 +122,7 @@ func (w *worker) retry(work, stop context.Context, step core.Step) error {
 		if err := w.s.retryUntil(work, stop, "check whose partition it is", func() error { return w.s.saver.checkTokens(work) }); err != nil {
 			return err
 		}
-		w.dropRevoked()
-		step.Items = slices.DeleteFunc(step.Items, w.revoked)
+		w.leaveRevoked(&step)
 	}
 	step.Items = slices.DeleteFunc(step.Items, func(i *core.Item) bool {
 		if without(i) { // its payload was edited by hand

@@ -30,7 +30,7 @@ func (g *Guard) share(kind store.GuardKind) float64 {
 }
 
 // GuardKind returns the kind of a change; "" for one that is never counted: the entity enters the
-// service, or an operator requested the change.
+// service, or no event caused the change.
 func GuardKind(c *change.Change) store.GuardKind {
 	switch {
 	case c.Planned || c.Resent != 0:

@@ -17,9 +17,10 @@ import (
 
 // Every entity whose newest change was lost is decided again (I1 for state sinks; a log sink
 // has a gap, which is reported). The need is a core.Repair, saved in the swap that moves the
-// position past the lost changes. One walk per process over all entities serves all needs of
-// its partitions: for each page it appends requests to the inbox, and advances the needs when
-// those are durable. A crash repeats requests, which have no effect once decided.
+// position past the lost changes. A service with a refresh needs each entity once a period. One
+// walk per process over all entities serves all needs of its partitions: for each page it appends
+// requests to the inbox, and advances the needs when those are durable. A crash repeats requests,
+// which have no effect once decided.
 
 const (
 	repairPage = 500     // entities, at most
@@ -43,7 +44,7 @@ func (w *worker) reportLost(e core.Signal) {
 	w.log.Log(context.Background(), level, text, "event", "delivery.lost", "partition", e.Partition.Number, "from", e.From.String(), "to", e.To.String())
 }
 
-// walk serves all repairs until the stage ends.
+// walk serves all needs until the stage ends.
 func (s *Stage) walk() {
 	for place := ""; s.ctx.Err() == nil; {
 		next, idle, err := s.walkPage(s.ctx, place)
@@ -65,21 +66,21 @@ type needOf struct {
 }
 
 // walkPage serves one page of entities from place on, and returns the place of the next. With
-// no repair to serve it returns how long that may last.
+// no need to serve it returns how long that may last.
 func (s *Stage) walkPage(ctx context.Context, place string) (next string, idle time.Duration, err error) {
 	var needs []core.Served
 	var after string
 	var from, to change.Version
-	limit := repairPage
+	var limit int
 	s.step(func() {
 		needs, after, from, to, idle = s.flow.JoinWalk(place, s.opt.Now())
-		limit = max(1, min(limit, repairRows/max(1, len(s.workers))))
+		limit = max(1, min(repairPage, repairRows/max(1, len(s.workers))))
 	})
 	if len(needs) == 0 {
 		return place, idle, nil
 	}
 	var rows []store.Row
-	if err := s.retryUntil(ctx, ctx, "read whose changes were lost", func() (err error) {
+	if err := s.retryUntil(ctx, ctx, "read the states of entities", func() (err error) {
 		rows, next, err = s.opt.Store.Moved(ctx, from, to, after, limit)
 		return err
 	}); err != nil {

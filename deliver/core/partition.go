@@ -186,8 +186,7 @@ func (p *Partition) Tail(f *Frame, now time.Time) Reply {
 			l.dispatch(f, f.Slices[i], start, max(upTo, l.cursor.UpTo))
 		}
 	}
-	p.edits++
-	p.flow.signal(Signal{Kind: Save})
+	p.edited()
 	return Done
 }
 
@@ -260,9 +259,8 @@ func (p *Partition) Behind(now time.Time) (at LogCursor, found bool) {
 		p.joinUntil = now.Add(joinPatience)
 	}
 	if joined {
-		p.edits++
 		p.flow.signal(Signal{Kind: Freed})
-		p.flow.signal(Signal{Kind: Save})
+		p.edited()
 	}
 	if low == nil {
 		return at, false

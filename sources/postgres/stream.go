@@ -45,6 +45,7 @@ func (b *batch) add(source *Source, stream stream, r transport.Received) {
 	last.records = append(last.records, r)
 	b.records++
 	b.bytes += r.Size()
+	b.newest = r.Offset
 }
 
 var errRefused = errors.New("the frames were not acknowledged")
@@ -115,7 +116,6 @@ func (s *session) stream(ctx context.Context) error {
 		},
 		emit: func(ctx context.Context, table string, r transport.Received, stream stream) error {
 			c.b.add(s.r.sources[table], stream, r)
-			c.b.newest = r.Offset
 			if c.full() { // a large transaction
 				return c.handOver(ctx, true)
 			}

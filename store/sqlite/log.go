@@ -254,7 +254,7 @@ func (l *Log) readRows(ctx context.Context, conn *keptConn, partition int32, off
 		if sum(place, f.Records, f.Body) != checksum {
 			return l.Damaged(partition, f.First, "the record does not have the checksum that it was written with")
 		}
-		if f.First+int64(f.Records) > offset { // only the first one may end before
+		if f.end() > offset { // only the first one may end before
 			frames = append(frames, f)
 			size += len(f.Body)
 		}

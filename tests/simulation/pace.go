@@ -19,7 +19,7 @@ func (w *world) paced(want oracle.Expected, c *customer) error {
 		}
 	}
 	// A change that waits for anything else no longer rests, and newer ones go with it.
-	if p.Settle > 0 && p.Rate == 0 && c.service == stateService && w.setup.maxBatch >= w.setup.entities && w.setup.memory == 64<<20 && !w.restore {
+	if p.Settle > 0 && p.Rate == 0 && c.service == stateService && w.setup.maxBatch >= w.setup.entities && w.setup.memory == plenty && !w.restore {
 		return w.rested(want[c.service], c)
 	}
 	return nil

@@ -46,6 +46,9 @@ type outage struct {
 // polite: no process continues with a partition of the changes log that another has.
 func (s *setup) polite() bool { return s.gentle || s.bare }
 
+// plenty is memory for all changes.
+const plenty = 64 << 20
+
 // draw draws a schedule. Most are short and dense: a few events that meet a few
 // faults show the same as a long schedule, for a fraction of its cost. Some are
 // long, for what takes many steps.
@@ -76,11 +79,11 @@ func draw(d *dice) setup {
 	}
 	s.forgets = !s.gentle && d.chance(0.2)
 	s.restores = !s.gentle && !s.bare && d.chance(0.2)
-	if s.memory = 64 << 20; d.chance(0.6) {
+	if s.memory = plenty; d.chance(0.6) {
 		s.memory = int64(1 + d.n(3000))
 	}
 	if s.bare {
-		s.memory = 64 << 20
+		s.memory = plenty
 	}
 	s.cache = []int64{1 << 20, 1 << 20, 4500, 9000, 0}[d.n(5)]
 	s.upheavals(d)
@@ -170,7 +173,7 @@ func (s *setup) pace(d *dice) {
 		s.inboxParts, s.entities = 2, 4
 	} else if patient {
 		s.span += time.Duration(20+d.n(20)) * time.Second
-		s.entities, s.memory = 1, 64<<20
+		s.entities, s.memory = 1, plenty
 	}
 	between := 2 * s.span / time.Duration(s.events)
 	for _, service := range []string{logService, stateService, dumbService} {
