@@ -11,7 +11,7 @@ PKG ?= ./...
 BENCH ?= .
 COUNT ?= 1
 
-.PHONY: help modules build run run-postgres servers servers-down check lint audit package test test-short mutants verify bench site clean
+.PHONY: help modules build run run-postgres servers servers-down check lint audit package test test-short mutants verify bench site size clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1\t\2/p' $(MAKEFILE_LIST) | while IFS=$$'\t' read -r target text; do printf '  make %-15s %s\n' "$$target" "$$text"; done
@@ -80,6 +80,10 @@ package: modules ## release snapshot, packages, image and chart, checked (root; 
 
 site: ## the documentation as a site in out/site, its links checked (Python; pip)
 	@scripts/site
+
+size: ## lines of Go per folder: product, and tests with the conformance suites
+	@git ls-files -z '*.go' | xargs -0 awk '{ split(FILENAME, at, "/"); tests = FILENAME ~ /_test\.go$$|^tests\/|(store|sink|log|gate)test\//; lines[at[1], tests]++; seen[at[1]]; sum[tests]++ } \
+		END { for (f in seen) printf "%-16s %8d %8d\n", f, lines[f, 0], lines[f, 1] | "sort"; close("sort"); printf "%-16s %8d %8d\n", "total", sum[0], sum[1] }'
 
 clean: ## stop the servers; remove their data, binaries and outputs, keep downloads
 	scripts/servers clean
