@@ -72,7 +72,7 @@ func TestEveryImageIsPinned(t *testing.T) {
 	}
 	dockerfile, err := os.ReadFile("Dockerfile")
 	require.NoError(t, err)
-	images := regexp.MustCompile(`(?m)^FROM (\S+)`).FindAllStringSubmatch(string(dockerfile), -1)
+	images := regexp.MustCompile(`(?m)^FROM (?:--platform=\S+ )?(\S+)`).FindAllStringSubmatch(string(dockerfile), -1)
 	require.Len(t, images, 2)
 	for _, image := range images {
 		requirePinned(t, image[1])
@@ -215,7 +215,7 @@ func TestTheImageIsBuiltWithTheModulesToolchain(t *testing.T) {
 		toolchain := regexp.MustCompile(`(?m)^toolchain go(\S+)$`).FindStringSubmatch(string(text))
 		require.NotNil(t, toolchain, module)
 		minor := toolchain[1][:strings.LastIndexByte(toolchain[1], '.')]
-		require.Contains(t, string(dockerfile), "FROM golang:"+minor+".")
+		require.Contains(t, string(dockerfile), " golang:"+minor+".")
 		require.Contains(t, string(dockerfile), "GOTOOLCHAIN=auto", "the patch release is go.mod's")
 	}
 }

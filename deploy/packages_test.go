@@ -19,8 +19,6 @@ import (
 	"time"
 
 	"github.com/goccy/go-yaml"
-	"github.com/google/go-containerregistry/pkg/v1/layout"
-	"github.com/google/go-containerregistry/pkg/v1/mutate"
 	"github.com/seed-86dfc502/weir/assemble"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -331,43 +329,4 @@ func TestChart(t *testing.T) {
 	require.NoError(t, assemble.Check(c))
 	require.Len(t, c.Services(), 1)
 	require.Equal(t, []string{"run", "-c", "/etc/weir/weir.yaml", "--role", "ingest,decide,deliver"}, pod.Spec.Template.Spec.Containers[0].Args)
-}
-
-// The image, unpacked, runs as its user with nothing but itself.
-func TestImageRuns(t *testing.T) {
-	index, err := layout.ImageIndexFromPath(made(t, "CHART", "image"))
-	require.NoError(t, err)
-	manifest, err := index.IndexManifest()
-	require.NoError(t, err)
-	for _, m := range manifest.Manifests {
-		if m.Platform.Architecture != "amd64" {
-			continue
-		}
-		image, err := index.Image(m.Digest)
-		require.NoError(t, err)
-		root := t.TempDir()
-		require.NoError(t, os.Chmod(root, 0o755))
-		require.NoError(t, os.Chmod(filepath.Dir(root), 0o755))
-		stream := mutate.Extract(image)
-		unpack := exec.CommandContext(t.Context(), "tar", "-x", "-C", root)
-		unpack.Stdin = stream
-		out, err := unpack.CombinedOutput()
-		require.NoError(t, err, string(out))
-		require.NoError(t, stream.Close())
-		config, err := image.ConfigFile()
-		require.NoError(t, err)
-		run := exec.CommandContext(t.Context(), config.Config.Entrypoint[0], "init", "/var/lib/weir", "--from", "events.jsonl", "--entity", "id", "--sees", "id")
-		run.Dir = "/"
-		run.SysProcAttr = &syscall.SysProcAttr{Chroot: root, Credential: &syscall.Credential{Uid: 65532, Gid: 65532}}
-		out, err = run.CombinedOutput()
-		require.NoError(t, err, string(out))
-		run = exec.CommandContext(t.Context(), config.Config.Entrypoint[0], "run", "-c", "/var/lib/weir/weir.yaml", "--until-idle")
-		run.Dir = "/"
-		run.SysProcAttr = &syscall.SysProcAttr{Chroot: root, Credential: &syscall.Credential{Uid: 65532, Gid: 65532}}
-		out, err = run.CombinedOutput()
-		require.NoError(t, err, string(out))
-		require.FileExists(t, filepath.Join(root, "var/lib/weir/out/acme.jsonl"))
-		return
-	}
-	require.Fail(t, "there is no image for amd64")
 }
