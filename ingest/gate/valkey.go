@@ -5,6 +5,7 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
+	"hash/crc32"
 	"net"
 	"strconv"
 	"sync"
@@ -33,7 +34,7 @@ type ValkeyOptions struct {
 	// Prefix begins every key. Gates that share a server and a
 	// prefix share their marks.
 	Prefix string
-	// TTL is how long a mark lasts, a whole number of milliseconds.
+	// TTL is how long a mark lasts at least, a whole number of milliseconds; at most twice that.
 	TTL time.Duration
 	// Timeout bounds each call. The one call that connects may take longer: the
 	// client library takes no context for that, so Timeout then bounds each of
@@ -87,33 +88,94 @@ func NewValkey(o ValkeyOptions) *Valkey {
 	}
 }
 
-// key names an entry. The length of the source makes it unambiguous.
-func (v *Valkey) key(e Entry) string {
-	return v.prefix + ":" + strconv.Itoa(len(e.Source)) + ":" + e.Source + ":" + e.EventID
+// How marks are stored: a mark is a field of a hash, so one frame takes one command per hash in
+// place of one per mark. The time is divided into periods of TTL. Each has a set of hashes, which
+// expire together, so a mark lasts from one to two TTL. A set is parts hashes: they spread over
+// the slots of a cluster, and none is so large that its removal stops the server.
+const (
+	parts = 16
+	// skew is how far the clocks of processes may differ. Beyond it, an id that is reused with
+	// other content by turns, at the moment one period ends, may count as a repetition.
+	skew = 5 * time.Minute
+)
+
+// periods returns the numbers of the periods in which a mark that is valid now may be, the
+// newest first.
+func (v *Valkey) periods(now time.Time) []int64 {
+	var all []int64
+	for _, at := range []time.Time{now.Add(skew), now, now.Add(-v.ttl)} {
+		if n := at.UnixMilli() / v.ttl.Milliseconds(); len(all) == 0 || all[len(all)-1] != n {
+			all = append(all, n)
+		}
+	}
+	return all
 }
 
-// Seen implements Gate: one MGET, or one for each slot of a cluster.
+// key names the hash of a part in a period.
+func (v *Valkey) key(period int64, part int) string {
+	return v.prefix + ":" + strconv.FormatInt(period, 10) + ":" + strconv.Itoa(part)
+}
+
+// field names an entry in its hash. The length of the source makes it unambiguous.
+func field(e Entry) string { return strconv.Itoa(len(e.Source)) + ":" + e.Source + ":" + e.EventID }
+
+// part is a group of entries in one hash.
+type part struct {
+	number  int
+	entries []int // indices
+	fields  []string
+}
+
+// split groups entries by part, in their order.
+func split(entries []Entry) []part {
+	var byNumber [parts]part
+	for i, e := range entries {
+		f := field(e)
+		p := &byNumber[crc32.ChecksumIEEE([]byte(f))%parts]
+		p.entries, p.fields = append(p.entries, i), append(p.fields, f)
+	}
+	var all []part
+	for n, p := range byNumber {
+		if len(p.entries) > 0 {
+			p.number = n
+			all = append(all, p)
+		}
+	}
+	return all
+}
+
+// Seen implements Gate: one pipeline. An entry is seen if all its marks have its hash: periods of
+// processes whose clocks differ do not tell which of two marks is the later.
 func (v *Valkey) Seen(ctx context.Context, entries []Entry) ([]bool, error) {
 	seen := make([]bool, len(entries))
 	err := v.do(ctx, "seen", func(ctx context.Context, client valkey.Client) error {
-		keys := make([]string, len(entries))
-		for i := range entries {
-			keys[i] = v.key(entries[i])
-		}
-		values, err := valkey.MGet(client, ctx, keys)
-		if err != nil {
-			return err
-		}
-		for i, k := range keys {
-			value := values[k]
-			if value.IsNil() {
-				continue
+		groups, periods := split(entries), v.periods(time.Now())
+		commands := make(valkey.Commands, 0, len(groups)*len(periods))
+		for _, g := range groups {
+			for _, n := range periods {
+				commands = append(commands, client.B().Hmget().Key(v.key(n, g.number)).Field(g.fields...).Build())
 			}
-			hash, err := value.ToString()
+		}
+		differs := make([]bool, len(entries))
+		for n, r := range client.DoMulti(ctx, commands...) {
+			values, err := r.ToArray()
 			if err != nil {
 				return err
 			}
-			seen[i] = hash == string(entries[i].Hash[:])
+			for k, i := range groups[n/len(periods)].entries {
+				if values[k].IsNil() {
+					continue
+				}
+				hash, err := values[k].ToString()
+				if err != nil {
+					return err
+				}
+				seen[i] = true
+				differs[i] = differs[i] || hash != string(entries[i].Hash[:])
+			}
+		}
+		for i, d := range differs {
+			seen[i] = seen[i] && !d
 		}
 		return nil
 	})
@@ -127,9 +189,16 @@ func (v *Valkey) Seen(ctx context.Context, entries []Entry) ([]bool, error) {
 // marked.
 func (v *Valkey) Mark(ctx context.Context, entries []Entry) error {
 	return v.do(ctx, "mark", func(ctx context.Context, client valkey.Client) error {
-		commands := make(valkey.Commands, len(entries))
-		for i, e := range entries {
-			commands[i] = client.B().Set().Key(v.key(e)).Value(string(e.Hash[:])).Px(v.ttl).Build()
+		period := time.Now().UnixMilli() / v.ttl.Milliseconds()
+		var commands valkey.Commands
+		for _, g := range split(entries) {
+			key := v.key(period, g.number)
+			set := client.B().Hset().Key(key).FieldValue()
+			for k, i := range g.entries {
+				set = set.FieldValue(g.fields[k], string(entries[i].Hash[:]))
+			}
+			commands = append(commands, set.Build(),
+				client.B().Pexpire().Key(key).Milliseconds((2*v.ttl + skew).Milliseconds()).Build())
 		}
 		for _, r := range client.DoMulti(ctx, commands...) {
 			if err := r.Error(); err != nil {

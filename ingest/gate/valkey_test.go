@@ -3,6 +3,8 @@ package gate_test
 import (
 	"context"
 	"net"
+	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -60,33 +62,69 @@ func requireSeen(t testing.TB, g gate.Gate, want bool) {
 	require.Equal(t, []bool{want}, seen)
 }
 
-func TestValkeyKeyAndLifetime(t *testing.T) {
+// hashes returns the keys below a prefix.
+func hashes(t testing.TB, c valkey.Client, prefix string) []string {
+	t.Helper()
+	keys, err := c.Do(t.Context(), c.B().Keys().Pattern(prefix+":*").Build()).AsStrSlice()
+	require.NoError(t, err)
+	return keys
+}
+
+func TestValkeyKeysAndLifetime(t *testing.T) {
 	address, prefix := servers.Valkey(t)
 	v := newValkey(t, gate.ValkeyOptions{Addresses: []string{address}, Prefix: prefix})
 	require.NoError(t, v.Mark(t.Context(), []gate.Entry{{Source: "lab", EventID: "e:1", Hash: gate.Hash{1, 31: 9}}}))
 	c := admin(t, address)
-	key := prefix + ":3:lab:e:1"
-	value, err := c.Do(t.Context(), c.B().Get().Key(key).Build()).AsBytes()
+	keys := hashes(t, c, prefix)
+	require.Len(t, keys, 1)
+	fields, err := c.Do(t.Context(), c.B().Hgetall().Key(keys[0]).Build()).AsStrMap()
 	require.NoError(t, err)
-	require.Equal(t, append([]byte{1}, append(make([]byte, 30), 9)...), value)
-	ttl, err := c.Do(t.Context(), c.B().Ttl().Key(key).Build()).AsInt64()
+	require.Equal(t, map[string]string{"3:lab:e:1": string(append([]byte{1}, append(make([]byte, 30), 9)...))}, fields)
+	ttl, err := c.Do(t.Context(), c.B().Ttl().Key(keys[0]).Build()).AsInt64()
 	require.NoError(t, err)
-	require.InDelta(t, time.Hour.Seconds(), ttl, 60)
+	require.InDelta(t, (2*time.Hour + 5*time.Minute).Seconds(), ttl, 60)
+
+	require.NoError(t, v.Mark(t.Context(), entries(0, 1000)))
+	require.InDelta(t, 16, len(hashes(t, c, prefix)), 16, "1,000 marks are in few keys, also at the end of a period")
 }
 
-// A value that no gate wrote is no mark, and no error either.
+// A value that no gate wrote is no mark.
 func TestValkeyForeignValues(t *testing.T) {
 	address, prefix := servers.Valkey(t)
 	v := newValkey(t, gate.ValkeyOptions{Addresses: []string{address}, Prefix: prefix})
 	c := admin(t, address)
-	key := prefix + ":1:s:0"
-	require.NoError(t, c.Do(t.Context(), c.B().Set().Key(key).Value("").Build()).Error())
-	requireSeen(t, v, false)
-	require.NoError(t, c.Do(t.Context(), c.B().Del().Key(key).Build()).Error())
-	require.NoError(t, c.Do(t.Context(), c.B().Rpush().Key(key).Element("a").Build()).Error())
-	requireSeen(t, v, false)
 	require.NoError(t, v.Mark(t.Context(), entries(0, 1)))
 	requireSeen(t, v, true)
+	for _, key := range hashes(t, c, prefix) {
+		require.NoError(t, c.Do(t.Context(), c.B().Hset().Key(key).FieldValue().FieldValue("1:s:0", "").Build()).Error())
+	}
+	requireSeen(t, v, false)
+}
+
+// An id with other content before the end of a period and after it is no repetition of either, as
+// two processes may disagree about which came later.
+func TestValkeyMarksOfTwoPeriods(t *testing.T) {
+	address, prefix := servers.Valkey(t)
+	v := newValkey(t, gate.ValkeyOptions{Addresses: []string{address}, Prefix: prefix})
+	one, other := gate.Entry{Source: "s", EventID: "0", Hash: gate.Hash{1}}, gate.Entry{Source: "s", EventID: "0", Hash: gate.Hash{2}}
+	require.NoError(t, v.Mark(t.Context(), []gate.Entry{one}))
+	c := admin(t, address)
+	keys := hashes(t, c, prefix)
+	require.Len(t, keys, 1)
+	parts := strings.Split(keys[0], ":")
+	period, err := strconv.ParseInt(parts[len(parts)-2], 10, 64)
+	require.NoError(t, err)
+	parts[len(parts)-2] = strconv.FormatInt(period-1, 10)
+	before := strings.Join(parts, ":")
+	seen := func() []bool {
+		answers, err := v.Seen(t.Context(), []gate.Entry{one, other})
+		require.NoError(t, err)
+		return answers
+	}
+	require.NoError(t, c.Do(t.Context(), c.B().Hset().Key(before).FieldValue().FieldValue("1:s:0", string(other.Hash[:])).Build()).Error())
+	require.Equal(t, []bool{false, false}, seen())
+	require.NoError(t, c.Do(t.Context(), c.B().Del().Key(keys[0]).Build()).Error())
+	require.Equal(t, []bool{false, true}, seen(), "a mark of the period before is valid")
 }
 
 func TestValkeyServerKilledPausedFlushed(t *testing.T) {
