@@ -24,7 +24,7 @@ FROM unnest($1::text[]) AS k(id) JOIN dam d ON d.entity = k.id`
 	// transaction was just writing, so it is a true compare-and-swap.
 	sqlUpdateEntities = `
 WITH done AS (
-  UPDATE entities e SET docs = w.docs::json, fence = w.fence, version = w.version, fingerprint = w.fingerprint,
+  UPDATE entities e SET docs = w.docs, fence = w.fence, version = w.version, fingerprint = w.fingerprint,
          deleted_at = w.deleted_at, writes = w.writes + 1, states = coalesce(w.states, e.states)
   FROM unnest($1::text[], $2::text[], $3::bytea[], $4::int8[], $5::bytea[], $6::timestamptz[], $7::int8[], $8::bytea[])
     AS w(id, docs, fence, version, fingerprint, deleted_at, writes, states)
@@ -35,7 +35,7 @@ SELECT weir_expect((SELECT count(*) FROM done), $9::int8)`
 	sqlInsertEntities = `
 WITH done AS (
   INSERT INTO entities (id, docs, fence, version, fingerprint, deleted_at, writes, states)
-  SELECT id, docs::json, fence, version, fingerprint, deleted_at, writes + 1, coalesce(states, '')
+  SELECT id, docs, fence, version, fingerprint, deleted_at, writes + 1, coalesce(states, '')
   FROM unnest($1::text[], $2::text[], $3::bytea[], $4::int8[], $5::bytea[], $6::timestamptz[], $7::int8[], $8::bytea[])
     AS w(id, docs, fence, version, fingerprint, deleted_at, writes, states)
   ON CONFLICT (id) DO NOTHING

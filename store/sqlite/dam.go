@@ -3,7 +3,6 @@ package sqlite
 import (
 	"context"
 	"database/sql"
-	"encoding/json"
 	"errors"
 	"maps"
 	"slices"
@@ -143,8 +142,8 @@ func sortWrites(entities []store.Entity) (store.Write, error) {
 		if err := shared.Holdable(e.ID); err != nil {
 			return store.Write{}, err
 		}
-		if len(e.Docs) > 0 && (!utf8.Valid(e.Docs) || !json.Valid(e.Docs)) {
-			return store.Write{}, store.WithClass(errors.New("sqlite: the documents of an entity are not JSON"), store.Poison)
+		if len(e.Docs) > 0 && !utf8.Valid(e.Docs) {
+			return store.Write{}, store.WithClass(errors.New("sqlite: the documents of an entity are not UTF-8"), store.Poison)
 		}
 	}
 	return store.SortWrites(entities)

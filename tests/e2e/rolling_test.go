@@ -375,7 +375,7 @@ func oldDoesNotWriteNew(t *testing.T, before, after string) {
 	old.Says("event=revision.superseded")
 	old.Ready(503)
 	harness.Eventually(t, "all is decided", func() error {
-		return harness.Want(number(t, c.Store, `SELECT count(*) FROM entities WHERE docs->'events'->>'state' = 'B'`), entities)
+		return harness.Want(number(t, c.Store, `SELECT count(*) FROM entities WHERE docs::json->'events'->>'state' = 'B'`), entities)
 	})
 	require.NoError(t, has("A")(), "nothing of the new configuration is written in the old way")
 

@@ -4,7 +4,7 @@
 -- one order by every process whatever its locale.
 CREATE TABLE entities (
     id          text COLLATE "C" PRIMARY KEY,
-    docs        json        NOT NULL, -- json, not jsonb: number literals and member order stay as they came
+    docs        text        NOT NULL, -- JSON that Weir wrote: text, since the type json would parse it at each write
     fence       bytea,
     version     bigint      NOT NULL,
     fingerprint bytea,
