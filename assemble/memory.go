@@ -10,11 +10,12 @@ import (
 )
 
 // Bounds of limits.memory where the configuration has none, in bytes: it is a quarter of
-// the available memory.
+// the available memory. A larger cache gains little (docs/performance.md), and the process
+// keeps all the memory that it may.
 const (
 	memoryShare = 4
 	leastMemory = 128 << 20
-	mostMemory  = 4 << 30
+	mostMemory  = 512 << 20
 )
 
 // AvailableMemory returns the memory of the machine, or the least limit of the process's
@@ -27,12 +28,14 @@ var AvailableMemory = sync.OnceValue(func() int64 {
 	return machine
 })
 
-// defaultMemory is limits.memory of a configuration without one.
-func defaultMemory(available int64) int64 {
-	if available == 0 {
-		return 2 * leastMemory
+// defaultMemory is limits.memory of a configuration without one: a share of the available
+// memory, and what its services need.
+func defaultMemory(available int64, services int) int64 {
+	n := int64(2 * leastMemory)
+	if available > 0 {
+		n = min(max(available/memoryShare, leastMemory), mostMemory)
 	}
-	return min(max(available/memoryShare, leastMemory), mostMemory)
+	return n + int64(services)*serviceMemory
 }
 
 // GroupMemory returns the least limit of the process's control groups, in bytes; 0 where
@@ -64,4 +67,11 @@ func FixedMemory(c *config.Config) int64 {
 		largest = max(largest, int64(c.Sources[i].MaxEvent))
 	}
 	return int64(len(c.Services()))*serviceMemory + eventFactor*largest
+}
+
+// CachedEntities estimates how many entities decide.cache holds in one process, of 1 KiB of
+// documents each.
+func CachedEntities(c *config.Config) int64 {
+	const documents, besides, state = 1 << 10, 600, 40 // bytes; besides: ids, fence, the map's entry
+	return int64(c.Decide.Cache) / (documents + besides + state*int64(len(c.Services())))
 }

@@ -137,7 +137,8 @@ func Open(ctx context.Context, opt Options) (_ *Pipeline, err error) {
 // needs more.
 func (p *Pipeline) logMemory() {
 	flow, fixed := p.cfg.FlowMemory(), assemble.FixedMemory(p.cfg)
-	p.log.Info("memory budget", "event", "memory.budget", "limits_memory", humanize.IBytes(uint64(p.cfg.Limits.Memory)), "flow", humanize.IBytes(uint64(flow)), "available", humanize.IBytes(uint64(assemble.AvailableMemory())))
+	p.log.Info("memory budget", "event", "memory.budget", "limits_memory", humanize.IBytes(uint64(p.cfg.Limits.Memory)), "flow", humanize.IBytes(uint64(flow)), "available", humanize.IBytes(uint64(assemble.AvailableMemory())),
+		"cache", humanize.IBytes(uint64(p.cfg.Decide.Cache)), "cached_entities", assemble.CachedEntities(p.cfg))
 	if fixed > flow {
 		p.log.Warn("the services and the largest event need more memory than limits.memory allows: raise it", "event", "memory.too_small",
 			"flow", humanize.IBytes(uint64(flow)), "needs", humanize.IBytes(uint64(fixed)), "services", len(p.cfg.Services()))
