@@ -9,6 +9,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"regexp"
 	"strconv"
 	"strings"
 	"syscall"
@@ -150,16 +151,42 @@ func connectionWords(err error, began bool) string {
 	return "the connection failed before an answer"
 }
 
-// retryAfter reads the header of RFC 9110 section 10.2.3: seconds or an HTTP
-// date. An unreadable or past one is 0.
-func retryAfter(header string, now time.Time) time.Duration {
-	wait := time.Duration(0)
-	if seconds, err := strconv.ParseUint(header, 10, 63); err == nil {
-		wait = time.Duration(min(seconds, uint64(maxRetryAfter/time.Second)+1)) * time.Second
-	} else if errors.Is(err, strconv.ErrRange) {
-		wait = maxRetryAfter
-	} else if at, err := http.ParseTime(header); err == nil {
-		wait = at.Sub(now)
+// delay is a number of seconds. RFC 9110 has whole ones alone, receivers write others too.
+var delay = regexp.MustCompile(`^\+?(\d+\.?\d*|\.\d+)(e\+?\d+)?( ?s(ec(ond)?s?)?)?$`)
+
+// retryAfter reads the header of RFC 9110 section 10.2.3: seconds or a date. It returns the longest
+// wait of several, in whole seconds, rounded up. An unreadable or past one is 0.
+func retryAfter(headers []string, now time.Time) time.Duration {
+	longest := time.Duration(0)
+	for _, header := range headers {
+		header = strings.Trim(header, "\" \t")
+		if at, ok := parseDate(header); ok {
+			longest = max(longest, at.Sub(now))
+			continue
+		}
+		for part := range strings.SplitSeq(strings.ToLower(header), ",") {
+			part, _, _ = strings.Cut(part, ";")
+			part = strings.TrimSpace(part)
+			wait, _ := time.ParseDuration(part) // 0 for another form
+			if m := delay.FindStringSubmatch(part); m != nil {
+				seconds, _ := strconv.ParseFloat(m[1]+m[2], 64) // infinite for one that is too large
+				wait = time.Duration(min(seconds, maxRetryAfter.Seconds()) * float64(time.Second))
+			}
+			longest = max(longest, wait)
+		}
 	}
-	return min(max(wait, 0), maxRetryAfter)
+	return (min(longest, maxRetryAfter) + time.Second - 1).Truncate(time.Second)
+}
+
+// parseDate reads the three forms of an HTTP date, and those that other standards have.
+func parseDate(text string) (time.Time, bool) {
+	if at, err := http.ParseTime(strings.Replace(text, " UTC", " GMT", 1)); err == nil {
+		return at, true
+	}
+	for _, layout := range []string{time.RFC1123Z, time.RFC3339} {
+		if at, err := time.Parse(layout, text); err == nil {
+			return at, true
+		}
+	}
+	return time.Time{}, false
 }

@@ -340,7 +340,7 @@ func (s *Sink) send(ctx context.Context, client *http.Client, m message) (a answ
 	// Read to its end, an answer leaves the connection free for the next request.
 	_, _ = io.CopyN(io.Discard, resp.Body, maxAnswer)
 	a.broken = err != nil
-	a.wait = retryAfter(resp.Header.Get("Retry-After"), s.now())
+	a.wait = retryAfter(resp.Header.Values("Retry-After"), s.now())
 	a.mask = func(text string) string { return reason.Mask(text, m.docs(), s.secrets(req)...) }
 	words := ""
 	if resp.StatusCode >= 300 {

@@ -178,24 +178,45 @@ func TestStatuses(t *testing.T) {
 func TestRetryAfter(t *testing.T) {
 	now := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 	for header, want := range map[string]time.Duration{
-		"":                               0,
-		"0":                              0,
-		"7":                              7 * time.Second,
-		"300":                            5 * time.Minute,
-		"301":                            5 * time.Minute,
-		"9223372036854775807":            5 * time.Minute,
-		"99999999999999999999999":        5 * time.Minute,
-		"-5":                             0,
-		"1.5":                            0,
-		"soon":                           0,
-		"Sun, 01 Mar 2026 12:00:30 GMT":  30 * time.Second,
-		"Sunday, 01-Mar-26 12:00:30 GMT": 30 * time.Second,
-		"Sun Mar  1 12:00:30 2026":       30 * time.Second,
-		"Sun, 01 Mar 2026 11:00:00 GMT":  0,
-		"Mon, 02 Mar 2026 12:00:00 GMT":  maxRetryAfter,
+		"":                                0,
+		"0":                               0,
+		"7":                               7 * time.Second,
+		"300":                             5 * time.Minute,
+		"301":                             5 * time.Minute,
+		"9223372036854775807":             5 * time.Minute,
+		"99999999999999999999999":         5 * time.Minute,
+		"-5":                              0,
+		"1.5":                             2 * time.Second,
+		"2.5":                             3 * time.Second,
+		"2.0":                             2 * time.Second,
+		".2":                              time.Second,
+		"1e1":                             10 * time.Second,
+		"1e999":                           5 * time.Minute,
+		"+4":                              4 * time.Second,
+		"\"7\"":                           7 * time.Second,
+		"7s":                              7 * time.Second,
+		"7 seconds":                       7 * time.Second,
+		"1m30s":                           90 * time.Second,
+		"1500ms":                          2 * time.Second,
+		"-2m":                             0,
+		"2, 9.1, 4":                       10 * time.Second,
+		"7; comment":                      7 * time.Second,
+		"NaN":                             0,
+		"inf":                             0,
+		"0x10":                            0,
+		"Sun, 01 Mar 2026 12:00:30 UTC":   30 * time.Second,
+		"Sun, 01 Mar 2026 13:00:30 +0100": 30 * time.Second,
+		"2026-03-01T12:00:29.5Z":          30 * time.Second,
+		"soon":                            0,
+		"Sun, 01 Mar 2026 12:00:30 GMT":   30 * time.Second,
+		"Sunday, 01-Mar-26 12:00:30 GMT":  30 * time.Second,
+		"Sun Mar  1 12:00:30 2026":        30 * time.Second,
+		"Sun, 01 Mar 2026 11:00:00 GMT":   0,
+		"Mon, 02 Mar 2026 12:00:00 GMT":   maxRetryAfter,
 	} {
-		require.Equal(t, want, retryAfter(header, now), header)
+		require.Equal(t, want, retryAfter([]string{header}, now), header)
 	}
+	require.Equal(t, 9*time.Second, retryAfter([]string{"2", "9", "4"}, now), "the longest of several headers")
 	url := serve(t, func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Retry-After", "600")
 		w.WriteHeader(http.StatusTooManyRequests)
