@@ -15,7 +15,8 @@ type CustomerFile struct {
 	Was string `yaml:"was"`
 	// Leaving retracts all entities of the customer: its projections show none.
 	Leaving bool `yaml:"leaving" default:"false"`
-	// Secrets are the keys of hmac in expressions, by name.
+	// Secrets are the keys of hmac in expressions, by name: at least 16 bytes each, without
+	// line ends at their end.
 	Secrets map[string]Secret `yaml:"secrets"`
 	// Guard holds a service before too many of its entities change. Defaults to 5 % of
 	// retractions within 10 minutes.

@@ -196,6 +196,11 @@ func (l *loader) addCustomer(f *cached) {
 		}
 		l.checkName(doc, "customer", c.Customer)
 	}
+	for name, secret := range c.Secrets {
+		if path := member("secrets", name); !doc.values[path].unresolved && len(hmacKey(secret)) < leastKey {
+			doc.fault(path, "is too short", fmt.Sprintf("at least %d bytes, as openssl rand -base64 32 makes them", leastKey))
+		}
+	}
 	l.config.Customers = append(l.config.Customers, c.Customer)
 	l.customers = append(l.customers, doc)
 	origin := cmp.Or(c.Was, c.Customer)

@@ -2,7 +2,7 @@
 import base64, hmac, json, os, sqlite3, time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
-SECRET = base64.b64decode(os.environ["HOOK_SECRET"].removeprefix("whsec_"))
+SECRET = base64.b64decode(os.environ["HOOK_SECRET"].removeprefix("whsec_") + "==")
 DATABASE = os.environ.get("DATABASE", "bananas.db")
 TOLERANCE = 300  # seconds that the sender's clock may be off
 

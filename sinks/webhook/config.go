@@ -2,7 +2,6 @@ package webhook
 
 import (
 	"context"
-	"encoding/base64"
 	"encoding/json"
 	"maps"
 	"net/http"
@@ -31,8 +30,8 @@ type Batch struct {
 type Config struct {
 	// URL to post to.
 	URL config.Secret `yaml:"url" required:"true"`
-	// Secret signs: whsec_ and the base64 form of 24 to 64 bytes. A list signs
-	// with each of them, for the time of a rotation.
+	// Secret signs: whsec_ and the base64 form of 24 to 64 bytes, padded or not. A list
+	// signs with each of them, for the time of a rotation.
 	Secret []config.Secret `yaml:"secret,single" required:"true"`
 	// Headers are sent with every request.
 	Headers map[string]config.Secret `yaml:"headers"`
@@ -79,10 +78,9 @@ func (c *Config) Check(check *config.Checker, d *config.Delivery) {
 			continue
 		}
 		want := "whsec_ and the base64 form of 24 to 64 bytes"
-		text, prefixed := strings.CutPrefix(secret.Reveal(), "whsec_")
-		key, err := base64.StdEncoding.DecodeString(text)
+		key, err := signingKey(secret.Reveal())
 		switch {
-		case !prefixed:
+		case !strings.HasPrefix(strings.TrimSpace(secret.Reveal()), prefix):
 			check.Fault(at, "does not begin with whsec_", want)
 		case err != nil:
 			check.Fault(at, "is not base64 after whsec_", want)
@@ -164,7 +162,7 @@ func (c *Config) headers() map[string]string {
 func (c *Config) Make(e kind.Env) (sinks.Sink, error) {
 	secrets := make([]string, len(c.Secret))
 	for i, secret := range c.Secret {
-		secrets[i] = secret.Reveal()
+		secrets[i] = strings.TrimSpace(secret.Reveal())
 	}
 	t, identity, err := c.TLS.Client()
 	if err != nil {

@@ -153,11 +153,26 @@ func isOwn(canonical string) bool {
 	return strings.HasPrefix(canonical, "Webhook-")
 }
 
-// newSigner reads a secret: base64, padded or not.
-func newSigner(secret string) (*standardwebhooks.Webhook, error) {
-	key, err := base64.RawStdEncoding.DecodeString(strings.TrimRight(strings.TrimPrefix(secret, "whsec_"), "="))
+// prefix is that of secrets in the form of Standard Webhooks.
+const prefix = "whsec_"
+
+var errNotBase64 = errors.New("must be base64 behind " + prefix) // the cause would quote a part of it
+
+// signingKey returns the bytes of a secret: base64, padded or not, with or without the prefix,
+// and with white space around it.
+func signingKey(secret string) ([]byte, error) {
+	text := strings.TrimRight(strings.TrimPrefix(strings.TrimSpace(secret), prefix), "=")
+	key, err := base64.RawStdEncoding.DecodeString(text)
 	if err != nil {
-		return nil, errors.New("must be base64 behind whsec_") // the cause would quote a part of it
+		return nil, errNotBase64
+	}
+	return key, nil
+}
+
+func newSigner(secret string) (*standardwebhooks.Webhook, error) {
+	key, err := signingKey(secret)
+	if err != nil {
+		return nil, err
 	}
 	if len(key) == 0 {
 		return nil, errors.New("is empty")

@@ -141,7 +141,7 @@ func (r receiver) get(w http.ResponseWriter, request *http.Request) {
 }
 
 func main() {
-	secret, err := base64.StdEncoding.DecodeString(strings.TrimPrefix(os.Getenv("HOOK_SECRET"), "whsec_"))
+	secret, err := base64.RawStdEncoding.DecodeString(strings.Trim(strings.TrimPrefix(os.Getenv("HOOK_SECRET"), "whsec_"), "="))
 	if err != nil {
 		log.Fatal(err)
 	}
