@@ -10,8 +10,6 @@ import (
 	"net/http"
 	"slices"
 
-	"github.com/tidwall/gjson"
-
 	"github.com/seed-86dfc502/weir/change"
 	"github.com/seed-86dfc502/weir/sinks"
 	"github.com/seed-86dfc502/weir/sinks/internal/batch"
@@ -147,72 +145,6 @@ func joined(items [][]byte) []byte {
 	return append(append([]byte{'['}, bytes.Join(items[:n], []byte{','})...), ']')
 }
 
-// result is the receiver's answer to one change of an array.
-type result struct {
-	status int
-	body   []byte // the beginning of its element
-	said   string
-}
-
-var errList = errors.New("the receiver's list of answers does not have one for each change")
-
-// results returns the answers to the single rows, none if they fared alike, or the failure
-// of all.
-func (a *answer) results(rows []batch.Row) ([]result, *sinks.Error) {
-	if a.err != nil {
-		if a.receipt.Answer.Status == http.StatusRequestEntityTooLarge {
-			return nil, batch.TooMuch(a.err)
-		}
-		return nil, a.err
-	}
-	listed := a.receipt.Answer.Status == http.StatusMultiStatus
-	text := bytes.TrimSpace(a.body)
-	if !listed && (len(text) == 0 || text[0] != '[' && text[0] != '{') {
-		return nil, nil
-	}
-	if a.broken { // it may have held refusals
-		return nil, &sinks.Error{Class: sinks.Retry, Ambiguous: true, Op: "post", Outage: sinks.Troubled,
-			Err: errors.New("the receiver's answer is incomplete")}
-	}
-	list := gjson.ParseBytes(text)
-	if list.IsObject() {
-		list = list.Get("results")
-	}
-	elements := list.Array()
-	for _, one := range elements {
-		listed = listed || one.Get("status").Type == gjson.Number
-	}
-	if !listed {
-		return nil, nil
-	}
-	results := make([]result, len(rows))
-	places := make(map[string]int, len(rows))
-	for i, r := range rows {
-		places[r.Key] = i
-	}
-	for i, one := range elements {
-		if key := one.Get("key"); key.Exists() {
-			place, known := places[key.Str]
-			if !known {
-				i = len(rows)
-			} else {
-				i = place
-			}
-		}
-		status := one.Get("status").Num
-		if i >= len(rows) || results[i].status != 0 || status < 100 || status > 599 {
-			results = nil
-			break
-		}
-		results[i] = result{int(status), []byte(one.Raw[:min(len(one.Raw), sinks.MaxAnswer)]), said([]byte(one.Raw))}
-	}
-	if results == nil || len(elements) != len(rows) || !gjson.ValidBytes(text) {
-		return nil, &sinks.Error{Class: sinks.Pause, Ambiguous: true, Op: "post", Err: errList,
-			Hint: "answer with a status for each change, in their order or by key"}
-	}
-	return results, nil
-}
-
 // itemError is a receiver's answer to one change of an array.
 type itemError struct {
 	error
@@ -238,9 +170,7 @@ func (s *Sink) failItems(a answer, rows []batch.Row, results []result, w *batch.
 		if f.err == nil {
 			continue
 		}
-		if results[i].said != "" && results[i].said[0] != '{' {
-			f = statusFailure(results[i].status, a.wait, a.mask(results[i].said))
-		}
+		f = statusFailure(results[i].status, a.wait, a.mask(results[i].words()))
 		if paused == len(results) {
 			return f.err
 		}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -83,6 +84,7 @@ func TestAnswersOfSingleChanges(t *testing.T) {
 		`{"status":422,"error":"no such colour"}`: sinks.Reject, `{"status":403}`: sinks.Reject, `{"status":404}`: sinks.Reject,
 		`{"status":500}`: sinks.RetryBounded, `{"status":409}`: sinks.RetryBounded, `{"status":504}`: sinks.RetryBounded,
 		`{"status":429}`: sinks.Retry, `{"status":503}`: sinks.Retry,
+		`{"status":"422","error":"no such colour"}`: sinks.Reject, `{"status":"409 Conflict"}`: sinks.RetryBounded, `{"status":4.22e2}`: sinks.Reject,
 	} {
 		for _, status := range []int{http.StatusOK, http.StatusMultiStatus} {
 			s, requests := arrays(t, func(w http.ResponseWriter, records []record) {
@@ -232,25 +234,79 @@ func TestRefusalsOfTheWhole(t *testing.T) {
 	}
 }
 
-// A success without statuses is that of all changes, with any body.
-func TestBodiesWithoutStatuses(t *testing.T) {
-	for _, body := range []string{"", "ok", `{"applied":2}`, `[]`, `[1,2]`, `{"results":[]}`, `[{"applied":true}`, "{", "[" + strings.Repeat("7,", maxAnswer)} {
-		s, _ := arrays(t, func(w http.ResponseWriter, _ []record) { _, _ = w.Write([]byte(body)) })
-		require.NoError(t, s.Write(t.Context(), []change.Change{upsert("a", 1), upsert("b", 2)}), body)
+// A success with an acknowledgement is that of all changes.
+func TestAcknowledgements(t *testing.T) {
+	for _, body := range []string{
+		"", " \n", "ok", "OK", "Accepted.", `"ok"`, "true", "null", "{}", `{"ok":true}`, `{"success":true,"message":"ok"}`, `{"status":"ok"}`,
+		`{"status":200}`, `{"received":true}`, `{"applied":2}`, `{"accepted":2,"status":"accepted"}`,
+	} {
+		for _, status := range []int{200, 201, 202} {
+			s, _ := arrays(t, func(w http.ResponseWriter, _ []record) { w.WriteHeader(status); _, _ = w.Write([]byte(body)) })
+			require.NoError(t, s.Write(t.Context(), []change.Change{upsert("a", 1), upsert("b", 2)}), body)
+		}
+	}
+}
+
+// A success that is neither an acknowledgement nor the documented list pauses the service: it may
+// say that changes were refused.
+func TestUnclearAnswers(t *testing.T) {
+	long := `[{"key":"?","error":"` + strings.Repeat("x", maxAnswer+2*maxItem) + `","status":200},{"status":200}]`
+	for _, body := range []string{
+		`[]`, `[1,2]`, `[200,422]`, `{"results":[]}`, `{"results":null}`, `[{"applied":true}`, "{", "[" + strings.Repeat("7,", maxAnswer), long, strings.Repeat(" ", maxAnswer+2*maxItem+1),
+		`[{"status":"ok"},{"status":"ok"}]`, `[{"status":200},{"status":"refused"}]`, `[{"status":200},{"status":302}]`, `[{"status":200},{"status":422.5}]`, `[{"status":200},{"status":"42"}]`,
+		`[{"code":200},{"code":422}]`, `{"result":[{"status":200},{"status":422}]}`, `{"errors":[{"status":422}]}`, `{"status":422}`, `{"status":"422"}`, `{"ok":false}`, `{"success":"no"}`,
+		`{"failed":true}`, `{"rejected":2}`, `{"accepted":1}`, `{"ok":true,"errors":1}`, `{"error":"no such colour"}`, "1 of 2 refused", "<html>sign in</html>",
+		"{\"status\":200}\n{\"status\":422}\n", "<multistatus/>", "false", "0", `"error"`,
+	} {
+		s, requests := arrays(t, func(w http.ResponseWriter, _ []record) { _, _ = w.Write([]byte(body)) })
+		e := sinks.Classify(s.Write(t.Context(), []change.Change{upsert("a", 1), upsert("b", 2)}))
+		require.Equal(t, sinks.Pause, e.Class, "%.60s: %v", body, e)
+		require.ErrorIs(t, e, errUnclear)
+		require.True(t, e.Ambiguous)
+		require.NotEmpty(t, e.Hint)
+		require.Len(t, *requests, 1)
+	}
+	s, _ := arrays(t, func(w http.ResponseWriter, _ []record) { _, _ = w.Write([]byte(`{"error":"one change refused"}`)) })
+	require.ErrorContains(t, s.Write(t.Context(), []change.Change{upsert("a", 1), upsert("b", 2)}), `"one change refused"`)
+}
+
+// A request with one change has its status line as the answer, unless the body has another
+// status under the change's key, or is that of a 207.
+func TestStatusOfASingleChangeInTheBody(t *testing.T) {
+	for answer, want := range map[string]sinks.Class{
+		`200 {"key":KEY,"status":"422"}`: sinks.Reject, `200 [{"key":KEY,"status":422}]`: sinks.Reject, `202 {"results":[{"key":KEY,"status":503}]}`: sinks.Retry,
+		`207 [{"status":"422 Unprocessable"}]`: sinks.Reject, `207 {"status":401}`: sinks.Pause, `207 `: sinks.Pause, `207 [{"status":200},{"status":200}]`: sinks.Pause,
+		`200 {"key":KEY,"status":200}`: -1, `207 [{"status":200}]`: -1, `200 {"key":"?","status":422}`: -1, `200 {"status":422}`: -1, `200 [{"id":7}]`: -1, `200 {"key":KEY}`: -1, `200 [`: -1,
+	} {
+		c := upsert("a", 1)
+		url := serve(t, func(w http.ResponseWriter, _ *http.Request) {
+			status, _ := strconv.Atoi(answer[:3])
+			w.WriteHeader(status)
+			_, _ = w.Write([]byte(strings.ReplaceAll(answer[4:], "KEY", `"`+c.Key+`"`)))
+		})
+		failed, err := write(t, newSink(t, Options{URL: url}), c)
+		if want == -1 {
+			require.NoError(t, err, answer)
+			continue
+		}
+		require.Error(t, err, answer)
+		require.Equal(t, want, failed[0].Class, "%s: %v", answer, err)
 	}
 }
 
 // An answer that breaks off may have held refusals.
 func TestListThatBreaksOff(t *testing.T) {
-	s, _ := arrays(t, func(w http.ResponseWriter, _ []record) {
-		w.Header().Set("Content-Length", "1000")
-		_, _ = w.Write([]byte(`[{"status":200},`))
-		assert.NoError(t, http.NewResponseController(w).Flush())
-		panic(http.ErrAbortHandler)
-	})
-	e := sinks.Classify(s.Write(t.Context(), []change.Change{upsert("a", 1), upsert("b", 2)}))
-	require.Equal(t, sinks.Retry, e.Class)
-	require.True(t, e.Ambiguous)
+	for _, begin := range []string{`[{"status":200},`, "", "ok"} {
+		s, _ := arrays(t, func(w http.ResponseWriter, _ []record) {
+			w.Header().Set("Content-Length", "1000")
+			_, _ = w.Write([]byte(begin))
+			assert.NoError(t, http.NewResponseController(w).Flush())
+			panic(http.ErrAbortHandler)
+		})
+		e := sinks.Classify(s.Write(t.Context(), []change.Change{upsert("a", 1), upsert("b", 2)}))
+		require.Equal(t, sinks.Retry, e.Class)
+		require.True(t, e.Ambiguous)
+	}
 }
 
 // The probe has the credentials of deliveries, and reports the failure that they would have.

@@ -30,8 +30,8 @@
 // # Guarantee
 //
 // At least once, in order per entity. A change that deliver sees confirmed was
-// answered with 2xx. The status line is the answer: what becomes of the body
-// behind it changes nothing.
+// answered with 2xx. The status line is the answer, except that of a 207 and of a
+// body that has a status under the change's key.
 //
 // An attempt may be repeated, after a time-out or a crash for instance, and
 // then has the same key, version and body. It is the receiver that makes the
@@ -62,11 +62,11 @@
 //	certificate not accepted         pause
 //	address not allowed              pause
 //
-// The answer to an array holds for all of its changes, unless a 207 or 200 lists one
-// status for each, in order or by key. A refusal of a listed change is that change's own,
+// The answer to an array holds for all of its changes, unless a 2xx lists one status for
+// each, in order or by key. A 2xx whose body is neither such a list nor an acknowledgement
+// pauses the service, as does one that is longer than this package reads. A refusal of a listed change is that change's own,
 // also 401 or 404, unless every change has such a status. A 4xx of the array, or a server
 // error, is split until the changes to blame are alone; 413 makes the next arrays smaller.
-// A list that does not match the changes pauses the service.
 //
 // A time-out, a broken connection, 408, 502 and 504 may be an outage, which a retry
 // outlasts, or one document that the receiver chokes on, which would be tried

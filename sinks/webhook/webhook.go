@@ -25,6 +25,7 @@ import (
 	"github.com/seed-86dfc502/weir/change"
 	"github.com/seed-86dfc502/weir/internal/reason"
 	"github.com/seed-86dfc502/weir/sinks"
+	"github.com/seed-86dfc502/weir/sinks/internal/batch"
 	"github.com/seed-86dfc502/weir/sinks/internal/fanout"
 )
 
@@ -242,8 +243,11 @@ func (s *Sink) writeEach(ctx context.Context, client *http.Client, changes []cha
 		c := &changes[i]
 		a := s.post(ctx, client, message{
 			id: c.Key, body: c.AppendRecord(make([]byte, 0, len(c.Doc)+len(c.Entity)+len(c.Service)+128)),
-			trace: c.Trace, keep: maxSaid, docs: func() []byte { return c.Doc },
+			trace: c.Trace, keep: maxAnswer, docs: func() []byte { return c.Doc },
 		})
+		if a.err == nil {
+			a.failure = a.ofChange(batch.Row{Index: i, Change: c})
+		}
 		if receipts != nil {
 			receipts[i] = a.receipt
 		}
@@ -307,6 +311,7 @@ type answer struct {
 	failure
 	receipt sinks.Receipt // At is zero if none was made
 	body    []byte        // as far as it was kept
+	cut     bool          // the body is longer than that
 	broken  bool          // the body did not arrive completely
 	wait    time.Duration // as the receiver asked
 	mask    func(text string) string
@@ -350,7 +355,9 @@ func (s *Sink) send(ctx context.Context, client *http.Client, m message) (a answ
 		return a
 	}
 	defer resp.Body.Close()
-	a.body, err = io.ReadAll(io.LimitReader(resp.Body, int64(m.keep)))
+	a.body, err = io.ReadAll(io.LimitReader(resp.Body, int64(m.keep)+1))
+	a.cut = len(a.body) > m.keep
+	a.body = a.body[:min(len(a.body), m.keep)]
 	a.receipt.Answer = sinks.Answer{Status: resp.StatusCode, Body: bytes.Clone(a.body[:min(len(a.body), sinks.MaxAnswer)])}
 	// Read to its end, an answer leaves the connection free for the next request.
 	_, _ = io.CopyN(io.Discard, resp.Body, maxAnswer)
