@@ -29,7 +29,7 @@ type Store interface {
 // OpenStore opens the store of a configuration.
 func OpenStore(ctx context.Context, c *config.Config, log *slog.Logger) (Store, error) {
 	if p := c.Store.Postgres; p != nil {
-		return opened(postgres.Open(ctx, postgres.Options{URL: p.URL.Reveal(), MaxConns: int32(p.MaxConnections), Logger: log}))
+		return opened(postgres.Open(ctx, postgres.Options{URL: p.URL.Reveal(), MaxConns: int32(p.MaxConnections), Pooled: p.Pooled, Logger: log}))
 	}
 	// The folder may be the default one, which need not exist yet.
 	if err := durable.MkdirAll(filepath.Dir(c.Store.SQLite.Path), 0o700); err != nil {

@@ -80,6 +80,8 @@ type PostgresStore struct {
 	Insecure bool `yaml:"insecure" default:"false"`
 	// MaxConnections bounds the connections of one process.
 	MaxConnections int `yaml:"max_connections" default:"8" range:"2..1000"`
+	// Pooled says that a pooler in transaction mode (PgBouncer) is between.
+	Pooled bool `yaml:"pooled" default:"false"`
 }
 
 // SQLiteStore is a database file for a single process.

@@ -4,8 +4,7 @@
 // When a call is cancelled, pgx asks the server, on a connection of its own, to
 // cancel it, and waits for the end of both for up to 15 s; closing a pool waits
 // for all of that. A process that stops has no such time. It also drops the
-// connections to a server that has become read-only, and works through a pooler of
-// transactions (PgBouncer).
+// connections to a server that has become read-only.
 package pgpool
 
 import (
@@ -34,29 +33,17 @@ const readOnly = "25006"
 // Pool is a pgxpool.Pool with another Close. It may be used concurrently.
 type Pool struct {
 	*pgxpool.Pool
-	conns  *conns
-	pooler *pooler
+	conns *conns
 }
 
 // New is pgxpool.NewWithConfig: it does not wait for the server. It changes
-// config. The end of ctx does not end the pool. Its start-up parameters hold in every
-// transaction, also behind a pooler that refuses them, see Settings; set are further
-// expressions that it evaluates there.
-func New(ctx context.Context, config *pgxpool.Config, set ...string) (*Pool, error) {
+// config. The end of ctx does not end the pool.
+func New(ctx context.Context, config *pgxpool.Config) (*Pool, error) {
 	c := &conns{open: map[*conn]bool{}}
 	if config.PingTimeout == 0 {
 		config.PingTimeout = pingTimeout
 	}
 	config.ConnConfig.DialFunc = c.dialer(config.ConnConfig.DialFunc)
-	pooler, prepare := newPooler(config.ConnConfig.RuntimeParams, set), config.BeforeConnect
-	config.BeforeConnect = func(ctx context.Context, cc *pgx.ConnConfig) error {
-		if prepare != nil {
-			if err := prepare(ctx, cc); err != nil {
-				return err
-			}
-		}
-		return pooler.configure(ctx, cc)
-	}
 	connected, closing := config.AfterConnect, config.BeforeClose
 	config.AfterConnect = func(ctx context.Context, pc *pgx.Conn) error {
 		c.keep(pc, true)
@@ -89,7 +76,7 @@ func New(ctx context.Context, config *pgxpool.Config, set ...string) (*Pool, err
 		return nil, err
 	}
 	made.Store(pool)
-	return &Pool{pool, c, pooler}, nil
+	return &Pool{pool, c}, nil
 }
 
 // Close waits for calls under way, which keep their connections, and ends all

@@ -60,7 +60,7 @@ func (e *examination) postgres(ctx context.Context) error {
 		e.add("store", operate.LevelDegraded, "synchronous_commit is off: a crash loses the last commits, and what they held is decided and sent again", "ALTER ROLE "+pgx.Identifier{user}.Sanitize()+" SET synchronous_commit = on")
 	}
 	if free := connections - used; free < p.MaxConnections {
-		e.add("store", operate.LevelDegraded, fmt.Sprintf("%d of %d connections are free, and a process takes up to %d", max(0, free), connections, p.MaxConnections), "raise max_connections, put a pooler in front, or lower store.postgres.max_connections")
+		e.add("store", operate.LevelDegraded, fmt.Sprintf("%d of %d connections are free, and a process takes up to %d", max(0, free), connections, p.MaxConnections), "raise max_connections, put a pooler in front (store.postgres.pooled: true), or lower store.postgres.max_connections")
 	} else {
 		e.fact("%d of %d connections free", free, connections)
 	}

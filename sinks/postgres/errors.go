@@ -75,10 +75,6 @@ func classify(op string, err error) *sinks.Error {
 		return classified
 	}
 	e := &sinks.Error{Op: op, Err: err}
-	if errors.Is(err, pgpool.ErrPooled) {
-		e.Class = sinks.Pause
-		return e
-	}
 	pgErr, ok := errors.AsType[*pgconn.PgError](err)
 	if !ok {
 		// The connection: lost before anything was sent, or at any time after.

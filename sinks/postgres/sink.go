@@ -195,11 +195,7 @@ func (s *Sink) send(ctx context.Context, pool *pgpool.Pool, rounds [][]batch.Row
 	}
 	defer conn.Release()
 	var statements pgconn.Batch
-	for _, set := range []string{pool.Settings(), session} {
-		if set != "" {
-			statements.ExecParams(set, nil, nil, nil, nil)
-		}
-	}
+	statements.ExecParams(session, nil, nil, nil, nil)
 	for _, round := range rounds {
 		statements.ExecParams(s.insert, s.parameters(round), insertTypes, []int16{pgx.BinaryFormatCode}, nil)
 	}

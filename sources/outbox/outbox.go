@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/ThreeDotsLabs/watermill/message"
+	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/seed-86dfc502/weir/internal/defaults"
 	"github.com/seed-86dfc502/weir/internal/pgpool"
@@ -110,6 +111,8 @@ func New(opt Options) (*Source, error) {
 	}
 	cfg.MaxConns, cfg.MinConns = 2, 0 // one reads, one asks for the lag
 	cfg.ConnConfig.ConnectTimeout = connectTimeout
+	// A pooler in transaction mode may be between: statements have no name.
+	cfg.ConnConfig.DefaultQueryExecMode, cfg.ConnConfig.StatementCacheCapacity = pgx.QueryExecModeCacheDescribe, 0
 	cfg.ConnConfig.RuntimeParams["application_name"] = "weir outbox " + opt.Name
 	pool, err := pgpool.New(context.Background(), cfg)
 	if err != nil {

@@ -86,7 +86,7 @@ func (s *Store) Rows(ctx context.Context, keys []store.Key) ([]store.Row, error)
 	if len(paged.Entities) > 0 {
 		b.Queue(sqlReadPages, paged.Entities, paged.Pages).Query(func(rows pgx.Rows) error { return addPages(rows, of) })
 	}
-	if err := s.pool.SendBatch(ctx, b).Close(); err != nil {
+	if err := s.sendBatch(ctx, b); err != nil {
 		return nil, failed("read dam rows", err)
 	}
 	return store.RowsOf(keys, of), nil

@@ -3,11 +3,11 @@ package postgres
 import (
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 
-	"github.com/seed-86dfc502/weir/internal/pgpool"
 	"github.com/seed-86dfc502/weir/store"
 )
 
@@ -28,7 +28,7 @@ func classify(err error) error {
 	if errors.Is(err, pgx.ErrNoRows) {
 		return store.ErrNotFound
 	}
-	if errors.Is(err, pgpool.ErrPooled) {
+	if errors.Is(err, errDropped) {
 		return store.WithClass(err, store.Fatal)
 	}
 	pg := pgError(err)
@@ -41,8 +41,12 @@ func classify(err error) error {
 	case codeSuperseded:
 		return fmt.Errorf("%w: %w", store.ErrSuperseded, err)
 	}
-	if pgpool.SessionError(err) {
-		return store.WithClass(err, store.Retry)
+	if slices.Contains(ofAnotherSession, pg.Code) {
+		class := store.Retry
+		if poolerRefused(pg) {
+			class = store.Fatal
+		}
+		return store.WithClass(fmt.Errorf("%w: %s", err, pooledKey), class)
 	}
 	switch pg.Code[:2] {
 	case "22", // data exception: NUL in a text, invalid JSON, …

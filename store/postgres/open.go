@@ -52,6 +52,9 @@ type Options struct {
 	// MaxConns limits the pool, at least 2. Defaults to pool_max_conns of the
 	// URL, else to the larger of 4 and the number of CPUs.
 	MaxConns int32
+	// Pooled says that the server is a pooler in transaction mode. Defaults to false: then
+	// start-up parameters have to reach the server.
+	Pooled bool
 	// AnswerTimeout is how long the server may be silent while it is asked, or
 	// connected to. The call then fails; a migration may take any time. Defaults
 	// to one minute.
@@ -64,6 +67,7 @@ type Options struct {
 type Store struct {
 	records
 	pool *pgpool.Pool
+	set  string // sets parameters for a transaction behind a pooler; else ""
 	// migrating counts the migrations under way.
 	migrating   *atomic.Int32
 	lockTimeout string // the constant, or longer in tests
@@ -92,6 +96,12 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 	}
 	// Statements are prepared once per connection under a cached name.
 	config.ConnConfig.DefaultQueryExecMode = pgx.QueryExecModeCacheStatement
+	var set string
+	if o.Pooled {
+		if set, err = adaptToPooler(config.ConnConfig); err != nil {
+			return nil, bug("%w", err)
+		}
+	}
 	log := o.Logger
 	if log == nil {
 		log = slog.Default()
@@ -112,19 +122,21 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 	config.AfterConnect = func(ctx context.Context, conn *pgx.Conn) error {
 		registerArrays(conn.TypeMap())
 		conn.TypeMap().RegisterType(&pgtype.Type{Name: "timestamptz", OID: pgtype.TimestamptzOID, Codec: &pgtype.TimestamptzCodec{ScanLocation: time.UTC}})
-		if err := refuseAsynchronousCommit(ctx, conn); err != nil {
-			return err
+		if !o.Pooled {
+			if err := requireOwnSession(ctx, conn); err != nil {
+				return err
+			}
 		}
 		return bypass.check(ctx, conn)
 	}
 	if crash.Enabled {
 		config.ConnConfig.Tracer = dieMigrating{}
 	}
-	pool, err := pgpool.New(ctx, config, setSynchronousCommit)
+	pool, err := pgpool.New(ctx, config)
 	if err != nil {
 		return nil, store.WithClass(fmt.Errorf("postgres: %w", err), store.Fatal)
 	}
-	s := &Store{pool: pool, migrating: migrating, lockTimeout: lockTimeout}
+	s := &Store{pool: pool, set: set, migrating: migrating, lockTimeout: lockTimeout}
 	s.DB, s.Dam = database{s}, s
 	return s, nil
 }
@@ -142,16 +154,8 @@ func (dieMigrating) TraceQueryStart(ctx context.Context, _ *pgx.Conn, q pgx.Trac
 
 func (dieMigrating) TraceQueryEnd(context.Context, *pgx.Conn, pgx.TraceQueryEndData) {}
 
-// setSynchronousCommit is refuseAsynchronousCommit for a transaction.
+// setSynchronousCommit keeps commits durable for a transaction, see requireOwnSession.
 const setSynchronousCommit = `set_config('synchronous_commit', CASE current_setting('synchronous_commit') WHEN 'off' THEN 'on' ELSE current_setting('synchronous_commit') END, true)`
-
-// refuseAsynchronousCommit corrects a server, role or database that is set to
-// acknowledge commits before they are durable, which would break every promise
-// of this package. Stronger settings stay.
-func refuseAsynchronousCommit(ctx context.Context, conn *pgx.Conn) error {
-	_, err := conn.Exec(ctx, `SELECT set_config('synchronous_commit', 'on', false) WHERE current_setting('synchronous_commit') = 'off'`)
-	return err
-}
 
 // Ping asks the server for a sign of life.
 func (s *Store) Ping(ctx context.Context) error {

@@ -8,7 +8,6 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/seed-86dfc502/weir/internal/pgpool"
 	"github.com/seed-86dfc502/weir/store"
 	"github.com/seed-86dfc502/weir/store/storetest"
 	"github.com/seed-86dfc502/weir/tests/servers"
@@ -23,7 +22,7 @@ func TestConformanceThroughPgBouncer(t *testing.T) {
 	open := func(t *testing.T) (a, b *Store) {
 		_, err := direct.pool.Exec(t.Context(), emptied)
 		require.NoError(t, err)
-		return handle(t, through), handle(t, through)
+		return pooled(t, through), pooled(t, through)
 	}
 	t.Run("stages", func(t *testing.T) {
 		storetest.Run(t, func(t *testing.T) (store.Store, store.Store) { return open(t) })
@@ -34,7 +33,7 @@ func TestConformanceThroughPgBouncer(t *testing.T) {
 }
 
 func TestMigrateThroughPgBouncer(t *testing.T) {
-	s := handle(t, servers.PgBouncer(t, servers.Postgres(t)))
+	s := pooled(t, servers.PgBouncer(t, servers.Postgres(t)))
 	require.NoError(t, s.Migrate(t.Context()))
 	require.NoError(t, s.Migrate(t.Context()))
 	require.NoError(t, s.CheckSchema(t.Context()))
@@ -42,27 +41,43 @@ func TestMigrateThroughPgBouncer(t *testing.T) {
 
 // A parameter that the pooler would drop is refused with the reason.
 func TestParametersThatAPoolerDropsAreRefused(t *testing.T) {
-	s := handle(t, servers.PgBouncer(t, servers.Postgres(t))+"&search_path=elsewhere")
-	err := s.Ping(t.Context())
-	require.ErrorIs(t, err, pgpool.ErrPooled)
-	require.ErrorContains(t, err, "search_path")
+	_, err := Open(t.Context(), Options{URL: "postgres://weir@127.0.0.1/weir?search_path=elsewhere", Pooled: true})
+	require.ErrorContains(t, err, "search_path does not pass a pooler")
 	require.Equal(t, store.Fatal, store.ClassOf(err))
+}
+
+// A pooler that the configuration does not name is found before anything is written: it
+// refuses the start-up parameters, or drops them.
+func TestAPoolerNamesItsKey(t *testing.T) {
+	location := servers.Postgres(t)
+	for _, ignored := range []string{"", "ignore_startup_parameters = enable_hashjoin, enable_mergejoin, enable_seqscan, enable_sort, jit, plan_cache_mode, idle_in_transaction_session_timeout, tcp_keepalives_idle, tcp_keepalives_interval, tcp_keepalives_count, options"} {
+		err := handle(t, servers.PgBouncer(t, location, ignored)).Ping(t.Context())
+		require.ErrorContains(t, err, "store.postgres.pooled: true", ignored)
+		require.Equal(t, store.Fatal, store.ClassOf(err))
+	}
+}
+
+// pooled opens a handle behind a pooler.
+func pooled(t testing.TB, url string) *Store {
+	t.Helper()
+	return opened(t, Options{URL: url, MaxConns: 20, Pooled: true})
 }
 
 // Every transaction has the settings that the plans and the promises need, on a session of
 // its own and on any of a pooler's, with any defaults of server, role and database.
 func TestSettingsHoldInEveryTransaction(t *testing.T) {
 	_, location := migrated(t)
-	for name, url := range map[string]string{"direct": location, "through PgBouncer": servers.PgBouncer(t, location)} {
+	for name, s := range map[string]*Store{"direct": handle(t, location), "through PgBouncer": pooled(t, servers.PgBouncer(t, location))} {
 		t.Run(name, func(t *testing.T) {
-			s := handle(t, url)
 			want := map[string]string{"synchronous_commit": "on", "idle_in_transaction_session_timeout": "1min"}
 			for name, value := range planSettings {
 				want[name] = value
 			}
 			for name, value := range want {
 				var got, in string
-				require.NoError(t, s.pool.QueryRow(t.Context(), `SELECT current_setting($1)`, name).Scan(&got))
+				b := new(pgx.Batch)
+				b.Queue(`SELECT current_setting($1)`, name).QueryRow(func(row pgx.Row) error { return row.Scan(&got) })
+				require.NoError(t, s.sendBatch(t.Context(), b))
 				assert.Equal(t, value, got, name)
 				require.NoError(t, s.inTx(t.Context(), "test", func(t pgx.Tx) error {
 					return t.QueryRow(context.Background(), `SELECT current_setting($1)`, name).Scan(&in)

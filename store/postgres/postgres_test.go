@@ -21,7 +21,12 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // locks as long as a busy machine takes.
 func handle(t testing.TB, url string) *Store {
 	t.Helper()
-	s, err := Open(t.Context(), Options{URL: url, MaxConns: 20})
+	return opened(t, Options{URL: url, MaxConns: 20})
+}
+
+func opened(t testing.TB, o Options) *Store {
+	t.Helper()
+	s, err := Open(t.Context(), o)
 	require.NoError(t, err)
 	s.lockTimeout = "1min"
 	t.Cleanup(func() { require.NoError(t, s.Close()) })

@@ -69,10 +69,6 @@ CROSS JOIN LATERAL (
 // HistorySnapshot implements store.Deliveries.
 func (s *Store) HistorySnapshot(ctx context.Context) (store.HistorySnapshot, error) {
 	known, activations := s.snapshots.Kept()
-	rows, err := s.pool.Query(ctx, sqlLook, known.Number, known.Activated, notNil(known.Fingerprint))
-	if err != nil {
-		return store.HistorySnapshot{}, failed("read the history snapshot", err)
-	}
 	l := store.HistorySnapshot{Marks: map[int32]store.Mark{}}
 	var newest store.Revision
 	var found []store.Activation
@@ -80,18 +76,22 @@ func (s *Store) HistorySnapshot(ctx context.Context) (store.HistorySnapshot, err
 	var position, other int64
 	var activated *time.Time
 	var fingerprint []byte
-	_, err = pgx.ForEachRow(rows, []any{&kind, &partition, &position, &other, &activated, &fingerprint}, func() error {
-		switch kind {
-		case 0:
-			l.Marks[partition] = store.Mark{Watermark: change.Version(position), LastTo: change.Version(other)}
-		case 1:
-			found = append(found, store.Activation{Revision: other, Partition: partition, From: change.Version(position)})
-		default:
-			newest = store.Revision{Number: other, Fingerprint: bytes.Clone(fingerprint), Activated: *activated}
-		}
-		return nil
+	b := new(pgx.Batch)
+	b.Queue(sqlLook, known.Number, known.Activated, notNil(known.Fingerprint)).Query(func(rows pgx.Rows) error {
+		_, err := pgx.ForEachRow(rows, []any{&kind, &partition, &position, &other, &activated, &fingerprint}, func() error {
+			switch kind {
+			case 0:
+				l.Marks[partition] = store.Mark{Watermark: change.Version(position), LastTo: change.Version(other)}
+			case 1:
+				found = append(found, store.Activation{Revision: other, Partition: partition, From: change.Version(position)})
+			default:
+				newest = store.Revision{Number: other, Fingerprint: bytes.Clone(fingerprint), Activated: *activated}
+			}
+			return nil
+		})
+		return err
 	})
-	if err != nil {
+	if err := s.sendBatch(ctx, b); err != nil {
 		return store.HistorySnapshot{}, failed("read the history snapshot", err)
 	}
 	l.Active = newest.Number

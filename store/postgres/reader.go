@@ -13,7 +13,7 @@ func (s *Store) Entity(ctx context.Context, id string) (store.Entity, error) {
 	found := []store.Entity{{ID: id}}
 	b := new(pgx.Batch)
 	queueLoad(b, []string{id}, found)
-	if err := s.pool.SendBatch(ctx, b).Close(); err != nil {
+	if err := s.sendBatch(ctx, b); err != nil {
 		return store.Entity{}, failed("read entity", err)
 	}
 	if !found[0].Found {

@@ -32,7 +32,7 @@ func (d database) Read(ctx context.Context, operation string, c shared.Call, row
 	}
 	queueTenant(b, c)
 	b.Queue(c.Postgres, c.Args...).Query(func(rows pgx.Rows) error { return eachRow(rows, row) })
-	return failed(operation, d.s.pool.SendBatch(ctx, b).Close())
+	return failed(operation, d.s.sendBatch(ctx, b))
 }
 
 func (d database) Write(ctx context.Context, operation string, f func(shared.Tx) error) error {

@@ -15,18 +15,18 @@ import (
 // no different.
 const begin = "BEGIN ISOLATION LEVEL READ COMMITTED"
 
-// queueBegin begins a pipeline that queueCommit ends. Its connection was acquired.
+// queueBegin begins a pipeline that queueCommit ends.
 func (s *Store) queueBegin(b *pgx.Batch) {
 	b.Queue(begin)
-	if set := s.pool.Settings(); set != "" {
-		b.Queue(set)
+	if s.set != "" {
+		b.Queue(s.set)
 	}
 }
 
-// beginning is the text of queueBegin. Its connection was acquired.
+// beginning is the text of queueBegin.
 func (s *Store) beginning() string {
-	if set := s.pool.Settings(); set != "" {
-		return begin + "; " + set
+	if s.set != "" {
+		return begin + "; " + s.set
 	}
 	return begin
 }

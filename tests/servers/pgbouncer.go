@@ -15,7 +15,8 @@ import (
 
 // PgBouncer starts a PgBouncer in transaction mode in front of a URL that Postgres returned,
 // with fewer sessions than clients, and returns the URL of the same schema through it.
-func PgBouncer(t testing.TB, target string) string {
+// settings are further lines of its configuration.
+func PgBouncer(t testing.TB, target string, settings ...string) string {
 	t.Helper()
 	program, err := exec.LookPath("pgbouncer")
 	if err != nil {
@@ -36,7 +37,7 @@ func PgBouncer(t testing.TB, target string) string {
 	}
 	config := filepath.Join(folder, "pgbouncer.ini")
 	text := fmt.Sprintf("[databases]\nweir = %s\n[pgbouncer]\nlisten_addr = 127.0.0.1\nlisten_port = %d\nunix_socket_dir =\nauth_type = any\n"+
-		"pool_mode = transaction\ndefault_pool_size = 6\nmax_client_conn = 200\n", database, port)
+		"pool_mode = transaction\ndefault_pool_size = 6\nmax_client_conn = 200\n%s\n", database, port, strings.Join(settings, "\n"))
 	if err := os.WriteFile(config, []byte(text), 0o644); err != nil {
 		t.Fatal(err)
 	}
