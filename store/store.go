@@ -140,7 +140,7 @@ type Entity struct {
 	ID string
 	// Docs is a JSON object: source name to source document, as stored text.
 	// A source without document (never seen, or deleted) has no member. It comes
-	// back byte for byte; nil is stored as {}. Anything but JSON is Poison.
+	// back byte for byte; nil is stored as {}. Invalid UTF-8 is Poison; the store does not parse it.
 	Docs []byte
 	// Fence is what stale events are recognized by, opaque to the store.
 	Fence []byte

@@ -29,7 +29,7 @@ const (
 	sqlHold = `
 SELECT FROM unnest($1::int4[], $2::int4[], $3::int8[], $4::bytea[]) AS m(generation, partition, origin, token)
 JOIN watermarks w ON w.generation = m.generation AND w.partition = m.partition
-WHERE w.next_offset = m.origin AND w.token = m.token
+WHERE w.next_offset = m.origin AND w.token = m.token AND w.session = pg_postmaster_start_time()
 FOR UPDATE OF w`
 
 	sqlExpectHeld = `SELECT weir_expect((SELECT count(*) FROM (` + sqlHold + `) AS held), $5::int8)`
@@ -41,6 +41,7 @@ WITH moved AS (
   FROM unnest($1::int4[], $2::int4[], $3::int8[], $4::bytea[], $5::int8[], $6::int8[])
     AS m(generation, partition, origin, token, upto, last_to)
   WHERE w.generation = m.generation AND w.partition = m.partition AND w.next_offset = m.origin AND w.token = m.token
+    AND w.session = pg_postmaster_start_time()
   RETURNING 1)
 SELECT weir_expect((SELECT count(*) FROM moved), $7::int8)`
 
@@ -76,7 +77,7 @@ SELECT p.generation, p.partition, 0, coalesce((
   SELECT w.last_to FROM watermarks w WHERE w.partition = p.partition AND w.generation < p.generation
   ORDER BY w.generation DESC LIMIT 1), 0), $3::bytea
 FROM unnest($1::int4[], $2::int4[]) AS p(generation, partition)
-ON CONFLICT (partition, generation) DO UPDATE SET token = excluded.token
+ON CONFLICT (partition, generation) DO UPDATE SET token = excluded.token, session = excluded.session
 RETURNING partition, next_offset, last_to`
 
 	sqlReadOutbox = `

@@ -11,7 +11,8 @@
 // which are empty.
 //
 // The decision transaction is one round trip, one pipeline, when nothing is to be
-// loaded: begin, compare revision and watermarks, all writes and COMMIT. Loading
+// loaded: begin, compare revision and watermarks (offset, token, session of
+// the server), all writes and COMMIT. Loading
 // comes before, in one more: begin, lock and compare the watermarks, load
 // entities with their dam states. Only the watermarks are locked while Go code runs
 // between them.

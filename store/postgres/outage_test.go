@@ -202,6 +202,13 @@ func TestServerKilled(t *testing.T) {
 	}
 	server.Start()
 	require.Eventually(t, func() bool { return s.Ping(t.Context()) == nil }, testPatience, testPoll)
+	// It may have been restored meanwhile, with this token and offset: what the owner remembers
+	// may never have happened.
+	require.ErrorIs(t, decide(1, func() {}), store.ErrFenced)
+	_, err = s.Decide(t.Context(), store.Decision{Revision: revision.Number, Entities: []string{"x"},
+		Moves: []store.WatermarkStep{{Partition: p0, From: 1, To: 2, Token: store.Token{1}}}},
+		func(store.Loaded) (store.Outcome, error) { return store.Outcome{}, nil })
+	require.ErrorIs(t, err, store.ErrFenced)
 	taken, err := s.TakeOver(t.Context(), []store.Partition{p0}, store.Token{2})
 	require.NoError(t, err)
 	assert.Equal(t, int64(1), taken[0].NextOffset, "the acknowledged decision, not the one that was cut off")

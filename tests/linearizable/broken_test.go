@@ -57,7 +57,7 @@ func (b *broken) Close() error {
 // write puts an entity in place of any other.
 func (b *broken) write(ctx context.Context, e store.Entity) error {
 	_, err := b.pool.Exec(ctx, `
-INSERT INTO entities (id, docs, fence, version, fingerprint, writes, states) VALUES ($1, $2::text::json, $3, $4, $5, 1, coalesce($6::bytea, ''))
+INSERT INTO entities (id, docs, fence, version, fingerprint, writes, states) VALUES ($1, $2, $3, $4, $5, 1, coalesce($6::bytea, ''))
 ON CONFLICT (id) DO UPDATE SET docs = excluded.docs, fence = excluded.fence, version = excluded.version, fingerprint = excluded.fingerprint,
        writes = entities.writes + 1, states = coalesce($6, entities.states)`,
 		e.ID, string(e.Docs), e.Fence, int64(e.Version), e.Fingerprint, e.RowPage())

@@ -49,6 +49,8 @@ CREATE TABLE watermarks (
     next_offset bigint  NOT NULL,
     last_to     bigint  NOT NULL, -- where the newest frame of the partition ends, also one of an older generation
     token       bytea   NOT NULL,
+    -- Start of the server at the takeover: it differs after a restart, a restore and a failover.
+    session     timestamptz NOT NULL DEFAULT pg_postmaster_start_time(),
     PRIMARY KEY (partition, generation)
 ) WITH (fillfactor = 50);
 
