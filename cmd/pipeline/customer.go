@@ -84,7 +84,7 @@ func (o *addCustomerOptions) run(ctx context.Context, customer string) error {
 		return err
 	}
 	if o.sink == "" {
-		o.sink = "file: {path: " + quote(to) + "}"
+		o.sink = "file: {path: " + plain(to) + "}"
 	}
 	made, err := writeNew([]newFile{{file, o.s.view(o.when, o.sink), false}})
 	if err != nil {

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -17,7 +18,8 @@ import (
 // starter has the answers for a first configuration.
 type starter struct {
 	from, entity, customer, projection string
-	sees                               []string
+	sees, tables                       []string
+	database                           *database // of tables; nil for another way in
 }
 
 type initOptions struct {
@@ -31,18 +33,23 @@ func newInitCommand(a *app) *cobra.Command {
 		Use:   "init [DIR]",
 		Short: "Write a configuration that runs, from three answers",
 		Long: "Write a configuration that runs, with one source and one customer, into DIR, the working folder unless it is named. On a\n" +
-			"terminal it asks; elsewhere --from, --entity and --sees answer. Existing files are not overwritten.\n\n" +
-			"Events come from a file of JSON lines, a Kafka topic (kafka://broker:9092/topic), or HTTP requests (http). A missing\n" +
-			"file is created, with one event to begin with. The customer's updates are written to a file.",
-		Example: "  weir init\n  weir init shop --from events.jsonl --entity id --sees id,price\n" +
+			"terminal it asks; elsewhere --from, --sees and --entity (or --tables) answer. Existing files are not overwritten.\n\n" +
+			"Events come from tables of PostgreSQL (postgres://…, or a variable that has the URL: '${SHOP_URL}'), a file of JSON\n" +
+			"lines, a Kafka topic (kafka://broker:9092/topic), or HTTP requests (http). A missing file is created, with one event.\n" +
+			"The URL of a database is never written: the file refers to its variable. The entity is the primary key of the first\n" +
+			"table; a further table needs a unique foreign key to it, and appears below its own name. weir doctor then checks it.\n" +
+			"The customer's updates are written to a file.",
+		Example: "  weir init\n  weir init shop --from '${SHOP_URL}' --tables public.orders,public.shipments --sees id,state,shipments.carrier\n" +
+			"  weir init shop --from events.jsonl --entity id --sees id,price\n" +
 			"  weir init shop --from kafka://broker:9092/products --entity product.id --sees product.name,product.price",
 		RunE: func(cmd *cobra.Command, args []string) error { return o.run(cmd, args) },
 	}
-	c.Flags().StringVar(&o.s.from, "from", "", "where events come from: a file, kafka://broker:9092/topic, or http")
+	c.Flags().StringVar(&o.s.from, "from", "", "where events come from: postgres://…, '${VARIABLE}', a file, kafka://broker:9092/topic, or http")
+	c.Flags().StringSliceVar(&o.s.tables, "tables", nil, "the tables of a database, as schema.name, separated by commas")
 	c.Flags().StringVar(&o.s.entity, "entity", "", "the member of an event that names its entity, for instance product.id")
 	c.Flags().StringSliceVar(&o.s.sees, "sees", nil, "what the customer sees: members, separated by commas")
 	c.Flags().StringVar(&o.s.customer, "customer", "acme", "name of the customer")
-	c.MarkFlagsRequiredTogether("from", "entity", "sees")
+	c.MarkFlagsMutuallyExclusive("tables", "entity")
 	_ = c.MarkFlagFilename("from", "jsonl", "json")
 	return c
 }
@@ -52,16 +59,66 @@ func (o *initOptions) run(cmd *cobra.Command, args []string) error {
 	if len(args) > 0 {
 		dir = args[0]
 	}
+	o.s.projection = "first"
 	if o.s.from == "" {
-		if !isTerminal(o.in) || !isTerminal(o.err) {
-			return usageOf(cmd, errors.New("there is no terminal to ask: --from, --entity and --sees are needed"))
+		if len(o.s.sees)+len(o.s.tables) > 0 || o.s.entity != "" || !isTerminal(o.in) || !isTerminal(o.err) {
+			return usageOf(cmd, errors.New("there is no terminal to ask: --from, --sees and --entity (or --tables) are needed"))
 		}
 		if err := askStarter(cmd.Context(), o.app, dir, &o.s); err != nil {
 			return err
 		}
+	} else if err := o.s.enter(cmd.Context(), o.app); err != nil {
+		return err
 	}
-	o.s.projection = "first"
-	return writeStarter(o.app, dir, o.s)
+	switch {
+	case o.s.database == nil && len(o.s.tables) > 0:
+		return usageOf(cmd, errors.New("--tables are of a database: --from postgres://… is needed"))
+	case o.s.database != nil && len(o.s.tables) == 0:
+		return usageOf(cmd, fmt.Errorf("--tables is needed: %s", o.s.database.list()))
+	case o.s.database == nil && o.s.entity == "" || len(o.s.sees) == 0:
+		return usageOf(cmd, errors.New("--from needs --sees, and --entity (of a database: --tables)"))
+	}
+	if o.s.database != nil {
+		if err := o.s.database.choose(o.s.tables, o.s.sees); err != nil {
+			return err
+		}
+	}
+	if err := writeStarter(o.app, dir, o.s); err != nil || o.s.database == nil {
+		return err
+	}
+	return o.s.database.examine(cmd.Context(), o.app)
+}
+
+// scheme is that of a URL.
+var scheme = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9+.-]*:/`)
+
+// enter checks the way in. A variable is replaced by its value, and of a database the tables
+// are listed.
+func (s *starter) enter(ctx context.Context, a *app) error {
+	from, variable := s.from, ""
+	if reference := variableOf(s.from); reference != "" {
+		value, ok := a.env(reference)
+		if !ok {
+			return &usageError{fmt.Errorf("--from: the variable %s is not set", reference)}
+		}
+		from, variable = value, reference
+	}
+	switch {
+	case strings.HasPrefix(from, "postgres://"), strings.HasPrefix(from, "postgresql://"):
+		var err error
+		s.database, err = openDatabase(ctx, a, from, variable)
+		return err
+	case variable != "":
+		return &usageError{fmt.Errorf("--from: the variable %s does not have the URL of a PostgreSQL database", variable)}
+	case strings.HasPrefix(from, "kafka://"):
+		if strings.Contains(from, "@") {
+			return &usageError{errors.New("--from: user and password of Kafka are written below kafka.sasl, as references")}
+		}
+	case scheme.MatchString(from):
+		return &usageError{fmt.Errorf("--from %s…: no such way in; want postgres://…, kafka://broker:9092/topic, http or a file. "+
+			"MySQL and other databases come through Debezium and Kafka", from[:strings.Index(from, ":")+1])}
+	}
+	return nil
 }
 
 // askStarter asks the three questions and proposes the members of the first event.
@@ -89,7 +146,19 @@ func askStarter(ctx context.Context, a *app, dir string, s *starter) (err error)
 		}
 		return proposed
 	}
-	s.from = ask("Where do events come from: a file of JSON lines, kafka://broker:9092/topic, or http?", "events.jsonl")
+	s.from = ask("Where do events come from: postgres://user@host/database, a file of JSON lines, kafka://broker:9092/topic, or http?", "events.jsonl")
+	if err != nil {
+		return err
+	}
+	if err := s.enter(ctx, a); err != nil {
+		return err
+	}
+	if s.database != nil {
+		fmt.Fprintln(a.err, s.database.list())
+		s.tables = strings.Split(ask("Which tables? The first has the entities; others appear in it", s.database.proposed()), ",")
+		s.sees = strings.Split(ask("What does your first customer see: columns, separated by commas?", strings.Join(s.database.columns(s.tables), ",")), ",")
+		return err
+	}
 	members := membersOf(inFolder(dir, s.from))
 	entity, sees := "id", "id,name"
 	if len(members) > 0 {
@@ -144,9 +213,8 @@ func writeStarter(a *app, dir string, s starter) (err error) {
 	files := []newFile{
 		{main, "# Everything runs inside the process: state and logs are in data/.\n" +
 			"# weir schema prints the JSON Schema of this file, for editors.\n" +
-			"sources:\n  events:\n" + source + "    entity: " + quote(s.entity) + "\n" +
-			"customers: [\"customers/*.yaml\"]\n", false},
-		{customer, s.view("", "file: {path: "+quote("../out/"+s.customer+".jsonl")+"}"), false},
+			source + "customers: [\"customers/*.yaml\"]\n", false},
+		{customer, s.view("", "file: {path: "+plain("../out/"+s.customer+".jsonl")+"}"), false},
 	}
 	if example != "" {
 		files = append(files, newFile{inFolder(dir, s.from), example, true})
@@ -156,6 +224,9 @@ func writeStarter(a *app, dir string, s starter) (err error) {
 		return err
 	}
 	a.config = main
+	if s.database != nil {
+		a.env = s.database.env(a.env)
+	}
 	if _, err := a.read(); err != nil {
 		return errors.Join(a.configError(err, main), removeAll(made))
 	}
@@ -165,7 +236,11 @@ func writeStarter(a *app, dir string, s starter) (err error) {
 	for _, path := range made {
 		fmt.Fprintf(a.out, "made %s\n", path)
 	}
-	fmt.Fprintf(a.out, "\nNow:\n  weir run -c %s\n", main)
+	fmt.Fprint(a.out, "\nNow:\n")
+	if s.database != nil && !s.database.known {
+		fmt.Fprintf(a.out, "  export %s='…'   # the URL of the database\n", s.database.variable)
+	}
+	fmt.Fprintf(a.out, "  weir run -c %s\n", main)
 	if s.from == "http" {
 		fmt.Fprintln(a.out, `  curl -H 'Content-Type: application/json' -d '{…}' http://127.0.0.1:9601/v1/sources/events/events`)
 	}
@@ -217,8 +292,13 @@ func removeAll(files []string) (err error) {
 
 // source returns the lines of the source, and for a file an event to begin with.
 func (s *starter) source() (lines, example string) {
+	if s.database != nil {
+		return s.database.source(), ""
+	}
+	const head = "sources:\n  events:\n"
+	entity := "    entity: " + plain(s.entity) + "\n"
 	if s.from == "http" {
-		return "    http: {} # POST /v1/sources/events/events\n", ""
+		return head + "    http: {} # POST /v1/sources/events/events\n" + entity, ""
 	}
 	if address, ok := strings.CutPrefix(s.from, "kafka://"); ok {
 		brokers, topic, _ := strings.Cut(address, "/")
@@ -226,7 +306,7 @@ func (s *starter) source() (lines, example string) {
 		for b := range strings.SplitSeq(brokers, ",") {
 			list = append(list, quote(b))
 		}
-		return "    kafka: {brokers: [" + strings.Join(list, ", ") + "], topic: " + quote(topic) + "}\n", ""
+		return head + "    kafka: {brokers: [" + strings.Join(list, ", ") + "], topic: " + plain(topic) + "}\n" + entity, ""
 	}
 	event := map[string]any{}
 	for i, path := range append([]string{s.entity}, s.sees...) {
@@ -247,13 +327,13 @@ func (s *starter) source() (lines, example string) {
 		}
 	}
 	text, _ := json.Marshal(event) // names and texts always have a JSON form
-	return "    file: {path: " + quote(s.from) + "}\n", string(text) + "\n"
+	return head + "    file: {path: " + plain(s.from) + "}\n" + entity, string(text) + "\n"
 }
 
 // view is the customer's file, with a filter, if it has one, and a sink.
 func (s *starter) view(when, sink string) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "customer: %s\nprojections:\n  %s:\n", quote(s.customer), quote(s.projection))
+	fmt.Fprintf(&b, "customer: %s\nprojections:\n  %s:\n", plain(s.customer), plain(s.projection))
 	if when != "" {
 		fmt.Fprintf(&b, "    when: %s\n", quote(when))
 	}
@@ -263,7 +343,7 @@ func (s *starter) view(when, sink string) string {
 		if !named {
 			path = name
 		}
-		fmt.Fprintf(&b, "      %s: %s\n", quote(name), quote(path))
+		fmt.Fprintf(&b, "      %s: %s\n", plain(name), plain(path))
 	}
 	kind, _, _ := strings.Cut(sink, ":")
 	fmt.Fprintf(&b, "    deliver:\n      %s: {%s}\n", kind, sink)

@@ -47,8 +47,8 @@ func TestInitOtherWaysIn(t *testing.T) {
 	}
 	dir := t.TempDir()
 	for line, want := range map[string]string{
-		"init " + dir:                  "--from, --entity and --sees are needed",
-		"init " + dir + " --from http": "[entity sees]",
+		"init " + dir:                  "--from, --sees and --entity (or --tables) are needed",
+		"init " + dir + " --from http": "--from needs --sees, and --entity",
 		"init --from http --entity id --sees id --customer ../x " + dir: "that is no name",
 	} {
 		status, _, errs := call(t, strings.Fields(line)...)

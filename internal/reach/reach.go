@@ -30,7 +30,11 @@ type Partial interface {
 }
 
 // Advice is an error of Ask for a Target that answers, and should be set up in another way.
-type Advice struct{ Why, Do string }
+type Advice struct {
+	Why, Do string
+	// Expected says that nothing is wrong: the state before the first start.
+	Expected bool
+}
 
 func (a *Advice) Error() string { return a.Why + ": " + a.Do }
 

@@ -43,6 +43,8 @@ func Examine(ctx context.Context, c *config.Config, o Options) []operate.Item {
 		}
 		switch {
 		case a.what == "store" || a.what == "gate" || a.what == "kafka": // examined below
+		case a.advice != nil && a.advice.Expected:
+			e.add(a.what, operate.LevelOK, a.advice.Why, "")
 		case a.advice != nil:
 			e.add(a.what, operate.LevelDegraded, a.advice.Why, a.advice.Do)
 		default:

@@ -16,6 +16,7 @@ import (
 	"github.com/ClickHouse/clickhouse-go/v2"
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/seed-86dfc502/weir/sinks"
+	"github.com/seed-86dfc502/weir/sources/postgres"
 	"github.com/seed-86dfc502/weir/store"
 	"github.com/twmb/franz-go/pkg/kerr"
 )
@@ -72,6 +73,7 @@ var byWords = []struct{ words, do string }{
 func Of(what string, err error) string {
 	var (
 		sink        *sinks.Error
+		fault       *postgres.SetupError
 		certificate *tls.CertificateVerificationError
 		authority   x509.UnknownAuthorityError
 		name        *net.DNSError
@@ -107,6 +109,9 @@ func Of(what string, err error) string {
 		return "correct the path: a file is where a folder must be, or the reverse"
 	case errors.Is(err, context.DeadlineExceeded), errors.As(err, &network) && network.Timeout():
 		return "start it, or open the network's way to it: it did not answer in time"
+	}
+	if errors.As(err, &fault) {
+		return "correct what the error names"
 	}
 	if sink != nil {
 		return "correct what the target's answer names, or ask its operator"

@@ -208,7 +208,8 @@ func (s *Source) check(ctx context.Context, prepared bool) error {
 	if err != nil {
 		return classify(err)
 	}
-	t.published = t.published || !prepared
+	published := t.published || !prepared
+	t.published = true
 	if err := t.check(s.table, r.opt.Publication, r.opt.Entities[s.table]); err != nil {
 		return err
 	}
@@ -229,6 +230,13 @@ func (s *Source) check(ctx context.Context, prepared bool) error {
 	slot, err := readSlot(ctx, conn, server.version, r.opt.Slot)
 	if err != nil {
 		return classify(err)
+	}
+	if !slot.exists {
+		return notSetUp(ctx, conn, r.opt.Publication, s.table, role)
+	}
+	t.published = published
+	if err := t.check(s.table, r.opt.Publication, r.opt.Entities[s.table]); err != nil {
+		return err
 	}
 	return cmp.Or(slot.check(r.opt.Slot, server.database, false), slot.advice(r.opt.Slot))
 }

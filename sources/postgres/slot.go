@@ -88,6 +88,23 @@ func (s slotState) advice(name string) error {
 	}
 }
 
+// sqlMayMake reports whether the user may make a publication, or owns it, and owns a table.
+const sqlMayMake = `SELECT pg_has_role(c.relowner, 'USAGE') AND coalesce((SELECT pg_has_role(pubowner, 'USAGE') FROM pg_publication WHERE pubname = $2),
+	has_database_privilege(current_database(), 'CREATE')) FROM pg_class c WHERE c.oid = $1::text::regclass`
+
+// notSetUp is what to say of a slot that does not exist: a *reach.Advice where a reader makes
+// it, with the publication.
+func notSetUp(ctx context.Context, db querier, publication, table, role string) error {
+	var may bool
+	if err := db.QueryRow(ctx, sqlMayMake, quoteTable(table), publication).Scan(&may); err != nil {
+		return classify(err)
+	}
+	if !may {
+		return faultf("not set up yet, and role %q may not make the publication of table %s: weir source prepare --sql prints the statements for an administrator", role, table)
+	}
+	return &reach.Advice{Expected: true, Why: "not set up yet: weir run makes the publication and the slot at its first start (later, if the slot was dropped: weir source prepare)"}
+}
+
 // tableState is a table and its publication.
 type tableState struct {
 	exists    bool

@@ -12,13 +12,16 @@
 //     page shows is replaced by a free one.
 //   - With the word live the commands run against real servers, whose addresses are
 //     in the environment.
+//   - With the word shop they run with SHOP_URL, the URL of an empty PostgreSQL database;
+//     the whole page once with each version of the server that is installed.
 //   - A block marked console servers needs servers, and one marked console make
 //     the checkout: their commands are checked for commands, flags, files and
 //     targets that exist, and not run.
 //   - Every `weir …` in running text must be a command with flags that
 //     exist; under a heading "Not there yet" it must not.
 //   - A configuration that a page shows, with its name in the first line, is written to
-//     the folder and is accepted by weir validate. A file below examples/ that a
+//     the folder and is accepted by weir validate; where a command of the page made that
+//     file, both are the same. A file below examples/ that a
 //     page shows is that file, and each receiver is tried by itself.
 //   - A link to a file leads to one, a link to a heading to one.
 //   - Each kind of sink and source has a page, and its line in docs/sinks.md or

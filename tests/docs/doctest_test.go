@@ -113,10 +113,20 @@ func TestConsoleBlocks(t *testing.T) {
 		}
 		found, _, err := blocks(text)
 		require.NoError(t, err, name)
-		if slices.ContainsFunc(found, func(b block) bool { return strings.HasPrefix(b.info, "console") }) {
+		if !slices.ContainsFunc(found, func(b block) bool { return strings.HasPrefix(b.info, "console") }) {
+			continue
+		}
+		if !slices.ContainsFunc(found, inShop) {
 			t.Run(name, func(t *testing.T) {
 				t.Parallel()
 				follow(t, name, found)
+			})
+			continue
+		}
+		for _, server := range databases {
+			t.Run(name+" "+server, func(t *testing.T) {
+				t.Parallel()
+				follow(t, name, found, "SHOP_URL="+servers.StartOwn(t, server).Address)
 			})
 		}
 	}
@@ -127,6 +137,12 @@ func TestConsoleBlocks(t *testing.T) {
 		})
 	}
 }
+
+// databases are the servers with which the pages that read a database are followed.
+var databases = []string{"postgres"}
+
+// inShop reports whether a block needs a database.
+func inShop(b block) bool { return b.info == "console shop" }
 
 const cookbook = "docs/cookbook.md"
 
@@ -148,12 +164,11 @@ func recipes(t *testing.T) map[string][]block {
 	return sections
 }
 
-// follow runs the blocks of a page, or of a part of it.
-func follow(t *testing.T, name string, found []block) {
+// follow runs the blocks of a page, or of a part of it, with these variables.
+func follow(t *testing.T, name string, found []block, env ...string) {
 	t.Helper()
-	var env []string
 	if slices.ContainsFunc(found, func(b block) bool { return b.info == "console live" }) {
-		env = realServers(t)
+		env = append(env, realServers(t)...)
 	}
 	s := newSession(t, env...)
 	for _, b := range found {

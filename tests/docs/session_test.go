@@ -27,6 +27,7 @@ type session struct {
 	// ports has a free one for each that the page shows, so that pages can be
 	// followed side by side.
 	ports      map[string]string
+	shown      map[string]bool // files that the page has shown
 	background []*process
 }
 
@@ -41,7 +42,7 @@ var shownPort = regexp.MustCompile(`(127\.0\.0\.1:|PORT=)(9600|9601|8700)\b`)
 
 func newSession(t *testing.T, env ...string) *session {
 	t.Helper()
-	s := &session{t: t, dir: t.TempDir(), env: env, ports: map[string]string{}}
+	s := &session{t: t, dir: t.TempDir(), env: env, ports: map[string]string{}, shown: map[string]bool{}}
 	for _, folder := range []string{"examples", "testdata/golden", "scripts", "deploy"} {
 		require.NoError(t, os.CopyFS(filepath.Join(s.dir, folder), os.DirFS(filepath.Join(root, folder))))
 	}
@@ -75,8 +76,20 @@ func (s *session) write(b block) {
 		text += "admin: {listen: \"127.0.0.1:0\"}\n"
 	}
 	path := filepath.Join(s.dir, name[1])
+	if made, err := os.ReadFile(path); err == nil && !s.shown[path] {
+		require.Equal(s.t, uncommented(b.text), uncommented(string(made)), "%s is not as the page shows it", name[1])
+	}
+	s.shown[path] = true
 	require.NoError(s.t, os.MkdirAll(filepath.Dir(path), 0o755))
 	require.NoError(s.t, os.WriteFile(path, []byte(text), 0o644))
+}
+
+// comment is one of a file of YAML that holds no # in its values.
+var comment = regexp.MustCompile(`(?m) *#.*$`)
+
+// uncommented is a file without comments and empty lines.
+func uncommented(text string) string {
+	return strings.Join(strings.FieldsFunc(comment.ReplaceAllString(text, ""), func(r rune) bool { return r == '\n' }), "\n")
 }
 
 // realServers are the names that pages show for brokers and topics, each followed by
