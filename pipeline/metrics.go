@@ -6,6 +6,8 @@ import (
 	"math"
 	"time"
 
+	"github.com/ThreeDotsLabs/watermill/components/metrics"
+	"github.com/ThreeDotsLabs/watermill/message"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promauto"
 	"github.com/seed-86dfc502/weir/api/events"
@@ -50,6 +52,7 @@ type gauges struct {
 	outboxAge  *prometheus.GaugeVec // source; seconds
 	letters    *prometheus.GaugeVec // stage
 	resets     *prometheus.CounterVec
+	timed      message.HandlerMiddleware // of all routers
 	rereads    prometheus.Counter
 	ready      prometheus.Gauge
 	blocked    *prometheus.GaugeVec // reason
@@ -73,6 +76,9 @@ type gauges struct {
 
 func newGauges(reg prometheus.Registerer, labels *servicelabel.Labels) *gauges {
 	of := promauto.With(reg)
+	// Watermill's own: a message is a frame, which may wait for a store or a target for long.
+	router := metrics.NewPrometheusMetricsBuilder(reg, "weir", "router")
+	router.HandlerBuckets = prometheus.ExponentialBuckets(0.001, 4, 10)
 	vec := func(name, help string, labels ...string) *prometheus.GaugeVec {
 		return of.NewGaugeVec(prometheus.GaugeOpts{Name: name, Help: help}, labels)
 	}
@@ -82,6 +88,7 @@ func newGauges(reg prometheus.Registerer, labels *servicelabel.Labels) *gauges {
 	level := func(v *prometheus.GaugeVec) levels { return levels{vec: v} }
 	return &gauges{
 		labels:        labels,
+		timed:         router.NewRouterMiddleware().Middleware,
 		inboxLag:      level(vec("weir_inbox_lag", "Inbox records that are not decided yet, by partition.", "partition")),
 		pending:       level(vec("weir_delivery_queued", "Changes that are not delivered yet, by service; an upper bound.", "service")),
 		stalled:       level(vec("weir_delivery_stalled_seconds", "For how long changes of the service have waited without any being delivered, in the partition where that is longest, as far as this process has seen it, in seconds; 0 when none waits.", "service")),

@@ -200,7 +200,7 @@ func (p *Pipeline) assemble(g *gauges) {
 	p.active.store = p.store
 	p.inbox = &inboxManager{inboxOptions: inboxOptions{cfg: p.cfg, log: p.log, store: p.store, logs: p.logs, active: p.active, sinks: p.sinks, lost: g.resets}}
 	stage := func(l limit) stageOptions {
-		return stageOptions{cfg: p.cfg, log: p.log, store: p.store, logs: p.logs, active: p.active, tracer: p.tracer, lost: g.resets, limit: l.ctx}
+		return stageOptions{cfg: p.cfg, log: p.log, store: p.store, logs: p.logs, active: p.active, tracer: p.tracer, lost: g.resets, timed: g.timed, limit: l.ctx}
 	}
 	p.ingest = &ingestStage{stageOptions: stage(p.end.ingest), gate: p.gate, metrics: m.ingest, inboxID: p.inbox.identity, storeID: p.inbox.ownID, stored: p.inbox.entitiesOf, untilIdle: p.opt.UntilIdle}
 	p.imports = &importStage{stageOptions: stage(p.end.ingest), metrics: m.imports}

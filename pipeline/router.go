@@ -23,8 +23,7 @@ type route struct {
 }
 
 // router runs handlers. Handlers return an error only for a message that has
-// to be redelivered, so there is no retry and no poison queue around them: both
-// are decided per batch, inside the stages.
+// to be redelivered.
 type router struct {
 	r      *message.Router
 	done   chan struct{}
@@ -41,6 +40,13 @@ func (o *stageOptions) startRouter(stage string, routes []route) (*router, error
 	r, err := message.NewRouter(message.RouterConfig{CloseTimeout: 2*closeTimeout(o.cfg) + abortGrace}, watermill.NopLogger{})
 	if err != nil {
 		return nil, err
+	}
+	// The outermost first: time also what fails, log a panic, turn it into an error. Retry and
+	// PoisonQueue would see whole frames: the stages retry records and make dead letters of
+	// them. Timeout would end the wait for a store or a target that is down. Deduplicator marks
+	// before the effect.
+	if o.timed != nil {
+		r.AddMiddleware(o.timed)
 	}
 	r.AddMiddleware(o.logPanics, middleware.Recoverer)
 	for _, h := range routes {

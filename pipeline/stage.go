@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/ThreeDotsLabs/watermill/message"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/seed-86dfc502/weir/assemble"
 	"github.com/seed-86dfc502/weir/config"
@@ -21,9 +22,10 @@ type stageOptions struct {
 	store  assemble.Store
 	logs   assemble.Logs // inbox and changes
 	active *activation
-	tracer *tracing.Tracer        // nil unless the configuration wants traces
-	lost   *prometheus.CounterVec // topic; times that unread records were lost
-	limit  context.Context        // of the stage, at the end of the process
+	tracer *tracing.Tracer           // nil unless the configuration wants traces
+	lost   *prometheus.CounterVec    // topic; times that unread records were lost
+	timed  message.HandlerMiddleware // nil without metrics
+	limit  context.Context           // of the stage, at the end of the process
 }
 
 // component is one running part of the process.

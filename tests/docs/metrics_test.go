@@ -42,6 +42,7 @@ func registered(t *testing.T) map[string]string {
 		return nil
 	}))
 	require.NotEmpty(t, found)
+	found["weir_router_handler_execution_time_seconds"] = "histogram handler_name, success" // Watermill registers it
 	return found
 }
 
