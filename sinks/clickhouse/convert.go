@@ -99,10 +99,13 @@ func (m *maker) plain(t columnType) (converter, error) {
 		return fixedStrings(t.digits(0, 0)), nil
 	case "Bool":
 		return func(v gjson.Result) (any, error) {
-			if !v.IsBool() {
-				return nil, sqlsink.ErrKind
+			switch {
+			case v.IsBool():
+				return v.Bool(), nil
+			case v.Type == gjson.Number && (v.Num == 0 || v.Num == 1): // of servers without the type
+				return v.Num == 1, nil
 			}
-			return v.Bool(), nil
+			return nil, sqlsink.ErrKind
 		}, nil
 	case "Float32", "Float64":
 		bits, _ := strconv.Atoi(t.name[len("Float"):])
@@ -159,12 +162,9 @@ func integers(bits int, signed bool) converter {
 		if err != nil {
 			return nil, err
 		}
-		n, ok := new(big.Int), false
-		if len(literal) <= 80 { // UInt256 has 78 digits
-			n, ok = n.SetString(literal, 10)
-		}
-		if !ok {
-			return nil, sqlsink.ErrRange
+		n, err := sqlsink.Whole(literal)
+		if err != nil {
+			return nil, err
 		}
 		return integer(n, bits, signed)
 	}

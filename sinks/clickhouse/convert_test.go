@@ -45,6 +45,9 @@ func TestConvertTakes(t *testing.T) {
 		{"Int8", `-128`, int8(-128)},
 		{"Int64", `"-9223372036854775808"`, int64(-1 << 63)},
 		{"UInt64", `18446744073709551615`, uint64(1<<64 - 1)},
+		{"Int64", `12.0`, int64(12)}, {"Int64", `"1e2"`, int64(100)}, {"UInt64", `1.8446744073709551615e19`, uint64(1<<64 - 1)}, {"Int8", `-0.0`, int8(0)},
+		{"Bool", `1`, true}, {"Bool", `0.0`, false},
+		{"DateTime", `"2024-02-29 14:00:00+02"`, leap},
 		{"Int128", `-170141183460469231731687303715884105728`, new(big.Int).Neg(new(big.Int).Lsh(big.NewInt(1), 127))},
 		{"Float64", `1e3`, 1000.0},
 		{"Float32", `0.5`, float32(0.5)},
@@ -97,9 +100,9 @@ func TestConvertTakes(t *testing.T) {
 
 func TestConvertRefuses(t *testing.T) {
 	for _, tc := range [][2]string{
-		{"String", `null`}, {"Bool", `1`}, {"Bool", `"true"`},
+		{"String", `null`}, {"Bool", `2`}, {"Bool", `0.5`}, {"Bool", `"true"`},
 		{"UInt8", `256`}, {"UInt8", `-1`}, {"Int8", `128`}, {"Int8", `-129`}, {"Int16", `true`},
-		{"Int64", `9223372036854775808`}, {"Int64", `1.0`}, {"Int64", `1e3`}, {"Int64", `""`}, {"Int64", `[1]`}, {"UInt64", `-1`},
+		{"Int64", `9223372036854775808`}, {"Int64", `9223372036854775807.5`}, {"Int64", `1e19`}, {"Int64", `1e-1`}, {"Int64", `1e99999`}, {"UInt8", `2.56e2`}, {"Int64", `""`}, {"Int64", `[1]`}, {"UInt64", `-1`},
 		{"Float64", `1e400`}, {"Float32", `1e39`}, {"Float64", `"x"`},
 		{"Decimal(9, 2)", `1.501`}, {"Decimal(9, 2)", `12345678901`}, {"Decimal(9, 2)", `1e999999999`}, {"Decimal(9, 2)", `"1/2"`},
 		{"Decimal(9, 2)", `10000000`}, {"Decimal(5, 2)", `-1000.00`}, {"Decimal(3, 3)", `1`}, {"Decimal64(2)", `"10000000000000000"`},
@@ -134,6 +137,10 @@ func TestReasonsOfDates(t *testing.T) {
 		{"Date", `"2026-02-29"`, "does not exist"},
 		{"Date", `20123`, "the column says no unit"},
 		{"Decimal(12, 3)", `1.0e-4`, "more digits after the point"},
+		{"Decimal(12, 3)", `"AeJA"`, "a text that is no number"}, {"Float64", `"AeJA"`, "a text that is no number"}, {"Int32", `"12 pcs"`, "a text that is no number"},
+		{"Int32", `1.5`, "a number with a fraction"}, {"Int32", `1e10`, "a number that does not fit"},
+		{"Date32 in days", `-719162`, "outside the range of Date32"}, {"Date32", `"0044-03-15 BC"`, "outside the range of Date32"}, {"Date32", `"0000-03-15 BC"`, "does not exist"},
+		{"Date32", `"+12026-02-28"`, "outside the range of Date32"}, {"DateTime64(6) in micros", `9223372036825200000`, "outside the range of DateTime64"},
 	} {
 		_, err := fits(t, tc[0], tc[1])
 		require.ErrorContains(t, err, tc[2], "%s %s", tc[0], tc[1])

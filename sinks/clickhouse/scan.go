@@ -3,9 +3,11 @@ package clickhouse
 import (
 	"bytes"
 	"context"
+	"encoding"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math"
 	"reflect"
 	"strings"
 
@@ -167,10 +169,45 @@ func asRead(c column.Interface, held, wanted any) (left, right *string, err erro
 			err = errors.Join(err, scanErr)
 		}
 		encoded, jsonErr := json.Marshal(value.Interface())
+		if jsonErr != nil {
+			encoded, jsonErr = json.Marshal(finite(value))
+		}
 		err = errors.Join(err, jsonErr)
 		return new(string(encoded))
 	}
 	return text(0), text(1), err
+}
+
+// finite is a value in which words take the place of numbers that JSON lacks, such as NaN.
+func finite(v reflect.Value) any {
+	switch v.Interface().(type) {
+	case json.Marshaler, encoding.TextMarshaler:
+		return v.Interface()
+	}
+	switch v.Kind() {
+	case reflect.Float32, reflect.Float64:
+		if f := v.Float(); math.IsNaN(f) || math.IsInf(f, 0) {
+			return fmt.Sprint(f)
+		}
+	case reflect.Pointer, reflect.Interface:
+		if v.IsNil() {
+			return nil
+		}
+		return finite(v.Elem())
+	case reflect.Slice, reflect.Array:
+		list := make([]any, v.Len())
+		for i := range list {
+			list[i] = finite(v.Index(i))
+		}
+		return list
+	case reflect.Map:
+		members := make(map[string]any, v.Len())
+		for _, key := range v.MapKeys() {
+			members[fmt.Sprint(key)] = finite(v.MapIndex(key))
+		}
+		return members
+	}
+	return v.Interface()
 }
 
 // DeleteStatement implements sinks.Scannable.

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math/big"
 	"regexp"
 	"slices"
 	"strings"
@@ -37,6 +38,9 @@ func newConverter(kind columnKind, unit sqlsink.Unit) (converter, error) {
 		if element == nil {
 			return nil, err
 		}
+		if slices.Contains(integral, kind.oid) {
+			return literalOr(arrays(element)), nil
+		}
 		return arrays(element), nil
 	}
 	var convert converter
@@ -53,6 +57,12 @@ func newConverter(kind columnKind, unit sqlsink.Unit) (converter, error) {
 		}
 	case moneyOID:
 		convert = decimals(18, 2)
+	case pgtype.Int2OID:
+		convert = integers(16)
+	case pgtype.Int4OID:
+		convert = integers(32)
+	case pgtype.Int8OID:
+		convert = integers(64)
 	case pgtype.Float8OID:
 		convert = floats(64)
 	case pgtype.Float4OID:
@@ -83,6 +93,19 @@ const moneyOID = 790
 // timed are the types whose numbers have a unit.
 var timed = []uint32{pgtype.DateOID, pgtype.TimestampOID, pgtype.TimestamptzOID, pgtype.TimeOID, pgtype.TimetzOID}
 
+// integral are the types of whole numbers.
+var integral = []uint32{pgtype.Int2OID, pgtype.Int4OID, pgtype.Int8OID}
+
+// literalOr leaves a text to PostgreSQL, which reads its own spelling of an array.
+func literalOr(convert converter) converter {
+	return func(v gjson.Result) (string, error) {
+		if v.Type == gjson.String {
+			return v.Raw, nil
+		}
+		return convert(v)
+	}
+}
+
 // digitsOf returns how many digits of a second a column keeps.
 func digitsOf(modifier int32) int {
 	if modifier < 0 {
@@ -112,8 +135,17 @@ func instants(kind columnKind, unit sqlsink.Unit) converter {
 		case at.Offset && kind.oid == pgtype.TimestampOID:
 			return "", sqlsink.ErrOffset
 		}
-		return text(sqlsink.Floor(at.Time, step).Format(layout)), nil
+		return text(spelled(sqlsink.Floor(at.Time, step), layout)), nil
 	}
+}
+
+// spelled writes years before 1 as PostgreSQL does, which has no year 0: 0044-03-15 BC.
+func spelled(t time.Time, layout string) string {
+	if t.Year() > 0 {
+		return t.Format(layout)
+	}
+	_, rest, _ := strings.Cut(layout, "-")
+	return fmt.Sprintf("%04d-%s BC", 1-t.Year(), t.Format(rest))
 }
 
 func clocks(kind columnKind, unit sqlsink.Unit) converter {
@@ -124,7 +156,7 @@ func clocks(kind columnKind, unit sqlsink.Unit) converter {
 		case err != nil:
 			return "", err
 		case kind.oid == pgtype.TimeOID:
-			if offset != "" && offset != "Z" && offset[1:] != "00:00" {
+			if strings.Trim(offset, "Z+-:0") != "" {
 				return "", sqlsink.ErrOffset
 			}
 			offset = ""
@@ -149,6 +181,27 @@ func decimals(precision, scale int) converter {
 			_, err = sqlsink.Decimal(literal, precision, scale)
 		}
 		return v.Raw, err
+	}
+}
+
+// integers takes whole numbers in any spelling, such as 12.0 and 1e2, of which PostgreSQL reads
+// the first alone. A text that is no such number is PostgreSQL's to judge.
+func integers(bits int) converter {
+	return func(v gjson.Result) (string, error) {
+		literal, err := sqlsink.Literal(v)
+		if err != nil {
+			return v.Raw, nil //nolint:nilerr // neither number nor text
+		}
+		n, err := sqlsink.Whole(literal)
+		switch {
+		case errors.Is(err, sqlsink.ErrNumber):
+			return v.Raw, nil
+		case err != nil:
+			return "", err
+		case n.Sign() < 0 && new(big.Int).Not(n).BitLen() >= bits, n.Sign() >= 0 && n.BitLen() >= bits:
+			return "", sqlsink.ErrRange
+		}
+		return n.String(), nil
 	}
 }
 

@@ -2,6 +2,7 @@ package postgres
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -25,7 +26,18 @@ func TestReportedValues(t *testing.T) {
 		{"bytea", `"010203"`, ""},
 		{"varchar(3)", `"ab    "`, ""},
 		{"char(3)", `"ab"`, "ab "},
-		{"int", `1.0`, ""}, {"int", `1.5`, ""}, {"int", `1e3`, ""},
+		{"int", `1.0`, "1"}, {"int", `1.5`, ""}, {"int", `1e3`, "1000"}, {"smallint", `-3.2768e4`, "-32768"}, {"smallint", `3.2768e4`, ""},
+		{"bigint", `9.223372036854775807e18`, "9223372036854775807"}, {"bigint", `"-12.0"`, "-12"}, {"bigint", `" 7 "`, "7"}, {"bigint", `true`, ""}, {"bigint", `9223372036854775808`, ""},
+		{"int[]", `[1e2,null,[2.0]]`, ""}, {"int[]", `[1e2,null,2.0]`, "{100,NULL,2}"}, {"int[]", `[[1e2],[2.0]]`, "{{100},{2}}"},
+		{"date", `"0044-03-15 BC"`, "0044-03-15 BC"}, {"date", `"-0043-03-15"`, "0044-03-15 BC"}, {"date", `"0000-02-29"`, "0001-02-29 BC"}, {"date", `"0001-02-29"`, ""}, {"date", `"-0001-02-29"`, ""},
+		{"date", `"4714-11-24 BC"`, "4714-11-24 BC"}, {"date", `"4714-11-23 BC"`, ""}, {"date", `"5874897-12-31"`, "5874897-12-31"}, {"date", `"5874898-01-01"`, ""},
+		{"timestamp", `"0044-03-15 12:00:00.5 BC"`, "0044-03-15 12:00:00.5 BC"}, {"timestamp", `"12026-07-01 10:00:00"`, "12026-07-01 10:00:00"},
+		{"timestamptz", `"0044-03-15 12:00:00+02 BC"`, "0044-03-15 10:00:00+00 BC"}, {"timestamptz", `"+12026-07-01T10:00:00Z"`, "12026-07-01 10:00:00+00"},
+		{"timestamptz", `"0001-01-01T00:00:00+01:00"`, "0001-12-31 23:00:00+00 BC"}, {"timestamp(0)", `"0001-01-01 00:00:00.999 BC"`, "0001-01-01 00:00:00 BC"},
+		{"timestamptz[]", `["0044-03-15 12:00:00+00 BC"]`, `{"0044-03-15 12:00:00+00 BC"}`},
+		{"date in days", `-735160`, "0044-03-15 BC"}, {"timestamp in micros", `-63517780800000000`, "0044-03-15 12:00:00 BC"}, {"timestamptz in micros", `-63517780800000001`, "0044-03-15 11:59:59.999999+00 BC"},
+		{"timestamp in micros", `9223371331200000000`, "294247-01-02 00:00:00"}, {"date in days", `2145031948`, "5874868-01-01"}, {"date in days", `99999999999`, ""},
+		{"timetz", `"10:30:00+02"`, "10:30:00+02"}, {"time", `"10:30:00+00"`, "10:30:00"}, {"time", `"10:30:00+02"`, ""},
 		{"bigint", `9223372036854775807`, "9223372036854775807"},
 		{"double precision", `9007199254740993`, ""},
 		{"double precision", `0.1`, "0.1"},
@@ -43,7 +55,8 @@ func TestReportedValues(t *testing.T) {
 		{"time", `"24:00:00"`, "24:00:00"},
 	} {
 		table := fmt.Sprint("r_", i)
-		s := opened(t, Options{URL: address, Table: table, Columns: config.Columns{{Name: "v", Path: "v", Type: tc.typeName}}})
+		typeName, unit, _ := strings.Cut(tc.typeName, " in ")
+		s := opened(t, Options{URL: address, Table: table, Columns: config.Columns{{Name: "v", Path: "v", Type: typeName, Unit: unit}}})
 		c, other := upsert("a", 1, ""), upsert("b", 1, "")
 		c.Doc, other.Doc = []byte(`{"v":`+tc.literal+`}`), []byte(`{}`)
 		err := s.Write(t.Context(), []change.Change{other, c})

@@ -1,6 +1,7 @@
 package sqlsink
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"math"
@@ -17,6 +18,10 @@ import (
 var (
 	ErrKind  = errors.New("a JSON value of the wrong kind")
 	ErrRange = errors.New("a number that does not fit")
+	// ErrNumber: bytes in base64, for instance, as Debezium writes decimals by default.
+	ErrNumber = errors.New("a text that is no number")
+	// ErrFraction: the column would round.
+	ErrFraction = errors.New("a number with a fraction, and the column keeps whole ones")
 	// ErrDigits: the column would round.
 	ErrDigits = errors.New("a number with more digits after the point than the column keeps")
 	// ErrWhole: a float keeps 53 or 24 bits.
@@ -32,8 +37,10 @@ var (
 
 	// hugeExponent is one that big.Rat would take minutes for.
 	hugeExponent = regexp.MustCompile(`[eE][+-]?\d{4,}`)
-	dateTime     = regexp.MustCompile(`^(\d{4}-\d\d-\d\d)(?:[T ](\d\d:\d\d:\d\d(?:\.\d{1,30})?)(Z|[+-]\d\d:\d\d)?)?$`)
-	clock        = regexp.MustCompile(`^(\d\d):(\d\d):(\d\d(?:\.\d{1,30})?)(Z|[+-]\d\d:\d\d)?$`)
+	decimal      = regexp.MustCompile(`^[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?$`)
+	// A year before 1 is written with a sign (ISO 8601, where 0 is 1 BC), or as PostgreSQL does.
+	dateTime = regexp.MustCompile(`^([+-]?\d{4,7})(-\d\d-\d\d)(?:[T ](\d\d:\d\d:\d\d(?:\.\d{1,30})?)(Z|[+-]\d\d(?::\d\d)?)?)?( BC)?$`)
+	clock    = regexp.MustCompile(`^(\d\d):(\d\d):(\d\d(?:\.\d{1,30})?)(Z|[+-]\d\d(?::\d\d)?)?$`)
 )
 
 // Unit is the unit of numbers in a column of dates or times, "" when none is declared.
@@ -72,18 +79,25 @@ func ParseInstant(v gjson.Result, unit Unit) (Instant, error) {
 	if m == nil {
 		return Instant{}, errForm
 	}
-	if m[2] == "" {
-		m[2] = "00:00:00"
+	year, _ := strconv.Atoi(m[1]) // digits by the pattern
+	switch {
+	case m[5] != "" && year < 1:
+		return Instant{}, errDate
+	case m[5] != "":
+		year = 1 - year
 	}
-	if m[3] == "" {
-		m[3] = "Z"
+	clock, zone := cmp.Or(m[3], "00:00:00"), cmp.Or(m[4], "Z")
+	if len(zone) == len("+02") {
+		zone += ":00"
 	}
-	t, err := time.Parse(time.RFC3339Nano, m[1]+"T"+m[2]+m[3])
+	// The calendar repeats every 400 years, and package time reads four digits alone.
+	like := 2000 + (year%400+400)%400
+	t, err := time.Parse(time.RFC3339Nano, fmt.Sprint(like, m[2], "T", clock, zone))
 	if err != nil {
 		return Instant{}, errDate
 	}
 	_, offset := t.Zone()
-	return Instant{t.UTC(), offset != 0}, nil
+	return Instant{t.AddDate(year-like, 0, 0).UTC(), offset != 0}, nil
 }
 
 // ParseClock reads a time of day, with the offset that it was written with, or a number
@@ -138,7 +152,7 @@ func scaled(literal string, unit Unit) (seconds, nanos int64, err error) {
 	second := big.NewInt(int64(time.Second))
 	// Div and Mod are Euclidean: they round down for a positive divisor.
 	whole, rest := new(big.Int).DivMod(new(big.Int).Div(n.Num(), n.Denom()), second, new(big.Int))
-	if whole.BitLen() > 40 { // year 36,000
+	if whole.BitLen() > 48 { // year 8,900,000; PostgreSQL's dates end in 5,874,897
 		return 0, 0, ErrRange
 	}
 	return whole.Int64(), rest.Int64(), nil
@@ -169,7 +183,10 @@ func (e *RangeError) Error() string {
 
 // Number reads a decimal number exactly.
 func Number(literal string) (*big.Rat, error) {
-	if literal == "" || len(literal) > 400 || hugeExponent.MatchString(literal) || strings.ContainsAny(literal, "/xXpPbBoO_") {
+	switch {
+	case !decimal.MatchString(literal):
+		return nil, ErrNumber
+	case len(literal) > 400, hugeExponent.MatchString(literal):
 		return nil, ErrRange
 	}
 	n, ok := new(big.Rat).SetString(literal)
@@ -177,6 +194,18 @@ func Number(literal string) (*big.Rat, error) {
 		return nil, ErrRange
 	}
 	return n, nil
+}
+
+// Whole reads a whole number, in any spelling: 12, 12.0, 1.2e1.
+func Whole(literal string) (*big.Int, error) {
+	n, err := Number(literal)
+	switch {
+	case err != nil:
+		return nil, err
+	case !n.IsInt():
+		return nil, ErrFraction
+	}
+	return n.Num(), nil
 }
 
 // Decimal checks that a number fits precision digits, scale of them after the point, and
@@ -201,7 +230,10 @@ func Decimal(literal string, precision, scale int) (*big.Rat, error) {
 // may be ids.
 func Float(literal string, bits int) (float64, error) {
 	f, err := strconv.ParseFloat(literal, bits)
-	if err != nil {
+	switch {
+	case errors.Is(err, strconv.ErrSyntax):
+		return 0, ErrNumber
+	case err != nil:
 		return 0, ErrRange
 	}
 	if digits := strings.TrimPrefix(literal, "-"); len(digits) > 7 && strings.Trim(digits, "0123456789") == "" {
