@@ -21,8 +21,9 @@
 // is total in what documents lack: an absent member is null, wherever it is, and
 // null has a defined meaning in every operator and function. It is closed: no
 // time, no chance, no I/O, and a function only if its result depends on its
-// arguments alone. The only run-time error is an operation on a type it
-// does not support, such as "a" < 1: a [FilterError].
+// arguments alone. None is the library's own: results are exact, or an error. The run-time errors
+// are an operation on a type it does not support, such as "a" < 1, and a result that 64 bits do
+// not hold: a [FilterError].
 //
 // # Pruning
 //

@@ -3,8 +3,6 @@ package projections
 import (
 	"errors"
 	"fmt"
-	"strconv"
-	"strings"
 	"sync"
 
 	"github.com/expr-lang/expr"
@@ -33,7 +31,6 @@ const (
 // converted.
 type expression struct {
 	program *vm.Program
-	exact   bool // refuses integers beyond 64 bits
 	slots   []slot
 	runs    sync.Pool // of *run
 }
@@ -117,14 +114,14 @@ func compileExpression(text string, d dialect) (*expression, *requirement, []Fau
 	t := &translator{uses: make(map[ast.Node]use), bodies: make(map[ast.Node]int), secrets: d.secrets}
 	options := []expr.Option{
 		expr.Env(map[string]any{}), expr.AllowUndefinedVariables(), // names are checked
-		result, expr.MaxNodes(0), expr.Optimize(false),
+		expr.AsAny(), expr.MaxNodes(0), expr.Optimize(false),
 		expr.Patch(t), expr.Patch((*slotter)(t)),
 	}
 	program, err := expr.Compile(text, append(options, functions()...)...)
 	if err != nil {
 		return nil, nil, []Fault{expressionFault(err, see)}
 	}
-	e := &expression{program: program, exact: !d.condition, slots: t.slots}
+	e := &expression{program: program, slots: t.slots}
 	e.runs.New = func() any { return &run{vm: vm.VM{MemoryBudget: maxMemory}, env: make(map[string]any, len(e.slots))} }
 	return e, required, nil
 }
@@ -155,7 +152,6 @@ func (e *expression) evaluate(b *budget, doc source, item canonicaltree.Node) (a
 	r := e.runs.Get().(*run)
 	r.budget = *b
 	r.env[runName] = r
-	wide := false
 	for i := range e.slots {
 		s := &e.slots[i]
 		var v canonicaltree.Node
@@ -164,15 +160,9 @@ func (e *expression) evaluate(b *budget, doc source, item canonicaltree.Node) (a
 		} else {
 			v = doc.read(s.number, s.steps)
 		}
-		r.env[s.name] = toValue(v, &wide)
+		r.env[s.name] = toValue(v)
 	}
-	var result any
-	var err error
-	if wide && e.exact {
-		err = errWide
-	} else {
-		result, err = r.vm.Run(e.program, r.env)
-	}
+	result, err := r.vm.Run(e.program, r.env)
 	*b = r.budget
 	clear(r.env)
 	e.runs.Put(r)
@@ -182,45 +172,32 @@ func (e *expression) evaluate(b *budget, doc source, item canonicaltree.Node) (a
 	failed := &expressionError{line: 1, column: 1, msg: "has no answer"}
 	if at := (*file.Error)(nil); errors.As(err, &at) {
 		failed.line, failed.column, failed.msg = at.Line, at.Column+1, at.Message
-	} else if errors.Is(err, errWide) {
-		failed.msg = err.Error()
 	}
 	return nil, failed
 }
 
-// errWide refuses to compute with an integer that would be rounded.
-var errWide = errors.New("reads an integer beyond 64 bits; show it by a path")
-
-// toValue converts a value for an expression. An integer that fits is an int,
-// any other number the nearest float64, beyond its range an infinity. An integer that does not
-// fit sets wide.
-func toValue(n canonicaltree.Node, wide *bool) any {
+// toValue converts a value for an expression.
+func toValue(n canonicaltree.Node) any {
 	switch n.Kind() {
 	case canonicaltree.False:
 		return false
 	case canonicaltree.True:
 		return true
 	case canonicaltree.Number:
-		literal := string(n.Raw())
-		if i, err := strconv.Atoi(literal); err == nil {
-			return i
-		}
-		f, _ := strconv.ParseFloat(literal, 64)
-		*wide = *wide || !strings.ContainsAny(literal, ".eE")
-		return f
+		return numberOf(string(n.Raw()))
 	case canonicaltree.String:
 		text, _ := n.Text()
 		return text
 	case canonicaltree.Array:
 		list := make([]any, 0, n.Len())
 		for _, v := range n.Elements() {
-			list = append(list, toValue(v, wide))
+			list = append(list, toValue(v))
 		}
 		return list
 	case canonicaltree.Object:
 		members := make(map[string]any, n.Len())
 		for name, v := range n.Members() {
-			members[name] = toValue(v, wide)
+			members[name] = toValue(v)
 		}
 		return members
 	}
@@ -232,7 +209,11 @@ func toValue(n canonicaltree.Node, wide *bool) any {
 var functions = sync.OnceValue(func() []expr.Option {
 	options := []expr.Option{
 		expr.Function("$get", func(a ...any) (any, error) { return get(a[0], a[1]), nil }, new(func(any, any) any)),
-		expr.Function("$sliced", func(a ...any) (any, error) { return sliced(a[0]), nil }, new(func(any) any)),
+		expr.Function("$group", func(a ...any) (any, error) { return group(a[0]) }, new(func(any) any)),
+		expr.Function("$sortBy", func(a ...any) (any, error) {
+			list, _ := elementsIn(a[0]) // the loop over it checked
+			return sortedBy("sortBy", list, a[1].([]any), a[2:])
+		}),
 		expr.Function("$bool", func(a ...any) (any, error) { return truth(a[0]) }, new(func(any) bool)),
 		expr.Function("$equal", func(a ...any) (any, error) { return equal(a[0], a[1]), nil }, new(func(any, any) bool)),
 		expr.Function("$in", func(a ...any) (any, error) { return in(a[0], a[1]) }, new(func(any, any) bool)),
@@ -242,8 +223,14 @@ var functions = sync.OnceValue(func() []expr.Option {
 		expr.Function("$$add", func(a ...any) (any, error) { return a[0].(*run).add(a[1], a[2]) }, new(func(any, any, any) any)),
 		expr.Function("$add", func(a ...any) (any, error) { return add(a[0], a[1]) }, new(func(any, any) any)),
 		expr.Function("$subtract", func(a ...any) (any, error) { return subtract(a[0], a[1]) }, new(func(any, any) any)),
+		expr.Function("$divide", func(a ...any) (any, error) { return divide(a[0], a[1]) }, new(func(any, any) any)),
+		expr.Function("$modulo", func(a ...any) (any, error) { return modulo(a[0], a[1]) }, new(func(any, any) any)),
+		expr.Function("$power", func(a ...any) (any, error) { return power(a[0], a[1]) }, new(func(any, any) any)),
+		expr.Function("$negate", func(a ...any) (any, error) { return negate(a[0]) }, new(func(any) any)),
 		expr.Function("$multiply", func(a ...any) (any, error) { return multiply(a[0], a[1]) }, new(func(any, any) any)),
 		expr.Function("$sum", func(a ...any) (any, error) { return sum(a[0]) }, new(func(any) any)),
+		expr.Function("$$cut", func(a ...any) (any, error) { return a[0].(*run).cut(a[1], a[2], a[3]) }, new(func(any, any, any, any) any)),
+		expr.Function("$$operand", func(a ...any) (any, error) { return a[0].(*run).operand(a[1].(string), a[2], a[3].(int)) }, new(func(any, any, any, any) any)),
 		expr.Function("$$text", func(a ...any) (any, error) { return a[1], a[0].(*run).text(a[1], a[2].(int)) }, new(func(any, any, int) any)),
 	}
 	for operator, holds := range orderings {

@@ -28,6 +28,9 @@ func (f *filter) match(doc source) (bool, *FilterError) {
 	if err != nil {
 		return false, &FilterError{Line: err.line, Column: err.column, Msg: err.msg}
 	}
-	match, _ := result.(bool) // the program ends in a conversion to bool
-	return match, nil
+	match, failed := truth(result)
+	if failed != nil {
+		return false, &FilterError{Line: 1, Column: 1, Msg: failed.Error()}
+	}
+	return match.(bool), nil
 }

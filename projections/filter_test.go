@@ -81,7 +81,7 @@ func TestFilterMatches(t *testing.T) {
 		`any(doc.x, true)`: false, `all(doc.x, false)`: true, `none(doc.x, true)`: true, `one(doc.x, true)`: false, `count(doc.x, true) == 0`: true,
 		`filter(doc.x, true) == []`: true, `map(doc.x, 1) == []`: true, `sum(doc.x) == 0`: true, `find(doc.x, true) == null`: true,
 		`len(doc.x) == 0`: true, `lower(doc.x) == null`: true, `type(doc.x) == "nil"`: true, `int(doc.x) == null`: true, `first(doc.x) == null`: true,
-		`doc.x[0:1] == []`: true, `(doc.x ?? 3) == 3`: true, `(doc.x?.y ?? "d") == "d"`: true,
+		`doc.x[0:1] == null`: true, `(doc.x ?? 3) == 3`: true, `(doc.x?.y ?? "d") == "d"`: true,
 
 		// Predicates over elements.
 		`any(doc.tags, .name == "b")`: true, `all(doc.tags, .x > 0)`: false, `count(doc.tags, .name != null) == 2`: true, `any(doc.tags, .zip.zap)`: false,
@@ -110,19 +110,19 @@ func TestFilterErrors(t *testing.T) {
 		`doc.yes and doc.s < 1`:        `when 1:19: cannot compare string < number`,
 		`doc.yes >= doc.no`:            `cannot compare boolean >= boolean`,
 		`doc.list < doc.list`:          `cannot compare array < array`,
-		`doc.s`:                        `bool(string)`,
+		`doc.s`:                        `when 1:1: cannot use string as a condition`,
 		`doc.s and doc.yes`:            `cannot use string as a condition`,
 		`not doc.n`:                    `cannot use number as a condition`,
 		`any(doc.tags, .name)`:         `cannot use string as a condition`,
 		`any(doc.o, true)`:             `cannot loop over object`,
 		`1 in doc.s`:                   `cannot look for number in string`,
-		`doc.x + 1 == 1`:               `<nil> + int`,
-		`doc.s + doc.n == 1`:           `string + int`,
-		`doc.n contains "x"`:           `not string`,
+		`doc.x + 1 == 1`:               `cannot compute null + number`,
+		`doc.s + doc.n == 1`:           `cannot compute string + number`,
+		`doc.n contains "x"`:           `cannot use number with contains, it needs strings`,
 		`upper(doc.n) == "x"`:          `upper(number) cannot be computed`,
-		`int(doc.s) == 1`:              `int(string) cannot be computed`,
+		`int(doc.s) == 1`:              `int(string) cannot be computed, it needs the digits of a whole number`,
 		`hasPrefix(doc.s, doc.x)`:      `hasPrefix(string, null) cannot be computed`,
-		`doc.n % (doc.n - doc.n) == 0`: `divide by zero`,
+		`doc.n % (doc.n - doc.n) == 0`: `cannot divide by zero`,
 	} {
 		out, match, err := compile(t, Spec{When: when}).Project([]byte("kept"), doc)
 		var bad *FilterError

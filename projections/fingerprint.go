@@ -15,7 +15,7 @@ import (
 // library and paths that of gjson: a new release of either may change the
 // meaning of a filter or a path.
 const (
-	version     = 4
+	version     = 5
 	expressions = "expr-lang/expr v1.17.8"
 	paths       = "tidwall/gjson v1.20.0"
 )

@@ -10,11 +10,11 @@ import (
 	"math/big"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
 	"github.com/expr-lang/expr/ast"
-	"github.com/expr-lang/expr/vm/runtime"
 )
 
 // extraFunction is a function beside those of the library. Null as its first argument returns
@@ -32,7 +32,7 @@ func extras() map[string]extraFunction {
 		"json":   {printed, one},
 		"sha256": {digested, one},
 		"hmac":   {pseudonym, new(func(any, string) any)},
-		"utc":    {timePart(func(t time.Time) any { return t.Format(time.RFC3339Nano) }), one},
+		"utc":    {timePart(func(t time.Time) any { return t.Format(sortable) }), one},
 	}
 	for name, part := range map[string]func(time.Time) int{
 		"year": time.Time.Year, "month": func(t time.Time) int { return int(t.Month()) }, "day": time.Time.Day,
@@ -45,6 +45,12 @@ func extras() map[string]extraFunction {
 	return all
 }
 
+// sortable is a layout of times in UTC whose texts sort as the times do.
+const sortable = "2006-01-02T15:04:05.000000000Z"
+
+// rfc3339 is stricter than the package time, which drops digits after the ninth.
+var rfc3339 = regexp.MustCompile(`^[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}(?:\.[0-9]{1,9})?(?:Z|[+-][0-9]{2}:[0-9]{2})$`)
+
 // timePart returns a function of a time in UTC, which it gets as RFC 3339.
 func timePart(part func(time.Time) any) func(...any) (any, error) {
 	return func(args ...any) (any, error) {
@@ -53,10 +59,10 @@ func timePart(part func(time.Time) any) func(...any) (any, error) {
 			return nil, fmt.Errorf("cannot read %s as a time, it needs a string", typeOf(args[0]))
 		}
 		t, err := time.Parse(time.RFC3339, text)
-		if err != nil {
-			return nil, errors.New("cannot read a time that is not RFC 3339") // err holds the text
+		if t = t.UTC(); err != nil || !rfc3339.MatchString(text) || t.Year() < 0 || t.Year() > 9999 { // err holds the text
+			return nil, errors.New("cannot read a time that is not RFC 3339, such as 2026-03-01T00:30:00.25+02:00, in the years 0 to 9999, with at most nine digits of a second")
 		}
-		return part(t.UTC()), nil
+		return part(t), nil
 	}
 }
 
@@ -89,44 +95,82 @@ func pseudonym(args ...any) (any, error) {
 }
 
 // verb is one of a template of format: a literal percent sign, or an argument.
-var verb = regexp.MustCompile(`%(?:%|[-+ 0#]*[0-9]{0,2}(?:\.[0-9]{1,2})?([sdfx]))`)
+var verb = regexp.MustCompile(`%(?:%|([-+ 0#]*)([0-9]{0,2})(?:\.([0-9]{1,2}))?([sdfx]))`)
 
-// format is fmt.Sprintf for texts and numbers; a null argument returns null. The template was
-// checked.
+// format is fmt.Sprintf for texts and numbers; a null argument returns null. %f rounds the
+// digits of a number as it prints, half away from zero. The template was checked.
 func format(args ...any) (any, error) {
 	template, rest := args[0].(string), args[1:]
 	if slices.Contains(rest, nil) {
 		return nil, nil
 	}
 	values := make([]any, 0, len(rest))
-	for _, m := range verb.FindAllStringSubmatch(template, -1) {
-		if m[1] == "" {
-			continue
+	var failed error
+	template = verb.ReplaceAllStringFunc(template, func(text string) string {
+		m := verb.FindStringSubmatch(text)
+		if m[4] == "" || failed != nil {
+			return text
 		}
 		v := rest[len(values)]
 		n, isNumber := toNumber(v)
-		text, isText := v.(string)
+		s, isText := v.(string)
 		switch _, isBool := v.(bool); {
-		case m[1] == "s" && isText:
-			v = text
-		case m[1] == "s" && (isNumber || isBool):
+		case m[4] == "s" && isText:
+			v = s
+		case m[4] == "s" && (isNumber || isBool):
 			printed, err := appendValue(nil, v)
-			if err != nil {
-				return nil, err
-			}
-			v = string(printed)
-		case (m[1] == "d" || m[1] == "x") && isNumber && !n.real:
+			failed, v = err, string(printed)
+		case (m[4] == "d" || m[4] == "x") && isNumber && !n.real && n.wide == "":
 			v = n.i
-		case m[1] == "f" && isNumber && n.real:
-			v = n.f
-		case m[1] == "f" && isNumber:
-			v = new(big.Float).SetInt64(n.i) // exact
+		case m[4] == "f" && isNumber && printable(n):
+			text, v = decimals(m[1], m[2], m[3], n)
 		default:
-			return nil, fmt.Errorf("cannot format %s as %%%s", typeOf(v), m[1])
+			failed = fmt.Errorf("cannot format %s as %%%s", typeOf(v), m[4])
+			if isNumber {
+				failed = fmt.Errorf("cannot format this number as %%%s; %%d and %%x need a whole number within 64 bits, see round() and %%f", m[4])
+			}
 		}
 		values = append(values, v)
+		return text
+	})
+	if failed != nil {
+		return nil, failed
 	}
 	return fmt.Sprintf(template, values...), nil
+}
+
+// printable reports whether the digits of a number are few enough to write out.
+func printable(n number) bool {
+	digits, power, _ := strings.Cut(string(decimalOf(n)), "e")
+	p, err := strconv.Atoi("0" + strings.TrimPrefix(power, "-"))
+	return err == nil && len(digits) <= 400 && p <= 400
+}
+
+// decimals returns a number with so many digits behind the point, six by default, and the verb for
+// this text.
+func decimals(flags, width, places string, n number) (printed, text string) {
+	digits := 6
+	if places != "" {
+		digits, _ = strconv.Atoi(places)
+	}
+	exact, _ := new(big.Rat).SetString(string(decimalOf(n)))
+	text = strings.TrimPrefix(exact.FloatString(digits), "-")
+	switch {
+	case exact.Sign() < 0:
+		text = "-" + text
+	case strings.Contains(flags, "+"):
+		text = "+" + text
+	case strings.Contains(flags, " "):
+		text = " " + text
+	}
+	if strings.Contains(flags, "-") {
+		return "%-" + width + "s", text
+	}
+	if total, _ := strconv.Atoi(width); strings.Contains(flags, "0") && len(text) < total {
+		from := len(text) - len(strings.TrimLeft(text, "+- "))
+		text = text[:from] + strings.Repeat("0", total-len(text)) + text[from:]
+	}
+	return "%" + width + "s", text
 }
 
 // extra checks a call of an extra function.
@@ -150,7 +194,7 @@ func (v *validator) extra(n *ast.CallNode, name string) {
 		}
 		wants := 0
 		for _, m := range verb.FindAllStringSubmatch(template, -1) {
-			if m[1] != "" {
+			if m[4] != "" {
 				wants++
 			}
 		}
@@ -182,67 +226,4 @@ func (t *translator) extra(node *ast.Node, n *ast.CallNode) {
 		n.Arguments[1] = &ast.ConstantNode{Value: &secret{t.secrets[name.Value]}}
 	}
 	ast.Patch(node, charged(callee.Value, false, n.Arguments...))
-}
-
-var errOverflow = errors.New("integer overflow: the result exceeds 64 bits")
-
-// integers returns both values if they are integers.
-func integers(x, y any) (a, b int, ok bool) {
-	a, ok1 := x.(int)
-	b, ok2 := y.(int)
-	return a, b, ok1 && ok2
-}
-
-func add(x, y any) (any, error) {
-	a, b, ok := integers(x, y)
-	if !ok {
-		return runtime.Add(x, y), nil
-	}
-	if s := a + b; (s > a) == (b > 0) {
-		return s, nil
-	}
-	return nil, errOverflow
-}
-
-func subtract(x, y any) (any, error) {
-	a, b, ok := integers(x, y)
-	if !ok {
-		return runtime.Subtract(x, y), nil
-	}
-	if d := a - b; (d < a) == (b > 0) {
-		return d, nil
-	}
-	return nil, errOverflow
-}
-
-func multiply(x, y any) (any, error) {
-	a, b, ok := integers(x, y)
-	if !ok {
-		return runtime.Multiply(x, y), nil
-	}
-	if a == 0 || b == 0 {
-		return 0, nil
-	}
-	if p := a * b; p/b == a && (p < 0) == ((a < 0) != (b < 0)) {
-		return p, nil
-	}
-	return nil, errOverflow
-}
-
-// sum adds up a list.
-func sum(list any) (total any, err error) {
-	total = 0
-	switch list := list.(type) {
-	case []any:
-		for i := 0; i < len(list) && err == nil; i++ {
-			total, err = add(total, list[i])
-		}
-	case []int:
-		for i := 0; i < len(list) && err == nil; i++ {
-			total, err = add(total, list[i])
-		}
-	default:
-		return nil, fmt.Errorf("cannot sum %s", typeOf(list))
-	}
-	return total, err
 }

@@ -2,12 +2,8 @@ package projections
 
 import (
 	"cmp"
-	"errors"
 	"fmt"
-	"math"
 	"reflect"
-
-	"github.com/expr-lang/expr/builtin"
 )
 
 // predicates are the functions of the library that loop over an array. Null is
@@ -19,72 +15,9 @@ var predicates = map[string]bool{
 	"sortBy": true, "reduce": true,
 }
 
-// scalars are the functions of the library that depend on their arguments alone
-// and whose work is bounded by them.
-var scalars = map[string]bool{
-	"len": true, "type": true, "abs": true, "ceil": true, "floor": true,
-	"round": true, "int": true, "float": true, "string": true, "trim": true,
-	"trimPrefix": true, "trimSuffix": true, "upper": true, "lower": true,
-	"split": true, "replace": true, "join": true, "indexOf": true,
-	"lastIndexOf": true, "hasPrefix": true, "hasSuffix": true, "max": true,
-	"min": true, "mean": true, "median": true, "first": true, "last": true,
-	"get": true, "take": true, "reverse": true, "concat": true,
-	"flatten": true, "uniq": true, "sort": true,
-}
-
-func offered(name string) bool { return predicates[name] || scalars[name] }
-
-// library returns the scalar functions under their names: null as the first
-// argument returns null, and errors name types instead of values.
-func library() map[string]func(...any) (any, error) {
-	fns := make(map[string]func(...any) (any, error), len(scalars))
-	for name := range scalars {
-		fns[name] = bearNull(name, builtin.Builtins[builtin.Index[name]])
-	}
-	fns["get"] = func(a ...any) (any, error) { return get(a[0], a[1]), nil }
-	for name, f := range extras() {
-		fns[name] = func(args ...any) (any, error) {
-			if args[0] == nil {
-				return nil, nil
-			}
-			return f.do(args...)
-		}
-	}
-	return fns
-}
-
-// errMemory says in the library's words that a function went beyond maxMemory.
-var errMemory = errors.New("memory budget exceeded")
-
-func bearNull(name string, fn *builtin.Function) func(...any) (any, error) {
-	return func(args ...any) (result any, err error) {
-		if len(args) > 0 && args[0] == nil {
-			switch name {
-			case "len":
-				return 0, nil
-			case "type":
-				return "nil", nil
-			}
-			return nil, nil
-		}
-		defer func() {
-			if recover() != nil || err != nil && !errors.Is(err, errMemory) {
-				result, err = nil, fmt.Errorf("%s%s cannot be computed", name, typesOf(args))
-			}
-		}()
-		switch {
-		case fn.Fast != nil:
-			return fn.Fast(args[0]), nil
-		case fn.Safe != nil:
-			// The library counts the values created by its own calls alone.
-			var created uint
-			if result, created, err = fn.Safe(args...); created >= maxMemory {
-				return nil, errMemory
-			}
-			return result, err
-		}
-		return fn.Func(args...)
-	}
+func offered(name string) bool {
+	_, scalar := scalars[name]
+	return scalar || predicates[name]
 }
 
 func typesOf(args []any) string {
@@ -162,14 +95,6 @@ func list(v any) (any, error) {
 		return nil, fmt.Errorf("cannot loop over %s, it needs an array", typeOf(v))
 	}
 	return v, nil
-}
-
-// sliced returns what can be cut: of null, an empty array.
-func sliced(v any) any {
-	if v == nil {
-		return []any{}
-	}
-	return v
 }
 
 // truth makes a condition of a value: null is false.
@@ -288,53 +213,4 @@ func equal(a, b any) bool {
 		}
 	}
 	return true
-}
-
-// number is an int64 or, if real, a float64.
-type number struct {
-	i    int64
-	f    float64
-	real bool
-}
-
-func toNumber(v any) (number, bool) {
-	switch v := v.(type) {
-	case int:
-		return number{i: int64(v)}, true
-	case float64:
-		return number{f: v, real: true}, true
-	case int64:
-		return number{i: v}, true
-	case uint8:
-		return number{i: int64(v)}, true
-	}
-	return number{}, false
-}
-
-// compare compares exactly, also an int64 with a float64 that cannot hold it.
-// ok is false if either is not a number by IEEE 754.
-func (x number) compare(y number) (order int, ok bool) {
-	switch {
-	case !x.real && !y.real:
-		return cmp.Compare(x.i, y.i), true
-	case x.real && y.real:
-		return cmp.Compare(x.f, y.f), !math.IsNaN(x.f) && !math.IsNaN(y.f)
-	case x.real:
-		order, ok = y.compare(x)
-		return -order, ok
-	}
-	const limit = 1 << 63
-	switch whole := math.Trunc(y.f); {
-	case math.IsNaN(y.f):
-		return 0, false
-	case whole >= limit:
-		return -1, true
-	case whole < -limit:
-		return 1, true
-	default:
-		if c := cmp.Compare(x.i, int64(whole)); c != 0 {
-			return c, true
-		}
-		return cmp.Compare(0, y.f-whole), true
-	}
 }

@@ -1,6 +1,8 @@
 package projections
 
 import (
+	"errors"
+	"math"
 	"strconv"
 	"strings"
 	"unicode/utf8"
@@ -301,7 +303,11 @@ scan:
 		default:
 			return &pathFault{offset + op, "has an unknown operator", "use ==, !=, <, <=, >, >=, % or !%"}
 		}
-		if !isOperand(strings.TrimSpace(rest)) {
+		operand := strings.TrimSpace(rest)
+		if f, err := strconv.ParseFloat(operand, 64); err != nil && errors.Is(err, strconv.ErrRange) || math.Abs(f) >= exactFloat {
+			return &pathFault{offset + len(query) - len(rest), "compares with a number of 2^53 or more, which a query rounds", "use an expression, such as filter(doc.items, .id == 9007199254740993)"}
+		}
+		if !isOperand(operand) {
 			return &pathFault{offset + len(query) - len(rest), "compares with what is no number, text, true or false", `write a text in quotes, null as ~null, and only one comparison in a query`}
 		}
 	}

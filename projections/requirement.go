@@ -11,7 +11,7 @@ import (
 type requirement struct {
 	steps  []step
 	number int   // among the paths of the projection
-	values []any // string, bool, int or float64
+	values []any // string, bool or a number in its form
 	whole  bool  // the filter has no other condition
 }
 
@@ -54,7 +54,7 @@ func requirementFor(steps []step, literals ...ast.Node) *requirement {
 		case *ast.IntegerNode:
 			r.values = append(r.values, n.Value)
 		case *ast.FloatNode:
-			r.values = append(r.values, n.Value)
+			r.values = append(r.values, normal(n.Value))
 		default:
 			return nil
 		}
@@ -97,7 +97,7 @@ func (r *requirement) met(doc source) bool {
 			}
 		default:
 			if v.Kind() == canonicaltree.Number && number == nil {
-				number = valueOf(v)
+				number = toValue(v)
 			}
 			if number != nil && equal(number, want) {
 				return true
@@ -117,7 +117,7 @@ type readers struct {
 type requiring struct {
 	place  int32
 	texts  map[string][]int
-	others map[any][]int // by bool or float64, which equal numbers share
+	others map[any][]int // by bool or number, of which equal ones have one form
 }
 
 // add adds projection i, in ascending order; places are those of its paths.
@@ -142,8 +142,7 @@ func (r *readers) add(i int, p *Projection, places []int32) {
 		if text, ok := value.(string); ok {
 			of.texts[text] = appendOnce(of.texts[text], i)
 		} else {
-			key := keyOf(value)
-			of.others[key] = appendOnce(of.others[key], i)
+			of.others[value] = appendOnce(of.others[value], i)
 		}
 	}
 }
@@ -155,13 +154,6 @@ func appendOnce(list []int, i int) []int {
 	return append(list, i)
 }
 
-func keyOf(value any) any {
-	if n, ok := value.(int); ok {
-		return float64(n)
-	}
-	return value
-}
-
 // meeting returns the projections whose requirement doc may meet.
 func (r *requiring) meeting(doc *Document) []int {
 	v := doc.at(r.place).value
@@ -171,13 +163,8 @@ func (r *requiring) meeting(doc *Document) []int {
 	switch v.Kind() {
 	case canonicaltree.True, canonicaltree.False, canonicaltree.Number:
 		if len(r.others) > 0 {
-			return r.others[keyOf(valueOf(v))]
+			return r.others[toValue(v)]
 		}
 	}
 	return nil
-}
-
-func valueOf(v canonicaltree.Node) any {
-	var wide bool
-	return toValue(v, &wide)
 }

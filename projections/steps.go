@@ -53,6 +53,8 @@ func (b *budget) read(v any) error {
 		return b.spend(1)
 	case string:
 		return b.spend(1 + len(v)/bytesRead)
+	case wide:
+		return b.spend(1 + len(v)/bytesRead)
 	case []any:
 		err := b.spend(1)
 		for i := 0; i < len(v) && err == nil; i++ {
@@ -72,7 +74,7 @@ func (b *budget) read(v any) error {
 		return err
 	}
 	switch of := reflect.ValueOf(v); of.Kind() {
-	case reflect.Slice: // of a range, or of split
+	case reflect.Slice: // of a range
 		err := b.spend(1)
 		for i := 0; i < of.Len() && err == nil; i++ {
 			err = b.read(of.Index(i).Interface())
@@ -208,6 +210,22 @@ func (b *budget) add(x, y any) (any, error) {
 		return nil, err
 	}
 	return add(x, y)
+}
+
+// cut is [cut] with its cost.
+func (b *budget) cut(v, from, to any) (any, error) {
+	if err := b.text(v, 1); err != nil {
+		return nil, err
+	}
+	return cut(v, from, to)
+}
+
+// operand is [operand] with the cost of reading v.
+func (b *budget) operand(operator string, v any, steps int) (any, error) {
+	if err := b.text(v, steps); err != nil {
+		return nil, err
+	}
+	return operand(operator, v)
 }
 
 // loop charges for a loop over v before its first round: the steps of its body for each

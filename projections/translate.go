@@ -2,13 +2,17 @@ package projections
 
 import (
 	"fmt"
+	"math"
 	"regexp/syntax"
 	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/expr-lang/expr/ast"
 	"github.com/expr-lang/expr/builtin"
 	"github.com/expr-lang/expr/file"
+
+	"github.com/seed-86dfc502/weir/canonicaltree"
 )
 
 // validator refuses expressions that the library accepts and a projection must not have.
@@ -27,6 +31,10 @@ func (v *validator) fault(node ast.Node, msg, want string) {
 // Visit implements ast.Visitor.
 func (v *validator) Visit(node *ast.Node) {
 	switch n := (*node).(type) {
+	case *ast.FloatNode:
+		v.literal(n)
+	case *ast.BytesNode:
+		v.fault(n, "is a list of bytes", "write a string, without the b before it")
 	case *ast.IdentifierNode:
 		if n.Value == "$env" {
 			v.fault(n, "unknown name $env", "the names are doc and null; inside each also item")
@@ -61,6 +69,15 @@ func (v *validator) Visit(node *ast.Node) {
 		}
 	case *ast.ConditionalNode:
 		v.condition(n.Cond)
+	}
+}
+
+// literal refuses a number that the program would hold with other digits.
+func (v *validator) literal(n *ast.FloatNode) {
+	at, source := n.Location(), []rune(v.source.String())
+	text := strings.ReplaceAll(string(source[at.From:min(at.To, len(source))]), "_", "")
+	if text != "" && !holds(n.Value, string(canonicaltree.AppendDecimal(nil, []byte(text)))) {
+		v.fault(n, "is a number of more digits than 64 bits hold", "write fewer digits")
 	}
 }
 
@@ -132,7 +149,17 @@ func (v *validator) binary(n *ast.BinaryNode) {
 	case "and", "&&", "or", "||":
 		v.condition(n.Left)
 		v.condition(n.Right)
+	case "contains", "startsWith", "endsWith":
+		v.operand(n.Operator, n.Left)
+		v.operand(n.Operator, n.Right)
+	case "%":
+		for _, node := range []ast.Node{n.Left, n.Right} {
+			if f, ok := node.(*ast.FloatNode); ok && math.Trunc(f.Value) != f.Value {
+				v.fault(node, "is a fraction, of which % is not computed", "use a whole number, or round(), floor() or ceil()")
+			}
+		}
 	case "matches":
+		v.operand(n.Operator, n.Left)
 		if _, constant := n.Right.(*ast.StringNode); !constant {
 			v.fault(n, "matches a pattern that is not a constant", `write the pattern as a string, such as doc.id matches "^B-"`)
 		}
@@ -142,6 +169,25 @@ func (v *validator) binary(n *ast.BinaryNode) {
 		if !ok1 || !ok2 || to.Value-from.Value >= maxRange {
 			v.fault(n, "is a range without a fixed size", fmt.Sprintf("write both ends as numbers, at most %d in all, or compare with < and <=", maxRange))
 		}
+	}
+}
+
+// operand refuses a literal that no operator of texts takes.
+func (v *validator) operand(operator string, node ast.Node) {
+	var sample any
+	switch node.(type) {
+	case *ast.IntegerNode, *ast.FloatNode:
+		sample = 0
+	case *ast.BoolNode:
+		sample = false
+	case *ast.ArrayNode:
+		sample = []any{}
+	case *ast.MapNode:
+		sample = map[string]any{}
+	}
+	if _, err := operand(operator, sample); err != nil {
+		msg, want, _ := strings.Cut(err.Error(), "; ")
+		v.fault(node, msg, want)
 	}
 }
 
@@ -212,6 +258,7 @@ type translator struct {
 	secrets map[string][]byte
 	// bodies are the steps of the predicates, see weigher.
 	bodies map[ast.Node]int
+	lists  int // variables of sortBy
 }
 
 func call(name string, arguments ...ast.Node) ast.Node {
@@ -253,11 +300,13 @@ func (t *translator) Visit(node *ast.Node) {
 		// Every access bears null, so a chain of ?. has nothing left to do.
 		*node = n.Node
 	case *ast.SliceNode:
-		n.Node = call("sliced", n.Node)
-	case *ast.UnaryNode:
-		if n.Operator == "not" || n.Operator == "!" {
-			n.Node = asBool(n.Node)
+		t.slice(node, n)
+	case *ast.FloatNode:
+		if i, ok := normal(n.Value).(int); ok {
+			ast.Patch(node, &ast.IntegerNode{Value: i})
 		}
+	case *ast.UnaryNode:
+		t.unary(node, n)
 	case *ast.BinaryNode:
 		t.binary(node, n)
 	case *ast.ConditionalNode:
@@ -267,7 +316,46 @@ func (t *translator) Visit(node *ast.Node) {
 	case *ast.CallNode:
 		t.extra(node, n)
 	case *ast.PairNode:
-		n.Key = texted(n.Key, 1)
+		n.Key = operandOf("key", n.Key, 1)
+	}
+}
+
+// operandOf makes node an operand of an operator of texts, with a charge for reading it.
+func operandOf(operator string, node ast.Node, steps int) ast.Node {
+	if _, constant := node.(*ast.StringNode); constant {
+		return node
+	}
+	c := charged("operand", false, &ast.StringNode{Value: operator}, node, &ast.IntegerNode{Value: steps})
+	c.SetLocation(node.Location())
+	return c
+}
+
+func (t *translator) slice(node *ast.Node, n *ast.SliceNode) {
+	from, to := n.From, n.To
+	if from == nil {
+		from = &ast.IntegerNode{Value: 0}
+	}
+	if to == nil {
+		to = &ast.IntegerNode{Value: math.MaxInt}
+	}
+	ast.Patch(node, charged("cut", false, n.Node, from, to))
+}
+
+func (t *translator) unary(node *ast.Node, n *ast.UnaryNode) {
+	switch n.Operator {
+	case "not", "!":
+		n.Node = asBool(n.Node)
+	case "-":
+		switch v := n.Node.(type) {
+		case *ast.IntegerNode:
+			ast.Patch(node, &ast.IntegerNode{Value: -v.Value})
+		case *ast.FloatNode:
+			ast.Patch(node, &ast.FloatNode{Value: -v.Value})
+		default:
+			ast.Patch(node, call("negate", n.Node))
+		}
+	case "+":
+		ast.Patch(node, call("add", &ast.IntegerNode{Value: 0}, n.Node))
 	}
 }
 
@@ -316,12 +404,16 @@ func (t *translator) binary(node *ast.Node, n *ast.BinaryNode) {
 		ast.Patch(node, call("subtract", n.Left, n.Right))
 	case "*":
 		ast.Patch(node, call("multiply", n.Left, n.Right))
-	case "contains":
-		n.Left, n.Right = texted(n.Left, 1), texted(n.Right, 1)
-	case "startsWith", "endsWith":
-		n.Right = texted(n.Right, 1)
+	case "/":
+		ast.Patch(node, call("divide", n.Left, n.Right))
+	case "%":
+		ast.Patch(node, call("modulo", n.Left, n.Right))
+	case "**", "^":
+		ast.Patch(node, call("power", n.Left, n.Right))
+	case "contains", "startsWith", "endsWith":
+		n.Left, n.Right = operandOf(n.Operator, n.Left, 1), operandOf(n.Operator, n.Right, 1)
 	case "matches":
-		n.Left = texted(n.Left, bytesRead*patternSteps(n.Right))
+		n.Left = operandOf(n.Operator, n.Left, bytesRead*patternSteps(n.Right))
 	case "and", "&&", "or", "||":
 		n.Left, n.Right = asBool(n.Left), asBool(n.Right)
 	}
@@ -378,6 +470,9 @@ func (t *translator) builtin(node *ast.Node, n *ast.BuiltinNode) {
 		ast.Patch(node, charged(n.Name, bounded, n.Arguments...))
 		return
 	}
+	if n.Name == "count" && len(n.Arguments) == 1 { // counts what is true
+		n.Arguments = append(n.Arguments, &ast.PredicateNode{Node: &ast.PointerNode{}})
+	}
 	body := 1
 	if len(n.Arguments) > 1 {
 		if p, ok := n.Arguments[1].(*ast.PredicateNode); ok {
@@ -386,7 +481,7 @@ func (t *translator) builtin(node *ast.Node, n *ast.BuiltinNode) {
 				p.Node = texted(p.Node, sortRounds)
 				body += sortRounds
 			case "groupBy":
-				p.Node = texted(p.Node, 1)
+				p.Node = call("group", texted(p.Node, 1))
 			}
 			body += t.weigh(p)
 		}
@@ -395,13 +490,32 @@ func (t *translator) builtin(node *ast.Node, n *ast.BuiltinNode) {
 	if p := predicateOf(n); p != nil {
 		p.Node = asBool(p.Node)
 	}
-	if n.Name == "sum" { // the library's wraps around
+	switch n.Name {
+	case "sortBy":
+		t.sortBy(node, n)
+	case "sum": // the library's wraps around
 		summands := n.Arguments[0]
 		if len(n.Arguments) > 1 {
 			summands = &ast.BuiltinNode{Name: "map", Arguments: n.Arguments}
 		}
 		ast.Patch(node, call("sum", summands))
 	}
+}
+
+// sortBy replaces the library's, whose order is not that of numbers, and not one for equal keys.
+func (t *translator) sortBy(node *ast.Node, n *ast.BuiltinNode) {
+	t.lists++
+	list := func() ast.Node { return &ast.IdentifierNode{Value: "$list" + strconv.Itoa(t.lists)} }
+	keys := &ast.BuiltinNode{Name: "map", Arguments: append([]ast.Node{list()}, n.Arguments[1:]...)}
+	arguments := []ast.Node{list(), list()}
+	if len(n.Arguments) > 1 {
+		keys.Arguments = keys.Arguments[:2]
+		arguments = append([]ast.Node{list(), keys}, n.Arguments[2:]...)
+	}
+	sorted := call("sortBy", arguments...)
+	sorted.SetLocation(n.Location())
+	name := list().(*ast.IdentifierNode).Value
+	ast.Patch(node, &ast.VariableDeclaratorNode{Name: name, Value: n.Arguments[0], Expr: sorted})
 }
 
 // weigh returns the steps of one round of a predicate.

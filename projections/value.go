@@ -50,7 +50,7 @@ func appendBelow(dst []byte, v any, depth int) (_ []byte, err error) {
 		return appendNumber(dst, n)
 	}
 	switch of := reflect.ValueOf(v); of.Kind() {
-	case reflect.Slice: // of a range, or of split
+	case reflect.Slice: // of a range
 		return appendList(dst, of.Len(), func(i int) any { return of.Index(i).Interface() }, depth)
 	case reflect.Map: // of groupBy
 		members := make(map[string]any, of.Len())
@@ -83,6 +83,8 @@ func appendList(dst []byte, n int, at func(int) any, depth int) (_ []byte, err e
 // back as the same 64-bit float.
 func appendNumber(dst []byte, n number) ([]byte, error) {
 	switch {
+	case n.wide != "":
+		return n.wide.append(dst), nil
 	case !n.real:
 		return strconv.AppendInt(dst, n.i, 10), nil
 	case math.IsNaN(n.f) || math.IsInf(n.f, 0):
