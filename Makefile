@@ -60,7 +60,7 @@ mutants: servers ## small faults in the protocol's code, each with the test that
 
 SUITE ?=
 
-verify: servers ## what searches or measures: SUITE=name for one (scripts/verify list); writes docs/evidence.md
+verify: servers ## what searches or measures: SUITE=name for one (scripts/verify list); writes out/verify/evidence.md
 	eval "$$(scripts/servers env)" && scripts/verify $(SUITE)
 
 bench: servers ## benchmarks; BENCH=regexp selects; scripts/bench-e2e: whole runs, scripts/bench-rate: the rate that lasts

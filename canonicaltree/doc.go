@@ -33,7 +33,7 @@
 // value ([Decimal]: 1, 1.0 and 1e0 are equal), never through float64.
 //
 // The digest ([Sum]) is SHA-256 over a type-tagged, length-prefixed encoding
-// that no two different documents share; docs/structural-hash.md specifies it.
+// that no two different documents share; structural-hash.md specifies it.
 // [Sum] takes it in one pass over the usual document, [Node.Sum] from the index.
 // A digest is only comparable with one of the same [Scheme]; store the scheme's
 // number beside it.

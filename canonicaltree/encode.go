@@ -69,7 +69,7 @@ func (n Node) Sum(numbers Numbers) Digest {
 }
 
 // AppendEncoding appends the hashed form: an encoding that two values share if
-// and only if they are equal under numbers. docs/structural-hash.md specifies
+// and only if they are equal under numbers. structural-hash.md specifies
 // it. It appends nothing for an absent value.
 func (n Node) AppendEncoding(dst []byte, numbers Numbers) []byte {
 	if n.t == nil {

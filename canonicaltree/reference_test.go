@@ -13,7 +13,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// referenceEncoding is a second, slow implementation of docs/structural-hash.md:
+// referenceEncoding is a second, slow implementation of structural-hash.md:
 // jsontext reads the document, the numbers go through math/big.
 func referenceEncoding(doc []byte, numbers Numbers) ([]byte, error) {
 	d := jsontext.NewDecoder(bytes.NewReader(doc))

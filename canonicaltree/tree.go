@@ -8,7 +8,7 @@ import (
 )
 
 // Scheme is the number of the encoding that digests are made of. Digests of
-// different schemes must not be compared. docs/structural-hash.md specifies it.
+// different schemes must not be compared. structural-hash.md specifies it.
 const Scheme uint8 = 1
 
 // DefaultDepth is the deepest allowed nesting of arrays and objects

@@ -185,7 +185,7 @@ type Released struct {
 // passes: then they are stale. After Refused the row holds the delivered content again,
 // but only if no other sending can have changed the receiver's content: the
 // version was given out once, on top of a confirmed one. In every other case the
-// row becomes unknown (docs/decisions/0008-refused-content.md). It may be
+// row becomes unknown (docs/decisions.md). It may be
 // repeated. The error is ErrUnknownVersion, or one of a row that cannot be read.
 func Release(row store.CheckRow, version change.Version, outcome Outcome) (store.CheckRow, Released, error) {
 	m, err := decodeMemory(row.Memory)

@@ -21,7 +21,7 @@
 // microseconds when that is more. It grows strictly per entity with any
 // clock. The clock is in it for a store that is restored from a backup,
 // which has forgotten the versions that it gave out since:
-// docs/decisions/0009-check-versions.md.
+// docs/decisions.md.
 //
 // # Deciding
 //

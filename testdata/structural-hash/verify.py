@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Check vectors.json against docs/structural-hash.md, without any of the Go code.
+"""Check vectors.json against canonicaltree/structural-hash.md, without any of the Go code.
 
     verify.py [vectors.json]          check, exit 1 if anything differs
     verify.py --write [vectors.json]  fill in encodings and digests

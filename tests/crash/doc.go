@@ -22,5 +22,5 @@
 //
 // go test kills at a handful of points. `SUITE=crash make verify` has every point,
 // at its first passing and a later one, on both stores and at every sink, and
-// writes the table into docs/crash-matrix.md.
+// writes the table to out/verify/crash-matrix.md.
 package crash

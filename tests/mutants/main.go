@@ -1,7 +1,7 @@
 // Command mutants puts small faults into the protocol's code, one at a time, and
 // shows for each that a test finds it.
 //
-// Each fault breaks one rule of docs/protocol.md, or an assumption of a rule. It is named
+// Each fault breaks one rule of tests/protocol/protocol.md, or an assumption of a rule. It is named
 // by its function and a pattern of Go tokens, in which _1, _2 and so on match any name:
 // moving code between the files of a package, or renaming its variables, leaves it in place.
 // Without a function the pattern is a piece of text, of SQL for instance. The

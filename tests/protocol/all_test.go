@@ -4,5 +4,5 @@ package protocol
 
 import "testing"
 
-// Every rule of every model holds, and is needed, in the bounds of docs/protocol.md.
+// Every rule of every model holds, and is needed, in the bounds of protocol.md.
 func TestProtocol(t *testing.T) { explore(t) }

@@ -1,6 +1,6 @@
 /*
  * Decide: two owners compete for one partition of the inbox, with one store
- * and one log of frames. docs/protocol.md tells it in words.
+ * and one log of frames. protocol.md tells it in words.
  *
  * The adversary is not counted: any number of crashes, zombies, commits of
  * unknown outcome, failed publishes and restores. All that makes the model

@@ -1,6 +1,6 @@
 /*
  * Deliver: frames in one log, positions in place of confirmations, for one
- * partition, one entity and two services A (0) and B (1). docs/protocol.md tells
+ * partition, one entity and two services A (0) and B (1). protocol.md tells
  * it in words. A decision is one step here, decide.pml tells why that may be said;
  * the log has what its owner publishes, repeats at a takeover, and a zombie sends
  * late. Contents and refusals are in refuse.pml, turns in catchup.pml.

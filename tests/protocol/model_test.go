@@ -1,4 +1,4 @@
-// Package protocol tests the Promela models of the protocol; docs/protocol.md
+// Package protocol tests the Promela models of the protocol; protocol.md
 // explains them.
 package protocol
 
