@@ -13,15 +13,26 @@ import (
 
 // relation is a table as the log describes it.
 type relation struct {
-	table string // schema.name
-	key   []bool // by column: part of the replica identity
-	shape *shape // nil for a table of no source
+	table    string // schema.name
+	key      []bool // by column: part of the replica identity
+	shape    *shape // nil for a table of no source
+	doubtful []bool // by column: a stored document may have another value under its name
+}
+
+// reading is a table whose changes are read.
+type reading struct {
+	entity   []string // columns of the entity id
+	oid      uint32
+	rows     int64 // place of its first rows
+	replaced bool  // changes up to that place are left out: they may be those of another table
+	// learn takes the names of the columns in the log, and returns which are doubtful.
+	learn func(ctx context.Context, names []string) ([]bool, error)
 }
 
 // decoder turns the messages of pgoutput into events of tables. It is for one goroutine and one
 // connection: relations are described once in each.
 type decoder struct {
-	entities map[string][]string // by table, the columns of its entity id
+	tables   map[string]*reading
 	describe func(ctx context.Context, oids []uint32) ([]valueType, error)
 	stream   func(lsn int64) stream // that has a position
 	emit     func(ctx context.Context, table string, r transport.Received, stream stream) error
@@ -164,6 +175,11 @@ func (d *decoder) change(ctx context.Context, m []byte) error {
 		d.commit(int64(m.TransactionEndLSN))
 	case *pglogrepl.RelationMessage:
 		return d.relation(ctx, m)
+	}
+	// Each message has a place, whether its table is read or not: places do not depend on the
+	// configuration. It has two: a key change is two events.
+	d.at.index += 2
+	switch m := parsed.(type) {
 	case *pglogrepl.InsertMessage:
 		return d.row(ctx, m.RelationID, nil, false, m.Tuple)
 	case *pglogrepl.UpdateMessage:
@@ -176,11 +192,24 @@ func (d *decoder) change(ctx context.Context, m []byte) error {
 	return nil
 }
 
+// relation notes how the log describes a table. It returns a rereadError if the table is not the one
+// whose rows were read.
 func (d *decoder) relation(ctx context.Context, m *pglogrepl.RelationMessage) error {
 	r := &relation{table: m.Namespace + "." + m.RelationName}
 	d.relations[m.RelationID] = r
-	entity, wanted := d.entities[r.table]
-	if !wanted {
+	for name, t := range d.tables {
+		if t.oid == m.RelationID && name != r.table && d.at.lsn > t.rows {
+			return &rereadError{name, "it had the name " + r.table}
+		}
+	}
+	t, wanted := d.tables[r.table]
+	switch {
+	case !wanted:
+		return nil
+	case t.oid == m.RelationID:
+	case d.at.lsn > t.rows:
+		return &rereadError{r.table, "another table had its name"}
+	default:
 		return nil
 	}
 	var names []string
@@ -193,8 +222,17 @@ func (d *decoder) relation(ctx context.Context, m *pglogrepl.RelationMessage) er
 	if err != nil {
 		return err
 	}
-	r.shape = newShape(names, types, entity)
-	return nil
+	r.shape = newShape(names, types, t.entity)
+	if d.at.lsn <= t.rows {
+		return nil
+	}
+	for _, i := range r.shape.entity {
+		if i < 0 || !r.key[i] {
+			return &rereadError{r.table, "its replica identity, or what is published of it, was without its entity"}
+		}
+	}
+	r.doubtful, err = t.learn(ctx, names)
+	return err
 }
 
 // row emits the change of a row: without an old tuple an insert or an update that left the
@@ -221,6 +259,11 @@ func (d *decoder) row(ctx context.Context, id uint32, before *pglogrepl.TupleDat
 	for i := range row {
 		if row[i].unchanged && whole && !old[i].unchanged {
 			row[i] = old[i]
+		}
+	}
+	for i := range row {
+		if row[i].unchanged && r.doubtful != nil && r.doubtful[i] {
+			return &rereadError{r.table, fmt.Sprintf("a change leaves column %s alone, which had another name", r.shape.columns[i].name)}
 		}
 	}
 	entity := r.shape.id(row)
@@ -280,7 +323,9 @@ func (d *decoder) truncate(ctx context.Context, m *pglogrepl.TruncateMessage) er
 		if r == nil || r.shape == nil {
 			continue
 		}
-		d.at.index++
+		if d.leavesOut(r.table) {
+			continue
+		}
 		at := d.at
 		at.many = true
 		err := d.stored(ctx, r.table, func(ids []string) error {
@@ -303,11 +348,23 @@ func refusal(code, reason string) []transport.Header {
 	return []transport.Header{{Key: transport.RefusalHeader, Value: []byte(code + ": " + reason)}}
 }
 
+// leavesOut reports whether the changes of the transaction are in the rows of a table.
+func (d *decoder) leavesOut(table string) bool {
+	t := d.tables[table]
+	return t.replaced && d.at.lsn <= t.rows
+}
+
 func (d *decoder) emitNext(ctx context.Context, r *relation, entity string, document []byte, headers []transport.Header) error {
-	d.at.index++
-	record := d.at.record(entity, document)
+	if d.leavesOut(r.table) {
+		return nil
+	}
+	at := d.at
+	if document != nil {
+		at.index++ // behind the deletion of the entity that the row was
+	}
+	record := at.record(entity, document)
 	record.Headers = append(record.Headers, headers...)
-	return d.emit(ctx, r.table, record, d.at.stream)
+	return d.emit(ctx, r.table, record, at.stream)
 }
 
 // close removes the spilled transactions that did not commit.

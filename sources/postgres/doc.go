@@ -42,6 +42,15 @@
 // at the place of the first rows. The
 // deletion of an entity whose row was read is stale.
 //
+// Identity. A table's mark says which table the rows were read of: OID, files, columns by number,
+// entry in the publication, leaves, entity. It is compared at each session's start, by a look at the
+// catalog every 5 seconds, and at each description of the table in the log. After a difference that
+// the log does not have, and after a session without the table, its rows are read again, stored
+// entities without a row are deleted, and changes up to the rows are left out: they may be those of
+// another table. Tables are locked as soon as their snapshot is set, and compared with what it shows,
+// since a rewrite between the two empties them there. An update leaves a large value alone of a column,
+// not of a name: the mark has all names that each column had since the rows.
+//
 // # Delivery guarantee
 //
 // At least once into the inbox, in order per entity and table; once in effect, by the fence. An

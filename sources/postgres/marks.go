@@ -23,6 +23,9 @@ type mark struct {
 	Rows      int64  `json:"rows,omitempty"` // place of the rows that were read last
 	Last      commit `json:"last,omitzero"`
 	Diverged  bool   `json:"diverged,omitempty"` // the log lacks Last
+	// Tables are those that every session since their rows has read: the slot passes the changes
+	// of all others.
+	Tables []string `json:"tables,omitempty"`
 	// Reading says that changes above Confirmed may be in the inbox: a session reads, or was killed.
 	Reading bool `json:"reading,omitempty"`
 }
@@ -39,10 +42,20 @@ type tableMark struct {
 	Epoch    string `json:"epoch"`
 	Timeline int32  `json:"timeline,omitempty"`
 	// Since is the place of the first rows. Rows of later snapshots have later ones.
-	Since  int64      `json:"since,omitempty"`
-	Done   bool       `json:"done"`
-	Again  bool       `json:"again,omitempty"` // rows were read before: some may have been deleted since
-	Ranges []keyRange `json:"ranges,omitempty"`
+	Since int64 `json:"since,omitempty"`
+	Done  bool  `json:"done"`
+	Again bool  `json:"again,omitempty"` // rows were read before: some may have been deleted since
+	// Replaced says that the table is not what it was: changes up to Since are left out, because
+	// they may be those of another table, or of another entity.
+	Replaced bool       `json:"replaced,omitempty"`
+	Ranges   []keyRange `json:"ranges,omitempty"`
+	// Identity is the table whose rows these are. It is given by the first snapshot, and follows
+	// what the log has.
+	Identity identity    `json:"identity,omitzero"`
+	Names    columnNames `json:"names,omitempty"`
+	// Mixed says that columns exchanged names: which value a stored document has is not known.
+	Mixed bool   `json:"mixed,omitempty"`
+	Cause string `json:"cause,omitempty"` // why the rows are to be read again
 }
 
 // keyRange is the rows with keys above From, up to To; nil has no bound. Those up to At were read.

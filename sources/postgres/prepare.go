@@ -55,7 +55,7 @@ func (s Setup) missing(ctx context.Context, db querier, again bool) (statements 
 		statements = append(statements, fmt.Sprintf("CREATE PUBLICATION %s WITH (publish_via_partition_root = true)", quote(s.Publication)))
 	}
 	for _, table := range s.Tables {
-		t, err := readTable(ctx, db, server.version, s.Publication, table)
+		t, err := readTable(ctx, db, server.version, s.Publication, table, nil)
 		switch {
 		case err != nil:
 			return nil, err

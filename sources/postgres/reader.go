@@ -204,26 +204,23 @@ func (s *Source) check(ctx context.Context, prepared bool) error {
 	if err != nil {
 		return classify(err)
 	}
-	t, err := readTable(ctx, conn, server.version, r.opt.Publication, s.table)
+	t, err := readTable(ctx, conn, server.version, r.opt.Publication, s.table, r.opt.Entities[s.table])
 	if err != nil {
 		return classify(err)
 	}
 	published := t.published || !prepared
 	t.published = true
-	if err := t.check(s.table, r.opt.Publication, r.opt.Entities[s.table]); err != nil {
+	if err := t.check(s.table, r.opt.Publication); err != nil {
 		return err
 	}
 	var role string
-	var replicates, reads bool
-	if err := conn.QueryRow(ctx, `SELECT current_user::text, (SELECT rolreplication OR rolsuper FROM pg_roles WHERE rolname = current_user), has_table_privilege($1, 'SELECT')`,
-		quoteTable(s.table)).Scan(&role, &replicates, &reads); err != nil {
+	var replicates bool
+	if err := conn.QueryRow(ctx, `SELECT current_user::text, (SELECT rolreplication OR rolsuper FROM pg_roles WHERE rolname = current_user)`).Scan(&role, &replicates); err != nil {
 		return classify(err)
 	}
 	switch {
 	case !replicates:
 		return faultf("role %q may not replicate: ALTER ROLE %s REPLICATION", role, quote(role))
-	case !reads:
-		return faultf("role %q may not read table %s: GRANT SELECT ON %s TO %s", role, s.table, quoteTable(s.table), quote(role))
 	case !prepared:
 		return nil
 	}
@@ -235,7 +232,7 @@ func (s *Source) check(ctx context.Context, prepared bool) error {
 		return notSetUp(ctx, conn, r.opt.Publication, s.table, role)
 	}
 	t.published = published
-	if err := t.check(s.table, r.opt.Publication, r.opt.Entities[s.table]); err != nil {
+	if err := t.check(s.table, r.opt.Publication); err != nil {
 		return err
 	}
 	return cmp.Or(slot.check(r.opt.Slot, server.database, false), slot.advice(r.opt.Slot))

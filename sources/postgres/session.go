@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"sync"
 	"time"
 
@@ -17,19 +19,21 @@ import (
 
 // session is one connection's work.
 type session struct {
-	r      *Reader
-	db     *pgx.Conn // holds the lock of the slot
-	log    *pgconn.PgConn
-	server server
-	lines  timelines
-	mark   kept[mark]
-	from   int64      // where the slot begins
-	found  bool       // rows may have been read before: the slot was there without a mark, or there is a gap
-	gaveUp kept[bool] // the slot was dropped for what it kept
-	marks  map[string]*kept[tableMark]
-	tables map[string]tableState // those that are read
-	types  types
-	cancel context.CancelCauseFunc
+	r       *Reader
+	db      *pgx.Conn // holds the lock of the slot
+	log     *pgconn.PgConn
+	server  server
+	lines   timelines
+	mark    kept[mark]
+	from    int64      // where the slot begins
+	found   bool       // rows may have been read before: the slot was there without a mark, or there is a gap
+	gaveUp  kept[bool] // the slot was dropped for what it kept
+	marks   map[string]*kept[tableMark]
+	tables  map[string]tableState // those that are read
+	seen    map[string]identity   // of these; guarded by looking
+	looking sync.Mutex
+	types   types
+	cancel  context.CancelCauseFunc
 }
 
 // lockSpace is the first key of the advisory locks: one process reads a slot.
@@ -42,7 +46,7 @@ var errElsewhere = errors.New("another process reads the slot")
 func (r *Reader) session(ctx context.Context) (err error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	s := &session{r: r, marks: map[string]*kept[tableMark]{}, tables: map[string]tableState{}, types: types{map[uint32]valueType{}}, cancel: cancel}
+	s := &session{r: r, marks: map[string]*kept[tableMark]{}, tables: map[string]tableState{}, seen: map[string]identity{}, types: types{map[uint32]valueType{}}, cancel: cancel}
 	defer s.close()
 	starting, started := context.WithTimeout(ctx, silence)
 	defer started()
@@ -79,7 +83,10 @@ func (r *Reader) session(ctx context.Context) (err error) {
 			return errAgain
 		}
 	}
-	return s.cause(ctx, err)
+	if cause := s.cause(ctx, err); ctx.Err() != nil {
+		return cause
+	}
+	return s.again(ctx, err)
 }
 
 // cause returns why the session was cancelled, else err.
@@ -220,11 +227,14 @@ func (s *session) slot(ctx context.Context, known bool) (slotState, error) {
 	return slot, slot.check(opt.Slot, s.server.database, known)
 }
 
-// chooseTables sets the faults of tables that cannot be read. Their rows are read again when
-// they can, because their changes pass meanwhile.
+// chooseTables sets the faults of tables that cannot be read, and finds out which rows are to be
+// read again: those of tables whose changes passed meanwhile, or that are not what they were.
 func (s *session) chooseTables(ctx context.Context) error {
-	for table, source := range s.r.sources {
-		t, err := readTable(ctx, s.db, s.server.version, s.r.opt.Publication, table)
+	unbroken := s.mark.value.Tables
+	s.mark.value.Tables = nil
+	for _, table := range slices.Sorted(maps.Keys(s.r.sources)) {
+		source := s.r.sources[table]
+		t, err := s.readTable(ctx, s.db, table)
 		if err != nil {
 			return err
 		}
@@ -232,33 +242,81 @@ func (s *session) chooseTables(ctx context.Context) error {
 		if _, err := k.load(ctx); err != nil {
 			return err
 		}
-		again := tableMark{Epoch: s.mark.value.Epoch, Again: k.value.Epoch != "" || s.found}
-		if v := k.value; v.Epoch != again.Epoch || !v.Done && v.Timeline != s.lines.current {
-			k.value = again
-		}
 		s.marks[table] = k
-		fault := t.check(table, s.r.opt.Publication, s.r.opt.Entities[table])
-		source.setFault(fault)
-		if fault == nil {
-			s.tables[table] = t
+		fault := t.check(table, s.r.opt.Publication)
+		if fault != nil {
+			s.leave(table, fault)
 			continue
 		}
-		s.r.log.Warn("a table cannot be read", "event", "source.table_unreadable", "table", table, "error", fault)
-		k.value = again
-		if err := k.save(ctx); err != nil {
+		source.setFault(nil)
+		if err := s.continues(ctx, k, table, t, slices.Contains(unbroken, table)); err != nil {
 			return err
 		}
+		s.choose(table, t)
 	}
 	return nil
 }
 
-// watchEvery is how often slot and tables are compared with their settings.
-const watchEvery = 5 * time.Second
+// choose notes that a table is read.
+func (s *session) choose(table string, t tableState) {
+	s.tables[table] = t
+	s.looking.Lock()
+	s.seen[table] = t.identity
+	s.looking.Unlock()
+	s.mark.value.Tables = slices.Sorted(maps.Keys(s.tables))
+}
 
-// watch measures the slot and ends the session when a table's fault begins or ends, or when the
-// slot keeps too much.
+// leave notes that a table cannot be read.
+func (s *session) leave(table string, fault error) {
+	s.r.log.Warn("a table cannot be read", "event", "source.table_unreadable", "table", table, "error", fault)
+	s.r.sources[table].setFault(fault)
+	delete(s.tables, table)
+	s.mark.value.Tables = slices.Sorted(maps.Keys(s.tables))
+}
+
+// readTable describes a table of the source.
+func (s *session) readTable(ctx context.Context, db querier, table string) (tableState, error) {
+	return readTable(ctx, db, s.server.version, s.r.opt.Publication, table, s.r.opt.Entities[table])
+}
+
+// continues compares a table with its mark, which becomes an empty one if the rows are to be read.
+func (s *session) continues(ctx context.Context, k *kept[tableMark], table string, t tableState, unbroken bool) error {
+	m := &k.value
+	cause := ""
+	switch {
+	case m.Epoch != s.mark.value.Epoch: // a gap of all tables, or no rows were ever read
+		*m = tableMark{Epoch: s.mark.value.Epoch, Again: m.Epoch != "" || s.found}
+		return nil
+	case m.Cause != "":
+		cause = m.Cause
+	case m.Since == 0: // no rows are read
+		return nil
+	case !unbroken:
+		cause = "changes passed while the table was not read"
+	case !m.Done && m.Timeline != s.lines.current:
+		cause = "the reading of its rows began before a fail-over"
+	case !m.Done && m.Identity.Key != t.Key:
+		cause = "its primary key changed while its rows were read"
+	default:
+		cause = m.Identity.differs(t.identity)
+	}
+	if cause != "" {
+		s.r.log.Warn("changes of a table may be missing: reading its rows again", "event", "source.gap", "table", table, "reason", cause)
+		*m = tableMark{Epoch: s.mark.value.Epoch, Again: true, Replaced: true}
+		return nil
+	}
+	if !m.Names.learn(t.names) && m.Identity.same(t.identity) {
+		return nil
+	}
+	s.r.log.Info("a table has other columns, or was rewritten with the same rows: its changes go on", "event", "source.table_changed", "table", table)
+	m.Identity = t.identity
+	return k.save(ctx)
+}
+
+// watch measures the slot and ends the session when a table's fault begins or ends, when a table
+// is not what it was, or when the slot keeps too much.
 func (s *session) watch(ctx context.Context) {
-	for wait.Sleep(ctx, watchEvery) {
+	for wait.Sleep(ctx, s.r.opt.Watch) {
 		if err := s.look(ctx); err != nil {
 			if ctx.Err() == nil {
 				s.cancel(err)
@@ -287,14 +345,18 @@ func (s *session) look(ctx context.Context) error {
 		return s.giveUp(ctx, db, slot.retained)
 	}
 	for table, source := range s.r.sources {
-		t, err := readTable(ctx, db, s.server.version, s.r.opt.Publication, table)
+		t, err := s.readTable(ctx, db, table)
 		if err != nil {
 			return err
 		}
 		source.mu.Lock()
 		was := source.fault != nil
 		source.mu.Unlock()
-		if is := t.check(table, s.r.opt.Publication, s.r.opt.Entities[table]) != nil; is != was {
+		is := t.check(table, s.r.opt.Publication) != nil
+		s.looking.Lock()
+		seen := s.seen[table]
+		s.looking.Unlock()
+		if is != was || !is && seen.differs(t.identity) != "" {
 			return errAgain
 		}
 	}

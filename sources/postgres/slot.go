@@ -107,58 +107,120 @@ func notSetUp(ctx context.Context, db querier, publication, table, role string) 
 
 // tableState is a table and its publication.
 type tableState struct {
-	exists    bool
-	columns   []string // that are published, in their order
-	types     []uint32
-	key       []string // the primary key
-	identity  []string // the replica identity; all columns if it is FULL
-	published bool
-	filter    string  // SQL of the publication's row filter
-	rows      float64 // an estimate
+	identity
+	exists      bool
+	partitioned bool
+	unlogged    bool
+	children    bool // tables inherit from it
+	hidden      bool // row-level security hides rows from the role
+	readable    bool
+	columns     []string // that are published, in their order
+	types       []uint32
+	names       map[string]int16 // numbers of all columns
+	key         []string         // the primary key
+	replica     []string         // the replica identity; all columns if it is FULL
+	published   bool
+	leaf        bool     // a partition is published under its own name
+	withheld    []string // operations that the publication leaves out
+	filter      string   // SQL of the publication's row filter
+	rows        float64  // an estimate
 }
 
-// readTable describes a table of a publication.
-func readTable(ctx context.Context, db querier, version int, publication, table string) (t tableState, err error) {
+// readTable describes a table of a publication; entity is configured.
+func readTable(ctx context.Context, db querier, version int, publication, table string, entity []string) (t tableState, err error) {
 	schema, name, _ := strings.Cut(table, ".")
-	var oid uint32
-	err = db.QueryRow(ctx, `SELECT c.oid, coalesce((SELECT sum(p.reltuples) FROM pg_partition_tree(c.oid) pt JOIN pg_class p ON p.oid = pt.relid WHERE pt.isleaf AND p.reltuples > 0), greatest(c.reltuples, 0))
-		FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE n.nspname = $1 AND c.relname = $2 AND c.relkind IN ('r', 'p')`, schema, name).Scan(&oid, &t.rows)
+	t.Entity = entity
+	var kind, persistence string
+	err = db.QueryRow(ctx, `SELECT c.oid, c.relkind::text, c.relpersistence::text, c.relfilenode, c.reltoastrelid, c.relkind = 'r' AND EXISTS (SELECT FROM pg_inherits WHERE inhparent = c.oid),
+			row_security_active(c.oid), has_table_privilege(c.oid, 'SELECT'),
+			coalesce((SELECT string_agg(d.xmin::text, ' ') FROM pg_depend d WHERE d.classid = 'pg_class'::regclass AND d.objid = c.oid AND d.objsubid = 0 AND d.refclassid = 'pg_namespace'::regclass), ''),
+			coalesce((SELECT sum(p.reltuples) FROM pg_partition_tree(c.oid) pt JOIN pg_class p ON p.oid = pt.relid WHERE pt.isleaf AND p.reltuples > 0), greatest(c.reltuples, 0)),
+			CASE WHEN c.relkind = 'p' THEN coalesce((WITH RECURSIVE tree AS (SELECT c.oid AS relid UNION ALL
+				SELECT i.inhrelid FROM pg_inherits i JOIN tree ON i.inhparent = tree.relid WHERE NOT i.inhdetachpending)
+				SELECT string_agg(format('%s.%s', p.oid, p.relfilenode), ' ' ORDER BY p.oid) FROM tree JOIN pg_class p ON p.oid = tree.relid WHERE p.relkind <> 'p'), '') ELSE '' END
+		FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE n.nspname = $1 AND c.relname = $2 AND c.relkind IN ('r', 'p')`, schema, name).
+		Scan(&t.OID, &kind, &persistence, &t.File, &t.Toast, &t.children, &t.hidden, &t.readable, &t.Schema, &t.rows, &t.Leaves)
 	if errors.Is(err, pgx.ErrNoRows) {
 		return t, nil
 	}
 	if err != nil {
 		return t, err
 	}
-	t.exists = true
-	list, filter := "NULL::name[]", "''"
-	if version >= 150000 {
-		list, filter = "attnames", "coalesce(rowfilter, '')"
-	}
-	var listed []string
-	err = db.QueryRow(ctx, `SELECT `+list+`, `+filter+` FROM pg_publication_tables WHERE pubname = $1 AND schemaname = $2 AND tablename = $3`, publication, schema, name).Scan(&listed, &t.filter)
-	switch {
-	case err == nil:
-		t.published = true
-	case !errors.Is(err, pgx.ErrNoRows):
-		return t, err
-	}
-	rows, err := db.Query(ctx, `SELECT a.attname, a.atttypid, a.attgenerated <> '', coalesce(a.attnum = ANY (pk.indkey), false),
-			coalesce(c.relreplident = 'f' OR c.relreplident = 'd' AND a.attnum = ANY (pk.indkey) OR c.relreplident = 'i' AND a.attnum = ANY (ri.indkey), false)
-		FROM pg_attribute a JOIN pg_class c ON c.oid = a.attrelid
-		LEFT JOIN pg_index pk ON pk.indrelid = c.oid AND pk.indisprimary LEFT JOIN pg_index ri ON ri.indrelid = c.oid AND ri.indisreplident
-		WHERE a.attrelid = $1 AND a.attnum > 0 AND NOT a.attisdropped ORDER BY a.attnum`, oid)
+	t.exists, t.partitioned, t.unlogged = true, kind == "p", persistence == "u"
+	listed, err := t.readPublication(ctx, db, version, publication, table)
 	if err != nil {
 		return t, err
 	}
-	var column string
+	return t, t.readColumns(ctx, db, version, listed)
+}
+
+// readPublication reads what a publication says of the table, and returns the published columns; nil
+// if they are all.
+func (t *tableState) readPublication(ctx context.Context, db querier, version int, publication, table string) (listed []string, err error) {
+	schema, name, _ := strings.Cut(table, ".")
+	list, filter, schemas := "NULL::name[]", "''", "''"
+	if version >= 150000 {
+		list, filter = "t.attnames", "coalesce(t.rowfilter, '')"
+		schemas = `coalesce((SELECT string_agg(format('%s.%s', e.oid, e.xmin), ' ' ORDER BY e.oid) FROM pg_publication_namespace e WHERE e.pnpubid = p.oid
+			AND e.pnnspid IN (SELECT c.relnamespace FROM pg_class c JOIN tree ON tree.relid = c.oid)), '')`
+	}
+	var own, whole string
+	var all bool
+	var insert, update, remove, truncate bool
+	err = db.QueryRow(ctx, `WITH tree AS (SELECT $4::oid AS relid UNION SELECT pg_partition_ancestors($4::oid)::oid)
+		SELECT format('%s.%s', p.oid, p.xmin), p.puballtables, p.pubinsert, p.pubupdate, p.pubdelete, p.pubtruncate,
+			coalesce((SELECT string_agg(format('%s.%s', e.oid, e.xmin), ' ' ORDER BY e.oid) FROM pg_publication_rel e JOIN tree ON tree.relid = e.prrelid WHERE e.prpubid = p.oid), ''), `+schemas+`,
+			t.tablename IS NOT NULL, `+list+`, `+filter+`
+		FROM pg_publication p LEFT JOIN pg_publication_tables t ON t.pubname = p.pubname AND t.schemaname = $2 AND t.tablename = $3 WHERE p.pubname = $1`, publication, schema, name, t.OID).
+		Scan(&t.Publication, &all, &insert, &update, &remove, &truncate, &own, &whole, &t.published, &listed, &t.filter)
+	if errors.Is(err, pgx.ErrNoRows) {
+		return nil, nil
+	}
+	t.Listed = own != "" && whole == "" && !all
+	t.Entry = fmt.Sprint(all, own, "/", whole)
+	for _, operation := range []struct {
+		name      string
+		published bool
+	}{{"insert", insert}, {"update", update}, {"delete", remove}, {"truncate", truncate}} {
+		if !operation.published {
+			t.withheld = append(t.withheld, operation.name)
+		}
+	}
+	if err != nil || t.published || !t.partitioned {
+		return listed, err
+	}
+	return listed, db.QueryRow(ctx, `SELECT EXISTS (SELECT FROM pg_partition_tree($2::oid) pt JOIN pg_class c ON c.oid = pt.relid JOIN pg_namespace n ON n.oid = c.relnamespace
+		JOIN pg_publication_tables l ON l.schemaname = n.nspname AND l.tablename = c.relname WHERE l.pubname = $1)`, publication, t.OID).Scan(&t.leaf)
+}
+
+// readColumns reads the columns and the keys.
+func (t *tableState) readColumns(ctx context.Context, db querier, version int, listed []string) error {
+	rows, err := db.Query(ctx, `SELECT a.attname, a.attnum, a.atttypid, a.xmin::text, format('%s.%s.%s', a.atttypid, a.atttypmod, a.attcollation), a.attgenerated <> '', coalesce(a.attnum = ANY (pk.indkey), false),
+			coalesce(c.relreplident = 'f' OR c.relreplident = 'd' AND pk.indimmediate AND a.attnum = ANY (pk.indkey) OR c.relreplident = 'i' AND a.attnum = ANY (ri.indkey), false)
+		FROM pg_attribute a JOIN pg_class c ON c.oid = a.attrelid
+		LEFT JOIN pg_index pk ON pk.indrelid = c.oid AND pk.indisprimary LEFT JOIN pg_index ri ON ri.indrelid = c.oid AND ri.indisreplident
+		WHERE a.attrelid = $1 AND a.attnum > 0 AND NOT a.attisdropped ORDER BY a.attnum`, t.OID)
+	if err != nil {
+		return err
+	}
+	t.Types, t.names = map[int16]string{}, map[string]int16{}
+	var column, changed, form string
+	var number int16
 	var typ uint32
-	var generated, inKey, inIdentity bool
-	_, err = pgx.ForEachRow(rows, []any{&column, &typ, &generated, &inKey, &inIdentity}, func() error {
+	var generated, inKey, inReplica bool
+	_, err = pgx.ForEachRow(rows, []any{&column, &number, &typ, &changed, &form, &generated, &inKey, &inReplica}, func() error {
+		t.names[column] = number
+		t.Types[number] = fmt.Sprint(typ)
+		if generated {
+			t.Types[number] += " generated"
+		}
+		t.Shape += fmt.Sprintf("%d.%s ", number, changed)
 		if inKey {
 			t.key = append(t.key, column)
+			t.Key += fmt.Sprintf("%d.%s ", number, form)
 		}
-		if inIdentity {
-			t.identity = append(t.identity, column)
+		if inReplica {
+			t.replica = append(t.replica, column)
 		}
 		// Before PostgreSQL 18 they are listed and not published.
 		if listed != nil && !slices.Contains(listed, column) || generated && version < 180000 {
@@ -167,25 +229,39 @@ func readTable(ctx context.Context, db querier, version int, publication, table 
 		t.columns, t.types = append(t.columns, column), append(t.types, typ)
 		return nil
 	})
-	return t, err
+	return err
 }
 
 // check returns a SetupError if events of the table cannot be made as the source says.
-func (t tableState) check(table, publication string, entity []string) error {
-	if !t.exists {
+func (t tableState) check(table, publication string) error {
+	switch {
+	case !t.exists:
 		return faultf("there is no table %s", table)
+	case t.children:
+		return faultf("other tables inherit from table %s, and their rows are not in its changes: name these tables, or make it a partitioned table", table)
+	case t.unlogged:
+		return faultf("table %s is unlogged, so its changes are not in the log: ALTER TABLE %s SET LOGGED", table, table)
+	case !t.readable:
+		return faultf("the role may not read table %s: GRANT SELECT ON %s to it", table, quoteTable(table))
+	case t.hidden:
+		return faultf("row-level security hides rows of table %s from the role: ALTER ROLE … BYPASSRLS, or let the role own the table", table)
 	}
-	for _, name := range entity {
+	for _, name := range t.Entity {
 		switch {
 		case !slices.Contains(t.columns, name):
 			return faultf("table %s has no column %q, or does not publish it", table, name)
-		case !slices.Contains(t.identity, name):
+		case !slices.Contains(t.replica, name):
 			return faultf("column %q of table %s is the entity and not in the replica identity, so deletes do not say which entity they are about: "+
 				"ALTER TABLE %s REPLICA IDENTITY FULL, or an entity of its key", name, table, table)
 		}
 	}
-	if !t.published {
+	switch {
+	case !t.published && t.partitioned && t.leaf:
+		return faultf("publication %s sends partitions of table %s under their own names: ALTER PUBLICATION %s SET (publish_via_partition_root = true)", publication, table, quote(publication))
+	case !t.published:
 		return faultf("table %s is not in the publication %s: weir source prepare, or ALTER PUBLICATION %s ADD TABLE %s", table, publication, quote(publication), table)
+	case len(t.withheld) > 0:
+		return faultf("publication %s leaves out %s: ALTER PUBLICATION %s SET (publish = 'insert, update, delete, truncate')", publication, strings.Join(t.withheld, ", "), quote(publication))
 	}
 	return nil
 }

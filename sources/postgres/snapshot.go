@@ -3,6 +3,7 @@ package postgres
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -56,6 +57,9 @@ func (s *session) snapshot(ctx context.Context) error {
 		}
 	}
 	release() // the transactions have the snapshot
+	if wanting, err = s.hold(ctx, readers[0], wanting); err != nil {
+		return err
+	}
 	crash.At(crash.RowsExported, s.r.opt.Source)
 	at := place{stream: s.lines.stream(position - 1), lsn: position - 1, many: true, at: time.Now()}
 	s.mark.value.Rows = at.lsn
@@ -68,6 +72,49 @@ func (s *session) snapshot(ctx context.Context) error {
 		}
 	}
 	return nil
+}
+
+// hold locks tables, so that no rewrite empties them in the snapshot of a transaction, and takes
+// their state from that. It returns those that it has; the others have a fault. It does not wait for
+// a lock: its holder may wait for another table.
+func (s *session) hold(ctx context.Context, conn *pgx.Conn, tables []string) (held []string, err error) {
+	for _, table := range tables {
+		if _, err := conn.Exec(ctx, "SAVEPOINT held"); err != nil {
+			return nil, err
+		}
+		_, err := conn.Exec(ctx, "LOCK TABLE "+quoteTable(table)+" IN ACCESS SHARE MODE NOWAIT")
+		if cost := new(pgconn.PgError); errors.As(err, &cost) {
+			s.leave(table, classify(err))
+			_, err = conn.Exec(ctx, "ROLLBACK TO held")
+			if err == nil {
+				continue
+			}
+		}
+		if err != nil {
+			return nil, err
+		}
+		before, err := s.readTable(ctx, conn, table)
+		if err != nil {
+			return nil, err
+		}
+		now, err := s.readTable(ctx, s.db, table)
+		if err != nil {
+			return nil, err
+		}
+		if before.check(table, s.r.opt.Publication) != nil || !before.same(now.identity) {
+			return nil, errAgain // it changed since the snapshot
+		}
+		m := &s.marks[table].value
+		if m.Since == 0 {
+			m.Identity, m.Names = before.identity, columnNames{}
+			m.Names.learn(before.names)
+		} else if m.Identity.Key != before.Key || m.Identity.differs(before.identity) != "" {
+			return nil, errAgain
+		}
+		s.choose(table, before)
+		held = append(held, table)
+	}
+	return held, nil
 }
 
 // export makes a temporary slot and returns the snapshot of its beginning, which holds exactly the
@@ -116,13 +163,23 @@ func (s *session) readRows(ctx context.Context, table string, readers []*pgx.Con
 	if r.keys, err = keyTypes(ctx, s.db, table, t.key); err != nil {
 		return err
 	}
-	if r.mark.value.Ranges = fitting(r.mark.value.Ranges, len(r.keys)); len(r.mark.value.Ranges) == 0 {
+	if len(r.mark.value.Ranges) == 0 {
 		if r.mark.value.Ranges, err = s.ranges(ctx, table, t); err != nil {
 			return err
 		}
 	}
+	if m := &r.mark.value; m.Since == 0 && !m.Again {
+		// Another table, or another database, may have had the source's name.
+		if m.Again, err = r.anyStored(ctx); err != nil {
+			return err
+		}
+	}
 	if r.mark.value.Since == 0 {
+		// It is stored before the first row: a later session reads the changes from here on.
 		r.mark.value.Since, r.mark.value.Timeline = at.lsn, s.lines.current
+		if err := r.mark.save(ctx); err != nil {
+			return err
+		}
 	}
 	s.r.log.Info("reading the rows of a table", "event", "source.snapshot_began", "table", table, "rows", int64(t.rows), "ranges", len(r.mark.value.Ranges))
 	r.source.setSnapshot(0, int64(t.rows), true)
@@ -161,11 +218,24 @@ func (s *session) readRows(ctx context.Context, table string, readers []*pgx.Con
 	return r.mark.save(ctx)
 }
 
+// direct does work that needs no report to the server meanwhile.
+func direct(ctx context.Context, work func(context.Context) error) error { return work(ctx) }
+
+// anyStored reports whether the source has entities.
+func (r *rows) anyStored(ctx context.Context) (bool, error) {
+	err := r.s.r.stored(ctx, r.source, direct, func([]string) error { return errAny })
+	if errors.Is(err, errAny) {
+		return true, nil
+	}
+	return false, err
+}
+
+var errAny = errors.New("there are some")
+
 // sweep deletes the stored entities whose rows are gone: deleted while no change of them was read.
 // A row that was read has the place of the sweep or a later one, so its deletion is stale.
 func (r *rows) sweep(ctx context.Context) error {
 	at := place{stream: r.s.lines.stream(r.mark.value.Since), lsn: r.mark.value.Since, many: true, at: r.place.at}
-	direct := func(ctx context.Context, work func(context.Context) error) error { return work(ctx) }
 	return r.s.r.stored(ctx, r.source, direct, func(ids []string) error {
 		records := make([]transport.Received, len(ids))
 		for i, id := range ids {
@@ -188,18 +258,6 @@ func keyTypes(ctx context.Context, db querier, table string, key []string) (all 
 		all = append(all, typ)
 	}
 	return all, nil
-}
-
-// fitting returns ranges whose bounds have so many columns, nil if some have not: the key changed.
-func fitting(ranges []keyRange, columns int) []keyRange {
-	for _, k := range ranges {
-		for _, bound := range [][]string{k.From, k.To, k.At} {
-			if bound != nil && len(bound) != columns {
-				return nil
-			}
-		}
-	}
-	return ranges
 }
 
 // Tables with more rows are read in several ranges.

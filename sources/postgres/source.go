@@ -33,6 +33,8 @@ type Options struct {
 	FrameBytes   int
 	// Readers is how many connections read rows at a time. Defaults to 4.
 	Readers int
+	// Watch is how often slot and tables are compared with their settings. Defaults to 5s.
+	Watch time.Duration
 	// StopGrace is how long a shutdown waits for the frames in work. Defaults to 2s.
 	StopGrace time.Duration
 	// Limit, if given, ends that grace.
@@ -46,6 +48,7 @@ func (o Options) withDefaults() Options {
 	o.FrameRecords = defaults.Positive(o.FrameRecords, 2000)
 	o.FrameBytes = defaults.Positive(o.FrameBytes, 4<<20)
 	o.Readers = defaults.Positive(o.Readers, 4)
+	o.Watch = defaults.Positive(o.Watch, 5*time.Second)
 	o.StopGrace = defaults.Positive(o.StopGrace, 2*time.Second)
 	o.Limit = cmp.Or(o.Limit, context.Background())
 	return o

@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"io"
 	"os"
+
+	"github.com/jackc/pglogrepl"
 )
 
 // spilled is a large transaction that the server streams before its end: its messages, in a
@@ -43,7 +45,7 @@ func (s *spilled) add(xid uint32, message []byte) error {
 // abort leaves out the messages of a subtransaction.
 func (s *spilled) abort(xid uint32) { s.aborted[xid] = true }
 
-// replay calls do with the messages that were not rolled back, in their order.
+// replay calls do with the messages that were not rolled back, and all descriptions, in their order.
 func (s *spilled) replay(do func(message []byte) error) error {
 	if err := s.w.Flush(); err != nil {
 		return err
@@ -63,7 +65,8 @@ func (s *spilled) replay(do func(message []byte) error) error {
 		if _, err := io.ReadFull(r, message); err != nil {
 			return err
 		}
-		if s.aborted[binary.BigEndian.Uint32(head[:4])] {
+		// The server describes a relation once, also within what is rolled back later.
+		if s.aborted[binary.BigEndian.Uint32(head[:4])] && message[0] != byte(pglogrepl.MessageTypeRelation) {
 			continue
 		}
 		if err := do(message); err != nil {

@@ -102,12 +102,14 @@ func (s *session) stream(ctx context.Context) error {
 	c := &changes{session: s, b: newBatch(), batches: make(chan *batch), failed: make(chan error, 1), said: time.Now(), heard: time.Now()}
 	c.acked.Store(s.from)
 	c.last.Store(&s.mark.value.Last)
-	entities := map[string][]string{}
-	for table := range s.tables {
-		entities[table] = s.r.opt.Entities[table]
+	tables := map[string]*reading{}
+	for table, t := range s.tables {
+		m := &s.marks[table].value
+		tables[table] = &reading{entity: t.Entity, oid: t.OID, rows: m.Since, replaced: m.Replaced,
+			learn: func(ctx context.Context, names []string) ([]bool, error) { return s.learn(ctx, table, names) }}
 	}
 	c.d = &decoder{
-		entities: entities, relations: map[uint32]*relation{}, spilled: map[uint32]*spilled{}, stream: s.lines.stream, end: s.from,
+		tables: tables, relations: map[uint32]*relation{}, spilled: map[uint32]*spilled{}, stream: s.lines.stream, end: s.from,
 		last: s.mark.value.Last, stored: c.stored,
 		describe: func(ctx context.Context, oids []uint32) ([]valueType, error) {
 			ctx, cancel := context.WithTimeout(ctx, connectTimeout)

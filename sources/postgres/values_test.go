@@ -177,7 +177,6 @@ func TestWaitForDecisionsIsReported(t *testing.T) {
 		source := r.Source("orders")
 		began := time.Now()
 		go func() {
-			direct := func(ctx context.Context, work func(context.Context) error) error { return work(ctx) }
 			assert.NoError(t, r.stored(t.Context(), source, direct, nil))
 		}()
 		require.Eventually(t, func() bool { return errors.Is(source.Failing(), errUndecided) }, time.Minute, time.Second)

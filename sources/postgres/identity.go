@@ -1,0 +1,173 @@
+package postgres
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/jackc/pgx/v5"
+)
+
+// identity says which table a name stands for, and which of its rows the publication sends. Rows
+// that were read belong to one identity. A catalog row's xmin tells what changed twice. Names do
+// not belong to it: a column is its number.
+type identity struct {
+	OID uint32 `json:"oid"`
+	// Schema is the xmin of its place in the schema.
+	Schema string `json:"schema"`
+	// File is the relfilenode, Toast the OID of the table of its large values, and Shape the xmin of
+	// each column: a rewrite by ALTER TABLE changes a file and one of the others, VACUUM FULL and
+	// CLUSTER the file alone.
+	File  uint32 `json:"file"`
+	Toast uint32 `json:"toast"`
+	Shape string `json:"shape"`
+	// Publication and Entry are OID and xmin, of the publication and of what publishes the table there.
+	Publication string `json:"publication"`
+	Entry       string `json:"entry"`
+	// Listed says that the entry is the table's own: such a table cannot become unlogged.
+	Listed bool             `json:"listed"`
+	Types  map[int16]string `json:"types"` // by column; with a mark if it is generated
+	Leaves string           `json:"leaves,omitempty"`
+	Key    string           `json:"key"`    // primary key, with types and collations
+	Entity []string         `json:"entity"` // columns, as configured
+}
+
+// differs returns why the rows of the table that was read are not those of the present one by the
+// log alone; empty if the log has every difference. A column that is added, renamed or dropped
+// without a rewrite is none.
+func (was identity) differs(is identity) string {
+	switch {
+	case was.OID != is.OID:
+		return "another table has its name: it was dropped and created, or one was renamed into place"
+	case was.Schema != is.Schema:
+		return "the table was in another schema"
+	case !slices.Equal(was.Entity, is.Entity):
+		return fmt.Sprintf("its entity was %v and is %v", was.Entity, is.Entity)
+	case was.Publication != is.Publication:
+		return "the publication was altered or created again"
+	case was.Entry != is.Entry:
+		return "the table left the publication and came back, or its row filter or column list changed"
+	case was.Leaves != is.Leaves:
+		return "partitions were attached, detached, dropped, truncated or rewritten"
+	case was.rewritten(is):
+		return "the table was rewritten (ALTER TABLE)"
+	}
+	for _, number := range slices.Sorted(maps.Keys(was.Types)) {
+		if now, there := is.Types[number]; there && now != was.Types[number] {
+			return fmt.Sprintf("column %d has another type", number)
+		}
+	}
+	return ""
+}
+
+// rewritten reports whether a rewrite may have changed rows. A table without large values that a
+// whole schema or database publishes may have been unlogged meanwhile.
+func (was identity) rewritten(is identity) bool {
+	return was.File != is.File && (was.Toast != is.Toast || was.Shape != is.Shape || is.Toast == 0 && !is.Listed)
+}
+
+// same reports whether both are one state of one table.
+func (was identity) same(is identity) bool {
+	return was.differs(is) == "" && was.File == is.File && was.Shape == is.Shape && was.Key == is.Key
+}
+
+// columnNames are the names that columns had since the rows were read, by number.
+type columnNames map[int16][]string
+
+// learn adds names and reports whether one is new.
+func (c columnNames) learn(now map[string]int16) (news bool) {
+	for _, name := range slices.Sorted(maps.Keys(now)) {
+		if number := now[name]; !slices.Contains(c[number], name) {
+			c[number], news = append(c[number], name), true
+		}
+	}
+	return news
+}
+
+// doubtful reports for each column of a row, as the log names them in the order of their numbers,
+// whether a stored document may have another column's value under its name, or its value under
+// another name. With unknown the names have no such order: columns exchanged them for a while.
+func (c columnNames) doubtful(names []string) (doubtful []bool, unknown bool) {
+	doubtful = make([]bool, len(names))
+	last := int16(0)
+	for i, name := range names {
+		var numbers []int16
+		for number, all := range c {
+			if slices.Contains(all, name) {
+				numbers = append(numbers, number)
+			}
+		}
+		switch {
+		case len(numbers) == 0:
+			return nil, true
+		case len(numbers) > 1 || len(c[numbers[0]]) > 1:
+			doubtful[i] = true
+		case numbers[0] < last:
+			return nil, true
+		default:
+			last = numbers[0]
+		}
+	}
+	return doubtful, false
+}
+
+// readColumnNames returns the numbers of a table's columns by name.
+func readColumnNames(ctx context.Context, db querier, oid uint32) (map[string]int16, error) {
+	rows, err := db.Query(ctx, `SELECT attname, attnum FROM pg_attribute WHERE attrelid = $1 AND attnum > 0 AND NOT attisdropped`, oid)
+	if err != nil {
+		return nil, err
+	}
+	all := map[string]int16{}
+	var name string
+	var number int16
+	_, err = pgx.ForEachRow(rows, []any{&name, &number}, func() error { all[name] = number; return nil })
+	return all, err
+}
+
+// rereadError ends a session: the log shows that the stored entities of a table are not its rows.
+type rereadError struct{ table, cause string }
+
+func (e *rereadError) Error() string { return fmt.Sprintf("table %s: %s", e.table, e.cause) }
+
+// again notes that the rows of a table are to be read again, and returns errAgain.
+func (s *session) again(ctx context.Context, err error) error {
+	var e *rereadError
+	if !errors.As(err, &e) {
+		return err
+	}
+	k := s.marks[e.table]
+	k.value.Cause = e.cause
+	if err := k.save(ctx); err != nil {
+		return err
+	}
+	return errAgain
+}
+
+// learn notes the names of a table's columns in the log, and returns which are doubtful.
+func (s *session) learn(ctx context.Context, table string, names []string) (doubtful []bool, err error) {
+	ctx, cancel := context.WithTimeout(ctx, connectTimeout)
+	defer cancel()
+	k := s.marks[table]
+	m := &k.value
+	now, err := readColumnNames(ctx, s.db, s.tables[table].OID)
+	if err != nil {
+		return nil, err
+	}
+	news := m.Names.learn(now)
+	if news {
+		s.r.log.Info("a table has other columns", "event", "source.table_changed", "table", table)
+	}
+	doubtful, mixed := m.Names.doubtful(names)
+	if mixed && !m.Mixed {
+		m.Mixed, news = true, true
+	}
+	if m.Mixed {
+		doubtful = slices.Repeat([]bool{true}, len(names))
+	}
+	if news {
+		err = k.save(ctx)
+	}
+	return doubtful, err
+}
