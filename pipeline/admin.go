@@ -49,7 +49,7 @@ func (o *operators) listen() (address string, stop func() error, err error) {
 	o.attempts = auth.NewAttempts("admin", o.reg, o.log, nil)
 	token, metrics := a.Token.Reveal(), a.MetricsToken.Reveal()
 	mux := http.NewServeMux()
-	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { _, _ = fmt.Fprintln(w, "ok") })
+	mux.HandleFunc("GET /healthz", alive)
 	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, r *http.Request) {
 		if known, _ := o.attempts.Verify(r, token); token == "" || known {
 			serveHealth(w, o.status())
@@ -94,6 +94,9 @@ func profiles(mux *http.ServeMux, admitted func(http.ResponseWriter, *http.Reque
 		})
 	}
 }
+
+// alive answers /healthz.
+func alive(w http.ResponseWriter, _ *http.Request) { _, _ = fmt.Fprintln(w, "ok") }
 
 // serveHealth answers /readyz: 200 while the process does its work, also with failing
 // services, else 503.

@@ -62,12 +62,13 @@ type Options struct {
 
 // Pipeline is one process of Weir. Made by Open, run once, closed by Run.
 type Pipeline struct {
-	opt     Options
-	cfg     *config.Config // as the process was started with
-	log     *slog.Logger
-	active  *activation
-	end     *shutdown
-	closers []func() error // in the order of opening
+	opt      Options
+	cfg      *config.Config // as the process was started with
+	log      *slog.Logger
+	active   *activation
+	end      *shutdown
+	closers  []func() error // in the order of opening
+	starting *awaiting
 
 	// Opened.
 	store   assemble.Store
@@ -96,17 +97,18 @@ type Pipeline struct {
 func newPipeline(opt Options) *Pipeline {
 	p := &Pipeline{
 		opt: opt, cfg: opt.Config, log: opt.Logger, end: newShutdown(opt.Config.Shutdown.Timeout.D()),
-		active: &activation{log: opt.Logger},
+		active: &activation{log: opt.Logger}, starting: &awaiting{outages: outages{log: opt.Logger}},
 	}
 	p.active.now.Store(newSettings(opt.Config, nil, opt.Config.Identity()))
 	return p
 }
 
-// openTimeout bounds opening.
+// openTimeout bounds one attempt to open a server.
 const openTimeout = time.Minute
 
-// Open connects everything that the configuration names. Its errors name faults of the
-// set-up; on an error nothing stays open.
+// Open connects everything that the configuration names. It waits for a store or brokers that
+// do not answer, until ctx ends. Its errors name faults of the set-up; on an error nothing
+// stays open.
 func Open(ctx context.Context, opt Options) (_ *Pipeline, err error) {
 	p := newPipeline(opt)
 	defer func() {
@@ -114,23 +116,31 @@ func Open(ctx context.Context, opt Options) (_ *Pipeline, err error) {
 			err = errors.Join(err, p.Close())
 		}
 	}()
-	ctx, cancel := context.WithTimeoutCause(ctx, openTimeout, errors.New("opening took longer than "+openTimeout.String()))
-	defer cancel()
 	p.logMemory()
 	gauges := newGauges(opt.Registry, servicelabel.New(opt.Config.Metrics.Services))
-	if err := p.connect(ctx, gauges); err != nil {
+	p.starting.serve = p.serveWhileStarting(&listening{cfg: p.cfg, log: p.log, end: p.end, gauges: gauges})
+	if err := p.starting.do(ctx, func(ctx context.Context) error { return p.connect(ctx, gauges) }); err != nil {
 		return nil, err
 	}
 	p.assemble(gauges)
-	if err := p.inbox.openTopics(ctx, nil); err != nil {
-		return nil, fmt.Errorf("logs: %w", err)
-	}
-	p.closers = append(p.closers, func() error { p.inbox.note(); return nil })
-	if err := p.activate(ctx); err != nil {
+	if err := p.starting.do(ctx, p.openInbox); err != nil {
 		return nil, err
 	}
+	p.closers = append(p.closers, func() error { p.inbox.note(); return nil })
+	if err := p.starting.do(ctx, p.activate); err != nil {
+		return nil, err
+	}
+	p.starting.serve = nil                         // from here on ServeAdmin is the listener
 	p.closers = append(p.closers, p.control.Close) // first to end: it works with all else
 	return p, nil
+}
+
+// openInbox creates the topics and finds the inbox.
+func (p *Pipeline) openInbox(ctx context.Context) error {
+	if err := p.inbox.openTopics(ctx, nil); err != nil {
+		return fmt.Errorf("logs: %w", err)
+	}
+	return nil
 }
 
 // logMemory logs how much memory the process may use, and warns where the configuration
@@ -145,8 +155,14 @@ func (p *Pipeline) logMemory() {
 	}
 }
 
-// connect opens the servers and files of the configuration, which the closers close.
+// connect opens the servers and files of the configuration, which the closers close. On an
+// error nothing stays open.
 func (p *Pipeline) connect(ctx context.Context, g *gauges) (err error) {
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, p.Close())
+		}
+	}()
 	if p.store, err = assemble.OpenStore(ctx, p.cfg, p.log); err != nil {
 		return fmt.Errorf("store: %w", err)
 	}

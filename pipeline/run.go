@@ -64,7 +64,11 @@ func (p *Pipeline) startStages(ctx context.Context) (running []component, err er
 		running = append(running, r)
 	}
 	while := func(name string, limit context.Context, renews bool, start startFunc) error {
-		started, err := p.active.while(ctx, name, renews, start)
+		var started component
+		err := p.starting.do(ctx, func(context.Context) (err error) {
+			started, err = p.active.while(ctx, name, renews, start)
+			return err
+		})
 		if err != nil {
 			return fmt.Errorf("%s: %w", name, err)
 		}

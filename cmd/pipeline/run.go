@@ -38,7 +38,8 @@ func newRunCommand(a *app) *cobra.Command {
 		Use:   "run",
 		Short: "Run the pipeline until it is stopped",
 		Long: "Run the pipeline until it is stopped: SIGTERM or SIGINT finish work in progress, a second signal ends at once.\n" +
-			"SIGHUP reads the customers' files again, as weir reload does.\n" +
+			"SIGHUP reads the customers' files again, as weir reload does. A store, brokers or a source that do not answer at the start\n" +
+			"are waited for, not ready; a wrong configuration ends it at once.\n" +
 			"With --until-idle, standard error says which part is not done, and why; a run that stops before all is done ends with status 3.\n" +
 			"Several processes with the same configuration share the work.",
 		Example: "  weir run -c weir.yaml\n  weir run -c weir.yaml --until-idle\n  weir run -c weir.yaml --role decide,deliver",

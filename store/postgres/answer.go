@@ -2,9 +2,9 @@ package postgres
 
 import (
 	"context"
-	"errors"
 	"net"
 	"sync/atomic"
+	"syscall"
 	"time"
 
 	"github.com/jackc/pgx/v5/pgconn"
@@ -14,7 +14,16 @@ import (
 // went silent may hold its locks: see idle_in_transaction_session_timeout.
 const defaultAnswerTimeout = time.Minute
 
-var errSilent = errors.New("the server has been silent for too long")
+var errSilent error = silence{}
+
+// silence is an error that errors.Is takes for ETIMEDOUT. It has no Timeout method, by which
+// pgx would take it for the end of a context.
+type silence struct{}
+
+func (silence) Error() string { return "the server has been silent for too long" }
+
+// Is reports whether target is ETIMEDOUT.
+func (silence) Is(target error) bool { return target == syscall.ETIMEDOUT }
 
 // answering makes connections that fail when the server is silent for longer
 // than limit while an answer is due. TCP alone would notice a connection whose

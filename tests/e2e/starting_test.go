@@ -2,10 +2,16 @@ package e2e
 
 import (
 	"fmt"
+	"io"
 	"net"
+	"net/http"
+	"net/url"
+	"os"
+	"strings"
 	"testing"
 
 	"github.com/seed-86dfc502/weir/tests/harness"
+	"github.com/seed-86dfc502/weir/tests/servers"
 	"github.com/stretchr/testify/require"
 )
 
@@ -27,4 +33,98 @@ func TestTerminateWhileStarting(t *testing.T) {
 		require.NoError(t, c.Close())
 		require.NoError(t, silent.Close())
 	}
+}
+
+// A process whose store or brokers do not answer at its start waits for them, alive and not
+// ready, with the line of an outage, and runs when they answer.
+func TestStartWaitsForServers(t *testing.T) {
+	brokers, prefix := servers.Kafka(t)
+	store := servers.Postgres(t)
+	address, err := url.Parse(store)
+	require.NoError(t, err)
+	for what, behind := range map[string]string{"store": address.Host, "kafka": brokers[0]} {
+		t.Run(what, func(t *testing.T) {
+			door, admin := harness.FreeAddress(t), harness.FreeAddress(t)
+			at := map[string]string{"store": address.Host, "kafka": brokers[0]}
+			at[what] = door
+			own := *address
+			own.Host = at["store"]
+			p := harness.Simple(t, fmt.Sprintf("store: {postgres: {url: %q}}\nkafka: {brokers: [%q], prefix: %q}\n", own.String(), at["kafka"], prefix+what),
+				map[string]string{"acme": harness.FileSink("acme")})
+			p.Write("weir.yaml", strings.Replace(mainFile(t, p), "127.0.0.1:0", admin, 1))
+			run := p.Start("run")
+			harness.Eventually(t, "it says that it is not ready", func() error {
+				status, body, err := get("http://" + admin + "/readyz")
+				if err == nil && (status != http.StatusServiceUnavailable || !strings.Contains(body, "connection refused") && !strings.Contains(body, "unable to dial")) {
+					err = fmt.Errorf("%d %s", status, body)
+				}
+				return err
+			})
+			status, _, err := get("http://" + admin + "/healthz")
+			require.NoError(t, err)
+			require.Equal(t, http.StatusOK, status)
+			run.Says("event=dependency.unreachable dependency=" + what)
+			forward(t, door, behind)
+			run.Says("event=dependency.reachable dependency=" + what)
+			run.Ready(http.StatusOK)
+			run.Terminate()
+			run.Ok()
+		})
+	}
+}
+
+// A start that no waiting mends ends at once.
+func TestStartEndsForAWrongConfiguration(t *testing.T) {
+	address, err := url.Parse(servers.Postgres(t))
+	require.NoError(t, err)
+	address.Path = "/nodatabase"
+	p := harness.Simple(t, fmt.Sprintf("store: {postgres: {url: %q}}\nkafka: {brokers: [\"127.0.0.1:9\"]}\n", address), map[string]string{"acme": harness.FileSink("acme")})
+	run := p.Start("run")
+	require.Equal(t, 1, run.Wait())
+	require.Contains(t, run.Log.String(), "does not exist")
+}
+
+// mainFile is the text of the main file of a project.
+func mainFile(t *testing.T, p harness.Project) string {
+	t.Helper()
+	text, err := os.ReadFile(p.Path("weir.yaml"))
+	require.NoError(t, err)
+	return string(text)
+}
+
+// get returns the answer of an address.
+func get(url string) (status int, body string, err error) {
+	r, err := http.Get(url)
+	if err != nil {
+		return 0, "", err
+	}
+	defer r.Body.Close()
+	text, err := io.ReadAll(r.Body)
+	return r.StatusCode, string(text), err
+}
+
+// forward opens a door that leads to another address, until the test ends.
+func forward(t *testing.T, door, to string) {
+	t.Helper()
+	l, err := net.Listen("tcp", door)
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = l.Close() })
+	go func() {
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				return
+			}
+			go func() {
+				defer c.Close()
+				s, err := net.Dial("tcp", to)
+				if err != nil {
+					return
+				}
+				defer s.Close()
+				go func() { _, _ = io.Copy(s, c); _ = s.(*net.TCPConn).CloseWrite() }()
+				_, _ = io.Copy(c, s)
+			}()
+		}
+	}()
 }
