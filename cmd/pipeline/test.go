@@ -15,7 +15,8 @@ import (
 type testOptions struct {
 	*app
 	dir, match, report string
-	update, coverage   bool
+	update, letters    bool
+	coverage           bool
 }
 
 func newTestCommand(a *app) *cobra.Command {
@@ -24,7 +25,8 @@ func newTestCommand(a *app) *cobra.Command {
 		Use:   "test",
 		Short: "Run golden tests of the configuration: events in, expected sends and suppressions out",
 		Long: "Run the cases below a folder, by default tests beside the main configuration file. A case is a folder with\n" +
-			golden.EventsFile + ", one {\"source\": …, \"event\": …} per line, and " + golden.ExpectedFile + ", which --update writes.",
+			golden.EventsFile + ", one {\"source\": …, \"event\": …} per line, and " + golden.ExpectedFile + ", which --update writes.\n" +
+			"A line may have a \"key\" and \"headers\". \"event\": null is a tombstone, or with a \"key\" a deleted row of a database.",
 		Example: "  weir test -c weir.yaml\n  weir test -c weir.yaml --update --run retraction\n  weir test -c weir.yaml --junit report.xml\n  weir test -c weir.yaml --coverage",
 		RunE:    func(_ *cobra.Command, _ []string) error { return o.run() },
 	}
@@ -32,11 +34,15 @@ func newTestCommand(a *app) *cobra.Command {
 	c.Flags().StringVar(&o.match, "run", "", "only cases whose name matches this regular expression")
 	c.Flags().StringVar(&o.report, "junit", "", "write a JUnit XML report to this file as well")
 	c.Flags().BoolVar(&o.update, "update", false, "write what came out as the expectation")
+	c.Flags().BoolVar(&o.letters, "letters", false, "with --update: also where an event ends as a dead letter that was not expected")
 	c.Flags().BoolVar(&o.coverage, "coverage", false, "name the fields, filters, sends, hold-backs, refusals and guards that no case reaches")
 	return o.needConfig(c)
 }
 
 func (o *testOptions) run() error {
+	if o.letters && !o.update {
+		return &usageError{errors.New("--letters goes with --update")}
+	}
 	cfg, err := o.load(config.AllowUnsetEnv())
 	if err != nil {
 		return err
@@ -54,7 +60,7 @@ func (o *testOptions) run() error {
 	if o.coverage {
 		reached = new(golden.Coverage)
 	}
-	results, err := golden.Run(cfg, o.dir, pattern, o.update, reached)
+	results, err := golden.Run(cfg, o.dir, golden.Options{Pattern: pattern, Update: o.update, Letters: o.letters, Reached: reached})
 	if err != nil {
 		return err
 	}

@@ -5,8 +5,10 @@
 //
 //	{"source": "registry", "event": {…}, "key": "…", "headers": {"ce_id": "…"}}
 //
-// where event is the record of the source's producer (null is a tombstone), and key and
-// headers are optional. expected.txt has a paragraph per event: its outcome, and the changes
+// where event is the record of the source's producer, null for a tombstone or a deleted row, and
+// key and headers are optional. Of a table of a PostgreSQL source event is the row; its key is
+// the entity, which is taken from the row unless the line has it, as it must for a deleted row.
+// expected.txt has a paragraph per event: its outcome, and the changes
 // that were sent, held back or pruned:
 //
 //	1 registry B-007: merged

@@ -48,11 +48,19 @@ type Result struct {
 // Failed reports whether the case is not as expected or could not be run.
 func (r Result) Failed() bool { return r.Diff != "" || r.Error != "" }
 
-// Run runs the cases below dir whose name matches pattern (nil: all), in the
-// order of their names. With update it writes what came out as the
-// expectation. A case that cannot be run is a result too; the error says that
-// there are none. reached, unless it is nil, collects their coverage.
-func Run(c *config.Config, dir string, pattern *regexp.Regexp, update bool, reached *Coverage) ([]Result, error) {
+// Options of Run. The zero value runs all cases.
+type Options struct {
+	Pattern *regexp.Regexp // of the names of cases; nil: all
+	// Update writes what came out as the expectation. A case with a dead letter that the
+	// expectation does not have is not updated, unless Letters is set.
+	Update, Letters bool
+	Reached         *Coverage // collects the coverage; may be nil
+}
+
+// Run runs the cases below dir, in the order of their names. A case that cannot be run is a
+// result too; the error says that there are none.
+func Run(c *config.Config, dir string, o Options) ([]Result, error) {
+	pattern, reached := o.Pattern, o.Reached
 	plan, err := planOf(c)
 	if err != nil {
 		return nil, err
@@ -83,7 +91,7 @@ func Run(c *config.Config, dir string, pattern *regexp.Regexp, update bool, reac
 	results := make([]Result, len(names))
 	for i, name := range names {
 		start := time.Now()
-		r, err := runCase(c, plan, filepath.Join(dir, name), update, reached)
+		r, err := runCase(c, plan, filepath.Join(dir, name), o)
 		if err != nil {
 			r.Error = err.Error()
 		}
@@ -93,12 +101,12 @@ func Run(c *config.Config, dir string, pattern *regexp.Regexp, update bool, reac
 	return results, nil
 }
 
-func runCase(c *config.Config, plan *decide.Plan, dir string, update bool, reached *Coverage) (Result, error) {
+func runCase(c *config.Config, plan *decide.Plan, dir string, o Options) (Result, error) {
 	events, err := os.ReadFile(filepath.Join(dir, EventsFile))
 	if err != nil {
 		return Result{}, err
 	}
-	got, err := play(c, plan, events, reached)
+	got, err := play(c, plan, events, o.Reached)
 	if err != nil {
 		return Result{}, err
 	}
@@ -110,10 +118,36 @@ func runCase(c *config.Config, plan *decide.Plan, dir string, update bool, reach
 	if string(want) == got {
 		return Result{}, nil
 	}
-	if update {
+	if o.Update && !o.Letters {
+		if letter := newLetter(got, string(want)); letter != "" {
+			return Result{}, fmt.Errorf("an event ends as a dead letter, and is not stored as the expectation without --letters: %s", letter)
+		}
+	}
+	if o.Update {
 		return Result{Updated: true}, os.WriteFile(path, []byte(got), 0o644)
 	}
 	return Result{Diff: udiff.Unified("expected", "got", string(want), got)}, nil
+}
+
+// letterLine is a line of an outcome that tells of a dead letter.
+var letterLine = regexp.MustCompile(`^(\d+ \S+: |  )dead letter `)
+
+// newLetter returns the first dead letter of an outcome that the expectation does not have;
+// empty if there is none.
+func newLetter(got, want string) string {
+	known := strings.Split(want, "\n")
+	for line := range strings.SplitSeq(got, "\n") {
+		if letterLine.MatchString(line) && !slices.Contains(known, line) {
+			return strings.TrimSpace(line)
+		}
+	}
+	return ""
+}
+
+// keyed is a kind of source whose records have the entity in their key.
+type keyed interface {
+	// EntityOf returns the key of a document; empty if it has none.
+	EntityOf(row []byte) string
 }
 
 // event is one line of a case.
@@ -156,13 +190,16 @@ type player struct {
 // play runs events, one JSON object per line, through the configuration from
 // an empty state and tells what became of each.
 func play(c *config.Config, plan *decide.Plan, events []byte, reached *Coverage) (string, error) {
-	shapes := map[string]*ingest.Extractor{}
+	shapes, keys := map[string]*ingest.Extractor{}, map[string]keyed{}
 	for i := range c.Sources {
 		shape, err := assemble.ExtractorOf(c, &c.Sources[i])
 		if err != nil {
 			return "", err
 		}
 		shapes[c.Sources[i].Name] = &shape
+		if k, ok := c.Sources[i].Input.(keyed); ok {
+			keys[c.Sources[i].Name] = k
+		}
 	}
 	p := &player{plan: plan, s: decide.NewSimulator(plan), guards: map[string]*guard{}, reached: reached}
 	for _, s := range c.Services() {
@@ -184,6 +221,11 @@ func play(c *config.Config, plan *decide.Plan, events []byte, reached *Coverage)
 		shape := shapes[e.Source]
 		if shape == nil {
 			return "", fmt.Errorf("%s:%d: there is no source %q", EventsFile, line, e.Source)
+		}
+		if k := keys[e.Source]; k != nil && e.Key == "" {
+			if e.Key = k.EntityOf(e.Event); e.Key == "" {
+				return "", fmt.Errorf("%s:%d: the row has no column of the entity; a deleted row is {\"source\": …, \"event\": null, \"key\": \"its id\"}", EventsFile, line)
+			}
 		}
 		if err := p.event(shape, n, e); err != nil {
 			return "", fmt.Errorf("%s:%d: %w", EventsFile, line, err)

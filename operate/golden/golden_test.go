@@ -49,7 +49,7 @@ func configurations(t *testing.T) []string {
 // Which mistake each case catches is in testdata/golden/README.md.
 func TestCases(t *testing.T) {
 	for _, file := range configurations(t) {
-		results, err := golden.Run(load(t, file), filepath.Join(filepath.Dir(file), "tests"), nil, false, nil)
+		results, err := golden.Run(load(t, file), filepath.Join(filepath.Dir(file), "tests"), golden.Options{})
 		require.NoError(t, err)
 		for _, r := range results {
 			assert.False(t, r.Failed(), "%s: %s: %s%s", file, r.Name, r.Error, r.Diff)
@@ -81,7 +81,7 @@ func TestCoverage(t *testing.T) {
 	c := load(t, folder+"/shaping/weir.yaml")
 	unreached := func(pattern string) (missing []string, all int) {
 		var reached golden.Coverage
-		_, err := golden.Run(c, folder+"/shaping/tests", regexp.MustCompile(pattern), false, &reached)
+		_, err := golden.Run(c, folder+"/shaping/tests", golden.Options{Pattern: regexp.MustCompile(pattern), Reached: &reached})
 		require.NoError(t, err)
 		return reached.Unreached()
 	}
@@ -100,7 +100,7 @@ func TestCoverage(t *testing.T) {
 }
 
 func TestPatternChoosesCases(t *testing.T) {
-	results, err := golden.Run(load(t, folder+"/banana/weir.yaml"), folder+"/banana/tests", regexp.MustCompile("^a-"), false, nil)
+	results, err := golden.Run(load(t, folder+"/banana/weir.yaml"), folder+"/banana/tests", golden.Options{Pattern: regexp.MustCompile("^a-")})
 	require.NoError(t, err)
 	var names []string
 	for _, r := range results {
@@ -108,7 +108,7 @@ func TestPatternChoosesCases(t *testing.T) {
 	}
 	assert.Equal(t, []string{"a-a-a-b", "a-b-a-b"}, names)
 
-	_, err = golden.Run(load(t, folder+"/banana/weir.yaml"), folder+"/banana/tests", regexp.MustCompile("nothing"), false, nil)
+	_, err = golden.Run(load(t, folder+"/banana/weir.yaml"), folder+"/banana/tests", golden.Options{Pattern: regexp.MustCompile("nothing")})
 	assert.ErrorContains(t, err, "no case")
 }
 
@@ -124,7 +124,7 @@ func TestUnusableCases(t *testing.T) {
 	write("key", `{"source":"lab","evnt":{}}`)
 	write("json", `{"source":"lab"`)
 	write("good", `{"source":"registry","event":{"meta":{"event_id":"r-1"},"banana":{"id":"B-007"}}}`)
-	results, err := golden.Run(c, dir, nil, true, nil)
+	results, err := golden.Run(c, dir, golden.Options{Update: true})
 	require.NoError(t, err)
 	require.Len(t, results, 4)
 	for i, want := range []struct{ name, err string }{
@@ -228,4 +228,48 @@ func TestCommand(t *testing.T) {
 	_, stderr, status = pipeline("test", "-c", config, "--dir", filepath.Join(dir, "nowhere"))
 	assert.Equal(t, 1, status)
 	assert.Contains(t, stderr, "no case in")
+}
+
+// A row of a PostgreSQL source has its key from the columns of the entity; that of a deleted row is
+// in the line. What was not expected and ends as a dead letter is stored only on demand.
+func TestRowsOfADatabase(t *testing.T) {
+	dir := t.TempDir()
+	write := func(name, text string) {
+		require.NoError(t, os.MkdirAll(filepath.Dir(filepath.Join(dir, name)), 0o755))
+		require.NoError(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644))
+	}
+	write("weir.yaml", `sources: {shop: {postgres: {url: "${SHOP_URL}", tables: {public.orders: {entity: id}, public.lines: {entity: [order_id, sku], mount: line}}}}}
+customers: [acme.yaml]
+`)
+	write("acme.yaml", "customer: acme\nprojections: {order: {fields: {state: state, n: line.n}, deliver: {log: {file: {path: out.jsonl}}}}}\n")
+	write("tests/rows/events.jsonl", `{"source":"shop_orders","event":{"id":7,"state":"new"}}
+{"source":"shop_lines","event":{"order_id":7,"sku":"a/b","n":2}}
+{"source":"shop_orders","event":null,"key":"7"}
+`)
+	write("tests/bare/events.jsonl", `{"source":"shop_orders","event":null}`+"\n")
+	c := load(t, filepath.Join(dir, "weir.yaml"))
+	run := func(o golden.Options) []golden.Result {
+		results, err := golden.Run(c, filepath.Join(dir, "tests"), o)
+		require.NoError(t, err)
+		return results
+	}
+	results := run(golden.Options{Update: true})
+	require.Contains(t, results[0].Error, `events.jsonl:1: the row has no column of the entity; a deleted row is {"source"`)
+	require.True(t, results[1].Updated, results[1].Error)
+	expected, err := os.ReadFile(filepath.Join(dir, "tests/rows/expected.txt"))
+	require.NoError(t, err)
+	require.Equal(t, `1 shop_orders 7: merged
+  send acme/order@log upsert {"state":"new"}
+2 shop_lines 7/a\/b: merged
+  send acme/order@log upsert {"n":2}
+3 shop_orders 7: merged
+  send acme/order@log retract
+`, string(expected))
+
+	write("tests/bare/events.jsonl", `{"source":"shop_orders","event":"no row","key":"7"}`+"\n")
+	results = run(golden.Options{Update: true})
+	require.Contains(t, results[0].Error, "is not stored as the expectation without --letters: dead letter record, not_an_object")
+	require.NoFileExists(t, filepath.Join(dir, "tests/bare/expected.txt"))
+	require.True(t, run(golden.Options{Update: true, Letters: true})[0].Updated)
+	require.False(t, run(golden.Options{})[0].Failed())
 }

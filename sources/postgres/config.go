@@ -3,6 +3,7 @@ package postgres
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -141,6 +142,30 @@ func (*tableSource) Envelope() config.Envelope {
 
 // Fingerprint implements config.SelfDescribing.
 func (c *tableSource) Fingerprint() []any { return []any{c.table.Name, c.table.Entity} }
+
+// EntityOf returns the entity id of a row in JSON, as the source makes it of columns that are
+// numbers, texts or booleans; empty if one of them is null or absent, or of another kind.
+func (c *tableSource) EntityOf(row []byte) string {
+	var columns map[string]json.RawMessage
+	if json.Unmarshal(row, &columns) != nil {
+		return ""
+	}
+	values := make([]value, len(c.table.Entity))
+	for i, name := range c.table.Entity {
+		raw := columns[name]
+		var text string
+		switch {
+		case len(raw) == 0 || raw[0] == '{' || raw[0] == '[' || string(raw) == "null":
+			return ""
+		case string(raw) == "true", string(raw) == "false":
+			text = string(raw[:1])
+		case json.Unmarshal(raw, &text) != nil: // a number
+			text = string(raw)
+		}
+		values[i].text = []byte(text)
+	}
+	return newShape(c.table.Entity, make([]valueType, len(values)), c.table.Entity).id(values)
+}
 
 // Setup returns the publication and the slot.
 func (c *Config) Setup() Setup {
