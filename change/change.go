@@ -141,6 +141,8 @@ type Change struct {
 	Effect Effect
 	// Planned says that an operator or a refresh requested it: no event caused it.
 	Planned bool
+	// Mends says that the content before it is refused: the target need not have that.
+	Mends bool
 	// Trace is the context of the work that made the change; nil for most.
 	Trace *Trace
 }

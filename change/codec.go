@@ -82,6 +82,7 @@ const (
 	flagEnters
 	flagLeaves
 	flagPlanned
+	flagMends
 	flagsEnd
 )
 
@@ -107,6 +108,9 @@ func (c *Change) appendFields(dst []byte) []byte {
 	}
 	if c.Planned {
 		flags |= flagPlanned
+	}
+	if c.Mends {
+		flags |= flagMends
 	}
 	dst = append(dst, flags)
 	dst = binary.BigEndian.AppendUint64(dst, uint64(c.Version))
@@ -139,7 +143,7 @@ func (c *Change) readFields(r *wire.Reader) bool {
 	} else if flags&flagLeaves != 0 {
 		c.Effect = Leaves
 	}
-	c.Planned = flags&flagPlanned != 0
+	c.Planned, c.Mends = flags&flagPlanned != 0, flags&flagMends != 0
 	if flags&flagTraced != 0 {
 		c.Trace = &Trace{Parent: r.Text(), State: r.Text()}
 	}

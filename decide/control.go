@@ -156,7 +156,7 @@ func (ev *evaluation) resend(r *record) {
 		row.Refused = false // it is under way again
 		ev.states.Set(row)
 	}
-	c.Resent, c.Trace = r.version, r.span.Trace()
+	c.Resent, c.Trace, c.Effect = r.version, r.span.Trace(), change.Keeps // that of the first time was counted
 	ev.send(r, service, &c, sizeOf(&c))
 }
 

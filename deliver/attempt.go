@@ -30,20 +30,8 @@ func (w *worker) write(work, stop context.Context, step core.Step) error {
 	if err := w.resume(work, stop, w.slices); err != nil {
 		return err
 	}
-	waited := w.waited
-	if err := w.dropObsolete(work, stop, &step, waited); err != nil {
+	if err := w.dropObsolete(work, stop, &step, w.waited); err != nil {
 		return err
-	}
-	released, err := w.guard(work, stop, &step, waited)
-	if err == nil && released {
-		err = w.dropObsolete(work, stop, &step, false)
-	}
-	if err != nil {
-		return err
-	}
-	if w.waited = false; len(step.Items) == 0 {
-		w.apply()
-		return nil
 	}
 	return w.attempt(work, stop, step)
 }
@@ -91,8 +79,7 @@ func (w *worker) revoked(i *core.Item) bool {
 }
 
 // retry makes an attempt at parked changes. A row of a state sink that a newer decision
-// has replaced waits for that change, which takes it over. The attempt is saved before it
-// is made: it counts also if it kills the process, and a former owner makes none.
+// has replaced waits for that change, which takes it over.
 func (w *worker) retry(work, stop context.Context, step core.Step) error {
 	waited, err := w.awaitResumed(stop)
 	if err != nil || waited {
@@ -104,37 +91,61 @@ func (w *worker) retry(work, stop context.Context, step core.Step) error {
 	if err := w.leaveReplaced(work, stop, &step); err != nil {
 		return err
 	}
-	w.core.Claim(time.Now(), step.Items)
-	w.apply()
-	if len(step.Items) == 0 {
-		return nil
-	}
-	if err := w.saved(work, step.Items); err != nil {
-		return err
-	}
 	w.leaveRevoked(&step)
 	if err := w.load(work, stop, step.Items); err != nil {
 		return err
 	}
-	without := func(i *core.Item) bool { return i.Data == nil }
-	if slices.ContainsFunc(step.Items, without) {
-		// A restored store may lack the row: then the next owner has it, and what follows it.
-		if err := w.s.retryUntil(work, stop, "check whose partition it is", func() error { return w.s.saver.checkTokens(work) }); err != nil {
-			return err
-		}
-		w.leaveRevoked(&step)
+	if err := w.leaveUnreadable(work, stop, &step); err != nil {
+		return err
 	}
+	return w.attempt(work, stop, step)
+}
+
+// leaveUnreadable ends the parked changes of a retry whose rows were edited by hand. Their rows of the
+// dam say that the target does not have the content.
+func (w *worker) leaveUnreadable(work, stop context.Context, step *core.Step) error {
+	without := func(i *core.Item) bool { return i.Data == nil }
+	if !slices.ContainsFunc(step.Items, without) {
+		return nil
+	}
+	// A restored store may lack the row: then the next owner has it, and what follows it.
+	if err := w.s.retryUntil(work, stop, "check whose partition it is", func() error { return w.s.saver.checkTokens(work) }); err != nil {
+		return err
+	}
+	w.leaveRevoked(step)
+	var gone []*core.Item
 	step.Items = slices.DeleteFunc(step.Items, func(i *core.Item) bool {
-		if without(i) { // its payload was edited by hand
-			w.core.Leave(i, core.Skipped)
+		if without(i) {
+			gone = append(gone, i)
 		}
 		return without(i)
 	})
-	if len(step.Items) == 0 {
-		w.apply()
-		return nil
+	if err := w.refuse(work, stop, "its stored change cannot be read", gone); err != nil {
+		return err
 	}
-	return w.attempt(work, stop, step)
+	for _, i := range gone {
+		w.core.Leave(i, core.Skipped)
+	}
+	return nil
+}
+
+// claim counts the attempts of a retry before they are made, and saves that: they count also if they
+// kill the process, and a former owner makes none.
+func (w *worker) claim(work context.Context, step *core.Step) error {
+	loaded := make([]any, len(step.Items))
+	for n, i := range step.Items {
+		loaded[n] = i.Data
+	}
+	w.core.Claim(time.Now(), step.Items)
+	w.apply()
+	for n, i := range step.Items {
+		i.Data = loaded[n]
+	}
+	if err := w.saved(work, step.Items); err != nil {
+		return err
+	}
+	w.leaveRevoked(step)
+	return nil
 }
 
 // leaveReplaced drops superseded rows from a retry.
@@ -166,8 +177,23 @@ func (w *worker) leaveReplaced(work, stop context.Context, step *core.Step) erro
 	return nil
 }
 
-// attempt hands changes to the sink once and records the outcome.
+// attempt hands the changes of a step that the guard admits to the sink once, and records the
+// outcome. No other way leads to the sink.
 func (w *worker) attempt(work, stop context.Context, step core.Step) error {
+	released, err := w.admit(work, stop, &step)
+	if err == nil && released {
+		err = w.dropObsolete(work, stop, &step, false)
+	}
+	if err == nil && step.Kind == core.Retry && len(step.Items) > 0 {
+		err = w.claim(work, &step)
+	}
+	if err != nil {
+		return err
+	}
+	if len(step.Items) == 0 {
+		w.apply()
+		return nil
+	}
 	todo := make([]*delivery, len(step.Items))
 	changes := make([]change.Change, len(step.Items))
 	for n, i := range step.Items {
@@ -388,13 +414,7 @@ func (w *worker) redecide(work, stop context.Context, i *core.Item, v *delivery)
 func (w *worker) deadLetter(work, stop context.Context, i *core.Item, v *delivery) error {
 	c := &v.change
 	crash.At(crash.Refusing, w.opt.Name)
-	err := w.s.retryUntil(work, stop, "append a refusal to the inbox", func() error {
-		return w.s.opt.Control(work, change.Record{Entity: c.Entity, Control: &change.Control{
-			ID: uuid.NewString(), Action: change.Refuse, Services: []string{c.Service}, Version: c.Version,
-			Actor: change.Deliver, Reason: "dead letter " + c.Key, Trace: c.Trace,
-		}})
-	})
-	if err != nil {
+	if err := w.refuse(work, stop, "dead letter "+c.Key, []*core.Item{i}); err != nil {
 		return err
 	}
 	crash.At(crash.Refused, w.opt.Name)
@@ -419,6 +439,26 @@ func (w *worker) deadLetter(work, stop context.Context, i *core.Item, v *deliver
 	return nil
 }
 
+// refuse appends to the inbox that the contents of changes are not at the target, before their
+// positions pass: the owners of the entities hold the same content back, and let any other through.
+// A crash repeats that without effect. It retries until stop ends.
+func (w *worker) refuse(work, stop context.Context, why string, items []*core.Item) error {
+	if len(items) == 0 {
+		return nil
+	}
+	records := make([]change.Record, len(items))
+	for n, i := range items {
+		c := change.Control{
+			ID: uuid.NewString(), Action: change.Refuse, Services: []string{w.opt.Name}, Version: i.Version, Actor: change.Deliver, Reason: why,
+		}
+		if v, _ := i.Data.(*delivery); v != nil {
+			c.Trace = v.change.Trace
+		}
+		records[n] = change.Record{Entity: i.Entity, Control: &c}
+	}
+	return w.s.retryUntil(work, stop, "append a refusal to the inbox", func() error { return w.s.opt.Control(work, records...) })
+}
+
 // letterOf returns the dead letter of an undelivered change.
 func (w *worker) letterOf(i *core.Item, c *change.Change) (l store.DeadLetter, err error) {
 	l = store.DeadLetter{
@@ -427,7 +467,9 @@ func (w *worker) letterOf(i *core.Item, c *change.Change) (l store.DeadLetter, e
 	}
 	if c != nil {
 		l.Payload = c.AppendRecord(nil)
-		l.Headers, err = json.Marshal(LetterHeaders{Time: c.Time.UnixMilli(), Revision: c.Revision, Content: c.Content, Trace: c.Trace})
+		l.Headers, err = json.Marshal(LetterHeaders{
+			Time: c.Time.UnixMilli(), Revision: c.Revision, Content: c.Content, Effect: c.Effect, Planned: c.Planned, Mends: c.Mends, Trace: c.Trace,
+		})
 	}
 	return l, err
 }

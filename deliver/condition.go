@@ -62,6 +62,8 @@ type condition struct {
 	parked            Parked
 	paced             int
 	suspension        *Suspension // nil: none; immutable
+	resumes           int         // how often the suspension was lifted
+	resumedAt         time.Time   // when last: changes before it may have been replaced
 	// changed ends and is replaced when the suspension is set or lifted, and when an
 	// attempt is requested.
 	changed context.Context

@@ -30,45 +30,52 @@ func (g *Guard) share(kind store.GuardKind) float64 {
 }
 
 // GuardKind returns the kind of a change; "" for one that is never counted: the entity enters the
-// service, or no event caused the change.
+// service, no event caused the change, or an update replaces refused content. A view that lost all of
+// its fields counts as a retraction.
 func GuardKind(c *change.Change) store.GuardKind {
 	switch {
 	case c.Planned || c.Resent != 0:
-	case c.Op == change.Retract && c.Effect == change.Leaves:
+	case c.Op == change.Retract && c.Effect == change.Leaves, c.Op == change.Upsert && c.Effect == change.Keeps && isEmpty(c.Doc):
 		return store.GuardRetract
-	case c.Op == change.Upsert && c.Effect == change.Keeps:
+	case c.Op == change.Upsert && c.Effect == change.Keeps && !c.Mends:
 		return store.GuardUpdate
 	}
 	return ""
 }
 
-// guard lets the changes of a write pass that the guard of the service counts or that an
-// operator released, drops those that an operator discarded, and cuts the write off at the first one
-// that is held. released says that some were released. recheck asks again about changes that passed before: the service was paused.
-func (w *worker) guard(work, stop context.Context, step *core.Step, recheck bool) (released bool, err error) {
+// isEmpty reports whether a document has no member.
+func isEmpty(doc []byte) bool { return len(doc) == 2 && doc[0] == '{' }
+
+// admit returns the changes of a step that may be attempted: those that the guard does not count, has
+// counted, or that an operator released. It drops those that an operator discarded, and with the first
+// held one the changes of a Write behind it. released says that some were released. Changes that
+// passed before are not counted again, unless the service was paused since.
+func (w *worker) admit(work, stop context.Context, step *core.Step) (released bool, err error) {
+	w.waited = false
 	for _, kind := range []store.GuardKind{store.GuardRetract, store.GuardUpdate} {
 		if w.opt.Guard.share(kind) <= 0 {
 			continue
 		}
-		var asked []*core.Item
+		var counted []*core.Item
 		var changes []store.GuardedChange
 		for _, i := range step.Items {
-			v := i.Data.(*delivery)
-			if v.admitted = v.admitted && !recheck; !v.admitted && GuardKind(&v.change) == kind {
-				asked = append(asked, i)
+			if i.Admitted <= w.resumes && GuardKind(&i.Data.(*delivery).change) == kind {
+				counted = append(counted, i)
 				changes = append(changes, store.GuardedChange{Entity: i.Entity, Partition: i.Partition, Position: i.Position})
 			}
 		}
-		if len(asked) == 0 {
+		if len(counted) == 0 {
 			continue
 		}
-		answers, pause, err := w.admit(work, stop, kind, changes)
+		answers, pause, err := w.count(work, stop, kind, changes)
 		if err != nil {
 			return released, err
 		}
 		crash.At(crash.GuardCounted, w.opt.Name)
 		released = released || slices.Contains(answers, store.Released)
-		w.judged(step, asked, answers)
+		if err := w.judged(work, stop, step, counted, answers); err != nil {
+			return released, err
+		}
 		if slices.Contains(answers, store.Held) {
 			crash.At(crash.GuardHeld, w.opt.Name)
 			w.held(pause)
@@ -77,8 +84,8 @@ func (w *worker) guard(work, stop context.Context, step *core.Step, recheck bool
 	return released, nil
 }
 
-// admit asks the store about changes; it retries until stop ends.
-func (w *worker) admit(work, stop context.Context, kind store.GuardKind, changes []store.GuardedChange) (answers []store.Admitted, pause *store.Pause, err error) {
+// count has the store count changes of one kind; it retries until stop ends.
+func (w *worker) count(work, stop context.Context, kind store.GuardKind, changes []store.GuardedChange) (answers []store.Admitted, pause *store.Pause, err error) {
 	g := &w.opt.Guard
 	err = w.s.retryUntil(work, stop, "count changes for the guard", func() error {
 		entities, err := w.entities(work)
@@ -166,25 +173,38 @@ func (o *othersEntities) read(ctx context.Context) (map[int32]map[int32]int64, e
 	return o.by, nil
 }
 
-// judged applies answers to the changes of a write. A released change of a state sink is stale:
-// it is written only if it is the newest.
-func (w *worker) judged(step *core.Step, asked []*core.Item, answers []store.Admitted) {
-	for n, i := range asked {
+// judged applies answers to the changes of a step. A released change of a state sink is stale: it is
+// written only if it is the newest. A discarded one is refused: its row says that the target does not
+// have this content.
+func (w *worker) judged(work, stop context.Context, step *core.Step, counted []*core.Item, answers []store.Admitted) error {
+	var discarded []*core.Item
+	left := map[*core.Item]bool{}
+	cut := len(step.Items)
+	for n, i := range counted {
 		switch answers[n] {
 		case store.Released:
 			i.Stale = true
 			fallthrough
 		case store.Counted:
-			i.Data.(*delivery).admitted = true
+			i.Admitted = w.resumes + 1
 		case store.Discarded:
-			w.core.Leave(i, core.Discarded)
-			step.Items = slices.DeleteFunc(step.Items, func(o *core.Item) bool { return o == i })
+			discarded = append(discarded, i)
+			left[i] = true
 		case store.Held:
-			if at := slices.Index(step.Items, i); at >= 0 {
-				step.Items = step.Items[:at]
+			left[i] = true
+			if step.Kind == core.Write {
+				cut = min(cut, slices.Index(step.Items, i))
 			}
 		}
 	}
+	step.Items = slices.DeleteFunc(step.Items[:cut], func(i *core.Item) bool { return left[i] })
+	if err := w.refuse(work, stop, "discarded", discarded); err != nil {
+		return err
+	}
+	for _, i := range discarded {
+		w.core.Leave(i, core.Discarded)
+	}
+	return nil
 }
 
 // held pauses the service in this process at once; others see the pause in the store.
@@ -202,5 +222,9 @@ func (w *worker) held(pause *store.Pause) {
 // obsoleteAfter reports whether a change may have been replaced while the service was paused, so
 // that a state sink gets only the newest.
 func (w *worker) obsoleteAfter(v *delivery) bool {
-	return w.traits.Kind == sinks.State && v.change.Time.Before(w.resumedAt)
+	if w.traits.Kind != sinks.State {
+		return false
+	}
+	_, resumed := w.condition.resumed()
+	return v.change.Time.Before(resumed)
 }

@@ -27,6 +27,9 @@ type LetterHeaders struct {
 	Time     int64          `json:"time"` // Unix, in milliseconds
 	Revision int64          `json:"revision"`
 	Content  change.Content `json:"content"`
+	Effect   change.Effect  `json:"effect,omitempty"`
+	Planned  bool           `json:"planned,omitempty"`
+	Mends    bool           `json:"mends,omitempty"`
 	Trace    *change.Trace  `json:"trace,omitempty"` // of the attempt that failed, if it was traced
 }
 
@@ -48,6 +51,7 @@ func ChangeOf(l store.DeadLetter) (change.Change, error) {
 	c := change.Change{
 		Service: record.Service, Entity: record.Entity, Op: record.Op, Version: record.Version, Key: record.Key, Doc: record.Doc,
 		Content: beside.Content, Revision: beside.Revision, Time: time.UnixMilli(beside.Time).UTC(),
+		Effect: beside.Effect, Planned: beside.Planned, Mends: beside.Mends,
 	}
 	if c.Service != l.Service || c.Entity != l.Entity || c.Key != change.Key(c.Service, c.Entity, c.Version, c.Content) ||
 		(c.Op == change.Upsert) != (len(c.Doc) > 0) || c.Content.IsRetracted() != (c.Op == change.Retract) {
@@ -99,7 +103,7 @@ func (s *Stage) offerLetters(ctx context.Context) error {
 		var offered []int64
 		for i := range letters {
 			l := &letters[i]
-			if !s.owns(l) {
+			if !s.owns(l) || l.Code != CodeServiceRemoved && takers[l.Service].opt.Retry.Later == 0 {
 				continue
 			}
 			if err = s.offer(ctx, takers[l.Service], l); tooLarge(err) {
@@ -125,8 +129,7 @@ func tooLarge(err error) bool {
 	return errors.Is(err, transport.ErrTooLarge) || errors.Is(err, kerr.MessageTooLarge)
 }
 
-// takers returns, by name, the workers that offer dead letters again and whose sinks
-// take changes now.
+// takers returns, by name, the workers whose sinks take changes now.
 func (s *Stage) takers() (takers map[string]*worker, names []string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -134,7 +137,7 @@ func (s *Stage) takers() (takers map[string]*worker, names []string) {
 	for _, w := range s.workers {
 		state := w.condition.now().State
 		// A worker whose last attempt failed and that has nothing in flight may work again.
-		if w.opt.Retry.Later > 0 && (state == StateRunning || state == StateRetrying && !w.queue.Busy()) {
+		if state == StateRunning || state == StateRetrying && !w.queue.Busy() {
 			takers[w.opt.Name] = w
 			names = append(names, w.opt.Name)
 		}

@@ -62,7 +62,7 @@ func restored(p *core.Partition, rows []store.DeadLetter) []*core.Item {
 const CodeServiceRemoved = "service_removed"
 
 // abandon makes an ordinary letter of a retrying change of a service that is not
-// configured. It is due at once, so a service that returns with retry.redrive_after gets it. Only a
+// configured. It is due at once: a service that returns gets it. Only a
 // process of the active revision can save that. Part of step.
 func abandon(p *core.Partition, l store.DeadLetter, key string) {
 	l.State, l.Code, l.Later, l.NextTry = store.LetterOpen, CodeServiceRemoved, time.Microsecond, time.Time{}

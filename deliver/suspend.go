@@ -68,6 +68,9 @@ func (c *condition) suspend(suspension *Suspension) (changed bool) {
 	defer c.mu.Unlock()
 	changed = (c.suspension != nil) != (suspension != nil)
 	if c.suspension = suspension; changed {
+		if suspension == nil {
+			c.resumes, c.resumedAt = c.resumes+1, time.Now()
+		}
 		c.signal()
 	}
 	return changed
@@ -92,6 +95,13 @@ func (c *condition) isSuspended() (is bool, changed context.Context) {
 	return c.suspension != nil, c.changed
 }
 
+// resumed returns how often the service was resumed, and when last.
+func (c *condition) resumed() (times int, last time.Time) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.resumes, c.resumedAt
+}
+
 // awaitResumed waits while the service is suspended, and reports whether it did;
 // errStopped when stop ended first.
 func (w *worker) awaitResumed(stop context.Context) (waited bool, err error) {
@@ -99,8 +109,8 @@ func (w *worker) awaitResumed(stop context.Context) (waited bool, err error) {
 		is, changed := w.condition.isSuspended()
 		if !is {
 			w.changed = changed
-			if waited {
-				w.waited, w.resumedAt = true, time.Now()
+			if resumes, _ := w.condition.resumed(); resumes != w.resumes {
+				w.waited, w.resumes = true, resumes
 			}
 			return waited, nil
 		}

@@ -47,8 +47,7 @@ type worker struct {
 	changed context.Context //nolint:containedctx // it is a signal
 	last    *sinks.Error    // that the sink returned last
 	found   uint64          // of the sink, in metrics
-	// resumedAt is when the service was resumed last: changes before it may have been replaced.
-	resumedAt time.Time
+	resumes int             // of the condition, that were seen
 	// waited: it was paused since the last write, and what changes mean may have changed.
 	waited bool
 	// touched: slices may have moved without an effect of core.
@@ -72,7 +71,6 @@ type delivery struct {
 	change    change.Change
 	slice     *core.Slice // nil: loaded
 	done      bool
-	admitted  bool // the guard let it pass
 	abandoned bool // the next owner of its partition delivers it
 	passed    bool // an earlier change of the entity keeps the position in its place
 	// replacement is the newer change of the entity that is delivered instead.

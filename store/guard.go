@@ -73,10 +73,16 @@ type Passes map[int32]change.Version
 
 func (p Passes) pass(c *GuardedChange) bool { return c.Position < p[c.Partition] }
 
-// GuardPasses has what operators decided about held changes.
+// GuardPasses has what operators decided about held changes, by kind.
 type GuardPasses struct {
-	Release Passes               `json:"release,omitempty"`
+	Release map[GuardKind]Passes `json:"release,omitempty"`
 	Discard map[GuardKind]Passes `json:"discard,omitempty"`
+}
+
+// GuardExtra is what an operator allowed on top of a limit.
+type GuardExtra struct {
+	Entities int64     `json:"entities"`
+	Till     time.Time `json:"till"`
 }
 
 // HoldEnd ends a hold: exactly one of the fields is set.
@@ -107,11 +113,10 @@ type Guards interface {
 
 // GuardState is the state of the guard of one service, which the stores keep as JSON.
 type GuardState struct {
-	Base      int64       `json:"base"` // entities when the window began
-	BaseAt    time.Time   `json:"base_at"`
-	Extra     int64       `json:"extra"` // that an operator allowed on top, until ExtraTill
-	ExtraTill time.Time   `json:"extra_till"`
-	Passes    GuardPasses `json:"passes"`
+	Base   int64                    `json:"base"` // entities when the window began
+	BaseAt time.Time                `json:"base_at"`
+	Extra  map[GuardKind]GuardExtra `json:"extra,omitempty"`
+	Passes GuardPasses              `json:"passes"`
 }
 
 // Judge answers for changes. known are their entities that are counted within the window
@@ -124,8 +129,8 @@ func (g *GuardState) Judge(a *Admission, known map[string]bool, counted, retract
 		g.Base = max(g.Base, a.Entities)
 	}
 	limit = max(a.Min, int64(a.Share*float64(g.Base)))
-	if a.Now.Before(g.ExtraTill) {
-		limit += g.Extra
+	if extra := g.Extra[a.Kind]; a.Now.Before(extra.Till) {
+		limit += extra.Entities
 	}
 	answers = make([]Admitted, len(a.Changes))
 	fresh := map[string]bool{}
@@ -134,7 +139,7 @@ func (g *GuardState) Judge(a *Admission, known map[string]bool, counted, retract
 		switch {
 		case g.Passes.Discard[a.Kind].pass(c):
 			answers[i] = Discarded
-		case g.Passes.Release.pass(c):
+		case g.Passes.Release[a.Kind].pass(c):
 			answers[i] = Released
 		case paused:
 			answers[i] = Held
@@ -163,21 +168,27 @@ func (g *GuardState) Hold(a *Admission, counted, limit int64) *Pause {
 	}
 }
 
-// End applies an operator's decision about a hold. After a release and a discard a new window
-// begins.
+// End applies an operator's decision about a hold, which concerns the changes of its kind alone.
+// After a release and a discard a new window begins.
 func (g *GuardState) End(h *Hold, end HoldEnd, now time.Time) {
 	if !end.Extend {
 		g.BaseAt = time.Time{}
 	}
 	switch {
 	case end.Extend:
-		g.Extra, g.ExtraTill = h.Limit, now.Add(h.Window)
+		g.Extra = with(g.Extra, h.Kind, GuardExtra{h.Limit, now.Add(h.Window)})
 	case end.Discard != nil:
-		if g.Passes.Discard == nil {
-			g.Passes.Discard = map[GuardKind]Passes{}
-		}
-		g.Passes.Discard[h.Kind] = end.Discard
+		g.Passes.Discard = with(g.Passes.Discard, h.Kind, end.Discard)
 	default:
-		g.Passes.Release = end.Release
+		g.Passes.Release = with(g.Passes.Release, h.Kind, end.Release)
 	}
+}
+
+// with sets the value of a kind, and returns the map.
+func with[V any](of map[GuardKind]V, kind GuardKind, v V) map[GuardKind]V {
+	if of == nil {
+		of = map[GuardKind]V{}
+	}
+	of[kind] = v
+	return of
 }

@@ -34,8 +34,8 @@ func newGuardCommand(a *app) *cobra.Command {
 			"Send what is held. A state sink gets the newest change of each entity, a log sink every change in order."},
 		{operate.Discard, "Drop the held changes that the guard counts, and resume",
 			"Drop the held changes of the kind that the guard counted, retractions or updates, and resume. The target keeps its\n" +
-				"content, although Weir counts these changes as sent: a later change of the same entity is sent, and so is\n" +
-				"weir replay --force. All other queued changes are sent. The audit row has their number."},
+				"content: these changes are refused, any other content of their entities is sent, and so is weir replay --force. All\n" +
+				"other queued changes are sent. The audit row has their number."},
 		{operate.Extend, "Allow as many changes once more within the window that begins now",
 			"Allow as many changes once more within the window that begins now, and resume. Beyond that the service is held again."},
 	} {

@@ -18,6 +18,7 @@ type Item struct {
 	Resent    bool  // an older version that an operator sends again
 	Owner     any   // of the partition; Drop ends its items
 	Data      any   // the caller's; nil for a restored row
+	Admitted  int   // the caller's: the guard let it pass after so many pauses; 0: not yet
 
 	Arrived time.Time // in hand
 	Unsent  time.Time // of the oldest change of the entity that is not sent; zero: Arrived

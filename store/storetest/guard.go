@@ -127,6 +127,25 @@ var guardTests = []test{
 		require.NoError(t, err)
 		require.Len(t, audits, 6, "three holds and three decisions")
 	}},
+	{"a decision concerns the kind that is held", func(t *testing.T, f *fixture) {
+		audit := store.Audit{Actor: "ann", Action: "guard", Service: guarded}
+		updates := func(from, to int) store.Admission {
+			a := admission(guardTime.Add(time.Minute), numbered(from, to)...)
+			a.Kind, a.Share = store.GuardUpdate, 0.3
+			return a
+		}
+		passes := store.Passes{3: change.NewVersion(1, 1000)}
+		for service, end := range map[string]store.HoldEnd{"x": {Extend: true}, "r": {Release: passes}, "d": {Discard: passes}} {
+			a, b := admission(guardTime, numbered(0, 120)...), updates(0, 301)
+			a.Service, b.Service = service, service
+			_, pause := admit(t, f.a, a)
+			require.NotNil(t, pause)
+			require.NoError(t, f.b.EndHold(f.ctx(), service, end, guardTime, audit))
+			counts, pause := admit(t, f.a, b)
+			require.Equal(t, map[store.Admitted]int{store.Counted: 300, store.Held: 1}, counts)
+			require.EqualValues(t, 300, pause.Hold.Limit)
+		}
+	}},
 	{"the limit follows the entities at the begin of the window", func(t *testing.T, f *fixture) {
 		a := admission(guardTime, numbered(0, 40)...)
 		admit(t, f.a, a)

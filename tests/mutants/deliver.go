@@ -53,8 +53,8 @@ var deliverMutants = []mutant{
 		test: "TestRefusedChangeIsFoundByBisection",
 	},
 	{
-		rule: "the row remembers the refused content", in: "deliver", fn: "worker.deadLetter",
-		find: "Services: []string{c.Service}, Version: c.Version,", put: "Services: []string{c.Service},",
+		rule: "the row remembers the refused content", in: "deliver", fn: "worker.refuse",
+		find: "Version: i.Version,", put: "",
 		test: "TestRefusedChangeIsFoundByBisection",
 	},
 	{
@@ -108,7 +108,7 @@ var deliverMutants = []mutant{
 		test: "TestNothingIsLost",
 	},
 	{
-		rule: "a retry is claimed before it is made", in: "deliver", fn: "worker.retry",
+		rule: "a retry is claimed before it is made", in: "deliver", fn: "worker.claim",
 		find: "if err := w.saved(work, step.Items); err != nil {", put: "if err := work.Err(); err != nil {",
 		test: "TestARetryIsClaimedBeforeItIsMade",
 	},
@@ -134,7 +134,7 @@ var deliverMutants = []mutant{
 	},
 	{
 		rule: "the guard counts retractions", in: "deliver", fn: "GuardKind",
-		find: "case c.Op == change.Retract && c.Effect == change.Leaves:", put: "case c.Op == change.Retract && c.Effect == change.Enters:",
+		find: "case c.Op == change.Retract && c.Effect == change.Leaves,", put: "case c.Op == change.Retract && c.Effect == change.Enters,",
 		test: "TestAMassDeletionIsHeld",
 	},
 	{
@@ -144,8 +144,28 @@ var deliverMutants = []mutant{
 	},
 	{
 		rule: "a held change ends the write", in: "deliver", fn: "worker.judged",
-		find: "step.Items = step.Items[:at]", put: "_ = at",
+		find: "cut = min(cut, slices.Index(step.Items, i))", put: "_ = cut",
 		test: "TestAMassDeletionIsHeld",
+	},
+	{
+		rule: "retries pass the guard", in: "deliver", fn: "worker.attempt",
+		find: "released, err := w.admit(work, stop, &step)", put: "released, err := step.Kind == core.Write, error(nil)\n\tif released {\n\t\treleased, err = w.admit(work, stop, &step)\n\t}",
+		test: "TestTheGuardCountsRetries",
+	},
+	{
+		rule: "what was admitted before a pause is counted again", in: "deliver", fn: "worker.admit",
+		find: "if i.Admitted <= w.resumes &&", put: "if i.Admitted == 0 &&",
+		test: "TestWhatWaitedInAPauseIsJudgedAgain",
+	},
+	{
+		rule: "a discarded change is refused", in: "deliver", fn: "worker.judged",
+		find: "if err := w.refuse(work, stop, \"discarded\", discarded); err != nil {", put: "if err := work.Err(); err != nil {",
+		test: "TestADiscardedChangeIsRefused",
+	},
+	{
+		rule: "a pause lasts over a reload", in: "deliver", fn: "Stage.replace",
+		find: "added[i].condition.suspend(old.condition.now().Suspended)", put: "_ = added[i].condition",
+		test: "TestAHoldLastsOverAReload",
 	},
 	{
 		rule: "so many entities leave as the limit says", in: "store", fn: "GuardState.Judge",
@@ -359,7 +379,7 @@ var deliverMutants = []mutant{
 	},
 	{
 		rule: "a failing sink is offered no letter", in: "deliver", fn: "Stage.takers",
-		find: "(state == StateRunning || state == StateRetrying && !w.queue.Busy())", put: "(state == StateRunning || true)",
+		find: "state == StateRunning || state == StateRetrying && !w.queue.Busy()", put: "(state == StateRunning || true)",
 		test: "TestOnlyTheOwnerOffersALetterAndOnlyToASinkThatWorks",
 	},
 }
