@@ -97,7 +97,7 @@ func ExtractorOf(c *config.Config, s *config.Source) (ingest.Extractor, error) {
 	shape := ingest.Extractor{
 		Source: s.Name, Entity: locator(s.Entity), EventID: locator(s.EventID), Operation: locator(s.Operation),
 		Sequence: locator(s.Sequence), Payload: s.Payload.Path, IsDelete: s.IsDelete, Strip: rules,
-		Format:   ingest.Format(s.Format),
+		Format: ingest.Format(s.Format), WholeRows: s.RowImage != "", UnchangedAsNull: s.UnchangedAsNull,
 		MaxEvent: int(s.MaxEvent), MaxEntity: int(c.Limits.EntityID),
 	}
 	placeholder := s.UnavailableValue

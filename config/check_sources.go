@@ -118,9 +118,17 @@ func (l *loader) checkLocators(s *Source, path string) {
 	}
 }
 
-// checkFormat refuses what an envelope already says.
+// checkFormat refuses keys for which an envelope or the format leaves no use.
 func (l *loader) checkFormat(s *Source, path string) {
-	if _, enveloped := s.Input.(SelfDescribing); enveloped || s.Format == FormatJSON || !l.main.known(member(path, "format")) {
+	_, enveloped := s.Input.(SelfDescribing)
+	flattened := s.Format == FormatJSON && !enveloped && !s.Operation.IsZero()
+	if p := member(path, "row_image"); l.main.has(p) && s.Format != FormatDebezium && !flattened {
+		l.main.faultKey(p, "has no effect here", "format: debezium, or the operation of a topic that Debezium flattened")
+	}
+	if p := member(path, "unchanged_as_null"); l.main.has(p) && s.Format != FormatDebezium {
+		l.main.faultKey(p, "has no effect here", "format: debezium")
+	}
+	if enveloped || s.Format == FormatJSON || !l.main.known(member(path, "format")) {
 		return
 	}
 	for _, key := range []string{"payload", "operation", "delete_values"} {

@@ -90,6 +90,13 @@ type Source struct {
 	// it keeps the value of the stored document. Defaults to Debezium's with format debezium, else
 	// to none.
 	UnavailableValue string `yaml:"unavailable_value"`
+	// UnchangedAsNull are columns of a table of PostgreSQL that the application never sets to
+	// null: one that Debezium writes as null in an update keeps the value of the stored document.
+	UnchangedAsNull []string `yaml:"unchanged_as_null"`
+	// RowImage full says that the database logs the whole row before a change (REPLICA IDENTITY
+	// FULL in PostgreSQL). Without it an entity id outside the record's key is taken from a
+	// deleted row only where the event shows that it is the row's own.
+	RowImage string `yaml:"row_image" enum:"full"`
 	// Strip lists patterns of paths that no service needs.
 	Strip []string `yaml:"strip"`
 	// Mode says whether a payload replaces the stored document or patches it.

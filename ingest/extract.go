@@ -42,8 +42,13 @@ type Extractor struct {
 	Format Format
 	// Unavailable recognises columns without their value; nil: there are none.
 	Unavailable *Unavailable
-	IsDelete    func(operation string) bool
-	Strip       *stripper.Rules
+	// WholeRows says that every row before a change is whole: the database logs it.
+	WholeRows bool
+	// UnchangedAsNull are columns that are never set to null: one that is null in an update
+	// without its row before was left unchanged, as Debezium writes large values of some types.
+	UnchangedAsNull []string
+	IsDelete        func(operation string) bool
+	Strip           *stripper.Rules
 	// ByUUID says that the UUID of an event's message stays the same when it is
 	// redelivered, and its position does not.
 	ByUUID    bool
@@ -66,6 +71,7 @@ type extracted struct {
 	gate    gate.Entry // EventID is empty when the event has none; filterSeen adds the source
 	letter  *store.DeadLetter
 	skipped bool // it is about no entity, see Format
+	notice  notice
 	span    *tracing.Span
 
 	at   int // its index in the frame
@@ -183,7 +189,7 @@ func (s *Extractor) parse(ev *transport.Received, sum *canonicaltree.Digest) (ex
 		strings.ContainsRune(e.EventID, 0) || strings.ContainsRune(e.Sequence, 0) {
 		return extracted{}, refuse("bad_event_id", "event id or sequence is longer than %d bytes, not valid UTF-8 or holds a NUL", maxID)
 	}
-	x := extracted{record: change.Record{Entity: e.Entity, Event: e}, gate: gate.Entry{EventID: e.EventID}}
+	x := extracted{record: change.Record{Entity: e.Entity, Event: e}, gate: gate.Entry{EventID: e.EventID}, notice: c.notice}
 	if c.moved != "" {
 		gone := *e
 		gone.Entity, gone.Op = c.moved, change.Delete
@@ -203,7 +209,11 @@ func (s *Extractor) parse(ev *transport.Received, sum *canonicaltree.Digest) (ex
 		defer stripped.Release()
 		root = stripped.Root()
 	}
-	if e.Unchanged = s.Unavailable.in(root); len(e.Unchanged) > 0 && c.moved != "" {
+	e.Unchanged = s.Unavailable.in(root)
+	if c.sparse {
+		e.Unchanged = append(e.Unchanged, nulls(root, s.UnchangedAsNull)...)
+	}
+	if len(e.Unchanged) > 0 && c.moved != "" {
 		return extracted{}, refuse("unavailable", "column %.64q was left unchanged by the update and is not in the database's log, "+
 			"and the row has another entity now: ALTER TABLE … REPLICA IDENTITY FULL, or strip the column", e.Unchanged[0])
 	}

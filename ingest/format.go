@@ -1,6 +1,8 @@
 package ingest
 
 import (
+	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/seed-86dfc502/weir/canonicaltree"
@@ -32,7 +34,14 @@ type content struct {
 	meta    canonicaltree.Node  // in which event id and sequence are looked for
 	skip    bool                // it is about no row
 	tree    *canonicaltree.Tree // of the payload, if it is not that of the value
+	// sparse says that large values that the update left alone may be null in the payload.
+	sparse bool
+	notice notice
 }
+
+// notice is something about an event that a person should know once per source; the zero
+// value is nothing.
+type notice struct{ event, text string }
 
 func (c *content) release() {
 	if c.tree != nil {
@@ -78,23 +87,46 @@ func (s *Extractor) debezium(ev *transport.Received, root canonicaltree.Node) (c
 		return content{}, refuse("bad_envelope", "the value has no member op, so it is no event of Debezium; events that ExtractNewRecordState flattened are format json")
 	}
 	c := content{op: change.Upsert, meta: envelope}
-	before, after := envelope.Get("before"), envelope.Get("after")
+	connector := textOf(envelope.Get("source").Get("connector"))
+	old := s.imageOf(envelope.Get("before"), fieldsOf(root, "before"), connector)
 	switch op {
 	case debeziumCreate, debeziumRead, debeziumUpdate:
+		after := envelope.Get("after")
 		if after.Kind() != canonicaltree.Object {
 			return content{}, refuse("no_row", "the event has no row in after")
 		}
 		c.payload = after
-		return c, s.entityOf(&c, ev, after, before)
+		if op != debeziumRead && connector == debeziumPostgres && old.row.Kind() != canonicaltree.Object && !s.WholeRows {
+			s.withoutImage(&c, ev, root, op)
+		}
+		return c, s.entityOf(&c, ev, after, old)
 	case debeziumDelete:
 		c.op = change.Delete
-		return c, s.entityOfDeleted(&c, ev, before)
+		return c, s.entityOfDeleted(&c, ev, old)
 	case debeziumMessage:
 		return content{skip: true}, nil
 	case debeziumTruncate:
 		return content{}, refuse("truncate", "the table was truncated, which does not say which entities it had: delete them at the source, or send deletes for them")
 	}
 	return content{}, refuse("bad_envelope", "the member op is none that Debezium has")
+}
+
+// debeziumPostgres is the connector of PostgreSQL in source.connector.
+const debeziumPostgres = "postgresql"
+
+// withoutImage notes the gaps of an update of a PostgreSQL table whose row before is
+// not logged. The change of a primary key is a delete and a create.
+func (s *Extractor) withoutImage(c *content, ev *transport.Received, root canonicaltree.Node, op string) {
+	if c.sparse = op == debeziumUpdate || ev.Header("__debezium.oldkey") != ""; !c.sparse {
+		return
+	}
+	const remedy = "; ALTER TABLE … REPLICA IDENTITY FULL, then row_image: full"
+	if column, ok := mayBeUnchanged(c.payload, fieldsOf(root, "after")); ok && !slices.Contains(s.UnchangedAsNull, column) {
+		c.notice = notice{"format.null_may_be_unchanged", "column " + strconv.Quote(column) +
+			" is null in an update, which Debezium writes also for a large value that the update left unchanged" + remedy}
+	} else if s.Entity.Path != "" && op == debeziumUpdate && !inKey(ev.Key, s.Entity.Path) {
+		c.notice = notice{"format.no_row_before", "updates come without the row before: one that moves a row to another entity leaves the row at its former entity" + remedy}
+	}
 }
 
 // debeziumAside reports whether an envelope without op is one of those that
@@ -170,48 +202,69 @@ func (s *Extractor) maxwell(ev *transport.Received, root canonicaltree.Node) (co
 	}
 	if kind == maxwellDelete {
 		c.op = change.Delete
-		return c, s.entityOfDeleted(&c, ev, data)
+		return c, s.entityOfDeleted(&c, ev, image{row: data, whole: true})
 	}
 	c.payload = data
-	return c, s.entityOf(&c, ev, data, root.Get("old"))
+	return c, s.entityOf(&c, ev, data, image{row: root.Get("old"), whole: true})
 }
 
 // entityOf finds the entity of a row, and the one that it had before. old is the row
 // before the update, or its changed columns, as far as the event has them.
-func (s *Extractor) entityOf(c *content, ev *transport.Received, row, old canonicaltree.Node) (err error) {
+func (s *Extractor) entityOf(c *content, ev *transport.Received, row canonicaltree.Node, old image) (err error) {
 	if c.entity, err = s.entityIn(ev, row); err != nil {
 		return err
 	}
 	if c.entity == "" {
 		return refuse("no_entity", "the row has no entity id at %s", s.Entity)
 	}
-	if err := s.checkEntity(c.entity); err != nil || old.Kind() != canonicaltree.Object {
+	if err := s.checkEntity(c.entity); err != nil || old.row.Kind() != canonicaltree.Object {
 		return err
 	}
-	was, err := s.entityIn(ev, old)
-	if err != nil || was == c.entity {
+	was, err := s.entityIn(ev, old.row)
+	if err != nil || was == "" || was == c.entity {
 		return nil //nolint:nilerr // the row before has no entity
+	}
+	if !old.has(s.Entity.Path, was) {
+		return refuse("no_entity", "the row before the update has another entity id at %s, which may not be its own: %s", s.Entity, madeUpRemedy)
 	}
 	c.moved = was
 	return s.checkEntity(was)
 }
 
-// entityOfDeleted finds the entity of a deleted row: in the row before, or in the record's
-// key.
-func (s *Extractor) entityOfDeleted(c *content, ev *transport.Received, row canonicaltree.Node) (err error) {
-	if c.entity, err = s.entityIn(ev, row); err != nil {
+const madeUpRemedy = "Debezium fills a column that PostgreSQL did not log with 0, an empty text, 1970 or its default. " +
+	"ALTER TABLE … REPLICA IDENTITY FULL, then row_image: full"
+
+// entityOfDeleted finds the entity of a deleted row: in the row before, if that value is
+// known to be the row's own, or in the record's key.
+func (s *Extractor) entityOfDeleted(c *content, ev *transport.Received, old image) error {
+	was, err := s.entityIn(ev, old.row)
+	if err != nil {
 		return err
 	}
-	if c.entity == "" {
-		if c.entity, err = s.entityInKey(ev); err != nil {
-			return err
-		}
+	if s.Entity.Header != "" || was != "" && !s.Entity.Key && old.has(s.Entity.Path, was) {
+		c.entity = was
+	} else if c.entity, err = s.entityOfKey(ev, was, old); err != nil {
+		return err
 	}
 	if c.entity == "" {
 		return refuse("no_entity", "neither the deleted row nor the key has the entity id at %s: the database must log it "+
 			"(PostgreSQL: ALTER TABLE … REPLICA IDENTITY FULL; MySQL: binlog_row_image=FULL)", s.Entity)
 	}
 	return s.checkEntity(c.entity)
+}
+
+// entityOfKey finds the entity of a deleted row in the record's key. was is the id in the row
+// before; it counts if it is the whole key. An id with which a connector fills a key that is
+// not logged is refused, and so is one that the row alone has. Empty when there is none.
+func (s *Extractor) entityOfKey(ev *transport.Received, was string, old image) (string, error) {
+	id, filler, err := s.entityInKey(ev, was)
+	if err != nil {
+		return "", err
+	}
+	if id == "" && was != "" || id != "" && filler && !old.whole {
+		return "", refuse("no_entity", "the deleted row's entity id at %s may not be its own: %s", s.Entity, madeUpRemedy)
+	}
+	return id, nil
 }
 
 // tombstone is a null record, which says by its key that a row is gone. It
@@ -226,7 +279,7 @@ func (s *Extractor) tombstone(ev *transport.Received) (c content, err error) {
 	}
 	if s.Entity.Header != "" {
 		c.entity = ev.Header(s.Entity.Header)
-	} else if c.entity, err = s.entityInKey(ev); err != nil {
+	} else if c.entity, err = s.entityOfKey(ev, "", image{whole: s.WholeRows || s.Format != Debezium}); err != nil {
 		return c, err
 	}
 	if c.entity == "" {
@@ -238,35 +291,43 @@ func (s *Extractor) tombstone(ev *transport.Received) (c content, err error) {
 // entityIn finds the entity in a row; empty when it is not there.
 func (s *Extractor) entityIn(ev *transport.Received, row canonicaltree.Node) (string, error) {
 	if s.Entity.Key {
-		return s.entityInKey(ev)
+		id, _, err := s.entityInKey(ev, "")
+		return id, err
 	}
 	return locate("entity id", s.Entity, ev, row)
 }
 
-// entityInKey finds the entity in the record's key: at the entity's path if the
-// key holds columns, or the key itself if so configured. Empty
-// when it is absent.
-func (s *Extractor) entityInKey(ev *transport.Received) (string, error) {
-	text := ev.Key
-	var key canonicaltree.Node
-	if tree, err := canonicaltree.Parse(text); err == nil {
+// entityInKey finds the entity in the record's key: at the entity's path if the key holds
+// columns, or the key itself if so configured or if it is the id was. Empty when it is
+// absent. filler says that a connector may have made it up, see madeUp.
+func (s *Extractor) entityInKey(ev *transport.Received, was string) (id string, filler bool, err error) {
+	var record, key canonicaltree.Node
+	if tree, err := canonicaltree.Parse(ev.Key); err == nil {
 		defer tree.Release()
-		key = withoutSchema(tree.Root())
+		record = tree.Root()
+		key = withoutSchema(record)
 	}
-	if s.Entity.Key {
+	columns := key.Kind() == canonicaltree.Object || key.Kind() == canonicaltree.Array
+	switch {
+	case !columns && (s.Entity.Key || was != ""):
 		switch key.Kind() {
 		case canonicaltree.String:
-			id, _ := key.Text()
-			return id, nil
-		case canonicaltree.Object, canonicaltree.Array:
-			return "", refuse("bad_entity", "the record's key has columns: give the path of the one that is the entity id")
+			id = textOf(key)
 		case canonicaltree.Null:
-			return "", nil
+			return "", false, nil
+		case canonicaltree.Invalid:
+			id = string(ev.Key)
+		default:
+			id = string(key.Raw())
 		}
-		return string(text), nil
-	}
-	if s.Entity.Path == "" {
-		return "", nil // a header says it
+		if !s.Entity.Key && id != was {
+			return "", false, nil
+		}
+		return id, madeUp(record.Get("schema"), id), nil
+	case s.Entity.Key:
+		return "", false, refuse("bad_entity", "the record's key has columns: give the path of the one that is the entity id")
+	case !columns, s.Entity.Path == "": // else a header says it
+		return "", false, nil
 	}
 	find := func(path string, columns canonicaltree.Node) (string, error) {
 		return locate("entity id", Locator{Path: path}, ev, columns)
@@ -274,19 +335,58 @@ func (s *Extractor) entityInKey(ev *transport.Received) (string, error) {
 	if s.Format == Maxwell {
 		// {"database":"d","table":"t","pk.id":1}, or ["d","t",[{"id":1}]]
 		if key.Kind() == canonicaltree.Object {
-			return find(`pk\.`+s.Entity.Path, key)
+			id, err = find(`pk\.`+s.Entity.Path, key)
+			return id, false, err
 		}
 		for column := range key.At(2).Children() {
-			if id, err := find(s.Entity.Path, column); id != "" || err != nil {
-				return id, err
+			if id, err = find(s.Entity.Path, column); id != "" || err != nil {
+				return id, false, err
 			}
 		}
-		return "", nil
+		return "", false, nil
 	}
 	if key.Kind() != canonicaltree.Object {
-		return "", nil
+		return "", false, nil
 	}
-	return find(s.Entity.Path, key)
+	column := s.column()
+	id, err = find(column, key)
+	return id, madeUp(fieldOf(fieldsOf(record, ""), column), id), err
+}
+
+// column is the path of the entity in a row.
+func (s *Extractor) column() string {
+	if column, ok := strings.CutPrefix(s.Entity.Path, s.Payload+"."); ok && s.Payload != "" {
+		return column
+	}
+	return s.Entity.Path
+}
+
+// flattenedDelete is the column that ExtractNewRecordState adds to a row with
+// delete.tombstone.handling.mode=rewrite; a row with it is one that Debezium flattened.
+const flattenedDelete = "__deleted"
+
+// entityOfFlattened checks the entity of a deleted row that Debezium flattened.
+func (s *Extractor) entityOfFlattened(c *content, ev *transport.Received, root canonicaltree.Node) error {
+	row := root
+	if s.Payload != "" {
+		row, _ = member(root, s.Payload)
+	}
+	if !row.Get(flattenedDelete).Exists() || s.Entity.Header != "" {
+		return nil
+	}
+	connector := textOf(row.Get("__connector")) // add.fields: connector, or source.connector
+	if connector == "" {
+		connector = textOf(row.Get("__source_connector"))
+	}
+	old := s.imageOf(row, fieldsOf(root, ""), connector)
+	switch {
+	case s.Entity.Key && !old.whole && isZero(c.entity):
+		return refuse("no_entity", "the deleted row's entity id at %s may not be its own: %s", s.Entity, madeUpRemedy)
+	case s.Entity.Key, old.has(s.column(), c.entity):
+		return nil
+	}
+	_, err := s.entityOfKey(ev, c.entity, old)
+	return err
 }
 
 // plain finds everything where the locators say.
@@ -321,7 +421,10 @@ func (s *Extractor) plain(ev *transport.Received, root canonicaltree.Node) (cont
 	if op != "" && s.IsDelete(op) || s.Payload == "" && root.Kind() == canonicaltree.Null {
 		c.op = change.Delete
 	}
-	if c.op == change.Delete || s.Payload == "" {
+	if c.op == change.Delete {
+		return c, s.entityOfFlattened(&c, ev, root)
+	}
+	if s.Payload == "" {
 		return c, nil
 	}
 	if v, ok := member(root, s.Payload); ok && v.Exists() && v.Kind() != canonicaltree.Null {

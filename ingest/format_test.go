@@ -7,6 +7,7 @@ import (
 	"flag"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"unicode/utf8"
@@ -28,12 +29,17 @@ const nullRecord = `"null record"`
 
 // formatCase is an event as a tool writes it, and how its source is configured.
 type formatCase struct {
+	Tool      string        `json:"tool"` // that wrote the record, where it was captured
 	Format    ingest.Format `json:"format"`
 	Entity    string        `json:"entity"` // a path, key or header:NAME
 	EventID   string        `json:"event_id"`
 	Sequence  string        `json:"sequence"`
 	Operation string        `json:"operation"`
 	Strip     []string      `json:"strip"`
+	// DeleteValues are d if there are none.
+	DeleteValues    []string `json:"delete_values"`
+	RowImage        string   `json:"row_image"`
+	UnchangedAsNull []string `json:"unchanged_as_null"`
 	// Unavailable is the placeholder; Debezium's default with format debezium.
 	Unavailable string            `json:"unavailable_value"`
 	Key         json.RawMessage   `json:"key"`
@@ -52,7 +58,8 @@ func (c formatCase) shape(t testing.TB) ingest.Extractor {
 	return ingest.Extractor{
 		Unavailable: unavailable,
 		Source:      "crm", Format: c.Format, Entity: locator(c.Entity), EventID: locator(c.EventID), Sequence: locator(c.Sequence),
-		Operation: locator(c.Operation), IsDelete: func(op string) bool { return op == "d" },
+		Operation: locator(c.Operation), IsDelete: func(op string) bool { return op == "d" || slices.Contains(c.DeleteValues, op) },
+		WholeRows: c.RowImage == "full", UnchangedAsNull: c.UnchangedAsNull,
 		Strip: rules, MaxEvent: 1 << 20, MaxEntity: 64,
 	}
 }

@@ -56,6 +56,7 @@ type Stage struct {
 	inFlight atomic.Int64 // frames
 	gateDown atomic.Bool  // the gate failed when it was asked last
 	gateMute atomic.Bool  // it refused the last marks
+	noticed  sync.Map     // notices that were logged
 
 	async SequencedAppender // nil: the inbox takes a frame as a whole
 	mu    sync.Mutex
@@ -128,6 +129,11 @@ func (s *Stage) extract(ctx context.Context, f *transport.Frame, i int) extracte
 		x = s.opt.Extractor.extract(f, i, span.Trace())
 	}
 	x.span = span
+	if x.notice != (notice{}) {
+		if _, before := s.noticed.LoadOrStore(x.notice.event, true); !before {
+			s.log.Warn(x.notice.text, "event", x.notice.event)
+		}
+	}
 	return x
 }
 
