@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"syscall"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/seed-86dfc502/weir/config"
@@ -46,6 +47,8 @@ type Permission struct {
 	Operation           string // READ or WRITE
 	Without             string // the consequence of its absence
 	Vital               bool   // nothing works without it
+	// Remembered is how long the cluster must remember an unused transactional id; 0 for topics.
+	Remembered time.Duration
 }
 
 // Authorizer is a kind of source or sink that needs permissions in a cluster.

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/seed-86dfc502/weir/assemble"
 	"github.com/seed-86dfc502/weir/config"
@@ -110,6 +111,9 @@ func (x *entitled) ask(ctx context.Context, e *examination) error {
 	if err != nil {
 		return err
 	}
+	if slices.ContainsFunc(x.needs, func(n need) bool { return n.Remembered > 0 }) {
+		x.expirations(ctx, kadm.NewClient(client), e)
+	}
 	for _, n := range x.needs {
 		resource, name, lacks := "topic", n.Topic, false
 		if n.Transactions != "" {
@@ -132,6 +136,35 @@ func (x *entitled) ask(ctx context.Context, e *examination) error {
 			fmt.Sprintf("kafka-acls.sh --add --allow-principal User:%s --operation %s --%s %s%s", x.user(), strings.ToLower(n.Operation), resource, name, pattern))
 	}
 	return nil
+}
+
+// expirations adds the settings by which brokers forget transactional ids too early. Who may
+// not read settings of brokers learns nothing of them.
+func (x *entitled) expirations(ctx context.Context, admin *kadm.Client, e *examination) {
+	brokers, err := admin.ListBrokers(ctx)
+	if err != nil {
+		return
+	}
+	described, err := admin.DescribeBrokerConfigs(ctx, brokers.NodeIDs()...)
+	if err != nil {
+		return
+	}
+	for _, setting := range []string{"transactional.id.expiration.ms", "producer.id.expiration.ms"} {
+		shortest, known := time.Duration(0), false
+		for _, broker := range described {
+			for _, c := range broker.Configs {
+				if ms := number(c.MaybeValue()); c.Key == setting && ms > 0 && (!known || time.Duration(ms)*time.Millisecond < shortest) {
+					shortest, known = time.Duration(ms)*time.Millisecond, true
+				}
+			}
+		}
+		for _, n := range x.needs {
+			if known && shortest < n.Remembered {
+				e.add(n.what, operate.LevelDegraded, fmt.Sprintf("%s of a broker is %s: %s", setting, shortest, n.Without),
+					fmt.Sprintf("set %s to %d or more on every broker", setting, (2*n.Remembered).Milliseconds()))
+			}
+		}
+	}
 }
 
 // user is the name that a right is given to.

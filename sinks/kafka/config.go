@@ -103,6 +103,6 @@ func (c *Config) Rights(pipeline, service string) (config.Cluster, []reach.Permi
 	return c.Cluster, []reach.Permission{
 		{Topic: c.Topic, Operation: "WRITE", Without: "nothing is delivered", Vital: true},
 		{Topic: c.Topic, Operation: "READ", Without: "after a takeover what was written and not saved comes twice"},
-		{Transactions: TransactionalID(pipeline, service, c.Topic, 0), Prefix: pipeline + ".", Operation: "WRITE", Without: "after a takeover what the process before had on its way may come twice"},
+		{Transactions: TransactionalID(pipeline, service, c.Topic, 0), Prefix: pipeline + ".", Operation: "WRITE", Without: "after a takeover what the process before had on its way may come twice", Remembered: fenced.Lifetime},
 	}
 }
