@@ -25,6 +25,9 @@ type Expected struct {
 	Entity  string
 	Version change.Version
 	Doc     []byte
+	// Content, if given, returns what counts of a document, or of a part of it with its place:
+	// values that differ and have the same content are equal.
+	Content func(doc []byte) (string, error)
 }
 
 // Scannable is a sink whose target can be read back.

@@ -263,6 +263,55 @@ func TestTypedColumns(t *testing.T) {
 	w.settle("the repair", w.inStep)
 }
 
+// Columns of a projection with carried fields and rules of sameness are compared as decide
+// compares: a difference that it would not send is none, any other is found.
+func TestTypedColumnsOfShapedProjections(t *testing.T) {
+	if testing.Short() {
+		t.Skip("needs servers")
+	}
+	t.Parallel()
+	w := &world{target: servers.Postgres(t)}
+	w.clickhouse, _ = servers.ClickHouseHTTP(t)
+	w.Project = harness.NewProject(t, nil)
+	w.Write("weir.yaml", "sources: {lab: {file: {path: events.jsonl}, entity: id}}\ncustomers: [post.yaml, click.yaml, whole.yaml]\n")
+	const fields = "    fields: {id: id, price: {path: price, same: {round: 1}}, name: {path: name, same: {fold: case}}}\n    carry: {seen: seen}\n"
+	const columns = "columns: {id: %s, price: %s, name: %s, seen: %s}"
+	for name, sink := range map[string]string{
+		"click": fmt.Sprintf("{clickhouse: {url: %q, table: shaped, "+columns+"}}", w.clickhouse, "String", "\"Decimal(12,3)\"", "String", "Int64"),
+		"post":  fmt.Sprintf("{postgres: {url: %q, table: shaped, "+columns+"}}", w.target, "text", "\"numeric(12,3)\"", "text", "bigint"),
+		"whole": fmt.Sprintf("{postgres: {url: %q, table: whole}}", w.target),
+	} {
+		w.Write(name+".yaml", "customer: "+name+"\nprojections:\n  all:\n"+fields+"    deliver: {out: "+sink+"}\n")
+	}
+	event := func(price, name string, seen int) string {
+		text := ""
+		for i := range entities {
+			text += fmt.Sprintf(`{"id":"E%d","price":%s,"name":%q,"seen":%d}`+"\n", i, price, name, seen)
+		}
+		return text
+	}
+	w.Append("events.jsonl", event("1.52", "Ann", 1)+event("1.48", "ANN", 2))
+	w.settle("everything is delivered", w.inStep)
+	x, _ := w.ask(0)
+	require.Len(t, x.Services, 3)
+	for _, s := range x.Services {
+		require.Equal(t, []int64{entities, 0, 0}, []int64{s.InStep, s.Differs, s.NotCompared}, "%+v", s)
+	}
+	for _, table := range []string{"shaped", "whole"} {
+		set := map[string]string{"shaped": "price = 99", "whole": `doc = doc || '{"price":99}'`}[table]
+		w.execute("post/all@out", "UPDATE "+table+" SET "+set+" WHERE entity = 'E1'")
+	}
+	w.execute("post/all@out", "UPDATE shaped SET seen = 7, price = 1.549, name = 'aNN' WHERE entity = 'E2'")
+	w.execute("click/all@out", "ALTER TABLE shaped UPDATE price = 99 WHERE entity = 'E1'", "ALTER TABLE shaped UPDATE seen = 7 WHERE entity = 'E2'")
+	x, _ = w.ask(1)
+	for _, s := range x.Services {
+		require.Equal(t, []int64{entities - 1, 1, 0}, []int64{s.InStep, s.Differs, s.NotCompared}, "%+v", s)
+		require.Equal(t, "E1", s.Samples[0].Entity)
+	}
+	w.ask(0, "--fix", "--yes")
+	w.settle("the repair", w.inStep)
+}
+
 // A target that is not there is said, and the others are compared all the same.
 func TestTargetThatIsAway(t *testing.T) {
 	if testing.Short() {

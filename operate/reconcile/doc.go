@@ -24,7 +24,8 @@
 //
 // Documents are compared by their structural hash where the target keeps them whole. For
 // typed columns the target converts the present view as for a write and compares the values,
-// if the view is still the delivered one. NotCompared counts the rest.
+// if the view still has the delivered content. Values that the projection does not compare, or
+// that are the same by its rules, do not differ. NotCompared counts the rest.
 //
 // # Repair
 //

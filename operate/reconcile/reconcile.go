@@ -280,13 +280,14 @@ func (c *comparison) hashes(row *store.Row, h sinks.TargetRow) bool {
 // compareValues lets the target compare documents of the scan with its values.
 func (c *comparison) compareValues(ctx context.Context) error {
 	var expected []sinks.Expected
+	content := c.content()
 	for _, v := range c.values {
 		doc, err := c.delivered(ctx, v.row)
 		if err != nil {
 			return err
 		}
 		if doc != nil {
-			expected = append(expected, sinks.Expected{Entity: v.row.Entity, Version: v.row.Version, Doc: doc})
+			expected = append(expected, sinks.Expected{Entity: v.row.Entity, Version: v.row.Version, Doc: doc, Content: content})
 		}
 	}
 	var differing map[string][]string
@@ -316,13 +317,22 @@ func (c *comparison) projection() *projections.Projection {
 	return c.Plan.Projections[c.Service.Projection]
 }
 
-// delivered returns the document of a dam row, which has only its hash: the present view of
-// the entity, if that is still the delivered one, else nil. A hash that leaves something of
-// the document open says too little.
-func (c *comparison) delivered(ctx context.Context, row *store.Row) ([]byte, error) {
-	if !c.projection().Exact() {
-		return nil, nil
+// content returns what counts of a view, nil if all does: a target holds carried and normalised
+// values as they were when they were delivered.
+func (c *comparison) content() func(doc []byte) (string, error) {
+	p := c.projection()
+	if p.Exact() {
+		return nil
 	}
+	return func(doc []byte) (string, error) {
+		digest, err := p.Content(doc)
+		return string(digest[:]), err
+	}
+}
+
+// delivered returns the document of a dam row, which has only its hash: the present view of
+// the entity, if that has still the delivered content, else nil.
+func (c *comparison) delivered(ctx context.Context, row *store.Row) ([]byte, error) {
 	e, err := c.Store.Entity(ctx, row.Entity)
 	if errors.Is(err, store.ErrNotFound) {
 		return nil, nil

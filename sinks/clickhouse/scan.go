@@ -140,7 +140,7 @@ func (s *Sink) compare(ctx context.Context, opened *session, expected []sinks.Ex
 				return classify("compare", fmt.Errorf("column %s: %w", s.options.Columns[i].Name, err), false)
 			}
 		}
-		differing[entity] = append(differing[entity], sqlsink.Differing(s.options.Columns, e.Doc, columns, others)...)
+		differing[entity] = append(differing[entity], sqlsink.Differing(s.options.Columns, e, columns, others)...)
 	}
 	if err := rows.Err(); err != nil {
 		return classify("compare", err, false)

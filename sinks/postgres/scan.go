@@ -123,7 +123,7 @@ func (s *Sink) compareValues(ctx context.Context, pool *pgpool.Pool, rows []sink
 	var held, wanted []*string
 	_, err = pgx.ForEachRow(found, []any{&place, &held, &wanted}, func() error {
 		e := rows[place-1]
-		differing[e.Entity] = append(differing[e.Entity], sqlsink.Differing(s.content(), e.Doc, held, wanted)...)
+		differing[e.Entity] = append(differing[e.Entity], sqlsink.Differing(s.content(), e, held, wanted)...)
 		return nil
 	})
 	if err != nil {

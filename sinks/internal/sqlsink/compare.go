@@ -2,31 +2,92 @@ package sqlsink
 
 import (
 	"encoding/json"
+	"regexp"
 	"strings"
 
 	"github.com/tidwall/gjson"
 
 	"github.com/seed-86dfc502/weir/canonicaltree"
 	"github.com/seed-86dfc502/weir/config"
+	"github.com/seed-86dfc502/weir/sinks"
 )
 
 // Differing returns the names of the columns whose held and wanted values differ. Values are
 // JSON, nil for NULL. Numbers are compared by value and objects without regard to order. A
 // text column may hold another part of the document than a string, as JSON: the spelling of
 // that does not count.
-func Differing(columns config.Columns, doc []byte, held, wanted []*string) []string {
+func Differing(columns config.Columns, e sinks.Expected, held, wanted []*string) []string {
 	var names []string
+	doc := gjson.ParseBytes(e.Doc)
 	for i, c := range columns {
-		part := gjson.ParseBytes(doc)
+		part := doc
 		if c.Path != "" {
 			part = part.Get(c.Path)
 		}
-		if !sameText(part, held[i], wanted[i]) {
+		if !sameText(part, held[i], wanted[i]) && (e.Content == nil || !sameContent(e, doc, c.Path, part, held[i], wanted[i])) {
 			names = append(names, c.Name)
 		}
 	}
 	return names
 }
+
+// sameContent compares what counts of the values, each in a document that has nothing else.
+func sameContent(e sinks.Expected, doc gjson.Result, path string, part gjson.Result, held, wanted *string) bool {
+	content := func(value *string) (string, error) {
+		text := "null"
+		if value != nil {
+			text = inDocument(part, gjson.Parse(*value))
+		}
+		return e.Content([]byte(around(doc, path, text)))
+	}
+	left, err := content(held)
+	right, other := content(wanted)
+	return err == nil && other == nil && left == right
+}
+
+// inDocument returns a column's value as the document has it: a text may hold other JSON.
+func inDocument(part, value gjson.Result) string {
+	switch {
+	case value.Type == gjson.String && part.Exists() && part.Type != gjson.String && gjson.Valid(value.Str):
+		return value.Str
+	case value.IsArray() && part.IsArray():
+		items, parts := value.Array(), part.Array()
+		texts := make([]string, len(items))
+		for i, item := range items {
+			one := gjson.Result{}
+			if len(parts) > 0 {
+				one = parts[min(i, len(parts)-1)]
+			}
+			texts[i] = inDocument(one, item)
+		}
+		return "[" + strings.Join(texts, ",") + "]"
+	}
+	return value.Raw
+}
+
+// around returns a document that has nothing but a value at a path; doc shows where arrays are.
+func around(doc gjson.Result, path, value string) string {
+	if path == "" {
+		return value
+	}
+	end := 0
+	for end < len(path) && path[end] != '.' {
+		if path[end] == '\\' {
+			end++
+		}
+		end++
+	}
+	end = min(end, len(path))
+	inner := around(doc.Get(path[:end]), strings.TrimPrefix(path[end:], "."), value)
+	if doc.IsArray() {
+		return "[" + inner + "]"
+	}
+	name, _ := json.Marshal(escaped.ReplaceAllString(path[:end], "$1")) // a string never fails
+	return "{" + string(name) + ":" + inner + "}"
+}
+
+// escaped is a character of a path behind a backslash.
+var escaped = regexp.MustCompile(`\\(.)`)
 
 func sameText(doc gjson.Result, held, wanted *string) bool {
 	if held == nil || wanted == nil {
