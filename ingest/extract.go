@@ -94,7 +94,46 @@ func refuse(code, format string, args ...any) error {
 const (
 	BadJSON   = "bad_json"
 	Oversized = "oversized"
+
+	tooManyValues = "too_many_values"
 )
+
+// rows are where an event of a format has its row.
+var rows = map[Format][]string{
+	Debezium: {"after.", "payload.after."},
+	Maxwell:  {"data."},
+}
+
+// unparsedEntity returns the entity of an event that is too large to be parsed, empty if it is
+// not found: for people alone, who look for the event at its source.
+func (s *Extractor) unparsedEntity(ev *transport.Received) string {
+	id := ""
+	switch {
+	case s.Entity.Key:
+		id = string(ev.Key)
+	case s.Entity.Header != "":
+		id = ev.Header(s.Entity.Header)
+	case s.Entity.Path != "":
+		places := rows[s.Format]
+		if places == nil {
+			places = []string{""}
+		}
+		for _, row := range places {
+			v := gjson.GetBytes(ev.Value, row+s.Entity.Path)
+			switch {
+			case id != "":
+			case v.Type == gjson.String:
+				id = v.Str
+			case v.Type == gjson.Number:
+				id = v.Raw
+			}
+		}
+	}
+	if len(id) > s.MaxEntity || !utf8.ValidString(id) || strings.ContainsRune(id, 0) {
+		return ""
+	}
+	return id
+}
 
 // RefusalOf returns the reason of an error of this package; an error without one
 // is a document that cannot be read.
@@ -126,6 +165,9 @@ func (s *Extractor) extract(f *transport.Frame, i int, t *change.Trace) extracte
 		DedupKey: fmt.Sprintf("ingest/%s/%s/%d/%d", s.Source, f.TopicID, f.Partition, ev.Offset),
 		Headers:  s.headers(ev, t),
 	}
+	if r.Code == Oversized || r.Code == tooManyValues {
+		l.Entity = s.unparsedEntity(ev)
+	}
 	if f.TopicID == "" || s.ByUUID {
 		// A push source has no positions; every refusal of it is one of its own.
 		// With ByUUID the position changes when a message is redelivered.
@@ -150,11 +192,11 @@ func (s *Extractor) parse(ev *transport.Received, sum *canonicaltree.Digest) (ex
 		e.Op = change.Delete
 	} else {
 		if len(value) > s.MaxEvent {
-			return extracted{}, refuse("oversized", "the event is larger than the limit of %d bytes", s.MaxEvent)
+			return extracted{}, refuse(Oversized, "the event is larger than the limit of %d bytes", s.MaxEvent)
 		}
 		if most := s.values(); len(value) > most {
 			if n, _ := canonicaltree.Values(value); n > most {
-				return extracted{}, refuse("too_many_values", "the event has more values than the limit of %d", most)
+				return extracted{}, refuse(tooManyValues, "the event has more values than the limit of %d", most)
 			}
 		}
 		tree, err := canonicaltree.Parse(value)

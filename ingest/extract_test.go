@@ -214,3 +214,36 @@ func TestNameOfALetter(t *testing.T) {
 		require.Equal(t, c.want, letter.DedupKey, name)
 	}
 }
+
+// The letter of an event that is too large to be parsed names its entity, wherever that is.
+func TestLettersOfOversizedEventsNameTheEntity(t *testing.T) {
+	long := strings.Repeat("x", 300)
+	for _, tc := range []struct {
+		entity ingest.Locator
+		format ingest.Format
+		value  string
+		want   string
+	}{
+		{ingest.Locator{Path: "m.id"}, ingest.JSON, `{"d":"` + long + `","m":{"id":"B-1"}}`, "B-1"},
+		{ingest.Locator{Path: "id"}, ingest.JSON, `{"id":17,"d":"` + long + `"}`, "17"},
+		{ingest.Locator{Key: true}, ingest.JSON, `["` + long + `"]`, "the key"},
+		{ingest.Locator{Header: "h"}, ingest.JSON, `["` + long + `"]`, "the header"},
+		{ingest.Locator{Path: "id"}, ingest.Debezium, `{"op":"u","before":{"id":0},"after":{"d":"` + long + `","id":7}}`, "7"},
+		{ingest.Locator{Path: "id"}, ingest.Debezium, `{"schema":{},"payload":{"op":"u","after":{"d":"` + long + `","id":7}}}`, "7"},
+		{ingest.Locator{Path: "id"}, ingest.Maxwell, `{"type":"insert","data":{"d":"` + long + `","id":"a"}}`, "a"},
+		{ingest.Locator{Path: "id"}, ingest.JSON, `{"id":"` + long + `"}`, ""},
+		{ingest.Locator{Path: "id"}, ingest.JSON, `{"id":{"a":1},"d":"` + long + `"}`, ""},
+		{ingest.Locator{Path: "id"}, ingest.JSON, `{"id":"a\u0000","d":"` + long + `"}`, ""},
+		{ingest.Locator{Path: "id"}, ingest.JSON, `{"d":"` + long, ""},
+	} {
+		s := shape(t)
+		s.Entity, s.Format = tc.entity, tc.format
+		m := message.NewMessage("uuid", []byte(tc.value))
+		m.Metadata.Set(transport.KeyMetadata, "the key")
+		m.Metadata.Set("h", "the header")
+		_, letter := take(s, m)
+		require.NotNil(t, letter)
+		require.Equal(t, ingest.Oversized, letter.Code)
+		require.Equal(t, tc.want, letter.Entity, tc.value)
+	}
+}
