@@ -113,7 +113,7 @@ func ExtractorOf(c *config.Config, s *config.Source) (ingest.Extractor, error) {
 	if e, ok := s.Input.(config.SelfDescribing); ok {
 		at := e.Envelope()
 		shape.Entity, shape.EventID, shape.Operation = locator(at.Entity), locator(at.EventID), locator(at.Operation)
-		shape.ByUUID = at.UUID
+		shape.ByUUID, shape.Session, shape.Unchanged = at.UUID, locator(at.Session), locator(at.Unchanged)
 		if at.Sequence != (config.Locator{}) {
 			shape.Sequence = locator(at.Sequence)
 		}

@@ -67,6 +67,9 @@ const (
 	Upsert Op = "upsert"
 	// Delete removes a source document.
 	Delete Op = "delete"
+	// Refused is an event that became a dead letter before it reached the inbox: the source
+	// document of its entity is an older one.
+	Refused Op = "refused"
 	// Retract removes the entity from a projection.
 	Retract Op = "retract"
 )

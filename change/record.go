@@ -4,6 +4,8 @@ import (
 	"encoding/binary"
 	"encoding/json"
 	"fmt"
+	"math"
+	"strconv"
 	"strings"
 	"unicode/utf8"
 
@@ -30,6 +32,36 @@ type Origin struct {
 	Index int64 `json:"x,omitempty"`
 }
 
+// Session is one of the sessions of a log that one process at a time reads, as a replication
+// slot: decide hears the newest one alone. The zero Session is of a source without sessions.
+type Session struct {
+	// Log is the name of what is read, the same for all of its sources.
+	Log string `json:"l"`
+	// Number is higher than that of every session before; two sessions that a restored store
+	// gave one number have different names.
+	Number int64  `json:"n"`
+	Name   string `json:"m"`
+}
+
+// Header returns the session as the value of a header: its number, name and log.
+func (s Session) Header() string {
+	return strconv.FormatInt(s.Number, 10) + " " + s.Name + " " + s.Log
+}
+
+// ParseSession reads what Session.Header wrote; an empty text is the zero Session. Its error wraps
+// ErrMalformed.
+func ParseSession(text string) (s Session, err error) {
+	if text == "" {
+		return s, nil
+	}
+	number, rest, _ := strings.Cut(text, " ")
+	s.Name, s.Log, _ = strings.Cut(rest, " ")
+	if s.Number, err = strconv.ParseInt(number, 10, 64); err != nil || s.Log == "" || s.Number < 1 {
+		return Session{}, fmt.Errorf("%w: session %.64q", ErrMalformed, text)
+	}
+	return s, nil
+}
+
 // Event is one event about one entity. Its entity is the record's key and its
 // payload the record's value.
 type Event struct {
@@ -46,9 +78,13 @@ type Event struct {
 	// Replay is set on an event that was a dead letter: it is older than its
 	// inbox offset says.
 	Replay *Replay `json:"r,omitempty"`
-	// Unchanged names the members of the payload whose values the producer left out because they
-	// did not change: the stored document has them. The payload holds a placeholder there.
+	// Unchanged names the members whose values the producer left out because they did not change:
+	// the stored document has them. Whatever the payload has there counts for nothing.
 	Unchanged []string `json:"n,omitempty"`
+	// Refusal is why ingest refused the event, a short word; only of a Refused one.
+	Refusal string `json:"f,omitempty"`
+	// Session is the one that read the event; zero for a source without sessions.
+	Session Session `json:"z,omitzero"`
 	// Mark is the EventMark of an event with an id; empty when it is not known.
 	Mark    string `json:"-"`
 	Entity  string `json:"-"`
@@ -108,6 +144,9 @@ const (
 	// ResetOrder drops the sequences that the entity remembers of its sources: the next one
 	// is in order with any value. Positions and event ids stay.
 	ResetOrder Action = "reset_order"
+	// Barrier has a partition of the inbox hear Session from there on, and no session before it.
+	// It is about no entity.
+	Barrier Action = "barrier"
 	// Purge removes the entity with all its dam rows, if it is deleted and all of its
 	// versions are below Version: what housekeeping asks for when its retention is over.
 	Purge Action = "purge"
@@ -128,8 +167,10 @@ type Control struct {
 	// of, empty without one. The request has an audit row of its own.
 	Operation string `json:"operation,omitempty"`
 	// Letter is the dead letter that is replayed by this, 0 for none.
-	Letter int64  `json:"letter,omitempty"`
-	Change []byte `json:"-"` // Resend: the change in its binary form
+	Letter   int64   `json:"letter,omitempty"`
+	Change   []byte  `json:"-"`                  // Resend: the change in its binary form
+	Session  Session `json:"session,omitzero"`   // Barrier: the one to hear
+	Sequence string  `json:"sequence,omitempty"` // Barrier: of the epoch that the session reads
 	// Trace is the context of the work that this repeats or repairs, nil unless
 	// that is known and traced.
 	Trace *Trace `json:"trace,omitempty"`
@@ -152,6 +193,7 @@ const (
 const (
 	flagDelete = 1 << iota
 	flagMark
+	flagSession
 	flagMore // a rare part, in JSON
 )
 
@@ -161,6 +203,7 @@ type rare struct {
 	Use       *Use     `json:"u,omitempty"`
 	Replay    *Replay  `json:"r,omitempty"`
 	Unchanged []string `json:"n,omitempty"`
+	Refusal   string   `json:"f,omitempty"`
 }
 
 // Bounds of a record's texts, in bytes.
@@ -174,6 +217,11 @@ const (
 func (r *Record) check() error {
 	malformed := func(what string) error { return fmt.Errorf("%w: %s", ErrMalformed, what) }
 	switch {
+	case r.Control != nil && r.Control.Action == Barrier && r.Event == nil:
+		if c, s := r.Control, r.Control.Session; r.Entity != "" || s.Log == "" || s.Number <= 0 || !s.isValid() || len(c.Sequence) > MaxID || !isText(c.ID, c.Sequence) {
+			return malformed("a barrier has an entity, no session, or one with a text that is too long, not valid UTF-8 or holds a NUL")
+		}
+		return nil
 	case r.Entity == "" || len(r.Entity) > MaxEntity || !isText(r.Entity):
 		return malformed("entity id is empty, too long, not valid UTF-8 or holds a NUL")
 	case (r.Event == nil) == (r.Control == nil):
@@ -187,16 +235,24 @@ func (r *Record) check() error {
 	}
 	e := r.Event
 	switch {
-	case e.Op != Upsert && e.Op != Delete:
+	case e.Op != Upsert && e.Op != Delete && e.Op != Refused:
 		return malformed(fmt.Sprintf("operation %q", e.Op))
-	case (e.Op == Delete) != (e.Payload == nil):
-		return malformed("a delete has no payload, an upsert has one")
+	case (e.Op == Upsert) != (e.Payload != nil):
+		return malformed("an upsert has a payload, a delete or a refused event has none")
+	case (e.Op == Refused) != (e.Refusal != "") || len(e.Refusal) > MaxID || !isText(e.Refusal):
+		return malformed("a refused event has no reason, another event has one, or it is too long, not valid UTF-8 or holds a NUL")
 	case len(e.EventID) > MaxID || len(e.Sequence) > MaxID || !isText(e.Source, e.Topic, e.EventID, e.Sequence, e.Claim):
 		return malformed("a text of an event is too long, not valid UTF-8 or holds a NUL")
+	case !e.Session.isValid():
+		return malformed("a text of a session is too long, not valid UTF-8 or holds a NUL")
 	case e.Replay != nil && !isText(e.Replay.Operation, e.Replay.Actor, e.Replay.Reason):
 		return malformed("a text of a replay is not valid UTF-8 or holds a NUL")
 	}
 	return nil
+}
+
+func (s *Session) isValid() bool {
+	return len(s.Log) <= MaxID && len(s.Name) <= MaxID && s.Number >= 0 && isText(s.Log, s.Name)
 }
 
 // isText reports whether the store can hold the texts.
@@ -237,9 +293,12 @@ func (e *Event) appendHead(dst []byte) (_ []byte, err error) {
 	if len(e.Mark) == len(Mark{}) {
 		flags |= flagMark
 	}
-	if e.Claim != "" || e.Use != nil || e.Replay != nil || len(e.Unchanged) > 0 {
+	if e.Session != (Session{}) {
+		flags |= flagSession
+	}
+	if e.Claim != "" || e.Use != nil || e.Replay != nil || len(e.Unchanged) > 0 || e.Refusal != "" {
 		flags |= flagMore
-		if more, err = json.Marshal(rare{e.Claim, e.Use, e.Replay, e.Unchanged}); err != nil {
+		if more, err = json.Marshal(rare{e.Claim, e.Use, e.Replay, e.Unchanged, e.Refusal}); err != nil {
 			return nil, err
 		}
 	}
@@ -248,6 +307,9 @@ func (e *Event) appendHead(dst []byte) (_ []byte, err error) {
 	dst = wire.Append(wire.Append(dst, e.EventID), e.Sequence)
 	if flags&flagMark != 0 {
 		dst = append(dst, e.Mark...)
+	}
+	if flags&flagSession != 0 {
+		dst = wire.Append(binary.AppendUvarint(wire.Append(dst, e.Session.Log), uint64(e.Session.Number)), e.Session.Name)
 	}
 	return append(dst, more...), nil
 }
@@ -273,12 +335,26 @@ func parseHead(head []byte) *Event {
 	if flags&flagMark != 0 {
 		e.Mark = part(r.Take(uint64(len(Mark{}))))
 	}
+	if flags&flagSession != 0 {
+		e.Session.Log = part(r.Bytes())
+		number := r.Uvarint()
+		e.Session.Number, e.Session.Name = int64(number), part(r.Bytes())
+		if e.Session == (Session{}) || number > math.MaxInt64 {
+			return nil
+		}
+	}
 	var more rare
 	if flags&flagMore != 0 {
 		if json.Unmarshal(r.Rest, &more) != nil {
 			return nil
 		}
-		e.Claim, e.Use, e.Replay, e.Unchanged, r.Rest = more.Claim, more.Use, more.Replay, more.Unchanged, nil
+		e.Claim, e.Use, e.Replay, e.Unchanged, e.Refusal, r.Rest = more.Claim, more.Use, more.Replay, more.Unchanged, more.Refusal, nil
+		if e.Refusal != "" {
+			if flags&flagDelete != 0 {
+				return nil
+			}
+			e.Op = Refused
+		}
 	}
 	if r.Failed || len(r.Rest) > 0 || int64(e.Partition) != partition || flags >= flagMore<<1 {
 		return nil

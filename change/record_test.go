@@ -18,7 +18,13 @@ func TestEventComesBack(t *testing.T) {
 				Partition: rapid.Int32().Draw(t, "partition"), Offset: rapid.Int64().Draw(t, "offset"),
 			},
 			EventID: text.Draw(t, "id"), Sequence: text.Draw(t, "sequence"),
-			Op: rapid.SampledFrom([]Op{Upsert, Delete}).Draw(t, "op"), Entity: entity,
+			Op: rapid.SampledFrom([]Op{Upsert, Delete, Refused}).Draw(t, "op"), Entity: entity,
+		}
+		if e.Op == Refused {
+			e.Refusal = "oversized"
+		}
+		if rapid.Bool().Draw(t, "of a session") {
+			e.Session = Session{Log: text.Draw(t, "log"), Number: rapid.Int64Min(1).Draw(t, "number"), Name: text.Draw(t, "name")}
 		}
 		if e.Op == Upsert {
 			e.Payload = []byte(`{"a":1}`)
@@ -55,6 +61,14 @@ func TestControlComesBack(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, want, got)
 
+	barrier := Record{Control: &Control{ID: "2", Action: Barrier, Session: Session{Log: "shop", Number: 7, Name: "x"}, Sequence: "t1"}}
+	key, head, value, err = EncodeRecord(barrier)
+	require.NoError(t, err)
+	require.Empty(t, key)
+	got, err = DecodeRecord(key, head, value)
+	require.NoError(t, err)
+	require.Equal(t, barrier, got)
+
 	want.Control.Action, want.Control.Change = Resend, []byte("\x00{a change, as it was published}")
 	key, head, value, err = EncodeRecord(want)
 	require.NoError(t, err)
@@ -80,6 +94,14 @@ func TestRefused(t *testing.T) {
 		"both":                   {Entity: "e", Event: &Event{Op: Delete}, Control: &Control{}},
 		"delete with payload":    {Entity: "e", Event: &Event{Op: Delete, Payload: []byte("{}")}},
 		"upsert without payload": {Entity: "e", Event: &Event{Op: Upsert}},
+		"refused, no reason":     {Entity: "e", Event: &Event{Op: Refused}},
+		"refused with payload":   {Entity: "e", Event: &Event{Op: Refused, Refusal: "r", Payload: []byte("{}")}},
+		"delete with a reason":   {Entity: "e", Event: &Event{Op: Delete, Refusal: "r"}},
+		"a session below 0":      {Entity: "e", Event: &Event{Op: Delete, Session: Session{Number: -1}}},
+		"NUL in a session":       {Entity: "e", Event: &Event{Op: Delete, Session: Session{Log: "\x00"}}},
+		"barrier of an entity":   {Entity: "e", Control: &Control{Action: Barrier, Session: Session{Log: "l", Number: 1}}},
+		"barrier, no session":    {Control: &Control{Action: Barrier}},
+		"barrier, long sequence": {Control: &Control{Action: Barrier, Session: Session{Log: "l", Number: 1}, Sequence: strings.Repeat("1", MaxID+1)}},
 	} {
 		_, _, _, err := EncodeRecord(r)
 		require.ErrorIs(t, err, ErrMalformed, name)
@@ -98,9 +120,9 @@ func TestRefused(t *testing.T) {
 		"no header":          {"e", "", "{}"},
 		"a cut header":       {"e", plain[:len(plain)-1], "{}"},
 		"a longer header":    {"e", plain + "x", "{}"},
-		"unknown flags":      {"e", "e\x08" + plain[2:], "{}"},
+		"unknown flags":      {"e", "e\x10" + plain[2:], "{}"},
 		"a wide partition":   {"e", "e\x00\x00\x00\xff\xff\xff\xff\xff\x00\x00\x00\x00", "{}"},
-		"a broken rare part": {"e", "e\x04\x00\x00\x00\x00\x00\x00\x00{", "{}"},
+		"a broken rare part": {"e", "e\x08\x00\x00\x00\x00\x00\x00\x00{", "{}"},
 		"unknown kind":       {"e", "x", "{}"},
 		"broken control":     {"e", "c[]", ""},
 		"no control":         {"e", "c", "{}"},
@@ -117,7 +139,8 @@ func TestRefused(t *testing.T) {
 
 // FuzzRecord: what DecodeRecord returns, EncodeRecord takes, and it comes back the same.
 func FuzzRecord(f *testing.F) {
-	for _, e := range []Event{{Origin: Origin{Source: "registry"}, EventID: "e1", Sequence: "1", Op: Upsert, Mark: "0123456789ab"}, {Op: Delete, EventID: "\x00"}, {Op: Upsert, Claim: "c", Use: &Use{Keep: 1}}} {
+	for _, e := range []Event{{Origin: Origin{Source: "registry"}, EventID: "e1", Sequence: "1", Op: Upsert, Mark: "0123456789ab"}, {Op: Delete, EventID: "\x00"}, {Op: Upsert, Claim: "c", Use: &Use{Keep: 1}},
+		{Op: Refused, Refusal: "oversized", Session: Session{Log: "shop", Number: 3, Name: "x"}}} {
 		head, _ := e.appendHead(nil)
 		f.Add([]byte("B-007"), head, []byte(`{}`))
 	}

@@ -26,6 +26,7 @@ type batch struct {
 	single   bool                  // of one record: what does not fit is a dead letter of its service
 	scratch  *scratch              // of the worker; nil: one of its own
 	noise    *fieldcount.Collector // may be nil
+	hearing  *hearing              // nil: all sessions are heard
 	begin    func(*record)         // called before each record, for who watches; may be nil
 }
 
@@ -48,8 +49,8 @@ func newBatch(p *Plan, records []*record, room int, take func(partition int32, e
 		subjects: make([]subject, 0, len(records)), position: make(map[string]int, len(records))}
 	b.claimed, b.keys = claimsOf(records)
 	for _, r := range records {
-		if r.deadLetter != nil {
-			continue // its entity is not looked at
+		if r.deadLetter != nil || r.isBarrier() {
+			continue // its entity is not looked at, or it has none
 		}
 		i, seen := b.position[r.Entity]
 		if !seen {
@@ -89,6 +90,7 @@ type verdict struct {
 	evaluations int // of projections
 
 	claims   *claims         // of the batch; nil when no record of it has one
+	hearing  *hearing        // of the batch; nil: all sessions are heard
 	observer *changeObserver // nil: nobody wants to know what events change
 }
 
@@ -222,7 +224,7 @@ func decideBatch(b *batch, loaded store.Loaded) (*verdict, error) {
 		b.scratch = new(scratch)
 	}
 	v := b.scratch.verdict(b.plan, b.room)
-	v.single = b.single
+	v.single, v.hearing = b.single, b.hearing
 	v.observer, v.claims = newChangeObserver(b.noise, b.plan), newClaims(len(b.claimed), loaded)
 	err := b.evaluate(v, loaded.Entities)
 	if err == nil && v.full() {
@@ -252,13 +254,13 @@ func (b *batch) evaluate(v *verdict, loaded []store.Entity) (err error) {
 			return err
 		}
 	}
-	dead := &evaluation{verdict: v} // for records that are dead already
+	dead := &evaluation{verdict: v} // for records that are dead already, and barriers
 	for _, r := range b.records {
 		if b.begin != nil {
 			b.begin(r)
 		}
 		ev := dead
-		if r.deadLetter == nil {
+		if r.deadLetter == nil && !r.isBarrier() {
 			ev = b.subjects[b.position[r.Entity]].evaluation
 		}
 		if err := ev.apply(r); err != nil {

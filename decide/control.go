@@ -14,6 +14,12 @@ import (
 // control applies an operator's, deliver's or housekeeping's request.
 func (ev *evaluation) control(r *record) error {
 	c := r.Control
+	if c.Action == change.Barrier {
+		ev.hearing.barrier(r)
+		ev.outcomes[outcomeOf{"control", outcomeControl}]++
+		r.outcome, r.stale = outcomeControl, fresh
+		return nil
+	}
 	if c.Action == change.Purge {
 		ev.purge(r)
 		return nil

@@ -202,6 +202,7 @@ func (w *worker) transact(ctx context.Context, plan *Plan, records []*record, mo
 		b.room, b.single = outcomeOfOne*w.d.opt.MaxOutcome, true
 	}
 	b.scratch, b.noise, b.begin = &w.scratch, w.d.opt.Noise, w.inHand.begin
+	b.hearing = &hearing{owners: owners}
 	defer w.scratch.reset()
 	unknown := b.toLoad()
 	w.d.opt.Metrics.cacheUsed.WithLabelValues(cacheHit).Add(float64(len(b.subjects) - len(unknown)))
@@ -229,6 +230,7 @@ func (w *worker) transact(ctx context.Context, plan *Plan, records []*record, mo
 			return store.Outcome{}, err
 		}
 		v.out.Outbox, v.out.LastTo = w.writer.pack(plan, v.changes, moves, ends, w.d.opt.MaxFrame)
+		b.hearing.write(&v.out, w.partition)
 		crash.At(crash.DecideOutcome, "")
 		return v.out, nil
 	})
@@ -246,6 +248,9 @@ func (w *worker) transact(ctx context.Context, plan *Plan, records []*record, mo
 	v.observer.report(v.outcomes)
 	w.cache.committed(moves)
 	b.remember(w.cache)
+	for _, f := range v.out.Floors {
+		owners[f.Partition.Number].floors[f.Log] = f
+	}
 	w.mu.Lock()
 	for _, m := range moves {
 		o := owners[m.Partition.Number]

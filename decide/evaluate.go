@@ -34,6 +34,8 @@ type record struct {
 	sent    []int       // services, by index, that it sent something to
 }
 
+func (r *record) isBarrier() bool { return r.Control != nil && r.Control.Action == change.Barrier }
+
 // outcome is what became of a record.
 type outcome string
 
@@ -42,6 +44,7 @@ const (
 	outcomeNoise   outcome = "noise"
 	outcomeMerged  outcome = "merged"
 	outcomeControl outcome = "control"
+	outcomeRefused outcome = "refused" // by ingest
 	outcomeDead    outcome = "dead"
 )
 
@@ -117,7 +120,10 @@ func (ev *evaluation) apply(r *record) error {
 // event applies an event.
 func (ev *evaluation) event(r *record) error {
 	e := r.Event
-	reason := ev.fence.check(e)
+	reason := ev.hearing.check(r)
+	if reason == fresh {
+		reason = ev.fence.check(e)
+	}
 	if reason == badSequence {
 		ev.replayed(r, fresh) // it failed again, as a new dead letter
 		ev.fail(r, string(badSequence), fmt.Sprintf("the sequence is a %s and the last one of this entity a %s, which have no order; correct the event, or drop the order by weir reset --order",
@@ -129,6 +135,11 @@ func (ev *evaluation) event(r *record) error {
 		ev.dropStale(r, reason)
 		return nil
 	}
+	if e.Op == change.Refused {
+		ev.lacks(e)
+		ev.count(r, outcomeRefused)
+		return nil
+	}
 	var root canonicaltree.Node
 	if e.Op == change.Upsert {
 		if root = r.tree.Root(); ev.plan.unreadable(e.Source, root) {
@@ -138,6 +149,11 @@ func (ev *evaluation) event(r *record) error {
 	}
 	previous := ev.docs[e.Source]
 	if len(e.Unchanged) > 0 && root.Exists() {
+		if m := ev.fence[e.Source]; m != nil && m.Missing != nil {
+			ev.fail(r, "unavailable", fmt.Sprintf("column %.64q was left unchanged by the update, and an event of the entity before it is a dead letter: "+
+				"the stored document may have an older value. An event with all columns repairs it", e.Unchanged[0]))
+			return nil
+		}
 		var err error
 		if root, err = ev.plan.Merge.Fill(&ev.trees, e.Source, previous, root, e.Unchanged); err != nil {
 			ev.fail(r, "unavailable", err.Error())
@@ -343,7 +359,19 @@ func (ev *evaluation) dropStale(r *record, reason staleReason) {
 // fail makes a record a dead letter.
 func (ev *evaluation) fail(r *record, code, reason string) {
 	ev.addLetter(letterOf(r, code, reason))
+	if r.Event != nil && r.Event.Replay == nil {
+		ev.lacks(r.Event)
+	}
 	ev.count(r, outcomeDead)
+}
+
+// lacks notes that the document of an event's source lacks the event. Without a document there
+// is nothing that a later event could be filled from, or a sweep could delete.
+func (ev *evaluation) lacks(e *change.Event) {
+	if ev.docs[e.Source].Exists() {
+		ev.fence.lacks(e)
+		ev.dirty = true
+	}
 }
 
 // addLetter adds a dead letter to the verdict. Of a single record, the letter of a service

@@ -36,6 +36,30 @@ type sourceFence struct {
 	Version change.Version
 	At      int64
 	Died    int64
+	// Missing is the newest event that was refused and that no later document has made up for:
+	// the source document is not the one before the next event. nil: nothing is missing.
+	Missing *missing
+}
+
+// missing is the place of an event whose document the entity lacks.
+type missing struct {
+	position
+	Sequence string
+}
+
+// above reports whether m is behind the place of an event, or at it with orAt; known is false where the
+// two have no order.
+func (m *missing) above(e *change.Event, orAt bool) (above, known bool) {
+	if e.Topic != "" && m.isOf(e) {
+		order := m.compare(e)
+		return order < 0 || orAt && order == 0, true
+	}
+	if e.Sequence != "" && m.Sequence != "" {
+		if order, alike := change.CompareSequence(e.Sequence, m.Sequence); alike && order != 0 {
+			return order < 0, true
+		}
+	}
+	return false, false
 }
 
 type position struct {
@@ -62,6 +86,7 @@ const (
 	staleSequence staleReason = "sequence"
 	staleReplay   staleReason = "replay" // a dead letter that something newer made obsolete
 	staleClaim    staleReason = "claim"  // its claim had its effect already
+	staleSource   staleReason = "source" // of a session of its log that is not heard any more
 
 	// badSequence is not stale: a sequence of another kind than the last one has no order,
 	// and the event is a dead letter.
@@ -88,6 +113,12 @@ func (f fence) check(e *change.Event) staleReason {
 			if p.isOf(e) && p.compare(e) <= 0 {
 				return stalePosition
 			}
+		}
+	}
+	if e.Op == change.Delete && s.Missing != nil {
+		// A sweep deletes what has no row; a row that was refused is one.
+		if above, _ := s.Missing.above(e, true); above {
+			return stalePosition
 		}
 	}
 	if e.Mark != "" && slices.Contains(s.Events, e.Mark) {
@@ -155,6 +186,27 @@ func (s *sourceFence) checkReplay(e *change.Event) staleReason {
 	return older(s.Died == 0 && e.Replay.Died <= s.At+clockAllowance.Milliseconds())
 }
 
+// lacks notes that the entity lacks the document of an event, which was refused.
+func (f fence) lacks(e *change.Event) {
+	s := f[e.Source]
+	if s == nil {
+		s = &sourceFence{}
+		f[e.Source] = s
+	}
+	s.Missing = &missing{position{e.Topic, e.Partition, e.Offset, e.Index}, e.Sequence}
+}
+
+// repair forgets what is missing if the event has a whole document of a later state. A replay that
+// has no order with it may be older.
+func (s *sourceFence) repair(e *change.Event) {
+	if s.Missing == nil || len(e.Unchanged) > 0 {
+		return
+	}
+	if above, known := s.Missing.above(e, false); !above && (known || e.Replay == nil) {
+		s.Missing = nil
+	}
+}
+
 // note remembers an event that is not stale; version and at are those of its
 // inbox record.
 func (f fence) note(e *change.Event, version change.Version, at time.Time) {
@@ -163,6 +215,7 @@ func (f fence) note(e *change.Event, version change.Version, at time.Time) {
 		s = &sourceFence{}
 		f[e.Source] = s
 	}
+	s.repair(e)
 	switch {
 	case e.Replay == nil:
 		s.Version, s.At, s.Died = version, at.UnixMilli(), 0

@@ -29,10 +29,7 @@ func (f fence) encode() []byte {
 		b = wire.Append(b, source)
 		b = binary.AppendUvarint(b, uint64(len(s.Positions)))
 		for _, p := range s.Positions {
-			b = wire.Append(b, p.Topic)
-			b = binary.AppendVarint(b, int64(p.Partition))
-			b = binary.AppendVarint(b, p.Offset)
-			b = binary.AppendVarint(b, p.Index)
+			b = appendPosition(b, p)
 		}
 		b = binary.AppendUvarint(b, uint64(len(s.Events)))
 		for _, mark := range s.Events {
@@ -42,8 +39,20 @@ func (f fence) encode() []byte {
 		b = binary.AppendUvarint(b, uint64(s.Version))
 		b = binary.AppendVarint(b, s.At)
 		b = binary.AppendVarint(b, s.Died)
+		if m := s.Missing; m == nil {
+			b = append(b, 0)
+		} else {
+			b = wire.Append(appendPosition(append(b, 1), m.position), m.Sequence)
+		}
 	}
 	return b
+}
+
+func appendPosition(b []byte, p position) []byte {
+	b = wire.Append(b, p.Topic)
+	b = binary.AppendVarint(b, int64(p.Partition))
+	b = binary.AppendVarint(b, p.Offset)
+	return binary.AppendVarint(b, p.Index)
 }
 
 // fenceRoom is memory for the fences of a batch.
@@ -78,13 +87,16 @@ func (room *fenceRoom) decode(f fence, b []byte) error {
 		n, end := len(r.Bytes()), len(b)-len(r.Rest)
 		return all[end-n : end]
 	}
+	place := func() position {
+		return position{Topic: text(), Partition: int32(r.Varint()), Offset: r.Varint(), Index: r.Varint()}
+	}
 	for len(r.Rest) > 0 && !r.Failed {
 		source, s := text(), &allot(&room.sources, 1)[0]
 		// With place for one more, which note adds.
 		if n := int(r.Count()); n > 0 {
 			s.Positions = allot(&room.positions, n+1)[:0]
 			for ; n > 0 && !r.Failed; n-- {
-				s.Positions = append(s.Positions, position{Topic: text(), Partition: int32(r.Varint()), Offset: r.Varint(), Index: r.Varint()})
+				s.Positions = append(s.Positions, place())
 			}
 		}
 		if n := int(r.Count()); n > 0 {
@@ -94,6 +106,13 @@ func (room *fenceRoom) decode(f fence, b []byte) error {
 			}
 		}
 		s.Sequence, s.Version, s.At, s.Died = text(), change.Version(r.Uvarint()), r.Varint(), r.Varint()
+		switch r.Byte() {
+		case 0:
+		case 1:
+			s.Missing = &missing{place(), text()}
+		default:
+			r.Failed = true
+		}
 		if _, twice := f[source]; twice {
 			r.Failed = true
 		}

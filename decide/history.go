@@ -37,6 +37,8 @@ const (
 	HistoryStaleSequence = "stale: sequence"
 	HistoryStaleReplay   = "stale: replay"
 	HistoryStaleClaim    = "stale: claim"
+	HistoryStaleSource   = "stale: source"
+	HistoryRefused       = "refused" // by ingest, as a dead letter
 	HistoryControl       = "control"
 	HistoryDead          = "dead letter"
 	// HistoryIncomplete is a merged event whose entity still lacks a required source.
@@ -44,7 +46,7 @@ const (
 )
 
 // historyWords are stored by their index: only ever append.
-var historyWords = [...]string{"", HistoryNoise, HistoryMerged, HistoryStalePosition, HistoryStaleEventID, HistoryStaleSequence, HistoryControl, HistoryDead, HistoryStaleReplay, HistoryStaleClaim, HistoryIncomplete}
+var historyWords = [...]string{"", HistoryNoise, HistoryMerged, HistoryStalePosition, HistoryStaleEventID, HistoryStaleSequence, HistoryControl, HistoryDead, HistoryStaleReplay, HistoryStaleClaim, HistoryIncomplete, HistoryStaleSource, HistoryRefused}
 
 // HistoryEntry is one record that was decided for an entity.
 type HistoryEntry struct {

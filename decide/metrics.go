@@ -58,7 +58,7 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 	with := promauto.With(reg)
 	m := &Metrics{
 		events: with.NewCounterVec(prometheus.CounterOpts{
-			Name: "weir_events_total", Help: "Inbox records by source and what became of them: stale, noise, merged, control, dead.",
+			Name: "weir_events_total", Help: "Inbox records by source and what became of them: stale, noise, merged, control, dead, refused (at ingest).",
 		}, []string{"source", "outcome"}),
 		decisions: with.NewCounterVec(prometheus.CounterOpts{
 			Name: "weir_decisions_total", Help: "Decisions by service: pruned (not evaluated), filtered (kept out), incomplete (a required source is missing), held_back (equal), sent (changed).",

@@ -31,7 +31,9 @@ func TestUnchangedColumnsAreFilledFromTheStoredDocument(t *testing.T) {
 	require.JSONEq(t, `{"id":1,"text":"new","more":3}`, apply("B", `{"id":1,"text":"new","more":3}`))
 	require.Equal(t, "dead letter unavailable", apply("B", `{"id":1,"text":"new","more":4,"photo":"placeholder"}`, "photo"))
 	require.Equal(t, "dead letter unavailable", apply("C", `{"id":1,"text":"placeholder"}`, "text"))
-	require.JSONEq(t, `{"id":1,"text":"new","more":5}`, apply("B", `{"id":1,"text":"placeholder","more":5}`, "text"))
+	require.Equal(t, "dead letter unavailable", apply("B", `{"id":1,"text":"placeholder","more":5}`, "text"), "the stored document is not the one before it")
+	require.JSONEq(t, `{"id":1,"text":"newer","more":6}`, apply("B", `{"id":1,"text":"newer","more":6}`))
+	require.JSONEq(t, `{"id":1,"text":"newer","more":7}`, apply("B", `{"id":1,"text":"placeholder","more":7}`, "text"))
 }
 
 // I5: the changes of one transaction have one offset and are ordered by their index.

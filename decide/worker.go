@@ -60,10 +60,11 @@ type worker struct {
 // guarded by the worker's mutex.
 type ownership struct {
 	token     store.Token
-	after     uint64         // only frames of assignments above it are of this ownership
-	next      int64          // watermark
-	lastTo    change.Version // where the partition's newest frame ends
-	published []int64        // outbox rows to delete
+	after     uint64                 // only frames of assignments above it are of this ownership
+	next      int64                  // watermark
+	lastTo    change.Version         // where the partition's newest frame ends
+	floors    map[string]store.Floor // guarded by the worker's work; by log
+	published []int64                // outbox rows to delete
 	sequence  transport.Sequence
 	// leftOut is the offset behind the first record that was left out since the partition
 	// had to wait; of no meaning up to next. Records behind it are left out too
@@ -225,7 +226,7 @@ func (w *worker) takeOver(ctx context.Context, partitions []int32) (map[int32]*o
 	taken := make(map[int32]*ownership, len(found))
 	w.mu.Lock()
 	for _, f := range found {
-		o := &ownership{token: token, next: f.NextOffset, lastTo: f.LastTo}
+		o := &ownership{token: token, next: f.NextOffset, lastTo: f.LastTo, floors: floorsByLog(f.Floors)}
 		if old := w.owned[f.Partition.Number]; old != nil {
 			o.pause = old.pause
 		}

@@ -28,6 +28,14 @@ type Locator struct {
 
 func (l Locator) isZero() bool { return l == Locator{} }
 
+// header returns the value of the header that l names; empty if it names none.
+func (l Locator) header(ev *transport.Received) string {
+	if l.Header == "" {
+		return ""
+	}
+	return ev.Header(l.Header)
+}
+
 // Extractor extracts the events of a source.
 type Extractor struct {
 	Source    string
@@ -40,6 +48,11 @@ type Extractor struct {
 	// looked for in the row and EventID and Sequence in the envelope; Operation
 	// and Payload count for nothing, the envelope says both.
 	Format Format
+	// Session is where an event has the session that read it (see change.Session.Header), of a
+	// source with sessions; Unchanged where it has the names of the members that an update left
+	// out, one a line. Both are headers, or nowhere.
+	Session   Locator
+	Unchanged Locator
 	// Unavailable recognises columns without their value; nil: there are none.
 	Unavailable *Unavailable
 	// WholeRows says that every row before a change is whole: the database logs it.
@@ -67,9 +80,12 @@ const maxID = 1024
 type extracted struct {
 	record change.Record
 	// moved is the delete of the entity that the row had before, which comes first.
-	moved   *change.Record
-	gate    gate.Entry // EventID is empty when the event has none; filterSeen adds the source
-	letter  *store.DeadLetter
+	moved  *change.Record
+	gate   gate.Entry // EventID is empty when the event has none; filterSeen adds the source
+	letter *store.DeadLetter
+	// refused leaves the place of a dead letter with its entity; nil where no later event builds
+	// on its document, or the entity is not known.
+	refused *change.Record
 	skipped bool // it is about no entity, see Format
 	notice  notice
 	span    *tracing.Span
@@ -173,7 +189,36 @@ func (s *Extractor) extract(f *transport.Frame, i int, t *change.Trace) extracte
 		// With ByUUID the position changes when a message is redelivered.
 		l.DedupKey = "ingest/" + s.Source + "/" + f.UUID(i)
 	}
-	return extracted{letter: l}
+	return extracted{letter: l, refused: s.refused(f, i, x.record.Entity, r.Code)}
+}
+
+// refused returns the record of a refused event: without it a later event that leaves columns out would be
+// filled from an older document, and a deletion of what has no row would hit the entity.
+func (s *Extractor) refused(f *transport.Frame, i int, entity, code string) *change.Record {
+	if s.Unavailable == nil && len(s.UnchangedAsNull) == 0 && s.Unchanged.isZero() && s.Session.isZero() {
+		return nil
+	}
+	ev := &f.Records[i]
+	if entity == "" {
+		entity = s.Entity.header(ev)
+	}
+	if entity == "" {
+		entity, _, _ = s.entityInKey(ev, "") // without it nothing can be noted
+	}
+	e := &change.Event{Origin: change.Origin{Source: s.Source}, Op: change.Refused, Refusal: code, Entity: entity}
+	if f.TopicID != "" {
+		e.Topic, e.Partition, e.Offset, e.Index = f.TopicID, f.Partition, ev.Offset, ev.Index
+	}
+	e.Sequence = s.Sequence.header(ev)
+	var err error
+	if e.Session, err = change.ParseSession(s.Session.header(ev)); err != nil || entity == "" || s.checkEntity(entity) != nil {
+		return nil
+	}
+	r := &change.Record{Entity: entity, Event: e}
+	if _, _, _, err := change.EncodeRecord(*r); err != nil {
+		return nil
+	}
+	return r
 }
 
 // parse extracts an event without its place in a stream. It writes the digest of the whole
@@ -214,22 +259,26 @@ func (s *Extractor) parse(ev *transport.Received, sum *canonicaltree.Digest) (ex
 	}
 	c, err := s.open(ev, root)
 	defer c.release()
+	known := extracted{record: change.Record{Entity: c.entity}} // of a refusal
 	if err != nil {
-		return extracted{}, err
+		return known, err
 	}
 	if c.skip {
 		return extracted{record: change.Record{Event: e}, skipped: true}, nil
 	}
 	e.Entity, e.Op, root = c.entity, c.op, c.payload
 	if e.EventID, err = locate("event id", s.EventID, ev, c.meta); err != nil {
-		return extracted{}, err
+		return known, err
 	}
 	if e.Sequence, err = locate("sequence", s.Sequence, ev, c.meta); err != nil {
-		return extracted{}, err
+		return known, err
 	}
 	if len(e.EventID) > maxID || len(e.Sequence) > maxID || !utf8.ValidString(e.EventID) || !utf8.ValidString(e.Sequence) ||
 		strings.ContainsRune(e.EventID, 0) || strings.ContainsRune(e.Sequence, 0) {
-		return extracted{}, refuse("bad_event_id", "event id or sequence is longer than %d bytes, not valid UTF-8 or holds a NUL", maxID)
+		return known, refuse("bad_event_id", "event id or sequence is longer than %d bytes, not valid UTF-8 or holds a NUL", maxID)
+	}
+	if e.Session, err = change.ParseSession(s.Session.header(ev)); err != nil {
+		return known, err
 	}
 	x := extracted{record: change.Record{Entity: e.Entity, Event: e}, gate: gate.Entry{EventID: e.EventID}, notice: c.notice}
 	if c.moved != "" {
@@ -245,7 +294,7 @@ func (s *Extractor) parse(ev *transport.Received, sum *canonicaltree.Digest) (ex
 	}
 	stripped, err := s.Strip.Strip(root)
 	if err != nil {
-		return extracted{}, fmt.Errorf("after stripping: %w", err)
+		return known, fmt.Errorf("after stripping: %w", err)
 	}
 	if stripped != nil {
 		defer stripped.Release()
@@ -255,8 +304,15 @@ func (s *Extractor) parse(ev *transport.Received, sum *canonicaltree.Digest) (ex
 	if c.sparse {
 		e.Unchanged = append(e.Unchanged, nulls(root, s.UnchangedAsNull)...)
 	}
+	if names := s.Unchanged.header(ev); names != "" {
+		for name := range strings.SplitSeq(names, "\n") {
+			if root.Get(name).Exists() { // it was not stripped
+				e.Unchanged = append(e.Unchanged, name)
+			}
+		}
+	}
 	if len(e.Unchanged) > 0 && c.moved != "" {
-		return extracted{}, refuse("unavailable", "column %.64q was left unchanged by the update and is not in the database's log, "+
+		return known, refuse("unavailable", "column %.64q was left unchanged by the update and is not in the database's log, "+
 			"and the row has another entity now: ALTER TABLE … REPLICA IDENTITY FULL, or strip the column", e.Unchanged[0])
 	}
 	e.Payload = root.Raw()
@@ -374,6 +430,8 @@ func (s *Extractor) checkEntity(id string) error {
 // records returns the records to append for the event, in their order.
 func (x *extracted) records() []change.Record {
 	switch {
+	case x.refused != nil:
+		return []change.Record{*x.refused}
 	case x.skipped || x.letter != nil:
 		return nil
 	case x.moved != nil:
@@ -387,5 +445,8 @@ func (x *extracted) records() []change.Record {
 // of configurations and dry runs.
 func (s *Extractor) Extract(f *transport.Frame, i int) ([]change.Record, *store.DeadLetter) {
 	x := s.extract(f, i, nil)
-	return x.records(), x.letter
+	if x.letter != nil {
+		return nil, x.letter
+	}
+	return x.records(), nil
 }

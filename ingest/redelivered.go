@@ -3,6 +3,7 @@ package ingest
 import (
 	"encoding/json"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/ThreeDotsLabs/watermill/message"
@@ -22,10 +23,13 @@ func (s *Extractor) headers(ev *transport.Received, t *change.Trace) []byte {
 	if ev.Value == nil {
 		kept[transport.NullMetadata] = "1"
 	}
-	for _, name := range []string{s.Entity.Header, s.EventID.Header, s.Operation.Header, s.Sequence.Header} {
+	for _, name := range []string{s.Entity.Header, s.EventID.Header, s.Operation.Header, s.Sequence.Header, s.Session.Header, s.Unchanged.Header} {
 		if name != "" && slices.ContainsFunc(ev.Headers, func(h transport.Header) bool { return h.Key == name }) {
 			kept[name] = ev.Header(name)
 		}
+	}
+	if ev.Index != 0 {
+		kept[indexHeader] = strconv.FormatInt(ev.Index, 10)
 	}
 	if kept = t.AddTo(kept); len(kept) == 0 {
 		return nil
@@ -38,6 +42,9 @@ func (s *Extractor) headers(ev *transport.Received, t *change.Trace) []byte {
 	text, _ := json.Marshal(kept)
 	return text
 }
+
+// indexHeader has Received.Index in the headers of a dead letter; without it, it is 0.
+const indexHeader = "weir-index"
 
 // Redelivered takes a dead letter of this source's ingest apart once more, as it was
 // or as it was edited, with the position that it had. It returns the record to append, or
@@ -55,6 +62,7 @@ func (s *Extractor) Redelivered(l store.DeadLetter) (change.Record, *store.DeadL
 	}
 	ev := transport.ReceivedOf(msg)
 	ev.Offset = l.Offset
+	ev.Index, _ = strconv.ParseInt(msg.Metadata.Get(indexHeader), 10, 64)
 	x := s.extract(transport.NewFrame("", l.Topic, l.Part, 0, []transport.Received{ev}), 0, nil)
 	switch {
 	case x.moved != nil:

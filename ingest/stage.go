@@ -150,6 +150,9 @@ func (s *Stage) ingestFrame(work, stop context.Context, f *transport.Frame, l *l
 		case x.letter != nil:
 			letters = append(letters, *x.letter)
 			x.recordOutcome(OutcomeDead)
+			if x.refused != nil {
+				fresh = append(fresh, x)
+			}
 		case x.skipped:
 			s.m.skipped.Inc()
 			x.recordOutcome(OutcomeSkipped)
@@ -186,7 +189,9 @@ func (s *Stage) ingestFrame(work, stop context.Context, f *transport.Frame, l *l
 				Headers: transport.WithTrace([]transport.Header{{Key: change.InboxHeader, Value: head}}, x.span.Trace()),
 			})
 		}
-		x.recordOutcome(OutcomeTaken)
+		if x.letter == nil {
+			x.recordOutcome(OutcomeTaken)
+		}
 	}
 	if crash.Enabled && len(records) > 1 && crash.Due(crash.AppendHalf, s.opt.Extractor.Source) {
 		_ = s.opt.Inbox.Append(work, records[:len(records)/2])
@@ -217,7 +222,7 @@ func (s *Stage) appended(work context.Context, of []*extracted, aside bool) {
 	var marks []gate.Entry
 	taken := 0
 	for _, x := range of {
-		if x.left--; x.left > 0 {
+		if x.left--; x.left > 0 || x.letter != nil {
 			continue
 		}
 		taken++

@@ -3,6 +3,8 @@ package store
 import (
 	"bytes"
 	"context"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/seed-86dfc502/weir/change"
@@ -18,6 +20,7 @@ type Store interface {
 	Deliveries
 	DeadLetters
 	SourcePositions
+	SourceLogs
 	Reader
 	Guards
 
@@ -126,6 +129,8 @@ type TakenOver struct {
 	// Outbox is what may not have been published yet, of this generation or an
 	// older one, oldest first.
 	Outbox []OutboxFrame
+	// Floors are those of the partition, by the name of their log; see FloorsOf.
+	Floors []Floor
 }
 
 // WatermarkStep is the watermark step of one partition in one decision.
@@ -230,6 +235,11 @@ type Outcome struct {
 	// then known by its id. ErrFenced when another decision was first. They are
 	// known for as long as claims are that are made now.
 	Claims []Decided
+	// Floors are inserted or replaced; of the partitions of Moves alone.
+	Floors []Floor
+	// Barriers are sessions whose numbers were decided. A log whose row has a lower number, or the
+	// same with another name, is one of a restored store: its row gets this session, and is torn.
+	Barriers []change.Session
 }
 
 // LetterResolution is what became of a replayed dead letter, or, without an ID, of the open
@@ -448,6 +458,76 @@ type AuditFilter struct {
 	NewestFirst bool
 	AfterID     int64 // page on: only those behind this id, in the order of the list
 	Limit       int   // 0: 100
+}
+
+// Floor is the session of a log that a partition of the inbox hears, and how far it has heard.
+type Floor struct {
+	Partition Partition
+	change.Session
+	// Sequence and Offset are the highest place of an event that was heard, of this session or an
+	// earlier one; empty and 0 before the first. Sequences compare by their bytes.
+	Sequence string
+	Offset   int64
+}
+
+// FloorsOf returns the floors of a partition, by the name of their log. One without a row of
+// its own begins with the newest session and the highest place of all inboxes before: an entity
+// may have been in any partition of them.
+func FloorsOf(p Partition, all []Floor) (floors []Floor) {
+	for _, f := range all {
+		if f.Partition.Generation > p.Generation || f.Partition.Generation == p.Generation && f.Partition.Number != p.Number {
+			continue
+		}
+		i := slices.IndexFunc(floors, func(known Floor) bool { return known.Log == f.Log })
+		switch own := f.Partition == p; {
+		case i < 0:
+			floors = append(floors, f)
+		case own:
+			floors[i] = f
+		case floors[i].Partition != p:
+			known := &floors[i]
+			if f.Number > known.Number {
+				known.Session = f.Session
+			}
+			known.Hear(f.Sequence, f.Offset)
+		}
+	}
+	for i := range floors {
+		floors[i].Partition = p
+	}
+	slices.SortFunc(floors, func(a, b Floor) int { return strings.Compare(a.Log, b.Log) })
+	return floors
+}
+
+// Hear notes the place of an event, and reports whether it is higher than those before.
+func (f *Floor) Hear(sequence string, offset int64) bool {
+	if order := strings.Compare(sequence, f.Sequence); order < 0 || order == 0 && offset <= f.Offset {
+		return false
+	}
+	f.Sequence, f.Offset = sequence, offset
+	return true
+}
+
+// SourceLog is the state of a log that one session at a time reads.
+type SourceLog struct {
+	change.Session       // the newest one
+	Version        int64 // grows with each write; 0: there is no row
+	// Torn says that a restored store had lost the number of a session: what was read of the log
+	// may have been dropped.
+	Torn  bool
+	State []byte // opaque to the store, may be nil
+}
+
+// SourceLogs keeps them, and what was decided of them.
+type SourceLogs interface {
+	// SourceLog returns ErrNotFound for a log without a row.
+	SourceLog(ctx context.Context, log string) (SourceLog, error)
+	// SwapSourceLog replaces old, which only needs session and version, by next, and writes
+	// positions as SetPosition does. It returns the version of next. ErrFenced, and nothing is
+	// written, if the row is another one.
+	SwapSourceLog(ctx context.Context, old, next SourceLog, positions ...SourcePosition) (version int64, err error)
+	// Floors returns those of a log, of all partitions of all inboxes.
+	Floors(ctx context.Context, log string) ([]Floor, error)
 }
 
 // SourcePosition is how far a resumable source that is not Kafka was taken in.

@@ -257,6 +257,8 @@ func staleBecause(outcome string) string {
 		return "its sequence is lower than one that was taken"
 	case decide.HistoryStaleClaim:
 		return "its idempotency key had its effect already"
+	case decide.HistoryStaleSource:
+		return "another session reads its source since, and has read it too if it was committed"
 	case decide.HistoryStaleReplay:
 		return "it was a dead letter, and something newer of its source came since"
 	}

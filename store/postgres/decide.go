@@ -144,11 +144,23 @@ func (s *Store) TakeOver(ctx context.Context, partitions []store.Partition, toke
 		})
 		return err
 	})
+	var floors []store.Floor
+	readFloors := shared.ReadFloors("")
+	b.Queue(readFloors.Postgres, readFloors.Args...).Query(func(rows pgx.Rows) error {
+		return eachRow(rows, func(row shared.Row) error {
+			f, err := shared.ScanFloor(row)
+			floors = append(floors, f)
+			return err
+		})
+	})
 	queueCommit(b)
 	// A commit of unknown outcome is an error like any other: taking over again
 	// with the same or another token does no harm.
 	if err := conn.SendBatch(ctx, b).Close(); err != nil {
 		return nil, failed("take over", err)
+	}
+	for i := range taken {
+		taken[i].Floors = store.FloorsOf(taken[i].Partition, floors)
 	}
 	return taken, nil
 }
@@ -296,7 +308,12 @@ func (t *decision) finish(ctx context.Context, loaded store.Loaded, out store.Ou
 	if err != nil {
 		return nil, failed("decide", err)
 	}
-	queueCalls(b, slices.Concat(shared.Letters(out.Letters), shared.Settled(out.Settled), audits), nil)
+	for _, f := range out.Floors {
+		if !slices.Contains(moved, f.Partition) {
+			return nil, bug("decide: a floor of partition %v, whose watermark this decision does not hold", f.Partition)
+		}
+	}
+	queueCalls(b, slices.Concat(shared.Letters(out.Letters), shared.Settled(out.Settled), audits, shared.Heard(out)), nil)
 	if err := queuePutDecided(b, d, out.Claims, loaded.Uses); err != nil {
 		return nil, err
 	}

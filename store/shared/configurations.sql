@@ -86,6 +86,32 @@ INSERT INTO source_positions (source, identity, next_offset, state) VALUES (:sou
 ON CONFLICT (source, identity) DO UPDATE SET next_offset = excluded.next_offset, state = excluded.state
 WHERE source_positions.next_offset <= excluded.next_offset
 
+-- name: source_log
+SELECT number, name, version, torn, state FROM source_logs WHERE log = :log
+
+-- name: insert_source_log
+INSERT INTO source_logs (log, number, name, version, torn, state) VALUES (:log, :number, :name, 1, :torn, :state)
+ON CONFLICT (log) DO NOTHING
+
+-- name: update_source_log
+UPDATE source_logs SET number = :number, name = :name, version = version + 1, torn = :torn, state = :state
+WHERE log = :log AND number = :old_number AND name = :old_name AND version = :old_version
+
+-- name: tear_source_log
+INSERT INTO source_logs (log, number, name, version, torn) VALUES (:log, :number, :name, 1, 1)
+ON CONFLICT (log) DO UPDATE SET number = excluded.number, name = excluded.name, version = source_logs.version + 1, torn = 1
+WHERE source_logs.number < excluded.number OR source_logs.number = excluded.number AND source_logs.name <> excluded.name
+
+-- name: source_floors
+SELECT generation, partition, log, number, name, sequence, next_offset FROM source_floors
+WHERE CAST(:log AS text) = '' OR log = :log ORDER BY log, generation, partition
+
+-- name: put_source_floor
+INSERT INTO source_floors (generation, partition, log, number, name, sequence, next_offset)
+VALUES (:generation, :partition, :log, :number, :name, :sequence, :next)
+ON CONFLICT (log, generation, partition) DO UPDATE
+SET number = excluded.number, name = excluded.name, sequence = excluded.sequence, next_offset = excluded.next_offset
+
 -- name: open_report
 -- Keeps the row locked until the transaction ends.
 INSERT INTO reports (kind, name, updated_at) VALUES (:kind, :name, :now)

@@ -51,8 +51,12 @@ func (s *Store) Position(ctx context.Context, source, identity string) (store.So
 
 // SetPosition implements store.SourcePositions.
 func (s *Store) SetPosition(ctx context.Context, p store.SourcePosition) error {
-	_, err := s.write(ctx, "set source position", call("set_source_position", args{"source": p.Source, "identity": p.Identity, "next": p.Offset, "state": p.State}))
+	_, err := s.write(ctx, "set source position", setPosition(p))
 	return err
+}
+
+func setPosition(p store.SourcePosition) Call {
+	return call("set_source_position", args{"source": p.Source, "identity": p.Identity, "next": p.Offset, "state": p.State})
 }
 
 // ServiceRows implements store.Operations.

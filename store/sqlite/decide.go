@@ -48,6 +48,7 @@ func (s *Store) TakeOver(ctx context.Context, partitions []store.Partition, toke
 	taken := make([]store.TakenOver, len(partitions))
 	numbers := make(map[int32]bool, len(partitions))
 	var generation uint16
+	var floors []store.Floor
 	for i, p := range partitions {
 		generation = max(generation, p.Generation)
 		if numbers[p.Number] {
@@ -84,10 +85,20 @@ func (s *Store) TakeOver(ctx context.Context, partitions []store.Partition, toke
 				})
 			})
 		}
+		if err == nil {
+			err = t.Query(shared.ReadFloors(""), func(row shared.Row) error {
+				f, err := shared.ScanFloor(row)
+				floors = append(floors, f)
+				return err
+			})
+		}
 		return err
 	})
 	if err != nil {
 		return nil, err
+	}
+	for i := range taken {
+		taken[i].Floors = store.FloorsOf(taken[i].Partition, floors)
 	}
 	return taken, nil
 }
@@ -199,12 +210,17 @@ func (t tx) finish(d store.Decision, loaded store.Loaded, out store.Outcome, ent
 	if err != nil {
 		return nil, err
 	}
+	for _, f := range out.Floors {
+		if !moved(f.Partition) {
+			return nil, bug("decide: a floor of partition %v, whose watermark this decision does not hold", f.Partition)
+		}
+	}
 	if err := t.drop(d.Moves, d.Published); err != nil {
 		return nil, err
 	}
 	audits, err := shared.Audits(out.Audit)
 	if err == nil {
-		_, err = t.Exec(slices.Concat(shared.Letters(out.Letters), shared.Settled(out.Settled), audits)...)
+		_, err = t.Exec(slices.Concat(shared.Letters(out.Letters), shared.Settled(out.Settled), audits, shared.Heard(out))...)
 	}
 	if err != nil {
 		return nil, err

@@ -43,6 +43,7 @@ func Run(t *testing.T, open func(t *testing.T) (a, b store.Store), groups ...str
 		{"Configurations", configurationTests},
 		{"DeadLetters", letterTests},
 		{"Positions", positionTests},
+		{"SourceLogs", sourceLogTests},
 		{"Reader", readerTests},
 		{"Guards", guardTests},
 	} {

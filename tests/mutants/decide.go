@@ -109,7 +109,7 @@ var decideMutants = []mutant{
 	},
 	{
 		rule: "a takeover remembers the last frame's to", in: "decide", fn: "worker.takeOver",
-		find: "_1: _2._3, _4: _2._5}", put: "_1: _2._3}",
+		find: "_1: _2._3, _4: _2._5, _6: _7(_2._8)}", put: "_1: _2._3, _6: _7(_2._8)}",
 		test: "TestOwnersLinkTheirFrames",
 	},
 	{
@@ -186,6 +186,31 @@ var decideMutants = []mutant{
 		rule: "an event id covers its content", in: "change", fn: "EventMark",
 		find: "_1._2(_3)", put: "_ = _3",
 		test: "TestEventMark",
+	},
+	{
+		rule: "a takeover remembers who is heard", in: "decide", fn: "worker.takeOver",
+		find: "_1: _2._3, _4: _2._5, _6: _7(_2._8)}", put: "_1: _2._3, _4: _2._5, _6: _7(nil)}",
+		test: "TestOneSessionOfALogIsHeard",
+	},
+	{
+		rule: "a floor is never lowered", in: "decide", fn: "hearing.raise",
+		find: "if _1._2 > _3._2 {", put: "if true {",
+		test: "TestOneSessionOfALogIsHeard",
+	},
+	{
+		rule: "an event of another session than the floor's is stale", in: "decide", fn: "hearing.check",
+		find: "if _1._2 != _3._2 {", put: "if false {",
+		test: "TestOneSessionOfALogIsHeard",
+	},
+	{
+		rule: "a letter of an epoch that ended is obsolete", in: "decide", fn: "hearing.check",
+		find: "if _1(_2._3) < _1(_4._3) {", put: "if false {",
+		test: "TestALetterOfAnEarlierEpochIsObsolete",
+	},
+	{
+		rule: "an event with all columns repairs the document", in: "decide", fn: "sourceFence.repair",
+		find: "_1._2 == nil || len(_3._4) > 0", put: "_1._2 == nil",
+		test: "TestARefusedEventLeavesItsPlace",
 	},
 	{
 		rule: "a replay moves no position back", in: "decide", fn: "fence.note",

@@ -39,7 +39,7 @@ func NewMemory() *Memory {
 	return &Memory{lock: make(chan struct{}, 1), state: state{
 		marks: map[store.Partition]mark{}, entities: map[string]store.Entity{},
 		services: map[string]int32{}, keys: map[string]int64{},
-		progress: map[int32]progress{}, positions: map[string]store.SourcePosition{},
+		progress: map[int32]progress{}, positions: map[string]store.SourcePosition{}, logs: map[string]store.SourceLog{}, floors: map[floorKey]store.Floor{},
 	}}
 }
 
@@ -59,6 +59,8 @@ type state struct {
 	auditID   int64
 	progress  map[int32]progress
 	positions map[string]store.SourcePosition // of sources, by source and identity
+	logs      map[string]store.SourceLog
+	floors    map[floorKey]store.Floor
 	from      []store.Activation
 	// tokenAlone: watermarks are compared by it alone.
 	tokenAlone bool
@@ -81,6 +83,7 @@ func (s state) clone() state {
 	s.services, s.marks, s.entities = maps.Clone(s.services), maps.Clone(s.marks), maps.Clone(s.entities)
 	s.keys = maps.Clone(s.keys)
 	s.progress, s.from, s.positions = maps.Clone(s.progress), slices.Clone(s.from), maps.Clone(s.positions)
+	s.logs, s.floors = maps.Clone(s.logs), maps.Clone(s.floors)
 	return s
 }
 
@@ -168,7 +171,7 @@ func (m *Memory) TakeOver(ctx context.Context, partitions []store.Partition, tok
 				}
 			}
 			s.marks[p] = at
-			t := store.TakenOver{Partition: p, NextOffset: at.next, LastTo: at.lastTo}
+			t := store.TakenOver{Partition: p, NextOffset: at.next, LastTo: at.lastTo, Floors: store.FloorsOf(p, slices.Collect(maps.Values(s.floors)))}
 			for _, o := range s.outbox {
 				if o.Partition.Number == p.Number && o.Partition.Generation <= p.Generation {
 					t.Outbox = append(t.Outbox, o)
@@ -289,6 +292,11 @@ func (s *state) valid(d store.Decision, out store.Outcome, loaded store.Loaded) 
 			return bug("memory: a frame of partition %v, whose watermark this decision does not hold", o.Partition)
 		}
 	}
+	for _, f := range out.Floors {
+		if !moved(f.Partition) {
+			return bug("memory: a floor of partition %v, whose watermark this decision does not hold", f.Partition)
+		}
+	}
 	for p := range out.LastTo {
 		if !moved(p) {
 			return bug("memory: the last frame of partition %v, whose watermark this decision does not hold", p)
@@ -330,6 +338,14 @@ func (s *state) commit(d store.Decision, out store.Outcome) []int64 {
 		s.outboxID++
 		ids[i] = s.outboxID
 		s.outbox = append(s.outbox, store.OutboxFrame{ID: s.outboxID, Partition: o.Partition, Frame: append([]byte{}, o.Frame...)})
+	}
+	for _, f := range out.Floors {
+		s.floors[floorKey{f.Partition, f.Log}] = f
+	}
+	for _, b := range out.Barriers {
+		if row := s.logs[b.Log]; row.Number < b.Number || row.Number == b.Number && row.Name != b.Name {
+			s.logs[b.Log] = store.SourceLog{Session: b, Version: row.Version + 1, Torn: true, State: row.State}
+		}
 	}
 	s.drop(d.Moves, d.Published)
 	s.addLetters(out.Letters)

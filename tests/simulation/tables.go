@@ -97,12 +97,60 @@ func (m *Memory) Position(ctx context.Context, source, identity string) (p store
 
 // SetPosition implements store.SourcePositions.
 func (m *Memory) SetPosition(ctx context.Context, p store.SourcePosition) error {
-	return m.run(ctx, func() error {
-		if key := p.Source + " " + p.Identity; p.Offset >= m.state.positions[key].Offset {
-			m.state.positions[key] = p
+	return m.run(ctx, func() error { m.state.setPosition(p); return nil })
+}
+
+func (s *state) setPosition(p store.SourcePosition) {
+	if key := p.Source + " " + p.Identity; p.Offset >= s.positions[key].Offset {
+		s.positions[key] = p
+	}
+}
+
+type floorKey struct {
+	store.Partition
+	log string
+}
+
+// SourceLog implements store.SourceLogs.
+func (m *Memory) SourceLog(ctx context.Context, log string) (l store.SourceLog, err error) {
+	err = m.run(ctx, func() error {
+		var known bool
+		if l, known = m.state.logs[log]; !known {
+			return store.ErrNotFound
 		}
 		return nil
 	})
+	return l, err
+}
+
+// SwapSourceLog implements store.SourceLogs.
+func (m *Memory) SwapSourceLog(ctx context.Context, old, next store.SourceLog, positions ...store.SourcePosition) (version int64, err error) {
+	err = m.run(ctx, func() error {
+		s := &m.state
+		if row := s.logs[next.Log]; row.Version != old.Version || old.Version > 0 && row.Session != old.Session {
+			return store.ErrFenced
+		}
+		next.Version = old.Version + 1
+		s.logs[next.Log] = next
+		for _, p := range positions {
+			s.setPosition(p)
+		}
+		return nil
+	})
+	return old.Version + 1, err
+}
+
+// Floors implements store.SourceLogs.
+func (m *Memory) Floors(ctx context.Context, log string) (floors []store.Floor, err error) {
+	err = m.run(ctx, func() error {
+		for _, f := range m.state.floors {
+			if f.Log == log {
+				floors = append(floors, f)
+			}
+		}
+		return nil
+	})
+	return floors, err
 }
 
 func (c *client) Position(ctx context.Context, source, identity string) (store.SourcePosition, error) {

@@ -207,6 +207,28 @@ CREATE TABLE source_positions (
     PRIMARY KEY (source, identity)
 );
 
+-- Logs that one session at a time reads, as a replication slot.
+CREATE TABLE source_logs (
+    log     text COLLATE "C" PRIMARY KEY,
+    number  bigint  NOT NULL, -- of the newest session
+    name    text    NOT NULL,
+    version bigint  NOT NULL, -- grows with each write
+    torn    integer NOT NULL, -- 1: a restored store had lost a session's number
+    state   bytea
+) WITH (fillfactor = 50);
+
+-- The session of a log that a partition of the inbox hears, and the highest place that it heard.
+CREATE TABLE source_floors (
+    log         text COLLATE "C" NOT NULL,
+    generation  integer NOT NULL,
+    partition   integer NOT NULL,
+    number      bigint  NOT NULL,
+    name        text    NOT NULL,
+    sequence    text    NOT NULL,
+    next_offset bigint  NOT NULL,
+    PRIMARY KEY (log, generation, partition)
+) WITH (fillfactor = 50);
+
 -- Takes a page of dam states apart. Each has 43 bytes: the number of the service in
 -- the page, with the highest bit set where the content was refused; the length of the
 -- content and one, 0 for the unknown state; the version; the content (change.Content).
@@ -436,4 +458,4 @@ DROP TABLE reports, jobs;
 DROP FUNCTION weir_expect(bigint, bigint, text);
 DROP VIEW dam_rows;
 DROP FUNCTION weir_states(integer, bytea);
-DROP TABLE source_positions, audit, dead_letters, activations, revisions, lost_decisions, inboxes, guarded, guards, progress_marks, progress, outbox, watermarks, dam, services, entities;
+DROP TABLE source_floors, source_logs, source_positions, audit, dead_letters, activations, revisions, lost_decisions, inboxes, guarded, guards, progress_marks, progress, outbox, watermarks, dam, services, entities;

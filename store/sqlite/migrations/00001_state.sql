@@ -192,6 +192,28 @@ CREATE TABLE source_positions (
     PRIMARY KEY (source, identity)
 ) STRICT, WITHOUT ROWID;
 
+-- Logs that one session at a time reads, as a replication slot.
+CREATE TABLE source_logs (
+    log     TEXT PRIMARY KEY NOT NULL,
+    number  INTEGER NOT NULL, -- of the newest session
+    name    TEXT    NOT NULL,
+    version INTEGER NOT NULL, -- grows with each write
+    torn    INTEGER NOT NULL, -- 1: a restored store had lost a session's number
+    state   BLOB
+) STRICT, WITHOUT ROWID;
+
+-- The session of a log that a partition of the inbox hears, and the highest place that it heard.
+CREATE TABLE source_floors (
+    log         TEXT    NOT NULL,
+    generation  INTEGER NOT NULL,
+    partition   INTEGER NOT NULL,
+    number      INTEGER NOT NULL,
+    name        TEXT    NOT NULL,
+    sequence    TEXT    NOT NULL,
+    next_offset INTEGER NOT NULL,
+    PRIMARY KEY (log, generation, partition)
+) STRICT, WITHOUT ROWID;
+
 -- The dam for people. A state has 43 bytes: the number of the service in the page,
 -- with the highest bit set where the content was refused; the length of the content
 -- and one, 0 for the unknown state; the version; the content (change.Content).
@@ -345,6 +367,8 @@ DROP TABLE ledger;
 DROP TABLE reports;
 DROP TABLE jobs;
 DROP VIEW dam_rows;
+DROP TABLE source_floors;
+DROP TABLE source_logs;
 DROP TABLE source_positions;
 DROP TABLE audit;
 DROP TABLE dead_letters;
