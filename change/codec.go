@@ -83,7 +83,7 @@ const (
 	flagLeaves
 	flagPlanned
 	flagMends
-	flagsEnd
+	flagNew
 )
 
 // appendFields appends everything but service, revision, key, content and document; a resent
@@ -111,6 +111,9 @@ func (c *Change) appendFields(dst []byte) []byte {
 	}
 	if c.Mends {
 		flags |= flagMends
+	}
+	if c.New {
+		flags |= flagNew
 	}
 	dst = append(dst, flags)
 	dst = binary.BigEndian.AppendUint64(dst, uint64(c.Version))
@@ -143,12 +146,12 @@ func (c *Change) readFields(r *wire.Reader) bool {
 	} else if flags&flagLeaves != 0 {
 		c.Effect = Leaves
 	}
-	c.Planned, c.Mends = flags&flagPlanned != 0, flags&flagMends != 0
+	c.Planned, c.Mends, c.New = flags&flagPlanned != 0, flags&flagMends != 0, flags&flagNew != 0
 	if flags&flagTraced != 0 {
 		c.Trace = &Trace{Parent: r.Text(), State: r.Text()}
 	}
 	// What appendFields does not write.
-	odd := flags >= flagsEnd || flags&flagEnters != 0 && flags&(flagLeaves|flagRetract) != 0 || c.Effect == Leaves && c.Op != Retract ||
+	odd := c.New && c.Effect != Enters || flags&flagEnters != 0 && flags&(flagLeaves|flagRetract) != 0 || c.Effect == Leaves && c.Op != Retract ||
 		flags&flagResent != 0 && c.Resent == 0 || c.Trace != nil && c.Trace.Parent == ""
 	return !r.Failed && !odd && c.Version != 0 && c.Entity != ""
 }

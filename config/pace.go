@@ -65,6 +65,8 @@ func checkPace(doc *document, path string, p *Pace, d *Delivery) {
 	}
 	set := func(key string) bool { return doc.has(member(path, key)) && !doc.values[member(path, key)].unresolved }
 	switch {
+	case set("settle_max") && p.Settle == 0 && (set("settle") || !doc.has(member(path, "settle"))):
+		doc.faultKey(path, "has settle_max without settle", `a settle like "2s"`)
 	case set("settle_max") && p.SettleMax < p.Settle:
 		doc.faultKey(path, "has settle_max below settle", "settle_max at or above settle")
 	case set("burst") && p.Rate == 0:

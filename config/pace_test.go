@@ -36,6 +36,8 @@ func TestPaceOfAService(t *testing.T) {
 		{customer: "pace: 50/s", file: ", pace: {settle: 5m}", topic: ", pace: 90/h", a: "quiet for 5m, 10m after its first change at the latest", b: "at most 1.5/m, 1 at once"},
 		{topic: ", pace: {settle: 2s}", refused: "does not fit a Kafka topic"},
 		{customer: "pace: {settle: 2s, settle_max: 1s}", refused: "settle_max below settle"},
+		{customer: "pace: {settle_max: 1s}", refused: "settle_max without settle"},
+		{customer: "pace: {rate: 5/s, settle: 0s, settle_max: 1s}", refused: "settle_max without settle"},
 		{file: ", pace: {burst: 2}", refused: "a burst without a rate"},
 		{customer: "pace: 50", refused: "is not a rate"},
 		{customer: "pace: 0/s", refused: "is not a rate"},

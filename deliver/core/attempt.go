@@ -46,11 +46,17 @@ func (s *Service) Next(now time.Time) Step {
 	if allowed == 0 {
 		return Step{Until: at}
 	}
-	fresh, at, paced := s.fresh(now, allowed)
+	fresh, at, paced := s.fresh(now)
 	due, next := s.due(now, allowed)
 	if len(due) > 0 && s.turn {
 		s.turn = false
 		return Step{Kind: Retry, Items: due}
+	}
+	if len(fresh) > 0 {
+		if until, waits := s.gathers(now, len(fresh), allowed); waits {
+			return Step{Until: earliest(until, quiet)}
+		}
+		fresh = fresh[:min(len(fresh), allowed)]
 	}
 	if len(fresh) > 0 {
 		s.turn = true
@@ -100,7 +106,7 @@ func (s *Service) verdicts() (out []*Item) {
 
 // fresh returns changes that are no suspects, up to what one write takes. If there are
 // some, but later, at is when. paced reports that suspects wait for them, too.
-func (s *Service) fresh(now time.Time, allowed int) (fresh []*Item, at time.Time, paced bool) {
+func (s *Service) fresh(now time.Time) (fresh []*Item, at time.Time, paced bool) {
 	if s.cfg.Holds {
 		for _, i := range s.hand {
 			if i.failed > 0 && i.verdict == Undecided {
@@ -112,7 +118,7 @@ func (s *Service) fresh(now time.Time, allowed int) (fresh []*Item, at time.Time
 			return nil, at, true
 		}
 		if len(fresh) > 0 {
-			return fresh[:min(len(fresh), s.limit, allowed)], at, true
+			return fresh[:min(len(fresh), s.limit)], at, true
 		}
 	} else if s.paused {
 		return nil, at, false
@@ -131,7 +137,7 @@ func (s *Service) fresh(now time.Time, allowed int) (fresh []*Item, at time.Time
 			if bytes += int(i.Bytes); len(fresh) > 0 && s.cfg.MaxBytes > 0 && bytes > s.cfg.MaxBytes {
 				return s.spaced(now, fresh)
 			}
-			if fresh = append(fresh, i); len(fresh) >= min(s.limit, s.cfg.MaxBatch, allowed) {
+			if fresh = append(fresh, i); len(fresh) >= min(s.limit, s.cfg.MaxBatch) {
 				return s.spaced(now, fresh)
 			}
 		}
@@ -285,6 +291,10 @@ func (s *Service) Done(now time.Time, step Step, took time.Duration, failed []*s
 		attempted = true
 		behind[i.Entity] = s.cfg.Log && e != nil && e.Class != sinks.Reject && (whole == nil || len(step.Items) == 1)
 		i.before, i.tried = i.tried, s.attempt
+		if e != nil { // it may have had an effect
+			s.delivered(i.Entity, nil)
+			i.New = false
+		}
 		switch {
 		case e == nil:
 			s.success(i)
@@ -333,6 +343,7 @@ func (s *Service) withdraw(now time.Time, i *Item) {
 }
 
 func (s *Service) success(i *Item) {
+	s.delivered(i.Entity, i.Content)
 	if i.Parked {
 		s.endRow(i, Delivered, nil)
 	} else {

@@ -382,4 +382,29 @@ var deliverMutants = []mutant{
 		find: "state == StateRunning || state == StateRetrying && !w.queue.Busy()", put: "(state == StateRunning || true)",
 		test: "TestOnlyTheOwnerOffersALetterAndOnlyToASinkThatWorks",
 	},
+	{
+		rule: "an attempt that failed may have had an effect", in: "deliver/core", fn: "Service.Done",
+		find: "s.delivered(i.Entity, nil)", put: "_ = i.Entity",
+		test: "TestWhatTheTargetMayNotHaveIsSent",
+	},
+	{
+		rule: "a request is sent also if the target has it", in: "deliver/core", fn: "Service.Add",
+		find: "i.Forced || h.Forced", put: "i.Forced",
+		test: "TestWhatTheTargetMayNotHaveIsSent",
+	},
+	{
+		rule: "a rate writes batches", in: "deliver/core", fn: "Service.gathers",
+		find: "p.every == 0 || changes <= allowed", put: "p.every >= 0 || changes <= allowed",
+		test: "TestARateWritesBatches",
+	},
+	{
+		rule: "a bucket is that of the share", in: "deliver/core", fn: "Service.Share",
+		find: "s.pace.tokens = min(s.pace.tokens, float64(s.pace.burst))", put: "_ = s.pace.burst",
+		test: "TestABucketShrinksWithItsShare",
+	},
+	{
+		rule: "an entity that returns enters", in: "decide", fn: "candidate.effect",
+		find: "has := row.Found && !row.Content.IsRetracted()", put: "has := row.Found",
+		test: "TestTheEffectOfACandidate",
+	},
 }
