@@ -84,10 +84,14 @@ func invalid(w http.ResponseWriter, r *ingest.Refusal) {
 	})
 }
 
-func conflict(w http.ResponseWriter, given, stored [32]byte) {
+func conflict(w http.ResponseWriter, given, stored [32]byte, shared bool) {
+	detail := "an earlier request with this key asked for something else; send new content under a new key"
+	if shared {
+		detail = sharedKey
+	}
 	problem.Write(w, problem.Problem{
 		Type: problem.Kind("key-conflict"), Title: "The key belongs to another request", Status: http.StatusUnprocessableEntity,
-		Detail:     "an earlier request with this key asked for something else; send new content under a new key",
+		Detail:     detail,
 		Extensions: map[string]any{"fingerprint": hex.EncodeToString(given[:]), "stored_fingerprint": hex.EncodeToString(stored[:])},
 	})
 }

@@ -89,8 +89,12 @@ func headerText(s string) (string, error) {
 		}
 		s = b.String()
 	}
-	if !utf8.ValidString(s) || strings.ContainsRune(s, 0) {
-		return "", invalidEvent("an attribute is not valid UTF-8 or holds a NUL")
+	switch {
+	case !utf8.ValidString(s):
+		return "", invalidEvent("the header of an attribute is not UTF-8; if the client writes Latin-1, let it percent-encode what is not ASCII, " +
+			"as the HTTP binding says, or send application/cloudevents+json")
+	case strings.ContainsRune(s, 0):
+		return "", invalidEvent("an attribute holds a NUL")
 	}
 	return s, nil
 }
@@ -141,7 +145,12 @@ func structuredEvent(text []byte) (value []byte, meta message.Metadata, err erro
 // section "type system"): those of the specification are texts, extensions may be a boolean
 // or an integer of 32 bits.
 func attributeText(name string, n canonicaltree.Node) (string, error) {
-	if !attributeName(name) {
+	switch {
+	case attributeName(name):
+	case attributeName(strings.ToLower(name)):
+		return "", invalidEvent("the name of an attribute has capitals, which CloudEvents forbids; " +
+			"Debezium's iodebeziumtxId does: let it send JSON, to a source of format debezium")
+	default:
 		return "", invalidEvent("the event has an attribute whose name is not of lower-case letters and digits")
 	}
 	switch text, isText := n.Text(); {

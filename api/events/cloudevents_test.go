@@ -107,6 +107,51 @@ func TestCloudEventIdentity(t *testing.T) {
 	require.Equal(t, "e1", w.inbox()[5].EventID, "a configured event id goes before")
 }
 
+// Debezium 3.6.3's CloudEventsConverter gives all rows of a snapshot of PostgreSQL one id. They
+// are events of different entities; another event of the same entity is a conflict that says
+// how to resolve it.
+func TestCloudEventsOfASnapshotShareAnID(t *testing.T) {
+	w := newWorld(t, options{})
+	row := func(id int, state string) request {
+		return request{path: "plain/events", header: attributes("Ce-Id", `name:shop;lsn:27400904;txId:794;sequence:[null,\"27400904\"]`,
+			"Ce-Source", "/debezium/postgresql/shop", "Ce-Type", "io.debezium.connector.postgresql.DataChangeEvent", "Ce-Iodebeziumop", "r"),
+			body: fmt.Sprintf(`{"id":%d,"state":%q}`, id, state)}
+	}
+	require.Equal(t, 202, w.send(row(1, "new")).status)
+	require.Equal(t, 202, w.send(row(2, "new")).status)
+	again := w.send(row(2, "new"))
+	require.Equal(t, []any{202, "true"}, []any{again.status, again.header.Get(events.ReplayedHeader)})
+	require.Len(t, w.inbox(), 2)
+
+	other := w.send(row(2, "sent"))
+	require.Equal(t, 422, other.status)
+	require.Contains(t, other.body, "set event_id of the source")
+	batch := w.send(request{path: "plain/events:batch", kind: "application/cloudevents-batch+json", body: `[{"specversion":"1.0","id":"7","source":"/a","type":"t","data":{"id":"1"}},` +
+		`{"specversion":"1.0","id":"7","source":"/a","type":"t","data":{"id":"2"}},{"specversion":"1.0","id":"7","source":"/a","type":"t","data":{"id":"2","n":1}}]`})
+	rows := w.rows(batch)
+	require.Equal(t, []events.Status{events.Accepted, events.Accepted, events.Conflicting}, []events.Status{rows[0].Status, rows[1].Status, rows[2].Status})
+	require.Contains(t, rows[2].Reason, "set event_id of the source")
+}
+
+// A refused attribute comes with the cause: a name with capitals, as Debezium 3.6.3's
+// CloudEventsConverter writes it, and a header in Latin-1, as of the Java SDK 4.0.1, which does
+// not percent-encode.
+func TestAnswersNameTheCauseOfAWrongAttribute(t *testing.T) {
+	w := newWorld(t, options{})
+	for body, cause := range map[string]string{
+		`{"specversion":"1.0","id":"7","source":"/a","type":"t","iodebeziumtxId":"794","data":{"id":"1"}}`: "has capitals",
+		`{"specversion":"1.0","id":"7","source":"/a","type":"t","my_ext":"794","data":{"id":"1"}}`:         "not of lower-case letters",
+	} {
+		a := w.send(request{path: "plain/events", kind: cloudType, body: body})
+		require.Equal(t, 422, a.status)
+		require.Contains(t, a.body, cause)
+	}
+	latin := w.send(request{path: "plain/events", header: attributes("Ce-Subject", "Zo\xeb"), body: `{"id":"B"}`})
+	require.Equal(t, 422, latin.status)
+	require.Contains(t, latin.body, "percent-encode")
+	require.Equal(t, 202, w.send(request{path: "plain/events", header: attributes("Ce-Subject", `Zoë 100% \"q\"`), body: `{"id":"B"}`}).status)
+}
+
 func TestWrongCloudEvents(t *testing.T) {
 	w := newWorld(t, options{})
 	good := `{"specversion":"1.0","id":"7","source":"/lab","type":"t","data":{"id":"B"}}`

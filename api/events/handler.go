@@ -168,7 +168,7 @@ func (h *Handler) serveOne(ctx context.Context, w http.ResponseWriter, r *http.R
 	}
 	one := s.prepare(value, s.headers(r.Header, meta), nil, key != "", wrong)
 	if key != "" {
-		one.key = requestKey(key)
+		one.key, one.shared = requestKey(key), false
 	}
 	if err := h.take(ctx, tenant, s, []*row{one}, false); err != nil {
 		ledgerFailed(w)
@@ -179,7 +179,7 @@ func (h *Handler) serveOne(ctx context.Context, w http.ResponseWriter, r *http.R
 	case Invalid:
 		invalid(w, one.refusal)
 	case Conflicting:
-		conflict(w, one.event.Fingerprint(), one.claimed.Fingerprint)
+		conflict(w, one.event.Fingerprint(), one.claimed.Fingerprint, one.shared)
 	case Busy:
 		answerBusy(w, one.claimed.Wait)
 	case Duplicate:
@@ -216,7 +216,7 @@ func (h *Handler) serveBatch(ctx context.Context, w http.ResponseWriter, r *http
 			return
 		case store.ClaimConflict:
 			h.metrics.count(s.Name, Conflicting)
-			conflict(w, intent.Fingerprint, whole.Fingerprint)
+			conflict(w, intent.Fingerprint, whole.Fingerprint, false)
 			return
 		case store.ClaimBusy:
 			h.metrics.count(s.Name, Busy)

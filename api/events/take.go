@@ -20,6 +20,7 @@ type row struct {
 	meta   message.Metadata
 	event  *ingest.Prepared // nil when it is refused or skipped
 	key    string           // "" when it has none
+	shared bool             // the key is of a CloudEvent's source and id
 	result Result
 
 	claimed store.ClaimResult // of a row with a key
@@ -38,8 +39,7 @@ func (s *Source) prepare(value []byte, meta message.Metadata, index *int, keyed 
 		return r
 	}
 	shape := s.Extractor
-	identity, cloud := meta[ceIdentity]
-	if cloud && identity != "" && shape.EventID == (ingest.Locator{}) {
+	if r.shared = meta[ceIdentity] != "" && shape.EventID == (ingest.Locator{}); r.shared {
 		shape.EventID = ingest.Locator{Header: ceIdentity}
 	}
 	if value == nil && (shape.Format == "" || shape.Format == ingest.JSON) && !shape.IsDelete(meta.Get(shape.Operation.Header)) {
@@ -62,11 +62,19 @@ func (s *Source) prepare(value []byte, meta message.Metadata, index *int, keyed 
 	}
 	r.event = event
 	r.result.EventID, r.result.Entity = event.EventID(), event.Entity()
-	if id := event.EventID(); id != "" {
+	switch id := event.EventID(); {
+	case r.shared:
+		// Producers use one id for the rows of a snapshot, or of a transaction.
+		r.key = eventKey(s.Name, fmt.Sprintf("%d:%s %s", len(id), id, event.Entity()))
+	case id != "":
 		r.key = eventKey(s.Name, id)
 	}
 	return r
 }
+
+// sharedKey is the reason of a conflict under the key of a CloudEvent.
+const sharedKey = "an earlier event about this entity has the same CloudEvents source and id, and other content; " +
+	"give each event its own id, set event_id of the source, or send an Idempotency-Key"
 
 // Keys of the ledger begin with their kind, so that kinds never collide.
 func eventKey(source, id string) string { return "event:" + source + ":" + id }
@@ -175,6 +183,9 @@ func (r *row) applyClaim(c store.ClaimResult) {
 	case store.ClaimConflict:
 		given := r.event.Fingerprint()
 		r.result.Status, r.result.Reason = Conflicting, "the key belongs to another event"
+		if r.shared {
+			r.result.Reason = sharedKey
+		}
 		r.result.Fingerprint, r.result.Stored = hex.EncodeToString(given[:]), hex.EncodeToString(c.Fingerprint[:])
 	}
 }
