@@ -3,7 +3,7 @@ package config
 import "cmp"
 
 // API is the listener for producers and callers: events of the http sources,
-// checks and imports.
+// and checks.
 type API struct {
 	// Given is whether the file has the section.
 	Given bool `yaml:"-"`
@@ -22,16 +22,12 @@ type API struct {
 	Idempotency Idempotency `yaml:"idempotency"`
 	// MaxRows is the most rows of a batch.
 	MaxRows int `yaml:"max_rows" default:"1000" range:"1..100000"`
-	// MaxBody is the largest request, uploads of files to import excepted.
+	// MaxBody is the largest request.
 	MaxBody Size `yaml:"max_body" default:"16MiB" range:"1KiB..1GiB"`
-	// MaxImport is the largest file to import.
-	MaxImport Size `yaml:"max_import" default:"16GiB" range:"1KiB..1024GiB"`
-	// MaxImports is how many incomplete imports a tenant may have.
-	MaxImports int `yaml:"max_imports" default:"100" range:"1..100000"`
 	// Rate is how many requests per second one token may send on the average;
 	// it may send the requests of two seconds at once.
 	Rate int `yaml:"rate" default:"2000" range:"1..1000000"`
-	// Quota bounds what all tokens of one tenant may send together.
+	// Quota bounds the open dead letters of a source.
 	Quota Quota `yaml:"quota"`
 	// AccessLog writes a line for every request into the log. Off by default:
 	// metrics count requests, and where there are thousands per second most of the
@@ -41,15 +37,10 @@ type API struct {
 	Timeout Duration `yaml:"timeout" default:"30s" range:"100ms..10m"`
 }
 
-// Quota of a tenant. Rows and bytes count in each process, per second on the average;
-// what two seconds allow may come at once. 0 is no bound.
+// Quota bounds what events may leave behind. 0 is no bound.
 type Quota struct {
-	// Rows of requests and batches; each may take a key.
-	Rows int `yaml:"rows" default:"0" range:"0..1000000000"`
-	// Bytes of bodies, files to import excepted.
-	Bytes Size `yaml:"bytes" default:"0B" range:"0B..1024GiB"`
 	// Letters is how many open dead letters the events of one source may leave: with
-	// as many, requests and files for it are refused.
+	// as many, requests for it are refused.
 	Letters int `yaml:"letters" default:"0" range:"0..1000000000"`
 }
 

@@ -52,8 +52,7 @@ func (c *Config) writers(tokens *TokensFile) map[string]map[string]bool {
 			add(s.Name, tenant)
 		}
 		for _, t := range tokens.Tokens {
-			imports, ingests := slices.Contains(t.May, "import"), slices.Contains(t.May, "ingest") && posted
-			if (imports || ingests) && (slices.Contains(t.Sources, s.Name) || !own && slices.Contains(t.Sources, "*")) {
+			if posted && slices.Contains(t.May, "ingest") && (slices.Contains(t.Sources, s.Name) || !own && slices.Contains(t.Sources, "*")) {
 				add(s.Name, t.Tenant)
 			}
 		}

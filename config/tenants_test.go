@@ -23,19 +23,17 @@ func TestTenantsStayApartInTheDocument(t *testing.T) {
 		ours, theirs, tokens string
 		good                 bool
 	}{
-		"both at the root":        {"", "", both, false},
-		"one at the root":         {", mount: a", "", both, false},
-		"one inside the other":    {", mount: a", ", mount: b", both, true},
-		"shared":                  {", shared: true", ", shared: true", both, true},
-		"one says that it is":     {", shared: true", "", both, false},
-		"by an import":            {"", "", token("acme", "import", "ours") + token("beta", "ingest", "theirs"), false},
-		"all sources":             {"", "", token("acme", "ingest", "ours") + token("beta", "ingest", `"*"`), false},
-		"into a file's by import": {"", "", token("acme", "import", "ours, local") + token("beta", "import", "local"), false},
-		"a source's own token":    {"", `, http: {token: "0123456789abcdef"}`, token("acme", "ingest", "ours"), false},
-		"not by that for all":     {", mount: a", `, mount: b, http: {token: "0123456789abcdef"}`, token("acme", "ingest", `ours, "*"`), true},
-		"one tenant":              {"", "", token("acme", "ingest", "ours") + token("acme", "ingest", "theirs"), true},
-		"a right to both":         {"", "", token("acme", "ingest", "ours, theirs") + token("beta", "ingest", "ours, theirs"), true},
-		"checks alone":            {"", "", token("acme", "ingest", "ours") + strings.Replace(token("beta", "check", ""), ", sources: []", "", 1), true},
+		"both at the root":     {"", "", both, false},
+		"one at the root":      {", mount: a", "", both, false},
+		"one inside the other": {", mount: a", ", mount: b", both, true},
+		"shared":               {", shared: true", ", shared: true", both, true},
+		"one says that it is":  {", shared: true", "", both, false},
+		"all sources":          {"", "", token("acme", "ingest", "ours") + token("beta", "ingest", `"*"`), false},
+		"a source's own token": {"", `, http: {token: "0123456789abcdef"}`, token("acme", "ingest", "ours"), false},
+		"not by that for all":  {", mount: a", `, mount: b, http: {token: "0123456789abcdef"}`, token("acme", "ingest", `ours, "*"`), true},
+		"one tenant":           {"", "", token("acme", "ingest", "ours") + token("acme", "ingest", "theirs"), true},
+		"a right to both":      {"", "", token("acme", "ingest", "ours, theirs") + token("beta", "ingest", "ours, theirs"), true},
+		"checks alone":         {"", "", token("acme", "ingest", "ours") + strings.Replace(token("beta", "check", ""), ", sources: []", "", 1), true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			theirs := "http: {}" + c.theirs

@@ -51,7 +51,7 @@ func (i *Instant) UnmarshalText(text []byte) error {
 var (
 	tokenID   = regexp.MustCompile(`^[a-z0-9-]{1,63}$`)
 	tokenHash = regexp.MustCompile(`^sha256:[0-9a-f]{64}$`)
-	tokenMay  = []string{"ingest", "check", "import"}
+	tokenMay  = []string{"ingest", "check"}
 )
 
 // LoadTokens reads the file at path. Where sources is not nil, names that are
@@ -109,15 +109,15 @@ func checkTokens(doc *document, file *TokensFile, sources []string) {
 		}
 		for j, may := range t.May {
 			if at := element(member(path, "may"), j); doc.known(at) && !slices.Contains(tokenMay, may) {
-				doc.fault(at, "is not allowed", "ingest, check or import")
+				doc.fault(at, "is not allowed", "ingest or check")
 			}
 		}
-		feeds := slices.Contains(t.May, "ingest") || slices.Contains(t.May, "import")
+		feeds := slices.Contains(t.May, "ingest")
 		switch {
 		case feeds && len(t.Sources) == 0 && !doc.bad[member(path, "sources")]:
 			doc.faultKey(path, "lacks sources", `names of sources, or ["*"] for all`)
 		case !feeds && len(t.Sources) > 0:
-			doc.faultKey(member(path, "sources"), "has no effect without ingest or import", "no sources, or one of them in may")
+			doc.faultKey(member(path, "sources"), "has no effect without ingest", "no sources, or ingest in may")
 		}
 		for j, name := range t.Sources {
 			at := element(member(path, "sources"), j)

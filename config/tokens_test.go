@@ -40,7 +40,7 @@ const wrongTokens = `tokens:
   - id: k1
     hash: "sha256:0000000000000000000000000000000000000000000000000000000000000001"
     tenant: acme
-    may: [import]
+    may: [ingest]
     sources: [orders, nosuch, "N O"]
     not_before: 2027-01-31T00:00:00Z
     expires: 2026-01-31T00:00:00Z
@@ -103,11 +103,11 @@ const wrongTokensFaults = `
 2:9: tokens[0].id: is not a usable id: value "K_1"; want 1 to 63 of a-z, 0-9 and -
 3:11: tokens[0].hash: is not a hash: value "***"; want "sha256:" and 64 hexadecimal digits, as weir token new prints it
 4:13: tokens[0].tenant: is not a usable name: value "Ä"; want 1 to 63 of a-z, 0-9, - and _, the first a letter or digit
-5:11: tokens[0].may[0]: is not allowed: value "sing"; want ingest, check or import
+5:11: tokens[0].may[0]: is not allowed: value "sing"; want ingest or check
 7:14: tokens[0].expires: is not a time: value "tomorrow"; want a time of RFC 3339, like "2027-01-31T00:00:00Z"
 8:5: tokens[0].secret: unknown key; want one of id, hash, tenant, may, sources, not_before, expires
 11:13: tokens[1].tenant: is a reference: value "${TENANT:-acme}"; want the text itself
-13:5: tokens[1].sources: has no effect without ingest or import; want no sources, or one of them in may
+13:5: tokens[1].sources: has no effect without ingest; want no sources, or ingest in may
 14:9: tokens[2].id: is the id of tokens[1] (9:9) too: value "k1"; want an id of its own
 18:23: tokens[2].sources[1]: is not a source: value "nosuch"; want one of [orders], or "*"
 18:31: tokens[2].sources[2]: is not a usable name: value "N O"; want 1 to 63 of a-z, 0-9, - and _, the first a letter or digit

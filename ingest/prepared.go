@@ -112,12 +112,18 @@ func WithPrepared(ctx context.Context, p *Prepared) context.Context {
 	return context.WithValue(ctx, preparedKey{}, p)
 }
 
+// PreparedOf returns the prepared event that a context carries, nil without one.
+func PreparedOf(ctx context.Context) *Prepared {
+	p, _ := ctx.Value(preparedKey{}).(*Prepared)
+	return p
+}
+
 func preparedOf(ev *transport.Received) (extracted, bool) {
 	if ev.Context == nil {
 		return extracted{}, false
 	}
-	p, ok := ev.Context.Value(preparedKey{}).(*Prepared)
-	if !ok {
+	p := PreparedOf(ev.Context)
+	if p == nil {
 		return extracted{}, false
 	}
 	return p.x, true

@@ -92,7 +92,6 @@ func StatusOf(h Health, metrics map[string]*dto.MetricFamily, now time.Time) Sta
 		{"weir_source_lag", "source", "source ", "records are being ingested"},
 		{"weir_outbox_rows", "source", "source ", "rows of its outbox are being ingested"},
 		{"weir_inbox_lag", "", "inbox", "records are being decided"},
-		{"weir_imports_open", "", "imports", "files are being imported"},
 	} {
 		for label, n := range byLabel(metrics, x.metric, x.label) {
 			if what := x.what + label; n > 0 && !slices.ContainsFunc(s.Items, func(i Item) bool { return i.What == what }) {

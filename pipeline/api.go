@@ -17,7 +17,7 @@ import (
 	"github.com/seed-86dfc502/weir/sources"
 )
 
-// frontDoor serves the API: events, imports and check services.
+// frontDoor serves the API: events and check services.
 type frontDoor struct{ frontOptions }
 
 // frontOptions are needed, but for keys, without which there is no API, and tracer.
@@ -31,7 +31,6 @@ type frontOptions struct {
 	tracer  *tracing.Tracer
 	metrics stageMetrics
 	sources func() []*source
-	imports *importStage
 	takes   func() error    // why no requests can be taken now; nil when they can
 	ending  context.Context // ends the requests
 	serve   func(name, address string, files *api.Certificates, h http.Handler) (net.Addr, func() error, error)
@@ -77,7 +76,6 @@ func (f *frontDoor) listen() (stop func() error, err error) {
 	server.HandleOpen(openapi.Pattern, description)
 	letters := api.NewLetters(int64(f.cfg.API.Quota.Letters), f.store.CountLettersOf)
 	f.mountEvents(server, letters)
-	f.imports.handler(letters).Mount(server)
 	stopChecks := f.mountChecks(server)
 	a := f.cfg.API
 	var files *api.Certificates
@@ -120,7 +118,7 @@ func (f *frontDoor) newAPI() *api.Server {
 		lines = f.log
 	}
 	return api.New(api.Options{
-		AccessLog: lines, Access: f.keys, Rate: a.Rate, TenantRows: int64(a.Quota.Rows), TenantBytes: int64(a.Quota.Bytes), Memory: f.cfg.APIMemory(), MaxBody: largest, MaxRows: a.MaxRows, Timeout: a.Timeout.D(), Limit: f.ending,
+		AccessLog: lines, Access: f.keys, Rate: a.Rate, Memory: f.cfg.APIMemory(), MaxBody: largest, MaxRows: a.MaxRows, Timeout: a.Timeout.D(), Limit: f.ending,
 		Ready: f.takes, Registry: f.reg, Logger: f.log,
 	})
 }

@@ -31,7 +31,6 @@ type idleOptions struct {
 	active  *activation
 	inbox   *inboxManager
 	ingest  *ingestStage
-	imports *importStage
 	decide  *decideStage
 	deliver *deliverStage
 	blocked func() (reason string, err error) // what keeps the process from its work
@@ -39,7 +38,7 @@ type idleOptions struct {
 
 // Wait is something that keeps a run from being idle.
 type Wait struct {
-	// For is the service that changes wait for, or source NAME, ingest, inbox, imports.
+	// For is the service that changes wait for, or source NAME, ingest, inbox.
 	For string `json:"for"`
 	// What describes the pending work.
 	What string `json:"what"`
@@ -82,9 +81,6 @@ func (i *idle) lastWaits() []Wait {
 
 // waits returns the remaining work along the flow. An error of a server is a reason to wait.
 func (i *idle) waits(ctx context.Context) []Wait {
-	if i.roles.Ingest && i.imports.busy() {
-		return []Wait{{For: "imports", What: "this process is importing a file"}}
-	}
 	var all []Wait
 	if i.roles.Ingest && i.ingest.running.Load() == nil {
 		all = append(all, Wait{For: "ingest", What: "the sources are not being read"})
@@ -235,7 +231,7 @@ func (i *idle) lookAgain(limit context.Context) {
 	var left []Wait
 	for _, w := range before {
 		why[w.For] = w.Because
-		if strings.HasPrefix(w.For, "source ") || w.For == "ingest" || w.For == "imports" || w.For == "start" {
+		if strings.HasPrefix(w.For, "source ") || w.For == "ingest" || w.For == "start" {
 			left = append(left, w)
 		}
 	}

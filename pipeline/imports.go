@@ -4,63 +4,72 @@ import (
 	"bytes"
 	"context"
 	"fmt"
-	"sync/atomic"
+	"net/http"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"github.com/seed-86dfc502/weir/api"
-	"github.com/seed-86dfc502/weir/api/importhttp"
+	"github.com/seed-86dfc502/weir/api/events"
 	"github.com/seed-86dfc502/weir/assemble"
-	"github.com/seed-86dfc502/weir/imports"
-	"github.com/seed-86dfc502/weir/ingest"
+	"github.com/seed-86dfc502/weir/config"
+	"github.com/seed-86dfc502/weir/operate/imports"
 	"github.com/seed-86dfc502/weir/operate/session"
 	"github.com/seed-86dfc502/weir/store"
 )
 
-// importStage lets listeners import files while it runs.
-type importStage struct {
-	stageOptions
-	metrics *imports.Metrics
-	takes   func() error // why no requests can be taken now
-
-	running atomic.Pointer[imports.Importer]
+// NewImportDesk returns a desk that ingests rows of files into the inbox of a session.
+func NewImportDesk(s *session.Session) (*imports.Desk, error) {
+	reg := prometheus.NewRegistry()
+	return newImportDesk(stageOf(s), events.NewMetrics(reg), imports.NewMetrics(reg), func() error { return nil })
 }
 
-// NewImporter returns an importer into the inbox of a session.
-func NewImporter(s *session.Session) (*imports.Importer, error) {
-	return (&importStage{stageOptions: stageOf(s), metrics: imports.NewMetrics(prometheus.NewRegistry())}).newImporter(nil)
-}
-
-// newImporter makes the importer of this process, or of a command. ready, if given, returns
-// why nothing can be ingested now.
-func (st *importStage) newImporter(ready func() error) (*imports.Importer, error) {
-	shapes := map[string]*ingest.Extractor{}
+// newImportDesk makes the desk of this process, or of a command. ready returns why nothing can
+// be ingested now.
+func newImportDesk(st stageOptions, keys *events.Metrics, rows *imports.Metrics, ready func() error) (*imports.Desk, error) {
+	sources := map[string]*events.Source{}
 	for i := range st.cfg.Sources {
 		c := &st.cfg.Sources[i]
+		if !c.TakesFiles() {
+			continue
+		}
 		shape, err := assemble.ExtractorOf(st.cfg, c)
 		if err != nil {
 			return nil, err
 		}
-		shapes[c.Name] = &shape
+		inbox := &imports.Inbox{Source: c.Name, Topic: st.cfg.Kafka.Inbox.Topic, Append: st.logs.Append}
+		sources[c.Name] = &events.Source{Name: c.Name, Extractor: shape, Push: inbox, Patches: c.Mode == config.Patch}
 	}
-	keys := st.cfg.API.Idempotency
-	return imports.NewImporter(imports.ImporterOptions{
-		Store: st.store,
-		Intake: &imports.Taker{
-			Ledger: st.store, Inbox: st.logs, Topic: st.cfg.Kafka.Inbox.Topic, Lease: keys.Lease.D(), Keep: keys.Retention.D(),
-			Shape: func(source string) (*ingest.Extractor, error) {
-				if shape := shapes[source]; shape != nil {
-					return shape, nil
-				}
-				return nil, fmt.Errorf("there is no source %s in the active configuration", source)
-			},
+	a := st.cfg.API
+	return &imports.Desk{
+		Store: st.store, Metrics: rows, Logger: st.log,
+		Events: events.New(events.Options{
+			Ledger: st.store, Lease: a.Idempotency.Lease.D(), Keep: a.Idempotency.Retention.D(), MaxRows: a.MaxRows, Metrics: keys, Logger: st.log,
+		}),
+		Source: func(name string) (*events.Source, error) {
+			if s := sources[name]; s != nil {
+				return s, nil
+			}
+			return nil, store.WithClass(fmt.Errorf("there is no source %s in the active configuration that files are imported into", name), store.Fatal)
 		},
-		Ready: ready, Active: st.mustBeActive, Logger: st.log, Metrics: st.metrics,
-	}), nil
+		Ready: func(ctx context.Context) error {
+			if err := ready(); err != nil {
+				return err
+			}
+			return st.mustBeActive(ctx)
+		},
+	}, nil
+}
+
+// serveImport serves control.ImportPath.
+func (p *Pipeline) serveImport(w http.ResponseWriter, r *http.Request) {
+	if desk := p.desk.Load(); desk != nil {
+		desk.ServeHTTP(w, r)
+		return
+	}
+	http.Error(w, "this process does not ingest", http.StatusServiceUnavailable)
 }
 
 // mustBeActive returns store.ErrSuperseded unless the active configuration decides like
 // that of this process, so that both parse events alike.
-func (st *importStage) mustBeActive(ctx context.Context) error {
+func (st *stageOptions) mustBeActive(ctx context.Context) error {
 	now, active, err := st.active.current(ctx)
 	if err != nil {
 		return fmt.Errorf("store: %w", err)
@@ -69,41 +78,4 @@ func (st *importStage) mustBeActive(ctx context.Context) error {
 		return store.ErrSuperseded
 	}
 	return nil
-}
-
-// start begins; the component's stop interrupts the imports in progress.
-func (st *importStage) start() (component, error) {
-	m, err := st.newImporter(st.takes)
-	if err != nil {
-		return component{}, err
-	}
-	st.running.Store(m)
-	return component{stop: func() error {
-		m.Stop()
-		return nil
-	}}, nil
-}
-
-// busy reports whether this process is importing a file.
-func (st *importStage) busy() bool {
-	m := st.running.Load()
-	return m != nil && m.Open() > 0
-}
-
-// handler makes the routes of imports, for the API or for operators.
-func (st *importStage) handler(letters *api.Letters) *importhttp.Handler {
-	return importhttp.New(importhttp.Options{
-		Store: st.store, Importer: st.running.Load, MaxFile: int64(st.cfg.API.MaxImport), MaxOpen: st.cfg.API.MaxImports,
-		Letters: letters, Logger: st.log, MaxRow: st.maxRow,
-	})
-}
-
-// maxRow returns the largest row of a source, in bytes; false for a source that takes no
-// files.
-func (st *importStage) maxRow(source string) (int, bool) {
-	c := st.cfg.Sources.Find(source)
-	if c == nil || !c.TakesFiles() {
-		return 0, false
-	}
-	return int(c.MaxEvent), true
 }

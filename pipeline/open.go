@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
+	"sync/atomic"
 	"time"
 
 	"github.com/dustin/go-humanize"
@@ -18,6 +19,7 @@ import (
 	"github.com/seed-86dfc502/weir/internal/fieldcount"
 	"github.com/seed-86dfc502/weir/internal/servicelabel"
 	"github.com/seed-86dfc502/weir/internal/tracing"
+	"github.com/seed-86dfc502/weir/operate/imports"
 	"github.com/seed-86dfc502/weir/pipeline/control"
 	"github.com/seed-86dfc502/weir/sinks"
 	"github.com/seed-86dfc502/weir/store"
@@ -82,7 +84,8 @@ type Pipeline struct {
 	control   *control.Server
 	inbox     *inboxManager
 	ingest    *ingestStage
-	imports   *importStage
+	newDesk   func() (*imports.Desk, error)
+	desk      atomic.Pointer[imports.Desk] // of imports; nil unless the process ingests
 	decide    *decideStage
 	noise     *noiseWriter
 	deliver   *deliverStage
@@ -219,7 +222,6 @@ func (p *Pipeline) assemble(g *gauges) {
 		return stageOptions{cfg: p.cfg, log: p.log, store: p.store, logs: p.logs, active: p.active, tracer: p.tracer, lost: g.resets, timed: g.timed, limit: l.ctx}
 	}
 	p.ingest = &ingestStage{stageOptions: stage(p.end.ingest), gate: p.gate, metrics: m.ingest, inboxID: p.inbox.identity, storeID: p.inbox.ownID, stored: p.inbox.entitiesOf, untilIdle: p.opt.UntilIdle}
-	p.imports = &importStage{stageOptions: stage(p.end.ingest), metrics: m.imports}
 	p.decide = &decideStage{stageOptions: stage(p.end.decide), inbox: p.inbox, metrics: m.decide, rereads: g.rereads}
 	if roles.Decide {
 		p.decide.noise = fieldcount.NewCollector()
@@ -232,16 +234,18 @@ func (p *Pipeline) assemble(g *gauges) {
 	}, outages: outages{log: p.log}}
 	p.idle = &idle{idleOptions: idleOptions{
 		roles: roles, store: p.store, active: p.active, inbox: p.inbox,
-		ingest: p.ingest, imports: p.imports, decide: p.decide, deliver: p.deliver, blocked: p.monitor.blocked,
+		ingest: p.ingest, decide: p.decide, deliver: p.deliver, blocked: p.monitor.blocked,
 	}}
 	p.retention = &retainer{store: p.store, cfg: p.cfg, log: p.log, dropped: g.ledgerDropped, active: p.active, append: p.logs}
-	p.imports.takes = p.monitor.takes
+	p.newDesk = func() (*imports.Desk, error) {
+		return newImportDesk(p.ingest.stageOptions, m.events, m.imports, p.monitor.takes)
+	}
 	serve := (&listening{cfg: p.cfg, log: p.log, end: p.end, gauges: g}).serve
 	front := &frontDoor{frontOptions: frontOptions{
-		cfg: p.cfg, log: p.log, reg: reg, store: p.store, active: p.active, keys: p.keys, tracer: p.tracer, metrics: m, sources: p.ingest.sources, takes: p.monitor.takes, imports: p.imports, serve: serve, ending: p.end.ingest.ctx,
+		cfg: p.cfg, log: p.log, reg: reg, store: p.store, active: p.active, keys: p.keys, tracer: p.tracer, metrics: m, sources: p.ingest.sources, takes: p.monitor.takes, serve: serve, ending: p.end.ingest.ctx,
 	}}
 	p.ingest.serveAPI = front.listen
-	p.control = control.New(control.Options{Config: p.cfg, Execute: p.opt.Commands, Reload: p.Reload, Import: p.imports.handler(nil).ServeOperator})
+	p.control = control.New(control.Options{Config: p.cfg, Execute: p.opt.Commands, Reload: p.Reload, Import: http.HandlerFunc(p.serveImport)})
 	p.operators = &operators{operatorsOptions: operatorsOptions{cfg: p.cfg, log: p.log, reg: reg, control: p.control, health: p.monitor.healthNow, status: p.monitor.status, serve: serve}}
 	if p.opt.Page != nil {
 		p.operators.page = func() http.Handler { return p.opt.Page(p) }

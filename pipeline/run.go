@@ -76,12 +76,11 @@ func (p *Pipeline) startStages(ctx context.Context) (running []component, err er
 		return nil
 	}
 	if p.opt.Roles.Ingest {
-		// It stops first: requests with files must not keep the API's listener.
-		importing, err := p.imports.start()
+		desk, err := p.newDesk()
 		if err != nil {
 			return running, fmt.Errorf("imports: %w", err)
 		}
-		add("imports", p.end.ingest.ctx, importing)
+		p.desk.Store(desk)
 		if err := while("ingest", p.end.ingest.ctx, false, p.ingest.start); err != nil {
 			return running, err
 		}

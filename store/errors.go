@@ -13,8 +13,6 @@ var (
 	ErrRepartitioned = errors.New("the inbox topic was re-partitioned")
 	// ErrNotFound: there is no such row.
 	ErrNotFound = errors.New("not found")
-	// ErrTooMany: there are as many of these as there may be.
-	ErrTooMany = errors.New("too many")
 	// ErrSchema: the tables are not those of this build.
 	ErrSchema = errors.New("the state tables are of another version")
 )

@@ -2,6 +2,7 @@ package store
 
 import (
 	"context"
+	"fmt"
 	"time"
 )
 
@@ -10,77 +11,60 @@ type ImportState string
 
 // The states of an import.
 const (
-	ImportIncomplete ImportState = "incomplete" // a request streams its file, or the file must be posted again
+	ImportIncomplete ImportState = "incomplete" // the same file continues it
 	ImportDone       ImportState = "done"
-	ImportCancelled  ImportState = "cancelled" // until its file is posted again
-	ImportFailed     ImportState = "failed"    // as a whole; begins anew when its file is posted again
 )
 
 // ImportCounts counts rows by outcome.
 type ImportCounts struct {
-	Accepted    int64
-	Duplicate   int64 // event id known, with the same content
-	Invalid     int64
-	Conflicting int64 // event id known, with different content
+	Accepted  int64
+	Duplicate int64 // event id known, with the same content
+	Refused   int64 // a dead letter
 }
 
-// Rows is their sum.
-func (c ImportCounts) Rows() int64 { return c.Accepted + c.Duplicate + c.Invalid + c.Conflicting }
-
-// Import is the job of one file and its options. The file itself is not stored.
+// Import is a file that is loaded into a source, and its options. The file itself is not stored.
 type Import struct {
-	ID      string // derived from all that identifies the job; not empty
+	ID      string // derived from all that identifies the import; not empty
 	Tenant  string
 	Source  string
 	Format  string // jsonl or csv
 	Options []byte // JSON object of package imports
-	File    string // the identity of the content: a hash, or an id of the client
+	File    string // the hash of the content
 	Name    string // of the file, for people
 	Actor   string
 	Created time.Time
 	Updated time.Time
-	Attempt int64 // fences earlier requests with the same file
 	ImportPosition
 }
 
 // ImportPosition is the state of an import up to a row.
 type ImportPosition struct {
-	Bytes   int64  // of the file, up to and including Row
-	Row     int64  // every row up to this one has its result
-	Cursor  []byte // of package imports
-	Counts  ImportCounts
-	State   ImportState
-	Failure string // of ImportFailed, one sentence without payload
+	Bytes  int64 // of the file, up to and including Row
+	Row    int64 // every row up to this one has its result
+	Counts ImportCounts
+	State  ImportState
 }
 
-// ImportRow is the result of a row that was not simply accepted.
-type ImportRow struct {
-	Row    int64  `json:"row"`              // from 1, headers not counted
-	Line   int64  `json:"line"`             // in the file, from 1
-	Status string `json:"status"`           // duplicate, invalid, conflicting
-	Reason string `json:"reason,omitempty"` // no payload
-}
+// ImportLetterKey returns the DedupKey of the dead letter of a refused row; keys of an import
+// order by row.
+func ImportLetterKey(id string, row int64) string { return fmt.Sprintf("import/%s/%019d", id, row) }
 
-// Imports keeps jobs and results of rows. A tenant sees its own.
+// Imports keeps imports and their positions. A tenant sees its own.
 type Imports interface {
-	// BeginImport creates the job, or takes it over from an earlier request, which is
-	// fenced. A job that failed, or that began under an earlier generation of the inbox,
-	// where its rows may be lost, begins anew; one that is done is returned as it is.
-	// ErrTooMany if the tenant has most other incomplete ones (0: no bound).
-	BeginImport(ctx context.Context, i Import, most int) (Import, error)
-	// StepImport moves an incomplete import to a position and adds results of rows before
-	// it, in one transaction. Repeating it is a no-op. ErrFenced when i.Attempt is not the
-	// latest, or the import is not incomplete or beyond the position.
-	StepImport(ctx context.Context, i Import, to ImportPosition, rows []ImportRow) error
-	// CancelImport cancels one that is incomplete and returns it; ErrNotFound.
-	CancelImport(ctx context.Context, tenant, id string) (Import, error)
+	// BeginImport creates the import, or returns it. One of an earlier generation of the inbox,
+	// where its rows may be lost, begins again at its first row, whatever its state.
+	BeginImport(ctx context.Context, i Import) (Import, error)
+	// StepImport moves i from its position to another one and adds the dead letters of rows
+	// between them, in one transaction. ErrFenced if the import has another position, or is done.
+	StepImport(ctx context.Context, i Import, to ImportPosition, letters []DeadLetter) error
 	// Import returns one; ErrNotFound, also for one of another tenant.
 	Import(ctx context.Context, tenant, id string) (Import, error)
 	// ListImports pages through a tenant's, the latest first; before is an id or empty.
 	ListImports(ctx context.Context, tenant, before string, limit int) ([]Import, error)
-	// ImportRows pages through results in ascending row.
-	ImportRows(ctx context.Context, tenant, id string, after int64, limit int) ([]ImportRow, error)
-	// PruneImports removes those without progress since before, in any state, with their
-	// results, and returns how many.
+	// ImportLetters pages through the dead letters of refused rows by ascending row, without
+	// Payload and Original; after is a DedupKey or empty.
+	ImportLetters(ctx context.Context, id, after string, limit int) ([]DeadLetter, error)
+	// PruneImports removes those without progress since before, in any state, and returns
+	// how many.
 	PruneImports(ctx context.Context, before time.Time) (int, error)
 }

@@ -20,7 +20,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 func TestMay(t *testing.T) {
 	acme := auth.Principal{ID: "a", Tenant: "acme", Permissions: []auth.Permission{auth.Ingest, auth.Check}, Sources: []string{"orders"}}
-	all := auth.Principal{ID: "b", Tenant: "beta", Permissions: []auth.Permission{auth.Ingest, auth.Import}, Sources: []string{auth.AllSources}, Except: []string{"own"}}
+	all := auth.Principal{ID: "b", Tenant: "beta", Permissions: []auth.Permission{auth.Ingest}, Sources: []string{auth.AllSources}, Except: []string{"own"}}
 	every := auth.Principal{Tenant: auth.DefaultTenant, Permissions: []auth.Permission{auth.Check}, AnyCustomer: true}
 	for _, c := range []struct {
 		who      auth.Principal
@@ -33,15 +33,12 @@ func TestMay(t *testing.T) {
 		{acme, auth.Ingest, "orders", true},
 		{acme, auth.Ingest, "order", false},
 		{acme, auth.Ingest, "*", false},
-		{acme, auth.Import, "orders", false},
-		{acme, auth.Import, "", false},
 		{acme, auth.Check, "acme/crm@check", true},
 		{acme, auth.Check, "acme", false},
 		{acme, auth.Check, "acme2/crm@check", false},
 		{acme, auth.Check, "beta/crm@check", false},
 		{acme, auth.Check, "/crm@check", false},
 		{all, auth.Ingest, "orders", true},
-		{all, auth.Import, "orders", true},
 		{all, auth.Ingest, "own", false},
 		{all, auth.Check, "beta/crm@check", false},
 		{every, auth.Check, "beta/crm@check", true},
@@ -180,7 +177,7 @@ func TestKeyring(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, "source:mill", mill.Tenant)
 	require.True(t, who.May(auth.Ingest, "lab") && who.May(auth.Ingest, "yard"), "two sources may share a token")
-	require.False(t, who.May(auth.Ingest, "mill") || who.May(auth.Import, "lab") || who.May(auth.Check, "default/x@check"))
+	require.False(t, who.May(auth.Ingest, "mill") || who.May(auth.Check, "default/x@check"))
 
 	refused := func(r *http.Request) {
 		t.Helper()
@@ -253,7 +250,7 @@ func TestAllSourcesDoNotOpenASourcesOwnToken(t *testing.T) {
 	who, err := k.Authenticate(request(first))
 	require.NoError(t, err)
 	require.True(t, who.May(auth.Ingest, "orders"))
-	require.False(t, who.May(auth.Ingest, "lab") || who.May(auth.Import, "lab"))
+	require.False(t, who.May(auth.Ingest, "lab"))
 	who, err = k.Authenticate(request(second))
 	require.NoError(t, err)
 	require.True(t, who.May(auth.Ingest, "lab"), "a file may name it")
@@ -295,8 +292,8 @@ func TestLoopback(t *testing.T) {
 		require.NoError(t, err, host)
 		require.True(t, who.Anonymous())
 		require.Equal(t, auth.DefaultTenant, who.Tenant)
-		require.True(t, who.May(auth.Ingest, "orders") && who.May(auth.Import, "orders") && who.May(auth.Check, "acme/crm@check"))
-		require.False(t, who.May(auth.Ingest, "lab") || who.May(auth.Import, "lab"), "a source with a token wants it")
+		require.True(t, who.May(auth.Ingest, "orders") && who.May(auth.Check, "acme/crm@check"))
+		require.False(t, who.May(auth.Ingest, "lab"), "a source with a token wants it")
 	}
 	for _, host := range []string{"evil.example", "evil.example:9601", "127.0.0.1.evil.example", "10.0.0.1:9601", ""} {
 		r := request("")

@@ -70,7 +70,7 @@ func Open(o Options) (*Keyring, error) {
 		k.sources = append(k.sources, sourceToken{source, tenants[source], HashOf(o.Sources[source])})
 		k.nobody.Except = append(k.nobody.Except, source)
 	}
-	k.nobody.Tenant, k.nobody.Permissions = DefaultTenant, []Permission{Ingest, Import, Check}
+	k.nobody.Tenant, k.nobody.Permissions = DefaultTenant, []Permission{Ingest, Check}
 	k.nobody.Sources, k.nobody.AnyCustomer = []string{AllSources}, true
 	if o.File == "" {
 		return k, nil

@@ -14,8 +14,6 @@ const (
 	Any Permission = ""
 	// Ingest: send events to a source; the resource is the source's name.
 	Ingest Permission = "ingest"
-	// Import: load files into a source; the resource is the source's name.
-	Import Permission = "import"
 	// Check: ask for and close decisions; the resource is the service's name.
 	Check Permission = "check"
 )
@@ -49,7 +47,7 @@ type Principal struct {
 func (p Principal) Anonymous() bool { return p.ID == "" }
 
 // May reports whether the principal may apply the verb to a resource:
-// the name of a source for Ingest and Import, of a service for Check. An empty
+// the name of a source for Ingest, of a service for Check. An empty
 // resource asks whether there could be any.
 func (p Principal) May(verb Permission, resource string) bool {
 	if verb == Any {

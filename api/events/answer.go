@@ -40,6 +40,10 @@ type Result struct {
 	// where they conflict.
 	Fingerprint string `json:"fingerprint,omitempty"`
 	Stored      string `json:"stored_fingerprint,omitempty"`
+	// Origin names the row of a file that the event is, see Row.
+	Origin string `json:"origin,omitempty"`
+	// Refusal says why an event is invalid.
+	Refusal *ingest.Refusal `json:"-"`
 }
 
 // Results is the answer to a batch.

@@ -177,7 +177,7 @@ func (h *Handler) serveOne(ctx context.Context, w http.ResponseWriter, r *http.R
 	crash.At(crash.FrontCompleted, s.Name)
 	switch one.result.Status {
 	case Invalid:
-		invalid(w, one.refusal)
+		invalid(w, one.result.Refusal)
 	case Conflicting:
 		conflict(w, one.event.Fingerprint(), one.claimed.Fingerprint, one.shared)
 	case Busy:

@@ -25,9 +25,8 @@ type row struct {
 
 	claimed store.ClaimResult // of a row with a key
 	answer  store.Response    // of an accepted row or a duplicate, with a key
-	refusal *ingest.Refusal
-	first   *row  // an earlier row of the request with the same key and content
-	lost    error // why it is not known to be durable
+	first   *row              // an earlier row of the request with the same key and content
+	lost    error             // why it is not known to be durable
 }
 
 // prepare takes the row's event apart; index is absent for a single event. Keyed says
@@ -83,8 +82,7 @@ func rowKey(key string, i int) string   { return fmt.Sprintf("row:%d:%s", i, key
 
 func (r *row) refuse(err error) {
 	refusal := ingest.RefusalOf(err)
-	r.result.Status, r.result.Reason = Invalid, refusal.Code+": "+refusal.Reason
-	r.refusal = refusal
+	r.result.Status, r.result.Reason, r.result.Refusal = Invalid, refusal.Code+": "+refusal.Reason, refusal
 }
 
 // busyError says that rows wait for another request that has their keys.
@@ -178,6 +176,9 @@ func (r *row) applyClaim(c store.ClaimResult) {
 	switch c.State {
 	case store.ClaimDone:
 		r.result.Status, r.answer = Duplicate, c.Response
+		if r.result.Origin != "" && originOf(c.Response) == r.result.Origin {
+			r.result.Status = Accepted // by an earlier attempt at this very row
+		}
 	case store.ClaimBusy:
 		r.result.Status, r.result.Reason = Busy, "another request with this key is under way"
 	case store.ClaimConflict:

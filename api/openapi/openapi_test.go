@@ -73,7 +73,7 @@ type world struct {
 func newWorld(t *testing.T) (*world, *harness.Process) {
 	p := harness.NewProject(t, map[string]string{"weir.yaml": mainFile, "customer.yaml": customerFile})
 	w := &world{t: t, doc: load(t), seen: map[string][]int{}}
-	made, err := exec.Command(harness.Binary(t), "token", "new", "--json", "--tenant", "acme", "--may", "ingest,check,import", "--source", "*").Output()
+	made, err := exec.Command(harness.Binary(t), "token", "new", "--json", "--tenant", "acme", "--may", "ingest,check", "--source", "*").Output()
 	require.NoError(t, err)
 	w.token = gjson.GetBytes(made, "token").String()
 	require.NotEmpty(t, w.token, "%s", made)
@@ -236,30 +236,6 @@ func decideChecks(w *world) {
 	w.do(post("/v1/services/{service}/check", "zest%2Fcrm@check", `{"entity":"E","payload":1}`, 403))
 }
 
-func importFiles(w *world) {
-	file := call{method: "POST", path: "/v1/imports", query: "source=orders&file=id%3A1&name=a.jsonl", kind: asLines, body: "{\"id\":\"I\",\"event\":\"i1\"}\nnonsense\n", status: 200}
-	job, _ := w.do(file)
-	id := gjson.Get(job, "id").String()
-	again, _ := w.do(file)
-	require.Equal(w.t, id, gjson.Get(again, "id").String())
-	w.do(call{method: "POST", path: "/v1/imports", query: "source=orders&file=id%3A2&types=n%3Anumber&empty=null&delimiter=%09", kind: "text/csv", body: "id\tevent\tn\nK\tk1\t5\n", status: 200})
-	w.do(call{method: "POST", path: "/v1/imports", query: "", kind: asLines, body: "{}\n", status: 422, wrong: true})
-	w.do(call{method: "POST", path: "/v1/imports", query: "source=orders&file=1", kind: asLines, body: "{}\n", status: 422, wrong: true})
-	w.do(call{method: "POST", path: "/v1/imports", query: "source=orders&file=id%3A3", kind: "text/html", body: "x", status: 415, wrong: true})
-	w.do(call{method: "POST", path: "/v1/imports", query: "source=nowhere&file=id%3A3", kind: asLines, body: "{}\n", status: 404})
-	rows, _ := w.do(call{method: "GET", path: "/v1/imports/{id}/errors", place: []string{id}, status: 200})
-	require.Equal(w.t, 1, strings.Count(rows, "\n"))
-	w.do(call{method: "GET", path: "/v1/imports/{id}/errors", place: []string{id}, query: "format=csv", status: 200})
-	w.do(call{method: "POST", path: "/v1/imports/{id}/cancel", place: []string{id}, status: 200})
-	w.do(call{method: "GET", path: "/v1/imports/{id}", place: []string{id}, status: 200})
-	w.do(call{method: "GET", path: "/v1/imports/{id}", place: []string{strings.Repeat("0", 32)}, status: 404})
-	w.do(call{method: "GET", path: "/v1/imports", query: "limit=1", status: 200})
-	for _, query := range []string{"limit=1000", "limit=0", "before=", "before=x"} {
-		w.do(call{method: "GET", path: "/v1/imports", query: query, status: 422, wrong: true})
-	}
-	w.do(call{method: "POST", path: "/v1/imports", query: "source=orders&file=id%3A3&delimiter=%22", kind: "text/csv", body: "id\n1\n", status: 422, wrong: true})
-}
-
 func knockWithoutToken(w *world) {
 	// Not without a token.
 	token := w.token
@@ -271,9 +247,6 @@ func knockWithoutToken(w *world) {
 			}
 			place := []string{"a", "b"}
 			c := call{method: method, path: path, place: place, status: 401}
-			if path == "/v1/imports" {
-				c.query = "source=orders&file=id%3A3"
-			}
 			w.do(c)
 		}
 	}
@@ -292,7 +265,6 @@ func TestExchangesAreAsTheDocumentSays(t *testing.T) {
 
 	postEvents(w)
 	decideChecks(w)
-	importFiles(w)
 	knockWithoutToken(w)
 	for path, item := range w.doc.Paths.Map() {
 		for method, operation := range item.Operations() {

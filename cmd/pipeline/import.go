@@ -4,34 +4,29 @@ import (
 	"cmp"
 	"context"
 	"crypto/sha256"
-	"encoding/hex"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
-	"net/http"
-	"net/url"
 	"path/filepath"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/cenkalti/backoff/v5"
 	"github.com/seed-86dfc502/weir/api/auth"
 	"github.com/seed-86dfc502/weir/config"
-	"github.com/seed-86dfc502/weir/imports"
 	"github.com/seed-86dfc502/weir/internal/wait"
 	"github.com/seed-86dfc502/weir/operate"
+	"github.com/seed-86dfc502/weir/operate/imports"
 	"github.com/seed-86dfc502/weir/pipeline"
 	"github.com/seed-86dfc502/weir/pipeline/control"
+	"github.com/seed-86dfc502/weir/store"
 	"github.com/spf13/cobra"
 )
 
 // importFlags are those of weir import.
 type importFlags struct {
-	source, format, delimiter, name, tenant string
-	types                                   []string
-	emptyNull                               bool
+	source, format, delimiter, escape, null, name, tenant string
+	types                                                 []string
 }
 
 func newImportCommand(a *app) *cobra.Command {
@@ -42,31 +37,38 @@ func newImportCommand(a *app) *cobra.Command {
 		Long: `Load a file of JSON lines or CSV into a source. The rows are ingested as the
 file is read, by the process that has the data folder open, or by this one.
 
-The job is identified by the content of the file, its source and its options: after
-an interruption the command posts the file again, and rows that have their results
-are skipped. So does the same command, given again. Rows whose event ids are known
-are duplicates. Standard input is spooled to a temporary file.`,
+The import is identified by the content of the file, its source and its options: the
+same command again continues it after an interruption, and skips rows that have
+their results. Rows whose event ids are known are duplicates; rows that are refused
+become dead letters. Standard input is spooled to a temporary file.`,
 		Example: "  weir import -c weir.yaml --source lab lab.jsonl\n" +
 			"  weir import -c weir.yaml --source lab --type weight:number lab.csv\n" +
 			"  zcat lab.jsonl.gz | weir import -c weir.yaml --source lab --format jsonl -",
-		RunE: func(cmd *cobra.Command, args []string) error { return importFile(cmd.Context(), a, &f, args[0]) },
+		RunE: func(cmd *cobra.Command, args []string) error {
+			var null *string
+			if cmd.Flags().Changed("null") {
+				null = &f.null
+			}
+			return importFile(cmd.Context(), a, &f, null, args[0])
+		},
 	}
 	c.Flags().StringVar(&f.source, "source", "", "source that the rows go into (required)")
 	c.Flags().StringVar(&f.format, "format", "", "jsonl or csv; default: by the file's name")
 	c.Flags().StringVar(&f.delimiter, "delimiter", "", `between cells of CSV (default "," and a tab for *.tsv)`)
 	c.Flags().StringArrayVar(&f.types, "type", nil, "type of a column of CSV, as NAME:TYPE; string (default), number, bool or json; repeatable")
-	c.Flags().BoolVar(&f.emptyNull, "empty-null", false, "empty cells of strings are null, too")
+	c.Flags().StringVar(&f.null, "null", "", `cell without quotes that is null: '' for files of PostgreSQL's COPY, '\N' for MySQL's`)
+	c.Flags().StringVar(&f.escape, "escape", "", `character that escapes the next one in CSV: '\' for MySQL's OUTFILE`)
 	c.Flags().StringVar(&f.name, "name", "", "name of the file in lists; default: its own")
 	_ = c.MarkFlagRequired("source")
 	_ = c.RegisterFlagCompletionFunc("format", cobra.FixedCompletions([]string{"jsonl", "csv"}, cobra.ShellCompDirectiveNoFileComp))
-	c.PersistentFlags().StringVar(&f.tenant, "tenant", auth.DefaultTenant, "tenant that the job belongs to")
+	c.PersistentFlags().StringVar(&f.tenant, "tenant", auth.DefaultTenant, "tenant that the import belongs to")
 	a.needConfig(c)
-	c.AddCommand(newImportListCommand(a, &f), newImportShowCommand(a, &f), newImportCancelCommand(a, &f), newImportErrorsCommand(a, &f))
+	c.AddCommand(newImportListCommand(a, &f), newImportShowCommand(a, &f), newImportErrorsCommand(a, &f))
 	return c
 }
 
 // file returns the file that the flags describe, checked.
-func (f *importFlags) file(cfg *config.Config, path string) (imports.File, error) {
+func (f *importFlags) file(cfg *config.Config, null *string, path string) (imports.File, error) {
 	wrong := func(err error) (imports.File, error) { return imports.File{}, &usageError{err} }
 	source := cfg.Sources.Find(f.source)
 	if source == nil {
@@ -77,8 +79,8 @@ func (f *importFlags) file(cfg *config.Config, path string) (imports.File, error
 	}
 	x := imports.File{
 		Tenant: f.tenant, Source: f.source, Format: imports.FormatOf(path), Name: f.name, Actor: operate.Actor(),
-		MaxRow: int(source.MaxEvent), MaxSize: int64(cfg.API.MaxImport),
-		Options: imports.Options{Delimiter: f.delimiter, EmptyNull: f.emptyNull},
+		MaxRow:  int(source.MaxEvent),
+		Options: imports.Options{Delimiter: f.delimiter, Null: null, Escape: f.escape},
 	}
 	var err error
 	if f.format != "" {
@@ -94,7 +96,7 @@ func (f *importFlags) file(cfg *config.Config, path string) (imports.File, error
 	if x.Options.Delimiter == "" && strings.HasSuffix(strings.ToLower(path), ".tsv") && x.Format == imports.CSV {
 		x.Options.Delimiter = "\t"
 	}
-	if x.Options.Types, err = imports.ParseTypes(strings.Join(f.types, ",")); err != nil {
+	if x.Options.Types, err = imports.ParseTypes(f.types); err != nil {
 		return wrong(err)
 	}
 	if err := x.Options.Check(x.Format); err != nil {
@@ -103,13 +105,13 @@ func (f *importFlags) file(cfg *config.Config, path string) (imports.File, error
 	return x, nil
 }
 
-// importFile streams a file into a source, and resumes after interruptions.
-func importFile(ctx context.Context, a *app, f *importFlags, path string) error {
+// importFile loads a file into a source, and resumes after interruptions.
+func importFile(ctx context.Context, a *app, f *importFlags, null *string, path string) error {
 	cfg, err := a.load()
 	if err != nil {
 		return err
 	}
-	file, err := f.file(cfg, path)
+	file, err := f.file(cfg, null, path)
 	if err != nil {
 		return err
 	}
@@ -122,163 +124,111 @@ func importFile(ctx context.Context, a *app, f *importFlags, path string) error 
 	if err := a.mustBeActive(ctx, cfg); err != nil {
 		return err
 	}
-	show, stop := a.progressOf()
-	defer stop()
 	sum := sha256.New()
 	size, err := io.Copy(sum, in)
 	if err != nil {
 		return err
 	}
-	file.Content = "sha256:" + hex.EncodeToString(sum.Sum(nil))
-	post, closePost, err := a.importTarget(ctx, cfg, file)
-	if err != nil {
-		return err
-	}
-	defer closePost()
-	job, err := insist(ctx, a, func() (imports.Job, error) {
-		r := &progressReader{Reader: io.NewSectionReader(in, 0, size), show: show, total: size}
-		defer r.end()
-		return post(r)
-	})
+	file.SHA256 = [sha256.Size]byte(sum.Sum(nil))
+	show, stop := a.progressOf()
+	defer stop()
+	to := &importTarget{a: a, cfg: cfg}
+	defer to.leave()
+	i, err := imports.Run(ctx, file, &progressReader{Reader: io.NewSectionReader(in, 0, size), show: show, total: size}, to.insist)
 	stop()
-	if err != nil {
+	var bad *imports.BadFile
+	switch {
+	case errors.As(err, &bad):
+		return &usageError{fmt.Errorf("%s: %w", file.Name, err)}
+	case err != nil && i.ID != "" && !imports.Final(err):
+		return fmt.Errorf("the import is incomplete; the same command continues it: %w", err)
+	case err != nil:
 		return err
 	}
-	return printImported(a, job)
+	return printImported(a, imports.JobOf(i))
 }
 
-// poster posts a file once, from its start.
-type poster func(in io.Reader) (imports.Job, error)
+// importTarget ingests batches: in this process, or in the running one that has the data folder
+// open. It has one user at a time.
+type importTarget struct {
+	a      *app
+	cfg    *config.Config
+	ingest imports.Ingest // nil before the first batch and after a failure
+	close  func() error   // of the state that this process has open, else nil
+	posts  bool           // another process had the state open: so will its successor
+}
 
-// importTarget returns the way to import a file: in this process, or in the running one
-// that has the data folder open.
-func (a *app) importTarget(ctx context.Context, cfg *config.Config, f imports.File) (_ poster, closeTarget func(), err error) {
-	log := commandLogger(cfg, a.err)
-	open, running, err := pipeline.Attach(ctx, cfg, log)
+// enter finds the way to ingest.
+func (t *importTarget) enter(ctx context.Context) error {
+	if t.ingest != nil {
+		return nil
+	}
+	if t.posts {
+		running, err := control.At(t.cfg)
+		if err == nil {
+			t.ingest = imports.Post(running.Import)
+		}
+		return err
+	}
+	open, running, err := pipeline.Attach(ctx, t.cfg, commandLogger(t.cfg, t.a.err))
 	if err != nil {
-		return nil, nil, err
+		return err
 	}
 	if running != nil {
-		return func(in io.Reader) (imports.Job, error) { return postFile(ctx, cfg, f, in) }, func() {}, nil
+		t.posts, t.ingest = true, imports.Post(running.Import)
+		return nil
 	}
-	closeTarget = func() {
-		if err := open.Close(); err != nil {
-			log.Warn("closing the state failed", "event", "import.close_failed", "error", err)
-		}
-	}
-	m, err := pipeline.NewImporter(open)
+	t.close = open.Close
+	desk, err := pipeline.NewImportDesk(open)
 	if err != nil {
-		closeTarget()
-		return nil, nil, err
+		return err
 	}
-	return func(in io.Reader) (imports.Job, error) {
-		i, err := m.Run(ctx, f, in)
-		var bad *imports.BadFile
-		switch {
-		case errors.As(err, &bad), errors.Is(err, imports.ErrTooLarge):
-			err = &finalError{&usageError{fmt.Errorf("%s: %w", f.Name, err)}}
-		case imports.Final(err):
-			err = &finalError{err}
-		}
-		return imports.JobOf(i), err
-	}, closeTarget, nil
+	t.ingest = desk.Ingest
+	return nil
 }
 
-// postFile posts a file to the running process, which may be another one after a restart.
-func postFile(ctx context.Context, cfg *config.Config, f imports.File, in io.Reader) (job imports.Job, err error) {
-	running, err := control.At(cfg)
-	if err != nil {
-		return job, err
-	}
-	q := url.Values{"source": {f.Source}, "file": {f.Content}, "name": {f.Name}, "tenant": {f.Tenant}, "actor": {f.Actor}, "format": {string(f.Format)}}
-	if f.Format == imports.CSV {
-		q.Set("delimiter", f.Options.Delimiter)
-		q.Set("types", f.Options.TypeList())
-		if f.Options.EmptyNull {
-			q.Set("empty", "null")
+// leave closes the state, if this process has it open.
+func (t *importTarget) leave() {
+	if t.close != nil {
+		if err := t.close(); err != nil {
+			commandLogger(t.cfg, t.a.err).Warn("closing the state failed", "event", "import.close_failed", "error", err)
 		}
 	}
-	resp, err := running.Import(ctx, q, "application/octet-stream", in)
-	if err != nil {
-		return job, err
-	}
-	defer resp.Body.Close()
-	body, err := io.ReadAll(io.LimitReader(resp.Body, 1<<20))
-	if err != nil {
-		return job, err
-	}
-	if resp.StatusCode == http.StatusOK {
-		return job, json.Unmarshal(body, &job)
-	}
-	var p struct{ Detail string }
-	if json.Unmarshal(body, &p) != nil || p.Detail == "" {
-		p.Detail = fmt.Sprintf("%s answered %s", running, resp.Status)
-	}
-	err = errors.New(p.Detail)
-	switch resp.StatusCode {
-	case http.StatusUnprocessableEntity, http.StatusRequestEntityTooLarge:
-		err = &finalError{&usageError{fmt.Errorf("%s: %w", f.Name, err)}}
-	case http.StatusBadRequest, http.StatusServiceUnavailable: // the connection broke, or the process is ending
-	default:
-		err = &finalError{err}
-	}
-	return job, err
+	t.ingest, t.close = nil, nil
 }
 
-// finalError is an error after which posting the file again is of no use.
-type finalError struct{ error }
+// importPatience is how long ingesting a batch may fail in a row.
+const importPatience = 5 * time.Minute
 
-func (e *finalError) Unwrap() error { return e.error }
-
-// abandonAfter is how long posting may fail in a row.
-const abandonAfter = 5 * time.Minute
-
-// insist posts until the import ends.
-func insist(ctx context.Context, a *app, post func() (imports.Job, error)) (imports.Job, error) {
+// insist ingests a batch, again until that succeeds or cannot succeed.
+func (t *importTarget) insist(ctx context.Context, b imports.Batch) (i store.Import, err error) {
 	pauses := backoff.ExponentialBackOff{InitialInterval: 100 * time.Millisecond, RandomizationFactor: 0.5, Multiplier: 2, MaxInterval: 5 * time.Second}
-	for failing := time.Now(); ; {
-		began := time.Now()
-		job, err := post()
-		var final *finalError
-		if err == nil || errors.As(err, &final) {
-			return job, err
+	for began := time.Now(); ; {
+		if err = t.enter(ctx); err == nil {
+			i, err = t.ingest(ctx, b)
 		}
-		if time.Since(began) > abandonAfter { // it got further
-			failing = time.Now()
-			pauses.Reset()
+		if err == nil || imports.Final(err) {
+			return i, err
 		}
-		if time.Since(failing) > abandonAfter || !wait.Sleep(ctx, pauses.NextBackOff()) {
-			return job, fmt.Errorf("the import is incomplete; the same command continues it: %w", cmp.Or(context.Cause(ctx), err))
+		t.leave()
+		if time.Since(began) > importPatience || !wait.Sleep(ctx, pauses.NextBackOff()) {
+			return i, cmp.Or(context.Cause(ctx), err)
 		}
-		fmt.Fprintf(a.err, "import interrupted, posting the file again: %v\n", err)
+		fmt.Fprintf(t.a.err, "import interrupted, trying again: %v\n", err)
 	}
 }
 
-// progressReader reports the bytes read as progress, until end: an HTTP client may read on
-// after the answer.
+// progressReader reports the bytes read as progress.
 type progressReader struct {
 	io.Reader
-	mu          sync.Mutex
-	ended       bool
 	show        func(done, total int64) // may be nil
 	done, total int64
 }
 
 func (r *progressReader) Read(b []byte) (int, error) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.ended {
-		return 0, io.ErrClosedPipe
-	}
 	n, err := r.Reader.Read(b)
 	if r.done += int64(n); r.show != nil {
 		r.show(r.done, r.total)
 	}
 	return n, err
-}
-
-func (r *progressReader) end() {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.ended = true
 }

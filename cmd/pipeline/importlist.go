@@ -2,15 +2,13 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 
 	"github.com/dustin/go-humanize"
 	"github.com/seed-86dfc502/weir/assemble"
-	"github.com/seed-86dfc502/weir/imports"
 	"github.com/seed-86dfc502/weir/internal/terminal"
-	"github.com/seed-86dfc502/weir/operate"
+	"github.com/seed-86dfc502/weir/operate/imports"
 	"github.com/seed-86dfc502/weir/store"
 	"github.com/spf13/cobra"
 )
@@ -25,13 +23,13 @@ func printImported(a *app, i imports.Job) error {
 		options = ""
 	}
 	n := humanize.Comma
-	if err := a.facts("import", i.ID, "file", i.Name, "source", i.Source, "format", i.Format, "options", options, "state", i.State, "why", i.Failure,
+	if err := a.facts("import", i.ID, "file", i.Name, "source", i.Source, "format", i.Format, "options", options, "state", i.State,
 		"content", i.File, "bytes", n(i.Bytes), "by", i.Actor, "created", i.Created, "updated", i.Updated,
-		"accepted", n(i.Accepted), "duplicate", n(i.Duplicate), "invalid", n(i.Invalid), "conflicting", n(i.Conflicting)); err != nil {
+		"accepted", n(i.Accepted), "duplicate", n(i.Duplicate), "refused", n(i.Refused)); err != nil {
 		return err
 	}
-	if i.Rows > i.Accepted {
-		fmt.Fprintf(a.out, "rows that were not accepted: weir import errors -c %s %s\n", a.config, i.ID)
+	if i.Refused > 0 {
+		fmt.Fprintf(a.out, "refused rows: weir import errors -c %s %s\n", a.config, i.ID)
 	}
 	return nil
 }
@@ -65,9 +63,9 @@ func newImportListCommand(a *app, f *importFlags) *cobra.Command {
 					return a.printJSON(jobs)
 				}
 				more := func() string { return "--before " + all[len(all)-1].ID }
-				return a.page("no imports", "ID\tCREATED\tSOURCE\tFILE\tSTATE\tACCEPTED\tDUPLICATE\tINVALID\tCONFLICTING", len(all), limit, more, func(n int) []any {
+				return a.page("no imports", "ID\tCREATED\tSOURCE\tFILE\tSTATE\tACCEPTED\tDUPLICATE\tREFUSED", len(all), limit, more, func(n int) []any {
 					i, c := &all[n], &all[n].Counts
-					return []any{i.ID, i.Created, i.Source, i.Name, i.State, c.Accepted, c.Duplicate, c.Invalid, c.Conflicting}
+					return []any{i.ID, i.Created, i.Source, i.Name, i.State, c.Accepted, c.Duplicate, c.Refused}
 				})
 			})
 		},
@@ -111,39 +109,11 @@ func newImportShowCommand(a *app, f *importFlags) *cobra.Command {
 	})
 }
 
-func newImportCancelCommand(a *app, f *importFlags) *cobra.Command {
-	return a.needConfig(&cobra.Command{
-		Use:   "cancel ID",
-		Short: "Cancel an incomplete import",
-		Long: `Cancel an incomplete import. Ingested rows stay; the request in progress ends with
-its current batch. The same file imported again continues after these rows.`,
-		Example: "  weir import cancel -c weir.yaml 5f0c1d2e3a4b5968778695a4b3c2d1e0",
-		RunE: func(cmd *cobra.Command, args []string) error {
-			return withImport(cmd.Context(), a, f.tenant, args[0], func(s assemble.Store, i store.Import) error {
-				if i.State != store.ImportIncomplete {
-					return fmt.Errorf("the import is %s already", i.State)
-				}
-				detail, err := json.Marshal(map[string]string{"import": i.ID, "source": i.Source})
-				if err != nil {
-					return err
-				}
-				if err := s.AddAudits(cmd.Context(), []store.Audit{{Actor: operate.Actor(), Action: "import cancel", Detail: detail}}); err != nil {
-					return err
-				}
-				if i, err = s.CancelImport(cmd.Context(), f.tenant, i.ID); err != nil {
-					return err
-				}
-				return printImported(a, imports.JobOf(i))
-			})
-		},
-	})
-}
-
 func newImportErrorsCommand(a *app, f *importFlags) *cobra.Command {
 	var format string
 	c := &cobra.Command{
 		Use:     "errors ID",
-		Short:   "Print the rows of an import that were not accepted, with reasons",
+		Short:   "Print the refused rows of an import, with reasons",
 		Example: "  weir import errors -c weir.yaml 5f0c1d2e3a4b5968778695a4b3c2d1e0 --format csv > errors.csv",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			as, err := imports.ParseFormat(format)
@@ -151,7 +121,7 @@ func newImportErrorsCommand(a *app, f *importFlags) *cobra.Command {
 				return &usageError{err}
 			}
 			return withImport(cmd.Context(), a, f.tenant, args[0], func(s assemble.Store, i store.Import) error {
-				return imports.WriteErrors(cmd.Context(), s, f.tenant, i.ID, as, a.out)
+				return imports.WriteErrors(cmd.Context(), s, i.ID, as, a.out)
 			})
 		},
 	}

@@ -52,14 +52,14 @@ func newTokenNewCommand(a *app) *cobra.Command {
 		Long: "Make a token and the entry for the file that api.tokens names, which has only the token's hash.\n" +
 			"The token is shown this once: give it to its holder. With --file the entry is added to the file;\n" +
 			"a running pipeline knows it a second later.",
-		Example: "  weir token new --tenant acme --may ingest,import --source orders --expires 90d\n" +
+		Example: "  weir token new --tenant acme --may ingest --source orders --expires 90d\n" +
 			"  weir token new --tenant acme --may check --file tokens.yaml",
 		RunE: func(_ *cobra.Command, _ []string) error { return o.run() },
 	}
 	f := c.Flags()
 	f.StringVar(&o.e.Tenant, "tenant", "", "whose token it is; the services of the customer of that name are its")
-	f.StringSliceVar(&o.e.May, "may", nil, "what it may do: ingest, check, import")
-	f.StringSliceVar(&o.e.Sources, "source", nil, "sources that it may ingest or import into; * is all")
+	f.StringSliceVar(&o.e.May, "may", nil, "what it may do: ingest, check")
+	f.StringSliceVar(&o.e.Sources, "source", nil, "sources that it may ingest into; * is all")
 	f.StringVar(&o.expires, "expires", "", "how long it is valid, like 90d; without it, it never expires")
 	f.StringVar(&o.file, "file", "", "add the entry to this file, which is made if it is not there")
 	return c

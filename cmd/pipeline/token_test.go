@@ -101,7 +101,7 @@ func TestTokenRefuses(t *testing.T) {
 		"--tenant and --may are needed": {"new", "--tenant", "acme"},
 		"tenant is not a usable name":   {"new", "--tenant", "A", "--may", "check"},
 		"may[0] is not allowed":         {"new", "--tenant", "a", "--may", "sing"},
-		"lacks sources":                 {"new", "--tenant", "a", "--may", "import"},
+		"lacks sources":                 {"new", "--tenant", "a", "--may", "ingest"},
 		"is not a duration":             {"new", "--tenant", "a", "--may", "check", "--expires", "soon"},
 		"cannot be read":                {"check", "-c", main},
 	} {

@@ -81,17 +81,16 @@ func ForgetPoints() []string {
 
 // Points of imports. The place is the source.
 const (
-	ImportBegun      = "imports.begun"       // the job is in the store, no row is ingested
-	ImportClaimed    = "imports.claimed"     // its rows are claimed, none is in the inbox
+	ImportBegun      = "imports.begun"       // the import is in the store, no row is ingested
 	ImportAppendHalf = "imports.append-half" // half of its rows are in the inbox
-	ImportAppended   = "imports.appended"    // its rows are in the inbox, no claim has its answer
-	ImportCompleted  = "imports.completed"   // the claims have their answers, the position is not written
-	ImportStepped    = "imports.stepped"     // results and position are written
+	ImportTaken      = "imports.taken"       // the claims have their answers, the position is not written
+	ImportStepped    = "imports.stepped"     // refused rows and position are written
 )
 
-// ImportPoints returns those of imports, in their order.
+// ImportPoints returns those that imports alone pass, in their order; they pass FrontBegun and
+// FrontAppended, too.
 func ImportPoints() []string {
-	return []string{ImportBegun, ImportClaimed, ImportAppendHalf, ImportAppended, ImportCompleted, ImportStepped}
+	return []string{ImportBegun, ImportAppendHalf, ImportTaken, ImportStepped}
 }
 
 // Points of an outbox table. The place is the source.

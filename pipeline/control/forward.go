@@ -12,7 +12,6 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"net/url"
 	"os"
 	"strings"
 	"syscall"
@@ -150,9 +149,9 @@ func (r *Running) Reload(ctx context.Context, rollBack bool) (done Reloaded, err
 	return done, fmt.Errorf("%s answered %s: %w", r, resp.Status, why)
 }
 
-// Import posts a file to the process.
-func (r *Running) Import(ctx context.Context, query url.Values, kind string, file io.Reader) (*http.Response, error) {
-	return r.send(ctx, http.MethodPost, ImportPath+"?"+query.Encode(), r.Token, kind, file)
+// Import posts rows of a file to the process.
+func (r *Running) Import(ctx context.Context, kind string, rows io.Reader) (*http.Response, error) {
+	return r.send(ctx, http.MethodPost, ImportPath, r.Token, kind, rows)
 }
 
 // send sends a request; kind is the content type of its body. ErrNobody when the connection

@@ -41,7 +41,7 @@ type Frame struct {
 const (
 	// CommandsPath is the route of the operators' listener that runs commands.
 	CommandsPath = "/v1/commands"
-	// ImportPath is its route that imports a file, see importhttp.Handler.ServeOperator.
+	// ImportPath is its route that ingests rows of a file, see imports.Desk.
 	ImportPath = "/v1/imports"
 	// ReloadPath is its route that loads the configuration again.
 	ReloadPath = "/v1/reload"
@@ -71,7 +71,7 @@ type Options struct {
 	// Reload reads the configuration again; its error may be a *ReloadRefused.
 	Reload func(ctx context.Context, rollBack bool) (Reloaded, error)
 	// Import serves ImportPath; optional.
-	Import http.HandlerFunc
+	Import http.Handler
 }
 
 // Server runs commands and reloads for other processes, and handlers and goroutines that use
@@ -189,7 +189,7 @@ func (s *Server) Register(mux *http.ServeMux, attempts *auth.Attempts) {
 	mux.HandleFunc("POST "+CommandsPath, admitted(s.serveCommand))
 	mux.HandleFunc("POST "+ReloadPath, admitted(s.serveReload))
 	if s.opt.Import != nil {
-		mux.HandleFunc("POST "+ImportPath, admitted(s.serveImport))
+		mux.HandleFunc("POST "+ImportPath, admitted(s.During(s.opt.Import).ServeHTTP))
 	}
 }
 
@@ -248,12 +248,6 @@ func (s *Server) serveCommand(w http.ResponseWriter, r *http.Request) {
 	frames := &frames{w: w}
 	status := s.opt.Execute(ctx, c, frameWriter{frames, false}, frameWriter{frames, true})
 	frames.send(Frame{Exit: &status})
-}
-
-// serveImport answers POST /v1/imports, which may take as long as its file.
-func (s *Server) serveImport(w http.ResponseWriter, r *http.Request) {
-	_ = http.NewResponseController(w).SetReadDeadline(time.Time{})
-	s.During(s.opt.Import).ServeHTTP(w, r)
 }
 
 // serveReload answers POST /v1/reload: a Reloaded as JSON, or a text and the

@@ -31,7 +31,6 @@ const (
 	Inboxes    Lock = "inboxes"
 	Services   Lock = "services"
 	Watermarks Lock = "watermarks"
-	Imports    Lock = "imports"
 )
 
 // Tx is a transaction that writes.

@@ -13,7 +13,7 @@ import (
 type cell struct {
 	on, point, place string
 	nth              int
-	// door is where the events come by HTTP, in files to import, and in a table.
+	// door is where the events come by HTTP and in a table.
 	door bool
 	// tables is where the sources are tables of a PostgreSQL.
 	tables bool

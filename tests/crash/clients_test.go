@@ -15,14 +15,13 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/seed-86dfc502/weir/client"
-	"github.com/seed-86dfc502/weir/imports"
 	"github.com/seed-86dfc502/weir/tests/harness"
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sync/errgroup"
 )
 
 // In a world with a door the same events come by other ways: those of registry
-// are posted, those of overlay are imported from files, those of lab are rows of
+// are posted, those of overlay are posted as lines, those of lab are rows of
 // an outbox table. Clients resume after a process died: they repeat, under
 // the same keys, the requests without an answer.
 
@@ -92,7 +91,7 @@ func (w *world) clients(ctx context.Context, d *door) error {
 			n := int(e.entity[len(e.entity)-1]) % producers // one producer per entity: it has an order
 			posted[n] = append(posted[n], e)
 		case "overlay":
-			// Large enough for several batches per file; members beside the payload are left out.
+			// Members beside the payload are left out.
 			fmt.Fprintf(&files[imported*2/overlays()], "%s,\"pad\":%q}\n", strings.TrimSuffix(e.json, "}"), strings.Repeat("x", 150<<10))
 			imported++
 		default:
@@ -115,7 +114,7 @@ func (w *world) clients(ctx context.Context, d *door) error {
 	return all.Wait()
 }
 
-// overlays is how many events are imported.
+// overlays is how many events of overlay there are.
 func overlays() (n int) {
 	for _, e := range events() {
 		if e.source == "overlay" {
@@ -162,24 +161,20 @@ func (d *door) post(ctx context.Context, producer string, all []event) error {
 	return nil
 }
 
-// load imports a file: it is posted until it is done.
-func (d *door) load(ctx context.Context, file string) error {
-	path := fmt.Sprintf("/v1/imports?source=overlay&file=sha256:%x", sha256.Sum256([]byte(file)))
-	return insist(ctx, "the import of a file", func() error {
-		status, _, answer, err := d.call(ctx, http.MethodPost, path, "application/x-ndjson", "", file)
-		if err != nil {
+// load posts lines as one batch under one key until it has its answer.
+func (d *door) load(ctx context.Context, lines string) error {
+	key := fmt.Sprintf("%x", sha256.Sum256([]byte(lines)))
+	return insist(ctx, "a batch of lines", func() error {
+		status, _, answer, err := d.call(ctx, http.MethodPost, "/v1/sources/overlay/events:batch", "application/x-ndjson", key, lines)
+		switch {
+		case err != nil:
 			return err
-		}
-		var j imports.Job
-		switch err := json.Unmarshal(answer, &j); {
-		case status == http.StatusServiceUnavailable:
+		case status == http.StatusAccepted:
+			return nil
+		case status == http.StatusConflict, status == http.StatusServiceUnavailable:
 			return fmt.Errorf("%d %s", status, answer)
-		case err != nil, status != http.StatusOK, j.State != "done":
-			return fmt.Errorf("%w: %d %s", errWrong, status, answer)
-		case int(j.Accepted+j.Duplicate) != strings.Count(file, "\n"):
-			return fmt.Errorf("%w: rows are missing: %s", errWrong, answer)
 		}
-		return nil
+		return fmt.Errorf("%w: %d %s", errWrong, status, answer)
 	})
 }
 

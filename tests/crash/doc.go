@@ -9,7 +9,7 @@
 // tests/oracle. A point that is not passed fails the test.
 //
 // There are three kinds of world. In one the sources are files, or topics of
-// Kafka. In the other, with a door, the same events are posted, imported from
+// Kafka. In the other, with a door, the same events are posted, also as lines, and
 // files, and written into an outbox table by clients that resume after a kill. In the third, with
 // tables, they are statements on tables of a PostgreSQL source.
 //

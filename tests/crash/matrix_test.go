@@ -106,9 +106,6 @@ func doorPassings() (own, further []passing) {
 	for _, p := range crash.FrontPoints() {
 		own = append(own, passing{p, "registry"})
 	}
-	for _, p := range crash.ImportPoints() {
-		own = append(own, passing{p, "overlay"})
-	}
 	for _, p := range crash.OutboxPoints() {
 		own = append(own, passing{p, "lab"})
 	}

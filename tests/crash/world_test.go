@@ -54,7 +54,7 @@ type world struct {
 	hook       *receiver
 	batched    *receiver
 	paced      *receiver
-	door       bool             // events are posted, imported, and rows of a table
+	door       bool             // events are posted, and rows of a table
 	sent       map[string]event // source/partition/offset; of a door: source/event id
 	tables     *tables          // of a PostgreSQL source; else nil
 	refusedAs  string           // state of the rows of refused changes
@@ -84,8 +84,7 @@ func newWorldOf(t testing.TB, on string, all []event) *world {
 	return w
 }
 
-// newDoor makes a world whose events come by HTTP, in files to import, and in
-// an outbox table, whose rows are deleted or marked.
+// newDoor makes a world whose events come by HTTP and in an outbox table, whose rows are deleted or marked.
 func newDoor(t testing.TB, on, after string) *world {
 	w, backing := emptyWorld(t, on)
 	w.door = true

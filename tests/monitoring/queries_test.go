@@ -114,7 +114,7 @@ func busy(t *testing.T) *harness.Process {
 			"  late:\n    kafka: {brokers: [%q], topic: late, group: g}\n    entity: id\n    event_id: event\n"+
 			"  posts: {http: {}, entity: id, event_id: event}\ncustomers:", database, late.ListenAddrs()[0])))
 	p.Append("customers/acme.yaml", "checks: {crm: {}}\n")
-	out, err := exec.Command(harness.Binary(t), "token", "new", "--tenant", "acme", "--may", "ingest,import,check", "--source", "posts", "--file", p.Path("tokens.yaml")).Output()
+	out, err := exec.Command(harness.Binary(t), "token", "new", "--tenant", "acme", "--may", "ingest,check", "--source", "posts", "--file", p.Path("tokens.yaml")).Output()
 	require.NoError(t, err)
 	p.Append("events.jsonl", harness.Many(60, 0, 3)+harness.Event(1, "E1", "r0")+
 		harness.Event(5000, "bad", "x")+
@@ -131,10 +131,12 @@ func busy(t *testing.T) *harness.Process {
 	run.Ready(200)
 	at := door{"http://" + run.Address("ingest"), strings.TrimSpace(string(out))}
 	at.knock(t)
+	p.Write("rows.jsonl", `{"event":"p2","id":"P2","state":"a"}`+"\nnot json\n")
+	p.Start("import --source posts", p.Path("rows.jsonl")).Ok()
 	p.Append("tokens.yaml", "  - id: NOT AN ID\n")
 	harness.Eventually(t, "what is to be seen", func() error {
 		// Tokens are read again for a request.
-		if status, answer, err := at.try(t.Context(), http.MethodGet, "/v1/imports", "", ""); err != nil || status != 200 {
+		if status, answer, err := at.try(t.Context(), http.MethodPost, "/v1/sources/posts/events", "application/json", `{"event":"p1","id":"P1","state":"a"}`); err != nil || status != 202 {
 			return fmt.Errorf("%d %s (%w)", status, answer, err)
 		}
 		for _, want := range [][2]string{
@@ -144,7 +146,7 @@ func busy(t *testing.T) *harness.Process {
 			{"weir_decisions_total", `service="acme/all@out"`}, {"weir_ingest_events_total", `source="late"`},
 			{"weir_api_requests_total", `status="422"`}, {"weir_idempotency_replays_total", `source="posts"`}, {"weir_idempotency_conflicts_total", `source="posts"`},
 			{"weir_ledger_held", ""}, {"weir_checks_total", `decision="duplicate"`},
-			{"weir_import_rows_total", `status="invalid"`}, {"weir_imports_ended_total", `state="done"`},
+			{"weir_import_rows_total", `status="refused"`},
 			{"weir_file_refused", `file="tokens"`}, {"weir_trace_spans_total", `outcome="exported"`},
 		} {
 			if run.Metric(want[0], want[1]) == 0 {
@@ -202,7 +204,6 @@ func (d door) knock(t *testing.T) {
 	require.NoError(t, json.Unmarshal(post(200, service+"check", kind, check), &given))
 	post(200, service+"confirm", kind, fmt.Sprintf(`{"entity":"P1","version":%d}`, given.Version))
 	post(200, service+"check:batch", kind, "["+check+"]")
-	post(200, "/v1/imports?source=posts&file=id:1", "application/x-ndjson", `{"event":"p2","id":"P2","state":"a"}`+"\nnot json\n")
 }
 
 var selector = regexp.MustCompile(`\b(?:weir_\w+|up)\b(?:\{[^}]*\})?`)
@@ -276,7 +277,7 @@ func checkRules(t *testing.T, server *prometheus) {
 			}
 		}
 		for _, quiet := range []string{"WeirDown", "WeirNotReady", "WeirStoreDown", "WeirRecordsGone", "WeirGateUnchecked", "WeirReloadRefused",
-			"WeirSourceDown", "WeirAPIFailing", "WeirChecksUndecided", "WeirKeysUnanswered", "WeirKeyConflicts", "WeirLedgerMonthOver", "WeirImportFailed", "WeirOutboxBehind", "WeirSlotGrowing"} {
+			"WeirSourceDown", "WeirAPIFailing", "WeirChecksUndecided", "WeirKeysUnanswered", "WeirKeyConflicts", "WeirLedgerMonthOver", "WeirOutboxBehind", "WeirSlotGrowing"} {
 			if s := got[quiet].State; s != "inactive" {
 				return fmt.Errorf("%s is %s", quiet, s)
 			}

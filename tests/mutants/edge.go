@@ -198,8 +198,8 @@ var edgeMutants = []mutant{
 		test: "TestAllThatEndedAStageIsNamed",
 	},
 	{
-		rule: "imports are worked on under the active configuration", in: "imports", fn: "run.take",
-		find: "if _1 = _2._3._4(_5); _1 == nil {", put: "if _1 = _2._3._4(_5); true {",
+		rule: "imports are worked on under the active configuration", in: "operate/imports", fn: "Desk.Ingest",
+		find: "if _1 := _2.Ready(_3); _1 != nil {", put: "if _1 := _2.Ready(_3); false {",
 		test: "TestAnotherConfigurationIsActive",
 	},
 	{

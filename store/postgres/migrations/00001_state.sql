@@ -401,55 +401,37 @@ CREATE TABLE checks (
     PRIMARY KEY (entity, service)
 ) WITH (fillfactor = 80);
 
--- Jobs of imported files, and their positions.
+-- Imported files, and their positions.
 CREATE TABLE imports (
     tenant      text COLLATE "C" NOT NULL,
-    id          text COLLATE "C" NOT NULL,              -- a hash of all that identifies the job
+    id          text COLLATE "C" NOT NULL,              -- a hash of all that identifies the import
     source      text COLLATE "C" NOT NULL,
     format      text        NOT NULL,
     options     text        NOT NULL,
-    file        text        NOT NULL,                   -- the identity of the content
+    file        text        NOT NULL,                   -- the hash of the content
     name        text        NOT NULL,
     actor       text        NOT NULL,
     created_at  timestamptz NOT NULL,
     updated_at  timestamptz NOT NULL,
-    attempt     bigint      NOT NULL DEFAULT 0,
     bytes_done  bigint      NOT NULL DEFAULT 0,
     rows_done   bigint      NOT NULL DEFAULT 0,
-    cursor      bytea,
     accepted    bigint      NOT NULL DEFAULT 0,
     duplicate   bigint      NOT NULL DEFAULT 0,
-    invalid     bigint      NOT NULL DEFAULT 0,
-    conflicting bigint      NOT NULL DEFAULT 0,
+    refused     bigint      NOT NULL DEFAULT 0,
     state       text        NOT NULL DEFAULT 'incomplete',
-    failure     text        NOT NULL DEFAULT '',
     generation  integer     NOT NULL DEFAULT 0,         -- the newest inbox when it began
     PRIMARY KEY (tenant, id)
 );
 CREATE INDEX imports_listed ON imports (tenant, created_at, id);
 
--- Results of rows that were not simply accepted, one row per batch, compressed.
-CREATE TABLE import_results (
-    tenant   text COLLATE "C" NOT NULL,
-    import   text COLLATE "C" NOT NULL,
-    last_row bigint NOT NULL,
-    body     bytea  NOT NULL,
-    PRIMARY KEY (tenant, import, last_row)
-);
-ALTER TABLE import_results ALTER COLUMN body SET STORAGE EXTERNAL;
-
 -- A tenant's calls see its own rows; the pipeline's own calls see all.
 ALTER TABLE imports        ENABLE ROW LEVEL SECURITY;
 ALTER TABLE imports        FORCE ROW LEVEL SECURITY;
-ALTER TABLE import_results ENABLE ROW LEVEL SECURITY;
-ALTER TABLE import_results FORCE ROW LEVEL SECURITY;
 CREATE POLICY own ON imports        USING (tenant = current_setting('weir.tenant', true));
-CREATE POLICY own ON import_results USING (tenant = current_setting('weir.tenant', true));
 CREATE POLICY pipeline ON imports        USING (current_setting('weir.pipeline', true) = 'on');
-CREATE POLICY pipeline ON import_results USING (current_setting('weir.pipeline', true) = 'on');
 
 -- +goose Down
-DROP TABLE import_results, imports;
+DROP TABLE imports;
 DROP TABLE checks;
 DROP TABLE deliveries;
 DROP FUNCTION weir_ledger_month(date);

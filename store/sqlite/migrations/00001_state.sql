@@ -321,44 +321,30 @@ CREATE TABLE checks (
     PRIMARY KEY (entity, service)
 ) STRICT, WITHOUT ROWID;
 
--- Jobs of imported files, and their positions.
+-- Imported files, and their positions.
 CREATE TABLE imports (
     tenant      TEXT    NOT NULL,
-    id          TEXT    NOT NULL,              -- a hash of all that identifies the job
+    id          TEXT    NOT NULL,              -- a hash of all that identifies the import
     source      TEXT    NOT NULL,
     format      TEXT    NOT NULL,
     options     TEXT    NOT NULL,
-    file        TEXT    NOT NULL,              -- the identity of the content
+    file        TEXT    NOT NULL,              -- the hash of the content
     name        TEXT    NOT NULL,
     actor       TEXT    NOT NULL,
     created_at  INTEGER NOT NULL,
     updated_at  INTEGER NOT NULL,
-    attempt     INTEGER NOT NULL DEFAULT 0,
     bytes_done  INTEGER NOT NULL DEFAULT 0,
     rows_done   INTEGER NOT NULL DEFAULT 0,
-    cursor      BLOB,
     accepted    INTEGER NOT NULL DEFAULT 0,
     duplicate   INTEGER NOT NULL DEFAULT 0,
-    invalid     INTEGER NOT NULL DEFAULT 0,
-    conflicting INTEGER NOT NULL DEFAULT 0,
+    refused     INTEGER NOT NULL DEFAULT 0,
     state       TEXT    NOT NULL DEFAULT 'incomplete',
-    failure     TEXT    NOT NULL DEFAULT '',
     generation  INTEGER NOT NULL DEFAULT 0,    -- the newest inbox when it began
     PRIMARY KEY (tenant, id)
 ) STRICT;
 CREATE INDEX imports_listed ON imports (tenant, created_at, id);
 
--- Results of rows that were not simply accepted, one row per batch, compressed.
-CREATE TABLE import_results (
-    tenant   TEXT    NOT NULL,
-    import   TEXT    NOT NULL,
-    last_row INTEGER NOT NULL,
-    body     BLOB    NOT NULL,
-    PRIMARY KEY (tenant, import, last_row)
-) STRICT;
-
 -- +goose Down
-DROP TABLE import_results;
 DROP TABLE imports;
 DROP TABLE checks;
 DROP TABLE deliveries;

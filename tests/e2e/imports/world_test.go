@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/seed-86dfc502/weir/imports"
+	"github.com/seed-86dfc502/weir/operate/imports"
 	"github.com/seed-86dfc502/weir/tests/harness"
 	"github.com/seed-86dfc502/weir/tests/servers"
 	"github.com/stretchr/testify/require"
@@ -115,9 +115,9 @@ func jobs(p harness.Project) (all []imports.Job) {
 // done is the final state of file's job, after any interruption.
 func done(t testing.TB, j imports.Job) {
 	t.Helper()
-	require.Equal(t, "done", j.State, j.Failure)
+	require.Equal(t, "done", j.State)
 	n := int64(again[j.Source])
-	require.Equal(t, [4]int64{rows + n, 1 - n, 1, 0}, [4]int64{j.Accepted, j.Duplicate, j.Invalid, j.Conflicting})
+	require.Equal(t, [3]int64{rows + n, 1 - n, 1}, [3]int64{j.Accepted, j.Duplicate, j.Refused})
 }
 
 // passed reads the log of points that processes passed.

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/seed-86dfc502/weir/api/events"
 	"github.com/seed-86dfc502/weir/change"
 	"github.com/seed-86dfc502/weir/ingest"
 	"github.com/seed-86dfc502/weir/store"
@@ -33,9 +34,9 @@ const maxRow = 100_000 // bytes
 // as decide does.
 type world struct {
 	*testing.T
-	store *sqlite.Store
-	reg   *prometheus.Registry
-	taker *Taker
+	store  *sqlite.Store
+	desk   *Desk
+	active error // returned by the desk's Ready
 
 	mu      sync.Mutex
 	records int               // guarded by mu: all that were appended
@@ -50,23 +51,24 @@ func newWorld(t *testing.T) *world {
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, s.Close()) })
 	require.NoError(t, s.Migrate(t.Context()))
-	w := &world{T: t, store: s, reg: prometheus.NewRegistry(), claims: map[string]bool{}}
+	w := &world{T: t, store: s, claims: map[string]bool{}}
 	rules, err := stripper.Compile(nil)
 	require.NoError(t, err)
-	shape := &ingest.Extractor{
+	source := &events.Source{Name: "lab", Extractor: ingest.Extractor{
 		Source: "lab", Entity: ingest.Locator{Path: "id"}, EventID: ingest.Locator{Path: "event"},
 		IsDelete: func(string) bool { return false }, Strip: rules, MaxEvent: 1 << 20, MaxEntity: 100,
-	}
-	w.taker = &Taker{
-		Ledger: s, Inbox: w, Topic: "weir.inbox", Lease: time.Minute, Keep: time.Hour,
-		Shape: func(source string) (*ingest.Extractor, error) {
-			if source != shape.Source {
-				return nil, errors.New("there is no source " + source)
-			}
-			return shape, nil
-		},
+	}, Push: &Inbox{Topic: "weir.inbox", Append: w.Append}}
+	w.desk = &Desk{
+		Store: s, Logger: slog.New(slog.DiscardHandler), Metrics: NewMetrics(prometheus.NewRegistry()), Events: w.handler(s, time.Minute),
+		Source: func(string) (*events.Source, error) { return source, nil },
+		Ready:  func(context.Context) error { return w.active },
 	}
 	return w
+}
+
+// handler makes a handler of events over a ledger.
+func (w *world) handler(ledger store.Ledger, lease time.Duration) *events.Handler {
+	return events.New(events.Options{Ledger: ledger, Lease: lease, Keep: time.Hour, Metrics: events.NewMetrics(prometheus.NewRegistry()), Logger: slog.New(slog.DiscardHandler)})
 }
 
 // Append is the inbox.
@@ -99,36 +101,31 @@ func (w *world) Append(_ context.Context, records []transport.Record) error {
 	return nil
 }
 
-// importer makes the importer of a process.
-func (w *world) importer() *Importer {
-	return NewImporter(ImporterOptions{
-		Store: w.store, Intake: w.taker, Patience: 5 * time.Second, Logger: slog.New(slog.DiscardHandler), Metrics: NewMetrics(prometheus.NewRegistry()),
-	})
-}
-
 // lab describes a file.
 func lab(f Format, o Options, text string) File {
-	return File{Tenant: tenant, Source: "lab", Format: f, Options: o, Content: fmt.Sprintf("sha256:%x", sha256.Sum256([]byte(text))), Name: "lab", Actor: "me", MaxRow: maxRow, MaxSize: 1 << 30}
+	return File{Tenant: tenant, Source: "lab", Format: f, Options: o, SHA256: sha256.Sum256([]byte(text)), Name: "lab", Actor: "me", MaxRow: maxRow}
 }
 
-// file imports a file.
+// run imports a file.
+func (w *world) run(f Format, o Options, text string) (store.Import, error) {
+	return Run(w.Context(), lab(f, o, text), strings.NewReader(text), w.desk.Ingest)
+}
+
+// file imports a file to its end.
 func (w *world) file(f Format, o Options, text string) store.Import {
 	w.Helper()
-	i, err := w.importer().Run(w.Context(), lab(f, o, text), strings.NewReader(text))
+	i, err := w.run(f, o, text)
 	require.NoError(w, err)
 	require.Equal(w, store.ImportDone, i.State)
-	require.Equal(w, i, w.found(i, i.Updated))
+	require.Equal(w, i.ImportPosition, w.found(i).ImportPosition)
 	return i
 }
 
-// found reads an import; updated replaces its time, which a step does not return.
-func (w *world) found(i store.Import, updated ...time.Time) store.Import {
+// found reads an import.
+func (w *world) found(i store.Import) store.Import {
 	w.Helper()
 	got, err := w.store.Import(w.Context(), tenant, i.ID)
 	require.NoError(w, err)
-	for _, t := range updated {
-		got.Updated = t
-	}
 	return got
 }
 
@@ -136,7 +133,7 @@ func (w *world) found(i store.Import, updated ...time.Time) store.Import {
 func (w *world) errorsOf(i store.Import, f Format) []string {
 	w.Helper()
 	var b strings.Builder
-	require.NoError(w, WriteErrors(w.Context(), w.store, tenant, i.ID, f, &b))
+	require.NoError(w, WriteErrors(w.Context(), w.store, i.ID, f, &b))
 	return strings.Split(strings.TrimSuffix(b.String(), "\n"), "\n")
 }
 

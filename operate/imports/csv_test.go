@@ -1,6 +1,7 @@
 package imports
 
 import (
+	"crypto/sha256"
 	"encoding/json"
 	"fmt"
 	"strings"
@@ -32,7 +33,7 @@ func TestColumnsBecomeMembers(t *testing.T) {
 		";;01;;;;":                `the cell of column "weight" is no JSON number`,
 		";; 1;;;;":                `the cell of column "weight" is no JSON number`,
 		";;1 ;;;;":                `the cell of column "weight" is no JSON number`,
-		";;NaN;;;;":               `the cell of column "weight" is no JSON number`,
+		";;NaN;;;;":               `the cell of column "weight" is no JSON number: NaN and infinity, which DuckDB and Python write, are no JSON; write null or a string`,
 		";;;yes;;;":               `the cell of column "origin.ripe" is neither true nor false`,
 		";;;;{;;":                 `the cell of column "tags" is no JSON value`,
 		"\xff;;;;;;":              "the row is not valid UTF-8",
@@ -44,12 +45,54 @@ func TestColumnsBecomeMembers(t *testing.T) {
 		_, err := d.decode(nil, []byte(row))
 		require.EqualError(t, err, reason, row)
 	}
-	o.EmptyNull = true
-	d, err = newDecoder([]byte("id;weight;tags;origin.ripe"), o)
-	require.NoError(t, err)
-	got, err := d.decode(nil, []byte(";;;"))
-	require.NoError(t, err)
-	require.Equal(t, `{"id":null,"weight":null,"tags":null,"origin":{"ripe":null}}`, string(got))
+}
+
+func text(s string) *string { return &s }
+
+// The files of other tools: options read them, and without these a reason names the tool. Each
+// was written by COPY … CSV (PostgreSQL 15), SELECT … INTO OUTFILE (MariaDB 10.11) or DuckDB.
+func TestFilesOfOtherTools(t *testing.T) {
+	typed := map[string]Type{"n": Number}
+	for name, c := range map[string]struct {
+		o         Options
+		file      string
+		want, err string // of each row
+	}{
+		"COPY":                       {Options{Null: text("")}, "id,a\nx,\ny,\"\"\n", `{"id":"x","a":null}|{"id":"y","a":""}`, ""},
+		"COPY, without option":       {Options{}, "id,a\nx,\ny,\"\"\n", `{"id":"x","a":""}|{"id":"y","a":""}`, ""},
+		"COPY, one column":           {Options{Null: text("")}, "a\nx\n\n\"\"\n", `{"a":"x"}|{"a":null}|{"a":""}`, ""},
+		"OUTFILE":                    {Options{Escape: `\`, Types: typed}, "id,a,n\n\"x\",\"q\\\"u,\\\\\n\",\\N\ny\\,z,\\N,1\n", `{"id":"x","a":"q\"u,\\\n","n":null}|{"id":"y,z","a":null,"n":1}`, ""},
+		"OUTFILE, lines":             {Options{Escape: `\`}, "id,a\nx,1\\\n2\ny,\\0\n", `{"id":"x","a":"1\n2"}|{"id":"y","a":"\u0000"}`, ""},
+		"\\N":                        {Options{Null: text(`\N`)}, "id,a\nx,\\N\ny,\"\\N\"\n", `{"id":"x","a":null}|{"id":"y","a":"\\N"}`, ""},
+		"\\N, without option":        {Options{}, "id,a\nx,\\N\n", "", `which MySQL and PostgreSQL write for NULL: import with --null '\N'`},
+		"OUTFILE without option":     {Options{}, "id,a\n\"x\",\"q\\\"u\"\n", "", `where a backslash escapes, as in MySQL's files, import with --escape '\'`},
+		"a comma behind a backslash": {Options{}, "id,a\ny\\,z,1\n", "", `the row has 3 cells, the header has 2; where a backslash escapes`},
+		"DuckDB":                     {Options{Types: typed}, "id,n\nx,nan\n", "", `no JSON number: NaN and infinity, which DuckDB`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			require.NoError(t, c.o.Check(CSV))
+			r := run{f: File{Format: CSV, Options: c.o, MaxRow: maxRow, SHA256: sha256.Sum256([]byte(c.file))}}
+			var err error
+			r.cutter, err = newCutter(strings.NewReader(c.file), CSV, c.o, maxRow)
+			require.NoError(t, err)
+			require.NoError(t, r.header())
+			b, err := r.fill(0)
+			require.NoError(t, err)
+			var got []string
+			for _, x := range b.Rows {
+				if c.err == "" {
+					require.Empty(t, x.Reason)
+				} else {
+					require.Contains(t, x.Reason, c.err)
+				}
+				got = append(got, string(x.Value))
+			}
+			require.NotEmpty(t, got)
+			if c.err == "" {
+				require.Equal(t, c.want, strings.Join(got, "|"))
+			}
+		})
+	}
 }
 
 func TestHeadersThatCannotBe(t *testing.T) {
@@ -75,16 +118,18 @@ func TestHeadersThatCannotBe(t *testing.T) {
 func TestOptions(t *testing.T) {
 	require.Equal(t, `{}`, string(Options{}.Encode()))
 	require.Equal(t, Options{}.Encode(), Options{Delimiter: ",", Types: map[string]Type{"a": String}}.Encode(), "what is the default anyway makes no other job")
-	o := Options{Delimiter: "\t", Types: map[string]Type{"b": Number, "a": Bool, "c:d": JSON}, EmptyNull: true}
+	o := Options{Delimiter: "\t", Types: map[string]Type{"b": Number, "a": Bool, "c:d": JSON}, Null: text(""), Escape: `\`}
 	require.NoError(t, o.Check(CSV))
 	require.Error(t, o.Check(JSONL))
-	require.Equal(t, "a:bool,b:number,c:d:json", o.TypeList())
-	types, err := ParseTypes(o.TypeList())
+	types, err := ParseTypes([]string{"a:bool", "b:number", "c:d:json"})
 	require.NoError(t, err)
 	require.Equal(t, o.Types, types)
-	for _, wrong := range []string{"a", ":number", "a:number,a:bool", ","} {
+	for _, wrong := range [][]string{{"a"}, {":number"}, {"a:number", "a:bool"}, {""}} {
 		_, err := ParseTypes(wrong)
 		require.Error(t, err, wrong)
+	}
+	for _, escape := range []string{"\"", "\n", "é", ",", "ab"} {
+		require.Error(t, Options{Escape: escape}.Check(CSV), "%q", escape)
 	}
 	for _, delimiter := range []string{"\"", "\n", "\r", ",,", "é", "\x00"} {
 		require.Error(t, Options{Delimiter: delimiter}.Check(CSV), "%q", delimiter)
@@ -154,7 +199,7 @@ func FuzzDecodeCSV(f *testing.F) {
 func TestLinesThatEndWithCarriageReturnsAlone(t *testing.T) {
 	w := newWorld(t)
 	for _, text := range []string{"id,event\rB-1,e1\rB-2,e2\r", "id,event\rB-1,e1\rB-2,e2", "\"id\r\",event\nB-1,e1\n"} {
-		_, err := w.importer().Run(t.Context(), lab(CSV, Options{}, text), strings.NewReader(text))
+		_, err := w.run(CSV, Options{}, text)
 		var bad *BadFile
 		require.ErrorAs(t, err, &bad, "%q", text)
 		require.Contains(t, bad.Reason, "line feed")

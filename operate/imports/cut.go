@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"bytes"
 	"crypto/sha256"
-	"encoding"
 	"errors"
 	"hash"
 	"io"
@@ -21,51 +20,38 @@ const piece = 64 << 10
 // cutter cuts a file into rows, independent of how its bytes arrive.
 type cutter struct {
 	in    *bufio.Reader
-	max   int   // bytes of a row
-	csv   bool  // a row may have line ends within quotes
-	delim byte  // of csv
-	line  int64 // of the row that comes next, from 1
-	blank bool  // the last record of JSONL is white space alone
-	left  int64 // bytes that the file may still have
-	read  int64 // bytes up to the end of the last record
+	max   int     // bytes of a row
+	csv   bool    // a row may have line ends within quotes
+	shape quoting // of csv
+	lone  bool    // csv has one column: a blank line is a row
+	line  int64   // of the row that comes next, from 1
+	blank bool    // the last record of JSONL is white space alone
+	read  int64   // bytes up to the end of the last record
 	hash  hash.Hash
 }
 
 // newCutter makes one for a format; rows of more than maxRow bytes are cut out without
-// their content. A file of more than maxFile bytes ends with ErrTooLarge. The error is a
-// *BadFile or wraps ErrRead.
-func newCutter(r io.Reader, f Format, o Options, maxRow int, maxFile int64) (*cutter, error) {
-	c := &cutter{in: bufio.NewReaderSize(r, piece), max: maxRow, csv: f == CSV, delim: o.delimiter(), line: 1, left: maxFile, hash: sha256.New()}
+// their content. The error is a *BadFile or one of the reader.
+func newCutter(r io.Reader, f Format, o Options, maxRow int) (*cutter, error) {
+	c := &cutter{in: bufio.NewReaderSize(r, piece), max: maxRow, csv: f == CSV, shape: quoting{delim: o.delimiter(), escape: o.escape()}, line: 1, hash: sha256.New()}
 	mark, err := c.in.Peek(3)
 	if err != nil && !errors.Is(err, io.EOF) {
-		return nil, readError(err)
+		return nil, err
 	}
 	if bom.UTF16(mark) {
 		return nil, badFile("the file is UTF-16: convert it to UTF-8 (iconv -f UTF-16 -t UTF-8)")
 	}
 	if len(bom.Trim(mark)) < len(mark) {
 		_, _ = c.in.Discard(len(mark)) // it is in the buffer
-		if err := c.count(mark); err != nil {
-			return nil, err
-		}
+		c.count(mark)
 	}
 	return c, nil
 }
 
 // count adds bytes to the position.
-func (c *cutter) count(part []byte) error {
-	if c.left -= int64(len(part)); c.left < 0 {
-		return ErrTooLarge
-	}
+func (c *cutter) count(part []byte) {
 	c.read += int64(len(part))
 	_, _ = c.hash.Write(part) // it never fails
-	return nil
-}
-
-// state identifies the content up to the last record.
-func (c *cutter) state() []byte {
-	state, _ := c.hash.(encoding.BinaryMarshaler).MarshalBinary() // it never fails
-	return state
 }
 
 // row is one row of a file.
@@ -76,7 +62,7 @@ type row struct {
 }
 
 // next returns the next row, without line end for JSONL and verbatim for CSV;
-// io.EOF after the last. Blank lines between rows are skipped.
+// io.EOF after the last. Blank lines are skipped, but in a CSV of one column.
 func (c *cutter) next() (row, error) {
 	for {
 		r, err := c.record()
@@ -88,7 +74,7 @@ func (c *cutter) next() (row, error) {
 		}
 		if !r.large {
 			if c.csv {
-				if len(trimEnd(r.text)) == 0 {
+				if len(trimEnd(r.text)) == 0 && !c.lone {
 					continue
 				}
 			} else if r.text = bytes.Trim(r.text, space); len(r.text) == 0 {
@@ -115,18 +101,16 @@ func (c *cutter) record() (row, error) {
 	var text []byte
 	r := row{line: c.line}
 	c.blank = !c.csv
-	q := quoting{delim: c.delim}
+	q := c.shape
 	for {
 		part, err := c.in.ReadSlice('\n')
 		if len(part) == 0 && errors.Is(err, io.EOF) {
 			break
 		}
 		if err != nil && !errors.Is(err, io.EOF) && !errors.Is(err, bufio.ErrBufferFull) {
-			return row{}, readError(err)
-		}
-		if err := c.count(part); err != nil {
 			return row{}, err
 		}
+		c.count(part)
 		c.blank = c.blank && len(bytes.Trim(part, space)) == 0
 		// A line end of two bytes more is not counted.
 		if r.large = r.large || len(text)+len(part) > c.max+2; r.large {
@@ -162,8 +146,9 @@ func (c *cutter) record() (row, error) {
 // of a line, unless that is within quotes. After a quote where none may be, the
 // record ends with its line.
 type quoting struct {
-	delim byte
-	state quotingState
+	delim, escape byte // no escape is 0
+	state         quotingState
+	escaped       bool // behind an escape
 }
 
 type quotingState int
@@ -180,7 +165,14 @@ const (
 // scan continues with part and reports whether its end is within quotes.
 func (q *quoting) scan(part []byte) (open bool) {
 	s := q.state
+	literal := false // the last byte was escaped
 	for _, b := range part {
+		if literal = q.escaped; q.escaped || b == q.escape && q.escape != 0 && s <= quoted {
+			if q.escaped = !q.escaped; s == fieldStart {
+				s = bare
+			}
+			continue
+		}
 		switch s {
 		case fieldStart, bare:
 			switch {
@@ -217,5 +209,5 @@ func (q *quoting) scan(part []byte) (open bool) {
 		}
 	}
 	q.state = s
-	return s == quoted
+	return s == quoted || literal
 }

@@ -1,13 +1,11 @@
 package imports
 
 import (
-	"bufio"
 	"bytes"
-	"encoding/csv"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
+	"regexp"
 	"strconv"
 	"strings"
 	"unicode/utf8"
@@ -27,7 +25,7 @@ const (
 	namesPerColumn = 64
 )
 
-// BadFile says that a file as a whole cannot be taken in. It holds no payload but
+// BadFile says that a file as a whole cannot be imported. It holds no payload but
 // names of columns.
 type BadFile struct{ Reason string }
 
@@ -37,12 +35,10 @@ func badFile(format string, args ...any) error { return &BadFile{fmt.Sprintf(for
 
 // decoder makes JSON objects of records of CSV. It is for one goroutine.
 type decoder struct {
-	delim     rune
-	emptyNull bool
-	columns   []column
-	root      member
-	in        *bufio.Reader // over from
-	from      *bytes.Reader
+	delim, escape byte // no escape is 0
+	null          *string
+	columns       []column
+	root          member
 }
 
 type column struct {
@@ -72,17 +68,21 @@ func (m *member) size() int {
 
 // newDecoder makes one for a file with this header record. The error is a *BadFile.
 func newDecoder(header []byte, o Options) (*decoder, error) {
-	d := &decoder{delim: rune(o.delimiter()), emptyNull: o.EmptyNull, from: bytes.NewReader(nil), root: member{column: -1}}
-	d.in = newBuffer(d.from)
+	if o.Null == nil && o.Escape != "" {
+		null := o.Escape + "N" // as MySQL writes it
+		o.Null = &null
+	}
+	d := &decoder{delim: o.delimiter(), escape: o.escape(), null: o.Null, root: member{column: -1}}
 	if !utf8.Valid(header) {
 		return nil, badFile("the header is not valid UTF-8")
 	}
 	names, err := d.record(header)
 	if err != nil {
-		return nil, badFile("the header is no record of CSV: %s", reasonOf(err))
+		return nil, badFile("the header is no record of CSV: %v", err)
 	}
 	known := map[string]bool{}
-	for n, name := range names {
+	for n, cell := range names {
+		name := cell.text
 		if strings.Contains(name, "\r") { // else a file of such lines would be a header alone
 			return nil, badFile("the name of column %d holds a carriage return: lines must end with a line feed, alone or behind one", n+1)
 		}
@@ -106,10 +106,6 @@ func newDecoder(header []byte, o Options) (*decoder, error) {
 	}
 	return d, nil
 }
-
-// newBuffer returns a buffer that encoding/csv reads from itself: it makes none of
-// its own over one that is large enough.
-func newBuffer(r io.Reader) *bufio.Reader { return bufio.NewReaderSize(r, piece) }
 
 // path takes a column's name apart at dots; a backslash before a dot or another
 // backslash takes its meaning away.
@@ -164,23 +160,76 @@ func (m *member) add(path []string, column int) error {
 	return nil
 }
 
-// record reads one record of CSV. Cells keep their bytes: encoding/csv makes a line feed
-// of a carriage return and a line feed, so each within the record gets a second return.
-func (d *decoder) record(text []byte) ([]string, error) {
-	crlf := []byte("\r\n")
-	body := bytes.TrimSuffix(bytes.TrimSuffix(text, crlf), crlf[1:])
-	end := text[len(body):]
-	for bytes.HasPrefix(body, crlf) { // blank lines
-		body = body[len(crlf):]
+// cell is one of a record.
+type cell struct {
+	text   string
+	quoted bool
+	null   bool
+}
+
+var (
+	errBareQuote = errors.New("a quote inside a cell that does not begin with one")
+	errQuote     = errors.New("a quoted cell has no end, or text follows its end")
+)
+
+// escapes are the meanings of characters behind an escape, in MySQL's files.
+var escapes = map[byte]byte{'0': 0, 'b': '\b', 'n': '\n', 'r': '\r', 't': '\t', 'Z': 26}
+
+// record reads one record of CSV, as encoding/csv does, but with every byte of a cell and an
+// escape character, if the options have one.
+func (d *decoder) record(text []byte) (cells []cell, err error) {
+	text = trimEnd(text)
+	for at := 0; ; at++ {
+		c, n, err := d.field(text[at:])
+		if err != nil {
+			return nil, err
+		}
+		cells = append(cells, c)
+		if at += n; at >= len(text) {
+			return cells, nil
+		}
 	}
-	if bytes.Contains(body, crlf) {
-		text = append(bytes.ReplaceAll(body, crlf, []byte("\r\r\n")), end...)
+}
+
+// field reads the cell that text begins with and returns its length.
+func (d *decoder) field(text []byte) (c cell, n int, err error) {
+	var b []byte
+	if c.quoted = len(text) > 0 && text[0] == '"'; c.quoted {
+		n = 1
 	}
-	d.from.Reset(text)
-	d.in.Reset(d.from)
-	r := csv.NewReader(d.in)
-	r.Comma, r.FieldsPerRecord, r.ReuseRecord = d.delim, -1, true
-	return r.Read()
+	for ; n < len(text); n++ {
+		switch x := text[n]; {
+		case x == d.escape && d.escape != 0 && n+1 < len(text):
+			n++
+			if to, known := escapes[text[n]]; known {
+				b = append(b, to)
+			} else {
+				b = append(b, text[n])
+			}
+			continue
+		case x == '"' && !c.quoted:
+			return c, n, errBareQuote
+		case x == '"' && n+1 < len(text) && text[n+1] == '"':
+			n++
+		case x == '"' && (n+1 == len(text) || text[n+1] == d.delim):
+			c.text = string(b)
+			return c, n + 1, nil
+		case x == '"':
+			return c, n, errQuote
+		case x == d.delim && !c.quoted:
+			return d.bare(b, text[:n]), n, nil
+		}
+		b = append(b, text[n])
+	}
+	if c.quoted {
+		return c, n, errQuote
+	}
+	return d.bare(b, text), n, nil
+}
+
+// bare returns a cell without quotes, read from raw.
+func (d *decoder) bare(text, raw []byte) cell {
+	return cell{text: string(text), null: d.null != nil && string(raw) == *d.null}
 }
 
 // decode returns a record as a JSON object, appended to dst. The error is the
@@ -190,16 +239,19 @@ func (d *decoder) decode(dst, text []byte) ([]byte, error) {
 		return nil, errors.New("the row is not valid UTF-8")
 	}
 	cells, err := d.record(text)
-	if err != nil {
-		return nil, errors.New(reasonOf(err))
+	if err == nil && len(cells) != len(d.columns) {
+		err = fmt.Errorf("the row has %d cells, the header has %d", len(cells), len(d.columns))
 	}
-	if len(cells) != len(d.columns) {
-		return nil, fmt.Errorf("the row has %d cells, the header has %d", len(cells), len(d.columns))
+	if err != nil && d.escape == 0 && bytes.ContainsAny(text, `\`) {
+		err = fmt.Errorf(`%w; where a backslash escapes, as in MySQL's files, import with --escape '\'`, err)
+	}
+	if err != nil {
+		return nil, err
 	}
 	return d.object(dst, &d.root, cells)
 }
 
-func (d *decoder) object(dst []byte, m *member, cells []string) (_ []byte, err error) {
+func (d *decoder) object(dst []byte, m *member, cells []cell) (_ []byte, err error) {
 	dst = append(dst, '{')
 	for i, x := range m.members {
 		if i > 0 {
@@ -218,14 +270,18 @@ func (d *decoder) object(dst []byte, m *member, cells []string) (_ []byte, err e
 	return append(dst, '}'), nil
 }
 
-func (d *decoder) cell(dst []byte, c column, text string) ([]byte, error) {
-	if text == "" && (c.kind != String || d.emptyNull) {
+func (d *decoder) cell(dst []byte, c column, x cell) ([]byte, error) {
+	text := x.text
+	if x.null || text == "" && c.kind != String {
 		return append(dst, "null"...), nil
+	}
+	if d.escape == 0 && !x.quoted && text == `\N` {
+		return nil, fmt.Errorf(`the cell of column %s is \N, which MySQL and PostgreSQL write for NULL: import with --null '\N', or with another --null if it is a text`, shown(c.name))
 	}
 	switch c.kind {
 	case Number:
 		if first, last := text[0], text[len(text)-1]; first != '-' && (first < '0' || first > '9') || last < '0' || last > '9' || !json.Valid([]byte(text)) {
-			return nil, fmt.Errorf("the cell of column %s is no JSON number", shown(c.name))
+			return nil, fmt.Errorf("the cell of column %s is no JSON number%s", shown(c.name), dialect(text))
 		}
 		return append(dst, text...), nil
 	case Bool:
@@ -238,11 +294,22 @@ func (d *decoder) cell(dst []byte, c column, text string) ([]byte, error) {
 		return nil, fmt.Errorf("the cell of column %s is neither true nor false", shown(c.name))
 	case JSON:
 		if !json.Valid([]byte(text)) {
-			return nil, fmt.Errorf("the cell of column %s is no JSON value", shown(c.name))
+			return nil, fmt.Errorf("the cell of column %s is no JSON value%s", shown(c.name), dialect(text))
 		}
 		return append(dst, text...), nil
 	}
 	return jsontext.AppendQuote(dst, text)
+}
+
+// unquoted finds numbers that DuckDB, Python and others write, and JSON has not.
+var unquoted = regexp.MustCompile(`(?i)(^|[:,[{\s-])(nan|inf|infinity)($|[,\]}\s])`)
+
+// dialect says which tools write a text that is no JSON, empty if it does not know.
+func dialect(text string) string {
+	if unquoted.MatchString(text) {
+		return ": NaN and infinity, which DuckDB and Python write, are no JSON; write null or a string"
+	}
+	return ""
 }
 
 // shown returns a column's name for a message.
@@ -252,15 +319,4 @@ func shown(name string) string {
 		name = string(r[:most]) + "…"
 	}
 	return strconv.Quote(name)
-}
-
-// reasonOf returns the fault of a record, without its text.
-func reasonOf(err error) string {
-	switch {
-	case errors.Is(err, csv.ErrBareQuote):
-		return "a quote inside a cell that does not begin with one"
-	case errors.Is(err, csv.ErrQuote):
-		return "a quoted cell has no end, or text follows its end"
-	}
-	return "the row is no record of CSV"
 }

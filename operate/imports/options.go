@@ -4,8 +4,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"maps"
-	"slices"
 	"strings"
 )
 
@@ -58,8 +56,13 @@ type Options struct {
 	Delimiter string `json:"delimiter,omitempty"`
 	// Types by the name of the column.
 	Types map[string]Type `json:"types,omitempty"`
-	// EmptyNull makes empty cells of strings null, too.
-	EmptyNull bool `json:"empty_null,omitempty"`
+	// Null is the text of cells without quotes that are null: the empty one in files of
+	// PostgreSQL's COPY, \N in those of MySQL. Nil means that only empty cells of other types
+	// than String are.
+	Null *string `json:"null,omitempty"`
+	// Escape is one ASCII character that escapes the next one, as the backslash of MySQL's
+	// OUTFILE does; empty means that nothing does.
+	Escape string `json:"escape,omitempty"`
 }
 
 // maxOptions bounds the JSON of Options, in bytes.
@@ -67,8 +70,11 @@ const maxOptions = 64 << 10
 
 // Check returns the faults of the options for a format.
 func (o Options) Check(f Format) error {
-	if f == JSONL && (o.Delimiter != "" || len(o.Types) > 0 || o.EmptyNull) {
-		return errors.New("delimiter, types and empty are options of csv")
+	if f == JSONL && (o.Delimiter != "" || len(o.Types) > 0 || o.Null != nil || o.Escape != "") {
+		return errors.New("delimiter, types, null and escape are options of csv")
+	}
+	if e := o.Escape; e != "" && (len(e) != 1 || e[0] <= ' ' || e[0] > '~' || e[0] == '"' || e == o.Delimiter || e[0] == o.delimiter()) {
+		return errors.New("escape must be one ASCII character, but no quote and not the delimiter")
 	}
 	if d := o.Delimiter; d != "" && (len(d) != 1 || d[0] != '\t' && (d[0] < ' ' || d[0] > '~') || d[0] == '"') {
 		return errors.New("the delimiter must be one ASCII character and no quote")
@@ -105,16 +111,13 @@ func (o Options) Encode() []byte {
 	return text
 }
 
-// ParseTypes reads a list of name:type, separated by commas.
-func ParseTypes(list string) (map[string]Type, error) {
-	if list == "" {
-		return nil, nil
-	}
+// ParseTypes reads a list of name:type.
+func ParseTypes(list []string) (map[string]Type, error) {
 	types := map[string]Type{}
-	for item := range strings.SplitSeq(list, ",") {
+	for _, item := range list {
 		at := strings.LastIndexByte(item, ':')
 		if at <= 0 {
-			return nil, errors.New("types are a list of column:type")
+			return nil, errors.New("the type of a column is given as column:type")
 		}
 		if _, twice := types[item[:at]]; twice {
 			return nil, errors.New("a column has two types")
@@ -131,11 +134,10 @@ func (o Options) delimiter() byte {
 	return o.Delimiter[0]
 }
 
-// TypeList returns the types in the form that ParseTypes parses.
-func (o Options) TypeList() string {
-	var all []string
-	for _, name := range slices.Sorted(maps.Keys(o.Types)) {
-		all = append(all, name+":"+string(o.Types[name]))
+// escape returns the escape character, 0 without one.
+func (o Options) escape() byte {
+	if o.Escape == "" {
+		return 0
 	}
-	return strings.Join(all, ",")
+	return o.Escape[0]
 }

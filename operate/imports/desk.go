@@ -1,0 +1,192 @@
+package imports
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/ThreeDotsLabs/watermill/message"
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/seed-86dfc502/weir/api/events"
+	"github.com/seed-86dfc502/weir/change"
+	"github.com/seed-86dfc502/weir/ingest"
+	"github.com/seed-86dfc502/weir/internal/crash"
+	"github.com/seed-86dfc502/weir/store"
+	"github.com/seed-86dfc502/weir/transport"
+)
+
+// Desk ingests batches in the process that has the state open. All fields are needed. It may be
+// used concurrently.
+type Desk struct {
+	Store  store.Imports
+	Events *events.Handler
+	// Source returns a source that files are imported into.
+	Source func(name string) (*events.Source, error)
+	// Ready returns why no batch can be ingested now, nil when one can: an error of class
+	// store.Superseded while another configuration is active, under which the rows may be of
+	// another entity.
+	Ready   func(ctx context.Context) error
+	Metrics *Metrics
+	Logger  *slog.Logger
+}
+
+// Ingest implements Ingest. A batch without rows that is not the last begins the import, or
+// continues it.
+func (d *Desk) Ingest(ctx context.Context, b Batch) (store.Import, error) {
+	if err := d.Ready(ctx); err != nil {
+		return store.Import{}, err
+	}
+	for n, r := range b.Rows {
+		if r.Number != b.After+int64(n)+1 {
+			return store.Import{}, badFile("row %d does not follow row %d", r.Number, b.After+int64(n))
+		}
+	}
+	source, err := d.Source(b.Import.Source)
+	if err != nil {
+		return store.Import{}, err
+	}
+	i, err := d.Store.BeginImport(ctx, b.Import)
+	switch {
+	case err != nil || i.State == store.ImportDone || i.Row != b.After:
+		return i, err
+	case len(b.Rows) == 0 && !b.Last:
+		d.Logger.Info("import begun", "event", "import.begun", "import", i.ID, "source", i.Source, "rows", i.Row)
+		crash.At(crash.ImportBegun, i.Source)
+		return i, nil
+	}
+	to, letters, err := d.take(ctx, source, i, b)
+	if err != nil {
+		return i, err
+	}
+	crash.At(crash.ImportTaken, i.Source)
+	err = d.Store.StepImport(ctx, i, to, letters)
+	if err != nil {
+		// ErrFenced says that another run was faster, whose commit may still be under way: the
+		// same batch again finds the position.
+		return i, err
+	}
+	crash.At(crash.ImportStepped, i.Source)
+	d.Metrics.add(i.Source, to.Counts, i.Counts)
+	if i.ImportPosition = to; b.Last {
+		c := to.Counts
+		d.Logger.Info("import done", "event", "import.done", "import", i.ID, "source", i.Source, "accepted", c.Accepted, "duplicate", c.Duplicate, "refused", c.Refused)
+	}
+	return i, nil
+}
+
+// take ingests rows and returns the position behind them and the refused ones.
+func (d *Desk) take(ctx context.Context, source *events.Source, i store.Import, b Batch) (to store.ImportPosition, letters []store.DeadLetter, err error) {
+	to = store.ImportPosition{Bytes: b.Bytes, Row: i.Row + int64(len(b.Rows)), Counts: i.Counts, State: store.ImportIncomplete}
+	if b.Last {
+		to.State = store.ImportDone
+	}
+	var rows []events.Row
+	var given []Row
+	refuse := func(r Row, code, reason string) {
+		to.Counts.Refused++
+		letters = append(letters, letterOf(i, r, code, reason))
+	}
+	for _, r := range b.Rows {
+		if r.Code != "" {
+			refuse(r, r.Code, r.Reason)
+			continue
+		}
+		rows, given = append(rows, events.Row{Value: r.Value, Origin: fmt.Sprintf("%s:%d", i.ID, r.Number)}), append(given, r)
+	}
+	results, err := d.Events.Take(ctx, i.Tenant, source, rows)
+	if err != nil {
+		return to, nil, err
+	}
+	for n, x := range results {
+		switch x.Status {
+		case events.Accepted:
+			to.Counts.Accepted++
+		case events.Duplicate:
+			to.Counts.Duplicate++
+		case events.Skipped:
+			refuse(given[n], "no_entity", "the event is about no entity")
+		case events.Conflicting:
+			refuse(given[n], "conflicting", "another event was ingested under this event id")
+		default:
+			reason := x.Refusal.Reason
+			if x.Refusal.Code == ingest.BadJSON {
+				reason += dialect(string(given[n].Value))
+			}
+			refuse(given[n], x.Refusal.Code, reason)
+		}
+	}
+	slices.SortFunc(letters, func(a, b store.DeadLetter) int { return strings.Compare(a.DedupKey, b.DedupKey) })
+	return to, letters, nil
+}
+
+// letterOf makes the dead letter of a refused row.
+func letterOf(i store.Import, r Row, code, reason string) store.DeadLetter {
+	headers, err := json.Marshal(map[string]string{"import": i.ID, "row": strconv.FormatInt(r.Number, 10), "line": strconv.FormatInt(r.Line, 10)})
+	if err != nil {
+		panic(err) // strings always have a JSON form
+	}
+	return store.DeadLetter{
+		Stage: store.StageIngest, Code: code, Reason: reason, Source: i.Source, Payload: r.Value, Headers: headers,
+		State: store.LetterOpen, DedupKey: store.ImportLetterKey(i.ID, r.Number),
+	}
+}
+
+// Inbox takes prepared events into the inbox, as events.Pusher, also those of a source that
+// nothing is posted to.
+type Inbox struct {
+	Source string // for crash points
+	Topic  string
+	Append func(ctx context.Context, records []transport.Record) error
+}
+
+// Push implements events.Pusher: all events are durable, or none is known to be.
+func (x *Inbox) Push(ctx context.Context, pushed ...*message.Message) []error {
+	errs := make([]error, len(pushed))
+	records := make([]transport.Record, len(pushed))
+	for n, m := range pushed {
+		key, head, value, err := change.EncodeRecord(ingest.PreparedOf(m.Context()).Record())
+		if err != nil {
+			errs[n] = err
+			return errs
+		}
+		records[n] = transport.Record{Topic: x.Topic, Key: key, Value: value, Headers: []transport.Header{{Key: change.InboxHeader, Value: head}}}
+	}
+	if len(records) == 0 {
+		return nil
+	}
+	if crash.Enabled && len(records) > 1 && crash.Due(crash.ImportAppendHalf, x.Source) {
+		_ = x.Append(ctx, records[:len(records)/2])
+		crash.Die()
+	}
+	err := x.Append(ctx, records)
+	for n := range errs {
+		errs[n] = err
+	}
+	return errs
+}
+
+// Metrics of imports; label values are bounded by the configuration.
+type Metrics struct{ rows *prometheus.CounterVec }
+
+// NewMetrics registers them with reg.
+func NewMetrics(reg prometheus.Registerer) *Metrics {
+	m := &Metrics{prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "weir_import_rows_total", Help: "Rows of imported files by source and status: accepted, duplicate, refused.",
+	}, []string{"source", "status"})}
+	reg.MustRegister(m.rows)
+	return m
+}
+
+// add counts the rows between two positions.
+func (m *Metrics) add(source string, now, before store.ImportCounts) {
+	for status, n := range map[string]int64{
+		"accepted": now.Accepted - before.Accepted, "duplicate": now.Duplicate - before.Duplicate, "refused": now.Refused - before.Refused,
+	} {
+		m.rows.WithLabelValues(source, status).Add(float64(n))
+	}
+}
