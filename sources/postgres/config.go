@@ -137,7 +137,7 @@ func (c *tableSource) Check(check *config.Checker, _ *config.Source) {
 
 // Envelope implements config.SelfDescribing.
 func (*tableSource) Envelope() config.Envelope {
-	return config.Envelope{Entity: config.Locator{Key: true}, Sequence: config.Locator{Header: SequenceHeader}, UUID: true, Unavailable: unchanged}
+	return config.Envelope{Entity: config.Locator{Key: true}, Sequence: config.Locator{Header: SequenceHeader}, UUID: true, Unchanged: config.Locator{Header: UnchangedHeader}}
 }
 
 // Fingerprint implements config.SelfDescribing.
