@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/dustin/go-humanize"
 	"github.com/dustin/go-humanize/english"
@@ -160,6 +161,13 @@ func newCustomerRemoveCommand(a *app) *cobra.Command {
 func (o *customerRemoveOptions) run(ctx context.Context, customer string) error {
 	cfg, err := o.load()
 	if err != nil {
+		return err
+	}
+	// Before it asks for a change of a file.
+	if _, err := (&taskFlags{all: true, rate: o.rate}).task(operate.Replay, cfg, time.Now()); err != nil {
+		return err
+	}
+	if err := checkReason(o.reason); err != nil {
 		return err
 	}
 	found, configured := cfg.FindCustomer(customer)

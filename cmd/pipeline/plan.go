@@ -7,6 +7,7 @@ import (
 
 	"github.com/seed-86dfc502/weir/assemble"
 	"github.com/seed-86dfc502/weir/operate/plan"
+	"github.com/seed-86dfc502/weir/operate/session"
 	"github.com/spf13/cobra"
 )
 
@@ -27,8 +28,8 @@ func newPlanCommand(a *app) *cobra.Command {
 		Use:   "plan",
 		Short: "Tell what a configuration would send, retract and hold back, before it runs",
 		Long: "Decide every stored entity under a configuration, without writing anything: per service how many entities would\n" +
-			"be sent, retracted, newly held back or stay as they are, with samples. It reads the store that the configuration\n" +
-			"names, also while a pipeline runs. Entities move to a new configuration at their next event or by\n" +
+			"be sent, retracted, newly held back or stay as they are, with samples. It reads the store of --against, or else the\n" +
+			"candidate's own, also while a pipeline runs. Entities move to a new configuration at their next event or by\n" +
 			"weir replay --outdated; that is when the effect shows.\n\n" +
 			"The store has a hash of what a customer has, not the document. With --against, the configuration that runs now,\n" +
 			"samples are differences field by field, and what would be sent anyway is told from what the new one causes.\n\n" +
@@ -61,7 +62,11 @@ func (o *planOptions) run(ctx context.Context) error {
 		}
 	}
 	var effect *plan.Effect
-	err = o.withStoreOf(ctx, candidate, func(s assemble.Store) error {
+	running := candidate
+	if in.Against != nil {
+		running = in.Against
+	}
+	err = o.withStoreOf(ctx, running, func(s assemble.Store) error {
 		var stop func()
 		in.Store = s
 		in.Progress, stop = o.progressOf()
@@ -69,6 +74,10 @@ func (o *planOptions) run(ctx context.Context) error {
 		effect, err = plan.Compute(ctx, in)
 		return err
 	})
+	if errors.Is(err, session.ErrNothingRan) || errors.Is(err, plan.ErrNothingRan) {
+		// The hint of other commands, to run the configuration, would start the candidate.
+		return hinted(err, "--against names the configuration that runs now, whose state is read")
+	}
 	if err != nil {
 		return err
 	}

@@ -286,7 +286,8 @@ func (c *computation) sample(e store.Entity, x change.Change) Sample {
 	}
 	row := e.States.Get(service.Number)
 	s.Before = view.Doc
-	s.Exact = bytes.Equal(row.Content, view.Content) && c.against.plan.Projections[service.Projection].Exact()
+	s.Older = !bytes.Equal(row.Content, view.Content)
+	s.Exact = !s.Older && c.against.plan.Projections[service.Projection].Exact()
 	if x.Op == change.Upsert {
 		s.Diff, s.More = Differences(s.Before, s.After)
 	}

@@ -215,6 +215,19 @@ func TestEffectsOfComputedCarriedAndSame(t *testing.T) {
 	}
 }
 
+// A document that is the same by the projection's rules of sameness is not called older.
+func TestSamplesOfSame(t *testing.T) {
+	const same = "{id: id, level: {path: level, same: {trim: true}}}"
+	s := some(t)
+	s.active = load(t, "{id: id, level: level}", same)
+	e := s.plan(load(t, "{id: id, level: level}", "{id: id, level: {path: level, same: {trim: true}}, kind: {const: fruit}}"), load(t, "{id: id, level: level}", same), 1)
+	require.NotEmpty(t, e.Services[0].Samples)
+	require.False(t, e.Services[0].Samples[0].Exact)
+	var out bytes.Buffer
+	require.NoError(t, e.Write(&out))
+	require.NotContains(t, out.String(), "older than")
+}
+
 func TestNewAndRemovedServices(t *testing.T) {
 	s := some(t)
 	e := s.plan(load(t, "  list:", "  names:"), s.active, 9)

@@ -120,7 +120,7 @@ func (s Sample) write(w io.Writer, service string) {
 			fmt.Fprintln(w, "  the same document, compared in another way (numbers)")
 		}
 	}
-	if s.Before != nil && !s.Exact {
+	if s.Before != nil && s.Older {
 		fmt.Fprintln(w, "  (what the customer has is older than what is compared with)")
 	}
 }
