@@ -126,7 +126,7 @@ func (ev *evaluation) event(r *record) error {
 	}
 	if reason == badSequence {
 		ev.replayed(r, fresh) // it failed again, as a new dead letter
-		ev.fail(r, string(badSequence), fmt.Sprintf("the sequence is a %s and the last one of this entity a %s, which have no order; correct the event, or drop the order by weir reset --order",
+		ev.fail(r, string(badSequence), fmt.Sprintf("the sequence is a %s and the last one of this entity a %s, which have no order; correct the event, or drop the order by weir reset --order ENTITY --yes",
 			change.KindOfSequence(e.Sequence), change.KindOfSequence(ev.fence[e.Source].Sequence)))
 		return nil
 	}

@@ -188,7 +188,7 @@ func serviceHealth(name string, c deliver.Condition, now time.Time) ServiceHealt
 		if c.Suspended.Hold != nil {
 			s.Hold = &Held{Service: name, Since: s.Since, Why: c.Suspended.Why, Hold: *c.Suspended.Hold}
 			s.Level, s.Error = LevelDown, "held by the guard: "+c.Suspended.Why
-			s.Do = fmt.Sprintf("look at the samples (weir guard show %s), then weir guard release, discard or extend %s; queued changes are kept", name, name)
+			s.Do = fmt.Sprintf("weir guard show %[1]s shows samples; then weir guard release %[1]s, weir guard discard %[1]s or weir guard extend %[1]s; queued changes are kept", name)
 		} else if s.Error = "paused by " + c.Suspended.By; c.Suspended.Why != "" {
 			s.Error += ": " + c.Suspended.Why
 		}
@@ -205,7 +205,7 @@ func serviceHealth(name string, c deliver.Condition, now time.Time) ServiceHealt
 	case c.Refused >= manyRefused:
 		s.Level, s.Do = LevelDown, fmt.Sprintf("%s; every change was refused since: weir dlq list --service %s", do, name)
 	case c.Refused > 0:
-		s.Level, s.Do = LevelDegraded, fmt.Sprintf("%s; then weir dlq replay --service %s", do, name)
+		s.Level, s.Do = LevelDegraded, fmt.Sprintf("%s; then weir dlq replay --all --yes --service %s", do, name)
 	}
 	return s
 }

@@ -28,7 +28,7 @@ func letterRemedy(g store.LetterGroup) string {
 	case do != "":
 		return do
 	case g.Stage == store.StageIngest:
-		return "correct the events at their producer, or the source's settings that the reason names (weir dlq edit corrects one)"
+		return "correct the events at their producer, or the source's settings that the reason names (weir dlq edit ID corrects one)"
 	case g.Stage == store.StageDecide:
 		return "correct the projection or the event that the reason names"
 	}
@@ -51,7 +51,7 @@ func LetterItems(ctx context.Context, s LetterLister) ([]Item, error) {
 		all = append(all, Item{
 			What: l.Service + ", entity " + l.Entity, Level: LevelDegraded, Queued: 1, Since: l.Created.UTC(), NextTry: l.NextTry.UTC(),
 			Why: fmt.Sprintf("failed %d times: %s", l.Attempts, l.Reason),
-			Do:  cmp.Or(remedy.OfText(l.Reason), "correct what the target's answer names, or ask its operator") + "; retried automatically, and a dead letter after retry.attempts (weir retry-now tries at once)",
+			Do:  cmp.Or(remedy.OfText(l.Reason), "correct what the target's answer names, or ask its operator") + "; retried automatically, and a dead letter after retry.attempts (weir retry-now " + l.Service + " tries at once)",
 		})
 	}
 	groups, err := s.GroupLetters(ctx, store.LetterFilter{State: store.LetterOpen}, maxLetterGroups)
@@ -59,7 +59,7 @@ func LetterItems(ctx context.Context, s LetterLister) ([]Item, error) {
 		return nil, err
 	}
 	for _, g := range groups {
-		do := "weir dlq list --stage " + string(g.Stage)
+		do := "--stage " + string(g.Stage)
 		switch {
 		case g.Service != "":
 			do += " --service " + g.Service
@@ -69,7 +69,7 @@ func LetterItems(ctx context.Context, s LetterLister) ([]Item, error) {
 		all = append(all, Item{
 			What: "dead letters of " + cmp.Or(g.Service, g.Source, string(g.Stage)), Level: LevelDegraded, Since: g.First.UTC(),
 			Why: humanize.Comma(g.Letters) + " open, " + g.Code + ", for instance: " + g.Reason,
-			Do:  letterRemedy(g) + "; then weir dlq replay or discard (" + do + " --code " + g.Code + ")",
+			Do:  letterRemedy(g) + "; then weir dlq replay --all --yes " + do + " --code " + g.Code + " (weir dlq list " + do + " --code " + g.Code + " shows them)",
 		})
 	}
 	return all, nil

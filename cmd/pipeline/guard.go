@@ -34,8 +34,8 @@ func newGuardCommand(a *app) *cobra.Command {
 			"Send what is held. A state sink gets the newest change of each entity, a log sink every change in order."},
 		{operate.Discard, "Drop the held changes that the guard counts, and resume",
 			"Drop the held changes of the kind that the guard counted, retractions or updates, and resume. The target keeps its\n" +
-				"content: these changes are refused, any other content of their entities is sent, and so is weir replay --force. All\n" +
-				"other queued changes are sent. The audit row has their number."},
+				"content: these changes are refused, any other content of their entities is sent, and so is\n" +
+				"weir replay ENTITY --force. All other queued changes are sent. The audit row has their number."},
 		{operate.Extend, "Allow as many changes once more within the window that begins now",
 			"Allow as many changes once more within the window that begins now, and resume. Beyond that the service is held again."},
 	} {
@@ -95,7 +95,7 @@ func showHold(ctx context.Context, a *app, service string) error {
 				fmt.Fprintf(a.out, "  %s, version %s\n    before: %s\n    after:  %s\n", terminal.Visible(s.Entity), s.Version, document(s.Before), document(s.After))
 			}
 		}
-		fmt.Fprintf(a.out, "\ndo: weir guard release, discard or extend %s -c %s\n", h.Service, a.config)
+		fmt.Fprintf(a.out, "\ndo: weir guard release %[1]s -c %[2]s, weir guard discard %[1]s -c %[2]s, or weir guard extend %[1]s -c %[2]s\n", h.Service, a.config)
 		return nil
 	})
 }

@@ -70,7 +70,7 @@ func pauseService(ctx context.Context, a *app, cfg *config.Config, s assemble.St
 	}
 	held, was := before[name]
 	if held.Hold != nil && !pause {
-		return hinted(fmt.Errorf("the guard holds %s: %s", name, held.Why), "weir guard show %s -c %s, then weir guard release, discard or extend", name, a.config)
+		return hinted(fmt.Errorf("the guard holds %s: %s", name, held.Why), "weir guard show %[1]s -c %[2]s, then weir guard release %[1]s -c %[2]s, weir guard discard %[1]s -c %[2]s or weir guard extend %[1]s -c %[2]s", name, a.config)
 	}
 	if !was || pause { // what was paused can be resumed, whatever the configuration has
 		if err := delivered(cfg, name); err != nil {

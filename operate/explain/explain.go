@@ -30,6 +30,11 @@ type Store interface {
 	Pauses(ctx context.Context) ([]store.Pause, error)
 }
 
+// revisions is a Store that knows the active revision, which every store of a process does.
+type revisions interface {
+	Active(ctx context.Context) (store.Revision, error)
+}
+
 // Input is what an explanation is made from. It is only read.
 type Input struct {
 	Config *config.Config
@@ -121,6 +126,13 @@ func Explain(ctx context.Context, in Input) (*Explanation, error) {
 	if !entity.Deleted.IsZero() {
 		x.Deleted = &entity.Deleted
 	}
+	if r, ok := in.Store.(revisions); ok {
+		active, err := r.Active(ctx)
+		if err != nil && !errors.Is(err, store.ErrNotFound) {
+			return nil, err
+		}
+		s.active = active.Number
+	}
 	x.Complete, x.Current = s.inspection.Complete, s.inspection.Current
 	s.events(ctx)
 	if in.Service != "" { // requests for other services are no part of its report
@@ -156,6 +168,7 @@ type report struct {
 	plan       *decide.Plan
 	inspection *decide.Inspection
 	now        decide.Step // what would be decided now
+	active     int64       // the active revision; 0 is unknown
 }
 
 // compile compiles the configuration with the numbers that the rows have, and
@@ -220,7 +233,7 @@ func (s *report) sources() {
 			s.Missing = append(s.Missing, name)
 		}
 		s.Sources = append(s.Sources, Source{
-			Source: name, Mode: c.Mode, Mount: c.Mount, Required: required, Document: text(doc), Seen: seen[name],
+			Source: name, Mode: c.Mode, Mount: c.Mount, Required: required, Document: text(doc), Seen: seen[name], Position: s.lastPosition(name, seen[name]),
 		})
 	}
 	var gone []string
@@ -231,7 +244,7 @@ func (s *report) sources() {
 	}
 	slices.Sort(gone)
 	for _, name := range gone {
-		s.Sources = append(s.Sources, Source{Source: name, Document: text(s.inspection.Docs[name]), Seen: seen[name], Unknown: true})
+		s.Sources = append(s.Sources, Source{Source: name, Document: text(s.inspection.Docs[name]), Seen: seen[name], Position: s.lastPosition(name, seen[name]), Unknown: true})
 	}
 }
 
@@ -368,5 +381,8 @@ func (s *report) outcomeOf(i int, c config.Service, out *Service, row store.Row)
 	case e.Action != "":
 		return e.Action
 	}
-	return "?"
+	if !s.Current || s.active == 0 {
+		return "other revision"
+	}
+	return fmt.Sprintf("before revision %d", s.active)
 }

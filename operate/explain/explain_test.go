@@ -155,6 +155,10 @@ func (w *world) KnownServices(context.Context) (map[string]int32, error) {
 	return known, nil
 }
 
+func (w *world) Active(context.Context) (store.Revision, error) {
+	return store.Revision{Number: 5}, nil
+}
+
 func (w *world) ListAttempts(_ context.Context, f store.AttemptFilter) (found []store.Attempt, err error) {
 	for _, a := range w.attempts {
 		if a.Entity == f.Entity && (f.Service == 0 || f.Service == a.Service) {
@@ -329,7 +333,7 @@ var verdicts = map[string]struct {
 	"refused, and its letter discarded": {func(w *world) {
 		w.event("registry", "e1", "1", firstBanana)
 		w.change(hook, func(r *store.Row) { r.Refused = true })
-	}, hook, explain.Refused, "Version 1:0 was refused, and no dead letter of it is open any more: it is held back until the view changes, or weir replay --force sends it, or the service is reset.", "refused"},
+	}, hook, explain.Refused, "Version 1:0 was refused, and no dead letter of it is open any more: it is held back until the view changes, or weir replay B-007 --service zest/list@hook --force sends it, or the service is reset.", "refused"},
 	"its twin is not": {func(w *world) {
 		w.event("registry", "e1", "1", firstBanana)
 		w.dead = []store.DeadLetter{{ID: 7, Stage: store.StageDeliver, Code: "refused", Service: hook, Entity: "B-007", Version: change.NewVersion(1, 0)}}
@@ -363,7 +367,7 @@ var verdicts = map[string]struct {
 			e.Fingerprint, e.States = []byte("older"), store.States{}
 			return e
 		}
-	}, ripe, explain.NotYet, "Nothing was sent yet: the service is new to this entity, and the entity's next event or weir replay sends it.", "held back"},
+	}, ripe, explain.NotYet, "Nothing was sent yet: the service is new to this entity, and the entity's next event or weir replay B-007 --service acme/ripeness@archive sends it.", "held back"},
 	"without history": {func(w *world) {
 		w.event("registry", "e1", "1", firstBanana)
 		w.entity = func(e store.Entity) store.Entity { e.Fence = nil; return e }

@@ -69,10 +69,12 @@ type Record struct {
 	Stream    string `json:"stream,omitempty"`    // identity of the topic or file it came from
 	Partition int32  `json:"partition"`
 	Offset    int64  `json:"offset"`
-	Sequence  string `json:"sequence,omitempty"`
-	Size      int    `json:"size"` // of the payload, in bytes
-	Actor     string `json:"actor,omitempty"`
-	Reason    string `json:"reason,omitempty"`
+	// Position is partition and offset as the source names them: an LSN of a PostgreSQL source.
+	Position string `json:"position,omitempty"`
+	Sequence string `json:"sequence,omitempty"`
+	Size     int    `json:"size"` // of the payload, in bytes
+	Actor    string `json:"actor,omitempty"`
+	Reason   string `json:"reason,omitempty"`
 	// Services that a control record is about; empty: all.
 	Services []string `json:"services,omitempty"`
 	// Payload is set when it was asked for.
@@ -87,6 +89,8 @@ type Source struct {
 	Required bool            `json:"required,omitempty"`
 	Document json.RawMessage `json:"document,omitempty"` // absent when it has none
 	Seen     *decide.Seen    `json:"seen,omitempty"`     // what stale events are recognized by
+	// Position is the newest of Seen, as the source names it.
+	Position string `json:"position,omitempty"`
 	// Unknown: the configuration does not have this source.
 	Unknown bool `json:"unknown,omitempty"`
 }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/seed-86dfc502/weir/change"
+	"github.com/seed-86dfc502/weir/decide"
 	"github.com/seed-86dfc502/weir/transport"
 	"golang.org/x/sync/errgroup"
 )
@@ -101,9 +102,35 @@ func (s *report) fill(e *Event, r *change.Record) {
 		e.EventID = v.EventID // whole
 		e.Record = &Record{
 			Operation: string(v.Op), Stream: v.Topic, Partition: v.Partition, Offset: v.Offset, Sequence: v.Sequence, Size: len(v.Payload),
+			Position: s.position(v.Source, v.Partition, v.Offset),
 		}
 		if s.in.Payload {
 			e.Record.Payload = v.Payload
 		}
 	}
+}
+
+// positioned is a kind of source whose positions have a form of their own.
+type positioned interface {
+	// PositionText returns a position as its server writes it.
+	PositionText(partition int32, offset int64) string
+}
+
+// position returns a position as the source names it.
+func (s *report) position(source string, partition int32, offset int64) string {
+	if c := s.in.Config.Sources.Find(source); c != nil {
+		if p, ok := c.Input.(positioned); ok {
+			return p.PositionText(partition, offset)
+		}
+	}
+	return fmt.Sprintf("%d/%d", partition, offset)
+}
+
+// lastPosition returns the newest of the positions that were seen of a source; empty without one.
+func (s *report) lastPosition(source string, seen *decide.Seen) string {
+	if seen == nil || len(seen.Positions) == 0 {
+		return ""
+	}
+	last := seen.Positions[len(seen.Positions)-1]
+	return s.position(source, last.Partition, last.Offset)
 }

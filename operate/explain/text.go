@@ -178,7 +178,7 @@ func (x *Explanation) events(p *printer) {
 			source = e.Action
 		}
 		if r := e.Record; r != nil && e.Action == "" {
-			size, from = fmt.Sprint(r.Size), fmt.Sprintf("%d/%d", r.Partition, r.Offset)
+			size, from = fmt.Sprint(r.Size), r.Position
 			if r.Stream == "" {
 				from = "posted"
 			}
@@ -233,9 +233,8 @@ func (x *Explanation) sources(p *printer) {
 		if s.Unknown {
 			what = "not in this configuration: its document takes no part"
 		}
-		if s.Seen != nil && len(s.Seen.Positions) > 0 {
-			last := s.Seen.Positions[len(s.Seen.Positions)-1]
-			what += fmt.Sprintf("; taken up to %d/%d", last.Partition, last.Offset)
+		if s.Position != "" {
+			what += "; taken up to " + s.Position
 		}
 		if s.Seen != nil && s.Seen.Sequence != "" {
 			what += "; sequence " + shown(s.Seen.Sequence)

@@ -11,6 +11,7 @@ import (
 	"github.com/dustin/go-humanize/english"
 	"github.com/seed-86dfc502/weir/config"
 	"github.com/seed-86dfc502/weir/decide"
+	"github.com/seed-86dfc502/weir/operate/remedy"
 	"github.com/seed-86dfc502/weir/projections"
 	"github.com/seed-86dfc502/weir/store"
 )
@@ -30,7 +31,7 @@ func (s *report) verdict(out *Service, c config.Service, row store.Row, sent boo
 			newest.ID, newest.Code, newest.Reason, times(newest), s.pendingText(out))
 		return
 	case row.Refused:
-		say(Refused, "Version %s was refused, and no dead letter of it is open any more: it is held back until the view changes, or weir replay --force sends it, or the service is reset%s", row.Version, s.pendingText(out))
+		say(Refused, "Version %s was refused, and no dead letter of it is open any more: it is held back until the view changes, or weir replay %s --service %s --force sends it, or the service is reset%s", row.Version, remedy.Word(s.Entity), out.Service, s.pendingText(out))
 		return
 	case newest != nil && (!sent || newest.Version >= row.Version):
 		say(Refused, "Its newest change is dead letter %d (%s: %s%s), so the customer does not have it",
@@ -75,7 +76,7 @@ func (s *report) neverSent(out *Service, say func(Verdict, string, ...any)) {
 	case !out.Match:
 		say(NeverSent, "Nothing was ever sent: the filter (%s) does not let the document through, so there is nothing to retract", oneLine(out.Filter))
 	case out.WouldSend:
-		say(NotYet, "Nothing was sent yet: the service is new to this entity, and the entity's next event or weir replay sends it")
+		say(NotYet, "Nothing was sent yet: the service is new to this entity, and the entity's next event or weir replay %s --service %s sends it", remedy.Word(s.Entity), out.Service)
 	default:
 		say(NeverSent, "Nothing was ever sent")
 	}
@@ -143,7 +144,7 @@ func (s *report) pendingText(out *Service) string {
 	if s.Current {
 		return ", and differs from what would be decided now"
 	}
-	return ", and differs under this configuration, so the next event or weir replay sends it"
+	return fmt.Sprintf(", and differs under this configuration, so the next event or weir replay %s --service %s sends it", remedy.Word(s.Entity), out.Service)
 }
 
 func (s *report) outBecause(out *Service) string {

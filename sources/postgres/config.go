@@ -10,6 +10,7 @@ import (
 	"regexp"
 	"strings"
 
+	"github.com/jackc/pglogrepl"
 	"github.com/seed-86dfc502/weir/config"
 	"github.com/seed-86dfc502/weir/sources"
 	"github.com/seed-86dfc502/weir/transport"
@@ -137,7 +138,7 @@ func (c *tableSource) Check(check *config.Checker, _ *config.Source) {
 
 // Envelope implements config.SelfDescribing.
 func (*tableSource) Envelope() config.Envelope {
-	return config.Envelope{Entity: config.Locator{Key: true}, Sequence: config.Locator{Header: SequenceHeader}, UUID: true, Unchanged: config.Locator{Header: UnchangedHeader}}
+	return config.Envelope{Entity: config.Locator{Key: true}, Sequence: config.Locator{Header: SequenceHeader}, UUID: true, Unavailable: unchanged}
 }
 
 // Fingerprint implements config.SelfDescribing.
@@ -165,6 +166,11 @@ func (c *tableSource) EntityOf(row []byte) string {
 		values[i].text = []byte(text)
 	}
 	return newShape(c.table.Entity, make([]valueType, len(values)), c.table.Entity).id(values)
+}
+
+// PositionText returns the position of an event as the server writes it. There is one partition.
+func (c *tableSource) PositionText(_ int32, offset int64) string {
+	return pglogrepl.LSN(offset).String()
 }
 
 // Setup returns the publication and the slot.

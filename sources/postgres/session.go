@@ -210,12 +210,9 @@ func (s *session) slot(ctx context.Context, known bool) (slotState, error) {
 		return slot, faultf("Weir gave replication slot %q up when it kept more of the log than postgres.retain (%d bytes): weir source prepare makes a new one, and the rows are read again", opt.Slot, opt.Retain)
 	}
 	if s.found = slot.exists && !known; !slot.exists && !known {
-		statements, faults, err := opt.Setup.missing(ctx, s.db, false)
+		statements, err := opt.Setup.missing(ctx, s.db, false)
 		if err != nil {
 			return slot, err
-		}
-		if len(faults) == len(opt.Setup.Tables) { // otherwise a table with a fault costs itself
-			return slot, errors.Join(faults...)
 		}
 		for _, sql := range statements {
 			if _, err := s.db.Exec(ctx, sql); err != nil {

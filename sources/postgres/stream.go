@@ -105,12 +105,12 @@ func (s *session) stream(ctx context.Context) error {
 	tables := map[string]*reading{}
 	for table, t := range s.tables {
 		m := &s.marks[table].value
-		tables[table] = &reading{entity: t.Entity, oid: t.OID, rows: m.Since, replaced: m.Replaced, shared: t.shared(), generated: t.generated,
+		tables[table] = &reading{entity: t.Entity, oid: t.OID, rows: m.Since, replaced: m.Replaced,
 			learn: func(ctx context.Context, names []string) ([]bool, error) { return s.learn(ctx, table, names) }}
 	}
 	c.d = &decoder{
-		tables: tables, relations: map[uint32]*relation{}, spilled: map[uint32]*spilled{}, written: map[string]bool{}, absent: map[string]bool{}, stream: s.lines.stream, end: s.from,
-		last: s.mark.value.Last, stored: c.stored, current: s.current,
+		tables: tables, relations: map[uint32]*relation{}, spilled: map[uint32]*spilled{}, stream: s.lines.stream, end: s.from,
+		last: s.mark.value.Last, stored: c.stored,
 		describe: func(ctx context.Context, oids []uint32) ([]valueType, error) {
 			ctx, cancel := context.WithTimeout(ctx, connectTimeout)
 			defer cancel()
