@@ -51,6 +51,15 @@ func (c *Config) Warnings() (all []string) {
 			all = append(all, fmt.Sprintf("every user of this machine may read or change the private key %s: chmod o= %[1]s", file))
 		}
 	}
+	var files []string
+	for _, s := range c.Services() {
+		if _, ok := s.Delivery.Sink.(FileWriter); ok && !c.Kafka.Embedded() {
+			files = append(files, s.Name)
+		}
+	}
+	if n := len(files); n > 0 {
+		all = append(all, fmt.Sprintf("one process writes a file, and with kafka.brokers several may share the work: run one with the role deliver, or take another sink (%s)", strings.Join(files[:min(n, 5)], ", ")))
+	}
 	if c.API.Tokens == "" {
 		return all
 	}

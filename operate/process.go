@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/seed-86dfc502/weir/deliver"
 	"github.com/seed-86dfc502/weir/store"
 )
 
@@ -66,4 +67,41 @@ func Processes(ctx context.Context, s store.Reports) ([]Process, error) {
 		return strings.Compare(a.Name, b.Name)
 	})
 	return all, nil
+}
+
+// Elsewhere returns the problems that other live processes reported, without those that the
+// process itself has, as h says. name is its own.
+func Elsewhere(all []Process, name string, h *Health, now time.Time) (items []Item) {
+	known := map[string]bool{}
+	for _, s := range h.Services {
+		known[s.Service] = true
+	}
+	for _, i := range h.Problems {
+		known[i.What] = true
+	}
+	add := func(p *Process, i Item) {
+		if !known[i.What] {
+			known[i.What] = true
+			i.Why = "in process " + p.Name + ": " + i.Why
+			items = append(items, i)
+		}
+	}
+	for n := range all {
+		p := &all[n]
+		if p.Name == name || !p.Alive(now) {
+			continue
+		}
+		if p.Error != "" && p.Reason != "superseded" {
+			add(p, Item{What: "process " + p.Name, Level: LevelDegraded, Since: p.Since, NextTry: p.NextTry, Why: p.Error, Do: p.Do})
+		}
+		for _, i := range p.Problems {
+			add(p, i)
+		}
+		for _, s := range p.Services {
+			if s.State != deliver.StateSuspended { // every process knows that
+				add(p, Item{What: s.Service, Level: s.Level, Since: s.Since, NextTry: s.NextTry, Why: s.Error, Do: s.Do, Hold: s.Hold})
+			}
+		}
+	}
+	return items
 }

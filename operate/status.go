@@ -58,6 +58,12 @@ func StatusOf(h Health, metrics map[string]*dto.MetricFamily, now time.Time) Sta
 	}
 	s.Services = h.Configured
 	unwell := map[string]bool{}
+	for i := range s.Items { // of another process
+		if what := s.Items[i].What; queued[what] > 0 {
+			unwell[what] = true
+			s.Items[i].Queued, s.Items[i].AtMost, s.Items[i].Oldest = queued[what], true, oldest(what)
+		}
+	}
 	for _, x := range h.Services {
 		unwell[x.Service] = true
 		s.Items = append(s.Items, Item{What: x.Service, Level: x.Level, Queued: queued[x.Service], AtMost: queued[x.Service] > 0, Oldest: oldest(x.Service), Since: x.Since, NextTry: x.NextTry, Why: x.Error, Do: x.Do, Hold: x.Hold})

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"sync"
 	"time"
 
@@ -85,8 +86,17 @@ func snapshotItem(name string, s sources.Source) (item operate.Item, running boo
 	}, running
 }
 
-// status returns healthNow with the dead letters and retried changes of the store, unless that
-// is unreachable: a probe must not wait for it.
+// ProcessName is the name of this process in its reports: host and number.
+func ProcessName() string {
+	host, err := os.Hostname()
+	if err != nil {
+		host = "unknown"
+	}
+	return fmt.Sprintf("%s:%d", host, os.Getpid())
+}
+
+// status returns healthNow with the dead letters and retried changes of the store, and what
+// other processes reported to it, unless that is unreachable: a probe must not wait for it.
 func (m *monitor) status() operate.Health {
 	h := m.healthNow()
 	if m.store == nil || h.Reason == blockedStore || h.Reason == blockedDisk { // nil: not open yet
@@ -96,6 +106,12 @@ func (m *monitor) status() operate.Health {
 	defer cancel()
 	if items, err := operate.LetterItems(ctx, m.store); err == nil {
 		h.Pending = append(h.Pending, items...)
+	}
+	if m.cfg.Kafka.Embedded() {
+		return h // alone
+	}
+	if all, err := operate.Processes(ctx, m.store); err == nil {
+		h.Pending = append(h.Pending, operate.Elsewhere(all, ProcessName(), &h, time.Now())...)
 	}
 	return h
 }

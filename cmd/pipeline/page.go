@@ -49,14 +49,10 @@ func (o *operators) make(p *pipeline.Pipeline) http.Handler {
 
 // processOf says how a process is doing, for the list of all.
 func processOf(p *pipeline.Pipeline, started time.Time) operate.Process {
-	host, err := os.Hostname()
-	if err != nil {
-		host = "unknown"
-	}
 	health := p.Health()
 	health.Services, health.Pending = health.Services[:min(operate.MaxUnwell, len(health.Services))], nil // the store has these
 	return operate.Process{
-		Name: fmt.Sprintf("%s:%d", host, os.Getpid()), Roles: strings.Join(p.Roles().Names(), ","), Revision: p.Revision(), Started: started,
+		Name: pipeline.ProcessName(), Roles: strings.Join(p.Roles().Names(), ","), Revision: p.Revision(), Started: started,
 		Health: health, Version: buildOf(debug.ReadBuildInfo()).Version,
 	}
 }
