@@ -28,7 +28,10 @@ func TestUnchangedFilesAreReused(t *testing.T) {
 	at := func(name string) string { return filepath.Join(filepath.Dir(path), name) }
 	change := func(name, text string) { require.NoError(t, os.WriteFile(at(name), []byte(text), 0o600)) }
 	secret := "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
-	vars := func(name string) (string, bool) { return secret, name == "SECRET" }
+	stripped := "x"
+	vars := func(name string) (string, bool) {
+		return map[string]string{"SECRET": secret, "STRIPPED": stripped}[name], name == "SECRET" || name == "STRIPPED"
+	}
 	var cache config.Cache
 	load := func() (*config.Config, error) { return assemble.Load(path, vars, config.Reuse(&cache)) }
 	loaded := func() *config.Config {
@@ -75,6 +78,13 @@ func TestUnchangedFilesAreReused(t *testing.T) {
 	_, err = load()
 	require.ErrorContains(t, err, "a.yaml:5:27: projections.p.fields.lab", "the checks depend on the main file")
 	require.ErrorContains(t, err, "b.yaml:5:27: projections.p.fields.lab")
+	// The same text with another value of a reference is another main file.
+	referring := strings.NewReplacer("mount: lab", "mount: lab, strip: [x]", "entity: id", "entity: id, strip: [\"${STRIPPED}\"]").Replace(main)
+	change("weir.yaml", referring)
+	loaded()
+	stripped = "lab"
+	_, err = load()
+	require.ErrorContains(t, err, "a.yaml:5:27: projections.p.fields.lab", "the checks depend on the values of the main file's references")
 	change("weir.yaml", main)
 	require.NoError(t, os.Remove(at("c/a.yaml")))
 	require.Len(t, loaded().Projections, 1)

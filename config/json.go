@@ -2,8 +2,11 @@ package config
 
 import (
 	"encoding/json"
+	"regexp"
+	"strings"
 
 	"github.com/goccy/go-yaml/ast"
+	"github.com/goccy/go-yaml/token"
 
 	"github.com/seed-86dfc502/weir/canonicaltree"
 )
@@ -55,16 +58,21 @@ func (d *decoder) appendJSON(dst []byte, n ast.Node, path string) ([]byte, bool)
 	switch n := n.(type) {
 	case *ast.StringNode:
 		s.raw = n.Value
+		if n.GetToken().Type == token.StringType { // without quotes
+			switch {
+			case numberLike.MatchString(s.raw):
+				return d.appendLiteral(dst, path, s)
+			case switchWord.MatchString(s.raw):
+				d.doc.values[path] = s
+				d.doc.fault(path, "is true or false to some readers of YAML, and a text to others", "true or false, or the text in quotes")
+				return dst, false
+			}
+		}
 	case *ast.LiteralNode:
 		s.raw = n.Value.Value
 	default:
 		s.raw = n.GetToken().Value
-		d.doc.values[path] = s
-		if !json.Valid([]byte(s.raw)) {
-			d.doc.fault(path, "is not a value of JSON", "a number, true, false, null, text, a list or a mapping")
-			return dst, false
-		}
-		return append(dst, s.raw...), true
+		return d.appendLiteral(dst, path, s)
 	}
 	problems := d.expand(&s, false)
 	d.doc.values[path] = s
@@ -72,4 +80,28 @@ func (d *decoder) appendJSON(dst []byte, n ast.Node, path string) ([]byte, bool)
 		d.doc.mistake(d.doc.at(path), path, p)
 	}
 	return canonicaltree.AppendString(dst, s.text), len(problems) == 0
+}
+
+var (
+	// numberLike is a number in some version of YAML, also where the parser takes it for a text.
+	numberLike = regexp.MustCompile(`^[-+]?(?:0[xX][0-9a-fA-F_]+|0[oO][0-7_]+|0[bB][01_]+|(?:[0-9][0-9_]*\.?[0-9_]*|\.[0-9][0-9_]*)(?:[eE][-+]?[0-9]+)?)$`)
+	// switchWord is a boolean of YAML 1.1 and a text of YAML 1.2.
+	switchWord = regexp.MustCompile(`^(?i:y|yes|n|no|on|off)$`)
+)
+
+// appendLiteral appends a scalar that is its JSON.
+func (d *decoder) appendLiteral(dst []byte, path string, s scalar) ([]byte, bool) {
+	d.doc.values[path] = s
+	if json.Valid([]byte(s.raw)) {
+		return append(dst, s.raw...), true
+	}
+	switch lower := strings.ToLower(s.raw); {
+	case numberLike.MatchString(s.raw):
+		d.doc.fault(path, "is a number as JSON does not write it", "a number in decimal digits, like 8, 0.5 or 1e3, or the text in quotes")
+	case lower == "true" || lower == "false":
+		d.doc.fault(path, "is not a value of JSON", lower+", or the text in quotes")
+	default:
+		d.doc.fault(path, "is not a value of JSON", "a number, true, false, null, text, a list or a mapping")
+	}
+	return dst, false
 }
