@@ -240,6 +240,22 @@ func (c *Config) FindCustomer(name string) (found CustomerState, ok bool) {
 	return CustomerState{}, false
 }
 
+// RenamedCustomers returns the first names of customers that have another one now, by that.
+func (c *Config) RenamedCustomers() map[string]string {
+	renamed := map[string]string{}
+	for i := range c.Projections {
+		if p := &c.Projections[i]; p.origin != p.Customer {
+			renamed[p.Customer] = p.origin
+		}
+	}
+	for i := range c.Checks {
+		if k := &c.Checks[i]; k.origin != k.Customer {
+			renamed[k.Customer] = k.origin
+		}
+	}
+	return renamed
+}
+
 // Leave returns a copy in which a customer, by its first name, is leaving.
 func (c *Config) Leave(customer string) *Config {
 	left := *c

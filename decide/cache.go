@@ -186,7 +186,7 @@ func (ev *evaluation) remember(partition int32, row store.Entity, written bool) 
 		row = ev.found
 	}
 	if ev.plan.Current(row) {
-		row.Fingerprint = ev.plan.Fingerprint
+		row.Fingerprint = ev.plan.stamp
 	}
 	return &cached{id: row.ID, partition: partition, row: row}
 }

@@ -266,6 +266,7 @@ func TestI9RefusedContentIsHeldBackWhenEvaluated(t *testing.T) {
 	command(t, s, change.Control{Action: change.Refuse, Version: rowOf(s).Version})
 	require.Equal(t, "control", apply(t, s, change.Record{Entity: "B-007", Control: &change.Control{Action: change.Redecide}}, "replay"))
 	s.plan.Fingerprint = []byte("another")
+	require.NoError(t, s.plan.Prepare())
 	require.Equal(t, []string{"merged"}, feed(t, s, `registry: {"id":"B-007","ripeness_level":1,"n":1}`))
 	require.True(t, rowOf(s).Refused)
 }

@@ -415,7 +415,7 @@ func (ev *evaluation) result() (store.Entity, bool) {
 		return e, true // only states: what else was noted need not be known
 	}
 	if e.Fingerprint = nil; ev.current {
-		e.Fingerprint = ev.plan.Fingerprint
+		e.Fingerprint = ev.plan.stamp
 	}
 	e.Fence = encodeState(&ev.history, ev.fence)
 	return e, true

@@ -2,6 +2,7 @@ package decide
 
 import (
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -23,6 +24,7 @@ func freshPlan(t *testing.T, fingerprint string, changed int, earlier ...string)
 		}
 	})
 	plan.Fingerprint = []byte(fingerprint)
+	require.NoError(t, plan.Prepare())
 	for _, e := range earlier {
 		fresh := make([]bool, 10)
 		fresh[changed] = true
@@ -88,8 +90,80 @@ func TestAResetEntityIsNewToAllServices(t *testing.T) {
 	plan := freshPlan(t, "after", 3, "before", "after")
 	_, known := plan.newTo(&store.Entity{Found: true})
 	require.False(t, known)
-	_, known = plan.newTo(&store.Entity{Found: true, Fingerprint: []byte("before")})
+	before := freshPlan(t, "before", -1).Stamp()
+	_, known = plan.newTo(&store.Entity{Found: true, Fingerprint: before})
 	require.True(t, known)
-	_, known = plan.newTo(&store.Entity{Fingerprint: []byte("before")})
+	_, known = plan.newTo(&store.Entity{Fingerprint: before})
 	require.False(t, known, "not stored")
+}
+
+// A customer that was forgotten and returns under the configuration that it had is new to all
+// entities, also to those that no event touched in between; the others are not evaluated. The
+// fault that this catches: the entity counts as evaluated, because the configuration is the same.
+func TestAForgottenServiceIsNewToEntities(t *testing.T) {
+	const returning = 3
+	event := func(payload string) change.Record {
+		return change.Record{Entity: "B", Event: &change.Event{Origin: change.Origin{Source: "registry"}, Op: change.Upsert, Payload: []byte(payload)}}
+	}
+	without := func() *Plan {
+		p := freshPlan(t, "without", -1)
+		p.Services = slices.Delete(p.Services, returning, returning+1)
+		for i := range p.Services {
+			require.NotEqual(t, returning, p.Services[i].Projection)
+		}
+		require.NoError(t, p.Prepare())
+		return p
+	}
+	returned := func() *Plan {
+		p := freshPlan(t, "same", -1)
+		p.Services[returning].Number = 99
+		require.NoError(t, p.Prepare())
+		fresh := make([]bool, len(p.Services))
+		fresh[returning] = true
+		p.Learn([]byte("without"), fresh)
+		return p
+	}
+	redecide := func(c change.Control) change.Record {
+		c.ID, c.Action = "1", change.Redecide
+		return change.Record{Entity: "B", Control: &c}
+	}
+	for name, c := range map[string]struct {
+		r       change.Record
+		between bool // an event while the customer was away
+		held    int
+	}{
+		"an event that touches nothing": {r: event(`{"id":1,"text":"a","more":2,"other":1}`)},
+		"an event of no effect":         {r: event(`{"id":1,"text":"a","more":2}`)},
+		"a backfill":                    {r: redecide(change.Control{Outdated: true})},
+		"a replay":                      {r: redecide(change.Control{}), held: 9},
+		"an event that touches nothing, touched in between": {r: event(`{"id":1,"text":"a","more":2,"other":2}`), between: true},
+		"a backfill, touched in between":                    {r: redecide(change.Control{Outdated: true}), between: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := NewSimulator(freshPlan(t, "same", -1))
+			apply := func(r change.Record) (sent []string, held int) {
+				step, err := s.Apply(r, time.Unix(1000, 0))
+				require.NoError(t, err)
+				for _, c := range step.Sent {
+					sent = append(sent, c.Service)
+				}
+				return sent, len(step.Held)
+			}
+			sent, _ := apply(event(`{"id":1,"text":"a","more":2}`))
+			require.Len(t, sent, 10)
+			s.plan = without()
+			if c.between {
+				sent, _ = apply(event(`{"id":1,"text":"a","more":2,"other":1}`))
+				require.Empty(t, sent)
+			}
+			s.plan = returned()
+			require.False(t, s.plan.Current(s.Stored("B")))
+			sent, held := apply(c.r)
+			require.Equal(t, []string{s.plan.Services[returning].Name}, sent)
+			require.Equal(t, c.held, held, "only a replay of everything compares the others")
+			require.True(t, s.plan.Current(s.Stored("B")))
+			sent, _ = apply(redecide(change.Control{Outdated: true}))
+			require.Empty(t, sent)
+		})
+	}
 }

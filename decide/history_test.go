@@ -60,6 +60,7 @@ func TestHistoryTellsWhatBecameOfEvents(t *testing.T) {
 
 	other := bananaPlan(t)
 	other.Fingerprint = []byte("another")
+	require.NoError(t, other.Prepare())
 	_, known := got.evaluated(other, 2, 0)
 	require.False(t, known)
 	s.plan = other

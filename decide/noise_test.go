@@ -47,6 +47,7 @@ func TestSuppressedEventsAreObserved(t *testing.T) {
 		`lab: {"weight":3}`, // all is evaluated because of the reset
 	)
 	s.plan.Fingerprint = []byte("another")
+	require.NoError(t, s.plan.Prepare())
 	last := feed(t, s,
 		`lab: {"weight":4}`, // all is evaluated because of the configuration
 		`lab: -`,            // a whole document goes

@@ -1,7 +1,9 @@
 package decide
 
 import (
+	"bytes"
 	"crypto/sha256"
+	"encoding/binary"
 	"fmt"
 	"slices"
 	"strings"
@@ -45,6 +47,7 @@ type Plan struct {
 	// fresh says, by an earlier fingerprint, which services are new since then. An entity
 	// that was last evaluated under it needs only them, and those that an event touches.
 	fresh map[string][]bool
+	stamp []byte // see Stamp
 	// members says of each source which reads below its mount there are.
 	members map[string]memberReads
 }
@@ -79,10 +82,40 @@ func (p *Plan) Learn(fingerprint []byte, fresh []bool) {
 	p.fresh[string(fingerprint)] = fresh
 }
 
+// Stamp is the Fingerprint that the store has of an entity that was evaluated under the plan:
+// that of the plan, and the highest number of its services. A service that was forgotten and
+// is configured again has a higher one, under the same configuration: the entity was not
+// evaluated for it. It is valid after Prepare, and must not be changed.
+func (p *Plan) Stamp() []byte { return p.stamp }
+
+const stampNumber = 4 // bytes of a stamp's number
+
+// ofStamp returns the parts of a stamp; ok is false for an entity that has none.
+func ofStamp(stamp []byte) (fingerprint []byte, highest int32, ok bool) {
+	n := len(stamp) - stampNumber
+	if n <= 0 {
+		return nil, 0, false
+	}
+	return stamp[:n], int32(binary.BigEndian.Uint32(stamp[n:])), true
+}
+
 // newTo returns which services are new to an entity; known is false when all may be.
 func (p *Plan) newTo(e *store.Entity) (fresh []bool, known bool) {
-	fresh, known = p.fresh[string(e.Fingerprint)]
-	return fresh, known && e.Found && len(e.Fingerprint) > 0
+	fingerprint, highest, ok := ofStamp(e.Fingerprint)
+	if !ok || !e.Found {
+		return nil, false
+	}
+	if fresh, known = p.fresh[string(fingerprint)]; bytes.Equal(fingerprint, p.Fingerprint) {
+		fresh, known = make([]bool, len(p.Services)), true
+	}
+	if _, newest, _ := ofStamp(p.stamp); !known || newest <= highest {
+		return fresh, known
+	}
+	fresh = slices.Clone(fresh)
+	for i := range p.Services {
+		fresh[i] = fresh[i] || p.Services[i].Number > highest
+	}
+	return fresh, true
 }
 
 // memberReads says how projections read below the place of a source's documents.
@@ -173,6 +206,11 @@ func (p *Plan) Prepare() error {
 		first := p.alike[s.Projection]
 		p.servicesOf[first] = append(p.servicesOf[first], i)
 	}
+	highest := int32(0)
+	for i := range p.Services {
+		highest = max(highest, p.Services[i].Number)
+	}
+	p.stamp = binary.BigEndian.AppendUint32(slices.Clone(p.Fingerprint), uint32(highest))
 	if p.MaxChange <= 0 || len(p.Fingerprint) == 0 || p.Revision <= 0 {
 		return fmt.Errorf("incomplete plan: size limit, fingerprint and revision are needed")
 	}

@@ -32,5 +32,5 @@ func (p *Plan) Service(name string) (Service, bool) {
 	return p.Services[i], true
 }
 
-// Current reports whether an entity's services were last evaluated under this plan.
-func (p *Plan) Current(e store.Entity) bool { return bytes.Equal(e.Fingerprint, p.Fingerprint) }
+// Current reports whether an entity was last evaluated under this plan, for all its services.
+func (p *Plan) Current(e store.Entity) bool { return bytes.Equal(e.Fingerprint, p.stamp) }

@@ -1,6 +1,7 @@
 package operate
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -20,6 +21,7 @@ const ForgetKind = "forget"
 type ForgetStore interface {
 	AddAudits(ctx context.Context, audits []store.Audit) error
 	store.Jobs
+	store.Reports
 	KnownServices(ctx context.Context) (map[string]int32, error)
 	CountEntities(ctx context.Context) (int64, error)
 	ServiceRows(ctx context.Context, service int32, after string, limit int) ([]store.Row, error)
@@ -45,34 +47,43 @@ type ForgottenService struct {
 	Keeps  int64 `json:"keeps,omitempty"`
 }
 
-// servicesOfCustomer returns the services of a customer that the store knows, by name.
-func servicesOfCustomer(ctx context.Context, s ForgetStore, customer string) (all []ForgottenService, err error) {
+// find returns a customer, by its first name or a later one, with its services that the store
+// knows, by name.
+func find(ctx context.Context, s ForgetStore, customer string) (f Forgotten, err error) {
 	known, err := s.KnownServices(ctx)
 	if err != nil {
-		return nil, err
+		return f, err
 	}
-	for _, name := range slices.Sorted(maps.Keys(known)) {
-		if strings.HasPrefix(name, customer+"/") {
-			all = append(all, ForgottenService{Service: name, Number: known[name]})
+	firsts, err := firstNames(ctx, s)
+	if err != nil {
+		return f, err
+	}
+	for _, f.Customer = range []string{customer, cmp.Or(firsts[customer], customer)} {
+		for _, name := range slices.Sorted(maps.Keys(known)) {
+			if strings.HasPrefix(name, f.Customer+"/") {
+				f.Services = append(f.Services, ForgottenService{Service: name, Number: known[name]})
+			}
+		}
+		if len(f.Services) > 0 {
+			break
 		}
 	}
-	return all, nil
+	return f, nil
 }
 
-// PreviewForget counts the dam states of a customer's services. An *InvalidRequestError for
+// PreviewForget counts the dam states of a customer's services, by any of its names. An *InvalidRequestError for
 // a customer without any service and without an open job.
 func PreviewForget(ctx context.Context, s ForgetStore, customer string) (f Forgotten, err error) {
-	f.Customer = customer
-	if f.Services, err = servicesOfCustomer(ctx, s, customer); err != nil {
+	if f, err = find(ctx, s, customer); err != nil {
 		return f, err
 	}
 	open, err := s.ListJobs(ctx, ForgetKind, store.JobOpen, jobsListed)
 	if err != nil {
 		return f, err
 	}
-	f.Resumed = slices.ContainsFunc(open, func(j store.Job) bool { return j.Key == customer })
+	f.Resumed = slices.ContainsFunc(open, func(j store.Job) bool { return j.Key == f.Customer })
 	if len(f.Services) == 0 && !f.Resumed {
-		return f, impossible("the store knows no service of customer %s", customer)
+		return f, impossible("the store knows no service of customer %s, under this name or its first one", customer)
 	}
 	for i := range f.Services {
 		one := &f.Services[i]
@@ -105,11 +116,10 @@ type forgetProgress struct {
 	States int64  `json:"states"`
 }
 
-// Forget deletes the state, pauses included, of all services of a customer that no configuration has: a job
-// that the same call resumes. It sends nothing.
+// Forget deletes the state, pauses included, of all services of a customer, by any of its names,
+// that no configuration has: a job that the same call resumes. It sends nothing.
 func Forget(ctx context.Context, s ForgetStore, customer, actor, reason string, shown func(done, total int64)) (f Forgotten, err error) {
-	f.Customer = customer
-	if f.Services, err = servicesOfCustomer(ctx, s, customer); err != nil {
+	if f, err = find(ctx, s, customer); err != nil {
 		return f, err
 	}
 	parameters, err := json.Marshal(f.Services)
@@ -120,7 +130,7 @@ func Forget(ctx context.Context, s ForgetStore, customer, actor, reason string, 
 	if err != nil {
 		return f, err
 	}
-	job, err := s.OpenJob(ctx, store.Job{Kind: ForgetKind, Key: customer, Parameters: parameters, Total: total, Actor: actor})
+	job, err := s.OpenJob(ctx, store.Job{Kind: ForgetKind, Key: f.Customer, Parameters: parameters, Total: total, Actor: actor})
 	if err != nil {
 		return f, err
 	}
@@ -166,6 +176,11 @@ func Forget(ctx context.Context, s ForgetStore, customer, actor, reason string, 
 			return f, err
 		}
 		crash.At(crash.JobSaved, ForgetKind)
+		if !more {
+			if err := dropNames(ctx, s, f.Customer); err != nil {
+				return f, err
+			}
+		}
 		if shown != nil {
 			shown(job.Done, job.Total)
 		}

@@ -159,8 +159,12 @@ func stock(t testing.TB, e *operate.Env, fingerprint string, ids ...string) {
 	t.Helper()
 	var out store.Outcome
 	a, _ := e.Plan.Service(aService)
+	stamp := []byte(fingerprint)
+	if fingerprint == string(e.Plan.Fingerprint) {
+		stamp = e.Plan.Stamp()
+	}
 	for _, id := range ids {
-		out.Entities = append(out.Entities, store.Entity{ID: id, Docs: []byte(`{"events":{"id":"x"}}`), Fingerprint: []byte(fingerprint),
+		out.Entities = append(out.Entities, store.Entity{ID: id, Docs: []byte(`{"events":{"id":"x"}}`), Fingerprint: stamp,
 			States: storetest.StatesOf(store.Row{Key: store.Key{Service: a.Number, Entity: id}, Content: change.Retracted(), Version: 1})})
 	}
 	_, err := e.Store.Decide(context.Background(), store.Decision{Revision: e.Plan.Revision}, func(store.Loaded) (store.Outcome, error) { return out, nil })

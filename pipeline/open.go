@@ -19,6 +19,7 @@ import (
 	"github.com/seed-86dfc502/weir/internal/fieldcount"
 	"github.com/seed-86dfc502/weir/internal/servicelabel"
 	"github.com/seed-86dfc502/weir/internal/tracing"
+	"github.com/seed-86dfc502/weir/operate"
 	"github.com/seed-86dfc502/weir/operate/imports"
 	"github.com/seed-86dfc502/weir/pipeline/control"
 	"github.com/seed-86dfc502/weir/sinks"
@@ -270,6 +271,9 @@ func (p *Pipeline) activate(ctx context.Context) error {
 	}
 	numbers, err := p.store.Services(ctx, p.cfg.ServiceNames())
 	if err != nil {
+		return fmt.Errorf("store: %w", err)
+	}
+	if err := operate.NoteNames(ctx, p.store, p.cfg); err != nil {
 		return fmt.Errorf("store: %w", err)
 	}
 	plan, err := assemble.PlanAfter(ctx, p.store, p.log, p.cfg, numbers, 1)

@@ -141,6 +141,9 @@ func (rl *reloader) reload(ctx context.Context, rollBack bool) (control.Reloaded
 	if err != nil {
 		return control.Reloaded{}, fmt.Errorf("store: %w", err)
 	}
+	if err := operate.NoteNames(ctx, rl.store, next); err != nil {
+		return control.Reloaded{}, fmt.Errorf("store: %w", err)
+	}
 	plan, err := assemble.PlanAfter(ctx, rl.store, rl.log, next, numbers, active.Number+1)
 	if err != nil {
 		return control.Reloaded{}, &control.ReloadRefused{Err: err}

@@ -1,8 +1,10 @@
 package main
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -78,4 +80,74 @@ func TestCustomerRemoveNeedsItsConfiguration(t *testing.T) {
 	status, _, errs = remove("--forget", "--yes")
 	require.Equal(t, exitUsage, status)
 	require.Contains(t, errs, "the store knows no service of customer zest")
+}
+
+// A customer that was forgotten and whose file comes back is sent everything, though neither the
+// configuration is another one nor any entity changed: by a replay of what is outdated, and by
+// the next event of an entity, also by one that its view does not show.
+func TestAForgottenCustomerComesBack(t *testing.T) {
+	for _, by := range []string{"replay", "event"} {
+		t.Run(by, func(t *testing.T) {
+			dir, main := banana(t)
+			does := func(args ...string) string {
+				t.Helper()
+				status, out, errs := call(t, append(args, "-c", main)...)
+				require.Zero(t, status, errs)
+				return out
+			}
+			sent := func() int {
+				text, err := os.ReadFile(filepath.Join(dir, "out", "zest_catalogue.jsonl"))
+				require.NoError(t, err)
+				return strings.Count(string(text), `"op":"upsert"`)
+			}
+			file, away := filepath.Join(dir, "customers", "zest.yaml"), filepath.Join(dir, "zest.away")
+			does("run", "--until-idle")
+			first := sent()
+			require.NoError(t, os.Rename(file, away))
+			does("run", "--until-idle")
+			does("customer", "remove", "zest", "--forget", "--yes")
+			require.NoError(t, os.Rename(away, file))
+			does("run", "--until-idle", "--activate")
+			require.Equal(t, first, sent())
+			if by == "replay" {
+				does("replay", "--outdated", "--wait")
+			} else {
+				events, err := os.OpenFile(filepath.Join(dir, "events", "lab.jsonl"), os.O_APPEND|os.O_WRONLY, 0)
+				require.NoError(t, err)
+				_, err = events.WriteString(`{"id":"B-007","sugar":99}` + "\n")
+				require.NoError(t, errors.Join(err, events.Close()))
+			}
+			does("run", "--until-idle")
+			require.Equal(t, first+1, sent(), "the other entity is deleted")
+			does("replay", "--outdated", "--wait")
+			does("run", "--until-idle")
+			require.Equal(t, first+1, sent(), "once")
+		})
+	}
+}
+
+// A renamed customer is forgotten by either name, when no file says any more what it was called.
+func TestARenamedCustomerIsForgottenByItsName(t *testing.T) {
+	for _, name := range []string{"lemon", "zest"} {
+		dir, main := banana(t)
+		does := func(args ...string) string {
+			t.Helper()
+			status, out, errs := call(t, append(args, "-c", main)...)
+			require.Zero(t, status, errs)
+			return out
+		}
+		does("run", "--until-idle")
+		file := filepath.Join(dir, "customers", "zest.yaml")
+		change(t, file, "customer: zest\n", "customer: lemon\nwas: zest\n")
+		does("run", "--until-idle")
+		require.NoError(t, os.Remove(file))
+		does("run", "--until-idle")
+		require.Contains(t, does("customer", "remove", name, "--forget", "--plan"), "zest/catalogue@archive")
+		require.Contains(t, does("customer", "remove", name, "--forget", "--yes"), "of 1 service forgotten")
+		for _, again := range []string{"lemon", "zest"} {
+			status, _, errs := call(t, "customer", "remove", again, "--forget", "--yes", "-c", main)
+			require.Equal(t, exitUsage, status)
+			require.Contains(t, errs, "the store knows no service of customer "+again)
+		}
+	}
 }
