@@ -107,8 +107,8 @@ func TestCloudEventIdentity(t *testing.T) {
 	require.Equal(t, "e1", w.inbox()[5].EventID, "a configured event id goes before")
 }
 
-// Debezium 3.6.3's CloudEventsConverter gives all rows of a snapshot of PostgreSQL one id. They
-// are events of different entities; another event of the same entity is a conflict that says
+// All rows of a snapshot have one id in CloudEvents of Debezium 3.6.3 (PostgreSQL). They are
+// events of different entities; another event of the same entity is a conflict that says
 // how to resolve it.
 func TestCloudEventsOfASnapshotShareAnID(t *testing.T) {
 	w := newWorld(t, options{})

@@ -27,12 +27,18 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // configured loads a configuration with one source, one customer and what main adds.
 func configured(t *testing.T, main string) *config.Config {
 	t.Helper()
+	return configuredSources(t, "", main)
+}
+
+// configuredSources is configured with more sources, each a line of YAML.
+func configuredSources(t *testing.T, sources, main string) *config.Config {
+	t.Helper()
 	dir := t.TempDir()
 	write := func(name, text string) {
 		require.NoError(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600))
 	}
 	write("in.jsonl", "")
-	write("weir.yaml", "sources: {in: {file: {path: in.jsonl}, entity: id}}\ncustomers: [acme.yaml]\n"+main)
+	write("weir.yaml", "sources:\n  in: {file: {path: in.jsonl}, entity: id}\n"+sources+"customers: [acme.yaml]\n"+main)
 	write("acme.yaml", "customer: acme\nprojections: {p: {fields: {id: id}, deliver: {out: {file: {path: out/a.jsonl}}}}}\n")
 	c, err := assemble.Load(filepath.Join(dir, "weir.yaml"), os.LookupEnv)
 	require.NoError(t, err)
