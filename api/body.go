@@ -64,14 +64,11 @@ func ReadBody(w http.ResponseWriter, r *http.Request, limit int64, rows Rows) (b
 	// The request is whole: from here on its client may hang up, see Work.
 	whole, cancel := context.WithDeadline(context.WithoutCancel(r.Context()), deadline)
 	defer cancel()
-	values, room, count := rows.room(body)
+	values, room := rows.room(body)
 	if most := q.server.opt.mostValues(); values > most {
 		problem.Write(w, problem.Problem{
 			Status: http.StatusRequestEntityTooLarge, Detail: fmt.Sprintf("the body has more than %d values; send it in parts", most),
 		})
-		return nil, false
-	}
-	if !q.charge(w, count, len(body)) {
 		return nil, false
 	}
 	if !q.acquire(whole, room) {

@@ -13,7 +13,7 @@ const (
 	// way, in bytes.
 	http1Place = 8 << 10
 	http2Place = streamWindow
-	// bodyShare (in tenths of a token's room) bounds a body; the rest is for
+	// bodyShare (in tenths of a tenant's room) bounds a body; the rest is for
 	// records and values.
 	bodyShare = 3
 	// bodyCost is the bytes charged for a byte of a body: rows become records.
@@ -32,23 +32,23 @@ const (
 // was seen, as in base64.
 const BytesPerValue = 32
 
-// places is the budget of requests under way, in bytes; one token may have a quarter.
+// places is the budget of requests under way, in bytes; one tenant may have a quarter.
 func (o *Options) places() int64 { return o.Memory / placesShare }
 
 // room is the budget of bodies and of the records made of them, in bytes.
 func (o *Options) room() int64 { return o.Memory - o.places() }
 
-// tokenRoom is what one token may have of room: the most that one request can need.
-func (o *Options) tokenRoom() int64 { return o.room() / 2 }
+// tenantRoom is what one tenant may have of room: the most that one request can need.
+func (o *Options) tenantRoom() int64 { return o.room() / 2 }
 
 // largestBody is the largest body that the budget has room for.
-func (o *Options) largestBody() int64 { return o.tokenRoom() * bodyShare / 10 }
+func (o *Options) largestBody() int64 { return o.tenantRoom() * bodyShare / 10 }
 
 // mostValues is how many values a row may have: all that fit into the largest body if
 // that is small; else a million, or more if the largest is over 16 MiB, as far as the
 // budget has room for them.
 func (o *Options) mostValues() int64 {
-	free := o.tokenRoom() - bodyCost*(o.MaxBody+1) - rowCost*int64(o.MaxRows)
+	free := o.tenantRoom() - bodyCost*(o.MaxBody+1) - rowCost*int64(o.MaxRows)
 	return max(1, min(max(o.MaxBody/16, min(o.MaxBody, 1<<20)), free/valueCost))
 }
 
@@ -57,7 +57,7 @@ func (q *request) acquire(ctx context.Context, n int64) bool {
 	if n <= 0 {
 		return true
 	}
-	if n > q.server.opt.tokenRoom() || q.share.memory.Acquire(ctx, n) != nil {
+	if n > q.server.opt.tenantRoom() || q.share.memory.Acquire(ctx, n) != nil {
 		return false
 	}
 	if q.server.memory.Acquire(ctx, n) != nil {

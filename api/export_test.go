@@ -4,7 +4,7 @@ package api
 func Shares(s *Server) int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return len(s.shares)
+	return len(s.rates)
 }
 
 // MostConnections is for the tests of the listener.

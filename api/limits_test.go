@@ -45,7 +45,7 @@ func TestRate(t *testing.T) {
 	})
 }
 
-// The bodies of one token fill its share of the memory, not the server's.
+// The bodies of one tenant fill its share of the memory, not the server's.
 func TestBodiesAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const largest = 64 << 10
@@ -67,7 +67,7 @@ func TestBodiesAreBounded(t *testing.T) {
 		post := func(token string) {
 			go func() { answers <- ask(s, "POST", "/hold", token, body).Code }()
 		}
-		// A token has room for three bodies with their records.
+		// A tenant has room for three bodies with their records.
 		for range 3 {
 			post("alice")
 			require.Equal(t, largest, <-held)
@@ -75,7 +75,7 @@ func TestBodiesAreBounded(t *testing.T) {
 		post("alice")
 		require.Equal(t, 503, <-answers)
 		post("bob")
-		require.Equal(t, largest, <-held, "another token has its own share")
+		require.Equal(t, largest, <-held, "another tenant has its own share")
 		close(release)
 		for range 4 {
 			require.Equal(t, 200, <-answers)
@@ -85,37 +85,7 @@ func TestBodiesAreBounded(t *testing.T) {
 	})
 }
 
-// The uploads of one token, which may take days each, do not keep others from theirs.
-func TestUploadsAreBounded(t *testing.T) {
-	s := api.New(api.Options{Access: callers, Registry: prometheus.NewRegistry(), Logger: slog.New(slog.DiscardHandler)})
-	under, release := make(chan string, 100), make(chan struct{})
-	s.HandleUpload("POST /upload", auth.Any, 1<<20, func(_ http.ResponseWriter, _ *http.Request, who auth.Principal) {
-		under <- who.ID
-		<-release
-	})
-	answers := make(chan int, 100)
-	for range 16 {
-		go func() { answers <- ask(s, "POST", "/upload", "alice", "x").Code }()
-		require.Equal(t, "alice", <-under)
-	}
-	for range 40 { // what is refused keeps no place
-		w := ask(s, "POST", "/upload", "alice", "x")
-		require.Equal(t, 503, w.Code)
-		require.NotEmpty(t, w.Header().Get("Retry-After"))
-	}
-	for range 16 {
-		go func() { answers <- ask(s, "POST", "/upload", "bob", "x").Code }()
-		require.Equal(t, "bob", <-under)
-	}
-	close(release)
-	for range 32 {
-		require.Equal(t, 200, <-answers)
-	}
-	require.Equal(t, 200, ask(s, "POST", "/upload", "alice", "x").Code, "places come back")
-	<-under
-}
-
-// The requests of one token that are under way do not keep others from theirs.
+// The requests of one tenant that are under way do not keep others from theirs.
 func TestRequestsUnderWayAreBounded(t *testing.T) {
 	s := api.New(api.Options{Access: callers, Rate: 1_000_000, Registry: prometheus.NewRegistry(), Logger: slog.New(slog.DiscardHandler)})
 	under, release := make(chan string, 2000), make(chan struct{})
@@ -139,67 +109,6 @@ func TestRequestsUnderWayAreBounded(t *testing.T) {
 	}
 	require.Equal(t, 200, ask(s, "POST", "/hold", "alice", "x").Code, "places come back")
 	<-under
-}
-
-// All tokens of a tenant share a quota; refused requests cost nothing, and other tenants have
-// their own.
-func TestQuotaOfATenant(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		who := map[string]string{"one": "acme", "two": "acme", "three": "beta"}
-		s := api.New(api.Options{
-			Access: tenants(who), MaxBody: 200, MaxRows: 10, TenantRows: 10, TenantBytes: 1000,
-			Registry: prometheus.NewRegistry(), Logger: slog.New(slog.DiscardHandler),
-		})
-		s.Handle("POST /v1/rows", auth.Any, func(w http.ResponseWriter, r *http.Request, _ auth.Principal) {
-			if _, ok := api.ReadBody(w, r, 0, api.Rows{Most: 10, Lines: true}); ok {
-				w.WriteHeader(202)
-			}
-		})
-		rows := func(n int) string { return strings.TrimSuffix(strings.Repeat("{}\n", n), "\n") }
-		require.Equal(t, 202, ask(s, "POST", "/v1/rows", "one", rows(10)).Code)
-		require.Equal(t, 202, ask(s, "POST", "/v1/rows", "two", rows(9)).Code)
-		for range 5 {
-			w := ask(s, "POST", "/v1/rows", "two", rows(5))
-			require.Equal(t, 429, w.Code)
-			require.Equal(t, "1", w.Header().Get("Retry-After"))
-			require.Contains(t, w.Body.String(), "quota")
-		}
-		require.Equal(t, 202, ask(s, "POST", "/v1/rows", "two", rows(1)).Code, "what was refused was not counted")
-		require.Equal(t, 202, ask(s, "POST", "/v1/rows", "three", rows(10)).Code, "another tenant")
-		<-time.After(time.Minute)
-		// Bytes: those of two seconds at once.
-		for range 10 {
-			require.Equal(t, 202, ask(s, "POST", "/v1/rows", "one", `"`+strings.Repeat("x", 198)+`"`).Code)
-		}
-		require.Equal(t, 429, ask(s, "POST", "/v1/rows", "two", `"`+strings.Repeat("x", 198)+`"`).Code)
-		require.Equal(t, 202, ask(s, "POST", "/v1/rows", "three", `"`+strings.Repeat("x", 198)+`"`).Code)
-	})
-}
-
-// A request beyond the quota of bytes uses no rows.
-func TestWhatOneQuotaRefusesCostsTheOtherNothing(t *testing.T) {
-	// Not in a bubble, whose clock is frozen during the checks of a quota.
-	s := api.New(api.Options{
-		Access: tenants{"one": "acme"}, MaxBody: 100, MaxRows: 10, TenantRows: 1, TenantBytes: 1,
-		Registry: prometheus.NewRegistry(), Logger: slog.New(slog.DiscardHandler),
-	})
-	s.Handle("POST /v1/rows", auth.Any, func(w http.ResponseWriter, r *http.Request, _ auth.Principal) {
-		if _, ok := api.ReadBody(w, r, 0, api.Rows{Most: 10, Lines: true}); ok {
-			w.WriteHeader(202)
-		}
-	})
-	send := func(rows ...string) int { return ask(s, "POST", "/v1/rows", "one", strings.Join(rows, "\n")).Code }
-	require.Equal(t, 202, send(`"`+strings.Repeat("x", 73)+`"`), "25 of 100 bytes are left, and 9 of 10 rows")
-	require.Equal(t, 429, send("1", "2", "3", "4", `"`+strings.Repeat("x", 80)+`"`))
-	require.Equal(t, 202, send("1", "2", "3", "4", "5", "6", "7", "8", "9"))
-}
-
-// tenants knows tokens by their tenants.
-type tenants map[string]string
-
-func (a tenants) Authenticate(r *http.Request) (auth.Principal, error) {
-	token, _ := auth.Bearer(r.Header)
-	return auth.Principal{ID: token, Tenant: a[token]}, nil
 }
 
 func TestReadBody(t *testing.T) {

@@ -21,7 +21,7 @@ type Limits struct {
 	// Header is how long the header of a request may take, and a TLS handshake. A new
 	// connection has as long to begin its first request.
 	Header time.Duration
-	// Read is how long a request may take with its body; uploads have their own.
+	// Read is how long a request may take with its body.
 	Read time.Duration
 	// Idle is how long a connection waits for its next request.
 	Idle time.Duration

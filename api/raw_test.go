@@ -38,14 +38,6 @@ func newWorld(t *testing.T, limits api.Limits, o api.Options) *world {
 	s, _ := newServer(t, o)
 	w := &world{t: t, server: s, ended: make(chan struct{}, 1)}
 	s.Handle("GET /smuggled", auth.Any, func(http.ResponseWriter, *http.Request, auth.Principal) { w.smuggled.Add(1) })
-	s.HandleUpload("POST /upload", auth.Any, 1<<30, func(rw http.ResponseWriter, r *http.Request, _ auth.Principal) {
-		n, err := io.Copy(io.Discard, r.Body)
-		if err != nil {
-			http.Error(rw, "broken", http.StatusBadRequest)
-			return
-		}
-		_, _ = fmt.Fprintln(rw, n)
-	})
 	s.Handle("GET /endless", auth.Any, func(rw http.ResponseWriter, _ *http.Request, _ auth.Principal) {
 		for piece := make([]byte, 64<<10); ; {
 			if _, err := rw.Write(piece); err != nil {
@@ -346,35 +338,6 @@ func TestSlowReaderAtTheEnd(t *testing.T) {
 	case <-time.After(bound / 2): // half of its patience
 		require.FailNow(t, "the handler waits for a client that does not read")
 	}
-}
-
-// An upload may take as long as it keeps up its rate, longer than Read; one that
-// stops ends.
-func TestUploads(t *testing.T) {
-	if testing.Short() {
-		t.Skip("waits for limits of time")
-	}
-	t.Parallel()
-	w := newWorld(t, api.Limits{Read: time.Second}, api.Options{Patience: 8 * time.Second, MaxBody: 1 << 10})
-	stuck := w.dial()
-	_, err := io.WriteString(stuck, "POST /upload HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer alice\r\nContent-Length: 1000000\r\n\r\n{")
-	require.NoError(t, err)
-
-	c := w.dial()
-	const pieces, piece = 8, 256 << 10
-	_, err = fmt.Fprintf(c, "POST /upload HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer alice\r\nConnection: close\r\nContent-Length: %d\r\n\r\n", pieces*piece)
-	require.NoError(t, err)
-	tick := time.NewTicker(250 * time.Millisecond)
-	defer tick.Stop()
-	for range pieces {
-		<-tick.C
-		_, err = c.Write(make([]byte, piece))
-		require.NoError(t, err)
-	}
-	answer := w.rest(c)
-	assert.Equal(t, "200", statusOf(answer), answer)
-	assert.Contains(t, answer, fmt.Sprint(pieces*piece))
-	assert.NotEqual(t, "200", statusOf(w.rest(stuck)))
 }
 
 // Requests that grow without end are cut off: target, headers, body or trailers.

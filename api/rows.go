@@ -22,9 +22,8 @@ type Rows struct {
 	AtOnce bool
 }
 
-// room returns the values that are parsed at a time, the bytes that the body becomes,
-// and the number of its rows.
-func (r Rows) room(body []byte) (values, room int64, count int) {
+// room returns the values that are parsed at a time, and the bytes that the body becomes.
+func (r Rows) room(body []byte) (values, room int64) {
 	all, rows := canonicaltree.Values(body)
 	if r.Lines {
 		rows = bytes.Count(body, []byte("\n")) + 1
@@ -36,7 +35,7 @@ func (r Rows) room(body []byte) (values, room int64, count int) {
 		all, parsed = r.largest(body)
 	}
 	values = int64(all)
-	return values, max(values, int64(parsed/BytesPerValue))*valueCost + rowCost*int64(rows), rows
+	return values, max(values, int64(parsed/BytesPerValue))*valueCost + rowCost*int64(rows)
 }
 
 // largest returns the most values and bytes of one row.

@@ -37,22 +37,16 @@ type Options struct {
 	// Rate is the requests per second that one token may send on the average;
 	// those of two seconds may come at once. Defaults to 2000.
 	Rate int
-	// TenantRows and TenantBytes are what all tokens of a tenant may send together
-	// per second on the average, uploads excepted; 0 is no bound.
-	TenantRows, TenantBytes int64
 	// Memory bounds, in bytes, the bodies of requests, their records, and the
 	// buffers of their connections. Defaults to 128 MiB.
 	Memory int64
-	// MaxBody bounds a request's body in bytes, uploads excepted. Defaults to 16 MiB, and
-	// is never more than Memory has room for.
+	// MaxBody bounds a request's body in bytes. Defaults to 16 MiB, and is never more than
+	// Memory has room for.
 	MaxBody int64
 	// MaxRows is the most rows of a batch. Defaults to 1000.
 	MaxRows int
 	// Timeout bounds the context that Work returns. Defaults to 30s.
 	Timeout time.Duration
-	// Patience is how long in all an upload that does not come may keep its
-	// connection waiting; 16 KiB make up for a second. Defaults to 1m.
-	Patience time.Duration
 	// Limit ends the contexts that Work returns: the process has no more time.
 	// Optional.
 	Limit context.Context
@@ -70,11 +64,6 @@ type Options struct {
 // caller may use the route on this resource, see Forbidden.
 type Handler func(w http.ResponseWriter, r *http.Request, who auth.Principal)
 
-// uploadsAtATime are the requests of HandleUpload under way, whose bodies are no
-// part of that budget: each has a piece of a file in memory, for days if its
-// client is that slow. One token may have a quarter of them.
-const uploadsAtATime = 64
-
 // Server serves the routes that it is given. Routes are added before the first
 // request; ServeHTTP and Stop may be called concurrently.
 type Server struct {
@@ -82,7 +71,6 @@ type Server struct {
 	mux     *http.ServeMux
 	metrics metrics
 	memory  *semaphore.Weighted // bytes of bodies and what they become
-	uploads *semaphore.Weighted
 	under   *semaphore.Weighted // bytes of connections' buffers
 	turns   *turns
 	stopped atomic.Bool
@@ -90,17 +78,12 @@ type Server struct {
 	attempts *auth.Attempts
 
 	mu     sync.Mutex
-	shares map[string]*share // by the principal's ID; guarded by mu
-	quotas map[string]*quota // by the tenant; guarded by mu
+	shares map[string]*share        // by the tenant; guarded by mu
+	rates  map[string]*rate.Limiter // of requests, by the principal's ID; guarded by mu
 }
 
-// share is what one token may use of the server.
-type share struct {
-	requests *rate.Limiter
-	memory   *semaphore.Weighted
-	uploads  *semaphore.Weighted
-	under    *semaphore.Weighted
-}
+// share is what the tokens of one tenant together may use of the server.
+type share struct{ memory, under *semaphore.Weighted }
 
 func (o *Options) defaults() {
 	o.Rate = defaults.Positive(o.Rate, 2000)
@@ -108,7 +91,6 @@ func (o *Options) defaults() {
 	o.MaxBody = min(defaults.Positive(o.MaxBody, 16<<20), o.largestBody())
 	o.MaxRows = defaults.Positive(o.MaxRows, 1000)
 	o.Timeout = defaults.Positive(o.Timeout, 30*time.Second)
-	o.Patience = defaults.Positive(o.Patience, time.Minute)
 	o.Limit = cmp.Or(o.Limit, context.Background())
 	if o.Ready == nil {
 		o.Ready = func() error { return nil }
@@ -120,8 +102,8 @@ func New(o Options) *Server {
 	o.defaults()
 	return &Server{
 		opt: o, mux: http.NewServeMux(), metrics: newMetrics(o.Registry),
-		memory: semaphore.NewWeighted(o.room()), uploads: semaphore.NewWeighted(uploadsAtATime), under: semaphore.NewWeighted(o.places()), turns: newTurns(),
-		shares: map[string]*share{}, quotas: map[string]*quota{},
+		memory: semaphore.NewWeighted(o.room()), under: semaphore.NewWeighted(o.places()), turns: newTurns(),
+		shares: map[string]*share{}, rates: map[string]*rate.Limiter{},
 		attempts: auth.NewAttempts("api", o.Registry, o.Logger, nil),
 	}
 }
@@ -129,14 +111,31 @@ func New(o Options) *Server {
 // Handle serves a pattern of http.ServeMux, which names a method, for
 // principals that may use the verb. The pattern is the label of the route's metrics.
 func (s *Server) Handle(pattern string, verb auth.Permission, h Handler) {
-	s.route(pattern, verb, s.opt.MaxBody, false, h)
-}
-
-// HandleUpload is Handle for bodies that are read as they arrive: they may be of
-// limit bytes and take as long as the client keeps up 16 KiB/s, see
-// Options.Patience. At most 64 are under way, 16 of one token; more are answered 503.
-func (s *Server) HandleUpload(pattern string, verb auth.Permission, limit int64, h Handler) {
-	s.route(pattern, verb, limit, true, h)
+	s.metrics.expect(pattern)
+	s.mux.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) {
+		q := requestOf(r)
+		q.route, q.seen.verb = pattern, verb
+		who, ok := s.admit(w, r, verb)
+		if !ok {
+			return
+		}
+		if r.ContentLength > s.opt.MaxBody {
+			answerTooLarge(w)
+			return
+		}
+		q.share = s.share(who.Tenant)
+		place := int64(http1Place)
+		if r.ProtoMajor == 2 {
+			place = http2Place
+		}
+		if !begin(q.share.under, s.under, place) {
+			Unavailable(w, time.Second, "too many requests are under way")
+			return
+		}
+		defer end(q.share.under, s.under, place)
+		r.Body = http.MaxBytesReader(w, r.Body, s.opt.MaxBody)
+		h(w, r, who)
+	})
 }
 
 // HandleOpen serves a pattern to all callers: answers of h are public and cheap.
@@ -148,43 +147,7 @@ func (s *Server) HandleOpen(pattern string, h http.Handler) {
 	})
 }
 
-func (s *Server) route(pattern string, verb auth.Permission, limit int64, long bool, h Handler) {
-	s.metrics.expect(pattern)
-	s.mux.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) {
-		q := requestOf(r)
-		q.route, q.seen.verb = pattern, verb
-		who, ok := s.admit(w, r, verb)
-		if !ok {
-			return
-		}
-		if r.ContentLength > limit {
-			answerTooLarge(w)
-			return
-		}
-		q.share = s.share(who.ID)
-		place := int64(http1Place)
-		if r.ProtoMajor == 2 {
-			place = http2Place
-		}
-		if !begin(q.share.under, s.under, place) {
-			Unavailable(w, time.Second, "too many requests are under way")
-			return
-		}
-		defer end(q.share.under, s.under, place)
-		r.Body = http.MaxBytesReader(w, r.Body, limit)
-		if long {
-			if !begin(q.share.uploads, s.uploads, 1) {
-				Unavailable(w, time.Second, "too many uploads are under way")
-				return
-			}
-			defer end(q.share.uploads, s.uploads, 1)
-			r.Body = longBody(w, r.Body, s.opt.Patience)
-		}
-		h(w, r, who)
-	})
-}
-
-// begin takes n of a token's and of the common room, if both have it free.
+// begin takes n of a tenant's and of the common room, if both have it free.
 func begin(own, all *semaphore.Weighted, n int64) bool {
 	if !own.TryAcquire(n) {
 		return false
@@ -230,7 +193,7 @@ func (s *Server) admit(w http.ResponseWriter, r *http.Request, verb auth.Permiss
 		Forbidden(w, who)
 		return who, false
 	}
-	reservation := s.share(who.ID).requests.Reserve()
+	reservation := s.rate(who.ID).Reserve()
 	if wait := reservation.Delay(); wait > 0 {
 		reservation.Cancel()
 		RetryAfter(w, wait)
@@ -240,32 +203,36 @@ func (s *Server) admit(w http.ResponseWriter, r *http.Request, verb auth.Permiss
 	return who, true
 }
 
-// maxShares bounds the tokens that are remembered; a file may have more.
-const maxShares = 10_000
-
-func (s *Server) share(id string) *share {
+// share returns that of a tenant; the file of tokens bounds them.
+func (s *Server) share(tenant string) *share {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if found := s.shares[id]; found != nil {
+	if s.shares[tenant] == nil {
+		s.shares[tenant] = &share{memory: semaphore.NewWeighted(s.opt.tenantRoom()), under: semaphore.NewWeighted(s.opt.places() / 4)}
+	}
+	return s.shares[tenant]
+}
+
+// maxRates bounds the tokens that are remembered; a file may have more.
+const maxRates = 10_000
+
+// rate returns the limiter of a token's requests.
+func (s *Server) rate(id string) *rate.Limiter {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if found := s.rates[id]; found != nil {
 		return found
 	}
-	if len(s.shares) >= maxShares {
-		// Whose rate is unused has nothing to remember, and bodies in memory
-		// still count against the server's budget.
-		for id, old := range s.shares {
-			if old.requests.Tokens() >= float64(old.requests.Burst()) {
-				delete(s.shares, id)
+	if len(s.rates) >= maxRates {
+		// An unused rate has nothing to remember.
+		for id, old := range s.rates {
+			if old.Tokens() >= float64(old.Burst()) {
+				delete(s.rates, id)
 			}
 		}
 	}
-	made := &share{
-		requests: rate.NewLimiter(rate.Limit(s.opt.Rate), 2*s.opt.Rate),
-		memory:   semaphore.NewWeighted(s.opt.tokenRoom()),
-		uploads:  semaphore.NewWeighted(uploadsAtATime / 4),
-		under:    semaphore.NewWeighted(s.opt.places() / 4),
-	}
-	s.shares[id] = made
-	return made
+	s.rates[id] = rate.NewLimiter(rate.Limit(s.opt.Rate), 2*s.opt.Rate)
+	return s.rates[id]
 }
 
 // Stop answers every later request with 503. Those in flight finish.

@@ -10,8 +10,7 @@ import (
 	"time"
 )
 
-// leastRate is the bytes per second of an answer, and of an upload, once
-// patience is used up.
+// leastRate is the bytes per second of an answer once patience is used up.
 const leastRate = 16 << 10
 
 // pace is how much longer a client may keep its side waiting. Waiting uses it
@@ -25,26 +24,6 @@ func timeEarned(n int) time.Duration { return time.Duration(n) * time.Second / l
 // passed notes that n bytes took until now, since began.
 func (p *pace) passed(began time.Time, n int) {
 	p.left = min(p.most, p.left-time.Since(began)+timeEarned(n))
-}
-
-// pacedBody is a body whose connection's deadline moves on with what arrives.
-type pacedBody struct {
-	io.ReadCloser
-	control *http.ResponseController
-	pace    pace
-}
-
-func longBody(w http.ResponseWriter, body io.ReadCloser, patience time.Duration) io.ReadCloser {
-	return &pacedBody{ReadCloser: body, control: http.NewResponseController(w), pace: pace{patience, patience}}
-}
-
-func (p *pacedBody) Read(b []byte) (int, error) {
-	began := time.Now()
-	// Where deadlines cannot be set the server's own holds.
-	_ = p.control.SetReadDeadline(began.Add(p.pace.left))
-	n, err := p.ReadCloser.Read(b)
-	p.pace.passed(began, n)
-	return n, err
 }
 
 // pieceOfAnswer is the most of an answer that is written at once: a client that reads

@@ -242,7 +242,7 @@ func plausible(t *testing.T, page string, c command) {
 		out, ok := shell(t, root, "make -n "+strings.Join(targets, " "))
 		assert.True(t, ok, "%s:%d: %s: %s", page, c.line, c.text, out)
 	case "curl", "printf": // into curl
-		assert.Regexp(t, `http://127\.0\.0\.1:960[01]/(v1/sources/\w+/events(:batch)?|v1/services/[\w%@/]+/(check|confirm|release)(:batch)?|v1/imports(\?source=\w+&file=[\w:-]+)?|healthz|readyz|metrics)'?$`, c.text, "%s:%d", page, c.line)
+		assert.Regexp(t, `http://127\.0\.0\.1:960[01]/(v1/sources/\w+/events(:batch)?|v1/services/[\w%@/]+/(check|confirm|release)(:batch)?|healthz|readyz|metrics)'?$`, c.text, "%s:%d", page, c.line)
 	case "docker", "export":
 	case "cp":
 		assert.FileExists(t, filepath.Join(root, words[1]), "%s:%d", page, c.line)
