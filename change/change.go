@@ -133,6 +133,9 @@ type Change struct {
 	// same at every repetition, and no order follows from it.
 	Time time.Time
 	Doc  []byte // the projected document as JSON; nil on Retract
+	// At is when the event that caused a retraction happened at its source, in milliseconds; zero: it is
+	// not known. Other changes have none.
+	At time.Time
 	// Resent is the position of the control record that sent the change once
 	// more, after it was a dead letter of a log sink; 0 for a change that comes in
 	// its turn. A resent change may come behind newer ones of its entity.

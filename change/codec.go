@@ -83,7 +83,7 @@ const (
 	flagLeaves
 	flagPlanned
 	flagMends
-	flagNew
+	flagAtSource
 )
 
 // appendFields appends everything but service, revision, key, content and document; a resent
@@ -112,8 +112,11 @@ func (c *Change) appendFields(dst []byte) []byte {
 	if c.Mends {
 		flags |= flagMends
 	}
-	if c.New {
-		flags |= flagNew
+	if c.New { // together they mean nothing else
+		flags |= flagEnters | flagLeaves
+	}
+	if !c.At.IsZero() {
+		flags |= flagAtSource
 	}
 	dst = append(dst, flags)
 	dst = binary.BigEndian.AppendUint64(dst, uint64(c.Version))
@@ -122,6 +125,9 @@ func (c *Change) appendFields(dst []byte) []byte {
 		dst = binary.AppendVarint(dst, c.Revision)
 	}
 	dst = binary.AppendVarint(dst, c.Time.UnixMilli())
+	if flags&flagAtSource != 0 {
+		dst = binary.AppendVarint(dst, c.Time.Sub(c.At).Milliseconds())
+	}
 	dst = wire.Append(dst, c.Entity)
 	if c.Trace != nil {
 		dst = wire.Append(wire.Append(dst, c.Trace.Parent), c.Trace.State)
@@ -137,6 +143,9 @@ func (c *Change) readFields(r *wire.Reader) bool {
 		c.Resent, c.Revision = Version(r.Uint64()), r.Varint()
 	}
 	c.Time = time.UnixMilli(r.Varint()).UTC()
+	if flags&flagAtSource != 0 {
+		c.At = c.Time.Add(-time.Duration(r.Varint()) * time.Millisecond)
+	}
 	c.Entity, c.Op = r.Text(), Upsert
 	if flags&flagRetract != 0 {
 		c.Op = Retract
@@ -146,12 +155,12 @@ func (c *Change) readFields(r *wire.Reader) bool {
 	} else if flags&flagLeaves != 0 {
 		c.Effect = Leaves
 	}
-	c.Planned, c.Mends, c.New = flags&flagPlanned != 0, flags&flagMends != 0, flags&flagNew != 0
+	c.Planned, c.Mends, c.New = flags&flagPlanned != 0, flags&flagMends != 0, flags&(flagEnters|flagLeaves) == flagEnters|flagLeaves
 	if flags&flagTraced != 0 {
 		c.Trace = &Trace{Parent: r.Text(), State: r.Text()}
 	}
 	// What appendFields does not write.
-	odd := c.New && c.Effect != Enters || flags&flagEnters != 0 && flags&(flagLeaves|flagRetract) != 0 || c.Effect == Leaves && c.Op != Retract ||
+	odd := flags&flagEnters != 0 && flags&flagRetract != 0 || c.Effect == Leaves && c.Op != Retract ||
 		flags&flagResent != 0 && c.Resent == 0 || c.Trace != nil && c.Trace.Parent == ""
 	return !r.Failed && !odd && c.Version != 0 && c.Entity != ""
 }

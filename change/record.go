@@ -85,6 +85,9 @@ type Event struct {
 	Refusal string `json:"f,omitempty"`
 	// Session is the one that read the event; zero for a source without sessions.
 	Session Session `json:"z,omitzero"`
+	// At is when it happened at its source, Unix time in ms; AtIngest: within a second of the record's
+	// own time; 0: the source does not say. What is before 1970 is not told.
+	At int64 `json:"-"`
 	// Mark is the EventMark of an event with an id; empty when it is not known.
 	Mark    string `json:"-"`
 	Entity  string `json:"-"`
@@ -189,12 +192,18 @@ const (
 	kindControl = 'c'
 )
 
+// AtIngest is the time of an event that came as it happened.
+const AtIngest = -1
+
 // Flags of an event.
 const (
 	flagDelete = 1 << iota
 	flagMark
 	flagSession
 	flagMore // a rare part, in JSON
+	flagAt
+	flagAtIngest
+	eventFlagsEnd
 )
 
 // rare are the parts that most events lack.
@@ -302,11 +311,20 @@ func (e *Event) appendHead(dst []byte) (_ []byte, err error) {
 			return nil, err
 		}
 	}
+	switch {
+	case e.At > 0:
+		flags |= flagAt
+	case e.At == AtIngest:
+		flags |= flagAtIngest
+	}
 	dst = wire.Append(wire.Append(append(dst, kindEvent, flags), e.Source), e.Topic)
 	dst = binary.AppendVarint(binary.AppendVarint(binary.AppendVarint(dst, int64(e.Partition)), e.Offset), e.Index)
 	dst = wire.Append(wire.Append(dst, e.EventID), e.Sequence)
 	if flags&flagMark != 0 {
 		dst = append(dst, e.Mark...)
+	}
+	if flags&flagAt != 0 {
+		dst = binary.AppendVarint(dst, e.At)
 	}
 	if flags&flagSession != 0 {
 		dst = wire.Append(binary.AppendUvarint(wire.Append(dst, e.Session.Log), uint64(e.Session.Number)), e.Session.Name)
@@ -335,6 +353,12 @@ func parseHead(head []byte) *Event {
 	if flags&flagMark != 0 {
 		e.Mark = part(r.Take(uint64(len(Mark{}))))
 	}
+	if flags&flagAtIngest != 0 {
+		e.At = AtIngest
+	}
+	if flags&flagAt != 0 {
+		e.At = r.Varint()
+	}
 	if flags&flagSession != 0 {
 		e.Session.Log = part(r.Bytes())
 		number := r.Uvarint()
@@ -356,7 +380,7 @@ func parseHead(head []byte) *Event {
 			e.Op = Refused
 		}
 	}
-	if r.Failed || len(r.Rest) > 0 || int64(e.Partition) != partition || flags >= flagMore<<1 {
+	if r.Failed || len(r.Rest) > 0 || int64(e.Partition) != partition || flags >= eventFlagsEnd || flags&flagAt != 0 && (e.At <= 0 || flags&flagAtIngest != 0) {
 		return nil
 	}
 	return e

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/seed-86dfc502/weir/canonicaltree"
 	"github.com/seed-86dfc502/weir/change"
@@ -121,6 +122,9 @@ func (ev *evaluation) compareAndSend(r *record, service int, c *candidate) error
 		Content: c.content, Revision: ev.plan.Revision, Time: r.at, Trace: r.span.Trace(),
 		Effect: c.effect(&row), Planned: r.Control != nil && r.Control.Actor != change.Deliver, Mends: row.Refused, New: !row.Found,
 	}
+	if ch.Effect == change.Leaves {
+		ch.At = r.atSource()
+	}
 	code, reason := "oversized", ""
 	if c.output == nil {
 		ch.Op = change.Retract
@@ -154,6 +158,17 @@ func (ev *evaluation) compareAndSend(r *record, service int, c *candidate) error
 	row.Content, row.Version, row.Refused = c.content, max(row.Version, ch.Version), false
 	ev.states.Set(row)
 	return nil
+}
+
+// atSource returns when the event of a record happened; zero: its source does not say.
+func (r *record) atSource() time.Time {
+	switch {
+	case r.Event == nil || r.Event.At == 0:
+		return time.Time{}
+	case r.Event.At == change.AtIngest:
+		return r.at
+	}
+	return time.UnixMilli(r.Event.At).UTC()
 }
 
 // superseded reports whether a service has a newer change than the request names, which

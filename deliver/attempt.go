@@ -467,9 +467,13 @@ func (w *worker) letterOf(i *core.Item, c *change.Change) (l store.DeadLetter, e
 	}
 	if c != nil {
 		l.Payload = c.AppendRecord(nil)
-		l.Headers, err = json.Marshal(LetterHeaders{
+		beside := LetterHeaders{
 			Time: c.Time.UnixMilli(), Revision: c.Revision, Content: c.Content, Effect: c.Effect, Planned: c.Planned, Mends: c.Mends, Trace: c.Trace,
-		})
+		}
+		if !c.At.IsZero() {
+			beside.At = c.At.UnixMilli()
+		}
+		l.Headers, err = json.Marshal(beside)
 	}
 	return l, err
 }

@@ -61,7 +61,7 @@ func (w *worker) admit(work, stop context.Context, step *core.Step) (released bo
 		for _, i := range step.Items {
 			if i.Admitted <= w.resumes && GuardKind(&i.Data.(*delivery).change) == kind {
 				counted = append(counted, i)
-				changes = append(changes, store.GuardedChange{Entity: i.Entity, Partition: i.Partition, Position: i.Position})
+				changes = append(changes, store.GuardedChange{Entity: i.Entity, Partition: i.Partition, Position: i.Position, At: i.Data.(*delivery).change.At})
 			}
 		}
 		if len(counted) == 0 {

@@ -30,6 +30,7 @@ type LetterHeaders struct {
 	Effect   change.Effect  `json:"effect,omitempty"`
 	Planned  bool           `json:"planned,omitempty"`
 	Mends    bool           `json:"mends,omitempty"`
+	At       int64          `json:"at,omitempty"`    // as Time
 	Trace    *change.Trace  `json:"trace,omitempty"` // of the attempt that failed, if it was traced
 }
 
@@ -52,6 +53,9 @@ func ChangeOf(l store.DeadLetter) (change.Change, error) {
 		Service: record.Service, Entity: record.Entity, Op: record.Op, Version: record.Version, Key: record.Key, Doc: record.Doc,
 		Content: beside.Content, Revision: beside.Revision, Time: time.UnixMilli(beside.Time).UTC(),
 		Effect: beside.Effect, Planned: beside.Planned, Mends: beside.Mends,
+	}
+	if beside.At != 0 {
+		c.At = time.UnixMilli(beside.At).UTC()
 	}
 	if c.Service != l.Service || c.Entity != l.Entity || c.Key != change.Key(c.Service, c.Entity, c.Version, c.Content) ||
 		(c.Op == change.Upsert) != (len(c.Doc) > 0) || c.Content.IsRetracted() != (c.Op == change.Retract) {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"time"
 	"unicode/utf8"
 
 	"github.com/seed-86dfc502/weir/canonicaltree"
@@ -170,6 +171,7 @@ func (s *Extractor) extract(f *transport.Frame, i int, t *change.Trace) extracte
 			for _, r := range x.records() {
 				o := &r.Event.Origin
 				o.Topic, o.Partition, o.Offset, o.Index = f.TopicID, f.Partition, ev.Offset, ev.Index
+				r.Event.At = atSource(ev.Time)
 			}
 		}
 		return x
@@ -219,6 +221,17 @@ func (s *Extractor) refused(f *transport.Frame, i int, entity, code string) *cha
 		return nil
 	}
 	return r
+}
+
+// atSource returns the time of an event for its record in the inbox.
+func atSource(at time.Time) int64 {
+	switch ms := at.UnixMilli(); {
+	case time.Since(at).Abs() < time.Second:
+		return change.AtIngest
+	case !at.IsZero() && ms > 0:
+		return ms
+	}
+	return 0
 }
 
 // parse extracts an event without its place in a stream. It writes the digest of the whole

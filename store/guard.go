@@ -55,6 +55,45 @@ type GuardedChange struct {
 	Entity    string
 	Partition int32
 	Position  change.Version
+	// At is when it happened at the source; zero: now.
+	At time.Time
+}
+
+// guardSlots is how many slots a window has: times are counted by slot.
+const guardSlots = 12
+
+// slot returns the slot of a time in the windows of an admission.
+func (a *Admission) slot(at time.Time) time.Time {
+	if at.IsZero() || at.After(a.Now) {
+		at = a.Now
+	}
+	return at.UTC().Truncate(a.Window / guardSlots)
+}
+
+// Slot returns the slot in which a change counts.
+func (a *Admission) Slot(c *GuardedChange) time.Time { return a.slot(c.At) }
+
+// GuardCounts is what a guard has counted.
+type GuardCounts struct {
+	Known map[string]time.Time // entities of the changes that are counted, with their slots
+	Slots map[time.Time]int64  // entities of the kind, by slot
+	// Retracted is how many retractions were admitted within the window until now.
+	Retracted int64
+}
+
+// densest returns how many entities the fullest window has that a slot belongs to.
+func (n *GuardCounts) densest(at time.Time, slot time.Duration) (most int64) {
+	var window int64
+	for i := 1 - guardSlots; i < guardSlots; i++ {
+		window += n.Slots[at.Add(time.Duration(i)*slot)]
+		if i > 0 {
+			window -= n.Slots[at.Add(time.Duration(i-guardSlots)*slot)]
+		}
+		if i >= 0 {
+			most = max(most, window)
+		}
+	}
+	return most
 }
 
 // Admitted is the answer of the guard for one change.
@@ -119,12 +158,12 @@ type GuardState struct {
 	Passes GuardPasses              `json:"passes"`
 }
 
-// Judge answers for changes. known are their entities that are counted within the window
-// already; counted is the number of all entities of the kind that are, and retracted that of
-// retractions. It moves the base, and returns the limit.
-func (g *GuardState) Judge(a *Admission, known map[string]bool, counted, retracted int64, paused bool) (answers []Admitted, limit int64) {
+// Judge answers for changes, and adds those that it counts to n. A change counts at the time of its
+// source, in each window of that time, so that a backlog is as dense as its history was. It moves the
+// base, and returns the limit with how many entities the window of the last counted or held change has.
+func (g *GuardState) Judge(a *Admission, n *GuardCounts, paused bool) (answers []Admitted, counted, limit int64) {
 	if a.Now.Sub(g.BaseAt) >= a.Window {
-		g.Base, g.BaseAt = a.Entities+retracted, a.Now
+		g.Base, g.BaseAt = a.Entities+n.Retracted, a.Now
 	} else {
 		g.Base = max(g.Base, a.Entities)
 	}
@@ -133,9 +172,10 @@ func (g *GuardState) Judge(a *Admission, known map[string]bool, counted, retract
 		limit += extra.Entities
 	}
 	answers = make([]Admitted, len(a.Changes))
-	fresh := map[string]bool{}
 	for i := range a.Changes {
 		c := &a.Changes[i]
+		at := a.Slot(c)
+		was, known := n.Known[c.Entity]
 		switch {
 		case g.Passes.Discard[a.Kind].pass(c):
 			answers[i] = Discarded
@@ -143,16 +183,20 @@ func (g *GuardState) Judge(a *Admission, known map[string]bool, counted, retract
 			answers[i] = Released
 		case paused:
 			answers[i] = Held
-		case known[c.Entity] || fresh[c.Entity]:
-			answers[i] = Counted
-		case counted+int64(len(fresh)) < limit:
-			fresh[c.Entity] = true
+		case known && at.Sub(was).Abs() < a.Window:
 			answers[i] = Counted
 		default:
-			answers[i], paused = Held, true
+			if counted = n.densest(at, a.Window/guardSlots); counted >= limit {
+				answers[i], paused = Held, true
+				break
+			}
+			counted++
+			n.Slots[at]++
+			n.Known[c.Entity] = at
+			answers[i] = Counted
 		}
 	}
-	return answers, limit
+	return answers, counted, limit
 }
 
 // GuardActor is the actor of a pause by the guard.

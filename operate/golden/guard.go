@@ -40,7 +40,7 @@ func (g *guard) holds(c *change.Change, at time.Time) bool {
 }
 
 func (g *guard) judge(a *store.Admission) {
-	known := map[string]bool{}
+	n := store.GuardCounts{Known: map[string]time.Time{}, Slots: map[time.Time]int64{}, Retracted: int64(len(g.counted[store.GuardRetract]))}
 	for _, counted := range g.counted {
 		for entity, at := range counted {
 			if a.Now.Sub(at) >= a.Window {
@@ -48,16 +48,15 @@ func (g *guard) judge(a *store.Admission) {
 			}
 		}
 	}
-	for entity := range g.counted[a.Kind] {
-		known[entity] = true
+	for entity, at := range g.counted[a.Kind] {
+		at = a.Slot(&store.GuardedChange{At: at})
+		n.Known[entity] = at
+		n.Slots[at]++
 	}
-	counted := int64(len(known))
-	answers, limit := g.state.Judge(a, known, counted, int64(len(g.counted[store.GuardRetract])), false)
+	answers, counted, limit := g.state.Judge(a, &n, false)
 	if answers[0] == store.Held {
 		g.hold = g.state.Hold(a, counted, limit)
 		return
 	}
-	if entity := a.Changes[0].Entity; !known[entity] {
-		g.counted[a.Kind][entity] = a.Now
-	}
+	g.counted[a.Kind][a.Changes[0].Entity] = a.Now
 }

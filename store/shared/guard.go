@@ -88,41 +88,25 @@ func (s *Store) Admit(ctx context.Context, a store.Admission) (answers []store.A
 		if _, err := t.Exec(call("expire_guarded", with(args{"before": after}))); err != nil {
 			return err
 		}
-		counted, err := oneIn(t, call("count_guarded", with(args{"after": after})), scanCount)
+		n, err := guardCounts(t, &a, of, after)
 		if err != nil {
 			return err
 		}
-		retracted := counted
-		if a.Kind != store.GuardRetract {
-			if retracted, err = oneIn(t, call("count_guarded", args{"service": a.Service, "kind": string(store.GuardRetract), "after": after}), scanCount); err != nil {
-				return err
-			}
-		}
-		entities := make([]string, len(a.Changes))
-		for i := range a.Changes {
-			entities[i] = a.Changes[i].Entity
-		}
-		known := map[string]bool{}
-		if err := t.Query(call("guarded_of", with(args{"entities": entities})), func(row Row) error {
-			var entity string
-			err := row.Scan(&entity)
-			known[entity] = true
-			return err
-		}); err != nil {
-			return err
-		}
-		var limit int64
-		answers, limit = g.Judge(&a, known, counted, retracted, pause != nil)
+		known := maps.Clone(n.Known)
+		var counted, limit int64
+		answers, counted, limit = g.Judge(&a, n, pause != nil)
 		var calls []Call
 		done := map[string]bool{}
 		for i, answer := range answers {
 			entity := a.Changes[i].Entity
 			switch {
 			case answer == store.Counted && !done[entity]:
-				if done[entity] = true; !known[entity] {
-					counted++
+				done[entity] = true
+				at := a.Slot(&a.Changes[i])
+				if was, is := known[entity]; is && n.Known[entity].Equal(was) && was.After(at) {
+					at = was
 				}
-				calls = append(calls, call("put_guarded", with(args{"entity": entity, "at": a.Now})))
+				calls = append(calls, call("put_guarded", with(args{"entity": entity, "at": at, "seen": a.Now})))
 			case answer == store.Held && pause == nil:
 				pause = g.Hold(&a, counted, limit)
 				calls = append(calls, putPause(pause), auditCall(pause))
@@ -135,6 +119,47 @@ func (s *Store) Admit(ctx context.Context, a store.Admission) (answers []store.A
 		return nil, nil, err
 	}
 	return answers, pause, nil
+}
+
+// guardCounts returns what is counted around the times of the changes of an admission. of names its
+// service and kind; what was admitted before after has expired.
+func guardCounts(t Tx, a *store.Admission, of args, after time.Time) (*store.GuardCounts, error) {
+	n := &store.GuardCounts{Known: map[string]time.Time{}, Slots: map[time.Time]int64{}}
+	first, last := a.Now, time.Time{}
+	entities := make([]string, len(a.Changes))
+	for i := range a.Changes {
+		entities[i] = a.Changes[i].Entity
+		if at := a.Slot(&a.Changes[i]); at.Before(first) {
+			first = at
+		}
+		if at := a.Slot(&a.Changes[i]); at.After(last) {
+			last = at
+		}
+	}
+	with := func(more args) args {
+		maps.Copy(more, of)
+		return more
+	}
+	err := t.Query(call("count_guarded", with(args{"from": first.Add(-a.Window), "to": last.Add(a.Window)})), func(row Row) error {
+		var at time.Time
+		var count int64
+		err := row.Scan(&at, &count)
+		n.Slots[at.UTC()] = count
+		return err
+	})
+	if err == nil {
+		err = t.Query(call("guarded_of", with(args{"entities": entities})), func(row Row) error {
+			var entity string
+			var at time.Time
+			err := row.Scan(&entity, &at)
+			n.Known[entity] = at.UTC()
+			return err
+		})
+	}
+	if err == nil {
+		n.Retracted, err = oneIn(t, call("count_admitted", args{"service": a.Service, "kind": string(store.GuardRetract), "after": after}), scanCount)
+	}
+	return n, err
 }
 
 func auditCall(p *store.Pause) Call {

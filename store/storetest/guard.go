@@ -146,6 +146,42 @@ var guardTests = []test{
 			require.EqualValues(t, 300, pause.Hold.Limit)
 		}
 	}},
+	{"changes count at the time of their source", func(t *testing.T, f *fixture) {
+		history := func(from, to int) store.Admission {
+			a := admission(guardTime, numbered(from, to)...)
+			for i := range a.Changes {
+				a.Changes[i].At = guardTime.Add(time.Duration(i-100) * 20 * time.Second)
+			}
+			return a
+		}
+		for i := range 10 { // half an hour each, again and again
+			counts, pause := admit(t, f.a, history(100*i, 100*i+100))
+			if i > 0 {
+				require.NotNil(t, pause, "the same hours: too dense")
+				return
+			}
+			require.Equal(t, map[store.Admitted]int{store.Counted: 100}, counts)
+			require.Nil(t, pause)
+		}
+	}},
+	{"what is expired by its admission counts no longer", func(t *testing.T, f *fixture) {
+		a := admission(guardTime, numbered(0, 50)...)
+		for i := range a.Changes {
+			a.Changes[i].At = guardTime.Add(-time.Hour)
+		}
+		admit(t, f.a, a)
+		again := admission(guardTime.Add(time.Minute), "new")
+		again.Changes[0].At = guardTime.Add(-time.Hour)
+		a.Now = guardTime.Add(11 * time.Minute)
+		later := a
+		later.Changes = again.Changes
+		counts, pause := admit(t, f.a, later)
+		require.Equal(t, map[store.Admitted]int{store.Counted: 1}, counts)
+		require.Nil(t, pause)
+		counts, pause = admit(t, f.a, admission(guardTime.Add(11*time.Minute), numbered(100, 151)...))
+		require.Equal(t, map[store.Admitted]int{store.Counted: 50, store.Held: 1}, counts)
+		require.NotNil(t, pause)
+	}},
 	{"the limit follows the entities at the begin of the window", func(t *testing.T, f *fixture) {
 		a := admission(guardTime, numbered(0, 40)...)
 		admit(t, f.a, a)

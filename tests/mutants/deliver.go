@@ -169,7 +169,7 @@ var deliverMutants = []mutant{
 	},
 	{
 		rule: "so many entities leave as the limit says", in: "store", fn: "GuardState.Judge",
-		find: "counted+int64(len(fresh)) < limit", put: "counted+int64(len(fresh)) <= limit",
+		find: "counted >= limit", put: "counted > limit",
 		test: "./deliver TestAMassDeletionIsHeld",
 	},
 	{
@@ -406,5 +406,10 @@ var deliverMutants = []mutant{
 		rule: "an entity that returns enters", in: "decide", fn: "candidate.effect",
 		find: "has := row.Found && !row.Content.IsRetracted()", put: "has := row.Found",
 		test: "TestTheEffectOfACandidate",
+	},
+	{
+		rule: "a backlog is as dense as its history", in: "store", fn: "Admission.slot",
+		find: "if at.IsZero() ||", put: "if true ||",
+		test: "TestABacklogIsNotHeldByItself",
 	},
 }

@@ -112,10 +112,12 @@ CREATE TABLE guarded (
     service text COLLATE "C" NOT NULL,
     kind    text COLLATE "C" NOT NULL,
     entity  text COLLATE "C" NOT NULL,
-    at      timestamptz NOT NULL,
+    at      timestamptz NOT NULL, -- at the source, by slots of the window
+    seen    timestamptz NOT NULL, -- when it was admitted
     PRIMARY KEY (service, kind, entity)
 );
 CREATE INDEX guarded_at ON guarded (service, kind, at);
+CREATE INDEX guarded_seen ON guarded (service, kind, seen);
 
 CREATE TABLE inboxes (
     generation integer PRIMARY KEY CHECK (generation BETWEEN 1 AND 32767),

@@ -97,10 +97,12 @@ CREATE TABLE guarded (
     service TEXT    NOT NULL,
     kind    TEXT    NOT NULL,
     entity  TEXT    NOT NULL,
-    at      INTEGER NOT NULL,
+    at      INTEGER NOT NULL, -- at the source, by slots of the window
+    seen    INTEGER NOT NULL, -- when it was admitted
     PRIMARY KEY (service, kind, entity)
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX guarded_at ON guarded (service, kind, at);
+CREATE INDEX guarded_seen ON guarded (service, kind, seen);
 
 CREATE TABLE inboxes (
     generation INTEGER PRIMARY KEY CHECK (generation BETWEEN 1 AND 32767),
