@@ -1,7 +1,6 @@
 package e2e
 
 import (
-	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -128,34 +127,4 @@ func forward(t *testing.T, door, to string) {
 			}()
 		}
 	}()
-}
-
-// Of two processes one writes a file. The changes of the other's partitions wait, and either
-// process says so.
-func TestEitherProcessTellsOfTheOthersFile(t *testing.T) {
-	p := harness.SimpleOnBrokers(t, "inbox: {partitions: 4}", fmt.Sprintf("store: {postgres: {url: %q}}\n", servers.Postgres(t)), map[string]string{"acme": harness.FileSink("acme")})
-	first := p.Start("run")
-	first.Ready(http.StatusOK)
-	p.Append("events.jsonl", harness.Many(40, 0, 1))
-	harness.Eventually(t, "the first writes the file", func() error {
-		if len(p.Records("out/acme.jsonl")) < 40 {
-			return errors.New("not yet")
-		}
-		return nil
-	})
-	second := p.Start("run")
-	second.Address("admin")
-	p.Append("events.jsonl", harness.Many(40, 1, 2))
-	for _, run := range []*harness.Process{first, second} {
-		harness.Eventually(t, "it tells of the file", func() error {
-			if _, body := run.Get("/readyz"); !strings.Contains(body, "another process writes this file") {
-				return errors.New(body)
-			}
-			return nil
-		})
-	}
-	for _, run := range []*harness.Process{second, first} {
-		run.Terminate()
-		run.Ok()
-	}
 }
