@@ -27,6 +27,8 @@
 //
 //   - [Plan] is a compiled configuration.
 //   - fence tells stale events by origin position, event id and sequence.
+//   - hearing tells events of a session of a log that is not heard any more, as those of a
+//     reader of a replication slot that another one has replaced.
 //   - evaluation applies the records of one entity to it, and offers its document to
 //     the services that may see a difference.
 //   - compareAndSend compares a candidate with the dam state of a service, in order, sets

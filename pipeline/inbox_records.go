@@ -4,11 +4,16 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"time"
 
+	"golang.org/x/sync/errgroup"
+
 	"github.com/seed-86dfc502/weir/assemble"
+	"github.com/seed-86dfc502/weir/change"
 	"github.com/seed-86dfc502/weir/internal/wait"
 	"github.com/seed-86dfc502/weir/store"
+	"github.com/seed-86dfc502/weir/transport"
 )
 
 // lag returns the undecided records by partition, without unavailable partitions.
@@ -45,7 +50,7 @@ func (g *inboxManager) lag(ctx context.Context) (lags map[int32]int64, unavailab
 // entitiesOf is sources.Env.Stored.
 func (g *inboxManager) entitiesOf(ctx context.Context, source, after string) (ids []string, err error) {
 	if after == "" {
-		if err := g.decided(ctx); err != nil {
+		if err := g.decided(ctx, nil); err != nil {
 			return nil, err
 		}
 	}
@@ -70,8 +75,36 @@ func (g *inboxManager) entitiesOf(ctx context.Context, source, after string) (id
 	}
 }
 
-// decided waits until all records that the inbox has now are decided.
-func (g *inboxManager) decided(ctx context.Context) error {
+// barrierPatience is how long a partition may take until the session says that it waits.
+const barrierPatience = 10 * time.Second
+
+// barrier is sources.Env.Barrier.
+func (g *inboxManager) barrier(ctx context.Context, s change.Session, sequence string, waits func(error)) error {
+	topic := g.cfg.Kafka.Inbox.Topic
+	key, head, value, err := change.EncodeRecord(change.Record{Control: &change.Control{ID: s.Header(), Action: change.Barrier, Session: s, Sequence: sequence}})
+	if err != nil {
+		return err
+	}
+	appends, within := errgroup.WithContext(ctx)
+	for n := range int32(g.cfg.Kafka.Inbox.Partitions) {
+		appends.Go(func() error {
+			late := time.AfterFunc(barrierPatience, func() { waits(fmt.Errorf("partition %d of %s takes nothing: no table of the slot is read", n, topic)) })
+			defer late.Stop()
+			return g.logs.Append(within, []transport.Record{{
+				Topic: topic, Key: key, Value: value, Headers: []transport.Header{{Key: change.InboxHeader, Value: head}}, Pinned: true, Partition: n,
+			}})
+		})
+	}
+	if err := appends.Wait(); err != nil {
+		return err
+	}
+	return g.decided(ctx, waits)
+}
+
+// decided waits until all records that the inbox has now are decided. It calls waits, if given, with a partition that
+// takes long.
+func (g *inboxManager) decided(ctx context.Context, waits func(error)) error {
+	began := time.Now()
 	generation := g.now().Generation
 	starts, ends, err := g.logs.Offsets(ctx, g.cfg.Kafka.Inbox.Topic)
 	if err != nil {
@@ -82,9 +115,15 @@ func (g *inboxManager) decided(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		behind := false
+		behind, slowest := false, int32(0)
 		for n, end := range ends {
-			behind = behind || max(starts[n], marks[store.Partition{Generation: generation, Number: n}]) < end
+			if max(starts[n], marks[store.Partition{Generation: generation, Number: n}]) < end {
+				behind, slowest = true, n
+			}
+		}
+		if behind && waits != nil && time.Since(began) > barrierPatience {
+			began = time.Now()
+			waits(fmt.Errorf("partition %d of %s has events that are not decided: is a process with the role decide running? No table of the slot is read before", slowest, g.cfg.Kafka.Inbox.Topic))
 		}
 		switch {
 		case g.now().Generation != generation:

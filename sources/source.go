@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/ThreeDotsLabs/watermill/message"
+	"github.com/seed-86dfc502/weir/change"
 	"github.com/seed-86dfc502/weir/config"
 	"github.com/seed-86dfc502/weir/store"
 	"github.com/seed-86dfc502/weir/transport"
@@ -93,6 +94,12 @@ type Env struct {
 	// ascending order; an empty one is the end. The first page waits until every event that was
 	// appended before the call is decided.
 	Stored func(ctx context.Context, source, after string) (entities []string, err error)
+	// Logs are the states of logs that one session at a time reads.
+	Logs store.SourceLogs
+	// Barrier appends a barrier of a session to each partition of the inbox, with the sequence of the
+	// epoch that it reads, and returns when all are decided. It calls waits when a partition takes
+	// long, with the reason.
+	Barrier func(ctx context.Context, s change.Session, sequence string, waits func(error)) error
 	// State is the identity of an inbox that is in the state file; empty for a topic.
 	// Positions kept elsewhere are valid for this inbox only.
 	State string

@@ -526,7 +526,7 @@ type SourceLogs interface {
 	// positions as SetPosition does. It returns the version of next. ErrFenced, and nothing is
 	// written, if the row is another one.
 	SwapSourceLog(ctx context.Context, old, next SourceLog, positions ...SourcePosition) (version int64, err error)
-	// Floors returns those of a log, of all partitions of all inboxes.
+	// Floors returns those of a log, of all partitions of all inboxes; those of all logs if it is empty.
 	Floors(ctx context.Context, log string) ([]Floor, error)
 }
 

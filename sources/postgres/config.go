@@ -138,7 +138,7 @@ func (c *tableSource) Check(check *config.Checker, _ *config.Source) {
 
 // Envelope implements config.SelfDescribing.
 func (*tableSource) Envelope() config.Envelope {
-	return config.Envelope{Entity: config.Locator{Key: true}, Sequence: config.Locator{Header: SequenceHeader}, UUID: true, Unavailable: unchanged}
+	return config.Envelope{Entity: config.Locator{Key: true}, Sequence: config.Locator{Header: SequenceHeader}, Session: config.Locator{Header: SessionHeader}, UUID: true, Unchanged: config.Locator{Header: UnchangedHeader}}
 }
 
 // Fingerprint implements config.SelfDescribing.
@@ -194,7 +194,8 @@ func (c *tableSource) options() Options {
 // Open implements sources.Kind. The sources of a slot share a reader.
 func (c *tableSource) Open(ctx context.Context, e sources.Env) (sources.Source, error) {
 	o := c.options()
-	o.Positions, o.Stored, o.Limit, o.Logger = e.Positions, e.Stored, e.Limit, e.Logger
+	o.Positions, o.Logs, o.Stored, o.Barrier, o.Pipeline = e.Positions, e.Logs, e.Stored, e.Barrier, e.StoreID
+	o.Limit, o.Logger = e.Limit, e.Logger
 	shared := e.Shared.Of("postgres "+o.URL+" "+o.Slot, func() any { return NewReader(o, c.names) })
 	source := shared.(*Reader).Source(c.table.Name)
 	if e.Complete { // it would wait without end

@@ -5,6 +5,8 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/jackc/pglogrepl"
@@ -25,6 +27,11 @@ type reading struct {
 	oid      uint32
 	rows     int64 // place of its first rows
 	replaced bool  // changes up to that place are left out: they may be those of another table
+	// shared says that rows may exchange entities within a transaction: no immediate unique
+	// index has the entity.
+	shared bool
+	// generated columns are left out, by name.
+	generated map[string]bool
 	// learn takes the names of the columns in the log, and returns which are doubtful.
 	learn func(ctx context.Context, names []string) ([]bool, error)
 }
@@ -36,10 +43,14 @@ type decoder struct {
 	describe func(ctx context.Context, oids []uint32) ([]valueType, error)
 	stream   func(lsn int64) stream // that has a position
 	emit     func(ctx context.Context, table string, r transport.Received, stream stream) error
+	// current returns the row that an entity has now; nil without one.
+	current func(ctx context.Context, q lookup) ([]value, error)
 	// stored calls each with the entities of a table, when all that was emitted is decided.
 	stored func(ctx context.Context, table string, each func(ids []string) error) error
 
 	relations map[uint32]*relation
+	written   map[string]bool // in the transaction: table and entity, of tables whose rows may share one
+	absent    map[string]bool // table and entity: a change was left out, since its row was gone by then
 	at        place
 	open      bool   // between Begin and Commit
 	streaming uint32 // the transaction of the chunk under way; 0 without one
@@ -152,6 +163,7 @@ func (d *decoder) begin(lsn int64, at time.Time) error {
 		d.expected = commit{}
 	}
 	d.at, d.open = place{stream: d.stream(lsn), lsn: lsn, at: at}, true
+	clear(d.written)
 	return d.passed(lsn + 1)
 }
 
@@ -181,11 +193,11 @@ func (d *decoder) change(ctx context.Context, m []byte) error {
 	d.at.index += 2
 	switch m := parsed.(type) {
 	case *pglogrepl.InsertMessage:
-		return d.row(ctx, m.RelationID, nil, false, m.Tuple)
+		return d.row(ctx, m.RelationID, rowChange{after: m.Tuple, insert: true})
 	case *pglogrepl.UpdateMessage:
-		return d.row(ctx, m.RelationID, m.OldTuple, m.OldTupleType == pglogrepl.UpdateMessageTupleTypeOld, m.NewTuple)
+		return d.row(ctx, m.RelationID, rowChange{before: m.OldTuple, whole: m.OldTupleType == pglogrepl.UpdateMessageTupleTypeOld, after: m.NewTuple})
 	case *pglogrepl.DeleteMessage:
-		return d.row(ctx, m.RelationID, m.OldTuple, m.OldTupleType == pglogrepl.DeleteMessageTupleTypeOld, nil)
+		return d.row(ctx, m.RelationID, rowChange{before: m.OldTuple, whole: m.OldTupleType == pglogrepl.DeleteMessageTupleTypeOld})
 	case *pglogrepl.TruncateMessage:
 		return d.truncate(ctx, m)
 	}
@@ -223,6 +235,9 @@ func (d *decoder) relation(ctx context.Context, m *pglogrepl.RelationMessage) er
 		return err
 	}
 	r.shape = newShape(names, types, t.entity)
+	for i, name := range names {
+		r.shape.columns[i].leftOut = t.generated[name]
+	}
 	if d.at.lsn <= t.rows {
 		return nil
 	}
@@ -235,48 +250,137 @@ func (d *decoder) relation(ctx context.Context, m *pglogrepl.RelationMessage) er
 	return err
 }
 
-// row emits the change of a row: without an old tuple an insert or an update that left the
-// replica identity alone, without a new one a delete. whole: the old tuple has all columns.
-func (d *decoder) row(ctx context.Context, id uint32, before *pglogrepl.TupleData, whole bool, after *pglogrepl.TupleData) error {
+// rowChange is the change of a row: without before an insert or an update that left the replica
+// identity alone, without after a delete.
+type rowChange struct {
+	before, after *pglogrepl.TupleData
+	whole         bool // before has all columns, not those of the replica identity alone
+	insert        bool
+}
+
+// row emits the change of a row.
+func (d *decoder) row(ctx context.Context, id uint32, c rowChange) error {
 	r := d.relations[id]
 	switch {
 	case r == nil:
 		return fmt.Errorf("relation %d was not described", id)
-	case r.shape == nil:
+	case r.shape == nil || d.leavesOut(r.table):
 		return nil
 	}
-	old, err := r.values(before)
+	old, err := r.values(c.before)
 	if err != nil {
 		return err
 	}
-	if after == nil {
-		return d.emitNext(ctx, r, r.oldID(old, whole), nil, nil)
+	was := r.oldID(old, c.whole)
+	if c.after == nil {
+		return d.leave(ctx, r, was, old)
 	}
-	row, err := r.values(after)
+	row, err := r.values(c.after)
 	if err != nil {
 		return err
 	}
+	// A large value that stays is in the old tuple, if that has its column.
 	for i := range row {
-		if row[i].unchanged && whole && !old[i].unchanged {
+		if row[i].unchanged && old != nil && (c.whole || r.key[i]) && !old[i].unchanged {
 			row[i] = old[i]
 		}
 	}
-	for i := range row {
-		if row[i].unchanged && r.doubtful != nil && r.doubtful[i] {
-			return &rereadError{r.table, fmt.Sprintf("a change leaves column %s alone, which had another name", r.shape.columns[i].name)}
+	entity := r.shape.id(row)
+	if was == entity {
+		was = ""
+	}
+	if was != "" {
+		if err := d.leave(ctx, r, was, old); err != nil {
+			return err
 		}
 	}
-	entity := r.shape.id(row)
+	// The stored document of the entity is not the row before, if the row comes from another entity or
+	// into the publication.
+	row, err = d.complete(ctx, r, entity, row, c.insert || was != "")
+	if row == nil || err != nil {
+		return err
+	}
+	if d.tables[r.table].shared {
+		d.written[r.table+"\x00"+entity] = true
+	}
+	return d.upsert(ctx, r, entity, row)
+}
+
+// upsert emits a row.
+func (d *decoder) upsert(ctx context.Context, r *relation, entity string, row []value) error {
 	document, err := r.shape.document(row)
 	if err != nil {
 		return d.emitNext(ctx, r, entity, []byte("{}"), refusal("bad_row", err.Error()))
 	}
-	if was := r.oldID(old, whole); was != "" && was != entity {
-		if err := d.emitNext(ctx, r, was, nil, nil); err != nil {
+	return d.emitNext(ctx, r, entity, document, r.shape.unchanged(row))
+}
+
+// leave emits that a row is no more, or has another entity now. If another row may have taken its
+// entity within the transaction, the database says whether there is one.
+func (d *decoder) leave(ctx context.Context, r *relation, entity string, old []value) error {
+	delete(d.absent, r.table+"\x00"+entity)
+	if d.written[r.table+"\x00"+entity] {
+		row, err := d.current(ctx, r.lookup(old, true, nil))
+		if err != nil {
 			return err
 		}
+		if row != nil {
+			return d.upsert(ctx, r, entity, row)
+		}
 	}
-	return d.emitNext(ctx, r, entity, document, nil)
+	return d.emitNext(ctx, r, entity, nil, nil)
+}
+
+// complete reads columns that a change left alone and that the stored document may not have. It returns
+// nil if the row is gone by now: a deletion follows.
+func (d *decoder) complete(ctx context.Context, r *relation, entity string, row []value, fresh bool) ([]value, error) {
+	at := r.table + "\x00" + entity
+	var missing []int
+	for i := range row {
+		if row[i].unchanged && !r.shape.columns[i].leftOut {
+			missing = append(missing, i)
+			fresh = fresh || strings.Contains(r.shape.columns[i].title(), "\n") // a list of names cannot have it
+		}
+	}
+	if len(missing) == 0 {
+		delete(d.absent, at)
+		return row, nil
+	}
+	if !fresh && !d.absent[at] {
+		for _, i := range missing {
+			if r.doubtful != nil && r.doubtful[i] {
+				return nil, &rereadError{r.table, fmt.Sprintf("a change leaves column %s alone, which had another name", r.shape.columns[i].title())}
+			}
+		}
+		return row, nil
+	}
+	now, err := d.current(ctx, r.lookup(row, false, missing))
+	if err != nil {
+		return nil, err
+	}
+	if now == nil {
+		d.absent[at] = true
+		return nil, nil
+	}
+	for n, i := range missing {
+		row[i] = now[n]
+	}
+	delete(d.absent, at)
+	return row, nil
+}
+
+// lookup asks for columns of the row with the entity of another; nil: for all.
+func (r *relation) lookup(row []value, filtered bool, columns []int) lookup {
+	q := lookup{table: r.table, filtered: filtered}
+	for _, i := range r.shape.entity {
+		q.entity = append(q.entity, string(row[i].text))
+	}
+	for i, c := range r.shape.columns {
+		if columns == nil || slices.Contains(columns, i) {
+			q.columns = append(q.columns, c.title())
+		}
+	}
+	return q
 }
 
 // oldID is the entity of the row before; empty if the old tuple does not have it.
@@ -355,9 +459,6 @@ func (d *decoder) leavesOut(table string) bool {
 }
 
 func (d *decoder) emitNext(ctx context.Context, r *relation, entity string, document []byte, headers []transport.Header) error {
-	if d.leavesOut(r.table) {
-		return nil
-	}
 	at := d.at
 	if document != nil {
 		at.index++ // behind the deletion of the entity that the row was

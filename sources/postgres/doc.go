@@ -5,15 +5,23 @@
 //
 // A session of the reader:
 //
-//	lock the slot ─ compare slot and mark: gap? ─ rows of tables that lack them ─ changes from the slot on
+//	lock the slot ─ take a number ─ barrier, decided ─ compare slot, mark and what was heard: gap? ─
+//	rows of tables that lack them ─ changes from the slot on
+//
+// Number. The lock is not enough: its connection may end while the reader streams on. Each session
+// takes the next number in the slot's row of the store, by compare-and-swap, and appends a barrier
+// with it to every partition of the inbox. Behind the barrier decide takes no event of another
+// session. Everything that a session stores, also the marks of tables, is swapped with that row: a
+// session whose number is not the newest any more stores and confirms nothing. What was decided
+// before the barrier is read back: a place that the database or the row does not have is a gap.
 //
 // Place. Every event has one: a stream, the commit position (LSN) of its transaction, and its
 // index in that. The stream names system identifier, database, epoch and the timeline that has
 // the position, by the cluster's history. The fence of an entity compares places of one stream,
 // so a change that is sent again is stale. A change that a promoted server sends again has its old
 // timeline and is stale; a change that replaced one that the server lost has the new one.
-// Streams have an order, the events' sequence: epochs by their beginning, timelines by number. So an
-// append of a dead reader that is durable after those of its successor is stale.
+// Streams have an order, the events' sequence: epochs by the number of the session that began them,
+// timelines by their own.
 //
 // Rows. They are read in a snapshot that a temporary slot exports at position L, which holds
 // exactly the transactions that committed before L. Their events have the place (L-1, 0): a
@@ -32,11 +40,12 @@
 // something else moved it.
 //
 // Gap. A new epoch begins, and all rows are read again, if the slot is ahead of the mark (it was
-// re-created, another program has read it, or the store was restored), if the cluster's history
-// lacks the mark (commits were lost by a fail-over), if a reader was killed before a fail-over (they
-// may have been), if the log ends before the mark, or if it lacks
-// the last transaction that was read (the database was restored, and may have grown since). So the
-// slot moves by the changes of the session, not by the mark. An epoch has a random name.
+// re-created, another program has read it, or the store was restored); if the cluster's history
+// lacks the mark or a place that was decided (commits were lost by a fail-over); if the log ends
+// before these, or lacks the last transaction that was read (the database was restored, and may have
+// grown since); if the row of the slot lacked a session that was decided, or its epoch (the store
+// was restored); if cluster, database or slot are other ones. The slot moves by the changes of the
+// session, not by the mark. An epoch has a random name. Changes below the first rows are left out.
 //
 // After a gap, or with a slot that the store does not know, stored entities without a row are deleted
 // at the place of the first rows. The

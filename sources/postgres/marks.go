@@ -6,8 +6,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
-	"time"
 
 	"github.com/seed-86dfc502/weir/store"
 )
@@ -17,7 +17,8 @@ type mark struct {
 	// Epoch names an unbroken sequence of changes. Another one begins with a gap, and all rows
 	// are read again.
 	Epoch     string `json:"epoch"`
-	Era       int64  `json:"era"` // orders epochs
+	Era       int64  `json:"era"`      // orders epochs: the number of the session that began it
+	Database  string `json:"database"` // the cluster, the database in it and the slot
 	Timeline  int32  `json:"timeline"`
 	Confirmed int64  `json:"confirmed"`      // every change before it is durable
 	Rows      int64  `json:"rows,omitempty"` // place of the rows that were read last
@@ -26,8 +27,6 @@ type mark struct {
 	// Tables are those that every session since their rows has read: the slot passes the changes
 	// of all others.
 	Tables []string `json:"tables,omitempty"`
-	// Reading says that changes above Confirmed may be in the inbox: a session reads, or was killed.
-	Reading bool `json:"reading,omitempty"`
 }
 
 // commit is the newest durable transaction. The log of a database that was restored lacks it, or
@@ -100,6 +99,7 @@ func (k *kept[T]) save(ctx context.Context) error {
 // timelines are the histories of a cluster: each promotion and each recovery begins one.
 type timelines struct {
 	prefix  string // of the streams' identities
+	session string // that reads them, as a header
 	era     int64
 	current int32
 	past    []segment // the oldest first
@@ -139,12 +139,21 @@ func (t timelines) stream(lsn int64) stream {
 			break
 		}
 	}
-	return stream{fmt.Sprintf("%s-%d", t.prefix, id), fmt.Sprintf("t%016x.%08x", t.era, id)}
+	return stream{fmt.Sprintf("%s-%d", t.prefix, id), t.sequence(id), t.session}
 }
 
-// stream is positions that have one order. Sequences order streams: an append of a dead reader that is
-// durable after those of its successor is stale.
-type stream struct{ id, sequence string }
+// sequence orders the streams: epochs, and in each its timelines.
+func (t timelines) sequence(timeline int32) string {
+	return fmt.Sprintf("t%016x.%08x", t.era, timeline)
+}
+
+// stream is positions that have one order, read by one session.
+type stream struct{ id, sequence, session string }
+
+// wrote reports whether a commit of a timeline is in the history.
+func (t timelines) wrote(id int32, lsn int64) bool {
+	return id == t.current || slices.ContainsFunc(t.past, func(s segment) bool { return s.id == id && lsn < s.end })
+}
 
 // holds reports whether the history has everything of a timeline up to a position.
 func (t timelines) holds(id int32, lsn int64) bool {
@@ -166,8 +175,8 @@ func (m mark) gap(slot slotState, t timelines, position int64) string {
 	switch {
 	case slot.confirmed > m.Confirmed:
 		return "the slot begins after the last change that was read: it was re-created, another program has read it, or Weir's store was restored"
-	case !t.holds(m.Timeline, read), m.Reading && m.Timeline != t.current:
-		return "the database lost commits that were read of it, or may have been, by a fail-over or a recovery"
+	case !t.holds(m.Timeline, read):
+		return "the database lost commits that were read of it, by a fail-over or a recovery"
 	case position < read || m.Diverged:
 		return "the database was restored to an earlier state"
 	}
@@ -176,7 +185,7 @@ func (m mark) gap(slot slotState, t timelines, position int64) string {
 
 func newEpoch() string { return strings.ToLower(rand.Text()[:10]) }
 
-// next begins an epoch behind that of m, and if the store lost that, behind it by the clock.
-func (m mark) next(confirmed int64) mark {
-	return mark{Epoch: newEpoch(), Era: max(m.Era+1, time.Now().UnixMicro()), Confirmed: confirmed}
+// next begins an epoch, with the number of the session that begins it.
+func (m mark) next(number, confirmed int64) mark {
+	return mark{Epoch: newEpoch(), Era: number, Confirmed: confirmed}
 }

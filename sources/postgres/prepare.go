@@ -1,6 +1,7 @@
 package postgres
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -18,7 +19,8 @@ type Setup struct {
 }
 
 // Prepare returns the statements that complete the setup, and executes them unless printOnly
-// is set. again drops the slot before, and with it the changes that were not read.
+// is set. It fails before, with all faults, if a table or the slot cannot be read as it is, or if a
+// publication would make the application's UPDATEs of a table fail. again drops the slot before, and with it the changes that were not read.
 func (s Setup) Prepare(ctx context.Context, printOnly, again bool) (statements []string, err error) {
 	cfg, err := connConfig(s.URL, "weir source prepare")
 	if err != nil {
@@ -29,9 +31,12 @@ func (s Setup) Prepare(ctx context.Context, printOnly, again bool) (statements [
 		return nil, classify(err)
 	}
 	defer func() { err = errors.Join(err, conn.Close(context.WithoutCancel(ctx))) }()
-	statements, err = s.missing(ctx, conn, again)
-	if err != nil || printOnly {
-		return statements, classify(err)
+	statements, faults, err := s.missing(ctx, conn, again)
+	if err := cmp.Or(err, errors.Join(faults...)); err != nil {
+		return nil, classify(err)
+	}
+	if printOnly {
+		return statements, nil
 	}
 	for _, sql := range statements {
 		if _, err := conn.Exec(ctx, sql); err != nil {
@@ -41,33 +46,42 @@ func (s Setup) Prepare(ctx context.Context, printOnly, again bool) (statements [
 	return statements, nil
 }
 
-// missing returns the statements that complete the setup.
-func (s Setup) missing(ctx context.Context, db querier, again bool) (statements []string, err error) {
+// missing returns the statements that complete the setup, and the faults of tables that it leaves out.
+func (s Setup) missing(ctx context.Context, db querier, again bool) (statements []string, faults []error, err error) {
 	server, err := readServer(ctx, db)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	var published bool
 	if err := db.QueryRow(ctx, `SELECT EXISTS (SELECT FROM pg_publication WHERE pubname = $1)`, s.Publication).Scan(&published); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	if !published {
-		statements = append(statements, fmt.Sprintf("CREATE PUBLICATION %s WITH (publish_via_partition_root = true)", quote(s.Publication)))
+		with := "publish_via_partition_root = true"
+		if server.version >= 180000 { // else REPLICA IDENTITY FULL stops the updates of tables that have them
+			with += ", publish_generated_columns = stored"
+		}
+		statements = append(statements, fmt.Sprintf("CREATE PUBLICATION %s WITH (%s)", quote(s.Publication), with))
 	}
 	for _, table := range s.Tables {
 		t, err := readTable(ctx, db, server.version, s.Publication, table, nil)
-		switch {
-		case err != nil:
-			return nil, err
-		case !t.exists:
-			return nil, faultf("there is no table %s", table)
-		case !t.published:
+		if err != nil {
+			return nil, nil, err
+		}
+		add := !t.published && !t.leaf
+		t.published = t.published || add
+		if fault := t.check(table, s.Publication); fault != nil {
+			faults = append(faults, fault)
+		} else if add {
 			statements = append(statements, fmt.Sprintf("ALTER PUBLICATION %s ADD TABLE %s", quote(s.Publication), quoteTable(table)))
 		}
 	}
 	slot, err := readSlot(ctx, db, server.version, s.Slot)
+	if err == nil && slot.exists && !again {
+		err = slot.check(s.Slot, server.database, true)
+	}
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	if slot.exists && again {
 		statements = append(statements, fmt.Sprintf("SELECT pg_drop_replication_slot(%s)", literal(s.Slot)))
@@ -75,7 +89,7 @@ func (s Setup) missing(ctx context.Context, db querier, again bool) (statements 
 	if !slot.exists || again {
 		statements = append(statements, createSlot(s.Slot, server.version))
 	}
-	return statements, nil
+	return statements, faults, nil
 }
 
 // createSlot returns the statement that makes a slot, which PostgreSQL 17 copies to its standbys.

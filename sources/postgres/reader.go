@@ -17,15 +17,18 @@ import (
 // Reader reads a slot for the sources of its tables, one session after the other. Its methods may
 // be called concurrently.
 type Reader struct {
-	opt     Options
-	log     *slog.Logger
-	sources map[string]*Source // by table
+	opt         Options
+	application string // by which the database knows the reader
+	log         *slog.Logger
+	sources     map[string]*Source // by table
 
 	mu       sync.Mutex
 	joined   int                // subscribed sources; guarded by mu
 	stop     context.CancelFunc // of the run under way; guarded by mu
 	ended    chan struct{}      // closed when it has ended; guarded by mu
 	err      error              // of the last session; guarded by mu
+	waits    error              // what the session under way waits for; guarded by mu
+	readBy   string             // the process that reads instead, as it was logged; guarded by mu
 	retained int64              // bytes of the log that the slot keeps; guarded by mu
 
 	reading atomic.Bool   // changes are read, and all rows are
@@ -35,7 +38,7 @@ type Reader struct {
 
 // NewReader makes a reader and its sources, by table; names are those of the sources.
 func NewReader(opt Options, names map[string]string) *Reader {
-	r := &Reader{opt: opt.withDefaults(), log: opt.Logger.With("source", opt.Source), sources: map[string]*Source{}, asked: make(chan struct{}, 1)}
+	r := &Reader{application: applicationName(opt.Source, opt.Pipeline), opt: opt.withDefaults(), log: opt.Logger.With("source", opt.Source), sources: map[string]*Source{}, asked: make(chan struct{}, 1)}
 	for table := range opt.Entities {
 		r.sources[table] = &Source{name: names[table], table: table, reader: r}
 	}
@@ -119,7 +122,16 @@ func (r *Reader) failing() error {
 	if r.joined < len(r.sources) {
 		return fmt.Errorf("%d of %d sources of the slot are open, it is read when all are", r.joined, len(r.sources))
 	}
-	return r.err
+	return cmp.Or(r.waits, r.err)
+}
+
+// setWaits notes what a session waits for; nil: nothing.
+func (r *Reader) setWaits(why error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.waits = why; why != nil {
+		r.log.Warn("the session waits for the inbox", "event", "source.waits", "error", why)
+	}
 }
 
 // connect opens a connection for statements.
@@ -133,7 +145,7 @@ func (r *Reader) connect(ctx context.Context) (*pgx.Conn, error) {
 
 // connConfig returns the settings of the reader's connections.
 func (r *Reader) connConfig() (*pgx.ConnConfig, error) {
-	cfg, err := connConfig(r.opt.URL, "weir source "+r.opt.Source)
+	cfg, err := connConfig(r.opt.URL, r.application)
 	if err == nil && r.opt.Dial != nil {
 		cfg.DialFunc = r.opt.Dial
 	}

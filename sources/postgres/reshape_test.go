@@ -235,6 +235,12 @@ func (s *shop) dropSlot() {
 	}, patience, 10*time.Millisecond)
 }
 
+// await waits for a state that comes without a frame.
+func (s *shop) await(ok func() bool) {
+	s.t.Helper()
+	require.Eventually(s.t, ok, patience, 10*time.Millisecond)
+}
+
 // lines is a log.
 type lines struct {
 	mu  sync.Mutex

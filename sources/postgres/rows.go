@@ -2,6 +2,7 @@ package postgres
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
@@ -11,17 +12,22 @@ import (
 	"github.com/seed-86dfc502/weir/transport"
 )
 
-// unchanged is the placeholder of a column that an update left alone and the log does not have. No
-// text of a database holds a NUL.
-const unchanged = "\x00unchanged"
-
-// unchangedJSON is unchanged as JSON.
-const unchangedJSON = `"\u0000unchanged"`
+// UnchangedHeader has the names of columns that an update left alone and the log does not have, one a
+// line. The document has null there.
+const UnchangedHeader = "weir-unchanged"
 
 // column is a column of a relation.
 type column struct {
-	name []byte // with its colon, as JSON
-	typ  valueType
+	name    []byte // with its colon, as JSON
+	typ     valueType
+	leftOut bool // of documents: it is generated
+}
+
+// title returns the column's name.
+func (c column) title() string {
+	var name string
+	_ = json.Unmarshal(c.name[:len(c.name)-1], &name) // it is one
+	return name
 }
 
 // shape turns rows of a relation into documents and entity ids.
@@ -40,7 +46,7 @@ type value struct {
 func newShape(names []string, types []valueType, entity []string) *shape {
 	s := &shape{}
 	for i, name := range names {
-		s.columns = append(s.columns, column{append(appendString(nil, []byte(name)), ':'), types[i]})
+		s.columns = append(s.columns, column{name: append(appendString(nil, []byte(name)), ':'), typ: types[i]})
 	}
 	for _, wanted := range entity {
 		s.entity = append(s.entity, slices.Index(names, wanted))
@@ -82,14 +88,15 @@ func (s *shape) document(row []value) ([]byte, error) {
 	dst := append(make([]byte, 0, size), '{')
 	var err error
 	for i, v := range row {
-		if i > 0 {
+		c := &s.columns[i]
+		if c.leftOut {
+			continue
+		}
+		if len(dst) > 1 {
 			dst = append(dst, ',')
 		}
-		c := &s.columns[i]
 		dst = append(dst, c.name...)
 		switch {
-		case v.unchanged:
-			dst = append(dst, unchangedJSON...)
 		case v.text == nil:
 			dst = append(dst, "null"...)
 		default:
@@ -99,6 +106,20 @@ func (s *shape) document(row []value) ([]byte, error) {
 		}
 	}
 	return append(dst, '}'), nil
+}
+
+// unchanged returns the header that names the unchanged columns of a row; nil without any.
+func (s *shape) unchanged(row []value) []transport.Header {
+	var names []string
+	for i, v := range row {
+		if v.unchanged && !s.columns[i].leftOut {
+			names = append(names, s.columns[i].title())
+		}
+	}
+	if names == nil {
+		return nil
+	}
+	return []transport.Header{{Key: UnchangedHeader, Value: []byte(strings.Join(names, "\n"))}}
 }
 
 // place is where a change is in the order of a database: the commit of its transaction, and its
@@ -114,6 +135,9 @@ type place struct {
 // SequenceHeader has the sequence of an event's stream.
 const SequenceHeader = "weir-stream"
 
+// SessionHeader has the session that read an event, as change.Session.Header writes it.
+const SessionHeader = "weir-session"
+
 // record returns the event of a row; a nil document deletes the entity.
 func (p place) record(id string, document []byte) transport.Received {
 	uuid := fmt.Sprintf("%s/%X/%d", p.stream.id, p.lsn, p.index)
@@ -122,7 +146,7 @@ func (p place) record(id string, document []byte) transport.Received {
 	}
 	return transport.Received{
 		Key: []byte(id), Value: document, Offset: p.lsn, Index: p.index, Time: p.at.UTC(),
-		Headers: []transport.Header{{Key: transport.UUIDHeader, Value: []byte(uuid)}, {Key: SequenceHeader, Value: []byte(p.stream.sequence)}},
+		Headers: []transport.Header{{Key: transport.UUIDHeader, Value: []byte(uuid)}, {Key: SequenceHeader, Value: []byte(p.stream.sequence)}, {Key: SessionHeader, Value: []byte(p.stream.session)}},
 	}
 }
 

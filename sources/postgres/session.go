@@ -1,7 +1,9 @@
 package postgres
 
 import (
+	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
@@ -14,6 +16,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/seed-86dfc502/weir/internal/crash"
 	"github.com/seed-86dfc502/weir/internal/wait"
+	"github.com/seed-86dfc502/weir/store"
 	"github.com/seed-86dfc502/weir/transport"
 )
 
@@ -24,7 +27,9 @@ type session struct {
 	log     *pgconn.PgConn
 	server  server
 	lines   timelines
-	mark    kept[mark]
+	own     *slotRow
+	mark    mark       // in the row that the session holds
+	id      string     // of the cluster, the database in it and the slot
 	from    int64      // where the slot begins
 	found   bool       // rows may have been read before: the slot was there without a mark, or there is a gap
 	gaveUp  kept[bool] // the slot was dropped for what it kept
@@ -39,29 +44,33 @@ type session struct {
 // lockSpace is the first key of the advisory locks: one process reads a slot.
 const lockSpace = 0x57656972
 
-// errElsewhere is no fault: another process reads the slot.
-var errElsewhere = errors.New("another process reads the slot")
-
 // session reads rows and then changes until ctx ends or something fails.
 func (r *Reader) session(ctx context.Context) (err error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	s := &session{r: r, marks: map[string]*kept[tableMark]{}, tables: map[string]tableState{}, seen: map[string]identity{}, types: types{map[uint32]valueType{}}, cancel: cancel}
+	s := &session{r: r, own: &slotRow{logs: r.opt.Logs, positions: r.opt.Positions}, marks: map[string]*kept[tableMark]{}, tables: map[string]tableState{}, seen: map[string]identity{}, types: types{map[uint32]valueType{}}, cancel: cancel}
 	defer s.close()
 	starting, started := context.WithTimeout(ctx, silence)
 	defer started()
-	if err := s.connect(starting); errors.Is(err, errElsewhere) {
-		r.setError(nil)
+	var elsewhere *elsewhereError
+	if err := s.connect(starting); errors.As(err, &elsewhere) {
+		r.waitsFor(elsewhere)
 		wait.Sleep(ctx, time.Second)
 		return errAgain
 	} else if err != nil {
 		return err
 	}
-	if err := s.begin(starting); err != nil {
-		return err
+	floors, known, err := s.claim(ctx) // it takes as long as the inbox has undecided events
+	if err != nil {
+		return s.fenced(err)
+	}
+	starting, started = context.WithTimeout(ctx, silence)
+	defer started()
+	if err := s.begin(starting, floors, known); err != nil {
+		return s.fenced(err)
 	}
 	if err := s.chooseTables(starting); err != nil {
-		return err
+		return s.fenced(err)
 	}
 	r.setError(nil)
 	var watching sync.WaitGroup
@@ -78,15 +87,25 @@ func (r *Reader) session(ctx context.Context) (err error) {
 		err = s.stream(ctx)
 	}
 	if errors.Is(err, errDiverged) {
-		s.mark.value.Diverged = true
-		if err = s.mark.save(ctx); err == nil {
+		s.mark.Diverged = true
+		if err = s.save(ctx); err == nil {
 			return errAgain
 		}
 	}
 	if cause := s.cause(ctx, err); ctx.Err() != nil {
 		return cause
 	}
-	return s.again(ctx, err)
+	return s.fenced(s.again(ctx, err))
+}
+
+// fenced ends a session whose row another one has taken, or a restored store has lost: the next one
+// compares everything.
+func (s *session) fenced(err error) error {
+	if errors.Is(err, store.ErrFenced) {
+		s.r.log.Info("another session took the slot's row in the store, or the store was restored: beginning again", "event", "source.fenced")
+		return errAgain
+	}
+	return err
 }
 
 // cause returns why the session was cancelled, else err.
@@ -120,8 +139,8 @@ func (s *session) connect(ctx context.Context) (err error) {
 	if err := s.db.QueryRow(ctx, "SELECT pg_try_advisory_lock($1, hashtext($2))", int32(lockSpace), s.r.opt.Slot).Scan(&locked); err != nil {
 		return err
 	}
-	if !locked {
-		return errElsewhere
+	if reader, err := readReader(ctx, s.db, s.r.opt.Slot); err != nil || reader != nil || !locked {
+		return errors.Join(err, reader.error(s.r.application))
 	}
 	s.log, err = s.r.replication(ctx)
 	return err
@@ -139,7 +158,7 @@ func (r *Reader) replication(ctx context.Context) (*pgconn.PgConn, error) {
 }
 
 // begin finds the slot's place, and whether there is a gap before it.
-func (s *session) begin(ctx context.Context) error {
+func (s *session) begin(ctx context.Context, floors []store.Floor, known bool) error {
 	system, err := pglogrepl.IdentifySystem(ctx, s.log)
 	if err != nil {
 		return err
@@ -156,35 +175,34 @@ func (s *session) begin(ctx context.Context) error {
 		return err
 	}
 	opt := s.r.opt
-	database := fmt.Sprintf("postgres-%s-%d", system.SystemID, s.server.oid)
-	s.mark = kept[mark]{positions: opt.Positions, source: opt.Source, identity: database + "-" + opt.Slot}
-	known, err := s.mark.load(ctx)
-	if err != nil {
-		return err
-	}
-	s.gaveUp = kept[bool]{positions: opt.Positions, source: opt.Source, identity: s.mark.identity + "/given up"}
+	s.id = fmt.Sprintf("postgres-%s-%d-%s", system.SystemID, s.server.oid, opt.Slot)
+	moved := known && s.mark.Database != s.id
+	s.gaveUp = kept[bool]{positions: s.own, source: opt.Source, identity: s.id + "/given up"}
 	if _, err := s.gaveUp.load(ctx); err != nil {
 		return err
 	}
-	slot, err := s.slot(ctx, known)
+	slot, err := s.slot(ctx, known && !moved)
 	if err != nil {
 		return err
 	}
-	m := &s.mark.value
-	why := ""
-	if known {
-		why = m.gap(slot, s.lines, s.server.position)
+	m, torn := &s.mark, s.own.row.Torn
+	why := m.unheard(floors, torn, s.lines, s.server.position)
+	switch {
+	case moved:
+		why = "the database or the slot is another one than was read"
+	case known:
+		why = cmp.Or(m.gap(slot, s.lines, s.server.position), why)
 	}
 	if !known || why != "" {
-		*m = m.next(slot.confirmed)
+		*m = m.next(s.own.session().Number, slot.confirmed)
 	}
 	if why != "" {
 		s.found = true // a restored store may lack the marks of tables whose rows were read
 		s.r.log.Warn("changes may be missing: reading all rows again", "event", "source.gap", "reason", why)
 	}
-	m.Timeline = system.Timeline
+	m.Timeline, m.Database = system.Timeline, s.id
 	s.from = slot.confirmed
-	s.lines.prefix, s.lines.era = database+"-"+m.Epoch, m.Era
+	s.lines.prefix, s.lines.era, s.lines.session = s.id+"-"+m.Epoch, m.Era, s.own.session().Header()
 	s.r.flushed.Store(slot.confirmed)
 	if s.gaveUp.value {
 		s.gaveUp.value = false
@@ -192,11 +210,18 @@ func (s *session) begin(ctx context.Context) error {
 			return err
 		}
 	}
-	if err := s.mark.save(ctx); err != nil {
+	state, err := json.Marshal(s.mark)
+	if err != nil {
+		return err
+	}
+	if err := s.own.swap(ctx, func(row *store.SourceLog) { row.State, row.Torn = state, false }); err != nil {
 		return err
 	}
 	crash.At(crash.EpochStored, opt.Source)
-	return nil
+	if known && why == "" {
+		return nil
+	}
+	return s.barrier(ctx, s.own.session()) // letters of earlier epochs are obsolete
 }
 
 // slot returns the slot, which is made together with the publication before the first session.
@@ -210,9 +235,12 @@ func (s *session) slot(ctx context.Context, known bool) (slotState, error) {
 		return slot, faultf("Weir gave replication slot %q up when it kept more of the log than postgres.retain (%d bytes): weir source prepare makes a new one, and the rows are read again", opt.Slot, opt.Retain)
 	}
 	if s.found = slot.exists && !known; !slot.exists && !known {
-		statements, err := opt.Setup.missing(ctx, s.db, false)
+		statements, faults, err := opt.Setup.missing(ctx, s.db, false)
 		if err != nil {
 			return slot, err
+		}
+		if len(faults) == len(opt.Setup.Tables) { // otherwise a table with a fault costs itself
+			return slot, errors.Join(faults...)
 		}
 		for _, sql := range statements {
 			if _, err := s.db.Exec(ctx, sql); err != nil {
@@ -230,15 +258,15 @@ func (s *session) slot(ctx context.Context, known bool) (slotState, error) {
 // chooseTables sets the faults of tables that cannot be read, and finds out which rows are to be
 // read again: those of tables whose changes passed meanwhile, or that are not what they were.
 func (s *session) chooseTables(ctx context.Context) error {
-	unbroken := s.mark.value.Tables
-	s.mark.value.Tables = nil
+	unbroken := s.mark.Tables
+	s.mark.Tables = nil
 	for _, table := range slices.Sorted(maps.Keys(s.r.sources)) {
 		source := s.r.sources[table]
 		t, err := s.readTable(ctx, s.db, table)
 		if err != nil {
 			return err
 		}
-		k := &kept[tableMark]{positions: s.r.opt.Positions, source: source.name, identity: s.mark.identity + "/" + table}
+		k := &kept[tableMark]{positions: s.own, source: source.name, identity: s.id + "/" + table}
 		if _, err := k.load(ctx); err != nil {
 			return err
 		}
@@ -263,7 +291,7 @@ func (s *session) choose(table string, t tableState) {
 	s.looking.Lock()
 	s.seen[table] = t.identity
 	s.looking.Unlock()
-	s.mark.value.Tables = slices.Sorted(maps.Keys(s.tables))
+	s.mark.Tables = slices.Sorted(maps.Keys(s.tables))
 }
 
 // leave notes that a table cannot be read.
@@ -271,7 +299,7 @@ func (s *session) leave(table string, fault error) {
 	s.r.log.Warn("a table cannot be read", "event", "source.table_unreadable", "table", table, "error", fault)
 	s.r.sources[table].setFault(fault)
 	delete(s.tables, table)
-	s.mark.value.Tables = slices.Sorted(maps.Keys(s.tables))
+	s.mark.Tables = slices.Sorted(maps.Keys(s.tables))
 }
 
 // readTable describes a table of the source.
@@ -284,8 +312,8 @@ func (s *session) continues(ctx context.Context, k *kept[tableMark], table strin
 	m := &k.value
 	cause := ""
 	switch {
-	case m.Epoch != s.mark.value.Epoch: // a gap of all tables, or no rows were ever read
-		*m = tableMark{Epoch: s.mark.value.Epoch, Again: m.Epoch != "" || s.found}
+	case m.Epoch != s.mark.Epoch: // a gap of all tables, or no rows were ever read
+		*m = tableMark{Epoch: s.mark.Epoch, Again: m.Epoch != "" || s.found, Replaced: true}
 		return nil
 	case m.Cause != "":
 		cause = m.Cause
@@ -302,7 +330,7 @@ func (s *session) continues(ctx context.Context, k *kept[tableMark], table strin
 	}
 	if cause != "" {
 		s.r.log.Warn("changes of a table may be missing: reading its rows again", "event", "source.gap", "table", table, "reason", cause)
-		*m = tableMark{Epoch: s.mark.value.Epoch, Again: true, Replaced: true}
+		*m = tableMark{Epoch: s.mark.Epoch, Again: true, Replaced: true}
 		return nil
 	}
 	if !m.Names.learn(t.names) && m.Identity.same(t.identity) {

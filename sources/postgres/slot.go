@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/jackc/pgx/v5"
@@ -38,6 +39,9 @@ func bytesOf(lsn string) string { return "(" + lsn + " - '0/0'::pg_lsn)::bigint"
 // currentPosition is SQL for the end of the log, on a standby also.
 const currentPosition = "CASE WHEN pg_is_in_recovery() THEN pg_last_wal_replay_lsn() ELSE pg_current_wal_lsn() END"
 
+// logRemoved is why most slots are lost.
+const logRemoved = "the log that it needs was removed (max_slot_wal_keep_size)"
+
 // readSlot describes a slot.
 func readSlot(ctx context.Context, db querier, version int, name string) (s slotState, err error) {
 	reason, failover := "''", "true"
@@ -47,8 +51,11 @@ func readSlot(ctx context.Context, db querier, version int, name string) (s slot
 	if version >= 170000 {
 		reason, failover = "coalesce(invalidation_reason, '')", "failover"
 	}
+	// The setting that is to blame is the one that the server names.
+	reason = "CASE " + reason + " WHEN 'idle_timeout' THEN 'it was unused for too long (idle_replication_slot_timeout)' WHEN 'wal_removed' THEN '" + logRemoved + "' " +
+		"WHEN '' THEN CASE WHEN wal_status = 'lost' THEN '" + logRemoved + "' ELSE '' END ELSE " + reason + " END"
 	err = db.QueryRow(ctx, `SELECT coalesce(plugin, ''), coalesce(database, ''),
-		CASE WHEN wal_status = 'lost' THEN 'the log that it needs was removed (max_slot_wal_keep_size)' ELSE `+reason+` END,
+		`+reason+`,
 		coalesce(`+bytesOf("confirmed_flush_lsn")+`, 0), coalesce(greatest(`+bytesOf(currentPosition)+` - `+bytesOf("restart_lsn")+`, 0), 0), `+failover+`
 		FROM pg_replication_slots WHERE slot_name = $1`, name).Scan(&s.plugin, &s.database, &s.lost, &s.confirmed, &s.retained, &s.failover)
 	if errors.Is(err, pgx.ErrNoRows) {
@@ -119,6 +126,11 @@ type tableState struct {
 	names       map[string]int16 // numbers of all columns
 	key         []string         // the primary key
 	replica     []string         // the replica identity; all columns if it is FULL
+	full        bool             // the replica identity is
+	unique      [][]int16        // columns of unique indexes that hold within a transaction, too
+	generated   map[string]bool  // columns, by name: published or not, they are left out
+	virtual     bool             // one of them is not stored
+	ungenerated bool             // the publication leaves generated columns out, where it could have them
 	published   bool
 	leaf        bool     // a partition is published under its own name
 	withheld    []string // operations that the publication leaves out
@@ -130,16 +142,18 @@ type tableState struct {
 func readTable(ctx context.Context, db querier, version int, publication, table string, entity []string) (t tableState, err error) {
 	schema, name, _ := strings.Cut(table, ".")
 	t.Entity = entity
-	var kind, persistence string
+	var kind, persistence, unique string
 	err = db.QueryRow(ctx, `SELECT c.oid, c.relkind::text, c.relpersistence::text, c.relfilenode, c.reltoastrelid, c.relkind = 'r' AND EXISTS (SELECT FROM pg_inherits WHERE inhparent = c.oid),
 			row_security_active(c.oid), has_table_privilege(c.oid, 'SELECT'),
+			c.relreplident = 'f', coalesce((SELECT string_agg(array_to_string((i.indkey::int2[])[0:i.indnkeyatts - 1], ' '), ',') FROM pg_index i
+				WHERE i.indrelid = c.oid AND i.indisunique AND i.indimmediate AND i.indisvalid AND i.indpred IS NULL AND i.indexprs IS NULL), ''),
 			coalesce((SELECT string_agg(d.xmin::text, ' ') FROM pg_depend d WHERE d.classid = 'pg_class'::regclass AND d.objid = c.oid AND d.objsubid = 0 AND d.refclassid = 'pg_namespace'::regclass), ''),
 			coalesce((SELECT sum(p.reltuples) FROM pg_partition_tree(c.oid) pt JOIN pg_class p ON p.oid = pt.relid WHERE pt.isleaf AND p.reltuples > 0), greatest(c.reltuples, 0)),
 			CASE WHEN c.relkind = 'p' THEN coalesce((WITH RECURSIVE tree AS (SELECT c.oid AS relid UNION ALL
 				SELECT i.inhrelid FROM pg_inherits i JOIN tree ON i.inhparent = tree.relid WHERE NOT i.inhdetachpending)
 				SELECT string_agg(format('%s.%s', p.oid, p.relfilenode), ' ' ORDER BY p.oid) FROM tree JOIN pg_class p ON p.oid = tree.relid WHERE p.relkind <> 'p'), '') ELSE '' END
 		FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE n.nspname = $1 AND c.relname = $2 AND c.relkind IN ('r', 'p')`, schema, name).
-		Scan(&t.OID, &kind, &persistence, &t.File, &t.Toast, &t.children, &t.hidden, &t.readable, &t.Schema, &t.rows, &t.Leaves)
+		Scan(&t.OID, &kind, &persistence, &t.File, &t.Toast, &t.children, &t.hidden, &t.readable, &t.full, &unique, &t.Schema, &t.rows, &t.Leaves)
 	if errors.Is(err, pgx.ErrNoRows) {
 		return t, nil
 	}
@@ -147,18 +161,32 @@ func readTable(ctx context.Context, db querier, version int, publication, table 
 		return t, err
 	}
 	t.exists, t.partitioned, t.unlogged = true, kind == "p", persistence == "u"
+	for index := range strings.SplitSeq(unique, ",") {
+		var numbers []int16
+		for number := range strings.FieldsSeq(index) {
+			n, err := strconv.ParseInt(number, 10, 16)
+			if err != nil {
+				return t, err
+			}
+			numbers = append(numbers, int16(n))
+		}
+		t.unique = append(t.unique, numbers)
+	}
 	listed, err := t.readPublication(ctx, db, version, publication, table)
 	if err != nil {
 		return t, err
 	}
-	return t, t.readColumns(ctx, db, version, listed)
+	return t, t.readColumns(ctx, db, listed)
 }
 
 // readPublication reads what a publication says of the table, and returns the published columns; nil
 // if they are all.
 func (t *tableState) readPublication(ctx context.Context, db querier, version int, publication, table string) (listed []string, err error) {
 	schema, name, _ := strings.Cut(table, ".")
-	list, filter, schemas := "NULL::name[]", "''", "''"
+	list, filter, schemas, ungenerated := "NULL::name[]", "''", "''", "false"
+	if version >= 180000 {
+		ungenerated = "p.pubgencols = 'n'"
+	}
 	if version >= 150000 {
 		list, filter = "t.attnames", "coalesce(t.rowfilter, '')"
 		schemas = `coalesce((SELECT string_agg(format('%s.%s', e.oid, e.xmin), ' ' ORDER BY e.oid) FROM pg_publication_namespace e WHERE e.pnpubid = p.oid
@@ -170,9 +198,9 @@ func (t *tableState) readPublication(ctx context.Context, db querier, version in
 	err = db.QueryRow(ctx, `WITH tree AS (SELECT $4::oid AS relid UNION SELECT pg_partition_ancestors($4::oid)::oid)
 		SELECT format('%s.%s', p.oid, p.xmin), p.puballtables, p.pubinsert, p.pubupdate, p.pubdelete, p.pubtruncate,
 			coalesce((SELECT string_agg(format('%s.%s', e.oid, e.xmin), ' ' ORDER BY e.oid) FROM pg_publication_rel e JOIN tree ON tree.relid = e.prrelid WHERE e.prpubid = p.oid), ''), `+schemas+`,
-			t.tablename IS NOT NULL, `+list+`, `+filter+`
+			`+ungenerated+`, t.tablename IS NOT NULL, `+list+`, `+filter+`
 		FROM pg_publication p LEFT JOIN pg_publication_tables t ON t.pubname = p.pubname AND t.schemaname = $2 AND t.tablename = $3 WHERE p.pubname = $1`, publication, schema, name, t.OID).
-		Scan(&t.Publication, &all, &insert, &update, &remove, &truncate, &own, &whole, &t.published, &listed, &t.filter)
+		Scan(&t.Publication, &all, &insert, &update, &remove, &truncate, &own, &whole, &t.ungenerated, &t.published, &listed, &t.filter)
 	if errors.Is(err, pgx.ErrNoRows) {
 		return nil, nil
 	}
@@ -194,8 +222,8 @@ func (t *tableState) readPublication(ctx context.Context, db querier, version in
 }
 
 // readColumns reads the columns and the keys.
-func (t *tableState) readColumns(ctx context.Context, db querier, version int, listed []string) error {
-	rows, err := db.Query(ctx, `SELECT a.attname, a.attnum, a.atttypid, a.xmin::text, format('%s.%s.%s', a.atttypid, a.atttypmod, a.attcollation), a.attgenerated <> '', coalesce(a.attnum = ANY (pk.indkey), false),
+func (t *tableState) readColumns(ctx context.Context, db querier, listed []string) error {
+	rows, err := db.Query(ctx, `SELECT a.attname, a.attnum, a.atttypid, a.xmin::text, format('%s.%s.%s', a.atttypid, a.atttypmod, a.attcollation), a.attgenerated::text, coalesce(a.attnum = ANY (pk.indkey), false),
 			coalesce(c.relreplident = 'f' OR c.relreplident = 'd' AND pk.indimmediate AND a.attnum = ANY (pk.indkey) OR c.relreplident = 'i' AND a.attnum = ANY (ri.indkey), false)
 		FROM pg_attribute a JOIN pg_class c ON c.oid = a.attrelid
 		LEFT JOIN pg_index pk ON pk.indrelid = c.oid AND pk.indisprimary LEFT JOIN pg_index ri ON ri.indrelid = c.oid AND ri.indisreplident
@@ -203,16 +231,17 @@ func (t *tableState) readColumns(ctx context.Context, db querier, version int, l
 	if err != nil {
 		return err
 	}
-	t.Types, t.names = map[int16]string{}, map[string]int16{}
-	var column, changed, form string
+	t.Types, t.names, t.generated = map[int16]string{}, map[string]int16{}, map[string]bool{}
+	var column, changed, form, generated string
 	var number int16
 	var typ uint32
-	var generated, inKey, inReplica bool
+	var inKey, inReplica bool
 	_, err = pgx.ForEachRow(rows, []any{&column, &number, &typ, &changed, &form, &generated, &inKey, &inReplica}, func() error {
 		t.names[column] = number
 		t.Types[number] = fmt.Sprint(typ)
-		if generated {
+		if generated != "" {
 			t.Types[number] += " generated"
+			t.generated[column], t.virtual = true, t.virtual || generated == "v"
 		}
 		t.Shape += fmt.Sprintf("%d.%s ", number, changed)
 		if inKey {
@@ -222,14 +251,38 @@ func (t *tableState) readColumns(ctx context.Context, db querier, version int, l
 		if inReplica {
 			t.replica = append(t.replica, column)
 		}
-		// Before PostgreSQL 18 they are listed and not published.
-		if listed != nil && !slices.Contains(listed, column) || generated && version < 180000 {
+		if listed != nil && !slices.Contains(listed, column) || generated != "" {
 			return nil
 		}
 		t.columns, t.types = append(t.columns, column), append(t.types, typ)
 		return nil
 	})
 	return err
+}
+
+// shared reports whether two rows may have one entity for a while: no unique index keeps them apart.
+func (t tableState) shared() bool {
+	return !slices.ContainsFunc(t.unique, func(index []int16) bool {
+		return len(index) > 0 && !slices.ContainsFunc(index, func(number int16) bool {
+			return !slices.ContainsFunc(t.Entity, func(name string) bool { return t.names[name] == number })
+		})
+	})
+}
+
+// harm returns a SetupError if a publication must not have the table: its UPDATEs and DELETEs would fail
+// in the application.
+func (t tableState) harm(table, publication string) error {
+	switch {
+	case len(t.replica) == 0:
+		return faultf("table %s has no usable replica identity (no primary key, a deferrable one, or NOTHING), so in a publication its UPDATEs and DELETEs would fail: "+
+			"ALTER TABLE %s REPLICA IDENTITY FULL, or USING INDEX of a unique index that is not deferrable", table, table)
+	case t.full && t.virtual:
+		return faultf("table %s has virtual generated columns and REPLICA IDENTITY FULL, so in a publication its UPDATEs and DELETEs would fail: "+
+			"another replica identity, or stored columns", table)
+	case t.full && t.ungenerated && len(t.generated) > 0:
+		return faultf("table %s has generated columns and REPLICA IDENTITY FULL, so its UPDATEs and DELETEs fail: ALTER PUBLICATION %s SET (publish_generated_columns = stored)", table, quote(publication))
+	}
+	return nil
 }
 
 // check returns a SetupError if events of the table cannot be made as the source says.
@@ -245,6 +298,9 @@ func (t tableState) check(table, publication string) error {
 		return faultf("the role may not read table %s: GRANT SELECT ON %s to it", table, quoteTable(table))
 	case t.hidden:
 		return faultf("row-level security hides rows of table %s from the role: ALTER ROLE … BYPASSRLS, or let the role own the table", table)
+	}
+	if err := t.harm(table, publication); err != nil {
+		return err
 	}
 	for _, name := range t.Entity {
 		switch {

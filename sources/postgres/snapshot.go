@@ -62,8 +62,8 @@ func (s *session) snapshot(ctx context.Context) error {
 	}
 	crash.At(crash.RowsExported, s.r.opt.Source)
 	at := place{stream: s.lines.stream(position - 1), lsn: position - 1, many: true, at: time.Now()}
-	s.mark.value.Rows = at.lsn
-	if err := s.mark.save(ctx); err != nil {
+	s.mark.Rows = at.lsn
+	if err := s.save(ctx); err != nil {
 		return err
 	}
 	for _, table := range wanting {

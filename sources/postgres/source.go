@@ -11,6 +11,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/seed-86dfc502/weir/change"
 	"github.com/seed-86dfc502/weir/internal/defaults"
 	"github.com/seed-86dfc502/weir/sources"
 	"github.com/seed-86dfc502/weir/sources/internal/handout"
@@ -26,6 +27,11 @@ type Options struct {
 	// Retain is how much of the log the slot may keep, in bytes, before it is dropped; 0: any.
 	Retain    int64
 	Positions store.SourcePositions
+	Logs      store.SourceLogs
+	// Barrier is that of sources.Env.
+	Barrier func(ctx context.Context, s change.Session, sequence string, waits func(error)) error
+	// Pipeline tells this pipeline apart from others that may read the slot.
+	Pipeline string
 	// Stored is that of sources.Env.
 	Stored func(ctx context.Context, source, after string) ([]string, error)
 	// FrameRecords and FrameBytes bound a frame. They default to 2,000 and 4 MiB.

@@ -91,26 +91,22 @@ const (
 
 // stream reads changes from the slot on.
 func (s *session) stream(ctx context.Context) error {
-	s.mark.value.Reading = true
-	if err := s.mark.save(ctx); err != nil {
-		return err
-	}
 	args := []string{"proto_version '2'", "streaming 'on'", "publication_names " + literal(quote(s.r.opt.Publication))}
 	if err := pglogrepl.StartReplication(ctx, s.log, s.r.opt.Slot, 0, pglogrepl.StartReplicationOptions{Mode: pglogrepl.LogicalReplication, PluginArgs: args}); err != nil {
 		return err
 	}
 	c := &changes{session: s, b: newBatch(), batches: make(chan *batch), failed: make(chan error, 1), said: time.Now(), heard: time.Now()}
 	c.acked.Store(s.from)
-	c.last.Store(&s.mark.value.Last)
+	c.last.Store(&s.mark.Last)
 	tables := map[string]*reading{}
 	for table, t := range s.tables {
 		m := &s.marks[table].value
-		tables[table] = &reading{entity: t.Entity, oid: t.OID, rows: m.Since, replaced: m.Replaced,
+		tables[table] = &reading{entity: t.Entity, oid: t.OID, rows: m.Since, replaced: m.Replaced, shared: t.shared(), generated: t.generated,
 			learn: func(ctx context.Context, names []string) ([]bool, error) { return s.learn(ctx, table, names) }}
 	}
 	c.d = &decoder{
-		tables: tables, relations: map[uint32]*relation{}, spilled: map[uint32]*spilled{}, stream: s.lines.stream, end: s.from,
-		last: s.mark.value.Last, stored: c.stored,
+		tables: tables, relations: map[uint32]*relation{}, spilled: map[uint32]*spilled{}, written: map[string]bool{}, absent: map[string]bool{}, stream: s.lines.stream, end: s.from,
+		last: s.mark.Last, stored: c.stored, current: s.current,
 		describe: func(ctx context.Context, oids []uint32) ([]valueType, error) {
 			ctx, cancel := context.WithTimeout(ctx, connectTimeout)
 			defer cancel()
@@ -149,7 +145,6 @@ func (s *session) stream(ctx context.Context) error {
 	// The end stores durable changes, too, and confirms them, so that the server does not send them again.
 	work, cancel := wait.WithGrace(context.WithoutCancel(ctx), ctx, s.r.opt.StopGrace)
 	defer cancel()
-	s.mark.value.Reading = c.durable.Load() != c.handed || c.newest >= c.acked.Load()
 	if c.store(work) == nil && !s.log.IsClosed() {
 		_ = c.report(work, false)
 	}
@@ -311,7 +306,7 @@ func (c *changes) during(ctx context.Context, work func(context.Context) error) 
 // the mark may be those of a restored database. ask has the server answer with the end of its log.
 func (c *changes) report(ctx context.Context, ask bool) error {
 	acked := c.acked.Load()
-	if acked > c.mark.value.Confirmed {
+	if acked > c.mark.Confirmed {
 		if err := c.store(ctx); err != nil {
 			return err
 		}
@@ -329,10 +324,10 @@ func (c *changes) report(ctx context.Context, ask bool) error {
 
 // store saves how far everything is durable.
 func (c *changes) store(ctx context.Context) error {
-	if m, acked := &c.mark.value, c.acked.Load(); acked > m.Confirmed {
+	if m, acked := &c.mark, c.acked.Load(); acked > m.Confirmed {
 		m.Confirmed, m.Last = acked, *c.last.Load()
 	}
-	if err := c.mark.save(ctx); err != nil {
+	if err := c.save(ctx); err != nil {
 		return err
 	}
 	crash.At(crash.ChangesStored, c.r.opt.Source)

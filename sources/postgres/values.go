@@ -55,6 +55,7 @@ var settings = map[string]string{
 	"timezone":           "UTC",
 	"extra_float_digits": "3",
 	"bytea_output":       "hex",
+	"row_security":       "off", // the server refuses to read rows that a policy hides
 
 	"tcp_keepalives_idle":     "15",
 	"tcp_keepalives_interval": "5",

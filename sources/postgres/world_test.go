@@ -14,6 +14,7 @@ import (
 
 	"github.com/ThreeDotsLabs/watermill/message"
 	"github.com/jackc/pgx/v5"
+	"github.com/seed-86dfc502/weir/change"
 	"github.com/seed-86dfc502/weir/store"
 	"github.com/seed-86dfc502/weir/tests/servers"
 	"github.com/seed-86dfc502/weir/transport"
@@ -25,10 +26,80 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 const patience = 2 * time.Minute
 
-// memory is a store's positions.
+// memory is a store's positions, and its row of the slot.
 type memory struct {
 	mu     sync.Mutex
 	values map[string]store.SourcePosition
+	row    store.SourceLog
+	floor  store.Floor
+}
+
+func (m *memory) SourceLog(_ context.Context, log string) (store.SourceLog, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.row.Version == 0 {
+		return store.SourceLog{}, store.ErrNotFound
+	}
+	return m.row, nil
+}
+
+func (m *memory) SwapSourceLog(_ context.Context, old, next store.SourceLog, positions ...store.SourcePosition) (int64, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if old.Version != m.row.Version || old.Version > 0 && old.Session != m.row.Session {
+		return 0, store.ErrFenced
+	}
+	m.row = next
+	m.row.Version = old.Version + 1
+	for _, p := range positions {
+		m.set(p)
+	}
+	return m.row.Version, nil
+}
+
+func (m *memory) Floors(context.Context, string) ([]store.Floor, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.floor.Number == 0 {
+		return nil, nil
+	}
+	return []store.Floor{m.floor}, nil
+}
+
+// barrier is Options.Barrier, decided at once.
+func (m *memory) barrier(_ context.Context, s change.Session, sequence string, _ func(error)) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.raise(s)
+	if m.floor.Session == s {
+		m.floor.Hear(sequence, 0)
+	}
+	return nil
+}
+
+func (m *memory) raise(s change.Session) {
+	if s.Number > m.floor.Number {
+		m.floor.Session = s
+	}
+	if s.Number > m.row.Number || s.Number == m.row.Number && s.Name != m.row.Name {
+		m.row = store.SourceLog{Session: s, Version: m.row.Version + 1, Torn: true, State: m.row.State}
+	}
+}
+
+// hears reports whether decide would take an event.
+func (m *memory) hears(t testing.TB, r *transport.Received) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	s, err := change.ParseSession(r.Header(SessionHeader))
+	require.NoError(t, err)
+	if s.Number > m.floor.Number {
+		m.raise(s)
+	}
+	if s != m.floor.Session {
+		return false
+	}
+	m.floor.Hear(r.Header(SequenceHeader), r.Offset)
+	return true
 }
 
 func newMemory() *memory { return &memory{values: map[string]store.SourcePosition{}} }
@@ -46,10 +117,14 @@ func (m *memory) Position(_ context.Context, source, identity string) (store.Sou
 func (m *memory) SetPosition(_ context.Context, p store.SourcePosition) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	m.set(p)
+	return nil
+}
+
+func (m *memory) set(p store.SourcePosition) {
 	if was := m.values[p.Source+"\x00"+p.Identity]; p.Offset >= was.Offset {
 		m.values[p.Source+"\x00"+p.Identity] = p
 	}
-	return nil
 }
 
 // entity is what decide would know of an entity of a source.
@@ -69,10 +144,11 @@ type inbox struct {
 	frames   int
 	crashAt  int // frame that is durable and never acknowledged; 0: none
 	crashed  chan struct{}
+	store    *memory
 }
 
-func newInbox() *inbox {
-	return &inbox{changed: make(chan struct{}), entities: map[string]*entity{}, crashed: make(chan struct{})}
+func newInbox(store *memory) *inbox {
+	return &inbox{store: store, changed: make(chan struct{}), entities: map[string]*entity{}, crashed: make(chan struct{})}
 }
 
 func (b *inbox) take(t testing.TB, source string, f *transport.Frame) (acknowledge bool) {
@@ -92,6 +168,9 @@ func (b *inbox) take(t testing.TB, source string, f *transport.Frame) (acknowled
 func (b *inbox) record(t testing.TB, source, stream string, r *transport.Received) {
 	if why := r.Header(transport.RefusalHeader); why != "" {
 		b.refused = append(b.refused, source+" "+why)
+		return
+	}
+	if !b.store.hears(t, r) {
 		return
 	}
 	key := source + " " + string(r.Key)
@@ -118,8 +197,9 @@ func (b *inbox) record(t testing.TB, source, stream string, r *transport.Receive
 	}
 	var doc map[string]json.RawMessage
 	require.NoError(t, json.Unmarshal(r.Value, &doc), "%s", r.Value)
-	for name, v := range doc {
-		if string(v) == unchangedJSON {
+	unchanged := strings.Split(r.Header(UnchangedHeader), "\n")
+	for name := range doc {
+		if slices.Contains(unchanged, name) {
 			if e.doc[name] == nil {
 				b.refused = append(b.refused, source+" unavailable: "+name)
 				return
@@ -209,7 +289,8 @@ func newShop(t testing.TB, server string, entities map[string][]string, sql ...s
 	u, err := url.Parse(server)
 	require.NoError(t, err)
 	u.Path = "/" + name
-	s := &shop{t: t, url: u.String(), positions: newMemory(), inbox: newInbox()}
+	s := &shop{t: t, url: u.String(), positions: newMemory()}
+	s.inbox = newInbox(s.positions)
 	s.conn, err = pgx.Connect(t.Context(), s.url)
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = s.conn.Close(context.Background()) })
@@ -222,7 +303,7 @@ func newShop(t testing.TB, server string, entities map[string][]string, sql ...s
 	}
 	s.options = Options{
 		Setup:    Setup{URL: s.url, Slot: name, Publication: name, Tables: tables, Source: "shop"},
-		Entities: entities, Positions: s.positions, Stored: s.inbox.stored, Logger: slog.New(slog.NewTextHandler(t.Output(), nil)),
+		Entities: entities, Positions: s.positions, Logs: s.positions, Barrier: s.positions.barrier, Stored: s.inbox.stored, Logger: slog.New(slog.NewTextHandler(t.Output(), nil)),
 	}
 	return s
 }

@@ -98,6 +98,9 @@ var sourceLogTests = []test{
 		all, err = f.a.Floors(t.Context(), "other")
 		require.NoError(t, err)
 		require.Empty(t, all)
+		all, err = f.a.Floors(t.Context(), "")
+		require.NoError(t, err)
+		require.Equal(t, []store.Floor{floor}, all)
 		_, err = f.b.Decide(t.Context(), store.Decision{Revision: revision, Moves: move(token2, 2)}, writes(store.Outcome{Floors: []store.Floor{{Partition: p1, Session: session(4, "four")}}}))
 		require.Error(t, err, "of a partition that the decision does not hold")
 	}},

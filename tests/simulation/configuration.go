@@ -99,7 +99,7 @@ func (v variant) compile() (c configuration, err error) {
 		})
 		if source == shop {
 			last := len(c.shapes) - 1
-			c.shapes[last] = ingest.Extractor{Source: source, Entity: ingest.Locator{Key: true}, Sequence: ingest.Locator{Header: postgres.SequenceHeader}, ByUUID: true, Strip: strip, MaxEvent: 1 << 20, MaxEntity: 256}
+			c.shapes[last] = ingest.Extractor{Source: source, Entity: ingest.Locator{Key: true}, Sequence: ingest.Locator{Header: postgres.SequenceHeader}, Session: ingest.Locator{Header: postgres.SessionHeader}, ByUUID: true, Strip: strip, MaxEvent: 1 << 20, MaxEntity: 256}
 			c.rules.Sources[last] = oracle.Source{Name: source, Entity: "key", Sequence: "header:sequence"}
 		}
 	}

@@ -22,8 +22,18 @@ func (w *world) expected(records [][]change.Record) (oracle.Expected, error) {
 	w.model = oracle.NewModel()
 	rows := map[string]int{}
 	for p, part := range w.inbox.parts {
+		var heard change.Session // by the partition, of the only log
 		for offset, rec := range part {
 			r := records[p][offset]
+			if r.Control != nil && r.Control.Action == change.Barrier {
+				if r.Control.Session.Number > heard.Number {
+					heard = r.Control.Session
+				}
+				continue
+			}
+			if r.Event != nil && r.Event.Source == shop && r.Event.Session != heard {
+				continue
+			}
 			version, under := w.versionAt(p, offset), w.decidedUnder(p, offset)
 			if r.Control != nil {
 				if err := w.control(r, version, under, rec.at); err != nil {

@@ -123,6 +123,8 @@ const (
 	double  = 701
 	oid     = 26
 	texts   = 1009
+
+	timestamptz = 1184
 )
 
 // answer answers a statement.
@@ -170,6 +172,12 @@ func (c *connection) rows(sql string, params [][]byte) (types []uint32, rows [][
 			db.holder = c.c
 		}
 		return one([]uint32{boolean}, map[bool]string{true: "t", false: "f"}[db.holder == c.c])
+	case has("FROM pg_stat_activity"):
+		types = []uint32{bigint, text, text, timestamptz}
+		if db.holder == nil || db.holder == c.c {
+			return types, nil
+		}
+		return one(types, 1, "another", "this server", "2026-01-01 00:00:00+00")
 	case sql == "IDENTIFY_SYSTEM":
 		return one([]uint32{text, bigint, text, text}, "7", db.timeline, lsnText(db.end), "shop")
 	case has("TIMELINE_HISTORY"):

@@ -8,9 +8,11 @@ import (
 	"slices"
 	"time"
 
+	"github.com/seed-86dfc502/weir/change"
 	"github.com/seed-86dfc502/weir/ingest"
 	"github.com/seed-86dfc502/weir/sources/postgres"
 	"github.com/seed-86dfc502/weir/store"
+	"github.com/seed-86dfc502/weir/transport"
 )
 
 // readTables reads the database with the product's reader, into a stage.
@@ -18,7 +20,7 @@ func (p *process) readTables(stage *ingest.Stage, d *dice) {
 	const table = "public.stock"
 	reader := postgres.NewReader(postgres.Options{
 		Setup:    postgres.Setup{Source: shop, URL: "postgres://weir@127.0.0.1/shop?sslmode=disable", Slot: "weir", Publication: "weir", Tables: []string{table}},
-		Entities: map[string][]string{table: {"id"}}, Positions: p.client("positions"), Stored: p.stored,
+		Entities: map[string][]string{table: {"id"}}, Positions: p.client("positions"), Logs: p.client("positions"), Stored: p.stored, Barrier: p.barrier,
 		FrameRecords: p.w.setup.frame, Readers: 1, StopGrace: grace, Limit: p.ctx, Dial: p.dial, Logger: p.w.log,
 	}, map[string]string{table: shop})
 	source := reader.Source(table)
@@ -51,11 +53,9 @@ func (p *process) stored(ctx context.Context, source, after string) (ids []strin
 	if err := p.reach(ctx, time.Millisecond); err != nil || p.w.rules.ForgetsStored {
 		return nil, err
 	}
-	for part := range p.w.inbox.parts {
-		for end := p.w.inbox.end(part); after == "" && p.w.decidedTo()[int32(part)] < end; {
-			if err := sleep(ctx, 20*time.Millisecond); err != nil {
-				return nil, err
-			}
+	if after == "" {
+		if err := p.decided(ctx); err != nil {
+			return nil, err
 		}
 	}
 	err = p.w.mem.look(ctx, func(s *state) {
@@ -66,6 +66,37 @@ func (p *process) stored(ctx context.Context, source, after string) (ids []strin
 		}
 	})
 	return ids[:min(len(ids), 2)], err
+}
+
+// decided waits until all that the inbox has is decided.
+func (p *process) decided(ctx context.Context) error {
+	for part := range p.w.inbox.parts {
+		for end := p.w.inbox.end(part); p.w.decidedTo()[int32(part)] < end; {
+			if err := sleep(ctx, 20*time.Millisecond); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// barrier is postgres.Options.Barrier.
+func (p *process) barrier(ctx context.Context, s change.Session, sequence string, _ func(error)) error {
+	if err := p.reach(ctx, time.Millisecond); err != nil {
+		return err
+	}
+	key, head, value, err := change.EncodeRecord(change.Record{Control: &change.Control{ID: s.Header(), Action: change.Barrier, Session: s, Sequence: sequence}})
+	if err != nil {
+		return err
+	}
+	var records []transport.Record
+	for part := range p.w.inbox.parts {
+		records = append(records, transport.Record{Topic: inboxTopic, Key: key, Value: value, Headers: []transport.Header{{Key: change.InboxHeader, Value: head}}, Pinned: true, Partition: int32(part)})
+	}
+	if err := p.writer.Append(ctx, records); err != nil {
+		return err
+	}
+	return p.decided(ctx)
 }
 
 // document is an entity's document of a source; empty without one.
@@ -144,7 +175,7 @@ func (m *Memory) SwapSourceLog(ctx context.Context, old, next store.SourceLog, p
 func (m *Memory) Floors(ctx context.Context, log string) (floors []store.Floor, err error) {
 	err = m.run(ctx, func() error {
 		for _, f := range m.state.floors {
-			if f.Log == log {
+			if log == "" || f.Log == log {
 				floors = append(floors, f)
 			}
 		}
@@ -155,6 +186,22 @@ func (m *Memory) Floors(ctx context.Context, log string) (floors []store.Floor, 
 
 func (c *client) Position(ctx context.Context, source, identity string) (store.SourcePosition, error) {
 	return read(ctx, c, "position", 0, func() (store.SourcePosition, error) { return c.Memory.Position(ctx, source, identity) })
+}
+
+func (c *client) SourceLog(ctx context.Context, log string) (store.SourceLog, error) {
+	return read(ctx, c, "source log", 0, func() (store.SourceLog, error) { return c.Memory.SourceLog(ctx, log) })
+}
+
+func (c *client) Floors(ctx context.Context, log string) ([]store.Floor, error) {
+	return read(ctx, c, "floors", 0, func() ([]store.Floor, error) { return c.Memory.Floors(ctx, log) })
+}
+
+func (c *client) SwapSourceLog(ctx context.Context, old, next store.SourceLog, positions ...store.SourcePosition) (version int64, err error) {
+	err = c.call(ctx, c.diceOf("swap source log", 0), "swap source log", store.Unknown, func() (err error) {
+		version, err = c.Memory.SwapSourceLog(ctx, old, next, positions...)
+		return err
+	})
+	return version, err
 }
 
 func (c *client) SetPosition(ctx context.Context, p store.SourcePosition) error {

@@ -1,0 +1,67 @@
+package postgres
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/jackc/pgx/v5/pgconn"
+)
+
+// lookup is the question for the row that an entity has now.
+type lookup struct {
+	table    string
+	columns  []string // to read
+	entity   []string // values of the entity's columns
+	filtered bool     // the row counts only if the publication's row filter lets it through
+}
+
+// current returns the row of an entity as it is now: what the log left out of an earlier change. A
+// later change of the row is still to come. It returns nil without a row, and a rereadError if the
+// table is another one by now.
+func (s *session) current(ctx context.Context, q lookup) ([]value, error) {
+	ctx, cancel := context.WithTimeout(ctx, silence)
+	defer cancel()
+	t := s.tables[q.table]
+	changed := &rereadError{q.table, "it changed while a row was read that the log has in parts"}
+	var same bool
+	if err := s.db.QueryRow(ctx, "SELECT coalesce(to_regclass($1)::oid = $2, false)", quoteTable(q.table), t.OID).Scan(&same); err != nil {
+		return nil, err
+	}
+	if !same {
+		return nil, changed
+	}
+	types, err := keyTypes(ctx, s.db, q.table, t.Entity)
+	if err != nil {
+		return nil, err
+	}
+	var columns, conditions []string
+	var params [][]byte
+	for _, column := range q.columns {
+		columns = append(columns, quote(column))
+	}
+	for i, column := range t.Entity {
+		params = append(params, []byte(q.entity[i]))
+		conditions = append(conditions, fmt.Sprintf("%s = $%d::text::%s", quote(column), i+1, types[i]))
+	}
+	if q.filtered && t.filter != "" {
+		conditions = append(conditions, "("+t.filter+")")
+	}
+	result := s.db.PgConn().ExecParams(ctx, "SELECT "+strings.Join(columns, ", ")+" FROM "+quoteTable(q.table)+" WHERE "+strings.Join(conditions, " AND ")+" LIMIT 1",
+		params, nil, nil, nil).Read()
+	var server *pgconn.PgError
+	switch {
+	case errors.As(result.Err, &server) && strings.HasPrefix(server.Code, "42"):
+		return nil, changed
+	case result.Err != nil:
+		return nil, result.Err
+	case len(result.Rows) == 0:
+		return nil, nil
+	}
+	row := make([]value, len(q.columns))
+	for i, text := range result.Rows[0] {
+		row[i].text = text
+	}
+	return row, nil
+}

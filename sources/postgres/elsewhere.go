@@ -1,0 +1,85 @@
+package postgres
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+)
+
+// applicationName is by what the database knows the connections of a reader: other processes of the
+// pipeline have the same, and no other pipeline has.
+func applicationName(source, pipeline string) string {
+	name := "weir source " + source
+	if pipeline != "" {
+		name = "weir " + pipeline[:min(len(pipeline), 12)] + " source " + source
+	}
+	return name[:min(len(name), 63)] // PostgreSQL cuts it there
+}
+
+// reader is the process that reads a slot.
+type otherReader struct {
+	pid         int32
+	application string
+	address     string
+	since       time.Time
+}
+
+// readReader returns who has the lock of a slot, or streams it, other than this connection; nil if
+// there is no such process.
+func readReader(ctx context.Context, db querier, slot string) (*otherReader, error) {
+	o := &otherReader{}
+	err := db.QueryRow(ctx, `SELECT a.pid, coalesce(a.application_name, ''), coalesce(host(a.client_addr), 'this server'), coalesce(a.backend_start, now())
+		FROM pg_stat_activity a WHERE a.pid <> pg_backend_pid() AND a.pid IN (
+			SELECT active_pid FROM pg_replication_slots WHERE slot_name = $2 AND active
+			UNION ALL SELECT l.pid FROM pg_locks l JOIN pg_database d ON d.oid = l.database AND d.datname = current_database()
+			WHERE l.locktype = 'advisory' AND l.granted AND l.objsubid = 2 AND l.classid::bigint = $1 AND l.objid::bigint = hashtext($2)::bigint & 4294967295)
+		LIMIT 1`, int64(lockSpace), slot).Scan(&o.pid, &o.application, &o.address, &o.since)
+	if errors.Is(err, pgx.ErrNoRows) {
+		return nil, nil //nolint:nilnil // the documented value
+	}
+	return o, err
+}
+
+// error returns what a reader with this name is told that finds the slot taken.
+func (o *otherReader) error(own string) error {
+	if o == nil {
+		o = &otherReader{application: own, address: "an unknown address"} // it ended just now
+	}
+	return &elsewhereError{otherReader: *o, foreign: o.application != own}
+}
+
+// elsewhereError says who reads the slot.
+type elsewhereError struct {
+	otherReader
+	foreign bool // it is no process of this pipeline
+}
+
+func (e *elsewhereError) Error() string {
+	who := fmt.Sprintf("%q (pid %d, from %s, since %s)", e.application, e.pid, e.address, e.since.UTC().Format(time.RFC3339))
+	if e.foreign {
+		return "another program reads the slot: " + who + ". Each pipeline needs a slot of its own (postgres.slot)"
+	}
+	return "another process of this pipeline reads the slot: " + who
+}
+
+// waitsFor notes who reads the slot. Another process of the pipeline is no fault: this one takes over
+// when it ends.
+func (r *Reader) waitsFor(e *elsewhereError) {
+	r.mu.Lock()
+	said := r.readBy
+	r.readBy = e.Error()
+	r.mu.Unlock()
+	if e.foreign {
+		if r.setError(faultf("%s", e.Error())) {
+			r.log.Warn("the slot is read elsewhere; waiting", "event", "source.elsewhere", "error", e)
+		}
+		return
+	}
+	r.setError(nil)
+	if said != e.Error() {
+		r.log.Info("waiting for the slot", "event", "source.elsewhere", "because", e.Error())
+	}
+}

@@ -1,0 +1,193 @@
+package postgres
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/seed-86dfc502/weir/change"
+	"github.com/seed-86dfc502/weir/store"
+	"github.com/seed-86dfc502/weir/store/sqlite"
+)
+
+// A reader that lost its connection stores its mark once more at its end. The store has that of its
+// successor by then, which has begun another epoch.
+func TestTheRowOfASlotIsFenced(t *testing.T) {
+	s, err := sqlite.Open(t.Context(), sqlite.Options{Path: filepath.Join(t.TempDir(), "s.db")})
+	require.NoError(t, err)
+	defer func() { _ = s.Close() }()
+	require.NoError(t, s.Migrate(t.Context()))
+	begin := func() *session {
+		r := NewReader(Options{Setup: Setup{Source: "shop"}, Logger: slog.New(slog.DiscardHandler), Logs: s, Positions: s, Barrier: func(context.Context, change.Session, string, func(error)) error { return nil }}, nil)
+		b := &session{r: r, own: &slotRow{logs: s, positions: s}}
+		_, _, err := b.claim(t.Context())
+		require.NoError(t, err)
+		return b
+	}
+	old := begin()
+	table := &kept[tableMark]{positions: old.own, source: "orders", identity: "shop/orders", value: tableMark{Epoch: "a"}}
+	old.mark = mark{Epoch: "old", Era: 1, Timeline: 1, Confirmed: 100}
+	require.NoError(t, old.save(t.Context()))
+	require.NoError(t, table.save(t.Context()))
+	next := begin()
+	require.Equal(t, "old", next.mark.Epoch)
+	next.mark = next.mark.next(next.own.session().Number, 100)
+	require.NoError(t, next.save(t.Context()))
+	old.mark.Confirmed = 200
+	require.ErrorIs(t, old.save(t.Context()), store.ErrFenced)
+	table.value.Done = true
+	require.ErrorIs(t, table.save(t.Context()), store.ErrFenced, "the rows of a table that are read by another session")
+	last := begin()
+	require.Equal(t, next.mark, last.mark)
+	require.Greater(t, last.own.session().Number, next.own.session().Number)
+	kept := &kept[tableMark]{positions: last.own, source: "orders", identity: "shop/orders"}
+	_, err = kept.load(t.Context())
+	require.NoError(t, err)
+	require.False(t, kept.value.Done)
+}
+
+// A restored store gives a number twice: the session takes a higher one than any that was decided.
+func TestANumberThatWasGivenTwice(t *testing.T) {
+	m := newMemory()
+	m.floor = store.Floor{Session: change.Session{Log: "shop", Number: 7, Name: "of a lost store"}}
+	r := NewReader(Options{Setup: Setup{Source: "shop"}, Logger: slog.New(slog.DiscardHandler), Logs: m, Positions: m, Barrier: m.barrier}, nil)
+	b := &session{r: r, own: &slotRow{logs: m, positions: m}}
+	_, known, err := b.claim(t.Context())
+	require.NoError(t, err)
+	require.False(t, known)
+	require.Equal(t, int64(8), b.own.session().Number)
+	require.Equal(t, b.own.session(), m.floor.Session)
+}
+
+// A source that was renamed goes on above the sequences that its tables have under their own names.
+func TestARenamedSourceTakesAHigherNumber(t *testing.T) {
+	m := newMemory()
+	m.floor = store.Floor{Session: change.Session{Log: "before", Number: 7, Name: "x"}}
+	r := NewReader(Options{Setup: Setup{Source: "shop"}, Logger: slog.New(slog.DiscardHandler), Logs: m, Positions: m, Barrier: m.barrier}, nil)
+	b := &session{r: r, own: &slotRow{logs: m, positions: m}}
+	_, _, err := b.claim(t.Context())
+	require.NoError(t, err)
+	require.Equal(t, int64(8), b.own.session().Number)
+}
+
+// The server ends the connection that holds the lock (idle_session_timeout, an administrator, a
+// firewall), and another process takes it: one of them is heard, no change is stale for ever, and the
+// process that waits says who reads.
+func TestALockThatIsLost(t *testing.T) {
+	s := newShop(t, ownServer(t), map[string][]string{"public.orders": {"id"}},
+		"CREATE TABLE orders (id int PRIMARY KEY, v int)", "INSERT INTO orders SELECT n, 0 FROM generate_series(1, 20) n")
+	first := s.start()
+	s.drain(first)
+	second := s.start()
+	elsewhere := func() string {
+		second.reader.mu.Lock()
+		defer second.reader.mu.Unlock()
+		return second.reader.readBy
+	}
+	require.Eventually(t, func() bool { return elsewhere() != "" }, patience, 10*time.Millisecond)
+	require.Contains(t, elsewhere(), "another process of this pipeline reads the slot")
+	require.NoError(t, second.sources[0].Failing(), "it takes over when that ends")
+	update := func(times int) {
+		for n := range times {
+			s.exec(fmt.Sprintf("UPDATE orders SET v = v + 1 WHERE id = %d", n%20+1))
+		}
+	}
+	for range 3 {
+		s.exec("SELECT pg_terminate_backend(l.pid) FROM pg_locks l WHERE l.locktype = 'advisory' AND l.pid <> pg_backend_pid()")
+		update(40)
+	}
+	agree := func(what string) {
+		t.Helper()
+		s.inbox.wait(t, what, func() bool {
+			docs := s.inbox.docs(t, "orders")
+			for id, row := range s.rows("orders", "id") {
+				if docs[id] != row {
+					return false
+				}
+			}
+			return true
+		})
+	}
+	agree("the changes behind a lost lock")
+	first.stop()
+	update(40)
+	agree("the changes of the process that is left")
+	second.stop()
+	first = s.start()
+	update(20)
+	s.drain(first)
+	first.stop()
+	require.Equal(t, s.rows("orders", "id"), s.inbox.docs(t, "orders"))
+}
+
+// Two pipelines on one slot name each other.
+func TestASlotOfTwoPipelines(t *testing.T) {
+	s := newShop(t, ownServer(t), map[string][]string{"public.orders": {"id"}}, "CREATE TABLE orders (id int PRIMARY KEY)")
+	s.options.Pipeline = "aaaaaaaa"
+	first := s.start()
+	s.drain(first)
+	s.options.Pipeline = "bbbbbbbb"
+	second := s.start()
+	var fault *SetupError
+	require.Eventually(t, func() bool { return errors.As(second.sources[0].Failing(), &fault) }, patience, 10*time.Millisecond)
+	require.ErrorContains(t, fault, `another program reads the slot: "weir aaaaaaaa source shop" (pid `)
+	second.stop()
+	first.stop()
+}
+
+// A database that is another one is read again, with its rows gone deleted.
+func TestADatabaseThatMoved(t *testing.T) {
+	server := ownServer(t)
+	s := newShop(t, server, map[string][]string{"public.orders": {"id"}}, "CREATE TABLE orders (id int PRIMARY KEY)", "INSERT INTO orders VALUES (1), (2)")
+	r := s.start()
+	s.drain(r)
+	r.stop()
+	other := newShop(t, server, s.options.Entities, "CREATE TABLE orders (id int PRIMARY KEY)", "INSERT INTO orders VALUES (2), (3)")
+	other.positions, other.inbox = s.positions, s.inbox
+	other.options.Positions, other.options.Logs, other.options.Barrier, other.options.Stored = s.positions, s.positions, s.positions.barrier, s.inbox.stored
+	r = other.start()
+	other.drain(r)
+	require.Equal(t, other.rows("orders", "id"), s.inbox.docs(t, "orders"))
+	other.exec("INSERT INTO orders VALUES (1)")
+	other.drain(r)
+	r.stop()
+	require.Equal(t, other.rows("orders", "id"), s.inbox.docs(t, "orders"))
+
+	// The slot is renamed, and rows are gone.
+	other.exec("DELETE FROM orders WHERE id = 2")
+	other.exec("SELECT pg_drop_replication_slot('" + other.options.Slot + "')")
+	other.options.Slot += "_b"
+	r = other.start()
+	other.drain(r)
+	r.stop()
+	require.Equal(t, other.rows("orders", "id"), s.inbox.docs(t, "orders"))
+}
+
+// What was decided of the slot shows a gap that the mark does not.
+func TestWhatWasHeardShowsAGap(t *testing.T) {
+	lines, err := parseTimelines(2, "1\t0/3000000\tx\n")
+	require.NoError(t, err)
+	at := func(era int64, timeline int32, lsn int64) []store.Floor {
+		return []store.Floor{{}, {Sequence: timelines{era: era}.sequence(timeline), Offset: lsn}}
+	}
+	m := mark{Era: 5}
+	const end = 0x4000000
+	require.Empty(t, m.unheard(nil, false, lines, end))
+	require.Empty(t, m.unheard(at(5, 1, 0x2ffffff), false, lines, end))
+	require.Empty(t, m.unheard(at(5, 2, end), false, lines, end))
+	require.Empty(t, m.unheard(at(4, 1, 0x3ffffff), false, lines, end), "an epoch that ended")
+	require.Empty(t, m.unheard(at(5, 0, 0), false, lines, end), "a barrier alone")
+	require.Contains(t, m.unheard(at(5, 1, 0x3000000), false, lines, end), "lost commits")
+	require.Contains(t, m.unheard(at(5, 3, 1), false, lines, end), "lost commits")
+	require.Contains(t, m.unheard(at(5, 2, end+1), false, lines, end), "restored to an earlier state")
+	require.Contains(t, m.unheard(at(6, 1, 1), false, lines, end), "store was restored")
+	require.Contains(t, m.unheard(at(6, 0, 0), false, lines, end), "store was restored")
+	require.Contains(t, m.unheard(nil, true, lines, end), "store was restored")
+	require.NotEmpty(t, m.unheard([]store.Floor{{Sequence: "17"}}, false, lines, end))
+}
