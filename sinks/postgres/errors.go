@@ -134,6 +134,9 @@ func (s *Sink) blame(ctx context.Context, pool *pgpool.Pool, r batch.Row, e *sin
 
 // refusal tells refusals of the server apart by what refuses.
 func refusal(err error) (same, hint string) {
+	if errors.Is(err, errSwallowed) {
+		return "swallowed", "a trigger or a rule of the table leaves every row out"
+	}
 	pgErr, ok := errors.AsType[*pgconn.PgError](err)
 	switch {
 	case !ok:

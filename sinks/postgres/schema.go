@@ -158,6 +158,7 @@ WHERE attrelid = $1 AND attnum > 0 AND NOT attisdropped AND attnotnull AND NOT a
 	var unique bool
 	err = tx.QueryRow(ctx, `SELECT EXISTS (SELECT FROM pg_index i WHERE i.indrelid = $1
 	AND i.indisunique AND i.indimmediate AND i.indisvalid AND i.indpred IS NULL AND i.indexprs IS NULL
+	AND NOT EXISTS (SELECT FROM pg_collation c WHERE c.oid = ANY (i.indcollation) AND NOT c.collisdeterministic)
 	AND (SELECT array_agg(a.attname::text ORDER BY a.attname) FROM pg_attribute a
 		WHERE a.attrelid = i.indrelid AND a.attnum = ANY (i.indkey[0:i.indnkeyatts - 1]))
 		= (SELECT array_agg(n ORDER BY n) FROM unnest($2::text[]) n))`, oid, key).Scan(&unique)
@@ -184,10 +185,11 @@ func checkColumn(ctx context.Context, tx pgx.Tx, oid uint32, c config.Column, ba
 		return fmt.Sprintf("there is no type %s", c.Type), nil
 	}
 	var found uint32
-	var name, generated string
+	var name, generated, loose string
 	var required bool
-	err = tx.QueryRow(ctx, `SELECT atttypid, format_type(atttypid, atttypmod), attnotnull, attgenerated::text FROM pg_attribute
-WHERE attrelid = $1 AND attname = $2 AND attnum > 0 AND NOT attisdropped`, oid, c.Name).Scan(&found, &name, &required, &generated)
+	err = tx.QueryRow(ctx, `SELECT atttypid, format_type(atttypid, atttypmod), attnotnull, attgenerated::text, coalesce(
+	(SELECT collname FROM pg_collation WHERE oid = attcollation AND NOT collisdeterministic), '') FROM pg_attribute
+WHERE attrelid = $1 AND attname = $2 AND attnum > 0 AND NOT attisdropped`, oid, c.Name).Scan(&found, &name, &required, &generated, &loose)
 	switch {
 	case errors.Is(err, pgx.ErrNoRows):
 		return "missing, needs type " + c.Type, nil
@@ -197,6 +199,8 @@ WHERE attrelid = $1 AND attname = $2 AND attnum > 0 AND NOT attisdropped`, oid, 
 		return "it is generated", nil
 	case found != wanted:
 		return fmt.Sprintf("has type %s, needs %s", name, known), nil
+	case base && loose != "":
+		return fmt.Sprintf("its collation %s takes different texts for equal, so one entity would replace another; needs COLLATE \"C\"", quote(loose)), nil
 	case required && !base:
 		return "it is NOT NULL, but a retraction has no value for it", nil
 	}

@@ -3,6 +3,7 @@ package postgres
 import (
 	"context"
 	"errors"
+	"fmt"
 	"sync/atomic"
 	"time"
 
@@ -107,10 +108,10 @@ func (s *Sink) Write(ctx context.Context, changes []change.Change) error {
 		return nil
 	}
 	w := batch.Writer{
-		Insert:  func(ctx context.Context, rows []batch.Row) *sinks.Error { return s.exec(ctx, pool, rows) },
 		Blame:   func(ctx context.Context, r batch.Row, e *sinks.Error) { s.blame(ctx, pool, r, e) },
 		Ordered: s.options.Mode == Append, Most: s.most,
 	}
+	w.Insert = func(ctx context.Context, rows []batch.Row) *sinks.Error { return s.exec(ctx, pool, rows, &w) }
 	rows, err := s.rows(changes, &w)
 	if err != nil {
 		return err
@@ -171,27 +172,33 @@ const lockTimeout = "5s"
 const session = "SELECT set_config('lock_timeout', '" + lockTimeout + "', true), set_config('TimeZone', 'UTC', true), " +
 	"set_config('DateStyle', 'ISO, YMD', true), set_config('IntervalStyle', 'postgres', true), set_config('lc_monetary', 'C', true)"
 
-// exec commits rows in one transaction, an implicit one of one round trip.
-func (s *Sink) exec(ctx context.Context, pool *pgpool.Pool, rows []batch.Row) *sinks.Error {
+// exec commits rows in one transaction, an implicit one of one round trip. Rows that the table
+// kept out fail in w.
+func (s *Sink) exec(ctx context.Context, pool *pgpool.Pool, rows []batch.Row, w *batch.Writer) *sinks.Error {
 	timed, cancel := context.WithTimeout(ctx, writeTimeout)
 	defer cancel()
 	rounds := [][]batch.Row{rows}
 	if s.options.Mode == Upsert { // ON CONFLICT DO UPDATE meets a row once
 		rounds = batch.Rounds(rows)
 	}
-	err := s.send(timed, pool, rounds)
+	touched, err := s.send(timed, pool, rounds)
+	for i := 0; err == nil && i < len(rounds); i++ {
+		if touched[i] < int64(len(rounds[i])) { // versions that are there already, or swallowed ones
+			err = s.failSwallowed(timed, pool, rounds[i], w)
+		}
+	}
 	if err == nil {
 		return nil
 	}
 	return sqlsink.Timed(ctx, timed, writeTimeout, classify("insert", err))
 }
 
-// send sends one statement for each round. Parameters are binary, as pgx would send them
-// only for statements that the server had described before.
-func (s *Sink) send(ctx context.Context, pool *pgpool.Pool, rounds [][]batch.Row) error {
+// send sends one statement for each round and returns how many rows each one touched. Parameters
+// are binary, as pgx would send them only for statements that the server had described before.
+func (s *Sink) send(ctx context.Context, pool *pgpool.Pool, rounds [][]batch.Row) (touched []int64, err error) {
 	conn, err := pool.Acquire(ctx)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	defer conn.Release()
 	var statements pgconn.Batch
@@ -199,5 +206,40 @@ func (s *Sink) send(ctx context.Context, pool *pgpool.Pool, rounds [][]batch.Row
 	for _, round := range rounds {
 		statements.ExecParams(s.insert, s.parameters(round), insertTypes, []int16{pgx.BinaryFormatCode}, nil)
 	}
-	return conn.Conn().PgConn().ExecBatch(ctx, &statements).Close()
+	results := conn.Conn().PgConn().ExecBatch(ctx, &statements)
+	for results.NextResult() {
+		tag, _ := results.ResultReader().Close() // its error is that of the batch
+		touched = append(touched, tag.RowsAffected())
+	}
+	if err := results.Close(); err != nil {
+		return nil, err
+	}
+	return touched[len(touched)-len(rounds):], nil
+}
+
+// errSwallowed is about a row that a statement did not store and did not refuse.
+var errSwallowed = errors.New("the table stored nothing and reported no error")
+
+// failSwallowed fails those rows of a committed statement of which the table has neither their
+// own version nor a newer one.
+func (s *Sink) failSwallowed(ctx context.Context, pool *pgpool.Pool, rows []batch.Row, w *batch.Writer) error {
+	keys, entities, versions := make([]string, len(rows)), make([]string, len(rows)), make([]int64, len(rows))
+	for i, r := range rows {
+		keys[i], entities[i], versions[i] = r.Key, r.Entity, int64(r.Version)
+	}
+	same := "t.key = r.key"
+	if s.options.Mode == Upsert {
+		same = "t.service = $1 AND t.entity = r.entity AND t.version >= r.version"
+	}
+	found, err := pool.Query(ctx, fmt.Sprintf(`SELECT r.place FROM unnest($2::text[], $3::text[], $4::bigint[]) WITH ORDINALITY AS r(key, entity, version, place)
+WHERE $1::text IS NOT NULL AND NOT EXISTS (SELECT FROM %s AS t WHERE %s)`, s.table.Sanitize(), same), s.options.Service, keys, entities, versions)
+	if err != nil {
+		return err
+	}
+	places, err := pgx.CollectRows(found, pgx.RowTo[int])
+	for _, place := range places {
+		w.FailRow(rows[place-1], &sinks.Error{Class: sinks.Reject, Op: "insert", Err: errSwallowed,
+			Hint: "look for a trigger or a rule of the table that leaves rows out"})
+	}
+	return err
 }
