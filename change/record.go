@@ -35,7 +35,7 @@ type Origin struct {
 // Session is one of the sessions of a log that one process at a time reads, as a replication
 // slot: decide hears the newest one alone. The zero Session is of a source without sessions.
 type Session struct {
-	// Log is the name of what is read, the same for all of its sources.
+	// Log is the name of the log, the same for all of its sources.
 	Log string `json:"l"`
 	// Number is higher than that of every session before; two sessions that a restored store
 	// gave one number have different names.
@@ -79,7 +79,7 @@ type Event struct {
 	// inbox offset says.
 	Replay *Replay `json:"r,omitempty"`
 	// Unchanged names the members whose values the producer left out because they did not change:
-	// the stored document has them. Whatever the payload has there counts for nothing.
+	// the stored document has them. The values of the payload there count for nothing.
 	Unchanged []string `json:"n,omitempty"`
 	// Refusal is why ingest refused the event, a short word; only of a Refused one.
 	Refusal string `json:"f,omitempty"`

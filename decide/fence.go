@@ -116,7 +116,7 @@ func (f fence) check(e *change.Event) staleReason {
 		}
 	}
 	if e.Op == change.Delete && s.Missing != nil {
-		// A sweep deletes what has no row; a row that was refused is one.
+		// A sweep deletes entities without a row; a row that was refused is one.
 		if above, _ := s.Missing.above(e, true); above {
 			return stalePosition
 		}
@@ -196,7 +196,7 @@ func (f fence) lacks(e *change.Event) {
 	s.Missing = &missing{position{e.Topic, e.Partition, e.Offset, e.Index}, e.Sequence}
 }
 
-// repair forgets what is missing if the event has a whole document of a later state. A replay that
+// repair forgets the missing event if the event has a whole document of a later state. A replay that
 // has no order with it may be older.
 func (s *sourceFence) repair(e *change.Event) {
 	if s.Missing == nil || len(e.Unchanged) > 0 {

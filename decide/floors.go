@@ -110,7 +110,7 @@ func epochOf(sequence string) string {
 	return epoch
 }
 
-// write adds what the batch changed to its outcome; partition returns one by its number.
+// write adds the changes of the batch to its outcome; partition returns one by its number.
 func (h *hearing) write(out *store.Outcome, partition func(int32) store.Partition) {
 	for at, f := range h.now {
 		if f.moved {

@@ -65,7 +65,7 @@ func (w *flow) floor(t *testing.T) store.Floor {
 	return all[0]
 }
 
-// I5: behind the barrier of a session no event of another one takes effect, whatever its place.
+// I5: behind the barrier of a session no event of another one takes effect, at any place.
 func TestOneSessionOfALogIsHeard(t *testing.T) {
 	w, h := newFlow(t), &heardFrom{t: t}
 	d, _ := w.owner(t, nil, true)
@@ -129,7 +129,7 @@ func TestALetterOfAnEarlierEpochIsObsolete(t *testing.T) {
 }
 
 // I9: a document that lacks an event is not the one before the next event: unchanged columns are
-// not filled from it, and a sweep does not delete what has a row that was refused.
+// not filled from it, and a sweep does not delete an entity whose row was refused.
 func TestARefusedEventLeavesItsPlace(t *testing.T) {
 	start := func(t *testing.T) (*flow, *Decider, *heardFrom) {
 		w, h := newFlow(t), &heardFrom{t: t}

@@ -195,7 +195,7 @@ func (s *Extractor) extract(f *transport.Frame, i int, t *change.Trace) extracte
 }
 
 // refused returns the record of a refused event: without it a later event that leaves columns out would be
-// filled from an older document, and a deletion of what has no row would hit the entity.
+// filled from an older document, and a deletion of entities without a row would hit it.
 func (s *Extractor) refused(f *transport.Frame, i int, entity, code string) *change.Record {
 	if s.Unavailable == nil && len(s.UnchangedAsNull) == 0 && s.Unchanged.isZero() && s.Session.isZero() {
 		return nil

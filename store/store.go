@@ -512,13 +512,13 @@ func (f *Floor) Hear(sequence string, offset int64) bool {
 type SourceLog struct {
 	change.Session       // the newest one
 	Version        int64 // grows with each write; 0: there is no row
-	// Torn says that a restored store had lost the number of a session: what was read of the log
+	// Torn says that a restored store had lost the number of a session: events of the log
 	// may have been dropped.
 	Torn  bool
 	State []byte // opaque to the store, may be nil
 }
 
-// SourceLogs keeps them, and what was decided of them.
+// SourceLogs keeps them, with the floors of the inbox.
 type SourceLogs interface {
 	// SourceLog returns ErrNotFound for a log without a row.
 	SourceLog(ctx context.Context, log string) (SourceLog, error)

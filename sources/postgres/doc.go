@@ -12,8 +12,8 @@
 // takes the next number in the slot's row of the store, by compare-and-swap, and appends a barrier
 // with it to every partition of the inbox. Behind the barrier decide takes no event of another
 // session. Everything that a session stores, also the marks of tables, is swapped with that row: a
-// session whose number is not the newest any more stores and confirms nothing. What was decided
-// before the barrier is read back: a place that the database or the row does not have is a gap.
+// session whose number is not the newest any more stores and confirms nothing. Decisions
+// before the barrier are read back: a place that the database or the row does not have is a gap.
 //
 // Place. Every event has one: a stream, the commit position (LSN) of its transaction, and its
 // index in that. The stream names system identifier, database, epoch and the timeline that has

@@ -9,7 +9,7 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// applicationName is by what the database knows the connections of a reader: other processes of the
+// applicationName is the name of a reader's connections in the database: other processes of the
 // pipeline have the same, and no other pipeline has.
 func applicationName(source, pipeline string) string {
 	name := "weir source " + source
@@ -43,7 +43,7 @@ func readReader(ctx context.Context, db querier, slot string) (*otherReader, err
 	return o, err
 }
 
-// error returns what a reader with this name is told that finds the slot taken.
+// error returns the answer to a reader with this name that finds the slot taken.
 func (o *otherReader) error(own string) error {
 	if o == nil {
 		o = &otherReader{application: own, address: "an unknown address"} // it ended just now

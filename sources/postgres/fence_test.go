@@ -65,7 +65,7 @@ func TestANumberThatWasGivenTwice(t *testing.T) {
 	require.Equal(t, b.own.session(), m.floor.Session)
 }
 
-// A source that was renamed goes on above the sequences that its tables have under their own names.
+// A source that was renamed takes numbers above the sequences that its tables have under their own names.
 func TestARenamedSourceTakesAHigherNumber(t *testing.T) {
 	m := newMemory()
 	m.floor = store.Floor{Session: change.Session{Log: "before", Number: 7, Name: "x"}}
@@ -77,7 +77,7 @@ func TestARenamedSourceTakesAHigherNumber(t *testing.T) {
 }
 
 // The server ends the connection that holds the lock (idle_session_timeout, an administrator, a
-// firewall), and another process takes it: one of them is heard, no change is stale for ever, and the
+// firewall), and another process takes it: one of them is heard, no change stays stale, and the
 // process that waits says who reads.
 func TestALockThatIsLost(t *testing.T) {
 	s := newShop(t, ownServer(t), map[string][]string{"public.orders": {"id"}},
@@ -169,7 +169,7 @@ func TestADatabaseThatMoved(t *testing.T) {
 	require.Equal(t, other.rows("orders", "id"), s.inbox.docs(t, "orders"))
 }
 
-// What was decided of the slot shows a gap that the mark does not.
+// Decisions about the slot show a gap that the mark does not.
 func TestWhatWasHeardShowsAGap(t *testing.T) {
 	lines, err := parseTimelines(2, "1\t0/3000000\tx\n")
 	require.NoError(t, err)

@@ -81,7 +81,7 @@ func (s *session) save(ctx context.Context) error {
 }
 
 // claim takes the next number, has every partition of the inbox hear this session alone, and
-// returns what they heard before. What an earlier session appends later is stale from here on, so
+// returns how far they heard before. Later appends of an earlier session are stale from here on, so
 // floors are exact. It reports whether the mark was known.
 func (s *session) claim(ctx context.Context) (floors []store.Floor, known bool, err error) {
 	opt := s.r.opt
@@ -128,7 +128,7 @@ func (s *session) barrier(ctx context.Context, own change.Session) error {
 	return s.r.opt.Barrier(ctx, own, timelines{era: s.mark.Era}.sequence(0), s.r.setWaits)
 }
 
-// unheard returns why what was decided of the slot shows that changes may be missing; empty without
+// unheard returns why the decisions about the slot show that changes may be missing; empty without
 // a gap. torn is that of the row.
 func (m mark) unheard(floors []store.Floor, torn bool, t timelines, position int64) string {
 	if torn {
