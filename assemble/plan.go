@@ -101,9 +101,6 @@ func ExtractorOf(c *config.Config, s *config.Source) (ingest.Extractor, error) {
 		MaxEvent: int(s.MaxEvent), MaxEntity: int(c.Limits.EntityID),
 	}
 	placeholder := s.UnavailableValue
-	if e, ok := s.Input.(config.SelfDescribing); ok {
-		placeholder = e.Envelope().Unavailable
-	}
 	if s.Format == config.FormatDebezium {
 		placeholder = cmp.Or(placeholder, ingest.DebeziumUnavailable)
 	}

@@ -60,13 +60,11 @@ type Part struct {
 }
 
 // Envelope locates the parts of messages that describe themselves. UUID: the event
-// id is unique among all sources. Session and Unchanged are those of ingest.Extractor. Unavailable is the placeholder of columns that an event
-// leaves unchanged; empty if it leaves out none.
+// id is unique among all sources. Session and Unchanged are those of ingest.Extractor.
 type Envelope struct {
 	Entity, EventID, Operation, Sequence Locator
 	Session, Unchanged                   Locator
 	UUID                                 bool
-	Unavailable                          string
 }
 
 // Sink is the configuration of a sink of one kind: a pointer to a struct whose

@@ -17,7 +17,7 @@ type lookup struct {
 	filtered bool     // the row counts only if the publication's row filter lets it through
 }
 
-// current returns the row of an entity as it is now: what the log left out of an earlier change. A
+// current returns the row of an entity as it is now: the columns that the log left out of an earlier change. A
 // later change of the row is still to come. It returns nil without a row, and a rereadError if the
 // table is another one by now.
 func (s *session) current(ctx context.Context, q lookup) ([]value, error) {

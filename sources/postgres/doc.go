@@ -56,7 +56,7 @@
 // catalog every 5 seconds, and at each description of the table in the log. After a difference that
 // the log does not have, and after a session without the table, its rows are read again, stored
 // entities without a row are deleted, and changes up to the rows are left out: they may be those of
-// another table. Tables are locked as soon as their snapshot is set, and compared with what it shows,
+// another table. Tables are locked as soon as their snapshot is set, and compared with its catalog,
 // since a rewrite between the two empties them there. An update leaves a large value alone of a column,
 // not of a name: the mark has all names that each column had since the rows.
 //

@@ -10,7 +10,7 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// identity says which table a name stands for, and which of its rows the publication sends. Rows
+// identity is the table behind a name, and the part of its rows that the publication sends. Rows
 // that were read belong to one identity. A catalog row's xmin tells what changed twice. Names do
 // not belong to it: a column is its number.
 type identity struct {

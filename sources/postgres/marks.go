@@ -44,12 +44,12 @@ type tableMark struct {
 	Since int64 `json:"since,omitempty"`
 	Done  bool  `json:"done"`
 	Again bool  `json:"again,omitempty"` // rows were read before: some may have been deleted since
-	// Replaced says that the table is not what it was: changes up to Since are left out, because
+	// Replaced says that another table or entity had the name: changes up to Since are left out, because
 	// they may be those of another table, or of another entity.
 	Replaced bool       `json:"replaced,omitempty"`
 	Ranges   []keyRange `json:"ranges,omitempty"`
 	// Identity is the table whose rows these are. It is given by the first snapshot, and follows
-	// what the log has.
+	// the changes that the log has.
 	Identity identity    `json:"identity,omitzero"`
 	Names    columnNames `json:"names,omitempty"`
 	// Mixed says that columns exchanged names: which value a stored document has is not known.

@@ -6,6 +6,8 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
+
+	"github.com/seed-86dfc502/weir/tests/servers"
 )
 
 // No table comes into the publication whose UPDATEs would fail then, neither by weir source prepare
@@ -96,4 +98,35 @@ func TestPrepareByHand(t *testing.T) {
 	require.NoError(t, admin.Close(t.Context()))
 	_, err = s.options.Setup.Prepare(t.Context(), false, false)
 	require.ErrorContains(t, err, "is of the database postgres")
+}
+
+// A publication that was made again, behind changes that the slot still has, is told from one that is missing.
+func TestASlotThatIsOlderThanThePublication(t *testing.T) {
+	s := newShop(t, ownServer(t), map[string][]string{"public.orders": {"id"}}, "CREATE TABLE orders (id int PRIMARY KEY)", "INSERT INTO orders VALUES (1), (2)")
+	r := s.start()
+	s.drain(r)
+	r.stop()
+	s.exec("DROP PUBLICATION " + s.options.Publication)
+	s.exec("DELETE FROM orders WHERE id = 1")
+	s.exec("CREATE PUBLICATION " + s.options.Publication + " FOR TABLE orders WITH (publish_via_partition_root = true)")
+	r = s.start()
+	s.await(func() bool {
+		err := r.sources[0].Failing()
+		return err != nil && strings.Contains(err.Error(), "weir source prepare --again")
+	})
+	r.stop()
+	_, err := s.options.Setup.Prepare(t.Context(), false, true)
+	require.NoError(t, err)
+	r = s.start()
+	s.drain(r)
+	r.stop()
+	require.Equal(t, s.rows("orders", "id"), s.inbox.docs(t, "orders"))
+}
+
+// A refusal by a pooler names the pooler.
+func TestAPoolerInFront(t *testing.T) {
+	s := newShop(t, ownServer(t), map[string][]string{"public.orders": {"id"}}, "CREATE TABLE orders (id int PRIMARY KEY)")
+	s.options.URL = servers.PgBouncer(t, s.url)
+	_, err := NewReader(s.options, nil).connect(t.Context())
+	require.ErrorContains(t, err, "a connection pooler is in front of the database")
 }

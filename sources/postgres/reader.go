@@ -6,11 +6,13 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/seed-86dfc502/weir/internal/wait"
 )
 
@@ -140,7 +142,16 @@ func (r *Reader) connect(ctx context.Context) (*pgx.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	return pgx.ConnectConfig(ctx, cfg)
+	conn, err := pgx.ConnectConfig(ctx, cfg)
+	return conn, pooled(err)
+}
+
+// pooled returns a SetupError if a connection pooler refused a connection.
+func pooled(err error) error {
+	if server := new(pgconn.PgError); errors.As(err, &server) && strings.Contains(server.Message, "unsupported startup parameter") {
+		return faultf("a connection pooler is in front of the database, which passes on no replication: name the database itself in url (%s)", server.Message)
+	}
+	return err
 }
 
 // connConfig returns the settings of the reader's connections.
@@ -229,6 +240,12 @@ func (s *Source) check(ctx context.Context, prepared bool) error {
 	var replicates bool
 	if err := conn.QueryRow(ctx, `SELECT current_user::text, (SELECT rolreplication OR rolsuper FROM pg_roles WHERE rolname = current_user)`).Scan(&role, &replicates); err != nil {
 		return classify(err)
+	}
+	if !replicates { // managed services have roles whose members may
+		conn, err := r.replication(ctx)
+		if replicates = err == nil; replicates {
+			_ = conn.Close(ctx)
+		}
 	}
 	switch {
 	case !replicates:

@@ -265,7 +265,7 @@ func (l *lines) events(id string) (found []string) {
 	return found
 }
 
-// watched keeps what the reader logs, and has it look at the tables often.
+// watched keeps the reader's log, and has it look at the tables often.
 func (s *shop) watched() *lines {
 	l := &lines{}
 	s.options.Logger, s.options.Watch = slog.New(slog.NewTextHandler(l, nil)), 100*time.Millisecond

@@ -154,7 +154,8 @@ func (r *Reader) replication(ctx context.Context) (*pgconn.PgConn, error) {
 	}
 	cfg.RuntimeParams["replication"] = "database"
 	delete(cfg.RuntimeParams, "statement_timeout")
-	return pgconn.ConnectConfig(ctx, &cfg.Config)
+	conn, err := pgconn.ConnectConfig(ctx, &cfg.Config)
+	return conn, pooled(err)
 }
 
 // begin finds the slot's place, and whether there is a gap before it.
@@ -256,7 +257,7 @@ func (s *session) slot(ctx context.Context, known bool) (slotState, error) {
 }
 
 // chooseTables sets the faults of tables that cannot be read, and finds out which rows are to be
-// read again: those of tables whose changes passed meanwhile, or that are not what they were.
+// read again: those of tables whose changes passed meanwhile, or whose identity changed.
 func (s *session) chooseTables(ctx context.Context) error {
 	unbroken := s.mark.Tables
 	s.mark.Tables = nil
@@ -342,7 +343,7 @@ func (s *session) continues(ctx context.Context, k *kept[tableMark], table strin
 }
 
 // watch measures the slot and ends the session when a table's fault begins or ends, when a table
-// is not what it was, or when the slot keeps too much.
+// has another identity, or when the slot keeps too much.
 func (s *session) watch(ctx context.Context) {
 	for wait.Sleep(ctx, s.r.opt.Watch) {
 		if err := s.look(ctx); err != nil {

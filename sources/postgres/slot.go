@@ -179,7 +179,7 @@ func readTable(ctx context.Context, db querier, version int, publication, table 
 	return t, t.readColumns(ctx, db, listed)
 }
 
-// readPublication reads what a publication says of the table, and returns the published columns; nil
+// readPublication reads a table's entry in a publication, and returns the published columns; nil
 // if they are all.
 func (t *tableState) readPublication(ctx context.Context, db querier, version int, publication, table string) (listed []string, err error) {
 	schema, name, _ := strings.Cut(table, ".")

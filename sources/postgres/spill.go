@@ -65,7 +65,7 @@ func (s *spilled) replay(do func(message []byte) error) error {
 		if _, err := io.ReadFull(r, message); err != nil {
 			return err
 		}
-		// The server describes a relation once, also within what is rolled back later.
+		// The server describes a relation once, also within a subtransaction that is rolled back later.
 		if s.aborted[binary.BigEndian.Uint32(head[:4])] && message[0] != byte(pglogrepl.MessageTypeRelation) {
 			continue
 		}

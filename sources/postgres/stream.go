@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -140,6 +141,10 @@ func (s *session) stream(ctx context.Context) error {
 	}()
 	s.r.reading.Store(true)
 	err := c.receive(ctx)
+	if server := new(pgconn.PgError); errors.As(err, &server) && server.Code == "42704" && strings.Contains(server.Message, "publication") {
+		err = faultf("replication slot %q is older than the publication %q, whose changes it cannot send before that was made: weir source prepare --again makes a new slot, and the rows are read again",
+			s.r.opt.Slot, s.r.opt.Publication)
+	}
 	close(c.batches)
 	<-done
 	// The end stores durable changes, too, and confirms them, so that the server does not send them again.

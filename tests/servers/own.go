@@ -50,6 +50,12 @@ func StartOwn(t testing.TB, name string) *Server {
 	return startOwn(t, name)
 }
 
+// StartOwnPostgres is StartOwn of a PostgreSQL of a major version: "17", "18", or "" for Debian's.
+func StartOwnPostgres(t testing.TB, version string) *Server {
+	t.Helper()
+	return startOwn(t, "postgres", "WEIR_POSTGRES_VERSION="+version)
+}
+
 // StartStandby starts a hot standby of a private PostgreSQL. SELECT pg_promote() promotes it.
 func StartStandby(t testing.TB, primary *Server) *Server {
 	t.Helper()

@@ -199,15 +199,15 @@ func (c *connection) rows(sql string, params [][]byte) (types []uint32, rows [][
 	case has("FROM pg_publication WHERE"):
 		return one([]uint32{boolean}, map[bool]string{true: "t", false: "f"}[db.published])
 	case has("FROM pg_class c JOIN pg_namespace"):
-		return one([]uint32{oid, text, text, oid, oid, boolean, boolean, boolean, text, double, text}, 1, "r", "p", 1, 0, "f", "f", "t", "1", 3, "")
+		return one([]uint32{oid, text, text, oid, oid, boolean, boolean, boolean, boolean, text, text, double, text}, 1, "r", "p", 1, 0, "f", "f", "t", "f", "1", "1", 3, "")
 	case has("FROM pg_publication p"):
-		if types = []uint32{text, boolean, boolean, boolean, boolean, boolean, text, text, boolean, texts, text}; !db.published {
+		if types = []uint32{text, boolean, boolean, boolean, boolean, boolean, text, text, boolean, boolean, texts, text}; !db.published {
 			return types, nil
 		}
-		return one(types, "1.1", "f", "t", "t", "t", "t", "1.1", "", "t", nil, "")
+		return one(types, "1.1", "f", "t", "t", "t", "t", "1.1", "", "f", "t", nil, "")
 	case has("FROM pg_attribute a"):
-		return []uint32{text, bigint, oid, text, text, boolean, boolean, boolean},
-			[][]any{{"id", 1, text, "1", "25.-1.0", "f", "t", "t"}, {"weight", 2, bigint, "1", "20.-1.0", "f", "f", "f"}, {"n", 3, bigint, "1", "20.-1.0", "f", "f", "f"}}
+		return []uint32{text, bigint, oid, text, text, text, boolean, boolean},
+			[][]any{{"id", 1, text, "1", "25.-1.0", "", "t", "t"}, {"weight", 2, bigint, "1", "20.-1.0", "", "f", "f"}, {"n", 3, bigint, "1", "20.-1.0", "", "f", "f"}}
 	case has("SELECT attname, attnum"):
 		return []uint32{text, bigint}, [][]any{{"id", 1}, {"weight", 2}, {"n", 3}}
 	case has("format_type"):
