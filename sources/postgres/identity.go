@@ -6,8 +6,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-
-	"github.com/jackc/pgx/v5"
 )
 
 // identity is the table behind a name, and the part of its rows that the publication sends. Rows
@@ -113,19 +111,6 @@ func (c columnNames) doubtful(names []string) (doubtful []bool, unknown bool) {
 	return doubtful, false
 }
 
-// readColumnNames returns the numbers of a table's columns by name.
-func readColumnNames(ctx context.Context, db querier, oid uint32) (map[string]int16, error) {
-	rows, err := db.Query(ctx, `SELECT attname, attnum FROM pg_attribute WHERE attrelid = $1 AND attnum > 0 AND NOT attisdropped`, oid)
-	if err != nil {
-		return nil, err
-	}
-	all := map[string]int16{}
-	var name string
-	var number int16
-	_, err = pgx.ForEachRow(rows, []any{&name, &number}, func() error { all[name] = number; return nil })
-	return all, err
-}
-
 // rereadError ends a session: the log shows that the stored entities of a table are not its rows.
 type rereadError struct{ table, cause string }
 
@@ -151,15 +136,26 @@ func (s *session) learn(ctx context.Context, table string, names []string) (doub
 	defer cancel()
 	k := s.marks[table]
 	m := &k.value
-	now, err := readColumnNames(ctx, s.db, s.tables[table].OID)
+	now, err := s.readTable(ctx, s.db, table)
 	if err != nil {
 		return nil, err
 	}
-	news := m.Names.learn(now)
+	if cause := m.Identity.differs(now.identity); cause != "" {
+		return nil, &rereadError{table, cause}
+	}
+	news := m.Names.learn(now.names)
 	if news {
 		s.r.log.Info("a table has other columns", "event", "source.table_changed", "table", table)
 	}
 	doubtful, mixed := m.Names.doubtful(names)
+	if mixed && len(names) == len(now.columns) { // names of a while: the order of the columns tells whose they were
+		then := map[string]int16{}
+		for i, name := range names {
+			then[name] = now.names[now.columns[i]]
+		}
+		news = m.Names.learn(then) || news
+		doubtful, mixed = m.Names.doubtful(names)
+	}
 	if mixed && !m.Mixed {
 		m.Mixed, news = true, true
 	}

@@ -208,8 +208,6 @@ func (c *connection) rows(sql string, params [][]byte) (types []uint32, rows [][
 	case has("FROM pg_attribute a"):
 		return []uint32{text, bigint, oid, text, text, text, boolean, boolean},
 			[][]any{{"id", 1, text, "1", "25.-1.0", "", "t", "t"}, {"weight", 2, bigint, "1", "20.-1.0", "", "f", "f"}, {"n", 3, bigint, "1", "20.-1.0", "", "f", "f"}}
-	case has("SELECT attname, attnum"):
-		return []uint32{text, bigint}, [][]any{{"id", 1}, {"weight", 2}, {"n", 3}}
 	case has("format_type"):
 		return one([]uint32{text}, "text")
 	case has("PUBLICATION"):
