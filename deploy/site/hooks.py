@@ -5,6 +5,8 @@ import posixpath
 import re
 import shutil
 
+from mkdocs.structure.files import File
+
 LINK = re.compile(r"(?<!!)\[([^\]]*)\]\(([^)\s]+)\)")
 FENCE = re.compile(r"^```(\w+)[^\n]*$", re.MULTILINE)
 
@@ -22,16 +24,23 @@ def on_config(config):
         for line in page:
             if line.startswith("## "):
                 nav.append({line[3:].strip(): []})
-            elif line.startswith("Decisions"):
-                nav.append({"Decisions": []})
             elif line.startswith("| ") and len(nav) > 1:
                 first = line.split(" | ")[0]
                 for name, target in LINK.findall(first):
                     if target.endswith(".md") and not target.startswith("../") and target not in listed:
                         listed.add(target)
                         next(iter(nav[-1].values())).append({name: target})
+    nav.append({"Commands": "commands.md"})
     config.nav = nav
     return config
+
+
+def on_files(files, config):
+    """Adds the reference of commands, which a test makes from their help texts."""
+    root = os.path.dirname(config.docs_dir)
+    with open(os.path.join(root, "cmd/pipeline/testdata/commands.md"), encoding="utf-8") as page:
+        files.append(File.generated(config, "commands.md", content=page.read()))
+    return files
 
 
 def on_page_markdown(markdown, page, config, files):
