@@ -149,8 +149,6 @@ type Change struct {
 	Planned bool
 	// Mends says that the content before it is refused: the target need not have that.
 	Mends bool
-	// New says that nothing of the entity was ever sent to the service before.
-	New bool
 	// Trace is the context of the work that made the change; nil for most.
 	Trace *Trace
 }

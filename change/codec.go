@@ -112,9 +112,6 @@ func (c *Change) appendFields(dst []byte) []byte {
 	if c.Mends {
 		flags |= flagMends
 	}
-	if c.New { // together they mean nothing else
-		flags |= flagEnters | flagLeaves
-	}
 	if !c.At.IsZero() {
 		flags |= flagAtSource
 	}
@@ -155,12 +152,12 @@ func (c *Change) readFields(r *wire.Reader) bool {
 	} else if flags&flagLeaves != 0 {
 		c.Effect = Leaves
 	}
-	c.Planned, c.Mends, c.New = flags&flagPlanned != 0, flags&flagMends != 0, flags&(flagEnters|flagLeaves) == flagEnters|flagLeaves
+	c.Planned, c.Mends = flags&flagPlanned != 0, flags&flagMends != 0
 	if flags&flagTraced != 0 {
 		c.Trace = &Trace{Parent: r.Text(), State: r.Text()}
 	}
 	// What appendFields does not write.
-	odd := flags&flagEnters != 0 && flags&flagRetract != 0 || c.Effect == Leaves && c.Op != Retract ||
+	odd := flags&flagEnters != 0 && flags&(flagLeaves|flagRetract) != 0 || c.Effect == Leaves && c.Op != Retract ||
 		flags&flagResent != 0 && c.Resent == 0 || c.Trace != nil && c.Trace.Parent == ""
 	return !r.Failed && !odd && c.Version != 0 && c.Entity != ""
 }

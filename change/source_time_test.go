@@ -9,7 +9,7 @@ import (
 	"github.com/seed-86dfc502/weir/change"
 )
 
-// The time at the source, and whether anything was sent before, survive both logs.
+// The time at the source survives both logs.
 func TestTheTimeAtTheSourceIsKept(t *testing.T) {
 	t.Parallel()
 	now := time.UnixMilli(1_700_000_000_000).UTC()
@@ -17,7 +17,7 @@ func TestTheTimeAtTheSourceIsKept(t *testing.T) {
 		{Op: change.Retract, Effect: change.Leaves, At: now.Add(-90 * 24 * time.Hour), Content: change.Retracted()},
 		{Op: change.Retract, Effect: change.Leaves, At: now, Content: change.Retracted()},
 		{Op: change.Retract, Effect: change.Leaves, At: now.Add(time.Hour), Content: change.Retracted()},
-		{Op: change.Upsert, Effect: change.Enters, New: true, Content: change.Content{1, 2}, Doc: []byte("{}")},
+		{Op: change.Upsert, Effect: change.Enters, Content: change.Content{1, 2}, Doc: []byte("{}")},
 		{Op: change.Upsert, Effect: change.Keeps, Mends: true, Content: change.Content{1, 2}, Doc: []byte("{}")},
 	} {
 		c.Service, c.Entity, c.Version, c.Time, c.Revision = "a/b@c", "e", change.NewVersion(1, 7), now, 1

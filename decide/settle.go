@@ -120,7 +120,7 @@ func (ev *evaluation) compareAndSend(r *record, service int, c *candidate) error
 	ch := change.Change{
 		Service: ev.plan.Services[service].Name, Entity: r.Entity, Op: change.Upsert, Version: r.version,
 		Content: c.content, Revision: ev.plan.Revision, Time: r.at, Trace: r.span.Trace(),
-		Effect: c.effect(&row), Planned: r.Control != nil && r.Control.Actor != change.Deliver, Mends: row.Refused, New: !row.Found,
+		Effect: c.effect(&row), Planned: r.Control != nil && r.Control.Actor != change.Deliver, Mends: row.Refused,
 	}
 	if ch.Effect == change.Leaves {
 		ch.At = r.atSource()

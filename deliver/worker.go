@@ -146,7 +146,6 @@ func (w *worker) step(work, stop context.Context) error {
 		return err
 	}
 	next := w.core.Next(time.Now())
-	w.apply() // changes that settled may need no delivery
 	w.notePaced()
 	switch next.Kind {
 	case core.Write:
@@ -315,7 +314,7 @@ func (w *worker) add(work, stop context.Context, all []*delivery) error {
 		}
 		i := &core.Item{
 			Partition: c.Partition, Position: c.Position(), Version: c.Version, Entity: c.Entity, Bytes: int64(len(c.Doc)),
-			Resent: c.Resent != 0, Forced: c.Planned, New: c.New && !v.slice.Redelivered, Content: c.Content, Owner: v.slice.Lane.Partition, Data: v, Arrived: now,
+			Resent: c.Resent != 0, Owner: v.slice.Lane.Partition, Data: v, Arrived: now,
 		}
 		if i.Stale = w.opt.Pace.Settle > 0 && stale(v); v.slice.Redelivered { // it may have waited elsewhere; else clocks need not agree
 			i.Unsent = c.Time

@@ -291,10 +291,6 @@ func (s *Service) Done(now time.Time, step Step, took time.Duration, failed []*s
 		attempted = true
 		behind[i.Entity] = s.cfg.Log && e != nil && e.Class != sinks.Reject && (whole == nil || len(step.Items) == 1)
 		i.before, i.tried = i.tried, s.attempt
-		if e != nil { // it may have had an effect
-			s.delivered(i.Entity, nil)
-			i.New = false
-		}
 		switch {
 		case e == nil:
 			s.success(i)
@@ -343,7 +339,6 @@ func (s *Service) withdraw(now time.Time, i *Item) {
 }
 
 func (s *Service) success(i *Item) {
-	s.delivered(i.Entity, i.Content)
 	if i.Parked {
 		s.endRow(i, Delivered, nil)
 	} else {

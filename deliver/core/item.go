@@ -14,14 +14,11 @@ type Item struct {
 	Position  change.Version
 	Version   change.Version
 	Entity    string
-	Bytes     int64          // of the row that it may need
-	Resent    bool           // an older version that an operator sends again
-	Forced    bool           // to be sent also if the target has it
-	New       bool           // with all that it replaces: nothing was sent of the entity before
-	Content   change.Content // nil: not known
-	Owner     any            // of the partition; Drop ends its items
-	Data      any            // the caller's; nil for a restored row
-	Admitted  int            // the caller's: the guard let it pass after so many pauses; 0: not yet
+	Bytes     int64 // of the row that it may need
+	Resent    bool  // an older version that an operator sends again
+	Owner     any   // of the partition; Drop ends its items
+	Data      any   // the caller's; nil for a restored row
+	Admitted  int   // the caller's: the guard let it pass after so many pauses; 0: not yet
 
 	Arrived time.Time // in hand
 	Unsent  time.Time // of the oldest change of the entity that is not sent; zero: Arrived

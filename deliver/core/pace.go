@@ -1,12 +1,9 @@
 package core
 
 import (
-	"bytes"
 	"container/heap"
 	"math"
 	"time"
-
-	"github.com/seed-86dfc502/weir/change"
 )
 
 // Pace holds first attempts back on purpose. The zero value holds nothing back.
@@ -37,8 +34,6 @@ type pacing struct {
 	resting int        // changes of the entities in quiet
 	crowded bool       // no more changes can come into hand
 	limited bool       // the last Next found too few tokens
-	// has is what the target has of entities, by the last attempt of this process; nil without a pace.
-	has map[string]change.Content
 }
 
 // quietEntity is an entity whose changes rest, or did.
@@ -154,47 +149,16 @@ func (s *Service) wake(now time.Time) time.Time {
 			} else if at.After(now) && early <= 0 {
 				return at
 			}
-			s.pace.resting -= len(of)
 			for _, i := range of {
 				i.resting = false
 			}
-			if len(of) == 1 && s.needless(of[0]) {
-				s.settle(of[0], Skipped, nil)
-				s.pruneHanded(first.entity)
-			} else {
-				s.hand = append(s.hand, of...)
-				early -= len(of)
-			}
+			s.hand = append(s.hand, of...)
+			s.pace.resting -= len(of)
+			early -= len(of)
 		}
 		heap.Pop(&s.pace.quiet)
 	}
 	return time.Time{}
-}
-
-// maxHas bounds pacing.has.
-const maxHas = 100_000
-
-// delivered notes what the target has of an entity; nil: that is not known.
-func (s *Service) delivered(entity string, content change.Content) {
-	switch p := &s.pace; {
-	case p.has == nil:
-	case content == nil:
-		delete(p.has, entity)
-	default:
-		if len(p.has) >= maxHas {
-			clear(p.has)
-		}
-		p.has[entity] = content
-	}
-}
-
-// needless reports whether the target has the content of a change that was not attempted: that was
-// delivered last, or it retracts what was never sent.
-func (s *Service) needless(i *Item) bool {
-	if s.pace.has == nil || i.Forced || i.Resent || i.Content == nil {
-		return false
-	}
-	return bytes.Equal(s.pace.has[i.Entity], i.Content) || i.New && i.Content.IsRetracted()
 }
 
 // gather is how long tokens gather for a write that is not full, at least.

@@ -4,8 +4,6 @@ import (
 	"cmp"
 	"slices"
 	"time"
-
-	"github.com/seed-86dfc502/weir/change"
 )
 
 // Config of a Service. Zero bounds have the defaults.
@@ -76,14 +74,10 @@ func New(cfg Config) *Service {
 	if cfg.RowBytes <= 0 {
 		cfg.RowBytes = 64 << 20
 	}
-	s := &Service{
+	return &Service{
 		cfg: cfg, handed: map[string][]*Item{}, rows: map[string][]*Item{}, failing: map[string]bool{}, limit: cfg.MaxBatch, burst: 1,
 		pace: pacing{every: cfg.Pace.Every, burst: cfg.Pace.Burst},
 	}
-	if cfg.Pace != (Pace{Linger: cfg.Pace.Linger}) && !cfg.Log {
-		s.pace.has = map[string]change.Content{}
-	}
-	return s
 }
 
 // Effects returns the effects of the calls since the last Effects, in order.
@@ -114,7 +108,6 @@ func (s *Service) Restore(rows []*Item) {
 
 // Drop ends all items of an owner: the next owner of the partition has them.
 func (s *Service) Drop(owner any) {
-	clear(s.pace.has) // its entities may change elsewhere until it is back
 	for entity, of := range s.handed {
 		for _, i := range of {
 			if i.Owner != owner {
@@ -155,7 +148,6 @@ func (s *Service) Add(i *Item) {
 		i.Attempts, i.Next, i.Since, i.Reason, i.Err = h.Attempts, h.Next, h.Since, h.Reason, h.Err
 		i.suspect, i.beside, i.second, i.tried, i.before = h.suspect, h.beside, h.second, h.tried, h.before
 		i.failed, i.resting, i.Unsent = h.failed, h.resting, h.Unsent
-		i.New, i.Forced = h.New, i.Forced || h.Forced
 		if !i.resting {
 			s.hand[slices.Index(s.hand, h)] = i
 		}
@@ -163,10 +155,7 @@ func (s *Service) Add(i *Item) {
 		if s.probed == h {
 			s.probed = i // it had its turn
 		}
-		if s.coalesce(h, i); !i.resting && s.needless(i) {
-			s.settle(i, Skipped, nil)
-			s.sweep()
-		}
+		s.coalesce(h, i)
 		return
 	}
 	of := append(s.handed[i.Entity], i)

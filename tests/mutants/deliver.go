@@ -383,16 +383,6 @@ var deliverMutants = []mutant{
 		test: "TestOnlyTheOwnerOffersALetterAndOnlyToASinkThatWorks",
 	},
 	{
-		rule: "an attempt that failed may have had an effect", in: "deliver/core", fn: "Service.Done",
-		find: "s.delivered(i.Entity, nil)", put: "_ = i.Entity",
-		test: "TestWhatTheTargetMayNotHaveIsSent",
-	},
-	{
-		rule: "a request is sent also if the target has it", in: "deliver/core", fn: "Service.Add",
-		find: "i.Forced || h.Forced", put: "i.Forced",
-		test: "TestWhatTheTargetMayNotHaveIsSent",
-	},
-	{
 		rule: "a rate writes batches", in: "deliver/core", fn: "Service.gathers",
 		find: "p.every == 0 || changes <= allowed", put: "p.every >= 0 || changes <= allowed",
 		test: "TestARateWritesBatches",
