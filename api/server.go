@@ -82,7 +82,7 @@ type Server struct {
 	rates  map[string]*rate.Limiter // of requests, by the principal's ID; guarded by mu
 }
 
-// share is what the tokens of one tenant together may use of the server.
+// share bounds the server's resources that the tokens of one tenant may use together.
 type share struct{ memory, under *semaphore.Weighted }
 
 func (o *Options) defaults() {

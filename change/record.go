@@ -86,7 +86,7 @@ type Event struct {
 	// Session is the one that read the event; zero for a source without sessions.
 	Session Session `json:"z,omitzero"`
 	// At is when it happened at its source, Unix time in ms; AtIngest: within a second of the record's
-	// own time; 0: the source does not say. What is before 1970 is not told.
+	// own time; 0: the source does not say, or it was before 1970.
 	At int64 `json:"-"`
 	// Mark is the EventMark of an event with an id; empty when it is not known.
 	Mark    string `json:"-"`

@@ -25,7 +25,7 @@ func AllowUnsetEnv() Option { return func(l *loader) { l.allowUnset = true } }
 // running process while a customer's file is not usable. The Config must not be run.
 func MainFile() Option { return func(l *loader) { l.mainFile = true } }
 
-// DefaultMemory gives limits.memory, in bytes, of a configuration whose main file has none. It
+// DefaultMemory sets limits.memory, in bytes, of a configuration whose main file has none. It
 // gets the configuration with its services; 256 MiB without this option.
 func DefaultMemory(of func(*Config) int64) Option {
 	return func(l *loader) { l.memory = of }

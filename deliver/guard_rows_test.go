@@ -134,8 +134,8 @@ func TestAHoldLastsOverAReload(t *testing.T) {
 	require.NotNil(t, c.Suspended.Hold)
 }
 
-// What the guard admitted waits while an operator pauses the service: another process may have held it
-// since, so it is judged again.
+// Admitted changes wait while an operator pauses the service: another process may have held
+// them since, so they are judged again.
 func TestWhatWaitedInAPauseIsJudgedAgain(t *testing.T) {
 	p := newWorld(t, service).start(map[string]sinks.Traits{service: {Kind: sinks.State, MaxBatch: 10}}, guarding(usualGuard))
 	p.loaded(100)

@@ -9,7 +9,7 @@ import (
 	"github.com/seed-86dfc502/weir/store"
 )
 
-// The report with the first names of customers that were renamed: what is stored of a
+// The report with the first names of customers that were renamed: the state of a
 // customer has its first name, also when its file, which says so, is deleted.
 const (
 	namesKind = "names"

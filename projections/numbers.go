@@ -13,7 +13,7 @@ import (
 	"github.com/seed-86dfc502/weir/canonicaltree"
 )
 
-// A number of an expression has one form, whatever its spelling: an int if it is whole and
+// A number of an expression has one form for all its spellings: an int if it is whole and
 // fits into 64 bits, else a float64 if that prints as the number, else a wide. Equal numbers
 // have equal forms.
 

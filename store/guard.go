@@ -73,7 +73,7 @@ func (a *Admission) slot(at time.Time) time.Time {
 // Slot returns the slot in which a change counts.
 func (a *Admission) Slot(c *GuardedChange) time.Time { return a.slot(c.At) }
 
-// GuardCounts is what a guard has counted.
+// GuardCounts are the counts of a guard.
 type GuardCounts struct {
 	Known map[string]time.Time // entities of the changes that are counted, with their slots
 	Slots map[time.Time]int64  // entities of the kind, by slot

@@ -61,7 +61,7 @@ func batches(t *rapid.T, changes []store.GuardedChange, f func([]store.GuardedCh
 	}
 }
 
-// Months of history that are read in seconds hold nothing, whatever the order of the partitions.
+// Months of history that are read in seconds hold nothing, in any order of the partitions.
 func TestABacklogIsNotHeldByItself(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {

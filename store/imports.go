@@ -52,7 +52,7 @@ func ImportLetterKey(id string, row int64) string { return fmt.Sprintf("import/%
 // Imports keeps imports and their positions. A tenant sees its own.
 type Imports interface {
 	// BeginImport creates the import, or returns it. One of an earlier generation of the inbox,
-	// where its rows may be lost, begins again at its first row, whatever its state.
+	// where its rows may be lost, begins again at its first row, in any state.
 	BeginImport(ctx context.Context, i Import) (Import, error)
 	// StepImport moves i from its position to another one and adds the dead letters of rows
 	// between them, in one transaction. ErrFenced if the import has another position, or is done.

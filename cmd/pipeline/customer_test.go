@@ -83,7 +83,7 @@ func TestCustomerRemoveNeedsItsConfiguration(t *testing.T) {
 }
 
 // A customer that was forgotten and whose file comes back is sent everything, though neither the
-// configuration is another one nor any entity changed: by a replay of what is outdated, and by
+// configuration is another one nor any entity changed: by a replay of outdated entities, and by
 // the next event of an entity, also by one that its view does not show.
 func TestAForgottenCustomerComesBack(t *testing.T) {
 	for _, by := range []string{"replay", "event"} {
@@ -126,7 +126,7 @@ func TestAForgottenCustomerComesBack(t *testing.T) {
 	}
 }
 
-// A renamed customer is forgotten by either name, when no file says any more what it was called.
+// A renamed customer is forgotten by either name, when no file has its names any more.
 func TestARenamedCustomerIsForgottenByItsName(t *testing.T) {
 	for _, name := range []string{"lemon", "zest"} {
 		dir, main := banana(t)

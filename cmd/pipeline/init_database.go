@@ -123,7 +123,7 @@ func (d *database) find(name string) *postgres.TableInfo {
 // mountOf is the member under which the rows of a further table appear.
 func mountOf(table string) string { return table[strings.Index(table, ".")+1:] }
 
-// columns are what a customer can see of tables, in their order.
+// columns are the columns of tables that a customer can see, in their order.
 func (d *database) columns(tables []string) (all []string) {
 	for i, name := range tables {
 		t := d.find(name)

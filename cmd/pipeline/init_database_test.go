@@ -45,8 +45,8 @@ func callWith(t *testing.T, variables map[string]string, args ...string) (status
 	return status, o.String(), e.String()
 }
 
-// Of a database, init writes a source that refers to a variable, never the URL, and what it
-// writes runs. Tables whose rows do not meet by an id are refused.
+// Of a database, init writes a source that refers to a variable, never the URL; the result
+// runs. Tables whose rows do not meet by an id are refused.
 func TestInitOfADatabase(t *testing.T) {
 	if testing.Short() {
 		t.Skip("starts a PostgreSQL")

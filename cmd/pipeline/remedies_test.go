@@ -63,10 +63,10 @@ func remedyTexts(t *testing.T) (all []remedyText) {
 	return all
 }
 
-// stand fills what a text leaves open: verbs of fmt, words in capitals, a flag without its value.
-type stand struct{ folder, service, entity string }
+// blanks fills the blanks of a text: verbs of fmt, words in capitals, a flag without its value.
+type blanks struct{ folder, service, entity string }
 
-func (s stand) value(flag string, command *cobra.Command) string {
+func (s blanks) value(flag string, command *cobra.Command) string {
 	switch {
 	case flag == "-c" || flag == "--config":
 		return filepath.Join(s.folder, "weir.yaml")
@@ -91,7 +91,7 @@ var number = regexp.MustCompile(`^\d+$`)
 var openWord = regexp.MustCompile(`^%(\[\d\])?[sdvq]$|^[A-Z]+$|^…$`)
 
 // commands returns the command lines that a text names, each up to the word of prose that ends it.
-func (s stand) commands(text string) (lines [][]string) {
+func (s blanks) commands(text string) (lines [][]string) {
 	for _, part := range regexp.MustCompile(`(?:^|[^a-z/._-])weir `).Split(text, -1)[1:] {
 		words := strings.Fields(part)
 		var line []string
@@ -141,7 +141,7 @@ func TestRemediesRun(t *testing.T) {
 	require.Zero(t, status, errs)
 	texts := remedyTexts(t)
 	t.Chdir(folder)
-	s := stand{folder, "acme/ripeness@archive", "B-007"}
+	s := blanks{folder, "acme/ripeness@archive", "B-007"}
 	seen := map[string]bool{}
 	for _, text := range texts {
 		for _, line := range s.commands(text.text) {
@@ -163,7 +163,7 @@ func TestRemediesRun(t *testing.T) {
 var notHere = []string{"there is no such PostgreSQL source", "names no api.tokens", "the guard does not hold", "there is no source", "there is no service", "there is no customer", "no terminal for an editor"}
 
 // run runs a command; one that would work until it is stopped ends when it is idle.
-func (stand) run(t *testing.T, line []string) int {
+func (blanks) run(t *testing.T, line []string) int {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()

@@ -231,7 +231,7 @@ func TestCommand(t *testing.T) {
 }
 
 // A row of a PostgreSQL source has its key from the columns of the entity; that of a deleted row is
-// in the line. What was not expected and ends as a dead letter is stored only on demand.
+// in the line. An unexpected dead letter is stored only on demand.
 func TestRowsOfADatabase(t *testing.T) {
 	dir := t.TempDir()
 	write := func(name, text string) {

@@ -56,8 +56,8 @@ type Sample struct {
 	Op     string          `json:"op"`
 	After  json.RawMessage `json:"after,omitempty"` // absent on a retraction
 	// Before is its document under the compared configuration. Exact: by the hash, that
-	// document was sent last. Older: what was sent last is another one. Neither: what was sent
-	// last is the same by the projection's rules of sameness.
+	// document was sent last. Older: another one was sent last. Neither: the one sent last is
+	// the same by the projection's rules of sameness.
 	Before json.RawMessage `json:"before,omitempty"`
 	Exact  bool            `json:"exact,omitempty"`
 	Older  bool            `json:"older,omitempty"`

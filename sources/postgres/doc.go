@@ -5,7 +5,7 @@
 //
 // A session of the reader:
 //
-//	lock the slot ─ take a number ─ barrier, decided ─ compare slot, mark and what was heard: gap? ─
+//	lock the slot ─ take a number ─ barrier, decided ─ compare slot, mark and accepted places: gap? ─
 //	rows of tables that lack them ─ changes from the slot on
 //
 // Number. The lock is not enough: its connection may end while the reader streams on. Each session

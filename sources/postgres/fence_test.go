@@ -52,7 +52,7 @@ func TestTheRowOfASlotIsFenced(t *testing.T) {
 	require.False(t, kept.value.Done)
 }
 
-// A restored store gives a number twice: the session takes a higher one than any that was decided.
+// A restored store assigns a number twice: the session takes a higher one than any that was decided.
 func TestANumberThatWasGivenTwice(t *testing.T) {
 	m := newMemory()
 	m.floor = store.Floor{Session: change.Session{Log: "shop", Number: 7, Name: "of a lost store"}}

@@ -127,7 +127,7 @@ func (r *Reader) failing() error {
 	return cmp.Or(r.waits, r.err)
 }
 
-// setWaits notes what a session waits for; nil: nothing.
+// setWaits notes the reason of a session's wait; nil: it does not wait.
 func (r *Reader) setWaits(why error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -42,8 +42,8 @@ func TestArraysAreThoseOfPgx(t *testing.T) {
 	})
 }
 
-// The parameters of a statement are those of pgx until it is sent, whatever the statements
-// before it were, and take no memory once the connection has room for them.
+// The parameters of a statement are those of pgx until it is sent, after any statements
+// before it, and take no memory once the connection has room for them.
 func TestArraysShareTheRoomOfAConnection(t *testing.T) {
 	ours, theirs := oursAndTheirs()
 	statement := &pgconn.StatementDescription{ParamOIDs: []uint32{pgtype.TextArrayOID, pgtype.Int8ArrayOID, pgtype.ByteaArrayOID, pgtype.Int8ArrayOID, pgtype.ByteaArrayOID}}

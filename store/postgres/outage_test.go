@@ -202,8 +202,8 @@ func TestServerKilled(t *testing.T) {
 	}
 	server.Start()
 	require.Eventually(t, func() bool { return s.Ping(t.Context()) == nil }, testPatience, testPoll)
-	// It may have been restored meanwhile, with this token and offset: what the owner remembers
-	// may never have happened.
+	// It may have been restored meanwhile, with this token and offset: the memory of the owner
+	// may be of a lost future.
 	require.ErrorIs(t, decide(1, func() {}), store.ErrFenced)
 	_, err = s.Decide(t.Context(), store.Decision{Revision: revision.Number, Entities: []string{"x"},
 		Moves: []store.WatermarkStep{{Partition: p0, From: 1, To: 2, Token: store.Token{1}}}},

@@ -121,8 +121,8 @@ func (s *Store) Admit(ctx context.Context, a store.Admission) (answers []store.A
 	return answers, pause, nil
 }
 
-// guardCounts returns what is counted around the times of the changes of an admission. of names its
-// service and kind; what was admitted before after has expired.
+// guardCounts returns the counts around the times of the changes of an admission. of names its
+// service and kind; admissions before after have expired.
 func guardCounts(t Tx, a *store.Admission, of args, after time.Time) (*store.GuardCounts, error) {
 	n := &store.GuardCounts{Known: map[string]time.Time{}, Slots: map[time.Time]int64{}}
 	first, last := a.Now, time.Time{}
