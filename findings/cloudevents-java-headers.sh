@@ -3,8 +3,8 @@
 # percent-encode attributes.
 #
 # The HTTP protocol binding 1.0.2, section 3.1.3.2, encodes characters beyond ASCII, quotes, spaces
-# and the percent sign. The SDK hands the attribute's text to the HTTP client as it is, which then
-# writes Latin-1, replaces it or fails; a literal "%41" is read as "A" by a receiver that decodes.
+# and the percent sign. The SDK hands the attribute's text to the HTTP client as it is, so a receiver
+# that decodes reads a literal "%41" as "A".
 # Seen on 2026-11-28 with Java 17. Needs java and mvn; runs without Weir.
 set -euo pipefail
 folder=$(mktemp -d)

@@ -50,7 +50,7 @@ func TestColumnsBecomeMembers(t *testing.T) {
 func text(s string) *string { return &s }
 
 // The files of other tools: options read them, and without these a reason names the tool. Each
-// was written by COPY … CSV (PostgreSQL 15), SELECT … INTO OUTFILE (MariaDB 10.11) or DuckDB.
+// has the form of COPY … CSV (PostgreSQL), SELECT … INTO OUTFILE (MariaDB) or DuckDB, by their manuals.
 func TestFilesOfOtherTools(t *testing.T) {
 	typed := map[string]Type{"n": Number}
 	for name, c := range map[string]struct {
