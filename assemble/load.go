@@ -19,7 +19,5 @@ func Registry() (k config.Registry) {
 
 // Load is config.Load with all kinds and the memory of this machine.
 func Load(path string, env func(string) (string, bool), options ...config.Option) (*config.Config, error) {
-	return config.Load(path, env, Registry(), append(options, config.DefaultMemory(func(c *config.Config) int64 {
-		return defaultMemory(AvailableMemory(), len(c.Services()))
-	}))...)
+	return config.Load(path, env, Registry(), append(options, config.DefaultMemory(defaultMemory(AvailableMemory())))...)
 }

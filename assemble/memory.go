@@ -28,14 +28,13 @@ var AvailableMemory = sync.OnceValue(func() int64 {
 	return machine
 })
 
-// defaultMemory is limits.memory of a configuration without one: a share of the available
-// memory, and what its services need.
-func defaultMemory(available int64, services int) int64 {
-	n := int64(2 * leastMemory)
-	if available > 0 {
-		n = min(max(available/memoryShare, leastMemory), mostMemory)
+// defaultMemory is limits.memory of a configuration without one. It does not depend on the
+// services: these may change while the process runs, settings of the main file may not.
+func defaultMemory(available int64) int64 {
+	if available == 0 {
+		return 2 * leastMemory
 	}
-	return n + int64(services)*serviceMemory
+	return min(max(available/memoryShare, leastMemory), mostMemory)
 }
 
 // GroupMemory returns the least limit of the process's control groups, in bytes; 0 where

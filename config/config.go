@@ -157,8 +157,7 @@ type Limits struct {
 	Change Size `yaml:"change" default:"8MiB" range:"1KiB..96MiB"`
 	// Memory is what pending events, frames and changes may hold together, in one
 	// process. The runtime collects garbage rather than use much more. Defaults to a
-	// quarter of the memory of the machine or control group, from 128MiB to 512MiB, and 32KiB
-	// for each service.
+	// quarter of the memory of the machine or control group, from 128MiB to 512MiB.
 	Memory Size `yaml:"memory" range:"64MiB..256GiB"`
 	// EntityID is the longest entity id.
 	EntityID Size `yaml:"entity_id" default:"512B" range:"1B..2KiB"`

@@ -25,17 +25,17 @@ func AllowUnsetEnv() Option { return func(l *loader) { l.allowUnset = true } }
 // running process while a customer's file is not usable. The Config must not be run.
 func MainFile() Option { return func(l *loader) { l.mainFile = true } }
 
-// DefaultMemory sets limits.memory, in bytes, of a configuration whose main file has none. It
-// gets the configuration with its services; 256 MiB without this option.
-func DefaultMemory(of func(*Config) int64) Option {
-	return func(l *loader) { l.memory = of }
+// DefaultMemory is limits.memory, in bytes, where the main file has none; 256 MiB without
+// this option.
+func DefaultMemory(bytes int64) Option {
+	return func(l *loader) { l.memory = Size(bytes) }
 }
 
 // loader holds what belongs to one call of Load.
 type loader struct {
 	config     Config
 	main       *document
-	memory     func(*Config) int64
+	memory     Size
 	customers  []*document // in the order of the files
 	origins    []string    // the customers' first names, in the same order
 	owner      []*document // of each projection
@@ -245,10 +245,7 @@ func (l *loader) applyDerivedDefaults() {
 		d.applyDefault(reflect.ValueOf(c.Gate.Memory).Elem(), "")
 	}
 	if !l.main.has("limits.memory") {
-		c.Limits.Memory = 256 << 20
-		if l.memory != nil {
-			c.Limits.Memory = Size(l.memory(c))
-		}
+		c.Limits.Memory = cmp.Or(l.memory, 256<<20)
 	}
 	if !l.main.has("decide.cache") {
 		c.Decide.Cache = c.DefaultCache()

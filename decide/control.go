@@ -38,7 +38,8 @@ func (ev *evaluation) control(r *record) error {
 		ev.amend(c, services)
 		// The next event must evaluate these services even if it changes nothing.
 		if ev.exists() {
-			ev.current, ev.dirty, ev.stored.Fingerprint = false, true, nil
+			ev.current, ev.dirty = false, true
+			ev.stored.Fingerprint = nil
 		}
 	case change.ResetOrder:
 		for _, s := range ev.fence {

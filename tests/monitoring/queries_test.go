@@ -296,7 +296,7 @@ func checkLabels(t *testing.T, server *prometheus) {
 		"source": regexp.MustCompile(`^(events|late|posts|rows|control|)$`), "service": regexp.MustCompile(`^((acme|zest|plum)/all@out|acme/crm@check)$`),
 		"topic": regexp.MustCompile(`^(weir\.(inbox|changes)|late)$`), "partition": regexp.MustCompile(`^\d{1,3}$`),
 		"route":  regexp.MustCompile(`^(none|(GET|POST) /v1/[a-z0-9{}/.:@]+)$`),
-		"status": regexp.MustCompile(`^(\d{3}|accepted|duplicate|invalid|conflicting)$`),
+		"status": regexp.MustCompile(`^(\d{3}|accepted|duplicate|refused)$`),
 		"file":   regexp.MustCompile(`^(tokens|api_certificate|admin_certificate)$`),
 		"stage":  regexp.MustCompile(`^(ingest|decide|deliver)$`), "le": regexp.MustCompile(`^[0-9.e+-]+$|^\+Inf$`),
 	}
