@@ -152,7 +152,8 @@ func (w *world) expectedOfTables() oracle.Expected {
 		h, row := e.head(w.t), e.source+" "+e.entity
 		want := strings.TrimPrefix(h.Serial, "e-")
 		if h.Op == "delete" {
-			continue // perhaps of a row that was not there
+			delete(leftOut, row) // it was not there any more when the rows were read
+			continue             // perhaps of a row that was not there
 		}
 		at := -1
 		for i, what := range seen[row] {
