@@ -298,7 +298,8 @@ func checkLabels(t *testing.T, server *prometheus) {
 		"route":  regexp.MustCompile(`^(none|(GET|POST) /v1/[a-z0-9{}/.:@]+)$`),
 		"status": regexp.MustCompile(`^(\d{3}|accepted|duplicate|refused)$`),
 		"file":   regexp.MustCompile(`^(tokens|api_certificate|admin_certificate)$`),
-		"stage":  regexp.MustCompile(`^(ingest|decide|deliver)$`), "le": regexp.MustCompile(`^[0-9.e+-]+$|^\+Inf$`),
+		"stage":  regexp.MustCompile(`^(ingest|decide|deliver)$`), "handler_name": regexp.MustCompile(`^(decide|deliver|ingest\.(events|late|posts|rows))$`),
+		"success": regexp.MustCompile(`^(true|false)$`), "le": regexp.MustCompile(`^[0-9.e+-]+$|^\+Inf$`),
 	}
 	fixed := regexp.MustCompile(`^[a-z]+(_[a-z]+)*$`)
 	of := map[string]map[string]bool{}
