@@ -94,7 +94,7 @@ type SQLiteStore struct {
 type Gate struct {
 	Valkey *Valkey     `yaml:"valkey" oneof:"optional"`
 	Memory *MemoryGate `yaml:"memory" oneof:"optional"`
-	// TTL is how long an event id is remembered.
+	// TTL is how long an event id is remembered at least; in Valkey at most twice as long.
 	TTL Duration `yaml:"ttl" default:"24h" range:"1s..30d"`
 }
 

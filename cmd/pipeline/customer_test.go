@@ -82,6 +82,17 @@ func TestCustomerRemoveNeedsItsConfiguration(t *testing.T) {
 	require.Contains(t, errs, "the store knows no service of customer zest")
 }
 
+// doing returns a function that runs a command of a configuration, which must succeed, and returns
+// its results.
+func doing(t *testing.T, main string) func(args ...string) string {
+	return func(args ...string) string {
+		t.Helper()
+		status, out, errs := call(t, append(args, "-c", main)...)
+		require.Zero(t, status, errs)
+		return out
+	}
+}
+
 // A customer that was forgotten and whose file comes back is sent everything, though neither the
 // configuration is another one nor any entity changed: by a replay of outdated entities, and by
 // the next event of an entity, also by one that its view does not show.
@@ -89,12 +100,7 @@ func TestAForgottenCustomerComesBack(t *testing.T) {
 	for _, by := range []string{"replay", "event"} {
 		t.Run(by, func(t *testing.T) {
 			dir, main := banana(t)
-			does := func(args ...string) string {
-				t.Helper()
-				status, out, errs := call(t, append(args, "-c", main)...)
-				require.Zero(t, status, errs)
-				return out
-			}
+			does := doing(t, main)
 			sent := func() int {
 				text, err := os.ReadFile(filepath.Join(dir, "out", "zest_catalogue.jsonl"))
 				require.NoError(t, err)
@@ -130,12 +136,7 @@ func TestAForgottenCustomerComesBack(t *testing.T) {
 func TestARenamedCustomerIsForgottenByItsName(t *testing.T) {
 	for _, name := range []string{"lemon", "zest"} {
 		dir, main := banana(t)
-		does := func(args ...string) string {
-			t.Helper()
-			status, out, errs := call(t, append(args, "-c", main)...)
-			require.Zero(t, status, errs)
-			return out
-		}
+		does := doing(t, main)
 		does("run", "--until-idle")
 		file := filepath.Join(dir, "customers", "zest.yaml")
 		change(t, file, "customer: zest\n", "customer: lemon\nwas: zest\n")
