@@ -21,10 +21,11 @@
 //     exist; under a heading "Not there yet" it must not.
 //   - A configuration that a page shows, with its name in the first line, is written to
 //     the folder and is accepted by weir validate; where a command of the page made that
-//     file, both are the same. A file below examples/ that a
-//     page shows is that file, and each receiver is tried by itself.
+//     file, both are the same.
+//   - Each receiver of examples/ keeps what the page on receivers says.
 //   - A link to a file leads to one, a link to a heading to one.
 //   - Each kind of sink and source has a page, and its line in docs/sinks.md or
 //     docs/sources.md.
-//   - Every name of a test, and every metric, that a page names exists.
+//   - Every promise of docs/guarantees.md has tests in testdata/promises.txt, and every test
+//     and every metric that a page names exists.
 package docs

@@ -415,39 +415,6 @@ func generated(path string, d fs.DirEntry) bool {
 	return d.IsDir() && path != root && (strings.HasPrefix(d.Name(), ".") || d.Name() == "out" || d.Name() == "bin")
 }
 
-// The tests that docs/architecture.md and docs/guarantees.md call as witnesses exist.
-func TestNamedTestsExist(t *testing.T) {
-	there := map[string]bool{}
-	require.NoError(t, filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
-		if d != nil && generated(path, d) {
-			return fs.SkipDir
-		}
-		if err != nil || !strings.HasSuffix(path, "_test.go") {
-			return err
-		}
-		text, err := os.ReadFile(path)
-		for _, m := range regexp.MustCompile(`(?m)^func ((?:Test|Fuzz|Benchmark)\w+)\(`).FindAllStringSubmatch(string(text), -1) {
-			there[m[1]] = true
-		}
-		return err
-	}))
-	for name, text := range pages(t) {
-		for _, m := range regexp.MustCompile("`(?:[a-z/]+\\.)?((?:Test|Fuzz|Benchmark)\\w+)").FindAllStringSubmatch(text, -1) {
-			assert.True(t, there[m[1]], "%s: there is no %s", name, m[1])
-		}
-	}
-}
-
-// Pages for users name no tests; those that show how promises are kept do.
-func TestTestsAreNamedInsideOnly(t *testing.T) {
-	inside := regexp.MustCompile(`^(CONTRIBUTING|CHANGELOG|tests/protocol/protocol|canonicaltree/structural-hash|docs/(architecture|guarantees|performance|decisions))\.md$`)
-	for name, text := range pages(t) {
-		if !inside.MatchString(name) {
-			assert.NotRegexp(t, "`(?:[a-z0-9/]+\\.)?(?:Test|Fuzz)[A-Z]\\w+", text, name)
-		}
-	}
-}
-
 // CONTRIBUTING.md has what each suite does, and pages name no other suite.
 func TestSuites(t *testing.T) {
 	out, ok := shell(t, root, "scripts/verify list")

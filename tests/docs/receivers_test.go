@@ -13,7 +13,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"regexp"
 	"strings"
 	"syscall"
 	"testing"
@@ -24,24 +23,6 @@ import (
 
 	"github.com/seed-86dfc502/weir/tests/harness"
 )
-
-// A block that begins with the name of a file below examples/ is that file.
-func TestShownFiles(t *testing.T) {
-	shown := 0
-	for name, text := range pages(t) {
-		found, _, err := blocks(text)
-		require.NoError(t, err, name)
-		for _, b := range found {
-			if m := regexp.MustCompile(`^(?:#|//) (examples/[\w./-]+):`).FindStringSubmatch(b.text); m != nil {
-				file, err := os.ReadFile(filepath.Join(root, m[1]))
-				require.NoError(t, err)
-				assert.Equal(t, string(file), b.text, "%s:%d", name, b.line)
-				shown++
-			}
-		}
-	}
-	assert.GreaterOrEqual(t, shown, 3)
-}
 
 // Each receiver takes what Weir sends: it knows a forged request, a repetition and
 // an older version, also after a kill.
