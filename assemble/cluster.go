@@ -17,7 +17,7 @@ func Cluster(c *config.Config, of config.Cluster, log *slog.Logger) (cluster tra
 	if len(of.Brokers) == 0 {
 		of = c.Kafka.Cluster
 	}
-	cluster = transport.Config{Brokers: of.Brokers, ClientID: c.Kafka.ClientID, Logger: log}
+	cluster = transport.Config{Brokers: of.Brokers, Logger: log}
 	if of.SASL != nil {
 		cluster.SASL = transport.SASL{Mechanism: of.SASL.Mechanism, User: of.SASL.Username, Password: of.SASL.Password.Reveal()}
 	}
@@ -46,9 +46,9 @@ func Producer(c *config.Config, cluster transport.Config, codec kgo.CompressionC
 // partition p decided is in partition p of the log.
 func Topics(c *config.Config) []transport.TopicSpec {
 	k := c.Kafka
-	topic := func(name string, replication int, retention time.Duration) transport.TopicSpec {
+	topic := func(name string, retention time.Duration) transport.TopicSpec {
 		return transport.TopicSpec{
-			Name: name, Partitions: int32(k.Inbox.Partitions), Replication: int16(replication),
+			Name: name, Partitions: int32(k.Inbox.Partitions), Replication: int16(k.Replication),
 			Configs: map[string]string{
 				"retention.ms":      strconv.FormatInt(retention.Milliseconds(), 10),
 				"max.message.bytes": strconv.Itoa(MaxRecord(c) + recordOverhead),
@@ -56,8 +56,8 @@ func Topics(c *config.Config) []transport.TopicSpec {
 			},
 		}
 	}
-	inbox := topic(k.Inbox.Topic, k.Inbox.Replication, k.Inbox.Retention.D())
-	changes := topic(k.Changes.Topic, k.Changes.Replication, k.Changes.Retention.D())
+	inbox := topic(k.Inbox.Topic, k.Inbox.Retention.D())
+	changes := topic(k.Changes.Topic, k.Changes.Retention.D())
 	changes.Grow = true // a server may have made it by itself
 	return []transport.TopicSpec{inbox, changes}
 }

@@ -68,9 +68,9 @@ func FixedMemory(c *config.Config) int64 {
 	return int64(len(c.Services()))*serviceMemory + eventFactor*largest
 }
 
-// CachedEntities estimates how many entities decide.cache holds in one process, of 1 KiB of
+// CachedEntities estimates how many entities the cache holds in one process, of 1 KiB of
 // documents each.
 func CachedEntities(c *config.Config) int64 {
 	const documents, besides, state = 1 << 10, 600, 40 // bytes; besides: ids, fence, the map's entry
-	return int64(c.Decide.Cache) / (documents + besides + state*int64(len(c.Services())))
+	return c.CacheMemory() / (documents + besides + state*int64(len(c.Services())))
 }

@@ -107,8 +107,12 @@ func (c *Config) APIMemory() int64 {
 // changes.
 func (c *Config) FlowMemory() int64 { return int64(c.Limits.Memory) - c.APIMemory() }
 
-// DefaultCache is the size of decide.cache where the file has none.
-func (c *Config) DefaultCache() Size { return Size(c.FlowMemory() / cacheShare) }
+// cacheShare is the part of the flow's memory for cached entities.
+const cacheShare = 4
+
+// CacheMemory is the part of the flow's memory for the entities that the owners of
+// partitions remember: one that is remembered need not be loaded.
+func (c *Config) CacheMemory() int64 { return c.FlowMemory() / cacheShare }
 
 // NeedsAPI reports whether the API's listener opens: there is an http source or
 // a check, or the file has the section, for imports.

@@ -116,16 +116,13 @@ func (l *loader) checkKafka() {
 	if metric.Replace(k.Inbox.Topic) == metric.Replace(k.Changes.Topic) {
 		l.main.faultKey("kafka.changes.topic", "is a name that Kafka cannot tell from that of the inbox", "a topic of its own")
 	}
-	for _, key := range []string{"inbox", "changes"} {
-		path := "kafka." + key + ".replication"
-		if l.main.known(path) && l.main.values[path].raw == "0" {
-			l.main.fault(path, "is no replica at all", "-1 for the servers' default, or 1 and more")
-		}
+	if l.main.known("kafka.replication") && k.Replication == 0 {
+		l.main.fault("kafka.replication", "is no replica at all", "-1 for the servers' default, or 1 and more")
 	}
 	if len(k.Brokers) > 0 || l.main.has("kafka.brokers") {
 		return
 	}
-	if k.Inbox.Replication > 1 || k.Changes.Replication > 1 {
+	if k.Replication > 1 {
 		l.main.faultKey("kafka", "asks for replicas, and has no brokers that could keep any", "brokers, or a replication of -1 or 1")
 	}
 	if l.config.Store.Postgres != nil && l.config.Store.SQLite == nil {

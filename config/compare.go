@@ -31,9 +31,6 @@ func MainChanges(a, b *Config) (keys []string) {
 func (c *Config) settled() *Config {
 	copied := *c
 	copied.compiled = nil
-	if c.Decide.Cache == c.DefaultCache() {
-		copied.Decide.Cache = 0
-	}
 	copied.Sources = slices.Clone(c.Sources)
 	for i := range copied.Sources {
 		copied.Sources[i].Pos = Position{}

@@ -31,16 +31,12 @@ type Config struct {
 	// API is the listener for producers and callers; it opens if there is an http
 	// source or a check, or this key, also as {}.
 	API API `yaml:"api"`
-	// Decide tunes the stage that decides.
-	Decide Decide `yaml:"decide"`
 	// Limits bound what one event may cost.
 	Limits Limits `yaml:"limits"`
 	// Retention says how long records of the past are kept.
 	Retention Retention `yaml:"retention"`
 	// History bounds the kept attempts to deliver, for each service by itself.
 	History History `yaml:"history"`
-	// Metrics bound the series of services.
-	Metrics Metrics `yaml:"metrics"`
 	// Admin is the listener for operators: health, metrics, the page.
 	Admin Admin `yaml:"admin"`
 	// Shutdown says how a process ends.
@@ -136,20 +132,6 @@ type Merge struct {
 	Required []string `yaml:"required"`
 }
 
-// Decide tunes the deciding stage.
-type Decide struct {
-	// BatchEvents is the most events in one transaction. Batches are never
-	// waited for: a batch has the records at hand.
-	BatchEvents int `yaml:"batch_events" default:"1000" range:"1..20000"`
-	// Workers is how many transactions run at a time in one process; inbox
-	// partitions are spread over them.
-	Workers int `yaml:"workers" default:"2" range:"1..64"`
-	// Cache bounds the entities that the owners of partitions remember, in one
-	// process: a remembered entity need not be loaded. Defaults to a quarter of
-	// limits.memory, of which it is a part; 0B remembers nothing.
-	Cache Size `yaml:"cache" range:"0B..256GiB"`
-}
-
 // Limits bound what one event may cost.
 type Limits struct {
 	// Change is the largest change, its document included. A larger one becomes
@@ -180,13 +162,6 @@ type History struct {
 	Keep Duration `yaml:"keep" default:"7d" range:"0s..366d"`
 	// MaxAttempts bounds the attempts of one service; the oldest are deleted first.
 	MaxAttempts int `yaml:"max_attempts" default:"1000000" range:"1000..1000000000"`
-}
-
-// Metrics bound what /metrics has of services.
-type Metrics struct {
-	// Services with series of their own. The others share series by customer, and beyond as
-	// many customers one for all.
-	Services int `yaml:"services" default:"500" range:"1..10000"`
 }
 
 // Admin is the listener for operators.

@@ -97,7 +97,7 @@ func TestFingerprintStays(t *testing.T) {
 		"default spelt out": {func(s string) string {
 			return replaced(t, s, "    entity: id\n", "    entity: id\n    mode: replace\n")
 		}, nil},
-		"tuning": {func(s string) string { return s + "decide: {workers: 7}\nlog: {level: debug}\n" }, nil},
+		"tuning": {func(s string) string { return s + "limits: {memory: 300MiB}\nlog: {level: debug}\n" }, nil},
 		"order of fields": {nil, func(s string) string {
 			s = replaced(t, s, "      banana_id: id\n", "")
 			return replaced(t, s, "    deliver:", "      banana_id: id\n    deliver:")

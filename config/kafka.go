@@ -6,22 +6,19 @@ import "slices"
 // SQLite file.
 type Kafka struct {
 	Cluster `yaml:",inline"`
-	// ClientID is the name that the servers log.
-	ClientID string `yaml:"client_id" default:"weir"`
 	// Prefix of the internal topics and the consumer groups: <prefix>.inbox,
-	// <prefix>.changes.
+	// <prefix>.changes. Processes with the same one share the work.
 	Prefix string `yaml:"prefix" default:"weir"`
 	// Inbox is the topic of all events.
 	Inbox Inbox `yaml:"inbox"`
 	// Changes is the topic of all changes.
 	Changes Changes `yaml:"changes"`
-	// Group is the consumer group; processes with the same one share the work.
-	// Defaults to the prefix.
-	Group string `yaml:"group"`
 	// SessionTimeout is how long a silent process keeps its partitions.
 	SessionTimeout Duration `yaml:"session_timeout" default:"10s" range:"1s..5m"`
 	// FrameRecords is the most records of one frame: of a partition, one frame is in work.
 	FrameRecords int `yaml:"frame_records" default:"1000" range:"1..100000"`
+	// Replication factor of the internal topics; -1 is the servers' own default.
+	Replication int `yaml:"replication" default:"-1" range:"-1..9"`
 }
 
 // Embedded reports whether inbox and changes log are tables of the SQLite file, which
@@ -55,8 +52,6 @@ type Inbox struct {
 	Partitions int `yaml:"partitions" default:"8" range:"1..1024"`
 	// Retention bounds how far back a restored store can be brought up to date.
 	Retention Duration `yaml:"retention" default:"7d" range:"1h..3650d"`
-	// Replication factor; -1 is the servers' own default.
-	Replication int `yaml:"replication" default:"-1" range:"-1..9"`
 }
 
 // Changes is the internal topic of all changes, with the partitions of the inbox.
@@ -65,8 +60,6 @@ type Changes struct {
 	Topic string `yaml:"topic"`
 	// Retention bounds how long a customer's target may be away.
 	Retention Duration `yaml:"retention" default:"7d" range:"1h..3650d"`
-	// Replication factor; -1 is the servers' own default.
-	Replication int `yaml:"replication" default:"-1" range:"-1..9"`
 }
 
 // TLS secures a connection to a server. The server's certificate is always

@@ -226,9 +226,6 @@ func (l *loader) addCustomer(f *cached) {
 	}
 }
 
-// cacheShare is the part of the flow's memory that decide.cache is by default.
-const cacheShare = 4
-
 // applyDerivedDefaults fills in the defaults that depend on other values.
 func (l *loader) applyDerivedDefaults() {
 	c := &l.config
@@ -247,12 +244,8 @@ func (l *loader) applyDerivedDefaults() {
 	if !l.main.has("limits.memory") {
 		c.Limits.Memory = cmp.Or(l.memory, 256<<20)
 	}
-	if !l.main.has("decide.cache") {
-		c.Decide.Cache = c.DefaultCache()
-	}
 	l.divideSources()
 	l.inheritHistory()
-	c.Kafka.Group = cmp.Or(c.Kafka.Group, c.Kafka.Prefix)
 	c.Kafka.Inbox.Topic = cmp.Or(c.Kafka.Inbox.Topic, c.Kafka.Prefix+".inbox")
 	c.Kafka.Changes.Topic = cmp.Or(c.Kafka.Changes.Topic, c.Kafka.Prefix+".changes")
 	for i := range c.Sources {

@@ -57,9 +57,8 @@ func TestDefaults(t *testing.T) {
 	require.Empty(t, c.Kafka.Brokers)
 	require.Equal(t, "weir.inbox", c.Kafka.Inbox.Topic)
 	require.Equal(t, "weir.changes", c.Kafka.Changes.Topic)
-	require.Equal(t, "weir", c.Kafka.Group)
 	require.Equal(t, 8, c.Kafka.Inbox.Partitions)
-	require.Equal(t, -1, c.Kafka.Changes.Replication)
+	require.Equal(t, -1, c.Kafka.Replication)
 	require.Equal(t, "registry", c.Sources.Find("registry").Input.(*push.Config).Path)
 	require.Equal(t, "weir.source.lab", c.Sources.Find("lab").Input.(*kafka.Config).Group)
 	require.Nil(t, c.Sources.Find("none"))
@@ -125,7 +124,7 @@ gate:
     username: "a$b$$c$${SET}"
     password: "${file:secrets/password}"
     db: "${DB}"
-kafka: {prefix: "${EMPTY:-ours}", client_id: "${SET}"}
+kafka: {prefix: "${EMPTY:-ours}", inbox: {topic: "${SET}"}}
 `,
 		"acme.yaml":        smallCustomer,
 		"secrets/password": "hunter2\n",
@@ -142,7 +141,7 @@ kafka: {prefix: "${EMPTY:-ours}", client_id: "${SET}"}
 	require.Equal(t, "hunter2", c.Gate.Valkey.Password.Reveal())
 	require.Equal(t, 3, c.Gate.Valkey.DB)
 	require.Equal(t, "ours", c.Kafka.Prefix)
-	require.Equal(t, "value-from-environment", c.Kafka.ClientID)
+	require.Equal(t, "value-from-environment", c.Kafka.Inbox.Topic)
 
 	t.Run("unset ones can be allowed", func(t *testing.T) {
 		path := write(t, map[string]string{

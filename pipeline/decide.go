@@ -3,6 +3,7 @@ package pipeline
 import (
 	"context"
 	"errors"
+	"runtime"
 	"sync/atomic"
 	"time"
 
@@ -19,6 +20,10 @@ const outcomeShare = 16
 // unpublishedShare is the part of the memory for frames that the changes log has not
 // acknowledged.
 const unpublishedShare = 8
+
+// deciders returns how many transactions decide at a time, over which the partitions are
+// spread: one for each processor, from 2 to 4. More of them wait for one another in the store.
+func deciders() int { return min(max(runtime.GOMAXPROCS(0), 2), 4) }
 
 // decideStage decides the inbox.
 type decideStage struct {
@@ -52,8 +57,8 @@ func (st *decideStage) start(ctx context.Context, o startOptions) (component, er
 		Store: st.store, Inbox: st.inbox.now(), Plan: plan, Next: st.nextPlan,
 		NewProducer:  st.logs.NewProducer,
 		ChangesTopic: st.cfg.Kafka.Changes.Topic,
-		Workers:      st.cfg.Decide.Workers, MaxEvents: st.cfg.Decide.BatchEvents, MaxOutcome: int(st.cfg.FlowMemory()) / outcomeShare,
-		Cache: int64(st.cfg.Decide.Cache), MaxUnpublished: st.cfg.FlowMemory() / unpublishedShare,
+		Workers:      deciders(), MaxOutcome: int(st.cfg.FlowMemory()) / outcomeShare,
+		Cache: st.cfg.CacheMemory(), MaxUnpublished: st.cfg.FlowMemory() / unpublishedShare,
 		RetakeDelay: min(time.Second, st.cfg.Kafka.SessionTimeout.D()/4),
 		Limit:       limit.ctx,
 		Logger:      st.log, Metrics: st.metrics, Noise: st.noise, Tracer: st.tracer,
@@ -62,7 +67,7 @@ func (st *decideStage) start(ctx context.Context, o startOptions) (component, er
 		limit.giveUp()
 		return component{}, err
 	}
-	gc := st.group(limit.ctx, st.cfg.Kafka.Group+".decide", min(st.cfg.Kafka.FrameRecords, st.cfg.Decide.BatchEvents), st.cfg.Kafka.Inbox.Topic)
+	gc := st.group(limit.ctx, st.cfg.Kafka.Prefix+".decide", st.cfg.Kafka.FrameRecords, st.cfg.Kafka.Inbox.Topic)
 	gc.Listener, gc.OnRewind, gc.FailOnTruncation = decider, st.onStoreRewound, true
 	c, err := st.subscribe(ctx, limit, gc, decider.Run, decider.Handle)
 	if err != nil {

@@ -51,7 +51,7 @@ func (st *deliverStage) start(ctx context.Context, o startOptions) (component, e
 		StopGrace: closeTimeout(st.cfg), Limit: limit.ctx,
 		Logger: st.log, Metrics: st.metrics, Tracer: st.tracer,
 	})
-	gc := st.group(limit.ctx, st.cfg.Kafka.Group+".deliver", deliverFrame, topic)
+	gc := st.group(limit.ctx, st.cfg.Kafka.Prefix+".deliver", deliverFrame, topic)
 	gc.Listener = stage
 	c, err := st.subscribe(ctx, limit, gc, stage.Run, stage.Handle)
 	if err != nil {

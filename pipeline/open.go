@@ -121,7 +121,7 @@ func Open(ctx context.Context, opt Options) (_ *Pipeline, err error) {
 		}
 	}()
 	p.logMemory()
-	gauges := newGauges(opt.Registry, servicelabel.New(opt.Config.Metrics.Services))
+	gauges := newGauges(opt.Registry, servicelabel.New(servicelabel.Most))
 	p.starting.serve = p.serveWhileStarting(&listening{cfg: p.cfg, log: p.log, end: p.end, gauges: gauges})
 	if err := p.starting.do(ctx, func(ctx context.Context) error { return p.connect(ctx, gauges) }); err != nil {
 		return nil, err
@@ -152,7 +152,7 @@ func (p *Pipeline) openInbox(ctx context.Context) error {
 func (p *Pipeline) logMemory() {
 	flow, fixed := p.cfg.FlowMemory(), assemble.FixedMemory(p.cfg)
 	p.log.Info("memory budget", "event", "memory.budget", "limits_memory", humanize.IBytes(uint64(p.cfg.Limits.Memory)), "flow", humanize.IBytes(uint64(flow)), "available", humanize.IBytes(uint64(assemble.AvailableMemory())),
-		"cache", humanize.IBytes(uint64(p.cfg.Decide.Cache)), "cached_entities", assemble.CachedEntities(p.cfg))
+		"cache", humanize.IBytes(uint64(p.cfg.CacheMemory())), "cached_entities", assemble.CachedEntities(p.cfg))
 	if fixed > flow {
 		p.log.Warn("the services and the largest event need more memory than limits.memory allows: raise it", "event", "memory.too_small",
 			"flow", humanize.IBytes(uint64(flow)), "needs", humanize.IBytes(uint64(fixed)), "services", len(p.cfg.Services()))

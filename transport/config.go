@@ -18,11 +18,10 @@ import (
 // Config says how to reach a cluster. It is shared by groups, producers and
 // admins and is not changed by them.
 type Config struct {
-	Brokers  []string     // host:port, at least one
-	TLS      *tls.Config  // nil: no TLS
-	SASL     SASL         // zero: no authentication
-	ClientID string       // shown in the broker's logs and quotas. Defaults to "weir"
-	Logger   *slog.Logger // Defaults to slog.Default()
+	Brokers []string     // host:port, at least one
+	TLS     *tls.Config  // nil: no TLS
+	SASL    SASL         // zero: no authentication
+	Logger  *slog.Logger // Defaults to slog.Default()
 	// more are options of tests.
 	more []kgo.Opt
 }
@@ -36,6 +35,9 @@ type SASL struct {
 
 func (c Config) logger() *slog.Logger { return cmp.Or(c.Logger, slog.Default()) }
 
+// clientID is shown in the brokers' logs and quotas.
+const clientID = "weir"
+
 // dialTimeout is less than kgo's 10 s, for which a dead broker would stall the rest.
 const dialTimeout = 5 * time.Second
 
@@ -48,7 +50,7 @@ func NewClientOpts(c Config) ([]kgo.Opt, error) {
 	}
 	opts := []kgo.Opt{
 		kgo.SeedBrokers(c.Brokers...),
-		kgo.ClientID(cmp.Or(c.ClientID, "weir")),
+		kgo.ClientID(clientID),
 		kgo.WithLogger(newClientLog(c.logger())),
 		// New topics and moved leaders are noticed within seconds, not minutes.
 		kgo.MetadataMinAge(250 * time.Millisecond),

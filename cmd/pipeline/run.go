@@ -102,7 +102,7 @@ func runPipeline(ctx context.Context, a *app, cfg *config.Config, opt pipeline.O
 	for _, warning := range cfg.Warnings() {
 		log.Warn(warning, "event", "config.warning")
 	}
-	log.Debug("set the memory limit of the Go runtime", "event", "memory.limit", "bytes", setMemoryLimit(int64(cfg.Limits.Memory)+max(0, int64(cfg.Decide.Cache)-cfg.FlowMemory()/4)))
+	log.Debug("set the memory limit of the Go runtime", "event", "memory.limit", "bytes", setMemoryLimit(int64(cfg.Limits.Memory)))
 	reg := prometheus.NewRegistry()
 	reg.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	opt.Logger, opt.Registry = log, reg

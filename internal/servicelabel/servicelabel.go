@@ -6,6 +6,9 @@ import (
 	"sync"
 )
 
+// Most is how many services of a process have series of their own in its metrics.
+const Most = 500
+
 // All is the label of the services beyond all bounds.
 const All = "*"
 

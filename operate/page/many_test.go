@@ -14,6 +14,7 @@ import (
 	"github.com/seed-86dfc502/weir/assemble"
 	"github.com/seed-86dfc502/weir/config"
 	"github.com/seed-86dfc502/weir/deliver"
+	"github.com/seed-86dfc502/weir/internal/servicelabel"
 	"github.com/seed-86dfc502/weir/operate/page"
 	"github.com/seed-86dfc502/weir/tests/harness"
 	"github.com/stretchr/testify/require"
@@ -41,7 +42,7 @@ func manyServices(t testing.TB, n int) *page.Page {
 	w.conditions = map[string]deliver.Condition{}
 	for i, s := range cfg.Services() {
 		label := s.Name
-		if i >= cfg.Metrics.Services {
+		if i >= servicelabel.Most {
 			label, _, _ = strings.Cut(s.Name, "/")
 			label += "/*"
 		}

@@ -14,6 +14,7 @@ import (
 	"github.com/seed-86dfc502/weir/config"
 	"github.com/seed-86dfc502/weir/decide"
 	"github.com/seed-86dfc502/weir/deliver"
+	"github.com/seed-86dfc502/weir/internal/servicelabel"
 	"github.com/seed-86dfc502/weir/operate"
 	"github.com/seed-86dfc502/weir/operate/snapshot"
 	"github.com/seed-86dfc502/weir/store"
@@ -144,7 +145,7 @@ func (p serviceSection) rows(keep func(string, operate.ServiceHealth) bool) (row
 	for _, name := range names[:min(found, maxServices)] {
 		s := now.Service(name)
 		// Beyond a bound the counters of a service are in those of its customer.
-		shared := len(services) > p.opt.Config().Metrics.Services && now.Services[name] == nil
+		shared := len(services) > servicelabel.Most && now.Services[name] == nil
 		row := serviceRow{
 			Name: name, Decides: p.runs("decide") && !shared, Delivered: s.Delivered["delivered"], Held: s.Decisions[decide.DecisionHeldBack],
 			Pruned: s.Decisions[decide.DecisionPruned], Filtered: s.Decisions[decide.DecisionFiltered],

@@ -80,7 +80,7 @@ func (c *Config) Client(e kind.Env) (*sinks.Lease[*fenced.Client], error) {
 		return nil, err
 	}
 	return sinks.Share(e.Targets, sinks.ClientConfig[*fenced.Client]{
-		Key:  sinks.ClientKey("kafka", cluster.Brokers, cluster.ClientID, cluster.SASL, identity),
+		Key:  sinks.ClientKey("kafka", cluster.Brokers, cluster.SASL, identity),
 		Open: func() (*fenced.Client, error) { return fenced.New(cluster) },
 		Close: func(client *fenced.Client) error {
 			client.Close()

@@ -22,7 +22,7 @@ type Config struct {
 	Topic string `yaml:"topic" required:"true"`
 	// FrameRecords is the most records of one frame: of a partition, one frame is in work.
 	FrameRecords int `yaml:"frame_records" default:"1000" range:"1..100000"`
-	// Group is the consumer group. Defaults to <kafka.group>.source.<name>, followed by the
+	// Group is the consumer group. Defaults to <kafka.prefix>.source.<name>, followed by the
 	// inbox's id where the inbox is in the state file, or by the store's id where the source
 	// has brokers of its own.
 	Group string `yaml:"group"`
@@ -36,7 +36,7 @@ func (*Config) Kind() string { return "kafka" }
 // ApplyDefaults implements config.SourceDefaults.
 func (c *Config) ApplyDefaults(s *config.Source, all *config.Config) {
 	c.derived = c.Group == ""
-	c.Group = cmp.Or(c.Group, all.Kafka.Group+".source."+s.Name)
+	c.Group = cmp.Or(c.Group, all.Kafka.Prefix+".source."+s.Name)
 }
 
 // CheckLocators implements config.SourceConfig: a record has key and headers.
@@ -65,7 +65,7 @@ func (c *Config) ClientTLS() *config.TLS { return c.TLS }
 
 // groupOf returns the group to read in. Offsets that a broker keeps say what an inbox
 // has: they belong to a state file only while it is neither replaced nor restored. On other
-// brokers than the inbox's, kafka.group does not tell pipelines apart.
+// brokers than the inbox's, kafka.prefix does not tell pipelines apart.
 func (c *Config) groupOf(e sources.Env) string {
 	switch {
 	case !c.derived:

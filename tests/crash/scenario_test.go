@@ -120,7 +120,6 @@ sources:
   overlay:
     %[4]s
 merge: {precedence: [overlay, registry, lab], required: [registry]}
-decide: {batch_events: 40}
 customers: ["acme.yaml"]
 admin: {listen: "off"}
 log: {level: info}

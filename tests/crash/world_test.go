@@ -114,12 +114,12 @@ func emptyWorld(t testing.TB, on string) (w *world, backing string) {
 	w.clickhouse, _ = servers.ClickHouseHTTP(t)
 	w.topics(1, w.prefix+"feed")
 	// Each of the two workers has several partitions, so that a decision has several frames.
-	backing = "kafka: {session_timeout: 1s, frame_records: 60, inbox: {partitions: 8}}"
+	backing = "kafka: {session_timeout: 1s, frame_records: 40, inbox: {partitions: 8}}"
 	if on == onPostgres {
 		w.state = servers.Postgres(t)
 		valkey, keys := servers.Valkey(t)
 		backing = fmt.Sprintf("store: {postgres: {url: %q}}\ngate: {valkey: {address: %q, prefix: %q}}\n"+
-			"kafka: {brokers: [%q], prefix: %q, session_timeout: 1s, frame_records: 60, inbox: {partitions: 8}}",
+			"kafka: {brokers: [%q], prefix: %q, session_timeout: 1s, frame_records: 40, inbox: {partitions: 8}}",
 			w.state, valkey, keys, w.brokers[0], w.prefix+"weir")
 	}
 	return w, backing

@@ -1,7 +1,6 @@
 package watermillkafka
 
 import (
-	"cmp"
 	"context"
 	"strings"
 	"time"
@@ -15,7 +14,7 @@ import (
 
 func saramaConfig(cfg transport.Config, gc transport.GroupConfig) *sarama.Config {
 	c := sarama.NewConfig()
-	c.ClientID = cmp.Or(cfg.ClientID, "weir")
+	c.ClientID = "weir"
 	if cfg.TLS != nil {
 		c.Net.TLS.Enable, c.Net.TLS.Config = true, cfg.TLS.Clone()
 	}
