@@ -23,7 +23,7 @@ import (
 // remedyText is a text of the product that names commands.
 type remedyText struct{ where, text string }
 
-// remedyTexts are the texts of the program, its page and its runbook, without the help of commands,
+// remedyTexts are the texts of the program, its page and its troubleshooting, without the help of commands,
 // whose examples have names of their own.
 func remedyTexts(t *testing.T) (all []remedyText) {
 	t.Helper()
@@ -53,12 +53,11 @@ func remedyTexts(t *testing.T) (all []remedyText) {
 			return nil
 		}))
 	}
-	for _, page := range []string{"docs/runbook.md", "docs/troubleshooting.md"} {
-		text, err := os.ReadFile(filepath.Join(root, page))
-		require.NoError(t, err)
-		for _, m := range regexp.MustCompile("`(weir [^`]+)`").FindAllStringSubmatch(string(text), -1) {
-			all = append(all, remedyText{page, m[1]})
-		}
+	const page = "docs/troubleshooting.md"
+	text, err := os.ReadFile(filepath.Join(root, page))
+	require.NoError(t, err)
+	for _, m := range regexp.MustCompile("`(weir [^`]+)`").FindAllStringSubmatch(string(text), -1) {
+		all = append(all, remedyText{page, m[1]})
 	}
 	return all
 }
@@ -134,7 +133,7 @@ func (s blanks) commands(text string) (lines [][]string) {
 }
 
 // Each command that a remedy names runs as it is printed: no text of the program, its page or its
-// runbook leaves out a flag or an argument that the command needs.
+// troubleshooting leaves out a flag or an argument that the command needs.
 func TestRemediesRun(t *testing.T) {
 	folder, main := banana(t)
 	status, _, errs := call(t, "run", "-c", main, "--until-idle")

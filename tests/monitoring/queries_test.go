@@ -352,19 +352,19 @@ func TestAlertsFireWhenTheyShould(t *testing.T) {
 	}
 }
 
-// Each alert has a summary, and leads to a section of the runbook of its
+// Each alert has a summary, and leads to a section of its
 // own name.
-func TestEveryAlertHasARunbook(t *testing.T) {
-	page, err := os.ReadFile("../../docs/runbook.md")
+func TestEveryAlertHasASection(t *testing.T) {
+	page, err := os.ReadFile("../../docs/troubleshooting.md")
 	require.NoError(t, err)
 	sections := map[string]bool{}
-	for _, m := range regexp.MustCompile(`(?m)^## (Weir\w+)$`).FindAllStringSubmatch(string(page), -1) {
+	for _, m := range regexp.MustCompile(`(?m)^### (Weir\w+)$`).FindAllStringSubmatch(string(page), -1) {
 		sections[m[1]] = true
 	}
 	for _, a := range alerts(t) {
-		require.True(t, sections[a.Alert], "docs/runbook.md has no section %s", a.Alert)
+		require.True(t, sections[a.Alert], "docs/troubleshooting.md has no section %s", a.Alert)
 		delete(sections, a.Alert)
-		require.Equal(t, "https://github.com/seed-86dfc502/weir/blob/main/docs/runbook.md#"+strings.ToLower(a.Alert), a.Annotations["runbook_url"])
+		require.Equal(t, "https://github.com/seed-86dfc502/weir/blob/main/docs/troubleshooting.md#"+strings.ToLower(a.Alert), a.Annotations["runbook_url"])
 		require.NotEmpty(t, a.Annotations["summary"], a.Alert)
 		require.NotEmpty(t, a.Annotations["description"], a.Alert)
 		require.Contains(t, []string{"warning", "critical"}, a.Labels["severity"], a.Alert)
