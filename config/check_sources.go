@@ -125,8 +125,12 @@ func (l *loader) checkFormat(s *Source, path string) {
 	if p := member(path, "row_image"); l.main.has(p) && s.Format != FormatDebezium && !flattened {
 		l.main.faultKey(p, "has no effect here", "format: debezium, or the operation of a topic that Debezium flattened")
 	}
-	if p := member(path, "unchanged_as_null"); l.main.has(p) && s.Format != FormatDebezium {
-		l.main.faultKey(p, "has no effect here", "format: debezium")
+	switch p := member(path, "unchanged_as_null"); {
+	case !l.main.has(p):
+	case s.Format != FormatDebezium && !flattened:
+		l.main.faultKey(p, "has no effect here", "format: debezium, or the operation of a topic that Debezium flattened")
+	case s.RowImage != "":
+		l.main.faultKey(p, "has no effect beside row_image: full, with which every null is one", "one of the two")
 	}
 	if enveloped || s.Format == FormatJSON || !l.main.known(member(path, "format")) {
 		return

@@ -107,19 +107,23 @@ func (c *Config) writeBase(h hash.Hash) {
 	sources := slices.Clone(c.Sources)
 	slices.SortFunc(sources, func(a, b Source) int { return strings.Compare(a.Name, b.Name) })
 	for _, s := range sources {
-		deletes := slices.Clone(s.DeleteValues)
-		slices.Sort(deletes)
-		write([]any{"source", s.Name, s.Format, s.Entity, s.EventID, s.Payload, s.Operation, deletes, s.Sequence})
+		write([]any{
+			"source", s.Name, s.Format, s.Entity, s.EventID, s.Payload, s.Operation, sorted(s.DeleteValues), s.Sequence,
+			s.RowImage, sorted(s.UnchangedAsNull), s.UnavailableValue,
+		})
 		if e, ok := s.Input.(SelfDescribing); ok {
 			write(append([]any{s.Input.Kind()}, e.Fingerprint()...))
 		}
-		strip := slices.Clone(s.Strip)
-		slices.Sort(strip)
-		if rules, err := stripper.Compile(slices.Compact(strip)); err == nil {
+		if rules, err := stripper.Compile(sorted(s.Strip)); err == nil {
 			rules.Fingerprint(h)
 		}
 	}
 	merge.Compile(c.MergeSpec()).Fingerprint(h)
+}
+
+// sorted returns the different values of a list whose order has no meaning.
+func sorted(list []string) []string {
+	return slices.Compact(slices.Sorted(slices.Values(list)))
 }
 
 // canonical returns the fields in the order of their outputs, with values in

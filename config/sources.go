@@ -92,6 +92,7 @@ type Source struct {
 	UnavailableValue string `yaml:"unavailable_value"`
 	// UnchangedAsNull are columns of a table of PostgreSQL that the application never sets to
 	// null: one that Debezium writes as null in an update keeps the value of the stored document.
+	// A row that Debezium flattened is an update unless it says another operation in __op.
 	UnchangedAsNull []string `yaml:"unchanged_as_null"`
 	// RowImage full says that the database logs the whole row before a change (REPLICA IDENTITY
 	// FULL in PostgreSQL). Without it an entity id outside the record's key is taken from a
@@ -110,6 +111,11 @@ type Source struct {
 	// MaxEvent is the largest event; a larger one becomes a dead letter. With mode
 	// patch it is the largest document, too, that patches make.
 	MaxEvent Size `yaml:"max_event" default:"8MiB" range:"1KiB..96MiB"`
+}
+
+// OfDebezium reports whether Debezium writes the source's events, whole or flattened.
+func (s *Source) OfDebezium() bool {
+	return s.Format == FormatDebezium || s.Format == FormatJSON && strings.HasSuffix("."+s.Operation.Path, ".__deleted")
 }
 
 // path is where the file has the source's keys.

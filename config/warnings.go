@@ -78,3 +78,21 @@ func (c *Config) Warnings() (all []string) {
 	}
 	return all
 }
+
+// Notes returns what a configuration alone cannot tell: which tables of PostgreSQL, read by
+// Debezium, may have to log whole rows.
+func (c *Config) Notes() (all []string) {
+	var tables []string
+	for i := range c.Sources {
+		s := &c.Sources[i]
+		if s.OfDebezium() && s.RowImage == "" && len(s.UnchangedAsNull) == 0 {
+			tables = append(tables, s.Name)
+		}
+	}
+	if len(tables) > 0 {
+		all = append(all, fmt.Sprintf("if Debezium reads PostgreSQL, a table needs REPLICA IDENTITY FULL, then row_image: full, "+
+			"where the entity is not its primary key or large values are of other types than text: %s. weir doctor reads the tables that it reaches",
+			strings.Join(tables, ", ")))
+	}
+	return all
+}

@@ -39,3 +39,19 @@ gate: {valkey: {address: "valkey:6379", tls: {cert: cert.pem, key: missing.key}}
 	require.NoError(t, os.Chmod(at("admin.key"), 0o600))
 	require.Len(t, c.Warnings(), 1)
 }
+
+// A source of Debezium that says nothing of what its table logs is noted.
+func TestNotes(t *testing.T) {
+	debezium := "lab: {file: {path: lab.jsonl}, entity: id, format: debezium"
+	main := replaced(t, mainFile, "lab: {file: {path: lab.jsonl}, entity: id, mode: patch, mount: lab", debezium)
+	notes := load(t, main, acmeFile).Notes()
+	require.Len(t, notes, 1)
+	require.Contains(t, notes[0], "REPLICA IDENTITY FULL")
+	require.Contains(t, notes[0], ": lab. weir doctor")
+	flattened := "lab: {file: {path: lab.jsonl}, entity: payload.id, operation: payload.__deleted"
+	require.Len(t, load(t, replaced(t, main, debezium, flattened), acmeFile).Notes(), 1)
+	for _, known := range []string{"row_image: full", "unchanged_as_null: [totals]"} {
+		require.Empty(t, load(t, replaced(t, main, debezium, debezium+", "+known), acmeFile).Notes(), known)
+	}
+	require.Empty(t, load(t, mainFile, acmeFile).Notes())
+}

@@ -59,7 +59,8 @@ type Extractor struct {
 	// WholeRows says that every row before a change is whole: the database logs it.
 	WholeRows bool
 	// UnchangedAsNull are columns that are never set to null: one that is null in an update
-	// without its row before was left unchanged, as Debezium writes large values of some types.
+	// without its row before was left unchanged, as Debezium writes large values of some types. A
+	// flattened row is an update unless it says otherwise, see flattened.
 	UnchangedAsNull []string
 	IsDelete        func(operation string) bool
 	Strip           *stripper.Rules

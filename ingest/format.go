@@ -1,6 +1,7 @@
 package ingest
 
 import (
+	"cmp"
 	"slices"
 	"strconv"
 	"strings"
@@ -43,6 +44,10 @@ type content struct {
 // value is nothing.
 type notice struct{ event, text string }
 
+// Events of notices: a null may be a value that an update left unchanged, and an update may move
+// a row from an entity that it does not name.
+const nullNotice, moveNotice = "format.null_may_be_unchanged", "format.no_row_before"
+
 func (c *content) release() {
 	if c.tree != nil {
 		c.tree.Release()
@@ -58,7 +63,11 @@ func (s *Extractor) open(ev *transport.Received, root canonicaltree.Node) (conte
 	case Maxwell:
 		return s.maxwell(ev, root)
 	}
-	return s.plain(ev, root)
+	c, err := s.plain(ev, root)
+	if err == nil && c.op == change.Upsert && !s.Operation.isZero() {
+		s.flattened(&c, ev, root)
+	}
+	return c, err
 }
 
 // Envelopes of Debezium, by the member op.
@@ -97,7 +106,7 @@ func (s *Extractor) debezium(ev *transport.Received, root canonicaltree.Node) (c
 		}
 		c.payload = after
 		if op != debeziumRead && connector == debeziumPostgres && old.row.Kind() != canonicaltree.Object && !s.WholeRows {
-			s.withoutImage(&c, ev, root, op)
+			s.withoutImage(&c, ev, fieldsOf(root, "after"), op)
 		}
 		return c, s.entityOf(&c, ev, after, old)
 	case debeziumDelete:
@@ -115,18 +124,25 @@ func (s *Extractor) debezium(ev *transport.Received, root canonicaltree.Node) (c
 const debeziumPostgres = "postgresql"
 
 // withoutImage notes the gaps of an update of a PostgreSQL table whose row before is
-// not logged. The change of a primary key is a delete and a create.
-func (s *Extractor) withoutImage(c *content, ev *transport.Received, root canonicaltree.Node, op string) {
+// not logged. fields are the columns of the row in the record's schema. The change of a primary
+// key is a delete and a create.
+func (s *Extractor) withoutImage(c *content, ev *transport.Received, fields canonicaltree.Node, op string) {
 	if c.sparse = op == debeziumUpdate || ev.Header("__debezium.oldkey") != ""; !c.sparse {
 		return
 	}
 	const remedy = "; ALTER TABLE … REPLICA IDENTITY FULL, then row_image: full"
-	if column, ok := mayBeUnchanged(c.payload, fieldsOf(root, "after")); ok && !slices.Contains(s.UnchangedAsNull, column) {
-		c.notice = notice{"format.null_may_be_unchanged", "column " + strconv.Quote(column) +
+	if column, ok := mayBeUnchanged(c.payload, fields); ok && !slices.Contains(s.UnchangedAsNull, column) {
+		c.notice = notice{nullNotice, "column " + strconv.Quote(column) +
 			" is null in an update, which Debezium writes also for a large value that the update left unchanged" + remedy}
-	} else if s.Entity.Path != "" && op == debeziumUpdate && !inKey(ev.Key, s.Entity.Path) {
-		c.notice = notice{"format.no_row_before", "updates come without the row before: one that moves a row to another entity leaves the row at its former entity" + remedy}
+	} else if s.leavesKey(ev, op) {
+		c.notice = notice{moveNotice, "updates come without the row before: one that moves a row to another entity leaves the row at its former entity" + remedy}
 	}
+}
+
+// leavesKey reports whether an update may have moved the row to another entity: a column outside
+// the record's key has the entity.
+func (s *Extractor) leavesKey(ev *transport.Received, op string) bool {
+	return op == debeziumUpdate && s.Entity.Path != "" && !inKey(ev.Key, s.column())
 }
 
 // debeziumAside reports whether an envelope without op is one of those that
@@ -361,9 +377,32 @@ func (s *Extractor) column() string {
 	return s.Entity.Path
 }
 
-// flattenedDelete is the column that ExtractNewRecordState adds to a row with
-// delete.tombstone.handling.mode=rewrite; a row with it is one that Debezium flattened.
-const flattenedDelete = "__deleted"
+// Columns that ExtractNewRecordState adds to a row: the first with
+// delete.tombstone.handling.mode=rewrite, the second with add.fields=op.
+const flattenedDelete, flattenedOp = "__deleted", "__op"
+
+// connectorOfFlattened returns the connector of a row that Debezium flattened; empty if unknown.
+func connectorOfFlattened(row canonicaltree.Node) string {
+	// add.fields: connector, or source.connector
+	return cmp.Or(textOf(row.Get("__connector")), textOf(row.Get("__source_connector")))
+}
+
+// flattened notes the gaps of a row that Debezium flattened. Without its operation it may be an
+// update. The row before is missing for every database, whatever it logs.
+func (s *Extractor) flattened(c *content, ev *transport.Received, root canonicaltree.Node) {
+	op := textOf(c.payload.Get(flattenedOp))
+	if op == "" && !c.payload.Get(flattenedDelete).Exists() {
+		return
+	}
+	op = cmp.Or(op, debeziumUpdate)
+	if connector := connectorOfFlattened(c.payload); !s.WholeRows && (connector == "" || connector == debeziumPostgres) {
+		s.withoutImage(c, ev, fieldsOf(root, ""), op)
+	}
+	if c.notice.event != nullNotice && s.leavesKey(ev, op) {
+		c.notice = notice{moveNotice, "a flattened topic does not have the row before an update: one that moves a row to another entity " +
+			"leaves the row at its former entity; read the whole events, format: debezium"}
+	}
+}
 
 // entityOfFlattened checks the entity of a deleted row that Debezium flattened.
 func (s *Extractor) entityOfFlattened(c *content, ev *transport.Received, root canonicaltree.Node) error {
@@ -374,11 +413,7 @@ func (s *Extractor) entityOfFlattened(c *content, ev *transport.Received, root c
 	if !row.Get(flattenedDelete).Exists() || s.Entity.Header != "" {
 		return nil
 	}
-	connector := textOf(row.Get("__connector")) // add.fields: connector, or source.connector
-	if connector == "" {
-		connector = textOf(row.Get("__source_connector"))
-	}
-	old := s.imageOf(row, fieldsOf(root, ""), connector)
+	old := s.imageOf(row, fieldsOf(root, ""), connectorOfFlattened(row))
 	switch {
 	case s.Entity.Key && !old.whole && isZero(c.entity):
 		return refuse("no_entity", "the deleted row's entity id at %s may not be its own: %s", s.Entity, madeUpRemedy)

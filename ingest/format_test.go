@@ -35,6 +35,7 @@ type formatCase struct {
 	EventID   string        `json:"event_id"`
 	Sequence  string        `json:"sequence"`
 	Operation string        `json:"operation"`
+	Payload   string        `json:"payload"`
 	Strip     []string      `json:"strip"`
 	// DeleteValues are d if there are none.
 	DeleteValues    []string `json:"delete_values"`
@@ -58,7 +59,7 @@ func (c formatCase) shape(t testing.TB) ingest.Extractor {
 	return ingest.Extractor{
 		Unavailable: unavailable,
 		Source:      "crm", Format: c.Format, Entity: locator(c.Entity), EventID: locator(c.EventID), Sequence: locator(c.Sequence),
-		Operation: locator(c.Operation), IsDelete: func(op string) bool { return op == "d" || slices.Contains(c.DeleteValues, op) },
+		Operation: locator(c.Operation), Payload: c.Payload, IsDelete: func(op string) bool { return op == "d" || slices.Contains(c.DeleteValues, op) },
 		WholeRows: c.RowImage == "full", UnchangedAsNull: c.UnchangedAsNull,
 		Strip: rules, MaxEvent: 1 << 20, MaxEntity: 64,
 	}

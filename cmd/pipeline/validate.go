@@ -33,6 +33,9 @@ func (o *validateOptions) run() error {
 	for _, warning := range cfg.Warnings() {
 		fmt.Fprintln(o.err, "warning:", warning)
 	}
+	for _, note := range cfg.Notes() {
+		fmt.Fprintln(o.err, "note:", note)
+	}
 	services := cfg.Services()
 	if o.json {
 		names, checks := make([]string, len(services)), make([]string, len(cfg.Checks))

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/jackc/pgx/v5"
@@ -42,7 +43,7 @@ func (e *examination) debezium(ctx context.Context, answers map[string]bool) {
 	for i := range e.cfg.Sources {
 		s := &e.cfg.Sources[i]
 		topic, ok := s.Input.(*kafka.Config)
-		if !ok || s.Format != config.FormatDebezium {
+		if !ok || !s.OfDebezium() {
 			continue
 		}
 		parts := strings.Split(topic.Topic, ".")
@@ -92,14 +93,16 @@ func (e *examination) image(ctx context.Context, databases map[string]*pgx.Conn,
 	}
 	what, name := "source "+s.Name, schema+"."+table
 	alter := "ALTER TABLE " + pgx.Identifier{schema, table}.Sanitize() + " REPLICA IDENTITY FULL"
-	inKey := strings.Contains(" "+strings.Join(key, " ")+" ", " "+s.Entity.Path+" ")
+	entity := strings.TrimPrefix(s.Entity.Path, s.Payload.Path+".")
+	inKey := slices.Contains(key, entity)
+	large = slices.DeleteFunc(large, func(column string) bool { return slices.Contains(s.UnchangedAsNull, column) })
 	switch full := identity == "f"; {
 	case s.RowImage != "" && !full:
 		e.add(what, operate.LevelDown, "it says row_image: full, and "+name+" does not log whole rows: a delete may retract another entity", alter)
-	case full && s.RowImage == "" && s.Entity.Path != "" && !inKey:
+	case full && s.RowImage == "" && entity != "" && !inKey:
 		e.add(what, operate.LevelDegraded, name+" logs whole rows, and its records do not always show that: such deletes become dead letters no_entity", "say row_image: full")
 	case full:
-	case identity != "d" || s.Entity.Path != "" && !inKey:
+	case identity != "d" || entity != "" && !inKey:
 		e.add(what, operate.LevelDegraded, name+" does not log the entity id of a deleted row, nor the former one of a row that moves", alter+", then row_image: full")
 	case len(large) > 0:
 		e.add(what, operate.LevelDegraded, fmt.Sprintf("Debezium writes a large value of %s as null when an update of %s leaves it alone", strings.Join(large, ", "), name), alter+"; or unchanged_as_null, where they are never null")

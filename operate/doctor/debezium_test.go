@@ -28,7 +28,7 @@ func TestReplicaIdentityOfATableOfDebezium(t *testing.T) {
 	exec("CREATE TABLE outbox (id bigserial PRIMARY KEY, entity text, payload jsonb, created_at timestamptz DEFAULT now())")
 	exec("CREATE TABLE items (id int PRIMARY KEY, order_id int NOT NULL, sku text NOT NULL, totals numeric, scores float8[])")
 	ask := func(keys string) (operate.Level, string) {
-		c := configuredSources(t, "  items: {kafka: {brokers: [\""+strings.Join(brokers, `", "`)+"\"], topic: "+prefix+"shop."+schema+".items}, format: debezium, "+keys+"}\n"+
+		c := configuredSources(t, "  items: {kafka: {brokers: [\""+strings.Join(brokers, `", "`)+"\"], topic: "+prefix+"shop."+schema+".items}, "+keys+"}\n"+
 			"  box: {outbox: {url: \""+address+"\", table: outbox}}\n", "")
 		e := &examination{cfg: c}
 		e.debezium(t.Context(), map[string]bool{"source box": true})
@@ -42,13 +42,16 @@ func TestReplicaIdentityOfATableOfDebezium(t *testing.T) {
 		level     operate.Level
 		text      string
 	}{
-		{"", "entity: id", operate.LevelDegraded, "a large value of totals, scores as null"},
-		{"", "entity: order_id", operate.LevelDegraded, "does not log the entity id of a deleted row"},
-		{"", "entity: order_id, row_image: full", operate.LevelDown, "does not log whole rows"},
-		{"ALTER TABLE items REPLICA IDENTITY FULL", "entity: order_id", operate.LevelDegraded, "say row_image: full"},
-		{"", "entity: order_id, row_image: full", operate.LevelOK, ""},
-		{"", "entity: id", operate.LevelOK, ""},
-		{"CREATE UNIQUE INDEX items_sku ON items (sku); ALTER TABLE items REPLICA IDENTITY USING INDEX items_sku", "entity: id", operate.LevelDegraded, "REPLICA IDENTITY FULL, then row_image: full"},
+		{"", "format: debezium, entity: id", operate.LevelDegraded, "a large value of totals, scores as null"},
+		{"", "format: debezium, entity: id, unchanged_as_null: [totals]", operate.LevelDegraded, "a large value of scores as null"},
+		{"", "format: debezium, entity: id, unchanged_as_null: [scores, totals]", operate.LevelOK, ""},
+		{"", "entity: payload.id, payload: payload, operation: payload.__deleted", operate.LevelDegraded, "a large value of totals, scores as null"},
+		{"", "format: debezium, entity: order_id", operate.LevelDegraded, "does not log the entity id of a deleted row"},
+		{"", "format: debezium, entity: order_id, row_image: full", operate.LevelDown, "does not log whole rows"},
+		{"ALTER TABLE items REPLICA IDENTITY FULL", "format: debezium, entity: order_id", operate.LevelDegraded, "say row_image: full"},
+		{"", "format: debezium, entity: order_id, row_image: full", operate.LevelOK, ""},
+		{"", "format: debezium, entity: id", operate.LevelOK, ""},
+		{"CREATE UNIQUE INDEX items_sku ON items (sku); ALTER TABLE items REPLICA IDENTITY USING INDEX items_sku", "format: debezium, entity: id", operate.LevelDegraded, "REPLICA IDENTITY FULL, then row_image: full"},
 	} {
 		if c.sql != "" {
 			exec(c.sql)
