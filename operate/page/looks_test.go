@@ -17,7 +17,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// -images writes the pictures of docs/page.md anew, and one of each page into out/screenshots.
+// -images writes the pictures of docs/explain.md anew, and one of each page into out/screenshots.
 var images = flag.Bool("images", false, "write pictures of the pages")
 
 // inBrowser serves a scene to a browser that is signed in by a link.

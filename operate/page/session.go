@@ -114,7 +114,7 @@ func address(r *http.Request) string {
 
 // newCookieName returns a name of one process: browsers share the cookies of a host among
 // its ports, and another process must neither overwrite nor set this one's. Such a
-// process still sees the value, see docs/page.md.
+// process still sees the value, see docs/explain.md.
 func newCookieName() string { return "weir_session_" + rand.Text()[:10] }
 
 // cookieName returns the name of the session's cookie. With TLS its prefix keeps other
