@@ -8,6 +8,15 @@ import (
 	"time"
 )
 
+// SoleDelivery reports whether one of several processes has to deliver for all services: one
+// of them writes a file.
+func (c *Config) SoleDelivery() bool {
+	return !c.Kafka.Embedded() && slices.ContainsFunc(c.Services(), func(s Service) bool {
+		_, file := s.Delivery.Sink.(FileWriter)
+		return file
+	})
+}
+
 // Warnings returns settings that are allowed and probably not intended: private keys that every
 // user of the machine may read, and tokens that never expire. It looks at the
 // files that the configuration names, and passes over those that it cannot.
@@ -51,14 +60,8 @@ func (c *Config) Warnings() (all []string) {
 			all = append(all, fmt.Sprintf("every user of this machine may read or change the private key %s: chmod o= %[1]s", file))
 		}
 	}
-	var files []string
-	for _, s := range c.Services() {
-		if _, ok := s.Delivery.Sink.(FileWriter); ok && !c.Kafka.Embedded() {
-			files = append(files, s.Name)
-		}
-	}
-	if n := len(files); n > 0 {
-		all = append(all, fmt.Sprintf("one process writes a file, and with kafka.brokers several may share the work: run one with the role deliver, or take another sink (%s)", strings.Join(files[:min(n, 5)], ", ")))
+	if c.SoleDelivery() {
+		all = append(all, "one process writes a file: of several, one delivers for all services while the others stand by, each to its own disk unless they share the folder; another sink lets them share the work")
 	}
 	if c.API.Tokens == "" {
 		return all

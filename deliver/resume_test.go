@@ -217,3 +217,27 @@ func TestAFailedResumeIsProbedAndSuspended(t *testing.T) {
 	require.Equal(t, []string{"a:1"}, s.has)
 	require.NoError(t, p.stop())
 }
+
+// A target that one process holds is closed with the last partition. A process that could not
+// open it gives up then.
+func TestAnExclusiveTargetIsClosedWithItsLastPartition(t *testing.T) {
+	exclusive := sinks.Traits{Kind: sinks.Log, MaxBatch: 10, Exclusive: true}
+	p, s := only(t, exclusive)
+	closed := func() bool { s.mu.Lock(); defer s.mu.Unlock(); return s.closed }
+	p.publish(of(service, "a", 1))
+	p.delivered(service)
+	require.False(t, closed())
+	p.stage.Revoked("changes", []int32{0})
+	require.Eventually(t, closed, patience, time.Millisecond)
+
+	p = newWorld(t, service).start(map[string]sinks.Traits{service: exclusive}, func(o *deliver.Options) {
+		o.Services[0].Sink.(*sink).open = func() error { return errors.New("another process holds it") }
+	})
+	p.publish(of(service, "a", 1))
+	state := func(is deliver.State) func() bool {
+		return func() bool { return p.stage.Conditions()[service].State == is }
+	}
+	require.Eventually(t, state(deliver.StateRetrying), patience, time.Millisecond)
+	p.stage.Revoked("changes", []int32{0})
+	require.Eventually(t, state(deliver.StateRunning), patience, time.Millisecond)
+}

@@ -2,6 +2,7 @@ package deliver
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"slices"
 	"time"
@@ -127,7 +128,10 @@ func (w *worker) run(stop context.Context) {
 	work, cancel := context.WithCancel(context.WithoutCancel(stop))
 	defer cancel()
 	defer context.AfterFunc(w.s.limit, cancel)()
-	for stop.Err() == nil && w.step(work, stop) == nil {
+	for stop.Err() == nil {
+		if err := w.step(work, stop); err != nil && !errors.Is(err, errRevoked) {
+			break
+		}
 	}
 	w.s.step(func() {
 		for _, sl := range w.slices {
@@ -246,6 +250,12 @@ func (w *worker) dropRevoked() {
 	}
 	if len(gone) > 0 {
 		w.core.Share(len(w.parts), w.s.opt.Partitions, time.Now())
+	}
+	if len(w.parts) == 0 && w.opened && w.traits.Exclusive {
+		w.opened = false
+		if err := w.opt.Sink.Close(); err != nil {
+			w.log.Warn("closing the target failed", "event", "sink.close_failed", "error", err)
+		}
 	}
 }
 
@@ -465,8 +475,9 @@ func (w *worker) open(work, stop context.Context) error {
 	return nil
 }
 
-// until retries a sink's preparations (Open, Resume) until they succeed or stop ends. It waits
-// as a write does: with the other services of a target that is down, and while suspended.
+// until retries a sink's preparations (Open, Resume) until they succeed, stop ends, or no
+// partition is left (errRevoked). It waits as a write does: with the other services of a target
+// that is down, and while suspended.
 func (w *worker) until(work, stop context.Context, do func(context.Context) error) error {
 	pause := w.backoff()
 	for {
@@ -484,7 +495,18 @@ func (w *worker) until(work, stop context.Context, do func(context.Context) erro
 		if _, err := w.awaitResumed(stop); err != nil {
 			return err
 		}
+		if w.idle() {
+			w.recovered()
+			return errRevoked
+		}
 	}
+}
+
+// idle reports whether this process lost all partitions of the service.
+func (w *worker) idle() bool {
+	w.s.mu.Lock()
+	defer w.s.mu.Unlock()
+	return len(w.arrived) == 0 && !slices.ContainsFunc(w.parts, func(p *core.Partition) bool { return !p.Revoked() })
 }
 
 // retryUntil repeats an operation on the store until it works or stop ends.

@@ -81,7 +81,7 @@ type Health struct {
 	// Problems are all others: unreachable servers, blocked sources, failing topics.
 	Problems []Item `json:"problems,omitempty"`
 	// Pending is work for operators, of the whole pipeline: dead letters, retried changes, a
-	// backfill that is due. The level does not depend on it.
+	// backfill that is due, which the level does not depend on; and the problems of other processes.
 	Pending []Item `json:"pending,omitempty"`
 }
 

@@ -69,9 +69,9 @@ func Processes(ctx context.Context, s store.Reports) ([]Process, error) {
 	return all, nil
 }
 
-// Elsewhere returns the problems that other live processes reported, without those that the
-// process itself has, as h says. name is its own.
-func Elsewhere(all []Process, name string, h *Health, now time.Time) (items []Item) {
+// AddElsewhere adds to the health of a process the problems that other live processes reported
+// and it does not have, and makes its level degraded then. name is its own.
+func (h *Health) AddElsewhere(all []Process, name string, now time.Time) {
 	known := map[string]bool{}
 	for _, s := range h.Services {
 		known[s.Service] = true
@@ -83,7 +83,10 @@ func Elsewhere(all []Process, name string, h *Health, now time.Time) (items []It
 		if !known[i.What] {
 			known[i.What] = true
 			i.Why = "in process " + p.Name + ": " + i.Why
-			items = append(items, i)
+			h.Pending = append(h.Pending, i)
+			if h.Level == LevelOK {
+				h.Level = LevelDegraded
+			}
 		}
 	}
 	for n := range all {
@@ -103,5 +106,4 @@ func Elsewhere(all []Process, name string, h *Health, now time.Time) (items []It
 			}
 		}
 	}
-	return items
 }

@@ -22,17 +22,17 @@ func TestElsewhere(t *testing.T) {
 	stopped.Stopped = true
 	blocked := report("e:5", now)
 	blocked.Reason, blocked.Error, blocked.Do = "store", "connection refused", "start it"
-	h := operate.Health{Level: operate.LevelDegraded, Services: []operate.ServiceHealth{own}}
-	items := operate.Elsewhere([]operate.Process{
+	h := operate.Health{Level: operate.LevelOK, Services: []operate.ServiceHealth{own}}
+	h.AddElsewhere([]operate.Process{
 		report("a:1", now, operate.ServiceHealth{Service: "acme/p@mine", Level: operate.LevelDown}),
 		report("b:2", now, own, file, paused), report("c:3", now, file),
 		report("f:6", now.Add(-time.Hour), operate.ServiceHealth{Service: "acme/p@silent", Level: operate.LevelDown}), stopped, blocked,
-	}, "a:1", &h, now)
+	}, "a:1", now)
 	require.Equal(t, []operate.Item{
 		{What: "acme/p@file", Level: operate.LevelDegraded, Why: "in process b:2: another process writes this file", Do: "stop the other one"},
 		{What: "process e:5", Level: operate.LevelDegraded, Why: "in process e:5: connection refused", Do: "start it"},
-	}, items)
-	h.Pending = items
+	}, h.Pending)
+	require.Equal(t, operate.LevelDegraded, h.Level)
 	s := operate.StatusOf(h, nil, now)
 	require.Len(t, s.Items, 3)
 	require.Equal(t, "3 problems", s.Verdict())

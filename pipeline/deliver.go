@@ -52,7 +52,7 @@ func (st *deliverStage) start(ctx context.Context, o startOptions) (component, e
 		Logger: st.log, Metrics: st.metrics, Tracer: st.tracer,
 	})
 	gc := st.group(limit.ctx, st.cfg.Kafka.Prefix+".deliver", deliverFrame, topic)
-	gc.Listener = stage
+	gc.Listener, gc.Sole = stage, now.cfg.SoleDelivery()
 	c, err := st.subscribe(ctx, limit, gc, stage.Run, stage.Handle)
 	if err != nil {
 		return component{}, err // the stage has closed the sinks
@@ -60,6 +60,9 @@ func (st *deliverStage) start(ctx context.Context, o startOptions) (component, e
 	st.running.Store(stage)
 	now.delivers()
 	c.reconfigure = func(ctx context.Context, next *settings) error {
+		if next.cfg.SoleDelivery() != gc.Sole {
+			return errors.New("one process delivers while a service writes a file")
+		}
 		r, err := st.difference(now, next)
 		if err != nil {
 			return err

@@ -111,7 +111,7 @@ func (m *monitor) status() operate.Health {
 		return h // alone
 	}
 	if all, err := operate.Processes(ctx, m.store); err == nil {
-		h.Pending = append(h.Pending, operate.Elsewhere(all, ProcessName(), &h, time.Now())...)
+		h.AddElsewhere(all, ProcessName(), time.Now())
 	}
 	return h
 }

@@ -33,6 +33,9 @@ type Traits struct {
 	// Guarded says that the target itself turns away repetitions and older
 	// versions. Deliver then need not look into the dam before a first attempt.
 	Guarded bool
+	// Exclusive says that one process at a time can hold the target. Deliver closes the sink
+	// when it loses its last partition, and may open it again.
+	Exclusive bool
 }
 
 // Sink writes changes to one target of one service. Deliver calls Open until

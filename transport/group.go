@@ -21,6 +21,8 @@ type GroupConfig struct {
 	ID string
 	// Topic must exist and be readable. Required.
 	Topic string
+	// Sole assigns all partitions to one member; the others take over when it leaves.
+	Sole bool
 
 	// FrameRecords and FrameBytes bound a frame; a larger record passes alone.
 	// Default to 1000 and 1 MiB.
@@ -186,7 +188,7 @@ func NewGroup(ctx context.Context, cfg Config, gc GroupConfig) (*Group, error) {
 		// Close asks it to leave once more, under no other context than this.
 		kgo.WithContext(gc.Limit),
 		kgo.ConsumerGroup(gc.ID),
-		kgo.Balancers(kgo.CooperativeStickyBalancer()),
+		kgo.Balancers(balancer(gc.Sole)),
 		kgo.SessionTimeout(gc.SessionTimeout),
 		kgo.HeartbeatInterval(gc.HeartbeatInterval),
 		kgo.RebalanceTimeout(gc.RebalanceTimeout),

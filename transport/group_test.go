@@ -303,6 +303,38 @@ func TestTwoMembersShareAndHandOver(t *testing.T) {
 	wg.Wait()
 }
 
+// A sole member keeps all partitions while another waits, which then takes over all.
+func TestASoleMemberHandsOver(t *testing.T) {
+	c := realCluster(t)
+	topic := c.topic(t, "topic", 4)
+	p := c.producer(t, transport.ProducerConfig{})
+	var mu sync.Mutex
+	second := 0 // partitions that the second was assigned; guarded by mu
+	listener := &recorder{assigned: func(_ context.Context, _ string, partitions []int32) (map[int32]int64, error) {
+		mu.Lock()
+		defer mu.Unlock()
+		second += len(partitions)
+		return nil, nil
+	}}
+	first := c.group(t, transport.GroupConfig{Topic: topic, Sole: true})
+	other := c.group(t, transport.GroupConfig{Topic: topic, Sole: true, Listener: listener})
+	fill(t, p, topic, 0, 40)
+	acknowledge(t, subscribe(t, first, topic), 40)
+	ch := subscribe(t, other, topic)
+	admin, id := kadm.NewClient(rawClient(t, c)), c.prefix+"group"
+	require.Eventually(t, func() bool {
+		all, err := admin.DescribeGroups(t.Context(), id)
+		return err == nil && all[id].State == "Stable" && len(all[id].Members) == 2
+	}, patience, 10*time.Millisecond)
+	mu.Lock()
+	require.Zero(t, second)
+	mu.Unlock()
+	require.NoError(t, first.Close())
+	fill(t, p, topic, 40, 40)
+	acknowledge(t, ch, 40)
+	require.Equal(t, 4, second)
+}
+
 // A group lags by all records of a re-created topic: commits of the earlier one
 // do not count.
 func TestLagBehindATopicThatWasCreatedAgain(t *testing.T) {

@@ -72,7 +72,7 @@ func openFile(path string) (handle, error) {
 
 // Traits implements sinks.Sink.
 func (s *Sink) Traits() sinks.Traits {
-	return sinks.Traits{Kind: sinks.Log, MaxBatch: maxBatch, MaxBytes: maxBytes, Guarded: true}
+	return sinks.Traits{Kind: sinks.Log, MaxBatch: maxBatch, MaxBytes: maxBytes, Guarded: true, Exclusive: true}
 }
 
 // Open creates or locks the file, repairs its end and learns the last keys.

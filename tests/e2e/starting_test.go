@@ -128,3 +128,29 @@ func forward(t *testing.T, door, to string) {
 		}
 	}()
 }
+
+// Of two processes one delivers while a service writes a file. The other takes over when it dies.
+func TestOneProcessWritesTheFile(t *testing.T) {
+	p := harness.SimpleOnBrokers(t, "inbox: {partitions: 4}", fmt.Sprintf("store: {postgres: {url: %q}}\n", servers.Postgres(t)), map[string]string{"acme": harness.FileSink("acme")})
+	written := func(n int) {
+		harness.Eventually(t, "the file has all changes", func() error {
+			if got := len(p.Records("out/acme.jsonl")); got != n {
+				return fmt.Errorf("%d of %d", got, n)
+			}
+			return nil
+		})
+	}
+	first := p.Start("run")
+	first.Ready(http.StatusOK)
+	p.Append("events.jsonl", harness.Many(40, 0, 1))
+	written(40)
+	second := p.Start("run")
+	second.Ready(http.StatusOK)
+	p.Append("events.jsonl", harness.Many(40, 1, 2))
+	written(80)
+	first.Kill()
+	p.Append("events.jsonl", harness.Many(40, 2, 3))
+	written(120)
+	second.Terminate()
+	second.Ok()
+}
