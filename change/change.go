@@ -133,8 +133,8 @@ type Change struct {
 	// same at every repetition, and no order follows from it.
 	Time time.Time
 	Doc  []byte // the projected document as JSON; nil on Retract
-	// At is when the event that caused a retraction happened at its source, in milliseconds; zero: it is
-	// not known. Other changes have none.
+	// At is when the event that caused a retraction, or emptied the view, happened at its source, in
+	// milliseconds; zero: it is not known. Other changes have none.
 	At time.Time
 	// Resent is the position of the control record that sent the change once
 	// more, after it was a dead letter of a log sink; 0 for a change that comes in
@@ -143,6 +143,9 @@ type Change struct {
 	// Partition is that of the inbox and of the changes log. It is no part of the
 	// change itself: the reader sets it.
 	Partition int32
+	// Entered is when the entity first entered the service, by its source where that says so; only a
+	// change that may count as a retraction has it.
+	Entered Entered
 	// Effect is the change of the number of entities that the service has.
 	Effect Effect
 	// Planned says that an operator or a refresh requested it: no event caused it.
@@ -162,6 +165,36 @@ const (
 	Enters Effect = 1
 	Leaves Effect = -1
 )
+
+// Entered is a time in units of two minutes since 2000, rounded down, as it is stored in three bytes;
+// 0: it is not known.
+type Entered uint32
+
+const (
+	enteredUnit  = 2 * time.Minute
+	enteredEpoch = 946_684_800 // 2000, in Unix seconds
+	// MaxEntered is the latest time, in 2063, which stands for all later ones.
+	MaxEntered Entered = 1<<24 - 1
+)
+
+// EnteredAt returns the form of a time. All before 2000 are the same.
+func EnteredAt(at time.Time) Entered {
+	return Entered(max(1, min((at.Unix()-enteredEpoch)/int64(enteredUnit/time.Second), int64(MaxEntered))))
+}
+
+// Young reports whether the service had the entity for at most window, and up to two minutes more,
+// when the change happened. It is false where that is not known.
+func (c *Change) Young(window time.Duration) bool {
+	at := c.At
+	if at.IsZero() {
+		at = c.Time
+	}
+	had := at.Sub(time.Unix(enteredEpoch, 0).Add(time.Duration(c.Entered) * enteredUnit))
+	return c.Entered != 0 && had >= 0 && had <= window+enteredUnit
+}
+
+// Empty reports whether the change has a document without members.
+func (c *Change) Empty() bool { return string(c.Doc) == "{}" }
 
 // Key is the idempotency key of a change: 32 hex digits from SHA-256 over
 // service, entity, version and content, each length-prefixed.

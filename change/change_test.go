@@ -20,6 +20,13 @@ func generated(t *rapid.T) Change {
 		Content: Retracted(), Revision: rapid.Int64().Draw(t, "revision"),
 		Time: time.UnixMilli(rapid.Int64Range(-1<<40, 1<<42).Draw(t, "time")).UTC(),
 	}
+	if rapid.Bool().Draw(t, "moves") {
+		c.Effect = map[Op]Effect{Upsert: Enters, Retract: Leaves}[c.Op]
+	}
+	c.Entered = Entered(rapid.Uint32Range(0, uint32(MaxEntered)).Draw(t, "entered"))
+	if rapid.Bool().Draw(t, "at") {
+		c.At = time.UnixMilli(rapid.Int64Range(-1<<40, 1<<42).Draw(t, "at the source")).UTC()
+	}
 	if rapid.Bool().Draw(t, "resent") {
 		c.Resent = NewVersion(c.Version.Generation(), rapid.Int64Range(0, 1<<48-1).Draw(t, "resent at"))
 	}

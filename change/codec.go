@@ -79,11 +79,11 @@ const (
 	flagRetract = 1 << iota
 	flagResent
 	flagTraced
-	flagEnters
-	flagLeaves
+	flagMoves // into the service or, with flagRetract, out of it
 	flagPlanned
 	flagMends
 	flagAtSource
+	flagEntered
 )
 
 // appendFields appends everything but service, revision, key, content and document; a resent
@@ -99,12 +99,8 @@ func (c *Change) appendFields(dst []byte) []byte {
 	if c.Trace != nil {
 		flags |= flagTraced
 	}
-	switch c.Effect {
-	case Keeps:
-	case Enters:
-		flags |= flagEnters
-	case Leaves:
-		flags |= flagLeaves
+	if c.Effect != Keeps {
+		flags |= flagMoves
 	}
 	if c.Planned {
 		flags |= flagPlanned
@@ -115,6 +111,9 @@ func (c *Change) appendFields(dst []byte) []byte {
 	if !c.At.IsZero() {
 		flags |= flagAtSource
 	}
+	if c.Entered != 0 {
+		flags |= flagEntered
+	}
 	dst = append(dst, flags)
 	dst = binary.BigEndian.AppendUint64(dst, uint64(c.Version))
 	if c.Resent != 0 {
@@ -124,6 +123,9 @@ func (c *Change) appendFields(dst []byte) []byte {
 	dst = binary.AppendVarint(dst, c.Time.UnixMilli())
 	if flags&flagAtSource != 0 {
 		dst = binary.AppendVarint(dst, c.Time.Sub(c.At).Milliseconds())
+	}
+	if c.Entered != 0 {
+		dst = binary.AppendUvarint(dst, uint64(c.Entered))
 	}
 	dst = wire.Append(dst, c.Entity)
 	if c.Trace != nil {
@@ -143,21 +145,25 @@ func (c *Change) readFields(r *wire.Reader) bool {
 	if flags&flagAtSource != 0 {
 		c.At = c.Time.Add(-time.Duration(r.Varint()) * time.Millisecond)
 	}
-	c.Entity, c.Op = r.Text(), Upsert
-	if flags&flagRetract != 0 {
-		c.Op = Retract
+	var entered uint64
+	if flags&flagEntered != 0 {
+		entered = r.Uvarint()
+		c.Entered = Entered(entered)
 	}
-	if flags&flagEnters != 0 {
-		c.Effect = Enters
-	} else if flags&flagLeaves != 0 {
-		c.Effect = Leaves
+	c.Entity, c.Op = r.Text(), Upsert
+	moved := Enters
+	if flags&flagRetract != 0 {
+		c.Op, moved = Retract, Leaves
+	}
+	if flags&flagMoves != 0 {
+		c.Effect = moved
 	}
 	c.Planned, c.Mends = flags&flagPlanned != 0, flags&flagMends != 0
 	if flags&flagTraced != 0 {
 		c.Trace = &Trace{Parent: r.Text(), State: r.Text()}
 	}
 	// What appendFields does not write.
-	odd := flags&flagEnters != 0 && flags&(flagLeaves|flagRetract) != 0 || c.Effect == Leaves && c.Op != Retract ||
+	odd := flags&flagEntered != 0 && entered == 0 || entered > uint64(MaxEntered) ||
 		flags&flagResent != 0 && c.Resent == 0 || c.Trace != nil && c.Trace.Parent == ""
 	return !r.Failed && !odd && c.Version != 0 && c.Entity != ""
 }

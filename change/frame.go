@@ -158,8 +158,8 @@ func (c *Change) FrameSize() int { return c.frameSize() + c.docSize() }
 func (c *Change) docSize() int { return len(c.Doc) + len(c.Content) + 2*binary.MaxVarintLen32 }
 
 func (c *Change) frameSize() int {
-	// Flags, version, time, three lengths, and a row of the table for itself.
-	n := 1 + 8 + binary.MaxVarintLen64 + 3*binary.MaxVarintLen32 + 3*binary.MaxVarintLen32
+	// Flags, version, times, three lengths, and a row of the table for itself.
+	n := 1 + 8 + 2*binary.MaxVarintLen64 + binary.MaxVarintLen32 + 3*binary.MaxVarintLen32 + 3*binary.MaxVarintLen32
 	n += len(c.Entity)
 	if len(c.Doc) == 0 {
 		n += len(c.Content)

@@ -223,7 +223,7 @@ func TestParseFrameRefuses(t *testing.T) {
 		"more bytes than in table":      body("\x03\x01"+size+"\x00", minimal+"\x00"),
 		"more changes than counted":     body("\x03\x01"+string(rune(2*len(minimal)))+"\x00", minimal+minimal),
 		"fewer changes than counted":    body("\x03\x02"+size+"\x00", minimal),
-		"a retraction that enters":      body("\x03\x01"+size+"\x00", "\x09"+minimal[1:]),
+		"entered at an unknown time":    body("\x03\x01"+string(rune(len(minimal)+1))+"\x00", "\x81"+minimal[1:10]+"\x00"+minimal[10:]),
 		"an entity without a name":      body("\x03\x01"+string(rune(len(minimal)-1))+"\x00", strings.Replace(minimal, "\x01e", "\x00", 1)),
 		"sent once more, never before":  body("\x03\x01"+string(rune(len(minimal)+9))+"\x00", "\x02"+minimal[1:9]+strings.Repeat("\x00", 9)+minimal[9:]),
 		"a trace without a parent":      body("\x03\x01"+string(rune(len(minimal)+2))+"\x00", "\x05"+fields+"\x00\x00"+"\x00\x01\xff"),

@@ -122,9 +122,6 @@ func (ev *evaluation) compareAndSend(r *record, service int, c *candidate) error
 		Content: c.content, Revision: ev.plan.Revision, Time: r.at, Trace: r.span.Trace(),
 		Effect: c.effect(&row), Planned: r.Control != nil && r.Control.Actor != change.Deliver, Mends: row.Refused,
 	}
-	if ch.Effect == change.Leaves {
-		ch.At = r.atSource()
-	}
 	code, reason := "oversized", ""
 	if c.output == nil {
 		ch.Op = change.Retract
@@ -151,6 +148,12 @@ func (ev *evaluation) compareAndSend(r *record, service int, c *candidate) error
 	if c.output != nil {
 		c.output.counted = true
 	}
+	if ch.Effect == change.Leaves || ch.Effect == change.Keeps && ch.Empty() {
+		ch.At, ch.Entered = r.atSource(), row.Entered
+	}
+	if !row.Found {
+		row.Entered = r.entered()
+	}
 	ev.send(r, service, &ch, size)
 	if !ev.plan.Services[service].Log && row.Found && (row.Refused || row.Content == nil) {
 		ev.out.Settled = append(ev.out.Settled, store.LetterResolution{Service: ch.Service, Entity: r.Entity, State: store.LetterObsolete, Version: ch.Version})
@@ -169,6 +172,14 @@ func (r *record) atSource() time.Time {
 		return r.at
 	}
 	return time.UnixMilli(r.Event.At).UTC()
+}
+
+// entered returns when an entity enters that the record brings into a service.
+func (r *record) entered() change.Entered {
+	if at := r.atSource(); !at.IsZero() {
+		return change.EnteredAt(at)
+	}
+	return change.EnteredAt(r.at)
 }
 
 // superseded reports whether a service has a newer change than the request names, which

@@ -35,16 +35,13 @@ func (g *Guard) share(kind store.GuardKind) float64 {
 func GuardKind(c *change.Change) store.GuardKind {
 	switch {
 	case c.Planned || c.Resent != 0:
-	case c.Op == change.Retract && c.Effect == change.Leaves, c.Op == change.Upsert && c.Effect == change.Keeps && isEmpty(c.Doc):
+	case c.Op == change.Retract && c.Effect == change.Leaves, c.Op == change.Upsert && c.Effect == change.Keeps && c.Empty():
 		return store.GuardRetract
 	case c.Op == change.Upsert && c.Effect == change.Keeps && !c.Mends:
 		return store.GuardUpdate
 	}
 	return ""
 }
-
-// isEmpty reports whether a document has no member.
-func isEmpty(doc []byte) bool { return len(doc) == 2 && doc[0] == '{' }
 
 // admit returns the changes of a step that may be attempted: those that the guard does not count, has
 // counted, or that an operator released. It drops those that an operator discarded, and with the first
@@ -61,7 +58,8 @@ func (w *worker) admit(work, stop context.Context, step *core.Step) (released bo
 		for _, i := range step.Items {
 			if i.Admitted <= w.resumes && GuardKind(&i.Data.(*delivery).change) == kind {
 				counted = append(counted, i)
-				changes = append(changes, store.GuardedChange{Entity: i.Entity, Partition: i.Partition, Position: i.Position, At: i.Data.(*delivery).change.At})
+				c := &i.Data.(*delivery).change
+				changes = append(changes, store.GuardedChange{Entity: i.Entity, Partition: i.Partition, Position: i.Position, At: c.At, Young: c.Young(w.opt.Guard.Window)})
 			}
 		}
 		if len(counted) == 0 {
@@ -185,7 +183,7 @@ func (w *worker) judged(work, stop context.Context, step *core.Step, counted []*
 		case store.Released:
 			i.Stale = true
 			fallthrough
-		case store.Counted:
+		case store.Counted, store.Uncounted:
 			i.Admitted = w.resumes + 1
 		case store.Discarded:
 			discarded = append(discarded, i)

@@ -203,6 +203,27 @@ func TestWhatTheGuardDoesNotCount(t *testing.T) {
 	require.Equal(t, store.GuardUpdate, p.pauses()[service].Hold.Kind)
 }
 
+// A history of entities that come and leave is not held; a mass deletion of those that were there before
+// it is, at the limit.
+func TestAHistoryOfShortLivedEntitiesIsNotHeld(t *testing.T) {
+	p := newWorld(t, service).start(map[string]sinks.Traits{service: logOf(50)}, guarding(usualGuard))
+	offset := p.loaded(100)
+	for i := range int64(300) {
+		left := leaving(fmt.Sprint("short", i), offset+2*i+1)
+		if i%2 == 0 {
+			left = of(service, left.Entity, offset+2*i+1)
+			left.Doc = []byte("{}")
+		}
+		left.Entered = change.EnteredAt(left.Time)
+		p.publish(entering(left.Entity, offset+2*i), left)
+	}
+	p.delivered()
+	require.Empty(t, p.pauses())
+	p.retractAll(0, 100, offset+600)
+	p.held()
+	require.EqualValues(t, 12, p.pauses()[service].Hold.Counted, "5 % of the 100, and of the 150 that stayed empty")
+}
+
 // dying is the store of a process that dies before it saves progress.
 type dying struct{ recording }
 

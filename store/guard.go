@@ -57,6 +57,8 @@ type GuardedChange struct {
 	Position  change.Version
 	// At is when it happened at the source; zero: now.
 	At time.Time
+	// Young: the service had the entity for less than the window by then.
+	Young bool
 }
 
 // guardSlots is how many slots a window has: times are counted by slot.
@@ -105,6 +107,7 @@ const (
 	Held                      // wait: the service is held, or paused
 	Released                  // an operator released it: write it if it is the newest
 	Discarded                 // an operator discarded it: pass it without a write
+	Uncounted                 // write it: it is young
 )
 
 // Passes are positions per partition. An operator decided about the changes below them.
@@ -159,7 +162,8 @@ type GuardState struct {
 }
 
 // Judge answers for changes, and adds those that it counts to n. A change counts at the time of its
-// source, in each window of that time, so that a backlog is as dense as its history was. It moves the
+// source, in each window of that time, so that a backlog is as dense as its history was. One of an entity that came and left
+// within a window is no accident, and does not count. It moves the
 // base, and returns the limit with how many entities the window of the last counted or held change has.
 func (g *GuardState) Judge(a *Admission, n *GuardCounts, paused bool) (answers []Admitted, counted, limit int64) {
 	if a.Now.Sub(g.BaseAt) >= a.Window {
@@ -183,6 +187,8 @@ func (g *GuardState) Judge(a *Admission, n *GuardCounts, paused bool) (answers [
 			answers[i] = Released
 		case paused:
 			answers[i] = Held
+		case c.Young:
+			answers[i] = Uncounted
 		case known && at.Sub(was).Abs() < a.Window:
 			answers[i] = Counted
 		default:

@@ -30,14 +30,19 @@ func (m *guardMemory) admit(now time.Time, changes ...store.GuardedChange) []sto
 	return answers
 }
 
-// history draws the retractions of months, in which fewer than the limit are in each window, and the
-// order in which partitions are read.
+// history draws the retractions of months: fewer than the limit in each window are of entities that the
+// service had for longer than that, and many others came and left within one.
 func history(t *rapid.T) []store.GuardedChange {
 	begin := time.Unix(1_600_000_000, 0)
 	var all []store.GuardedChange
 	for n := range rapid.IntRange(100, 1000).Draw(t, "retractions") {
 		begin = begin.Add(time.Duration(rapid.Int64Range(int64(15*time.Second), int64(time.Hour)).Draw(t, "pause")))
-		all = append(all, store.GuardedChange{Entity: fmt.Sprint("e", n), Position: change.NewVersion(1, int64(n)), At: begin})
+		all = append(all, store.GuardedChange{Entity: fmt.Sprint("e", n), Position: change.NewVersion(1, int64(len(all))), At: begin})
+		if rapid.IntRange(0, 50).Draw(t, "sessions") == 0 {
+			for i := range rapid.IntRange(1, 200).Draw(t, "short") {
+				all = append(all, store.GuardedChange{Entity: fmt.Sprint("s", n, "/", i), Position: change.NewVersion(1, int64(len(all))), At: begin, Young: true})
+			}
+		}
 	}
 	return all
 }
@@ -102,6 +107,21 @@ func TestAMassDeletionInABacklogIsHeld(t *testing.T) {
 		require.True(t, held)
 		require.LessOrEqual(t, left, 50)
 	})
+}
+
+// Without times of the source, all of a file of history is now: what came and left within it does not
+// count, and what was there before does.
+func TestAHistoryWithoutTimes(t *testing.T) {
+	t.Parallel()
+	m, now := &guardMemory{}, time.Unix(1_700_000_000, 0)
+	for n := range 1000 {
+		require.NotContains(t, m.admit(now, store.GuardedChange{Entity: fmt.Sprint("e", n), Young: true}), store.Held)
+	}
+	held := false
+	for n := range 51 {
+		held = m.admit(now, store.GuardedChange{Entity: fmt.Sprint("old", n)})[0] == store.Held
+	}
+	require.True(t, held)
 }
 
 // Without a time of the source, and with one that lies ahead, a change counts now.

@@ -17,13 +17,19 @@ const PageServices = 1 << pageBits
 
 const pageBits = 5
 
-// Layout of a state in a page: the service's number within the page and whether
-// its content is refused, the length of the content and one (0 is the unknown
-// state), the version, the content. All are as wide, so that SQL can take them apart.
+// Layout of a state in a page: the service's number within the page with the kind of the content, when
+// the entity entered the service, the version, the content, zero where the kind says all. All are as
+// wide, so that SQL can take them apart.
 const (
-	stateSize   = 1 + 1 + 8 + contentSize
+	stateSize   = 1 + 3 + 8 + contentSize
 	contentSize = 33 // a scheme and a digest
-	refusedBit  = 1 << 7
+
+	slotBits     = PageServices - 1
+	kindBits     = 3 << pageBits
+	unknownKind  = 0 << pageBits
+	retractKind  = 1 << pageBits
+	documentKind = 2 << pageBits
+	refusedBit   = 1 << 7
 )
 
 // PageOf returns the page that has a service's states.
@@ -50,8 +56,8 @@ func (s *States) Add(number int32, body []byte) error {
 	}
 	broken := len(body)%stateSize != 0 || number < 0
 	for i, last := 0, -1; i < len(body) && !broken; i += stateSize {
-		slot := int(body[i] &^ refusedBit)
-		broken = slot <= last || slot >= PageServices || body[i+1] > contentSize+1
+		slot := int(body[i] & slotBits)
+		broken = slot <= last || body[i]&kindBits == kindBits
 		last = slot
 	}
 	at, twice := s.page(number)
@@ -74,12 +80,12 @@ func (s *States) page(number int32) (at int, found bool) {
 
 // slot returns where the state of a service is in a page, or has to be.
 func slot(body []byte, service int32) (at int, found bool) {
-	want := byte(service & (PageServices - 1))
-	if at = int(want) * stateSize; at < len(body) && body[at]&^refusedBit == want { // all states before it exist
+	want := byte(service & slotBits)
+	if at = int(want) * stateSize; at < len(body) && body[at]&slotBits == want { // all states before it exist
 		return at, true
 	}
 	for at = 0; at < len(body); at += stateSize {
-		if has := body[at] &^ refusedBit; has >= want {
+		if has := body[at] & slotBits; has >= want {
 			return at, has == want
 		}
 	}
@@ -97,11 +103,16 @@ func (s *States) Get(service int32) Row {
 	return Row{Key: Key{Service: service}}
 }
 
+var retracted = change.Retracted() //nolint:gochecknoglobals // never written
+
 func decodeState(page int32, b []byte) Row {
-	r := Row{Key: Key{Service: page*PageServices + int32(b[0]&^refusedBit)}, Found: true,
-		Refused: b[0]&refusedBit != 0, Version: change.Version(binary.BigEndian.Uint64(b[2:]))}
-	if n := int(b[1]); n > 0 {
-		r.Content = change.Content(b[10 : 9+n : 9+n])
+	r := Row{Key: Key{Service: page*PageServices + int32(b[0]&slotBits)}, Found: true, Refused: b[0]&refusedBit != 0,
+		Entered: change.Entered(b[1])<<16 | change.Entered(b[2])<<8 | change.Entered(b[3]), Version: change.Version(binary.BigEndian.Uint64(b[4:]))}
+	switch b[0] & kindBits {
+	case retractKind:
+		r.Content = retracted
+	case documentKind:
+		r.Content = change.Content(b[12:stateSize:stateSize])
 	}
 	return r
 }
@@ -110,9 +121,15 @@ func decodeState(page int32, b []byte) Row {
 const spareStates = 4
 
 // Set notes the state of r's service. A content is nil, a retraction or a hash with
-// its scheme: a longer one is a programming error and panics.
+// its scheme: any other is a programming error and panics.
 func (s *States) Set(r Row) {
-	if len(r.Content) > contentSize {
+	kind := byte(documentKind)
+	switch {
+	case r.Content == nil:
+		kind = unknownKind
+	case r.Content.IsRetracted():
+		kind = retractKind
+	case len(r.Content) != contentSize:
 		panic(fmt.Sprintf("store: impossible dam state: a content of %d bytes", len(r.Content)))
 	}
 	number := PageOf(r.Service)
@@ -127,7 +144,7 @@ func (s *States) Set(r Row) {
 	body := s.pages[p].Body
 	at, found := slot(body, r.Service)
 	var content [contentSize]byte // r's may stand in body
-	n := copy(content[:], r.Content)
+	copy(content[:], r.Content)
 	switch own := s.changed[p]; {
 	case !found && own && len(body)+stateSize <= cap(body):
 		body = body[:len(body)+stateSize]
@@ -146,13 +163,14 @@ func (s *States) Set(r Row) {
 	}
 	b := body[at : at+stateSize]
 	clear(b)
-	if b[0] = byte(r.Service & (PageServices - 1)); r.Refused {
+	if b[0] = byte(r.Service&slotBits) | kind; r.Refused {
 		b[0] |= refusedBit
 	}
-	if r.Content != nil {
-		b[1] = byte(1 + copy(b[10:], content[:n]))
+	b[1], b[2], b[3] = byte(r.Entered>>16), byte(r.Entered>>8), byte(r.Entered)
+	binary.BigEndian.PutUint64(b[4:], uint64(r.Version))
+	if kind == documentKind {
+		copy(b[12:], content[:])
 	}
-	binary.BigEndian.PutUint64(b[2:], uint64(r.Version))
 	s.pages[p].Body, s.changed[p] = body, true
 }
 

@@ -26,15 +26,18 @@ func TestStatesAreAMap(t *testing.T) {
 			require.False(t, states.Get(rapid.Int32Range(-100, -1).Draw(t, "not a stored service")).Found)
 			for range rapid.IntRange(0, 30).Draw(t, "sets") {
 				r := store.Row{Key: store.Key{Service: rapid.Int32Range(0, 100).Draw(t, "service"), Entity: "e"}, Found: true, Version: change.Version(rapid.Uint64().Draw(t, "version"))}
-				if n := rapid.IntRange(-1, 33).Draw(t, "size"); n >= 0 {
-					r.Content, r.Refused = make(change.Content, n), rapid.Bool().Draw(t, "refused")
-					for i := range r.Content {
-						r.Content[i] = byte(n + i)
-					}
+				r.Entered = change.Entered(rapid.Uint32Range(0, uint32(change.MaxEntered)).Draw(t, "entered"))
+				switch n := rapid.IntRange(-1, 33).Draw(t, "content"); n {
+				case -1:
+				case 0:
+					r.Content = change.Retracted()
+				default:
+					r.Content = change.Hashed(1, [32]byte{byte(n), 31: byte(n)})
 				}
+				r.Refused = r.Content != nil && rapid.Bool().Draw(t, "refused")
 				if has := states.Get(r.Service); has.Found && rapid.Bool().Draw(t, "content stays") {
 					r.Content, r.Refused = has.Content, has.Refused // which stands in the page
-					want[r.Service] = store.Row{Key: r.Key, Found: true, Content: slices.Clone(r.Content), Refused: r.Refused, Version: r.Version}
+					want[r.Service] = store.Row{Key: r.Key, Found: true, Content: slices.Clone(r.Content), Refused: r.Refused, Version: r.Version, Entered: r.Entered}
 				} else {
 					want[r.Service] = r
 				}
@@ -96,7 +99,7 @@ func TestABrokenPageIsNotRead(t *testing.T) {
 	require.NoError(t, s.Add(0, nil))
 	for name, body := range map[string][]byte{
 		"cut off": page[:len(page)-1], "in another order": append(slices.Clone(page[len(page)/2:]), page[:len(page)/2]...),
-		"twice": append(slices.Clone(page), page...), "no such slot": append([]byte{32}, page[1:]...), "too long": append([]byte{3, 40}, page[2:]...),
+		"twice": append(slices.Clone(page), page...), "no such kind": append([]byte{3 | 96}, page[1:]...),
 	} {
 		err := s.Add(0, body)
 		require.Error(t, err, name)

@@ -182,6 +182,7 @@ type Row struct {
 	// up: whether the target holds it is not known. Never set without Content.
 	Refused bool
 	Version change.Version // of the last change or operator action
+	Entered change.Entered // when the row was made
 }
 
 // Decision is the input of a decision transaction.

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/seed-86dfc502/weir/operate"
+	"github.com/seed-86dfc502/weir/tests/harness"
 	"github.com/stretchr/testify/require"
 )
 
@@ -55,6 +56,7 @@ func TestGuard(t *testing.T) {
 	require.Contains(t, said(exitOK, "guard", "list"), "the guard holds no service")
 	require.Contains(t, said(exitUsage, "guard", "release", service), "the guard does not hold "+service)
 
+	harness.Project{T: t, Dir: dir}.Age()
 	event("delete")
 	ctx, stop := context.WithCancel(t.Context())
 	defer stop()

@@ -66,6 +66,20 @@ var guardTests = []test{
 		require.NoError(t, err)
 		require.Len(t, pauses, 1, "only an operator's pause is resumed")
 	}},
+	{"the retraction of a young entity does not count, and waits with the others", func(t *testing.T, f *fixture) {
+		a := admission(guardTime, numbered(0, 200)...)
+		for i := range a.Changes {
+			a.Changes[i].Young = i%2 == 0
+		}
+		counts, pause := admit(t, f.a, a)
+		require.NotNil(t, pause)
+		require.Equal(t, map[store.Admitted]int{store.Uncounted: 51, store.Counted: 50, store.Held: 99}, counts)
+		require.EqualValues(t, 50, pause.Hold.Counted)
+		audit := store.Audit{Actor: "ann", Action: "guard", Service: guarded}
+		require.NoError(t, f.b.EndHold(f.ctx(), guarded, store.HoldEnd{Discard: store.Passes{3: change.NewVersion(1, 200)}}, guardTime, audit))
+		counts, _ = admit(t, f.a, a)
+		require.Equal(t, map[store.Admitted]int{store.Discarded: 200}, counts)
+	}},
 	{"the window slides", func(t *testing.T, f *fixture) {
 		for minute := range 60 {
 			counts, pause := admit(t, f.a, admission(guardTime.Add(time.Duration(minute)*time.Minute), numbered(5*minute, 5*minute+5)...))

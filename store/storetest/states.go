@@ -64,7 +64,7 @@ var stateTests = []test{
 		for i, next := range []change.Content{content("A"), content("B"), content("A"), change.Retracted(), nil, content("A"), nil} {
 			var rows []store.Row
 			for _, n := range []int32{first, last} {
-				rows = append(rows, store.Row{Key: store.Key{Service: n, Entity: "e"}, Found: true, Content: next, Version: version(int64(i))})
+				rows = append(rows, store.Row{Key: store.Key{Service: n, Entity: "e"}, Found: true, Content: next, Version: version(int64(i)), Entered: change.Entered(i)})
 			}
 			require.NoError(t, f.decideStates(f.a, revision, int64(i), token, rows...))
 			for _, r := range rows {

@@ -9,6 +9,7 @@ package storetest
 
 import (
 	"context"
+	"crypto/sha256"
 	"slices"
 	"testing"
 	"time"
@@ -197,7 +198,7 @@ func everything(p store.Partition, service int32, version change.Version) store.
 }
 
 // content makes a content that differs for every text.
-func content(text string) change.Content { return append(change.Content{1}, text...) }
+func content(text string) change.Content { return change.Hashed(1, sha256.Sum256([]byte(text))) }
 
 func version(offset int64) change.Version { return change.NewVersion(1, offset) }
 

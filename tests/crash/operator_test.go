@@ -93,10 +93,10 @@ projections:
 // forgotten is the state of rows of a customer that was removed.
 const forgotten = ""
 
-// release lets the guard hold every service at its third retraction, with a kill of the process behind the
+// release lets the guard hold every service at its third update, with a kill of the process behind the
 // first hold, or of the command that ends it, until all holds are released and nothing is left.
 func (c cell) release(w *world) map[string]tally {
-	w.write("acme.yaml", strings.Replace(w.read("acme.yaml"), "customer: acme\n", "customer: acme\nguard: {min: 2}\n", 1))
+	w.write("acme.yaml", strings.Replace(w.read("acme.yaml"), "customer: acme\n", "customer: acme\nguard: {retract: off, update: 1%, min: 2}\n", 1))
 	killed := c.point == crash.GuardHeld
 	if killed {
 		e := w.run(c.spec(1))

@@ -228,6 +228,11 @@ var decideMutants = []mutant{
 		test: "TestI9RefusedContentIsHeldBackWhenEvaluated",
 	},
 	{
+		rule: "an entity that returns entered when it first did", in: "decide", fn: "evaluation.compareAndSend",
+		find: "if !row.Found {\n\t\trow.Entered", put: "if ch.Effect == change.Enters {\n\t\trow.Entered",
+		test: "TestAChangeSaysWhenItsEntityEntered",
+	},
+	{
 		rule: "last seen: the dam remembers what was sent", in: "decide", fn: "evaluation.compareAndSend",
 		find: "_1._2, _1._3, _1._4 = _5._6, ", put: "_1._3, _1._4 = ",
 		test: "TestRedecide",

@@ -138,6 +138,11 @@ var deliverMutants = []mutant{
 		test: "TestAMassDeletionIsHeld",
 	},
 	{
+		rule: "the guard does not count who came and left within its window", in: "deliver", fn: "worker.admit",
+		find: "Young: c.Young(w.opt.Guard.Window)", put: "Young: false",
+		test: "TestAHistoryOfShortLivedEntitiesIsNotHeld",
+	},
+	{
 		rule: "the guard does not count what an operator requested", in: "deliver", fn: "GuardKind",
 		find: "case c.Planned || c.Resent != 0:", put: "case c.Resent != 0:",
 		test: "TestWhatTheGuardDoesNotCount",

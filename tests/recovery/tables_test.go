@@ -200,6 +200,7 @@ func TestTruncateIsHeldByTheGuard(t *testing.T) {
 	const rows, most = 120, 50
 	exec("CREATE TABLE stock (id int PRIMARY KEY, v int); INSERT INTO stock SELECT n, n FROM generate_series(1, " + strconv.Itoa(rows) + ") n")
 	p.Drain()
+	p.Age()
 	pr := p.Start("run")
 	exec("TRUNCATE stock")
 	for customer, do := range map[string]string{"sent": "release", "kept": "discard"} {

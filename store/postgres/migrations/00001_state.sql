@@ -231,16 +231,16 @@ CREATE TABLE source_floors (
     PRIMARY KEY (log, generation, partition)
 ) WITH (fillfactor = 50);
 
--- Takes a page of dam states apart. Each has 43 bytes: the number of the service in
--- the page, with the highest bit set where the content was refused; the length of the
--- content and one, 0 for the unknown state; the version; the content (change.Content).
+-- Takes a page of dam states apart. Each has 45 bytes: in one the number of the service in the page
+-- (31), the kind of the content (32: retracted, 64: of a document) and whether it was refused (128); when
+-- the entity entered the service, in three; the version; the content (change.Content).
 CREATE FUNCTION weir_states(page integer, states bytea)
 RETURNS TABLE (service integer, content bytea, refused boolean, version bigint) LANGUAGE sql IMMUTABLE AS $$
-    SELECT page * 32 + (get_byte(states, at) & 127),
-           CASE WHEN get_byte(states, at + 1) > 0 THEN substring(states FROM at + 11 FOR get_byte(states, at + 1) - 1) END,
+    SELECT page * 32 + (get_byte(states, at) & 31),
+           CASE get_byte(states, at) & 96 WHEN 32 THEN '\xff'::bytea WHEN 64 THEN substring(states FROM at + 13 FOR 33) END,
            get_byte(states, at) > 127,
-           ('x' || encode(substring(states FROM at + 3 FOR 8), 'hex'))::bit(64)::bigint
-    FROM generate_series(0, length(states) - 43, 43) AS at
+           ('x' || encode(substring(states FROM at + 5 FOR 8), 'hex'))::bit(64)::bigint
+    FROM generate_series(0, length(states) - 45, 45) AS at
 $$;
 
 -- The dam for people.

@@ -216,31 +216,30 @@ CREATE TABLE source_floors (
     PRIMARY KEY (log, generation, partition)
 ) STRICT, WITHOUT ROWID;
 
--- The dam for people. A state has 43 bytes: the number of the service in the page,
--- with the highest bit set where the content was refused; the length of the content
--- and one, 0 for the unknown state; the version; the content (change.Content).
+-- The dam for people. A state has 45 bytes: in one the number of the service in the page (31), the kind of
+-- the content (32: retracted, 64: of a document) and whether it was refused (128); when the entity entered
+-- the service, in three; the version; the content (change.Content).
 CREATE VIEW dam_rows AS
 WITH digits (at) AS (VALUES (1), (2), (3), (4), (5), (6), (7), (8), (9), (10), (11), (12), (13), (14), (15), (16)),
 slots (slot) AS (VALUES (0) UNION ALL SELECT at FROM digits UNION ALL SELECT at + 16 FROM digits WHERE at < 16),
 pages (entity, page, states) AS (SELECT id, 0, states FROM entities UNION ALL SELECT entity, page, states FROM dam),
-states (entity, page, head, version, content) AS (
+states (entity, page, head, version, hash) AS (
     SELECT entity, page,
-           (SELECT sum(instr('0123456789ABCDEF', substr(hex(substr(states, slot * 43 + 1, 1)), at, 1)) - 1 << (2 - at) * 4) FROM digits WHERE at <= 2),
-           (SELECT sum(instr('0123456789ABCDEF', substr(hex(substr(states, slot * 43 + 3, 8)), at, 1)) - 1 << (16 - at) * 4) FROM digits),
-           CASE WHEN substr(states, slot * 43 + 2, 1) <> x'00' THEN substr(states, slot * 43 + 11,
-             (SELECT sum(instr('0123456789ABCDEF', substr(hex(substr(states, slot * 43 + 2, 1)), at, 1)) - 1 << (2 - at) * 4) FROM digits WHERE at <= 2) - 1) END
-    FROM pages JOIN slots ON slot * 43 < length(states))
+           (SELECT sum(instr('0123456789ABCDEF', substr(hex(substr(states, slot * 45 + 1, 1)), at, 1)) - 1 << (2 - at) * 4) FROM digits WHERE at <= 2),
+           (SELECT sum(instr('0123456789ABCDEF', substr(hex(substr(states, slot * 45 + 5, 8)), at, 1)) - 1 << (16 - at) * 4) FROM digits),
+           substr(states, slot * 45 + 13, 33)
+    FROM pages JOIN slots ON slot * 45 < length(states))
 SELECT s.name AS service,
        d.entity,
-       CASE WHEN d.content IS NULL THEN 'unknown' WHEN d.head > 127 THEN 'refused' WHEN d.content = x'ff' THEN 'retracted' ELSE 'upsert' END AS state,
-       CASE WHEN length(d.content) > 1 THEN
-         (instr('0123456789ABCDEF', substr(hex(d.content), 1, 1)) - 1) * 16 + instr('0123456789ABCDEF', substr(hex(d.content), 2, 1)) - 1
+       CASE WHEN d.head & 96 = 0 THEN 'unknown' WHEN d.head > 127 THEN 'refused' WHEN d.head & 96 = 32 THEN 'retracted' ELSE 'upsert' END AS state,
+       CASE WHEN d.head & 96 = 64 THEN
+         (instr('0123456789ABCDEF', substr(hex(d.hash), 1, 1)) - 1) * 16 + instr('0123456789ABCDEF', substr(hex(d.hash), 2, 1)) - 1
        END AS scheme,
-       CASE WHEN length(d.content) > 1 THEN lower(hex(substr(d.content, 2))) END AS hash,
+       CASE WHEN d.head & 96 = 64 THEN lower(hex(substr(d.hash, 2))) END AS hash,
        d.version,
        d.version >> 48 AS generation,
        d.version & ((1 << 48) - 1) AS "offset"
-FROM states d JOIN services s ON s.number = d.page * 32 + (d.head & 127);
+FROM states d JOIN services s ON s.number = d.page * 32 + (d.head & 31);
 
 -- Long operations of operators, to be resumed after a kill.
 CREATE TABLE jobs (
