@@ -122,8 +122,8 @@ var rows = map[Format][]string{
 	Maxwell:  {"data."},
 }
 
-// unparsedEntity returns the entity of an event that is too large to be parsed, empty if it is
-// not found: for people alone, who look for the event at its source.
+// unparsedEntity returns the entity of an event that is too large to be parsed, or whose source
+// refused it; empty if it is not found: for people alone, who look for the event at its source.
 func (s *Extractor) unparsedEntity(ev *transport.Received) string {
 	id := ""
 	switch {
@@ -184,7 +184,7 @@ func (s *Extractor) extract(f *transport.Frame, i int, t *change.Trace) extracte
 		DedupKey: fmt.Sprintf("ingest/%s/%s/%d/%d", s.Source, f.TopicID, f.Partition, ev.Offset),
 		Headers:  s.headers(ev, t),
 	}
-	if r.Code == Oversized || r.Code == tooManyValues {
+	if r.Code == Oversized || r.Code == tooManyValues || ev.Header(transport.RefusalHeader) != "" {
 		l.Entity = s.unparsedEntity(ev)
 	}
 	if f.TopicID == "" || s.ByUUID {

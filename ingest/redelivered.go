@@ -1,6 +1,7 @@
 package ingest
 
 import (
+	"bytes"
 	"encoding/json"
 	"slices"
 	"strconv"
@@ -27,6 +28,9 @@ func (s *Extractor) headers(ev *transport.Received, t *change.Trace) []byte {
 		if name != "" && slices.ContainsFunc(ev.Headers, func(h transport.Header) bool { return h.Key == name }) {
 			kept[name] = ev.Header(name)
 		}
+	}
+	if why := ev.Header(transport.RefusalHeader); why != "" && s.ByUUID {
+		kept[transport.RefusalHeader] = why
 	}
 	if ev.Index != 0 {
 		kept[indexHeader] = strconv.FormatInt(ev.Index, 10)
@@ -59,6 +63,9 @@ func (s *Extractor) Redelivered(l store.DeadLetter) (change.Record, *store.DeadL
 	}
 	if len(l.Payload) > 0 {
 		delete(msg.Metadata, transport.NullMetadata) // an edit gave it a value
+	}
+	if !bytes.Equal(l.Payload, transport.RefusedPayload) {
+		delete(msg.Metadata, transport.RefusalHeader) // likewise
 	}
 	ev := transport.ReceivedOf(msg)
 	ev.Offset = l.Offset

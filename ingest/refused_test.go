@@ -92,6 +92,16 @@ func TestARefusedEventIsNotedInTheInbox(t *testing.T) {
 	require.Equal(t, change.Origin{Source: "shop", Topic: "log", Offset: 6, Index: 2}, again.Event.Origin)
 	require.Equal(t, session, again.Event.Session)
 
+	// A letter that its source refused holds no row until it is edited.
+	refused := k.letters[1]
+	require.Equal(t, "1", refused.Entity)
+	_, still = table.Redelivered(refused)
+	require.Equal(t, "bad_row", still.Code)
+	refused.Payload = []byte(`{"id":1}`)
+	again, still = table.Redelivered(refused)
+	require.Nil(t, still)
+	require.Equal(t, int64(8), again.Event.Offset)
+
 	// Debezium: the entity is in the record's key. A source of whole documents notes nothing.
 	unavailable, err := ingest.NewUnavailable(ingest.DebeziumUnavailable)
 	require.NoError(t, err)
