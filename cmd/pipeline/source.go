@@ -62,7 +62,7 @@ func (o *prepareOptions) run(ctx context.Context, args []string) error {
 		if len(args) > 0 && args[0] != s.Source {
 			continue
 		}
-		statements, err := s.Prepare(ctx, o.sql, o.again)
+		statements, err := s.Prepare(ctx, o.sql, o.again, func(why error) { fmt.Fprintf(o.err, "source %s: %v\n", s.Source, why) })
 		if err != nil {
 			return fmt.Errorf("source %s: %w", s.Source, err)
 		}

@@ -114,7 +114,7 @@ const (
 	RowsAppended    = "sources.rows-appended"    // rows are in the inbox, their key is not stored [table]
 	RowsStored      = "sources.rows-stored"      // their key is stored [table]
 	RowsDone        = "sources.rows-done"        // all ranges of a table are stored, its end is not [table]
-	HandedOver      = "sources.handed-over"      // all rows are stored, no change is read [slot]
+	HandedOver      = "sources.handed-over"      // all rows are stored, changes alone are read [slot]
 	ChangesAppended = "sources.changes-appended" // changes are in the inbox, their position is not stored [slot]
 	ChangesStored   = "sources.changes-stored"   // position is stored, not confirmed [slot]
 	SlotConfirmed   = "sources.slot-confirmed"   // position is confirmed to the server [slot]

@@ -47,7 +47,7 @@ func BenchmarkRows(b *testing.B) {
 // BenchmarkChanges reads b.N changes of transactions of up to 10.
 func BenchmarkChanges(b *testing.B) {
 	s := newShop(b, ownServer(b), map[string][]string{"public.orders": {"id"}}, orders)
-	if _, err := s.options.Setup.Prepare(b.Context(), false, false); err != nil {
+	if _, err := s.options.Setup.Prepare(b.Context(), false, false, nil); err != nil {
 		b.Fatal(err)
 	}
 	s.exec(fmt.Sprintf("DO $$ BEGIN FOR i IN 0..%d LOOP INSERT INTO orders SELECT i * 10 + n, 'new', n * 1.25, now(), '{a,b}', '{}' FROM generate_series(1, 10) n; COMMIT; END LOOP; END $$", (b.N-1)/10))

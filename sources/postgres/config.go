@@ -184,9 +184,9 @@ func (c *Config) Setup() Setup {
 
 // options are those of the reader, without an environment.
 func (c *tableSource) options() Options {
-	o := Options{Setup: c.Setup(), Entities: map[string][]string{}, Retain: int64(c.Retain), Logger: slog.New(slog.DiscardHandler)}
+	o := Options{Setup: c.Setup(), Entities: map[string][]string{}, MaxEvents: map[string]int{}, Retain: int64(c.Retain), Logger: slog.New(slog.DiscardHandler)}
 	for i := range c.Tables {
-		o.Entities[c.Tables[i].Name] = c.Tables[i].Entity
+		o.Entities[c.Tables[i].Name], o.MaxEvents[c.Tables[i].Name] = c.Tables[i].Entity, int(c.Tables[i].MaxEvent)
 	}
 	return o
 }

@@ -23,13 +23,14 @@ type relation struct {
 
 // reading is a table whose changes are read.
 type reading struct {
-	entity   []string // columns of the entity id
-	oid      uint32
-	rows     int64 // place of its first rows
-	replaced bool  // changes up to that place are left out: they may be those of another table
+	entity []string // columns of the entity id
+	oid    uint32
+	rows   int64 // place of its first rows: changes up to it are left out
+	until  int64 // place of its last rows: up to it a large value that stays is read from the row
 	// shared says that rows may exchange entities within a transaction: no immediate unique
 	// index has the entity.
-	shared bool
+	shared   bool
+	maxEvent int // larger documents become dead letters; 0: none
 	// generated columns are left out, by name.
 	generated map[string]bool
 	// learn takes the names of the columns in the log, and returns which are doubtful.
@@ -50,7 +51,7 @@ type decoder struct {
 
 	relations map[uint32]*relation
 	written   map[string]bool // in the transaction: table and entity, of tables whose rows may share one
-	absent    map[string]bool // table and entity: a change was left out, since its row was gone by then
+	absent    map[string]bool // table and entity: a change was left out, since its row was gone by then, or will be a dead letter
 	at        place
 	open      bool   // between Begin and Commit
 	streaming uint32 // the transaction of the chunk under way; 0 without one
@@ -310,7 +311,11 @@ func (d *decoder) row(ctx context.Context, id uint32, c rowChange) error {
 func (d *decoder) upsert(ctx context.Context, r *relation, entity string, row []value) error {
 	document, err := r.shape.document(row)
 	if err != nil {
-		return d.emitNext(ctx, r, entity, []byte("{}"), refusal("bad_row", err.Error()))
+		d.absent[r.table+"\x00"+entity] = true
+		return d.emitNext(ctx, r, entity, transport.RefusedPayload, refusal(r.table, err))
+	}
+	if most := d.tables[r.table].maxEvent; most > 0 && len(document) > most {
+		d.absent[r.table+"\x00"+entity] = true
 	}
 	return d.emitNext(ctx, r, entity, document, r.shape.unchanged(row))
 }
@@ -335,6 +340,7 @@ func (d *decoder) leave(ctx context.Context, r *relation, entity string, old []v
 // nil if the row is gone by now: a deletion follows.
 func (d *decoder) complete(ctx context.Context, r *relation, entity string, row []value, fresh bool) ([]value, error) {
 	at := r.table + "\x00" + entity
+	fresh = fresh || d.at.lsn <= d.tables[r.table].until
 	var missing []int
 	for i := range row {
 		if row[i].unchanged && !r.shape.columns[i].leftOut {
@@ -447,15 +453,14 @@ func (d *decoder) truncate(ctx context.Context, m *pglogrepl.TruncateMessage) er
 	return nil
 }
 
-// refusal is the header of an event that becomes a dead letter.
-func refusal(code, reason string) []transport.Header {
-	return []transport.Header{{Key: transport.RefusalHeader, Value: []byte(code + ": " + reason)}}
+// refusal is the header of a row that becomes a dead letter.
+func refusal(table string, why error) []transport.Header {
+	return []transport.Header{{Key: transport.RefusalHeader, Value: fmt.Appendf(nil, "bad_row: table %s: %v", table, why)}}
 }
 
 // leavesOut reports whether the changes of the transaction are in the rows of a table.
 func (d *decoder) leavesOut(table string) bool {
-	t := d.tables[table]
-	return t.replaced && d.at.lsn <= t.rows
+	return d.at.lsn <= d.tables[table].rows
 }
 
 func (d *decoder) emitNext(ctx context.Context, r *relation, entity string, document []byte, headers []transport.Header) error {

@@ -6,7 +6,7 @@
 // A session of the reader:
 //
 //	lock the slot ─ take a number ─ barrier, decided ─ compare slot, mark and accepted places: gap? ─
-//	rows of tables that lack them ─ changes from the slot on
+//	changes from the slot on, and between them pieces of the rows of tables that lack them
 //
 // Number. The lock is not enough: its connection may end while the reader streams on. Each session
 // takes the next number in the slot's row of the store, by compare-and-swap, and appends a barrier
@@ -23,13 +23,16 @@
 // Streams have an order, the events' sequence: epochs by the number of the session that began them,
 // timelines by their own.
 //
-// Rows. They are read in a snapshot that a temporary slot exports at position L, which holds
-// exactly the transactions that committed before L. Their events have the place (L-1, 0): a
-// change before L is stale behind them, a change from L on is not. The slot is older than L, so
-// no change between rows and changes is missing. Primary keys divide a table into ranges, which
-// several connections read; the store has each range's last durable key. After a kill the rest is
-// read in a later snapshot, at L' > L. Rows of both and the changes between them have the order
-// of their places, so an older row never overwrites a newer change.
+// Rows. They are read in pieces of some seconds, and changes between them. Each piece has a snapshot
+// that a temporary slot exports at position L, which holds exactly the transactions that committed before
+// L. Its events have the place (L-1, 0): a change before L is stale behind them, a change from L on is
+// not. The slot is older than the first piece, so no change between rows and changes is missing; changes
+// before it are left out. Primary keys divide a table into ranges, which several connections read; the
+// store has each range's last durable key. Rows of later pieces, also after a kill, are read at L' > L.
+// Rows of all pieces and the changes between them have the order of their places, so an older row never
+// overwrites a newer change. No change is read during a piece: a change from L on never comes before the
+// piece's rows, whose entity it may have deleted long ago. Up to the last piece, a change that leaves a
+// large value alone may come before the row, so the value is read by the row's key.
 //
 // Changes. A transaction is handed out in the order of commits; a large one that the server
 // streams before its end is spilled to a file, and rolled back subtransactions are left out. A
@@ -45,7 +48,7 @@
 // before these, or lacks the last transaction that was read (the database was restored, and may have
 // grown since); if the row of the slot lacked a session that was decided, or its epoch (the store
 // was restored); if cluster, database or slot are other ones. The slot moves by the changes of the
-// session, not by the mark. An epoch has a random name. Changes below the first rows are left out.
+// session, not by the mark. An epoch has a random name.
 //
 // After a gap, or with a slot that the store does not know, stored entities without a row are deleted
 // at the place of the first rows. The
@@ -55,9 +58,8 @@
 // entry in the publication, leaves, entity. It is compared at each session's start, by a look at the
 // catalog every 5 seconds, and at each description of the table in the log. After a difference that
 // the log does not have, and after a session without the table, its rows are read again, stored
-// entities without a row are deleted, and changes up to the rows are left out: they may be those of
-// another table. Tables are locked as soon as their snapshot is set, and compared with its catalog,
-// since a rewrite between the two empties them there. An update leaves a large value alone of a column,
+// entities without a row are deleted. A table is locked before a piece of it is read, and compared
+// with the catalog of the snapshot, since a rewrite between the two empties it there. An update leaves a large value alone of a column,
 // not of a name: the mark has all names that each column had since the rows.
 //
 // # Delivery guarantee

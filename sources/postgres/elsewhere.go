@@ -83,3 +83,30 @@ func (r *Reader) waitsFor(e *elsewhereError) {
 		r.log.Info("waiting for the slot", "event", "source.elsewhere", "because", e.Error())
 	}
 }
+
+// openError says that a slot that is being made waits for the transactions that are open.
+type openError struct {
+	pid   int32 // of the oldest; 0: it is prepared, or not known
+	since time.Time
+}
+
+func (e *openError) Error() string {
+	who := "a prepared transaction (pg_prepared_xacts)"
+	if e.pid != 0 {
+		who = fmt.Sprintf("pid %d", e.pid)
+	}
+	return fmt.Sprintf("a slot cannot be made before the transactions end that are open: the oldest is of %s, since %s", who, e.since.UTC().Format(time.RFC3339))
+}
+
+// openTransaction returns the oldest transaction of the server that writes; nil without one. Its beginning
+// is now if the role may not see it.
+func openTransaction(ctx context.Context, db querier) (*openError, error) {
+	e := &openError{}
+	err := db.QueryRow(ctx, `SELECT coalesce(l.pid, 0), coalesce(a.xact_start, p.prepared, now()) FROM pg_locks l LEFT JOIN pg_stat_activity a ON a.pid = l.pid
+		LEFT JOIN pg_prepared_xacts p ON p.transaction = l.transactionid
+		WHERE l.locktype = 'transactionid' AND l.mode = 'ExclusiveLock' AND l.granted ORDER BY 2 LIMIT 1`).Scan(&e.pid, &e.since)
+	if errors.Is(err, pgx.ErrNoRows) {
+		return nil, nil //nolint:nilnil // the documented value
+	}
+	return e, err
+}

@@ -32,15 +32,12 @@ func TestTheRowOfASlotIsFenced(t *testing.T) {
 	}
 	old := begin()
 	table := &kept[tableMark]{positions: old.own, source: "orders", identity: "shop/orders", value: tableMark{Epoch: "a"}}
-	old.mark = mark{Epoch: "old", Era: 1, Timeline: 1, Confirmed: 100}
-	require.NoError(t, old.save(t.Context()))
+	require.NoError(t, old.save(t.Context(), func(m *mark) { *m = mark{Epoch: "old", Era: 1, Timeline: 1, Confirmed: 100} }))
 	require.NoError(t, table.save(t.Context()))
 	next := begin()
 	require.Equal(t, "old", next.mark.Epoch)
-	next.mark = next.mark.next(next.own.session().Number, 100)
-	require.NoError(t, next.save(t.Context()))
-	old.mark.Confirmed = 200
-	require.ErrorIs(t, old.save(t.Context()), store.ErrFenced)
+	require.NoError(t, next.save(t.Context(), func(m *mark) { *m = m.next(next.own.session().Number, 100) }))
+	require.ErrorIs(t, old.save(t.Context(), func(m *mark) { m.Confirmed = 200 }), store.ErrFenced)
 	table.value.Done = true
 	require.ErrorIs(t, table.save(t.Context()), store.ErrFenced, "the rows of a table that are read by another session")
 	last := begin()

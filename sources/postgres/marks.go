@@ -40,14 +40,15 @@ type commit struct {
 type tableMark struct {
 	Epoch    string `json:"epoch"`
 	Timeline int32  `json:"timeline,omitempty"`
-	// Since is the place of the first rows. Rows of later snapshots have later ones.
+	// Since is the place of the first rows. Rows of later pieces have later ones. Changes up to it are left
+	// out: they are in the rows, or are those of another table or entity.
 	Since int64 `json:"since,omitempty"`
 	Done  bool  `json:"done"`
 	Again bool  `json:"again,omitempty"` // rows were read before: some may have been deleted since
-	// Replaced says that another table or entity had the name: changes up to Since are left out, because
-	// they may be those of another table, or of another entity.
-	Replaced bool       `json:"replaced,omitempty"`
-	Ranges   []keyRange `json:"ranges,omitempty"`
+	// Until is the place of the last rows: up to it, the stored document of a row may not be the one before
+	// a change.
+	Until  int64      `json:"until,omitempty"`
+	Ranges []keyRange `json:"ranges,omitempty"`
 	// Identity is the table whose rows these are. It is given by the first snapshot, and follows
 	// the changes that the log has.
 	Identity identity    `json:"identity,omitzero"`

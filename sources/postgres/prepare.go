@@ -5,8 +5,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
+	"sync"
+	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/seed-86dfc502/weir/internal/wait"
 )
 
 // Setup is the publication and the slot of some tables of a database.
@@ -20,8 +25,10 @@ type Setup struct {
 
 // Prepare returns the statements that complete the setup, and executes them unless printOnly
 // is set. It fails before, with all faults, if a table or the slot cannot be read as it is, or if a
-// publication would make the application's UPDATEs of a table fail. again drops the slot before, and with it the changes that were not read.
-func (s Setup) Prepare(ctx context.Context, printOnly, again bool) (statements []string, err error) {
+// publication would make the application's UPDATEs of a table fail. again drops the slot before, and
+// with it the changes that were not read. It calls waits, if given, with the oldest open transaction
+// while that holds up the slot.
+func (s Setup) Prepare(ctx context.Context, printOnly, again bool, waits func(error)) (statements []string, err error) {
 	cfg, err := connConfig(s.URL, "weir source prepare")
 	if err != nil {
 		return nil, classify(err)
@@ -38,12 +45,58 @@ func (s Setup) Prepare(ctx context.Context, printOnly, again bool) (statements [
 	if printOnly {
 		return statements, nil
 	}
+	connect := func(ctx context.Context) (*pgx.Conn, error) { return pgx.ConnectConfig(ctx, cfg) }
+	return statements, classify(s.execute(ctx, conn, connect, statements, waits))
+}
+
+// execute executes the statements that complete the setup.
+func (s Setup) execute(ctx context.Context, conn *pgx.Conn, connect func(context.Context) (*pgx.Conn, error), statements []string, waits func(error)) error {
+	within, cancel := context.WithCancel(ctx)
+	var watching sync.WaitGroup
+	defer watching.Wait()
+	defer cancel()
+	if waits != nil {
+		watching.Go(func() {
+			if !wait.Sleep(within, 2*time.Second) {
+				return
+			}
+			db, err := connect(within)
+			if err != nil {
+				return // the statement fails, too
+			}
+			defer func() { _ = db.Close(context.WithoutCancel(within)) }()
+			if open, err := openTransaction(within, db); err == nil && open != nil {
+				waits(open)
+			}
+		})
+	}
 	for _, sql := range statements {
 		if _, err := conn.Exec(ctx, sql); err != nil {
-			return nil, classify(err)
+			return err
 		}
 	}
-	return statements, nil
+	return nil
+}
+
+// older returns a SetupError if the slot has changes from before the publication was made, which a server
+// before PostgreSQL 18 cannot send. A slot that is read now is not tried.
+func (s Setup) older(ctx context.Context, db querier) error {
+	defer func() { _ = db.QueryRow(ctx, "SELECT set_config('statement_timeout', '0', false)").Scan(new(string)) }()
+	var n int
+	err := db.QueryRow(ctx, "SELECT set_config('statement_timeout', '5s', false)").Scan(new(string))
+	if err == nil {
+		err = db.QueryRow(ctx, "SELECT count(*) FROM pg_logical_slot_peek_binary_changes($1, NULL, 1, 'proto_version', '1', 'publication_names', $2)", s.Slot, quote(s.Publication)).Scan(&n)
+	}
+	return s.madeAgain(err)
+}
+
+// madeAgain returns a SetupError if err says that the publication is younger than the slot; else nil.
+func (s Setup) madeAgain(err error) error {
+	if server := new(pgconn.PgError); errors.As(err, &server) && server.Code == "42704" && strings.Contains(server.Message, "publication") {
+		return faultf("replication slot %q is older than the publication %q, whose changes it cannot send before that was made: weir source prepare --again makes a new slot, and the rows are read again",
+			s.Slot, s.Publication)
+	}
+	return nil
 }
 
 // missing returns the statements that complete the setup, and the faults of tables that it leaves out.
@@ -78,7 +131,9 @@ func (s Setup) missing(ctx context.Context, db querier, again bool) (statements 
 	}
 	slot, err := readSlot(ctx, db, server.version, s.Slot)
 	if err == nil && slot.exists && !again {
-		err = slot.check(s.Slot, server.database, true)
+		if err = slot.check(s.Slot, server.database, true); err == nil && published {
+			err = s.older(ctx, db)
+		}
 	}
 	if err != nil {
 		return nil, nil, err

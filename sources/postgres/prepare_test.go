@@ -19,7 +19,7 @@ func TestTablesThatAPublicationWouldHarm(t *testing.T) {
 		"CREATE TABLE silent (id int PRIMARY KEY)", "ALTER TABLE silent REPLICA IDENTITY NOTHING", "CREATE TABLE parent (id int PRIMARY KEY)", "CREATE TABLE child () INHERITS (parent)",
 		"INSERT INTO keyless VALUES (1)", "INSERT INTO deferred VALUES (1)", "INSERT INTO silent VALUES (1)")
 	for _, printOnly := range []bool{true, false} {
-		statements, err := s.options.Setup.Prepare(t.Context(), printOnly, false)
+		statements, err := s.options.Setup.Prepare(t.Context(), printOnly, false, nil)
 		require.Empty(t, statements)
 		for _, text := range []string{"table public.keyless has no usable", "table public.deferred has no usable", "table public.silent has no usable", "inherit from table public.parent", "no table public.missing"} {
 			require.ErrorContains(t, err, text)
@@ -45,7 +45,7 @@ func TestFaultsOfOneTable(t *testing.T) {
 		"CREATE TABLE orders (id int PRIMARY KEY)", "CREATE TABLE items (id int PRIMARY KEY)", "CREATE TABLE hidden (id int PRIMARY KEY)",
 		"INSERT INTO hidden SELECT generate_series(1, 3)", "CREATE ROLE reader LOGIN REPLICATION", "GRANT SELECT ON orders, items, hidden TO reader")
 	log := s.watched()
-	_, err := s.options.Setup.Prepare(t.Context(), false, false)
+	_, err := s.options.Setup.Prepare(t.Context(), false, false, nil)
 	require.NoError(t, err)
 	s.options.URL = strings.Replace(s.url, "postgres@", "reader@", 1)
 	require.NotEqual(t, s.url, s.options.URL)
@@ -79,7 +79,7 @@ func TestFaultsOfOneTable(t *testing.T) {
 	r.stop()
 	require.NotEmpty(t, log.events("source.table_unreadable"))
 	s.options.URL = s.url
-	_, err = s.options.Setup.Prepare(t.Context(), true, false)
+	_, err = s.options.Setup.Prepare(t.Context(), true, false, nil)
 	require.ErrorContains(t, err, "SET (publish = 'insert, update, delete, truncate')")
 }
 
@@ -88,7 +88,7 @@ func TestFaultsOfOneTable(t *testing.T) {
 func TestPrepareByHand(t *testing.T) {
 	s := newShop(t, ownServer(t), map[string][]string{"public.orders": {"id"}}, partedTable...)
 	s.exec("CREATE PUBLICATION " + s.options.Publication + " FOR TABLE orders")
-	_, err := s.options.Setup.Prepare(t.Context(), true, false)
+	_, err := s.options.Setup.Prepare(t.Context(), true, false, nil)
 	require.ErrorContains(t, err, "SET (publish_via_partition_root = true)")
 	s.exec("ALTER PUBLICATION " + s.options.Publication + " SET (publish_via_partition_root = true)")
 	admin, err := pgx.Connect(t.Context(), strings.Replace(s.url, s.options.Slot, "postgres", 1))
@@ -96,7 +96,7 @@ func TestPrepareByHand(t *testing.T) {
 	_, err = admin.Exec(t.Context(), "SELECT pg_create_logical_replication_slot($1, 'pgoutput')", s.options.Slot)
 	require.NoError(t, err)
 	require.NoError(t, admin.Close(t.Context()))
-	_, err = s.options.Setup.Prepare(t.Context(), false, false)
+	_, err = s.options.Setup.Prepare(t.Context(), false, false, nil)
 	require.ErrorContains(t, err, "is of the database postgres")
 }
 
@@ -115,7 +115,10 @@ func TestASlotThatIsOlderThanThePublication(t *testing.T) {
 		return err != nil && strings.Contains(err.Error(), "weir source prepare --again")
 	})
 	r.stop()
-	_, err := s.options.Setup.Prepare(t.Context(), false, true)
+	_, err := s.options.Setup.Prepare(t.Context(), false, false, nil)
+	require.ErrorContains(t, err, "is older than the publication")
+	require.ErrorContains(t, r.reader.Source("public.orders").check(t.Context(), true), "is older than the publication")
+	_, err = s.options.Setup.Prepare(t.Context(), false, true, nil)
 	require.NoError(t, err)
 	r = s.start()
 	s.drain(r)

@@ -132,7 +132,7 @@ func (r *Reader) setWaits(why error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.waits = why; why != nil {
-		r.log.Warn("the session waits for the inbox", "event", "source.waits", "error", why)
+		r.log.Warn("the session waits", "event", "source.waits", "error", why)
 	}
 }
 
@@ -191,10 +191,10 @@ func (r *Reader) drained(ctx context.Context) (bool, error) {
 	return false, nil
 }
 
-// stored calls each with the entities that have a document of a source, page by page, which it reads
-// within during.
-func (r *Reader) stored(ctx context.Context, source *Source, during func(context.Context, func(context.Context) error) error, each func(ids []string) error) error {
-	for after := ""; ; {
+// stored calls each with the entities behind an id that have a document of a source, page by page, which
+// it reads within during.
+func (r *Reader) stored(ctx context.Context, source *Source, after string, during func(context.Context, func(context.Context) error) error, each func(ids []string) error) error {
+	for {
 		var ids []string
 		decided := source.awaitsDecisions(ctx)
 		err := during(ctx, func(ctx context.Context) (err error) {
@@ -264,7 +264,10 @@ func (s *Source) check(ctx context.Context, prepared bool) error {
 	if err := t.check(s.table, r.opt.Publication); err != nil {
 		return err
 	}
-	return cmp.Or(slot.check(r.opt.Slot, server.database, false), slot.advice(r.opt.Slot))
+	if err := slot.check(r.opt.Slot, server.database, false); err != nil {
+		return err
+	}
+	return cmp.Or(r.opt.older(ctx, conn), slot.advice(r.opt.Slot))
 }
 
 // server is the server and the database.

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"math"
 	"slices"
 	"sync"
 	"time"
@@ -22,33 +23,38 @@ import (
 
 // session is one connection's work.
 type session struct {
-	r       *Reader
-	db      *pgx.Conn // holds the lock of the slot
-	log     *pgconn.PgConn
-	server  server
-	lines   timelines
-	own     *slotRow
-	mark    mark       // in the row that the session holds
-	id      string     // of the cluster, the database in it and the slot
-	from    int64      // where the slot begins
-	found   bool       // rows may have been read before: the slot was there without a mark, or there is a gap
-	gaveUp  kept[bool] // the slot was dropped for what it kept
-	marks   map[string]*kept[tableMark]
-	tables  map[string]tableState // those that are read
-	seen    map[string]identity   // of these; guarded by looking
-	looking sync.Mutex
-	types   types
-	cancel  context.CancelCauseFunc
+	r        *Reader
+	db       *pgx.Conn // holds the lock of the slot
+	log      *pgconn.PgConn
+	server   server
+	lines    timelines
+	own      *slotRow
+	mark     mark       // in the row that the session holds
+	id       string     // of the cluster, the database in it and the slot
+	from     int64      // where the slot begins
+	found    bool       // rows may have been read before: the slot was there without a mark, or there is a gap
+	gaveUp   kept[bool] // the slot was dropped for what it kept
+	marks    map[string]*kept[tableMark]
+	tables   map[string]tableState // those that are read
+	readings map[string]*reading   // of these
+	later    map[string]delay      // tables whose rows cannot be read now
+	swept    map[string]string     // last entity of a table that was swept
+	unread   int                   // tables that lack rows
+	marking  sync.Mutex            // of mark, while changes are read
+	seen     map[string]identity   // of tables; guarded by looking
+	looking  sync.Mutex
+	types    types
+	cancel   context.CancelCauseFunc
 }
 
 // lockSpace is the first key of the advisory locks: one process reads a slot.
 const lockSpace = 0x57656972
 
-// session reads rows and then changes until ctx ends or something fails.
+// session reads rows and changes until ctx ends or something fails.
 func (r *Reader) session(ctx context.Context) (err error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	s := &session{r: r, own: &slotRow{logs: r.opt.Logs, positions: r.opt.Positions}, marks: map[string]*kept[tableMark]{}, tables: map[string]tableState{}, seen: map[string]identity{}, types: types{map[uint32]valueType{}}, cancel: cancel}
+	s := &session{r: r, own: &slotRow{logs: r.opt.Logs, positions: r.opt.Positions}, marks: map[string]*kept[tableMark]{}, tables: map[string]tableState{}, readings: map[string]*reading{}, later: map[string]delay{}, swept: map[string]string{}, seen: map[string]identity{}, types: types{map[uint32]valueType{}}, cancel: cancel}
 	defer s.close()
 	starting, started := context.WithTimeout(ctx, silence)
 	defer started()
@@ -81,14 +87,9 @@ func (r *Reader) session(ctx context.Context) (err error) {
 	for _, source := range r.sources {
 		source.assignment = assignment
 	}
-	err = s.snapshot(ctx)
-	if err == nil {
-		crash.At(crash.HandedOver, s.r.opt.Source)
-		err = s.stream(ctx)
-	}
+	err = s.stream(ctx)
 	if errors.Is(err, errDiverged) {
-		s.mark.Diverged = true
-		if err = s.save(ctx); err == nil {
+		if err = s.save(ctx, func(m *mark) { m.Diverged = true }); err == nil {
 			return errAgain
 		}
 	}
@@ -117,6 +118,9 @@ func (s *session) cause(ctx context.Context, err error) error {
 }
 
 func (s *session) close() {
+	for _, source := range s.r.sources {
+		source.setSnapshot(0, 0, false)
+	}
 	ctx, cancel := context.WithTimeout(context.Background(), s.r.opt.StopGrace)
 	defer cancel()
 	if s.log != nil {
@@ -243,10 +247,13 @@ func (s *session) slot(ctx context.Context, known bool) (slotState, error) {
 		if len(faults) == len(opt.Setup.Tables) { // otherwise a table with a fault costs itself
 			return slot, errors.Join(faults...)
 		}
-		for _, sql := range statements {
-			if _, err := s.db.Exec(ctx, sql); err != nil {
-				return slot, fmt.Errorf("weir source prepare --sql prints the setup for a role that may do it: %w", err)
-			}
+		err = opt.Setup.execute(ctx, s.db, s.r.connect, statements, s.r.setWaits)
+		s.r.setWaits(nil)
+		switch code := new(pgconn.PgError); {
+		case errors.As(err, &code) && code.Code == "42501":
+			return slot, fmt.Errorf("weir source prepare --sql prints the setup for a role that may do it: %w", err)
+		case err != nil:
+			return slot, err
 		}
 		crash.At(crash.SlotMade, opt.Source)
 		if slot, err = readSlot(ctx, s.db, s.server.version, opt.Slot); err != nil {
@@ -272,9 +279,9 @@ func (s *session) chooseTables(ctx context.Context) error {
 			return err
 		}
 		s.marks[table] = k
-		fault := t.check(table, s.r.opt.Publication)
-		if fault != nil {
-			s.leave(table, fault)
+		if fault := t.check(table, s.r.opt.Publication); fault != nil {
+			s.r.log.Warn("a table cannot be read", "event", "source.table_unreadable", "table", table, "error", fault)
+			source.setFault(fault)
 			continue
 		}
 		source.setFault(nil)
@@ -282,25 +289,28 @@ func (s *session) chooseTables(ctx context.Context) error {
 			return err
 		}
 		s.choose(table, t)
+		m := &k.value
+		re := &reading{entity: t.Entity, oid: t.OID, rows: m.Since, until: m.Until, shared: t.shared(), generated: t.generated, maxEvent: s.r.opt.MaxEvents[table],
+			learn: func(ctx context.Context, names []string) ([]bool, error) { return s.learn(ctx, table, names) }}
+		if m.Since == 0 {
+			re.rows = math.MaxInt64
+		}
+		if !m.Done {
+			re.until = math.MaxInt64
+			s.unread++
+		}
+		s.readings[table] = re
 	}
+	s.mark.Tables = slices.Sorted(maps.Keys(s.tables))
 	return nil
 }
 
-// choose notes that a table is read.
+// choose notes the state of a table that is read.
 func (s *session) choose(table string, t tableState) {
 	s.tables[table] = t
 	s.looking.Lock()
 	s.seen[table] = t.identity
 	s.looking.Unlock()
-	s.mark.Tables = slices.Sorted(maps.Keys(s.tables))
-}
-
-// leave notes that a table cannot be read.
-func (s *session) leave(table string, fault error) {
-	s.r.log.Warn("a table cannot be read", "event", "source.table_unreadable", "table", table, "error", fault)
-	s.r.sources[table].setFault(fault)
-	delete(s.tables, table)
-	s.mark.Tables = slices.Sorted(maps.Keys(s.tables))
 }
 
 // readTable describes a table of the source.
@@ -314,7 +324,7 @@ func (s *session) continues(ctx context.Context, k *kept[tableMark], table strin
 	cause := ""
 	switch {
 	case m.Epoch != s.mark.Epoch: // a gap of all tables, or no rows were ever read
-		*m = tableMark{Epoch: s.mark.Epoch, Again: m.Epoch != "" || s.found, Replaced: true}
+		*m = tableMark{Epoch: s.mark.Epoch, Again: m.Epoch != "" || s.found}
 		return nil
 	case m.Cause != "":
 		cause = m.Cause
@@ -331,7 +341,7 @@ func (s *session) continues(ctx context.Context, k *kept[tableMark], table strin
 	}
 	if cause != "" {
 		s.r.log.Warn("changes of a table may be missing: reading its rows again", "event", "source.gap", "table", table, "reason", cause)
-		*m = tableMark{Epoch: s.mark.Epoch, Again: true, Replaced: true}
+		*m = tableMark{Epoch: s.mark.Epoch, Again: true}
 		return nil
 	}
 	if !m.Names.learn(t.names) && m.Identity.same(t.identity) {
@@ -373,19 +383,15 @@ func (s *session) look(ctx context.Context) error {
 	if most := s.r.opt.Retain; most > 0 && slot.retained > most {
 		return s.giveUp(ctx, db, slot.retained)
 	}
-	for table, source := range s.r.sources {
+	for table := range s.r.sources {
 		t, err := s.readTable(ctx, db, table)
 		if err != nil {
 			return err
 		}
-		source.mu.Lock()
-		was := source.fault != nil
-		source.mu.Unlock()
-		is := t.check(table, s.r.opt.Publication) != nil
 		s.looking.Lock()
-		seen := s.seen[table]
+		seen, read := s.seen[table]
 		s.looking.Unlock()
-		if is != was || !is && seen.differs(t.identity) != "" {
+		if readable := t.check(table, s.r.opt.Publication) == nil; readable != read || readable && seen.differs(t.identity) != "" {
 			return errAgain
 		}
 	}

@@ -71,8 +71,11 @@ func (h *slotRow) session() change.Session {
 	return h.row.Session
 }
 
-// save writes the mark.
-func (s *session) save(ctx context.Context) error {
+// save writes the mark after change. It may be called while rows are read.
+func (s *session) save(ctx context.Context, change func(*mark)) error {
+	s.marking.Lock()
+	defer s.marking.Unlock()
+	change(&s.mark)
 	state, err := json.Marshal(s.mark)
 	if err != nil {
 		return err

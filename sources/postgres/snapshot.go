@@ -2,6 +2,7 @@ package postgres
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -20,20 +21,65 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// snapshot reads the rows of the tables that lack them, as they were at one position of the log.
-// Its events have the place before that position, so that the fence orders them among changes.
-func (s *session) snapshot(ctx context.Context) error {
-	var wanting []string
-	for _, table := range slices.Sorted(maps.Keys(s.tables)) {
-		if !s.marks[table].value.Done {
-			wanting = append(wanting, table)
-		}
+// openPatience is how long the reading of rows waits for the end of other transactions, while no
+// change is read.
+const openPatience = 5 * time.Second
+
+// delay is a pause in the reading of a table's rows.
+type delay struct {
+	until time.Time
+	pause time.Duration
+}
+
+// postpone notes why the rows of a table cannot be read now. The table's changes and all other
+// tables are read meanwhile.
+func (s *session) postpone(table string, why error, pause time.Duration) {
+	source := s.r.sources[table]
+	if said := source.setFault(why); said {
+		s.r.log.Warn("the rows of a table cannot be read now; retrying", "event", "source.rows_wait", "table", table, "error", why)
 	}
-	if len(wanting) == 0 {
+	s.later[table] = delay{time.Now().Add(pause), pause}
+}
+
+// failed postpones a table whose rows could not be read, each time for longer.
+func (s *session) failed(table string, why error) {
+	s.postpone(table, fmt.Errorf("the rows of table %s cannot be read: %w", table, classify(why)), min(max(2*s.later[table].pause, time.Second), time.Minute))
+}
+
+// due returns the tables whose rows are to be read now.
+func (s *session) due() (tables []string) {
+	if s.unread == 0 {
 		return nil
 	}
+	for _, table := range slices.Sorted(maps.Keys(s.tables)) {
+		if !s.marks[table].value.Done && !time.Now().Before(s.later[table].until) {
+			tables = append(tables, table)
+		}
+	}
+	return tables
+}
+
+// piece reads rows of the tables that lack them, for some Options.Piece, as they are at one position
+// of the log. Its events have the place before that position, so that the fence orders them among
+// changes. No change is read meanwhile, so all that were handed out before have lower places.
+func (s *session) piece(ctx context.Context) error {
+	due := s.due()
+	if open, err := openTransaction(ctx, s.db); err != nil {
+		return err
+	} else if open != nil && time.Since(open.since) > openPatience {
+		for _, table := range due {
+			s.postpone(table, open, time.Second)
+		}
+		return nil
+	}
+	until := time.Now().Add(s.r.opt.Piece)
 	name, position, release, err := s.export(ctx)
-	if err != nil {
+	if open := new(openError); errors.As(err, &open) {
+		for _, table := range due {
+			s.postpone(table, err, min(max(2*s.later[table].pause, time.Second), time.Minute))
+		}
+		return nil
+	} else if err != nil {
 		return err
 	}
 	defer release()
@@ -57,64 +103,84 @@ func (s *session) snapshot(ctx context.Context) error {
 		}
 	}
 	release() // the transactions have the snapshot
-	if wanting, err = s.hold(ctx, readers[0], wanting); err != nil {
-		return err
-	}
 	crash.At(crash.RowsExported, s.r.opt.Source)
 	at := place{stream: s.lines.stream(position - 1), lsn: position - 1, many: true, at: time.Now()}
-	s.mark.Rows = at.lsn
-	if err := s.save(ctx); err != nil {
+	if err := s.save(ctx, func(m *mark) { m.Rows = at.lsn }); err != nil {
 		return err
 	}
-	for _, table := range wanting {
-		if err := s.readRows(ctx, table, readers, at); err != nil {
+	for _, table := range due {
+		held, err := s.hold(ctx, readers[0], table, at)
+		if err == nil && held {
+			err = s.readRows(ctx, table, readers, at, until)
+		}
+		var cost *tableError
+		switch {
+		case errors.As(err, &cost) && !slices.ContainsFunc(readers, (*pgx.Conn).IsClosed):
+			s.failed(table, cost.err)
+			return nil // the transactions have failed
+		case err != nil:
 			return fmt.Errorf("table %s: %w", table, err)
+		case held:
+			delete(s.later, table)
+			s.r.sources[table].setFault(nil)
+		}
+		if time.Now().After(until) {
+			return nil
 		}
 	}
 	return nil
 }
 
-// hold locks tables, so that no rewrite empties them in the snapshot of a transaction, and takes
-// their state from that. It returns those that it has; the others have a fault. It does not wait for
+// tableError is an error of a statement about one table.
+type tableError struct{ err error }
+
+func (e *tableError) Error() string { return e.err.Error() }
+
+// costs returns the error of a statement about a table as one that costs that table alone.
+func costs(err error) error {
+	if server := new(pgconn.PgError); errors.As(err, &server) {
+		return &tableError{err}
+	}
+	return err
+}
+
+// hold locks a table, so that no rewrite empties it in the snapshot of a transaction, and takes
+// its state from that. It returns false if the table changed since the snapshot. It does not wait for
 // a lock: its holder may wait for another table.
-func (s *session) hold(ctx context.Context, conn *pgx.Conn, tables []string) (held []string, err error) {
-	for _, table := range tables {
-		if _, err := conn.Exec(ctx, "SAVEPOINT held"); err != nil {
-			return nil, err
-		}
-		_, err := conn.Exec(ctx, "LOCK TABLE "+quoteTable(table)+" IN ACCESS SHARE MODE NOWAIT")
-		if cost := new(pgconn.PgError); errors.As(err, &cost) {
-			s.leave(table, classify(err))
-			_, err = conn.Exec(ctx, "ROLLBACK TO held")
-			if err == nil {
-				continue
+func (s *session) hold(ctx context.Context, conn *pgx.Conn, table string, at place) (held bool, err error) {
+	if _, err := conn.Exec(ctx, "LOCK TABLE "+quoteTable(table)+" IN ACCESS SHARE MODE NOWAIT"); err != nil {
+		return false, costs(err)
+	}
+	before, err := s.readTable(ctx, conn, table)
+	if err != nil {
+		return false, err
+	}
+	now, err := s.readTable(ctx, s.db, table)
+	if err != nil {
+		return false, err
+	}
+	if before.check(table, s.r.opt.Publication) != nil || !before.same(now.identity) {
+		return false, nil
+	}
+	k := s.marks[table]
+	m := &k.value
+	if m.Since == 0 {
+		m.Identity, m.Names = before.identity, columnNames{}
+		m.Names.learn(before.names)
+		if !m.Again { // another table, or another database, may have had the source's name
+			if m.Again, err = s.anyStored(ctx, table); err != nil {
+				return false, err
 			}
 		}
-		if err != nil {
-			return nil, err
-		}
-		before, err := s.readTable(ctx, conn, table)
-		if err != nil {
-			return nil, err
-		}
-		now, err := s.readTable(ctx, s.db, table)
-		if err != nil {
-			return nil, err
-		}
-		if before.check(table, s.r.opt.Publication) != nil || !before.same(now.identity) {
-			return nil, errAgain // it changed since the snapshot
-		}
-		m := &s.marks[table].value
-		if m.Since == 0 {
-			m.Identity, m.Names = before.identity, columnNames{}
-			m.Names.learn(before.names)
-		} else if m.Identity.Key != before.Key || m.Identity.differs(before.identity) != "" {
-			return nil, errAgain
-		}
-		s.choose(table, before)
-		held = append(held, table)
+		m.Since, m.Timeline = at.lsn, s.lines.current
+	} else if m.Identity.Key != before.Key || m.Identity.differs(before.identity) != "" {
+		return false, errAgain
 	}
-	return held, nil
+	m.Until = at.lsn
+	s.choose(table, before)
+	s.readings[table].rows = m.Since
+	// It is stored before the first row: a later session reads the changes from here on.
+	return true, k.save(ctx)
 }
 
 // export makes a temporary slot and returns the snapshot of its beginning, which holds exactly the
@@ -125,7 +191,9 @@ func (s *session) export(ctx context.Context) (name string, position int64, rele
 		return "", 0, nil, err
 	}
 	release = sync.OnceFunc(func() { _ = conn.Close(context.WithoutCancel(ctx)) })
-	made, err := pglogrepl.CreateReplicationSlot(ctx, conn, "weir_snapshot_"+newEpoch(), "pgoutput",
+	within, cancel := context.WithTimeout(ctx, openPatience)
+	defer cancel()
+	made, err := pglogrepl.CreateReplicationSlot(within, conn, "weir_snapshot_"+newEpoch(), "pgoutput",
 		pglogrepl.CreateReplicationSlotOptions{Temporary: true, SnapshotAction: "EXPORT_SNAPSHOT", Mode: pglogrepl.LogicalReplication})
 	if err == nil {
 		var lsn pglogrepl.LSN
@@ -134,10 +202,16 @@ func (s *session) export(ctx context.Context) (name string, position int64, rele
 		}
 	}
 	release()
+	if within.Err() != nil && ctx.Err() == nil {
+		open, why := openTransaction(ctx, s.db)
+		if err = why; err == nil {
+			err = cmp.Or(open, &openError{since: time.Now()})
+		}
+	}
 	return "", 0, nil, err
 }
 
-// rows reads one table.
+// rows reads a piece of one table.
 type rows struct {
 	s        *session
 	source   *Source
@@ -145,6 +219,7 @@ type rows struct {
 	shape    *shape
 	keys     []string // of the key's types, as casts name them
 	place    place
+	until    time.Time // the end of the piece
 	read     atomic.Int64
 	mu       sync.Mutex // of mark and saved
 	mark     *kept[tableMark]
@@ -152,52 +227,48 @@ type rows struct {
 	reported time.Time
 }
 
-// readRows reads the ranges of a table that were not read.
-func (s *session) readRows(ctx context.Context, table string, readers []*pgx.Conn, at place) error {
+// readRows reads rows in the ranges of a table that were not read, until the end of the piece: at least
+// a frame or so of each reader.
+func (s *session) readRows(ctx context.Context, table string, readers []*pgx.Conn, at place, until time.Time) error {
 	t := s.tables[table]
-	types, err := s.types.of(ctx, s.db, t.types)
+	types, err := s.types.of(ctx, readers[0], t.types)
 	if err != nil {
-		return err
+		return costs(err)
 	}
-	r := &rows{s: s, source: s.r.sources[table], state: t, shape: newShape(t.columns, types, s.r.opt.Entities[table]), place: at, mark: s.marks[table]}
-	if r.keys, err = keyTypes(ctx, s.db, table, t.key); err != nil {
-		return err
+	r := &rows{s: s, source: s.r.sources[table], state: t, shape: newShape(t.columns, types, s.r.opt.Entities[table]), place: at, until: until, mark: s.marks[table]}
+	if r.keys, err = keyTypes(ctx, readers[0], table, t.key); err != nil {
+		return costs(err)
 	}
-	if len(r.mark.value.Ranges) == 0 {
-		if r.mark.value.Ranges, err = s.ranges(ctx, table, t); err != nil {
-			return err
+	m := &r.mark.value
+	if len(m.Ranges) == 0 {
+		if m.Ranges, err = ranges(ctx, readers[0], table, t); err != nil {
+			return costs(err)
 		}
 	}
-	if m := &r.mark.value; m.Since == 0 && !m.Again {
-		// Another table, or another database, may have had the source's name.
-		if m.Again, err = r.anyStored(ctx); err != nil {
-			return err
+	read, _, running := r.source.Snapshot()
+	if !running {
+		read = 0
+		for _, k := range m.Ranges {
+			if k.Done { // by an earlier session
+				read += int64(t.rows) / int64(len(m.Ranges))
+			}
 		}
+		r.source.setSnapshot(read, int64(t.rows), true)
+		s.r.log.Info("reading the rows of a table", "event", "source.snapshot_began", "table", table, "rows", int64(t.rows), "ranges", len(m.Ranges))
 	}
-	if r.mark.value.Since == 0 {
-		// It is stored before the first row: a later session reads the changes from here on.
-		r.mark.value.Since, r.mark.value.Timeline = at.lsn, s.lines.current
-		if err := r.mark.save(ctx); err != nil {
-			return err
-		}
-	}
-	s.r.log.Info("reading the rows of a table", "event", "source.snapshot_began", "table", table, "rows", int64(t.rows), "ranges", len(r.mark.value.Ranges))
-	r.source.setSnapshot(0, int64(t.rows), true)
-	defer r.source.setSnapshot(0, 0, false)
-	work := make(chan int, len(r.mark.value.Ranges))
-	for i, k := range r.mark.value.Ranges {
+	r.read.Store(read)
+	work := make(chan int, len(m.Ranges))
+	for i, k := range m.Ranges {
 		if !k.Done {
 			work <- i
-			continue
 		}
-		r.read.Add(int64(t.rows) / int64(len(r.mark.value.Ranges))) // by an earlier process
 	}
 	close(work)
 	group, gctx := errgroup.WithContext(ctx)
 	for _, conn := range readers {
 		group.Go(func() error {
 			for i := range work {
-				if err := r.readRange(gctx, conn.PgConn(), table, i); err != nil {
+				if done, err := r.readRange(gctx, conn.PgConn(), table, i); err != nil || !done || time.Now().After(until) {
 					return err
 				}
 			}
@@ -207,13 +278,22 @@ func (s *session) readRows(ctx context.Context, table string, readers []*pgx.Con
 	if err := group.Wait(); err != nil {
 		return err
 	}
-	if r.mark.value.Again {
-		if err := r.sweep(ctx); err != nil {
+	if slices.ContainsFunc(m.Ranges, func(k keyRange) bool { return !k.Done }) {
+		return r.mark.save(ctx)
+	}
+	if m.Again {
+		switch err := r.sweep(ctx); {
+		case errors.Is(err, errEnough):
+			return nil
+		case err != nil:
 			return err
 		}
 	}
 	crash.At(crash.RowsDone, r.source.name)
-	r.mark.value.Done, r.mark.value.Ranges = true, nil
+	m.Done, m.Ranges = true, nil
+	s.unread--
+	r.source.setSnapshot(0, 0, false)
+	s.readings[table].until = m.Until
 	s.r.log.Info("the rows of a table are read", "event", "source.snapshot_ended", "table", table, "rows", r.read.Load())
 	return r.mark.save(ctx)
 }
@@ -221,28 +301,33 @@ func (s *session) readRows(ctx context.Context, table string, readers []*pgx.Con
 // direct does work that needs no report to the server meanwhile.
 func direct(ctx context.Context, work func(context.Context) error) error { return work(ctx) }
 
-// anyStored reports whether the source has entities.
-func (r *rows) anyStored(ctx context.Context) (bool, error) {
-	err := r.s.r.stored(ctx, r.source, direct, func([]string) error { return errAny })
-	if errors.Is(err, errAny) {
+// anyStored reports whether the source of a table has entities.
+func (s *session) anyStored(ctx context.Context, table string) (bool, error) {
+	err := s.r.stored(ctx, s.r.sources[table], "", direct, func([]string) error { return errEnough })
+	if errors.Is(err, errEnough) {
 		return true, nil
 	}
 	return false, err
 }
 
-var errAny = errors.New("there are some")
+var errEnough = errors.New("no more entities are listed now")
 
 // sweep deletes the stored entities whose rows are gone: deleted while no change of them was read.
-// A row that was read has the place of the sweep or a later one, so its deletion is stale.
+// A row that was read has the place of the sweep or a later one, so its deletion is stale. It returns
+// errEnough at the end of the piece, and resumes in the next one.
 func (r *rows) sweep(ctx context.Context) error {
 	at := place{stream: r.s.lines.stream(r.mark.value.Since), lsn: r.mark.value.Since, many: true, at: r.place.at}
-	return r.s.r.stored(ctx, r.source, direct, func(ids []string) error {
+	return r.s.r.stored(ctx, r.source, r.s.swept[r.source.table], direct, func(ids []string) error {
 		records := make([]transport.Received, len(ids))
 		for i, id := range ids {
 			records[i] = at.record(id, nil)
 		}
 		if !r.source.hand(ctx, at.stream, records, r.s.r.opt.StopGrace) {
 			return errRefused
+		}
+		r.s.swept[r.source.table] = ids[len(ids)-1]
+		if time.Now().After(r.until) {
+			return errEnough
 		}
 		return nil
 	})
@@ -268,7 +353,7 @@ const (
 )
 
 // ranges divides a table by keys of a sample of its rows.
-func (s *session) ranges(ctx context.Context, table string, t tableState) ([]keyRange, error) {
+func ranges(ctx context.Context, db querier, table string, t tableState) ([]keyRange, error) {
 	if t.rows < fewRows || len(t.key) == 0 {
 		return []keyRange{{}}, nil
 	}
@@ -279,7 +364,7 @@ func (s *session) ranges(ctx context.Context, table string, t tableState) ([]key
 	}
 	sql := fmt.Sprintf(`SELECT ARRAY[%[1]s] FROM (SELECT %[2]s, row_number() OVER (ORDER BY %[2]s) AS n, count(*) OVER () AS total FROM %[3]s TABLESAMPLE SYSTEM (%[4]f)) sample
 		WHERE total >= %[5]d AND n %% (total / %[5]d) = 0 ORDER BY n`, strings.Join(texts, ", "), strings.Join(names, ", "), quoteTable(table), min(100, 100*samples/t.rows), parts)
-	found, err := s.db.Query(ctx, sql)
+	found, err := db.Query(ctx, sql)
 	if err != nil {
 		return nil, err
 	}
@@ -295,8 +380,9 @@ func (s *session) ranges(ctx context.Context, table string, t tableState) ([]key
 	return all, nil
 }
 
-// query returns the statement of a range and its parameters.
-func (r *rows) query(table string, k keyRange) (sql string, params [][]byte) {
+// query returns the statement of a range and its parameters. It is for the first so many rows by the
+// key, if most is not 0.
+func (r *rows) query(table string, k keyRange, most int) (sql string, params [][]byte) {
 	var columns, key, conditions []string
 	for _, column := range r.state.columns {
 		columns = append(columns, quote(column))
@@ -328,23 +414,26 @@ func (r *rows) query(table string, k keyRange) (sql string, params [][]byte) {
 	if len(conditions) > 0 {
 		sql += " WHERE " + strings.Join(conditions, " AND ")
 	}
-	if len(key) > 0 {
-		sql += " ORDER BY " + strings.Join(key, ", ")
+	if most > 0 {
+		sql += fmt.Sprintf(" ORDER BY %s LIMIT %d", strings.Join(key, ", "), most)
 	}
 	return sql, params
 }
 
-// readRange reads a range and hands its rows out.
-func (r *rows) readRange(ctx context.Context, conn *pgconn.PgConn, table string, i int) error {
-	r.mu.Lock()
-	k := r.mark.value.Ranges[i]
-	r.mu.Unlock()
-	sql, params := r.query(table, k)
+// readRange reads a range until the end of the piece and hands its rows out. It reports whether the range
+// ended. A table without a key, or whose key is not published, is read in one piece.
+func (r *rows) readRange(ctx context.Context, conn *pgconn.PgConn, table string, i int) (done bool, err error) {
+	most := 10 * r.s.r.opt.FrameRecords // an index has the first rows of a range at once
 	var keyAt []int
 	for _, column := range r.state.key {
-		keyAt = append(keyAt, slices.Index(r.state.columns, column))
+		at := slices.Index(r.state.columns, column)
+		if keyAt = append(keyAt, at); at < 0 {
+			most = 0
+		}
 	}
-	result := conn.ExecParams(ctx, sql, params, nil, nil, nil)
+	if len(keyAt) == 0 {
+		most = 0
+	}
 	var records []transport.Received
 	var last []string
 	size := 0
@@ -361,32 +450,45 @@ func (r *rows) readRange(ctx context.Context, conn *pgconn.PgConn, table string,
 		return err
 	}
 	row := make([]value, len(r.state.columns))
-	for result.NextRow() {
-		for n, text := range result.Values() {
-			row[n] = value{text: text}
-		}
-		record := r.event(row)
-		records = append(records, record)
-		size += record.Size()
-		if !slices.Contains(keyAt, -1) {
-			last = last[:0:0]
-			for _, n := range keyAt {
-				last = append(last, string(row[n].text))
+	for late := false; !late; {
+		r.mu.Lock()
+		k := r.mark.value.Ranges[i]
+		r.mu.Unlock()
+		sql, params := r.query(table, k, most)
+		result := conn.ExecParams(ctx, sql, params, nil, nil, nil)
+		n := 0
+		for ; !late && result.NextRow(); n++ {
+			for i, text := range result.Values() {
+				row[i] = value{text: text}
+			}
+			record := r.event(row)
+			records = append(records, record)
+			size += record.Size()
+			if most > 0 {
+				last = last[:0:0]
+				for _, at := range keyAt {
+					last = append(last, string(row[at].text))
+				}
+			}
+			if len(records) >= r.s.r.opt.FrameRecords || size >= r.s.r.opt.FrameBytes {
+				if err := flush(); err != nil {
+					return false, err
+				}
+				late = most > 0 && time.Now().After(r.until)
 			}
 		}
-		if len(records) >= r.s.r.opt.FrameRecords || size >= r.s.r.opt.FrameBytes {
-			if err := flush(); err != nil {
-				return err
-			}
+		if _, err := result.Close(); err != nil {
+			return false, costs(err)
 		}
+		if err := flush(); err != nil {
+			return false, err
+		}
+		if !late && (most == 0 || n < most) {
+			return true, r.progress(ctx, i, last, 0, true)
+		}
+		late = late || time.Now().After(r.until)
 	}
-	if _, err := result.Close(); err != nil {
-		return err
-	}
-	if err := flush(); err != nil {
-		return err
-	}
-	return r.progress(ctx, i, last, 0, true)
+	return false, nil
 }
 
 // event returns the event of a row.
@@ -394,8 +496,8 @@ func (r *rows) event(row []value) transport.Received {
 	id := r.shape.id(row)
 	document, err := r.shape.document(row)
 	if err != nil {
-		record := r.place.record(id, []byte("{}"))
-		record.Headers = append(record.Headers, refusal("bad_row", err.Error())...)
+		record := r.place.record(id, transport.RefusedPayload)
+		record.Headers = append(record.Headers, refusal(r.source.table, err)...)
 		return record
 	}
 	return r.place.record(id, bytes.Clone(document))

@@ -24,6 +24,8 @@ type Options struct {
 	Setup
 	// Entities are the columns of the entity id, by table.
 	Entities map[string][]string
+	// MaxEvents are the sizes in bytes up to which a row is no dead letter, by table; without one any is.
+	MaxEvents map[string]int
 	// Retain is how much of the log the slot may keep, in bytes, before it is dropped; 0: any.
 	Retain    int64
 	Positions store.SourcePositions
@@ -39,6 +41,8 @@ type Options struct {
 	FrameBytes   int
 	// Readers is how many connections read rows at a time. Defaults to 4.
 	Readers int
+	// Piece is for how long rows are read, and then changes for at least as long. Defaults to 5s.
+	Piece time.Duration
 	// Watch is how often slot and tables are compared with their settings. Defaults to 5s.
 	Watch time.Duration
 	// StopGrace is how long a shutdown waits for the frames in work. Defaults to 2s.
@@ -54,6 +58,7 @@ func (o Options) withDefaults() Options {
 	o.FrameRecords = defaults.Positive(o.FrameRecords, 2000)
 	o.FrameBytes = defaults.Positive(o.FrameBytes, 4<<20)
 	o.Readers = defaults.Positive(o.Readers, 4)
+	o.Piece = defaults.Positive(o.Piece, 5*time.Second)
 	o.Watch = defaults.Positive(o.Watch, 5*time.Second)
 	o.StopGrace = defaults.Positive(o.StopGrace, 2*time.Second)
 	o.Limit = cmp.Or(o.Limit, context.Background())
@@ -144,10 +149,13 @@ func (s *Source) Failing() error {
 	return cmp.Or(fault, s.reader.failing())
 }
 
-func (s *Source) setFault(err error) {
+// setFault notes why the table cannot be read, and reports whether that is news.
+func (s *Source) setFault(err error) (news bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	news = err != nil && (s.fault == nil || s.fault.Error() != err.Error())
 	s.fault = err
+	return news
 }
 
 // errUndecided is why no change of a table is read.

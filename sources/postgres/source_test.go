@@ -227,7 +227,7 @@ func TestLostSlots(t *testing.T) {
 	}
 	prepare := func(again bool) {
 		t.Helper()
-		statements, err := s.options.Setup.Prepare(t.Context(), false, again)
+		statements, err := s.options.Setup.Prepare(t.Context(), false, again, nil)
 		require.NoError(t, err)
 		require.NotEmpty(t, statements)
 	}

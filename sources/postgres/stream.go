@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 	"sync/atomic"
 	"time"
 
@@ -79,6 +78,7 @@ type changes struct {
 	durable atomic.Int64
 	acked   atomic.Int64           // every change before it is durable
 	last    atomic.Pointer[commit] // the newest durable transaction
+	pieced  time.Time              // the end of the last piece of rows
 	said    time.Time              // of the last report
 	heard   time.Time              // of the server's last message
 }
@@ -90,7 +90,7 @@ const (
 	silence = time.Minute
 )
 
-// stream reads changes from the slot on.
+// stream reads changes from the slot on, and pieces of rows between them.
 func (s *session) stream(ctx context.Context) error {
 	args := []string{"proto_version '2'", "streaming 'on'", "publication_names " + literal(quote(s.r.opt.Publication))}
 	if err := pglogrepl.StartReplication(ctx, s.log, s.r.opt.Slot, 0, pglogrepl.StartReplicationOptions{Mode: pglogrepl.LogicalReplication, PluginArgs: args}); err != nil {
@@ -99,14 +99,8 @@ func (s *session) stream(ctx context.Context) error {
 	c := &changes{session: s, b: newBatch(), batches: make(chan *batch), failed: make(chan error, 1), said: time.Now(), heard: time.Now()}
 	c.acked.Store(s.from)
 	c.last.Store(&s.mark.Last)
-	tables := map[string]*reading{}
-	for table, t := range s.tables {
-		m := &s.marks[table].value
-		tables[table] = &reading{entity: t.Entity, oid: t.OID, rows: m.Since, replaced: m.Replaced, shared: t.shared(), generated: t.generated,
-			learn: func(ctx context.Context, names []string) ([]bool, error) { return s.learn(ctx, table, names) }}
-	}
 	c.d = &decoder{
-		tables: tables, relations: map[uint32]*relation{}, spilled: map[uint32]*spilled{}, written: map[string]bool{}, absent: map[string]bool{}, stream: s.lines.stream, end: s.from,
+		tables: s.readings, relations: map[uint32]*relation{}, spilled: map[uint32]*spilled{}, written: map[string]bool{}, absent: map[string]bool{}, stream: s.lines.stream, end: s.from,
 		last: s.mark.Last, stored: c.stored, current: s.current,
 		describe: func(ctx context.Context, oids []uint32) ([]valueType, error) {
 			ctx, cancel := context.WithTimeout(ctx, connectTimeout)
@@ -139,12 +133,8 @@ func (s *session) stream(ctx context.Context) error {
 			c.durable.Add(1)
 		}
 	}()
-	s.r.reading.Store(true)
 	err := c.receive(ctx)
-	if server := new(pgconn.PgError); errors.As(err, &server) && server.Code == "42704" && strings.Contains(server.Message, "publication") {
-		err = faultf("replication slot %q is older than the publication %q, whose changes it cannot send before that was made: weir source prepare --again makes a new slot, and the rows are read again",
-			s.r.opt.Slot, s.r.opt.Publication)
-	}
+	err = cmp.Or(s.r.opt.madeAgain(err), err)
 	close(c.batches)
 	<-done
 	// The end stores durable changes, too, and confirms them, so that the server does not send them again.
@@ -168,8 +158,12 @@ func (c *changes) receive(ctx context.Context) error {
 				return err
 			}
 		}
+		due := c.due()
+		if c.unread == 0 && !c.r.reading.Swap(true) {
+			crash.At(crash.HandedOver, c.r.opt.Source)
+		}
 		patience := reportEvery
-		if c.b.records > 0 {
+		if c.b.records > 0 || len(due) > 0 {
 			patience = lingers
 		}
 		select {
@@ -203,6 +197,17 @@ func (c *changes) receive(ctx context.Context) error {
 			if err := c.handOver(ctx, c.full()); err != nil {
 				return err
 			}
+		}
+		if len(due) > 0 && !c.d.open && (err != nil || time.Since(c.pieced) >= c.r.opt.Piece) {
+			if c.b.records > 0 {
+				if err := c.handOver(ctx, true); err != nil {
+					return err
+				}
+			}
+			if err := c.during(ctx, c.piece); err != nil {
+				return err
+			}
+			c.pieced = time.Now()
 		}
 	}
 }
@@ -282,7 +287,7 @@ func (c *changes) stored(ctx context.Context, table string, each func(ids []stri
 			return err
 		}
 	}
-	return c.r.stored(ctx, c.r.sources[table], c.during, each)
+	return c.r.stored(ctx, c.r.sources[table], "", c.during, each)
 }
 
 // during reports while work takes its time: the server ends a connection that says nothing.
@@ -329,10 +334,12 @@ func (c *changes) report(ctx context.Context, ask bool) error {
 
 // store saves how far everything is durable.
 func (c *changes) store(ctx context.Context) error {
-	if m, acked := &c.mark, c.acked.Load(); acked > m.Confirmed {
-		m.Confirmed, m.Last = acked, *c.last.Load()
-	}
-	if err := c.save(ctx); err != nil {
+	err := c.save(ctx, func(m *mark) {
+		if acked := c.acked.Load(); acked > m.Confirmed {
+			m.Confirmed, m.Last = acked, *c.last.Load()
+		}
+	})
+	if err != nil {
 		return err
 	}
 	crash.At(crash.ChangesStored, c.r.opt.Source)

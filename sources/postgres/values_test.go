@@ -176,7 +176,7 @@ func TestWaitForDecisionsIsReported(t *testing.T) {
 		source := r.Source("orders")
 		began := time.Now()
 		go func() {
-			assert.NoError(t, r.stored(t.Context(), source, direct, nil))
+			assert.NoError(t, r.stored(t.Context(), source, "", direct, nil))
 		}()
 		require.Eventually(t, func() bool { return errors.Is(source.Failing(), errUndecided) }, time.Minute, time.Second)
 		require.GreaterOrEqual(t, time.Since(began), undecidedAfter)

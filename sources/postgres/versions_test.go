@@ -47,11 +47,11 @@ func generatedColumns(t *testing.T, server, version string) {
 		return
 	}
 	s.exec("ALTER PUBLICATION " + s.options.Publication + " SET (publish_generated_columns = none)")
-	_, err := s.options.Setup.Prepare(t.Context(), true, false)
+	_, err := s.options.Setup.Prepare(t.Context(), true, false, nil)
 	require.ErrorContains(t, err, "SET (publish_generated_columns = stored)")
 	s.exec("ALTER PUBLICATION " + s.options.Publication + " SET (publish_generated_columns = stored)")
 	s.exec("ALTER TABLE orders ADD COLUMN v int GENERATED ALWAYS AS (n * 3) VIRTUAL")
-	_, err = s.options.Setup.Prepare(t.Context(), true, false)
+	_, err = s.options.Setup.Prepare(t.Context(), true, false, nil)
 	require.ErrorContains(t, err, "virtual generated columns")
 	s.exec("ALTER TABLE orders REPLICA IDENTITY DEFAULT")
 	s.exec("UPDATE orders SET n = n + 1")

@@ -142,6 +142,8 @@ type inbox struct {
 	applied  []string           // source, id and document of each effect
 	refused  []string
 	frames   int
+	onFrame  func(source string, frame int) // before it is durable
+	maxEvent int
 	crashAt  int // frame that is durable and never acknowledged; 0: none
 	crashed  chan struct{}
 	store    *memory
@@ -154,6 +156,9 @@ func newInbox(store *memory) *inbox {
 func (b *inbox) take(t testing.TB, source string, f *transport.Frame) (acknowledge bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	if b.onFrame != nil {
+		b.onFrame(source, b.frames)
+	}
 	for i := range f.Records {
 		b.record(t, source, f.TopicID, &f.Records[i])
 	}
@@ -168,6 +173,10 @@ func (b *inbox) take(t testing.TB, source string, f *transport.Frame) (acknowled
 func (b *inbox) record(t testing.TB, source, stream string, r *transport.Received) {
 	if why := r.Header(transport.RefusalHeader); why != "" {
 		b.refused = append(b.refused, source+" "+why)
+		return
+	}
+	if b.maxEvent > 0 && len(r.Value) > b.maxEvent {
+		b.refused = append(b.refused, fmt.Sprintf("%s oversized: %s", source, r.Key))
 		return
 	}
 	if !b.store.hears(t, r) {

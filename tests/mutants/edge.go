@@ -239,7 +239,7 @@ var edgeMutants = []mutant{
 	},
 	{
 		rule: "after a gap, stored entities without a row are deleted", in: "sources/postgres", fn: "session.readRows",
-		find: "if _1._2._3.Again {", put: "if false {",
+		find: "if _1.Again {", put: "if false {",
 		test: "TestLostSlots",
 	},
 	{
@@ -253,7 +253,7 @@ var edgeMutants = []mutant{
 		test: "TestTruncate",
 	},
 	{
-		rule: "rows have the place before the position of their snapshot", in: "sources/postgres", fn: "session.snapshot",
+		rule: "rows have the place before the position of their snapshot", in: "sources/postgres", fn: "session.piece",
 		find: "lsn: _1 - 1,", put: "lsn: _1 + 1<<20,",
 		test: "TestRowsThenChanges",
 	},

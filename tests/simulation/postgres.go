@@ -172,6 +172,8 @@ func (c *connection) rows(sql string, params [][]byte) (types []uint32, rows [][
 			db.holder = c.c
 		}
 		return one([]uint32{boolean}, map[bool]string{true: "t", false: "f"}[db.holder == c.c])
+	case has("'transactionid'"):
+		return []uint32{bigint, timestamptz}, nil
 	case has("FROM pg_stat_activity"):
 		types = []uint32{bigint, text, text, timestamptz}
 		if db.holder == nil || db.holder == c.c {

@@ -21,7 +21,7 @@ func (p *process) readTables(stage *ingest.Stage, d *dice) {
 	reader := postgres.NewReader(postgres.Options{
 		Setup:    postgres.Setup{Source: shop, URL: "postgres://weir@127.0.0.1/shop?sslmode=disable", Slot: "weir", Publication: "weir", Tables: []string{table}},
 		Entities: map[string][]string{table: {"id"}}, Positions: p.client("positions"), Logs: p.client("positions"), Stored: p.stored, Barrier: p.barrier,
-		FrameRecords: p.w.setup.frame, Readers: 1, StopGrace: grace, Limit: p.ctx, Dial: p.dial, Logger: p.w.log,
+		FrameRecords: p.w.setup.frame, Readers: 1, Piece: 1, StopGrace: grace, Limit: p.ctx, Dial: p.dial, Logger: p.w.log,
 	}, map[string]string{table: shop})
 	source := reader.Source(table)
 	messages, err := source.Subscribe(p.ctx, source.Topic())
