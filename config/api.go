@@ -56,9 +56,6 @@ type APITLS struct {
 type Idempotency struct {
 	// Retention is how long a key is recognised; after it the key is new.
 	Retention Duration `yaml:"retention" default:"30d" range:"1m..365d"`
-	// Lease is how long an attempt that did not answer keeps others from
-	// finishing its key.
-	Lease Duration `yaml:"lease" default:"30s" range:"100ms..10m"`
 	// DropAt is the time of day, in UTC, at which months that are over are dropped.
 	DropAt TimeOfDay `yaml:"drop_at" default:"03:00"`
 }

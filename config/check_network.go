@@ -252,9 +252,9 @@ func (l *loader) checkListeners() {
 	if !c.NeedsAPI() {
 		return
 	}
-	if k := c.API.Idempotency; k.Retention.D() < k.Lease.D()+c.API.Timeout.D() {
+	if k := c.API.Idempotency; k.Retention.D() < c.API.Timeout.D() {
 		// The first attempt would still be under way when its key is new again.
-		l.main.fault("api.idempotency.retention", "is shorter than a request may take", "at least api.idempotency.lease and api.timeout together")
+		l.main.fault("api.idempotency.retention", "is shorter than a request may take", "at least api.timeout")
 	}
 	var certificate *ServerTLS
 	if t := c.API.TLS; t != nil {

@@ -147,7 +147,7 @@ func (f *frontDoor) mountEvents(server *api.Server, letters *api.Letters) {
 	a := f.cfg.API
 	events.New(events.Options{
 		Source: func(path string) (*events.Source, bool) { s, found := byPath[path]; return s, found },
-		Ledger: f.store, Lease: a.Idempotency.Lease.D(), Keep: a.Idempotency.Retention.D(), MaxRows: a.MaxRows,
+		Ledger: f.store, Keep: a.Idempotency.Retention.D(), MaxRows: a.MaxRows,
 		Letters: letters, Metrics: f.metrics.events, Logger: f.log,
 	}).Register(server)
 }

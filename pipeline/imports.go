@@ -41,7 +41,7 @@ func newImportDesk(st stageOptions, keys *events.Metrics, rows *imports.Metrics,
 	return &imports.Desk{
 		Store: st.store, Metrics: rows, Logger: st.log,
 		Events: events.New(events.Options{
-			Ledger: st.store, Lease: a.Idempotency.Lease.D(), Keep: a.Idempotency.Retention.D(), MaxRows: a.MaxRows, Metrics: keys, Logger: st.log,
+			Ledger: st.store, Keep: a.Idempotency.Retention.D(), MaxRows: a.MaxRows, Metrics: keys, Logger: st.log,
 		}),
 		Source: func(name string) (*events.Source, error) {
 			if s := sources[name]; s != nil {

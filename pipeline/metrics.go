@@ -67,7 +67,6 @@ type gauges struct {
 	refused    prometheus.Gauge
 	// Of the ledger of idempotency keys.
 	ledgerHeld    prometheus.Gauge
-	ledgerOldest  prometheus.Gauge
 	ledgerOverdue prometheus.Gauge
 	ledgerDropped prometheus.Counter
 	files         *prometheus.GaugeVec // file
@@ -110,7 +109,6 @@ func newGauges(reg prometheus.Registerer, labels *servicelabel.Labels) *gauges {
 		refused:       gauge("weir_reload_refused", "1 when the last reload was refused, so that the process keeps what it had."),
 		files:         vec("weir_file_refused", "1 when a file that changed cannot be used, so that the process keeps what it had.", "file"),
 		ledgerHeld:    gauge("weir_ledger_held", "Idempotency keys that the ledger keeps; an estimate where there are many."),
-		ledgerOldest:  gauge("weir_ledger_oldest_in_progress_seconds", "Age of the oldest idempotency key that an attempt is under way for, in seconds; 0 when there is none."),
 		ledgerOverdue: gauge("weir_ledger_overdue_seconds", "For how long the oldest month of keys could have been dropped, in seconds; 0 when there is none."),
 		ledgerDropped: of.NewCounter(prometheus.CounterOpts{Name: "weir_ledger_partitions_dropped_total", Help: "Months of the ledger that this process dropped because their keys were over their time."}),
 	}

@@ -277,11 +277,6 @@ func (m *monitor) showBacklogs(ctx context.Context) {
 	}
 	if stats, err := m.store.LedgerStats(ctx); err == nil {
 		m.gauges.ledgerHeld.Set(float64(stats.Held))
-		age := time.Duration(0)
-		if !stats.OldestInProgress.IsZero() {
-			age = max(0, time.Since(stats.OldestInProgress))
-		}
-		m.gauges.ledgerOldest.Set(age.Seconds())
 		m.gauges.ledgerOverdue.Set(overdue(stats.OldestMonth, m.cfg.API.Idempotency.Retention.D(), time.Now()).Seconds())
 	}
 	if counts, err := m.store.CountLetters(ctx); err == nil {

@@ -23,16 +23,10 @@ func CheckIntents(tenant string, intents []ClaimRequest) error {
 	if err := CheckTenant(tenant); err != nil {
 		return err
 	}
-	keys := make(map[string]bool, len(intents))
 	for i := range intents {
-		key := intents[i].Key
-		if !claimable(key, maxClaimKey) {
+		if !claimable(intents[i].Key, maxClaimKey) {
 			return WithClass(errors.New("the key of a claim is empty, too long, or no legible text"), Poison)
 		}
-		if keys[key] {
-			return WithClass(errors.New("a key is claimed twice in one call"), Fatal)
-		}
-		keys[key] = true
 	}
 	return nil
 }
@@ -86,12 +80,11 @@ type ClaimRow struct {
 	ID          ClaimID
 	Fingerprint [32]byte
 	Made        time.Time
-	LeasedUntil time.Time
 	Answered    bool
 	Response    Response // when Answered
-	// Earlier says that the row is Answered and its last attempt began under an
-	// earlier generation of the inbox than the newest; Lost, that its claim was not
-	// decided either, so that its event may be lost with the inbox.
+	// Earlier says that the row is Answered and was made under an earlier generation of
+	// the inbox than the newest; Lost, that its claim was not decided either, so that its
+	// event may be lost with the inbox.
 	Earlier, Lost bool
 }
 
@@ -100,61 +93,14 @@ func (r *ClaimRow) Expired(now time.Time, keep time.Duration) bool {
 	return !r.Made.After(now.Add(-keep))
 }
 
-// Claimed is the result of a claim of the row at now, with a fingerprint.
-// ClaimResumed means that its lease is over and may be taken.
-func (r *ClaimRow) Claimed(fingerprint [32]byte, now time.Time) ClaimResult {
-	c := ClaimResult{State: ClaimResumed, ID: r.ID, Fingerprint: r.Fingerprint}
+// Claimed is the result of a claim of the row's key with a fingerprint.
+func (r *ClaimRow) Claimed(fingerprint [32]byte) ClaimResult {
+	c := ClaimResult{State: ClaimOpen, ID: r.ID, Fingerprint: r.Fingerprint}
 	switch {
 	case r.Fingerprint != fingerprint:
 		c.State = ClaimConflict
-	case r.Lost: // another attempt may begin at once
-	case r.Answered:
+	case r.Answered && !r.Lost:
 		c.State, c.Response = ClaimDone, r.Response
-	case r.LeasedUntil.After(now):
-		c.State, c.Wait = ClaimBusy, r.LeasedUntil.Sub(now)
 	}
 	return c
-}
-
-// ClaimAll claims the keys of items, in their order, with begin, which takes
-// no key twice. Of items with one key the first does; found takes the result
-// under its key. The others have the results of later claims: follows reports whether one
-// has the content of the first, which the key now has; if the key had other content
-// before, found says so, or has the claim of that content.
-func ClaimAll[T any](items []T, intent func(T) ClaimRequest, begin func([]ClaimRequest) ([]ClaimResult, error), found func(T, ClaimResult), follows func(item, first T, same bool)) error {
-	for pending := items; len(pending) > 0; {
-		place := map[string]int{} // of the first with a key
-		var asked, others []T
-		var intents []ClaimRequest
-		for _, item := range pending {
-			i := intent(item)
-			if _, ok := place[i.Key]; ok {
-				others = append(others, item)
-				continue
-			}
-			place[i.Key] = len(asked)
-			asked, intents = append(asked, item), append(intents, i)
-		}
-		answers, err := begin(intents)
-		if err != nil {
-			return err
-		}
-		for n, item := range asked {
-			found(item, answers[n])
-		}
-		pending = nil
-		for _, item := range others {
-			i := intent(item)
-			n := place[i.Key]
-			switch {
-			case answers[n].State != ClaimConflict:
-				follows(item, asked[n], i.Fingerprint == intents[n].Fingerprint)
-			case i.Fingerprint == answers[n].Fingerprint:
-				pending = append(pending, item) // its content is what the key stands for
-			default:
-				found(item, answers[n])
-			}
-		}
-	}
-	return nil
 }

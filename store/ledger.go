@@ -54,18 +54,14 @@ type ClaimRequest struct {
 	Fingerprint [32]byte
 }
 
-// ClaimState says what Begin found.
+// ClaimState says what BeginClaims found.
 type ClaimState string
 
-// What Begin finds under a key.
+// What BeginClaims finds under a key.
 const (
-	// ClaimStarted: the key was new, or its claim was older than the ledger keeps.
-	ClaimStarted ClaimState = "started"
-	// ClaimResumed: an earlier attempt ended without a response; the caller
-	// finishes it under the same id.
-	ClaimResumed ClaimState = "resumed"
-	// ClaimBusy: another attempt is under way until Wait is over.
-	ClaimBusy ClaimState = "busy"
+	// ClaimOpen: the key is new, or no response was stored: the caller has the effect
+	// under ID.
+	ClaimOpen ClaimState = "open"
 	// ClaimConflict: the key was used with another fingerprint, in Fingerprint.
 	ClaimConflict ClaimState = "conflict"
 	// ClaimDone: the response of the first use is in Response.
@@ -78,13 +74,12 @@ type Response struct {
 	Body   []byte // JSON
 }
 
-// ClaimResult is what Begin found under one key.
+// ClaimResult is what BeginClaims found under one key.
 type ClaimResult struct {
 	State       ClaimState
 	ID          ClaimID
-	Fingerprint [32]byte      // the stored one
-	Response    Response      // of ClaimDone
-	Wait        time.Duration // of ClaimBusy: until the other attempt's lease ends
+	Fingerprint [32]byte // the stored one
+	Response    Response // of ClaimDone
 }
 
 // Completion ends a claim.
@@ -95,12 +90,8 @@ type Completion struct {
 
 // LedgerStats are for metrics and operators.
 type LedgerStats struct {
-	Now  time.Time // of the store
-	Held int64     // claims that are kept, an estimate where counting is dear
-	// OldestInProgress is when the oldest claim was made that an attempt is under
-	// way for: that has a lease and no response. Zero when there is none.
-	OldestInProgress time.Time
-	OldestMonth      time.Time // first moment of the oldest month, in UTC; zero without claims
+	Held        int64     // claims that are kept, an estimate where counting is dear
+	OldestMonth time.Time // first moment of the oldest month, in UTC; zero without claims
 }
 
 // Ledger is the memory of the front door: which keys were used, for what, and
@@ -108,27 +99,22 @@ type LedgerStats struct {
 // other tenant's rows, by row-level security where the database has it. Claims
 // expire by month.
 //
-// A claim's way: Begin, the effect under the claim's id, Complete. A process
-// that dies in between leaves a claim whose lease ends; the next Begin resumes
-// it, and the effect may be repeated: decide applies it once, see
-// Decision.Claims. A ledger in the file of the inbox makes claims and responses durable
-// with the next append to it; a crash before that forgets them.
+// A claim's way: BeginClaims, the effect under the claim's id, CompleteClaims. Any number
+// of requests may do so at the same time, or after one whose process died: decide applies
+// the effect once, see Decision.Claims, and all get the first response that is stored. A
+// ledger in the file of the inbox makes claims and responses durable with the next append
+// to it; a crash before that forgets them.
 type Ledger interface {
-	// BeginClaims looks for each key and claims it for lease if it is new, or if
-	// the lease of an attempt without response is over. Keys whose claim was made
-	// at least keep ago count as new. Answers are in the order of intents; no key
-	// twice in one call, which is Fatal, and a key or tenant that cannot be kept is
-	// Poison. Of any number of concurrent calls with one key, by whichever
-	// processes, exactly one starts or resumes it, also where a month begins.
-	// After an error some keys may be claimed, as if their attempts had died.
-	BeginClaims(ctx context.Context, tenant string, intents []ClaimRequest, lease, keep time.Duration) ([]ClaimResult, error)
+	// BeginClaims stores each key that is new with an id and its fingerprint, and returns
+	// what each has, in the order of intents. Keys whose claim was made at least keep ago
+	// count as new. Of one key in several calls, by whichever processes, or several times
+	// in one, the first is stored, also where a month begins. A key or tenant that cannot
+	// be kept is Poison. After an error some keys may be stored.
+	BeginClaims(ctx context.Context, tenant string, intents []ClaimRequest, keep time.Duration) ([]ClaimResult, error)
 	// CompleteClaims stores responses of claims, whichever attempt made them. The
 	// first response stays: the answers, in order, are those that are stored now.
 	// A claim that is gone keeps the given one.
 	CompleteClaims(ctx context.Context, tenant string, done []Completion) ([]Response, error)
-	// AbandonClaims ends the leases of claims without response, so that the next
-	// request need not wait. Others are passed over.
-	AbandonClaims(ctx context.Context, tenant string, ids []ClaimID) error
 	// RetainClaims drops the claims of months that ended at least keep ago, prepares what
 	// this and the next month need, and returns how many months were dropped. The time is the store's:
 	// a process whose clock is wrong drops nothing that lives. Any process may call

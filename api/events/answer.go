@@ -16,14 +16,13 @@ import (
 // Status is what became of one event.
 type Status string
 
-// Statuses. The first three are final; the caller repeats a busy event.
+// Statuses.
 const (
 	Accepted    Status = "accepted"    // durable in the inbox
 	Duplicate   Status = "duplicate"   // accepted before under the same key
 	Skipped     Status = "skipped"     // about no entity, such as a heartbeat of Debezium
 	Invalid     Status = "invalid"     // refused; nothing of it was taken in
 	Conflicting Status = "conflicting" // another event was accepted under the key
-	Busy        Status = "busy"        // another request with the key is under way, or with that of an earlier row of the entity
 )
 
 // Result is the answer to one event, and a row of the answer to a batch.
@@ -97,14 +96,6 @@ func conflict(w http.ResponseWriter, given, stored [32]byte, shared bool) {
 		Type: problem.Kind("key-conflict"), Title: "The key belongs to another request", Status: http.StatusUnprocessableEntity,
 		Detail:     detail,
 		Extensions: map[string]any{"fingerprint": hex.EncodeToString(given[:]), "stored_fingerprint": hex.EncodeToString(stored[:])},
-	})
-}
-
-func answerBusy(w http.ResponseWriter, wait time.Duration) {
-	api.RetryAfter(w, wait)
-	problem.Write(w, problem.Problem{
-		Type: problem.Kind("key-busy"), Title: "The key is busy", Status: http.StatusConflict,
-		Detail: "another request with this key is under way; send it again later for its answer",
 	})
 }
 

@@ -31,23 +31,6 @@ func entities(w *world) (all []string) {
 	return all
 }
 
-func eventIDs(w *world) (all []string) {
-	for _, e := range w.inbox() {
-		all = append(all, e.EventID)
-	}
-	return all
-}
-
-// leaveBusy posts an event whose request ends without completing its claim, as
-// one does whose process dies, and returns what lets the lease end.
-func (w *world) leaveBusy(body string) (free func()) {
-	now := time.Now()
-	w.ledger.set(func() { w.ledger.now = func() time.Time { return now }; w.ledger.dead = true })
-	require.Equal(w.t, 503, w.send(request{body: body}).status)
-	w.ledger.set(func() { w.ledger.dead = false })
-	return func() { w.ledger.set(func() { now = now.Add(2 * time.Minute) }) }
-}
-
 func TestBatchInItsOrder(t *testing.T) {
 	var rows []string
 	var want []string
@@ -174,51 +157,20 @@ func TestBatchIsFinishedByItsRepetition(t *testing.T) {
 	})
 }
 
-// A row whose key another request holds is busy, and so are later rows of its entity in the
-// batch, which would overtake it.
-func TestBatchWithABusyRow(t *testing.T) {
+// The rows of a request that died are appended again, in their order, and rows whose events
+// were accepted meanwhile are duplicates.
+func TestBatchAfterOneThatDied(t *testing.T) {
 	w := newWorld(t, options{})
-	free := w.leaveBusy(event(0))
-	behind := `{"id":"B0","event":"e9"}`
-	q := request{path: "orders/events:batch", body: batchOf(event(1), event(0), behind, event(0), behind)}
+	q := request{path: "orders/events:batch", key: "k", body: batchOf(event(1), event(0), `{"id":"B0","event":"e9"}`)}
+	w.ledger.set(func() { w.ledger.dead = true })
+	require.Equal(t, 503, w.send(q).status)
+	w.ledger.set(func() { w.ledger.dead = false })
+	require.Equal(t, 202, w.send(request{body: event(1)}).status)
 	a := w.send(q)
-	require.Equal(t, 207, a.status)
-	require.Equal(t, []events.Status{events.Accepted, events.Busy, events.Busy, events.Busy, events.Busy}, statuses(w.rows(a)))
-	require.Equal(t, "60", a.header.Get("Retry-After"))
-	require.Contains(t, w.rows(a)[2].Reason, "earlier row")
-	require.Equal(t, []string{"B1"}, entities(w)[1:])
-	require.Equal(t, 202, w.send(request{body: `{"id":"B9","event":"e10"}`}).status, "other requests go on")
-
-	free()
-	a = w.send(q)
 	require.Equal(t, 202, a.status, a.body)
-	require.Equal(t, []events.Status{events.Duplicate, events.Accepted, events.Accepted, events.Duplicate, events.Duplicate}, statuses(w.rows(a)))
-	require.Equal(t, []string{"e0", "e9"}, eventIDs(w)[3:])
-}
-
-// The answer to a batch with a key is one and final, so it waits for its rows:
-// nothing of it is taken while one is busy, and nothing of it stays claimed.
-func TestBatchWithAKeyAndABusyRow(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, options{})
-		free := w.leaveBusy(event(0))
-		q := request{path: "orders/events:batch", key: "k", body: batchOf(event(1), event(0))}
-		for range 2 {
-			a := w.send(q)
-			require.Equal(t, 409, a.status)
-			require.Equal(t, "60", a.header.Get("Retry-After"))
-			require.Equal(t, "urn:weir:problem:key-busy", w.problem(a).Type)
-		}
-		require.EqualValues(t, 2, w.metric("weir_idempotency_busy_total"))
-		require.Len(t, w.inbox(), 1)
-		require.Equal(t, 202, w.send(request{body: event(1)}).status, "its own rows' keys are free")
-
-		free()
-		a := w.send(q)
-		require.Equal(t, 202, a.status)
-		require.Equal(t, []events.Status{events.Duplicate, events.Accepted}, statuses(w.rows(a)))
-		require.Equal(t, a.body, w.send(q).body)
-	})
+	require.Equal(t, []events.Status{events.Duplicate, events.Accepted, events.Accepted}, statuses(w.rows(a)))
+	require.Equal(t, []string{"B1", "B0", "B0", "B1", "B0", "B0"}, entities(w))
+	require.Equal(t, a.body, w.send(q).body)
 }
 
 func TestBatchWhileTheLedgerIsDown(t *testing.T) {

@@ -11,8 +11,6 @@ import (
 type coalescer[In, Out any] struct {
 	// do is the joined call; its results are in the order of in.
 	do func(ctx context.Context, tenant string, in []In) ([]Out, error)
-	// key names what may be in a joined call once only; optional.
-	key func(In) string
 
 	mu    sync.Mutex
 	lines map[string]*line[In, Out] // by tenant, while it has work; guarded by mu
@@ -91,23 +89,13 @@ func (t *coalescer[In, Out]) work(tenant string, l *line[In, Out]) {
 // next takes the calls that go together now, oldest first.
 func (t *coalescer[In, Out]) next(l *line[In, Out]) (calls []*call[In, Out]) {
 	var rest []*call[In, Out]
-	keys := map[string]bool{}
 	n := 0
 	for _, c := range l.waiting {
-		fits := c.ctx.Err() == nil && (n == 0 || n+len(c.in) <= maxTogether)
-		for _, in := range c.in {
-			fits = fits && (t.key == nil || !keys[t.key(in)])
-		}
 		switch {
-		case c.ctx.Err() != nil: // nobody waits for it
-		case !fits:
+		case c.ctx.Err() != nil: // its request has ended
+		case n > 0 && n+len(c.in) > maxTogether:
 			rest = append(rest, c)
 		default:
-			for _, in := range c.in {
-				if t.key != nil {
-					keys[t.key(in)] = true
-				}
-			}
 			calls, n = append(calls, c), n+len(c.in)
 		}
 	}

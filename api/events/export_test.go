@@ -12,9 +12,9 @@ var (
 // Coalescer joins calls.
 type Coalescer struct{ t *coalescer[int, string] }
 
-// NewTogether makes one of do; key may be nil.
-func NewTogether(do func(context.Context, string, []int) ([]string, error), key func(int) string) Coalescer {
-	return Coalescer{&coalescer[int, string]{do: do, key: key}}
+// NewTogether makes one of do.
+func NewTogether(do func(context.Context, string, []int) ([]string, error)) Coalescer {
+	return Coalescer{&coalescer[int, string]{do: do}}
 }
 
 // Call is one call.

@@ -57,8 +57,6 @@ type Options struct {
 	// called concurrently.
 	Source func(path string) (*Source, bool)
 	Ledger store.Ledger
-	// Lease is how long a request that does not answer keeps others from its keys.
-	Lease time.Duration
 	// Keep is how long a key is remembered.
 	Keep time.Duration
 	// MaxRows bounds a batch.
@@ -170,7 +168,7 @@ func (h *Handler) serveOne(ctx context.Context, w http.ResponseWriter, r *http.R
 	if key != "" {
 		one.key, one.shared = requestKey(key), false
 	}
-	if err := h.take(ctx, tenant, s, []*row{one}, false); err != nil {
+	if err := h.take(ctx, tenant, s, []*row{one}); err != nil {
 		ledgerFailed(w)
 		return
 	}
@@ -180,8 +178,6 @@ func (h *Handler) serveOne(ctx context.Context, w http.ResponseWriter, r *http.R
 		invalid(w, one.result.Refusal)
 	case Conflicting:
 		conflict(w, one.event.Fingerprint(), one.claimed.Fingerprint, one.shared)
-	case Busy:
-		answerBusy(w, one.claimed.Wait)
 	case Duplicate:
 		send(w, one.answer, true)
 	case Accepted, Skipped:
@@ -201,41 +197,43 @@ func (h *Handler) serveBatch(ctx context.Context, w http.ResponseWriter, r *http
 		return
 	}
 	rows, fingerprint := s.rows(r, f, values, key)
-	var whole *store.ClaimResult
-	if good := slices.ContainsFunc(rows, func(r *row) bool { return r.event != nil }); good && key != "" {
-		intent := store.ClaimRequest{Key: requestKey(key), Fingerprint: fingerprint}
-		claimed, err := h.ledger.begin(ctx, tenant, []store.ClaimRequest{intent})
-		if err != nil {
-			ledgerFailed(w)
-			return
-		}
-		switch whole = &claimed[0]; whole.State {
-		case store.ClaimDone:
-			h.metrics.count(s.Name, Duplicate)
-			send(w, whole.Response, true)
-			return
-		case store.ClaimConflict:
-			h.metrics.count(s.Name, Conflicting)
-			conflict(w, intent.Fingerprint, whole.Fingerprint, false)
-			return
-		case store.ClaimBusy:
-			h.metrics.count(s.Name, Busy)
-			answerBusy(w, whole.Wait)
-			return
-		}
+	if !slices.ContainsFunc(rows, func(r *row) bool { return r.event != nil }) {
+		key = ""
 	}
-	answer, err := h.answer(ctx, tenant, s, rows, whole)
-	if err != nil {
-		if whole != nil {
-			h.abandon(ctx, tenant, []store.ClaimID{whole.ID})
+	var keys []store.ClaimRequest
+	if key != "" {
+		keys = append(keys, store.ClaimRequest{Key: requestKey(key), Fingerprint: fingerprint})
+	}
+	whole := store.ClaimResult{State: store.ClaimOpen}
+	var answer store.Response
+	stored, err := h.ledger.once(ctx, tenant, keys, func(found []store.ClaimResult) (done []store.Completion, err error) {
+		if key != "" {
+			whole = found[0]
 		}
-		h.failed(w, s, len(rows), err)
+		if whole.State != store.ClaimOpen {
+			return nil, nil
+		}
+		if answer, err = h.answer(ctx, tenant, s, rows); err == nil && key != "" {
+			done = append(done, store.Completion{ID: whole.ID, Response: answer})
+		}
+		return done, err
+	})
+	switch {
+	case err != nil:
+		h.failed(w, len(rows), err)
 		return
+	case whole.State == store.ClaimDone:
+		h.metrics.count(s.Name, Duplicate)
+		send(w, whole.Response, true)
+		return
+	case whole.State == store.ClaimConflict:
+		h.metrics.count(s.Name, Conflicting)
+		conflict(w, fingerprint, whole.Fingerprint, false)
+		return
+	case len(stored) > 0:
+		answer = stored[0]
 	}
 	crash.At(crash.FrontCompleted, s.Name)
-	if wait := longestWait(rows); wait > 0 {
-		api.RetryAfter(w, wait)
-	}
 	send(w, answer, false)
 }
 
@@ -267,11 +265,8 @@ func (s *Source) rows(r *http.Request, f form, values [][]byte, key string) ([]*
 }
 
 // failed answers a batch of so many rows that was not taken.
-func (h *Handler) failed(w http.ResponseWriter, s *Source, rows int, err error) {
-	if held := (*busyError)(nil); errors.As(err, &held) {
-		h.metrics.count(s.Name, Busy)
-		answerBusy(w, held.wait)
-	} else if lost := (*lostError)(nil); errors.As(err, &lost) {
+func (h *Handler) failed(w http.ResponseWriter, rows int, err error) {
+	if lost := (*lostError)(nil); errors.As(err, &lost) {
 		unavailable(w, "%d of %d events are not known to be durable (%v); those that are count as duplicates then", lost.rows, rows, lost.first)
 	} else {
 		ledgerFailed(w)
@@ -286,11 +281,9 @@ type lostError struct {
 
 func (e *lostError) Error() string { return "events are not known to be durable" }
 
-// answer takes the rows and returns the answer to the batch; it is stored under
-// the claim of the whole request, if there is one: it is final then, since no
-// row is busy.
-func (h *Handler) answer(ctx context.Context, tenant string, s *Source, rows []*row, whole *store.ClaimResult) (store.Response, error) {
-	if err := h.take(ctx, tenant, s, rows, whole != nil); err != nil {
+// answer takes the rows and returns the answer to the batch.
+func (h *Handler) answer(ctx context.Context, tenant string, s *Source, rows []*row) (store.Response, error) {
+	if err := h.take(ctx, tenant, s, rows); err != nil {
 		return store.Response{}, err
 	}
 	a := store.Response{Status: http.StatusAccepted}
@@ -313,13 +306,6 @@ func (h *Handler) answer(ctx context.Context, tenant string, s *Source, rows []*
 		return store.Response{}, lost
 	}
 	a.Body = encode(results)
-	if whole != nil {
-		stored, err := h.ledger.complete(ctx, tenant, []store.Completion{{ID: whole.ID, Response: a}})
-		if err != nil {
-			return store.Response{}, err
-		}
-		a = stored[0]
-	}
 	return a, nil
 }
 

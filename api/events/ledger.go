@@ -25,27 +25,33 @@ func newLedger(o Options) ledger {
 		store: o.Ledger, keep: o.Keep, log: o.Logger, down: new(atomic.Bool),
 		begins: &coalescer[store.ClaimRequest, store.ClaimResult]{
 			do: func(ctx context.Context, tenant string, in []store.ClaimRequest) ([]store.ClaimResult, error) {
-				return o.Ledger.BeginClaims(ctx, tenant, in, o.Lease, o.Keep)
+				return o.Ledger.BeginClaims(ctx, tenant, in, o.Keep)
 			},
-			key: func(i store.ClaimRequest) string { return i.Key },
 		},
 		completes: &coalescer[store.Completion, store.Response]{do: o.Ledger.CompleteClaims},
 	}
 }
 
-func (l ledger) begin(ctx context.Context, tenant string, in []store.ClaimRequest) ([]store.ClaimResult, error) {
-	out, err := l.begins.call(ctx, tenant, in)
-	return out, l.answered(err)
-}
-
-func (l ledger) complete(ctx context.Context, tenant string, in []store.Completion) ([]store.Response, error) {
-	out, err := l.completes.call(ctx, tenant, in)
-	return out, l.answered(err)
-}
-
-// abandon ends leases as well as it can: they end by themselves.
-func (l ledger) abandon(ctx context.Context, tenant string, ids []store.ClaimID) {
-	_ = l.store.AbandonClaims(ctx, tenant, ids)
+// once lets each key have its effect once. do gets the ledger's entries of the keys, has the
+// effects of open ones, each under the id of its claim, and returns answers to those that
+// are durable. Several requests with one key, at the same time or after one that died,
+// have the same claim: decide lets one effect through. once returns the first answer that
+// was stored of each, in the order of do's; it is the same for all requests.
+func (l ledger) once(ctx context.Context, tenant string, keys []store.ClaimRequest, do func([]store.ClaimResult) ([]store.Completion, error)) ([]store.Response, error) {
+	var found []store.ClaimResult
+	if len(keys) > 0 {
+		var err error
+		found, err = l.begins.call(ctx, tenant, keys)
+		if err = l.answered(err); err != nil {
+			return nil, err
+		}
+	}
+	done, err := do(found)
+	if err != nil || len(done) == 0 {
+		return nil, err
+	}
+	answers, err := l.completes.call(ctx, tenant, done)
+	return answers, l.answered(err)
 }
 
 // answered says in the log when the ledger goes away and when it is back, not
@@ -62,7 +68,7 @@ func (l ledger) answered(err error) error {
 
 // Metrics of posted events; label values are bounded by the configuration.
 type Metrics struct {
-	replays, conflicts, busy *prometheus.CounterVec // source
+	replays, conflicts *prometheus.CounterVec // source
 }
 
 // NewMetrics registers them with reg.
@@ -74,19 +80,15 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 		conflicts: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "weir_idempotency_conflicts_total", Help: "Posted events, and whole batches, whose key belongs to other content.",
 		}, []string{"source"}),
-		busy: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "weir_idempotency_busy_total", Help: "Posted events, and whole batches, whose key was in use by another request.",
-		}, []string{"source"}),
 	}
-	reg.MustRegister(m.replays, m.conflicts, m.busy)
+	reg.MustRegister(m.replays, m.conflicts)
 	return m
 }
 
 // Expect makes the series of a source, so that the first count is an increase.
 func (m *Metrics) Expect(source string) {
-	for _, v := range []*prometheus.CounterVec{m.replays, m.conflicts, m.busy} {
-		v.WithLabelValues(source)
-	}
+	m.replays.WithLabelValues(source)
+	m.conflicts.WithLabelValues(source)
 }
 
 func (m *Metrics) count(source string, s Status) {
@@ -95,7 +97,5 @@ func (m *Metrics) count(source string, s Status) {
 		m.replays.WithLabelValues(source).Inc()
 	case Conflicting:
 		m.conflicts.WithLabelValues(source).Inc()
-	case Busy:
-		m.busy.WithLabelValues(source).Inc()
 	}
 }

@@ -15,7 +15,7 @@ type memory struct {
 	mu      sync.Mutex
 	claims  map[string]*memoryClaim // tenant, NUL, key
 	now     func() time.Time
-	calls   int   // of BeginClaims
+	begun   int   // keys given to BeginClaims
 	fails   error // of every call
 	answers error // of CompleteClaims
 	// dead: nothing after the append happens, as if the process were killed.
@@ -24,45 +24,34 @@ type memory struct {
 
 type memoryClaim struct {
 	store.ClaimResult
-	made, leased time.Time
+	made time.Time
 }
 
 func newMemory() *memory {
 	return &memory{claims: map[string]*memoryClaim{}, now: time.Now}
 }
 
-func (m *memory) BeginClaims(ctx context.Context, tenant string, intents []store.ClaimRequest, lease, keep time.Duration) ([]store.ClaimResult, error) {
+func (m *memory) BeginClaims(ctx context.Context, tenant string, intents []store.ClaimRequest, keep time.Duration) ([]store.ClaimResult, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if err := errors.Join(m.fails, ctx.Err()); err != nil {
 		return nil, err
 	}
-	m.calls++
+	m.begun += len(intents)
 	now := m.now()
 	all := make([]store.ClaimResult, len(intents))
-	seen := map[string]bool{}
 	for i, in := range intents {
-		if seen[in.Key] {
-			return nil, errors.New("a key twice in one call")
-		}
-		seen[in.Key] = true
 		at := tenant + "\x00" + in.Key
 		c := m.claims[at]
-		switch {
-		case c == nil || now.Sub(c.made) > keep:
-			c = &memoryClaim{store.ClaimResult{State: store.ClaimStarted, ID: store.ClaimID(uuid.Must(uuid.NewV7())), Fingerprint: in.Fingerprint}, now, now.Add(lease)}
+		if c == nil || now.Sub(c.made) > keep {
+			c = &memoryClaim{store.ClaimResult{State: store.ClaimOpen, ID: store.ClaimID(uuid.Must(uuid.NewV7())), Fingerprint: in.Fingerprint}, now}
 			m.claims[at] = c
-			all[i] = c.ClaimResult
-			continue
-		case c.Fingerprint != in.Fingerprint:
+		}
+		all[i] = c.ClaimResult
+		if c.Fingerprint != in.Fingerprint {
 			all[i] = store.ClaimResult{State: store.ClaimConflict, ID: c.ID, Fingerprint: c.Fingerprint}
-		case c.Response.Status != 0:
-			all[i] = store.ClaimResult{State: store.ClaimDone, ID: c.ID, Fingerprint: c.Fingerprint, Response: c.Response}
-		case now.Before(c.leased):
-			all[i] = store.ClaimResult{State: store.ClaimBusy, ID: c.ID, Fingerprint: c.Fingerprint, Wait: c.leased.Sub(now)}
-		default:
-			c.leased = now.Add(lease)
-			all[i] = store.ClaimResult{State: store.ClaimResumed, ID: c.ID, Fingerprint: c.Fingerprint}
+		} else if c.Response.Status != 0 {
+			all[i].State = store.ClaimDone
 		}
 	}
 	return all, nil
@@ -93,22 +82,6 @@ func (m *memory) CompleteClaims(ctx context.Context, _ string, done []store.Comp
 	return all, nil
 }
 
-func (m *memory) AbandonClaims(ctx context.Context, _ string, ids []store.ClaimID) error {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if err := errors.Join(m.fails, ctx.Err()); err != nil || m.dead {
-		return err
-	}
-	for _, id := range ids {
-		for _, c := range m.claims {
-			if c.ID == id {
-				c.leased = time.Time{}
-			}
-		}
-	}
-	return nil
-}
-
 func (m *memory) RetainClaims(context.Context, time.Duration) (int, error) { return 0, nil }
 
 func (m *memory) LedgerStats(context.Context) (store.LedgerStats, error) {
@@ -122,6 +95,13 @@ func (m *memory) set(f func()) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	f()
+}
+
+// asked counts the keys that were looked for.
+func (m *memory) asked() int {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.begun
 }
 
 // keys are those that are claimed.

@@ -18,7 +18,7 @@ type Row struct {
 
 // Take ingests rows of a tenant and returns their results in their order: accepted rows
 // are durable. Its error, with which nothing is known of a row, says that the same rows are to
-// be ingested again: a key is busy, or ledger or inbox failed. Rows that are accepted
+// be ingested again: ledger or inbox failed. Rows that are accepted
 // already stay so then, without a second effect.
 func (h *Handler) Take(ctx context.Context, tenant string, s *Source, given []Row) ([]Result, error) {
 	rows := make([]*row, len(given))
@@ -29,7 +29,7 @@ func (h *Handler) Take(ctx context.Context, tenant string, s *Source, given []Ro
 		}
 		rows[i] = r
 	})
-	if err := h.take(ctx, tenant, s, rows, true); err != nil {
+	if err := h.take(ctx, tenant, s, rows); err != nil {
 		return nil, err
 	}
 	results := make([]Result, len(rows))

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -14,6 +15,7 @@ import (
 	"github.com/seed-86dfc502/weir/change"
 	"github.com/seed-86dfc502/weir/ingest"
 	"github.com/seed-86dfc502/weir/store"
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 )
 
@@ -87,46 +89,33 @@ func TestTenantsHaveKeysOfTheirOwn(t *testing.T) {
 	require.Len(t, w.inbox(), 2)
 }
 
-// The key is busy during the first request; later requests get its answer.
-func TestBusyKey(t *testing.T) {
+// Requests that come during the first one, and after it died, append under its claim, of
+// which decide applies one, and all get the answer that was stored first.
+func TestRequestsAtOnceHaveOneClaimAndOneAnswer(t *testing.T) {
+	const callers = 64
 	w := newWorld(t, options{})
-	entered, release := make(chan struct{}), make(chan struct{})
-	var once sync.Once
-	w.setAppends(func(context.Context) error {
-		once.Do(func() { close(entered) })
-		<-release
-		return nil
-	})
-	first := make(chan answer)
-	go func() { first <- w.send(request{body: ripe}) }()
-	<-entered
-	a := w.send(request{body: ripe})
-	require.Equal(t, 409, a.status)
-	require.Equal(t, "urn:weir:problem:key-busy", w.problem(a).Type)
-	require.Regexp(t, `^([1-9]|[1-5]\d|60)$`, a.header.Get("Retry-After"), "until the lease ends at most")
-	require.EqualValues(t, 1, w.metric("weir_idempotency_busy_total"))
-	close(release)
-	require.Equal(t, (<-first).body, w.send(request{body: ripe}).body)
-	require.Len(t, w.inbox(), 1)
-}
-
-func TestTwentyAtOnceOneWinner(t *testing.T) {
-	w := newWorld(t, options{})
-	var mu sync.Mutex
-	statuses := map[int]int{}
+	release := make(chan struct{})
+	w.setAppends(func(context.Context) error { <-release; return nil })
+	bodies := make([]string, callers)
 	var all sync.WaitGroup
-	for range 20 {
+	for i := range callers {
 		all.Go(func() {
 			a := w.send(request{body: ripe, key: "k"})
-			mu.Lock()
-			defer mu.Unlock()
-			statuses[a.status]++
+			assert.Equal(t, 202, a.status)
+			bodies[i] = a.body
 		})
 	}
+	require.Eventually(t, func() bool { return w.ledger.asked() == callers }, patience, time.Millisecond)
+	close(release)
 	all.Wait()
-	require.Equal(t, 20, statuses[202]+statuses[409], "%v", statuses)
-	require.Positive(t, statuses[202])
-	require.Len(t, w.inbox(), 1)
+	bodies = append(bodies, w.send(request{body: ripe, key: "k"}).body)
+	require.Len(t, slices.Compact(bodies), 1)
+	claims := map[string]bool{}
+	for _, e := range w.inbox() {
+		claims[e.Claim] = true
+	}
+	require.Len(t, claims, 1)
+	require.Len(t, w.inbox(), callers)
 }
 
 // A client that hangs up does not stop its event; the repetition gets the answer.
@@ -143,8 +132,8 @@ func TestClientHangsUp(t *testing.T) {
 	require.Len(t, w.inbox(), 1)
 }
 
-// An event that is not durable in time gets 503. Its claim is released, so the next request
-// does not wait, and both append under one claim.
+// An event that is not durable in time gets 503. The next request appends it under the same
+// claim.
 func TestNotDurableInTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, options{timeout: 300 * time.Millisecond})
@@ -191,23 +180,6 @@ func TestLedgerDown(t *testing.T) {
 	require.NotEmpty(t, a.header.Get("Retry-After"))
 	require.Empty(t, w.inbox())
 	require.Equal(t, 202, w.send(request{path: "plain/events", body: `{"id":"B"}`}).status, "without a key nothing is asked of the ledger")
-}
-
-// A lease that ended without an answer is taken over: the process that had it died.
-func TestLeaseOfADeadProcess(t *testing.T) {
-	w := newWorld(t, options{})
-	now := time.Now()
-	w.ledger.set(func() { w.ledger.now = func() time.Time { return now } })
-	w.ledger.set(func() { w.ledger.dead = true })
-	require.Equal(t, 503, w.send(request{body: ripe, key: "k"}).status)
-	w.ledger.set(func() { w.ledger.dead = false })
-	require.Equal(t, 409, w.send(request{body: ripe, key: "k"}).status)
-	now = now.Add(time.Minute + time.Second)
-	a := w.send(request{body: ripe, key: "k"})
-	require.Equal(t, 202, a.status)
-	got := w.inbox()
-	require.Len(t, got, 2)
-	require.Equal(t, []string{w.result(a).ID, w.result(a).ID}, []string{got[0].Claim, got[1].Claim})
 }
 
 func TestExpiredKeyIsNew(t *testing.T) {

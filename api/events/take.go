@@ -1,11 +1,11 @@
 package events
 
 import (
+	"bytes"
 	"context"
 	"encoding/hex"
 	"fmt"
 	"net/http"
-	"time"
 
 	"github.com/ThreeDotsLabs/watermill/message"
 	"github.com/seed-86dfc502/weir/change"
@@ -85,28 +85,57 @@ func (r *row) refuse(err error) {
 	r.result.Status, r.result.Reason, r.result.Refusal = Invalid, refusal.Code+": "+refusal.Reason, refusal
 }
 
-// busyError says that rows wait for another request that has their keys.
-type busyError struct{ wait time.Duration }
-
-func (*busyError) Error() string { return "a key is busy" }
-
-// take claims the keys of rows, appends the claimed events, and completes the
-// claims. Every row has a result then, or says why it is lost. With whole, a row
-// whose key is busy ends it with a *busyError, and nothing is appended. Any other error
-// is one of the ledger: no row has a result that counts.
-func (h *Handler) take(ctx context.Context, tenant string, s *Source, rows []*row, whole bool) error {
-	if err := h.begin(ctx, tenant, rows); err != nil {
-		h.abandon(ctx, tenant, claims(rows))
-		return err
-	}
-	if wait := longestWait(rows); wait > 0 {
-		if whole {
-			h.abandon(ctx, tenant, claims(rows))
-			return &busyError{wait}
+// take appends the events of rows and stores the answers to those with a key. Every row has
+// a result then, or says why it is lost. An error is one of the ledger: no row has a
+// result that counts.
+func (h *Handler) take(ctx context.Context, tenant string, s *Source, rows []*row) error {
+	var keyed, accepted []*row
+	var keys []store.ClaimRequest
+	for _, r := range rows {
+		if r.event != nil && r.key != "" {
+			keyed, keys = append(keyed, r), append(keys, store.ClaimRequest{Key: r.key, Fingerprint: r.event.Fingerprint()})
 		}
-		h.abandon(ctx, tenant, holdBack(rows))
 	}
-	crash.At(crash.FrontBegun, s.Name)
+	answers, err := h.ledger.once(ctx, tenant, keys, func(found []store.ClaimResult) (done []store.Completion, err error) {
+		first := make(map[store.ClaimID]*row, len(keyed))
+		for i, r := range keyed {
+			if r.applyClaim(found[i]); found[i].State == store.ClaimOpen {
+				if r.first = first[r.claimed.ID]; r.first == nil {
+					first[r.claimed.ID] = r
+				}
+			}
+		}
+		crash.At(crash.FrontBegun, s.Name)
+		h.push(ctx, tenant, s, rows)
+		crash.At(crash.FrontAppended, s.Name)
+		for _, r := range keyed {
+			if r.result.Status == Accepted && r.answer.Status == 0 {
+				answer := r.result
+				answer.Index = nil
+				r.answer = store.Response{Status: http.StatusAccepted, Body: encode(answer)}
+				accepted = append(accepted, r)
+				done = append(done, store.Completion{ID: r.claimed.ID, Response: r.answer})
+			}
+		}
+		return done, nil
+	})
+	for i, r := range accepted[:len(answers)] {
+		if !bytes.Equal(r.answer.Body, answers[i].Body) {
+			r.result.Status = Duplicate // of an event from elsewhere that was first
+		}
+		r.answer = answers[i]
+	}
+	for _, r := range rows {
+		if r.first != nil {
+			r.copyFirst()
+		}
+		h.metrics.count(s.Name, r.result.Status)
+	}
+	return err
+}
+
+// push appends the events of rows that have no result yet, in their order.
+func (h *Handler) push(ctx context.Context, tenant string, s *Source, rows []*row) {
 	var todo []*row
 	var messages []*message.Message
 	for _, r := range rows {
@@ -128,43 +157,6 @@ func (h *Handler) take(ctx context.Context, tenant string, s *Source, rows []*ro
 			r.result.Status = Accepted
 		}
 	}
-	crash.At(crash.FrontAppended, s.Name)
-	err := h.complete(ctx, tenant, todo)
-	if err != nil {
-		h.abandon(ctx, tenant, claims(todo))
-	}
-	for _, r := range rows {
-		if r.first != nil {
-			r.copyFirst()
-		}
-		h.metrics.count(s.Name, r.result.Status)
-	}
-	return err
-}
-
-// begin claims keys.
-func (h *Handler) begin(ctx context.Context, tenant string, rows []*row) error {
-	pending := make([]*row, 0, len(rows))
-	for _, r := range rows {
-		if r.event != nil && r.key != "" {
-			pending = append(pending, r)
-		}
-	}
-	return store.ClaimAll(pending,
-		func(r *row) store.ClaimRequest {
-			return store.ClaimRequest{Key: r.key, Fingerprint: r.event.Fingerprint()}
-		},
-		func(intents []store.ClaimRequest) ([]store.ClaimResult, error) {
-			return h.ledger.begin(ctx, tenant, intents)
-		},
-		(*row).applyClaim,
-		func(r, first *row, same bool) {
-			if same {
-				r.first = first
-			} else {
-				r.applyClaim(store.ClaimResult{State: store.ClaimConflict, ID: first.claimed.ID, Fingerprint: first.event.Fingerprint()})
-			}
-		})
 }
 
 // applyClaim sets the row to the ledger's entry of its key.
@@ -179,8 +171,6 @@ func (r *row) applyClaim(c store.ClaimResult) {
 		if r.result.Origin != "" && originOf(c.Response) == r.result.Origin {
 			r.result.Status = Accepted // by an earlier attempt at this very row
 		}
-	case store.ClaimBusy:
-		r.result.Status, r.result.Reason = Busy, "another request with this key is under way"
 	case store.ClaimConflict:
 		given := r.event.Fingerprint()
 		r.result.Status, r.result.Reason = Conflicting, "the key belongs to another event"
@@ -191,99 +181,12 @@ func (r *row) applyClaim(c store.ClaimResult) {
 	}
 }
 
-// longestWait returns how long the rows' busy keys may stay busy at most; 0 if none is.
-func longestWait(rows []*row) (wait time.Duration) {
-	for _, r := range rows {
-		if r.result.Status == Busy {
-			wait = max(wait, r.claimed.Wait, time.Nanosecond)
-		}
-	}
-	return wait
-}
-
-// holdBack makes later rows of a busy row's entity busy, which would overtake it.
-// It returns the claims that this frees.
-func holdBack(rows []*row) (freed []store.ClaimID) {
-	held := map[string]time.Duration{} // by entity: the wait for its busy row
-	for _, r := range rows {
-		switch {
-		case r.event == nil || r.first != nil:
-		case r.result.Status == Busy:
-			held[r.event.Entity()] = r.claimed.Wait
-		case r.result.Status == "":
-			wait, behind := held[r.event.Entity()]
-			if !behind {
-				continue
-			}
-			freed = append(freed, claims([]*row{r})...)
-			r.claimed = store.ClaimResult{Wait: wait}
-			r.result.ID, r.result.Status, r.result.Reason = "", Busy, "an earlier row of its entity is busy"
-		}
-	}
-	return freed
-}
-
 // copyFirst copies the result of the first row with the same key.
 func (r *row) copyFirst() {
 	first := r.first
 	r.lost, r.answer, r.claimed = first.lost, first.answer, first.claimed
-	r.result.ID, r.result.Status, r.result.Reason = first.result.ID, first.result.Status, first.result.Reason
+	r.result.Status, r.result.Reason = first.result.Status, first.result.Reason
 	if r.result.Status == Accepted {
 		r.result.Status = Duplicate
 	}
-}
-
-// complete stores the answers of accepted rows and ends the leases of lost ones.
-func (h *Handler) complete(ctx context.Context, tenant string, rows []*row) error {
-	var done []store.Completion
-	var lost []store.ClaimID
-	var accepted []*row
-	for _, r := range rows {
-		switch {
-		case r.key == "":
-		case r.lost != nil:
-			lost = append(lost, r.claimed.ID)
-		default:
-			answer := r.result
-			answer.Index = nil
-			accepted = append(accepted, r)
-			done = append(done, store.Completion{ID: r.claimed.ID, Response: store.Response{Status: http.StatusAccepted, Body: encode(answer)}})
-		}
-	}
-	h.abandon(ctx, tenant, lost)
-	if len(done) == 0 {
-		return nil
-	}
-	answers, err := h.ledger.complete(ctx, tenant, done)
-	if err != nil {
-		return err
-	}
-	for i, r := range accepted {
-		r.answer = answers[i]
-	}
-	return nil
-}
-
-// claims are those that rows have begun.
-func claims(rows []*row) (ids []store.ClaimID) {
-	for _, r := range rows {
-		if r.claimed.State == store.ClaimStarted || r.claimed.State == store.ClaimResumed {
-			ids = append(ids, r.claimed.ID)
-		}
-	}
-	return ids
-}
-
-// abandonTime bounds the end of leases, which the next request would otherwise
-// wait for.
-const abandonTime = 2 * time.Second
-
-func (h *Handler) abandon(ctx context.Context, tenant string, ids []store.ClaimID) {
-	if len(ids) == 0 {
-		return
-	}
-	// The request's own time may be over.
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), abandonTime)
-	defer cancel()
-	h.ledger.abandon(ctx, tenant, ids)
 }

@@ -174,7 +174,7 @@ func newWorld(t *testing.T, o options) *world {
 	w.server = api.New(w.door)
 	events.New(events.Options{
 		Source: func(path string) (*events.Source, bool) { s, ok := found[path]; return s, ok },
-		Ledger: w.ledger, Lease: time.Minute, Keep: time.Hour, MaxRows: o.maxRows,
+		Ledger: w.ledger, Keep: time.Hour, MaxRows: o.maxRows,
 		Metrics: events.NewMetrics(w.reg), Logger: slog.New(slog.DiscardHandler),
 	}).Register(w.server)
 	return w

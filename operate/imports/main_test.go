@@ -59,7 +59,7 @@ func newWorld(t *testing.T) *world {
 		IsDelete: func(string) bool { return false }, Strip: rules, MaxEvent: 1 << 20, MaxEntity: 100,
 	}, Push: &Inbox{Topic: "weir.inbox", Append: w.Append}}
 	w.desk = &Desk{
-		Store: s, Logger: slog.New(slog.DiscardHandler), Metrics: NewMetrics(prometheus.NewRegistry()), Events: w.handler(s, time.Minute),
+		Store: s, Logger: slog.New(slog.DiscardHandler), Metrics: NewMetrics(prometheus.NewRegistry()), Events: w.handler(s),
 		Source: func(string) (*events.Source, error) { return source, nil },
 		Ready:  func(context.Context) error { return w.active },
 	}
@@ -67,8 +67,8 @@ func newWorld(t *testing.T) *world {
 }
 
 // handler makes a handler of events over a ledger.
-func (w *world) handler(ledger store.Ledger, lease time.Duration) *events.Handler {
-	return events.New(events.Options{Ledger: ledger, Lease: lease, Keep: time.Hour, Metrics: events.NewMetrics(prometheus.NewRegistry()), Logger: slog.New(slog.DiscardHandler)})
+func (w *world) handler(ledger store.Ledger) *events.Handler {
+	return events.New(events.Options{Ledger: ledger, Keep: time.Hour, Metrics: events.NewMetrics(prometheus.NewRegistry()), Logger: slog.New(slog.DiscardHandler)})
 }
 
 // Append is the inbox.

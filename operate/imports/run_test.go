@@ -89,10 +89,6 @@ func TestAnInterruptedImportContinues(t *testing.T) {
 		"before the step":   {func(w *world) { w.desk.Store = &lostStep{Imports: w.store, n: 2} }, perBatch},
 		"after the step":    {func(w *world) { w.desk.Store = &lostStep{Imports: w.store, n: 2, written: true} }, 2 * perBatch},
 		"with the reader":   {nil, perBatch},
-		"without leases back": {func(w *world) {
-			w.after = onceAt(2, errDown)
-			w.desk.Events = w.handler(noAbandon{w.store}, time.Millisecond)
-		}, perBatch},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t)
@@ -148,11 +144,6 @@ func (l *lostStep) StepImport(ctx context.Context, i store.Import, to store.Impo
 	}
 	return store.WithClass(errDown, store.Unknown)
 }
-
-// noAbandon is the ledger of a process that is killed before it can end leases.
-type noAbandon struct{ store.Ledger }
-
-func (noAbandon) AbandonClaims(context.Context, string, []store.ClaimID) error { return errDown }
 
 func TestCSVContinuesBehindItsHeader(t *testing.T) {
 	w := newWorld(t)

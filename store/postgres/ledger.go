@@ -2,6 +2,7 @@ package postgres
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -57,8 +58,7 @@ const (
  FROM ledger_months WHERE open ORDER BY month DESC LIMIT 1)`
 	// A UUIDv7: 48 bits of milliseconds, the rest from k.random.
 	newClaimID = `encode(substring(int8send(floor(extract(epoch FROM t.made) * 1000)::int8) FROM 3) || k.random, 'hex')::uuid`
-	lease      = `now() + $2::int8 * interval '1 microsecond'`
-	expired    = `now() - $3::int8 * interval '1 microsecond'`
+	expired    = `now() - $2::int8 * interval '1 microsecond'`
 
 	// A claim without a row under a lost inbox is older, see ClaimRow.Lost.
 	newestInbox = `(SELECT coalesce(max(generation), 0) FROM inboxes)`
@@ -66,37 +66,29 @@ const (
 	sqlLedgerNow = `SELECT now(), coalesce((SELECT max(month) FROM ledger_months WHERE open), '0001-01-01')`
 
 	sqlInsertClaims = `
-INSERT INTO ledger (month, tenant, key, id, fingerprint, made_at, leased_until, generation)
-SELECT t.month, k.tenant, k.key, ` + newClaimID + `, k.fingerprint, t.made, ` + lease + `, ` + newestInbox + `
+INSERT INTO ledger (month, tenant, key, id, fingerprint, made_at, generation)
+SELECT t.month, k.tenant, k.key, ` + newClaimID + `, k.fingerprint, t.made, ` + newestInbox + `
 FROM ` + openMonth + ` AS t,
-     (SELECT $1::text AS tenant, u.* FROM unnest($4::text[], $5::bytea[], $6::bytea[]) WITH ORDINALITY AS u(key, fingerprint, random, n) OFFSET 0) AS k
+     (SELECT $1::text AS tenant, u.* FROM unnest($3::text[], $4::bytea[], $5::bytea[]) WITH ORDINALITY AS u(key, fingerprint, random, n) OFFSET 0) AS k
 WHERE t.month >= ` + thisMonth + ` AND NOT EXISTS (
   SELECT FROM ledger o WHERE o.tenant = k.tenant AND o.key = k.key AND o.month < t.month
   AND o.month >= date_trunc('month', (` + expired + `) AT TIME ZONE 'UTC')::date AND o.made_at > ` + expired + `)
 ORDER BY k.n
 ON CONFLICT DO NOTHING`
 
-	claimColumns = `l.id, l.fingerprint, l.made_at, l.leased_until, l.status, l.body, l.status IS NOT NULL AND l.generation < ` + newestInbox
+	claimColumns = `l.id, l.fingerprint, l.made_at, l.status, l.body, l.status IS NOT NULL AND l.generation < ` + newestInbox
 
 	sqlReadClaims = `
 SELECT k.n, l.month, ` + claimColumns + `
-FROM (SELECT $1::text AS tenant, u.* FROM unnest($2::text[]) WITH ORDINALITY AS u(key, n) OFFSET 0) AS k
+FROM (SELECT $1::text AS tenant, u.* FROM unnest($3::text[]) WITH ORDINALITY AS u(key, n) OFFSET 0) AS k
 JOIN ledger l ON l.tenant = k.tenant AND l.key = k.key
 AND l.month >= date_trunc('month', (` + expired + `) AT TIME ZONE 'UTC')::date`
 
-	sqlResumeClaims = `
-UPDATE ledger l SET leased_until = ` + lease + `, generation = ` + newestInbox + `, status = NULL, body = NULL
-FROM unnest($3::uuid[], $4::date[], $5::timestamptz[], $6::bool[]) AS k(id, month, leased_until, lost)
-WHERE l.tenant || '' = $1 AND l.id = k.id AND l.month = k.month AND l.leased_until = k.leased_until
-AND (coalesce(l.status, 0) = 0 OR k.lost AND l.generation < ` + newestInbox + `)
-RETURNING l.id`
-
 	sqlReplaceClaims = `
 UPDATE ledger l SET id = ` + newClaimID + `, fingerprint = k.fingerprint, made_at = t.made,
-       leased_until = ` + lease + `, generation = ` + newestInbox + `, status = NULL, body = NULL
-FROM ` + openMonth + ` AS t, unnest($3::uuid[], $4::date[], $5::bytea[], $6::bytea[]) AS k(id, month, fingerprint, random)
-WHERE l.tenant || '' = $1 AND l.id = k.id AND l.month = k.month AND k.month = t.month AND t.month >= ` + thisMonth + `
-RETURNING l.id`
+       generation = ` + newestInbox + `, status = NULL, body = NULL
+FROM ` + openMonth + ` AS t, unnest($2::uuid[], $3::date[], $4::bytea[], $5::bytea[]) AS k(id, month, fingerprint, random)
+WHERE l.tenant || '' = $1 AND l.id = k.id AND l.month = k.month AND k.month = t.month AND t.month >= ` + thisMonth
 
 	sqlCompleteClaims = `
 UPDATE ledger l SET status = k.status, body = k.body
@@ -110,11 +102,6 @@ FROM unnest($2::uuid[], $3::date[], $4::int4[], $5::bytea[]) AS k(id, month, sta
 JOIN ledger l ON l.id = k.id AND l.month = k.month
 WHERE l.tenant || '' = $1 AND (l.status <> k.status OR l.body <> k.body)`
 
-	sqlAbandonClaims = `
-UPDATE ledger l SET leased_until = now()
-FROM unnest($2::uuid[], $3::date[]) AS k(id, month)
-WHERE l.tenant || '' = $1 AND l.id = k.id AND l.month = k.month AND coalesce(l.status, 0) = 0 AND l.leased_until > now()`
-
 	// Few are counted; of many the server's estimate is taken.
 	sqlLedgerMonths = `
 SELECT m.month, CASE WHEN few.n < $1 THEN few.n ELSE greatest(few.n, c.reltuples::int8, pg_stat_get_live_tuples(c.oid)) END
@@ -122,8 +109,6 @@ FROM ledger_months m
 CROSS JOIN LATERAL (SELECT count(*) AS n FROM (SELECT FROM ledger l WHERE l.month = m.month LIMIT $1) AS one) AS few
 JOIN pg_class c ON c.oid = to_regclass('ledger' || to_char(m.month, '_YYYY_MM'))
 ORDER BY m.month`
-
-	sqlOldestClaim = `SELECT min(made_at) FROM ledger WHERE status IS NULL AND leased_until > now()`
 
 	sqlKnownDecided = `SELECT d.id FROM unnest($1::uuid[]) AS k(id) JOIN ledger_decided d ON d.id = k.id`
 
@@ -168,12 +153,12 @@ type pendingClaim struct {
 }
 
 // BeginClaims implements store.Ledger. New keys and replays take one round
-// trip; a key whose lease or time is over takes two more.
-func (s *Store) BeginClaims(ctx context.Context, tenant string, intents []store.ClaimRequest, leaseFor, keep time.Duration) ([]store.ClaimResult, error) {
+// trip; a key whose time is over takes one more.
+func (s *Store) BeginClaims(ctx context.Context, tenant string, intents []store.ClaimRequest, keep time.Duration) ([]store.ClaimResult, error) {
 	if err := store.CheckIntents(tenant, intents); err != nil {
 		return nil, failed("begin claims", err)
 	}
-	leaseFor, keep = leaseFor.Truncate(time.Microsecond), keep.Truncate(time.Microsecond)
+	keep = keep.Truncate(time.Microsecond)
 	answers := make([]store.ClaimResult, len(intents))
 	pending := make([]*pendingClaim, len(intents))
 	random := make([]byte, 10*len(intents))
@@ -183,9 +168,11 @@ func (s *Store) BeginClaims(ctx context.Context, tenant string, intents []store.
 		r[0], r[2] = r[0]&0x0f|0x70, r[2]&0x3f|0x80 // version 7, variant 10
 		pending[i] = &pendingClaim{ClaimRequest: intents[i], place: i, random: r}
 	}
-	slices.SortFunc(pending, func(a, b *pendingClaim) int { return strings.Compare(a.Key, b.Key) })
 	for range maxClaimRounds {
-		now, month, err := s.insertClaims(ctx, tenant, pending, leaseFor, keep)
+		slices.SortFunc(pending, func(a, b *pendingClaim) int {
+			return cmp.Or(strings.Compare(a.Key, b.Key), cmp.Compare(a.place, b.place))
+		})
+		now, month, err := s.insertClaims(ctx, tenant, pending, keep)
 		if err != nil {
 			return nil, err
 		}
@@ -198,30 +185,25 @@ func (s *Store) BeginClaims(ctx context.Context, tenant string, intents []store.
 		if err := s.markLost(ctx, pending); err != nil {
 			return nil, err
 		}
-		var resume, replace, again []*pendingClaim
-		for _, p := range pending {
+		var replace, again []*pendingClaim
+		for i, p := range pending {
 			switch {
-			case p.row == nil || p.row.Expired(now, keep) && !p.month.Equal(month):
-				again = append(again, p) // its partition, or the month, was just changed
-			case bytes.Equal(p.row.ID[6:], p.random):
-				answers[p.place] = store.ClaimResult{State: store.ClaimStarted, ID: p.row.ID, Fingerprint: p.Fingerprint}
-			case p.row.Expired(now, keep):
-				replace = append(replace, p)
+			case p.row == nil:
+				again = append(again, p) // its partition was just dropped
+			case !p.row.Expired(now, keep) || bytes.Equal(p.row.ID[6:], p.random):
+				answers[p.place] = p.row.Claimed(p.Fingerprint)
+			case !p.month.Equal(month) || i > 0 && pending[i-1].Key == p.Key:
+				again = append(again, p) // the month was just changed, or the one before replaces it
 			default:
-				answers[p.place] = p.row.Claimed(p.Fingerprint, now)
-				if answers[p.place].State == store.ClaimResumed {
-					resume = append(resume, p)
-				}
+				replace = append(replace, p)
 			}
 		}
-		changed, err := s.takeClaims(ctx, tenant, resume, replace, leaseFor, answers)
-		if err != nil {
+		if err := s.replaceClaims(ctx, tenant, replace); err != nil {
 			return nil, err
 		}
-		if pending = append(again, changed...); len(pending) == 0 {
+		if pending = append(again, replace...); len(pending) == 0 {
 			return answers, nil
 		}
-		slices.SortFunc(pending, func(a, b *pendingClaim) int { return strings.Compare(a.Key, b.Key) })
 	}
 	return nil, failed("begin claims", errors.New("others were faster every time"))
 }
@@ -229,7 +211,7 @@ func (s *Store) BeginClaims(ctx context.Context, tenant string, intents []store.
 // insertClaims inserts the keys that are new and reads what there is then. It
 // returns the time of the transaction and the open month; when that is over,
 // nothing was inserted.
-func (s *Store) insertClaims(ctx context.Context, tenant string, pending []*pendingClaim, leaseFor, keep time.Duration) (now, month time.Time, err error) {
+func (s *Store) insertClaims(ctx context.Context, tenant string, pending []*pendingClaim, keep time.Duration) (now, month time.Time, err error) {
 	n := len(pending)
 	keys, fingerprints, random := make([]string, n), make([][]byte, n), make([][]byte, n)
 	for i, p := range pending {
@@ -239,8 +221,8 @@ func (s *Store) insertClaims(ctx context.Context, tenant string, pending []*pend
 	err = s.ledgerTrip(ctx, "begin claims", tenant, func(b *pgx.Batch) {
 		b.Queue(sqlLedgerShared)
 		b.Queue(sqlLedgerNow).QueryRow(func(row pgx.Row) error { return row.Scan(&now, &month) })
-		b.Queue(sqlInsertClaims, tenant, leaseFor.Microseconds(), keep.Microseconds(), keys, fingerprints, random)
-		b.Queue(sqlReadClaims, tenant, keys, keep.Microseconds()).Query(func(rows pgx.Rows) error {
+		b.Queue(sqlInsertClaims, tenant, keep.Microseconds(), keys, fingerprints, random)
+		b.Queue(sqlReadClaims, tenant, keep.Microseconds(), keys).Query(func(rows pgx.Rows) error {
 			var i int64
 			var m time.Time
 			for rows.Next() {
@@ -287,62 +269,22 @@ func (s *Store) markLost(ctx context.Context, pending []*pendingClaim) error {
 	})
 }
 
-// takeClaims resumes and replaces rows that insertClaims found, unless they were
-// changed since, and returns those of which they were.
-func (s *Store) takeClaims(ctx context.Context, tenant string, resume, replace []*pendingClaim, leaseFor time.Duration, answers []store.ClaimResult) (changed []*pendingClaim, err error) {
-	for _, kind := range []struct {
-		claims []*pendingClaim
-		state  store.ClaimState
-	}{{resume, store.ClaimResumed}, {replace, store.ClaimStarted}} {
-		if len(kind.claims) == 0 {
-			continue
-		}
-		slices.SortFunc(kind.claims, func(a, b *pendingClaim) int { return bytes.Compare(a.row.ID[:], b.row.ID[:]) })
-		n := len(kind.claims)
-		ids, months, leases := make([][16]byte, n), make([]time.Time, n), make([]time.Time, n)
-		fingerprints, random, lost := make([][]byte, n), make([][]byte, n), make([]bool, n)
-		for i, p := range kind.claims {
-			lost[i] = p.row.Lost
-			ids[i], months[i], leases[i] = p.row.ID, p.month, p.row.LeasedUntil
-			fingerprints[i], random[i] = p.Fingerprint[:], p.random
-		}
-		taken := make(map[[10]byte]store.ClaimID, n) // by the end of the id, which identifies it as well
-		err := s.ledgerTrip(ctx, "begin claims", tenant, func(b *pgx.Batch) {
-			if kind.state == store.ClaimResumed {
-				b.Queue(sqlResumeClaims, tenant, leaseFor.Microseconds(), ids, months, leases, lost).Query(collectTaken(taken))
-			} else {
-				b.Queue(sqlLedgerShared) // the open month stays so
-				b.Queue(sqlReplaceClaims, tenant, leaseFor.Microseconds(), ids, months, fingerprints, random).Query(collectTaken(taken))
-			}
-		})
-		if err != nil {
-			return nil, err
-		}
-		for _, p := range kind.claims {
-			end := [10]byte(p.row.ID[6:])
-			if kind.state == store.ClaimStarted {
-				end = [10]byte(p.random)
-			}
-			id, ok := taken[end]
-			if !ok {
-				changed = append(changed, p)
-				continue
-			}
-			answers[p.place] = store.ClaimResult{State: kind.state, ID: id, Fingerprint: p.Fingerprint}
-		}
+// replaceClaims makes rows new that insertClaims found over their time, unless they were
+// changed since.
+func (s *Store) replaceClaims(ctx context.Context, tenant string, claims []*pendingClaim) error {
+	if len(claims) == 0 {
+		return nil
 	}
-	return changed, nil
-}
-
-func collectTaken(taken map[[10]byte]store.ClaimID) func(pgx.Rows) error {
-	return func(rows pgx.Rows) error {
-		var id [16]byte
-		_, err := pgx.ForEachRow(rows, []any{&id}, func() error {
-			taken[[10]byte(id[6:])] = id
-			return nil
-		})
-		return err
+	slices.SortFunc(claims, func(a, b *pendingClaim) int { return bytes.Compare(a.row.ID[:], b.row.ID[:]) })
+	n := len(claims)
+	ids, months, fingerprints, random := make([][16]byte, n), make([]time.Time, n), make([][]byte, n), make([][]byte, n)
+	for i, p := range claims {
+		ids[i], months[i], fingerprints[i], random[i] = p.row.ID, p.month, p.Fingerprint[:], p.random
 	}
+	return s.ledgerTrip(ctx, "begin claims", tenant, func(b *pgx.Batch) {
+		b.Queue(sqlLedgerShared) // the open month stays so
+		b.Queue(sqlReplaceClaims, tenant, ids, months, fingerprints, random)
+	})
 }
 
 // scanClaim reads the columns before claimColumns, then these.
@@ -351,7 +293,7 @@ func scanClaim(row pgx.Row, before ...any) (*store.ClaimRow, error) {
 	var id [16]byte
 	var fingerprint []byte
 	var status *int32
-	if err := row.Scan(append(before, &id, &fingerprint, &c.Made, &c.LeasedUntil, &status, &c.Response.Body, &c.Earlier)...); err != nil {
+	if err := row.Scan(append(before, &id, &fingerprint, &c.Made, &status, &c.Response.Body, &c.Earlier)...); err != nil {
 		return nil, err
 	}
 	c.ID = id
@@ -431,25 +373,4 @@ func (s *Store) CompleteClaims(ctx context.Context, tenant string, done []store.
 		}
 	}
 	return answers, nil
-}
-
-// AbandonClaims implements store.Ledger, in one round trip.
-func (s *Store) AbandonClaims(ctx context.Context, tenant string, claims []store.ClaimID) error {
-	if err := store.CheckTenant(tenant); err != nil {
-		return failed("abandon claims", err)
-	}
-	ids, months := claimArrays(claims)
-	return s.ledgerTrip(ctx, "abandon claims", tenant, func(b *pgx.Batch) {
-		b.Queue(sqlAbandonClaims, tenant, ids, months)
-	})
-}
-
-// claimArrays returns ids in their order, with their months.
-func claimArrays(claims []store.ClaimID) (ids [][16]byte, months []time.Time) {
-	claims = slices.SortedFunc(slices.Values(claims), func(a, b store.ClaimID) int { return bytes.Compare(a[:], b[:]) })
-	ids, months = make([][16]byte, len(claims)), make([]time.Time, len(claims))
-	for i, id := range claims {
-		ids[i], months[i] = id, id.Month()
-	}
-	return ids, months
 }

@@ -56,7 +56,6 @@ const countedClaims = 10_000
 func (s *Store) LedgerStats(ctx context.Context) (stats store.LedgerStats, err error) {
 	err = s.inOneTrip(ctx, "ledger statistics", func(b *pgx.Batch) {
 		b.Queue(sqlPipeline)
-		b.Queue(`SELECT now()`).QueryRow(func(row pgx.Row) error { return row.Scan(&stats.Now) })
 		b.Queue(sqlLedgerMonths, countedClaims).Query(func(rows pgx.Rows) error {
 			var month time.Time
 			var held int64
@@ -68,14 +67,6 @@ func (s *Store) LedgerStats(ctx context.Context) (stats store.LedgerStats, err e
 				return nil
 			})
 			return err
-		})
-		b.Queue(sqlOldestClaim).QueryRow(func(row pgx.Row) error {
-			var oldest *time.Time
-			if err := row.Scan(&oldest); err != nil || oldest == nil {
-				return err
-			}
-			stats.OldestInProgress = *oldest
-			return nil
 		})
 	})
 	return stats, err

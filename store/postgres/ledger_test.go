@@ -93,9 +93,9 @@ func someIntent(key string) []store.ClaimRequest {
 
 func start(t testing.TB, s *Store, tenant, key string) store.ClaimID {
 	t.Helper()
-	got, err := s.BeginClaims(t.Context(), tenant, someIntent(key), time.Hour, 24*time.Hour)
+	got, err := s.BeginClaims(t.Context(), tenant, someIntent(key), 24*time.Hour)
 	require.NoError(t, err)
-	require.Equal(t, store.ClaimStarted, got[0].State)
+	require.Equal(t, store.ClaimOpen, got[0].State)
 	return got[0].ID
 }
 
@@ -114,7 +114,7 @@ func TestRowLevelSecurityHoldsForStatementsWithoutPredicate(t *testing.T) {
 		{"weir.pipeline", "off", 0}, {"weir.pipeline", "on", 3},
 	} {
 		assert.Equal(t, c.rows, runAs(t, s, c.setting, c.value, `SELECT * FROM ledger`), c)
-		assert.Equal(t, c.rows, runAs(t, s, c.setting, c.value, `UPDATE ledger SET leased_until = leased_until`), c)
+		assert.Equal(t, c.rows, runAs(t, s, c.setting, c.value, `UPDATE ledger SET made_at = made_at`), c)
 	}
 	assert.Zero(t, runAs(t, s, "weir.tenant", "acme", `DELETE FROM ledger WHERE tenant = 'globex'`))
 	assert.Zero(t, runAs(t, s, "weir.tenant", "acme", `UPDATE ledger SET body = 'mine' WHERE id = $1`, [16]byte(others)))
@@ -126,8 +126,8 @@ func TestRowLevelSecurityHoldsForStatementsWithoutPredicate(t *testing.T) {
 			if _, err := tx.Exec(t.Context(), `SELECT set_config('weir.tenant', 'acme', true)`); err != nil {
 				return err
 			}
-			_, err := tx.Exec(t.Context(), `INSERT INTO ledger (month, tenant, key, id, fingerprint, made_at, leased_until)
-				VALUES ($1, $2, 'k9', $3, '', now(), now())`, mine.Month(), tenant, [16]byte(mine))
+			_, err := tx.Exec(t.Context(), `INSERT INTO ledger (month, tenant, key, id, fingerprint, made_at)
+				VALUES ($1, $2, 'k9', $3, '', now())`, mine.Month(), tenant, [16]byte(mine))
 			return err
 		})
 	}
@@ -198,7 +198,7 @@ func TestAKeyIsClaimedOnceWhereAMonthBegins(t *testing.T) {
 		args []any
 	}{
 		{sqlTenant, []any{"acme"}}, {sqlLedgerShared, nil},
-		{`INSERT INTO ledger (month, tenant, key, id, fingerprint, made_at, leased_until) VALUES ($1, 'acme', 'k', $2, $3, now(), now() + interval '1 hour')`,
+		{`INSERT INTO ledger (month, tenant, key, id, fingerprint, made_at) VALUES ($1, 'acme', 'k', $2, $3, now())`,
 			[]any{month, [16]byte(id), someIntent("k")[0].Fingerprint[:]}},
 	} {
 		_, err := late.Exec(ctx, q.sql, q.args...)
@@ -210,7 +210,7 @@ func TestAKeyIsClaimedOnceWhereAMonthBegins(t *testing.T) {
 	var group sync.WaitGroup
 	for i := range callers {
 		group.Go(func() {
-			answers, err := other.BeginClaims(ctx, "acme", someIntent("k"), time.Hour, 60*24*time.Hour)
+			answers, err := other.BeginClaims(ctx, "acme", someIntent("k"), 60*24*time.Hour)
 			if assert.NoError(t, err) {
 				got[i] = answers[0]
 			}
@@ -225,7 +225,6 @@ func TestAKeyIsClaimedOnceWhereAMonthBegins(t *testing.T) {
 	require.NoError(t, late.Commit(ctx))
 	group.Wait()
 	for _, g := range got {
-		assert.Equal(t, store.ClaimBusy, g.State)
 		assert.Equal(t, id, g.ID)
 	}
 	fresh := start(t, other, "acme", "another")
@@ -235,11 +234,11 @@ func TestAKeyIsClaimedOnceWhereAMonthBegins(t *testing.T) {
 	assert.Equal(t, []any{month, int64(2)}, []any{stats.OldestMonth, stats.Held})
 
 	// Once it is over its time it is new, in the month that is open.
-	answers, err := other.BeginClaims(ctx, "acme", someIntent("k"), time.Hour, time.Nanosecond)
+	answers, err := other.BeginClaims(ctx, "acme", someIntent("k"), time.Nanosecond)
 	require.NoError(t, err)
-	assert.Equal(t, store.ClaimStarted, answers[0].State)
+	assert.Equal(t, store.ClaimOpen, answers[0].State)
 	assert.Equal(t, month.AddDate(0, 1, 0), answers[0].ID.Month())
-	again, err := s.BeginClaims(ctx, "acme", someIntent("k"), time.Hour, 60*24*time.Hour)
+	again, err := s.BeginClaims(ctx, "acme", someIntent("k"), 60*24*time.Hour)
 	require.NoError(t, err)
 	assert.Equal(t, answers[0].ID, again[0].ID, "the newest of the two")
 }
@@ -305,7 +304,7 @@ func TestAMonthIsOpenedByWhoeverIsFirst(t *testing.T) {
 	month := lastMonth(t, s)
 	other := handle(t, url)
 	const callers = 16
-	started := make([]bool, callers)
+	var common sync.Map // ids
 	var group sync.WaitGroup
 	for i := range callers {
 		from := s
@@ -314,20 +313,18 @@ func TestAMonthIsOpenedByWhoeverIsFirst(t *testing.T) {
 		}
 		group.Go(func() {
 			intents := append(someIntent("common"), someIntent(fmt.Sprint("own ", i))...)
-			got, err := from.BeginClaims(t.Context(), "acme", intents, time.Hour, 24*time.Hour)
+			got, err := from.BeginClaims(t.Context(), "acme", intents, 24*time.Hour)
 			if assert.NoError(t, err) {
-				started[i] = got[0].State == store.ClaimStarted
-				assert.Equal(t, store.ClaimStarted, got[1].State)
+				common.Store(got[0].ID, true)
+				assert.Equal(t, store.ClaimOpen, got[1].State)
 				assert.Equal(t, month.AddDate(0, 1, 0), got[1].ID.Month())
 			}
 		})
 	}
 	group.Wait()
 	n := 0
-	for _, is := range started {
-		if is {
-			n++
-		}
+	for range common.Range {
+		n++
 	}
 	assert.Equal(t, 1, n)
 }
@@ -346,9 +343,9 @@ func TestAClockThatWentBackDoesNotReopenAMonth(t *testing.T) {
 	}
 	id := start(t, s, "acme", "k")
 	assert.Equal(t, next.UTC(), id.Made(), "the first moment of the month that was open already")
-	got, err := s.BeginClaims(ctx, "acme", someIntent("k"), time.Hour, 24*time.Hour)
+	got, err := s.BeginClaims(ctx, "acme", someIntent("k"), 24*time.Hour)
 	require.NoError(t, err)
-	assert.Equal(t, store.ClaimBusy, got[0].State)
+	assert.Equal(t, id, got[0].ID)
 	answers, err := s.CompleteClaims(ctx, "acme", []store.Completion{{ID: id, Response: store.Response{Status: 202, Body: []byte("{}")}}})
 	require.NoError(t, err)
 	assert.Equal(t, 202, answers[0].Status)
@@ -372,7 +369,7 @@ func TestReplaysWriteNothing(t *testing.T) {
 	}
 	before := tuple()
 	for range 3 {
-		got, err := s.BeginClaims(ctx, "acme", someIntent("k"), time.Hour, 24*time.Hour)
+		got, err := s.BeginClaims(ctx, "acme", someIntent("k"), 24*time.Hour)
 		require.NoError(t, err)
 		require.Equal(t, store.ClaimDone, got[0].State)
 	}
@@ -435,19 +432,18 @@ func TestAKeyIsNotClaimedAnewInAMonthThatIsOver(t *testing.T) {
 	month := lastMonth(t, s)
 	id := store.ClaimID{0x01, 0x9a, 6: 0x70, 8: 0x80}
 	fingerprint := someIntent("k")[0].Fingerprint
-	runAs(t, s, "weir.tenant", "acme", `INSERT INTO ledger (month, tenant, key, id, fingerprint, made_at, leased_until)
-		VALUES ($1::date, 'acme', 'k', $2, $3, $1::date, $1::date)`, month, [16]byte(id), fingerprint[:])
+	runAs(t, s, "weir.tenant", "acme", `INSERT INTO ledger (month, tenant, key, id, fingerprint, made_at)
+		VALUES ($1::date, 'acme', 'k', $2, $3, $1::date)`, month, [16]byte(id), fingerprint[:])
 	found := []*pendingClaim{{ClaimRequest: someIntent("k")[0], random: bytes.Repeat([]byte{0x81}, 10), row: &store.ClaimRow{ID: id}, month: month}}
-	lost, err := s.takeClaims(ctx, "acme", nil, found, time.Hour, make([]store.ClaimResult, 1))
+	require.NoError(t, s.replaceClaims(ctx, "acme", found))
+	require.EqualValues(t, 1, runAs(t, s, "weir.tenant", "acme", `SELECT FROM ledger WHERE id = $1`, [16]byte(id)), "it is as it was")
+	got, err := s.BeginClaims(ctx, "acme", someIntent("k"), time.Minute)
 	require.NoError(t, err)
-	require.Equal(t, found, lost)
-	got, err := s.BeginClaims(ctx, "acme", someIntent("k"), time.Hour, time.Minute)
-	require.NoError(t, err)
-	assert.Equal(t, store.ClaimStarted, got[0].State)
+	assert.Equal(t, store.ClaimOpen, got[0].State)
 	assert.Equal(t, month.AddDate(0, 1, 0), got[0].ID.Month())
 	_, err = s.CompleteClaims(ctx, "acme", []store.Completion{{ID: got[0].ID, Response: store.Response{Status: 202, Body: []byte("{}")}}})
 	require.NoError(t, err)
-	again, err := s.BeginClaims(ctx, "acme", someIntent("k"), time.Hour, time.Hour)
+	again, err := s.BeginClaims(ctx, "acme", someIntent("k"), time.Hour)
 	require.NoError(t, err)
 	assert.Equal(t, store.ClaimDone, again[0].State)
 }

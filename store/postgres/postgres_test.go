@@ -111,7 +111,7 @@ func TestEmptiedIsMigrated(t *testing.T) {
 	require.NoError(t, err)
 	_, err = s.Services(t.Context(), []string{"acme/all@out"})
 	require.NoError(t, err)
-	_, err = s.BeginClaims(t.Context(), "acme", []store.ClaimRequest{{Key: "one"}}, time.Hour, 24*time.Hour)
+	_, err = s.BeginClaims(t.Context(), "acme", []store.ClaimRequest{{Key: "one"}}, 24*time.Hour)
 	require.NoError(t, err)
 	require.NotEqual(t, fresh, dump(s))
 	_, err = s.pool.Exec(t.Context(), emptied)

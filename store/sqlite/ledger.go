@@ -16,23 +16,19 @@ import (
 // with the time of the claim: RetainClaims deletes from the lowest on.
 const (
 	newestInbox  = `(SELECT coalesce(max(generation), 0) FROM inboxes)`
-	claimColumns = `id, fingerprint, made_at, leased_until, status, body, status IS NOT NULL AND generation < ` + newestInbox
+	claimColumns = `id, fingerprint, made_at, status, body, status IS NOT NULL AND generation < ` + newestInbox
 
 	sqlNewClaim = `
-INSERT INTO ledger (tenant, key, id, fingerprint, made_at, leased_until, generation) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ` + newestInbox + `)
+INSERT INTO ledger (tenant, key, id, fingerprint, made_at, generation) VALUES (?1, ?2, ?3, ?4, ?5, ` + newestInbox + `)
 ON CONFLICT (tenant, key) DO NOTHING`
 	sqlClaim      = `SELECT ` + claimColumns + ` FROM ledger WHERE tenant = ? AND key = ?`
 	sqlRenewClaim = `
-UPDATE ledger SET id = ?3, fingerprint = ?4, made_at = ?5, leased_until = ?6, generation = ` + newestInbox + `, status = NULL, body = NULL
+UPDATE ledger SET id = ?3, fingerprint = ?4, made_at = ?5, generation = ` + newestInbox + `, status = NULL, body = NULL
 WHERE tenant = ?1 AND key = ?2`
-
-	sqlLeaseClaim = `UPDATE ledger SET leased_until = ?, generation = ` + newestInbox + `, status = NULL, body = NULL WHERE tenant = ? AND id = ?`
 
 	// The second answer is that of the first caller.
 	sqlCompleteClaim = `UPDATE ledger SET status = ?3, body = ?4 WHERE tenant = ?1 AND id = ?2 AND status IS NULL`
 	sqlAnswer        = `SELECT status, body FROM ledger WHERE tenant = ? AND id = ?`
-
-	sqlAbandonClaim = `UPDATE ledger SET leased_until = ?3 WHERE tenant = ?1 AND id = ?2 AND status IS NULL AND leased_until > ?3`
 
 	sqlLoadDecided = `SELECT version FROM ledger_decided WHERE id = ?`
 	sqlFindDecided = `
@@ -41,9 +37,8 @@ SELECT id, version, NULL FROM ledger_decided WHERE id = ?1 UNION ALL SELECT id, 
 	sqlTakeKey    = `UPDATE ledger_decided SET key = NULL, content = NULL WHERE id = ?`
 	sqlPutDecided = `INSERT INTO ledger_decided (id, version, key, content, decided_at) VALUES (?, ?, ?, ?, ?) ON CONFLICT DO NOTHING`
 
-	sqlOldestClaim  = `SELECT id FROM ledger ORDER BY id LIMIT 1`
-	sqlHeldClaims   = `SELECT coalesce(max(n) - min(n) + 1, 0) FROM ledger`
-	sqlOldestUnused = `SELECT min(made_at) FROM ledger WHERE status IS NULL AND leased_until > ?`
+	sqlOldestClaim = `SELECT id FROM ledger ORDER BY id LIMIT 1`
+	sqlHeldClaims  = `SELECT coalesce(max(n) - min(n) + 1, 0) FROM ledger`
 
 	// A claim decided later than it was made is kept from its decision on.
 	sqlDropClaims  = `DELETE FROM ledger WHERE id IN (SELECT id FROM ledger WHERE id < ? ORDER BY id LIMIT ?)`
@@ -52,7 +47,7 @@ DELETE FROM ledger_decided WHERE id IN (SELECT id FROM ledger_decided WHERE id <
 )
 
 // BeginClaims implements store.Ledger.
-func (s *Store) BeginClaims(ctx context.Context, tenant string, intents []store.ClaimRequest, lease, keep time.Duration) ([]store.ClaimResult, error) {
+func (s *Store) BeginClaims(ctx context.Context, tenant string, intents []store.ClaimRequest, keep time.Duration) ([]store.ClaimResult, error) {
 	if err := store.CheckIntents(tenant, intents); err != nil {
 		return nil, failed("begin claims", err)
 	}
@@ -60,7 +55,7 @@ func (s *Store) BeginClaims(ctx context.Context, tenant string, intents []store.
 	err := s.writeAhead(ctx, "begin claims", func(t tx) (err error) {
 		now := s.now().Truncate(time.Microsecond)
 		for i := range intents {
-			if answers[i], err = t.claim(tenant, &intents[i], now, lease, keep); err != nil {
+			if answers[i], err = t.claim(tenant, &intents[i], now, keep); err != nil {
 				return err
 			}
 		}
@@ -73,17 +68,17 @@ func (s *Store) BeginClaims(ctx context.Context, tenant string, intents []store.
 }
 
 // claim claims one key. Most are new.
-func (t tx) claim(tenant string, intent *store.ClaimRequest, now time.Time, lease, keep time.Duration) (store.ClaimResult, error) {
-	id, until := newClaimID(now), micros(now.Add(lease))
-	started := store.ClaimResult{State: store.ClaimStarted, ID: id, Fingerprint: intent.Fingerprint}
-	row := []any{tenant, intent.Key, id[:], intent.Fingerprint[:], micros(now), until}
+func (t tx) claim(tenant string, intent *store.ClaimRequest, now time.Time, keep time.Duration) (store.ClaimResult, error) {
+	id := newClaimID(now)
+	fresh := store.ClaimResult{State: store.ClaimOpen, ID: id, Fingerprint: intent.Fingerprint}
+	row := []any{tenant, intent.Key, id[:], intent.Fingerprint[:], micros(now)}
 	if n, err := t.once(sqlNewClaim, row...); err != nil || n == 1 {
-		return started, err
+		return fresh, err
 	}
 	found, err := scanClaim(t.conn.QueryRowContext(t.ctx, sqlClaim, tenant, intent.Key))
 	if err == nil && found.Expired(now, keep) {
 		_, err = t.once(sqlRenewClaim, row...)
-		return started, err
+		return fresh, err
 	}
 	if err == nil && found.Earlier {
 		found.Lost, err = t.undecided(found.ID)
@@ -91,11 +86,7 @@ func (t tx) claim(tenant string, intent *store.ClaimRequest, now time.Time, leas
 	if err != nil {
 		return store.ClaimResult{}, err
 	}
-	claimed := found.Claimed(intent.Fingerprint, now)
-	if claimed.State == store.ClaimResumed {
-		_, err = t.once(sqlLeaseClaim, until, tenant, found.ID[:])
-	}
-	return claimed, err
+	return found.Claimed(intent.Fingerprint), nil
 }
 
 // undecided reports whether no decision had the claim's effect.
@@ -125,14 +116,14 @@ func claimIDAt(made time.Time) (id store.ClaimID) {
 func scanClaim(row scanner) (*store.ClaimRow, error) {
 	var c store.ClaimRow
 	var id, fingerprint []byte
-	var made, leased int64
+	var made int64
 	var status *int64
-	if err := row.Scan(&id, &fingerprint, &made, &leased, &status, &c.Response.Body, &c.Earlier); err != nil {
+	if err := row.Scan(&id, &fingerprint, &made, &status, &c.Response.Body, &c.Earlier); err != nil {
 		return nil, err
 	}
 	copy(c.ID[:], id)
 	copy(c.Fingerprint[:], fingerprint)
-	c.Made, c.LeasedUntil = fromMicros(made), fromMicros(leased)
+	c.Made = fromMicros(made)
 	if status != nil {
 		c.Answered, c.Response.Status = true, int(*status)
 	}
@@ -166,20 +157,6 @@ func (s *Store) CompleteClaims(ctx context.Context, tenant string, done []store.
 		return nil, err
 	}
 	return answers, nil
-}
-
-// AbandonClaims implements store.Ledger.
-func (s *Store) AbandonClaims(ctx context.Context, tenant string, ids []store.ClaimID) error {
-	if err := store.CheckTenant(tenant); err != nil {
-		return failed("abandon claims", err)
-	}
-	return s.writeAhead(ctx, "abandon claims", func(t tx) error {
-		now := micros(s.now())
-		return each(t.ctx, t.conn, sqlAbandonClaim, len(ids), func(i int, statement *sql.Stmt) error {
-			_, err := t.exec(statement, tenant, ids[i][:], now)
-			return err
-		})
-	})
 }
 
 // retainPage bounds one transaction of RetainClaims: requests wait for it.
@@ -232,18 +209,10 @@ func (s *Store) oldestClaim(ctx context.Context) (month time.Time, err error) {
 
 // LedgerStats implements store.Ledger. Held counts rows that were deleted between others, too.
 func (s *Store) LedgerStats(ctx context.Context) (stats store.LedgerStats, err error) {
-	stats.Now = s.now().UTC()
 	if stats.OldestMonth, err = s.oldestClaim(ctx); err != nil {
 		return stats, err
 	}
-	var oldest *int64
 	err = s.readers.QueryRowContext(ctx, sqlHeldClaims).Scan(&stats.Held)
-	if err == nil {
-		err = s.readers.QueryRowContext(ctx, sqlOldestUnused, micros(stats.Now)).Scan(&oldest)
-	}
-	if oldest != nil {
-		stats.OldestInProgress = fromMicros(*oldest)
-	}
 	return stats, failed("ledger statistics", err)
 }
 

@@ -2,8 +2,6 @@ package storetest
 
 import (
 	"encoding/binary"
-	"slices"
-	"sync"
 	"testing"
 	"time"
 
@@ -64,7 +62,7 @@ var decidedTests = []ledgerTest{
 			return store.Outcome{}, nil
 		})
 		require.NoError(t, err)
-		assert.Equal(t, this, f.begin(f.a, "acme", intent("new", "x"), claimLease, keepClaims).ID.Month())
+		assert.Equal(t, this, f.begin(f.a, "acme", intent("new", "x"), keepClaims).ID.Month())
 	}},
 	{"I2 a key is had by one claim, the newest that had its effect", func(t *testing.T, f *ledgerFixture) {
 		revision := f.revision()
@@ -146,68 +144,56 @@ var decidedTests = []ledgerTest{
 		revision := f.revision()
 		_, err := f.a.ResolveInbox(t.Context(), "inbox", "first", 1, 1)
 		require.NoError(t, err)
-		decided, lost := f.begin(f.a, "acme", intent("decided", "x"), claimLease, keepClaims), f.begin(f.a, "acme", intent("lost", "x"), claimLease, keepClaims)
-		globex, busy := f.begin(f.a, "globex", intent("lost", "x"), claimLease, keepClaims), f.begin(f.a, "acme", intent("busy", "x"), claimLease, keepClaims)
+		decided, lost := f.begin(f.a, "acme", intent("decided", "x"), keepClaims), f.begin(f.a, "acme", intent("lost", "x"), keepClaims)
+		globex := f.begin(f.a, "globex", intent("lost", "x"), keepClaims)
 		f.complete(f.a, "acme", decided.ID, 202, `{}`)
 		f.complete(f.a, "acme", lost.ID, 202, `{}`)
 		f.complete(f.a, "globex", globex.ID, 202, `{}`)
-		_, err = f.a.Decide(t.Context(), store.Decision{Revision: revision, Claims: []store.ClaimID{decided.ID}}, writes(store.Outcome{Claims: []store.Decided{{ID: decided.ID, Version: version(7)}}}))
-		require.NoError(t, err)
-		for _, identity := range []string{"first", "second", "second"} {
-			_, err := f.b.ResolveInbox(t.Context(), "inbox", identity, 1, 1)
+		take := func(id store.ClaimID, n int64) {
+			_, err := f.a.Decide(t.Context(), store.Decision{Revision: revision, Claims: []store.ClaimID{id}}, writes(store.Outcome{Claims: []store.Decided{{ID: id, Version: version(n)}}}))
 			require.NoError(t, err)
-			again := f.begin(f.b, "acme", intent("lost", "x"), claimLease, keepClaims)
-			if identity == "first" {
-				assert.Equal(t, store.ClaimDone, again.State, "it is the same inbox")
-				continue
-			}
-			assert.Equal(t, lost.ID, again.ID)
-			if globex.State == store.ClaimStarted {
-				assert.Equal(t, store.ClaimConflict, f.begin(f.a, "acme", intent("lost", "y"), claimLease, keepClaims).State)
-				globex = f.begin(f.b, "globex", intent("lost", "x"), claimLease, keepClaims)
-				assert.Equal(t, []store.ClaimState{store.ClaimResumed, store.ClaimResumed}, []store.ClaimState{again.State, globex.State})
-				assert.Equal(t, `{"again":true}`, string(f.complete(f.a, "acme", lost.ID, 202, `{"again":true}`).Body))
-			} else {
-				assert.Equal(t, store.ClaimDone, again.State, "a known inbox changes nothing")
-			}
 		}
-		assert.Equal(t, store.ClaimDone, f.begin(f.a, "acme", intent("decided", "x"), claimLease, keepClaims).State)
-		now := f.begin(f.a, "acme", intent("busy", "x"), claimLease, keepClaims)
-		assert.Equal(t, store.ClaimBusy, now.State, "an attempt that is under way keeps its lease")
-		assert.Equal(t, busy.ID, now.ID)
+		take(decided.ID, 7)
+		begun := func(want store.ClaimState) {
+			t.Helper()
+			for tenant, id := range map[string]store.ClaimID{"acme": lost.ID, "globex": globex.ID} {
+				again := f.begin(f.b, tenant, intent("lost", "x"), keepClaims)
+				assert.Equal(t, []any{want, id}, []any{again.State, again.ID})
+			}
+			assert.Equal(t, store.ClaimDone, f.begin(f.a, "acme", intent("decided", "x"), keepClaims).State)
+			assert.Equal(t, store.ClaimConflict, f.begin(f.a, "acme", intent("lost", "y"), keepClaims).State)
+		}
+		begun(store.ClaimDone)
+		for range 2 {
+			_, err = f.b.ResolveInbox(t.Context(), "inbox", "second", 1, 1)
+			require.NoError(t, err)
+			begun(store.ClaimOpen)
+		}
+		assert.Equal(t, `{}`, string(f.complete(f.a, "acme", lost.ID, 202, `{"again":true}`).Body), "the first answer stays")
+		take(lost.ID, 8)
+		take(globex.ID, 9)
+		begun(store.ClaimDone)
 	}},
 	{"I1 what was on its way when the inbox was replaced is taken in again, though it was answered afterwards", func(t *testing.T, f *ledgerFixture) {
 		// The mistake that this catches: appended to the old inbox, answered after
 		// the claims were looked through for the new one.
 		_, err := f.a.ResolveInbox(t.Context(), "inbox", "first", 1, 1)
 		require.NoError(t, err)
-		late := f.begin(f.a, "acme", intent("late", "x"), claimLease, keepClaims)
+		late := f.begin(f.a, "acme", intent("late", "x"), keepClaims)
 		_, err = f.b.ResolveInbox(t.Context(), "inbox", "second", 1, 1)
 		require.NoError(t, err)
 		f.complete(f.a, "acme", late.ID, 202, `{}`)
-		var callers sync.WaitGroup
-		states := make([]store.ClaimState, 8)
-		for i := range states {
-			callers.Go(func() {
-				got, err := turn(i, f.a, f.b).BeginClaims(t.Context(), "acme", []store.ClaimRequest{intent("late", "x")}, claimLease, keepClaims)
-				if assert.NoError(t, err) {
-					assert.Equal(t, late.ID, got[0].ID)
-					states[i] = got[0].State
-				}
-			})
-		}
-		callers.Wait()
-		slices.Sort(states)
-		assert.Equal(t, append(slices.Repeat([]store.ClaimState{store.ClaimBusy}, len(states)-1), store.ClaimResumed), states, "one of them, at once")
+		again := f.begin(f.b, "acme", intent("late", "x"), keepClaims)
+		assert.Equal(t, []any{store.ClaimOpen, late.ID}, []any{again.State, again.ID})
 	}},
 	{"what was decided is known after a key was claimed anew", func(t *testing.T, f *ledgerFixture) {
 		revision := f.revision()
 		old := f.claim("k")
 		_, err := f.a.Decide(t.Context(), store.Decision{Revision: revision, Claims: []store.ClaimID{old}}, writes(store.Outcome{Claims: []store.Decided{{ID: old, Version: version(7)}}}))
 		require.NoError(t, err)
-		f.age("acme", "k", 2*claimLease)
-		fresh := f.begin(f.a, "acme", intent("k", "y"), claimLease, claimLease)
-		require.Equal(t, store.ClaimStarted, fresh.State)
+		f.age("acme", "k", 2*claimAge)
+		fresh := f.begin(f.a, "acme", intent("k", "y"), claimAge)
+		require.Equal(t, store.ClaimOpen, fresh.State)
 		_, err = f.b.Decide(t.Context(), store.Decision{Revision: revision, Claims: []store.ClaimID{fresh.ID, old}}, func(loaded store.Loaded) (store.Outcome, error) {
 			assert.Equal(t, map[store.ClaimID]change.Version{old: version(7)}, loaded.Decided, "an old record of it may still come")
 			return store.Outcome{}, nil

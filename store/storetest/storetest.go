@@ -129,7 +129,7 @@ func (f *fixture) claim(key string) store.ClaimID {
 	if !ok {
 		return store.ClaimID(uuid.Must(uuid.NewV7()))
 	}
-	got, err := ledger.BeginClaims(f.ctx(), "acme", []store.ClaimRequest{{Key: key}}, time.Hour, 24*time.Hour)
+	got, err := ledger.BeginClaims(f.ctx(), "acme", []store.ClaimRequest{{Key: key}}, 24*time.Hour)
 	require.NoError(f, err)
 	return got[0].ID
 }

@@ -148,9 +148,8 @@ func (d *door) post(ctx context.Context, producer string, all []event) error {
 				return err
 			case status == http.StatusAccepted:
 				return nil
-			case status == http.StatusConflict, status == http.StatusServiceUnavailable,
-				status == http.StatusMultiStatus && bytes.Contains(answer, []byte(`"busy"`)):
-				return fmt.Errorf("%d %s", status, answer) // what died holds the key for a while
+			case status == http.StatusServiceUnavailable:
+				return fmt.Errorf("%d %s", status, answer)
 			}
 			return fmt.Errorf("%w: %s: %d %s", errWrong, body, status, answer)
 		})
@@ -171,7 +170,7 @@ func (d *door) load(ctx context.Context, lines string) error {
 			return err
 		case status == http.StatusAccepted:
 			return nil
-		case status == http.StatusConflict, status == http.StatusServiceUnavailable:
+		case status == http.StatusServiceUnavailable:
 			return fmt.Errorf("%d %s", status, answer)
 		}
 		return fmt.Errorf("%w: %d %s", errWrong, status, answer)

@@ -8,7 +8,7 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	// A world mostly waits: for leases, and for groups to know that a member
+	// A world mostly waits, for groups to know that a member
 	// died. The command line's value holds.
 	if err := flag.Set("test.parallel", "4"); err != nil {
 		panic(err)

@@ -99,8 +99,7 @@ func newDoor(t testing.TB, on, after string) *world {
 		require.NoError(t, json.Unmarshal([]byte(e.json), &head))
 		w.sent[e.source+"/"+head.EventID] = e
 	}
-	// Keys of a process that died are free soon.
-	backing += "\napi: {listen: \"127.0.0.1:0\", idempotency: {lease: 2s}}"
+	backing += "\napi: {listen: \"127.0.0.1:0\"}"
 	outbox := fmt.Sprintf("outbox: {url: %q, table: outbox, poll: 10ms, batch: 12, after: %s, columns: {event_id: event}}", w.target, after)
 	w.configure(backing, "http: {}"+locators, outbox, "http: {}"+locators, "checks: {crm: {}, erp: {}}\n")
 	return w

@@ -307,8 +307,7 @@ CREATE TABLE ledger (
     id           uuid             NOT NULL, -- a UUIDv7 with the milliseconds of made_at
     fingerprint  bytea            NOT NULL,
     made_at      timestamptz      NOT NULL,
-    leased_until timestamptz      NOT NULL,
-    generation   integer          NOT NULL DEFAULT 0, -- the newest inbox when the last attempt began
+    generation   integer          NOT NULL DEFAULT 0, -- the newest inbox when the claim was made
     status       int4, -- of the response; null until there is one
     body         bytea
 ) PARTITION BY RANGE (month);
@@ -368,7 +367,6 @@ BEGIN
     part := 'ledger' || to_char(first, '_YYYY_MM');
     EXECUTE format('CREATE UNIQUE INDEX %I ON %I (tenant, key)', part || '_key', part);
     EXECUTE format('CREATE UNIQUE INDEX %I ON %I (id)', part || '_id', part);
-    EXECUTE format('CREATE INDEX %I ON %I (leased_until) WHERE status IS NULL', part || '_in_progress', part);
     part := 'ledger_decided' || to_char(first, '_YYYY_MM');
     EXECUTE format('CREATE UNIQUE INDEX %I ON %I (key)', part || '_use', part);
 END

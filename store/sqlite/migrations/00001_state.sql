@@ -278,13 +278,11 @@ CREATE TABLE ledger (
     id           BLOB    NOT NULL UNIQUE, -- a UUIDv7 with the milliseconds of made_at
     fingerprint  BLOB    NOT NULL,
     made_at      INTEGER NOT NULL,
-    leased_until INTEGER NOT NULL,
-    generation   INTEGER NOT NULL DEFAULT 0, -- the newest inbox when the last attempt began
+    generation   INTEGER NOT NULL DEFAULT 0, -- the newest inbox when the claim was made
     status       INTEGER, -- of the response; null until there is one
     body         BLOB,
     UNIQUE (tenant, key)
 ) STRICT;
-CREATE INDEX ledger_in_progress ON ledger (leased_until) WHERE status IS NULL;
 
 CREATE TABLE ledger_decided (
     id         BLOB PRIMARY KEY,

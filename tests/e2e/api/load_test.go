@@ -93,12 +93,12 @@ func (l *load) deliver(ctx context.Context, n int) {
 			l.mu.Unlock()
 			if r.IntN(10) == 0 {
 				l.repeated.Add(1)
-				if again, err := try(ctx, l.door(r), q); err == nil && again.status != 202 && again.status != 503 && again.status != 409 {
+				if again, err := try(ctx, l.door(r), q); err == nil && again.status != 202 && again.status != 503 {
 					l.t.Errorf("a repetition of %s: %d %s", q.body, again.status, again.body)
 				}
 			}
 			return
-		case a.status == 409, a.status == 503, a.busy():
+		case a.status == 503:
 			l.retried.Add(1)
 		default:
 			l.t.Errorf("%s: %d %s", q.body, a.status, a.body)
@@ -122,7 +122,7 @@ func TestLoad(t *testing.T) {
 	}
 	for _, on := range []string{embedded, onServers} {
 		t.Run(on, func(t *testing.T) {
-			w := newWorld(t, on, "1s", "30d").start()
+			w := newWorld(t, on, "30d").start()
 			l := &load{t: t}
 			known := func() {
 				var addresses []string

@@ -19,7 +19,7 @@ func TestDoorsOpenAgainAfterARollBack(t *testing.T) {
 		t.Skip("runs the whole pipeline, with servers")
 	}
 	t.Parallel()
-	w := newWorld(t, onServers, "30s", "30d").start()
+	w := newWorld(t, onServers, "30d").start()
 	door := w.ins[0]
 	q := keyed("k1", "A", "s1")
 	first := w.post(door, q)

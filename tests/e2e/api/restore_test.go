@@ -18,7 +18,7 @@ func TestAKeyHasOneEffectAfterARestore(t *testing.T) {
 		t.Skip("runs the whole pipeline")
 	}
 	t.Parallel()
-	w := newWorld(t, onBrokers, "30s", "30d").start()
+	w := newWorld(t, onBrokers, "30d").start()
 	w.id(w.post(w.ins[0], keyed("k0", "A", "s0")))
 	w.wants(1)
 	w.stop()

@@ -32,7 +32,7 @@ func TestCrashAfterWriteBeforeAnswer(t *testing.T) {
 				order("e1", "A", "first"),
 			} {
 				t.Run(c.point+"/"+q.path+q.key, func(t *testing.T) {
-					w := newWorld(t, on, "1s", "30d")
+					w := newWorld(t, on, "30d")
 					source, _, _ := strings.Cut(q.path, "/")
 					dying := w.door("WEIR_CRASH=" + c.point + "@" + source + ":1")
 					dying.Ready(200)
@@ -76,7 +76,7 @@ func TestExpiryThenTheKeyIsNew(t *testing.T) {
 	var began []time.Time
 	var first []answer
 	for i, on := range []string{embedded, onServers} {
-		worlds = append(worlds, newWorld(t, on, "30s", retention.String()).start())
+		worlds = append(worlds, newWorld(t, on, retention.String()).start())
 		began = append(began, time.Now())
 		first = append(first, worlds[i].post(worlds[i].ins[0], keyed("k1", "A", "s1")))
 		worlds[i].id(first[i])

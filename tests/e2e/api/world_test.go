@@ -40,12 +40,12 @@ sources:
   orders: {http: {}, entity: id, event_id: event, strip: [event]}
   plain: {http: {}, entity: id}
 customers: ["customers/*.yaml"]
-api: {listen: "127.0.0.1:0", idempotency: {lease: %s, retention: %s}}
+api: {listen: "127.0.0.1:0", idempotency: {retention: %s}}
 admin: {listen: "127.0.0.1:0"}
 `
 
 // newWorld makes a deployment and starts nothing.
-func newWorld(t testing.TB, on, lease, retention string) *world {
+func newWorld(t testing.TB, on, retention string) *world {
 	backing := "kafka: {session_timeout: 3s, inbox: {partitions: 2}}"
 	switch on {
 	case onBrokers:
@@ -59,7 +59,7 @@ func newWorld(t testing.TB, on, lease, retention string) *world {
 			servers.Postgres(t), valkey, keys, brokers[0], prefix+"weir")
 	}
 	return &world{t: t, on: on, p: harness.NewProject(t, map[string]string{
-		"weir.yaml": fmt.Sprintf(mainFile, backing, lease, retention),
+		"weir.yaml": fmt.Sprintf(mainFile, backing, retention),
 		"customers/acme.yaml": "customer: acme\nprojections:\n  all:\n    fields: {id: id, state: state}\n" +
 			"    deliver:\n      out: {file: {path: ../out/acme.jsonl}}\n",
 	})}
@@ -149,11 +149,6 @@ type answer struct {
 	wait     string // Retry-After
 }
 
-// busy reports whether rows of a batch are to be sent again.
-func (a answer) busy() bool {
-	return a.status == http.StatusMultiStatus && strings.Contains(a.body, `"status":"busy"`)
-}
-
 // client has connections of its own, so that none that a killed process left
 // is used again.
 var client = &http.Client{Transport: &http.Transport{DisableKeepAlives: true}, Timeout: harness.Patience}
@@ -188,13 +183,12 @@ func (w *world) post(door *harness.Process, q request) answer {
 	return a
 }
 
-// finish sends a request until none of its keys is busy, as a client does that
-// got no answer.
+// finish sends a request until it is taken in, as a client does that got no answer.
 func (w *world) finish(door *harness.Process, q request) (a answer) {
 	w.t.Helper()
 	harness.Eventually(w.t, "an answer to "+q.key+q.body, func() error {
 		a = w.post(door, q)
-		if a.status == http.StatusConflict || a.status == http.StatusServiceUnavailable || a.busy() {
+		if a.status == http.StatusServiceUnavailable {
 			require.NotEmpty(w.t, a.wait, a.body)
 			return fmt.Errorf("%d %s", a.status, a.body)
 		}

@@ -21,14 +21,12 @@ const (
 	onServers = "servers"  // PostgreSQL, Kafka and Valkey; any number of processes
 )
 
-// Claims and imports of a killed process are free soon; one that lives shows it
-// several times within this.
 const mainFile = `%s
 sources:
   lab: {file: {path: lab.jsonl}, entity: id, event_id: event}
   orders: {http: {}, entity: id}
 customers: ["customers/*.yaml"]
-api: {listen: "127.0.0.1:0", idempotency: {lease: 1s}}
+api: {listen: "127.0.0.1:0"}
 admin: {listen: "127.0.0.1:0"}
 `
 
