@@ -27,21 +27,12 @@ type API struct {
 	// Rate is how many requests per second one token may send on the average;
 	// it may send the requests of two seconds at once.
 	Rate int `yaml:"rate" default:"2000" range:"1..1000000"`
-	// Quota bounds the open dead letters of a source.
-	Quota Quota `yaml:"quota"`
 	// AccessLog writes a line for every request into the log. Off by default:
 	// metrics count requests, and where there are thousands per second most of the
 	// log would be these lines.
 	AccessLog bool `yaml:"access_log" default:"false"`
 	// Timeout is how long a request waits until its effect is durable.
 	Timeout Duration `yaml:"timeout" default:"30s" range:"100ms..10m"`
-}
-
-// Quota bounds what events may leave behind. 0 is no bound.
-type Quota struct {
-	// Letters is how many open dead letters the events of one source may leave: with
-	// as many, requests for it are refused.
-	Letters int `yaml:"letters" default:"0" range:"0..1000000000"`
 }
 
 // APITLS is a listener's certificate and whose clients it takes.

@@ -74,8 +74,7 @@ func (f *frontDoor) listen() (stop func() error, err error) {
 	}
 	server := f.newAPI()
 	server.HandleOpen(openapi.Pattern, description)
-	letters := api.NewLetters(int64(f.cfg.API.Quota.Letters), f.store.CountLettersOf)
-	f.mountEvents(server, letters)
+	f.mountEvents(server)
 	stopChecks := f.mountChecks(server)
 	a := f.cfg.API
 	var files *api.Certificates
@@ -131,7 +130,7 @@ func loopback(address string) bool {
 }
 
 // mountEvents takes events for the sources that they are posted to.
-func (f *frontDoor) mountEvents(server *api.Server, letters *api.Letters) {
+func (f *frontDoor) mountEvents(server *api.Server) {
 	byPath := map[string]*events.Source{}
 	for _, s := range f.sources() {
 		push, ok := s.Source.(sources.Pusher)
@@ -148,6 +147,6 @@ func (f *frontDoor) mountEvents(server *api.Server, letters *api.Letters) {
 	events.New(events.Options{
 		Source: func(path string) (*events.Source, bool) { s, found := byPath[path]; return s, found },
 		Ledger: f.store, Keep: a.Idempotency.Retention.D(), MaxRows: a.MaxRows,
-		Letters: letters, Metrics: f.metrics.events, Logger: f.log,
+		Metrics: f.metrics.events, Logger: f.log,
 	}).Register(server)
 }

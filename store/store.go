@@ -429,8 +429,6 @@ type DeadLetters interface {
 	Offered(ctx context.Context, ids []int64) error
 	// Letter returns one, complete; ErrNotFound.
 	Letter(ctx context.Context, id int64) (DeadLetter, error)
-	// CountLettersOf counts the open ones of a source, up to most.
-	CountLettersOf(ctx context.Context, source string, most int64) (int64, error)
 	// CountLetters counts the open ones of each stage, up to CountedLetters + 1, which
 	// means more than CountedLetters; a stage without any has no entry.
 	CountLetters(ctx context.Context) (map[Stage]int64, error)

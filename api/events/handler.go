@@ -61,7 +61,6 @@ type Options struct {
 	Keep time.Duration
 	// MaxRows bounds a batch.
 	MaxRows int
-	Letters *api.Letters // of a source; nil has no bound
 	Metrics *Metrics
 	Logger  *slog.Logger
 }
@@ -103,9 +102,6 @@ func (h *Handler) serve(w http.ResponseWriter, r *http.Request, who auth.Princip
 		return
 	case !ok:
 		answerProblem(w, http.StatusNotFound, "there is no source that takes events at this path")
-		return
-	}
-	if !h.opt.Letters.Admit(w, r, source.Name) {
 		return
 	}
 	f := formOf(r.Header, batch)

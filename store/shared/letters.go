@@ -212,11 +212,6 @@ func (s *Store) CountLetters(ctx context.Context) (map[store.Stage]int64, error)
 	return counts, nil
 }
 
-// CountLettersOf implements store.DeadLetters.
-func (s *Store) CountLettersOf(ctx context.Context, source string, most int64) (int64, error) {
-	return one(ctx, s, "count dead letters of a source", call("count_letters_of", args{"source": source, "most": most}), scanCount)
-}
-
 func scanCount(row Row) (n int64, err error) {
 	err = row.Scan(&n)
 	return n, err

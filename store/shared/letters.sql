@@ -90,9 +90,6 @@ FROM dead_letters WHERE id = :id
 -- name: count_letters
 SELECT count(*) FROM (SELECT 1 FROM dead_letters WHERE state = 'open' AND stage = :stage LIMIT :most) AS few
 
--- name: count_letters_of
-SELECT count(*) FROM (SELECT 1 FROM dead_letters WHERE state = 'open' AND source = :source AND source <> '' LIMIT :most) AS few
-
 -- name: settle_letter
 UPDATE dead_letters SET state = :state WHERE id = :id AND state IN ('open', 'discarded') AND (CAST(:version AS bigint) = 0 OR version <= :version)
 

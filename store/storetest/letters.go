@@ -288,27 +288,6 @@ var letterTests = []test{
 		require.NoError(t, err)
 		assert.Equal(t, map[store.Stage]int64{store.StageDecide: store.CountedLetters + 1, store.StageDeliver: 1}, counts)
 	}},
-	{"I7 open letters of a source are counted up to a bound", func(t *testing.T, f *fixture) {
-		revision := f.revision()
-		var some []store.DeadLetter
-		for i := range 5 {
-			some = append(some, store.DeadLetter{Stage: store.StageDecide, Source: "lab", DedupKey: fmt.Sprint("lab-", i)})
-		}
-		some = append(some, store.DeadLetter{Stage: store.StageIngest, Source: "registry", DedupKey: "r"}, store.DeadLetter{Stage: store.StageDeliver, DedupKey: "d"})
-		require.NoError(t, f.a.AddLetters(t.Context(), some))
-		for source, want := range map[string]int64{"lab": 4, "registry": 1, "none": 0, "": 0} {
-			n, err := f.b.CountLettersOf(t.Context(), source, 4)
-			require.NoError(t, err)
-			assert.Equal(t, want, n, source)
-		}
-		resolved := f.list(store.LetterFilter{Source: "lab"})
-		for _, l := range resolved[:3] {
-			f.settle(revision, l.ID, store.LetterReplayed)
-		}
-		n, err := f.b.CountLettersOf(t.Context(), "lab", 4)
-		require.NoError(t, err)
-		assert.EqualValues(t, 2, n, "those that are open")
-	}},
 	{"I7 old letters and audit rows are pruned, newer ones stay", func(t *testing.T, f *fixture) {
 		require.NoError(t, f.a.AddLetters(t.Context(), letters()[:2]))
 		past, future := time.Now().Add(-time.Hour), time.Now().Add(time.Hour)

@@ -168,7 +168,6 @@ CREATE TABLE dead_letters (
     due_at     INTEGER -- when it is to be offered again, in microseconds since 1970; NULL: not before it dies again
 ) STRICT;
 CREATE INDEX dead_letters_open ON dead_letters (stage) WHERE state = 'open';
-CREATE INDEX dead_letters_source ON dead_letters (source) WHERE state = 'open' AND source <> '';
 CREATE INDEX dead_letters_due ON dead_letters (service, due_at) WHERE state = 'open' AND due_at IS NOT NULL;
 CREATE INDEX dead_letters_entity ON dead_letters (entity, id);
 CREATE INDEX dead_letters_last ON dead_letters (last_at, id);
