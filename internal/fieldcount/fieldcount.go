@@ -1,17 +1,9 @@
 package fieldcount
 
-import (
-	"cmp"
-	"slices"
-	"strings"
-)
+import "slices"
 
-const (
-	// MaxFields is how many fields are kept per source.
-	MaxFields = 256
-	// minMembers is from how many counted members on an object may become a star.
-	minMembers = 32
-)
+// MaxFields is how many fields are kept per source: later ones are counted together.
+const MaxFields = 256
 
 // Observation is one event that changed something and led to no send.
 type Observation struct {
@@ -41,7 +33,7 @@ type Field struct {
 }
 
 func (f *Field) add(o *Field) {
-	f.Events, f.Saves, f.Projections, f.read = f.Events+o.Events, f.Saves+o.Saves, f.Projections+o.Projections, f.read || o.read
+	f.Events, f.Saves, f.Projections = f.Events+o.Events, f.Saves+o.Saves, f.Projections+o.Projections
 }
 
 // Counts are about one source. The zero value is empty. Not for concurrent use.
@@ -72,8 +64,7 @@ func (c *Counts) Add(o Observation, read func(Path) bool) {
 	for i, p := range o.Paths {
 		f := c.at(p)
 		if f == nil {
-			f = &Field{Path: p, Entity: o.Entity, Example: o.Examples[i], read: len(p) == 0 || read(p)}
-			c.Fields = append(c.Fields, f)
+			f = c.put(Field{Path: p, Entity: o.Entity, Example: o.Examples[i], read: len(p) == 0 || read(p)})
 		}
 		unread = unread && !f.read
 		if !slices.Contains(changed, f) {
@@ -88,20 +79,26 @@ func (c *Counts) Add(o Observation, read func(Path) bool) {
 	for _, f := range changed {
 		f.add(&once)
 	}
-	c.fit()
 }
 
-// at returns the field that counts for a path, nil if there is none yet.
-func (c *Counts) at(p Path) (found *Field) {
-	for _, f := range c.Fields {
-		if slices.Equal(f.Path, p) {
-			return f
-		}
-		if len(f.Path) == len(p) && f.Path.Covers(p) {
-			found = f
-		}
+// put returns the place of a field that is not kept yet: its own, or, without room, the one of
+// all others.
+func (c *Counts) put(f Field) *Field {
+	if len(c.Fields) < MaxFields {
+		c.Fields = append(c.Fields, &f)
+		return &f
 	}
-	return found
+	c.Other.read = f.read // for this event
+	return &c.Other
+}
+
+// at returns the field of a path, nil if it is not kept.
+func (c *Counts) at(p Path) *Field {
+	i := slices.IndexFunc(c.Fields, func(f *Field) bool { return slices.Equal(f.Path, p) })
+	if i < 0 {
+		return nil
+	}
+	return c.Fields[i]
 }
 
 // Merge adds other counts, which stay as they are.
@@ -110,67 +107,10 @@ func (c *Counts) Merge(other *Counts) {
 	c.Suppressed, c.Unread = c.Suppressed+other.Suppressed, c.Unread+other.Unread
 	c.Other.add(&other.Other)
 	for _, f := range other.Fields {
-		c.put(f)
-	}
-	c.fit()
-}
-
-// put adds a field, which stays as it is.
-func (c *Counts) put(f *Field) {
-	if have := c.at(f.Path); have != nil {
+		have := c.at(f.Path)
+		if have == nil {
+			have = c.put(Field{Path: f.Path, Entity: f.Entity, Example: f.Example, read: f.read})
+		}
 		have.add(f)
-		return
-	}
-	own := *f
-	c.Fields = append(c.Fields, &own)
-}
-
-// fit brings the fields within their bound.
-func (c *Counts) fit() {
-	for len(c.Fields) > MaxFields {
-		if object, n := c.largest(); n >= minMembers {
-			c.fold(object)
-			continue
-		}
-		rarest := slices.MinFunc(c.Fields, func(a, b *Field) int {
-			return cmp.Or(cmp.Compare(a.Events, b.Events), slices.Compare(b.Path, a.Path))
-		})
-		c.Other.add(rarest)
-		c.Fields = slices.DeleteFunc(c.Fields, func(f *Field) bool { return f == rarest })
-	}
-}
-
-// largest returns the object below the root with the most members that are counted, or whose
-// members' members are.
-func (c *Counts) largest() (object Path, n int) {
-	members := map[string]map[string]bool{}
-	for _, f := range c.Fields {
-		for depth := 1; depth < len(f.Path); depth++ {
-			if f.Path[depth] == Any {
-				continue
-			}
-			key := strings.Join(f.Path[:depth], "\x00")
-			if members[key] == nil {
-				members[key] = map[string]bool{}
-			}
-			members[key][f.Path[depth]] = true
-			if k := len(members[key]); k > n || k == n && slices.Compare(f.Path[:depth], object) < 0 {
-				object, n = f.Path[:depth], k
-			}
-		}
-	}
-	return object, n
-}
-
-// fold makes one of all members of an object.
-func (c *Counts) fold(object Path) {
-	fields := c.Fields
-	c.Fields = nil
-	for _, f := range fields {
-		if len(f.Path) > len(object) && slices.Equal(f.Path[:len(object)], object) {
-			f.Path = slices.Clone(f.Path)
-			f.Path[len(object)] = Any
-		}
-		c.put(f)
 	}
 }
