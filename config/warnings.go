@@ -82,8 +82,8 @@ func (c *Config) Warnings() (all []string) {
 	return all
 }
 
-// Notes returns what a configuration alone cannot tell: which tables of PostgreSQL, read by
-// Debezium, may have to log whole rows.
+// Notes returns questions that a configuration leaves open: which tables of PostgreSQL, read
+// by Debezium, may have to log whole rows.
 func (c *Config) Notes() (all []string) {
 	var tables []string
 	for i := range c.Sources {

@@ -287,6 +287,11 @@ func (s *Extractor) parse(ev *transport.Received, sum *canonicaltree.Digest) (ex
 	if e.Sequence, err = locate("sequence", s.Sequence, ev, c.meta); err != nil {
 		return known, err
 	}
+	if c.read && s.byTime() {
+		// The rows of a snapshot are those of its beginning, and later changes are older than their
+		// reading. Without a sequence they have their place in the topic.
+		e.Sequence = ""
+	}
 	if len(e.EventID) > maxID || len(e.Sequence) > maxID || !utf8.ValidString(e.EventID) || !utf8.ValidString(e.Sequence) ||
 		strings.ContainsRune(e.EventID, 0) || strings.ContainsRune(e.Sequence, 0) {
 		return known, refuse("bad_event_id", "event id or sequence is longer than %d bytes, not valid UTF-8 or holds a NUL", maxID)

@@ -35,6 +35,8 @@ type content struct {
 	meta    canonicaltree.Node  // in which event id and sequence are looked for
 	skip    bool                // it is about no row
 	tree    *canonicaltree.Tree // of the payload, if it is not that of the value
+	// read says that a snapshot read the row, so that a time in the event is that of the reading.
+	read bool
 	// sparse says that large values that the update left alone may be null in the payload.
 	sparse bool
 	notice notice
@@ -64,7 +66,7 @@ func (s *Extractor) open(ev *transport.Received, root canonicaltree.Node) (conte
 		return s.maxwell(ev, root)
 	}
 	c, err := s.plain(ev, root)
-	if err == nil && c.op == change.Upsert && !s.Operation.isZero() {
+	if err == nil && c.op == change.Upsert && (!s.Operation.isZero() || s.byTime()) {
 		s.flattened(&c, ev, root)
 	}
 	return c, err
@@ -104,7 +106,7 @@ func (s *Extractor) debezium(ev *transport.Received, root canonicaltree.Node) (c
 		if after.Kind() != canonicaltree.Object {
 			return content{}, refuse("no_row", "the event has no row in after")
 		}
-		c.payload = after
+		c.payload, c.read = after, op == debeziumRead
 		if op != debeziumRead && connector == debeziumPostgres && old.row.Kind() != canonicaltree.Object && !s.WholeRows {
 			s.withoutImage(&c, ev, fieldsOf(root, "after"), op)
 		}
@@ -220,8 +222,16 @@ func (s *Extractor) maxwell(ev *transport.Received, root canonicaltree.Node) (co
 		c.op = change.Delete
 		return c, s.entityOfDeleted(&c, ev, image{row: data, whole: true})
 	}
-	c.payload = data
+	c.payload, c.read = data, kind == maxwellBootstrap
 	return c, s.entityOf(&c, ev, data, image{row: root.Get("old"), whole: true})
+}
+
+// byTime reports whether a connector's time is the sequence: source.ts_ms, ts of Maxwell, or a
+// flattened __source_ts_ms.
+func (s *Extractor) byTime() bool {
+	name := s.Sequence.Path[strings.LastIndexByte(s.Sequence.Path, '.')+1:]
+	name = strings.TrimPrefix(strings.TrimPrefix(name, "__"), "source_")
+	return name == "ts" || strings.HasPrefix(name, "ts_")
 }
 
 // entityOf finds the entity of a row, and the one that it had before. old is the row
@@ -388,13 +398,14 @@ func connectorOfFlattened(row canonicaltree.Node) string {
 }
 
 // flattened notes the gaps of a row that Debezium flattened. Without its operation it may be an
-// update. The row before is missing for every database, whatever it logs.
+// update. The row before is missing for every database.
 func (s *Extractor) flattened(c *content, ev *transport.Received, root canonicaltree.Node) {
 	op := textOf(c.payload.Get(flattenedOp))
 	if op == "" && !c.payload.Get(flattenedDelete).Exists() {
 		return
 	}
 	op = cmp.Or(op, debeziumUpdate)
+	c.read = op == debeziumRead
 	if connector := connectorOfFlattened(c.payload); !s.WholeRows && (connector == "" || connector == debeziumPostgres) {
 		s.withoutImage(c, ev, fieldsOf(root, ""), op)
 	}

@@ -24,6 +24,7 @@ func TestVersions(t *testing.T) {
 				}
 			}
 			t.Run("generated columns", func(t *testing.T) { generatedColumns(t, server, version) })
+			t.Run("types of the docs", func(t *testing.T) { typesOfTheDocs(t, server) })
 		})
 	}
 }

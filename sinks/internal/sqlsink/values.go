@@ -38,8 +38,9 @@ var (
 	// hugeExponent is one that big.Rat would take minutes for.
 	hugeExponent = regexp.MustCompile(`[eE][+-]?\d{4,}`)
 	decimal      = regexp.MustCompile(`^[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?$`)
-	// A year before 1 is written with a sign (ISO 8601, where 0 is 1 BC), or as PostgreSQL does.
-	dateTime = regexp.MustCompile(`^([+-]?\d{4,7})(-\d\d-\d\d)(?:[T ](\d\d:\d\d:\d\d(?:\.\d{1,30})?)(Z|[+-]\d\d(?::\d\d)?)?)?( BC)?$`)
+	// A year before 1 is written with a sign (ISO 8601, where 0 is 1 BC), or as PostgreSQL does;
+	// Z after a date alone is Debezium's IsoDate.
+	dateTime = regexp.MustCompile(`^([+-]?\d{4,7})(-\d\d-\d\d)(?:[T ](\d\d:\d\d:\d\d(?:\.\d{1,30})?)(Z|[+-]\d\d(?::\d\d)?)?|Z)?( BC)?$`)
 	clock    = regexp.MustCompile(`^(\d\d):(\d\d):(\d\d(?:\.\d{1,30})?)(Z|[+-]\d\d(?::\d\d)?)?$`)
 )
 
