@@ -10,10 +10,9 @@ import (
 	"github.com/seed-86dfc502/weir/sinks/kind"
 )
 
-// Check finds what only the sinks themselves can tell of their settings:
-// column types, partition keys, names of tables. It needs no network and no
-// secrets: URLs are checked by the configuration and are not looked at here.
-// Its error is a *config.Faults with every fault.
+// Check finds faults in settings that only the sinks can judge: column types, partition keys,
+// names of tables. It needs no network and no secrets: URLs are checked by the configuration and
+// not read here. Its error is a *config.Faults with every fault.
 func Check(c *config.Config) error {
 	made := &Sinks{Config: c, Logger: slog.New(slog.DiscardHandler)}
 	return checkSinks(c, func(s config.Service) (sinks.Sink, error) {

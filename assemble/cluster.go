@@ -25,8 +25,8 @@ func Cluster(c *config.Config, of config.Cluster, log *slog.Logger) (cluster tra
 	return cluster, tlsIdentity, err
 }
 
-// MaxRecord returns the size of the largest record of the internal topics, in
-// bytes: the largest event, change or frame of changes, and what goes with it.
+// MaxRecord returns the size of the largest record of the internal topics, in bytes: the largest
+// event, change or frame of changes, with its key and headers.
 func MaxRecord(c *config.Config) int {
 	n := max(decide.MaxFrame, int(c.Limits.Change))
 	for i := range c.Sources {
@@ -42,8 +42,8 @@ func Producer(c *config.Config, cluster transport.Config, codec kgo.CompressionC
 	return transport.NewProducer(cluster, transport.ProducerConfig{MaxRecordBytes: MaxRecord(c), Partitions: fixed, Compression: codec})
 }
 
-// Topics are the inbox and the changes log of a configuration. What inbox
-// partition p decided is in partition p of the log.
+// Topics are the inbox and the changes log of a configuration. Partition p of the log holds the
+// changes decided from inbox partition p.
 func Topics(c *config.Config) []transport.TopicSpec {
 	k := c.Kafka
 	topic := func(name string, retention time.Duration) transport.TopicSpec {
@@ -58,6 +58,6 @@ func Topics(c *config.Config) []transport.TopicSpec {
 	}
 	inbox := topic(k.Inbox.Topic, k.Inbox.Retention.D())
 	changes := topic(k.Changes.Topic, k.Changes.Retention.D())
-	changes.Grow = true // a server may have made it by itself
+	changes.Grow = true // the server may have created it automatically
 	return []transport.TopicSpec{inbox, changes}
 }

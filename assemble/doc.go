@@ -1,5 +1,4 @@
-// Package assemble turns a configuration into the parts that a process runs:
-// the plan of decisions, the shapes of sources, sinks, store, gate, and how the
-// clusters are reached. It starts nothing, and knows nothing of a process; what
-// runs the parts is package pipeline.
+// Package assemble turns a configuration into the parts that a process runs: the plan of
+// decisions, the shapes of sources, sinks, store, gate, and how the clusters are reached. It
+// starts nothing. Package pipeline runs the parts.
 package assemble

@@ -57,8 +57,8 @@ type Group interface {
 	Close() error
 }
 
-// OpenLogs opens the inbox and the changes log beside an open store. embedded.ErrInUse
-// when another process has those of the SQLite file open.
+// OpenLogs opens the inbox and the changes log beside an open store. The error is
+// embedded.ErrInUse when another process has the SQLite file open.
 func OpenLogs(c *config.Config, s Store, log *slog.Logger) (Logs, error) {
 	if file, ok := s.(*sqlite.Store); ok && c.Kafka.Embedded() {
 		l, err := embedded.Open(file, c.Store.SQLite.Path, log)
@@ -140,7 +140,7 @@ func (l FileLogs) AvailableOffsets(ctx context.Context, topic string) (starts, e
 	return l.Offsets(ctx, topic)
 }
 
-// Faults returns none: faults of the file are those of the store.
+// Faults returns no faults: those of the file are reported by the store.
 func (FileLogs) Faults(context.Context, ...string) ([]*transport.TopicFault, error) { return nil, nil }
 
 // NewReader implements Logs.

@@ -9,9 +9,9 @@ import (
 	"github.com/seed-86dfc502/weir/config"
 )
 
-// Bounds of limits.memory where the configuration has none, in bytes: it is a quarter of
-// the available memory. A larger cache gains little (docs/performance.md), and the process
-// keeps all the memory that it may.
+// Bounds of limits.memory where the configuration has none, in bytes: it is a quarter of the
+// available memory. A larger cache gains little (docs/performance.md), and the process does not
+// return memory below the limit.
 const (
 	memoryShare = 4
 	leastMemory = 128 << 20
@@ -37,8 +37,8 @@ func defaultMemory(available int64) int64 {
 	return min(max(available/memoryShare, leastMemory), mostMemory)
 }
 
-// GroupMemory returns the least limit of the process's control groups, in bytes; 0 where
-// there is none.
+// GroupMemory returns the least limit of the process's control groups, in bytes; 0 without
+// control groups.
 func GroupMemory() int64 { return memory(memlimit.FromCgroup) }
 
 func memory(of memlimit.Provider) int64 {

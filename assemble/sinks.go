@@ -15,7 +15,7 @@ import (
 type Sinks struct {
 	Config *config.Config
 	Logger *slog.Logger
-	// Targets are the clients that the sinks share; nil: each has its own.
+	// Targets are the clients that the sinks share. Nil means that each sink has its own.
 	Targets *sinks.Targets
 	// StoreID tells the store apart from all others. Sinks that only read need none.
 	StoreID string
