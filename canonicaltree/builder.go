@@ -213,7 +213,7 @@ func (b *Builder) textOf(t *Tree) (shift uint32) {
 	return b.texts[i].shift
 }
 
-// fits reports whether offsets behind more bytes can still be told.
+// fits reports whether offsets still fit their type after more bytes.
 func (b *Builder) fits(more int) bool {
 	if len(b.t.data)+len(b.t.text)+more >= math.MaxInt32 {
 		b.err = &LimitError{Limit: "size", Max: math.MaxInt32, Offset: math.MaxInt32}

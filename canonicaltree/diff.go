@@ -10,9 +10,9 @@ import (
 // indexes of array elements as decimal numbers.
 type Path []string
 
-// String writes the path for people, in the syntax of gjson: parts joined by
-// dots, everything that means something there (dots, backslashes, wildcards and
-// other punctuation) escaped by a backslash. It is empty for the root.
+// String writes the path in the syntax of gjson: parts joined by dots, everything with a meaning
+// there (dots, backslashes, wildcards and other punctuation) escaped by a backslash. It is empty
+// for the root.
 func (p Path) String() string {
 	var s []byte
 	for i, part := range p {
@@ -69,7 +69,7 @@ type differ struct {
 	visit   func(p Path, a, b Node) bool // nil: stop at the first difference
 
 	steps []step // the way to the values being compared
-	path  Path   // those steps that have been put into words
+	path  Path   // the steps already converted to text
 
 	examined int // bytes compared, for the growth tests
 }
@@ -81,10 +81,9 @@ type step struct {
 	index int
 }
 
-// agreement is what comparing two values' bytes has found out: with b shifted
-// against a, they agree before offset until of a, and differ there. It spares
-// the values inside a second comparison, so that no byte is compared twice on
-// the way down. The zero value knows nothing.
+// agreement is what comparing two values' bytes has found out: with b shifted against a, they
+// agree before offset until of a, and differ there. It saves comparing the bytes of inner values
+// again. The zero value knows nothing.
 type agreement struct {
 	until int
 	shift int

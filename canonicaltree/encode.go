@@ -84,9 +84,8 @@ func (n Node) AppendEncoding(dst []byte, numbers Numbers) []byte {
 
 // appendEncoding encodes the value at index i without its name.
 func (t *Tree) appendEncoding(dst []byte, i uint32, numbers Numbers) []byte {
-	// Content never grows on its way here, except that a number's normal form
-	// may have an exponent where the literal has a point. Besides, every node
-	// has at most two heads.
+	// An encoding is no longer than the text, except that a number's normal form may have an
+	// exponent where the literal has a point. Besides, every node has at most two heads.
 	perNode, rare := 2*maxHead, nameEscaped|escaped|unordered
 	if numbers == Decimal {
 		perNode += maxExponent
@@ -102,12 +101,12 @@ func (t *Tree) appendEncoding(dst []byte, i uint32, numbers Numbers) []byte {
 const (
 	maxHead     = 5
 	maxExponent = 12 // "e-" and the digits of 2^31
-	overshoot   = 32 // bytes that are copied, however few are wanted
+	overshoot   = 32 // bytes copied at a time, even if fewer are needed
 	shortHead   = 24 // lengths below stand in the initial byte
 )
 
-// tags and contents say by kind with what an encoding begins, and whether its
-// number is that of content bytes that follow.
+// tags holds the initial byte of each kind's encoding; contents tells whether its number counts
+// the content bytes that follow.
 var (
 	tags     = [8]byte{Null: tagNull, False: tagFalse, True: tagTrue, Number: tagNumber, String: tagString, Array: tagArray, Object: tagObject}
 	contents = [8]uint32{Number: ^uint32(0), String: ^uint32(0)}

@@ -16,7 +16,7 @@ type Encoder struct {
 	numbers  Numbers
 	encoding []byte
 	open     []level
-	named    int // where the name of the next value begins; -1: it has none
+	named    int // start of the next value's name, -1 without a name
 	deep     bool
 }
 

@@ -9,7 +9,7 @@ type SyntaxError struct {
 	// Offset counts the bytes before the first one in error. At an
 	// unexpected end it is the length of the document.
 	Offset int64
-	// Msg is a short phrase in lower case, for people.
+	// Msg is a short phrase in lower case.
 	Msg string
 }
 
@@ -18,14 +18,14 @@ func (e *SyntaxError) Error() string {
 	return fmt.Sprintf("json: %s at offset %d", e.Msg, e.Offset)
 }
 
-// LimitError says that a document, valid or not, was given up at a limit of
-// [Limits]. It comes as a *LimitError; find it with errors.As.
+// LimitError reports that parsing stopped at one of [Limits], whether or not the document is
+// valid. It comes as a *LimitError; find it with errors.As.
 type LimitError struct {
 	// Limit is "depth" or "size".
 	Limit string
 	// Max is the limit that was exceeded, in levels or in bytes.
 	Max int64
-	// Offset is where the first level too many opens; for "size" it is Max.
+	// Offset is where the first level beyond the limit opens. For "size" it is Max.
 	Offset int64
 }
 

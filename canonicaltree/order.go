@@ -13,11 +13,10 @@ type entry struct {
 	ordinal uint32 // its place in the document
 }
 
-// sortMembers lists the members of the object at index i, the last entries, by
-// name. It returns the later node of two with the same name, otherwise 0. It takes
-// n log n steps; only one per member for a wide object if the one that this Tree
-// sorted at the same place before, usually of the document before, had its members
-// in the same order.
+// sortMembers lists the members of the object at index i, the last entries, by name. It returns
+// the later node of two with the same name, otherwise 0. It takes n log n steps. A wide object
+// takes one step per member if the previous document of this Tree had its members in the same
+// order at the same place.
 func (t *Tree) sortMembers(i uint32) (twice uint32) {
 	n := &t.nodes[i]
 	n.order = uint32(len(t.order))
@@ -86,9 +85,8 @@ func (t *Tree) rank(es []entry) bool {
 	return true
 }
 
-// narrow makes the keys of wide objects begin behind what all names begin with,
-// and returns the number of bytes that is: names often differ only late
-// (item_0001), where the keys must look.
+// narrow makes the keys of wide objects begin after the prefix that all names share, and returns
+// its length in bytes: names often differ only late (item_0001).
 func (t *Tree) narrow(es []entry) (shared int) {
 	if len(es) <= wide || bits.LeadingZeros64(differing(es)) < 32 {
 		return 0

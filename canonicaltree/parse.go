@@ -14,7 +14,7 @@ type frame struct {
 	unordered bool
 }
 
-// usualNodes is room for the values of most texts of so many bytes.
+// usualNodes is the node capacity that suffices for most texts of size bytes.
 func usualNodes(size int) int { return min(size/16+8, 512) }
 
 // parse fills t. The open containers are kept in t.stack, not on the

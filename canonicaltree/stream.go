@@ -31,9 +31,9 @@ type encoded struct {
 
 const (
 	streamBytes   = 1 << 16 // documents that are larger are left to the index
-	streamDepth   = 64      // so are deeper ones, since each level may move what is in it
+	streamDepth   = 64      // deeper ones too, since each level may move its content
 	streamPadding = 32
-	shortMember   = 64 // members up to this are moved as so many bytes
+	shortMember   = 64 // shorter members are moved as a block of this size
 )
 
 var streams = sync.Pool{New: func() any { return new(stream) }}
@@ -45,8 +45,8 @@ func streamSum(data []byte, numbers Numbers) (d Digest, ok bool) {
 	}
 	s := streams.Get().(*stream)
 	s.data = append(append(s.data[:0], data...), make([]byte, streamPadding)...)
-	// Heads take no more than quotes, commas and brackets do, but for long strings
-	// and numbers; a normal form may have an exponent in the place of a point.
+	// Heads take no more than quotes, commas and brackets do, except for long strings and
+	// numbers: a normal form may have an exponent in the place of a point.
 	room := len(data) + len(data)/16 + 2*shortMember
 	if s.decimal = numbers == Decimal; s.decimal {
 		room += len(data)
@@ -318,9 +318,9 @@ func (s *stream) move(at, from, end int) int {
 	return end - from
 }
 
-// rank is Tree.rank for encoded members: order[k] is the place of the member that
-// comes k-th. Up to half as many as it can do are compared with so many keys,
-// in every case: a loop would have to guess their number.
+// rank is Tree.rank for encoded members: order[k] is the place of the member that comes k-th. Up
+// to half of its capacity, the number of comparisons is fixed: the processor would have to
+// predict the end of a loop.
 func rank(members []encoded) (order [wide]uint8, ok bool) {
 	const few = wide / 2
 	if len(members) > wide {

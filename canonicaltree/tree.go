@@ -47,7 +47,7 @@ type Tree struct {
 	scratch
 }
 
-// scratch is what parsing and hashing need besides the index. It stays with the
+// scratch holds the buffers that parsing and hashing need besides the index. It stays with the
 // Tree so that one pool serves both.
 type scratch struct {
 	stack    []frame
@@ -66,8 +66,8 @@ type node struct {
 	name       uint32 // of the member's name: its offset in data or text
 	nameLen    uint32
 	next       uint32 // the node after this value and all that is inside it
-	count      uint32 // members or elements; of a string or number its length
-	order      uint32 // offset in order; of a string or number that in data or text
+	count      uint32 // number of members or elements; for a string or number its length
+	order      uint32 // offset in order; for a string or number, in data or text
 	kind       Kind
 	flags      flags
 }
@@ -130,8 +130,8 @@ func (t *Tree) Release() {
 	}
 }
 
-// Keep says that t stays in use, or is never released: the room that only making
-// it took serves the next tree meanwhile. Nothing else changes. It returns t.
+// Keep declares that t stays in use for long or is never released, so that the next tree may
+// reuse its parsing buffers. It returns t.
 func (t *Tree) Keep() *Tree {
 	if cap(t.nodes) <= pooledNodes && cap(t.encoding) <= pooledBytes {
 		trees.Put(&Tree{scratch: t.scratch})
