@@ -105,7 +105,7 @@ func (c Content) Scheme() uint8 {
 	return c[0]
 }
 
-// String shows a content for people: "unknown", "retracted" or scheme:hex.
+// String formats a content for logs: "unknown", "retracted" or scheme:hex.
 func (c Content) String() string {
 	switch {
 	case c == nil:
@@ -128,23 +128,23 @@ type Change struct {
 	Key      string  // idempotency key, see Key; decide leaves it to the reader of the frame
 	Content  Content // what the dam row holds for this change
 	Revision int64   // configuration revision that decided it
-	// Time is the timestamp of the causing inbox record, in UTC with
-	// millisecond resolution. It is for people and for time partitions, the
-	// same at every repetition, and no order follows from it.
+	// Time is the timestamp of the causing inbox record, in UTC with millisecond resolution. It
+	// is shown and partitions tables by time. It is the same at every repetition, and implies no
+	// order.
 	Time time.Time
 	Doc  []byte // the projected document as JSON; nil on Retract
-	// At is when the event that caused a retraction, or emptied the view, happened at its source, in
-	// milliseconds; zero: it is not known. Other changes have none.
+	// At is when the event that caused a retraction, or emptied the view, happened at its source,
+	// in milliseconds. Zero means unknown. Other changes have no time.
 	At time.Time
-	// Resent is the position of the control record that sent the change once
-	// more, after it was a dead letter of a log sink; 0 for a change that comes in
-	// its turn. A resent change may come behind newer ones of its entity.
+	// Resent is the position of the control record that sent the change once more, after it was a
+	// dead letter of a log sink; 0 for a change sent in order. A resent change may follow newer
+	// ones of its entity.
 	Resent Version
-	// Partition is that of the inbox and of the changes log. It is no part of the
-	// change itself: the reader sets it.
+	// Partition is the number of the partition in the inbox and in the changes log. It is not
+	// encoded: the reader sets it.
 	Partition int32
-	// Entered is when the entity first entered the service, by its source where that says so; only a
-	// change that may count as a retraction has it.
+	// Entered is when the entity first entered the service, by the source's time if it has one.
+	// Only a change that may count as a retraction has it.
 	Entered Entered
 	// Effect is the change of the number of entities that the service has.
 	Effect Effect
@@ -166,8 +166,8 @@ const (
 	Leaves Effect = -1
 )
 
-// Entered is a time in units of two minutes since 2000, rounded down, as it is stored in three bytes;
-// 0: it is not known.
+// Entered is a time in units of two minutes since 2000, rounded down, as it is stored in three
+// bytes. 0 means unknown.
 type Entered uint32
 
 const (

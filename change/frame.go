@@ -27,9 +27,9 @@ type Frame struct {
 	// has at most one change of a service, a service has changes in one part only.
 	Part int
 	Last bool
-	// Cut tells apart the ways in which a position may be cut: an owner may cut it
-	// elsewhere when it is decided again, and a part of one cut is none of another. 0 of
-	// a frame that is not cut.
+	// Cut identifies how the changes of a position were split over frames: an owner that decides
+	// it again may split it elsewhere, and parts of different splits do not combine. 0 for a
+	// frame that is not split.
 	Cut uint64
 	// Slices are in ascending order of their services.
 	Slices []Slice
@@ -47,8 +47,8 @@ type document struct {
 	text    []byte
 }
 
-// Shared is the size of the documents of the frame, decompressed. Each is there once,
-// however many changes carry it.
+// Shared is the size of the documents of the frame, decompressed. Each document is stored once,
+// for all changes that carry it.
 func (f *Frame) Shared() int { return f.shared }
 
 // Partial reports whether f is a part of a position's changes, and not all of them.
@@ -173,8 +173,8 @@ func (c *Change) frameSize() int {
 	return n
 }
 
-// Add appends a change of a service. Services must come in ascending order, the
-// changes of one service in that of their positions.
+// Add appends a change of a service. Services must come in ascending order, and the changes of a
+// service in the order of their positions.
 func (b *FrameBuilder) Add(service int32, c *Change) {
 	position := c.Position()
 	if !b.open || service != b.service {
@@ -399,8 +399,8 @@ func (s *Slice) All(name string) iter.Seq2[Change, error] {
 	}
 }
 
-// Position is the position of the inbox record that put the change into the log: of
-// the control record for one that is sent once more.
+// Position is the position of the inbox record that put the change into the log. For a resent
+// change that is the control record.
 func (c *Change) Position() Version {
 	if c.Resent != 0 {
 		return c.Resent

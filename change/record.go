@@ -32,13 +32,14 @@ type Origin struct {
 	Index int64 `json:"x,omitempty"`
 }
 
-// Session is one of the sessions of a log that one process at a time reads, as a replication
-// slot: decide hears the newest one alone. The zero Session is of a source without sessions.
+// Session identifies a session of a log that one process at a time reads, such as a replication
+// slot. Decide accepts events of the newest session only. The zero Session is of a source without
+// sessions.
 type Session struct {
 	// Log is the name of the log, the same for all of its sources.
 	Log string `json:"l"`
-	// Number is higher than that of every session before; two sessions that a restored store
-	// gave one number have different names.
+	// Number is higher than the number of every earlier session. Two sessions to which a restored
+	// store gave the same number differ in their names.
 	Number int64  `json:"n"`
 	Name   string `json:"m"`
 }
@@ -66,8 +67,8 @@ func ParseSession(text string) (s Session, err error) {
 // payload the record's value.
 type Event struct {
 	Origin
-	EventID  string `json:"i,omitempty"` // the producer's id; empty when it has none
-	Sequence string `json:"q,omitempty"` // the producer's order, see CompareSequence; empty when it has none
+	EventID  string `json:"i,omitempty"` // the producer's id, empty if the event has no id
+	Sequence string `json:"q,omitempty"` // the producer's order, see CompareSequence; empty if unordered
 	Op       Op     `json:"op"`
 	// Claim is the id of the ledger's claim under which the event came in, the
 	// text form of its UUID: of all events of one claim decide applies the first.
@@ -81,12 +82,12 @@ type Event struct {
 	// Unchanged names the members whose values the producer left out because they did not change:
 	// the stored document has them. The values of the payload there count for nothing.
 	Unchanged []string `json:"n,omitempty"`
-	// Refusal is why ingest refused the event, a short word; only of a Refused one.
+	// Refusal is why ingest refused the event, a short word. Only a Refused event has it.
 	Refusal string `json:"f,omitempty"`
-	// Session is the one that read the event; zero for a source without sessions.
+	// Session is the session that read the event. It is zero for a source without sessions.
 	Session Session `json:"z,omitzero"`
-	// At is when it happened at its source, Unix time in ms; AtIngest: within a second of the record's
-	// own time; 0: the source does not say, or it was before 1970.
+	// At is when the event happened at its source, Unix time in milliseconds. AtIngest means
+	// within a second of the record's own time. 0 means unknown or before 1970.
 	At int64 `json:"-"`
 	// Mark is the EventMark of an event with an id; empty when it is not known.
 	Mark    string `json:"-"`
@@ -94,8 +95,8 @@ type Event struct {
 	Payload []byte `json:"-"` // stripped JSON; nil on Delete
 }
 
-// Use is a use of an idempotency key: what decide knows a key by when the ledger
-// does not, because it was restored and another claim was made for the key.
+// Use is a use of an idempotency key. It identifies the key to decide after the ledger was
+// restored and another claim was made for the key.
 type Use struct {
 	Key     []byte `json:"k"` // store.KeyDigest
 	Content []byte `json:"f"` // the first 8 bytes of the request's fingerprint
@@ -104,11 +105,11 @@ type Use struct {
 	Keep int64 `json:"d"`
 }
 
-// Replay says which dead letter an event was, and when it died. What came from
-// its source since then is newer.
+// Replay says which dead letter an event was, and when it died. Events of its source since then
+// are newer.
 type Replay struct {
 	Letter    int64   `json:"l"`           // id of the dead letter
-	Version   Version `json:"v,omitempty"` // where it stood in the inbox; 0 when it never got there
+	Version   Version `json:"v,omitempty"` // its position in the inbox, 0 if it was never appended
 	Died      int64   `json:"t,omitempty"` // Unix time in ms of the letter
 	Operation string  `json:"x,omitempty"` // id of the operator's request
 	Actor     string  `json:"a,omitempty"` // who asked
@@ -147,11 +148,11 @@ const (
 	// ResetOrder drops the sequences that the entity remembers of its sources: the next one
 	// is in order with any value. Positions and event ids stay.
 	ResetOrder Action = "reset_order"
-	// Barrier has a partition of the inbox hear Session from there on, and no session before it.
-	// It is about no entity.
+	// Barrier makes Session the only accepted session of its log from this record of the
+	// partition on. It is about no entity.
 	Barrier Action = "barrier"
-	// Purge removes the entity with all its dam rows, if it is deleted and all of its
-	// versions are below Version: what housekeeping asks for when its retention is over.
+	// Purge removes the entity with all its dam rows, if it is deleted and all of its versions
+	// are below Version: retention requests it when the tombstone expires.
 	Purge Action = "purge"
 )
 
@@ -161,7 +162,7 @@ type Control struct {
 	ID       string   `json:"id"`                 // unique per request
 	Action   Action   `json:"action"`             //
 	Services []string `json:"services,omitempty"` // empty: all
-	Version  Version  `json:"version,omitempty"`  // Refuse: only rows that have this version; Purge: only an entity that is below it; Redecide: none that has a newer one, 0 with no Letter: all
+	Version  Version  `json:"version,omitempty"`  // Refuse affects only rows of this version, Purge only an entity below it, Redecide no row with a newer one (0 without Letter: all rows)
 	Outdated bool     `json:"outdated,omitempty"` // Redecide: only services that are new since the entity was evaluated
 	Force    bool     `json:"force,omitempty"`    // Redecide: pass the dam even when equal
 	Actor    string   `json:"actor,omitempty"`    // who asked
