@@ -148,7 +148,7 @@ func (a *app) facts(pairs ...any) error {
 	return w.Flush()
 }
 
-// cell formats a value: text for people, - for an empty one. A renamed service has its current name.
+// cell formats a value as text, an empty one as -. A renamed service has its current name.
 func (a *app) cell(v any) string {
 	switch v := v.(type) {
 	case string:
@@ -181,8 +181,8 @@ func checkPage(limit int, after int64) error {
 	return nil
 }
 
-// withStore opens the store of the configuration for one command, for reading
-// alone where this user may do no more. The tables must be those of this build.
+// withStore opens the store of the configuration for one command, for reading alone where this
+// user may do no more. The schema must have the version of this build.
 func (a *app) withStore(ctx context.Context, f func(s assemble.Store) error) error {
 	c, err := a.load()
 	if err != nil {

@@ -46,7 +46,7 @@ func newDlqShowCommand(a *app) *cobra.Command {
 	return a.needConfig(c)
 }
 
-// letterFacts are what there is to tell of a dead letter, apart from its payload.
+// letterFacts returns everything about a dead letter except its payload.
 func letterFacts(l *store.DeadLetter) []any {
 	facts := []any{"id", l.ID, "first", l.Created}
 	if l.Count > 1 {

@@ -100,7 +100,7 @@ func showHold(ctx context.Context, a *app, service string) error {
 	})
 }
 
-// document is a document for people; – without one.
+// document formats a document, an absent one as –.
 func document(doc []byte) string {
 	if doc == nil {
 		return "–"

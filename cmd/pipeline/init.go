@@ -19,7 +19,7 @@ import (
 type starter struct {
 	from, entity, customer, projection string
 	sees, tables                       []string
-	database                           *database // of tables; nil for another way in
+	database                           *database // the database whose tables are read, nil for other sources
 }
 
 type initOptions struct {

@@ -184,7 +184,7 @@ func (d *database) choose(tables, sees []string) error {
 	return nil
 }
 
-// plainText is what YAML reads as a text without quotes.
+// plainText matches a text that YAML reads as text without quotes.
 var plainText = regexp.MustCompile(`^(\.\./|[a-z_])[A-Za-z0-9_./-]*$`)
 
 // plain is quote for names, which most often need no quotes.

@@ -31,7 +31,7 @@ func letterFilterFlags(c *cobra.Command, f *store.LetterFilter, stage *string) {
 	_ = c.RegisterFlagCompletionFunc("stage", cobra.FixedCompletions(stageNames(), cobra.ShellCompDirectiveNoFileComp))
 }
 
-// checkLetterWords refuses a stage or a state that there is not; an empty word is fine.
+// checkLetterWords refuses an unknown stage or state. An empty word passes.
 func checkLetterWords(stage, state string) error {
 	if stage != "" && !slices.Contains(stageNames(), stage) {
 		return &usageError{fmt.Errorf("--stage %s: want %s", stage, english.WordSeries(stageNames(), "or"))}
@@ -128,7 +128,7 @@ func deadLetters(n int) string {
 	return english.Plural(n, "dead letter", "dead letters")
 }
 
-// lettersTotal lets the progress of env be that of all selected letters.
+// lettersTotal makes the progress of env count all selected letters.
 func lettersTotal(ctx context.Context, env *operate.Env, l operate.Letters) error {
 	show := env.Progress
 	if show == nil {

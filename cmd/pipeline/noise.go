@@ -171,10 +171,10 @@ func printRules(out io.Writer, reports []noise.Report) error {
 	return nil
 }
 
-// plainKey is what needs no quotes as a key.
+// plainKey matches a key that needs no quotes.
 var plainKey = regexp.MustCompile(`^[a-z][a-z0-9_-]*$`)
 
-// keywords are what YAML takes for something else than a text.
+// keywords matches words that YAML reads as another type than text.
 var keywords = regexp.MustCompile(`^(?i:y|n|yes|no|on|off|true|false|null)$`)
 
 func quote(s string) string {

@@ -35,10 +35,9 @@ type forwarded struct {
 	terminal bool
 }
 
-// executor runs commands of other processes in this one, with its open store
-// and log. It logs which command and whose, and no argument: they may hold what
-// is for the audit alone. tools makes the environment that they work with, probe makes
-// a service try now.
+// executor runs commands of other processes in this one, with its open store and log. It logs the
+// command and its user, but no argument: arguments may hold text that belongs into the audit
+// only. tools makes the environment that they work with, probe makes a service try now.
 func (a *app) executor(cfg *config.Config, tools func(context.Context) (*operate.Env, error), probe func(service string) bool, log *slog.Logger) control.Executor {
 	return func(ctx context.Context, c control.Command, out, err io.Writer) int {
 		s := &app{
@@ -161,8 +160,8 @@ func (a *app) forward(ctx context.Context, running *control.Running, input strin
 	return nil
 }
 
-// open opens a file that the command line names, - for standard input. In a
-// process that was asked it is always what came with the command: its files are
+// open opens a file that the command line names, - for standard input. When the process runs
+// another process's command, it is always the input sent with it: the files of this process are
 // not the caller's.
 func (a *app) open(name string) (io.ReadCloser, error) {
 	if a.forwarded != nil || name == "-" {

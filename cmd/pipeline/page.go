@@ -26,8 +26,7 @@ type operators struct {
 	page    *page.Page        // nil before the operators' listener is made
 }
 
-// record begins the history of a process, and lets the store know that it is there:
-// also without a listener.
+// record begins the history of a process and registers it in the store, also without a listener.
 func (o *operators) record(p *pipeline.Pipeline) {
 	started := time.Now().UTC()
 	o.history = history.New(history.Options{

@@ -15,7 +15,7 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// pausedJSON is what pause and resume did, as --json prints it.
+// pausedJSON is the result of pause and resume with --json.
 type pausedJSON struct {
 	Service string     `json:"service"`
 	Paused  bool       `json:"paused"`
@@ -72,7 +72,7 @@ func pauseService(ctx context.Context, a *app, cfg *config.Config, s assemble.St
 	if held.Hold != nil && !pause {
 		return hinted(fmt.Errorf("the guard holds %s: %s", name, held.Why), "weir guard show %[1]s -c %[2]s, then weir guard release %[1]s -c %[2]s, weir guard discard %[1]s -c %[2]s or weir guard extend %[1]s -c %[2]s", name, a.config)
 	}
-	if !was || pause { // what was paused can be resumed, whatever the configuration has
+	if !was || pause { // a paused service can be resumed even if the configuration lacks it
 		if err := delivered(cfg, name); err != nil {
 			return err
 		}

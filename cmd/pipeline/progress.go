@@ -14,8 +14,8 @@ import (
 	"github.com/seed-86dfc502/weir/pipeline"
 )
 
-// A line of progress is for people: it is written to standard error where that is a
-// terminal, is written over and over, and is gone before the result.
+// The progress line is written to standard error if that is a terminal. It is overwritten in
+// place, and removed before the result.
 
 // progressOf shows the progress of an action on a terminal, at most some
 // times a second: a bar when the end is known, else a number. stop takes it away,
@@ -56,7 +56,7 @@ func (a *app) progressOf() (show func(done, total int64), stop func()) {
 		}
 }
 
-// remaining returns how long the rest takes at a rate; empty while there is none.
+// remaining returns how long the rest takes at a rate. It is empty while the rate is 0.
 func remaining(rest, perSecond float64) string {
 	if !(rest > 0 && perSecond > 0) { // of no time at all a rate is no number
 		return ""
@@ -141,8 +141,8 @@ func timeLeft(before, now *snapshot.Snapshot, waits []pipeline.Wait) string {
 	return remaining(now.Pending, (before.Pending-now.Pending)/seconds)
 }
 
-// reportWaits writes a line whenever a run is blocked by something else. What continues by
-// itself is not reported.
+// reportWaits writes a line whenever a run is blocked by something else. Waits that end without
+// help are not reported.
 func reportWaits(a *app, waits func() []pipeline.Wait) (stop func()) {
 	quit, done := make(chan struct{}), make(chan struct{})
 	go func() {
@@ -169,7 +169,7 @@ func reportWaits(a *app, waits func() []pipeline.Wait) (stop func()) {
 // waitsAfter is the delay before a run reports its blocked waits.
 const waitsAfter = 2 * time.Second
 
-// blockedWaits returns the waits that do not end by themselves.
+// blockedWaits returns the waits that need an operator.
 func blockedWaits(waits []pipeline.Wait) []pipeline.Wait {
 	return slices.DeleteFunc(slices.Clone(waits), func(w pipeline.Wait) bool { return w.Because == "" })
 }

@@ -28,7 +28,7 @@ type reconcileFlags struct {
 	versions bool
 }
 
-// reconciled is what became of one service.
+// reconciled is the result for one service.
 type reconciled struct {
 	reconcile.Result
 	Error string `json:"error,omitempty"` // it could not be compared to its end
@@ -119,8 +119,8 @@ func runReconcile(ctx context.Context, a *app, f *reconcileFlags) error {
 	})
 }
 
-// readableServices returns those of the chosen services, all when there are none,
-// whose targets can be read back, and the others.
+// readableServices splits the chosen services (all if none are chosen) into those whose targets
+// can be read back and the others.
 func readableServices(cfg *config.Config, chosen []string) (readable, others []string, err error) {
 	wanted := map[string]bool{}
 	for _, name := range chosen {
@@ -318,7 +318,7 @@ func newSpool() (*spool, error) {
 	return &spool{file: f, w: bufio.NewWriter(f)}, nil
 }
 
-// add writes an id; one that is no line is left out, and so stays drifted.
+// add writes an id. An id with a line break is left out, and so stays drifted.
 func (s *spool) add(id string) error {
 	if strings.ContainsAny(id, "\r\n") {
 		return nil

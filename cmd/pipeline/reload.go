@@ -99,7 +99,7 @@ func reloads(hangups <-chan os.Signal, p *pipeline.Pipeline) (stop func()) {
 		for {
 			select {
 			case <-hangups:
-				_, _ = p.Reload(ctx, false) // it has logged what became of it
+				_, _ = p.Reload(ctx, false) // Reload logs its result
 			case <-ctx.Done():
 				return
 			}

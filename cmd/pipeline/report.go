@@ -76,7 +76,7 @@ func (a *app) printError(err error) {
 	}
 }
 
-// hintOf returns what to do about an error, empty where the error says it all.
+// hintOf returns what to do about an error, or empty if the error suffices.
 func (a *app) hintOf(err error) string {
 	var with *hintError
 	var left *leftError

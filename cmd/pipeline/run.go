@@ -168,8 +168,7 @@ func runPipeline(ctx context.Context, a *app, cfg *config.Config, opt pipeline.O
 	return err
 }
 
-// runSummary is the result of a run. Left is the work that a run until idle left; empty when
-// it was done.
+// runSummary is the result of a run. Left is the work that a run until idle did not finish.
 type runSummary struct {
 	snapshot.Summary
 	Left []pipeline.Wait `json:"left,omitempty"`
@@ -225,7 +224,7 @@ func printSummary(a *app, cfg *config.Config, s runSummary, took time.Duration) 
 	}
 }
 
-// printCustomers prints what became of the changed entities for each customer.
+// printCustomers prints the outcomes of the changed entities for each customer.
 func printCustomers(a *app, customers []snapshot.CustomerSummary, sum snapshot.CustomerSummary) {
 	n := humanize.Comma
 	fmt.Fprintln(a.out, "\nWhat the changed entities meant for each customer:")
@@ -252,7 +251,7 @@ func printCustomers(a *app, customers []snapshot.CustomerSummary, sum snapshot.C
 	}
 }
 
-// outcomes are what an event comes to for a service, in the words of the metrics.
+// outcomes explains the outcomes of an event for a service, in the words of the metrics.
 const outcomes = `pruned:     nothing changed that it reads, or its filter requires another value: not evaluated
 filtered:   the filter keeps it out, and the customer has nothing of it
 incomplete: a required source has no document of it yet

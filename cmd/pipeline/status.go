@@ -84,7 +84,7 @@ func (o *statusOptions) run(ctx context.Context) error {
 const maxHolds = 10
 
 // addSamples adds samples to holds, by the command that shows one. A hold whose log does not
-// answer has none.
+// answer has no samples.
 func (o *statusOptions) addSamples(ctx context.Context, s *operate.Status) {
 	ctx, cancel := context.WithTimeout(ctx, askTime)
 	defer cancel()

@@ -144,7 +144,8 @@ func addToken(path, lines string) (err error) {
 	return durable.Replace(path, text, mode)
 }
 
-// readTokens returns a file of tokens and its mode; without one, how it begins.
+// readTokens returns a file of tokens and its mode. Without a file it returns the text of an
+// empty one.
 func readTokens(path string) (text []byte, mode fs.FileMode, err error) {
 	info, err := os.Stat(path)
 	switch {
@@ -160,7 +161,7 @@ func readTokens(path string) (text []byte, mode fs.FileMode, err error) {
 	return text, info.Mode().Perm(), err
 }
 
-// tokenState is what token check says of one.
+// tokenState is the result of token check for one token.
 type tokenState struct {
 	ID      string   `json:"id"`
 	Tenant  string   `json:"tenant"`

@@ -66,8 +66,8 @@ func matchArgs(words, args []string) error {
 	return nil
 }
 
-// checkFlags makes what cobra finds wrong with flags a usage error: it looks once
-// more by itself, later, when nothing is left to be found.
+// checkFlags turns cobra's errors about flags into usage errors. Cobra checks them again later
+// and then finds nothing.
 func checkFlags(cmd *cobra.Command, _ []string) error {
 	if err := cmd.ValidateRequiredFlags(); err != nil {
 		return usageOf(cmd, err)
