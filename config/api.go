@@ -79,11 +79,11 @@ func (c *Check) Service() string {
 // Current returns the name of the check's service in the file: customer/name@check.
 func (c *Check) Current() string { return serviceName(c.Customer, c.Name, checkSink) }
 
-// checkSink is the sink in the name of a check's service, which has none.
+// checkSink stands for the sink in the name of a check service, which has no sink.
 const checkSink = "check"
 
-// APIMemory is the part of limits.memory for requests: their bodies, what these become,
-// and the buffers of their connections. It is half where the API's listener opens.
+// APIMemory is the part of limits.memory for requests: their bodies, the parsed values, and the
+// buffers of their connections. It is half where the API's listener opens.
 func (c *Config) APIMemory() int64 {
 	if !c.NeedsAPI() {
 		return 0
@@ -98,8 +98,8 @@ func (c *Config) FlowMemory() int64 { return int64(c.Limits.Memory) - c.APIMemor
 // cacheShare is the part of the flow's memory for cached entities.
 const cacheShare = 4
 
-// CacheMemory is the part of the flow's memory for the entities that the owners of
-// partitions remember: one that is remembered need not be loaded.
+// CacheMemory is the part of the flow's memory for the entities that the owners of partitions
+// cache.
 func (c *Config) CacheMemory() int64 { return c.FlowMemory() / cacheShare }
 
 // NeedsAPI reports whether the API's listener opens: there is an http source or

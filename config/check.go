@@ -43,7 +43,7 @@ func (l *loader) check() {
 	l.checkTenants()
 }
 
-// checkMerge reports what package merge finds in the rules.
+// checkMerge reports the faults that package merge finds in the rules.
 func (l *loader) checkMerge() {
 	names := l.config.Sources.Names()
 	list := func(key string, values []string) {
@@ -72,7 +72,7 @@ type claim struct {
 	at  Position
 }
 
-// take notes that who uses what. It returns the first that did, if there is one.
+// take records that who uses what. It returns the first user, if there was one before.
 func (c claims) take(what, who string, at Position) (first claim, taken bool) {
 	if first, taken = c[what]; !taken {
 		c[what] = claim{who, at}

@@ -52,8 +52,8 @@ func (l *loader) plain(doc *document, path, problem, want string) {
 	doc.fault(path, problem, want)
 }
 
-// plainPostgres checks a connection string as libpq reads it, with the
-// environment's values where it has none.
+// plainPostgres checks a connection string as libpq reads it, with the environment's values for
+// settings that it lacks.
 func (l *loader) plainPostgres(doc *document, path string, secret Secret) {
 	if !doc.known(path) || secret.IsZero() {
 		return
@@ -122,8 +122,8 @@ func orAll(host string) string {
 	return host
 }
 
-// Beyond reports whether a host is another machine, or every address of this
-// one; none and the folder of a socket are neither.
+// Beyond reports whether a host is another machine, or every address of this one; An empty host
+// and the folder of a socket are neither.
 func Beyond(host string) bool {
 	if host == "" || strings.HasPrefix(host, "/") || strings.HasPrefix(host, "@") || strings.EqualFold(host, "localhost") {
 		return false

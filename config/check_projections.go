@@ -162,7 +162,7 @@ func (l *loader) projectionFault(doc *document, p *Projection, path string, f pr
 		at = member(at, f.Part)
 	}
 	if f.Part == "same" && (doc.bad[member(at, "within")] || doc.bad[member(at, "round")]) {
-		return // what is wrong with a rule is said there
+		return // the fault is reported where the rule is defined
 	}
 	if doc.values[at].unresolved {
 		return
@@ -263,7 +263,7 @@ func (l *loader) checkDelivery(doc *document, p *Projection, d *Delivery, path s
 	}
 }
 
-// sinkChecker lets a sink be checked; path is that of d.
+// sinkChecker returns the Checker of a sink. path is the path of d.
 func (l *loader) sinkChecker(doc *document, p *Projection, d *Delivery, path string) *Checker {
 	return &Checker{l: l, doc: doc, owner: path, kind: member(path, d.Sink.Kind()), projection: p}
 }

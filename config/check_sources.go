@@ -75,12 +75,12 @@ func (l *loader) divideSources() {
 	l.config.Sources = all
 }
 
-// inputChecker lets the input of a source be checked; path is that of s.
+// inputChecker returns the Checker of a source's input. path is the path of s.
 func (l *loader) inputChecker(s *Source, path string) *Checker {
 	return &Checker{l: l, doc: l.main, owner: path, kind: s.inputPath()}
 }
 
-// clusterOf returns a name for a cluster; the main one has none.
+// clusterOf returns a name for a cluster. The name of the main one is empty.
 func clusterOf(c *Cluster) string {
 	brokers := slices.Sorted(slices.Values(c.Brokers))
 	if len(brokers) == 0 {
@@ -145,7 +145,7 @@ func (l *loader) checkFormat(s *Source, path string) {
 	}
 }
 
-// checkStrip reports what package stripper finds in the patterns.
+// checkStrip reports the faults that package stripper finds in the patterns.
 func (l *loader) checkStrip(s *Source, path string) {
 	for i, pattern := range s.Strip {
 		p := element(member(path, "strip"), i)

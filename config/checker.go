@@ -83,7 +83,7 @@ func (c *Checker) URL(key string, secret Secret, want string, schemes ...string)
 // Database checks a PostgreSQL connection string.
 func (c *Checker) Database(key string, secret Secret) { checkDatabase(c.doc, c.path(key), secret) }
 
-// Cluster checks how a Kafka cluster is reached, whose keys are those of the kind.
+// Cluster checks how a Kafka cluster is reached. Its keys are keys of the kind.
 func (c *Checker) Cluster(cluster *Cluster) { c.l.checkReached(c.doc, c.kind, cluster) }
 
 // Topic checks the name of a topic.
@@ -112,8 +112,8 @@ func (c *Checker) Columns(columns Columns, reserved []string) {
 	checkColumns(c.doc, c.projection, c.kind, columns, reserved)
 }
 
-// Claim notes that the source or sink uses what only one may. It returns who does
-// already, and where.
+// Claim records that the source or sink uses something that only one may use. It returns an
+// earlier user, and its place.
 func (c *Checker) Claim(what, key string) (first string, taken bool) {
 	at, taken := c.l.used.take(what, c.owner, c.doc.at(c.path(key)))
 	return at.String(), taken
@@ -148,6 +148,6 @@ func TableTarget(kind string, database Secret, table string) string {
 	return kind + " " + server(database) + " " + table
 }
 
-// Place returns of a URL, or of a connection string, what says where it leads, and
-// nothing that could be a secret, for Sink.Identity.
+// Place returns the parts of a URL or connection string that locate its server, and none that
+// could be a secret, for Sink.Identity.
 func Place(secret Secret) []string { return placeOf(secret) }

@@ -35,7 +35,7 @@ type Config struct {
 	Limits Limits `yaml:"limits"`
 	// Retention says how long records of the past are kept.
 	Retention Retention `yaml:"retention"`
-	// History bounds the kept attempts to deliver, for each service by itself.
+	// History bounds the kept attempts to deliver, per service.
 	History History `yaml:"history"`
 	// Admin is the listener for operators: health, metrics, the page.
 	Admin Admin `yaml:"admin"`

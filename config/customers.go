@@ -64,7 +64,7 @@ type Projection struct {
 	// origin is the customer's first name, leaving its file's key.
 	origin  string `yaml:"-"`
 	leaving bool   `yaml:"-"`
-	// Secrets are those of the customer's file.
+	// Secrets are the secrets of the customer's file.
 	Secrets map[string]Secret `yaml:"-"`
 
 	// Was is the first name of the projection, customer/projection, after a rename.
@@ -111,8 +111,8 @@ type Field struct {
 	// Each makes an object of every element of the array at Path; its paths
 	// are relative to the element.
 	Each Fields `yaml:"each"`
-	// Same says which of its values are equal; in a file also the word set. Defaults to those
-	// that are the same text, by numbers.
+	// Same says which of its values are equal; in a file also the word set. Defaults to equal
+	// texts, and numbers as the projection's numbers says.
 	Same *Same `yaml:"same"`
 }
 
@@ -167,7 +167,7 @@ type Delivery struct {
 	// Sink is where the changes go.
 	Sink Sink `yaml:",kind"`
 
-	// Retry says how often a change is tried that fails by itself.
+	// Retry says how often a change is tried that fails while others succeed.
 	Retry Retry `yaml:"retry"`
 	// Kind says whether changes that a newer one replaces may be left out
 	// (state) or must all arrive (log). Defaults to the sink's own mode.
@@ -185,8 +185,8 @@ type Delivery struct {
 	Refresh Duration `yaml:"refresh" default:"0s" range:"0s..366d"`
 }
 
-// OwnHistory is the History of one service. After Load its values are those that
-// hold; a service without it keeps none.
+// OwnHistory is the History of one service. After Load it holds the effective values. A service
+// without it keeps no attempts.
 type OwnHistory struct {
 	// Keep is for how long. 0s keeps none. Defaults to
 	// history.keep of the main file.

@@ -203,7 +203,7 @@ func (d *decoder) object(n ast.Node, v reflect.Value, path string) {
 		if given[m.name] {
 			continue
 		}
-		if meant[m.name] { // under a misspelt name: what follows from its lack is no fault
+		if meant[m.name] { // it is there under a misspelt name, so its absence is no fault
 			d.doc.bad[member(path, m.name)] = true
 		} else if m.tag.Get("required") == "true" {
 			d.doc.faultKey(path, "lacks "+m.name, describe(m))
@@ -251,9 +251,8 @@ func (d *decoder) applyDefault(v reflect.Value, tag reflect.StructTag) {
 	}
 }
 
-// unknownKey reports a key that has no meaning, with the one that was probably
-// meant, and returns that. The value is not shown: it may be a secret under a
-// misspelt name.
+// unknownKey reports an unknown key with the most similar known one, and returns that. The value
+// is not shown: it may be a secret under a misspelt name.
 func (d *decoder) unknownKey(e entry, members []memberOf) (meant string) {
 	nearest, best := "", 1+max(2, utf8.RuneCountInString(e.key)/3)
 	names := make([]string, len(members))
@@ -419,7 +418,7 @@ func (d *decoder) text(n ast.Node, path, want string, secret bool) (text string,
 	text = s.text
 	s.plain = text == s.raw && !secret && !s.unresolved
 	if secret {
-		// No message repeats a secret; one that has a word of it by chance must not tell.
+		// No message repeats a secret, also not one that contains a word of it by chance.
 		s.text, s.pieces = "", nil
 		if !wholeReference(s.raw) {
 			s.raw = masked
@@ -486,7 +485,7 @@ func (d *decoder) limits(v reflect.Value, path string, tag reflect.StructTag) {
 			}
 		}
 		d.doc.fault(path, "is not allowed", describe(memberOf{typ: v.Type(), tag: tag}))
-		if len(d.doc.values[path].pieces) > 0 { // what is said of other keys may repeat it
+		if len(d.doc.values[path].pieces) > 0 { // messages about other keys may repeat it
 			v.SetZero()
 			d.applyDefault(v, tag)
 		}

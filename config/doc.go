@@ -11,10 +11,9 @@
 //
 // # Values
 //
-// Text may hold references: ${NAME}, ${NAME:-default} and ${file:/path}; $$ is
-// a dollar sign. A value of a reference is never shown in a fault: the
-// reference is. A [Secret] prints, logs and marshals as "***". Durations and
-// sizes carry their unit. Paths are relative to their file.
+// Text may hold references: ${NAME}, ${NAME:-default} and ${file:/path}; $$ is a dollar sign. A
+// fault shows the reference, never its value. A [Secret] prints, logs and marshals as "***".
+// Durations and sizes carry their unit. Paths are relative to their file.
 //
 // # Unset is not zero
 //

@@ -36,7 +36,7 @@ type document struct {
 	values map[string]scalar   // by path: the scalar
 	files  map[string]string   // by path, or by reference: the file that is named
 	lines  []string            // the text
-	bad    map[string]bool     // paths whose value has a fault: what follows from it is none
+	bad    map[string]bool     // paths whose value has a fault: errors that follow from it are not reported
 	faults *Faults
 	data   []byte
 	// references are those that decoding resolved, with their values.

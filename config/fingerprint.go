@@ -90,7 +90,7 @@ func (c *Config) identify() {
 	c.fingerprint = [32]byte(h.Sum(nil))
 }
 
-// base identifies what decisions about all services depend on.
+// base identifies the settings on which decisions about all services depend.
 func (c *Config) base() Print {
 	h := sha256.New()
 	c.writeBase(h)

@@ -8,8 +8,8 @@ import (
 
 var closing = map[byte]byte{'(': ')', '[': ']', '{': '}'}
 
-// checkGJSON finds what gjson itself would take without a word and never find:
-// empty steps, brackets that do not match, modifiers that do not exist.
+// checkGJSON finds paths that gjson accepts silently and that never match: empty steps, brackets
+// that do not match, modifiers that do not exist.
 func checkGJSON(path string) *mistake {
 	want := `a gjson path, like "banana.id" or "items.#.id"`
 	if strings.TrimSpace(path) == "" {

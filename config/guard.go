@@ -7,7 +7,7 @@ import (
 )
 
 // Guard holds a service before more of its entities change within a window than a source that
-// works changes. In a file it may be off, or a share, which is that of retract.
+// works changes. In a file it may be off, or a share, which sets retract.
 type Guard struct {
 	// Retract is the share of the service's entities that may be retracted.
 	Retract Percent `yaml:"retract" default:"5%"`
@@ -21,7 +21,7 @@ type Guard struct {
 
 func (Guard) shorthand() string { return "retract" }
 
-// IsDefault reports whether a guard is the one of a file that names none.
+// IsDefault reports whether a guard equals that of a file without the key guard.
 func (g Guard) IsDefault() bool {
 	var usual Guard
 	v := reflect.ValueOf(&usual).Elem()
@@ -31,8 +31,8 @@ func (g Guard) IsDefault() bool {
 	return g == usual
 }
 
-// inheritGuard sets the guard of a customer's file on its services that have none of their own.
-// A leaving customer has none: its retractions are intended.
+// inheritGuard sets the guard of a customer's file on its services without a guard of their own.
+// A leaving customer has no guard: its retractions are intended.
 func (c *CustomerFile) inheritGuard() {
 	guard := c.Guard
 	if c.Leaving {

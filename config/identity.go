@@ -84,9 +84,9 @@ var placing = []string{"host", "hostaddr", "port", "dbname", "database", "search
 // keyValue is a setting of a connection string in the form of libpq.
 var keyValue = regexp.MustCompile(`(\w+)\s*=\s*('(?:[^'\\]|\\.)*'|\S*)`)
 
-// placeOf returns of a URL, or of a connection string, what says where it leads,
-// and nothing that could be a secret. A text that is neither yields nothing. The
-// URL is taken apart here since one of a database may name several hosts.
+// placeOf returns the parts of a URL or connection string that locate its server, and none that
+// could be a secret. A text that is neither yields nothing. It parses the URL itself since the
+// URL of a database may name several hosts.
 func placeOf(secret Secret) (place []string) {
 	text := secret.Reveal()
 	scheme, rest, isURL := strings.Cut(text, "://")

@@ -2,8 +2,8 @@ package config
 
 import "reflect"
 
-// Registry lists the kinds of sources and sinks that files may name: a value of each,
-// for its type, in the order in which they are listed to people.
+// Registry lists the kinds of sources and sinks that files may name: a value of each, for its
+// type, in the order in which messages list them.
 type Registry struct {
 	Sources []SourceConfig
 	Sinks   []Sink
@@ -16,7 +16,7 @@ type SourceConfig interface {
 	Kind() string
 	// CheckLocators reports the places of s that events of this kind do not have.
 	CheckLocators(c *Checker, s *Source)
-	// Check reports what else is wrong with it and what does not go with it.
+	// Check reports further faults of the source and keys that contradict each other.
 	Check(c *Checker, s *Source)
 	// Reads names its input as sinks name their targets; empty for an input that no
 	// sink can write. Main is the cluster of the main kafka key.
@@ -39,7 +39,7 @@ type (
 	}
 	// Divided is a SourceConfig that is several sources, as a database with several tables.
 	Divided interface {
-		// Divide returns them, after the defaults; none leaves s as it is.
+		// Divide returns the parts, after the defaults. No parts leave s as it is.
 		Divide(s *Source) []Part
 	}
 	// TopicReader is a SourceConfig that reads a Kafka topic.
@@ -59,8 +59,8 @@ type Part struct {
 	Path []string
 }
 
-// Envelope locates the parts of messages that describe themselves. UUID: the event
-// id is unique among all sources. Session and Unchanged are those of ingest.Extractor.
+// Envelope locates the parts of messages that describe themselves. UUID: the event id is unique
+// among all sources. Session and Unchanged mean the same as in ingest.Extractor.
 type Envelope struct {
 	Entity, EventID, Operation, Sequence Locator
 	Session, Unchanged                   Locator
@@ -86,9 +86,9 @@ type Sink interface {
 // Target is the target of a sink.
 type Target struct {
 	Key  string // the key that names it
-	Name string // tells it from others; empty where sinks cannot meet
-	// Shape is empty for a target that takes one service only; services may share
-	// one of the same shape: rows of a table are keyed by service.
+	Name string // identifies the target, empty where sinks cannot share one
+	// Shape is empty for a target that takes one service only. Services of the same shape may
+	// share a target: rows of a table are keyed by service.
 	Shape string
 }
 
@@ -116,7 +116,8 @@ type Connections struct {
 	Wants int
 }
 
-// Secured is a SourceConfig or a Sink that connects as a TLS client; nil for none.
+// Secured is a SourceConfig or a Sink that connects as a TLS client. ClientTLS is nil without
+// TLS.
 type Secured interface{ ClientTLS() *TLS }
 
 // Endpoint returns where events of the source are posted; false for other sources.

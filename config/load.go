@@ -15,10 +15,9 @@ import (
 // Option changes how Load works.
 type Option func(*loader)
 
-// AllowUnsetEnv accepts references to variables and files that are not there,
-// and certificate files that are missing: for checking a configuration where
-// its secrets are not. What such a value says is not checked; the Config must
-// not be run.
+// AllowUnsetEnv accepts references to missing variables, files and certificates, to check a
+// configuration without its secrets. Values that depend on them are not checked, and the Config
+// must not be run.
 func AllowUnsetEnv() Option { return func(l *loader) { l.allowUnset = true } }
 
 // MainFile reads no customers' files and checks nothing of them: for a command that asks a

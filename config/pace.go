@@ -12,7 +12,8 @@ import (
 type Pace struct {
 	// Rate is how many changes a service writes at most, over all processes, such as 50/s.
 	Rate Rate `yaml:"rate" default:"off"`
-	// Burst is how many of them follow at once after a pause. Defaults to those of a second.
+	// Burst is how many changes follow at once after a pause. Defaults to the changes of a
+	// second.
 	Burst int `yaml:"burst" range:"1..1000000"`
 	// Settle is how long an entity must be quiet before it is sent.
 	Settle Duration `yaml:"settle" default:"0s" range:"0s..5m"`
@@ -23,7 +24,7 @@ type Pace struct {
 
 func (Pace) shorthand() string { return "rate" }
 
-// String returns the pace for people; empty without one.
+// String formats the pace, empty without one.
 func (p Pace) String() string {
 	var parts []string
 	if p.Settle > 0 {
@@ -76,11 +77,11 @@ func checkPace(doc *document, path string, p *Pace, d *Delivery) {
 	}
 }
 
-// Rate is a number of changes per second; 0: no limit. In a file it is a number per unit of
+// Rate is a number of changes per second. 0 means no limit. In a file it is a number per unit of
 // time, or off.
 type Rate float64
 
-// rateUnits are those of a rate, in seconds.
+// rateUnits are the time units of a rate, in seconds.
 var rateUnits = []struct {
 	name    string
 	seconds float64

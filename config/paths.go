@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// These are paths in gjson as well, of members with strange names. A user of one
-// means another notation; a backslash before the sign makes it a name.
+// These are valid gjson paths too, of members with unusual names. Most users who write one mean
+// another notation. A backslash before the sign makes it a name.
 var (
 	bracketed    = regexp.MustCompile(`\[(\d*|\*|'[^']*'|"[^"]*")\]`)
 	calls        = regexp.MustCompile(`^[A-Za-z_]+\(.*\)$`)

@@ -6,7 +6,7 @@ import (
 	"slices"
 )
 
-// Print identifies a part of what decisions depend on.
+// Print identifies a part of the settings on which decisions depend.
 type Print [8]byte
 
 // Prints are the parts of a Fingerprint: what decisions about all services depend on, and
@@ -37,8 +37,8 @@ func (p Prints) append(identity []byte) []byte {
 // fixedIdentity is the length of an identity without its prints: Fingerprint, targets.
 const fixedIdentity = 2 * sha256.Size
 
-// PrintsOf returns, of an identity of the store, the Fingerprint, the base and the prints of
-// its services. ok is false when it has none.
+// PrintsOf returns, of an identity of the store, the Fingerprint, the base and the prints of its
+// services. ok is false for an identity without prints.
 func PrintsOf(identity []byte) (fingerprint []byte, base Print, services map[Print]bool, ok bool) {
 	if len(identity) < fixedIdentity+len(base) || (len(identity)-fixedIdentity)%len(base) != 0 {
 		return nil, base, nil, false

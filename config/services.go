@@ -63,8 +63,8 @@ func (c *Config) ServiceNames() []string {
 	return names
 }
 
-// FirstName returns the Name of the service that is called current; current itself where
-// none is.
+// FirstName returns the first name of the service whose present name is current, or current if
+// there is no such service.
 func (c *Config) FirstName(current string) string {
 	for _, s := range c.AllServices() {
 		if s.Current == current {
@@ -85,8 +85,8 @@ func (c *Config) Renamed() map[string]string {
 	return all
 }
 
-// CheckRenames compares first names with the services that a store knows. The error is a
-// *Faults; a store that knows no service, as in a new environment, is none.
+// CheckRenames compares first names with the services that a store knows. The error is a *Faults;
+// A store without services, as in a new environment, is no error.
 func (c *Config) CheckRenames(known map[string]int32) error {
 	var faults Faults
 	renamed := func(name, current string, at Position) {

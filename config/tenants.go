@@ -18,9 +18,9 @@ func (c *Config) SourceTokens() map[string]string {
 	return all
 }
 
-// SourceTenants returns the tenant behind each source's own token, by the source's
-// name. Its name cannot be that of a tenant in a file of tokens. Sources with one
-// token are of one tenant, named after the first of them.
+// SourceTenants returns the tenant behind each source's own token, by the source's name. Its name
+// cannot occur in a file of tokens. Sources with one token are of one tenant, named after the
+// first of them.
 func SourceTenants(tokens map[string]string) map[string]string {
 	first, all := map[string]string{}, map[string]string{}
 	for _, source := range slices.Sorted(maps.Keys(tokens)) {

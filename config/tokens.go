@@ -24,7 +24,7 @@ type Token struct {
 	// Hash is "sha256:" and 64 hexadecimal digits: the hash of the token's text.
 	// A token here by mistake is not shown.
 	Hash Secret `yaml:"hash" required:"true"`
-	// Tenant whose token it is; the services of the customer of that name are its.
+	// Tenant is the holder of the token. It may use the services of the customer with its name.
 	Tenant string `yaml:"tenant" required:"true"`
 	// May lists its permissions: ingest, check, import.
 	May []string `yaml:"may" required:"true"`

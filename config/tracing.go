@@ -22,7 +22,7 @@ type Tracing struct {
 
 // OTLP is a receiver of OpenTelemetry's protocol over HTTP, with protobuf.
 type OTLP struct {
-	// Endpoint is its URL; without a path /v1/traces is asked for.
+	// Endpoint is its URL. Without a path, spans go to /v1/traces.
 	Endpoint Secret `yaml:"endpoint" required:"true"`
 	// Headers are sent with every request.
 	Headers map[string]Secret `yaml:"headers"`
