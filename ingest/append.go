@@ -14,8 +14,8 @@ import (
 	"golang.org/x/sync/semaphore"
 )
 
-// SequencedAppender is an inbox of several partitions, each of which may be unavailable by
-// itself; see transport.Producer.AppendAsync.
+// SequencedAppender is an inbox of several partitions, each of which may be unavailable while
+// others work; see transport.Producer.AppendAsync.
 type SequencedAppender interface {
 	transport.Appender
 	AppendAsync(ctx context.Context, sequence *transport.Sequence, records []transport.Record, done func(error))
@@ -30,7 +30,7 @@ type Aside struct {
 	stuck map[int32]int // frames by partition of the inbox
 }
 
-// NewAside returns one for so many bytes.
+// NewAside returns an Aside for at most that many bytes.
 func NewAside(bytes int64) *Aside {
 	return &Aside{room: semaphore.NewWeighted(bytes), stuck: map[int32]int{}}
 }
@@ -160,9 +160,9 @@ func (s *Stage) groups(records []transport.Record, events []*extracted) (all []*
 // setAsideOverhead is the memory of a record that is set aside, beside its bytes.
 const setAsideOverhead = 1 << 10
 
-// appendGroups appends the records of a frame, and repeats what fails as long as no other
-// frame depends on it. done is called for groups that are appended, and says of those that
-// were set aside that they were. With an error it returns the groups that are left.
+// appendGroups appends the records of a frame, and retries failed groups as long as no other
+// frame depends on them. It calls done for each appended group, with whether it had been set
+// aside. With an error it returns the groups that remain.
 func (s *Stage) appendGroups(work, stop context.Context, f *transport.Frame, l *lane, groups []*group, done func(groups []*group, aside bool)) (left []*group, err error) {
 	aside := false
 	_, err = wait.Retry(context.Background(), stop, s.log, "append to the inbox", func() error {

@@ -54,12 +54,13 @@ type Extractor struct {
 	// out, one a line. Both are headers, or nowhere.
 	Session   Locator
 	Unchanged Locator
-	// Unavailable recognises columns without their value; nil: there are none.
+	// Unavailable recognises columns without their value. Nil means that there are no such
+	// columns.
 	Unavailable *Unavailable
 	// WholeRows says that every row before a change is whole: the database logs it.
 	WholeRows bool
-	// UnchangedAsNull are columns that are never set to null: one that is null in an update
-	// without its row before was left unchanged, as Debezium writes large values of some types. A
+	// UnchangedAsNull are columns that the application never sets to null: null in an update
+	// without the row before means unchanged, as Debezium writes large values of some types. A
 	// flattened row is an update unless it says otherwise, see flattened.
 	UnchangedAsNull []string
 	IsDelete        func(operation string) bool
@@ -83,10 +84,10 @@ type extracted struct {
 	record change.Record
 	// moved is the delete of the entity that the row had before, which comes first.
 	moved  *change.Record
-	gate   gate.Entry // EventID is empty when the event has none; filterSeen adds the source
+	gate   gate.Entry // EventID is empty for an event without id; filterSeen adds the source
 	letter *store.DeadLetter
-	// refused leaves the place of a dead letter with its entity; nil where no later event builds
-	// on its document, or the entity is not known.
+	// refused is a record that marks the place of a dead letter of a known entity. It is nil if
+	// no later event builds on its document.
 	refused *change.Record
 	skipped bool // it is about no entity, see Format
 	notice  notice
@@ -108,7 +109,7 @@ func refuse(code, format string, args ...any) error {
 	return &Refusal{code, fmt.Sprintf(format, args...)}
 }
 
-// Codes of an event that cannot be read at all, and of one that is too large.
+// Codes of an event that cannot be read, and of one that is too large.
 const (
 	BadJSON   = "bad_json"
 	Oversized = "oversized"
@@ -123,7 +124,7 @@ var rows = map[Format][]string{
 }
 
 // unparsedEntity returns the entity of an event that is too large to be parsed, or whose source
-// refused it; empty if it is not found: for people alone, who look for the event at its source.
+// refused it; empty if it is not found. It serves only to look for the event at its source.
 func (s *Extractor) unparsedEntity(ev *transport.Received) string {
 	id := ""
 	switch {
@@ -188,7 +189,7 @@ func (s *Extractor) extract(f *transport.Frame, i int, t *change.Trace) extracte
 		l.Entity = s.unparsedEntity(ev)
 	}
 	if f.TopicID == "" || s.ByUUID {
-		// A push source has no positions; every refusal of it is one of its own.
+		// A push source has no positions, so each of its refusals is a dead letter of its own.
 		// With ByUUID the position changes when a message is redelivered.
 		l.DedupKey = "ingest/" + s.Source + "/" + f.UUID(i)
 	}
@@ -415,8 +416,8 @@ func locate(what string, l Locator, ev *transport.Received, value canonicaltree.
 	return "", refuse(code, "the %s at path %s is neither a string nor a number", what, l.Path)
 }
 
-// member returns the value at a path of names, absent if there is none; ok is false for a
-// path, or a value on the way, that gjson reads.
+// member returns the value at a path of names, absent if there is none; ok is false if the path,
+// or a value in it, needs gjson.
 func member(v canonicaltree.Node, path string) (_ canonicaltree.Node, ok bool) {
 	for i := range len(path) {
 		if c := path[i]; c != '_' && c != '-' && c != '.' && (c < '0' || c > '9') && (c|0x20 < 'a' || c|0x20 > 'z') {
@@ -434,8 +435,7 @@ func member(v canonicaltree.Node, path string) (_ canonicaltree.Node, ok bool) {
 	return v, true
 }
 
-// checkEntity refuses an entity id that the inbox or the store cannot hold; an
-// empty one is nothing to it.
+// checkEntity refuses an entity id that the inbox or the store cannot hold; An empty id passes.
 func (s *Extractor) checkEntity(id string) error {
 	switch {
 	case len(id) > s.MaxEntity:

@@ -29,7 +29,7 @@ const (
 // content is the meaning of an event, independent of its format.
 type content struct {
 	entity  string
-	moved   string // the entity that the row had before an update; empty: the same
+	moved   string // the entity of the row before an update, empty if it is the same
 	op      change.Op
 	payload canonicaltree.Node  // of an upsert
 	meta    canonicaltree.Node  // in which event id and sequence are looked for
@@ -42,8 +42,7 @@ type content struct {
 	notice notice
 }
 
-// notice is something about an event that a person should know once per source; the zero
-// value is nothing.
+// notice is something about an event to log once per source. The zero value means nothing to log.
 type notice struct{ event, text string }
 
 // Events of notices: a null may be a value that an update left unchanged, and an update may move
@@ -179,8 +178,8 @@ func onlyTimes(n canonicaltree.Node) bool {
 	return true
 }
 
-// withoutSchema returns the payload of what JsonConverter wrote with
-// schemas.enable, and anything else as it is.
+// withoutSchema unwraps a value that JsonConverter wrote with schemas.enable, and returns any
+// other as it is.
 func withoutSchema(n canonicaltree.Node) canonicaltree.Node {
 	if n.Len() == 2 && n.Get("schema").Exists() && n.Get("payload").Exists() {
 		return n.Get("payload")
@@ -280,8 +279,9 @@ func (s *Extractor) entityOfDeleted(c *content, ev *transport.Received, old imag
 }
 
 // entityOfKey finds the entity of a deleted row in the record's key. was is the id in the row
-// before; it counts if it is the whole key. An id with which a connector fills a key that is
-// not logged is refused, and so is one that the row alone has. Empty when there is none.
+// before. It counts if it is the whole key. A value that a connector makes up for a key that is
+// not logged is refused, and so is an id that only the row has. The result is empty without an
+// id.
 func (s *Extractor) entityOfKey(ev *transport.Received, was string, old image) (string, error) {
 	id, filler, err := s.entityInKey(ev, was)
 	if err != nil {
@@ -293,11 +293,10 @@ func (s *Extractor) entityOfKey(ev *transport.Received, was string, old image) (
 	return id, nil
 }
 
-// tombstone is a null record, which says by its key that a row is gone. It
-// follows the delete itself, so it is skipped if its key does not have the
-// entity. It is skipped also if events have a sequence and it has none: a
-// connector that sends its last events again sends a tombstone again too, and
-// nothing would tell that it is older than a row that was created since.
+// tombstone handles a null record, whose key names a deleted row. It follows the delete event, so
+// it is skipped if its key lacks the entity. It is skipped also if events have a sequence: a
+// connector that resends its last events resends a tombstone too, which has no sequence to show
+// that a row created since is newer.
 func (s *Extractor) tombstone(ev *transport.Received) (c content, err error) {
 	c.op = change.Delete
 	if !s.Sequence.isZero() && (s.Sequence.Header == "" || ev.Header(s.Sequence.Header) == "") {
@@ -463,7 +462,7 @@ func (s *Extractor) plain(ev *transport.Received, root canonicaltree.Node) (cont
 	if err != nil {
 		return c, err
 	}
-	// A null document is how change feeds, and null in a column of JSON, say that it is gone.
+	// Change feeds, and null in a column of JSON, denote a deleted entity by a null document.
 	if op != "" && s.IsDelete(op) || s.Payload == "" && root.Kind() == canonicaltree.Null {
 		c.op = change.Delete
 	}

@@ -68,8 +68,8 @@ func fieldOf(fields canonicaltree.Node, column string) (none canonicaltree.Node)
 	return none
 }
 
-// madeUp reports whether a column's value may be that of a column that is not logged. field
-// is the column's schema, absent if unknown.
+// madeUp reports whether a connector may have made up a column's value, since the column is not
+// logged. field is the column's schema, absent if unknown.
 func madeUp(field canonicaltree.Node, value string) bool {
 	if v := field.Get("default"); v.Exists() {
 		return value == string(v.Raw()) || value == textOf(v) || isZero(value)

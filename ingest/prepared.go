@@ -22,10 +22,9 @@ type Prepared struct {
 	fingerprint [32]byte
 }
 
-// Prepare takes an event apart that has no position. value is its JSON, nil for
-// a null value; meta holds its headers and, under transport.KeyMetadata, its key.
-// The error is a *Refusal. Neither value nor meta may be changed afterwards. It
-// may be called concurrently.
+// Prepare parses an event that has no position. value is its JSON, nil for a null value; meta
+// holds its headers and, under transport.KeyMetadata, its key. The error is a *Refusal. Neither
+// value nor meta may be changed afterwards. It may be called concurrently.
 func (s *Extractor) Prepare(value []byte, meta message.Metadata) (*Prepared, error) {
 	msg := message.NewMessage("", value)
 	if meta != nil {

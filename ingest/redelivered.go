@@ -13,9 +13,9 @@ import (
 	"github.com/seed-86dfc502/weir/transport"
 )
 
-// headers returns the metadata of an event that a dead letter stores: the key,
-// that the value is null, the headers that the extractor reads, and the context of the work
-// that made it, as a JSON object; nil when there is none of them.
+// headers returns the metadata of an event that a dead letter stores: the key, that the value is
+// null, the headers that the extractor reads, and the context of the work that made it, as a JSON
+// object, or nil without any.
 func (s *Extractor) headers(ev *transport.Received, t *change.Trace) []byte {
 	kept := map[string]string{}
 	if ev.Key != nil {
@@ -47,7 +47,7 @@ func (s *Extractor) headers(ev *transport.Received, t *change.Trace) []byte {
 	return text
 }
 
-// indexHeader has Received.Index in the headers of a dead letter; without it, it is 0.
+// indexHeader holds Received.Index in the headers of a dead letter. It is omitted for 0.
 const indexHeader = "weir-index"
 
 // Redelivered takes a dead letter of this source's ingest apart once more, as it was

@@ -29,14 +29,13 @@ type Letters interface {
 type Options struct {
 	Extractor Extractor
 	Gate      gate.Gate
-	// InboxID returns the identity of the inbox that events go to, which no other inbox
-	// has, in this pipeline or another. Marks belong to it: events of a lost inbox are no
-	// repetitions when they are read again, nor are those of another pipeline.
+	// InboxID returns the globally unique identity of the inbox. Marks belong to it: an event
+	// that a lost inbox or another pipeline has ingested is no repetition.
 	InboxID func() string
 	Inbox   transport.Appender
 	Topic   string // the inbox topic
-	// Aside, if given, lets frames go on beside partitions of the inbox that take nothing;
-	// Inbox is a SequencedAppender then, and Partitions is how many partitions it has.
+	// Aside, if given, lets frames pass while some partitions of the inbox reject writes. Inbox
+	// is a SequencedAppender then, and Partitions is how many partitions it has.
 	Aside      *Aside
 	Partitions int32
 	Letters    Letters
@@ -58,7 +57,7 @@ type Stage struct {
 	gateMute atomic.Bool  // it refused the last marks
 	noticed  sync.Map     // notices that were logged
 
-	async SequencedAppender // nil: the inbox takes a frame as a whole
+	async SequencedAppender // nil if the inbox takes whole frames only
 	mu    sync.Mutex
 	lanes map[int32]*lane // guarded by mu; by partition of the source
 }
@@ -279,7 +278,7 @@ func (s *Stage) filterSeen(ctx context.Context, events []*extracted) []*extracte
 	}
 	keep := events[:0:0]
 	next := 0
-	inFrame := map[string]gate.Hash{} // what the gate would hold if events came one by one
+	inFrame := map[string]gate.Hash{} // the gate's marks as if events came one at a time
 	for _, x := range events {
 		if id := x.gate.EventID; id != "" {
 			known := seen[next]

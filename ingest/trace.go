@@ -2,7 +2,7 @@ package ingest
 
 import "github.com/seed-86dfc502/weir/internal/tracing"
 
-// recordOutcome notes, on a traced event, what became of it.
+// recordOutcome records the outcome of a traced event in its span.
 func (x *extracted) recordOutcome(outcome string) {
 	if x.span != nil {
 		x.span.Set(tracing.OutcomeKey.String(outcome))

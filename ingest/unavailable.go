@@ -108,8 +108,8 @@ func (u *Unavailable) is(v canonicaltree.Node) bool {
 	return false
 }
 
-// isText reports whether a text is the placeholder. It does not unescape one that is too
-// short for it, or too long with six bytes a character.
+// isText reports whether a text is the placeholder. It does not unescape a text whose length
+// rules it out: a character takes one to six bytes.
 func (u *Unavailable) isText(v canonicaltree.Node) bool {
 	n := len(v.Raw()) - len(`""`)
 	return n >= u.shortest && n <= 6*u.longest && u.strings[textOf(v)]

@@ -1,13 +1,12 @@
-// Package gate answers one question at the door of ingest: has this event id
-// of this source, with this content, been taken in already?
+// Package gate answers one question at the door of ingest: has this event id of this source, with
+// this content, been ingested already?
 //
 // # Model
 //
-// A gate remembers, per source and event id, the hash of the content that was
-// taken in, for a limited time. An event whose id is known with the same
-// content is a repetition and needs no further work; the same id with other
-// content is let through, since a producer that uses an id twice must not lose
-// the second event.
+// A gate remembers, per source and event id, the hash of the ingested content, for a limited
+// time. An event whose id is known with the same content is a repetition and needs no further
+// work; the same id with other content is let through, since a producer that uses an id twice
+// must not lose the second event.
 //
 // The gate saves work; it is no guard. Duplicates that it lets through (it was unreachable,
 // or lost its marks) are caught by the fence and the dam. So it fails open, and the mark
@@ -34,7 +33,7 @@ type Hash [32]byte
 // Entry is one event at the gate.
 type Entry struct {
 	Source  string
-	EventID string // never empty: events without an id do not go through a gate
+	EventID string // never empty, since events without an id bypass the gate
 	Hash    Hash
 }
 

@@ -35,8 +35,8 @@ type mark struct {
 	expires time.Time
 }
 
-// NewMemory returns an empty gate whose marks last for ttl. It holds at most so many
-// entries, some 250 bytes each for ids of any length; the oldest make room.
+// NewMemory returns an empty gate whose marks last for ttl. It holds at most that many entries,
+// some 250 bytes each for ids of any length. The oldest entries make room.
 func NewMemory(ttl time.Duration, entries int) *Memory {
 	return &Memory{ttl: ttl, entries: entries, marks: map[memoryKey]*list.Element{}, age: list.New()}
 }

@@ -20,7 +20,7 @@ const reconnectPause = time.Second
 // ErrClosed is the error of a gate after Close.
 var ErrClosed = errors.New("gate is closed")
 
-// ValkeyOptions configure a Valkey. Its values are those of a checked configuration.
+// ValkeyOptions configure a Valkey. Its values must come from a checked configuration.
 type ValkeyOptions struct {
 	// Addresses are host:port of a server, or, if there are several, of some nodes
 	// of a cluster.
@@ -233,9 +233,8 @@ func (v *Valkey) do(ctx context.Context, op string, f func(context.Context, valk
 	return fmt.Errorf("valkey gate: %s: %w", op, err)
 }
 
-// connect returns the client, after making it when there is none yet. Waiting
-// for another goroutine that makes it ends with ctx; making it does not, see
-// ValkeyOptions.Timeout.
+// connect returns the client, and creates it first if necessary. Waiting for another goroutine
+// that creates it ends with ctx. The creation itself does not, see ValkeyOptions.Timeout.
 func (v *Valkey) connect(ctx context.Context) (valkey.Client, error) {
 	if client, err, ok := v.state(); ok {
 		return client, err
