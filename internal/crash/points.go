@@ -10,7 +10,7 @@ const (
 	Migrated    = "store.migrated"     // migrated, the lock still held
 
 	Fetched        = "transport.fetched"      // a fetch brought records, nobody has seen them [group]
-	IngestBatch    = "ingest.batch"           // events parsed, before the gate is asked [source]
+	IngestBatch    = "ingest.batch"           // events parsed, before the gate's answer [source]
 	GateChecked    = "ingest.gate-checked"    // after the gate's answer, before the append [source]
 	AppendHalf     = "ingest.append-half"     // half of the events are in the inbox [source]
 	Appended       = "ingest.appended"        // in the inbox, before the gate's marks [source]
@@ -24,7 +24,7 @@ const (
 	DecideBatch     = "decide.batch"          // records collected, before the transaction
 	DecideBegun     = "decide.begun"          // in the transaction: watermark moved, entities loaded
 	DecideOutcome   = "decide.outcome"        // in the transaction: outcome known, nothing of it written
-	DecideWritten   = "store.decide-written"  // SQLite: written, not committed; PostgreSQL: writes and commit on their way
+	DecideWritten   = "store.decide-written"  // SQLite: written, not committed; PostgreSQL: writes and commit sent
 	DecideControl   = "decide.control"        // in the transaction: a control record is being applied
 	DecideCommitted = "decide.committed"      // committed, before the publish
 	PublishHalf     = "decide.publish-half"   // half of a batch's changes are published
@@ -35,7 +35,7 @@ const (
 	RepublishHalf   = "decide.republish-half" // takeover: half of the outbox is published
 	Republished     = "decide.republished"    // takeover: the outbox is published, nothing is read yet
 
-	DeliverBatch  = "deliver.batch"          // changes in hand, before the dam rows are read [service]
+	DeliverBatch  = "deliver.batch"          // changes dequeued, before the dam rows are read [service]
 	GuardCounted  = "deliver.guard-counted"  // the guard has counted changes, none is written [service]
 	Writing       = "deliver.writing"        // before the sink is called [service]
 	WriteHalf     = "deliver.write-half"     // half of a batch took effect [service]
@@ -60,7 +60,7 @@ const (
 	JobSaved        = "operate.job-saved"        // the cursor is behind them [kind]
 	JobEnded        = "operate.job-ended"        // the last audit row is there, the job is still open [kind]
 	ChecksReset     = "operate.checks-reset"     // rows of a check service are reset, the cursor is still before them [kind]
-	LettersReplay   = "operate.letters-replay"   // letters in hand, before their records are appended
+	LettersReplay   = "operate.letters-replay"   // letters read, before their records are appended
 	LettersReplayed = "operate.letters-replayed" // in the inbox, the dead letters are still open
 )
 
@@ -87,8 +87,8 @@ const (
 	ImportStepped    = "imports.stepped"     // refused rows and position are written
 )
 
-// ImportPoints returns those that imports alone pass, in their order; they pass FrontBegun and
-// FrontAppended, too.
+// ImportPoints returns the points that only imports pass, in their order. Imports pass FrontBegun
+// and FrontAppended, too.
 func ImportPoints() []string {
 	return []string{ImportBegun, ImportAppendHalf, ImportTaken, ImportStepped}
 }
@@ -125,7 +125,7 @@ func SlotPoints() []string {
 	return []string{SlotMade, EpochStored, RowsExported, RowsAppended, RowsStored, RowsDone, HandedOver, ChangesAppended, ChangesStored, SlotConfirmed}
 }
 
-// OperatorPoints returns those of operators' commands, but for [CheckPoints].
+// OperatorPoints returns the points of operators' commands except [CheckPoints].
 func OperatorPoints() []string {
 	return []string{JobOpened, JobAppending, JobAppended, JobSaved, JobEnded, LettersReplay, LettersReplayed}
 }

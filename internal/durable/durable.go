@@ -39,8 +39,8 @@ func MkdirAll(dir string, mode fs.FileMode) error {
 	return nil
 }
 
-// Create makes a file with this content for its user alone, whole or not at all, and
-// leaves one that is there as it is.
+// Create makes a file with this content for its user alone, whole or not at all. It leaves an
+// existing file as it is.
 func Create(path string, content []byte) error {
 	if _, err := os.Lstat(path); err == nil {
 		return nil
@@ -82,7 +82,7 @@ func write(path string, content []byte, mode fs.FileMode) (name string, err erro
 	return f.Name(), nil
 }
 
-// keepOwner sets owner and group of f to those of the file at path, if there is one.
+// keepOwner gives f the owner and group of the file at path, if that exists.
 func keepOwner(f *os.File, path string) error {
 	old, err := os.Stat(path)
 	if errors.Is(err, fs.ErrNotExist) {

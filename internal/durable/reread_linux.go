@@ -8,9 +8,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Reread makes later reads of a file come from the disk: after an fsync
-// that failed, the kernel may have pages that are not there, and take them for clean.
-// A file that is not there is none to read.
+// Reread makes later reads of a file come from the disk: after a failed fsync, the kernel may
+// hold pages that never reached the disk and count them as clean. A missing file is no error.
 func Reread(path string) error {
 	f, err := os.Open(path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -19,6 +18,6 @@ func Reread(path string) error {
 	if err != nil {
 		return err
 	}
-	// What another process wrote and did not sync stays: only clean pages go.
+	// Unsynced writes of other processes stay cached: only clean pages are dropped.
 	return errors.Join(f.Sync(), unix.Fadvise(int(f.Fd()), 0, 0, unix.FADV_DONTNEED), f.Close())
 }

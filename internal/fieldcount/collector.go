@@ -19,8 +19,8 @@ func (s Summary) Merge(other Summary) {
 	}
 }
 
-// MergeInto returns the stored form of what stored holds, nil for nothing, and this
-// one together. The error says that stored is no summary.
+// MergeInto returns the stored form of stored (nil means empty) and s together. The error says
+// that stored is no summary.
 func (s Summary) MergeInto(stored []byte) ([]byte, error) {
 	all := Summary{}
 	if stored != nil {
@@ -33,8 +33,8 @@ func (s Summary) MergeInto(stored []byte) ([]byte, error) {
 }
 
 const (
-	// dense is how many observations of a source are all taken, since the last
-	// Take; of those beyond, one of sparse is.
+	// dense is how many observations of a source are all counted since the last Take. Beyond that
+	// one in sparse is counted.
 	dense  = 1000
 	sparse = 16
 )

@@ -8,7 +8,8 @@ const MaxFields = 256
 // Observation is one event that changed something and led to no send.
 type Observation struct {
 	Entity string
-	// Paths that it changed, as Locate returns them, no path twice; none: too many.
+	// Paths are the changed paths, as Locate returns them, without repetition. Empty means that
+	// there were too many.
 	Paths []Path
 	// Examples are the paths with their indexes.
 	Examples []string

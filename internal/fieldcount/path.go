@@ -87,7 +87,7 @@ func digits(s string) bool {
 	return s != ""
 }
 
-// Covers reports whether what p names is q, or holds it.
+// Covers reports whether p is q or a prefix of it.
 func (p Path) Covers(q Path) bool {
 	if len(p) > len(q) {
 		return false

@@ -103,7 +103,7 @@ func (p *Pool) Close() {
 // conns are the connections that are open, also those of requests to cancel.
 type conns struct {
 	mu   sync.Mutex
-	open map[*conn]bool // guarded by mu; true: the pool has it, so a call may be under way
+	open map[*conn]bool // guarded by mu; true if the pool has it, so a call may be under way
 }
 
 type conn struct {

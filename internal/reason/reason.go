@@ -1,5 +1,5 @@
-// Package reason puts what others say in an error, a server's or a receiver's words, into
-// one printable line of bounded length, without parts of a request.
+// Package reason formats the error texts of servers and receivers as one printable line of
+// bounded length, without parts of a request.
 package reason
 
 import (
@@ -32,7 +32,7 @@ type reason struct {
 func (r *reason) Error() string { return r.text }
 func (r *reason) Unwrap() error { return r.err }
 
-// Of returns an error whose text is that of err as New has it.
+// Of returns an error with the text of err, formatted as by New.
 func Of(err error) error { return New(err, err.Error(), "") }
 
 // New returns an error whose text is text as one printable line, and code, "" for none,

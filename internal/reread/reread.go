@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// every is how often files are looked at; settle is for how long after its last
-// change a file may change again without a new time.
+// every is how often files are checked. settle is how long after its last change a file may
+// change again without a new modification time.
 const (
 	every  = time.Second
 	settle = 2 * time.Second
@@ -28,15 +28,14 @@ type Value[T any] struct {
 	checked atomic.Int64 // when files were looked at, in nanoseconds of Unix time
 
 	mu    sync.Mutex
-	seen  []os.FileInfo // of paths when load was called; guarded by mu
-	fresh bool          // they had just changed then; guarded by mu
-	said  string        // the failure that was told; guarded by mu
+	seen  []os.FileInfo // of paths at the last load; guarded by mu
+	fresh bool          // they had just changed at the last load; guarded by mu
+	said  string        // the failure reported last; guarded by mu
 }
 
-// Open makes the value; the error is load's. tell is called after a later attempt whose
-// result differs from that of the one before: with an error, or nil once the files are
-// valid again or have changed. It must not call Get. Names of files that
-// change place by a link are followed.
+// Open loads the value. The error is load's. It calls tell after a later attempt with another
+// result than the previous one: with an error, or with nil once the files are valid again or have
+// changed. tell must not call Get. Symbolic links are followed.
 func Open[T any](paths []string, load func() (T, error), tell func(error)) (*Value[T], error) {
 	return open(paths, load, tell, time.Now)
 }
@@ -90,7 +89,7 @@ func (v *Value[T]) refresh() {
 	}
 }
 
-// look returns what identifies the content of the files.
+// look returns the identity of the files' content.
 func (v *Value[T]) look() (seen []os.FileInfo, fresh bool, err error) {
 	for _, path := range v.paths {
 		info, err := os.Stat(path)

@@ -12,9 +12,9 @@ const Most = 500
 // All is the label of the services beyond all bounds.
 const All = "*"
 
-// Labels maps services to label values. The first services have their names, the services
-// beyond these share a label by customer, "acme/*", and those of customers beyond the same
-// bound share [All]. A service keeps its label. Safe for concurrent use; a nil *Labels has no bound.
+// Labels maps services to label values. The first services keep their names. Further services
+// share a label by customer, "acme/*", and those of customers beyond the same bound share [All].
+// A service keeps its label. Safe for concurrent use; a nil *Labels has no bound.
 type Labels struct {
 	max       int
 	mu        sync.Mutex
@@ -23,7 +23,7 @@ type Labels struct {
 	own       int               // guarded by mu: services with a label of their own
 }
 
-// New returns labels for so many services by name, and as many customers.
+// New returns labels for that many services by name, and as many customers.
 func New(services int) *Labels {
 	return &Labels{max: services, of: map[string]string{}, customers: map[string]string{}}
 }

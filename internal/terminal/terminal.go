@@ -17,14 +17,13 @@ func Visible(s string) string {
 	return strconv.Quote(s)
 }
 
-// Line returns a text on one line, with a space for each newline and tab and
-// escapes for what would steer a terminal.
+// Line returns a text on one line, with a space for each newline and tab and escapes for control
+// sequences of a terminal.
 func Line(s string) string {
 	return Harmless(strings.NewReplacer("\n", " ", "\r", " ", "\t", " ").Replace(s))
 }
 
-// Harmless returns a text of several lines with escapes for what would steer a
-// terminal.
+// Harmless returns a text of several lines with control sequences of a terminal escaped.
 func Harmless(s string) string {
 	var b strings.Builder
 	for len(s) > 0 {

@@ -14,14 +14,14 @@ import (
 	"go.opentelemetry.io/otel/trace"
 )
 
-// Attributes of spans. None holds anything of a payload.
+// Attributes of spans. No attribute contains payload.
 const (
 	SourceKey      = attribute.Key("weir.source")       // configured name
 	ServiceKey     = attribute.Key("weir.service")      // customer/projection@sink
 	EntityKey      = attribute.Key("weir.entity")       // only where the configuration allows it
 	EntityHashKey  = attribute.Key("weir.entity.hash")  // first 16 hex digits of the id's SHA-256
 	VersionKey     = attribute.Key("weir.version")      // generation:offset
-	OutcomeKey     = attribute.Key("weir.outcome")      // what became of the event or the change
+	OutcomeKey     = attribute.Key("weir.outcome")      // outcome of the event or the change
 	CauseKey       = attribute.Key("weir.cause")        // why something is decided again
 	OperationKey   = attribute.Key("weir.operation")    // id of the operator's request, as in the audit
 	ChangesKey     = attribute.Key("weir.changes")      // services that the event changed something for
@@ -64,7 +64,7 @@ func (t *Tracer) Ingest(ctx context.Context, source string, header Header) *Span
 		from = trace.SpanContextFromContext(ctx)
 		known = from.IsValid()
 	}
-	// The context in which a CloudEvent was made; it may have come a long way since.
+	// The context in which a CloudEvent was created. Later hops have contexts of their own.
 	if !known && header(cloudAttribute+change.TraceParentHeader) != "" {
 		from, known = parent(func(name string) string { return header(cloudAttribute + name) })
 	}
@@ -87,10 +87,10 @@ func (t *Tracer) Decide(header Header) *Span {
 	return t.start(from, "decide", trace.WithSpanKind(trace.SpanKindConsumer))
 }
 
-// Repeat starts the span of a record that has something decided or sent again: the root
-// of a new trace that names the cause, and the operation that it is part of, if any.
-// If the work that it repeats is known to be sampled, so is the span, with a link to it;
-// any other is sampled by chance. It is nil if it is not sampled.
+// Repeat starts the span of a record that requests another decision or delivery: the root of a
+// new trace that names the cause, and the operation that it is part of, if any. If the work that
+// it repeats is known to be sampled, so is the span, with a link to it; any other is sampled by
+// chance. It is nil if it is not sampled.
 func (t *Tracer) Repeat(cause, operation string, original *change.Trace) *Span {
 	if t == nil {
 		return nil
@@ -171,8 +171,7 @@ func (t *Tracer) start(above trace.SpanContext, name string, options ...trace.Sp
 	return s
 }
 
-// parent reads the trace context of headers; false when there is none, or none
-// that can be read.
+// parent reads the trace context of headers. It returns false without a readable one.
 func parent(header Header) (trace.SpanContext, bool) {
 	value := header(change.TraceParentHeader)
 	if value == "" {
@@ -224,8 +223,8 @@ func (s *Span) Set(attributes ...attribute.KeyValue) {
 	}
 }
 
-// Fail marks the work as failed. why is a word, not an error's text, which may
-// quote what must not leave the process.
+// Fail marks the work as failed. why is a word, not an error's text, which may quote secrets or
+// payload.
 func (s *Span) Fail(why string) {
 	if s != nil {
 		s.span.SetStatus(codes.Error, why)

@@ -36,8 +36,8 @@ type Options struct {
 	Sample float64
 	// Service is the name of this service in traces.
 	Service string
-	// EntityIDs puts entity ids into spans, which may be those of persons.
-	// Defaults to a hash of them.
+	// EntityIDs puts entity ids into spans. They may identify persons. By default spans have
+	// hashes of the ids.
 	EntityIDs bool
 	Logger    *slog.Logger
 	Metrics   *Metrics
@@ -87,7 +87,7 @@ func New(opt Options) (*Tracer, error) {
 	}
 	q := newQueue(exporter, opt)
 	provider := sdktrace.NewTracerProvider(
-		// Whether to make a span is decided before one is asked for.
+		// The code samples before it starts a span.
 		sdktrace.WithSampler(sdktrace.AlwaysSample()), sdktrace.WithSpanProcessor(q),
 		sdktrace.WithResource(resource.NewSchemaless(
 			attribute.String("service.name", opt.Service), attribute.String("service.instance.id", uuid.NewString()))),

@@ -16,7 +16,7 @@ type Reader struct {
 	Failed bool
 }
 
-// Take cuts off so many bytes. The result is a part of Rest.
+// Take removes the next n bytes. The result is a part of Rest.
 func (r *Reader) Take(n uint64) []byte {
 	if r.Failed || n > uint64(len(r.Rest)) {
 		r.Failed = true
@@ -55,7 +55,7 @@ func (r *Reader) Uvarint() uint64 {
 	return n * uint64(r.skip(used))
 }
 
-// skip passes a number, and returns 1; 0 when there is none.
+// skip moves past a number of used bytes and returns 1, or 0 without a number.
 func (r *Reader) skip(used int) int64 {
 	if used <= 0 || r.Failed {
 		r.Failed = true
@@ -75,7 +75,7 @@ func (r *Reader) Count() uint64 {
 	return n
 }
 
-// Bytes reads what Append wrote. The result is a part of Rest.
+// Bytes reads a text written by Append. The result is a part of Rest.
 func (r *Reader) Bytes() []byte { return r.Take(r.Uvarint()) }
 
 // Text is Bytes as a string.
