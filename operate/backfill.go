@@ -18,7 +18,7 @@ const (
 // backfill is the body of that report.
 type backfill struct {
 	Fingerprint []byte    `json:"fingerprint"`  // of everything that decisions depend on
-	Due         time.Time `json:"due,omitzero"` // since when; zero: no backfill is due
+	Due         time.Time `json:"due,omitzero"` // since when; zero if no backfill is due
 }
 
 // NoteConfiguration records the fingerprint of the active configuration. After a change of

@@ -68,7 +68,7 @@ func orDash(known bool, number string) string {
 	return "–"
 }
 
-// rateText is a rate for people: one digit behind the point where it is low.
+// rateText formats a rate, with one decimal place if it is low.
 func rateText(r snapshot.Rate) string {
 	if r.PerSecond > 0 && r.PerSecond < 10 {
 		return orDash(r.Known, tenths(r.PerSecond))
