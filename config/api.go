@@ -24,8 +24,8 @@ type API struct {
 	MaxRows int `yaml:"max_rows" default:"1000" range:"1..100000"`
 	// MaxBody is the largest request.
 	MaxBody Size `yaml:"max_body" default:"16MiB" range:"1KiB..1GiB"`
-	// Rate is how many requests per second one token may send on the average;
-	// it may send the requests of two seconds at once.
+	// Rate is how many requests per second one token may send on the average. It may send the
+	// requests of two seconds at once.
 	Rate int `yaml:"rate" default:"2000" range:"1..1000000"`
 	// AccessLog writes a line for every request into the log. Off by default:
 	// metrics count requests, and where there are thousands per second most of the
@@ -45,7 +45,7 @@ type APITLS struct {
 
 // Idempotency says how long the ledger keeps idempotency keys.
 type Idempotency struct {
-	// Retention is how long a key is recognised; after it the key is new.
+	// Retention is how long a key is recognised. After it the key is new.
 	Retention Duration `yaml:"retention" default:"30d" range:"1m..365d"`
 	// DropAt is the time of day, in UTC, at which months that are over are dropped.
 	DropAt TimeOfDay `yaml:"drop_at" default:"03:00"`

@@ -102,7 +102,7 @@ func absolute(path string) string {
 	if real, err := filepath.EvalSymlinks(abs); err == nil {
 		return real
 	}
-	// The file is yet to be made; its folder, or one above, may be a link.
+	// The file is yet to be made. Its folder, or one above, may be a link.
 	if folder := filepath.Dir(abs); folder != abs {
 		return filepath.Join(absolute(folder), filepath.Base(abs))
 	}

@@ -2,9 +2,9 @@ package config
 
 import "regexp"
 
-// Checker collects the faults of a kind of source or sink. Keys are
-// below the key of the kind, like "url" or "columns.weight"; those of methods that
-// end in Beside are beside it. Of two faults of one value the first one counts.
+// Checker collects the faults of a kind of source or sink. Keys are below the key of the kind,
+// like "url" or "columns.weight". Those of methods that end in Beside are beside it. Of two
+// faults of one value the first one counts.
 type Checker struct {
 	l          *loader
 	doc        *document

@@ -28,8 +28,8 @@ type Config struct {
 	// CustomersSecrets lists the folders, relative to the main file, whose files
 	// customers' files may refer to, in secrets of their sinks. Defaults to none.
 	CustomersSecrets []string `yaml:"customers_secrets"`
-	// API is the listener for producers and callers; it opens if there is an http
-	// source or a check, or this key, also as {}.
+	// API is the listener for producers and callers. It opens if there is an http source or a
+	// check, or this key, also as {}.
 	API API `yaml:"api"`
 	// Limits bound what one event may cost.
 	Limits Limits `yaml:"limits"`
@@ -90,7 +90,7 @@ type SQLiteStore struct {
 type Gate struct {
 	Valkey *Valkey     `yaml:"valkey" oneof:"optional"`
 	Memory *MemoryGate `yaml:"memory" oneof:"optional"`
-	// TTL is how long an event id is remembered at least; in Valkey at most twice as long.
+	// TTL is how long an event id is remembered at least. In Valkey at most twice as long.
 	TTL Duration `yaml:"ttl" default:"24h" range:"1s..30d"`
 }
 
@@ -102,7 +102,7 @@ type Valkey struct {
 	Username string `yaml:"username"`
 	// Password for authentication.
 	Password Secret `yaml:"password"`
-	// DB is the number of the database; a cluster has only 0.
+	// DB is the number of the database. A cluster has only 0.
 	DB int `yaml:"db" default:"0" range:"0..15"`
 	// TLS, if given (also as {}), encrypts the connection.
 	TLS *TLS `yaml:"tls"`
@@ -111,13 +111,13 @@ type Valkey struct {
 	Insecure bool `yaml:"insecure" default:"false"`
 	// Prefix of every key.
 	Prefix string `yaml:"prefix" default:"weir:"`
-	// Timeout of one request; after it events are let through.
+	// Timeout of one request. After it events are let through.
 	Timeout Duration `yaml:"timeout" default:"500ms" range:"1ms..1m"`
 }
 
 // MemoryGate remembers inside the process, so it forgets at a restart.
 type MemoryGate struct {
-	// MaxEntries bounds the memory; the oldest are forgotten first.
+	// MaxEntries bounds the memory. The oldest are forgotten first.
 	MaxEntries int `yaml:"max_entries" default:"1000000" range:"1..100000000"`
 }
 
@@ -147,7 +147,7 @@ type Limits struct {
 
 // Retention says how long records of the past are kept.
 type Retention struct {
-	// Tombstones of deleted entities; after it an old event can bring one back.
+	// Tombstones of deleted entities. After it an old event can bring one back.
 	Tombstones Duration `yaml:"tombstones" default:"30d" range:"1h..3650d"`
 	// DeadLetters without an operator's action.
 	DeadLetters Duration `yaml:"dead_letters" default:"90d" range:"1h..3650d"`
@@ -160,7 +160,7 @@ type Retention struct {
 type History struct {
 	// Keep is for how long. 0s keeps none.
 	Keep Duration `yaml:"keep" default:"7d" range:"0s..366d"`
-	// MaxAttempts bounds the attempts of one service; the oldest are deleted first.
+	// MaxAttempts bounds the attempts of one service. The oldest are deleted first.
 	MaxAttempts int `yaml:"max_attempts" default:"1000000" range:"1000..1000000000"`
 }
 
@@ -173,7 +173,7 @@ type Admin struct {
 	Token Secret `yaml:"token"`
 	// MetricsToken lets /metrics be read and nothing else, at least 16 characters.
 	MetricsToken Secret `yaml:"metrics_token"`
-	// Pprof serves Go's profiles at /debug/pprof/; they need Token.
+	// Pprof serves Go's profiles at /debug/pprof/. They need Token.
 	Pprof bool `yaml:"pprof" default:"false"`
 	// TLS, if given, serves HTTPS; cert and key are required then.
 	TLS *ServerTLS `yaml:"tls"`

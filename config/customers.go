@@ -108,8 +108,8 @@ type Field struct {
 	Const JSON `yaml:"const"`
 	// Default is the value where Path finds none, or Expr has none or fails.
 	Default JSON `yaml:"default"`
-	// Each makes an object of every element of the array at Path; its paths
-	// are relative to the element.
+	// Each makes an object of every element of the array at Path. Its paths are relative to the
+	// element.
 	Each Fields `yaml:"each"`
 	// Same says which of its values are equal; in a file also the word set. Defaults to equal
 	// texts, and numbers as the projection's numbers says.
@@ -191,7 +191,7 @@ type OwnHistory struct {
 	// Keep is for how long. 0s keeps none. Defaults to
 	// history.keep of the main file.
 	Keep Duration `yaml:"keep" range:"0s..366d"`
-	// MaxAttempts bounds the attempts; the oldest are deleted first. Defaults to
+	// MaxAttempts bounds the attempts. The oldest are deleted first. Defaults to
 	// history.max_attempts of the main file.
 	MaxAttempts int `yaml:"max_attempts" range:"1000..1000000000"`
 }
@@ -209,12 +209,12 @@ func (d *Delivery) DeliveryMode() string {
 type Retry struct {
 	// Attempts for one change.
 	Attempts int `yaml:"attempts" default:"10" range:"1..1000"`
-	// MinBackoff is the wait after the first failure; it doubles from there.
+	// MinBackoff is the wait after the first failure. It doubles from there.
 	MinBackoff Duration `yaml:"min_backoff" default:"200ms" range:"1ms..1h"`
 	// MaxBackoff is the longest wait.
 	MaxBackoff Duration `yaml:"max_backoff" default:"1m" range:"1ms..24h"`
-	// RedriveAfter is when a change whose attempts all failed is offered again for the
-	// first time; the wait doubles from there, up to a day. 0 switches that off.
+	// RedriveAfter is when a change whose attempts all failed is offered again for the first
+	// time. The wait doubles from there, up to a day. 0 switches that off.
 	RedriveAfter Duration `yaml:"redrive_after" default:"1h" range:"0s..24h"`
 }
 

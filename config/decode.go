@@ -359,8 +359,8 @@ func (d *decoder) scalar(n ast.Node, v reflect.Value, path string, tag reflect.S
 		return
 	}
 	written := d.doc.values[path]
-	// Numbers and truth values are never meant as text, nor the other way round;
-	// only the value of a reference may be either.
+	// Numbers and truth values are never meant as text, nor the other way round. Only the value
+	// of a reference may be either.
 	wantsText := v.Kind() == reflect.String || v.Kind() == reflect.Struct
 	plainWord := v.Kind() == reflect.Bool || v.Kind() == reflect.Int
 	switch {

@@ -17,9 +17,9 @@
 //
 // # Unset is not zero
 //
-// A key that is absent gets its default after decoding; a key that is set to
-// zero keeps zero or is a fault. The defaults are in the struct tags, from
-// which the JSON schemas under schema/ are generated as well.
+// A key that is absent gets its default after decoding. A key that is set to zero keeps zero or
+// is a fault. The defaults are in the struct tags, from which the JSON schemas under schema/ are
+// generated as well.
 //
 // # Fingerprint
 //

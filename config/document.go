@@ -51,8 +51,8 @@ type scalar struct {
 	plain bool
 	// unresolved says that the text still holds references that have no value.
 	unresolved bool
-	// text is raw with the values of its references, which are the pieces; both are
-	// empty for a secret.
+	// text is raw with the values of its references, which are the pieces. Both are empty for a
+	// secret.
 	text   string
 	pieces []piece
 }

@@ -57,8 +57,8 @@ func (a *allowance) read(path string) ([]byte, *mistake, error) {
 	return nil, &mistake{problem: "has a reference to a file that is not open to customers' files", fix: "put the file into a folder of customers_secrets in the main file"}, nil
 }
 
-// expand replaces the references in the text of s. It returns the problems it met;
-// a reference without a value stays as it is.
+// expand replaces the references in the text of s. It returns the problems it met. A reference
+// without a value stays as it is.
 func (d *decoder) expand(s *scalar, secret bool) (problems []mistake) {
 	text := s.raw
 	if s.text = text; !strings.Contains(text, "$") {

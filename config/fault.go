@@ -14,10 +14,10 @@ type Fault struct {
 	File   string `json:"file"`
 	Line   int    `json:"line,omitempty"`
 	Column int    `json:"column,omitempty"`
-	// Path of the key, like sources.registry.strip[2]; empty for the file.
+	// Path of the key, like sources.registry.strip[2], empty for the file.
 	Path string `json:"path,omitempty"`
-	// Value as it is written in the file, "***" for a secret; empty where the
-	// problem is not with a value.
+	// Value as it is written in the file, "***" for a secret, empty where the problem is not with
+	// a value.
 	Value string `json:"value,omitempty"`
 	// Problem describes the fault. Want names a right value, Fix says in a
 	// sentence how to repair it; one of the two is empty.

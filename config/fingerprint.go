@@ -30,8 +30,7 @@ func (s *Source) MountPath() canonicaltree.Path {
 	return splitPath(s.Mount)
 }
 
-// splitPath splits a path at its dots; a backslash makes the next character
-// part of a name.
+// splitPath splits a path at its dots. A backslash makes the next character part of a name.
 func splitPath(path string) canonicaltree.Path {
 	var parts canonicaltree.Path
 	var part []byte

@@ -18,8 +18,8 @@ type SourceConfig interface {
 	CheckLocators(c *Checker, s *Source)
 	// Check reports further faults of the source and keys that contradict each other.
 	Check(c *Checker, s *Source)
-	// Reads names its input as sinks name their targets; empty for an input that no
-	// sink can write. Main is the cluster of the main kafka key.
+	// Reads names its input as sinks name their targets, empty for an input that no sink can
+	// write. Main is the cluster of the main kafka key.
 	Reads(main *Cluster) string
 }
 
@@ -120,7 +120,7 @@ type Connections struct {
 // TLS.
 type Secured interface{ ClientTLS() *TLS }
 
-// Endpoint returns where events of the source are posted; false for other sources.
+// Endpoint returns where events of the source are posted, or false for other sources.
 func (s *Source) Endpoint() (Endpoint, bool) {
 	if p, ok := s.Input.(HTTPSource); ok {
 		return p.Endpoint(), true

@@ -51,10 +51,10 @@ type loader struct {
 	read       []*cached // the customers' files of this call
 }
 
-// Load reads the main file at path and the customers' files that it names.
-// env returns the value of an environment variable; nil means the process's own.
-// The error is a *Faults with everything that is wrong; no Config is given
-// then. Load needs no network. kinds are those that the files may name.
+// Load reads the main file at path and the customers' files that it names. env returns the value
+// of an environment variable; nil means the process's own. The error is a *Faults with everything
+// that is wrong. No Config is given then. Load needs no network. kinds are those that the files
+// may name.
 func Load(path string, env func(string) (string, bool), kinds Registry, options ...Option) (*Config, error) {
 	if env == nil {
 		env = os.LookupEnv

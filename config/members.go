@@ -13,8 +13,8 @@ type memberOf struct {
 	typ   reflect.Type
 }
 
-// membersOf lists the members of a struct in order, those of inlined structs
-// included; a field of a kind is a member for each kind.
+// membersOf lists the members of a struct in order, those of inlined structs included. A field of
+// a kind is a member for each kind.
 func (k Registry) membersOf(t reflect.Type) []memberOf {
 	var all []memberOf
 	for i := range t.NumField() {

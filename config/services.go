@@ -45,7 +45,7 @@ func (c *Config) Services() []Service {
 	return all
 }
 
-// AllServices returns all services, check services last; those have a name only.
+// AllServices returns all services, check services last. Those have a name only.
 func (c *Config) AllServices() []Service {
 	all := c.Services()
 	for i := range c.Checks {

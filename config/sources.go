@@ -12,8 +12,7 @@ type Sources []Source
 // JSONSchemaAlias says that a file has them as a mapping by name.
 func (Sources) JSONSchemaAlias() any { return map[string]Source{} }
 
-// MaxEventOf returns the most bytes of an event of a source; 0 if there is none of
-// that name.
+// MaxEventOf returns the most bytes of an event of a source, or 0 if there is none of that name.
 func (s Sources) MaxEventOf(name string) int {
 	if found := s.Find(name); found != nil {
 		return int(found.MaxEvent)
@@ -80,8 +79,8 @@ type Source struct {
 	// Operation locates the event's operation. Without it every event is
 	// an upsert, except a null value, which is a delete.
 	Operation Locator `yaml:"operation"`
-	// DeleteValues are the values of Operation that mean delete, compared
-	// without regard to case; all others are an upsert.
+	// DeleteValues are the values of Operation that mean delete, compared without regard to case.
+	// All others are an upsert.
 	DeleteValues []string `yaml:"delete_values" default:"delete,deleted,d,remove,tombstone"`
 	// Sequence locates the producer's order: an older one never
 	// overwrites a newer one.
@@ -108,8 +107,8 @@ type Source struct {
 	// Shared says that other tenants than this source's may write to sources at the
 	// same place of the merged document, which say so as well.
 	Shared bool `yaml:"shared" default:"false"`
-	// MaxEvent is the largest event; a larger one becomes a dead letter. With mode
-	// patch it is the largest document, too, that patches make.
+	// MaxEvent is the largest event. A larger one becomes a dead letter. With mode patch it is
+	// the largest document, too, that patches make.
 	MaxEvent Size `yaml:"max_event" default:"8MiB" range:"1KiB..96MiB"`
 }
 

@@ -35,7 +35,7 @@ type Token struct {
 	Expires   Instant `yaml:"expires"`
 }
 
-// Instant is a point in time; the zero Instant is none.
+// Instant is a point in time. The zero Instant is none.
 type Instant time.Time
 
 // UnmarshalText reads a time of RFC 3339.
