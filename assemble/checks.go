@@ -6,8 +6,8 @@ import (
 	"github.com/seed-86dfc502/weir/config"
 )
 
-// CheckServices returns the check services of a configuration, with their numbers; 0 for one that
-// no caller has used yet.
+// CheckServices returns the check services of a configuration, with their numbers, or 0 for one
+// that no caller has used yet.
 func CheckServices(c *config.Config, numbers map[string]int32) []checks.Service {
 	all := make([]checks.Service, len(c.Checks))
 	for i := range c.Checks {

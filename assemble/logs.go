@@ -42,8 +42,8 @@ type Logs interface {
 	NewReader(topic string) deliver.Reader
 	// NewProducer makes a producer of decide, for frames, which are compressed.
 	NewProducer() (decide.Producer, error)
-	// Failing returns why the last append is not durable yet; nil when it is, or when
-	// that is unknown.
+	// Failing returns why the last append is not durable yet, or nil when it is, or when that is
+	// unknown.
 	Failing() error
 	// Close waits for appends under way until ctx ends.
 	Close(ctx context.Context) error

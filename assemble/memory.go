@@ -18,8 +18,8 @@ const (
 	mostMemory  = 512 << 20
 )
 
-// AvailableMemory returns the memory of the machine, or the least limit of the process's
-// control groups if that is less, in bytes; 0 where neither can be read. It is read once.
+// AvailableMemory returns the memory of the machine, or the least limit of the process's control
+// groups if that is less, in bytes, or 0 where neither can be read. It is read once.
 var AvailableMemory = sync.OnceValue(func() int64 {
 	machine, group := memory(memlimit.FromSystem), GroupMemory()
 	if group > 0 && (machine == 0 || group < machine) {
@@ -37,7 +37,7 @@ func defaultMemory(available int64) int64 {
 	return min(max(available/memoryShare, leastMemory), mostMemory)
 }
 
-// GroupMemory returns the least limit of the process's control groups, in bytes; 0 without
+// GroupMemory returns the least limit of the process's control groups, in bytes, or 0 without
 // control groups.
 func GroupMemory() int64 { return memory(memlimit.FromCgroup) }
 

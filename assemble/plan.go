@@ -20,9 +20,8 @@ import (
 // its document, in bytes.
 const recordOverhead = 64 << 10
 
-// Plan compiles what decisions depend on. numbers returns the store's
-// numbers of the services and revision the active revision; a dry run may make
-// up both.
+// Plan compiles what decisions depend on. numbers returns the store's numbers of the services and
+// revision the active revision. A dry run may make up both.
 func Plan(c *config.Config, numbers map[string]int32, revision int64) (*decide.Plan, error) {
 	// Only the name of a source whose variable is not set gets here unchecked.
 	for _, name := range slices.Concat(c.Merge.Precedence, c.Merge.Required) {

@@ -9,8 +9,8 @@ import (
 	"github.com/seed-86dfc502/weir/transport"
 )
 
-// OpenSource opens a source of a configuration. e is what all sources are opened with;
-// the fields of one are filled in.
+// OpenSource opens a source of a configuration. e is what all sources are opened with. The fields
+// of one are filled in.
 func OpenSource(ctx context.Context, c *config.Config, s *config.Source, e sources.Env) (sources.Source, error) {
 	k, ok := s.Input.(sources.Kind)
 	if !ok {

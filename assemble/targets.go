@@ -19,7 +19,7 @@ func CanReadBack(s config.Service) bool {
 	return ok
 }
 
-// Target opens the target of a service for reading; the caller closes it. It creates and drops
+// Target opens the target of a service for reading. The caller closes it. It creates and drops
 // nothing. It reports whether the target expires old rows.
 func (a *Sinks) Target(ctx context.Context, s config.Service) (target sinks.Scannable, forgets bool, err error) {
 	k, ok := s.Delivery.Sink.(kind.Scannable)
