@@ -6,10 +6,9 @@ import (
 	"slices"
 )
 
-// Builder puts a Tree together from values of other Trees: their bytes are
-// copied side by side, with commas and brackets between them, and their part of
-// the index is moved along; nothing is scanned again. The result is that of
-// [Parse] for the same text, which is the Root's [Node.Raw].
+// Builder puts a Tree together from values of other Trees: their bytes are copied side by side,
+// with commas and brackets between them, and their part of the index is moved along. Nothing is
+// scanned again. The result is that of [Parse] for the same text, which is the Root's [Node.Raw].
 //
 // Calls come in the order of the value: Begin and End around arrays and objects,
 // in objects a Name before each value, each name once. It is for one goroutine

@@ -59,13 +59,13 @@ func AppendDecimal(dst, literal []byte) []byte {
 // shift, which is below 2^31.
 const safeDigits = 18
 
-// appendExponent appends "e" and the sum of exponent, a decimal number of any
-// length or nothing, and shift; nothing at all if that is 0.
+// appendExponent appends "e" and the sum of exponent, a decimal number of any length or nothing,
+// and shift. Nothing at all if that is 0.
 func appendExponent(dst, exponent []byte, shift int64) []byte {
 	negative := len(exponent) > 0 && exponent[0] == '-'
 	digits := bytes.TrimLeft(bytes.TrimLeft(exponent, "+-"), "0")
 	if negative {
-		// Add to the magnitude; the sign comes back below.
+		// Add to the magnitude. The sign comes back below.
 		shift = -shift
 	}
 	high, low := digits[:max(0, len(digits)-safeDigits)], digits[max(0, len(digits)-safeDigits):]

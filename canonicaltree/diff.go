@@ -34,9 +34,9 @@ func safeInPath(c byte) bool {
 		'0' <= c && c <= '9' || 'a' <= c|0x20 && c|0x20 <= 'z'
 }
 
-// Equal reports whether a and b are structurally equal. An absent value equals
-// only another absent one. Bytes that are the same in both documents are not
-// looked into; it does not allocate.
+// Equal reports whether a and b are structurally equal. An absent value equals only another
+// absent one. Bytes that are the same in both documents are not looked into. It does not
+// allocate.
 func Equal(a, b Node, numbers Numbers) bool {
 	if !a.Exists() || !b.Exists() {
 		return a.Exists() == b.Exists()
@@ -45,12 +45,11 @@ func Equal(a, b Node, numbers Numbers) bool {
 	return d.values(a.i, b.i, agreement{})
 }
 
-// Diff calls visit for every deepest path at which a and b differ, numbers
-// compared by their literal: members in the order of their names, elements by
-// index. A member or element that only one has is one visit, with the zero Node
-// for the other. Visit returns false to stop, and must keep neither p nor its
-// array after it returns. The work is linear in the size of both; values with the
-// same bytes in both are skipped.
+// Diff calls visit for every deepest path at which a and b differ, numbers compared by their
+// literal: members in the order of their names, elements by index. A member or element that only
+// one has is one visit, with the zero Node for the other. Visit returns false to stop, and must
+// keep neither p nor its array after it returns. The work is linear in the size of both. Values
+// with the same bytes in both are skipped.
 func Diff(a, b Node, visit func(p Path, a, b Node) bool) {
 	if !a.Exists() || !b.Exists() {
 		if a.Exists() != b.Exists() {

@@ -19,10 +19,9 @@
 //
 // # Goroutines
 //
-// Functions, Trees and Nodes may be used from any number of goroutines. A Builder
-// or an Encoder belongs to one at a time. Working memory comes from pools:
-// [Tree.Release] and [Encoder.Release] return it to the pool; nothing derived from
-// the released value may be used afterwards.
+// Functions, Trees and Nodes may be used from any number of goroutines. A Builder or an Encoder
+// belongs to one at a time. Working memory comes from pools: [Tree.Release] and [Encoder.Release]
+// return it to the pool. Nothing derived from the released value may be used afterwards.
 //
 // # Equality
 //

@@ -174,9 +174,8 @@ func block(dst []byte, p int, head byte, source []byte, from uint32) {
 	*(*[overshoot]byte)(to[1:]) = [overshoot]byte(source[from:])
 }
 
-// encodeValue writes the node at index c, of any kind, without its name; of
-// an object with unordered members also all that is inside it. It returns the
-// offset and the node behind.
+// encodeValue writes the node at index c, of any kind, without its name. Of an object with
+// unordered members also all that is inside it. It returns the offset and the node behind.
 func (t *Tree) encodeValue(dst []byte, p int, c uint32, rare flags) (end int, next uint32) {
 	n := &t.nodes[c]
 	head := dst[:p]

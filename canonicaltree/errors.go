@@ -2,9 +2,9 @@ package canonicaltree
 
 import "fmt"
 
-// SyntaxError says why a document was refused and where. It holds nothing of
-// the document's content, so it may be logged. [Parse], [ParseLimits] and [Sum]
-// return it as a *SyntaxError; find it with errors.As.
+// SyntaxError says why a document was refused and where. It holds nothing of the document's
+// content, so it may be logged. [Parse], [ParseLimits] and [Sum] return it as a *SyntaxError.
+// Find it with errors.As.
 type SyntaxError struct {
 	// Offset counts the bytes before the first one in error. At an
 	// unexpected end it is the length of the document.
@@ -19,7 +19,7 @@ func (e *SyntaxError) Error() string {
 }
 
 // LimitError reports that parsing stopped at one of [Limits], whether or not the document is
-// valid. It comes as a *LimitError; find it with errors.As.
+// valid. It comes as a *LimitError. Find it with errors.As.
 type LimitError struct {
 	// Limit is "depth" or "size".
 	Limit string

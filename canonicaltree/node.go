@@ -192,8 +192,8 @@ func (n Node) SortedChildren() iter.Seq[Node] {
 	}
 }
 
-// ValueAt returns the value of n's document whose first byte is at offset, in
-// bytes from the beginning of the document; the zero Node if none does.
+// ValueAt returns the value of n's document whose first byte is at offset, in bytes from the
+// beginning of the document. The zero Node if none does.
 func (n Node) ValueAt(offset int) Node {
 	if n.t == nil {
 		return Node{}

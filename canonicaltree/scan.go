@@ -13,9 +13,9 @@ const (
 	highs = 0x8080808080808080
 )
 
-// special marks, in the high bit of its byte, what ends a run of plain string
-// content: a quote, a backslash, a control character. Borrows only run upwards,
-// so the lowest mark is exact; the marks above it may be false.
+// special marks, in the high bit of its byte, what ends a run of plain string content: a quote, a
+// backslash, a control character. Borrows only run upwards, so the lowest mark is exact. The
+// marks above it may be false.
 func special(w uint64) uint64 {
 	return ((w - ones*0x20) | ((w ^ ones*'"') - ones) | ((w ^ ones*'\\') - ones)) &^ w & highs
 }

@@ -33,8 +33,8 @@ type Limits struct {
 type Tree struct {
 	data  []byte
 	nodes []node
-	// order lists nodes: the members of objects by name, where the document
-	// has them in another order or there are many; the elements of long arrays.
+	// order lists nodes: the members of objects by name, where the document has them in another
+	// order or there are many. The elements of long arrays.
 	order []uint32
 	// text holds the content of every string and name that is written with
 	// escapes.
