@@ -96,8 +96,8 @@ func Retracted() Content { return Content{retractMark} }
 // IsRetracted reports whether c is the mark of a retraction.
 func (c Content) IsRetracted() bool { return len(c) == 1 && c[0] == retractMark }
 
-// Scheme is the number of the hash scheme that c was made under; 0 for a
-// retraction and for the unknown state.
+// Scheme is the number of the hash scheme that c was made under, 0 for a retraction and for the
+// unknown state.
 func (c Content) Scheme() uint8 {
 	if len(c) < 2 {
 		return 0
@@ -137,7 +137,7 @@ type Change struct {
 	// in milliseconds. Zero means unknown. Other changes have no time.
 	At time.Time
 	// Resent is the position of the control record that sent the change once more, after it was a
-	// dead letter of a log sink; 0 for a change sent in order. A resent change may follow newer
+	// dead letter of a log sink, 0 for a change sent in order. A resent change may follow newer
 	// ones of its entity.
 	Resent Version
 	// Partition is the number of the partition in the inbox and in the changes log. It is not
@@ -152,7 +152,7 @@ type Change struct {
 	Planned bool
 	// Mends says that the content before it is refused: the target need not have that.
 	Mends bool
-	// Trace is the context of the work that made the change; nil for most.
+	// Trace is the context of the work that made the change, nil for most.
 	Trace *Trace
 }
 

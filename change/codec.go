@@ -86,7 +86,7 @@ const (
 	flagEntered
 )
 
-// appendFields appends everything but service, revision, key, content and document; a resent
+// appendFields appends everything but service, revision, key, content and document. A resent
 // change has the revision of the first time.
 func (c *Change) appendFields(dst []byte) []byte {
 	var flags byte

@@ -66,9 +66,8 @@ type Slice struct {
 	body  []byte // nil until the frame is open
 }
 
-// FrameBuilder makes the bytes of frames. The zero value is ready; it may be used
-// again after AppendTo, by one goroutine at a time. Wrong use
-// would make an unreadable frame, so it panics.
+// FrameBuilder makes the bytes of frames. The zero value is ready. It may be used again after
+// AppendTo, by one goroutine at a time. Wrong use would make an unreadable frame, so it panics.
 type FrameBuilder struct {
 	docs        []byte // contents and sizes of the documents in texts
 	texts       []byte // documents, one behind the other
@@ -199,7 +198,7 @@ func (b *FrameBuilder) Add(service int32, c *Change) {
 	}
 }
 
-// document returns the number of a change's document in the frame, from 1; 0 without one.
+// document returns the number of a change's document in the frame, from 1, or 0 without one.
 func (b *FrameBuilder) document(c *Change) int {
 	if c.Op == Retract {
 		return 0
@@ -261,9 +260,9 @@ func (b *FrameBuilder) AppendTo(dst []byte, h Frame) []byte {
 	return dst
 }
 
-// ParseFrame reads a record of the changes log. Changes are decoded when Slice.All
-// asks for them; they share the frame's bytes, which must not change. May be
-// called concurrently. Its error wraps ErrMalformed.
+// ParseFrame reads a record of the changes log. Changes are decoded when Slice.All asks for them.
+// They share the frame's bytes, which must not change. May be called concurrently. Its error
+// wraps ErrMalformed.
 func ParseFrame(record []byte) (*Frame, error) {
 	f, err := ParseFrameHeader(record)
 	if err != nil {

@@ -16,7 +16,7 @@ const (
 // appendPacked keeps these bounds, and unpack refuses a block beyond them: the length that a
 // block claims is allocated before its bytes are read, and S2 itself would let five bytes claim
 // 16 MiB. Changes hold keys and hashes, so only documents of hundreds of kilobytes that say the
-// same over and over again reach the ratio; they stay plain.
+// same over and over again reach the ratio. They stay plain.
 const (
 	maxUnpacked = 1 << 30 // bytes
 	maxRatio    = 1 << 12 // unpacked to packed bytes

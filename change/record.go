@@ -49,8 +49,8 @@ func (s Session) Header() string {
 	return strconv.FormatInt(s.Number, 10) + " " + s.Name + " " + s.Log
 }
 
-// ParseSession reads what Session.Header wrote; an empty text is the zero Session. Its error wraps
-// ErrMalformed.
+// ParseSession reads what Session.Header wrote. An empty text is the zero Session. Its error
+// wraps ErrMalformed.
 func ParseSession(text string) (s Session, err error) {
 	if text == "" {
 		return s, nil
@@ -74,7 +74,7 @@ type Event struct {
 	// text form of its UUID: of all events of one claim decide applies the first.
 	// Empty for one without.
 	Claim string `json:"c,omitempty"`
-	// Use is the use of the key that the claim was made for; nil without one.
+	// Use is the use of the key that the claim was made for, nil without one.
 	Use *Use `json:"u,omitempty"`
 	// Replay is set on an event that was a dead letter: it is older than its
 	// inbox offset says.
@@ -89,7 +89,7 @@ type Event struct {
 	// At is when the event happened at its source, Unix time in milliseconds. AtIngest means
 	// within a second of the record's own time. 0 means unknown or before 1970.
 	At int64 `json:"-"`
-	// Mark is the EventMark of an event with an id; empty when it is not known.
+	// Mark is the EventMark of an event with an id, empty when it is not known.
 	Mark    string `json:"-"`
 	Entity  string `json:"-"`
 	Payload []byte `json:"-"` // stripped JSON; nil on Delete
@@ -333,7 +333,7 @@ func (e *Event) appendHead(dst []byte) (_ []byte, err error) {
 	return append(dst, more...), nil
 }
 
-// parseHead reads what appendHead wrote; nil when it did not. The texts are parts of one.
+// parseHead reads what appendHead wrote, or nil when it did not. The texts are parts of one.
 func parseHead(head []byte) *Event {
 	whole, r := string(head), wire.Reader{Rest: head[1:]}
 	part := func(b []byte) string {

@@ -30,7 +30,7 @@ func (t *Trace) AddTo(headers map[string]string) map[string]string {
 	return headers
 }
 
-// TraceOf reads the context that headers hold; nil when they hold none.
+// TraceOf reads the context that headers hold, or nil when they hold none.
 func TraceOf(headers map[string]string) *Trace {
 	if headers[TraceParentHeader] == "" {
 		return nil
