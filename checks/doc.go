@@ -2,14 +2,13 @@
 //
 // # Model
 //
-// A check service has one row per entity, a dam row that no inbox feeds. Its
-// caller asks before it sends ([Checker.Check]): does this content differ from
-// the last one? Pass says yes, with a version and an idempotency key; the caller
-// sends and then confirms the version ([Checker.Confirm]), or returns it when
-// the sending failed for good ([Checker.Release]). Until it is confirmed the
-// same content passes again, with the same version and key: a caller that died
-// in between gets the change once more, as does any other, and its receiver tells by
-// the key that it is the same one.
+// A check service has one row per entity, a dam row that no inbox feeds. Its caller asks before
+// it sends ([Checker.Check]): does this content differ from the last one? Pass says yes, with a
+// version and an idempotency key. The caller sends and then confirms the version
+// ([Checker.Confirm]), or returns it when the sending failed for good ([Checker.Release]). Until
+// it is confirmed the same content passes again, with the same version and key: a caller that
+// died in between gets the change once more, as does any other, and its receiver tells by the key
+// that it is the same one.
 //
 // A,B,A,B are four passes; A,A,A,B, each confirmed, two. An older content never
 // passes after a newer one: a row remembers the highest sequence, and the last

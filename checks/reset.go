@@ -81,8 +81,8 @@ func toReset(rows []store.CheckRow) (next []store.CheckRow, err error) {
 type State struct {
 	// Version of the last pass, and the highest that is confirmed, 0 when none is.
 	Version, Confirmed change.Version
-	// Stands is the version of the content that the next one is compared with; 0
-	// when that is unknown.
+	// Stands is the version of the content that the next one is compared with, 0 when that is
+	// unknown.
 	Stands change.Version
 	// Content is the current content, nil when it is unknown. Given: it is a hash that the
 	// caller computed.
