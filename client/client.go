@@ -33,8 +33,8 @@ type Options struct {
 	HTTP *http.Client
 	// Attempts for one call. Defaults to 8.
 	Attempts int
-	// MinBackoff is the wait after the first failure, on the average; it doubles
-	// from there up to MaxBackoff. Default to 100 ms and 5 s.
+	// MinBackoff is the wait after the first failure, on the average. It doubles from there up to
+	// MaxBackoff. Default to 100 ms and 5 s.
 	MinBackoff, MaxBackoff time.Duration
 	// MaxRetryAfter bounds the wait that a server asks for with Retry-After.
 	// Defaults to 1 minute.
@@ -54,7 +54,7 @@ const (
 	maxAnswer   = 64 << 20 // bytes
 )
 
-// New checks the options; it sends nothing.
+// New checks the options. It sends nothing.
 func New(o Options) (*Client, error) {
 	base, err := url.Parse(o.URL)
 	if err != nil || base.Scheme != "http" && base.Scheme != "https" || base.Host == "" || base.User != nil || base.RawQuery != "" {

@@ -20,8 +20,8 @@ const (
 // Check is one question.
 type Check struct {
 	Entity string
-	// Payload is the document, of any type that encoding/json takes; a
-	// json.RawMessage is sent as it is. Ignored when Hash is given.
+	// Payload is the document, of any type that encoding/json takes. A json.RawMessage is sent as
+	// it is. Ignored when Hash is given.
 	Payload any
 	// Hash is the caller's own hash of the document, instead of it.
 	Hash string
@@ -125,9 +125,8 @@ func (s *Service) Check(ctx context.Context, c Check) (a Answer, err error) {
 	return a, err
 }
 
-// Confirm says that a version was sent. It may be repeated, and never goes
-// backwards. The error is ErrUnknownVersion for a version that no Check returned;
-// see Check for others.
+// Confirm says that a version was sent. It may be repeated, and never goes backwards. The error
+// is ErrUnknownVersion for a version that no Check returned. See Check for others.
 func (s *Service) Confirm(ctx context.Context, entity string, version uint64) error {
 	return s.client.post(ctx, s.path+"confirm", Sent{entity, version}, &Confirmed{})
 }
@@ -139,9 +138,9 @@ func (s *Service) Release(ctx context.Context, f Failed) (r Released, err error)
 	return r, err
 }
 
-// CheckAll is Check for many documents in one request, as many as the server
-// allows. Those of one entity are decided in their order. It returns a row for each,
-// in the order of all; the error is that of the request as a whole.
+// CheckAll is Check for many documents in one request, as many as the server allows. Those of one
+// entity are decided in their order. It returns a row for each, in the order of all. The error is
+// that of the request as a whole.
 func (s *Service) CheckAll(ctx context.Context, all []Check) ([]Row[Answer], error) {
 	return batch[Check, Answer](ctx, s, "check:batch", all)
 }
