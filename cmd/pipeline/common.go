@@ -80,8 +80,8 @@ func (a *app) firstNames(cmd *cobra.Command, args []string) {
 	_ = list.Replace(names)
 }
 
-// configError is the usage error of a file that cannot be used; with --json its
-// faults go to standard output.
+// configError is the usage error of a file that cannot be used. With --json its faults go to
+// standard output.
 func (a *app) configError(err error, file string) error {
 	var faults *config.Faults
 	if errors.As(err, &faults) && a.json {
@@ -93,7 +93,7 @@ func (a *app) configError(err error, file string) error {
 	return &usageError{err}
 }
 
-// read reads the configuration and checks it; its error is a *config.Faults.
+// read reads the configuration and checks it. Its error is a *config.Faults.
 func (a *app) read(options ...config.Option) (*config.Config, error) {
 	c, err := assemble.Load(a.config, a.env, options...)
 	if err != nil {

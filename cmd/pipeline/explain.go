@@ -12,8 +12,7 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// reachTime bounds how long explain tries to reach the inbox; without it the
-// rest is explained.
+// reachTime bounds how long explain tries to reach the inbox. Without it the rest is explained.
 const reachTime = 20 * time.Second
 
 type explainOptions struct {

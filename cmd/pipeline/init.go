@@ -130,7 +130,7 @@ func askStarter(ctx context.Context, a *app, dir string, s *starter) (err error)
 		}
 		fmt.Fprintf(a.err, "%s [%s] ", question, proposed)
 		read := make(chan bool, 1)
-		// A read of a terminal cannot be ended; this one ends with the process.
+		// A read of a terminal cannot be ended. This one ends with the process.
 		go func() { read <- lines.Scan() }()
 		select {
 		case ok := <-read:

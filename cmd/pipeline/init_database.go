@@ -36,7 +36,7 @@ var (
 	notInName = regexp.MustCompile(`[^a-z0-9_-]+`)
 )
 
-// variableOf returns the variable that a text such as ${SHOP_URL} refers to; empty for others.
+// variableOf returns the variable that a text such as ${SHOP_URL} refers to, or empty for others.
 func variableOf(text string) string {
 	m := reference.FindStringSubmatch(text)
 	if m == nil {
@@ -221,7 +221,7 @@ func (d *database) source() string {
 	return b.String()
 }
 
-// examine prints what doctor finds. Faults are an error; the files stay.
+// examine prints what doctor finds. Faults are an error. The files stay.
 func (d *database) examine(ctx context.Context, a *app) error {
 	cfg, err := a.load()
 	if err != nil {

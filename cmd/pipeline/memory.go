@@ -12,8 +12,8 @@ import (
 const processOverhead = 128 << 20
 
 // setMemoryLimit sets the memory limit of the Go runtime: that of the configuration, or less
-// within a smaller control group. Beyond it Go collects garbage; no allocation fails. It
-// returns 0 and does nothing if GOMEMLIMIT is set.
+// within a smaller control group. Beyond it Go collects garbage. No allocation fails. It returns
+// 0 and does nothing if GOMEMLIMIT is set.
 func setMemoryLimit(configured int64) (limit int64) {
 	if os.Getenv("GOMEMLIMIT") != "" {
 		return 0

@@ -66,9 +66,8 @@ func (a *app) executor(cfg *config.Config, tools func(context.Context) (*operate
 //     the command, and its output is printed here.
 //   - This process is the one that was asked.
 //
-// input names a file, or -
-// for standard input, that the command reads; empty for none. f reads it by
-// a.open, and uses the a that it is given.
+// input names a file, or - for standard input, that the command reads, or empty for none. f reads
+// it by a.open, and uses the a that it is given.
 func (a *app) operating(ctx context.Context, input string, f func(a *app, env *operate.Env) error) error {
 	if a.forwarded != nil {
 		env, err := a.forwarded.tools(ctx)
@@ -226,7 +225,7 @@ func (a *app) confirm(ctx context.Context, question string) error {
 	}
 	fmt.Fprintf(a.err, "%s [y/N] ", question)
 	answered := make(chan string, 1)
-	// A read of a terminal cannot be ended; this one ends with the process.
+	// A read of a terminal cannot be ended. This one ends with the process.
 	go func() {
 		var answer string
 		_, _ = fmt.Fscanln(a.in, &answer)

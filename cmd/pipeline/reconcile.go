@@ -141,9 +141,9 @@ func readableServices(cfg *config.Config, chosen []string) (readable, others []s
 	return readable, others, nil
 }
 
-// reconcileService compares one service and, with --fix, has its drifted entities
-// decided again. A target that cannot be read is in the result, so that the
-// others are compared; the error ends the command.
+// reconcileService compares one service and, with --fix, has its drifted entities decided again.
+// A target that cannot be read is in the result, so that the others are compared. The error ends
+// the command.
 func reconcileService(ctx context.Context, a *app, env *operate.Env, name string, f *reconcileFlags, rate float64) (reconciled, error) {
 	r := reconciled{Result: reconcile.Result{Service: name}}
 	service, ok := env.Plan.Service(name)

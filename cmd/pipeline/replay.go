@@ -164,8 +164,8 @@ func (f *taskFlags) listed(a *app) (list io.ReadSeeker, done func(), err error) 
 	return nil, func() {}, nil
 }
 
-// chosen returns the services that flags name, for a reset check services too; nil
-// when none limits them.
+// chosen returns the services that flags name, for a reset check services too, or nil when none
+// limits them.
 func (f *taskFlags) chosen(kind operate.Kind, cfg *config.Config) ([]string, error) {
 	if len(f.services)+len(f.customers)+len(f.projections) == 0 {
 		return nil, nil
