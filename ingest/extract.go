@@ -29,7 +29,7 @@ type Locator struct {
 
 func (l Locator) isZero() bool { return l == Locator{} }
 
-// header returns the value of the header that l names; empty if it names none.
+// header returns the value of the header that l names, or empty if it names none.
 func (l Locator) header(ev *transport.Received) string {
 	if l.Header == "" {
 		return ""
@@ -124,7 +124,7 @@ var rows = map[Format][]string{
 }
 
 // unparsedEntity returns the entity of an event that is too large to be parsed, or whose source
-// refused it; empty if it is not found. It serves only to look for the event at its source.
+// refused it, or empty if it is not found. It serves only to look for the event at its source.
 func (s *Extractor) unparsedEntity(ev *transport.Received) string {
 	id := ""
 	switch {
@@ -154,8 +154,8 @@ func (s *Extractor) unparsedEntity(ev *transport.Received) string {
 	return id
 }
 
-// RefusalOf returns the reason of an error of this package; an error without one
-// is a document that cannot be read.
+// RefusalOf returns the reason of an error of this package. An error without one is a document
+// that cannot be read.
 func RefusalOf(err error) *Refusal {
 	var r *Refusal
 	if !errors.As(err, &r) {

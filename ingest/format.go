@@ -313,7 +313,7 @@ func (s *Extractor) tombstone(ev *transport.Received) (c content, err error) {
 	return c, s.checkEntity(c.entity)
 }
 
-// entityIn finds the entity in a row; empty when it is not there.
+// entityIn finds the entity in a row, or empty when it is not there.
 func (s *Extractor) entityIn(ev *transport.Received, row canonicaltree.Node) (string, error) {
 	if s.Entity.Key {
 		id, _, err := s.entityInKey(ev, "")
@@ -390,7 +390,8 @@ func (s *Extractor) column() string {
 // delete.tombstone.handling.mode=rewrite, the second with add.fields=op.
 const flattenedDelete, flattenedOp = "__deleted", "__op"
 
-// connectorOfFlattened returns the connector of a row that Debezium flattened; empty if unknown.
+// connectorOfFlattened returns the connector of a row that Debezium flattened, or empty if
+// unknown.
 func connectorOfFlattened(row canonicaltree.Node) string {
 	// add.fields: connector, or source.connector
 	return cmp.Or(textOf(row.Get("__connector")), textOf(row.Get("__source_connector")))

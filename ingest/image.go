@@ -14,8 +14,8 @@ import (
 // a value looks like any other.
 type image struct {
 	row canonicaltree.Node
-	// fields are the row's columns in the schema of Kafka Connect's JsonConverter; absent
-	// where the event has no schema.
+	// fields are the row's columns in the schema of Kafka Connect's JsonConverter, absent where
+	// the event has no schema.
 	fields canonicaltree.Node
 	// whole says that every value is the row's own.
 	whole bool
@@ -58,7 +58,7 @@ func (i image) has(column, value string) bool {
 	return field.Exists() && !madeUp(field, value)
 }
 
-// fieldOf returns the field of a column in a list of a schema's fields; absent without one.
+// fieldOf returns the field of a column in a list of a schema's fields, or absent without one.
 func fieldOf(fields canonicaltree.Node, column string) (none canonicaltree.Node) {
 	for field := range fields.Children() {
 		if textOf(field.Get("field")) == column {

@@ -71,7 +71,7 @@ func (p *Prepared) WithClaim(claim store.ClaimID, tenant, key string, keep time.
 	p.x.gate.EventID = ""
 }
 
-// Record returns the record that a stage would append to the inbox; do not change it.
+// Record returns the record that a stage would append to the inbox. Do not change it.
 func (p *Prepared) Record() change.Record { return p.x.record }
 
 // fingerprint hashes length-prefixed parts, so that no two lists of them meet.

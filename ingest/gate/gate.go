@@ -5,13 +5,13 @@
 //
 // A gate remembers, per source and event id, the hash of the ingested content, for a limited
 // time. An event whose id is known with the same content is a repetition and needs no further
-// work; the same id with other content is let through, since a producer that uses an id twice
+// work. The same id with other content is let through, since a producer that uses an id twice
 // must not lose the second event.
 //
-// The gate saves work; it is no guard. Duplicates that it lets through (it was unreachable,
-// or lost its marks) are caught by the fence and the dam. So it fails open, and the mark
-// comes last: after the event is durable in the inbox. A mark before the
-// effect would lose the event at a crash.
+// The gate saves work. It is no guard. Duplicates that it lets through (it was unreachable, or
+// lost its marks) are caught by the fence and the dam. So it fails open, and the mark comes last:
+// after the event is durable in the inbox. A mark before the effect would lose the event at a
+// crash.
 //
 // # Implementations
 //

@@ -103,7 +103,7 @@ func newMemoryKeys(entries []Entry) []memoryKey {
 	return keys
 }
 
-// Ping implements Gate; a Memory always answers.
+// Ping implements Gate. A Memory always answers.
 func (m *Memory) Ping(ctx context.Context) error { return ctx.Err() }
 
 // Close implements Gate. It forgets all marks.
