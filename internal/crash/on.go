@@ -48,7 +48,7 @@ var current = sync.OnceValue(func() *plan {
 	return p
 })
 
-// At is passing a point at a place; the place may be empty.
+// At is passing a point at a place. The place may be empty.
 func At(name, place string) {
 	if Due(name, place) {
 		Die()
@@ -85,7 +85,7 @@ func (p *plan) note(mark, name, place string) {
 	}
 }
 
-// Die ends the process as at a point; it does not return.
+// Die ends the process as at a point. It does not return.
 func Die() {
 	_ = syscall.Kill(syscall.Getpid(), syscall.SIGKILL)
 	select {} // until the signal is here

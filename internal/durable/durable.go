@@ -56,8 +56,8 @@ func Create(path string, content []byte) error {
 	return errors.Join(err, os.Remove(temporary), SyncDir(filepath.Dir(path)))
 }
 
-// Replace writes a file's content and mode, or leaves it as it was. Its owner and
-// group stay; a user who may not change them cannot replace it.
+// Replace writes a file's content and mode, or leaves it as it was. Its owner and group stay. A
+// user who may not change them cannot replace it.
 func Replace(path string, content []byte, mode fs.FileMode) error {
 	temporary, err := write(path, content, mode)
 	if err != nil {

@@ -93,7 +93,7 @@ func (b *Collector) of(source string) *Counts {
 	return s
 }
 
-// Take returns and clears the observations since the last Take; nil without any.
+// Take returns and clears the observations since the last Take, or nil without any.
 func (b *Collector) Take() Summary {
 	b.mu.Lock()
 	defer b.mu.Unlock()

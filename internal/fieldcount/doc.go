@@ -8,7 +8,7 @@
 // these are stripped. Counts are sums, so those of all processes add up.
 //
 // Paths are generalised: an index of an array becomes a star. A source keeps the first
-// [MaxFields] fields; those that come later are counted together.
+// [MaxFields] fields. Those that come later are counted together.
 //
 // A sample of the events is counted where many come, with a weight, so that all numbers are
 // estimates of the whole.

@@ -61,8 +61,8 @@ func (p Path) Trim() Path {
 // escape makes a name a part of a strip pattern.
 var escape = strings.NewReplacer(`\`, `\\`, `.`, `\.`, `*`, `\*`)
 
-// Pattern writes the path as a strip pattern (package stripper); it is empty for
-// the document as a whole.
+// Pattern writes the path as a strip pattern (package stripper). It is empty for the document as
+// a whole.
 func (p Path) Pattern() string {
 	parts := make([]string, len(p))
 	for i, name := range p {

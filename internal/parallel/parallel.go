@@ -12,9 +12,9 @@ import (
 // chunk is how many items are worth a goroutine.
 const chunk = 64
 
-// Do calls f for 0 to n-1, from several goroutines when there are enough items,
-// and returns when all calls have returned. A panic of f is passed on to the
-// caller, who may recover from it; some items may not have been handled then.
+// Do calls f for 0 to n-1, from several goroutines when there are enough items, and returns when
+// all calls have returned. A panic of f is passed on to the caller, who may recover from it. Some
+// items may not have been handled then.
 func Do(n int, f func(i int)) {
 	workers := min(runtime.GOMAXPROCS(0), n/chunk)
 	if workers < 2 {

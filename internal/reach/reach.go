@@ -47,7 +47,7 @@ type Permission struct {
 	Operation           string // READ or WRITE
 	Without             string // the consequence of its absence
 	Vital               bool   // nothing works without it
-	// Remembered is how long the cluster must remember an unused transactional id; 0 for topics.
+	// Remembered is how long the cluster must remember an unused transactional id, 0 for topics.
 	Remembered time.Duration
 }
 

@@ -14,7 +14,7 @@ const All = "*"
 
 // Labels maps services to label values. The first services keep their names. Further services
 // share a label by customer, "acme/*", and those of customers beyond the same bound share [All].
-// A service keeps its label. Safe for concurrent use; a nil *Labels has no bound.
+// A service keeps its label. Safe for concurrent use. A nil *Labels has no bound.
 type Labels struct {
 	max       int
 	mu        sync.Mutex

@@ -32,7 +32,7 @@ func newQueue(to sdktrace.SpanExporter, opt Options) *queue {
 		sdktrace.WithBatchTimeout(batchDelay), sdktrace.WithExportTimeout(3*opt.Timeout))}
 }
 
-// OnEnd queues a span or drops it; it never waits.
+// OnEnd queues a span or drops it. It never waits.
 func (q *queue) OnEnd(s sdktrace.ReadOnlySpan) {
 	switch {
 	case q.closed.Load():

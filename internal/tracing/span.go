@@ -74,8 +74,8 @@ func (t *Tracer) Ingest(ctx context.Context, source string, header Header) *Span
 	return t.start(from, "ingest", trace.WithSpanKind(trace.SpanKindConsumer), trace.WithAttributes(SourceKey.String(source)))
 }
 
-// Decide starts the span of an inbox record; nil unless its headers hold a
-// trace context, which those of a traced event do.
+// Decide starts the span of an inbox record, or nil unless its headers hold a trace context,
+// which those of a traced event do.
 func (t *Tracer) Decide(header Header) *Span {
 	if t == nil {
 		return nil
@@ -118,8 +118,8 @@ func contextOf(t *change.Trace) trace.SpanContext {
 	return sc
 }
 
-// Deliver starts the span of a change; nil unless from is the context that a
-// traced event's change has.
+// Deliver starts the span of a change, or nil unless from is the context that a traced event's
+// change has.
 func (t *Tracer) Deliver(from *change.Trace, service string) *Span {
 	if t == nil || from == nil {
 		return nil
@@ -188,8 +188,8 @@ type Header func(name string) string
 // HeaderMap returns the headers of a map.
 func HeaderMap(m map[string]string) Header { return func(name string) string { return m[name] } }
 
-// ID returns the id of the trace that headers belong to, as 32 hex digits, for a
-// log line; empty without one.
+// ID returns the id of the trace that headers belong to, as 32 hex digits, for a log line, or
+// empty without one.
 func ID(headers map[string]string) string {
 	from, known := parent(HeaderMap(headers))
 	if !known {
@@ -238,7 +238,7 @@ func (s *Span) End() {
 	}
 }
 
-// ID returns the id of the trace as 32 hex digits, for a log line; empty if s is nil.
+// ID returns the id of the trace as 32 hex digits, for a log line, or empty if s is nil.
 func (s *Span) ID() string {
 	if s == nil {
 		return ""

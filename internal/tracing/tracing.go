@@ -98,8 +98,8 @@ func New(opt Options) (*Tracer, error) {
 // scope is the name of the instrumentation in traces.
 const scope = "github.com/seed-86dfc502/weir"
 
-// Shutdown sends the spans that ended, until ctx ends; the rest is
-// dropped. It may be called twice.
+// Shutdown sends the spans that ended, until ctx ends. The rest is dropped. It may be called
+// twice.
 func (t *Tracer) Shutdown(ctx context.Context) error {
 	if t == nil {
 		return nil

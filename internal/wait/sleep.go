@@ -6,8 +6,7 @@ import (
 	"time"
 )
 
-// Sleep returns true after d, or false as soon as ctx ends; false when both are
-// over.
+// Sleep returns true after d, or false as soon as ctx ends, or false when both are over.
 func Sleep(ctx context.Context, d time.Duration) bool {
 	t := time.NewTimer(d)
 	defer t.Stop()
