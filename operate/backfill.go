@@ -45,7 +45,7 @@ func BackfillDone(ctx context.Context, s store.Reports, fingerprint []byte) erro
 	})
 }
 
-// BackfillItem returns the status line of a backfill that is due; nil when none is.
+// BackfillItem returns the status line of a backfill that is due, or nil when none is.
 func BackfillItem(ctx context.Context, s store.Reports) (*Item, error) {
 	b, err := readBackfill(ctx, s)
 	if err != nil || b.Due.IsZero() {

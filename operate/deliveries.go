@@ -16,7 +16,7 @@ type DeliveryStore interface {
 	KnownServices(ctx context.Context) (map[string]int32, error)
 }
 
-// DeliveryQuery selects attempts; zero fields select all.
+// DeliveryQuery selects attempts. Zero fields select all.
 type DeliveryQuery struct {
 	Entity, Service string
 	Since, Until    time.Time // Until excludes
@@ -34,9 +34,9 @@ type Delivery struct {
 	Outcome string `json:"outcome"`
 	// Status is the target's answer, as its protocol's number.
 	Status int `json:"status,omitempty"`
-	// Answer is the beginning of its body, as text: a byte that is no part of one is
-	// U+FFFD. Without a status, why there was no answer. It may hold anything, also
-	// what would steer a terminal.
+	// Answer is the beginning of the answer's body, as text: invalid bytes are U+FFFD. Without a
+	// status it says why there was no answer. It may hold any text, also control sequences of a
+	// terminal.
 	Answer string `json:"answer,omitempty"`
 	Millis int64  `json:"ms"`
 }

@@ -20,14 +20,14 @@ type DeliveryProgress struct {
 	layout    transport.Layout
 }
 
-// ProgressStore is what ReadProgress reads of a store.
+// ProgressStore is the part of a store that ReadProgress reads.
 type ProgressStore interface {
 	HistorySnapshot(ctx context.Context) (store.HistorySnapshot, error)
 	AllProgress(ctx context.Context) ([]store.Progress, error)
 	InboxStore
 }
 
-// InboxStore is what ReadLayout reads of a store.
+// InboxStore is the part of a store that ReadLayout reads.
 type InboxStore interface {
 	Inboxes(ctx context.Context) ([]store.Inbox, error)
 }

@@ -8,9 +8,9 @@
 // current merged document (I10), so there is one writer per entity (I5) and
 // nothing stale is sent. A control record that is there twice does no harm.
 //
-// A long action is a job: a row with a cursor, moved after the records up to it
-// are acknowledged. After a kill the same action resumes there; at most the
-// last portion is repeated. Memory is bounded by a portion.
+// A long action is a job: a row with a cursor, moved after the records up to it are acknowledged.
+// After a kill the same action resumes there. At most the last portion is repeated. Memory is
+// bounded by a portion.
 //
 // Every action has an audit row with who, why and how many, and the id of the
 // operation; records that change a dam row have one of their own with that id.

@@ -16,15 +16,15 @@ import (
 	"github.com/seed-86dfc502/weir/transport"
 )
 
-// Log is what actions ask of the cluster; transport.Admin is one.
+// Log has the operations of the cluster that actions need. transport.Admin implements it.
 type Log interface {
 	Offsets(ctx context.Context, topic string) (start, end map[int32]int64, err error)
 	OffsetsAt(ctx context.Context, topic string, at time.Time) (map[int32]int64, error)
 	Scan(ctx context.Context, topic string, from, to map[int32]int64, f func(transport.Scanned) error) error
 }
 
-// Env is what an action works with. All fields are needed unless they say a
-// default. An Env may be used from any goroutine.
+// Env is the environment of an action. All fields are required unless they name a default. An Env
+// may be used from any goroutine.
 type Env struct {
 	Store Store
 	// Plan is the compiled active configuration.
@@ -39,13 +39,13 @@ type Env struct {
 	Log    Log
 	// Changes is the topic of the changes log.
 	Changes string
-	// Shape says how events of a source are taken apart; an error for a source
-	// that the configuration does not have.
+	// Shape returns the parser of a source's events. It fails for a source that the configuration
+	// does not have.
 	Shape func(source string) (ingest.Extractor, error)
 	// IsLog reports whether a service's sink keeps every change (sinks.Log).
 	IsLog func(service string) bool
-	// Target opens a service's target for reading, without changing anything
-	// there; close it. An *InvalidRequestError for a sink that cannot be read back.
+	// Target opens a service's target for reading, without changing it. The caller closes it. The
+	// error is an *InvalidRequestError for a sink that cannot be read back.
 	Target func(ctx context.Context, service string) (*Target, error)
 	// Decide decides the inbox and returns when nothing is left. Nil
 	// when another process decides.
@@ -59,7 +59,7 @@ type Env struct {
 // Target is a target that can be read back.
 type Target struct {
 	sinks.Scannable
-	// Forgets: it drops old rows by itself.
+	// Forgets reports that the target expires old rows.
 	Forgets bool
 }
 
@@ -73,14 +73,14 @@ func impossible(format string, args ...any) error {
 	return &InvalidRequestError{fmt.Sprintf(format, args...)}
 }
 
-// extent returns how many entities a task looks at, at most; 0 when that is not known.
+// extent returns an upper bound of the entities that a task visits, 0 if unknown.
 func (e *Env) extent(ctx context.Context, t Task, listed int64) int64 {
 	if !t.Select.All && !t.Select.Outdated {
 		return listed
 	}
 	n, err := e.Store.CountEntities(ctx)
 	if err != nil {
-		return 0 // what is done says the same, louder
+		return 0 // the task itself will fail with the same error
 	}
 	return n
 }

@@ -17,7 +17,7 @@ import (
 // ForgetKind is the kind of the jobs of Forget.
 const ForgetKind = "forget"
 
-// ForgetStore is what forgetting asks of a store.
+// ForgetStore is the part of a store that forgetting needs.
 type ForgetStore interface {
 	AddAudits(ctx context.Context, audits []store.Audit) error
 	store.Jobs

@@ -25,7 +25,7 @@ type Held struct {
 	Since   time.Time `json:"since"`
 	Why     string    `json:"why"`
 	store.Hold
-	// Changes is how many of the kind are queued, and Groups are samples of them; both only if
+	// Changes is how many of the kind are queued, and Groups are samples of them. Both only if
 	// the log was read.
 	Changes int64         `json:"changes,omitempty"`
 	Groups  []SampleGroup `json:"groups,omitempty"`
@@ -37,8 +37,8 @@ type SampleGroup struct {
 	Samples []Sample `json:"samples"`
 }
 
-// Sample is one held change. Before is the change that the service got last, nil if the log no
-// longer has it; After is nil for a retraction.
+// Sample is one held change. Before is the last change that the service got, nil if the log no
+// longer has it. After is nil for a retraction.
 type Sample struct {
 	Entity  string          `json:"entity"`
 	Version string          `json:"version"`
@@ -217,9 +217,10 @@ const (
 	Extend  = "extend"
 )
 
-// EndHold releases, discards or extends a hold, and records it: the position up to which the
-// inbox is decided bounds the changes that it is about. It returns the hold; a discard has counted the
-// changes. The error is an *InvalidRequestError for a service that is not held.
+// EndHold releases, discards or extends a hold, and records it in the audit. It covers the
+// changes up to the position to which the inbox is decided. It returns the hold, for a discard
+// with the number of changes. The error is an *InvalidRequestError for a service that is not
+// held.
 func (e *Env) EndHold(ctx context.Context, service, do, why string) (Held, error) {
 	all, err := Holds(ctx, e.Store)
 	if err != nil {

@@ -17,7 +17,7 @@ type Level string
 const (
 	LevelOK       Level = "ok"
 	LevelUnknown  Level = "unknown"  // the server that knows is unreachable
-	LevelDegraded Level = "degraded" // it works; of a process: a service does not
+	LevelDegraded Level = "degraded" // it works; for a process: a service does not
 	LevelDown     Level = "down"     // it does not do its work
 )
 
@@ -32,7 +32,7 @@ type Item struct {
 	// imports, dead letters of STAGE, or configuration.
 	What  string `json:"what"`
 	Level Level  `json:"level"`
-	// Queued is how many records or changes have not passed yet; with AtMost it is a bound.
+	// Queued is how many records or changes are pending. With AtMost it is an upper bound.
 	Queued int64 `json:"queued,omitempty"`
 	AtMost bool  `json:"at_most,omitempty"`
 	// Oldest is when the oldest of them was first seen, where that is known.
@@ -64,8 +64,8 @@ func b2i(b bool) int {
 // Health is how a process and its services are doing.
 type Health struct {
 	Level Level `json:"level"`
-	// Reason is a stable word for the error that keeps the process from its work, Error its
-	// text, Since when it began, and Do the remedy; all empty unless the level is down.
+	// Reason is a stable word for the error that blocks the process, Error its text, Since when
+	// it began, and Do the remedy. All are empty unless the level is down.
 	Reason string    `json:"reason,omitempty"`
 	Error  string    `json:"error,omitempty"`
 	Since  time.Time `json:"since,omitzero"`
@@ -107,8 +107,8 @@ const (
 
 // Observed is the state of a process, from which HealthOf derives its health.
 type Observed struct {
-	// Blocked keeps the process from its work since Since; nil: nothing does. Reason is a
-	// stable word for it.
+	// Blocked is the error that blocks the process since Since, or nil. Reason is a stable word
+	// for it.
 	Blocked error
 	Reason  string
 	Since   time.Time
@@ -153,7 +153,7 @@ func HealthOf(o Observed, now time.Time) Health {
 // resumes follows a remedy after which no command is needed.
 const resumes = "; the process resumes by itself"
 
-// Remedies of the reasons that keep a process from its work. All but superseded end by themselves.
+// Remedies of the reasons that block a process. All but superseded end without an operator.
 var remedies = map[string]string{
 	"starting":   "wait; its log says what for",
 	"superseded": "start it with the active configuration, or with --activate to roll back to this one",

@@ -10,7 +10,7 @@ import (
 	"github.com/seed-86dfc502/weir/store"
 )
 
-// LetterLister is what LetterItems reads of a store.
+// LetterLister is the part of a store that LetterItems reads.
 type LetterLister interface {
 	ListLetters(ctx context.Context, f store.LetterFilter) ([]store.DeadLetter, error)
 	GroupLetters(ctx context.Context, f store.LetterFilter, limit int) ([]store.LetterGroup, error)

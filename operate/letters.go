@@ -90,12 +90,12 @@ type LetterReplay struct {
 	ID     int64      `json:"id"`
 	Entity string     `json:"entity,omitempty"`
 	Way    ReplayMode `json:"as,omitempty"`
-	// Refused is why the letter stays as it is; empty when it is on its way.
+	// Refused is why the letter was not replayed. It is empty if it was.
 	Refused string `json:"refused,omitempty"`
 	// State is set by FillSent: replayed or obsolete, or open when it died again since.
 	State store.LetterState `json:"state,omitempty"`
-	// Sent are the services that it sent something to, once that is known; empty and
-	// not nil: none. See FillSent.
+	// Sent are the services that got a change from it. Nil means not known yet, empty that no
+	// service did. See FillSent.
 	Sent []string `json:"sent,omitempty"`
 
 	trace trace
@@ -175,7 +175,7 @@ func (e *Env) replayBatch(ctx context.Context, b *replayBatch, operation, reason
 	if err != nil {
 		return err
 	}
-	// On record first: what follows may be cut off when it has taken effect.
+	// Audit first: the action may be interrupted after it took effect.
 	if err := e.audit(ctx, store.Audit{Action: "dlq replay", Reason: reason, Detail: detail}); err != nil {
 		return err
 	}
@@ -246,7 +246,7 @@ func (e *Env) again(ctx context.Context, id int64, operation, reason string) (ch
 	return change.Record{}, "", impossible("it belongs to no source and no service: it can only be discarded")
 }
 
-// againFor brings back what died for one service.
+// againFor replays a dead letter of one service.
 func (e *Env) againFor(l store.DeadLetter, operation, reason string) (change.Record, ReplayMode, error) {
 	if _, ok := e.Plan.Service(l.Service); !ok {
 		return change.Record{}, "", impossible("there is no service %s in the active configuration", l.Service)
@@ -338,9 +338,9 @@ func (e *Env) DiscardLetters(ctx context.Context, l Letters, reason string) (n i
 	return n, err
 }
 
-// Editable returns an open letter whose payload may be replaced: that of an event.
-// What died on its way to a service follows from the state and the
-// configuration, and a hand-made document would be in neither.
+// Editable returns an open letter whose payload may be replaced: only events can be edited. A
+// change follows from the state and the configuration, and an edited document would contradict
+// both.
 func (e *Env) Editable(ctx context.Context, id int64) (store.DeadLetter, error) {
 	l, err := e.letter(ctx, id)
 	if err == nil && l.Service != "" {
@@ -349,10 +349,9 @@ func (e *Env) Editable(ctx context.Context, id int64) (store.DeadLetter, error) 
 	return l, err
 }
 
-// EditLetter replaces the payload of a letter that Editable returned; the first one
-// is kept. A letter that is another one meanwhile stays as it is. The payload has at
-// most limit bytes, those of an event of the letter's source; 0 says that there is no
-// such source now.
+// EditLetter replaces the payload of a letter that Editable returned. The first one is kept. A
+// letter that changed since it was read stays as it is. The payload has at most limit bytes, the
+// largest event of the letter's source. 0 means that the source no longer exists.
 func (e *Env) EditLetter(ctx context.Context, seen store.DeadLetter, payload []byte, limit int, reason string) error {
 	if limit <= 0 {
 		return impossible("the configuration has no source that it could come back to: discard it")

@@ -94,7 +94,8 @@ func countResets(resets map[int32]int64, rows []store.CheckRow) error {
 	return nil
 }
 
-// previewOne adds the effect of a task on one entity; false when it is not stored.
+// previewOne adds the effect of a task on one entity. It returns false when the entity is not
+// stored.
 func (e *Env) previewOne(ctx context.Context, t Task, in scope, p batch, id string, effects map[string]*ServiceEffect) (bool, error) {
 	if t.Kind == Reset {
 		rows, err := e.rows(ctx, in, []string{id})

@@ -26,7 +26,7 @@ type Process struct {
 	Taken     float64 `json:"taken"`
 	Decided   float64 `json:"decided"`
 	Delivered float64 `json:"delivered"`
-	// LastDecision is when it was seen to decide last; zero before the first time.
+	// LastDecision is the time of its last known decision, or zero.
 	LastDecision time.Time `json:"last_decision,omitzero"`
 }
 
@@ -37,7 +37,7 @@ const MaxUnwell = 20
 // their names.
 const ProcessKind = "process"
 
-// silentAfter is after what time without news a process is not taken for alive.
+// silentAfter is how long a process may stay silent before it counts as dead.
 const silentAfter = time.Minute
 
 // Silent reports whether it told nothing of itself for a while, and did not say that it stops.
@@ -46,8 +46,7 @@ func (p *Process) Silent(now time.Time) bool { return !p.Stopped && now.Sub(p.Se
 // Alive reports whether it told of itself of late, and did not stop.
 func (p *Process) Alive(now time.Time) bool { return !p.Stopped && !p.Silent(now) }
 
-// Processes returns those that told of themselves of late, the ones that are not
-// stopped first.
+// Processes returns the processes that reported recently, stopped ones last.
 func Processes(ctx context.Context, s store.Reports) ([]Process, error) {
 	reports, err := s.ListReports(ctx, ProcessKind)
 	if err != nil {

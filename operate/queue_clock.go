@@ -17,7 +17,7 @@ type sighting struct {
 	upTo change.Version
 }
 
-// maxSightings bounds the sightings of a partition; beyond it the older ones are merged by two.
+// maxSightings bounds the sightings of a partition. Beyond it the older ones are merged by two.
 const maxSightings = 128
 
 // Note records the decided versions of a snapshot.

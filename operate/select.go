@@ -26,9 +26,9 @@ type Selection struct {
 	Outdated bool
 	// List holds ids, one per line. It is read more than once.
 	List io.ReadSeeker
-	// Since and Until select the entities of the events that came into the inbox
-	// from Since up to, not including, Until; without Until up to now. The inbox
-	// reaches back as far as its retention.
+	// Since and Until select the entities of the events that were appended to the inbox from
+	// Since to before Until. Without Until it is up to now. The inbox reaches back as far as its
+	// retention.
 	Since, Until time.Time
 }
 
@@ -155,8 +155,8 @@ type offsetRange struct {
 	End        map[int32]int64 `json:"end"`
 }
 
-// recent bounds how many ids a selection by time remembers so as not to name
-// them again; to name one again does no harm.
+// recent bounds how many ids a selection by time remembers to avoid repetitions. A repetition
+// does no harm.
 const recent = 100_000
 
 func (e *Env) walkInbox(ctx context.Context, s Selection, cursor []byte, size int, f func(batch) error) error {
@@ -183,8 +183,8 @@ func (e *Env) walkInbox(ctx context.Context, s Selection, cursor []byte, size in
 		return f(out)
 	}
 	if cursor == nil {
-		// Where it ends is fixed before anything is appended: what this action puts
-		// into the inbox is not read by it.
+		// The end is fixed before anything is appended, so that the action does not read its own
+		// records.
 		if err := flush(); err != nil {
 			return err
 		}

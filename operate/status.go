@@ -14,13 +14,13 @@ import (
 // Status is the state of a pipeline on one screen.
 type Status struct {
 	Level Level `json:"level"`
-	// Error keeps the process from its work, since Since; Do is the remedy.
+	// Error is the error that blocks the process, since Since. Do is the remedy.
 	Error string    `json:"error,omitempty"`
 	Since time.Time `json:"since,omitzero"`
 	// NextTry is when the process checks again.
 	NextTry time.Time `json:"next_try,omitzero"`
 	Do      string    `json:"do,omitempty"`
-	// Unasked is why no process was asked; all else is then the store's knowledge.
+	// Unasked is why no process answered. All other fields then come from the store.
 	Unasked string `json:"unasked,omitempty"`
 	// Processes reported their state to the store lately; LastDecision is the newest
 	// decision among them. Both only with Unasked.
@@ -132,7 +132,7 @@ func (s *Status) problems() (n int) {
 	return n
 }
 
-// byLabel sums the gauges of a metric by one of their labels; by nothing when it is empty.
+// byLabel sums the gauges of a metric by a label, or all of them for an empty label.
 func byLabel(metrics map[string]*dto.MetricFamily, name, label string) map[string]int64 {
 	found := map[string]int64{}
 	for _, m := range metrics[name].GetMetric() {

@@ -9,7 +9,7 @@ import (
 	"github.com/seed-86dfc502/weir/store"
 )
 
-// StatusStore is what StatusOfStore reads of a store.
+// StatusStore is the part of a store that StatusOfStore reads.
 type StatusStore interface {
 	ProgressStore
 	store.Reports
@@ -19,9 +19,9 @@ type StatusStore interface {
 	KnownServices(ctx context.Context) (map[string]int32, error)
 }
 
-// StatusOfStore returns the store's knowledge of these services, where no process could be
-// asked, for the reason why. It includes the latest reports of processes; lives reports
-// whether one counts as alive.
+// StatusOfStore returns the status of these services from the store alone, when no process
+// answers for the reason why. It includes the latest reports of processes. lives reports whether
+// a process counts as alive.
 func StatusOfStore(ctx context.Context, s StatusStore, services []string, why error, lives func(*Process) bool, now time.Time) (Status, error) {
 	is := Status{Level: LevelDown, Unasked: why.Error(), Services: len(services)}
 	var err error

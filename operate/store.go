@@ -6,7 +6,7 @@ import (
 	"github.com/seed-86dfc502/weir/store"
 )
 
-// Store is what actions ask of the store.
+// Store is the part of the store that actions need.
 type Store interface {
 	store.Decisions
 	store.Jobs
@@ -27,7 +27,7 @@ type Store interface {
 	KnownServices(ctx context.Context) (map[string]int32, error)
 }
 
-// LetterStore is what actions on dead letters and audit rows ask of the store.
+// LetterStore is the part of the store for dead letters and audit rows.
 type LetterStore interface {
 	ListLetters(ctx context.Context, f store.LetterFilter) ([]store.DeadLetter, error)
 	Letter(ctx context.Context, id int64) (store.DeadLetter, error)

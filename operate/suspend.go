@@ -8,7 +8,7 @@ import (
 	"github.com/seed-86dfc502/weir/store"
 )
 
-// Pauses is what pausing asks of a store.
+// Pauses is the part of a store that pausing needs.
 type Pauses interface {
 	Pauses(ctx context.Context) ([]store.Pause, error)
 	PutPause(ctx context.Context, p store.Pause, audit store.Audit) error

@@ -46,8 +46,7 @@ type Task struct {
 	Reason string
 }
 
-// Parameters are what tells a task from others, as JSON. An open job with the
-// same parameters is the same task.
+// Parameters identify a task, as JSON. An open job with the same parameters is the same task.
 type Parameters struct {
 	All      bool       `json:"all,omitempty"`
 	Outdated bool       `json:"outdated,omitempty"`
@@ -81,7 +80,7 @@ func Resume(j store.Job) (Task, error) {
 	return t, nil
 }
 
-// parameters describes a task; it reads the list, if there is one.
+// parameters returns the parameters of a task. It reads the list, if there is one.
 func (e *Env) parameters(t Task) (Parameters, error) {
 	p := Parameters{All: t.Select.All, Outdated: t.Select.Outdated, Services: slices.Clone(t.Services), Force: t.Force, Reason: t.Reason}
 	if p.Outdated {
@@ -171,7 +170,7 @@ type progress struct {
 	After    []byte          `json:"after,omitempty"`  // of the store, an entity id
 	Entities int64           `json:"entities"`
 
-	Check     int32  `json:"check,omitempty"`       // number of the check service that it is at
+	Check     int32  `json:"check,omitempty"`       // number of the current check service
 	CheckFrom string `json:"check_after,omitempty"` // the entity after which it resumes there
 	CheckRows int64  `json:"check_rows,omitempty"`
 }
@@ -185,11 +184,10 @@ func (t *Task) size() int {
 	return max(1, min(page, int(t.Rate/4)))
 }
 
-// Run does a task as a job: control records are appended in portions, and the
-// job's cursor follows them. An open job with the same parameters is gone on
-// with. An error leaves the job open, and so does the end of ctx. The error
-// wraps store.ErrFenced when another process continues the job, and is an
-// *InvalidRequestError when the task cannot be done.
+// Run does a task as a job: control records are appended in batches, and the job's cursor follows
+// them. An open job with the same parameters is continued. An error leaves the job open, and so
+// does the end of ctx. The error wraps store.ErrFenced when another process continues the job,
+// and is an *InvalidRequestError when the task cannot be done.
 func (e *Env) Run(ctx context.Context, t Task) (Result, error) {
 	if err := e.check(t); err != nil {
 		return Result{}, err
@@ -267,14 +265,14 @@ func (r *runner) run(ctx context.Context) error {
 	}
 	if err != nil {
 		if !errors.Is(err, store.ErrFenced) {
-			// How far it came belongs on record, also when the caller has gone.
+			// Audit the progress, also after the caller has hung up.
 			late, cancel := wait.WithGrace(context.WithoutCancel(ctx), ctx, lastWrite)
 			defer cancel()
 			err = errors.Join(err, r.onRecord(late, "cut off"))
 		}
 		return err
 	}
-	// The job is done last: until then an error leaves it open, to be gone on with.
+	// Mark the job done last: until then an error leaves it open, to be continued.
 	if err := r.onRecord(ctx, "done"); err != nil {
 		return err
 	}
@@ -360,15 +358,15 @@ func (t *Task) control(s scope, operation, actor string) change.Control {
 	return c
 }
 
-// affected is what of a portion a task does something to.
+// affected is the part of a batch on which a task has an effect.
 type affected struct {
 	ids     []string         // that get a record
 	rows    []store.CheckRow // that are to be reset
 	unknown int64            // ids that were named, and nobody knows
 }
 
-// affected leaves out the ids of a batch that a record would do nothing to:
-// named ones that are not stored, and for a reset those without a dam row.
+// affected drops the ids of a batch on which a record would have no effect: named ones that are
+// not stored, and for a reset those without a dam row.
 func (e *Env) affected(ctx context.Context, t Task, s scope, p batch) (c affected, err error) {
 	c.ids = p.ids
 	if t.Select.List != nil {

@@ -90,7 +90,7 @@ func Stream(o Options, emit func(source string, line []byte) error) error {
 
 // entity is the generator's state of one banana, per source.
 type entity struct {
-	docs [3]map[string]string // field to JSON text; nil: not there
+	docs [3]map[string]string // field to JSON text; nil for an absent field
 	lsn  int                  // of the registry's last event
 	old  string               // data of a registry event of some time ago
 	olsn int                  // and its lsn

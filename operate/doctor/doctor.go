@@ -84,7 +84,7 @@ type examination struct {
 	cfg      *config.Config
 	now      func() time.Time
 	findings []operate.Item
-	facts    []string // of what is examined, for the line that all is well
+	facts    []string // of the examined object, for the line that says that all is well
 }
 
 func (e *examination) add(what string, level operate.Level, why, do string) {
@@ -104,8 +104,8 @@ func (e *examination) sound(what string, before int) {
 	e.facts = nil
 }
 
-// A smaller difference of clocks does no harm: times are for people, retention
-// and the age of deliveries.
+// A smaller difference of clocks does no harm: times are shown, expire data, and measure the age
+// of deliveries.
 const (
 	clockWarning = time.Second
 	clockFault   = time.Minute

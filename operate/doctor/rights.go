@@ -170,7 +170,7 @@ func (x *entitled) expirations(ctx context.Context, admin *kadm.Client, e *exami
 // user is the name that a right is given to.
 func (x *entitled) user() string {
 	if x.cluster.SASL.User == "" {
-		return "NAME" // that of a certificate, or of nobody
+		return "NAME" // authenticated by a certificate, or anonymous
 	}
 	return x.cluster.SASL.User
 }

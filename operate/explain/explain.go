@@ -19,7 +19,7 @@ import (
 	"github.com/seed-86dfc502/weir/store"
 )
 
-// Store is what explain reads of a store.
+// Store is the part of a store that explain reads.
 type Store interface {
 	Entity(ctx context.Context, id string) (store.Entity, error)
 	ListLetters(ctx context.Context, f store.LetterFilter) ([]store.DeadLetter, error)
@@ -35,12 +35,12 @@ type revisions interface {
 	Active(ctx context.Context) (store.Revision, error)
 }
 
-// Input is what an explanation is made from. It is only read.
+// Input is the input of an explanation. It is not changed.
 type Input struct {
 	Config *config.Config
 	Store  Store
-	// Inbox is its current generation, and Log reads its records back; nil when that is
-	// not possible, for the reason NoInbox.
+	// Inbox is the current inbox, and Log reads its records. Log is nil when that is not
+	// possible, and NoInbox says why.
 	Inbox   store.Inbox
 	Log     operate.Log
 	NoInbox string
@@ -61,9 +61,9 @@ const maxDeliveries = 20
 // ErrUnknownService is the error for a service that the configuration does not have.
 var ErrUnknownService = errors.New("there is no such service in this configuration")
 
-// Explain looks at one entity. An entity that is not stored is no error: Found
-// is false, and check services may know it. The errors are those of the store, ErrUnknownService, or say that
-// stored state cannot be read; an inbox that does not answer is a note.
+// Explain reports on one entity. An entity that is not stored is no error: Found is false, and
+// check services may know it. The errors are those of the store, ErrUnknownService, or say that
+// stored state cannot be read. An inbox that does not answer is a note.
 func Explain(ctx context.Context, in Input) (*Explanation, error) {
 	if in.Service != "" && !slices.ContainsFunc(in.Config.Services(), func(s config.Service) bool { return s.Name == in.Service }) &&
 		!slices.ContainsFunc(in.Config.Checks, func(c config.Check) bool { return c.Service() == in.Service }) {
@@ -349,7 +349,7 @@ func (s *report) service(c config.Service) (Service, error) {
 	return out, nil
 }
 
-// outcomeOf says what became of an event for a service.
+// outcomeOf returns the outcome of an event for a service.
 func (s *report) outcomeOf(i int, c config.Service, out *Service, row store.Row) string {
 	sent := out.Last != nil
 	e := s.Events[i]

@@ -14,21 +14,21 @@ import (
 // generation:offset.
 type Explanation struct {
 	Entity string `json:"entity"`
-	// Found is false when no source brought such an entity; only Letters, Looked
-	// and Checks are set then.
+	// Found is false when no source has such an entity. Only Letters, Looked and Checks are set
+	// then.
 	Found bool `json:"found"`
 	// Looked says where it was looked for, when it was not found.
 	Looked []string `json:"looked,omitempty"`
 
 	Version string     `json:"version,omitempty"` // of the last record that changed a source document
 	Deleted *time.Time `json:"deleted,omitempty"` // when the last source document went away
-	// Complete: every required source has a document; Missing are those without.
+	// Complete reports whether every required source has a document. Missing are the others.
 	Complete bool     `json:"complete"`
 	Missing  []string `json:"missing,omitempty"`
 	// Current: last evaluated under this configuration.
 	Current bool `json:"current"`
-	// Partition of the inbox that the entity's records are in; absent when the
-	// inbox is not reachable.
+	// Partition of the inbox that the entity's records are in, absent when the inbox is not
+	// reachable.
 	Partition *int32 `json:"partition,omitempty"`
 
 	Events   []Event   `json:"events"`  // the last ones, the oldest first
@@ -42,7 +42,7 @@ type Explanation struct {
 	// Deliveries are the newest attempts to deliver that are kept, the oldest of
 	// them first.
 	Deliveries []operate.Delivery `json:"deliveries,omitempty"`
-	// Notes are what could not be looked at, and why.
+	// Notes say which parts are missing from the report, and why.
 	Notes []string `json:"notes,omitempty"`
 }
 
@@ -55,7 +55,7 @@ type Event struct {
 	EventID string    `json:"event_id,omitempty"`
 	// Outcome is noise, merged, incomplete, control, dead letter, or stale with its reason.
 	Outcome string `json:"outcome"`
-	// Record is its record in the inbox; Gone says why there is none.
+	// Record is its record in the inbox. Gone says why it is absent.
 	Record *Record `json:"record,omitempty"`
 	Gone   string  `json:"gone,omitempty"`
 
@@ -75,9 +75,9 @@ type Record struct {
 	Size     int    `json:"size"` // of the payload, in bytes
 	Actor    string `json:"actor,omitempty"`
 	Reason   string `json:"reason,omitempty"`
-	// Services that a control record is about; empty: all.
+	// Services are those that a control record is about. Empty means all.
 	Services []string `json:"services,omitempty"`
-	// Payload is set when it was asked for.
+	// Payload is set on request.
 	Payload json.RawMessage `json:"payload,omitempty"`
 }
 
@@ -119,16 +119,16 @@ type Verdict string
 const (
 	Sent        Verdict = "sent"         // the last event changed it, and it is delivered
 	Queued      Verdict = "queued"       // decided, and not delivered yet
-	HeldBack    Verdict = "held back"    // evaluated, and equal to what was sent
+	HeldBack    Verdict = "held back"    // evaluated, and equal to the last document sent
 	Pruned      Verdict = "pruned"       // not evaluated: the event cannot show in this view
 	Paced       Verdict = "paced"        // decided, and waits for the pace of the service
 	Noise       Verdict = "noise"        // the last event changed nothing that matters to anybody
-	Stale       Verdict = "stale"        // the last event was older than what the entity has
+	Stale       Verdict = "stale"        // the last event was older than the entity's state
 	Refused     Verdict = "refused"      // the newest change is a dead letter, or was one
 	Unknown     Verdict = "unknown"      // set to unknown: the next content passes
 	NeverSent   Verdict = "never sent"   // nothing was sent, and nothing is to be
 	NotYet      Verdict = "not yet sent" // it would be sent, and was not decided yet
-	UpToDate    Verdict = "up to date"   // delivered; what the last event did to it is not kept
+	UpToDate    Verdict = "up to date"   // delivered; the outcome of the last event is not kept
 	Undecidable Verdict = "undecidable"  // its documents do not merge
 )
 
@@ -154,10 +154,10 @@ type Service struct {
 	Queued bool `json:"queued"`
 	// Paused is the pause of the service, by an operator or the guard.
 	Paused string `json:"paused,omitempty"`
-	// Position is that of the service in the entity's partition: every change below it was
-	// delivered, is a dead letter, or was replaced by a newer one. Behind is an upper bound
-	// of its queued changes there. Both are absent when nothing was ever sent, and Behind
-	// when nothing is queued.
+	// Position is the service's position in the entity's partition: every change below it was
+	// delivered, is a dead letter, or was replaced by a newer one. Behind is an upper bound of
+	// its queued changes there. Both are absent when nothing was ever sent, and Behind when
+	// nothing is queued.
 	Position string `json:"position,omitempty"`
 	Behind   int64  `json:"behind,omitempty"`
 	// WouldSend: decided now, something would be sent.
@@ -182,7 +182,7 @@ type Standing string
 const (
 	CheckConfirmed Standing = "confirmed" // what passed last is confirmed
 	CheckOpen      Standing = "open"      // it passed, and is not confirmed
-	CheckRefused   Standing = "refused"   // it was refused: what was confirmed before stands again
+	CheckRefused   Standing = "refused"   // it was refused, so the version confirmed before is current again
 	CheckUnknown   Standing = "unknown"   // given back or reset: the next content passes
 )
 
@@ -192,7 +192,7 @@ type Check struct {
 	Service  string   `json:"service"`
 	Standing Standing `json:"standing"`
 	Version  uint64   `json:"version"` // of the last pass
-	// Confirmed is the highest version that was confirmed; absent: none.
+	// Confirmed is the highest confirmed version, absent without one.
 	Confirmed uint64 `json:"confirmed_version,omitempty"`
 	// Hash of the present content, absent when it is unknown. Given: made from
 	// a hash that the caller computed.
@@ -200,7 +200,7 @@ type Check struct {
 	Given    bool   `json:"given,omitempty"`
 	Sequence string `json:"sequence,omitempty"` // the highest seen
 	Events   int    `json:"events_remembered"`
-	Why      string `json:"why"` // what the same content would be answered, in one sentence
+	Why      string `json:"why"` // the answer that the same content would get, in one sentence
 }
 
 // Letter is an open dead letter about the entity, without payload.

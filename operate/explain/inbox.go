@@ -71,7 +71,7 @@ func (s *report) readBack(ctx context.Context) error {
 	return g.Wait()
 }
 
-// record returns the record at an offset; nil when there is none.
+// record returns the record at an offset, or nil without one.
 func (s *report) record(ctx context.Context, partition int32, offset int64) (*change.Record, error) {
 	var found *change.Record
 	at := func(o int64) map[int32]int64 { return map[int32]int64{partition: o} }
@@ -126,7 +126,7 @@ func (s *report) position(source string, partition int32, offset int64) string {
 	return fmt.Sprintf("%d/%d", partition, offset)
 }
 
-// lastPosition returns the newest of the positions that were seen of a source; empty without one.
+// lastPosition returns the newest position seen of a source, or empty without one.
 func (s *report) lastPosition(source string, seen *decide.Seen) string {
 	if seen == nil || len(seen.Positions) == 0 {
 		return ""

@@ -21,9 +21,9 @@ const (
 	maxLines = 40 // parts of the merged document
 )
 
-// Write writes the explanation for people: lines of at most 100 characters, up to
-// three services side by side, more below one another. Full cuts nothing, for files
-// and other programs. The error is that of w.
+// Write writes the explanation as text: lines of at most 100 characters, up to three services
+// side by side, more below one another. With full, lines are not cut, for files and other
+// programs. The error is from w.
 func (x *Explanation) Write(w io.Writer, full bool) error {
 	p := &printer{w: bufio.NewWriter(w), full: full}
 	if !x.Found {
@@ -95,8 +95,7 @@ func (p *printer) wrap(first, next, text string) {
 	p.line("%s", line)
 }
 
-// table prints rows under a head, columns as wide as needed; the last one may
-// be cut.
+// table prints rows under a head, columns as wide as needed. The last one may be cut.
 func (p *printer) table(head []string, rows [][]string) {
 	widths := make([]int, len(head))
 	for _, r := range append([][]string{head}, rows...) {
@@ -146,7 +145,7 @@ func (x *Explanation) head(p *printer) {
 	}
 }
 
-// shown quotes an id that does not speak for itself.
+// shown quotes an id that could be misread without quotes.
 func shown(id string) string {
 	if strings.Contains(id, " ") {
 		return strconv.Quote(id)

@@ -180,10 +180,10 @@ func (e Event) describe() string {
 	return what
 }
 
-// jobPart is the id of a control record that a job made: its number, and what of it.
+// jobPart matches the id of a job's control record: the job's number, and a part.
 var jobPart = regexp.MustCompile(`^job-(\d+)(/|$)`)
 
-// shownID is the event's id for people; for a record of a job, the job's number.
+// shownID is the event's id as shown. For a record of a job it is the job's number.
 func (e Event) shownID() string {
 	if m := jobPart.FindStringSubmatch(e.EventID); m != nil && e.Action != "" {
 		return "job " + m[1]
@@ -194,7 +194,7 @@ func (e Event) shownID() string {
 // position describes an event with its position in the inbox.
 func (e Event) position() string { return e.describe() + ", " + e.Version }
 
-// reads lists the paths that a projection reads, for people.
+// reads lists the paths that a projection reads, as text.
 func (s *report) reads(c config.Service) string {
 	var all []string
 	for _, p := range s.plan.Projections[c.Projection].ReadSet() {
@@ -209,7 +209,7 @@ func (s *report) reads(c config.Service) string {
 	return strings.Join(all, ", ")
 }
 
-// uncompared says in what two equal views of a service may differ.
+// uncompared lists in which parts two equal views of a service may differ.
 func (s *report) uncompared(c config.Service) string {
 	rules, _ := s.plan.Projections[c.Projection].Uncompared()
 	if len(rules) == 0 {

@@ -95,7 +95,7 @@ func (c *Coverage) name(projection int) string {
 	return spec.Customer + "/" + spec.Name
 }
 
-// Unreached lists what no case reached, and counts all that there is.
+// Unreached lists the items that no case reached, and counts all items.
 func (c *Coverage) Unreached() (missing []string, all int) {
 	want := func(name string, parts ...string) {
 		for _, part := range parts {

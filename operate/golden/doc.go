@@ -16,9 +16,9 @@
 //	  held back globex/list@archive
 //	  pruned globex/prices@archive
 //
-// A change that the service's guard holds has "hold" for "send", and the reason at its end; the
+// A change that the service's guard holds has "hold" for "send", and the reason at its end. The
 // service stays held until the end of the case.
 //
-// The events are parsed, merged, projected and compared by the code that
-// does so in production; only store, log and sinks are maps.
+// The events are parsed, merged, projected and compared by the code that does so in production.
+// Only store, log and sinks are maps.
 package golden

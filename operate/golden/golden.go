@@ -32,14 +32,14 @@ const (
 	ExpectedFile = "expected.txt"
 )
 
-// Result is what became of one case.
+// Result is the result of one case.
 type Result struct {
 	Name string `json:"name"`
 	// Diff is empty when the case is as expected: a unified diff otherwise.
 	Diff string `json:"diff,omitempty"`
-	// Error says why the case could not be run; empty when it was.
+	// Error says why the case could not be run. It is empty if it ran.
 	Error string `json:"error,omitempty"`
-	// Updated tells that the expectation was written anew.
+	// Updated reports that the expectation was rewritten.
 	Updated bool `json:"updated,omitempty"`
 	// Took is how long it ran.
 	Took time.Duration `json:"-"`
@@ -50,15 +50,15 @@ func (r Result) Failed() bool { return r.Diff != "" || r.Error != "" }
 
 // Options of Run. The zero value runs all cases.
 type Options struct {
-	Pattern *regexp.Regexp // of the names of cases; nil: all
-	// Update writes what came out as the expectation. A case with a dead letter that the
-	// expectation does not have is not updated, unless Letters is set.
+	Pattern *regexp.Regexp // matches names of cases; nil matches all
+	// Update stores the result as the expectation. A case with a dead letter that the expectation
+	// does not have is not updated, unless Letters is set.
 	Update, Letters bool
 	Reached         *Coverage // collects the coverage; may be nil
 }
 
 // Run runs the cases below dir, in the order of their names. A case that cannot be run is a
-// result too; the error says that there are none.
+// result too. The error says that there are no cases.
 func Run(c *config.Config, dir string, o Options) ([]Result, error) {
 	pattern, reached := o.Pattern, o.Reached
 	plan, err := planOf(c)
@@ -132,8 +132,7 @@ func runCase(c *config.Config, plan *decide.Plan, dir string, o Options) (Result
 // letterLine is a line of an outcome that tells of a dead letter.
 var letterLine = regexp.MustCompile(`^(\d+ \S+: |  )dead letter `)
 
-// newLetter returns the first dead letter of an outcome that the expectation does not have;
-// empty if there is none.
+// newLetter returns the first dead letter of an outcome that the expectation lacks, or empty.
 func newLetter(got, want string) string {
 	known := strings.Split(want, "\n")
 	for line := range strings.SplitSeq(got, "\n") {
@@ -146,7 +145,7 @@ func newLetter(got, want string) string {
 
 // keyed is a kind of source whose records have the entity in their key.
 type keyed interface {
-	// EntityOf returns the key of a document; empty if it has none.
+	// EntityOf returns the key of a document, or empty if it has none.
 	EntityOf(row []byte) string
 }
 
@@ -158,8 +157,8 @@ type event struct {
 	Headers map[string]string `json:"headers"`
 }
 
-// planOf compiles the configuration. Secrets of expressions are those of tests: results must
-// not depend on the environment.
+// planOf compiles the configuration with fixed secrets in expressions: results must not depend on
+// the environment.
 func planOf(c *config.Config) (*decide.Plan, error) {
 	numbers := map[string]int32{}
 	for i, s := range c.Services() {
@@ -187,8 +186,8 @@ type player struct {
 	reached *Coverage         // may be nil
 }
 
-// play runs events, one JSON object per line, through the configuration from
-// an empty state and tells what became of each.
+// play runs events, one JSON object per line, through the configuration from an empty state and
+// returns the outcome of each.
 func play(c *config.Config, plan *decide.Plan, events []byte, reached *Coverage) (string, error) {
 	shapes, keys := map[string]*ingest.Extractor{}, map[string]keyed{}
 	for i := range c.Sources {
@@ -263,7 +262,7 @@ func (p *player) event(shape *ingest.Extractor, n int, e event) error {
 	return nil
 }
 
-// apply writes what one record leads to.
+// apply writes the outcome of one record.
 func (p *player) apply(record change.Record, at time.Time, n int) error {
 	out := &p.out
 	before := p.s.Stored(record.Entity)

@@ -69,7 +69,7 @@ func WriteJUnit(w io.Writer, suite string, results []Result) error {
 
 func seconds(d time.Duration) string { return fmt.Sprintf("%.3f", d.Seconds()) }
 
-// xmlText replaces what XML 1.0 (section 2.2) has no way to write.
+// xmlText replaces characters that XML 1.0 (section 2.2) cannot represent.
 func xmlText(s string) string {
 	return strings.Map(func(r rune) rune {
 		if r < 0x20 && r != '\t' && r != '\n' && r != '\r' || r == 0xFFFE || r == 0xFFFF {

@@ -9,10 +9,10 @@ import (
 	"time"
 )
 
-// Point is what happened to a source or a service in a span of time.
+// Point counts the work of a source or a service in a span of time.
 type Point struct {
-	In     int64 // events of a source taken in; changes of a service that were sent
-	Held   int64 // events that were repeated or noise; what was held back from a service
+	In     int64 // events of a source ingested; changes of a service sent
+	Held   int64 // events repeated or noise; changes held back from a service
 	Out    int64 // changes of a service that took effect
 	Failed int64 // events that became dead letters; failed attempts of a service
 	// AgeMillis is the sum of the ages of Aged deliveries, from the event's entry.
@@ -20,7 +20,7 @@ type Point struct {
 	Waiting         int64 // the most that waited
 }
 
-// Age is the mean age of the deliveries; 0 without any.
+// Age is the mean age of the deliveries, 0 without any.
 func (p Point) Age() time.Duration {
 	if p.Aged == 0 {
 		return 0
@@ -28,7 +28,7 @@ func (p Point) Age() time.Duration {
 	return time.Duration(p.AgeMillis/p.Aged) * time.Millisecond
 }
 
-// add takes in what happened beside p, in the same span or in the next one.
+// add adds the counts of o, of the same span or the next one.
 func (p *Point) add(o Point) {
 	p.In, p.Held, p.Out, p.Failed = p.In+o.In, p.Held+o.Held, p.Out+o.Out, p.Failed+o.Failed
 	p.AgeMillis, p.Aged, p.Waiting = p.AgeMillis+o.AgeMillis, p.Aged+o.Aged, max(p.Waiting, o.Waiting)
@@ -123,7 +123,7 @@ func (c *chunk) encode() ([]byte, error) {
 // are a third of it.
 const maxChunk = 8 << 20
 
-// decode reads an encoded chunk; an empty body is an empty chunk.
+// decode reads an encoded chunk. An empty body is an empty chunk.
 func decode(body []byte) (*chunk, error) {
 	c := newChunk()
 	if len(body) == 0 {

@@ -49,8 +49,8 @@ func (r *Recorder) Marks(since time.Time) (all []Mark) {
 	return all
 }
 
-// changes returns marks for the differences between two states of this process; those of a
-// process without a name are none.
+// changes returns marks for the differences between two states of this process. A process without
+// a name has no marks.
 func changes(before, now operate.Process) (marks []Mark) {
 	if now.Name == "" {
 		return nil

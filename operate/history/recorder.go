@@ -23,12 +23,12 @@ const (
 
 	samplePeriod = 5 * time.Second
 	savePeriod   = time.Minute
-	reloadPeriod = 10 * time.Minute // what other processes added to hours that are over
+	reloadPeriod = 10 * time.Minute // additions of other processes to past hours
 	saveTimeout  = 10 * time.Second
 	lastSave     = 2 * time.Second // at the end of the process, which is not to wait for it
 )
 
-// Kind is the kind of the reports that hold hours; their names are the hours.
+// Kind is the kind of the reports that hold hours. Their names are the hours.
 const Kind = "history"
 
 // hourName is the name of an hour's report.
@@ -39,8 +39,8 @@ type Options struct {
 	Registry prometheus.Gatherer
 	// Store keeps the history; nil keeps it in memory.
 	Store store.Reports
-	// Process says how this process is doing, for the list of them; nil: it is not
-	// in it. Needs Store.
+	// Process returns the state of this process for the list of processes. With nil it is not in
+	// the list. It needs Store.
 	Process func() operate.Process
 	Logger  *slog.Logger
 	// Now is the clock; nil is time.Now.
@@ -59,8 +59,8 @@ type Recorder struct {
 	decidedAt time.Time
 
 	mu      sync.Mutex
-	looks   []*snapshot.Snapshot       // of late, the oldest first; guarded by mu
-	last    *snapshot.Snapshot         // that the history was added to from; guarded by mu
+	looks   []*snapshot.Snapshot       // the recent ones, oldest first; guarded by mu
+	last    *snapshot.Snapshot         // the snapshot added to the history last; guarded by mu
 	saved   map[int64]*chunk           // by hour since 1970, as the store has them; guarded by mu
 	unsaved map[int64]*chunk           // additions of this process; guarded by mu
 	saving  map[int64]*chunk           // the part of unsaved that is being stored; guarded by mu
@@ -108,15 +108,15 @@ func (r *Recorder) Run(ctx context.Context) {
 	r.save(last)
 }
 
-// Rates are taken over rateSpan, or over what there is of it.
+// Rates are taken over rateSpan, or the part of it since the start.
 const (
 	rateSpan  = 10 * time.Second
 	shortest  = time.Second
 	keepLooks = 30 * time.Second
 )
 
-// Look returns the numbers now and those to take rates against: the latest that
-// are at least 10 seconds old, else the oldest; nil when there are none yet.
+// Look returns the current snapshot and an earlier one to take rates against: the latest that is
+// at least 10 seconds old, else the oldest. Both are nil before the first snapshot.
 func (r *Recorder) Look() (now, before *snapshot.Snapshot, err error) {
 	if now, err = snapshot.Take(r.opt.Registry, r.opt.Now()); err != nil {
 		return nil, nil, err
@@ -139,8 +139,8 @@ func (r *Recorder) Look() (now, before *snapshot.Snapshot, err error) {
 	return now, before, nil
 }
 
-// Sample adds what happened since the last sample to the present minute. The first
-// one adds what happened since the process started.
+// Sample adds the increase since the last sample to the current minute. The first sample adds
+// everything since the process started.
 func (r *Recorder) Sample() error {
 	now, _, err := r.Look()
 	if err != nil {
@@ -242,8 +242,8 @@ func (r *Recorder) forget(second int64) {
 	}
 }
 
-// save adds the increase to the reports of its hours. A write that certainly failed is
-// retried; after one of unknown outcome the increase may be counted twice.
+// save adds the increase to the reports of its hours. A write that certainly failed is retried.
+// After one of unknown outcome the increase may be counted twice.
 func (r *Recorder) save(ctx context.Context) {
 	if r.opt.Store == nil {
 		return
@@ -328,7 +328,7 @@ type Step struct {
 	Point
 }
 
-// Range is how far back a history is shown, and in what steps.
+// Range is the span of a shown history and its steps.
 type Range struct {
 	Name       string // as in an address: 15m, 1h, …
 	Words      string
@@ -346,7 +346,7 @@ func Ranges() []Range {
 	}
 }
 
-// Series returns a history in steps, the oldest first; the last one is not over.
+// Series returns a history in steps, the oldest first. The last step is incomplete.
 func (r *Recorder) Series(series string, of Range) []Step {
 	r.mu.Lock()
 	defer r.mu.Unlock()

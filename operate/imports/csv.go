@@ -107,8 +107,7 @@ func newDecoder(header []byte, o Options) (*decoder, error) {
 	return d, nil
 }
 
-// path takes a column's name apart at dots; a backslash before a dot or another
-// backslash takes its meaning away.
+// path splits a column's name at dots. A backslash escapes a dot or a backslash.
 func path(name string) []string {
 	var parts []string
 	var part strings.Builder

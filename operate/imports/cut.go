@@ -11,7 +11,7 @@ import (
 	"github.com/seed-86dfc502/weir/internal/bom"
 )
 
-// space is what JSON takes for white space.
+// space is the white space of JSON.
 const space = " \t\r\n"
 
 // piece is how much of a file is looked at at a time.
@@ -30,7 +30,7 @@ type cutter struct {
 	hash  hash.Hash
 }
 
-// newCutter makes one for a format; rows of more than maxRow bytes are cut out without
+// newCutter makes a cutter for a format. Rows of more than maxRow bytes are returned without
 // their content. The error is a *BadFile or one of the reader.
 func newCutter(r io.Reader, f Format, o Options, maxRow int) (*cutter, error) {
 	c := &cutter{in: bufio.NewReaderSize(r, piece), max: maxRow, csv: f == CSV, shape: quoting{delim: o.delimiter(), escape: o.escape()}, line: 1, hash: sha256.New()}
@@ -61,8 +61,8 @@ type row struct {
 	text  []byte
 }
 
-// next returns the next row, without line end for JSONL and verbatim for CSV;
-// io.EOF after the last. Blank lines are skipped, but in a CSV of one column.
+// next returns the next row, without line end for JSONL and verbatim for CSV; io.EOF after the
+// last. Blank lines are skipped, except in a CSV of one column.
 func (c *cutter) next() (row, error) {
 	for {
 		r, err := c.record()
@@ -85,7 +85,7 @@ func (c *cutter) next() (row, error) {
 	}
 }
 
-// trimEnd takes away what encoding/csv takes for the end of a line.
+// trimEnd removes the end of a line as encoding/csv recognises it.
 func trimEnd(line []byte) []byte {
 	if n := len(line); n > 0 && line[n-1] == '\n' {
 		line = line[:n-1]

@@ -16,8 +16,8 @@ import (
 // maxBody bounds the JSON of a batch: the largest event of a source is 96 MiB.
 const maxBody = 160 << 20
 
-// ServeHTTP ingests a batch of a command, and answers with the import. The caller has checked
-// its token. 422 says that repeating the batch is of no use, 503 that it is to be repeated.
+// ServeHTTP ingests a batch of a command, and answers with the import. The caller has checked its
+// token. 422 means that a repetition is useless, 503 that the batch must be repeated.
 func (d *Desk) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	var b Batch
 	if err := json.NewDecoder(http.MaxBytesReader(w, r.Body, maxBody)).Decode(&b); err != nil {
@@ -63,7 +63,7 @@ func Post(send func(ctx context.Context, kind string, body io.Reader) (*http.Res
 	}
 }
 
-// Final reports whether importing the same file again is of no use, as it is now.
+// Final reports whether importing the same file again would fail again.
 func Final(err error) bool {
 	if bad := (*BadFile)(nil); errors.As(err, &bad) {
 		return true

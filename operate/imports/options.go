@@ -25,7 +25,7 @@ func ParseFormat(name string) (Format, error) {
 	return "", fmt.Errorf("the format must be %s or %s", JSONL, CSV)
 }
 
-// FormatOf guesses the format from a file's name; empty when it cannot.
+// FormatOf guesses the format from a file's name, empty when it cannot.
 func FormatOf(name string) Format {
 	switch name = strings.ToLower(name); {
 	case strings.HasSuffix(name, ".csv"), strings.HasSuffix(name, ".tsv"):
@@ -48,20 +48,19 @@ const (
 	JSON   Type = "json"   // a JSON value
 )
 
-// Options say how a CSV file is read; JSONL has none. The zero Options are a file
-// with commas whose cells are strings.
+// Options say how a CSV file is read. JSONL has no options. The zero Options are a file with
+// commas whose cells are strings.
 type Options struct {
 	// Delimiter between cells: one printable ASCII character or a tab, but no
 	// quote; empty is a comma.
 	Delimiter string `json:"delimiter,omitempty"`
 	// Types by the name of the column.
 	Types map[string]Type `json:"types,omitempty"`
-	// Null is the text of cells without quotes that are null: the empty one in files of
-	// PostgreSQL's COPY, \N in those of MySQL. Nil means that only empty cells of other types
-	// than String are.
+	// Null is the text of unquoted cells that are null: empty in files of PostgreSQL's COPY, \N
+	// in those of MySQL. Nil means that only empty cells of other types than String are null.
 	Null *string `json:"null,omitempty"`
 	// Escape is one ASCII character that escapes the next one, as the backslash of MySQL's
-	// OUTFILE does; empty means that nothing does.
+	// OUTFILE does. Empty means no escapes.
 	Escape string `json:"escape,omitempty"`
 }
 

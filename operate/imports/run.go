@@ -43,8 +43,8 @@ func (f *File) Import() store.Import {
 type Row struct {
 	Number int64 // from 1, headers not counted
 	Line   int64 // in the file, from 1
-	// Value is the JSON of its event, or with a Code the row as it is in the file; nil if that
-	// is too large.
+	// Value is the JSON of its event, or with a Code the row as in the file, nil if that is too
+	// large.
 	Value []byte
 	Code  string // of a row that is no event, else ""
 	// Reason goes with Code, and holds no payload.
@@ -127,7 +127,7 @@ func (r *run) header() error {
 	return err
 }
 
-// fill cuts the batch behind a row; rows before it are skipped.
+// fill cuts the batch behind a row. Rows before it are skipped.
 func (r *run) fill(after int64) (b Batch, err error) {
 	if b.After = after; r.row > after {
 		return b, fmt.Errorf("the import is at row %d, before row %d of this run: run it again", after, r.row)

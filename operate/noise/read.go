@@ -30,9 +30,8 @@ type Result struct {
 	Others bool `json:"-"`
 }
 
-// Read sums up the reports of the deciding processes under a configuration, for
-// the sources that want keeps. Its errors are those of the store, or say that a
-// report cannot be read.
+// Read adds the reports of the deciding processes under a configuration, for the sources that
+// want selects. It fails if the store fails or a report cannot be read.
 func Read(ctx context.Context, s store.Reports, cfg *config.Config, want func(source string) bool) (Result, error) {
 	var r Result
 	var sources []Source

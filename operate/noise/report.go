@@ -45,8 +45,9 @@ type Report struct {
 // Field is a path of a source's document.
 type Field struct {
 	Pattern string `json:"pattern"` // as a strip rule; empty for the whole document
-	// Events are the suppressed events that changed it; Share is theirs of the source's events,
-	// 0 to 1. Saves are those that would be noise if no field that is not read were there.
+	// Events are the suppressed events that changed it. Share is their share of the source's
+	// events, 0 to 1. Saves are the events that would be noise without the fields that no
+	// projection reads.
 	Events int64   `json:"events"`
 	Share  float64 `json:"share"`
 	Saves  int64   `json:"saves"`
@@ -55,8 +56,8 @@ type Field struct {
 	// Example is the path that one of them changed, for Entity.
 	Example string `json:"example"`
 	Entity  string `json:"entity"`
-	// ReadBy are the projections that can read there, with what reads it:
-	// customer/projection (field). None means that it can be stripped.
+	// ReadBy are the projections that can read at the path, with the reading field:
+	// customer/projection (field). If empty, the path can be stripped.
 	ReadBy []string `json:"read_by,omitempty"`
 	// Strippable: no projection reads it, and a rule can name it.
 	Strippable bool `json:"strippable"`
@@ -165,7 +166,7 @@ func readersOf(views []*projections.Projection) (all []reader) {
 	return all
 }
 
-// readBy names what can read at a path of a source that is mounted somewhere.
+// readBy names the fields and filters that can read at a path of a source with that mount.
 func readBy(p fieldcount.Path, mount canonicaltree.Path, reads []reader) (names []string) {
 	whole := append(fieldcount.Path(slices.Clone(mount)), p...)
 	for _, r := range reads {

@@ -101,7 +101,7 @@ type version struct {
 	explain.Event
 	Diff []plan.Difference
 	More int
-	// Told names the base of the differences; empty without any.
+	// Told names the base of the differences, empty without one.
 	Told string
 }
 
@@ -110,8 +110,8 @@ func (v version) Applied() bool {
 	return slices.Contains([]string{"merged", "noise", "incomplete"}, v.Outcome)
 }
 
-// versions compares each event with the one before it of the same source. A patch
-// names its changes itself.
+// versions compares each event with the previous event of the same source. A patch lists its own
+// changes.
 func versions(x *explain.Explanation) (all []version) {
 	patches := map[string]bool{}
 	for _, s := range x.Sources {

@@ -12,7 +12,7 @@ import (
 	"github.com/seed-86dfc502/weir/operate/explain"
 )
 
-// reachTime bounds the wait for the inbox; without it the rest is explained.
+// reachTime bounds the wait for the inbox. Without it the rest is explained.
 const reachTime = 20 * time.Second
 
 type explainBody struct {

@@ -46,7 +46,7 @@ func levelClass(l operate.Level) string {
 	return "good"
 }
 
-// box is a node with its place in a picture, edge what runs between two.
+// box is a node with its place in a picture, edge a line between two.
 type (
 	box struct {
 		node

@@ -76,7 +76,7 @@ func rateText(r snapshot.Rate) string {
 	return orDash(r.Known, comma(r.PerSecond))
 }
 
-// tenths has one digit after the point; a positive number never reads as 0.
+// tenths has one digit after the point. A positive number never reads as 0.
 func tenths(f float64) string {
 	if f > 0 && f < 0.05 {
 		return "<0.1"
@@ -84,8 +84,8 @@ func tenths(f float64) string {
 	return fmt.Sprintf("%.1f", f)
 }
 
-// when says how long ago something was; the time itself is its title. The script
-// lets it grow older on a page that stays open.
+// when formats how long ago something was, with the time as its title. The script updates it on
+// an open page.
 func when(t time.Time) template.HTML {
 	return timeElement(t, fmt.Sprintf(` data-ago="%d"`, int(time.Since(t).Seconds())), humanize.Time(t))
 }

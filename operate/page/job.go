@@ -47,7 +47,7 @@ type outcome struct {
 	view     view
 }
 
-// jobs are those of a page. Safe for concurrent use.
+// jobs are the jobs of a page. Safe for concurrent use.
 type jobs struct {
 	mu   sync.Mutex
 	last map[string]*job // guarded by mu; by kind
@@ -75,8 +75,8 @@ func (j *job) progress(done, total int64) {
 	j.done, j.total = done, total
 }
 
-// start begins a job, and returns nil when another one of its kind is under way or
-// the process is ending; it has answered the request then.
+// start begins a job. It answers the request and returns nil when another job of its kind is
+// running or the process is ending.
 func (p *Page) start(w http.ResponseWriter, r *http.Request, who *session, kind, what string, work func(context.Context, *job) (outcome, error)) *job {
 	p.jobs.mu.Lock()
 	defer p.jobs.mu.Unlock()
@@ -139,7 +139,7 @@ func (p *Page) showResult(w http.ResponseWriter, r *http.Request, who *session, 
 	p.show(w, http.StatusOK, j.template, v)
 }
 
-// withForm is a body with forms, which are those of who looks.
+// withForm is a body with forms, which carry the token of the viewer's session.
 type withForm interface{ withForm(form string) any }
 
 type jobBody struct {
@@ -158,7 +158,7 @@ func (p *Page) jobBody(j *job, who *session) jobBody {
 	return b
 }
 
-// lastJob is the last job of a kind, for the page where one is begun; nil without.
+// lastJob is the last job of a kind, for the page that starts such jobs, or nil.
 func (p *Page) lastJob(kind string) *jobBody {
 	j := p.jobs.find(kind)
 	if j == nil {
@@ -168,7 +168,7 @@ func (p *Page) lastJob(kind string) *jobBody {
 	return &b
 }
 
-// view shows how far a job is, or what came of it.
+// view shows the progress of a job, or its result.
 func (p jobSection) view(w http.ResponseWriter, r *http.Request, who *session) {
 	kind := r.PathValue("kind")
 	j := p.jobs.find(kind)

@@ -136,14 +136,14 @@ type letterBody struct {
 	Letter  store.DeadLetter
 	Text    string // of the payload, when it is one
 	Hex     string // else
-	Cut     bool   // the payload is longer than what is shown
+	Cut     bool   // the payload is longer than the shown part
 	Headers string
 	Form    string
 	Acts    bool
 }
 
-// isText reports whether a payload comes back from a text field as it was, but for
-// the newlines, which a browser writes in its own way.
+// isText reports whether a text field returns a payload unchanged, except for newlines, which
+// browsers rewrite.
 func isText(b []byte) bool {
 	return utf8.Valid(b) && !slices.ContainsFunc(b, func(c byte) bool { return c < ' ' && c != '\t' && c != '\n' || c == 0x7F })
 }
@@ -195,7 +195,7 @@ func (p letterSection) payload(w http.ResponseWriter, r *http.Request, _ *sessio
 	_, _ = w.Write(l.Payload)
 }
 
-// reason is what an action says of itself for the audit.
+// reason returns the reason of an action for the audit.
 func reason(r *http.Request) (string, error) {
 	s := strings.TrimSpace(r.PostForm.Get("reason"))
 	if utf8.RuneCountInString(s) > maxReason || !isText([]byte(s)) {

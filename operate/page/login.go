@@ -27,9 +27,8 @@ type links struct {
 	all map[[32]byte]link // guarded by mu
 }
 
-// LoginPath returns the path of a link that signs one browser in, as actor, once
-// and within a quarter of an hour; empty where sign-in is off. It is a secret
-// until it is used.
+// LoginPath returns the path of a link that signs one browser in, as actor, once and within a
+// quarter of an hour, or empty where sign-in is off. It is a secret until it is used.
 func (p *Page) LoginPath(actor string) string {
 	if !p.canSignIn() {
 		return ""

@@ -29,7 +29,7 @@ type overviewBody struct {
 	Picture  picture
 }
 
-// maxProblems bounds the problems listed; the list of services has all.
+// maxProblems bounds the listed problems. The list of services shows all.
 const maxProblems = 6
 
 // load looks at the process.

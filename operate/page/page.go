@@ -33,7 +33,7 @@ type Options struct {
 	// Config returns the configuration that runs now.
 	Config func() *config.Config
 	Store  Store
-	// Tools returns what actions work with; its Actor is set here.
+	// Tools returns the environment of actions. The page sets its Actor.
 	Tools func(context.Context) (*operate.Env, error)
 	// History has the counters, past and present.
 	History *history.Recorder
@@ -42,7 +42,7 @@ type Options struct {
 	// Suspend suspends deliveries to a service, or resumes them, in all processes, and records
 	// it.
 	Suspend func(ctx context.Context, service string, on bool, actor, why string) error
-	// Probe makes a service try now; false when this process does not deliver it.
+	// Probe makes a service retry now. It returns false when this process does not deliver it.
 	Probe func(service string) bool
 	// Health says how the process and its services are doing.
 	Health func() operate.Health
@@ -50,13 +50,13 @@ type Options struct {
 	Conditions func() map[string]deliver.Condition
 	// Attempts limits wrong tokens.
 	Attempts *auth.Attempts
-	// Token that is configured; when there is one, reading needs it too.
+	// Token is the configured one. If set, reading needs it too.
 	Token string
-	// OwnToken signs in as well, if there is one; OwnFile is where it can be read.
+	// OwnToken, if set, signs in as well. OwnFile is the file that holds it.
 	OwnToken, OwnFile string
 	Logger            *slog.Logger
-	// RunInBackground runs f on a goroutine of its own. The end of the process ends its context and
-	// waits for it; false, and f is not run, when the process is ending.
+	// RunInBackground runs f on a goroutine of its own. The end of the process cancels its
+	// context and waits for it. It returns false without running f when the process is ending.
 	RunInBackground func(f func(ending context.Context)) bool
 	// Patience is how long a request waits for its job before it shows the job's progress.
 	// Defaults to 2s.
@@ -181,8 +181,8 @@ func (p *Page) handleRead(f func(w http.ResponseWriter, r *http.Request, who *se
 	}
 }
 
-// requestsAtATime bounds the requests of operators under way, and those of other
-// clients: each has its answer in memory until it is taken.
+// requestsAtATime bounds the concurrent requests of operators, and separately those of other
+// clients: each holds its answer in memory until the client reads it.
 const requestsAtATime = 64
 
 // withPlace serves a request when a place is free. Operators and clients that did not
@@ -201,9 +201,9 @@ func (p *Page) withPlace(w http.ResponseWriter, who *session, serve func()) {
 	serve()
 }
 
-// handleWrite wraps a handler that changes something: it requires a session, a form of
-// that session, and a bounded size. A request with a bearer token needs no form: no
-// browser sends one by itself.
+// handleWrite wraps a handler that changes something: it requires a session, a form of that
+// session, and a bounded size. A request with a bearer token needs no form: browsers never send
+// such tokens unasked.
 func (p *Page) handleWrite(limit int64, f func(w http.ResponseWriter, r *http.Request, who *session)) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		who, ok := p.authenticate(w, r)
@@ -231,7 +231,7 @@ func (p *Page) writeForm(w http.ResponseWriter, r *http.Request, limit int64, wh
 	case who.form != "" && !constantTimeEqual(r.PostForm.Get("form"), who.form):
 		p.renderMessage(w, r, http.StatusForbidden, "The form is not of this session: load the page again.")
 	default:
-		// The listener's limit is for the request, which is read; the work may take longer.
+		// The listener's deadline is for reading the request. The work may take longer.
 		_ = http.NewResponseController(w).SetReadDeadline(time.Time{})
 		f(w, r, who)
 	}
@@ -247,7 +247,7 @@ func constantTimeEqual(a, b string) bool {
 type view struct {
 	Title, Section string
 	Session        *session
-	SignInHint     string // to sign in; empty when there is no way
+	SignInHint     string // how to sign in; empty if sign-in is off
 	Notice         string
 	Live           bool // without script the page loads itself again
 	Body           any
@@ -298,7 +298,7 @@ func (p *Page) show(w http.ResponseWriter, status int, name string, v view) {
 	p.render(w, status, name, "layout", v)
 }
 
-// livePage serves a page that renews itself; load returns its body.
+// livePage serves a page that refreshes itself. load returns its body.
 func (p *Page) livePage(name, title string, load func(*http.Request) (any, error)) func(http.ResponseWriter, *http.Request, *session) {
 	return func(w http.ResponseWriter, r *http.Request, who *session) {
 		b, err := load(r)
@@ -318,8 +318,8 @@ func (p *Page) livePart(part string, load func(*http.Request) (any, error)) func
 	}
 }
 
-// fragment answers with the part of a page that the script renews; err is that of
-// reading the metrics.
+// fragment answers with the part of a page that the script refreshes. err is the error of reading
+// the metrics.
 func (p *Page) fragment(w http.ResponseWriter, part string, data any, err error) {
 	if err != nil {
 		http.Error(w, "the metrics cannot be read", http.StatusInternalServerError)

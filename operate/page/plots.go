@@ -50,7 +50,7 @@ var sourcePlots = []plot{ //nolint:gochecknoglobals // never written
 	{"Queued", "records", []line{{"queued", "the maximum at the source", func(p history.Point, _ float64) float64 { return float64(p.Waiting) }}}},
 }
 
-// plots are a table of history; the script draws it.
+// plots are a table of history. The script draws it.
 type plots struct {
 	Of      string // subject of the history
 	Address string // of the fragment, without the range
@@ -69,13 +69,13 @@ type plotRow struct {
 	Cells []plotCell
 }
 
-// plotCell is a value, for people and for the script; Exact is empty for an unknown value.
+// plotCell is a value as text and for the script. Exact is empty for an unknown value.
 type plotCell struct{ Text, Exact string }
 
 // plotMark is an event, or an outage with its end.
 type plotMark struct {
 	history.Mark
-	Until time.Time // zero: an event, or an outage that lasts
+	Until time.Time // zero for an event, or an outage that lasts
 }
 
 // RangePath is the address of the same page with another range.

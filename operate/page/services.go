@@ -32,7 +32,7 @@ type serviceNames struct {
 	renamed map[string]string
 }
 
-// current returns the name of a service as the files have it, for people.
+// current returns the current name of a service, as the files have it.
 func (p *Page) current(name string) string {
 	of := p.names.Load()
 	if cfg := p.opt.Config(); of == nil || of.of != cfg {
@@ -144,7 +144,7 @@ func (p serviceSection) rows(keep func(string, operate.ServiceHealth) bool) (row
 	names := slices.Concat(ranked[2], ranked[1], ranked[0])
 	for _, name := range names[:min(found, maxServices)] {
 		s := now.Service(name)
-		// Beyond a bound the counters of a service are in those of its customer.
+		// Beyond a bound services are counted with their customer.
 		shared := len(services) > servicelabel.Most && now.Services[name] == nil
 		row := serviceRow{
 			Name: name, Decides: p.runs("decide") && !shared, Delivered: s.Delivered["delivered"], Held: s.Decisions[decide.DecisionHeldBack],

@@ -23,14 +23,14 @@ const (
 // session is an operator who is signed in.
 type session struct {
 	Actor string // for the audit
-	form  string // what its forms carry; empty for a bearer token
+	form  string // the token of its forms; empty for a bearer token
 	until time.Time
 
 	mu     sync.Mutex
-	notice string // shown by the next page; guarded by mu
+	notice string // message for the next page; guarded by mu
 }
 
-// Form is the token of the session's forms; empty without a session.
+// Form is the token of the session's forms, empty without a session.
 func (s *session) Form() string {
 	if s == nil {
 		return ""

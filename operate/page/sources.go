@@ -29,7 +29,7 @@ type sourceRow struct {
 // Path is the address of its page.
 func (r sourceRow) Path() string { return "/sources/" + url.PathEscape(r.Name) }
 
-// Age is the age of its oldest queued record; 0 if unknown.
+// Age is the age of its oldest queued record, 0 if unknown.
 func (r sourceRow) Age() time.Duration {
 	return time.Duration(r.Oldest * float64(time.Second)).Round(time.Second)
 }

@@ -42,7 +42,7 @@ func (r processRow) State() string {
 	return string(r.Level)
 }
 
-// Rates are those of its stages, in words; empty unless it is running.
+// Rates returns the rates of its stages as text, empty unless the process is running.
 func (r processRow) Rates() (all []string) {
 	if !r.Alive(r.now) {
 		return nil

@@ -29,7 +29,7 @@ type taskForm struct {
 	Reason       string
 }
 
-// maxRate is beyond what any store does.
+// maxRate is more than any store can do.
 const maxRate = 1e9
 
 const inputTime = "2006-01-02T15:04"
@@ -48,7 +48,7 @@ func taskFormOf(v url.Values) taskForm {
 	return f
 }
 
-// task returns the task of the form; an *InvalidRequestError names its fault.
+// task returns the task of the form. An *InvalidRequestError names its fault.
 func (f taskForm) task() (operate.Task, error) {
 	t := operate.Task{Kind: operate.Kind(f.Kind), Services: f.Services, Force: f.Force, Reason: f.Reason}
 	if t.Kind != operate.Replay && t.Kind != operate.Reset {
@@ -187,7 +187,7 @@ func (p taskSection) begin(w http.ResponseWriter, r *http.Request, who *session)
 	}
 }
 
-// badRequest returns the error of a request that cannot be done; its sentence is shown.
+// badRequest returns the error of an invalid request. Its text is shown.
 func badRequest(format string, args ...any) error {
 	return &operate.InvalidRequestError{Reason: fmt.Sprintf(format, args...)}
 }

@@ -5,9 +5,9 @@
 // # Model
 //
 // The code of decide (decide.Preview) decides every stored entity under the candidate, against
-// the present dam rows. An entity moves to a new configuration at its next event or by a
-// backfill (replay --outdated); the preview is of that decision. Entities are read in pages,
-// with their rows in one batch per page, so a page bounds the memory.
+// the present dam rows. An entity moves to a new configuration at its next event or by a backfill
+// (replay --outdated). The preview is of that decision. Entities are read in pages, with their
+// rows in one batch per page, so a page bounds the memory.
 //
 // # Limits
 //

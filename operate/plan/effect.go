@@ -2,8 +2,8 @@ package plan
 
 import "encoding/json"
 
-// Effect is the previewed effect of a candidate; its JSON form is the output of the command
-// with --json.
+// Effect is the previewed effect of a candidate. Its JSON form is the output of the command with
+// --json.
 type Effect struct {
 	// Active: the candidate decides as the active configuration does. Where sinks
 	// send to is no part of that.
@@ -11,8 +11,7 @@ type Effect struct {
 	// Compared: the configuration that samples are compared with was given.
 	Compared bool  `json:"compared"`
 	Entities int64 `json:"entities"` // stored ones
-	// Failed are entities that cannot be decided under the candidate, of all
-	// services; their first few ids.
+	// Failed counts the entities, of all services, that cannot be decided under the candidate.
 	Failed    int64     `json:"failed,omitempty"`
 	FailedIDs []string  `json:"failed_ids,omitempty"`
 	Services  []Service `json:"services"` // in the order of the candidate, then removed ones
@@ -36,9 +35,9 @@ type Service struct {
 	State   State  `json:"state"`
 	Send    int64  `json:"send"`    // an upsert would be sent
 	Retract int64  `json:"retract"` // a retraction would be sent
-	// Anyway are those of Send and Retract that the compared configuration would
-	// send as well, after a reset for instance. NewlyHeld would be sent under the
-	// compared configuration and not under the candidate. Absent without one.
+	// Anyway counts the changes of Send and Retract that the compared configuration would send as
+	// well, after a reset for instance. NewlyHeld counts those that only the compared
+	// configuration would send. Both are absent without one.
 	Anyway    *int64 `json:"anyway,omitempty"`
 	NewlyHeld *int64 `json:"newly_held_back,omitempty"`
 	Unchanged int64  `json:"unchanged"` // equal to what the service has

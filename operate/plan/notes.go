@@ -95,8 +95,8 @@ func (c *computation) noteSource(was, now *config.Source, say func(string, ...an
 	}
 }
 
-// noteRenames names what would make a new service the continuation of a removed one: they
-// differ in one part of their names.
+// noteRenames suggests the key was for a new service that differs from a removed one in one part
+// of its name.
 func (c *computation) noteRenames() {
 	parts := func(name string) [3]string {
 		customer, rest, _ := strings.Cut(name, "/")

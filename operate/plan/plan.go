@@ -17,7 +17,7 @@ import (
 	"github.com/seed-86dfc502/weir/stripper"
 )
 
-// Store is what plan reads of a store.
+// Store is the part of a store that plan reads.
 type Store interface {
 	Active(ctx context.Context) (store.Revision, error)
 	KnownServices(ctx context.Context) (map[string]int32, error)
@@ -25,10 +25,10 @@ type Store interface {
 	Entities(ctx context.Context, after string, limit int) ([]store.Entity, error)
 }
 
-// Input is what an effect is computed from. It is only read.
+// Input is the input of a preview. It is not changed.
 type Input struct {
 	Candidate *config.Config
-	Against   *config.Config // the configuration of now; nil when it is not given
+	Against   *config.Config // the present configuration, nil if not given
 	Store     Store
 	Samples   int // per service
 	// Progress, if given, is called with how many entities are done, of how many.
@@ -46,9 +46,9 @@ const (
 // ErrNothingRan says that the store has no state yet.
 var ErrNothingRan = errors.New("nothing has run with this store yet, so there is no state to compare with: everything would be sent")
 
-// Compute reads the whole state, page by page, and returns the effect of the
-// candidate. The errors are those of the store, ErrNothingRan, those of Config.CheckRenames,
-// or that a configuration cannot be compiled; the end of ctx ends it.
+// Compute reads the whole state, page by page, and returns the effect of the candidate. It fails
+// with errors of the store, ErrNothingRan, errors of Config.CheckRenames, or if a configuration
+// cannot be compiled. It stops when ctx ends.
 func Compute(ctx context.Context, in Input) (*Effect, error) {
 	active, err := in.Store.Active(ctx)
 	if errors.Is(err, store.ErrNotFound) {
@@ -80,7 +80,8 @@ type computation struct {
 	in     Input
 	effect *Effect
 	known  map[string]int32
-	// numbers of all services of both configurations; a negative one has no rows.
+	// numbers of all services of both configurations. A service with a negative number has no
+	// rows.
 	numbers   map[string]int32
 	candidate *side
 	against   *side // nil without

@@ -19,7 +19,7 @@ const (
 	maxShown = 12 // differences of a sample in the human form
 )
 
-// Write writes the effect for people. The error is that of w.
+// Write writes the effect as text. The error is from w.
 func (e *Effect) Write(w io.Writer) error {
 	b := bufio.NewWriter(w)
 	n := humanize.Comma

@@ -27,7 +27,7 @@ const (
 	Unknown Verdict = "unknown"
 	// Refused: the newest change is a dead letter or was one, and is held back.
 	Refused Verdict = "refused"
-	// Expired: nothing is there, and the target forgets by itself.
+	// Expired: the target holds nothing, and expires old rows.
 	Expired Verdict = "expired"
 	Missing Verdict = "missing"
 	Stale   Verdict = "stale"
@@ -51,7 +51,7 @@ type Input struct {
 	Plan    *decide.Plan
 	Service decide.Service // of the plan
 	Target  sinks.Scannable
-	// Forgets: the target drops old rows by itself, so a missing one says nothing.
+	// Forgets reports that the target expires old rows, so a missing row proves nothing.
 	Forgets bool
 	// Versions leaves out values: rows of the delivered version count as in step.
 	Versions bool
@@ -108,8 +108,8 @@ const defaultPage = 500
 // errBeyond ends a scan that left its range.
 var errBeyond = errors.New("beyond the page")
 
-// Compare compares all of one service. It writes nothing. With an error
-// the result is that of the rows compared before.
+// Compare compares all of one service. It writes nothing. With an error the result covers the
+// rows compared before it.
 func Compare(ctx context.Context, in Input) (Result, error) {
 	in.Page = defaults.Positive(in.Page, defaultPage)
 	c := &comparison{Input: in, result: Result{Service: in.Service.Name}}
@@ -317,8 +317,8 @@ func (c *comparison) projection() *projections.Projection {
 	return c.Plan.Projections[c.Service.Projection]
 }
 
-// content returns what counts of a view, nil if all does: a target holds carried and normalised
-// values as they were when they were delivered.
+// content returns a function for the compared part of a view, or nil if all of it counts: a
+// target holds carried and normalised values as of their delivery.
 func (c *comparison) content() func(doc []byte) (string, error) {
 	p := c.projection()
 	if p.Exact() {

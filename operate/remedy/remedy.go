@@ -1,5 +1,5 @@
-// Package remedy says what to do about the error of a server, source or target. A remedy fits
-// the error, not its class: status, doctor and the operators' page share it.
+// Package remedy returns remedies for errors of servers, sources and targets. A remedy fits the
+// error, not its class: status, doctor and the operators' page share it.
 package remedy
 
 import (
@@ -48,7 +48,7 @@ var (
 	}
 )
 
-// clockWords are those of a target that rejects a time.
+// clockWords matches answers of a target that rejects a time.
 var clockWords = regexp.MustCompile(`(?i)\b(timestamp|clock|skew|not yet valid|not valid yet)\b`)
 
 // other words of servers that have no codes.
@@ -68,8 +68,8 @@ var byWords = []struct{ words, do string }{
 	{"not UTF-8", "write the source as UTF-8"}, {"UTF-16", "convert the file to UTF-8"},
 }
 
-// Of returns what to do about the error of what: "store", "gate", "kafka", a source or a
-// service. It prefers the hint of a sink.
+// Of returns the remedy of an error of what: "store", "gate", "kafka", a source or a service. It
+// prefers the hint of a sink.
 func Of(what string, err error) string {
 	var (
 		sink        *sinks.Error
@@ -119,7 +119,7 @@ func Of(what string, err error) string {
 	return "correct what the error names, or start the server"
 }
 
-// OfText returns the remedy of an error of which only the text is left; empty if unknown.
+// OfText returns the remedy of an error's text, or empty if unknown.
 func OfText(text string) string { return inWords(text) }
 
 func inWords(text string) string {
@@ -134,7 +134,7 @@ func inWords(text string) string {
 	return ""
 }
 
-// byCode returns the remedy for the code of a server, empty where it has none.
+// byCode returns the remedy for a server's error code, or empty.
 func byCode(what string, err error) string {
 	var (
 		pg     *pgconn.PgError

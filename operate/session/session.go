@@ -25,7 +25,7 @@ import (
 )
 
 var (
-	// ErrNothingRan says that there is no state yet to work on.
+	// ErrNothingRan says that there is no state yet.
 	ErrNothingRan = errors.New("nothing has run with this configuration yet")
 	// ErrNotActive says that another configuration than this one is active.
 	ErrNotActive = errors.New("this is not the active configuration: use the one that runs, start this one, or let the process reload its customers (weir reload)")
@@ -48,9 +48,9 @@ type Session struct {
 	Logger *slog.Logger
 }
 
-// Open connects store and logs, finds the inbox and compiles the configuration, which must
-// be the active one. It creates and activates nothing. Its errors wrap ErrInUse,
-// ErrNothingRan or ErrNotActive in these cases; nothing stays open then.
+// Open connects store and logs, finds the inbox and compiles the configuration, which must be the
+// active one. It creates and activates nothing. Its errors wrap ErrInUse, ErrNothingRan or
+// ErrNotActive in these cases. Nothing stays open then.
 func Open(ctx context.Context, c *config.Config, log *slog.Logger) (_ *Session, err error) {
 	if file := c.Store.SQLite; file != nil {
 		if _, err := os.Stat(file.Path); errors.Is(err, os.ErrNotExist) {
@@ -123,8 +123,8 @@ func (s *Session) find(ctx context.Context) error {
 	return err
 }
 
-// Env returns the environment of operators' commands. ErrNotActive when another
-// configuration took over.
+// Env returns the environment of operators' commands. The error is ErrNotActive when another
+// configuration became active.
 func (s *Session) Env(ctx context.Context) (*operate.Env, error) {
 	active, err := s.Store.Active(ctx)
 	if err != nil {

@@ -205,14 +205,14 @@ func (s *Snapshot) service(name string) *Service {
 	return found
 }
 
-// Rate is a number per second; not Known before there are two snapshots.
+// Rate is a number per second. It is not Known before there are two snapshots.
 type Rate struct {
 	Known     bool
 	PerSecond float64
 }
 
-// Against returns a function that takes rates, since before, of what f picks. A
-// counter that went back counts as one that stood still; before may be nil.
+// Against returns a function that computes the rate, since before, of the value that f selects. A
+// counter that decreased counts as unchanged. before may be nil.
 func (s *Snapshot) Against(before *Snapshot) func(f func(*Snapshot) float64) Rate {
 	return func(f func(*Snapshot) float64) Rate {
 		if before == nil || !s.At.After(before.At) {

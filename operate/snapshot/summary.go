@@ -12,10 +12,10 @@ import (
 
 // Summary has the work of a process since its start, from its own counters.
 type Summary struct {
-	Read      int64             `json:"events_read"`  // taken in, repeated, skipped or dead at ingest; rows of imports, too
+	Read      int64             `json:"events_read"`  // ingested, repeated, skipped or dead at ingest; rows of imports, too
 	Refused   int64             `json:"rows_refused"` // of imports: invalid, or under the key of another
 	Repeated  int64             `json:"repeated"`     // stopped at the gate
-	Stale     int64             `json:"stale"`        // older than what the entity has seen
+	Stale     int64             `json:"stale"`        // older than the entity's known position or sequence
 	Noise     int64             `json:"noise"`        // nothing that matters changed
 	Merged    int64             `json:"merged"`       // changed an entity
 	Dead      int64             `json:"dead_letters"`
@@ -28,7 +28,7 @@ type CustomerSummary struct {
 	Pruned     int64  `json:"pruned"`     // not evaluated: nothing that the projection reads changed
 	Filtered   int64  `json:"filtered"`   // kept out by the filter, and the customer has nothing of it
 	Incomplete int64  `json:"incomplete"` // a required source has no document yet
-	Held       int64  `json:"held_back"`  // equal to what the customer has: a duplicate
+	Held       int64  `json:"held_back"`  // equal to the customer's last one: a duplicate
 	Sent       int64  `json:"sent"`       // changed for the customer, so sent on
 	Delivered  int64  `json:"delivered"`  // took effect at a sink
 	Coalesced  int64  `json:"coalesced"`  // replaced by a newer change before they were delivered
