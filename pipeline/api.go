@@ -20,7 +20,8 @@ import (
 // frontDoor serves the API: events and check services.
 type frontDoor struct{ frontOptions }
 
-// frontOptions are needed, but for keys, without which there is no API, and tracer.
+// frontOptions configure a frontDoor. All are required except tracer and keys. Without keys there
+// is no API.
 type frontOptions struct {
 	cfg     *config.Config // as the process was started with
 	log     *slog.Logger
@@ -31,7 +32,7 @@ type frontOptions struct {
 	tracer  *tracing.Tracer
 	metrics stageMetrics
 	sources func() []*source
-	takes   func() error    // why no requests can be taken now; nil when they can
+	takes   func() error    // why requests cannot be accepted now, or nil
 	ending  context.Context // ends the requests
 	serve   func(name, address string, files *api.Certificates, h http.Handler) (net.Addr, func() error, error)
 }
@@ -62,8 +63,7 @@ func (l *listening) serve(name, address string, files *api.Certificates, h http.
 	}, nil
 }
 
-// listen starts the listener of the API, if the configuration needs it: its
-// routes are those of the handlers that are mounted here.
+// listen mounts the API's handlers and starts its listener, if the configuration needs it.
 func (f *frontDoor) listen() (stop func() error, err error) {
 	if f.keys == nil {
 		return func() error { return nil }, nil

@@ -58,8 +58,8 @@ func stageOf(s *session.Session) stageOptions {
 	}
 }
 
-// DecideUntilIdle decides the records of the inbox and returns when none is left and every
-// change is published; for a session that no running process has.
+// DecideUntilIdle decides the records of the inbox and returns when none is left and every change
+// is published. No other process may be running.
 func DecideUntilIdle(ctx context.Context, s *session.Session) error {
 	stages := stageOf(s)
 	inbox := &inboxManager{inboxOptions: inboxOptions{

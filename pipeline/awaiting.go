@@ -26,7 +26,7 @@ import (
 // Its probes say so: it is alive and not ready.
 type awaiting struct {
 	outages outages
-	serve   func(h http.Handler) (stop func() error, err error) // the listener of the probes; nil: none
+	serve   func(h http.Handler) (stop func() error, err error) // the listener of the probes, nil without one
 
 	mu      sync.Mutex
 	blocked operate.Observed // guarded by mu
@@ -86,7 +86,7 @@ func (a *awaiting) note(err error, now time.Time) {
 	a.blocked = operate.Observed{Blocked: fmt.Errorf("starting: %w", err), Reason: reason, Since: since, NextTry: now.Add(startRetry)}
 }
 
-// health is that of the process while it waits.
+// health returns the health of the waiting process.
 func (a *awaiting) health() operate.Health {
 	a.mu.Lock()
 	defer a.mu.Unlock()

@@ -25,7 +25,7 @@ func (f *frontDoor) mountChecks(server *api.Server) (stop func(ctx context.Conte
 	return checker.Close
 }
 
-// serviceNumbers is what checkServices need of a store.
+// serviceNumbers is the part of a store that checkServices need.
 type serviceNumbers interface {
 	Services(ctx context.Context, names []string) (map[string]int32, error)
 	KnownServices(ctx context.Context) (map[string]int32, error)
@@ -63,7 +63,7 @@ func (s *checkServices) find(ctx context.Context, name string) (checks.Service, 
 	return found, err
 }
 
-// number returns the number of a service, which gets one if it has none.
+// number returns the number of a service, and registers it if necessary.
 func (s *checkServices) number(ctx context.Context, name string) (int32, error) {
 	select {
 	case s.turn <- struct{}{}:

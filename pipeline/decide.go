@@ -13,8 +13,8 @@ import (
 	"github.com/seed-86dfc502/weir/transport"
 )
 
-// outcomeShare is the part of the memory that the documents of one decision may
-// take; with everything derived from them they take several times that.
+// outcomeShare is the part of the memory that the documents of one decision may take. With
+// everything derived from them they take several times that.
 const outcomeShare = 16
 
 // unpublishedShare is the part of the memory for frames that the changes log has not

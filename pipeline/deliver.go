@@ -71,7 +71,7 @@ func (st *deliverStage) start(ctx context.Context, o startOptions) (component, e
 		defer cancel()
 		if err := stage.Reconfigure(ctx, r); err != nil && ctx.Err() == nil {
 			return errors.Join(err, closeSinks(r.Add))
-		} else if err != nil { // it is done but for the end of a removed service
+		} else if err != nil { // everything is done except the end of a removed service
 			next.markAbandoned("deliver")
 		}
 		now = next
@@ -90,8 +90,8 @@ const (
 	deliverShare = 4
 )
 
-// deliveries makes the services of settings that before does not have in the same form, with
-// their sinks; all of them without before.
+// deliveries makes the services of settings that are new or changed since before, with their
+// sinks. Without before it makes all.
 func (st *deliverStage) deliveries(now, before *settings) ([]deliver.Service, error) {
 	var services []deliver.Service
 	made, known := st.sinks(now.cfg), before.delivered()

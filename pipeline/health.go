@@ -95,8 +95,8 @@ func ProcessName() string {
 	return fmt.Sprintf("%s:%d", host, os.Getpid())
 }
 
-// status returns healthNow with the dead letters and retried changes of the store, and what
-// other processes reported to it, unless that is unreachable: a probe must not wait for it.
+// status returns healthNow with dead letters, retried changes and reports of other processes from
+// the store, unless that is unreachable: a probe must not wait for it.
 func (m *monitor) status() operate.Health {
 	h := m.healthNow()
 	if m.store == nil || h.Reason == blockedStore || h.Reason == blockedDisk { // nil: not open yet

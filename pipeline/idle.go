@@ -17,7 +17,7 @@ import (
 	"github.com/seed-86dfc502/weir/sources"
 )
 
-// idle finds the remaining work of a run, and whether there is none.
+// idle finds the remaining work of a run, and whether it is done.
 type idle struct {
 	idleOptions
 	left atomic.Pointer[[]Wait] // see Pipeline.Waits
@@ -33,7 +33,7 @@ type idleOptions struct {
 	ingest  *ingestStage
 	decide  *decideStage
 	deliver *deliverStage
-	blocked func() (reason string, err error) // what keeps the process from its work
+	blocked func() (reason string, err error) // the error that blocks the process
 }
 
 // Wait is something that keeps a run from being idle.
@@ -42,7 +42,7 @@ type Wait struct {
 	For string `json:"for"`
 	// What describes the pending work.
 	What string `json:"what"`
-	// Because says why there is no progress; empty when there is.
+	// Because says why there is no progress. It is empty with progress.
 	Because string `json:"because,omitempty"`
 }
 
@@ -136,7 +136,7 @@ func (s *source) waits(ctx context.Context) (w Wait, waiting bool) {
 	return w, !drained
 }
 
-// inboxWaits returns the undecided records; running: this process decides them now.
+// inboxWaits returns the undecided records. running says that this process decides them now.
 func (i *idle) inboxWaits(ctx context.Context, running bool) (w Wait, waiting bool) {
 	w = Wait{For: "inbox", What: "the inbox is being decided"}
 	d := i.decide.running.Load()
@@ -165,8 +165,7 @@ func (i *idle) inboxWaits(ctx context.Context, running bool) (w Wait, waiting bo
 	return w, running && (d == nil || !d.Idle() || !i.outboxesOwned(ctx, d))
 }
 
-// serviceWaits says which services have changes to be delivered, the one that has
-// waited longest for its sink first.
+// serviceWaits returns the services with queued changes, the longest waiting first.
 func (i *idle) serviceWaits(ctx context.Context, conditions map[string]deliver.Condition) []Wait {
 	reached, err := operate.ReadProgress(ctx, i.store)
 	if err != nil {
@@ -201,7 +200,7 @@ func (i *idle) until(ctx context.Context) bool {
 			return false
 		}
 		waits := i.waits(ctx)
-		if ctx.Err() != nil { // what was found then is of no use
+		if ctx.Err() != nil { // the result is useless after the end of ctx
 			return false
 		}
 		i.left.Store(&waits)
@@ -259,9 +258,8 @@ func counted(n int64, one, many string) string {
 }
 
 // outboxesOwned reports whether this process owns every partition with outbox rows: it has
-// published them, or is about to. Rows of other partitions may be those of a process that
-// crashed after its last commit; they are pending until the takeover, which may take a
-// session.
+// published them, or is about to. Rows of other partitions may be those of a process that crashed
+// after its last commit. They are pending until the takeover, which may take a session.
 func (i *idle) outboxesOwned(ctx context.Context, d *decide.Decider) bool {
 	outboxes, err := i.store.Outboxes(ctx)
 	if err != nil {

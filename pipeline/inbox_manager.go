@@ -30,8 +30,8 @@ type inboxManager struct {
 	// stored is the newest inbox of the store, as of the monitor's last look: a process
 	// that does not decide learns of a replaced inbox from it.
 	stored atomic.Pointer[store.Inbox]
-	// storeID is the topic id of the store's first inbox, which no other store has and which
-	// outlives its generations; not set before the inbox is open.
+	// storeID is the topic id of the store's first inbox. It is unique to the store and outlives
+	// the inbox's generations. It is not set before the inbox is open.
 	storeID atomic.Pointer[string]
 	// forgotten are the store's lost decisions, as of the last open: a store that is restored
 	// once more has lost its own note of them. Only one goroutine opens an inbox at a time.
@@ -46,13 +46,13 @@ type inboxOptions struct {
 	logs   assemble.Logs
 	active *activation
 	sinks  func(*config.Config) *assemble.Sinks
-	lost   *prometheus.CounterVec // topic; times that undecided records were lost
+	lost   *prometheus.CounterVec // by topic; times that undecided records were lost
 }
 
 // now returns the inbox that is open.
 func (g *inboxManager) now() store.Inbox { return *g.inbox.Load() }
 
-// ownID returns what tells the store apart from all others, "" before the inbox is open.
+// ownID returns the unique id of the store, "" before the inbox is open.
 func (g *inboxManager) ownID() string {
 	if id := g.storeID.Load(); id != nil {
 		return *id
@@ -60,8 +60,8 @@ func (g *inboxManager) ownID() string {
 	return ""
 }
 
-// openTopics creates the inbox and the changes log and finds the inbox's
-// generation; cut describes a known truncation, nil if there is none.
+// openTopics creates the inbox and the changes log and finds the inbox's generation; cut
+// describes a known truncation, or is nil.
 func (g *inboxManager) openTopics(ctx context.Context, cut *transport.TruncatedError) error {
 	if err := g.logs.Ensure(ctx, assemble.Topics(g.active.config())); err != nil {
 		return err
@@ -133,8 +133,8 @@ func (g *inboxManager) open(ctx context.Context, cut *transport.TruncatedError) 
 	return nil
 }
 
-// detectRestore returns why the file of the logs is not as the last process left it, ""
-// if it is, and the newest generation noted; see embedded.Logs.DetectRestore.
+// detectRestore returns why the file of the logs is not as the last process left it ("" if it is)
+// and the newest generation noted. See embedded.Logs.DetectRestore.
 func (g *inboxManager) detectRestore(ctx context.Context) (why string, noted uint16, err error) {
 	if l, ok := g.logs.(assemble.FileLogs); ok {
 		return l.DetectRestore(ctx)
@@ -284,8 +284,8 @@ func (g *inboxManager) renewShorter(ctx context.Context, inbox store.Inbox, cut 
 	return renewed, nil
 }
 
-// logInboxReplaced is called when the store does not know the inbox topic: if it has
-// decided what another one held, that one was replaced.
+// logInboxReplaced is called when the store does not know the inbox topic. If the store has
+// decided records of another topic, that one was replaced.
 func (g *inboxManager) logInboxReplaced(ctx context.Context) error {
 	marks, err := g.store.Watermarks(ctx)
 	if err != nil || len(marks) == 0 {
@@ -296,8 +296,8 @@ func (g *inboxManager) logInboxReplaced(ctx context.Context) error {
 	return nil
 }
 
-// identity names the inbox that events go to, uniquely among all pipelines: a generation
-// alone begins anew in every store, and a topic keeps its id when it loses records.
+// identity names the inbox that events go to, uniquely among all pipelines: generations start at
+// 1 in every store, and a topic keeps its id when it loses records.
 func (g *inboxManager) identity() string {
 	inbox := g.now()
 	if stored := g.stored.Load(); stored != nil && stored.Generation > inbox.Generation {

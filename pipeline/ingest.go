@@ -45,8 +45,8 @@ func (st *ingestStage) sources() []*source {
 	return nil
 }
 
-// start starts the first router: one handler per source. A source that cannot be
-// opened is blocked with its reason, and opened later; a run until idle fails by it.
+// start starts the first router: one handler per source. A source that cannot be opened is
+// blocked with its reason, and opened later. A run until idle fails instead.
 func (st *ingestStage) start(ctx context.Context, _ startOptions) (component, error) {
 	var ingests []*source
 	var blocked []*source
@@ -113,7 +113,7 @@ func (st *ingestStage) start(ctx context.Context, _ startOptions) (component, er
 	}}, nil
 }
 
-// sourceEnv returns what all sources are opened with.
+// sourceEnv returns the environment of all sources.
 func (st *ingestStage) sourceEnv() sources.Env {
 	budget := transport.NewBudget(st.cfg.FlowMemory() / groupShare) // of all sources
 	env := sources.Env{
@@ -156,8 +156,8 @@ func (s *source) route() route {
 	return route{name: "ingest." + s.name, topic: s.Topic(), subscriber: s, handle: s.stage.Handle}
 }
 
-// addSource replaces a blocked source, and runs its handler; false, and it is closed, when
-// the stage is ending.
+// addSource replaces a blocked source, and runs its handler. When the stage is ending it closes
+// the source and returns false.
 func (st *ingestStage) addSource(r *router, s *source) bool {
 	before := st.running.Load()
 	for before != nil {
@@ -183,7 +183,7 @@ func (st *ingestStage) addSource(r *router, s *source) bool {
 
 var errStageEnding = errors.New("the stage is ending")
 
-// awaitOpen returns the source as soon as it can be opened; nil when ctx ends before.
+// awaitOpen returns the source as soon as it can be opened, or nil when ctx ends before.
 func (s *source) awaitOpen(ctx context.Context) *source {
 	opened := &source{name: s.name, shape: s.shape, stage: s.stage}
 	// The monitor logs the outage.

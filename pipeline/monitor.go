@@ -39,7 +39,7 @@ type monitor struct {
 	blockage blockage
 	backfill atomic.Pointer[operate.Item] // nil: none is due
 	repairs  atomic.Pointer[[]operate.Item]
-	missing  map[string]bool // of checkTopics alone; topics that were missing at the look before
+	missing  map[string]bool // used by checkTopics only; topics that were missing at the last check
 }
 
 // monitorOptions are needed, but for keys.
@@ -68,8 +68,7 @@ func (m *monitor) ready() (reason string, err error) {
 	return reason, err
 }
 
-// blocked returns what keeps the process from its work, the first reason that
-// there is; nil when nothing does.
+// blocked returns the error that blocks the process, with the first reason that applies, or nil.
 func (m *monitor) blocked() (reason string, err error) {
 	if m.active.superseded.Load() {
 		return blockedSuperseded, store.ErrSuperseded
@@ -91,8 +90,8 @@ func (m *monitor) blocked() (reason string, err error) {
 	return "", nil
 }
 
-// takes returns why no requests can be taken now. A halted decider is no reason, since the
-// inbox keeps undecided events; nor is a topic, of which one partition may fail.
+// takes returns why requests cannot be accepted now. A halted decider is no reason, since the
+// inbox keeps undecided events. Neither is a topic, of which only one partition may fail.
 func (m *monitor) takes() error {
 	if !m.started.Load() {
 		return errors.New("starting")
@@ -140,8 +139,8 @@ func (m *monitor) run(ctx context.Context) {
 	m.watch(ctx, checks...)
 }
 
-// watch runs checks together every watchPeriod until ctx ends; each has as long. So an outage
-// is named within two periods.
+// watch runs checks concurrently every watchPeriod until ctx ends, each for at most watchPeriod.
+// So an outage is reported within two periods.
 func (m *monitor) watch(ctx context.Context, checks ...func(context.Context)) {
 	tick := time.NewTicker(watchPeriod)
 	defer tick.Stop()
@@ -211,7 +210,7 @@ func (m *monitor) noteBackfill(ctx context.Context, fingerprint []byte) {
 	}
 }
 
-// showProbes shows what keeps the process and its services from their work.
+// showProbes updates the probes with the problems of the process and its services.
 func (m *monitor) showProbes() {
 	found, err := m.ready()
 	m.gauges.ready.Set(0)
@@ -286,7 +285,7 @@ func (m *monitor) showBacklogs(ctx context.Context) {
 	}
 }
 
-// overdue is how long all keys of the oldest month have been expired; 0 without such a month.
+// overdue is how long all keys of the oldest month have been expired, 0 without such a month.
 func overdue(month time.Time, keep time.Duration, now time.Time) time.Duration {
 	if month.IsZero() {
 		return 0

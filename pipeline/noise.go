@@ -12,8 +12,8 @@ import (
 )
 
 const (
-	// noisePeriod is how often a process writes down what suppressed events have
-	// in common; a kill loses that much of it.
+	// noisePeriod is how often a process stores its counts of suppressed events. A kill loses the
+	// counts of one period.
 	noisePeriod = 10 * time.Second
 	// noiseKept is how long it is kept, in whole days.
 	noiseKept = 7 * 24 * time.Hour
@@ -64,7 +64,7 @@ func (w *noiseWriter) writeNoise(ctx context.Context) {
 	}
 	w.log.Debug("statistics of suppressed events were not stored", "event", "noise.not_stored", "error", err)
 	if store.ClassOf(err) == store.Retry {
-		// It certainly was not; of unknown outcome it might be counted twice.
+		// It was certainly not stored. After an unknown outcome it could be counted twice.
 		w.noise.Restore(taken)
 	}
 }

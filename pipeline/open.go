@@ -46,8 +46,8 @@ var AllRoles = Roles{true, true, true}
 type Options struct {
 	Config *config.Config
 	Roles  Roles
-	// UntilIdle ends Run when the sources are drained and everything decided is
-	// delivered; file sources are then read to their end instead of followed.
+	// UntilIdle ends Run when the sources are drained and everything decided is delivered; File
+	// sources are then read to their end instead of followed.
 	UntilIdle bool
 	// Activate lets an older configuration replace the active one: a roll-back.
 	Activate bool
@@ -214,7 +214,7 @@ func (p *Pipeline) closeLogs() error {
 	return nil
 }
 
-// assemble makes the components over the opened connections; nothing runs yet.
+// assemble makes the components over the opened connections. Nothing runs yet.
 func (p *Pipeline) assemble(g *gauges) {
 	reg, roles, m := p.opt.Registry, p.opt.Roles, newStageMetrics(p.opt.Registry, g.labels)
 	p.active.store = p.store
@@ -310,7 +310,7 @@ func checkRenames(ctx context.Context, s assemble.Store, c *config.Config) error
 	return c.CheckRenames(known)
 }
 
-// Close closes a pipeline that is not run, the latest opened first. Run closes by itself.
+// Close closes a pipeline that was not run, the part opened last first. Run closes its pipeline.
 func (p *Pipeline) Close() error {
 	var errs []error
 	for i := len(p.closers) - 1; i >= 0; i-- {

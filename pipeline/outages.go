@@ -31,7 +31,7 @@ type outage struct {
 
 const outageLogPeriod = time.Minute
 
-// note records the result of one check; do is the remedy of its error.
+// note records the result of one check. do is the remedy of its error.
 func (o *outages) note(what string, err error, do string, now time.Time) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -71,8 +71,8 @@ func (o *outages) end(prefix string, names map[string]bool, now time.Time) {
 	}
 }
 
-// items returns the outages as lines of a status, but for the store, which keeps the whole
-// process from its work.
+// items returns the outages as lines of a status, except that of the store, which blocks the
+// whole process.
 func (o *outages) items() (all []operate.Item) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -84,8 +84,8 @@ func (o *outages) items() (all []operate.Item) {
 	return all
 }
 
-// lasting joins the errors of the outages whose names have a prefix and that have lasted at
-// least so long; nil if there are none.
+// lasting joins the errors of the outages with a name prefix that have lasted at least least. It
+// is nil without any.
 func (o *outages) lasting(prefix string, least time.Duration, now time.Time) error {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -98,8 +98,8 @@ func (o *outages) lasting(prefix string, least time.Duration, now time.Time) err
 	return errors.Join(errs...)
 }
 
-// times returns when the first outage whose name has a prefix began, and when it is checked
-// next; zero if there is none.
+// times returns when the first outage with a name prefix began, and when it is checked next. Both
+// are zero without one.
 func (o *outages) times(prefix string) (since, next time.Time) {
 	o.mu.Lock()
 	defer o.mu.Unlock()

@@ -33,8 +33,8 @@ func (p *Pipeline) Status() operate.Health { return p.monitor.status() }
 // Conditions returns how each service's delivery is doing.
 func (p *Pipeline) Conditions() map[string]deliver.Condition { return p.deliver.conditions() }
 
-// Waits returns the remaining work of a run with UntilIdle as of its last check; after Run,
-// that of its end.
+// Waits returns the remaining work of a run with UntilIdle as of its last check. After Run, that
+// of its end.
 func (p *Pipeline) Waits() []Wait { return p.idle.lastWaits() }
 
 // Attempts returns the limit of wrong tokens of the operators' listener, once
@@ -44,11 +44,11 @@ func (p *Pipeline) Attempts() *auth.Attempts { return p.operators.attempts }
 // Roles returns the stages that the process runs.
 func (p *Pipeline) Roles() Roles { return p.opt.Roles }
 
-// Revision is that of the configuration that the process works under.
+// Revision is the revision of the process's configuration.
 func (p *Pipeline) Revision() int64 { return p.active.plan().Revision }
 
-// Tools returns the environment of operators' commands. session.ErrNotActive when another
-// configuration took over.
+// Tools returns the environment of operators' commands. The error is session.ErrNotActive when
+// another configuration became active.
 func (p *Pipeline) Tools(ctx context.Context) (*operate.Env, error) {
 	now := p.active.now.Load()
 	s := session.Session{Config: now.cfg, Store: p.store, Logs: p.logs, Inbox: p.inbox.now(), Plan: now.plan, Sinks: p.sinks(now.cfg), Logger: p.log}
@@ -69,14 +69,13 @@ func (p *Pipeline) Reload(ctx context.Context, rollBack bool) (control.Reloaded,
 	return p.reloads.run(ctx, rollBack)
 }
 
-// ServeAdmin starts the operators' listener: /healthz says that the process
-// lives, /readyz that it does its work, /metrics is for Prometheus. Where a
-// token is configured everything but the probes needs it; /metrics takes the
-// token for metrics as well. /v1/commands runs commands of operators, never
-// without a token: the configured one, or the one that this process leaves in its
-// data folder for its own user; the same holds for /v1/reload. /debug/pprof is
-// served where the configuration says so, with the configured token. Everything
-// else is the operators' page. Web pages of others are kept from all of it.
+// ServeAdmin starts the operators' listener: /healthz says that the process lives, /readyz that
+// it does its work, /metrics is for Prometheus. Where a token is configured everything but the
+// probes needs it; /metrics takes the token for metrics as well. /v1/commands runs commands of
+// operators, never without a token: the configured one, or the one that this process leaves in
+// its data folder for its own user. The same holds for /v1/reload. /debug/pprof is served where
+// the configuration says so, with the configured token. Everything else is the operators' page.
+// Web pages of others are kept from all of it.
 func (p *Pipeline) ServeAdmin() (address string, stop func() error, err error) {
 	return p.operators.listen()
 }
@@ -95,7 +94,7 @@ func (p *Pipeline) Suspend(ctx context.Context, service string, on bool, actor, 
 	return nil
 }
 
-// Probe makes a service that waits for its target try now; false when this process
+// Probe makes a service that waits for its target retry now. It returns false when this process
 // does not deliver it.
 func (p *Pipeline) Probe(service string) bool {
 	stage := p.deliver.running.Load()

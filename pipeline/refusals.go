@@ -16,7 +16,7 @@ type refusals struct {
 	all map[string]operate.Item // by what
 }
 
-// note records the outcome of a reading; nil ends the refusal.
+// note records the result of a reading. A nil error ends the refusal.
 func (r *refusals) note(what string, err error, do string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -85,7 +85,7 @@ func (rl *reloader) run(ctx context.Context, rollBack bool) (control.Reloaded, e
 	ctx, cancel := context.WithTimeoutCause(ctx, reloadTimeout, errors.New("the reload took longer than "+reloadTimeout.String()))
 	defer cancel()
 	var r control.Reloaded
-	err := rl.control.Do(ctx, func(ctx context.Context) (err error) { // it ends before what a reload needs
+	err := rl.control.Do(ctx, func(ctx context.Context) (err error) { // it ends before the parts that a reload needs
 		r, err = rl.reload(ctx, rollBack)
 		return err
 	})
@@ -159,7 +159,7 @@ func (rl *reloader) reload(ctx context.Context, rollBack bool) (control.Reloaded
 	r.Changed, r.Revision = true, plan.Revision
 	rl.reloaded()
 	if err := rl.auditReload(ctx, r); err != nil {
-		// It is in force by now; a missing audit row is no reason to roll back.
+		// It is in force by now. A missing audit row is no reason to roll back.
 		rl.log.Warn("the audit has no row for this reload", "event", "reload.not_audited", "error", err)
 	}
 	r.Pending = !rl.awaitAdopted(ctx, now)

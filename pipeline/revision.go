@@ -24,7 +24,7 @@ import (
 type activation struct {
 	store revisions
 	log   *slog.Logger
-	now   atomic.Pointer[settings] // what a reload replaces; without a plan until it is compiled
+	now   atomic.Pointer[settings] // replaced by a reload; without a plan until it is compiled
 	// mu is held while the active configuration and now change together.
 	mu sync.RWMutex
 	// newest is the highest revision that this process knows, also from the changes
@@ -84,7 +84,7 @@ func (a *activation) await(ctx context.Context) (store.Revision, bool) {
 		now := a.now.Load()
 		own := now.plan
 		active, err := a.store.Active(ctx)
-		// Its number may be that of an older one, which was lost too and came back first.
+		// An older activation, lost too, may have been restored first under this number.
 		if err == nil && active.Number <= own.Revision && !bytes.Equal(active.Fingerprint, now.identity) {
 			// Not by force: a configuration that came since then stays.
 			if active, err = a.activate(ctx, now.identity, false); err == nil {
@@ -137,8 +137,7 @@ func (a *activation) renumber(ctx context.Context, of *settings) error {
 // replace brings settings into force and tells the stages. The caller holds a.mu.
 func (a *activation) replace(now *settings) { close(a.now.Swap(now).replaced) }
 
-// activationPatience is how long a store is asked that did not say whether an
-// activation took effect.
+// activationPatience is how long the store is retried after an activation of unknown outcome.
 const activationPatience = 15 * time.Second
 
 // switchTo activates the new settings and tells the stages.

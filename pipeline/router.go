@@ -30,21 +30,21 @@ type router struct {
 	failed chan error
 }
 
-// abortGrace is within what handlers return once their waits were abandoned: the time of an
-// effect under way, and of a last save.
+// abortGrace is how long handlers may take to return after their waits were abandoned: the time
+// of an effect under way, and of a last save.
 const abortGrace = 5 * time.Second
 
 func (o *stageOptions) startRouter(stage string, routes []route) (*router, error) {
-	// What Watermill would log is the life of every message, and errors of
-	// redelivered messages, which the stages have said in their own words.
+	// Watermill would log the life of every message, and errors of redelivered messages, which
+	// the stages log themselves.
 	r, err := message.NewRouter(message.RouterConfig{CloseTimeout: 2*closeTimeout(o.cfg) + abortGrace}, watermill.NopLogger{})
 	if err != nil {
 		return nil, err
 	}
-	// The outermost first: time also what fails, log a panic, turn it into an error. Retry and
-	// PoisonQueue would see whole frames: the stages retry records and make dead letters of
-	// them. Timeout would end the wait for a store or a target that is down. Deduplicator marks
-	// before the effect.
+	// The outermost first: time all handling, failures included; log a panic; turn it into an
+	// error. Retry and PoisonQueue would see whole frames: the stages retry records and make dead
+	// letters of them. Timeout would end the wait for a store or a target that is down.
+	// Deduplicator marks before the effect.
 	if o.timed != nil {
 		r.AddMiddleware(o.timed)
 	}
@@ -55,7 +55,7 @@ func (o *stageOptions) startRouter(stage string, routes []route) (*router, error
 	started := &router{r: r, done: make(chan struct{}), failed: make(chan error, 1)}
 	go func() {
 		defer close(started.done)
-		// The router's own context never ends: Close is what stops it.
+		// The router's own context never ends. Close stops the router.
 		err := r.Run(context.Background())
 		if err == nil {
 			err = errors.New("the router ended by itself")
@@ -68,7 +68,7 @@ func (o *stageOptions) startRouter(stage string, routes []route) (*router, error
 	case <-started.done:
 	}
 	select {
-	case <-r.Running(): // what ended it says why; the caller asks that when failed has its error
+	case <-r.Running(): // failed has the error that ended it
 		return started, nil
 	default:
 		return nil, <-started.failed
@@ -121,16 +121,15 @@ func (o *stageOptions) subscribe(ctx context.Context, limit *stageLimit, gc tran
 	}}, nil
 }
 
-// close ends the router; handlers that are at work are waited for up to its
-// close timeout.
+// close ends the router. It waits for running handlers up to the close timeout.
 func (r *router) close() error {
 	err := r.r.Close()
 	<-r.done
 	return err
 }
 
-// end closes the router. Running handlers have patience; then abort ends their waits for a
-// store or sink. abort is called in any case.
+// end closes the router. Running handlers have patience to finish. Then abort, which is always
+// called, ends their waits for a store or sink.
 func (r *router) end(patience time.Duration, abort func()) error {
 	closed := make(chan error, 1)
 	go func() { closed <- r.close() }()
@@ -158,8 +157,7 @@ func causes(err error, stage <-chan error, group interface{ Err() error }) error
 	return err
 }
 
-// logPanics logs what Recoverer caught: it is a bug, and the message that
-// found it is redelivered.
+// logPanics logs a panic that Recoverer caught. It is a bug. The message is redelivered.
 func (o *stageOptions) logPanics(h message.HandlerFunc) message.HandlerFunc {
 	return func(msg *message.Message) ([]*message.Message, error) {
 		out, err := h(msg)

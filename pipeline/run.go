@@ -8,11 +8,11 @@ import (
 	"github.com/seed-86dfc502/weir/store/sqlite"
 )
 
-// Run runs the stages until ctx is cancelled, or, with UntilIdle, until everything is
-// delivered. It then stops them in the order of the flow, closes everything and returns nil,
-// within shutdown.timeout, also while servers are unreachable. Unfinished work is redelivered
-// and logged. A close that hangs continues in the background after that time; the process
-// should exit then. An error means that a stage failed. Run may be called once.
+// Run runs the stages until ctx is cancelled, or, with UntilIdle, until everything is delivered.
+// It then stops them in the order of the flow, closes everything and returns nil, within
+// shutdown.timeout, also while servers are unreachable. Unfinished work is redelivered and
+// logged. A close that hangs continues in the background after that time. The process should then
+// exit. An error means that a stage failed. Run may be called once.
 func (p *Pipeline) Run(ctx context.Context) error {
 	defer context.AfterFunc(ctx, p.end.begin)()
 	// An operator's command, or a reload, must not keep a stage.
@@ -28,8 +28,8 @@ func (p *Pipeline) Run(ctx context.Context) error {
 	})
 }
 
-// work starts the stages and returns those that run when it is time to stop them.
-// An error means that one did not start, or ended by itself.
+// work starts the stages and returns those that run when it is time to stop them. An error means
+// that one did not start, or failed.
 func (p *Pipeline) work(ctx context.Context) (running []component, err error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -99,8 +99,8 @@ func (p *Pipeline) startStages(ctx context.Context) (running []component, err er
 	return running, nil
 }
 
-// keepRunning monitors the stages and keeps house until ctx ends, nothing is left
-// to do for UntilIdle, or a stage ends by itself, whose error it returns.
+// keepRunning monitors the stages and runs retention until ctx ends, a run UntilIdle is done, or
+// a stage fails. It returns the error of that stage.
 func (p *Pipeline) keepRunning(ctx context.Context, running []component) error {
 	watch, stopWatching := context.WithCancel(ctx)
 	var watchers sync.WaitGroup
@@ -135,7 +135,7 @@ func (p *Pipeline) keepRunning(ctx context.Context, running []component) error {
 	}
 }
 
-// merged returns the first failure of any part; it looks for one until ctx ends.
+// merged returns the first failure of any component until ctx ends.
 func merged(ctx context.Context, running []component) <-chan error {
 	first := make(chan error, len(running))
 	for _, r := range running {

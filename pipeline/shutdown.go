@@ -44,9 +44,9 @@ func (e *shutdown) begin() {
 	})
 }
 
-// run does work, stops the components that it left running in their order, and closes.
-// It returns when that is done or when the process is to end; then the rest goes
-// on in the background.
+// run does work, stops the components that work left running, in their order, and closes. It
+// returns when that is done, or at the deadline of the process, when the rest continues in the
+// background.
 func (e *shutdown) run(log *slog.Logger, work func() ([]component, error), closing func() error) error {
 	o := outcome{ending: "starting"}
 	ended := make(chan struct{})
@@ -82,7 +82,7 @@ type outcome struct {
 	because []error  // guarded by mu: their errors
 }
 
-// workDone notes the end of the work, and why the run fails; nil: it does not.
+// workDone records the end of the work with its error.
 func (o *outcome) workDone(err error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()

@@ -23,7 +23,7 @@ type stageOptions struct {
 	logs   assemble.Logs // inbox and changes
 	active *activation
 	tracer *tracing.Tracer           // nil unless the configuration wants traces
-	lost   *prometheus.CounterVec    // topic; times that unread records were lost
+	lost   *prometheus.CounterVec    // by topic; times that unread records were lost
 	timed  message.HandlerMiddleware // nil without metrics
 	limit  context.Context           // of the stage, at the end of the process
 }
@@ -38,7 +38,7 @@ type component struct {
 	// reconfigure, if given, continues under other settings without a new start. After an
 	// error nothing has changed.
 	reconfigure func(ctx context.Context, next *settings) error
-	// failed is closed or gets an error when the part ended by itself.
+	// failed is closed, or receives an error, when the component ends without being stopped.
 	failed <-chan error
 }
 
@@ -57,12 +57,12 @@ func closeTimeout(c *config.Config) time.Duration {
 	return max(time.Second, c.Shutdown.Timeout.D()/6)
 }
 
-// groupShare is the part of the memory that one consumer group may fill with fetched
-// records and those in work.
+// groupShare is the part of the memory that one consumer group may fill with fetched records and
+// records in work.
 const groupShare = 8
 
-// group is the configuration of a consumer group; limit is that of its run, records the
-// most of one frame.
+// group returns the configuration of a consumer group. limit ends its run. records is the most
+// records of one frame.
 func (o *stageOptions) group(limit context.Context, id string, records int, topic string) transport.GroupConfig {
 	session := o.cfg.Kafka.SessionTimeout.D()
 	return transport.GroupConfig{
@@ -79,10 +79,10 @@ func (o *stageOptions) onRecordsLost(topic string, partition int32, wanted, got 
 	o.log.Error("unread records are lost from the topic", "event", "topic.records_lost", "topic", topic, "partition", partition, "wanted_offset", wanted, "resumed_at", got)
 }
 
-// stageLimit bounds one run of a stage. The run ends with the process, within the
-// stage's share of shutdown.timeout; or because of another configuration, within
-// shutdown.timeout: an unreachable server must not block a reload. After that its waits
-// are abandoned, and its work is redelivered as after a crash.
+// stageLimit bounds one run of a stage. At the end of the process the run ends within the stage's
+// share of shutdown.timeout, for another configuration within shutdown.timeout: an unreachable
+// server must not block a reload. After that its waits are abandoned, and its work is redelivered
+// as after a crash.
 type stageLimit struct {
 	*stageOptions
 	stage  string
@@ -124,7 +124,7 @@ func (s *settings) abandoned() []string {
 	return slices.Clone(s.cut)
 }
 
-// loop runs f on a goroutine of its own; the returned function cancels it and waits.
+// loop runs f on its own goroutine. The returned function cancels it and waits.
 func loop(f func(ctx context.Context)) (stop func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan struct{})

@@ -33,7 +33,7 @@ type startOptions struct {
 	revision   int64  // of its decisions or deliveries
 	superseded func() // called, often and without waiting, for a newer revision
 	again      bool   // not for the first time
-	because    error  // of the failure that it starts again after; nil for none
+	because    error  // the failure after which it restarts, or nil
 }
 
 // restarts reports whether a stage that failed starts again from the store: the store went
@@ -48,12 +48,12 @@ func restarts(err error) bool {
 	return errors.As(err, &cut)
 }
 
-// while runs a stage while this process's configuration is the active one (I12). When
-// another one takes over, the stage stops as at the end of the process, so that other
-// processes take its partitions. It starts again when its own is active again, as
-// after a roll-back, which is a revision of its own. A stage that renews starts
-// again after each reload, or is reconfigured; the others do not depend on customers' files.
-// A stage starts again after an error of restarts, too.
+// while runs a stage while this process's configuration is the active one (I12). When another one
+// takes over, the stage stops as at the end of the process, so that other processes take its
+// partitions. It starts again when its own is active again, as after a roll-back, which is a
+// revision of its own. A stage that renews starts again after each reload, or is reconfigured.
+// The others do not depend on customers' files. A stage starts again after an error of restarts,
+// too.
 func (a *activation) while(ctx context.Context, stage string, renews bool, start startFunc) (component, error) {
 	s := &supervisor{activation: a, log: a.log.With("stage", stage), renews: renews, start: start, newer: make(chan struct{}, 1), under: a.now.Load()}
 	s.revision = s.under.plan.Revision
@@ -128,7 +128,7 @@ func (s *supervisor) replaced(ctx context.Context) bool {
 	s.under = next
 	switch {
 	case !s.renews && reloaded:
-		return false // it does the same; the next tick compares the revision
+		return false // the stage still does the same; the next tick compares the revision
 	case !reloaded && (err != nil || active.Number == s.revision):
 		return false // without the store nothing is decided either
 	case !s.renews && bytes.Equal(active.Fingerprint, s.under.identity):
@@ -160,8 +160,8 @@ func (s *supervisor) reconfigured(ctx context.Context) bool {
 	return true
 }
 
-// startAgain starts the stage when its configuration is active, however long that
-// takes; false when ctx ended.
+// startAgain starts the stage once its configuration is active. It returns false when ctx ends
+// first.
 func (s *supervisor) startAgain(ctx context.Context, because error) bool {
 	for {
 		active, ok := s.await(ctx)

@@ -25,9 +25,8 @@ type Running struct {
 	cfg *config.Config
 }
 
-// Find reads how to reach the process that has the data folder open; nil
-// while it has not said so. A process removes what an earlier one left behind
-// when it opens the folder.
+// Find reads how to reach the process that has the data folder open, or nil if it has not
+// announced itself yet. A process that opens the folder removes an earlier announcement.
 func Find(c *config.Config) *Running {
 	text, err := os.ReadFile(path(c))
 	if err != nil {
@@ -98,10 +97,9 @@ var (
 	ErrNobody  = errors.New("no process answers")
 )
 
-// At finds the process to ask for what changes something: the one that has the data
-// folder open, or, with servers, the one at the configuration's operators' listener,
-// which is asked with the configured token. ErrOff, ErrNoToken or ErrNobody when there
-// is no such process.
+// At finds the process for commands that change something: the process that has the data folder
+// open, or, with servers, the process at the configured operators' listener, with the configured
+// token. The error is ErrOff, ErrNoToken or ErrNobody when there is no such process.
 func At(c *config.Config) (*Running, error) {
 	if c.Admin.Off() {
 		return nil, ErrOff
@@ -154,8 +152,8 @@ func (r *Running) Import(ctx context.Context, kind string, rows io.Reader) (*htt
 	return r.send(ctx, http.MethodPost, ImportPath, r.Token, kind, rows)
 }
 
-// send sends a request; kind is the content type of its body. ErrNobody when the connection
-// is refused.
+// send sends a request. kind is the content type of its body. The error is ErrNobody when the
+// connection is refused.
 func (r *Running) send(ctx context.Context, method, path, token, kind string, body io.Reader) (*http.Response, error) {
 	client, scheme, err := r.client()
 	if err != nil {

@@ -8,7 +8,7 @@ type Reloaded struct {
 	Services int      `json:"services"` // that are delivered
 	Checks   int      `json:"checks"`   // check services
 	Added    []string `json:"added"`    // of both kinds
-	Removed  []string `json:"removed"`  // of both kinds; their state is kept
+	Removed  []string `json:"removed"`  // services of both kinds; their state is kept
 	// GivenUp are the stages that did not stop within shutdown.timeout: their work in flight
 	// is redelivered.
 	GivenUp []string `json:"given_up,omitempty"`

@@ -68,7 +68,7 @@ type Options struct {
 	Config *config.Config
 	// Execute runs a command.
 	Execute Executor
-	// Reload reads the configuration again; its error may be a *ReloadRefused.
+	// Reload reads the configuration again. Its error may be a *ReloadRefused.
 	Reload func(ctx context.Context, rollBack bool) (Reloaded, error)
 	// Import serves ImportPath; optional.
 	Import http.Handler
@@ -78,8 +78,8 @@ type Options struct {
 // the open state of the process: Close ends them first. It may be used concurrently.
 type Server struct {
 	opt   Options
-	token string // this process's own; random; empty with servers
-	file  string // where it is written; empty before Announce and with servers
+	token string // this process's random token; empty with servers
+	file  string // file of the token; empty before Announce and with servers
 
 	ctx    context.Context // ends what works with the process
 	cancel context.CancelFunc
@@ -138,8 +138,8 @@ func (s *Server) Close() error {
 // path is where a process without servers says how it is reached.
 func path(c *config.Config) string { return c.Store.SQLite.Path + controlSuffix }
 
-// RemoveStale removes what an earlier process left; for the one that has the
-// data folder open now.
+// RemoveStale removes the announcement of an earlier process. Only the process that has the data
+// folder open may call it.
 func RemoveStale(c *config.Config) error { return remove(path(c)) }
 
 func remove(file string) error {
@@ -149,8 +149,8 @@ func remove(file string) error {
 	return nil
 }
 
-// OwnToken returns the token that this process made for its own user, and the
-// file that it is in; empty with servers.
+// OwnToken returns the token that this process made for its own user, and its file. Both are
+// empty with servers.
 func (s *Server) OwnToken() (token, file string) {
 	if s.token == "" {
 		return "", ""
@@ -193,7 +193,7 @@ func (s *Server) Register(mux *http.ServeMux, attempts *auth.Attempts) {
 	}
 }
 
-// dialable returns the address to connect to for one that is listened on.
+// dialable returns the address by which a listening address can be reached.
 func dialable(listening string) string {
 	host, port, err := net.SplitHostPort(listening)
 	if err != nil {
@@ -231,8 +231,8 @@ func (s *Server) serveCommand(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, "the body is no command", http.StatusBadRequest)
 		return
 	}
-	// The listener's limit is for requests; a command may take as long as it does,
-	// and the deadline would end it as if its caller had gone.
+	// The listener's deadline is for requests. A command may take longer, and the deadline would
+	// end it as if its caller had hung up.
 	_ = http.NewResponseController(w).SetReadDeadline(time.Time{})
 	ctx, leave, err := s.enter(r.Context())
 	if err != nil {
@@ -242,7 +242,7 @@ func (s *Server) serveCommand(w http.ResponseWriter, r *http.Request) {
 	defer leave()
 	w.Header().Set("Content-Type", "application/x-ndjson")
 	w.Header().Set("Cache-Control", "no-store")
-	// The caller hears at once that it was understood, whenever the first output comes.
+	// Answer at once, before the first output.
 	w.WriteHeader(http.StatusOK)
 	_ = http.NewResponseController(w).Flush()
 	frames := &frames{w: w}
