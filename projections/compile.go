@@ -16,7 +16,7 @@ type Projection struct {
 	filter  *filter
 	outputs []*output
 	sorted  []*output // the same by name, the order of the encoding
-	reads   []read    // of what is compared, and of the filter
+	reads   []read    // of the compared fields, and of the filter
 	carries []read    // of carried fields
 	same    bool      // a field has rules of sameness
 	paths   [][]step  // that fields and filter read of the document, up to a hash
@@ -43,7 +43,7 @@ type field struct {
 	each     []*output          // of each element; nil if it is not mapped
 	sorted   []*output          // each by name
 	carried  bool               // sent and not compared
-	same     *Same              // nil: values are compared as they are
+	same     *Same              // nil compares values as they are
 }
 
 // Compile checks spec and returns its Projection. The error is a *[CompileError]
@@ -147,8 +147,8 @@ type compiler struct {
 
 func (c *compiler) fault(f Fault) { c.faults = append(c.faults, f) }
 
-// fields compiles the fields of one object into root; at are the indexes of the fields
-// that they are inside of.
+// fields compiles the fields of one object into root. At are the indexes of the fields that they
+// are inside of.
 func (c *compiler) fields(root *output, fields []Field, at []int) {
 	for i, f := range fields {
 		here := append(append([]int(nil), at...), i)
@@ -232,8 +232,8 @@ func (c *compiler) field(f Field, here []int, fault func(part, msg, want string)
 	return compiled
 }
 
-// byName returns the outputs that are compared, and those of their groups, in the order of the
-// bytes of their names.
+// byName returns the compared outputs, and those of their groups, in the byte order of their
+// names.
 func byName(outputs []*output) []*output {
 	sorted := slices.SortedFunc(slices.Values(outputs), func(a, b *output) int { return strings.Compare(a.name, b.name) })
 	sorted = slices.DeleteFunc(sorted, func(o *output) bool { return o.field != nil && o.field.carried })
@@ -243,8 +243,8 @@ func byName(outputs []*output) []*output {
 	return sorted
 }
 
-// place puts a field at the place that names lead to, and makes the groups on
-// the way. It reports whether the place was free.
+// place puts a field at the output path names, and creates the groups above it. It reports
+// whether the place was free.
 func (o *output) place(names []string, f *field) bool {
 	var next *output
 	for _, m := range o.group {
@@ -295,7 +295,7 @@ func parseOut(out string) ([]string, *pathFault) {
 	return names, nil
 }
 
-// key returns a step as an element of a read-set's path; a hash has the name Elements.
+// key returns a step as an element of a read-set's path. A hash has the name Elements.
 func (s step) key() string {
 	if s.index >= 0 {
 		return strconv.Itoa(s.index)

@@ -61,8 +61,8 @@ func (f *field) rules() (all []string) {
 	return all
 }
 
-// Uncompared lists, for people, the rules of sameness and the carried fields, by which equal
-// contents may have different outputs.
+// Uncompared describes the rules of sameness and the carried fields, due to which equal contents
+// may have different outputs.
 func (p *Projection) Uncompared() (rules, carried []string) {
 	for _, o := range p.outputs {
 		for _, o := range append([]*output{o}, o.group...) {

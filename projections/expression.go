@@ -57,15 +57,15 @@ type run struct {
 // runName is the variable that holds the run.
 const runName = "$run"
 
-// dialect says what an expression may be.
+// dialect says which expressions are allowed.
 type dialect struct {
 	condition bool // a filter
 	item      bool // inside each
 	secrets   map[string][]byte
 }
 
-// compileExpression compiles text. The faults are all that can be told at once; the
-// library stops at its first.
+// compileExpression compiles text. The faults are all that can be found at once. The library
+// stops at its first.
 func compileExpression(text string, d dialect) (*expression, *requirement, []Fault) {
 	check := conf.CreateNew()
 	names := types.Map{"doc": types.Any, "null": types.Nil}
@@ -135,7 +135,7 @@ func expressionFault(err error, want string) Fault {
 	return f
 }
 
-// wantCondition is what to do about a filter that is none.
+// wantCondition is the remedy for a filter that is no condition.
 const wantCondition = `write a condition on doc, such as doc.origin == "EC"`
 
 // expressionError says where an expression failed, and why: types, never values.

@@ -20,10 +20,9 @@ const (
 	paths       = "tidwall/gjson v1.20.0"
 )
 
-// Fingerprint writes everything that Project and ReadSet depend on besides the
-// document, in a form that no other projection shares, and the versions of what
-// evaluates it. Names are part of it. w is to be a hash.Hash: errors of
-// writing are ignored.
+// Fingerprint writes everything that Project and ReadSet depend on besides the document, in a
+// form that no other projection shares, and the versions of the evaluating code. Names are part
+// of it. w is to be a hash.Hash: errors of writing are ignored.
 func (s *Spec) Fingerprint(w io.Writer) {
 	fmt.Fprintf(w, "%q %q\n", s.Customer, s.Name)
 	s.Shape(w)
@@ -40,7 +39,7 @@ func (s *Spec) Shape(w io.Writer) {
 		return
 	}
 	for _, name := range slices.Sorted(maps.Keys(s.Secrets)) {
-		// Another secret is another projection: its digest is in place of it.
+		// The digest stands for the secret: another secret makes another projection.
 		h := hmac.New(sha256.New, s.Secrets[name])
 		h.Write([]byte("weir projection secret"))
 		fmt.Fprintf(w, "%q %x\n", name, h.Sum(nil))

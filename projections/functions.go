@@ -97,8 +97,8 @@ func pseudonym(args ...any) (any, error) {
 // verb is one of a template of format: a literal percent sign, or an argument.
 var verb = regexp.MustCompile(`%(?:%|([-+ 0#]*)([0-9]{0,2})(?:\.([0-9]{1,2}))?([sdfx]))`)
 
-// format is fmt.Sprintf for texts and numbers; a null argument returns null. %f rounds the
-// digits of a number as it prints, half away from zero. The template was checked.
+// format is fmt.Sprintf for texts and numbers. A null argument returns null. %f rounds the digits
+// of a number as it prints, half away from zero. The template was checked.
 func format(args ...any) (any, error) {
 	template, rest := args[0].(string), args[1:]
 	if slices.Contains(rest, nil) {
@@ -146,7 +146,7 @@ func printable(n number) bool {
 	return err == nil && len(digits) <= 400 && p <= 400
 }
 
-// decimals returns a number with so many digits behind the point, six by default, and the verb for
+// decimals formats a number with places decimal places, six by default, and returns the verb for
 // this text.
 func decimals(flags, width, places string, n number) (printed, text string) {
 	digits := 6

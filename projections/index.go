@@ -7,14 +7,14 @@ import (
 	"github.com/seed-86dfc502/weir/canonicaltree"
 )
 
-// Elements is, in a read-set, each element of an array; also a member of that name.
+// Elements stands, in a read-set, for each element of an array. It also matches a member of that
+// name.
 const Elements = "#"
 
-// ReadSet returns the paths that the fields and the filter read, none of them
-// below another, in order. A difference between two documents at a path that is
-// neither one of them, nor above, nor below one changes neither the output nor
-// whether the filter matches. The empty path means that everything is read; no
-// path at all, that nothing is.
+// ReadSet returns the paths that the fields and the filter read, none of them below another, in
+// order. A difference between two documents at a path that is neither one of them, nor above, nor
+// below one changes neither the output nor whether the filter matches. The empty path means that
+// everything is read. An empty set means that nothing is read.
 func (p *Projection) ReadSet() []canonicaltree.Path {
 	var all []canonicaltree.Path
 	for _, r := range p.reads {
@@ -31,9 +31,8 @@ func (p *Projection) ReadSet() []canonicaltree.Path {
 	return reads
 }
 
-// Reads yields, for people, what reads which path: the output path of a field,
-// or "when", with the path as far as it is fixed. Carried fields are the last ones; their
-// paths are not in the read-set.
+// Reads yields which field reads which path: the output path of a field, or "when", with the
+// fixed part of the path. Carried fields are the last ones. Their paths are not in the read-set.
 func (p *Projection) Reads() iter.Seq2[string, canonicaltree.Path] {
 	return func(yield func(string, canonicaltree.Path) bool) {
 		for _, list := range [][]read{p.reads, p.carries} {
@@ -52,12 +51,12 @@ type read struct {
 	path canonicaltree.Path
 }
 
-// reads are what fields read, by whether it is compared.
+// reads are the paths that fields read, compared and carried ones apart.
 type reads struct{ compared, carried []read }
 
-// of adds what fields read whose paths are below base; nil is unknown, and read as a whole. A
-// field that maps an array reads what its own fields read of the elements, so also whether
-// there is an element.
+// of adds the paths read by fields whose paths are below base. A nil base is unknown, and read as
+// a whole. A field that maps an array reads what its own fields read of the elements, so also
+// whether there is an element.
 func (r *reads) of(outputs []*output, above string, base canonicaltree.Path) {
 	for _, o := range outputs {
 		f := o.field
@@ -140,7 +139,7 @@ type indexNode struct {
 	below readers
 }
 
-// NewIndex makes an index of ps, which it names by their place; nil is left out.
+// NewIndex makes an index of ps, by their index. Nil ones are left out.
 func NewIndex(ps []*Projection) *Index {
 	x := &Index{projections: ps, places: make([]place, 1), paths: make([][]int32, len(ps))}
 	known := map[place]int32{}

@@ -117,8 +117,7 @@ func textual(name string, extra int, do ...func([]string) any) func(...any) (any
 	}
 }
 
-// counted makes a function of a function of so many texts and how often it is to act; -1 is
-// always.
+// counted adapts a function of some texts and a count. A count of -1 means all.
 func counted(name string, texts int, do func(s []string, n int) any) func(...any) (any, error) {
 	return func(args ...any) (any, error) {
 		n, isInt := -1, true
@@ -132,7 +131,7 @@ func counted(name string, texts int, do func(s []string, n int) any) func(...any
 	}
 }
 
-// characters returns the number of characters before a byte of s; -1 for none.
+// characters returns the number of characters before a byte of s, or -1 for none.
 func characters(s string, at int) int {
 	if at < 0 {
 		return -1
@@ -376,8 +375,8 @@ func sorted(args ...any) (any, error) {
 	return sortedBy("sort", list, list, args[1:])
 }
 
-// sortedBy returns the elements of list in the order of their keys, numbers or texts; those of
-// equal keys in the order of list. order is nothing, "asc" or "desc".
+// sortedBy returns the elements of list in the order of their keys, numbers or texts; elements
+// with equal keys stay in the order of list. order is absent, "asc" or "desc".
 func sortedBy(name string, list, keys, order []any) ([]any, error) {
 	sign := 1
 	if len(order) > 0 {
@@ -416,8 +415,8 @@ func sortedBy(name string, list, keys, order []any) ([]any, error) {
 	return result, nil
 }
 
-// cut returns the part of a text, in characters, or of an array; null of null.
-// Indexes below 0 count from the end, and those beyond an end are that end.
+// cut returns the part of a text, in characters, or of an array; null of null. Indexes below 0
+// count from the end, and indexes beyond an end are limited to it.
 func cut(v, from, to any) (any, error) {
 	a, ok1 := from.(int)
 	b, ok2 := to.(int)

@@ -115,8 +115,8 @@ var orderings = map[string]func(int) bool{
 	">=": func(c int) bool { return c >= 0 },
 }
 
-// ordered compares two numbers by value or two strings by their bytes. Null on
-// either side returns false; other types are an error.
+// ordered compares two numbers by value or two strings by their bytes. Null on either side
+// returns false. Other types are an error.
 func ordered(operator string, holds func(int) bool, a, b any) (any, error) {
 	if a == nil || b == nil {
 		return false, nil

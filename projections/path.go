@@ -15,7 +15,7 @@ import (
 type path struct {
 	steps []step
 	fixed int // steps before the first hash
-	// rest is the pieces between pipes; empty when the steps are the whole path.
+	// rest is the pieces between pipes, empty when the steps are the whole path.
 	rest   []string
 	number int // among the paths that the projection reads of the document
 }

@@ -215,7 +215,7 @@ func (r *reader) read(f *field, doc source) canonicaltree.Node {
 	return r.parse(f, text)
 }
 
-// compute returns the value of the field's expression; absent for null, and where the default
+// compute returns the value of the field's expression, or absent for null, and where the default
 // is in place of an error. An exceeded budget has no default: which field exceeds it depends on
 // their order.
 func (r *reader) compute(f *field, item canonicaltree.Node) canonicaltree.Node {

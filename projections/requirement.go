@@ -15,7 +15,7 @@ type requirement struct {
 	whole  bool  // the filter has no other condition
 }
 
-// requirementOf returns the requirement of a filter; nil if its first condition is another.
+// requirementOf returns the requirement of a filter, or nil if its first condition is another.
 func requirementOf(node ast.Node) *requirement {
 	b, ok := node.(*ast.BinaryNode)
 	if !ok {

@@ -191,7 +191,7 @@ func (n *normaliser) set(elements [][]byte) [][]byte {
 	return elements
 }
 
-// append appends a value with its numbers and texts normalised; without rules as it is.
+// append appends a value with its numbers and texts normalised. Without rules as it is.
 func (s *Same) append(dst []byte, v canonicaltree.Node) []byte {
 	switch kind := v.Kind(); {
 	case s == nil:

@@ -23,8 +23,7 @@ type Spec struct {
 	Secrets map[string][]byte
 	// OmitEmpty leaves out members whose value is null, "", [] or {}.
 	OmitEmpty bool
-	// Numbers says when two outputs are the same; the projection itself copies
-	// literals.
+	// Numbers says when two outputs are the same. The projection itself copies literals.
 	Numbers canonicaltree.Numbers
 }
 
@@ -62,8 +61,8 @@ type Fault struct {
 	// Part is the part at fault: "when", "fields", "out", "path", "expr", "const",
 	// "default", "each", "same" or "numbers".
 	Part string
-	// Field is the place of the field, an index for each level of Each; nil if no
-	// field is at fault.
+	// Field is the place of the field, an index for each level of Each, nil if no field is at
+	// fault.
 	Field []int
 	// Carried says that Field is in Carry.
 	Carried bool

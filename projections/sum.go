@@ -7,12 +7,11 @@ import (
 	"github.com/seed-86dfc502/weir/canonicaltree"
 )
 
-// Sum returns the digest of what [Projection.Project] returns for doc, without
-// writing it: canonicaltree.Sum of that text under [Projection.Numbers]. The
-// values are hashed in doc's tree; it does not allocate once it
-// is warm, unless the filter does or a path needs gjson. Errors are those of
-// Project, and a *[canonicaltree.LimitError] if the output is nested too deep. It
-// may be called from any number of goroutines.
+// Sum returns the digest of what [Projection.Project] returns for doc, without writing it:
+// canonicaltree.Sum of that text under [Projection.Numbers]. The values are hashed in doc's tree.
+// It does not allocate once it is warm, unless the filter does or a path needs gjson. Errors are
+// those of Project, and a *[canonicaltree.LimitError] if the output is nested too deep. It may be
+// called from any number of goroutines.
 func (p *Projection) Sum(doc canonicaltree.Node) (d canonicaltree.Digest, match bool, err error) {
 	return p.sum(source{root: doc})
 }

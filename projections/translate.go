@@ -526,8 +526,8 @@ func (t *translator) weigh(p *ast.PredicateNode) int {
 	return w.steps
 }
 
-// predicateOf returns the condition of a function that loops over an array; nil
-// where it has none.
+// predicateOf returns the condition of a function that loops over an array, or nil where it has
+// none.
 func predicateOf(n *ast.BuiltinNode) *ast.PredicateNode {
 	switch n.Name {
 	case "map", "sum", "groupBy", "sortBy", "reduce":

@@ -12,7 +12,7 @@ import (
 	"github.com/seed-86dfc502/weir/canonicaltree"
 )
 
-// maxResult bounds how deep a computed value is nested; the parser refuses less.
+// maxResult bounds how deep a computed value is nested. The parser refuses less.
 const maxResult = 10 * canonicaltree.DefaultDepth
 
 var errDeep = errors.New("returns a value that is nested too deep")

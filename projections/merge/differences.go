@@ -2,11 +2,11 @@ package merge
 
 import "github.com/seed-86dfc502/weir/canonicaltree"
 
-// Differences calls visit for paths of the merged document so that everything that another
-// document of a source changes there is at, above or below one of them: the paths at which
-// before and after differ, unless a source of higher precedence hides them. Either may be
-// absent. layers are those of the documents with one or the other; there is a merged document
-// before and after. Visit must keep neither the path nor its array.
+// Differences calls visit for paths of the merged document that cover every change caused by
+// another document of a source, at, above or below the path: the paths at which before and after
+// differ, unless a source of higher precedence hides them. Either may be absent. layers are the
+// layers with either document. There is a merged document before and after. Visit must keep
+// neither the path nor its array.
 func (p *Plan) Differences(layers Layers, source string, before, after canonicaltree.Node, visit func(canonicaltree.Path)) {
 	mount := p.sources[source].Mount
 	higher := layers[:p.higher(layers, source)]
@@ -64,8 +64,8 @@ func (ls Layers) otherRoot(source string) bool {
 	return false
 }
 
-// hide reports whether a value of a source of lower precedence shows nowhere in the merged
-// document; object says that it is one.
+// hide reports whether a value of a source of lower precedence is invisible in the merged
+// document. object says that the value is an object.
 func (ls Layers) hide(path canonicaltree.Path, object bool) bool {
 	var room [8]Layer
 	at := append(Layers(room[:0]), ls...)

@@ -25,8 +25,8 @@
 // name to its document ([JoinNodes], [SplitNodes]). A document of a source that the
 // plan does not know is left out of the merge and stays stored.
 //
-// All work is on parsed documents, and trees are put together; nothing is parsed
-// again on the way from the stored form to the merged document.
+// All work is on parsed documents, and trees are put together. Nothing is parsed again on the way
+// from the stored form to the merged document.
 //
 // Values of [Plan] are immutable: any number of goroutines may use one.
 package merge

@@ -53,8 +53,8 @@ func (p *Plan) Layers(dst Layers, docs map[string]canonicaltree.Node) (ls Layers
 	return dst, complete, nil
 }
 
-// Compose merges docs into one document, see [Plan.Layers] and [Layers.Compose]. It is
-// absent when there is none.
+// Compose merges docs into one document, see [Plan.Layers] and [Layers.Compose]. It is absent if
+// no source has a document.
 func (p *Plan) Compose(trees *canonicaltree.Batch, docs map[string]canonicaltree.Node) (doc canonicaltree.Node, complete bool, err error) {
 	ls, complete, err := p.Layers(nil, docs)
 	if err == nil && len(ls) > 0 {
@@ -63,8 +63,8 @@ func (p *Plan) Compose(trees *canonicaltree.Batch, docs map[string]canonicaltree
 	return doc, complete && err == nil, err
 }
 
-// Value returns the merged value if the first source alone decides it; false where several
-// objects are merged, or below a mount.
+// Value returns the merged value if the first source alone decides it. It returns false where
+// several objects are merged, or below a mount.
 func (ls Layers) Value() (canonicaltree.Node, bool) {
 	first := &ls[0]
 	if len(first.mount) > 0 {

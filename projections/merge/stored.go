@@ -8,10 +8,9 @@ import (
 	"github.com/seed-86dfc502/weir/canonicaltree"
 )
 
-// JoinNodes appends the stored form of docs to dst: a JSON object from the names
-// of sources, sorted, to their documents as they are written. Sources whose
-// document is absent are left out; without any it is {}. The names must be valid
-// UTF-8.
+// JoinNodes appends the stored form of docs to dst: a JSON object from the names of sources,
+// sorted, to their documents as they are written. Sources whose document is absent are left out.
+// Without any it is {}. The names must be valid UTF-8.
 func JoinNodes(dst []byte, docs map[string]canonicaltree.Node) []byte {
 	size := len("{}")
 	var room [8]string
