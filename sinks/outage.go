@@ -143,7 +143,7 @@ func aboutTarget(err error, n int) (found *Error) {
 	return found
 }
 
-// refusal returns why m must not try the target now; nil when it may.
+// refusal returns why m must not try the target now, or nil when it may.
 func (t *target) refusal(m *member) *Error {
 	o := &t.outage
 	if o.cause == nil || t.services == 1 || o.prober == m || o.prober == nil && !time.Now().Before(o.due) {
@@ -155,7 +155,7 @@ func (t *target) refusal(m *member) *Error {
 	}
 }
 
-// nextProbe returns when a target that is down is probed next; zero when it is up.
+// nextProbe returns when a target that is down is probed next, or zero when it is up.
 func (t *target) nextProbe() time.Time {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -295,7 +295,7 @@ func (t *target) removeMember(m *member) {
 	}
 }
 
-// Due returns when a target that is down is probed next; zero where the service that failed
+// Due returns when a target that is down is probed next, or zero where the service that failed
 // retries by itself, see Await.
 func (e *Error) Due() time.Time {
 	if e.due == nil {

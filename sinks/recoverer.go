@@ -23,9 +23,9 @@ type Takeover struct {
 // later on together with the positions. All calls come from the goroutine of Write.
 type Recoverer interface {
 	Sink
-	// Resume fences other writers of the partitions, and reads which changes at and above
-	// their positions are in the target. Write skips those. Errors are like those of
-	// Write; it may be called again.
+	// Resume fences other writers of the partitions, and reads which changes at and above their
+	// positions are in the target. Write skips those. Errors are like those of Write. It may be
+	// called again.
 	Resume(ctx context.Context, takeovers []Takeover) error
 	// Bookmark returns where reading the target has to begin to find the changes of a
 	// resumed partition whose positions are above the position above. It is saved with a

@@ -11,9 +11,8 @@ type TargetRow struct {
 	Entity  string
 	Version change.Version
 	Deleted bool // it is a retraction
-	// Doc is the document as the target returns it, JSON; nil for a
-	// retraction, and where the target spreads it over columns. Not to be kept
-	// after a visit.
+	// Doc is the document as the target returns it, JSON, or nil for a retraction, and where the
+	// target spreads it over columns. Not to be kept after a visit.
 	Doc []byte
 	// Respelled: the target keeps values, so Doc may spell numbers in another
 	// way than they were written (jsonb makes 100 of 1e2).

@@ -47,11 +47,10 @@ type Sink interface {
 	// configuration allows that. It may be called again after an error.
 	Open(ctx context.Context) error
 
-	// Write makes the changes durable in the target and returns nil when every
-	// one of them took effect or was a no-op there. Changes of one entity have
-	// ascending versions; the sink keeps that order. One change may be repeated
-	// (same key, version and bytes) and may come after a newer one: for a State
-	// sink neither may have an effect; a Log sink skips a known key.
+	// Write makes the changes durable in the target and returns nil when every one of them took
+	// effect or was a no-op there. Changes of one entity have ascending versions. The sink keeps
+	// that order. One change may be repeated (same key, version and bytes) and may come after a
+	// newer one: for a State sink neither may have an effect. A Log sink skips a known key.
 	//
 	// An error that is a *BatchError names the failed changes, and all others
 	// took effect. Any other error holds for the whole batch: none may be
@@ -106,7 +105,7 @@ type Error struct {
 	// Ambiguous: the change may have taken effect all the same (a time-out, a
 	// connection lost after sending).
 	Ambiguous bool
-	// RetryAfter is how long the target asked to wait, already capped; 0 when it did not.
+	// RetryAfter is how long the target asked to wait, already capped, 0 when it did not.
 	RetryAfter time.Duration
 	// Outage is the failure's evidence about the target as a whole.
 	Outage Outage
@@ -136,7 +135,7 @@ func (e *Error) Error() string {
 // Unwrap returns the cause.
 func (e *Error) Unwrap() error { return e.Err }
 
-// BatchError says which changes of a Write failed; all others took effect.
+// BatchError says which changes of a Write failed. All others took effect.
 type BatchError struct {
 	// Failed maps the index in the batch to its failure. Never empty.
 	Failed map[int]error
@@ -157,8 +156,8 @@ var ErrNotAttempted = errors.New("not attempted")
 // Attempted reports whether the failure is that of an attempt which was made.
 func (e *Error) Attempted() bool { return !errors.Is(e, ErrNotAttempted) && !errors.Is(e, ErrDown) }
 
-// Classify returns the *Error in err's chain; an error that no sink classified
-// counts as Retry and ambiguous, which loses nothing.
+// Classify returns the *Error in err's chain. An error that no sink classified counts as Retry
+// and ambiguous, which loses nothing.
 func Classify(err error) *Error {
 	var e *Error
 	if errors.As(err, &e) {

@@ -15,8 +15,8 @@ import (
 	"github.com/seed-86dfc502/weir/sinks/internal/sqlsink"
 )
 
-// converter turns a JSON value into the client library's form for a column, or returns
-// the reason why that is impossible; its errors hold no value.
+// converter turns a JSON value into the client library's form for a column, or returns the reason
+// why that is impossible. Its errors hold no value.
 type converter func(gjson.Result) (any, error)
 
 var wholeNumber = regexp.MustCompile(`^(U?)Int(8|16|32|64|128|256)$`)
@@ -235,8 +235,8 @@ func fixedStrings(size int) converter {
 	}
 }
 
-// spans are the first and the first impossible time of each type; the client library
-// counts nanoseconds in 64 bits, so its DateTime64 ends in 2262.
+// spans are the first and the first impossible time of each type. The client library counts
+// nanoseconds in 64 bits, so its DateTime64 ends in 2262.
 var spans = map[string][2]time.Time{
 	"Date":       {time.Unix(0, 0).UTC(), time.Date(2149, 6, 7, 0, 0, 0, 0, time.UTC)},
 	"Date32":     {time.Date(1900, 1, 1, 0, 0, 0, 0, time.UTC), time.Date(2300, 1, 1, 0, 0, 0, 0, time.UTC)},

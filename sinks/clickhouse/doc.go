@@ -3,13 +3,11 @@
 //
 // # Model
 //
-// The table is a ReplacingMergeTree(version, is_deleted), or, on servers
-// before 23.2, a ReplacingMergeTree(version), ordered by (service, entity).
-// Every change is a row; of the rows of one (service, entity) the engine keeps
-// the one with the highest version, at some later time. A query that must not
-// see the others asks with FINAL; the view <table>_current does that, and
-// leaves out retracted entities. A retraction is a row with is_deleted = 1 and
-// no document.
+// The table is a ReplacingMergeTree(version, is_deleted), or, on servers before 23.2, a
+// ReplacingMergeTree(version), ordered by (service, entity). Every change is a row. Of the rows
+// of one (service, entity) the engine keeps the one with the highest version, at some later time.
+// A query that must not see the others asks with FINAL. The view <table>_current does that, and
+// leaves out retracted entities. A retraction is a row with is_deleted = 1 and no document.
 //
 // Beside service, entity, version, is_deleted, key, changed_at and synced_at
 // the table holds the document: whole in the String column doc, or spread over
@@ -20,13 +18,12 @@
 //
 // # Delivery guarantee
 //
-// When Write returns nil, the server has written every change of the batch.
-// The sink is a [sinks.State] sink: through FINAL or the view, an attempt may
-// be repeated any number of times, late and in any order, with the effect of
-// one, because the highest version decides. Where the server knows it
-// (22.2 and later), each insert carries insert_deduplication_token, made from
-// the keys of its changes, so that a repeated batch usually adds no rows at
-// all; nothing depends on that.
+// When Write returns nil, the server has written every change of the batch. The sink is a
+// [sinks.State] sink: through FINAL or the view, an attempt may be repeated any number of times,
+// late and in any order, with the effect of one, because the highest version decides. Where the
+// server knows it (22.2 and later), each insert carries insert_deduplication_token, made from the
+// keys of its changes, so that a repeated batch usually adds no rows at all. Nothing depends on
+// that.
 //
 // A value that its column does not take is found before anything is sent, and
 // only that change is refused. A row that the server refuses for its data (a

@@ -61,7 +61,7 @@ func parseURL(text string) (*clickhouse.Options, error) {
 	return clickhouse.ParseDSN(text)
 }
 
-// complete fills in defaults, then checks everything; the error names all that is wrong.
+// complete fills in defaults, then checks everything. The error names all that is wrong.
 func (o *Options) complete() (*clickhouse.Options, error) {
 	o.CreateTable = cmp.Or(o.CreateTable, new(true))
 	o.MaxBatch = cmp.Or(o.MaxBatch, defaultMaxBatch)

@@ -194,7 +194,7 @@ func (s *Sink) rows(changes []change.Change, w *batch.Writer) (upserts, retracti
 	return upserts, retractions, nil
 }
 
-// convert returns the values of the typed columns; its error names all that do not fit.
+// convert returns the values of the typed columns. Its error names all that do not fit.
 func (s *Sink) convert(doc []byte, trial []column.Interface) ([]any, error) {
 	values, errs := make([]any, len(trial)), []error(nil)
 	for i, c := range s.options.Columns {

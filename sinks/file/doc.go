@@ -2,11 +2,10 @@
 //
 // # Model
 //
-// One change is one line: its record (see change.AppendRecord) and a newline.
-// It is a log sink: every change, in order per entity, retractions included;
-// a reader of the newest state reads the file to its end and keeps the
-// highest version of each entity. Order in the file is order of delivery: a
-// dead letter that is replayed later comes late, with its own, lower version.
+// One change is one line: its record (see change.AppendRecord) and a newline. It is a log sink:
+// every change, in order per entity, retractions included. A reader of the newest state reads the
+// file to its end and keeps the highest version of each entity. Order in the file is order of
+// delivery: a dead letter that is replayed later comes late, with its own, lower version.
 //
 // # Guarantee
 //
@@ -42,14 +41,13 @@
 //
 // # Other programs and the file
 //
-// One process writes a file: it holds an advisory lock (flock) on it. Others
-// may read it at any time; a last line without a newline is not there yet, and
-// lines at the end may go again, to come back, when a disk is full or fails. A
-// file that was moved away, deleted or cut short by another process is noticed
-// at the next Write, which appends to the rest, or in a new
-// file under the same path. A file that was cut short takes the keys of its
-// lines with it: such a change is written again when it is repeated. The keys of
-// a file that was moved away or deleted stay known until a restart.
+// One process writes a file: it holds an advisory lock (flock) on it. Others may read it at any
+// time. A last line without a newline is not there yet, and lines at the end may go again, to
+// come back, when a disk is full or fails. A file that was moved away, deleted or cut short by
+// another process is noticed at the next Write, which appends to the rest, or in a new file under
+// the same path. A file that was cut short takes the keys of its lines with it: such a change is
+// written again when it is repeated. The keys of a file that was moved away or deleted stay known
+// until a restart.
 //
 // # Not promised
 //

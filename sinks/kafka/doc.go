@@ -23,14 +23,13 @@
 //
 // # Guarantee
 //
-// Once, in order per entity, for readers that look at no header and with any
-// isolation level. Changes of a partition of the log are written under an identity of
-// its own (see package fenced). Resume takes that over, which ends everything that a
-// predecessor has on its way, and reads the topic from a mark on, which deliver saved
-// with its position: Write leaves out changes found there by service, partition,
-// position and key. After a batch without an answer, or after a takeover by another process, the next
-// Write does the same again. Deliver may thus write the same partition from two
-// processes for a moment; nothing comes twice.
+// Once, in order per entity, for readers that look at no header and with any isolation level.
+// Changes of a partition of the log are written under an identity of its own (see package
+// fenced). Resume takes that over, which ends everything that a predecessor has on its way, and
+// reads the topic from a mark on, which deliver saved with its position: Write leaves out changes
+// found there by service, partition, position and key. After a batch without an answer, or after
+// a takeover by another process, the next Write does the same again. Deliver may thus write the
+// same partition from two processes for a moment. Nothing comes twice.
 //
 // A mark is where each partition of the topic ended when the identity was taken over, or
 // the end of the last record of that identity there, or the newest end that the process
@@ -39,8 +38,8 @@
 // its way, or is found and not passed yet. After a clean stop a successor reads the
 // topic from the last writes on.
 //
-// A cluster that does not let the user have transactional ids, or read the topic,
-// gets changes at least once; the log says so.
+// A cluster that does not let the user have transactional ids, or read the topic, gets changes at
+// least once. The log says so.
 //
 // A dead letter that is replayed later comes late, with its own lower version.
 //

@@ -11,8 +11,7 @@ import (
 	"github.com/seed-86dfc502/weir/sinks"
 )
 
-// classify says what an error of the cluster means; the table is in the package's
-// documentation.
+// classify says what an error of the cluster means. The table is in the package's documentation.
 func classify(err error) *sinks.Error {
 	e := &sinks.Error{Class: sinks.Retry, Ambiguous: true, Op: "publish", Outage: outage(err), Err: reason.Of(err)}
 	refuse := func(class sinks.Class, hint string) {

@@ -84,8 +84,8 @@ type Options struct {
 	// repeats it, from the beginning. Tests lower it.
 	stallTimeout time.Duration
 
-	// maxLeft and maxRemembered bound the records that are remembered of one partition,
-	// and of all of the client; the rest is read later. Tests lower them.
+	// maxLeft and maxRemembered bound the records that are remembered of one partition, and of
+	// all of the client. The rest is read later. Tests lower them.
 	maxLeft, maxRemembered int
 }
 

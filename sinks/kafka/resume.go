@@ -86,9 +86,9 @@ func (s *Sink) Resume(ctx context.Context, claims []sinks.Takeover) error {
 	})
 }
 
-// resumeForWrite resumes the partitions that a Write needs: those whose last batch had no
-// answer, whose writer was fenced or is old, or of which more was left than is remembered;
-// all, if the topic was recreated. After an error those without a writer are not resumed.
+// resumeForWrite resumes the partitions that a Write needs: those whose last batch had no answer,
+// whose writer was fenced or is old, or of which more was left than is remembered. All, if the
+// topic was recreated. After an error those without a writer are not resumed.
 func (s *Sink) resumeForWrite(ctx context.Context, changes []change.Change) *sinks.Error {
 	lowest := map[int32]change.Version{}
 	highest := map[int32]change.Version{}

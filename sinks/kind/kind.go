@@ -15,7 +15,7 @@ import (
 // may be called concurrently.
 type Sink interface {
 	config.Sink
-	// Make makes the sink; nothing is connected before it is opened.
+	// Make makes the sink. Nothing is connected before it is opened.
 	Make(e Env) (sinks.Sink, error)
 	// WithoutSecrets returns a copy with something in the place of URLs and
 	// secrets, whose variables need not be set on this machine: Make of it finds

@@ -17,8 +17,8 @@ import (
 	"github.com/seed-86dfc502/weir/sinks/internal/sqlsink"
 )
 
-// converter turns a JSON value into the JSON text whose value PostgreSQL reads in one way
-// only, or returns the reason why the column cannot have it; its errors hold no value.
+// converter turns a JSON value into the JSON text whose value PostgreSQL reads in one way only,
+// or returns the reason why the column cannot have it. Its errors hold no value.
 type converter func(gjson.Result) (string, error)
 
 // columnKind is a type of a table's column, behind domains: of the elements, if it is an
@@ -170,7 +170,7 @@ func clocks(kind columnKind, unit sqlsink.Unit) converter {
 	}
 }
 
-// decimals refuses numbers that the column would round; the text stays as it is.
+// decimals refuses numbers that the column would round. The text stays as it is.
 func decimals(precision, scale int) converter {
 	return func(v gjson.Result) (string, error) {
 		literal, err := sqlsink.Literal(v)

@@ -24,10 +24,10 @@
 //
 // # Delivery guarantee
 //
-// When Write returns nil, every change of the batch is committed or was there
-// before. An attempt may be repeated any number of times, by any number of
-// processes, with the effect of one. In upsert mode a version at or below the
-// stored one never has an effect; in append mode one key is stored once.
+// When Write returns nil, every change of the batch is committed or was there before. An attempt
+// may be repeated any number of times, by any number of processes, with the effect of one. In
+// upsert mode a version at or below the stored one never has an effect. In append mode one key is
+// stored once.
 //
 // A row that the table refuses (SQLSTATE classes 22, 23 and 54: a value that
 // does not fit its column, a constraint, a text that jsonb cannot hold) is

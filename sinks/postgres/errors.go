@@ -17,8 +17,8 @@ import (
 	"github.com/seed-86dfc502/weir/sinks/internal/sqlsink"
 )
 
-// quoted is a value in a message of class 22, in the quotes of the server's language;
-// it may hold quotes of its own.
+// quoted is a value in a message of class 22, in the quotes of the server's language. It may hold
+// quotes of its own.
 var quoted = regexp.MustCompile(`(?s)["«»„“”].*["«»„“”]`)
 
 // verdicts by SQLSTATE, or its class (PostgreSQL manual, appendix A). Cancelled statements,

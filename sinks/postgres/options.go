@@ -69,7 +69,7 @@ var baseColumns = config.Columns{
 // since types cannot be parameters of a statement.
 var typeName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*([. ][A-Za-z_][A-Za-z0-9_]*)*( ?\(\d+( ?, ?-?\d+)?\))?( [A-Za-z ]+)?(\[\])*$`)
 
-// complete fills in defaults, then checks everything; the error names all that is wrong.
+// complete fills in defaults, then checks everything. The error names all that is wrong.
 func (o *Options) complete() (*pgxpool.Config, pgx.Identifier, error) {
 	o.Mode = cmp.Or(o.Mode, Upsert)
 	o.CreateTable = cmp.Or(o.CreateTable, new(true))

@@ -135,7 +135,7 @@ WHERE i.inhparent = to_regclass($1) ORDER BY c.relname`, s.table.Sanitize())
 	}
 	oldest := s.present().Add(-s.options.Retention)
 	for _, p := range partitions {
-		// Only names of this sink; other partitions belong to the customer.
+		// Only names of this sink. Other partitions belong to the customer.
 		match := partitionSuffix.FindStringSubmatch(p.Table)
 		if match == nil || p.Table != s.table[len(s.table)-1]+match[0] {
 			continue

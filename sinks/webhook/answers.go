@@ -21,8 +21,8 @@ import (
 	"github.com/seed-86dfc502/weir/sinks"
 )
 
-// statusFailure says what an HTTP status means; the table is in the package's
-// documentation. Said is the receiver's own reason, with nothing of the request.
+// statusFailure says what an HTTP status means. The table is in the package's documentation. Said
+// is the receiver's own reason, with nothing of the request.
 func statusFailure(status int, wait time.Duration, said string) failure {
 	if status >= 200 && status < 300 {
 		return failure{}

@@ -11,21 +11,19 @@
 //	webhook-timestamp: seconds since 1970, of this attempt
 //	webhook-signature: v1,BASE64 [v1,BASE64 …]
 //
-// after the Standard Webhooks specification
-// (github.com/standard-webhooks/standard-webhooks); every attempt is signed
-// anew, by every configured secret, so that secrets can be rotated: add the new
-// one, let the receiver change over, take the old one away. Without a secret
-// there is no signature. A change of a traced event has traceparent, and
-// tracestate if there is one, after W3C trace context; they are not signed, and
-// may differ between attempts.
+// after the Standard Webhooks specification (github.com/standard-webhooks/standard-webhooks);
+// every attempt is signed anew, by every configured secret, so that secrets can be rotated: add
+// the new one, let the receiver change over, take the old one away. Without a secret there is no
+// signature. A change of a traced event has traceparent, and tracestate if there is one, after
+// W3C trace context. They are not signed, and may differ between attempts.
 //
 // With Options.BatchMax one POST is an array of such records, of at most 1 MiB, signed as
 // one. Its id, in the two headers, is made from their keys. An array has at most one
 // change of each entity, and one array is in flight.
 //
-// Requests about different entities run side by side, up to a limit. An entity
-// has one request in flight, and its changes go in order; after a failure that
-// is not a refusal its later changes wait for the next Write.
+// Requests about different entities run side by side, up to a limit. An entity has one request in
+// flight, and its changes go in order. After a failure that is not a refusal its later changes
+// wait for the next Write.
 //
 // # Guarantee
 //

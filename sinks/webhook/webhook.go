@@ -130,7 +130,7 @@ func (s *Sink) setDefaults() {
 	o.MaxConnections = cmp.Or(o.MaxConnections, max(defaultMaxConnections, o.Concurrency))
 }
 
-// headerFault returns the fault of a header's name beside the others, and the wanted form; both
+// headerFault returns the fault of a header's name beside the others, and the wanted form. Both
 // are empty for none.
 func headerFault(name string, others http.Header) (fault, want string) {
 	canonical := http.CanonicalHeaderKey(name)

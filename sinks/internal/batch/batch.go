@@ -100,8 +100,8 @@ func (w *Writer) FailRow(r Row, e *sinks.Error) {
 	w.Fail(r.Index, e)
 }
 
-// Rounds cuts rows into rounds with at most one row of each entity; the second one of an
-// entity is in the second round.
+// Rounds cuts rows into rounds with at most one row of each entity. The second one of an entity
+// is in the second round.
 func Rounds(rows []Row) [][]Row {
 	var rounds [][]Row
 	seen := make(map[string]int, len(rows))

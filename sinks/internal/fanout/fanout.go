@@ -23,11 +23,10 @@ import (
 // started. It is called from up to limit goroutines.
 type Send func(ctx context.Context, i int) (err *sinks.Error, halt bool)
 
-// Each sends all changes and returns the failures by index. An entity ends at
-// its first failure that is not a Reject, since what follows must not overtake
-// it; all entities end at a halt or with ctx. An unsent change is a failure
-// around sinks.ErrNotAttempted: never ambiguous, Pause behind a Pause that halted,
-// else Retry.
+// Each sends all changes and returns the failures by index. An entity ends at its first failure
+// that is not a Reject, since what follows must not overtake it. All entities end at a halt or
+// with ctx. An unsent change is a failure around sinks.ErrNotAttempted: never ambiguous, Pause
+// behind a Pause that halted, else Retry.
 //
 // Entities start in random order, so that changes on which the target hangs
 // cannot keep the same others out at every repetition.

@@ -15,7 +15,7 @@ import (
 
 // Answer is what became of a batch.
 type Answer struct {
-	// Offset is that of the first record; -1 when the leader does not say it.
+	// Offset is that of the first record, -1 when the leader does not say it.
 	Offset int64
 	// Err says why the batch is not known to be in the topic.
 	Err error
@@ -48,8 +48,8 @@ const (
 	maxRequests = 16
 	// produceTimeout is how long a leader may wait for its followers.
 	produceTimeout = 10 * time.Second
-	// attempts at one batch whose outcome is unknown; the leader knows a repetition by
-	// its numbers. Fencing and reading settle outcomes that are unknown after them.
+	// attempts at one batch whose outcome is unknown. The leader knows a repetition by its
+	// numbers. Fencing and reading settle outcomes that are unknown after them.
 	attempts = 6
 	// firstPause is the wait before the second attempt; it doubles.
 	firstPause = 100 * time.Millisecond

@@ -57,7 +57,7 @@ func New(cfg transport.Config, more ...kgo.Opt) (*Client, error) {
 	return c, nil
 }
 
-// Close ends pending requests; their outcome is unknown.
+// Close ends pending requests. Their outcome is unknown.
 func (c *Client) Close() {
 	c.mu.Lock()
 	c.closed = true

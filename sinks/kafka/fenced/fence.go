@@ -13,8 +13,8 @@ import (
 	"github.com/seed-86dfc502/weir/internal/wait"
 )
 
-// Writer is an identity to append under. Used by one goroutine at a time; the
-// batches that it made may be under way together.
+// Writer is an identity to append under. Used by one goroutine at a time. The batches that it
+// made may be under way together.
 type Writer struct {
 	id       string // transactional id; "" without one
 	producer int64
