@@ -19,8 +19,8 @@ type Source interface {
 	message.Subscriber
 	// Topic to subscribe to.
 	Topic() string
-	// Drained reports whether nothing is left that was not acknowledged; of a
-	// source that never ends, at the moment.
+	// Drained reports whether nothing is left that was not acknowledged. Of a source that never
+	// ends, at the moment.
 	Drained(ctx context.Context) (bool, error)
 }
 
@@ -77,8 +77,8 @@ type Backlog struct {
 // Kind is the configuration of a source of one kind.
 type Kind interface {
 	config.SourceConfig
-	// Open makes the source. A source that cannot be read as it is configured is
-	// an error; an unreachable server is waited for later.
+	// Open makes the source. A source that cannot be read as it is configured is an error. An
+	// unreachable server is waited for later.
 	Open(ctx context.Context, e Env) (Source, error)
 }
 
@@ -90,9 +90,9 @@ type Env struct {
 	// Complete says that the input does not grow: a file is not followed.
 	Complete  bool
 	Positions store.SourcePositions
-	// Stored returns a page of the entities with a stored document of a source, behind an id and in
-	// ascending order; an empty one is the end. The first page waits until every event that was
-	// appended before the call is decided.
+	// Stored returns a page of the entities with a stored document of a source, behind an id and
+	// in ascending order. An empty one is the end. The first page waits until every event that
+	// was appended before the call is decided.
 	Stored func(ctx context.Context, source, after string) (entities []string, err error)
 	// Logs are the states of logs that one session at a time reads.
 	Logs store.SourceLogs
@@ -100,8 +100,8 @@ type Env struct {
 	// epoch that it reads, and returns when all are decided. It calls waits when a partition takes
 	// long, with the reason.
 	Barrier func(ctx context.Context, s change.Session, sequence string, waits func(error)) error
-	// State is the identity of an inbox that is in the state file; empty for a topic.
-	// Positions kept elsewhere are valid for this inbox only.
+	// State is the identity of an inbox that is in the state file, empty for a topic. Positions
+	// kept elsewhere are valid for this inbox only.
 	State string
 	// StoreID tells the store apart from all others.
 	StoreID string

@@ -38,8 +38,8 @@ type Options struct {
 	// drained at its end, and a last line without line feed counts. Otherwise
 	// the file is followed, and such a line is waited for.
 	Complete bool
-	// MaxLine is the longest line in bytes; of a longer one the first MaxLine+1
-	// bytes are handed out, which ingest refuses by its limit. Defaults to 8 MiB.
+	// MaxLine is the longest line in bytes. Of a longer one the first MaxLine+1 bytes are handed
+	// out, which ingest refuses by its limit. Defaults to 8 MiB.
 	MaxLine int
 	// Poll is how often a followed file is looked at. Defaults to 250ms.
 	Poll time.Duration
@@ -52,7 +52,7 @@ type Options struct {
 	Logger      *slog.Logger
 }
 
-// Bounds of a frame of a file; a larger line passes alone.
+// Bounds of a frame of a file. A larger line passes alone.
 const (
 	frameLines = 2000
 	frameBytes = 4 << 20
@@ -76,7 +76,7 @@ type Source struct {
 	subscriptions handout.Subscriptions
 }
 
-// New makes a source; nothing is read before Subscribe.
+// New makes a source. Nothing is read before Subscribe.
 func New(opt Options) *Source {
 	opt.MaxLine = defaults.Positive(opt.MaxLine, 8<<20)
 	opt.Poll = defaults.Positive(opt.Poll, 250*time.Millisecond)

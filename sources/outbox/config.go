@@ -116,8 +116,8 @@ func (c *Config) source(e sources.Env) (*Source, error) {
 	})
 }
 
-// Open implements sources.Kind. A table that cannot be read as it is configured
-// is an error; an unreachable database is waited for.
+// Open implements sources.Kind. A table that cannot be read as it is configured is an error. An
+// unreachable database is waited for.
 func (c *Config) Open(ctx context.Context, e sources.Env) (sources.Source, error) {
 	source, err := c.source(e)
 	if err != nil {

@@ -31,8 +31,8 @@ const (
 	OperationMetadata = "weir-outbox-operation"
 )
 
-// Columns are the names of the table's columns. ID, Entity and Payload are
-// needed; the others may be empty.
+// Columns are the names of the table's columns. ID, Entity and Payload are needed. The others may
+// be empty.
 type Columns struct {
 	// ID is unique, and orders the events of an entity unless Order does.
 	ID string `yaml:"id" default:"id"`
@@ -68,8 +68,8 @@ type Options struct {
 	Sequenced bool
 	// Batch is the most rows of one take. Defaults to 500.
 	Batch int
-	// FrameBytes bounds the payloads in memory, which make one frame; a larger one
-	// passes alone. Defaults to 4 MiB.
+	// FrameBytes bounds the payloads in memory, which make one frame. A larger one passes alone.
+	// Defaults to 4 MiB.
 	FrameBytes int
 	// Poll is how often an empty table is looked at. Defaults to 1s.
 	Poll time.Duration
@@ -98,7 +98,7 @@ type Source struct {
 	subscriptions handout.Subscriptions
 }
 
-// New makes a source. It needs no server; an error is a wrong URL or table.
+// New makes a source. It needs no server. An error is a wrong URL or table.
 func New(opt Options) (*Source, error) {
 	opt.Batch = defaults.Positive(opt.Batch, 500)
 	opt.FrameBytes = defaults.Positive(opt.FrameBytes, 4<<20)

@@ -1,4 +1,3 @@
-// Package push is a source of events that requests post. A request is answered
-// when its events are durable in the inbox; the client repeats requests without an
-// answer.
+// Package push is a source of events that requests post. A request is answered when its events
+// are durable in the inbox. The client repeats requests without an answer.
 package push

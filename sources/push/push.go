@@ -19,17 +19,16 @@ import (
 // Options of a Source.
 type Options struct {
 	Name string
-	// WindowBytes bounds the events that are handed in and not acknowledged,
-	// even those whose caller has gone: while Weir is halted, clients repeat their
-	// requests. Each event counts 4 KiB beside its own bytes, for its
-	// metadata; a larger one passes alone. Defaults to 64 MiB.
+	// WindowBytes bounds the events that are handed in and not acknowledged, even those whose
+	// caller has gone: while Weir is halted, clients repeat their requests. Each event counts 4
+	// KiB beside its own bytes, for its metadata. A larger one passes alone. Defaults to 64 MiB.
 	WindowBytes int64
 }
 
 // eventOverhead is the cost of an event in flight beside its bytes.
 const eventOverhead = 4 << 10
 
-// Bounds of a frame; a larger event passes alone.
+// Bounds of a frame. A larger event passes alone.
 const (
 	frameEvents = 1000
 	frameBytes  = 4 << 20
@@ -73,8 +72,7 @@ var (
 	ErrStopping = errors.New("the process is stopping")
 	// ErrNoRoom: the events in flight fill the window, this one is not among them.
 	ErrNoRoom = errors.New("too many events are in hand")
-	// ErrNotDurable: the caller's time was over first; the event may still become
-	// durable.
+	// ErrNotDurable: the caller's time was over first. The event may still become durable.
 	ErrNotDurable = errors.New("the event is not durable yet")
 )
 
@@ -95,7 +93,7 @@ func (p *Source) Topic() string { return "http:" + p.opt.Name }
 // Drained implements sources.Source: no event is being worked on.
 func (p *Source) Drained(context.Context) (bool, error) { return p.inFlight.Load() == 0, nil }
 
-// Subscribe may be called once; the end of ctx ends the source.
+// Subscribe may be called once. The end of ctx ends the source.
 func (p *Source) Subscribe(ctx context.Context, _ string) (<-chan *message.Message, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -146,7 +144,7 @@ func (p *Source) dispatch(out chan<- *message.Message) {
 	}
 }
 
-// next returns the oldest events that wait; nil when none does.
+// next returns the oldest events that wait, or nil when none does.
 func (p *Source) next() *pushed {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -164,10 +162,10 @@ func (p *Source) next() *pushed {
 // gate, or a dead letter. After an event that got ErrNoRoom or ErrStopping none
 // is handed on.
 //
-// Value, metadata and the values of the message's context are handed on; its
-// cancellation and that of ctx are not: an event that was handed on continues when
-// its caller has gone, since others may be in its frame. An event without a UUID
-// gets one, which stays the same when the event is redelivered.
+// Value, metadata and the values of the message's context are handed on. Its cancellation and
+// that of ctx are not: an event that was handed on continues when its caller has gone, since
+// others may be in its frame. An event without a UUID gets one, which stays the same when the
+// event is redelivered.
 func (p *Source) Push(ctx context.Context, events ...*message.Message) []error {
 	results := make([]error, len(events))
 	ctx, cancel := context.WithCancelCause(ctx)
@@ -214,9 +212,9 @@ func ended(ctx context.Context) error {
 	return ErrNotDurable
 }
 
-// handIn queues events and returns for each of them a channel that is closed
-// when it is acknowledged. It waits for room in the window until ctx ends; the
-// error is why there are fewer channels than events.
+// handIn queues events and returns for each of them a channel that is closed when it is
+// acknowledged. It waits for room in the window until ctx ends. The error is why there are fewer
+// channels than events.
 func (p *Source) handIn(ctx context.Context, events []*message.Message) (waits []<-chan struct{}, err error) {
 	select {
 	case p.turn <- struct{}{}:

@@ -13,10 +13,9 @@ import (
 // backOff is how long a refused frame waits before it is redelivered.
 const backOff = 100 * time.Millisecond
 
-// Frame hands out f until it is acknowledged, and reports whether it was. Its
-// messages end with ctx. A frame that is in work then has grace to be
-// acknowledged, because its effect may be durable already; it is not handed out
-// again.
+// Frame hands out f until it is acknowledged, and reports whether it was. Its messages end with
+// ctx. A frame that is in work then has grace to be acknowledged, because its effect may be
+// durable already. It is not handed out again.
 func Frame(ctx context.Context, out chan<- *message.Message, f *transport.Frame, grace time.Duration) bool {
 	for {
 		m := transport.NewMessage(ctx, f)

@@ -8,8 +8,8 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 )
 
-// Subscriptions are those of a source, each with a goroutine that reads. The zero
-// value is ready; its methods may be called concurrently.
+// Subscriptions are those of a source, each with a goroutine that reads. The zero value is ready.
+// Its methods may be called concurrently.
 type Subscriptions struct {
 	mu     sync.Mutex
 	stop   []context.CancelFunc // guarded by mu

@@ -27,7 +27,7 @@ func (e *Error) Unwrap() error { return e.Err }
 func Errorf(kind, format string, args ...any) error { return &Error{kind, fmt.Errorf(format, args...)} }
 
 // lasting are the classes of SQLSTATE of an Error: a name, a type or a right; a database; a
-// schema; a login; a statement that this kind of table does not have.
+// schema; a login. A statement that this kind of table does not have.
 var lasting = []string{"42", "3D", "3F", "28", "0A"}
 
 // Classify returns a server's error in bounded words, as an *Error if it lasts, and any other
