@@ -18,10 +18,10 @@ func (r *Rules) Apply(dst []byte, doc canonicaltree.Node) (out []byte, changed b
 	return appendStripped(dst, doc, r.root), true
 }
 
-// Strip returns doc without the stripped members as a tree of its own, whose text
-// is what Apply returns, without that text being parsed; nil if nothing matches. The
-// error is a *[canonicaltree.LimitError]: doc is nested deeper than the default
-// limit. It may be called from any number of goroutines.
+// Strip returns doc without the stripped members as a tree of its own, whose text is what Apply
+// returns, without that text being parsed, or nil if nothing matches. The error is a
+// *[canonicaltree.LimitError]: doc is nested deeper than the default limit. It may be called from
+// any number of goroutines.
 func (r *Rules) Strip(doc canonicaltree.Node) (*canonicaltree.Tree, error) {
 	if r.Empty() || !hit(doc, r.root) {
 		return nil, nil

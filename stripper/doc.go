@@ -19,11 +19,10 @@
 // in all patterns together, also with several "**". Parts of a document that no
 // pattern can reach are not looked into.
 //
-// Only members are removed. To remove an element would move its neighbours, and
-// every later path with them, so a pattern that ends in an index is refused, and
-// one that ends in a star removes all members of an object and leaves arrays as
-// they are. An object that loses its last member stays, empty; the root value
-// itself is never removed.
+// Only members are removed. To remove an element would move its neighbours, and every later path
+// with them, so a pattern that ends in an index is refused, and one that ends in a star removes
+// all members of an object and leaves arrays as they are. An object that loses its last member
+// stays, empty. The root value itself is never removed.
 //
 // [Rules.Apply] writes the rest, [Rules.Strip] makes a tree of it, [Rules.Sum]
 // hashes it; none of them parses again.
