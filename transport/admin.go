@@ -55,10 +55,10 @@ func NewAdmin(cfg Config) (*Admin, error) {
 // Close ends the connections.
 func (a *Admin) Close() { a.cl.Close() }
 
-// EnsureTopics creates the topics that are missing and returns when all are there, those
-// that it made have leaders, and all have the wanted settings; it logs the settings it altered. A
-// topic with another number of partitions, unless it may grow, is an ErrPartitionCount;
-// all such topics are named at once. Two processes may create and alter at the same time.
+// EnsureTopics creates the topics that are missing and returns when all are there, those that it
+// made have leaders, and all have the wanted settings. It logs the settings it altered. A topic
+// with another number of partitions, unless it may grow, is an ErrPartitionCount. All such topics
+// are named at once. Two processes may create and alter at the same time.
 func (a *Admin) EnsureTopics(ctx context.Context, specs []TopicSpec) error {
 	names := make([]string, len(specs))
 	partitions := make(map[string]int32, len(specs))
@@ -303,8 +303,8 @@ func (a *Admin) read(ctx context.Context, topic string, from, end map[int32]int6
 	return nil
 }
 
-// checkReadable fails with a plain error when a topic does not exist or may
-// not be read; without it a consumer would wait without end.
+// checkReadable fails with a plain error when a topic does not exist or may not be read. Without
+// it a consumer would wait without end.
 func checkReadable(ctx context.Context, adm *kadm.Client, topics ...string) error {
 	meta, err := adm.ListTopics(kadm.WithAuthorizedOps(ctx), topics...)
 	if err != nil {
@@ -328,8 +328,8 @@ func checkReadable(ctx context.Context, adm *kadm.Client, topics ...string) erro
 	return errors.Join(errs...)
 }
 
-// CheckReadable fails when a topic does not exist or may not be read by this
-// user; all such topics are named at once.
+// CheckReadable fails when a topic does not exist or may not be read by this user. All such
+// topics are named at once.
 func (a *Admin) CheckReadable(ctx context.Context, topics ...string) error {
 	return checkReadable(ctx, a.adm, topics...)
 }

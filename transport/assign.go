@@ -319,8 +319,7 @@ type TruncatedError struct {
 	Partition      int32
 	Wanted         int64 // where reading was to continue
 	End            int64 // of the topic
-	// Kept is up to where the records are those that were read; 0 where that is
-	// not known.
+	// Kept is up to where the records are those that were read, 0 where that is not known.
 	Kept int64
 }
 

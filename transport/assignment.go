@@ -55,8 +55,8 @@ func newAssignment(g *Group, partition int32, topicID string, start, end int64) 
 	return a
 }
 
-// recordSize is the size of a fetched record, as Received counts it; a
-// transaction's marker, which is no message, has none.
+// recordSize is the size of a fetched record, as Received counts it. A transaction's marker,
+// which is no message, has none.
 func recordSize(r *kgo.Record) int64 {
 	if r.Attrs.IsControl() {
 		return 0
@@ -115,7 +115,7 @@ func (b *batch) last() *kgo.Record { return b.fetched[len(b.fetched)-1] }
 // cost is what b takes of the budget.
 func (b *batch) cost() int64 { return b.bytes + int64(len(b.fetched))*recordOverhead }
 
-// take returns the next batch, of at most so many records, if most is positive; false when
+// take returns the next batch, of at most so many records, if most is positive, or false when
 // nothing waits.
 func (a *assignment) take(most int) (batch, bool) {
 	if most <= 0 || most > a.g.gc.FrameRecords {

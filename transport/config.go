@@ -41,9 +41,8 @@ const clientID = "weir"
 // dialTimeout is less than kgo's 10 s, for which a dead broker would stall the rest.
 const dialTimeout = 5 * time.Second
 
-// NewClientOpts returns the kgo options that every client of c starts with.
-// It fails on an empty broker list and on an unknown SASL mechanism; it does
-// not touch the network.
+// NewClientOpts returns the kgo options that every client of c starts with. It fails on an empty
+// broker list and on an unknown SASL mechanism. It does not touch the network.
 func NewClientOpts(c Config) ([]kgo.Opt, error) {
 	if len(c.Brokers) == 0 {
 		return nil, errors.New("kafka: no brokers configured")
@@ -76,7 +75,7 @@ func NewClientOpts(c Config) ([]kgo.Opt, error) {
 	return opts, nil
 }
 
-// newClient makes a client of a cluster; it does not touch the network yet.
+// newClient makes a client of a cluster. It does not touch the network yet.
 func newClient(c Config, more ...kgo.Opt) (*kgo.Client, error) {
 	opts, err := NewClientOpts(c)
 	if err != nil {

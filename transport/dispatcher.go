@@ -14,8 +14,8 @@ type dispatcher struct {
 	a      *assignment
 	number uint64 // of the assignment, as frames carry it
 	ctx    context.Context
-	// flights are in the order of their records. Only the last one may hold up the next
-	// frame; all others were set aside. A refused one stays until all are answered.
+	// flights are in the order of their records. Only the last one may hold up the next frame.
+	// All others were set aside. A refused one stays until all are answered.
 	flights []*flight
 	next    *flight      // not handed out yet
 	answers chan *flight // of those set aside

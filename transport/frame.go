@@ -76,8 +76,7 @@ type Received struct {
 	// Redelivered: the record may have been handed out before, by an earlier
 	// assignment of any process or by this one.
 	Redelivered bool
-	// Context carries values of the request that posted the event; nil for a record
-	// of a log.
+	// Context carries values of the request that posted the event, nil for a record of a log.
 	Context context.Context
 }
 
@@ -122,8 +121,8 @@ func NewFrame(topic, topicID string, partition int32, assignment uint64, records
 
 type frameKey struct{}
 
-// FrameOf returns the frame that a message carries; false for a message of
-// another subscriber than those of Weir.
+// FrameOf returns the frame that a message carries, or false for a message of another subscriber
+// than those of Weir.
 func FrameOf(m *message.Message) (*Frame, bool) {
 	f, ok := m.Context().Value(frameKey{}).(*Frame)
 	return f, ok

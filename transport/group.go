@@ -21,11 +21,11 @@ type GroupConfig struct {
 	ID string
 	// Topic must exist and be readable. Required.
 	Topic string
-	// Sole assigns all partitions to one member; the others take over when it leaves.
+	// Sole assigns all partitions to one member. The others take over when it leaves.
 	Sole bool
 
-	// FrameRecords and FrameBytes bound a frame; a larger record passes alone.
-	// Default to 1000 and 1 MiB.
+	// FrameRecords and FrameBytes bound a frame. A larger record passes alone. Default to 1000
+	// and 1 MiB.
 	FrameRecords int
 	FrameBytes   int64
 	// BufferBytes bounds the records fetched ahead and in flight over all partitions of
@@ -164,8 +164,8 @@ type Group struct {
 	fetched map[int32]string
 }
 
-// NewGroup checks that the topic exists and may be read, and prepares the
-// member; it joins at the first Subscribe. ctx bounds the check only.
+// NewGroup checks that the topic exists and may be read, and prepares the member. It joins at the
+// first Subscribe. ctx bounds the check only.
 func NewGroup(ctx context.Context, cfg Config, gc GroupConfig) (*Group, error) {
 	if err := gc.SetDefaults(); err != nil {
 		return nil, err
@@ -346,9 +346,9 @@ const (
 // this long.
 const fetchWait = 25 * time.Millisecond
 
-// Close stops handing out, waits up to CloseTimeout, or until Limit, for messages in
-// flight, cancels their contexts, commits acknowledged offsets and leaves the group. It
-// returns when all of that is done; it may be called twice.
+// Close stops handing out, waits up to CloseTimeout, or until Limit, for messages in flight,
+// cancels their contexts, commits acknowledged offsets and leaves the group. It returns when all
+// of that is done. It may be called twice.
 func (g *Group) Close() error {
 	g.onceClose.Do(func() {
 		g.mu.Lock()

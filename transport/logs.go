@@ -86,8 +86,7 @@ func allAvailable(logs map[string]topicLog) error {
 	return errors.Join(errs...)
 }
 
-// readPartition asks for the extent of a topic; it fails when the partition
-// is not available.
+// readPartition asks for the extent of a topic. It fails when the partition is not available.
 func readPartition(ctx context.Context, cl *kgo.Client, topic string, partition int32) (topicLog, error) {
 	logs, err := readAvailable(ctx, cl, []string{topic})
 	if err != nil {

@@ -28,8 +28,8 @@ var byKey = kgo.StickyKeyPartitioner(nil).ForTopic("") //nolint:gochecknoglobals
 // Layout is how many partitions a topic has in each of its generations.
 type Layout map[uint16]int32
 
-// PartitionOf is PartitionOf in a generation; in the newest, if it is not known.
-// The layout must not be empty.
+// PartitionOf is PartitionOf in a generation. In the newest, if it is not known. The layout must
+// not be empty.
 func (l Layout) PartitionOf(key []byte, generation uint16) int32 {
 	partitions, known := l[generation]
 	if !known {

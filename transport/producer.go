@@ -17,12 +17,11 @@ import (
 // would follow a gap.
 var ErrBroken = errors.New("records before these were not appended")
 
-// Sequence is records of one partition, of which none is appended behind one that
-// failed: it is useless after a failure. The zero value is ready; it
-// belongs to one producer.
+// Sequence is records of one partition, of which none is appended behind one that failed: it is
+// useless after a failure. The zero value is ready. It belongs to one producer.
 type Sequence struct{ broken atomic.Pointer[error] }
 
-// Broken returns the error of records behind a failure; nil without one.
+// Broken returns the error of records behind a failure, or nil without one.
 func (s *Sequence) Broken() error {
 	if s == nil {
 		return nil
@@ -46,9 +45,9 @@ var ErrTooLarge = errors.New("record too large")
 
 // ProducerConfig tunes a producer.
 type ProducerConfig struct {
-	// MaxBufferedRecords and MaxBufferedBytes bound the records that are not yet
-	// acknowledged; at the bound callers of Append wait. A single larger batch
-	// passes alone. Default to 100,000 and 64 MiB.
+	// MaxBufferedRecords and MaxBufferedBytes bound the records that are not yet acknowledged. At
+	// the bound callers of Append wait. A single larger batch passes alone. Default to 100,000
+	// and 64 MiB.
 	MaxBufferedRecords int
 	MaxBufferedBytes   int64
 	// MaxRecordBytes is the largest key, value and headers together. It must

@@ -22,7 +22,7 @@ type RecordClient interface {
 	// Flush sends all records, also those handed in while it waits, and returns when every
 	// promise was called.
 	Flush(ctx context.Context) error
-	// Close fails the records without acknowledgement; their outcome is unknown.
+	// Close fails the records without acknowledgement. Their outcome is unknown.
 	Close()
 }
 

@@ -13,11 +13,10 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
-// Reader reads partitions of one topic at offsets that its caller names, outside
-// of any group, to catch up. Calls that continue where the one before
-// ended share a fetch session, which fetches ahead; a jump within the partition
-// keeps the connections, and another partition opens new ones. Not for concurrent
-// use.
+// Reader reads partitions of one topic at offsets that its caller names, outside of any group, to
+// catch up. Calls that continue where the one before ended share a fetch session, which fetches
+// ahead. A jump within the partition keeps the connections, and another partition opens new ones.
+// Not for concurrent use.
 type Reader struct {
 	cfg   Config
 	topic string
@@ -55,14 +54,13 @@ func NewReader(cfg Config, topic string, bytes int) *Reader {
 	return &Reader{cfg: cfg, topic: topic, bytes: bytes}
 }
 
-// Read returns records of a partition from offset on, in their order: at least
-// one, and so many as fit into the bound; a larger record comes alone. It waits
-// for them until ctx ends. Where retention removed records it continues with the oldest
-// one: the first record has a higher offset than asked for then, as it may where records
-// were compacted or at markers of transactions. Behind the end of the log, also of one
-// that became shorter, it waits. The error is that of ctx when there was nothing to read,
-// and another one when the cluster did not answer, which takes up to readerWait, or
-// refused; the next call tries again.
+// Read returns records of a partition from offset on, in their order: at least one, and so many
+// as fit into the bound. A larger record comes alone. It waits for them until ctx ends. Where
+// retention removed records it continues with the oldest one: the first record has a higher
+// offset than asked for then, as it may where records were compacted or at markers of
+// transactions. Behind the end of the log, also of one that became shorter, it waits. The error
+// is that of ctx when there was nothing to read, and another one when the cluster did not answer,
+// which takes up to readerWait, or refused. The next call tries again.
 func (r *Reader) Read(ctx context.Context, partition int32, offset int64) ([]Received, error) {
 	var trouble error
 	r.answers.came.Store(false)

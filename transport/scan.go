@@ -8,8 +8,8 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 )
 
-// OffsetsAt returns, for every partition of a topic, the offset of the first
-// record at or after a time; the end of the partition when there is none.
+// OffsetsAt returns, for every partition of a topic, the offset of the first record at or after a
+// time. The end of the partition when there is none.
 func (a *Admin) OffsetsAt(ctx context.Context, topic string, at time.Time) (map[int32]int64, error) {
 	listed, err := a.adm.ListOffsetsAfterMilli(ctx, at.UnixMilli(), topic)
 	if err != nil {

@@ -16,9 +16,9 @@ var ErrSubscribed = errors.New("already subscribed")
 // ErrClosed is the error of a call to something that was closed.
 var ErrClosed = errors.New("closed")
 
-// Subscription is the only subscription of a reader: the channel of its frames, and its
-// end. Each partition has a [Lane] into it. It implements message.Subscriber; its methods
-// may be called concurrently.
+// Subscription is the only subscription of a reader: the channel of its frames, and its end. Each
+// partition has a [Lane] into it. It implements message.Subscriber. Its methods may be called
+// concurrently.
 //
 // It stops by Close, Fail, or the end of Subscribe's context: nothing more is handed out,
 // and the channel is closed. Frames in flight then have CloseTimeout, or until Limit, to be
@@ -42,8 +42,8 @@ type Subscription struct {
 	err      error // guarded by mu
 }
 
-// NewSubscription returns one with the topic and the times of gc. begin is called by
-// Subscribe; it must not block.
+// NewSubscription returns one with the topic and the times of gc. begin is called by Subscribe.
+// It must not block.
 func NewSubscription(gc *GroupConfig, begin func()) *Subscription {
 	return &Subscription{gc: gc, begin: begin, failed: make(chan struct{}), done: make(chan struct{})}
 }
@@ -140,7 +140,7 @@ func (s *Subscription) Fail(err error) bool {
 	return true
 }
 
-// Context is that of the messages; it ends after the grace.
+// Context is that of the messages. It ends after the grace.
 func (s *Subscription) Context() context.Context { return s.ctx }
 
 // Stopping ends when nothing more is handed out.
@@ -152,7 +152,7 @@ type Lane struct {
 	sending bool
 }
 
-// Join adds a lane, which must Leave; false when the subscription has ended.
+// Join adds a lane, which must Leave, or false when the subscription has ended.
 func (s *Subscription) Join() (*Lane, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

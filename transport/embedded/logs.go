@@ -124,8 +124,8 @@ func (l *Logs) TopicID(ctx context.Context, topic string) (string, error) {
 	return log.ID(), nil
 }
 
-// Failing returns why the last append is not durable yet, or why the file took
-// nothing of late; nil when it does.
+// Failing returns why the last append is not durable yet, or why the file took nothing of late,
+// or nil when it does.
 func (l *Logs) Failing() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -150,8 +150,8 @@ func (l *Logs) setFailing(err error) {
 
 var _ transport.Appender = (*Logs)(nil)
 
-// Append implements transport.Appender. It retries a failed append until
-// ctx ends; then its outcome is unknown.
+// Append implements transport.Appender. It retries a failed append until ctx ends. Then its
+// outcome is unknown.
 func (l *Logs) Append(ctx context.Context, records []transport.Record) error {
 	for len(records) > 0 {
 		topic := records[0].Topic

@@ -26,7 +26,7 @@ func (p *partition) run() {
 	}
 }
 
-// next returns the next frame; false when nothing more is to be handed out.
+// next returns the next frame, or false when nothing more is to be handed out.
 func (p *partition) next() (*transport.Frame, bool) {
 	g := p.g
 	for len(p.waiting) == 0 {
@@ -63,8 +63,8 @@ func (p *partition) next() (*transport.Frame, bool) {
 // minFetch keeps reads worth their while among very many partitions.
 const minFetch = 32 << 10
 
-// fetch reads records from at on. It repeats what failed; false when the
-// subscription ends, because of that or by itself.
+// fetch reads records from at on. It repeats what failed, false when the subscription ends,
+// because of that or by itself.
 func (p *partition) fetch() bool {
 	g := p.g
 	share := min(g.gc.FrameBytes, max(minFetch, g.gc.BufferBytes/8/int64(g.log.Partitions())))

@@ -27,8 +27,8 @@ func (l *Logs) Offsets(ctx context.Context, topic string) (start, end map[int32]
 	return start, end, nil
 }
 
-// OffsetsAt returns, for every partition of a topic, the offset of the first record
-// at or after a time; the end of the partition when there is none.
+// OffsetsAt returns, for every partition of a topic, the offset of the first record at or after a
+// time. The end of the partition when there is none.
 func (l *Logs) OffsetsAt(ctx context.Context, topic string, at time.Time) (map[int32]int64, error) {
 	log, err := l.topic(ctx, topic)
 	if err != nil {

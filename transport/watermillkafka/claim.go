@@ -76,7 +76,7 @@ func (h handler) ConsumeClaim(session sarama.ConsumerGroupSession, claim sarama.
 	return nil
 }
 
-// begin returns the topic's identity; false when the claim ends: its offset is of an earlier
+// begin returns the topic's identity, or false when the claim ends: its offset is of an earlier
 // topic of the name, or the session ended.
 func (h handler) begin(session sarama.ConsumerGroupSession, claim sarama.ConsumerGroupClaim) (id string, ok bool) {
 	p, at := claim.Partition(), claim.InitialOffset()
@@ -99,7 +99,7 @@ func (h handler) begin(session sarama.ConsumerGroupSession, claim sarama.Consume
 	return id, ok
 }
 
-// same reports whether the topic is the one of id; it sets the group's offset to the oldest
+// same reports whether the topic is the one of id. It sets the group's offset to the oldest
 // record of another one.
 func (h handler) same(session sarama.ConsumerGroupSession, p int32, id string, at int64) bool {
 	var now string
@@ -133,7 +133,7 @@ func (h handler) lost(p int32, wanted, got int64) {
 	}
 }
 
-// ask repeats a question to the cluster until it is answered; false when ctx ends.
+// ask repeats a question to the cluster until it is answered, false when ctx ends.
 func (h handler) ask(ctx context.Context, question func() error) bool {
 	_, err := wait.Retry(ctx, ctx, h.log, "read the topic's state", question)
 	return err == nil

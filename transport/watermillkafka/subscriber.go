@@ -28,8 +28,8 @@ type Subscriber struct {
 	err       error
 }
 
-// NewSubscriber checks that the topic exists and may be read; it joins the group at
-// Subscribe. ctx bounds the check only. What gc says of frames and buffers has no effect.
+// NewSubscriber checks that the topic exists and may be read. It joins the group at Subscribe.
+// ctx bounds the check only. What gc says of frames and buffers has no effect.
 func NewSubscriber(ctx context.Context, cfg transport.Config, gc transport.GroupConfig) (*Subscriber, error) {
 	if err := gc.SetDefaults(); err != nil {
 		return nil, err
