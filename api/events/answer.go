@@ -2,8 +2,7 @@ package events
 
 import (
 	"encoding/hex"
-	"encoding/json"
-	"fmt"
+	"errors"
 	"net/http"
 	"time"
 
@@ -53,58 +52,50 @@ type Results struct {
 // ReplayedHeader says that an answer is the stored one of an earlier request.
 const ReplayedHeader = "Idempotency-Replayed"
 
-// encode returns the JSON of an answer; structs of this package always have one.
-func encode(v any) []byte {
-	text, err := json.Marshal(v)
+// write answers a request whose events were taken, or says why not.
+func write(w http.ResponseWriter, answer store.Response, replayed bool, err error) {
 	if err != nil {
-		panic(err)
+		if _, again := errors.AsType[*lostError](err); again {
+			api.RetryAfter(w, time.Second)
+		}
+		problem.Write(w, problemOf(err))
+		return
 	}
-	return append(text, '\n')
-}
-
-func send(w http.ResponseWriter, r store.Response, replayed bool) {
 	w.Header().Set("Content-Type", "application/json")
 	if replayed {
 		w.Header().Set(ReplayedHeader, "true")
 	}
-	w.WriteHeader(r.Status)
-	_, _ = w.Write(r.Body)
+	w.WriteHeader(answer.Status)
+	_, _ = w.Write(answer.Body)
 }
 
-// invalid answers an event that is refused: 400 where it cannot be read, 413 where it
-// is too large, else 422.
-func invalid(w http.ResponseWriter, r *ingest.Refusal) {
-	status := http.StatusUnprocessableEntity
-	switch r.Code {
-	case ingest.BadJSON:
-		status = http.StatusBadRequest
-	case ingest.Oversized:
-		status = http.StatusRequestEntityTooLarge
+// problemOf describes the errors of takeOne and takeBatch. A refused event has 400 where it
+// cannot be read, 413 where it is too large, else 422.
+func problemOf(err error) problem.Problem {
+	if r, ok := errors.AsType[*ingest.Refusal](err); ok {
+		status := http.StatusUnprocessableEntity
+		switch r.Code {
+		case ingest.BadJSON:
+			status = http.StatusBadRequest
+		case ingest.Oversized:
+			status = http.StatusRequestEntityTooLarge
+		}
+		return problem.Problem{
+			Type: problem.Kind("invalid-event"), Title: "The event is refused", Status: status,
+			Detail: r.Reason, Extensions: map[string]any{"code": r.Code},
+		}
 	}
-	problem.Write(w, problem.Problem{
-		Type: problem.Kind("invalid-event"), Title: "The event is refused", Status: status,
-		Detail: r.Reason, Extensions: map[string]any{"code": r.Code},
-	})
-}
-
-func conflict(w http.ResponseWriter, given, stored [32]byte, shared bool) {
-	detail := "an earlier request with this key asked for something else; send new content under a new key"
-	if shared {
-		detail = sharedKey
+	if c, ok := errors.AsType[*conflictError](err); ok {
+		return problem.Problem{
+			Type: problem.Kind("key-conflict"), Title: "The key belongs to another request", Status: http.StatusUnprocessableEntity,
+			Detail:     c.Error(),
+			Extensions: map[string]any{"fingerprint": hex.EncodeToString(c.given[:]), "stored_fingerprint": hex.EncodeToString(c.stored[:])},
+		}
 	}
-	problem.Write(w, problem.Problem{
-		Type: problem.Kind("key-conflict"), Title: "The key belongs to another request", Status: http.StatusUnprocessableEntity,
-		Detail:     detail,
-		Extensions: map[string]any{"fingerprint": hex.EncodeToString(given[:]), "stored_fingerprint": hex.EncodeToString(stored[:])},
-	})
-}
-
-func unavailable(w http.ResponseWriter, format string, args ...any) {
-	api.RetryAfter(w, time.Second)
-	problem.Write(w, problem.Problem{
+	return problem.Problem{
 		Type: problem.Kind("not-durable"), Title: "Not durable yet", Status: http.StatusServiceUnavailable,
-		Detail: fmt.Sprintf(format, args...) + "; send the request again",
-	})
+		Detail: err.Error() + "; send the request again",
+	}
 }
 
 func answerProblem(w http.ResponseWriter, status int, detail string) {

@@ -1,6 +1,7 @@
 package events
 
 import (
+	"errors"
 	"mime"
 	"net/http"
 	"strings"
@@ -54,4 +55,67 @@ func formOf(h http.Header, batch bool) form {
 
 func isJSON(kind string) bool {
 	return kind == "application/json" || kind == "text/json" || strings.HasSuffix(kind, "+json")
+}
+
+// KeyHeader is the name of the header of
+// draft-ietf-httpapi-idempotency-key-header.
+const KeyHeader = "Idempotency-Key"
+
+// maxKey bounds an idempotency key, in bytes.
+const maxKey = 255
+
+var errKey = errors.New(`Idempotency-Key must be one string of 1 to 255 visible ASCII characters, in quotes or bare; a bare one has no quotes, commas and backslashes`)
+
+// keyOf returns the idempotency key of a request, "" when it has none. The draft
+// wants a String of RFC 9651; many clients send the text without quotes, which
+// names the same key.
+func keyOf(h http.Header) (string, error) {
+	values := h.Values(KeyHeader)
+	switch len(values) {
+	case 0:
+		return "", nil
+	case 1:
+		return parseKey(values[0])
+	}
+	return "", errKey
+}
+
+func parseKey(value string) (string, error) {
+	value = strings.Trim(value, " \t")
+	key := value
+	if strings.HasPrefix(value, `"`) {
+		var b strings.Builder
+		rest, closed := value[1:], false
+		for i := 0; i < len(rest) && !closed; i++ {
+			switch c := rest[i]; c {
+			case '"':
+				if i != len(rest)-1 {
+					return "", errKey // parameters, or a list
+				}
+				closed = true
+			case '\\':
+				if i++; i == len(rest) || rest[i] != '"' && rest[i] != '\\' {
+					return "", errKey
+				}
+				b.WriteByte(rest[i])
+			default:
+				b.WriteByte(c)
+			}
+		}
+		if !closed {
+			return "", errKey
+		}
+		key = b.String()
+	} else if strings.ContainsAny(value, "\",\\") {
+		return "", errKey
+	}
+	if len(key) < 1 || len(key) > maxKey {
+		return "", errKey
+	}
+	for i := range len(key) {
+		if key[i] <= ' ' || key[i] > '~' {
+			return "", errKey
+		}
+	}
+	return key, nil
 }

@@ -32,28 +32,6 @@ func newLedger(o Options) ledger {
 	}
 }
 
-// once lets each key have its effect once. do gets the ledger's entries of the keys, has the
-// effects of open ones, each under the id of its claim, and returns answers to those that
-// are durable. Several requests with one key, at the same time or after one that died,
-// have the same claim: decide lets one effect through. once returns the first answer that
-// was stored of each, in the order of do's; it is the same for all requests.
-func (l ledger) once(ctx context.Context, tenant string, keys []store.ClaimRequest, do func([]store.ClaimResult) ([]store.Completion, error)) ([]store.Response, error) {
-	var found []store.ClaimResult
-	if len(keys) > 0 {
-		var err error
-		found, err = l.begins.call(ctx, tenant, keys)
-		if err = l.answered(err); err != nil {
-			return nil, err
-		}
-	}
-	done, err := do(found)
-	if err != nil || len(done) == 0 {
-		return nil, err
-	}
-	answers, err := l.completes.call(ctx, tenant, done)
-	return answers, l.answered(err)
-}
-
 // answered says in the log when the ledger goes away and when it is back, not
 // with every request, which gets a 503.
 func (l ledger) answered(err error) error {

@@ -4,85 +4,39 @@ import (
 	"bytes"
 	"context"
 	"encoding/hex"
+	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 
 	"github.com/ThreeDotsLabs/watermill/message"
-	"github.com/seed-86dfc502/weir/change"
 	"github.com/seed-86dfc502/weir/ingest"
 	"github.com/seed-86dfc502/weir/internal/crash"
+	"github.com/seed-86dfc502/weir/internal/parallel"
 	"github.com/seed-86dfc502/weir/store"
 )
 
-// row is one event of a request, and what becomes of it.
-type row struct {
-	value  []byte
-	meta   message.Metadata
-	event  *ingest.Prepared // nil when it is refused or skipped
-	key    string           // "" when it has none
-	shared bool             // the key is of a CloudEvent's source and id
-	result Result
-
-	claimed store.ClaimResult // of a row with a key
-	answer  store.Response    // of an accepted row or a duplicate, with a key
-	first   *row              // an earlier row of the request with the same key and content
-	lost    error             // why it is not known to be durable
-}
-
-// prepare takes the row's event apart; index is absent for a single event. Keyed says
-// that the request has a key, which covers the row.
-func (s *Source) prepare(value []byte, meta message.Metadata, index *int, keyed bool, wrong error) *row {
-	r := &row{value: value, meta: meta, result: Result{Index: index}}
-	if wrong != nil {
-		r.refuse(wrong)
-		return r
+// once lets each key have its effect once. do gets the ledger's entries of the keys, has the
+// effects of open ones, each under the id of its claim, and returns answers to those that
+// are durable. Several requests with one key, at the same time or after one that died,
+// have the same claim: decide lets one effect through. once returns the first answer that
+// was stored of each, in the order of do's; it is the same for all requests.
+func (l ledger) once(ctx context.Context, tenant string, keys []store.ClaimRequest, do func([]store.ClaimResult) ([]store.Completion, error)) ([]store.Response, error) {
+	var found []store.ClaimResult
+	if len(keys) > 0 {
+		var err error
+		found, err = l.begins.call(ctx, tenant, keys)
+		if err = l.answered(err); err != nil {
+			return nil, err
+		}
 	}
-	shape := s.Extractor
-	if r.shared = meta[ceIdentity] != "" && shape.EventID == (ingest.Locator{}); r.shared {
-		shape.EventID = ingest.Locator{Header: ceIdentity}
+	done, err := do(found)
+	if err != nil || len(done) == 0 {
+		return nil, err
 	}
-	if value == nil && (shape.Format == "" || shape.Format == ingest.JSON) && !shape.IsDelete(meta.Get(shape.Operation.Header)) {
-		r.refuse(&ingest.Refusal{Code: "no_payload", Reason: "the event has no data, and no operation in an attribute that says that it is a delete"})
-		return r
-	}
-	event, err := shape.Prepare(value, meta)
-	if err != nil {
-		r.refuse(err)
-		return r
-	}
-	if event.Skipped() {
-		r.result.Status = Skipped
-		return r
-	}
-	if e := event.Record().Event; s.Patches && !keyed && e.Op != change.Delete && e.EventID == "" && e.Sequence == "" {
-		// It would be applied again, over what came since.
-		r.refuse(&ingest.Refusal{Code: "no_event_id", Reason: "nothing would show that the patch was sent before: send it with an event id or a sequence, or with an Idempotency-Key"})
-		return r
-	}
-	r.event = event
-	r.result.EventID, r.result.Entity = event.EventID(), event.Entity()
-	switch id := event.EventID(); {
-	case r.shared:
-		// Producers use one id for the rows of a snapshot, or of a transaction.
-		r.key = eventKey(s.Name, fmt.Sprintf("%d:%s %s", len(id), id, event.Entity()))
-	case id != "":
-		r.key = eventKey(s.Name, id)
-	}
-	return r
-}
-
-// sharedKey is the reason of a conflict under the key of a CloudEvent.
-const sharedKey = "an earlier event about this entity has the same CloudEvents source and id, and other content; " +
-	"give each event its own id, set event_id of the source, or send an Idempotency-Key"
-
-// Keys of the ledger begin with their kind, so that kinds never collide.
-func eventKey(source, id string) string { return "event:" + source + ":" + id }
-func requestKey(key string) string      { return "key:" + key }
-func rowKey(key string, i int) string   { return fmt.Sprintf("row:%d:%s", i, key) }
-
-func (r *row) refuse(err error) {
-	refusal := ingest.RefusalOf(err)
-	r.result.Status, r.result.Reason, r.result.Refusal = Invalid, refusal.Code+": "+refusal.Reason, refusal
+	answers, err := l.completes.call(ctx, tenant, done)
+	return answers, l.answered(err)
 }
 
 // take appends the events of rows and stores the answers to those with a key. Every row has
@@ -189,4 +143,160 @@ func (r *row) copyFirst() {
 	if r.result.Status == Accepted {
 		r.result.Status = Duplicate
 	}
+}
+
+// takeOne takes the only event of a request and returns its answer; replayed says that it is
+// that of an earlier request. The error is an *ingest.Refusal, a *conflictError or a *lostError.
+func (h *Handler) takeOne(ctx context.Context, tenant string, s *Source, one *row) (answer store.Response, replayed bool, err error) {
+	if h.take(ctx, tenant, s, []*row{one}) != nil {
+		return answer, false, errLedger
+	}
+	switch one.result.Status {
+	case Invalid:
+		return answer, false, one.result.Refusal
+	case Conflicting:
+		return answer, false, &conflictError{one.event.Fingerprint(), one.claimed.Fingerprint, one.shared}
+	case Duplicate:
+		return one.answer, true, nil
+	case Accepted, Skipped:
+		if one.key == "" || one.event == nil {
+			one.answer = store.Response{Status: http.StatusAccepted, Body: encode(one.result)}
+		}
+		return one.answer, false, nil
+	}
+	return answer, false, &lostError{one.lost.Error()}
+}
+
+// takeBatch is takeOne for the rows of a batch; key is that of the whole, if it has one.
+func (h *Handler) takeBatch(ctx context.Context, tenant string, s *Source, rows []*row, key string, fingerprint [32]byte) (answer store.Response, replayed bool, err error) {
+	var keys []store.ClaimRequest
+	if key != "" && slices.ContainsFunc(rows, func(r *row) bool { return r.event != nil }) {
+		keys = append(keys, store.ClaimRequest{Key: requestKey(key), Fingerprint: fingerprint})
+	}
+	stored, err := h.ledger.once(ctx, tenant, keys, func(found []store.ClaimResult) (done []store.Completion, err error) {
+		if len(found) > 0 && found[0].State == store.ClaimConflict {
+			h.metrics.count(s.Name, Conflicting)
+			return nil, &conflictError{given: fingerprint, stored: found[0].Fingerprint}
+		}
+		if len(found) > 0 && found[0].State == store.ClaimDone {
+			h.metrics.count(s.Name, Duplicate)
+			answer, replayed = found[0].Response, true
+			return nil, nil
+		}
+		if err := h.take(ctx, tenant, s, rows); err != nil {
+			return nil, err
+		}
+		if answer, err = resultsOf(rows); err == nil && len(found) > 0 {
+			done = append(done, store.Completion{ID: found[0].ID, Response: answer})
+		}
+		return done, err
+	})
+	_, conflict := errors.AsType[*conflictError](err)
+	_, lost := errors.AsType[*lostError](err)
+	switch {
+	case err != nil && !conflict && !lost:
+		err = errLedger
+	case len(stored) > 0:
+		answer = stored[0]
+	}
+	return answer, replayed, err
+}
+
+// conflictError says that a key belongs to other content; shared, that it is the key of a
+// CloudEvent.
+type conflictError struct {
+	given, stored [32]byte
+	shared        bool
+}
+
+func (e *conflictError) Error() string {
+	if e.shared {
+		return sharedKey
+	}
+	return "an earlier request with this key asked for something else; send new content under a new key"
+}
+
+// lostError says that events of a request are not known to be durable.
+type lostError struct{ text string }
+
+func (e *lostError) Error() string { return e.text }
+
+var errLedger = &lostError{"the ledger of idempotency keys did not answer in time"}
+
+// resultsOf returns the answer to a batch whose rows were taken.
+func resultsOf(rows []*row) (store.Response, error) {
+	a := store.Response{Status: http.StatusAccepted}
+	results := Results{Rows: make([]Result, len(rows))}
+	var first error
+	lost := 0
+	for i, r := range rows {
+		results.Rows[i] = r.result
+		if r.lost != nil {
+			if lost++; lost == 1 {
+				first = r.lost
+			}
+		}
+		switch r.result.Status {
+		case Accepted, Duplicate, Skipped:
+		default:
+			a.Status = http.StatusMultiStatus
+		}
+	}
+	if lost > 0 {
+		return a, &lostError{fmt.Sprintf("%d of %d events are not known to be durable (%v); those that are count as duplicates then", lost, len(rows), first)}
+	}
+	a.Body = encode(results)
+	return a, nil
+}
+
+// Row is an event that comes from a row of a file.
+type Row struct {
+	Value []byte
+	// Origin names the row among all of all files. It is the key of an event without an id, and
+	// tells a repetition of the row from another event with its id.
+	Origin string
+}
+
+// Take ingests rows of a tenant and returns their results in their order: accepted rows
+// are durable. Its error, with which nothing is known of a row, says that the same rows are to
+// be ingested again: ledger or inbox failed. Rows that are accepted
+// already stay so then, without a second effect.
+func (h *Handler) Take(ctx context.Context, tenant string, s *Source, given []Row) ([]Result, error) {
+	rows := make([]*row, len(given))
+	parallel.Do(len(given), func(i int) {
+		r := s.prepare(given[i].Value, s.headers(nil, nil), true, nil)
+		if r.result.Origin = given[i].Origin; r.event != nil && r.key == "" {
+			r.key = "import:" + given[i].Origin
+		}
+		rows[i] = r
+	})
+	if err := h.take(ctx, tenant, s, rows); err != nil {
+		return nil, err
+	}
+	results := make([]Result, len(rows))
+	for i, r := range rows {
+		if r.lost != nil {
+			return nil, r.lost
+		}
+		results[i] = r.result
+	}
+	return results, nil
+}
+
+// originOf returns the origin in a stored answer, "" for an answer of a request.
+func originOf(r store.Response) string {
+	var stored Result
+	if json.Unmarshal(r.Body, &stored) != nil {
+		return ""
+	}
+	return stored.Origin
+}
+
+// encode returns the JSON of an answer; structs of this package always have one.
+func encode(v any) []byte {
+	text, err := json.Marshal(v)
+	if err != nil {
+		panic(err)
+	}
+	return append(text, '\n')
 }
