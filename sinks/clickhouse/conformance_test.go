@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
-	"strconv"
 	"strings"
 	"testing"
 
@@ -20,6 +19,8 @@ import (
 )
 
 const service = "acme/ripeness@warehouse"
+
+var upsert, retract, batchOf = sinktest.Changes(service)
 
 // typed are the columns for sinktest's documents.
 var typed = config.Columns{{Name: "n", Type: "Int64"}, {Name: "label", Path: "text", Type: "Nullable(String)"}}
@@ -149,25 +150,4 @@ func read(t testing.TB, o Options, conn driver.Conn) map[string]sinktest.Row {
 	}
 	require.NoError(t, rows.Err())
 	return state
-}
-
-// upsert makes a change at an offset, with a document of the suite's form.
-func upsert(entity string, offset int64, text string) change.Change {
-	doc, err := json.Marshal(map[string]any{"n": offset, "text": text})
-	if err != nil {
-		panic(err)
-	}
-	return sinktest.Change(service, entity, change.NewVersion(1, offset), doc)
-}
-
-func retract(entity string, offset int64) change.Change {
-	return sinktest.Change(service, entity, change.NewVersion(1, offset), nil)
-}
-
-func batchOf(n int, offset int64) []change.Change {
-	changes := make([]change.Change, n)
-	for i := range changes {
-		changes[i] = upsert("entity-"+strconv.Itoa(i), offset+int64(i), "some text of a usual length, as a document has")
-	}
-	return changes
 }

@@ -9,11 +9,8 @@ import (
 
 	"github.com/ClickHouse/clickhouse-go/v2/lib/driver"
 
-	"github.com/seed-86dfc502/weir/sinks"
+	"github.com/seed-86dfc502/weir/sinks/internal/sqlsink"
 )
-
-// suffixCurrent makes the view's name from the table's.
-const suffixCurrent = "_current"
 
 // version is a server's, major and minor.
 type version [2]int
@@ -53,35 +50,28 @@ func (s *Sink) prepareTable(ctx context.Context, conn driver.Conn) (*session, er
 		return nil, fmt.Errorf("the server calls itself version %q", text)
 	}
 
-	there, err := s.exists(ctx, conn, "")
-	if err != nil {
-		return nil, err
+	schema := sqlsink.Schema{
+		Table: s.name(""), View: s.name(sqlsink.SuffixCurrent), MayCreate: *s.options.CreateTable,
+		Exists: func(suffix string) (bool, error) { return s.exists(ctx, conn, suffix) },
+		Create: func() error { return conn.Exec(ctx, s.createStatement(opened.version)) },
+		Faults: func() (wrong []string, err error) {
+			if opened.types, err = s.columnTypes(ctx, conn, ""); err != nil {
+				return nil, err
+			}
+			return s.mismatches(ctx, opened)
+		},
+		// is_deleted is filtered also where the engine does it, for tables that
+		// were created without it.
+		CreateView: func(columns []string) error {
+			return conn.Exec(ctx, fmt.Sprintf("CREATE VIEW IF NOT EXISTS %s AS SELECT %s FROM %s FINAL WHERE is_deleted = 0",
+				s.name(sqlsink.SuffixCurrent), strings.Join(quoteAll(columns), ", "), s.name("")))
+		},
+		Missing: func(columns []string) ([]string, error) {
+			types, err := s.columnTypes(ctx, conn, sqlsink.SuffixCurrent)
+			return slices.DeleteFunc(columns, func(name string) bool { return types[name] != "" }), err
+		},
 	}
-	if !there {
-		if !*s.options.CreateTable {
-			return nil, &sinks.Error{Class: sinks.Pause, Op: "open", Hint: "create it, or set create: true",
-				Err: fmt.Errorf("there is no table %s", s.name(""))}
-		}
-		if err := conn.Exec(ctx, s.createStatement(opened.version)); err != nil {
-			return nil, err
-		}
-	}
-	if opened.types, err = s.columnTypes(ctx, conn, ""); err != nil {
-		return nil, err
-	}
-	wrong, err := s.mismatches(ctx, opened)
-	if err != nil {
-		return nil, err
-	}
-	more, err := s.prepareView(ctx, conn, len(wrong) == 0)
-	if err != nil {
-		return nil, err
-	}
-	if wrong = append(wrong, more...); len(wrong) > 0 {
-		return nil, &sinks.Error{Class: sinks.Pause, Op: "open", Hint: "alter the table, or use another one",
-			Err: fmt.Errorf("table %s does not fit: %s", s.name(""), strings.Join(wrong, "; "))}
-	}
-	return opened, nil
+	return opened, schema.Prepare(s.content())
 }
 
 func (s *Sink) exists(ctx context.Context, conn driver.Conn, suffix string) (bool, error) {
@@ -192,36 +182,4 @@ func replacesByVersion(arguments string) bool {
 		list = list[:last]
 	}
 	return list[len(list)-1] == "version"
-}
-
-// prepareView creates the view of current rows where there is none, and else
-// returns its faults. Without CreateTable the view may be missing.
-func (s *Sink) prepareView(ctx context.Context, conn driver.Conn, create bool) (wrong []string, err error) {
-	columns := slices.DeleteFunc(slices.Clone(baseColumns), func(name string) bool { return name == "is_deleted" })
-	for _, c := range s.content() {
-		columns = append(columns, c.Name)
-	}
-	there, err := s.exists(ctx, conn, suffixCurrent)
-	if err != nil {
-		return nil, err
-	}
-	if !there {
-		if !create || !*s.options.CreateTable {
-			return nil, nil
-		}
-		// is_deleted is filtered also where the engine does it, for tables that
-		// were created without it.
-		return nil, conn.Exec(ctx, fmt.Sprintf("CREATE VIEW IF NOT EXISTS %s AS SELECT %s FROM %s FINAL WHERE is_deleted = 0",
-			s.name(suffixCurrent), strings.Join(quoteAll(columns), ", "), s.name("")))
-	}
-	types, err := s.columnTypes(ctx, conn, suffixCurrent)
-	if err != nil {
-		return nil, err
-	}
-	missing := slices.DeleteFunc(columns, func(name string) bool { return types[name] != "" })
-	if len(missing) > 0 {
-		wrong = append(wrong, fmt.Sprintf("view %s lacks %s; drop it, and it is created anew",
-			s.name(suffixCurrent), strings.Join(missing, ", ")))
-	}
-	return wrong, nil
 }

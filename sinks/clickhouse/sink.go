@@ -150,10 +150,7 @@ func (s *Sink) columns(op change.Op) []string {
 
 // content returns the columns that hold the document.
 func (s *Sink) content() config.Columns {
-	if len(s.options.Columns) > 0 {
-		return s.options.Columns
-	}
-	return config.Columns{{Name: "doc", Type: "String"}}
+	return sqlsink.Content(s.options.Columns, "String")
 }
 
 // rows converts the changes; one that a column does not take fails in w.

@@ -3,9 +3,7 @@ package postgres
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"fmt"
-	"strconv"
 	"testing"
 	"time"
 
@@ -20,6 +18,8 @@ import (
 )
 
 const service = "acme/ripeness@warehouse"
+
+var upsert, retract, batchOf = sinktest.Changes(service)
 
 // typed are the columns for sinktest's documents.
 var typed = config.Columns{{Name: "n", Type: "bigint"}, {Name: "The Text", Path: "text", Type: "text"}}
@@ -157,25 +157,4 @@ func execute(t testing.TB, url, statement string, args ...any) {
 	_, err = connection.Exec(t.Context(), statement, args...)
 	require.NoError(t, err)
 	require.NoError(t, connection.Close(t.Context()))
-}
-
-// upsert makes a change at an offset, with a document of the suite's form.
-func upsert(entity string, offset int64, text string) change.Change {
-	doc, err := json.Marshal(map[string]any{"n": offset, "text": text})
-	if err != nil {
-		panic(err)
-	}
-	return sinktest.Change(service, entity, change.NewVersion(1, offset), doc)
-}
-
-func retract(entity string, offset int64) change.Change {
-	return sinktest.Change(service, entity, change.NewVersion(1, offset), nil)
-}
-
-func batchOf(n int, offset int64) []change.Change {
-	changes := make([]change.Change, n)
-	for i := range changes {
-		changes[i] = upsert("entity-"+strconv.Itoa(i), offset+int64(i), "some text of a usual length, as a document has")
-	}
-	return changes
 }

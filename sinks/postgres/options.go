@@ -77,7 +77,7 @@ func (o *Options) complete() (*pgxpool.Config, pgx.Identifier, error) {
 	o.Logger = cmp.Or(o.Logger, slog.New(slog.DiscardHandler))
 
 	table := pgx.Identifier(strings.Split(o.Table, "."))
-	longest := suffixCurrent // of the names made from it
+	longest := sqlsink.SuffixCurrent // of the names made from it
 	if o.Retention > 0 {
 		longest = month(0).suffix()
 	}

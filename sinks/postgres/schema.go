@@ -11,7 +11,6 @@ import (
 
 	"github.com/seed-86dfc502/weir/config"
 	"github.com/seed-86dfc502/weir/internal/pgpool"
-	"github.com/seed-86dfc502/weir/sinks"
 	"github.com/seed-86dfc502/weir/sinks/internal/sqlsink"
 )
 
@@ -30,38 +29,20 @@ func (s *Sink) inDDL(ctx context.Context, pool *pgpool.Pool, fn func(pgx.Tx) err
 // prepareTable creates missing objects, if that is allowed, and checks all of them.
 func (s *Sink) prepareTable(ctx context.Context, pool *pgpool.Pool) error {
 	return s.inDDL(ctx, pool, func(tx pgx.Tx) error {
-		oid, err := s.lookUp(ctx, tx, "")
-		if err != nil {
-			return err
-		}
-		if oid == 0 {
-			if !*s.options.CreateTable {
-				return &sinks.Error{Class: sinks.Pause, Op: "open", Hint: "create it, or set create: true",
-					Err: fmt.Errorf("there is no table %s", s.table.Sanitize())}
-			}
-			if err := s.create(ctx, tx); err != nil {
-				return err
-			}
-			if oid, err = s.lookUp(ctx, tx, ""); err != nil {
-				return err
-			}
-		}
-		wrong, err := s.mismatches(ctx, tx, oid)
-		if err != nil {
-			return err
+		schema := sqlsink.Schema{
+			Table: s.table.Sanitize(), View: s.sibling(sqlsink.SuffixCurrent), MayCreate: *s.options.CreateTable,
+			Exists: func(suffix string) (bool, error) {
+				oid, err := s.lookUp(ctx, tx, suffix)
+				return oid != 0, err
+			},
+			Create: func() error { return s.create(ctx, tx) },
+			Faults: func() ([]string, error) { return s.mismatches(ctx, tx) },
 		}
 		if s.options.Mode == Upsert {
-			more, err := s.prepareView(ctx, tx, len(wrong) == 0)
-			if err != nil {
-				return err
-			}
-			wrong = append(wrong, more...)
+			schema.CreateView = func(columns []string) error { return s.createView(ctx, tx, columns) }
+			schema.Missing = func(columns []string) ([]string, error) { return s.missing(ctx, tx, columns) }
 		}
-		if len(wrong) > 0 {
-			return &sinks.Error{Class: sinks.Pause, Op: "open", Hint: "alter the table, or use another one",
-				Err: fmt.Errorf("table %s does not fit: %s", s.table.Sanitize(), strings.Join(wrong, "; "))}
-		}
-		return nil
+		return schema.Prepare(s.content())
 	})
 }
 
@@ -103,9 +84,13 @@ func (s *Sink) create(ctx context.Context, tx pgx.Tx) error {
 }
 
 // mismatches says, each in a few words, what of the table does not fit.
-func (s *Sink) mismatches(ctx context.Context, tx pgx.Tx, oid uint32) ([]string, error) {
+func (s *Sink) mismatches(ctx context.Context, tx pgx.Tx) ([]string, error) {
+	oid, err := s.lookUp(ctx, tx, "")
+	if err != nil {
+		return nil, err
+	}
 	var kind, partition string
-	err := tx.QueryRow(ctx, "SELECT relkind::text, coalesce(pg_get_partkeydef(oid), '') FROM pg_class WHERE oid = $1", oid).Scan(&kind, &partition)
+	err = tx.QueryRow(ctx, "SELECT relkind::text, coalesce(pg_get_partkeydef(oid), '') FROM pg_class WHERE oid = $1", oid).Scan(&kind, &partition)
 	if err != nil {
 		return nil, err
 	}
@@ -231,39 +216,27 @@ SELECT CASE WHEN typcategory = 'A' THEN typelem ELSE oid END, modifier, typcateg
 	return "", nil
 }
 
-// prepareView creates the view of current rows where there is none, and else
-// returns its faults. Without CreateTable the view may be missing.
-func (s *Sink) prepareView(ctx context.Context, tx pgx.Tx, create bool) (wrong []string, err error) {
-	oid, err := s.lookUp(ctx, tx, suffixCurrent)
+func (s *Sink) createView(ctx context.Context, tx pgx.Tx, columns []string) error {
+	var list []string
+	for _, name := range columns {
+		list = append(list, quote(name))
+	}
+	_, err := tx.Exec(ctx, fmt.Sprintf("CREATE VIEW %s AS SELECT %s FROM %s WHERE NOT is_deleted",
+		s.sibling(sqlsink.SuffixCurrent), strings.Join(list, ", "), s.table.Sanitize()))
+	return err
+}
+
+// missing returns those of the columns that the view lacks.
+func (s *Sink) missing(ctx context.Context, tx pgx.Tx, columns []string) ([]string, error) {
+	oid, err := s.lookUp(ctx, tx, sqlsink.SuffixCurrent)
 	if err != nil {
-		return nil, err
-	}
-	names := []string{"service", "entity", "version", "key", "changed_at", "synced_at"}
-	for _, c := range s.content() {
-		names = append(names, c.Name)
-	}
-	if oid == 0 {
-		if !create || !*s.options.CreateTable {
-			return nil, nil
-		}
-		var list []string
-		for _, name := range names {
-			list = append(list, quote(name))
-		}
-		_, err := tx.Exec(ctx, fmt.Sprintf("CREATE VIEW %s AS SELECT %s FROM %s WHERE NOT is_deleted",
-			s.sibling(suffixCurrent), strings.Join(list, ", "), s.table.Sanitize()))
 		return nil, err
 	}
 	rows, err := tx.Query(ctx, `SELECT n FROM unnest($2::text[]) n WHERE NOT EXISTS (
 	SELECT FROM pg_attribute a JOIN pg_class c ON c.oid = a.attrelid
-	WHERE c.oid = $1 AND c.relkind IN ('v', 'm') AND a.attname = n AND NOT a.attisdropped)`, oid, names)
+	WHERE c.oid = $1 AND c.relkind IN ('v', 'm') AND a.attname = n AND NOT a.attisdropped)`, oid, columns)
 	if err != nil {
 		return nil, err
 	}
-	missing, err := pgx.CollectRows(rows, pgx.RowTo[string])
-	if len(missing) > 0 {
-		wrong = append(wrong, fmt.Sprintf("view %s lacks %s; drop it, and it is created anew",
-			s.sibling(suffixCurrent), strings.Join(missing, ", ")))
-	}
-	return wrong, err
+	return pgx.CollectRows(rows, pgx.RowTo[string])
 }

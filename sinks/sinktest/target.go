@@ -3,6 +3,7 @@ package sinktest
 import (
 	"crypto/sha256"
 	"encoding/json"
+	"strconv"
 	"testing"
 	"time"
 
@@ -103,4 +104,31 @@ func Change(service, entity string, v change.Version, doc []byte) change.Change 
 	}
 	c.Key = change.Key(service, entity, v, c.Content)
 	return c
+}
+
+// Changes returns makers of a service's changes at offsets: an upsert with a document of the
+// suite's form, a retraction, and upserts of n entities from an offset on.
+func Changes(service string) (
+	upsert func(entity string, offset int64, text string) change.Change,
+	retract func(entity string, offset int64) change.Change,
+	batch func(n int, offset int64) []change.Change,
+) {
+	upsert = func(entity string, offset int64, text string) change.Change {
+		doc, err := json.Marshal(map[string]any{"n": offset, "text": text})
+		if err != nil {
+			panic(err)
+		}
+		return Change(service, entity, change.NewVersion(1, offset), doc)
+	}
+	retract = func(entity string, offset int64) change.Change {
+		return Change(service, entity, change.NewVersion(1, offset), nil)
+	}
+	batch = func(n int, offset int64) []change.Change {
+		changes := make([]change.Change, n)
+		for i := range changes {
+			changes[i] = upsert("entity-"+strconv.Itoa(i), offset+int64(i), "some text of a usual length, as a document has")
+		}
+		return changes
+	}
+	return upsert, retract, batch
 }
