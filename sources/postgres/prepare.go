@@ -159,12 +159,14 @@ func createSlot(name string, version int) string {
 // leastVersion is the first that streams large transactions.
 const leastVersion = 140000
 
-func checkServer(version int, level string) error {
+func checkServer(version int, level string, standby bool) error {
 	switch {
 	case version < leastVersion:
 		return faultf("the server is PostgreSQL %d, the source needs 14 or later", version/10000)
 	case level != "logical":
 		return faultf("wal_level is %s: set wal_level = logical in postgresql.conf (or ALTER SYSTEM SET wal_level = logical) and restart the server", level)
+	case standby:
+		return faultf("the server is a standby, which takes no publication: name the primary in url, or all servers with target_session_attrs=primary")
 	}
 	return nil
 }

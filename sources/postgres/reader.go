@@ -280,10 +280,11 @@ type server struct {
 
 func readServer(ctx context.Context, db querier) (s server, err error) {
 	var level string
-	err = db.QueryRow(ctx, `SELECT current_setting('server_version_num')::int, current_setting('wal_level'), current_database()::text,
-		(SELECT oid FROM pg_database WHERE datname = current_database()), `+bytesOf(currentPosition)).Scan(&s.version, &level, &s.database, &s.oid, &s.position)
+	var standby bool
+	err = db.QueryRow(ctx, `SELECT current_setting('server_version_num')::int, current_setting('wal_level'), current_database()::text, pg_is_in_recovery(),
+		(SELECT oid FROM pg_database WHERE datname = current_database()), `+bytesOf(currentPosition)).Scan(&s.version, &level, &s.database, &standby, &s.oid, &s.position)
 	if err != nil {
 		return s, err
 	}
-	return s, checkServer(s.version, level)
+	return s, checkServer(s.version, level, standby)
 }

@@ -118,6 +118,8 @@ func promoted(t *testing.T, last func(s *shop)) *shop {
 		err := replica.QueryRow(t.Context(), "SELECT pg_last_wal_replay_lsn() >= $1::text::pg_lsn", position).Scan(&there)
 		return err == nil && there
 	}, patience, 10*time.Millisecond)
+	_, err = readServer(t.Context(), replica)
+	require.ErrorContains(t, err, "the server is a standby")
 	require.NoError(t, replica.Close(t.Context()))
 	standby.Stop()
 	last(s)
