@@ -58,7 +58,7 @@ func (m *monitor) healthNow() operate.Health {
 		o.Pending = append(o.Pending, *due)
 	}
 	for _, s := range m.ingest.sources() {
-		if item, running := snapshotItem(s.name, s.Source); running {
+		if item, shown := sourceItem(s.name, s.Source); shown {
 			o.Pending = append(o.Pending, item)
 		}
 	}
@@ -73,8 +73,12 @@ func (m *monitor) healthNow() operate.Health {
 	return operate.HealthOf(o, now)
 }
 
-// snapshotItem is the progress of a source that reads the rows of its table.
-func snapshotItem(name string, s sources.Source) (item operate.Item, running bool) {
+// sourceItem is the progress of a source that reads the rows of its table, or says which other process
+// reads it.
+func sourceItem(name string, s sources.Source) (item operate.Item, shown bool) {
+	if by := readBy(s); by != "" {
+		return operate.Item{What: "source " + name, Level: operate.LevelOK, Why: by}, true
+	}
 	reader, is := s.(sources.Snapshotting)
 	if !is {
 		return item, false
@@ -84,6 +88,14 @@ func snapshotItem(name string, s sources.Source) (item operate.Item, running boo
 		What: "source " + name, Level: operate.LevelOK, Queued: rows - read,
 		Why: fmt.Sprintf("reading the rows of its table: %s of about %s (%d %%)", humanize.Comma(read), humanize.Comma(rows), 100*read/max(1, rows)),
 	}, running
+}
+
+// readBy says which other process of the pipeline reads a source; empty without one.
+func readBy(s sources.Source) string {
+	if standby, is := s.(sources.Standby); is {
+		return standby.ReadBy()
+	}
+	return ""
 }
 
 // ProcessName is the name of this process in its reports: host and number.

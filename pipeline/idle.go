@@ -115,6 +115,7 @@ func (s *source) waits(ctx context.Context) (w Wait, waiting bool) {
 		w.What, w.Because = fmt.Sprintf("source %s waits for %s", s.name, input), deliver.Cause(err)
 		return w, true
 	}
+	w.Because = readBy(s.Source)
 	if !s.stage.Idle() {
 		return w, true
 	}

@@ -61,6 +61,11 @@ type (
 		// running is false before and after.
 		Snapshot() (read, rows int64, running bool)
 	}
+	// Standby is a Source that one process reads at a time.
+	Standby interface {
+		// ReadBy says which other process of the pipeline reads it, until that ends; empty otherwise.
+		ReadBy() string
+	}
 	// Pusher is a Source that requests hand their events to.
 	Pusher interface {
 		// Push returns an error for each event that is not known to be durable.

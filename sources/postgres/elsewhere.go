@@ -46,7 +46,7 @@ func readReader(ctx context.Context, db querier, slot string) (*otherReader, err
 // error returns the answer to a reader with this name that finds the slot taken.
 func (o *otherReader) error(own string) error {
 	if o == nil {
-		o = &otherReader{application: own, address: "an unknown address"} // it ended just now
+		o = &otherReader{application: own} // it ended just now
 	}
 	return &elsewhereError{otherReader: *o, foreign: o.application != own}
 }
@@ -58,6 +58,9 @@ type elsewhereError struct {
 }
 
 func (e *elsewhereError) Error() string {
+	if e.pid == 0 {
+		return "another process of this pipeline has the lock of the slot, and ends"
+	}
 	who := fmt.Sprintf("%q (pid %d, from %s, since %s)", e.application, e.pid, e.address, e.since.UTC().Format(time.RFC3339))
 	if e.foreign {
 		return "another program reads the slot: " + who + ". Each pipeline needs a slot of its own (postgres.slot)"
@@ -65,22 +68,24 @@ func (e *elsewhereError) Error() string {
 	return "another process of this pipeline reads the slot: " + who
 }
 
-// waitsFor notes who reads the slot. Another process of the pipeline is no fault: this one takes over
-// when it ends.
+// waitsFor notes who reads the slot; nil: this process. Another process of the pipeline is no fault: this one
+// takes over when it ends.
 func (r *Reader) waitsFor(e *elsewhereError) {
-	r.mu.Lock()
-	said := r.readBy
-	r.readBy = e.Error()
-	r.mu.Unlock()
-	if e.foreign {
-		if r.setError(faultf("%s", e.Error())) {
-			r.log.Warn("the slot is read elsewhere; waiting", "event", "source.elsewhere", "error", e)
-		}
-		return
+	said, by := "", ""
+	if e != nil && !e.foreign {
+		by = e.Error()
 	}
-	r.setError(nil)
-	if said != e.Error() {
-		r.log.Info("waiting for the slot", "event", "source.elsewhere", "because", e.Error())
+	r.mu.Lock()
+	said, r.readBy = r.readBy, by
+	r.mu.Unlock()
+	switch {
+	case by != "":
+		r.setError(nil)
+		if said != by {
+			r.log.Info("waiting for the slot", "event", "source.elsewhere", "because", by)
+		}
+	case e != nil && r.setError(faultf("%s", e.Error())):
+		r.log.Warn("the slot is read elsewhere; waiting", "event", "source.elsewhere", "error", e)
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"path/filepath"
 	"testing"
 	"time"
@@ -73,54 +74,61 @@ func TestARenamedSourceTakesAHigherNumber(t *testing.T) {
 	require.Equal(t, int64(8), b.own.session().Number)
 }
 
-// The server ends the connection that holds the lock (idle_session_timeout, an administrator, a
-// firewall), and another process takes it: one of them is heard, no change stays stale, and the
-// process that waits says who reads.
+// The server ends the connection that holds the lock (an administrator, a firewall; by
+// idle_session_timeout again and again), and another process takes it: one of them is heard, no change
+// stays stale, and the process that waits says who reads.
 func TestALockThatIsLost(t *testing.T) {
-	s := newShop(t, ownServer(t), map[string][]string{"public.orders": {"id"}},
-		"CREATE TABLE orders (id int PRIMARY KEY, v int)", "INSERT INTO orders SELECT n, 0 FROM generate_series(1, 20) n")
-	first := s.start()
-	s.drain(first)
-	second := s.start()
-	elsewhere := func() string {
-		second.reader.mu.Lock()
-		defer second.reader.mu.Unlock()
-		return second.reader.readBy
-	}
-	require.Eventually(t, func() bool { return elsewhere() != "" }, patience, 10*time.Millisecond)
-	require.Contains(t, elsewhere(), "another process of this pipeline reads the slot")
-	require.NoError(t, second.sources[0].Failing(), "it takes over when that ends")
-	update := func(times int) {
-		for n := range times {
-			s.exec(fmt.Sprintf("UPDATE orders SET v = v + 1 WHERE id = %d", n%20+1))
-		}
-	}
-	for range 3 {
-		s.exec("SELECT pg_terminate_backend(l.pid) FROM pg_locks l WHERE l.locktype = 'advisory' AND l.pid <> pg_backend_pid()")
-		update(40)
-	}
-	agree := func(what string) {
-		t.Helper()
-		s.inbox.wait(t, what, func() bool {
-			docs := s.inbox.docs(t, "orders")
-			for id, row := range s.rows("orders", "id") {
-				if docs[id] != row {
-					return false
+	server := ownServer(t)
+	for _, by := range []string{"an administrator", "idle_session_timeout"} {
+		t.Run(by, func(t *testing.T) {
+			s := newShop(t, server, map[string][]string{"public.orders": {"id"}},
+				"CREATE TABLE orders (id int PRIMARY KEY, v int)", "INSERT INTO orders SELECT n, 0 FROM generate_series(1, 20) n")
+			defer s.dropSlot()
+			first := s.start()
+			s.drain(first)
+			second := s.start()
+			readBy := second.sources[0].ReadBy
+			s.await(func() bool { return readBy() != "" })
+			require.Contains(t, readBy(), "another process of this pipeline reads the slot")
+			require.NoError(t, second.sources[0].Failing(), "it takes over when that ends")
+			require.Empty(t, first.sources[0].ReadBy())
+			update := func(times int) {
+				for n := range times {
+					s.exec(fmt.Sprintf("UPDATE orders SET v = v + 1 WHERE id = %d", n%20+1))
 				}
 			}
-			return true
+			const lock = "FROM pg_locks l JOIN pg_database d ON d.oid = l.database AND d.datname = current_database() WHERE l.locktype = 'advisory'"
+			if by == "idle_session_timeout" { // of connections that begin now
+				s.exec("ALTER DATABASE " + s.options.Slot + " SET idle_session_timeout = '200ms'")
+			}
+			for range 3 {
+				s.exec("SELECT pg_terminate_backend(l.pid) " + lock)
+				update(40)
+				if by == "idle_session_timeout" {
+					s.await(func() (gone bool) {
+						require.NoError(t, s.conn.QueryRow(t.Context(), "SELECT count(*) = 0 "+lock).Scan(&gone))
+						return gone
+					})
+					update(40)
+				}
+			}
+			s.exec("ALTER DATABASE " + s.options.Slot + " RESET idle_session_timeout")
+			agree := func(what string) {
+				t.Helper()
+				s.inbox.wait(t, what, func() bool { return maps.Equal(s.rows("orders", "id"), s.inbox.docs(t, "orders")) })
+			}
+			agree("the changes behind a lost lock")
+			first.stop()
+			update(40)
+			agree("the changes of the process that is left")
+			second.stop()
+			first = s.start()
+			update(20)
+			s.drain(first)
+			first.stop()
+			require.Equal(t, s.rows("orders", "id"), s.inbox.docs(t, "orders"))
 		})
 	}
-	agree("the changes behind a lost lock")
-	first.stop()
-	update(40)
-	agree("the changes of the process that is left")
-	second.stop()
-	first = s.start()
-	update(20)
-	s.drain(first)
-	first.stop()
-	require.Equal(t, s.rows("orders", "id"), s.inbox.docs(t, "orders"))
 }
 
 // Two pipelines on one slot name each other.

@@ -1,6 +1,9 @@
 package postgres
 
 import (
+	"bytes"
+	"context"
+	"net"
 	"strings"
 	"testing"
 
@@ -132,4 +135,24 @@ func TestAPoolerInFront(t *testing.T) {
 	s.options.URL = servers.PgBouncer(t, s.url)
 	_, err := NewReader(s.options, nil).connect(t.Context())
 	require.ErrorContains(t, err, "a connection pooler is in front of the database")
+}
+
+// Managed services have roles whose members may replicate, without the attribute: a connection that
+// replicates counts.
+func TestARoleThatReplicatesByMembership(t *testing.T) {
+	s := newShop(t, ownServer(t), map[string][]string{"public.orders": {"id"}}, "CREATE TABLE orders (id int PRIMARY KEY)", "CREATE ROLE memberrr LOGIN", "GRANT SELECT ON orders TO memberrr")
+	s.options.URL = strings.Replace(s.url, "postgres@", "memberrr@", 1)
+	check := func() error {
+		return NewReader(s.options, map[string]string{"public.orders": "orders"}).Source("public.orders").check(t.Context(), false)
+	}
+	require.ErrorContains(t, check(), `role "memberrr" may not replicate: ALTER ROLE "memberrr" REPLICATION`)
+	s.options.Dial = func(ctx context.Context, network, address string) (net.Conn, error) {
+		conn, err := new(net.Dialer).DialContext(ctx, network, address)
+		return &hooked{conn, func(p []byte) {
+			if bytes.Contains(p, []byte("replication\x00database")) {
+				copy(p[bytes.Index(p, []byte("memberrr")):], "postgres")
+			}
+		}}, err
+	}
+	require.NoError(t, check())
 }

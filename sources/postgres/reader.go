@@ -42,7 +42,7 @@ type Reader struct {
 func NewReader(opt Options, names map[string]string) *Reader {
 	r := &Reader{application: applicationName(opt.Source, opt.Pipeline), opt: opt.withDefaults(), log: opt.Logger.With("source", opt.Source), sources: map[string]*Source{}, asked: make(chan struct{}, 1)}
 	for table := range opt.Entities {
-		r.sources[table] = &Source{name: names[table], table: table, reader: r}
+		r.sources[table] = &Source{name: names[table], table: table, reader: r, handing: make(chan struct{}, 1)}
 	}
 	return r
 }

@@ -66,6 +66,7 @@ func (r *Reader) session(ctx context.Context) (err error) {
 	} else if err != nil {
 		return err
 	}
+	r.waitsFor(nil)
 	floors, known, err := s.claim(ctx) // it takes as long as the inbox has undecided events
 	if err != nil {
 		return s.fenced(err)

@@ -80,7 +80,7 @@ type Source struct {
 	undecided  error                   // set while deletions wait for decisions; guarded by mu
 	read, rows int64                   // of the snapshot, an estimate; guarded by mu
 	running    bool                    // the snapshot is; guarded by mu
-	handing    sync.Mutex              // one frame is in work at a time
+	handing    chan struct{}           // capacity 1: one frame is in work at a time
 	assignment uint64                  // of the session; owned by the reader
 }
 
@@ -89,6 +89,7 @@ var (
 	_ sources.Log          = (*Source)(nil)
 	_ sources.Retaining    = (*Source)(nil)
 	_ sources.Snapshotting = (*Source)(nil)
+	_ sources.Standby      = (*Source)(nil)
 )
 
 // Topic implements sources.Source.
@@ -136,6 +137,13 @@ func (s *Source) Retained() int64 {
 	s.reader.mu.Lock()
 	defer s.reader.mu.Unlock()
 	return s.reader.retained
+}
+
+// ReadBy implements sources.Standby.
+func (s *Source) ReadBy() string {
+	s.reader.mu.Lock()
+	defer s.reader.mu.Unlock()
+	return s.reader.readBy
 }
 
 // WaitsFor implements sources.Failing.
@@ -196,8 +204,12 @@ func (s *Source) setSnapshot(read, rows int64, running bool) {
 
 // hand hands out the records of one stream and reports whether they are durable.
 func (s *Source) hand(ctx context.Context, stream stream, records []transport.Received, grace time.Duration) bool {
-	s.handing.Lock()
-	defer s.handing.Unlock()
+	select {
+	case s.handing <- struct{}{}:
+		defer func() { <-s.handing }()
+	case <-ctx.Done():
+		return false
+	}
 	s.mu.Lock()
 	out := s.out
 	s.mu.Unlock()

@@ -1,6 +1,7 @@
 package postgres
 
 import (
+	"fmt"
 	"maps"
 	"strings"
 	"testing"
@@ -23,10 +24,48 @@ func TestVersions(t *testing.T) {
 					t.Run(c.name, func(t *testing.T) { c.run(t, server, false) })
 				}
 			}
+			t.Run("slots", func(t *testing.T) { newerSlots(t, server, version) })
 			t.Run("generated columns", func(t *testing.T) { generatedColumns(t, server, version) })
 			t.Run("types of the docs", func(t *testing.T) { typesOfTheDocs(t, server) })
 		})
 	}
+}
+
+// A slot has a copy on standbys. One that the server invalidated is blamed on the setting that it names.
+func newerSlots(t *testing.T, server, version string) {
+	s := newShop(t, server, map[string][]string{"public.orders": {"id"}}, "CREATE TABLE orders (id int PRIMARY KEY)", "INSERT INTO orders VALUES (1)")
+	defer s.dropSlot()
+	r := s.start()
+	s.drain(r)
+	require.NoError(t, r.reader.Source("public.orders").check(t.Context(), true), "no advice")
+	r.stop()
+	if version != "18" {
+		return
+	}
+	s.exec("ALTER SYSTEM SET idle_replication_slot_timeout = '1s'")
+	s.exec("SELECT pg_reload_conf()")
+	s.await(func() bool {
+		s.exec("CHECKPOINT")
+		state, err := readSlot(t.Context(), s.conn, 180000, s.options.Slot)
+		require.NoError(t, err)
+		return state.lost != ""
+	})
+	s.exec("ALTER SYSTEM RESET idle_replication_slot_timeout")
+	s.exec("SELECT pg_reload_conf()")
+	r = s.start()
+	s.await(func() bool {
+		return strings.Contains(fmt.Sprint(r.sources[0].Failing()), "idle_replication_slot_timeout")
+	})
+	r.stop()
+	_, err := s.options.Setup.Prepare(t.Context(), false, false, nil)
+	require.ErrorContains(t, err, "it was unused for too long (idle_replication_slot_timeout)")
+	s.exec("DELETE FROM orders")
+	_, err = s.options.Setup.Prepare(t.Context(), false, true, nil)
+	require.NoError(t, err)
+	r = s.start()
+	s.drain(r)
+	r.stop()
+	require.Empty(t, s.inbox.docs(t, "orders"))
 }
 
 // A table with generated columns and REPLICA IDENTITY FULL stays writable, and they are left out.
