@@ -240,8 +240,8 @@ func nearest(f float64, exact bool) (any, error) {
 	return normal(f), nil
 }
 
-// fraction returns the result of operator where an int cannot be it; f is that of a and b as
-// float64, and remainder what rounding took from it.
+// fraction returns the result of operator where no int can hold it. f is the result for a and b
+// as float64, and remainder its rounding error.
 func fraction(a, b number, operator func(z, x, y *big.Float) *big.Float, float func(x, y float64) (f, remainder float64)) (any, error) {
 	x, ok1 := a.float()
 	y, ok2 := b.float()
@@ -254,7 +254,7 @@ func fraction(a, b number, operator func(z, x, y *big.Float) *big.Float, float f
 	return nearest(f, exact == big.Exact && z.Acc() == big.Exact)
 }
 
-// twoSum returns the sum and what rounding took from it.
+// twoSum returns the sum and its rounding error.
 func twoSum(x, y float64) (sum, remainder float64) {
 	sum = x + y
 	part := sum - x

@@ -168,9 +168,8 @@ func in(v, container any) (any, error) {
 	return false, nil
 }
 
-// equal compares by structure: numbers by value, strings, booleans and null by
-// themselves, arrays by elements and objects by members. Values of two types are
-// not equal.
+// equal compares by structure: numbers by value, strings, booleans and null by their value,
+// arrays by elements and objects by members. Values of two types are not equal.
 func equal(a, b any) bool {
 	if a == nil || b == nil {
 		return a == nil && b == nil

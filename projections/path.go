@@ -57,8 +57,8 @@ func (s *step) from(v canonicaltree.Node) canonicaltree.Node {
 	return v.Get(s.name)
 }
 
-// modifiers are those of gjson itself. Others could be registered in the
-// process, which must not change the outputs of projections.
+// modifiers are gjson's built-in ones. Others could be registered in the process, which must not
+// change the outputs of projections.
 var modifiers = []string{
 	"dig", "flatten", "fromstr", "group", "join", "keys", "pretty", "reverse",
 	"this", "tostr", "ugly", "valid", "values",

@@ -215,8 +215,8 @@ func (r *reader) read(f *field, doc source) canonicaltree.Node {
 	return r.parse(f, text)
 }
 
-// compute returns the value of the field's expression, or absent for null, and where the default
-// is in place of an error. An exceeded budget has no default: which field exceeds it depends on
+// compute returns the value of the field's expression, or absent for null, and if an error is
+// replaced by the default. An exceeded budget has no default: which field exceeds it depends on
 // their order.
 func (r *reader) compute(f *field, item canonicaltree.Node) canonicaltree.Node {
 	v, failed := f.expr.evaluate(&r.budget, r.doc, item)
@@ -268,9 +268,9 @@ func follow(v canonicaltree.Node, steps []step) (_ canonicaltree.Node, hashed in
 	return v, -1
 }
 
-// appendHashed appends what gjson returns for steps, which begin with a hash, on
-// an array: the number of elements, or an array of the further steps' results
-// for each element, without those that have none.
+// appendHashed appends gjson's result for steps that begin with a hash, on an array: the number
+// of elements, or an array of the further steps' results for each element, without those that
+// have none.
 func appendHashed(dst []byte, array canonicaltree.Node, steps []step) []byte {
 	if len(steps) == 1 {
 		return strconv.AppendInt(dst, int64(array.Len()), 10)

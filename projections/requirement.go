@@ -107,7 +107,7 @@ func (r *requirement) met(doc source) bool {
 	return false
 }
 
-// readers are projections, divided by what their filters require.
+// readers are projections, grouped by the values that their filters require.
 type readers struct {
 	any []int // without a requirement
 	of  []*requiring
@@ -120,7 +120,7 @@ type requiring struct {
 	others map[any][]int // by bool or number, of which equal ones have one form
 }
 
-// add adds projection i, in ascending order; places are those of its paths.
+// add adds projection i. Calls come in ascending order. places are the places of its paths.
 func (r *readers) add(i int, p *Projection, places []int32) {
 	if p.filter == nil || p.filter.required == nil {
 		r.any = appendOnce(r.any, i)

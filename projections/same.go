@@ -69,9 +69,9 @@ func (p *Projection) normalised(doc source) (d canonicaltree.Digest, match bool,
 	return d, true, nil
 }
 
-// Content returns the digest of an output: of [Projection.Project] it is what
-// [Projection.Sum] returns for the document. Carried fields are left out, and values with
-// rules of sameness are normalised. The error is an *[OutputError].
+// Content returns the digest of an output. For the output of [Projection.Project] it equals
+// [Projection.Sum] of the document. Carried fields are left out, and values with rules of
+// sameness are normalised. The error is an *[OutputError].
 func (p *Projection) Content(out []byte) (d canonicaltree.Digest, err error) {
 	if !p.Exact() {
 		out, err = p.normal(out)
@@ -224,8 +224,8 @@ func folded(r rune) rune {
 	return lowest
 }
 
-// appendRounded appends a number rounded to so many decimal places, half away from zero, as
-// its digits and a power of ten. It is exact for literals of any length.
+// appendRounded appends a number rounded to places decimal places, half away from zero, as its
+// digits and a power of ten. It is exact for literals of any length.
 func appendRounded(dst, literal []byte, places int) []byte {
 	normal := canonicaltree.AppendDecimal(nil, literal)
 	mantissa, exponent, _ := bytes.Cut(normal, []byte{'e'})

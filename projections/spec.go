@@ -50,7 +50,7 @@ type Field struct {
 
 // Same are rules of sameness: the normalised value is compared, the real one is sent.
 type Same struct {
-	Round *int `json:"round,omitempty"` // numbers, to so many decimal places, half away from zero
+	Round *int `json:"round,omitempty"` // rounds numbers to this many decimal places, half away from zero
 	Set   bool `json:"set,omitempty"`   // the elements of the array, without order and repetition
 	Fold  bool `json:"fold,omitempty"`  // texts, without case
 	Trim  bool `json:"trim,omitempty"`  // texts, without space at both ends

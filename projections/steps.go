@@ -90,7 +90,7 @@ func (b *budget) read(v any) error {
 	return b.spend(1)
 }
 
-// text charges for reading v if it is a string, with so many steps for bytesRead bytes.
+// text charges steps per bytesRead bytes for reading v if it is a string.
 func (b *budget) text(v any, steps int) error {
 	if s, ok := v.(string); ok {
 		return b.spend(1 + len(s)/bytesRead*steps)
@@ -238,8 +238,8 @@ func (b *budget) loop(v any, body int) (any, error) {
 	return elements, err
 }
 
-// query charges for a piece of a path that gjson reads from so many bytes: each path in it
-// may read them all, and @tostr may make six bytes of one.
+// query charges for a piece of a path that gjson reads from size bytes: each path in it may read
+// them all, and @tostr may make six bytes of one.
 func (b *budget) query(piece string, size int) error {
 	reads := 1 + strings.Count(piece, ",")
 	for range strings.Count(piece, "@tostr") {
@@ -259,8 +259,8 @@ func fixed(node ast.Node) bool {
 	return false
 }
 
-// weigher adds up the steps of a body's operations, but for the loops in it, which
-// charge by themselves.
+// weigher adds up the steps of a body's operations, except inner loops, which charge on their
+// own.
 type weigher struct {
 	of    map[ast.Node]int // of the predicates that were weighed, without those in them
 	steps int

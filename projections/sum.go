@@ -107,8 +107,7 @@ func (s *summer) field(o *output, doc source) {
 	s.End()
 }
 
-// hashed adds what appendHashed returns. That is never null, so there is no
-// default.
+// hashed adds the result of appendHashed. It is never null, so it needs no default.
 func (s *summer) hashed(o *output, array canonicaltree.Node, steps []step) {
 	s.Name(o.bytes)
 	if len(steps) == 1 {

@@ -81,9 +81,8 @@ func (v *validator) literal(n *ast.FloatNode) {
 	}
 }
 
-// condition refuses a node that is asked whether it is true and whose values are
-// something else, for every document. A value that only the document decides is not
-// refused.
+// condition refuses a node in the place of a condition that can never be true or false. A node
+// whose type depends on the document passes.
 func (v *validator) condition(node ast.Node) {
 	what := ""
 	switch n := node.(type) {

@@ -40,10 +40,9 @@ func SplitNodes(packed []byte) (map[string]canonicaltree.Node, error) {
 	return docs, new(Plan).Split(nil, docs, packed)
 }
 
-// Split is the reverse of JoinNodes, into an empty map: all documents are values of one
-// tree, which is kept in trees. Nothing at all is read as no documents. packed must not
-// change while they are in use. The error is one of canonicaltree.Parse, or says that it is
-// no object.
+// Split is the reverse of JoinNodes, into an empty map: all documents are values of one tree,
+// which is kept in trees. Empty input means no documents. packed must not change while they are
+// in use. The error is one of canonicaltree.Parse, or says that it is no object.
 func (p *Plan) Split(trees *canonicaltree.Batch, docs map[string]canonicaltree.Node, packed []byte) error {
 	if len(packed) == 0 {
 		return nil
