@@ -30,7 +30,7 @@ type tenant struct {
 // lease is a held or requested connection.
 type lease struct {
 	member  *member
-	granted chan error // gets nil, or why there is none
+	granted chan error // receives nil, or why the lease is refused
 	since   time.Time
 }
 

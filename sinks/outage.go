@@ -45,13 +45,13 @@ const probeGrace = 10 * time.Second
 // outage is the shared state of the services of a target about its outage. One of them probes, the
 // others wait for the outcome. Guarded by target.mu.
 type outage struct {
-	cause    error            // of the first failure; nil: the target is up
+	cause    error            // the first failure; nil while the target is up
 	troubled map[*member]bool // met trouble since the last success of anybody
 	failures int              // since the last report
 	reported time.Time        // zero: not yet
 	interval time.Duration    // between the last probe and the next
 	due      time.Time        // of the next probe
-	prober   *member          // who probes, or was chosen to; nil: nobody
+	prober   *member          // the probing member, or the one chosen to probe; nil without one
 	probing  bool             // prober has begun
 	waiting  []*waiter        // the longest first
 	timer    *time.Timer      // calls elect when due
@@ -117,8 +117,8 @@ func (m *member) Try(ctx context.Context, n int, attempt func() error) error {
 	return &told
 }
 
-// aboutTarget returns the failure of an attempt with n changes that concerns the target
-// as a whole. There is none if a change succeeded, or was refused by itself.
+// aboutTarget returns the failure of an attempt with n changes if it concerns the target as a
+// whole. It is nil if a change succeeded or was refused individually.
 func aboutTarget(err error, n int) (found *Error) {
 	be, ok := errors.AsType[*BatchError](err)
 	if !ok {
@@ -244,7 +244,7 @@ func (t *target) elect() {
 	if o.cause == nil || o.probing || time.Now().Before(o.due) {
 		return
 	}
-	o.prober = nil // the one that was chosen and did not
+	o.prober = nil // the chosen member did not probe
 	if len(o.waiting) == 0 {
 		return
 	}
@@ -295,8 +295,8 @@ func (t *target) removeMember(m *member) {
 	}
 }
 
-// Due returns when a target that is down is probed next, or zero where the service that failed
-// retries by itself, see Await.
+// Due returns when a target that is down is probed next, or zero where the failed service itself
+// retries, see Await.
 func (e *Error) Due() time.Time {
 	if e.due == nil {
 		return time.Time{}

@@ -10,7 +10,7 @@ const MaxAnswer = 200
 
 // Answer is a target's answer to one change.
 type Answer struct {
-	Status int // by its protocol's number; 0: there is none
+	Status int // by its protocol's number; 0 without one
 	// Body is the beginning of its body, at most MaxAnswer bytes. Headers are no part of
 	// it.
 	Body []byte
@@ -18,7 +18,7 @@ type Answer struct {
 
 // Receipt says how one change of a Write fared, taken or not.
 type Receipt struct {
-	At     time.Time // when the attempt began; zero: none was made
+	At     time.Time // when the attempt began; zero if none was made
 	Took   time.Duration
 	Answer Answer
 }

@@ -24,8 +24,8 @@ type Expected struct {
 	Entity  string
 	Version change.Version
 	Doc     []byte
-	// Content, if given, returns what counts of a document, or of a part of it with its place:
-	// values that differ and have the same content are equal.
+	// Content, if given, returns the compared content of a document, or of a part of it at its
+	// place. Values with equal content are equal.
 	Content func(doc []byte) (string, error)
 }
 
@@ -44,8 +44,8 @@ type Scannable interface {
 	// all values are equal. Entities with no row of that version are left out, also those
 	// whose document the columns no longer take. It runs neither beside Open nor Write.
 	Compare(ctx context.Context, expected []Expected) (map[string][]string, error)
-	// DeleteStatement is what an operator can run to remove the entity from the
-	// target by hand.
+	// DeleteStatement returns a statement for an operator to remove the entity from the target by
+	// hand.
 	DeleteStatement(entity string) string
 }
 

@@ -13,8 +13,8 @@ import (
 type Kind string
 
 const (
-	// State sinks hold the newest document of each entity. Deliver may leave
-	// out changes that a newer one in hand replaces.
+	// State sinks hold the newest document of each entity. Deliver may leave out a change if a
+	// newer one is queued.
 	State Kind = "state"
 	// Log sinks hold every change, in order per entity.
 	Log Kind = "log"
@@ -38,10 +38,9 @@ type Traits struct {
 	Exclusive bool
 }
 
-// Sink writes changes to one target of one service. Deliver calls Open until
-// it succeeds, then Write from one goroutine at a time, then Close once. A
-// sink never retries by itself: deliver does, after Error.Await, and checks
-// before each further attempt that a change is still worth sending.
+// Sink writes changes to one target of one service. Deliver calls Open until it succeeds, then
+// Write from one goroutine at a time, then Close once. A sink never retries. Deliver does, after
+// Error.Await, and checks before each further attempt that a change is still worth sending.
 type Sink interface {
 	// Open connects and checks the target, creating it where the sink's
 	// configuration allows that. It may be called again after an error.
@@ -110,7 +109,7 @@ type Error struct {
 	// Outage is the failure's evidence about the target as a whole.
 	Outage Outage
 	Op     string // what was tried: "insert", "post", …
-	Hint   string // what an operator can do, may be empty
+	Hint   string // remedy for an operator, may be empty
 	Err    error
 
 	await func(context.Context) bool // of a target that is down, see Await
@@ -153,7 +152,7 @@ func (e *BatchError) Error() string {
 // because an earlier one had failed.
 var ErrNotAttempted = errors.New("not attempted")
 
-// Attempted reports whether the failure is that of an attempt which was made.
+// Attempted reports whether an attempt was made.
 func (e *Error) Attempted() bool { return !errors.Is(e, ErrNotAttempted) && !errors.Is(e, ErrDown) }
 
 // Classify returns the *Error in err's chain. An error that no sink classified counts as Retry

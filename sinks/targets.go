@@ -23,8 +23,8 @@ type ClientConfig[C any] struct {
 	Key string
 	// Connections is how many connections services hold at a time; 0 is no bound.
 	Connections int
-	// Tenant names what one tenant may block: a table, or the service. While a target
-	// has several tenants, none of them holds more than half of the connections.
+	// Tenant names the unit that may block: a table, or the service. While a target has several
+	// tenants, none of them holds more than half of the connections.
 	Tenant string
 	// Open makes the client. It must not wait for the server.
 	Open func() (C, error)
@@ -47,7 +47,7 @@ type target struct {
 	key string
 
 	opening sync.Mutex
-	client  any          // guarded by opening; nil until somebody needed it
+	client  any          // guarded by opening; nil before the first use
 	end     func() error // guarded by opening; closes client
 
 	mu          sync.Mutex

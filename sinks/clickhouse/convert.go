@@ -206,8 +206,8 @@ func floats(bits int) converter {
 	}
 }
 
-// decimals refuses more digits than the precision: client library and server store what
-// the bits hold.
+// decimals refuses more digits than the precision: client library and server would store any
+// value that fits the bits.
 func decimals(precision, scale int) converter {
 	return func(v gjson.Result) (any, error) {
 		literal, err := sqlsink.Literal(v)
@@ -244,8 +244,8 @@ var spans = map[string][2]time.Time{
 	"DateTime64": {time.Date(1900, 1, 1, 0, 0, 0, 0, time.UTC), time.Date(2262, 4, 11, 0, 0, 0, 0, time.UTC)},
 }
 
-// instants rounds down to the column's days or fractions: the client library would cut
-// towards 1970. A number without a unit is Unix seconds, but for days.
+// instants rounds down to the column's days or fractions: the client library would cut towards
+// 1970. A number without a unit is in Unix seconds, or in days for a date.
 func (m *maker) instants(t columnType) converter {
 	span, step, unit := spans[t.name], 24*time.Hour, m.unit
 	if strings.HasPrefix(t.name, "DateTime") {

@@ -64,8 +64,8 @@ var verdicts = func() map[int32]sqlsink.Verdict {
 
 var constraintName = regexp.MustCompile("Constraint `[^`]*`")
 
-// classify sorts an error. sent reports whether rows may have reached the server.
-// A failure of class Reject or RetryBounded may be that of a single row.
+// classify sorts an error. sent reports whether rows may have reached the server. A failure of
+// class Reject or RetryBounded may concern a single row only.
 func classify(op string, err error, sent bool) *sinks.Error {
 	if classified, ok := errors.AsType[*sinks.Error](err); ok {
 		return classified
@@ -87,7 +87,7 @@ func classify(op string, err error, sent bool) *sinks.Error {
 				e.Class, e.Hint = sinks.Pause, "check user and password"
 			case http.StatusNotFound:
 				e.Class, e.Hint = sinks.Pause, "check the URL"
-			case http.StatusRequestEntityTooLarge: // for a proxy; a smaller batch goes through
+			case http.StatusRequestEntityTooLarge: // sent by a proxy; a smaller batch passes
 				e.Class, e.Hint = sinks.RetryBounded, "a proxy limits the size of a request"
 			}
 			e.Ambiguous = sent && e.Class != sinks.Pause
@@ -138,7 +138,7 @@ func blame(_ context.Context, r batch.Row, e *sinks.Error) {
 	e.Err = refusedBy(exception, fmt.Sprintf("%s %s: %s", sqlsink.Refused, exception.CodeName, digits.ReplaceAllString(text, "…")))
 }
 
-// refusal tells refusals of the server apart by what refuses.
+// refusal classifies refusals of the server by the refusing object.
 func refusal(err error) (same, hint string) {
 	exception, ok := errors.AsType[*clickhouse.Exception](err)
 	if !ok {

@@ -40,7 +40,7 @@ const (
 )
 
 var (
-	// names are the identifiers of an expression, with what follows them.
+	// names matches the identifiers of an expression, with an opening bracket behind them.
 	names = regexp.MustCompile(`([A-Za-z_][A-Za-z0-9_]*)(\s*\()?`)
 	// literals are texts in an expression, which hold no identifiers.
 	literals = regexp.MustCompile(`'(?:[^'\\]|\\.|'')*'`)
@@ -49,8 +49,8 @@ var (
 // baseColumns are in every table; changed_at's type depends on the server.
 var baseColumns = []string{"service", "entity", "version", "is_deleted", "key", "changed_at", "synced_at"}
 
-// parseURL reads a connection string. Of https the driver wants to hear that it is
-// secure; where something is said twice, the first counts.
+// parseURL reads a connection string. For https the driver needs secure to be set too. Of
+// repeated parameters the first counts.
 func parseURL(text string) (*clickhouse.Options, error) {
 	if strings.HasPrefix(text, "https://") {
 		if !strings.Contains(text, "?") {
@@ -72,7 +72,7 @@ func (o *Options) complete() (*clickhouse.Options, error) {
 
 	client, err := parseURL(o.URL)
 	if err != nil {
-		// The library's text may quote what holds a password.
+		// The library's text may quote a password.
 		bad("url: not a ClickHouse connection string")
 		client = &clickhouse.Options{}
 	}

@@ -124,11 +124,11 @@ WHERE database = ? AND table = ? AND default_kind NOT IN ('MATERIALIZED', 'ALIAS
 	return types, rows.Err()
 }
 
-// engineArguments are those of an engine of the ReplacingMergeTree family, also
-// a replicated one, which has a path and a replica before them.
+// engineArguments matches the arguments of a ReplacingMergeTree engine. A replicated one has a
+// path and a replica before them.
 var engineArguments = regexp.MustCompile(`^\w*ReplacingMergeTree\((.*?)\)`)
 
-// mismatches says, each in a few words, what of the table does not fit.
+// mismatches lists, each in a few words, the mismatches of the table.
 func (s *Sink) mismatches(ctx context.Context, opened *session) (wrong []string, err error) {
 	var engine, sorting, partition string
 	err = opened.conn.QueryRow(ctx, "SELECT engine_full, sorting_key, partition_key FROM system.tables WHERE database = ? AND name = ?",

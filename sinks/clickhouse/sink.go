@@ -136,7 +136,7 @@ func (s *Sink) Write(ctx context.Context, changes []change.Change) error {
 	return w.Result(len(changes), refusal)
 }
 
-// columns are what an insert names; synced_at is the server's own.
+// columns returns the columns that an insert names. The server sets synced_at.
 func (s *Sink) columns(op change.Op) []string {
 	columns := []string{"service", "entity", "version", "is_deleted", "key", "changed_at"}
 	if op == change.Retract {
@@ -153,7 +153,7 @@ func (s *Sink) content() config.Columns {
 	return sqlsink.Content(s.options.Columns, "String")
 }
 
-// rows converts the changes; one that a column does not take fails in w.
+// rows converts the changes. A change that does not fit a column fails in w.
 func (s *Sink) rows(changes []change.Change, w *batch.Writer) (upserts, retractions []batch.Row, err error) {
 	// Values are tried in columns of the client library, which knows ranges,
 	// members of enumerations and the like, but spoils a batch by a refusal.

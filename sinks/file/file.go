@@ -16,8 +16,8 @@ import (
 )
 
 const (
-	// maxKeys is how many of the last keys are known, to tell repetitions: many times
-	// what one Write has.
+	// maxKeys is how many of the last keys are remembered to recognise repetitions, many times
+	// the changes of one Write.
 	maxKeys = 200_000
 
 	maxBatch = 10_000
@@ -42,8 +42,8 @@ type Sink struct {
 
 	lock *flock.Flock
 	f    handle
-	file os.FileInfo // of the file that was opened last, closed or not; nil before
-	size int64       // length of what was fsynced to it
+	file os.FileInfo // of the file opened last, closed or not; nil before
+	size int64       // its fsynced length
 	torn bool        // the file may be longer than size, by a Write that failed
 
 	open func(path string) (handle, error) // os.OpenFile, but in tests of failing disks
@@ -101,7 +101,7 @@ func (s *Sink) start(ctx context.Context) error {
 	if !locked {
 		return errLocked
 	}
-	// What an earlier process could not sync is not there, though it can be read.
+	// Writes that an earlier process failed to sync may be readable without being on the disk.
 	if err := durable.Reread(s.path); err != nil {
 		return err
 	}
@@ -116,7 +116,7 @@ func (s *Sink) start(ctx context.Context) error {
 		return err
 	}
 	if s.file != nil && os.SameFile(s.file, info) && info.Size() < s.size {
-		// The lines of known keys are gone; recover learns those that are left.
+		// The lines of known keys are lost. recover reads the remaining ones.
 		s.keys = newWindow(maxKeys)
 	}
 	size, err := s.recover(ctx)
@@ -207,8 +207,8 @@ func (s *Sink) Write(ctx context.Context, changes []change.Change) error {
 func (s *Sink) append(lines []byte) error {
 	_, err := s.f.WriteAt(lines, s.size)
 	if err == nil {
-		// After a failed fsync the kernel may take the pages for clean. They are
-		// cut off and written anew by the repetition.
+		// After a failed fsync the kernel may take the pages for clean. They are truncated, and
+		// the repetition writes them again.
 		err = s.f.Sync()
 	}
 	if err != nil {

@@ -19,10 +19,10 @@ const recordStart = `{"service":`
 const readBytes = 64 << 10
 
 var (
-	// errForeign is in the chain when the file holds what this sink did not write.
+	// errForeign is in the chain when the file holds bytes that this sink did not write.
 	errForeign = errors.New("not written by this sink")
-	// errDamaged is in the chain when the file holds what neither this sink wrote nor a
-	// write that was cut off leaves.
+	// errDamaged is in the chain when the file holds bytes that neither this sink nor an
+	// interrupted write can have left.
 	errDamaged = errors.New("changed by a failing disk or file system")
 )
 
@@ -167,8 +167,8 @@ func (s *Sink) repairEnd(at int64, rest []byte) (int64, error) {
 	return end + 1, nil
 }
 
-// turned reports whether the line is a whole record but for a bit, which made a NUL:
-// a write that was cut off leaves none alone.
+// turned reports whether the line is a whole record with one flipped bit, which made a NUL: an
+// interrupted write never leaves a single NUL.
 func turned(line []byte) bool {
 	at := bytes.IndexByte(line, 0)
 	if at < 0 || bytes.IndexByte(line[at+1:], 0) >= 0 {

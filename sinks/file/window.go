@@ -35,7 +35,7 @@ func (w *window) has(k key) bool {
 	return ok
 }
 
-// add takes in a key; one that is known keeps its place.
+// add remembers a key. A known key keeps its place.
 func (w *window) add(k key) {
 	if w.has(k) {
 		return

@@ -23,8 +23,8 @@ const (
 	OpHeader      = "weir-op"
 	// PartitionHeader is the partition of the changes log that the change came by.
 	PartitionHeader = "weir-partition"
-	// PositionHeader is the position of a change that an operator, or retry.redrive_after, sent once
-	// more; that of any other is its version.
+	// PositionHeader is the position of a change resent by an operator or retry.redrive_after.
+	// The position of any other change is its version.
 	PositionHeader = "weir-position"
 	// PipelineHeader is Options.Pipeline: keys and positions repeat in other pipelines.
 	PipelineHeader = "weir-pipeline"
@@ -55,8 +55,8 @@ type Options struct {
 	// Client reaches the cluster. The sink does not close it. Required.
 	Client *fenced.Client
 
-	// Try makes an attempt of so many changes, unless the cluster is down and another
-	// service finds out when it is back; see sinks.Lease. Defaults to making it.
+	// Try makes an attempt of that many changes, unless the cluster is down and another service
+	// probes it. See sinks.Lease. Defaults to always making it.
 	Try func(ctx context.Context, changes int, attempt func() error) error
 
 	// Release is called by the first Close: the sink needs its client no more.
@@ -152,8 +152,8 @@ func (s *Sink) Close() error {
 // Found implements sinks.Recoverer.
 func (s *Sink) Found() uint64 { return s.found }
 
-// stream is what goes into one partition of the topic from one partition of the
-// changes log, in order.
+// stream is the sequence of records from one partition of the changes log into one partition of
+// the topic.
 type stream struct {
 	part      *part
 	partition int32 // of the topic

@@ -27,7 +27,7 @@ import (
 // part is the sink's state of one partition of the changes log.
 type part struct {
 	claim  sinks.Takeover
-	writer *fenced.Writer // nil: the content of the topic is not known
+	writer *fenced.Writer // nil until the content of the topic is known
 	since  time.Time      // of writer
 	// ends are where the partitions of the topic ended when writer was made, or, as known to
 	// the client, before its last accepted batch, or after its last record there: another
@@ -41,8 +41,8 @@ type part struct {
 	tried change.Version
 	reach change.Version // the highest position whose outcome a Write has returned
 	above change.Version // see Bookmark; claim.Bookmark is the mark
-	// left are records of a predecessor, or of this process, that deliver does not know;
-	// ascending by position. If more, there is more above the last of them.
+	// left are records of a predecessor, or of this process, that deliver does not know of,
+	// ascending by position. If more is set, further ones follow above the last.
 	left []record
 	more bool
 	// newest position of each entity among them, by its hash, where older ones may have
@@ -284,7 +284,7 @@ func (s *Sink) remember(p *part, l leftovers) {
 	p.left, p.more, p.newest = l.records, l.more, l.newest
 }
 
-// reserve takes room in the budget of the client for the records of so many partitions:
+// reserve takes room in the client's budget for the records of partitions partitions. It returns
 // how many of each may be remembered, and a function that returns the room.
 func (s *Sink) reserve(partitions int) (each int, release func()) {
 	remembered := &s.opts.Client.Remembered

@@ -17,18 +17,17 @@ type Sink interface {
 	config.Sink
 	// Make makes the sink. Nothing is connected before it is opened.
 	Make(e Env) (sinks.Sink, error)
-	// WithoutSecrets returns a copy with something in the place of URLs and
-	// secrets, whose variables need not be set on this machine: Make of it finds
-	// what only the sink can tell of its settings. Nil for a kind whose settings
-	// config checks completely.
+	// WithoutSecrets returns a copy with placeholders for URLs and secrets, whose variables need
+	// not be set on this machine: Make then finds the faults that only the sink can find. It is
+	// nil for a kind that config checks completely.
 	WithoutSecrets() Sink
 }
 
 // Scannable is a Sink whose target can be read back.
 type Scannable interface {
 	Sink
-	// ToRead returns a copy whose sink creates nothing in the target and drops
-	// nothing, and reports whether the target drops old rows by itself.
+	// ToRead returns a copy whose sink creates nothing in the target and drops nothing, and
+	// reports whether the target expires old rows.
 	ToRead() (copied Sink, forgets bool)
 }
 

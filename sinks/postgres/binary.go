@@ -10,13 +10,13 @@ import (
 	"github.com/seed-86dfc502/weir/sinks/internal/batch"
 )
 
-// insertTypes are those of the parameters of insertStatement.
+// insertTypes are the types of insertStatement's parameters.
 var insertTypes = []uint32{pgtype.TextOID, pgtype.TextArrayOID, pgtype.Int8ArrayOID, pgtype.BoolArrayOID, pgtype.TextArrayOID, pgtype.TimestamptzArrayOID, pgtype.TextArrayOID}
 
 // epoch is PostgreSQL's, in microseconds.
 var epoch = time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC).UnixMicro()
 
-// parameters are those of insertStatement, in PostgreSQL's binary form.
+// parameters returns the parameters of insertStatement, in PostgreSQL's binary form.
 func (s *Sink) parameters(rows []batch.Row) [][]byte {
 	return [][]byte{
 		[]byte(s.options.Service),
@@ -43,8 +43,8 @@ func (s *Sink) parameters(rows []batch.Row) [][]byte {
 	}
 }
 
-// array is an array of one dimension with an element for each row; add appends one, or
-// returns nil for NULL.
+// array encodes an array of one dimension with an element for each row. add appends an element,
+// or returns nil for NULL.
 func array(rows []batch.Row, element uint32, add func(b []byte, r batch.Row) []byte) []byte {
 	var b []byte
 	for _, n := range []uint32{1, 1, element, uint32(len(rows)), 1} { // dimensions, NULLs, type, length, first index; #nosec G115 -- at most maxBatch

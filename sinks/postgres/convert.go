@@ -220,8 +220,7 @@ var (
 	errBytes = errors.New(`bytes in another form than \x0123`)
 )
 
-// byteStrings refuses what PostgreSQL would take for the bytes of the text itself, as
-// base64.
+// byteStrings refuses texts, such as base64, that PostgreSQL would store as their own bytes.
 func byteStrings(v gjson.Result) (string, error) {
 	if v.Type != gjson.String || !hexBytes.MatchString(v.Str) {
 		return "", errBytes

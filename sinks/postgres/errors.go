@@ -50,7 +50,7 @@ var verdicts = map[string]sqlsink.Verdict{
 	"54":    {Class: sinks.Reject},
 	"55":    {Class: sinks.Retry},
 	"55P03": {Class: sinks.Retry, Much: true}, // a lock
-	// The session ended; whether the commit was through is not known.
+	// The session ended. The outcome of the commit is unknown.
 	"57": {Class: sinks.Retry, Ambiguous: true},
 	"57014": {Class: sinks.RetryBounded, Ambiguous: true, Much: true,
 		Hint: "the server's statement_timeout, or an operator, cancelled the statement"},
@@ -69,7 +69,8 @@ const (
 // startupParameter is the hint for a parameter that a pooler does not take.
 const startupParameter = "the pooler takes no such parameter: leave it out of the URL, or name it in ignore_startup_parameters"
 
-// classify sorts an error by its SQLSTATE. A failure of class Reject or RetryBounded may be that of a single row.
+// classify sorts an error by its SQLSTATE. A failure of class Reject or RetryBounded may concern
+// a single row only.
 func classify(op string, err error) *sinks.Error {
 	if classified, ok := errors.AsType[*sinks.Error](err); ok {
 		return classified
@@ -132,7 +133,7 @@ func (s *Sink) blame(ctx context.Context, pool *pgpool.Pool, r batch.Row, e *sin
 	}
 }
 
-// refusal tells refusals of the server apart by what refuses.
+// refusal classifies refusals of the server by the refusing object.
 func refusal(err error) (same, hint string) {
 	if errors.Is(err, errSwallowed) {
 		return "swallowed", "a trigger or a rule of the table leaves every row out"

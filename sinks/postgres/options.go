@@ -48,7 +48,7 @@ const (
 	writeTimeout          = 30 * time.Second // of one statement
 	defaultMaxConnections = 8
 
-	// docType is that of the column doc.
+	// docType is the type of the column doc.
 	docType = "jsonb"
 	// maxIdentifier is PostgreSQL's NAMEDATALEN - 1.
 	maxIdentifier = 63

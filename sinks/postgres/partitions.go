@@ -105,7 +105,7 @@ func (s *Sink) sweep(ctx context.Context, pool *pgpool.Pool) error {
 	if s.options.Retention == 0 {
 		return nil
 	}
-	// Another process may have dropped what this one knows.
+	// Another process may have dropped partitions that this one knows.
 	s.months = nil
 	if err := s.ensureMonths(ctx, pool, nil); err != nil {
 		return err

@@ -83,7 +83,7 @@ func (s *Sink) create(ctx context.Context, tx pgx.Tx) error {
 	return err
 }
 
-// mismatches says, each in a few words, what of the table does not fit.
+// mismatches lists, each in a few words, the mismatches of the table.
 func (s *Sink) mismatches(ctx context.Context, tx pgx.Tx) ([]string, error) {
 	oid, err := s.lookUp(ctx, tx, "")
 	if err != nil {

@@ -25,14 +25,14 @@ type Sink struct {
 	table   pgx.Identifier // one or two parts
 	insert  string         // the statement of every Write
 
-	pool atomic.Pointer[pgpool.Pool] // the lease's; nil until Open was called
+	pool atomic.Pointer[pgpool.Pool] // the lease's pool; nil before Open
 
 	// Of the goroutine of Open and Write:
 	converters []converter    // of the typed columns, nil for values as they are
 	types      []string       // of the columns in content, as the table has them
 	months     map[month]bool // partitions known to exist
 	swept      time.Time      // of the last search for expired partitions
-	most       int            // rows of one statement: what the table takes in time
+	most       int            // rows of one statement that the table writes in time
 	present    func() time.Time
 }
 
@@ -119,7 +119,7 @@ func (s *Sink) Write(ctx context.Context, changes []change.Change) error {
 	return sqlsink.Connected(ctx, s.server, len(changes), func() error { return s.write(ctx, pool, &w, rows, changes) })
 }
 
-// rows converts the changes; one that a column does not take fails in w.
+// rows converts the changes. A change that does not fit a column fails in w.
 func (s *Sink) rows(changes []change.Change, w *batch.Writer) ([]batch.Row, error) {
 	rows := make([]batch.Row, 0, len(changes))
 	for i := range changes {
@@ -208,7 +208,7 @@ func (s *Sink) send(ctx context.Context, pool *pgpool.Pool, rounds [][]batch.Row
 	}
 	results := conn.Conn().PgConn().ExecBatch(ctx, &statements)
 	for results.NextResult() {
-		tag, _ := results.ResultReader().Close() // its error is that of the batch
+		tag, _ := results.ResultReader().Close() // its error is the batch's
 		touched = append(touched, tag.RowsAffected())
 	}
 	if err := results.Close(); err != nil {

@@ -21,8 +21,8 @@ import (
 	"github.com/seed-86dfc502/weir/sinks"
 )
 
-// statusFailure says what an HTTP status means. The table is in the package's documentation. Said
-// is the receiver's own reason, with nothing of the request.
+// statusFailure says what an HTTP status means. The table is in the package's documentation. said
+// is the receiver's own reason, without parts of the request.
 func statusFailure(status int, wait time.Duration, said string) failure {
 	if status >= 200 && status < 300 {
 		return failure{}
@@ -87,8 +87,8 @@ func said(body []byte) string {
 	return text
 }
 
-// connectionFailure says what an attempt without an answer means. Sent: some of the
-// request had left; began: some of an answer had arrived.
+// connectionFailure classifies an attempt without an answer. sent says that part of the request
+// was sent, began that part of an answer arrived.
 func connectionFailure(err error, sent, began bool) failure {
 	e := &sinks.Error{Class: sinks.Retry, Ambiguous: sent, Op: "post", Outage: sinks.Unreachable, Err: reason.New(err, connectionWords(err, began), "")}
 	if sent {
@@ -169,7 +169,7 @@ func retryAfter(headers []string, now time.Time) time.Duration {
 			part = strings.TrimSpace(part)
 			wait, _ := time.ParseDuration(part) // 0 for another form
 			if m := delay.FindStringSubmatch(part); m != nil {
-				seconds, _ := strconv.ParseFloat(m[1]+m[2], 64) // infinite for one that is too large
+				seconds, _ := strconv.ParseFloat(m[1]+m[2], 64) // infinite for a number that is too large
 				wait = time.Duration(min(seconds, maxRetryAfter.Seconds()) * float64(time.Second))
 			}
 			longest = max(longest, wait)

@@ -30,7 +30,7 @@ const (
 // of each entity: the receiver may take a later one where it fails an earlier one.
 func (s *Sink) writeArrays(ctx context.Context, client *http.Client, changes []change.Change) error {
 	receipts := sinks.ReceiptsOf(ctx)
-	answered := map[int]bool{} // by index: taken or failed by itself
+	answered := map[int]bool{} // by index: accepted, or failed individually
 	w := batch.Writer{Ordered: true, Most: s.most, Probes: arrayProbes}
 	w.Insert = func(ctx context.Context, rows []batch.Row) *sinks.Error {
 		e := s.postArray(ctx, client, rows, &w, receipts)

@@ -122,7 +122,7 @@ func (r result) words() string {
 // statusText is a status that was written as a text, with or without its name.
 var statusText = regexp.MustCompile(`^([245]\d\d)( .*)?$`)
 
-// statusOf returns an element's status, 0 if it has none of success or failure.
+// statusOf returns an element's status, 0 without a status of success or failure.
 func statusOf(one gjson.Result) int {
 	status := one.Get("status")
 	text := status.Str

@@ -20,16 +20,16 @@ import (
 // errDenied is in the chain of a connection that DenyPrivate refused.
 var errDenied = errors.New("address not allowed")
 
-// connectTimeout bounds connecting and the handshake, each, where the time-out of
-// the request, which is the service's own, leaves it so much.
+// connectTimeout bounds connecting and the handshake, each, unless the service's own request
+// timeout is shorter.
 const connectTimeout = 30 * time.Second
 
-// pingAfter is how long a connection of HTTP/2 may be silent before it is asked, and
-// then until it is given up.
+// pingAfter is how long an HTTP/2 connection may be silent before a ping, and again before it is
+// closed.
 const pingAfter = 15 * time.Second
 
-// newTransport makes what services of one target share. It uses nothing of the
-// options that is not in clientKey.
+// newTransport makes the client that services of one target share. It uses only options that are
+// in clientKey.
 func newTransport(o Options) *http.Transport {
 	dialer := &net.Dialer{Timeout: connectTimeout, KeepAlive: 30 * time.Second}
 	t := &http.Transport{ // without a proxy, which would connect in our place

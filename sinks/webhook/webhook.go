@@ -154,7 +154,7 @@ func isOwn(canonical string) bool {
 	return strings.HasPrefix(canonical, "Webhook-")
 }
 
-// prefix is that of secrets in the form of Standard Webhooks.
+// prefix begins secrets in the form of Standard Webhooks.
 const prefix = "whsec_"
 
 var errNotBase64 = errors.New("must be base64 behind " + prefix) // the cause would quote a part of it
@@ -266,8 +266,8 @@ func (s *Sink) writeEach(ctx context.Context, client *http.Client, changes []cha
 type failure struct {
 	err  *sinks.Error
 	halt bool // about the endpoint, not the change
-	// doubt: an outage or one document that the receiver chokes on; told apart
-	// by whether anything else succeeds.
+	// doubt marks a failure that is an outage, or one document on which the receiver fails. It is
+	// an outage if no other change succeeds.
 	doubt bool
 }
 
@@ -279,7 +279,7 @@ type progress struct {
 	patience int   // doubtful failures without any success before the rest is spared
 }
 
-// note takes in an outcome and says whether to start no more requests.
+// note records an outcome and reports whether to start no more requests.
 func (p *progress) note(i int, f failure) (halt bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

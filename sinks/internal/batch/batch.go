@@ -89,7 +89,7 @@ func (w *Writer) Fail(index int, e *sinks.Error) {
 // Failed reports whether the row with that index has failed.
 func (w *Writer) Failed(index int) bool { return w.failed[index] != nil }
 
-// FailRow records that a row has failed by itself.
+// FailRow records that a row failed, independently of others.
 func (w *Writer) FailRow(r Row, e *sinks.Error) {
 	if w.Ordered && e.Class != sinks.Reject {
 		if w.held == nil {
@@ -190,7 +190,7 @@ func (w *Writer) blame(ctx context.Context, r Row, e *sinks.Error, much bool) *s
 				return asWhole(e)
 			}
 		}
-		w.Most = w.whole // it was this row that took so much
+		w.Most = w.whole // this row alone took the time
 	}
 	if w.blamed++; w.Blame != nil && w.blamed <= MaxBlamed {
 		w.Blame(ctx, r, e)

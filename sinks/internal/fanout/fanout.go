@@ -91,7 +91,7 @@ func (r *round) run(ctx context.Context, queue []int, send Send) {
 	}
 }
 
-// stopped returns what keeps further changes from being sent, if anything does.
+// stopped returns the error that stops further changes, or nil.
 func (r *round) stopped(ctx context.Context) *sinks.Error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -115,10 +115,9 @@ func (r *round) skip(queue []int, cause *sinks.Error) {
 	}
 }
 
-// Result makes the error of a Write of n changes from the failures that Each
-// gave: nil, one error for the whole batch when the target as a whole failed,
-// or a BatchError. Of several failures of the whole it is the one that asks to
-// wait longest, else the first.
+// Result makes the error of a Write of n changes from the failures that Each gave: nil, one error
+// for the whole batch when the target as a whole failed, or a BatchError. Of several failures of
+// the whole target it returns the one with the longest wait, else the first.
 func Result(failed map[int]*sinks.Error, n int) error {
 	if len(failed) == 0 {
 		return nil

@@ -31,7 +31,7 @@ func Differing(columns config.Columns, e sinks.Expected, held, wanted []*string)
 	return names
 }
 
-// sameContent compares what counts of the values, each in a document that has nothing else.
+// sameContent compares the content of the values, each placed alone in a document.
 func sameContent(e sinks.Expected, doc gjson.Result, path string, part gjson.Result, held, wanted *string) bool {
 	content := func(value *string) (string, error) {
 		text := "null"
@@ -65,7 +65,7 @@ func inDocument(part, value gjson.Result) string {
 	return value.Raw
 }
 
-// around returns a document that has nothing but a value at a path; doc shows where arrays are.
+// around returns a document with only a value at a path. doc shows which parts are arrays.
 func around(doc gjson.Result, path, value string) string {
 	if path == "" {
 		return value

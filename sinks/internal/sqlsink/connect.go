@@ -32,7 +32,7 @@ func ForeignChange(c *change.Change, service string) error {
 // Refused replaces a server's text that may hold values, until Writer.Blame adds to it.
 const Refused = "refused by the server"
 
-// ErrNotOpen is what Write and Scan return before Open.
+// ErrNotOpen is the error of Write and Scan before Open.
 var ErrNotOpen = &sinks.Error{Class: sinks.Retry, Op: "write", Err: errors.New("the sink is not open")}
 
 // Connected calls work while the service holds one of the target's connections, unless

@@ -162,7 +162,7 @@ func scaled(literal string, unit Unit) (seconds, nanos int64, err error) {
 // Floor rounds down to a multiple of step, a divisor of a day, before 1970 as after.
 func Floor(t time.Time, step time.Duration) time.Time { return t.Truncate(step) }
 
-// Step is the length of a fraction of a second with so many digits.
+// Step is the resolution of a fraction of a second with that many digits.
 func Step(digits int) time.Duration {
 	step := time.Second
 	for range min(digits, 9) {

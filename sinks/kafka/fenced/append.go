@@ -13,7 +13,7 @@ import (
 	"github.com/seed-86dfc502/weir/internal/wait"
 )
 
-// Answer is what became of a batch.
+// Answer is the outcome of a batch.
 type Answer struct {
 	// Offset is that of the first record, -1 when the leader does not say it.
 	Offset int64
@@ -41,7 +41,7 @@ type sending struct {
 const (
 	// linger lets requests fill up over all services.
 	linger = 5 * time.Millisecond
-	// maxRequest bounds what goes into one request, in bytes; one batch may be larger.
+	// maxRequest bounds the batches of one request, in bytes. A single batch may be larger.
 	maxRequest = 8 << 20
 	// maxRequests is how many requests are on their way to a broker. No two of them have
 	// batches of one writer and partition.
@@ -51,12 +51,12 @@ const (
 	// attempts at one batch whose outcome is unknown. The leader knows a repetition by its
 	// numbers. Fencing and reading settle outcomes that are unknown after them.
 	attempts = 6
-	// firstPause is the wait before the second attempt; it doubles.
+	// firstPause is the wait before the second attempt. It doubles from there.
 	firstPause = 100 * time.Millisecond
 )
 
-// Append sends batches of different partitions, of t as it was when they were made,
-// and returns what became of each, soon after ctx ends at the latest.
+// Append sends batches of different partitions, of t as it was when they were made, and returns
+// the outcome of each, soon after ctx ends at the latest.
 func (c *Client) Append(ctx context.Context, t *Topic, batches []*Batch) []Answer {
 	answers := make([]Answer, len(batches))
 	sent := make([]*sending, len(batches))
@@ -163,7 +163,7 @@ func (c *Client) feed(to int32, l *leader) {
 	}
 }
 
-// cut takes what one request can have: one batch of each partition.
+// cut takes the batches of one request: at most one of each partition.
 func cut(queue []*sending) (request, rest []*sending) {
 	type place struct {
 		topic     string

@@ -27,7 +27,7 @@ const (
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// workspace is what making a batch needs and leaves to the next one.
+// workspace holds the reusable buffers of making a batch.
 type workspace struct {
 	body, packed []byte
 }
@@ -47,7 +47,7 @@ func (w *Writer) Batch(partition int32, records [][]byte) *Batch {
 	for i := range records {
 		ws.append(i, records[i])
 	}
-	// Compressed by what costs least: a batch is small and compressed once for each service.
+	// Compress with the cheapest codec: a batch is small and compressed once for each service.
 	ws.packed = slices.Grow(ws.packed[:0], s2.MaxEncodedLen(len(ws.body)))
 	packed := s2.EncodeSnappy(ws.packed[:cap(ws.packed)], ws.body)
 	now := time.Now().UnixMilli()

@@ -70,7 +70,7 @@ func (c *Client) Close() {
 // Topic is how a topic is now.
 type Topic struct {
 	Name    string
-	ID      [16]byte // another one after it was deleted and made again; zero of old servers
+	ID      [16]byte // changes when the topic is re-created; zero on old servers
 	leaders []int32  // by partition; -1: none
 }
 

@@ -32,7 +32,7 @@ const (
 	// transactionTimeout is after which time a coordinator ends a dead process's transaction.
 	// Nothing is ever written into these transactions.
 	transactionTimeout = time.Minute
-	// markerPause is how often it is asked whether the markers are written.
+	// markerPause is the interval of checks whether the markers are written.
 	markerPause = 5 * time.Millisecond
 )
 

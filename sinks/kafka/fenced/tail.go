@@ -18,12 +18,11 @@ const (
 	fetchWait  = 100 * time.Millisecond
 )
 
-// Read hands the records of t from the offsets in from up to, not including, those in
-// to, to f as they come, those of one partition in their order; none where only markers
-// are. Records of transactions count, however these ended. Expired records are
-// passed over; so are offsets above the end of a partition. It returns
-// which partitions had gaps, as compaction makes them: there may have been records that
-// are gone.
+// Read hands the records of t from the offsets in from up to, not including, those in to, to f as
+// they come, those of one partition in their order; none where only markers are. Records of
+// transactions count, however these ended. Expired records and offsets above the end of a
+// partition are skipped. It returns which partitions had gaps, as left by compaction, where
+// records may be missing.
 func (c *Client) Read(ctx context.Context, t *Topic, from, to []int64, f func([]*kgo.Record)) (gaps []bool, err error) {
 	next := make([]int64, t.Partitions())
 	gaps = make([]bool, t.Partitions())
@@ -99,7 +98,7 @@ func (c *Client) fetch(ctx context.Context, t *Topic, leader int32, req *kmsg.Fe
 			err := kerr.ErrorForCode(rp.ErrorCode)
 			switch {
 			case errors.Is(err, kerr.OffsetOutOfRange):
-				// Retention took it, or it is another log, which ends before.
+				// Retention deleted it, or this is another, shorter log.
 				start, err := c.start(ctx, t)
 				if err != nil {
 					return err
