@@ -58,10 +58,9 @@ const (
 	frameBytes = 4 << 20
 )
 
-// Source reads a file with one JSON event per line and resumes where it was. The
-// file is known by its first line and by the last one that was read: one that was
-// replaced is read from its start under a new identity, and so is one that was
-// written anew in its place.
+// Source reads a file with one JSON event per line and resumes where it was. The file is
+// recognised by its first line and by the line read last: a replaced or rewritten file is read
+// from its start under a new identity.
 //
 // A frame holds the lines present when the frame before was acknowledged. Two frames
 // are in memory: one in work, and the next one, which is read meanwhile.
@@ -154,9 +153,9 @@ var (
 // handle is the file that is read.
 type handle struct {
 	*os.File
-	first    string      // the identity of its first line, empty while it has none
+	first    string      // the identity of its first line, empty before that is complete
 	seen     os.FileInfo // when that was read
-	previous string      // its identity before it was rewritten; empty if it was not
+	previous string      // its identity before it was rewritten, or empty
 	mark     []byte      // of the line before the position that is read from
 	lines    hash.Hash   // of all lines before it
 	verified int64       // Unix nanoseconds; the lines were compared at this time of modification
@@ -247,14 +246,14 @@ func (f *Source) pass(ctx context.Context, topic string, file *handle, out chan<
 	return nil
 }
 
-// begin returns the identity of an open file and where to resume in it; none for one
-// that ended without a first line. It waits for the first line, and for the store,
-// with the file open: it may be moved away from its path meanwhile.
+// begin returns the identity of an open file and where to resume in it. The identity is empty for
+// a file that ended without a first line. It waits for the first line, and for the store, with
+// the file open: it may be moved away from its path meanwhile.
 func (f *Source) begin(ctx context.Context, file *handle) (identity string, offset int64, err error) {
 	warned := false
 	for last := f.opt.Complete; ; {
 		if err = f.identify(file); err != nil {
-			return "", 0, err // a directory, say: what takes its place is to be read
+			return "", 0, err // for instance a directory: read the file that replaces it
 		}
 		f.failing.Store(nil)
 		if file.first != "" {
@@ -379,8 +378,8 @@ func blank(line []byte) bool {
 	return true
 }
 
-// identify makes an identity from the file's first line, at any reading position;
-// empty while there is no complete one.
+// identify makes an identity from the file's first line, at any reading position. It is empty
+// before the line is complete.
 func (f *Source) identify(file *handle) (err error) {
 	file.first = ""
 	// Before the line is read: later writes show at the next look.
@@ -445,8 +444,8 @@ func (f *Source) resume(ctx context.Context, file *handle) (identity string, off
 	}
 }
 
-// grown reports whether a file is the one of a position, as it was or longer, and prepares
-// to read on there.
+// grown reports whether a file is the file of a position, unchanged or longer, and prepares to
+// read on there.
 func (f *Source) grown(file *handle, p store.SourcePosition) (bool, error) {
 	at := parsePlace(p.State)
 	if has, err := file.has(p.Offset, at.Mark); !has || err != nil {
@@ -504,7 +503,7 @@ func (f *Source) replaced(file *handle) error {
 	there, err := os.Stat(f.opt.Path)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		return nil // moved away; what it still gets is read until a new one is there
+		return nil // moved away; it is read further until a new file appears
 	case err != nil:
 		return err
 	case !os.SameFile(file.seen, there):

@@ -18,7 +18,7 @@ type leftFile struct {
 	until  time.Time
 }
 
-// leave begins to watch a file in place of the one before. It takes the file over.
+// leave begins to watch a file in place of the previous one. It takes ownership of the file.
 func (f *Source) leave(file *os.File, offset int64) {
 	f.closeLeft()
 	f.left = &leftFile{file, offset, time.Now().Add(leftFor)}

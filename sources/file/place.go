@@ -49,8 +49,8 @@ func addLine(h hash.Hash, line []byte, size int64) {
 	_, _ = h.Write(line[:min(len(line), markBytes)])
 }
 
-// has reports whether the file reaches to a position, with the marked line before it. A
-// position that was stored without a mark has none to compare.
+// has reports whether the file reaches a position, with the marked line before it. A position
+// without a mark is not compared.
 func (h *handle) has(offset int64, mark []byte) (bool, error) {
 	size, n := binary.Uvarint(mark)
 	if n <= 0 || size == 0 || size > uint64(offset) {
@@ -72,8 +72,8 @@ func (h *handle) place(mark []byte) place {
 	return place{Mark: mark, Lines: lines, Inode: inodeOf(h.seen), Time: h.seen.ModTime().UnixNano()}
 }
 
-// suspicious reports whether a file that has a place's mark may still be another one: it
-// is not the one that was read, or it was written to and has not grown.
+// suspicious reports whether a file with a place's mark may still be another one: it is not the
+// file read before, or it was written to without growing.
 func (h *handle) suspicious(offset int64, p place) bool {
 	return p.Inode != inodeOf(h.seen) || h.seen.Size() == offset && p.Time != h.seen.ModTime().UnixNano()
 }
@@ -96,14 +96,14 @@ func (f *Source) hashLines(file *os.File, offset int64) (hash.Hash, error) {
 	}
 }
 
-// restoreLines returns the hash of the lines before a place, and false where there is none.
+// restoreLines returns the hash of the lines before a place, and false without one.
 func restoreLines(p place) (hash.Hash, bool) {
 	h := sha256.New()
 	err := h.(encoding.BinaryUnmarshaler).UnmarshalBinary(p.Lines)
 	return h, err == nil
 }
 
-// isSame compares a suspicious file with the one that was read, line by line.
+// isSame compares a suspicious file with the file read before, line by line.
 func (f *Source) isSame(file *handle, offset int64, read hash.Hash) (bool, error) {
 	now, err := f.hashLines(file.File, offset)
 	if err != nil {

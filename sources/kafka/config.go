@@ -63,9 +63,9 @@ func (c *Config) ReadsTopic() string { return c.Topic }
 // ClientTLS implements config.Secured.
 func (c *Config) ClientTLS() *config.TLS { return c.TLS }
 
-// groupOf returns the group to read in. Offsets that a broker keeps say what an inbox
-// has: they belong to a state file only while it is neither replaced nor restored. On other
-// brokers than the inbox's, kafka.prefix does not tell pipelines apart.
+// groupOf returns the group to read in. A broker's offsets describe the content of an inbox: they
+// are valid for a state file only until it is replaced or restored. On other brokers than the
+// inbox's, kafka.prefix does not identify the pipeline.
 func (c *Config) groupOf(e sources.Env) string {
 	switch {
 	case !c.derived:

@@ -13,7 +13,7 @@ import (
 	"github.com/seed-86dfc502/weir/transport"
 )
 
-// afterMark marks a row that was taken in; else it is deleted.
+// afterMark marks an ingested row. Otherwise it is deleted.
 const afterMark = "mark"
 
 // Config reads a table of a PostgreSQL database, 13 or later. Several
@@ -62,7 +62,7 @@ func (c *Config) CheckLocators(check *config.Checker, s *config.Source) {
 	}
 }
 
-// sqlName is a name in SQL that needs no quotes but for its case.
+// sqlName matches a name that needs no quotes in SQL, apart from its case.
 var sqlName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_$]*$`)
 
 // Check implements config.SourceConfig.

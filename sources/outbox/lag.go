@@ -8,7 +8,7 @@ import (
 	"github.com/seed-86dfc502/weir/sources"
 )
 
-// mostRows bounds what Backlog counts: more would cost as much as reading them.
+// mostRows bounds the rows that Backlog counts: more would cost as much as reading them.
 const mostRows = 10_000
 
 // sighting is a row, and when it was first seen.
@@ -21,10 +21,10 @@ type sighting struct {
 // row was written.
 type waits struct {
 	mu sync.Mutex
-	// oldest is the row that was the oldest at the last look; where it stays, nothing moves.
+	// oldest is the oldest row of the last check. While it remains, reading makes no progress.
 	oldest sighting
-	// probe was the newest row at some look; while it waits, everything that was
-	// there then has not been read.
+	// probe is the newest row of an earlier check. While it waits, not all rows of that time have
+	// been read.
 	probe sighting
 }
 

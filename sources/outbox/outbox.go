@@ -48,7 +48,7 @@ type Columns struct {
 	// Operation of the event. Without it every event is an upsert,
 	// except a null payload, which is a delete.
 	Operation string `yaml:"operation"`
-	// Headers is a JSON object of what sequence: header:NAME reads.
+	// Headers is a JSON object with the headers that sequence: header:NAME reads.
 	Headers string `yaml:"headers"`
 	// Processed is the column that after: mark sets to the time. A row in which it
 	// is set is not taken, with after: delete neither.
@@ -61,8 +61,7 @@ type Options struct {
 	URL     string
 	Table   string // schema.name, or a name on the search_path
 	Columns Columns
-	// Mark sets Columns.Processed of a row that was taken in; otherwise the row
-	// is deleted.
+	// Mark sets Columns.Processed of an ingested row. Otherwise the row is deleted.
 	Mark bool
 	// Sequenced says that events have a sequence: ids need not give their order.
 	Sequenced bool
@@ -75,8 +74,8 @@ type Options struct {
 	Poll time.Duration
 	// Channel, if given, is listened to: a notification ends the wait of Poll.
 	Channel string
-	// StopGrace is how long a shutdown waits for the database to delete or mark what
-	// is durable. Defaults to 2s.
+	// StopGrace is how long a shutdown waits for the database to delete or mark durable rows.
+	// Defaults to 2s.
 	StopGrace time.Duration
 	// Limit, if given, ends the grace of a shutdown. Its rows are redelivered.
 	Limit  context.Context
@@ -249,7 +248,7 @@ func (s *Source) session(ctx context.Context, topic string, out chan<- *message.
 type state struct {
 	mu    sync.Mutex
 	err   error     // of the last attempt
-	since time.Time // when the call that is under way began; zero: none
+	since time.Time // when the current call began; zero without one
 }
 
 func (s *state) begin() {
@@ -258,7 +257,7 @@ func (s *state) begin() {
 	s.since = time.Now()
 }
 
-// idle notes that nothing is asked of the database.
+// idle records that no call to the database is under way.
 func (s *state) idle() {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -70,7 +70,7 @@ type table struct {
 func (s *Source) describe(ctx context.Context, conn *pgxpool.Conn) (*table, error) {
 	ctx, cancel := context.WithTimeout(ctx, statementTimeout)
 	defer cancel()
-	// The server must notice soon that this machine is gone: it keeps the locks.
+	// The server must notice soon that this machine is down, since it keeps the locks.
 	if _, err := conn.Exec(ctx, "SET tcp_keepalives_idle = 10; SET tcp_keepalives_interval = 5; SET tcp_keepalives_count = 4"); err != nil {
 		return nil, err
 	}
@@ -174,8 +174,8 @@ func (s *statements) describe(idType, payloadType string) *table {
 			)) AND %[4]s
 			ORDER BY %[10]s LIMIT $1 FOR UPDATE OF o SKIP LOCKED`,
 			s.table, id, entity, s.pending("o"), s.pending("p"), scan*s.batch, rowsPerEntity, s.orderedBy("head"), s.orderedBy("p"), s.orderedBy("o")),
-		// A statement of its own, so that it sees what others committed until the
-		// locks were taken. The place in the log is read behind that.
+		// A statement of its own, so that it sees what others committed until the locks were
+		// taken. The place in the log is read after that.
 		choose: fmt.Sprintf(`WITH place AS MATERIALIZED (SELECT (pg_current_wal_insert_lsn() - '0/0')::bigint AS lsn)
 			SELECT o.%[2]s::text, o.%[3]s::text, %[4]s, %[5]s, %[6]s, %[7]s, o.xmin::text, place.lsn
 			FROM %[1]s o CROSS JOIN place

@@ -181,8 +181,8 @@ func text(s *string) string {
 
 // record returns the event of a row.
 func (t *taker) record(r row, offset int64) transport.Received {
-	// The transaction that wrote the row tells it from one that had its id
-	// before the table was emptied and its numbers began anew.
+	// The writing transaction distinguishes the row from an earlier one with the same id, after
+	// the table was emptied and its numbers restarted.
 	name := text(r.id) + "@" + r.xmin
 	uuid := t.table.identity + "/" + name
 	if id := text(r.eventID); id != "" {

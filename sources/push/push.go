@@ -19,9 +19,9 @@ import (
 // Options of a Source.
 type Options struct {
 	Name string
-	// WindowBytes bounds the events that are handed in and not acknowledged, even those whose
-	// caller has gone: while Weir is halted, clients repeat their requests. Each event counts 4
-	// KiB beside its own bytes, for its metadata. A larger one passes alone. Defaults to 64 MiB.
+	// WindowBytes bounds the unacknowledged events, even those whose caller has hung up: while
+	// Weir is halted, clients repeat their requests. Each event counts 4 KiB beside its own
+	// bytes, for its metadata. A larger one passes alone. Defaults to 64 MiB.
 	WindowBytes int64
 }
 
@@ -38,8 +38,8 @@ const (
 // Watermill subscriber, whose acknowledgement of a frame is the answer to the
 // callers of its events. All methods may be called concurrently.
 //
-// What callers hand in while a frame is in work makes the next one. Frames have
-// no TopicID: a client repeats events, and they have no offsets.
+// Events pushed while a frame is in work make the next frame. Frames have no TopicID: a client
+// repeats events, and they have no offsets.
 type Source struct {
 	opt   Options
 	ready chan struct{} // closed by Subscribe
@@ -52,7 +52,7 @@ type Source struct {
 	wake     chan struct{}       // capacity 1: a frame waits
 
 	mu         sync.Mutex
-	waiting    []*pushed // guarded by mu; what makes the next frames
+	waiting    []*pushed // guarded by mu; events of the next frames
 	subscribed bool      // guarded by mu
 	closed     bool      // guarded by mu
 	wg         sync.WaitGroup
@@ -173,7 +173,7 @@ func (p *Source) Push(ctx context.Context, events ...*message.Message) []error {
 	defer context.AfterFunc(p.ctx, func() { cancel(ErrStopping) })()
 	var refused error
 	select {
-	case <-p.ready: // also for a caller whose time is over: what it gets is the same each time
+	case <-p.ready: // also after a caller's timeout: the result is the same each time
 	default:
 		select {
 		case <-p.ready:
@@ -223,7 +223,8 @@ func (p *Source) handIn(ctx context.Context, events []*message.Message) (waits [
 		return nil, noRoom(ctx)
 	}
 	for len(events) > 0 {
-		// What there is room for goes at once: the rest may wait until it is acknowledged.
+		// Queue at once the events that have room. The rest may have to wait for their
+		// acknowledgement.
 		if p.room.Acquire(ctx, p.size(events[0])) != nil {
 			return waits, noRoom(ctx)
 		}
@@ -246,7 +247,7 @@ func noRoom(ctx context.Context) error {
 	return ErrNoRoom
 }
 
-// size is what an event takes of the window.
+// size is an event's share of the window, in bytes.
 func (p *Source) size(event *message.Message) int64 {
 	return min(int64(len(event.Payload))+eventOverhead, p.opt.WindowBytes)
 }
