@@ -31,10 +31,10 @@ func (r *Rules) Strip(doc canonicaltree.Node) (*canonicaltree.Tree, error) {
 	return b.Tree()
 }
 
-// Sum returns the digest of doc without the stripped members: stripped members are
-// left out while hashing, and nothing is written. It does not allocate once it is
-// warm, but for patterns of more than eight alternatives at one place. It may be
-// called from any number of goroutines. The error is that of Strip.
+// Sum returns the digest of doc without the stripped members: stripped members are left out while
+// hashing, and nothing is written. It does not allocate once it is warm, except for patterns of
+// more than eight alternatives at one place. It may be called from any number of goroutines. The
+// error is that of Strip.
 func (r *Rules) Sum(doc canonicaltree.Node, numbers canonicaltree.Numbers) (canonicaltree.Digest, error) {
 	if r.Empty() {
 		return doc.Sum(numbers), nil
