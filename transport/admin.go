@@ -127,7 +127,7 @@ func (a *Admin) grow(ctx context.Context, s TopicSpec) error {
 	if err == nil {
 		err = grown.Error()
 	}
-	// Another process may have been first; await looks.
+	// Another process may have been first, which await checks.
 	if err != nil && !errors.Is(err, kerr.InvalidPartitions) {
 		return fmt.Errorf("add partitions to topic %s: %w", s.Name, err)
 	}
@@ -243,9 +243,9 @@ const readLastSpan = 32 * 32 * 32
 // still has any of them.
 const readPatience = 2 * time.Second
 
-// read hands the records of partitions to see, from the offsets in from up to, not
-// including, those in end, in the order of their partition. What retention removes
-// is passed over. An error of see ends it and is returned as it is.
+// read hands the records of partitions to see, from the offsets in from up to, not including,
+// those in end, in the order of their partition. Records removed by retention are skipped. An
+// error of see ends it and is returned as it is.
 func (a *Admin) read(ctx context.Context, topic string, from, end map[int32]int64, see func(*kgo.Record) error, opts ...kgo.Opt) error {
 	at, open := map[int32]kgo.Offset{}, map[int32]bool{}
 	for p, first := range from {

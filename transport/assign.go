@@ -119,8 +119,8 @@ func (g *Group) failSession(ctx context.Context, err error) error {
 	return ctx.Err()
 }
 
-// startOf returns where a partition starts: at the listener's offset, at the committed
-// one, or at the oldest record; and who is to be notified of that. The caller holds g.mu.
+// startOf returns where a partition starts: at the listener's offset, at the committed one, or at
+// the oldest record; and the function to notify of that. The caller holds g.mu.
 func (g *Group) startOf(p int32, committed kgo.Offset, from int64, listened bool, l topicLog) (start kgo.Offset, notify []func()) {
 	at := committed.EpochOffset().Offset // below 0: none was committed
 	if _, known := l.start[p]; !known {  // added after we asked: it begins at 0
@@ -279,7 +279,7 @@ func (g *Group) commit(ctx context.Context, assignments []*assignment) {
 	crash.At(crash.Committed, g.gc.ID)
 }
 
-// fetchError handles the errors of a poll. kgo recovers from most of them by itself.
+// fetchError handles the errors of a poll. kgo recovers from most of them.
 func (g *Group) fetchError(topic string, partition int32, err error) {
 	var loss *kgo.ErrDataLoss
 	var large *kgo.ErrDecompressTooLarge
@@ -349,8 +349,8 @@ func (g *Group) lostRecords(p int32, loss *kgo.ErrDataLoss) {
 	}
 }
 
-// outOfRange sets a partition whose next record is gone to the oldest there
-// is. The poll loop calls it, so nothing is revoked meanwhile.
+// outOfRange moves a partition whose next record was deleted to its oldest record. The poll loop
+// calls it, so nothing is revoked meanwhile.
 func (g *Group) outOfRange(p int32) {
 	l, err := readPartition(g.pollCtx, g.cl, g.gc.Topic, p)
 	if err != nil {

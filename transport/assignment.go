@@ -36,15 +36,15 @@ type assignment struct {
 
 	mu          sync.Mutex
 	queue       []*kgo.Record // guarded by mu; fetched and not handed out
-	queued      int64         // guarded by mu; what queue costs in memory
+	queued      int64         // guarded by mu; memory of queue, in bytes
 	paused      bool          // guarded by mu and, to change it, by g.fetchMu: nothing is fetched
-	commitAt    int64         // guarded by mu; first offset not acknowledged, -1: none yet
+	commitAt    int64         // guarded by mu; first unacknowledged offset, -1 before the first
 	commitEpoch int32         // guarded by mu
 	ackedTo     int64         // guarded by mu; behind the last record that was acknowledged
 	ackedEpoch  int32         // guarded by mu
-	inWork      int64         // guarded by mu; first offset of the batch that is handed out, -1: none
-	aside       []int64       // guarded by mu; first offsets of what was set aside
-	committed   int64         // guarded by mu; what was committed last, -1: nothing
+	inWork      int64         // guarded by mu; first offset of the batch in work, -1 without one
+	aside       []int64       // guarded by mu; first offsets of batches set aside
+	committed   int64         // guarded by mu; offset committed last, -1 before the first
 	fetchedTo   int64         // guarded by mu; where the next record is expected
 	known       int64         // guarded by mu; records before it may have been handed out before
 }
@@ -102,8 +102,8 @@ func (a *assignment) hasRoom() bool {
 	return a.queued <= a.g.budget.queueLimit()/2 || a.g.budget.held.Load() <= a.g.budget.pool()/2
 }
 
-// batch is what one frame is made of, as it was fetched, with the markers of
-// transactions between its records: they have no message, but offsets to get past.
+// batch holds the fetched records of one frame, with the markers of transactions between them:
+// markers have no message, but take offsets.
 type batch struct {
 	fetched []*kgo.Record
 	records int   // without markers; 0 needs no message
@@ -112,7 +112,7 @@ type batch struct {
 
 func (b *batch) last() *kgo.Record { return b.fetched[len(b.fetched)-1] }
 
-// cost is what b takes of the budget.
+// cost is b's share of the budget, in bytes.
 func (b *batch) cost() int64 { return b.bytes + int64(len(b.fetched))*recordOverhead }
 
 // take returns the next batch, of at most so many records, if most is positive, or false when
@@ -278,8 +278,8 @@ func (a *assignment) wasCommitted(offset int64) {
 	a.mu.Unlock()
 }
 
-// end cancels the contexts of the messages and returns when the dispatcher
-// stopped; acknowledgements after that count for nothing.
+// end cancels the contexts of the messages and returns when the dispatcher has stopped. Later
+// acknowledgements have no effect.
 func (a *assignment) end() {
 	a.cancel()
 	<-a.done

@@ -101,7 +101,7 @@ type logLimiter struct {
 
 const quietPeriod = 10 * time.Second
 
-// kinds of lines are few; should they not be, the memory is bounded anyway.
+// There are few kinds of lines. This bounds the memory in any case.
 const quietKinds = 256
 
 func (l *logLimiter) allow(kind string) bool {

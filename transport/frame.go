@@ -9,9 +9,8 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 )
 
-// Frame is an ordered batch of records of one partition, in one Watermill
-// message: what piled up while the frame before it was in work. It is read-only
-// once it was handed out.
+// Frame is an ordered batch of records of one partition, in one Watermill message: the records
+// that arrived while the previous frame was in work. It is read-only once it was handed out.
 type Frame struct {
 	Topic     string // name
 	TopicID   string // identity: changes when a topic is deleted and created again
@@ -24,7 +23,7 @@ type Frame struct {
 	// Bytes is the size of all records.
 	Bytes int
 
-	aside chan<- []int // capacity 1; nil: it cannot be set aside
+	aside chan<- []int // capacity 1; nil if the frame cannot be set aside
 }
 
 // Settable returns a copy of f for one message whose handler may call SetAside, and the
@@ -71,7 +70,7 @@ type Received struct {
 	Value   []byte // nil: null
 	Headers []Header
 	Offset  int64
-	Index   int64     // orders the records of one Offset, as those of one transaction
+	Index   int64     // orders records of equal Offset, such as those of one transaction
 	Time    time.Time // of the record, UTC, millisecond resolution
 	// Redelivered: the record may have been handed out before, by an earlier
 	// assignment of any process or by this one.
@@ -93,7 +92,7 @@ func (r *Received) HeaderBytes(name string) []byte {
 	return nil
 }
 
-// Size is the size of a record in memory and, but for some bytes per field, on the wire.
+// Size is the size of a record in memory and, apart from some bytes per field, on the wire.
 func (r *Received) Size() int {
 	n := len(r.Key) + len(r.Value) + 32
 	for _, h := range r.Headers {

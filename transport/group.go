@@ -48,9 +48,8 @@ type GroupConfig struct {
 	// shorter than Listener starts, or lost records that were read, and where it is
 	// another topic of the name; else the group continues at the oldest record.
 	FailOnTruncation bool
-	// OnRewind, if not nil, is called when Listener returns an offset below the one
-	// that the group has committed: acknowledged records are read again. It
-	// must not block.
+	// OnRewind, if not nil, is called when Listener returns an offset below the group's committed
+	// one: acknowledged records are read again. It must not block.
 	OnRewind func(topic string, partition int32, committed, from int64)
 
 	NackMin time.Duration // back-off of the first Nack, doubles. Defaults to 100 ms
@@ -106,7 +105,7 @@ func (c *GroupConfig) SetDefaults() error {
 	return nil
 }
 
-// backOff is how long a refused frame waits after so many refusals before.
+// backOff is how long a refused frame waits after nacks earlier refusals.
 func (c *GroupConfig) backOff(nacks int) time.Duration {
 	return min(c.NackMin<<min(nacks, 20), c.NackMax)
 }
@@ -138,12 +137,11 @@ type Group struct {
 	stopPoll context.CancelFunc
 	loops    sync.WaitGroup
 
-	// commitMu makes collecting and sending positions one step, so that a
-	// commit under way never sets an older position than the one that a
-	// revocation committed.
+	// commitMu makes collecting and sending positions one step, so that a commit under way never
+	// sets an older position than that of a revocation.
 	commitMu sync.Mutex
 
-	mu          sync.Mutex            // may be taken under the one of Reading
+	mu          sync.Mutex            // may be locked while Reading's mutex is held
 	closed      bool                  // guarded by mu
 	last        map[int32]lastSeen    // guarded by mu; of assignments that ended
 	assignments map[int32]*assignment // guarded by mu
@@ -195,7 +193,7 @@ func NewGroup(ctx context.Context, cfg Config, gc GroupConfig) (*Group, error) {
 		kgo.DisableAutoCommit(),
 		kgo.BlockRebalanceOnPoll(),
 		kgo.ConsumeStartOffset(kgo.NewOffset().AtStart()),
-		// An offset that is gone comes to us as an error, see outOfRange.
+		// A deleted offset arrives as an error, see outOfRange.
 		kgo.ConsumeResetOffset(kgo.NoResetOffset()),
 		kgo.FetchIsolationLevel(kgo.ReadCommitted()),
 		// Markers take offsets; we must see them to commit behind them.

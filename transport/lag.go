@@ -15,7 +15,7 @@ import (
 type PartitionLag struct {
 	Topic     string
 	Partition int32
-	Committed int64 // next offset to read by the last commit; the oldest when there is none
+	Committed int64 // next offset to read by the last commit; the oldest without one
 	End       int64 // offset behind the newest record that consumers may read
 	// Newest is the offset behind the newest record: above End while a producer has a
 	// transaction open.
@@ -81,8 +81,8 @@ func groupLag(ctx context.Context, adm *kadm.Client, group, topic string) (lags 
 	return lags, nil
 }
 
-// CommitMetadata returns the metadata of the group's commits of a topic,
-// by partition: the identity of the topic that they are of.
+// CommitMetadata returns the metadata of the group's commits of a topic, by partition: the
+// identity of their topic.
 func (a *Admin) CommitMetadata(ctx context.Context, group, topic string) (map[int32]string, error) {
 	committed, err := a.adm.FetchOffsets(ctx, group)
 	if err != nil {

@@ -70,7 +70,7 @@ func (g *Group) awaitUnavailable() {
 			g.rejoin()
 		}
 		if available || !waiting {
-			return // the next assignment finds what is still unavailable
+			return // the next assignment finds partitions that are still unavailable
 		}
 	}
 }
@@ -95,8 +95,8 @@ func readPartition(ctx context.Context, cl *kgo.Client, topic string, partition 
 	return logs[topic], logs[topic].failed[partition]
 }
 
-// readAvailable asks for what topics hold, without partitions that no broker leads:
-// to ask for their offsets would take as long as they have none.
+// readAvailable requests the extents of topics, without partitions that no broker leads: a
+// request for their offsets would wait for a leader.
 func readAvailable(ctx context.Context, cl *kgo.Client, topics []string) (map[string]topicLog, error) {
 	within, cancel := context.WithTimeout(ctx, askPatience)
 	defer cancel()

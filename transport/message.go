@@ -6,8 +6,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 )
 
-// UUIDHeader is the header that carries a message's UUID, the one that
-// watermill-kafka uses.
+// UUIDHeader is the header that carries a message's UUID, as in watermill-kafka.
 const UUIDHeader = "_watermill_message_uuid"
 
 // RefusalHeader is the header of an event that its source cannot turn into one of an entity. It

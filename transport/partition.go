@@ -8,9 +8,9 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 )
 
-// PartitionOf returns the partition that a record with a key goes to in a topic
-// of so many partitions: what Producer and every Kafka client with the default
-// partitioner choose. The key must not be nil and partitions be positive.
+// PartitionOf returns the partition of a key in a topic with partitions partitions, as chosen by
+// Producer and every Kafka client with the default partitioner. The key must not be nil and
+// partitions be positive.
 func PartitionOf(key []byte, partitions int32) int32 {
 	r := keyed.Get().(*kgo.Record)
 	r.Key = key

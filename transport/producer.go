@@ -17,8 +17,8 @@ import (
 // would follow a gap.
 var ErrBroken = errors.New("records before these were not appended")
 
-// Sequence is records of one partition, of which none is appended behind one that failed: it is
-// useless after a failure. The zero value is ready. It belongs to one producer.
+// Sequence is records of one partition, of which none is appended after a failed one. A Sequence
+// is useless after a failure. The zero value is ready. It belongs to one producer.
 type Sequence struct{ broken atomic.Pointer[error] }
 
 // Broken returns the error of records behind a failure, or nil without one.
@@ -90,7 +90,7 @@ type Producer struct {
 	records   int               // guarded by mu; handed in, not answered
 	bytes     int64             // guarded by mu
 	closed    bool              // guarded by mu
-	abandoned bool              // guarded by mu; closed, and what is not answered fails
+	abandoned bool              // guarded by mu; closed, and unanswered records fail
 	probe     kgo.Record        // guarded by mu; asks byKey
 	clients   []*clientRun      // guarded by mu; the last one is in use, the others have unanswered records
 }
@@ -324,7 +324,7 @@ func (p *Producer) launch() {
 		l.ready = false
 		for _, pc := range l.queue {
 			s := share{piece: pc, l: l, why: pc.op.sequence.Broken()}
-			l.flying += len(pc.at) // also of one that is refused, until it is answered
+			l.flying += len(pc.at) // also of a refused one, until it is answered
 			shares = append(shares, s)
 		}
 		l.queue = nil

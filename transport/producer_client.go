@@ -73,8 +73,8 @@ type heldConn struct {
 	handing *sync.RWMutex
 }
 
-// Write does not wait for others, however long the broker takes none of it: its
-// request was built before the next round is handed in.
+// Write does not wait for others, even while the broker accepts nothing: its request was built
+// before the next round is handed in.
 func (c *heldConn) Write(b []byte) (int, error) {
 	c.pass()
 	return c.Conn.Write(b)
@@ -122,7 +122,7 @@ func (c *producerClient) Produce(ctx context.Context, r *kgo.Record, promise fun
 	t.waiting = append(t.waiting, promised{r, promise})
 }
 
-// learned hands in what waited for a topic, or fails it with the answer to the question.
+// learned appends the records that waited for a topic, or fails them with the error of the query.
 func (c *producerClient) learned(question *kgo.Record, err error) {
 	c.handing.Lock()
 	defer c.handing.Unlock()
@@ -170,7 +170,7 @@ func (f fixedTopic) RequiresConsistency(r *kgo.Record) bool {
 	return r.Partition != unpinned || f.TopicPartitioner.RequiresConsistency(r)
 }
 
-// Partition is asked with all partitions for records with a key or a pin.
+// kgo calls Partition with all partitions for records with a key or a pin.
 func (f fixedTopic) Partition(r *kgo.Record, n int) int {
 	switch r.Partition {
 	case unpinned:
@@ -186,8 +186,8 @@ func (f fixedTopic) Partition(r *kgo.Record, n int) int {
 	return f.TopicPartitioner.Partition(r, n)
 }
 
-// batchOverhead is what one record in a batch of its own costs beside its
-// bytes; MaxRecordBytes counts the fields of headers generously.
+// batchOverhead is the overhead of one record in its own batch, in bytes. MaxRecordBytes counts
+// the fields of headers generously.
 const batchOverhead = 512
 
 // clientLost: the broker and the client disagree about the sequence, and kgo

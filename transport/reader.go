@@ -25,8 +25,8 @@ type Reader struct {
 	cl        *kgo.Client // nil without a session
 	partition int32
 	next      int64 // the session's position
-	// seekable: the client has fetched from the partition, so it can be told
-	// another offset. Before that it would not listen.
+	// seekable says that the client has fetched from the partition. Only then it accepts another
+	// offset.
 	seekable bool
 	fetched  []*kgo.Record // from next on
 	answers  answers
@@ -47,8 +47,8 @@ func (a *answers) OnBrokerRead(_ kgo.BrokerMetadata, key int16, _ int, _, _ time
 
 var errNoAnswer = errors.New("the cluster does not answer for this topic")
 
-// NewReader does not touch the network. bytes bounds what one Read returns, as
-// the size of the records; 0 is 1 MiB.
+// NewReader does not touch the network. bytes bounds the size of the records that one Read
+// returns. 0 means 1 MiB.
 func NewReader(cfg Config, topic string, bytes int) *Reader {
 	def(&bytes, 1<<20)
 	return &Reader{cfg: cfg, topic: topic, bytes: bytes}
@@ -122,7 +122,7 @@ func (r *Reader) seek(partition int32, offset int64) error {
 	most := int32(min(max(r.bytes, minFetch), maxFetch))
 	cl, err := newClient(r.cfg,
 		kgo.ConsumePartitions(map[string]map[int32]kgo.Offset{r.topic: {partition: kgo.NewOffset().At(offset)}}),
-		kgo.ConsumeResetOffset(kgo.NoResetOffset()), // an offset that is gone comes to us as an error
+		kgo.ConsumeResetOffset(kgo.NoResetOffset()), // a deleted offset arrives as an error
 		kgo.FetchIsolationLevel(kgo.ReadCommitted()),
 		kgo.FetchMaxWait(readerWait), kgo.WithHooks(&r.answers),
 		kgo.FetchMaxBytes(most), kgo.FetchMaxPartitionBytes(most),

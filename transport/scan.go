@@ -31,11 +31,10 @@ type Scanned struct {
 	Partition int32
 }
 
-// Scan reads the records of a topic's partitions from the offsets in from up
-// to, not including, those in to, and hands them to f in the order of their
-// partition; partitions come mixed. A partition without an entry in both is left
-// out, and what retention removed is passed over. An error of f ends it and is
-// returned as it is.
+// Scan reads the records of a topic's partitions from the offsets in from up to, not including,
+// those in to, and hands them to f in the order of their partition; partitions come mixed. A
+// partition without an entry in both is left out, and records removed by retention are skipped.
+// An error of f ends it and is returned as it is.
 func (a *Admin) Scan(ctx context.Context, topic string, from, to map[int32]int64, f func(Scanned) error) error {
 	start, end, err := a.Offsets(ctx, topic)
 	if err != nil {

@@ -42,8 +42,8 @@ type Subscription struct {
 	err      error // guarded by mu
 }
 
-// NewSubscription returns one with the topic and the times of gc. begin is called by Subscribe.
-// It must not block.
+// NewSubscription returns a subscription with the topic and the times of gc. begin is called by
+// Subscribe. It must not block.
 func NewSubscription(gc *GroupConfig, begin func()) *Subscription {
 	return &Subscription{gc: gc, begin: begin, failed: make(chan struct{}), done: make(chan struct{})}
 }
@@ -114,7 +114,7 @@ func (s *Subscription) Close() error {
 	return nil
 }
 
-// Err returns why the subscription ended by itself; nil while it lasts and after Close.
+// Err returns why the subscription failed. It is nil while it runs and after Close.
 func (s *Subscription) Err() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()

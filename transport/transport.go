@@ -36,7 +36,7 @@ type PartitionListener interface {
 // Record is one record to append.
 type Record struct {
 	Topic   string
-	Key     []byte // decides the partition, unless that is pinned; nil is no key
+	Key     []byte // decides the partition, unless that is pinned; nil means no key
 	Value   []byte // nil is a null value
 	Headers []Header
 	// Pinned sends the record to Partition. Its key does not matter.
@@ -47,7 +47,7 @@ type Record struct {
 // Header is one header of a record.
 type Header = kgo.RecordHeader
 
-// Appender is what ingest and decide need of a producer.
+// Appender is the part of a producer that ingest and decide need.
 type Appender interface {
 	// Append hands in records and returns when all of them are acknowledged by all in-sync
 	// replicas, or with the first error. Records of one partition are appended in the order of

@@ -7,10 +7,9 @@ import (
 	"github.com/seed-86dfc502/weir/internal/reason"
 )
 
-// NewWatermillLogger returns a watermill.LoggerAdapter that writes errors to
-// log, each text at most once in 10 seconds: a subscriber that cannot reach its
-// topic logs thousands of times a second. Info, debug and trace are dropped;
-// they tell the life of every message.
+// NewWatermillLogger returns a watermill.LoggerAdapter that writes errors to log, each text at
+// most once in 10 seconds: a subscriber that cannot reach its topic logs thousands of times a
+// second. Info, debug and trace are dropped. They log the life of every message.
 func NewWatermillLogger(log *slog.Logger) watermill.LoggerAdapter {
 	return watermillLog{log: log, quiet: &logLimiter{}}
 }

@@ -20,7 +20,7 @@ type Group struct {
 	log  *sqlite.Log
 }
 
-// NewGroup prepares to read a topic. What gc says of servers has no effect.
+// NewGroup prepares to read a topic. Settings of gc about servers have no effect.
 func (l *Logs) NewGroup(ctx context.Context, gc transport.GroupConfig) (*Group, error) {
 	if err := gc.SetDefaults(); err != nil {
 		return nil, err

@@ -70,7 +70,7 @@ func Open(file *sqlite.Store, path string, log *slog.Logger) (*Logs, error) {
 // Release releases the logs. It may be called twice.
 func (l *Logs) Release() error { return l.lock.Unlock() }
 
-// Ensure opens a topic, and makes one that is not there; see sqlite.Store.OpenLog.
+// Ensure opens a topic, and creates it if it is missing. See sqlite.Store.OpenLog.
 func (l *Logs) Ensure(ctx context.Context, topic string, partitions int32, grow bool) error {
 	opened, err := l.file.OpenLog(ctx, topic, partitions, grow)
 	if errors.Is(err, sqlite.ErrPartitions) {
@@ -81,7 +81,7 @@ func (l *Logs) Ensure(ctx context.Context, topic string, partitions int32, grow 
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.open[topic] == nil { // its readers wait at the one that is appended to
+	if l.open[topic] == nil { // its readers wait at the topic that appends go to
 		l.open[topic] = opened
 	}
 	return nil

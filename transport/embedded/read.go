@@ -69,10 +69,10 @@ func (l *Logs) ReadLast(ctx context.Context, topic string) (last []transport.Sca
 	return last, nil, nil
 }
 
-// Scan reads the records of a topic's partitions from the offsets in from up to, not
-// including, those in to, and hands them to f in the order of their partition. A
-// partition without an entry in both is left out, and what retention removed is
-// passed over. An error of f ends it and is returned as it is.
+// Scan reads the records of a topic's partitions from the offsets in from up to, not including,
+// those in to, and hands them to f in the order of their partition. A partition without an entry
+// in both is left out, and records removed by retention are skipped. An error of f ends it and is
+// returned as it is.
 func (l *Logs) Scan(ctx context.Context, topic string, from, to map[int32]int64, f func(transport.Scanned) error) error {
 	log, err := l.topic(ctx, topic)
 	if err != nil {
@@ -107,8 +107,8 @@ func (l *Logs) Scan(ctx context.Context, topic string, from, to map[int32]int64,
 
 const scanBytes = 1 << 20
 
-// read returns records of a partition from offset on, without waiting for any: those
-// of rows of so many bytes, at least one row.
+// read returns records of a partition from offset on, without waiting for any: those of rows of
+// size bytes, at least one row.
 func read(ctx context.Context, log *sqlite.Log, partition int32, offset int64, bytes int) ([]transport.Received, error) {
 	rows, err := log.Read(ctx, partition, offset, bytes)
 	if err != nil {
@@ -142,7 +142,7 @@ type Reader struct {
 // NewReader returns a reader of a topic.
 func (l *Logs) NewReader(topic string) *Reader { return &Reader{l, topic} }
 
-// readerBytes bounds what one Read returns, as rows.
+// readerBytes bounds the rows that one Read returns.
 const readerBytes = 1 << 20
 
 // Read returns records of a partition from offset on, at least one. It waits for them

@@ -29,7 +29,7 @@ func saramaConfig(cfg transport.Config, gc transport.GroupConfig) *sarama.Config
 	// broker's default partitions by a request for it.
 	c.Metadata.AllowAutoTopicCreation = false
 	c.Consumer.Offsets.Initial = sarama.OffsetOldest
-	c.Consumer.Offsets.AutoCommit.Enable = true // of what was acknowledged; a commit per message costs a factor of 100
+	c.Consumer.Offsets.AutoCommit.Enable = true // commits acknowledged offsets; a commit per message is 100 times slower
 	c.Consumer.Offsets.AutoCommit.Interval = time.Second
 	c.Consumer.Return.Errors = true
 	c.Consumer.IsolationLevel = sarama.ReadCommitted
@@ -41,7 +41,7 @@ func saramaConfig(cfg transport.Config, gc transport.GroupConfig) *sarama.Config
 	return c
 }
 
-// scramClient is for sarama, which asks for a SCRAM client: the one of kgo.
+// scramClient adapts kgo's SCRAM client for sarama.
 type scramClient struct {
 	mechanism sarama.SASLMechanism
 	session   sasl.Session

@@ -29,12 +29,12 @@ type Subscriber struct {
 }
 
 // NewSubscriber checks that the topic exists and may be read. It joins the group at Subscribe.
-// ctx bounds the check only. What gc says of frames and buffers has no effect.
+// ctx bounds the check only. Settings of gc about frames and buffers have no effect.
 func NewSubscriber(ctx context.Context, cfg transport.Config, gc transport.GroupConfig) (*Subscriber, error) {
 	if err := gc.SetDefaults(); err != nil {
 		return nil, err
 	}
-	admin, err := transport.NewAdmin(cfg) // which refuses what is wrong with cfg
+	admin, err := transport.NewAdmin(cfg) // which checks cfg
 	if err != nil {
 		return nil, err
 	}
