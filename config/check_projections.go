@@ -3,6 +3,7 @@ package config
 import (
 	"errors"
 	"fmt"
+	"iter"
 	"reflect"
 	"slices"
 	"strings"
@@ -172,18 +173,8 @@ func (l *loader) projectionFault(doc *document, p *Projection, path string, f pr
 
 // checkReads finds fields and filters that read what no source provides.
 func (l *loader) checkReads(doc *document, p *Projection, path string) {
-	secrets := p.Spec().Secrets
-	for i, f := range slices.Concat(p.Fields, p.Carry) {
-		f.Same = nil
-		reads, ok := readSet(projections.Spec{Fields: Fields{f}.spec(), Secrets: secrets})
-		if !ok {
-			continue
-		}
-		key := "fields"
-		if i >= len(p.Fields) {
-			key = "carry"
-		}
-		at := member(member(path, key), f.Out)
+	for key, reads := range p.Reads() {
+		at := path + "." + key
 		for _, part := range []string{"path", "expr"} {
 			if doc.has(member(at, part)) {
 				at = member(at, part)
@@ -193,16 +184,38 @@ func (l *loader) checkReads(doc *document, p *Projection, path string) {
 			doc.fault(at, problem, want)
 		}
 	}
-	at := member(path, "when")
-	if p.When == "" || !doc.known(at) {
-		return
-	}
-	constant := []projections.Field{{Out: "x", Const: []byte("0")}}
-	if reads, ok := readSet(projections.Spec{When: p.When, Fields: constant, Secrets: secrets}); ok {
-		if problem, want := l.unprovided(reads); problem != "" {
-			doc.fault(at, problem, want)
+}
+
+// Reads yields what fields, and the filter, read of the merged document, by their keys in the
+// projection: fields.NAME, carry.NAME and when. It leaves out those with faults.
+func (p *Projection) Reads() iter.Seq2[string, []canonicaltree.Path] {
+	return func(yield func(string, []canonicaltree.Path) bool) {
+		secrets := p.Spec().Secrets
+		for i, f := range slices.Concat(p.Fields, p.Carry) {
+			f.Same = nil
+			key := "fields"
+			if i >= len(p.Fields) {
+				key = "carry"
+			}
+			if reads, ok := readSet(projections.Spec{Fields: Fields{f}.spec(), Secrets: secrets}); ok && !yield(member(key, f.Out), reads) {
+				return
+			}
+		}
+		constant := []projections.Field{{Out: "x", Const: []byte("0")}}
+		if reads, ok := readSet(projections.Spec{When: p.When, Fields: constant, Secrets: secrets}); ok && p.When != "" {
+			yield("when", reads)
 		}
 	}
+}
+
+// Place returns the place of a key of Reads in the file.
+func (p *Projection) Place(key string) Position {
+	for i, f := range slices.Concat(p.Fields, p.Carry) {
+		if i < len(p.Fields) && key == member("fields", f.Out) || i >= len(p.Fields) && key == member("carry", f.Out) {
+			return f.Pos
+		}
+	}
+	return p.Pos
 }
 
 func readSet(spec projections.Spec) ([]canonicaltree.Path, bool) {

@@ -54,6 +54,9 @@ func (m *monitor) healthNow() operate.Health {
 	if lost := m.repairs.Load(); lost != nil {
 		o.Pending = append(o.Pending, *lost...)
 	}
+	if unmet := m.unmet.Load(); unmet != nil {
+		o.Pending = append(o.Pending, *unmet...)
+	}
 	if due := m.backfill.Load(); due != nil {
 		o.Pending = append(o.Pending, *due)
 	}

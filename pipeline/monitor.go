@@ -39,7 +39,9 @@ type monitor struct {
 	blockage blockage
 	backfill atomic.Pointer[operate.Item] // nil: none is due
 	repairs  atomic.Pointer[[]operate.Item]
-	missing  map[string]bool // used by checkTopics only; topics that were missing at the last check
+	unmet    atomic.Pointer[[]operate.Item] // required sources; nil before the first check
+	unmetAt  time.Time                      // of checkUnmet alone: of the next check
+	missing  map[string]bool                // used by checkTopics only; topics that were missing at the last check
 }
 
 // monitorOptions are needed, but for keys.
@@ -250,6 +252,7 @@ func (m *monitor) showBacklogs(ctx context.Context) {
 		}
 		repairs := reached.Repairs(names)
 		m.repairs.Store(&repairs)
+		m.checkUnmet(ctx, reached)
 	}
 	for _, s := range m.ingest.sources() {
 		_, failing := s.failing()
@@ -283,6 +286,35 @@ func (m *monitor) showBacklogs(ctx context.Context) {
 			m.gauges.letters.WithLabelValues(string(stage)).Set(float64(counts[stage]))
 		}
 	}
+}
+
+const (
+	unmetAfter  = 1000 // decided records
+	unmetPeriod = time.Minute
+)
+
+// checkUnmet looks for required sources that share no entity with another one, after the first
+// thousand records and until all do.
+func (m *monitor) checkUnmet(ctx context.Context, reached *operate.DeliveryProgress) {
+	required, last := m.active.config().Merge.Required, m.unmet.Load()
+	var decided int64
+	for _, mark := range reached.Marks {
+		decided += mark.Watermark.Offset()
+	}
+	if !m.roles.Decide || len(required) == 0 || decided < unmetAfter || last != nil && len(*last) == 0 || time.Now().Before(m.unmetAt) {
+		return
+	}
+	items, err := operate.Unmet(ctx, m.store, required)
+	if err != nil {
+		return // the store's outage is shown
+	}
+	if last == nil {
+		for _, i := range items {
+			m.log.Warn("a required source shares no entity with another", "event", "source.unmet", "what", i.What, "why", i.Why, "do", i.Do)
+		}
+	}
+	m.unmet.Store(&items)
+	m.unmetAt = time.Now().Add(unmetPeriod)
 }
 
 // overdue is how long all keys of the oldest month have been expired, 0 without such a month.

@@ -69,6 +69,7 @@ func Examine(ctx context.Context, c *config.Config, o Options) []operate.Item {
 	}
 	e.findings = append(e.findings, Rights(ctx, c, func(what string) bool { return answers[what] })...)
 	e.debezium(ctx, answers)
+	e.mappings(ctx, answers)
 	e.tables(ctx, answers["store"])
 	e.disks()
 	before := len(e.findings) // a full disk has a finding of its own
