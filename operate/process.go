@@ -46,8 +46,13 @@ func (p *Process) Silent(now time.Time) bool { return !p.Stopped && now.Sub(p.Se
 // Alive reports whether it told of itself of late, and did not stop.
 func (p *Process) Alive(now time.Time) bool { return !p.Stopped && !p.Silent(now) }
 
+// ReportLister lists the reports of a kind.
+type ReportLister interface {
+	ListReports(ctx context.Context, kind string) ([]store.Report, error)
+}
+
 // Processes returns the processes that reported recently, stopped ones last.
-func Processes(ctx context.Context, s store.Reports) ([]Process, error) {
+func Processes(ctx context.Context, s ReportLister) ([]Process, error) {
 	reports, err := s.ListReports(ctx, ProcessKind)
 	if err != nil {
 		return nil, err

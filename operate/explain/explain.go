@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/seed-86dfc502/weir/assemble"
 	"github.com/seed-86dfc502/weir/canonicaltree"
@@ -28,6 +29,7 @@ type Store interface {
 	operate.ProgressStore
 	operate.DeliveryStore
 	Pauses(ctx context.Context) ([]store.Pause, error)
+	operate.ReportLister
 }
 
 // revisions is a Store that knows the active revision, which every store of a process does.
@@ -82,6 +84,10 @@ func Explain(ctx context.Context, in Input) (*Explanation, error) {
 	letters = slices.DeleteFunc(letters, func(l store.DeadLetter) bool {
 		return in.Service != "" && l.Service != "" && l.Service != in.Service
 	})
+	retrying, err := in.Store.ListLetters(ctx, store.LetterFilter{Entity: in.Entity, State: store.LetterRetrying, NewestFirst: true, Limit: maxLetters})
+	if err != nil {
+		return nil, err
+	}
 	x := &Explanation{Entity: in.Entity, Events: []Event{}, Sources: []Source{}, Services: []Service{}}
 	for _, l := range letters {
 		x.Letters = append(x.Letters, letterOf(l))
@@ -112,7 +118,11 @@ func Explain(ctx context.Context, in Input) (*Explanation, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &report{Explanation: x, in: in, entity: entity, letters: letters, reached: reached, paused: paused, rows: map[string]store.Row{}}
+	failing, err := failingServices(ctx, in.Store)
+	if err != nil {
+		return nil, err
+	}
+	s := &report{Explanation: x, in: in, entity: entity, letters: letters, retrying: retrying, reached: reached, paused: paused, failing: failing, rows: map[string]store.Row{}}
 	for name, number := range known {
 		if row := entity.States.Get(number); row.Found {
 			s.rows[name] = row
@@ -145,6 +155,20 @@ func Explain(ctx context.Context, in Input) (*Explanation, error) {
 	return x, s.services()
 }
 
+// failingServices returns the services whose deliveries fail, as live processes reported lately.
+func failingServices(ctx context.Context, s Store) (map[string]operate.ServiceHealth, error) {
+	processes, err := operate.Processes(ctx, s)
+	failing := map[string]operate.ServiceHealth{}
+	for i := range processes {
+		for _, h := range processes[i].Services {
+			if processes[i].Alive(time.Now()) && (h.State == deliver.StateRetrying || h.State == deliver.StatePaused) {
+				failing[h.Service] = h
+			}
+		}
+	}
+	return failing, err
+}
+
 // deliveries returns the newest attempts to deliver something of the entity.
 func deliveries(ctx context.Context, in Input) ([]operate.Delivery, error) {
 	if in.Service != "" {
@@ -162,7 +186,9 @@ type report struct {
 	in         Input
 	entity     store.Entity
 	rows       map[string]store.Row // by service
-	letters    []store.DeadLetter
+	letters    []store.DeadLetter   // open
+	retrying   []store.DeadLetter   // failed changes, and those behind them
+	failing    map[string]operate.ServiceHealth
 	reached    *operate.DeliveryProgress
 	paused     map[string]deliver.Suspension
 	plan       *decide.Plan
@@ -323,7 +349,18 @@ func (s *report) service(c config.Service) (Service, error) {
 		} else if is {
 			out.Paused = "the service is paused by " + p.By
 		}
-		out.Last.Delivered = row.Content != nil && !row.Refused && row.Version < at && !slices.ContainsFunc(s.letters, func(l store.DeadLetter) bool {
+		parked := slices.IndexFunc(s.retrying, func(l store.DeadLetter) bool { return l.Service == c.Name })
+		if h, failing := s.failing[c.Name]; failing {
+			out.Waits = fmt.Sprintf("its target fails since %s: %s", h.Since.Format(time.RFC3339), h.Error)
+		}
+		if parked >= 0 && row.Content != nil && !row.Refused && s.retrying[parked].Version == row.Version {
+			l := &s.retrying[parked]
+			out.Queued, out.Waits = true, "an earlier change of the entity fails, and this one follows it"
+			if l.Attempts > 0 {
+				out.Waits = fmt.Sprintf("it failed %d times (%s), and is tried again at %s", l.Attempts, l.Reason, l.NextTry.Format(time.RFC3339))
+			}
+		}
+		out.Last.Delivered = !out.Queued && row.Content != nil && !row.Refused && row.Version < at && !slices.ContainsFunc(s.letters, func(l store.DeadLetter) bool {
 			return l.Service == c.Name && l.Version == row.Version
 		})
 	}

@@ -2,6 +2,7 @@ package explain_test
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -17,6 +18,7 @@ import (
 	"github.com/seed-86dfc502/weir/change"
 	"github.com/seed-86dfc502/weir/config"
 	"github.com/seed-86dfc502/weir/decide"
+	"github.com/seed-86dfc502/weir/deliver"
 	"github.com/seed-86dfc502/weir/operate"
 	"github.com/seed-86dfc502/weir/operate/explain"
 	"github.com/seed-86dfc502/weir/store"
@@ -71,12 +73,22 @@ type world struct {
 	entity  func(store.Entity) store.Entity
 	dead    []store.DeadLetter
 	// attempts are those to deliver, the newest first.
-	attempts []store.Attempt
-	checked  map[int32]store.CheckRow
-	reached  map[string]int64 // offset of the position of a service; the others have reached the end
-	first    int64            // of the inbox
-	broken   error
-	paused   []store.Pause
+	attempts  []store.Attempt
+	checked   map[int32]store.CheckRow
+	reached   map[string]int64 // offset of the position of a service; the others have reached the end
+	first     int64            // of the inbox
+	broken    error
+	paused    []store.Pause
+	processes []operate.Process
+}
+
+func (w *world) ListReports(context.Context, string) (all []store.Report, err error) {
+	for _, p := range w.processes {
+		body, err := json.Marshal(p)
+		require.NoError(w.t, err)
+		all = append(all, store.Report{Name: p.Name, Body: body})
+	}
+	return all, nil
 }
 
 func (w *world) Pauses(context.Context) ([]store.Pause, error) { return w.paused, nil }
@@ -140,7 +152,7 @@ func (w *world) Entity(_ context.Context, id string) (store.Entity, error) {
 func (w *world) ListLetters(_ context.Context, f store.LetterFilter) ([]store.DeadLetter, error) {
 	var found []store.DeadLetter
 	for _, l := range w.dead {
-		if l.Entity == f.Entity && f.State == store.LetterOpen {
+		if l.Entity == f.Entity && f.State == cmp.Or(l.State, store.LetterOpen) {
 			found = append(found, l)
 		}
 	}
@@ -316,6 +328,15 @@ var verdicts = map[string]struct {
 		w.reached = map[string]int64{ripe: 1}
 		w.paused = []store.Pause{{Service: ripe, Actor: store.GuardActor, Reason: "too much at once", Hold: &store.Hold{}}}
 	}, ripe, explain.Queued, "is queued; the guard holds the service: too much at once.", "sent"},
+	"its target fails": {func(w *world) {
+		w.event("registry", "e1", "1", firstBanana)
+		w.reached = map[string]int64{ripe: 0}
+		w.processes = []operate.Process{{Name: "a:1", Seen: time.Now(), Health: operate.Health{Services: []operate.ServiceHealth{{Service: ripe, State: deliver.StateRetrying, Since: noon, Error: "connection refused"}}}}}
+	}, ripe, explain.Queued, "is queued; its target fails since 2026-05-01T12:00:00Z: connection refused.", "sent"},
+	"set aside": {func(w *world) {
+		w.event("registry", "e1", "1", firstBanana)
+		w.dead = []store.DeadLetter{{State: store.LetterRetrying, Attempts: 3, Reason: "500", NextTry: noon, Service: ripe, Entity: "B-007", Version: change.NewVersion(1, 0)}}
+	}, ripe, explain.Queued, "is queued; it failed 3 times (500), and is tried again at 2026-05-01T12:00:00Z.", "sent"},
 	"refused, and the row does not say so yet": {func(w *world) {
 		w.event("registry", "e1", "1", firstBanana)
 		w.dead = []store.DeadLetter{{ID: 7, Stage: store.StageDeliver, Code: "refused", Reason: "422 Unprocessable", Service: hook, Entity: "B-007", Version: change.NewVersion(1, 0)}}

@@ -154,6 +154,8 @@ type Service struct {
 	Queued bool `json:"queued"`
 	// Paused is the pause of the service, by an operator or the guard.
 	Paused string `json:"paused,omitempty"`
+	// Waits is why its queued change is not delivered yet, where that is known.
+	Waits string `json:"waits,omitempty"`
 	// Position is the service's position in the entity's partition: every change below it was
 	// delivered, is a dead letter, or was replaced by a newer one. Behind is an upper bound of
 	// its queued changes there. Both are absent when nothing was ever sent, and Behind when

@@ -46,13 +46,13 @@ func (s *report) verdict(out *Service, c config.Service, row store.Row, sent boo
 	case row.Content == nil:
 		say(Unknown, "A reset set the customer's content to unknown after version %s, so the next decision is sent", row.Version)
 		return
-	case out.Queued && out.Paused == "" && c.Delivery.Pace.String() != "":
+	case out.Queued && out.Paused == "" && out.Waits == "" && c.Delivery.Pace.String() != "":
 		say(Paced, "%s changed this view, and the change with version %s is sent by the service's pace (%s)%s; %s",
 			s.cause(uint64(row.Version)), row.Version, c.Delivery.Pace, s.pendingText(out), progressText(out))
 		return
 	case out.Queued:
 		say(Queued, "%s changed this view, and the change with version %s is queued%s; %s",
-			s.cause(uint64(row.Version)), row.Version, s.pendingText(out), cmp.Or(out.Paused, progressText(out)))
+			s.cause(uint64(row.Version)), row.Version, s.pendingText(out), cmp.Or(out.Paused, out.Waits, progressText(out)))
 		return
 	}
 	s.delivered(out, c, row, say)
