@@ -193,7 +193,7 @@ func TestWhatAProcessRunsForAnother(t *testing.T) {
 	require.NoError(t, err)
 	asked := errors.New("its tools were asked for")
 	var log bytes.Buffer
-	run := a.executor(cfg, func(context.Context) (*operate.Env, error) { return nil, asked }, func(service string) bool { return service == "zest/catalogue@archive" }, slog.New(slog.NewTextHandler(&log, nil)))
+	run := a.executor(cfg, func(context.Context) (*operate.Env, error) { return nil, asked }, func(service string) bool { return service == "zest/catalogue@archive" }, func(actor string) string { return "http://here/" + actor }, slog.New(slog.NewTextHandler(&log, nil)))
 	for line, want := range map[string]int{
 		"run": exitUsage, "generate /tmp/x": exitUsage, "migrate": exitUsage, "dlq edit 1": exitUsage, "": exitUsage, "dlq": exitUsage,
 		"completion bash": exitUsage, "replay": exitUsage, "--reason=private replay --all": exitFailed, "replay --all -c /etc/passwd": exitFailed, "reset --all": exitUsage, "reset --all --yes": exitFailed,
@@ -206,9 +206,13 @@ func TestWhatAProcessRunsForAnother(t *testing.T) {
 	}
 	for service, want := range map[string]string{"zest/catalogue@archive": "is retried now", "acme/ripeness@archive": "does not deliver acme/ripeness@archive", "no/such@one": "no service no/such@one"} {
 		var said bytes.Buffer
-		run(t.Context(), control.Command{Args: []string{"retry-now", service}, Actor: "me@here"}, &said, &said)
+		run(t.Context(), control.Command{Args: []string{"resume", "--now", service}, Actor: "me@here"}, &said, &said)
 		require.Contains(t, said.String(), want)
 	}
+	var link bytes.Buffer
+	require.Zero(t, run(t.Context(), control.Command{Args: []string{"page"}, Actor: "me@here"}, &link, &link))
+	require.Equal(t, "http://here/me@here\n", link.String())
+	require.Equal(t, exitFailed, run(t.Context(), control.Command{Args: []string{"resume", "zest/catalogue@archive"}, Actor: "me@here"}, io.Discard, io.Discard), "the store keeps it")
 	require.Contains(t, log.String(), `command="weir replay" actor=me@here`)
 	require.NotContains(t, log.String(), "private")
 	// The audit must name an actor.

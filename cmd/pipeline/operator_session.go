@@ -23,7 +23,7 @@ import (
 
 // servable are the commands that a running process may be asked to run for
 // another one. Those that need the store alone open it themselves.
-var servable = []string{"weir explain", "weir replay", "weir reset", "weir reconcile", "weir dlq replay", "weir retry-now", "weir customer remove",
+var servable = []string{"weir explain", "weir replay", "weir reset", "weir reconcile", "weir dlq replay", "weir resume", "weir page", "weir customer remove",
 	"weir guard show", "weir guard release", "weir guard discard", "weir guard extend"}
 
 // forwarded is how a process runs a command for another one.
@@ -31,18 +31,20 @@ type forwarded struct {
 	config   *config.Config
 	tools    func(context.Context) (*operate.Env, error)
 	probe    func(service string) bool
+	link     func(actor string) string
 	actor    string
 	terminal bool
 }
 
 // executor runs commands of other processes in this one, with its open store and log. It logs the
 // command and its user, but no argument: arguments may hold text that belongs into the audit
-// only. tools makes the environment that they work with, probe makes a service try now.
-func (a *app) executor(cfg *config.Config, tools func(context.Context) (*operate.Env, error), probe func(service string) bool, log *slog.Logger) control.Executor {
+// only. tools makes the environment that they work with, probe makes a service try now, and link
+// makes a link to the page, empty without one.
+func (a *app) executor(cfg *config.Config, tools func(context.Context) (*operate.Env, error), probe func(service string) bool, link func(actor string) string, log *slog.Logger) control.Executor {
 	return func(ctx context.Context, c control.Command, out, err io.Writer) int {
 		s := &app{
 			out: out, err: err, in: bytes.NewReader(c.Stdin), env: a.env,
-			forwarded: &forwarded{config: cfg, tools: tools, probe: probe, actor: c.Actor, terminal: c.Terminal},
+			forwarded: &forwarded{config: cfg, tools: tools, probe: probe, link: link, actor: c.Actor, terminal: c.Terminal},
 		}
 		found, _, e := newRootCommand(s).Find(c.Args)
 		if e != nil || !slices.Contains(servable, found.CommandPath()) {

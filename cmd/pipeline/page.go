@@ -1,6 +1,8 @@
 package main
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -8,6 +10,7 @@ import (
 	"os"
 	"runtime/debug"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -15,6 +18,8 @@ import (
 	"github.com/seed-86dfc502/weir/operate/history"
 	"github.com/seed-86dfc502/weir/operate/page"
 	"github.com/seed-86dfc502/weir/pipeline"
+	"github.com/seed-86dfc502/weir/pipeline/control"
+	"github.com/spf13/cobra"
 	"golang.org/x/term"
 )
 
@@ -22,8 +27,9 @@ import (
 type operators struct {
 	reg     *prometheus.Registry
 	log     *slog.Logger
-	history *history.Recorder // nil before record
-	page    *page.Page        // nil before the operators' listener is made
+	history *history.Recorder      // nil before record
+	page    *page.Page             // nil before the operators' listener is made
+	base    atomic.Pointer[string] // the listener's address; nil before it listens
 }
 
 // record begins the history of a process and registers it in the store, also without a listener.
@@ -56,21 +62,71 @@ func processOf(p *pipeline.Pipeline, started time.Time) operate.Process {
 	}
 }
 
+// link returns a link that signs one browser in to the page, once; empty where that is off.
+func (o *operators) link(actor string) string {
+	base := o.base.Load()
+	if base == nil || o.page == nil {
+		return ""
+	}
+	path := o.page.LoginPath(actor)
+	if path == "" {
+		return ""
+	}
+	return *base + path
+}
+
 // printLogin prints the page's address. On a terminal, whose output is not collected, the
 // link signs in, once.
 func (o *operators) printLogin(w io.Writer, secure bool, address string) {
-	f, ok := w.(*os.File)
-	if o.page == nil || address == "" || !ok || !term.IsTerminal(int(f.Fd())) {
-		return
-	}
-	scheme := "http"
+	base := "http://" + address
 	if secure {
-		scheme = "https"
+		base = "https://" + address
 	}
-	path := o.page.LoginPath(operate.Actor())
-	if path == "" {
-		fmt.Fprintf(w, "operators' page: %s://%s/\n", scheme, address)
+	o.base.Store(&base)
+	f, ok := w.(*os.File)
+	if o.page == nil || !ok || !term.IsTerminal(int(f.Fd())) {
 		return
 	}
-	fmt.Fprintf(w, "operators' page: %s://%s%s\n(this link signs in once, within a quarter of an hour)\n", scheme, address, path)
+	link := o.link(operate.Actor())
+	if link == "" {
+		fmt.Fprintf(w, "operators' page: %s/\n", base)
+		return
+	}
+	fmt.Fprintf(w, "operators' page: %s\n(this link signs in once, within a quarter of an hour)\n", link)
+}
+
+func newPageCommand(a *app) *cobra.Command {
+	return a.needConfig(&cobra.Command{
+		Use:   "page",
+		Short: "Print a link to the operators' page that signs you in",
+		Long: "Print a link to the operators' page of the process at admin.listen. It signs one browser in, once, within a quarter\n" +
+			"of an hour, under your name. The page is at admin.listen; a token signs in as well: admin.token, or for an embedded\n" +
+			"process the one in the file that the sign-in names.",
+		Example: "  weir page -c weir.yaml",
+		RunE:    func(cmd *cobra.Command, _ []string) error { return printPage(cmd.Context(), a) },
+	})
+}
+
+// printPage prints the link of this process if it was asked, else asks the running one.
+func printPage(ctx context.Context, a *app) error {
+	if a.forwarded == nil {
+		cfg, err := a.load()
+		if err != nil {
+			return err
+		}
+		running, err := control.At(cfg)
+		if err != nil {
+			return withAlternative(err, "the page needs both")
+		}
+		return a.forward(ctx, running, "")
+	}
+	link := a.forwarded.link(a.forwarded.actor)
+	if link == "" {
+		return hinted(errors.New("the page gives no link"), "use one of those that it gave, or wait a quarter of an hour")
+	}
+	if a.json {
+		return a.printJSON(map[string]string{"link": link})
+	}
+	_, err := fmt.Fprintln(a.out, link)
+	return err
 }

@@ -41,15 +41,23 @@ func newResumeCommand(a *app) *cobra.Command {
 		Use:   "resume SERVICE",
 		Short: "Resume deliveries to a paused service",
 		Long: "Resume deliveries to a service that an operator paused, in all processes within seconds. A service that its target\n" +
-			"refuses resumes by itself once the target accepts it; weir retry-now retries at once.",
-		Example: "  weir resume acme/ripeness@hook -c weir.yaml",
+			"refuses resumes by itself once the target accepts it; --now retries it, and its failed changes, instead of after the\n" +
+			"back-off. For that it asks the process at admin.listen, which must deliver the service.",
+		Example: "  weir resume acme/ripeness@hook -c weir.yaml\n  weir resume acme/ripeness@hook --now -c weir.yaml",
 	}, false)
 }
 
 // newPausingCommand completes the command that pauses, or resumes, a service.
 func newPausingCommand(a *app, c *cobra.Command, pause bool) *cobra.Command {
 	var reason string
+	var now bool
 	c.RunE = func(cmd *cobra.Command, args []string) error {
+		if now {
+			return retryNow(cmd.Context(), a, args[0])
+		}
+		if a.forwarded != nil {
+			return errors.New("a running process takes weir resume with --now alone")
+		}
 		cfg, err := a.load()
 		if err != nil {
 			return err
@@ -59,6 +67,10 @@ func newPausingCommand(a *app, c *cobra.Command, pause bool) *cobra.Command {
 		})
 	}
 	c.Flags().StringVar(&reason, "reason", "", "why, for the audit and for those who look")
+	if !pause {
+		c.Flags().BoolVar(&now, "now", false, "retry a failing service now")
+		c.MarkFlagsMutuallyExclusive("now", "reason")
+	}
 	a.completeService(c)
 	return a.needConfig(c)
 }
@@ -131,6 +143,42 @@ func delivered(cfg *config.Config, name string) error {
 		}
 	}
 	return unknownWord(fmt.Errorf("%s has no service %s", cfg.File, name), name, names)
+}
+
+// retryNow retries in this process if it was asked, else asks the running one.
+func retryNow(ctx context.Context, a *app, name string) error {
+	cfg, err := a.load()
+	if err != nil {
+		return err
+	}
+	if err := delivered(cfg, name); err != nil {
+		return err
+	}
+	if a.forwarded != nil {
+		if !a.forwarded.probe(name) {
+			return hinted(fmt.Errorf("the process that was asked does not deliver %s", name), "run the command where the process with role deliver listens (admin.listen)")
+		}
+		if a.json {
+			return a.printJSON(map[string]any{"service": name, "tries": true})
+		}
+		_, err := fmt.Fprintf(a.out, "%s is retried now; weir status -c %s shows the result\n", name, a.config)
+		return err
+	}
+	err = a.withStoreOf(ctx, cfg, func(s assemble.Store) error {
+		paused, err := operate.Suspended(ctx, s)
+		if by, is := paused[name]; err == nil && is {
+			return hinted(fmt.Errorf("%s is paused by %s, so it is not retried", name, terminal.Visible(by.By)), "weir resume %s -c %s", name, a.config)
+		}
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	running, err := control.At(cfg)
+	if err != nil {
+		return withAlternative(err, "a service is also retried automatically")
+	}
+	return a.forward(ctx, running, "")
 }
 
 // withAlternative adds a remedy and an alternative to an error of control.At.

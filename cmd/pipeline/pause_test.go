@@ -30,7 +30,7 @@ func TestPauseAndResume(t *testing.T) {
 	require.Contains(t, said(exitOK, "pause", service, "--reason", "they move"), service+" is paused")
 	require.Contains(t, said(exitOK, "pause", service, "--reason", "again"), "was paused already, since")
 	require.Contains(t, said(exitUsage, "pause", "zest/catalogue"), "has no service zest/catalogue\nhint: did you mean "+service+"?")
-	require.Contains(t, said(exitFailed, "retry-now", service), "is paused by")
+	require.Contains(t, said(exitFailed, "resume", "--now", service), "is paused by")
 
 	ctx, stop := context.WithCancel(t.Context())
 	defer stop()
@@ -58,7 +58,7 @@ func TestPauseAndResume(t *testing.T) {
 	require.Equal(t, pausedJSON{Service: service, Changed: true}, did)
 	said(exitOK, "run", "--until-idle")
 	require.FileExists(t, filepath.Join(dir, "out", "zest_catalogue.jsonl"))
-	require.Contains(t, said(exitFailed, "retry-now", service), "the operators' listener is off")
+	require.Contains(t, said(exitFailed, "resume", "--now", service), "the operators' listener is off")
 	audit := said(exitOK, "audit")
 	require.Equal(t, 2, strings.Count(audit, "  pause "), audit)
 	require.Contains(t, audit, "they move")

@@ -107,10 +107,10 @@ func runPipeline(ctx context.Context, a *app, cfg *config.Config, opt pipeline.O
 	reg.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	opt.Logger, opt.Registry = log, reg
 	var p *pipeline.Pipeline // serves commands only when it is open
-	opt.Commands = func(ctx context.Context, c control.Command, out, err io.Writer) int {
-		return a.executor(p.Config(), p.Tools, p.Probe, log)(ctx, c, out, err)
-	}
 	operators := &operators{reg: reg, log: log}
+	opt.Commands = func(ctx context.Context, c control.Command, out, err io.Writer) int {
+		return a.executor(p.Config(), p.Tools, p.Probe, operators.link, log)(ctx, c, out, err)
+	}
 	opt.Page = operators.make
 	hangups := make(chan os.Signal, 1)
 	signal.Notify(hangups, syscall.SIGHUP)

@@ -24,7 +24,7 @@ func leftByAKill(t *testing.T, dir, main string, way []byte) {
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "data", "state.db.control"), way, 0o600))
 	_, out, _ := call(t, "status", "-c", main)
 	require.Regexp(t, `^down  no process answers: no process listens at .*, since .*\n    do: weir run -c .* starts one\n`, out)
-	for _, command := range []string{"reload", "retry-now zest/catalogue@hook"} {
+	for _, command := range []string{"reload", "resume --now zest/catalogue@hook"} {
 		status, _, errs := call(t, append(strings.Fields(command), "-c", main)...)
 		require.Equal(t, exitFailed, status)
 		require.Regexp(t, `^error: no process answers: no process listens at .*\nhint: weir run -c .* starts one\n$`, errs)

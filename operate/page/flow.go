@@ -88,7 +88,7 @@ func (p overviewSection) flowNodes(now, before *snapshot.Snapshot, health operat
 func flowNode(name string, r snapshot.Rate, queued float64) node {
 	x := node{Name: name, Says: rateText(r) + "/s", rate: r.PerSecond, Level: operate.LevelOK}
 	if queued > 0 {
-		x.Says += " · " + comma(queued) + " queued"
+		x.Says += " · up to " + comma(queued) + " queued"
 	}
 	return x
 }

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/seed-86dfc502/weir/decide"
+	"github.com/seed-86dfc502/weir/deliver"
 	"github.com/seed-86dfc502/weir/operate"
 	"github.com/seed-86dfc502/weir/operate/snapshot"
 )
@@ -24,6 +25,7 @@ type overviewBody struct {
 	Health   operate.Health
 	Problems []problem
 	More     int // problems not listed
+	Down     int // problems
 	Tiles    []tile
 	Flow     nodes
 	Picture  picture
@@ -40,6 +42,11 @@ func (p overviewSection) load(*http.Request) (any, error) {
 	}
 	b := overviewBody{Health: p.opt.Health()}
 	b.Problems = p.problems(now, b.Health)
+	for i := range b.Problems {
+		if b.Problems[i].Level == operate.LevelDown {
+			b.Down += 1 + b.Problems[i].Others
+		}
+	}
 	if len(b.Problems) > maxProblems {
 		b.Problems, b.More = b.Problems[:maxProblems], len(b.Problems)-maxProblems
 	}
@@ -73,7 +80,7 @@ func (p overviewSection) tiles(now *snapshot.Snapshot, per rates) []tile {
 	}
 	return []tile{
 		flow("ingested", "ingest", (*snapshot.Snapshot).Taken), flow("delivered", "deliver", func(n *snapshot.Snapshot) float64 { return n.Delivered["delivered"] }),
-		saved, {Name: "queued", Value: comma(now.SourceLag + now.InboxLag + now.Pending), Says: strings.Join(where, ", ")}, letters,
+		saved, {Name: "queued", Value: comma(now.SourceLag + now.InboxLag + now.Pending), Says: "at most, " + strings.Join(where, ", ")}, letters,
 	}
 }
 
@@ -92,7 +99,9 @@ type problem struct {
 	operate.ServiceHealth
 	What, Href string
 	Queued     float64
+	AtMost     bool      // Queued is a bound
 	Oldest     time.Time // of the queued changes, where it is known
+	Others     int       // services with the same error
 }
 
 // problems lists the problems of a process, the worst first.
@@ -100,7 +109,11 @@ func (p overviewSection) problems(now *snapshot.Snapshot, health operate.Health)
 	if health.Level == operate.LevelDown {
 		all = append(all, problem{ServiceHealth: operate.ServiceHealth{Level: operate.LevelDown, Error: health.Error, Since: health.Since, NextTry: health.NextTry, Do: health.Do}, What: "this process"})
 	}
+	cause := map[string][]string{"store": {"store"}, "disk": {"store"}, "topic": {"kafka", "topic "}}[health.Reason]
 	for _, i := range slices.Concat(health.Problems, health.Pending) {
+		if slices.ContainsFunc(cause, func(c string) bool { return strings.HasPrefix(i.What, c) }) {
+			continue // the process's line tells it
+		}
 		href := ""
 		if name, is := strings.CutPrefix(i.What, "source "); is {
 			href = "/sources/" + url.PathEscape(name)
@@ -108,15 +121,23 @@ func (p overviewSection) problems(now *snapshot.Snapshot, health operate.Health)
 			href = "/letters"
 		}
 		all = append(all, problem{
-			ServiceHealth: operate.ServiceHealth{Level: i.Level, Error: i.Why, Since: i.Since, NextTry: i.NextTry, Do: i.Do}, What: i.What, Href: href, Queued: float64(i.Queued),
+			ServiceHealth: operate.ServiceHealth{Level: i.Level, Error: i.Why, Since: i.Since, NextTry: i.NextTry, Do: i.Do}, What: i.What, Href: href, Queued: float64(i.Queued), AtMost: i.AtMost,
 		})
 	}
 	conditions := p.opt.Conditions()
 	for _, s := range health.Services {
 		c, counts := conditions[s.Service], now.Service(s.Service)
-		x := problem{ServiceHealth: s, What: p.current(s.Service), Href: servicePath(s.Service), Queued: counts.Pending, Oldest: c.Parked.Oldest}
+		x := problem{ServiceHealth: s, What: p.current(s.Service), Href: servicePath(s.Service), Queued: counts.Pending, AtMost: true, Oldest: c.Parked.Oldest}
 		if x.Oldest.IsZero() {
 			x.Oldest = counts.Oldest
+		}
+		same := func(o problem) bool {
+			return x.Error != "" && x.State != deliver.StateSuspended && x.Refused == 0 && o.Service != "" && o.State == x.State && o.Level == x.Level && o.Error == x.Error
+		}
+		if i := slices.IndexFunc(all, same); i >= 0 {
+			all[i].Others++
+			all[i].Queued += x.Queued
+			continue
 		}
 		all = append(all, x)
 	}

@@ -329,7 +329,7 @@ func TestServicesAndOverview(t *testing.T) {
 	_, body = w.get("/live/services", bearer)
 	require.Contains(t, body, `data-label="delivered per second">25</td>`)
 	_, body = w.get("/", bearer)
-	require.Contains(t, body, `<span class="warn">Degraded</span>`)
+	require.Contains(t, body, `<span class="bad">1 down</span>`)
 	require.NotContains(t, body, ">Ready<")
 	for _, told := range []string{"down, rejected", "401 Unauthorized", "2023-11-14 21:13:20", "or ask its operator"} {
 		require.Contains(t, body, told)
@@ -340,6 +340,13 @@ func TestServicesAndOverview(t *testing.T) {
 	_, body = w.get("/", bearer)
 	require.Contains(t, body, "next try <time")
 	require.Contains(t, body, "the oldest for <time")
+	require.NotContains(t, body, "more with the same error")
+	w.conditions["acme/all@other"] = w.conditions["acme/all@out"]
+	_, body = w.get("/", bearer)
+	require.Contains(t, body, "and 1 more with the same error")
+	require.Equal(t, 1, strings.Count(body, "connection refused"), "one incident")
+	require.Contains(t, body, `<span class="bad">2 down</span>`)
+	delete(w.conditions, "acme/all@other")
 	w.ready = errors.New("the store does not answer")
 	_, body = w.get("/", bearer)
 	require.Contains(t, body, "Not ready")

@@ -132,11 +132,11 @@ func (p *Page) canSignIn() bool { return p.opt.Token != "" || p.opt.OwnToken != 
 func (p *Page) signInHint() string {
 	switch {
 	case p.opt.Token != "" && p.opt.OwnToken != "":
-		return "with admin.token of the configuration, or with the token in " + p.opt.OwnFile + "."
+		return "by the link that weir page prints, with admin.token of the configuration, or with the token in " + p.opt.OwnFile + "."
 	case p.opt.Token != "":
-		return "with admin.token of the configuration."
+		return "by the link that weir page prints, or with admin.token of the configuration."
 	case p.opt.OwnToken != "":
-		return "with the token in " + p.opt.OwnFile + ", which only the user of this process can read."
+		return "by the link that weir page prints, or with the token in " + p.opt.OwnFile + ", which only the user of this process can read."
 	}
 	return "there is no token yet. Set admin.token in the configuration and start again."
 }
