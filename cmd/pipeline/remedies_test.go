@@ -53,6 +53,16 @@ func remedyTexts(t *testing.T) (all []remedyText) {
 			return nil
 		}))
 	}
+	templates, err := filepath.Glob(filepath.Join(root, "operate", "page", "templates", "*.html"))
+	require.NoError(t, err)
+	require.NotEmpty(t, templates)
+	for _, name := range templates {
+		text, err := os.ReadFile(name)
+		require.NoError(t, err)
+		for _, m := range regexp.MustCompile(`(?s)<code>\s*(weir .*?)</code>`).FindAllStringSubmatch(string(text), -1) {
+			all = append(all, remedyText{name, regexp.MustCompile(`{{.*?}}`).ReplaceAllString(m[1], "%s")})
+		}
+	}
 	const page = "docs/troubleshooting.md"
 	text, err := os.ReadFile(filepath.Join(root, page))
 	require.NoError(t, err)
