@@ -5,6 +5,7 @@ import (
 	"log/slog"
 	"maps"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -243,4 +244,50 @@ func TestStatusReadsLettersWhenAsked(t *testing.T) {
 	p.monitor.showBacklogs(t.Context())
 	require.Empty(t, p.Health().Pending)
 	require.Len(t, p.Status().Pending, 1, "also while it starts")
+}
+
+// apartStore has entities that no two sources share, until they meet.
+type apartStore struct {
+	assemble.Store
+	reads int
+	met   bool
+}
+
+func (s *apartStore) Entities(_ context.Context, after string, _ int) ([]store.Entity, error) {
+	s.reads++
+	switch {
+	case after != "":
+		return nil, nil
+	case s.met:
+		return []store.Entity{{ID: "1", Docs: []byte(`{"customers":{},"orders":{}}`)}}, nil
+	}
+	return []store.Entity{{ID: "1", Docs: []byte(`{"customers":{}}`)}, {ID: "2", Docs: []byte(`{"orders":{}}`)}}, nil
+}
+
+// A required source that shares no entity is told after a thousand records, once in the log, and
+// in the status until it does.
+func TestARequiredSourceThatMeetsNone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var log strings.Builder
+		s := &apartStore{}
+		m := &monitor{monitorOptions: monitorOptions{store: s, roles: Roles{Decide: true}, log: slog.New(slog.NewTextHandler(&log, nil)), active: &activation{}}}
+		m.active.now.Store(&settings{cfg: &config.Config{Merge: config.Merge{Required: []string{"orders"}}}})
+		look := func(decided int64) {
+			m.checkUnmet(t.Context(), &operate.DeliveryProgress{Marks: map[int32]store.Mark{0: {Watermark: change.NewVersion(1, decided-1)}, 1: {Watermark: change.NewVersion(1, 1)}}})
+		}
+		look(unmetAfter - 1)
+		require.Zero(t, s.reads)
+		look(unmetAfter)
+		look(unmetAfter)
+		<-time.After(unmetPeriod)
+		look(unmetAfter)
+		require.Equal(t, 1, strings.Count(log.String(), "event=source.unmet"))
+		require.Equal(t, "source orders", (*m.unmet.Load())[0].What)
+		s.met = true
+		look(unmetAfter)
+		require.Len(t, *m.unmet.Load(), 1, "it looks once a minute")
+		<-time.After(unmetPeriod)
+		look(unmetAfter)
+		require.Empty(t, *m.unmet.Load())
+	})
 }

@@ -123,10 +123,10 @@ func TestConsoleBlocks(t *testing.T) {
 			})
 			continue
 		}
-		for _, server := range databases {
-			t.Run(name+" "+server, func(t *testing.T) {
+		for _, version := range databases {
+			t.Run(name+" PostgreSQL"+version, func(t *testing.T) {
 				t.Parallel()
-				follow(t, name, found, "SHOP_URL="+servers.StartOwn(t, server).Address)
+				follow(t, name, found, "SHOP_URL="+servers.StartOwnPostgres(t, version).Address)
 			})
 		}
 	}
@@ -138,8 +138,9 @@ func TestConsoleBlocks(t *testing.T) {
 	}
 }
 
-// databases are the servers with which the pages that read a database are followed.
-var databases = []string{"postgres"}
+// databases are the versions of PostgreSQL with which the pages that read one are followed:
+// Debian's, which is 15, and 18.
+var databases = []string{"", "18"}
 
 // inShop reports whether a block needs a database.
 func inShop(b block) bool { return b.info == "console shop" }
