@@ -219,7 +219,7 @@ func TestAFailedResumeIsProbedAndSuspended(t *testing.T) {
 }
 
 // A target that one process holds is closed with the last partition. A process that could not
-// open it gives up then.
+// open it stops trying then.
 func TestAnExclusiveTargetIsClosedWithItsLastPartition(t *testing.T) {
 	exclusive := sinks.Traits{Kind: sinks.Log, MaxBatch: 10, Exclusive: true}
 	p, s := only(t, exclusive)

@@ -13,7 +13,7 @@ const UUIDHeader = "_watermill_message_uuid"
 // has the code and the reason of the dead letter, with ": " between them.
 const RefusalHeader = "weir-refusal"
 
-// RefusedPayload is the payload of such an event, until an edit of its dead letter gives it another.
+// RefusedPayload is the payload of such an event, until an edit of its dead letter replaces it.
 var RefusedPayload = []byte("{}")
 
 // MessageID returns the identity of a record that carries no UUID: the topic's

@@ -5,7 +5,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
-// balancer shares partitions out evenly, or gives all of them to one member. The group's
+// balancer shares partitions out evenly, or assigns all of them to one member. The group's
 // leader decides, so the members need not agree while they change their configuration.
 func balancer(sole bool) kgo.GroupBalancer {
 	if sole {
@@ -14,7 +14,7 @@ func balancer(sole bool) kgo.GroupBalancer {
 	return kgo.CooperativeStickyBalancer()
 }
 
-// soleBalancer gives every partition to the group's leader, which stays the leader until it
+// soleBalancer assigns every partition to the group's leader, which stays the leader until it
 // leaves. It keeps the protocol of the balancer that it embeds.
 type soleBalancer struct{ kgo.GroupBalancer }
 
