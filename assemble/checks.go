@@ -1,8 +1,8 @@
 package assemble
 
 import (
+	"github.com/seed-86dfc502/weir/api/checks"
 	"github.com/seed-86dfc502/weir/canonicaltree"
-	"github.com/seed-86dfc502/weir/checks"
 	"github.com/seed-86dfc502/weir/config"
 )
 

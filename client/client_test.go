@@ -23,7 +23,7 @@ import (
 	"github.com/seed-86dfc502/weir/api"
 	"github.com/seed-86dfc502/weir/api/auth"
 	"github.com/seed-86dfc502/weir/api/checkhttp"
-	"github.com/seed-86dfc502/weir/checks"
+	"github.com/seed-86dfc502/weir/api/checks"
 	"github.com/seed-86dfc502/weir/client"
 	"github.com/seed-86dfc502/weir/store/sqlite"
 )

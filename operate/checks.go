@@ -5,7 +5,7 @@ import (
 	"context"
 	"slices"
 
-	"github.com/seed-86dfc502/weir/checks"
+	"github.com/seed-86dfc502/weir/api/checks"
 	"github.com/seed-86dfc502/weir/internal/crash"
 	"github.com/seed-86dfc502/weir/store"
 )

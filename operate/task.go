@@ -11,8 +11,8 @@ import (
 	"slices"
 	"time"
 
+	"github.com/seed-86dfc502/weir/api/checks"
 	"github.com/seed-86dfc502/weir/change"
-	"github.com/seed-86dfc502/weir/checks"
 	"github.com/seed-86dfc502/weir/internal/crash"
 	"github.com/seed-86dfc502/weir/internal/wait"
 	"github.com/seed-86dfc502/weir/store"

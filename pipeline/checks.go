@@ -7,8 +7,8 @@ import (
 
 	"github.com/seed-86dfc502/weir/api"
 	"github.com/seed-86dfc502/weir/api/checkhttp"
+	"github.com/seed-86dfc502/weir/api/checks"
 	"github.com/seed-86dfc502/weir/assemble"
-	"github.com/seed-86dfc502/weir/checks"
 	"github.com/seed-86dfc502/weir/config"
 )
 

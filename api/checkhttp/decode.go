@@ -11,9 +11,9 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/seed-86dfc502/weir/api/checks"
 	"github.com/seed-86dfc502/weir/canonicaltree"
 	"github.com/seed-86dfc502/weir/change"
-	"github.com/seed-86dfc502/weir/checks"
 )
 
 // Limits beside the configured ones, in bytes.

@@ -7,9 +7,9 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/seed-86dfc502/weir/api"
+	"github.com/seed-86dfc502/weir/api/checks"
 	"github.com/seed-86dfc502/weir/canonicaltree"
 	"github.com/seed-86dfc502/weir/change"
-	"github.com/seed-86dfc502/weir/checks"
 )
 
 // Any body is parsed or refused, the same as a batch and one by one; parsed requests are

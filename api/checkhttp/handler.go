@@ -11,10 +11,10 @@ import (
 
 	"github.com/seed-86dfc502/weir/api"
 	"github.com/seed-86dfc502/weir/api/auth"
+	"github.com/seed-86dfc502/weir/api/checks"
 	"github.com/seed-86dfc502/weir/api/problem"
 	"github.com/seed-86dfc502/weir/canonicaltree"
 	"github.com/seed-86dfc502/weir/change"
-	"github.com/seed-86dfc502/weir/checks"
 	"github.com/seed-86dfc502/weir/internal/defaults"
 	"golang.org/x/time/rate"
 )

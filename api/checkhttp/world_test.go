@@ -21,8 +21,8 @@ import (
 	"github.com/seed-86dfc502/weir/api"
 	"github.com/seed-86dfc502/weir/api/auth"
 	"github.com/seed-86dfc502/weir/api/checkhttp"
+	"github.com/seed-86dfc502/weir/api/checks"
 	"github.com/seed-86dfc502/weir/canonicaltree"
-	"github.com/seed-86dfc502/weir/checks"
 	"github.com/seed-86dfc502/weir/store"
 	"github.com/seed-86dfc502/weir/store/sqlite"
 )

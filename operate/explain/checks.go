@@ -4,7 +4,7 @@ import (
 	"context"
 	"fmt"
 
-	"github.com/seed-86dfc502/weir/checks"
+	"github.com/seed-86dfc502/weir/api/checks"
 	"github.com/seed-86dfc502/weir/store"
 )
 

@@ -5,7 +5,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/seed-86dfc502/weir/checks"
+	"github.com/seed-86dfc502/weir/api/checks"
 	"github.com/seed-86dfc502/weir/config"
 	"github.com/seed-86dfc502/weir/operate/explain"
 	"github.com/seed-86dfc502/weir/store"

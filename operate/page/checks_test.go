@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/seed-86dfc502/weir/checks"
+	"github.com/seed-86dfc502/weir/api/checks"
 	"github.com/seed-86dfc502/weir/config"
 	"github.com/seed-86dfc502/weir/operate/page"
 	"github.com/seed-86dfc502/weir/store"

@@ -16,8 +16,8 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/seed-86dfc502/weir/api/checks"
 	"github.com/seed-86dfc502/weir/change"
-	"github.com/seed-86dfc502/weir/checks"
 	"github.com/seed-86dfc502/weir/store"
 	"github.com/seed-86dfc502/weir/store/postgres"
 	"github.com/seed-86dfc502/weir/store/sqlite"
