@@ -173,7 +173,7 @@ type Entered uint32
 const (
 	enteredUnit  = 2 * time.Minute
 	enteredEpoch = 946_684_800 // 2000, in Unix seconds
-	// MaxEntered is the latest time, in 2063, which stands for all later ones.
+	// MaxEntered is the latest time, in 2063, and the form of all later ones.
 	MaxEntered Entered = 1<<24 - 1
 )
 

@@ -109,8 +109,8 @@ func TestAMassDeletionInABacklogIsHeld(t *testing.T) {
 	})
 }
 
-// Without times of the source, all of a file of history is now: what came and left within it does not
-// count, and what was there before does.
+// Without times of the source, a whole file of history is now: entities that came and left within it do
+// not count, earlier ones do.
 func TestAHistoryWithoutTimes(t *testing.T) {
 	t.Parallel()
 	m, now := &guardMemory{}, time.Unix(1_700_000_000, 0)
