@@ -103,7 +103,7 @@ func (q *request) read(ctx context.Context, w http.ResponseWriter, r *http.Reque
 		answerTooLarge(w)
 		return nil, false
 	}
-	most := limit + 1 // one more, to see that it is too long
+	most := limit + 1 // one byte more, to notice a body that is too long
 	if r.ContentLength >= 0 {
 		most = r.ContentLength + 1 // to see its end
 	}

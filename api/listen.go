@@ -45,7 +45,7 @@ func mostConnections() int {
 	return int(max(1, min(limit.Cur/4, math.MaxInt32)))
 }
 
-// DefaultLimits are those of every listener of a process.
+// DefaultLimits are the limits of every listener of a process.
 var DefaultLimits = Limits{
 	Header: 5 * time.Second, Read: time.Minute, Idle: 2 * time.Minute, Patience: time.Minute,
 	HeaderBytes: 16 << 10, Connections: 4096,

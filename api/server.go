@@ -64,8 +64,8 @@ type Options struct {
 // caller may use the route on this resource, see Forbidden.
 type Handler func(w http.ResponseWriter, r *http.Request, who auth.Principal)
 
-// Server serves the routes that it is given. Routes are added before the first
-// request; ServeHTTP and Stop may be called concurrently.
+// Server serves the registered routes. Routes are added before the first request; ServeHTTP and
+// Stop may be called concurrently.
 type Server struct {
 	opt     Options
 	mux     *http.ServeMux

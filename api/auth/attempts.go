@@ -41,8 +41,8 @@ type failures struct {
 	since time.Time
 }
 
-// NewAttempts makes the limit of a listener and registers its count, or takes
-// the one that reg has. A nil now is time.Now.
+// NewAttempts makes the limit of a listener and registers its counter, or uses the one already in
+// reg. A nil now means time.Now.
 func NewAttempts(listener string, reg prometheus.Registerer, log *slog.Logger, now func() time.Time) *Attempts {
 	if now == nil {
 		now = time.Now

@@ -133,7 +133,7 @@ func (k *Keyring) Authenticate(r *http.Request) (Principal, error) {
 	}
 	hash := HashOf(text)
 	if id, ok := ParseToken(text); ok && k.tokens != nil {
-		e, known := k.tokens.Get()[id] // the zero entry's hash is that of no token
+		e, known := k.tokens.Get()[id] // no token has the zero entry's hash
 		now := k.now()
 		same := subtle.ConstantTimeCompare(hash[:], e.hash[:]) == 1
 		if same && known && !now.Before(e.from) && (e.until.IsZero() || now.Before(e.until)) {

@@ -22,8 +22,7 @@ import (
 // Options of the routes.
 type Options struct {
 	Checker *checks.Checker
-	// Find returns the service of a name; ErrNoService when there is none, or an
-	// error of the store.
+	// Find returns the service of a name. The error is ErrNoService, or one of the store.
 	Find func(ctx context.Context, name string) (checks.Service, error)
 	// MaxRows is the most rows of a batch. Defaults to 1,000.
 	MaxRows int
@@ -88,7 +87,7 @@ const (
 // Released is the answer to a release.
 type Released struct {
 	Released bool `json:"released"`
-	// Version is that of the last pass.
+	// Version is the version of the last pass.
 	Version change.Version `json:"version"`
 	// State is StateDelivered or StateUnknown, absent when nothing was released.
 	State string `json:"state,omitempty"`

@@ -66,9 +66,8 @@ const maxKey = 255
 
 var errKey = errors.New(`Idempotency-Key must be one string of 1 to 255 visible ASCII characters, in quotes or bare; a bare one has no quotes, commas and backslashes`)
 
-// keyOf returns the idempotency key of a request, "" when it has none. The draft
-// wants a String of RFC 9651; many clients send the text without quotes, which
-// names the same key.
+// keyOf returns the idempotency key of a request, or "". The draft wants a String of RFC 9651;
+// many clients send the text without quotes, which names the same key.
 func keyOf(h http.Header) (string, error) {
 	values := h.Values(KeyHeader)
 	switch len(values) {

@@ -62,7 +62,7 @@ func (h *Handler) Register(s *api.Server) {
 	s.Handle("POST /v1/sources/{source}/events:batch", auth.Ingest, h.Batch)
 }
 
-// Events takes one event, or a batch whose content type says that it is one.
+// Events ingests one event, or a batch if the content type says so.
 func (h *Handler) Events(w http.ResponseWriter, r *http.Request, who auth.Principal) {
 	h.serve(w, r, who, false)
 }

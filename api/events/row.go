@@ -27,7 +27,7 @@ type row struct {
 }
 
 // rows prepares the events of a request, and returns the fingerprint of a batch. The request's
-// key is that of a single event; a row of a batch without an id gets a key by its place.
+// key is the key of a single event; a row of a batch without an id gets a key by its place.
 func (s *Source) rows(h http.Header, f form, values [][]byte, key string) ([]*row, [32]byte) {
 	rows := make([]*row, len(values))
 	fingerprint := sha256.New()
@@ -50,7 +50,7 @@ func (s *Source) rows(h http.Header, f form, values [][]byte, key string) ([]*ro
 			continue
 		}
 		one.result.Index = &i
-		// Rows that cannot be read are told apart by their bytes.
+		// Unreadable rows are distinguished by their bytes.
 		sum := sha256.Sum256(append([]byte("refused "), values[i]...))
 		if one.event != nil {
 			sum = one.event.Fingerprint()

@@ -25,8 +25,7 @@ const Pattern = "GET /v1/openapi.json"
 // written is the server's address in the document.
 const written = `"http://127.0.0.1:9601"`
 
-// Handler serves the document, with the address that it is asked for at as that of
-// the server.
+// Handler serves the document, with the host of the request as the server's address.
 func Handler() (http.Handler, error) {
 	text, err := JSON()
 	if err != nil {
