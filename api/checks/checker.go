@@ -83,10 +83,10 @@ type Failure struct {
 	Outcome Outcome
 }
 
-// Checker decides requests of any number of goroutines, those that wait at the
-// same time in one transaction, taken from the customers in turn. One is under way at a time:
-// later requests make the next one larger, and few large ones cost less than many
-// small ones. Several Checkers, in any number of processes, may share a store.
+// Checker decides requests of any number of goroutines. Requests that wait at the same time share
+// a transaction, taken from the customers in turn. One transaction is under way at a time: later
+// requests join the next one, and few large transactions cost less than many small ones. Several
+// Checkers, in any number of processes, may share a store.
 type Checker struct {
 	options Options
 	ctx     context.Context // of transactions

@@ -173,10 +173,10 @@ type Released struct {
 	// Done is false when the version was confirmed, or when something newer
 	// passed: then nothing changed.
 	Done bool
-	// Known: the row holds the delivered content again. Otherwise it holds none,
+	// Known says that the row holds the delivered content again. Otherwise the row is unknown,
 	// and the next content passes in any case.
 	Known bool
-	// Version is that of the last pass.
+	// Version is the version of the last pass.
 	Version change.Version
 }
 

@@ -10,7 +10,7 @@ import (
 
 // Metrics of checks.
 type Metrics struct {
-	// Labels bound the label "service"; nil: each service has its name.
+	// Labels bound the label "service". Nil means that each service has its own.
 	Labels *servicelabel.Labels
 
 	decisions *prometheus.CounterVec
