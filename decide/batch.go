@@ -24,7 +24,7 @@ type batch struct {
 	keys     []store.KeyDigest
 	room     int                   // for its outcome, in bytes
 	single   bool                  // of one record: what does not fit is a dead letter of its service
-	scratch  *scratch              // of the worker; nil: one of its own
+	scratch  *scratch              // the worker's scratch; nil makes a new one
 	noise    *fieldcount.Collector // may be nil
 	hearing  *hearing              // nil: all sessions are heard
 	begin    func(*record)         // called before each record, for who watches; may be nil
@@ -50,7 +50,7 @@ func newBatch(p *Plan, records []*record, room int, take func(partition int32, e
 	b.claimed, b.keys = claimsOf(records)
 	for _, r := range records {
 		if r.deadLetter != nil || r.isBarrier() {
-			continue // its entity is not looked at, or it has none
+			continue // its entity is not evaluated, or it is about no entity
 		}
 		i, seen := b.position[r.Entity]
 		if !seen {
@@ -84,14 +84,14 @@ type verdict struct {
 	plan   *Plan
 	room   int           // for the rest of the outcome, in bytes; negative: it is too much
 	single bool          // as of the batch
-	out    store.Outcome // but for the frames of its changes
+	out    store.Outcome // without the frames of its changes
 	// How often records had which outcome.
 	outcomes    map[outcomeOf]int
 	evaluations int // of projections
 
 	claims   *claims         // of the batch; nil when no record of it has one
-	hearing  *hearing        // of the batch; nil: all sessions are heard
-	observer *changeObserver // nil: nobody wants to know what events change
+	hearing  *hearing        // the batch's; nil accepts all sessions
+	observer *changeObserver // nil if changed fields are not observed
 }
 
 // decidedChange is a change of a service.
@@ -117,7 +117,7 @@ type scratch struct {
 	output    output
 	trees     canonicaltree.Batch // of stored documents, and of those that a patch made
 
-	layered *evaluation  // the entity whose documents layers are; nil: see view
+	layered *evaluation  // the entity whose documents layers holds, nil if none
 	layers  merge.Layers // as they are now
 	before  merge.Layers // as they were before the event
 	merged  projections.Document

@@ -24,8 +24,7 @@ type cache struct {
 	faults       FaultInjection
 }
 
-// FaultInjection switches rules of the owner's cache off, for tests that prove that they
-// are needed.
+// FaultInjection switches off rules of the owner's cache, for tests that prove them necessary.
 type FaultInjection struct {
 	KeepUnclear  bool // it is kept after a commit of unknown outcome
 	KeepTakeOver bool // it is kept when the partition is taken over
@@ -55,7 +54,7 @@ func newCache(limit int64, m *Metrics, u FaultInjection) *cache {
 	return c
 }
 
-// begin drops the partitions whose token or offset differs from that of moves.
+// begin drops the partitions whose token or offset differs from moves.
 func (c *cache) begin(moves []store.WatermarkStep) {
 	for i := range moves {
 		m := &moves[i]

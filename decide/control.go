@@ -86,8 +86,8 @@ func (p *Plan) byShape(services []int) (groups [][]int) {
 	return groups
 }
 
-// purge forgets the entity, if it is a tombstone and all that was sent of it was
-// delivered. Nothing remembers that it was asked for.
+// purge deletes the entity, if it is a tombstone whose changes are all delivered. It leaves no
+// trace of the request.
 func (ev *evaluation) purge(r *record) {
 	ev.outcomes[outcomeOf{"control", outcomeControl}]++
 	r.outcome, r.stale = outcomeControl, fresh

@@ -261,7 +261,7 @@ func (w *worker) transact(ctx context.Context, plan *Plan, records []*record, mo
 	}
 	w.mu.Unlock()
 	if len(ids) == 0 {
-		return nil // the store has published them, or there are none
+		return nil // the store has published them, or there are no frames
 	}
 	for i := range v.out.Outbox {
 		v.out.Outbox[i].ID = ids[i]

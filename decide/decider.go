@@ -36,8 +36,8 @@ type Options struct {
 	Inbox store.Inbox
 	// Plan is the first one; see Decider.Adopt.
 	Plan *Plan
-	// Next, if given, returns the plan that replaces a superseded one, nil if this process
-	// has none: Run ends then. It may wait, until ctx ends, for a reload that is under way.
+	// Next, if given, returns the plan that replaces a superseded one, or nil to end Run. It may
+	// wait, until ctx ends, for a reload that is under way.
 	Next func(ctx context.Context, superseded *Plan) *Plan
 	// NewProducer makes a producer; called once per worker.
 	NewProducer func() (Producer, error)
@@ -58,8 +58,8 @@ type Options struct {
 	// over all workers. Each partition of a worker has an equal share of the worker's,
 	// beyond which it waits. Defaults to 64 MiB.
 	MaxUnpublished int64
-	// Cache bounds the cached entities of all workers, in bytes.
-	// 0: every decision loads its entities.
+	// Cache bounds the cached entities of all workers, in bytes. 0 means that every decision
+	// loads its entities.
 	Cache int64
 	// FaultInjection is for tests.
 	FaultInjection FaultInjection

@@ -36,8 +36,8 @@ type sourceFence struct {
 	Version change.Version
 	At      int64
 	Died    int64
-	// Missing is the newest event that was refused and that no later document has made up for:
-	// the source document is not the one before the next event. nil: nothing is missing.
+	// Missing is the newest refused event that no later whole document has replaced, so the
+	// stored document lacks it. Nil means that nothing is missing.
 	Missing *missing
 }
 
@@ -207,8 +207,8 @@ func (s *sourceFence) repair(e *change.Event) {
 	}
 }
 
-// note remembers an event that is not stale; version and at are those of its
-// inbox record.
+// note remembers an event that is not stale. version and at are the version and time of its inbox
+// record.
 func (f fence) note(e *change.Event, version change.Version, at time.Time) {
 	s := f[e.Source]
 	if s == nil {
@@ -224,7 +224,7 @@ func (f fence) note(e *change.Event, version change.Version, at time.Time) {
 	default:
 		s.Died = e.Replay.Died
 	}
-	// The last position is that of the newest event, also when it has none.
+	// The last position is the newest event's, also when it has no position.
 	if e.Topic != "" || len(s.Positions) > 0 {
 		was := slices.IndexFunc(s.Positions, func(p position) bool { return p.isOf(e) })
 		newest := position{e.Topic, e.Partition, e.Offset, e.Index}

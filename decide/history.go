@@ -62,10 +62,9 @@ type HistoryEntry struct {
 	stored storedEntry
 }
 
-// History is what an entity remembers of the records that were decided for it,
-// the oldest first. It is for people: no decision reads it. Of stale records
-// in a row only the first is kept, and a dead letter only where something else
-// was written with it.
+// History is what an entity remembers of the records that were decided for it, the oldest first.
+// It is for display only: no decision reads it. Of stale records in a row only the first is kept,
+// and a dead letter only where something else was written with it.
 type History struct {
 	Entries []HistoryEntry
 	prefix  []byte // fingerprint, cut, that the sets belong to

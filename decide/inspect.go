@@ -11,8 +11,8 @@ import (
 	"github.com/seed-86dfc502/weir/store"
 )
 
-// Inspection is a stored entity as a plan sees it, for people and dry runs. It
-// is made by the code that decides. Not for concurrent use.
+// Inspection is a stored entity evaluated by a plan, for display and dry runs. It is made by the
+// code that decides. Not for concurrent use.
 type Inspection struct {
 	// Docs are the source documents, by source.
 	Docs map[string]canonicaltree.Node
@@ -77,7 +77,7 @@ type View struct {
 	Doc     []byte // JSON; nil without a match
 }
 
-// View projects the entity. The error is that of the filter or of a value.
+// View projects the entity. The error is from the filter or from a field.
 func (in *Inspection) View(projection int) (View, error) {
 	if !in.Present {
 		return View{Content: change.Retracted()}, nil

@@ -14,7 +14,7 @@ import (
 // transaction that is repeated counts once. Labels are bounded by the
 // configuration: sources, services and fixed words.
 type Metrics struct {
-	// Labels bound the label "service"; nil: each service has its name.
+	// Labels bound the label "service". Nil means that each service has its own.
 	Labels *servicelabel.Labels
 
 	events    *prometheus.CounterVec // source, outcome

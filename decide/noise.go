@@ -77,7 +77,7 @@ func (c *changeObserver) report(outcomes map[outcomeOf]int) {
 // maxDifferences bounds how many differences of one event are looked at.
 const maxDifferences = 64
 
-// exampleOf writes a path for people, at most maxExample bytes of it.
+// exampleOf formats a path, at most maxExample bytes of it.
 func exampleOf(p canonicaltree.Path) string {
 	text := p.String()
 	if len(text) > maxExample {

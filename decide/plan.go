@@ -36,10 +36,11 @@ type Plan struct {
 	MaxChange int
 
 	index *projections.Index
-	// alike is, of each projection, the one of its shape that is evaluated for all of them.
+	// alike maps each projection to the projection of its shape that is evaluated for all of
+	// them.
 	alike      []int
 	shapes     []int          // the projections that are evaluated
-	servicesOf [][]int        // services of all projections of a shape, at the one that is evaluated
+	servicesOf [][]int        // services of all projections of a shape, by the evaluated projection
 	byName     map[string]int // service name to index
 	byNumber   map[int32]int
 	rank       []int  // of each projection, see ranks
@@ -52,7 +53,7 @@ type Plan struct {
 	members map[string]memberReads
 }
 
-// sameShape returns, of each projection, the one of the same shape with the lowest rank.
+// sameShape maps each projection to the one of the same shape with the lowest rank.
 func (p *Plan) sameShape() []int {
 	first := make(map[[sha256.Size]byte]int, len(p.Projections))
 	shapes := make([][sha256.Size]byte, len(p.Projections))
@@ -90,7 +91,7 @@ func (p *Plan) Stamp() []byte { return p.stamp }
 
 const stampNumber = 4 // bytes of a stamp's number
 
-// ofStamp returns the parts of a stamp; ok is false for an entity that has none.
+// ofStamp returns the parts of a stamp; ok is false for an entity without a stamp.
 func ofStamp(stamp []byte) (fingerprint []byte, highest int32, ok bool) {
 	n := len(stamp) - stampNumber
 	if n <= 0 {

@@ -49,10 +49,10 @@ func newQueue[T any](cfg queueConfig) *queue[T] {
 	return &queue[T]{cfg: cfg, in: make(chan *entry[T]), stopped: make(chan struct{})}
 }
 
-// Submit hands in v, which counts as so many items and bytes, and blocks until
-// its batch was handled: nil when the handler succeeded, its error otherwise. The
-// end of ctx withdraws it until the worker has received it; after that Submit returns the
-// outcome of its batch, so that work that took effect is acknowledged.
+// Submit queues v, which counts as items items of bytes bytes, and blocks until its batch was
+// handled: nil when the handler succeeded, its error otherwise. The end of ctx withdraws it until
+// the worker has received it; after that Submit returns the outcome of its batch, so that work
+// that took effect is acknowledged.
 func (q *queue[T]) Submit(ctx context.Context, v T, items, bytes int) error {
 	q.pending.Add(1)
 	defer q.pending.Add(-1)

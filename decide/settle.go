@@ -93,9 +93,9 @@ func (ev *evaluation) offer(r *record, projection int, services []int) (shown bo
 }
 
 // compareAndSend compares a candidate with the dam state of a service, and sends it and sets the
-// state if they differ. Those of one service and entity come one after the other, each
-// is compared with the state that the one before it left: A,B,A,B are four changes and A,A,A,B
-// are two, also inside one batch (I4).
+// state if they differ. Candidates of one service and entity are compared in order, each with the
+// state that the previous one left: A,B,A,B are four changes and A,A,A,B are two, also inside one
+// batch (I4).
 func (ev *evaluation) compareAndSend(r *record, service int, c *candidate) error {
 	if ev.full() {
 		return errLargeOutcome
@@ -163,7 +163,7 @@ func (ev *evaluation) compareAndSend(r *record, service int, c *candidate) error
 	return nil
 }
 
-// atSource returns when the event of a record happened; zero: its source does not say.
+// atSource returns when the event of a record happened, or zero if its source does not say.
 func (r *record) atSource() time.Time {
 	switch {
 	case r.Event == nil || r.Event.At == 0:
@@ -203,7 +203,7 @@ func forcesSend(c *change.Control, row *store.Row) bool {
 	return c != nil && (c.Force && !(c.Actor == change.Refresh && row.Refused) || c.Letter != 0 && row.Refused)
 }
 
-// send adds a change to the verdict, of so many bytes that it does not share.
+// send adds a change to the verdict. size is its own size in bytes, without shared documents.
 func (ev *evaluation) send(r *record, service int, c *change.Change, size int) {
 	c.Partition = r.partition
 	ev.changes = append(ev.changes, decidedChange{*c, service})
@@ -260,9 +260,9 @@ func (ev *evaluation) markUnknown(c *change.Control, services []int) {
 	}
 }
 
-// amended changes a state for a refusal, a reset or a change that is lost; false when
-// it stays as it is. The version stays in any case: it is that of the last change, and
-// deliveries that are under way are compared with it.
+// amended changes a state for a refusal, a reset or a change that is lost; false when it stays as
+// it is. The version stays in any case: it is the last change's, and deliveries under way are
+// compared with it.
 func amended(c *change.Control, row *store.Row) bool {
 	if !row.Found {
 		return false

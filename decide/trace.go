@@ -15,8 +15,8 @@ const (
 	causeRefresh = "refresh" // unchanged, after the service's period
 )
 
-// spanOf returns the span of a record: the one of the trace that it came with, or its
-// own when it has something decided again.
+// spanOf returns the span of a record: of the trace that it came with, or its own for a requested
+// decision.
 func (d *Decider) spanOf(span *tracing.Span, r *record) *tracing.Span {
 	if span != nil {
 		return span

@@ -148,8 +148,8 @@ func (w *worker) signal() {
 	w.changed = make(chan struct{})
 }
 
-// accepts reports whether a record of a partition can be decided: unpublished frames are
-// bounded, for each partition by itself. The caller holds mu.
+// accepts reports whether a record of a partition can be decided: unpublished frames are bounded,
+// per partition. The caller holds mu.
 func (w *worker) accepts(n int32, o *ownership) bool {
 	return o.stale == nil && w.unpublished[n] < max(1, w.d.opt.MaxUnpublished/int64(len(w.d.workers)*len(w.owned)))
 }
