@@ -70,7 +70,7 @@ type condition struct {
 	change  context.CancelFunc
 }
 
-// failure is a lasting failure: since when, and the last error. Zero: none.
+// failure is a lasting failure: since when, and the last error. Zero means no failure.
 type failure struct {
 	since       time.Time
 	text, cause string

@@ -16,8 +16,8 @@ import (
 // Guard holds a service before more than a share of its entities would change within a window.
 // The zero value guards nothing.
 type Guard struct {
-	Retract, Update float64 // shares of the service's entities; 0: not guarded
-	Min             int64   // so many entities may change in any case
+	Retract, Update float64 // shares of the service's entities; 0 disables the guard
+	Min             int64   // number of entities that may change in any case
 	Window          time.Duration
 }
 

@@ -37,7 +37,7 @@ type Attempts interface {
 }
 
 const (
-	// historyPeriod is how often attempts are written; a crash loses so much of them.
+	// historyPeriod is how often attempts are written. A crash loses the attempts of one period.
 	historyPeriod = time.Second
 	// historyGroup is the most that one transaction writes.
 	historyGroup = 1000

@@ -34,8 +34,8 @@ type LetterHeaders struct {
 	Trace    *change.Trace  `json:"trace,omitempty"` // of the attempt that failed, if it was traced
 }
 
-// ChangeOf restores the change that became a dead letter, and verifies it by its key. Its
-// error says why there is none.
+// ChangeOf restores the change that became a dead letter, and verifies it by its key. Its error
+// says why that is not possible.
 func ChangeOf(l store.DeadLetter) (change.Change, error) {
 	var record struct {
 		Service string

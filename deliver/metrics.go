@@ -7,7 +7,7 @@ import (
 
 // Metrics of deliver; every label value is bounded by the configuration.
 type Metrics struct {
-	// Labels bound the label "service"; nil: each service has its name.
+	// Labels bound the label "service". Nil means that each service has its own.
 	Labels *servicelabel.Labels
 
 	deliveries *prometheus.CounterVec // service, outcome
@@ -32,7 +32,7 @@ const (
 	OutcomeOvertaken = "overtaken" // a newer decision replaced it before a retry
 	OutcomeDiscarded = "discarded" // held by the guard: an operator discarded it
 	OutcomeRedecided = "redecided" // refused, of an older configuration: decided again
-	OutcomeParked    = "parked"    // failed by itself: waits for another attempt, apart from the others
+	OutcomeParked    = "parked"    // failed alone: waits for another attempt, apart from the others
 	OutcomeDead      = "dead"
 )
 

@@ -8,13 +8,13 @@ import (
 
 // Pace holds the changes of a service back on purpose. The zero value holds nothing back.
 type Pace struct {
-	// Rate is the attempts at changes per second, over all processes; 0: no limit. Burst is how many
-	// follow at once after a pause.
+	// Rate is the attempts at changes per second, over all processes. 0 means no limit. Burst is
+	// how many follow at once after a pause.
 	Rate  float64
 	Burst int
 	// Settle is how long an entity must be quiet before it is sent; it is sent at the latest
-	// SettleMax after the first of its unsent changes. 0: at once. A sinks.Recoverer does not
-	// support it: its bookmark passes changes in their order.
+	// SettleMax after the first of its unsent changes. 0 means at once. A sinks.Recoverer does
+	// not support it: its bookmark passes changes in their order.
 	Settle, SettleMax time.Duration
 }
 

@@ -37,7 +37,7 @@ func newToken() (t store.Token) {
 	return t
 }
 
-// logged is one frame with its record; nil: it is of the outbox.
+// logged is one frame with its record, which is nil for a frame of the outbox.
 type logged struct {
 	core.Frame
 	record *transport.Received

@@ -32,7 +32,7 @@ func (s *Stage) Reconfigure(ctx context.Context, r Reconfiguration) error {
 		added = append(added, newWorker(s, service))
 	}
 	s.revision.Store(r.Revision)
-	wait.Offer(s.saver.renewed, struct{}{}) // progress that the store refused under the one before
+	wait.Offer(s.saver.renewed, struct{}{}) // progress that the store refused under the earlier revision
 	var removed []*worker
 	for _, w := range s.workers {
 		if slices.Contains(r.Remove, w.opt.Number) {

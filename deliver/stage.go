@@ -69,8 +69,8 @@ type Retry struct {
 	// MinBackoff and MaxBackoff bound the wait between attempts. Default to
 	// 200ms and 30s.
 	MinBackoff, MaxBackoff time.Duration
-	// Later is when a change whose attempts all failed is offered again for the
-	// first time; the wait doubles from there, up to a day. 0: never.
+	// Later is when a change whose attempts all failed is offered again for the first time; the
+	// wait doubles from there, up to a day. 0 means never.
 	Later time.Duration
 }
 
@@ -84,16 +84,15 @@ type Service struct {
 	History bool
 	Guard   Guard
 	Pace    Pace
-	// Refresh is the period in which each unchanged entity is sent again; 0: never.
+	// Refresh is the period in which each unchanged entity is sent again. 0 means never.
 	Refresh time.Duration
 }
 
 // Options of a Stage. All fields are needed unless they say a default.
 type Options struct {
 	Services []Service
-	// Revision is that of this process's configuration. A change of an older one
-	// that the sink refuses is decided again; one of a newer one is not this
-	// process's to deliver.
+	// Revision is the revision of this process's configuration. A change of an older one that the
+	// sink refuses is decided again; one of a newer one is not this process's to deliver.
 	Revision int64
 	// Superseded is called, from any goroutine and perhaps often, when a change of
 	// a newer revision came. It must not block.

@@ -16,7 +16,7 @@ import (
 type Step struct {
 	Kind  StepKind
 	Items []*Item
-	// Until is when Next may have another answer although nothing arrived; zero: never.
+	// Until is when Next may have another answer although nothing arrived. Zero means never.
 	Until time.Time
 }
 
@@ -354,8 +354,8 @@ func (s *Service) failed(now time.Time, i *Item, e *sinks.Error) {
 	s.last = i
 }
 
-// failedTogether is for a failure that may be that of any change of the write: the next
-// ones are smaller. A failure that is no outage makes no suspects.
+// failedTogether handles a failure that any change of the write may have caused: the next ones
+// are smaller. A failure that is no outage makes no suspects.
 func (s *Service) failedTogether(now time.Time, i *Item, e *sinks.Error, split bool) {
 	if i.Parked {
 		s.withdraw(now, i)
@@ -384,7 +384,7 @@ func (s *Service) hold(now time.Time, i *Item, e *sinks.Error, counts bool) {
 	i.failed++
 }
 
-// suspect is for a change in hand that failed by itself.
+// suspect handles a queued change that failed while others succeeded.
 func (s *Service) suspect(now time.Time, i *Item, e *sinks.Error, took time.Duration, beside bool) {
 	s.failed(now, i, e)
 	i.suspect, i.beside = true, beside

@@ -10,7 +10,7 @@ type LogCursor struct {
 	part  int            // the next part
 	to    change.Version // where it ends
 	first int64          // record of part 0
-	cut   uint64         // of part 0: a frame of another cut is none of its parts
+	cut   uint64         // of part 0; frames of another cut do not continue it
 }
 
 // Order is how a frame relates to a cursor.
@@ -57,8 +57,8 @@ func (c *LogCursor) Pass(f *change.Frame, offset int64) (start int64, upTo chang
 }
 
 // Continue returns the frames of an outbox that continue the cursor to the end of a position.
-// If there are none, missing is the position that the cursor has to reach first, 0 for an
-// outbox without newer frames.
+// Without any, missing is the position that the cursor has to reach first, 0 for an outbox
+// without newer frames.
 func (c LogCursor) Continue(outbox []*change.Frame) (follow []*change.Frame, missing change.Version) {
 	at := c
 	for _, f := range outbox {

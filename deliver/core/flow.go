@@ -67,10 +67,10 @@ func (f *Flow) Signals() []Signal {
 type Queue struct {
 	Name     string
 	Number   int32
-	MaxBytes int64 // in hand at a sink that works; 0: no bound
+	MaxBytes int64 // bound of queued changes at a working sink, 0 for no bound
 	Failing  bool  // the sink fails, or the service is suspended
 	Paced    bool  // changes may wait in hand for the pace of the service
-	// Refresh is the period in which each unchanged entity is sent again; 0: never.
+	// Refresh is the period in which each unchanged entity is sent again. 0 means never.
 	Refresh time.Duration
 	Full    bool // no more changes may come into hand
 	Removed bool // the service ends

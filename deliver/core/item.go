@@ -18,10 +18,10 @@ type Item struct {
 	Resent    bool  // an older version that an operator sends again
 	Owner     any   // of the partition; Drop ends its items
 	Data      any   // the caller's; nil for a restored row
-	Admitted  int   // the caller's: the guard let it pass after so many pauses; 0: not yet
+	Admitted  int   // for the caller: number of pauses after which the guard admitted it, 0 before that
 
 	Arrived time.Time // in hand
-	Unsent  time.Time // of the oldest change of the entity that is not sent; zero: Arrived
+	Unsent  time.Time // time of the entity's oldest unsent change; zero means Arrived
 
 	Parked   bool
 	Attempts int          // that count, over all versions of a state sink's entity

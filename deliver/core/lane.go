@@ -23,7 +23,8 @@ type Lane struct {
 	repair  Repair
 	refresh refresh
 	pending []*Slice // not done, in the order of the log; those in hand come first
-	// entities are those of the service, by the changes below the first of pending.
+	// entities is the number of the service's entities after the changes below the first of
+	// pending.
 	entities int64
 }
 

@@ -11,11 +11,11 @@ type Pace struct {
 	// Linger is how long the oldest change in hand waits for a write to fill.
 	Linger time.Duration
 	// Every is the time of one attempt at a change, and Burst how many follow at once after a
-	// pause. 0: no limit.
+	// pause. 0 means no limit.
 	Every time.Duration
 	Burst int
 	// Settle is how long an entity must be quiet before its changes are written; they are written
-	// at the latest SettleMax after the first of them. 0: at once.
+	// at the latest SettleMax after the first of them. 0 means at once.
 	Settle, SettleMax time.Duration
 }
 

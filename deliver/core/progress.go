@@ -59,10 +59,10 @@ func (p *Partition) Superseded(newer change.Version) {
 	p.minWatermark = max(p.minWatermark, newer+1)
 }
 
-// Edits counts the changes of the partition's state; Stored reports whether the store has so many.
+// Edits counts the changes of the partition's state; Stored reports whether the store has them.
 func (p *Partition) Edits() uint64 { return p.edits }
 
-// Stored reports whether the store has the state after so many edits.
+// Stored reports whether the store has the state after that many edits.
 func (p *Partition) Stored(edits uint64) bool { return p.stored >= edits }
 
 // Unsure reports whether a swap is in flight or its outcome is unknown.

@@ -80,8 +80,7 @@ func (r *refresh) encode() string {
 	return string(b) + r.lap.Encode()
 }
 
-// decodeRefresh reads what encode returned. Of a text that it does not understand the duty
-// begins anew.
+// decodeRefresh reads a text of encode. With an unknown text the duty starts over.
 func decodeRefresh(text string) refresh {
 	in := wire.Reader{Rest: []byte(text)}
 	r := refresh{since: int64(in.Uvarint()), until: int64(in.Uvarint())}
