@@ -32,7 +32,8 @@ func (p place) state() []byte {
 	return text
 }
 
-// markBytes is how much of a line counts in its mark: no limit on lines is smaller.
+// markBytes is how many bytes of a line its mark covers. Every limit of a line's length is
+// larger.
 const markBytes = 1 << 10
 
 // markOf tells a line from another one in its place: its size with its end, and a digest

@@ -244,7 +244,7 @@ func (s *Source) session(ctx context.Context, topic string, out chan<- *message.
 	}
 }
 
-// state is how the database does, for readiness.
+// state is the state of the database, for readiness.
 type state struct {
 	mu    sync.Mutex
 	err   error     // of the last attempt

@@ -30,7 +30,7 @@ type reading struct {
 	// shared says that rows may exchange entities within a transaction: no immediate unique
 	// index has the entity.
 	shared   bool
-	maxEvent int // larger documents become dead letters; 0: none
+	maxEvent int // larger documents become dead letters; 0 for no limit
 	// generated columns are left out, by name.
 	generated map[string]bool
 	// learn takes the names of the columns in the log, and returns which are doubtful.

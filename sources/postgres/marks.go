@@ -40,8 +40,8 @@ type commit struct {
 type tableMark struct {
 	Epoch    string `json:"epoch"`
 	Timeline int32  `json:"timeline,omitempty"`
-	// Since is the place of the first rows. Rows of later pieces have later ones. Changes up to it are left
-	// out: they are in the rows, or are those of another table or entity.
+	// Since is the place of the first rows. Rows of later pieces have later ones. Changes up to
+	// it are left out: the rows include them, or they belong to another table or entity.
 	Since int64 `json:"since,omitempty"`
 	Done  bool  `json:"done"`
 	Again bool  `json:"again,omitempty"` // rows were read before: some may have been deleted since

@@ -38,7 +38,7 @@ type Reader struct {
 	asked   chan struct{} // capacity 1: the server is to say where its log ends
 }
 
-// NewReader makes a reader and its sources, by table; names are those of the sources.
+// NewReader makes a reader and its sources, by table. names holds the sources' names.
 func NewReader(opt Options, names map[string]string) *Reader {
 	r := &Reader{application: applicationName(opt.Source, opt.Pipeline), opt: opt.withDefaults(), log: opt.Logger.With("source", opt.Source), sources: map[string]*Source{}, asked: make(chan struct{}, 1)}
 	for table := range opt.Entities {
@@ -127,7 +127,7 @@ func (r *Reader) failing() error {
 	return cmp.Or(r.waits, r.err)
 }
 
-// setWaits notes the reason of a session's wait; nil: it does not wait.
+// setWaits records why a session waits, nil when it does not.
 func (r *Reader) setWaits(why error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

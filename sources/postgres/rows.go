@@ -33,7 +33,7 @@ func (c column) title() string {
 // shape turns rows of a relation into documents and entity ids.
 type shape struct {
 	columns []column
-	entity  []int // the columns that make the entity id; -1 for one that is not there
+	entity  []int // the columns that make the entity id; -1 for a missing one
 }
 
 // value is one column of a row; nil is null.

@@ -51,7 +51,7 @@ func readSlot(ctx context.Context, db querier, version int, name string) (s slot
 	if version >= 170000 {
 		reason, failover = "coalesce(invalidation_reason, '')", "failover"
 	}
-	// The setting that is to blame is the one that the server names.
+	// The server names the setting to blame.
 	reason = "CASE " + reason + " WHEN 'idle_timeout' THEN 'it was unused for too long (idle_replication_slot_timeout)' WHEN 'wal_removed' THEN '" + logRemoved + "' " +
 		"WHEN '' THEN CASE WHEN wal_status = 'lost' THEN '" + logRemoved + "' ELSE '' END ELSE " + reason + " END"
 	err = db.QueryRow(ctx, `SELECT coalesce(plugin, ''), coalesce(database, ''),

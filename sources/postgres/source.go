@@ -26,7 +26,8 @@ type Options struct {
 	Entities map[string][]string
 	// MaxEvents are the sizes in bytes up to which a row is no dead letter, by table; without one any is.
 	MaxEvents map[string]int
-	// Retain is how much of the log the slot may keep, in bytes, before it is dropped; 0: any.
+	// Retain is how much of the log the slot may keep, in bytes, before it is dropped. 0 means
+	// any size.
 	Retain    int64
 	Positions store.SourcePositions
 	Logs      store.SourceLogs

@@ -86,7 +86,7 @@ type changes struct {
 const (
 	reportEvery = time.Second
 	lingers     = 10 * time.Millisecond // of changes behind which nothing follows
-	// silence is for how long a server may say nothing; it is asked for an answer at half of it.
+	// silence is how long a server may be silent. It is asked to answer at half of that.
 	silence = time.Minute
 )
 
