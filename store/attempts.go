@@ -37,9 +37,9 @@ type AttemptBound struct {
 	Max int
 }
 
-// Attempts is the delivery history: attempts, and the answers of the targets.
-// It is for people: no decision and no delivery reads it. Attempts expire by their age alone,
-// also those of an entity that was purged.
+// Attempts is the delivery history: attempts, and the answers of the targets. It is for display
+// only: no decision and no delivery reads it. Attempts expire by their age alone, also those of
+// an entity that was purged.
 type Attempts interface {
 	// AddAttempts writes them, all or none. A call of unknown outcome must not be repeated:
 	// attempts have no identity.

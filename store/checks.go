@@ -7,9 +7,9 @@ import (
 	"github.com/seed-86dfc502/weir/change"
 )
 
-// CheckRow is the state of one (check service, entity): the dam row of a
-// service that does its own projection and delivery. Its meaning is that of
-// package checks; to the store it is a row that is compared and swapped whole.
+// CheckRow is the state of one (check service, entity): the dam row of a service that does its
+// own projection and delivery. Package checks defines its meaning. The store compares and swaps
+// it whole.
 type CheckRow struct {
 	Key
 	Found    bool

@@ -55,7 +55,7 @@ type GuardedChange struct {
 	Entity    string
 	Partition int32
 	Position  change.Version
-	// At is when it happened at the source; zero: now.
+	// At is when it happened at the source. Zero means now.
 	At time.Time
 	// Young: the service had the entity for less than the window by then.
 	Young bool

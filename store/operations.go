@@ -5,10 +5,9 @@ import (
 	"time"
 )
 
-// Operations serve operators' commands, beside the methods of the stages.
-// Nothing in it decides; decisions are asked for by control records. Every write
-// of an operator leaves an audit row in the same transaction. The rules of Store
-// for concurrency, errors and values hold.
+// Operations serve operators' commands, beside the methods of the stages. Nothing in it decides:
+// control records request decisions. Every write of an operator leaves an audit row in the same
+// transaction. The rules of Store for concurrency, errors and values hold.
 type Operations interface {
 	// ServiceRows pages through the dam rows of one service in ascending byte
 	// order of their entities: those after the given one.
@@ -53,7 +52,7 @@ type Job struct {
 	// Key tells an open job from others of its kind: the same Kind and Key is the
 	// same work. Never empty.
 	Key        string
-	Parameters []byte // JSON object, for people and for resuming
+	Parameters []byte // JSON object, for display and for resuming
 	Cursor     []byte // opaque to the store, nil at the start
 	Done       int64  // units of work behind the cursor
 	Total      int64  // units in all; 0 when that is not known

@@ -92,7 +92,7 @@ func (s *Store) Rows(ctx context.Context, keys []store.Key) ([]store.Row, error)
 	return store.RowsOf(keys, of), nil
 }
 
-// addPages reads entity, page, states; to has every entity that was asked for.
+// addPages reads entity, page, states. to has an entry for every requested entity.
 func addPages(rows pgx.Rows, to map[string]*store.States) error {
 	var entity string
 	var page int32
@@ -161,8 +161,8 @@ func queueLoad(b *pgx.Batch, ids []string, entities []store.Entity) {
 	b.Queue(sqlLoadPages, ids).Query(func(rows pgx.Rows) error { return addPages(rows, statesOf(entities)) })
 }
 
-// queueEntities queues the writes of entities; one that is not there as it was found
-// ends the transaction with ErrFenced.
+// queueEntities queues the writes of entities. An entity that changed since it was read ends the
+// transaction with ErrFenced.
 func queueEntities(b *pgx.Batch, entities []store.Entity) error {
 	w, err := store.SortWrites(entities)
 	if err != nil {

@@ -193,7 +193,7 @@ func (s *Store) BeginClaims(ctx context.Context, tenant string, intents []store.
 			case !p.row.Expired(now, keep) || bytes.Equal(p.row.ID[6:], p.random):
 				answers[p.place] = p.row.Claimed(p.Fingerprint)
 			case !p.month.Equal(month) || i > 0 && pending[i-1].Key == p.Key:
-				again = append(again, p) // the month was just changed, or the one before replaces it
+				again = append(again, p) // the month was just changed, or an earlier one replaces it
 			default:
 				replace = append(replace, p)
 			}

@@ -55,9 +55,8 @@ type Options struct {
 	// Pooled says that the server is a pooler in transaction mode. Defaults to false: then
 	// start-up parameters have to reach the server.
 	Pooled bool
-	// AnswerTimeout is how long the server may be silent while it is asked, or
-	// connected to. The call then fails; a migration may take any time. Defaults
-	// to one minute.
+	// AnswerTimeout is how long the server may take to answer a call or a connection. The call
+	// then fails; a migration may take any time. Defaults to one minute.
 	AnswerTimeout time.Duration
 	// Logger receives the server's notices. Defaults to slog.Default().
 	Logger *slog.Logger
@@ -182,7 +181,7 @@ func bug(format string, args ...any) error {
 	return store.WithClass(fmt.Errorf("postgres: "+format, args...), store.Fatal)
 }
 
-// pgError finds the server's own error in err, nil when there is none.
+// pgError finds the server's own error in err, or returns nil.
 func pgError(err error) *pgconn.PgError {
 	var e *pgconn.PgError
 	if errors.As(err, &e) {
