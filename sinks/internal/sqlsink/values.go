@@ -19,7 +19,7 @@ var (
 	ErrKind  = errors.New("a JSON value of the wrong kind")
 	ErrRange = errors.New("a number that does not fit")
 	// ErrNumber: bytes in base64, for instance, as Debezium writes decimals by default.
-	ErrNumber = errors.New("a text that is no number")
+	ErrNumber = errors.New("a text that is no number (decimals of Debezium: decimal.handling.mode: string)")
 	// ErrFraction: the column would round.
 	ErrFraction = errors.New("a number with a fraction, and the column keeps whole ones")
 	// ErrDigits: the column would round.
