@@ -166,7 +166,7 @@ func (c *connection) rows(sql string, params [][]byte) (types []uint32, rows [][
 	c.reads = c.reads || has("BEGIN") || has("CREATE_REPLICATION_SLOT") || has("format_type")
 	switch {
 	case has("server_version_num"):
-		return one([]uint32{bigint, text, text, oid, bigint}, 170000, "logical", "shop", 1, db.end)
+		return one([]uint32{bigint, text, text, boolean, oid, bigint}, 170000, "logical", "shop", "f", 1, db.end)
 	case has("pg_try_advisory_lock"):
 		if db.holder == nil {
 			db.holder = c.c
