@@ -2,6 +2,8 @@ package main
 
 import (
 	"context"
+	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
@@ -72,6 +74,25 @@ func TestInitOfADatabase(t *testing.T) {
 	require.Contains(t, string(sent), `"doc":{"id":2,"state":"paid","carrier":"post"}`)
 	status, out, errs = callWith(t, set, "doctor", "-c", main)
 	require.Zero(t, status, errs+out)
+
+	// On a terminal it asks for the same, and proposes tables and columns.
+	asked := filepath.Join(t.TempDir(), "asked")
+	person, program := openTerminal(t)
+	a := &app{in: program, err: program, out: io.Discard, env: func(name string) (string, bool) { value, ok := set[name]; return value, ok }}
+	ended := make(chan int, 1)
+	go func() { ended <- a.execute(t.Context(), []string{"init", asked}) }()
+	for _, step := range []struct{ asked, answer string }{
+		{`http\? \[events.jsonl\] `, "${SHOP_URL}"}, {`appear in it \[public\.[a-z]+\] `, "public.orders,shipments"},
+		{`commas\? \[id,customer_id,state,shipments\.`, "id,state,carrier=shipments.carrier"},
+	} {
+		read(t, person, step.asked)
+		_, err := fmt.Fprintln(person, step.answer)
+		require.NoError(t, err)
+	}
+	require.Zero(t, <-ended)
+	again, err := os.ReadFile(filepath.Join(asked, "weir.yaml"))
+	require.NoError(t, err)
+	require.Equal(t, string(text), string(again))
 
 	for line, want := range map[string]string{
 		"--tables orders,lines --sees id":                  "several rows may have one order_id",

@@ -9,6 +9,7 @@ import (
 	"flag"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -541,4 +542,19 @@ func TestDeliveriesAreTold(t *testing.T) {
 		require.Equal(t, service == hook, len(x.Deliveries) == 2, service)
 	}
 	require.Empty(t, w.explain(func(in *explain.Input) { in.Entity = "B-008" }).Deliveries)
+}
+
+// Of an event that an earlier configuration decided the outcome is not known any more.
+func TestEventsOfAnEarlierConfiguration(t *testing.T) {
+	w := newWorld(t)
+	w.event("registry", "e1", "1", firstBanana)
+	w.event("registry", "e2", "2", `{"id":"B-007","origin":"EC","level":2}`)
+	of := func() []string {
+		x := w.explain(nil)
+		i := slices.IndexFunc(x.Services, func(s explain.Service) bool { return s.Service == list })
+		return x.Services[i].Events
+	}
+	require.Equal(t, []string{"delivered", "pruned"}, of())
+	w.config = worldOf(t, strings.Replace(acme, "level: level", "height: level", 1)).config
+	require.Equal(t, []string{"delivered", "other revision"}, of())
 }
