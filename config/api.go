@@ -79,7 +79,7 @@ func (c *Check) Service() string {
 // Current returns the name of the check's service in the file: customer/name@check.
 func (c *Check) Current() string { return serviceName(c.Customer, c.Name, checkSink) }
 
-// checkSink stands for the sink in the name of a check service, which has no sink.
+// checkSink takes the place of the sink in the name of a check service, which has no sink.
 const checkSink = "check"
 
 // APIMemory is the part of limits.memory for requests: their bodies, the parsed values, and the

@@ -39,7 +39,7 @@ func (s *Spec) Shape(w io.Writer) {
 		return
 	}
 	for _, name := range slices.Sorted(maps.Keys(s.Secrets)) {
-		// The digest stands for the secret: another secret makes another projection.
+		// The digest represents the secret: another secret makes another projection.
 		h := hmac.New(sha256.New, s.Secrets[name])
 		h.Write([]byte("weir projection secret"))
 		fmt.Fprintf(w, "%q %x\n", name, h.Sum(nil))

@@ -7,7 +7,7 @@ import (
 	"github.com/seed-86dfc502/weir/canonicaltree"
 )
 
-// Elements stands, in a read-set, for each element of an array. It also matches a member of that
+// Elements means, in a read-set, each element of an array. It also matches a member of that
 // name.
 const Elements = "#"
 

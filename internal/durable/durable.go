@@ -82,7 +82,7 @@ func write(path string, content []byte, mode fs.FileMode) (name string, err erro
 	return f.Name(), nil
 }
 
-// keepOwner gives f the owner and group of the file at path, if that exists.
+// keepOwner sets f to the owner and group of the file at path, if that exists.
 func keepOwner(f *os.File, path string) error {
 	old, err := os.Stat(path)
 	if errors.Is(err, fs.ErrNotExist) {

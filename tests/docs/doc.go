@@ -22,7 +22,7 @@
 //   - A configuration that a page shows, with its name in the first line, is written to
 //     the folder and is accepted by weir validate; where a command of the page made that
 //     file, both are the same.
-//   - Each receiver of examples/ keeps what the page on receivers says.
+//   - Each receiver of examples/ behaves as the page on receivers says.
 //   - A link to a file leads to one, a link to a heading to one.
 //   - Each kind of sink and source has a page, and its line in docs/sinks.md or
 //     docs/sources.md.

@@ -61,7 +61,7 @@ func TestEachPromiseHasATest(t *testing.T) {
 }
 
 // promises are the titles of a page's promises: the bold beginnings of the points under "What
-// happens when …", and the first cells of the tables of layers and sinks.
+// happens when …", and the first cells of the table of layers.
 func promises(page string) (found []string) {
 	linked := regexp.MustCompile(`\[([^]]+)\]\([^)]*\)`)
 	section := ""
@@ -74,11 +74,9 @@ func promises(page string) (found []string) {
 		switch {
 		case point != nil && section == "What happens when …":
 			found = append(found, linked.ReplaceAllString(point[1], "$1"))
-		case row == nil || row[1] == "---" || row[1] == "layer" || row[1] == "sink":
+		case row == nil || row[1] == "---" || row[1] == "layer":
 		case section == "The layers":
 			found = append(found, "layer "+row[1])
-		case section == "Per sink":
-			found = append(found, "sink "+row[1])
 		}
 	}
 	return found
