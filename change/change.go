@@ -133,8 +133,8 @@ type Change struct {
 	// order.
 	Time time.Time
 	Doc  []byte // the projected document as JSON; nil on Retract
-	// At is when the event that caused a retraction, or emptied the view, happened at its source,
-	// in milliseconds. Zero means unknown. Other changes have no time.
+	// At is when the event of a retraction, of an emptied view or of an update from a backlog
+	// happened at its source, in milliseconds. Zero: unknown, or as it was ingested.
 	At time.Time
 	// Resent is the position of the control record that sent the change once more, after it was a
 	// dead letter of a log sink, 0 for a change sent in order. A resent change may follow newer
@@ -144,7 +144,7 @@ type Change struct {
 	// encoded: the reader sets it.
 	Partition int32
 	// Entered is when the entity first entered the service, by the source's time if it has one.
-	// Only a change that may count as a retraction has it.
+	// A change has it with At, or where At is unknown.
 	Entered Entered
 	// Effect is the change of the number of entities that the service has.
 	Effect Effect

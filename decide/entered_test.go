@@ -36,6 +36,12 @@ func TestAChangeSaysWhenItsEntityEntered(t *testing.T) {
 		require.Zero(t, c.Entered, "it enters")
 		require.Zero(t, c.At)
 	}
+	late := sent(time.Second, yesterday.Add(time.Minute).UnixMilli(), `{"id":1,"ripeness_level":2}`)[one]
+	require.Equal(t, yesterday.Add(time.Minute), late.At, "an update from a backlog")
+	require.True(t, late.Young(10*time.Minute))
+	live := sent(2*time.Second, change.AtIngest, `{"id":1,"ripeness_level":3}`)[one]
+	require.Zero(t, live.At, "it counts now")
+	require.Zero(t, live.Entered)
 	emptied := sent(time.Minute, yesterday.Add(time.Hour).UnixMilli(), `{}`)
 	for _, service := range []string{one, two} {
 		c := emptied[service]

@@ -148,7 +148,7 @@ func (ev *evaluation) compareAndSend(r *record, service int, c *candidate) error
 	if c.output != nil {
 		c.output.counted = true
 	}
-	if ch.Effect == change.Leaves || ch.Effect == change.Keeps && ch.Empty() {
+	if ch.Effect == change.Leaves || ch.Effect == change.Keeps && (ch.Empty() || r.Event != nil && r.Event.At > 0) {
 		ch.At, ch.Entered = r.atSource(), row.Entered
 	}
 	if !row.Found {

@@ -224,6 +224,28 @@ func TestAHistoryOfShortLivedEntitiesIsNotHeld(t *testing.T) {
 	require.EqualValues(t, 12, p.pauses()[service].Hold.Counted, "5 % of the 100, and of the 150 that stayed empty")
 }
 
+// Updates of a backlog count at the time of their source, too.
+func TestABacklogOfUpdatesIsNotHeld(t *testing.T) {
+	p := newWorld(t, service).start(map[string]sinks.Traits{service: logOf(50)}, guarding(deliver.Guard{Update: 0.05, Min: 10, Window: 10 * time.Minute}))
+	offset := p.loaded(100)
+	update := func(i int64, at time.Time) {
+		c := of(service, fmt.Sprint("e", i), offset)
+		c.At = at
+		p.publish(c)
+		offset++
+	}
+	for i := range int64(100) {
+		update(i, time.Now().Add(-time.Duration(i+1)*time.Hour))
+	}
+	p.delivered()
+	require.Empty(t, p.pauses())
+	for i := range int64(11) {
+		update(i, time.Now().Add(-1000*time.Hour))
+	}
+	p.held()
+	require.EqualValues(t, 10, p.pauses()[service].Hold.Counted)
+}
+
 // dying is the store of a process that dies before it saves progress.
 type dying struct{ recording }
 
