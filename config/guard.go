@@ -50,7 +50,7 @@ func (c *CustomerFile) inheritGuard() {
 // off.
 type Percent float64
 
-// String returns the form that a file has.
+// String formats the share as in a file.
 func (p Percent) String() string {
 	if p == 0 {
 		return "off"

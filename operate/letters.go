@@ -161,8 +161,8 @@ func (b *replayBatch) add(result LetterReplay, record change.Record) {
 	}
 }
 
-// replayBatch appends records of letters. One that the inbox does not take for its
-// size is refused, and keeps no other back.
+// replayBatch appends records of letters. A letter that is too large for the inbox is refused,
+// and does not block others.
 func (e *Env) replayBatch(ctx context.Context, b *replayBatch, operation, reason string) error {
 	if len(b.records) == 0 {
 		return nil

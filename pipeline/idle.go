@@ -192,9 +192,8 @@ const (
 	lastLookTimeout = 2 * time.Second
 )
 
-// until returns true when nothing is left to do, false when ctx ended. It
-// looks along the flow twice: deliver may have put something into the inbox
-// after it was looked at.
+// until returns true when nothing is left to do, false when ctx ended. It checks the flow twice,
+// since deliver may append to the inbox after the first check.
 func (i *idle) until(ctx context.Context) bool {
 	for quiet := 0; quiet < 2; {
 		if !wait.Sleep(ctx, idlePeriod) {

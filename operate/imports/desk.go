@@ -136,8 +136,8 @@ func letterOf(i store.Import, r Row, code, reason string) store.DeadLetter {
 	}
 }
 
-// Inbox takes prepared events into the inbox, as events.Pusher, also those of a source that
-// nothing is posted to.
+// Inbox appends prepared events to the inbox, like events.Pusher, also for sources that take no
+// posts.
 type Inbox struct {
 	Source string // for crash points
 	Topic  string

@@ -44,7 +44,7 @@ type Sink struct {
 	f    handle
 	file os.FileInfo // of the file opened last, closed or not; nil before
 	size int64       // its fsynced length
-	torn bool        // the file may be longer than size, by a Write that failed
+	torn bool        // the file may be longer than size, after a failed Write
 
 	open func(path string) (handle, error) // os.OpenFile, but in tests of failing disks
 }

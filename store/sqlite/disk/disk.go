@@ -83,9 +83,8 @@ func (d *Disk) Err() error {
 	return d.err
 }
 
-// Unsealed reports whether a file was opened that another program rewrote. Pages
-// written to it have checksums; once that was all of it, by VACUUM and a checkpoint,
-// call Seal.
+// Unsealed reports whether a file was opened that another program rewrote. New pages have
+// checksums. After VACUUM and a checkpoint all pages have them: then call Seal.
 func (d *Disk) Unsealed() bool { return d.unsealed.Load() }
 
 // Seal has the next write of the first page say that all pages have their checksums.
