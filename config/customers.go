@@ -204,17 +204,17 @@ func (d *Delivery) DeliveryMode() string {
 	return d.Sink.DeliveryMode()
 }
 
-// Retry says how often a change is tried before it becomes a dead letter. A
-// target that is away is tried for as long as it takes.
+// Retry says how long a change is tried before it becomes a dead letter. A
+// target that is unreachable is tried for as long as it takes.
 type Retry struct {
-	// Attempts for one change.
-	Attempts int `yaml:"attempts" default:"10" range:"1..1000"`
+	// For is how long a change is tried after its first failure.
+	For Duration `yaml:"for" default:"24h" range:"1s..30d"`
 	// MinBackoff is the wait after the first failure. It doubles from there.
 	MinBackoff Duration `yaml:"min_backoff" default:"200ms" range:"1ms..1h"`
 	// MaxBackoff is the longest wait.
 	MaxBackoff Duration `yaml:"max_backoff" default:"1m" range:"1ms..24h"`
-	// RedriveAfter is when a change whose attempts all failed is offered again for the first
-	// time. The wait doubles from there, up to a day. 0 switches that off.
+	// RedriveAfter is when a change that was given up is offered again for the
+	// first time. The wait doubles from there, up to a day. 0 switches that off.
 	RedriveAfter Duration `yaml:"redrive_after" default:"1h" range:"0s..24h"`
 }
 

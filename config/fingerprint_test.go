@@ -88,7 +88,7 @@ func TestFingerprintStays(t *testing.T) {
 		"sink's place": {nil, func(s string) string { return replaced(t, s, "out/acme.jsonl", "elsewhere.jsonl") }},
 		"sink's URL":   {nil, func(s string) string { return replaced(t, s, "acme.example", "other.example") }},
 		"retry": {nil, func(s string) string {
-			return replaced(t, s, "{file: {path: out/acme.jsonl}}", "{file: {path: out/acme.jsonl}, retry: {attempts: 3}}")
+			return replaced(t, s, "{file: {path: out/acme.jsonl}}", "{file: {path: out/acme.jsonl}, retry: {for: 3h}}")
 		}},
 		"source's place": {func(s string) string { return replaced(t, s, "lab.jsonl", "other.jsonl") }, nil},
 		"order of patterns": {func(s string) string {

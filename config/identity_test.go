@@ -85,7 +85,7 @@ func TestIdentityStays(t *testing.T) {
 	want := sinksOf(t, sinksFile, "hunter2").Identity()
 	require.Equal(t, want, sinksOf(t, sinksFile, "other123").Identity(), "secrets")
 	for name, change := range map[string][2]string{
-		"retry":          {"{file: {path: out/acme.jsonl}}", "{file: {path: out/acme.jsonl}, retry: {attempts: 3, min_backoff: 1s}}"},
+		"retry":          {"{file: {path: out/acme.jsonl}}", "{file: {path: out/acme.jsonl}, retry: {for: 3h, min_backoff: 1s}}"},
 		"batches":        {"table: acme, columns", "max_batch: 7, linger: 1s, partition_by: entity, table: acme, columns"},
 		"webhook":        {`secret: "${HOOK}"`, `timeout: 3s, concurrency: 2, insecure: true, secret: "${HOOK}"`},
 		"tls":            {"sslmode=verify-full\"", "sslmode=disable\", insecure: true"},

@@ -70,7 +70,7 @@ func TestDefaults(t *testing.T) {
 	services := c.Services()
 	require.Equal(t, "acme/ripeness@archive", services[0].Name)
 	require.Equal(t, filepath.Join(dir, "out/acme.jsonl"), services[0].Delivery.Sink.(*file.Config).Path)
-	require.Equal(t, 10, services[0].Delivery.Retry.Attempts)
+	require.Equal(t, 24*time.Hour, services[0].Delivery.Retry.For.D())
 	require.True(t, services[1].Delivery.Sink.(*postgres.Config).Create)
 	require.Equal(t, "banana_id", services[1].Delivery.Sink.(*postgres.Config).Columns[0].Path)
 	require.Equal(t, config.Position{File: filepath.Join(dir, "acme.yaml"), Line: 7, Column: 7}, services[0].Delivery.Pos)

@@ -297,7 +297,7 @@ func (w *worker) recordAttempt(t *writeAttempt, items []*core.Item, todo []*deli
 		case e == nil:
 			t.record(n, &v.change, OutcomeDelivered, nil)
 			w.m.age.Observe(time.Since(v.change.Time).Seconds())
-		case items[n].Verdict() != core.Undecided:
+		case items[n].State() == core.Refused || items[n].State() == core.GivenUp:
 			v.record = func(outcome string) { t.record(n, &v.change, outcome, e) }
 		case e.Class != sinks.Reject: // else it is written again in a smaller batch
 			t.record(n, &v.change, attemptFailed(e), e)
@@ -320,16 +320,20 @@ func (w *worker) report(failed []*sinks.Error, whole *sinks.Error, todo []*deliv
 			worst, about = e, todo[n].span
 		}
 	}
-	if worst != nil {
-		w.last = worst
-		w.m.failures.WithLabelValues(worst.Class.String()).Inc()
-	}
 	if delivered {
 		w.condition.delivered()
 	}
-	if worst != nil && (status.Paused || status.Unreachable || !worst.Attempted()) {
+	if worst != nil {
+		w.last = worst
+	}
+	if worst != nil && (status.Refused || status.Failing) {
 		w.reportFailure(worst, about)
-	} else if delivered || w.core.Hand() == 0 {
+		return
+	}
+	if worst != nil {
+		w.m.failures.WithLabelValues(worst.Class.String()).Inc()
+	}
+	if delivered || w.core.Hand() == 0 {
 		w.recovered()
 	}
 }
@@ -371,7 +375,7 @@ func (w *worker) conclude(work, stop context.Context, items []*core.Item) error 
 		case replaceable:
 			outcome = OutcomeRedecided
 			err = w.redecide(work, stop, i, v)
-		case i.Verdict() == core.Refused:
+		case i.State() == core.Refused:
 			outcome = AttemptRefused
 			fallthrough
 		default:
@@ -423,7 +427,7 @@ func (w *worker) deadLetter(work, stop context.Context, i *core.Item, v *deliver
 		return err
 	}
 	letter.State, letter.Code = store.LetterOpen, "refused"
-	if i.Verdict() == core.GivenUp {
+	if i.State() == core.GivenUp {
 		letter.Code, letter.Later = codeGaveUp, w.opt.Retry.Later
 	}
 	// A refused content has one letter, however often it is offered. A log sink is owed

@@ -19,7 +19,7 @@ import (
 )
 
 func TestLogSinkGetsEveryChangeInOrder(t *testing.T) {
-	p, s := only(t, logOf(3))
+	p, s := only(t, logOf(3), patiently)
 	fails := 4
 	s.answer(func([]change.Change) error {
 		if fails--; fails > 0 {
@@ -33,6 +33,7 @@ func TestLogSinkGetsEveryChangeInOrder(t *testing.T) {
 		want = append(want, fmt.Sprintf("X:%d", 2*i), fmt.Sprintf("X:%d", 2*i+1))
 	}
 	p.delivered()
+	p.concluded(0)
 	require.Equal(t, want, s.has())
 	for _, w := range s.attempts() {
 		require.LessOrEqual(t, len(w), 3)
@@ -130,12 +131,23 @@ func TestRefusedChangeIsFoundByBisection(t *testing.T) {
 	require.Equal(t, deliver.LetterHeaders{Time: bad.Time.UnixMilli(), Revision: bad.Revision, Content: bad.Content}, beside)
 }
 
-func TestBoundedAttemptsEndInALetter(t *testing.T) {
+func TestAnOldFailureEndsInALetter(t *testing.T) {
 	p, s := only(t, state)
-	s.answer(func(changes []change.Change) error {
+	s.answer(troubled("bad"))
+	p.publish(of(service, "bad", 0), of(service, "good", 1))
+	p.delivered()
+	p.concluded(1)
+	require.Equal(t, []string{"good:1"}, s.has())
+	require.Equal(t, "gave_up", p.letters()[0].Code)
+	require.EqualValues(t, 1, p.count(deliver.OutcomeDead))
+}
+
+// troubled answers with an error to the entities of of, to all of them without any.
+func troubled(of ...string) func(changes []change.Change) error {
+	return func(changes []change.Change) error {
 		failed := map[int]error{}
 		for i, c := range changes {
-			if c.Entity == "bad" {
+			if len(of) == 0 || slices.Contains(of, c.Entity) {
 				failed[i] = refuse(sinks.RetryBounded, true)
 			}
 		}
@@ -143,89 +155,29 @@ func TestBoundedAttemptsEndInALetter(t *testing.T) {
 			return nil
 		}
 		return &sinks.BatchError{Failed: failed}
-	})
-	p.publish(of(service, "bad", 0), of(service, "good", 1))
-	p.delivered()
-	p.concluded(1)
-	require.Equal(t, []string{"good:1"}, s.has())
-	tries := 0
-	for _, w := range s.attempts() {
-		for _, n := range w {
-			if n == "bad:0" {
-				tries++
-			}
-		}
 	}
-	require.Equal(t, 3, tries)
-	require.Equal(t, "gave_up", p.letters()[0].Code)
-	require.EqualValues(t, 1, p.count(deliver.OutcomeDead))
 }
 
-// A receiver that answers 500 to everything is away. One that does so to some
-// changes, and takes others, chokes on those. The mistake that this catches: every
-// change that came in a minute of trouble is a dead letter.
-func TestATargetThatFailsForEverythingIsAway(t *testing.T) {
-	p, s := only(t, state)
-	trouble := func(of ...string) func(changes []change.Change) error {
-		return func(changes []change.Change) error {
-			failed := map[int]error{}
-			for i, c := range changes {
-				if len(of) == 0 || slices.Contains(of, c.Entity) {
-					e := refuse(sinks.RetryBounded, true)
-					e.Outage = sinks.Troubled
-					failed[i] = e
-				}
-			}
-			if len(failed) == 0 {
-				return nil
-			}
-			return &sinks.BatchError{Failed: failed}
-		}
-	}
+// A receiver that answers 500 to everything gets all later, without a dead letter. One that does so to
+// some entities, and takes others, gets the others at once.
+func TestATargetThatFailsForEverything(t *testing.T) {
+	p, s := only(t, state, patiently)
 	changes, names := many(0, 5)
-	s.answer(trouble())
+	s.answer(troubled())
 	p.publish(changes...)
 	require.Eventually(t, func() bool { return len(s.attempts()) > 10 }, patience, time.Millisecond, "it is tried on")
-	require.Empty(t, p.letters())
-	s.answer(nil)
 	p.delivered()
+	require.Equal(t, 5, p.stage.Conditions()[service].Parked.Rows)
+	require.Equal(t, deliver.StateRetrying, p.stage.Conditions()[service].State)
+	s.answer(nil)
 	p.concluded(0)
 	require.ElementsMatch(t, names, s.has())
 
-	s.answer(trouble("bad", "worse"))
+	s.answer(troubled("bad", "worse"))
 	p.publish(of(service, "bad", 5), of(service, "good", 6), of(service, "worse", 7))
 	p.delivered()
-	p.concluded(2)
 	require.Contains(t, s.has(), "good:6")
-
-	// Two that fail alone look like an unreachable target; both end as dead letters.
-	p.publish(of(service, "bad", 8), of(service, "worse", 9))
-	p.delivered()
-	p.concluded(4)
-}
-
-// The mistake that this catches: a target was away for long, came back, and went away
-// again before it had all of a large frame. The second time its failures counted against
-// the changes at once, which became dead letters.
-func TestATargetThatIsAwayAgainInOneBatch(t *testing.T) {
-	p, s := only(t, sinks.Traits{Kind: sinks.State, MaxBatch: 2})
-	changes, names := many(0, 4)
-	left := 110 // attempts, of which one takes effect
-	s.answer(func(changes []change.Change) error {
-		if left--; left < 0 || left == 9 {
-			return nil
-		}
-		failed := map[int]error{}
-		for i := range changes {
-			e := refuse(sinks.RetryBounded, true)
-			e.Outage, failed[i] = sinks.Troubled, e
-		}
-		return &sinks.BatchError{Failed: failed}
-	})
-	p.publish(changes...)
-	p.delivered()
-	p.concluded(0)
-	require.ElementsMatch(t, names, s.has())
+	require.Equal(t, 2, p.stage.Conditions()[service].Parked.Rows)
 }
 
 func TestPauseAndGoOn(t *testing.T) {
@@ -246,7 +198,7 @@ func TestPauseAndGoOn(t *testing.T) {
 // before it.
 func TestRetryLeavesOutWhatWasOvertaken(t *testing.T) {
 	p, s := only(t, state, seldom)
-	s.answer(func([]change.Change) error { return refuse(sinks.Retry, true) })
+	s.answer(func([]change.Change) error { return refuse(sinks.Retry, false) })
 	p.publish(of(service, "X", 0))
 	require.Eventually(t, func() bool { return len(s.attempts()) > 0 }, patience, time.Millisecond)
 	newer := p.decide(of(service, "X", 1)) // decided while the first one is being tried

@@ -65,16 +65,17 @@
 //
 // # Failures
 //
-// The sink classifies them; package core decides. A change that fails by itself is parked
-// with its entity: a row of the dead letters in state retrying, written together with the
-// position that passes it ([store.ProgressSwap]). Evidence tells it from a target that
-// fails: another entity succeeded in an attempt that began after the failure. A write that
+// The sink classifies them; package core decides. A change that its target answers with an error
+// is parked with its entity at once: a row of the dead letters in state retrying, written
+// together with the position that passes it ([store.ProgressSwap]). A change that was not sent, since the
+// target takes no connection, waits in hand, and all services of the target share the time of the
+// next attempt (sinks.Targets). A write that
 // failed as a whole is repeated in halves. Before each retry a state sink's changes that
 // a newer decision superseded are dropped (I10). A change that is refused, or that failed
-// its last allowed attempt, becomes a dead letter: a control record goes into the inbox
+// for Retry.For, becomes a dead letter: a control record goes into the inbox
 // first, so that the owner of the entity remembers that this content is refused and lets
 // any other through, then the row becomes the letter, with the position that passes it.
-// There is one dead letter per content. What failed its last attempt is offered again
+// There is one dead letter per content. A change that was given up is offered again
 // after Retry.Later, with a wait that doubles. A service that is refused as a whole
 // pauses. A sink that recovers (sinks.Recoverer) does not park: its bookmark covers what
 // is above the position.

@@ -410,13 +410,20 @@ type process struct {
 }
 
 func retry() deliver.Retry {
-	return deliver.Retry{Attempts: 3, MinBackoff: time.Millisecond, MaxBackoff: 5 * time.Millisecond}
+	return deliver.Retry{For: 20 * time.Millisecond, MinBackoff: time.Millisecond, MaxBackoff: 5 * time.Millisecond}
 }
 
-// seldom lets attempts follow one another so slowly that none proves anything in a test.
+// seldom lets attempts follow one another so slowly that nothing is given up in a test.
 func seldom(o *deliver.Options) {
 	for i := range o.Services {
-		o.Services[i].Retry.MinBackoff, o.Services[i].Retry.MaxBackoff = 100*time.Millisecond, 100*time.Millisecond
+		o.Services[i].Retry = deliver.Retry{MinBackoff: 100 * time.Millisecond, MaxBackoff: 100 * time.Millisecond}
+	}
+}
+
+// patiently lets no change be given up in a test.
+func patiently(o *deliver.Options) {
+	for i := range o.Services {
+		o.Services[i].Retry.For = 0
 	}
 }
 
@@ -530,8 +537,9 @@ var state = sinks.Traits{Kind: sinks.State, MaxBatch: 100}
 
 func logOf(batch int) sinks.Traits { return sinks.Traits{Kind: sinks.Log, MaxBatch: batch} }
 
+// refuse returns a failure. One to retry that is not ambiguous is that of a target that takes no connection.
 func refuse(class sinks.Class, ambiguous bool) *sinks.Error {
-	return &sinks.Error{Class: class, Ambiguous: ambiguous, Op: "test", Err: errors.New("no")}
+	return &sinks.Error{Class: class, Ambiguous: ambiguous, Unreachable: class == sinks.Retry && !ambiguous, Op: "test", Err: errors.New("no")}
 }
 
 // many are changes of as many entities, with the offsets from first on.

@@ -35,7 +35,7 @@ func TestTheGuardCountsRetries(t *testing.T) {
 		t.Run(fmt.Sprint(traits.Kind), func(t *testing.T) {
 			const parked, all = 120, 600
 			p := newWorld(t, service).start(map[string]sinks.Traits{service: traits}, guarding(usualGuard), func(o *deliver.Options) {
-				o.Services[0].Retry = deliver.Retry{Attempts: 1000000, MinBackoff: time.Millisecond, MaxBackoff: 100 * time.Millisecond}
+				o.Services[0].Retry = deliver.Retry{MinBackoff: time.Millisecond, MaxBackoff: 100 * time.Millisecond}
 			})
 			p.loaded(all)
 			p.delivered()

@@ -174,7 +174,7 @@ func TestI9ALetterThatIsTooLargeHoldsUpNoOther(t *testing.T) {
 // next attempt is saved before it is made, and another process resumes both.
 func TestARetryIsClaimedBeforeItIsMade(t *testing.T) {
 	w := newWorld(t, service)
-	p := w.start(map[string]sinks.Traits{service: state}, func(o *deliver.Options) { o.Services[0].Retry.Attempts = 1000 })
+	p := w.start(map[string]sinks.Traits{service: state}, patiently)
 	s := p.sinks[service]
 	var claimed []int // attempts in the store during each retry
 	fails := func(changes []change.Change) error {
@@ -255,8 +255,8 @@ func TestANewerChangeOfAParkedEntity(t *testing.T) {
 }
 
 // The mistake that this catches: slices as large as what may be in hand were not taken
-// while one suspect was there, so one entity held up its service after all.
-func TestI13OneSuspectLeavesRoomForLargeSlices(t *testing.T) {
+// while one failed change was there, so one entity held up its service after all.
+func TestI13OneFailureLeavesRoomForLargeSlices(t *testing.T) {
 	p, s := only(t, logOf(100), seldom)
 	s.answer(func(changes []change.Change) error {
 		failed := map[int]error{}

@@ -171,7 +171,7 @@ func TestAWriteEndsWithItsPartition(t *testing.T) {
 		case tried <- struct{}{}:
 		default:
 		}
-		return &sinks.Error{Class: sinks.Retry, Op: "test", Err: errors.New("fenced")}
+		return refuse(sinks.Retry, false)
 	})
 	p.publish(of(service, "a", 1))
 	<-tried

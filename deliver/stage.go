@@ -63,9 +63,9 @@ type Log interface {
 
 // Retry bounds the attempts at one change.
 type Retry struct {
-	// Attempts is how often a change is tried whose failure may be its own
-	// (sinks.RetryBounded). Defaults to 10.
-	Attempts int
+	// For is how long a change is tried that its target answers with an error, before it is
+	// given up: core.Service has the rule. Defaults to 24h.
+	For time.Duration
 	// MinBackoff and MaxBackoff bound the wait between attempts. Default to
 	// 200ms and 30s.
 	MinBackoff, MaxBackoff time.Duration

@@ -78,7 +78,7 @@ func (s *silent) start(limit context.Context, t *testing.T, grace time.Duration)
 	w.log.append(record)
 	s.recording = recording{w.store, w}
 	p := w.start(nil, func(o *deliver.Options) {
-		o.Services = []deliver.Service{{Name: service, Number: w.numbers[service], Sink: s, Retry: deliver.Retry{Attempts: 1}}}
+		o.Services = []deliver.Service{{Name: service, Number: w.numbers[service], Sink: s, Retry: deliver.Retry{For: time.Nanosecond}}}
 		o.Store, o.StopGrace, o.Limit = s, grace, limit
 		o.Control = w.control
 	})

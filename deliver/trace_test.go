@@ -48,7 +48,7 @@ func TestSpansOfChanges(t *testing.T) {
 		}
 		if failures > 0 {
 			failures--
-			return &sinks.Error{Class: sinks.Retry, Op: "post", Err: errors.New("down")}
+			return &sinks.Error{Class: sinks.Retry, Unreachable: true, Op: "post", Err: errors.New("down")}
 		}
 		return nil
 	})
@@ -80,7 +80,7 @@ func TestSpansOfChanges(t *testing.T) {
 	require.Len(t, writes, 2)
 	for i, w := range writes {
 		require.Equal(t, []string{first.ID}, w.Links)
-		require.Equal(t, map[string]string{"weir.service": service, "weir.batch.size": []string{"2", "1"}[i], "weir.batch.traced": "1"}, w.Attributes)
+		require.Equal(t, map[string]string{"weir.service": service, "weir.batch.size": "2", "weir.batch.traced": "1"}, w.Attributes)
 		require.Equal(t, i == 0, w.Failed)
 	}
 	require.Equal(t, "retry", writes[0].Failure)

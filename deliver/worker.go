@@ -95,7 +95,7 @@ func (v *delivery) settled() bool {
 }
 
 func newWorker(s *Stage, opt Service) *worker {
-	opt.Retry.Attempts = defaults.Positive(opt.Retry.Attempts, 10)
+	opt.Retry.For = defaults.Positive(opt.Retry.For, 24*time.Hour)
 	opt.Retry.MinBackoff = defaults.Positive(opt.Retry.MinBackoff, 200*time.Millisecond)
 	opt.Retry.MaxBackoff = defaults.Positive(opt.Retry.MaxBackoff, 30*time.Second)
 	w := &worker{
@@ -106,7 +106,7 @@ func newWorker(s *Stage, opt Service) *worker {
 	_, holds := opt.Sink.(sinks.Recoverer)
 	w.core = core.New(core.Config{
 		Log: w.traits.Kind == sinks.Log, Holds: holds,
-		Attempts: opt.Retry.Attempts, MinBackoff: opt.Retry.MinBackoff, MaxBackoff: opt.Retry.MaxBackoff,
+		For: opt.Retry.For, MinBackoff: opt.Retry.MinBackoff, MaxBackoff: opt.Retry.MaxBackoff,
 		MaxBatch: w.traits.MaxBatch, MaxBytes: w.traits.MaxBytes, Pace: w.pace(holds),
 	})
 	w.condition.state, w.condition.suspension = StateRunning, suspensionOf(s.opt.Suspended, opt.Name)
@@ -327,7 +327,7 @@ func (w *worker) add(work, stop context.Context, all []*delivery) error {
 			Resent: c.Resent != 0, Owner: v.slice.Lane.Partition, Data: v, Arrived: now,
 		}
 		if i.Stale = w.opt.Pace.Settle > 0 && stale(v); v.slice.Redelivered { // it may have waited elsewhere; else clocks need not agree
-			i.Unsent = c.Time
+			i.OldestUnsent = c.Time
 		}
 		w.core.Add(i)
 	}
@@ -369,7 +369,7 @@ func (w *worker) applyEffect(e core.Effect) {
 	case core.End:
 		p.Edit(w.key(e.Item), core.RowEdit{Ended: true})
 	case core.Letter:
-		p.Edit(w.key(e.Item), core.RowEdit{Letter: v.letter, Parked: e.Item.Parked})
+		p.Edit(w.key(e.Item), core.RowEdit{Letter: v.letter, Parked: e.Item.Row})
 	case core.Settle:
 		if v == nil {
 			v = &delivery{} // a row whose change is not loaded
@@ -381,7 +381,7 @@ func (w *worker) applyEffect(e core.Effect) {
 		if e.By != nil && v.slice != nil {
 			v.replacement, _ = e.By.Data.(*delivery)
 		}
-		if first := e.Item.First(); first != nil && e.Outcome == core.Coalesced {
+		if first := e.Item.KeepsPosition(); first != nil && e.Outcome == core.Coalesced {
 			v.passed = true
 			first.Data.(*delivery).replacement = v.replacement
 		}

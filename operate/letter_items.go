@@ -51,7 +51,7 @@ func LetterItems(ctx context.Context, s LetterLister) ([]Item, error) {
 		all = append(all, Item{
 			What: l.Service + ", entity " + l.Entity, Level: LevelDegraded, Queued: 1, Since: l.Created.UTC(), NextTry: l.NextTry.UTC(),
 			Why: fmt.Sprintf("failed %d times: %s", l.Attempts, l.Reason),
-			Do:  cmp.Or(remedy.OfText(l.Reason), "correct what the target's answer names, or ask its operator") + "; retried automatically, and a dead letter after retry.attempts (weir resume " + l.Service + " --now tries at once)",
+			Do:  cmp.Or(remedy.OfText(l.Reason), "correct what the target's answer names, or ask its operator") + "; retried automatically, and a dead letter after retry.for (weir resume " + l.Service + " --now tries at once)",
 		})
 	}
 	groups, err := s.GroupLetters(ctx, store.LetterFilter{State: store.LetterOpen}, maxLetterGroups)

@@ -108,7 +108,7 @@ func TestStatusOfAStore(t *testing.T) {
 		{What: "c/p@few", Level: operate.LevelDown, AtMost: true, Queued: 5, Since: silent, Why: "no process delivers it"},
 		{What: "c/p@paused", Level: operate.LevelDegraded, Since: now.Add(-time.Minute), Why: "paused by ann@here", Do: "when its customer is ready: weir resume c/p@paused; queued changes are kept"},
 		{What: "configuration", Level: operate.LevelDegraded, Since: now.Add(-time.Second), Why: "entities without an event since it changed are as the earlier one made them", Do: "weir replay --outdated (weir plan shows its effect first)"},
-		{What: "c/p@many, entity B-7", Level: operate.LevelDegraded, Queued: 1, Since: now.Add(time.Second), NextTry: now.Add(time.Minute), Why: "failed 3 times: 502: come back later", Do: "correct what the target's answer names, or ask its operator; retried automatically, and a dead letter after retry.attempts (weir resume c/p@many --now tries at once)"},
+		{What: "c/p@many, entity B-7", Level: operate.LevelDegraded, Queued: 1, Since: now.Add(time.Second), NextTry: now.Add(time.Minute), Why: "failed 3 times: 502: come back later", Do: "correct what the target's answer names, or ask its operator; retried automatically, and a dead letter after retry.for (weir resume c/p@many --now tries at once)"},
 		{What: "dead letters of c/p@few", Level: operate.LevelDegraded, Since: now.Add(2 * time.Second), Why: "2 open, refused, for instance: 422: no such room", Do: "correct what the target's answer names, or ask its operator; then weir dlq replay --all --yes --stage deliver --service c/p@few --code refused (weir dlq list --stage deliver --service c/p@few --code refused shows them)"},
 	}, s.Items)
 

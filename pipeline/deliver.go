@@ -108,7 +108,7 @@ func (st *deliverStage) deliveries(now, before *settings) ([]deliver.Service, er
 		services = append(services, deliver.Service{
 			Name: s.Name, Number: number, Sink: sink, History: s.Delivery.History.Keep > 0,
 			Guard: guardOf(s.Delivery.Guard), Pace: paceOf(s.Delivery.Pace), Refresh: s.Delivery.Refresh.D(),
-			Retry: deliver.Retry{Attempts: retry.Attempts, MinBackoff: retry.MinBackoff.D(), MaxBackoff: retry.MaxBackoff.D(), Later: retry.RedriveAfter.D()},
+			Retry: deliver.Retry{For: retry.For.D(), MinBackoff: retry.MinBackoff.D(), MaxBackoff: retry.MaxBackoff.D(), Later: retry.RedriveAfter.D()},
 		})
 	}
 	return services, nil

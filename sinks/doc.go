@@ -7,9 +7,9 @@
 // its limits (invariant I2), and never lets an older version overwrite
 // a newer one (I5).
 //
-// Services of one target share its client, a bound on its connections and what
-// they know about an outage ([Targets], [Lease]): one of them probes, and the errors
-// of the others wait for the outcome ([Error.Await]).
+// Services of one target share its client, a bound on its connections and the time of
+// the next attempt while it is down ([Targets], [Lease]): the service that comes first makes it, and
+// the errors of the others wait for that ([Error.Await]).
 //
 // The implementations live in packages of their own below this one; package
 // sinktest holds the conformance suite that all of them pass.

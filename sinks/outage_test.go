@@ -25,11 +25,11 @@ func sleep(ctx context.Context, d time.Duration) error {
 var errRefused = errors.New("connection refused")
 
 func unreachable() error {
-	return &Error{Class: Retry, Outage: Unreachable, Op: "connect", Err: errRefused}
+	return &Error{Class: Retry, Unreachable: true, Op: "connect", Err: errRefused}
 }
 
 func troubled() error {
-	return &Error{Class: Retry, Outage: Troubled, Op: "post", Err: errors.New("503")}
+	return &Error{Class: Retry, Op: "post", Err: errors.New("503")}
 }
 
 func done() error { return nil }
@@ -124,29 +124,6 @@ func TestAFailureOfOneServiceIsItsOwn(t *testing.T) {
 	}
 }
 
-func TestTroubleOfTwoServicesIsTheTargets(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		all := services(3)
-		defer end(t, all)
-		require.Error(t, all[0].Try(t.Context(), 1, troubled))
-		require.NoError(t, all[2].Try(t.Context(), 1, done), "success in between: it is an endpoint's")
-		require.Error(t, all[1].Try(t.Context(), 1, troubled))
-		require.NoError(t, all[2].Try(t.Context(), 1, done))
-
-		require.Error(t, all[0].Try(t.Context(), 1, troubled))
-		require.Error(t, all[1].Try(t.Context(), 2, func() error {
-			return &BatchError{Failed: map[int]error{0: troubled(), 1: troubled()}}
-		}))
-		err := all[2].Try(t.Context(), 1, func() error { panic("attempted") })
-		require.ErrorIs(t, err, ErrDown)
-		e := Classify(err)
-		require.Equal(t, Retry, e.Class)
-		require.False(t, e.Ambiguous)
-		require.Positive(t, e.RetryAfter)
-		require.Contains(t, e.Error(), "503", "the cause")
-	})
-}
-
 func end(t *testing.T, all []*Lease[*client]) {
 	for _, l := range all {
 		require.NoError(t, l.Close())
@@ -183,8 +160,9 @@ func TestWhoeverWaitsForAConnectionIsToldOfAnOutage(t *testing.T) {
 	})
 }
 
-// The one that is to probe may stop, be cancelled, or have nothing to send any more.
-func TestAnotherServiceProbesInstead(t *testing.T) {
+// The service that found the target down, or that tries it, may stop, be cancelled, hang or have
+// nothing to send any more: another one tries when it is due.
+func TestAnyServiceTriesWhenItIsDue(t *testing.T) {
 	for name, vanish := range map[string]func(t *testing.T, l *Lease[*client]){
 		"closed": func(t *testing.T, l *Lease[*client]) { require.NoError(t, l.Close()) },
 		"silent": func(*testing.T, *Lease[*client]) {},
@@ -193,26 +171,44 @@ func TestAnotherServiceProbesInstead(t *testing.T) {
 			cancel()
 			require.ErrorIs(t, l.Try(ctx, 1, func() error { return unreachable() }), errRefused)
 		},
+		"hanging in its attempt": func(t *testing.T, l *Lease[*client]) {
+			go func() { _ = l.Try(t.Context(), 1, func() error { return sleep(t.Context(), time.Hour) }) }()
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				all := services(3)
 				defer end(t, all)
-				probe := Classify(all[0].Try(t.Context(), 1, unreachable))
-				require.True(t, probe.Await(t.Context(), time.Hour), "it waits alone, so it probes")
+				first := Classify(all[0].Try(t.Context(), 1, unreachable))
+				require.True(t, first.Await(t.Context(), time.Hour), "it is due")
+				before := time.Now()
+				vanish(t, all[0])
 				finished := make(chan error)
 				for _, l := range all[1:] {
 					go func() { finished <- deliver(t.Context(), l, done) }()
 				}
-				synctest.Wait()
-				before := time.Now()
-				vanish(t, all[0])
 				require.NoError(t, <-finished)
 				require.NoError(t, <-finished)
-				require.LessOrEqual(t, time.Since(before), probeGrace)
+				require.LessOrEqual(t, time.Since(before), 2*firstProbe*12/10)
 			})
 		})
 	}
+}
+
+// An attempt at a target that is down moves the time of the next one when it begins: a second
+// service that comes in the same period makes none.
+func TestOneAttemptInAPeriod(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		all := services(3)
+		defer end(t, all)
+		require.True(t, Classify(all[0].Try(t.Context(), 1, unreachable)).Await(t.Context(), 0))
+		require.ErrorIs(t, all[1].Try(t.Context(), 1, func() error {
+			for _, l := range []*Lease[*client]{all[0], all[2]} {
+				require.ErrorIs(t, l.Try(t.Context(), 1, func() error { panic("attempted") }), ErrDown)
+			}
+			return unreachable()
+		}), errRefused)
+	})
 }
 
 func TestAwaitEndsWithItsContext(t *testing.T) {
@@ -220,7 +216,7 @@ func TestAwaitEndsWithItsContext(t *testing.T) {
 		all := services(2)
 		defer end(t, all)
 		e := Classify(all[0].Try(t.Context(), 1, func() error {
-			return &Error{Class: Retry, Outage: Unreachable, RetryAfter: time.Minute, Op: "post", Err: errRefused}
+			return &Error{Class: Retry, Unreachable: true, RetryAfter: time.Minute, Op: "post", Err: errRefused}
 		}))
 		refused := Classify(all[1].Try(t.Context(), 1, done))
 		ctx, cancel := context.WithCancel(t.Context())

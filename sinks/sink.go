@@ -69,11 +69,11 @@ type Sink interface {
 type Class int
 
 const (
-	// Retry: not now. The target is unreachable, busy or asks to wait; retry for as long
-	// as it takes.
+	// Retry: not now. The target is unreachable, busy, asks to wait or answers with an error.
+	// After the configured time an answered change is a dead letter; see Error.Unreachable.
 	Retry Class = iota
-	// RetryBounded: this attempt failed and the next may fail, too (a server
-	// error for one document). After the configured attempts it is a dead letter.
+	// RetryBounded: the same for deliver. It may be the failure of one change of a batch (a
+	// server error for one document), which a sink with large writes searches.
 	RetryBounded
 	// Reject: this change is refused for its content and had no effect; a dead letter.
 	Reject
@@ -106,14 +106,15 @@ type Error struct {
 	Ambiguous bool
 	// RetryAfter is how long the target asked to wait, already capped, 0 when it did not.
 	RetryAfter time.Duration
-	// Outage is the failure's evidence about the target as a whole.
-	Outage Outage
-	Op     string // what was tried: "insert", "post", …
-	Hint   string // remedy for an operator, may be empty
-	Err    error
+	// Unreachable: the target takes no connection or no work at all, so the failure says
+	// nothing about the changes. Never set where something was sent and may be the cause.
+	Unreachable bool
+	Op          string // what was tried: "insert", "post", …
+	Hint        string // remedy for an operator, may be empty
+	Err         error
 
 	await func(context.Context) bool // of a target that is down, see Await
-	due   func() time.Time           // of its next probe
+	due   func() time.Time           // of the next attempt at it
 	// report is of a target that is down, see Reports.
 	report func(now time.Time) (failures int, first, due bool)
 }

@@ -52,7 +52,7 @@ type target struct {
 
 	mu          sync.Mutex
 	services    int // guarded by mu
-	outage      outage
+	breaker     breaker
 	connections connections
 }
 
@@ -68,6 +68,8 @@ type Lease[C any] struct {
 type member struct {
 	*target
 	tenant *tenant
+	// trying: Try took the time of the next attempt, and Hold is part of that. Guarded by target.mu.
+	trying bool
 }
 
 // Share returns a service's share in the client of c.Key. It does not open
@@ -133,7 +135,6 @@ func (m *member) leave(of *Targets) (last bool) {
 	defer m.mu.Unlock()
 	m.services--
 	m.connections.leave(m.tenant)
-	m.removeMember(m)
 	if m.services > 0 {
 		return false
 	}
@@ -170,8 +171,8 @@ func (m *member) Hold(ctx context.Context) (release func(error), err error) {
 	return func(err error) {
 		m.mu.Lock()
 		defer m.mu.Unlock()
-		if e, ok := errors.AsType[*Error](err); ok && e.Outage == Unreachable && ctx.Err() == nil {
-			m.recordFailure(m, e) // before somebody else gets the connection
+		if e, ok := errors.AsType[*Error](err); ok && e.Unreachable && ctx.Err() == nil {
+			m.recordFailure(e) // before somebody else gets the connection
 		}
 		m.connections.recordResult(t, err)
 		m.connections.release(t)

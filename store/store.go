@@ -330,7 +330,7 @@ const (
 // DeadLetter is a record that could not be ingested, decided or delivered.
 type DeadLetter struct {
 	ID      int64     // given by the store
-	Created time.Time // given by the store: when it died first
+	Created time.Time // given by the store, but for a retrying row: when its entity failed first
 	// Last is when it died last and Count how often; given by the store.
 	Last     time.Time
 	Count    int64

@@ -46,7 +46,7 @@ func TestStatusFromNobodyToWell(t *testing.T) {
 		}
 	}))
 	defer target.Close()
-	change(t, filepath.Join(dir, "customers", "zest.yaml"), "archive: {file: {path: ../out/zest_catalogue.jsonl}}", "hook: {webhook: {url: \""+target.URL+"\", secret: whsec_MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY=}, retry: {attempts: 1000, min_backoff: 100ms, max_backoff: 1s}}")
+	change(t, filepath.Join(dir, "customers", "zest.yaml"), "archive: {file: {path: ../out/zest_catalogue.jsonl}}", "hook: {webhook: {url: \""+target.URL+"\", secret: whsec_MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY=}, retry: {min_backoff: 100ms, max_backoff: 1s}}")
 
 	status, out, errs := call(t, "status", "-c", main)
 	require.Equal(t, exitFailed, status, errs)

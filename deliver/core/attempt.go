@@ -26,7 +26,7 @@ type StepKind int
 // Each but Wait ends with the call that its name says.
 const (
 	Wait     StepKind = iota
-	AwaitUp           // wait until the target is up or this service probes it: the last error knows
+	AwaitUp           // wait until the target is up or tried next: the last error knows
 	Write             // write Items: Done
 	Retry             // look whether Items are the newest, Claim, save, write: Done
 	Conclude          // make dead letters of Items, or have them decided again: Concluded each
@@ -36,45 +36,45 @@ const (
 func (s *Service) Next(now time.Time) Step {
 	if s.down {
 		s.down = false
-		return Step{Kind: AwaitUp, Until: now.Add(s.cfg.MinBackoff)}
+		return Step{Kind: AwaitUp, Until: now.Add(s.interval(s.unreached - 1))}
 	}
-	if verdicts := s.verdicts(); len(verdicts) > 0 {
-		return Step{Kind: Conclude, Items: verdicts}
+	if items := s.concluding(); len(items) > 0 {
+		return Step{Kind: Conclude, Items: items}
 	}
 	allowed, at := s.allowance(now)
 	quiet := s.wake(now)
 	if allowed == 0 {
 		return Step{Until: at}
 	}
-	fresh, at, paced := s.fresh(now)
+	if at := s.brakedUntil(); at.After(now) {
+		return Step{Until: earliest(at, quiet)}
+	}
+	if s.braked() || s.refused {
+		allowed = 1
+	}
 	due, next := s.due(now, allowed)
-	if len(due) > 0 && s.turn {
-		s.turn = false
+	if len(due) > 0 && s.retryNext {
+		s.retryNext = false
 		return Step{Kind: Retry, Items: due}
 	}
+	fresh, at := s.fresh(now)
 	if len(fresh) > 0 {
 		if until, waits := s.gathers(now, len(fresh), allowed); waits {
 			return Step{Until: earliest(until, quiet)}
 		}
-		fresh = fresh[:min(len(fresh), allowed)]
+		s.retryNext = true
+		return Step{Kind: Write, Items: fresh[:min(len(fresh), allowed)]}
 	}
-	if len(fresh) > 0 {
-		s.turn = true
-		return Step{Kind: Write, Items: fresh}
-	}
-	if !paced {
-		probe, until := s.probe(now)
-		if probe != nil {
-			s.turn = true
-			return Step{Kind: Write, Items: []*Item{probe}}
-		}
-		at = earliest(at, until)
+	held, until := s.held(now)
+	if held != nil {
+		s.retryNext = true
+		return Step{Kind: Write, Items: []*Item{held}}
 	}
 	if len(due) > 0 { // nothing else can be tried now
-		s.turn = false
+		s.retryNext = false
 		return Step{Kind: Retry, Items: due}
 	}
-	return Step{Until: earliest(earliest(at, next), quiet)}
+	return Step{Until: earliest(earliest(at, until), earliest(next, quiet))}
 }
 
 func earliest(a, b time.Time) time.Time {
@@ -84,15 +84,23 @@ func earliest(a, b time.Time) time.Time {
 	return a
 }
 
-func (s *Service) verdicts() (out []*Item) {
+func later(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
+	}
+	return b
+}
+
+// concluding returns the items that wait for Concluded.
+func (s *Service) concluding() (out []*Item) {
 	for _, i := range s.hand {
-		if i.verdict != Undecided {
+		if i.concluding() {
 			out = append(out, i)
 		}
 	}
 	for _, queue := range s.rows {
 		for _, i := range queue {
-			if i.verdict == Undecided {
+			if !i.concluding() {
 				break
 			}
 			out = append(out, i)
@@ -104,85 +112,65 @@ func (s *Service) verdicts() (out []*Item) {
 	return out
 }
 
-// fresh returns changes that are no suspects, up to what one write takes. If there are
-// some, but later, at is when. paced reports that suspects wait for them, too.
-func (s *Service) fresh(now time.Time) (fresh []*Item, at time.Time, paced bool) {
+// fresh returns changes to write, up to what one write takes. If there are some, but later, at is
+// when. Changes that a sink holds, since it does not park, go first and alone.
+func (s *Service) fresh(now time.Time) (fresh []*Item, at time.Time) {
 	if s.cfg.Holds {
 		for _, i := range s.hand {
-			if i.failed > 0 && i.verdict == Undecided {
+			if i.state == Held {
 				at = later(at, i.Next)
 				fresh = append(fresh, i)
 			}
 		}
 		if at.After(now) {
-			return nil, at, true
+			return nil, at
 		}
 		if len(fresh) > 0 {
-			return fresh[:min(len(fresh), s.limit)], at, true
+			return fresh[:min(len(fresh), s.limit)], at
 		}
-	} else if s.paused {
-		return nil, at, false
 	}
 	blocked := map[string]bool{}
 	bytes := 0
 	for _, i := range s.hand {
 		switch {
 		case s.cfg.Log && (blocked[i.Entity] || len(s.rows[i.Entity]) > 0):
-		case i.suspect || i.verdict != Undecided:
+		case i.state != Fresh:
 			blocked[i.Entity] = true
 		case i.Next.After(now):
 			blocked[i.Entity] = true
 			at = earliest(at, i.Next)
 		default:
 			if bytes += int(i.Bytes); len(fresh) > 0 && s.cfg.MaxBytes > 0 && bytes > s.cfg.MaxBytes {
-				return s.spaced(now, fresh)
+				return fresh, time.Time{}
 			}
 			if fresh = append(fresh, i); len(fresh) >= min(s.limit, s.cfg.MaxBatch) {
-				return s.spaced(now, fresh)
+				return fresh, time.Time{}
 			}
 		}
 	}
-	if len(fresh) > 0 {
-		if until, lingers := s.lingers(now, fresh); lingers {
-			return nil, earliest(at, until), false
-		}
-		return s.spaced(now, fresh)
+	if until, lingers := s.lingers(now, fresh); lingers {
+		return nil, earliest(at, until)
 	}
-	return nil, at, false
+	return fresh, at
 }
 
-// spaced holds back first attempts after two in a row in which nothing succeeded.
-func (s *Service) spaced(now time.Time, fresh []*Item) ([]*Item, time.Time, bool) {
-	if s.freshFailures >= 2 {
-		if at := s.lastFailure.Add(s.interval(s.freshFailures - 2)); at.After(now) {
-			return nil, at, true
-		}
-	}
-	return fresh, time.Time{}, true
-}
-
-// probe returns the next suspect in turn, each time another one, or when it is its time.
-// A service that is refused as a whole is probed with any change.
-func (s *Service) probe(now time.Time) (*Item, time.Time) {
-	var candidates []*Item
-	var until time.Time
-	for _, i := range s.hand {
-		first := s.handed[i.Entity][0] == i && (!s.cfg.Log || len(s.rows[i.Entity]) == 0)
-		if first && (i.suspect || s.paused) {
-			candidates = append(candidates, i)
-		}
-	}
-	if len(candidates) == 0 {
+// held returns the next change in turn that found no room for its row, or when it is its time. Each
+// time it is another one: the oldest alone hides that the target works for the others.
+func (s *Service) held(now time.Time) (next *Item, until time.Time) {
+	if s.cfg.Holds {
 		return nil, until
 	}
-	if at := s.lastFailure.Add(s.interval(s.probeFailures)); at.After(now) && !(s.split && s.probeFailures == 0) {
-		return nil, at
+	var all []*Item
+	for _, i := range s.hand {
+		if i.state == Held && s.handed[i.Entity][0] == i && (!s.cfg.Log || len(s.rows[i.Entity]) == 0) {
+			all = append(all, i)
+		}
 	}
-	start := slices.Index(candidates, s.probed) + 1
-	for n := range candidates {
-		i := candidates[(start+n)%len(candidates)]
+	start := slices.Index(all, s.lastHeld) + 1
+	for n := range all {
+		i := all[(start+n)%len(all)]
 		if !i.Next.After(now) {
-			s.probed = i
+			s.lastHeld = i
 			return i, until
 		}
 		until = earliest(until, i.Next)
@@ -190,24 +178,8 @@ func (s *Service) probe(now time.Time) (*Item, time.Time) {
 	return nil, until
 }
 
-// interval is the wait after n failures.
-func (s *Service) interval(n int) time.Duration {
-	return min(time.Duration(float64(s.cfg.MinBackoff)*math.Pow(2, float64(min(n, 30)))), s.cfg.MaxBackoff, maxProbe)
-}
-
-// backoff is the wait before the next attempt at a row, spread by a quarter.
-func (s *Service) backoff(i *Item, attempts int) time.Duration {
-	d := min(time.Duration(float64(s.cfg.MinBackoff)*math.Pow(2, float64(min(attempts, 30)))), s.cfg.MaxBackoff)
-	h := fnv.New32a()
-	_, _ = h.Write(append([]byte(i.Entity), byte(attempts)))
-	return time.Duration(float64(d) * (0.75 + float64(h.Sum32()%1024)/2048))
-}
-
 // due returns rows to try, of different entities, and when the first is due.
 func (s *Service) due(now time.Time, allowed int) (due []*Item, next time.Time) {
-	if s.count == 0 {
-		return nil, next
-	}
 	for _, queue := range s.rows {
 		i := queue[0]
 		next = earliest(next, i.Next)
@@ -216,16 +188,50 @@ func (s *Service) due(now time.Time, allowed int) (due []*Item, next time.Time) 
 		}
 	}
 	slices.SortFunc(due, func(a, b *Item) int { return cmp.Or(a.Next.Compare(b.Next), cmp.Compare(a.Entity, b.Entity)) })
-	due = due[:min(len(due), s.burst, s.cfg.MaxBatch, allowed)]
-	if len(s.failing) > 1 || s.paused { // nothing has succeeded for a while
-		if at := s.lastFailure.Add(s.interval(s.failures - 2)); at.After(now) {
-			return nil, at
-		}
-	}
-	if next.IsZero() {
+	due = due[:min(len(due), s.retryBatch, s.cfg.MaxBatch, allowed)]
+	if s.count > 0 && next.IsZero() {
 		next = now
 	}
 	return due, next
+}
+
+// braked reports whether changes of several entities failed since the last success: then one change
+// is tried at a time, ever more seldom. Else a thousand rows are many attempts a second at a target
+// that asks for rest.
+func (s *Service) braked() bool { return len(s.failing) > 1 }
+
+// brakedUntil returns when the next attempt may be made, also not before the time that the target
+// named for each entity; zero: at once.
+func (s *Service) brakedUntil() (at time.Time) {
+	if !s.braked() && !s.refused {
+		return at
+	}
+	first := true
+	for _, until := range s.failing {
+		if first || until.Before(at) {
+			at, first = until, false
+		}
+	}
+	return later(at, s.lastFailure.Add(s.interval(max(0, s.failures-1))))
+}
+
+// interval is the wait after n failures at a target.
+func (s *Service) interval(n int) time.Duration { return min(s.doubled(n), longestProbe) }
+
+func (s *Service) doubled(n int) time.Duration {
+	return time.Duration(min(float64(s.cfg.MinBackoff)*math.Pow(2, float64(min(n, 30))), float64(s.cfg.MaxBackoff)))
+}
+
+// backoff is the wait before the next attempt at a change that failed, spread by a quarter.
+func (s *Service) backoff(i *Item, attempts int) time.Duration {
+	return time.Duration(float64(s.doubled(attempts)) * (0.75 + 0.5*spread(i.Entity, attempts)))
+}
+
+// spread returns a number from 0 to 1 by an entity and a count.
+func spread(entity string, n int) float64 {
+	h := fnv.New32a()
+	_, _ = h.Write(append([]byte(entity), byte(n)))
+	return float64(h.Sum32()%1024) / 1024
 }
 
 // Claim counts the attempts at rows before they are made. The caller saves the effects
@@ -243,17 +249,24 @@ func (s *Service) Postpone(now time.Time, i *Item) { i.Next = now.Add(s.backoff(
 
 // Leave settles an item without an attempt.
 func (s *Service) Leave(i *Item, outcome Outcome) {
-	if i.Parked {
+	s.settled(i, outcome)
+	s.sweep()
+}
+
+func (s *Service) settled(i *Item, outcome Outcome) {
+	if i.Row {
 		s.endRow(i, outcome, nil)
 	} else {
-		s.settle(i, outcome, nil)
+		s.becomeSettled(i, outcome, nil)
 	}
-	s.sweep()
 }
 
 // Hurry makes everything due: an operator requested an attempt.
 func (s *Service) Hurry(now time.Time) {
-	s.lastFailure, s.split = time.Time{}, true
+	s.lastFailure = time.Time{}
+	for entity := range s.failing {
+		s.failing[entity] = time.Time{}
+	}
 	for _, i := range s.hand {
 		i.Next = time.Time{}
 	}
@@ -266,83 +279,86 @@ func (s *Service) Hurry(now time.Time) {
 // a success; whole is the one that holds for all of them, and failed is not read. split
 // says that the error may be one item's although the service is refused.
 func (s *Service) Done(now time.Time, step Step, took time.Duration, failed []*sinks.Error, whole *sinks.Error, split bool) {
-	s.attempt++
-	attempted, paused, attempts := false, false, 0
-	for n, i := range step.Items {
-		if whole == nil && failed[n] == nil {
-			s.worked = s.attempt
-		}
-		i.Stale = true
-	}
-	succeeded := s.worked == s.attempt
+	s.attempt += 2
+	n := tally{attempts: len(step.Items)}
 	behind := map[string]bool{} // of a log sink: an earlier change failed
-	for n, i := range step.Items {
+	for at, i := range step.Items {
+		i.Stale = true
 		e := whole
 		if e == nil {
-			e = failed[n]
+			e = failed[at]
 		}
-		if e == nil || e.Attempted() {
-			attempts++
-		}
-		if e != nil && (!e.Attempted() || behind[i.Entity]) {
-			s.withdraw(now, i)
-			continue
-		}
-		attempted = true
-		behind[i.Entity] = s.cfg.Log && e != nil && e.Class != sinks.Reject && (whole == nil || len(step.Items) == 1)
-		i.before, i.tried = i.tried, s.attempt
+		together := whole != nil && len(step.Items) > 1
 		switch {
 		case e == nil:
-			s.success(i)
-		case s.cfg.Holds && (whole == nil || len(step.Items) == 1 || outage(e) && !split) && e.Class != sinks.Reject:
-			paused = paused || e.Class == sinks.Pause
-			s.hold(now, i, e, succeeded || len(step.Items) == 1)
-		case whole != nil && len(step.Items) > 1:
-			paused = paused || e.Class == sinks.Pause && !split
-			s.failedTogether(now, i, e, split)
-		case e.Class == sinks.Pause:
-			paused = true
-			s.failed(now, i, e)
+			n.succeeded++
+			s.settled(i, Delivered)
+		case !e.Attempted():
+			n.attempts--
 			s.withdraw(now, i)
-		case e.Class == sinks.Reject:
-			s.failed(now, i, e)
-			i.verdict = Refused
-		case i.Parked:
-			s.retryFailed(now, i, e, took)
+		case behind[i.Entity]:
+			s.withdraw(now, i)
+		case e.Unreachable: // says nothing about the change
+			s.repeat(now, i, e)
 		default:
-			s.suspect(now, i, e, took, succeeded)
+			n.answered++
+			s.answered(now, i, e, took, together, split, &n)
 		}
+		behind[i.Entity] = behind[i.Entity] || s.cfg.Log && e != nil && e.Class != sinks.Reject && !together
 	}
-	s.spend(now, attempts)
-	s.down = !attempted
-	if attempted {
-		s.tried, s.paused = s.attempt, paused
-	}
-	switch {
-	case succeeded:
-		s.evidence(now, step)
-	case attempted:
-		s.nothing(now, step, whole)
-	default:
-		s.lastFailure = now
-	}
+	s.spend(now, n.attempts)
+	s.judge(now, step, whole, n)
 	s.sweep()
+}
+
+// tally counts the outcomes of an attempt.
+type tally struct {
+	attempts            int // that the sink made
+	succeeded, answered int // by items; answered by a failure
+	refused, pausing    int // of these: the change, the service
+}
+
+// answered is for an answer against an item.
+func (s *Service) answered(now time.Time, i *Item, e *sinks.Error, took time.Duration, together, split bool, n *tally) {
+	switch {
+	case e.Class == sinks.Pause && !(together && split):
+		n.pausing++
+		s.failed(now, i, e)
+		if s.repeat(now, i, e); !together && !i.Row {
+			s.becomeHeld(i) // the next attempt is at another one
+		}
+	case together:
+		// It may be the failure of any change of the write: the next ones are smaller.
+		s.repeat(now, i, e)
+	case e.Class == sinks.Reject:
+		n.refused++
+		s.failed(now, i, e)
+		s.becomeRefused(i)
+	case s.cfg.Holds:
+		s.repeat(now, i, e)
+	default:
+		s.failedAlone(now, i, e, took)
+	}
+}
+
+// repeat is for a failure that is not the item's own. A sink that does not park repeats it before
+// anything else.
+func (s *Service) repeat(now time.Time, i *Item, e *sinks.Error) {
+	s.withdraw(now, i)
+	if s.cfg.Holds {
+		s.failed(now, i, e)
+		i.Next = now.Add(max(e.RetryAfter, s.interval(i.failures)))
+		i.failures++
+		s.becomeHeld(i)
+	}
 }
 
 // withdraw takes a claim back: the attempt was not made, or said nothing about the change.
 func (s *Service) withdraw(now time.Time, i *Item) {
-	if i.Parked {
+	if i.Row {
 		i.Attempts--
 		i.Next = now.Add(s.backoff(i, i.Attempts))
 		s.effect(Effect{Kind: Put, Item: i})
-	}
-}
-
-func (s *Service) success(i *Item) {
-	if i.Parked {
-		s.endRow(i, Delivered, nil)
-	} else {
-		s.settle(i, Delivered, nil)
 	}
 }
 
@@ -354,155 +370,100 @@ func (s *Service) failed(now time.Time, i *Item, e *sinks.Error) {
 	s.last = i
 }
 
-// failedTogether handles a failure that any change of the write may have caused: the next ones
-// are smaller. A failure that is no outage makes no suspects.
-func (s *Service) failedTogether(now time.Time, i *Item, e *sinks.Error, split bool) {
-	if i.Parked {
-		s.withdraw(now, i)
+// failedAlone is for an answer against one change: it is parked at once if there is room. A row is
+// given up when it is old and another entity succeeded since its attempt before, or no other was
+// tried: time alone would give up good changes in one long outage.
+func (s *Service) failedAlone(now time.Time, i *Item, e *sinks.Error, took time.Duration) {
+	alone := s.lastAttempt == i.lastAttempt
+	if i.Reason != "" { // its attempt before failed, too
+		i.failsAlone = s.lastSuccess > i.lastAttempt
+	}
+	s.failed(now, i, e)
+	if _, is := s.failing[i.Entity]; is || len(s.failing) < mostFailing {
+		s.failing[i.Entity] = now.Add(e.RetryAfter)
+	}
+	old := now.Sub(i.Since)
+	if !i.Row {
+		i.Attempts++
+	}
+	i.Next = now.Add(max(s.backoff(i, i.Attempts), e.RetryAfter))
+	if errors.Is(e, context.DeadlineExceeded) {
+		i.Next = later(i.Next, now.Add(10*took))
+	}
+	switch {
+	case i.Row && (old >= s.cfg.For && (i.failsAlone || alone) || old >= giveUpAnyway*s.cfg.For):
+		s.becomeGivenUp(i)
+	case i.Row:
+		s.effect(Effect{Kind: Put, Item: i})
+	case s.room(i):
+		s.becomeParked(i)
+	default:
+		s.becomeHeld(i)
+	}
+}
+
+// judge notes what an attempt says about the target and the service.
+func (s *Service) judge(now time.Time, step Step, whole *sinks.Error, n tally) {
+	if s.down = n.succeeded+n.answered == 0; s.down {
+		s.unreached++
 		return
 	}
-	if outage(e) && !split {
-		s.failed(now, i, e)
-		i.suspect, i.beside = true, false
+	s.unreached, s.refused = 0, n.pausing > 0
+	if n.succeeded+n.answered > n.refused { // a refusal of its content is no attempt that shows anything
+		s.number(step.Items)
 	}
-}
-
-func outage(e *sinks.Error) bool {
-	return e.Class == sinks.Retry || e.Class == sinks.Pause || e.Outage != sinks.NoOutage
-}
-
-// hold is for a change that failed at a service that does not park: it is repeated before
-// anything else is written. counts says that the failure may be its own.
-func (s *Service) hold(now time.Time, i *Item, e *sinks.Error, counts bool) {
-	s.failed(now, i, e)
-	if e.Class == sinks.RetryBounded && (counts || s.doubt) {
-		if i.Attempts++; i.Attempts >= s.cfg.Attempts {
-			i.verdict = GivenUp
+	switch {
+	case n.succeeded > 0:
+		s.lastSuccess = s.attempt
+		s.works(now, step)
+	case whole != nil && len(step.Items) > 1:
+		s.split(now, step)
+	case n.answered > n.refused:
+		s.failures++
+		s.lastFailure, s.retryBatch = now, 1
+		if s.failures == len(s.failing) { // just braked, or not yet: a change that did not fail goes first
+			s.retryNext = false
 		}
 	}
-	i.Next = now.Add(max(e.RetryAfter, s.interval(i.failed)))
-	i.failed++
 }
 
-// suspect handles a queued change that failed while others succeeded.
-func (s *Service) suspect(now time.Time, i *Item, e *sinks.Error, took time.Duration, beside bool) {
-	s.failed(now, i, e)
-	i.suspect, i.beside = true, beside
-	i.failed++
-	i.Next = now.Add(e.RetryAfter)
-	if errors.Is(e, context.DeadlineExceeded) {
-		i.Next = later(i.Next, now.Add(10*took))
+// number notes an attempt for its items and the service.
+func (s *Service) number(items []*Item) {
+	s.lastAttempt = s.attempt
+	for _, i := range items {
+		i.lastAttempt = s.attempt
+		if i.Entity != items[0].Entity {
+			s.lastAttempt = s.attempt + 1
+		}
 	}
 }
 
-func later(a, b time.Time) time.Time {
-	if a.After(b) {
-		return a
+// split makes the next write half as large, after one that failed as a whole.
+func (s *Service) split(now time.Time, step Step) {
+	if s.retryBatch = 1; step.Kind == Write {
+		s.limit = max(1, len(step.Items)/2)
 	}
-	return b
+	if s.refused {
+		s.failures++
+		s.lastFailure = now
+	}
 }
 
-// retryFailed is for a row that failed. The attempt counts if the target worked for
-// another entity since the one before, or if no other was tried and the target answered.
-func (s *Service) retryFailed(now time.Time, i *Item, e *sinks.Error, took time.Duration) {
-	s.failed(now, i, e)
-	alone := s.tried <= i.before // since then: what was tried later was another
-	if s.worked <= i.before && !s.doubt && (!alone || e.Class != sinks.RetryBounded) {
-		i.Attempts--
-	} else if i.Attempts >= s.cfg.Attempts {
-		i.verdict = GivenUp
-		return
+// works is for a success: the brake ends, and writes grow. Rows become due over a while.
+func (s *Service) works(now time.Time, step Step) {
+	if s.braked() {
+		for _, queue := range s.rows {
+			i := queue[0]
+			i.Next = earliest(i.Next, now.Add(time.Duration(float64(spreadRows)*spread(i.Entity, 0))))
+		}
 	}
-	i.Next = later(i.Next, now.Add(e.RetryAfter))
-	if errors.Is(e, context.DeadlineExceeded) {
-		i.Next = later(i.Next, now.Add(10*took))
-	}
-	s.effect(Effect{Kind: Put, Item: i})
-}
-
-// evidence judges suspects after a success: the target works.
-func (s *Service) evidence(now time.Time, step Step) {
-	s.failures, s.freshFailures, s.probeFailures, s.split, s.doubt = 0, 0, 0, false, false
+	s.failures = 0
 	clear(s.failing)
 	if len(step.Items) >= s.limit {
 		s.limit = min(2*s.limit, s.cfg.MaxBatch)
 	}
 	if step.Kind == Retry {
-		s.burst = min(2*s.burst, s.cfg.MaxBatch)
-	}
-	for _, i := range s.hand {
-		if !i.suspect || i.settled || i.tried >= s.attempt {
-			continue
-		}
-		if !i.beside && !i.second {
-			i.suspect, i.second = false, true
-			continue
-		}
-		s.park(now, i, 1)
-	}
-}
-
-// park parks a suspect after attempts that count, if there is room.
-func (s *Service) park(now time.Time, i *Item, attempts int) {
-	switch {
-	case i.Attempts+attempts >= s.cfg.Attempts:
-		i.Attempts += attempts
-		i.verdict = GivenUp
-	case s.room(i):
-		i.Attempts += attempts
-		i.Next = later(i.Next, now.Add(s.backoff(i, i.Attempts)))
-		s.put(i)
-	}
-}
-
-// nothing is for an attempt without any success.
-func (s *Service) nothing(now time.Time, step Step, whole *sinks.Error) {
-	together := whole != nil && len(step.Items) > 1
-	s.lastFailure, s.split = now, together
-	if together && step.Kind == Write {
-		s.limit = max(1, len(step.Items)/2)
-		s.probeFailures = 0 // the new suspects were not probed
-	}
-	if step.Kind == Retry {
-		s.burst = 1
-	}
-	refused := true // or to be tried in smaller writes: says nothing about the target
-	for _, i := range step.Items {
-		refused = refused && (i.verdict == Refused || together && !i.suspect && !i.Parked)
-	}
-	if refused {
-		return
-	}
-	s.failures++
-	for _, i := range step.Items {
-		if len(s.failing) < 64 {
-			s.failing[i.Entity] = true
-		}
-	}
-	first := step.Items[0]
-	switch {
-	case step.Kind == Retry:
-	case s.probed == first && len(step.Items) == 1:
-		s.probeFailures++
-	default:
-		s.freshFailures++
-	}
-	if s.paused {
-		return
-	}
-	if first.suspect && len(step.Items) == 1 && first.Err.Class == sinks.RetryBounded && len(s.handed) == 1 {
-		s.park(now, first, first.failed) // alone, and the target answered
-		return
-	}
-	if s.failures >= s.cfg.Backstop {
-		s.doubt = true
-		for _, i := range s.hand {
-			if i.suspect && i.verdict == Undecided {
-				s.failures = 0
-				s.park(now, i, 1)
-				break
-			}
-		}
+		s.retryBatch = min(2*s.retryBatch, s.cfg.MaxBatch)
 	}
 }
 
@@ -513,12 +474,12 @@ func (s *Service) Concluded(i *Item, letter bool) {
 		outcome = Dead
 		s.effect(Effect{Kind: Letter, Item: i})
 	}
-	if i.Parked {
+	if i.Row {
 		s.dropRow(i.Entity, i)
 		if !letter {
 			s.effect(Effect{Kind: End, Item: i})
 		}
 	}
-	s.settle(i, outcome, nil)
+	s.becomeSettled(i, outcome, nil)
 	s.sweep()
 }

@@ -26,22 +26,30 @@
 //
 // # Service
 //
-//	             Add                   success
-//	log ─────────────────► in hand ──────────────► settled
-//	                        │    ▲                   ▲
-//	                failure │    │ second chance     │ success, newer change
-//	                        ▼    │                   │
-//	                       suspect ──────────────► retrying ◄─┐
-//	                        │       evidence, alone,  │  │    │ claim, failure
-//	                        │       backstop          │  └────┘
-//	                refused │                         │ refused, last attempt
-//	                        └──────► dead letter ◄────┘
+// The states of an [Item]:
 //
-// A suspect keeps the position. It becomes a retrying row, written together with the
-// position that passes it, when a change of another entity succeeds in an attempt that
-// began after the failure. Until then the target may be the one that fails. A suspect that is
-// alone in hand becomes a row after Backstop attempts, or after each if the target answers: until
-// then it keeps only its own position, and no other change waits for it.
+//	      Add          quiet            success, newer change
+//	log ───────► Resting ────► Fresh ──────────────────────────► Settled
+//	     Add, no pace ───────────▲ │                                ▲
+//	                             │ │ answer against it, no room     │
+//	      unreachable, or a write │ ├──────► Held ──────────────────┤
+//	      that failed as a whole  └─┤         │ room                │
+//	                                │ answer  ▼                     │
+//	                                ├──────► Parked ────────────────┤
+//	                                │         │  ▲ failure          │
+//	                                │         │  └──────┘           │
+//	                        refused ▼         ▼ old, full queue     │
+//	                             Refused   GivenUp ── Concluded ────┘
+//
+// An answer against one change parks it at once: its row is written together with the position that
+// passes it. Without room the change is Held: it keeps the position, Fresh ones go out beside it,
+// then Held ones in turns with rows. A write that failed as a whole is halved. A failure before sending says
+// nothing about a change. Of a log sink all changes behind a failed one of their entity wait.
+//
+// A row is given up when Config.For has passed since the first failure and another entity succeeded
+// since its attempt before, or no other was tried, or when seven times as long has passed. Time alone
+// would give up good changes in one long outage. Failures of two entities without a success in between
+// brake the service: one change at a time, ever more seldom.
 //
 // A [Pace] holds first attempts back. A change in hand rests until its entity is quiet; resting
 // changes keep the position as all in hand do, so a kill loses the timers and nothing else. Of the

@@ -133,7 +133,7 @@ func (q *Queue) mayHold() int64 {
 }
 
 // takable returns how many waiting slices may come into hand, where there is room for some
-// changes. With any room that is at least one slice, however large: one suspect must not keep
+// changes. With any room that is at least one slice, however large: one failed change must not keep
 // the others from being tried.
 func (q *Queue) takable(room int) (n int) {
 	if q.Removed {

@@ -20,46 +20,50 @@ type Item struct {
 	Data      any   // the caller's; nil for a restored row
 	Admitted  int   // for the caller: number of pauses after which the guard admitted it, 0 before that
 
-	Arrived time.Time // in hand
-	Unsent  time.Time // time of the entity's oldest unsent change; zero means Arrived
+	Arrived      time.Time // in hand
+	OldestUnsent time.Time // time of the entity's oldest unsent change; zero means Arrived
 
-	Parked   bool
-	Attempts int          // that count, over all versions of a state sink's entity
+	Row      bool         // the store has a row of it, or will have one with the position
+	Attempts int          // for people, over all versions of a state sink's entity
 	Next     time.Time    // no attempt before
-	Since    time.Time    // of the first failure
+	Since    time.Time    // of the first failure, over newer changes of a state sink
 	Reason   string       // of the last one
 	Err      *sinks.Error // the last one of this process
 	// Stale says that time has passed since it was added: a newer change may be elsewhere.
 	Stale bool
 
-	first   *Item // a change before it of the entity, which keeps the position until it is settled
-	resting bool  // in hand, until its entity is quiet: see Pace.Settle
-	suspect bool
-	beside  bool    // another entity succeeded in the attempt that failed
-	second  bool    // it had its second chance
-	tried   uint64  // number of the last attempt
-	before  uint64  // of the one before it
-	failed  int     // attempts in hand
-	verdict Verdict // why it waits for Concluded
-	settled bool
+	state State
+	// keepsPosition is a change before it of the entity, which keeps the position until it is settled.
+	keepsPosition *Item
+	lastAttempt   uint64 // number of the last attempt; see Service.lastAttempt
+	failures      int    // attempts in hand
+	failsAlone    bool   // it failed although another entity succeeded since its attempt before
 }
 
-// Verdict is why a change becomes a dead letter.
-type Verdict int
+// State is where an item is on its way. The transitions are the become methods.
+type State int
 
-// The verdicts.
+// The states. All but Parked and Settled keep the position, and Refused and GivenUp do unless
+// the item has a row.
 const (
-	Undecided Verdict = iota
-	Refused           // by the target
-	GivenUp           // after the last attempt, or for the room that its queue takes
+	Fresh   State = iota // in hand, to be written
+	Resting              // in hand, until its entity is quiet: see Pace.Settle
+	Held                 // in hand, it failed: there is no room for its row, or its sink does not park
+	Parked               // in a row, to be tried again
+	Refused              // by the target: waits for Concluded
+	GivenUp              // failed for too long, or for the room that its queue takes: waits for Concluded
+	Settled
 )
 
-// Verdict returns why the item is to be concluded.
-func (i *Item) Verdict() Verdict { return i.verdict }
+// State returns where the item is.
+func (i *Item) State() State { return i.state }
 
-// First returns, of a coalesced change, an earlier one of its entity and partition that keeps the
-// position until the newer one is settled: i need not. Nil: none does.
-func (i *Item) First() *Item { return i.first }
+// concluding reports whether the item waits for Concluded.
+func (i *Item) concluding() bool { return i.state == Refused || i.state == GivenUp }
+
+// KeepsPosition returns, of a coalesced change, an earlier one of its entity and partition that keeps
+// the position until the newer one is settled: i need not. Nil: none does.
+func (i *Item) KeepsPosition() *Item { return i.keepsPosition }
 
 // Outcome is how an item was settled.
 type Outcome int
@@ -92,5 +96,5 @@ const (
 	Settle EffectKind = iota // the item is done; nothing else of it follows
 	Put                      // write the row of the item, with the position
 	End                      // remove the row of the item, with the position
-	Letter                   // the item becomes a dead letter, in the place of its row if Parked
+	Letter                   // the item becomes a dead letter, in the place of its row if it has one
 )

@@ -116,9 +116,9 @@ func (s *Service) spend(now time.Time, attempts int) {
 	}
 }
 
-// rest lets the entity of a change that came into hand become quiet.
-func (s *Service) rest(i *Item) {
-	i.resting = true
+// becomeResting lets the entity of a change that came into hand become quiet.
+func (s *Service) becomeResting(i *Item) {
+	i.state = Resting
 	s.pace.resting++
 	if of := s.handed[i.Entity]; len(of) == 1 {
 		heap.Push(&s.pace.quiet, quietEntity{i.Entity, s.quietAt(of)})
@@ -127,7 +127,7 @@ func (s *Service) rest(i *Item) {
 
 // quietAt returns when an entity is quiet, or has waited for the longest time.
 func (s *Service) quietAt(of []*Item) time.Time {
-	quiet, latest := of[len(of)-1].Arrived.Add(s.cfg.Pace.Settle), of[0].Unsent.Add(s.cfg.Pace.SettleMax)
+	quiet, latest := of[len(of)-1].Arrived.Add(s.cfg.Pace.Settle), of[0].OldestUnsent.Add(s.cfg.Pace.SettleMax)
 	return earliest(quiet, latest)
 }
 
@@ -141,7 +141,7 @@ func (s *Service) wake(now time.Time) time.Time {
 	for len(s.pace.quiet) > 0 {
 		first := &s.pace.quiet[0]
 		of := s.handed[first.entity]
-		if len(of) > 0 && of[0].resting {
+		if len(of) > 0 && of[0].state == Resting {
 			if at := s.quietAt(of); !at.Equal(first.at) {
 				first.at = at
 				heap.Fix(&s.pace.quiet, 0)
@@ -150,7 +150,7 @@ func (s *Service) wake(now time.Time) time.Time {
 				return at
 			}
 			for _, i := range of {
-				i.resting = false
+				i.state = Fresh
 			}
 			s.hand = append(s.hand, of...)
 			s.pace.resting -= len(of)
@@ -185,7 +185,7 @@ func (s *Service) lingers(now time.Time, fresh []*Item) (at time.Time, waits boo
 		return at, false
 	}
 	for _, i := range fresh {
-		at = earliest(at, i.Unsent.Add(s.cfg.Pace.Linger))
+		at = earliest(at, i.OldestUnsent.Add(s.cfg.Pace.Linger))
 	}
 	return at, at.After(now)
 }

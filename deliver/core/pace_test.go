@@ -105,7 +105,7 @@ func (w *paceWorld) apply() {
 				continue
 			}
 			c.by = w.of(e.By)
-			if first := e.Item.First(); first != nil && e.Outcome == core.Coalesced {
+			if first := e.Item.KeepsPosition(); first != nil && e.Outcome == core.Coalesced {
 				w.of(first).by, c.passed = c.by, true
 			}
 		}
@@ -117,7 +117,7 @@ func (w *paceWorld) step() (wait time.Duration) {
 	for w.read < len(w.log) && w.s.Room() > 0 {
 		c := w.log[w.read]
 		w.read++
-		i := &core.Item{Position: change.Version(w.read), Version: change.Version(w.read), Entity: c.entity, Bytes: 1, Arrived: w.now, Unsent: c.at}
+		i := &core.Item{Position: change.Version(w.read), Version: change.Version(w.read), Entity: c.entity, Bytes: 1, Arrived: w.now, OldestUnsent: c.at}
 		w.arrival[c.entity] = w.now
 		w.s.Add(i)
 	}
@@ -167,7 +167,7 @@ func (w *paceWorld) attempt(step core.Step) {
 			continue
 		}
 		if p := w.cfg.Pace; p.Settle > 0 && !w.early && step.Kind == core.Write {
-			quiet, first := w.now.Sub(w.arrival[i.Entity]), w.now.Sub(i.Unsent)
+			quiet, first := w.now.Sub(w.arrival[i.Entity]), w.now.Sub(i.OldestUnsent)
 			require.Truef(w.t, quiet >= p.Settle || first >= p.SettleMax || w.sent[i.Entity].Equal(w.now), "%s after %v of quiet, and %v in all", i.Entity, quiet, first)
 		}
 		if w.cfg.Log {

@@ -151,6 +151,21 @@ func TestLostChangesBelowATailInsideAPosition(t *testing.T) {
 	}
 }
 
+// A frame of the outbox is not in the log yet: while its changes are pending, the next owner begins at a
+// record that the log has, before the place where the frame will be.
+func TestThePlaceOfAFrameOfTheOutbox(t *testing.T) {
+	for name, after := range map[string]*Frame{"at the log's end": nil, "before a frame": frame(3, 9, 12, 0)} {
+		_, p, queues := flowOf(place(5, 2))
+		l := p.lanes[0]
+		l.live, p.tail = false, LogCursor{UpTo: v(12), Next: 5}
+		at, found := p.Behind(now)
+		require.True(t, found)
+		p.Searched(at, after, Found{Start: 0, End: 5, LastTo: v(9), Outbox: []*change.Frame{frame(0, 5, 9, 0).Frame}})
+		require.True(t, queues[0].CanTake(1), name)
+		require.Equal(t, place(5, map[bool]int64{true: 4, false: 3}[after == nil]), l.Position(), name)
+	}
+}
+
 // The log ends below the decided changes while the outbox owes frames: their owner may be about
 // to publish them, so the tail waits for one more call.
 func TestALogThatEndsBelowTheDecisions(t *testing.T) {

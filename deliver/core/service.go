@@ -8,9 +8,9 @@ import (
 
 // Config of a Service. Zero bounds have the defaults.
 type Config struct {
-	Log                    bool // every change, in the order of its entity
-	Holds                  bool // never parks, and repeats what failed before it writes more: a takeover at its target needs both
-	Attempts               int
+	Log                    bool          // every change, in the order of its entity
+	Holds                  bool          // never parks, and repeats what failed before it writes more: a takeover at its target needs both
+	For                    time.Duration // how long a change is tried before it is given up, default 24 h
 	MinBackoff, MaxBackoff time.Duration
 	MaxBatch, MaxBytes     int // of one write; 0 bytes: no bound
 	Pace                   Pace
@@ -19,11 +19,18 @@ type Config struct {
 	Rows       int   // of the service, default 1000
 	RowBytes   int64 // of all rows, default 64 MiB
 	EntityRows int   // of one entity of a log sink, default 100
-	Backstop   int   // attempts without a success that prove nothing more, default 100
 }
 
-// Probes of a target that seems unreachable are at most this far apart.
-const maxProbe = 15 * time.Second
+const (
+	// longestProbe is the longest wait between attempts at a target that fails.
+	longestProbe = 15 * time.Second
+	// giveUpAnyway is after how many times Config.For a change is given up without evidence.
+	giveUpAnyway = 7
+	// mostFailing is how many failing entities a service remembers.
+	mostFailing = 64
+	// spreadRows is over how long rows become due after the first success of a braked service.
+	spreadRows = time.Minute
+)
 
 // Service is the state of one service's deliveries. Not safe for concurrent use.
 type Service struct {
@@ -36,22 +43,22 @@ type Service struct {
 	effects []Effect
 	pace    pacing
 
-	attempt       uint64          // number of the last attempt
-	worked, tried uint64          // of the last one that succeeded, and that was made
-	failing       map[string]bool // entities that failed since the last success
-	failures      int             // attempts without a success in a row
-	freshFailures int             // of these, first ones
-	probeFailures int             // of these, single ones of suspects
-	lastFailure   time.Time
-	split         bool // the last failure was of several changes: the first probe need not wait
-	doubt         bool // Backstop failures: attempts count without evidence
-	paused        bool // the service is refused as a whole
-	down          bool // another service probes the target; Next says so once
-	limit         int  // changes of the next write
-	burst         int  // rows of the next retry
-	turn          bool // a retry may go before the next write
-	probed        *Item
-	last          *Item // the failure that Status shows
+	// Attempts have even numbers. Of an attempt with several entities, lastAttempt is one more than
+	// that of its items: another entity was tried since.
+	attempt                  uint64
+	lastAttempt, lastSuccess uint64 // of the service: the last attempt that was answered, and that succeeded
+
+	failing     map[string]time.Time // entities that failed since the last success, and until when the target wants rest
+	failures    int                  // answered attempts without a success in a row
+	lastFailure time.Time
+	unreached   int   // attempts in a row for which the target took nothing
+	down        bool  // so did the last one; Next says so once
+	refused     bool  // the service is refused as a whole
+	limit       int   // changes of the next write
+	retryBatch  int   // rows of the next retry
+	retryNext   bool  // a retry may go before the next write
+	lastHeld    *Item // of those held, the one that was tried last
+	last        *Item // the failure that Status shows
 }
 
 // New makes a Service.
@@ -69,13 +76,14 @@ func New(cfg Config) *Service {
 	def(&cfg.Window, max(window, cfg.MaxBatch))
 	def(&cfg.Rows, 1000)
 	def(&cfg.EntityRows, 100)
-	def(&cfg.Backstop, 100)
-	def(&cfg.Attempts, 10)
+	if cfg.For <= 0 {
+		cfg.For = 24 * time.Hour
+	}
 	if cfg.RowBytes <= 0 {
 		cfg.RowBytes = 64 << 20
 	}
 	return &Service{
-		cfg: cfg, handed: map[string][]*Item{}, rows: map[string][]*Item{}, failing: map[string]bool{}, limit: cfg.MaxBatch, burst: 1,
+		cfg: cfg, handed: map[string][]*Item{}, rows: map[string][]*Item{}, failing: map[string]time.Time{}, limit: cfg.MaxBatch, retryBatch: 1,
 		pace: pacing{every: cfg.Pace.Every, burst: cfg.Pace.Burst},
 	}
 }
@@ -95,10 +103,13 @@ func (s *Service) Room() int { return max(0, s.cfg.Window-s.Hand()) }
 // Hand returns how many changes are in hand.
 func (s *Service) Hand() int { return len(s.hand) + s.pace.resting }
 
-// Restore takes over the rows of a partition, before any change of it is added.
+// Restore takes over the rows of a partition, before any change of it is added. What other
+// entities did since the attempts of a former owner is not known: that is no evidence.
 func (s *Service) Restore(rows []*Item) {
+	s.attempt += 2
+	s.lastAttempt = s.attempt + 1
 	for _, r := range rows {
-		r.Parked, r.tried, r.before = true, s.attempt, s.attempt
+		r.state, r.Row, r.lastAttempt = Parked, true, s.attempt
 		s.addRow(r)
 		if s.last == nil {
 			s.last = r
@@ -113,9 +124,10 @@ func (s *Service) Drop(owner any) {
 			if i.Owner != owner {
 				continue
 			}
-			if s.settle(i, Abandoned, nil); i.resting {
+			if i.state == Resting {
 				s.pace.resting--
 			}
+			s.becomeSettled(i, Abandoned, nil)
 		}
 		s.pruneHanded(entity)
 	}
@@ -123,7 +135,7 @@ func (s *Service) Drop(owner any) {
 		for _, i := range slices.Clone(queue) {
 			if i.Owner == owner {
 				s.dropRow(entity, i)
-				s.settle(i, Abandoned, nil)
+				s.becomeSettled(i, Abandoned, nil)
 			}
 		}
 	}
@@ -132,49 +144,60 @@ func (s *Service) Drop(owner any) {
 
 // Add takes a change into hand, into a row, or settles it.
 func (s *Service) Add(i *Item) {
-	i.Unsent = earliest(i.Unsent, i.Arrived)
+	i.OldestUnsent = earliest(i.OldestUnsent, i.Arrived)
 	if queue := s.rows[i.Entity]; len(queue) > 0 && s.meetRows(i, queue) {
 		return
 	}
 	for _, h := range s.handed[i.Entity] {
-		if h.settled || s.cfg.Log && (i.Resent || h.Version != i.Version) {
+		if h.state == Settled || s.cfg.Log && (i.Resent || h.Version != i.Version) {
 			continue
 		}
 		if i.Version <= h.Version {
-			s.settle(i, Skipped, h)
+			s.becomeSettled(i, Skipped, h)
 			return
 		}
 		// Only a state sink: the newer one takes the place and the failures of the older.
-		i.Attempts, i.Next, i.Since, i.Reason, i.Err = h.Attempts, h.Next, h.Since, h.Reason, h.Err
-		i.suspect, i.beside, i.second, i.tried, i.before = h.suspect, h.beside, h.second, h.tried, h.before
-		i.failed, i.resting, i.Unsent = h.failed, h.resting, h.Unsent
-		if !i.resting {
+		i.inherit(h)
+		i.failures, i.OldestUnsent = h.failures, h.OldestUnsent
+		if !h.concluding() {
+			i.state = h.state
+		}
+		if i.state != Resting {
 			s.hand[slices.Index(s.hand, h)] = i
 		}
 		s.handed[i.Entity] = []*Item{i}
-		if s.probed == h {
-			s.probed = i // it had its turn
+		if s.lastHeld == h {
+			s.lastHeld = i // it had its turn
 		}
 		s.coalesce(h, i)
 		return
 	}
 	of := append(s.handed[i.Entity], i)
 	s.handed[i.Entity] = of
-	if s.cfg.Pace.Settle > 0 && (len(of) == 1 || of[0].resting) {
-		s.rest(i)
+	if s.cfg.Pace.Settle > 0 && (len(of) == 1 || of[0].state == Resting) {
+		s.becomeResting(i)
 		return
 	}
 	s.hand = append(s.hand, i)
 }
 
+// inherit takes over the failures of an older change of the entity: nothing is tried before its
+// time because it is newer, and an entity that changes daily is given up all the same.
+func (i *Item) inherit(h *Item) {
+	i.Attempts, i.Reason, i.Err = max(i.Attempts, h.Attempts), h.Reason, h.Err
+	i.Next = later(i.Next, h.Next)
+	i.Since = earliest(i.Since, h.Since)
+	i.lastAttempt = h.lastAttempt
+}
+
 // coalesce settles a change in hand for a newer one. The oldest one of several keeps the position.
 func (s *Service) coalesce(h, i *Item) {
 	if h.Owner == i.Owner && h.Position < i.Position {
-		i.first = cmp.Or(h.first, h)
+		i.keepsPosition = cmp.Or(h.keepsPosition, h)
 	} else {
-		h.first = nil
+		h.keepsPosition = nil
 	}
-	s.settle(h, Coalesced, i)
+	s.becomeSettled(h, Coalesced, i)
 }
 
 // meetRows handles a change whose entity has rows, and reports whether that is all.
@@ -183,52 +206,48 @@ func (s *Service) meetRows(i *Item, queue []*Item) bool {
 		switch {
 		case r.Partition == i.Partition && r.Position >= i.Position:
 			// It is the row, or was settled before that was written.
-			s.settle(i, Skipped, nil)
+			s.becomeSettled(i, Skipped, nil)
 			return true
 		case !s.cfg.Log && r.Version >= i.Version:
-			s.settle(i, Skipped, nil)
+			s.becomeSettled(i, Skipped, nil)
 			return true
 		}
 	}
 	if s.cfg.Log {
 		return len(s.handed[i.Entity]) == 0 && s.queue(i) // else behind those that find no room
 	}
-	// The newest takes the place of the others, with their attempts: nothing is tried
-	// before its time because it is newer.
 	for _, r := range slices.Clone(queue) {
-		i.Attempts, i.Reason, i.Err = max(i.Attempts, r.Attempts), r.Reason, r.Err
-		i.tried, i.before = r.tried, r.before
-		if r.Next.After(i.Next) {
-			i.Next = r.Next
-		}
-		if i.Since.IsZero() || r.Since.Before(i.Since) {
-			i.Since = r.Since
-		}
+		i.inherit(r)
 		if s.last == r {
 			s.last = i
 		}
 		s.endRow(r, Coalesced, i)
 	}
-	s.put(i)
+	s.becomeParked(i)
 	return true
 }
 
-// queue parks a change of a log sink behind the rows of its entity, if there is room.
+// queue parks a change of a log sink behind the rows of its entity, if there is room. At the bound
+// of an entity that fails alone its oldest rows are given up, several at once since each time costs a
+// save. Without that evidence the target may be the one that fails, and the change waits in hand.
 func (s *Service) queue(i *Item) bool {
-	if !s.room(i) {
-		return false
-	}
-	if queue := s.rows[i.Entity]; len(queue) >= s.cfg.EntityRows && queue[0].verdict == Undecided {
-		// Else one entity takes the room of all. Several at once, since each time costs a save.
+	queue := s.rows[i.Entity]
+	head := queue[0]
+	full := len(queue) >= s.cfg.EntityRows
+	if full && head.state == Parked && head.failsAlone {
 		n := max(1, s.cfg.EntityRows/10)
 		for _, r := range queue[:n] {
-			r.verdict = GivenUp
+			s.becomeGivenUp(r)
 		}
 		if n < len(queue) { // the target fails for the entity as before
-			queue[n].Next = later(queue[n].Next, queue[0].Next)
+			next := queue[n]
+			next.Next, next.lastAttempt, next.failsAlone = later(next.Next, head.Next), head.lastAttempt, true
 		}
 	}
-	s.put(i)
+	if !s.room(i) || full && head.state != GivenUp {
+		return false
+	}
+	s.becomeParked(i)
 	return true
 }
 
@@ -238,13 +257,6 @@ func (s *Service) room(i *Item) bool {
 
 // Full reports whether a change that fails finds no room.
 func (s *Service) Full() bool { return s.count >= s.cfg.Rows || s.bytes >= s.cfg.RowBytes }
-
-// put parks an item.
-func (s *Service) put(i *Item) {
-	i.Parked, i.suspect, i.first = true, false, nil
-	s.addRow(i)
-	s.effect(Effect{Kind: Put, Item: i})
-}
 
 func (s *Service) addRow(i *Item) {
 	s.rows[i.Entity] = append(s.rows[i.Entity], i)
@@ -265,11 +277,27 @@ func (s *Service) dropRow(entity string, i *Item) {
 func (s *Service) endRow(i *Item, outcome Outcome, by *Item) {
 	s.dropRow(i.Entity, i)
 	s.effect(Effect{Kind: End, Item: i})
-	s.settle(i, outcome, by)
+	s.becomeSettled(i, outcome, by)
 }
 
-func (s *Service) settle(i *Item, outcome Outcome, by *Item) {
-	i.settled = true
+// becomeParked puts an item into a row, which is written with the position that passes it.
+func (s *Service) becomeParked(i *Item) {
+	i.state, i.Row, i.keepsPosition = Parked, true, nil
+	s.addRow(i)
+	s.effect(Effect{Kind: Put, Item: i})
+}
+
+// becomeHeld keeps a change that failed in hand.
+func (s *Service) becomeHeld(i *Item) { i.state = Held }
+
+// becomeRefused and becomeGivenUp leave an item, in hand or in a row, to Concluded.
+func (s *Service) becomeRefused(i *Item) { i.state = Refused }
+
+func (s *Service) becomeGivenUp(i *Item) { i.state = GivenUp }
+
+// becomeSettled ends an item.
+func (s *Service) becomeSettled(i *Item, outcome Outcome, by *Item) {
+	i.state = Settled
 	if s.last == i {
 		s.last = nil
 	}
@@ -282,7 +310,7 @@ func (s *Service) sweep() {
 	if s.cfg.Log && s.count > 0 {
 		behind := map[string]bool{} // one of the entity found no room
 		for _, i := range s.hand {
-			if !i.settled && !i.Parked && i.verdict == Undecided && len(s.rows[i.Entity]) > 0 && !behind[i.Entity] {
+			if (i.state == Fresh || i.state == Held) && len(s.rows[i.Entity]) > 0 && !behind[i.Entity] {
 				behind[i.Entity] = !s.queue(i)
 			}
 		}
@@ -296,7 +324,7 @@ func (s *Service) sweep() {
 }
 
 // left reports whether an item in hand is to be dropped from there.
-func left(i *Item) bool { return i.settled || i.Parked }
+func left(i *Item) bool { return i.state == Settled || i.Row }
 
 func (s *Service) pruneHanded(entity string) {
 	if of := slices.DeleteFunc(s.handed[entity], left); len(of) > 0 {
@@ -314,13 +342,17 @@ type Status struct {
 	Next           time.Time // the earliest attempt
 	Last           *Item     // that failed last, of those that wait
 	Full           bool
-	Unreachable    bool // the next change of each entity in hand failed, and nothing succeeded since
-	Paused         bool
+	// Failing: attempts are braked, the target takes nothing, or all in hand have failed.
+	Failing bool
+	Refused bool // as a whole
 }
 
 // Status returns it.
 func (s *Service) Status() Status {
-	out := Status{Entities: len(s.rows), Rows: s.count, Bytes: s.bytes, Last: s.last, Full: s.Full(), Paused: s.paused}
+	out := Status{
+		Entities: len(s.rows), Rows: s.count, Bytes: s.bytes, Last: s.last, Full: s.Full(), Refused: s.refused,
+		Failing: s.braked() || s.unreached > 0 || s.blocked(),
+	}
 	for _, queue := range s.rows {
 		i := queue[0]
 		if out.Oldest == nil || i.Since.Before(out.Oldest.Since) {
@@ -330,15 +362,20 @@ func (s *Service) Status() Status {
 			out.Next = i.Next
 		}
 	}
-	if s.cfg.Holds {
-		out.Unreachable = slices.ContainsFunc(s.hand, func(i *Item) bool { return i.failed > 0 })
-		return out
-	}
-	out.Unreachable = s.failures > 0 && len(s.hand) > 0
-	for _, of := range s.handed {
-		out.Unreachable = out.Unreachable && (of[0].suspect || of[0].resting)
-	}
 	return out
+}
+
+// blocked reports whether a change in hand failed or waits for one that did, and no other can be
+// written.
+func (s *Service) blocked() (is bool) {
+	for _, i := range s.hand {
+		behind := len(s.rows[i.Entity]) > 0
+		if i.state == Fresh && !behind && s.handed[i.Entity][0] == i && !s.cfg.Holds {
+			return false
+		}
+		is = is || i.state == Held || behind
+	}
+	return is
 }
 
 // Rows returns all rows by owner, as Restore takes them: for a Service that continues.

@@ -260,7 +260,7 @@ func (p serviceSection) view(w http.ResponseWriter, r *http.Request, who *sessio
 		Acts: who != nil, Form: who.Form(),
 	}
 	retry := s.Delivery.Retry
-	b.Retry = fmt.Sprintf("%d attempts, waiting %s to %s", retry.Attempts, retry.MinBackoff, retry.MaxBackoff)
+	b.Retry = fmt.Sprintf("for %s, waiting %s to %s", retry.For, retry.MinBackoff, retry.MaxBackoff)
 	for _, f := range projection.Fields {
 		b.Fields = append(b.Fields, field{f.Out, fieldFrom(f)})
 	}

@@ -44,7 +44,7 @@ var verdicts = func() map[int32]sqlsink.Verdict {
 	add(sqlsink.Verdict{Class: sinks.Pause, Hint: "check the settings in the URL"}, 115, 452)
 	// TOO_MANY_SIMULTANEOUS_QUERIES, QUOTA_EXCEEDED,
 	// NOT_ENOUGH_SPACE, SERVER_OVERLOADED; TOO_MANY_PARTS, which is about a table.
-	add(sqlsink.Verdict{Class: sinks.Retry, Wait: overloadPause, Outage: sinks.Troubled}, 202, 201, 243, 745)
+	add(sqlsink.Verdict{Class: sinks.Retry, Wait: overloadPause, Unreachable: true}, 202, 201, 243, 745)
 	add(sqlsink.Verdict{Class: sinks.Retry, Wait: overloadPause}, 252)
 	// CANNOT_ALLOCATE_MEMORY, MEMORY_LIMIT_EXCEEDED: of the statement, the user or the server.
 	add(sqlsink.Verdict{Class: sinks.Retry, Wait: overloadPause, Much: true}, 173, 241)
@@ -73,15 +73,12 @@ func classify(op string, err error, sent bool) *sinks.Error {
 	e := &sinks.Error{Op: op, Err: reason.Of(err), Ambiguous: sent}
 	exception, ok := errors.AsType[*clickhouse.Exception](err)
 	if !ok {
-		e.Class, e.Outage = sinks.Retry, sinks.Troubled
+		e.Class = sinks.Retry
 		if dial, ok := errors.AsType[*net.OpError](err); ok && dial.Op == "dial" {
-			e.Outage = sinks.Unreachable
+			e.Unreachable, e.Ambiguous = true, false
 		}
 		if answer, ok := errors.AsType[*clickhouse.HTTPError](err); ok {
 			e.Err = reason.New(err, fmt.Sprintf("HTTP status %d", answer.StatusCode), "")
-			if answer.StatusCode < 500 && answer.StatusCode != http.StatusTooManyRequests {
-				e.Outage = sinks.NoOutage
-			}
 			switch answer.StatusCode {
 			case http.StatusUnauthorized, http.StatusForbidden:
 				e.Class, e.Hint = sinks.Pause, "check user and password"

@@ -13,7 +13,7 @@ import (
 
 // classify says what an error of the cluster means. The table is in the package's documentation.
 func classify(err error) *sinks.Error {
-	e := &sinks.Error{Class: sinks.Retry, Ambiguous: true, Op: "publish", Outage: outage(err), Err: reason.Of(err)}
+	e := &sinks.Error{Class: sinks.Retry, Ambiguous: true, Op: "publish", Unreachable: unreachable(err), Err: reason.Of(err)}
 	refuse := func(class sinks.Class, hint string) {
 		e.Class, e.Ambiguous, e.Hint = class, false, hint
 	}
@@ -36,18 +36,10 @@ func classify(err error) *sinks.Error {
 	return e
 }
 
-// outage returns the meaning of an error for the cluster as a whole: an answer of a broker
-// is about a topic or a partition.
-func outage(err error) sinks.Outage {
+// unreachable reports whether an error is that of a dial. An answer of a broker is about a topic
+// or a partition.
+func unreachable(err error) bool {
 	var answer *kerr.Error
 	var network *net.OpError
-	switch {
-	case errors.As(err, &answer):
-		return sinks.NoOutage
-	case errors.As(err, &network) && network.Op == "dial":
-		return sinks.Unreachable
-	case errors.Is(err, context.Canceled): // by ourselves
-		return sinks.NoOutage
-	}
-	return sinks.Troubled
+	return !errors.As(err, &answer) && errors.As(err, &network) && network.Op == "dial" && !errors.Is(err, context.Canceled)
 }

@@ -292,7 +292,7 @@ func (s *Sink) handleAnswer(st *stream, a *fenced.Answer, failed map[int]*sinks.
 	if !a.Refused || fenced.Ended(a.Err) {
 		// It may be in the topic, or arrive later: fencing and reading tell.
 		st.part.writer = nil
-		st.fail(failed, n, &sinks.Error{Class: sinks.Retry, Ambiguous: true, Op: "publish", Outage: outage(a.Err), Err: reason.Of(a.Err)})
+		st.fail(failed, n, &sinks.Error{Class: sinks.Retry, Ambiguous: true, Op: "publish", Unreachable: unreachable(a.Err), Err: reason.Of(a.Err)})
 		return
 	}
 	if st.part.writer != nil { // else another batch of the round had no answer

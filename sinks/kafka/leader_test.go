@@ -82,7 +82,7 @@ func TestAPartitionWithoutALeaderHoldsUpNoOther(t *testing.T) {
 		require.ErrorIs(t, e, kerr.LeaderNotAvailable)
 		require.Equal(t, sinks.Retry, e.Class)
 		require.False(t, e.Ambiguous)
-		require.Equal(t, sinks.NoOutage, e.Outage)
+		require.False(t, e.Unreachable)
 	}
 	require.NotEmpty(t, rest)
 	require.Less(t, len(rest), len(batch))
@@ -133,7 +133,7 @@ func TestATakeOverThatStandsStillHoldsUpItsPartition(t *testing.T) {
 		e := sinks.Classify(be.Failed[i])
 		require.Equal(t, sinks.Retry, e.Class)
 		require.False(t, e.Ambiguous)
-		require.Equal(t, sinks.NoOutage, e.Outage)
+		require.False(t, e.Unreachable)
 	}
 	require.Len(t, be.Failed, 10)
 

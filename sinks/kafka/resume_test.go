@@ -593,5 +593,5 @@ func TestATailThatDoesNotCome(t *testing.T) {
 	e := sinks.Classify(err)
 	require.Equal(t, sinks.Retry, e.Class)
 	require.False(t, e.Ambiguous)
-	require.Equal(t, sinks.NoOutage, e.Outage)
+	require.False(t, e.Unreachable)
 }

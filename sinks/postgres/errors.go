@@ -22,9 +22,9 @@ import (
 var quoted = regexp.MustCompile(`(?s)["«»„“”].*["«»„“”]`)
 
 // verdicts by SQLSTATE, or its class (PostgreSQL manual, appendix A). Cancelled statements,
-// locks and deadlocks are about a table, and so no outage.
+// locks and deadlocks are about a table. A server that takes no work is unreachable.
 var verdicts = map[string]sqlsink.Verdict{
-	"08": {Class: sinks.Retry, Ambiguous: true, Outage: sinks.Unreachable},
+	"08": {Class: sinks.Retry, Ambiguous: true},
 	"0A": {Class: sinks.Pause, Hint: unfit},
 	"22": {Class: sinks.Reject},
 	"22P05": {Class: sinks.Reject,
@@ -32,7 +32,7 @@ var verdicts = map[string]sqlsink.Verdict{
 	"23":    {Class: sinks.Reject},
 	"23503": {Class: sinks.RetryBounded}, // the row that it refers to may come later
 	"25":    {Class: sinks.Retry},
-	"25006": {Class: sinks.Retry, Outage: sinks.Troubled, Hint: "this server only reads: a standby?"},
+	"25006": {Class: sinks.Retry, Unreachable: true, Hint: "this server only reads: a standby?"},
 	"26000": {Class: sinks.Retry}, "34000": {Class: sinks.Retry}, "42P03": {Class: sinks.Retry}, "42P05": {Class: sinks.Retry}, // of the session
 	"28":    {Class: sinks.Pause, Hint: "check user, password and pg_hba.conf"},
 	"3D000": {Class: sinks.Pause, Hint: "create the database"},
@@ -43,10 +43,11 @@ var verdicts = map[string]sqlsink.Verdict{
 	"42":    {Class: sinks.Pause, Hint: unfit},
 	"42501": {Class: sinks.Pause, Hint: "grant the user what it lacks"},
 	"42P01": {Class: sinks.Pause, Hint: missing},
-	"53":    {Class: sinks.Retry, Outage: sinks.Troubled},
-	"53200": {Class: sinks.Retry, Much: true},                // memory
-	"53300": {Class: sinks.Retry, Outage: sinks.Unreachable}, // too many connections
-	"53400": {Class: sinks.Retry, Much: true},                // a limit
+	"53":    {Class: sinks.Retry},
+	"53100": {Class: sinks.Retry, Unreachable: true}, // disk full
+	"53200": {Class: sinks.Retry, Much: true},        // memory
+	"53300": {Class: sinks.Retry, Unreachable: true}, // too many connections
+	"53400": {Class: sinks.Retry, Much: true},        // a limit
 	"54":    {Class: sinks.Reject},
 	"55":    {Class: sinks.Retry},
 	"55P03": {Class: sinks.Retry, Much: true}, // a lock
@@ -54,10 +55,10 @@ var verdicts = map[string]sqlsink.Verdict{
 	"57": {Class: sinks.Retry, Ambiguous: true},
 	"57014": {Class: sinks.RetryBounded, Ambiguous: true, Much: true,
 		Hint: "the server's statement_timeout, or an operator, cancelled the statement"},
-	"57P01": {Class: sinks.Retry, Ambiguous: true, Outage: sinks.Unreachable},
-	"57P02": {Class: sinks.Retry, Ambiguous: true, Outage: sinks.Unreachable},
-	"57P03": {Class: sinks.Retry, Outage: sinks.Unreachable},
-	"58":    {Class: sinks.Retry, Outage: sinks.Troubled},
+	"57P01": {Class: sinks.Retry, Ambiguous: true},
+	"57P02": {Class: sinks.Retry, Ambiguous: true},
+	"57P03": {Class: sinks.Retry, Unreachable: true},
+	"58":    {Class: sinks.Retry},
 	"XX":    {Class: sinks.RetryBounded},
 }
 
@@ -79,11 +80,9 @@ func classify(op string, err error) *sinks.Error {
 	pgErr, ok := errors.AsType[*pgconn.PgError](err)
 	if !ok {
 		// The connection: lost before anything was sent, or at any time after.
-		e.Class, e.Ambiguous, e.Outage = sinks.Retry, !pgconn.SafeToRetry(err), sinks.Troubled
-		e.Err = reason.Of(err)
-		if _, ok := errors.AsType[*pgconn.ConnectError](err); ok {
-			e.Ambiguous, e.Outage = false, sinks.Unreachable
-		}
+		_, dialling := errors.AsType[*pgconn.ConnectError](err)
+		e.Class, e.Unreachable, e.Err = sinks.Retry, dialling || pgconn.SafeToRetry(err), reason.Of(err)
+		e.Ambiguous = !e.Unreachable
 		return e
 	}
 
@@ -96,7 +95,7 @@ func classify(op string, err error) *sinks.Error {
 	case pgErr.Routine == "exec_stmt_raise":
 		// A trigger or function of the customer's, whose text may hold values anywhere: it
 		// may refuse this row or this hour.
-		v, message = sqlsink.Verdict{Class: sinks.RetryBounded, Outage: v.Outage}, sqlsink.Refused
+		v, message = sqlsink.Verdict{Class: sinks.RetryBounded}, sqlsink.Refused
 		if class == "22" || class == "23" {
 			v.Class = sinks.Reject
 		}
@@ -107,7 +106,7 @@ func classify(op string, err error) *sinks.Error {
 	case pgErr.Code == "23514" && strings.Contains(message, "no partition of relation"):
 		v = sqlsink.Verdict{Class: sinks.Retry, Hint: "the table has no partition for the month of changed_at"}
 	case pgErr.Code == "08P01" && strings.Contains(message, "startup parameter"):
-		v = sqlsink.Verdict{Class: sinks.Pause, Outage: v.Outage, Hint: startupParameter}
+		v = sqlsink.Verdict{Class: sinks.Pause, Hint: startupParameter}
 	}
 	return v.Error(op, refusedBy(pgErr, message))
 }

@@ -160,7 +160,7 @@ func TestASlowRowFailsAlone(t *testing.T) {
 		for _, i := range []int{7, 1900} {
 			e := sinks.Classify(failed.Failed[i])
 			require.Equal(t, sinks.RetryBounded, e.Class, "it counts against the row")
-			require.Equal(t, sinks.NoOutage, e.Outage)
+			require.False(t, e.Unreachable)
 			require.ErrorContains(t, e, "57014")
 			require.ErrorContains(t, e, "statement timeout", "the server's own words")
 		}

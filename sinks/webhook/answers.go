@@ -35,12 +35,8 @@ func statusFailure(status int, wait time.Duration, said string) failure {
 	switch status {
 	case http.StatusTooManyRequests, http.StatusServiceUnavailable, http.StatusTooEarly:
 		e.Class, e.RetryAfter, f.halt = sinks.Retry, wait, true
-		if status != http.StatusTooEarly {
-			e.Outage = sinks.Troubled
-		}
 	case http.StatusRequestTimeout, http.StatusBadGateway, http.StatusGatewayTimeout:
 		e.Class, e.Ambiguous, e.RetryAfter, f.doubt = sinks.Retry, true, wait, true
-		e.Outage = sinks.Troubled
 	case http.StatusConflict:
 		e.Class, e.Ambiguous, e.RetryAfter = sinks.RetryBounded, true, wait
 	case http.StatusUnauthorized, http.StatusPaymentRequired, http.StatusForbidden, http.StatusProxyAuthRequired:
@@ -56,7 +52,6 @@ func statusFailure(status int, wait time.Duration, said string) failure {
 		switch {
 		case status >= 500:
 			e.Class, e.Ambiguous, e.RetryAfter = sinks.RetryBounded, true, wait
-			e.Outage = sinks.Troubled
 		case status >= 400:
 			e.Class = sinks.Reject
 		default:
@@ -90,16 +85,13 @@ func said(body []byte) string {
 // connectionFailure classifies an attempt without an answer. sent says that part of the request
 // was sent, began that part of an answer arrived.
 func connectionFailure(err error, sent, began bool) failure {
-	e := &sinks.Error{Class: sinks.Retry, Ambiguous: sent, Op: "post", Outage: sinks.Unreachable, Err: reason.New(err, connectionWords(err, began), "")}
-	if sent {
-		e.Outage = sinks.Troubled
-	}
+	e := &sinks.Error{Class: sinks.Retry, Ambiguous: sent, Op: "post", Unreachable: !sent, Err: reason.New(err, connectionWords(err, began), "")}
 	var certificate *tls.CertificateVerificationError
 	switch {
 	case errors.Is(err, errDenied):
-		e.Class, e.Outage, e.Hint = sinks.Pause, sinks.NoOutage, "the endpoint's address is not public"
+		e.Class, e.Unreachable, e.Hint = sinks.Pause, false, "the endpoint's address is not public"
 	case errors.As(err, &certificate):
-		e.Class, e.Outage, e.Hint = sinks.Pause, sinks.NoOutage, "the receiver's certificate is not accepted"
+		e.Class, e.Unreachable, e.Hint = sinks.Pause, false, "the receiver's certificate is not accepted"
 	}
 	return failure{err: e, halt: !sent, doubt: sent}
 }

@@ -178,11 +178,8 @@ func (s *Sink) failItems(a answer, rows []batch.Row, results []result, w *batch.
 		if f.err.Class == sinks.Pause {
 			f.err.Class, f.err.Hint = sinks.Reject, ""
 		}
-		if taken > 0 { // the receiver works
-			f.err.Outage = sinks.NoOutage
-			if f.doubt {
-				f.err.Class = sinks.RetryBounded
-			}
+		if taken > 0 && f.doubt { // the receiver works
+			f.err.Class = sinks.RetryBounded
 		}
 		w.FailRow(rows[i], f.err)
 	}

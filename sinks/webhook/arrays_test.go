@@ -95,7 +95,7 @@ func TestAnswersOfSingleChanges(t *testing.T) {
 			receipts := make([]sinks.Receipt, len(changes))
 			failed := failures(t, s.Write(sinks.WithReceipts(t.Context(), receipts), changes))
 			require.Equal(t, want, failed[1].Class, element)
-			require.Equal(t, sinks.NoOutage, failed[1].Outage, "the receiver works")
+			require.False(t, failed[1].Unreachable)
 			require.Equal(t, want != sinks.Reject, failed[1].RetryAfter == 7*time.Second, "%v", failed[1])
 			require.Equal(t, element, string(receipts[1].Answer.Body))
 			require.Equal(t, 201, receipts[0].Answer.Status)

@@ -66,11 +66,8 @@
 // also 401 or 404, unless every change has such a status. A 4xx of the array, or a server
 // error, is split until the changes to blame are alone; 413 makes the next arrays smaller.
 //
-// A time-out, a broken connection, 408, 502 and 504 may be an outage, which a retry
-// outlasts, or one document that the receiver chokes on, which would be tried
-// without end. They count against the change (a limited number of retries) only
-// if the receiver answered another change with 2xx in the same Write, which shows that it
-// is up.
+// A time-out, a broken connection, 408, 502 and 504 may be an outage, or one document that
+// the receiver chokes on. Several of them without a success end a Write early.
 //
 // # Security
 //

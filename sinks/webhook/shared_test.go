@@ -104,23 +104,21 @@ func TestServicesOfOneHostShareItsConnections(t *testing.T) {
 	require.LessOrEqual(t, highest, most)
 }
 
-// Only failures of the host stop its other services.
-func TestOutages(t *testing.T) {
-	for status, want := range map[int]sinks.Outage{
-		400: sinks.NoOutage, 401: sinks.NoOutage, 403: sinks.NoOutage, 404: sinks.NoOutage, 409: sinks.NoOutage, 422: sinks.NoOutage, 425: sinks.NoOutage, 302: sinks.NoOutage,
-		408: sinks.Troubled, 429: sinks.Troubled, 500: sinks.Troubled, 502: sinks.Troubled, 503: sinks.Troubled, 504: sinks.Troubled,
-	} {
-		require.Equal(t, want, statusFailure(status, 0, "").err.Outage, status)
+// Any answer is about the change that was sent. Only a host that takes no connection stops its
+// other services.
+func TestUnreachable(t *testing.T) {
+	for _, status := range []int{302, 401, 408, 422, 425, 429, 500, 502, 503, 504} {
+		require.False(t, statusFailure(status, 0, "").err.Unreachable, status)
 	}
 	for _, o := range []struct {
 		options Options
-		want    sinks.Outage
+		want    bool
 	}{
-		{Options{URL: "http://" + closed}, sinks.Unreachable},
-		{Options{URL: "http://" + closed, DenyPrivate: true}, sinks.NoOutage},
+		{Options{URL: "http://" + closed}, true},
+		{Options{URL: "http://" + closed, DenyPrivate: true}, false},
 	} {
 		err := newSink(t, o.options).Write(t.Context(), []change.Change{upsert("a", 1)})
-		require.Equal(t, o.want, sinks.Classify(err).Outage, "%v", err)
+		require.Equal(t, o.want, sinks.Classify(err).Unreachable, "%v", err)
 	}
 }
 

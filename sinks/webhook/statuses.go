@@ -37,7 +37,7 @@ func (a *answer) results(rows []batch.Row) ([]result, *sinks.Error) {
 	case a.err != nil:
 		return nil, a.err
 	case a.broken:
-		return nil, &sinks.Error{Class: sinks.Retry, Ambiguous: true, Op: "post", Outage: sinks.Troubled, Err: errBroken}
+		return nil, &sinks.Error{Class: sinks.Retry, Ambiguous: true, Op: "post", Err: errBroken}
 	}
 	text := bytes.TrimSpace(bytes.TrimPrefix(a.body, []byte("\ufeff")))
 	if !a.cut {

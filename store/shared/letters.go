@@ -43,7 +43,10 @@ func Retrying(p *store.ProgressSwap) (calls []Call) {
 	for i := range p.Progress.Retrying {
 		l := &p.Progress.Retrying[i]
 		a := letterArgs(l)
-		a["next_try"] = l.NextTry.UTC()
+		a["next_try"], a["since"] = l.NextTry.UTC(), a["now"]
+		if !l.Created.IsZero() {
+			a["since"] = l.Created.UTC()
+		}
 		calls = append(calls, call("put_retrying", a))
 	}
 	for i := range p.Letters {

@@ -16,9 +16,9 @@ SET last_at = excluded.last_at, count = dead_letters.count + 1, code = excluded.
 WHERE excluded.position > dead_letters.position
 
 -- name: put_retrying
--- Without a payload the stored one stays, with its headers.
+-- Without a payload the stored one stays, with its headers. A newer change of an entity keeps the time of its first failure.
 INSERT INTO dead_letters (created_at, last_at, stage, code, reason, source, service, entity, event_id, version, topic, part, "offset", payload, headers, dedup_key, position, attempts, next_try, state)
-VALUES (:now, :now, :stage, :code, :reason, :source, :service, :entity, :event_id, :version, :topic, :part, :offset,
+VALUES (:since, :now, :stage, :code, :reason, :source, :service, :entity, :event_id, :version, :topic, :part, :offset,
         coalesce(:payload, (SELECT payload FROM dead_letters WHERE dedup_key = :dedup_key), :empty),
         CASE WHEN CAST(:keep AS integer) = 1 THEN (SELECT headers FROM dead_letters WHERE dedup_key = :dedup_key) ELSE :headers END,
         :dedup_key, :position, :attempts, :next_try, 'retrying')

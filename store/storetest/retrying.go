@@ -88,11 +88,13 @@ var retryingTests = []test{
 		assert.Equal(t, []store.DeadLetter{want}, whole, "the bytes that were sent stay")
 
 		newer := retryingRow("a/p@s", 0, 8, "e-1")
+		newer.Created = time.UnixMicro(7_000_000).UTC()
 		require.True(t, f.retry(revision, store.Token{'c'}, store.Token{'d'}, store.ProgressSwap{
 			Ended: []string{row.DedupKey, "none"}, Progress: store.Progress{Retrying: []store.DeadLetter{newer}}}), "taken over by a newer change")
 		taken, token := f.take(f.b, 'e', 0)
 		require.Len(t, taken[0].Retrying, 1)
 		assert.Equal(t, newer.DedupKey, taken[0].Retrying[0].DedupKey)
+		assert.Equal(t, newer.Created, taken[0].Retrying[0].Created, "its entity fails since then")
 		require.True(t, f.retry(revision, token, store.Token{'f'}, store.ProgressSwap{Ended: []string{newer.DedupKey}}))
 		assert.Empty(t, f.list(store.LetterFilter{}))
 	}},

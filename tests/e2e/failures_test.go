@@ -161,7 +161,7 @@ func TestRefusedDocumentIsHeldBack(t *testing.T) {
 // I9: an abandoned change is offered again by retry.redrive_after, without any event.
 func TestWhatWasGivenUpIsOfferedAgain(t *testing.T) {
 	hook := harness.NewReceiver(t)
-	sink := harness.ReplaceOnce(t, harness.PatientHookSink(hook), "retry: {", "retry: {attempts: 2, redrive_after: 100ms, ")
+	sink := harness.ReplaceOnce(t, harness.PatientHookSink(hook), "retry: {", "retry: {for: 1s, redrive_after: 100ms, ")
 	p := harness.Simple(t, "", map[string]string{"acme": sink})
 	hook.Answers(func(r oracle.Record) int {
 		if harness.StateOf(r) == "B" {

@@ -88,7 +88,7 @@ func hook(address string, more ...string) string {
 	if !strings.Contains(address, "://") {
 		address = "http://" + address
 	}
-	return fmt.Sprintf("{webhook: {url: %q, secret: %q, timeout: 2s%s}, retry: {attempts: 1000, min_backoff: 50ms, max_backoff: 2s}}", address+"/x", harness.WebhookSecret, strings.Join(more, ""))
+	return fmt.Sprintf("{webhook: {url: %q, secret: %q, timeout: 2s%s}, retry: {min_backoff: 50ms, max_backoff: 2s}}", address+"/x", harness.WebhookSecret, strings.Join(more, ""))
 }
 
 // webhooks are faults of receivers.

@@ -49,7 +49,7 @@ var deliverMutants = []mutant{
 	},
 	{
 		rule: "dead letter with the position", in: "deliver", fn: "worker.applyEffect",
-		find: "p.Edit(w.key(e.Item), core.RowEdit{Letter: v.letter, Parked: e.Item.Parked})", put: "_ = p",
+		find: "p.Edit(w.key(e.Item), core.RowEdit{Letter: v.letter, Parked: e.Item.Row})", put: "_ = p",
 		test: "TestRefusedChangeIsFoundByBisection",
 	},
 	{
@@ -58,43 +58,83 @@ var deliverMutants = []mutant{
 		test: "TestRefusedChangeIsFoundByBisection",
 	},
 	{
-		rule: "a write that failed as a whole is halved", in: "deliver/core", fn: "Service.nothing",
+		rule: "a write that failed as a whole is halved", in: "deliver/core", fn: "Service.split",
 		find: "s.limit = max(1, len(step.Items)/2)", put: "s.limit = len(step.Items)",
-		test: "TestI13OneEntityFailsForever",
+		test: "TestAWriteThatFailsAsAWholeIsHalved",
 	},
 	{
-		rule: "attempts are bounded", in: "deliver/core", fn: "Service.retryFailed",
-		find: "} else if i.Attempts >= s.cfg.Attempts {", put: "} else if i.Attempts > s.cfg.Attempts {",
-		test: "TestAttemptsAreBounded",
+		rule: "a write that failed as a whole parks nothing (PARK_WHOLE)", in: "deliver/core", fn: "Service.answered",
+		find: "case together:", put: "case false:",
+		test: "TestAWriteThatFailsAsAWholeIsHalved",
 	},
 	{
-		rule: "a success in the same attempt proves nothing", in: "deliver/core", fn: "Service.evidence",
-		find: "|| i.tried >= s.attempt", put: "",
-		test: "TestEvidenceBeginsAfterTheFailure",
+		rule: "without a connection nothing is parked (PARK_DOWN)", in: "deliver/core", fn: "Service.Done",
+		find: "case e.Unreachable:", put: "case false:",
+		test: "TestAnUnreachableTargetParksNothing",
 	},
 	{
-		rule: "an outage gets a second attempt before anything is parked", in: "deliver/core", fn: "Service.evidence",
-		find: "if !i.beside && !i.second {", put: "if false {",
-		test: "TestAnOutageParksNothing",
+		rule: "time alone gives nothing up (BY_TIME)", in: "deliver/core", fn: "Service.failedAlone",
+		find: "old >= s.cfg.For && (i.failsAlone || alone)", put: "old >= s.cfg.For",
+		test: "TestTimeAloneGivesNothingUp",
 	},
 	{
-		rule: "attempts during an outage do not count", in: "deliver/core", fn: "Service.retryFailed",
-		find: "i.Attempts--", put: "_ = i",
-		test: "TestAnOutageCountsNoAttempt",
+		rule: "a very old row ends in any case (NO_END)", in: "deliver/core", fn: "Service.failedAlone",
+		find: " || old >= giveUpAnyway*s.cfg.For", put: "",
+		test: "TestTimeAloneGivesNothingUp",
 	},
 	{
-		rule: "an attempt at a change alone counts", in: "deliver/core", fn: "Service.retryFailed",
-		find: "!s.doubt && (!alone ||", put: "!s.doubt && (!alone || true ||",
-		test: "TestALoneChangeIsGivenUp",
+		rule: "an attempt at a change alone counts", in: "deliver/core", fn: "Service.failedAlone",
+		find: "(i.failsAlone || alone)", put: "i.failsAlone",
+		test: "TestAnOldRowIsGivenUp",
 	},
 	{
-		rule: "the next probe is of another entity", in: "deliver/core", fn: "Service.probe",
-		find: "slices.Index(candidates, s.probed) + 1", put: "0",
-		test: "TestProbesTakeTurns",
+		rule: "a takeover is no evidence", in: "deliver/core", fn: "Service.Restore",
+		find: "s.lastAttempt = s.attempt + 1", put: "s.lastAttempt = s.attempt",
+		test: "TestATakeoverIsNoEvidence",
 	},
 	{
-		rule: "a newer change inherits the attempts of its entity", in: "deliver/core", fn: "Service.meetRows",
-		find: "max(i.Attempts, r.Attempts)", put: "0",
+		rule: "a full queue is given up only if the entity fails alone (BY_QUEUE)", in: "deliver/core", fn: "Service.queue",
+		find: "&& head.failsAlone", put: "",
+		test: "TestAFullQueue",
+	},
+	{
+		rule: "that no other was tried is no evidence for a queue (QUEUE_ALONE)", in: "deliver/core", fn: "Service.failedAlone",
+		find: "i.failsAlone = s.lastSuccess > i.lastAttempt", put: "i.failsAlone = alone || s.lastSuccess > i.lastAttempt",
+		test: "TestAFullQueue",
+	},
+	{
+		rule: "held changes take turns (PROBE_HEAD)", in: "deliver/core", fn: "Service.held",
+		find: "slices.Index(all, s.lastHeld) + 1", put: "0",
+		test: "TestAFullServiceTriesAll",
+	},
+	{
+		rule: "a full service tries what is in hand (STOP_FULL)", in: "deliver/core", fn: "Service.held",
+		find: "if s.cfg.Holds {", put: "if s.cfg.Holds || s.Full() {",
+		test: "TestAFullServiceTriesAll",
+	},
+	{
+		rule: "rows and held changes take turns (ROWS_LAST)", in: "deliver/core", fn: "Service.Next",
+		find: "if len(due) > 0 && s.retryNext {", put: "if len(due) > 0 && false {",
+		test: "TestAFullServiceTriesAll",
+	},
+	{
+		rule: "two failing entities brake the service", in: "deliver/core", fn: "Service.braked",
+		find: "len(s.failing) > 1", put: "false",
+		test: "TestADayOf503CostsTheCap",
+	},
+	{
+		rule: "a braked service waits as asked", in: "deliver/core", fn: "Service.brakedUntil",
+		find: "return later(at, ", put: "return later(time.Time{}, ",
+		test: "TestABrakedServiceWaitsAsAsked",
+	},
+	{
+		rule: "rows are due after the first success", in: "deliver/core", fn: "Service.works",
+		find: "if s.braked() {", put: "if false {",
+		test: "TestRowsAreDueAfterASuccess",
+	},
+	{
+		rule: "a newer change inherits the time of its entity's first failure", in: "deliver/core", fn: "Item.inherit",
+		find: "i.Since = earliest(i.Since, h.Since)", put: "_ = h",
 		test: "TestI13OneEntityFailsForever",
 	},
 	{
@@ -103,7 +143,7 @@ var deliverMutants = []mutant{
 		test: "TestNothingIsLost",
 	},
 	{
-		rule: "rows are bounded", in: "deliver/core", fn: "Service.room",
+		rule: "rows are bounded (NO_CAP)", in: "deliver/core", fn: "Service.room",
 		find: "s.count < s.cfg.Rows", put: "true",
 		test: "TestNothingIsLost",
 	},
@@ -189,7 +229,7 @@ var deliverMutants = []mutant{
 	},
 	{
 		rule: "a state sink gets the newest of what is in hand", in: "deliver/core", fn: "Service.Add",
-		find: "if h.settled ||", put: "if true || h.settled ||",
+		find: "if h.state == Settled ||", put: "if true || h.state == Settled ||",
 		test: "./deliver TestAFrameIsCoalescedAsAWhole",
 	},
 	{

@@ -257,4 +257,14 @@ var edgeMutants = []mutant{
 		find: "lsn: _1 - 1,", put: "lsn: _1 + 1<<20,",
 		test: "TestRowsThenChanges",
 	},
+	{
+		rule: "an attempt at a target that is down moves the time of the next as it begins (BOTH_PROBE)", in: "sinks", fn: "member.Try",
+		find: "_1.postpone()", put: "_ = _1",
+		test: "TestOneAttemptInAPeriod",
+	},
+	{
+		rule: "any service tries when it is due (HOLDER, FIRST_ONLY)", in: "sinks", fn: "target.refusal",
+		find: "|| !_1.Now().Before(_2.due)", put: "",
+		test: "TestAnyServiceTriesWhenItIsDue",
+	},
 }

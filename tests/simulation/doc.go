@@ -74,7 +74,7 @@
 // of virtual time. Then the model of the end-to-end tests, package tests/oracle, derives
 // from the inbox what each service must have seen: nothing lost, nothing twice, nothing
 // stale, nothing out of order. It shares no code with the product but the inbox's
-// decoder. A change counts as given up only after retry.attempts attempts that count.
+// decoder. A change counts as given up only after retry.for.
 // Events of the sources are compared with the inbox.
 //
 // In a gentle schedule processes and deliveries have no faults, while decisions,

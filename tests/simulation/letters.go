@@ -59,7 +59,9 @@ func (s *state) retry(p store.ProgressSwap) {
 		row := stored(l.DedupKey)
 		if row == nil {
 			s.addLetters([]store.DeadLetter{l})
-			row = stored(l.DedupKey)
+			if row = stored(l.DedupKey); !l.Created.IsZero() {
+				row.Created = l.Created
+			}
 		}
 		l.ID, l.Created, l.Last, l.Count, l.State, l.Later = row.ID, row.Created, now(), 1, store.LetterRetrying, 0
 		if l.Payload == nil {

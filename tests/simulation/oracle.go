@@ -211,7 +211,7 @@ func (w *world) holds(want oracle.Expected, c *customer) error {
 }
 
 // givenUp reports whether the last attempt at a change failed: faults may meet a change
-// that the target would take, and its attempts count if others succeed meanwhile.
+// that the target would take, and it is given up in time if others succeed meanwhile.
 func (w *world) givenUp(service, entity string, version uint64) bool {
 	return slices.ContainsFunc(w.mem.state.letters, func(l store.DeadLetter) bool {
 		return (l.Code == "gave_up" || l.Code == deliver.CodeServiceRemoved) && l.Service == service && l.Entity == entity && uint64(l.Version) == version
@@ -319,8 +319,8 @@ func (w *world) rowsRefused(records [][]change.Record) error {
 		if l.Code == deliver.CodeServiceRemoved {
 			continue // nobody replays it
 		}
-		if l.Code == "gave_up" && l.Attempts < attempts {
-			return fmt.Errorf("%s, entity %s: version %s was abandoned after %d of %d attempts", l.Service, l.Entity, l.Version, l.Attempts, attempts)
+		if tried := l.Last.Sub(l.Created); l.Code == "gave_up" && tried < retryFor {
+			return fmt.Errorf("%s, entity %s: version %s was given up after %v of %v", l.Service, l.Entity, l.Version, tried, retryFor)
 		}
 		if !refusals[l.Service][place{l.Entity, uint64(l.Version)}] {
 			return fmt.Errorf("%s, entity %s: version %s is a dead letter without a refusal", l.Service, l.Entity, l.Version)

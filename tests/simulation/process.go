@@ -196,7 +196,7 @@ func (p *process) outlet(ctx context.Context, n int) error {
 		}
 		services = append(services, deliver.Service{
 			Name: service.Name, Number: service.Number, Sink: &sink{p: p, c: p.w.customer(service.Name), dice: p.w.dice(name + " " + service.Name), made: time.Now()}, Pace: pace, Refresh: p.w.setup.refreshes[service.Name],
-			Retry: deliver.Retry{Attempts: attempts, MinBackoff: time.Nanosecond, MaxBackoff: time.Nanosecond}, // the sinks say how long to wait
+			Retry: deliver.Retry{For: retryFor, MinBackoff: time.Nanosecond, MaxBackoff: time.Nanosecond}, // the sinks say how long to wait
 		})
 	}
 	again, newer := p.w.dice(name+" refreshes"), make(chan struct{}, 1)
@@ -245,8 +245,8 @@ func (p *process) outlet(ctx context.Context, n int) error {
 	return err
 }
 
-// attempts is how often deliver tries a change whose failure may be its own.
-const attempts = 3
+// retryFor is how long deliver tries a change that its target answers with an error.
+const retryFor = 2 * time.Second
 
 func (p *process) control(ctx context.Context, controls ...change.Record) error {
 	records := make([]transport.Record, len(controls))

@@ -96,7 +96,7 @@ func (r *round) stopped(ctx context.Context) *sinks.Error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.halt == nil && ctx.Err() != nil {
-		return &sinks.Error{Class: sinks.Retry, Op: "write", Err: context.Cause(ctx)}
+		return &sinks.Error{Class: sinks.Retry, Op: "write", Err: fmt.Errorf("%w: %w", sinks.ErrNotAttempted, context.Cause(ctx))}
 	}
 	return r.halt
 }
@@ -115,9 +115,10 @@ func (r *round) skip(queue []int, cause *sinks.Error) {
 	}
 }
 
-// Result makes the error of a Write of n changes from the failures that Each gave: nil, one error
-// for the whole batch when the target as a whole failed, or a BatchError. Of several failures of
-// the whole target it returns the one with the longest wait, else the first.
+// Result makes the error of a Write of n changes from the failures that Each
+// gave: nil, one error for the whole batch when the target takes nothing or refuses the
+// service, or a BatchError: any other answer is about its change. Of several failures of the
+// whole target it returns the one with the longest wait, else the first.
 func Result(failed map[int]*sinks.Error, n int) error {
 	if len(failed) == 0 {
 		return nil
@@ -126,7 +127,7 @@ func Result(failed map[int]*sinks.Error, n int) error {
 	for _, i := range slices.Sorted(maps.Keys(failed)) {
 		e := failed[i]
 		switch {
-		case e.Class != sinks.Retry && e.Class != sinks.Pause, len(failed) < n, whole != nil && whole.Class != e.Class:
+		case len(failed) < n, whole != nil && whole.Class != e.Class, e.Class != sinks.Pause && !e.Unreachable && e.Attempted():
 			return batchError(failed)
 		case errors.Is(e, sinks.ErrNotAttempted) && whole != nil: // a failure that follows from another
 		case whole == nil || errors.Is(whole, sinks.ErrNotAttempted) || e.RetryAfter > whole.RetryAfter:

@@ -108,6 +108,11 @@ func TestAHaltEndsAllEntities(t *testing.T) {
 
 // The one failure that represents all is no matter of chance.
 func TestOfSeveralFailuresTheLongestWaitIsShown(t *testing.T) {
+	failure := func(class sinks.Class) *sinks.Error {
+		e := failure(class)
+		e.Unreachable = true
+		return e
+	}
 	away, busy, busier := failure(sinks.Retry), failure(sinks.Retry), failure(sinks.Retry)
 	busy.RetryAfter, busier.RetryAfter = time.Second, time.Minute
 	skipped := *busier
@@ -116,6 +121,17 @@ func TestOfSeveralFailuresTheLongestWaitIsShown(t *testing.T) {
 		require.Same(t, busier, Result(map[int]*sinks.Error{0: &skipped, 1: away, 2: busy, 3: busier, 4: away}, 5))
 		require.Same(t, away, Result(map[int]*sinks.Error{0: away, 1: failure(sinks.Retry), 2: failure(sinks.Retry)}, 3))
 	}
+}
+
+// Each answer is about its own change, also if all fail alike.
+func TestAnAnswerIsAboutItsChange(t *testing.T) {
+	busy := failure(sinks.Retry)
+	skipped := *busy
+	skipped.Err = fmt.Errorf("%w after %w", sinks.ErrNotAttempted, busy.Err)
+	var be *sinks.BatchError
+	require.ErrorAs(t, Result(map[int]*sinks.Error{0: busy, 1: &skipped}, 2), &be)
+	require.Same(t, busy, be.Failed[0])
+	require.ErrorIs(t, be.Failed[1], sinks.ErrNotAttempted)
 }
 
 func TestCancelledContextStartsNothing(t *testing.T) {

@@ -14,7 +14,7 @@ import (
 
 // Timed returns a statement's failure e, marked as too much if the statement's limit ended it.
 func Timed(write, statement context.Context, limit time.Duration, e *sinks.Error) *sinks.Error {
-	if e == nil || statement.Err() == nil || write.Err() != nil || e.Outage == sinks.Unreachable {
+	if e == nil || statement.Err() == nil || write.Err() != nil || e.Unreachable {
 		return e
 	}
 	e.Err = fmt.Errorf("no answer in %v: %w", limit, context.DeadlineExceeded)
