@@ -238,7 +238,7 @@ func TestStagesOfOtherProcesses(t *testing.T) {
 	w := newWorld(t, func(o *page.Options) { o.Roles = []string{"deliver"} })
 	_, body := w.get("/", bearer)
 	require.Equal(t, 2*3, strings.Count(body, `class="node away`), "a source and two stages, in a picture and a list")
-	require.Contains(t, body, `<span class="weak">for customers</span>`, "what is waiting is what this process sees")
+	require.Contains(t, body, `<span class="weak">at most, for customers</span>`, "what is waiting is what this process sees")
 	for path, told := range map[string]string{
 		"/sources": `<td class="n" data-label="ingested">–</td>`, "/sources/events": "not read here",
 		"/services": `<td class="n" data-label="held back">–</td>`, oneService: "not decided in this process",

@@ -1,6 +1,7 @@
 package postgres
 
 import (
+	"crypto/sha256"
 	"fmt"
 	"strings"
 	"testing"
@@ -179,11 +180,11 @@ func TestWhatIsNotWrittenIsNotLocked(t *testing.T) {
 	ctx := t.Context()
 	revision, err := s.Activate(ctx, []byte("c"), 0, false)
 	require.NoError(t, err)
-	decide := func(change string, entities ...string) error {
+	decide := func(of string, entities ...string) error {
 		_, err := s.Decide(ctx, store.Decision{Revision: revision.Number, Entities: entities}, func(loaded store.Loaded) (out store.Outcome, _ error) {
 			for _, e := range loaded.Entities {
 				if !e.Found || e.ID != "equal" {
-					e.States.Set(store.Row{Key: store.Key{Service: 1}, Content: []byte(change)})
+					e.States.Set(store.Row{Key: store.Key{Service: 1}, Content: change.Hashed(1, sha256.Sum256([]byte(of)))})
 					out.Entities = append(out.Entities, e)
 				}
 			}
