@@ -6,6 +6,7 @@ import (
 	"net"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"time"
 
@@ -34,6 +35,9 @@ type database struct {
 	holder    net.Conn                   // of the lock
 	conns     map[net.Conn]chan struct{} // each signalled when the log grows
 	promoted  bool                       // a standby was: it may lack commits, and send older changes again
+	reshapes  *dice                      // nil: the table stays what it was
+	acts      int                        // that were drawn
+	plain     bool                       // the table has no large values, and a schema publishes it
 }
 
 // commit is a transaction: of one row, or without an id a TRUNCATE.
@@ -42,10 +46,77 @@ type commit struct {
 	at       time.Time
 	id       string
 	columns  []string // id, weight, n; nil: deleted
+	act      *act     // that happens with it, so that the log does not have it
+	number   int      // of the act
+}
+
+// catalog is what the server says of the table: by part of its identity, the act that changed it last.
+type catalog map[string]int
+
+// act is what happens to the table beside the log.
+type act struct {
+	name    string
+	changes string // parts of the identity
+	same    bool   // no row changes with it
+	swapped bool   // another table has the name
+}
+
+// A row that changes while the table is out of the publication, has another schema, other partitions, a
+// row filter that hides it, or is unlogged, is not in the log; and rows change without it as the table is
+// rewritten, or replaced.
+var acts = []act{
+	{name: "table swapped", changes: "oid", swapped: true},
+	{name: "table in another schema", changes: "schema"},
+	{name: "table out of the publication", changes: "entry"},
+	{name: "operations off and on", changes: "publication"},
+	{name: "partitions changed", changes: "leaves"},
+	{name: "large values rewritten", changes: "file toast"},
+	{name: "table rewritten", changes: "file shape"},
+	{name: "another type", changes: "type"},
+	{name: "renamed for a while", changes: "name"},
+	{name: "files changed", changes: "file"},
 }
 
 func newDatabase(w *world) *database {
-	return &database{w: w, timeline: 1, begun: 100, end: 100, snapshots: map[string]int{}, conns: map[net.Conn]chan struct{}{}}
+	db := &database{w: w, timeline: 1, begun: 100, end: 100, snapshots: map[string]int{}, conns: map[net.Conn]chan struct{}{}}
+	if d := w.dice("reshapes"); d.chance(0.4) {
+		db.reshapes, db.plain = d, d.chance(0.3)
+	}
+	return db
+}
+
+// catalog returns that behind so many commits.
+func (db *database) catalog(commits int) catalog {
+	now := catalog{}
+	for _, c := range db.commits[:min(commits, len(db.commits))] {
+		if c.act == nil {
+			continue
+		}
+		for part := range strings.FieldsSeq(c.act.changes) {
+			if part != db.w.rules.Hides {
+				now[part] = c.number
+			}
+		}
+	}
+	return now
+}
+
+// act draws what happens to the table with a commit; nil: nothing.
+func (db *database) act() *act {
+	if db.reshapes == nil || !db.reshapes.chance(0.25) {
+		return nil
+	}
+	a := acts[db.reshapes.n(len(acts))]
+	a.same = a.changes == "file" && !db.plain // VACUUM FULL; else it was unlogged meanwhile
+	db.acts++
+	db.w.count(a.name)
+	db.w.note("act %d: %s", db.acts, a.name)
+	return &a
+}
+
+// logged reports whether the log has the change of a commit.
+func (db *database) logged(c commit) bool {
+	return c.act == nil || c.act.same || c.act.changes == "name" && db.w.rules.Hides != "name"
 }
 
 // write commits, and may disturb the server before.
@@ -60,6 +131,10 @@ func (db *database) write(d *dice, entity string, n int) {
 		db.w.count("truncate")
 		c.id, c.columns = "", nil
 	}
+	if c.act = db.act(); c.act != nil && c.act.swapped && c.id == "" {
+		c.act = nil
+	}
+	c.number = db.acts
 	db.commits, db.end = append(db.commits, c), c.end
 	db.w.note("the database commits %d: %s %v", c.lsn, c.id, c.columns)
 	for _, grown := range db.conns {
@@ -113,6 +188,9 @@ func (db *database) failOver(d *dice) {
 func (db *database) rows(commits int) map[string][]string {
 	rows := map[string][]string{}
 	for _, c := range db.commits[:commits] {
+		if c.act != nil && c.act.swapped {
+			clear(rows)
+		}
 		switch {
 		case c.id == "":
 			clear(rows)

@@ -54,7 +54,9 @@
 //   - in every seventh schedule or so the second source is a table of a PostgreSQL
 //     database, which the product's reader reads over PostgreSQL's protocol: its
 //     connections break or fall silent, another program moves the slot, a standby without
-//     the last commits is promoted, a TRUNCATE comes. In the end the stored documents must
+//     the last commits is promoted, a TRUNCATE comes. In two of five of these the table is swapped,
+//     leaves the publication and comes back, is rewritten, renamed for a while and so on, with a
+//     change that the log does not have. In the end the stored documents must
 //     be the rows, and without a promotion none may be older than the one before it.
 //   - in every fourth schedule services have a pace. Each sink, and all of them where no two
 //     processes have a partition at once, keep the rate; a change of a state sink rests until its

@@ -29,6 +29,7 @@ type Memory struct {
 	// the committed state.
 	mu    sync.Mutex
 	state state
+	rules Rules
 	// session is the run of the server, which a restore ends.
 	session int
 }

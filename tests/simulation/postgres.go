@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -21,7 +22,8 @@ type connection struct {
 	dice     *dice
 	grown    chan struct{} // capacity 1
 	asked    chan struct{} // capacity 1: for the end of the log
-	snapshot int           // commits that its transaction sees
+	snapshot int           // commits that its transaction sees; of none: -1
+	held     catalog       // of the table when it was locked
 	reads    bool          // rows, which may take any time: TCP alone notices the server's end
 }
 
@@ -30,7 +32,7 @@ func (p *process) dial(context.Context, string, string) (net.Conn, error) {
 	if err := p.ready(); err != nil {
 		return nil, err
 	}
-	db, ours := p.w.database, &connection{db: p.w.database, grown: make(chan struct{}, 1), asked: make(chan struct{}, 1)}
+	db, ours := p.w.database, &connection{db: p.w.database, snapshot: -1, grown: make(chan struct{}, 1), asked: make(chan struct{}, 1)}
 	client, server := net.Pipe()
 	context.AfterFunc(p.ctx, func() { _ = client.Close() })
 	ours.c, ours.b = server, pgproto3.NewBackend(server, server)
@@ -127,6 +129,9 @@ const (
 	timestamptz = 1184
 )
 
+// numbers are types of the column n, one after the other.
+var numbers = []uint32{bigint, 23, 21, oid, double}
+
 // answer answers a statement.
 func (c *connection) answer(sql string, params [][]byte) {
 	types, rows := c.rows(sql, params)
@@ -163,6 +168,10 @@ func (c *connection) rows(sql string, params [][]byte) (types []uint32, rows [][
 	db.mu.Lock()
 	defer db.mu.Unlock()
 	has := func(part string) bool { return strings.Contains(sql, part) }
+	now := db.catalog(len(db.commits))
+	if c.snapshot >= 0 {
+		now = db.catalog(c.snapshot)
+	}
 	c.reads = c.reads || has("BEGIN") || has("CREATE_REPLICATION_SLOT") || has("format_type")
 	switch {
 	case has("server_version_num"):
@@ -200,16 +209,28 @@ func (c *connection) rows(sql string, params [][]byte) (types []uint32, rows [][
 		return one([]uint32{text}, "weir")
 	case has("FROM pg_publication WHERE"):
 		return one([]uint32{boolean}, map[bool]string{true: "t", false: "f"}[db.published])
+	case has("LOCK TABLE"):
+		c.held = db.catalog(len(db.commits))
 	case has("FROM pg_class c JOIN pg_namespace"):
-		return one([]uint32{oid, text, text, oid, oid, boolean, boolean, boolean, boolean, text, text, double, text}, 1, "r", "p", 1, 0, "f", "f", "t", "f", "1", "1", 3, "")
+		toast := 1 + now["toast"]
+		if db.plain {
+			toast = 0
+		}
+		return one([]uint32{oid, text, text, oid, oid, boolean, boolean, boolean, boolean, text, text, double, text}, 1+now["oid"], "r", "p", now["file"], toast, "f", "f", "t", "f", "1",
+			now["schema"], 3, now["leaves"])
 	case has("FROM pg_publication p"):
 		if types = []uint32{text, boolean, boolean, boolean, boolean, boolean, text, text, boolean, boolean, texts, text}; !db.published {
 			return types, nil
 		}
-		return one(types, "1.1", "f", "t", "t", "t", "t", "1.1", "", "f", "t", nil, "")
+		own, whole := fmt.Sprint(now["entry"]), ""
+		if db.plain && db.w.rules.Hides != "listed" {
+			own, whole = "", own
+		}
+		return one(types, now["publication"], "f", "t", "t", "t", "t", own, whole, "f", "t", nil, "")
 	case has("FROM pg_attribute a"):
+		shape := now["shape"]
 		return []uint32{text, bigint, oid, text, text, text, boolean, boolean},
-			[][]any{{"id", 1, text, "1", "25.-1.0", "", "t", "t"}, {"weight", 2, bigint, "1", "20.-1.0", "", "f", "f"}, {"n", 3, bigint, "1", "20.-1.0", "", "f", "f"}}
+			[][]any{{"id", 1, text, shape, "25.-1.0", "", "t", "t"}, {"weight", 2, bigint, shape, "20.-1.0", "", "f", "f"}, {"n", 3, numbers[now["type"]%len(numbers)], shape, "20.-1.0", "", "f", "f"}}
 	case has("format_type"):
 		return one([]uint32{text}, "text")
 	case has("PUBLICATION"):
@@ -228,6 +249,9 @@ func (c *connection) rows(sql string, params [][]byte) (types []uint32, rows [][
 	case has(`FROM "public"."stock"`):
 		types = []uint32{text, bigint, bigint}
 		all := db.rows(min(c.snapshot, len(db.commits)))
+		if was := c.held; was["oid"] != now["oid"] || was["file"] != now["file"] { // rewritten before it was locked
+			return types, nil
+		}
 		for _, id := range names(all) {
 			if len(params) == 0 || id > string(params[0]) {
 				rows = append(rows, []any{all[id][0], all[id][1], all[id][2]})
@@ -255,24 +279,28 @@ func (c *connection) replicate() {
 	db.w.spawn(func() { defer close(ended); c.confirmed() })
 	alive := time.NewTicker(400 * time.Millisecond)
 	defer alive.Stop()
-	described := false
+	described := ""
 	for {
 		db.mu.Lock()
 		var due []commit
 		for _, m := range db.commits {
-			if m.lsn >= next {
+			if m.lsn >= next && db.logged(m) {
 				due = append(due, m)
 			}
 		}
-		end := db.end
+		end, tables := db.end, make([]table, len(due))
+		for i, m := range due {
+			tables[i] = db.tableOf(m)
+		}
 		db.mu.Unlock()
-		for _, m := range due {
+		for i, m := range due {
 			time.Sleep(c.dice.upTo(4 * time.Millisecond))
-			if !described {
-				c.sendLog(relation())
-				described = true
+			messages := m.messages(tables[i].oid)
+			if relation := tables[i].relation(); string(relation) != described {
+				messages = slices.Insert(messages, 1, relation)
+				described = string(relation)
 			}
-			for _, message := range m.messages() {
+			for _, message := range messages {
 				c.sendLog(message)
 			}
 			if c.breaks() || c.b.Flush() != nil {
@@ -328,27 +356,45 @@ func (c *connection) sendLog(message []byte) {
 	c.b.Send(&pgproto3.CopyData{Data: append(data, message...)})
 }
 
+// table is the table as a commit changed it.
+type table struct {
+	name string
+	oid  uint32
+	typ  uint32 // of the column n
+}
+
+// tableOf returns the table of a commit. The caller holds mu.
+func (db *database) tableOf(m commit) table {
+	n := slices.IndexFunc(db.commits, func(c commit) bool { return c.lsn == m.lsn })
+	now := db.catalog(n + 1)
+	t := table{"stock", uint32(1 + now["oid"]), numbers[now["type"]%len(numbers)]}
+	if m.act != nil && m.act.changes == "name" {
+		t.name = "away"
+	}
+	return t
+}
+
 // relation describes the table.
-func relation() []byte {
-	m := binary.BigEndian.AppendUint32([]byte{'R'}, 1)
-	m = append(m, "public\x00stock\x00d\x00\x03"...)
+func (t table) relation() []byte {
+	m := binary.BigEndian.AppendUint32([]byte{'R'}, t.oid)
+	m = append(m, "public\x00"+t.name+"\x00d\x00\x03"...)
 	for i, column := range []string{"id", "weight", "n"} {
 		m = append(m, map[bool]byte{true: 1}[i == 0])
 		m = append(append(m, column...), 0)
-		m = binary.BigEndian.AppendUint32(m, map[bool]uint32{true: text, false: bigint}[i == 0])
+		m = binary.BigEndian.AppendUint32(m, []uint32{text, bigint, t.typ}[i])
 		m = binary.BigEndian.AppendUint32(m, 0xffffffff)
 	}
 	return m
 }
 
 // messages are those of pgoutput.
-func (m commit) messages() [][]byte {
+func (m commit) messages(table uint32) [][]byte {
 	at := uint64(m.at.UnixMicro() - 946684800*1_000_000)
 	begin := binary.BigEndian.AppendUint64([]byte{'B'}, uint64(m.lsn))
 	begin = binary.BigEndian.AppendUint32(binary.BigEndian.AppendUint64(begin, at), 1)
 	end := binary.BigEndian.AppendUint64([]byte{'C', 0}, uint64(m.lsn))
 	end = binary.BigEndian.AppendUint64(binary.BigEndian.AppendUint64(end, uint64(m.end)), at)
-	id := binary.BigEndian.AppendUint32(nil, 1)
+	id := binary.BigEndian.AppendUint32(nil, table)
 	tuple := []byte{0, 3}
 	for i, column := range []string{m.id, "", ""} {
 		if m.columns != nil {

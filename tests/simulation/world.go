@@ -41,16 +41,18 @@ type Rules struct {
 	OwnGeneration   bool // a takeover does not give the outboxes of older generations
 	NoRevision      bool // the store takes decisions of any revision
 	Cache           decide.FaultInjection
-	MarkFirst       bool // changes of a table are acknowledged before they are in the inbox
-	OldSnapshot     bool // exported rows lack the last commit before their position
-	HiddenMove      bool // the server does not show that another program moved the slot
-	ForgetsStored   bool // the entities that are stored of a table are not listed
-	OldTimeline     bool // a promoted server keeps its timeline
-	WholeRate       bool // every process takes the whole rate of a service
-	RestsForever    bool // an entity that changes again and again is never quiet enough
-	AnyVersion      bool // a refresh does not name the version that it repeats
-	LosesRefreshes  bool // refreshes get lost on their way to the inbox
-	LeavesOut       bool // the catch-up reader leaves out frames, and nobody sees it: live again too early
+	MarkFirst       bool   // changes of a table are acknowledged before they are in the inbox
+	OldSnapshot     bool   // exported rows lack the last commit before their position
+	HiddenMove      bool   // the server does not show that another program moved the slot
+	ForgetsStored   bool   // the entities that are stored of a table are not listed
+	OldTimeline     bool   // a promoted server keeps its timeline
+	Hides           string // a part of a table's identity that the server does not show
+	NoSwap          bool   // the row of a slot is written whoever wrote it last
+	WholeRate       bool   // every process takes the whole rate of a service
+	RestsForever    bool   // an entity that changes again and again is never quiet enough
+	AnyVersion      bool   // a refresh does not name the version that it repeats
+	LosesRefreshes  bool   // refreshes get lost on their way to the inbox
+	LeavesOut       bool   // the catch-up reader leaves out frames, and nobody sees it: live again too early
 }
 
 // Report describes a schedule and its violation.
@@ -160,6 +162,7 @@ func (f *Fixture) Run(seed uint64, rules Rules, traced bool) Report {
 	// Every schedule begins at a whole second of virtual time.
 	time.Sleep(time.Until(time.Now().Truncate(time.Second).Add(time.Second)))
 	w := &world{Fixture: f, began: time.Now(), seed: seed, rules: rules, traced: traced, mem: NewMemory(), refreshed: map[oracle.ID][]time.Time{}, faults: map[string]int{}, crashAt: map[int]bool{}}
+	w.mem.rules = rules
 	w.log = slog.New(&journal{w: w})
 	w.all, w.end = context.WithCancel(context.Background())
 	defer w.end()
