@@ -93,7 +93,7 @@ func (l *loader) ownFiles() map[any]string {
 	return all
 }
 
-// absolute returns one name for a file, however it is reached.
+// absolute returns one canonical name for a file.
 func absolute(path string) string {
 	abs, err := filepath.Abs(path)
 	if err != nil {

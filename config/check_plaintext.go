@@ -75,7 +75,7 @@ func (l *loader) plainPostgres(doc *document, path string, secret Secret) {
 	}
 }
 
-// connection takes a connection string apart: the hosts, and the settings.
+// connection parses a connection string into hosts and settings.
 func connection(text string) (hosts []string, set map[string]string) {
 	set = map[string]string{}
 	scheme, rest, isURL := strings.Cut(text, "://")

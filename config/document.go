@@ -310,8 +310,7 @@ func (d *document) place(n ast.Node) Position {
 	return at
 }
 
-// at returns the place of a path's value, or else of its key, or else that of
-// the nearest path around it.
+// at returns the position of a path's value, else of its key, else of the nearest path around it.
 func (d *document) at(path string) Position {
 	for {
 		if v, ok := d.values[path]; ok {

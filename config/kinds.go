@@ -112,7 +112,7 @@ type Connections struct {
 	Client string
 	// Most is the bound, which has the key max_connections.
 	Most *int
-	// Wants is the least that the sink needs of it.
+	// Wants is the least number that the sink needs.
 	Wants int
 }
 

@@ -87,7 +87,7 @@ var rateUnits = []struct {
 	seconds float64
 }{{"s", 1}, {"m", 60}, {"h", 3600}}
 
-// String returns the form that a file has.
+// String formats the rate as in a file.
 func (r Rate) String() string {
 	if r == 0 {
 		return "off"

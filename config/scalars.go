@@ -73,7 +73,7 @@ func (d Duration) D() time.Duration { return time.Duration(d) }
 
 const day = 24 * time.Hour
 
-// String returns the form that a file has.
+// String formats the duration as in a file.
 func (d Duration) String() string {
 	t := time.Duration(d)
 	if t != 0 && t%day == 0 {
@@ -131,7 +131,7 @@ var units = []struct {
 	{"GB", 1e9}, {"MB", 1e6}, {"KB", 1e3}, {"kB", 1e3}, {"B", 1},
 }
 
-// String returns the form that a file has.
+// String formats the size as in a file.
 func (s Size) String() string {
 	for _, u := range units {
 		if s != 0 && int64(s)%u.bytes == 0 {

@@ -85,7 +85,7 @@ func (c *Config) Renamed() map[string]string {
 	return all
 }
 
-// CheckRenames compares first names with the services that a store knows. The error is a *Faults;
+// CheckRenames compares first names with the services that a store knows. The error is a *Faults.
 // A store without services, as in a new environment, is no error.
 func (c *Config) CheckRenames(known map[string]int32) error {
 	var faults Faults

@@ -154,7 +154,7 @@ type Locator struct {
 // IsZero reports whether nothing is configured.
 func (l Locator) IsZero() bool { return l == Locator{} }
 
-// String returns the locator as it is written in a file.
+// String formats the locator as in a file.
 func (l Locator) String() string {
 	switch {
 	case l.Key:

@@ -22,7 +22,7 @@ const (
 	maxRetrying     = 100
 )
 
-// letterRemedy returns what to do about the cause of a group of dead letters.
+// letterRemedy returns the remedy for the cause of a group of dead letters.
 func letterRemedy(g store.LetterGroup) string {
 	switch do := remedy.OfText(g.Reason); {
 	case do != "":

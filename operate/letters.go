@@ -218,7 +218,7 @@ func (e *Env) letter(ctx context.Context, id int64) (store.DeadLetter, error) {
 	return l, nil
 }
 
-// again makes the record that brings a letter back.
+// again makes the record that replays a letter.
 func (e *Env) again(ctx context.Context, id int64, operation, reason string) (change.Record, ReplayMode, error) {
 	l, err := e.letter(ctx, id)
 	if err != nil {
@@ -318,8 +318,8 @@ func eventOf(l store.DeadLetter, replay *change.Replay) (change.Record, error) {
 	return change.Record{Entity: l.Entity, Event: event}, nil
 }
 
-// DiscardLetters sets open letters aside and tells how many. Each page of them
-// has an audit row with their ids.
+// DiscardLetters discards open letters and returns how many. Each page of them has an audit row
+// with their ids.
 func (e *Env) DiscardLetters(ctx context.Context, l Letters, reason string) (n int, err error) {
 	operation := uuid.NewString()
 	err = e.walkLetters(ctx, l, func(ids []int64) error {

@@ -112,7 +112,7 @@ const (
 	clockFault   = time.Minute
 )
 
-// clock compares a server's clock, which was read between two looks at this machine's.
+// clock compares a server's clock, read between before and after, with this machine's.
 func (e *examination) clock(what string, server, before, after time.Time) {
 	off := max(server.Sub(after), before.Sub(server), 0)
 	level := operate.LevelDegraded

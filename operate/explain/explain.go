@@ -180,7 +180,7 @@ func deliveries(ctx context.Context, in Input) ([]operate.Delivery, error) {
 	return operate.Deliveries(ctx, in.Store, operate.DeliveryQuery{Entity: in.Entity, Service: in.Service, Limit: maxDeliveries})
 }
 
-// report is an explanation in the making.
+// report builds an explanation.
 type report struct {
 	*Explanation
 	in         Input

@@ -67,7 +67,7 @@ type Recorder struct {
 	fine    map[int64]map[string]Point // by step of recentStep since 1970; guarded by mu
 }
 
-// New makes a recorder that knows nothing yet.
+// New makes an empty recorder.
 func New(o Options) *Recorder {
 	if o.Now == nil {
 		o.Now = time.Now
