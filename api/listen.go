@@ -135,7 +135,7 @@ func (l *Listener) Addr() net.Addr { return l.addr }
 func (l *Listener) Close(ctx context.Context) error {
 	err := l.server.Shutdown(ctx)
 	if err != nil {
-		err = l.server.Close() // clients that are still connected had their time
+		err = l.server.Close() // close clients that are still connected after the grace period
 	}
 	<-l.done
 	return err
@@ -164,9 +164,9 @@ func unambiguous(h http.Handler) http.Handler {
 	})
 }
 
-// ambiguous reports whether a proxy in front might see another end of the request
-// than net/http does: with chunks, beside which a Content-Length is passed over,
-// and in HTTP/1.0, where chunks are.
+// ambiguous reports whether a proxy in front might see another end of the request than net/http
+// does: a request with chunks, where net/http ignores a Content-Length, or HTTP/1.0, where it
+// ignores chunks.
 func ambiguous(r *http.Request) bool {
 	return r.ProtoMajor == 1 && (r.ProtoMinor == 0 || len(r.TransferEncoding) > 0)
 }

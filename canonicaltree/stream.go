@@ -38,7 +38,7 @@ const (
 
 var streams = sync.Pool{New: func() any { return new(stream) }}
 
-// streamSum returns the digest of data, or false if the index has to look.
+// streamSum returns the digest of data, or false if that needs the index.
 func streamSum(data []byte, numbers Numbers) (d Digest, ok bool) {
 	if len(data) == 0 || len(data) > streamBytes {
 		return Digest{}, false

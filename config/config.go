@@ -76,7 +76,7 @@ type PostgresStore struct {
 	Insecure bool `yaml:"insecure" default:"false"`
 	// MaxConnections bounds the connections of one process.
 	MaxConnections int `yaml:"max_connections" default:"8" range:"2..1000"`
-	// Pooled says that a pooler in transaction mode (PgBouncer) is between.
+	// Pooled says that the server is reached through a pooler in transaction mode (PgBouncer).
 	Pooled bool `yaml:"pooled" default:"false"`
 }
 

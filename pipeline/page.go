@@ -30,7 +30,7 @@ func (p *Pipeline) Health() operate.Health { return p.monitor.healthNow() }
 // Status is Health with the dead letters and retried changes of the store.
 func (p *Pipeline) Status() operate.Health { return p.monitor.status() }
 
-// Conditions returns how each service's delivery is doing.
+// Conditions returns the delivery state of each service.
 func (p *Pipeline) Conditions() map[string]deliver.Condition { return p.deliver.conditions() }
 
 // Waits returns the remaining work of a run with UntilIdle as of its last check. After Run, that

@@ -46,7 +46,7 @@ type step struct {
 // element reports whether the step leads to elements of arrays alone.
 func (s *step) element() bool { return s.index >= 0 && s.name == "" }
 
-// from returns the value that the step leads to from v, as a hash the member of that name.
+// from returns the value that the step reaches from v. For a hash it is the member of that name.
 func (s *step) from(v canonicaltree.Node) canonicaltree.Node {
 	switch {
 	case v.Kind() == canonicaltree.Array:

@@ -172,7 +172,7 @@ func listOffsets(ctx context.Context, cl *kgo.Client, at int64, meta kadm.TopicD
 	if len(req.Topics) == 0 {
 		return nil
 	}
-	within, cancel := context.WithTimeout(ctx, askPatience) // the broker of one partition may say nothing
+	within, cancel := context.WithTimeout(ctx, askPatience) // the broker of one partition may be silent
 	defer cancel()
 	for _, shard := range cl.RequestSharded(within, req) {
 		if shard.Err != nil {

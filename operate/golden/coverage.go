@@ -27,8 +27,7 @@ const (
 	partGuard   = "no case is held by its guard"
 )
 
-// begin prepares the coverage of a configuration. The guard that a service has without a word in
-// its file needs no case.
+// begin prepares the coverage of a configuration. A default guard needs no case.
 func (c *Coverage) begin(cfg *config.Config, plan *decide.Plan) {
 	c.plan, c.guards, c.reached = plan, map[string]bool{}, map[string]bool{}
 	for _, s := range cfg.Services() {

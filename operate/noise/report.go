@@ -27,7 +27,7 @@ type Report struct {
 	// Suppressed changed something, and no service got anything by it. Where many
 	// events come, this and all below is estimated from samples.
 	Suppressed int64 `json:"suppressed"`
-	// Other are suppressed events that changed fields too many or too rare to be counted.
+	// Other are suppressed events that changed fields beyond those that are counted.
 	Other int64 `json:"other,omitempty"`
 	// Fields are those that suppressed events changed, the most frequent first.
 	Fields []Field `json:"fields"`

@@ -330,8 +330,8 @@ func (c *comparison) content() func(doc []byte) (string, error) {
 	}
 }
 
-// delivered returns the document of a dam row, which has only its hash: the present view of
-// the entity, if that has still the delivered content, else nil.
+// delivered returns the delivered document of a dam row. The row has only its hash, so it is the
+// present view of the entity if that has the same content, else nil.
 func (c *comparison) delivered(ctx context.Context, row *store.Row) ([]byte, error) {
 	e, err := c.Store.Entity(ctx, row.Entity)
 	if errors.Is(err, store.ErrNotFound) {

@@ -208,9 +208,8 @@ func dialable(listening string) string {
 	return net.JoinHostPort(host, port)
 }
 
-// serveCommand answers POST /v1/commands: it runs a command and streams its
-// outputs as lines of JSON (Frame), the exit status last. The content type keeps
-// forms of web pages out.
+// serveCommand answers POST /v1/commands: it runs a command and streams its outputs as lines of
+// JSON (Frame), the exit status last. Its content type excludes forms of web pages.
 func (s *Server) serveCommand(w http.ResponseWriter, r *http.Request) {
 	if kind, _, err := mime.ParseMediaType(r.Header.Get("Content-Type")); err != nil || kind != "application/json" {
 		http.Error(w, "the content type must be application/json", http.StatusUnsupportedMediaType)

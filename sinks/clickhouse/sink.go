@@ -155,8 +155,8 @@ func (s *Sink) content() config.Columns {
 
 // rows converts the changes. A change that does not fit a column fails in w.
 func (s *Sink) rows(changes []change.Change, w *batch.Writer) (upserts, retractions []batch.Row, err error) {
-	// Values are tried in columns of the client library, which knows ranges,
-	// members of enumerations and the like, but spoils a batch by a refusal.
+	// Values are first tried in spare columns of the client library, which checks ranges and
+	// members of enumerations: a refusal would spoil the batch.
 	trial := make([]column.Interface, len(s.options.Columns))
 	for i, c := range s.options.Columns {
 		trial[i], err = libraryColumn(c.Type)

@@ -36,8 +36,7 @@ func (p place) state() []byte {
 // larger.
 const markBytes = 1 << 10
 
-// markOf tells a line from another one in its place: its size with its end, and a digest
-// of how it begins.
+// markOf identifies a line: by its size with its end, and a digest of its beginning.
 func markOf(line []byte, size int64) []byte {
 	sum := sha256.Sum256(line[:min(len(line), markBytes)])
 	return append(binary.AppendUvarint(nil, uint64(size)), sum[:8]...)

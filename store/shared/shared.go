@@ -63,7 +63,7 @@ type Dam interface {
 
 func now() time.Time { return time.Now().UTC().Truncate(time.Microsecond) }
 
-// list returns what scan makes of the rows of a query.
+// list returns the rows of a query, each converted by scan.
 func list[T any](ctx context.Context, s *Store, operation string, c Call, scan func(Row) (T, error)) (all []T, err error) {
 	err = s.DB.Read(ctx, operation, c, func(row Row) error {
 		v, err := scan(row)

@@ -114,7 +114,7 @@ func (l *Logs) Note(generation uint16) error {
 	l.noting.Lock()
 	defer l.noting.Unlock()
 	n := note{Generation: generation, File: inode, Logs: map[string]notedLog{}}
-	l.mu.Lock() // not while the note is written: every append takes it
+	l.mu.Lock() // do not hold it while writing the note: every append locks it
 	for topic, log := range l.open {
 		ends := make([]int64, log.Partitions())
 		for p := range ends {
