@@ -438,11 +438,11 @@ func (s *Service) number(items []*Item) {
 	}
 }
 
-// split makes the next write half as large, after one that failed as a whole, and not before the
-// time that the target named.
+// split makes the next write half as large, after one that failed as a whole. A time that the target
+// named is waited for, but not long: it may be that of one change.
 func (s *Service) split(now time.Time, step Step, whole *sinks.Error) {
 	if whole.RetryAfter > 0 {
-		s.restUntil = now.Add(whole.RetryAfter)
+		s.restUntil = now.Add(min(whole.RetryAfter, longestProbe))
 	}
 	if s.retryBatch = 1; step.Kind == Write {
 		s.limit = max(1, len(step.Items)/2)
@@ -458,7 +458,9 @@ func (s *Service) works(now time.Time, step Step) {
 	if s.braked() {
 		for _, queue := range s.rows {
 			i := queue[0]
-			i.Next = earliest(i.Next, now.Add(time.Duration(float64(spreadRows)*spread(i.Entity, 0))))
+			if at := now.Add(time.Duration(float64(spreadRows) * spread(i.Entity, 0))); i.Next.After(at) {
+				i.Next = at
+			}
 		}
 	}
 	s.failures = 0
