@@ -204,7 +204,7 @@ func (s *Service) braked() bool { return len(s.failing) > 1 }
 // named for each entity; zero: at once.
 func (s *Service) brakedUntil() (at time.Time) {
 	if !s.braked() && !s.refused {
-		return s.restUntil
+		return at
 	}
 	first := true
 	for _, until := range s.failing {
@@ -212,7 +212,7 @@ func (s *Service) brakedUntil() (at time.Time) {
 			at, first = until, false
 		}
 	}
-	return later(later(at, s.restUntil), s.lastFailure.Add(s.interval(max(0, s.failures-1))))
+	return later(at, s.lastFailure.Add(s.interval(max(0, s.failures-1))))
 }
 
 // interval is the wait after n failures at a target.
@@ -263,7 +263,7 @@ func (s *Service) settled(i *Item, outcome Outcome) {
 
 // Hurry makes everything due: an operator requested an attempt.
 func (s *Service) Hurry(now time.Time) {
-	s.lastFailure, s.restUntil = time.Time{}, time.Time{}
+	s.lastFailure = time.Time{}
 	for entity := range s.failing {
 		s.failing[entity] = time.Time{}
 	}
@@ -417,7 +417,7 @@ func (s *Service) judge(now time.Time, step Step, whole *sinks.Error, n tally) {
 		s.lastSuccess = s.attempt
 		s.works(now, step)
 	case whole != nil && len(step.Items) > 1:
-		s.split(now, step, whole)
+		s.split(now, step)
 	case n.answered > n.refused:
 		s.failures++
 		s.lastFailure, s.retryBatch = now, 1
@@ -438,12 +438,9 @@ func (s *Service) number(items []*Item) {
 	}
 }
 
-// split makes the next write half as large, after one that failed as a whole. A time that the target
-// named is waited for, but not long: it may be that of one change.
-func (s *Service) split(now time.Time, step Step, whole *sinks.Error) {
-	if whole.RetryAfter > 0 {
-		s.restUntil = now.Add(min(whole.RetryAfter, longestProbe))
-	}
+// split makes the next write half as large, after one that failed as a whole: also before a time that
+// the target named, which may be that of one change.
+func (s *Service) split(now time.Time, step Step) {
 	if s.retryBatch = 1; step.Kind == Write {
 		s.limit = max(1, len(step.Items)/2)
 	}

@@ -51,15 +51,14 @@ type Service struct {
 	failing     map[string]time.Time // entities that failed since the last success, and until when the target wants rest
 	failures    int                  // answered attempts without a success in a row
 	lastFailure time.Time
-	restUntil   time.Time // as the target asked after a write of several changes
-	unreached   int       // attempts in a row for which the target took nothing
-	down        bool      // so did the last one; Next says so once
-	refused     bool      // the service is refused as a whole
-	limit       int       // changes of the next write
-	retryBatch  int       // rows of the next retry
-	retryNext   bool      // a retry may go before the next write
-	lastHeld    *Item     // of those held, the one that was tried last
-	last        *Item     // the failure that Status shows
+	unreached   int   // attempts in a row for which the target took nothing
+	down        bool  // so did the last one; Next says so once
+	refused     bool  // the service is refused as a whole
+	limit       int   // changes of the next write
+	retryBatch  int   // rows of the next retry
+	retryNext   bool  // a retry may go before the next write
+	lastHeld    *Item // of those held, the one that was tried last
+	last        *Item // the failure that Status shows
 }
 
 // New makes a Service.

@@ -518,17 +518,6 @@ func TestABrakedServiceWaitsAsAsked(t *testing.T) {
 	require.GreaterOrEqual(t, a.now.Sub(from), time.Minute)
 }
 
-// A target that answers a write of several changes with a time of seconds gets no part of it before.
-func TestAWriteThatFailsAsAWholeWaitsAsAsked(t *testing.T) {
-	a := newAlone(t, config(false, 10))
-	a.whole = true
-	a.add("a", "b", "c", "d")
-	a.next(&sinks.Error{Class: sinks.Retry, RetryAfter: 3 * time.Second, Err: errors.New("503")}, "a")
-	from := a.now
-	require.Equal(t, []string{"a", "b"}, a.next(nil))
-	require.GreaterOrEqual(t, a.now.Sub(from), 3*time.Second)
-}
-
 // A good change is given up only if it failed in two outages: time alone is not enough, even after
 // the longest outage. It is in any case after seven times retry.for.
 func TestTimeAloneGivesNothingUp(t *testing.T) {
