@@ -66,7 +66,7 @@ func TestAFailingServiceIsSuspended(t *testing.T) {
 // An operator's probe is an attempt now, however long the wait would be.
 func TestAProbeTriesNow(t *testing.T) {
 	w := newWorld(t, other)
-	p := w.start(map[string]sinks.Traits{other: logOf(10)})
+	p := w.start(map[string]sinks.Traits{other: logOf(10)}, patiently)
 	tried := make(chan struct{}, 100)
 	p.sinks[other].answer(func([]change.Change) error {
 		tried <- struct{}{}
