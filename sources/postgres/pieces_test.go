@@ -100,7 +100,7 @@ func TestRewrittenBeforeItsLock(t *testing.T) {
 		s.equals("", rewrite)
 	}
 	read("ALTER TABLE orders ALTER n TYPE bigint")
-	s.exec("SELECT pg_drop_replication_slot('" + s.options.Slot + "')")
+	s.dropSlot()
 	_, err := s.options.Setup.Prepare(t.Context(), false, false, nil)
 	require.NoError(t, err)
 	read("ALTER TABLE orders ALTER n TYPE int")
