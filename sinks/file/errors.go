@@ -10,7 +10,7 @@ import (
 )
 
 // classify sorts a failure. Nothing of a failed Write stays in the
-// file, so none is ambiguous.
+// file, so none is ambiguous, and none to retry is about the change.
 func classify(op string, err error) error {
 	e := &sinks.Error{Class: sinks.Retry, Op: op, Err: err}
 	switch {
@@ -30,5 +30,6 @@ func classify(op string, err error) error {
 	default:
 		e.Hint = "check the disk"
 	}
+	e.Unreachable = e.Class == sinks.Retry
 	return e
 }

@@ -64,17 +64,18 @@ func TestOneSinkDownTheOtherRefusesAVersion(t *testing.T) {
 	harness.Eventually(t, "the sixth is decided", func() error { return harness.Want(run.Metric("weir_events_total", `outcome="merged"`), 6) })
 	close(answer)
 	arrives("v6")
-	refusals(1)
 	require.Equal(t, []string{"v1", "v2", "v3", "v4", "v6"}, harness.States(picky.Received(), "X"))
 	require.Len(t, picky.Rejected(), 1)
-	// The refusal of the fifth came behind the sixth: it has no effect, and
-	// no other service is evaluated for it.
+	// The refusal of the fifth, if the sixth did not take its place first, came behind the sixth: it
+	// has no effect, and no other service is evaluated for it.
 	say("v6")
 	harness.Eventually(t, "noise", func() error { return harness.Want(run.Metric("weir_events_total", `outcome="noise"`), 1) })
+	before := run.Metric("weir_events_total", `outcome="control"`)
+	require.LessOrEqual(t, before, 1.0)
 
 	refuse("v7")
 	say("v7")
-	refusals(2)
+	refusals(before + 1)
 	require.Len(t, picky.Rejected(), 2)
 	refuse("")
 	require.Len(t, p.Letters(), 1, "newer content closed what the other target gave up")
