@@ -91,7 +91,9 @@ type ServiceHealth struct {
 	Level   Level         `json:"level"`
 	State   deliver.State `json:"state"`
 	// Refused is how many changes the target refused since its last delivery.
-	Refused int64     `json:"refused,omitempty"`
+	Refused int64 `json:"refused,omitempty"`
+	// Parked is how many failed changes wait for their next attempt.
+	Parked  int64     `json:"parked,omitempty"`
 	Since   time.Time `json:"since"`
 	NextTry time.Time `json:"next_try,omitzero"` // of the failed attempt
 	Error   string    `json:"error"`             // in the target's own words
@@ -177,7 +179,7 @@ func (h *Health) obstacle() string {
 }
 
 func serviceHealth(name string, c deliver.Condition, now time.Time) ServiceHealth {
-	s := ServiceHealth{Service: name, Level: LevelOK, State: c.State, Refused: c.Refused, Since: c.Since.UTC(), NextTry: c.NextTry.UTC(), Error: c.Error}
+	s := ServiceHealth{Service: name, Level: LevelOK, State: c.State, Refused: c.Refused, Parked: int64(c.Parked.Rows), Since: c.Since.UTC(), NextTry: c.NextTry.UTC(), Error: c.Error}
 	do := "correct what the target's answer names, or ask its operator"
 	if c.Failure != nil {
 		do = remedy.Of(name, c.Failure)

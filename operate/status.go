@@ -66,7 +66,8 @@ func StatusOf(h Health, metrics map[string]*dto.MetricFamily, now time.Time) Sta
 	}
 	for _, x := range h.Services {
 		unwell[x.Service] = true
-		s.Items = append(s.Items, Item{What: x.Service, Level: x.Level, Queued: queued[x.Service], AtMost: queued[x.Service] > 0, Oldest: oldest(x.Service), Since: x.Since, NextTry: x.NextTry, Why: x.Error, Do: x.Do, Hold: x.Hold})
+		n := queued[x.Service]
+		s.Items = append(s.Items, Item{What: x.Service, Level: x.Level, Queued: n + x.Parked, AtMost: n > 0, Oldest: oldest(x.Service), Since: x.Since, NextTry: x.NextTry, Why: x.Error, Do: x.Do, Hold: x.Hold})
 	}
 	obstacle := h.obstacle()
 	queue := func(i Item) {

@@ -77,7 +77,7 @@ func TestStatusFromNobodyToWell(t *testing.T) {
 	}, 3*time.Minute, 100*time.Millisecond)
 	status, out, _ = call(t, "status", "-c", main)
 	require.Equal(t, exitFailed, status)
-	require.Regexp(t, `(?s)^degraded  \d+ problems?\n.*\ndegraded  zest/catalogue@hook, at most \d+ queued, (the oldest for \d+m?\d*s, )?since .*\n    why: .*502.*\n    do: correct what the target's answer names, or ask its operator; retried`, out)
+	require.Regexp(t, `(?s)^degraded  \d+ problems?\n.*\ndegraded  zest/catalogue@hook, (at most )?\d+ queued, (the oldest for \d+m?\d*s, )?since .*\n    why: .*502.*\n    do: correct what the target's answer names, or ask its operator; retried`, out)
 
 	away.Store(false)
 	require.EventuallyWithT(t, func(t *assert.CollectT) {
@@ -106,7 +106,7 @@ func TestStatusFromNobodyToWell(t *testing.T) {
 	status, out, errs = call(t, "status", "-c", main)
 	require.Equal(t, exitFailed, status, errs)
 	require.Contains(t, out, "down  no process answers: no process runs with this data folder, since ")
-	require.Regexp(t, `down  zest/catalogue@hook, at most \d+ queued, since .*\n    why: no process delivers it`, out)
+	require.Regexp(t, `degraded  zest/catalogue@hook, entity B-999, 1 queued, since .*\n    why: failed \d+ times: .*502`, out)
 
 	leftByAKill(t, dir, main, way)
 }

@@ -221,8 +221,8 @@ func TestRetryAfter(t *testing.T) {
 		w.Header().Set("Retry-After", "600")
 		w.WriteHeader(http.StatusTooManyRequests)
 	})
-	_, err := write(t, newSink(t, Options{URL: url}), upsert("a", 1))
-	require.Equal(t, maxRetryAfter, sinks.Classify(err).RetryAfter)
+	failed, _ := write(t, newSink(t, Options{URL: url}), upsert("a", 1))
+	require.Equal(t, maxRetryAfter, failed[0].RetryAfter)
 }
 
 // A receiver that asks to wait is not sent the rest of the batch.
@@ -233,11 +233,18 @@ func TestAskedToWaitSendsNoMore(t *testing.T) {
 		w.Header().Set("Retry-After", "3")
 		w.WriteHeader(http.StatusServiceUnavailable)
 	})
-	failed, err := write(t, newSink(t, Options{URL: url, Concurrency: 1}), upsert("a", 1), upsert("b", 2), upsert("c", 3))
+	failed, _ := write(t, newSink(t, Options{URL: url, Concurrency: 1}), upsert("a", 1), upsert("b", 2), upsert("c", 3))
 	require.Len(t, failed, 3)
 	require.Equal(t, 1, calls)
-	require.Equal(t, 3*time.Second, sinks.Classify(err).RetryAfter)
-	require.Equal(t, sinks.Retry, sinks.Classify(err).Class)
+	attempted := 0
+	for _, e := range failed {
+		require.Equal(t, 3*time.Second, e.RetryAfter)
+		require.Equal(t, sinks.Retry, e.Class)
+		if e.Attempted() {
+			attempted++
+		}
+	}
+	require.Equal(t, 1, attempted)
 }
 
 // hanging is an endpoint that does not answer about one entity. In an idle
@@ -333,9 +340,10 @@ func TestCancelWhileWaiting(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
-		err := hanging(t, "a", Options{Timeout: time.Hour}).Write(ctx, []change.Change{upsert("a", 1)})
-		require.ErrorIs(t, err, context.DeadlineExceeded)
-		e := sinks.Classify(err)
+		var failed *sinks.BatchError
+		require.ErrorAs(t, hanging(t, "a", Options{Timeout: time.Hour}).Write(ctx, []change.Change{upsert("a", 1)}), &failed)
+		e := sinks.Classify(failed.Failed[0])
+		require.ErrorIs(t, e, context.DeadlineExceeded)
 		require.Equal(t, sinks.Retry, e.Class)
 		require.True(t, e.Ambiguous)
 	})
