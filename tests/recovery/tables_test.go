@@ -202,6 +202,7 @@ func TestTruncateIsHeldByTheGuard(t *testing.T) {
 	p.Drain()
 	p.Age()
 	pr := p.Start("run")
+	pr.Ready(200) // else a command may have the state file first
 	exec("TRUNCATE stock")
 	for customer, do := range map[string]string{"sent": "release", "kept": "discard"} {
 		service := customer + "/view@log"
