@@ -12,7 +12,7 @@ import (
 )
 
 // awayInsideAPosition has both services lag while the tail is inside a position. It reports whether
-// they do: what is in hand when the memory ends is a matter of time.
+// it succeeded, which depends on timing: changes that are in hand when the memory is full do not lag.
 func awayInsideAPosition(t *testing.T) (p *process, away bool) {
 	w := newWorld(t, service, other)
 	p = w.start(map[string]sinks.Traits{service: state, other: state}, memory(150<<10), seldom)

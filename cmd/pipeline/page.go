@@ -18,7 +18,6 @@ import (
 	"github.com/seed-86dfc502/weir/operate/history"
 	"github.com/seed-86dfc502/weir/operate/page"
 	"github.com/seed-86dfc502/weir/pipeline"
-	"github.com/seed-86dfc502/weir/pipeline/control"
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
 )
@@ -114,11 +113,7 @@ func printPage(ctx context.Context, a *app) error {
 		if err != nil {
 			return err
 		}
-		running, err := control.At(cfg)
-		if err != nil {
-			return withAlternative(err, "the page needs both")
-		}
-		return a.forward(ctx, running, "")
+		return a.askRunning(ctx, cfg, "the page needs both")
 	}
 	link := a.forwarded.link(a.forwarded.actor)
 	if link == "" {

@@ -174,9 +174,14 @@ func retryNow(ctx context.Context, a *app, name string) error {
 	if err != nil {
 		return err
 	}
+	return a.askRunning(ctx, cfg, "a service is also retried automatically")
+}
+
+// askRunning has the running process execute the command. instead is what helps without one.
+func (a *app) askRunning(ctx context.Context, cfg *config.Config, instead string) error {
 	running, err := control.At(cfg)
 	if err != nil {
-		return withAlternative(err, "a service is also retried automatically")
+		return withAlternative(err, instead)
 	}
 	return a.forward(ctx, running, "")
 }

@@ -26,7 +26,7 @@ func TestTheRowOfASlotIsFenced(t *testing.T) {
 	require.NoError(t, s.Migrate(t.Context()))
 	begin := func() *session {
 		r := NewReader(Options{Setup: Setup{Source: "shop"}, Logger: slog.New(slog.DiscardHandler), Logs: s, Positions: s, Barrier: func(context.Context, change.Session, string, func(error)) error { return nil }}, nil)
-		b := &session{r: r, own: &slotRow{logs: s, positions: s}}
+		b := &session{r: r, own: newSlotRow(s, s)}
 		_, _, err := b.claim(t.Context())
 		require.NoError(t, err)
 		return b
@@ -55,7 +55,7 @@ func TestANumberThatWasGivenTwice(t *testing.T) {
 	m := newMemory()
 	m.floor = store.Floor{Session: change.Session{Log: "shop", Number: 7, Name: "of a lost store"}}
 	r := NewReader(Options{Setup: Setup{Source: "shop"}, Logger: slog.New(slog.DiscardHandler), Logs: m, Positions: m, Barrier: m.barrier}, nil)
-	b := &session{r: r, own: &slotRow{logs: m, positions: m}}
+	b := &session{r: r, own: newSlotRow(m, m)}
 	_, known, err := b.claim(t.Context())
 	require.NoError(t, err)
 	require.False(t, known)
@@ -68,7 +68,7 @@ func TestARenamedSourceTakesAHigherNumber(t *testing.T) {
 	m := newMemory()
 	m.floor = store.Floor{Session: change.Session{Log: "before", Number: 7, Name: "x"}}
 	r := NewReader(Options{Setup: Setup{Source: "shop"}, Logger: slog.New(slog.DiscardHandler), Logs: m, Positions: m, Barrier: m.barrier}, nil)
-	b := &session{r: r, own: &slotRow{logs: m, positions: m}}
+	b := &session{r: r, own: newSlotRow(m, m)}
 	_, _, err := b.claim(t.Context())
 	require.NoError(t, err)
 	require.Equal(t, int64(8), b.own.session().Number)

@@ -74,7 +74,7 @@ func (s *shop) before(statement string, do func()) {
 	}
 }
 
-// hooked calls before with what it sends.
+// hooked is a connection that passes each write to before, and then sends it.
 type hooked struct {
 	net.Conn
 	before func([]byte)

@@ -40,7 +40,6 @@ type session struct {
 	later    map[string]delay      // tables whose rows cannot be read now
 	swept    map[string]string     // last entity of a table that was swept
 	unread   int                   // tables that lack rows
-	marking  sync.Mutex            // of mark, while changes are read
 	seen     map[string]identity   // of tables; guarded by looking
 	looking  sync.Mutex
 	types    types
@@ -54,7 +53,7 @@ const lockSpace = 0x57656972
 func (r *Reader) session(ctx context.Context) (err error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	s := &session{r: r, own: &slotRow{logs: r.opt.Logs, positions: r.opt.Positions}, marks: map[string]*kept[tableMark]{}, tables: map[string]tableState{}, readings: map[string]*reading{}, later: map[string]delay{}, swept: map[string]string{}, seen: map[string]identity{}, types: types{map[uint32]valueType{}}, cancel: cancel}
+	s := &session{r: r, own: newSlotRow(r.opt.Logs, r.opt.Positions), marks: map[string]*kept[tableMark]{}, tables: map[string]tableState{}, readings: map[string]*reading{}, later: map[string]delay{}, swept: map[string]string{}, seen: map[string]identity{}, types: types{map[uint32]valueType{}}, cancel: cancel}
 	defer s.close()
 	starting, started := context.WithTimeout(ctx, silence)
 	defer started()
@@ -216,11 +215,11 @@ func (s *session) begin(ctx context.Context, floors []store.Floor, known bool) e
 			return err
 		}
 	}
-	state, err := json.Marshal(s.mark)
-	if err != nil {
+	if err := s.own.swap(ctx, func(row *store.SourceLog) (err error) {
+		row.Torn = false
+		row.State, err = json.Marshal(s.mark)
 		return err
-	}
-	if err := s.own.swap(ctx, func(row *store.SourceLog) { row.State, row.Torn = state, false }); err != nil {
+	}); err != nil {
 		return err
 	}
 	crash.At(crash.EpochStored, opt.Source)

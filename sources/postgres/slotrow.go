@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"sync"
 
 	"github.com/seed-86dfc502/weir/change"
 	"github.com/seed-86dfc502/weir/store"
@@ -19,17 +18,27 @@ type slotRow struct {
 	logs      store.SourceLogs
 	positions store.SourcePositions
 
-	mu  sync.Mutex
-	row store.SourceLog // as this session wrote it last; guarded by mu
+	writing chan struct{}   // capacity 1: full during a write, for which others wait no longer than their context
+	row     store.SourceLog // as this session wrote it last; owned by the sender to writing
+}
+
+func newSlotRow(logs store.SourceLogs, positions store.SourcePositions) *slotRow {
+	return &slotRow{logs: logs, positions: positions, writing: make(chan struct{}, 1)}
 }
 
 // swap writes the row after change, and positions with it.
-func (h *slotRow) swap(ctx context.Context, change func(*store.SourceLog), positions ...store.SourcePosition) error {
-	h.mu.Lock()
-	defer h.mu.Unlock()
+func (h *slotRow) swap(ctx context.Context, change func(*store.SourceLog) error, positions ...store.SourcePosition) error {
+	select {
+	case h.writing <- struct{}{}:
+		defer func() { <-h.writing }()
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
 	next := h.row
 	if change != nil {
-		change(&next)
+		if err := change(&next); err != nil {
+			return err
+		}
 	}
 	version, err := h.logs.SwapSourceLog(ctx, h.row, next, positions...)
 	if err != nil {
@@ -50,10 +59,8 @@ func (h *slotRow) SetPosition(ctx context.Context, p store.SourcePosition) error
 	return h.swap(ctx, nil, p)
 }
 
-// load reads the row and the mark in it, and reports whether there is one.
+// load reads the row and the mark in it, and reports whether there is one. Nothing is written yet.
 func (h *slotRow) load(ctx context.Context, log string, m *mark) (known bool, err error) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
 	if h.row, err = h.logs.SourceLog(ctx, log); errors.Is(err, store.ErrNotFound) {
 		h.row = store.SourceLog{Session: change.Session{Log: log}}
 		return false, nil
@@ -64,23 +71,16 @@ func (h *slotRow) load(ctx context.Context, log string, m *mark) (known bool, er
 	return true, json.Unmarshal(h.row.State, m)
 }
 
-// session returns the one that the row has.
-func (h *slotRow) session() change.Session {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	return h.row.Session
-}
+// session returns the one that the row has. Its claim writes it last.
+func (h *slotRow) session() change.Session { return h.row.Session }
 
 // save writes the mark after change. It may be called while rows are read.
 func (s *session) save(ctx context.Context, change func(*mark)) error {
-	s.marking.Lock()
-	defer s.marking.Unlock()
-	change(&s.mark)
-	state, err := json.Marshal(s.mark)
-	if err != nil {
+	return s.own.swap(ctx, func(row *store.SourceLog) (err error) {
+		change(&s.mark)
+		row.State, err = json.Marshal(s.mark)
 		return err
-	}
-	return s.own.swap(ctx, func(row *store.SourceLog) { row.State = state })
+	})
 }
 
 // claim takes the next number, has every partition of the inbox hear this session alone, and
@@ -104,7 +104,10 @@ func (s *session) claim(ctx context.Context) (floors []store.Floor, known bool, 
 	}
 	for {
 		number++
-		if err := s.own.swap(ctx, func(row *store.SourceLog) { row.Number, row.Name = number, newEpoch() }); err != nil {
+		if err := s.own.swap(ctx, func(row *store.SourceLog) error {
+			row.Number, row.Name = number, newEpoch()
+			return nil
+		}); err != nil {
 			return nil, false, err
 		}
 		own := s.own.session()

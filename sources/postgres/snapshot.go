@@ -43,7 +43,12 @@ func (s *session) postpone(table string, why error, pause time.Duration) {
 
 // failed postpones a table whose rows could not be read, each time for longer.
 func (s *session) failed(table string, why error) {
-	s.postpone(table, fmt.Errorf("the rows of table %s cannot be read: %w", table, classify(why)), min(max(2*s.later[table].pause, time.Second), time.Minute))
+	s.postpone(table, fmt.Errorf("the rows of table %s cannot be read: %w", table, classify(why)), s.longer(table))
+}
+
+// longer returns twice the last wait of a table, from a second to a minute.
+func (s *session) longer(table string) time.Duration {
+	return min(max(2*s.later[table].pause, time.Second), time.Minute)
 }
 
 // due returns the tables whose rows are to be read now.
@@ -76,7 +81,7 @@ func (s *session) piece(ctx context.Context) error {
 	name, position, release, err := s.export(ctx)
 	if open := new(openError); errors.As(err, &open) {
 		for _, table := range due {
-			s.postpone(table, err, min(max(2*s.later[table].pause, time.Second), time.Minute))
+			s.postpone(table, err, s.longer(table))
 		}
 		return nil
 	} else if err != nil {

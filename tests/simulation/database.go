@@ -50,7 +50,7 @@ type commit struct {
 	number   int      // of the act
 }
 
-// catalog is what the server says of the table: by part of its identity, the act that changed it last.
+// catalog has, for each part of the table's identity, the number of the act that changed it last.
 type catalog map[string]int
 
 // act is what happens to the table beside the log.

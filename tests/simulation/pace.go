@@ -115,7 +115,8 @@ func (w *world) refreshes(want oracle.Expected, c *customer) error {
 				}
 			}
 		}
-		if !live || w.setup.refusals || large[id] || cs[len(cs)-1].Op == "retract" {
+		// Content that the target was not given is not refreshed.
+		if last := &cs[len(cs)-1]; !live || w.setup.refusals || large[id] || last.Op == "retract" || w.givenUp(c.service, id, last.Version) {
 			continue
 		}
 		last, most := w.idle[0], period+lapTime
