@@ -350,7 +350,7 @@ func TestI9NewerContentClosesLetters(t *testing.T) {
 			require.Empty(t, settled)
 			continue
 		}
-		require.Equal(t, []store.LetterResolution{{Service: "one/ripeness@a", Entity: "B-007", State: store.LetterObsolete, Version: rowOf(s).Version}}, settled)
+		require.Equal(t, []store.LetterResolution{{Stage: store.StageDeliver, Service: "one/ripeness@a", Entity: "B-007", State: store.LetterObsolete, Version: rowOf(s).Version}}, settled)
 	}
 }
 

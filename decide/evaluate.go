@@ -57,7 +57,8 @@ type entityState struct {
 	docs    map[string]canonicaltree.Node // by source
 	fence   fence
 	history history
-	current bool // evaluated under the plan's fingerprint
+	failed  []int32 // services, ascending by number, whose last evaluation failed
+	current bool    // evaluated under the plan's fingerprint
 
 	present bool // there is a merged document, and it is complete: see view
 }
@@ -78,7 +79,7 @@ func newEvaluation(v *verdict, e store.Entity) (*evaluation, error) {
 	ev.verdict, ev.found, ev.stored = v, e, e
 	ev.stored.States, ev.states, ev.current = store.States{}, e.States.Stored(), e.Found && v.plan.Current(e)
 	var err error
-	if ev.history, err = decodeStateInto(ev.fence, e.Fence, &v.fences); err != nil {
+	if ev.history, ev.failed, err = decodeStateInto(ev.fence, e.Fence, &v.fences); err != nil {
 		return nil, fmt.Errorf("entity %q: %w", e.ID, err)
 	}
 	if err := v.plan.Merge.Split(&v.trees, ev.docs, e.Docs); err != nil {
@@ -298,8 +299,8 @@ func (ev *evaluation) offerTouched(r *record, before, after canonicaltree.Node, 
 }
 
 // touchAll touches the projections for which a decision of all services can have an effect:
-// those whose filter may match the document, and those of services with a dam state. Any
-// other service has nothing and gets nothing: it is filtered.
+// those whose filter may match the document, and those of services with a dam state or with
+// a failed evaluation. Any other service has nothing and gets nothing: it is filtered.
 func (ev *evaluation) touchAll() {
 	ev.history.evaluatedAll(ev.plan, ev.present)
 	if ev.present {
@@ -307,6 +308,11 @@ func (ev *evaluation) touchAll() {
 	}
 	for _, row := range ev.states.All("") {
 		if s, known := ev.plan.byNumber[row.Service]; known {
+			ev.touched.Add(ev.plan.alike[ev.plan.Services[s].Projection])
+		}
+	}
+	for _, number := range ev.failed {
+		if s, known := ev.plan.byNumber[number]; known {
 			ev.touched.Add(ev.plan.alike[ev.plan.Services[s].Projection])
 		}
 	}
@@ -417,6 +423,6 @@ func (ev *evaluation) result() (store.Entity, bool) {
 	if e.Fingerprint = nil; ev.current {
 		e.Fingerprint = ev.plan.stamp
 	}
-	e.Fence = encodeState(&ev.history, ev.fence)
+	e.Fence = encodeState(&ev.history, ev.failed, ev.fence)
 	return e, true
 }

@@ -375,26 +375,28 @@ func unpackID(b []byte) string {
 	return string(b)
 }
 
-// decodeState reads what an entity remembers, as encodeState wrote it: history and
-// fence. A history that cannot be read is dropped: it must not stop a decision.
+// decodeState reads the history and the fence of an entity, as encodeState wrote them. A history that cannot be read is dropped: it must not stop a decision.
 func decodeState(stored []byte) (history, fence, error) {
 	f := fence{}
-	t, err := decodeStateInto(f, stored, new(fenceRoom))
+	t, _, err := decodeStateInto(f, stored, new(fenceRoom))
 	return t, f, err
 }
 
 // decodeStateInto is decodeState into an empty fence, in room.
-func decodeStateInto(f fence, stored []byte, room *fenceRoom) (history, error) {
-	var t history
+func decodeStateInto(f fence, stored []byte, room *fenceRoom) (t history, failed []int32, err error) {
 	if len(stored) == 0 {
-		return t, nil
+		return t, nil, nil
 	}
 	r := wire.Reader{Rest: stored}
 	b := r.Bytes()
-	if r.Failed {
-		return t, errRemembered
+	for n, at := r.Count(), int32(0); n > 0 && !r.Failed; n-- {
+		at += int32(r.Uvarint())
+		failed = append(failed, at)
 	}
-	err := room.decode(f, r.Rest)
+	if r.Failed {
+		return t, nil, errRemembered
+	}
+	err = room.decode(f, r.Rest)
 	if len(b) > 0 && int(b[0]) < len(b) {
 		size := 1 + int(b[0])
 		prefix := b[1:size:size]
@@ -402,12 +404,12 @@ func decodeStateInto(f fence, stored []byte, room *fenceRoom) (history, error) {
 			t = history{prefix: prefix, any: true, last: last, older: rest}
 		}
 	}
-	return t, err
+	return t, failed, err
 }
 
-// encodeState is the reverse of decodeState: the history with its length in front,
-// then the fence.
-func encodeState(t *history, f fence) []byte {
+// encodeState is the reverse of decodeStateInto: the history with its length in front, the
+// count and the differences of failed services' numbers, then the fence.
+func encodeState(t *history, failed []int32, f fence) []byte {
 	fence := f.encode()
 	var scratch [128]byte
 	b := scratch[:0]
@@ -417,10 +419,15 @@ func encodeState(t *history, f fence) []byte {
 		b = t.last.append(b, &storedEntry{})
 		n = len(b) + len(t.older)
 	}
-	out := make([]byte, 0, binary.MaxVarintLen32+n+len(fence))
+	out := make([]byte, 0, (2+len(failed))*binary.MaxVarintLen32+n+len(fence))
 	out = binary.AppendUvarint(out, uint64(n))
 	if t.any {
 		out = append(append(out, b...), t.older...)
+	}
+	out = binary.AppendUvarint(out, uint64(len(failed)))
+	at := int32(0)
+	for _, number := range failed {
+		out, at = binary.AppendUvarint(out, uint64(number-at)), number
 	}
 	return append(out, fence...)
 }

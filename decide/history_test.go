@@ -102,7 +102,7 @@ func TestHistoryKeepsTheNewest(t *testing.T) {
 			tr.note(r, rapid.SampledFrom([]string{HistoryNoise, HistoryMerged}).Draw(t, "word"))
 			want = append(want, fmt.Sprint(r.version, r.at, source, unpackID(packID(id)), historyWords[tr.last.word]))
 			if rapid.Bool().Draw(t, "stored") {
-				f = encodeState(&tr, fence{"s": {Sequence: fmt.Sprint(i)}})
+				f = encodeState(&tr, nil, fence{"s": {Sequence: fmt.Sprint(i)}})
 				var back fence
 				var err error
 				tr, back, err = decodeState(f)
@@ -121,7 +121,7 @@ func TestHistoryKeepsTheNewest(t *testing.T) {
 // A history that cannot be read stops no decision, a fence that cannot be read does.
 func TestHistoryIsOptional(t *testing.T) {
 	known := fence{"s": {Sequence: "5", Positions: []position{{"topic", 3, 1 << 40, 7}, {"", 0, -1, 0}}, Events: []string{"a\x00b"}, Version: 7, At: -1, Died: 1e13}, "t": {}}
-	plain := encodeState(&history{}, known)
+	plain := encodeState(&history{}, nil, known)
 	m, f, err := decodeState(plain)
 	require.NoError(t, err)
 	require.Empty(t, m.public().Entries)
@@ -133,7 +133,7 @@ func TestHistoryIsOptional(t *testing.T) {
 	for i := range 10 {
 		tr.note(&record{version: change.NewVersion(1, int64(i)), Record: change.Record{Event: &change.Event{EventID: "e"}}}, HistoryMerged)
 	}
-	whole, tail := encodeState(&tr, known), len(known.encode())
+	whole, tail := encodeState(&tr, nil, known), 1+len(known.encode()) // with the number of failed services
 	for i := 2; i < len(whole)-tail; i++ {
 		broken := append([]byte(nil), whole...)
 		broken[i] ^= 0xFF
@@ -142,7 +142,7 @@ func TestHistoryIsOptional(t *testing.T) {
 		require.Equal(t, known, f)
 		m.public()
 		m.note(&record{version: 1, Record: change.Record{Event: &change.Event{}}}, HistoryNoise)
-		encodeState(&m, known)
+		encodeState(&m, nil, known)
 	}
 	_, _, err = decodeState(whole[:len(whole)-tail-1])
 	require.ErrorIs(t, err, errRemembered)

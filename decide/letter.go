@@ -3,6 +3,7 @@ package decide
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 
 	"github.com/seed-86dfc502/weir/change"
 	"github.com/seed-86dfc502/weir/store"
@@ -31,4 +32,24 @@ func letterFor(r *record, service, code, reason string) store.DeadLetter {
 	l.Service = service
 	l.DedupKey += "/" + service
 	return l
+}
+
+// failFor adds the dead letter of a service whose evaluation failed.
+func (ev *evaluation) failFor(service int, l store.DeadLetter) {
+	ev.addLetter(l)
+	number := ev.plan.Services[service].Number
+	if at, known := slices.BinarySearch(ev.failed, number); !known {
+		ev.failed, ev.dirty = slices.Insert(ev.failed, at, number), true
+	}
+}
+
+// succeedFor makes the letters of failed evaluations obsolete once one succeeds.
+func (ev *evaluation) succeedFor(r *record, service int) {
+	of := &ev.plan.Services[service]
+	at, failed := slices.BinarySearch(ev.failed, of.Number)
+	if !failed {
+		return
+	}
+	ev.failed, ev.dirty = slices.Delete(ev.failed, at, at+1), true
+	ev.out.Settled = append(ev.out.Settled, store.LetterResolution{Stage: store.StageDecide, Service: of.Name, Entity: r.Entity, State: store.LetterObsolete, Version: r.version})
 }

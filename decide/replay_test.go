@@ -188,7 +188,7 @@ func TestADecisionSettlesItsLetter(t *testing.T) {
 		require.Len(t, v.changes, c.sent)
 		settled := []store.LetterResolution{{ID: 12, State: c.want, Version: r.Control.Version}}
 		for _, sent := range v.changes { // the other letters of unknown content
-			settled = append(settled, store.LetterResolution{Service: "one/ripeness@a", Entity: "B-007", State: store.LetterObsolete, Version: sent.Version})
+			settled = append(settled, store.LetterResolution{Stage: store.StageDeliver, Service: "one/ripeness@a", Entity: "B-007", State: store.LetterObsolete, Version: sent.Version})
 		}
 		require.Equal(t, settled, v.out.Settled)
 	}

@@ -65,7 +65,7 @@ func (ev *evaluation) offer(r *record, projection int, services []int) (shown bo
 		case err != nil:
 			for _, s := range services {
 				own := ev.plan.Projections[ev.plan.Services[s].Projection].Own(err)
-				ev.addLetter(letterFor(r, ev.plan.Services[s].Name, "projection", own.Error()))
+				ev.failFor(s, letterFor(r, ev.plan.Services[s].Name, "projection", own.Error()))
 			}
 			ev.markUnknown(r.Control, services)
 			return false, nil
@@ -109,12 +109,12 @@ func (ev *evaluation) compareAndSend(r *record, service int, c *candidate) error
 		return err
 	}
 	if equal && !forcesSend(r.Control, &row) {
-		ev.suppress(service, cmp.Or(c.absent, DecisionHeldBack))
+		ev.suppress(r, service, cmp.Or(c.absent, DecisionHeldBack))
 		return nil
 	}
 	if !row.Found && c.output == nil {
 		// Nothing was ever sent, so there is nothing to retract.
-		ev.suppress(service, cmp.Or(c.absent, DecisionFiltered))
+		ev.suppress(r, service, cmp.Or(c.absent, DecisionFiltered))
 		return nil
 	}
 	ch := change.Change{
@@ -141,7 +141,7 @@ func (ev *evaluation) compareAndSend(r *record, service int, c *candidate) error
 	if reason != "" {
 		l := letterFor(r, ch.Service, code, reason)
 		l.Payload = ch.Doc
-		ev.addLetter(l)
+		ev.failFor(service, l)
 		ev.markUnknown(r.Control, []int{service})
 		return nil
 	}
@@ -155,8 +155,9 @@ func (ev *evaluation) compareAndSend(r *record, service int, c *candidate) error
 		row.Entered = r.entered()
 	}
 	ev.send(r, service, &ch, size)
+	ev.succeedFor(r, service)
 	if !ev.plan.Services[service].Log && row.Found && (row.Refused || row.Content == nil) {
-		ev.out.Settled = append(ev.out.Settled, store.LetterResolution{Service: ch.Service, Entity: r.Entity, State: store.LetterObsolete, Version: ch.Version})
+		ev.out.Settled = append(ev.out.Settled, store.LetterResolution{Stage: store.StageDeliver, Service: ch.Service, Entity: r.Entity, State: store.LetterObsolete, Version: ch.Version})
 	}
 	row.Content, row.Version, row.Refused = c.content, max(row.Version, ch.Version), false
 	ev.states.Set(row)
@@ -213,7 +214,8 @@ func (ev *evaluation) send(r *record, service int, c *change.Change, size int) {
 }
 
 // suppress counts a service that was evaluated and gets no change.
-func (ev *evaluation) suppress(service int, decision string) {
+func (ev *evaluation) suppress(r *record, service int, decision string) {
+	ev.succeedFor(r, service)
 	ev.decisions.add(service, kindOf(decision), 1)
 }
 

@@ -244,9 +244,10 @@ type Outcome struct {
 }
 
 // LetterResolution is what became of a replayed dead letter, or, without an ID, of the open
-// letters of deliver for an entity of a service below Version.
+// letters of a stage for an entity of a service below Version.
 type LetterResolution struct {
 	ID              int64
+	Stage           Stage  // without an ID
 	Service, Entity string // without an ID
 	State           LetterState
 	// Version, if given with an ID, is the one with which it was replayed: a letter that has

@@ -27,7 +27,7 @@ func Settled(settled []store.LetterResolution) []Call {
 	calls := make([]Call, len(settled))
 	for i, x := range settled {
 		if x.ID == 0 {
-			calls[i] = call("replace_letters", args{"service": x.Service, "entity": x.Entity, "state": string(x.State), "version": int64(x.Version)})
+			calls[i] = call("replace_letters", args{"stage": string(x.Stage), "service": x.Service, "entity": x.Entity, "state": string(x.State), "version": int64(x.Version)})
 			continue
 		}
 		calls[i] = call("settle_letter", args{"id": x.ID, "state": string(x.State), "version": int64(x.Version)})

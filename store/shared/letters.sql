@@ -94,7 +94,7 @@ SELECT count(*) FROM (SELECT 1 FROM dead_letters WHERE state = 'open' AND stage 
 UPDATE dead_letters SET state = :state WHERE id = :id AND state IN ('open', 'discarded') AND (CAST(:version AS bigint) = 0 OR version <= :version)
 
 -- name: replace_letters
-UPDATE dead_letters SET state = :state WHERE entity = :entity AND service = :service AND state = 'open' AND stage = 'deliver' AND version < :version
+UPDATE dead_letters SET state = :state WHERE entity = :entity AND service = :service AND state = 'open' AND stage = :stage AND version < :version
 
 -- name: amend_letter
 UPDATE dead_letters SET original = coalesce(original, payload), payload = :payload WHERE id = :id AND state = 'open' AND payload = :seen

@@ -180,13 +180,18 @@ var letterTests = []test{
 		}))
 		revision := f.revision()
 		f.settle(revision, f.list(store.LetterFilter{})[1].ID, store.LetterDiscarded)
-		_, err := f.a.Decide(t.Context(), store.Decision{Revision: revision}, writes(store.Outcome{Settled: []store.LetterResolution{{Service: "a/p@s", Entity: "e", State: store.LetterObsolete, Version: version(7)}}}))
+		_, err := f.a.Decide(t.Context(), store.Decision{Revision: revision}, writes(store.Outcome{Settled: []store.LetterResolution{{Stage: store.StageDeliver, Service: "a/p@s", Entity: "e", State: store.LetterObsolete, Version: version(7)}}}))
 		require.NoError(t, err)
-		var states []store.LetterState
-		for _, l := range f.list(store.LetterFilter{}) {
-			states = append(states, l.State)
+		states := func() (all []store.LetterState) {
+			for _, l := range f.list(store.LetterFilter{}) {
+				all = append(all, l.State)
+			}
+			return all
 		}
-		assert.Equal(t, []store.LetterState{store.LetterObsolete, store.LetterDiscarded, store.LetterOpen, store.LetterOpen, store.LetterOpen, store.LetterOpen}, states)
+		assert.Equal(t, []store.LetterState{store.LetterObsolete, store.LetterDiscarded, store.LetterOpen, store.LetterOpen, store.LetterOpen, store.LetterOpen}, states())
+		_, err = f.a.Decide(t.Context(), store.Decision{Revision: revision}, writes(store.Outcome{Settled: []store.LetterResolution{{Stage: store.StageDecide, Service: "a/p@s", Entity: "e", State: store.LetterObsolete, Version: version(7)}}}))
+		require.NoError(t, err)
+		assert.Equal(t, []store.LetterState{store.LetterObsolete, store.LetterDiscarded, store.LetterOpen, store.LetterObsolete, store.LetterOpen, store.LetterOpen}, states())
 	}},
 	{"I9 an old letter stays as long as its content is refused", func(t *testing.T, f *fixture) {
 		service := f.service("a/p@s")

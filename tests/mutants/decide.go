@@ -258,6 +258,16 @@ var decideMutants = []mutant{
 		test: "TestOversizedChange",
 	},
 	{
+		rule: "a letter of a failed evaluation ends with one that succeeds", in: "decide", fn: "evaluation.suppress",
+		find: "ev.succeedFor(_1, _2)\n", put: "_ = _1\n",
+		test: "TestALetterOfAFailedEvaluationEndsWithASuccess",
+	},
+	{
+		rule: "a failed evaluation without a dam state is repeated when all are", in: "decide", fn: "evaluation.touchAll",
+		find: "range ev.failed {", put: "range ev.failed[:0] {",
+		test: "TestALetterOfAFailedEvaluationEndsWithASuccess",
+	},
+	{
 		rule: "nothing is retracted that was never sent", in: "decide", fn: "evaluation.compareAndSend",
 		find: "if !_1._2 && _3._4 == nil {", put: "if false {",
 		test: "TestOnlyWhatACustomerHasIsHeldBack",
