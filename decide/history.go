@@ -27,6 +27,13 @@ const (
 	historyPrint = 8
 )
 
+// HistoryRow is how many stale records in a row are counted exactly. Later ones count once in
+// historyPause: a topic that is read again from its start is all stale.
+const (
+	HistoryRow   = 8
+	historyPause = time.Minute
+)
+
 // Words of the history for the outcome of a record: those of the metrics, with the reason
 // for stale ones.
 const (
@@ -58,13 +65,16 @@ type HistoryEntry struct {
 	EventID string
 	// Outcome is one of the words above.
 	Outcome string
+	// InRow is the number of stale records in a row, this one included, if it is stale and not
+	// the first of them. Beyond HistoryRow it is a lower bound.
+	InRow int
 
 	stored storedEntry
 }
 
 // History is what an entity remembers of the records that were decided for it, the oldest first.
-// It is for display only: no decision reads it. Of stale records in a row only the first is kept,
-// and a dead letter only where something else was written with it.
+// It is for display only: no decision reads it. Of stale records in a row the first and the newest
+// are kept, and a dead letter only where something else was written with it.
 type History struct {
 	Entries []HistoryEntry
 	prefix  []byte // fingerprint, cut, that the sets belong to
@@ -143,6 +153,7 @@ type storedEntry struct {
 	version, ms uint64
 	source      string
 	id          []byte // see packID
+	inRow       uint64 // of a stale one; 0 for the first
 	set         []byte // ranks of projections that were evaluated; nil when that is not kept
 	// kept says that the next two are known: the ranks of projections that the filter
 	// kept the entity out of, and the services that something was sent to, as the
@@ -205,6 +216,9 @@ func (e *storedEntry) append(b []byte, newer *storedEntry) []byte {
 		b = wire.Append(b, e.source)
 	}
 	b = wire.Append(wire.Append(b, e.id), e.set)
+	if e.stale() {
+		b = binary.AppendUvarint(b, e.inRow)
+	}
 	if e.kept {
 		b = wire.Append(wire.Append(b, e.filtered), e.sent)
 	}
@@ -222,21 +236,44 @@ func parseEntry(b []byte, newer *storedEntry) (e storedEntry, rest []byte, ok bo
 		e.source = string(s) // shared when it is the same
 	}
 	e.id, e.set = r.Bytes(), r.Bytes()
+	if int(e.word) < len(historyWords) && e.stale() {
+		e.inRow = r.Uvarint()
+	}
 	if e.kept {
 		e.filtered, e.sent = r.Bytes(), r.Bytes()
 	}
 	return e, r.Rest, !r.Failed && int(e.word) < len(historyWords)
 }
 
-// stale remembers a stale record and reports whether the row should be written
-// for it alone: a topic that is read again from its start is all stale, and
-// must not write every row once per record.
+// stale reports whether the entry is of a stale record.
+func (e *storedEntry) stale() bool { return strings.HasPrefix(historyWords[e.word], "stale: ") }
+
+// stale remembers a stale record and reports whether the row should be written for it alone.
 func (h *history) stale(r *record, why staleReason) (write bool) {
-	if h.any && strings.HasPrefix(historyWords[h.last.word], "stale: ") {
-		return false
+	var inRow uint64
+	if h.any && h.last.stale() {
+		inRow = max(h.last.inRow, 1) + 1
+		if inRow > HistoryRow && r.at.Sub(time.UnixMilli(int64(h.last.ms))) < historyPause {
+			return false
+		}
+		if h.last.inRow > 0 {
+			h.pop()
+		}
 	}
 	h.note(r, "stale: "+strings.ReplaceAll(string(why), "_", " "))
+	h.last.inRow = inRow
 	return true
+}
+
+// pop drops the newest entry.
+func (h *history) pop() {
+	r := wire.Reader{Rest: h.older}
+	last, _, ok := parseEntry(r.Bytes(), &h.last)
+	if h.any = ok && !r.Failed; h.any {
+		h.last, h.older = last, r.Rest
+	} else {
+		h.older = nil
+	}
 }
 
 func historyWord(word string) byte { return byte(max(0, slices.Index(historyWords[:], word))) }
@@ -344,7 +381,7 @@ func (h *history) public() History {
 	for i, e := range stored {
 		out.Entries[len(stored)-1-i] = HistoryEntry{
 			Version: change.Version(e.version), Time: time.UnixMilli(int64(e.ms)).UTC(), Source: e.source,
-			EventID: unpackID(e.id), Outcome: historyWords[e.word], stored: e,
+			EventID: unpackID(e.id), Outcome: historyWords[e.word], InRow: int(e.inRow), stored: e,
 		}
 	}
 	return out

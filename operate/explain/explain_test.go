@@ -298,6 +298,12 @@ var verdicts = map[string]struct {
 		w.event("registry", "e1", "5", firstBanana)
 		w.event("registry", "e0", "4", `{"id":"B-007","origin":"EC","level":9}`)
 	}, ripe, explain.Stale, "The last event (registry e0, 1:1) is stale: its sequence is lower than one that was taken; the customer has version 1:0.", "stale"},
+	"stale, again and again": {func(w *world) {
+		w.event("registry", "e1", "5", firstBanana)
+		w.event("registry", "e0", "4", `{"id":"B-007","origin":"EC","level":9}`)
+		w.event("registry", "e2", "3", `{"id":"B-007","origin":"EC","level":8}`)
+		w.event("registry", "e3", "2", `{"id":"B-007","origin":"EC","level":7}`)
+	}, ripe, explain.Stale, "The last event (registry e3, 1:3) is stale, the last of 3 in a row: its sequence is lower than one that was taken; the customer has version 1:0.", "stale"},
 	"repeated": {func(w *world) {
 		w.event("registry", "e1", "", firstBanana)
 		w.event("registry", "e1", "", firstBanana)

@@ -55,6 +55,9 @@ type Event struct {
 	EventID string    `json:"event_id,omitempty"`
 	// Outcome is noise, merged, incomplete, control, dead letter, or stale with its reason.
 	Outcome string `json:"outcome"`
+	// InRow is the number of stale events in a row up to this one, which follows the first of
+	// them here; beyond 8 a lower bound.
+	InRow int `json:"in_row,omitempty"`
 	// Record is its record in the inbox. Gone says why it is absent.
 	Record *Record `json:"record,omitempty"`
 	Gone   string  `json:"gone,omitempty"`

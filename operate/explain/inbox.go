@@ -18,7 +18,7 @@ const inboxTime = 15 * time.Second
 // events lists the history, with the records that are still in the inbox.
 func (s *report) events(ctx context.Context) {
 	for i, t := range s.inspection.History.Entries {
-		e := Event{entry: i, Version: versionOf(t.Version), Time: t.Time, Source: t.Source, EventID: t.EventID, Outcome: t.Outcome, version: uint64(t.Version)}
+		e := Event{entry: i, Version: versionOf(t.Version), Time: t.Time, Source: t.Source, EventID: t.EventID, Outcome: t.Outcome, InRow: t.InRow, version: uint64(t.Version)}
 		if t.Outcome == "control" {
 			e.Source, e.Action = "", t.Source
 		}

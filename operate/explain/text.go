@@ -193,7 +193,11 @@ func (x *Explanation) events(p *printer) {
 		rows = append(rows, []string{e.Version, clock(e.Time), e.Outcome, p.cut(shown(source), 16), p.cut(e.shownID(), 18), size, from})
 	}
 	p.table([]string{"VERSION", "TIME", "OUTCOME", "SOURCE", "EVENT", "BYTES", "AT SOURCE"}, dropEmpty(rows))
-	for _, e := range x.Events {
+	for i := range x.Events {
+		e := &x.Events[i]
+		if row := e.inRow(); row != "" {
+			p.line("  %s: stale%s", e.Version, row)
+		}
 		if e.Gone != "" {
 			p.wrap("  ", "    ", e.Version+": "+e.Gone)
 		}

@@ -114,7 +114,7 @@ func (s *report) delivered(out *Service, c config.Service, row store.Row, say fu
 	case e.Outcome == decide.HistoryNoise:
 		say(Noise, "The last event (%s) is noise: without what is stripped, its document equals the stored one; %s", name, held)
 	case strings.HasPrefix(e.Outcome, "stale"):
-		say(Stale, "The last event (%s) is stale: %s; %s", name, staleBecause(e.Outcome), held)
+		say(Stale, "The last event (%s) is stale%s: %s; %s", name, e.inRow(), staleBecause(e.Outcome), held)
 	case became == "held back" && e.Action != "":
 		say(HeldBack, "The last record (%s) decided again, and this view is the same as what was sent before%s; %s", name, s.uncompared(c), held)
 	case became == "held back":
@@ -246,6 +246,17 @@ func progressText(out *Service) string {
 		return fmt.Sprintf("nothing of this service was delivered in its partition yet, and %d %s wait there at most", out.Behind, changes)
 	}
 	return fmt.Sprintf("in its partition the service has come to %s and is %d %s behind at most", out.Position, out.Behind, changes)
+}
+
+// inRow says how many stale events there were in a row, if more than one.
+func (e *Event) inRow() string {
+	switch {
+	case e.InRow == 0:
+		return ""
+	case e.InRow > decide.HistoryRow:
+		return fmt.Sprintf(", the last of at least %d in a row", e.InRow)
+	}
+	return fmt.Sprintf(", the last of %d in a row", e.InRow)
 }
 
 func staleBecause(outcome string) string {

@@ -258,6 +258,11 @@ var decideMutants = []mutant{
 		test: "TestOversizedChange",
 	},
 	{
+		rule: "the newest of stale records in a row is kept", in: "decide", fn: "history.stale",
+		find: "return false\n", put: "return false\n\t\t}\n\t\tif true {\n\t\t\treturn false\n",
+		test: "TestOfStaleRecordsInARowTheFirstAndTheNewestAreKept",
+	},
+	{
 		rule: "a letter of a failed evaluation ends with one that succeeds", in: "decide", fn: "evaluation.suppress",
 		find: "ev.succeedFor(_1, _2)\n", put: "_ = _1\n",
 		test: "TestALetterOfAFailedEvaluationEndsWithASuccess",
