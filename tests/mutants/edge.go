@@ -213,6 +213,16 @@ var edgeMutants = []mutant{
 		test: "TestFileThatShrankBeforeItsPositionWasStored",
 	},
 	{
+		rule: "a reference with another value is a change of its file", in: "config", fn: "loader.reuse",
+		find: "_1 != nil || now != value", put: "_1 != nil || false && now != value",
+		test: "TestUnchangedFilesAreReused",
+	},
+	{
+		rule: "the checks depend on the values of the main file's references", in: "config", fn: "loader.checkCache",
+		find: "!maps.Equal(l.main.references, c.main.references)", put: "!maps.Equal(l.main.references, l.main.references)",
+		test: "TestUnchangedFilesAreReused",
+	},
+	{
 		rule: "a service is its first name", in: "config", fn: "Config.Services",
 		find: "cmp.Or(_1.Was, _2.first()+", put: "cmp.Or(\"\", _2.first()+",
 		test: "TestARenameKeepsTheIdentity",
