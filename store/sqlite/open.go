@@ -112,7 +112,8 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 		return nil, failed("open", errors.Join(err, layer.Err(), s.Close()))
 	}
 	if layer.Unsealed() {
-		if err := s.seal(ctx); err != nil {
+		// Commands may read the file meanwhile.
+		if err := s.retryBusy(ctx, func() error { return s.seal(ctx) }); err != nil {
 			return nil, failed("give the pages their checksums", errors.Join(err, layer.Err(), s.Close()))
 		}
 	}
