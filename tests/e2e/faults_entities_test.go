@@ -1,7 +1,6 @@
 package e2e
 
 import (
-	"encoding/json"
 	"fmt"
 	"os"
 	"strings"
@@ -13,60 +12,6 @@ import (
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kgo"
 )
-
-// I1, I3, I4: the first events of many entities come from two sources at the
-// same moment, into two processes: every merged document is complete in the end,
-// and the sinks have the model's changes and no others.
-func TestFirstEventsFromTwoSourcesAtOnce(t *testing.T) {
-	t.Parallel()
-	const entities = 400
-	c := harness.NewCluster(t)
-	hook := harness.NewReceiver(t)
-	topics := []string{c.Prefix + "registry", c.Prefix + "lab"}
-	p := onServers(t, c, hook, fmt.Sprintf("  registry: {kafka: {topic: %q}, entity: key}\n  lab: {kafka: {topic: %q}, entity: key, mount: lab}", topics[0], topics[1]))
-	c.Topics(4, topics...)
-	events := func(prefix string, n int) {
-		var all []*kgo.Record
-		for e := range n {
-			id := fmt.Sprint(prefix, e)
-			all = append(all, harness.Record(topics[0], id, fmt.Sprintf(`{"id":%q,"state":"s%d"}`, id, e)),
-				harness.Record(topics[1], id, fmt.Sprintf(`{"level":%d}`, e)))
-		}
-		c.Send(all...)
-	}
-	a, b := p.Start("run"), p.Start("run")
-	warm := 0
-	harness.Eventually(t, "both processes take in and decide", func() error {
-		events(fmt.Sprint("warm", warm, "-"), 20)
-		warm++
-		for _, pr := range []*harness.Process{a, b} {
-			require.False(t, pr.Ended(), harness.Tail(pr.Log.String(), 60))
-			if pr.Metric("weir_events_total") == 0 || pr.Metric("weir_ingest_events_total") == 0 {
-				return harness.ErrNotYet
-			}
-		}
-		return nil
-	})
-	events("E", entities)
-	config := viewOfAll(oracle.Source{Name: "registry", Entity: "key"}, oracle.Source{Name: "lab", Entity: "key", Mount: "lab"})
-	harness.Eventually(t, "the sinks agree with the model", func() error { return agrees(c, hook, config) })
-	newest := oracle.Newest(c.Rows("history", "acme/all@history", "seq"))
-	for e := range entities {
-		var doc struct {
-			ID, State string
-			Level     *int
-		}
-		require.NoError(t, json.Unmarshal(newest[fmt.Sprint("E", e)].Doc, &doc))
-		require.Equal(t, fmt.Sprint("E", e), doc.ID)
-		require.Equal(t, fmt.Sprint("s", e), doc.State)
-		require.NotNil(t, doc.Level)
-		require.Equal(t, e, *doc.Level)
-	}
-	for _, pr := range []*harness.Process{a, b} {
-		pr.Terminate()
-		pr.Ok()
-	}
-}
 
 // I5, I7: deleted, purged, created again, and then the source's topic is read
 // from its start once more with an empty gate: nothing old comes back to an

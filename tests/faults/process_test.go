@@ -1,7 +1,6 @@
 package faults
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -10,7 +9,6 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/seed-86dfc502/weir/config"
 	"github.com/seed-86dfc502/weir/operate"
 	"github.com/seed-86dfc502/weir/tests/harness"
 	"github.com/seed-86dfc502/weir/tests/servers"
@@ -49,43 +47,6 @@ func TestFaultsAtStart(t *testing.T) {
 			require.NotEmpty(t, s.Do)
 			err := f.said(s)
 			require.ErrorContains(t, err, "no since", "when a server failed is unknown without a process")
-		})
-	}
-}
-
-// Every fault of a configuration is named with its file, line, key and correction.
-func TestFaultsOfConfiguration(t *testing.T) {
-	customer := "customer: acme\nprojections:\n  all:\n    fields: {id: id}\n    deliver: {out: {file: {path: out.jsonl}}}\n"
-	for name, f := range map[string]struct{ main, customer, path string }{
-		"unknown key":       {harness.SimpleMain + "gat: {memory: {}}\n", customer, "gat"},
-		"wrong type":        {harness.SimpleMain + "limits: {change: many}\n", customer, "limits.change"},
-		"bare duration":     {harness.SimpleMain + "gate: {memory: {}, ttl: 24}\n", customer, "gate.ttl"},
-		"two stores":        {harness.SimpleMain + "store: {sqlite: {path: a}, postgres: {url: b}}\n", customer, "store"},
-		"no such source":    {harness.SimpleMain + "merge: {precedence: [lab]}\n", customer, "merge.precedence"},
-		"no customers":      {strings.Replace(harness.SimpleMain, "customers/*.yaml", "nowhere/*.yaml", 1), customer, "customers"},
-		"bad pattern":       {strings.Replace(harness.SimpleMain, "strip: [event]", "strip: [\"a..b\"]", 1), customer, "sources.events.strip"},
-		"bad filter":        {harness.SimpleMain, strings.Replace(customer, "fields:", "when: doc.a ==\n    fields:", 1), "projections.all.when"},
-		"bad path":          {harness.SimpleMain, strings.Replace(customer, "{id: id}", "{id: \"#(\"}", 1), "projections.all.fields"},
-		"no sink":           {harness.SimpleMain, strings.Replace(customer, "{file: {path: out.jsonl}}", "{}", 1), "projections.all.deliver"},
-		"unknown sink":      {harness.SimpleMain, strings.Replace(customer, "file:", "fax:", 1), "projections.all.deliver"},
-		"bad secret":        {harness.SimpleMain, strings.Replace(customer, "{file: {path: out.jsonl}}", "{webhook: {url: \"https://a.example\", secret: x}}", 1), "webhook.secret"},
-		"unencrypted":       {harness.SimpleMain, strings.Replace(customer, "{file: {path: out.jsonl}}", "{webhook: {url: \"http://a.example\", secret: \""+harness.WebhookSecret+"\"}}", 1), "webhook.url"},
-		"folder as a file":  {harness.SimpleMain, strings.Replace(customer, "out.jsonl", "../customers", 1), "file.path"},
-		"store without log": {harness.SimpleMain + "store: {postgres: {url: \"postgres://u@127.0.0.1/x?sslmode=disable\"}}\n", customer, "store.postgres"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			p := harness.NewProject(t, map[string]string{"weir.yaml": f.main, "customers/acme.yaml": f.customer, "events.jsonl": ""})
-			run := p.Start("validate --json")
-			require.Equal(t, 2, run.Wait(), "%s", &run.Out)
-			var faults config.Faults
-			require.NoError(t, json.Unmarshal(run.Out.Bytes(), &faults))
-			require.NotEmpty(t, faults.List)
-			fault := faults.List[0]
-			require.Contains(t, fault.Path, f.path)
-			require.NotEmpty(t, fault.Problem)
-			require.NotEmpty(t, fault.Want+fault.Fix, "%s", fault)
-			require.Positive(t, fault.Line, "%s", fault)
 		})
 	}
 }

@@ -1,0 +1,35 @@
+package e2e
+
+import (
+	"context"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/stretchr/testify/require"
+)
+
+// patches are three events about one entity that give another result in any
+// other order, and merged what each of them leads to.
+var ()
+
+// exec runs statements on a database.
+func exec(t *testing.T, url string, statements ...string) {
+	t.Helper()
+	conn, err := pgx.Connect(t.Context(), url)
+	require.NoError(t, err)
+	defer conn.Close(context.WithoutCancel(t.Context()))
+	for _, s := range statements {
+		_, err := conn.Exec(t.Context(), s)
+		require.NoError(t, err)
+	}
+}
+
+// number asks a database for a number.
+func number(t *testing.T, url, query string) (n int64) {
+	t.Helper()
+	conn, err := pgx.Connect(t.Context(), url)
+	require.NoError(t, err)
+	defer conn.Close(context.WithoutCancel(t.Context()))
+	require.NoError(t, conn.QueryRow(t.Context(), query).Scan(&n))
+	return n
+}
