@@ -18,7 +18,7 @@ func (c *Config) SoleDelivery() bool {
 }
 
 // Warnings returns settings that are allowed and probably not intended: private keys that every
-// user of the machine may read, and tokens that never expire. It looks at the
+// user of the machine may read, and tokens that never expire or have expired. It looks at the
 // files that the configuration names, and passes over those that it cannot.
 func (c *Config) Warnings() (all []string) {
 	var keys []string
@@ -70,17 +70,26 @@ func (c *Config) Warnings() (all []string) {
 	if err != nil {
 		return all // the start says so
 	}
-	var endless []string
+	var endless, expired []string
 	for _, t := range tokens.Tokens {
-		if time.Time(t.Expires).IsZero() {
+		switch until := time.Time(t.Expires); {
+		case until.IsZero():
 			endless = append(endless, t.ID)
+		case !time.Now().Before(until):
+			expired = append(expired, t.ID)
 		}
 	}
-	if n := len(endless); n > 0 {
-		all = append(all, fmt.Sprintf("%s: %s", map[bool]string{true: "1 token never expires", false: fmt.Sprintf("%d tokens never expire", n)}[n == 1], strings.Join(endless[:min(n, 5)], ", ")))
+	if len(endless) > 0 {
+		all = append(all, "tokens that never expire: "+someOf(endless))
+	}
+	if len(expired) > 0 {
+		all = append(all, "tokens that have expired: "+someOf(expired))
 	}
 	return all
 }
+
+// someOf names the first few of a list.
+func someOf(ids []string) string { return strings.Join(ids[:min(len(ids), 5)], ", ") }
 
 // Notes returns questions that a configuration leaves open: which tables of PostgreSQL, read
 // by Debezium, may have to log whole rows.

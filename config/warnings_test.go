@@ -26,18 +26,18 @@ gate: {valkey: {address: "valkey:6379", tls: {cert: cert.pem, key: missing.key}}
 `,
 		"acme.yaml": "customer: acme\nprojections: {a: {fields: {id: id}, deliver: {k: {kafka: {brokers: [\"k:1\"], topic: t, tls: {cert: cert.pem, key: admin.key}}}}}}\n",
 		"admin.key": "", "own.key": "", "cert.pem": "",
-		"tokens.yaml": "tokens:\n" + token("endless", "") + token("bounded", `, expires: "2030-01-01T00:00:00Z"`),
+		"tokens.yaml": "tokens:\n" + token("endless", "") + token("bounded", `, expires: "2100-01-01T00:00:00Z"`) + token("over", `, expires: "2020-01-01T00:00:00Z"`),
 	})
 	at := func(name string) string { return filepath.Join(filepath.Dir(main), name) }
 	require.NoError(t, os.Chmod(at("own.key"), 0o640))
 	c, err := assemble.Load(main, env, config.AllowUnsetEnv())
 	require.NoError(t, err)
 	all := c.Warnings()
-	require.Len(t, all, 2, "one for a file, however often it is named: %v", all)
+	require.Len(t, all, 3, "one for a file, however often it is named: %v", all)
 	require.Contains(t, all[0], at("admin.key"))
-	require.Equal(t, "1 token never expires: endless", all[1])
+	require.Equal(t, []string{"tokens that never expire: endless", "tokens that have expired: over"}, all[1:])
 	require.NoError(t, os.Chmod(at("admin.key"), 0o600))
-	require.Len(t, c.Warnings(), 1)
+	require.Len(t, c.Warnings(), 2)
 }
 
 // A source of Debezium that says nothing of what its table logs is noted.

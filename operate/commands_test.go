@@ -300,7 +300,7 @@ func TestLettersOfEvents(t *testing.T) {
 		w.Write("b.json", harness.Event(5, "B", "too late"))
 		w.say("dlq edit --reason typo", first, "--file", w.Path("a.json"))
 		w.say("dlq edit", second, "--file", w.Path("b.json"))
-		require.Contains(t, w.say("dlq show", first), "edited")
+		require.Contains(t, w.say("dlq list", first), "edited")
 		require.Contains(t, w.say("dlq replay --dry-run", first, second), "would be replayed")
 
 		done := decode[[]replayed](t, w.say("dlq replay --wait --json", first, second))

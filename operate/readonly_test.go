@@ -55,7 +55,7 @@ func TestLookingWithoutTheRightToWrite(t *testing.T) {
 		{"explain B-007", "verdict"},
 		{"audit", "no operator's actions"},
 		{"dlq list", "bad_json"},
-		{"dlq show 1", "broken"},
+		{"dlq list 1", "broken"},
 		{"noise", "events"},
 		{"plan", "1 stored entit"},
 	} {

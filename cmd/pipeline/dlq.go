@@ -14,7 +14,7 @@ func newDlqCommand(a *app) *cobra.Command {
 		Use:   "dlq",
 		Short: "Dead letters: what could not be ingested, decided or delivered",
 	}
-	c.AddCommand(newDlqListCommand(a), newDlqShowCommand(a), newDlqEditCommand(a), newDlqReplayCommand(a), newDlqDiscardCommand(a))
+	c.AddCommand(newDlqListCommand(a), newDlqEditCommand(a), newDlqReplayCommand(a), newDlqDiscardCommand(a))
 	return c
 }
 

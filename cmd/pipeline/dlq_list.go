@@ -22,10 +22,15 @@ type dlqListOptions struct {
 func newDlqListCommand(a *app) *cobra.Command {
 	o := &dlqListOptions{app: a, f: store.LetterFilter{NewestFirst: true}}
 	c := &cobra.Command{
-		Use:     "list",
-		Short:   "List dead letters, the newest first, without payloads",
-		Example: "  weir dlq list -c weir.yaml\n  weir dlq list -c weir.yaml --group reason\n  weir dlq list -c weir.yaml --stage deliver --service acme/ripeness@hook",
-		RunE:    func(cmd *cobra.Command, _ []string) error { return o.run(cmd.Context()) },
+		Use:     "list [ID]",
+		Short:   "List dead letters, the newest first, or show one with its payload",
+		Example: "  weir dlq list -c weir.yaml\n  weir dlq list -c weir.yaml 17\n  weir dlq list -c weir.yaml --group reason\n  weir dlq list -c weir.yaml --stage deliver --service acme/ripeness@hook",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if len(args) > 0 {
+				return showLetter(cmd.Context(), a, args[0])
+			}
+			return o.run(cmd.Context())
+		},
 	}
 	letterFilterFlags(c, &o.f, &o.stage)
 	c.Flags().StringVar(&o.state, "state", string(store.LetterOpen), english.WordSeries(letterStates(), "or"))

@@ -1,49 +1,42 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 
 	"github.com/seed-86dfc502/weir/assemble"
 	"github.com/seed-86dfc502/weir/internal/terminal"
 	"github.com/seed-86dfc502/weir/store"
-	"github.com/spf13/cobra"
 )
 
-func newDlqShowCommand(a *app) *cobra.Command {
-	c := &cobra.Command{
-		Use:     "show ID",
-		Short:   "Show one dead letter with its payload",
-		Example: "  weir dlq show -c weir.yaml 17",
-		RunE: func(cmd *cobra.Command, args []string) error {
-			id, err := letterID(args[0])
-			if err != nil {
-				return err
-			}
-			return a.withStore(cmd.Context(), func(s assemble.Store) error {
-				l, err := s.Letter(cmd.Context(), id)
-				if errors.Is(err, store.ErrNotFound) {
-					return fmt.Errorf("there is no dead letter %d", id)
-				}
-				if err != nil {
-					return err
-				}
-				if a.json {
-					return a.printJSON(toLetterJSON(l))
-				}
-				if err := a.facts(letterFacts(&l)...); err != nil {
-					return err
-				}
-				payload := string(l.Payload)
-				if isTerminal(a.out) {
-					payload = terminal.Harmless(payload)
-				}
-				_, err = fmt.Fprintf(a.out, "\n%s\n", payload)
-				return err
-			})
-		},
+// showLetter prints one dead letter with its payload.
+func showLetter(ctx context.Context, a *app, text string) error {
+	id, err := letterID(text)
+	if err != nil {
+		return err
 	}
-	return a.needConfig(c)
+	return a.withStore(ctx, func(s assemble.Store) error {
+		l, err := s.Letter(ctx, id)
+		if errors.Is(err, store.ErrNotFound) {
+			return fmt.Errorf("there is no dead letter %d", id)
+		}
+		if err != nil {
+			return err
+		}
+		if a.json {
+			return a.printJSON(toLetterJSON(l))
+		}
+		if err := a.facts(letterFacts(&l)...); err != nil {
+			return err
+		}
+		payload := string(l.Payload)
+		if isTerminal(a.out) {
+			payload = terminal.Harmless(payload)
+		}
+		_, err = fmt.Fprintf(a.out, "\n%s\n", payload)
+		return err
+	})
 }
 
 // letterFacts returns everything about a dead letter except its payload.

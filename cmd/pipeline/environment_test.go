@@ -38,7 +38,7 @@ func change(t *testing.T, file, old, new string) {
 func TestNothingRanYet(t *testing.T) {
 	dir, main := banana(t)
 	for _, line := range []string{
-		"explain x", "plan", "noise", "audit", "dlq list", "dlq show 1", "dlq discard 1", "dlq edit 1 --file -",
+		"explain x", "plan", "noise", "audit", "dlq list", "dlq list 1", "dlq discard 1", "dlq edit 1 --file -",
 		"dlq replay 1", "replay --all", "reset --all --yes",
 	} {
 		status, out, errs := call(t, append(strings.Fields(line), "-c", main)...)

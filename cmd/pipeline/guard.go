@@ -19,15 +19,16 @@ func newGuardCommand(a *app) *cobra.Command {
 		Long: "The guard holds a service before more of its entities would change within a window than its configuration allows\n" +
 			"(guard in a customer's file). Its changes queue. An operator looks at them and decides.",
 	}
-	list := &cobra.Command{
-		Use: "list", Short: "List the services that the guard holds", Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error { return listHolds(cmd.Context(), a) },
-	}
 	show := &cobra.Command{
-		Use: "show SERVICE", Short: "Show a hold, with ten samples before and after, by the fields that moved",
-		RunE: func(cmd *cobra.Command, args []string) error { return showHold(cmd.Context(), a, args[0]) },
+		Use: "show [SERVICE]", Short: "List holds, or show one with ten samples before and after, by the fields that moved",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if len(args) == 0 {
+				return listHolds(cmd.Context(), a)
+			}
+			return showHold(cmd.Context(), a, args[0])
+		},
 	}
-	c.AddCommand(a.needConfig(list), a.needConfig(show))
+	c.AddCommand(a.needConfig(show))
 	a.completeService(show)
 	for _, x := range []struct{ do, short, long string }{
 		{operate.Release, "Send what is held: the newest of each entity, to a log sink every change",

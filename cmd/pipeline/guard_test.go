@@ -15,7 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A source that deletes everything is held at the limit; guard list and show name it, with the
+// A source that deletes everything is held at the limit; guard show names it, with the
 // documents before; release sends the rest. The audit has hold and release.
 func TestGuard(t *testing.T) {
 	dir := t.TempDir()
@@ -53,7 +53,7 @@ func TestGuard(t *testing.T) {
 	event("upsert")
 	said(exitOK, "run", "--until-idle")
 	require.Equal(t, 100, lines())
-	require.Contains(t, said(exitOK, "guard", "list"), "the guard holds no service")
+	require.Contains(t, said(exitOK, "guard", "show"), "the guard holds no service")
 	require.Contains(t, said(exitUsage, "guard", "release", service), "the guard does not hold "+service)
 
 	harness.Project{T: t, Dir: dir}.Age()
@@ -65,7 +65,7 @@ func TestGuard(t *testing.T) {
 	ended := make(chan int, 1)
 	go func() { ended <- process.main(ctx, []string{"run", "--until-idle", "-c", main}) }()
 	require.Eventually(t, func() bool {
-		_, out, _ := call(t, "guard", "list", "--json", "-c", main)
+		_, out, _ := call(t, "guard", "show", "--json", "-c", main)
 		var held []operate.Held
 		return json.Unmarshal([]byte(out), &held) == nil && len(held) == 1 && lines() == 110
 	}, 3*time.Minute, 20*time.Millisecond)

@@ -63,7 +63,7 @@ become dead letters. Standard input is spooled to a temporary file.`,
 	_ = c.RegisterFlagCompletionFunc("format", cobra.FixedCompletions([]string{"jsonl", "csv"}, cobra.ShellCompDirectiveNoFileComp))
 	c.PersistentFlags().StringVar(&f.tenant, "tenant", auth.DefaultTenant, "tenant that the import belongs to")
 	a.needConfig(c)
-	c.AddCommand(newImportListCommand(a, &f), newImportShowCommand(a, &f), newImportErrorsCommand(a, &f))
+	c.AddCommand(newImportShowCommand(a, &f))
 	return c
 }
 

@@ -29,50 +29,68 @@ func printImported(a *app, i imports.Job) error {
 		return err
 	}
 	if i.Refused > 0 {
-		fmt.Fprintf(a.out, "refused rows: weir import errors -c %s %s\n", a.config, i.ID)
+		fmt.Fprintf(a.out, "refused rows: weir import show -c %s %s --refused csv\n", a.config, i.ID)
 	}
 	return nil
 }
 
-func newImportListCommand(a *app, f *importFlags) *cobra.Command {
-	var before string
-	var limit int
+// showFlags are those of weir import show.
+type showFlags struct {
+	before, refused string
+	limit           int
+}
+
+func newImportShowCommand(a *app, f *importFlags) *cobra.Command {
+	var show showFlags
 	c := &cobra.Command{
-		Use:     "list",
-		Short:   "List imports, the latest first",
-		Example: "  weir import list -c weir.yaml\n  weir import list -c weir.yaml --tenant acme --json",
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			if before != "" {
-				if err := checkImportID(before); err != nil {
-					return err
-				}
+		Use:   "show [ID]",
+		Short: "List imports, the latest first, or show one; --refused prints its refused rows with reasons",
+		Example: "  weir import show -c weir.yaml\n  weir import show -c weir.yaml 5f0c1d2e3a4b5968778695a4b3c2d1e0\n" +
+			"  weir import show -c weir.yaml 5f0c1d2e3a4b5968778695a4b3c2d1e0 --refused csv > refused.csv",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			switch {
+			case len(args) > 0:
+				return showImport(cmd.Context(), a, f.tenant, args[0], show.refused)
+			case show.refused != "":
+				return usageOf(cmd, errors.New("--refused is of one import: missing ID"))
 			}
-			if limit < 1 {
-				return &usageError{errors.New("--limit must be at least 1")}
-			}
-			return a.withStore(cmd.Context(), func(s assemble.Store) error {
-				all, err := s.ListImports(cmd.Context(), f.tenant, before, limit)
-				if err != nil {
-					return err
-				}
-				if a.json {
-					jobs := make([]imports.Job, len(all))
-					for n, i := range all {
-						jobs[n] = imports.JobOf(i)
-					}
-					return a.printJSON(jobs)
-				}
-				more := func() string { return "--before " + all[len(all)-1].ID }
-				return a.page("no imports", "ID\tCREATED\tSOURCE\tFILE\tSTATE\tACCEPTED\tDUPLICATE\tREFUSED", len(all), limit, more, func(n int) []any {
-					i, c := &all[n], &all[n].Counts
-					return []any{i.ID, i.Created, i.Source, i.Name, i.State, c.Accepted, c.Duplicate, c.Refused}
-				})
-			})
+			return listImports(cmd.Context(), a, f.tenant, &show)
 		},
 	}
-	c.Flags().StringVar(&before, "before", "", "page on: only imports made before the one with this id")
-	c.Flags().IntVar(&limit, "limit", 100, "how many")
+	c.Flags().StringVar(&show.before, "before", "", "page on: only imports made before the one with this id")
+	c.Flags().IntVar(&show.limit, "limit", 100, "how many")
+	c.Flags().StringVar(&show.refused, "refused", "", "print the refused rows of the import as jsonl or csv")
+	_ = c.RegisterFlagCompletionFunc("refused", cobra.FixedCompletions([]string{"jsonl", "csv"}, cobra.ShellCompDirectiveNoFileComp))
 	return a.needConfig(c)
+}
+
+func listImports(ctx context.Context, a *app, tenant string, show *showFlags) error {
+	if show.before != "" {
+		if err := checkImportID(show.before); err != nil {
+			return err
+		}
+	}
+	if err := checkPage(show.limit, 0); err != nil {
+		return err
+	}
+	return a.withStore(ctx, func(s assemble.Store) error {
+		all, err := s.ListImports(ctx, tenant, show.before, show.limit)
+		if err != nil {
+			return err
+		}
+		if a.json {
+			jobs := make([]imports.Job, len(all))
+			for n, i := range all {
+				jobs[n] = imports.JobOf(i)
+			}
+			return a.printJSON(jobs)
+		}
+		more := func() string { return "--before " + all[len(all)-1].ID }
+		return a.page("no imports", "ID\tCREATED\tSOURCE\tFILE\tSTATE\tACCEPTED\tDUPLICATE\tREFUSED", len(all), show.limit, more, func(n int) []any {
+			i, c := &all[n], &all[n].Counts
+			return []any{i.ID, i.Created, i.Source, i.Name, i.State, c.Accepted, c.Duplicate, c.Refused}
+		})
+	})
 }
 
 func checkImportID(text string) error {
@@ -82,49 +100,28 @@ func checkImportID(text string) error {
 	return nil
 }
 
-// withImport runs f with the import of that id.
-func withImport(ctx context.Context, a *app, tenant, id string, f func(s assemble.Store, i store.Import) error) error {
+// showImport prints one import, or its refused rows in a format.
+func showImport(ctx context.Context, a *app, tenant, id, refused string) error {
 	if err := checkImportID(id); err != nil {
 		return err
 	}
+	as := imports.JSONL
+	if refused != "" {
+		var err error
+		if as, err = imports.ParseFormat(refused); err != nil {
+			return &usageError{err}
+		}
+	}
 	return a.withStore(ctx, func(s assemble.Store) error {
 		i, err := s.Import(ctx, tenant, id)
-		if errors.Is(err, store.ErrNotFound) {
+		switch {
+		case errors.Is(err, store.ErrNotFound):
 			return fmt.Errorf("the tenant %s has no import %s", tenant, id)
-		} else if err != nil {
+		case err != nil:
 			return err
+		case refused != "":
+			return imports.WriteErrors(ctx, s, i.ID, as, a.out)
 		}
-		return f(s, i)
+		return printImported(a, imports.JobOf(i))
 	})
-}
-
-func newImportShowCommand(a *app, f *importFlags) *cobra.Command {
-	return a.needConfig(&cobra.Command{
-		Use:     "show ID",
-		Short:   "Show one import",
-		Example: "  weir import show -c weir.yaml 5f0c1d2e3a4b5968778695a4b3c2d1e0",
-		RunE: func(cmd *cobra.Command, args []string) error {
-			return withImport(cmd.Context(), a, f.tenant, args[0], func(_ assemble.Store, i store.Import) error { return printImported(a, imports.JobOf(i)) })
-		},
-	})
-}
-
-func newImportErrorsCommand(a *app, f *importFlags) *cobra.Command {
-	var format string
-	c := &cobra.Command{
-		Use:     "errors ID",
-		Short:   "Print the refused rows of an import, with reasons",
-		Example: "  weir import errors -c weir.yaml 5f0c1d2e3a4b5968778695a4b3c2d1e0 --format csv > errors.csv",
-		RunE: func(cmd *cobra.Command, args []string) error {
-			as, err := imports.ParseFormat(format)
-			if err != nil {
-				return &usageError{err}
-			}
-			return withImport(cmd.Context(), a, f.tenant, args[0], func(s assemble.Store, i store.Import) error {
-				return imports.WriteErrors(cmd.Context(), s, i.ID, as, a.out)
-			})
-		},
-	}
-	c.Flags().StringVar(&format, "format", "jsonl", "jsonl or csv")
-	return a.needConfig(c)
 }

@@ -140,8 +140,8 @@ func newRootCommand(a *app) *cobra.Command {
 		commands  []*cobra.Command
 	}{
 		{"begin", "Begin:", []*cobra.Command{newInitCommand(a), newDemoCommand(a), newValidateCommand(a), newTestCommand(a), newPlanCommand(a), newSchemaCommand(a)}},
-		{"run", "Run:", []*cobra.Command{newRunCommand(a), newHealthCommand(a), newReloadCommand(a), newMigrateCommand(a), newImportCommand(a), newSourceCommand(a), newTokenCommand(a), newAddCommand(a), newCustomerCommand(a)}},
-		{"inspect", "Inspect:", []*cobra.Command{newStatusCommand(a), newPageCommand(a), newDoctorCommand(a), newExplainCommand(a), newNoiseCommand(a), newAuditCommand(a), newDeliveriesCommand(a), newMCPCommand(a), newVersionCommand(a)}},
+		{"run", "Run:", []*cobra.Command{newRunCommand(a), newReloadCommand(a), newMigrateCommand(a), newImportCommand(a), newSourceCommand(a), newTokenCommand(a), newAddCommand(a), newCustomerCommand(a)}},
+		{"inspect", "Inspect:", []*cobra.Command{newStatusCommand(a), newPageCommand(a), newDoctorCommand(a), newExplainCommand(a), newNoiseCommand(a), newAuditCommand(a), newDeliveriesCommand(a), newMCPCommand(a)}},
 		{"repair", "Repair:", []*cobra.Command{newPauseCommand(a), newResumeCommand(a), newGuardCommand(a), newReplayCommand(a), newResetCommand(a), newReconcileCommand(a), newDlqCommand(a)}},
 	} {
 		root.AddGroup(&cobra.Group{ID: group.id, Title: group.title})

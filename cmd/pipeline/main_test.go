@@ -71,7 +71,7 @@ func TestWriteADemoValidateAndRun(t *testing.T) {
 	status, out, _ = call(t, "dlq", "list", "-c", main, "--json")
 	require.Zero(t, status)
 	require.Equal(t, "[]\n", out)
-	status, _, errs = call(t, "dlq", "show", "-c", main, "17")
+	status, _, errs = call(t, "dlq", "list", "-c", main, "17")
 	require.Equal(t, exitFailed, status)
 	require.Contains(t, errs, "no dead letter 17")
 	status, out, errs = call(t, "migrate", "-c", main, "--json")
@@ -82,7 +82,7 @@ func TestWriteADemoValidateAndRun(t *testing.T) {
 func TestUsageErrors(t *testing.T) {
 	for _, args := range []string{
 		"no-such-command", "run --no-such-flag", "run extra", "run -c missing.yaml", "demo --write x --events 0",
-		"dlq show", "dlq show zero", "dlq show -1", "test --run (", "validate --config",
+		"dlq list zero", "dlq list -1", "test --run (", "validate --config",
 	} {
 		status, out, errs := call(t, strings.Fields(args)...)
 		require.Equal(t, exitUsage, status, args)

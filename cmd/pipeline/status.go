@@ -29,14 +29,16 @@ import (
 )
 
 // statusTime bounds the whole command, askTime the answer of a process, of the store, and of
-// everything else together.
+// everything else together, and probeTime a probe.
 const (
 	statusTime = 10 * time.Second
 	askTime    = 3 * time.Second
+	probeTime  = 8 * time.Second
 )
 
 type statusOptions struct {
 	*app
+	probe string
 }
 
 func newStatusCommand(a *app) *cobra.Command {
@@ -48,11 +50,47 @@ func newStatusCommand(a *app) *cobra.Command {
 			"letters, a backfill that is due; since when, why in the target's words, and what to do. Below it, what is queued.\n" +
 			"It asks the process at admin.listen. Queues are those of all processes; why a service fails is known to the process\n" +
 			"that delivers it. If none answers, it shows the store's knowledge and the last report of each process.\n\n" +
-			"Exit status 0 when all is well, 1 when there is a problem.",
-		Example: "  weir status -c weir.yaml\n  weir status --json",
-		RunE:    func(cmd *cobra.Command, _ []string) error { return o.run(cmd.Context()) },
+			"Exit status 0 when all is well, 1 when there is a problem. For containers whose operators' listener is on loopback,\n" +
+			"--probe alive tells by it whether the process is alive, and --probe ready whether it does its work.",
+		Example: "  weir status -c weir.yaml\n  weir status --json\n  weir status -c weir.yaml --probe ready",
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if o.probe != "" {
+				return o.runProbe(cmd.Context())
+			}
+			return o.run(cmd.Context())
+		},
 	}
+	c.Flags().StringVar(&o.probe, "probe", "", "ask the process one thing only: "+english.WordSeries(probes, "or"))
+	_ = c.RegisterFlagCompletionFunc("probe", cobra.FixedCompletions(probes, cobra.ShellCompDirectiveNoFileComp))
 	return o.needConfig(c)
+}
+
+// probes are the values of --probe.
+var probes = []string{"alive", "ready"} //nolint:gochecknoglobals // never written
+
+// runProbe asks the process at admin.listen whether it is alive, or ready.
+func (o *statusOptions) runProbe(ctx context.Context) error {
+	if !slices.Contains(probes, o.probe) {
+		return &usageError{fmt.Errorf("--probe %s: want %s", o.probe, english.WordSeries(probes, "or"))}
+	}
+	cfg, err := o.load()
+	if err != nil {
+		return err
+	}
+	running, err := control.Look(cfg)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, probeTime)
+	defer cancel()
+	if err := running.Healthy(ctx, o.probe == "ready"); err != nil {
+		return err
+	}
+	if o.json {
+		return o.printJSON(map[string]bool{"ok": true})
+	}
+	fmt.Fprintln(o.out, "ok")
+	return nil
 }
 
 func (o *statusOptions) run(ctx context.Context) error {

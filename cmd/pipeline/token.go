@@ -6,11 +6,9 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"time"
 
-	"github.com/dustin/go-humanize/english"
 	"github.com/goccy/go-yaml"
 	"github.com/gofrs/flock"
 	"github.com/seed-86dfc502/weir/api/auth"
@@ -22,9 +20,9 @@ import (
 func newTokenCommand(a *app) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "token",
-		Short: "Tokens of the API: make one, check the file of them",
+		Short: "Make tokens of the API",
 	}
-	c.AddCommand(newTokenNewCommand(a), newTokenCheckCommand(a))
+	c.AddCommand(newTokenNewCommand(a))
 	return c
 }
 
@@ -159,74 +157,4 @@ func readTokens(path string) (text []byte, mode fs.FileMode, err error) {
 	}
 	text, err = os.ReadFile(path)
 	return text, info.Mode().Perm(), err
-}
-
-// tokenState is the result of token check for one token.
-type tokenState struct {
-	ID      string   `json:"id"`
-	Tenant  string   `json:"tenant"`
-	May     []string `json:"may"`
-	Sources []string `json:"sources"`
-	State   string   `json:"state"` // valid, expired, early
-	Expires string   `json:"expires,omitempty"`
-}
-
-func newTokenCheckCommand(a *app) *cobra.Command {
-	c := &cobra.Command{
-		Use:   "check",
-		Short: "Check the file of tokens, all faults at once, and list them",
-		Long: "Check the file that api.tokens names: every fault with file, line and column, sources that the\n" +
-			"configuration has not among them. Needs no network.",
-		Example: "  weir token check -c weir.yaml",
-		RunE: func(*cobra.Command, []string) error {
-			cfg, err := a.load(config.AllowUnsetEnv())
-			if err != nil {
-				return err
-			}
-			if cfg.API.Tokens == "" {
-				return &usageError{fmt.Errorf("%s names no api.tokens", a.config)}
-			}
-			found, err := config.LoadTokens(cfg.API.Tokens, cfg.Sources.Names())
-			if err != nil {
-				return a.configError(err, cfg.API.Tokens)
-			}
-			states := make([]tokenState, len(found.Tokens))
-			for i, t := range found.Tokens {
-				states[i] = stateOf(t, time.Now())
-			}
-			if a.json {
-				return a.printJSON(map[string]any{"file": cfg.API.Tokens, "tokens": states})
-			}
-			fmt.Fprintf(a.out, "%s is fine: %s\n", cfg.API.Tokens, english.Plural(len(states), "token", "tokens"))
-			if len(states) == 0 {
-				return nil
-			}
-			return a.table("ID\tTENANT\tMAY\tSOURCES\tSTATE\tEXPIRES", len(states), func(i int) []any {
-				s := &states[i]
-				tenant := s.Tenant
-				if slices.Contains(s.May, string(auth.Check)) && !slices.Contains(cfg.Customers, s.Tenant) {
-					tenant += " (no customer)"
-				}
-				return []any{s.ID, tenant, strings.Join(s.May, ","), strings.Join(s.Sources, ","), s.State, s.Expires}
-			})
-		},
-	}
-	return a.needConfig(c)
-}
-
-func stateOf(t config.Token, now time.Time) tokenState {
-	s := tokenState{ID: t.ID, Tenant: t.Tenant, May: t.May, Sources: t.Sources, State: "valid"}
-	if s.Sources == nil {
-		s.Sources = []string{}
-	}
-	if until := time.Time(t.Expires); !until.IsZero() {
-		s.Expires = until.UTC().Format(time.RFC3339)
-		if !now.Before(until) {
-			s.State = "expired"
-		}
-	}
-	if now.Before(time.Time(t.NotBefore)) {
-		s.State = "early"
-	}
-	return s
 }

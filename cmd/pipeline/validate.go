@@ -1,7 +1,10 @@
 package main
 
 import (
+	"errors"
 	"fmt"
+	"io/fs"
+	"os"
 
 	"github.com/dustin/go-humanize/english"
 	"github.com/seed-86dfc502/weir/config"
@@ -16,9 +19,10 @@ func newValidateCommand(a *app) *cobra.Command {
 	o := &validateOptions{app: a}
 	c := &cobra.Command{
 		Use:   "validate",
-		Short: "Check configuration and projections, all faults at once",
-		Long: "Check configuration and projections: every fault with file, line, column, the value and what would be right.\n" +
-			"Needs no network, and no secrets: references to variables that are not set are accepted. weir doctor checks the rest.",
+		Short: "Check configuration, projections and the file of tokens, all faults at once",
+		Long: "Check configuration, projections and the file that api.tokens names: every fault with file, line, column, the value and\n" +
+			"what would be right. Needs no network, and no secrets: references to variables that are not set are accepted, and a\n" +
+			"missing file of tokens. weir doctor checks the rest.",
 		Example: "  weir validate -c weir.yaml",
 		RunE:    func(_ *cobra.Command, _ []string) error { return o.run() },
 	}
@@ -29,6 +33,13 @@ func (o *validateOptions) run() error {
 	cfg, err := o.load(config.AllowUnsetEnv())
 	if err != nil {
 		return err
+	}
+	// The file of tokens may be where Weir runs alone, as a secret.
+	if file := cfg.API.Tokens; file != "" {
+		_, missing := os.Stat(file)
+		if _, err := config.LoadTokens(file, cfg.Sources.Names()); err != nil && !errors.Is(missing, fs.ErrNotExist) {
+			return o.configError(err, file)
+		}
 	}
 	for _, warning := range cfg.Warnings() {
 		fmt.Fprintln(o.err, "warning:", warning)

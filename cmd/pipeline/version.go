@@ -5,8 +5,6 @@ import (
 	"runtime"
 	"runtime/debug"
 	"strings"
-
-	"github.com/spf13/cobra"
 )
 
 // build identifies a binary.
@@ -52,20 +50,4 @@ func (b build) String() string {
 		parts = append(parts, commit)
 	}
 	return fmt.Sprintf("weir %s (%s)", b.Version, strings.Join(append(parts, b.Go, b.System), ", "))
-}
-
-func newVersionCommand(a *app) *cobra.Command {
-	return &cobra.Command{
-		Use:     "version",
-		Short:   "Print the version, the commit and how this binary was built",
-		Example: "  weir version\n  weir version --json",
-		RunE: func(*cobra.Command, []string) error {
-			b := buildOf(debug.ReadBuildInfo())
-			if a.json {
-				return a.printJSON(b)
-			}
-			fmt.Fprintln(a.out, b)
-			return nil
-		},
-	}
 }

@@ -130,7 +130,7 @@ func (w *world) untilHeld() []string {
 		if pr.Ended() {
 			return nil
 		}
-		list := p.Start("guard list --json")
+		list := p.Start("guard show --json")
 		if list.Wait() != 0 { // before the first run there is no store
 			return errors.New(list.Log.String())
 		}

@@ -99,7 +99,7 @@ projections:
 		}
 		require.GreaterOrEqual(t, strings.Count(strings.TrimSpace(pr.Log.String()), "\n"), 4)
 	}
-	for _, command := range []string{"run --no-such-flag", "run --role cook", "dlq show", "dlq show x", "no-such-command"} {
+	for _, command := range []string{"run --no-such-flag", "run --role cook", "dlq list x", "no-such-command"} {
 		require.Equal(t, 2, p.Start(command).Wait(), command)
 	}
 	require.Equal(t, 2, p.StartAs("missing.yaml", "run").Wait())

@@ -173,11 +173,11 @@ func (p Project) LettersAs(config string) []Letter {
 	return all
 }
 
-// Letter is one dead letter with its payload, as dlq show prints it.
+// Letter is one dead letter with its payload, as dlq list prints it.
 func (p Project) Letter(id int64) Letter {
 	p.T.Helper()
 	var l Letter
-	require.NoError(p.T, json.Unmarshal([]byte(p.Start("dlq show --json", fmt.Sprint(id)).Ok()), &l))
+	require.NoError(p.T, json.Unmarshal([]byte(p.Start("dlq list --json", fmt.Sprint(id)).Ok()), &l))
 	return l
 }
 

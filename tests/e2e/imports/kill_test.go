@@ -40,7 +40,7 @@ func killed(t *testing.T, on, point, source string) {
 	done(t, same)
 	require.Len(t, jobs(p), 1)
 	check(p, source)
-	errors := strings.Split(strings.TrimSpace(p.Start("import errors", same.ID).Ok()), "\n")
+	errors := strings.Split(strings.TrimSpace(p.Start("import show --refused jsonl", same.ID).Ok()), "\n")
 	require.Len(t, errors, 1)
 	require.Contains(t, errors[0], `"row":47,"line":47,"code":"bad_json"`)
 }

@@ -30,7 +30,7 @@ func TestBesideARunningProcess(t *testing.T) {
 			require.EqualValues(t, 2, j.Accepted)
 			require.EqualValues(t, 1, j.Refused)
 			require.Equal(t, j.ID, job(t, p.Start("import --source orders --json", command...).Ok()).ID)
-			require.Equal(t, "row,line,code,reason\n3,4,bad_csv,\"the cell of column \"\"n\"\" is no JSON number\"\n", p.Start("import errors --format csv", j.ID).Ok())
+			require.Equal(t, "row,line,code,reason\n3,4,bad_csv,\"the cell of column \"\"n\"\" is no JSON number\"\n", p.Start("import show --refused csv", j.ID).Ok())
 			require.Len(t, jobs(p), 2)
 			require.Contains(t, p.Start("dlq list --source orders").Ok(), "bad_csv")
 			if on == embedded {
@@ -67,8 +67,8 @@ func TestCommandRefuses(t *testing.T) {
 		"in.jsonl":                                          `required flag(s) "source" not set`,
 		"show nothing":                                      "nothing is not the id of an import",
 		"show 5f0c1d2e3a4b5968778695a4b3c2d1e0":             "the tenant default has no import",
-		"errors --format xml nothing":                       "the format must be jsonl or csv",
-		"list --limit 0":                                    "--limit must be at least 1",
+		"show --refused xml 5f0c1d2e3a4b5968778695a4b3c2d1e0": "the format must be jsonl or csv",
+		"show --limit 0":                                    "--limit must be at least 1",
 		"--source lab --delimiter \"\" --format csv in.csv": "the delimiter must be",
 	} {
 		t.Run(args, func(t *testing.T) {

@@ -106,7 +106,7 @@ func job(t testing.TB, out string) imports.Job {
 // jobs lists all imports.
 func jobs(p harness.Project) (all []imports.Job) {
 	p.T.Helper()
-	require.NoError(p.T, json.Unmarshal([]byte(p.Start("import list --json").Ok()), &all))
+	require.NoError(p.T, json.Unmarshal([]byte(p.Start("import show --json").Ok()), &all))
 	return all
 }
 
