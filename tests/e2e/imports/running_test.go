@@ -57,19 +57,19 @@ func TestCommandRefuses(t *testing.T) {
 	p.Write("in.csv", "a,a\n1,2\n")
 	p.Write("in", "{}\n")
 	for args, says := range map[string]string{
-		"--source nobody in.jsonl":                          "there is no source nobody",
-		"--source lab in":                                   "say --format",
-		"--source lab --format xml in":                      "the format must be jsonl or csv",
-		"--source lab --type a:date in.csv":                 "the type of a column must be",
-		"--source lab in.csv":                               `in.csv: column 2 ("a"): another column has the same place`,
-		"--source lab --null x in.jsonl":                    "options of csv",
-		"--source lab missing.jsonl":                        "no such file",
-		"in.jsonl":                                          `required flag(s) "source" not set`,
-		"show nothing":                                      "nothing is not the id of an import",
-		"show 5f0c1d2e3a4b5968778695a4b3c2d1e0":             "the tenant default has no import",
+		"--source nobody in.jsonl":                            "there is no source nobody",
+		"--source lab in":                                     "say --format",
+		"--source lab --format xml in":                        "the format must be jsonl or csv",
+		"--source lab --type a:date in.csv":                   "the type of a column must be",
+		"--source lab in.csv":                                 `in.csv: column 2 ("a"): another column has the same place`,
+		"--source lab --null x in.jsonl":                      "options of csv",
+		"--source lab missing.jsonl":                          "no such file",
+		"in.jsonl":                                            `required flag(s) "source" not set`,
+		"show nothing":                                        "nothing is not the id of an import",
+		"show 5f0c1d2e3a4b5968778695a4b3c2d1e0":               "the tenant default has no import",
 		"show --refused xml 5f0c1d2e3a4b5968778695a4b3c2d1e0": "the format must be jsonl or csv",
-		"show --limit 0":                                    "--limit must be at least 1",
-		"--source lab --delimiter \"\" --format csv in.csv": "the delimiter must be",
+		"show --limit 0":                                      "--limit must be at least 1",
+		"--source lab --delimiter \"\" --format csv in.csv":   "the delimiter must be",
 	} {
 		t.Run(args, func(t *testing.T) {
 			words := strings.Fields(args)
