@@ -59,7 +59,7 @@ func (s *Service) Next(now time.Time) Step {
 	}
 	fresh, at := s.fresh(now)
 	if len(fresh) > 0 {
-		if until, waits := s.gathers(now, len(fresh), allowed); waits {
+		if until, waits := s.gathers(now, len(fresh)); waits {
 			return Step{Until: earliest(until, quiet)}
 		}
 		s.retryNext = true

@@ -54,3 +54,37 @@ func TestABucketShrinksWithItsShare(t *testing.T) {
 	require.Equal(t, core.Write, step.Kind)
 	require.Len(t, step.Items, 5)
 }
+
+// A braked service tries one change at once if there are tokens, also if a write could take several.
+func TestABrakedServiceGathersNoTokens(t *testing.T) {
+	t.Parallel()
+	now := time.Unix(1000, 0)
+	s := core.New(core.Config{MaxBatch: 20, Window: 1000, For: time.Hour, MinBackoff: time.Second, MaxBackoff: time.Second, Rows: 10, RowBytes: 1000, EntityRows: 10, Pace: core.Pace{Every: 200 * time.Millisecond, Burst: 3}})
+	s.Share(1, 1, now)
+	s.Next(now)
+	add := func(version change.Version, entities ...string) {
+		for n, entity := range entities {
+			s.Add(&core.Item{Position: version + change.Version(n), Version: version + change.Version(n), Entity: entity, Bytes: 1, Arrived: now})
+		}
+	}
+	add(1, "a", "b")
+	now = now.Add(time.Minute)
+	step := s.Next(now)
+	require.Len(t, step.Items, 2)
+	s.Done(now, step, 0, []*sinks.Error{failureOf["503"], failureOf["503"]}, nil, false)
+	add(3, "c", "d")
+	for range 100 {
+		if step = s.Next(now); step.Kind == core.Write {
+			break
+		}
+		require.True(t, step.Kind == core.Retry || step.Until.After(now), "waits for what is over")
+		if step.Kind == core.Retry {
+			s.Claim(now, step.Items)
+			s.Done(now, step, 0, []*sinks.Error{failureOf["503"]}, nil, false)
+		} else {
+			now = step.Until.Add(time.Minute) // the bucket is full
+		}
+	}
+	require.Equal(t, core.Write, step.Kind)
+	require.Len(t, step.Items, 1)
+}

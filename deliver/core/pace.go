@@ -167,13 +167,13 @@ const gather = time.Second
 // gathers reports whether a write of so many changes waits for more tokens than there are, until at:
 // for those that come while the sink lingers, or in a second, at most the bucket. Each token alone
 // would make a write of its own.
-func (s *Service) gathers(now time.Time, changes, allowed int) (at time.Time, waits bool) {
+func (s *Service) gathers(now time.Time, changes int) (at time.Time, waits bool) {
 	p := &s.pace
-	if p.every == 0 || changes <= allowed {
+	if p.every == 0 || changes <= int(p.tokens) {
 		return at, false
 	}
 	want := min(changes, p.burst, max(1, int(max(s.cfg.Pace.Linger, gather)/p.every)))
-	if p.limited = want > allowed; p.limited {
+	if p.limited = want > int(p.tokens); p.limited {
 		at = now.Add(time.Duration(math.Ceil((float64(want)-p.tokens)*float64(p.every))) + 1)
 	}
 	return at, p.limited

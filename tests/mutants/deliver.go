@@ -429,7 +429,7 @@ var deliverMutants = []mutant{
 	},
 	{
 		rule: "a rate writes batches", in: "deliver/core", fn: "Service.gathers",
-		find: "p.every == 0 || changes <= allowed", put: "p.every >= 0 || changes <= allowed",
+		find: "p.every == 0 || changes <= int(p.tokens)", put: "p.every >= 0 || changes <= int(p.tokens)",
 		test: "TestARateWritesBatches",
 	},
 	{
