@@ -268,21 +268,22 @@ func TestTheCountIsExactOverKills(t *testing.T) {
 	held := func() bool { return w.pauses()[service].Hold != nil }
 	for kill := 0; !held(); kill++ {
 		limit, die := context.WithCancel(context.Background())
+		defer die()
+		var writes atomic.Int32
 		p := w.start(traits, guarding(usualGuard), func(o *deliver.Options) {
 			if o.Limit = limit; kill%2 == 0 {
 				o.Store = dying{recording{w.store, w}}
 			}
-		})
-		var writes atomic.Int32
-		p.sinks[service].answer(func(changes []change.Change) error {
-			if writes.Load() == 2 { // it is dead
-				return refuse(sinks.Retry, false)
-			}
-			for _, c := range changes {
-				left[c.Entity] = true
-			}
-			writes.Add(1)
-			return nil
+			o.Services[0].Sink.(*sink).answer(func(changes []change.Change) error {
+				if writes.Load() == 2 { // it is dead
+					return refuse(sinks.Retry, false)
+				}
+				for _, c := range changes {
+					left[c.Entity] = true
+				}
+				writes.Add(1)
+				return nil
+			})
 		})
 		require.Eventually(t, func() bool { return writes.Load() == 2 || kill%2 == 0 && writes.Load() == 1 || held() }, patience, time.Millisecond)
 		die()
