@@ -36,8 +36,8 @@ func (a *Sinks) New(s config.Service) (sinks.Sink, error) {
 	return sink, nil
 }
 
-// Check makes and closes the sinks of the services that of returns true for: it finds the
-// faults for which no server is needed.
+// Check creates and closes the sinks of the services for which of returns true. It finds the
+// faults that show without a server.
 func (a *Sinks) Check(of func(config.Service) bool) error {
 	return checkSinks(a.Config, func(s config.Service) (sinks.Sink, error) {
 		if !of(s) {

@@ -41,7 +41,7 @@ type Frame struct {
 	packed []byte     // texts of documents, and changes; nil once it is open
 }
 
-// document is a document of a frame, there once for all changes that carry it.
+// document is a document that a frame holds once for all changes that carry it.
 type document struct {
 	content Content
 	text    []byte

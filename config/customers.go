@@ -34,7 +34,7 @@ type CustomerFile struct {
 // Projections in the order of the file.
 type Projections []Projection
 
-// deliveries are the services with their projections, to be changed in place.
+// deliveries yields each service with its projection. Both may be changed in place.
 func (p Projections) deliveries() iter.Seq2[*Projection, *Delivery] {
 	return func(yield func(*Projection, *Delivery) bool) {
 		for i := range p {

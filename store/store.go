@@ -518,7 +518,7 @@ type SourceLog struct {
 	State []byte // opaque to the store, may be nil
 }
 
-// SourceLogs keeps them, with the floors of the inbox.
+// SourceLogs keeps the rows of source logs, with the floors of the inbox.
 type SourceLogs interface {
 	// SourceLog returns ErrNotFound for a log without a row.
 	SourceLog(ctx context.Context, log string) (SourceLog, error)

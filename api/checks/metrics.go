@@ -19,7 +19,7 @@ type Metrics struct {
 	seconds   prometheus.Histogram
 }
 
-// NewMetrics registers them with reg, unless that is nil.
+// NewMetrics returns the metrics of check services, registered with reg unless that is nil.
 func NewMetrics(reg prometheus.Registerer) *Metrics {
 	of := promauto.With(reg)
 	return &Metrics{

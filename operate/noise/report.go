@@ -24,12 +24,12 @@ type Report struct {
 	Events int64 `json:"events"`
 	// Noise changed nothing: it ended before any projection was looked at.
 	Noise int64 `json:"noise"`
-	// Suppressed changed something, and no service got anything by it. Where many
-	// events come, this and all below is estimated from samples.
+	// Suppressed counts the events that changed a document and no service's content. For a
+	// source with many events, this and all fields below are estimated from samples.
 	Suppressed int64 `json:"suppressed"`
 	// Other are suppressed events that changed fields beyond those that are counted.
 	Other int64 `json:"other,omitempty"`
-	// Fields are those that suppressed events changed, the most frequent first.
+	// Fields are the fields that suppressed events changed, the most frequent first.
 	Fields []Field `json:"fields"`
 	// Strip is the list of rules for the source: those that it has, and those that
 	// are offered. Nil when none is.

@@ -440,7 +440,7 @@ func (p *part) contains(c *change.Change) bool {
 	return c.Resent == 0 && p.newest != nil && p.newest[entityHash(c.Entity)] > at
 }
 
-// acknowledge records that a batch of p was acknowledged, which ends before an offset, and
+// acknowledge records that a batch of p, which ends before end, was acknowledged. known are
 // the ends that were known before it was sent.
 func (p *part) acknowledge(known []int64, partition int32, end int64) {
 	if int(partition) < p.fenced {

@@ -438,6 +438,11 @@ var deliverMutants = []mutant{
 		test: "TestABucketShrinksWithItsShare",
 	},
 	{
+		rule: "a successor counts settle_max from the decision", in: "deliver", fn: "worker.add",
+		find: "i.OldestUnsent = c.Time\n", put: "_ = i\n",
+		test: "TestASuccessorCountsFromTheDecision",
+	},
+	{
 		rule: "an entity that returns enters", in: "decide", fn: "candidate.effect",
 		find: "has := row.Found && !row.Content.IsRetracted()", put: "has := row.Found",
 		test: "TestTheEffectOfACandidate",
