@@ -26,6 +26,9 @@ type Process struct {
 	Taken     float64 `json:"taken"`
 	Decided   float64 `json:"decided"`
 	Delivered float64 `json:"delivered"`
+	// Cached and Loaded are the entities that decisions found in memory and read from the store.
+	Cached float64 `json:"cached,omitempty"`
+	Loaded float64 `json:"loaded,omitempty"`
 	// LastDecision is the time of its last known decision, or zero.
 	LastDecision time.Time `json:"last_decision,omitzero"`
 }

@@ -2,6 +2,8 @@ package doctor
 
 import (
 	"context"
+	"encoding/json"
+	"log/slog"
 	"net"
 	"net/url"
 	"os"
@@ -198,4 +200,26 @@ func TestAFolderForAll(t *testing.T) {
 	level, text := said(t, Examine(context.Background(), cfg, Options{}), "disk "+dir)
 	require.Equal(t, operate.LevelDegraded, level)
 	require.Contains(t, text, "chmod 700 "+dir)
+}
+
+func TestFewEntitiesInMemory(t *testing.T) {
+	cfg := configured(t, "")
+	s, err := assemble.OpenStore(t.Context(), cfg, slog.New(slog.DiscardHandler))
+	require.NoError(t, err)
+	defer s.Close()
+	require.NoError(t, s.Migrate(t.Context()))
+	now := time.Now()
+	for name, p := range map[string]operate.Process{"busy": {Cached: 79, Loaded: 21}, "well": {Cached: 80, Loaded: 20}, "idle": {Loaded: 99}, "gone": {Loaded: 500, Stopped: true}} {
+		p.Name, p.Seen = name, now
+		body, err := json.Marshal(p)
+		require.NoError(t, err)
+		require.NoError(t, s.UpdateReport(t.Context(), operate.ProcessKind, name, func([]byte) ([]byte, error) { return body, nil }))
+	}
+	findings := Examine(t.Context(), cfg, Options{})
+	level, text := said(t, findings, "process busy")
+	require.Equal(t, operate.LevelDegraded, level)
+	require.Equal(t, "of 100 entities per second, 79 % were in memory: each of the others is read from the store | raise limits.memory if that is so after the first load, too", text)
+	for _, f := range findings {
+		require.NotContains(t, []string{"process well", "process idle", "process gone"}, f.What)
+	}
 }

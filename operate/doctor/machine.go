@@ -22,6 +22,10 @@ const (
 	// filesPerService and filesBeside are open files that a process may need.
 	filesPerService = 4
 	filesBeside     = 256
+	// fewCached is the part of entities in memory, in percent, below which something is said, and
+	// busy the entities per second above which it matters.
+	fewCached = 80
+	busy      = 100
 )
 
 func keys[V any](m map[string]V) iter.Seq[string] { return maps.Keys(m) }
@@ -91,5 +95,14 @@ func (e *examination) process() {
 		} else {
 			e.fact("%s open files", humanize.Comma(int64(min(limit.Cur, 1<<40))))
 		}
+	}
+}
+
+// memory adds that decisions of a process read many entities from the store.
+func (e *examination) memory(p operate.Process) {
+	if all := p.Cached + p.Loaded; all >= busy && p.Cached*100 < all*fewCached {
+		e.add("process "+p.Name, operate.LevelDegraded,
+			fmt.Sprintf("of %.0f entities per second, %.0f %% were in memory: each of the others is read from the store", all, p.Cached*100/all),
+			"raise limits.memory if that is so after the first load, too")
 	}
 }

@@ -70,8 +70,8 @@ func (e *examination) postgres(ctx context.Context) error {
 	return nil
 }
 
-// tables checks whether the store has the tables of this build, and adds the problems of
-// services that processes reported lately.
+// tables checks whether the store has the tables of this build, and adds what processes reported
+// lately: few entities in memory, problems of services.
 func (e *examination) tables(ctx context.Context, answers bool) {
 	if !answers || e.cfg.Store.Postgres == nil && !exists(e.cfg.Store.SQLite.Path) {
 		return
@@ -101,6 +101,7 @@ func (e *examination) tables(ctx context.Context, answers bool) {
 		if !processes[i].Alive(e.now()) {
 			continue
 		}
+		e.memory(processes[i])
 		for _, x := range processes[i].Services {
 			e.findings = append(e.findings, operate.Item{What: x.Service, Level: x.Level, Since: x.Since, Why: "its deliveries: " + x.Error, Do: x.Do})
 		}

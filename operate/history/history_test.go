@@ -26,7 +26,7 @@ type process struct {
 	sent, delivered *prometheus.CounterVec
 	age             *prometheus.HistogramVec
 	pending, lag    *prometheus.GaugeVec
-	taken           *prometheus.CounterVec
+	taken, looked   *prometheus.CounterVec
 }
 
 func newProcess(s store.Reports, now *time.Time) *process {
@@ -43,7 +43,7 @@ func newProcess(s store.Reports, now *time.Time) *process {
 	}
 	p := &process{
 		sent: counter("weir_decisions_total", "service", "decision"), delivered: counter("weir_deliveries_total", "service", "outcome"),
-		taken: counter("weir_ingest_events_total", "source", "outcome"), pending: gauge("weir_delivery_queued", "service"), lag: gauge("weir_source_lag", "source"),
+		taken: counter("weir_ingest_events_total", "source", "outcome"), looked: counter("weir_decide_cache_lookups_total", "result"), pending: gauge("weir_delivery_queued", "service"), lag: gauge("weir_source_lag", "source"),
 		age: prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: "weir_delivery_age_seconds", Help: "x"}, []string{"service"}),
 	}
 	reg.MustRegister(p.age)
@@ -206,12 +206,15 @@ func TestAProcessTellsOfATurn(t *testing.T) {
 	require.NoError(t, p.Sample())
 	p.announce(t.Context(), false)
 	is.Health = operate.Health{Level: operate.LevelOK}
+	p.looked.WithLabelValues("hit").Add(60)
+	p.looked.WithLabelValues("miss").Add(40)
 	now = now.Add(time.Second)
 	require.NoError(t, p.Sample())
 	p.announce(t.Context(), false)
 	all, err := operate.Processes(t.Context(), s)
 	require.NoError(t, err)
 	require.Equal(t, operate.LevelOK, all[0].Level)
+	require.Equal(t, []float64{60, 40}, []float64{all[0].Cached, all[0].Loaded})
 	for _, what := range []string{"gate", "kafka"} { // the second one at the same level
 		is.Level, is.Problems = operate.LevelDegraded, append(is.Problems, operate.Item{What: what, Level: operate.LevelDegraded, Why: "refused"})
 		now = now.Add(time.Second)

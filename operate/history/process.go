@@ -43,6 +43,8 @@ func (r *Recorder) announce(ctx context.Context, stopped bool) {
 		p.Taken = per(func(s *snapshot.Snapshot) float64 { return s.Taken() }).PerSecond
 		p.Decided = per(func(s *snapshot.Snapshot) float64 { return snapshot.Total(s.Events) }).PerSecond
 		p.Delivered = per(func(s *snapshot.Snapshot) float64 { return s.Delivered["delivered"] }).PerSecond
+		p.Cached = per(func(s *snapshot.Snapshot) float64 { return s.Cached }).PerSecond
+		p.Loaded = per(func(s *snapshot.Snapshot) float64 { return s.Loaded }).PerSecond
 		if decided := snapshot.Total(late.Events); decided > r.decided {
 			r.decided, r.decidedAt = decided, now
 		}

@@ -26,6 +26,8 @@ type Snapshot struct {
 	Failures  float64            // failed attempts at sinks
 
 	DecideDead float64 // dead letters of decide
+	Cached     float64 // entities that a decision found in memory
+	Loaded     float64 // entities that a decision read from the store
 
 	SourceLag float64 // records of sources that are not ingested
 	InboxLag  float64 // inbox records that are not decided
@@ -147,6 +149,12 @@ func (s *Snapshot) addFlow(name string, labels map[string]string, v value) {
 		}
 	case "weir_decide_dead_letters_total":
 		s.DecideDead += v.count
+	case "weir_decide_cache_lookups_total":
+		if labels["result"] == "hit" {
+			s.Cached += v.count
+		} else {
+			s.Loaded += v.count
+		}
 	case "weir_decisions_total":
 		s.Decisions[labels["decision"]] += v.count
 		s.service(labels["service"]).Decisions[labels["decision"]] += v.count
