@@ -4,8 +4,11 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
+	"fmt"
 	"math/rand/v2"
 	"net/http"
+	"strconv"
+	"strings"
 
 	"github.com/seed-86dfc502/weir/change"
 	"go.opentelemetry.io/otel/attribute"
@@ -46,7 +49,10 @@ func (t *Tracer) Requests(next http.Handler) http.Handler {
 		return next
 	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		next.ServeHTTP(w, r.WithContext(w3c.Extract(r.Context(), propagation.HeaderCarrier(r.Header))))
+		if from, known := parent(r.Header.Get); known {
+			r = r.WithContext(trace.ContextWithRemoteSpanContext(r.Context(), from))
+		}
+		next.ServeHTTP(w, r)
 	})
 }
 
@@ -177,9 +183,23 @@ func parent(header Header) (trace.SpanContext, bool) {
 	if value == "" {
 		return trace.SpanContext{}, false
 	}
-	carrier := propagation.MapCarrier{change.TraceParentHeader: value, change.TraceStateHeader: header(change.TraceStateHeader)}
+	carrier := propagation.MapCarrier{change.TraceParentHeader: knownFlags(value), change.TraceStateHeader: header(change.TraceStateHeader)}
 	sc := trace.SpanContextFromContext(w3c.Extract(context.Background(), carrier))
 	return sc, sc.IsValid()
+}
+
+// knownFlags returns a traceparent without the flags that its version does not define. A reader
+// has to ignore them, and the library drops the whole context.
+func knownFlags(value string) string {
+	const before, known = len("00-") + 32 + len("-") + 16 + len("-"), trace.FlagsSampled | trace.FlagsRandom
+	if len(value) != before+2 || !strings.HasPrefix(value, "00-") {
+		return value
+	}
+	flags, err := strconv.ParseUint(value[before:], 16, 8)
+	if err != nil {
+		return value
+	}
+	return fmt.Sprintf("%s%02x", value[:before], byte(flags)&byte(known))
 }
 
 // Header returns the header of a name, empty without one.

@@ -135,6 +135,8 @@ func TestWhoIsTraced(t *testing.T) {
 		"sampled":             {map[string]string{"traceparent": sampled}, true, true, true},
 		"not sampled":         {map[string]string{"traceparent": unsampled}, false, false, false},
 		"a later version":     {map[string]string{"traceparent": "01" + sampled[2:] + "-more"}, true, true, true},
+		"unknown flags":       {map[string]string{"traceparent": sampled[:len(sampled)-2] + "ff"}, true, true, true},
+		"unknown, unsampled":  {map[string]string{"traceparent": sampled[:len(sampled)-2] + "fe"}, false, false, false},
 		"malformed":           {map[string]string{"traceparent": "00-" + theirTrace}, true, false, false},
 		"no trace id":         {map[string]string{"traceparent": "00-" + strings.Repeat("0", 32) + "-" + theirSpan + "-01"}, true, false, false},
 		"a state alone":       {map[string]string{"tracestate": "vendor=1"}, true, false, false},
@@ -198,6 +200,7 @@ func TestContextOfARequest(t *testing.T) {
 		return s
 	}
 	require.Equal(t, theirTrace, ask(sampled, nil).ID())
+	require.Equal(t, theirTrace, ask(sampled[:len(sampled)-2]+"ff", nil).ID(), "unknown flags")
 	require.Nil(t, ask(unsampled, nil))
 	require.Nil(t, ask("", nil))
 	require.Nil(t, ask(sampled, map[string]string{"traceparent": unsampled}), "the event's own context comes first")
