@@ -467,6 +467,7 @@ func operand(operator string, v any) (any, error) {
 	case nil, string:
 		return v, nil
 	}
+	hint := "write string(doc.x)"
 	switch operator {
 	case "key":
 		return nil, fmt.Errorf("cannot name a member by %s, it needs a string; write string(doc.x)", typeOf(v))
@@ -474,8 +475,9 @@ func operand(operator string, v any) (any, error) {
 		if typeOf(v) == "array" || typeOf(v) == "object" {
 			return nil, fmt.Errorf("cannot look for a string in %s with contains; write \"x\" in doc.list", typeOf(v))
 		}
+		hint += ", or 7 in doc.list to look in a list"
 	}
-	return nil, fmt.Errorf("cannot use %s with %s, it needs strings; write string(doc.x)", typeOf(v), operator)
+	return nil, fmt.Errorf("cannot use %s with %s, it needs strings; %s", typeOf(v), operator, hint)
 }
 
 // group returns v if elements can be grouped by it.
