@@ -8,10 +8,6 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// patches are three events about one entity that give another result in any
-// other order, and merged what each of them leads to.
-var ()
-
 // exec runs statements on a database.
 func exec(t *testing.T, url string, statements ...string) {
 	t.Helper()

@@ -2,7 +2,6 @@ package e2e
 
 import (
 	"fmt"
-	"strings"
 	"testing"
 
 	"github.com/seed-86dfc502/weir/tests/harness"
@@ -110,85 +109,4 @@ func TestBrokersOutage(t *testing.T) {
 
 	kafka.Start()
 	endsWell(t, p, run, entities, "r19")
-}
-
-// I12: a later configuration fences the process that runs an earlier one; the
-// earlier one does not come back by a mere restart. The session is long for the
-// reason that rolling has.
-func TestOneConfigurationAtATime(t *testing.T) {
-	t.Parallel()
-	c := harness.NewCluster(t)
-	hook := harness.NewReceiver(t)
-	main := fmt.Sprintf(`
-store: {postgres: {url: %q}}
-kafka: {brokers: [%q], prefix: %q, session_timeout: 20s}
-sources:
-  events: {kafka: {topic: %q}, entity: key}
-customers: [FILES]
-admin: {listen: "127.0.0.1:0"}
-`, c.Store, c.Brokers[0], c.Prefix+"weir", c.Prefix+"events")
-	customer := `
-customer: acme
-projections:
-  all:
-    fields: {%s}
-    deliver: {out: ` + harness.PatientHookSink(hook) + `}
-`
-	p := harness.NewProject(t, map[string]string{
-		"old.yaml": strings.Replace(main, "FILES", "old/*.yaml", 1), "old/acme.yaml": fmt.Sprintf(customer, "id: id"),
-		"new.yaml": strings.Replace(main, "FILES", "new/*.yaml", 1), "new/acme.yaml": fmt.Sprintf(customer, "id: id, state: state"),
-	})
-	c.Topics(4, c.Prefix+"events")
-	serial := 0
-	say := func(entity, state string) {
-		serial++
-		c.Send(harness.Record(c.Prefix+"events", entity, fmt.Sprintf(`{"id":%q,"state":%q}`, entity, state)))
-	}
-	arrives := func(entity, state string) {
-		t.Helper()
-		hook.Arrives(t, entity, state)
-	}
-	before := p.StartAs("old.yaml", "run")
-	say("X", "A")
-	arrives("X", "") // the old view shows no state
-	before.Ready(200)
-
-	after := p.StartAs("new.yaml", "run")
-	after.Ready(200)
-	// The earlier process notices at the next decision that it would make.
-	for i := range 40 {
-		say(fmt.Sprint("Z", i), "A")
-	}
-	before.Ready(503)
-	status, _ := before.Get("/healthz")
-	require.Equal(t, 200, status)
-	say("X", "A")
-	arrives("X", "A")
-	for i := range 40 {
-		// Whichever process decided first: the new view counts in the end, and only
-		// one of the two may have decided under it.
-		say(fmt.Sprint("Z", i), "B")
-	}
-	for i := range 40 {
-		arrives(fmt.Sprint("Z", i), "B")
-	}
-
-	again := p.StartAs("old.yaml", "run")
-	require.Equal(t, 1, again.Wait())
-	require.Contains(t, again.Log.String(), "--activate")
-	require.False(t, after.Ended())
-
-	back := p.StartAs("old.yaml", "run", "--activate")
-	back.Ready(200)
-	for i := range 40 {
-		say(fmt.Sprint("Z", i), "C")
-	}
-	after.Ready(503)
-	before.Ready(200)
-	for _, pr := range []*harness.Process{before, after, back} {
-		pr.Terminate()
-	}
-	for _, pr := range []*harness.Process{before, after, back} {
-		pr.Ok()
-	}
 }

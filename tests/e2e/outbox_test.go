@@ -61,31 +61,6 @@ func states(from, to int) (all []string) {
 	return all
 }
 
-// Rows come out in the order of their entity, and what cannot be taken in is a
-// dead letter and marked like the rest.
-func TestOutbox(t *testing.T) {
-	a := newApplication(t, ", after: mark, channel: outbox, columns: {operation: op}")
-	a.exec(insertStates, "A", 1, 30)
-	a.exec(`INSERT INTO outbox (entity, payload, op) VALUES ('', '{"state":"x"}', NULL), ('B', '{"state":"s1"}', 'upsert'), ('B', '{"state":"s1"}', 'DELETE'),
-		('B', '{"state":"s2"}', NULL), ('B', NULL, NULL)`)
-	s := a.Drain()
-	require.Zero(t, a.waiting())
-	require.EqualValues(t, 35, s.Read)
-	require.EqualValues(t, 1, s.Dead)
-	letters := a.Letters()
-	require.Len(t, letters, 1)
-	require.Equal(t, "no_entity", letters[0].Code)
-	got := a.Records("out/acme.jsonl")
-	require.Equal(t, states(1, 30), harness.States(got, "A"))
-	require.Equal(t, []string{"s1", "-", "s2", "-"}, harness.States(got, "B"))
-	require.Zero(t, a.Drain().Read)
-
-	a.exec("ALTER TABLE outbox RENAME TO elsewhere")
-	run := a.Start("run --until-idle")
-	require.Equal(t, 1, run.Wait())
-	require.Contains(t, run.Log.String(), `source crm: outbox: there is no table "outbox"`)
-}
-
 // A process that lost its connection appends its batch when others
 // have moved on, repeated everything and more: nothing of it has an effect, and
 // no state goes back.

@@ -2,15 +2,12 @@ package e2e
 
 import (
 	"bytes"
-	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"os"
 	osexec "os/exec"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/seed-86dfc502/weir/tests/harness"
 	"github.com/stretchr/testify/assert"
@@ -149,70 +146,3 @@ func TestTokensOfTenants(t *testing.T) {
 		assert.NotContains(t, g.run.Log.String(), secret, "the log of all levels shows no token and no payload")
 	}
 }
-
-// A process does not start with a file of tokens that it cannot use, and says
-// where it is wrong.
-func TestWrongTokensKeepAProcessFromStarting(t *testing.T) {
-	g := newGuarded(t)
-	g.Write("tokens.yaml", "tokens:\n  - id: a\n    hash: weir_a_hunter2\n    tenant: acme\n    may: [check]\n")
-	run := g.Start("run")
-	require.Equal(t, 2, run.Wait())
-	require.Contains(t, run.Log.String(), "tokens.yaml:3:11: tokens[0].hash: is not a hash")
-	require.NotContains(t, run.Log.String(), "hunter2", "it may be the token itself")
-}
-
-// The process itself, as it is configured, against clients that play foul; what
-// each shape may do is told by the tests of package api.
-func TestHostileClientsOfAProcess(t *testing.T) {
-	g := newGuarded(t)
-	token := g.token("--tenant acme --may ingest --source orders")
-	g.run = g.Start("run")
-	g.run.Ready(http.StatusOK)
-	head := "POST " + toOrders + " HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nAuthorization: Bearer " + token + "\r\n"
-	hidden := head + "Content-Length: 25\r\n\r\n" + `{"event":"h","id":"hide"}`
-	raw := func(text string) string {
-		c, err := net.Dial("tcp", g.run.Address("ingest"))
-		require.NoError(t, err)
-		defer c.Close()
-		require.NoError(t, c.SetDeadline(time.Now().Add(harness.Patience)))
-		_, _ = io.WriteString(c, text)
-		answer, err := io.ReadAll(c)
-		var slow net.Error
-		if err != nil && assert.ErrorAs(t, err, &slow) {
-			require.False(t, slow.Timeout(), "the process kept the connection: %.100q", answer)
-		}
-		return string(answer)
-	}
-	// A process that is held up between connection and request ends the connection
-	// without an answer: then the client was too slow for it.
-	answered := func(text string) (answer string) {
-		harness.Eventually(t, "an answer", func() error {
-			if answer = raw(text); answer == "" {
-				return harness.ErrNotYet
-			}
-			return nil
-		})
-		return answer
-	}
-	var slow []net.Conn
-	for range 300 {
-		c, err := net.Dial("tcp", g.run.Address("ingest"))
-		require.NoError(t, err)
-		defer c.Close()
-		_, err = io.WriteString(c, head+"Content-Length: 1000000\r\n\r\n{")
-		require.NoError(t, err)
-		slow = append(slow, c)
-	}
-	chunk := fmt.Sprintf("%x\r\n%s\r\n0\r\n\r\n", len(anEvent), anEvent)
-	both := answered(head + "Content-Length: 3\r\nTransfer-Encoding: chunked\r\n\r\n" + chunk + hidden)
-	assert.Equal(t, 1, strings.Count(both, "HTTP/1.1 "), both)
-	assert.Contains(t, both, "HTTP/1.1 202 ")
-	assert.Contains(t, answered(head+"Content-Length: 0\r\nContent-Length: 99\r\n\r\n"+hidden), "HTTP/1.1 400 ")
-	assert.Contains(t, []string{"", "HTTP/1.1 431"}, firstWords(raw(head+strings.Repeat("X-Flood: aaaaaaaa\r\n", 5000))))
-	assert.Equal(t, 202, g.post(toOrders, token, anEvent), "while hundreds send their bodies slowly")
-	require.Len(t, slow, 300)
-	taken := g.run.Metric("weir_ingest_events_total", `source="orders"`)
-	require.Equal(t, 1.0, taken, "the same event twice, and no hidden one")
-}
-
-func firstWords(answer string) string { return answer[:min(12, len(answer))] }

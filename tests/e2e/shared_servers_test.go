@@ -12,34 +12,6 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 )
 
-// Two pipelines share a gate, by its default prefix, and the name of a source: each has a
-// store and logs of its own, and neither hides an event from the other. The mistake that
-// this catches: marks named the inbox by a number that begins anew in every store.
-func TestTwoPipelinesOnOneGate(t *testing.T) {
-	t.Parallel()
-	const entities = 10
-	valkey := servers.StartOwn(t, "valkey") // a default prefix is not the test's own
-	gate := fmt.Sprintf("gate: {valkey: {address: %q, timeout: 1m}}\n", valkey.Address)
-	send := func(p harness.Project) {
-		t.Helper()
-		p.Append("events.jsonl", harness.Many(entities, 0, 1))
-		require.EqualValues(t, 0, p.Drain().Repeated)
-		require.NoError(t, harness.Settled(p.Records("out/acme.jsonl"), entities, "r0"))
-		p.Append("events.jsonl", harness.Many(entities, 0, 1))
-		require.EqualValues(t, entities, p.Drain().Repeated, "its own repetitions are known")
-	}
-	t.Run("on brokers", func(t *testing.T) {
-		for range 2 {
-			send(harness.SimpleOnBrokers(t, "inbox: {partitions: 2}", gate, map[string]string{"acme": harness.FileSink("acme")}))
-		}
-	})
-	t.Run("embedded", func(t *testing.T) {
-		for range 2 {
-			send(harness.Simple(t, gate, map[string]string{"acme": harness.FileSink("acme")}))
-		}
-	})
-}
-
 // Two embedded pipelines have the names of a service and of its topic in common. Both
 // deliver everything while both run, and neither ends the other's writers.
 func TestTwoPipelinesOnOneTopic(t *testing.T) {

@@ -2,11 +2,17 @@ package e2e
 
 import (
 	"encoding/json"
+	"fmt"
 	"os"
 	"path/filepath"
 	"testing"
+	"time"
 
+	"github.com/seed-86dfc502/weir/tests/harness"
 	"github.com/stretchr/testify/require"
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kfake"
+	"github.com/twmb/franz-go/pkg/kgo"
 )
 
 // A new snapshot after a stream, and changes during one, in records captured from Debezium:
@@ -73,5 +79,49 @@ func TestSnapshotsOfDebezium(t *testing.T) {
 			require.Equal(t, c.docs, docs)
 			require.Equal(t, []int{c.noise, c.stale}, []int{int(end.Noise), int(end.Stale)})
 		})
+	}
+}
+
+// feed is a project whose one source reads a topic of a fake of a broker.
+type feed struct {
+	harness.Project
+	brokers []string
+	topic   string
+}
+
+func newFeed(t *testing.T, topic, source string) feed {
+	broker, err := kfake.NewCluster(kfake.NumBrokers(1), kfake.GroupMinSessionTimeout(time.Second))
+	require.NoError(t, err)
+	t.Cleanup(broker.Close)
+	brokers := broker.ListenAddrs()
+	p := harness.NewProject(t, map[string]string{
+		"weir.yaml": fmt.Sprintf("sources:\n  crm:\n    kafka: {brokers: [%q], topic: %s}\n%s\ncustomers: [acme.yaml]\nadmin: {listen: \"127.0.0.1:0\"}\n", brokers[0], topic, source),
+		"acme.yaml": "customer: acme\nprojections:\n  all:\n    fields: {id: id, state: state}\n    deliver:\n      out: {file: {path: out/acme.jsonl}}\n",
+	})
+	f := feed{p, brokers, topic}
+	f.produce()
+	return f
+}
+
+// produce appends records, alternately a key and a value; "" is none.
+func (f feed) produce(keysAndValues ...string) {
+	f.T.Helper()
+	client, err := kgo.NewClient(kgo.SeedBrokers(f.brokers...), kgo.RecordPartitioner(kgo.StickyKeyPartitioner(nil)))
+	require.NoError(f.T, err)
+	defer client.Close()
+	if len(keysAndValues) == 0 {
+		made, err := kadm.NewClient(client).CreateTopics(f.T.Context(), 2, 1, nil, f.topic)
+		require.NoError(f.T, err)
+		require.NoError(f.T, made.Error())
+	}
+	for i := 0; i < len(keysAndValues); i += 2 {
+		r := &kgo.Record{Topic: f.topic}
+		if key := keysAndValues[i]; key != "" {
+			r.Key = []byte(key)
+		}
+		if value := keysAndValues[i+1]; value != "" {
+			r.Value = []byte(value)
+		}
+		require.NoError(f.T, client.ProduceSync(f.T.Context(), r).FirstErr())
 	}
 }

@@ -329,29 +329,3 @@ func TestTracesOfWhatIsSentAgain(t *testing.T) {
 	}
 	require.Equal(t, 2, replayed)
 }
-
-// Off by default: a context that comes in goes nowhere.
-func TestTracingIsOffByDefault(t *testing.T) {
-	h := newHook(t)
-	p := tracedProject(t, h, "")
-	run := p.Start("run")
-	post(t, run, `{"event":"e1","id":"B-007","state":"green"}`, theirContext)
-	_, metrics := run.Get("/metrics")
-	require.NotContains(t, metrics, "weir_trace_spans_total")
-	settle(t, run, 1)
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	require.NotEmpty(t, h.headers["B-007"])
-	require.Empty(t, h.headers["B-007"].Values("traceparent"))
-	for topic, others := range map[string][]string{"weir.inbox": {change.InboxHeader}, "feed": feedHeaders} {
-		records := h.topic(p, topic)
-		require.Len(t, records, 1, topic)
-		require.Empty(t, traceHeaders(t, records[0], others...), topic)
-		require.NotContains(t, string(records[0].Value), theirTrace, topic)
-	}
-	changes := harness.Changes(t, p.Log("weir.changes"))
-	require.Len(t, changes, 3, "of three services")
-	for _, c := range changes {
-		require.Nil(t, c.Trace)
-	}
-}

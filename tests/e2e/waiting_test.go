@@ -8,10 +8,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/seed-86dfc502/weir/operate"
 	"github.com/seed-86dfc502/weir/pipeline"
 	"github.com/seed-86dfc502/weir/tests/harness"
-	"github.com/seed-86dfc502/weir/tests/oracle"
 	"github.com/stretchr/testify/require"
 )
 
@@ -79,45 +77,4 @@ func TestRunUntilIdleSaysWhatItWaitsFor(t *testing.T) {
 	require.Contains(t, over.Log.String(), "stopped: ")
 	usage := p.Start("run --timeout 3s")
 	require.Equal(t, 2, usage.Wait())
-}
-
-// The mistake that this catches: everything is called ready while a service is
-// paused and another one rejects every document.
-func TestReadinessNamesServicesThatAreNotWell(t *testing.T) {
-	t.Parallel()
-	paused, rejects := harness.NewReceiver(t), harness.NewReceiver(t)
-	paused.Answers(func(oracle.Record) int { return 401 })
-	rejects.Answers(func(oracle.Record) int { return 422 })
-	p := harness.Simple(t, "", map[string]string{
-		"acme": harness.FileSink("acme"), "paused": harness.PatientHookSink(paused), "rejects": harness.PatientHookSink(rejects),
-	})
-	run := p.Start("run")
-	run.Ready(200)
-	health := func() (h operate.Health) {
-		status, body := run.Get("/readyz")
-		require.Equal(t, 200, status, "the process does its work")
-		require.NoError(t, json.Unmarshal([]byte(body), &h), body)
-		return h
-	}
-	require.Equal(t, operate.Health{Level: operate.LevelOK, Configured: 3}, health())
-	p.Write("events.jsonl", harness.Event(1, "A", "1")+harness.Event(2, "B", "1")+harness.Event(3, "C", "1"))
-	harness.Eventually(t, "both services", func() error {
-		found := ""
-		for _, s := range health().Services {
-			found += fmt.Sprintf("%s %s %s %d; ", s.Level, s.Service, s.State, s.Refused)
-		}
-		return saysAll(found, "down paused/all@out paused 0; ", "down rejects/all@out running 3; ")
-	})
-	h := health()
-	require.Equal(t, operate.LevelDegraded, h.Level)
-	for _, s := range h.Services {
-		require.Contains(t, s.Error, map[string]string{"paused/all@out": "401", "rejects/all@out": "422"}[s.Service])
-		require.False(t, s.Since.IsZero())
-		require.NotEmpty(t, s.Do)
-	}
-	harness.Eventually(t, "the metric", func() error {
-		return harness.Want(fmt.Sprint(run.Metric("weir_service_health", `service="paused/all@out"`), run.Metric("weir_service_health", `service="acme/all@out"`)), "2 0")
-	})
-	run.Terminate()
-	run.Ok()
 }

@@ -38,6 +38,9 @@ func TestDoorsOpenAgainAfterARollBack(t *testing.T) {
 	door.Says("event=revision.superseded")
 	newer.Terminate()
 	require.Zero(t, newer.Wait())
+	refused := w.p.StartAs("weir.yaml", "run --role decide")
+	require.Equal(t, 1, refused.Wait(), "a restart alone does not bring the older one back")
+	require.Contains(t, refused.Log.String(), "--activate")
 
 	back := w.p.StartAs("weir.yaml", "run --role decide --activate")
 	back.Ready(200)

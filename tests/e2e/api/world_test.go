@@ -8,7 +8,6 @@ import (
 	"net/http"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 
 	"github.com/seed-86dfc502/weir/tests/harness"
@@ -245,13 +244,4 @@ func onceEach(t testing.TB, got []string, want []string) {
 	}
 	slices.Sort(problems)
 	require.Empty(t, problems[:min(len(problems), 20)], "%d of %d", len(problems), len(want))
-}
-
-// parallel runs f for each of n at the same time.
-func parallel(n int, f func(i int)) {
-	var all sync.WaitGroup
-	for i := range n {
-		all.Go(func() { f(i) })
-	}
-	all.Wait()
 }

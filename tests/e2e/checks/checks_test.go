@@ -3,18 +3,14 @@ package checks
 import (
 	"encoding/json"
 	"fmt"
-	"sync"
-	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
 
-	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/seed-86dfc502/weir/client"
 	"github.com/seed-86dfc502/weir/tests/harness"
-	"github.com/seed-86dfc502/weir/tests/servers"
 )
 
 func TestMain(m *testing.M) { harness.Main(m) }
@@ -103,70 +99,4 @@ func TestKilledBetweenTheSteps(t *testing.T) {
 	require.NoError(t, err)
 	require.True(t, same.Repeated)
 	stop(t, pr)
-}
-
-// Callers of several processes on one store: of every change of an entity exactly
-// one caller hears that it is new, although all of them ask, and processes stop
-// and start meanwhile.
-func TestOnePassPerChangeAcrossProcesses(t *testing.T) {
-	brokers, prefix := servers.Kafka(t)
-	p := project(t, fmt.Sprintf("store: {postgres: {url: %q}}\nkafka: {brokers: [%q], prefix: %q, session_timeout: 6s, inbox: {partitions: 2}}",
-		servers.Postgres(t), brokers[0], prefix+"weir"))
-	processes := []*harness.Process{run(p, "run --role ingest"), run(p, "run --role ingest")}
-	const entities, changes, callers = 6, 12, 4
-	for change := range changes {
-		if change == changes/2 {
-			processes[1].Kill()
-			processes[1] = run(p, "run --role ingest")
-		}
-		var fresh, repeated [entities]atomic.Int32
-		var versions [entities]sync.Map
-		var all sync.WaitGroup
-		for n := range callers {
-			crm := service(t, processes[n%2], "acme/crm@check")
-			all.Go(func() {
-				var batch []client.Check
-				for e := range entities {
-					batch = append(batch, client.Check{Entity: fmt.Sprint("banana-", e), Payload: change, EventID: fmt.Sprint("change ", change)})
-				}
-				rows, err := crm.CheckAll(t.Context(), batch)
-				if !assert.NoError(t, err) {
-					return
-				}
-				for e, row := range rows {
-					if !assert.NoError(t, row.Err) || !assert.Equal(t, client.Pass, row.Value.Decision) {
-						continue
-					}
-					versions[e].Store(row.Value.Version, row.Value.Key)
-					if row.Value.Repeated {
-						repeated[e].Add(1)
-					} else {
-						fresh[e].Add(1)
-					}
-				}
-			})
-		}
-		all.Wait()
-		var sent []client.Sent
-		for e := range entities {
-			require.EqualValues(t, 1, fresh[e].Load(), "entity %d, change %d", e, change)
-			require.EqualValues(t, callers-1, repeated[e].Load())
-			different := 0
-			versions[e].Range(func(v, _ any) bool {
-				sent = append(sent, client.Sent{Entity: fmt.Sprint("banana-", e), Version: v.(uint64)})
-				different++
-				return true
-			})
-			require.Equal(t, 1, different, "all of them hear of one version")
-		}
-		confirmed, err := service(t, processes[change%2], "acme/crm@check").ConfirmAll(t.Context(), sent)
-		require.NoError(t, err)
-		for i, row := range confirmed {
-			require.NoError(t, row.Err)
-			require.Equal(t, sent[i].Version, row.Value.Version)
-		}
-	}
-	for _, pr := range processes {
-		stop(t, pr)
-	}
 }
