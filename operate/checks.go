@@ -17,9 +17,9 @@ type scope struct {
 	checks   []checks.Service // to reset, by number, those that have ever been asked
 }
 
-// scope separates the services of a task. Check services have no owner in the
+// newScope separates the services of a task. Check services have no owner in the
 // flow: records in the inbox are for the others.
-func (e *Env) scope(t Task) scope {
+func newScope(e *Env, t Task) scope {
 	s := scope{fed: len(t.Services) == 0}
 	for _, name := range t.Services {
 		if _, fed := e.Plan.Service(name); fed {
@@ -38,25 +38,25 @@ func (e *Env) scope(t Task) scope {
 	return s
 }
 
-// walks reports whether a task goes through the selected entities: not when all
+// walks reports whether the task goes through the selected entities: not when all
 // are selected and only check services are meant, which know entities of their own.
-func (s *scope) walks(t Task) bool { return s.fed || !t.Select.All }
+func (w *work) walks() bool { return w.scope.fed || !w.task.Select.All }
 
 // checkRows reads the check rows of entities, those that there are.
-func (e *Env) checkRows(ctx context.Context, s scope, ids []string) ([]store.CheckRow, error) {
-	keys := make([]store.Key, 0, len(s.checks)*len(ids))
-	for _, c := range s.checks {
+func (w *work) checkRows(ctx context.Context, ids []string) ([]store.CheckRow, error) {
+	keys := make([]store.Key, 0, len(w.scope.checks)*len(ids))
+	for _, c := range w.scope.checks {
 		for _, id := range ids {
 			keys = append(keys, store.Key{Service: c.Number, Entity: id})
 		}
 	}
-	rows, err := e.Store.CheckRows(ctx, keys)
+	rows, err := w.Store.CheckRows(ctx, keys)
 	return slices.DeleteFunc(rows, func(r store.CheckRow) bool { return !r.Found }), err
 }
 
 // resetChecks resets rows of different keys, and counts those that it changed.
 func (r *runner) resetChecks(ctx context.Context, rows []store.CheckRow) error {
-	n, err := checks.ResetRows(ctx, r.env.Store, rows)
+	n, err := checks.ResetRows(ctx, r.Store, rows)
 	r.at.CheckRows += int64(n)
 	r.result.CheckRows = r.at.CheckRows
 	return err
@@ -72,7 +72,7 @@ func (r *runner) resetAllChecks(ctx context.Context) error {
 		if c.Number == r.at.Check {
 			after = r.at.CheckFrom
 		}
-		err := r.env.checkPages(ctx, c, after, r.task.size(), func(rows []store.CheckRow) error {
+		err := r.checkPages(ctx, c, after, r.task.size(), func(rows []store.CheckRow) error {
 			if err := r.pace.wait(ctx, len(rows)); err != nil {
 				return err
 			}
@@ -92,9 +92,9 @@ func (r *runner) resetAllChecks(ctx context.Context) error {
 
 // checkPages hands the rows of a check service to f, page by page. It ends with
 // the first error of f.
-func (e *Env) checkPages(ctx context.Context, c checks.Service, after string, size int, f func([]store.CheckRow) error) error {
+func (w *work) checkPages(ctx context.Context, c checks.Service, after string, size int, f func([]store.CheckRow) error) error {
 	for {
-		rows, err := e.Store.ServiceCheckRows(ctx, c.Number, after, size)
+		rows, err := w.Store.ServiceCheckRows(ctx, c.Number, after, size)
 		if err != nil || len(rows) == 0 {
 			return err
 		}

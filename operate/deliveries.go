@@ -2,7 +2,6 @@ package operate
 
 import (
 	"context"
-	"fmt"
 	"slices"
 	"time"
 	"unicode/utf8"
@@ -52,7 +51,7 @@ func Deliveries(ctx context.Context, s DeliveryStore, q DeliveryQuery) ([]Delive
 	if q.Service != "" {
 		number, known := numbers[q.Service]
 		if !known {
-			return nil, &InvalidRequestError{Reason: fmt.Sprintf("there is no service %q, and there never was", q.Service)}
+			return nil, Invalid("there is no service %q, and there never was", q.Service)
 		}
 		f.Service = number
 	}

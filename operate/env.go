@@ -23,8 +23,8 @@ type Log interface {
 	Scan(ctx context.Context, topic string, from, to map[int32]int64, f func(transport.Scanned) error) error
 }
 
-// Env is the environment of an action. All fields are required unless they name a default. An Env
-// may be used from any goroutine.
+// Env is the environment of actions that append to the inbox or read the logs. All fields are
+// required unless they name a default. An Env may be used from any goroutine.
 type Env struct {
 	Store Store
 	// Plan is the compiled active configuration.
@@ -51,9 +51,8 @@ type Env struct {
 	// when another process decides.
 	Decide func(ctx context.Context) error
 	// Actor is who asks, for the audit: user@host.
-	Actor string
-	// Progress, if given, is called with how far an action is; total is 0 when it is unknown.
-	Progress func(done, total int64)
+	Actor    string
+	Progress Shown
 }
 
 // Target is a target that can be read back.
@@ -69,20 +68,9 @@ type InvalidRequestError struct{ Reason string }
 // Error returns the reason.
 func (e *InvalidRequestError) Error() string { return e.Reason }
 
-func impossible(format string, args ...any) error {
+// Invalid returns an *InvalidRequestError.
+func Invalid(format string, args ...any) error {
 	return &InvalidRequestError{fmt.Sprintf(format, args...)}
-}
-
-// extent returns an upper bound of the entities that a task visits, 0 if unknown.
-func (e *Env) extent(ctx context.Context, t Task, listed int64) int64 {
-	if !t.Select.All && !t.Select.Outdated {
-		return listed
-	}
-	n, err := e.Store.CountEntities(ctx)
-	if err != nil {
-		return 0 // the task itself will fail with the same error
-	}
-	return n
 }
 
 // send appends records to the inbox and returns when they are acknowledged.

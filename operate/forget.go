@@ -83,7 +83,7 @@ func PreviewForget(ctx context.Context, s ForgetStore, customer string) (f Forgo
 	}
 	f.Resumed = slices.ContainsFunc(open, func(j store.Job) bool { return j.Key == f.Customer })
 	if len(f.Services) == 0 && !f.Resumed {
-		return f, impossible("the store knows no service of customer %s, under this name or its first one", customer)
+		return f, Invalid("the store knows no service of customer %s, under this name or its first one", customer)
 	}
 	for i := range f.Services {
 		one := &f.Services[i]

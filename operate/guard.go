@@ -71,6 +71,16 @@ func Holds(ctx context.Context, s Pauses) ([]Held, error) {
 // Hold returns the hold of a service, with samples of the held changes from the changes log. The
 // error is an *InvalidRequestError for a service that is not held.
 func (e *Env) Hold(ctx context.Context, service string) (Held, error) {
+	h, err := e.held(ctx, service)
+	if err != nil {
+		return h, err
+	}
+	err = e.sample(ctx, &h)
+	return h, err
+}
+
+// held returns the hold of a service as it is stored.
+func (e *Env) held(ctx context.Context, service string) (Held, error) {
 	all, err := Holds(ctx, e.Store)
 	if err != nil {
 		return Held{}, err
@@ -79,10 +89,10 @@ func (e *Env) Hold(ctx context.Context, service string) (Held, error) {
 	if i < 0 {
 		return Held{}, notHeld(service)
 	}
-	return all[i], e.sample(ctx, &all[i])
+	return all[i], nil
 }
 
-func notHeld(service string) error { return impossible("the guard does not hold %s", service) }
+func notHeld(service string) error { return Invalid("the guard does not hold %s", service) }
 
 // sample counts the queued changes that a hold is about, and adds samples.
 func (e *Env) sample(ctx context.Context, h *Held) error {
@@ -222,15 +232,10 @@ const (
 // with the number of changes. The error is an *InvalidRequestError for a service that is not
 // held.
 func (e *Env) EndHold(ctx context.Context, service, do, why string) (Held, error) {
-	all, err := Holds(ctx, e.Store)
+	h, err := e.held(ctx, service)
 	if err != nil {
-		return Held{}, err
+		return h, err
 	}
-	i := slices.IndexFunc(all, func(h Held) bool { return h.Service == service })
-	if i < 0 {
-		return Held{}, notHeld(service)
-	}
-	h := all[i]
 	now, err := e.Store.HistorySnapshot(ctx)
 	if err != nil {
 		return h, err

@@ -28,10 +28,9 @@ type Letters struct {
 const letterPage = 100
 
 // walkLetters hands ids to f, a page at a time, in ascending order.
-func (e *Env) walkLetters(ctx context.Context, l Letters, f func(ids []int64) error) error {
+func walkLetters(ctx context.Context, s LetterStore, l Letters, f func(ids []int64) error) error {
 	if l.IDs != nil {
-		ids := slices.Compact(slices.Sorted(slices.Values(l.IDs)))
-		for part := range slices.Chunk(ids, letterPage) {
+		for part := range slices.Chunk(l.distinct(), letterPage) {
 			if err := f(part); err != nil {
 				return err
 			}
@@ -48,7 +47,7 @@ func (e *Env) walkLetters(ctx context.Context, l Letters, f func(ids []int64) er
 				return nil
 			}
 		}
-		letters, err := e.Store.ListLetters(ctx, filter)
+		letters, err := s.ListLetters(ctx, filter)
 		if err != nil || len(letters) == 0 {
 			return err
 		}
@@ -64,10 +63,26 @@ func (e *Env) walkLetters(ctx context.Context, l Letters, f func(ids []int64) er
 	}
 }
 
-// CountLetters tells how many letters a selection has now.
-func (e *Env) CountLetters(ctx context.Context, l Letters) (n int, err error) {
-	err = e.walkLetters(ctx, l, func(ids []int64) error { n += len(ids); return nil })
+// distinct returns the IDs in ascending order, each once.
+func (l *Letters) distinct() []int64 { return slices.Compact(slices.Sorted(slices.Values(l.IDs))) }
+
+// CountLetters returns how many letters a selection has now.
+func CountLetters(ctx context.Context, s LetterStore, l Letters) (n int, err error) {
+	err = walkLetters(ctx, s, l, func(ids []int64) error { n += len(ids); return nil })
 	return n, err
+}
+
+// Shown is called with how far an action is; total is 0 when it is unknown. Nil shows nothing.
+type Shown func(done, total int64)
+
+// ofLetters returns a function that adds to the letters that are done.
+func (s Shown) ofLetters(ctx context.Context, from LetterStore, l Letters) (add func(n int), err error) {
+	if s == nil {
+		return func(int) {}, nil
+	}
+	total, err := CountLetters(ctx, from, l)
+	done := 0
+	return func(n int) { done += n; s(int64(done), int64(total)) }, err
 }
 
 // ReplayMode is how a dead letter comes back.
@@ -84,6 +99,11 @@ const (
 	// key, because its sink keeps every change.
 	AsChange ReplayMode = "resend"
 )
+
+// Words says the mode in words.
+func (m ReplayMode) Words() string {
+	return map[ReplayMode]string{AsEvent: "its event enters again", AsDecision: "decided again from the entity's current state", AsChange: "the change is sent again, late"}[m]
+}
 
 // LetterReplay is the result of a replay for one letter.
 type LetterReplay struct {
@@ -107,7 +127,11 @@ type LetterReplay struct {
 // cannot be replayed is refused and stays as it is. With dry nothing is sent.
 func (e *Env) ReplayLetters(ctx context.Context, l Letters, reason string, dry bool, f func(LetterReplay)) error {
 	operation := uuid.NewString()
-	return e.walkLetters(ctx, l, func(ids []int64) error {
+	add, err := e.Progress.ofLetters(ctx, e.Store, l)
+	if err != nil {
+		return err
+	}
+	return walkLetters(ctx, e.Store, l, func(ids []int64) error {
 		var batch replayBatch
 		for i, id := range ids {
 			record, way, err := e.again(ctx, id, operation, reason)
@@ -130,6 +154,7 @@ func (e *Env) ReplayLetters(ctx context.Context, l Letters, reason string, dry b
 			}
 			for _, r := range batch.results {
 				f(r)
+				add(1)
 			}
 			batch = replayBatch{}
 		}
@@ -204,23 +229,23 @@ func tooLarge(err error) bool {
 	return errors.Is(err, transport.ErrTooLarge) || errors.Is(err, kerr.MessageTooLarge)
 }
 
-// letter reads an open letter.
-func (e *Env) letter(ctx context.Context, id int64) (store.DeadLetter, error) {
-	l, err := e.Store.Letter(ctx, id)
+// openLetter reads an open letter.
+func openLetter(ctx context.Context, s LetterStore, id int64) (store.DeadLetter, error) {
+	l, err := s.Letter(ctx, id)
 	switch {
 	case errors.Is(err, store.ErrNotFound):
-		return l, impossible("there is no dead letter %d", id)
+		return l, Invalid("there is no dead letter %d", id)
 	case err != nil:
 		return l, err
 	case l.State != store.LetterOpen:
-		return l, impossible("it is %s", l.State)
+		return l, Invalid("it is %s", l.State)
 	}
 	return l, nil
 }
 
 // again makes the record that replays a letter.
 func (e *Env) again(ctx context.Context, id int64, operation, reason string) (change.Record, ReplayMode, error) {
-	l, err := e.letter(ctx, id)
+	l, err := openLetter(ctx, e.Store, id)
 	if err != nil {
 		return change.Record{}, "", err
 	}
@@ -233,7 +258,7 @@ func (e *Env) again(ctx context.Context, id int64, operation, reason string) (ch
 		}
 		record, still := shape.Redelivered(l)
 		if still != nil {
-			return change.Record{}, AsEvent, impossible("%s: %s", still.Code, still.Reason)
+			return change.Record{}, AsEvent, Invalid("%s: %s", still.Code, still.Reason)
 		}
 		record.Event.Replay = replay
 		return record, AsEvent, nil
@@ -243,16 +268,16 @@ func (e *Env) again(ctx context.Context, id int64, operation, reason string) (ch
 		record, err := eventOf(l, replay)
 		return record, AsEvent, err
 	}
-	return change.Record{}, "", impossible("it belongs to no source and no service: it can only be discarded")
+	return change.Record{}, "", Invalid("it belongs to no source and no service: it can only be discarded")
 }
 
 // againFor replays a dead letter of one service.
 func (e *Env) againFor(l store.DeadLetter, operation, reason string) (change.Record, ReplayMode, error) {
 	if _, ok := e.Plan.Service(l.Service); !ok {
-		return change.Record{}, "", impossible("there is no service %s in the active configuration", l.Service)
+		return change.Record{}, "", Invalid("there is no service %s in the active configuration", l.Service)
 	}
 	if l.Entity == "" {
-		return change.Record{}, "", impossible("this dead letter holds no change and can only be discarded")
+		return change.Record{}, "", Invalid("this dead letter holds no change and can only be discarded")
 	}
 	c := change.Control{
 		ID: fmt.Sprintf("%s/%d", operation, l.ID), Action: change.Redecide, Services: []string{l.Service}, Version: l.Version,
@@ -263,7 +288,7 @@ func (e *Env) againFor(l store.DeadLetter, operation, reason string) (change.Rec
 	}
 	sent, err := deliver.ChangeOf(l)
 	if err != nil {
-		return change.Record{}, AsChange, impossible("%s", err)
+		return change.Record{}, AsChange, Invalid("%s", err)
 	}
 	c.Action, c.Version, c.Change = change.Resend, 0, sent.AppendBinary(nil)
 	return change.Record{Entity: l.Entity, Control: &c}, AsChange, nil
@@ -290,7 +315,7 @@ func traceOf(l store.DeadLetter) *change.Trace {
 func eventOf(l store.DeadLetter, replay *change.Replay) (change.Record, error) {
 	var headers map[string]string
 	if json.Unmarshal(l.Headers, &headers) != nil || headers[change.InboxHeader] == "" || l.Entity == "" {
-		return change.Record{}, impossible("this dead letter holds no event and can only be discarded")
+		return change.Record{}, Invalid("this dead letter holds no event and can only be discarded")
 	}
 	payload := l.Payload
 	if payload == nil {
@@ -298,7 +323,7 @@ func eventOf(l store.DeadLetter, replay *change.Replay) (change.Record, error) {
 	}
 	event, err := change.EventOfText(l.Entity, headers[change.InboxHeader], payload)
 	if err != nil {
-		return change.Record{}, impossible("this dead letter holds no event and can only be discarded")
+		return change.Record{}, Invalid("this dead letter holds no event and can only be discarded")
 	}
 	if was := event.Replay; was != nil {
 		// It was a letter before: it is as old as it was then.
@@ -311,40 +336,45 @@ func eventOf(l store.DeadLetter, replay *change.Replay) (change.Record, error) {
 	if event.Op == change.Upsert {
 		tree, err := canonicaltree.Parse(event.Payload)
 		if err != nil {
-			return change.Record{}, impossible("bad_json: %s", err)
+			return change.Record{}, Invalid("bad_json: %s", err)
 		}
 		tree.Release()
 	}
 	return change.Record{Entity: l.Entity, Event: event}, nil
 }
 
-// DiscardLetters discards open letters and returns how many. Each page of them has an audit row
-// with their ids.
-func (e *Env) DiscardLetters(ctx context.Context, l Letters, reason string) (n int, err error) {
+// DiscardLetters discards open letters. It returns how many, and how many of the named ones were
+// not open. Each page of them has an audit row with their ids.
+func DiscardLetters(ctx context.Context, s LetterStore, l Letters, actor, reason string, shown Shown) (n, missing int, err error) {
 	operation := uuid.NewString()
-	err = e.walkLetters(ctx, l, func(ids []int64) error {
+	add, err := shown.ofLetters(ctx, s, l)
+	if err != nil {
+		return 0, 0, err
+	}
+	err = walkLetters(ctx, s, l, func(ids []int64) error {
 		detail, err := json.Marshal(map[string]any{"operation": operation, "letters": ids})
 		if err != nil {
 			return err
 		}
-		moved, err := e.Store.MoveLetters(ctx, ids, store.LetterOpen, store.LetterDiscarded,
-			store.Audit{Actor: e.Actor, Action: "dlq discard", Reason: reason, Detail: detail})
+		moved, err := s.MoveLetters(ctx, ids, store.LetterOpen, store.LetterDiscarded,
+			store.Audit{Actor: actor, Action: "dlq discard", Reason: reason, Detail: detail})
 		n += moved
-		if err == nil && e.Progress != nil {
-			e.Progress(int64(n), 0)
-		}
+		add(moved)
 		return err
 	})
-	return n, err
+	if err == nil && l.IDs != nil {
+		missing = len(l.distinct()) - n
+	}
+	return n, missing, err
 }
 
 // Editable returns an open letter whose payload may be replaced: only events can be edited. A
 // change follows from the state and the configuration, and an edited document would contradict
 // both.
-func (e *Env) Editable(ctx context.Context, id int64) (store.DeadLetter, error) {
-	l, err := e.letter(ctx, id)
+func Editable(ctx context.Context, s LetterStore, id int64) (store.DeadLetter, error) {
+	l, err := openLetter(ctx, s, id)
 	if err == nil && l.Service != "" {
-		err = impossible("it is a change for %s, which follows from events: correct the source or the projection, then replay it", l.Service)
+		err = Invalid("it is a change for %s, which follows from events: correct the source or the projection, then replay it", l.Service)
 	}
 	return l, err
 }
@@ -352,20 +382,20 @@ func (e *Env) Editable(ctx context.Context, id int64) (store.DeadLetter, error) 
 // EditLetter replaces the payload of a letter that Editable returned. The first one is kept. A
 // letter that changed since it was read stays as it is. The payload has at most limit bytes, the
 // largest event of the letter's source. 0 means that the source no longer exists.
-func (e *Env) EditLetter(ctx context.Context, seen store.DeadLetter, payload []byte, limit int, reason string) error {
+func EditLetter(ctx context.Context, s LetterStore, seen store.DeadLetter, payload []byte, limit int, actor, reason string) error {
 	if limit <= 0 {
-		return impossible("the configuration has no source that it could come back to: discard it")
+		return Invalid("the configuration has no source that it could come back to: discard it")
 	}
 	if len(payload) > limit {
-		return impossible("the new payload is larger than %d bytes, the most that an event of its source may have (max_event)", limit)
+		return Invalid("the new payload is larger than %d bytes, the most that an event of its source may have (max_event)", limit)
 	}
 	detail, err := json.Marshal(map[string]any{"letters": []int64{seen.ID}, "bytes": len(payload)})
 	if err != nil {
 		return err
 	}
-	err = e.Store.EditDeadLetter(ctx, seen.ID, seen.Payload, payload, store.Audit{Actor: e.Actor, Action: "dlq edit", Reason: reason, Detail: detail})
+	err = s.EditDeadLetter(ctx, seen.ID, seen.Payload, payload, store.Audit{Actor: actor, Action: "dlq edit", Reason: reason, Detail: detail})
 	if errors.Is(err, store.ErrNotFound) {
-		return impossible("dead letter %d was changed or closed by another process: read it again", seen.ID)
+		return Invalid("dead letter %d was changed or closed by another process: read it again", seen.ID)
 	}
 	return err
 }

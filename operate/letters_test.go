@@ -117,9 +117,9 @@ func TestLettersThatStay(t *testing.T) {
 	} {
 		id := addLetter(t, e, l)
 		if l.Code == "discarded" {
-			n, err := e.DiscardLetters(t.Context(), operate.Letters{IDs: []int64{id}}, "why")
+			n, missing, err := operate.DiscardLetters(t.Context(), e.Store, operate.Letters{IDs: []int64{id, id, 12345}}, "me@here", "why", nil)
 			require.NoError(t, err)
-			require.Equal(t, 1, n)
+			require.Equal(t, []int{1, 1}, []int{n, missing})
 		}
 		all := replay(t, e, operate.Letters{IDs: []int64{id}}, false)
 		require.Len(t, all, 1)
@@ -149,11 +149,11 @@ func TestALetterDoesNotGetYounger(t *testing.T) {
 func TestAnEditDoesNotTakeAnotherAway(t *testing.T) {
 	e, _ := newEnv(t)
 	id := addLetter(t, e, store.DeadLetter{Stage: store.StageIngest, Source: source, Payload: []byte("{")})
-	seen, err := e.Editable(t.Context(), id)
+	seen, err := operate.Editable(t.Context(), e.Store, id)
 	require.NoError(t, err)
-	require.NoError(t, e.EditLetter(t.Context(), seen, []byte("{}"), 100, "the first"))
+	require.NoError(t, operate.EditLetter(t.Context(), e.Store, seen, []byte("{}"), 100, "me@here", "the first"))
 	var no *operate.InvalidRequestError
-	require.ErrorAs(t, e.EditLetter(t.Context(), seen, []byte("[]"), 100, "the second"), &no)
+	require.ErrorAs(t, operate.EditLetter(t.Context(), e.Store, seen, []byte("[]"), 100, "me@here", "the second"), &no)
 	require.Contains(t, no.Reason, "another process")
 	l, err := e.Store.Letter(t.Context(), id)
 	require.NoError(t, err)
@@ -170,7 +170,7 @@ func TestManyLetters(t *testing.T) {
 		})
 	}
 	require.NoError(t, e.Store.(store.DeadLetters).AddLetters(t.Context(), letters))
-	n, err := e.CountLetters(t.Context(), operate.Letters{Filter: store.LetterFilter{Code: "a"}})
+	n, err := operate.CountLetters(t.Context(), e.Store, operate.Letters{Filter: store.LetterFilter{Code: "a"}})
 	require.NoError(t, err)
 	require.Equal(t, 125, n)
 	require.Len(t, replay(t, e, operate.Letters{Filter: store.LetterFilter{Limit: 120}}, false), 120)
@@ -180,7 +180,7 @@ func TestManyLetters(t *testing.T) {
 		seen[r.Entity]++
 	}
 	require.Len(t, seen, 250)
-	n, err = e.DiscardLetters(t.Context(), operate.Letters{Filter: store.LetterFilter{Code: "b"}}, "")
+	n, _, err = operate.DiscardLetters(t.Context(), e.Store, operate.Letters{Filter: store.LetterFilter{Code: "b"}}, "me@here", "", nil)
 	require.NoError(t, err)
 	require.Equal(t, 125, n)
 	all := []operate.LetterReplay{{ID: 1}, {ID: 2}, {ID: 250}, {ID: 999}, {ID: 2, Refused: "it is discarded"}}

@@ -13,27 +13,18 @@ import (
 // cannot be done is an *InvalidRequestError.
 func (e *Env) Preview(ctx context.Context, t Task) (Result, error) {
 	var out Result
-	if err := e.check(t); err != nil {
+	w, err := newWork(ctx, e, t)
+	if err != nil {
 		return out, err
 	}
-	var total int64
-	if t.Select.List != nil {
-		p, err := e.parameters(t)
-		if err != nil {
-			return out, err
-		}
-		total = p.Listed
-	}
-	total = e.extent(ctx, t, total)
-	in := e.scope(t)
 	effects := make(map[string]*ServiceEffect, len(e.Plan.Services))
 	for _, s := range e.Plan.Services {
 		effects[s.Name] = &ServiceEffect{Service: s.Name}
 	}
-	resets := make(map[int32]int64, len(in.checks))
+	resets := make(map[int32]int64, len(w.scope.checks))
 	var seen int64
 	step := func(p batch) error {
-		c, err := e.affected(ctx, t, in, p)
+		c, err := w.affected(ctx, p)
 		if err != nil {
 			return err
 		}
@@ -42,7 +33,7 @@ func (e *Env) Preview(ctx context.Context, t Task) (Result, error) {
 			return err
 		}
 		for _, id := range c.ids {
-			found, err := e.previewOne(ctx, t, in, p, id, effects)
+			found, err := w.previewOne(ctx, p, id, effects)
 			if err != nil {
 				return err
 			}
@@ -54,19 +45,18 @@ func (e *Env) Preview(ctx context.Context, t Task) (Result, error) {
 		}
 		seen += p.seen
 		if e.Progress != nil {
-			e.Progress(seen, total)
+			e.Progress(seen, w.total)
 		}
 		return ctx.Err()
 	}
-	var err error
-	if in.walks(t) {
-		err = e.walk(ctx, t.Select, nil, page, step)
+	if w.walks() {
+		err = w.walk(ctx, nil, page, step)
 	}
-	for _, c := range in.checks {
+	for _, c := range w.scope.checks {
 		if err != nil || !t.Select.All {
 			break
 		}
-		err = e.checkPages(ctx, c, "", page, func(rows []store.CheckRow) error { return countResets(resets, rows) })
+		err = w.checkPages(ctx, c, "", page, func(rows []store.CheckRow) error { return countResets(resets, rows) })
 	}
 	for _, s := range e.Plan.Services {
 		if f := *effects[s.Name]; f.Send+f.Hold+f.Reset+f.Fail > 0 {
@@ -94,16 +84,16 @@ func countResets(resets map[int32]int64, rows []store.CheckRow) error {
 	return nil
 }
 
-// previewOne adds the effect of a task on one entity. It returns false when the entity is not
+// previewOne adds the effect of the task on one entity. It returns false when the entity is not
 // stored.
-func (e *Env) previewOne(ctx context.Context, t Task, in scope, p batch, id string, effects map[string]*ServiceEffect) (bool, error) {
-	if t.Kind == Reset {
-		rows, err := e.rows(ctx, in, []string{id})
+func (w *work) previewOne(ctx context.Context, p batch, id string, effects map[string]*ServiceEffect) (bool, error) {
+	if w.task.Kind == Reset {
+		rows, err := w.rows(ctx, []string{id})
 		if err != nil {
 			return false, err
 		}
-		names := make(map[int32]string, len(e.Plan.Services))
-		for _, s := range e.Plan.Services {
+		names := make(map[int32]string, len(w.Plan.Services))
+		for _, s := range w.Plan.Services {
 			names[s.Number] = s.Name
 		}
 		for _, row := range rows {
@@ -116,16 +106,16 @@ func (e *Env) previewOne(ctx context.Context, t Task, in scope, p batch, id stri
 	entity, ok := p.stored[id]
 	if !ok {
 		var err error
-		if entity, err = e.Store.Entity(ctx, id); errors.Is(err, store.ErrNotFound) {
+		if entity, err = w.Store.Entity(ctx, id); errors.Is(err, store.ErrNotFound) {
 			return false, nil
 		} else if err != nil {
 			return false, err
 		}
 	}
-	if t.Kind == ResetOrder {
+	if w.task.Kind == ResetOrder {
 		return true, nil
 	}
-	step, err := e.Plan.Preview(entity, t.control(in, "preview", e.Actor))
+	step, err := w.Plan.Preview(entity, w.control("preview"))
 	if err != nil {
 		return false, err
 	}

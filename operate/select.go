@@ -47,23 +47,23 @@ const maxLine = 64 << 10
 // ErrBadList is the error of a list that holds something else than ids.
 var ErrBadList = errors.New("the list of entities is not usable")
 
-// walk hands the entities of a selection to f, in portions of at most size, from
+// walk hands the selected entities to f, in portions of at most size, from
 // a cursor on, which is nil for the start. It ends with the first error of f.
-func (e *Env) walk(ctx context.Context, s Selection, cursor []byte, size int, f func(batch) error) error {
-	switch {
+func (w *work) walk(ctx context.Context, cursor []byte, size int, f func(batch) error) error {
+	switch s := w.task.Select; {
 	case s.List != nil:
 		return walkList(ctx, s.List, cursor, size, f)
 	case !s.Since.IsZero():
-		return e.walkInbox(ctx, s, cursor, size, f)
+		return w.walkInbox(ctx, cursor, size, f)
 	}
-	return e.walkStore(ctx, s.Outdated, string(cursor), size, f)
+	return w.walkStore(ctx, string(cursor), size, f)
 }
 
 const page = 500
 
-func (e *Env) walkStore(ctx context.Context, outdated bool, after string, size int, f func(batch) error) error {
+func (w *work) walkStore(ctx context.Context, after string, size int, f func(batch) error) error {
 	for {
-		entities, err := e.Store.Entities(ctx, after, page)
+		entities, err := w.Store.Entities(ctx, after, page)
 		if err != nil {
 			return err
 		}
@@ -74,7 +74,7 @@ func (e *Env) walkStore(ctx context.Context, outdated bool, after string, size i
 		for i, entity := range entities {
 			p.seen++
 			p.cursor = []byte(entity.ID)
-			if !outdated || !e.Plan.Current(entity) {
+			if !w.task.Select.Outdated || !w.Plan.Current(entity) {
 				p.ids = append(p.ids, entity.ID)
 				p.stored[entity.ID] = entity
 			}
@@ -159,16 +159,16 @@ type offsetRange struct {
 // does no harm.
 const recent = 100_000
 
-func (e *Env) walkInbox(ctx context.Context, s Selection, cursor []byte, size int, f func(batch) error) error {
-	at := offsetRange{Generation: e.Inbox.Generation}
+func (w *work) walkInbox(ctx context.Context, cursor []byte, size int, f func(batch) error) error {
+	at := offsetRange{Generation: w.Inbox.Generation}
 	if cursor != nil {
 		if err := json.Unmarshal(cursor, &at); err != nil {
 			return fmt.Errorf("cursor: %w", err)
 		}
-		if at.Generation != e.Inbox.Generation {
-			return impossible("the inbox was replaced since this began: its offsets mean nothing any more")
+		if at.Generation != w.Inbox.Generation {
+			return Invalid("the inbox was replaced since this began: its offsets mean nothing any more")
 		}
-	} else if err := e.locate(ctx, s, &at); err != nil {
+	} else if err := w.locate(ctx, &at); err != nil {
 		return err
 	}
 	known := make(map[string]bool)
@@ -189,7 +189,7 @@ func (e *Env) walkInbox(ctx context.Context, s Selection, cursor []byte, size in
 			return err
 		}
 	}
-	err := e.Log.Scan(ctx, e.Inbox.Topic, at.Next, at.End, func(r transport.Scanned) error {
+	err := w.Log.Scan(ctx, w.Inbox.Topic, at.Next, at.End, func(r transport.Scanned) error {
 		if r.Offset < at.Next[r.Partition] {
 			return nil
 		}
@@ -213,18 +213,19 @@ func (e *Env) walkInbox(ctx context.Context, s Selection, cursor []byte, size in
 	return flush()
 }
 
-// locate finds the offsets of a time range.
-func (e *Env) locate(ctx context.Context, s Selection, at *offsetRange) error {
-	_, ends, err := e.Log.Offsets(ctx, e.Inbox.Topic)
+// locate finds the offsets of the selected time range.
+func (w *work) locate(ctx context.Context, at *offsetRange) error {
+	s := w.task.Select
+	_, ends, err := w.Log.Offsets(ctx, w.Inbox.Topic)
 	if err != nil {
 		return err
 	}
-	if at.Next, err = e.Log.OffsetsAt(ctx, e.Inbox.Topic, s.Since); err != nil {
+	if at.Next, err = w.Log.OffsetsAt(ctx, w.Inbox.Topic, s.Since); err != nil {
 		return err
 	}
 	at.End = ends
 	if !s.Until.IsZero() {
-		until, err := e.Log.OffsetsAt(ctx, e.Inbox.Topic, s.Until)
+		until, err := w.Log.OffsetsAt(ctx, w.Inbox.Topic, s.Until)
 		if err != nil {
 			return err
 		}

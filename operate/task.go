@@ -68,7 +68,7 @@ func Resume(j store.Job) (Task, error) {
 		return Task{}, fmt.Errorf("job %d: %w", j.ID, err)
 	}
 	if p.List != "" {
-		return Task{}, impossible("job %d works on a list of entities: give the same list again", j.ID)
+		return Task{}, Invalid("job %d works on a list of entities: give the same list again", j.ID)
 	}
 	t := Task{Kind: Kind(j.Kind), Services: p.Services, Force: p.Force, Reason: p.Reason, Select: Selection{All: p.All, Outdated: p.Outdated}}
 	if p.Since != nil {
@@ -81,10 +81,10 @@ func Resume(j store.Job) (Task, error) {
 }
 
 // parameters returns the parameters of a task. It reads the list, if there is one.
-func (e *Env) parameters(t Task) (Parameters, error) {
+func (t *Task) parameters(revision int64) (Parameters, error) {
 	p := Parameters{All: t.Select.All, Outdated: t.Select.Outdated, Services: slices.Clone(t.Services), Force: t.Force, Reason: t.Reason}
 	if p.Outdated {
-		p.Revision = e.Plan.Revision
+		p.Revision = revision
 	}
 	slices.Sort(p.Services)
 	if !t.Select.Since.IsZero() {
@@ -108,8 +108,36 @@ func (e *Env) parameters(t Task) (Parameters, error) {
 	return p, nil
 }
 
+// work is a task in its environment: Run does it, and Preview counts its effect. Not for
+// concurrent use.
+type work struct {
+	*Env
+	task  Task
+	scope scope
+	asked Parameters
+	total int64 // at most so many entities; 0 when unknown
+}
+
+// newWork checks a task. It reads the list, if there is one. The error is an
+// *InvalidRequestError when the task cannot be done.
+func newWork(ctx context.Context, e *Env, t Task) (w *work, err error) {
+	w = &work{Env: e, task: t, scope: newScope(e, t)}
+	if err := w.check(); err != nil {
+		return w, err
+	}
+	if w.asked, err = t.parameters(e.Plan.Revision); err != nil {
+		return w, err
+	}
+	w.total = w.asked.Listed
+	if t.Select.All || t.Select.Outdated {
+		w.total, _ = e.Store.CountEntities(ctx) // the walk will fail with the same error
+	}
+	return w, nil
+}
+
 // check finds what cannot be done.
-func (e *Env) check(t Task) error {
+func (w *work) check() error {
+	t := w.task
 	selected := 0
 	for _, is := range []bool{t.Select.All, t.Select.Outdated, t.Select.List != nil, !t.Select.Since.IsZero()} {
 		if is {
@@ -118,22 +146,22 @@ func (e *Env) check(t Task) error {
 	}
 	switch {
 	case selected != 1:
-		return impossible("say which entities, in exactly one way")
+		return Invalid("say which entities, in exactly one way")
 	case !t.Select.Until.IsZero() && !t.Select.Until.After(t.Select.Since):
-		return impossible("the range of time is empty")
+		return Invalid("the range of time is empty")
 	case t.Kind == ResetOrder && len(t.Services) > 0:
-		return impossible("an entity's order is that of its sources: no services together with it")
+		return Invalid("an entity's order is that of its sources: no services together with it")
 	case t.Select.Outdated && len(t.Services) > 0:
-		return impossible("entities move to a configuration as a whole: no services together with outdated")
+		return Invalid("entities move to a configuration as a whole: no services together with outdated")
 	}
 	for _, s := range t.Services {
-		_, fed := e.Plan.Service(s)
-		checked := slices.ContainsFunc(e.Checks, func(c checks.Service) bool { return c.Name == s })
+		_, fed := w.Plan.Service(s)
+		checked := slices.ContainsFunc(w.Checks, func(c checks.Service) bool { return c.Name == s })
 		switch {
 		case !fed && !checked:
-			return impossible("there is no service %s in the active configuration", s)
+			return Invalid("there is no service %s in the active configuration", s)
 		case !fed && t.Kind != Reset:
-			return impossible("%s is a check service: the pipeline sends it nothing", s)
+			return Invalid("%s is a check service: the pipeline sends it nothing", s)
 		}
 	}
 	return nil
@@ -189,18 +217,15 @@ func (t *Task) size() int {
 // does the end of ctx. The error wraps store.ErrFenced when another process continues the job,
 // and is an *InvalidRequestError when the task cannot be done.
 func (e *Env) Run(ctx context.Context, t Task) (Result, error) {
-	if err := e.check(t); err != nil {
-		return Result{}, err
-	}
-	p, err := e.parameters(t)
+	w, err := newWork(ctx, e, t)
 	if err != nil {
 		return Result{}, err
 	}
-	text, err := json.Marshal(p)
+	text, err := json.Marshal(w.asked)
 	if err != nil {
 		return Result{}, err
 	}
-	identity := p
+	identity := w.asked
 	identity.Reason = "" // another wording is no other task
 	same, err := json.Marshal(identity)
 	if err != nil {
@@ -208,13 +233,13 @@ func (e *Env) Run(ctx context.Context, t Task) (Result, error) {
 	}
 	key := sha256.Sum256(same)
 	job, err := e.Store.OpenJob(ctx, store.Job{
-		Kind: string(t.Kind), Key: hex.EncodeToString(key[:]), Parameters: text, Total: e.extent(ctx, t, p.Listed), Actor: e.Actor,
+		Kind: string(t.Kind), Key: hex.EncodeToString(key[:]), Parameters: text, Total: w.total, Actor: e.Actor,
 	})
 	if err != nil {
 		return Result{}, err
 	}
 	crash.At(crash.JobOpened, job.Kind)
-	r := &runner{env: e, task: t, scope: e.scope(t), job: job, result: Result{Operation: fmt.Sprintf("job-%d", job.ID), Job: job.ID, Resumed: job.Epoch > 1}}
+	r := &runner{work: w, job: job, result: Result{Operation: fmt.Sprintf("job-%d", job.ID), Job: job.ID, Resumed: job.Epoch > 1}}
 	if err := r.restore(); err != nil {
 		return r.result, err
 	}
@@ -223,9 +248,7 @@ func (e *Env) Run(ctx context.Context, t Task) (Result, error) {
 
 // runner is one run of a job. Not for concurrent use.
 type runner struct {
-	env    *Env
-	task   Task
-	scope  scope
+	*work
 	job    store.Job
 	at     progress
 	result Result
@@ -251,14 +274,14 @@ func (r *runner) cursor() []byte {
 }
 
 func (r *runner) run(ctx context.Context) error {
-	e, t := r.env, r.task
+	t := r.task
 	if err := r.onRecord(ctx, "begun"); err != nil {
 		return err
 	}
 	r.pace.perSecond = t.Rate
 	var err error
-	if r.scope.walks(t) {
-		err = e.walk(ctx, t.Select, r.cursor(), t.size(), func(p batch) error { return r.runBatch(ctx, p) })
+	if r.walks() {
+		err = r.walk(ctx, r.cursor(), t.size(), func(p batch) error { return r.runBatch(ctx, p) })
 	}
 	if err == nil && t.Select.All {
 		err = r.resetAllChecks(ctx)
@@ -278,11 +301,11 @@ func (r *runner) run(ctx context.Context) error {
 	}
 	crash.At(crash.JobEnded, r.job.Kind)
 	r.job.State = store.JobDone
-	if err := e.Store.SaveJob(ctx, r.job); err != nil {
+	if err := r.Store.SaveJob(ctx, r.job); err != nil {
 		return err
 	}
 	if t.Kind == Replay && (t.Select.Outdated || t.Select.All && len(t.Services) == 0) {
-		return BackfillDone(ctx, e.Store, e.Plan.Fingerprint)
+		return BackfillDone(ctx, r.Store, r.Plan.Fingerprint)
 	}
 	return nil
 }
@@ -292,8 +315,7 @@ const lastWrite = 5 * time.Second
 
 // runBatch appends the records of a batch, then moves the cursor.
 func (r *runner) runBatch(ctx context.Context, p batch) error {
-	e := r.env
-	c, err := e.affected(ctx, r.task, r.scope, p)
+	c, err := r.affected(ctx, p)
 	r.result.Unknown += c.unknown
 	if err != nil {
 		return err
@@ -307,12 +329,12 @@ func (r *runner) runBatch(ctx context.Context, p batch) error {
 	}
 	records := make([]change.Record, len(ids))
 	for i, id := range ids {
-		c := r.task.control(r.scope, r.result.Operation, e.Actor)
+		c := r.control(r.result.Operation)
 		c.ID += "/" + id
 		records[i] = change.Record{Entity: id, Control: &c}
 	}
 	crash.At(crash.JobAppending, r.job.Kind)
-	if err := e.send(ctx, records); err != nil {
+	if err := r.send(ctx, records); err != nil {
 		return fmt.Errorf("append to the inbox: %w", err)
 	}
 	crash.At(crash.JobAppended, r.job.Kind)
@@ -328,7 +350,6 @@ func (r *runner) runBatch(ctx context.Context, p batch) error {
 
 // save moves the job's cursor to where the run is.
 func (r *runner) save(ctx context.Context, seen int64) (err error) {
-	e := r.env
 	if r.job.Cursor, err = json.Marshal(r.at); err != nil {
 		return err
 	}
@@ -336,19 +357,20 @@ func (r *runner) save(ctx context.Context, seen int64) (err error) {
 	// Appended batches are recorded, also after the caller's end.
 	save, cancel := wait.WithGrace(context.WithoutCancel(ctx), ctx, lastWrite)
 	defer cancel()
-	if err := e.Store.SaveJob(save, r.job); err != nil {
+	if err := r.Store.SaveJob(save, r.job); err != nil {
 		return err
 	}
 	crash.At(crash.JobSaved, r.job.Kind)
-	if e.Progress != nil {
-		e.Progress(r.job.Done, r.job.Total)
+	if r.Progress != nil {
+		r.Progress(r.job.Done, r.job.Total)
 	}
 	return ctx.Err()
 }
 
-// control is the record that a task sends to each entity.
-func (t *Task) control(s scope, operation, actor string) change.Control {
-	c := change.Control{ID: operation, Action: change.Redecide, Services: s.services, Force: t.Force, Outdated: t.Select.Outdated, Actor: actor, Reason: t.Reason, Operation: operation}
+// control is the record that the task sends to each entity.
+func (w *work) control(operation string) change.Control {
+	t := &w.task
+	c := change.Control{ID: operation, Action: change.Redecide, Services: w.scope.services, Force: t.Force, Outdated: t.Select.Outdated, Actor: w.Actor, Reason: t.Reason, Operation: operation}
 	switch t.Kind {
 	case Reset:
 		c.Action, c.Force = change.Reset, false
@@ -358,7 +380,7 @@ func (t *Task) control(s scope, operation, actor string) change.Control {
 	return c
 }
 
-// affected is the part of a batch on which a task has an effect.
+// affected is the part of a batch on which the task has an effect.
 type affected struct {
 	ids     []string         // that get a record
 	rows    []store.CheckRow // that are to be reset
@@ -367,15 +389,15 @@ type affected struct {
 
 // affected drops the ids of a batch on which a record would have no effect: named ones that are
 // not stored, and for a reset those without a dam row.
-func (e *Env) affected(ctx context.Context, t Task, s scope, p batch) (c affected, err error) {
+func (w *work) affected(ctx context.Context, p batch) (c affected, err error) {
 	c.ids = p.ids
-	if t.Select.List != nil {
-		if c.rows, err = e.checkRows(ctx, s, p.ids); err != nil {
+	if w.task.Select.List != nil {
+		if c.rows, err = w.checkRows(ctx, p.ids); err != nil {
 			return affected{}, err
 		}
 		c.ids = nil
 		for _, id := range p.ids {
-			_, err := e.Store.Entity(ctx, id)
+			_, err := w.Store.Entity(ctx, id)
 			switch {
 			case errors.Is(err, store.ErrNotFound):
 				if !slices.ContainsFunc(c.rows, func(r store.CheckRow) bool { return r.Entity == id }) {
@@ -388,10 +410,10 @@ func (e *Env) affected(ctx context.Context, t Task, s scope, p batch) (c affecte
 			}
 		}
 	}
-	if t.Kind != Reset || len(c.ids) == 0 {
+	if w.task.Kind != Reset || len(c.ids) == 0 {
 		return c, nil
 	}
-	rows, err := e.rows(ctx, s, c.ids)
+	rows, err := w.rows(ctx, c.ids)
 	if err != nil {
 		return affected{}, err
 	}
@@ -406,9 +428,10 @@ func (e *Env) affected(ctx context.Context, t Task, s scope, p batch) (c affecte
 }
 
 // rows reads the dam rows of entities.
-func (e *Env) rows(ctx context.Context, in scope, ids []string) ([]store.Row, error) {
+func (w *work) rows(ctx context.Context, ids []string) ([]store.Row, error) {
 	var keys []store.Key
-	for _, s := range e.Plan.Services {
+	in := &w.scope
+	for _, s := range w.Plan.Services {
 		if !in.fed || len(in.services) > 0 && !slices.Contains(in.services, s.Name) {
 			continue
 		}
@@ -419,7 +442,7 @@ func (e *Env) rows(ctx context.Context, in scope, ids []string) ([]store.Row, er
 	if len(keys) == 0 {
 		return nil, nil
 	}
-	return e.Store.Rows(ctx, keys)
+	return w.Store.Rows(ctx, keys)
 }
 
 // onRecord writes an audit row of the whole task.
@@ -434,5 +457,5 @@ func (r *runner) onRecord(ctx context.Context, state string) error {
 	if err != nil {
 		return err
 	}
-	return r.env.audit(ctx, store.Audit{Action: string(r.task.Kind), Reason: r.task.Reason, Detail: detail})
+	return r.audit(ctx, store.Audit{Action: string(r.task.Kind), Reason: r.task.Reason, Detail: detail})
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 
 	"github.com/seed-86dfc502/weir/assemble"
 	"github.com/seed-86dfc502/weir/operate"
@@ -21,20 +20,17 @@ func newDlqDiscardCommand(a *app) *cobra.Command {
 	}, "Discard", func(ctx context.Context, l operate.Letters) error {
 		// The store alone is enough, and two processes may have it open.
 		return a.withStore(ctx, func(s assemble.Store) error {
-			return a.withProgress(&operate.Env{Store: s, Actor: operate.Actor()}, func(a *app, env *operate.Env) error { return discardLetters(ctx, a, env, l, f.reason) })
+			return a.withProgress(&operate.Env{}, func(a *app, env *operate.Env) error { return discardLetters(ctx, a, s, env.Progress, l, f.reason) })
 		})
 	})
 }
 
-func discardLetters(ctx context.Context, a *app, env *operate.Env, l operate.Letters, reason string) error {
-	if err := lettersTotal(ctx, env, l); err != nil {
-		return err
-	}
-	n, err := env.DiscardLetters(ctx, l, reason)
+func discardLetters(ctx context.Context, a *app, s assemble.Store, shown operate.Shown, l operate.Letters, reason string) error {
+	n, missing, err := operate.DiscardLetters(ctx, s, l, operate.Actor(), reason, shown)
 	if err != nil {
 		return err
 	}
-	if missing := len(slices.Compact(slices.Sorted(slices.Values(l.IDs)))) - n; missing > 0 {
+	if missing > 0 {
 		err = fmt.Errorf("%s not discarded: not open, or not there", deadLetters(missing))
 	}
 	if a.json {

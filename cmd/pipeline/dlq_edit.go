@@ -50,8 +50,7 @@ func (o *dlqEditOptions) run(ctx context.Context, args []string) error {
 		return err
 	}
 	return o.withStoreOf(ctx, cfg, func(s assemble.Store) error {
-		env := &operate.Env{Store: s, Actor: operate.Actor()}
-		l, err := env.Editable(ctx, id)
+		l, err := operate.Editable(ctx, s, id)
 		if err != nil {
 			return err
 		}
@@ -62,7 +61,7 @@ func (o *dlqEditOptions) run(ctx context.Context, args []string) error {
 		}
 		changed := !bytes.Equal(payload, l.Payload)
 		if changed {
-			if err := env.EditLetter(ctx, l, payload, limit, o.reason); err != nil {
+			if err := operate.EditLetter(ctx, s, l, payload, limit, operate.Actor(), o.reason); err != nil {
 				return err
 			}
 		}

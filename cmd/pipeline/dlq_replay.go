@@ -28,9 +28,6 @@ func newDlqReplayCommand(a *app) *cobra.Command {
 // replayLetters replays letters and fails when one of them cannot be replayed.
 func replayLetters(ctx context.Context, a *app, l operate.Letters, f *letterFlags) error {
 	return a.operating(ctx, "", func(a *app, env *operate.Env) error {
-		if err := lettersTotal(ctx, env, l); err != nil {
-			return err
-		}
 		// Ids and words for each letter, not the letters: some hundred bytes each.
 		var all []operate.LetterReplay
 		refused := 0
@@ -38,9 +35,7 @@ func replayLetters(ctx context.Context, a *app, l operate.Letters, f *letterFlag
 			if r.Refused != "" {
 				refused++
 			}
-			if all = append(all, r); env.Progress != nil {
-				env.Progress(int64(len(all)), 0)
-			}
+			all = append(all, r)
 		})
 		if err != nil {
 			return err
@@ -76,15 +71,12 @@ func printReplayed(a *app, all []operate.LetterReplay, dry bool) error {
 	if len(all) == 0 {
 		fmt.Fprintln(a.out, "no open dead letters")
 	}
-	words := map[operate.ReplayMode]string{
-		operate.AsEvent: "its event enters again", operate.AsDecision: "decided again from the entity's current state", operate.AsChange: "the change is sent again, late",
-	}
 	for _, r := range all {
 		switch {
 		case r.Refused != "":
 			fmt.Fprintf(a.out, "%d: stays: %s\n", r.ID, r.Refused)
 		case dry:
-			fmt.Fprintf(a.out, "%d: would be replayed: %s\n", r.ID, words[r.Way])
+			fmt.Fprintf(a.out, "%d: would be replayed: %s\n", r.ID, r.Way.Words())
 		case r.State == store.LetterObsolete:
 			fmt.Fprintf(a.out, "%d: obsolete: something newer came in between\n", r.ID)
 		case r.State == store.LetterReplayed:
@@ -95,11 +87,11 @@ func printReplayed(a *app, all []operate.LetterReplay, dry bool) error {
 			case r.Sent != nil:
 				sent = "; no customer's view changed, so nothing is sent"
 			}
-			fmt.Fprintf(a.out, "%d: replayed: %s%s\n", r.ID, words[r.Way], sent)
+			fmt.Fprintf(a.out, "%d: replayed: %s%s\n", r.ID, r.Way.Words(), sent)
 		case r.State == store.LetterOpen:
-			fmt.Fprintf(a.out, "%d: open again: %s, and it failed again\n", r.ID, words[r.Way])
+			fmt.Fprintf(a.out, "%d: open again: %s, and it failed again\n", r.ID, r.Way.Words())
 		default:
-			fmt.Fprintf(a.out, "%d: on its way: %s\n", r.ID, words[r.Way])
+			fmt.Fprintf(a.out, "%d: on its way: %s\n", r.ID, r.Way.Words())
 		}
 	}
 	return nil

@@ -111,7 +111,7 @@ func (f *letterFlags) confirmAll(ctx context.Context, a *app, l operate.Letters,
 	}
 	var n int
 	if err := a.withStore(ctx, func(s assemble.Store) (err error) {
-		n, err = (&operate.Env{Store: s}).CountLetters(ctx, l)
+		n, err = operate.CountLetters(ctx, s, l)
 		return err
 	}); err != nil {
 		return err
@@ -126,15 +126,4 @@ func (f *letterFlags) confirmAll(ctx context.Context, a *app, l operate.Letters,
 
 func deadLetters(n int) string {
 	return english.Plural(n, "dead letter", "dead letters")
-}
-
-// lettersTotal makes the progress of env count all selected letters.
-func lettersTotal(ctx context.Context, env *operate.Env, l operate.Letters) error {
-	show := env.Progress
-	if show == nil {
-		return nil
-	}
-	total, err := env.CountLetters(ctx, l)
-	env.Progress = func(done, _ int64) { show(done, int64(total)) }
-	return err
 }

@@ -6,6 +6,8 @@ import (
 	"net/http"
 	"sync"
 	"time"
+
+	"github.com/seed-86dfc502/weir/operate"
 )
 
 // jobSection serves jobs.
@@ -94,7 +96,7 @@ func (p *Page) start(w http.ResponseWriter, r *http.Request, who *session, kind,
 		j.template, j.result, j.err = o.template, o.view, err
 		if ctx.Err() != nil && err != nil {
 			done, total := j.at()
-			j.err = badRequest("It was cancelled after %d of %d. Completed work stays.", done, max(done, total))
+			j.err = operate.Invalid("It was cancelled after %d of %d. Completed work stays.", done, max(done, total))
 		}
 	})
 	if !ok {

@@ -45,12 +45,12 @@ func filterOf(v url.Values) (filter, error) {
 		f.State = "open"
 	}
 	if !slices.Contains(stages, f.Stage) || !slices.Contains(states, f.State) {
-		return f, &operate.InvalidRequestError{Reason: "There is no such stage or state."}
+		return f, operate.Invalid("There is no such stage or state.")
 	}
 	if after := v.Get("after"); after != "" {
 		var err error
 		if f.After, err = strconv.ParseInt(after, 10, 64); err != nil || f.After < 0 {
-			return f, &operate.InvalidRequestError{Reason: "There is no such page."}
+			return f, operate.Invalid("There is no such page.")
 		}
 	}
 	return f, nil
@@ -199,7 +199,7 @@ func (p letterSection) payload(w http.ResponseWriter, r *http.Request, _ *sessio
 func reason(r *http.Request) (string, error) {
 	s := strings.TrimSpace(r.PostForm.Get("reason"))
 	if utf8.RuneCountInString(s) > maxReason || !isText([]byte(s)) {
-		return "", &operate.InvalidRequestError{Reason: fmt.Sprintf("A reason is text of at most %d characters.", maxReason)}
+		return "", operate.Invalid("A reason is text of at most %d characters.", maxReason)
 	}
 	return s, nil
 }
@@ -253,7 +253,7 @@ func (p letterSection) act(w http.ResponseWriter, r *http.Request, who *session)
 			return
 		}
 	} else if r.PostForm.Get("sure") != "yes" {
-		n, err := (&operate.Env{Store: p.opt.Store}).CountLetters(r.Context(), selected)
+		n, err := operate.CountLetters(r.Context(), p.opt.Store, selected)
 		if err != nil {
 			p.renderError(w, r, err)
 			return
@@ -278,22 +278,12 @@ func (p letterSection) act(w http.ResponseWriter, r *http.Request, who *session)
 	}
 }
 
-// modeWords name the modes of a replay.
-var modeWords = map[operate.ReplayMode]string{
-	operate.AsEvent:    "its event enters again",
-	operate.AsDecision: "decided again from the entity's current state",
-	operate.AsChange:   "the change is sent again, late",
-}
-
 func (p letterSection) replay(ctx context.Context, j *job, who *session, selected operate.Letters, why string, b *resultBody) error {
 	env, err := p.env(ctx, who)
 	if err != nil {
 		return err
 	}
-	total, err := env.CountLetters(ctx, selected)
-	if err != nil {
-		return err
-	}
+	env.Progress = j.progress
 	ways := map[operate.ReplayMode]int{}
 	err = env.ReplayLetters(ctx, selected, why, false, func(l operate.LetterReplay) {
 		switch {
@@ -305,26 +295,16 @@ func (p letterSection) replay(ctx context.Context, j *job, who *session, selecte
 		default:
 			b.More++
 		}
-		j.progress(int64(b.Done+len(b.Refused)+b.More), int64(total))
 	})
 	for _, way := range []operate.ReplayMode{operate.AsEvent, operate.AsDecision, operate.AsChange} {
 		if n := ways[way]; n > 0 {
-			b.Ways = append(b.Ways, fmt.Sprintf("%d: %s", n, modeWords[way]))
+			b.Ways = append(b.Ways, fmt.Sprintf("%d: %s", n, way.Words()))
 		}
 	}
 	return err
 }
 
-func (p letterSection) discard(ctx context.Context, j *job, who *session, selected operate.Letters, why string, b *resultBody) error {
-	env := &operate.Env{Store: p.opt.Store, Actor: who.Actor}
-	total, err := env.CountLetters(ctx, selected)
-	if err != nil {
-		return err
-	}
-	env.Progress = func(done, _ int64) { j.progress(done, int64(total)) }
-	b.Done, err = env.DiscardLetters(ctx, selected, why)
-	if ids := slices.Compact(slices.Sorted(slices.Values(selected.IDs))); err == nil && len(ids) > b.Done {
-		b.More = len(ids) - b.Done
-	}
+func (p letterSection) discard(ctx context.Context, j *job, who *session, selected operate.Letters, why string, b *resultBody) (err error) {
+	b.Done, b.More, err = operate.DiscardLetters(ctx, p.opt.Store, selected, who.Actor, why, j.progress)
 	return err
 }

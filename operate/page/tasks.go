@@ -3,7 +3,6 @@ package page
 import (
 	"context"
 	"errors"
-	"fmt"
 	"net/http"
 	"net/url"
 	"strconv"
@@ -52,7 +51,7 @@ func taskFormOf(v url.Values) taskForm {
 func (f taskForm) task() (operate.Task, error) {
 	t := operate.Task{Kind: operate.Kind(f.Kind), Services: f.Services, Force: f.Force, Reason: f.Reason}
 	if t.Kind != operate.Replay && t.Kind != operate.Reset {
-		return t, badRequest("Choose what to do.")
+		return t, operate.Invalid("Choose what to do.")
 	}
 	at := func(text string) (time.Time, error) {
 		if text == "" {
@@ -60,7 +59,7 @@ func (f taskForm) task() (operate.Task, error) {
 		}
 		when, err := time.Parse(inputTime, text)
 		if err != nil {
-			return when, badRequest("%q is no date and time.", text)
+			return when, operate.Invalid("%q is no date and time.", text)
 		}
 		return when, nil
 	}
@@ -75,7 +74,7 @@ func (f taskForm) task() (operate.Task, error) {
 			return t, err
 		}
 		if t.Select.Since.IsZero() {
-			return t, badRequest("Say since when.")
+			return t, operate.Invalid("Say since when.")
 		}
 		if t.Select.Until, err = at(f.Until); err != nil {
 			return t, err
@@ -83,15 +82,15 @@ func (f taskForm) task() (operate.Task, error) {
 	case "list":
 		ids := strings.TrimSpace(strings.ReplaceAll(f.List, "\r\n", "\n"))
 		if ids == "" {
-			return t, badRequest("Name at least one entity.")
+			return t, operate.Invalid("Name at least one entity.")
 		}
 		t.Select.List = strings.NewReader(ids + "\n")
 	default:
-		return t, badRequest("Choose which entities.")
+		return t, operate.Invalid("Choose which entities.")
 	}
 	if f.Rate != "" {
 		if t.Rate, err = strconv.ParseFloat(f.Rate, 64); err != nil || !(t.Rate >= 0 && t.Rate <= maxRate) {
-			return t, badRequest("%q is no number of entities per second.", f.Rate)
+			return t, operate.Invalid("%q is no number of entities per second.", f.Rate)
 		}
 	}
 	return t, nil
@@ -170,11 +169,11 @@ func (p taskSection) begin(w http.ResponseWriter, r *http.Request, who *session)
 		var no *operate.InvalidRequestError
 		switch {
 		case errors.Is(err, operate.ErrBadList):
-			return outcome{}, badRequest("%s", err)
+			return outcome{}, operate.Invalid("%s", err)
 		case errors.As(err, &no):
 			return outcome{}, err
 		case errors.Is(err, store.ErrFenced):
-			return outcome{}, badRequest("Another process runs job %d.", b.Result.Job)
+			return outcome{}, operate.Invalid("Another process runs job %d.", b.Result.Job)
 		case err != nil:
 			return outcome{}, err
 		}
@@ -185,9 +184,4 @@ func (p taskSection) begin(w http.ResponseWriter, r *http.Request, who *session)
 	if j != nil {
 		p.follow(w, r, who, j)
 	}
-}
-
-// badRequest returns the error of an invalid request. Its text is shown.
-func badRequest(format string, args ...any) error {
-	return &operate.InvalidRequestError{Reason: fmt.Sprintf(format, args...)}
 }

@@ -145,7 +145,7 @@ func (s *Session) Env(ctx context.Context) (*operate.Env, error) {
 		Shape: func(source string) (ingest.Extractor, error) {
 			c := s.Config.Sources.Find(source)
 			if c == nil {
-				return ingest.Extractor{}, &operate.InvalidRequestError{Reason: fmt.Sprintf("there is no source %s in the active configuration", source)}
+				return ingest.Extractor{}, operate.Invalid("there is no source %s in the active configuration", source)
 			}
 			return assemble.ExtractorOf(s.Config, c)
 		},
@@ -159,11 +159,11 @@ func (s *Session) target(ctx context.Context, service string) (*operate.Target, 
 	services := s.Config.Services()
 	i := slices.IndexFunc(services, func(s config.Service) bool { return s.Name == service })
 	if i < 0 {
-		return nil, &operate.InvalidRequestError{Reason: fmt.Sprintf("there is no service %s in the active configuration", service)}
+		return nil, operate.Invalid("there is no service %s in the active configuration", service)
 	}
 	target, forgets, err := s.Sinks.Target(ctx, services[i])
 	if errors.Is(err, assemble.ErrUnreadable) {
-		return nil, &operate.InvalidRequestError{Reason: fmt.Sprintf("the target of %s %s", service, err)}
+		return nil, operate.Invalid("the target of %s %s", service, err)
 	}
 	if err != nil {
 		return nil, err
