@@ -41,12 +41,11 @@ type auditBody struct {
 }
 
 // view lists operators' actions, the latest first.
-func (p auditSection) view(w http.ResponseWriter, r *http.Request, who *session) {
+func (p auditSection) view(r *http.Request) (view, error) {
 	q := r.URL.Query()
 	before, err := strconv.ParseInt(cmp.Or(q.Get("before"), "0"), 10, 64)
 	if err != nil || before < 0 {
-		p.renderMessage(w, r, http.StatusBadRequest, "There is no such page.")
-		return
+		return view{}, refusal(http.StatusBadRequest, "There is no such page.")
 	}
 	b := auditBody{Filter: auditFilter{q.Get("actor"), q.Get("action"), q.Get("entity"), q.Get("service")}}
 	rows, err := p.opt.Store.Audits(r.Context(), store.AuditFilter{
@@ -54,14 +53,13 @@ func (p auditSection) view(w http.ResponseWriter, r *http.Request, who *session)
 		NewestFirst: true, AfterID: before, Limit: pageAudits,
 	})
 	if err != nil {
-		p.renderError(w, r, err)
-		return
+		return view{}, err
 	}
 	if len(rows) == pageAudits {
 		b.Older = "/audit?" + b.Filter.query(rows[len(rows)-1].ID)
 	}
 	b.Rows = folded(rows)
-	p.show(w, http.StatusOK, "audit", view{Title: "Audit", Section: "/audit", Session: who, Body: b})
+	return view{Title: "Audit", Section: "/audit", Body: b}, nil
 }
 
 // folded leaves out the first row of an operation where its last one is listed: that one

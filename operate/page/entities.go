@@ -40,15 +40,14 @@ type entitiesBody struct {
 }
 
 // list lists those whose ids begin with a text, in the byte order of ids.
-func (p entitySection) list(w http.ResponseWriter, r *http.Request, who *session) {
+func (p entitySection) list(r *http.Request) (view, error) {
 	b := entitiesBody{Q: r.URL.Query().Get("q"), After: r.URL.Query().Get("after")}
 	if n, err := p.opt.Store.CountEntities(r.Context()); err == nil {
 		b.Total, b.Counted = n, true
 	}
 	found, more, err := p.entitiesFrom(r.Context(), b.Q, b.After)
 	if err != nil {
-		p.renderError(w, r, err)
-		return
+		return view{}, err
 	}
 	for _, e := range found {
 		row := entityRow{ID: e.ID, Version: e.Version.String(), Size: len(e.Docs), Deleted: e.Deleted}
@@ -64,7 +63,7 @@ func (p entitySection) list(w http.ResponseWriter, r *http.Request, who *session
 	if more {
 		b.Next = "/entities?" + url.Values{"q": {b.Q}, "after": {found[len(found)-1].ID}}.Encode()
 	}
-	p.show(w, http.StatusOK, "entities", view{Title: "Entities", Section: "/entities", Session: who, Body: b})
+	return view{Title: "Entities", Section: "/entities", Body: b}, nil
 }
 
 // entitiesFrom returns a page of the entities whose ids begin with prefix, behind

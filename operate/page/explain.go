@@ -73,7 +73,7 @@ func (b explainBody) FoldedWords() string {
 }
 
 // view shows one entity's story.
-func (p entitySection) view(w http.ResponseWriter, r *http.Request, who *session) {
+func (p entitySection) view(r *http.Request) (view, error) {
 	q := r.URL.Query()
 	b := explainBody{Entity: q.Get("entity"), Service: q.Get("service"), Services: p.suggestions()}
 	if b.Entity != "" {
@@ -82,17 +82,15 @@ func (p entitySection) view(w http.ResponseWriter, r *http.Request, who *session
 			Config: p.opt.Config(), Store: p.opt.Store, Entity: b.Entity, Service: p.opt.Config().FirstName(b.Service), Payload: true,
 		})
 		if errors.Is(err, explain.ErrUnknownService) {
-			p.renderMessage(w, r, http.StatusNotFound, "There is no such service.")
-			return
+			return view{}, errNoService
 		}
 		if err != nil {
-			p.renderError(w, r, err)
-			return
+			return view{}, err
 		}
 		b.judge()
 		b.Versions = versions(b.X)
 	}
-	p.show(w, http.StatusOK, "explain", view{Title: "Explain an entity", Section: "/entities", Session: who, Body: b})
+	return view{Title: "Explain an entity", Section: "/entities", Body: b}, nil
 }
 
 // explainInTime explains with the inbox if that answers in time, else without.

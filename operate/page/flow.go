@@ -106,7 +106,7 @@ func (n *node) markElsewhere(says string) {
 }
 
 func (p overviewSection) sourceNodes(now, before *snapshot.Snapshot, health operate.Health) (all []node) {
-	for _, row := range p.sourceRows(now, before, health) {
+	for _, row := range sourceSection(p).rows(now, before, health) {
 		x := flowNode(row.Name, row.Rate, row.Lag)
 		x.Href, x.Level = row.Path(), row.Level()
 		switch {

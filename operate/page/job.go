@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/seed-86dfc502/weir/operate"
+	"github.com/seed-86dfc502/weir/store"
 )
 
 // jobSection serves jobs.
@@ -77,14 +78,31 @@ func (j *job) progress(done, total int64) {
 	j.done, j.total = done, total
 }
 
-// start begins a job. It answers the request and returns nil when another job of its kind is
-// running or the process is ending.
-func (p *Page) start(w http.ResponseWriter, r *http.Request, who *session, kind, what string, work func(context.Context, *job) (outcome, error)) *job {
+// run begins a job and answers the request: with its result if that comes soon, else with the
+// page that shows how far it is.
+func (p *Page) run(w http.ResponseWriter, r *http.Request, who *session, kind, what string, work func(context.Context, *job) (outcome, error)) error {
+	j, err := p.start(who, kind, what, work)
+	if err != nil {
+		return err
+	}
+	timer := time.NewTimer(p.opt.Patience)
+	defer timer.Stop()
+	select {
+	case <-j.ended:
+		return p.showResult(w, who, j)
+	case <-timer.C:
+		http.Redirect(w, r, "/jobs/"+j.Kind, http.StatusSeeOther) // #nosec G710 -- one of two kinds, a path of this page
+	case <-r.Context().Done(): // it continues all the same
+	}
+	return nil
+}
+
+// start begins a job, unless another one of its kind is running or the process is ending.
+func (p *Page) start(who *session, kind, what string, work func(context.Context, *job) (outcome, error)) (*job, error) {
 	p.jobs.mu.Lock()
 	defer p.jobs.mu.Unlock()
 	if other := p.jobs.last[kind]; other != nil && !other.finished() {
-		p.renderMessage(w, r, http.StatusTooManyRequests, fmt.Sprintf("Something of this kind is under way, begun by %s: see /jobs/%s, and try again when it is done.", other.Actor, kind))
-		return nil
+		return nil, refusal(http.StatusTooManyRequests, fmt.Sprintf("Something of this kind is under way, begun by %s: see /jobs/%s, and try again when it is done.", other.Actor, kind))
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	j := &job{Kind: kind, What: what, Actor: who.Actor, Began: p.opt.Now(), cancel: cancel, ended: make(chan struct{})}
@@ -101,11 +119,10 @@ func (p *Page) start(w http.ResponseWriter, r *http.Request, who *session, kind,
 	})
 	if !ok {
 		cancel()
-		p.renderMessage(w, r, http.StatusServiceUnavailable, "The process is ending.")
-		return nil
+		return nil, refusal(http.StatusServiceUnavailable, "The process is ending.")
 	}
 	p.jobs.last[kind] = j
-	return j
+	return j, nil
 }
 
 func (j *job) at() (done, total int64) {
@@ -114,94 +131,65 @@ func (j *job) at() (done, total int64) {
 	return j.done, j.total
 }
 
-// follow answers the request that began a job: with its result if that comes
-// soon, else with the page that shows how far it is.
-func (p *Page) follow(w http.ResponseWriter, r *http.Request, who *session, j *job) {
-	timer := time.NewTimer(p.opt.Patience)
-	defer timer.Stop()
-	select {
-	case <-j.ended:
-		p.showResult(w, r, who, j)
-	case <-timer.C:
-		http.Redirect(w, r, "/jobs/"+j.Kind, http.StatusSeeOther) // #nosec G710 -- one of two kinds, a path of this page
-	case <-r.Context().Done(): // it continues all the same
+// showResult answers with the result of a job that has ended.
+func (p *Page) showResult(w http.ResponseWriter, who *session, j *job) error {
+	if j.err == nil {
+		v := j.result
+		v.Session = who
+		p.show(w, http.StatusOK, j.template, v)
 	}
+	return j.err
 }
-
-func (p *Page) showResult(w http.ResponseWriter, r *http.Request, who *session, j *job) {
-	if j.err != nil {
-		p.renderError(w, r, j.err)
-		return
-	}
-	v := j.result
-	v.Session = who
-	if b, ok := v.Body.(withForm); ok && who != nil {
-		v.Body = b.withForm(who.form)
-	}
-	p.show(w, http.StatusOK, j.template, v)
-}
-
-// withForm is a body with forms, which carry the token of the viewer's session.
-type withForm interface{ withForm(form string) any }
 
 type jobBody struct {
 	Kind, What, Actor string
 	Began             time.Time
 	Done, Total       int64
 	Ended             bool
-	Form              string
-	Acts              bool
 }
 
-func (p *Page) jobBody(j *job, who *session) jobBody {
-	b := jobBody{Kind: j.Kind, What: j.What, Actor: j.Actor, Began: j.Began, Ended: j.finished()}
-	b.Done, b.Total = j.at()
-	b.Acts, b.Form = who != nil, who.Form()
-	return b
-}
-
-// lastJob is the last job of a kind, for the page that starts such jobs, or nil.
+// lastJob is the last job of a kind, or nil.
 func (p *Page) lastJob(kind string) *jobBody {
 	j := p.jobs.find(kind)
 	if j == nil {
 		return nil
 	}
-	b := p.jobBody(j, nil)
+	b := jobBody{Kind: j.Kind, What: j.What, Actor: j.Actor, Began: j.Began, Ended: j.finished()}
+	b.Done, b.Total = j.at()
 	return &b
 }
 
 // view shows the progress of a job, or its result.
-func (p jobSection) view(w http.ResponseWriter, r *http.Request, who *session) {
+func (p jobSection) view(w http.ResponseWriter, r *http.Request, who *session) error {
 	kind := r.PathValue("kind")
 	j := p.jobs.find(kind)
 	switch {
 	case jobKinds[kind] == "":
-		p.renderMessage(w, r, http.StatusNotFound, "There is no such thing.")
+		return errNoJob
 	case j == nil:
-		p.renderMessage(w, r, http.StatusNotFound, "Nothing of this kind was begun since the process started.")
+		return refusal(http.StatusNotFound, "Nothing of this kind was begun since the process started.")
 	case j.finished():
-		p.showResult(w, r, who, j)
-	default:
-		p.show(w, http.StatusOK, "job", view{Title: jobKinds[kind], Section: "/" + kind, Session: who, Live: true, Body: p.jobBody(j, who)})
+		return p.showResult(w, who, j)
 	}
+	p.show(w, http.StatusOK, "job", view{Title: jobKinds[kind], Section: "/" + kind, Session: who, Live: true, Body: p.lastJob(kind)})
+	return nil
 }
 
-// live is the part of a job's page that moves.
-func (p jobSection) live(w http.ResponseWriter, r *http.Request, _ *session) {
-	j := p.jobs.find(r.PathValue("kind"))
-	if j == nil {
-		http.Error(w, "there is none", http.StatusNotFound)
-		return
+var errNoJob = refusal(http.StatusNotFound, "There is no such thing.")
+
+// load is the part of a job's page that moves.
+func (p jobSection) load(r *http.Request) (any, error) {
+	if b := p.lastJob(r.PathValue("kind")); b != nil {
+		return b, nil
 	}
-	p.fragment(w, "job-live", p.jobBody(j, nil), nil)
+	return nil, store.ErrNotFound
 }
 
 // cancel ends a job where it is.
-func (p jobSection) cancel(w http.ResponseWriter, r *http.Request, _ *session) {
+func (p jobSection) cancel(w http.ResponseWriter, r *http.Request, _ *session) error {
 	j := p.jobs.find(r.PathValue("kind"))
 	if j == nil {
-		p.renderMessage(w, r, http.StatusNotFound, "There is no such thing.")
-		return
+		return errNoJob
 	}
 	j.cancel()
 	select {
@@ -209,4 +197,5 @@ func (p jobSection) cancel(w http.ResponseWriter, r *http.Request, _ *session) {
 	case <-r.Context().Done():
 	}
 	http.Redirect(w, r, "/jobs/"+j.Kind, http.StatusSeeOther)
+	return nil
 }

@@ -82,30 +82,25 @@ type lettersBody struct {
 	Groups   []store.LetterGroup // the largest
 	Rest     []store.LetterGroup // folded away
 	Other    string              // address of the other grouping
-	Form     string
-	Acts     bool
 	LastJob  *jobBody
 }
 
-func (p letterSection) list(w http.ResponseWriter, r *http.Request, who *session) {
+func (p letterSection) list(r *http.Request) (view, error) {
 	f, err := filterOf(r.URL.Query())
 	if err != nil {
-		p.renderError(w, r, err)
-		return
+		return view{}, err
 	}
 	wanted := p.wanted(f)
 	wanted.NewestFirst, wanted.AfterID, wanted.Limit = true, f.After, pageLetters
 	found, err := p.opt.Store.ListLetters(r.Context(), wanted)
 	if err != nil {
-		p.renderError(w, r, err)
-		return
+		return view{}, err
 	}
 	b := lettersBody{Filter: f, Stages: stages, States: states, Letters: found, LastJob: p.lastJob(jobLetters)}
 	b.Services, b.Sources = p.suggestions(), p.sourceNames()
 	if len(found) == pageLetters {
 		b.Next = "/letters?" + f.Query(found[len(found)-1].ID)
 	}
-	b.Acts, b.Form = who != nil, who.Form()
 	grouped := p.wanted(f)
 	grouped.Code, grouped.ByEntity = "", f.By == "entity" // other codes can be chosen
 	other := f
@@ -114,8 +109,7 @@ func (p letterSection) list(w http.ResponseWriter, r *http.Request, who *session
 	}
 	b.Other = "/letters?" + other.Query(0)
 	if b.Groups, err = p.opt.Store.GroupLetters(r.Context(), grouped, maxGroups); err != nil {
-		p.renderError(w, r, err)
-		return
+		return view{}, err
 	}
 	for _, g := range b.Groups {
 		if !slices.Contains(b.Codes, g.Code) {
@@ -129,7 +123,7 @@ func (p letterSection) list(w http.ResponseWriter, r *http.Request, who *session
 	if len(b.Groups) > foldGroups {
 		b.Groups, b.Rest = b.Groups[:foldGroups], b.Groups[foldGroups:]
 	}
-	p.show(w, http.StatusOK, "letters", view{Title: "Dead letters", Section: "/letters", Session: who, Body: b})
+	return view{Title: "Dead letters", Section: "/letters", Body: b}, nil
 }
 
 type letterBody struct {
@@ -138,8 +132,6 @@ type letterBody struct {
 	Hex     string // else
 	Cut     bool   // the payload is longer than the shown part
 	Headers string
-	Form    string
-	Acts    bool
 }
 
 // isText reports whether a text field returns a payload unchanged, except for newlines, which
@@ -165,13 +157,12 @@ func (p letterSection) find(r *http.Request) (store.DeadLetter, error) {
 	return p.opt.Store.Letter(r.Context(), id)
 }
 
-func (p letterSection) view(w http.ResponseWriter, r *http.Request, who *session) {
+func (p letterSection) view(r *http.Request) (view, error) {
 	l, err := p.find(r)
 	if err != nil {
-		p.renderError(w, r, err)
-		return
+		return view{}, err
 	}
-	b := letterBody{Letter: l, Headers: string(l.Headers), Acts: who != nil, Form: who.Form()}
+	b := letterBody{Letter: l, Headers: string(l.Headers)}
 	shown := l.Payload[:min(len(l.Payload), maxShown)]
 	b.Cut = len(shown) < len(l.Payload)
 	if isText(l.Payload) {
@@ -180,19 +171,19 @@ func (p letterSection) view(w http.ResponseWriter, r *http.Request, who *session
 		b.Hex = hex.Dump(shown[:min(len(shown), maxShown/4)])
 		b.Cut = len(l.Payload) > maxShown/4
 	}
-	p.show(w, http.StatusOK, "letter", view{Title: fmt.Sprintf("Dead letter %d", l.ID), Section: "/letters", Session: who, Body: b})
+	return view{Title: fmt.Sprintf("Dead letter %d", l.ID), Section: "/letters", Body: b}, nil
 }
 
 // payload returns the bytes as they are, to be saved and never shown.
-func (p letterSection) payload(w http.ResponseWriter, r *http.Request, _ *session) {
+func (p letterSection) payload(w http.ResponseWriter, r *http.Request, _ *session) error {
 	l, err := p.find(r)
 	if err != nil {
-		p.renderError(w, r, err)
-		return
+		return err
 	}
 	w.Header().Set("Content-Type", "application/octet-stream")
 	w.Header().Set("Content-Disposition", fmt.Sprintf(`attachment; filename="letter-%d"`, l.ID))
 	_, _ = w.Write(l.Payload)
+	return nil
 }
 
 // reason returns the reason of an action for the audit.
@@ -218,51 +209,44 @@ type confirmBody struct {
 	N        int64
 	Filter   filter
 	Reason   string
-	Form     string
 }
 
 // act replays or discards letters: those that are ticked, or, after a
 // question, all open ones that the filters leave.
-func (p letterSection) act(w http.ResponseWriter, r *http.Request, who *session) {
+func (p letterSection) act(w http.ResponseWriter, r *http.Request, who *session) error {
 	f, err := filterOf(r.PostForm)
 	var why string
 	if err == nil {
 		why, err = reason(r)
 	}
 	if err != nil {
-		p.renderError(w, r, err)
-		return
+		return err
 	}
 	action, all := strings.CutSuffix(r.PostForm.Get("do"), "-all")
 	if action != "replay" && action != "discard" {
-		p.renderMessage(w, r, http.StatusBadRequest, "Choose what to do.")
-		return
+		return errNoAction
 	}
 	selected := operate.Letters{Filter: p.wanted(f)}
 	if !all {
 		for _, text := range r.PostForm["id"] {
 			id, err := strconv.ParseInt(text, 10, 64)
 			if err != nil || id <= 0 {
-				p.renderMessage(w, r, http.StatusBadRequest, "There is no such dead letter.")
-				return
+				return refusal(http.StatusBadRequest, "There is no such dead letter.")
 			}
 			selected.IDs = append(selected.IDs, id)
 		}
 		if len(selected.IDs) == 0 {
-			p.renderMessage(w, r, http.StatusBadRequest, "Tick at least one letter.")
-			return
+			return refusal(http.StatusBadRequest, "Tick at least one letter.")
 		}
 	} else if r.PostForm.Get("sure") != "yes" {
 		n, err := operate.CountLetters(r.Context(), p.opt.Store, selected)
-		if err != nil {
-			p.renderError(w, r, err)
-			return
+		if err == nil {
+			p.show(w, http.StatusOK, "confirm", view{Title: "Are you sure?", Section: "/letters", Session: who,
+				Body: confirmBody{Do: action + "-all", Verb: action, N: int64(n), Filter: f, Reason: why}})
 		}
-		p.show(w, http.StatusOK, "confirm", view{Title: "Are you sure?", Section: "/letters", Session: who,
-			Body: confirmBody{Do: action + "-all", Verb: action, N: int64(n), Filter: f, Reason: why, Form: who.form}})
-		return
+		return err
 	}
-	j := p.start(w, r, who, jobLetters, "Dead letters are being "+action+"ed", func(ctx context.Context, j *job) (outcome, error) {
+	return p.run(w, r, who, jobLetters, "Dead letters are being "+action+"ed", func(ctx context.Context, j *job) (outcome, error) {
 		b := resultBody{Verb: action + "ed", Back: "/letters?" + f.Query(0)}
 		act := p.discard
 		if action == "replay" {
@@ -273,9 +257,6 @@ func (p letterSection) act(w http.ResponseWriter, r *http.Request, who *session)
 		}
 		return outcome{"result", view{Title: "Done", Section: "/letters", Body: b}}, nil
 	})
-	if j != nil {
-		p.follow(w, r, who, j)
-	}
 }
 
 func (p letterSection) replay(ctx context.Context, j *job, who *session, selected operate.Letters, why string, b *resultBody) error {

@@ -63,19 +63,12 @@ func (l *links) use(token string, now time.Time) (actor string, ok bool) {
 }
 
 // followLink signs the browser of a link in.
-func (p *Page) followLink(w http.ResponseWriter, r *http.Request, token string) {
+func (p signInSection) followLink(w http.ResponseWriter, r *http.Request, token string) {
 	actor, ok := p.links.use(token, p.opt.Now())
 	if !ok {
 		p.opt.Attempts.NoteFailure(r)
-		p.withPlace(w, nil, func() {
-			p.show(w, http.StatusForbidden, "signin", view{
-				Title: "Sign in", Notice: "This link was used, or is too old: it signs in once, within a quarter of an hour.",
-				Body: signInBody{Next: "/", Possible: p.canSignIn(), SignInHint: p.signInHint()},
-			})
-		})
+		p.show(w, http.StatusForbidden, "This link was used, or is too old: it signs in once, within a quarter of an hour.", "/", "")
 		return
 	}
-	p.opt.Logger.Info("an operator signed in", "event", "page.signed_in", "actor", actor)
-	p.setCookie(w, r, actor)
-	http.Redirect(w, r, "/", http.StatusSeeOther)
+	p.admit(w, r, actor, "/")
 }

@@ -34,6 +34,11 @@ type overviewBody struct {
 // maxProblems bounds the listed problems. The list of services shows all.
 const maxProblems = 6
 
+func (p overviewSection) view(r *http.Request) (view, error) {
+	b, err := p.load(r)
+	return view{Title: "Overview", Section: "/", Live: true, Body: b}, err
+}
+
 // load looks at the process.
 func (p overviewSection) load(*http.Request) (any, error) {
 	now, before, err := p.opt.History.Look()

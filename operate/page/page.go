@@ -116,6 +116,7 @@ func New(o Options) *Page {
 	}
 	overview, services, sources, history, system := overviewSection{p}, serviceSection{p}, sourceSection{p}, historySection{p}, systemSection{p}
 	entities, letters, audit, tasks, jobs := entitySection{p}, letterSection{p}, auditSection{p}, taskSection{p}, jobSection{p}
+	signIns := signInSection{p}
 	mux := http.NewServeMux()
 	assets := http.StripPrefix("/static/", http.FileServerFS(static))
 	mux.HandleFunc("GET /static/", func(w http.ResponseWriter, r *http.Request) {
@@ -123,29 +124,27 @@ func New(o Options) *Page {
 			p.withPlace(w, who, func() { assets.ServeHTTP(w, r) })
 		}
 	})
-	mux.HandleFunc("GET /sign-in", p.signInForm)
-	mux.HandleFunc("POST /sign-in", p.signIn)
-	mux.HandleFunc("POST /sign-out", p.handleWrite(maxForm, p.signOut))
-	for path, f := range map[string]func(http.ResponseWriter, *http.Request, *session){
-		"/": func(w http.ResponseWriter, r *http.Request, _ *session) {
-			p.renderMessage(w, r, http.StatusNotFound, "There is no such page.")
-		},
-		"/services": p.livePage("services", "Services", services.load), "/live/services": p.livePart("services-live", services.load),
-		"/{$}": p.livePage("overview", "Overview", overview.load), "/live/overview": p.livePart("overview-live", overview.load),
-		"/sources": p.livePage("sources", "Sources", sources.load), "/live/sources": p.livePart("sources-live", sources.load),
-		"/service": services.view, "/live/service": services.live, "/sources/{name}": sources.view,
-		"/history": history.view, "/live/history": history.live,
-		"/entities": entities.list, "/explain": entities.view,
-		"/letters": letters.list, "/letters/{id}": letters.view, "/letters/{id}/payload": letters.payload,
-		"/replay": tasks.form, "/jobs/{kind}": jobs.view, "/live/jobs/{kind}": jobs.live,
-		"/system": system.view, "/audit": audit.view,
+	mux.HandleFunc("GET /sign-in", signIns.form)
+	mux.HandleFunc("POST /sign-in", signIns.signIn)
+	mux.HandleFunc("POST /sign-out", p.handleWrite(signIns.signOut))
+	for path, f := range map[string]handler{
+		"/":         func(http.ResponseWriter, *http.Request, *session) error { return store.ErrNotFound },
+		"/services": p.page("services", services.list), "/live/services": p.part("services-live", services.load),
+		"/{$}": p.page("overview", overview.view), "/live/overview": p.part("overview-live", overview.load),
+		"/sources": p.page("sources", sources.list), "/live/sources": p.part("sources-live", sources.load),
+		"/service": p.page("service", services.view), "/live/service": p.part("service-live", services.row), "/sources/{name}": p.page("source", sources.view),
+		"/history": p.page("history", history.view), "/live/history": p.part("plots", history.load),
+		"/entities": p.page("entities", entities.list), "/explain": p.page("explain", entities.view),
+		"/letters": p.page("letters", letters.list), "/letters/{id}": p.page("letter", letters.view), "/letters/{id}/payload": letters.payload,
+		"/replay": p.page("replay", tasks.form), "/jobs/{kind}": jobs.view, "/live/jobs/{kind}": p.part("job-live", jobs.load),
+		"/system": p.page("system", system.view), "/audit": p.page("audit", audit.view),
 	} {
 		mux.HandleFunc("GET "+path, p.handleRead(f))
 	}
-	mux.HandleFunc("POST /service", p.handleWrite(maxForm, services.act))
-	mux.HandleFunc("POST /letters", p.handleWrite(maxForm, letters.act))
-	mux.HandleFunc("POST /replay", p.handleWrite(maxForm, tasks.begin))
-	mux.HandleFunc("POST /jobs/{kind}/cancel", p.handleWrite(maxForm, jobs.cancel))
+	mux.HandleFunc("POST /service", p.handleWrite(services.act))
+	mux.HandleFunc("POST /letters", p.handleWrite(letters.act))
+	mux.HandleFunc("POST /replay", p.handleWrite(tasks.begin))
+	mux.HandleFunc("POST /jobs/{kind}/cancel", p.handleWrite(jobs.cancel))
 	p.handler = mux
 	return p
 }
@@ -165,8 +164,12 @@ func (p *Page) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	p.handler.ServeHTTP(w, r)
 }
 
+// handler answers a request of an operator, nil without a session. Its error is answered by
+// renderError.
+type handler func(w http.ResponseWriter, r *http.Request, who *session) error
+
 // handleRead wraps a handler that only reads.
-func (p *Page) handleRead(f func(w http.ResponseWriter, r *http.Request, who *session)) http.HandlerFunc {
+func (p *Page) handleRead(f handler) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		who, ok := p.authenticate(w, r)
 		switch {
@@ -176,7 +179,7 @@ func (p *Page) handleRead(f func(w http.ResponseWriter, r *http.Request, who *se
 		case who == nil && p.opt.Token != "":
 			http.Redirect(w, r, "/sign-in?next="+url.QueryEscape(r.URL.RequestURI()), http.StatusSeeOther)
 		default:
-			p.withPlace(w, who, func() { f(w, r, who) })
+			p.withPlace(w, who, func() { p.renderError(w, r, f(w, r, who)) })
 		}
 	}
 }
@@ -204,37 +207,39 @@ func (p *Page) withPlace(w http.ResponseWriter, who *session, serve func()) {
 // handleWrite wraps a handler that changes something: it requires a session, a form of that
 // session, and a bounded size. A request with a bearer token needs no form: browsers never send
 // such tokens unasked.
-func (p *Page) handleWrite(limit int64, f func(w http.ResponseWriter, r *http.Request, who *session)) http.HandlerFunc {
+func (p *Page) handleWrite(f handler) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
-		who, ok := p.authenticate(w, r)
-		if !ok {
-			return
+		if who, ok := p.authenticate(w, r); ok {
+			p.withPlace(w, who, func() {
+				err := p.readForm(w, r, who)
+				if err == nil {
+					err = f(w, r, who)
+				}
+				p.renderError(w, r, err)
+			})
 		}
-		if who == nil {
-			p.withPlace(w, nil, func() { p.renderMessage(w, r, http.StatusForbidden, "Sign in first: "+p.signInHint()) })
-			return
-		}
-		p.withPlace(w, who, func() { p.writeForm(w, r, limit, who, f) })
 	}
 }
 
-// writeForm reads the form of a signed-in operator and hands the request on.
-func (p *Page) writeForm(w http.ResponseWriter, r *http.Request, limit int64, who *session, f func(w http.ResponseWriter, r *http.Request, who *session)) {
-	r.Body = http.MaxBytesReader(w, r.Body, limit)
+// readForm reads the form of an operator.
+func (p *Page) readForm(w http.ResponseWriter, r *http.Request, who *session) error {
+	if who == nil {
+		return refusal(http.StatusForbidden, "Sign in first: "+p.signInHint())
+	}
+	r.Body = http.MaxBytesReader(w, r.Body, maxForm)
 	err := r.ParseForm()
 	var large *http.MaxBytesError
 	switch {
 	case errors.As(err, &large):
-		p.renderMessage(w, r, http.StatusRequestEntityTooLarge, "That is too large for the page. The commands take more.")
+		return refusal(http.StatusRequestEntityTooLarge, "That is too large for the page. The commands take more.")
 	case err != nil:
-		p.renderMessage(w, r, http.StatusBadRequest, "The form cannot be read.")
+		return refusal(http.StatusBadRequest, "The form cannot be read.")
 	case who.form != "" && !constantTimeEqual(r.PostForm.Get("form"), who.form):
-		p.renderMessage(w, r, http.StatusForbidden, "The form is not of this session: load the page again.")
-	default:
-		// The listener's deadline is for reading the request. The work may take longer.
-		_ = http.NewResponseController(w).SetReadDeadline(time.Time{})
-		f(w, r, who)
+		return refusal(http.StatusForbidden, "The form is not of this session: load the page again.")
 	}
+	// The listener's deadline is for reading the request. The work may take longer.
+	_ = http.NewResponseController(w).SetReadDeadline(time.Time{})
+	return nil
 }
 
 // constantTimeEqual compares two texts in constant time.
@@ -298,34 +303,32 @@ func (p *Page) show(w http.ResponseWriter, status int, name string, v view) {
 	p.render(w, status, name, "layout", v)
 }
 
-// livePage serves a page that refreshes itself. load returns its body.
-func (p *Page) livePage(name, title string, load func(*http.Request) (any, error)) func(http.ResponseWriter, *http.Request, *session) {
-	return func(w http.ResponseWriter, r *http.Request, who *session) {
-		b, err := load(r)
-		if err != nil {
-			p.renderError(w, r, err)
-			return
+// page serves the page of a template. load returns its view, without the session.
+func (p *Page) page(name string, load func(*http.Request) (view, error)) handler {
+	return func(w http.ResponseWriter, r *http.Request, who *session) error {
+		v, err := load(r)
+		if err == nil {
+			v.Session = who
+			p.show(w, http.StatusOK, name, v)
 		}
-		p.show(w, http.StatusOK, name, view{Title: title, Section: strings.TrimSuffix("/"+name, "overview"), Session: who, Live: true, Body: b})
+		return err
 	}
 }
 
-// livePart serves the part of a page that the script renews.
-func (p *Page) livePart(part string, load func(*http.Request) (any, error)) func(http.ResponseWriter, *http.Request, *session) {
-	return func(w http.ResponseWriter, r *http.Request, _ *session) {
+// part serves the part of a page that the script renews.
+func (p *Page) part(name string, load func(*http.Request) (any, error)) handler {
+	return func(w http.ResponseWriter, r *http.Request, _ *session) error {
 		b, err := load(r)
-		p.fragment(w, part, b, err)
+		switch {
+		case errors.Is(err, store.ErrNotFound):
+			http.Error(w, "there is none", http.StatusNotFound)
+		case err != nil:
+			http.Error(w, "the metrics cannot be read", http.StatusInternalServerError)
+		default:
+			p.render(w, http.StatusOK, "live", name, b)
+		}
+		return nil
 	}
-}
-
-// fragment answers with the part of a page that the script refreshes. err is the error of reading
-// the metrics.
-func (p *Page) fragment(w http.ResponseWriter, part string, data any, err error) {
-	if err != nil {
-		http.Error(w, "the metrics cannot be read", http.StatusInternalServerError)
-		return
-	}
-	p.render(w, http.StatusOK, "live", part, data)
 }
 
 // render runs a template into memory first: an answer is whole or an error.
@@ -350,10 +353,26 @@ func (p *Page) renderMessage(w http.ResponseWriter, r *http.Request, status int,
 	p.show(w, status, "message", v)
 }
 
-// renderError answers with an error: of the request, or of the store and the process.
+// refused is the error of a request that is answered with a status and one sentence.
+type refused struct {
+	status   int
+	sentence string
+}
+
+// Error returns the sentence.
+func (e *refused) Error() string { return e.sentence }
+
+func refusal(status int, sentence string) error { return &refused{status, sentence} }
+
+// renderError answers with an error: of the request, or of the store and the process. Nil is
+// answered already.
 func (p *Page) renderError(w http.ResponseWriter, r *http.Request, err error) {
 	var no *operate.InvalidRequestError
+	var plain *refused
 	switch {
+	case err == nil:
+	case errors.As(err, &plain):
+		p.renderMessage(w, r, plain.status, plain.sentence)
 	case errors.As(err, &no):
 		p.renderMessage(w, r, http.StatusConflict, no.Reason)
 	case errors.Is(err, store.ErrNotFound):

@@ -160,7 +160,7 @@ func TestAServicesPage(t *testing.T) {
 	status, _ = w.get("/service?name=acme/none@out", bearer)
 	require.Equal(t, 404, status)
 	status, _ = w.get("/live/service?name=acme/none@out", bearer)
-	require.Equal(t, 500, status)
+	require.Equal(t, 404, status)
 }
 
 // What sources and states hold is text, wherever it is shown.

@@ -172,15 +172,15 @@ func marksOf(marks []history.Mark, kind, name string) (all []plotMark) {
 	return all
 }
 
-func (p historySection) live(w http.ResponseWriter, r *http.Request, _ *session) {
+func (p historySection) load(r *http.Request) (any, error) {
 	q := r.URL.Query()
-	p.fragment(w, "plots", p.plotsOf(r, target(q.Get("page")), q.Get("kind"), q.Get("name")), nil)
+	return p.plotsOf(r, target(q.Get("page")), q.Get("kind"), q.Get("name")), nil
 }
 
 type historyBody struct{ Services, Sources plots }
 
 // view shows the history of all services and sources.
-func (p historySection) view(w http.ResponseWriter, r *http.Request, who *session) {
+func (p historySection) view(r *http.Request) (view, error) {
 	b := historyBody{Services: p.plotsOf(r, "/history", "services", ""), Sources: p.plotsOf(r, "/history", "sources", "")}
-	p.show(w, http.StatusOK, "history", view{Title: "History", Section: "/history", Session: who, Body: b})
+	return view{Title: "History", Section: "/history", Body: b}, nil
 }

@@ -177,6 +177,12 @@ func (p serviceSection) rows(keep func(string, operate.ServiceHealth) bool) (row
 	return rows, found, nil
 }
 
+// list shows all.
+func (p serviceSection) list(r *http.Request) (view, error) {
+	b, err := p.load(r)
+	return view{Title: "Services", Section: "/services", Live: true, Body: b}, err
+}
+
 func (p serviceSection) load(r *http.Request) (any, error) {
 	q := r.URL.Query()
 	b := servicesBody{Customer: q.Get("customer"), Q: q.Get("q"), Only: q.Get("only")}
@@ -215,8 +221,6 @@ type serviceBody struct {
 	Numbers  string
 	Fields   []field
 	Retry    string
-	Form     string
-	Acts     bool
 	Open     int64
 	Held     *operate.Held // by the guard, with samples
 	Unread   string        // why there are no samples
@@ -238,26 +242,26 @@ func (p serviceSection) find(name string) (config.Service, bool) {
 	return all[i], true
 }
 
+// errNoService answers a request for a service that is not configured.
+var errNoService = refusal(http.StatusNotFound, "There is no such service.")
+
 // view shows one.
-func (p serviceSection) view(w http.ResponseWriter, r *http.Request, who *session) {
+func (p serviceSection) view(r *http.Request) (view, error) {
 	name := r.URL.Query().Get("name")
 	s, known := p.find(name)
 	if !known {
-		p.renderMessage(w, r, http.StatusNotFound, "There is no such service.")
-		return
+		return view{}, errNoService
 	}
-	rows, _, err := p.rows(func(one string, _ operate.ServiceHealth) bool { return one == name })
+	row, err := p.row(r)
 	if err != nil {
-		p.renderError(w, r, err)
-		return
+		return view{}, err
 	}
 	cfg := p.opt.Config()
 	projection := &cfg.Projections[s.Projection]
 	b := serviceBody{
-		Row: rows[0], Address: "/live/service?name=" + url.QueryEscape(name), Plots: p.plotsOf(r, servicePath(name), "service", name),
+		Row: row.(serviceRow), Address: "/live/service?name=" + url.QueryEscape(name), Plots: p.plotsOf(r, servicePath(name), "service", name),
 		Kind: s.Delivery.Sink.Kind(), Keeps: s.Delivery.DeliveryMode(), Target: s.Delivery.Sink.Target(&cfg.Kafka.Cluster).Name,
 		Kept: s.Delivery.History.Keep > 0, When: projection.When, Numbers: projection.Numbers, File: fmt.Sprintf("%s:%d", baseName(projection.Pos.File), projection.Pos.Line),
-		Acts: who != nil, Form: who.Form(),
 	}
 	retry := s.Delivery.Retry
 	b.Retry = fmt.Sprintf("for %s, waiting %s to %s", retry.For, retry.MinBackoff, retry.MaxBackoff)
@@ -282,10 +286,9 @@ func (p serviceSection) view(w http.ResponseWriter, r *http.Request, who *sessio
 	if b.Attempts, err = operate.Deliveries(r.Context(), p.opt.Store, operate.DeliveryQuery{Service: name, Limit: maxAttempts}); err == nil {
 		slices.Reverse(b.Attempts)
 	} else if !errors.As(err, new(*operate.InvalidRequestError)) {
-		p.renderError(w, r, err)
-		return
+		return view{}, err
 	}
-	p.show(w, http.StatusOK, "service", view{Title: p.current(name), Section: "/services", Session: who, Body: b})
+	return view{Title: p.current(name), Section: "/services", Body: b}, nil
 }
 
 // addHold adds the guard's hold of a service, with samples where the log answers.
@@ -321,33 +324,30 @@ func fieldFrom(f config.Field) string {
 	return from
 }
 
-func (p serviceSection) live(w http.ResponseWriter, r *http.Request, _ *session) {
+// row returns the serviceRow of one.
+func (p serviceSection) row(r *http.Request) (any, error) {
 	name := r.URL.Query().Get("name")
 	rows, _, err := p.rows(func(one string, _ operate.ServiceHealth) bool { return one == name })
 	if err != nil || len(rows) == 0 {
-		http.Error(w, "the service cannot be read", http.StatusInternalServerError)
-		return
+		return nil, cmp.Or(err, store.ErrNotFound)
 	}
-	p.fragment(w, "service-live", rows[0], nil)
+	return rows[0], nil
 }
 
 // act pauses, resumes or probes one.
-func (p serviceSection) act(w http.ResponseWriter, r *http.Request, who *session) {
+func (p serviceSection) act(w http.ResponseWriter, r *http.Request, who *session) error {
 	name := r.PostForm.Get("service")
 	why, err := reason(r)
 	if err != nil {
-		p.renderError(w, r, err)
-		return
+		return err
 	}
 	if _, known := p.find(name); !known {
-		p.renderMessage(w, r, http.StatusNotFound, "There is no such service.")
-		return
+		return errNoService
 	}
 	switch do := r.PostForm.Get("do"); do {
 	case "pause", "resume":
 		if err := p.opt.Suspend(r.Context(), name, do == "pause", who.Actor, why); err != nil {
-			p.renderError(w, r, err)
-			return
+			return err
 		}
 		if do == "pause" {
 			who.setNotice("%s is paused in all processes. Its changes queue until it is resumed.", p.current(name))
@@ -355,25 +355,25 @@ func (p serviceSection) act(w http.ResponseWriter, r *http.Request, who *session
 			who.setNotice("%s is resumed.", p.current(name))
 		}
 	case operate.Release, operate.Discard, operate.Extend:
-		env, err := p.opt.Tools(r.Context())
+		env, err := p.env(r.Context(), who)
 		if err == nil {
-			env.Actor = who.Actor
 			_, err = env.EndHold(r.Context(), name, do, why)
 		}
 		if err != nil {
-			p.renderError(w, r, err)
-			return
+			return err
 		}
 		who.setNotice("The hold of %s is ended in all processes within seconds (%s).", p.current(name), do)
 	case "retry-now":
 		if !p.opt.Probe(name) {
-			p.renderMessage(w, r, http.StatusConflict, "This process does not deliver the service: use the page of the process that does.")
-			return
+			return refusal(http.StatusConflict, "This process does not deliver the service: use the page of the process that does.")
 		}
 		who.setNotice("%s is retried now. The target's answer appears below.", name)
 	default:
-		p.renderMessage(w, r, http.StatusBadRequest, "Choose what to do.")
-		return
+		return errNoAction
 	}
 	http.Redirect(w, r, servicePath(name), http.StatusSeeOther) // #nosec G710 -- a path of this page
+	return nil
 }
+
+// errNoAction answers a form that names no known action.
+var errNoAction = refusal(http.StatusBadRequest, "Choose what to do.")

@@ -157,10 +157,20 @@ func (p *Page) authenticate(w http.ResponseWriter, r *http.Request) (who *sessio
 	return p.sessions.find(cookie.Value), true
 }
 
+// signInSection signs operators in and out.
+type signInSection struct{ *Page }
+
 type signInBody struct {
 	Next, Name string
 	Possible   bool
-	SignInHint string
+	Hint       string
+}
+
+// show answers with the form and a notice.
+func (p signInSection) show(w http.ResponseWriter, status int, notice, next, name string) {
+	p.withPlace(w, nil, func() {
+		p.Page.show(w, status, "signin", view{Title: "Sign in", Notice: notice, Body: signInBody{next, name, p.canSignIn(), p.signInHint()}})
+	})
 }
 
 // target is where to go after signing in: a page of ours.
@@ -172,14 +182,12 @@ func target(next string) string {
 	return u.RequestURI()
 }
 
-func (p *Page) signInForm(w http.ResponseWriter, r *http.Request) {
+func (p signInSection) form(w http.ResponseWriter, r *http.Request) {
 	if token := r.URL.Query().Get("token"); token != "" {
 		p.followLink(w, r, token)
 		return
 	}
-	p.withPlace(w, nil, func() {
-		p.show(w, http.StatusOK, "signin", view{Title: "Sign in", Body: signInBody{Next: target(r.URL.Query().Get("next")), Possible: p.canSignIn(), SignInHint: p.signInHint()}})
-	})
+	p.show(w, http.StatusOK, "", target(r.URL.Query().Get("next")), "")
 }
 
 // signInPatience is how long the body of a sign-in may take.
@@ -187,7 +195,7 @@ const signInPatience = 2 * time.Second
 
 // signIn takes a place for failures only, whose answer is a page, and only once the
 // body is read: clients without a token cannot shut out the right one.
-func (p *Page) signIn(w http.ResponseWriter, r *http.Request) {
+func (p signInSection) signIn(w http.ResponseWriter, r *http.Request) {
 	r.Body = http.MaxBytesReader(w, r.Body, maxSignIn)
 	// Where deadlines cannot be set the listener's own holds.
 	_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(signInPatience))
@@ -195,11 +203,9 @@ func (p *Page) signIn(w http.ResponseWriter, r *http.Request) {
 		p.withPlace(w, nil, func() { p.renderMessage(w, r, http.StatusBadRequest, "The form cannot be read.") })
 		return
 	}
-	body := signInBody{Next: target(r.PostForm.Get("next")), Name: strings.TrimSpace(r.PostForm.Get("name")), Possible: p.canSignIn(), SignInHint: p.signInHint()}
-	again := func(status int, why string) {
-		p.withPlace(w, nil, func() { p.show(w, status, "signin", view{Title: "Sign in", Notice: why, Body: body}) })
-	}
-	if !validName(body.Name) {
+	next, name := target(r.PostForm.Get("next")), strings.TrimSpace(r.PostForm.Get("name"))
+	again := func(status int, why string) { p.show(w, status, why, next, name) }
+	if !validName(name) {
 		again(http.StatusBadRequest, fmt.Sprintf("Enter your name, in 1 to %d characters: the audit records it with each action.", maxName))
 		return
 	}
@@ -214,18 +220,17 @@ func (p *Page) signIn(w http.ResponseWriter, r *http.Request) {
 		again(http.StatusForbidden, "This token is not known.")
 		return
 	}
-	actor := body.Name + "@" + address(r)
-	p.opt.Logger.Info("an operator signed in", "event", "page.signed_in", "actor", actor)
-	p.setCookie(w, r, actor)
-	http.Redirect(w, r, body.Next, http.StatusSeeOther)
+	p.admit(w, r, name+"@"+address(r), next)
 }
 
-// setCookie opens a session in the browser that asks.
-func (p *Page) setCookie(w http.ResponseWriter, r *http.Request, actor string) {
+// admit opens a session in the browser that asks, and leads it on.
+func (p signInSection) admit(w http.ResponseWriter, r *http.Request, actor, next string) {
+	p.opt.Logger.Info("an operator signed in", "event", "page.signed_in", "actor", actor)
 	http.SetCookie(w, &http.Cookie{ // #nosec G124 -- Secure wherever there is TLS; on loopback the page works without
 		Name: p.cookieName(r), Value: p.sessions.open(actor), Path: "/", MaxAge: int(sessionLife.Seconds()),
 		HttpOnly: true, SameSite: http.SameSiteStrictMode, Secure: r.TLS != nil,
 	})
+	http.Redirect(w, r, next, http.StatusSeeOther)
 }
 
 func validName(name string) bool {
@@ -233,11 +238,12 @@ func validName(name string) bool {
 	return n > 0 && n <= maxName && utf8.ValidString(name) && !strings.ContainsFunc(name, func(r rune) bool { return !unicode.IsPrint(r) })
 }
 
-func (p *Page) signOut(w http.ResponseWriter, r *http.Request, _ *session) {
+func (p signInSection) signOut(w http.ResponseWriter, r *http.Request, _ *session) error {
 	if cookie, err := r.Cookie(p.cookieName(r)); err == nil {
 		p.sessions.end(cookie.Value)
 	}
 	// #nosec G124 -- as above, and it holds nothing
 	http.SetCookie(w, &http.Cookie{Name: p.cookieName(r), Path: "/", MaxAge: -1, HttpOnly: true, SameSite: http.SameSiteStrictMode, Secure: r.TLS != nil})
 	http.Redirect(w, r, "/", http.StatusSeeOther)
+	return nil
 }

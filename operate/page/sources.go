@@ -62,8 +62,8 @@ func (p *Page) sourceNames() (all []string) {
 	return all
 }
 
-// sourceRows returns the sources, the worst first.
-func (p *Page) sourceRows(now, before *snapshot.Snapshot, health operate.Health) (rows []sourceRow) {
+// rows returns the sources, the worst first.
+func (p sourceSection) rows(now, before *snapshot.Snapshot, health operate.Health) (rows []sourceRow) {
 	per, failing := now.Against(before), map[string]string{}
 	for _, i := range health.Problems {
 		if name, is := strings.CutPrefix(i.What, "source "); is {
@@ -82,12 +82,18 @@ func (p *Page) sourceRows(now, before *snapshot.Snapshot, health operate.Health)
 	return rows
 }
 
+// list shows all.
+func (p sourceSection) list(r *http.Request) (view, error) {
+	b, err := p.load(r)
+	return view{Title: "Sources", Section: "/sources", Live: true, Body: b}, err
+}
+
 func (p sourceSection) load(*http.Request) (any, error) {
 	now, before, err := p.opt.History.Look()
 	if err != nil {
 		return nil, err
 	}
-	return p.sourceRows(now, before, p.opt.Health()), nil
+	return p.rows(now, before, p.opt.Health()), nil
 }
 
 type sourceBody struct {
@@ -104,20 +110,18 @@ type sourceBody struct {
 const maxFields = 15
 
 // view shows one, with its noise.
-func (p sourceSection) view(w http.ResponseWriter, r *http.Request, who *session) {
+func (p sourceSection) view(r *http.Request) (view, error) {
 	name := r.PathValue("name")
 	cfg := p.opt.Config()
 	c := cfg.Sources.Find(name)
 	if c == nil {
-		p.renderMessage(w, r, http.StatusNotFound, "There is no such source.")
-		return
+		return view{}, refusal(http.StatusNotFound, "There is no such source.")
 	}
 	now, before, err := p.opt.History.Look()
 	if err != nil {
-		p.renderError(w, r, err)
-		return
+		return view{}, err
 	}
-	rows := p.sourceRows(now, before, p.opt.Health())
+	rows := p.rows(now, before, p.opt.Health())
 	row := rows[slices.IndexFunc(rows, func(row sourceRow) bool { return row.Name == name })]
 	b := sourceBody{Row: row, Plots: p.plotsOf(r, row.Path(), "source", name), Strip: c.Strip, Facts: sourceFacts(c)}
 	if result, err := noise.Read(r.Context(), p.opt.Store, cfg, func(source string) bool { return source == name }); err != nil {
@@ -126,7 +130,7 @@ func (p sourceSection) view(w http.ResponseWriter, r *http.Request, who *session
 		b.Noise, b.From, b.To = result.Sources[0], result.From, result.To
 		b.Noise.Fields = b.Noise.Fields[:min(maxFields, len(b.Noise.Fields))]
 	}
-	p.show(w, http.StatusOK, "source", view{Title: name, Section: "/sources", Session: who, Body: b})
+	return view{Title: name, Section: "/sources", Body: b}, nil
 }
 
 func sourceFacts(c *config.Source) (facts []field) {

@@ -78,28 +78,25 @@ type systemBody struct {
 const maxRevisions = 20
 
 // view shows the processes of the deployment and its configurations.
-func (p systemSection) view(w http.ResponseWriter, r *http.Request, who *session) {
+func (p systemSection) view(r *http.Request) (view, error) {
 	var b systemBody
 	all, err := operate.Processes(r.Context(), p.opt.Store)
 	if err != nil {
-		p.renderError(w, r, err)
-		return
+		return view{}, err
 	}
 	for _, x := range all {
 		b.Processes = append(b.Processes, processRow{x, p.opt.Now()})
 	}
 	revisions, err := p.opt.Store.Revisions(r.Context(), maxRevisions)
 	if err != nil {
-		p.renderError(w, r, err)
-		return
+		return view{}, err
 	}
 	for i, v := range revisions {
 		b.Revisions = append(b.Revisions, revisionRow{v, hex.EncodeToString(v.Fingerprint[:min(8, len(v.Fingerprint))]), i == 0, p.opt.Config().DecidesLike(v.Fingerprint)})
 	}
 	if b.Entities, err = p.opt.Store.CountEntities(r.Context()); err != nil {
-		p.renderError(w, r, err)
-		return
+		return view{}, err
 	}
 	b.Services, b.Sources = len(p.opt.Config().Services()), len(p.opt.Config().Sources)
-	p.show(w, http.StatusOK, "system", view{Title: "System", Section: "/system", Session: who, Body: b})
+	return view{Title: "System", Section: "/system", Body: b}, nil
 }

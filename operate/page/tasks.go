@@ -98,8 +98,6 @@ func (f taskForm) task() (operate.Task, error) {
 
 type taskBody struct {
 	taskForm
-	Form    string
-	Acts    bool
 	LastJob *jobBody
 	Jobs    []store.Job // of late, the latest first
 
@@ -109,39 +107,32 @@ type taskBody struct {
 	Nothing bool // none of the named entities is known
 }
 
-func (b taskBody) withForm(form string) any { b.Form, b.Acts = form, true; return b }
-
 // maxTasks bounds the list of earlier tasks.
 const maxTasks = 10
 
 // form shows the form, filled in by the address.
-func (p taskSection) form(w http.ResponseWriter, r *http.Request, who *session) {
-	b := taskBody{taskForm: taskFormOf(r.URL.Query()), Acts: who != nil, Form: who.Form(), LastJob: p.lastJob(jobTasks)}
+func (p taskSection) form(r *http.Request) (view, error) {
+	b := taskBody{taskForm: taskFormOf(r.URL.Query()), LastJob: p.lastJob(jobTasks)}
 	if entity := r.URL.Query().Get("entity"); entity != "" {
 		b.List = entity
 	}
 	var err error
-	if b.Jobs, err = p.opt.Store.ListJobs(r.Context(), "", "", maxTasks); err != nil {
-		p.renderError(w, r, err)
-		return
-	}
-	p.show(w, http.StatusOK, "replay", view{Title: "Replay and reset", Section: "/replay", Session: who, Body: b})
+	b.Jobs, err = p.opt.Store.ListJobs(r.Context(), "", "", maxTasks)
+	return view{Title: "Replay and reset", Section: "/replay", Body: b}, err
 }
 
 // begin previews or does a replay or a reset. A preview by the same form precedes it:
 // same form: the page of a trial is the only one that offers it.
-func (p taskSection) begin(w http.ResponseWriter, r *http.Request, who *session) {
+func (p taskSection) begin(w http.ResponseWriter, r *http.Request, who *session) error {
 	f := taskFormOf(r.PostForm)
 	why, err := reason(r)
 	if err != nil {
-		p.renderError(w, r, err)
-		return
+		return err
 	}
 	f.Reason = why
 	t, err := f.task()
 	if err != nil {
-		p.renderError(w, r, err)
-		return
+		return err
 	}
 	for i, name := range t.Services {
 		t.Services[i] = p.opt.Config().FirstName(name)
@@ -151,7 +142,7 @@ func (p taskSection) begin(w http.ResponseWriter, r *http.Request, who *session)
 	if run {
 		what = "A " + f.Kind + " is under way"
 	}
-	j := p.start(w, r, who, jobTasks, what, func(ctx context.Context, j *job) (outcome, error) {
+	return p.run(w, r, who, jobTasks, what, func(ctx context.Context, j *job) (outcome, error) {
 		env, err := p.env(ctx, who)
 		if err != nil {
 			return outcome{}, err
@@ -181,7 +172,4 @@ func (p taskSection) begin(w http.ResponseWriter, r *http.Request, who *session)
 		title := map[bool]string{false: "What would be done", true: "Done"}[run]
 		return outcome{"task", view{Title: title, Section: "/replay", Body: b}}, nil
 	})
-	if j != nil {
-		p.follow(w, r, who, j)
-	}
 }
