@@ -71,14 +71,3 @@ func TestManyServices(t *testing.T) {
 		require.Less(t, answer.Body.Len(), 300<<10, path)
 	}
 }
-
-func BenchmarkTenThousandServices(b *testing.B) {
-	p := manyServices(b, 10_000)
-	for _, path := range []string{"/", "/services", "/services?only=unwell", "/service?name=c050/p50@out", "/letters", "/system"} {
-		b.Run(path, func(b *testing.B) {
-			for b.Loop() {
-				p.ServeHTTP(httptest.NewRecorder(), httptest.NewRequest(http.MethodGet, local+path, nil))
-			}
-		})
-	}
-}
