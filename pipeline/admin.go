@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"net"
 	"net/http"
 	"net/http/pprof"
 
@@ -28,7 +27,7 @@ type operators struct {
 	attempts *auth.Attempts // wrong tokens; nil before listen
 }
 
-// operatorsOptions are needed, but for page.
+// operatorsOptions are needed, but for page, and for control while the process starts.
 type operatorsOptions struct {
 	cfg     *config.Config
 	log     *slog.Logger
@@ -37,7 +36,7 @@ type operatorsOptions struct {
 	health  func() operate.Health
 	status  func() operate.Health // health with the work for operators
 	page    func() http.Handler
-	serve   func(name, address string, files *api.Certificates, h http.Handler) (net.Addr, func() error, error)
+	serve   listenFunc
 }
 
 // listen is Pipeline.ServeAdmin.
@@ -66,7 +65,9 @@ func (o *operators) listen() (address string, stop func() error, err error) {
 	if a.Pprof {
 		profiles(mux, func(w http.ResponseWriter, r *http.Request) bool { return o.attempts.Admit(w, r, token) })
 	}
-	o.control.Register(mux, o.attempts)
+	if o.control != nil {
+		o.control.Register(mux, o.attempts)
+	}
 	if o.page != nil {
 		mux.Handle("/", o.control.During(o.page()))
 	}
@@ -77,6 +78,9 @@ func (o *operators) listen() (address string, stop func() error, err error) {
 	addr, stop, err := o.serve("admin", a.Listen, files, auth.Guard(loopback(a.Listen), mux))
 	if err != nil {
 		return "", nil, err
+	}
+	if o.control == nil {
+		return addr.String(), stop, nil
 	}
 	if err := o.control.Announce(addr); err != nil {
 		return "", nil, errors.Join(fmt.Errorf("admin: %w", err), stop())

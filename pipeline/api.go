@@ -34,8 +34,11 @@ type frontOptions struct {
 	sources func() []*source
 	takes   func() error    // why requests cannot be accepted now, or nil
 	ending  context.Context // ends the requests
-	serve   func(name, address string, files *api.Certificates, h http.Handler) (net.Addr, func() error, error)
+	serve   listenFunc
 }
+
+// listenFunc starts a listener, see listening.serve.
+type listenFunc func(name, address string, files *api.Certificates, h http.Handler) (net.Addr, func() error, error)
 
 // listening starts listeners of the process.
 type listening struct {

@@ -72,7 +72,7 @@ func DecideUntilIdle(ctx context.Context, s *session.Session) error {
 		roles: Roles{Decide: true}, store: s.Store, active: stages.active, inbox: inbox, decide: stage,
 		blocked: stage.halted,
 	}}
-	running, err := stages.active.while(ctx, "decide", true, stage.start)
+	running, err := stages.active.supervise(ctx, "decide", true, stage.start)
 	if err != nil {
 		return err
 	}

@@ -6,16 +6,12 @@ import (
 	"fmt"
 	"io"
 	"net"
-	"net/http"
 	"strings"
 	"sync"
 	"syscall"
 	"time"
 
 	"github.com/jackc/pgx/v5/pgconn"
-	"github.com/prometheus/client_golang/prometheus/promhttp"
-	"github.com/seed-86dfc502/weir/api"
-	"github.com/seed-86dfc502/weir/api/auth"
 	"github.com/seed-86dfc502/weir/internal/wait"
 	"github.com/seed-86dfc502/weir/operate"
 	"github.com/seed-86dfc502/weir/operate/remedy"
@@ -26,7 +22,7 @@ import (
 // Its probes say so: it is alive and not ready.
 type awaiting struct {
 	outages outages
-	serve   func(h http.Handler) (stop func() error, err error) // the listener of the probes, nil without one
+	listen  func() (address string, stop func() error, err error) // of the probes; nil once ServeAdmin listens
 
 	mu      sync.Mutex
 	blocked operate.Observed // guarded by mu
@@ -57,8 +53,8 @@ func (a *awaiting) do(ctx context.Context, f func(ctx context.Context) error) (e
 			return err
 		}
 		a.note(err, now)
-		if !listens && a.serve != nil {
-			closes, err := a.serve(a.probes())
+		if !listens && a.listen != nil {
+			_, closes, err := a.listen()
 			if err != nil {
 				return err
 			}
@@ -91,46 +87,6 @@ func (a *awaiting) health() operate.Health {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return operate.HealthOf(a.blocked, time.Now())
-}
-
-// probes answers /healthz and /readyz.
-func (a *awaiting) probes() http.Handler {
-	mux := http.NewServeMux()
-	mux.HandleFunc("GET /healthz", alive)
-	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) { serveHealth(w, a.health()) })
-	return mux
-}
-
-// serveWhileStarting serves the probes of a process that waits, and its metrics.
-func (p *Pipeline) serveWhileStarting(l *listening) func(http.Handler) (func() error, error) {
-	c := p.cfg.Admin
-	if c.Off() {
-		return nil
-	}
-	return func(probes http.Handler) (func() error, error) {
-		attempts, token, metrics := auth.NewAttempts("admin", p.opt.Registry, p.log, nil), c.Token.Reveal(), c.MetricsToken.Reveal()
-		mux := http.NewServeMux()
-		mux.Handle("/healthz", probes)
-		mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, r *http.Request) {
-			if known, _ := attempts.Verify(r, token); token == "" || known {
-				probes.ServeHTTP(w, r)
-				return
-			}
-			serveHealth(w, operate.Health{Level: operate.LevelDown}) // errors may name servers
-		})
-		exposition := promhttp.HandlerFor(p.opt.Registry, promhttp.HandlerOpts{MaxRequestsInFlight: answersAtATime})
-		mux.HandleFunc("GET /metrics", func(w http.ResponseWriter, r *http.Request) {
-			if token == "" && metrics == "" || attempts.Admit(w, r, token, metrics) {
-				exposition.ServeHTTP(w, r)
-			}
-		})
-		var files *api.Certificates
-		if c.TLS != nil {
-			files = &api.Certificates{Cert: c.TLS.Cert, Key: c.TLS.Key}
-		}
-		_, stop, err := l.serve("admin", c.Listen, files, auth.Guard(loopback(c.Listen), mux))
-		return stop, err
-	}
 }
 
 // outageCodes are the codes of a PostgreSQL server that starts, stops, or takes no more

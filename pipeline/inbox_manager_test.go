@@ -27,7 +27,7 @@ func TestAGenerationThatAnotherProcessEndedIsLeft(t *testing.T) {
 	require.NoError(t, err)
 	_, err = p.store.RenewInbox(t.Context(), ended, 0, nil)
 	require.NoError(t, err)
-	deciding, err := p.active.while(t.Context(), "decide", true, p.decide.start)
+	deciding, err := p.active.supervise(t.Context(), "decide", true, p.decide.start)
 	require.NoError(t, err)
 	for p.inbox.now().Generation == ended.Generation {
 		select {
@@ -131,7 +131,7 @@ func TestAnotherConfigurationInTheMiddleOfWhatIsDecidedAgain(t *testing.T) {
 func TestAReloadInTheMiddleOfWhatIsDecidedAgain(t *testing.T) {
 	p := openEmbedded(t, Roles{Decide: true}, fileSource)
 	inbox, now := p.inbox.now(), p.active.now.Load()
-	deciding, err := p.active.while(t.Context(), "decide", true, p.decide.start)
+	deciding, err := p.active.supervise(t.Context(), "decide", true, p.decide.start)
 	require.NoError(t, err)
 	<-now.deciding
 	_, err = p.store.NoteLostDecisions(t.Context(), inbox.Generation, []store.LostDecision{{Partition: store.Partition{Generation: inbox.Generation}, To: 100, Revision: p.Revision()}})
@@ -149,7 +149,7 @@ func TestAReloadInTheMiddleOfWhatIsDecidedAgain(t *testing.T) {
 func TestAReloadKeepsTheOwner(t *testing.T) {
 	p := openEmbedded(t, Roles{Decide: true}, fileSource)
 	now := p.active.now.Load()
-	deciding, err := p.active.while(t.Context(), "decide", true, p.decide.start)
+	deciding, err := p.active.supervise(t.Context(), "decide", true, p.decide.start)
 	require.NoError(t, err)
 	<-now.deciding
 	owner := p.decide.running.Load()

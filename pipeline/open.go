@@ -122,29 +122,27 @@ func Open(ctx context.Context, opt Options) (_ *Pipeline, err error) {
 	}()
 	p.logMemory()
 	gauges := newGauges(opt.Registry, servicelabel.New(servicelabel.Most))
-	p.starting.serve = p.serveWhileStarting(&listening{cfg: p.cfg, log: p.log, end: p.end, gauges: gauges})
+	serve := (&listening{cfg: p.cfg, log: p.log, end: p.end, gauges: gauges}).serve
+	p.starting.listen = (&operators{operatorsOptions: operatorsOptions{cfg: p.cfg, log: p.log, reg: opt.Registry, health: p.starting.health, status: p.starting.health, serve: serve}}).listen
 	if err := p.starting.do(ctx, func(ctx context.Context) error { return p.connect(ctx, gauges) }); err != nil {
 		return nil, err
 	}
 	p.assemble(gauges)
-	if err := p.starting.do(ctx, p.openInbox); err != nil {
+	if err := p.starting.do(ctx, func(ctx context.Context) error {
+		if err := p.inbox.openTopics(ctx, nil); err != nil {
+			return fmt.Errorf("logs: %w", err)
+		}
+		return nil
+	}); err != nil {
 		return nil, err
 	}
 	p.closers = append(p.closers, func() error { p.inbox.note(); return nil })
 	if err := p.starting.do(ctx, p.activate); err != nil {
 		return nil, err
 	}
-	p.starting.serve = nil                         // from here on ServeAdmin is the listener
+	p.starting.listen = nil                        // from here on ServeAdmin is the listener
 	p.closers = append(p.closers, p.control.Close) // first to end: it works with all else
 	return p, nil
-}
-
-// openInbox creates the topics and finds the inbox.
-func (p *Pipeline) openInbox(ctx context.Context) error {
-	if err := p.inbox.openTopics(ctx, nil); err != nil {
-		return fmt.Errorf("logs: %w", err)
-	}
-	return nil
 }
 
 // logMemory logs how much memory the process may use, and warns where the configuration

@@ -91,7 +91,7 @@ func TestAReloadReopensTheSinksThatItChanges(t *testing.T) {
 		return now
 	}
 	before := load(configured("499.jsonl"), "before")
-	started, err := p.active.while(t.Context(), "deliver", true, p.deliver.start)
+	started, err := p.active.supervise(t.Context(), "deliver", true, p.deliver.start)
 	require.NoError(t, err)
 	<-before.delivering
 	stage := p.deliver.running.Load()

@@ -66,7 +66,7 @@ func (p *Pipeline) startStages(ctx context.Context) (running []component, err er
 	while := func(name string, limit context.Context, renews bool, start startFunc) error {
 		var started component
 		err := p.starting.do(ctx, func(context.Context) (err error) {
-			started, err = p.active.while(ctx, name, renews, start)
+			started, err = p.active.supervise(ctx, name, renews, start)
 			return err
 		})
 		if err != nil {

@@ -38,7 +38,7 @@ type component struct {
 	// reconfigure, if given, continues under other settings without a new start. After an
 	// error nothing has changed.
 	reconfigure func(ctx context.Context, next *settings) error
-	// failed is closed, or receives an error, when the component ends without being stopped.
+	// failed receives an error when the component ends without being stopped.
 	failed <-chan error
 }
 

@@ -48,26 +48,11 @@ func restarts(err error) bool {
 	return errors.As(err, &cut)
 }
 
-// while runs a stage while this process's configuration is the active one (I12). When another one
-// takes over, the stage stops as at the end of the process, so that other processes take its
-// partitions. It starts again when its own is active again, as after a roll-back, which is a
-// revision of its own. A stage that renews starts again after each reload, or is reconfigured.
-// The others do not depend on customers' files. A stage starts again after an error of restarts,
-// too.
-func (a *activation) while(ctx context.Context, stage string, renews bool, start startFunc) (component, error) {
-	s := &supervisor{activation: a, log: a.log.With("stage", stage), renews: renews, start: start, newer: make(chan struct{}, 1), under: a.now.Load()}
-	s.revision = s.under.plan.Revision
-	var err error
-	if s.running, err = start(ctx, startOptions{revision: s.revision, superseded: s.superseded}); err != nil {
-		return component{}, err
-	}
-	failed := make(chan error, 1)
-	var ended error // of the last stop
-	stop := loop(func(ctx context.Context) { ended = s.run(ctx, failed) })
-	return component{failed: failed, stop: func() error { stop(); return ended }}, nil
-}
-
-// supervisor runs one stage for while.
+// supervisor keeps a stage running while this process's configuration is the active one (I12).
+// When another one takes over, the stage stops as at the end of the process, so that other
+// processes take its partitions. It starts again when its own is active again, as after a
+// roll-back, which is a revision of its own. A stage that renews starts again after each reload,
+// or is reconfigured. The others do not depend on customers' files.
 type supervisor struct {
 	*activation
 	log    *slog.Logger
@@ -75,17 +60,36 @@ type supervisor struct {
 	start  startFunc
 	newer  chan struct{} // has something when the stage met a newer revision
 
-	// Of the goroutine of run alone.
+	// Of the goroutine of Run alone.
 	running  component
 	under    *settings
 	revision int64
 }
 
+// supervise starts a stage, and a supervisor that keeps it running.
+func (a *activation) supervise(ctx context.Context, stage string, renews bool, start startFunc) (component, error) {
+	s := &supervisor{activation: a, log: a.log.With("stage", stage), renews: renews, start: start, newer: make(chan struct{}, 1), under: a.now.Load()}
+	s.revision = s.under.plan.Revision
+	var err error
+	if s.running, err = start(ctx, startOptions{revision: s.revision, superseded: s.superseded}); err != nil {
+		return component{}, err
+	}
+	failed := make(chan error, 1)
+	stop := loop(func(ctx context.Context) {
+		if err := s.Run(ctx); err != nil {
+			failed <- err
+		}
+	})
+	return component{failed: failed, stop: func() error { stop(); return s.running.stop() }}, nil
+}
+
 // superseded tells the supervisor that the stage met a newer revision.
 func (s *supervisor) superseded() { wait.Offer(s.newer, struct{}{}) }
 
-// run returns the error of the last stop.
-func (s *supervisor) run(ctx context.Context, failed chan<- error) error {
+// Run starts the stage again after a reload, when another configuration has become the active
+// one and its own is active again, and after an error of restarts. It returns nil when ctx ends,
+// and any other error of the stage at once. s.running still has to be stopped then.
+func (s *supervisor) Run(ctx context.Context) error {
 	tick := time.NewTicker(activePeriod)
 	defer tick.Stop()
 	for {
@@ -94,16 +98,14 @@ func (s *supervisor) run(ctx context.Context, failed chan<- error) error {
 		case lost = <-s.running.failed:
 			switch {
 			case !restarts(lost):
-				failed <- lost
-				<-ctx.Done()
-				return s.running.stop()
+				return lost
 			case errors.Is(lost, store.ErrSuperseded):
 				s.logSuperseded()
 			default:
 				s.log.Warn("starting again from the store", "event", "stage.restarted", "because", lost)
 			}
 		case <-ctx.Done():
-			return s.running.stop()
+			return nil
 		case <-s.under.replaced:
 		case <-s.newer:
 		case <-tick.C:
@@ -114,6 +116,7 @@ func (s *supervisor) run(ctx context.Context, failed chan<- error) error {
 		if err := s.running.stop(); err != nil {
 			s.log.Warn("the stage did not stop in order", "event", "stage.stop_failed", "error", err)
 		}
+		s.running = component{stop: func() error { return nil }}
 		if !s.startAgain(ctx, lost) {
 			return nil
 		}

@@ -32,7 +32,7 @@ func TestAStageThatLostItsProgressStartsAgain(t *testing.T) {
 		failed   chan error
 	}
 	started, ended := make(chan run, 3), make(chan int64, 3)
-	running, err := a.while(t.Context(), "deliver", true, func(_ context.Context, o startOptions) (component, error) {
+	running, err := a.supervise(t.Context(), "deliver", true, func(_ context.Context, o startOptions) (component, error) {
 		failed := make(chan error, 1)
 		started <- run{o.revision, failed}
 		return component{failed: failed, stop: func() error { ended <- o.revision; return nil }}, nil
