@@ -3,7 +3,6 @@ package operate
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"time"
 
 	"github.com/seed-86dfc502/weir/store"
@@ -24,11 +23,11 @@ type backfill struct {
 // NoteConfiguration records the fingerprint of the active configuration. After a change of
 // it a backfill is due until BackfillDone.
 func NoteConfiguration(ctx context.Context, s store.Reports, fingerprint []byte, now time.Time) error {
-	b, err := readBackfill(ctx, s)
+	b, err := readReport[backfill](ctx, s, backfillKind)
 	if err != nil || bytes.Equal(b.Fingerprint, fingerprint) {
 		return err
 	}
-	return updateBackfill(ctx, s, func(b *backfill) {
+	return updateReport(ctx, s, backfillKind, backfillName, func(b *backfill) {
 		if b.Fingerprint != nil && !bytes.Equal(b.Fingerprint, fingerprint) && b.Due.IsZero() {
 			b.Due = now.UTC().Truncate(time.Second)
 		}
@@ -38,7 +37,7 @@ func NoteConfiguration(ctx context.Context, s store.Reports, fingerprint []byte,
 
 // BackfillDone records that every entity was requested under a configuration.
 func BackfillDone(ctx context.Context, s store.Reports, fingerprint []byte) error {
-	return updateBackfill(ctx, s, func(b *backfill) {
+	return updateReport(ctx, s, backfillKind, backfillName, func(b *backfill) {
 		if bytes.Equal(b.Fingerprint, fingerprint) {
 			b.Due = time.Time{}
 		}
@@ -47,7 +46,7 @@ func BackfillDone(ctx context.Context, s store.Reports, fingerprint []byte) erro
 
 // BackfillItem returns the status line of a backfill that is due, or nil when none is.
 func BackfillItem(ctx context.Context, s store.Reports) (*Item, error) {
-	b, err := readBackfill(ctx, s)
+	b, err := readReport[backfill](ctx, s, backfillKind)
 	if err != nil || b.Due.IsZero() {
 		return nil, err
 	}
@@ -56,27 +55,4 @@ func BackfillItem(ctx context.Context, s store.Reports) (*Item, error) {
 		Why: "entities without an event since it changed are as the earlier one made them",
 		Do:  "weir replay --outdated (weir plan shows its effect first)",
 	}, nil
-}
-
-func readBackfill(ctx context.Context, s store.Reports) (b backfill, err error) {
-	reports, err := s.ListReports(ctx, backfillKind)
-	for _, r := range reports {
-		if err == nil {
-			err = json.Unmarshal(r.Body, &b)
-		}
-	}
-	return b, err
-}
-
-func updateBackfill(ctx context.Context, s store.Reports, change func(*backfill)) error {
-	return s.UpdateReport(ctx, backfillKind, backfillName, func(body []byte) ([]byte, error) {
-		var b backfill
-		if body != nil {
-			if err := json.Unmarshal(body, &b); err != nil {
-				return nil, err
-			}
-		}
-		change(&b)
-		return json.Marshal(b)
-	})
 }

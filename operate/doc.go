@@ -19,6 +19,6 @@
 //
 //   - [Env] is what an action works with; commands, pages and tests make one.
 //   - [Env.Run] does a [Task] on a selection of entities, or previews it.
-//   - [Env.ReplayLetters], [Env.DiscardLetters] and [Env.EditLetter] are for dead letters.
+//   - [Env.ReplayLetters], [DiscardLetters] and [EditLetter] are for dead letters.
 //   - [Env.Wait] returns when everything that was asked for is decided.
 package operate

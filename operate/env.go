@@ -75,20 +75,24 @@ func Invalid(format string, args ...any) error {
 
 // send appends records to the inbox and returns when they are acknowledged.
 func (e *Env) send(ctx context.Context, records []change.Record) error {
+	out, err := InboxRecords(e.Inbox.Topic, records)
+	if err != nil || len(out) == 0 {
+		return err
+	}
+	return e.Append.Append(ctx, out)
+}
+
+// InboxRecords encodes records for the topic of an inbox.
+func InboxRecords(topic string, records []change.Record) ([]transport.Record, error) {
 	out := make([]transport.Record, len(records))
 	for i, r := range records {
 		key, head, value, err := change.EncodeRecord(r)
 		if err != nil {
-			return err
+			return nil, err
 		}
-		out[i] = transport.Record{
-			Topic: e.Inbox.Topic, Key: key, Value: value, Headers: []transport.Header{{Key: change.InboxHeader, Value: head}},
-		}
+		out[i] = transport.Record{Topic: topic, Key: key, Value: value, Headers: []transport.Header{{Key: change.InboxHeader, Value: head}}}
 	}
-	if len(out) == 0 {
-		return nil
-	}
-	return e.Append.Append(ctx, out)
+	return out, nil
 }
 
 const waitPoll = 100 * time.Millisecond

@@ -33,18 +33,17 @@ func NoteNames(ctx context.Context, s store.Reports, c *config.Config) error {
 	if !missing {
 		return nil
 	}
-	return updateNames(ctx, s, func(names map[string]string) { maps.Copy(names, renamed) })
+	return updateReport(ctx, s, namesKind, namesName, func(names *map[string]string) {
+		if *names == nil {
+			*names = map[string]string{}
+		}
+		maps.Copy(*names, renamed)
+	})
 }
 
 // firstNames returns the first names of renamed customers by their later ones.
-func firstNames(ctx context.Context, s store.Reports) (names map[string]string, err error) {
-	reports, err := s.ListReports(ctx, namesKind)
-	for _, r := range reports {
-		if err == nil {
-			err = json.Unmarshal(r.Body, &names)
-		}
-	}
-	return names, err
+func firstNames(ctx context.Context, s store.Reports) (map[string]string, error) {
+	return readReport[map[string]string](ctx, s, namesKind)
 }
 
 // dropNames removes the names of a forgotten customer.
@@ -53,20 +52,32 @@ func dropNames(ctx context.Context, s store.Reports, first string) error {
 	if err != nil || len(known) == 0 {
 		return err
 	}
-	return updateNames(ctx, s, func(names map[string]string) {
-		maps.DeleteFunc(names, func(_, of string) bool { return of == first })
+	return updateReport(ctx, s, namesKind, namesName, func(names *map[string]string) {
+		maps.DeleteFunc(*names, func(_, of string) bool { return of == first })
 	})
 }
 
-func updateNames(ctx context.Context, s store.Reports, change func(names map[string]string)) error {
-	return s.UpdateReport(ctx, namesKind, namesName, func(body []byte) ([]byte, error) {
-		names := map[string]string{}
-		if body != nil {
-			if err := json.Unmarshal(body, &names); err != nil {
+// readReport returns the body of the only report of a kind, zero without one.
+func readReport[T any](ctx context.Context, s ReportLister, kind string) (body T, err error) {
+	reports, err := s.ListReports(ctx, kind)
+	for _, r := range reports {
+		if err == nil {
+			err = json.Unmarshal(r.Body, &body)
+		}
+	}
+	return body, err
+}
+
+// updateReport changes the body of a report, which is zero without one.
+func updateReport[T any](ctx context.Context, s store.Reports, kind, name string, change func(*T)) error {
+	return s.UpdateReport(ctx, kind, name, func(text []byte) ([]byte, error) {
+		var body T
+		if text != nil {
+			if err := json.Unmarshal(text, &body); err != nil {
 				return nil, err
 			}
 		}
-		change(names)
-		return json.Marshal(names)
+		change(&body)
+		return json.Marshal(body)
 	})
 }

@@ -12,7 +12,6 @@ import (
 	"github.com/seed-86dfc502/weir/config"
 	"github.com/seed-86dfc502/weir/deliver"
 	"github.com/seed-86dfc502/weir/operate"
-	"github.com/seed-86dfc502/weir/transport"
 )
 
 // deliverStage delivers the changes.
@@ -187,22 +186,11 @@ func (l changesLog) Offsets(ctx context.Context, partition int32) (start, end in
 
 // appendControl appends control records to the inbox.
 func (st *deliverStage) appendControl(ctx context.Context, controls ...change.Record) error {
-	records := make([]transport.Record, len(controls))
-	for i, c := range controls {
-		var err error
-		if records[i], err = controlRecord(st.cfg.Kafka.Inbox.Topic, c.Entity, *c.Control); err != nil {
-			return err
-		}
+	records, err := operate.InboxRecords(st.cfg.Kafka.Inbox.Topic, controls)
+	if err != nil {
+		return err
 	}
 	return st.logs.Append(ctx, records)
-}
-
-func controlRecord(inbox, entity string, c change.Control) (transport.Record, error) {
-	key, head, value, err := change.EncodeRecord(change.Record{Entity: entity, Control: &c})
-	return transport.Record{
-		Topic: inbox, Key: key, Value: value,
-		Headers: []transport.Header{{Key: change.InboxHeader, Value: head}},
-	}, err
 }
 
 // conditions returns how each service's delivery is doing.

@@ -12,6 +12,7 @@ import (
 	"github.com/seed-86dfc502/weir/assemble"
 	"github.com/seed-86dfc502/weir/change"
 	"github.com/seed-86dfc502/weir/internal/wait"
+	"github.com/seed-86dfc502/weir/operate"
 	"github.com/seed-86dfc502/weir/store"
 	"github.com/seed-86dfc502/weir/transport"
 )
@@ -81,7 +82,7 @@ const barrierPatience = 10 * time.Second
 // barrier is sources.Env.Barrier.
 func (g *inboxManager) barrier(ctx context.Context, s change.Session, sequence string, waits func(error)) error {
 	topic := g.cfg.Kafka.Inbox.Topic
-	key, head, value, err := change.EncodeRecord(change.Record{Control: &change.Control{ID: s.Header(), Action: change.Barrier, Session: s, Sequence: sequence}})
+	records, err := operate.InboxRecords(topic, []change.Record{{Control: &change.Control{ID: s.Header(), Action: change.Barrier, Session: s, Sequence: sequence}}})
 	if err != nil {
 		return err
 	}
@@ -90,9 +91,9 @@ func (g *inboxManager) barrier(ctx context.Context, s change.Session, sequence s
 		appends.Go(func() error {
 			late := time.AfterFunc(barrierPatience, func() { waits(fmt.Errorf("partition %d of %s takes nothing: no table of the slot is read", n, topic)) })
 			defer late.Stop()
-			return g.logs.Append(within, []transport.Record{{
-				Topic: topic, Key: key, Value: value, Headers: []transport.Header{{Key: change.InboxHeader, Value: head}}, Pinned: true, Partition: n,
-			}})
+			r := records[0]
+			r.Pinned, r.Partition = true, n
+			return g.logs.Append(within, []transport.Record{r})
 		})
 	}
 	if err := appends.Wait(); err != nil {

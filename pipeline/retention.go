@@ -94,20 +94,18 @@ func (h *retainer) purge(ctx context.Context, before time.Time) error {
 		if err != nil || len(stones) == 0 {
 			return err
 		}
-		records := make([]transport.Record, 0, len(stones))
+		var purges []change.Record
 		for _, t := range stones {
-			below := h.heard(reached, t)
-			if t.Version >= below {
-				continue
+			if below := h.heard(reached, t); t.Version < below {
+				c := &change.Control{ID: uuid.NewString(), Action: change.Purge, Version: below, Actor: change.Housekeeping}
+				purges = append(purges, change.Record{Entity: t.Entity, Control: c})
 			}
-			c := change.Control{ID: uuid.NewString(), Action: change.Purge, Version: below, Actor: change.Housekeeping}
-			r, err := controlRecord(h.cfg.Kafka.Inbox.Topic, t.Entity, c)
-			if err != nil {
-				return err
-			}
-			records = append(records, r)
 		}
-		if err := h.append.Append(ctx, records); err != nil {
+		records, err := operate.InboxRecords(h.cfg.Kafka.Inbox.Topic, purges)
+		if err == nil {
+			err = h.append.Append(ctx, records)
+		}
+		if err != nil {
 			return err
 		}
 		after = stones[len(stones)-1]

@@ -16,6 +16,7 @@ import (
 	"github.com/seed-86dfc502/weir/change"
 	"github.com/seed-86dfc502/weir/ingest"
 	"github.com/seed-86dfc502/weir/internal/crash"
+	"github.com/seed-86dfc502/weir/operate"
 	"github.com/seed-86dfc502/weir/store"
 	"github.com/seed-86dfc502/weir/transport"
 )
@@ -147,23 +148,21 @@ type Inbox struct {
 // Push implements events.Pusher: all events are durable, or none is known to be.
 func (x *Inbox) Push(ctx context.Context, pushed ...*message.Message) []error {
 	errs := make([]error, len(pushed))
-	records := make([]transport.Record, len(pushed))
+	events := make([]change.Record, len(pushed))
 	for n, m := range pushed {
-		key, head, value, err := change.EncodeRecord(ingest.PreparedOf(m.Context()).Record())
-		if err != nil {
-			errs[n] = err
-			return errs
-		}
-		records[n] = transport.Record{Topic: x.Topic, Key: key, Value: value, Headers: []transport.Header{{Key: change.InboxHeader, Value: head}}}
+		events[n] = ingest.PreparedOf(m.Context()).Record()
 	}
-	if len(records) == 0 {
+	records, err := operate.InboxRecords(x.Topic, events)
+	if len(records) == 0 && err == nil {
 		return nil
 	}
 	if crash.Enabled && len(records) > 1 && crash.Due(crash.ImportAppendHalf, x.Source) {
 		_ = x.Append(ctx, records[:len(records)/2])
 		crash.Die()
 	}
-	err := x.Append(ctx, records)
+	if err == nil {
+		err = x.Append(ctx, records)
+	}
 	for n := range errs {
 		errs[n] = err
 	}

@@ -19,7 +19,7 @@ type Snapshot struct {
 	At time.Time
 
 	Ingested  map[string]float64 // events read, by outcome: taken, repeated, dead, skipped
-	Rows      map[string]float64 // of imports, by status: accepted, duplicate, invalid, conflicting
+	Rows      map[string]float64 // of imports, by status: accepted, duplicate, refused
 	Events    map[string]float64 // inbox records, by outcome: stale, noise, merged, control, dead
 	Decisions map[string]float64 // by decision
 	Delivered map[string]float64 // changes, by outcome: delivered, coalesced, overtaken, dead, …

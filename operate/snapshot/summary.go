@@ -48,7 +48,7 @@ func Summarize(reg prometheus.Gatherer) (Summary, error) {
 		return Summary{}, err
 	}
 	s := Summary{
-		Read: int64(Total(now.Ingested) + Total(now.Rows)), Refused: int64(now.Rows["invalid"] + now.Rows["conflicting"]),
+		Read: int64(Total(now.Ingested) + Total(now.Rows)), Refused: int64(now.Rows["refused"]),
 		Repeated: int64(now.Repeated()), Stale: int64(now.Events["stale"]), Noise: int64(now.Events["noise"]), Merged: int64(now.Events["merged"]),
 		Dead: int64(now.Ingested["dead"] + now.DecideDead + now.Delivered["dead"]),
 	}

@@ -1,4 +1,3 @@
-// Package checks tests check services through the real binary: with SQLite in
-// one process, and on PostgreSQL with several processes, which are killed
+// Package checks tests check services through the real binary, which is killed
 // between a caller's steps.
 package checks
