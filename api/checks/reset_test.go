@@ -6,7 +6,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/seed-86dfc502/weir/store"
@@ -18,57 +17,6 @@ func (d *desk) reset() {
 	next, err := Reset(d.row)
 	require.NoError(d, err)
 	d.row = next
-}
-
-func TestResetLetsTheNextPass(t *testing.T) {
-	for name, c := range map[string]struct {
-		before  string // P passes and is confirmed, p passes
-		content string
-		want    Decision
-	}{
-		"the same after a confirmed one":       {"P", "A e2", Pass},
-		"the same after an open one":           {"p", "A e2", Pass},
-		"the very same event":                  {"P", "A e1 5", Pass},
-		"another content":                      {"P", "B e2", Pass},
-		"but nothing older by its sequence":    {"P", "B e2 4", Stale},
-		"nothing older by its sequence, open":  {"p", "B e2 4", Stale},
-		"nothing that was superseded before":   {"P", "Z e0", Stale},
-		"unless the producer sends it as news": {"P", "Z e9", Pass},
-	} {
-		t.Run(name, func(t *testing.T) {
-			d := newDesk(t)
-			d.ask("Z e0 3")
-			a := d.ask("A e1 5")
-			if c.before == "P" {
-				d.confirm(a.Version)
-			}
-			d.reset()
-			again := d.ask(c.content)
-			assert.Equal(t, c.want, again.Decision)
-			if c.want == Pass {
-				assert.Greater(t, again.Version, a.Version)
-				assert.NotEqual(t, a.Key, again.Key)
-				assert.False(t, again.Repeated)
-				once := d.ask(c.content)
-				assert.True(t, once.Repeated)
-				assert.Equal(t, again.Version, once.Version)
-			}
-		})
-	}
-}
-
-// Requests under way at a reset are answered as ever, and cannot make the row
-// certain of anything.
-func TestLateAnswersAfterAReset(t *testing.T) {
-	d := newDesk(t)
-	d.confirm(d.ask("A e1").Version)
-	open := d.ask("B e2").Version
-	d.reset()
-	require.Equal(t, Released{Done: true, Version: open}, d.release(open, Refused), "no way back to A")
-	d.confirm(open)
-	require.Equal(t, open, d.row.DeliveredVersion)
-	require.Equal(t, "P", d.script(true, "B"), "still unknown")
-	require.Equal(t, "D", d.script(true, "B"))
 }
 
 // A reset forgets refused content like delivered content.
