@@ -35,8 +35,8 @@ func NewAside(bytes int64) *Aside {
 	return &Aside{room: semaphore.NewWeighted(bytes), stuck: map[int32]int{}}
 }
 
-// stuckSince is how long partitions of the inbox may take for an append after others have
-// answered, before it counts as stuck: longer than a broker that is busy, and shorter than an
+// stuckSince is how long partitions of the inbox may take for an append, since others last
+// answered, before they count as stuck: longer than a broker that is busy, and shorter than an
 // election.
 const stuckSince = time.Second
 
@@ -69,7 +69,7 @@ type lane struct {
 	frames     int // in work
 	sequence   *transport.Sequence
 	refused    bool
-	resumeAt   int64 // of refused: no frame behind it is appended before this offset is
+	resumeAt   int64 // of refused: the next frame that is appended begins there or before, and was handed out before
 }
 
 // errBehind refuses a frame that was handed out behind one that failed.
@@ -85,7 +85,8 @@ func (s *Stage) enter(f *transport.Frame) (*lane, error) {
 		s.lanes[f.Partition] = l
 	}
 	if l.refused {
-		if f.First() > l.resumeAt || l.frames > 0 {
+		// Frames of one transaction may share an offset: those behind the refused one are new.
+		if f.First() > l.resumeAt || !f.Records[0].Redelivered || l.frames > 0 {
 			return nil, errBehind
 		}
 		l.refused, l.sequence = false, new(transport.Sequence)
@@ -208,7 +209,7 @@ func (s *Stage) appendOnce(work, stop context.Context, f *transport.Frame, l *la
 		}
 	}()
 	for len(waiting) > 0 {
-		if set == nil && err == nil && (isSlow && len(waiting) < len(groups) || s.opt.Aside.isStuck(slices.Collect(maps.Values(waiting)))) {
+		if set == nil && err == nil && (isSlow || s.opt.Aside.isStuck(slices.Collect(maps.Values(waiting)))) {
 			done(appended, false)
 			appended = nil
 			if rest := slices.Collect(maps.Values(waiting)); s.setAside(f, rest) {
@@ -229,6 +230,7 @@ func (s *Stage) appendOnce(work, stop context.Context, f *transport.Frame, l *la
 			}
 		case <-slow.C:
 			isSlow = true
+			slow.Reset(stuckSince) // there may be room by then
 		case <-ctx.Done():
 			done(appended, set != nil)
 			return append(failed, slices.Collect(maps.Values(waiting))...), fmt.Errorf("append: outcome unknown: %w", ctx.Err())

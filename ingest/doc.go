@@ -23,9 +23,9 @@
 // # A partition of the inbox that takes nothing
 //
 // A frame has events for all partitions of the inbox. Those for a stuck partition are set
-// aside ([Aside]) once others were appended, and the next frames pass beside them. The
-// appends of a source's partition are one [transport.Sequence]: after a failure nothing
-// behind it is appended, and the refused frames are handed out again in their order.
+// aside ([Aside]) after a second, and the next frames pass beside them. The appends of a
+// source's partition are one [transport.Sequence]: after a failure nothing behind it is
+// appended, and the refused frames are handed out again in their order.
 //
 // # Guarantee
 //

@@ -400,7 +400,7 @@ func TestStopWhileTheInboxIsAway(t *testing.T) {
 	require.Equal(t, []string{"letters 1", "append failed", "append failed"}, w.story())
 	require.Equal(t, []bool{false, false}, w.marked("1", "2"))
 	w.appends = nil
-	w.takeFrame(f)
+	w.takeFrame(f.Redelivered())
 	require.Equal(t, []string{"A=1", "B=1"}, w.entities())
 	require.Equal(t, w.letters[0].DedupKey, w.letters[1].DedupKey, "its letter is the same one")
 }

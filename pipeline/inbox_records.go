@@ -50,11 +50,6 @@ func (g *inboxManager) lag(ctx context.Context) (lags map[int32]int64, unavailab
 
 // entitiesOf is sources.Env.Stored.
 func (g *inboxManager) entitiesOf(ctx context.Context, source, after string) (ids []string, err error) {
-	if after == "" {
-		if err := g.decided(ctx, nil); err != nil {
-			return nil, err
-		}
-	}
 	const page = 500
 	for {
 		entities, err := g.store.Entities(ctx, after, page)
@@ -101,6 +96,9 @@ func (g *inboxManager) barrier(ctx context.Context, s change.Session, sequence s
 	}
 	return g.decided(ctx, waits)
 }
+
+// allDecided is sources.Env.Decided.
+func (g *inboxManager) allDecided(ctx context.Context) error { return g.decided(ctx, nil) }
 
 // decided waits until all records that the inbox has now are decided. It calls waits, if given, with a partition that
 // takes long.

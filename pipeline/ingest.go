@@ -29,6 +29,7 @@ type ingestStage struct {
 	inboxID   func() string // of the present generation
 	storeID   func() string
 	stored    func(ctx context.Context, source, after string) ([]string, error) // of sources.Env
+	decided   func(context.Context) error                                       // likewise
 	barrier   func(context.Context, change.Session, string, func(error)) error  // likewise
 	untilIdle bool
 	// serveAPI starts the API, when the sources that it posts to are open.
@@ -117,7 +118,7 @@ func (st *ingestStage) start(ctx context.Context, _ startOptions) (component, er
 func (st *ingestStage) sourceEnv() sources.Env {
 	budget := transport.NewBudget(st.cfg.FlowMemory() / groupShare) // of all sources
 	env := sources.Env{
-		Complete: st.untilIdle, Positions: st.store, Logs: st.store, Stored: st.stored, Barrier: st.barrier, OnRecordsLost: st.onRecordsLost, Limit: st.limit, Logger: st.log, StoreID: st.storeID(), Shared: new(sources.Shared),
+		Complete: st.untilIdle, Positions: st.store, Logs: st.store, Stored: st.stored, Decided: st.decided, Barrier: st.barrier, OnRecordsLost: st.onRecordsLost, Limit: st.limit, Logger: st.log, StoreID: st.storeID(), Shared: new(sources.Shared),
 		Group: func(id string, records int, topic string) transport.GroupConfig {
 			gc := st.group(st.limit, id, records, topic)
 			gc.Budget = budget

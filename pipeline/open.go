@@ -220,7 +220,7 @@ func (p *Pipeline) assemble(g *gauges) {
 	stage := func(l limit) stageOptions {
 		return stageOptions{cfg: p.cfg, log: p.log, store: p.store, logs: p.logs, active: p.active, tracer: p.tracer, lost: g.resets, timed: g.timed, limit: l.ctx}
 	}
-	p.ingest = &ingestStage{stageOptions: stage(p.end.ingest), gate: p.gate, metrics: m.ingest, inboxID: p.inbox.identity, storeID: p.inbox.ownID, stored: p.inbox.entitiesOf, barrier: p.inbox.barrier, untilIdle: p.opt.UntilIdle}
+	p.ingest = &ingestStage{stageOptions: stage(p.end.ingest), gate: p.gate, metrics: m.ingest, inboxID: p.inbox.identity, storeID: p.inbox.ownID, stored: p.inbox.entitiesOf, decided: p.inbox.allDecided, barrier: p.inbox.barrier, untilIdle: p.opt.UntilIdle}
 	p.decide = &decideStage{stageOptions: stage(p.end.decide), inbox: p.inbox, metrics: m.decide, rereads: g.rereads}
 	if roles.Decide {
 		p.decide.noise = fieldcount.NewCollector()

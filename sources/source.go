@@ -96,9 +96,10 @@ type Env struct {
 	Complete  bool
 	Positions store.SourcePositions
 	// Stored returns a page of the entities with a stored document of a source, behind an id and
-	// in ascending order. An empty one is the end. The first page waits until every event that
-	// was appended before the call is decided.
+	// in ascending order. An empty one is the end.
 	Stored func(ctx context.Context, source, after string) (entities []string, err error)
+	// Decided returns when every event that was appended before the call is decided.
+	Decided func(ctx context.Context) error
 	// Logs are the states of logs that one session at a time reads.
 	Logs store.SourceLogs
 	// Barrier appends a barrier of a session to each partition of the inbox, with the sequence of the

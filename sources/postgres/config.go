@@ -194,7 +194,7 @@ func (c *tableSource) options() Options {
 // Open implements sources.Kind. The sources of a slot share a reader.
 func (c *tableSource) Open(ctx context.Context, e sources.Env) (sources.Source, error) {
 	o := c.options()
-	o.Positions, o.Logs, o.Stored, o.Barrier, o.Pipeline = e.Positions, e.Logs, e.Stored, e.Barrier, e.StoreID
+	o.Positions, o.Logs, o.Stored, o.Decided, o.Barrier, o.Pipeline = e.Positions, e.Logs, e.Stored, e.Decided, e.Barrier, e.StoreID
 	o.Limit, o.Logger = e.Limit, e.Logger
 	shared := e.Shared.Of("postgres "+o.URL+" "+o.Slot, func() any { return NewReader(o, c.names) })
 	source := shared.(*Reader).Source(c.table.Name)

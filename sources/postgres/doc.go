@@ -36,10 +36,13 @@
 //
 // Changes. A transaction is handed out in the order of commits; a large one that the server
 // streams before its end is spilled to a file, and rolled back subtransactions are left out. A
-// batch holds what arrived while the one before was in work.
+// batch holds what arrived while the one before was in work. Records for a partition of the inbox
+// that takes nothing are set aside, and later batches pass; rows that were set aside are read again,
+// and when a record that was set aside is refused, the next session reads it again. A TRUNCATE, and a
+// session that begins, wait for that partition.
 //
-// Confirmation. When a batch is durable in the inbox, its end is stored as the mark and then
-// confirmed to the server, in this order. So the slot never is ahead of the mark, unless
+// Confirmation. When a batch and all before it are durable in the inbox, its end is stored as the mark
+// and then confirmed to the server, in this order. So the slot never is ahead of the mark, unless
 // something else moved it.
 //
 // Gap. A new epoch begins, and all rows are read again, if the slot is ahead of the mark (it was

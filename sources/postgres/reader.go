@@ -196,12 +196,10 @@ func (r *Reader) drained(ctx context.Context) (bool, error) {
 func (r *Reader) stored(ctx context.Context, source *Source, after string, during func(context.Context, func(context.Context) error) error, each func(ids []string) error) error {
 	for {
 		var ids []string
-		decided := source.awaitsDecisions(ctx)
 		err := during(ctx, func(ctx context.Context) (err error) {
 			ids, err = r.opt.Stored(ctx, source.name, after)
 			return err
 		})
-		decided()
 		if err != nil || len(ids) == 0 {
 			return err
 		}

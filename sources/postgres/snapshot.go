@@ -51,13 +51,13 @@ func (s *session) longer(table string) time.Duration {
 	return min(max(2*s.later[table].pause, time.Second), time.Minute)
 }
 
-// due returns the tables whose rows are to be read now.
+// due returns the tables whose rows are to be read now: not while events of a table are set aside.
 func (s *session) due() (tables []string) {
 	if s.unread == 0 {
 		return nil
 	}
 	for _, table := range slices.Sorted(maps.Keys(s.tables)) {
-		if !s.marks[table].value.Done && !time.Now().Before(s.later[table].until) {
+		if !s.marks[table].value.Done && !time.Now().Before(s.later[table].until) && !s.r.sources[table].lane.Aside() {
 			tables = append(tables, table)
 		}
 	}
@@ -327,11 +327,12 @@ func (r *rows) sweep(ctx context.Context) error {
 		for i, id := range ids {
 			records[i] = at.record(id, nil)
 		}
-		if !r.source.hand(ctx, at.stream, records, r.s.r.opt.StopGrace) {
+		left, ok := r.source.hand(ctx, at.stream, records, r.s.r.opt.StopGrace)
+		if !ok {
 			return errRefused
 		}
 		r.s.swept[r.source.table] = ids[len(ids)-1]
-		if time.Now().After(r.until) {
+		if left != nil || time.Now().After(r.until) {
 			return errEnough
 		}
 		return nil
@@ -441,18 +442,21 @@ func (r *rows) readRange(ctx context.Context, conn *pgconn.PgConn, table string,
 	}
 	var records []transport.Received
 	var last []string
-	size := 0
+	size, aside := 0, false
 	flush := func() error {
 		if len(records) == 0 {
 			return nil
 		}
-		if !r.source.hand(ctx, r.place.stream, records, r.s.r.opt.StopGrace) {
+		left, ok := r.source.hand(ctx, r.place.stream, records, r.s.r.opt.StopGrace)
+		if !ok {
 			return errRefused
 		}
+		read := len(records)
+		if records, size, aside = nil, 0, left != nil; aside {
+			return nil // later the rows are read again
+		}
 		crash.At(crash.RowsAppended, r.source.name)
-		err := r.progress(ctx, i, last, len(records), false)
-		records, size = nil, 0
-		return err
+		return r.progress(ctx, i, last, read, false)
 	}
 	row := make([]value, len(r.state.columns))
 	for late := false; !late; {
@@ -479,7 +483,7 @@ func (r *rows) readRange(ctx context.Context, conn *pgconn.PgConn, table string,
 				if err := flush(); err != nil {
 					return false, err
 				}
-				late = most > 0 && time.Now().After(r.until)
+				late = aside || most > 0 && time.Now().After(r.until)
 			}
 		}
 		if _, err := result.Close(); err != nil {
@@ -488,10 +492,10 @@ func (r *rows) readRange(ctx context.Context, conn *pgconn.PgConn, table string,
 		if err := flush(); err != nil {
 			return false, err
 		}
-		if !late && (most == 0 || n < most) {
+		if !late && !aside && (most == 0 || n < most) {
 			return true, r.progress(ctx, i, last, 0, true)
 		}
-		late = late || time.Now().After(r.until)
+		late = late || aside || time.Now().After(r.until)
 	}
 	return false, nil
 }

@@ -35,8 +35,9 @@ type Options struct {
 	Barrier func(ctx context.Context, s change.Session, sequence string, waits func(error)) error
 	// Pipeline tells this pipeline apart from others that may read the slot.
 	Pipeline string
-	// Stored is that of sources.Env.
-	Stored func(ctx context.Context, source, after string) ([]string, error)
+	// Stored and Decided are those of sources.Env.
+	Stored  func(ctx context.Context, source, after string) ([]string, error)
+	Decided func(ctx context.Context) error
 	// FrameRecords and FrameBytes bound a frame. They default to 2,000 and 4 MiB.
 	FrameRecords int
 	FrameBytes   int
@@ -81,8 +82,9 @@ type Source struct {
 	undecided  error                   // set while deletions wait for decisions; guarded by mu
 	read, rows int64                   // of the snapshot, an estimate; guarded by mu
 	running    bool                    // the snapshot is; guarded by mu
-	handing    chan struct{}           // capacity 1: one frame is in work at a time
+	handing    chan struct{}           // capacity 1: one frame is handed out at a time
 	assignment uint64                  // of the session; owned by the reader
+	lane       *handout.Lane           // likewise
 }
 
 var (
@@ -168,7 +170,7 @@ func (s *Source) setFault(err error) (news bool) {
 }
 
 // errUndecided is why no change of a table is read.
-var errUndecided = errors.New("its stored entities are to be deleted (TRUNCATE, or rows that are gone), once all earlier events are decided, " +
+var errUndecided = errors.New("its stored entities are to be deleted (TRUNCATE), once all earlier events are decided, " +
 	"and the inbox is not: is a process with the role decide running?")
 
 // undecidedAfter is how long decisions may take until the source reports that it waits for them.
@@ -203,18 +205,19 @@ func (s *Source) setSnapshot(read, rows int64, running bool) {
 	s.read, s.rows, s.running = read, rows, running
 }
 
-// hand hands out the records of one stream and reports whether they are durable.
-func (s *Source) hand(ctx context.Context, stream stream, records []transport.Received, grace time.Duration) bool {
+// hand hands out the records of one stream and reports whether they are durable. With left, some were
+// set aside, and it is closed when they are durable, too.
+func (s *Source) hand(ctx context.Context, stream stream, records []transport.Received, grace time.Duration) (left <-chan struct{}, ok bool) {
 	select {
 	case s.handing <- struct{}{}:
 		defer func() { <-s.handing }()
 	case <-ctx.Done():
-		return false
+		return nil, false
 	}
 	s.mu.Lock()
 	out := s.out
 	s.mu.Unlock()
-	return handout.Frame(ctx, out, transport.NewFrame(s.Topic(), stream.id, 0, s.assignment, records), grace)
+	return s.lane.Frame(ctx, out, transport.NewFrame(s.Topic(), stream.id, 0, s.assignment, records), grace)
 }
 
 const connectTimeout = 10 * time.Second

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -13,6 +14,7 @@ import (
 	"github.com/jackc/pgx/v5/pgproto3"
 	"github.com/seed-86dfc502/weir/internal/crash"
 	"github.com/seed-86dfc502/weir/internal/wait"
+	"github.com/seed-86dfc502/weir/sources/internal/handout"
 	"github.com/seed-86dfc502/weir/transport"
 	"golang.org/x/sync/errgroup"
 )
@@ -30,10 +32,12 @@ type batch struct {
 	bytes   int
 	end     int64 // every transaction that ends up to here is in this batch or an earlier one
 	last    commit
-	newest  int64 // commit of the newest change; its transaction may end in a later batch
+	newest  int64             // commit of the newest change; its transaction may end in a later batch
+	left    []<-chan struct{} // each closed when records that were set aside are durable
+	count   int64             // of batches that are this one
 }
 
-func newBatch() *batch { return &batch{parts: map[*Source][]*part{}} }
+func newBatch() *batch { return &batch{parts: map[*Source][]*part{}, count: 1} }
 
 func (b *batch) add(source *Source, stream stream, r transport.Received) {
 	parts := b.parts[source]
@@ -50,20 +54,29 @@ func (b *batch) add(source *Source, stream stream, r transport.Received) {
 
 var errRefused = errors.New("the frames were not acknowledged")
 
-// hand hands out the batch, tables side by side, and returns when all of it is durable.
+// hand hands out the batch, tables side by side, and returns when all of it is durable or set aside.
 func (b *batch) hand(ctx context.Context, grace time.Duration) error {
 	var group errgroup.Group
+	var mu sync.Mutex // of b.left
 	for source, parts := range b.parts {
 		group.Go(func() error {
 			for _, p := range parts {
-				if !source.hand(ctx, p.stream, p.records, grace) {
+				left, ok := source.hand(ctx, p.stream, p.records, grace)
+				if !ok {
 					return errRefused
+				}
+				if left != nil {
+					mu.Lock()
+					b.left = append(b.left, left)
+					mu.Unlock()
 				}
 			}
 			return nil
 		})
 	}
-	return group.Wait()
+	err := group.Wait()
+	b.parts = nil // ingest bounds what is set aside
+	return err
 }
 
 // changes is the state of the stream of changes.
@@ -72,10 +85,11 @@ type changes struct {
 	d       *decoder
 	b       *batch
 	batches chan *batch
-	failed  chan error // capacity 1: of handing out
-	handed  int64      // batches
-	newest  int64      // of these
-	durable atomic.Int64
+	failed  chan error             // capacity 1: of handing out
+	handed  int64                  // batches
+	newest  int64                  // of these
+	durable atomic.Int64           // batches, with all before them
+	settled chan struct{}          // capacity 1: more batches are durable
 	acked   atomic.Int64           // every change before it is durable
 	last    atomic.Pointer[commit] // the newest durable transaction
 	pieced  time.Time              // the end of the last piece of rows
@@ -96,7 +110,7 @@ func (s *session) stream(ctx context.Context) error {
 	if err := pglogrepl.StartReplication(ctx, s.log, s.r.opt.Slot, 0, pglogrepl.StartReplicationOptions{Mode: pglogrepl.LogicalReplication, PluginArgs: args}); err != nil {
 		return err
 	}
-	c := &changes{session: s, b: newBatch(), batches: make(chan *batch), failed: make(chan error, 1), said: time.Now(), heard: time.Now()}
+	c := &changes{session: s, b: newBatch(), batches: make(chan *batch), failed: make(chan error, 1), settled: make(chan struct{}, 1), said: time.Now(), heard: time.Now()}
 	c.acked.Store(s.from)
 	c.last.Store(&s.mark.Last)
 	c.d = &decoder{
@@ -119,23 +133,17 @@ func (s *session) stream(ctx context.Context) error {
 		c.d.expected = c.d.last
 	}
 	defer c.d.close()
+	handing, stop := context.WithCancel(ctx)
+	defer stop()
+	for _, source := range s.r.sources {
+		source.lane = handout.NewLane(handing, func() { s.cancel(errAgain) })
+	}
 	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		for b := range c.batches {
-			if err := b.hand(ctx, s.r.opt.StopGrace); err != nil {
-				c.failed <- err
-				return
-			}
-			crash.At(crash.ChangesAppended, s.r.opt.Source)
-			c.last.Store(&b.last) // first: a mark that is behind it has it sent again
-			c.acked.Store(max(c.acked.Load(), b.end))
-			c.durable.Add(1)
-		}
-	}()
-	err := c.receive(ctx)
+	go func() { defer close(done); c.handOut(handing) }()
+	err := c.receive(handing)
 	err = cmp.Or(s.r.opt.madeAgain(err), err)
 	close(c.batches)
+	stop()
 	<-done
 	// The end stores durable changes, too, and confirms them, so that the server does not send them again.
 	work, cancel := wait.WithGrace(context.WithoutCancel(ctx), ctx, s.r.opt.StopGrace)
@@ -144,6 +152,67 @@ func (s *session) stream(ctx context.Context) error {
 		_ = c.report(work, false)
 	}
 	return err
+}
+
+// handOut hands out batches until there are no more. A batch is durable when all before it are, too.
+func (c *changes) handOut(ctx context.Context) {
+	var waiting []*batch // the first one has records set aside
+	settle := func() {
+		waiting[0].left = waiting[0].left[1:]
+		for len(waiting) > 0 && len(waiting[0].left) == 0 {
+			c.settle(waiting[0])
+			waiting = waiting[1:]
+		}
+	}
+	for open := true; open; {
+		var b *batch
+		var oldest <-chan struct{}
+		if len(waiting) > 0 {
+			oldest = waiting[0].left[0]
+		}
+		select {
+		case <-oldest:
+			settle()
+			continue
+		case b, open = <-c.batches:
+		}
+		if !open {
+			break
+		}
+		if err := b.hand(ctx, c.r.opt.StopGrace); err != nil {
+			c.failed <- err
+			break
+		}
+		switch n := len(waiting); {
+		case len(b.left) > 0:
+			waiting = append(waiting, b)
+		case n > 0: // it is durable with those before it
+			waiting[n-1].end, waiting[n-1].last = b.end, b.last
+			waiting[n-1].count++
+		default:
+			c.settle(b)
+		}
+	}
+	for _, source := range c.r.sources {
+		source.lane.Wait()
+	}
+	for len(waiting) > 0 {
+		select {
+		case <-waiting[0].left[0]:
+			settle()
+		default:
+			return
+		}
+	}
+}
+
+// settle notes that a batch and all before it are durable.
+func (c *changes) settle(b *batch) {
+	crash.At(crash.ChangesAppended, c.r.opt.Source)
+	c.last.Store(&b.last) // first: a mark that is behind it has it sent again
+	c.acked.Store(max(c.acked.Load(), b.end))
+	c.durable.Add(b.count)
+	wait.Offer(c.settled, struct{}{})
 }
 
 func (c *changes) full() bool {
@@ -281,11 +350,25 @@ func (c *changes) handOver(ctx context.Context, must bool) error {
 
 // stored is that of the decoder.
 func (c *changes) stored(ctx context.Context, table string, each func(ids []string) error) error {
-	// The batch, and an empty one, which is passed on when the batch is durable.
-	for range 2 {
-		if err := c.handOver(ctx, true); err != nil {
-			return err
+	if err := c.handOver(ctx, true); err != nil {
+		return err
+	}
+	decided := c.r.sources[table].awaitsDecisions(ctx)
+	err := c.during(ctx, func(ctx context.Context) error {
+		for c.durable.Load() < c.handed {
+			select {
+			case <-c.settled:
+			case err := <-c.failed:
+				return err
+			case <-ctx.Done():
+				return ctx.Err()
+			}
 		}
+		return c.r.opt.Decided(ctx)
+	})
+	decided()
+	if err != nil {
+		return err
 	}
 	return c.r.stored(ctx, c.r.sources[table], "", c.during, each)
 }

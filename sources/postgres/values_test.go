@@ -3,7 +3,6 @@ package postgres
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"log/slog"
 	"strings"
 	"testing"
@@ -11,7 +10,6 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/seed-86dfc502/weir/change"
@@ -169,19 +167,16 @@ func TestSlotWithoutFailover(t *testing.T) {
 // A TRUNCATE that waits for decisions is reported, as long as it waits.
 func TestWaitForDecisionsIsReported(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		decided := make(chan struct{})
-		stored := func(context.Context, string, string) ([]string, error) { <-decided; return nil, nil }
-		r := NewReader(Options{Entities: map[string][]string{"orders": {"id"}}, Stored: stored, Logger: slog.New(slog.DiscardHandler)}, nil)
+		r := NewReader(Options{Entities: map[string][]string{"orders": {"id"}}, Logger: slog.New(slog.DiscardHandler)}, nil)
 		r.joined = 1
 		source := r.Source("orders")
-		began := time.Now()
-		go func() {
-			assert.NoError(t, r.stored(t.Context(), source, "", direct, nil))
-		}()
-		require.Eventually(t, func() bool { return errors.Is(source.Failing(), errUndecided) }, time.Minute, time.Second)
-		require.GreaterOrEqual(t, time.Since(began), undecidedAfter)
-		close(decided)
+		decided := source.awaitsDecisions(t.Context())
+		time.Sleep(undecidedAfter - 1)
+		require.NoError(t, source.Failing())
+		time.Sleep(1)
 		synctest.Wait()
+		require.ErrorIs(t, source.Failing(), errUndecided)
+		decided()
 		require.NoError(t, source.Failing())
 	})
 }

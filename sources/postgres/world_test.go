@@ -147,6 +147,8 @@ type inbox struct {
 	crashAt  int // frame that is durable and never acknowledged; 0: none
 	crashed  chan struct{}
 	store    *memory
+	stuck    map[string]bool // ids of a partition that takes nothing
+	held     []func(ack bool)
 }
 
 func newInbox(store *memory) *inbox {
@@ -255,6 +257,74 @@ func (b *inbox) stored(_ context.Context, source, after string) ([]string, error
 	return ids[:min(len(ids), 3)], nil
 }
 
+// decided is Options.Decided: everything that was appended is.
+func (b *inbox) decided(context.Context) error { return nil }
+
+// setAside takes the records of a frame but those that are stuck, which it sets aside, and reports
+// whether there are any. release answers for them.
+func (b *inbox) setAside(t testing.TB, source string, m *message.Message, f *transport.Frame) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	var left []int
+	for i := range f.Records {
+		if b.stuck[string(f.Records[i].Key)] {
+			left = append(left, i)
+		}
+	}
+	if left == nil {
+		return false
+	}
+	for i := range f.Records {
+		if !slices.Contains(left, i) {
+			b.record(t, source, f.TopicID, &f.Records[i])
+		}
+	}
+	require.True(t, f.SetAside(left))
+	b.held = append(b.held, func(ack bool) {
+		if !ack {
+			m.Nack()
+			return
+		}
+		for _, i := range left {
+			b.record(t, source, f.TopicID, &f.Records[i])
+		}
+		m.Ack()
+	})
+	close(b.changed)
+	b.changed = make(chan struct{})
+	return true
+}
+
+// stick lets the partition of some ids take nothing.
+func (b *inbox) stick(ids ...string) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.stuck = map[string]bool{}
+	for _, id := range ids {
+		b.stuck[id] = true
+	}
+}
+
+// waiting counts the frames that were set aside.
+func (b *inbox) waiting() int {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return len(b.held)
+}
+
+// release lets the partition take records again. Those that were set aside are appended, or refused.
+func (b *inbox) release(ack bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	held := b.held
+	b.held, b.stuck = nil, nil
+	for _, answer := range held {
+		answer(ack)
+	}
+	close(b.changed)
+	b.changed = make(chan struct{})
+}
+
 // wait waits until ok, which it asks after every frame.
 func (b *inbox) wait(t testing.TB, what string, ok func() bool) {
 	t.Helper()
@@ -312,7 +382,7 @@ func newShop(t testing.TB, server string, entities map[string][]string, sql ...s
 	}
 	s.options = Options{
 		Setup:    Setup{URL: s.url, Slot: name, Publication: name, Tables: tables, Source: "shop"},
-		Entities: entities, Positions: s.positions, Logs: s.positions, Barrier: s.positions.barrier, Stored: s.inbox.stored, Logger: slog.New(slog.NewTextHandler(t.Output(), nil)),
+		Entities: entities, Positions: s.positions, Logs: s.positions, Barrier: s.positions.barrier, Stored: s.inbox.stored, Decided: s.inbox.decided, Logger: slog.New(slog.NewTextHandler(t.Output(), nil)),
 	}
 	return s
 }
@@ -355,6 +425,9 @@ func (s *shop) start() *running {
 func (s *shop) consume(name string, m *message.Message) {
 	f, ok := transport.FrameOf(m)
 	require.True(s.t, ok)
+	if s.inbox.setAside(s.t, name, m, f) {
+		return
+	}
 	if s.inbox.take(s.t, name, f) {
 		m.Ack()
 	} else {

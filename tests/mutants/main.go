@@ -60,7 +60,7 @@ func (m *mutant) place() place {
 }
 
 // mutants are all faults.
-var mutants = slices.Concat(decideMutants, deliverMutants, storeMutants, diskMutants, transportMutants, edgeMutants)
+var mutants = slices.Concat(decideMutants, deliverMutants, storeMutants, diskMutants, transportMutants, edgeMutants, sourceMutants)
 
 // limit is how long a test may take to find a fault.
 const limit = time.Minute

@@ -20,7 +20,7 @@ func (p *process) readTables(stage *ingest.Stage, d *dice) {
 	const table = "public.stock"
 	reader := postgres.NewReader(postgres.Options{
 		Setup:    postgres.Setup{Source: shop, URL: "postgres://weir@127.0.0.1/shop?sslmode=disable", Slot: "weir", Publication: "weir", Tables: []string{table}},
-		Entities: map[string][]string{table: {"id"}}, Positions: p.client("positions"), Logs: p.client("positions"), Stored: p.stored, Barrier: p.barrier,
+		Entities: map[string][]string{table: {"id"}}, Positions: p.client("positions"), Logs: p.client("positions"), Stored: p.stored, Decided: p.decided, Barrier: p.barrier,
 		FrameRecords: p.w.setup.frame, Readers: 1, Piece: 1, StopGrace: grace, Limit: p.ctx, Dial: p.dial, Logger: p.w.log,
 	}, map[string]string{table: shop})
 	source := reader.Source(table)
@@ -53,11 +53,6 @@ func (p *process) stored(ctx context.Context, source, after string) (ids []strin
 	if err := p.reach(ctx, time.Millisecond); err != nil || p.w.rules.ForgetsStored {
 		return nil, err
 	}
-	if after == "" {
-		if err := p.decided(ctx); err != nil {
-			return nil, err
-		}
-	}
 	err = p.w.mem.look(ctx, func(s *state) {
 		for _, id := range slices.Sorted(maps.Keys(s.entities)) {
 			if id > after && s.document(id, source) != "" {
@@ -68,7 +63,7 @@ func (p *process) stored(ctx context.Context, source, after string) (ids []strin
 	return ids[:min(len(ids), 2)], err
 }
 
-// decided waits until all that the inbox has is decided.
+// decided is postgres.Options.Decided: it waits until all that the inbox has is decided.
 func (p *process) decided(ctx context.Context) error {
 	for part := range p.w.inbox.parts {
 		for end := p.w.inbox.end(part); p.w.decidedTo()[int32(part)] < end; {
