@@ -12,6 +12,7 @@ import (
 	"github.com/seed-86dfc502/weir/config"
 	"github.com/seed-86dfc502/weir/sinks/clickhouse"
 	"github.com/seed-86dfc502/weir/store"
+	"github.com/seed-86dfc502/weir/transport"
 	"github.com/stretchr/testify/require"
 )
 
@@ -49,6 +50,27 @@ func TestAPlanKnowsItsSources(t *testing.T) {
 		_, err := Plan(c, nil, 1)
 		require.ErrorContains(t, err, `there is no source "${NOT_SET}"`)
 	}
+}
+
+// A row of a table that is too large names its table and its entity.
+func TestALetterOfARowNamesItsTable(t *testing.T) {
+	dir := t.TempDir()
+	for name, text := range map[string]string{
+		"weir.yaml": `sources: {shop: {postgres: {url: "postgres://weir@127.0.0.1/shop?sslmode=disable", tables: {public.orders: {entity: id, max_event: 1KiB}}}}}
+customers: [acme.yaml]
+`,
+		"acme.yaml": "customer: acme\nprojections: {all: {fields: {id: id}, deliver: {out: {file: {path: out/acme.jsonl}}}}}\n",
+	} {
+		require.NoError(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600))
+	}
+	c, err := Load(filepath.Join(dir, "weir.yaml"), os.LookupEnv, config.AllowUnsetEnv())
+	require.NoError(t, err)
+	shape, err := ExtractorOf(c, &c.Sources[0])
+	require.NoError(t, err)
+	_, letter := shape.Extract(transport.NewFrame("postgres:shop_orders", "postgres-1-2-weir", 0, 1, []transport.Received{{Key: []byte("7"), Value: bytes.Repeat([]byte("x"), 2000)}}), 0)
+	require.NotNil(t, letter)
+	require.Equal(t, "7", letter.Entity)
+	require.Equal(t, "the row of table public.orders is larger than the limit of 1024 bytes", letter.Reason)
 }
 
 // What only a sink can tell of its settings is a fault with a place.

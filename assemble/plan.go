@@ -109,7 +109,7 @@ func ExtractorOf(c *config.Config, s *config.Source) (ingest.Extractor, error) {
 	if e, ok := s.Input.(config.SelfDescribing); ok {
 		at := e.Envelope()
 		shape.Entity, shape.EventID, shape.Operation = locator(at.Entity), locator(at.EventID), locator(at.Operation)
-		shape.ByUUID, shape.Session, shape.Unchanged = at.UUID, locator(at.Session), locator(at.Unchanged)
+		shape.ByUUID, shape.Session, shape.Unchanged, shape.Noun = at.UUID, locator(at.Session), locator(at.Unchanged), at.Noun
 		if at.Sequence != (config.Locator{}) {
 			shape.Sequence = locator(at.Sequence)
 		}

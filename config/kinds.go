@@ -60,11 +60,12 @@ type Part struct {
 }
 
 // Envelope locates the parts of messages that describe themselves. UUID: the event id is unique
-// among all sources. Session and Unchanged mean the same as in ingest.Extractor.
+// among all sources. Session, Unchanged and Noun mean the same as in ingest.Extractor.
 type Envelope struct {
 	Entity, EventID, Operation, Sequence Locator
 	Session, Unchanged                   Locator
 	UUID                                 bool
+	Noun                                 string
 }
 
 // Sink is the configuration of a sink of one kind: a pointer to a struct whose

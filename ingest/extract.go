@@ -1,6 +1,7 @@
 package ingest
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"errors"
 	"fmt"
@@ -40,6 +41,7 @@ func (l Locator) header(ev *transport.Received) string {
 // Extractor extracts the events of a source.
 type Extractor struct {
 	Source    string
+	Noun      string // what an event is, in reasons; "event" if empty
 	Entity    Locator
 	EventID   Locator
 	Operation Locator
@@ -75,6 +77,8 @@ type Extractor struct {
 // values is how many values an event may have: a million, or more where larger
 // events are allowed. A shorter event cannot have more.
 func (s *Extractor) values() int { return max(1<<20, s.MaxEvent/8) }
+
+func (s *Extractor) noun() string { return cmp.Or(s.Noun, "event") }
 
 // maxID bounds event ids and sequences, in bytes.
 const maxID = 1024
@@ -252,11 +256,11 @@ func (s *Extractor) parse(ev *transport.Received, sum *canonicaltree.Digest) (ex
 		e.Op = change.Delete
 	} else {
 		if len(value) > s.MaxEvent {
-			return extracted{}, refuse(Oversized, "the event is larger than the limit of %d bytes", s.MaxEvent)
+			return extracted{}, refuse(Oversized, "the %s is larger than the limit of %d bytes", s.noun(), s.MaxEvent)
 		}
 		if most := s.values(); len(value) > most {
 			if n, _ := canonicaltree.Values(value); n > most {
-				return extracted{}, refuse(tooManyValues, "the event has more values than the limit of %d", most)
+				return extracted{}, refuse(tooManyValues, "the %s has more values than the limit of %d", s.noun(), most)
 			}
 		}
 		tree, err := canonicaltree.Parse(value)

@@ -137,8 +137,8 @@ func (c *tableSource) Check(check *config.Checker, _ *config.Source) {
 }
 
 // Envelope implements config.SelfDescribing.
-func (*tableSource) Envelope() config.Envelope {
-	return config.Envelope{Entity: config.Locator{Key: true}, Sequence: config.Locator{Header: SequenceHeader}, Session: config.Locator{Header: SessionHeader}, UUID: true, Unchanged: config.Locator{Header: UnchangedHeader}}
+func (c *tableSource) Envelope() config.Envelope {
+	return config.Envelope{Noun: "row of table " + c.table.Name, Entity: config.Locator{Key: true}, Sequence: config.Locator{Header: SequenceHeader}, Session: config.Locator{Header: SessionHeader}, UUID: true, Unchanged: config.Locator{Header: UnchangedHeader}}
 }
 
 // Fingerprint implements config.SelfDescribing.

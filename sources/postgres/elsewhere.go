@@ -91,27 +91,41 @@ func (r *Reader) waitsFor(e *elsewhereError) {
 
 // openError says that a slot that is being made waits for the transactions that are open.
 type openError struct {
-	pid   int32 // of the oldest; 0: it is prepared, or not known
-	since time.Time
+	pid      int32 // of the oldest; 0: it is prepared, or not known
+	prepared bool
+	since    time.Time // zero: not known
 }
+
+// old reports whether it is known to be older than openPatience.
+func (e *openError) old() bool { return !e.since.IsZero() && time.Since(e.since) > openPatience }
 
 func (e *openError) Error() string {
-	who := "a prepared transaction (pg_prepared_xacts)"
-	if e.pid != 0 {
-		who = fmt.Sprintf("pid %d", e.pid)
+	who := ""
+	switch {
+	case e.pid != 0:
+		who = fmt.Sprintf(": the oldest is of pid %d", e.pid)
+	case e.prepared:
+		who = ": the oldest is a prepared one (pg_prepared_xacts)"
 	}
-	return fmt.Sprintf("a slot cannot be made before the transactions end that are open: the oldest is of %s, since %s", who, e.since.UTC().Format(time.RFC3339))
+	if !e.since.IsZero() {
+		who += ", since " + e.since.UTC().Format(time.RFC3339)
+	}
+	return "a slot cannot be made before the transactions end that are open" + who
 }
 
-// openTransaction returns the oldest transaction of the server that writes; nil without one. Its beginning
-// is now if the role may not see it.
+// openTransaction returns the oldest transaction of the server that writes; nil without one. A role may
+// not see the beginnings of others.
 func openTransaction(ctx context.Context, db querier) (*openError, error) {
 	e := &openError{}
-	err := db.QueryRow(ctx, `SELECT coalesce(l.pid, 0), coalesce(a.xact_start, p.prepared, now()) FROM pg_locks l LEFT JOIN pg_stat_activity a ON a.pid = l.pid
+	var since *time.Time
+	err := db.QueryRow(ctx, `SELECT coalesce(l.pid, 0), p.gid IS NOT NULL, coalesce(a.xact_start, p.prepared) AS since FROM pg_locks l LEFT JOIN pg_stat_activity a ON a.pid = l.pid
 		LEFT JOIN pg_prepared_xacts p ON p.transaction = l.transactionid
-		WHERE l.locktype = 'transactionid' AND l.mode = 'ExclusiveLock' AND l.granted ORDER BY 2 LIMIT 1`).Scan(&e.pid, &e.since)
+		WHERE l.locktype = 'transactionid' AND l.mode = 'ExclusiveLock' AND l.granted ORDER BY since LIMIT 1`).Scan(&e.pid, &e.prepared, &since)
 	if errors.Is(err, pgx.ErrNoRows) {
 		return nil, nil //nolint:nilnil // the documented value
+	}
+	if since != nil {
+		e.since = *since
 	}
 	return e, err
 }

@@ -71,7 +71,7 @@ func (s *session) piece(ctx context.Context) error {
 	due := s.due()
 	if open, err := openTransaction(ctx, s.db); err != nil {
 		return err
-	} else if open != nil && time.Since(open.since) > openPatience {
+	} else if open != nil && open.old() {
 		for _, table := range due {
 			s.postpone(table, open, time.Second)
 		}
@@ -210,7 +210,7 @@ func (s *session) export(ctx context.Context) (name string, position int64, rele
 	if within.Err() != nil && ctx.Err() == nil {
 		open, why := openTransaction(ctx, s.db)
 		if err = why; err == nil {
-			err = cmp.Or(open, &openError{since: time.Now()})
+			err = cmp.Or(open, &openError{})
 		}
 	}
 	return "", 0, nil, err
