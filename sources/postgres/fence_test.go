@@ -53,6 +53,7 @@ func TestTheRowOfASlotIsFenced(t *testing.T) {
 // A restored store assigns a number twice: the session takes a higher one than any that was decided.
 func TestANumberThatWasGivenTwice(t *testing.T) {
 	m := newMemory()
+	m.row = store.SourceLog{Session: change.Session{Log: "shop", Number: 3, Name: "of a backup"}, Version: 1}
 	m.floor = store.Floor{Session: change.Session{Log: "shop", Number: 7, Name: "of a lost store"}}
 	r := NewReader(Options{Setup: Setup{Source: "shop"}, Logger: slog.New(slog.DiscardHandler), Logs: m, Positions: m, Barrier: m.barrier}, nil)
 	b := &session{r: r, own: newSlotRow(m, m)}

@@ -47,4 +47,124 @@ var sourceMutants = []mutant{
 		find: "for _1._2._3() < _1._4 {", put: "for false {",
 		test: "TestAStuckPartitionOfTheInbox/a_truncate",
 	},
+	{
+		rule: "a table is known by its OID", in: "sources/postgres", fn: "identity.differs",
+		find: "case _1.OID != _2.OID:", put: "case false:",
+		test: "TestIdentity",
+	},
+	{
+		rule: "a table is known by its schema", in: "sources/postgres", fn: "identity.differs",
+		find: "case _1.Schema != _2.Schema:", put: "case false:",
+		test: "TestIdentity",
+	},
+	{
+		rule: "a table is known by its entity", in: "sources/postgres", fn: "identity.differs",
+		find: "case !_1.Equal(_2.Entity, _3.Entity):", put: "case false:",
+		test: "TestIdentity",
+	},
+	{
+		rule: "a table is known by its publication", in: "sources/postgres", fn: "identity.differs",
+		find: "case _1.Publication != _2.Publication:", put: "case false:",
+		test: "TestIdentity",
+	},
+	{
+		rule: "a table is known by its entry in the publication", in: "sources/postgres", fn: "identity.differs",
+		find: "case _1.Entry != _2.Entry:", put: "case false:",
+		test: "TestIdentity",
+	},
+	{
+		rule: "a table is known by its leaves", in: "sources/postgres", fn: "identity.differs",
+		find: "case _1.Leaves != _2.Leaves:", put: "case false:",
+		test: "TestIdentity",
+	},
+	{
+		rule: "a table is known by its file", in: "sources/postgres", fn: "identity.differs",
+		find: "case _1.rewritten(_2):", put: "case false:",
+		test: "TestIdentity",
+	},
+	{
+		rule: "a table is known by the types of its columns", in: "sources/postgres", fn: "identity.differs",
+		find: "; _1 && _2 != _3._4[_5] {", put: "; false && _1 && _2 != _3._4[_5] {",
+		test: "TestIdentity",
+	},
+	{
+		rule: "a rewrite is known by the table of large values", in: "sources/postgres", fn: "identity.rewritten",
+		find: "_1.Toast != _2.Toast || ", put: "",
+		test: "TestIdentity",
+	},
+	{
+		rule: "a rewrite is known by its columns", in: "sources/postgres", fn: "identity.rewritten",
+		find: "_1.Shape != _2.Shape || ", put: "",
+		test: "TestIdentity",
+	},
+	{
+		rule: "a table that was unlogged for a while is another one", in: "sources/postgres", fn: "identity.rewritten",
+		find: " || _1.Toast == 0 && !_1.Listed", put: "",
+		test: "TestIdentity",
+	},
+	{
+		rule: "a state of a table has its key", in: "sources/postgres", fn: "identity.same",
+		find: " && _1.Key == _2.Key", put: "",
+		test: "TestIdentity",
+	},
+	{
+		rule: "rows are read on under the same key alone", in: "sources/postgres", fn: "session.hold",
+		find: "_1.Identity.Key != _2.Key || ", put: "",
+		test: "TestTheKeyChangesWhileRowsAreRead",
+	},
+	{
+		rule: "rows are read again that passed while the table was not read", in: "sources/postgres", fn: "session.continues",
+		find: "case !_1:\n", put: "case false && !_1:\n",
+		test: "TestTablesThatTheConfigurationChanges",
+	},
+	{
+		rule: "a table is what its snapshot sees", in: "sources/postgres", fn: "session.hold",
+		find: " || !_1.same(_2.identity)", put: "",
+		test: "TestRewrittenBeforeItsLock",
+	},
+	{
+		rule: "another database or slot is a gap", in: "sources/postgres", fn: "session.begin",
+		find: "_1 && _2._3.Database != _2._4", put: "_1 && false",
+		test: "TestADatabaseThatMoved",
+	},
+	{
+		rule: "a session reads back who is heard", in: "sources/postgres", fn: "session.claim",
+		find: "_1.Session != _2 })", put: "_1.Session != _2 && false })",
+		test: "TestANumberThatWasGivenTwice",
+	},
+	{
+		rule: "a number that a restored store had lost is a gap", in: "sources/postgres", fn: "mark.unheard",
+		find: "if _1 {\n", put: "if false && _1 {\n",
+		test: "TestWhatWasHeardShowsAGap",
+	},
+	{
+		rule: "what was heard of lost commits is a gap", in: "sources/postgres", fn: "mark.unheard",
+		find: "&& !_1.wrote(", put: "&& false && !_1.wrote(",
+		test: "TestWhatWasHeardShowsAGap",
+	},
+	{
+		rule: "what was heard above the end of the log is a gap", in: "sources/postgres", fn: "mark.unheard",
+		find: "&& _1.Offset > _2:", put: "&& false && _1.Offset > _2:",
+		test: "TestWhatWasHeardShowsAGap",
+	},
+	{
+		rule: "a barrier of a later epoch is a gap", in: "sources/postgres", fn: "mark.unheard",
+		find: "case _1 == 0:\n\t\t\tif _2 > _3.Era {", put: "case _1 == 0:\n\t\t\tif false {",
+		test: "TestWhatWasHeardShowsAGap",
+	},
+	{
+		rule: "a place of a later epoch is a gap", in: "sources/postgres", fn: "mark.unheard",
+		find: "case _1 > _2.Era:", put: "case false:",
+		test: "TestWhatWasHeardShowsAGap",
+	},
+	{
+		rule: "a source that was renamed takes a higher number", in: "sources/postgres", fn: "session.claim",
+		find: "_1 = max(_1, _2.Number)\n\t\t}\n\t}", put: "_ = _2\n\t\t}\n\t}",
+		test: "TestARenamedSourceTakesAHigherNumber",
+	},
+	{
+		rule: "a barrier shows that a restore lost its number", in: "store/shared", fn: "Heard",
+		find: `_1 = append(_1, _2("tear_source_log", _3{"log": _4._5, "number": _4._6, "name": _4._7}))`, put: "_ = _4",
+		test: "./store/sqlite TestConformance",
+	},
 }
