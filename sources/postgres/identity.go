@@ -1,6 +1,7 @@
 package postgres
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -26,15 +27,18 @@ type identity struct {
 	Entry       string `json:"entry"`
 	// Listed says that the entry is the table's own: such a table cannot become unlogged.
 	Listed bool             `json:"listed"`
-	Types  map[int16]string `json:"types"` // by column; with a mark if it is generated
-	Leaves string           `json:"leaves,omitempty"`
-	Key    string           `json:"key"`    // primary key, with types and collations
-	Entity []string         `json:"entity"` // columns, as configured
+	Types  map[int16]string `json:"types"` // by column that is published; with a mark if it is generated
+	// Values are the labels of enums and the attributes of composite types in columns, by OID: ALTER
+	// TYPE changes how rows look, and the log has no change.
+	Values map[string]string `json:"values,omitempty"`
+	Leaves string            `json:"leaves,omitempty"`
+	Key    string            `json:"key"`    // primary key, with types and collations
+	Entity []string          `json:"entity"` // columns, as configured
 }
 
 // differs returns why the rows of the table that was read are not those of the present one by the
-// log alone; empty if the log has every difference. A column that is added, renamed or dropped
-// without a rewrite is none.
+// log alone; empty if the log has every difference. A column that is added without a rewrite is none;
+// see columnNames for the others.
 func (was identity) differs(is identity) string {
 	switch {
 	case was.OID != is.OID:
@@ -55,6 +59,11 @@ func (was identity) differs(is identity) string {
 	for _, number := range slices.Sorted(maps.Keys(was.Types)) {
 		if now, there := is.Types[number]; there && now != was.Types[number] {
 			return fmt.Sprintf("column %d has another type", number)
+		}
+	}
+	for name, value := range was.Values {
+		if is.Values[name] != value {
+			return "labels of an enum, or attributes of a type, are others (ALTER TYPE)"
 		}
 	}
 	return ""
@@ -84,10 +93,27 @@ func (c columnNames) learn(now map[string]int16) (news bool) {
 	return news
 }
 
+// breaks returns why stored documents have a column that is gone, or may have the value of one column
+// under the name of another; empty if columns were added or renamed at most.
+func (c columnNames) breaks(now map[string]int16) string {
+	numbers := slices.Sorted(maps.Values(now))
+	for _, number := range slices.Sorted(maps.Keys(c)) {
+		if _, there := slices.BinarySearch(numbers, number); !there {
+			return fmt.Sprintf("column %q was dropped", c[number][0])
+		}
+		for _, name := range c[number] {
+			if other, there := now[name]; there && other != number {
+				return fmt.Sprintf("column %q is another one, which had another name or was not there", name)
+			}
+		}
+	}
+	return ""
+}
+
 // doubtful reports for each column of a row, as the log names them in the order of their numbers,
-// whether a stored document may have another column's value under its name, or its value under
-// another name. With unknown the names have no such order: columns exchanged them for a while.
-func (c columnNames) doubtful(names []string) (doubtful []bool, unknown bool) {
+// whether a stored document may have its value under another name. It is false for ok if the names have
+// no such order: columns were dropped, or exchanged names for a while.
+func (c columnNames) doubtful(names []string) (doubtful []bool, ok bool) {
 	doubtful = make([]bool, len(names))
 	last := int16(0)
 	for i, name := range names {
@@ -97,18 +123,13 @@ func (c columnNames) doubtful(names []string) (doubtful []bool, unknown bool) {
 				numbers = append(numbers, number)
 			}
 		}
-		switch {
-		case len(numbers) == 0:
-			return nil, true
-		case len(numbers) > 1 || len(c[numbers[0]]) > 1:
-			doubtful[i] = true
-		case numbers[0] < last:
-			return nil, true
-		default:
-			last = numbers[0]
+		if len(numbers) != 1 || numbers[0] < last {
+			return nil, false
 		}
+		last = numbers[0]
+		doubtful[i] = len(c[last]) > 1
 	}
-	return doubtful, false
+	return doubtful, true
 }
 
 // rereadError ends a session: the log shows that the stored entities of a table are not its rows.
@@ -140,29 +161,29 @@ func (s *session) learn(ctx context.Context, table string, names []string) (doub
 	if err != nil {
 		return nil, err
 	}
-	if cause := m.Identity.differs(now.identity); cause != "" {
-		return nil, &rereadError{table, cause}
-	}
+	cause := cmp.Or(m.Identity.differs(now.identity), m.Names.breaks(now.names))
 	news := m.Names.learn(now.names)
-	if news {
-		s.r.log.Info("a table has other columns", "event", "source.table_changed", "table", table)
-	}
-	doubtful, mixed := m.Names.doubtful(names)
-	if mixed && len(names) == len(now.columns) { // names of a while: the order of the columns tells whose they were
-		then := map[string]int16{}
+	doubtful, ok := m.Names.doubtful(names)
+	if !ok && cause == "" {
+		if len(names) != len(now.columns) {
+			return nil, &rereadError{table, "its columns were others for a while"}
+		}
+		then := map[string]int16{} // names of a while: the order of the columns tells whose they were
 		for i, name := range names {
 			then[name] = now.names[now.columns[i]]
 		}
+		cause = m.Names.breaks(then)
 		news = m.Names.learn(then) || news
-		doubtful, mixed = m.Names.doubtful(names)
+		doubtful, _ = m.Names.doubtful(names)
 	}
-	if mixed && !m.Mixed {
-		m.Mixed, news = true, true
+	if cause != "" {
+		return nil, &rereadError{table, cause}
 	}
-	if m.Mixed {
-		doubtful = slices.Repeat([]bool{true}, len(names))
-	}
+	s.looking.Lock()
+	s.seen[table] = now
+	s.looking.Unlock()
 	if news {
+		s.r.log.Info("a table has other columns", "event", "source.table_changed", "table", table)
 		err = k.save(ctx)
 	}
 	return doubtful, err

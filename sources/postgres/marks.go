@@ -53,9 +53,7 @@ type tableMark struct {
 	// the changes that the log has.
 	Identity identity    `json:"identity,omitzero"`
 	Names    columnNames `json:"names,omitempty"`
-	// Mixed says that columns exchanged names: which value a stored document has is not known.
-	Mixed bool   `json:"mixed,omitempty"`
-	Cause string `json:"cause,omitempty"` // why the rows are to be read again
+	Cause    string      `json:"cause,omitempty"` // why the rows are to be read again
 }
 
 // keyRange is the rows with keys above From, up to To; nil has no bound. Those up to At were read.

@@ -22,6 +22,7 @@ type reshaping struct {
 	script  []string // each a transaction of its own; {p} is the publication
 	gap     string   // part of the cause that source.gap says; empty: none is said
 	select_ string   // the rows that are wanted; by default all of orders
+	alone   bool     // no other change of the rows follows
 }
 
 // A table of four rows, with a large value each.
@@ -44,6 +45,9 @@ const (
 	left   = "left the publication"
 	leaves = "partitions were"
 )
+
+// exchange exchanges the names of two columns.
+const exchange = "BEGIN; ALTER TABLE orders RENAME n TO t; ALTER TABLE orders RENAME m TO n; ALTER TABLE orders RENAME t TO m; COMMIT"
 
 // Many changes, of kinds that touch every row, follow a script.
 var afterwards = []string{"UPDATE orders SET n = n + 100", "DELETE FROM orders WHERE id = 4", "INSERT INTO orders (id, code) VALUES (9, '9')"}
@@ -88,18 +92,32 @@ var reshapings = []reshaping{
 	{name: "type changed by USING", gap: "rewritten", script: []string{"ALTER TABLE orders ALTER code TYPE text USING upper(code)"}},
 	{name: "another type", gap: "rewritten", script: []string{"ALTER TABLE orders ALTER n TYPE text USING 'n' || n", "ALTER TABLE orders ALTER n TYPE int USING substr(n, 2)::int * 2"}},
 	{name: "volatile default", gap: "rewritten", script: []string{"ALTER TABLE orders ADD COLUMN r int DEFAULT (random() * 1000)::int"}},
-	{name: "expand and contract", gap: "which had another name",
+	{name: "expand and contract", gap: "was dropped",
 		script: []string{"ALTER TABLE orders ADD COLUMN body2 text", "ALTER TABLE orders ALTER body2 SET STORAGE EXTERNAL", "UPDATE orders SET body2 = repeat('-', 5000)", "ALTER TABLE orders DROP COLUMN body", "ALTER TABLE orders RENAME body2 TO body"}},
-	{name: "names exchanged", gap: "which had another name",
+	{name: "names exchanged", gap: "which had another name|is another one",
 		setup:  []string{"ALTER TABLE orders ADD COLUMN more text", "ALTER TABLE orders ALTER more SET STORAGE EXTERNAL", "UPDATE orders SET more = repeat('m', 5000)"},
 		script: []string{"BEGIN; ALTER TABLE orders RENAME body TO t; ALTER TABLE orders RENAME more TO body; ALTER TABLE orders RENAME t TO more; COMMIT"}},
-	{name: "names exchanged for a while", gap: "which had another name",
+	{name: "names exchanged for a while", gap: "which had another name|is another one",
 		setup: []string{"ALTER TABLE orders ADD COLUMN more text", "ALTER TABLE orders ALTER more SET STORAGE EXTERNAL", "UPDATE orders SET more = repeat('m', 5000)"},
 		script: []string{"BEGIN; ALTER TABLE orders RENAME body TO t; ALTER TABLE orders RENAME more TO body; ALTER TABLE orders RENAME t TO more; COMMIT", "UPDATE orders SET body = 'short', more = 'also short' WHERE id = 1",
 			"BEGIN; ALTER TABLE orders RENAME body TO t; ALTER TABLE orders RENAME more TO body; ALTER TABLE orders RENAME t TO more; COMMIT"}},
 	{name: "a large column renamed", gap: "which had another name", script: []string{"ALTER TABLE orders RENAME body TO text"}},
 	{name: "a column renamed", script: []string{"ALTER TABLE orders RENAME n TO m", "UPDATE orders SET m = m + 1", "ALTER TABLE orders RENAME m TO n", "UPDATE orders SET n = n + 1"}},
 	{name: "a column added", script: []string{"ALTER TABLE orders ADD COLUMN extra int DEFAULT 5"}},
+	{name: "a column dropped", gap: "was dropped", alone: true, script: []string{"ALTER TABLE orders DROP COLUMN body"}},
+	{name: "a column dropped and added again", gap: "was dropped", alone: true, script: []string{"ALTER TABLE orders DROP COLUMN n", "ALTER TABLE orders ADD COLUMN n int DEFAULT 3"}},
+	{name: "a column added, used and dropped", gap: "for a while|was dropped", alone: true,
+		script: []string{"ALTER TABLE orders ADD COLUMN m int DEFAULT 5", "UPDATE orders SET m = 6 WHERE id = 2", "ALTER TABLE orders DROP COLUMN m"}},
+	{name: "names of small columns exchanged", gap: "is another one", alone: true, setup: []string{"ALTER TABLE orders ADD COLUMN m int DEFAULT 77"}, script: []string{exchange}},
+	{name: "names of small columns exchanged for a while", gap: "is another one", alone: true,
+		setup: []string{"ALTER TABLE orders ADD COLUMN m int DEFAULT 77"}, script: []string{exchange, "UPDATE orders SET m = 3 WHERE id = 2", exchange}},
+	{name: "a value of an enum renamed", gap: "ALTER TYPE", alone: true,
+		setup:  []string{"CREATE TYPE mood AS ENUM ('ok', 'bad')", "CREATE DOMAIN moods AS mood[]", "ALTER TABLE orders ADD COLUMN m moods DEFAULT '{ok}'"},
+		script: []string{"ALTER TYPE mood ADD VALUE 'worse'", "ALTER TYPE mood RENAME VALUE 'ok' TO 'fine'"}},
+	{name: "a value of an enum added", alone: true, setup: []string{"CREATE TYPE mood AS ENUM ('ok', 'bad')", "ALTER TABLE orders ADD COLUMN m mood DEFAULT 'ok'"},
+		script: []string{"ALTER TYPE mood ADD VALUE 'worse'", "UPDATE orders SET m = 'worse' WHERE id = 2"}},
+	{name: "an attribute added to a type", gap: "ALTER TYPE", alone: true, setup: []string{"CREATE TYPE pair AS (a int, b int)", "ALTER TABLE orders ADD COLUMN m pair DEFAULT '(1,2)'"},
+		script: []string{"ALTER TYPE pair ADD ATTRIBUTE c int"}, select_: "SELECT id, code, n, body, m::text AS m FROM orders"},
 	{name: "vacuum full, cluster, truncate", script: []string{"VACUUM FULL orders", "CLUSTER orders USING orders_pkey", "TRUNCATE orders", "INSERT INTO orders VALUES (1, 'c1')"}},
 }
 
@@ -140,7 +158,11 @@ func (c reshaping) run(t *testing.T, server string, running bool) {
 	if !running {
 		r.stop()
 	}
-	for _, sql := range slices.Concat(c.script, afterwards) {
+	script := slices.Concat(c.script, afterwards)
+	if c.alone {
+		script = c.script
+	}
+	for _, sql := range script {
 		if running && strings.HasPrefix(sql, "UPDATE") {
 			s.drainIf(r)
 		}
@@ -150,7 +172,9 @@ func (c reshaping) run(t *testing.T, server string, running bool) {
 		r = s.start()
 	}
 	s.inbox.wait(t, "the rows", func() bool { return maps.Equal(s.wanted(c.select_), s.inbox.docs(t, "orders")) })
-	s.exec("UPDATE orders SET n = n + 1000")
+	if !c.alone {
+		s.exec("UPDATE orders SET n = n + 1000")
+	}
 	s.inbox.wait(t, "the rows behind a change", func() bool { return maps.Equal(s.wanted(c.select_), s.inbox.docs(t, "orders")) })
 	s.drain(r)
 	r.stop()
@@ -166,10 +190,23 @@ func (c reshaping) run(t *testing.T, server string, running bool) {
 	require.NotEmpty(t, gaps)
 	causes := strings.Split(c.gap, "|")
 	if running { // it may see a state in between, which has a cause of its own
-		causes = append(causes, left, "while the table was not read")
+		causes = append(causes, left, "while the table was not read", "was dropped")
 	}
 	said := func(cause string) bool { return strings.Contains(strings.Join(gaps, "\n"), cause) }
 	require.True(t, slices.ContainsFunc(causes, said), "%s: %v", c.gap, gaps)
+}
+
+// Which changes of columns and types the log does not have.
+func TestWhatBreaksDocuments(t *testing.T) {
+	names := columnNames{}
+	names.learn(map[string]int16{"id": 1, "n": 2, "m": 3})
+	require.Empty(t, names.breaks(map[string]int16{"id": 1, "renamed": 2, "m": 3, "added": 4}))
+	require.Contains(t, names.breaks(map[string]int16{"id": 1, "m": 3}), `"n" was dropped`)
+	require.Contains(t, names.breaks(map[string]int16{"id": 1, "n": 3, "m": 2}), "is another one")
+	require.Contains(t, names.breaks(map[string]int16{"id": 1, "old": 2, "m": 3, "n": 4}), "is another one")
+	was := identity{Values: map[string]string{"label 1": "ok"}}
+	require.Empty(t, was.differs(identity{Values: map[string]string{"label 1": "ok", "label 2": "worse"}}))
+	require.Contains(t, was.differs(identity{Values: map[string]string{"label 1": "fine"}}), "ALTER TYPE")
 }
 
 // A table that the configuration leaves out for a while is read again, and so is one whose entity is

@@ -40,7 +40,7 @@ type session struct {
 	later    map[string]delay      // tables whose rows cannot be read now
 	swept    map[string]string     // last entity of a table that was swept
 	unread   int                   // tables that lack rows
-	seen     map[string]identity   // of tables; guarded by looking
+	seen     map[string]tableState // of tables; guarded by looking
 	looking  sync.Mutex
 	types    types
 	cancel   context.CancelCauseFunc
@@ -53,7 +53,7 @@ const lockSpace = 0x57656972
 func (r *Reader) session(ctx context.Context) (err error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	s := &session{r: r, own: newSlotRow(r.opt.Logs, r.opt.Positions), marks: map[string]*kept[tableMark]{}, tables: map[string]tableState{}, readings: map[string]*reading{}, later: map[string]delay{}, swept: map[string]string{}, seen: map[string]identity{}, types: types{map[uint32]valueType{}}, cancel: cancel}
+	s := &session{r: r, own: newSlotRow(r.opt.Logs, r.opt.Positions), marks: map[string]*kept[tableMark]{}, tables: map[string]tableState{}, readings: map[string]*reading{}, later: map[string]delay{}, swept: map[string]string{}, seen: map[string]tableState{}, types: types{map[uint32]valueType{}}, cancel: cancel}
 	defer s.close()
 	starting, started := context.WithTimeout(ctx, silence)
 	defer started()
@@ -309,7 +309,7 @@ func (s *session) chooseTables(ctx context.Context) error {
 func (s *session) choose(table string, t tableState) {
 	s.tables[table] = t
 	s.looking.Lock()
-	s.seen[table] = t.identity
+	s.seen[table] = t
 	s.looking.Unlock()
 }
 
@@ -337,7 +337,7 @@ func (s *session) continues(ctx context.Context, k *kept[tableMark], table strin
 	case !m.Done && m.Identity.Key != t.Key:
 		cause = "its primary key changed while its rows were read"
 	default:
-		cause = m.Identity.differs(t.identity)
+		cause = cmp.Or(m.Identity.differs(t.identity), m.Names.breaks(t.names))
 	}
 	if cause != "" {
 		s.r.log.Warn("changes of a table may be missing: reading its rows again", "event", "source.gap", "table", table, "reason", cause)
@@ -391,7 +391,7 @@ func (s *session) look(ctx context.Context) error {
 		s.looking.Lock()
 		seen, read := s.seen[table]
 		s.looking.Unlock()
-		if readable := t.check(table, s.r.opt.Publication) == nil; readable != read || readable && seen.differs(t.identity) != "" {
+		if readable := t.check(table, s.r.opt.Publication) == nil; readable != read || readable && seen.passed(t) {
 			return errAgain
 		}
 	}

@@ -123,7 +123,7 @@ type tableState struct {
 	readable    bool
 	columns     []string // that are published, in their order
 	types       []uint32
-	names       map[string]int16 // numbers of all columns
+	names       map[string]int16 // numbers of the columns that are published or generated
 	key         []string         // the primary key
 	replica     []string         // the replica identity; all columns if it is FULL
 	full        bool             // the replica identity is
@@ -237,8 +237,10 @@ func (t *tableState) readColumns(ctx context.Context, db querier, listed []strin
 	var typ uint32
 	var inKey, inReplica bool
 	_, err = pgx.ForEachRow(rows, []any{&column, &number, &typ, &changed, &form, &generated, &inKey, &inReplica}, func() error {
-		t.names[column] = number
-		t.Types[number] = fmt.Sprint(typ)
+		hidden := listed != nil && !slices.Contains(listed, column)
+		if !hidden || generated != "" {
+			t.names[column], t.Types[number] = number, fmt.Sprint(typ)
+		}
 		if generated != "" {
 			t.Types[number] += " generated"
 			t.generated[column], t.virtual = true, t.virtual || generated == "v"
@@ -251,13 +253,48 @@ func (t *tableState) readColumns(ctx context.Context, db querier, listed []strin
 		if inReplica {
 			t.replica = append(t.replica, column)
 		}
-		if listed != nil && !slices.Contains(listed, column) || generated != "" {
+		if hidden || generated != "" {
 			return nil
 		}
 		t.columns, t.types = append(t.columns, column), append(t.types, typ)
 		return nil
 	})
+	if err != nil {
+		return err
+	}
+	return t.readValues(ctx, db)
+}
+
+// readValues reads identity.Values, also of types inside of arrays, domains, ranges and composite types.
+func (t *tableState) readValues(ctx context.Context, db querier) error {
+	rows, err := db.Query(ctx, `WITH RECURSIVE used(oid) AS (
+			SELECT atttypid FROM pg_attribute WHERE attrelid = $1 AND attnum > 0 AND NOT attisdropped
+			UNION
+			SELECT inside.oid FROM used JOIN pg_type t ON t.oid = used.oid, LATERAL (
+				SELECT unnest(ARRAY[t.typbasetype, t.typelem]) AS oid
+				UNION ALL SELECT rngsubtype FROM pg_range WHERE rngtypid = t.oid
+				UNION ALL SELECT atttypid FROM pg_attribute WHERE t.typtype = 'c' AND attrelid = t.typrelid AND attnum > 0 AND NOT attisdropped) inside)
+		SELECT format('label %s', e.oid), e.enumlabel FROM pg_enum e JOIN used ON used.oid = e.enumtypid
+		UNION ALL SELECT format('type %s', t.oid), string_agg(format('%s %s', a.attname, a.atttypid), ', ' ORDER BY a.attnum)
+		FROM used JOIN pg_type t ON t.oid = used.oid AND t.typtype = 'c' JOIN pg_attribute a ON a.attrelid = t.typrelid
+		WHERE a.attnum > 0 AND NOT a.attisdropped GROUP BY t.oid`, t.OID)
+	if err != nil {
+		return err
+	}
+	t.Values = map[string]string{}
+	var name, value string
+	_, err = pgx.ForEachRow(rows, []any{&name, &value}, func() error {
+		t.Values[name] = value
+		return nil
+	})
 	return err
+}
+
+// passed reports whether the rows of a table that was read are not those of the present one.
+func (t tableState) passed(is tableState) bool {
+	names := columnNames{}
+	names.learn(t.names)
+	return t.differs(is.identity) != "" || names.breaks(is.names) != ""
 }
 
 // shared reports whether two rows may have one entity for a while: no unique index keeps them apart.

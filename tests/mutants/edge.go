@@ -243,6 +243,21 @@ var edgeMutants = []mutant{
 		test: "TestTimelines",
 	},
 	{
+		rule: "a dropped column has the rows read again", in: "sources/postgres", fn: "columnNames.breaks",
+		find: "; !_1 {", put: "; !_1 && false {",
+		test: "TestWhatBreaksDocuments",
+	},
+	{
+		rule: "a column with the name of another has the rows read again", in: "sources/postgres", fn: "columnNames.breaks",
+		find: "; _1 && _2 != _3 {", put: "; _1 && _2 != _3 && false {",
+		test: "TestWhatBreaksDocuments",
+	},
+	{
+		rule: "a renamed label of an enum has the rows read again", in: "sources/postgres", fn: "identity.differs",
+		find: "if is.Values[_1] != _2 {", put: "if false && is.Values[_1] != _2 {",
+		test: "TestWhatBreaksDocuments",
+	},
+	{
 		rule: "rows that were read of lost commits are a gap", in: "sources/postgres", fn: "mark.gap",
 		find: "max(_1._2, _1._3)", put: "_1._2",
 		test: "TestTimelines",
