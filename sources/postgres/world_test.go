@@ -57,10 +57,10 @@ func (m *memory) SwapSourceLog(_ context.Context, old, next store.SourceLog, pos
 	return m.row.Version, nil
 }
 
-func (m *memory) Floors(context.Context, string) ([]store.Floor, error) {
+func (m *memory) Floors(_ context.Context, log string) ([]store.Floor, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if m.floor.Number == 0 {
+	if m.floor.Number == 0 || log != "" && log != m.floor.Log {
 		return nil, nil
 	}
 	return []store.Floor{m.floor}, nil
