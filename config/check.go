@@ -29,7 +29,6 @@ func (l *loader) check() {
 	l.checkGate()
 	l.checkKafka()
 	l.checkListeners()
-	l.checkTracing()
 	l.checkSources()
 	l.checkMerge()
 	for i := range l.config.Projections {

@@ -28,11 +28,6 @@ func (l *loader) checkPlaintext() {
 		l.plain(l.main, "gate.valkey.address", "is reached without TLS beyond this machine", onOwn)
 	}
 	l.plainCluster(l.main, "kafka", &c.Kafka.Cluster)
-	if t := c.Tracing; t != nil && !t.OTLP.Insecure {
-		if u, err := url.Parse(t.OTLP.Endpoint.Reveal()); err == nil && u.Scheme == "http" && Beyond(u.Hostname()) {
-			l.plain(l.main, "tracing.otlp.endpoint", "is reached without TLS beyond this machine", onOwn)
-		}
-	}
 }
 
 // plainCluster refuses brokers on other machines that are reached without TLS.

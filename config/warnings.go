@@ -47,9 +47,6 @@ func (c *Config) Warnings() (all []string) {
 			client(s.ClientTLS())
 		}
 	}
-	if t := c.Tracing; t != nil {
-		client(t.OTLP.TLS)
-	}
 	for _, s := range c.Services() {
 		if s, ok := s.Delivery.Sink.(Secured); ok {
 			client(s.ClientTLS())

@@ -43,7 +43,7 @@ func TestTakeOverKeepsTheTrace(t *testing.T) {
 	w := newFlow(t)
 	spans := otlptest.New(t)
 	tracer, err := tracing.New(tracing.Options{
-		Endpoint: spans.URL(), Sample: 0, Service: "weir",
+		Exporter: spans.Exporter(), Sample: 0,
 		Logger: slog.New(slog.DiscardHandler), Metrics: tracing.NewMetrics(prometheus.NewRegistry()),
 	})
 	require.NoError(t, err)

@@ -26,7 +26,7 @@ var decided = &change.Trace{Parent: "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067a
 func TestSpansOfChanges(t *testing.T) {
 	r := otlptest.New(t)
 	tracer, err := tracing.New(tracing.Options{
-		Endpoint: r.URL(), Sample: 0, Service: "weir",
+		Exporter: r.Exporter(), Sample: 0,
 		Logger: slog.New(slog.DiscardHandler), Metrics: tracing.NewMetrics(prometheus.NewRegistry()),
 	})
 	require.NoError(t, err)
@@ -107,7 +107,7 @@ func TestNoContextWithoutATracer(t *testing.T) {
 func TestSpansOfAFrameThatIsDeliveredInPart(t *testing.T) {
 	r := otlptest.New(t)
 	tracer, err := tracing.New(tracing.Options{
-		Endpoint: r.URL(), Sample: 0, Service: "weir",
+		Exporter: r.Exporter(), Sample: 0,
 		Logger: slog.New(slog.DiscardHandler), Metrics: tracing.NewMetrics(prometheus.NewRegistry()),
 	})
 	require.NoError(t, err)

@@ -24,7 +24,7 @@ const (
 func TestSpansOfEvents(t *testing.T) {
 	r := otlptest.New(t)
 	tracer, err := tracing.New(tracing.Options{
-		Endpoint: r.URL(), Sample: 0, Service: "weir", EntityIDs: true,
+		Exporter: r.Exporter(), Sample: 0, EntityIDs: true,
 		Logger: slog.New(slog.DiscardHandler), Metrics: tracing.NewMetrics(prometheus.NewRegistry()),
 	})
 	require.NoError(t, err)
@@ -64,7 +64,7 @@ func TestNoSpansWithoutATracer(t *testing.T) {
 func TestTraceOfAnEventsOwnContext(t *testing.T) {
 	r := otlptest.New(t)
 	tracer, err := tracing.New(tracing.Options{
-		Endpoint: r.URL(), Sample: 0, Service: "weir",
+		Exporter: r.Exporter(), Sample: 0,
 		Logger: slog.New(slog.DiscardHandler), Metrics: tracing.NewMetrics(prometheus.NewRegistry()),
 	})
 	require.NoError(t, err)

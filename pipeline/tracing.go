@@ -1,8 +1,12 @@
 package pipeline
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"log/slog"
+	"net/url"
+	"os"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -10,20 +14,18 @@ import (
 	"github.com/seed-86dfc502/weir/internal/tracing"
 )
 
-// openTracing makes the tracer of a configuration.
+// openTracing makes the tracer of a configuration. The receiver is in the environment.
 func openTracing(c *config.Tracing, reg prometheus.Registerer, log *slog.Logger) (*tracing.Tracer, error) {
-	t, _, err := c.OTLP.TLS.Client()
-	if err != nil {
-		return nil, err
-	}
-	headers := make(map[string]string, len(c.OTLP.Headers))
-	for name, value := range c.OTLP.Headers {
-		headers[name] = value.Reveal()
+	const endpoint = "OTEL_EXPORTER_OTLP_ENDPOINT"
+	u, err := url.Parse(cmp.Or(os.Getenv("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT"), os.Getenv(endpoint)))
+	switch {
+	case err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https":
+		return nil, errors.New("tracing: " + endpoint + " must be the http or https URL of a receiver")
+	case u.Scheme == "http" && config.Beyond(u.Hostname()) && os.Getenv("OTEL_EXPORTER_OTLP_INSECURE") != "true":
+		return nil, errors.New("tracing: " + endpoint + " is reached without TLS beyond this machine: use https, or set OTEL_EXPORTER_OTLP_INSECURE=true")
 	}
 	return tracing.New(tracing.Options{
-		Endpoint: c.OTLP.Endpoint.Reveal(), Headers: headers, Timeout: c.OTLP.Timeout.D(), TLS: t,
-		Sample: float64(c.Sample), Service: c.ServiceName, EntityIDs: c.EntityIDs,
-		Logger: log, Metrics: tracing.NewMetrics(reg),
+		Sample: float64(c.Sample), EntityIDs: c.EntityIDs, Logger: log, Metrics: tracing.NewMetrics(reg),
 	})
 }
 

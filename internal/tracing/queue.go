@@ -24,12 +24,12 @@ type queue struct {
 	closed atomic.Bool
 }
 
-func newQueue(to sdktrace.SpanExporter, opt Options) *queue {
-	e := &exporter{SpanExporter: to, log: opt.Logger, metrics: opt.Metrics}
+func newQueue(opt Options) *queue {
+	e := &exporter{SpanExporter: opt.Exporter, log: opt.Logger, metrics: opt.Metrics}
 	e.limit, e.abandon = context.WithCancel(context.Background())
 	return &queue{export: e, SpanProcessor: sdktrace.NewBatchSpanProcessor(e,
 		sdktrace.WithMaxQueueSize(maxWaiting), sdktrace.WithMaxExportBatchSize(maxPerBatch),
-		sdktrace.WithBatchTimeout(batchDelay), sdktrace.WithExportTimeout(3*opt.Timeout))}
+		sdktrace.WithBatchTimeout(batchDelay))}
 }
 
 // OnEnd queues a span or drops it. It never waits.

@@ -151,8 +151,8 @@ var feedHeaders = []string{"weir-key", "weir-op", "weir-partition", "weir-pipeli
 // is one trace; events whose producer did not sample them are none of it.
 func TestTraceOfOneEvent(t *testing.T) {
 	spans, h := otlptest.New(t), newHook(t)
-	p := tracedProject(t, h, fmt.Sprintf("tracing: {otlp: {endpoint: %q}, sample: 0, service_name: weir-test}\n", spans.URL()))
-	run := p.Start("run")
+	p := tracedProject(t, h, "tracing: {sample: 0}\n")
+	run := p.StartEnv(append(spans.Env(), "OTEL_SERVICE_NAME=weir-test"), "run")
 	post(t, run, `{"event":"e1","id":"B-007","state":"green"}`, theirContext)
 	post(t, run, `{"event":"e2","id":"B-008","state":"green"}`, theirContext[:len(theirContext)-1]+"0")
 	post(t, run, `{"event":"e3","id":"B-009","state":"green"}`, "")
@@ -265,9 +265,9 @@ func passedOn(t *testing.T, h *hook, p harness.Project, ingest, decide otlptest.
 func TestTracesOfWhatIsSentAgain(t *testing.T) {
 	t.Parallel()
 	spans, h := otlptest.New(t), newHook(t)
-	p := tracedProject(t, h, fmt.Sprintf("tracing: {otlp: {endpoint: %q}, sample: 0}\n", spans.URL()))
+	p := tracedProject(t, h, "tracing: {sample: 0}\n")
 	h.Answers(func(oracle.Record) int { return http.StatusBadRequest })
-	run := p.Start("run")
+	run := p.StartEnv(spans.Env(), "run")
 	post(t, run, `{"event":"e1","id":"B-007","state":"green"}`, theirContext)
 	post(t, run, `{"event":"e2","id":"B-008","state":"green"}`, "")
 	harness.Eventually(t, "dead letters", func() error { return harness.Want(len(p.Letters()), 2) })
@@ -312,8 +312,8 @@ func TestTracesOfWhatIsSentAgain(t *testing.T) {
 	more := otlptest.New(t)
 	main, err := os.ReadFile(p.Path("weir.yaml"))
 	require.NoError(t, err)
-	p.Write("weir.yaml", strings.NewReplacer(spans.URL(), more.URL(), "sample: 0", "sample: 1").Replace(string(main)))
-	run = p.Start("run")
+	p.Write("weir.yaml", harness.ReplaceOnce(t, string(main), "sample: 0", "sample: 1"))
+	run = p.StartEnv(more.Env(), "run")
 	run.Ready(http.StatusOK)
 	p.Start("replay --all --force --wait").Ok()
 	more.Await(func(s otlptest.Span) bool { return s.Attributes["weir.cause"] == "replay" }, 2)

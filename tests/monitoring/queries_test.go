@@ -98,7 +98,7 @@ func busy(t *testing.T) *harness.Process {
 	})
 	closed.Answers(func(oracle.Record) int { return 401 })
 	spans := otlptest.New(t)
-	more := fmt.Sprintf("limits: {change: 1KiB}\napi: {listen: \"127.0.0.1:0\", tokens: tokens.yaml}\ntracing: {otlp: {endpoint: %q}, sample: 1}\n", spans.URL())
+	more := "limits: {change: 1KiB}\napi: {listen: \"127.0.0.1:0\", tokens: tokens.yaml}\ntracing: {sample: 1}\n"
 	p := harness.Simple(t, more, map[string]string{
 		"acme": harness.FileSink("acme"), "zest": harness.PatientHookSink(flaky), "plum": harness.PatientHookSink(closed),
 	})
@@ -126,7 +126,7 @@ func busy(t *testing.T) *harness.Process {
 	require.NoError(t, err)
 	defer client.Close()
 	require.NoError(t, client.ProduceSync(t.Context(), &kgo.Record{Topic: "late", Value: []byte(`{"id":"K1","event":"k1","state":"a"}`)}).FirstErr())
-	run := p.Start("run")
+	run := p.StartEnv(spans.Env(), "run")
 	t.Cleanup(func() { run.Terminate(); run.Wait() })
 	run.Ready(200)
 	at := door{"http://" + run.Address("ingest"), strings.TrimSpace(string(out))}

@@ -17,6 +17,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"go.opentelemetry.io/otel/exporters/otlp/otlptrace/otlptracehttp"
+	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 	collector "go.opentelemetry.io/proto/otlp/collector/trace/v1"
 	common "go.opentelemetry.io/proto/otlp/common/v1"
 	v1 "go.opentelemetry.io/proto/otlp/trace/v1"
@@ -43,11 +45,9 @@ type Receiver struct {
 	t      testing.TB
 	server *httptest.Server
 
-	mu       sync.Mutex
-	spans    []Span
-	requests []http.Header
-	paths    []string
-	answer   func() int
+	mu     sync.Mutex
+	spans  []Span
+	answer func() int
 }
 
 // New makes a receiver.
@@ -58,8 +58,21 @@ func New(t testing.TB) *Receiver {
 	return r
 }
 
-// URL is the receiver's endpoint, without a path.
-func (r *Receiver) URL() string { return r.server.URL }
+// patience is the timeout of one request. A span that is sent twice, or dropped, is another one to
+// the tests.
+const patience = time.Minute
+
+// Env are the variables of a process that sends its traces to the receiver.
+func (r *Receiver) Env() []string {
+	return []string{"OTEL_EXPORTER_OTLP_ENDPOINT=" + r.server.URL, fmt.Sprint("OTEL_EXPORTER_OTLP_TIMEOUT=", patience.Milliseconds())}
+}
+
+// Exporter sends spans to the receiver.
+func (r *Receiver) Exporter() sdktrace.SpanExporter {
+	e, err := otlptracehttp.New(r.t.Context(), otlptracehttp.WithEndpointURL(r.server.URL+"/v1/traces"), otlptracehttp.WithTimeout(patience))
+	require.NoError(r.t, err)
+	return e
+}
 
 // Answers sets what returns the status of the next answers. It may block; nil
 // takes everything.
@@ -100,7 +113,6 @@ func (r *Receiver) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.requests, r.paths = append(r.requests, req.Header.Clone()), append(r.paths, req.URL.Path)
 	for _, resource := range batch.ResourceSpans {
 		service := textsOf(resource.GetResource().GetAttributes())["service.name"]
 		for _, scope := range resource.ScopeSpans {
@@ -146,13 +158,6 @@ func (r *Receiver) Spans() []Span {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return slices.Clone(r.spans)
-}
-
-// Requests are the headers and the paths of those that came.
-func (r *Receiver) Requests() ([]http.Header, []string) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return slices.Clone(r.requests), slices.Clone(r.paths)
 }
 
 // Below returns the spans with a name below the span id, when there are so many,
