@@ -124,7 +124,7 @@ projections:
     deliver:
       file: {file: {path: out.jsonl}}
       state: {webhook: {url: "https://example.com", secret: whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw}}
-      log: {webhook: {url: "https://example.com", mode: log, secret: whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw}}
+      log: {webhook: {url: "https://example.com", secret: whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw}, kind: log}
       click: {clickhouse: {url: "clickhouse://127.0.0.1:9000/x", table: t}}
       upsert: {postgres: {url: "postgres://127.0.0.1/x", table: u}}
       append: {postgres: {url: "postgres://127.0.0.1/x", table: a, mode: append}}

@@ -61,7 +61,7 @@ type Group interface {
 // embedded.ErrInUse when another process has the SQLite file open.
 func OpenLogs(c *config.Config, s Store, log *slog.Logger) (Logs, error) {
 	if file, ok := s.(*sqlite.Store); ok && c.Kafka.Embedded() {
-		l, err := embedded.Open(file, c.Store.SQLite.Path, log)
+		l, err := embedded.Open(file, c.Store.File, log)
 		if err != nil {
 			return nil, err
 		}

@@ -48,7 +48,7 @@ func TestKafkaSinksKeepTheirCertificates(t *testing.T) {
 
 	p := &Sinks{Config: loadExample(t, "banana"), Logger: slog.New(slog.DiscardHandler), Targets: &sinks.Targets{}}
 	cluster := func(c *config.ServerTLS) config.Cluster {
-		return config.Cluster{Brokers: brokers.ListenAddrs(), TLS: &config.TLS{CA: server.Cert, Cert: c.Cert, Key: c.Key, ServerName: "weir.invalid"}}
+		return config.Cluster{Brokers: brokers.ListenAddrs(), TLS: &config.TLS{CA: server.Cert, Cert: c.Cert, Key: c.Key}}
 	}
 	write := func(topic string, c *config.ServerTLS) sinks.Sink {
 		s, err := p.New(config.Service{Name: "acme/a@" + topic, Delivery: &config.Delivery{Sink: &kafka.Config{Cluster: cluster(c), Topic: topic}}})

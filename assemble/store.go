@@ -32,10 +32,10 @@ func OpenStore(ctx context.Context, c *config.Config, log *slog.Logger) (Store, 
 		return opened(postgres.Open(ctx, postgres.Options{URL: p.URL.Reveal(), MaxConns: int32(p.MaxConnections), Pooled: p.Pooled, Logger: log}))
 	}
 	// The folder may be the default one, which need not exist yet.
-	if err := durable.MkdirAll(filepath.Dir(c.Store.SQLite.Path), 0o700); err != nil {
+	if err := durable.MkdirAll(filepath.Dir(c.Store.File), 0o700); err != nil {
 		return nil, err
 	}
-	return opened(sqlite.Open(ctx, sqlite.Options{Path: c.Store.SQLite.Path}))
+	return opened(sqlite.Open(ctx, sqlite.Options{Path: c.Store.File}))
 }
 
 // opened returns no interface around a nil store with an error.
@@ -52,10 +52,10 @@ const writable = 2
 // OpenReadOnly opens the store of a configuration as OpenStore does, or, where this
 // user may only read a SQLite file or its folder, for reading alone.
 func OpenReadOnly(ctx context.Context, c *config.Config, log *slog.Logger) (Store, error) {
-	if file := c.Store.SQLite; file != nil {
+	if file := c.Store.File; file != "" {
 		mayWrite := func(path string) bool { return syscall.Access(path, writable) == nil }
-		if !mayWrite(file.Path) || !mayWrite(filepath.Dir(file.Path)) {
-			return opened(sqlite.Open(ctx, sqlite.Options{Path: file.Path, ReadOnly: true}))
+		if !mayWrite(file) || !mayWrite(filepath.Dir(file)) {
+			return opened(sqlite.Open(ctx, sqlite.Options{Path: file, ReadOnly: true}))
 		}
 	}
 	return OpenStore(ctx, c, log)

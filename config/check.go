@@ -37,7 +37,6 @@ func (l *loader) check() {
 	l.checkRenames()
 	l.checkTargets()
 	l.checkFiles()
-	l.shareConnections()
 	l.checkPlaintext()
 	l.checkTenants()
 }

@@ -16,11 +16,9 @@ import (
 // names away from one state file.
 func (l *loader) checkFiles() {
 	own := l.ownFiles()
-	if s := l.config.Store.SQLite; s != nil {
-		if info, err := os.Stat(s.Path); err == nil {
-			if sys, ok := info.Sys().(*syscall.Stat_t); ok && info.Mode().IsRegular() && sys.Nlink > 1 {
-				l.main.fault("store.sqlite.path", "has a second name (a hard link), and SQLite keeps its log beside each", "remove the other name, or copy the file while nothing runs")
-			}
+	if info, err := os.Stat(l.config.Store.File); err == nil {
+		if sys, ok := info.Sys().(*syscall.Stat_t); ok && info.Mode().IsRegular() && sys.Nlink > 1 {
+			l.main.fault("data_dir", "holds a state.db that has a second name (a hard link), and SQLite keeps its log beside each", "remove the other name, or copy the file while nothing runs")
 		}
 	}
 	for _, s := range l.config.Services() {
@@ -80,9 +78,9 @@ func (l *loader) ownFiles() map[any]string {
 	for _, doc := range l.customers {
 		add(doc.file, "a customer's file")
 	}
-	if s := l.config.Store.SQLite; s != nil {
+	if file := l.config.Store.File; file != "" {
 		for _, end := range []string{"", "-wal", "-shm", "-journal", ".control"} {
-			add(s.Path+end, "the state")
+			add(file+end, "the state")
 		}
 	}
 	for _, path := range slices.Sorted(maps.Keys(l.main.files)) {

@@ -49,12 +49,12 @@ func TestFileSinksKeepOffOwnFiles(t *testing.T) {
 // Two names of one state file are two logs of it.
 func TestTheStateHasOneName(t *testing.T) {
 	t.Parallel()
-	path := write(t, map[string]string{"weir.yaml": smallMain + "store: {sqlite: {path: state.db}}\n", "acme.yaml": smallCustomer, "state.db": ""})
+	path := write(t, map[string]string{"weir.yaml": smallMain + "data_dir: .\n", "acme.yaml": smallCustomer, "state.db": ""})
 	_, err := assemble.Load(path, env)
 	require.NoError(t, err)
 	require.NoError(t, os.Link(filepath.Join(filepath.Dir(path), "state.db"), filepath.Join(filepath.Dir(path), "other.db")))
 	_, err = assemble.Load(path, env)
-	require.ErrorContains(t, err, "weir.yaml:6:24: store.sqlite.path: has a second name (a hard link)")
+	require.ErrorContains(t, err, "weir.yaml:6:11: data_dir: holds a state.db that has a second name (a hard link)")
 }
 
 func TestPortsExist(t *testing.T) {

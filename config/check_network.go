@@ -125,8 +125,8 @@ func (l *loader) checkKafka() {
 	if k.Replication > 1 {
 		l.main.faultKey("kafka", "asks for replicas, and has no brokers that could keep any", "brokers, or a replication of -1 or 1")
 	}
-	if l.config.Store.Postgres != nil && l.config.Store.SQLite == nil {
-		l.main.faultKey("store.postgres", "is without a place for inbox and changes log: without brokers they are tables of the SQLite file", "kafka.brokers, or store.sqlite")
+	if l.config.Store.Postgres != nil {
+		l.main.faultKey("store.postgres", "is without a place for inbox and changes log: without brokers they are tables of the SQLite file", "kafka.brokers, or no store.postgres")
 	}
 }
 
@@ -245,9 +245,6 @@ func (l *loader) checkListeners() {
 	checkToken(l.main, "admin.metrics_token", c.Admin.MetricsToken)
 	if !c.Admin.MetricsToken.IsZero() && c.Admin.MetricsToken.Reveal() == c.Admin.Token.Reveal() {
 		l.main.fault("admin.metrics_token", "is admin.token", "a token of its own")
-	}
-	if c.Admin.Pprof && !l.main.has("admin.token") {
-		l.main.fault("admin.pprof", "needs a token, since profiles show what a process works on", "admin.token beside it")
 	}
 	if !c.NeedsAPI() {
 		return

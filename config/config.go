@@ -8,7 +8,7 @@ type Config struct {
 	// DataDir is the folder of everything that is kept without servers: the
 	// SQLite file. Relative to the main file.
 	DataDir string `yaml:"data_dir" default:"data" path:"true"`
-	// Store holds what Weir must remember. Defaults to SQLite in the data folder.
+	// Store holds what Weir must remember. Defaults to state.db in the data folder.
 	Store Store `yaml:"store"`
 	// Gate recognises events that were taken in before. Defaults to memory.
 	Gate Gate `yaml:"gate"`
@@ -60,10 +60,11 @@ type Config struct {
 	compiled    []*projections.Projection `yaml:"-"` // of Projections
 }
 
-// Store is where the state lives: at most one of the two is given.
+// Store is where the state lives. Without PostgreSQL it is a SQLite file, for a single process.
 type Store struct {
-	Postgres *PostgresStore `yaml:"postgres" oneof:"optional"`
-	SQLite   *SQLiteStore   `yaml:"sqlite" oneof:"optional"`
+	Postgres *PostgresStore `yaml:"postgres"`
+	// File is the SQLite file, state.db in the data folder, or empty with PostgreSQL.
+	File string `yaml:"-"`
 }
 
 // PostgresStore is a PostgreSQL database, version 15 or later.
@@ -78,12 +79,6 @@ type PostgresStore struct {
 	MaxConnections int `yaml:"max_connections" default:"8" range:"2..1000"`
 	// Pooled says that the server is reached through a pooler in transaction mode (PgBouncer).
 	Pooled bool `yaml:"pooled" default:"false"`
-}
-
-// SQLiteStore is a database file for a single process.
-type SQLiteStore struct {
-	// Path of the file. Defaults to state.db in the data folder.
-	Path string `yaml:"path" path:"true"`
 }
 
 // Gate is the memory of event ids: at most one of Valkey and Memory is given.
@@ -160,8 +155,6 @@ type Retention struct {
 type History struct {
 	// Keep is for how long. 0s keeps none.
 	Keep Duration `yaml:"keep" default:"7d" range:"0s..366d"`
-	// MaxAttempts bounds the attempts of one service. The oldest are deleted first.
-	MaxAttempts int `yaml:"max_attempts" default:"1000000" range:"1000..1000000000"`
 }
 
 // Admin is the listener for operators.
@@ -169,12 +162,11 @@ type Admin struct {
 	// Listen is host:port; "off" or "" closes it. Beyond loopback a token is
 	// required.
 	Listen string `yaml:"listen" default:"127.0.0.1:9600"`
-	// Token that requests must carry as a bearer token, at least 16 characters.
+	// Token that requests must carry as a bearer token, at least 16 characters. With it Go's
+	// profiles are at /debug/pprof/.
 	Token Secret `yaml:"token"`
 	// MetricsToken lets /metrics be read and nothing else, at least 16 characters.
 	MetricsToken Secret `yaml:"metrics_token"`
-	// Pprof serves Go's profiles at /debug/pprof/. They need Token.
-	Pprof bool `yaml:"pprof" default:"false"`
 	// TLS, if given, serves HTTPS; cert and key are required then.
 	TLS *ServerTLS `yaml:"tls"`
 	// Insecure allows a listener without TLS that other machines can reach, as

@@ -191,9 +191,6 @@ type OwnHistory struct {
 	// Keep is for how long. 0s keeps none. Defaults to
 	// history.keep of the main file.
 	Keep Duration `yaml:"keep" range:"0s..366d"`
-	// MaxAttempts bounds the attempts. The oldest are deleted first. Defaults to
-	// history.max_attempts of the main file.
-	MaxAttempts int `yaml:"max_attempts" range:"1000..1000000000"`
 }
 
 // DeliveryMode returns the delivery mode: Kind, or the sink's own.

@@ -14,9 +14,6 @@ func (l *loader) inheritHistory() {
 				if doc.has(member(path, "keep")) {
 					own.Keep = d.History.Keep
 				}
-				if doc.has(member(path, "max_attempts")) {
-					own.MaxAttempts = d.History.MaxAttempts
-				}
 			case !answers:
 				own.Keep = 0
 			}

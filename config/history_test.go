@@ -24,9 +24,6 @@ projections:
       none:
         webhook: {url: "https://acme.example/in", secret: "whsec_MDEyMzQ1Njc4OTAxMjM0NTY3ODkwMTIz"}
         history: {keep: 0s}
-      small:
-        webhook: {url: "https://acme.example/in", secret: "whsec_MDEyMzQ1Njc4OTAxMjM0NTY3ODkwMTIz"}
-        history: {max_attempts: 2000}
       archive:
         file: {path: out.jsonl}
       topic:
@@ -39,9 +36,9 @@ projections:
         history: {keep: 30d}
 `
 	for main, want := range map[string]config.History{
-		"": {Keep: config.Duration(7 * 24 * time.Hour), MaxAttempts: 1_000_000},
-		"history: {keep: 2d, max_attempts: 5000}": {Keep: config.Duration(48 * time.Hour), MaxAttempts: 5000},
-		"history: {keep: 0s}":                     {MaxAttempts: 1_000_000},
+		"":                    {Keep: config.Duration(7 * 24 * time.Hour)},
+		"history: {keep: 2d}": {Keep: config.Duration(48 * time.Hour)},
+		"history: {keep: 0s}": {},
 	} {
 		c, err := assemble.Load(write(t, map[string]string{
 			"weir.yaml":           "sources: {events: {file: {path: e.jsonl}, entity: id}}\nkafka: {brokers: [\"127.0.0.1:9092\"]}\nstore: {postgres: {url: \"postgres://127.0.0.1/weir\"}}\ncustomers: [\"customers/*.yaml\"]\n" + main,
@@ -52,10 +49,10 @@ projections:
 		for _, s := range c.Services() {
 			got[s.Delivery.Name] = *s.Delivery.History
 		}
-		none, small, long := config.OwnHistory(want), config.OwnHistory(want), config.OwnHistory(want)
-		none.Keep, small.MaxAttempts, long.Keep = 0, 2000, config.Duration(30*24*time.Hour)
+		none, long := config.OwnHistory(want), config.OwnHistory(want)
+		none.Keep, long.Keep = 0, config.Duration(30*24*time.Hour)
 		require.Equal(t, map[string]config.OwnHistory{
-			"hook": config.OwnHistory(want), "none": none, "small": small, "archive": none, "topic": none, "asked": config.OwnHistory(want), "long": long,
+			"hook": config.OwnHistory(want), "none": none, "archive": none, "topic": none, "asked": config.OwnHistory(want), "long": long,
 		}, got, main)
 	}
 }

@@ -27,7 +27,7 @@ import (
 // So another table is another identity, and evaluates no entity again. Not part of
 // it are secrets (passwords, users, signing keys, headers and all other
 // parameters of a URL), how a target is reached (TLS, SASL, insecure),
-// tuning (retry, pace, refresh, history, timeout, concurrency, max_connections, max_batch, linger) and what only matters
+// tuning (retry, pace, refresh, history, timeout, concurrency, max_batch, linger) and what only matters
 // when a table is made (create, partition_by). Files below the folder of the main
 // file are known by their path from there, so that a configuration may be
 // moved with its folder. It may be called on a Config of Load only, also concurrently.

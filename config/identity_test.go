@@ -52,7 +52,7 @@ func TestIdentityMoves(t *testing.T) {
 		{"webhook's host", "acme.example/in", "other.example/in"},
 		{"webhook's path", "acme.example/in", "acme.example/other"},
 		{"webhook's scheme", `url: "https://`, `insecure: true, url: "http://`},
-		{"webhook's mode", `secret: "${HOOK}"`, `secret: "${HOOK}", mode: log`},
+		{"webhook's kind", `{x-key: "${PASSWORD}"}}}`, `{x-key: "${PASSWORD}"}}, kind: log}`},
 		{"topic", "topic: acme,", "topic: other,"},
 		{"brokers", "a:9092", "c:9092"},
 		{"tombstones", "topic: acme,", "topic: acme, tombstones: true,"},

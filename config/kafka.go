@@ -71,8 +71,6 @@ type TLS struct {
 	Cert string `yaml:"cert" path:"true"`
 	// Key is a PEM file with the client's private key, together with Cert.
 	Key string `yaml:"key" path:"true"`
-	// ServerName is the name to verify, if it is not the host's.
-	ServerName string `yaml:"server_name"`
 }
 
 // SASL authenticates at a Kafka cluster.

@@ -97,25 +97,12 @@ type Target struct {
 type (
 	// SinkDefaults fills in defaults that depend on other values.
 	SinkDefaults interface{ ApplyDefaults() }
-	// Pooled is a Sink whose connections are bounded.
-	Pooled interface{ Connections() Connections }
 	// Answering is a Sink whose target answers each change: the answers are worth
 	// keeping, see History.
 	Answering interface{ AnswersEach() }
 	// FileWriter is a Sink that writes a file.
 	FileWriter interface{ OutputFile() string }
 )
-
-// Connections say which client a sink shares with others.
-type Connections struct {
-	// Client names the client of the target, by all that two connections share: the target as its
-	// client sees it.
-	Client string
-	// Most is the bound, which has the key max_connections.
-	Most *int
-	// Wants is the least number that the sink needs.
-	Wants int
-}
 
 // Secured is a SourceConfig or a Sink that connects as a TLS client. ClientTLS is nil without
 // TLS.

@@ -229,11 +229,8 @@ func (l *loader) addCustomer(f *cached) {
 func (l *loader) applyDerivedDefaults() {
 	c := &l.config
 	c.API.Given = l.main.has("api")
-	if c.Store.Postgres == nil && c.Store.SQLite == nil {
-		c.Store.SQLite = &SQLiteStore{}
-	}
-	if s := c.Store.SQLite; s != nil {
-		s.Path = cmp.Or(s.Path, filepath.Join(c.DataDir, "state.db"))
+	if c.Store.Postgres == nil {
+		c.Store.File = filepath.Join(c.DataDir, "state.db")
 	}
 	if c.Gate.Valkey == nil && c.Gate.Memory == nil {
 		c.Gate.Memory = &MemoryGate{}

@@ -50,7 +50,7 @@ func TestDefaults(t *testing.T) {
 	dir := filepath.Dir(c.File)
 
 	require.Nil(t, c.Store.Postgres)
-	require.Equal(t, filepath.Join(dir, "data/state.db"), c.Store.SQLite.Path)
+	require.Equal(t, filepath.Join(dir, "data/state.db"), c.Store.File)
 	require.Nil(t, c.Gate.Valkey)
 	require.Equal(t, 1_000_000, c.Gate.Memory.MaxEntries)
 	require.Equal(t, 24*time.Hour, c.Gate.TTL.D())
@@ -103,12 +103,10 @@ func TestManyKeysAreRefusedBeforeTheyAreParsed(t *testing.T) {
 // An explicit zero must not get the default.
 func TestUnsetIsNotZero(t *testing.T) {
 	c := loadSmall(t, `
-store: {sqlite: {path: /var/lib/weir/state.db}}
 gate: {valkey: {address: "127.0.0.1:6379", prefix: ""}}
 data_dir: ../data
 admin: {listen: off}
 `)
-	require.Equal(t, "/var/lib/weir/state.db", c.Store.SQLite.Path)
 	require.Empty(t, c.Gate.Valkey.Prefix)
 	require.True(t, c.Admin.Off())
 	require.Equal(t, filepath.Join(filepath.Dir(filepath.Dir(c.File)), "data"), c.DataDir)

@@ -26,7 +26,7 @@ func (c *TLS) Client() (t *tls.Config, identity string, err error) {
 			return nil, "", fmt.Errorf("tls: %w", err)
 		}
 	}
-	t = &tls.Config{MinVersion: tls.VersionTLS12, ServerName: c.ServerName}
+	t = &tls.Config{MinVersion: tls.VersionTLS12}
 	if c.CA != "" {
 		t.RootCAs = x509.NewCertPool()
 		if !t.RootCAs.AppendCertsFromPEM(files[c.CA]) {
@@ -41,6 +41,6 @@ func (c *TLS) Client() (t *tls.Config, identity string, err error) {
 		t.Certificates = []tls.Certificate{pair}
 	}
 	h := sha256.New()
-	_ = json.NewEncoder(h).Encode([]any{files[c.CA], files[c.Cert], files[c.Key], c.ServerName}) // bytes and texts can be encoded
+	_ = json.NewEncoder(h).Encode([]any{files[c.CA], files[c.Cert], files[c.Key]}) // bytes and texts can be encoded
 	return t, hex.EncodeToString(h.Sum(nil)), nil
 }

@@ -26,7 +26,7 @@ projections:
     when: doc.lab.ripe == true
     fields: {id: lab.id}
     deliver:
-      a: {webhook: {url: "https://acme.example/", secret: "${NOT_SET}", max_connections: 50}}
+      a: {webhook: {url: "https://acme.example/", secret: "${NOT_SET}"}}
       b: {webhook: {url: "https://acme.example/", secret: "${NOT_SET}"}}
 `,
 	})

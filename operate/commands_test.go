@@ -336,7 +336,7 @@ func TestLettersOfDeliveries(t *testing.T) {
 	everyWay(t, func(t *testing.T, new func(map[string]string) *world) {
 		state, log := harness.NewReceiver(t), harness.NewReceiver(t)
 		hook := func(r *harness.Receiver, kind string) string {
-			return harness.ReplaceOnce(t, harness.PatientHookSink(r), "timeout: 5m", "timeout: 5m, mode: "+kind)
+			return harness.ReplaceOnce(t, harness.PatientHookSink(r), "retry:", "kind: "+kind+", retry:")
 		}
 		w := new(map[string]string{"state": hook(state, "state"), "log": hook(log, "log")})
 		refuse := func(r oracle.Record) int {
@@ -392,7 +392,7 @@ func TestLettersOfDeliveries(t *testing.T) {
 func TestResentChangeDiesAgain(t *testing.T) {
 	hook := harness.NewReceiver(t)
 	hook.Answers(func(oracle.Record) int { return 422 })
-	p := harness.Simple(t, "", map[string]string{"log": harness.ReplaceOnce(t, harness.PatientHookSink(hook), "timeout: 5m", "timeout: 5m, mode: log")})
+	p := harness.Simple(t, "", map[string]string{"log": harness.ReplaceOnce(t, harness.PatientHookSink(hook), "retry:", "kind: log, retry:")})
 	w := &world{Project: p}
 	w.Append("events.jsonl", harness.Event(1, "A", "bad"))
 	first := w.letters(1)[0]

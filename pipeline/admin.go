@@ -62,7 +62,7 @@ func (o *operators) listen() (address string, stop func() error, err error) {
 			exposition.ServeHTTP(w, r)
 		}
 	})
-	if a.Pprof {
+	if token != "" {
 		profiles(mux, func(w http.ResponseWriter, r *http.Request) bool { return o.attempts.Admit(w, r, token) })
 	}
 	if o.control != nil {

@@ -35,7 +35,7 @@ func serveOperators(t *testing.T, admin config.Admin, run control.Executor) (p *
 func showing(t *testing.T, admin config.Admin, run control.Executor, page http.HandlerFunc) (p *Pipeline, address string) {
 	t.Helper()
 	admin.Listen = "127.0.0.1:0"
-	cfg := &config.Config{Admin: admin, Store: config.Store{SQLite: &config.SQLiteStore{Path: filepath.Join(t.TempDir(), "state.db")}}}
+	cfg := &config.Config{Admin: admin, Store: config.Store{File: filepath.Join(t.TempDir(), "state.db")}}
 	o := Options{Config: cfg, Logger: slog.New(slog.DiscardHandler), Registry: prometheus.NewRegistry(), Commands: run}
 	if page != nil {
 		o.Page = func(*Pipeline) http.Handler { return page }
@@ -80,7 +80,7 @@ func shows(token string) func(*http.Request) {
 // Nothing of the listener answers a page of another site, or under a name that
 // was made to lead here, with or without a token.
 func TestTheWholeAdminListenerIsGuarded(t *testing.T) {
-	for name, admin := range map[string]config.Admin{"without a token": {}, "with one": {Token: config.NewSecret(adminToken), Pprof: true}} {
+	for name, admin := range map[string]config.Admin{"without a token": {}, "with one": {Token: config.NewSecret(adminToken)}} {
 		t.Run(name, func(t *testing.T) {
 			_, address := serveOperators(t, admin, echo)
 			for _, path := range []string{"/healthz", "/readyz", "/metrics", "/debug/pprof/", control.CommandsPath, control.ReloadPath, "/"} {
@@ -118,12 +118,12 @@ func TestTheWholeAdminListenerIsGuarded(t *testing.T) {
 }
 
 // Profiles show the work of a process, and so need the token.
-func TestProfilesAreOffAndNeedTheToken(t *testing.T) {
-	_, address := serveOperators(t, config.Admin{Token: config.NewSecret(adminToken)}, echo)
+func TestProfilesNeedTheToken(t *testing.T) {
+	_, address := serveOperators(t, config.Admin{}, echo)
 	status, _ := asked(t, http.MethodGet, address, "/debug/pprof/", shows(adminToken))
 	require.Equal(t, 404, status)
 
-	_, address = serveOperators(t, config.Admin{Token: config.NewSecret(adminToken), MetricsToken: config.NewSecret(metricsToken), Pprof: true}, echo)
+	_, address = serveOperators(t, config.Admin{Token: config.NewSecret(adminToken), MetricsToken: config.NewSecret(metricsToken)}, echo)
 	for _, path := range []string{"/debug/pprof/", "/debug/pprof/goroutine?debug=1", "/debug/pprof/symbol"} {
 		for sent, want := range map[string]int{"wrong": 401, metricsToken: 401, adminToken: 200} {
 			status, body := asked(t, http.MethodGet, address, path, shows(sent))
@@ -157,7 +157,7 @@ func TestMetricsHaveATokenOfTheirOwn(t *testing.T) {
 // Wrong tokens are limited wherever they are shown, the right one passes, and
 // why a process is not ready is told to who may know.
 func TestWrongTokensAreLimitedOnEveryPath(t *testing.T) {
-	_, address := serveOperators(t, config.Admin{Token: config.NewSecret(adminToken), Pprof: true}, echo) // which stays unready
+	_, address := serveOperators(t, config.Admin{Token: config.NewSecret(adminToken)}, echo) // which stays unready
 	paths := []string{"/metrics", "/debug/pprof/", control.CommandsPath, control.ReloadPath}
 	method := func(path string) string {
 		if path == control.CommandsPath || path == control.ReloadPath {

@@ -26,7 +26,7 @@ func TestImportsWhileAnotherConfigurationBecomesActive(t *testing.T) {
 	dir := t.TempDir()
 	load := func(name, more string) *config.Config {
 		for file, text := range map[string]string{
-			name:        "store: {sqlite: {path: state.db}}\nsources:\n  lab: {http: {token: 0123456789abcdef}, entity: id}\n" + more + "customers: [acme.yaml]\n",
+			name:        "data_dir: .\nsources:\n  lab: {http: {token: 0123456789abcdef}, entity: id}\n" + more + "customers: [acme.yaml]\n",
 			"acme.yaml": "customer: acme\nprojections: {p: {fields: {id: id}, deliver: {f: {file: {path: out.jsonl}}}}}\n",
 		} {
 			require.NoError(t, os.WriteFile(filepath.Join(dir, file), []byte(text), 0o600))

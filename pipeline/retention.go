@@ -162,6 +162,9 @@ func (h *retainer) retainAttempts(ctx context.Context) time.Duration {
 	return housekeepingPeriod
 }
 
+// maxAttempts bounds the history of one service. The oldest attempts are deleted first.
+const maxAttempts = 1_000_000
+
 // attemptBounds returns the bounds of the history of each service, by its number, and of
 // services that are no longer configured.
 func (h *retainer) attemptBounds() (bounds map[int32]store.AttemptBound, others store.AttemptBound) {
@@ -169,8 +172,7 @@ func (h *retainer) attemptBounds() (bounds map[int32]store.AttemptBound, others 
 	bounds = map[int32]store.AttemptBound{}
 	for i, s := range now.cfg.Services() {
 		own := s.Delivery.History
-		bounds[now.plan.Services[i].Number] = store.AttemptBound{Keep: own.Keep.D(), Max: own.MaxAttempts}
+		bounds[now.plan.Services[i].Number] = store.AttemptBound{Keep: own.Keep.D(), Max: maxAttempts}
 	}
-	main := now.cfg.History
-	return bounds, store.AttemptBound{Keep: main.Keep.D(), Max: main.MaxAttempts}
+	return bounds, store.AttemptBound{Keep: now.cfg.History.Keep.D(), Max: maxAttempts}
 }

@@ -194,9 +194,9 @@ func (a *app) withStore(ctx context.Context, f func(s assemble.Store) error) err
 // withStoreOf is withStore for a command that has loaded the configuration.
 func (a *app) withStoreOf(ctx context.Context, c *config.Config, f func(s assemble.Store) error) error {
 	// Opening would make the file, which is no work for a command that looks.
-	if file := c.Store.SQLite; file != nil {
-		if _, err := os.Stat(file.Path); errors.Is(err, fs.ErrNotExist) {
-			return fmt.Errorf("%w: there is no %s", session.ErrNothingRan, file.Path)
+	if file := c.Store.File; file != "" {
+		if _, err := os.Stat(file); errors.Is(err, fs.ErrNotExist) {
+			return fmt.Errorf("%w: there is no %s", session.ErrNothingRan, file)
 		} else if err != nil {
 			return fmt.Errorf("store: %w", err) // a folder that this user may not look into
 		}

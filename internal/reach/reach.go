@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/seed-86dfc502/weir/config"
 	"github.com/seed-86dfc502/weir/transport"
 	"github.com/twmb/franz-go/pkg/kerr"
@@ -58,9 +59,13 @@ type Authorizer interface {
 	Rights(pipeline, name string) (of config.Cluster, rights []Permission)
 }
 
-// Postgres connects and asks for an answer.
+// Postgres connects and asks for an answer. url may have settings of a pool.
 func Postgres(ctx context.Context, url string) error {
-	conn, err := pgx.Connect(ctx, url)
+	client, err := pgxpool.ParseConfig(url)
+	if err != nil {
+		return err
+	}
+	conn, err := pgx.ConnectConfig(ctx, client.ConnConfig)
 	if err != nil {
 		return err
 	}

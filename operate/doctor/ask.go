@@ -66,7 +66,7 @@ func askAll(ctx context.Context, c *config.Config) []answer {
 		if p := c.Store.Postgres; p != nil {
 			return reach.Postgres(ctx, p.URL.Reveal())
 		}
-		return reach.Folder(c.Store.SQLite.Path)
+		return reach.Folder(c.Store.File)
 	})
 	if c.Gate.Valkey != nil {
 		ask("gate", func(ctx context.Context) error {

@@ -194,7 +194,7 @@ func TestRoomOnADisk(t *testing.T) {
 // Others must not read the state.
 func TestAFolderForAll(t *testing.T) {
 	cfg := configured(t, "")
-	dir := filepath.Dir(cfg.Store.SQLite.Path)
+	dir := filepath.Dir(cfg.Store.File)
 	require.NoError(t, os.MkdirAll(dir, 0o755))
 	require.NoError(t, os.Chmod(dir, 0o755))
 	level, text := said(t, Examine(context.Background(), cfg, Options{}), "disk "+dir)

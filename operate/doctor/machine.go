@@ -38,10 +38,10 @@ func exists(path string) bool {
 // disks looks at folders in which this process writes: room and rights.
 func (e *examination) disks() {
 	folders := map[string]bool{}
-	if s := e.cfg.Store.SQLite; s != nil {
-		folders[nearest(filepath.Dir(s.Path))] = true
-		if info, err := os.Stat(filepath.Dir(s.Path)); err == nil && info.Mode().Perm()&0o077 != 0 {
-			e.add("disk "+filepath.Dir(s.Path), operate.LevelDegraded, "others than its owner may look into the folder with the state: "+info.Mode().Perm().String(), "chmod 700 "+filepath.Dir(s.Path))
+	if file := e.cfg.Store.File; file != "" {
+		folders[nearest(filepath.Dir(file))] = true
+		if info, err := os.Stat(filepath.Dir(file)); err == nil && info.Mode().Perm()&0o077 != 0 {
+			e.add("disk "+filepath.Dir(file), operate.LevelDegraded, "others than its owner may look into the folder with the state: "+info.Mode().Perm().String(), "chmod 700 "+filepath.Dir(file))
 		}
 	}
 	for _, s := range e.cfg.Services() {

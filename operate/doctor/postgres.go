@@ -73,7 +73,7 @@ func (e *examination) postgres(ctx context.Context) error {
 // tables checks whether the store has the tables of this build, and adds what processes reported
 // lately: few entities in memory, problems of services.
 func (e *examination) tables(ctx context.Context, answers bool) {
-	if !answers || e.cfg.Store.Postgres == nil && !exists(e.cfg.Store.SQLite.Path) {
+	if !answers || e.cfg.Store.Postgres == nil && !exists(e.cfg.Store.File) {
 		return
 	}
 	ctx, cancel := context.WithTimeout(ctx, askTimeout)

@@ -30,7 +30,7 @@ type scene struct {
 func newScene(t *testing.T, services, letters int) *scene {
 	s := &scene{}
 	dir := t.TempDir()
-	main := "store: {sqlite: {path: state.db}}\nsources:\n"
+	main := "data_dir: .\nsources:\n"
 	sources := []string{"registry", "orders", "telemetry"}
 	for _, name := range sources {
 		main += fmt.Sprintf("  %s:\n    file: {path: %s.jsonl}\n    entity: id\n    event_id: event\n    strip: [\"updated_at\", \"**.trace_id\"]\n", name, name)

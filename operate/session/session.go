@@ -52,8 +52,8 @@ type Session struct {
 // active one. It creates and activates nothing. Its errors wrap ErrInUse, ErrNothingRan or
 // ErrNotActive in these cases. Nothing stays open then.
 func Open(ctx context.Context, c *config.Config, log *slog.Logger) (_ *Session, err error) {
-	if file := c.Store.SQLite; file != nil {
-		if _, err := os.Stat(file.Path); errors.Is(err, os.ErrNotExist) {
+	if file := c.Store.File; file != "" {
+		if _, err := os.Stat(file); errors.Is(err, os.ErrNotExist) {
 			return nil, ErrNothingRan
 		}
 	}

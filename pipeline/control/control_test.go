@@ -27,7 +27,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // listening is a server behind an operators' listener.
 func listening(t *testing.T, admin config.Admin, run Executor) (s *Server, listens string) {
 	t.Helper()
-	cfg := &config.Config{Admin: admin, Store: config.Store{SQLite: &config.SQLiteStore{Path: filepath.Join(t.TempDir(), "state.db")}}}
+	cfg := &config.Config{Admin: admin, Store: config.Store{File: filepath.Join(t.TempDir(), "state.db")}}
 	s = New(Options{Config: cfg, Execute: run})
 	mux := http.NewServeMux()
 	s.Register(mux, auth.NewAttempts("admin", prometheus.NewRegistry(), slog.New(slog.DiscardHandler), nil))
@@ -202,7 +202,7 @@ func TestDialable(t *testing.T) {
 
 // A truncated or foreign file leads nowhere.
 func TestWhatIsNoWayIn(t *testing.T) {
-	cfg := &config.Config{Store: config.Store{SQLite: &config.SQLiteStore{Path: filepath.Join(t.TempDir(), "state.db")}}}
+	cfg := &config.Config{Store: config.Store{File: filepath.Join(t.TempDir(), "state.db")}}
 	require.Nil(t, Find(cfg))
 	for _, text := range []string{"", "{", `{"address":"x"}`, `{"token":"x"}`} {
 		require.NoError(t, os.WriteFile(path(cfg), []byte(text), 0o600))
@@ -228,6 +228,6 @@ func TestWhichProcessIsAsked(t *testing.T) {
 	require.Equal(t, "0123456789abcdef", r.Token)
 	_, err = At(servers(config.Admin{Listen: "127.0.0.1:0", Token: config.NewSecret("0123456789abcdef")}))
 	require.ErrorContains(t, err, "has port 0")
-	_, err = At(&config.Config{Admin: config.Admin{Listen: "127.0.0.1:0"}, Store: config.Store{SQLite: &config.SQLiteStore{Path: filepath.Join(t.TempDir(), "state.db")}}})
+	_, err = At(&config.Config{Admin: config.Admin{Listen: "127.0.0.1:0"}, Store: config.Store{File: filepath.Join(t.TempDir(), "state.db")}})
 	require.ErrorIs(t, err, ErrNobody)
 }

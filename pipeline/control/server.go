@@ -136,7 +136,7 @@ func (s *Server) Close() error {
 }
 
 // path is where a process without servers says how it is reached.
-func path(c *config.Config) string { return c.Store.SQLite.Path + controlSuffix }
+func path(c *config.Config) string { return c.Store.File + controlSuffix }
 
 // RemoveStale removes the announcement of an earlier process. Only the process that has the data
 // folder open may call it.

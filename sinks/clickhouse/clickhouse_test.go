@@ -56,10 +56,18 @@ func TestNewNamesEveryMistakeAndNoPassword(t *testing.T) {
 
 func TestALingerOfZeroTakesWhatIsThere(t *testing.T) {
 	c := &Config{MaxBatch: 1}
-	c.URL, c.Table, c.MaxConnections = config.NewSecret("clickhouse://localhost"), "t", 2
+	c.URL, c.Table = config.NewSecret("clickhouse://localhost"), "t"
 	s, err := c.Make(kind.Env{Service: service})
 	require.NoError(t, err)
 	require.Zero(t, s.Traits().Linger)
+}
+
+func TestTheURLSaysHowManyConnections(t *testing.T) {
+	for url, want := range map[string]int{"clickhouse://localhost": 8, "clickhouse://localhost?max_open_conns=3": 3} {
+		client, err := (&Options{URL: url, Table: "t", Service: service}).complete()
+		require.NoError(t, err)
+		require.Equal(t, want, client.MaxOpenConns, url)
+	}
 }
 
 // https is a connection with TLS, unless the URL itself says otherwise.

@@ -77,17 +77,12 @@ func (c *Config) Target(*config.Cluster) config.Target {
 	return c.TargetOf("clickhouse", "table")
 }
 
-// Connections implements config.Pooled.
-func (c *Config) Connections() config.Connections {
-	return c.ConnectionsOf("clickhouse")
-}
-
 // Make implements kind.Sink.
 func (c *Config) Make(e kind.Env) (sinks.Sink, error) {
 	return New(Options{
 		URL: c.URL.Reveal(), Table: c.Table, Service: e.Service, CreateTable: &c.Create, Columns: c.Columns,
 		PartitionBy: c.PartitionBy, MaxBatch: c.MaxBatch, Linger: c.Linger.D(),
-		Targets: e.Targets, MaxConnections: c.MaxConnections,
+		Targets: e.Targets,
 	})
 }
 

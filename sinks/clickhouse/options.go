@@ -21,18 +21,17 @@ type Options struct {
 	URL, Table, Service string
 	// Columns have types that newConverter knows. One without Nullable refuses changes whose
 	// value is null or absent.
-	Columns        config.Columns
-	CreateTable    *bool
-	PartitionBy    string
-	MaxBatch       int           // defaults to 10,000
-	Linger         time.Duration // defaults to none
-	Targets        *sinks.Targets
-	MaxConnections int // defaults to 8
+	Columns     config.Columns
+	CreateTable *bool
+	PartitionBy string
+	MaxBatch    int           // defaults to 10,000
+	Linger      time.Duration // defaults to none
+	Targets     *sinks.Targets
 }
 
 const (
-	defaultMaxBatch       = 10_000
-	defaultMaxConnections = 8
+	defaultMaxBatch = 10_000
+	maxConnections  = 8 // of all sinks of one URL that has no max_open_conns
 
 	maxBytes       = 32 << 20 // of documents in one Write
 	connectTimeout = 10 * time.Second
@@ -65,7 +64,6 @@ func parseURL(text string) (*clickhouse.Options, error) {
 func (o *Options) complete() (*clickhouse.Options, error) {
 	o.CreateTable = cmp.Or(o.CreateTable, new(true))
 	o.MaxBatch = cmp.Or(o.MaxBatch, defaultMaxBatch)
-	o.MaxConnections = cmp.Or(o.MaxConnections, defaultMaxConnections)
 
 	var errs []error
 	bad := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
@@ -77,7 +75,8 @@ func (o *Options) complete() (*clickhouse.Options, error) {
 		client = &clickhouse.Options{}
 	}
 	client.DialTimeout, client.ReadTimeout = connectTimeout, writeTimeout
-	client.MaxOpenConns, client.MaxIdleConns = o.MaxConnections, o.MaxConnections
+	client.MaxOpenConns = cmp.Or(client.MaxOpenConns, maxConnections)
+	client.MaxIdleConns = client.MaxOpenConns
 	client.ClientInfo.Products = append(client.ClientInfo.Products, struct{ Name, Version string }{"weir", "1"})
 
 	database, table, dotted := strings.Cut(o.Table, ".")

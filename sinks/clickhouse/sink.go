@@ -59,8 +59,8 @@ func New(o Options) (*Sink, error) {
 		s.converters = append(s.converters, convert)
 	}
 	s.server = sinks.Share(o.Targets, sinks.ClientConfig[driver.Conn]{
-		Key:         sinks.ClientKey("clickhouse", o.URL, o.MaxConnections),
-		Connections: o.MaxConnections, Tenant: o.Table,
+		Key:         sinks.ClientKey("clickhouse", o.URL),
+		Connections: client.MaxOpenConns, Tenant: o.Table,
 		Open:  func() (driver.Conn, error) { return clickhouse.Open(client) },
 		Close: driver.Conn.Close,
 	})

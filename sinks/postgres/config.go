@@ -3,7 +3,6 @@ package postgres
 import (
 	"context"
 	"regexp"
-	"strings"
 
 	"github.com/seed-86dfc502/weir/config"
 	"github.com/seed-86dfc502/weir/internal/reach"
@@ -49,9 +48,6 @@ func (c *Config) Check(check *config.Checker, d *config.Delivery) {
 	if Mode(c.Mode) == Append && d.Kind == config.KindState {
 		check.FaultBeside("kind", "would leave out changes from a table of every change", "log, or mode: upsert")
 	}
-	if strings.Contains(c.URL.Reveal(), "pool_max_conns") {
-		check.Fault("url", "has pool_max_conns", "max_connections, beside the URL")
-	}
 	if !c.Insecure {
 		check.PlainPostgres("url", c.URL)
 	}
@@ -67,17 +63,12 @@ func (c *Config) Target(*config.Cluster) config.Target {
 	return c.TargetOf("postgres", c.Mode)
 }
 
-// Connections implements config.Pooled.
-func (c *Config) Connections() config.Connections {
-	return c.ConnectionsOf("postgres")
-}
-
 // Make implements kind.Sink.
 func (c *Config) Make(e kind.Env) (sinks.Sink, error) {
 	return New(Options{
 		URL: c.URL.Reveal(), Table: c.Table, Service: e.Service, Mode: Mode(c.Mode), Columns: c.Columns,
 		CreateTable: &c.Create, Retention: c.Retention.D(), Logger: e.Logger,
-		Targets: e.Targets, MaxConnections: c.MaxConnections,
+		Targets: e.Targets,
 	})
 }
 

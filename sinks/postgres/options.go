@@ -36,17 +36,16 @@ type Options struct {
 	CreateTable         *bool
 	Retention           time.Duration // counted from changed_at, to the month's end
 	Targets             *sinks.Targets
-	MaxConnections      int          // defaults to 8
 	Logger              *slog.Logger // defaults to none
 }
 
 const (
-	maxBatch              = 5000
-	maxBytes              = 16 << 20
-	linger                = 20 * time.Millisecond
-	connectTimeout        = 10 * time.Second
-	writeTimeout          = 30 * time.Second // of one statement
-	defaultMaxConnections = 8
+	maxBatch       = 5000
+	maxBytes       = 16 << 20
+	linger         = 20 * time.Millisecond
+	connectTimeout = 10 * time.Second
+	writeTimeout   = 30 * time.Second // of one statement
+	maxConnections = 8                // of all sinks of one URL that has no pool_max_conns
 
 	// docType is the type of the column doc.
 	docType = "jsonb"
@@ -73,7 +72,6 @@ var typeName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*([. ][A-Za-z_][A-Za-z0
 func (o *Options) complete() (*pgxpool.Config, pgx.Identifier, error) {
 	o.Mode = cmp.Or(o.Mode, Upsert)
 	o.CreateTable = cmp.Or(o.CreateTable, new(true))
-	o.MaxConnections = cmp.Or(o.MaxConnections, defaultMaxConnections)
 	o.Logger = cmp.Or(o.Logger, slog.New(slog.DiscardHandler))
 
 	table := pgx.Identifier(strings.Split(o.Table, "."))
@@ -101,7 +99,9 @@ func (o *Options) complete() (*pgxpool.Config, pgx.Identifier, error) {
 		err = errors.New("url: not a PostgreSQL connection string")
 	} else {
 		client.ConnConfig.ConnectTimeout = connectTimeout
-		client.MaxConns = int32(o.MaxConnections) // #nosec G115 -- at most 1,000
+		if !strings.Contains(o.URL, "pool_max_conns") {
+			client.MaxConns = maxConnections
+		}
 		// A pooler in transaction mode runs each transaction in another session: no prepared
 		// statements. Every parameter of a statement has its type in the text.
 		if client.ConnConfig.DefaultQueryExecMode != pgx.QueryExecModeSimpleProtocol {

@@ -19,6 +19,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/seed-86dfc502/weir/change"
+	"github.com/seed-86dfc502/weir/config"
 	"github.com/seed-86dfc502/weir/sinks"
 	"github.com/seed-86dfc502/weir/sinks/sinktest"
 	"github.com/seed-86dfc502/weir/tests/servers"
@@ -71,7 +72,7 @@ func TestServicesOfOneServerShareItsConnections(t *testing.T) {
 	looked := make(chan struct{}) // while they write
 	for i := range services {
 		name := fmt.Sprintf("acme/view_%d@warehouse", i)
-		s, err := New(Options{URL: named(t, server.Address, "sinks"), Table: fmt.Sprintf("t%d", i), Service: name, Targets: &targets, MaxConnections: most})
+		s, err := New(Options{URL: named(t, server.Address, "sinks") + fmt.Sprint("&pool_max_conns=", most), Table: fmt.Sprintf("t%d", i), Service: name, Targets: &targets})
 		require.NoError(t, err)
 		all = append(all, s)
 		g.Go(func() error {
@@ -124,9 +125,13 @@ func TestServicesOfOneServerShareItsConnections(t *testing.T) {
 // go on meanwhile.
 func TestALockedTableHoldsUpItsOwnServicesOnly(t *testing.T) {
 	address := servers.Postgres(t)
+	pooled := named(t, address, "sinks") + "&pool_max_conns=4"
+	var c Config
+	c.URL = config.NewSecret(pooled)
+	require.NoError(t, c.Ask(t.Context(), nil))
 	var targets sinks.Targets
 	sink := func(table string) *Sink {
-		return opened(t, Options{URL: address, Table: table, Targets: &targets, MaxConnections: 4})
+		return opened(t, Options{URL: pooled, Table: table, Targets: &targets})
 	}
 	var stuck, others []*Sink
 	for range 6 {
@@ -215,7 +220,7 @@ func TestOneServiceProbesADeadServer(t *testing.T) {
 	var g errgroup.Group
 	refused := make(chan error, services)
 	for i := range services {
-		s := newSink(t, Options{URL: "postgres://u@" + listener.Addr().String() + "/x?sslmode=disable", Table: fmt.Sprint("t", i), Service: service, Targets: &targets, MaxConnections: most})
+		s := newSink(t, Options{URL: "postgres://u@" + listener.Addr().String() + "/x?sslmode=disable" + fmt.Sprint("&pool_max_conns=", most), Table: fmt.Sprint("t", i), Service: service, Targets: &targets})
 		g.Go(func() error {
 			told := false
 			err := deliver(ctx, func() error {
@@ -233,7 +238,7 @@ func TestOneServiceProbesADeadServer(t *testing.T) {
 	for range most {
 		held = append(held, <-first)
 	}
-	require.EqualValues(t, most, tried.Load(), "more than max_connections")
+	require.EqualValues(t, most, tried.Load(), "more than pool_max_conns")
 	for _, c := range held {
 		require.NoError(t, c.Close())
 	}

@@ -47,7 +47,7 @@ func New(o Options) (*Sink, error) {
 	}
 	s := &Sink{options: o, table: table, most: maxBatch, present: time.Now}
 	s.server = sinks.Share(o.Targets, sinks.ClientConfig[*pgpool.Pool]{
-		Key:         sinks.ClientKey("postgres", o.URL, client.MaxConns),
+		Key:         sinks.ClientKey("postgres", o.URL),
 		Connections: int(client.MaxConns), Tenant: table.Sanitize(),
 		Open:  func() (*pgpool.Pool, error) { return pgpool.New(context.Background(), client.Copy()) },
 		Close: func(pool *pgpool.Pool) error { pool.Close(); return nil },

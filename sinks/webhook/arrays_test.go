@@ -45,7 +45,7 @@ func arrays(t testing.TB, answer func(w http.ResponseWriter, records []record)) 
 		*requests = append(*requests, strings.Join(entities, " "))
 		answer(w, records)
 	})
-	return newSink(t, Options{URL: url, Secrets: []string{secret}, Kind: sinks.Log, BatchMax: 100}), requests
+	return newSink(t, Options{URL: url, Secrets: []string{secret}, BatchMax: 100}), requests
 }
 
 // list answers with a status, and in the body with one for each change.

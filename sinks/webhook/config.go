@@ -2,7 +2,6 @@ package webhook
 
 import (
 	"context"
-	"encoding/json"
 	"maps"
 	"net/http"
 	"net/netip"
@@ -44,13 +43,6 @@ type Config struct {
 	// Probe is the method of a request without a body by which weir doctor checks path,
 	// headers and signature. Defaults to none: only a connection is made.
 	Probe string `yaml:"probe" enum:"HEAD|GET|OPTIONS"`
-	// MaxConnections bounds the connections, and the requests at a time, of one
-	// process to the host, for all webhooks of the same host, user, headers,
-	// insecure and tls. Defaults to 32, or the largest concurrency among them.
-	MaxConnections int `yaml:"max_connections" default:"32" range:"2..1000"`
-	// Mode says whether the customer needs the newest document only, or every
-	// change.
-	Mode string `yaml:"mode" default:"state" enum:"state|log"`
 	// Insecure allows http to another machine, and addresses that are not public.
 	Insecure bool `yaml:"insecure" default:"false"`
 	// DenyPrivate refuses to connect to addresses that are not public, also where
@@ -64,10 +56,10 @@ type Config struct {
 func (*Config) Kind() string { return "webhook" }
 
 // DeliveryMode implements config.Sink.
-func (c *Config) DeliveryMode() string { return c.Mode }
+func (*Config) DeliveryMode() string { return config.KindState }
 
 // Check implements config.Sink.
-func (c *Config) Check(check *config.Checker, d *config.Delivery) {
+func (c *Config) Check(check *config.Checker, _ *config.Delivery) {
 	check.URL("url", c.URL, "http:// or https://, a host and a path", "http", "https")
 	for i, secret := range c.Secret {
 		at := config.Element("secret", i)
@@ -101,9 +93,6 @@ func (c *Config) Check(check *config.Checker, d *config.Delivery) {
 			check.Fault(at, "has a line break or another control character", "one line")
 		}
 	}
-	if d.Kind != "" && check.Has("mode") && d.Kind != c.Mode {
-		check.Fault("mode", "contradicts kind: "+d.Kind, "one of the two keys")
-	}
 	if c.Batch != nil && check.Has("concurrency") {
 		check.Fault("concurrency", "has no effect with batch, which sends one request at a time", "one of the two keys")
 	}
@@ -120,7 +109,7 @@ func (c *Config) Check(check *config.Checker, d *config.Delivery) {
 }
 
 // Identity implements config.Sink.
-func (c *Config) Identity(func(string) string) []any { return []any{config.Place(c.URL), c.Mode} }
+func (c *Config) Identity(func(string) string) []any { return []any{config.Place(c.URL)} }
 
 // Target implements config.Sink: every request says which service it is of.
 func (*Config) Target(*config.Cluster) config.Target { return config.Target{Key: "url"} }
@@ -132,19 +121,6 @@ func (*Config) AnswersEach() {}
 func (c *Config) ApplyDefaults() {
 	u, err := url.Parse(c.URL.Reveal())
 	c.DenyPrivate = !c.Insecure && (err != nil || config.Beyond(u.Hostname()))
-}
-
-// Connections implements config.Pooled.
-func (c *Config) Connections() config.Connections {
-	host, user := c.URL.Reveal(), ""
-	if u, err := url.Parse(host); err == nil && u.Host != "" {
-		host = u.Scheme + "://" + strings.ToLower(u.Host)
-		if u.User != nil {
-			user = u.User.String()
-		}
-	}
-	parts, _ := json.Marshal([]any{host, user, c.headers(), c.DenyPrivate, c.TLS}) // texts can be marshalled
-	return config.Connections{Client: "webhook " + string(parts), Most: &c.MaxConnections, Wants: c.Concurrency}
 }
 
 // ClientTLS implements config.Secured.
@@ -174,9 +150,9 @@ func (c *Config) Make(e kind.Env) (sinks.Sink, error) {
 	}
 	return New(Options{
 		BatchMax: batched.Max, Linger: batched.Linger.D(),
-		URL: c.URL.Reveal(), Secrets: secrets, Headers: c.headers(), Kind: sinks.Kind(c.Mode),
+		URL: c.URL.Reveal(), Secrets: secrets, Headers: c.headers(),
 		Timeout: c.Timeout.D(), Concurrency: c.Concurrency, DenyPrivate: c.DenyPrivate, TLS: t, TLSIdentity: identity,
-		Service: e.Service, Targets: e.Targets, MaxConnections: c.MaxConnections,
+		Service: e.Service, Targets: e.Targets,
 	})
 }
 

@@ -51,7 +51,6 @@ type Options struct {
 	URL     string   // user information in it is sent as basic authentication
 	Secrets []string // base64, with or without the prefix whsec_; none: unsigned
 	Headers map[string]string
-	Kind    sinks.Kind    // defaults to sinks.State
 	Timeout time.Duration // defaults to 15 s
 	// Concurrency is the most requests at a time. Defaults to 8, and is 1 with BatchMax.
 	Concurrency int
@@ -121,7 +120,6 @@ func New(opts Options) (*Sink, error) {
 
 func (s *Sink) setDefaults() {
 	o := &s.opts
-	o.Kind = cmp.Or(o.Kind, sinks.State)
 	o.Timeout = cmp.Or(o.Timeout, defaultTimeout)
 	if o.BatchMax > 0 {
 		o.Concurrency = 1
@@ -187,9 +185,9 @@ func (s *Sink) Open(context.Context) error { return nil }
 // Traits implements sinks.Sink.
 func (s *Sink) Traits() sinks.Traits {
 	if s.opts.BatchMax > 0 {
-		return sinks.Traits{Kind: s.opts.Kind, MaxBatch: s.opts.BatchMax, MaxBytes: maxBody, Linger: s.opts.Linger}
+		return sinks.Traits{Kind: sinks.State, MaxBatch: s.opts.BatchMax, MaxBytes: maxBody, Linger: s.opts.Linger}
 	}
-	return sinks.Traits{Kind: s.opts.Kind, MaxBatch: s.opts.Concurrency * changesPerLane, MaxBytes: maxBytes}
+	return sinks.Traits{Kind: sinks.State, MaxBatch: s.opts.Concurrency * changesPerLane, MaxBytes: maxBytes}
 }
 
 // Close returns the service's share in the connections. The last sink of a

@@ -22,7 +22,7 @@ func TestFaultsAtStart(t *testing.T) {
 	postgres := func(url string) string { return fmt.Sprintf("store: {postgres: {url: %q}}\n", url) }
 	kafka := func(broker string) string { return fmt.Sprintf("kafka: {brokers: [%q]}\n", broker) }
 	dir := t.TempDir()
-	damaged := filepath.Join(dir, "damaged.db")
+	damaged := filepath.Join(dir, "state.db")
 	require.NoError(t, os.WriteFile(damaged, []byte(strings.Repeat("no database ", 1000)), 0o600))
 	nobody := harness.FreeAddress(t)
 	for name, f := range map[string]struct {
@@ -34,8 +34,8 @@ func TestFaultsAtStart(t *testing.T) {
 		"no tables":          {postgres(db) + kafka(brokers[0]), fault{what: "store", why: "state tables", do: "weir migrate"}},
 		"no brokers":         {postgres(db) + kafka(nobody), fault{what: "kafka", why: "refused", do: "start it"}},
 		"no Valkey":          {fmt.Sprintf("gate: {valkey: {address: %q}}\n", nobody), fault{what: "gate", why: "refused", do: "start it"}},
-		"no folder":          {fmt.Sprintf("store: {sqlite: {path: %q}}\n", damaged+"/state.db"), fault{what: "store", why: "not a directory", do: "correct the path"}},
-		"no database file":   {fmt.Sprintf("store: {sqlite: {path: %q}}\n", damaged), fault{what: "store", why: "damaged|not a database", do: "restore a backup|correct the path|disk"}},
+		"no folder":          {fmt.Sprintf("data_dir: %q\n", damaged), fault{what: "store", why: "not a directory", do: "correct the path"}},
+		"no database file":   {fmt.Sprintf("data_dir: %q\n", dir), fault{what: "store", why: "damaged|not a database", do: "restore a backup|correct the path|disk"}},
 		"nothing answers":    {postgres("postgres://u@"+speaks(t, "220 mail\r\n")+"/x?sslmode=disable") + kafka(brokers[0]), fault{what: "store", why: ".", do: "."}},
 		"target unreachable": {"", fault{what: "acme/all@out", why: "refused", do: "start it"}},
 	} {

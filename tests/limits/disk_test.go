@@ -113,7 +113,7 @@ func halts(t *testing.T, run *harness.Process) {
 // and resumes by itself when there is room again.
 func TestDiskFullOfTheStore(t *testing.T) {
 	onSmallDisk(t, 64<<20, func(t *testing.T, disk smallDisk) {
-		p := harness.Simple(t, fmt.Sprintf("store: {sqlite: {path: %q}}\n", disk.dir+"/state.db"), map[string]string{"acme": harness.FileSink("acme")})
+		p := harness.Simple(t, fmt.Sprintf("data_dir: %q\n", disk.dir), map[string]string{"acme": harness.FileSink("acme")})
 		run := p.Start("run")
 		p.Append("events.jsonl", heavy(0, 1000))
 		arrive(t, p, 1000)

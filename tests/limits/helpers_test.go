@@ -19,7 +19,7 @@ import (
 // logHook is the delivery of every change to a receiver: no pending change
 // is left out for a newer one.
 func logHook(t *testing.T, r *harness.Receiver) string {
-	return harness.ReplaceOnce(t, harness.PatientHookSink(r), "timeout: 5m", "timeout: 5m, mode: log")
+	return harness.ReplaceOnce(t, harness.PatientHookSink(r), "retry:", "kind: log, retry:")
 }
 
 // lineCounter counts the lines of a file that grows, all or those with a text.

@@ -16,9 +16,6 @@ type TableConfig struct {
 	Columns config.Columns `yaml:"columns"`
 	// Create makes the table if it is missing.
 	Create bool `yaml:"create" default:"true"`
-	// MaxConnections bounds the connections of one process to the server, for all
-	// sinks of this URL.
-	MaxConnections int `yaml:"max_connections" default:"8" range:"2..1000"`
 }
 
 // ApplyDefaults implements config.SinkDefaults.
@@ -27,9 +24,4 @@ func (c *TableConfig) ApplyDefaults() { c.Columns.ApplyDefaults() }
 // TargetOf returns the target of a sink of a kind; services of one mode may share it.
 func (c *TableConfig) TargetOf(kind, mode string) config.Target {
 	return config.Target{Key: "table", Name: config.TableTarget(kind, c.URL, c.Table), Shape: mode + " " + c.Columns.Shape()}
-}
-
-// ConnectionsOf returns the connections of a sink of a kind.
-func (c *TableConfig) ConnectionsOf(kind string) config.Connections {
-	return config.Connections{Client: kind + " " + c.URL.Reveal(), Most: &c.MaxConnections}
 }
