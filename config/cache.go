@@ -29,17 +29,16 @@ func Reuse(c *Cache) Option { return func(l *loader) { l.cache = c } }
 // same reports whether the file has the text of an earlier reading.
 func (d *document) same(earlier *document) bool { return bytes.Equal(d.data, earlier.data) }
 
-// reuse returns the content of a file of the cache, nil for a changed one. A reference with
+// find returns the content of a file, nil for a changed one and without a cache. A reference with
 // another value is a change, too.
-func (l *loader) reuse(doc *document) *cached {
-	if l.cache == nil {
+func (c *Cache) find(doc *document, d *decoder) *cached {
+	if c == nil {
 		return nil
 	}
-	earlier := l.cache.files[doc.file]
+	earlier := c.files[doc.file]
 	if earlier == nil || !doc.same(earlier.doc) {
 		return nil
 	}
-	d := l.decoder(doc)
 	for reference, value := range earlier.doc.references {
 		if now, m := d.resolve(reference); m != nil || now != value {
 			return nil
@@ -50,25 +49,24 @@ func (l *loader) reuse(doc *document) *cached {
 	return &cached{&reused, earlier.content, earlier.compiled}
 }
 
-// checkCache empties the cache after a change of the main file, on which the checks of
+// begin empties the cache after a change of the main file, on which the checks of
 // customers' files depend.
-func (l *loader) checkCache() {
-	if c := l.cache; c != nil && (c.main == nil || !l.main.same(c.main) || !maps.Equal(l.main.references, c.main.references)) {
-		c.main, c.files = l.main, nil
+func (c *Cache) begin(main *document) {
+	if c != nil && (c.main == nil || !main.same(c.main) || !maps.Equal(main.references, c.main.references)) {
+		c.main, c.files = main, nil
 	}
 }
 
-// updateCache keeps the files of a load without faults.
-func (l *loader) updateCache() {
-	if l.cache == nil {
+// keep stores the files of a load without faults, and their compiled projections, in their order.
+func (c *Cache) keep(read []*cached, compiled []*projections.Projection) {
+	if c == nil {
 		return
 	}
-	l.cache.files = make(map[string]*cached, len(l.read))
-	next := 0
-	for _, f := range l.read {
+	c.files = make(map[string]*cached, len(read))
+	for _, f := range read {
 		n := len(f.content.Projections)
-		f.compiled, next = l.config.compiled[next:next+n:next+n], next+n
-		l.cache.files[f.doc.file] = f
+		f.compiled, compiled = compiled[:n:n], compiled[n:]
+		c.files[f.doc.file] = f
 	}
 }
 

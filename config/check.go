@@ -12,13 +12,13 @@ var namePattern = regexp.MustCompile(`^[a-z0-9][a-z0-9_-]{0,62}$`)
 const wantName = "1 to 63 of a-z, 0-9, - and _, the first a letter or digit"
 
 // checkName checks a name that becomes part of a topic's name.
-func (l *loader) checkName(doc *document, path, name string) {
-	if !namePattern.MatchString(name) {
-		if _, isValue := doc.values[path]; isValue {
-			doc.fault(path, "is not a usable name", wantName)
-		} else {
-			doc.faultKey(path, "is not a usable name", wantName)
-		}
+func checkName(doc *document, path, name string) {
+	if _, isValue := doc.values[path]; namePattern.MatchString(name) {
+		return
+	} else if isValue {
+		doc.fault(path, "is not a usable name", wantName)
+	} else {
+		doc.faultKey(path, "is not a usable name", wantName)
 	}
 }
 

@@ -16,47 +16,49 @@ const onOwn = "TLS, or insecure: true beside it where no third party can read th
 func (l *loader) checkPlaintext() {
 	c := &l.config
 	if !c.Admin.Off() && !c.Admin.Insecure && c.Admin.TLS == nil && Beyond(hostOf(c.Admin.Listen)) {
-		l.plain(l.main, "admin.listen", "serves without TLS beyond this machine", "admin.tls, or admin.insecure: true behind a proxy of your own")
+		l.on("admin").Plain("listen", "serves without TLS beyond this machine", "admin.tls, or admin.insecure: true behind a proxy of your own")
 	}
 	if c.NeedsAPI() && !c.API.Insecure && c.API.TLS == nil && Beyond(hostOf(c.API.Listen)) {
-		l.plain(l.main, "api.listen", "serves without TLS beyond this machine", "api.tls, or api.insecure: true behind a proxy of your own")
+		l.on("api").Plain("listen", "serves without TLS beyond this machine", "api.tls, or api.insecure: true behind a proxy of your own")
 	}
 	if s := c.Store.Postgres; s != nil && !s.Insecure {
-		l.plainPostgres(l.main, "store.postgres.url", s.URL)
+		l.on("store.postgres").PlainPostgres("url", s.URL)
 	}
 	if v := c.Gate.Valkey; v != nil && !v.Insecure && v.TLS == nil && slices.ContainsFunc(v.Address, AddressBeyond) {
-		l.plain(l.main, "gate.valkey.address", "is reached without TLS beyond this machine", onOwn)
+		l.on("gate.valkey").Plain("address", "is reached without TLS beyond this machine", onOwn)
 	}
-	l.plainCluster(l.main, "kafka", &c.Kafka.Cluster)
+	l.on("kafka").PlainCluster(&c.Kafka.Cluster)
 }
 
-// plainCluster refuses brokers on other machines that are reached without TLS.
-func (l *loader) plainCluster(doc *document, path string, c *Cluster) {
-	if !c.Insecure && c.TLS == nil && slices.ContainsFunc(c.Brokers, AddressBeyond) {
-		l.plain(doc, member(path, "brokers"), "are reached without TLS beyond this machine", onOwn)
+// PlainCluster refuses brokers on other machines that are reached without TLS.
+func (c *Checker) PlainCluster(cluster *Cluster) {
+	if !cluster.Insecure && cluster.TLS == nil && slices.ContainsFunc(cluster.Brokers, AddressBeyond) {
+		c.Plain("brokers", "are reached without TLS beyond this machine", onOwn)
 	}
 }
 
-// plain reports a fault of a place whose references are resolved.
-func (l *loader) plain(doc *document, path, problem, want string) {
-	for at, v := range doc.values {
+// Plain reports that others could read a connection, or answer it. A value with an
+// unresolved reference is not reported.
+func (c *Checker) Plain(key, problem, want string) {
+	path := c.path(key)
+	for at, v := range c.doc.values {
 		if v.unresolved && (at == path || parent(at) == path) {
 			return
 		}
 	}
-	doc.fault(path, problem, want)
+	c.Fault(key, problem, want)
 }
 
-// plainPostgres checks a connection string as libpq reads it, with the environment's values for
-// settings that it lacks.
-func (l *loader) plainPostgres(doc *document, path string, secret Secret) {
-	if !doc.known(path) || secret.IsZero() {
+// PlainPostgres refuses a PostgreSQL server on another machine that is not verified. It reads a
+// connection string as libpq does, with the environment's values for settings that it lacks.
+func (c *Checker) PlainPostgres(key string, secret Secret) {
+	if !c.Known(key) || secret.IsZero() {
 		return
 	}
 	hosts, set := connection(secret.Reveal())
 	setting := func(key, variable string) string {
 		if set[key] == "" {
-			set[key], _ = l.env(variable)
+			set[key], _ = c.l.env(variable)
 		}
 		return set[key]
 	}
@@ -66,7 +68,7 @@ func (l *loader) plainPostgres(doc *document, path string, secret Secret) {
 	mode := setting("sslmode", "PGSSLMODE")
 	verified := mode == "verify-full" || mode == "verify-ca" || mode == "require" && setting("sslrootcert", "PGSSLROOTCERT") != ""
 	if !verified && slices.ContainsFunc(hosts, Beyond) {
-		l.plain(doc, path, "does not verify the server beyond this machine", "sslmode=verify-full in it, or insecure: true beside it where no third party can read the traffic")
+		c.Plain(key, "does not verify the server beyond this machine", "sslmode=verify-full in it, or insecure: true beside it where no third party can read the traffic")
 	}
 }
 

@@ -65,82 +65,92 @@ func (f Fields) spec() []projections.Field {
 	return all
 }
 
-// checkProjection checks one projection and its sinks.
+// projectionCheck finds the faults of one projection and its sinks.
+type projectionCheck struct {
+	l    *loader
+	p    *Projection
+	doc  *document // its file
+	path string    // of the projection in it
+}
+
 func (l *loader) checkProjection(i int) {
-	p, doc := &l.config.Projections[i], l.owner[i]
-	path := member("projections", p.Name)
+	c := projectionCheck{l, &l.config.Projections[i], l.owner[i], member("projections", l.config.Projections[i].Name)}
 	if l.config.compiled[i] == nil { // else it is a cached file's
-		l.checkContent(i, doc, p, path)
+		l.config.compiled[i] = c.content()
 	}
-	for j := range p.Deliver {
-		l.checkDelivery(doc, p, &p.Deliver[j], member(member(path, "deliver"), p.Deliver[j].Name))
+	for j := range c.p.Deliver {
+		c.delivery(&c.p.Deliver[j])
 	}
 }
 
-// checkContent checks a projection without its sinks, and compiles it.
-func (l *loader) checkContent(i int, doc *document, p *Projection, path string) {
-	l.checkName(doc, path, p.Name)
-	spec := p.Spec()
-	spec.When = p.When
-	if doc.values[member(path, "when")].unresolved {
+// at returns the path of a key of the projection.
+func (c projectionCheck) at(key string) string { return member(c.path, key) }
+
+// content checks a projection without its sinks, and compiles it.
+func (c projectionCheck) content() (compiled *projections.Projection) {
+	checkName(c.doc, c.path, c.p.Name)
+	spec := c.p.Spec()
+	spec.When = c.p.When
+	if c.doc.values[c.at("when")].unresolved {
 		spec.When = ""
 	}
-	if len(p.Fields) > 0 {
-		l.checkNotations(doc, p.Fields, member(path, "fields"), true)
-		l.checkNotations(doc, p.Carry, member(path, "carry"), true)
-		compiled, err := projections.Compile(spec)
-		l.config.compiled[i] = compiled
+	if len(c.p.Fields) > 0 {
+		c.notations(c.p.Fields, c.at("fields"), true)
+		c.notations(c.p.Carry, c.at("carry"), true)
+		var err error
+		compiled, err = projections.Compile(spec)
 		var bad *projections.CompileError
 		if errors.As(err, &bad) {
 			for _, f := range bad.Faults {
-				l.projectionFault(doc, p, path, f)
+				c.fault(f)
 			}
 		}
-		l.checkReads(doc, p, path)
-	} else if doc.has(member(path, "fields")) {
-		doc.faultKey(member(path, "fields"), "is empty", "at least one field")
+		c.reads()
+	} else if c.doc.has(c.at("fields")) {
+		c.doc.faultKey(c.at("fields"), "is empty", "at least one field")
 	}
-	if len(p.Deliver) == 0 && doc.has(member(path, "deliver")) {
-		doc.faultKey(member(path, "deliver"), "is empty", "at least one sink")
+	if len(c.p.Deliver) == 0 && c.doc.has(c.at("deliver")) {
+		c.doc.faultKey(c.at("deliver"), "is empty", "at least one sink")
 	}
+	return compiled
 }
 
-// checkNotations finds paths of fields that can only be mistakes. Those at the
+// notations finds paths of fields that can only be mistakes. Those at the
 // top begin at the merged document.
-func (l *loader) checkNotations(doc *document, fields Fields, path string, top bool) {
+func (c projectionCheck) notations(fields Fields, path string, top bool) {
 	for _, f := range fields {
 		key := member(path, f.Out)
 		at := key
-		if doc.has(member(key, "path")) {
+		if c.doc.has(member(key, "path")) {
 			at = member(key, "path")
 		}
-		if doc.known(at) {
+		if c.doc.known(at) {
 			m := checkNotation(f.Path)
-			if rest, isDoc := strings.CutPrefix(f.Path, "doc."); m == nil && top && isDoc && !l.mounted("doc") && !strings.Contains(f.Path, `\`) {
+			if rest, isDoc := strings.CutPrefix(f.Path, "doc."); m == nil && top && isDoc && !c.mounted("doc") && !strings.Contains(f.Path, `\`) {
 				m = &mistake{problem: "begins with doc, which names the document in a filter; a path begins inside it",
 					fix: fmt.Sprintf(`write %s; write \%s for a member named doc`, rest, f.Path)}
 			}
 			if m != nil {
-				doc.mistake(doc.at(at), at, *m)
+				c.doc.mistake(c.doc.at(at), at, *m)
 			}
 		}
-		l.checkNotations(doc, f.Each, member(key, "each"), false)
+		c.notations(f.Each, member(key, "each"), false)
 	}
 }
 
 // mounted reports whether a source is mounted at, or below, a member of the root.
-func (l *loader) mounted(name string) bool {
-	return slices.ContainsFunc(l.config.Sources, func(s Source) bool {
+func (c projectionCheck) mounted(name string) bool {
+	return slices.ContainsFunc(c.l.config.Sources, func(s Source) bool {
 		mount := s.MountPath()
 		return len(mount) > 0 && mount[0] == name
 	})
 }
 
-// projectionFault reports a fault of a projection at its place in the file.
-func (l *loader) projectionFault(doc *document, p *Projection, path string, f projections.Fault) {
-	at, fields := member(path, "fields"), p.Fields
+// fault reports a fault of a projection at its place in the file.
+func (c projectionCheck) fault(f projections.Fault) {
+	at, fields := c.at("fields"), c.p.Fields
 	if f.Carried {
-		at, fields = member(path, "carry"), p.Carry
+		at, fields = c.at("carry"), c.p.Carry
 	}
 	for depth, index := range f.Field {
 		if depth > 0 {
@@ -153,35 +163,35 @@ func (l *loader) projectionFault(doc *document, p *Projection, path string, f pr
 	}
 	switch {
 	case f.Part == "when":
-		at = member(path, "when")
+		at = c.at("when")
 	case f.Part == "out" || len(f.Field) == 0:
-		if !doc.bad[at] {
-			doc.add(doc.keyAt(at), at, "", mistake{problem: f.Msg, fix: f.Want})
+		if !c.doc.bad[at] {
+			c.doc.add(c.doc.keyAt(at), at, "", mistake{problem: f.Msg, fix: f.Want})
 		}
 		return
-	case doc.has(member(at, f.Part)):
+	case c.doc.has(member(at, f.Part)):
 		at = member(at, f.Part)
 	}
-	if f.Part == "same" && (doc.bad[member(at, "within")] || doc.bad[member(at, "round")]) {
+	if f.Part == "same" && (c.doc.bad[member(at, "within")] || c.doc.bad[member(at, "round")]) {
 		return // the fault is reported where the rule is defined
 	}
-	if doc.values[at].unresolved {
+	if c.doc.values[at].unresolved {
 		return
 	}
-	doc.mistake(doc.within(at, f.Line, f.Column), at, mistake{problem: f.Msg, fix: f.Want})
+	c.doc.mistake(c.doc.within(at, f.Line, f.Column), at, mistake{problem: f.Msg, fix: f.Want})
 }
 
-// checkReads finds fields and filters that read what no source provides.
-func (l *loader) checkReads(doc *document, p *Projection, path string) {
-	for key, reads := range p.Reads() {
-		at := path + "." + key
+// reads finds fields and filters that read what no source provides.
+func (c projectionCheck) reads() {
+	for key, reads := range c.p.Reads() {
+		at := c.path + "." + key
 		for _, part := range []string{"path", "expr"} {
-			if doc.has(member(at, part)) {
+			if c.doc.has(member(at, part)) {
 				at = member(at, part)
 			}
 		}
-		if problem, want := l.unprovided(reads); problem != "" && doc.known(at) {
-			doc.fault(at, problem, want)
+		if problem, want := c.unprovided(reads); problem != "" && c.doc.known(at) {
+			c.doc.fault(at, problem, want)
 		}
 	}
 }
@@ -227,18 +237,18 @@ func readSet(spec projections.Spec) ([]canonicaltree.Path, bool) {
 }
 
 // unprovided returns the problem of the first path that no source provides.
-func (l *loader) unprovided(reads []canonicaltree.Path) (problem, want string) {
+func (c projectionCheck) unprovided(reads []canonicaltree.Path) (problem, want string) {
 	for _, read := range reads {
 		if i := slices.Index(read, projections.Elements); i >= 0 {
 			read = read[:i] // no element is stripped
 		}
 		var stripped []string
 		provided := false
-		for i := range l.config.Sources {
-			s := &l.config.Sources[i]
+		for i := range c.l.config.Sources {
+			s := &c.l.config.Sources[i]
 			mount := s.MountPath()
 			switch {
-			case l.main.values[member(s.path(), "mount")].unresolved: // it may be anywhere
+			case c.l.main.values[member(s.path(), "mount")].unresolved: // it may be anywhere
 				provided = true
 			case begins(mount, read): // the read holds the whole document
 				provided = true
@@ -252,7 +262,7 @@ func (l *loader) unprovided(reads []canonicaltree.Path) (problem, want string) {
 			}
 		}
 		switch {
-		case provided || len(l.config.Sources) == 0:
+		case provided || len(c.l.config.Sources) == 0:
 		case len(stripped) > 0:
 			return "reads " + read.String() + ", which is stripped from " + strings.Join(stripped, ", ") + " and comes from nowhere else",
 				"another path, or no such strip pattern"
@@ -263,49 +273,45 @@ func (l *loader) unprovided(reads []canonicaltree.Path) (problem, want string) {
 	return "", ""
 }
 
-// checkDelivery checks one sink by itself.
-func (l *loader) checkDelivery(doc *document, p *Projection, d *Delivery, path string) {
-	l.checkName(doc, path, d.Name)
+// delivery checks one sink by itself.
+func (c projectionCheck) delivery(d *Delivery) {
+	path := member(c.at("deliver"), d.Name)
+	checkName(c.doc, path, d.Name)
 	retry := member(path, "retry")
-	unset := doc.values[member(retry, "min_backoff")].unresolved || doc.values[member(retry, "max_backoff")].unresolved
+	unset := c.doc.values[member(retry, "min_backoff")].unresolved || c.doc.values[member(retry, "max_backoff")].unresolved
 	if d.Retry.MinBackoff > d.Retry.MaxBackoff && !unset {
-		doc.faultKey(retry, "has min_backoff above max_backoff", "min_backoff at or below max_backoff")
+		c.doc.faultKey(retry, "has min_backoff above max_backoff", "min_backoff at or below max_backoff")
 	}
 	if d.Sink != nil {
-		d.Sink.Check(l.sinkChecker(doc, p, d, path), d)
+		d.Sink.Check(&Checker{l: c.l, doc: c.doc, owner: path, kind: member(path, d.Sink.Kind()), projection: c.p}, d)
 	}
 }
 
-// sinkChecker returns the Checker of a sink. path is the path of d.
-func (l *loader) sinkChecker(doc *document, p *Projection, d *Delivery, path string) *Checker {
-	return &Checker{l: l, doc: doc, owner: path, kind: member(path, d.Sink.Kind()), projection: p}
-}
-
-// checkColumns checks that each column shows something that the projection has.
-func checkColumns(doc *document, p *Projection, path string, columns Columns, reserved []string) {
+// Columns checks that each column shows something that the projection has.
+func (c *Checker) Columns(columns Columns, reserved []string) {
 	var outs []string
-	for _, f := range slices.Concat(p.Fields, p.Carry) {
+	for _, f := range slices.Concat(c.projection.Fields, c.projection.Carry) {
 		if out := splitPath(f.Out)[0]; !slices.Contains(outs, out) {
 			outs = append(outs, out)
 		}
 	}
-	for _, c := range columns {
-		at := member(path+".columns", c.Name)
-		if slices.Contains(reserved, c.Name) {
-			doc.faultKey(at, "is a column that every table has", "another name")
+	for _, column := range columns {
+		at := member(c.path("columns"), column.Name)
+		if slices.Contains(reserved, column.Name) {
+			c.doc.faultKey(at, "is a column that every table has", "another name")
 			continue
 		}
-		if p := member(at, "path"); checkNotation(c.Path) != nil && doc.known(p) {
-			doc.mistake(doc.at(p), p, *checkNotation(c.Path))
+		if p := member(at, "path"); checkNotation(column.Path) != nil && c.doc.known(p) {
+			c.doc.mistake(c.doc.at(p), p, *checkNotation(column.Path))
 			continue
 		}
 		// Paths with more than names are for the sink to judge.
-		if strings.ContainsAny(c.Path, `@#*?|()[]{}!`) || doc.values[member(at, "path")].unresolved {
+		if strings.ContainsAny(column.Path, `@#*?|()[]{}!`) || c.doc.values[member(at, "path")].unresolved {
 			continue
 		}
-		if !slices.Contains(outs, splitPath(c.Path)[0]) {
-			problem := doc.hide(member(at, "path"), "shows "+c.Path+", which the projection does not have", wrongPiece)
-			doc.faultKey(at, problem, "one of "+strings.Join(outs, ", "))
+		if !slices.Contains(outs, splitPath(column.Path)[0]) {
+			problem := c.doc.hide(member(at, "path"), "shows "+column.Path+", which the projection does not have", wrongPiece)
+			c.doc.faultKey(at, problem, "one of "+strings.Join(outs, ", "))
 		}
 	}
 }

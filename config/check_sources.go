@@ -15,31 +15,47 @@ import (
 var hexBytes = regexp.MustCompile(`^hex:([0-9A-Fa-f]{2})+$`)
 
 func (l *loader) checkSources() {
-	c := &l.config
-	if len(c.Sources) == 0 && l.main.has("sources") {
+	if len(l.config.Sources) == 0 && l.main.has("sources") {
 		l.main.faultKey("sources", "is empty", "at least one source")
 	}
-	for i := range c.Sources {
-		s := &c.Sources[i]
-		path := s.path()
-		l.checkName(l.main, path, s.Name)
-		l.checkLocators(s, path)
+	for i := range l.config.Sources {
+		s := &l.config.Sources[i]
 		_, enveloped := s.Input.(SelfDescribing)
-		l.checkFormat(s, path)
-		if at := member(path, "entity"); !enveloped && l.main.has(path) && !l.main.has(at) && !l.main.bad[at] {
-			l.main.faultKey(path, "lacks entity", "a gjson path, header:NAME or key")
+		c := sourceCheck{&Checker{l: l, doc: l.main, owner: s.path()}, s, enveloped}
+		if s.Input != nil {
+			c.kind = s.inputPath()
 		}
-		if p := member(path, "unavailable_value"); strings.HasPrefix(s.UnavailableValue, "hex:") && !hexBytes.MatchString(s.UnavailableValue) {
-			l.main.fault(p, "has no bytes in hexadecimal after hex:", "an even number of digits")
+		checkName(l.main, c.owner, s.Name)
+		c.locators()
+		c.format()
+		if at := member(c.owner, "entity"); !enveloped && l.main.has(c.owner) && !l.main.has(at) && !l.main.bad[at] {
+			l.main.faultKey(c.owner, "lacks entity", "a gjson path, header:NAME or key")
 		}
-		l.checkStrip(s, path)
-		l.checkMount(i, path)
-		if l.main.has(member(path, "delete_values")) && s.Operation.IsZero() && s.Format == FormatJSON && !enveloped {
-			l.main.faultKey(member(path, "delete_values"), "has no effect without operation", "operation beside it")
+		if strings.HasPrefix(s.UnavailableValue, "hex:") && !hexBytes.MatchString(s.UnavailableValue) {
+			c.FaultBeside("unavailable_value", "has no bytes in hexadecimal after hex:", "an even number of digits")
+		}
+		c.strip()
+		c.mount(l.config.Sources[:i])
+		if c.HasBeside("delete_values") && s.Operation.IsZero() && s.Format == FormatJSON && !enveloped {
+			c.FaultKeyBeside("delete_values", "has no effect without operation", "operation beside it")
 		}
 		if s.Input != nil {
-			s.Input.Check(l.inputChecker(s, path), s)
+			s.Input.Check(c.Checker, s)
 		}
+	}
+}
+
+// sourceCheck finds the faults of one source that do not depend on its kind.
+type sourceCheck struct {
+	*Checker
+	s         *Source
+	enveloped bool // its events themselves say entity, event id and operation
+}
+
+// refuse reports what is wrong with the text of a value, if m is not nil.
+func (c sourceCheck) refuse(at string, m *mistake) {
+	if c.doc.known(at) && m != nil {
+		c.doc.mistake(c.doc.at(at), at, *m)
 	}
 }
 
@@ -75,11 +91,6 @@ func (l *loader) divideSources() {
 	l.config.Sources = all
 }
 
-// inputChecker returns the Checker of a source's input. path is the path of s.
-func (l *loader) inputChecker(s *Source, path string) *Checker {
-	return &Checker{l: l, doc: l.main, owner: path, kind: s.inputPath()}
-}
-
 // clusterOf returns a name for a cluster. The name of the main one is empty.
 func clusterOf(c *Cluster) string {
 	brokers := slices.Sorted(slices.Values(c.Brokers))
@@ -89,105 +100,96 @@ func clusterOf(c *Cluster) string {
 	return brokers[0]
 }
 
-// checkLocators refuses places that a source's events do not have.
-func (l *loader) checkLocators(s *Source, path string) {
+// locators refuses places that a source's events do not have.
+func (c sourceCheck) locators() {
 	for _, at := range []struct {
 		key           string
 		locator       Locator
 		header, byKey bool
 	}{
-		{"entity", s.Entity, true, true},
-		{"event_id", s.EventID, true, false},
-		{"payload", s.Payload, false, false},
-		{"operation", s.Operation, true, false},
-		{"sequence", s.Sequence, true, false},
+		{"entity", c.s.Entity, true, true},
+		{"event_id", c.s.EventID, true, false},
+		{"payload", c.s.Payload, false, false},
+		{"operation", c.s.Operation, true, false},
+		{"sequence", c.s.Sequence, true, false},
 	} {
-		p := member(path, at.key)
-		if m := checkNotation(at.locator.Path); m != nil && l.main.known(p) {
-			l.main.mistake(l.main.at(p), p, *m)
-		}
+		c.refuse(member(c.owner, at.key), checkNotation(at.locator.Path))
 		switch {
 		case at.locator.Key && !at.byKey:
-			l.main.fault(p, "cannot be the record's key", `a gjson path; a member of that name is written \key`)
+			c.FaultBeside(at.key, "cannot be the record's key", `a gjson path; a member of that name is written \key`)
 		case at.locator.Header != "" && !at.header:
-			l.main.fault(p, "cannot be a header", "a gjson path")
+			c.FaultBeside(at.key, "cannot be a header", "a gjson path")
 		}
 	}
-	if s.Input != nil {
-		s.Input.CheckLocators(l.inputChecker(s, path), s)
+	if c.s.Input != nil {
+		c.s.Input.CheckLocators(c.Checker, c.s)
 	}
 }
 
-// checkFormat refuses keys for which an envelope or the format leaves no use.
-func (l *loader) checkFormat(s *Source, path string) {
-	_, enveloped := s.Input.(SelfDescribing)
-	flattened := s.Format == FormatJSON && !enveloped && !s.Operation.IsZero()
-	if p := member(path, "row_image"); l.main.has(p) && s.Format != FormatDebezium && !flattened {
-		l.main.faultKey(p, "has no effect here", "format: debezium, or the operation of a topic that Debezium flattened")
+// format refuses keys for which an envelope or the format leaves no use.
+func (c sourceCheck) format() {
+	s := c.s
+	flattened := s.Format == FormatJSON && !c.enveloped && !s.Operation.IsZero()
+	for _, key := range []string{"row_image", "unchanged_as_null"} {
+		switch {
+		case !c.HasBeside(key):
+		case s.Format != FormatDebezium && !flattened:
+			c.FaultKeyBeside(key, "has no effect here", "format: debezium, or the operation of a topic that Debezium flattened")
+		case key == "unchanged_as_null" && s.RowImage != "":
+			c.FaultKeyBeside(key, "has no effect beside row_image: full, with which every null is one", "one of the two")
+		}
 	}
-	switch p := member(path, "unchanged_as_null"); {
-	case !l.main.has(p):
-	case s.Format != FormatDebezium && !flattened:
-		l.main.faultKey(p, "has no effect here", "format: debezium, or the operation of a topic that Debezium flattened")
-	case s.RowImage != "":
-		l.main.faultKey(p, "has no effect beside row_image: full, with which every null is one", "one of the two")
-	}
-	if enveloped || s.Format == FormatJSON || !l.main.known(member(path, "format")) {
+	if c.enveloped || s.Format == FormatJSON || !c.KnownBeside("format") {
 		return
 	}
 	for _, key := range []string{"payload", "operation", "delete_values"} {
-		if l.main.has(member(path, key)) {
-			l.main.faultKey(member(path, key), "is what an event of format "+s.Format+" says by itself", "none of it beside format")
+		if c.HasBeside(key) {
+			c.FaultKeyBeside(key, "is what an event of format "+s.Format+" says by itself", "none of it beside format")
 		}
 	}
 	if s.Mode == Patch {
-		l.main.fault(member(path, "mode"), "would keep columns of format "+s.Format+" that a row has no more: its events carry whole rows", "replace")
+		c.FaultBeside("mode", "would keep columns of format "+s.Format+" that a row has no more: its events carry whole rows", "replace")
 	}
 }
 
-// checkStrip reports the faults that package stripper finds in the patterns.
-func (l *loader) checkStrip(s *Source, path string) {
-	for i, pattern := range s.Strip {
-		p := element(member(path, "strip"), i)
-		if m := checkNotation(pattern); m != nil && l.main.known(p) {
+// strip reports the faults that package stripper finds in the patterns.
+func (c sourceCheck) strip() {
+	for i, pattern := range c.s.Strip {
+		m := checkNotation(pattern)
+		if m != nil {
 			m.fix = strings.ReplaceAll(m.fix, ".#", ".*")
-			l.main.mistake(l.main.at(p), p, *m)
 		}
+		c.refuse(element(member(c.owner, "strip"), i), m)
 	}
-	_, err := stripper.Compile(s.Strip)
+	_, err := stripper.Compile(c.s.Strip)
 	var bad *stripper.CompileError
 	if !errors.As(err, &bad) {
 		return
 	}
 	for _, f := range bad.Faults {
-		if p := element(member(path, "strip"), f.Index); l.main.known(p) {
-			l.main.mistake(l.main.at(p), p, mistake{problem: f.Msg, fix: f.Want})
-		}
+		c.refuse(element(member(c.owner, "strip"), f.Index), &mistake{problem: f.Msg, fix: f.Want})
 	}
 }
 
-// checkMount checks the place of a source's document, and that the places of
-// two sources are not inside one another.
-func (l *loader) checkMount(i int, path string) {
-	s := &l.config.Sources[i]
-	p := member(path, "mount")
-	if !l.main.known(p) {
+// mount checks the place of a source's document, and that it is not inside that of an earlier
+// source, nor around it.
+func (c sourceCheck) mount(earlier Sources) {
+	if !c.KnownBeside("mount") {
 		return
 	}
-	if m := checkNotation(s.Mount); m != nil {
-		l.main.mistake(l.main.at(p), p, *m)
+	if m := checkNotation(c.s.Mount); m != nil {
+		c.refuse(member(c.owner, "mount"), m)
 		return
 	}
-	mount := s.MountPath()
+	mount := c.s.MountPath()
 	// The value of a variable need not be UTF-8, as the file is.
-	if len(mount) == 0 || slices.Contains(mount, "") || !utf8.ValidString(s.Mount) {
-		l.main.fault(p, "has an empty part", `names of members, like "lab" or "lab.results"`)
+	if len(mount) == 0 || slices.Contains(mount, "") || !utf8.ValidString(c.s.Mount) {
+		c.FaultBeside("mount", "has an empty part", `names of members, like "lab" or "lab.results"`)
 		return
 	}
-	for j := range l.config.Sources[:i] {
-		other := &l.config.Sources[j]
-		if m := other.MountPath(); len(m) > 0 && (begins(m, mount) || begins(mount, m)) {
-			l.main.fault(p, "is the place of source "+other.Name+", or inside it", "a place of its own, or none for both to merge at the root")
+	for i := range earlier {
+		if m := earlier[i].MountPath(); len(m) > 0 && (begins(m, mount) || begins(mount, m)) {
+			c.FaultBeside("mount", "is the place of source "+earlier[i].Name+", or inside it", "a place of its own, or none for both to merge at the root")
 			return
 		}
 	}

@@ -8,9 +8,14 @@ import "regexp"
 type Checker struct {
 	l          *loader
 	doc        *document
-	owner      string      // the path of the source or sink
-	kind       string      // the path of its kind
+	owner      string      // the path of the source or sink, or of the part of the main file
+	kind       string      // the path of its kind, or owner
 	projection *Projection // of a sink
+}
+
+// on returns the Checker of a part of the main file.
+func (l *loader) on(path string) *Checker {
+	return &Checker{l: l, doc: l.main, owner: path, kind: path}
 }
 
 func (c *Checker) path(key string) string {
@@ -75,26 +80,6 @@ func (c *Checker) RefuseKeys(s *Source) {
 	}
 }
 
-// URL checks a URL and its scheme.
-func (c *Checker) URL(key string, secret Secret, want string, schemes ...string) {
-	checkURL(c.doc, c.path(key), secret, want, schemes...)
-}
-
-// Database checks a PostgreSQL connection string.
-func (c *Checker) Database(key string, secret Secret) { checkDatabase(c.doc, c.path(key), secret) }
-
-// Cluster checks how a Kafka cluster is reached. Its keys are keys of the kind.
-func (c *Checker) Cluster(cluster *Cluster) { c.l.checkReached(c.doc, c.kind, cluster) }
-
-// Topic checks the name of a topic.
-func (c *Checker) Topic(key, topic string) { checkTopic(c.doc, c.path(key), topic) }
-
-// Token checks that a token cannot be guessed.
-func (c *Checker) Token(key string, token Secret) { checkToken(c.doc, c.path(key), token) }
-
-// TLS checks the files of a client.
-func (c *Checker) TLS(key string, t *TLS) { c.l.checkTLS(c.doc, c.path(key), t) }
-
 // Table checks the name of a table.
 func (c *Checker) Table(key, table string, pattern *regexp.Regexp) {
 	if c.Known(key) && table != "" && !pattern.MatchString(table) {
@@ -107,29 +92,12 @@ func CommonColumns() []string {
 	return []string{"service", "entity", "version", "is_deleted", "key", "changed_at", "synced_at"}
 }
 
-// Columns checks that each column shows something that the projection has.
-func (c *Checker) Columns(columns Columns, reserved []string) {
-	checkColumns(c.doc, c.projection, c.kind, columns, reserved)
-}
-
 // Claim records that the source or sink uses something that only one may use. It returns an
 // earlier user, and its place.
 func (c *Checker) Claim(what, key string) (first string, taken bool) {
 	at, taken := c.l.used.take(what, c.owner, c.doc.at(c.path(key)))
 	return at.String(), taken
 }
-
-// PlainCluster refuses brokers on other machines that are reached without TLS.
-func (c *Checker) PlainCluster(cluster *Cluster) { c.l.plainCluster(c.doc, c.kind, cluster) }
-
-// PlainPostgres refuses a PostgreSQL server on another machine that is not verified.
-func (c *Checker) PlainPostgres(key string, secret Secret) {
-	c.l.plainPostgres(c.doc, c.path(key), secret)
-}
-
-// Plain reports that others could read a connection, or answer it. A value with an
-// unresolved reference is not reported.
-func (c *Checker) Plain(key, problem, want string) { c.l.plain(c.doc, c.path(key), problem, want) }
 
 // FileTarget names a file, for Target.Name and Input.Reads.
 func FileTarget(path string) string { return "file " + absolute(path) }

@@ -77,7 +77,9 @@ func (c *Config) identify() {
 		spec.Shape(shape)
 		shapes[i] = shape.Sum(nil)
 	}
-	c.prints = Prints{Base: c.base(), Services: map[string]Print{}}
+	base := sha256.New()
+	c.writeBase(base)
+	c.prints = Prints{Base: Print(base.Sum(nil)[:len(Print{})]), Services: map[string]Print{}}
 	services := []string{}
 	for _, s := range c.Services() {
 		sum := sha256.Sum256(append([]byte(s.Name+"\n"), shapes[s.Projection]...))
@@ -89,14 +91,8 @@ func (c *Config) identify() {
 	c.fingerprint = [32]byte(h.Sum(nil))
 }
 
-// base identifies the settings on which decisions about all services depend.
-func (c *Config) base() Print {
-	h := sha256.New()
-	c.writeBase(h)
-	return Print(h.Sum(nil)[:len(Print{})])
-}
-
-// writeBase writes how events become source documents and how those are merged.
+// writeBase writes the settings on which decisions about all services depend: how events become
+// source documents and how those are merged.
 func (c *Config) writeBase(h hash.Hash) {
 	write := func(v any) {
 		// Encoding to a hash cannot fail, nor can these values.

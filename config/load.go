@@ -68,7 +68,7 @@ func Load(path string, env func(string) (string, bool), kinds Registry, options 
 		return nil, l.faults.sorted()
 	}
 	l.config.identify()
-	l.updateCache()
+	l.cache.keep(l.read, l.config.compiled)
 	return &l.config, nil
 }
 
@@ -79,7 +79,7 @@ func (l *loader) load(path string) {
 		return
 	}
 	l.decode(l.main, root, &l.config)
-	l.checkCache()
+	l.cache.begin(l.main)
 	l.config.File = path
 	l.allowed = l.allowance()
 	if l.mainFile {
@@ -153,7 +153,7 @@ func (l *loader) readCustomer(file string) {
 	if !doc.load() {
 		return
 	}
-	if known := l.reuse(doc); known != nil {
+	if known := l.cache.find(doc, l.decoder(doc)); known != nil {
 		l.addCustomer(known)
 		return
 	}
@@ -193,7 +193,7 @@ func (l *loader) addCustomer(f *cached) {
 		if i := slices.Index(l.config.Customers, c.Customer); i >= 0 {
 			doc.fault("customer", fmt.Sprintf("is already in %s", l.customers[i].file), "one file per customer")
 		}
-		l.checkName(doc, "customer", c.Customer)
+		checkName(doc, "customer", c.Customer)
 	}
 	for name, secret := range c.Secrets {
 		if path := member("secrets", name); !doc.values[path].unresolved && len(hmacKey(secret)) < leastKey {
@@ -217,7 +217,7 @@ func (l *loader) addCustomer(f *cached) {
 	for _, check := range c.Checks {
 		check.Customer, check.origin = c.Customer, origin
 		l.config.Checks, l.checked = append(l.config.Checks, check), append(l.checked, doc)
-		l.checkName(doc, member("checks", check.Name), check.Name)
+		checkName(doc, member("checks", check.Name), check.Name)
 		if p := slices.IndexFunc(c.Projections, func(p Projection) bool { return p.Name == check.Name }); p >= 0 &&
 			slices.ContainsFunc(c.Projections[p].Deliver, func(d Delivery) bool { return d.Name == checkSink }) {
 			doc.faultKey(member("checks", check.Name), "is the service "+check.Current()+" too", "another name, for it or for the sink")

@@ -6,13 +6,13 @@ import (
 	"slices"
 )
 
-// SourceTokens returns the tokens of sources that have one of their own, by the
+// Tokens returns the tokens of sources that have one of their own, by the
 // source's name.
-func (c *Config) SourceTokens() map[string]string {
+func (s Sources) Tokens() map[string]string {
 	all := map[string]string{}
-	for i := range c.Sources {
-		if e, posted := c.Sources[i].Endpoint(); posted && !e.Token.IsZero() {
-			all[c.Sources[i].Name] = e.Token.Reveal()
+	for i := range s {
+		if e, posted := s[i].Endpoint(); posted && !e.Token.IsZero() {
+			all[s[i].Name] = e.Token.Reveal()
 		}
 	}
 	return all
@@ -35,7 +35,7 @@ func SourceTenants(tokens map[string]string) map[string]string {
 
 // writers returns the tenants that may write to each source, by the source's name.
 // Callers of this machine that need no token count as none: they may write anything.
-func (c *Config) writers(tokens *TokensFile) map[string]map[string]bool {
+func (s Sources) writers(tokens *TokensFile) map[string]map[string]bool {
 	all := map[string]map[string]bool{}
 	add := func(source, tenant string) {
 		if all[source] == nil {
@@ -43,17 +43,16 @@ func (c *Config) writers(tokens *TokensFile) map[string]map[string]bool {
 		}
 		all[source][tenant] = true
 	}
-	tenants := SourceTenants(c.SourceTokens())
-	for i := range c.Sources {
-		s := &c.Sources[i]
-		_, posted := s.Endpoint()
-		tenant, own := tenants[s.Name]
+	tenants := SourceTenants(s.Tokens())
+	for i := range s {
+		name := s[i].Name
+		tenant, own := tenants[name]
 		if own {
-			add(s.Name, tenant)
+			add(name, tenant)
 		}
 		for _, t := range tokens.Tokens {
-			if posted && slices.Contains(t.May, "ingest") && (slices.Contains(t.Sources, s.Name) || !own && slices.Contains(t.Sources, "*")) {
-				add(s.Name, t.Tenant)
+			if isPosted(&s[i]) && slices.Contains(t.May, "ingest") && (slices.Contains(t.Sources, name) || !own && slices.Contains(t.Sources, "*")) {
+				add(name, t.Tenant)
 			}
 		}
 	}
@@ -74,11 +73,11 @@ const wantApart = "a mount of its own for each, or shared: true in both"
 
 // overlaps finds sources that are mounted at one place, or inside one another,
 // and that different tenants write to. Tenants that may write to both are meant to.
-func (c *Config) overlaps(tokens *TokensFile) (all []overlap) {
-	writers := c.writers(tokens)
-	for i := range c.Sources {
-		for j := range c.Sources[:i] {
-			a, b := &c.Sources[i], &c.Sources[j]
+func (s Sources) overlaps(tokens *TokensFile) (all []overlap) {
+	writers := s.writers(tokens)
+	for i := range s {
+		for j := range s[:i] {
+			a, b := &s[i], &s[j]
 			m, n := a.MountPath(), b.MountPath()
 			if a.Shared && b.Shared || !begins(m, n) && !begins(n, m) || maps.Equal(writers[a.Name], writers[b.Name]) {
 				continue
@@ -97,7 +96,7 @@ func (c *Config) overlaps(tokens *TokensFile) (all []overlap) {
 // another's documents, since their sources are mounted at one place.
 func (c *Config) TenantsApart(tokens *TokensFile) error {
 	var faults Faults
-	for _, o := range c.overlaps(tokens) {
+	for _, o := range c.Sources.overlaps(tokens) {
 		faults.add(Fault{File: c.API.Tokens, Line: 1, Column: 1, Path: "tokens", Problem: "source " + o.source.Name + " " + o.problem(), Want: wantApart})
 	}
 	if len(faults.List) == 0 {
@@ -117,7 +116,7 @@ func (l *loader) checkTenants() {
 		}
 		tokens = file
 	}
-	for _, o := range l.config.overlaps(tokens) {
+	for _, o := range l.config.Sources.overlaps(tokens) {
 		l.main.faultKey(o.source.path(), o.problem(), wantApart)
 	}
 }

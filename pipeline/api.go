@@ -101,7 +101,7 @@ func (f *frontDoor) listen() (stop func() error, err error) {
 // openKeys reads the tokens of the API.
 func openKeys(c *config.Config, reread func(error)) (*auth.Keyring, error) {
 	return auth.Open(auth.Options{
-		File: c.API.Tokens, Sources: c.SourceTokens(), Loopback: loopback(c.API.Listen), Check: c.TenantsApart, Reread: reread,
+		File: c.API.Tokens, Sources: c.Sources.Tokens(), Loopback: loopback(c.API.Listen), Check: c.TenantsApart, Reread: reread,
 	})
 }
 

@@ -213,13 +213,13 @@ var edgeMutants = []mutant{
 		test: "TestFileThatShrankBeforeItsPositionWasStored",
 	},
 	{
-		rule: "a reference with another value is a change of its file", in: "config", fn: "loader.reuse",
+		rule: "a reference with another value is a change of its file", in: "config", fn: "Cache.find",
 		find: "_1 != nil || now != value", put: "_1 != nil || false && now != value",
 		test: "TestUnchangedFilesAreReused",
 	},
 	{
-		rule: "the checks depend on the values of the main file's references", in: "config", fn: "loader.checkCache",
-		find: "!maps.Equal(l.main.references, c.main.references)", put: "!maps.Equal(l.main.references, l.main.references)",
+		rule: "the checks depend on the values of the main file's references", in: "config", fn: "Cache.begin",
+		find: "!maps.Equal(main.references, c.main.references)", put: "!maps.Equal(main.references, main.references)",
 		test: "TestUnchangedFilesAreReused",
 	},
 	{
