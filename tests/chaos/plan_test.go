@@ -1,3 +1,5 @@
+//go:build verify
+
 package chaos
 
 import (
@@ -5,17 +7,10 @@ import (
 	"math/rand/v2"
 	"slices"
 	"strings"
-	"testing"
-
-	"github.com/stretchr/testify/require"
 )
 
-const (
-	// steps of load in one round.
-	steps = 60
-	// allKinds is the number of rounds that have every kind of fault.
-	allKinds = 6
-)
+// steps of load in one round.
+const steps = 60
 
 // Kinds of faults. Those of processes are done in one go; the others hold for
 // some steps.
@@ -115,34 +110,4 @@ func newDeck(r *rand.Rand, targets []string, n int) []fault {
 	}
 	r.Shuffle(len(deck), func(i, j int) { deck[i], deck[j] = deck[j], deck[i] })
 	return deck
-}
-
-// The seed alone makes the plan; few rounds have every kind, many have every
-// kind on every network.
-func TestPlan(t *testing.T) {
-	for seed := range uint64(200) {
-		all := plan(seed, 60)
-		require.Equal(t, all, plan(seed, 60))
-		seen := map[string]int{}
-		for i, round := range all {
-			targets := map[string]bool{}
-			for _, f := range round {
-				require.Less(t, f.until, steps)
-				require.False(t, f.target != "" && targets[f.target], "%v", round)
-				targets[f.target] = true
-				seen[f.kind+f.target]++
-				seen[f.kind]++
-			}
-			if i == allKinds-1 {
-				for _, kind := range []string{killProcess, zombie, rolling, join, killServer, quitServer, flush, cutNet, delayNet, slowNet, halfOpenNet} {
-					require.Positive(t, seen[kind], "seed %d: %s", seed, kind)
-				}
-			}
-		}
-		for _, kind := range []string{cutNet, delayNet, slowNet, halfOpenNet} {
-			for _, target := range networks() {
-				require.Positive(t, seen[kind+target], "seed %d: %s %s", seed, kind, target)
-			}
-		}
-	}
 }

@@ -3,17 +3,12 @@
 package chaos
 
 import (
-	"bufio"
-	"io"
 	"net"
-	"os"
 	"sync"
 	"sync/atomic"
-	"syscall"
 	"testing"
 	"time"
 
-	"github.com/seed-86dfc502/weir/tests/harness"
 	"github.com/stretchr/testify/require"
 )
 
@@ -198,107 +193,4 @@ func (p *proxy) pump(l *link, from, to net.Conn) {
 	if !l.forgotten.Load() {
 		_ = to.Close()
 	}
-}
-
-// echo is a server that answers with its input.
-func echo(t *testing.T) string {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, err)
-	var running sync.WaitGroup
-	running.Go(func() {
-		for {
-			c, err := l.Accept()
-			if err != nil {
-				return
-			}
-			running.Go(func() {
-				defer c.Close()
-				_, _ = io.Copy(c, c)
-			})
-		}
-	})
-	t.Cleanup(func() {
-		_ = l.Close()
-		running.Wait()
-	})
-	return l.Addr().String()
-}
-
-// The proxy does to a connection what its weather says; a half-open one gets
-// neither answer nor end, also when the weather is fair again.
-func TestProxy(t *testing.T) {
-	p := newProxy(t, "127.0.0.1:0", echo(t))
-	// dial returns when the proxy has the connection: the weather at that time
-	// counts, not the weather when the listener's queue is read.
-	dial := func() net.Conn {
-		c, err := net.Dial("tcp", p.address())
-		require.NoError(t, err)
-		t.Cleanup(func() { _ = c.Close() })
-		harness.Eventually(t, "the proxy has the connection", func() error {
-			p.mu.Lock()
-			defer p.mu.Unlock()
-			for l := range p.links {
-				if l.client.RemoteAddr().String() == c.LocalAddr().String() {
-					return nil
-				}
-			}
-			return harness.ErrNotYet
-		})
-		return c
-	}
-	say := func(c net.Conn) {
-		_, err := io.WriteString(c, "hello\n")
-		require.NoError(t, err)
-	}
-	hears := func(c net.Conn) {
-		require.NoError(t, c.SetReadDeadline(time.Now().Add(harness.Patience)))
-		line, err := bufio.NewReader(c).ReadString('\n')
-		require.NoError(t, err)
-		require.Equal(t, "hello\n", line)
-	}
-	silent := func(c net.Conn) {
-		require.NoError(t, c.SetReadDeadline(time.Now().Add(100*time.Millisecond)))
-		_, err := c.Read(make([]byte, 1))
-		require.ErrorIs(t, err, os.ErrDeadlineExceeded)
-	}
-	before := dial()
-	say(before)
-	hears(before)
-
-	for _, w := range []weather{{latency: 50 * time.Millisecond}, {rate: 100}} {
-		p.set(w)
-		start := time.Now()
-		say(before)
-		hears(before)
-		require.GreaterOrEqual(t, time.Since(start), 100*time.Millisecond, "%+v", w)
-	}
-
-	p.set(weather{halfOpen: true})
-	during := dial()
-	for _, c := range []net.Conn{before, during} {
-		say(c)
-		silent(c)
-	}
-	p.set(weather{})
-	for _, c := range []net.Conn{before, during} {
-		silent(c)
-		say(c)
-		silent(c)
-	}
-	after := dial()
-	say(after)
-	hears(after)
-
-	p.set(weather{cut: true})
-	_, err := after.Read(make([]byte, 1))
-	require.ErrorIs(t, err, syscall.ECONNRESET)
-	if c, err := net.Dial("tcp", p.address()); err == nil {
-		_, err = c.Read(make([]byte, 1))
-		require.ErrorIs(t, err, syscall.ECONNRESET)
-		_ = c.Close()
-	}
-	p.set(weather{})
-	again := dial()
-	say(again)
-	hears(again)
 }
