@@ -17,9 +17,9 @@ var insertTypes = []uint32{pgtype.TextOID, pgtype.TextArrayOID, pgtype.Int8Array
 var epoch = time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC).UnixMicro()
 
 // parameters returns the parameters of insertStatement, in PostgreSQL's binary form.
-func (s *Sink) parameters(rows []batch.Row) [][]byte {
+func (t *table) parameters(rows []batch.Row) [][]byte {
 	return [][]byte{
-		[]byte(s.options.Service),
+		[]byte(t.options.Service),
 		array(rows, pgtype.TextOID, func(b []byte, r batch.Row) []byte { return append(b, r.Entity...) }),
 		array(rows, pgtype.Int8OID, func(b []byte, r batch.Row) []byte {
 			return binary.BigEndian.AppendUint64(b, uint64(r.Version))

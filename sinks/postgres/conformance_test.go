@@ -46,7 +46,7 @@ func TestConformance(t *testing.T) {
 }
 
 func target(o Options, server *servers.Server) sinktest.Target {
-	table := newSink(nil, o).table.Sanitize()
+	table := newSink(nil, o).name.Sanitize()
 	exec := func(t testing.TB, statement string) { execute(t, o.URL, statement) }
 	tg := sinktest.Target{
 		Kind:    newSink(nil, o).Traits().Kind,
@@ -78,7 +78,7 @@ func target(o Options, server *servers.Server) sinktest.Target {
 					}
 				}, func() {
 					if gone {
-						exec(t, "ALTER TABLE gone RENAME TO "+pgx.Identifier{newSink(nil, o).table[len(newSink(nil, o).table)-1]}.Sanitize())
+						exec(t, "ALTER TABLE gone RENAME TO "+pgx.Identifier{newSink(nil, o).name[len(newSink(nil, o).name)-1]}.Sanitize())
 						gone = false
 					}
 				}
@@ -128,7 +128,7 @@ func held(t testing.TB, o Options, order string) (all []change.Change) {
 	require.NoError(t, err)
 	defer func() { require.NoError(t, connection.Close(context.Background())) }()
 	rows, err := connection.Query(t.Context(), fmt.Sprintf("SELECT service, entity, version, is_deleted, key, changed_at, %s FROM %s ORDER BY %s",
-		content, s.table.Sanitize(), order))
+		content, s.name.Sanitize(), order))
 	require.NoError(t, err)
 	var c change.Change
 	var version int64

@@ -317,7 +317,7 @@ func TestPartitionsComeAndGo(t *testing.T) {
 	o := Options{URL: servers.Postgres(t), Table: "history", Mode: Append, Retention: 60 * 24 * time.Hour, Service: service}
 	s := newSink(t, o)
 	now := time.Date(2026, 3, 15, 0, 0, 0, 0, time.UTC)
-	s.present = func() time.Time { return now }
+	s.partitions.present = func() time.Time { return now }
 	require.NoError(t, s.Open(t.Context()))
 
 	partitions := func() (names []string) {

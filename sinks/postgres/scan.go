@@ -28,7 +28,7 @@ func (s *Sink) Scan(ctx context.Context, afterEntity string, limit int, visit fu
 func (s *Sink) Highest(ctx context.Context) (change.Version, error) {
 	var version int64
 	err := sqlsink.Read(ctx, s.server, &s.pool, func(pool *pgpool.Pool) error {
-		err := pool.QueryRow(ctx, fmt.Sprintf(`SELECT coalesce(max(version), 0) FROM %s WHERE service = $1`, s.table.Sanitize()), s.options.Service).Scan(&version)
+		err := pool.QueryRow(ctx, fmt.Sprintf(`SELECT coalesce(max(version), 0) FROM %s WHERE service = $1`, s.name.Sanitize()), s.options.Service).Scan(&version)
 		if err != nil {
 			return classify("highest version", err)
 		}
@@ -137,39 +137,39 @@ const exactFloats = ", set_config('extra_float_digits', '1', true)"
 
 // compareStatement returns the values of each row as JSON: as held, and as converted by the
 // column's type in the table.
-func (s *Sink) compareStatement() string {
+func (t *table) compareStatement() string {
 	var held, wanted []string
 	spread := ""
-	for i, c := range s.content() {
+	for i, c := range t.content() {
 		value := "r.doc"
-		if len(s.options.Columns) > 0 {
+		if len(t.options.Columns) > 0 {
 			value = "c." + quote(c.Name)
 		}
 		held = append(held, fmt.Sprintf("to_json(t.%s)::text", quote(c.Name)))
-		wanted = append(wanted, fmt.Sprintf("to_json(%s::%s)::text", value, s.types[i]))
+		wanted = append(wanted, fmt.Sprintf("to_json(%s::%s)::text", value, t.types[i]))
 	}
-	if len(s.options.Columns) > 0 {
-		spread = " CROSS JOIN LATERAL json_to_record(r.doc::json) AS c(" + definitions(s.options.Columns) + ")"
+	if len(t.options.Columns) > 0 {
+		spread = " CROSS JOIN LATERAL json_to_record(r.doc::json) AS c(" + definitions(t.options.Columns) + ")"
 	}
 	return fmt.Sprintf(`SELECT r.place, ARRAY[%s], ARRAY[%s]
 FROM unnest($2::text[], $3::bigint[], $4::text[]) WITH ORDINALITY AS r(entity, version, doc, place)
 JOIN %s AS t ON t.service = $1 AND t.entity = r.entity AND t.version = r.version AND NOT t.is_deleted%s`,
-		strings.Join(held, ", "), strings.Join(wanted, ", "), s.table.Sanitize(), spread)
+		strings.Join(held, ", "), strings.Join(wanted, ", "), t.name.Sanitize(), spread)
 }
 
-func (s *Sink) scanStatement() string {
+func (t *table) scanStatement() string {
 	doc := "NULL::bytea"
-	if len(s.options.Columns) == 0 {
+	if len(t.options.Columns) == 0 {
 		doc = "convert_to(doc::text, 'UTF8')"
 	}
 	return fmt.Sprintf(`SELECT DISTINCT ON (entity COLLATE "C") entity, version, is_deleted, %s FROM %s
 WHERE service = $1 AND entity COLLATE "C" > $2
-ORDER BY entity COLLATE "C", version DESC LIMIT $3`, doc, s.table.Sanitize())
+ORDER BY entity COLLATE "C", version DESC LIMIT $3`, doc, t.name.Sanitize())
 }
 
 // DeleteStatement implements sinks.Scannable.
 func (s *Sink) DeleteStatement(entity string) string {
-	return fmt.Sprintf("DELETE FROM %s WHERE service = %s AND entity = %s", s.table.Sanitize(), literal(s.options.Service), literal(entity))
+	return fmt.Sprintf("DELETE FROM %s WHERE service = %s AND entity = %s", s.name.Sanitize(), literal(s.options.Service), literal(entity))
 }
 
 // literal is a text in SQL, for either standard_conforming_strings.

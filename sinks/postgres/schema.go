@@ -16,10 +16,10 @@ import (
 
 // inDDL runs fn in a transaction that no other sink of this table shares:
 // CREATE … IF NOT EXISTS alone fails when two run at a time.
-func (s *Sink) inDDL(ctx context.Context, pool *pgpool.Pool, fn func(pgx.Tx) error) error {
+func (t *table) inDDL(ctx context.Context, pool *pgpool.Pool, fn func(pgx.Tx) error) error {
 	return pgx.BeginFunc(ctx, pool, func(tx pgx.Tx) error {
 		if _, err := tx.Exec(ctx, "SELECT set_config('lock_timeout', $2, true), pg_advisory_xact_lock(hashtextextended($1, 0))",
-			"weir sink "+s.table.Sanitize(), lockTimeout); err != nil {
+			"weir sink "+t.name.Sanitize(), lockTimeout); err != nil {
 			return err
 		}
 		return fn(tx)
@@ -27,32 +27,32 @@ func (s *Sink) inDDL(ctx context.Context, pool *pgpool.Pool, fn func(pgx.Tx) err
 }
 
 // prepareTable creates missing objects, if that is allowed, and checks all of them.
-func (s *Sink) prepareTable(ctx context.Context, pool *pgpool.Pool) error {
-	return s.inDDL(ctx, pool, func(tx pgx.Tx) error {
+func (t *table) prepareTable(ctx context.Context, pool *pgpool.Pool) error {
+	return t.inDDL(ctx, pool, func(tx pgx.Tx) error {
 		schema := sqlsink.Schema{
-			Table: s.table.Sanitize(), View: s.sibling(sqlsink.SuffixCurrent), MayCreate: *s.options.CreateTable,
+			Table: t.name.Sanitize(), View: t.sibling(sqlsink.SuffixCurrent), MayCreate: *t.options.CreateTable,
 			Exists: func(suffix string) (bool, error) {
-				oid, err := s.lookUp(ctx, tx, suffix)
+				oid, err := t.lookUp(ctx, tx, suffix)
 				return oid != 0, err
 			},
-			Create: func() error { return s.create(ctx, tx) },
-			Faults: func() ([]string, error) { return s.mismatches(ctx, tx) },
+			Create: func() error { return t.create(ctx, tx) },
+			Faults: func() ([]string, error) { return t.mismatches(ctx, tx) },
 		}
-		if s.options.Mode == Upsert {
-			schema.CreateView = func(columns []string) error { return s.createView(ctx, tx, columns) }
-			schema.Missing = func(columns []string) ([]string, error) { return s.missing(ctx, tx, columns) }
+		if t.options.Mode == Upsert {
+			schema.CreateView = func(columns []string) error { return t.createView(ctx, tx, columns) }
+			schema.Missing = func(columns []string) ([]string, error) { return t.missing(ctx, tx, columns) }
 		}
-		return schema.Prepare(s.content())
+		return schema.Prepare(t.content())
 	})
 }
 
 // lookUp returns the oid of the table or of a sibling, 0 if there is none.
-func (s *Sink) lookUp(ctx context.Context, tx pgx.Tx, suffix string) (oid uint32, err error) {
-	err = tx.QueryRow(ctx, "SELECT coalesce(to_regclass($1)::oid, 0)", s.sibling(suffix)).Scan(&oid)
+func (t *table) lookUp(ctx context.Context, tx pgx.Tx, suffix string) (oid uint32, err error) {
+	err = tx.QueryRow(ctx, "SELECT coalesce(to_regclass($1)::oid, 0)", t.sibling(suffix)).Scan(&oid)
 	return oid, err
 }
 
-func (s *Sink) create(ctx context.Context, tx pgx.Tx) error {
+func (t *table) create(ctx context.Context, tx pgx.Tx) error {
 	columns := []string{
 		"service text NOT NULL",
 		`entity text COLLATE "C" NOT NULL`, // the order that Scan gives, from the key's index
@@ -61,31 +61,31 @@ func (s *Sink) create(ctx context.Context, tx pgx.Tx) error {
 		"key text NOT NULL",
 		"changed_at timestamptz NOT NULL",
 		"synced_at timestamptz NOT NULL",
-		definitions(s.content()),
+		definitions(t.content()),
 	}
 	// A column of type json or jsonb is compressed only above 2 kB either way;
 	// room in the page lets updates stay in it.
 	primary, tail := "service, entity", " WITH (fillfactor = 85)"
-	if s.options.Mode == Append {
+	if t.options.Mode == Append {
 		columns = append([]string{"seq bigserial NOT NULL"}, columns...)
 		primary, tail = "key, changed_at", ""
-		if s.options.Retention > 0 {
+		if t.options.Retention > 0 {
 			tail = " PARTITION BY RANGE (changed_at)"
 		}
 	}
 	statement := fmt.Sprintf("CREATE TABLE %s (%s, PRIMARY KEY (%s))%s",
-		s.table.Sanitize(), strings.Join(columns, ", "), primary, tail)
-	if _, err := tx.Exec(ctx, statement); err != nil || s.options.Mode == Upsert {
+		t.name.Sanitize(), strings.Join(columns, ", "), primary, tail)
+	if _, err := tx.Exec(ctx, statement); err != nil || t.options.Mode == Upsert {
 		return err
 	}
 	// For Scan.
-	_, err := tx.Exec(ctx, fmt.Sprintf("CREATE INDEX ON %s (service, entity, version DESC)", s.table.Sanitize()))
+	_, err := tx.Exec(ctx, fmt.Sprintf("CREATE INDEX ON %s (service, entity, version DESC)", t.name.Sanitize()))
 	return err
 }
 
 // mismatches lists, each in a few words, the mismatches of the table.
-func (s *Sink) mismatches(ctx context.Context, tx pgx.Tx) ([]string, error) {
-	oid, err := s.lookUp(ctx, tx, "")
+func (t *table) mismatches(ctx context.Context, tx pgx.Tx) ([]string, error) {
+	oid, err := t.lookUp(ctx, tx, "")
 	if err != nil {
 		return nil, err
 	}
@@ -98,13 +98,13 @@ func (s *Sink) mismatches(ctx context.Context, tx pgx.Tx) ([]string, error) {
 		return []string{"it is no table"}, nil
 	}
 	var wrong []string
-	if s.options.Retention > 0 && partition != "RANGE (changed_at)" {
+	if t.options.Retention > 0 && partition != "RANGE (changed_at)" {
 		wrong = append(wrong, fmt.Sprintf("a retention needs PARTITION BY RANGE (changed_at), it has %q", partition))
 	}
 
-	expected := slices.Concat(baseColumns, s.content())
+	expected := slices.Concat(baseColumns, t.content())
 	known := map[string]bool{}
-	s.converters, s.types = nil, nil
+	t.converters, t.types = nil, nil
 	for i, c := range expected {
 		known[c.Name] = true
 		base := i < len(baseColumns)
@@ -113,7 +113,7 @@ func (s *Sink) mismatches(ctx context.Context, tx pgx.Tx) ([]string, error) {
 			return nil, err
 		}
 		if problem == "" && !base {
-			if problem, err = s.addConverter(ctx, tx, oid, c); err != nil {
+			if problem, err = t.addConverter(ctx, tx, oid, c); err != nil {
 				return nil, err
 			}
 		}
@@ -137,7 +137,7 @@ WHERE attrelid = $1 AND attnum > 0 AND NOT attisdropped AND attnotnull AND NOT a
 	}
 
 	key := []string{"service", "entity"}
-	if s.options.Mode == Append {
+	if t.options.Mode == Append {
 		key = []string{"key", "changed_at"}
 	}
 	var unique bool
@@ -194,7 +194,7 @@ WHERE attrelid = $1 AND attname = $2 AND attnum > 0 AND NOT attisdropped`, oid, 
 
 // addConverter adds the converter and the type of a column, as in the table: that may keep
 // fewer digits than the configuration says.
-func (s *Sink) addConverter(ctx context.Context, tx pgx.Tx, oid uint32, c config.Column) (problem string, err error) {
+func (t *table) addConverter(ctx context.Context, tx pgx.Tx, oid uint32, c config.Column) (problem string, err error) {
 	var kind columnKind
 	var spelled string
 	err = tx.QueryRow(ctx, `WITH RECURSIVE base AS (
@@ -212,23 +212,23 @@ SELECT CASE WHEN typcategory = 'A' THEN typelem ELSE oid END, modifier, typcateg
 	if err != nil {
 		return err.Error(), nil //nolint:nilerr // it is the reason
 	}
-	s.converters, s.types = append(s.converters, convert), append(s.types, spelled)
+	t.converters, t.types = append(t.converters, convert), append(t.types, spelled)
 	return "", nil
 }
 
-func (s *Sink) createView(ctx context.Context, tx pgx.Tx, columns []string) error {
+func (t *table) createView(ctx context.Context, tx pgx.Tx, columns []string) error {
 	var list []string
 	for _, name := range columns {
 		list = append(list, quote(name))
 	}
 	_, err := tx.Exec(ctx, fmt.Sprintf("CREATE VIEW %s AS SELECT %s FROM %s WHERE NOT is_deleted",
-		s.sibling(sqlsink.SuffixCurrent), strings.Join(list, ", "), s.table.Sanitize()))
+		t.sibling(sqlsink.SuffixCurrent), strings.Join(list, ", "), t.name.Sanitize()))
 	return err
 }
 
 // missing returns those of the columns that the view lacks.
-func (s *Sink) missing(ctx context.Context, tx pgx.Tx, columns []string) ([]string, error) {
-	oid, err := s.lookUp(ctx, tx, sqlsink.SuffixCurrent)
+func (t *table) missing(ctx context.Context, tx pgx.Tx, columns []string) ([]string, error) {
+	oid, err := t.lookUp(ctx, tx, sqlsink.SuffixCurrent)
 	if err != nil {
 		return nil, err
 	}

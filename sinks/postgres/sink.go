@@ -20,20 +20,13 @@ import (
 // Sink writes one service's changes to one table. Open and Write are called
 // from one goroutine at a time; Scan and Traits may run beside them.
 type Sink struct {
-	options Options
-	server  *sinks.Lease[*pgpool.Pool]
-	table   pgx.Identifier // one or two parts
-	insert  string         // the statement of every Write
+	table
+	partitions partitions
+	server     *sinks.Lease[*pgpool.Pool]
+	insert     string // the statement of every Write
 
 	pool atomic.Pointer[pgpool.Pool] // the lease's pool; nil before Open
-
-	// Of the goroutine of Open and Write:
-	converters []converter    // of the typed columns, nil for values as they are
-	types      []string       // of the columns in content, as the table has them
-	months     map[month]bool // partitions known to exist
-	swept      time.Time      // of the last search for expired partitions
-	most       int            // rows of one statement that the table writes in time
-	present    func() time.Time
+	most int                         // rows of one statement that the table writes in time; of the goroutine of Write
 }
 
 var _ sinks.Sink = (*Sink)(nil)
@@ -41,14 +34,15 @@ var _ sinks.Sink = (*Sink)(nil)
 // New makes a sink. It checks the options, all of them at once, and needs no
 // network.
 func New(o Options) (*Sink, error) {
-	client, table, err := o.complete()
+	client, name, err := o.complete()
 	if err != nil {
 		return nil, err
 	}
-	s := &Sink{options: o, table: table, most: maxBatch, present: time.Now}
+	s := &Sink{table: table{options: o, name: name}, most: maxBatch}
+	s.partitions = partitions{table: &s.table, present: time.Now}
 	s.server = sinks.Share(o.Targets, sinks.ClientConfig[*pgpool.Pool]{
 		Key:         sinks.ClientKey("postgres", o.URL),
-		Connections: int(client.MaxConns), Tenant: table.Sanitize(),
+		Connections: int(client.MaxConns), Tenant: name.Sanitize(),
 		Open:  func() (*pgpool.Pool, error) { return pgpool.New(context.Background(), client.Copy()) },
 		Close: func(pool *pgpool.Pool) error { pool.Close(); return nil },
 	})
@@ -86,7 +80,7 @@ func (s *Sink) Open(ctx context.Context) error {
 		if err := s.prepareTable(ctx, pool); err != nil {
 			return classify("open", err)
 		}
-		return s.sweep(ctx, pool)
+		return s.partitions.sweep(ctx, pool)
 	})
 }
 
@@ -143,19 +137,19 @@ func (s *Sink) rows(changes []change.Change, w *batch.Writer) ([]batch.Row, erro
 
 func (s *Sink) write(ctx context.Context, pool *pgpool.Pool, w *batch.Writer, rows []batch.Row, changes []change.Change) error {
 	if s.options.Retention > 0 {
-		if err := s.ensureMonths(ctx, pool, changes); err != nil {
+		if err := s.partitions.ensure(ctx, pool, changes); err != nil {
 			return err
 		}
 	}
 	err := w.Write(ctx, rows)
 	s.most = w.Most
 	if err != nil {
-		s.months = nil // another process may have dropped a partition
+		s.partitions.months = nil // another process may have dropped a partition
 		return err
 	}
 	s.most = min(s.most+s.most/8+1, maxBatch)
-	if s.options.Retention > 0 && s.present().Sub(s.swept) > sweepInterval {
-		if err := s.sweep(ctx, pool); err != nil {
+	if s.options.Retention > 0 && s.partitions.present().Sub(s.partitions.swept) > sweepInterval {
+		if err := s.partitions.sweep(ctx, pool); err != nil {
 			return err
 		}
 	}
@@ -232,7 +226,7 @@ func (s *Sink) failSwallowed(ctx context.Context, pool *pgpool.Pool, rows []batc
 		same = "t.service = $1 AND t.entity = r.entity AND t.version >= r.version"
 	}
 	found, err := pool.Query(ctx, fmt.Sprintf(`SELECT r.place FROM unnest($2::text[], $3::text[], $4::bigint[]) WITH ORDINALITY AS r(key, entity, version, place)
-WHERE $1::text IS NOT NULL AND NOT EXISTS (SELECT FROM %s AS t WHERE %s)`, s.table.Sanitize(), same), s.options.Service, keys, entities, versions)
+WHERE $1::text IS NOT NULL AND NOT EXISTS (SELECT FROM %s AS t WHERE %s)`, s.name.Sanitize(), same), s.options.Service, keys, entities, versions)
 	if err != nil {
 		return err
 	}

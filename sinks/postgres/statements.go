@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/jackc/pgx/v5"
@@ -17,31 +18,41 @@ import (
 	"github.com/seed-86dfc502/weir/sinks/internal/sqlsink"
 )
 
+// table is the table of a sink: its objects and the statements about them.
+type table struct {
+	options Options
+	name    pgx.Identifier // one or two parts
+
+	// As Open found the columns of the document:
+	converters []converter // nil for values as they are
+	types      []string
+}
+
 func quote(name string) string { return pgx.Identifier{name}.Sanitize() }
 
 // sibling is an object beside the table, quoted.
-func (s *Sink) sibling(suffix string) string {
-	name := append(pgx.Identifier(nil), s.table...)
+func (t *table) sibling(suffix string) string {
+	name := slices.Clone(t.name)
 	name[len(name)-1] += suffix
 	return name.Sanitize()
 }
 
 // content returns the columns that hold the document.
-func (s *Sink) content() config.Columns {
-	return sqlsink.Content(s.options.Columns, docType)
+func (t *table) content() config.Columns {
+	return sqlsink.Content(t.options.Columns, docType)
 }
 
 // document is the form of a document in the insert statement: the document itself, or an
 // object with one member per typed column that json_to_record spreads. Its error names all
 // columns that do not take their value.
-func (s *Sink) document(doc []byte) (string, error) {
-	if len(s.options.Columns) == 0 {
+func (t *table) document(doc []byte) (string, error) {
+	if len(t.options.Columns) == 0 {
 		return string(doc), nil
 	}
 	var members []string
 	var errs []error
-	for i := range s.options.Columns {
-		member, err := s.member(doc, i)
+	for i := range t.options.Columns {
+		member, err := t.member(doc, i)
 		if err != nil {
 			errs = append(errs, err)
 		}
@@ -54,15 +65,15 @@ func (s *Sink) document(doc []byte) (string, error) {
 
 // member is the member of a typed column. A path that leads nowhere is left out and so
 // becomes NULL.
-func (s *Sink) member(doc []byte, column int) (string, error) {
-	c := s.options.Columns[column]
+func (t *table) member(doc []byte, column int) (string, error) {
+	c := t.options.Columns[column]
 	value := gjson.GetBytes(doc, c.Path)
 	if value.Raw == "" {
 		return "", nil
 	}
 	raw, err := value.Raw, error(nil)
-	if column < len(s.converters) && s.converters[column] != nil {
-		if raw, err = s.converters[column](value); err != nil {
+	if column < len(t.converters) && t.converters[column] != nil {
+		if raw, err = t.converters[column](value); err != nil {
 			return "", fmt.Errorf("column %s %s: %w", quote(c.Name), c.Type, err)
 		}
 	}
@@ -72,24 +83,24 @@ func (s *Sink) member(doc []byte, column int) (string, error) {
 
 // insertStatement takes the service and one array per further column, so that a batch of
 // any size is one statement.
-func (s *Sink) insertStatement() string {
+func (t *table) insertStatement() string {
 	columns := []string{"service", "entity", "version", "is_deleted", "key", "changed_at", "synced_at"}
 	values, spread := "r.doc::"+docType, ""
-	if len(s.options.Columns) > 0 {
+	if len(t.options.Columns) > 0 {
 		var names []string
-		for _, c := range s.options.Columns {
+		for _, c := range t.options.Columns {
 			names = append(names, "c."+quote(c.Name))
 		}
 		values = strings.Join(names, ", ")
-		spread = " CROSS JOIN LATERAL json_to_record(coalesce(r.doc, '{}')::json) AS c(" + definitions(s.options.Columns) + ")"
+		spread = " CROSS JOIN LATERAL json_to_record(coalesce(r.doc, '{}')::json) AS c(" + definitions(t.options.Columns) + ")"
 	}
-	for _, c := range s.content() {
+	for _, c := range t.content() {
 		columns = append(columns, quote(c.Name))
 	}
 	// Without its columns a conflict with any other constraint would leave out a change. The order
 	// of the rows is that of seq.
 	conflict, order := "ON CONFLICT (key, changed_at) DO NOTHING", "r.place"
-	if s.options.Mode == Upsert {
+	if t.options.Mode == Upsert {
 		var sets []string
 		for _, c := range columns[2:] {
 			sets = append(sets, c+" = excluded."+c)
@@ -105,17 +116,17 @@ SELECT $1::text, r.entity, r.version, r.is_deleted, r.key, r.changed_at, now(), 
 FROM unnest($2::text[], $3::bigint[], $4::boolean[], $5::text[], $6::timestamptz[], $7::text[])
 	WITH ORDINALITY AS r(entity, version, is_deleted, key, changed_at, doc, place)%s
 ORDER BY %s
-%s`, s.table.Sanitize(), strings.Join(columns, ", "), values, spread, order, conflict)
+%s`, t.name.Sanitize(), strings.Join(columns, ", "), values, spread, order, conflict)
 }
 
 // findBadColumn adds to the refusal of a single row which typed columns do not take
 // its values, as far as that is found out within writeTimeout.
-func (s *Sink) findBadColumn(ctx context.Context, pool *pgpool.Pool, r batch.Row, e *sinks.Error) {
+func (t *table) findBadColumn(ctx context.Context, pool *pgpool.Pool, r batch.Row, e *sinks.Error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, writeTimeout, errors.New("postgres sink: the search for a refused column took too long"))
 	defer cancel()
 	var names []string
-	for i, c := range s.options.Columns {
-		member, _ := s.member(r.Doc, i) // converted before
+	for i, c := range t.options.Columns {
+		member, _ := t.member(r.Doc, i) // converted before
 		statement := "SELECT c.* FROM json_to_record($1::text::json) AS c(" + definitions(config.Columns{c}) + ")"
 		if _, err := pool.Exec(ctx, statement, "{"+member+"}"); err != nil && classify("", err).Class == sinks.Reject {
 			names = append(names, quote(c.Name)+" "+c.Type)

@@ -108,7 +108,7 @@ var edgeMutants = []mutant{
 		test: "TestAWriterHasALifetime",
 	},
 	{
-		rule: "the same version writes nothing", in: "sinks/postgres", fn: "Sink.insertStatement",
+		rule: "the same version writes nothing", in: "sinks/postgres", fn: "table.insertStatement",
 		find: `" WHERE excluded.version > t.version"`, put: `" WHERE excluded.version >= t.version"`,
 		test: "TestTheSameVersionWritesNothing",
 	},
