@@ -116,21 +116,21 @@ func logger(c *config.Config, w io.Writer) *slog.Logger {
 	return slog.New(slog.NewTextHandler(w, options))
 }
 
-func (a *app) printJSON(v any) error {
-	e := json.NewEncoder(a.out)
+func (c *console) printJSON(v any) error {
+	e := json.NewEncoder(c.out)
 	e.SetIndent("", "  ")
 	e.SetEscapeHTML(false)
 	return e.Encode(v)
 }
 
 // table prints rows in columns below a header, whose words tabs separate.
-func (a *app) table(header string, rows int, row func(i int) []any) error {
-	w := tabwriter.NewWriter(a.out, 0, 0, 2, ' ', 0)
+func (c *console) table(header string, rows int, row func(i int) []any) error {
+	w := tabwriter.NewWriter(c.out, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(w, header)
 	for i := range rows {
 		var cells []string
 		for _, v := range row(i) {
-			cells = append(cells, a.cell(v))
+			cells = append(cells, c.cell(v))
 		}
 		fmt.Fprintln(w, strings.Join(cells, "\t"))
 	}
@@ -138,10 +138,10 @@ func (a *app) table(header string, rows int, row func(i int) []any) error {
 }
 
 // facts prints names, each with its value, a line each, without those that have no value.
-func (a *app) facts(pairs ...any) error {
-	w := tabwriter.NewWriter(a.out, 0, 0, 2, ' ', 0)
+func (c *console) facts(pairs ...any) error {
+	w := tabwriter.NewWriter(c.out, 0, 0, 2, ' ', 0)
 	for i := 0; i < len(pairs); i += 2 {
-		if text := a.cell(pairs[i+1]); text != "-" { //nolint:gosec // pairs are even
+		if text := c.cell(pairs[i+1]); text != "-" { //nolint:gosec // pairs are even
 			fmt.Fprintf(w, "%s\t%s\n", pairs[i], text)
 		}
 	}
@@ -149,10 +149,10 @@ func (a *app) facts(pairs ...any) error {
 }
 
 // cell formats a value as text, an empty one as -. A renamed service has its current name.
-func (a *app) cell(v any) string {
+func (c *console) cell(v any) string {
 	switch v := v.(type) {
 	case string:
-		return cmp.Or(a.renamed[v], terminal.Visible(v), "-")
+		return cmp.Or(c.renamed[v], terminal.Visible(v), "-")
 	case time.Time:
 		return v.UTC().Format(time.RFC3339)
 	}
@@ -161,14 +161,14 @@ func (a *app) cell(v any) string {
 
 // page prints one page of a list, or the word for an empty one, and names the flag for the
 // next page after last.
-func (a *app) page(empty, header string, rows, limit int, more func() string, row func(i int) []any) error {
+func (c *console) page(empty, header string, rows, limit int, more func() string, row func(i int) []any) error {
 	if rows == 0 {
-		fmt.Fprintln(a.out, empty)
+		fmt.Fprintln(c.out, empty)
 		return nil
 	}
-	err := a.table(header, rows, row)
+	err := c.table(header, rows, row)
 	if err == nil && rows == limit {
-		fmt.Fprintln(a.out, "more:", more())
+		fmt.Fprintln(c.out, "more:", more())
 	}
 	return err
 }

@@ -40,7 +40,7 @@ func TestDemo(t *testing.T) {
 	ctx, interrupt := context.WithCancel(t.Context())
 	defer interrupt()
 	var errs log
-	a := &app{out: io.Discard, err: &errs, env: func(string) (string, bool) { return "", false }}
+	a := &app{console: console{out: io.Discard, err: &errs}, env: func(string) (string, bool) { return "", false }}
 	ended := make(chan int, 1)
 	go func() {
 		ended <- a.execute(ctx, []string{"demo", "--rate", "200", "--entities", "50", "--customers", "2"})

@@ -56,7 +56,7 @@ func TestChangedConfigurationIsNotForwarded(t *testing.T) {
 	ctx, stop := context.WithCancel(t.Context())
 	defer stop()
 	var out, errs bytes.Buffer
-	process := &app{out: &out, err: &errs, env: func(string) (string, bool) { return "", false }}
+	process := &app{console: console{out: &out, err: &errs}, env: func(string) (string, bool) { return "", false }}
 	ended := make(chan int, 1)
 	go func() { ended <- process.execute(ctx, []string{"run", "-c", main}) }()
 	require.Eventually(t, func() bool {
@@ -148,7 +148,7 @@ func TestResultThatIsNotWritten(t *testing.T) {
 	_, main := banana(t)
 	for _, line := range []string{"validate", "validate --json", "test", "run --until-idle", "replay --all --dry-run", "audit", "dlq list", "noise", "plan"} {
 		var errs bytes.Buffer
-		a := &app{out: fullDisk{}, err: &errs, env: func(string) (string, bool) { return "", false }}
+		a := &app{console: console{out: fullDisk{}, err: &errs}, env: func(string) (string, bool) { return "", false }}
 		status := a.execute(t.Context(), append(strings.Fields(line), "-c", main))
 		require.Equal(t, exitFailed, status, line)
 		require.Contains(t, errs.String(), syscall.ENOSPC.Error(), line)

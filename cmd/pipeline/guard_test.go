@@ -61,7 +61,7 @@ func TestGuard(t *testing.T) {
 	ctx, stop := context.WithCancel(t.Context())
 	defer stop()
 	var printed log
-	process := &app{out: &printed, err: &printed, env: func(string) (string, bool) { return "", false }}
+	process := &app{console: console{out: &printed, err: &printed}, env: func(string) (string, bool) { return "", false }}
 	ended := make(chan int, 1)
 	go func() { ended <- process.main(ctx, []string{"run", "--until-idle", "-c", main}) }()
 	require.Eventually(t, func() bool {

@@ -42,7 +42,7 @@ func shop(t *testing.T) string {
 func callWith(t *testing.T, variables map[string]string, args ...string) (status int, out, errs string) {
 	t.Helper()
 	var o, e log
-	a := &app{out: &o, err: &e, env: func(name string) (string, bool) { v, ok := variables[name]; return v, ok }}
+	a := &app{console: console{out: &o, err: &e}, env: func(name string) (string, bool) { v, ok := variables[name]; return v, ok }}
 	status = a.main(t.Context(), args)
 	return status, o.String(), e.String()
 }
@@ -78,7 +78,7 @@ func TestInitOfADatabase(t *testing.T) {
 	// On a terminal it asks for the same, and proposes tables and columns.
 	asked := filepath.Join(t.TempDir(), "asked")
 	person, program := openTerminal(t)
-	a := &app{in: program, err: program, out: io.Discard, env: func(name string) (string, bool) { value, ok := set[name]; return value, ok }}
+	a := &app{console: console{in: program, err: program, out: io.Discard}, env: func(name string) (string, bool) { value, ok := set[name]; return value, ok }}
 	ended := make(chan int, 1)
 	go func() { ended <- a.execute(t.Context(), []string{"init", asked}) }()
 	for _, step := range []struct{ asked, answer string }{

@@ -69,7 +69,7 @@ func TestInitAsks(t *testing.T) {
 	require.NoError(t, os.WriteFile(mine, []byte(own), 0o644))
 	person, program := openTerminal(t)
 	var out strings.Builder
-	a := &app{in: program, err: program, out: &out, env: func(string) (string, bool) { return "", false }}
+	a := &app{console: console{in: program, err: program, out: &out}, env: func(string) (string, bool) { return "", false }}
 	ended := make(chan int, 1)
 	go func() { ended <- a.execute(t.Context(), []string{"init", dir}) }()
 	for _, step := range []struct{ asked, answer string }{

@@ -46,18 +46,22 @@ type leftError struct{ what string }
 
 func (e *leftError) Error() string { return "stopped: " + e.what }
 
+// console is what a command reads and writes, in this process or for another one.
+type console struct {
+	out, err  io.Writer
+	in        io.Reader
+	json      bool
+	renamed   map[string]string // current names of renamed services, of the loaded configuration
+	forwarded *forwarded        // set in a process that runs the command for another one
+}
+
 // app is what all commands share.
 type app struct {
-	out, err io.Writer
-	in       io.Reader
-	env      func(string) (string, bool)
-	config   string
-	json     bool
-
-	loaded    *config.Config    // of the file config, once a command has it
-	renamed   map[string]string // current names of renamed services, of the loaded configuration
-	args      []string          // the command line, to be forwarded
-	forwarded *forwarded        // set in a process that runs the command for another one
+	console
+	env    func(string) (string, bool)
+	config string
+	loaded *config.Config // of the file config, once a command has it
+	args   []string       // the command line, to be forwarded
 }
 
 // gcPercent trades memory, which windows bound, for less work of the collector.
@@ -69,7 +73,7 @@ func main() {
 	}
 	// Libraries use it, net/http for answers that came without a request, which it quotes.
 	stdlog.SetOutput(io.Discard) //nolint:forbidigo // silences package log
-	a := &app{out: os.Stdout, err: os.Stderr, in: os.Stdin, env: os.LookupEnv}
+	a := &app{console: console{out: os.Stdout, err: os.Stderr, in: os.Stdin}, env: os.LookupEnv}
 	os.Exit(a.main(context.Background(), os.Args[1:]))
 }
 

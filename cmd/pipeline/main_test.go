@@ -32,7 +32,7 @@ var left = []goleak.Option{
 func call(t *testing.T, args ...string) (status int, out, errs string) {
 	t.Helper()
 	var o, e log
-	a := &app{out: &o, err: &e, env: func(string) (string, bool) { return "", false }}
+	a := &app{console: console{out: &o, err: &e}, env: func(string) (string, bool) { return "", false }}
 	status = a.main(t.Context(), args)
 	return status, o.String(), e.String()
 }

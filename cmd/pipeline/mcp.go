@@ -88,7 +88,7 @@ func addTool[In any](o *mcpOptions, s *mcp.Server, name, does string, args func(
 	tool := &mcp.Tool{Name: name, Description: does, Annotations: &mcp.ToolAnnotations{ReadOnlyHint: true}}
 	mcp.AddTool(s, tool, func(ctx context.Context, _ *mcp.CallToolRequest, in In) (*mcp.CallToolResult, any, error) {
 		var out, errs bytes.Buffer
-		command := &app{out: &out, err: &errs, in: strings.NewReader(""), env: o.env}
+		command := &app{console: console{out: &out, err: &errs, in: strings.NewReader("")}, env: o.env}
 		code := command.execute(ctx, append([]string{name, "--json", "--config=" + o.config}, args(in)...))
 		// A status with a problem, as any other result, is an answer.
 		text := out.String()

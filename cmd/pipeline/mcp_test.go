@@ -18,7 +18,7 @@ func TestMCP(t *testing.T) {
 	fromServer, toClient := io.Pipe()
 	served := make(chan int, 1)
 	go func() {
-		a := &app{in: fromClient, out: toClient, err: io.Discard, env: func(string) (string, bool) { return "", false }}
+		a := &app{console: console{in: fromClient, out: toClient, err: io.Discard}, env: func(string) (string, bool) { return "", false }}
 		served <- a.execute(t.Context(), []string{"mcp", "-c", main})
 	}()
 	session, err := mcp.NewClient(&mcp.Implementation{Name: "test", Version: "1"}, nil).

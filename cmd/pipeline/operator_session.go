@@ -43,8 +43,11 @@ type forwarded struct {
 func (a *app) executor(cfg *config.Config, tools func(context.Context) (*operate.Env, error), probe func(service string) bool, link func(actor string) string, log *slog.Logger) control.Executor {
 	return func(ctx context.Context, c control.Command, out, err io.Writer) int {
 		s := &app{
-			out: out, err: err, in: bytes.NewReader(c.Stdin), env: a.env,
-			forwarded: &forwarded{config: cfg, tools: tools, probe: probe, link: link, actor: c.Actor, terminal: c.Terminal},
+			console: console{
+				out: out, err: err, in: bytes.NewReader(c.Stdin),
+				forwarded: &forwarded{config: cfg, tools: tools, probe: probe, link: link, actor: c.Actor, terminal: c.Terminal},
+			},
+			env: a.env,
 		}
 		found, _, e := newRootCommand(s).Find(c.Args)
 		if e != nil || !slices.Contains(servable, found.CommandPath()) {
@@ -164,9 +167,9 @@ func (a *app) forward(ctx context.Context, running *control.Running, input strin
 // open opens a file that the command line names, - for standard input. When the process runs
 // another process's command, it is always the input sent with it: the files of this process are
 // not the caller's.
-func (a *app) open(name string) (io.ReadCloser, error) {
-	if a.forwarded != nil || name == "-" {
-		return io.NopCloser(a.in), nil
+func (c *console) open(name string) (io.ReadCloser, error) {
+	if c.forwarded != nil || name == "-" {
+		return io.NopCloser(c.in), nil
 	}
 	f, err := os.Open(name)
 	if err != nil {
@@ -177,8 +180,8 @@ func (a *app) open(name string) (io.ReadCloser, error) {
 
 // seekable returns what open returns, spooled to a temporary file if it cannot be
 // read twice.
-func (a *app) seekable(name string) (*os.File, func(), error) {
-	r, err := a.open(name)
+func (c *console) seekable(name string) (*os.File, func(), error) {
+	r, err := c.open(name)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -201,11 +204,11 @@ func (a *app) seekable(name string) (*os.File, func(), error) {
 }
 
 // terminal reports whether standard error is a terminal.
-func (a *app) terminal() bool {
-	if a.forwarded != nil {
-		return a.forwarded.terminal
+func (c *console) terminal() bool {
+	if c.forwarded != nil {
+		return c.forwarded.terminal
 	}
-	return isTerminal(a.err)
+	return isTerminal(c.err)
 }
 
 func isTerminal(stream any) bool {
@@ -217,20 +220,20 @@ func isTerminal(stream any) bool {
 }
 
 // canAsk reports whether a question reaches a terminal.
-func (a *app) canAsk() bool { return a.forwarded == nil && isTerminal(a.in) && isTerminal(a.err) }
+func (c *console) canAsk() bool { return c.forwarded == nil && isTerminal(c.in) && isTerminal(c.err) }
 
 // confirm asks a person; on anything but a terminal it fails and names the flag
 // that answers beforehand. The end of ctx is a no.
-func (a *app) confirm(ctx context.Context, question string) error {
-	if !a.canAsk() {
+func (c *console) confirm(ctx context.Context, question string) error {
+	if !c.canAsk() {
 		return &usageError{hinted(errors.New("this affects many entities, and there is no terminal to ask"), "confirm with --yes")}
 	}
-	fmt.Fprintf(a.err, "%s [y/N] ", question)
+	fmt.Fprintf(c.err, "%s [y/N] ", question)
 	answered := make(chan string, 1)
 	// A read of a terminal cannot be ended. This one ends with the process.
 	go func() {
 		var answer string
-		_, _ = fmt.Fscanln(a.in, &answer)
+		_, _ = fmt.Fscanln(c.in, &answer)
 		answered <- strings.ToLower(answer)
 	}()
 	select {
@@ -239,7 +242,7 @@ func (a *app) confirm(ctx context.Context, question string) error {
 			return nil
 		}
 	case <-ctx.Done():
-		fmt.Fprintln(a.err)
+		fmt.Fprintln(c.err)
 	}
 	return errors.New("nothing was done")
 }

@@ -35,7 +35,7 @@ func TestPauseAndResume(t *testing.T) {
 	ctx, stop := context.WithCancel(t.Context())
 	defer stop()
 	var printed log
-	process := &app{out: &printed, err: &printed, env: func(string) (string, bool) { return "", false }}
+	process := &app{console: console{out: &printed, err: &printed}, env: func(string) (string, bool) { return "", false }}
 	ended := make(chan int, 1)
 	go func() { ended <- process.main(ctx, []string{"run", "--until-idle", "-c", main}) }()
 	require.Eventually(t, func() bool {

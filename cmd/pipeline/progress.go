@@ -20,8 +20,8 @@ import (
 // progressOf shows the progress of an action on a terminal, at most some
 // times a second: a bar when the end is known, else a number. stop takes it away,
 // and may be called twice. show is nil without a terminal.
-func (a *app) progressOf() (show func(done, total int64), stop func()) {
-	if a.json || !a.terminal() {
+func (c *console) progressOf() (show func(done, total int64), stop func()) {
+	if c.json || !c.terminal() {
 		return nil, func() {}
 	}
 	const width = 30
@@ -41,16 +41,16 @@ func (a *app) progressOf() (show func(done, total int64), stop func()) {
 			perSecond := float64(done) / max(0.001, now.Sub(start).Seconds())
 			rate := humanize.Comma(int64(perSecond))
 			if total <= 0 {
-				fmt.Fprintf(a.err, "\r\033[K%s (%s/s)", humanize.Comma(done), rate)
+				fmt.Fprintf(c.err, "\r\033[K%s (%s/s)", humanize.Comma(done), rate)
 				return
 			}
 			total = max(done, total) // it may have been an estimate
 			full := int(width * done / total)
-			fmt.Fprintf(a.err, "\r\033[K[%s%s] %s of %s (%s/s%s)", strings.Repeat("#", full), strings.Repeat(".", width-full),
+			fmt.Fprintf(c.err, "\r\033[K[%s%s] %s of %s (%s/s%s)", strings.Repeat("#", full), strings.Repeat(".", width-full),
 				humanize.Comma(done), humanize.Comma(total), rate, remaining(float64(total-done), perSecond))
 		}, func() {
 			if !last.IsZero() {
-				fmt.Fprint(a.err, "\r\033[K")
+				fmt.Fprint(c.err, "\r\033[K")
 				last = time.Time{}
 			}
 		}

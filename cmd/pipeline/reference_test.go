@@ -19,7 +19,7 @@ var update = flag.Bool("update", false, "write testdata/commands.md")
 // The reference of commands, a page of the site, is made from their help texts. Run the test with
 // -update after a change of a command.
 func TestReferenceIsUpToDate(t *testing.T) {
-	a := &app{out: io.Discard, err: io.Discard, env: func(string) (string, bool) { return "", false }}
+	a := &app{console: console{out: io.Discard, err: io.Discard}, env: func(string) (string, bool) { return "", false }}
 	root := newRootCommand(a)
 	root.InitDefaultHelpCmd()
 	var b bytes.Buffer

@@ -183,7 +183,7 @@ func (blanks) run(t *testing.T, line []string) int {
 		line = append(slices.Clone(line), "--help")
 	}
 	var out, errs log
-	a := &app{out: &out, err: &errs, in: strings.NewReader("{}"), env: func(string) (string, bool) { return "", false }}
+	a := &app{console: console{out: &out, err: &errs, in: strings.NewReader("{}")}, env: func(string) (string, bool) { return "", false }}
 	status := a.main(ctx, line)
 	if slices.ContainsFunc(notHere, func(s string) bool { return strings.Contains(errs.String(), s) }) {
 		return exitFailed

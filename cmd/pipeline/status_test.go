@@ -55,12 +55,12 @@ func TestStatusFromNobodyToWell(t *testing.T) {
 	ctx, stop := context.WithCancel(t.Context())
 	defer stop()
 	var log bytes.Buffer
-	process := &app{out: &log, err: &log, env: func(string) (string, bool) { return "", false }}
+	process := &app{console: console{out: &log, err: &log}, env: func(string) (string, bool) { return "", false }}
 	ended := make(chan int, 1)
 	go func() { ended <- process.execute(ctx, []string{"run", "-c", main}) }()
 	ask := func(t *assert.CollectT) (int, operate.Status) {
 		var o, e bytes.Buffer
-		a := &app{out: &o, err: &e, env: func(string) (string, bool) { return "", false }}
+		a := &app{console: console{out: &o, err: &e}, env: func(string) (string, bool) { return "", false }}
 		status := a.execute(ctx, []string{"status", "-c", main, "--json"})
 		var s operate.Status
 		require.NoError(t, json.Unmarshal(o.Bytes(), &s), "%s%s", o.String(), e.String())

@@ -52,7 +52,7 @@ func read(t *testing.T, person *os.File, pattern string) string {
 func TestConfirm(t *testing.T) {
 	for answer, want := range map[string]bool{"y": true, "YES": true, "n": false, "": false, "yep": false} {
 		person, program := openTerminal(t)
-		a := &app{in: program, err: program}
+		a := &app{console: console{in: program, err: program}}
 		_, err := fmt.Fprintln(person, answer)
 		require.NoError(t, err)
 		if err := a.confirm(t.Context(), "Reset?"); want {
@@ -66,7 +66,7 @@ func TestConfirm(t *testing.T) {
 // An interrupt while a question is open is a no, and does not wait for an answer.
 func TestInterruptIsNoAnswer(t *testing.T) {
 	person, program := openTerminal(t)
-	a := &app{in: program, err: program}
+	a := &app{console: console{in: program, err: program}}
 	ctx, interrupt := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	go func() { ended <- a.confirm(ctx, "Reset?") }()
@@ -80,7 +80,7 @@ func TestInterruptIsNoAnswer(t *testing.T) {
 // The line of progress is gone before a result is on the same terminal.
 func TestProgressMakesRoomForResults(t *testing.T) {
 	person, program := openTerminal(t)
-	a := &app{out: program, err: program}
+	a := &app{console: console{out: program, err: program}}
 	require.NoError(t, a.withProgress(&operate.Env{}, func(a *app, env *operate.Env) error {
 		env.Progress(3, 4)
 		fmt.Fprintln(a.out, "result")
@@ -105,7 +105,7 @@ func TestLongWorkShowsProgress(t *testing.T) {
 	} {
 		person, program := openTerminal(t)
 		var out strings.Builder
-		a := &app{in: program, err: program, out: &out, env: func(string) (string, bool) { return "", false }}
+		a := &app{console: console{in: program, err: program, out: &out}, env: func(string) (string, bool) { return "", false }}
 		require.Zero(t, a.execute(t.Context(), strings.Fields(c.line)), c.line)
 		_, err := fmt.Fprint(program, "the end")
 		require.NoError(t, err)
@@ -119,7 +119,7 @@ func TestDemoPrintsOneAddress(t *testing.T) {
 	t.Setenv("TMPDIR", t.TempDir())
 	person, program := openTerminal(t)
 	ctx, interrupt := context.WithCancel(t.Context())
-	a := &app{in: program, err: program, out: io.Discard, env: func(string) (string, bool) { return "", false }}
+	a := &app{console: console{in: program, err: program, out: io.Discard}, env: func(string) (string, bool) { return "", false }}
 	ended := make(chan int, 1)
 	go func() { ended <- a.execute(ctx, []string{"demo", "--entities", "50", "--customers", "2"}) }()
 	text := read(t, person, `sign-in\?token=`)

@@ -92,7 +92,7 @@ func TestColors(t *testing.T) {
 	require.Equal(t, "no", colors(new(strings.Builder), look).red("no"), "no terminal")
 
 	person, program := openTerminal(t)
-	a := &app{out: program, err: program, env: look}
+	a := &app{console: console{out: program, err: program}, env: look}
 	require.Equal(t, exitFailed, a.report(hinted(errors.New("it broke"), "mend it")))
 	require.Equal(t, "\x1b[31merror:\x1b[0m it broke\r\n\x1b[36mhint:\x1b[0m mend it\r\n", read(t, person, "mend it\r\n"))
 }
