@@ -59,13 +59,18 @@ type Authorizer interface {
 	Rights(pipeline, name string) (of config.Cluster, rights []Permission)
 }
 
-// Postgres connects and asks for an answer. url may have settings of a pool.
-func Postgres(ctx context.Context, url string) error {
+// Connect opens one connection. url may have settings of a pool.
+func Connect(ctx context.Context, url string) (*pgx.Conn, error) {
 	client, err := pgxpool.ParseConfig(url)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	conn, err := pgx.ConnectConfig(ctx, client.ConnConfig)
+	return pgx.ConnectConfig(ctx, client.ConnConfig)
+}
+
+// Postgres connects and asks for an answer. url is as in Connect.
+func Postgres(ctx context.Context, url string) error {
+	conn, err := Connect(ctx, url)
 	if err != nil {
 		return err
 	}

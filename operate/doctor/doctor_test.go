@@ -100,6 +100,8 @@ func TestPostgres(t *testing.T) {
 		u.RawQuery = q.Encode()
 		return u.String()
 	}
+	level, text = said(t, Examine(t.Context(), of(with("pool_max_conns", "7")), Options{}), "store")
+	require.NotEqual(t, operate.LevelDown, level, text)
 	level, text = said(t, Examine(t.Context(), of(with("default_transaction_read_only", "on")), Options{}), "store")
 	require.Equal(t, operate.LevelDown, level)
 	require.Contains(t, text, "it takes no writes")

@@ -9,6 +9,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/seed-86dfc502/weir/assemble"
+	"github.com/seed-86dfc502/weir/internal/reach"
 	"github.com/seed-86dfc502/weir/operate"
 	"github.com/seed-86dfc502/weir/operate/remedy"
 	"github.com/seed-86dfc502/weir/store"
@@ -27,7 +28,7 @@ const sqlLook = `SELECT current_setting('server_version_num')::int, current_sett
 // postgres examines the store's server.
 func (e *examination) postgres(ctx context.Context) error {
 	p := e.cfg.Store.Postgres
-	conn, err := pgx.Connect(ctx, p.URL.Reveal())
+	conn, err := reach.Connect(ctx, p.URL.Reveal())
 	if err != nil {
 		return err
 	}
