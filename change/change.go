@@ -152,6 +152,9 @@ type Change struct {
 	Planned bool
 	// Mends says that the content before it is refused: the target need not have that.
 	Mends bool
+	// Forced says that a request made the change, or that the row did not know the target's content:
+	// it is written although the target may have it.
+	Forced bool
 	// Trace is the context of the work that made the change, nil for most.
 	Trace *Trace
 }

@@ -77,19 +77,20 @@ func Decode(b []byte) (c Change, rest []byte, err error) {
 // flags of a change.
 const (
 	flagRetract = 1 << iota
-	flagResent
 	flagTraced
 	flagMoves // into the service or, with flagRetract, out of it
 	flagPlanned
 	flagMends
 	flagAtSource
 	flagEntered
+	flagResent // from here on rare: they take another byte
+	flagForced
 )
 
 // appendFields appends everything but service, revision, key, content and document. A resent
 // change has the revision of the first time.
 func (c *Change) appendFields(dst []byte) []byte {
-	var flags byte
+	var flags uint64
 	if c.Op == Retract {
 		flags |= flagRetract
 	}
@@ -108,13 +109,16 @@ func (c *Change) appendFields(dst []byte) []byte {
 	if c.Mends {
 		flags |= flagMends
 	}
+	if c.Forced {
+		flags |= flagForced
+	}
 	if !c.At.IsZero() {
 		flags |= flagAtSource
 	}
 	if c.Entered != 0 {
 		flags |= flagEntered
 	}
-	dst = append(dst, flags)
+	dst = binary.AppendUvarint(dst, flags)
 	dst = binary.BigEndian.AppendUint64(dst, uint64(c.Version))
 	if c.Resent != 0 {
 		dst = binary.BigEndian.AppendUint64(dst, uint64(c.Resent))
@@ -136,7 +140,7 @@ func (c *Change) appendFields(dst []byte) []byte {
 
 // readFields reads what appendFields wrote, and reports whether it did.
 func (c *Change) readFields(r *wire.Reader) bool {
-	flags := r.Byte()
+	flags := r.Uvarint()
 	c.Version = Version(r.Uint64())
 	if flags&flagResent != 0 {
 		c.Resent, c.Revision = Version(r.Uint64()), r.Varint()
@@ -158,12 +162,12 @@ func (c *Change) readFields(r *wire.Reader) bool {
 	if flags&flagMoves != 0 {
 		c.Effect = moved
 	}
-	c.Planned, c.Mends = flags&flagPlanned != 0, flags&flagMends != 0
+	c.Planned, c.Mends, c.Forced = flags&flagPlanned != 0, flags&flagMends != 0, flags&flagForced != 0
 	if flags&flagTraced != 0 {
 		c.Trace = &Trace{Parent: r.Text(), State: r.Text()}
 	}
 	// What appendFields does not write.
-	odd := flags&flagEntered != 0 && entered == 0 || entered > uint64(MaxEntered) ||
+	odd := flags > 2*flagForced-1 || flags&flagEntered != 0 && entered == 0 || entered > uint64(MaxEntered) ||
 		flags&flagResent != 0 && c.Resent == 0 || c.Trace != nil && c.Trace.Parent == ""
 	return !r.Failed && !odd && c.Version != 0 && c.Entity != ""
 }

@@ -40,6 +40,7 @@ func TestTheTimeAtTheSourceIsKept(t *testing.T) {
 		{Op: change.Retract, Effect: change.Leaves, At: now.Add(time.Hour), Content: change.Retracted()},
 		{Op: change.Upsert, Effect: change.Enters, Content: change.Content{1, 2}, Doc: []byte("{}")},
 		{Op: change.Upsert, Effect: change.Keeps, Mends: true, Content: change.Content{1, 2}, Doc: []byte("{}")},
+		{Op: change.Upsert, Forced: true, Resent: 7, Content: change.Content{1, 2}, Doc: []byte("{}")},
 	} {
 		c.Service, c.Entity, c.Version, c.Time, c.Revision = "a/b@c", "e", change.NewVersion(1, 7), now, 1
 		c.Key = change.Key(c.Service, c.Entity, c.Version, c.Content)

@@ -121,6 +121,7 @@ func (ev *evaluation) compareAndSend(r *record, service int, c *candidate) error
 		Service: ev.plan.Services[service].Name, Entity: r.Entity, Op: change.Upsert, Version: r.version,
 		Content: c.content, Revision: ev.plan.Revision, Time: r.at, Trace: r.span.Trace(),
 		Effect: c.effect(&row), Planned: r.Control != nil && r.Control.Actor != change.Deliver, Mends: row.Refused,
+		Forced: r.Control != nil || row.Found && row.Content == nil,
 	}
 	code, reason := "oversized", ""
 	if c.output == nil {

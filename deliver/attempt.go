@@ -33,6 +33,7 @@ func (w *worker) write(work, stop context.Context, step core.Step) error {
 	if err := w.dropObsolete(work, stop, &step, w.waited); err != nil {
 		return err
 	}
+	w.leaveKnown(&step)
 	return w.attempt(work, stop, step)
 }
 
@@ -199,6 +200,7 @@ func (w *worker) attempt(work, stop context.Context, step core.Step) error {
 	for n, i := range step.Items {
 		todo[n] = i.Data.(*delivery)
 		changes[n] = todo[n].change
+		w.known.forget(i.Entity)
 	}
 	ctx, cancel := wait.WithGrace(work, stop, w.s.opt.StopGrace)
 	defer cancel()
@@ -225,6 +227,7 @@ func (w *worker) attempt(work, stop context.Context, step core.Step) error {
 		failed, whole = notAttempted(failed, whole), nil
 	}
 	split := slices.ContainsFunc(todo, w.outdated)
+	w.remember(step.Items, changes, failed)
 	w.core.Done(time.Now(), step, t.took, failed, whole, split)
 	w.recordAttempt(&t, step.Items, todo, failed, whole)
 	w.apply()

@@ -129,12 +129,12 @@ func (s *Stage) search(ctx context.Context, p *partition, at core.LogCursor, f *
 		if found.Continues, err = s.logContinues(ctx, p, core.Place(at, f, found.Start), found.End); err != nil {
 			return err
 		}
-		now, err := s.snapshot(ctx, p.ctx)
-		if err != nil {
-			return err
-		}
-		found.LastTo = now.Marks[p.Number].LastTo
 	}
+	now, err := s.snapshotOf(ctx, p)
+	if err != nil {
+		return err
+	}
+	found.LastTo = now.Marks[p.Number].LastTo
 	s.step(func() { p.Searched(at, f, found) })
 	return nil
 }

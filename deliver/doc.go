@@ -49,6 +49,17 @@
 // as any change does; letters and retries are of attempts that were made, so they follow the rate
 // alone.
 //
+// # Content of the target
+//
+// A worker of a state sink remembers, in bounded memory, the content that it wrote last of each
+// entity, and passes a change of the same content without a write: A, B, A within a settle time, a
+// reload, an accident that is repaired behind a hold. The content at the target must be certain for
+// that. So a process remembers only changes that came into the inbox after its takeover or a reload
+// (core.Partition.NewFrom), hands out no frame unless the partition was its own after it was read
+// ([Stage.snapshotOf]), and forgets an entity before each attempt. A change that was requested
+// ([change.Change.Forced]) is written in any case. Model same of tests/protocol has the
+// counterexamples.
+//
 // # Refresh
 //
 // A service with a refresh has each entity that it sent decided again once a period, by the walk

@@ -180,7 +180,8 @@ type world struct {
 	log     *changesLog
 	token   store.Token
 	part    store.Partition
-	next    int64 // inbox offset to decide
+	next    int64        // inbox offset to decide
+	inbox   atomic.Int64 // its end
 	prev    change.Version
 	numbers map[string]int32
 
@@ -347,6 +348,7 @@ func (w *world) decide(changes ...change.Change) transport.Received {
 	require.NoError(w.t, err)
 	record := w.encode(change.Frame{From: at(from), To: at(to), Prev: w.prev, Revision: active.Number}, changes...)
 	w.next, w.prev = to, at(to)
+	w.inbox.Store(max(to, w.inbox.Load()))
 	return record
 }
 
@@ -434,6 +436,7 @@ func (w *world) start(traits map[string]sinks.Traits, with ...func(*deliver.Opti
 		Revision: 1, Superseded: func() { p.superseded.Add(1) },
 		Store: recording{w.store, w}, Log: w.log, Control: w.control,
 		Partition: func(string, change.Version) int32 { return 0 },
+		InboxEnd:  func(context.Context, int32) (change.Version, error) { return at(w.inbox.Load()), nil },
 		StopGrace: 10 * time.Millisecond, Logger: slog.New(slog.DiscardHandler), Metrics: deliver.NewMetrics(p.reg),
 	}
 	for name, t := range traits {

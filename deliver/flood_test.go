@@ -29,9 +29,11 @@ type floodStore struct {
 }
 
 func (m *floodStore) HistorySnapshot(context.Context) (store.HistorySnapshot, error) {
-	look := store.HistorySnapshot{Active: 1, Marks: map[int32]store.Mark{}}
+	look := store.HistorySnapshot{Active: 1, Marks: map[int32]store.Mark{}, Owners: map[int32]store.Token{}}
+	m.mu.Lock()
+	defer m.mu.Unlock()
 	for p := range m.partitions {
-		look.Marks[p] = store.Mark{Watermark: at(1 << 40)}
+		look.Marks[p], look.Owners[p] = store.Mark{Watermark: at(1 << 40)}, m.rows[p].Token
 	}
 	return look, nil
 }
@@ -103,6 +105,7 @@ func newFlood(t *testing.T, services int, partitions int32, memory int64, traits
 		Revision: 1, Superseded: func() {}, Store: &floodStore{partitions: partitions, rows: map[int32]store.Progress{}}, Log: &changesLog{}, Memory: memory,
 		Control:   func(context.Context, ...change.Record) error { return nil },
 		Partition: func(string, change.Version) int32 { return 0 },
+		InboxEnd:  func(context.Context, int32) (change.Version, error) { return at(1), nil },
 		StopGrace: time.Millisecond, Logger: slog.New(slog.DiscardHandler), Metrics: deliver.NewMetrics(prometheus.NewRegistry()),
 	}
 	for i := range services {

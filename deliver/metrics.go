@@ -27,7 +27,7 @@ type Metrics struct {
 // Outcomes, the values of label "outcome".
 const (
 	OutcomeDelivered = "delivered"
-	OutcomeSkipped   = "skipped"   // repeated
+	OutcomeSkipped   = "skipped"   // repeated, or the target has its content
 	OutcomeCoalesced = "coalesced" // a newer change in the same batch replaced it
 	OutcomeOvertaken = "overtaken" // a newer decision replaced it before a retry
 	OutcomeDiscarded = "discarded" // held by the guard: an operator discarded it

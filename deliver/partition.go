@@ -64,7 +64,7 @@ func (s *Stage) readFrames(ctx context.Context, p *partition, records []transpor
 	if len(frames) == 0 {
 		return nil, nil
 	}
-	now, err := s.snapshot(ctx, s.ctx)
+	now, err := s.snapshotOf(ctx, p)
 	if err != nil {
 		return nil, err
 	}
@@ -89,6 +89,36 @@ func (s *Stage) snapshot(ctx, stop context.Context) (now *store.HistorySnapshot,
 		return err
 	})
 	return now, err
+}
+
+// snapshotOf is snapshot for changes that were read before and are handed out after it. Without it a
+// former owner could write a change that came after the takeover: see worker.leaveKnown. It
+// returns errRevoked if the partition has another owner.
+func (s *Stage) snapshotOf(ctx context.Context, p *partition) (now *store.HistorySnapshot, err error) {
+	if now, err = s.snapshot(ctx, s.ctx); err != nil {
+		return nil, err
+	}
+	s.mu.Lock()
+	owned, revoked := p.Owned(now.Owners[p.Number]), p.Revoked()
+	s.mu.Unlock()
+	switch {
+	case owned:
+		return now, nil
+	case !revoked:
+		s.onProgressLost([]*partition{p})
+	}
+	return nil, errRevoked
+}
+
+// findNew reads the end of a partition's inbox.
+func (s *Stage) findNew(p *partition) {
+	var end change.Version
+	if err := s.retryUntil(p.ctx, p.ctx, "read the end of the inbox", func() (err error) {
+		end, err = s.opt.InboxEnd(p.ctx, p.Number)
+		return err
+	}); err == nil {
+		s.step(func() { p.NewFrom = end })
+	}
 }
 
 // addLetters stores dead letters, if there are any; it retries until stop ends.

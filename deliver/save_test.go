@@ -8,6 +8,7 @@ import (
 	"testing/synctest"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/seed-86dfc502/weir/change"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
@@ -86,6 +87,7 @@ func TestAPartitionThatComesWhileTokensAreReadIsKept(t *testing.T) {
 	var s *Stage
 	s = New(Options{
 		Logger: slog.New(slog.DiscardHandler), Metrics: NewMetrics(prometheus.NewRegistry()),
+		InboxEnd: func(context.Context, int32) (change.Version, error) { return 0, nil },
 		Store: taken{meanwhile: func() {
 			_, err := s.Assigned(t.Context(), "changes", []int32{0})
 			require.NoError(t, err)

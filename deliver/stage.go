@@ -108,6 +108,8 @@ type Options struct {
 	// decided: another generation of the inbox may have had another number of them.
 	// Of a generation that is not known, it is that of the newest.
 	Partition func(entity string, version change.Version) int32
+	// InboxEnd returns the position that the next record of an inbox partition gets.
+	InboxEnd func(ctx context.Context, partition int32) (change.Version, error)
 	// Partitions is the number of inbox partitions, of all processes. Defaults to 1.
 	Partitions int
 	// Memory is how many bytes of changes may wait for sinks, over all services.
@@ -333,6 +335,7 @@ func (s *Stage) Assigned(ctx context.Context, _ string, partitions []int32) (sta
 			s.revoke(s.parts[rows[i].Partition])
 			rows[i].Token = token
 			p := s.newPartition(&rows[i], after)
+			s.running.Go(func() { s.findNew(p) })
 			starts[p.Number] = p.Start()
 			s.running.Go(func() { s.catchUp(p) })
 		}

@@ -49,6 +49,7 @@ type worker struct {
 	last    *sinks.Error    // that the sink returned last
 	found   uint64          // of the sink, in metrics
 	resumes int             // of the condition, that were seen
+	known   known
 	// waited: it was paused since the last write, and what changes mean may have changed.
 	waited bool
 	// touched: slices may have moved without an effect of core.
@@ -102,6 +103,7 @@ func newWorker(s *Stage, opt Service) *worker {
 		s: s, opt: opt, traits: opt.Sink.Traits(), m: s.opt.Metrics.of(opt.Name),
 		log: s.log.With("service", opt.Name), wakeUp: make(chan struct{}, 1), ended: make(chan struct{}),
 		history: s.history.of(&opt),
+		known:   known{most: s.opt.Memory / knownShare / int64(max(1, len(s.opt.Services)))},
 	}
 	_, holds := opt.Sink.(sinks.Recoverer)
 	w.core = core.New(core.Config{
@@ -317,6 +319,9 @@ func (w *worker) add(work, stop context.Context, all []*delivery) error {
 	now := time.Now()
 	for _, v := range all {
 		c := &v.change
+		if c.Forced {
+			w.known.forget(c.Entity)
+		}
 		if rows[c.Entity].Version > c.Version && (v.slice.Redelivered || w.obsoleteAfter(v)) {
 			w.superseded(c.Entity, rows[c.Entity].Version)
 			w.recordOutcome(v, OutcomeOvertaken)

@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"reflect"
+	"slices"
 	"sync/atomic"
 
 	"github.com/seed-86dfc502/weir/assemble"
@@ -46,6 +48,7 @@ func (st *deliverStage) start(ctx context.Context, o startOptions) (component, e
 	stage := deliver.New(deliver.Options{
 		Services: services, Suspended: suspended, Revision: o.revision, Superseded: o.superseded, Store: st.store, History: st.store,
 		Log: changesLog{st.logs, topic}, Control: st.appendControl, Partition: func(entity string, v change.Version) int32 { return layout.PartitionOf([]byte(entity), v.Generation()) },
+		InboxEnd:   st.inboxEnd,
 		Partitions: int(layout.Newest()), Memory: st.cfg.FlowMemory() / deliverShare,
 		StopGrace: closeTimeout(st.cfg), Limit: limit.ctx,
 		Logger: st.log, Metrics: st.metrics, Tracer: st.tracer,
@@ -182,6 +185,19 @@ func (l changesLog) Offsets(ctx context.Context, partition int32) (start, end in
 		return 0, 0, fmt.Errorf("partition %d of topic %s is not available", partition, l.topic)
 	}
 	return starts[partition], ends[partition], nil
+}
+
+// inboxEnd returns the position that the next record of an inbox partition gets.
+func (st *deliverStage) inboxEnd(ctx context.Context, partition int32) (change.Version, error) {
+	_, end, err := changesLog{st.logs, st.cfg.Kafka.Inbox.Topic}.Offsets(ctx, partition)
+	if err != nil {
+		return 0, err
+	}
+	layout, err := operate.ReadLayout(ctx, st.store)
+	if err != nil {
+		return 0, err
+	}
+	return change.NewVersion(slices.Max(slices.Collect(maps.Keys(layout))), end), nil
 }
 
 // appendControl appends control records to the inbox.

@@ -157,6 +157,7 @@ type HistorySnapshot struct {
 	// Activations are of partitions that had a watermark then, without those that
 	// were stale at the last one; as SortActivations leaves them.
 	Activations []Activation
+	Owners      map[int32]Token // of the rows of progress, by partition
 }
 
 // SnapshotCache keeps the activations that a snapshot found for the next one: they change
@@ -218,7 +219,7 @@ func SortActivations(activations []Activation) {
 type Deliveries interface {
 	// Rows reads dam rows in the order of keys; it locks nothing.
 	Rows(ctx context.Context, keys []Key) ([]Row, error)
-	// HistorySnapshot reads marks and activations in one snapshot.
+	// HistorySnapshot reads marks, activations and owners in one snapshot.
 	HistorySnapshot(ctx context.Context) (HistorySnapshot, error)
 	// TakeProgress writes token into the rows of partitions, creating them without
 	// positions, and returns them as they are then. Their former owners cannot

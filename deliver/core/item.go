@@ -71,7 +71,7 @@ type Outcome int
 // The outcomes.
 const (
 	Delivered Outcome = iota
-	Skipped           // repeated: By, if given, is the same change or a newer one
+	Skipped           // the target has it; or repeated: By, if given, is the same change or a newer one
 	Coalesced         // By, a newer one of the entity, is delivered instead
 	Overtaken         // a newer one was decided
 	Redecided         // the present configuration decides again

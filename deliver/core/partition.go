@@ -22,6 +22,10 @@ const (
 type Partition struct {
 	Number int32
 
+	// NewFrom is where the inbox ended after the takeover, or later: no other process hands out a
+	// change from there on. Zero: not known yet.
+	NewFrom change.Version
+
 	flow      *Flow
 	revoked   bool
 	tail      LogCursor // of all live lanes

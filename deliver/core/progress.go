@@ -65,11 +65,19 @@ func (p *Partition) Edits() uint64 { return p.edits }
 // Stored reports whether the store has the state after that many edits.
 func (p *Partition) Stored(edits uint64) bool { return p.stored >= edits }
 
+// halfToken is where the part of a token begins that all swaps of a takeover keep.
+const halfToken = len(store.Token{}) / 2
+
+// Owned reports whether a token in the store is of this owner's takeover.
+func (p *Partition) Owned(t store.Token) bool {
+	return slices.Equal(t[halfToken:], p.token[halfToken:])
+}
+
 // Unsure reports whether a swap is in flight or its outcome is unknown.
 func (p *Partition) Unsure() bool { return p.swap != nil }
 
 // Swap returns the swap that writes the state, under a new token, if any is to be written. The
-// outcome of the swap before must be known.
+// outcome of the swap before must be known. The second half of the token stays that of the takeover.
 func (p *Partition) Swap(token store.Token) (out store.ProgressSwap, needed bool) {
 	if p.edits == p.stored {
 		return out, false
@@ -83,6 +91,7 @@ func (p *Partition) Swap(token store.Token) (out store.ProgressSwap, needed bool
 		p.stored = p.edits
 		return out, false
 	}
+	copy(token[halfToken:], p.token[halfToken:])
 	p.swap = &swap{token: token, positions: positions, edits: p.edits}
 	out = store.ProgressSwap{
 		Progress: store.Progress{Partition: p.Number, Token: token, Positions: positions}, Old: p.token, Saved: p.saved, Floor: p.minWatermark,

@@ -136,7 +136,7 @@ func (w *world) damage() {
 	}
 	w.execute("click/all@out",
 		"ALTER TABLE shown DELETE WHERE entity IN ('E1')",
-		insert("shown", "older", "version - 1", "doc", "E2"),
+		insert("shown", "older", "version - 1", `'{"id":"E2","state":"before"}'`, "E2"),
 		"ALTER TABLE shown DELETE WHERE entity = 'E2'",
 		insert("shown", "E2", "version", "doc", "older"),
 		"ALTER TABLE shown DELETE WHERE entity = 'older'",
@@ -149,7 +149,7 @@ func (w *world) damage() {
 	)
 	w.execute("post/all@out",
 		"DELETE FROM shown WHERE entity = 'E1'",
-		"UPDATE shown SET version = version - 1 WHERE entity = 'E2'",
+		`UPDATE shown SET version = version - 1, doc = '{"id":"E2","state":"before"}' WHERE entity = 'E2'`,
 		`UPDATE shown SET doc = '{"id":"E3","state":"by hand"}' WHERE entity = 'E3'`,
 		"UPDATE shown SET version = version + 100000 WHERE entity = 'E4'",
 		ghost("shown"),

@@ -14,7 +14,7 @@
 // is to be decided again looks lost until then. Sending it again does no harm.
 //
 //	missing  delivered, and the target holds nothing
-//	stale    the target holds an older version than was delivered
+//	stale    the target holds an older version than was delivered, with another document or state
 //	differs  the delivered version, with another document or another state
 //	extra    the target shows an entity that was retracted, or has no dam row
 //	ahead    the target holds a newer version than was ever decided

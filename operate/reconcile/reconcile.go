@@ -53,7 +53,7 @@ type Input struct {
 	Target  sinks.Scannable
 	// Forgets reports that the target expires old rows, so a missing row proves nothing.
 	Forgets bool
-	// Versions leaves out values: rows of the delivered version count as in step.
+	// Versions leaves out values of rows of the delivered version, which count as in step.
 	Versions bool
 	// Page is how many rows are read at a time. Defaults to 500.
 	Page int
@@ -145,7 +145,7 @@ type comparison struct {
 	values  []valued // of the scan
 }
 
-// valued is a row of the delivered version whose values the scan does not show.
+// valued is a row whose values the scan does not show.
 type valued struct {
 	row  *store.Row
 	held sinks.TargetRow
@@ -245,27 +245,36 @@ func (c *comparison) absent(ctx context.Context, row *store.Row) error {
 // both judges a row that the dam and the target have, the target's not being
 // newer than the dam's.
 func (c *comparison) both(ctx context.Context, row *store.Row, h sinks.TargetRow) error {
-	verdict := c.standing(row)
+	verdict, older := c.standing(row), h.Version < row.Version
 	switch shown := !h.Deleted; {
 	case verdict != InStep:
 	case shown && row.Content.IsRetracted():
 		verdict = Extra
-	case h.Version < row.Version:
+	case older && c.Service.Log:
 		verdict = Stale
 	case h.Deleted != row.Content.IsRetracted():
-		verdict = Differs
+		verdict = differs(older)
 	case h.Deleted:
-	case c.Versions, row.Content.Scheme() != canonicaltree.Scheme:
+	case c.Versions && !older, row.Content.Scheme() != canonicaltree.Scheme:
 		c.result.NotCompared++
 	case c.hashes(row, h):
 	case h.Doc != nil && !h.Respelled:
-		verdict = Differs
+		verdict = differs(older)
 	default:
 		h.Doc = nil
 		c.values = append(c.values, valued{row, h})
 		return nil
 	}
 	return c.found(ctx, verdict, row, h)
+}
+
+// differs is the verdict about a row with another content. That of a state sink with the content is
+// right also if it is older: content that is at a target is not written again.
+func differs(older bool) Verdict {
+	if older {
+		return Stale
+	}
+	return Differs
 }
 
 // hashes reports whether the target's document has the hash of the delivered one.
@@ -287,7 +296,7 @@ func (c *comparison) compareValues(ctx context.Context) error {
 			return err
 		}
 		if doc != nil {
-			expected = append(expected, sinks.Expected{Entity: v.row.Entity, Version: v.row.Version, Doc: doc, Content: content})
+			expected = append(expected, sinks.Expected{Entity: v.row.Entity, Version: v.held.Version, Doc: doc, Content: content})
 		}
 	}
 	var differing map[string][]string
@@ -304,7 +313,7 @@ func (c *comparison) compareValues(ctx context.Context) error {
 		case !compared:
 			c.result.NotCompared++
 		case len(columns) > 0:
-			verdict = Differs
+			verdict = differs(v.held.Version < v.row.Version)
 		}
 		if err := c.found(ctx, verdict, v.row, v.held, columns...); err != nil {
 			return err

@@ -231,6 +231,8 @@ var (
 	firstRow = hashed(`{"n":1}`)
 	columns  = &sinks.TargetRow{Version: v(5)}
 	noRow    = change.Retracted()
+
+	olderColumns = &sinks.TargetRow{Version: v(4)}
 )
 
 func held(version int64, doc string) *sinks.TargetRow {
@@ -280,7 +282,13 @@ var verdicts = map[string]struct {
 	"retried, and the one before there": {row: row("e", 5, firstRow), held: held(4, `{"n":2}`), dead: 5, retried: true, want: Queued},
 	"retried, and nothing there":        {row: row("e", 5, firstRow), dead: 5, retried: true, want: Queued},
 	"an older one was refused":          {row: row("e", 5, firstRow), dead: 4, want: Missing},
-	"an older version":                  {row: row("e", 5, firstRow), held: held(4, `{"n":1}`), want: Stale},
+	"an older version":                  {row: row("e", 5, firstRow), held: held(4, `{"n":1}`), want: InStep},
+	"an older document":                 {row: row("e", 5, firstRow), held: held(4, `{"n":2}`), want: Stale},
+	"an older document, by versions":    {row: row("e", 5, firstRow), held: held(4, `{"n":2}`), versions: true, want: Stale},
+	"an older column":                   {row: row("e", 5, firstRow), held: olderColumns, doc: `{"n":1}`, column: `{"n":2}`, versions: true, want: Stale},
+	"an older column, equal":            {row: row("e", 5, firstRow), held: olderColumns, doc: `{"n":1}`, column: `{"n":1}`, want: InStep},
+	"an older retraction":               {row: row("e", 5, noRow), held: held(4, ""), want: InStep},
+	"retracted before":                  {row: row("e", 5, firstRow), held: held(4, ""), want: Stale},
 	"another document":                  {row: row("e", 5, firstRow), held: held(5, `{"n":2}`), want: Differs},
 	"no document any more":              {row: row("e", 5, firstRow), held: held(5, `{"n":`), want: Differs},
 	"deleted by hand":                   {row: row("e", 5, firstRow), held: held(5, ""), want: Differs},

@@ -15,7 +15,7 @@ import (
 )
 
 const (
-	// Kinds of rows: 0 a mark, 1 an activation, 2 the newest revision. Activations come
+	// Kinds of rows: 0 a mark, 1 an activation, 2 the newest revision, 3 an owner. Activations come
 	// only if the newest revision is not the one that the caller has them of.
 	sqlLook = `
 WITH newest AS (SELECT number, activated_at, fingerprint FROM revisions ORDER BY number DESC LIMIT 1)
@@ -26,7 +26,9 @@ UNION ALL
 SELECT 1, partition, position, revision, NULL::timestamptz, NULL::bytea FROM activations
 WHERE NOT EXISTS (SELECT FROM newest WHERE number = $1 AND activated_at = $2 AND fingerprint = $3)
 UNION ALL
-SELECT 2, 0, 0, number, activated_at, fingerprint FROM newest`
+SELECT 2, 0, 0, number, activated_at, fingerprint FROM newest
+UNION ALL
+SELECT 3, partition, 0, 0, NULL, token FROM progress`
 
 	sqlTakeProgress = `
 INSERT INTO progress (partition, token, positions, top, session)
@@ -69,13 +71,13 @@ CROSS JOIN LATERAL (
 // HistorySnapshot implements store.Deliveries.
 func (s *Store) HistorySnapshot(ctx context.Context) (store.HistorySnapshot, error) {
 	known, activations := s.snapshots.Kept()
-	l := store.HistorySnapshot{Marks: map[int32]store.Mark{}}
+	l := store.HistorySnapshot{Marks: map[int32]store.Mark{}, Owners: map[int32]store.Token{}}
 	var newest store.Revision
 	var found []store.Activation
 	var kind, partition int32
 	var position, other int64
 	var activated *time.Time
-	var fingerprint []byte
+	var fingerprint []byte // or token
 	b := new(pgx.Batch)
 	b.Queue(sqlLook, known.Number, known.Activated, notNil(known.Fingerprint)).Query(func(rows pgx.Rows) error {
 		_, err := pgx.ForEachRow(rows, []any{&kind, &partition, &position, &other, &activated, &fingerprint}, func() error {
@@ -84,6 +86,10 @@ func (s *Store) HistorySnapshot(ctx context.Context) (store.HistorySnapshot, err
 				l.Marks[partition] = store.Mark{Watermark: change.Version(position), LastTo: change.Version(other)}
 			case 1:
 				found = append(found, store.Activation{Revision: other, Partition: partition, From: change.Version(position)})
+			case 3:
+				var owner store.Token
+				copy(owner[:], fingerprint)
+				l.Owners[partition] = owner
 			default:
 				newest = store.Revision{Number: other, Fingerprint: bytes.Clone(fingerprint), Activated: *activated}
 			}

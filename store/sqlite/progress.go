@@ -17,6 +17,7 @@ const (
 SELECT partition, generation << 48 | next_offset, last_to FROM watermarks w
 WHERE generation = (SELECT max(generation) FROM watermarks n WHERE n.partition = w.partition)`
 
+	sqlOwners      = `SELECT partition, token FROM progress`
 	sqlActivations = `SELECT revision, partition, position FROM activations`
 	sqlActive      = `SELECT number, fingerprint, activated_at FROM revisions ORDER BY number DESC LIMIT 1`
 	sqlNewest      = `SELECT coalesce(max(number), 0) FROM revisions`
@@ -39,7 +40,7 @@ RETURNING partition, token, positions`
 
 // HistorySnapshot implements store.Deliveries.
 func (s *Store) HistorySnapshot(ctx context.Context) (store.HistorySnapshot, error) {
-	l := store.HistorySnapshot{Marks: map[int32]store.Mark{}}
+	l := store.HistorySnapshot{Marks: map[int32]store.Mark{}, Owners: map[int32]store.Token{}}
 	err := s.read(ctx, "read progress", func(t *keptConn) error {
 		ctx := context.WithoutCancel(ctx) // saves a goroutine per statement
 		var partition int32
@@ -48,6 +49,18 @@ func (s *Store) HistorySnapshot(ctx context.Context) (store.HistorySnapshot, err
 		err = collect(rows, err, func() error {
 			err := rows.Scan(&partition, &position, &other)
 			l.Marks[partition] = store.Mark{Watermark: change.Version(position), LastTo: change.Version(other)}
+			return err
+		})
+		if err != nil {
+			return err
+		}
+		var token []byte
+		rows, err = t.QueryContext(ctx, sqlOwners)
+		err = collect(rows, err, func() error {
+			err := rows.Scan(&partition, &token)
+			var owner store.Token
+			copy(owner[:], token)
+			l.Owners[partition] = owner
 			return err
 		})
 		if err != nil {

@@ -22,30 +22,33 @@ func (f *fixture) look(s store.Store) store.HistorySnapshot {
 
 var snapshotTests = []test{
 	{"marks of the newest generations, and where each revision began", func(t *testing.T, f *fixture) {
-		assert.Equal(t, store.HistorySnapshot{Marks: map[int32]store.Mark{}}, f.look(f.a))
+		assert.Equal(t, store.HistorySnapshot{Marks: map[int32]store.Mark{}, Owners: map[int32]store.Token{}}, f.look(f.a))
 		activate := func(name string) int64 {
 			r, err := f.b.Activate(t.Context(), []byte(name), 0, false)
 			require.NoError(t, err)
 			return r.Number
 		}
+		owners := map[int32]store.Token{0: {1}, 1: {1}}
+		_, err := f.a.TakeProgress(t.Context(), []int32{0, 1}, store.Token{1})
+		require.NoError(t, err)
 		first := activate("first")
 		_, token := f.own(f.a, 'a', p0, p1)
-		_, err := f.a.Decide(t.Context(), store.Decision{Revision: first, Moves: []store.WatermarkStep{{Partition: p0, From: 0, To: 9, Token: token}}},
+		_, err = f.a.Decide(t.Context(), store.Decision{Revision: first, Moves: []store.WatermarkStep{{Partition: p0, From: 0, To: 9, Token: token}}},
 			writes(store.Outcome{LastTo: map[store.Partition]change.Version{p0: version(7)}}))
 		require.NoError(t, err)
 		marks := map[int32]store.Mark{0: {Watermark: version(9), LastTo: version(7)}, 1: {Watermark: version(0)}}
-		assert.Equal(t, store.HistorySnapshot{Active: first, Marks: marks}, f.look(f.b), "the first revision began before there were watermarks")
+		assert.Equal(t, store.HistorySnapshot{Active: first, Marks: marks, Owners: owners}, f.look(f.b), "the first revision began before there were watermarks")
 
 		second := activate("second")
 		activations := []store.Activation{{Revision: second, Partition: 0, From: version(9)}, {Revision: second, Partition: 1, From: version(0)}}
-		assert.Equal(t, store.HistorySnapshot{Active: second, Marks: marks, Activations: activations}, f.look(f.a))
+		assert.Equal(t, store.HistorySnapshot{Active: second, Marks: marks, Activations: activations, Owners: owners}, f.look(f.a))
 		assert.Equal(t, second, activate("second"))
 		assert.Equal(t, activations, f.look(f.a).Activations, "once more changes nothing")
 
 		f.own(f.a, 'b', store.Partition{Generation: 4, Number: 0}, store.Partition{Generation: 4, Number: 2})
 		marks[0] = store.Mark{Watermark: change.NewVersion(4, 0), LastTo: version(7)}
 		marks[2] = store.Mark{Watermark: change.NewVersion(4, 0)}
-		assert.Equal(t, store.HistorySnapshot{Active: second, Marks: marks, Activations: activations}, f.look(f.a))
+		assert.Equal(t, store.HistorySnapshot{Active: second, Marks: marks, Activations: activations, Owners: owners}, f.look(f.a))
 
 		third := activate("third")
 		activations = append(activations,
@@ -53,7 +56,7 @@ var snapshotTests = []test{
 			store.Activation{Revision: third, Partition: 1, From: version(0)},
 			store.Activation{Revision: third, Partition: 2, From: change.NewVersion(4, 0)})
 		store.SortActivations(activations)
-		assert.Equal(t, store.HistorySnapshot{Active: third, Marks: marks, Activations: activations}, f.look(f.b))
+		assert.Equal(t, store.HistorySnapshot{Active: third, Marks: marks, Activations: activations, Owners: owners}, f.look(f.b))
 		_, err = f.a.Activate(t.Context(), []byte("first"), 0, false)
 		require.ErrorIs(t, err, store.ErrSuperseded)
 		assert.Equal(t, activations, f.look(f.b).Activations)

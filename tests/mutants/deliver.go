@@ -38,6 +38,56 @@ var deliverMutants = []mutant{
 		test: "TestACursorFollowsItsFrames",
 	},
 	{
+		rule: "what the target has is not written again", in: "deliver", fn: "worker.write",
+		find: "w.leaveKnown(&step)", put: "",
+		test: "TestWhatTheTargetHasIsNotWritten",
+	},
+	{
+		rule: "only changes from after the takeover are known (NO_END)", in: "deliver", fn: "worker.remember",
+		find: "&& c.Version >= p.NewFrom", put: "",
+		test: "TestWhatAFormerOwnerMayWriteIsNotKnown",
+	},
+	{
+		rule: "a reload counts as a takeover", in: "deliver", fn: "Stage.join",
+		find: "p.NewFrom = 0", put: "",
+		test: "TestWhatAFormerOwnerMayWriteIsNotKnown",
+	},
+	{
+		rule: "frames are handed out if the partition is this process's after they were read (NO_LOOK)", in: "deliver", fn: "Stage.readFrames",
+		find: "s.snapshotOf(ctx, p)", put: "s.snapshot(ctx, s.ctx)",
+		test: "TestAFormerOwnerHandsOutNothingNew",
+	},
+	{
+		rule: "so are those of the outbox (NO_LOOK)", in: "deliver", fn: "Stage.search",
+		find: "s.snapshotOf(ctx, p)", put: "s.snapshot(ctx, s.ctx)",
+		test: "TestAFormerOwnerHandsOutNothingOfTheOutbox",
+	},
+	{
+		rule: "an attempt makes the content unknown until it succeeds (KEEP_FAILED)", in: "deliver", fn: "worker.attempt",
+		find: "w.known.forget(i.Entity)", put: "",
+		test: "TestWhatAnAttemptMayHaveWrittenIsNotKnown",
+	},
+	{
+		rule: "so does a takeover (KEEP_OWNER)", in: "deliver", fn: "worker.leaveKnown",
+		find: "d.owner != i.Owner ||", put: "",
+		test: "TestATakeoverForgets",
+	},
+	{
+		rule: "a request's change is written", in: "deliver", fn: "worker.add",
+		find: "w.known.forget(c.Entity)", put: "",
+		test: "TestARequestIsWritten",
+	},
+	{
+		rule: "a change of unknown content is written", in: "decide", fn: "evaluation.compareAndSend",
+		find: "r.Control != nil || row.Found && row.Content == nil", put: "r.Control != nil",
+		test: "TestWhatIsForced",
+	},
+	{
+		rule: "a requested change is written", in: "decide", fn: "evaluation.compareAndSend",
+		find: "r.Control != nil || row.Found && row.Content == nil", put: "row.Found && row.Content == nil",
+		test: "TestWhatIsForced",
+	},
+	{
 		rule: "effect, then position", in: "deliver", fn: "delivery.settled",
 		find: "return _1._2\n", put: "return true\n",
 		test: "TestStopWhileTheSinkIsAway",

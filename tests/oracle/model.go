@@ -153,10 +153,10 @@ func (m *Model) Apply(c Config, e Event) error {
 	c.each(en, e.Version, func(service string, next Change) {
 		last, view, known := en.last[service], en.views[service], en.unknown[service]
 		en.views[service] = next
-		if !known && (last == nil && next.Op == "retract" || last != nil && last.same(next)) {
+		if !known && (last == nil && next.Op == "retract" || last != nil && last.Same(next)) {
 			return
 		}
-		m.send(c, en, ID{service, id, e.Version}, next, !view.same(next) && (view.Op != "" || next.Op != "retract"))
+		m.send(c, en, ID{service, id, e.Version}, next, !view.Same(next) && (view.Op != "" || next.Op != "retract"))
 	})
 	return nil
 }
@@ -195,7 +195,7 @@ func (m *Model) Refresh(c Config, id string, version, of uint64, services []stri
 	c.each(en, version, func(service string, next Change) {
 		last := en.last[service]
 		switch {
-		case last == nil || last.Version > of || !slices.Contains(services, service) || last.refused && last.same(next):
+		case last == nil || last.Version > of || !slices.Contains(services, service) || last.refused && last.Same(next):
 		case last.Version < of:
 			err = fmt.Errorf("%s, entity %s: a refresh names version %d, the last change is %d", service, id, of, last.Version)
 		case last.Op == "retract":
@@ -266,8 +266,8 @@ func (m *Model) send(c Config, en *entity, id ID, next Change, differs bool) boo
 	return true
 }
 
-// same reports whether a service sees no difference between two changes.
-func (c Change) same(o Change) bool { return c.Op == o.Op && Equal(c.seen, o.seen) }
+// Same reports whether a service sees no difference between two changes.
+func (c Change) Same(o Change) bool { return c.Op == o.Op && Equal(c.seen, o.seen) }
 
 // longest returns the length of the longest string of a document.
 func longest(v any) (n int) {

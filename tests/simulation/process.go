@@ -199,7 +199,7 @@ func (p *process) outlet(ctx context.Context, n int) error {
 			Retry: deliver.Retry{For: retryFor, MinBackoff: time.Nanosecond, MaxBackoff: time.Nanosecond}, // the sinks say how long to wait
 		})
 	}
-	again, newer := p.w.dice(name+" refreshes"), make(chan struct{}, 1)
+	again, ends, newer := p.w.dice(name+" refreshes"), p.w.dice(name+" inbox"), make(chan struct{}, 1)
 	superseded := func() { wait.Offer(newer, struct{}{}) }
 	stage := deliver.New(deliver.Options{
 		Services: services, Revision: p.plan.Revision, Superseded: superseded, Store: p.client(name), Log: &changesLog{p: p, name: name, dice: p.w.dice(name + " ends")},
@@ -217,7 +217,13 @@ func (p *process) outlet(ctx context.Context, n int) error {
 			}
 			return p.control(ctx, controls...)
 		},
-		Partition:  func(entity string, _ change.Version) int32 { return int32(p.w.inbox.partitionOf([]byte(entity))) },
+		Partition: func(entity string, _ change.Version) int32 { return int32(p.w.inbox.partitionOf([]byte(entity))) },
+		InboxEnd: func(ctx context.Context, partition int32) (change.Version, error) {
+			if err := p.reach(ctx, ends.trip()); err != nil {
+				return 0, err
+			}
+			return change.Version(p.w.versionAt(int(partition), int(p.w.inbox.end(int(partition))))), nil
+		},
 		Partitions: parts, Memory: p.w.setup.memory, StopGrace: grace, Limit: p.ctx, Logger: p.w.log.With("process", p.name), Metrics: p.w.Fixture.deliver,
 	})
 	ended := make(chan error, 1)

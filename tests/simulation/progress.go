@@ -34,8 +34,11 @@ func (s *state) newest() map[int32]store.Mark {
 // HistorySnapshot implements store.Deliveries.
 func (m *Memory) HistorySnapshot(ctx context.Context) (look store.HistorySnapshot, err error) {
 	err = m.look(ctx, func(s *state) {
-		look = store.HistorySnapshot{Active: int64(len(s.revisions)), Marks: s.newest(), Activations: slices.Clone(s.from)}
+		look = store.HistorySnapshot{Active: int64(len(s.revisions)), Marks: s.newest(), Activations: slices.Clone(s.from), Owners: map[int32]store.Token{}}
 		store.SortActivations(look.Activations)
+		for p, row := range s.progress {
+			look.Owners[p] = row.token
+		}
 	})
 	return look, err
 }
