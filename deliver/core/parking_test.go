@@ -106,6 +106,17 @@ func TestAnUnreachableTargetParksNothing(t *testing.T) {
 	require.False(t, a.s.Status().Failing)
 }
 
+// An attempt at a row that met no target is taken back, with its longer pause.
+func TestAnAttemptThatIsTakenBack(t *testing.T) {
+	a := newAlone(t, config(false, 10))
+	a.add("bad")
+	a.next(failureOf["503"], "bad")
+	pause := a.s.Status().Next.Sub(a.now)
+	require.Equal(t, []string{"bad"}, a.next(unreachable, "bad"))
+	require.Equal(t, 1, a.s.Status().Oldest.Attempts)
+	require.Equal(t, pause, a.s.Status().Next.Sub(a.now))
+}
+
 // A write that failed as a whole parks nothing: it is halved down to the change that fails, and
 // doubles with each success.
 func TestAWriteThatFailsAsAWholeIsHalved(t *testing.T) {

@@ -318,6 +318,16 @@ var deliverMutants = []mutant{
 		test: "./deliver TestALaterFrameThatGoesOn",
 	},
 	{
+		rule: "a frame of the outbox is read again before its place in the log", in: "deliver/core", fn: "Partition.Searched",
+		find: "min(_1, max(0, found.End-1))", put: "_1",
+		test: "TestThePlaceOfAFrameOfTheOutbox",
+	},
+	{
+		rule: "an attempt that is taken back has no pause", in: "deliver/core", fn: "Service.withdraw",
+		find: "i.Next = now.Add(s.backoff(i, i.Attempts))", put: "_ = now",
+		test: "TestAnAttemptThatIsTakenBack",
+	},
+	{
 		rule: "the position passes lost changes with a need", in: "deliver/core", fn: "Lane.lose",
 		find: "l.repair.Lose(from, to)", put: "_ = from",
 		test: "TestAGapHoldsUpNoServiceThatHasTheChanges",
