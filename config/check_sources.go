@@ -52,7 +52,7 @@ type sourceCheck struct {
 	enveloped bool // its events themselves say entity, event id and operation
 }
 
-// refuse reports what is wrong with the text of a value, if m is not nil.
+// refuse reports the mistake in the text of a value, if m is not nil.
 func (c sourceCheck) refuse(at string, m *mistake) {
 	if c.doc.known(at) && m != nil {
 		c.doc.mistake(c.doc.at(at), at, *m)

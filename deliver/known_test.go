@@ -195,7 +195,7 @@ func TestWhatAFormerOwnerMayWriteIsNotKnown(t *testing.T) {
 	require.Equal(t, []string{"a:8", "a:10", "a:11"}, s.has())
 }
 
-// A process that lost a partition hands out nothing of what it reads then, also before it notices:
+// A process that lost a partition hands out nothing that it reads then, also before it notices:
 // the next owner takes no change for its own that another may write.
 func TestAFormerOwnerHandsOutNothingNew(t *testing.T) {
 	t.Parallel()

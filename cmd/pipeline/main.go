@@ -46,7 +46,7 @@ type leftError struct{ what string }
 
 func (e *leftError) Error() string { return "stopped: " + e.what }
 
-// console is what a command reads and writes, in this process or for another one.
+// console is the input and output of a command, in this process or for another one.
 type console struct {
 	out, err  io.Writer
 	in        io.Reader

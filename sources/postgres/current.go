@@ -5,8 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"time"
 
 	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/seed-86dfc502/weir/internal/wait"
 )
 
 // lookup is the question for the row that an entity has now.
@@ -15,6 +17,25 @@ type lookup struct {
 	columns  []string // to read
 	entity   []string // values of the entity's columns
 	filtered bool     // the row counts only if the publication's row filter lets it through
+}
+
+// The number of a transaction has 32 bits in the log. sqlVisible takes it for the nearest number of 64.
+const sqlVisible = `SELECT txid_visible_in_snapshot(next - ((((next - $1) + 2147483648) % 4294967296 + 4294967296) % 4294967296 - 2147483648), now)
+FROM (SELECT s AS now, txid_snapshot_xmax(s) AS next FROM txid_current_snapshot() s) snapshot`
+
+// visible returns when statements that begin later see a transaction.
+func (s *session) visible(ctx context.Context, xid uint32) error {
+	ctx, cancel := context.WithTimeout(ctx, silence)
+	defer cancel()
+	for pause := time.Millisecond; ; pause = min(2*pause, 100*time.Millisecond) {
+		var is bool
+		if err := s.db.QueryRow(ctx, sqlVisible, int64(xid)).Scan(&is); err != nil || is {
+			return err
+		}
+		if !wait.Sleep(ctx, pause) {
+			return fmt.Errorf("transaction %d is in the log and waits, perhaps for a synchronous standby: %w", xid, context.Cause(ctx))
+		}
+	}
 }
 
 // current returns the row of an entity as it is now: the columns that the log left out of an earlier change. A

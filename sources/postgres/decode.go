@@ -44,6 +44,8 @@ type decoder struct {
 	describe func(ctx context.Context, oids []uint32) ([]valueType, error)
 	stream   func(lsn int64) stream // that has a position
 	emit     func(ctx context.Context, table string, r transport.Received, stream stream) error
+	// visible returns when other sessions of the database see a transaction.
+	visible func(ctx context.Context, xid uint32) error
 	// current returns the row that an entity has now; nil without one.
 	current func(ctx context.Context, q lookup) ([]value, error)
 	// stored calls each with the entities of a table, when all that was emitted is decided.
@@ -54,6 +56,7 @@ type decoder struct {
 	absent    map[string]bool // table and entity: a change was left out, since its row was gone by then, or will be a dead letter
 	at        place
 	open      bool   // between Begin and Commit
+	xid       uint32 // the open transaction, until other sessions see it; then 0
 	streaming uint32 // the transaction of the chunk under way; 0 without one
 	spilled   map[uint32]*spilled
 	end       int64  // of the last transaction, all of whose events were emitted
@@ -146,7 +149,7 @@ func (d *decoder) streamCommit(ctx context.Context, m []byte) error {
 		return fmt.Errorf("transaction %d ends and did not begin", xid)
 	}
 	delete(d.spilled, xid)
-	err := d.begin(commit, at)
+	err := d.begin(xid, commit, at)
 	if err == nil {
 		err = s.replay(func(m []byte) error { return d.change(ctx, m) })
 	}
@@ -159,13 +162,27 @@ func (d *decoder) streamCommit(ctx context.Context, m []byte) error {
 // microsecondsTo2000 is PostgreSQL's epoch.
 const microsecondsTo2000 = 946684800 * 1_000_000
 
-func (d *decoder) begin(lsn int64, at time.Time) error {
+func (d *decoder) begin(xid uint32, lsn int64, at time.Time) error {
 	if d.expected == (commit{lsn, at.UnixMicro()}) {
 		d.expected = commit{}
 	}
-	d.at, d.open = place{stream: d.stream(lsn), lsn: lsn, at: at}, true
+	d.at, d.open, d.xid = place{stream: d.stream(lsn), lsn: lsn, at: at}, true, xid
 	clear(d.written)
 	return d.passed(lsn + 1)
+}
+
+// ask is called before the database is asked about the open transaction. The log has a commit before
+// other sessions see its rows, and much earlier if it waits for a standby: rows that they do not
+// see would seem deleted.
+func (d *decoder) ask(ctx context.Context) error {
+	if d.xid == 0 {
+		return nil
+	}
+	err := d.visible(ctx, d.xid)
+	if err == nil {
+		d.xid = 0
+	}
+	return err
 }
 
 func (d *decoder) commit(end int64) {
@@ -183,7 +200,7 @@ func (d *decoder) change(ctx context.Context, m []byte) error {
 	}
 	switch m := parsed.(type) {
 	case *pglogrepl.BeginMessage:
-		return d.begin(int64(m.FinalLSN), m.CommitTime)
+		return d.begin(m.Xid, int64(m.FinalLSN), m.CommitTime)
 	case *pglogrepl.CommitMessage:
 		d.commit(int64(m.TransactionEndLSN))
 	case *pglogrepl.RelationMessage:
@@ -224,6 +241,9 @@ func (d *decoder) relation(ctx context.Context, m *pglogrepl.RelationMessage) er
 		return &rereadError{r.table, "another table had its name"}
 	default:
 		return nil
+	}
+	if err := d.ask(ctx); err != nil {
+		return err
 	}
 	var names []string
 	var oids []uint32
@@ -307,6 +327,14 @@ func (d *decoder) row(ctx context.Context, id uint32, c rowChange) error {
 	return d.upsert(ctx, r, entity, row)
 }
 
+// now returns the row that an entity has now; nil without one.
+func (d *decoder) now(ctx context.Context, q lookup) ([]value, error) {
+	if err := d.ask(ctx); err != nil {
+		return nil, err
+	}
+	return d.current(ctx, q)
+}
+
 // upsert emits a row.
 func (d *decoder) upsert(ctx context.Context, r *relation, entity string, row []value) error {
 	document, err := r.shape.document(row)
@@ -325,7 +353,7 @@ func (d *decoder) upsert(ctx context.Context, r *relation, entity string, row []
 func (d *decoder) leave(ctx context.Context, r *relation, entity string, old []value) error {
 	delete(d.absent, r.table+"\x00"+entity)
 	if d.written[r.table+"\x00"+entity] {
-		row, err := d.current(ctx, r.lookup(old, true, nil))
+		row, err := d.now(ctx, r.lookup(old, true, nil))
 		if err != nil {
 			return err
 		}
@@ -360,7 +388,7 @@ func (d *decoder) complete(ctx context.Context, r *relation, entity string, row 
 		}
 		return row, nil
 	}
-	now, err := d.current(ctx, r.lookup(row, false, missing))
+	now, err := d.now(ctx, r.lookup(row, false, missing))
 	if err != nil {
 		return nil, err
 	}

@@ -1,9 +1,13 @@
 package postgres
 
 import (
+	"context"
+	"fmt"
 	"strings"
 	"testing"
+	"time"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
 )
 
@@ -98,4 +102,49 @@ func TestNoTextIsAMarker(t *testing.T) {
 	s.drain(r)
 	require.Equal(t, map[string]string{"1": `{"doc":"\u0000unchanged","id":1,"n":1}`}, s.inbox.docs(t, "orders"))
 	require.Empty(t, s.inbox.refused)
+}
+
+// The log has a commit while it waits for a standby, and other sessions do not see its rows yet: a large
+// value that is read from the row must not seem gone.
+func TestATransactionThatWaitsForAStandby(t *testing.T) {
+	s := newShop(t, ownServer(t), map[string][]string{"public.orders": {"id"}}, "CREATE TABLE orders (id int PRIMARY KEY, n int, body text)",
+		"ALTER TABLE orders ALTER body SET STORAGE EXTERNAL", "INSERT INTO orders SELECT i, 0, i || repeat('b', 5000) FROM generate_series(1, 9) i")
+	defer s.dropSlot()
+	admin, err := pgx.Connect(t.Context(), s.url)
+	require.NoError(t, err)
+	defer func() { _ = admin.Close(context.Background()) }()
+	set := func(settings ...string) {
+		for _, sql := range append(settings, "SELECT pg_reload_conf()") {
+			_, err := admin.Exec(t.Context(), sql)
+			require.NoError(t, err)
+		}
+	}
+	seen := func(of string) (is bool) {
+		require.NoError(t, admin.QueryRow(t.Context(), "SELECT EXISTS (SELECT FROM pg_stat_activity WHERE pid <> pg_backend_pid() AND "+of+")").Scan(&is))
+		return is
+	}
+	r := s.start()
+	defer func() { r.stop() }()
+	s.drain(r)
+	set("ALTER SYSTEM SET synchronous_commit = local", "ALTER SYSTEM SET synchronous_standby_names = 'nobody'")
+	committed, waits := make(chan error, 1), false
+	for id := 1; !waits; id++ { // until the server has the setting
+		require.Less(t, id, 10)
+		go func() {
+			_, err := s.conn.Exec(t.Context(), fmt.Sprintf("BEGIN; SET LOCAL synchronous_commit = on; UPDATE orders SET id = %d WHERE id = %d; UPDATE orders SET n = 2 WHERE id = %[1]d; COMMIT", id+100, id))
+			committed <- err
+		}()
+		require.Eventually(t, func() bool { waits = seen("wait_event = 'SyncRep'"); return waits || len(committed) > 0 }, patience, time.Millisecond)
+		if !waits {
+			require.NoError(t, <-committed)
+		}
+	}
+	rows := len(s.inbox.docs(t, "orders"))
+	require.Eventually(t, func() bool {
+		return seen("query LIKE '%txid_visible_in_snapshot%'") || len(s.inbox.docs(t, "orders")) < rows
+	}, patience, time.Millisecond)
+	set("ALTER SYSTEM RESET synchronous_standby_names")
+	require.NoError(t, <-committed)
+	s.drain(r)
+	require.Equal(t, s.rows("orders", "id"), s.inbox.docs(t, "orders"))
 }

@@ -116,6 +116,9 @@ func (s *session) stream(ctx context.Context) error {
 	c.d = &decoder{
 		tables: s.readings, relations: map[uint32]*relation{}, spilled: map[uint32]*spilled{}, written: map[string]bool{}, absent: map[string]bool{}, stream: s.lines.stream, end: s.from,
 		last: s.mark.Last, stored: c.stored, current: s.current,
+		visible: func(ctx context.Context, xid uint32) error {
+			return c.during(ctx, func(ctx context.Context) error { return s.visible(ctx, xid) })
+		},
 		describe: func(ctx context.Context, oids []uint32) ([]valueType, error) {
 			ctx, cancel := context.WithTimeout(ctx, connectTimeout)
 			defer cancel()

@@ -113,9 +113,9 @@ var sourceMutants = []mutant{
 		test: "TestRewrittenBeforeItsLock",
 	},
 	{
-		rule: "another database or slot is a gap", in: "sources/postgres", fn: "session.begin",
-		find: "_1 && _2._3.Database != _2._4", put: "_1 && false && _2._3.Database != _2._4",
-		test: "TestADatabaseThatMoved",
+		rule: "rows are read when their transaction is visible", in: "sources/postgres", fn: "decoder.ask",
+		find: "if _1.xid == 0 {", put: "if _1.xid == 0 || true {",
+		test: "TestATransactionThatWaitsForAStandby",
 	},
 	{
 		rule: "a session reads back who is heard", in: "sources/postgres", fn: "session.claim",
