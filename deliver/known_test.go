@@ -265,17 +265,22 @@ func TestWhatAnAttemptMayHaveWrittenIsNotKnown(t *testing.T) {
 	p.known()
 	p.publish(showing(1, "a", 0), showing(1, "b", 1))
 	p.delivered()
-	asked := false
+	asked, hold := make(chan struct{}), make(chan struct{})
 	s.answer(func([]change.Change) error {
-		if asked {
+		select {
+		case <-asked:
 			return nil
+		default:
+			close(asked)
+			<-hold
+			return refuse(sinks.Retry, true)
 		}
-		asked = true
-		p.publish(showing(1, "a", 4))
-		require.Eventually(t, func() bool { return p.handled.Load() == 3 }, patience, time.Millisecond)
-		return refuse(sinks.Retry, true)
 	})
 	p.publish(showing(2, "a", 2), showing(2, "b", 3))
+	<-asked
+	p.publish(showing(1, "a", 4))
+	require.Eventually(t, func() bool { return p.handled.Load() == 3 }, patience, time.Millisecond)
+	close(hold)
 	p.delivered()
 	require.Equal(t, []string{"a:2", "b:3"}, s.attempts()[1])
 	require.Contains(t, s.has(), "a:4")
