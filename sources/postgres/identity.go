@@ -164,11 +164,12 @@ func (s *session) learn(ctx context.Context, table string, names []string) (doub
 	cause := cmp.Or(m.Identity.differs(now.identity), m.Names.breaks(now.names))
 	news := m.Names.learn(now.names)
 	doubtful, ok := m.Names.doubtful(names)
-	if !ok && cause == "" {
-		if len(names) != len(now.columns) {
-			return nil, &rereadError{table, "its columns were others for a while"}
-		}
-		then := map[string]int16{} // names of a while: the order of the columns tells whose they were
+	switch {
+	case ok || cause != "":
+	case len(names) != len(now.columns):
+		cause = "its columns were others for a while"
+	default: // names of a while: the order of the columns tells whose they were
+		then := map[string]int16{}
 		for i, name := range names {
 			then[name] = now.names[now.columns[i]]
 		}
@@ -179,9 +180,7 @@ func (s *session) learn(ctx context.Context, table string, names []string) (doub
 	if cause != "" {
 		return nil, &rereadError{table, cause}
 	}
-	s.looking.Lock()
-	s.seen[table] = now
-	s.looking.Unlock()
+	s.see(table, now)
 	if news {
 		s.r.log.Info("a table has other columns", "event", "source.table_changed", "table", table)
 		err = k.save(ctx)

@@ -308,9 +308,14 @@ func (s *session) chooseTables(ctx context.Context) error {
 // choose notes the state of a table that is read.
 func (s *session) choose(table string, t tableState) {
 	s.tables[table] = t
+	s.see(table, t)
+}
+
+// see notes the state that the next look compares with.
+func (s *session) see(table string, t tableState) {
 	s.looking.Lock()
+	defer s.looking.Unlock()
 	s.seen[table] = t
-	s.looking.Unlock()
 }
 
 // readTable describes a table of the source.

@@ -235,8 +235,9 @@ func (t *tableState) readColumns(ctx context.Context, db querier, listed []strin
 	var column, changed, form, generated string
 	var number int16
 	var typ uint32
-	var inKey, inReplica bool
+	var inKey, inReplica, own bool
 	_, err = pgx.ForEachRow(rows, []any{&column, &number, &typ, &changed, &form, &generated, &inKey, &inReplica}, func() error {
+		own = own || typ >= firstOwnType
 		hidden := listed != nil && !slices.Contains(listed, column)
 		if !hidden || generated != "" {
 			t.names[column], t.Types[number] = number, fmt.Sprint(typ)
@@ -259,11 +260,15 @@ func (t *tableState) readColumns(ctx context.Context, db querier, listed []strin
 		t.columns, t.types = append(t.columns, column), append(t.types, typ)
 		return nil
 	})
-	if err != nil {
+	if err != nil || !own {
 		return err
 	}
 	return t.readValues(ctx, db)
 }
+
+// firstOwnType is the lowest OID of a type that was made in a database: those below are PostgreSQL's, and
+// none of them is an enum or changes (FirstNormalObjectId in access/transam.h).
+const firstOwnType = 16384
 
 // readValues reads identity.Values, also of types inside of arrays, domains, ranges and composite types.
 func (t *tableState) readValues(ctx context.Context, db querier) error {
