@@ -181,6 +181,8 @@ func (c *connection) rows(sql string, params [][]byte) (types []uint32, rows [][
 			db.holder = c.c
 		}
 		return one([]uint32{boolean}, map[bool]string{true: "t", false: "f"}[db.holder == c.c])
+	case has("txid_visible_in_snapshot"): // later than in the log
+		return one([]uint32{boolean}, map[bool]string{true: "t", false: "f"}[!db.w.fault(c.dice, "commit not visible", 0.3)])
 	case has("'transactionid'"):
 		return []uint32{bigint, timestamptz}, nil
 	case has("FROM pg_stat_activity"):
