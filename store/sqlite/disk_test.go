@@ -13,36 +13,82 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/ncruces/go-sqlite3/util/vfsutil"
+	"github.com/ncruces/go-sqlite3/vfs"
 	"github.com/stretchr/testify/require"
 
 	"github.com/seed-86dfc502/weir/store"
 	"github.com/seed-86dfc502/weir/store/sqlite/disk"
 )
 
-// faulty is a file system that lets everything through unless told otherwise.
+// faults come between a Disk and the file system. Calls of one file come one at a time, those
+// of several files at the same time. Offsets and sizes are in bytes.
+type faults interface {
+	// Write returns how much of b is to be written; with an error the rest is not,
+	// and the write fails with it.
+	Write(file string, at int64, b []byte) (int, error)
+	Truncate(file string, size int64) error
+	Sync(file string) error
+	Delete(file string) error
+}
+
+// faultyVFS is the driver's file system with faults.
+type faultyVFS struct {
+	vfs.VFS
+	faults
+}
+
+func (v faultyVFS) OpenFilename(name *vfs.Filename, flags vfs.OpenFlag) (vfs.File, vfs.OpenFlag, error) {
+	opened, out, err := vfsutil.WrapOpenFilename(v.VFS, name, flags)
+	if err != nil || flags&(vfs.OPEN_MAIN_DB|vfs.OPEN_WAL) == 0 {
+		return opened, out, err
+	}
+	return faultyFile{opened, v.faults, name.String()}, out, nil
+}
+
+func (v faultyVFS) Delete(name string, syncDir bool) error {
+	if err := v.faults.Delete(name); err != nil {
+		return err
+	}
+	return v.VFS.Delete(name, syncDir)
+}
+
+type faultyFile struct {
+	vfs.File
+	faults
+	name string
+}
+
+func (f faultyFile) SharedMemory() vfs.SharedMemory { return vfsutil.WrapSharedMemory(f.File) }
+func (f faultyFile) HasMoved() (bool, error)        { return vfsutil.WrapHasMoved(f.File) }
+
+func (f faultyFile) WriteAt(b []byte, at int64) (int, error) {
+	n, err := f.Write(f.name, at, b)
+	if err != nil {
+		n, _ = f.File.WriteAt(b[:n], at)
+		return n, err
+	}
+	return f.File.WriteAt(b, at)
+}
+
+func (f faultyFile) Truncate(size int64) error {
+	if err := f.faults.Truncate(f.name, size); err != nil {
+		return err
+	}
+	return f.File.Truncate(size)
+}
+
+func (f faultyFile) Sync(flags vfs.SyncFlag) error {
+	if err := f.faults.Sync(f.name); err != nil {
+		return err
+	}
+	return f.File.Sync(flags)
+}
+
+// faulty lets everything through but syncs that sync fails.
 type faulty struct {
 	mu   sync.Mutex
 	sync func(file string) error // guarded by mu
-	put  func(file string, at int64, b []byte) (int, error)
-	get  func(file string, at int64, b []byte) error
-}
-
-func (f *faulty) Read(file string, at int64, b []byte) error {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if f.get == nil {
-		return nil
-	}
-	return f.get(file, at, b)
-}
-
-func (f *faulty) Write(file string, at int64, b []byte) (int, error) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if f.put == nil {
-		return len(b), nil
-	}
-	return f.put(file, at, b)
 }
 
 func (f *faulty) Sync(file string) error {
@@ -54,8 +100,9 @@ func (f *faulty) Sync(file string) error {
 	return f.sync(file)
 }
 
-func (f *faulty) Truncate(string, int64) error { return nil }
-func (f *faulty) Delete(string) error          { return nil }
+func (f *faulty) Write(_ string, _ int64, b []byte) (int, error) { return len(b), nil }
+func (f *faulty) Truncate(string, int64) error                   { return nil }
+func (f *faulty) Delete(string) error                            { return nil }
 
 func (f *faulty) set(change func()) {
 	f.mu.Lock()
@@ -64,9 +111,13 @@ func (f *faulty) set(change func()) {
 }
 
 // openFaulty opens a file of its own on faults.
-func openFaulty(t testing.TB, path string, faults disk.Faults) *Store {
+func openFaulty(t testing.TB, path string, f faults) *Store {
 	t.Helper()
-	s, err := Open(t.Context(), Options{Path: path, faults: faults})
+	o := Options{Path: path}
+	if f != nil {
+		o.under = faultyVFS{vfs.Find(""), f}
+	}
+	s, err := Open(t.Context(), o)
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = s.Close() }) // it may not be able to write
 	return s
@@ -274,28 +325,6 @@ func reopened(t *testing.T, path string) (string, error) {
 	return text, err
 }
 
-// A bit that turns in the write-ahead log of a running process is found when it is
-// read, which SQLite does not do, and does not get into the database file.
-func TestFlippedBitInTheLogOfARunningProcess(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "state.db")
-	s := openFaulty(t, path, nil)
-	fill(t, s)
-	content, err := os.ReadFile(path + "-wal")
-	require.NoError(t, err)
-	last := (len(content) - 32) / (24 + 4096)
-	at := len(content) - 100
-	f, err := os.OpenFile(path+"-wal", os.O_RDWR, 0)
-	require.NoError(t, err)
-	_, err = f.WriteAt([]byte{content[at] ^ 1}, int64(at))
-	require.NoError(t, err)
-	require.NoError(t, f.Close())
-	_, _ = s.writer.ExecContext(t.Context(), `PRAGMA wal_checkpoint(TRUNCATE)`)
-	requireFailed(t, s)
-	require.ErrorIs(t, s.Err(), ErrDamaged)
-	require.ErrorContains(t, s.Err(), fmt.Sprintf("%s-wal, frame %d, at byte %d", path, last, len(content)-24-4096))
-	require.NoError(t, s.Close())
-}
-
 // A page that is where another should be, or nothing but zeroes, is damaged.
 func TestMisplacedAndZeroedPages(t *testing.T) {
 	for name, damage := range map[string]func(content []byte){
@@ -398,14 +427,6 @@ func TestFilesOfOtherPrograms(t *testing.T) {
 	_, err = other.ExecContext(t.Context(), `VACUUM`)
 	require.NoError(t, err)
 	require.NoError(t, other.Close())
-	// A process that ended before it wrote all pages anew has not said that they are sealed.
-	layer := disk.New(nil)
-	half, err := sql.Open("sqlite3", locate(path, url.Values{"vfs": {layer.Name()}}))
-	require.NoError(t, err)
-	_, err = half.ExecContext(t.Context(), fmt.Sprintf(`UPDATE watermarks SET next_offset = 4; PRAGMA application_id = %d; PRAGMA wal_checkpoint(TRUNCATE)`, disk.ApplicationID))
-	require.NoError(t, err)
-	require.NoError(t, half.Close())
-	layer.Release()
 	got, err = reopened(t, path)
 	require.NoError(t, err)
 	require.NotEqual(t, want, got, "what was changed")

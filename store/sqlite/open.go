@@ -12,6 +12,7 @@ import (
 	"time"
 
 	_ "github.com/ncruces/go-sqlite3/driver"
+	"github.com/ncruces/go-sqlite3/vfs"
 
 	"github.com/seed-86dfc502/weir/internal/durable"
 	"github.com/seed-86dfc502/weir/store"
@@ -47,7 +48,7 @@ type Options struct {
 	// where those cannot be used, Open says so.
 	ReadOnly bool
 
-	faults disk.Faults // in tests
+	under vfs.VFS // in tests: the file system; nil means the driver's
 }
 
 // Store is a store.Store in SQLite.
@@ -84,7 +85,7 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 	if err := errors.Join(disk.Make(o.Path), durable.Reread(o.Path+"-wal")); err != nil {
 		return nil, failed("open", err)
 	}
-	layer := disk.New(o.faults)
+	layer := disk.New(o.under)
 	settings := url.Values{"_pragma": {
 		fmt.Sprintf("busy_timeout(%d)", busyMilliseconds), // first: the next ones may have to wait
 		"journal_mode(WAL)",
@@ -120,14 +121,9 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 	return s, nil
 }
 
-// seal writes all pages anew, with checksums, and then the first one, which says so.
+// seal writes all pages again, with checksums.
 func (s *Store) seal(ctx context.Context) error {
-	const all = `PRAGMA wal_checkpoint(TRUNCATE)`
-	_, err := s.writer.ExecContext(ctx, `VACUUM; `+all)
-	if err == nil {
-		s.disk.Seal()
-		_, err = s.writer.ExecContext(ctx, fmt.Sprintf(`PRAGMA application_id = %d; `, disk.ApplicationID)+all)
-	}
+	_, err := s.writer.ExecContext(ctx, `VACUUM; PRAGMA wal_checkpoint(TRUNCATE)`)
 	return err
 }
 

@@ -63,8 +63,6 @@ func (r *recorder) call() error {
 	return r.before(r.calls)
 }
 
-func (r *recorder) Read(string, int64, []byte) error { return nil }
-
 func (r *recorder) Write(name string, at int64, b []byte) (int, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -4,7 +4,7 @@ package main
 var diskMutants = []mutant{
 	{
 		rule: "a page is compared with its checksum", in: "store/sqlite/disk", fn: "file.verify",
-		find: "if _1(_2) != _3(_2, _4) && !_5(_2) {", put: "if false {",
+		find: "_1 != _2(_3, _4) && (", put: "false && (",
 		test: "./store/sqlite TestFlippedBits",
 	},
 	{
@@ -13,18 +13,23 @@ var diskMutants = []mutant{
 		test: "./store/sqlite TestMisplacedAndZeroedPages/misplaced",
 	},
 	{
-		rule: "a file of another program is sealed when all of it was written anew", in: "store/sqlite/disk", fn: "file.sealPage",
-		find: "if !_1._2 && !_3._4._5._6() {", put: "if false {",
+		rule: "a page of zeroes is damaged", in: "store/sqlite/disk", fn: "file.verify",
+		find: "(_1 != 0 || ", put: "(_1 != 0 || false && ",
+		test: "./store/sqlite TestMisplacedAndZeroedPages/zeroed",
+	},
+	{
+		rule: "a page moved by another program has no checksum of older content", in: "store/sqlite/disk", fn: "file.verify",
+		find: "clear(_1)", put: "_ = _1",
+		test: "./store/sqlite TestAnotherProgramLooksAfterAKill",
+	},
+	{
+		rule: "pages of a file that another program wrote get checksums", in: "store/sqlite/disk", fn: "file.verify",
+		find: "_1._2._3._4(_5 == 0)", put: "_1._2._3._4(false)",
 		test: "./store/sqlite TestFilesOfOtherPrograms",
 	},
 	{
-		rule: "a page of the write-ahead log is compared when it is read", in: "store/sqlite/disk", fn: "file.verifyLog",
-		find: "!_1 && _2._3(_4, _5) {", put: "!_1 {",
-		test: "./store/sqlite TestFlippedBitInTheLogOfARunningProcess",
-	},
-	{
-		rule: "a write-ahead log does not end in the middle", in: "store/sqlite/disk", fn: "file.goesOn",
-		find: "return _1 > 1", put: "return false",
+		rule: "a write-ahead log does not end in the middle", in: "store/sqlite/disk", fn: "verifyLog",
+		find: "_1 < 2; ", put: "_1 < 1<<30; ",
 		test: "./store/sqlite TestFlippedBits",
 	},
 	{

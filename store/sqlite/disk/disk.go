@@ -21,38 +21,12 @@ var (
 	ErrSync = errors.New("fsync failed, so what was written last may be lost although it can be read")
 )
 
-// Faults come between a Disk and the file system, in tests. Calls of one file come
-// one at a time, those of several files at the same time. Offsets and sizes are in
-// bytes.
-type Faults interface {
-	// Read is called with the bytes that were read, which it may change, or fail.
-	Read(file string, at int64, b []byte) error
-	// Write returns how much of b is to be written; with an error the rest is not,
-	// and the write fails with it.
-	Write(file string, at int64, b []byte) (int, error)
-	Truncate(file string, size int64) error
-	Sync(file string) error
-	Delete(file string) error
-}
-
-// none are no faults.
-type none struct{}
-
-func (none) Read(string, int64, []byte) error               { return nil }
-func (none) Write(_ string, _ int64, b []byte) (int, error) { return len(b), nil }
-func (none) Truncate(string, int64) error                   { return nil }
-func (none) Sync(string) error                              { return nil }
-func (none) Delete(string) error                            { return nil }
-
 // Disk is a VFS of SQLite. A database is opened through it by its name, as
 // ?vfs=NAME. All methods may be called concurrently.
 type Disk struct {
-	vfs.VFS // of the system
-	faults  Faults
-	name    string
-
+	vfs.VFS
+	name     string
 	unsealed atomic.Bool
-	sealing  atomic.Bool
 
 	mu     sync.Mutex
 	err    error         // guarded by mu
@@ -61,13 +35,12 @@ type Disk struct {
 
 var disks atomic.Int64 //nolint:gochecknoglobals // names of the driver are global
 
-// New makes a Disk; faults may be nil. Release ends it.
-func New(faults Faults) *Disk {
-	if faults == nil {
-		faults = none{}
+// New makes a Disk over a file system; nil means that of the driver. Release ends it.
+func New(under vfs.VFS) *Disk {
+	if under == nil {
+		under = vfs.Find("")
 	}
-	d := &Disk{VFS: vfs.Find(""), faults: faults, failed: make(chan struct{})}
-	d.name = fmt.Sprint("weir-", disks.Add(1))
+	d := &Disk{VFS: under, name: fmt.Sprint("weir-", disks.Add(1)), failed: make(chan struct{})}
 	vfs.Register(d.name, d)
 	return d
 }
@@ -83,12 +56,9 @@ func (d *Disk) Err() error {
 	return d.err
 }
 
-// Unsealed reports whether a file was opened that another program rewrote. New pages have
-// checksums. After VACUUM and a checkpoint all pages have them: then call Seal.
+// Unsealed reports whether the first page of a database has no checksum, since another program
+// wrote the file. VACUUM and a checkpoint give all pages one.
 func (d *Disk) Unsealed() bool { return d.unsealed.Load() }
-
-// Seal has the next write of the first page say that all pages have their checksums.
-func (d *Disk) Seal() { d.sealing.Store(true) }
 
 // Failed is closed when Err returns an error.
 func (d *Disk) Failed() <-chan struct{} { return d.failed }
@@ -113,14 +83,14 @@ func (d *Disk) OpenFilename(name *vfs.Filename, flags vfs.OpenFlag) (vfs.File, v
 	if err != nil || flags&(vfs.OPEN_MAIN_DB|vfs.OPEN_WAL) == 0 {
 		return opened, out, err
 	}
-	if flags&vfs.OPEN_MAIN_DB != 0 && flags&vfs.OPEN_READWRITE != 0 {
-		if err := beside(name.String()); err != nil {
+	f := &file{File: opened, d: d, name: name.String(), wal: flags&vfs.OPEN_WAL != 0}
+	if !f.wal {
+		f.page = sealedPages(opened)
+	}
+	if !f.wal && flags&vfs.OPEN_READWRITE != 0 {
+		if err := beside(f.name); err != nil {
 			return nil, out, errors.Join(err, opened.Close())
 		}
-	}
-	f := &file{File: opened, d: d, name: name.String(), wal: flags&vfs.OPEN_WAL != 0}
-	if !f.wal && f.look().reserved && !f.seal.sealed {
-		d.unsealed.Store(true)
 	}
 	return f, out, nil
 }
@@ -144,21 +114,66 @@ func beside(path string) error {
 	return nil
 }
 
-// Delete implements vfs.VFS.
-func (d *Disk) Delete(name string, syncDir bool) error {
-	if d.Err() != nil {
-		return sqlite3.IOERR_DELETE
-	}
-	if err := d.faults.Delete(name); err != nil {
-		return code(err, sqlite3.IOERR_DELETE)
-	}
-	return d.VFS.Delete(name, syncDir)
+// file is a database or a log that one connection has open. SQLite calls it from one
+// goroutine at a time.
+type file struct {
+	vfs.File
+	d    *Disk
+	name string
+	wal  bool
+	page int // of a database: size of its pages in bytes; 0 means that they have no checksums
 }
 
-// code is that of SQLite for an error of a write, or of Faults.
-func code(err error, other sqlite3.ExtendedErrorCode) error {
-	if errors.Is(err, syscall.ENOSPC) {
-		return sqlite3.FULL
+// SharedMemory implements vfs.FileSharedMemory. There are no memory maps: pages would
+// bypass this layer.
+func (f *file) SharedMemory() vfs.SharedMemory { return vfsutil.WrapSharedMemory(f.File) }
+
+// HasMoved implements vfs.FileHasMoved.
+func (f *file) HasMoved() (bool, error) { return vfsutil.WrapHasMoved(f.File) }
+
+// ReadAt verifies pages, and the whole log when SQLite reads its header to recover it.
+func (f *file) ReadAt(b []byte, offset int64) (int, error) {
+	n, err := f.File.ReadAt(b, offset)
+	if n < len(b) {
+		return n, err // SQLite compares the size of a database with that in its first page
 	}
-	return other
+	var damage error
+	switch {
+	case f.wal && offset == 0 && n == walHeader:
+		damage = verifyLog(f.File, b)
+	case !f.wal && n == f.page:
+		damage = f.verify(b, offset)
+	}
+	if damage != nil {
+		f.d.Fail(fmt.Errorf("%w: %s, %w", ErrDamaged, f.name, damage))
+		return 0, sqlite3.IOERR_DATA
+	}
+	return n, nil
+}
+
+// WriteAt adds checksums.
+func (f *file) WriteAt(b []byte, offset int64) (int, error) {
+	if f.d.Err() != nil {
+		return 0, sqlite3.IOERR_WRITE
+	}
+	if !f.wal && len(b) == f.page {
+		f.seal(b, offset)
+	}
+	n, err := f.File.WriteAt(b, offset)
+	if errors.Is(err, syscall.ENOSPC) { // the driver does not look into the os.PathError
+		err = sqlite3.FULL
+	}
+	return n, err
+}
+
+// Sync fails the Disk if it fails.
+func (f *file) Sync(flags vfs.SyncFlag) error {
+	if f.d.Err() != nil {
+		return sqlite3.IOERR_FSYNC
+	}
+	if err := f.File.Sync(flags); err != nil {
+		f.d.Fail(fmt.Errorf("%w: %s", ErrSync, f.name))
+		return sqlite3.IOERR_FSYNC
+	}
+	return nil
 }

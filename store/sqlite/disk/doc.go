@@ -6,10 +6,10 @@
 //
 //   - A page of the database file that differs from the written one, of a file that Make
 //     began: each page has a CRC-32C of its content and number in its last twelve
-//     bytes, which SQLite leaves free there.
-//   - A page of the write-ahead log that differs from the written one. SQLite has
-//     checksums there, and looks at them only when the log is recovered; here they
-//     are compared at each read.
+//     bytes, which SQLite leaves free there. The driver's own checksum accepts zeroes and
+//     exchanged pages, and rejects files that another program wrote.
+//   - A write-ahead log that differs from the written one, when the first connection after
+//     a crash recovers it. SQLite would drop the damaged transaction and all after it.
 //   - An fsync that failed. The kernel takes the pages for clean afterwards, so a
 //     second fsync would acknowledge writes that the first one lost.
 //
@@ -18,18 +18,18 @@
 //
 // # Not found
 //
-// A page that is an older version of itself, with the checksum of then, and a log
-// that is gone as a whole: package sqlite compares with a note beside the file.
-// The file -shm is memory that connections share. It is built anew from the log by
-// the first one that opens the file, so what becomes of it on the disk does not
-// matter; what changes it while it is mapped is not found.
+//   - A page that is an older version of itself, with the checksum of then, and a log
+//     that is gone as a whole: package sqlite compares with a note beside the file.
+//   - A page of the log that changes while a process runs. The process wrote or verified
+//     it, and reads it from the cache of the system until it moves into the database.
+//   - A change of the shared memory in -shm. A crash does not matter to it: the first
+//     connection builds it again from the log.
 //
 // # Files that another program wrote
 //
 // Another program that only reads may move pages from the log into the file when it
-// closes it, if a process was killed before: they have no checksum then, which is
-// allowed, until they are written the next time. Another program that changes a page leaves the checksum as it was, and the page is
-// damaged. One that writes all pages anew, as VACUUM and VACUUM INTO do, leaves zeroes
-// in place of the first page's checksum: such a file is unsealed, and its pages are
-// taken as they are, until all are written anew through this layer.
+// closes it, if a process was killed before. VACUUM and VACUUM INTO write all pages. These
+// pages have zeroes in place of the checksum, and are accepted until they are written
+// through this layer. Another program that changes a page leaves the checksum as it was,
+// and the page is damaged.
 package disk
