@@ -22,7 +22,7 @@ const (
 	valueCost = 160
 	// rowCost is the bytes charged for a row beside its value: its claim, its record for
 	// the inbox and its result.
-	rowCost = 1536
+	rowCost = 2048
 	// asAnnounced is how much of a body arrives before all of it is reserved. Bodies
 	// that grow piece by piece could each keep the others from their last piece.
 	asAnnounced = 64 << 10

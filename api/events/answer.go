@@ -1,7 +1,6 @@
 package events
 
 import (
-	"encoding/hex"
 	"errors"
 	"net/http"
 	"time"
@@ -89,7 +88,7 @@ func problemOf(err error) problem.Problem {
 		return problem.Problem{
 			Type: problem.Kind("key-conflict"), Title: "The key belongs to another request", Status: http.StatusUnprocessableEntity,
 			Detail:     c.Error(),
-			Extensions: map[string]any{"fingerprint": hex.EncodeToString(c.given[:]), "stored_fingerprint": hex.EncodeToString(c.stored[:])},
+			Extensions: map[string]any{"fingerprint": c.given, "stored_fingerprint": c.stored},
 		}
 	}
 	return problem.Problem{

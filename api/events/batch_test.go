@@ -162,9 +162,9 @@ func TestBatchIsFinishedByItsRepetition(t *testing.T) {
 func TestBatchAfterOneThatDied(t *testing.T) {
 	w := newWorld(t, options{})
 	q := request{path: "orders/events:batch", key: "k", body: batchOf(event(1), event(0), `{"id":"B0","event":"e9"}`)}
-	w.ledger.set(func() { w.ledger.dead = true })
+	w.ledger.set(func() { w.ledger.answers = errors.New("dead") })
 	require.Equal(t, 503, w.send(q).status)
-	w.ledger.set(func() { w.ledger.dead = false })
+	w.ledger.set(func() { w.ledger.answers = nil })
 	require.Equal(t, 202, w.send(request{body: event(1)}).status)
 	a := w.send(q)
 	require.Equal(t, 202, a.status, a.body)

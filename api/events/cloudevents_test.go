@@ -133,6 +133,16 @@ func TestCloudEventsOfASnapshotShareAnID(t *testing.T) {
 	require.Contains(t, rows[2].Reason, "set event_id of the source")
 }
 
+// The longest id and entity have a key that the ledger keeps.
+func TestCloudEventWithLongNames(t *testing.T) {
+	w := newWorld(t, options{shape: func(s *ingest.Extractor) { s.MaxEntity = change.MaxEntity }})
+	q := request{path: "plain/events", header: attributes("Ce-Id", strings.Repeat("i", 1000)), body: `{"id":"` + strings.Repeat("B", change.MaxEntity) + `"}`}
+	for _, replayed := range []string{"", "true"} {
+		a := w.send(q)
+		require.Equal(t, []any{202, replayed}, []any{a.status, a.header.Get(events.ReplayedHeader)}, a.body)
+	}
+}
+
 // A refused attribute comes with the cause: a name with capitals, as Debezium 3.6.3's
 // CloudEventsConverter writes it, and a header in Latin-1, as of the Java SDK 4.0.1, which does
 // not percent-encode.

@@ -17,9 +17,7 @@ type memory struct {
 	now     func() time.Time
 	begun   int   // keys given to BeginClaims
 	fails   error // of every call
-	answers error // of CompleteClaims
-	// dead: nothing after the append happens, as if the process were killed.
-	dead bool
+	answers error // of CompleteClaims, as if the process were killed before
 }
 
 type memoryClaim struct {
@@ -34,7 +32,7 @@ func newMemory() *memory {
 func (m *memory) BeginClaims(ctx context.Context, tenant string, intents []store.ClaimRequest, keep time.Duration) ([]store.ClaimResult, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if err := errors.Join(m.fails, ctx.Err()); err != nil {
+	if err := errors.Join(m.fails, ctx.Err(), store.CheckIntents(tenant, intents)); err != nil {
 		return nil, err
 	}
 	m.begun += len(intents)
@@ -60,9 +58,6 @@ func (m *memory) BeginClaims(ctx context.Context, tenant string, intents []store
 func (m *memory) CompleteClaims(ctx context.Context, _ string, done []store.Completion) ([]store.Response, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if m.dead {
-		return nil, errors.New("dead")
-	}
 	if err := errors.Join(m.fails, m.answers, ctx.Err()); err != nil {
 		return nil, err
 	}

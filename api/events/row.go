@@ -2,6 +2,7 @@ package events
 
 import (
 	"crypto/sha256"
+	"encoding/hex"
 	"fmt"
 	"net/http"
 
@@ -20,10 +21,10 @@ type row struct {
 	shared bool             // the key is of a CloudEvent's source and id
 	result Result
 
-	claimed store.ClaimResult // of a row with a key
-	answer  store.Response    // of an accepted row or a duplicate, with a key
-	first   *row              // an earlier row of the request with the same key and content
-	lost    error             // why it is not known to be durable
+	claim  store.ClaimID  // of a row with a key
+	answer store.Response // of an accepted row or a duplicate, with a key
+	first  *row           // an earlier row of the request with the same key and content
+	lost   error          // why it is not known to be durable
 }
 
 // rows prepares the events of a request, and returns the fingerprint of a batch. The request's
@@ -116,7 +117,9 @@ func (s *Source) prepare(value []byte, meta message.Metadata, keyed bool, wrong 
 	switch id := event.EventID(); {
 	case r.shared:
 		// Producers use one id for the rows of a snapshot, or of a transaction.
-		r.key = eventKey(s.Name, fmt.Sprintf("%d:%s %s", len(id), id, event.Entity()))
+		// Together the two may be longer than a key.
+		digest := store.DigestKey(id, event.Entity())
+		r.key = eventKey(s.Name, hex.EncodeToString(digest[:]))
 	case id != "":
 		r.key = eventKey(s.Name, id)
 	}

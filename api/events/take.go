@@ -54,8 +54,8 @@ func (h *Handler) take(ctx context.Context, tenant string, s *Source, rows []*ro
 		first := make(map[store.ClaimID]*row, len(keyed))
 		for i, r := range keyed {
 			if r.applyClaim(found[i]); found[i].State == store.ClaimOpen {
-				if r.first = first[r.claimed.ID]; r.first == nil {
-					first[r.claimed.ID] = r
+				if r.first = first[r.claim]; r.first == nil {
+					first[r.claim] = r
 				}
 			}
 		}
@@ -68,7 +68,7 @@ func (h *Handler) take(ctx context.Context, tenant string, s *Source, rows []*ro
 				answer.Index = nil
 				r.answer = store.Response{Status: http.StatusAccepted, Body: encode(answer)}
 				accepted = append(accepted, r)
-				done = append(done, store.Completion{ID: r.claimed.ID, Response: r.answer})
+				done = append(done, store.Completion{ID: r.claim, Response: r.answer})
 			}
 		}
 		return done, nil
@@ -97,7 +97,7 @@ func (h *Handler) push(ctx context.Context, tenant string, s *Source, rows []*ro
 			continue
 		}
 		if r.key != "" {
-			r.event.WithClaim(r.claimed.ID, tenant, r.key, h.ledger.keep)
+			r.event.WithClaim(r.claim, tenant, r.key, h.ledger.keep)
 		}
 		m := message.NewMessage("", r.value)
 		m.Metadata = r.meta
@@ -115,7 +115,7 @@ func (h *Handler) push(ctx context.Context, tenant string, s *Source, rows []*ro
 
 // applyClaim sets the row to the ledger's entry of its key.
 func (r *row) applyClaim(c store.ClaimResult) {
-	r.claimed = c
+	r.claim = c.ID
 	if c.State != store.ClaimConflict {
 		r.result.ID = c.ID.String()
 	}
@@ -126,19 +126,18 @@ func (r *row) applyClaim(c store.ClaimResult) {
 			r.result.Status = Accepted // by an earlier attempt at this very row
 		}
 	case store.ClaimConflict:
-		given := r.event.Fingerprint()
 		r.result.Status, r.result.Reason = Conflicting, "the key belongs to another event"
 		if r.shared {
 			r.result.Reason = sharedKey
 		}
-		r.result.Fingerprint, r.result.Stored = hex.EncodeToString(given[:]), hex.EncodeToString(c.Fingerprint[:])
+		r.result.Fingerprint, r.result.Stored = hexOf(r.event.Fingerprint()), hexOf(c.Fingerprint)
 	}
 }
 
 // copyFirst copies the result of the first row with the same key.
 func (r *row) copyFirst() {
 	first := r.first
-	r.lost, r.answer, r.claimed = first.lost, first.answer, first.claimed
+	r.lost, r.answer = first.lost, first.answer
 	r.result.Status, r.result.Reason = first.result.Status, first.result.Reason
 	if r.result.Status == Accepted {
 		r.result.Status = Duplicate
@@ -155,7 +154,7 @@ func (h *Handler) takeOne(ctx context.Context, tenant string, s *Source, one *ro
 	case Invalid:
 		return answer, false, one.result.Refusal
 	case Conflicting:
-		return answer, false, &conflictError{one.event.Fingerprint(), one.claimed.Fingerprint, one.shared}
+		return answer, false, &conflictError{one.result.Fingerprint, one.result.Stored, one.shared}
 	case Duplicate:
 		return one.answer, true, nil
 	case Accepted, Skipped:
@@ -176,7 +175,7 @@ func (h *Handler) takeBatch(ctx context.Context, tenant string, s *Source, rows 
 	stored, err := h.ledger.once(ctx, tenant, keys, func(found []store.ClaimResult) (done []store.Completion, err error) {
 		if len(found) > 0 && found[0].State == store.ClaimConflict {
 			h.metrics.count(s.Name, Conflicting)
-			return nil, &conflictError{given: fingerprint, stored: found[0].Fingerprint}
+			return nil, &conflictError{given: hexOf(fingerprint), stored: hexOf(found[0].Fingerprint)}
 		}
 		if len(found) > 0 && found[0].State == store.ClaimDone {
 			h.metrics.count(s.Name, Duplicate)
@@ -202,10 +201,10 @@ func (h *Handler) takeBatch(ctx context.Context, tenant string, s *Source, rows 
 	return answer, replayed, err
 }
 
-// conflictError says that a key belongs to other content; shared, that it is the key of a
-// CloudEvent.
+// conflictError says that a key belongs to other content, with both fingerprints in hex; shared,
+// that it is the key of a CloudEvent.
 type conflictError struct {
-	given, stored [32]byte
+	given, stored string
 	shared        bool
 }
 
@@ -282,6 +281,8 @@ func (h *Handler) Take(ctx context.Context, tenant string, s *Source, given []Ro
 	}
 	return results, nil
 }
+
+func hexOf(fingerprint [32]byte) string { return hex.EncodeToString(fingerprint[:]) }
 
 // originOf returns the origin in a stored answer, "" for an answer of a request.
 func originOf(r store.Response) string {
