@@ -34,9 +34,8 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 const patience = 60 * time.Second
 
 // world is a server with the routes of events on a real push source and stage;
-// the ledger and the inbox are in memory. The state after a
-// time-out or the end of a lease is tested in a bubble of synctest, independent of the
-// machine's speed.
+// the ledger and the inbox are in memory. Time-outs are tested in a bubble of synctest,
+// independent of the machine's speed.
 type world struct {
 	t      *testing.T
 	door   api.Options

@@ -41,8 +41,7 @@ import (
 //
 // Plans: with the statistics of an empty partition every index costs the same.
 // So each statement leaves one that it can use: OFFSET 0 keeps the tenant from
-// being a condition by itself, an expression keeps it, and the status, from
-// being one at all.
+// being a condition by itself, an expression keeps it from being one at all.
 const (
 	sqlTenant   = `SELECT set_config('weir.tenant', $1, true)`
 	sqlPipeline = `SELECT set_config('weir.pipeline', 'on', true)`
@@ -93,7 +92,7 @@ WHERE l.tenant || '' = $1 AND l.id = k.id AND l.month = k.month AND k.month = t.
 	sqlCompleteClaims = `
 UPDATE ledger l SET status = k.status, body = k.body
 FROM unnest($2::uuid[], $3::date[], $4::int4[], $5::bytea[]) AS k(id, month, status, body)
-WHERE l.tenant || '' = $1 AND l.id = k.id AND l.month = k.month AND coalesce(l.status, 0) = 0`
+WHERE l.tenant || '' = $1 AND l.id = k.id AND l.month = k.month AND l.status IS NULL`
 
 	// Those that were answered otherwise before.
 	sqlOtherResponses = `

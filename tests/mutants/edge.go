@@ -43,6 +43,21 @@ var edgeMutants = []mutant{
 		test: "TestStageTakesThePreparedEvent",
 	},
 	{
+		rule: "an event of a claim without an answer is appended under it", in: "api/events", fn: "Handler.push",
+		find: "_1._2._3(_1._4, _5, _1._6, _7._8._9)", put: "_ = _7",
+		test: "TestNotDurableInTime",
+	},
+	{
+		rule: "a key with an answer is not appended again", in: "api/events", fn: "row.applyClaim",
+		find: "_1._2._3, _1._4 = Duplicate,", put: "_1._4 =",
+		test: "TestRepetitionIsAnsweredWhatTheFirstWas",
+	},
+	{
+		rule: "the first stored answer of a key stays", in: "store/sqlite",
+		find: "AND id = ?2 AND status IS NULL", put: "AND id = ?2",
+		test: "TestLedgerConformance/concurrent_calls_with_one_key",
+	},
+	{
 		rule: "an id with other content passes the gate", in: "ingest/gate", fn: "Memory.Seen",
 		find: "_1._2 == _3[_4]._5 && ", put: "",
 		test: "TestMemoryConformance",

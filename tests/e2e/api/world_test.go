@@ -10,9 +10,11 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/seed-86dfc502/weir/internal/wait"
 	"github.com/seed-86dfc502/weir/tests/harness"
 	"github.com/seed-86dfc502/weir/tests/servers"
 	"github.com/stretchr/testify/require"
+	"golang.org/x/sync/errgroup"
 )
 
 func TestMain(m *testing.M) { harness.Main(m, "crash") }
@@ -194,6 +196,35 @@ func (w *world) finish(door *harness.Process, q request) (a answer) {
 		return nil
 	})
 	return a
+}
+
+// crowd has 64 clients send one request to doors, which may die and change meanwhile, each
+// until it is taken in, and returns the one answer that all of them got.
+func (w *world) crowd(q request, doors func() []string) (string, error) {
+	bodies := make([]string, 64)
+	var all errgroup.Group
+	for i := range bodies {
+		all.Go(func() error {
+			for {
+				open := doors()
+				a, err := try(w.t.Context(), open[i%len(open)], q)
+				switch {
+				case err == nil && a.status == http.StatusAccepted:
+					bodies[i] = a.body
+					return nil
+				case err == nil && a.status != http.StatusServiceUnavailable:
+					return fmt.Errorf("%d %s", a.status, a.body)
+				case !wait.Sleep(w.t.Context(), harness.Poll):
+					return w.t.Context().Err()
+				}
+			}
+		})
+	}
+	err := all.Wait()
+	if different := slices.Compact(slices.Sorted(slices.Values(bodies))); err == nil && len(different) > 1 {
+		err = fmt.Errorf("answers differ: %q", different)
+	}
+	return bodies[0], err
 }
 
 // id is the claim in the answer to an accepted event.
