@@ -8,24 +8,19 @@ import (
 	"github.com/seed-86dfc502/weir/store"
 )
 
-// checkServices reads the rows of check services, which do not depend on the sources.
-func checkServices(ctx context.Context, in Input) ([]Check, error) {
+// checkServices reads the rows of check services, which do not depend on the sources. numbers
+// are those of the services that have rows.
+func checkServices(ctx context.Context, in Input, numbers map[string]int32) ([]Check, error) {
 	var names []string
+	var keys []store.Key
 	for i := range in.Config.Checks {
 		if name := in.Config.Checks[i].Service(); in.Service == "" || name == in.Service {
 			names = append(names, name)
+			keys = append(keys, store.Key{Service: numbers[name], Entity: in.Entity}) // 0 has no rows
 		}
 	}
 	if len(names) == 0 {
 		return nil, nil
-	}
-	numbers, err := in.Store.KnownServices(ctx)
-	if err != nil {
-		return nil, err
-	}
-	keys := make([]store.Key, len(names))
-	for i, name := range names {
-		keys[i] = store.Key{Service: numbers[name], Entity: in.Entity} // 0 has no rows
 	}
 	rows, err := in.Store.CheckRows(ctx, keys)
 	if err != nil {

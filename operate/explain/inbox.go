@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/seed-86dfc502/weir/change"
-	"github.com/seed-86dfc502/weir/decide"
+	"github.com/seed-86dfc502/weir/config"
 	"github.com/seed-86dfc502/weir/transport"
 	"golang.org/x/sync/errgroup"
 )
@@ -18,7 +18,7 @@ const inboxTime = 15 * time.Second
 // events lists the history, with the records that are still in the inbox.
 func (s *report) events(ctx context.Context) {
 	for i, t := range s.inspection.History.Entries {
-		e := Event{entry: i, Version: versionOf(t.Version), Time: t.Time, Source: t.Source, EventID: t.EventID, Outcome: t.Outcome, InRow: t.InRow, version: uint64(t.Version)}
+		e := Event{entry: i, Version: t.Version.String(), Time: t.Time, Source: t.Source, EventID: t.EventID, Outcome: t.Outcome, InRow: t.InRow, version: uint64(t.Version)}
 		if t.Outcome == "control" {
 			e.Source, e.Action = "", t.Source
 		}
@@ -102,7 +102,7 @@ func (s *report) fill(e *Event, r *change.Record) {
 		e.EventID = v.EventID // whole
 		e.Record = &Record{
 			Operation: string(v.Op), Stream: v.Topic, Partition: v.Partition, Offset: v.Offset, Sequence: v.Sequence, Size: len(v.Payload),
-			Position: s.position(v.Source, v.Partition, v.Offset),
+			Position: positionText(s.in.Config.Sources.Find(v.Source), v.Partition, v.Offset),
 		}
 		if s.in.Payload {
 			e.Record.Payload = v.Payload
@@ -116,21 +116,13 @@ type positioned interface {
 	PositionText(partition int32, offset int64) string
 }
 
-// position returns a position as the source names it.
-func (s *report) position(source string, partition int32, offset int64) string {
-	if c := s.in.Config.Sources.Find(source); c != nil {
+// positionText returns a position as its source names it. The source is nil if the configuration
+// has it no more.
+func positionText(c *config.Source, partition int32, offset int64) string {
+	if c != nil {
 		if p, ok := c.Input.(positioned); ok {
 			return p.PositionText(partition, offset)
 		}
 	}
 	return fmt.Sprintf("%d/%d", partition, offset)
-}
-
-// lastPosition returns the newest position seen of a source, or empty without one.
-func (s *report) lastPosition(source string, seen *decide.Seen) string {
-	if seen == nil || len(seen.Positions) == 0 {
-		return ""
-	}
-	last := seen.Positions[len(seen.Positions)-1]
-	return s.position(source, last.Partition, last.Offset)
 }

@@ -16,6 +16,44 @@ import (
 	"github.com/seed-86dfc502/weir/store"
 )
 
+// outcomeOf returns the outcome of an event for a service.
+func (s *report) outcomeOf(i int, c config.Service, out *Service, row store.Row) string {
+	sent := out.Last != nil
+	e := s.Events[i]
+	for _, l := range s.letters {
+		if l.Service == c.Name && uint64(l.Version) == e.version {
+			return "dead letter"
+		}
+	}
+	if sent && uint64(row.Version) == e.version && row.Content != nil {
+		switch {
+		case row.Refused:
+			return "refused"
+		case out.Last.Delivered:
+			return "delivered"
+		}
+		return "sent"
+	}
+	if e.Action == "" && e.Outcome != decide.HistoryMerged && e.Outcome != decide.HistoryIncomplete {
+		word, _, _ := strings.Cut(e.Outcome, ":")
+		return word
+	}
+	if e.Record != nil && len(e.Record.Services) > 0 && !slices.Contains(e.Record.Services, c.Name) {
+		return "-" // it was about others
+	}
+	service := slices.IndexFunc(s.plan.Services, func(p decide.Service) bool { return p.Name == c.Name })
+	switch decision := s.inspection.History.Decided(s.plan, e.entry, service); {
+	case decision != "":
+		return strings.ReplaceAll(decision, "_", " ")
+	case e.Action != "":
+		return e.Action
+	}
+	if !s.Current || s.active == 0 {
+		return "other revision"
+	}
+	return fmt.Sprintf("before revision %d", s.active)
+}
+
 // verdict sets verdict and sentence of a service. newest is its newest open dead
 // letter, nil without one.
 func (s *report) verdict(out *Service, c config.Service, row store.Row, sent bool, newest *store.DeadLetter) {
