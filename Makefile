@@ -35,9 +35,9 @@ servers-down: ## stop them
 
 # What fails on the network is tried again. Nothing is asked for when all is there.
 modules:
-	@for folder in . tests/bench; do for pause in 5 10 20 40 0; do \
-		if (cd $$folder && go mod download); then break; fi; \
-		if [ $$pause = 0 ]; then exit 1; fi; sleep $$pause; done; done
+	@for pause in 5 10 20 40 0; do \
+		if go mod download; then break; fi; \
+		if [ $$pause = 0 ]; then exit 1; fi; sleep $$pause; done
 
 # It vets, so that test and test-short need not. With the tag it sees the files without it, too.
 # Folders that begin with a dot are none of ours: servers write and remove files in .run.
@@ -66,7 +66,6 @@ verify: servers ## what searches or measures: SUITE=name for one (scripts/verify
 bench: servers ## benchmarks; BENCH=regexp selects; scripts/bench-e2e: whole runs, scripts/bench-rate: the rate that lasts
 	WEIR_KAFKA_LASTS=1 scripts/servers restart kafka
 	eval "$$(scripts/servers env)" && go test -run '^$$' -bench '$(BENCH)' -benchmem -p 1 $(PKG)
-	cd tests/bench && go run .
 
 # The linter is built from its module: nothing to install, and the same version for everybody.
 lint: modules ## golangci-lint with the house rules
