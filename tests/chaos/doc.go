@@ -19,8 +19,5 @@
 // must be no dead letter; and every process must be ready again by itself. Only
 // those that the plan killed or stopped have been started anew.
 //
-// The file sink has one writer by design (sinks/file). It has a world of its
-// own: an embedded process that is killed, paused and stopped at random.
-//
 //	CHAOS_SEED=7 SUITE=chaos make verify
 package chaos
