@@ -5,9 +5,7 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/jackc/pgx/v5"
 	"github.com/seed-86dfc502/weir/tests/harness"
-	"github.com/seed-86dfc502/weir/tests/servers"
 	"github.com/seed-86dfc502/weir/transport"
 	"github.com/stretchr/testify/require"
 	"github.com/twmb/franz-go/pkg/kadm"
@@ -147,58 +145,4 @@ func keepsOffsets(t *testing.T, client *kgo.Client, s *stuckInbox) {
 			require.LessOrEqual(t, o.At, first, "the offset of partition %d stays before the oldest event that waits", o.Partition)
 		}
 	})
-}
-
-// I1, I4, I13: the same of tables. Transactions change rows of both kinds, or one row. A session that
-// begins waits for the partition, as docs/guarantees.md says.
-func TestPartitionOfTheInboxThatTakesNoRows(t *testing.T) {
-	t.Parallel()
-	server := servers.StartOwn(t, "postgres")
-	s := newStuckInbox(t, fmt.Sprintf("{postgres: {url: %q, tables: {public.rows: {entity: id}}}}", server.Address))
-	conn, err := pgx.Connect(t.Context(), server.Address)
-	require.NoError(t, err)
-	defer func() { _ = conn.Close(t.Context()) }()
-	exec := func(sql string, args ...any) {
-		_, err := conn.Exec(t.Context(), sql, args...)
-		require.NoError(t, err)
-	}
-	exec("CREATE TABLE rows (id text PRIMARY KEY, state text)")
-	exec("INSERT INTO rows SELECT id, 'r0' FROM unnest($1::text[]) id", s.entities)
-	change := func(from, to int) {
-		for round := from; round < to; round++ {
-			state := fmt.Sprint("r", round)
-			exec("UPDATE rows SET state = $1 WHERE id <> ALL($2)", state, s.entities[:10])
-			for _, e := range s.entities[:10] {
-				exec("UPDATE rows SET state = $1 WHERE id = $2", state, e)
-			}
-		}
-	}
-	lsn := func(of string) (at int64) {
-		require.NoError(t, conn.QueryRow(t.Context(), "SELECT "+of).Scan(&at))
-		return at
-	}
-	run := s.Start("run")
-	run.Ready(200)
-	s.passed(1, 1)
-
-	end := s.stick()
-	before := lsn("pg_current_wal_lsn() - '0/0'")
-	change(1, 10)
-	s.passed(10, 1)
-	change(10, 15)
-	s.passed(15, 1)
-	require.LessOrEqual(t, lsn("confirmed_flush_lsn - '0/0' FROM pg_replication_slots"), before)
-
-	run.Kill()
-	run = s.Start("run")
-	change(15, 20)
-	run.Says("no table of the slot is read")
-	end()
-	s.passed(20, 20)
-	run.Terminate()
-	run.Ok()
-	require.Empty(t, s.Letters())
-	require.Greater(t, lsn("confirmed_flush_lsn - '0/0' FROM pg_replication_slots"), before)
-	s.Drain()
-	s.passed(20, 20)
 }
