@@ -1,5 +1,4 @@
 // Package load checks the real binary against the needs of a busy API: large batches
-// within the memory of its container, tenants beside a flooder, idle connections, and
-// an import beside the flow. It is behind the build tag verify: `SUITE=load make
-// verify`.
+// within the memory of its container, tenants beside a flooder, and idle connections. It is
+// behind the build tag verify: `SUITE=load make verify`.
 package load

@@ -39,7 +39,7 @@ func newWorld(t *testing.T, tenants int, more string) *world {
 		id, text := auth.NewToken()
 		w.tokens = append(w.tokens, text)
 		sources += fmt.Sprintf("  s%d: {http: {}, entity: id, mount: s%d}\n", i, i)
-		tokens += fmt.Sprintf("  - {id: %s, hash: %q, tenant: t%d, may: [ingest, import], sources: [s%d]}\n", id, auth.HashOf(text), i, i)
+		tokens += fmt.Sprintf("  - {id: %s, hash: %q, tenant: t%d, may: [ingest], sources: [s%d]}\n", id, auth.HashOf(text), i, i)
 	}
 	w.p = harness.NewProject(t, map[string]string{
 		"weir.yaml": sources + "customers: [acme.yaml]\napi: {listen: \"127.0.0.1:0\", tokens: tokens.yaml, rate: 100000}\nadmin: {listen: \"127.0.0.1:0\"}\n" + more,
