@@ -25,8 +25,7 @@ type Limits struct {
 	Read time.Duration
 	// Idle is how long a connection waits for its next request.
 	Idle time.Duration
-	// Patience is how long in all an answer that is not taken may keep its
-	// connection waiting; 16 KiB make up for a second.
+	// Patience is how long a client may take to read 64 KiB of an answer.
 	Patience time.Duration
 	// HeaderBytes is the size of a request's header; net/http allows 4 KiB more.
 	HeaderBytes int
@@ -47,7 +46,7 @@ func mostConnections() int {
 
 // DefaultLimits are the limits of every listener of a process.
 var DefaultLimits = Limits{
-	Header: 5 * time.Second, Read: time.Minute, Idle: 2 * time.Minute, Patience: time.Minute,
+	Header: 5 * time.Second, Read: time.Minute, Idle: 2 * time.Minute, Patience: 30 * time.Second,
 	HeaderBytes: 16 << 10, Connections: 4096,
 }
 
@@ -69,9 +68,6 @@ type ListenOptions struct {
 	Files  *Certificates
 	Reread func(error)
 	Limits Limits
-	// Ending, if given, ends when the process is about to end, which may wait for
-	// handlers: from then on an answer that is not taken has a second.
-	Ending context.Context
 	Logger *slog.Logger
 }
 
@@ -96,11 +92,8 @@ func Listen(o ListenOptions, h http.Handler) (*Listener, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%s: listen on %s: %w", o.Name, o.Address, err)
 	}
-	if o.Ending == nil {
-		o.Ending = context.Background()
-	}
 	l := &Listener{addr: listener.Addr(), done: make(chan struct{}), server: &http.Server{
-		Handler: paced(o.Ending, o.Limits.Patience, hardened(unambiguous(h))), ReadHeaderTimeout: o.Limits.Header, ReadTimeout: o.Limits.Read, IdleTimeout: o.Limits.Idle,
+		Handler: paced(o.Limits.Patience, hardened(unambiguous(h))), ReadHeaderTimeout: o.Limits.Header, ReadTimeout: o.Limits.Read, IdleTimeout: o.Limits.Idle,
 		MaxHeaderBytes: o.Limits.HeaderBytes, TLSConfig: certificates,
 		HTTP2: &http.HTTP2Config{
 			MaxConcurrentStreams: streams, MaxReceiveBufferPerStream: streamWindow, MaxReceiveBufferPerConnection: connectionWindow,

@@ -6,6 +6,7 @@ import (
 	"crypto/tls"
 	"fmt"
 	"io"
+	"log/slog"
 	"net"
 	"net/http"
 	"path/filepath"
@@ -17,6 +18,7 @@ import (
 
 	"github.com/seed-86dfc502/weir/api"
 	"github.com/seed-86dfc502/weir/api/auth"
+	"github.com/seed-86dfc502/weir/internal/wait"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 )
@@ -305,34 +307,29 @@ func TestAnswersMayPause(t *testing.T) {
 	}
 }
 
-// Who does not read an answer does not keep a process that ends.
+// Who does not read an answer does not keep a listener that closes.
 func TestSlowReaderAtTheEnd(t *testing.T) {
-	if testing.Short() {
-		t.Skip("waits for limits of time")
-	}
 	t.Parallel()
-	ending, end := context.WithCancel(t.Context())
-	defer end()
 	ended, written := make(chan struct{}), make(chan struct{}, 1)
-	address := listen(t, api.ListenOptions{Ending: ending}, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+	l, err := api.Listen(api.ListenOptions{Address: "127.0.0.1:0", Limits: unhurried, Logger: slog.New(slog.DiscardHandler)}, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		defer close(ended)
 		for piece := make([]byte, 64<<10); ; {
 			if _, err := w.Write(piece); err != nil {
 				return
 			}
-			select {
-			case written <- struct{}{}:
-			default:
-			}
+			wait.Offer(written, struct{}{})
 		}
 	}))
-	c, err := net.Dial("tcp", address)
+	require.NoError(t, err)
+	c, err := net.Dial("tcp", l.Addr().String())
 	require.NoError(t, err)
 	defer c.Close()
 	_, err = io.WriteString(c, "GET / HTTP/1.1\r\nHost: x\r\n\r\n")
 	require.NoError(t, err)
 	<-written
-	end()
+	over, cancel := context.WithCancel(t.Context())
+	cancel()
+	require.NoError(t, l.Close(over))
 	select {
 	case <-ended:
 	case <-time.After(bound / 2): // half of its patience

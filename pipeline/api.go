@@ -51,7 +51,7 @@ type listening struct {
 // serve starts a listener and returns its address and the function that ends it.
 // With files of certificates it serves HTTPS.
 func (l *listening) serve(name, address string, files *api.Certificates, h http.Handler) (net.Addr, func() error, error) {
-	o := api.ListenOptions{Name: name, Address: address, Files: files, Limits: api.DefaultLimits, Ending: l.end.ingest.ctx, Logger: l.log}
+	o := api.ListenOptions{Name: name, Address: address, Files: files, Limits: api.DefaultLimits, Logger: l.log}
 	if files != nil {
 		o.Reread = l.gauges.rereadLogger(l.log, name+"_certificate", files.Cert)
 	}
