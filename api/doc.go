@@ -5,7 +5,7 @@
 // (429), and then the handler, which asks for the right to the resource and
 // reads the body. So a caller that shows no token costs a hash and no memory: its body
 // is never read. Bodies are counted in bytes as they arrive, against a budget of
-// the server and a share of it per token, so neither a tenant's large requests
+// the server and a share of it per tenant, so neither a tenant's large requests
 // nor its slow ones keep others out.
 //
 // Errors are problem details (RFC 9457, package problem). Every answer has a
