@@ -54,11 +54,9 @@ func target(t testing.TB, o Options, server *servers.Server) sinktest.Target {
 		Service: service,
 		State:   func(t testing.TB) map[string]sinktest.Row { return read(t, o, observer) },
 		Refuse: func(t testing.TB) (refuse, allow func()) {
-			return toggle(
-				func() { execute(t, o.URL, "RENAME TABLE "+o.Table+" TO gone") },
-				func() { execute(t, o.URL, "RENAME TABLE gone TO "+o.Table) })
+			return func() { execute(t, o.URL, "RENAME TABLE "+o.Table+" TO gone") }, func() { execute(t, o.URL, "RENAME TABLE gone TO "+o.Table) }
 		},
-		Outage: func(testing.TB) (down, up func()) { return toggle(server.Kill, server.Start) },
+		Outage: func(testing.TB) (down, up func()) { return server.Kill, server.Start },
 	}
 	if len(o.Columns) > 0 {
 		tg.BadChange = func(c change.Change) change.Change {
@@ -67,22 +65,6 @@ func target(t testing.TB, o Options, server *servers.Server) sinktest.Target {
 		}
 	}
 	return tg
-}
-
-// toggle returns two switches of which each may be used twice.
-func toggle(off, on func()) (first, second func()) {
-	isOff := false
-	return func() {
-			if !isOff {
-				off()
-				isOff = true
-			}
-		}, func() {
-			if isOff {
-				on()
-				isOff = false
-			}
-		}
 }
 
 // newSink makes a sink that is closed with the test.

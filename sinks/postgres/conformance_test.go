@@ -47,7 +47,6 @@ func TestConformance(t *testing.T) {
 
 func target(o Options, server *servers.Server) sinktest.Target {
 	table := newSink(nil, o).name.Sanitize()
-	exec := func(t testing.TB, statement string) { execute(t, o.URL, statement) }
 	tg := sinktest.Target{
 		Kind:    newSink(nil, o).Traits().Kind,
 		New:     func(t testing.TB) sinks.Sink { return newSink(t, o) },
@@ -70,35 +69,12 @@ func target(o Options, server *servers.Server) sinktest.Target {
 			return c
 		},
 		Refuse: func(t testing.TB) (refuse, allow func()) {
-			gone := false
-			return func() {
-					if !gone {
-						exec(t, "ALTER TABLE "+table+" RENAME TO gone")
-						gone = true
-					}
-				}, func() {
-					if gone {
-						exec(t, "ALTER TABLE gone RENAME TO "+pgx.Identifier{newSink(nil, o).name[len(newSink(nil, o).name)-1]}.Sanitize())
-						gone = false
-					}
-				}
+			back := "ALTER TABLE gone RENAME TO " + pgx.Identifier{newSink(nil, o).name[len(newSink(nil, o).name)-1]}.Sanitize()
+			return func() { execute(t, o.URL, "ALTER TABLE "+table+" RENAME TO gone") }, func() { execute(t, o.URL, back) }
 		},
 	}
 	if server != nil {
-		tg.Outage = func(testing.TB) (down, up func()) {
-			isDown := false
-			return func() {
-					if !isDown {
-						server.Kill()
-						isDown = true
-					}
-				}, func() {
-					if isDown {
-						server.Start()
-						isDown = false
-					}
-				}
-		}
+		tg.Outage = func(testing.TB) (down, up func()) { return server.Kill, server.Start }
 	}
 	return tg
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"maps"
 	"slices"
+	"sync"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -90,8 +91,9 @@ func checkRefused(t testing.TB, s *suite) {
 	a, b := s.entity("a"), s.entity("b")
 	f.write(s.upsert(a, "before"))
 	refuse, allow := s.Refuse(t)
-	defer allow()
+	allow = sync.OnceFunc(allow)
 	refuse()
+	defer allow()
 	batch := []change.Change{s.upsert(a, canary), s.upsert(b, canary)}
 	f.sendFailing(sinks.Pause, batch...)
 	allow()
@@ -104,8 +106,9 @@ func checkOutage(t testing.TB, s *suite) {
 	a, b := s.entity("a"), s.entity("b")
 	f.write(s.upsert(a, "before"))
 	down, up := s.Outage(t)
-	defer up()
+	up = sync.OnceFunc(up)
 	down()
+	defer up()
 	batch := []change.Change{s.upsert(a, canary), s.upsert(b, canary), s.retract(a)}
 	f.sendFailing(sinks.Retry, batch...)
 	f.sendFailing(sinks.Retry, batch...)
@@ -116,10 +119,11 @@ func checkOutage(t testing.TB, s *suite) {
 
 func checkOpenOutage(t testing.TB, s *suite) {
 	down, up := s.Outage(t)
-	defer up()
+	up = sync.OnceFunc(up)
 	f := &fixture{suite: s, t: t, model: newModel(s.Kind), sink: s.New(t)}
 	defer f.close()
 	down()
+	defer up()
 	ctx, cancel := context.WithTimeout(t.Context(), writeTimeout)
 	defer cancel()
 	err := f.sink.Open(ctx)

@@ -55,13 +55,11 @@ type Target struct {
 	BadChange func(good change.Change) change.Change
 
 	// Outage returns the two switches of the target's server. Both return when
-	// the server is gone, or back; each may be called twice. Without it the
-	// subtests about outages are left out.
+	// the server is gone, or back. Without it the subtests about outages are left out.
 	Outage func(t testing.TB) (down, up func())
 
 	// Refuse returns the two switches of a refusal of the service as a whole
-	// (credentials taken away, the table gone); each may be called twice. Without
-	// it the subtest about it is left out.
+	// (credentials taken away, the table gone). Without it the subtest about it is left out.
 	Refuse func(t testing.TB) (refuse, allow func())
 }
 
