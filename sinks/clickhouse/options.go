@@ -45,9 +45,6 @@ var (
 	literals = regexp.MustCompile(`'(?:[^'\\]|\\.|'')*'`)
 )
 
-// baseColumns are in every table; changed_at's type depends on the server.
-var baseColumns = []string{"service", "entity", "version", "is_deleted", "key", "changed_at", "synced_at"}
-
 // parseURL reads a connection string. For https the driver needs secure to be set too. Of
 // repeated parameters the first counts.
 func parseURL(text string) (*clickhouse.Options, error) {
