@@ -3,7 +3,6 @@ package explain_test
 import (
 	"bytes"
 	"encoding/json"
-	"os"
 	"os/exec"
 	"strings"
 	"testing"
@@ -24,16 +23,9 @@ func ask(p harness.Project, status int, args ...string) (x explain.Explanation) 
 	return x
 }
 
-func readFile(t *testing.T, p harness.Project, name string) string {
-	t.Helper()
-	text, err := os.ReadFile(p.Path(name))
-	require.NoError(t, err)
-	return string(text)
-}
-
 func embedded(t *testing.T) harness.Project {
 	p := harness.Simple(t, "", map[string]string{"acme": harness.FileSink("acme"), "zest": harness.FileSink("zest")})
-	p.Write("customers/zest.yaml", harness.ReplaceOnce(t, readFile(t, p, "customers/zest.yaml"), "fields: {id: id, state: state}", "fields: {id: id}"))
+	p.Write("customers/zest.yaml", harness.ReplaceOnce(t, p.Read("customers/zest.yaml"), "fields: {id: id, state: state}", "fields: {id: id}"))
 	p.Write("events.jsonl", harness.Event(1, "B", "A")+harness.Event(2, "B", "B")+harness.Event(1, "B", "A")+"{\"id\":\n")
 	return p
 }
@@ -88,7 +80,7 @@ func TestEmbeddedNotRunning(t *testing.T) {
 // A process runs and cannot be asked: the store alone is read, and that is said.
 func TestEmbeddedWithoutListener(t *testing.T) {
 	p := embedded(t)
-	p.Write("weir.yaml", harness.ReplaceOnce(t, readFile(t, p, "weir.yaml"), `"127.0.0.1:0"`, `"off"`))
+	p.Write("weir.yaml", harness.ReplaceOnce(t, p.Read("weir.yaml"), `"127.0.0.1:0"`, `"off"`))
 	run := p.Start("run")
 	harness.Eventually(t, "the delivery", func() error {
 		return harness.Want(len(harness.States(p.Whole("out/acme.jsonl"), "B")), 2)

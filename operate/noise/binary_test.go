@@ -3,7 +3,6 @@ package noise_test
 import (
 	"encoding/json"
 	"fmt"
-	"os"
 	"strings"
 	"testing"
 
@@ -78,10 +77,9 @@ func TestNothingRuns(t *testing.T) {
 	_, rules, found := strings.Cut(human, "To paste:\n")
 	require.True(t, found)
 	require.Equal(t, "sources:\n  events:\n    strip: [\"event\", \"items.*.seen_at\"]\n", rules)
-	text, err := os.ReadFile(p.Path("weir.yaml"))
-	require.NoError(t, err)
+	text := p.Read("weir.yaml")
 	line := strings.TrimSpace(strings.Split(rules, "\n")[2])
-	p.Write("weir.yaml", harness.ReplaceOnce(t, string(text), "strip: [event]", line))
+	p.Write("weir.yaml", harness.ReplaceOnce(t, text, "strip: [event]", line))
 
 	human = p.Start("noise").Ok()
 	require.Contains(t, human, "Nothing was seen yet under this configuration.\nCounts under an earlier one")

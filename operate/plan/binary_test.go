@@ -3,7 +3,6 @@ package plan_test
 import (
 	"encoding/json"
 	"fmt"
-	"os"
 	"strings"
 	"testing"
 
@@ -23,17 +22,15 @@ func project(t *testing.T, more string) harness.Project {
 		lines += harness.Event(i, fmt.Sprintf("E%02d", i), []string{"A", "B", "C"}[i%3])
 	}
 	p.Write("events.jsonl", lines)
-	text, err := os.ReadFile(p.Path("weir.yaml"))
-	require.NoError(t, err)
-	p.Write("next.yaml", harness.ReplaceOnce(t, string(text), "customers/*.yaml", "next/*.yaml"))
+	text := p.Read("weir.yaml")
+	p.Write("next.yaml", harness.ReplaceOnce(t, text, "customers/*.yaml", "next/*.yaml"))
 	for _, name := range []string{"acme", "zest"} {
-		text, err := os.ReadFile(p.Path("customers/" + name + ".yaml"))
-		require.NoError(t, err)
+		text := p.Read("customers/" + name + ".yaml")
 		if name == "acme" {
-			text = []byte(harness.ReplaceOnce(t, string(text), "fields: {id: id, state: state}", `{when: doc.state != "B", fields: {id: id, state: state, kind: {const: fruit}}`))
-			text = []byte(strings.Replace(string(text), "  all:\n    {when: doc.state != \"B\", ", "  all:\n    when: doc.state != \"B\"\n    ", 1))
+			text = harness.ReplaceOnce(t, text, "fields: {id: id, state: state}", `{when: doc.state != "B", fields: {id: id, state: state, kind: {const: fruit}}`)
+			text = strings.Replace(text, "  all:\n    {when: doc.state != \"B\", ", "  all:\n    when: doc.state != \"B\"\n    ", 1)
 		}
-		p.Write("next/"+name+".yaml", string(text))
+		p.Write("next/"+name+".yaml", text)
 	}
 	return p
 }

@@ -7,7 +7,6 @@ import (
 	"testing"
 
 	"github.com/ClickHouse/clickhouse-go/v2"
-	"github.com/jackc/pgx/v5"
 	"github.com/seed-86dfc502/weir/operate/reconcile"
 	"github.com/seed-86dfc502/weir/tests/harness"
 	"github.com/seed-86dfc502/weir/tests/servers"
@@ -80,11 +79,7 @@ func (w *world) execute(service string, statements ...string) {
 			require.NoError(w.T, conn.Close())
 			continue
 		}
-		conn, err := pgx.Connect(w.T.Context(), w.target)
-		require.NoError(w.T, err)
-		_, err = conn.Exec(w.T.Context(), s)
-		require.NoError(w.T, err, s)
-		require.NoError(w.T, conn.Close(w.T.Context()))
+		harness.Exec(w.T, w.target, s)
 	}
 }
 

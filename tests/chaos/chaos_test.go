@@ -76,8 +76,8 @@ func (w *world) round(faults []fault) {
 // acts returns what begins a fault, and what ends it if it has a length.
 func (w *world) acts(f fault) (begin, end func()) {
 	server, net := w.servers[f.target], w.nets[f.target]
-	under := func(bad weather) (func(), func()) {
-		return func() { net.set(bad) }, func() { net.set(weather{}) }
+	under := func(bad harness.Weather) (func(), func()) {
+		return func() { net.Set(bad) }, func() { net.Set(harness.Weather{}) }
 	}
 	switch f.kind {
 	case killProcess:
@@ -101,13 +101,13 @@ func (w *world) acts(f fault) (begin, end func()) {
 		}
 		return server.Kill, server.Start
 	case cutNet:
-		return under(weather{cut: true})
+		return under(harness.Weather{Cut: true})
 	case delayNet:
-		return under(weather{latency: 100 * time.Millisecond})
+		return under(harness.Weather{Latency: 100 * time.Millisecond})
 	case slowNet:
-		return under(weather{rate: 32 << 10})
+		return under(harness.Weather{Rate: 32 << 10})
 	case halfOpenNet:
-		return under(weather{halfOpen: true})
+		return under(harness.Weather{HalfOpen: true})
 	}
 	require.FailNow(w.t, "unknown fault", f.kind)
 	return nil, nil

@@ -3,7 +3,6 @@
 package chaos
 
 import (
-	"os"
 	"strings"
 	"syscall"
 	"testing"
@@ -22,10 +21,9 @@ const attempts = 5
 func TestStopWhileAServerIsSilent(t *testing.T) {
 	const timeout = 6 * time.Second
 	w := newWorld(t, 1)
-	main, err := os.ReadFile(w.project.Path("weir.yaml"))
-	require.NoError(t, err)
+	main := w.project.Read("weir.yaml")
 	within := func(timeout time.Duration) {
-		w.project.Write("weir.yaml", string(main)+"shutdown: {timeout: "+timeout.String()+"}\n")
+		w.project.Write("weir.yaml", main+"shutdown: {timeout: "+timeout.String()+"}\n")
 	}
 	within(timeout)
 	for _, target := range networks() {
@@ -60,13 +58,13 @@ func (w *world) stopWhileSilent(target string, timeout time.Duration) bool {
 	pr.Ready(200)
 	load := w.load.start(w.t.Context())
 	w.load.reach(w.t, 10)
-	w.nets[target].set(weather{halfOpen: true})
+	w.nets[target].Set(harness.Weather{HalfOpen: true})
 	w.load.reach(w.t, 20)
 	if target == storeServer {
 		// One of them may be the look at whether the store is there, which nothing at
 		// a stop waits for; the other is work.
 		harness.Eventually(w.t, "statements that the store does not hear", func() error {
-			return harness.Want(w.nets[target].unheard() >= 2, true)
+			return harness.Want(w.nets[target].Unheard() >= 2, true)
 		})
 	}
 	start := time.Now()
@@ -82,7 +80,7 @@ func (w *world) stopWhileSilent(target string, timeout time.Duration) bool {
 	w.t.Logf("%s: stopped after %v", target, took.Round(10*time.Millisecond))
 	require.NoError(w.t, load())
 	require.Zero(w.t, pr.Code, harness.Tail(pr.Log.String(), 20))
-	w.nets[target].set(weather{})
+	w.nets[target].Set(harness.Weather{})
 
 	lines := strings.Count(pr.Log.String(), tooShort)
 	require.LessOrEqual(w.t, lines, 1, target)

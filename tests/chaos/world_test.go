@@ -20,7 +20,6 @@ import (
 	"github.com/seed-86dfc502/weir/tests/servers"
 	"github.com/stretchr/testify/require"
 	"github.com/twmb/franz-go/pkg/kadm"
-	"github.com/twmb/franz-go/pkg/kgo"
 )
 
 const (
@@ -42,7 +41,7 @@ const (
 type world struct {
 	t         *testing.T
 	servers   map[string]*servers.Server
-	nets      map[string]*proxy
+	nets      map[string]*harness.Proxy
 	cluster   *harness.Cluster
 	hook      *harness.Receiver
 	project   harness.Project
@@ -52,15 +51,15 @@ type world struct {
 }
 
 func newWorld(t *testing.T, seed uint64) *world {
-	w := &world{t: t, servers: map[string]*servers.Server{}, nets: map[string]*proxy{}, hook: harness.NewReceiver(t)}
+	w := &world{t: t, servers: map[string]*servers.Server{}, nets: map[string]*harness.Proxy{}, hook: harness.NewReceiver(t)}
 	start := func(name, kind string) *servers.Server {
 		s := servers.StartOwn(t, kind)
 		w.servers[name] = s
 		return s
 	}
 	behind := func(name, address string) string {
-		w.nets[name] = newProxy(t, "127.0.0.1:0", address)
-		return w.nets[name].address()
+		w.nets[name] = harness.NewProxy(t, "127.0.0.1:0", address)
+		return w.nets[name].Address()
 	}
 	behindURL := func(name, address string) string {
 		u, err := url.Parse(address)
@@ -69,22 +68,15 @@ func newWorld(t *testing.T, seed uint64) *world {
 		return u.String()
 	}
 	store, target, shop := start(storeServer, "postgres"), start(targetServer, "postgres"), start(shopServer, "postgres")
-	conn, err := pgx.Connect(t.Context(), shop.Address)
-	require.NoError(t, err)
-	_, err = conn.Exec(t.Context(), "CREATE TABLE stock (id text PRIMARY KEY, n int, at timestamptz DEFAULT now()); INSERT INTO stock SELECT 'B-' || lpad(n::text, 3, '0'), 9 FROM generate_series(0, 59) n")
-	require.NoError(t, err)
-	require.NoError(t, conn.Close(t.Context()))
+	harness.Exec(t, shop.Address, "CREATE TABLE stock (id text PRIMARY KEY, n int, at timestamptz DEFAULT now()); INSERT INTO stock SELECT 'B-' || lpad(n::text, 3, '0'), 9 FROM generate_series(0, 59) n")
 	valkey, click := start(valkeyServer, "valkey"), start(clickServer, "chdb")
 	kafka, upstream, advertised := servers.StartOwnKafkaBehindProxy(t)
-	w.servers[kafkaServer], w.nets[kafkaServer] = kafka, newProxy(t, advertised, upstream)
+	w.servers[kafkaServer], w.nets[kafkaServer] = kafka, harness.NewProxy(t, advertised, upstream)
 
-	c := &harness.Cluster{
+	c := (&harness.Cluster{
 		T: t, Brokers: []string{kafka.Address}, Prefix: "chaos.", Store: store.Address, Target: target.Address,
-		Clickhouse: click.Address + "/default", Sent: map[string]*kgo.Record{}, Shop: shop.Address,
-	}
-	c.Kafka, err = kgo.NewClient(kgo.SeedBrokers(c.Brokers...), kgo.RecordPartitioner(kgo.StickyKeyPartitioner(nil)))
-	require.NoError(t, err)
-	t.Cleanup(c.Kafka.Close)
+		Clickhouse: click.Address + "/default", Shop: shop.Address,
+	}).Connect()
 	c.Topics(4, c.Prefix+"registry", c.Prefix+"lab", c.Prefix+"overlay", c.Prefix+"feed")
 	w.cluster = c
 
@@ -183,17 +175,7 @@ func (w *world) settle() {
 // dear to look at.
 func (w *world) eventually(what string, f func() error) {
 	w.t.Helper()
-	tick := time.NewTicker(300 * time.Millisecond)
-	defer tick.Stop()
-	deadline := time.Now().Add(patience)
-	for {
-		err := f()
-		if err == nil {
-			return
-		}
-		require.False(w.t, time.Now().After(deadline), "%s: %v", what, err)
-		<-tick.C
-	}
+	harness.Within(w.t, patience, 300*time.Millisecond, what, f)
 }
 
 // load sends events without an end, in steps.
@@ -270,14 +252,7 @@ func (l *load) write(ctx context.Context) {
 func (l *load) send(ctx context.Context) error {
 	l.write(ctx)
 	records := harness.Bananas(l.random, l.cluster.Prefix, batch, entities, &l.serial)
-	for _, result := range l.cluster.Kafka.ProduceSync(ctx, records...) {
-		if result.Err != nil {
-			return result.Err
-		}
-		r := result.Record
-		l.cluster.Sent[fmt.Sprintf("%s/%d/%d", r.Topic[strings.LastIndexByte(r.Topic, '.')+1:], r.Partition, r.Offset)] = r
-	}
-	return nil
+	return l.cluster.TrySend(ctx, records...)
 }
 
 // reach waits for a step.

@@ -183,7 +183,7 @@ const outboxTable = `CREATE TABLE outbox (id bigint GENERATED ALWAYS AS IDENTITY
 // apply is an application that writes events into its outbox table, some in a
 // transaction, and one row that cannot be taken in. It waits until all are gone.
 func (w *world) apply(ctx context.Context, all []event) error {
-	conn, err := pgx.Connect(ctx, w.target)
+	conn, err := pgx.Connect(ctx, w.Target)
 	if err != nil {
 		return err
 	}
@@ -232,9 +232,9 @@ func (w *world) serve(crash string) end {
 	w.t.Helper()
 	ctx, cancel := context.WithTimeout(w.t.Context(), patience)
 	defer cancel()
-	p, d := harness.Project{T: w.t, Dir: w.dir}, &door{}
-	log := w.path("passings")
-	first := p.StartEnv([]string{"WEIR_CRASH=" + crash, "WEIR_CRASH_LOG=" + log}, "run")
+	d := &door{}
+	log := w.Path("passings")
+	first := w.StartEnv([]string{"WEIR_CRASH=" + crash, "WEIR_CRASH_LOG=" + log}, "run")
 	d.moved(first.Address("ingest"))
 	answered := make(chan error, 1)
 	go func() { answered <- w.clients(ctx, d) }()
@@ -244,7 +244,7 @@ func (w *world) serve(crash string) end {
 		first.Terminate()
 		first.Wait()
 	case <-first.Done:
-		again := p.StartEnv([]string{"WEIR_CRASH=", "WEIR_CRASH_LOG="}, "run")
+		again := w.StartEnv([]string{"WEIR_CRASH=", "WEIR_CRASH_LOG="}, "run")
 		d.moved(again.Address("ingest"))
 		require.NoError(w.t, <-answered, harness.Tail(again.Log.String(), 60))
 		again.Terminate()
@@ -256,7 +256,7 @@ func (w *world) serve(crash string) end {
 // asked asks two check services about some entities, confirms every second
 // answer, and returns the answers.
 func (w *world) asked() []client.Answer {
-	pr := harness.Project{T: w.t, Dir: w.dir}.Start("run")
+	pr := w.Start("run")
 	c, err := client.New(client.Options{URL: "http://" + pr.Address("ingest"), Attempts: 200, MaxBackoff: time.Second})
 	require.NoError(w.t, err)
 	var all []client.Answer

@@ -1,16 +1,10 @@
 package crash
 
 import (
-	"bufio"
 	"bytes"
-	"encoding/json"
-	"errors"
 	"fmt"
-	"os"
 	"slices"
 
-	"github.com/ClickHouse/clickhouse-go/v2"
-	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/seed-86dfc502/weir/change"
 	"github.com/seed-86dfc502/weir/tests/harness"
 	"github.com/seed-86dfc502/weir/tests/oracle"
@@ -143,7 +137,7 @@ func (w *world) expected() oracle.Expected {
 	}
 	var inbox []oracle.Event
 	taken := map[string]bool{}
-	for _, r := range w.inbox() {
+	for _, r := range w.Inbox() {
 		require.Len(w.t, r.Headers, 1)
 		record, err := change.DecodeRecord(r.Key, r.Headers[0].Value, r.Value)
 		require.NoError(w.t, err)
@@ -209,30 +203,31 @@ func (w *world) compare() map[string]tally {
 			t.complete(want, got)
 		}
 	}
-	look("clickhouse", func(t *tally, want changes) { t.newest(want, w.warehouse()) })
-	look("upsert", func(t *tally, want changes) { t.newest(want, w.rows("crash_view", "entity", service("upsert"))) })
-	look("append", log(w.rows("crash_history", "seq", service("append"))))
-	look("kafka", log(w.feed()))
-	look("file", log(w.lines()))
-	for sink, hook := range map[string]*receiver{"webhook": w.hook, "batched": w.batched, "paced": w.paced} {
+	look("clickhouse", func(t *tally, want changes) { t.newest(want, w.Warehouse("crash_view")) })
+	look("upsert", func(t *tally, want changes) { t.newest(want, w.Rows("crash_view", service("upsert"), "entity")) })
+	look("append", log(w.Rows("crash_history", service("append"), "seq")))
+	look("kafka", log(w.Feed()))
+	look("file", log(w.Records("out/view.jsonl")))
+	for sink, hook := range map[string]*harness.Receiver{"webhook": w.hook, "batched": w.batched, "paced": w.paced} {
 		look(sink, func(t *tally, want changes) { w.received(t, want, sink, hook) })
 	}
 	return found
 }
 
 // received looks at the changes that a webhook's receiver accepted, and at the rest.
-func (w *world) received(t *tally, want changes, sink string, hook *receiver) {
+func (w *world) received(t *tally, want changes, sink string, hook *harness.Receiver) {
 	accepting := changes{}
 	for entity, all := range want {
 		if !refused(entity) {
 			accepting[entity] = all
 		}
 	}
-	hook.mu.Lock()
-	accepted, attempts := slices.Clone(hook.accepted), slices.Clone(hook.attempts)
-	hook.mu.Unlock()
+	accepted := hook.Received()
+	hook.Mu.Lock()
+	arrays, attempts := hook.Arrays, slices.Clone(w.attempts)
+	hook.Mu.Unlock()
 	if sink == "paced" {
-		if err := oracle.CheckRate(hook.made, attempts, rate, burst); err != nil {
+		if err := oracle.CheckRate(w.made, attempts, rate, burst); err != nil {
 			t.count(&t.duplicate, "%v", err)
 		}
 	}
@@ -242,7 +237,7 @@ func (w *world) received(t *tally, want changes, sink string, hook *receiver) {
 		kept = append(kept, r)
 	}
 	t.newest(accepting, kept)
-	if sink == "batched" && hook.arrays == 0 {
+	if sink == "batched" && arrays == 0 {
 		t.count(&t.lost, "no array came")
 	}
 	if w.refusedAs != forgotten {
@@ -280,73 +275,4 @@ func (w *world) letters(t *tally, want changes, service string) {
 			t.count(&t.lost, "%s %d was refused and is no dead letter", entity, rows[entity])
 		}
 	}
-}
-
-func (w *world) warehouse() []oracle.Record {
-	options, err := clickhouse.ParseDSN(w.clickhouse)
-	require.NoError(w.t, err)
-	conn, err := clickhouse.Open(options)
-	require.NoError(w.t, err)
-	defer conn.Close()
-	rows, err := conn.Query(w.t.Context(), "SELECT entity, version, doc FROM crash_view FINAL WHERE is_deleted = 0")
-	require.NoError(w.t, err)
-	defer rows.Close()
-	var all []oracle.Record
-	for rows.Next() {
-		r := oracle.Record{Op: "upsert"}
-		var doc string
-		require.NoError(w.t, rows.Scan(&r.Entity, &r.Version, &doc))
-		r.Doc = json.RawMessage(doc)
-		all = append(all, r)
-	}
-	require.NoError(w.t, rows.Err())
-	return all
-}
-
-// rows reads a table of the PostgreSQL sinks.
-func (w *world) rows(table, order, service string) []oracle.Record {
-	var all []oracle.Record
-	err := w.postgres(w.target, "SELECT entity, version, is_deleted, key, doc::text FROM "+table+" WHERE service = '"+service+"' ORDER BY "+order, func(scan func(...any) error) error {
-		r := oracle.Record{Op: "upsert"}
-		var version int64
-		var deleted bool
-		var doc *string
-		err := scan(&r.Entity, &version, &deleted, &r.Key, &doc)
-		r.Version = uint64(version)
-		if deleted {
-			r.Op = "retract"
-		} else if doc != nil {
-			r.Doc = json.RawMessage(*doc)
-		}
-		all = append(all, r)
-		return err
-	})
-	if pg := (*pgconn.PgError)(nil); errors.As(err, &pg) && pg.Code == "42P01" {
-		return nil // no table: everything is lost
-	}
-	require.NoError(w.t, err)
-	return all
-}
-
-func (w *world) feed() []oracle.Record {
-	var all []oracle.Record
-	for _, r := range harness.ReadTopic(w.t, w.brokers, w.prefix+"feed") {
-		var rec oracle.Record
-		require.NoError(w.t, json.Unmarshal(r.Value, &rec))
-		all = append(all, rec)
-	}
-	return all
-}
-
-func (w *world) lines() []oracle.Record {
-	f, err := os.Open(w.path("out/view.jsonl"))
-	require.NoError(w.t, err)
-	defer f.Close()
-	var all []oracle.Record
-	for s := bufio.NewScanner(f); s.Scan(); {
-		var r oracle.Record
-		require.NoError(w.t, json.Unmarshal(s.Bytes(), &r), "a torn line")
-		all = append(all, r)
-	}
-	return all
 }

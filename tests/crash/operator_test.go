@@ -45,13 +45,13 @@ func (c cell) operate(w *world) map[string]tally {
 	w.drain()
 	if slices.Equal(c.command, backfill) {
 		// Another fingerprint, under which every document is the same.
-		w.write("weir.yaml", strings.Replace(w.read("weir.yaml"), `strip: ["updated_at"`, `strip: ["nowhere", "updated_at"`, 1))
+		w.Write("weir.yaml", strings.Replace(w.Read("weir.yaml"), `strip: ["updated_at"`, `strip: ["nowhere", "updated_at"`, 1))
 		w.drain()
 		require.NotZero(w.t, w.count(outdated))
 	}
 	if slices.Equal(c.command, forget) {
-		w.write("weir.yaml", strings.Replace(w.read("weir.yaml"), `["acme.yaml"]`, `["other.yaml"]`, 1))
-		w.write("other.yaml", otherFile)
+		w.Write("weir.yaml", strings.Replace(w.Read("weir.yaml"), `["acme.yaml"]`, `["other.yaml"]`, 1))
+		w.Write("other.yaml", otherFile)
 		w.drain()
 		w.refusedAs = forgotten
 		require.NotZero(w.t, w.count("SELECT count(*) FROM dam_rows WHERE service LIKE 'acme/%'"))
@@ -96,7 +96,7 @@ const forgotten = ""
 // release lets the guard hold every service at its third update, with a kill of the process behind the
 // first hold, or of the command that ends it, until all holds are released and nothing is left.
 func (c cell) release(w *world) map[string]tally {
-	w.write("acme.yaml", strings.Replace(w.read("acme.yaml"), "customer: acme\n", "customer: acme\nguard: {retract: off, update: 1%, min: 2}\n", 1))
+	w.Write("acme.yaml", strings.Replace(w.Read("acme.yaml"), "customer: acme\n", "customer: acme\nguard: {retract: off, update: 1%, min: 2}\n", 1))
 	killed := c.point == crash.GuardHeld
 	if killed {
 		e := w.run(c.spec(1))
@@ -122,15 +122,14 @@ func (c cell) release(w *world) map[string]tally {
 // untilHeld runs the pipeline until it has nothing to do but for services that the guard holds, and
 // returns these; none: until it is idle.
 func (w *world) untilHeld() []string {
-	p := harness.Project{T: w.t, Dir: w.dir}
-	pr := p.Start("run", "--until-idle")
+	pr := w.Start("run", "--until-idle")
 	var held []string
 	harness.Eventually(w.t, "idle or held", func() error {
 		held = held[:0]
 		if pr.Ended() {
 			return nil
 		}
-		list := p.Start("guard show --json")
+		list := w.Start("guard show --json")
 		if list.Wait() != 0 { // before the first run there is no store
 			return errors.New(list.Log.String())
 		}

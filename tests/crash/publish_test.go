@@ -21,7 +21,7 @@ func TestDrainOfAnOutboxAlone(t *testing.T) {
 			last := len(all) - 1
 			w := newWorldOf(t, on, all[:last])
 			// Kafka keeps the partitions for the dead for so long.
-			w.write("weir.yaml", harness.ReplaceOnce(t, w.read("weir.yaml"), "session_timeout: 1s", "session_timeout: 5s"))
+			w.Write("weir.yaml", harness.ReplaceOnce(t, w.Read("weir.yaml"), "session_timeout: 1s", "session_timeout: 5s"))
 			w.drain()
 			if on == onPostgres {
 				w.send(all[last:])

@@ -10,6 +10,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/seed-86dfc502/weir/change"
 	"github.com/seed-86dfc502/weir/internal/crash"
+	"github.com/seed-86dfc502/weir/tests/harness"
 	"github.com/seed-86dfc502/weir/tests/oracle"
 	"github.com/seed-86dfc502/weir/tests/servers"
 	"github.com/stretchr/testify/require"
@@ -48,7 +49,7 @@ func newTables(t testing.TB, on string, prepared bool) *world {
 	w.configure(backing, "", "", "", "")
 	_, common, ok := strings.Cut(mainFile, "merge:")
 	require.True(t, ok)
-	w.write("weir.yaml", fmt.Sprintf(tablesFile, backing, w.tables.url)+"merge:"+common)
+	w.Write("weir.yaml", fmt.Sprintf(tablesFile, backing, w.tables.url)+"merge:"+common)
 	seen := map[string]bool{}
 	for n, e := range events() {
 		// A table has no repetitions, and no event that comes late.
@@ -57,11 +58,7 @@ func newTables(t testing.TB, on string, prepared bool) *world {
 			w.tables.rest = append(w.tables.rest, e)
 		}
 	}
-	conn, err := pgx.Connect(t.Context(), w.tables.url)
-	require.NoError(t, err)
-	_, err = conn.Exec(t.Context(), createTables)
-	require.NoError(t, err)
-	require.NoError(t, conn.Close(t.Context()))
+	harness.Exec(t, w.tables.url, createTables)
 	if prepared {
 		e := w.command("", "source", "prepare")
 		require.Zero(t, e.code, e.log)
@@ -127,7 +124,7 @@ func (w *world) expectedOfTables() oracle.Expected {
 	}
 	var inbox []oracle.Event
 	seen := map[string][]string{} // serials of a row, or deleted
-	for _, r := range w.inbox() {
+	for _, r := range w.Inbox() {
 		require.Len(w.t, r.Headers, 1)
 		record, err := change.DecodeRecord(r.Key, r.Headers[0].Value, r.Value)
 		require.NoError(w.t, err)

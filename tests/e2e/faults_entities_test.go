@@ -2,7 +2,6 @@ package e2e
 
 import (
 	"fmt"
-	"os"
 	"strings"
 	"testing"
 
@@ -25,9 +24,8 @@ func TestReadAgainAfterAPurge(t *testing.T) {
 	topic := c.Prefix + "events"
 	p := onServers(t, c, hook, fmt.Sprintf("  events: {kafka: {topic: %q}, entity: key, event_id: header:ce_id}", topic))
 	// In the process: it is empty at every start.
-	text, err := os.ReadFile(p.Path("weir.yaml"))
-	require.NoError(t, err)
-	p.Write("weir.yaml", harness.ReplaceOnce(t, string(text), "gate: {valkey", "gate: {memory: {}}\n#"))
+	text := p.Read("weir.yaml")
+	p.Write("weir.yaml", harness.ReplaceOnce(t, text, "gate: {valkey", "gate: {memory: {}}\n#"))
 	c.Topics(1, topic)
 	serial := 0
 	say := func(entity, state string) {
@@ -51,10 +49,10 @@ func TestReadAgainAfterAPurge(t *testing.T) {
 	require.Equal(t, []string{"A", "B", "-"}, harness.States(history(), "gone"))
 
 	// The retention is at least an hour, so their time of deletion is moved.
-	exec(t, c.Store, "UPDATE entities SET deleted_at = deleted_at - interval '40 days' WHERE deleted_at IS NOT NULL")
+	harness.Exec(t, c.Store, "UPDATE entities SET deleted_at = deleted_at - interval '40 days' WHERE deleted_at IS NOT NULL")
 	run := p.Start("run")
 	harness.Eventually(t, "the purge", func() error {
-		return harness.Want(number(t, c.Store, "SELECT (SELECT count(*) FROM entities WHERE id <> 'stays') + (SELECT count(*) FROM dam WHERE entity <> 'stays')"), 0)
+		return harness.Want(harness.Number(t, c.Store, "SELECT (SELECT count(*) FROM entities WHERE id <> 'stays') + (SELECT count(*) FROM dam WHERE entity <> 'stays')"), 0)
 	})
 	say("again", "C")
 	harness.Eventually(t, "the new one", func() error { return harness.Want(len(harness.States(history(), "again")), 4) })

@@ -19,7 +19,7 @@ func TestPoisonRowInABatchOfAThousand(t *testing.T) {
 	p := harness.SimpleOnBrokers(t, "inbox: {partitions: 1}", fmt.Sprintf("store: {postgres: {url: %q}}\n", url), map[string]string{"acme": harness.FileSink("acme")})
 	p.Start("migrate").Ok()
 	// Ingest accepts no id that PostgreSQL is known to refuse, so a constraint replaces one.
-	exec(t, url, "ALTER TABLE entities ADD CONSTRAINT poison CHECK (id <> 'E617')")
+	harness.Exec(t, url, "ALTER TABLE entities ADD CONSTRAINT poison CHECK (id <> 'E617')")
 	p.Append("events.jsonl", harness.Many(entities, 0, 1))
 	p.Start("run --role ingest --until-idle").Ok() // all in the inbox before the first is decided
 	p.Drain()
@@ -33,9 +33,9 @@ func TestPoisonRowInABatchOfAThousand(t *testing.T) {
 	require.Equal(t, "poison", l.Code)
 	require.Equal(t, "E617", l.Entity)
 	require.Contains(t, *l.Payload, `"E617"`)
-	require.EqualValues(t, entities, number(t, url, "SELECT sum(next_offset) FROM watermarks"), "everything is decided")
+	require.EqualValues(t, entities, harness.Number(t, url, "SELECT sum(next_offset) FROM watermarks"), "everything is decided")
 
-	exec(t, url, "ALTER TABLE entities DROP CONSTRAINT poison")
+	harness.Exec(t, url, "ALTER TABLE entities DROP CONSTRAINT poison")
 	p.Append("events.jsonl", harness.Event(9999, "E617", "healed"))
 	p.Drain()
 	require.Equal(t, []string{"healed"}, harness.States(p.Records("out/acme.jsonl"), "E617"))

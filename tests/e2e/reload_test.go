@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
-	"os"
 	"strings"
 	"syscall"
 	"testing"
@@ -54,15 +53,14 @@ func TestReloadRefusesWhatIsWrong(t *testing.T) {
 
 	// The main file needs a restart.
 	p.Write("customers/acme.yaml", good)
-	main, err := os.ReadFile(p.Path("weir.yaml"))
-	require.NoError(t, err)
-	p.Write("weir.yaml", "# moved\n"+strings.Replace(string(main), "strip: [event]", "strip: [event, noise]", 1)+"gate: {ttl: 1h}\n")
+	main := p.Read("weir.yaml")
+	p.Write("weir.yaml", "# moved\n"+strings.Replace(main, "strip: [event]", "strip: [event, noise]", 1)+"gate: {ttl: 1h}\n")
 	command = p.Start("reload")
 	require.Equal(t, 2, command.Wait())
 	require.Contains(t, command.Log.String(), "a restart is needed")
 	require.Contains(t, command.Log.String(), "gate, sources")
 
-	p.Write("weir.yaml", "# moved\n"+string(main))
+	p.Write("weir.yaml", "# moved\n"+main)
 	p.Write("customers/zest.yaml", customer("zest"))
 	require.NoError(t, run.Cmd.Process.Signal(syscall.SIGHUP))
 	run.Says("event=reload.done")

@@ -286,7 +286,7 @@ func TestChangesOfTheOldConfigurationMeetAChangedTable(t *testing.T) {
 	gone.Value = nil
 	c.Send(gone)
 	drain("old.yaml", "ingest,decide")
-	exec(t, c.Target, "DROP VIEW current_current", "ALTER TABLE current ALTER COLUMN level TYPE bigint USING length(level)", "ALTER TABLE history ALTER COLUMN level TYPE bigint USING length(level)")
+	harness.Exec(t, c.Target, "DROP VIEW current_current", "ALTER TABLE current ALTER COLUMN level TYPE bigint USING length(level)", "ALTER TABLE history ALTER COLUMN level TYPE bigint USING length(level)")
 
 	drain("new.yaml", "ingest,decide,deliver")
 	got := levels(t, c.Target, "SELECT entity, level::text FROM current WHERE NOT is_deleted")
@@ -300,8 +300,8 @@ func TestChangesOfTheOldConfigurationMeetAChangedTable(t *testing.T) {
 		require.Equal(t, fmt.Sprint(e*10+2), newest[fmt.Sprint("E", e)])
 	}
 	require.Equal(t, "gone", newest["E0"])
-	require.Zero(t, number(t, c.Target, "SELECT count(*) FROM (SELECT entity, version < max(version) OVER (PARTITION BY entity ORDER BY seq ROWS UNBOUNDED PRECEDING) AS back FROM history) h WHERE back"), "versions never go back")
-	require.EqualValues(t, entities-1, number(t, c.Target, fmt.Sprintf("SELECT count(*) FROM history WHERE entity <> 'E0' AND level = ANY (SELECT e * 10 + 2 FROM generate_series(0, %d) e)", entities)), "the new content once each")
+	require.Zero(t, harness.Number(t, c.Target, "SELECT count(*) FROM (SELECT entity, version < max(version) OVER (PARTITION BY entity ORDER BY seq ROWS UNBOUNDED PRECEDING) AS back FROM history) h WHERE back"), "versions never go back")
+	require.EqualValues(t, entities-1, harness.Number(t, c.Target, fmt.Sprintf("SELECT count(*) FROM history WHERE entity <> 'E0' AND level = ANY (SELECT e * 10 + 2 FROM generate_series(0, %d) e)", entities)), "the new content once each")
 	// A log is to get every change: those that are not the newest of their entity
 	// are not decided again, and must not be nowhere.
 	letters := map[string]int{}
@@ -313,7 +313,7 @@ func TestChangesOfTheOldConfigurationMeetAChangedTable(t *testing.T) {
 	for e := 1; e < entities; e++ {
 		require.Equal(t, 1, letters[fmt.Sprint("E", e)])
 	}
-	require.Positive(t, number(t, c.Store, "SELECT count(*) FROM deliveries WHERE outcome = 'redecided'"), "in the delivery history")
+	require.Positive(t, harness.Number(t, c.Store, "SELECT count(*) FROM deliveries WHERE outcome = 'redecided'"), "in the delivery history")
 
 	// From here on it is as if nothing had been.
 	say(1, entities, 3)
@@ -367,7 +367,7 @@ func oldDoesNotWriteNew(t *testing.T, before, after string) {
 	old := p.StartAs("old.yaml", "run")
 	say("A")
 	harness.Eventually(t, "the old process delivers", has("A"))
-	exec(t, c.Target, "DROP VIEW current_current", "ALTER TABLE current ADD COLUMN grade text")
+	harness.Exec(t, c.Target, "DROP VIEW current_current", "ALTER TABLE current ADD COLUMN grade text")
 
 	decides := p.StartAs("new.yaml", "run --role ingest,decide")
 	decides.Ready(200)
@@ -375,13 +375,13 @@ func oldDoesNotWriteNew(t *testing.T, before, after string) {
 	old.Says("event=revision.superseded")
 	old.Ready(503)
 	harness.Eventually(t, "all is decided", func() error {
-		return harness.Want(number(t, c.Store, `SELECT count(*) FROM entities WHERE docs::json->'events'->>'state' = 'B'`), entities)
+		return harness.Want(harness.Number(t, c.Store, `SELECT count(*) FROM entities WHERE docs::json->'events'->>'state' = 'B'`), entities)
 	})
 	require.NoError(t, has("A")(), "nothing of the new configuration is written in the old way")
 
 	delivers := p.StartAs("new.yaml", "run --role deliver")
 	harness.Eventually(t, "the new process delivers", has("B"))
-	require.Zero(t, number(t, c.Target, "SELECT count(*) FROM current WHERE grade IS DISTINCT FROM 'I'"))
+	require.Zero(t, harness.Number(t, c.Target, "SELECT count(*) FROM current WHERE grade IS DISTINCT FROM 'I'"))
 
 	// A roll-back: the old process comes back by itself and delivers again.
 	var stopped sync.WaitGroup

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"io"
 	"net/http"
-	"os"
 	osexec "os/exec"
 	"strings"
 	"testing"
@@ -114,9 +113,8 @@ func TestTokensOfTenants(t *testing.T) {
 	assert.Equal(t, 202, g.post(toOrders, first, anEvent), "both are valid while one replaces the other")
 
 	// A wrong file changes nothing, and is told.
-	text, err := os.ReadFile(g.Path("tokens.yaml"))
-	require.NoError(t, err)
-	good := string(text)
+	text := g.Read("tokens.yaml")
+	good := text
 	g.Replace("tokens.yaml", good+"  - id: NOT AN ID\n")
 	harness.Eventually(t, "the wrong file is told", func() error {
 		if err := harness.Want(g.post(toOrders, first, anEvent), 202); err != nil {

@@ -73,9 +73,8 @@ func TestNewStateReadsATopicFromItsStart(t *testing.T) {
 	for _, records := range []int{1, 1000} {
 		t.Run(fmt.Sprint("frame_records ", records), func(t *testing.T) {
 			f := newFeed(t, "crm.events", "    entity: id")
-			main, err := os.ReadFile(f.Path("weir.yaml"))
-			require.NoError(t, err)
-			f.Write("weir.yaml", harness.ReplaceOnce(t, string(main), "topic: crm.events", fmt.Sprint("topic: crm.events, frame_records: ", records)))
+			main := f.Read("weir.yaml")
+			f.Write("weir.yaml", harness.ReplaceOnce(t, main, "topic: crm.events", fmt.Sprint("topic: crm.events, frame_records: ", records)))
 			f.produce("", `{"id":"A","state":"1"}`, "", `{"id":"B","state":"2"}`)
 			f.Drain()
 			require.Len(t, f.Records("out/acme.jsonl"), 2)

@@ -6,7 +6,6 @@ import (
 	"net"
 	"net/http"
 	"net/url"
-	"os"
 	"strings"
 	"testing"
 
@@ -51,7 +50,7 @@ func TestStartWaitsForServers(t *testing.T) {
 			own.Host = at["store"]
 			p := harness.Simple(t, fmt.Sprintf("store: {postgres: {url: %q}}\nkafka: {brokers: [%q], prefix: %q}\n", own.String(), at["kafka"], prefix+what),
 				map[string]string{"acme": harness.FileSink("acme")})
-			p.Write("weir.yaml", strings.Replace(mainFile(t, p), "127.0.0.1:0", admin, 1))
+			p.Write("weir.yaml", strings.Replace(p.Read("weir.yaml"), "127.0.0.1:0", admin, 1))
 			run := p.Start("run")
 			harness.Eventually(t, "it says that it is not ready", func() error {
 				status, body, err := get("http://" + admin + "/readyz")
@@ -64,7 +63,7 @@ func TestStartWaitsForServers(t *testing.T) {
 			require.NoError(t, err)
 			require.Equal(t, http.StatusOK, status)
 			run.Says("event=dependency.unreachable dependency=" + what)
-			forward(t, door, behind)
+			harness.NewProxy(t, door, behind)
 			run.Says("event=dependency.reachable dependency=" + what)
 			run.Ready(http.StatusOK)
 			run.Terminate()
@@ -84,14 +83,6 @@ func TestStartEndsForAWrongConfiguration(t *testing.T) {
 	require.Contains(t, run.Log.String(), "does not exist")
 }
 
-// mainFile is the text of the main file of a project.
-func mainFile(t *testing.T, p harness.Project) string {
-	t.Helper()
-	text, err := os.ReadFile(p.Path("weir.yaml"))
-	require.NoError(t, err)
-	return string(text)
-}
-
 // get returns the answer of an address.
 func get(url string) (status int, body string, err error) {
 	r, err := http.Get(url)
@@ -101,32 +92,6 @@ func get(url string) (status int, body string, err error) {
 	defer r.Body.Close()
 	text, err := io.ReadAll(r.Body)
 	return r.StatusCode, string(text), err
-}
-
-// forward opens a door that leads to another address, until the test ends.
-func forward(t *testing.T, door, to string) {
-	t.Helper()
-	l, err := net.Listen("tcp", door)
-	require.NoError(t, err)
-	t.Cleanup(func() { _ = l.Close() })
-	go func() {
-		for {
-			c, err := l.Accept()
-			if err != nil {
-				return
-			}
-			go func() {
-				defer c.Close()
-				s, err := net.Dial("tcp", to)
-				if err != nil {
-					return
-				}
-				defer s.Close()
-				go func() { _, _ = io.Copy(s, c); _ = s.(*net.TCPConn).CloseWrite() }()
-				_, _ = io.Copy(c, s)
-			}()
-		}
-	}()
 }
 
 // Of two processes one delivers while a service writes a file. The other takes over when it dies.

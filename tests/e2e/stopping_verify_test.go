@@ -4,7 +4,6 @@ package e2e
 
 import (
 	"fmt"
-	"os"
 	"testing"
 	"time"
 
@@ -21,9 +20,8 @@ func TestTerminateUnderLoad(t *testing.T) {
 		t.Skip("takes some ten seconds")
 	}
 	p := harness.Generate(t, 4, 500, 20_000)
-	text, err := os.ReadFile(p.Path("weir.yaml"))
-	require.NoError(t, err)
-	p.Write("weir.yaml", harness.ReplaceOnce(t, string(text), "level: warn", "level: info"))
+	text := p.Read("weir.yaml")
+	p.Write("weir.yaml", harness.ReplaceOnce(t, text, "level: warn", "level: info"))
 	for round := range 4 {
 		run := p.Start("run")
 		run.Says("event=process.running") // it would not catch the signal before it has come to that

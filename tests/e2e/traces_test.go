@@ -7,7 +7,6 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
-	"os"
 	"slices"
 	"strings"
 	"sync"
@@ -310,9 +309,8 @@ func TestTracesOfWhatIsSentAgain(t *testing.T) {
 
 	// By chance always: the whole replay is traced, and each of its spans names it.
 	more := otlptest.New(t)
-	main, err := os.ReadFile(p.Path("weir.yaml"))
-	require.NoError(t, err)
-	p.Write("weir.yaml", harness.ReplaceOnce(t, string(main), "sample: 0", "sample: 1"))
+	main := p.Read("weir.yaml")
+	p.Write("weir.yaml", harness.ReplaceOnce(t, main, "sample: 0", "sample: 1"))
 	run = p.StartEnv(more.Env(), "run")
 	run.Ready(http.StatusOK)
 	p.Start("replay --all --force --wait").Ok()

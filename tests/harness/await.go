@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"os"
 	"regexp"
 	"strconv"
 	"strings"
@@ -18,16 +19,22 @@ import (
 // Eventually checks a condition until it returns nil.
 func Eventually(t testing.TB, what string, f func() error) {
 	t.Helper()
-	tick := time.NewTicker(Poll)
+	Within(t, Patience, Poll, what, f)
+}
+
+// Within is Eventually with other times: how long, and how often a condition is looked at.
+func Within(t testing.TB, patience, poll time.Duration, what string, f func() error) {
+	t.Helper()
+	tick := time.NewTicker(poll)
 	defer tick.Stop()
-	deadline := time.Now().Add(Patience)
+	deadline := time.Now().Add(patience)
 	for {
 		err := f()
 		if err == nil {
 			return
 		}
 		if time.Now().After(deadline) {
-			require.FailNow(t, what, "after %s: %v", Patience, err)
+			require.FailNow(t, what, "after %s: %v", patience, err)
 		}
 		<-tick.C
 	}
@@ -127,6 +134,22 @@ next:
 		sum += v
 	}
 	return sum
+}
+
+// Memory returns a field of proc(5) status in bytes: VmRSS is the resident memory, VmHWM its peak.
+func (pr *Process) Memory(field string) int64 {
+	pr.T.Helper()
+	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pr.Cmd.Process.Pid))
+	require.NoError(pr.T, err)
+	for line := range strings.Lines(string(status)) {
+		if rest, ok := strings.CutPrefix(line, field+":"); ok {
+			n, err := strconv.ParseInt(strings.Fields(rest)[0], 10, 64)
+			require.NoError(pr.T, err)
+			return n << 10
+		}
+	}
+	require.FailNow(pr.T, "no "+field)
+	return 0
 }
 
 // ErrNotYet is for conditions that have nothing more to say.

@@ -33,14 +33,20 @@ type Cluster struct {
 
 // NewCluster makes everything but the topics, fresh for one test.
 func NewCluster(t testing.TB) *Cluster {
-	c := &Cluster{T: t, Store: servers.Postgres(t), Target: servers.Postgres(t), Sent: map[string]*kgo.Record{}}
+	c := &Cluster{T: t, Store: servers.Postgres(t), Target: servers.Postgres(t)}
 	c.Brokers, c.Prefix = servers.Kafka(t)
 	c.Clickhouse, _ = servers.ClickHouseHTTP(t)
+	return c.Connect()
+}
+
+// Connect makes the client of the brokers, until the test ends.
+func (c *Cluster) Connect(options ...kgo.Opt) *Cluster {
 	var err error
 	// A topic that was just made is not known everywhere at once.
-	c.Kafka, err = kgo.NewClient(kgo.SeedBrokers(c.Brokers...), kgo.RecordPartitioner(kgo.StickyKeyPartitioner(nil)), kgo.UnknownTopicRetries(-1))
-	require.NoError(t, err)
-	t.Cleanup(c.Kafka.Close)
+	c.Kafka, err = kgo.NewClient(append(options, kgo.SeedBrokers(c.Brokers...), kgo.RecordPartitioner(kgo.StickyKeyPartitioner(nil)), kgo.UnknownTopicRetries(-1))...)
+	require.NoError(c.T, err)
+	c.T.Cleanup(c.Kafka.Close)
+	c.Sent = map[string]*kgo.Record{}
 	return c
 }
 
@@ -55,11 +61,19 @@ func (c *Cluster) Topics(partitions int32, names ...string) {
 // part of the topic's name.
 func (c *Cluster) Send(records ...*kgo.Record) {
 	c.T.Helper()
-	for _, result := range c.Kafka.ProduceSync(c.T.Context(), records...) {
-		require.NoError(c.T, result.Err)
+	require.NoError(c.T, c.TrySend(c.T.Context(), records...))
+}
+
+// TrySend is Send for any goroutine, up to the first failure.
+func (c *Cluster) TrySend(ctx context.Context, records ...*kgo.Record) error {
+	for _, result := range c.Kafka.ProduceSync(ctx, records...) {
+		if result.Err != nil {
+			return result.Err
+		}
 		r := result.Record
 		c.Sent[fmt.Sprintf("%s/%d/%d", r.Topic[strings.LastIndexByte(r.Topic, '.')+1:], r.Partition, r.Offset)] = r
 	}
+	return nil
 }
 
 // Model reads the inbox and returns what must be delivered; an error while an
@@ -238,7 +252,7 @@ func (c *Cluster) Checks(hook *Receiver) error {
 	attempts := hook.Received()
 	note(oracle.CheckAttempts(want, "acme/ripeness@hook", attempts))
 	note(oracle.CheckState(want, "acme/ripeness@hook", oracle.Newest(attempts)))
-	note(oracle.CheckState(want, "acme/ripeness@warehouse", c.Warehouse()))
+	note(oracle.CheckState(want, "acme/ripeness@warehouse", oracle.Newest(c.Warehouse("acme_ripeness"))))
 	note(oracle.CheckState(want, "acme/list@current", oracle.Newest(c.Rows("acme_list", "acme/list@current", "entity"))))
 	note(oracle.CheckLog(want, "beta/stock@history", c.Rows("beta_stock", "beta/stock@history", "seq")))
 	note(oracle.CheckLog(want, "beta/stock@feed", c.Feed()))
@@ -295,17 +309,16 @@ projections:
       rows: {postgres: {url: "%s", table: gamma_stock, mode: append, columns: {doc: {type: json, path: "@this"}}}, retry: {min_backoff: 20ms, max_backoff: 500ms}}
 `
 
-// Warehouse reads the newest row per entity from the ClickHouse sink.
-func (c *Cluster) Warehouse() map[string]oracle.Record {
+// Warehouse reads the newest row per entity from a table of the ClickHouse sink.
+func (c *Cluster) Warehouse(table string) (all []oracle.Record) {
 	options, err := clickhouse.ParseDSN(c.Clickhouse)
 	require.NoError(c.T, err)
 	conn, err := clickhouse.Open(options)
 	require.NoError(c.T, err)
 	defer conn.Close()
-	state := map[string]oracle.Record{}
-	rows, err := conn.Query(c.T.Context(), "SELECT entity, version, doc FROM acme_ripeness FINAL WHERE is_deleted = 0")
+	rows, err := conn.Query(c.T.Context(), "SELECT entity, version, doc FROM "+table+" FINAL WHERE is_deleted = 0")
 	if err != nil {
-		return state // no table yet
+		return nil // no table yet
 	}
 	defer rows.Close()
 	for rows.Next() {
@@ -313,10 +326,10 @@ func (c *Cluster) Warehouse() map[string]oracle.Record {
 		var doc string
 		require.NoError(c.T, rows.Scan(&r.Entity, &r.Version, &doc))
 		r.Doc = json.RawMessage(doc)
-		state[r.Entity] = r
+		all = append(all, r)
 	}
 	require.NoError(c.T, rows.Err())
-	return state
+	return all
 }
 
 // Rows reads a table of the PostgreSQL sinks.

@@ -50,6 +50,13 @@ func (p Project) Write(name, text string) {
 	require.NoError(p.T, os.WriteFile(p.Path(name), []byte(text), 0o644))
 }
 
+// Read reads a file of the project.
+func (p Project) Read(name string) string {
+	text, err := os.ReadFile(p.Path(name))
+	require.NoError(p.T, err)
+	return string(text)
+}
+
 // Replace puts a new text in the place of a file in one step, for files that a
 // running process looks at by itself: it sees the old text or the new one, and
 // never a part.

@@ -1,6 +1,7 @@
 package harness
 
 import (
+	"bytes"
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
@@ -34,6 +35,7 @@ type Receiver struct {
 	Answer   func(oracle.Record) int // status; 0 hangs
 	Accepted []oracle.Record
 	Refused  []oracle.Record
+	Arrays   int           // requests with several changes
 	News     chan struct{} // capacity 1: something arrived
 }
 
@@ -102,39 +104,58 @@ func (r *Receiver) Rejected() []oracle.Record {
 	return append([]oracle.Record(nil), r.Refused...)
 }
 
+// ServeHTTP takes one change, or an array of changes, each of which has an answer of its own.
 func (r *Receiver) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	body, err := io.ReadAll(req.Body)
 	if err != nil {
 		return // the sender was killed
 	}
-	var rec oracle.Record
-	if !assert.NoError(r.T, json.Unmarshal(body, &rec)) || !assert.NoError(r.T, r.Hook.Verify(body, req.Header)) ||
-		!assert.Equal(r.T, rec.Key, req.Header.Get("Idempotency-Key")) || !assert.Equal(r.T, rec.Key, req.Header.Get("webhook-id")) {
+	all := make([]oracle.Record, 1)
+	var into any = &all[0]
+	array := bytes.HasPrefix(body, []byte("["))
+	if array {
+		into = &all
+	}
+	if !assert.NoError(r.T, json.Unmarshal(body, into)) || !assert.NoError(r.T, r.Hook.Verify(body, req.Header)) ||
+		!array && (!assert.Equal(r.T, all[0].Key, req.Header.Get("Idempotency-Key")) || !assert.Equal(r.T, all[0].Key, req.Header.Get("webhook-id"))) {
 		w.WriteHeader(http.StatusBadRequest)
 		return
 	}
-	r.Mu.Lock()
-	status := http.StatusNoContent
-	if r.Answer != nil {
-		status = r.Answer(rec)
+	type answer struct {
+		Key    string `json:"key"`
+		Status int    `json:"status"`
 	}
-	switch {
-	case status/100 == 2:
-		r.Accepted = append(r.Accepted, rec)
-	default:
-		r.Refused = append(r.Refused, rec)
+	answers := make([]answer, len(all))
+	r.Mu.Lock()
+	for i, rec := range all {
+		answers[i] = answer{rec.Key, http.StatusNoContent}
+		if r.Answer != nil {
+			answers[i].Status = r.Answer(rec)
+		}
+		if answers[i].Status/100 == 2 {
+			r.Accepted = append(r.Accepted, rec)
+		} else {
+			r.Refused = append(r.Refused, rec)
+		}
+	}
+	if len(all) > 1 {
+		r.Arrays++
 	}
 	r.Mu.Unlock()
 	select {
 	case r.News <- struct{}{}:
 	default:
 	}
-	if status == 0 {
+	switch {
+	case array:
+		w.WriteHeader(http.StatusMultiStatus)
+		_ = json.NewEncoder(w).Encode(answers) // the sender may be gone
+	case answers[0].Status == 0:
 		select {
 		case <-r.Release:
 		case <-req.Context().Done():
 		}
-		return
+	default:
+		w.WriteHeader(answers[0].Status)
 	}
-	w.WriteHeader(status)
 }

@@ -46,13 +46,6 @@ func SimpleOnBrokers(t testing.TB, kafka, more string, sinks map[string]string) 
 	return p
 }
 
-// OnBrokers is the kafka key of a project whose logs are on servers, which a store on
-// PostgreSQL needs; kafka is what else it says, in YAML.
-func OnBrokers(t testing.TB, kafka string) string {
-	brokers, prefix := servers.Kafka(t)
-	return fmt.Sprintf("kafka: {brokers: [%q], prefix: %q, %s}\n", brokers[0], prefix+"weir", kafka)
-}
-
 // FileSink is the delivery to the file out/NAME.jsonl, in YAML.
 func FileSink(name string) string { return "{file: {path: ../out/" + name + ".jsonl}}" }
 

@@ -1,14 +1,12 @@
 package limits
 
 import (
-	"bufio"
 	"bytes"
 	"encoding/hex"
 	"fmt"
 	"io"
 	"math/rand/v2"
 	"os"
-	"strconv"
 	"strings"
 	"testing"
 
@@ -51,27 +49,6 @@ func (l *lineCounter) count(t *testing.T) int {
 		}
 	}
 	return l.lines
-}
-
-// resident is the resident memory of a process, in bytes (proc(5), VmRSS).
-func resident(t *testing.T, run *harness.Process) int64 { return memoryOf(t, run, "VmRSS:") }
-
-// peak is the most that was ever resident, in bytes (proc(5), VmHWM).
-func peak(t *testing.T, run *harness.Process) int64 { return memoryOf(t, run, "VmHWM:") }
-
-func memoryOf(t *testing.T, run *harness.Process, field string) int64 {
-	f, err := os.Open(fmt.Sprintf("/proc/%d/status", run.Cmd.Process.Pid))
-	require.NoError(t, err)
-	defer f.Close()
-	for s := bufio.NewScanner(f); s.Scan(); {
-		if rest, ok := strings.CutPrefix(s.Text(), field); ok {
-			n, err := strconv.ParseInt(strings.Fields(rest)[0], 10, 64)
-			require.NoError(t, err)
-			return n << 10
-		}
-	}
-	require.FailNow(t, "no "+field+" in /proc/PID/status")
-	return 0
 }
 
 // large makes an event of exactly that many bytes, no two alike. A compressor

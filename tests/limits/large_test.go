@@ -81,14 +81,14 @@ func TestLargeEventsFromAFile(t *testing.T) {
 	harness.Eventually(t, "what comes after the large events", func() error {
 		return harness.Want(len(p.Whole("out/small.jsonl")), len(largeSizes)-1+len(largeSizes)+1)
 	})
-	t.Logf("peak of resident memory: %d MiB", peak(t, run)>>20)
+	t.Logf("peak of resident memory: %d MiB", run.Memory("VmHWM")>>20)
 	run.Terminate()
 	run.Ok()
-	all := letters(t, p)
+	all := p.Letters()
 	require.Len(t, all, 1)
 	require.Equal(t, "oversized", all[0].Code)
 	require.Contains(t, all[0].Reason, "64")
-	require.True(t, strings.HasPrefix(tooLarge, string(all[0].Payload[:1000])))
+	require.True(t, strings.HasPrefix(tooLarge, (*p.Letter(all[0].ID).Payload)[:1000]))
 
 	input := harness.ReadLines(t, map[string]string{"events": p.Path("events.jsonl")})
 	for offset, line := range input.All["events"] {
@@ -161,7 +161,7 @@ func TestLargeEventsFromKafka(t *testing.T) {
 		c.Send(harness.Record(topic, "between", harness.Event(100+i, "between", fmt.Sprint(i))))
 	}
 	largeArrive(t, run, 9)
-	t.Logf("peak of resident memory: %d MiB", peak(t, run)>>20)
+	t.Logf("peak of resident memory: %d MiB", run.Memory("VmHWM")>>20)
 	run.Terminate()
 	run.Ok()
 	all := p.Letters()
@@ -195,7 +195,7 @@ func TestManyLargeEvents(t *testing.T) {
 		require.NoError(t, f.Close())
 		run := p.Start("run")
 		harness.Eventually(t, "the changes", func() error { return harness.Want(len(p.Whole("out/acme.jsonl")), events) })
-		most[events] = peak(t, run)
+		most[events] = run.Memory("VmHWM")
 		run.Terminate()
 		run.Ok()
 	}

@@ -52,11 +52,7 @@ func TestMemoryOnServers(t *testing.T) {
 	dead.Down()
 	brokers, prefix := servers.Kafka(t)
 	valkey, keys := servers.Valkey(t)
-	c := &harness.Cluster{T: t, Brokers: brokers, Prefix: prefix, Sent: map[string]*kgo.Record{}}
-	var err error
-	c.Kafka, err = kgo.NewClient(kgo.SeedBrokers(brokers...), kgo.RecordPartitioner(kgo.StickyKeyPartitioner(nil)))
-	require.NoError(t, err)
-	t.Cleanup(c.Kafka.Close)
+	c := (&harness.Cluster{T: t, Brokers: brokers, Prefix: prefix}).Connect()
 	p := harness.Simple(t, "", map[string]string{"alive": harness.FileSink("alive"), "dead": logHook(t, dead)})
 	p.Write("weir.yaml", fmt.Sprintf(`
 store: {postgres: {url: %q}}
@@ -126,7 +122,7 @@ func watchMemory(t *testing.T, p harness.Project, run *harness.Process, last fun
 			lines, progress = n, time.Now()
 		}
 		require.Less(t, time.Since(progress), 2*harness.Patience, "nothing arrives any more: %d of %d", lines, want)
-		samples = append(samples, sample{time.Since(start), lines, resident(t, run), int(run.Metric("weir_delivery_queued", `service="dead/all@out"`))})
+		samples = append(samples, sample{time.Since(start), lines, run.Memory("VmRSS"), int(run.Metric("weir_delivery_queued", `service="dead/all@out"`))})
 		if len(samples) == fewest {
 			last()
 		}

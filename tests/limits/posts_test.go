@@ -65,10 +65,10 @@ admin: {listen: "127.0.0.1:0"}
 				require.Equal(t, http.StatusServiceUnavailable, status, "taken although halted")
 			}
 			if n == posts/2 {
-				half = peak(t, run)
+				half = run.Memory("VmHWM")
 			}
 		}
-		most := peak(t, run)
+		most := run.Memory("VmHWM")
 		t.Logf("peak of resident memory: %d MiB after %d posts of 1 MiB, %d MiB after %d", half>>20, posts/2, most>>20, posts)
 		require.LessOrEqual(t, most, half+half/4+128<<20, "memory grows with the posts")
 		disk.clear()

@@ -76,10 +76,10 @@ func TestLargeBatchesUnderAMemoryLimit(t *testing.T) {
 		}
 	}
 	all.Wait()
-	t.Logf("answers %v, peak %d MiB of %d", statuses, w.memory("VmHWM")>>20, container>>20)
+	t.Logf("answers %v, peak %d MiB of %d", statuses, w.run.Memory("VmHWM")>>20, container>>20)
 	require.False(t, w.run.Ended())
 	require.Equal(t, tenants*clients*batches, statuses[http.StatusAccepted])
-	require.Less(t, w.memory("VmHWM"), int64(container))
+	require.Less(t, w.run.Memory("VmHWM"), int64(container))
 }
 
 // 200 customers get two events of nearly 8 MiB, the largest that are accepted: a process with

@@ -105,7 +105,7 @@ func TestFlooder(t *testing.T) {
 func TestIdleConnections(t *testing.T) {
 	const connections = 2000
 	w := newWorld(t, 1, "")
-	before := w.memory("VmRSS")
+	before := w.run.Memory("VmRSS")
 	address := w.run.Address("ingest")
 	for range connections {
 		c, err := net.Dial("tcp", address)
@@ -123,5 +123,5 @@ func TestIdleConnections(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, http.StatusAccepted, status)
 	}
-	t.Logf("%d idle connections: %d MiB more", connections, (w.memory("VmRSS")-before)>>20)
+	t.Logf("%d idle connections: %d MiB more", connections, (w.run.Memory("VmRSS")-before)>>20)
 }

@@ -3,7 +3,6 @@
 package load
 
 import (
-	"bufio"
 	"fmt"
 	"io"
 	"net/http"
@@ -17,7 +16,6 @@ import (
 
 	"github.com/seed-86dfc502/weir/api/auth"
 	"github.com/seed-86dfc502/weir/tests/harness"
-	"github.com/stretchr/testify/require"
 )
 
 // world is a running process with an API for tenants t0, t1, …, each with a source and
@@ -84,23 +82,6 @@ func (w *world) confine(limit int64) {
 		}
 	}
 	w.t.Log("no control group can be made here; the peak is measured")
-}
-
-// memory returns a field of proc(5) status in bytes, like VmHWM.
-func (w *world) memory(field string) int64 {
-	w.t.Helper()
-	f, err := os.Open(fmt.Sprintf("/proc/%d/status", w.run.Cmd.Process.Pid))
-	require.NoError(w.t, err)
-	defer f.Close()
-	for s := bufio.NewScanner(f); s.Scan(); {
-		if rest, ok := strings.CutPrefix(s.Text(), field+":"); ok {
-			n, err := strconv.ParseInt(strings.Fields(rest)[0], 10, 64)
-			require.NoError(w.t, err)
-			return n << 10
-		}
-	}
-	require.FailNow(w.t, "no "+field)
-	return 0
 }
 
 func percentile(times []time.Duration, part float64) time.Duration {

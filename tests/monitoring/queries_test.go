@@ -3,7 +3,6 @@ package monitoring
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -14,7 +13,6 @@ import (
 	"testing"
 
 	"github.com/goccy/go-yaml"
-	"github.com/jackc/pgx/v5"
 	"github.com/seed-86dfc502/weir/internal/tracing/otlptest"
 	"github.com/seed-86dfc502/weir/tests/harness"
 	"github.com/seed-86dfc502/weir/tests/oracle"
@@ -102,14 +100,10 @@ func busy(t *testing.T) *harness.Process {
 	p := harness.Simple(t, more, map[string]string{
 		"acme": harness.FileSink("acme"), "zest": harness.PatientHookSink(flaky), "plum": harness.PatientHookSink(closed),
 	})
-	main, err := os.ReadFile(p.Path("weir.yaml"))
-	require.NoError(t, err)
+	main := p.Read("weir.yaml")
 	database := servers.Postgres(t)
-	conn, err := pgx.Connect(t.Context(), database)
-	require.NoError(t, err)
-	_, err = conn.Exec(t.Context(), "CREATE TABLE outbox (id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, entity text NOT NULL, payload jsonb)")
-	require.NoError(t, errors.Join(err, conn.Close(t.Context())))
-	p.Write("weir.yaml", harness.ReplaceOnce(t, string(main), "customers:", fmt.Sprintf(
+	harness.Exec(t, database, "CREATE TABLE outbox (id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, entity text NOT NULL, payload jsonb)")
+	p.Write("weir.yaml", harness.ReplaceOnce(t, main, "customers:", fmt.Sprintf(
 		"  rows: {outbox: {url: %q, table: outbox}}\n"+
 			"  late:\n    kafka: {brokers: [%q], topic: late, group: g}\n    entity: id\n    event_id: event\n"+
 			"  posts: {http: {}, entity: id, event_id: event}\ncustomers:", database, late.ListenAddrs()[0])))

@@ -1,13 +1,11 @@
 package recovery
 
 import (
-	"context"
 	"fmt"
 	"strconv"
 	"strings"
 	"testing"
 
-	"github.com/jackc/pgx/v5"
 	"github.com/seed-86dfc502/weir/tests/harness"
 	"github.com/seed-86dfc502/weir/tests/oracle"
 	"github.com/seed-86dfc502/weir/tests/servers"
@@ -23,14 +21,6 @@ func TestTruncateIsHeldByTheGuard(t *testing.T) {
 		"weir.yaml": fmt.Sprintf("sources: {shop: {postgres: {url: %q, tables: {public.stock: {entity: id}}}}}\ncustomers: [sent.yaml, kept.yaml]\nadmin: {listen: \"127.0.0.1:0\"}\n", server.Address),
 		"sent.yaml": fmt.Sprintf(customer, "sent"), "kept.yaml": fmt.Sprintf(customer, "kept"),
 	})
-	conn, err := pgx.Connect(t.Context(), server.Address)
-	require.NoError(t, err)
-	t.Cleanup(func() { _ = conn.Close(context.Background()) })
-	exec := func(sql string) {
-		t.Helper()
-		_, err := conn.Exec(t.Context(), sql)
-		require.NoError(t, err)
-	}
 	retracted := func(customer string) (n int) {
 		for _, r := range p.RecordsUpTo("out/"+customer+".jsonl", true) {
 			n += strings.Count(r.Op, "retract")
@@ -38,12 +28,12 @@ func TestTruncateIsHeldByTheGuard(t *testing.T) {
 		return n
 	}
 	const rows, most = 120, 50
-	exec("CREATE TABLE stock (id int PRIMARY KEY, v int); INSERT INTO stock SELECT n, n FROM generate_series(1, " + strconv.Itoa(rows) + ") n")
+	harness.Exec(t, server.Address, "CREATE TABLE stock (id int PRIMARY KEY, v int); INSERT INTO stock SELECT n, n FROM generate_series(1, "+strconv.Itoa(rows)+") n")
 	p.Drain()
 	p.Age()
 	pr := p.Start("run")
 	pr.Ready(200) // else a command may have the state file first
-	exec("TRUNCATE stock")
+	harness.Exec(t, server.Address, "TRUNCATE stock")
 	for customer, do := range map[string]string{"sent": "release", "kept": "discard"} {
 		service := customer + "/view@log"
 		harness.Eventually(t, service+" is held", func() error {
@@ -54,7 +44,7 @@ func TestTruncateIsHeldByTheGuard(t *testing.T) {
 		p.Start("guard "+do, service, "--reason", "test").Ok()
 	}
 	harness.Eventually(t, "the released retractions", func() error { return harness.Want(retracted("sent"), rows) })
-	exec("INSERT INTO stock SELECT n, -n FROM generate_series(1, " + strconv.Itoa(rows) + ") n")
+	harness.Exec(t, server.Address, "INSERT INTO stock SELECT n, -n FROM generate_series(1, "+strconv.Itoa(rows)+") n")
 	for customer, gone := range map[string]int{"sent": rows, "kept": most} {
 		harness.Eventually(t, customer+" has the new rows", func() error {
 			return harness.Want(len(oracle.Newest(p.RecordsUpTo("out/"+customer+".jsonl", true))), rows)

@@ -3,7 +3,6 @@
 package recovery
 
 import (
-	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -11,7 +10,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/jackc/pgx/v5"
 	"github.com/seed-86dfc502/weir/tests/harness"
 	"github.com/seed-86dfc502/weir/tests/oracle"
 	"github.com/seed-86dfc502/weir/tests/servers"
@@ -213,12 +211,8 @@ func TestInboxShorterThanItsWatermarks(t *testing.T) {
 	w.drain()
 	require.NoError(t, w.check())
 	w.keep()
-	conn, err := pgx.Connect(t.Context(), w.Store)
-	require.NoError(t, err)
-	defer func() { require.NoError(t, conn.Close(context.Background())) }()
 	// As if it had been longer: no broker can be asked to forget the end of a log.
-	_, err = conn.Exec(t.Context(), "UPDATE watermarks SET next_offset = next_offset + 1000")
-	require.NoError(t, err)
+	harness.Exec(t, w.Store, "UPDATE watermarks SET next_offset = next_offset + 1000")
 	w.generation++
 	run := w.run()
 	run.Says("event=inbox.truncated")

@@ -89,10 +89,7 @@ func newWorldWithSource(t *testing.T, store string, window int, settings map[str
 	valkey, keys := servers.Valkey(t)
 	c := &harness.Cluster{T: t, Store: store, Target: servers.Postgres(t)}
 	c.Brokers, c.Prefix = servers.Kafka(t)
-	var err error
-	c.Kafka, err = kgo.NewClient(kgo.SeedBrokers(c.Brokers...), kgo.RecordPartitioner(kgo.StickyKeyPartitioner(nil)), kgo.MetadataMinAge(100*time.Millisecond))
-	require.NoError(t, err)
-	t.Cleanup(c.Kafka.Close)
+	c.Connect(kgo.MetadataMinAge(100 * time.Millisecond))
 	r := harness.NewReceiver(t)
 	w := &world{Cluster: c, Admin: kadm.NewClient(c.Kafka), Receiver: r, generation: 1, sent: map[string]map[place]*kgo.Record{}}
 	w.inboxName = c.Prefix + "weir.inbox"

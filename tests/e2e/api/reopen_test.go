@@ -2,7 +2,6 @@ package api
 
 import (
 	"fmt"
-	"os"
 	"regexp"
 	"strings"
 	"testing"
@@ -26,13 +25,8 @@ func TestDoorsOpenAgainAfterARollBack(t *testing.T) {
 	w.id(first)
 	w.wants(1)
 
-	read := func(name string) string {
-		text, err := os.ReadFile(w.p.Path(name))
-		require.NoError(t, err)
-		return string(text)
-	}
-	w.p.Write("new.yaml", harness.ReplaceOnce(t, read("weir.yaml"), "customers/*.yaml", "new/*.yaml"))
-	w.p.Write("new/acme.yaml", harness.ReplaceOnce(t, read("customers/acme.yaml"), "state: state", "state: state, now: id"))
+	w.p.Write("new.yaml", harness.ReplaceOnce(t, w.p.Read("weir.yaml"), "customers/*.yaml", "new/*.yaml"))
+	w.p.Write("new/acme.yaml", harness.ReplaceOnce(t, w.p.Read("customers/acme.yaml"), "state: state", "state: state, now: id"))
 	newer := w.p.StartAs("new.yaml", "run --role decide,deliver")
 	newer.Ready(200)
 	door.Says("event=revision.superseded")

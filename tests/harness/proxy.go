@@ -1,6 +1,4 @@
-//go:build verify
-
-package chaos
+package harness
 
 import (
 	"net"
@@ -12,23 +10,23 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// weather is the fault that a proxy adds to its connections.
-type weather struct {
-	cut      bool          // connections are reset, also new ones
-	halfOpen bool          // whatever is sent is swallowed, also the end of a connection
-	latency  time.Duration // of every byte, each way
-	rate     int           // bytes a second, each way; 0: no limit
+// Weather is the fault that a proxy adds to its connections.
+type Weather struct {
+	Cut      bool          // connections are reset, also new ones
+	HalfOpen bool          // whatever is sent is swallowed, also the end of a connection
+	Latency  time.Duration // of every byte, each way
+	Rate     int           // bytes a second, each way; 0: no limit
 }
 
-// proxy passes connections to a server on. Its methods may be called from any
+// Proxy passes connections to a server on. Its methods may be called from any
 // goroutine.
-type proxy struct {
+type Proxy struct {
 	listener net.Listener
 	upstream string
 	running  sync.WaitGroup
 
 	mu      sync.Mutex
-	weather weather
+	weather Weather
 	links   map[*link]bool
 	closed  bool
 }
@@ -40,30 +38,31 @@ type link struct {
 	unheard        atomic.Bool // half-open: the client said something since
 }
 
-// newProxy listens at an address, until the test ends, for connections to upstream.
-func newProxy(t testing.TB, listen, upstream string) *proxy {
+// NewProxy listens at an address, until the test ends, for connections to upstream.
+func NewProxy(t testing.TB, listen, upstream string) *Proxy {
 	l, err := net.Listen("tcp", listen)
 	require.NoError(t, err)
-	p := &proxy{listener: l, upstream: upstream, links: map[*link]bool{}}
+	p := &Proxy{listener: l, upstream: upstream, links: map[*link]bool{}}
 	p.running.Go(p.accept)
 	t.Cleanup(p.close)
 	return p
 }
 
-func (p *proxy) address() string { return p.listener.Addr().String() }
+// Address is where it listens.
+func (p *Proxy) Address() string { return p.listener.Addr().String() }
 
-// set changes the weather. Connections that were half-open stay so for the
+// Set changes the weather. Connections that were half-open stay so for the
 // client, which is told nothing; the server loses them as when its keepalives
 // have run out.
-func (p *proxy) set(w weather) {
+func (p *Proxy) Set(w Weather) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.weather = w
 	for l := range p.links {
 		switch {
-		case w.cut:
+		case w.Cut:
 			l.reset()
-		case w.halfOpen:
+		case w.HalfOpen:
 			l.forgotten.Store(true)
 		case l.forgotten.Load():
 			_ = l.server.Close()
@@ -71,9 +70,9 @@ func (p *proxy) set(w weather) {
 	}
 }
 
-// unheard counts the connections on which a client waits for an answer that
+// Unheard counts the connections on which a client waits for an answer that
 // will not come.
-func (p *proxy) unheard() (n int) {
+func (p *Proxy) Unheard() (n int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for l := range p.links {
@@ -84,13 +83,13 @@ func (p *proxy) unheard() (n int) {
 	return n
 }
 
-func (p *proxy) now() weather {
+func (p *Proxy) now() Weather {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.weather
 }
 
-func (p *proxy) close() {
+func (p *Proxy) close() {
 	p.mu.Lock()
 	p.closed = true
 	for l := range p.links {
@@ -101,7 +100,7 @@ func (p *proxy) close() {
 	p.running.Wait()
 }
 
-func (p *proxy) accept() {
+func (p *Proxy) accept() {
 	for {
 		client, err := p.listener.Accept()
 		if err != nil {
@@ -112,7 +111,7 @@ func (p *proxy) accept() {
 }
 
 // connect serves one client until both ends are gone.
-func (p *proxy) connect(client net.Conn) {
+func (p *Proxy) connect(client net.Conn) {
 	server, err := net.Dial("tcp", p.upstream)
 	if err != nil {
 		abort(client)
@@ -120,12 +119,12 @@ func (p *proxy) connect(client net.Conn) {
 	}
 	l := &link{client: client, server: server}
 	p.mu.Lock()
-	if p.closed || p.weather.cut {
+	if p.closed || p.weather.Cut {
 		p.mu.Unlock()
 		l.reset()
 		return
 	}
-	l.forgotten.Store(p.weather.halfOpen)
+	l.forgotten.Store(p.weather.HalfOpen)
 	p.links[l] = true
 	p.mu.Unlock()
 	var pumps sync.WaitGroup
@@ -155,7 +154,7 @@ type parcel struct {
 }
 
 // pump passes on what from sends, and its end.
-func (p *proxy) pump(l *link, from, to net.Conn) {
+func (p *Proxy) pump(l *link, from, to net.Conn) {
 	queue := make(chan parcel, 256)
 	go func() {
 		defer close(queue)
@@ -172,9 +171,9 @@ func (p *proxy) pump(l *link, from, to net.Conn) {
 	}()
 	for next := range queue {
 		w := p.now()
-		wait := time.Until(next.at.Add(w.latency))
-		if w.rate > 0 {
-			wait += time.Duration(len(next.bytes)) * time.Second / time.Duration(w.rate)
+		wait := time.Until(next.at.Add(w.Latency))
+		if w.Rate > 0 {
+			wait += time.Duration(len(next.bytes)) * time.Second / time.Duration(w.Rate)
 		}
 		if wait > 0 {
 			<-time.After(wait)

@@ -1,4 +1,4 @@
-package e2e
+package harness
 
 import (
 	"context"
@@ -8,8 +8,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// exec runs statements on a database.
-func exec(t *testing.T, url string, statements ...string) {
+// Exec runs statements on a database.
+func Exec(t testing.TB, url string, statements ...string) {
 	t.Helper()
 	conn, err := pgx.Connect(t.Context(), url)
 	require.NoError(t, err)
@@ -20,8 +20,8 @@ func exec(t *testing.T, url string, statements ...string) {
 	}
 }
 
-// number asks a database for a number.
-func number(t *testing.T, url, query string) (n int64) {
+// Number asks a database for a number.
+func Number(t testing.TB, url, query string) (n int64) {
 	t.Helper()
 	conn, err := pgx.Connect(t.Context(), url)
 	require.NoError(t, err)
