@@ -1,7 +1,6 @@
 // Package limits tests the real binary at its limits: a backlog that a dead
-// sink leaves, a full disk, messages of 64 MiB, documents of 100,000 members,
-// broken events by the thousand, one entity that is half of the stream, and a
-// customer that takes half a minute for every answer.
+// sink leaves, a full disk, messages of 64 MiB, documents of 100,000 members, and one
+// entity that is half of the stream.
 //
 // Each test compares the outcome with package tests/oracle, or with the input
 // itself where the model cannot read it, and asserts no speed: where one thing
