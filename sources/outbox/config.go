@@ -13,9 +13,6 @@ import (
 	"github.com/seed-86dfc502/weir/transport"
 )
 
-// afterMark marks an ingested row. Otherwise it is deleted.
-const afterMark = "mark"
-
 // Config reads a table of a PostgreSQL database, 13 or later. Several
 // processes may read it side by side.
 type Config struct {
@@ -32,8 +29,6 @@ type Config struct {
 	Poll config.Duration `yaml:"poll" default:"1s" range:"10ms..1h"`
 	// Batch is the most rows of one transaction.
 	Batch int `yaml:"batch" default:"500" range:"1..10000"`
-	// After says what becomes of a row whose event is durable.
-	After string `yaml:"after" default:"delete" enum:"delete|mark"`
 	// Channel of NOTIFY that ends the wait of poll.
 	Channel string `yaml:"channel"`
 
@@ -75,7 +70,7 @@ func (c *Config) Check(check *config.Checker, s *config.Source) {
 		}
 	}
 	for _, column := range []struct{ key, name string }{
-		{"id", c.Columns.ID}, {"entity", c.Columns.Entity}, {"payload", c.Columns.Payload}, {"processed", c.Columns.Processed},
+		{"id", c.Columns.ID}, {"entity", c.Columns.Entity}, {"payload", c.Columns.Payload},
 	} {
 		if key := config.Key("columns", column.key); check.Known(key) && column.name == "" {
 			check.Fault(key, "is empty", "the name of a column")
@@ -111,7 +106,7 @@ func (c *Config) Fingerprint() []any {
 
 func (c *Config) source(e sources.Env) (*Source, error) {
 	return New(Options{
-		Name: e.Name, URL: c.URL.Reveal(), Table: c.Table, Mark: c.After == afterMark, Columns: c.Columns, Sequenced: c.sequenced,
+		Name: e.Name, URL: c.URL.Reveal(), Table: c.Table, Columns: c.Columns, Sequenced: c.sequenced,
 		Batch: c.Batch, Poll: c.Poll.D(), Channel: c.Channel, Limit: e.Limit, Logger: e.Logger,
 	})
 }

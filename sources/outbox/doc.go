@@ -8,7 +8,7 @@
 // A [Source] works in takes. Each is one transaction:
 //
 //	lock rows, skipping what others have locked ─ leave out rows behind an older one that is
-//	not in this take ─ hand out as a frame, or a few ─ all durable in the inbox ─ delete or mark them ─ commit
+//	not in this take ─ hand out as a frame, or a few ─ all durable in the inbox ─ delete them ─ commit
 //
 // So a row goes only after its event is durable, and any number of processes
 // may read side by side.

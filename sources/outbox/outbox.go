@@ -50,9 +50,6 @@ type Columns struct {
 	Operation string `yaml:"operation"`
 	// Headers is a JSON object with the headers that sequence: header:NAME reads.
 	Headers string `yaml:"headers"`
-	// Processed is the column that after: mark sets to the time. A row in which it
-	// is set is not taken, with after: delete neither.
-	Processed string `yaml:"processed" default:"processed_at"`
 }
 
 // Options of a Source. All fields are needed unless they say a default.
@@ -61,8 +58,6 @@ type Options struct {
 	URL     string
 	Table   string // schema.name, or a name on the search_path
 	Columns Columns
-	// Mark sets Columns.Processed of an ingested row. Otherwise the row is deleted.
-	Mark bool
 	// Sequenced says that events have a sequence: ids need not give their order.
 	Sequenced bool
 	// Batch is the most rows of one take. Defaults to 500.
@@ -74,7 +69,7 @@ type Options struct {
 	Poll time.Duration
 	// Channel, if given, is listened to: a notification ends the wait of Poll.
 	Channel string
-	// StopGrace is how long a shutdown waits for the database to delete or mark durable rows.
+	// StopGrace is how long a shutdown waits for the database to delete durable rows.
 	// Defaults to 2s.
 	StopGrace time.Duration
 	// Limit, if given, ends the grace of a shutdown. Its rows are redelivered.
@@ -168,7 +163,7 @@ func (s *Source) Subscribe(ctx context.Context, topic string) (<-chan *message.M
 	return s.subscriptions.Open(ctx, func(ctx context.Context, out chan<- *message.Message) { s.follow(ctx, topic, out) })
 }
 
-// Close ends all subscriptions. Durable rows are deleted or marked, if the database
+// Close ends all subscriptions. Durable rows are deleted, if the database
 // answers in time.
 func (s *Source) Close() error {
 	s.subscriptions.Close()

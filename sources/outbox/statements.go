@@ -24,15 +24,13 @@ const scan = 8
 type statements struct {
 	table   string // quoted
 	columns Columns
-	mark    bool
-	marked  bool // rows have a mark, set by this source or by an earlier one
 	byID    bool // ids alone give the order of an entity's events
 	batch   int
 }
 
 func newStatements(opt Options) *statements {
 	var parts pgx.Identifier = strings.Split(opt.Table, ".")
-	return &statements{table: parts.Sanitize(), columns: opt.Columns, mark: opt.Mark, batch: opt.Batch,
+	return &statements{table: parts.Sanitize(), columns: opt.Columns, batch: opt.Batch,
 		byID: opt.Columns.Order == "" && !opt.Sequenced}
 }
 
@@ -47,19 +45,12 @@ func column(alias, name string) string {
 	return alias + "." + quote(name) + "::text"
 }
 
-func (s *statements) pending(alias string) string {
-	if !s.marked {
-		return "TRUE"
-	}
-	return alias + "." + quote(s.columns.Processed) + " IS NULL"
-}
-
 // table is the database's description of the table, and the statements made of it.
 type table struct {
 	identity string // of the stream of positions, see doc.go
 	lock     string // returns the ids of rows that are locked now
 	choose   string // returns those of them that may be handed out
-	settle   string // deletes or marks rows
+	settle   string // deletes rows
 	waiting  string // reports whether a row waits
 	lag      string // counts rows, and returns the ids of the oldest and the newest
 }
@@ -88,10 +79,7 @@ func (s *Source) describe(ctx context.Context, conn *pgxpool.Conn) (*table, erro
 	if err := s.checkIDs(ctx, conn, *oid, types[s.opt.Columns.ID]); err != nil {
 		return nil, err
 	}
-	sql := *s.sql
-	// Rows that are deleted now may have been marked before.
-	sql.marked = s.opt.Mark || strings.HasPrefix(types[s.opt.Columns.Processed], "timestamp")
-	t := sql.describe(types[s.opt.Columns.ID], types[s.opt.Columns.Payload])
+	t := s.sql.describe(types[s.opt.Columns.ID], types[s.opt.Columns.Payload])
 	// Positions of a table are comparable as long as it is the same table of the
 	// same history of the same database.
 	err = conn.QueryRow(ctx, `SELECT 'outbox-' || system_identifier || '-' || substr(pg_walfile_name(pg_current_wal_lsn()), 1, 8)
@@ -124,9 +112,6 @@ func (s *Source) types(ctx context.Context, conn *pgxpool.Conn, oid uint32) (map
 		if name != "" && types[name] == "" {
 			faults = append(faults, fmt.Errorf("table %s has no column %q", s.sql.table, name))
 		}
-	}
-	if s.opt.Mark && types[c.Processed] == "" {
-		faults = append(faults, fmt.Errorf("table %s has no column %q to mark rows in", s.sql.table, c.Processed))
 	}
 	if t := types[c.Payload]; t != "" && !slices.Contains([]string{"json", "jsonb", "text", "character varying", "bytea"}, t) {
 		faults = append(faults, fmt.Errorf("column %q of table %s is of type %s, which holds no JSON", c.Payload, s.sql.table, t))
@@ -163,37 +148,33 @@ func (s *statements) describe(idType, payloadType string) *table {
 	if payloadType == "bytea" {
 		payload = "o." + quote(s.columns.Payload)
 	}
-	t := &table{
+	return &table{
 		lock: fmt.Sprintf(`SELECT o.%[2]s::text FROM %[1]s o
 			WHERE o.%[2]s = ANY (ARRAY(
 				SELECT capped.id FROM (
-					SELECT head.%[2]s AS id, row_number() OVER (PARTITION BY head.%[3]s ORDER BY %[8]s) AS n FROM (
-						SELECT p.%[3]s, %[9]s FROM %[1]s p WHERE %[5]s ORDER BY %[9]s LIMIT %[6]d
+					SELECT head.%[2]s AS id, row_number() OVER (PARTITION BY head.%[3]s ORDER BY %[6]s) AS n FROM (
+						SELECT p.%[3]s, %[7]s FROM %[1]s p ORDER BY %[7]s LIMIT %[4]d
 					) head
-				) capped WHERE capped.n <= %[7]d
-			)) AND %[4]s
-			ORDER BY %[10]s LIMIT $1 FOR UPDATE OF o SKIP LOCKED`,
-			s.table, id, entity, s.pending("o"), s.pending("p"), scan*s.batch, rowsPerEntity, s.orderedBy("head"), s.orderedBy("p"), s.orderedBy("o")),
+				) capped WHERE capped.n <= %[5]d
+			))
+			ORDER BY %[8]s LIMIT $1 FOR UPDATE OF o SKIP LOCKED`,
+			s.table, id, entity, scan*s.batch, rowsPerEntity, s.orderedBy("head"), s.orderedBy("p"), s.orderedBy("o")),
 		// A statement of its own, so that it sees what others committed until the locks were
 		// taken. The place in the log is read after that.
 		choose: fmt.Sprintf(`WITH place AS MATERIALIZED (SELECT (pg_current_wal_insert_lsn() - '0/0')::bigint AS lsn)
 			SELECT o.%[2]s::text, o.%[3]s::text, %[4]s, %[5]s, %[6]s, %[7]s, o.xmin::text, place.lsn
 			FROM %[1]s o CROSS JOIN place
 			WHERE o.%[2]s = ANY (%[8]s) AND NOT EXISTS (
-				SELECT 1 FROM %[1]s p WHERE p.%[3]s = o.%[3]s AND %[10]s AND %[9]s AND p.%[2]s <> ALL (%[8]s)
+				SELECT 1 FROM %[1]s p WHERE p.%[3]s = o.%[3]s AND %[9]s AND p.%[2]s <> ALL (%[8]s)
 			)
-			ORDER BY %[11]s`,
+			ORDER BY %[10]s`,
 			s.table, id, entity, payload, column("o", s.columns.EventID), column("o", s.columns.Operation), column("o", s.columns.Headers),
-			ids, s.pending("p"), s.before("p", "o"), s.orderedBy("o")),
+			ids, s.before("p", "o"), s.orderedBy("o")),
 		settle:  fmt.Sprintf(`DELETE FROM %s WHERE %s = ANY (%s)`, s.table, id, ids),
-		waiting: fmt.Sprintf(`SELECT EXISTS (SELECT 1 FROM %s p WHERE %s)`, s.table, s.pending("p")),
+		waiting: fmt.Sprintf(`SELECT EXISTS (SELECT FROM %s)`, s.table),
+		lag: fmt.Sprintf(`SELECT (SELECT count(*) FROM (SELECT FROM %[1]s LIMIT $1) waiting),
+			(SELECT p.%[2]s::text FROM %[1]s p ORDER BY %[4]s LIMIT 1),
+			(SELECT p.%[2]s::text FROM %[1]s p ORDER BY %[5]s LIMIT 1),
+			EXISTS (SELECT FROM %[1]s p WHERE p.%[2]s = $2::text::%[3]s)`, s.table, id, idType, s.orderedBy("p"), s.inOrder("p", " DESC")),
 	}
-	t.lag = fmt.Sprintf(`SELECT (SELECT count(*) FROM (SELECT FROM %[1]s p WHERE %[3]s LIMIT $1) waiting),
-		(SELECT p.%[2]s::text FROM %[1]s p WHERE %[3]s ORDER BY %[5]s LIMIT 1),
-		(SELECT p.%[2]s::text FROM %[1]s p WHERE %[3]s ORDER BY %[6]s LIMIT 1),
-		EXISTS (SELECT FROM %[1]s p WHERE p.%[2]s = $2::text::%[4]s AND %[3]s)`, s.table, id, s.pending("p"), idType, s.orderedBy("p"), s.inOrder("p", " DESC"))
-	if s.mark {
-		t.settle = fmt.Sprintf(`UPDATE %[1]s SET %[2]s = now() WHERE %[3]s = ANY (%[4]s) AND %[2]s IS NULL`, s.table, quote(s.columns.Processed), id, ids)
-	}
-	return t
 }

@@ -36,7 +36,7 @@ type row struct {
 	lsn                int64  // where in the log it was taken
 }
 
-// take takes the available rows, hands them out, and deletes or marks the durable ones.
+// take takes the available rows, hands them out, and deletes the durable ones.
 // It returns the number of those rows. The end of ctx is a shutdown: rows that are
 // not durable soon stay, and work is the context that bounds the rest.
 func (t *taker) take(ctx, work context.Context) (n int, err error) {
@@ -124,7 +124,7 @@ func (t *taker) handOut(ctx, work context.Context, tx pgx.Tx, locked []string) (
 // lateGrace is how long a shutdown waits for events to become durable.
 const lateGrace = time.Second
 
-// settle deletes or marks rows and commits.
+// settle deletes rows and commits.
 func (t *taker) settle(work context.Context, tx pgx.Tx, ids []string) error {
 	work, cancel := context.WithTimeout(work, statementTimeout)
 	defer cancel()

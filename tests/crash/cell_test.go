@@ -48,14 +48,10 @@ func (c cell) world(t testing.TB) *world {
 	if c.tables {
 		return newTables(t, c.on, c.point != crash.SlotMade)
 	}
-	if !c.door {
-		return newWorld(t, c.on)
+	if c.door {
+		return newDoor(t, c.on)
 	}
-	after := "delete"
-	if (c.on == onSQLite) == (c.nth == 1) {
-		after = "mark"
-	}
-	return newDoor(t, c.on, after)
+	return newWorld(t, c.on)
 }
 
 // run makes one kill and returns the faults found afterwards.

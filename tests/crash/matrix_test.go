@@ -214,7 +214,7 @@ func TestCrashMatrix(t *testing.T) {
 			t.Run(on, func(t *testing.T) {
 				t.Parallel()
 				w := newWorld(t, on)
-				behind := newDoor(t, on, "delete")
+				behind := newDoor(t, on)
 				shop := newTables(t, on, true)
 				for _, c := range matrix(on, usual(w, w.run), usual(behind, behind.serve), usual(shop, shop.run)) {
 					t.Run(strings.Join(append(slices.Clone(c.command), c.spec(c.nth)), " "), func(t *testing.T) {

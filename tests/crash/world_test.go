@@ -74,8 +74,8 @@ func newWorldOf(t testing.TB, on string, all []event) *world {
 	return w
 }
 
-// newDoor makes a world whose events come by HTTP and in an outbox table, whose rows are deleted or marked.
-func newDoor(t testing.TB, on, after string) *world {
+// newDoor makes a world whose events come by HTTP and in an outbox table.
+func newDoor(t testing.TB, on string) *world {
 	w, backing := emptyWorld(t, on)
 	w.door = true
 	harness.Exec(t, w.Target, outboxTable)
@@ -87,7 +87,7 @@ func newDoor(t testing.TB, on, after string) *world {
 		w.sent[e.source+"/"+head.EventID] = e
 	}
 	backing += "\napi: {listen: \"127.0.0.1:0\"}"
-	outbox := fmt.Sprintf("outbox: {url: %q, table: outbox, poll: 10ms, batch: 12, after: %s, columns: {event_id: event}}", w.Target, after)
+	outbox := fmt.Sprintf("outbox: {url: %q, table: outbox, poll: 10ms, batch: 12, columns: {event_id: event}}", w.Target)
 	w.configure(backing, "http: {}"+locators, outbox, "http: {}"+locators, "checks: {crm: {}, erp: {}}\n")
 	return w
 }

@@ -36,7 +36,7 @@ func newApplication(t *testing.T, outboxOptions string) application {
 	a.conn, err = pgx.Connect(t.Context(), url)
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = a.conn.Close(context.Background()) })
-	a.exec("CREATE TABLE outbox (id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, entity text, payload jsonb, op text, processed_at timestamptz)")
+	a.exec("CREATE TABLE outbox (id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, entity text, payload jsonb, op text)")
 	return a
 }
 
@@ -46,20 +46,8 @@ func (a application) exec(sql string, args ...any) {
 	require.NoError(a.T, err)
 }
 
-func (a application) waiting() (n int) {
-	require.NoError(a.T, a.conn.QueryRow(a.T.Context(), "SELECT count(*) FROM outbox WHERE processed_at IS NULL").Scan(&n))
-	return n
-}
-
 // The state changes with every row: s1, s2, ….
 const insertStates = `INSERT INTO outbox (entity, payload) SELECT $1, jsonb_build_object('state', 's' || n) FROM generate_series($2::int, $3::int) n`
-
-func states(from, to int) (all []string) {
-	for n := from; n <= to; n++ {
-		all = append(all, fmt.Sprint("s", n))
-	}
-	return all
-}
 
 // A process that lost its connection appends its batch when others
 // have moved on, repeated everything and more: nothing of it has an effect, and
