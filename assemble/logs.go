@@ -83,6 +83,11 @@ func OpenLogs(c *config.Config, s Store, log *slog.Logger) (Logs, error) {
 	return clusterLogs{admin, producer, c, cluster}, nil
 }
 
+// ShareLogs is OpenLogs beside the process that has the SQLite file open.
+func ShareLogs(c *config.Config, s Store, log *slog.Logger) Logs {
+	return FileLogs{embedded.Share(s.(*sqlite.Store), c.Store.File, log)}
+}
+
 // clusterLogs are topics of a cluster.
 type clusterLogs struct {
 	*transport.Admin

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"syscall"
@@ -32,7 +31,7 @@ type way struct {
 	running bool
 }
 
-var ways = []way{{"embedded, nobody runs", false, false}, {"embedded, forwarded", false, true}, {"servers", true, true}}
+var ways = []way{{"embedded, nobody runs", false, false}, {"embedded, beside a process", false, true}, {"servers", true, true}}
 
 // everyWay runs a test for each way that a command can take.
 func everyWay(t *testing.T, f func(t *testing.T, new func(sinks map[string]string) *world)) {
@@ -430,8 +429,8 @@ func (w *world) inMiddle(done int64) {
 	})
 }
 
-// An interrupted command ends in the process that runs it too.
-func TestInterruptReachesTheProcess(t *testing.T) {
+// An interrupted command says so in the audit, and its job stays open.
+func TestInterruptedCommand(t *testing.T) {
 	w := &world{Project: harness.Simple(t, "", map[string]string{"acme": harness.FileSink("acme")})}
 	w.Append("events.jsonl", harness.Many(60, 0, 1))
 	w.Drain()
@@ -441,34 +440,29 @@ func TestInterruptReachesTheProcess(t *testing.T) {
 	w.inMiddle(1)
 	require.NoError(t, command.Cmd.Process.Signal(syscall.SIGINT))
 	require.Equal(t, 1, command.Wait())
-	harness.Eventually(t, "the end there", func() error {
-		return harness.Want(count(w.audits(), func(r auditRow) bool { return r.Detail.State == "cut off" }), 1)
-	})
+	require.Equal(t, 1, count(w.audits(), func(r auditRow) bool { return r.Detail.State == "cut off" }))
 	require.Equal(t, store.JobOpen, w.jobs()[0].State)
-	w.run.Ready(200)
 	w.run.Terminate()
 	w.run.Ok()
-	require.NoFileExists(t, w.Path("data/state.db.control"))
 }
 
-// A process ends in order while it runs a forwarded command.
+// A command beside a process that ends decides its records itself.
 func TestProcessEndsWhileACommandRuns(t *testing.T) {
 	w := &world{Project: harness.Simple(t, "", map[string]string{"acme": harness.FileSink("acme")})}
-	w.Append("events.jsonl", harness.Many(60, 0, 1))
+	w.Append("events.jsonl", harness.Many(10, 0, 1))
 	w.Drain()
 	w.run = w.Start("run")
 	w.run.Ready(200)
-	command := w.Start("replay --all --rate 0.2/s")
+	command := w.Start("replay --all --wait --json --rate 2/s")
 	w.inMiddle(1)
 	w.run.Terminate()
 	w.run.Ok()
-	require.Equal(t, 1, command.Wait())
-	require.Contains(t, command.Log.String(), "the same command resumes it")
+	require.NoFileExists(t, w.Path("data/state.db.control"))
+	require.True(t, decode[result](t, command.Ok()).Decided)
 }
 
-// Forwarding a command needs the listener of the running process; a stale address of an
-// earlier one does no harm.
-func TestNoWayIn(t *testing.T) {
+// A command needs no listener of the process that runs, and makes no state.
+func TestCommandBesideAProcess(t *testing.T) {
 	p := harness.Simple(t, "", map[string]string{"acme": harness.FileSink("acme")})
 	w := &world{Project: p}
 	require.Contains(t, w.fails(1, "replay --all"), "nothing has run")
@@ -479,19 +473,9 @@ func TestNoWayIn(t *testing.T) {
 	w.Write("off.yaml", harness.ReplaceOnce(t, text, `listen: "127.0.0.1:0"`, `listen: "off"`))
 	run := w.StartAs("off.yaml", "run")
 	run.Says("msg=running")
-	off := w.StartAs("off.yaml", "replay --all")
-	require.Equal(t, 1, off.Wait())
-	require.Contains(t, off.Log.String(), "admin.listen")
-	require.Empty(t, decode[[]auditRow](t, w.say("audit --json")), "the store alone needs nobody")
+	off := w.StartAs("off.yaml", "replay --all --wait --json")
+	r := decode[result](t, off.Ok())
+	require.EqualValues(t, 1, r.Entities)
+	require.True(t, r.Decided)
 	run.Kill()
-
-	require.NoError(t, os.MkdirAll(filepath.Dir(w.Path("data/state.db.control")), 0o700))
-	w.Write("data/state.db.control", `{"address":"127.0.0.1:1","token":"stale","pid":1}`)
-	require.EqualValues(t, 1, decode[result](t, w.say("replay --json --all")).Entities, "nobody runs, so nobody is asked")
-	w.run = w.Start("run")
-	w.run.Ready(200)
-	info, err := os.Stat(w.Path("data/state.db.control"))
-	require.NoError(t, err)
-	require.EqualValues(t, 0o600, info.Mode().Perm())
-	require.EqualValues(t, 1, decode[result](t, w.say("replay --json --all")).Entities)
 }

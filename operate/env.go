@@ -47,9 +47,11 @@ type Env struct {
 	// Target opens a service's target for reading, without changing it. The caller closes it. The
 	// error is an *InvalidRequestError for a sink that cannot be read back.
 	Target func(ctx context.Context, service string) (*Target, error)
-	// Decide decides the inbox and returns when nothing is left. Nil
-	// when another process decides.
-	Decide func(ctx context.Context) error
+	// Decide decides the inbox and returns when nothing is left. It returns false when another
+	// process decides. Nil with servers.
+	Decide func(ctx context.Context) (bool, error)
+	// Alone says that no other process decides.
+	Alone bool
 	// Actor is who asks, for the audit: user@host.
 	Actor    string
 	Progress Shown
@@ -98,18 +100,20 @@ func InboxRecords(topic string, records []change.Record) ([]transport.Record, er
 const waitPoll = 100 * time.Millisecond
 
 // Wait returns when everything that was in the inbox at its call is decided:
-// every partition's watermark has passed its end at the call. Without another
-// deciding process it decides itself. Deliveries are not awaited. It fails when a newer
+// every partition's watermark has passed its end at the call. Embedded, without another
+// deciding process, it decides itself. Deliveries are not awaited. It fails when a newer
 // generation of the inbox is opened meanwhile.
 func (e *Env) Wait(ctx context.Context) error {
 	_, ends, err := e.Log.Offsets(ctx, e.Inbox.Topic)
 	if err != nil {
 		return err
 	}
-	if e.Decide != nil {
-		return e.Decide(ctx)
-	}
 	for {
+		if e.Decide != nil {
+			if decided, err := e.Decide(ctx); decided || err != nil {
+				return err
+			}
+		}
 		marks, err := e.Store.Watermarks(ctx)
 		if err != nil {
 			return fmt.Errorf("wait for the decision: %w", err)

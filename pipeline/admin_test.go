@@ -1,8 +1,6 @@
 package pipeline
 
 import (
-	"context"
-	"fmt"
 	"io"
 	"log/slog"
 	"net"
@@ -26,17 +24,17 @@ const (
 )
 
 // serveOperators returns a pipeline of which only the operators' listener runs.
-func serveOperators(t *testing.T, admin config.Admin, run control.Executor) (p *Pipeline, address string) {
+func serveOperators(t *testing.T, admin config.Admin) (p *Pipeline, address string) {
 	t.Helper()
-	return showing(t, admin, run, nil)
+	return showing(t, admin, nil)
 }
 
 // showing is serveOperators with a page.
-func showing(t *testing.T, admin config.Admin, run control.Executor, page http.HandlerFunc) (p *Pipeline, address string) {
+func showing(t *testing.T, admin config.Admin, page http.HandlerFunc) (p *Pipeline, address string) {
 	t.Helper()
 	admin.Listen = "127.0.0.1:0"
 	cfg := &config.Config{Admin: admin, Store: config.Store{File: filepath.Join(t.TempDir(), "state.db")}}
-	o := Options{Config: cfg, Logger: slog.New(slog.DiscardHandler), Registry: prometheus.NewRegistry(), Commands: run}
+	o := Options{Config: cfg, Logger: slog.New(slog.DiscardHandler), Registry: prometheus.NewRegistry()}
 	if page != nil {
 		o.Page = func(*Pipeline) http.Handler { return page }
 	}
@@ -50,11 +48,6 @@ func showing(t *testing.T, admin config.Admin, run control.Executor, page http.H
 		require.NoError(t, stop())
 	})
 	return p, address
-}
-
-func echo(_ context.Context, c control.Command, out, _ io.Writer) int {
-	fmt.Fprint(out, c.Args)
-	return 7
 }
 
 // asked sends a request to the operators' listener.
@@ -82,10 +75,10 @@ func shows(token string) func(*http.Request) {
 func TestTheWholeAdminListenerIsGuarded(t *testing.T) {
 	for name, admin := range map[string]config.Admin{"without a token": {}, "with one": {Token: config.NewSecret(adminToken)}} {
 		t.Run(name, func(t *testing.T) {
-			_, address := serveOperators(t, admin, echo)
-			for _, path := range []string{"/healthz", "/readyz", "/metrics", "/debug/pprof/", control.CommandsPath, control.ReloadPath, "/"} {
+			_, address := serveOperators(t, admin)
+			for _, path := range []string{"/healthz", "/readyz", "/metrics", "/debug/pprof/", control.RetryPath, control.ReloadPath, "/"} {
 				method := http.MethodGet
-				if path == control.CommandsPath || path == control.ReloadPath {
+				if path == control.RetryPath || path == control.ReloadPath {
 					method = http.MethodPost
 				}
 				for what, c := range map[string]struct {
@@ -119,11 +112,11 @@ func TestTheWholeAdminListenerIsGuarded(t *testing.T) {
 
 // Profiles show the work of a process, and so need the token.
 func TestProfilesNeedTheToken(t *testing.T) {
-	_, address := serveOperators(t, config.Admin{}, echo)
+	_, address := serveOperators(t, config.Admin{})
 	status, _ := asked(t, http.MethodGet, address, "/debug/pprof/", shows(adminToken))
 	require.Equal(t, 404, status)
 
-	_, address = serveOperators(t, config.Admin{Token: config.NewSecret(adminToken), MetricsToken: config.NewSecret(metricsToken)}, echo)
+	_, address = serveOperators(t, config.Admin{Token: config.NewSecret(adminToken), MetricsToken: config.NewSecret(metricsToken)})
 	for _, path := range []string{"/debug/pprof/", "/debug/pprof/goroutine?debug=1", "/debug/pprof/symbol"} {
 		for sent, want := range map[string]int{"wrong": 401, metricsToken: 401, adminToken: 200} {
 			status, body := asked(t, http.MethodGet, address, path, shows(sent))
@@ -141,13 +134,13 @@ func TestMetricsHaveATokenOfTheirOwn(t *testing.T) {
 		{Token: config.NewSecret(adminToken), MetricsToken: config.NewSecret(metricsToken)},
 		{MetricsToken: config.NewSecret(metricsToken)},
 	} {
-		_, address := serveOperators(t, admin, echo)
+		_, address := serveOperators(t, admin)
 		status, _ := asked(t, http.MethodGet, address, "/metrics", nil)
 		require.Equal(t, 401, status)
 		status, body := asked(t, http.MethodGet, address, "/metrics", shows(metricsToken))
 		require.Equal(t, 200, status)
 		require.Contains(t, body, "weir_wrong_tokens_total")
-		for _, path := range []string{control.CommandsPath, control.ReloadPath} {
+		for _, path := range []string{control.RetryPath, control.ReloadPath} {
 			status, _ = asked(t, http.MethodPost, address, path, shows(metricsToken))
 			require.Equal(t, 401, status, path)
 		}
@@ -157,10 +150,10 @@ func TestMetricsHaveATokenOfTheirOwn(t *testing.T) {
 // Wrong tokens are limited wherever they are shown, the right one passes, and
 // why a process is not ready is told to who may know.
 func TestWrongTokensAreLimitedOnEveryPath(t *testing.T) {
-	_, address := serveOperators(t, config.Admin{Token: config.NewSecret(adminToken)}, echo) // which stays unready
-	paths := []string{"/metrics", "/debug/pprof/", control.CommandsPath, control.ReloadPath}
+	_, address := serveOperators(t, config.Admin{Token: config.NewSecret(adminToken)}) // which stays unready
+	paths := []string{"/metrics", "/debug/pprof/", control.RetryPath, control.ReloadPath}
 	method := func(path string) string {
-		if path == control.CommandsPath || path == control.ReloadPath {
+		if path == control.RetryPath || path == control.ReloadPath {
 			return http.MethodPost
 		}
 		return http.MethodGet
@@ -229,7 +222,7 @@ func TestSlowReaderOfThePage(t *testing.T) {
 	api.DefaultLimits.Patience = 2 * time.Second
 	defer func() { api.DefaultLimits.Patience = patience }()
 	begun, gone := make(chan struct{}, 1), make(chan struct{})
-	_, address := showing(t, config.Admin{}, echo, endless(begun, gone))
+	_, address := showing(t, config.Admin{}, endless(begun, gone))
 	readNothing(t, address)
 	soon(t, gone, "the page waits for a client that does not read")
 }
@@ -240,7 +233,7 @@ func TestSlowReaderOfThePageAtAStop(t *testing.T) {
 		t.Skip("waits for limits of time")
 	}
 	begun, gone := make(chan struct{}, 1), make(chan struct{})
-	p, address := showing(t, config.Admin{}, echo, endless(begun, gone))
+	p, address := showing(t, config.Admin{}, endless(begun, gone))
 	readNothing(t, address)
 	<-begun
 	p.end.begin()

@@ -3,50 +3,13 @@ package pipeline
 import (
 	"context"
 	"errors"
-	"fmt"
-	"log/slog"
-	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/seed-86dfc502/weir/assemble"
 	"github.com/seed-86dfc502/weir/config"
 	"github.com/seed-86dfc502/weir/decide"
-	"github.com/seed-86dfc502/weir/internal/wait"
 	"github.com/seed-86dfc502/weir/operate/session"
-	"github.com/seed-86dfc502/weir/pipeline/control"
 )
-
-// attachTimeout bounds how long a command waits for a process that starts or ends.
-const attachTimeout = 10 * time.Second
-
-// Attach opens the state for a command, or, when another process has the data folder
-// open, returns how to forward the command to that process. It waits a moment for a
-// process that is just starting or ending.
-func Attach(ctx context.Context, c *config.Config, log *slog.Logger) (*session.Session, *control.Running, error) {
-	deadline := time.Now().Add(attachTimeout)
-	for {
-		s, err := session.Open(ctx, c, log)
-		if err == nil && c.Kafka.Embedded() {
-			// The file is this process's now: the address of an earlier one is stale.
-			err = control.RemoveStale(c)
-		}
-		if !errors.Is(err, session.ErrInUse) {
-			return s, nil, err
-		}
-		if c.Admin.Off() {
-			return nil, nil, fmt.Errorf("%w; a command reaches that process by its operators' listener, which is off: set admin.listen, or stop the process first", err)
-		}
-		if r := control.Find(c); r != nil {
-			return nil, r, nil
-		}
-		if time.Now().After(deadline) {
-			return nil, nil, fmt.Errorf("%w, which has not said how to reach it: it may still be starting, or run without admin.listen", err)
-		}
-		if !wait.Sleep(ctx, 100*time.Millisecond) {
-			return nil, nil, context.Cause(ctx)
-		}
-	}
-}
 
 // stageOf returns the options of a stage that works in a session.
 func stageOf(s *session.Session) stageOptions {

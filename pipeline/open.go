@@ -54,9 +54,8 @@ type Options struct {
 	Logger   *slog.Logger
 	// Load, if given, reads the configuration again and checks it, for Reload.
 	Load func() (*config.Config, error)
-	// Commands runs commands that other processes send to the operators' listener.
-	// Needed for ServeAdmin.
-	Commands control.Executor
+	// Link returns a link that signs an actor in to the page. Needed for ServeAdmin.
+	Link func(actor string) string
 	// Page, if given, makes the operators' page, when ServeAdmin begins.
 	Page func(*Pipeline) http.Handler
 	// Registry gets the metrics. Each process uses one of its own.
@@ -244,7 +243,7 @@ func (p *Pipeline) assemble(g *gauges) {
 		cfg: p.cfg, log: p.log, reg: reg, store: p.store, active: p.active, keys: p.keys, tracer: p.tracer, metrics: m, sources: p.ingest.sources, takes: p.monitor.takes, serve: serve, ending: p.end.ingest.ctx,
 	}}
 	p.ingest.serveAPI = front.listen
-	p.control = control.New(control.Options{Config: p.cfg, Execute: p.opt.Commands, Reload: p.Reload, Import: http.HandlerFunc(p.serveImport)})
+	p.control = control.New(control.Options{Config: p.cfg, Probe: p.Probe, Link: p.opt.Link, Reload: p.Reload, Import: http.HandlerFunc(p.serveImport)})
 	p.operators = &operators{operatorsOptions: operatorsOptions{cfg: p.cfg, log: p.log, reg: reg, control: p.control, health: p.monitor.healthNow, status: p.monitor.status, serve: serve}}
 	if p.opt.Page != nil {
 		p.operators.page = func() http.Handler { return p.opt.Page(p) }

@@ -18,7 +18,7 @@ func TestPageEndsBeforeTheProcess(t *testing.T) {
 	began := make(chan struct{})
 	var token, file string
 	cfg := &config.Config{Admin: config.Admin{Listen: "127.0.0.1:0"}, Store: config.Store{File: filepath.Join(t.TempDir(), "state.db")}}
-	p := newPipeline(Options{Config: cfg, Logger: slog.New(slog.DiscardHandler), Registry: prometheus.NewRegistry(), Commands: echo, Page: func(p *Pipeline) http.Handler {
+	p := newPipeline(Options{Config: cfg, Logger: slog.New(slog.DiscardHandler), Registry: prometheus.NewRegistry(), Page: func(p *Pipeline) http.Handler {
 		token, file = p.Control().OwnToken()
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			if r.URL.Path == "/slow" {

@@ -41,7 +41,7 @@ func TestWhatAReloadCannotChange(t *testing.T) {
 
 // A reload always needs a token, and answers with the fault.
 func TestAskingForAReload(t *testing.T) {
-	p, address := serveOperators(t, config.Admin{}, echo)
+	p, address := serveOperators(t, config.Admin{})
 	resp, err := http.Post("http://"+address+control.ReloadPath, "", nil)
 	require.NoError(t, err)
 	require.NoError(t, resp.Body.Close())

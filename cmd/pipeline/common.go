@@ -28,10 +28,7 @@ import (
 // --json, a JSON list on standard output.
 func (a *app) load(options ...config.Option) (*config.Config, error) {
 	c := a.loaded
-	switch {
-	case a.forwarded != nil:
-		c = a.forwarded.config
-	case c == nil:
+	if c == nil {
 		var err error
 		if c, err = a.read(options...); err != nil {
 			return nil, a.configError(err, a.config)
@@ -52,16 +49,11 @@ func (a *app) firstNames(cmd *cobra.Command, args []string) {
 	if !given && len(args) == 0 {
 		return
 	}
-	var c *config.Config
-	if a.forwarded != nil {
-		c = a.forwarded.config
-	} else {
-		var err error
-		if c, err = a.read(); err != nil {
-			return
-		}
-		a.loaded = c
+	c, err := a.read()
+	if err != nil {
+		return
 	}
+	a.loaded = c
 	for i := range args {
 		args[i] = c.FirstName(args[i])
 	}

@@ -104,7 +104,7 @@ func runDemo(ctx context.Context, a *app, o demo.Options, rate int) (err error) 
 		return err
 	}
 	page := ""
-	if !a.terminal() { // there the run prints a link that signs in
+	if !isTerminal(a.err) { // there the run prints a link that signs in
 		page = fmt.Sprintf("page:    http://%s/\n", address)
 	}
 	fmt.Fprintf(a.err, "%s a second about %s for %s\n%sask:     weir status -c %s\n         weir explain %s -c %s\nCtrl-C ends it and removes the folder.\n\n",

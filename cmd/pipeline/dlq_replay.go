@@ -27,7 +27,7 @@ func newDlqReplayCommand(a *app) *cobra.Command {
 
 // replayLetters replays letters and fails when one of them cannot be replayed.
 func replayLetters(ctx context.Context, a *app, l operate.Letters, f *letterFlags) error {
-	return a.operating(ctx, "", func(a *app, env *operate.Env) error {
+	return a.operating(ctx, func(a *app, env *operate.Env) error {
 		// Ids and words for each letter, not the letters: some hundred bytes each.
 		var all []operate.LetterReplay
 		refused := 0
@@ -52,7 +52,7 @@ func replayLetters(ctx context.Context, a *app, l operate.Letters, f *letterFlag
 			return err
 		}
 		if !a.json && !f.dry && refused < len(all) {
-			printNext(a, env.Decide != nil, f.wait)
+			printNext(a, env.Alone, f.wait)
 		}
 		if refused > 0 {
 			return fmt.Errorf("%d of %s cannot be replayed", refused, deadLetters(len(all)))

@@ -47,10 +47,7 @@ func (o *explainOptions) run(ctx context.Context, args []string) error {
 	if o.in.Entity = args[0]; o.in.Entity == "" {
 		return &usageError{errors.New("ENTITY is empty: that is no id")}
 	}
-	if !o.full && o.forwarded == nil && !isTerminal(o.out) {
-		o.full, o.args = true, withFlags(o.args, "--full=true") // also where the command is forwarded to
-	}
-	return runExplain(ctx, o.app, o.in, o.full)
+	return runExplain(ctx, o.app, o.in, o.full || !isTerminal(o.out))
 }
 
 // runExplain reads store and inbox where they can be reached as other commands
@@ -61,7 +58,7 @@ func runExplain(ctx context.Context, a *app, in explain.Input, full bool) error 
 	timer := time.AfterFunc(reachTime, cancel)
 	defer timer.Stop()
 	reached := false
-	err := a.operating(reaching, "", func(a *app, env *operate.Env) error {
+	err := a.operating(reaching, func(a *app, env *operate.Env) error {
 		if !timer.Stop() {
 			// Later reads would be cut off.
 			return fmt.Errorf("it took longer than %s to reach it", reachTime)

@@ -73,7 +73,7 @@ func listHolds(ctx context.Context, a *app) error {
 }
 
 func showHold(ctx context.Context, a *app, service string) error {
-	return a.operating(ctx, "", func(a *app, env *operate.Env) error {
+	return a.operating(ctx, func(a *app, env *operate.Env) error {
 		h, err := env.Hold(ctx, service)
 		if err != nil {
 			return err
@@ -110,7 +110,7 @@ func document(doc []byte) string {
 }
 
 func endHold(ctx context.Context, a *app, service, do, reason string) error {
-	return a.operating(ctx, "", func(a *app, env *operate.Env) error {
+	return a.operating(ctx, func(a *app, env *operate.Env) error {
 		h, err := env.EndHold(ctx, service, do, reason)
 		if err != nil {
 			return err

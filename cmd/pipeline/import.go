@@ -17,6 +17,7 @@ import (
 	"github.com/seed-86dfc502/weir/internal/wait"
 	"github.com/seed-86dfc502/weir/operate"
 	"github.com/seed-86dfc502/weir/operate/imports"
+	"github.com/seed-86dfc502/weir/operate/session"
 	"github.com/seed-86dfc502/weir/pipeline"
 	"github.com/seed-86dfc502/weir/pipeline/control"
 	"github.com/seed-86dfc502/weir/store"
@@ -170,13 +171,13 @@ func (t *importTarget) enter(ctx context.Context) error {
 		}
 		return err
 	}
-	open, running, err := pipeline.Attach(ctx, t.cfg, commandLogger(t.cfg, t.a.err))
+	open, err := session.Open(ctx, t.cfg, commandLogger(t.cfg, t.a.err))
 	if err != nil {
 		return err
 	}
-	if running != nil {
-		t.posts, t.ingest = true, imports.Post(running.Import)
-		return nil
+	if open.Shared { // the process has the gate
+		t.posts = true
+		return errors.Join(open.Close(), t.enter(ctx))
 	}
 	t.close = open.Close
 	desk, err := pipeline.NewImportDesk(open)

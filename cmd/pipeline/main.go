@@ -46,13 +46,12 @@ type leftError struct{ what string }
 
 func (e *leftError) Error() string { return "stopped: " + e.what }
 
-// console is the input and output of a command, in this process or for another one.
+// console is the input and output of a command.
 type console struct {
-	out, err  io.Writer
-	in        io.Reader
-	json      bool
-	renamed   map[string]string // current names of renamed services, of the loaded configuration
-	forwarded *forwarded        // set in a process that runs the command for another one
+	out, err io.Writer
+	in       io.Reader
+	json     bool
+	renamed  map[string]string // current names of renamed services, of the loaded configuration
 }
 
 // app is what all commands share.
@@ -61,7 +60,7 @@ type app struct {
 	env    func(string) (string, bool)
 	config string
 	loaded *config.Config // of the file config, once a command has it
-	args   []string       // the command line, to be forwarded
+	args   []string       // the command line
 }
 
 // gcPercent trades memory, which windows bound, for less work of the collector.

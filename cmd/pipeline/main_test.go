@@ -1,20 +1,12 @@
 package main
 
 import (
-	"bytes"
-	"context"
 	"encoding/json"
-	"errors"
-	"io"
-	"log/slog"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
-	"github.com/seed-86dfc502/weir/assemble"
-	"github.com/seed-86dfc502/weir/operate"
-	"github.com/seed-86dfc502/weir/pipeline/control"
 	"github.com/seed-86dfc502/weir/tests/harness"
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
@@ -184,41 +176,6 @@ func TestHelpAndCompletion(t *testing.T) {
 		require.Zero(t, status)
 		require.Contains(t, out, want, line)
 	}
-}
-
-// A process runs the listed commands for another one, and no others.
-func TestWhatAProcessRunsForAnother(t *testing.T) {
-	a := &app{env: os.LookupEnv}
-	cfg, err := assemble.Load(filepath.Join("..", "..", "examples", "banana", "weir.yaml"), os.LookupEnv)
-	require.NoError(t, err)
-	asked := errors.New("its tools were asked for")
-	var log bytes.Buffer
-	run := a.executor(cfg, func(context.Context) (*operate.Env, error) { return nil, asked }, func(service string) bool { return service == "zest/catalogue@archive" }, func(actor string) string { return "http://here/" + actor }, slog.New(slog.NewTextHandler(&log, nil)))
-	for line, want := range map[string]int{
-		"run": exitUsage, "generate /tmp/x": exitUsage, "migrate": exitUsage, "dlq edit 1": exitUsage, "": exitUsage, "dlq": exitUsage,
-		"completion bash": exitUsage, "replay": exitUsage, "--reason=private replay --all": exitFailed, "replay --all -c /etc/passwd": exitFailed, "reset --all": exitUsage, "reset --all --yes": exitFailed,
-	} {
-		var out, errs bytes.Buffer
-		status := run(t.Context(), control.Command{Args: strings.Fields(line), Actor: "me@here", Terminal: true}, &out, &errs)
-		require.Equal(t, want, status, "%s: %s", line, errs.String())
-		require.Empty(t, out.String(), line)
-		require.Equal(t, want == exitFailed, strings.Contains(errs.String(), asked.Error()), "%s: %s", line, errs.String())
-	}
-	for service, want := range map[string]string{"zest/catalogue@archive": "is retried now", "acme/ripeness@archive": "does not deliver acme/ripeness@archive", "no/such@one": "no service no/such@one"} {
-		var said bytes.Buffer
-		run(t.Context(), control.Command{Args: []string{"resume", "--now", service}, Actor: "me@here"}, &said, &said)
-		require.Contains(t, said.String(), want)
-	}
-	var link bytes.Buffer
-	require.Zero(t, run(t.Context(), control.Command{Args: []string{"page"}, Actor: "me@here"}, &link, &link))
-	require.Equal(t, "http://here/me@here\n", link.String())
-	require.Equal(t, exitFailed, run(t.Context(), control.Command{Args: []string{"resume", "zest/catalogue@archive"}, Actor: "me@here"}, io.Discard, io.Discard), "the store keeps it")
-	require.Contains(t, log.String(), `command="weir replay" actor=me@here`)
-	require.NotContains(t, log.String(), "private")
-	// The audit must name an actor.
-	var errs bytes.Buffer
-	require.Equal(t, exitUsage, run(t.Context(), control.Command{Args: []string{"replay", "--all"}}, io.Discard, &errs))
-	require.Contains(t, errs.String(), "who asks")
 }
 
 func TestRoles(t *testing.T) {

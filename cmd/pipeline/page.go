@@ -18,6 +18,7 @@ import (
 	"github.com/seed-86dfc502/weir/operate/history"
 	"github.com/seed-86dfc502/weir/operate/page"
 	"github.com/seed-86dfc502/weir/pipeline"
+	"github.com/seed-86dfc502/weir/pipeline/control"
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
 )
@@ -106,22 +107,26 @@ func newPageCommand(a *app) *cobra.Command {
 	})
 }
 
-// printPage prints the link of this process if it was asked, else asks the running one.
+// printPage prints a link that the running process makes.
 func printPage(ctx context.Context, a *app) error {
-	if a.forwarded == nil {
-		cfg, err := a.load()
-		if err != nil {
-			return err
-		}
-		return a.askRunning(ctx, cfg, "the page needs both")
+	cfg, err := a.load()
+	if err != nil {
+		return err
 	}
-	link := a.forwarded.link(a.forwarded.actor)
+	running, err := control.At(cfg)
+	if err != nil {
+		return withAlternative(err, "the page needs both")
+	}
+	link, err := running.Link(ctx, operate.Actor())
+	if err != nil {
+		return err
+	}
 	if link == "" {
 		return hinted(errors.New("the page gives no link"), "use one of those that it gave, or wait a quarter of an hour")
 	}
 	if a.json {
 		return a.printJSON(map[string]string{"link": link})
 	}
-	_, err := fmt.Fprintln(a.out, link)
+	_, err = fmt.Fprintln(a.out, link)
 	return err
 }

@@ -55,9 +55,6 @@ func newPausingCommand(a *app, c *cobra.Command, pause bool) *cobra.Command {
 		if now {
 			return retryNow(cmd.Context(), a, args[0])
 		}
-		if a.forwarded != nil {
-			return errors.New("a running process takes weir resume with --now alone")
-		}
 		cfg, err := a.load()
 		if err != nil {
 			return err
@@ -145,23 +142,13 @@ func delivered(cfg *config.Config, name string) error {
 	return unknownWord(fmt.Errorf("%s has no service %s", cfg.File, name), name, names)
 }
 
-// retryNow retries in this process if it was asked, else asks the running one.
+// retryNow has the running process retry a service.
 func retryNow(ctx context.Context, a *app, name string) error {
 	cfg, err := a.load()
 	if err != nil {
 		return err
 	}
 	if err := delivered(cfg, name); err != nil {
-		return err
-	}
-	if a.forwarded != nil {
-		if !a.forwarded.probe(name) {
-			return hinted(fmt.Errorf("the process that was asked does not deliver %s", name), "run the command where the process with role deliver listens (admin.listen)")
-		}
-		if a.json {
-			return a.printJSON(map[string]any{"service": name, "tries": true})
-		}
-		_, err := fmt.Fprintf(a.out, "%s is retried now; weir status -c %s shows the result\n", name, a.config)
 		return err
 	}
 	err = a.withStoreOf(ctx, cfg, func(s assemble.Store) error {
@@ -174,16 +161,21 @@ func retryNow(ctx context.Context, a *app, name string) error {
 	if err != nil {
 		return err
 	}
-	return a.askRunning(ctx, cfg, "a service is also retried automatically")
-}
-
-// askRunning has the running process execute the command. instead is what helps without one.
-func (a *app) askRunning(ctx context.Context, cfg *config.Config, instead string) error {
 	running, err := control.At(cfg)
 	if err != nil {
-		return withAlternative(err, instead)
+		return withAlternative(err, "a service is also retried automatically")
 	}
-	return a.forward(ctx, running, "")
+	switch found, err := running.Retry(ctx, name); {
+	case err != nil:
+		return err
+	case !found:
+		return hinted(fmt.Errorf("%s does not deliver %s", running, name), "run the command where the process with role deliver listens (admin.listen)")
+	}
+	if a.json {
+		return a.printJSON(map[string]any{"service": name, "tries": true})
+	}
+	_, err = fmt.Fprintf(a.out, "%s is retried now; weir status -c %s shows the result\n", name, a.config)
+	return err
 }
 
 // withAlternative adds a remedy and an alternative to an error of control.At.

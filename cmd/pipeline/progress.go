@@ -21,7 +21,7 @@ import (
 // times a second: a bar when the end is known, else a number. stop takes it away,
 // and may be called twice. show is nil without a terminal.
 func (c *console) progressOf() (show func(done, total int64), stop func()) {
-	if c.json || !c.terminal() {
+	if c.json || !isTerminal(c.err) {
 		return nil, func() {}
 	}
 	const width = 30
@@ -79,7 +79,7 @@ func (w afterProgress) Write(b []byte) (int, error) {
 // runProgress shows the progress of a run until the returned function is called; with
 // untilIdle also the remaining time. Without a terminal it reports blocked waits only.
 func runProgress(a *app, reg *prometheus.Registry, waits func() []pipeline.Wait, untilIdle bool) (stop func()) {
-	if a.json || !a.terminal() {
+	if a.json || !isTerminal(a.err) {
 		return reportWaits(a, waits)
 	}
 	quit, done := make(chan struct{}), make(chan struct{})

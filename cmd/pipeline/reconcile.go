@@ -96,9 +96,9 @@ func runReconcile(ctx context.Context, a *app, f *reconcileFlags) error {
 		if err := a.confirm(ctx, "Send again what drifted? (weir reconcile without --fix shows it)"); err != nil {
 			return err
 		}
-		f.yes, a.args = true, withFlags(a.args, "--yes=true")
+		f.yes = true
 	}
-	return a.operating(ctx, "", func(a *app, env *operate.Env) error {
+	return a.operating(ctx, func(a *app, env *operate.Env) error {
 		var all []reconciled
 		for _, name := range names {
 			r, err := reconcileService(ctx, a, env, name, f, t.Rate)
@@ -112,7 +112,7 @@ func runReconcile(ctx context.Context, a *app, f *reconcileFlags) error {
 				return err
 			}
 		}
-		if err := printReconciled(a, all, skipped, f, env.Decide != nil); err != nil {
+		if err := printReconciled(a, all, skipped, f, env.Alone); err != nil {
 			return err
 		}
 		return verdictOf(all, f.fix)

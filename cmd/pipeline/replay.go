@@ -281,7 +281,7 @@ func startTask(ctx context.Context, a *app, kind operate.Kind, f *taskFlags) err
 	if err != nil {
 		return err
 	}
-	return a.operating(ctx, f.list, func(a *app, env *operate.Env) error {
+	return a.operating(ctx, func(a *app, env *operate.Env) error {
 		t := t
 		list, done, err := f.listed(a)
 		if err != nil {
@@ -336,7 +336,7 @@ func runTask(ctx context.Context, a *app, env *operate.Env, t operate.Task, wait
 	case err != nil:
 		return err
 	}
-	alone := env.Decide != nil
+	alone := env.Alone
 	if wait {
 		if err := env.Wait(ctx); err != nil {
 			return err

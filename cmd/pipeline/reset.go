@@ -71,7 +71,6 @@ func (o *resetOptions) run(cmd *cobra.Command, args []string) error {
 			return err
 		}
 		o.f.yes = true
-		o.args = withFlags(o.args, "--yes=true")
 	}
 	return startTask(ctx, o.app, kind, &o.f)
 }
@@ -85,7 +84,6 @@ func resetQuestion(a *app, cmd *cobra.Command, kind operate.Kind, f taskFlags) (
 	var out bytes.Buffer
 	count := *a
 	count.out, count.json = &out, true
-	count.args = withFlags(a.args, "--dry-run=true", "--json=true")
 	if err := startTask(cmd.Context(), &count, kind, &f); err != nil {
 		return "", err
 	}

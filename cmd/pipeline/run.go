@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"os/signal"
 	"path/filepath"
@@ -21,7 +20,6 @@ import (
 	"github.com/seed-86dfc502/weir/config"
 	"github.com/seed-86dfc502/weir/operate/snapshot"
 	"github.com/seed-86dfc502/weir/pipeline"
-	"github.com/seed-86dfc502/weir/pipeline/control"
 	"github.com/spf13/cobra"
 )
 
@@ -106,18 +104,13 @@ func runPipeline(ctx context.Context, a *app, cfg *config.Config, opt pipeline.O
 	reg := prometheus.NewRegistry()
 	reg.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	opt.Logger, opt.Registry = log, reg
-	var p *pipeline.Pipeline // serves commands only when it is open
 	operators := &operators{reg: reg, log: log}
-	opt.Commands = func(ctx context.Context, c control.Command, out, err io.Writer) int {
-		return a.executor(p.Config(), p.Tools, p.Probe, operators.link, log)(ctx, c, out, err)
-	}
-	opt.Page = operators.make
+	opt.Page, opt.Link = operators.make, operators.link
 	hangups := make(chan os.Signal, 1)
 	signal.Notify(hangups, syscall.SIGHUP)
 	defer signal.Stop(hangups)
 	start := time.Now()
-	var err error
-	p, err = pipeline.Open(ctx, opt)
+	p, err := pipeline.Open(ctx, opt)
 	if err != nil && ctx.Err() != nil {
 		log.Info("stopped before it was running", "event", "process.stopped_early")
 		if opt.UntilIdle {

@@ -118,9 +118,3 @@ func didYouMean(prefix, word string, names []string) string {
 	}
 	return fmt.Sprintf("did you mean %s?", english.OxfordWordSeries(likely, "or"))
 }
-
-// withFlags adds flags, each with "=" and its value, to a command line: in front, since an
-// argument may follow "--".
-func withFlags(args []string, flags ...string) []string {
-	return append(flags, args...)
-}

@@ -165,7 +165,7 @@ func TestReconcile(t *testing.T) {
 	for _, way := range []struct {
 		name          string
 		real, running bool
-	}{{"embedded, nobody runs", false, false}, {"embedded, forwarded", false, true}, {"servers", true, true}} {
+	}{{"embedded, nobody runs", false, false}, {"embedded, beside a process", false, true}, {"servers", true, true}} {
 		t.Run(way.name, func(t *testing.T) {
 			if testing.Short() {
 				t.Skip("needs servers")

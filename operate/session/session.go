@@ -46,10 +46,12 @@ type Session struct {
 	Plan   *decide.Plan // under the active revision
 	Sinks  *assemble.Sinks
 	Logger *slog.Logger
+	// Shared says that another process has the SQLite file open, and decides.
+	Shared bool
 }
 
 // Open connects store and logs, finds the inbox and compiles the configuration, which must be the
-// active one. It creates and activates nothing. Its errors wrap ErrInUse, ErrNothingRan or
+// active one. It creates and activates nothing. Its errors wrap ErrNothingRan or
 // ErrNotActive in these cases. Nothing stays open then.
 func Open(ctx context.Context, c *config.Config, log *slog.Logger) (_ *Session, err error) {
 	if file := c.Store.File; file != "" {
@@ -68,13 +70,30 @@ func Open(ctx context.Context, c *config.Config, log *slog.Logger) (_ *Session, 
 	if s.Store, err = assemble.OpenStore(ctx, c, log); err != nil {
 		return nil, fmt.Errorf("store: %w", err)
 	}
-	if s.Logs, err = assemble.OpenLogs(c, s.Store, log); err != nil {
-		return nil, fmt.Errorf("logs: %w", err)
+	s.Shared = true
+	if err := s.Own(); errors.Is(err, ErrInUse) {
+		s.Logs = assemble.ShareLogs(c, s.Store, log)
+	} else if err != nil {
+		return nil, err
 	}
 	if err := s.Store.CheckSchema(ctx); err != nil {
 		return nil, fmt.Errorf("store: %w (%s)", err, remedy.Of("store", err))
 	}
 	return s, s.find(ctx)
+}
+
+// Own takes the logs, if they are shared. The error is ErrInUse as long as another process has
+// them.
+func (s *Session) Own() error {
+	if !s.Shared {
+		return nil
+	}
+	logs, err := assemble.OpenLogs(s.Config, s.Store, s.Logger)
+	if err != nil {
+		return fmt.Errorf("logs: %w", err)
+	}
+	s.Logs, s.Shared = logs, false
+	return nil
 }
 
 // Close closes the state.

@@ -1,10 +1,8 @@
 package control
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
-	"fmt"
 	"io"
 	"log/slog"
 	"net/http"
@@ -24,11 +22,14 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// listening is a server behind an operators' listener.
-func listening(t *testing.T, admin config.Admin, run Executor) (s *Server, listens string) {
+// listening is a server behind an operators' listener; it delivers the service "s".
+func listening(t *testing.T, admin config.Admin, do http.HandlerFunc) (s *Server, listens string) {
 	t.Helper()
 	cfg := &config.Config{Admin: admin, Store: config.Store{File: filepath.Join(t.TempDir(), "state.db")}}
-	s = New(Options{Config: cfg, Execute: run})
+	s = New(Options{
+		Config: cfg, Import: do, Probe: func(service string) bool { return service == "s" },
+		Link: func(actor string) string { return strings.TrimSuffix("http://here/"+actor, "http://here/nobody") },
+	})
 	mux := http.NewServeMux()
 	s.Register(mux, auth.NewAttempts("admin", prometheus.NewRegistry(), slog.New(slog.DiscardHandler), nil))
 	o := api.ListenOptions{Name: "admin", Address: "127.0.0.1:0", Limits: api.DefaultLimits, Logger: slog.New(slog.DiscardHandler)}
@@ -46,109 +47,85 @@ func listening(t *testing.T, admin config.Admin, run Executor) (s *Server, liste
 	return s, l.Addr().String()
 }
 
-func echo(_ context.Context, c Command, out, errs io.Writer) int {
-	fmt.Fprintf(out, "%v %s %s\xff", c.Args, c.Stdin, c.Actor)
-	fmt.Fprint(errs, "a note")
-	return 7
-}
-
-func TestForwardedCommand(t *testing.T) {
-	s, _ := listening(t, config.Admin{}, echo)
+func TestRetryAndLink(t *testing.T) {
+	s, _ := listening(t, config.Admin{}, nil)
 	r := Find(s.opt.Config)
 	require.NotNil(t, r)
-	var out, errs bytes.Buffer
-	status, err := r.Forward(t.Context(), Command{Args: []string{"replay", "--all"}, Stdin: []byte("in"), Actor: "me@here"}, &out, &errs)
-	require.NoError(t, err)
-	require.Equal(t, 7, status)
-	require.Equal(t, "[replay --all] in me@here\xff", out.String(), "bytes come as they are")
-	require.Equal(t, "a note", errs.String())
+	for service, want := range map[string]bool{"s": true, "a&service=s": false, "": false} {
+		found, err := r.Retry(t.Context(), service)
+		require.NoError(t, err)
+		require.Equal(t, want, found, service)
+	}
+	for actor, want := range map[string]string{"me@here": "http://here/me@here", "nobody": ""} {
+		link, err := r.Link(t.Context(), actor)
+		require.NoError(t, err)
+		require.Equal(t, want, link)
+	}
+	_, err := r.Link(t.Context(), "")
+	require.ErrorContains(t, err, "400")
+	r.Token = "wrong"
+	_, err = r.Retry(t.Context(), "s")
+	require.ErrorContains(t, err, "401")
 }
 
-// A caller without the token, or a web page's form, runs nothing.
-func TestWhoMaySendCommands(t *testing.T) {
-	ran := 0
+// A caller without the token gets nothing: an empty one is none.
+func TestWhoMayAsk(t *testing.T) {
 	configured := "0123456789abcdef"
-	s, listens := listening(t, config.Admin{Token: config.NewSecret(configured)}, func(context.Context, Command, io.Writer, io.Writer) int {
-		ran++
-		return 0
-	})
+	s, listens := listening(t, config.Admin{Token: config.NewSecret(configured)}, nil)
 	info, err := os.Stat(s.file)
 	require.NoError(t, err)
 	require.EqualValues(t, 0o600, info.Mode().Perm())
 	own := s.token
 	require.Len(t, own, 26)
-	const js = "application/json"
-	for _, c := range []struct {
-		name, method, token, kind, body string
-		want                            int
-	}{
-		{"no token", "POST", "", js, `{"args":["x"]}`, 401},
-		{"a wrong token", "POST", own[1:] + "0", js, `{"args":["x"]}`, 401},
-		{"the process's own", "POST", own, js, `{"args":["x"]}`, 200},
-		{"the configured one", "POST", configured, js + "; charset=utf-8", `{"args":["x"]}`, 200},
-		{"a form", "POST", own, "application/x-www-form-urlencoded", `{"args":["x"]}`, 415},
-		{"no type", "POST", own, "", `{"args":["x"]}`, 415},
-		{"reading", "GET", own, js, ``, 405},
-		{"no command", "POST", own, js, `{"args":[]}`, 400},
-		{"no JSON", "POST", own, js, `{`, 400},
-		{"too large", "POST", own, js, `{"args":["` + strings.Repeat("x", maxCommand) + `"]}`, 413},
-	} {
-		before := ran
-		req, err := http.NewRequestWithContext(t.Context(), c.method, "http://"+listens+CommandsPath, strings.NewReader(c.body))
+	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
+	answer := func(method, header string) int {
+		req, err := http.NewRequestWithContext(t.Context(), method, "http://"+listens+RetryPath+"?service=s", nil)
 		require.NoError(t, err)
-		if c.token != "" {
-			req.Header.Set("Authorization", "Bearer "+c.token)
+		if header != "" {
+			req.Header.Set("Authorization", header)
 		}
-		if c.kind != "" {
-			req.Header.Set("Content-Type", c.kind)
-		}
-		client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
 		resp, err := client.Do(req)
-		require.NoError(t, err, c.name)
-		_, _ = io.Copy(io.Discard, resp.Body)
+		require.NoError(t, err)
 		require.NoError(t, resp.Body.Close())
-		require.Equal(t, c.want, resp.StatusCode, c.name)
-		require.Equal(t, c.want == 200, ran > before, c.name)
+		return resp.StatusCode
 	}
-}
-
-// Without a token of any kind every caller is refused: an empty one is none.
-func TestNoTokenLetsNobodyIn(t *testing.T) {
-	s, listens := listening(t, config.Admin{}, echo)
+	require.Equal(t, 200, answer("POST", "Bearer "+own))
+	require.Equal(t, 200, answer("POST", "Bearer "+configured))
+	require.Equal(t, 405, answer("GET", "Bearer "+own))
+	for _, header := range []string{"", "Bearer ", "Bearer x", "Bearer " + own[1:] + "0"} {
+		require.Equal(t, 401, answer("POST", header), header)
+	}
+	s, listens = listening(t, config.Admin{}, nil)
 	s.token = ""
 	for _, header := range []string{"", "Bearer ", "Bearer x"} {
-		req, err := http.NewRequestWithContext(t.Context(), "POST", "http://"+listens+CommandsPath, strings.NewReader(`{"args":["x"]}`))
-		require.NoError(t, err)
-		req.Header.Set("Content-Type", "application/json")
-		req.Header.Set("Authorization", header)
-		client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
-		resp, err := client.Do(req)
-		require.NoError(t, err)
-		require.NoError(t, resp.Body.Close())
-		require.Equal(t, 401, resp.StatusCode)
+		require.Equal(t, 401, answer("POST", header), header)
 	}
 }
 
-// The end of either side ends the command, and the process waits for it.
-func TestACommandEndsWithItsCallerAndWithTheProcess(t *testing.T) {
+// The end of either side ends a request, and the process waits for it.
+func TestARequestEndsWithItsCallerAndWithTheProcess(t *testing.T) {
 	for _, caller := range []bool{true, false} {
 		begun, ended := make(chan struct{}), make(chan struct{})
-		s, _ := listening(t, config.Admin{}, func(ctx context.Context, _ Command, out, _ io.Writer) int {
-			fmt.Fprint(out, "working")
+		s, _ := listening(t, config.Admin{}, func(_ http.ResponseWriter, r *http.Request) {
 			close(begun)
-			<-ctx.Done()
+			<-r.Context().Done()
 			close(ended)
-			return 1
 		})
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
 		answered := make(chan error, 1)
 		r := Find(s.opt.Config)
-		go func() {
-			status, err := r.Forward(ctx, Command{Args: []string{"x"}}, io.Discard, io.Discard)
-			if err == nil && status != 1 {
-				err = fmt.Errorf("status %d", status)
+		post := func(ctx context.Context) (string, error) {
+			resp, err := r.Import(ctx, "text/csv", nil)
+			if err != nil {
+				return "", err
 			}
+			defer resp.Body.Close()
+			text, err := io.ReadAll(resp.Body)
+			return string(text), err
+		}
+		go func() {
+			_, err := post(ctx)
 			answered <- err
 		}()
 		<-begun
@@ -165,8 +142,9 @@ func TestACommandEndsWithItsCallerAndWithTheProcess(t *testing.T) {
 			require.Fail(t, "the process did not wait")
 		}
 		require.NoError(t, <-answered)
-		_, err := r.Forward(t.Context(), Command{Args: []string{"x"}}, io.Discard, io.Discard)
-		require.ErrorContains(t, err, "the process is ending")
+		said, err := post(t.Context())
+		require.NoError(t, err)
+		require.Contains(t, said, "the process is ending")
 		require.NoFileExists(t, s.file)
 	}
 }
@@ -179,16 +157,16 @@ func certificate(t *testing.T) *config.ServerTLS {
 }
 
 // With TLS the token is sent only to a peer with the configured certificate.
-func TestForwardKnowsTheCertificate(t *testing.T) {
-	s, _ := listening(t, config.Admin{TLS: certificate(t)}, echo)
+func TestTheCertificateIsCompared(t *testing.T) {
+	s, _ := listening(t, config.Admin{TLS: certificate(t)}, nil)
 	r := Find(s.opt.Config)
-	status, err := r.Forward(t.Context(), Command{Args: []string{"x"}}, io.Discard, io.Discard)
+	found, err := r.Retry(t.Context(), "s")
 	require.NoError(t, err)
-	require.Equal(t, 7, status)
+	require.True(t, found)
 	other := *s.opt.Config
 	other.Admin.TLS = certificate(t)
 	r.cfg = &other
-	_, err = r.Forward(t.Context(), Command{Args: []string{"x"}}, io.Discard, io.Discard)
+	_, err = r.Retry(t.Context(), "s")
 	require.ErrorContains(t, err, "another certificate")
 }
 

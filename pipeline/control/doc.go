@@ -1,5 +1,5 @@
-// Package control forwards commands to a running process. Without servers one process at a
-// time has the data folder open. [Find] reads its address, [Running.Forward] sends the
-// command line and prints the answer. In the process a [Server] runs commands and reloads
-// behind a token. It closes first: commands use the open state of the process.
+// Package control asks a running process for what only that process can do: to reload its
+// configuration, to retry now, to sign in to its page, to ingest a file. [Find] reads the
+// address of a process without servers. In the process a [Server] answers behind a token. It
+// closes first: requests use the open state of the process.
 package control

@@ -5,42 +5,21 @@ import (
 	"crypto/rand"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"io"
-	"mime"
 	"net"
 	"net/http"
 	"os"
 	"sync"
-	"time"
 
 	"github.com/seed-86dfc502/weir/api/auth"
 	"github.com/seed-86dfc502/weir/config"
 )
 
-// Command is a command line that another process asks this one to run, because
-// this one has the data folder open.
-type Command struct {
-	Args     []string `json:"args"`
-	Stdin    []byte   `json:"stdin,omitempty"`
-	Terminal bool     `json:"terminal,omitempty"` // its standard error is a terminal
-	Actor    string   `json:"actor"`              // user@host, for the audit
-}
-
-// Executor runs a command in this process and returns its exit status. It returns soon
-// after ctx is cancelled.
-type Executor func(ctx context.Context, c Command, out, err io.Writer) int
-
-// Frame is one line of the answer: a piece of an output, or the end.
-type Frame struct {
-	Out  []byte `json:"out,omitempty"`
-	Err  []byte `json:"err,omitempty"`
-	Exit *int   `json:"exit,omitempty"`
-}
-
 const (
-	// CommandsPath is the route of the operators' listener that runs commands.
-	CommandsPath = "/v1/commands"
+	// RetryPath is the route of the operators' listener that makes a service try now.
+	RetryPath = "/v1/retry"
+	// LinkPath is its route that makes a link to the page.
+	LinkPath = "/v1/link"
 	// ImportPath is its route that ingests rows of a file, see imports.Desk.
 	ImportPath = "/v1/imports"
 	// ReloadPath is its route that loads the configuration again.
@@ -49,8 +28,6 @@ const (
 	HealthPath = "/readyz"
 	// MetricsPath is the route for Prometheus.
 	MetricsPath = "/metrics"
-	// maxCommand bounds a command with its standard input, in bytes.
-	maxCommand = 64 << 20
 	// controlSuffix names the file beside the SQLite file with the logs that says how
 	// to reach the process that has it open.
 	controlSuffix = ".control"
@@ -66,15 +43,18 @@ type address struct {
 // Options of a Server. All fields are needed unless they say otherwise.
 type Options struct {
 	Config *config.Config
-	// Execute runs a command.
-	Execute Executor
+	// Probe makes a service that waits for its target retry now. It returns false when this
+	// process does not deliver it.
+	Probe func(service string) bool
+	// Link returns a link that signs an actor in to the page, empty without one.
+	Link func(actor string) string
 	// Reload reads the configuration again. Its error may be a *ReloadRefused.
 	Reload func(ctx context.Context, rollBack bool) (Reloaded, error)
 	// Import serves ImportPath; optional.
 	Import http.Handler
 }
 
-// Server runs commands and reloads for other processes, and handlers and goroutines that use
+// Server reloads and retries for other processes, and runs handlers and goroutines that use
 // the open state of the process: Close ends them first. It may be used concurrently.
 type Server struct {
 	opt   Options
@@ -186,7 +166,8 @@ func (s *Server) Register(mux *http.ServeMux, attempts *auth.Attempts) {
 			}
 		}
 	}
-	mux.HandleFunc("POST "+CommandsPath, admitted(s.serveCommand))
+	mux.HandleFunc("POST "+RetryPath, admitted(s.During(http.HandlerFunc(s.serveRetry)).ServeHTTP))
+	mux.HandleFunc("POST "+LinkPath, admitted(s.During(http.HandlerFunc(s.serveLink)).ServeHTTP))
 	mux.HandleFunc("POST "+ReloadPath, admitted(s.serveReload))
 	if s.opt.Import != nil {
 		mux.HandleFunc("POST "+ImportPath, admitted(s.During(s.opt.Import).ServeHTTP))
@@ -208,45 +189,27 @@ func dialable(listening string) string {
 	return net.JoinHostPort(host, port)
 }
 
-// serveCommand answers POST /v1/commands: it runs a command and streams its outputs as lines of
-// JSON (Frame), the exit status last. Its content type excludes forms of web pages.
-func (s *Server) serveCommand(w http.ResponseWriter, r *http.Request) {
-	if kind, _, err := mime.ParseMediaType(r.Header.Get("Content-Type")); err != nil || kind != "application/json" {
-		http.Error(w, "the content type must be application/json", http.StatusUnsupportedMediaType)
+// serveRetry answers POST /v1/retry?service=NAME: 404 when the process does not deliver it.
+func (s *Server) serveRetry(w http.ResponseWriter, r *http.Request) {
+	if service := r.URL.Query().Get("service"); !s.opt.Probe(service) {
+		http.Error(w, "the process does not deliver "+service, http.StatusNotFound)
+	}
+}
+
+// serveLink answers POST /v1/link?actor=NAME with a link as text: 404 when the page has none.
+func (s *Server) serveLink(w http.ResponseWriter, r *http.Request) {
+	actor := r.URL.Query().Get("actor")
+	if actor == "" {
+		http.Error(w, "the actor is missing", http.StatusBadRequest)
 		return
 	}
-	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxCommand))
-	var tooLarge *http.MaxBytesError
-	switch {
-	case errors.As(err, &tooLarge):
-		http.Error(w, fmt.Sprintf("the command is larger than %d bytes", tooLarge.Limit), http.StatusRequestEntityTooLarge)
-		return
-	case err != nil:
-		http.Error(w, "the request broke off", http.StatusBadRequest)
+	link := s.opt.Link(actor)
+	if link == "" {
+		http.Error(w, "the page gives no link", http.StatusNotFound)
 		return
 	}
-	var c Command
-	if err := json.Unmarshal(body, &c); err != nil || len(c.Args) == 0 {
-		http.Error(w, "the body is no command", http.StatusBadRequest)
-		return
-	}
-	// The listener's deadline is for requests. A command may take longer, and the deadline would
-	// end it as if its caller had hung up.
-	_ = http.NewResponseController(w).SetReadDeadline(time.Time{})
-	ctx, leave, err := s.enter(r.Context())
-	if err != nil {
-		http.Error(w, err.Error(), http.StatusServiceUnavailable)
-		return
-	}
-	defer leave()
-	w.Header().Set("Content-Type", "application/x-ndjson")
 	w.Header().Set("Cache-Control", "no-store")
-	// Answer at once, before the first output.
-	w.WriteHeader(http.StatusOK)
-	_ = http.NewResponseController(w).Flush()
-	frames := &frames{w: w}
-	status := s.opt.Execute(ctx, c, frameWriter{frames, false}, frameWriter{frames, true})
-	frames.send(Frame{Exit: &status})
+	_, _ = io.WriteString(w, link) // a caller that went away does not matter
 }
 
 // serveReload answers POST /v1/reload: a Reloaded as JSON, or a text and the
@@ -265,33 +228,4 @@ func (s *Server) serveReload(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
 		_ = json.NewEncoder(w).Encode(done) // a caller that went away does not matter
 	}
-}
-
-// frames writes an answer, one frame at a time.
-type frames struct {
-	mu sync.Mutex
-	w  http.ResponseWriter
-}
-
-func (f *frames) send(x Frame) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	// A caller that went away is noticed by the request's context.
-	_ = json.NewEncoder(f.w).Encode(x)
-	_ = http.NewResponseController(f.w).Flush()
-}
-
-// frameWriter is one of the outputs of a command.
-type frameWriter struct {
-	to  *frames
-	err bool
-}
-
-func (w frameWriter) Write(b []byte) (int, error) {
-	if w.err {
-		w.to.send(Frame{Err: b})
-	} else {
-		w.to.send(Frame{Out: b})
-	}
-	return len(b), nil
 }

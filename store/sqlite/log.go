@@ -215,8 +215,26 @@ func (l *Log) grew(ends map[int32]int64, frames []LogFrame) {
 	l.changed = make(chan struct{})
 }
 
-// End returns where a partition ends, as far as this handle has appended to it, and
-// a channel that is closed when one of the partitions grows.
+// Refresh notices records that other handles have appended.
+func (l *Log) Refresh(ctx context.Context) error {
+	_, ends, err := l.Bounds(ctx)
+	if err != nil {
+		return err
+	}
+	grown := map[int32]int64{}
+	for p, end := range ends {
+		if known, _ := l.End(int32(p)); known < end {
+			grown[int32(p)] = end
+		}
+	}
+	if len(grown) > 0 {
+		l.grew(grown, nil)
+	}
+	return nil
+}
+
+// End returns where a partition ends, as far as this handle has appended to it or noticed,
+// and a channel that is closed when one of the partitions grows.
 func (l *Log) End(partition int32) (end int64, grows <-chan struct{}) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -184,12 +184,8 @@ func (s *Store) begin(ctx context.Context) error {
 	if err := s.disk.Err(); err != nil {
 		return store.WithClass(err, store.Fatal)
 	}
-	if w.conn == nil {
-		conn, err := keep(ctx, s.writer)
-		if err != nil {
-			return err
-		}
-		w.conn = conn
+	if err := s.connect(ctx); err != nil {
+		return err
 	}
 	err := s.retryBusy(ctx, func() error { return w.conn.run(ctx, "BEGIN IMMEDIATE") })
 	if err != nil {
@@ -198,6 +194,31 @@ func (s *Store) begin(ctx context.Context) error {
 	}
 	w.open = &group{began: time.Now(), done: make(chan struct{})}
 	return nil
+}
+
+// connect opens the connection of writes. The caller has the turn.
+func (s *Store) connect(ctx context.Context) (err error) {
+	if s.writes.conn == nil {
+		s.writes.conn, err = keep(ctx, s.writer)
+	}
+	return err
+}
+
+// ForeignVersion returns a number that changes when another handle has committed, and hardly
+// ever otherwise.
+func (s *Store) ForeignVersion(ctx context.Context) (version int64, err error) {
+	w := &s.writes
+	select {
+	case w.turn <- struct{}{}:
+	case <-ctx.Done():
+		return 0, ctx.Err()
+	}
+	defer s.passOn()
+	ctx = context.WithoutCancel(ctx) // of a transaction that others may have open
+	if err = s.connect(ctx); err == nil {
+		err = w.conn.QueryRowContext(ctx, `PRAGMA data_version`).Scan(&version)
+	}
+	return version, failed("find writes of others", err)
 }
 
 // undo takes one write out of its transaction. Where that cannot be done, since the

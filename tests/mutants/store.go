@@ -43,6 +43,11 @@ var diskMutants = []mutant{
 		test: "TestPowerLoss",
 	},
 	{
+		rule: "records of a command beside the process are noticed", in: "transport/embedded", fn: "Logs.follow",
+		find: "|| _1 == _2 {", put: "|| _1 != _2 {",
+		test: "TestRecordsOfAnotherProcess",
+	},
+	{
 		rule: "a state file that was exchanged is a backup", in: "transport/embedded", fn: "Logs.DetectRestore",
 		find: "if _1._2 != _3 {", put: "if _1._2 != _3 && false {",
 		test: "TestDetectRestore",

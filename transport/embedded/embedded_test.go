@@ -205,6 +205,42 @@ func TestKilledInTheMiddleOfAppends(t *testing.T) {
 	require.EqualValues(t, end[0], next)
 }
 
+// Records that a command appends beside the process wake its readers, between records of its own.
+func TestRecordsOfAnotherProcess(t *testing.T) {
+	w := fresh(t)
+	require.NoError(t, w.Make(t.Context(), "topic", 2))
+	file, err := sqlite.Open(t.Context(), sqlite.Options{Path: w.path})
+	require.NoError(t, err)
+	defer file.Close()
+	command := embedded.Share(file, w.path, slog.New(slog.DiscardHandler))
+	reader := w.NewReader("topic")
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	at := int64(0)
+	for i, by := range []*embedded.Logs{w.Logs, command, command, w.Logs, w.Logs, command} {
+		type answer struct {
+			records []transport.Received
+			err     error
+		}
+		answers := make(chan answer, 1)
+		go func() {
+			records, err := reader.Read(ctx, 1, at)
+			answers <- answer{records, err}
+		}()
+		value := strconv.Itoa(i)
+		require.NoError(t, by.Append(t.Context(), []transport.Record{{Topic: "topic", Partition: 1, Pinned: true, Value: []byte(value)}}))
+		got := <-answers
+		require.NoError(t, got.err)
+		require.Len(t, got.records, 1)
+		require.Equal(t, value, string(got.records[0].Value))
+		require.Equal(t, at, got.records[0].Offset)
+		at++
+	}
+	require.NoError(t, command.Release(), "it has no lock")
+	_, err = embedded.Open(file, w.path, slog.New(slog.DiscardHandler))
+	require.ErrorIs(t, err, embedded.ErrInUse)
+}
+
 // A re-created file has another log, and one that was not has the same.
 func TestIdentity(t *testing.T) {
 	w := fresh(t)

@@ -5,11 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"os"
 	"slices"
 	"strconv"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/gofrs/flock"
 	"github.com/twmb/franz-go/pkg/kerr"
@@ -35,7 +37,10 @@ type Logs struct {
 	file *sqlite.Store
 	path string
 	log  *slog.Logger
-	lock *flock.Flock
+	lock *flock.Flock // nil if they are shared
+
+	stop      context.CancelFunc
+	following sync.WaitGroup
 
 	mu      sync.Mutex
 	open    map[string]*sqlite.Log // guarded by mu
@@ -64,11 +69,50 @@ func Open(file *sqlite.Store, path string, log *slog.Logger) (*Logs, error) {
 	if err := os.WriteFile(path+lockSuffix, []byte(strconv.Itoa(os.Getpid())+"\n"), 0o600); err != nil {
 		return nil, errors.Join(err, lock.Unlock())
 	}
-	return &Logs{file: file, path: path, log: log, lock: lock, open: map[string]*sqlite.Log{}}, nil
+	l := Share(file, path, log)
+	ctx, stop := context.WithCancel(context.Background())
+	l.lock, l.stop = lock, stop
+	l.following.Go(func() { l.follow(ctx) })
+	return l, nil
+}
+
+// Share returns the logs of a file for a command that reads them and appends to the inbox
+// beside the process that has them.
+func Share(file *sqlite.Store, path string, log *slog.Logger) *Logs {
+	return &Logs{file: file, path: path, log: log, open: map[string]*sqlite.Log{}}
+}
+
+// followPause is how often Logs look for records of commands.
+const followPause = 100 * time.Millisecond
+
+// follow wakes readers when a command has appended records, until ctx ends.
+func (l *Logs) follow(ctx context.Context) {
+	for seen := int64(0); wait.Sleep(ctx, followPause); {
+		version, err := l.file.ForeignVersion(ctx)
+		if err != nil || version == seen { // writers report an error
+			continue
+		}
+		l.mu.Lock()
+		open := slices.Collect(maps.Values(l.open))
+		l.mu.Unlock()
+		for _, log := range open {
+			err = errors.Join(err, log.Refresh(ctx))
+		}
+		if err == nil {
+			seen = version
+		}
+	}
 }
 
 // Release releases the logs. It may be called twice.
-func (l *Logs) Release() error { return l.lock.Unlock() }
+func (l *Logs) Release() error {
+	if l.lock == nil {
+		return nil
+	}
+	l.stop()
+	l.following.Wait()
+	return l.lock.Unlock()
+}
 
 // Ensure opens a topic, and creates it if it is missing. See sqlite.Store.OpenLog.
 func (l *Logs) Ensure(ctx context.Context, topic string, partitions int32, grow bool) error {

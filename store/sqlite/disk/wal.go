@@ -19,7 +19,7 @@ const (
 // verifyLog returns how a log with a header differs from the written one. SQLite ends the
 // log before the first frame whose checksum is wrong, without an error. That is right in
 // the last transaction only, which a crash may have interrupted: each is synced before the
-// next one begins. SQLite holds the lock of recovery meanwhile, so that nobody writes.
+// next one begins. SQLite holds the lock of recovery meanwhile, which excludes writers.
 func verifyLog(log io.ReaderAt, header []byte) error {
 	var order binary.ByteOrder = binary.LittleEndian
 	if header[3]&1 != 0 {

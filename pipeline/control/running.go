@@ -1,8 +1,6 @@
 package control
 
 import (
-	"bufio"
-	"bytes"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
@@ -12,6 +10,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"net/url"
 	"os"
 	"strings"
 	"syscall"
@@ -47,47 +46,36 @@ func (r *Running) String() string {
 	return fmt.Sprintf("process %d", r.PID)
 }
 
-// Forward runs a command in the process, copies its output and returns its exit status. The
-// end of ctx cancels the command there.
-func (r *Running) Forward(ctx context.Context, c Command, out, errs io.Writer) (int, error) {
-	failed := func(err error) (int, error) {
-		return 0, fmt.Errorf("%s was asked to run the command: %w", r, err)
-	}
-	body, err := json.Marshal(c)
+// Retry makes a service that waits for its target retry now. It returns false when the
+// process does not deliver it.
+func (r *Running) Retry(ctx context.Context, service string) (bool, error) {
+	_, found, err := r.ask(ctx, RetryPath, "service", service)
+	return found, err
+}
+
+// Link returns a link that signs an actor in to the page, empty when the page has none.
+func (r *Running) Link(ctx context.Context, actor string) (string, error) {
+	link, _, err := r.ask(ctx, LinkPath, "actor", actor)
+	return link, err
+}
+
+// ask posts a request with one parameter. found is false when the process answers 404.
+func (r *Running) ask(ctx context.Context, path, key, value string) (answer string, found bool, err error) {
+	resp, err := r.send(ctx, http.MethodPost, path+"?"+url.Values{key: {value}}.Encode(), r.Token, "", nil)
 	if err != nil {
-		return 0, err
-	}
-	if len(body) > maxCommand {
-		return 0, fmt.Errorf("the input is too large to be handed to %s (%d bytes, at most %d): give it in parts", r, len(body), maxCommand)
-	}
-	resp, err := r.send(ctx, http.MethodPost, CommandsPath, r.Token, "application/json", bytes.NewReader(body))
-	if err != nil {
-		return 0, err
+		return "", false, err
 	}
 	defer resp.Body.Close()
-	if resp.StatusCode != http.StatusOK {
-		why, _ := io.ReadAll(io.LimitReader(resp.Body, 1<<10))
-		return failed(fmt.Errorf("it answered %s: %s", resp.Status, strings.TrimSpace(string(why))))
+	body, err := io.ReadAll(resp.Body)
+	switch {
+	case err != nil:
+		return "", false, fmt.Errorf("%s: its answer broke off: %w", r, err)
+	case resp.StatusCode == http.StatusNotFound:
+		return "", false, nil
+	case resp.StatusCode != http.StatusOK:
+		return "", false, &StatusError{Who: r.String(), Status: resp.Status}
 	}
-	d := json.NewDecoder(bufio.NewReader(resp.Body))
-	for {
-		var f Frame
-		if err := d.Decode(&f); err != nil {
-			if ctx.Err() != nil {
-				return 0, context.Cause(ctx)
-			}
-			return failed(fmt.Errorf("its answer broke off: %w", err))
-		}
-		if _, err := out.Write(f.Out); err != nil {
-			return 0, err
-		}
-		if _, err := errs.Write(f.Err); err != nil {
-			return 0, err
-		}
-		if f.Exit != nil {
-			return *f.Exit, nil
-		}
-	}
+	return string(body), true, nil
 }
 
 // Why no process can be asked.
@@ -97,7 +85,7 @@ var (
 	ErrNobody  = errors.New("no process answers")
 )
 
-// At finds the process for commands that change something: the process that has the data folder
+// At finds the process for requests that change something: the process that has the data folder
 // open, or, with servers, the process at the configured operators' listener, with the configured
 // token. The error is ErrOff, ErrNoToken or ErrNobody when there is no such process.
 func At(c *config.Config) (*Running, error) {
