@@ -22,7 +22,7 @@ type request struct {
 	route  string
 	share  *share // nil before it is let in
 	held   int64  // bytes that it has of the budget
-	atWork bool   // it has a place among the tenant's requests at work
+	turn   func() // returns its turn; nil without one
 	seen   bodyStats
 }
 
@@ -50,10 +50,9 @@ const firstPiece = 16 << 10
 // ReadBody reads the body of a request that a Server gave to a Handler, of at
 // most limit bytes (0: the server's) and rows rows, or answers why not: 408, 413,
 // 415 (a Content-Encoding), 503 when there is no room for it in memory within the
-// time that a request has, or too many of its tenant are worked on, 400. What counts
-// against the budgets, until the handler returns, are its bytes, and the values and
-// rows that it has as JSON: a body of single digits becomes many times its size. To be
-// called once.
+// time that a request has, or no turn (see turns), 400. What counts against the budgets, until the handler
+// returns, are its bytes, and the values and rows that it has as JSON: a body of
+// single digits becomes many times its size. To be called once.
 func ReadBody(w http.ResponseWriter, r *http.Request, limit int64, rows Rows) (body []byte, ok bool) {
 	q := requestOf(r)
 	deadline := time.Now().Add(q.server.opt.Timeout)
@@ -76,12 +75,18 @@ func ReadBody(w http.ResponseWriter, r *http.Request, limit int64, rows Rows) (b
 		Unavailable(w, time.Second, "too many requests are in hand")
 		return nil, false
 	}
-	if q.share.work.Acquire(whole, 1) != nil {
+	if q.turn = q.server.turns.wait(whole, q.seen.who.Tenant); q.turn == nil {
 		Unavailable(w, time.Second, "too many requests of this tenant are in hand")
 		return nil, false
 	}
-	q.atWork = true
 	return body, true
+}
+
+// endTurn returns the request's turn.
+func (q *request) endTurn() {
+	if q.turn != nil {
+		q.turn()
+	}
 }
 
 // read reads the body.

@@ -8,11 +8,8 @@ import (
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
-	"runtime"
 	"strconv"
 	"strings"
-	"sync"
-	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -21,7 +18,6 @@ import (
 	"github.com/seed-86dfc502/weir/api"
 	"github.com/seed-86dfc502/weir/api/auth"
 	"github.com/seed-86dfc502/weir/internal/wait"
-	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 )
 
@@ -113,35 +109,6 @@ func TestRequestsUnderWayAreBounded(t *testing.T) {
 	}
 	require.Equal(t, 200, ask(s, "POST", "/hold", "alice", "x").Code, "places come back")
 	<-under
-}
-
-// The requests of one tenant that are worked on do not keep others from theirs; later ones wait.
-func TestRequestsAtWorkAreBounded(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := api.New(api.Options{Access: callers, Rate: 1_000_000, Registry: prometheus.NewRegistry(), Logger: slog.New(slog.DiscardHandler)})
-		release := make(chan struct{})
-		var alice, bob atomic.Int64
-		s.Handle("POST /hold", auth.Any, func(w http.ResponseWriter, r *http.Request, who auth.Principal) {
-			if _, ok := api.ReadBody(w, r, 0, api.Rows{}); ok {
-				map[string]*atomic.Int64{"alice": &alice, "bob": &bob}[who.ID].Add(1)
-				<-release
-			}
-		})
-		most := 64 * int64(runtime.GOMAXPROCS(0))
-		var all sync.WaitGroup
-		post := func(token string, n int64) {
-			for range n {
-				all.Go(func() { assert.Equal(t, 200, ask(s, "POST", "/hold", token, "x").Code) })
-			}
-			synctest.Wait()
-		}
-		post("alice", most+10)
-		post("bob", 1)
-		require.Equal(t, []int64{most, 1}, []int64{alice.Load(), bob.Load()})
-		close(release)
-		all.Wait()
-		require.Equal(t, most+10, alice.Load())
-	})
 }
 
 func TestReadBody(t *testing.T) {

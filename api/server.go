@@ -9,7 +9,6 @@ import (
 	"math"
 	"net/http"
 	"path"
-	"runtime"
 	"runtime/debug"
 	"strconv"
 	"strings"
@@ -73,6 +72,7 @@ type Server struct {
 	metrics metrics
 	memory  *semaphore.Weighted // bytes of bodies and what they become
 	under   *semaphore.Weighted // bytes of connections' buffers
+	turns   *turns
 	stopped atomic.Bool
 	// attempts limits wrong tokens.
 	attempts *auth.Attempts
@@ -83,14 +83,7 @@ type Server struct {
 }
 
 // share bounds the server's resources that the tokens of one tenant may use together.
-type share struct {
-	memory, under *semaphore.Weighted
-	work          *semaphore.Weighted // requests whose body is read, see workPerProcessor
-}
-
-// workPerProcessor is how many requests of a tenant are worked on at a time, for each
-// processor: enough for one that waits for a commit of 50 ms, and few that others are behind.
-const workPerProcessor = 64
+type share struct{ memory, under *semaphore.Weighted }
 
 func (o *Options) defaults() {
 	o.Rate = defaults.Positive(o.Rate, 2000)
@@ -109,7 +102,7 @@ func New(o Options) *Server {
 	o.defaults()
 	return &Server{
 		opt: o, mux: http.NewServeMux(), metrics: newMetrics(o.Registry),
-		memory: semaphore.NewWeighted(o.room()), under: semaphore.NewWeighted(o.places()),
+		memory: semaphore.NewWeighted(o.room()), under: semaphore.NewWeighted(o.places()), turns: newTurns(),
 		shares: map[string]*share{}, rates: map[string]*rate.Limiter{},
 		attempts: auth.NewAttempts("api", o.Registry, o.Logger, nil),
 	}
@@ -215,7 +208,7 @@ func (s *Server) share(tenant string) *share {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.shares[tenant] == nil {
-		s.shares[tenant] = &share{memory: semaphore.NewWeighted(s.opt.tenantRoom()), under: semaphore.NewWeighted(s.opt.places() / 4), work: semaphore.NewWeighted(int64(workPerProcessor * runtime.GOMAXPROCS(0)))}
+		s.shares[tenant] = &share{memory: semaphore.NewWeighted(s.opt.tenantRoom()), under: semaphore.NewWeighted(s.opt.places() / 4)}
 	}
 	return s.shares[tenant]
 }
@@ -261,9 +254,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	defer func() { s.logAccess(r, q, a, time.Since(began), aborted) }()
 	defer func() {
 		q.release(0)
-		if q.atWork {
-			q.share.work.Release(1)
-		}
+		q.endTurn()
 		if cause := recover(); cause != nil {
 			if err, ok := cause.(error); ok && errors.Is(err, http.ErrAbortHandler) {
 				panic(cause)

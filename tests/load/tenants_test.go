@@ -80,9 +80,9 @@ func TestFlooder(t *testing.T) {
 	if !found {
 		return // not started by the other test
 	}
-	client := &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 200}}
+	client := &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 16}}
 	var all sync.WaitGroup
-	for i := range 200 {
+	for i := range 16 {
 		all.Go(func() {
 			for n := 0; ; n++ {
 				r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, address, strings.NewReader(fmt.Sprintf(`{"id":"f%d","n":%d}`, i, n)))
