@@ -42,8 +42,17 @@ func Producer(c *config.Config, cluster transport.Config, codec kgo.CompressionC
 	return transport.NewProducer(cluster, transport.ProducerConfig{MaxRecordBytes: MaxRecord(c), Partitions: fixed, Compression: codec})
 }
 
-// Topics are the inbox and the changes log of a configuration. Partition p of the log holds the
-// changes decided from inbox partition p.
+// JournalTopic is the topic of the journal. It is "" where the logs are in the state's file, which
+// has a note beside it instead.
+func JournalTopic(c *config.Config) string {
+	if c.Kafka.Embedded() {
+		return ""
+	}
+	return c.Kafka.Prefix + ".journal"
+}
+
+// Topics are the inbox, the changes log and, in a cluster, the journal of a configuration.
+// Partition p of the log holds the changes decided from inbox partition p.
 func Topics(c *config.Config) []transport.TopicSpec {
 	k := c.Kafka
 	topic := func(name string, retention time.Duration) transport.TopicSpec {
@@ -59,5 +68,12 @@ func Topics(c *config.Config) []transport.TopicSpec {
 	inbox := topic(k.Inbox.Topic, k.Inbox.Retention.D())
 	changes := topic(k.Changes.Topic, k.Changes.Retention.D())
 	changes.Grow = true // the server may have created it automatically
-	return []transport.TopicSpec{inbox, changes}
+	topics := []transport.TopicSpec{inbox, changes}
+	if name := JournalTopic(c); name != "" {
+		journal := topic(name, 0)
+		journal.Partitions = 1
+		journal.Configs["retention.ms"], journal.Configs["retention.bytes"] = "-1", "-1"
+		topics = append(topics, journal)
+	}
+	return topics
 }

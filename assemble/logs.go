@@ -34,9 +34,6 @@ type Logs interface {
 	AvailableOffsets(ctx context.Context, topic string) (starts, ends map[int32]int64, err error)
 	// Faults returns why topics, or partitions of them, take no record.
 	Faults(ctx context.Context, topics ...string) ([]*transport.TopicFault, error)
-	// ReadLast returns the newest record of every partition that has one, and the
-	// partitions that cannot be read.
-	ReadLast(ctx context.Context, topic string) (list []transport.Scanned, unreadable []int32, err error)
 	// NewGroup makes a consumer group; nil on an error.
 	NewGroup(ctx context.Context, gc transport.GroupConfig) (Group, error)
 	NewReader(topic string) deliver.Reader

@@ -7,7 +7,7 @@ import "slices"
 type Kafka struct {
 	Cluster `yaml:",inline"`
 	// Prefix of the internal topics and the consumer groups: <prefix>.inbox,
-	// <prefix>.changes. Processes with the same one share the work.
+	// <prefix>.changes, <prefix>.journal. Processes with the same one share the work.
 	Prefix string `yaml:"prefix" default:"weir"`
 	// Inbox is the topic of all events.
 	Inbox Inbox `yaml:"inbox"`

@@ -38,7 +38,7 @@ func TestAnOwnerAdoptsTheNextPlan(t *testing.T) {
 			next.Projections = []*projections.Projection{next.Projections[0], wider}
 			next.Fingerprint = bytes.ToUpper(append([]byte("next"), next.Fingerprint...))
 			require.NoError(t, next.Prepare())
-			revision, err := w.store.Activate(t.Context(), next.Fingerprint, 0, false)
+			revision, err := w.store.Activate(t.Context(), next.Fingerprint, false, store.Inbox{}, nil)
 			require.NoError(t, err)
 			next.Revision = revision.Number
 			if adopted {

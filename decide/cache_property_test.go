@@ -131,7 +131,7 @@ func newSide(ctx context.Context, t *rapid.T, running *sync.WaitGroup, cache int
 	}
 	_, err := s.Services(ctx, names)
 	require.NoError(t, err)
-	_, err = s.Activate(ctx, s.plan.Fingerprint, 0, false)
+	_, err = s.Activate(ctx, s.plan.Fingerprint, false, store.Inbox{}, nil)
 	require.NoError(t, err)
 	s.decider, err = decide.New(decide.Options{
 		Store: s, Plan: s.plan, Inbox: store.Inbox{Generation: 1, Topic: "inbox", TopicID: "id", Partitions: 2}, ChangesTopic: "changes", Workers: 1,

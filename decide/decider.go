@@ -34,6 +34,9 @@ type Producer interface {
 type Options struct {
 	Store store.Decisions
 	Inbox store.Inbox
+	// TakenOver, if given, is called after each takeover, before the first decision, until it
+	// succeeds. ErrInboxReplaced ends Run.
+	TakenOver func(ctx context.Context, token store.Token, taken []store.TakenOver) error
 	// Plan is the first one; see Decider.Adopt.
 	Plan *Plan
 	// Next, if given, returns the plan that replaces a superseded one, or nil to end Run. It may

@@ -80,10 +80,10 @@ func newFlow(t *testing.T) *flow {
 		plan.Services[i].Number = numbers[plan.Services[i].Name]
 	}
 	require.NoError(t, plan.Prepare())
-	revision, err := s.Activate(t.Context(), plan.Fingerprint, 0, false)
+	revision, err := s.Activate(t.Context(), plan.Fingerprint, false, store.Inbox{}, nil)
 	require.NoError(t, err)
 	plan.Revision = revision.Number
-	resolved, err := s.ResolveInbox(t.Context(), "weir.inbox", "id", 2, 1)
+	resolved, err := s.ResolveInbox(t.Context(), "weir.inbox", "id", 2, nil)
 	require.NoError(t, err)
 	return &flow{store: s, plan: plan, inbox: resolved, cache: 1 << 20, metrics: NewMetrics(prometheus.NewRegistry())}
 }
@@ -187,7 +187,7 @@ func TestWhatAnOlderInboxLeftIsPublished(t *testing.T) {
 	require.NoError(t, err)
 	require.Len(t, marks, 2)
 
-	w.inbox, err = w.store.ResolveInbox(t.Context(), "weir.inbox", "new", 1, 1)
+	w.inbox, err = w.store.ResolveInbox(t.Context(), "weir.inbox", "new", 1, nil)
 	require.NoError(t, err)
 	require.EqualValues(t, 2, w.inbox.Generation)
 	next, out := w.ownerOf(t, []int32{0}, nil, true)

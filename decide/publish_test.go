@@ -396,7 +396,7 @@ func TestAnIdleOwnerOfAnOlderRevisionEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newFlow(t)
 		d, _ := w.owner(t, nil, true)
-		_, err := w.store.Activate(t.Context(), []byte("another"), 0, false)
+		_, err := w.store.Activate(t.Context(), []byte("another"), false, store.Inbox{}, nil)
 		require.NoError(t, err)
 		<-time.After(ownTick + 2*idleTick)
 		require.ErrorIs(t, context.Cause(d.stop), store.ErrSuperseded)

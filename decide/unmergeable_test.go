@@ -39,7 +39,7 @@ func TestStoredDocumentsThatDoNotMergeAreDeadLetters(t *testing.T) {
 	require.Eventually(t, before.Idle, time.Minute, time.Millisecond)
 
 	next := mounted(t, w.plan)
-	revision, err := w.store.Activate(t.Context(), next.Fingerprint, 0, false)
+	revision, err := w.store.Activate(t.Context(), next.Fingerprint, false, store.Inbox{}, nil)
 	require.NoError(t, err)
 	next.Revision, w.plan = revision.Number, next
 

@@ -217,6 +217,11 @@ func (w *worker) takeOver(ctx context.Context, partitions []int32) (map[int32]*o
 		if errors.Is(err, store.ErrFenced) {
 			w.d.endIfReplaced(ctx)
 		}
+		if err == nil && w.d.opt.TakenOver != nil {
+			if err = w.d.opt.TakenOver(ctx, token, found); errors.Is(err, ErrInboxReplaced) {
+				w.d.halt(err)
+			}
+		}
 		return err
 	}); err != nil {
 		return nil, err

@@ -207,7 +207,7 @@ func newWorld(t testing.TB, services ...string) *world {
 }
 
 func (w *world) activate(revision int64) {
-	r, err := w.store.Activate(w.t.Context(), []byte{byte(revision)}, 0, false)
+	r, err := w.store.Activate(w.t.Context(), []byte{byte(revision)}, false, store.Inbox{}, nil)
 	require.NoError(w.t, err)
 	require.Equal(w.t, revision, r.Number)
 }

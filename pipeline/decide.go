@@ -54,7 +54,7 @@ func (st *decideStage) start(ctx context.Context, o startOptions) (component, er
 	}
 	limit := st.newLimit("decide")
 	decider, err := decide.New(decide.Options{
-		Store: st.store, Inbox: st.inbox.now(), Plan: plan, Next: st.nextPlan,
+		Store: st.store, Inbox: st.inbox.now(), TakenOver: st.inbox.takenOver, Plan: plan, Next: st.nextPlan,
 		NewProducer:  st.logs.NewProducer,
 		ChangesTopic: st.cfg.Kafka.Changes.Topic,
 		Workers:      deciders(), MaxOutcome: int(st.cfg.FlowMemory()) / outcomeShare,

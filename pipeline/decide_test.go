@@ -21,16 +21,18 @@ func TestAwaitingTheOwnRevision(t *testing.T) {
 	defer func() { require.NoError(t, s.Close()) }()
 	require.NoError(t, s.Migrate(t.Context()))
 	activate := func(fingerprint string) {
-		_, err := s.Activate(t.Context(), []byte(fingerprint), 0, false)
+		_, err := s.Activate(t.Context(), []byte(fingerprint), false, store.Inbox{}, nil)
 		require.NoError(t, err)
 	}
+	j := newJournal(t)
 	process := func(fingerprint string, revision int64) *activation {
-		a := &activation{store: s, log: slog.New(slog.DiscardHandler)}
+		a := &activation{store: s, inbox: &inboxManager{journal: j}, log: slog.New(slog.DiscardHandler)}
+		a.inbox.inbox.Store(&store.Inbox{})
 		a.now.Store(newSettings(nil, &decide.Plan{Revision: revision}, []byte(fingerprint)))
-		a.know(revision)
 		return a
 	}
 	activate("older")
+	j.lost(t, journalEntry{Revision: 2}) // of who did not see this one
 	active, ok := process("lost", 2).await(t.Context())
 	require.True(t, ok)
 	require.EqualValues(t, 3, active.Number, "2 was another activation, also to who did not see this one")
@@ -76,7 +78,7 @@ func TestAwaitingTakesTheNumbersOfTheStore(t *testing.T) {
 	require.NoError(t, err)
 	defer func() { require.NoError(t, restored.Close()) }()
 	require.NoError(t, restored.Migrate(t.Context()))
-	_, err = restored.Activate(t.Context(), []byte("older"), 0, false)
+	_, err = restored.Activate(t.Context(), []byte("older"), false, store.Inbox{}, nil)
 	require.NoError(t, err)
 	_, err = restored.Services(t.Context(), []string{"other/p@f"})
 	require.NoError(t, err)
@@ -100,8 +102,8 @@ type unanswering struct {
 	times int
 }
 
-func (u *unanswering) Activate(ctx context.Context, fingerprint []byte, above int64, force bool) (store.Revision, error) {
-	active, err := u.revisions.Activate(ctx, fingerprint, above, force)
+func (u *unanswering) Activate(ctx context.Context, fingerprint []byte, force bool, inbox store.Inbox, note store.Note) (store.Revision, error) {
+	active, err := u.revisions.Activate(ctx, fingerprint, force, inbox, note)
 	if u.times--; u.times >= 0 && err == nil {
 		return store.Revision{}, store.WithClass(errors.New("connection reset"), store.Unknown)
 	}
@@ -131,7 +133,7 @@ type cancels struct {
 	cancel context.CancelFunc
 }
 
-func (c cancels) Activate(ctx context.Context, fingerprint []byte, above int64, force bool) (store.Revision, error) {
+func (c cancels) Activate(ctx context.Context, fingerprint []byte, force bool, inbox store.Inbox, note store.Note) (store.Revision, error) {
 	defer c.cancel()
-	return c.revisions.Activate(ctx, fingerprint, above, force)
+	return c.revisions.Activate(ctx, fingerprint, force, inbox, note)
 }

@@ -187,7 +187,11 @@ func (m *monitor) topicsBlocked(now time.Time) error {
 // checkTopics finds internal topics that take no record. One that is missing for the second
 // time is created again: its records are lost or decided again as after any loss of records.
 func (m *monitor) checkTopics(ctx context.Context) {
-	faults, err := m.logs.Faults(ctx, m.cfg.Kafka.Inbox.Topic, m.cfg.Kafka.Changes.Topic)
+	var names []string
+	for _, spec := range assemble.Topics(m.cfg) {
+		names = append(names, spec.Name)
+	}
+	faults, err := m.logs.Faults(ctx, names...)
 	if errors.Is(context.Cause(ctx), context.Canceled) { // the process ends
 		return
 	}

@@ -48,7 +48,7 @@ func TestImportsWhileAnotherConfigurationBecomesActive(t *testing.T) {
 	desk, err := NewImportDesk(opened)
 	require.NoError(t, err)
 	activate := func(c *config.Config) {
-		_, err := opened.Store.Activate(t.Context(), c.Identity(), 0, true)
+		_, err := opened.Store.Activate(t.Context(), c.Identity(), true, store.Inbox{}, nil)
 		require.NoError(t, err)
 	}
 	var rows strings.Builder

@@ -1,10 +1,8 @@
 package pipeline
 
 import (
-	"bytes"
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
 	"maps"
 	"slices"
@@ -16,6 +14,7 @@ import (
 	"github.com/seed-86dfc502/weir/assemble"
 	"github.com/seed-86dfc502/weir/change"
 	"github.com/seed-86dfc502/weir/config"
+	"github.com/seed-86dfc502/weir/decide"
 	"github.com/seed-86dfc502/weir/internal/wait"
 	"github.com/seed-86dfc502/weir/sinks"
 	"github.com/seed-86dfc502/weir/store"
@@ -33,9 +32,7 @@ type inboxManager struct {
 	// storeID is the topic id of the store's first inbox. It is unique to the store and outlives
 	// the inbox's generations. It is not set before the inbox is open.
 	storeID atomic.Pointer[string]
-	// forgotten are the store's lost decisions, as of the last open: a store that is restored
-	// once more has lost its own note of them. Only one goroutine opens an inbox at a time.
-	forgotten []store.LostDecision
+	journal *journal // nil where the file of the logs has a note
 }
 
 // inboxOptions are needed.
@@ -82,47 +79,41 @@ func (g *inboxManager) open(ctx context.Context, cut *transport.TruncatedError) 
 	if err != nil {
 		return err
 	}
-	// Before the store is read: it knows everything in the log by then.
-	frames, unreadable, err := g.newestFrames(ctx)
+	restored, least, err := g.detectRestore(ctx)
 	if err != nil {
 		return err
-	}
-	restored, newest, err := g.detectRestore(ctx)
-	if err != nil {
-		return err
-	}
-	for _, f := range frames {
-		newest = max(newest, f.To.Generation())
 	}
 	if _, err := g.store.KnownInbox(ctx, k.Inbox.Topic, id); errors.Is(err, store.ErrNotFound) {
 		if err := g.logInboxReplaced(ctx); err != nil {
 			return err
 		}
-		if len(unreadable) > 0 {
-			return fmt.Errorf("topic %s: partitions %v cannot be read, and the newest generation may be there", k.Changes.Topic, unreadable)
-		}
-		newest = max(newest, g.targetsGeneration(ctx))
-		restored = ""
+		least, restored = max(least, g.targetsGeneration(ctx)), ""
 	} else if err != nil {
 		return err
+	} else if restored != "" {
+		least = max(least, g.targetsGeneration(ctx))
 	}
-	found, err := g.store.ResolveInbox(ctx, k.Inbox.Topic, id, int32(k.Inbox.Partitions), newest+1)
+	found, err := g.store.ResolveInbox(ctx, k.Inbox.Topic, id, int32(k.Inbox.Partitions), g.journal.noteGeneration(ctx, least, true))
 	if err != nil {
 		return err
 	}
-	if found, err = g.renewShorter(ctx, found, cut, newest+1); err != nil {
+	from, err := g.truncated(ctx, found, cut)
+	if err != nil {
 		return err
 	}
-	if found, err = g.renewDiverged(ctx, found, frames, unreadable, newest+1); err != nil {
+	renewed, err := g.store.RenewInbox(ctx, found, from, g.journal.noteGeneration(ctx, least, len(from) > 0 || restored != ""))
+	if err != nil {
 		return err
 	}
-	if restored != "" {
-		if found, err = g.store.RenewInbox(ctx, found, max(newest, g.targetsGeneration(ctx))+1, nil); err != nil {
-			return err
-		}
+	switch before := g.inbox.Load(); {
+	case renewed == found && (before == nil || *before == found):
+	case restored != "":
 		g.log.Warn("the state file is a backup, or comes from elsewhere: a new generation of versions begins, and later events are read again where their source still has them",
-			"event", "store.restored", "because", restored, "generation", found.Generation)
+			"event", "store.restored", "because", restored, "generation", renewed.Generation)
+	default:
+		g.log.Warn("a new generation of versions begins: the store does not know all of the journal, or the inbox lost records", "event", "inbox.generation", "generation", renewed.Generation)
 	}
+	found = renewed
 	known, err := g.store.Inboxes(ctx)
 	if err != nil {
 		return err
@@ -158,56 +149,33 @@ func (g *inboxManager) reopen(ctx context.Context, cut *transport.TruncatedError
 	_, _ = wait.Retry(ctx, ctx, g.log, "open the inbox", func() error { return g.openTopics(ctx, cut) })
 }
 
-// renewDiverged opens a new generation, at least atLeast, where the changes log has
-// decisions that a restored store lost, and some of them are of a later generation, or
-// perhaps of another configuration than the active one. Decided again, the same version
-// would have other content, or a later change a lower version, which targets that compare
-// versions never apply. Under the same configuration the decisions are the same, and keep
-// their versions.
-func (g *inboxManager) renewDiverged(ctx context.Context, inbox store.Inbox, frames map[int32]*change.Frame, unreadable []int32, atLeast uint16) (store.Inbox, error) {
-	// New decisions soon follow the lost ones in the log, so the store notes these.
-	decided := g.forgotten
-	known, err := g.store.Inboxes(ctx)
-	if err != nil {
-		return inbox, err
+// takenOver is decide.Options.TakenOver. The journal is read after the takeover: later
+// activations and generations fence this owner.
+func (g *inboxManager) takenOver(ctx context.Context, token store.Token, taken []store.TakenOver) error {
+	if g.journal == nil {
+		return nil
 	}
-	for n, f := range frames {
-		if newest := known[len(known)-1].Generation; f.To.Generation() > newest {
-			g.log.Warn("the store was restored to before a generation of versions: a new one begins", "event", "inbox.generation", "generation", f.To.Generation(), "known", newest)
-			return g.store.RenewInbox(ctx, inbox, atLeast, nil)
+	if same, err := g.journal.matches(ctx, g.store.History); err != nil {
+		return err
+	} else if !same {
+		return decide.ErrInboxReplaced
+	}
+	taken = slices.DeleteFunc(slices.Clone(taken), func(t store.TakenOver) bool { return !t.Doubt })
+	if len(taken) == 0 {
+		return nil
+	}
+	// After the takeover: all earlier decisions are below these ends.
+	_, ends, err := g.logs.AvailableOffsets(ctx, g.now().Topic)
+	if err != nil {
+		return err
+	}
+	doubts := map[store.Partition]int64{}
+	for _, t := range taken {
+		if end, ok := ends[t.Partition.Number]; ok {
+			doubts[t.Partition] = end
 		}
-		decided = append(decided, store.LostDecision{Partition: store.Partition{Generation: f.To.Generation(), Number: n}, To: f.To.Offset(), Revision: f.Revision})
 	}
-	revisions, err := g.store.Revisions(ctx, 2)
-	if err != nil || len(revisions) == 0 { // nothing was ever decided
-		return inbox, err
-	}
-	active := revisions[0]
-	noted, err := g.store.NoteLostDecisions(ctx, inbox.Generation, decided)
-	if err != nil {
-		return inbox, err
-	}
-	g.forgotten = noted
-	same := bytes.Equal(active.Fingerprint, g.active.now.Load().identity)
-	// The content of an unreadable partition is unknown. That is harmless under the
-	// configuration of before, whose decisions are the same again. Numbers have a gap where
-	// the store lost an activation.
-	before := int64(0)
-	if len(revisions) > 1 {
-		before = revisions[1].Number
-	}
-	if len(unreadable) > 0 && (!same || active.Number > before+1) {
-		return inbox, fmt.Errorf("topic %s: partitions %v cannot be read, and what was decided under another configuration may be there", g.cfg.Kafka.Changes.Topic, unreadable)
-	}
-	// Revisions only grow, and no two activations share one: decisions under the active one
-	// are later than all others.
-	other := func(f store.LostDecision) bool { return !same || f.Revision != active.Number }
-	if !slices.ContainsFunc(g.forgotten, other) {
-		return inbox, nil
-	}
-	g.log.Warn("the store was restored, and its lost decisions are of another configuration: a new generation of versions begins", "event", "inbox.generation",
-		"decided_once", g.forgotten, "active", active.Number)
-	return g.store.RenewInbox(ctx, inbox, atLeast, nil)
+	return g.store.EndDoubt(ctx, token, doubts)
 }
 
 // targetsTimeout bounds reading the highest versions of all targets.
@@ -245,19 +213,19 @@ func (g *inboxManager) targetsGeneration(ctx context.Context) (newest uint16) {
 	return newest
 }
 
-// renewShorter opens a new generation, at least atLeast, of an inbox that was truncated
+// truncated returns where a new generation has to begin by partition, of an inbox that was truncated
 // below the decided offset: later events have the offsets of lost ones, below the
 // watermark, or would get their versions. Where the truncation is unknown, the whole inbox
 // is read again, and the fence drops events that were decided.
-func (g *inboxManager) renewShorter(ctx context.Context, inbox store.Inbox, cut *transport.TruncatedError, atLeast uint16) (store.Inbox, error) {
+func (g *inboxManager) truncated(ctx context.Context, inbox store.Inbox, cut *transport.TruncatedError) (map[int32]int64, error) {
 	marks, err := g.store.Watermarks(ctx)
 	if err != nil {
-		return inbox, err
+		return nil, err
 	}
 	// After the watermarks, which are never ahead of the log then.
 	starts, ends, err := g.logs.AvailableOffsets(ctx, inbox.Topic)
 	if err != nil {
-		return inbox, err
+		return nil, err
 	}
 	from := map[int32]int64{}
 	for n, end := range ends {
@@ -269,19 +237,14 @@ func (g *inboxManager) renewShorter(ctx context.Context, inbox store.Inbox, cut 
 			from[n] = starts[n]
 		}
 	}
-	if len(from) == 0 {
-		return inbox, nil
+	if len(from) > 0 {
+		g.lost.WithLabelValues(inbox.Topic).Inc()
 	}
-	renewed, err := g.store.RenewInbox(ctx, inbox, atLeast, from)
-	if err != nil {
-		return inbox, err
-	}
-	g.lost.WithLabelValues(inbox.Topic).Inc()
 	for _, n := range slices.Sorted(maps.Keys(from)) {
 		g.log.Error("inbox was truncated below the decided offset; undecided records are lost. A new generation of versions begins, and the inbox is read again", "event", "inbox.truncated",
-			"topic", inbox.Topic, "partition", n, "decided_to", marks[store.Partition{Generation: inbox.Generation, Number: n}], "end", ends[n], "reading_from", from[n], "generation", renewed.Generation)
+			"topic", inbox.Topic, "partition", n, "decided_to", marks[store.Partition{Generation: inbox.Generation, Number: n}], "end", ends[n], "reading_from", from[n])
 	}
-	return renewed, nil
+	return from, nil
 }
 
 // logInboxReplaced is called when the store does not know the inbox topic. If the store has
@@ -304,22 +267,4 @@ func (g *inboxManager) identity() string {
 		inbox = *stored
 	}
 	return inbox.TopicID + "." + strconv.Itoa(int(inbox.Generation))
-}
-
-// newestFrames returns the header of the newest frame of each partition of the changes
-// log, and the partitions that cannot be read now. A restored or lost store must not assign
-// these versions again: customers have seen them.
-func (g *inboxManager) newestFrames(ctx context.Context) (frames map[int32]*change.Frame, unreadable []int32, err error) {
-	last, unreadable, err := g.logs.ReadLast(ctx, g.cfg.Kafka.Changes.Topic)
-	if err != nil {
-		return nil, nil, err
-	}
-	frames = map[int32]*change.Frame{}
-	for _, r := range last {
-		if f, err := change.ParseFrameHeader(r.Value); err == nil {
-			frames[r.Partition] = f
-			g.active.know(f.Revision)
-		}
-	}
-	return frames, unreadable, nil
 }

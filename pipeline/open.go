@@ -214,8 +214,11 @@ func (p *Pipeline) closeLogs() error {
 // assemble makes the components over the opened connections. Nothing runs yet.
 func (p *Pipeline) assemble(g *gauges) {
 	reg, roles, m := p.opt.Registry, p.opt.Roles, newStageMetrics(p.opt.Registry, g.labels)
-	p.active.store = p.store
 	p.inbox = &inboxManager{inboxOptions: inboxOptions{cfg: p.cfg, log: p.log, store: p.store, logs: p.logs, active: p.active, sinks: p.sinks, lost: g.resets}}
+	if topic := assemble.JournalTopic(p.cfg); topic != "" {
+		p.inbox.journal = &journal{logs: p.logs, topic: topic}
+	}
+	p.active.store, p.active.inbox = p.store, p.inbox
 	stage := func(l limit) stageOptions {
 		return stageOptions{cfg: p.cfg, log: p.log, store: p.store, logs: p.logs, active: p.active, tracer: p.tracer, lost: g.resets, timed: g.timed, limit: l.ctx}
 	}
@@ -278,7 +281,12 @@ func (p *Pipeline) activate(ctx context.Context) error {
 		return err
 	}
 	now := newSettings(p.cfg, plan, p.cfg.Identity())
-	revision, err := p.active.activate(ctx, now.identity, p.opt.Activate)
+	var revision store.Revision
+	err = p.active.settled(ctx, func(patient bool) error {
+		// Only a process that decides ends the doubt, and a file has no other one.
+		revision, err = p.active.activate(ctx, now.identity, p.opt.Activate, patient && p.cfg.Store.File == "")
+		return err
+	})
 	if errors.Is(err, store.ErrSuperseded) {
 		return fmt.Errorf("this configuration was replaced by a later one; start with --activate to go back to it: %w", err)
 	}

@@ -23,14 +23,11 @@ import (
 // follows the store's. It may be used concurrently.
 type activation struct {
 	store revisions
+	inbox *inboxManager
 	log   *slog.Logger
 	now   atomic.Pointer[settings] // replaced by a reload; without a plan until it is compiled
 	// mu is held while the active configuration and now change together.
 	mu sync.RWMutex
-	// newest is the highest revision that this process knows, also from the changes
-	// log. A restored store may have lost it, and must not assign the number to
-	// another activation: decisions under both would look like decisions under one.
-	newest atomic.Int64
 	// superseded is set while another configuration is active.
 	superseded atomic.Bool
 }
@@ -56,20 +53,21 @@ func (a *activation) latest() *settings {
 	return a.now.Load()
 }
 
-// activate makes a configuration the active one, under a number that no activation
-// had which this process knows.
-func (a *activation) activate(ctx context.Context, identity []byte, rollBack bool) (store.Revision, error) {
-	active, err := a.store.Activate(ctx, identity, a.newest.Load(), rollBack)
-	if err == nil {
-		a.know(active.Number)
-	}
-	return active, err
+// doubtPatience is how long an activation waits until lost decisions are made again.
+const doubtPatience = 10 * time.Second
+
+// activate makes a configuration the active one. The error is errDoubt only if patient.
+func (a *activation) activate(ctx context.Context, identity []byte, rollBack, patient bool) (store.Revision, error) {
+	return a.store.Activate(ctx, identity, rollBack, a.inbox.now(), a.inbox.journal.noteActivation(ctx, identity, patient))
 }
 
-// know notes a revision.
-func (a *activation) know(revision int64) {
-	for newest := a.newest.Load(); revision > newest; newest = a.newest.Load() {
-		a.newest.CompareAndSwap(newest, revision)
+// settled calls try until it returns another error than errDoubt.
+func (a *activation) settled(ctx context.Context, try func(patient bool) error) error {
+	for began := time.Now(); ; {
+		err := try(time.Since(began) < doubtPatience)
+		if !errors.Is(err, errDoubt) || !wait.Sleep(ctx, doubtPatience/50) {
+			return err
+		}
 	}
 }
 
@@ -87,7 +85,11 @@ func (a *activation) await(ctx context.Context) (store.Revision, bool) {
 		// An older activation, lost too, may have been restored first under this number.
 		if err == nil && active.Number <= own.Revision && !bytes.Equal(active.Fingerprint, now.identity) {
 			// Not by force: a configuration that came since then stays.
-			if active, err = a.activate(ctx, now.identity, false); err == nil {
+			err = a.settled(ctx, func(patient bool) error {
+				active, err = a.activate(ctx, now.identity, false, patient)
+				return err
+			})
+			if err == nil {
 				a.log.Warn("the store lost this configuration; activated it again", "event", "revision.reactivated", "revision", active.Number, "before", own.Revision)
 			}
 		}
@@ -142,15 +144,19 @@ const activationPatience = 15 * time.Second
 
 // switchTo activates the new settings and tells the stages.
 func (a *activation) switchTo(ctx context.Context, now *settings, rollBack bool) error {
+	return a.settled(ctx, func(patient bool) error { return a.trySwitch(ctx, now, rollBack, patient) })
+}
+
+func (a *activation) trySwitch(ctx context.Context, now *settings, rollBack, patient bool) error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	revision, err := a.activate(ctx, now.identity, rollBack)
+	revision, err := a.activate(ctx, now.identity, rollBack, patient)
 	// It may have taken effect without an answer: this process would then be fenced by its
 	// own activation.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), activationPatience)
 	defer cancel()
-	for err != nil && (store.ClassOf(err) == store.Retry || store.ClassOf(err) == store.Unknown) && wait.Sleep(ctx, activationPatience/60) {
-		revision, err = a.activate(ctx, now.identity, rollBack)
+	for err != nil && !errors.Is(err, errDoubt) && (store.ClassOf(err) == store.Retry || store.ClassOf(err) == store.Unknown) && wait.Sleep(ctx, activationPatience/60) {
+		revision, err = a.activate(ctx, now.identity, rollBack, patient)
 	}
 	if errors.Is(err, store.ErrSuperseded) {
 		return &control.ReloadRefused{Err: fmt.Errorf("this configuration was replaced by a later one; weir reload --activate goes back to it: %w", err)}

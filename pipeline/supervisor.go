@@ -20,7 +20,7 @@ const activePeriod = 2 * time.Second
 
 // revisions are the methods of a store for the active configuration.
 type revisions interface {
-	Activate(ctx context.Context, fingerprint []byte, above int64, force bool) (store.Revision, error)
+	Activate(ctx context.Context, fingerprint []byte, force bool, inbox store.Inbox, note store.Note) (store.Revision, error)
 	Active(ctx context.Context) (store.Revision, error)
 	Services(ctx context.Context, names []string) (map[string]int32, error)
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/seed-86dfc502/weir/decide"
 	"github.com/seed-86dfc502/weir/deliver"
+	"github.com/seed-86dfc502/weir/store"
 	"github.com/seed-86dfc502/weir/store/sqlite"
 	"github.com/stretchr/testify/require"
 )
@@ -21,9 +22,10 @@ func TestAStageThatLostItsProgressStartsAgain(t *testing.T) {
 	require.NoError(t, err)
 	defer func() { require.NoError(t, s.Close()) }()
 	require.NoError(t, s.Migrate(t.Context()))
-	_, err = s.Activate(t.Context(), []byte("own"), 0, false)
+	_, err = s.Activate(t.Context(), []byte("own"), false, store.Inbox{}, nil)
 	require.NoError(t, err)
-	a := &activation{store: s, log: slog.New(slog.DiscardHandler)}
+	a := &activation{store: s, inbox: new(inboxManager), log: slog.New(slog.DiscardHandler)}
+	a.inbox.inbox.Store(&store.Inbox{})
 	// The store lost an activation: this process's revision is not there any more.
 	a.now.Store(newSettings(nil, &decide.Plan{Revision: 2}, []byte("own")))
 

@@ -54,12 +54,33 @@ type Inbox struct {
 	Partitions int32
 }
 
-// LostDecision is up to which offset, exclusive, a partition of the inbox was decided
-// once, and under which revision, by a store that was restored to an earlier state since.
-type LostDecision struct {
-	Partition    Partition
-	To, Revision int64
+// History has the numbers of a store that are compared with a journal, which no restore of the
+// store takes back.
+type History struct {
+	Generation uint16 // the newest one, 0 without any
+	Active     int64  // the active revision, 0 without one
+	// Journal and Void are as noted with the newest generation: no revision up to Void that is
+	// not in Revisions takes effect any more.
+	Journal   string
+	Void      int64
+	Revisions []int64 // those above Void, and the active one
+	// Doubt, given to the Note of Activate alone: decisions under the active revision may have been
+	// lost, and are not all made again.
+	Doubt bool
 }
+
+// Noted are the numbers of an activation and of a generation in a journal, before the store has them.
+type Noted struct {
+	Revision   int64  // above those of the History
+	Generation uint16 // to be opened, above those of the History; 0: none
+	Journal    string // History.Journal of this generation
+	Void       int64  // History.Void of this generation
+}
+
+// Note is called in the transaction that activates or opens, before its commit, one at a time. Its
+// numbers are durable in the journal. It must not call the store. Its error ends the transaction.
+// A nil Note counts on from the History.
+type Note func(h History) (Noted, error)
 
 // Configurations hold which configuration and which inbox are the current ones.
 type Configurations interface {
@@ -67,9 +88,9 @@ type Configurations interface {
 	// returns its revision. When it already is, nothing is written. When it was
 	// active once and a later one replaced it, the answer is ErrSuperseded
 	// unless force (a roll-back is an operator's decision, not a restart's).
-	// A new revision is higher than above, too: a restored store does not know the
-	// numbers of later activations, and no two activations may share one.
-	Activate(ctx context.Context, fingerprint []byte, above int64, force bool) (Revision, error)
+	// A Generation of note is opened as by RenewInbox.
+	// ErrFenced when note returns numbers that are taken or void.
+	Activate(ctx context.Context, fingerprint []byte, force bool, inbox Inbox, note Note) (Revision, error)
 	// Active returns the active revision; ErrNotFound before the first Activate.
 	Active(ctx context.Context) (Revision, error)
 	// Revisions returns the latest ones, the active one first.
@@ -77,26 +98,27 @@ type Configurations interface {
 	// KnownInbox returns the newest generation of the inbox topic with this identity,
 	// ErrNotFound when ResolveInbox was never called for it.
 	KnownInbox(ctx context.Context, topic, topicID string) (Inbox, error)
+	// History returns the numbers that are compared with a journal.
+	History(ctx context.Context) (History, error)
 	// Inboxes returns all generations of the inbox, in their order.
 	Inboxes(ctx context.Context) ([]Inbox, error)
 	// ResolveInbox returns the newest generation of the inbox topic with this identity.
-	// An identity that is not known opens a new generation, higher than every
-	// known one and at least atLeast (1 or more). Undecided records of the inbox before
+	// An identity that is not known opens the generation that note returns. Undecided records of the inbox before
 	// it may be lost: claims of the ledger that were begun before and not
 	// decided lose their responses, so that their requests, sent again, are taken in
 	// again, under the same claims. That costs nothing here: each is found out when
 	// its key is begun again. A known identity with another number of partitions is
 	// ErrRepartitioned.
-	ResolveInbox(ctx context.Context, topic, topicID string, partitions int32, atLeast uint16) (Inbox, error)
-	// RenewInbox opens a new generation of the topic that inbox is of, at least
-	// atLeast: its partitions go on at their watermarks, those in from at these
-	// offsets, and their owners are fenced. When inbox is not the newest of its
-	// identity, nothing is written and the newest is returned.
-	RenewInbox(ctx context.Context, inbox Inbox, atLeast uint16, from map[int32]int64) (Inbox, error)
-	// NoteLostDecisions returns the lost decisions of this generation that were not made
-	// again: those noted before and, of seen, those above the watermarks, which are noted
-	// now. Of each partition the highest counts. Notes of older generations are deleted.
-	NoteLostDecisions(ctx context.Context, generation uint16, seen []LostDecision) ([]LostDecision, error)
+	ResolveInbox(ctx context.Context, topic, topicID string, partitions int32, note Note) (Inbox, error)
+	// RenewInbox opens the generation that note returns, if any, of the topic that inbox is
+	// of: its partitions go on at their watermarks, those in from at these offsets, and
+	// their owners are fenced. When inbox is not the newest of its identity, nothing is
+	// written and the newest is returned.
+	RenewInbox(ctx context.Context, inbox Inbox, from map[int32]int64, note Note) (Inbox, error)
+	// EndDoubt notes of partitions that TakeOver found in doubt where their doubt ends: the
+	// offset behind the newest record, read after the takeover. Token must be the one of it;
+	// other partitions stay as they are.
+	EndDoubt(ctx context.Context, token Token, ends map[Partition]int64) error
 	// Services returns the numbers of service names, registering new ones. A
 	// number never changes and is never used again.
 	Services(ctx context.Context, names []string) (map[string]int32, error)
@@ -131,6 +153,10 @@ type TakenOver struct {
 	Outbox []OutboxFrame
 	// Floors are those of the partition, by the name of their log; see FloorsOf.
 	Floors []Floor
+	// Doubt: decisions may have been lost, up to an offset that is not known, see EndDoubt. A
+	// takeover in a new session of the server, which a restore begins, finds it, unless the
+	// generation was opened in that session.
+	Doubt bool
 }
 
 // WatermarkStep is the watermark step of one partition in one decision.

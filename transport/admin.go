@@ -1,11 +1,9 @@
 package transport
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
 	"time"
 
@@ -202,42 +200,6 @@ func (a *Admin) AvailableOffsets(ctx context.Context, topic string) (start, end 
 	}
 	return logs[topic].start, logs[topic].end, nil
 }
-
-// ReadLast returns the newest record of every partition that has one, by partition, and
-// which partitions are unavailable. Markers of transactions are no records; where only
-// they are left at the end, it reads further back, up to readLastSpan offsets.
-func (a *Admin) ReadLast(ctx context.Context, topic string) (list []Scanned, unavailable []int32, err error) {
-	logs, err := readAvailable(ctx, a.cl, []string{topic})
-	if err != nil {
-		return nil, nil, err
-	}
-	start, end := logs[topic].start, logs[topic].end
-	unavailable = slices.Sorted(maps.Keys(logs[topic].failed))
-	last := make(map[int32]Scanned)
-	for back := int64(1); back <= readLastSpan; back *= 32 {
-		from := make(map[int32]int64)
-		for p, e := range end {
-			if _, ok := last[p]; ok || e <= start[p] || back > 1 && e-back/32 <= start[p] {
-				continue
-			}
-			from[p] = max(start[p], e-back)
-		}
-		if len(from) == 0 {
-			break
-		}
-		err := a.read(ctx, topic, from, end, func(r *kgo.Record) error {
-			last[r.Partition] = Scanned{received(r, false), r.Partition}
-			return nil
-		})
-		if err != nil {
-			return nil, nil, fmt.Errorf("the newest records of %s: %w", topic, err)
-		}
-	}
-	list = slices.SortedFunc(maps.Values(last), func(a, b Scanned) int { return cmp.Compare(a.Partition, b.Partition) })
-	return list, unavailable, nil
-}
-
-const readLastSpan = 32 * 32 * 32
 
 // readPatience is how long a read waits for a record before it checks whether the topic
 // still has any of them.

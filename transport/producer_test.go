@@ -223,14 +223,11 @@ func TestMissingTopicFailsTheAppend(t *testing.T) {
 	require.Equal(t, upTo(1), logged(t, c), "another partition is not held up")
 }
 
-func TestReadLastAndEnsureTopics(t *testing.T) {
+func TestScanBesideATransactionAndEnsureTopics(t *testing.T) {
 	c := realCluster(t)
 	topic := c.topic(t, "topic", 3)
 	a := c.admin(t)
 	require.ErrorIs(t, a.EnsureTopics(t.Context(), []transport.TopicSpec{{Name: topic, Partitions: 4}}), transport.ErrPartitionCount)
-	last, _, err := a.ReadLast(t.Context(), topic)
-	require.NoError(t, err)
-	require.Empty(t, last)
 
 	cl := rawClient(t, c, kgo.RecordPartitioner(kgo.ManualPartitioner()))
 	for i := range 10 {
@@ -240,14 +237,17 @@ func TestReadLastAndEnsureTopics(t *testing.T) {
 	require.NoError(t, tx.BeginTransaction())
 	require.NoError(t, tx.ProduceSync(t.Context(), &kgo.Record{Topic: topic, Partition: 2, Value: []byte("in a transaction")}).FirstErr())
 	require.NoError(t, tx.EndTransaction(t.Context(), kgo.TryCommit))
-	last, _, err = a.ReadLast(t.Context(), topic)
+	_, ends, err := a.Offsets(t.Context(), topic)
 	require.NoError(t, err)
+	last := map[int32]transport.Scanned{}
+	require.NoError(t, a.Scan(t.Context(), topic, map[int32]int64{1: 0, 2: 0}, ends, func(r transport.Scanned) error {
+		last[r.Partition] = r
+		return nil
+	}))
 	require.Len(t, last, 2)
-	require.EqualValues(t, 1, last[0].Partition)
-	require.EqualValues(t, 9, last[0].Offset)
-	require.Equal(t, "9", string(last[0].Value))
-	require.Equal(t, "k", string(last[0].Key))
-	require.Equal(t, "in a transaction", string(last[1].Value), "the marker behind it is no record")
+	require.Equal(t, "9", string(last[1].Value))
+	require.Equal(t, "k", string(last[1].Key))
+	require.Equal(t, "in a transaction", string(last[2].Value), "the marker behind it is no record")
 }
 
 // A topic that may grow has at least the partitions that are asked for, and all

@@ -25,7 +25,7 @@ func (a *Admin) OffsetsAt(ctx context.Context, topic string, at time.Time) (map[
 	return offsets, nil
 }
 
-// Scanned is one record that Scan or ReadLast found.
+// Scanned is one record that Scan found.
 type Scanned struct {
 	Received
 	Partition int32

@@ -3,15 +3,12 @@ package transport_test
 import (
 	"context"
 	"crypto/rand"
-	"sync/atomic"
 	"testing"
 	"time"
 
-	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kgo"
-	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/seed-86dfc502/weir/transport"
 )
@@ -52,36 +49,4 @@ func (c cluster) remove(ctx context.Context, topic string, records int64) error 
 	all.AddOffset(topic, 0, records, -1)
 	_, err = kadm.NewClient(cl).DeleteRecords(ctx, all)
 	return err
-}
-
-// asked calls then after the answer to the second question for offsets, which is the
-// one for the ends.
-type asked struct {
-	n    atomic.Int64
-	then func()
-}
-
-func (a *asked) OnBrokerRead(_ kgo.BrokerMetadata, key int16, _ int, _, _ time.Duration, err error) {
-	if err == nil && key == int16(kmsg.ListOffsets) && a.n.Add(1) == 2 {
-		a.then()
-	}
-}
-
-// The newest records are looked for, and found to be none, though retention removes
-// all that there is after the ends were asked for. The mistake that this catches: to
-// wait for them without end.
-func TestTheNewestRecordsAreRemovedMeanwhile(t *testing.T) {
-	onBoth(t, func(t *testing.T, c cluster) {
-		topic := c.topic(t, "removed", 1)
-		fill(t, c.producer(t, transport.ProducerConfig{}), topic, 0, 10)
-		ctx, cancel := context.WithTimeout(t.Context(), patience)
-		defer cancel()
-		hook := &asked{then: func() { assert.NoError(t, c.remove(ctx, topic, 10)) }}
-		hooked := cluster{cfg: c.cfg.With(kgo.WithHooks(hook))}
-		last, away, err := hooked.admin(t).ReadLast(ctx, topic)
-		require.NoError(t, err)
-		require.Empty(t, last)
-		require.Empty(t, away)
-		require.GreaterOrEqual(t, hook.n.Load(), int64(4), "it was to look again")
-	})
 }

@@ -28,18 +28,3 @@ func TestAReaderGoesOnBesideAPartitionWithoutALeader(t *testing.T) {
 	require.NoError(t, err)
 	require.EqualValues(t, 3, records[0].Offset)
 }
-
-// The newest records of available partitions are found beside an unavailable one.
-func TestTheNewestRecordsBesideAPartitionWithoutALeader(t *testing.T) {
-	c, away := leaderless(t, 1)
-	topic := c.topic(t, "topic", 2)
-	lined(t, c.producer(t, transport.ProducerConfig{}), topic, 0, numbers(0, 5)...)
-	away.Store(true)
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
-	defer cancel()
-	last, missing, err := c.admin(t).ReadLast(ctx, topic)
-	require.NoError(t, err)
-	require.Equal(t, []int32{1}, missing)
-	require.Len(t, last, 1)
-	require.EqualValues(t, 4, last[0].Offset)
-}

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/seed-86dfc502/weir/assemble"
 	"github.com/seed-86dfc502/weir/operate"
@@ -52,7 +53,7 @@ func (e *examination) kafka(ctx context.Context) error {
 	settings := map[string]map[string]string{}
 	described, err := admin.DescribeTopicConfigs(ctx, names...)
 	if err != nil && !errors.Is(err, kerr.UnknownTopicOrPartition) {
-		e.add("kafka", operate.LevelDegraded, "the settings of its topics cannot be read: "+err.Error(), "allow this user DESCRIBE_CONFIGS on "+names[0]+" and "+names[1])
+		e.add("kafka", operate.LevelDegraded, "the settings of its topics cannot be read: "+err.Error(), "allow this user DESCRIBE_CONFIGS on "+strings.Join(names, ", "))
 	}
 	for _, t := range described {
 		settings[t.Name] = map[string]string{}

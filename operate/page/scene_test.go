@@ -161,7 +161,7 @@ func (s *scene) day(sources []string) {
 func (s *scene) state(letters int) {
 	t := s.t
 	ctx := t.Context()
-	_, err := s.store.Activate(ctx, s.opt.Config().Identity(), 0, false)
+	_, err := s.store.Activate(ctx, s.opt.Config().Identity(), false, store.Inbox{}, nil)
 	require.NoError(t, err)
 	codes := [][2]string{{"refused", "422 Unprocessable Entity: ripeness.level must be at most 9"}, {"given_up", "gave up after 10 attempts: i/o timeout"}, {"bad_json", "the value is no JSON: unexpected end at byte 41"}}
 	var batch []store.DeadLetter

@@ -48,7 +48,7 @@ func benchStore(b *testing.B) *Store {
 func BenchmarkDecide(b *testing.B) {
 	const changed, owners = 3, 2
 	s := benchStore(b)
-	revision, err := s.Activate(b.Context(), []byte("c"), 0, false)
+	revision, err := s.Activate(b.Context(), []byte("c"), false, store.Inbox{}, nil)
 	require.NoError(b, err)
 	for _, events := range []int{200, 1000} {
 		b.Run(fmt.Sprintf("events=%d", events), func(b *testing.B) {
@@ -109,9 +109,9 @@ func BenchmarkSwap(b *testing.B) {
 func TestSwapWritesWhatMoved(t *testing.T) {
 	written := func(services int) int {
 		s, _ := migrated(t)
-		revision, err := s.Activate(t.Context(), []byte("c"), 0, false)
+		revision, err := s.Activate(t.Context(), []byte("c"), false, store.Inbox{}, nil)
 		require.NoError(t, err)
-		_, err = s.pool.Exec(t.Context(), `INSERT INTO watermarks (generation, partition, next_offset, last_to, token) VALUES (1, 0, 1 << 30, 0, '')`)
+		_, err = s.pool.Exec(t.Context(), `INSERT INTO watermarks (generation, partition, next_offset, last_to, token, doubt) VALUES (1, 0, 1 << 30, 0, '', 0)`)
 		require.NoError(t, err)
 		_, err = s.TakeProgress(t.Context(), []int32{0}, store.Token{'t'})
 		require.NoError(t, err)

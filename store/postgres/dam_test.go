@@ -22,7 +22,7 @@ func TestAPageOfEntitiesHasAllTheirStates(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			s, url := migrated(t)
 			ctx := t.Context()
-			revision, err := s.Activate(ctx, []byte("c"), 0, false)
+			revision, err := s.Activate(ctx, []byte("c"), false, store.Inbox{}, nil)
 			require.NoError(t, err)
 			var all []store.Entity
 			for i := range 3 {

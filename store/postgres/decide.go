@@ -3,6 +3,7 @@ package postgres
 import (
 	"context"
 	"errors"
+	"math"
 	"slices"
 	"time"
 
@@ -72,13 +73,15 @@ SELECT CASE WHEN EXISTS (SELECT FROM watermarks WHERE generation >= $1::int4)
 	sqlEndOlder = `UPDATE watermarks SET token = '' WHERE generation < $1::int4 AND token <> ''`
 
 	sqlTakeOver = `
-INSERT INTO watermarks (generation, partition, next_offset, last_to, token)
+INSERT INTO watermarks AS t (generation, partition, next_offset, last_to, token, doubt)
 SELECT p.generation, p.partition, 0, coalesce((
   SELECT w.last_to FROM watermarks w WHERE w.partition = p.partition AND w.generation < p.generation
-  ORDER BY w.generation DESC LIMIT 1), 0), $3::bytea
+  ORDER BY w.generation DESC LIMIT 1), 0), $3::bytea,
+  CASE WHEN EXISTS (SELECT FROM inboxes i WHERE i.generation = p.generation AND i.session = pg_postmaster_start_time()) THEN 0 ELSE $4::int8 END
 FROM unnest($1::int4[], $2::int4[]) AS p(generation, partition)
-ON CONFLICT (partition, generation) DO UPDATE SET token = excluded.token, session = excluded.session
-RETURNING partition, next_offset, last_to`
+ON CONFLICT (partition, generation) DO UPDATE SET token = excluded.token, session = excluded.session,
+  doubt = CASE WHEN t.session = excluded.session THEN t.doubt ELSE $4 END
+RETURNING partition, next_offset, last_to, doubt = $4`
 
 	sqlReadOutbox = `
 SELECT o.id, o.generation, o.partition, o.frame
@@ -125,12 +128,13 @@ func (s *Store) TakeOver(ctx context.Context, partitions []store.Partition, toke
 	b.Queue(sqlLockPartitions, numbers)
 	b.Queue(sqlExpectNewest, generation)
 	b.Queue(sqlEndOlder, generation)
-	b.Queue(sqlTakeOver, generations, numbers, token[:]).Query(func(rows pgx.Rows) error {
+	b.Queue(sqlTakeOver, generations, numbers, token[:], int64(math.MaxInt64)).Query(func(rows pgx.Rows) error {
 		var number int32
 		var next, last int64
-		_, err := pgx.ForEachRow(rows, []any{&number, &next, &last}, func() error {
+		var doubt bool
+		_, err := pgx.ForEachRow(rows, []any{&number, &next, &last, &doubt}, func() error {
 			t := &taken[place[number]]
-			t.NextOffset, t.LastTo = next, change.Version(last)
+			t.NextOffset, t.LastTo, t.Doubt = next, change.Version(last), doubt
 			return nil
 		})
 		return err

@@ -251,7 +251,7 @@ func TestAKeyHasItsEffectOnceWhereAMonthBegins(t *testing.T) {
 	other := handle(t, url)
 	ctx := t.Context()
 	month := lastMonth(t, s)
-	revision, err := s.Activate(ctx, []byte("c"), 0, false)
+	revision, err := s.Activate(ctx, []byte("c"), false, store.Inbox{}, nil)
 	require.NoError(t, err)
 	first := store.Decided{ID: store.ClaimID{0x01, 0x9a, 6: 0x70, 8: 0x80}, Version: 7, Use: store.Use{Key: store.DigestKey("acme", "k"), Content: [8]byte{1}}}
 	second := store.Decided{ID: store.ClaimID{0x01, 0x9b, 6: 0x70, 8: 0x80}, Version: 8, Use: store.Use{Key: first.Key, Content: [8]byte{2}}}
@@ -452,7 +452,7 @@ func TestAKeyIsNotClaimedAnewInAMonthThatIsOver(t *testing.T) {
 // one statement, which with a grown ledger took longer than any start waits.
 func TestANewInboxTouchesNoClaim(t *testing.T) {
 	s, url := ledger(t)
-	_, err := s.ResolveInbox(t.Context(), "inbox", "first", 1, 1)
+	_, err := s.ResolveInbox(t.Context(), "inbox", "first", 1, nil)
 	require.NoError(t, err)
 	id := start(t, s, "acme", "k1")
 	_, err = s.CompleteClaims(t.Context(), "acme", []store.Completion{{ID: id, Response: store.Response{Status: 202}}})
@@ -466,6 +466,6 @@ func TestANewInboxTouchesNoClaim(t *testing.T) {
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), testPatience)
 	defer cancel()
-	_, err = s.ResolveInbox(ctx, "inbox", "second", 1, 1)
+	_, err = s.ResolveInbox(ctx, "inbox", "second", 1, nil)
 	require.NoError(t, err, "it waits for nobody's claim")
 }

@@ -45,7 +45,7 @@ var manyRows = []string{
 	 SELECT n % 5, 'banana-' || n, '2026-03-01'::timestamptz + n * interval '1 s', 1, '', 0, '', 0 FROM generate_series(1, 50000) n`,
 	`INSERT INTO audit (actor, action, reason, entity, service) SELECT '', '', '', '', '' FROM generate_series(1, 20000) n`,
 	`INSERT INTO jobs (kind, key, parameters, state, actor) SELECT 'replay', n::text, '{}', 'done', '' FROM generate_series(1, 20000) n`,
-	`INSERT INTO watermarks (generation, partition, next_offset, last_to, token) SELECT g, n, 0, 0, '' FROM generate_series(0, 63) n, generate_series(1, 3) g`,
+	`INSERT INTO watermarks (generation, partition, next_offset, last_to, token, doubt) SELECT g, n, 0, 0, '', 0 FROM generate_series(0, 63) n, generate_series(1, 3) g`,
 	`INSERT INTO progress (partition, token, positions, top, session) SELECT n, '', '', 0, now() FROM generate_series(0, 63) n`,
 	`INSERT INTO progress_marks (partition, service, mark) SELECT n, k, '' FROM generate_series(0, 63) n, generate_series(1, 500) k`,
 	`INSERT INTO checks (entity, service, revision, content, version, delivered_version) SELECT 'banana-' || n, n % 5, 1, '\x01', 1, 0 FROM generate_series(1, 20000) n`,
@@ -61,7 +61,7 @@ var parameterTypes = map[string]string{
 	sqlLoad: "text[]", sqlHold: "int4[], int4[], int8[], bytea[]", sqlExpectHeld: "int4[], int4[], int8[], bytea[], int8",
 	sqlMove:       "int4[], int4[], int8[], bytea[], int8[], int8[], int8",
 	sqlDropOutbox: "int8[], int4[], int4[]", sqlReadOutbox: "int4[], int4[]", plain("outbox"): "int4",
-	sqlTakeOver:     "int4[], int4[], bytea",
+	sqlTakeOver:     "int4[], int4[], bytea, int8",
 	sqlTakeProgress: "int4[], bytea", sqlProgressOf: "int4[]", sqlSwapProgress: "int8, int4[], bytea[], bytea[], bytea[], int8[], int8[], int4[], int4[], bytea[]",
 	plain("count_letters"): "text, int4", plain("prune_letters"): "timestamptz, int4", plain("prune_audit"): "timestamptz, int4", plain("prune_jobs"): "timestamptz, int4",
 	plain("retrying_of"): "int8[]", plain("retrying_by_key"): "bytea", plain("end_retrying"): "bytea",
@@ -178,7 +178,7 @@ func TestWhatIsNotWrittenIsNotLocked(t *testing.T) {
 	s, url := migrated(t)
 	other := handle(t, url)
 	ctx := t.Context()
-	revision, err := s.Activate(ctx, []byte("c"), 0, false)
+	revision, err := s.Activate(ctx, []byte("c"), false, store.Inbox{}, nil)
 	require.NoError(t, err)
 	decide := func(of string, entities ...string) error {
 		_, err := s.Decide(ctx, store.Decision{Revision: revision.Number, Entities: entities}, func(loaded store.Loaded) (out store.Outcome, _ error) {
@@ -225,7 +225,7 @@ func TestStatesStayInTheirPage(t *testing.T) {
 	s, _ := migrated(t)
 	ctx := t.Context()
 	const services = 20
-	revision, err := s.Activate(ctx, []byte("c"), 0, false)
+	revision, err := s.Activate(ctx, []byte("c"), false, store.Inbox{}, nil)
 	require.NoError(t, err)
 	docs := fmt.Appendf(nil, `{"registry":{"a":"%0600d"}}`, 0)
 	var all, some []store.Entity

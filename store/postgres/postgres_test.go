@@ -88,6 +88,16 @@ func TestConformance(t *testing.T) {
 	storetest.Run(t, func(t *testing.T) (store.Store, store.Store) { return open(t) })
 }
 
+func TestDoubt(t *testing.T) {
+	storetest.RunDoubt(t, func(t *testing.T) (store.Store, func()) {
+		s, _ := migrated(t)
+		return s, func() {
+			_, err := s.pool.Exec(t.Context(), `WITH w AS (UPDATE watermarks SET session = session - interval '1 hour') UPDATE inboxes SET session = session - interval '1 hour'`)
+			require.NoError(t, err)
+		}
+	})
+}
+
 func TestOperatorConformance(t *testing.T) {
 	_, url := migrated(t)
 	open := sharing(url)
@@ -107,7 +117,7 @@ func TestEmptiedIsMigrated(t *testing.T) {
 	}
 	s, _ := ledger(t)
 	fresh := dump(s)
-	_, err := s.Activate(t.Context(), []byte("configuration"), 0, false)
+	_, err := s.Activate(t.Context(), []byte("configuration"), false, store.Inbox{}, nil)
 	require.NoError(t, err)
 	_, err = s.Services(t.Context(), []string{"acme/all@out"})
 	require.NoError(t, err)

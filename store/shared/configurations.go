@@ -14,14 +14,14 @@ import (
 
 // Activate implements store.Configurations. It waits for decisions under way; none of an
 // older revision commits after it returned.
-func (s *Store) Activate(ctx context.Context, fingerprint []byte, above int64, force bool) (store.Revision, error) {
+func (s *Store) Activate(ctx context.Context, fingerprint []byte, force bool, inbox store.Inbox, note store.Note) (store.Revision, error) {
 	fingerprint = notNil(fingerprint)
 	active, err := s.Active(ctx)
 	if err == nil && bytes.Equal(active.Fingerprint, fingerprint) {
 		return active, nil
 	}
 	err = s.DB.Write(ctx, "activate", func(t Tx) error {
-		if err := t.Lock(Revisions); err != nil {
+		if err := errors.Join(t.Lock(Revisions), t.Lock(Inboxes)); err != nil {
 			return err
 		}
 		active, err = oneIn(t, call("active_revision", args{}), scanRevision)
@@ -35,7 +35,22 @@ func (s *Store) Activate(ctx context.Context, fingerprint []byte, above int64, f
 		if known > 0 && !force {
 			return store.ErrSuperseded
 		}
-		active = store.Revision{Number: max(active.Number, above) + 1, Fingerprint: bytes.Clone(fingerprint), Activated: now()}
+		current, err := oneIn(t, inboxOf(inbox.Topic, inbox.TopicID), scanInbox)
+		doubt := false
+		if err == nil && active.Number > 0 {
+			doubt, err = oneIn(t, call("in_doubt", args{"generation": int64(current.Generation)}), scanBool)
+		}
+		if err != nil && !errors.Is(err, store.ErrNotFound) { // without an inbox nothing was decided
+			return err
+		}
+		noted, err := noteOf(t, note, doubt)
+		if err == nil && note != nil && noted.Generation > 0 {
+			err = renew(t, &current, noted, nil)
+		}
+		if err != nil {
+			return err
+		}
+		active = store.Revision{Number: noted.Revision, Fingerprint: bytes.Clone(fingerprint), Activated: now()}
 		_, err = t.Exec(call("add_revision", args{"number": active.Number, "fingerprint": fingerprint, "now": active.Activated}),
 			call("add_activations", args{"revision": active.Number}))
 		if err != nil {
@@ -47,6 +62,52 @@ func (s *Store) Activate(ctx context.Context, fingerprint []byte, above int64, f
 		return store.Revision{}, err
 	}
 	return active, nil
+}
+
+// noteOf calls note, and compares its numbers with the history.
+func noteOf(t Tx, note store.Note, doubt bool) (n store.Noted, err error) {
+	h := store.History{Doubt: doubt}
+	if err := t.Query(call("history", args{}), func(row Row) error { return scanHistory(row, &h) }); err != nil {
+		return n, err
+	}
+	n = store.Noted{Revision: max(h.Active, h.Void) + 1, Generation: h.Generation + 1, Journal: h.Journal, Void: h.Void}
+	if note != nil {
+		n, err = note(h)
+	}
+	switch {
+	case err != nil:
+	case n.Generation > math.MaxInt16:
+		err = store.WithClass(fmt.Errorf("no generation is left after %d", h.Generation), store.Fatal)
+	case n.Revision > 0 && n.Revision <= max(h.Active, h.Void), n.Generation > 0 && n.Generation <= h.Generation:
+		err = store.ErrFenced
+	}
+	return n, err
+}
+
+// History implements store.Configurations.
+func (s *Store) History(ctx context.Context) (h store.History, err error) {
+	err = s.DB.Read(ctx, "history", call("history", args{}), func(row Row) error { return scanHistory(row, &h) })
+	return h, err
+}
+
+// scanHistory adds a row: the newest generation, or a revision.
+func scanHistory(row Row, h *store.History) error {
+	var number, void int64
+	var generation uint16
+	var journal string
+	err := row.Scan(&number, &generation, &journal, &void)
+	if number > 0 {
+		h.Active = max(h.Active, number)
+		h.Revisions = append(h.Revisions, number)
+	} else {
+		h.Generation, h.Journal, h.Void = generation, journal, void
+	}
+	return err
+}
+
+func scanBool(row Row) (v bool, err error) {
+	err = row.Scan(&v)
+	return v, err
 }
 
 // dropActivations deletes those that no position needs. Positions only grow meanwhile.
@@ -113,7 +174,7 @@ func scanInbox(row Row) (i store.Inbox, err error) {
 }
 
 // ResolveInbox implements store.Configurations.
-func (s *Store) ResolveInbox(ctx context.Context, topic, topicID string, partitions int32, atLeast uint16) (inbox store.Inbox, err error) {
+func (s *Store) ResolveInbox(ctx context.Context, topic, topicID string, partitions int32, note store.Note) (inbox store.Inbox, err error) {
 	err = s.DB.Write(ctx, "resolve inbox", func(t Tx) error {
 		if err := t.Lock(Inboxes); err != nil {
 			return err
@@ -125,8 +186,12 @@ func (s *Store) ResolveInbox(ctx context.Context, topic, topicID string, partiti
 		case !errors.Is(err, store.ErrNotFound):
 			return err
 		}
+		noted, err := noteOf(t, note, false)
+		if err != nil {
+			return err
+		}
 		inbox = store.Inbox{Topic: topic, TopicID: topicID, Partitions: partitions}
-		return openInbox(t, &inbox, atLeast)
+		return openInbox(t, &inbox, noted)
 	})
 	if err != nil {
 		return store.Inbox{}, err
@@ -134,23 +199,16 @@ func (s *Store) ResolveInbox(ctx context.Context, topic, topicID string, partiti
 	return inbox, nil
 }
 
-// openInbox opens a generation above all others for inbox. The caller holds the lock.
-func openInbox(t Tx, inbox *store.Inbox, atLeast uint16) error {
-	newest, err := oneIn(t, call("newest_generation", args{}), scanCount)
-	if err != nil {
-		return err
-	}
-	next := max(newest+1, int64(atLeast))
-	if next > math.MaxInt16 {
-		return store.WithClass(fmt.Errorf("no generation is left after %d", newest), store.Fatal)
-	}
-	inbox.Generation = uint16(next)
-	_, err = t.Exec(call("open_inbox", args{"generation": next, "topic": inbox.Topic, "topic_id": inbox.TopicID, "partitions": inbox.Partitions, "now": now()}))
+// openInbox opens the noted generation for inbox. The caller holds the lock.
+func openInbox(t Tx, inbox *store.Inbox, noted store.Noted) error {
+	inbox.Generation = noted.Generation
+	_, err := t.Exec(call("open_inbox", args{"generation": int64(inbox.Generation), "topic": inbox.Topic, "topic_id": inbox.TopicID, "partitions": inbox.Partitions,
+		"now": now(), "journal": noted.Journal, "void": noted.Void}))
 	return err
 }
 
 // RenewInbox implements store.Configurations.
-func (s *Store) RenewInbox(ctx context.Context, inbox store.Inbox, atLeast uint16, from map[int32]int64) (renewed store.Inbox, err error) {
+func (s *Store) RenewInbox(ctx context.Context, inbox store.Inbox, from map[int32]int64, note store.Note) (renewed store.Inbox, err error) {
 	err = s.DB.Write(ctx, "renew inbox", func(t Tx) error {
 		if err := t.Lock(Inboxes); err != nil {
 			return err
@@ -159,20 +217,11 @@ func (s *Store) RenewInbox(ctx context.Context, inbox store.Inbox, atLeast uint1
 		if err != nil || renewed.Generation != inbox.Generation {
 			return err
 		}
-		if err := openInbox(t, &renewed, atLeast); err != nil {
+		noted, err := noteOf(t, note, false)
+		if err != nil || noted.Generation == 0 {
 			return err
 		}
-		// Takeovers and decisions under way end first, and these owners make no other.
-		if err := t.Lock(Watermarks); err != nil {
-			return err
-		}
-		calls := []Call{call("end_owners", args{"none": []byte{}}),
-			call("continue_watermarks", args{"to": int64(renewed.Generation), "from": int64(inbox.Generation), "none": []byte{}})}
-		for partition, next := range from {
-			calls = append(calls, call("continue_at", args{"generation": int64(renewed.Generation), "partition": partition, "next": next}))
-		}
-		_, err = t.Exec(calls...)
-		return err
+		return renew(t, &renewed, noted, from)
 	})
 	if err != nil {
 		return store.Inbox{}, err
@@ -180,30 +229,35 @@ func (s *Store) RenewInbox(ctx context.Context, inbox store.Inbox, atLeast uint1
 	return renewed, nil
 }
 
-// NoteLostDecisions implements store.Configurations.
-func (s *Store) NoteLostDecisions(ctx context.Context, generation uint16, seen []store.LostDecision) (all []store.LostDecision, err error) {
-	var calls []Call
-	for _, d := range seen {
-		calls = append(calls, call("note_lost_decision", args{"generation": int64(d.Partition.Generation), "partition": d.Partition.Number, "to": d.To, "revision": d.Revision}))
-	}
-	calls = append(calls, call("drop_lost_decisions", args{"generation": int64(generation)}))
-	err = s.DB.Write(ctx, "note lost decisions", func(t Tx) error {
-		if err := t.Lock(Inboxes); err != nil {
-			return err
-		}
-		if _, err := t.Exec(calls...); err != nil {
-			return err
-		}
-		all, err = listIn(t, call("lost_decisions", args{"generation": int64(generation)}), func(row Row) (d store.LostDecision, err error) {
-			err = row.Scan(&d.Partition.Generation, &d.Partition.Number, &d.To, &d.Revision)
-			return d, err
-		})
+// renew opens the noted generation, in which the partitions of inbox go on. The caller holds
+// the lock of inboxes.
+func renew(t Tx, inbox *store.Inbox, noted store.Noted, from map[int32]int64) error {
+	before := inbox.Generation
+	if err := openInbox(t, inbox, noted); err != nil {
 		return err
-	})
-	if err != nil {
-		return nil, err
 	}
-	return all, nil
+	// Takeovers and decisions under way end first, and these owners make no other.
+	if err := t.Lock(Watermarks); err != nil {
+		return err
+	}
+	calls := []Call{call("end_owners", args{"none": []byte{}}),
+		call("continue_watermarks", args{"to": int64(inbox.Generation), "from": int64(before), "none": []byte{}}),
+		call("begin_watermarks", args{"generation": int64(inbox.Generation), "none": []byte{}})}
+	for partition, next := range from {
+		calls = append(calls, call("continue_at", args{"generation": int64(inbox.Generation), "partition": partition, "next": next}))
+	}
+	_, err := t.Exec(calls...)
+	return err
+}
+
+// EndDoubt implements store.Configurations.
+func (s *Store) EndDoubt(ctx context.Context, token store.Token, ends map[store.Partition]int64) error {
+	var calls []Call
+	for p, end := range ends {
+		calls = append(calls, call("end_doubt", args{"end": end, "generation": int64(p.Generation), "partition": p.Number, "token": token[:], "all": int64(math.MaxInt64)}))
+	}
+	_, err := s.write(ctx, "end doubt", calls...)
+	return err
 }
 
 // Services implements store.Configurations.

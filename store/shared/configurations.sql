@@ -4,6 +4,13 @@ SELECT number, fingerprint, activated_at FROM revisions ORDER BY number DESC LIM
 -- name: revisions
 SELECT number, fingerprint, activated_at FROM revisions ORDER BY number DESC LIMIT :limit
 
+-- name: history
+-- Numbers below 1 are none of revisions: the newest generation.
+SELECT 0, generation, journal, void FROM (SELECT generation, journal, void FROM inboxes ORDER BY generation DESC LIMIT 1) AS newest
+UNION ALL
+SELECT number, 0, '', 0 FROM revisions
+WHERE number > coalesce((SELECT void FROM inboxes ORDER BY generation DESC LIMIT 1), 0) OR number = (SELECT max(number) FROM revisions)
+
 -- name: count_revisions
 SELECT count(*) FROM revisions WHERE fingerprint = :fingerprint
 
@@ -29,33 +36,37 @@ SELECT generation, topic, topic_id, partitions FROM inboxes ORDER BY generation
 -- name: inbox
 SELECT generation, topic, topic_id, partitions FROM inboxes WHERE topic = :topic AND topic_id = :topic_id ORDER BY generation DESC LIMIT 1
 
--- name: newest_generation
-SELECT coalesce(max(generation), 0) FROM inboxes
-
 -- name: open_inbox
-INSERT INTO inboxes (generation, topic, topic_id, partitions, opened_at) VALUES (:generation, :topic, :topic_id, :partitions, :now)
+INSERT INTO inboxes (generation, topic, topic_id, partitions, opened_at, session, journal, void)
+VALUES (:generation, :topic, :topic_id, :partitions, :now, {session}, :journal, :void)
+
+-- name: in_doubt
+-- A partition without a row is, unless the generation was opened in this session.
+SELECT count(w.partition) < CASE WHEN i.session = {session} THEN count(w.partition) ELSE i.partitions END
+  OR count(CASE WHEN w.session <> {session} OR w.doubt > w.next_offset THEN 1 END) > 0
+FROM inboxes i LEFT JOIN watermarks w ON w.generation = i.generation AND w.partition < i.partitions
+WHERE i.generation = :generation GROUP BY i.session, i.partitions
+
+-- name: end_doubt
+UPDATE watermarks SET doubt = :end
+WHERE generation = :generation AND partition = :partition AND token = :token AND session = {session} AND doubt = :all
 
 -- name: end_owners
 UPDATE watermarks SET token = :none WHERE token <> :none
 
 -- name: continue_watermarks
-INSERT INTO watermarks (generation, partition, next_offset, last_to, token)
-SELECT CAST(:to AS integer), partition, next_offset, last_to, :none FROM watermarks WHERE generation = :from
+INSERT INTO watermarks (generation, partition, next_offset, last_to, token, session, doubt)
+SELECT CAST(:to AS integer), partition, next_offset, last_to, :none, {session}, 0 FROM watermarks WHERE generation = :from
+
+-- name: begin_watermarks
+-- By a row older generations are known to be over.
+INSERT INTO watermarks (generation, partition, next_offset, last_to, token, session, doubt)
+SELECT CAST(:generation AS integer), 0, 0, coalesce((
+  SELECT last_to FROM watermarks WHERE partition = 0 AND generation < :generation ORDER BY generation DESC LIMIT 1), 0), :none, {session}, 0
+WHERE NOT EXISTS (SELECT 1 FROM watermarks WHERE generation = :generation)
 
 -- name: continue_at
 UPDATE watermarks SET next_offset = :next WHERE generation = :generation AND partition = :partition
-
--- name: note_lost_decision
-INSERT INTO lost_decisions (generation, partition, decided_to, revision) VALUES (:generation, :partition, :to, :revision)
-ON CONFLICT (generation, partition) DO UPDATE SET decided_to = excluded.decided_to, revision = excluded.revision
-WHERE excluded.decided_to > lost_decisions.decided_to
-
--- name: drop_lost_decisions
-DELETE FROM lost_decisions WHERE generation < :generation OR decided_to <= (
-  SELECT next_offset FROM watermarks w WHERE w.generation = lost_decisions.generation AND w.partition = lost_decisions.partition)
-
--- name: lost_decisions
-SELECT generation, partition, decided_to, revision FROM lost_decisions WHERE generation = :generation
 
 -- name: add_service
 INSERT INTO services (name) SELECT CAST(:name AS text) WHERE NOT EXISTS (SELECT 1 FROM services WHERE name = :name)

@@ -1,6 +1,7 @@
 package shared
 
 import (
+	"crypto/rand"
 	"embed"
 	"fmt"
 	"regexp"
@@ -36,6 +37,10 @@ type args map[string]any
 
 //go:embed *.sql
 var files embed.FS
+
+// FileSession is the session where the store is a file: a restored file is opened by another
+// process.
+var FileSession = rand.Text() //nolint:gochecknoglobals // never written
 
 var statements = parse(files) //nolint:gochecknoglobals // never written
 
@@ -105,8 +110,8 @@ func newStatement(name, body, options string) *Statement {
 			return one + number[p]
 		})
 	}
-	s.Postgres = bind("= ANY($#)", "$")
-	s.SQLite = bind("IN (SELECT value FROM json_each(?#))", "?")
+	s.Postgres = strings.ReplaceAll(bind("= ANY($#)", "$"), "{session}", "pg_postmaster_start_time()")
+	s.SQLite = strings.ReplaceAll(bind("IN (SELECT value FROM json_each(?#))", "?"), "{session}", "'"+FileSession+"'")
 	return s
 }
 

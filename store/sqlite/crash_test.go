@@ -29,7 +29,7 @@ func writeUntilKilled(path string) error {
 	if err != nil {
 		return err
 	}
-	revision, err := s.Activate(ctx, []byte("c"), 0, false)
+	revision, err := s.Activate(ctx, []byte("c"), false, store.Inbox{}, nil)
 	if err != nil {
 		return err
 	}
@@ -83,7 +83,7 @@ func TestKilledWriterLosesNothingAcknowledged(t *testing.T) {
 // same call succeeds when there is space.
 func TestDiskFull(t *testing.T) {
 	s, _ := migrated(t)
-	revision, err := s.Activate(t.Context(), []byte("c"), 0, false)
+	revision, err := s.Activate(t.Context(), []byte("c"), false, store.Inbox{}, nil)
 	require.NoError(t, err)
 	_, err = s.TakeOver(t.Context(), []store.Partition{crashPartition}, store.Token{1})
 	require.NoError(t, err)

@@ -5,7 +5,9 @@ import (
 	"database/sql"
 	"errors"
 	"maps"
+	"math"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/seed-86dfc502/weir/change"
@@ -30,14 +32,16 @@ const (
 	// The owners of older generations, if there still are any, must not decide
 	// anything more: a token without owner.
 	sqlEndOlder = `UPDATE watermarks SET token = x'' WHERE generation < ?`
-
-	sqlTakeOver = `
-INSERT INTO watermarks (generation, partition, next_offset, last_to, token)
-VALUES (?1, ?2, 0, coalesce((
-  SELECT last_to FROM watermarks WHERE partition = ?2 AND generation < ?1 ORDER BY generation DESC LIMIT 1), 0), ?3)
-ON CONFLICT (partition, generation) DO UPDATE SET token = excluded.token
-RETURNING next_offset, last_to`
 )
+
+var sqlTakeOver = strings.ReplaceAll(`
+INSERT INTO watermarks AS t (generation, partition, next_offset, last_to, token, session, doubt)
+VALUES (?1, ?2, 0, coalesce((
+  SELECT last_to FROM watermarks WHERE partition = ?2 AND generation < ?1 ORDER BY generation DESC LIMIT 1), 0), ?3, {session},
+  CASE WHEN EXISTS (SELECT 1 FROM inboxes WHERE generation = ?1 AND session = {session}) THEN 0 ELSE ?4 END)
+ON CONFLICT (partition, generation) DO UPDATE SET token = excluded.token, session = excluded.session,
+  doubt = CASE WHEN t.session = excluded.session THEN t.doubt ELSE ?4 END
+RETURNING next_offset, last_to, doubt = ?4`, "{session}", "'"+shared.FileSession+"'")
 
 // TakeOver implements store.Decisions. It holds the file's write lock, as every
 // decision does that compares and writes: an earlier owner's is over or not begun.
@@ -69,7 +73,7 @@ func (s *Store) TakeOver(ctx context.Context, partitions []store.Partition, toke
 			err = each(t.ctx, t.conn, sqlTakeOver, len(partitions), func(i int, statement *sql.Stmt) error {
 				p := partitions[i]
 				var last int64
-				err := statement.QueryRowContext(t.ctx, p.Generation, p.Number, token[:]).Scan(&taken[i].NextOffset, &last)
+				err := statement.QueryRowContext(t.ctx, p.Generation, p.Number, token[:], int64(math.MaxInt64)).Scan(&taken[i].NextOffset, &last, &taken[i].Doubt)
 				taken[i].LastTo = change.Version(last)
 				return err
 			})

@@ -192,7 +192,7 @@ func fill(t testing.TB, s *Store) *Log {
 	t.Helper()
 	require.NoError(t, s.Migrate(t.Context()))
 	l := openLog(t, s, 1)
-	revision, err := s.Activate(t.Context(), []byte("c"), 0, false)
+	revision, err := s.Activate(t.Context(), []byte("c"), false, store.Inbox{}, nil)
 	require.NoError(t, err)
 	partition := store.Partition{Generation: 1}
 	_, err = s.TakeOver(t.Context(), []store.Partition{partition}, store.Token{1})

@@ -122,7 +122,7 @@ func TestMonthsAreDroppedWhole(t *testing.T) {
 	assert.Equal(t, 2, n)
 	for i, id := range ids {
 		assert.Equal(t, i >= 2, begin(t, a, fmt.Sprint("k", i), keep).ID == id, "k%d is as it was", i)
-		revision, err := a.Activate(t.Context(), []byte("c"), 0, false)
+		revision, err := a.Activate(t.Context(), []byte("c"), false, store.Inbox{}, nil)
 		require.NoError(t, err)
 		for round := range 2 {
 			_, err = b.Decide(t.Context(), store.Decision{Revision: revision.Number, Claims: ids}, func(loaded store.Loaded) (store.Outcome, error) {

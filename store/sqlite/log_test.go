@@ -220,7 +220,7 @@ func TestDecisionsWriteToTheLog(t *testing.T) {
 	l, err := s.OpenLog(t.Context(), "changes", 2, true)
 	require.NoError(t, err)
 	s.KeepChanges(l)
-	revision, err := s.Activate(t.Context(), []byte("c"), 0, false)
+	revision, err := s.Activate(t.Context(), []byte("c"), false, store.Inbox{}, nil)
 	require.NoError(t, err)
 	p := store.Partition{Generation: 1, Number: 1}
 	_, err = s.TakeOver(t.Context(), []store.Partition{p}, store.Token{1})

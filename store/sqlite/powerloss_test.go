@@ -212,7 +212,7 @@ func startWorld(t testing.TB) *world {
 	r.mu.Unlock()
 	require.NoError(t, s.Migrate(t.Context()))
 	w := &world{s: s, r: r, l: openLog(t, s, 1), decided: map[string]int{}, maybe: map[string]int{}}
-	revision, err := s.Activate(t.Context(), []byte("c"), 0, false)
+	revision, err := s.Activate(t.Context(), []byte("c"), false, store.Inbox{}, nil)
 	require.NoError(t, err)
 	w.revision = revision.Number
 	_, err = s.TakeOver(t.Context(), []store.Partition{lossPartition}, store.Token{1})

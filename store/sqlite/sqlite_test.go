@@ -75,6 +75,16 @@ func TestConformance(t *testing.T) {
 	})
 }
 
+func TestDoubt(t *testing.T) {
+	storetest.RunDoubt(t, func(t *testing.T) (store.Store, func()) {
+		s, _ := migrated(t)
+		return s, func() {
+			_, err := s.writer.ExecContext(t.Context(), `UPDATE watermarks SET session = 'former'; UPDATE inboxes SET session = 'former'`)
+			require.NoError(t, err)
+		}
+	})
+}
+
 func TestOperatorConformance(t *testing.T) {
 	storetest.RunOperator(t, func(t *testing.T) (storetest.Operated, storetest.Operated) {
 		a, path := migrated(t)
@@ -85,7 +95,7 @@ func TestOperatorConformance(t *testing.T) {
 func TestEverythingIsThereAfterReopening(t *testing.T) {
 	s, path := migrated(t)
 	k := store.Key{Service: 1, Entity: "banana-1"}
-	revision, err := s.Activate(t.Context(), []byte("c"), 0, false)
+	revision, err := s.Activate(t.Context(), []byte("c"), false, store.Inbox{}, nil)
 	require.NoError(t, err)
 	p := store.Partition{Generation: 1}
 	_, err = s.TakeOver(t.Context(), []store.Partition{p}, store.Token{1})
@@ -109,7 +119,7 @@ func TestEverythingIsThereAfterReopening(t *testing.T) {
 	assert.Equal(t, []store.Row{{Key: k, Found: true, Content: change.Retracted(), Version: 7}}, rows)
 	taken, err := s.TakeOver(t.Context(), []store.Partition{p}, store.Token{2})
 	require.NoError(t, err)
-	assert.Equal(t, []store.TakenOver{{Partition: p, NextOffset: 3, Outbox: []store.OutboxFrame{{ID: ids[0], Partition: p, Frame: []byte("x")}}}}, taken)
+	assert.Equal(t, []store.TakenOver{{Partition: p, NextOffset: 3, Doubt: true, Outbox: []store.OutboxFrame{{ID: ids[0], Partition: p, Frame: []byte("x")}}}}, taken)
 	// An id is never given again, also when its row was the last.
 	move := []store.WatermarkStep{{Partition: p, From: 3, To: 3, Token: store.Token{2}}}
 	_, err = s.Decide(t.Context(), store.Decision{Revision: revision.Number, Moves: move, Published: ids},

@@ -56,7 +56,7 @@ func BenchmarkSwap(b *testing.B, open func(b *testing.B) store.Store) {
 		b.Run(fmt.Sprintf("services=%d", n), func(b *testing.B) {
 			s := open(b)
 			f := fixture{a: s}
-			revision, err := s.Activate(b.Context(), []byte("c"), 0, false)
+			revision, err := s.Activate(b.Context(), []byte("c"), false, store.Inbox{}, nil)
 			require.NoError(b, err)
 			p := store.Partition{Generation: 1}
 			_, err = f.a.TakeOver(b.Context(), []store.Partition{p}, store.Token{1})

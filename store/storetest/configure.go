@@ -14,6 +14,16 @@ import (
 	"github.com/seed-86dfc502/weir/store"
 )
 
+// opens notes a generation.
+func opens(generation uint16) store.Note {
+	return func(store.History) (store.Noted, error) { return store.Noted{Generation: generation}, nil }
+}
+
+// above notes the activation after number.
+func above(number int64) store.Note {
+	return func(store.History) (store.Noted, error) { return store.Noted{Revision: number + 1}, nil }
+}
+
 var configurationTests = []test{
 	{"tables are there, Migrate again is a no-op, also at the same time", func(t *testing.T, f *fixture) {
 		require.NoError(t, f.a.Ping(t.Context()))
@@ -35,42 +45,41 @@ var configurationTests = []test{
 	{"I12 Activate: first, same, other, old one, forced", func(t *testing.T, f *fixture) {
 		_, err := f.a.Active(t.Context())
 		require.ErrorIs(t, err, store.ErrNotFound)
-		first, err := f.a.Activate(t.Context(), []byte{0, 1}, 0, false)
+		first, err := f.a.Activate(t.Context(), []byte{0, 1}, false, store.Inbox{}, nil)
 		require.NoError(t, err)
 		assert.Positive(t, first.Number)
 		assert.Equal(t, []byte{0, 1}, first.Fingerprint)
 		assert.WithinDuration(t, time.Now(), first.Activated, time.Minute)
 		for _, force := range []bool{false, true} {
-			same, err := f.b.Activate(t.Context(), []byte{0, 1}, 0, force)
+			same, err := f.b.Activate(t.Context(), []byte{0, 1}, force, store.Inbox{}, nil)
 			require.NoError(t, err)
 			assert.Equal(t, first, same, "nothing is written")
 		}
-		second, err := f.b.Activate(t.Context(), []byte{2}, 0, false)
+		second, err := f.b.Activate(t.Context(), []byte{2}, false, store.Inbox{}, nil)
 		require.NoError(t, err)
 		assert.Greater(t, second.Number, first.Number)
-		_, err = f.a.Activate(t.Context(), []byte{0, 1}, 0, false)
+		_, err = f.a.Activate(t.Context(), []byte{0, 1}, false, store.Inbox{}, nil)
 		require.ErrorIs(t, err, store.ErrSuperseded)
 		assert.Equal(t, store.Superseded, store.ClassOf(err))
 		active, err := f.a.Active(t.Context())
 		require.NoError(t, err)
 		assert.Equal(t, second, active)
-		third, err := f.a.Activate(t.Context(), []byte{0, 1}, 0, true)
+		third, err := f.a.Activate(t.Context(), []byte{0, 1}, true, store.Inbox{}, nil)
 		require.NoError(t, err)
 		assert.Greater(t, third.Number, second.Number)
 		active, err = f.b.Active(t.Context())
 		require.NoError(t, err)
 		assert.Equal(t, third, active)
-		_, err = f.b.Activate(t.Context(), []byte{2}, 0, false)
+		_, err = f.b.Activate(t.Context(), []byte{2}, false, store.Inbox{}, nil)
 		require.ErrorIs(t, err, store.ErrSuperseded)
-		same, err := f.b.Activate(t.Context(), []byte{0, 1}, third.Number+5, false)
+		same, err := f.b.Activate(t.Context(), []byte{0, 1}, false, store.Inbox{}, above(third.Number+5))
 		require.NoError(t, err)
 		assert.Equal(t, third, same, "nothing is written")
-		above, err := f.b.Activate(t.Context(), []byte{3}, third.Number+5, false)
+		fourth, err := f.b.Activate(t.Context(), []byte{3}, false, store.Inbox{}, above(third.Number+5))
 		require.NoError(t, err)
-		assert.Equal(t, third.Number+6, above.Number)
-		below, err := f.b.Activate(t.Context(), []byte{4}, third.Number, false)
-		require.NoError(t, err)
-		assert.Equal(t, above.Number+1, below.Number)
+		assert.Equal(t, third.Number+6, fourth.Number)
+		_, err = f.b.Activate(t.Context(), []byte{4}, false, store.Inbox{}, above(third.Number))
+		require.ErrorIs(t, err, store.ErrFenced, "the number is taken")
 	}},
 	{"Activate at the same time gives one revision", func(t *testing.T, f *fixture) {
 		var callers sync.WaitGroup
@@ -81,7 +90,7 @@ var configurationTests = []test{
 				s = f.b
 			}
 			callers.Go(func() {
-				r, err := s.Activate(t.Context(), []byte("one"), 0, false)
+				r, err := s.Activate(t.Context(), []byte("one"), false, store.Inbox{}, nil)
 				assert.NoError(t, err)
 				numbers[n] = r.Number
 			})
@@ -92,18 +101,22 @@ var configurationTests = []test{
 		}
 	}},
 	{"ResolveInbox: generations only grow", func(t *testing.T, f *fixture) {
-		resolve := func(s store.Store, topic, id string, partitions int32, atLeast uint16) store.Inbox {
+		resolve := func(s store.Store, topic, id string, partitions int32, generation uint16) store.Inbox {
 			t.Helper()
-			i, err := s.ResolveInbox(t.Context(), topic, id, partitions, atLeast)
+			i, err := s.ResolveInbox(t.Context(), topic, id, partitions, opens(generation))
 			require.NoError(t, err)
 			return i
 		}
 		assert.Equal(t, store.Inbox{Generation: 1, Topic: "inbox", TopicID: "A", Partitions: 4}, resolve(f.a, "inbox", "A", 4, 1))
 		assert.Equal(t, uint16(1), resolve(f.b, "inbox", "A", 4, 1).Generation)
-		assert.Equal(t, uint16(2), resolve(f.b, "inbox", "B", 8, 0).Generation, "another identity")
+		assert.Equal(t, uint16(2), resolve(f.b, "inbox", "B", 8, 2).Generation, "another identity")
 		assert.Equal(t, uint16(1), resolve(f.a, "inbox", "A", 4, 9).Generation, "a known one keeps its own")
-		assert.Equal(t, uint16(7), resolve(f.a, "inbox", "C", 4, 7).Generation, "at least")
-		assert.Equal(t, uint16(8), resolve(f.a, "other", "D", 4, 3).Generation)
+		assert.Equal(t, uint16(7), resolve(f.a, "inbox", "C", 4, 7).Generation)
+		_, err := f.a.ResolveInbox(t.Context(), "other", "D", 4, opens(7))
+		require.ErrorIs(t, err, store.ErrFenced, "it is taken")
+		next, err := f.a.ResolveInbox(t.Context(), "other", "D", 4, nil)
+		require.NoError(t, err)
+		assert.Equal(t, uint16(8), next.Generation)
 		known, err := f.b.KnownInbox(t.Context(), "inbox", "A")
 		require.NoError(t, err)
 		assert.Equal(t, store.Inbox{Generation: known.Generation, Topic: "inbox", TopicID: "A", Partitions: 4}, known)
@@ -114,17 +127,17 @@ var configurationTests = []test{
 		assert.True(t, slices.IsSortedFunc(all, func(a, b store.Inbox) int { return int(a.Generation) - int(b.Generation) }))
 		_, err = f.b.KnownInbox(t.Context(), "inbox", "never resolved")
 		require.ErrorIs(t, err, store.ErrNotFound)
-		_, err = f.b.ResolveInbox(t.Context(), "inbox", "A", 5, 1)
+		_, err = f.b.ResolveInbox(t.Context(), "inbox", "A", 5, nil)
 		require.ErrorIs(t, err, store.ErrRepartitioned)
 		assert.Equal(t, store.Fatal, store.ClassOf(err))
 		assert.Equal(t, uint16(32767), resolve(f.a, "inbox", "E", 4, 32767).Generation)
-		_, err = f.a.ResolveInbox(t.Context(), "inbox", "F", 4, 1)
+		_, err = f.a.ResolveInbox(t.Context(), "inbox", "F", 4, nil)
 		require.Error(t, err, "no generation is left")
 		assert.Equal(t, store.Fatal, store.ClassOf(err))
 	}},
 	{"RenewInbox: I5 a new generation of the same topic goes on where the old one is, and ends its owners", func(t *testing.T, f *fixture) {
 		revision := f.revision()
-		first, err := f.a.ResolveInbox(t.Context(), "inbox", "A", 2, 1)
+		first, err := f.a.ResolveInbox(t.Context(), "inbox", "A", 2, nil)
 		require.NoError(t, err)
 		_, token := f.own(f.a, 'x', p0, p1)
 		move := func(s store.Store, p store.Partition, from, to int64, token store.Token) error {
@@ -134,21 +147,21 @@ var configurationTests = []test{
 		}
 		require.NoError(t, move(f.a, p0, 0, 100, token))
 		require.NoError(t, move(f.a, p1, 0, 7, token))
-		renewed, err := f.b.RenewInbox(t.Context(), first, 5, map[int32]int64{0: 40})
+		renewed, err := f.b.RenewInbox(t.Context(), first, map[int32]int64{0: 40}, opens(5))
 		require.NoError(t, err)
 		assert.Equal(t, store.Inbox{Generation: 5, Topic: "inbox", TopicID: "A", Partitions: 2}, renewed)
 		require.ErrorIs(t, move(f.a, p1, 7, 8, token), store.ErrFenced, "the owner of before")
 		_, err = f.a.TakeOver(t.Context(), []store.Partition{p1}, store.Token{'y'})
 		require.ErrorIs(t, err, store.ErrFenced, "its generation is over")
 		for range 2 { // also when another process was faster
-			again, err := f.a.RenewInbox(t.Context(), first, 9, map[int32]int64{0: 1, 1: 1})
+			again, err := f.a.RenewInbox(t.Context(), first, map[int32]int64{0: 1, 1: 1}, opens(9))
 			require.NoError(t, err)
 			assert.Equal(t, renewed, again)
 		}
 		known, err := f.a.KnownInbox(t.Context(), "inbox", "A")
 		require.NoError(t, err)
 		assert.Equal(t, renewed, known)
-		resolved, err := f.a.ResolveInbox(t.Context(), "inbox", "A", 2, 1)
+		resolved, err := f.a.ResolveInbox(t.Context(), "inbox", "A", 2, nil)
 		require.NoError(t, err)
 		assert.Equal(t, renewed, resolved)
 		n0, n1 := store.Partition{Generation: 5, Number: 0}, store.Partition{Generation: 5, Number: 1}
@@ -157,39 +170,12 @@ var configurationTests = []test{
 		assert.Equal(t, []change.Version{version(100), version(7)}, []change.Version{taken[0].LastTo, taken[1].LastTo}, "frames go on from the last one")
 		assert.Len(t, taken[0].Outbox, 1, "what the old generation left is published")
 		require.NoError(t, move(f.b, n0, 40, 41, token))
-		_, err = f.b.RenewInbox(t.Context(), store.Inbox{Generation: 1, Topic: "inbox", TopicID: "never resolved"}, 1, nil)
-		require.ErrorIs(t, err, store.ErrNotFound)
-	}},
-	{"NoteLostDecisions: I1 what was decided once is noted until it is decided again", func(t *testing.T, f *fixture) {
-		revision := f.revision()
-		_, err := f.a.ResolveInbox(t.Context(), "inbox", "A", 2, 1)
+		same, err := f.b.RenewInbox(t.Context(), renewed, nil, opens(0))
 		require.NoError(t, err)
-		_, token := f.own(f.a, 'x', p0)
-		to := func(offset, from int64) {
-			_, err := f.a.Decide(t.Context(), store.Decision{Revision: revision, Moves: []store.WatermarkStep{{Partition: p0, From: from, To: offset, Token: token}}}, writes(store.Outcome{}))
-			require.NoError(t, err)
-		}
-		to(50, 0)
-		noted := func(s store.Store, generation uint16, seen ...store.LostDecision) []store.LostDecision {
-			all, err := s.NoteLostDecisions(t.Context(), generation, seen)
-			require.NoError(t, err)
-			return all
-		}
-		assert.Empty(t, noted(f.a, 1))
-		assert.Empty(t, noted(f.a, 1, store.LostDecision{Partition: p0, To: 50, Revision: 1}), "the watermark is there")
-		first, second := store.LostDecision{Partition: p0, To: 51, Revision: 3}, store.LostDecision{Partition: p1, To: 7, Revision: 2}
-		assert.ElementsMatch(t, []store.LostDecision{first, second}, noted(f.a, 1, first, second))
-		assert.ElementsMatch(t, []store.LostDecision{first, second}, noted(f.b, 1), "also for others")
-		higher := store.LostDecision{Partition: p0, To: 90, Revision: 4}
-		assert.ElementsMatch(t, []store.LostDecision{higher, second}, noted(f.b, 1, first, higher, first, store.LostDecision{Partition: p1, To: 6, Revision: 9}), "the highest counts")
-		to(89, 50)
-		assert.ElementsMatch(t, []store.LostDecision{higher, second}, noted(f.a, 1))
-		to(90, 89)
-		assert.Equal(t, []store.LostDecision{second}, noted(f.a, 1))
-		newer := store.LostDecision{Partition: store.Partition{Generation: 2, Number: 1}, To: 3, Revision: 9}
-		assert.Equal(t, []store.LostDecision{newer}, noted(f.a, 2, newer, first), "each generation has its own")
-		assert.Empty(t, noted(f.b, 1), "one that is over needs none")
-		assert.Equal(t, []store.LostDecision{newer}, noted(f.b, 2))
+		assert.Equal(t, renewed, same, "none is opened")
+		require.NoError(t, move(f.b, n0, 41, 42, token))
+		_, err = f.b.RenewInbox(t.Context(), store.Inbox{Generation: 1, Topic: "inbox", TopicID: "never resolved"}, nil, nil)
+		require.ErrorIs(t, err, store.ErrNotFound)
 	}},
 	{"I11 numbers of services are stable across handles", func(t *testing.T, f *fixture) {
 		none, err := f.a.Services(t.Context(), nil)

@@ -50,6 +50,7 @@ var decideTests = []test{
 		assert.JSONEq(t, `{"n":1}`, string(got.Audits[0].Detail))
 
 		taken, _ := f.own(f.b, 'b', p0)
+		taken[0].Doubt = false // see RunDoubt
 		assert.Equal(t, []store.TakenOver{{Partition: p0, NextOffset: 9, LastTo: version(7), Outbox: []store.OutboxFrame{{ID: ids[0], Partition: p0, Frame: []byte("changes")}}}}, taken)
 	}},
 	{"loads entities in the order asked and replaces them", func(t *testing.T, f *fixture) {
@@ -125,7 +126,7 @@ var decideTests = []test{
 	{"I12 superseded revision writes nothing", func(t *testing.T, f *fixture) {
 		old, service := f.revision(), f.service("s")
 		_, token := f.own(f.a, 'a', p0)
-		next, err := f.b.Activate(t.Context(), []byte("other"), 0, false)
+		next, err := f.b.Activate(t.Context(), []byte("other"), false, store.Inbox{}, nil)
 		require.NoError(t, err)
 		before := f.state(f.b)
 		for _, revision := range []int64{old, next.Number + 1, 0} {
@@ -147,7 +148,7 @@ var decideTests = []test{
 		_, decided := f.a.Decide(t.Context(), store.Decision{Revision: old, Moves: []store.WatermarkStep{{Partition: p0, From: 0, To: 5, Token: token}}},
 			func(store.Loaded) (store.Outcome, error) {
 				go func() {
-					_, err := f.b.Activate(t.Context(), []byte("other"), 0, false)
+					_, err := f.b.Activate(t.Context(), []byte("other"), false, store.Inbox{}, nil)
 					activated <- err
 				}()
 				select {

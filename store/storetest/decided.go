@@ -142,7 +142,7 @@ var decidedTests = []ledgerTest{
 		// The mistake that this catches: the inbox topic was deleted, its events are
 		// sent again, and each is answered that it is there.
 		revision := f.revision()
-		_, err := f.a.ResolveInbox(t.Context(), "inbox", "first", 1, 1)
+		_, err := f.a.ResolveInbox(t.Context(), "inbox", "first", 1, nil)
 		require.NoError(t, err)
 		decided, lost := f.begin(f.a, "acme", intent("decided", "x"), keepClaims), f.begin(f.a, "acme", intent("lost", "x"), keepClaims)
 		globex := f.begin(f.a, "globex", intent("lost", "x"), keepClaims)
@@ -165,7 +165,7 @@ var decidedTests = []ledgerTest{
 		}
 		begun(store.ClaimDone)
 		for range 2 {
-			_, err = f.b.ResolveInbox(t.Context(), "inbox", "second", 1, 1)
+			_, err = f.b.ResolveInbox(t.Context(), "inbox", "second", 1, nil)
 			require.NoError(t, err)
 			begun(store.ClaimOpen)
 		}
@@ -177,10 +177,10 @@ var decidedTests = []ledgerTest{
 	{"I1 what was on its way when the inbox was replaced is taken in again, though it was answered afterwards", func(t *testing.T, f *ledgerFixture) {
 		// The mistake that this catches: appended to the old inbox, answered after
 		// the claims were looked through for the new one.
-		_, err := f.a.ResolveInbox(t.Context(), "inbox", "first", 1, 1)
+		_, err := f.a.ResolveInbox(t.Context(), "inbox", "first", 1, nil)
 		require.NoError(t, err)
 		late := f.begin(f.a, "acme", intent("late", "x"), keepClaims)
-		_, err = f.b.ResolveInbox(t.Context(), "inbox", "second", 1, 1)
+		_, err = f.b.ResolveInbox(t.Context(), "inbox", "second", 1, nil)
 		require.NoError(t, err)
 		f.complete(f.a, "acme", late.ID, 202, `{}`)
 		again := f.begin(f.b, "acme", intent("late", "x"), keepClaims)

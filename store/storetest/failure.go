@@ -76,7 +76,7 @@ var cancelTests = []test{
 		assertCancelled(t, err)
 		_, err = f.a.TakeOver(ctx, []store.Partition{p0, p1}, store.Token{9})
 		assertCancelled(t, err)
-		_, err = f.a.Activate(ctx, []byte("other"), 0, false)
+		_, err = f.a.Activate(ctx, []byte("other"), false, store.Inbox{}, nil)
 		assertCancelled(t, err)
 		assertCancelled(t, f.a.AddLetters(ctx, []store.DeadLetter{{DedupKey: "x"}}))
 		_, err = f.a.TakeProgress(ctx, []int32{0}, store.Token{9})

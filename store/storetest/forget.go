@@ -86,14 +86,14 @@ var forgetTests = []operatorTest{
 		var revision store.Revision
 		for i := range int64(5) {
 			var err error
-			revision, err = f.a.Activate(t.Context(), []byte{byte(i)}, 0, false)
+			revision, err = f.a.Activate(t.Context(), []byte{byte(i)}, false, store.Inbox{}, nil)
 			require.NoError(t, err)
 			f.decideTo(revision.Number, p0, i+2)
 		}
 		require.True(t, f.swap(f.a, revision.Number, to(0, token, store.Token{'b'}, at(one, version(6), 0), at(two, 0, 0))))
 		require.Len(t, f.look(f.b).Activations, 5)
 		require.NoError(t, f.a.ForgetServices(t.Context(), map[string]int32{"two": two}, someAudit))
-		_, err := f.a.Activate(t.Context(), []byte("next"), 0, false)
+		_, err := f.a.Activate(t.Context(), []byte("next"), false, store.Inbox{}, nil)
 		require.NoError(t, err)
 		assert.Len(t, f.look(f.b).Activations, 1)
 	}},

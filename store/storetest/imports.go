@@ -133,7 +133,7 @@ var importTests = []operatorTest{
 		// the file is imported again, and the answer is that it is done.
 		resolve := func(identity string) {
 			t.Helper()
-			_, err := f.b.ResolveInbox(t.Context(), "inbox", identity, 1, 1)
+			_, err := f.b.ResolveInbox(t.Context(), "inbox", identity, 1, nil)
 			require.NoError(t, err)
 		}
 		for n, state := range []store.ImportState{store.ImportDone, store.ImportIncomplete} {

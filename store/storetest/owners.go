@@ -23,7 +23,7 @@ var ownerTests = []test{
 		revision, service := f.revision(), f.service("s")
 		_, stale := f.own(f.a, 'a', p0, p1)
 		_, token := f.own(f.b, 'b', p0)
-		next, err := f.b.Activate(t.Context(), []byte("other"), 0, false)
+		next, err := f.b.Activate(t.Context(), []byte("other"), false, store.Inbox{}, nil)
 		require.NoError(t, err)
 		before := f.state(f.b)
 		good := store.WatermarkStep{Partition: p0, From: 0, To: 5, Token: token}

@@ -211,7 +211,7 @@ var progressTests = []test{
 		refused(0) // nothing is active
 		refused(1)
 		old := f.revision()
-		next, err := f.b.Activate(t.Context(), []byte("other"), 0, false)
+		next, err := f.b.Activate(t.Context(), []byte("other"), false, store.Inbox{}, nil)
 		require.NoError(t, err)
 		for _, revision := range []int64{0, old, next.Number + 1} {
 			refused(revision)
@@ -249,7 +249,7 @@ var progressTests = []test{
 		for range owners {
 			<-begun
 		}
-		_, err := f.b.Activate(t.Context(), []byte("other"), 0, false)
+		_, err := f.b.Activate(t.Context(), []byte("other"), false, store.Inbox{}, nil)
 		require.NoError(t, err)
 		then := f.progress(f.b)
 		close(over)

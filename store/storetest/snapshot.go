@@ -24,7 +24,7 @@ var snapshotTests = []test{
 	{"marks of the newest generations, and where each revision began", func(t *testing.T, f *fixture) {
 		assert.Equal(t, store.HistorySnapshot{Marks: map[int32]store.Mark{}, Owners: map[int32]store.Token{}}, f.look(f.a))
 		activate := func(name string) int64 {
-			r, err := f.b.Activate(t.Context(), []byte(name), 0, false)
+			r, err := f.b.Activate(t.Context(), []byte(name), false, store.Inbox{}, nil)
 			require.NoError(t, err)
 			return r.Number
 		}
@@ -57,13 +57,13 @@ var snapshotTests = []test{
 			store.Activation{Revision: third, Partition: 2, From: change.NewVersion(4, 0)})
 		store.SortActivations(activations)
 		assert.Equal(t, store.HistorySnapshot{Active: third, Marks: marks, Activations: activations, Owners: owners}, f.look(f.b))
-		_, err = f.a.Activate(t.Context(), []byte("first"), 0, false)
+		_, err = f.a.Activate(t.Context(), []byte("first"), false, store.Inbox{}, nil)
 		require.ErrorIs(t, err, store.ErrSuperseded)
 		assert.Equal(t, activations, f.look(f.b).Activations)
 	}},
 	{"an activation drops those that no position needs any more, and keeps how the others judge", func(t *testing.T, f *fixture) {
 		activate := func(name string) int64 {
-			r, err := f.b.Activate(t.Context(), []byte(name), 0, false)
+			r, err := f.b.Activate(t.Context(), []byte(name), false, store.Inbox{}, nil)
 			require.NoError(t, err)
 			return r.Number
 		}
@@ -136,7 +136,7 @@ var snapshotTests = []test{
 		decider.Go(func() {
 			defer close(done)
 			for i := range int64(moves) {
-				r, err := f.a.Activate(t.Context(), fmt.Append(nil, i), 0, false)
+				r, err := f.a.Activate(t.Context(), fmt.Append(nil, i), false, store.Inbox{}, nil)
 				if !assert.NoError(t, err) {
 					return
 				}

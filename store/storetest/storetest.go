@@ -87,7 +87,7 @@ func (f *fixture) ctx() context.Context { return f.Context() }
 // revision activates a configuration and returns its number.
 func (f *fixture) revision() int64 {
 	f.Helper()
-	r, err := f.a.Activate(f.ctx(), []byte("configuration"), 0, false)
+	r, err := f.a.Activate(f.ctx(), []byte("configuration"), false, store.Inbox{}, nil)
 	require.NoError(f, err)
 	return r.Number
 }

@@ -54,7 +54,7 @@ func newWorld(t *testing.T, base settings) *world {
 func prepare(t *testing.T, s store.Store, base settings) (settings, [][]input) {
 	t.Helper()
 	require.NoError(t, s.Migrate(t.Context()))
-	r, err := s.Activate(t.Context(), []byte("fingerprint"), 0, false)
+	r, err := s.Activate(t.Context(), []byte("fingerprint"), false, store.Inbox{}, nil)
 	require.NoError(t, err)
 	numbers, err := s.Services(t.Context(), []string{service})
 	require.NoError(t, err)

@@ -158,8 +158,8 @@ var edgeMutants = []mutant{
 		test: "TestATopicThatWasMadeAgain",
 	},
 	{
-		rule: "no two activations share a number, also where the store forgot one", in: "pipeline", fn: "activation.activate",
-		find: "_1._2._3(_4, _5, _1._6._7(), _8)", put: "_1._2._3(_4, _5, 0, _8)",
+		rule: "no two activations share a number, also where the store lost one", in: "pipeline", fn: "journal.noteActivation",
+		find: "max(_1._2, _3._4, _3._5) + 1", put: "max(_3._4, _3._5) + 1",
 		test: "TestAwaitingTheOwnRevision",
 	},
 	{
@@ -168,14 +168,49 @@ var edgeMutants = []mutant{
 		test: "TestAwaitingTakesTheNumbersOfTheStore",
 	},
 	{
-		rule: "an activation without an answer is asked for again", in: "pipeline", fn: "activation.switchTo",
-		find: "for _1 != nil && (", put: "for _1 != nil && false && (",
+		rule: "an activation without an answer is asked for again", in: "pipeline", fn: "activation.trySwitch",
+		find: "for _1 != nil && !", put: "for false && _1 != nil && !",
 		test: "TestAReloadWhoseActivationIsNotAnswered",
 	},
 	{
-		rule: "what is decided again is noted until it is", in: "store/shared",
-		find: "WHERE excluded.decided_to > lost_decisions.decided_to", put: "",
-		test: "./store/sqlite TestConformance",
+		rule: "an owner of a former session of the server decides nothing", in: "store/postgres",
+		find: "AND w.session = pg_postmaster_start_time() RETURNING 1", put: "RETURNING 1",
+		test: "TestServerKilled",
+	},
+	{
+		rule: "an activation is in the journal before its commit", in: "pipeline", fn: "journal.noteActivation",
+		find: "return _1, _2._3(_4, journalEntry{_5: _1._5, _6: _7})", put: "return _1, nil",
+		test: "TestAnActivationIsNotedBeforeItsCommit",
+	},
+	{
+		rule: "a generation is in the journal", in: "pipeline", fn: "journal.noteGeneration",
+		find: "_1 = _2._3(_4, journalEntry{_5: _6._5})", put: "_1 = nil",
+		test: "TestWhatTheStoreLostBeginsAGeneration",
+	},
+	{
+		rule: "… also one that begins with an activation", in: "pipeline", fn: "journal.noteActivation",
+		find: "_1 := _2._3(_4, journalEntry{_5: _6._5}); _1 != nil", put: "_1 := error(nil); _1 != nil",
+		test: "TestAnActivationInDoubt",
+	},
+	{
+		rule: "what the journal has and the store does not was lost", in: "pipeline", fn: "journal.knownTo",
+		find: "return _1 > _2._3 &&", put: "return false && _1 > _2._3 &&",
+		test: "TestWhatTheStoreLostBeginsAGeneration",
+	},
+	{
+		rule: "… a generation, too", in: "pipeline", fn: "journal.knownTo",
+		find: "_1._2 <= _3._4 &&", put: "true &&",
+		test: "TestWhatTheStoreLostBeginsAGeneration",
+	},
+	{
+		rule: "another journal knows nothing of what was lost", in: "pipeline", fn: "journal.knownTo",
+		find: "_1._2 == _3._4 &&", put: "true &&",
+		test: "TestAJournalThatWasMadeAgainBeginsAGeneration",
+	},
+	{
+		rule: "the journal is read after each takeover", in: "decide", fn: "worker.takeOver",
+		find: "_1 == nil && _2._3._4._5 != nil {", put: "_1 == nil && false {",
+		test: "./pipeline TestTheJournalIsReadAfterTheTakeover",
 	},
 	{
 		rule: "a tombstone stays until everybody has heard of it", in: "pipeline", fn: "retainer.heard",
@@ -183,29 +218,49 @@ var edgeMutants = []mutant{
 		test: "TestTombstonesWaitForTheirServices",
 	},
 	{
-		rule: "what was noted as forgotten counts, not only what the log ends with", in: "pipeline", fn: "inboxManager.renewDiverged",
-		find: "_1._2 = _3", put: "_1._2, _ = decided, _3",
-		test: "TestAnotherConfigurationInTheMiddleOfWhatIsDecidedAgain",
+		rule: "an activation in doubt begins a generation", in: "pipeline", fn: "journal.noteActivation",
+		find: "if _1._2 {", put: "if false {",
+		test: "TestAnActivationInDoubt",
 	},
 	{
-		rule: "a store that is put back once more has lost its note", in: "pipeline", fn: "inboxManager.renewDiverged",
-		find: "decided := _1._2", put: "var decided []store.LostDecision",
-		test: "TestAnotherConfigurationInTheMiddleOfWhatIsDecidedAgain",
+		rule: "doubt ends where the inbox ended", in: "pipeline", fn: "inboxManager.takenOver",
+		find: "_1[_2._3] = _4", put: "_1[_2._3], _ = 0, _4",
+		test: "TestDoubtEndsAtTheEndOfTheInbox",
+	},
+	{
+		rule: "what a store says of doubt holds in its session", in: "store/shared",
+		find: "w.session <> {session} OR w.doubt > w.next_offset", put: "w.doubt > w.next_offset",
+		test: "./store/sqlite TestDoubt",
+	},
+	{
+		rule: "a generation begins with a row, by which older ones are over", in: "store/shared",
+		find: "WHERE NOT EXISTS (SELECT 1 FROM watermarks WHERE generation = :generation)", put: "WHERE :generation < 0",
+		test: "./store/sqlite TestDoubt",
+	},
+	{
+		rule: "… also at a takeover", in: "store/sqlite",
+		find: "WHEN t.session = excluded.session THEN t.doubt ELSE ?4 END", put: "WHEN 1 THEN t.doubt ELSE ?4 END",
+		test: "TestDoubt",
+	},
+	{
+		rule: "a void number never takes effect", in: "store/shared", fn: "noteOf",
+		find: "case _1._2 > 0 && _1._2 <= max(_3._4, _3._5),", put: "case _1._2 > 0 && _1._2 <= _3._4,",
+		test: "./store/sqlite TestDoubt",
+	},
+	{
+		rule: "only the owner ends the doubt of a partition", in: "store/shared",
+		find: "AND token = :token AND session", put: "AND length(:token) > 0 AND session",
+		test: "./store/sqlite TestDoubt",
 	},
 	{
 		rule: "the inbox is opened again under a reloaded configuration", in: "pipeline", fn: "decideStage.adopt",
 		find: "_1._2._3(_4, nil)", put: "_ = _1._2",
-		test: "TestAReloadInTheMiddleOfWhatIsDecidedAgain",
+		test: "TestAReloadInDoubt",
 	},
 	{
-		rule: "a generation that the store forgot is not given again", in: "pipeline", fn: "inboxManager.renewDiverged",
-		find: "_1._2._3() > _4 {", put: "false {",
-		test: "TestAStorePutBackToBeforeAGeneration",
-	},
-	{
-		rule: "a generation of another inbox that the store knows is not overtaken", in: "pipeline", fn: "inboxManager.renewDiverged",
-		find: "_1._2._3() > _4 {", put: "_1._2._3() > inbox._3 {",
-		test: "TestTheGenerationOfAnotherTopicIsNotOvertaken",
+		rule: "the generation of another inbox that the store knows is not overtaken", in: "store/shared",
+		find: "FROM inboxes ORDER BY generation DESC LIMIT 1) AS newest", put: "FROM inboxes ORDER BY generation LIMIT 1) AS newest",
+		test: "./pipeline TestTheGenerationOfAnotherTopicIsNotOvertaken",
 	},
 	{
 		rule: "what ended a stage is not hidden by its group or its router", in: "pipeline", fn: "causes",

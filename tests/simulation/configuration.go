@@ -13,6 +13,7 @@ import (
 	"github.com/seed-86dfc502/weir/projections"
 	"github.com/seed-86dfc502/weir/projections/merge"
 	"github.com/seed-86dfc502/weir/sources/postgres"
+	"github.com/seed-86dfc502/weir/store"
 	"github.com/seed-86dfc502/weir/stripper"
 	"github.com/seed-86dfc502/weir/tests/oracle"
 )
@@ -167,7 +168,7 @@ func (v variant) compile() (c configuration, err error) {
 // activate makes a configuration the active one.
 func (w *world) activate(c *configuration) error {
 	ctx, plan := context.Background(), *c.plan
-	revision, err := w.mem.Activate(ctx, plan.Fingerprint, 0, false)
+	revision, err := w.mem.Activate(ctx, plan.Fingerprint, false, store.Inbox{}, nil)
 	if err != nil {
 		return err
 	}

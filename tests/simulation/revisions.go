@@ -4,14 +4,13 @@ import (
 	"bytes"
 	"context"
 	"maps"
-	"math"
 	"slices"
 
 	"github.com/seed-86dfc502/weir/store"
 )
 
 // Activate implements store.Configurations.
-func (m *Memory) Activate(ctx context.Context, fingerprint []byte, above int64, force bool) (active store.Revision, err error) {
+func (m *Memory) Activate(ctx context.Context, fingerprint []byte, force bool, _ store.Inbox, note store.Note) (active store.Revision, err error) {
 	err = m.run(ctx, func() error {
 		s := &m.state
 		if n := len(s.revisions); n > 0 && bytes.Equal(s.revisions[n-1].Fingerprint, fingerprint) {
@@ -22,10 +21,11 @@ func (m *Memory) Activate(ctx context.Context, fingerprint []byte, above int64, 
 		if once && !force {
 			return store.ErrSuperseded
 		}
-		if n := len(s.revisions); n > 0 {
-			above = max(above, s.revisions[n-1].Number)
+		noted, err := s.note(note)
+		if err != nil {
+			return err
 		}
-		active = store.Revision{Number: above + 1, Fingerprint: bytes.Clone(fingerprint), Activated: now()}
+		active = store.Revision{Number: noted.Revision, Fingerprint: bytes.Clone(fingerprint), Activated: now()}
 		s.revisions = append(s.revisions, active)
 		for part, at := range s.newest() {
 			s.from = append(s.from, store.Activation{Revision: active.Number, Partition: part, From: at.Watermark})
@@ -40,6 +40,22 @@ func (m *Memory) Activate(ctx context.Context, fingerprint []byte, above int64, 
 		return nil
 	})
 	return active, err
+}
+
+// note calls note. Nothing is ever in doubt: no schedule has both a restore and a second
+// configuration.
+func (s *state) note(note store.Note) (store.Noted, error) {
+	var h store.History
+	if n := len(s.revisions); n > 0 {
+		h.Active = s.revisions[n-1].Number
+	}
+	if n := len(s.inboxes); n > 0 {
+		h.Generation = s.inboxes[n-1].Generation
+	}
+	if note == nil {
+		return store.Noted{Revision: h.Active + 1, Generation: h.Generation + 1}, nil
+	}
+	return note(h)
 }
 
 func (s *state) inbox(topic, id string) (store.Inbox, bool) {
@@ -64,7 +80,7 @@ func (m *Memory) KnownInbox(ctx context.Context, topic, topicID string) (known s
 }
 
 // ResolveInbox implements store.Configurations.
-func (m *Memory) ResolveInbox(ctx context.Context, topic, topicID string, partitions int32, atLeast uint16) (inbox store.Inbox, err error) {
+func (m *Memory) ResolveInbox(ctx context.Context, topic, topicID string, partitions int32, note store.Note) (inbox store.Inbox, err error) {
 	err = m.run(ctx, func() error {
 		if known, ok := m.state.inbox(topic, topicID); ok {
 			if known.Partitions != partitions {
@@ -74,27 +90,24 @@ func (m *Memory) ResolveInbox(ctx context.Context, topic, topicID string, partit
 			return nil
 		}
 		inbox = store.Inbox{Topic: topic, TopicID: topicID, Partitions: partitions}
-		return m.state.openInbox(&inbox, atLeast)
+		return m.state.openInbox(&inbox, note)
 	})
 	return inbox, err
 }
 
-// openInbox opens inbox under a generation above all others.
-func (s *state) openInbox(inbox *store.Inbox, atLeast uint16) error {
-	next := max(1, int(atLeast))
-	for _, i := range s.inboxes {
-		next = max(next, int(i.Generation)+1)
+// openInbox opens inbox under the noted generation.
+func (s *state) openInbox(inbox *store.Inbox, note store.Note) error {
+	noted, err := s.note(note)
+	if err != nil {
+		return err
 	}
-	if next > math.MaxInt16 {
-		return bug("memory: no generation is left")
-	}
-	inbox.Generation = uint16(next)
+	inbox.Generation = noted.Generation
 	s.inboxes = append(s.inboxes, *inbox)
 	return nil
 }
 
 // RenewInbox implements store.Configurations.
-func (m *Memory) RenewInbox(ctx context.Context, inbox store.Inbox, atLeast uint16, from map[int32]int64) (renewed store.Inbox, err error) {
+func (m *Memory) RenewInbox(ctx context.Context, inbox store.Inbox, from map[int32]int64, note store.Note) (renewed store.Inbox, err error) {
 	err = m.run(ctx, func() error {
 		var known bool
 		if renewed, known = m.state.inbox(inbox.Topic, inbox.TopicID); !known {
@@ -103,7 +116,7 @@ func (m *Memory) RenewInbox(ctx context.Context, inbox store.Inbox, atLeast uint
 		if renewed.Generation != inbox.Generation {
 			return nil
 		}
-		if err := m.state.openInbox(&renewed, atLeast); err != nil {
+		if err := m.state.openInbox(&renewed, note); err != nil {
 			return err
 		}
 		for p, at := range maps.Clone(m.state.marks) {

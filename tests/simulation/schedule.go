@@ -295,7 +295,7 @@ func (w *world) renew() {
 	ctx := context.Background()
 	known, err := w.mem.KnownInbox(ctx, inboxTopic, w.inbox.id)
 	if err == nil {
-		_, err = w.mem.RenewInbox(ctx, known, 0, nil)
+		_, err = w.mem.RenewInbox(ctx, known, nil, nil)
 	}
 	if err != nil {
 		panic(err) // the store's part does not fail

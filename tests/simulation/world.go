@@ -246,7 +246,7 @@ func (w *world) open() error {
 	}
 	w.inbox = newTopic(inboxTopic, "id-inbox", s.inboxParts)
 	w.changes = newTopic(changesTopic, "id-changes", s.inboxParts)
-	if _, err := w.mem.ResolveInbox(ctx, inboxTopic, w.inbox.id, int32(s.inboxParts), 1); err != nil {
+	if _, err := w.mem.ResolveInbox(ctx, inboxTopic, w.inbox.id, int32(s.inboxParts), nil); err != nil {
 		return err
 	}
 	// The laboratory pushes: its events have no positions.

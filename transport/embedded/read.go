@@ -43,32 +43,6 @@ func (l *Logs) OffsetsAt(ctx context.Context, topic string, at time.Time) (map[i
 	return offsets, nil
 }
 
-// ReadLast returns the newest record of every partition that has one, by partition.
-// No partition is ever unavailable.
-func (l *Logs) ReadLast(ctx context.Context, topic string) (last []transport.Scanned, unavailable []int32, err error) {
-	_, end, err := l.Offsets(ctx, topic)
-	if err != nil {
-		return nil, nil, err
-	}
-	log, err := l.topic(ctx, topic)
-	if err != nil {
-		return nil, nil, err
-	}
-	for p := range log.Partitions() {
-		if end[p] == 0 {
-			continue
-		}
-		records, err := read(ctx, log, p, end[p]-1, 1)
-		if err != nil {
-			return nil, nil, err
-		}
-		for _, r := range records {
-			last = append(last, transport.Scanned{Received: r, Partition: p})
-		}
-	}
-	return last, nil, nil
-}
-
 // Scan reads the records of a topic's partitions from the offsets in from up to, not including,
 // those in to, and hands them to f in the order of their partition. A partition without an entry
 // in both is left out, and records removed by retention are skipped. An error of f ends it and is

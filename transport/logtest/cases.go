@@ -284,13 +284,6 @@ func looks(t *testing.T, f *fixture) {
 	at, err = f.OffsetsAt(t.Context(), f.topic, time.Now().Add(time.Hour))
 	require.NoError(t, err)
 	require.Equal(t, map[int32]int64{0: 8, 1: 0}, at, "the end where there is none")
-	last, away, err := f.ReadLast(f.within(), f.topic)
-	require.NoError(t, err)
-	require.Empty(t, away)
-	require.Len(t, last, 1)
-	require.Equal(t, "7", string(last[0].Value))
-	require.EqualValues(t, 7, last[0].Offset)
-
 	var got []string
 	stop := errors.New("enough")
 	err = f.Scan(f.within(), f.topic, map[int32]int64{0: 2}, map[int32]int64{0: 7, 1: 3}, func(r transport.Scanned) error {

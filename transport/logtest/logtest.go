@@ -24,7 +24,6 @@ type Logs interface {
 	TopicID(ctx context.Context, topic string) (string, error)
 	Offsets(ctx context.Context, topic string) (start, end map[int32]int64, err error)
 	OffsetsAt(ctx context.Context, topic string, at time.Time) (map[int32]int64, error)
-	ReadLast(ctx context.Context, topic string) (list []transport.Scanned, unavailable []int32, err error)
 	Scan(ctx context.Context, topic string, from, to map[int32]int64, f func(transport.Scanned) error) error
 	NewGroup(ctx context.Context, gc transport.GroupConfig) (Group, error)
 	NewReader(topic string) Reader

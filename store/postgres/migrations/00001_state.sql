@@ -51,6 +51,9 @@ CREATE TABLE watermarks (
     token       bytea   NOT NULL,
     -- Start of the server at the takeover: it differs after a restart, a restore and a failover.
     session     timestamptz NOT NULL DEFAULT pg_postmaster_start_time(),
+    -- In that session, decisions from next_offset up to here may have been made once and lost in a
+    -- restore; the highest number is an end that is not known yet.
+    doubt       bigint  NOT NULL,
     PRIMARY KEY (partition, generation)
 ) WITH (fillfactor = 50);
 
@@ -124,19 +127,12 @@ CREATE TABLE inboxes (
     topic      text    NOT NULL,
     topic_id   text    NOT NULL,
     partitions integer NOT NULL,
-    opened_at  timestamptz NOT NULL DEFAULT now()
+    opened_at  timestamptz NOT NULL DEFAULT now(),
+    session    timestamptz NOT NULL, -- start of the server
+    journal    text    NOT NULL, -- id of the journal's topic, '' without one
+    void       bigint  NOT NULL  -- numbers up to it that are no revision never become one
 );
 CREATE INDEX inboxes_identity ON inboxes (topic, topic_id, generation); -- a topic may have several, see RenewInbox
-
--- Decisions, by the changes log, that a restored store has not: kept until they are made
--- again. See NoteLostDecisions.
-CREATE TABLE lost_decisions (
-    generation integer NOT NULL,
-    partition  integer NOT NULL,
-    decided_to bigint  NOT NULL,
-    revision   bigint  NOT NULL,
-    PRIMARY KEY (generation, partition)
-);
 
 -- The active revision is the one with the highest number.
 CREATE TABLE revisions (
@@ -439,4 +435,4 @@ DROP TABLE reports, jobs;
 DROP FUNCTION weir_expect(bigint, bigint, text);
 DROP VIEW dam_rows;
 DROP FUNCTION weir_states(integer, bytea);
-DROP TABLE source_floors, source_logs, source_positions, audit, dead_letters, activations, revisions, lost_decisions, inboxes, guarded, guards, progress_marks, progress, outbox, watermarks, dam, services, entities;
+DROP TABLE source_floors, source_logs, source_positions, audit, dead_letters, activations, revisions, inboxes, guarded, guards, progress_marks, progress, outbox, watermarks, dam, services, entities;

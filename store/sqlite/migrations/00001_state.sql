@@ -34,6 +34,10 @@ CREATE TABLE watermarks (
     next_offset INTEGER NOT NULL,
     last_to     INTEGER NOT NULL, -- where the newest frame of the partition ends, also one of an older generation
     token       BLOB    NOT NULL,
+    session     TEXT    NOT NULL, -- of the process that took it over
+    -- In that session, decisions from next_offset up to here may have been made once and lost in a
+    -- restore; the highest number is an end that is not known yet.
+    doubt       INTEGER NOT NULL,
     PRIMARY KEY (partition, generation)
 ) STRICT, WITHOUT ROWID;
 
@@ -109,19 +113,12 @@ CREATE TABLE inboxes (
     topic      TEXT    NOT NULL,
     topic_id   TEXT    NOT NULL,
     partitions INTEGER NOT NULL,
-    opened_at  INTEGER NOT NULL
+    opened_at  INTEGER NOT NULL,
+    session    TEXT    NOT NULL,
+    journal    TEXT    NOT NULL, -- id of the journal's topic, '' without one
+    void       INTEGER NOT NULL  -- numbers up to it that are no revision never become one
 ) STRICT;
 CREATE INDEX inboxes_identity ON inboxes (topic, topic_id, generation); -- a topic may have several, see RenewInbox
-
--- Decisions, by the changes log, that a restored store has not: kept until they are made
--- again. See NoteLostDecisions.
-CREATE TABLE lost_decisions (
-    generation INTEGER NOT NULL,
-    partition  INTEGER NOT NULL,
-    decided_to INTEGER NOT NULL,
-    revision   INTEGER NOT NULL,
-    PRIMARY KEY (generation, partition)
-) STRICT, WITHOUT ROWID;
 
 -- The active revision is the one with the highest number.
 CREATE TABLE revisions (
