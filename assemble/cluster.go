@@ -3,7 +3,6 @@ package assemble
 import (
 	"log/slog"
 	"strconv"
-	"time"
 
 	"github.com/seed-86dfc502/weir/config"
 	"github.com/seed-86dfc502/weir/decide"
@@ -42,37 +41,21 @@ func Producer(c *config.Config, cluster transport.Config, codec kgo.CompressionC
 	return transport.NewProducer(cluster, transport.ProducerConfig{MaxRecordBytes: MaxRecord(c), Partitions: fixed, Compression: codec})
 }
 
-// JournalTopic is the topic of the journal. It is "" where the logs are in the state's file, which
-// has a note beside it instead.
-func JournalTopic(c *config.Config) string {
-	if c.Kafka.Embedded() {
-		return ""
-	}
-	return c.Kafka.Prefix + ".journal"
-}
-
-// Topics are the inbox, the changes log and, in a cluster, the journal of a configuration.
-// Partition p of the log holds the changes decided from inbox partition p.
+// Topics are the inbox and, in a cluster, the journal of a configuration.
 func Topics(c *config.Config) []transport.TopicSpec {
 	k := c.Kafka
-	topic := func(name string, retention time.Duration) transport.TopicSpec {
+	topic := func(name string, partitions int, retention string) transport.TopicSpec {
 		return transport.TopicSpec{
-			Name: name, Partitions: int32(k.Inbox.Partitions), Replication: int16(k.Replication),
+			Name: name, Partitions: int32(partitions), Replication: int16(k.Replication),
 			Configs: map[string]string{
-				"retention.ms":      strconv.FormatInt(retention.Milliseconds(), 10),
-				"max.message.bytes": strconv.Itoa(MaxRecord(c) + recordOverhead),
-				"cleanup.policy":    "delete",
+				"retention.ms": retention, "max.message.bytes": strconv.Itoa(MaxRecord(c) + recordOverhead), "cleanup.policy": "delete",
 			},
 		}
 	}
-	inbox := topic(k.Inbox.Topic, k.Inbox.Retention.D())
-	changes := topic(k.Changes.Topic, k.Changes.Retention.D())
-	changes.Grow = true // the server may have created it automatically
-	topics := []transport.TopicSpec{inbox, changes}
-	if name := JournalTopic(c); name != "" {
-		journal := topic(name, 0)
-		journal.Partitions = 1
-		journal.Configs["retention.ms"], journal.Configs["retention.bytes"] = "-1", "-1"
+	topics := []transport.TopicSpec{topic(k.Inbox.Topic, k.Inbox.Partitions, strconv.FormatInt(k.Inbox.Retention.D().Milliseconds(), 10))}
+	if name := c.Kafka.Journal(); name != "" {
+		journal := topic(name, 1, "-1")
+		journal.Configs["retention.bytes"] = "-1"
 		topics = append(topics, journal)
 	}
 	return topics

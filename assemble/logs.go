@@ -8,16 +8,13 @@ import (
 
 	"github.com/ThreeDotsLabs/watermill/message"
 	"github.com/seed-86dfc502/weir/config"
-	"github.com/seed-86dfc502/weir/decide"
-	"github.com/seed-86dfc502/weir/deliver"
 	"github.com/seed-86dfc502/weir/store/sqlite"
 	"github.com/seed-86dfc502/weir/transport"
 	"github.com/seed-86dfc502/weir/transport/embedded"
 	"github.com/twmb/franz-go/pkg/kgo"
 )
 
-// Logs are the inbox and the changes log: topics of a cluster, or tables of the SQLite
-// file of the state.
+// Logs are the inbox: a topic of a cluster, or a table of the SQLite file of the state.
 type Logs interface {
 	transport.Appender
 	// Offsets returns the first and the next offset of each partition of a topic.
@@ -36,9 +33,6 @@ type Logs interface {
 	Faults(ctx context.Context, topics ...string) ([]*transport.TopicFault, error)
 	// NewGroup makes a consumer group; nil on an error.
 	NewGroup(ctx context.Context, gc transport.GroupConfig) (Group, error)
-	NewReader(topic string) deliver.Reader
-	// NewProducer makes a producer of decide, for frames, which are compressed.
-	NewProducer() (decide.Producer, error)
 	// Failing returns why the last append is not durable yet, or nil when it is, or when that is
 	// unknown.
 	Failing() error
@@ -54,7 +48,7 @@ type Group interface {
 	Close() error
 }
 
-// OpenLogs opens the inbox and the changes log beside an open store. The error is
+// OpenLogs opens the inbox beside an open store. The error is
 // embedded.ErrInUse when another process has the SQLite file open.
 func OpenLogs(c *config.Config, s Store, log *slog.Logger) (Logs, error) {
 	if file, ok := s.(*sqlite.Store); ok && c.Kafka.Embedded() {
@@ -107,14 +101,6 @@ func (l clusterLogs) NewGroup(ctx context.Context, gc transport.GroupConfig) (Gr
 	return transport.NewGroup(ctx, l.cluster, gc)
 }
 
-func (l clusterLogs) NewReader(topic string) deliver.Reader {
-	return transport.NewReader(l.cluster, topic, 0)
-}
-
-func (l clusterLogs) NewProducer() (decide.Producer, error) {
-	return Producer(l.cfg, l.cluster, kgo.NoCompression())
-}
-
 func (clusterLogs) Failing() error { return nil }
 
 // FileLogs are tables of the SQLite file of the state.
@@ -144,9 +130,3 @@ func (l FileLogs) AvailableOffsets(ctx context.Context, topic string) (starts, e
 
 // Faults returns no faults: those of the file are reported by the store.
 func (FileLogs) Faults(context.Context, ...string) ([]*transport.TopicFault, error) { return nil, nil }
-
-// NewReader implements Logs.
-func (l FileLogs) NewReader(topic string) deliver.Reader { return l.Logs.NewReader(topic) }
-
-// NewProducer implements Logs.
-func (l FileLogs) NewProducer() (decide.Producer, error) { return l.Logs, nil }

@@ -13,9 +13,8 @@
 // strictly per entity and needs no clock. Its key follows from service, entity,
 // version and content: the same key always means the same bytes.
 //
-// Changes travel in frames. A [Frame] is one record of the changes log, and the
-// same bytes are a row of the outbox: all changes that one decision made in one
-// inbox partition, service by service, each document and its hash once, compressed. Its header says which
+// Changes travel in frames. A [Frame] is one row of the changes log: all changes that one decision
+// made in one inbox partition, service by service, each document and its hash once, compressed. Its header says which
 // positions were decided and where the frame before it ended, so that a reader
 // detects missing frames. [Change.AppendBinary] is the form of a single change, in
 // dead letters and in the control records that send them once more.

@@ -57,7 +57,7 @@ func decodeAll(b []byte) (all []Change, err error) {
 	return all, nil
 }
 
-// What an outbox row holds must come back, one change behind the other.
+// Appended changes come back, one behind the other.
 func TestBinaryFormComesBack(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		want := rapid.SliceOfN(rapid.Custom(generated), 0, 5).Draw(t, "changes")

@@ -33,11 +33,6 @@ func (c *Change) AppendRecord(dst []byte) []byte {
 	return append(dst, '}')
 }
 
-// RepublishedHeader is set on a record of the changes log that was published from
-// the outbox at a takeover: the same frame may be in the log already,
-// before newer ones.
-const RepublishedHeader = "weir-republished"
-
 // ErrMalformed is wrapped by the errors of DecodeRecord, Decode, ParseFrame and
 // Slice.All: the bytes were not written by this package.
 var ErrMalformed = errors.New("malformed record")

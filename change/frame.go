@@ -11,8 +11,8 @@ import (
 	"github.com/seed-86dfc502/weir/internal/wire"
 )
 
-// Frame is one record of the changes log: all changes that one decision made in
-// one inbox partition, service by service. The outbox holds the same bytes.
+// Frame is one row of the changes log: all changes that one decision made in
+// one inbox partition, service by service.
 type Frame struct {
 	// From and To are the inbox positions that were decided: From is the first,
 	// To the one behind the last.
@@ -21,16 +21,6 @@ type Frame struct {
 	Prev Version
 	// Revision of the configuration that decided it.
 	Revision int64
-	// Part and Last cut the changes of a single position, when they are too large
-	// for one record, into several frames with the same From, To and Prev: Part
-	// counts from 0. A frame that is not cut is part 0 and the last. Since a position
-	// has at most one change of a service, a service has changes in one part only.
-	Part int
-	Last bool
-	// Cut identifies how the changes of a position were split over frames: an owner that decides
-	// it again may split it elsewhere, and parts of different splits do not combine. 0 for a
-	// frame that is not split.
-	Cut uint64
 	// Slices are in ascending order of their services.
 	Slices []Slice
 
@@ -50,9 +40,6 @@ type document struct {
 // Shared is the size of the documents of the frame, decompressed. Each document is stored once,
 // for all changes that carry it.
 func (f *Frame) Shared() int { return f.shared }
-
-// Partial reports whether f is a part of a position's changes, and not all of them.
-func (f *Frame) Partial() bool { return f.Part > 0 || !f.Last }
 
 // Slice is the changes of one service in a frame, in their order: that of their
 // positions, which are positions of the frame.
@@ -101,8 +88,7 @@ type carriedDoc struct {
 
 // A FrameMeter measures the record of a frame before it is made. The zero value is empty.
 type FrameMeter struct {
-	size int // with the documents
-	own  int // without them
+	size int
 	docs map[docID]bool
 	last docID // the document counted last
 }
@@ -110,19 +96,7 @@ type FrameMeter struct {
 // Reset makes m empty.
 func (m *FrameMeter) Reset() {
 	clear(m.docs)
-	m.size, m.own, m.last = 0, 0, docID{}
-}
-
-// Exceeds reports whether c belongs into another frame: it would be too large with it. A
-// document that is there already may make it larger, since another frame had it again.
-func (m *FrameMeter) Exceeds(c *Change, limit int) bool {
-	switch {
-	case m.size == 0:
-		return false
-	case len(c.Doc) == 0 || m.docs[idOf(c.Doc)]:
-		return m.own+c.frameSize() > limit
-	}
-	return m.size+c.FrameSize() > limit
+	m.size, m.last = 0, docID{}
 }
 
 // Add counts c in, and returns at least how many bytes the record has then.
@@ -133,8 +107,7 @@ func (m *FrameMeter) Add(c *Change) int {
 	if m.size == 0 {
 		m.size = FrameHeader
 	}
-	own := c.frameSize()
-	m.size, m.own = m.size+own, m.own+own
+	m.size += c.frameSize()
 	if id := idOf(c.Doc); len(c.Doc) > 0 && id != m.last {
 		if m.last = id; !m.docs[id] {
 			m.docs[id] = true
@@ -236,21 +209,15 @@ func (b *FrameBuilder) endSlice() {
 // AppendTo appends the record of a frame with the header of h and the added
 // changes, and makes the builder empty. Every position must be a position of h.
 func (b *FrameBuilder) AppendTo(dst []byte, h Frame) []byte {
-	if len(b.body) > 0 && (b.low < h.From || b.high >= h.To) || h.From >= h.To || h.Prev > h.From || h.Part < 0 {
-		panic(fmt.Sprintf("change: frame from %v to %v behind %v, part %d, of positions from %v to %v", h.From, h.To, h.Prev, h.Part, b.low, b.high))
+	if len(b.body) > 0 && (b.low < h.From || b.high >= h.To) || h.From >= h.To || h.Prev > h.From {
+		panic(fmt.Sprintf("change: frame from %v to %v behind %v, of positions from %v to %v", h.From, h.To, h.Prev, b.low, b.high))
 	}
 	b.endSlice()
-	last := byte(0)
-	if h.Last {
-		last = 1
-	}
-	dst = append(dst, frameFormat, last)
+	dst = append(dst, frameFormat)
 	dst = binary.BigEndian.AppendUint64(dst, uint64(h.From))
 	dst = binary.BigEndian.AppendUint64(dst, uint64(h.To))
 	dst = binary.BigEndian.AppendUint64(dst, uint64(h.Prev))
 	dst = binary.AppendVarint(dst, h.Revision)
-	dst = binary.AppendUvarint(dst, uint64(h.Part))
-	dst = binary.AppendUvarint(dst, h.Cut)
 	dst = wire.Append(wire.Append(dst, b.docs), b.table)
 	b.texts = append(b.texts, b.body...)
 	dst = appendPacked(dst, b.texts)
@@ -260,7 +227,7 @@ func (b *FrameBuilder) AppendTo(dst []byte, h Frame) []byte {
 	return dst
 }
 
-// ParseFrame reads a record of the changes log. Changes are decoded when Slice.All asks for them.
+// ParseFrame reads a row of the changes log. Changes are decoded when Slice.All asks for them.
 // They share the frame's bytes, which must not change. May be called concurrently. Its error
 // wraps ErrMalformed.
 func ParseFrame(record []byte) (*Frame, error) {
@@ -315,20 +282,15 @@ func ParseFrameHeader(record []byte) (*Frame, error) {
 		return nil, fmt.Errorf("%w: frame format %d, this build reads %d", ErrMalformed, format, frameFormat)
 	}
 	f := &Frame{}
-	last := r.Byte()
-	f.Last = last == 1
 	f.From, f.To, f.Prev = Version(r.Uint64()), Version(r.Uint64()), Version(r.Uint64())
 	f.Revision = r.Varint()
-	part := r.Uvarint()
-	f.Cut = r.Uvarint()
 	f.head = r.Bytes()
 	docs := wire.Reader{Rest: f.head}
 	table := wire.Reader{Rest: r.Bytes()}
-	if r.Failed || last > 1 || f.From >= f.To || f.Prev > f.From ||
-		f.From.Generation() == 0 || f.From.Generation() != f.To.Generation() || part > math.MaxInt32 {
+	if r.Failed || f.From >= f.To || f.Prev > f.From ||
+		f.From.Generation() == 0 || f.From.Generation() != f.To.Generation() {
 		return nil, fmt.Errorf("%w: header of a frame", ErrMalformed)
 	}
-	f.Part = int(part)
 	for len(docs.Rest) > 0 && !docs.Failed {
 		docs.Bytes()
 		size := docs.Uvarint()

@@ -58,8 +58,7 @@ func generatedFrame(t *rapid.T) (h Frame, all []serviceChanges) {
 	from := rapid.Int64Range(0, 1<<47).Draw(t, "from")
 	to := from + rapid.Int64Range(1, 1000).Draw(t, "positions")
 	h = Frame{
-		From: NewVersion(generation, from), To: NewVersion(generation, to), Last: rapid.Bool().Draw(t, "last"),
-		Part: rapid.IntRange(0, 3).Draw(t, "part"), Cut: rapid.Uint64().Draw(t, "cut"), Revision: rapid.Int64().Draw(t, "revision"),
+		From: NewVersion(generation, from), To: NewVersion(generation, to), Revision: rapid.Int64().Draw(t, "revision"),
 	}
 	h.Prev = Version(rapid.Uint64Range(0, uint64(h.From)).Draw(t, "prev"))
 	numbers := rapid.SliceOfNDistinct(rapid.Int32Range(0, math.MaxInt32), 0, 5, rapid.ID).Draw(t, "services")
@@ -107,7 +106,7 @@ func TestFrameComesBack(t *testing.T) {
 		head, err := ParseFrameHeader(record)
 		require.NoError(t, err)
 		for _, f := range []*Frame{got, head} {
-			got := Frame{From: f.From, To: f.To, Prev: f.Prev, Revision: f.Revision, Part: f.Part, Last: f.Last, Cut: f.Cut}
+			got := Frame{From: f.From, To: f.To, Prev: f.Prev, Revision: f.Revision}
 			require.Equal(t, h, got)
 			require.Len(t, f.Slices, len(want))
 			for i, s := range f.Slices {
@@ -153,7 +152,7 @@ func example() (Frame, []serviceChanges) {
 	traced.Trace = &Trace{Parent: "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01", State: "vendor=1"}
 	resent.Resent = NewVersion(2, 6)
 	gone.Op, gone.Doc = Retract, nil
-	return Frame{From: NewVersion(2, 3), To: NewVersion(2, 9), Prev: NewVersion(1, 7), Revision: 5, Last: true},
+	return Frame{From: NewVersion(2, 3), To: NewVersion(2, 9), Prev: NewVersion(1, 7), Revision: 5},
 		[]serviceChanges{{0, []Change{at(3), traced}}, {7, []Change{gone, resent, at(8)}}}
 }
 
@@ -181,7 +180,7 @@ func TestParseFrameRefuses(t *testing.T) {
 		record := build(h, all)
 		for i, v := range []Version{f.From, f.To, f.Prev} {
 			for j := range 8 {
-				record[2+8*i+j] = byte(v >> (8 * (7 - j)))
+				record[1+8*i+j] = byte(v >> (8 * (7 - j)))
 			}
 		}
 		return record
@@ -189,7 +188,7 @@ func TestParseFrameRefuses(t *testing.T) {
 	require.NoError(t, readAll(head(func(*Frame) {})))
 	short := build(h, all)
 	with := func(docs, table, body string) []byte {
-		record := slices.Clone(short[:2+3*8+1+1+1]) // up to the documents: revision, part and cut are a byte each
+		record := slices.Clone(short[:1+3*8+1]) // up to the documents: the revision is a byte
 		record = wire.Append(wire.Append(record, docs), table)
 		return append(append(record, packedPlain), body...)
 	}
@@ -203,7 +202,6 @@ func TestParseFrameRefuses(t *testing.T) {
 	for name, record := range map[string][]byte{
 		"nothing":                       nil,
 		"a later format":                append([]byte{frameFormat + 1}, short[1:]...),
-		"a mark that is none":           append([]byte{frameFormat, 2}, short[2:]...),
 		"no positions":                  head(func(f *Frame) { f.To = f.From }),
 		"positions that go back":        head(func(f *Frame) { f.From, f.To = f.To, f.From }),
 		"two generations":               head(func(f *Frame) { f.To = NewVersion(3, 1) }),
@@ -253,7 +251,6 @@ func TestFrameBuilderPanics(t *testing.T) {
 	for name, wrong := range map[string]Frame{
 		"the change is before it": {From: h.From + 1, To: h.To}, "the change is behind it": {From: h.Prev, To: h.From},
 		"no position": {From: h.From, To: h.From}, "a link into the future": {From: h.From, To: h.To, Prev: h.From + 1},
-		"no such part": {From: h.From, To: h.To, Part: -1},
 	} {
 		require.Panics(t, func() { b.AppendTo(nil, wrong) }, name)
 	}
@@ -273,13 +270,12 @@ func TestAFrameIsNotBelieved(t *testing.T) {
 	require.Less(t, allocated(func() { require.ErrorIs(t, readAll(bomb), ErrMalformed) }), uint64(1<<20))
 }
 
-// Any bytes in the log or an outbox are a frame, or malformed,
+// Any bytes in the log are a frame, or malformed,
 // and cost no more memory than their size allows.
 func FuzzParseFrame(f *testing.F) {
 	h, all := example()
 	f.Add(build(h, all))
 	f.Add(build(h, nil))
-	h.Part, h.Last = 1, false
 	f.Add(build(h, []serviceChanges{{1, slices.Repeat(all[0].changes[:1], 50)}}))
 	f.Add([]byte{})
 	f.Fuzz(func(t *testing.T, b []byte) {
@@ -341,7 +337,7 @@ func TestAFrameHasEachDocumentOnce(t *testing.T) {
 	retraction.Op, retraction.Doc = Retract, nil
 	b.Add(200, &retraction)
 	require.Less(t, size, len(doc)+200*256)
-	record := b.AppendTo(nil, Frame{From: NewVersion(1, 7), To: NewVersion(1, 8), Last: true})
+	record := b.AppendTo(nil, Frame{From: NewVersion(1, 7), To: NewVersion(1, 8)})
 	f, err := ParseFrame(record)
 	require.NoError(t, err)
 	require.Equal(t, len(doc), f.Shared())
@@ -359,7 +355,7 @@ func TestAFrameHasEachDocumentOnce(t *testing.T) {
 	}
 	// The builder forgets the documents of the last frame.
 	b.Add(1, change(1))
-	f, err = ParseFrame(b.AppendTo(nil, Frame{From: NewVersion(1, 7), To: NewVersion(1, 8), Last: true}))
+	f, err = ParseFrame(b.AppendTo(nil, Frame{From: NewVersion(1, 7), To: NewVersion(1, 8)}))
 	require.NoError(t, err)
 	require.Equal(t, len(doc), f.Shared())
 }

@@ -36,7 +36,7 @@ func TestPackedChangesComeBack(t *testing.T) {
 	})
 }
 
-// Records of equal changes are equal: a frame published again from the outbox is
+// Records of equal changes are equal: a frame that is decided again is
 // the same record.
 func TestPackingDependsOnTheChangesOnly(t *testing.T) {
 	raw := bytes.Repeat([]byte("the same over again "), 1000)

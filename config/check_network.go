@@ -106,13 +106,6 @@ func (l *loader) checkKafka() {
 		c.Fault("prefix", "cannot begin the name of a topic", "1 to 32 of letters, digits, ., _ and -")
 	}
 	c.Topic("inbox.topic", k.Inbox.Topic)
-	c.Topic("changes.topic", k.Changes.Topic)
-	// Kafka takes a dot and an underscore for the same in the names of its metrics,
-	// and refuses the second topic.
-	metric := strings.NewReplacer(".", "_")
-	if metric.Replace(k.Inbox.Topic) == metric.Replace(k.Changes.Topic) {
-		c.FaultKey("changes.topic", "is a name that Kafka cannot tell from that of the inbox", "a topic of its own")
-	}
 	if c.Known("replication") && k.Replication == 0 {
 		c.Fault("replication", "is no replica at all", "-1 for the servers' default, or 1 and more")
 	}

@@ -19,7 +19,7 @@ func (l *loader) checkTargets() {
 	read, internal := claims{}, claims{}
 	main := &c.Kafka.Cluster
 	internal.take(TopicTarget(main, main, c.Kafka.Inbox.Topic), "the inbox", l.main.at("kafka.inbox.topic"))
-	internal.take(TopicTarget(main, main, c.Kafka.Changes.Topic), "the changes", l.main.at("kafka.changes.topic"))
+	internal.take(TopicTarget(main, main, c.Kafka.Journal()), "the journal", l.main.at("kafka.prefix"))
 	for i := range c.Sources {
 		s := &c.Sources[i]
 		if s.Input == nil {

@@ -142,6 +142,8 @@ type Limits struct {
 
 // Retention says how long records of the past are kept.
 type Retention struct {
+	// Changes that were decided: it bounds how long a customer's target may be away.
+	Changes Duration `yaml:"changes" default:"3d" range:"1h..3650d"`
 	// Tombstones of deleted entities. After it an old event can bring one back.
 	Tombstones Duration `yaml:"tombstones" default:"30d" range:"1h..3650d"`
 	// DeadLetters without an operator's action.

@@ -2,17 +2,14 @@ package config
 
 import "slices"
 
-// Kafka carries the inbox and the changes. Without Brokers they are tables of the
-// SQLite file.
+// Kafka carries the inbox. Without Brokers it is a table of the SQLite file.
 type Kafka struct {
 	Cluster `yaml:",inline"`
 	// Prefix of the internal topics and the consumer groups: <prefix>.inbox,
-	// <prefix>.changes, <prefix>.journal. Processes with the same one share the work.
+	// <prefix>.journal. Processes with the same one share the work.
 	Prefix string `yaml:"prefix" default:"weir"`
 	// Inbox is the topic of all events.
 	Inbox Inbox `yaml:"inbox"`
-	// Changes is the topic of all changes.
-	Changes Changes `yaml:"changes"`
 	// SessionTimeout is how long a silent process keeps its partitions.
 	SessionTimeout Duration `yaml:"session_timeout" default:"10s" range:"1s..5m"`
 	// FrameRecords is the most records of one frame: of a partition, one frame is in work.
@@ -21,9 +18,18 @@ type Kafka struct {
 	Replication int `yaml:"replication" default:"-1" range:"-1..9"`
 }
 
-// Embedded reports whether inbox and changes log are tables of the SQLite file, which
-// one process at a time has then.
+// Embedded reports whether the inbox is a table of the SQLite file, which one process at a
+// time has then.
 func (k *Kafka) Embedded() bool { return len(k.Brokers) == 0 }
+
+// Journal is the topic of the journal. It is "" where the logs are in the state's file, which has a
+// note beside it instead.
+func (k *Kafka) Journal() string {
+	if k.Embedded() {
+		return ""
+	}
+	return k.Prefix + ".journal"
+}
 
 // Cluster says how a Kafka cluster is reached.
 type Cluster struct {
@@ -51,14 +57,6 @@ type Inbox struct {
 	// Partitions, fixed at creation: the most processes that can decide at a time.
 	Partitions int `yaml:"partitions" default:"8" range:"1..1024"`
 	// Retention bounds how far back a restored store can be brought up to date.
-	Retention Duration `yaml:"retention" default:"7d" range:"1h..3650d"`
-}
-
-// Changes is the internal topic of all changes, with the partitions of the inbox.
-type Changes struct {
-	// Topic is its name. Defaults to <prefix>.changes.
-	Topic string `yaml:"topic"`
-	// Retention bounds how long a customer's target may be away.
 	Retention Duration `yaml:"retention" default:"7d" range:"1h..3650d"`
 }
 

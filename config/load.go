@@ -243,7 +243,6 @@ func (l *loader) applyDerivedDefaults() {
 	l.divideSources()
 	l.inheritHistory()
 	c.Kafka.Inbox.Topic = cmp.Or(c.Kafka.Inbox.Topic, c.Kafka.Prefix+".inbox")
-	c.Kafka.Changes.Topic = cmp.Or(c.Kafka.Changes.Topic, c.Kafka.Prefix+".changes")
 	for i := range c.Sources {
 		s := &c.Sources[i]
 		if d, ok := s.Input.(SourceDefaults); ok {

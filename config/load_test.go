@@ -56,7 +56,6 @@ func TestDefaults(t *testing.T) {
 	require.Equal(t, 24*time.Hour, c.Gate.TTL.D())
 	require.Empty(t, c.Kafka.Brokers)
 	require.Equal(t, "weir.inbox", c.Kafka.Inbox.Topic)
-	require.Equal(t, "weir.changes", c.Kafka.Changes.Topic)
 	require.Equal(t, 8, c.Kafka.Inbox.Partitions)
 	require.Equal(t, -1, c.Kafka.Replication)
 	require.Equal(t, "registry", c.Sources.Find("registry").Input.(*push.Config).Path)

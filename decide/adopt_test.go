@@ -26,10 +26,10 @@ func TestAnOwnerAdoptsTheNextPlan(t *testing.T) {
 				assert.Same(t, w.plan, superseded)
 				return &next
 			}
-			d, out := w.owner(t, nil, true)
+			d, out := w.owner(t, nil)
 			hand(t, d, 0, event(t, "B-007", 0, `{"id":"B-007","ripeness_level":1}`))
 			hand(t, d, 0, event(t, "B-008", 1, `{"id":"B-008","ripeness_level":1}`))
-			missed, published := counted(t, w.metrics.cacheUsed.WithLabelValues(cacheMiss)), out.count()
+			missed, handed := counted(t, w.metrics.cacheUsed.WithLabelValues(cacheMiss)), out.count()
 
 			next = *w.plan
 			next.Services = slices.Clone(next.Services)
@@ -50,7 +50,7 @@ func TestAnOwnerAdoptsTheNextPlan(t *testing.T) {
 				missed++ // the refused decision had changed what was cached of its entity
 			}
 			require.Equal(t, missed, counted(t, w.metrics.cacheUsed.WithLabelValues(cacheMiss)), "the cache stays")
-			require.Equal(t, published+2, out.count())
+			require.Equal(t, handed+2, out.count())
 			require.Equal(t, !adopted, asked.Load() > 0)
 			e, err := w.store.Entity(t.Context(), "B-007")
 			require.NoError(t, err)

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -43,12 +42,11 @@ type side struct {
 	decider *decide.Decider
 	used    *prometheus.Registry
 
-	mu     sync.Mutex
-	next   fault
-	frames map[int32][]string // in the order in which they were published first
+	mu   sync.Mutex
+	next fault
 }
 
-func (s *side) Decide(ctx context.Context, d store.Decision, back func(store.Loaded) (store.Outcome, error)) ([]int64, error) {
+func (s *side) Decide(ctx context.Context, d store.Decision, back func(store.Loaded) (store.Outcome, error)) error {
 	s.mu.Lock()
 	what := s.next
 	if d.Moves[0].From < d.Moves[0].To {
@@ -60,27 +58,27 @@ func (s *side) Decide(ctx context.Context, d store.Decision, back func(store.Loa
 	away := errors.New("away")
 	switch what {
 	case refused:
-		return nil, away
+		return away
 	case fenced:
-		return nil, store.ErrFenced
+		return store.ErrFenced
 	case elsewhere:
 		if err := s.other(ctx, d.Moves[0].Partition); err != nil {
-			return nil, err
+			return err
 		}
 	case lost:
 		ctx, cancel := context.WithCancel(ctx)
-		_, err := s.Memory.Decide(ctx, d, func(loaded store.Loaded) (store.Outcome, error) {
+		err := s.Memory.Decide(ctx, d, func(loaded store.Loaded) (store.Outcome, error) {
 			out, err := back(loaded)
 			cancel()
 			return out, err
 		})
-		return nil, store.WithClass(err, store.Unknown)
+		return store.WithClass(err, store.Unknown)
 	}
-	ids, err := s.Memory.Decide(ctx, d, back)
+	err := s.Memory.Decide(ctx, d, back)
 	if what == unknown {
-		return nil, store.WithClass(away, store.Unknown)
+		return store.WithClass(away, store.Unknown)
 	}
-	return ids, err
+	return err
 }
 
 // other is another owner, which takes a partition over and removes an entity.
@@ -91,27 +89,13 @@ func (s *side) other(ctx context.Context, p store.Partition) error {
 		return err
 	}
 	m.From, m.To = taken[0].NextOffset, taken[0].NextOffset
-	_, err = s.Memory.Decide(ctx, store.Decision{Revision: 1, Moves: []store.WatermarkStep{m}}, func(store.Loaded) (store.Outcome, error) {
+	return s.Memory.Decide(ctx, store.Decision{Revision: 1, Moves: []store.WatermarkStep{m}}, func(store.Loaded) (store.Outcome, error) {
 		return store.Outcome{Purged: []string{fmt.Sprint("p", p.Number, "-0")}}, nil
 	})
-	return err
 }
-
-func (s *side) AppendAsync(_ context.Context, _ *transport.Sequence, records []transport.Record, done func(error)) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for _, r := range records {
-		if !slices.Contains(s.frames[r.Partition], string(r.Value)) {
-			s.frames[r.Partition] = append(s.frames[r.Partition], string(r.Value))
-		}
-	}
-	go done(nil)
-}
-
-func (s *side) Close(context.Context) error { return nil }
 
 func newSide(ctx context.Context, t *rapid.T, running *sync.WaitGroup, cache int64) *side {
-	s := &side{Memory: simulation.NewMemory(), next: none, frames: map[int32][]string{}, used: prometheus.NewRegistry()}
+	s := &side{Memory: simulation.NewMemory(), next: none, used: prometheus.NewRegistry()}
 	merged := merge.Compile(merge.Spec{Sources: []merge.Source{{Name: "registry"}, {Name: "lab", Patch: true}}})
 	s.plan = &decide.Plan{Merge: merged, Fingerprint: []byte("c"), Revision: 1, MaxChange: 1 << 20}
 	for n, spec := range []projections.Spec{
@@ -133,12 +117,11 @@ func newSide(ctx context.Context, t *rapid.T, running *sync.WaitGroup, cache int
 	require.NoError(t, err)
 	_, err = s.Activate(ctx, s.plan.Fingerprint, false, store.Inbox{}, nil)
 	require.NoError(t, err)
-	s.decider, err = decide.New(decide.Options{
-		Store: s, Plan: s.plan, Inbox: store.Inbox{Generation: 1, Topic: "inbox", TopicID: "id", Partitions: 2}, ChangesTopic: "changes", Workers: 1,
-		NewProducer: func() (decide.Producer, error) { return s, nil }, Cache: cache, RetakeDelay: time.Nanosecond,
+	s.decider = decide.New(decide.Options{
+		Store: s, Plan: s.plan, Inbox: store.Inbox{Generation: 1, Topic: "inbox", TopicID: "id", Partitions: 2}, Workers: 1,
+		Cache: cache, RetakeDelay: time.Nanosecond,
 		Logger: slog.New(slog.DiscardHandler), Metrics: decide.NewMetrics(s.used),
 	})
-	require.NoError(t, err)
 	running.Go(func() { _ = s.decider.Run(ctx) })
 	s.assign(ctx, t)
 	return s
@@ -245,7 +228,13 @@ func TestMemoryDecidesNothingElse(t *testing.T) {
 		for _, s := range sides {
 			require.Eventually(t, s.decider.Idle, time.Minute, 100*time.Microsecond)
 		}
-		require.Equal(t, sides[0].frames, sides[1].frames)
+		for p := range int32(2) {
+			want, err := sides[0].Frames(ctx, p, 0, 1<<30)
+			require.NoError(t, err)
+			got, err := sides[1].Frames(ctx, p, 0, 1<<30)
+			require.NoError(t, err)
+			require.Equal(t, want, got)
+		}
 		hits += hitsOf(t, sides[1].used)
 		require.Zero(t, hitsOf(t, sides[0].used))
 	})

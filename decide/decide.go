@@ -33,7 +33,7 @@ func (w *worker) handle(ctx context.Context, frames []*entry[[]record]) {
 		w.d.halt(err)
 	}
 	if err == nil && w.ownDue() {
-		w.discard(ctx, false) // partitions without events need it as well
+		w.compare(ctx) // partitions without events need it as well
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -60,7 +60,7 @@ func (r *record) release() {
 }
 
 // errLater says that a frame is not decided to its end, because its partition waits for
-// its publishes, or for being taken over again. The others of its batch are.
+// being taken over again. The others of its batch are.
 var errLater = errors.New("its partition waits")
 
 // decideAll decides as many records at a time as had an outcome within MaxOutcome lately:
@@ -152,7 +152,7 @@ func (w *worker) filterOwned(batch []*record) ([]*record, []store.WatermarkStep,
 		if o.leftOut > o.next && r.offset >= o.leftOut {
 			continue
 		}
-		if !w.accepts(r.partition, o) {
+		if o.stale != nil {
 			o.leftOut = r.offset + 1
 			continue
 		}
@@ -194,7 +194,7 @@ func (w *worker) halves(ctx context.Context, batch []*record) error {
 	return w.decide(ctx, batch[half:])
 }
 
-// transact runs one decision transaction and publishes its frames.
+// transact runs one decision transaction and hands its frames over.
 func (w *worker) transact(ctx context.Context, plan *Plan, records []*record, moves []store.WatermarkStep, owners map[int32]*ownership) error {
 	w.cache.begin(moves)
 	b := newBatch(plan, records, w.d.opt.MaxOutcome, w.cache.take)
@@ -207,11 +207,10 @@ func (w *worker) transact(ctx context.Context, plan *Plan, records []*record, mo
 	unknown := b.toLoad()
 	w.d.opt.Metrics.cacheUsed.WithLabelValues(cacheHit).Add(float64(len(b.subjects) - len(unknown)))
 	w.d.opt.Metrics.cacheUsed.WithLabelValues(cacheMiss).Add(float64(len(unknown)))
-	var published []int64
-	deleted, ends := map[*ownership]int{}, frameEnds{}
+	ends := frameEnds{}
 	w.mu.Lock()
 	for n, o := range owners {
-		published, deleted[o], ends[w.partition(n)] = append(published, o.published...), len(o.published), o.lastTo
+		ends[w.partition(n)] = o.lastTo
 	}
 	w.mu.Unlock()
 
@@ -220,16 +219,16 @@ func (w *worker) transact(ctx context.Context, plan *Plan, records []*record, mo
 	defer cancel()
 	span := w.batchSpan(records)
 	crash.At(crash.DecideBatch, "")
-	d := store.Decision{Revision: plan.Revision, Moves: moves, Entities: unknown, Claims: b.claimed, Keys: b.keys, Published: published}
+	d := store.Decision{Revision: plan.Revision, Moves: moves, Entities: unknown, Claims: b.claimed, Keys: b.keys}
 	var v *verdict
-	ids, err := w.d.opt.Store.Decide(within, d, func(loaded store.Loaded) (_ store.Outcome, err error) {
+	err := w.d.opt.Store.Decide(within, d, func(loaded store.Loaded) (_ store.Outcome, err error) {
 		crash.At(crash.DecideBegun, "")
 		v, err = decideBatch(b, loaded)
 		w.inHand.end()
 		if err != nil {
 			return store.Outcome{}, err
 		}
-		v.out.Outbox, v.out.LastTo = w.writer.pack(plan, v.changes, moves, ends, w.d.opt.MaxFrame)
+		v.out.Frames = w.writer.pack(plan, v.changes, moves, ends, w.d.opt.MaxFrame)
 		b.hearing.write(&v.out, w.partition)
 		crash.At(crash.DecideOutcome, "")
 		return v.out, nil
@@ -252,24 +251,18 @@ func (w *worker) transact(ctx context.Context, plan *Plan, records []*record, mo
 		owners[f.Partition.Number].floors[f.Log] = f
 	}
 	w.mu.Lock()
+	defer w.mu.Unlock()
 	for _, m := range moves {
-		o := owners[m.Partition.Number]
-		o.published, o.next = o.published[deleted[o]:], m.To
-		if to, ok := v.out.LastTo[m.Partition]; ok {
-			o.lastTo = to
+		owners[m.Partition.Number].next = m.To
+	}
+	for i := range v.out.Frames {
+		f := &v.out.Frames[i]
+		o := owners[f.Partition.Number]
+		o.lastTo = f.To
+		if w.d.opt.HandOver != nil && w.owned[f.Partition.Number] == o {
+			w.d.opt.HandOver(f)
 		}
 	}
-	w.mu.Unlock()
-	if len(ids) == 0 {
-		return nil // the store has published them, or there are no frames
-	}
-	for i := range v.out.Outbox {
-		v.out.Outbox[i].ID = ids[i]
-	}
-	if crash.Enabled && len(v.out.Outbox) > 1 && crash.Due(crash.PublishHalf, "") {
-		w.dieHalfway(ctx, v.out.Outbox)
-	}
-	w.publish(ctx, owners, v.out.Outbox, crash.Published)
 	return nil
 }
 

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -20,16 +21,6 @@ import (
 	"github.com/seed-86dfc502/weir/transport"
 )
 
-// Producer publishes changes; transport.Producer is one.
-type Producer interface {
-	// AppendAsync hands in the next records of a sequence, all of one partition, and calls
-	// done once, when all are acknowledged or with the first error. After that no later
-	// record of the sequence is appended. It does not wait for other sequences.
-	AppendAsync(ctx context.Context, sequence *transport.Sequence, records []transport.Record, done func(error))
-	// Close waits for unacknowledged records until ctx ends.
-	Close(ctx context.Context) error
-}
-
 // Options of a Decider. All fields are needed unless they say a default.
 type Options struct {
 	Store store.Decisions
@@ -42,11 +33,11 @@ type Options struct {
 	// Next, if given, returns the plan that replaces a superseded one, or nil to end Run. It may
 	// wait, until ctx ends, for a reload that is under way.
 	Next func(ctx context.Context, superseded *Plan) *Plan
-	// NewProducer makes a producer; called once per worker.
-	NewProducer func() (Producer, error)
-	// ChangesTopic is the changes log, with a partition for each of the inbox: what
-	// inbox partition p decided is in its partition p.
-	ChangesTopic string
+	// HandOver, if given, gets each frame of the changes log after its commit, those of a partition
+	// in their order, as long as the partition is owned. It must not block.
+	HandOver func(f *store.Frame)
+	// Ends, if given, is told where the log of a partition ends when it was taken over again.
+	Ends func(partition int32, to change.Version)
 	// Workers decide in parallel, each over its own partitions. Defaults to 2.
 	Workers int
 	// MaxEvents bounds the records of one transaction. Defaults to 1000.
@@ -57,10 +48,6 @@ type Options struct {
 	// MaxFrame bounds a frame of the changes log, in bytes before compression. Defaults
 	// to MaxFrame.
 	MaxFrame int
-	// MaxUnpublished bounds, in bytes, the frames whose publish is not acknowledged yet,
-	// over all workers. Each partition of a worker has an equal share of the worker's,
-	// beyond which it waits. Defaults to 64 MiB.
-	MaxUnpublished int64
 	// Cache bounds the cached entities of all workers, in bytes. 0 means that every decision
 	// loads its entities.
 	Cache int64
@@ -71,7 +58,7 @@ type Options struct {
 	// to 1s.
 	RetakeDelay time.Duration
 	// Limit, if given, ends the work that a shutdown lets finish: a transaction, whose outcome
-	// is unknown then, and publishes, which the next owner does again.
+	// is unknown then.
 	Limit   context.Context
 	Logger  *slog.Logger
 	Metrics *Metrics
@@ -102,12 +89,11 @@ type Decider struct {
 }
 
 // New makes a decider.
-func New(opt Options) (*Decider, error) {
+func New(opt Options) *Decider {
 	opt.Workers = defaults.Positive(opt.Workers, 2)
 	opt.MaxEvents = defaults.Positive(opt.MaxEvents, 1000)
 	opt.MaxOutcome = defaults.Positive(opt.MaxOutcome, 64<<20)
 	opt.MaxFrame = defaults.Positive(opt.MaxFrame, MaxFrame)
-	opt.MaxUnpublished = defaults.Positive(opt.MaxUnpublished, 64<<20)
 	opt.RetakeDelay = defaults.Positive(opt.RetakeDelay, time.Second)
 	if opt.Limit == nil {
 		opt.Limit = context.Background()
@@ -116,20 +102,12 @@ func New(opt Options) (*Decider, error) {
 	d.plan.Store(opt.Plan)
 	d.stop, d.halt = context.WithCancelCause(context.Background())
 	for i := range opt.Workers {
-		w, err := newWorker(d, i)
-		if err != nil {
-			for _, w := range d.workers {
-				w.close()
-			}
-			return nil, err
-		}
-		d.workers = append(d.workers, w)
+		d.workers = append(d.workers, newWorker(d, i))
 	}
-	return d, nil
+	return d
 }
 
-// Adopt makes later decisions under another plan. Owners keep their partitions, unacknowledged
-// publishes, and caches.
+// Adopt makes later decisions under another plan. Owners keep their partitions and caches.
 func (d *Decider) Adopt(plan *Plan) { d.plan.Store(plan) }
 
 // replaced reports whether another plan has replaced one that the store refused as
@@ -263,8 +241,24 @@ func (d *Decider) Assigned(ctx context.Context, topic string, partitions []int32
 	return starts, nil
 }
 
+// Owned returns partitions of the inbox and, of those that this process owns, the partitions of larger
+// inboxes before that belong to them.
+func (d *Decider) Owned(partitions []int32) []int32 {
+	all := slices.Clone(partitions)
+	for _, w := range d.workers {
+		w.mu.Lock()
+		for n := range w.owned {
+			if of := d.owningPartition(n); of != n && slices.Contains(partitions, of) {
+				all = append(all, n)
+			}
+		}
+		w.mu.Unlock()
+	}
+	return all
+}
+
 // Revoked drops partitions. A decision that is running for them is fenced by the store, or
-// durable and published by the next owner.
+// durable.
 func (d *Decider) Revoked(_ string, partitions []int32) {
 	for _, p := range partitions {
 		d.workerOf(p).revoked(p)
@@ -303,20 +297,18 @@ func (d *Decider) Run(ctx context.Context) error {
 	}
 	wg.Wait()
 	for _, w := range d.workers {
-		wg.Go(w.close)
+		w.close()
 	}
-	wg.Wait()
 	if cause := context.Cause(d.stop); cause != nil && !errors.Is(cause, context.Canceled) {
 		return cause
 	}
 	return nil
 }
 
-// Idle reports whether nothing waits, nothing is being decided and every
-// decided change was published.
+// Idle reports whether nothing waits and nothing is being decided.
 func (d *Decider) Idle() bool {
 	for _, w := range d.workers {
-		if !w.frames.Idle() || !w.allPublished() {
+		if !w.frames.Idle() || w.stale() {
 			return false
 		}
 	}

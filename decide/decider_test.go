@@ -18,32 +18,22 @@ import (
 	"github.com/seed-86dfc502/weir/transport"
 )
 
-// published keeps the frames that a decider publishes; it acknowledges them, or nothing.
-type published struct {
-	acknowledge bool
-
-	mu      sync.Mutex
-	records []transport.Record
-	left    []func(error)
+// handed are the frames that a decider handed over.
+type handed struct {
+	mu     sync.Mutex
+	frames []store.Frame
 }
 
-func (p *published) AppendAsync(_ context.Context, _ *transport.Sequence, records []transport.Record, done func(error)) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.records = append(p.records, records...)
-	if p.acknowledge {
-		go done(nil)
-	} else {
-		p.left = append(p.left, done)
-	}
+func (h *handed) take(f *store.Frame) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.frames = append(h.frames, *f)
 }
 
-func (p *published) Close(context.Context) error { return nil }
-
-func (p *published) count() int {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return len(p.records)
+func (h *handed) count() int {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return len(h.frames)
 }
 
 // flow is a store and the decisions in it, of an inbox of two partitions.
@@ -60,7 +50,10 @@ type flow struct {
 	maxOutcome int   // of the options
 	cache      int64 // likewise
 	metrics    *Metrics
-	next       func(context.Context, *Plan) *Plan // of the options
+	// Of the options.
+	next        func(context.Context, *Plan) *Plan
+	ends        func(int32, change.Version)
+	retakeDelay time.Duration
 }
 
 func newFlow(t *testing.T) *flow {
@@ -89,31 +82,52 @@ func newFlow(t *testing.T) *flow {
 }
 
 // owner runs a decider that takes the partitions over.
-func (w *flow) owner(t *testing.T, tracer *tracing.Tracer, acknowledge bool) (*Decider, *published) {
+func (w *flow) owner(t *testing.T, tracer *tracing.Tracer) (*Decider, *handed) {
 	t.Helper()
-	return w.ownerOf(t, []int32{0, 1}, tracer, acknowledge)
-}
-
-func (w *flow) ownerOf(t *testing.T, partitions []int32, tracer *tracing.Tracer, acknowledge bool) (*Decider, *published) {
-	t.Helper()
-	out := &published{acknowledge: acknowledge}
-	limit, cut := context.WithCancel(context.Background())
-	var s store.Decisions = w.store
-	if w.wrap != nil {
-		s = w.wrap(s)
-	}
-	d, err := New(Options{
-		MaxOutcome: w.maxOutcome, Store: s, Inbox: w.inbox, Plan: w.plan, NewProducer: func() (Producer, error) { return out, nil }, Workers: 1,
-		ChangesTopic: "weir.changes", Limit: limit, Logger: slog.New(slog.DiscardHandler), Metrics: w.metrics, Cache: w.cache, Tracer: tracer, Next: w.next,
-	})
-	require.NoError(t, err)
+	d, out := w.made(t, Options{Workers: 1, Cache: w.cache, Tracer: tracer})
 	ctx, stop := context.WithCancel(context.Background())
 	var running sync.WaitGroup
 	running.Go(func() { _ = d.Run(ctx) })
-	t.Cleanup(func() { cut(); stop(); running.Wait() })
-	_, err = d.Assigned(t.Context(), "weir.inbox", partitions)
-	require.NoError(t, err)
+	t.Cleanup(func() { stop(); running.Wait() })
+	w.assign(t, d)
 	return d, out
+}
+
+// single is a decider of one worker that does nothing by itself.
+func (w *flow) single(t *testing.T) (*Decider, *worker, *handed) {
+	t.Helper()
+	d, out := w.made(t, Options{Workers: 1})
+	w.assign(t, d)
+	return d, d.workers[0], out
+}
+
+func (w *flow) made(t *testing.T, o Options) (*Decider, *handed) {
+	t.Helper()
+	out := &handed{}
+	limit, cut := context.WithCancel(context.Background())
+	o.Store, o.Inbox, o.Plan, o.Next, o.MaxOutcome, o.RetakeDelay = w.store, w.inbox, w.plan, w.next, w.maxOutcome, w.retakeDelay
+	if w.wrap != nil {
+		o.Store = w.wrap(w.store)
+	}
+	o.Limit, o.Logger, o.Metrics, o.HandOver, o.Ends = limit, slog.New(slog.DiscardHandler), w.metrics, out.take, w.ends
+	d := New(o)
+	t.Cleanup(func() { cut(); d.halt(nil) })
+	return d, out
+}
+
+// assign has a decider take all partitions of the inbox over.
+func (w *flow) assign(t *testing.T, d *Decider) {
+	t.Helper()
+	_, err := d.Assigned(t.Context(), w.inbox.Topic, []int32{0, 1}[:w.inbox.Partitions])
+	require.NoError(t, err)
+}
+
+// log returns the frames of a partition that are in the store.
+func (w *flow) log(t *testing.T, partition int32) []store.Frame {
+	t.Helper()
+	tail, err := w.store.Frames(t.Context(), partition, 0, 1<<30)
+	require.NoError(t, err)
+	return tail.Frames
 }
 
 // event is the record of an event of the registry.
@@ -142,73 +156,105 @@ func begin(t *testing.T, d *Decider, partition int32, records ...transport.Recei
 }
 
 // Under any owner, a first frame continues from the newest one of its partition:
-// over batches that change nothing, and whether or not that frame was published.
+// over batches that change nothing, and over generations of the inbox.
 func TestOwnersLinkTheirFrames(t *testing.T) {
 	w := newFlow(t)
-	log := map[int32]*logged{}
-	for n := range int32(2) {
-		log[n] = &logged{seen: map[string][]change.Change{}}
-	}
 	ripe, riper := `{"id":"B","ripeness_level":1}`, `{"id":"B","ripeness_level":2}`
-	first, before := w.owner(t, nil, false)
+	first, before := w.owner(t, nil)
 	hand(t, first, 0, event(t, "B-007", 0, ripe), event(t, "B-007", 1, ripe))
 	hand(t, first, 1, event(t, "B-008", 4, ripe)) // compaction or markers took the first
 	hand(t, first, 0, event(t, "B-007", 2, ripe)) // noise
 	hand(t, first, 0, event(t, "B-007", 3, riper))
-	second, after := w.owner(t, nil, true)
+	second, after := w.owner(t, nil)
 	hand(t, second, 0, event(t, "B-007", 4, riper))
 	hand(t, second, 0, event(t, "B-007", 5, ripe))
-	require.Eventually(t, second.Idle, time.Minute, time.Millisecond)
 	require.Equal(t, 3, before.count())
-	require.Equal(t, 4, after.count(), "what the first could not say that it had published, and one of its own")
-	for i, r := range after.records {
-		require.Equal(t, "weir.changes", r.Topic)
-		require.True(t, r.Pinned)
-		require.Equal(t, i < 3, len(r.Headers) == 1, "what comes from an outbox says so")
-		log[r.Partition].read(t, w.plan, r.Value, MaxFrame)
-	}
-	require.Len(t, log[0].seen["one/ripeness@a"], 3)
-	require.Len(t, log[0].seen["two/list@a"], 1)
-	require.Len(t, log[1].seen["one/ripeness@a"], 1)
-	require.Equal(t, change.NewVersion(1, 6), log[0].end)
-	require.Equal(t, change.NewVersion(1, 5), log[1].end)
-}
+	require.Equal(t, 1, after.count(), "its own")
 
-// The inbox is re-created, with fewer partitions, when decisions were committed and
-// not published. The mistake that this catches: a new generation that publishes
-// its own partitions only leaves undelivered frames in the store.
-func TestWhatAnOlderInboxLeftIsPublished(t *testing.T) {
-	w := newFlow(t)
-	ripe, riper := `{"id":"B","ripeness_level":1}`, `{"id":"B","ripeness_level":2}`
-	killed, _ := w.owner(t, nil, false)
-	hand(t, killed, 0, event(t, "B-007", 0, ripe), event(t, "B-007", 1, riper))
-	hand(t, killed, 1, event(t, "B-008", 0, ripe))
-	marks, err := w.store.Outboxes(t.Context())
-	require.NoError(t, err)
-	require.Len(t, marks, 2)
-
+	// The inbox is made again with fewer partitions.
+	var err error
 	w.inbox, err = w.store.ResolveInbox(t.Context(), "weir.inbox", "new", 1, nil)
 	require.NoError(t, err)
-	require.EqualValues(t, 2, w.inbox.Generation)
-	next, out := w.ownerOf(t, []int32{0}, nil, true)
-	sent := map[int32]map[string][]change.Change{}
-	for _, r := range out.records {
-		l := logged{seen: map[string][]change.Change{}}
-		l.read(t, w.plan, r.Value, MaxFrame)
-		require.Nil(t, sent[r.Partition], "once")
-		sent[r.Partition] = l.seen
-	}
-	require.Len(t, sent[0]["one/ripeness@a"], 2)
-	require.Len(t, sent[1]["one/ripeness@a"], 1)
-	require.Equal(t, "B-008", sent[1]["one/ripeness@a"][0].Entity)
-
+	third, last := w.owner(t, nil)
+	require.Equal(t, []int32{0, 1}, third.Owned([]int32{0}), "that of the larger one, too")
 	f := transport.NewFrame("weir.inbox", "new", 0, transport.LastAssignment()+1, []transport.Received{event(t, "B-009", 0, ripe)})
-	require.NoError(t, next.Handle(transport.NewMessage(t.Context(), f)))
-	require.Eventually(t, func() bool {
-		left, err := w.store.Outboxes(t.Context())
-		require.NoError(t, err)
-		return len(left) == 0
-	}, time.Minute, time.Millisecond, "of the partition that is no more, too")
+	require.NoError(t, third.Handle(transport.NewMessage(t.Context(), f)))
+	require.Equal(t, 1, last.count())
 	_, err = w.store.TakeOver(t.Context(), []store.Partition{{Generation: 1, Number: 1}}, store.Token{1})
 	require.ErrorIs(t, err, store.ErrFenced, "its owner has ended, also where nothing is decided any more")
+
+	for n, want := range map[int32]struct {
+		end      change.Version
+		one, two int
+	}{0: {change.NewVersion(2, 1), 4, 2}, 1: {change.NewVersion(1, 5), 1, 1}} {
+		l := logged{seen: map[string][]change.Change{}}
+		for _, f := range w.log(t, n) {
+			l.read(t, w.plan, &f, MaxFrame)
+		}
+		require.Equal(t, want.end, l.end)
+		require.Len(t, l.seen["one/ripeness@a"], want.one)
+		require.Len(t, l.seen["two/list@a"], want.two)
+	}
+}
+
+// I1: frames are handed over when they are in the store, those of a partition in their order,
+// and as they are there.
+func TestFramesAreHandedOverAfterTheirCommit(t *testing.T) {
+	w := newFlow(t)
+	s := &unclear{}
+	w.wrap = func(inner store.Decisions) store.Decisions { s.Decisions = inner; return s }
+	_, l, out := w.single(t)
+	s.during = func() { require.Zero(t, out.count()) }
+	require.NoError(t, l.decide(t.Context(), []*record{l.event(t, "A", 0, 0), l.event(t, "B", 1, 0), l.event(t, "A", 0, 1)}))
+	s.during = nil
+	l.d.opt.MaxFrame = 1
+	require.NoError(t, l.decide(t.Context(), []*record{l.event(t, "A", 0, 2), l.event(t, "A", 0, 3)}))
+	byPartition := [2][]store.Frame{}
+	for _, f := range out.frames {
+		n := f.Partition.Number
+		f.Partition = store.Partition{}
+		byPartition[n] = append(byPartition[n], f)
+	}
+	require.Len(t, byPartition[0], 3)
+	require.Len(t, byPartition[1], 1)
+	for n, frames := range byPartition {
+		require.Equal(t, w.log(t, int32(n)), frames)
+	}
+}
+
+// L1: the frame of a commit of unknown outcome is in the store alone: who delivers is told where the
+// log ends, and the next frame continues from there.
+func TestFramesOfAnUnknownOutcomeAreNotHandedOver(t *testing.T) {
+	w := newFlow(t)
+	ends := map[int32]change.Version{}
+	w.ends = func(partition int32, to change.Version) { ends[partition] = to }
+	s := &unclear{}
+	w.wrap = func(inner store.Decisions) store.Decisions { s.Decisions = inner; return s }
+	_, l, out := w.single(t)
+	l.decides(t, "A", 0, 0)
+	s.answer, s.writes = store.WithClass(errAway, store.Unknown), true
+	l.decides(t, "A", 0, 1)
+	require.Equal(t, 1, out.count())
+	require.Equal(t, map[int32]change.Version{0: change.NewVersion(1, 2)}, ends)
+	l.decides(t, "A", 0, 2)
+	require.Equal(t, 2, out.count())
+	frames := w.log(t, 0)
+	require.Len(t, frames, 3)
+	f, err := change.ParseFrameHeader(out.frames[1].Body)
+	require.NoError(t, err)
+	require.Equal(t, frames[1].To, f.Prev)
+}
+
+// A decision that ends after its partition was revoked, or assigned once more, is durable, and its
+// frames are for the next owner.
+func TestFramesOfARevokedPartitionAreNotHandedOver(t *testing.T) {
+	w := newFlow(t)
+	s := &unclear{}
+	w.wrap = func(inner store.Decisions) store.Decisions { s.Decisions = inner; return s }
+	d, l, out := w.single(t)
+	s.during = func() { d.Revoked("weir.inbox", []int32{0}) }
+	require.NoError(t, l.decide(t.Context(), []*record{l.event(t, "A", 0, 0), l.event(t, "B", 1, 0)}))
+	require.Len(t, w.log(t, 0), 1)
+	require.Equal(t, 1, out.count())
+	require.EqualValues(t, 1, out.frames[0].Partition.Number)
 }

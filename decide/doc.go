@@ -5,19 +5,15 @@
 // # Model
 //
 // Each partition of the inbox has one owner at a time. The owner takes the
-// partition over (writes its token, reads watermark and outbox in one snapshot,
-// hands the outbox's frames to the producer) and then decides records in offset
+// partition over (writes its token, reads the watermark) and then decides records in offset
 // order, in batches, each batch in one transaction over all partitions of its worker that
 // have something waiting:
 //
-//	watermark CAS ─ fence ─ merge ─ noise? ─ changed paths ─ project ─ dam ─ outbox ─ commit ─ publish
+//	watermark CAS ─ fence ─ merge ─ noise? ─ changed paths ─ project ─ dam ─ frame ─ commit ─ hand over
 //
-// The decision and the duty to send it are durable together. After a commit of unknown
+// The decision and its frame in the changes log are durable together. After a commit of unknown
 // outcome, and after anything but a clean commit, the owner takes over again and reads the
-// state from the store.
-//
-// A partition waits alone: while the changes log does not take its frames, or until it
-// can be taken over again, its records are left out of the batches.
+// state from the store. A partition that waits for that is left out of the batches.
 //
 // The owner caches entities as its decisions left them, and loads all others. A cached
 // entity is valid while the partition's token and offset are unchanged; every transaction
@@ -37,7 +33,7 @@
 //     [Simulator] and [Plan.Preview] decide by it alone.
 //   - pack makes the frames of a decision, each linked to the one before it of
 //     its partition, also across owners.
-//   - [Decider] runs the transactions, owns the partitions and publishes.
+//   - [Decider] runs the transactions, owns the partitions and hands frames over.
 //
 // # Guarantees
 //

@@ -68,7 +68,7 @@ func (w *flow) floor(t *testing.T) store.Floor {
 // I5: behind the barrier of a session no event of another one takes effect, at any place.
 func TestOneSessionOfALogIsHeard(t *testing.T) {
 	w, h := newFlow(t), &heardFrom{t: t}
-	d, _ := w.owner(t, nil, true)
+	d, _ := w.owner(t, nil)
 	one, two, twin := sessionOf(1, "one"), sessionOf(2, "two"), sessionOf(2, "twin")
 	hand(t, d, 0, h.barrier(one, ""), h.row(one, "t1", 10, 1))
 	require.Equal(t, store.Floor{Partition: store.Partition{Generation: 1}, Session: one, Sequence: "t1.1", Offset: 10}, w.floor(t))
@@ -83,7 +83,7 @@ func TestOneSessionOfALogIsHeard(t *testing.T) {
 	require.Equal(t, "t1.1", w.floor(t).Sequence, "nor is the epoch of a late barrier noted")
 
 	// The next owner knows it from the store.
-	next, _ := w.owner(t, nil, true)
+	next, _ := w.owner(t, nil)
 	hand(t, next, 0, h.row(one, "t1", 50, 7), h.row(two, "t1", 30, 8))
 	require.Equal(t, []string{"1:9 registry  stale: source", "1:10 registry  merged"}, w.decided(t)[5:])
 	// Retention removed the barrier of a later one.
@@ -95,7 +95,7 @@ func TestOneSessionOfALogIsHeard(t *testing.T) {
 // I5: a barrier whose session the row of its log lacks shows that the store was restored.
 func TestABarrierTearsTheRowThatLacksIt(t *testing.T) {
 	w, h := newFlow(t), &heardFrom{t: t}
-	d, _ := w.owner(t, nil, true)
+	d, _ := w.owner(t, nil)
 	row := store.SourceLog{Session: sessionOf(2, "mine")}
 	_, err := w.store.SwapSourceLog(t.Context(), store.SourceLog{}, row)
 	require.NoError(t, err)
@@ -115,7 +115,7 @@ func TestABarrierTearsTheRowThatLacksIt(t *testing.T) {
 // epoch its place decides, also when another session reads.
 func TestALetterOfAnEarlierEpochIsObsolete(t *testing.T) {
 	w, h := newFlow(t), &heardFrom{t: t}
-	d, _ := w.owner(t, nil, true)
+	d, _ := w.owner(t, nil)
 	one, two, three := sessionOf(1, "one"), sessionOf(2, "two"), sessionOf(3, "three")
 	letter := func(lsn int64, level int) transport.Received {
 		e := h.event(one, "t1", lsn, fmt.Sprintf(`{"id":"B","ripeness_level":%d}`, level))
@@ -133,7 +133,7 @@ func TestALetterOfAnEarlierEpochIsObsolete(t *testing.T) {
 func TestARefusedEventLeavesItsPlace(t *testing.T) {
 	start := func(t *testing.T) (*flow, *Decider, *heardFrom) {
 		w, h := newFlow(t), &heardFrom{t: t}
-		d, _ := w.owner(t, nil, true)
+		d, _ := w.owner(t, nil)
 		hand(t, d, 0, h.row(change.Session{}, "t1", 10, 1))
 		return w, d, h
 	}

@@ -3,41 +3,35 @@ package decide
 import (
 	"bytes"
 	"cmp"
-	"encoding/binary"
-	"hash/fnv"
 	"slices"
-	"unsafe"
 
 	"github.com/seed-86dfc502/weir/change"
 	"github.com/seed-86dfc502/weir/store"
 )
 
 // MaxFrame is how many bytes a frame of the changes log has at most, before
-// compression; only a single document that is larger makes a larger one, for all services
-// that get it. The log must take records of that size.
+// compression; only the changes of one position make a larger one.
 const MaxFrame = 1 << 20
 
 // frameEnds says by partition where its newest frame ends.
 type frameEnds = map[store.Partition]change.Version
 
-// pack makes the frames of a decision, in the order in which they are published:
-// those of one partition are linked to one another, and the first to what ends
-// says. It also returns where the last ones end. A partition without changes has
-// no frame. limit is MaxFrame but in tests.
-func (w *frameWriter) pack(p *Plan, changes []decidedChange, moves []store.WatermarkStep, ends frameEnds, limit int) ([]store.OutboxFrame, frameEnds) {
+// pack makes the frames of a decision: those of one partition are linked to one another, and
+// the first to what ends says. A partition without changes has no frame. limit is MaxFrame but
+// in tests.
+func (w *frameWriter) pack(p *Plan, changes []decidedChange, moves []store.WatermarkStep, ends frameEnds, limit int) []store.Frame {
 	if len(changes) == 0 {
-		return nil, nil
+		return nil
 	}
 	w.plan, w.limit, w.out = p, limit, nil
 	if w.byPartition == nil {
-		w.byPartition, w.lowest = map[int32][]*decidedChange{}, map[*byte]int32{}
+		w.byPartition = map[int32][]*decidedChange{}
 	}
 	defer w.reset()
 	for i := range changes {
 		c := &changes[i]
 		w.byPartition[c.Partition] = append(w.byPartition[c.Partition], c)
 	}
-	last := make(frameEnds, len(moves))
 	for _, m := range moves {
 		rest := w.byPartition[m.Partition.Number]
 		if len(rest) == 0 {
@@ -46,29 +40,26 @@ func (w *frameWriter) pack(p *Plan, changes []decidedChange, moves []store.Water
 		end := change.NewVersion(m.Partition.Generation, m.To)
 		h := change.Frame{From: change.NewVersion(m.Partition.Generation, m.From), Prev: ends[m.Partition], Revision: p.Revision}
 		for len(rest) > 0 {
-			n, fits := w.fitting(rest)
+			n := w.fitting(rest)
 			if h.To = end; n < len(rest) {
 				h.To = rest[n].Position()
 			}
-			w.write(m.Partition, h, rest[:n], fits)
+			w.write(m.Partition, h, rest[:n])
 			rest, h.From, h.Prev = rest[n:], h.To, h.To
 		}
-		last[m.Partition] = end
 	}
-	return w.out, last
+	return w.out
 }
 
 // frameWriter writes the frames of one decision, and then those of the next one.
 type frameWriter struct {
 	plan        *Plan
 	limit       int
-	out         []store.OutboxFrame
+	out         []store.Frame
 	builder     change.FrameBuilder
 	meter       change.FrameMeter
 	byPartition map[int32][]*decidedChange
-	lowest      map[*byte]int32
 	buckets     serviceBuckets
-	parts       [][]*decidedChange
 	record      []byte
 }
 
@@ -79,87 +70,38 @@ func (w *frameWriter) reset() {
 		w.byPartition[n] = list[:0]
 	}
 	clear(w.buckets.sorted[:cap(w.buckets.sorted)])
-	clear(w.parts[:cap(w.parts)])
 	if cap(w.record) > maxScratch {
 		*w = frameWriter{}
 	}
 }
 
 // fitting returns how many of these changes, which are of one partition and in its
-// order, one frame holds: all those of as many offsets as fit into it, and of one
-// in any case; fits is false when that one does not.
-func (w *frameWriter) fitting(rest []*decidedChange) (n int, fits bool) {
+// order, one frame holds: all those of as many positions as fit into it, and of one
+// in any case.
+func (w *frameWriter) fitting(rest []*decidedChange) int {
 	w.meter.Reset()
-	fit, of, fits := 0, change.Version(0), true
+	fit, of := 0, change.Version(0)
 	for n, c := range rest {
 		if c.Position() != of {
-			if of, fit = c.Position(), n; !fits {
-				return n, false
-			}
+			of, fit = c.Position(), n
 		}
-		if w.meter.Add(&c.Change) > w.limit {
-			if fit > 0 {
-				return fit, true
-			}
-			fits = false
+		if w.meter.Add(&c.Change) > w.limit && fit > 0 {
+			return fit
 		}
 	}
-	return len(rest), fits
+	return len(rest)
 }
 
-// write writes a frame; one that does not fit holds one offset and is cut into parts.
-func (w *frameWriter) write(p store.Partition, h change.Frame, changes []*decidedChange, fits bool) {
-	if w.parts = append(w.parts[:0], changes); !fits {
-		w.cut(changes)
+// write writes a frame.
+func (w *frameWriter) write(p store.Partition, h change.Frame, changes []*decidedChange) {
+	for _, c := range w.buckets.sort(w.plan, changes) {
+		w.builder.Add(w.number(c), &c.Change)
 	}
-	if len(w.parts) > 1 {
-		id := fnv.New64a()
-		_ = binary.Write(id, binary.BigEndian, h.Revision)
-		for i, part := range w.parts {
-			for _, c := range w.buckets.sort(w.plan, part) {
-				_ = binary.Write(id, binary.BigEndian, [2]int32{int32(i), w.number(c)})
-			}
-		}
-		h.Cut = id.Sum64()
-	}
-	for i, part := range w.parts {
-		for _, c := range w.buckets.sort(w.plan, part) {
-			w.builder.Add(w.number(c), &c.Change)
-		}
-		h.Part, h.Last = i, i == len(w.parts)-1
-		w.end(p, h)
-	}
+	w.record = w.builder.AppendTo(w.record[:0], h)
+	w.out = append(w.out, store.Frame{Partition: p, To: h.To, Body: bytes.Clone(w.record)})
 }
 
 func (w *frameWriter) number(c *decidedChange) int32 { return w.plan.Services[c.service].Number }
-
-// cut makes parts of the changes of one offset.
-func (w *frameWriter) cut(changes []*decidedChange) {
-	w.parts = w.parts[:0]
-	w.meter.Reset()
-	first := 0
-	// Changes with one document come one after the other, in the order of their lowest
-	// numbers: the order of the configuration must not show.
-	lowest := w.lowest
-	clear(lowest)
-	for _, c := range changes {
-		doc := unsafe.SliceData(c.Doc) //nolint:gosec // compared only
-		if known, ok := lowest[doc]; !ok || w.number(c) < known {
-			lowest[doc] = w.number(c)
-		}
-	}
-	slices.SortStableFunc(changes, func(a, b *decidedChange) int {
-		return cmp.Or(cmp.Compare(lowest[unsafe.SliceData(a.Doc)], lowest[unsafe.SliceData(b.Doc)]), cmp.Compare(w.number(a), w.number(b))) //nolint:gosec // compared only
-	})
-	for n, c := range changes {
-		if w.meter.Exceeds(&c.Change, w.limit) {
-			w.parts, first = append(w.parts, changes[first:n]), n
-			w.meter.Reset()
-		}
-		w.meter.Add(&c.Change)
-	}
-	w.parts = append(w.parts, changes[first:])
-}
 
 // serviceBuckets orders changes by service.
 type serviceBuckets struct {
@@ -189,9 +131,4 @@ func (b *serviceBuckets) sort(p *Plan, changes []*decidedChange) []*decidedChang
 	}
 	b.services = b.services[:0]
 	return b.sorted
-}
-
-func (w *frameWriter) end(p store.Partition, h change.Frame) {
-	w.record = w.builder.AppendTo(w.record[:0], h)
-	w.out = append(w.out, store.OutboxFrame{Partition: p, Frame: bytes.Clone(w.record)})
 }

@@ -16,48 +16,36 @@ import (
 
 // logged is the content of one partition of the changes log.
 type logged struct {
-	end     change.Version
-	seen    map[string][]change.Change // by service
-	pending []*change.Frame            // parts, until the last one
+	end  change.Version
+	seen map[string][]change.Change // by service
 }
 
 // read takes one frame as a reader does that has read all before it.
-func (l *logged) read(t require.TestingT, p *Plan, frame []byte, limit int) {
-	f, err := change.ParseFrame(frame)
+func (l *logged) read(t require.TestingT, p *Plan, frame *store.Frame, limit int) {
+	f, err := change.ParseFrame(frame.Body)
 	require.NoError(t, err)
 	require.Equal(t, l.end, f.Prev, "it goes on where the one before it ended")
+	require.Equal(t, frame.To, f.To)
 	require.Equal(t, p.Revision, f.Revision)
 	require.NotEmpty(t, f.Slices)
-	require.Equal(t, len(l.pending), f.Part)
-	count, single := 0, 0
+	positions := map[change.Version]bool{}
 	for i := range f.Slices {
 		s := &f.Slices[i]
 		name := p.Services[p.byNumber[s.Service]].Name
 		for c, err := range s.All(name) {
 			require.NoError(t, err)
 			l.seen[name] = append(l.seen[name], c)
-			count, single = count+1, c.FrameSize()
-			if f.Part > 0 || !f.Last {
-				first := l.pending
-				if len(first) == 0 {
-					first = []*change.Frame{f}
-				}
-				require.Equal(t, first[0].From, f.From)
-				require.Equal(t, first[0].To, f.To)
-			}
+			positions[c.Position()] = true
 		}
 	}
-	require.True(t, len(frame) <= limit || count == 1 && len(frame) <= change.FrameHeader+single, "%d bytes of %d changes", len(frame), count)
-	l.pending = append(l.pending, f)
-	if f.Last {
-		l.pending, l.end = nil, f.To
-	}
+	require.True(t, len(frame.Body) <= limit || len(positions) == 1, "%d bytes of %d positions", len(frame.Body), len(positions))
+	l.end = f.To
 }
 
 // With any batches: the frames of a partition are a chain that covers every
 // change once, each service's in their order, and none is above the limit unless
-// one change is. The mistakes that this catches: parts that are linked to one another,
-// a cut within an offset, a link that a batch without changes forgot.
+// one position is. The mistakes that this catches: a cut within a position, a link that a
+// batch without changes forgot.
 func TestFramesChain(t *testing.T) {
 	p := &Plan{Revision: 3}
 	for i, n := range []int32{5, 2, 9, 1} {
@@ -104,20 +92,16 @@ func TestFramesChain(t *testing.T) {
 				}
 				moves = append(moves, store.WatermarkStep{Partition: store.Partition{Generation: generation, Number: n}, From: from, To: next[n]})
 			}
-			outbox, last := new(frameWriter).pack(p, decided, moves, ends, limit)
-			for i := range outbox {
-				log[outbox[i].Partition.Number].read(t, p, outbox[i].Frame, limit)
+			frames := new(frameWriter).pack(p, decided, moves, ends, limit)
+			for i := range frames {
+				log[frames[i].Partition.Number].read(t, p, &frames[i], limit)
 			}
 			for _, m := range moves {
-				l := log[m.Partition.Number]
-				require.Empty(t, l.pending, "parts end with a last one")
-				to, has := last[m.Partition]
-				require.Equal(t, slices.ContainsFunc(outbox, func(f store.OutboxFrame) bool { return f.Partition == m.Partition }), has)
-				if has {
-					require.Equal(t, change.NewVersion(generation, m.To), to)
-					ends[m.Partition] = to
+				end := log[m.Partition.Number].end
+				if slices.ContainsFunc(frames, func(f store.Frame) bool { return f.Partition == m.Partition }) {
+					ends[m.Partition] = change.NewVersion(generation, m.To)
 				}
-				require.Equal(t, ends[m.Partition], l.end)
+				require.Equal(t, ends[m.Partition], end)
 			}
 		}
 		for n := range log {
@@ -126,37 +110,7 @@ func TestFramesChain(t *testing.T) {
 	})
 }
 
-// The parts of a position name how it was cut: equally by all owners that decide the
-// same, in another way where other changes are in a part.
-func TestACutIsKnownByWhatIsInEachPart(t *testing.T) {
-	cuts := func(revision int64, sizes ...int) (cuts []uint64) {
-		p := &Plan{Revision: revision}
-		var decided []decidedChange
-		for i, size := range sizes {
-			p.Services = append(p.Services, Service{Number: int32(i)})
-			decided = append(decided, decidedChange{service: i, Change: change.Change{Entity: "e", Version: change.NewVersion(1, 5), Doc: make([]byte, size)}})
-		}
-		outbox, _ := new(frameWriter).pack(p, decided, []store.WatermarkStep{{Partition: store.Partition{Generation: 1}, From: 5, To: 6}}, nil, 1000)
-		for _, o := range outbox {
-			f, err := change.ParseFrameHeader(o.Frame)
-			require.NoError(t, err)
-			cuts = append(cuts, f.Cut)
-		}
-		return cuts
-	}
-	require.Equal(t, []uint64{0}, cuts(1, 100, 100, 100), "not cut")
-	two := cuts(1, 100, 600, 600)
-	require.Len(t, two, 2)
-	require.NotZero(t, two[0])
-	require.Equal(t, two[0], two[1])
-	require.Equal(t, two, cuts(1, 110, 600, 600), "a trace, for instance, may make it larger")
-	for _, other := range [][]uint64{cuts(1, 600, 600, 100), cuts(1, 600, 600, 600), cuts(2, 100, 600, 600)} {
-		require.NotEqual(t, two[0], other[0])
-	}
-}
-
-// Frames are cut between offsets as long as that is enough, and filled as far as
-// they go.
+// Frames are cut between positions, never within one, and filled as far as they go.
 func TestFramesAreCut(t *testing.T) {
 	p := &Plan{Revision: 1, Services: []Service{{Name: "a", Number: 2}, {Name: "b", Number: 1}}}
 	partition := store.Partition{Generation: 1}
@@ -169,34 +123,26 @@ func TestFramesAreCut(t *testing.T) {
 	add(12, 0, 400) // together
 	add(12, 1, 100)
 	add(13, 0, 100)
-	add(15, 0, 600) // too much for it, so in parts, of one change each
+	add(15, 0, 600) // more than a frame has
 	add(15, 1, 600)
 	add(17, 0, 100) // and the rest
-	outbox, last := new(frameWriter).pack(p, decided, []store.WatermarkStep{{Partition: partition, From: 10, To: 20}}, frameEnds{partition: change.NewVersion(1, 3)}, 1000)
-	require.Equal(t, frameEnds{partition: change.NewVersion(1, 20)}, last)
+	frames := new(frameWriter).pack(p, decided, []store.WatermarkStep{{Partition: partition, From: 10, To: 20}}, frameEnds{partition: change.NewVersion(1, 3)}, 1000)
 	type frame struct {
 		from, to, prev int64
-		part           int
-		last           bool
 		counts         map[int32]int
 	}
 	var got []frame
-	for _, o := range outbox {
-		f, err := change.ParseFrameHeader(o.Frame)
+	for _, o := range frames {
+		f, err := change.ParseFrameHeader(o.Body)
 		require.NoError(t, err)
+		require.Equal(t, f.To, o.To)
+		require.Equal(t, partition, o.Partition)
 		counts := map[int32]int{}
 		for _, s := range f.Slices {
 			counts[s.Service] = s.Count
 		}
-		got = append(got, frame{f.From.Offset(), f.To.Offset(), f.Prev.Offset(), f.Part, f.Last, counts})
+		got = append(got, frame{f.From.Offset(), f.To.Offset(), f.Prev.Offset(), counts})
 	}
-	require.Equal(t, []frame{
-		{10, 15, 3, 0, true, map[int32]int{1: 1, 2: 2}},
-		{15, 17, 15, 0, false, map[int32]int{1: 1}},
-		{15, 17, 15, 1, true, map[int32]int{2: 1}},
-		{17, 20, 17, 0, true, map[int32]int{2: 1}},
-	}, got)
-	outbox, last = new(frameWriter).pack(p, nil, []store.WatermarkStep{{Partition: partition, From: 20, To: 30}}, nil, 1000)
-	require.Empty(t, outbox, "a decision without changes has no frame")
-	require.Empty(t, last)
+	require.Equal(t, []frame{{10, 15, 3, map[int32]int{1: 1, 2: 2}}, {15, 17, 15, map[int32]int{1: 1, 2: 1}}, {17, 20, 17, map[int32]int{2: 1}}}, got)
+	require.Empty(t, new(frameWriter).pack(p, nil, []store.WatermarkStep{{Partition: partition, From: 20, To: 30}}, nil, 1000), "a decision without changes has no frame")
 }

@@ -25,8 +25,8 @@ type narrow struct {
 	committed atomic.Int64
 }
 
-func (s *narrow) Decide(ctx context.Context, d store.Decision, decide func(store.Loaded) (store.Outcome, error)) ([]int64, error) {
-	ids, err := s.Decisions.Decide(ctx, d, func(loaded store.Loaded) (store.Outcome, error) {
+func (s *narrow) Decide(ctx context.Context, d store.Decision, decide func(store.Loaded) (store.Outcome, error)) error {
+	err := s.Decisions.Decide(ctx, d, func(loaded store.Loaded) (store.Outcome, error) {
 		out, err := decide(loaded)
 		if err != nil {
 			return out, err
@@ -45,7 +45,7 @@ func (s *narrow) Decide(ctx context.Context, d store.Decision, decide func(store
 	if err == nil {
 		s.committed.Add(1)
 	}
-	return ids, err
+	return err
 }
 
 // many is a batch of n entities with documents of some 450 bytes.
@@ -84,7 +84,7 @@ func TestABatchIsCutWhereItsOutcomeIsTooLarge(t *testing.T) {
 	counted := &narrow{}
 	w.wrap = func(s store.Decisions) store.Decisions { counted.Decisions = s; return counted }
 	w.maxOutcome = 20_000
-	d, _ := w.owner(t, nil, true)
+	d, _ := w.owner(t, nil)
 	w.decides(t, d, many(t, 100))
 	require.Less(t, counted.largest.Load(), int64(10_000), "documents are half of it at most")
 	require.Less(t, counted.committed.Load(), int64(40), "no smaller than it must be")
@@ -98,7 +98,7 @@ func TestABatchThatFailsAgainAndAgainIsHalved(t *testing.T) {
 			w := newFlow(t)
 			refusing := &narrow{most: 5_000, says: store.WithClass(errors.New("invalid memory alloc request size"), class)}
 			w.wrap = func(s store.Decisions) store.Decisions { refusing.Decisions = s; return refusing }
-			d, _ := w.owner(t, nil, true)
+			d, _ := w.owner(t, nil)
 			w.decides(t, d, many(t, 20))
 			require.NotZero(t, refusing.refused.Load())
 		})

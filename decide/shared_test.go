@@ -94,12 +94,12 @@ func TestALargeEventForManyCustomers(t *testing.T) {
 	for _, l := range v.out.Letters { // a failure must not print megabytes
 		require.FailNow(t, l.Reason)
 	}
-	frames, _ := new(frameWriter).pack(plan, v.changes, []store.WatermarkStep{{Partition: store.Partition{Generation: 1}, To: 1}}, nil, MaxFrame)
+	frames := new(frameWriter).pack(plan, v.changes, []store.WatermarkStep{{Partition: store.Partition{Generation: 1}, To: 1}}, nil, MaxFrame)
 	runtime.ReadMemStats(&after)
 	require.Equal(t, 1, len(frames)) //nolint:testifylint // a failure must not print megabytes
 	require.Less(t, after.TotalAlloc-before.TotalAlloc, uint64(12*size), "allocated in all")
 
-	f, err := change.ParseFrame(frames[0].Frame)
+	f, err := change.ParseFrame(frames[0].Body)
 	require.NoError(t, err)
 	require.Len(t, f.Slices, 200)
 }

@@ -34,7 +34,7 @@ func mounted(t *testing.T, p *Plan) *Plan {
 // entity blocks a whole worker.
 func TestStoredDocumentsThatDoNotMergeAreDeadLetters(t *testing.T) {
 	w := newFlow(t)
-	before, _ := w.owner(t, nil, true)
+	before, _ := w.owner(t, nil)
 	hand(t, before, 0, event(t, "deep", 0, deep(canonicaltree.DefaultDepth)))
 	require.Eventually(t, before.Idle, time.Minute, time.Millisecond)
 
@@ -43,7 +43,7 @@ func TestStoredDocumentsThatDoNotMergeAreDeadLetters(t *testing.T) {
 	require.NoError(t, err)
 	next.Revision, w.plan = revision.Number, next
 
-	after, _ := w.owner(t, nil, true)
+	after, _ := w.owner(t, nil)
 	redecide := change.Record{Entity: "deep", Control: &change.Control{Action: change.Redecide, Actor: "somebody"}}
 	key, head, value, err := change.EncodeRecord(redecide)
 	require.NoError(t, err)

@@ -1,7 +1,6 @@
 package deliver_test
 
 import (
-	"context"
 	"fmt"
 	"testing"
 	"time"
@@ -9,7 +8,6 @@ import (
 	"github.com/seed-86dfc502/weir/change"
 	"github.com/seed-86dfc502/weir/deliver"
 	"github.com/seed-86dfc502/weir/sinks"
-	"github.com/seed-86dfc502/weir/store"
 	"github.com/stretchr/testify/require"
 )
 
@@ -38,7 +36,7 @@ func TestAServiceWhoseSinkIsAwayFallsBehind(t *testing.T) {
 	require.Empty(t, p.order())
 	require.Len(t, p.sinks[service].has(), 100)
 	require.Equal(t, map[string]int{other: 1}, p.stage.Behind())
-	require.Less(t, p.position(other).Version, at(2), "nothing of it is done")
+	require.Less(t, p.position(other), at(2), "nothing of it is done")
 
 	p.sinks[other].answer(nil)
 	p.delivered(other)
@@ -60,12 +58,11 @@ func TestARevokedPartitionHasNobodyBehind(t *testing.T) {
 	}
 	p.delivered(service)
 	require.Equal(t, map[string]int{other: 1}, p.stage.Behind())
-	p.stage.Revoked("changes", []int32{0})
+	p.stage.Revoked([]int32{0})
 	require.Empty(t, p.stage.Behind())
 }
 
-// Positions outlive their process: a lagging service still lags, the others are live, and a new
-// service begins at their position.
+// Positions outlive their process, and a new service begins at the highest.
 func TestPositionsAfterARestart(t *testing.T) {
 	w := newWorld(t, service, other, third)
 	p := w.start(map[string]sinks.Traits{service: logOf(10), other: logOf(10)}, memory(1<<20), seldom)
@@ -76,10 +73,7 @@ func TestPositionsAfterARestart(t *testing.T) {
 	p.delivered(service)
 	require.NoError(t, p.stop())
 
-	gate := make(chan struct{})
-	p = w.start(map[string]sinks.Traits{service: logOf(10), other: logOf(10), third: logOf(10)}, w.looksAfter(gate))
-	require.Equal(t, map[string]int{other: 1}, p.stage.Behind())
-	close(gate)
+	p = w.start(map[string]sinks.Traits{service: logOf(10), other: logOf(10), third: logOf(10)})
 	p.publish(of(service, "b", 600), of(third, "b", 601))
 	p.delivered(service, other, third)
 	require.Equal(t, []string{"b:600"}, p.sinks[service].has())
@@ -99,42 +93,12 @@ func TestAServiceThatComesBack(t *testing.T) {
 	p = w.start(map[string]sinks.Traits{service: logOf(10)})
 	p.delivered(service)
 	require.NoError(t, p.stop())
-	require.Equal(t, at(2), w.position(other).Version)
+	require.Equal(t, at(2), w.position(other))
 
 	p = w.start(both)
 	p.delivered(service, other)
 	require.Empty(t, p.sinks[service].has())
 	require.Equal(t, []string{"a:3"}, p.sinks[other].has())
-}
-
-// A frame unknown to a restored store is skipped; the frame decided in its place is delivered.
-func TestAFrameOfALostFutureIsPassedOver(t *testing.T) {
-	p, s := only(t, logOf(10))
-	p.publish(of(service, "a", 0))
-	lost := of(service, "lost", 1)
-	p.log.append(p.encode(change.Frame{From: at(1), To: at(2), Prev: at(1), Revision: 1}, lost))
-	p.log.append(p.encode(change.Frame{From: at(2), To: at(9), Prev: at(2), Revision: 1}, of(service, "lost", 2)))
-	require.Eventually(t, func() bool { return p.metric("weir_frames_passed_over_total", "") == 2 }, patience, time.Millisecond)
-	p.publish(of(service, "b", 1))
-	p.publish(of(service, "c", 2))
-	p.delivered()
-	require.Equal(t, []string{"a:0", "b:1", "c:2"}, s.has())
-	require.Empty(t, p.order())
-}
-
-// While the store reaches its lost future again, a frame of that future may count although its
-// predecessor did not: the rest of the log may have the predecessor.
-func TestALaterFrameThatGoesOn(t *testing.T) {
-	w := newWorld(t, service)
-	w.publish(of(service, "a", 0))
-	// Not in the log: of the lost future, [1,2) did not count when it was read.
-	w.log.append(w.encode(change.Frame{From: at(2), To: at(3), Prev: at(2), Revision: 1}, of(service, "c", 2)))
-	w.publish(of(service, "b", 1))
-	w.publish(of(service, "c", 2))
-	p := w.start(map[string]sinks.Traits{service: logOf(10)})
-	p.delivered()
-	require.Equal(t, []string{"a:0", "b:1", "c:2"}, p.sinks[service].has())
-	require.Empty(t, p.order(), "nothing is missing")
 }
 
 // moveOn does what decide does with a request to decide again.
@@ -166,7 +130,7 @@ func TestWhatIsGoneFromTheLogIsDecidedAgain(t *testing.T) {
 	w.publish(of(service, "a", 1))
 	w.publish(of(service, "b", 2))
 	w.publish(of(service, "a", 3), of(other, "a", 3))
-	w.log.cut(3)
+	w.expire(3)
 
 	p = w.start(map[string]sinks.Traits{service: state})
 	requests := map[string]bool{}
@@ -193,7 +157,7 @@ func TestWhatIsGoneOfAnOlderInboxIsDecidedAgain(t *testing.T) {
 	require.NoError(t, p.stop())
 	w.publish(of(service, "b", 1))
 	w.publish(of(service, "c", 2))
-	w.log.cut(2)
+	w.expire(2)
 	p = w.start(map[string]sinks.Traits{service: state}, moved)
 	requests := map[string]bool{}
 	require.Eventually(t, func() bool { return p.moveOn(requests) }, patience, time.Millisecond)
@@ -201,14 +165,15 @@ func TestWhatIsGoneOfAnOlderInboxIsDecidedAgain(t *testing.T) {
 	require.Equal(t, []string{"redecide b"}, p.order())
 }
 
-// A re-created log ends below the decisions: no later frame shows it.
+// The newest frame expired: no later one shows it.
 func TestALogThatEndsTooEarly(t *testing.T) {
 	w := newWorld(t, service)
 	p := w.start(map[string]sinks.Traits{service: state})
 	p.publish(of(service, "a", 0))
 	p.delivered()
 	require.NoError(t, p.stop())
-	w.decide(of(service, "a", 1)) // published, and gone
+	w.decide(of(service, "a", 1))
+	w.expire(2)
 
 	p = w.start(map[string]sinks.Traits{service: state})
 	requests := map[string]bool{}
@@ -232,38 +197,4 @@ func TestAnotherOwner(t *testing.T) {
 	require.NotContains(t, next.sinks[service].has(), "a:0")
 	<-p.ended
 	require.ErrorIs(t, p.stop(), deliver.ErrLost)
-}
-
-// gated is a store whose look waits.
-type gated struct {
-	recording
-	gate chan struct{}
-}
-
-func (g gated) HistorySnapshot(ctx context.Context) (store.HistorySnapshot, error) {
-	select {
-	case <-g.gate:
-	case <-ctx.Done():
-		return store.HistorySnapshot{}, context.Cause(ctx)
-	}
-	return g.recording.HistorySnapshot(ctx)
-}
-
-// looksAfter holds the snapshots of a process until gate is closed: until then it dispatches no
-// frame.
-func (w *world) looksAfter(gate chan struct{}) func(*deliver.Options) {
-	return func(o *deliver.Options) { o.Store = gated{recording{w.store, w}, gate} }
-}
-
-// A frame is judged by a look that is made after it was read.
-func TestALookIsMadeAfterTheFrame(t *testing.T) {
-	w := newWorld(t, service)
-	gate := make(chan struct{})
-	p := w.start(map[string]sinks.Traits{service: logOf(10)}, w.looksAfter(gate))
-	record := p.encode(change.Frame{From: at(0), To: at(1), Revision: 1}, of(service, "a", 0))
-	p.log.append(record) // before the decision
-	p.decide(of(service, "a", 0))
-	close(gate)
-	p.delivered()
-	require.Equal(t, []string{"a:0"}, p.sinks[service].has())
 }

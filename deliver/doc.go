@@ -3,41 +3,37 @@
 //
 // # Model
 //
-// The changes log has as many partitions as the inbox; a record is a frame, all
-// changes of one decision, service by service. The owner of a partition reads it
-// once for all services:
+// The changes log is a table of the store, with the partitions of the inbox; a row is a frame, all
+// changes of one decision, service by service. Who decides a partition delivers it:
 //
-//	frame ─ does it count? ─ does it follow? ─┬─ slice ─ worker of service 1 ─ sink
-//	                                          ├─ slice ─ worker of service 2 ─ sink
+//	decided ─ in memory ──┬─ does it follow? ─┬─ slice ─ worker of service 1 ─ sink
+//	log in the store ─────┘                   ├─ slice ─ worker of service 2 ─ sink
 //	                                          └─ …
 //
-// The [Stage] hands each service its slice and acknowledges the message at once. Package core
-// makes all decisions on the way; the stage has the goroutines, the sinks, the store, the log and
-// one mutex around the core.Flow (see Stage.step).
-// A worker merges the slices of all partitions into batches for its sink:
+// A frame is handed over just after its commit ([Stage.HandOver]). Each service takes it if it follows
+// the position of the service, and if it has room. Else the service lags, and the log in the store is read from
+// its position on, in turns with the others. [Stage.Subscriber] brings both ways to the router as messages.
+// Package core makes all decisions on the way; the stage has the goroutines, the sinks, the store and one
+// mutex around the core.Flow (see Stage.step). A worker merges the slices of all partitions into batches
+// for its sink:
 //
 //	in hand ─ core decides ─ sink ─ core judges ─ advance its slices, park, bury ─ save the positions
 //
 // # Positions
 //
-// The position of a service in a partition is the version below which all its
-// changes took effect, became dead letters or needed no delivery, with the offset
-// of the log to resume reading at. The positions of all services of a partition are one row
-// of the store, swapped whole under a token that every swap renews, in groups over
-// partitions, a few times a second. At a target that does not guard itself the
-// next write waits for the swap, so that a crash repeats one batch there at most.
-// The consumer group's offsets in Kafka are not used: when the store is restored,
-// positions go back with it.
+// The position of a service in a partition is the version below which all its changes took effect,
+// became dead letters or needed no delivery. The positions of all services of a partition are one row
+// of the store, swapped whole under a token that every swap renews, in groups over partitions, a few
+// times a second. At a target that does not guard itself the next write waits for the swap, so that a
+// crash repeats one batch there at most. When the store is restored, frames and positions go back
+// together.
 //
-// # Lagging services
+// # Memory
 //
-// The changes that wait for sinks are bounded over all services. A slice keeps all of its
-// frame in memory; once such frames come to twice the bound, waiting slices are copied
-// out of them. A service whose sink fails, or that fills the memory while others are idle,
-// becomes lagging: its waiting slices are dropped, and the other services continue. One reader
-// per partition feeds all lagging services, the lowest position first, and jumps on when none of
-// those can take more; a service with an unreachable target costs a position in a row and one
-// small batch to try with. A service is live again when its reader has reached the tail.
+// The changes that wait for sinks are bounded over all services: half of the memory is shared equally,
+// the other half is for who needs it. A slice keeps all of its frame in memory; once such frames come to
+// twice the bound, waiting slices are copied out of them. A service whose sink fails takes a small batch
+// to try with, and costs a position in a row.
 //
 // # Pace
 //
@@ -55,8 +51,8 @@
 // entity, and passes a change of the same content without a write: A, B, A within a settle time, a
 // reload, an accident that is repaired behind a hold. The content at the target must be certain for
 // that. So a process remembers only changes that came into the inbox after its takeover or a reload
-// (core.Partition.NewFrom), hands out no frame unless the partition was its own after it was read
-// ([Stage.snapshotOf]), and forgets an entity before each attempt. A change that was requested
+// (core.Partition.NewFrom), hands out no frame unless the partition was its own when it was read
+// (Stage.look), and forgets an entity before each attempt. A change that was requested
 // ([change.Change.Forced]) is written in any case. Model same of tests/protocol has the
 // counterexamples.
 //
@@ -66,13 +62,11 @@
 // that serves repairs. Its progress is saved with the position; the requests name the version that
 // they repeat, so one that a crash repeats has no effect.
 //
-// # What counts
+// # Gaps
 //
-// A frame counts only if it belongs to the store's history, by a snapshot of the store
-// after the frame was read: a restored store lost some, and their records are
-// decided again. A frame that ends at or below the position is a repetition. The predecessor of a
-// frame may be missing: the services that lack it become lagging, and the catch-up reader searches
-// it in the outbox and in the rest of the log before it counts as lost; see Stage.search.
+// A frame says where the one before it ended, and the store where the last one ended. The first frame
+// above a position that does not follow it, or none below the end of the log, shows in one look that
+// retention removed some: the services that lack it pass it, with a repair.
 //
 // # Failures
 //

@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/ThreeDotsLabs/watermill/message"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/seed-86dfc502/weir/canonicaltree"
 	"github.com/seed-86dfc502/weir/change"
@@ -106,70 +107,7 @@ func (s *sink) attempts() [][]string {
 	return slices.Clone(s.writes)
 }
 
-// changesLog is the changes log in memory, of one partition.
-type changesLog struct {
-	mu      sync.Mutex
-	first   int64 // what is before it is gone
-	records []transport.Received
-	grown   chan struct{} // closed and replaced at an append
-}
-
-func (l *changesLog) append(r transport.Received) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	r.Offset = l.first + int64(len(l.records))
-	l.records = append(l.records, r)
-	if l.grown != nil {
-		close(l.grown)
-	}
-	l.grown = make(chan struct{})
-}
-
-// cut removes the oldest records.
-func (l *changesLog) cut(n int) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.first += int64(n)
-	l.records = l.records[n:]
-}
-
-func (l *changesLog) from(offset int64) ([]transport.Received, chan struct{}) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.grown == nil {
-		l.grown = make(chan struct{})
-	}
-	at := min(max(0, offset-l.first), int64(len(l.records)))
-	return slices.Clone(l.records[at:]), l.grown
-}
-
-func (l *changesLog) NewReader() deliver.Reader { return logReader{l} }
-
-func (l *changesLog) Offsets(context.Context, int32) (start, end int64, err error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.first, l.first + int64(len(l.records)), nil
-}
-
-type logReader struct{ l *changesLog }
-
-func (r logReader) Read(ctx context.Context, _ int32, offset int64) ([]transport.Received, error) {
-	for {
-		records, grown := r.l.from(offset)
-		if len(records) > 0 {
-			return records[:min(3, len(records))], nil
-		}
-		select {
-		case <-grown:
-		case <-ctx.Done():
-			return nil, ctx.Err()
-		}
-	}
-}
-
-func (logReader) Close() {}
-
-// world is what outlives a process: the store and the log.
+// world is what outlives a process: the store, with the log of one partition.
 type world struct {
 	t     testing.TB
 	store interface {
@@ -177,7 +115,6 @@ type world struct {
 		store.Operations
 		store.Attempts
 	}
-	log     *changesLog
 	token   store.Token
 	part    store.Partition
 	next    int64        // inbox offset to decide
@@ -185,9 +122,11 @@ type world struct {
 	prev    change.Version
 	numbers map[string]int32
 
-	publishing sync.Mutex // see recording.Outbox
+	written []time.Time         // behind each frame of the log
+	spoil   func([]byte) []byte // frames, if given
 
 	mu       sync.Mutex
+	running  []*deliver.Stage // that frames are handed to
 	controls []change.Control
 	events   []string // order of control records and letters
 }
@@ -197,7 +136,7 @@ func newWorld(t testing.TB, services ...string) *world {
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, s.Close()) })
 	require.NoError(t, s.Migrate(t.Context()))
-	w := &world{t: t, store: s, log: &changesLog{}, token: store.Token{1}, part: store.Partition{Generation: 1}}
+	w := &world{t: t, store: s, token: store.Token{1}, part: store.Partition{Generation: 1}}
 	w.numbers, err = s.Services(t.Context(), services)
 	require.NoError(t, err)
 	_, err = s.TakeOver(t.Context(), []store.Partition{w.part}, w.token)
@@ -233,14 +172,6 @@ func (w *world) Letter(ctx context.Context, id int64) (store.DeadLetter, error) 
 type recording struct {
 	store.Deliveries
 	*world
-}
-
-// Outbox waits for publish, which puts no row there: between a decision and its frame in
-// the log an owner has one, without which the frame seems gone.
-func (r recording) Outbox(ctx context.Context, partition int32) ([][]byte, error) {
-	r.publishing.Lock()
-	defer r.publishing.Unlock()
-	return r.Deliveries.Outbox(ctx, partition)
 }
 
 func (w *world) Admit(ctx context.Context, a store.Admission) ([]store.Admitted, *store.Pause, error) {
@@ -289,7 +220,7 @@ func of(service, entity string, offset int64) change.Change {
 	}
 	c := change.Change{
 		Service: service, Entity: entity, Op: change.Upsert, Version: change.NewVersion(1, offset),
-		Content: change.Hashed(canonicaltree.Scheme, digest), Time: time.UnixMilli(1_700_000_000_000).UTC(), Doc: doc, Revision: 1,
+		Content: change.Hashed(canonicaltree.Scheme, digest), Time: time.Now().UTC().Truncate(time.Millisecond), Doc: doc, Revision: 1,
 	}
 	c.Key = change.Key(c.Service, c.Entity, c.Version, c.Content)
 	return c
@@ -297,28 +228,26 @@ func of(service, entity string, offset int64) change.Change {
 
 func at(offset int64) change.Version { return change.NewVersion(1, offset) }
 
-// encode makes the record of a frame.
-func (w *world) encode(h change.Frame, changes ...change.Change) transport.Received {
-	h.Last = true
-	return w.encodePart(h, changes...)
-}
-
-// encodePart makes the record of a part of a position's changes.
-func (w *world) encodePart(h change.Frame, changes ...change.Change) transport.Received {
+// encode makes a frame.
+func (w *world) encode(h change.Frame, changes ...change.Change) *store.Frame {
 	slices.SortStableFunc(changes, func(a, b change.Change) int { return int(w.numbers[a.Service] - w.numbers[b.Service]) })
 	var b change.FrameBuilder
 	for i := range changes {
 		b.Add(w.numbers[changes[i].Service], &changes[i])
 	}
-	return transport.Received{Value: b.AppendTo(nil, h), Time: time.UnixMilli(1)}
+	return &store.Frame{Partition: w.part, To: h.To, Body: b.AppendTo(nil, h)}
 }
 
-// decide moves the watermark behind the changes, writes their dam rows and
-// returns the record that decide owes to the log. Its changes must be of offsets
-// at or above the watermark.
-func (w *world) decide(changes ...change.Change) transport.Received {
+// decide moves the watermark behind the changes and writes their dam rows and their frame, which it
+// returns. Its changes must be of offsets at or above the watermark.
+func (w *world) decide(changes ...change.Change) *store.Frame {
+	return w.decideFrom(w.next, changes...)
+}
+
+// decideFrom is decide of a frame that begins lower, as a restored store may have it.
+func (w *world) decideFrom(from int64, changes ...change.Change) *store.Frame {
 	w.t.Helper()
-	from, to := w.next, w.next+1
+	to := w.next + 1
 	rows := map[store.Key]change.Change{}
 	for _, c := range changes {
 		to = max(to, c.Position().Offset()+1)
@@ -332,8 +261,12 @@ func (w *world) decide(changes ...change.Change) transport.Received {
 	}
 	active, err := w.store.Active(w.t.Context())
 	require.NoError(w.t, err)
-	d := store.Decision{Revision: active.Number, Moves: []store.WatermarkStep{{Partition: w.part, From: from, To: to, Token: w.token}}, Entities: slices.Sorted(maps.Keys(byEntity))}
-	_, err = w.store.Decide(w.t.Context(), d, func(loaded store.Loaded) (store.Outcome, error) {
+	frame := w.encode(change.Frame{From: at(from), To: at(to), Prev: min(w.prev, at(from)), Revision: active.Number}, changes...)
+	if w.spoil != nil {
+		frame.Body = w.spoil(frame.Body)
+	}
+	d := store.Decision{Revision: active.Number, Moves: []store.WatermarkStep{{Partition: w.part, From: w.next, To: to, Token: w.token}}, Entities: slices.Sorted(maps.Keys(byEntity))}
+	err = w.store.Decide(w.t.Context(), d, func(loaded store.Loaded) (store.Outcome, error) {
 		for i := range loaded.Entities {
 			e := &loaded.Entities[i]
 			for k, c := range rows {
@@ -343,21 +276,35 @@ func (w *world) decide(changes ...change.Change) transport.Received {
 				}
 			}
 		}
-		return store.Outcome{LastTo: map[store.Partition]change.Version{w.part: at(to)}, Entities: loaded.Entities}, nil
+		return store.Outcome{Frames: []store.Frame{*frame}, Entities: loaded.Entities}, nil
 	})
 	require.NoError(w.t, err)
-	record := w.encode(change.Frame{From: at(from), To: at(to), Prev: w.prev, Revision: active.Number}, changes...)
-	w.next, w.prev = to, at(to)
+	w.next, w.prev, w.written = to, at(to), append(w.written, time.Now())
 	w.inbox.Store(max(to, w.inbox.Load()))
-	return record
+	return frame
 }
 
-// publish decides changes and appends them to the log.
+// publish decides changes and hands their frame over.
 func (w *world) publish(changes ...change.Change) {
 	w.t.Helper()
-	w.publishing.Lock()
-	defer w.publishing.Unlock()
-	w.log.append(w.decide(changes...))
+	w.handOver(w.decide(changes...))
+}
+
+func (w *world) handOver(f *store.Frame) {
+	w.mu.Lock()
+	running := slices.Clone(w.running)
+	w.mu.Unlock()
+	for _, s := range running {
+		s.HandOver(f)
+	}
+}
+
+// expire removes the oldest frames of the log.
+func (w *world) expire(n int) {
+	dropped, err := w.store.DropFrames(w.t.Context(), w.written[n-1])
+	require.NoError(w.t, err)
+	require.EqualValues(w.t, n, dropped)
+	w.written = w.written[n:]
 }
 
 func (w *world) letters() []store.DeadLetter {
@@ -382,17 +329,17 @@ func (p *process) concluded(open int) {
 }
 
 // position is the one that the store has of a service.
-func (w *world) position(service string) store.Position {
+func (w *world) position(service string) change.Version {
 	rows, err := w.store.AllProgress(w.t.Context())
 	require.NoError(w.t, err)
 	for _, r := range rows {
 		for _, p := range r.Positions {
 			if p.Service == w.numbers[service] {
-				return p.Position
+				return p.Version
 			}
 		}
 	}
-	return store.Position{}
+	return 0
 }
 
 // process is one that delivers services of a world.
@@ -404,7 +351,7 @@ type process struct {
 	stop  func() error
 
 	superseded atomic.Int32
-	handled    atomic.Int64 // the offset behind what was handed out
+	handled    atomic.Int64 // frames that were handed out
 	handling   sync.WaitGroup
 	halt       context.CancelFunc
 	ended      chan struct{} // closed when Run returned
@@ -434,7 +381,7 @@ func (w *world) start(traits map[string]sinks.Traits, with ...func(*deliver.Opti
 	p := &process{world: w, sinks: map[string]*sink{}, reg: prometheus.NewRegistry(), errs: make(chan error, 1000)}
 	opt := deliver.Options{
 		Revision: 1, Superseded: func() { p.superseded.Add(1) },
-		Store: recording{w.store, w}, Log: w.log, Control: w.control,
+		Store: recording{w.store, w}, Control: w.control, Feed: transport.GroupConfig{ID: "changes", Topic: "changes", CloseTimeout: time.Second, Limit: context.Background()},
 		Partition: func(string, change.Version) int32 { return 0 },
 		InboxEnd:  func(context.Context, int32) (change.Version, error) { return at(w.inbox.Load()), nil },
 		StopGrace: 10 * time.Millisecond, Logger: slog.New(slog.DiscardHandler), Metrics: deliver.NewMetrics(p.reg),
@@ -460,42 +407,30 @@ func (w *world) start(traits map[string]sinks.Traits, with ...func(*deliver.Opti
 		return <-result
 	})
 	w.t.Cleanup(func() { _ = p.stop() })
-	starts, err := p.stage.Assigned(w.t.Context(), "changes", []int32{0})
+	messages, err := p.stage.Subscriber().Subscribe(following, "changes")
 	require.NoError(w.t, err)
-	first, end, _ := w.log.Offsets(w.t.Context(), 0)
-	if starts[0] > end { // of another log
-		starts[0] = first
-	}
-	p.handling.Go(func() { p.follow(following, starts[0]) })
+	p.handling.Go(func() { p.follow(messages) })
+	require.NoError(w.t, p.stage.Assigned(w.t.Context(), []int32{0}))
+	w.mu.Lock()
+	w.running = append(w.running, p.stage)
+	w.mu.Unlock()
 	return p
 }
 
-// follow hands in the records of the log from an offset on, as a group does.
-func (p *process) follow(ctx context.Context, offset int64) {
-	number := transport.NextAssignment()
-	for ctx.Err() == nil {
-		records, grown := p.log.from(offset)
-		if len(records) == 0 {
-			select {
-			case <-grown:
-			case <-ctx.Done():
-			}
-			continue
-		}
-		f := transport.NewFrame("changes", "id", 0, number, records)
-		if err := p.stage.Handle(transport.NewMessage(ctx, f)); err != nil {
+// follow handles messages as a router does.
+func (p *process) follow(messages <-chan *message.Message) {
+	for m := range messages {
+		if err := p.stage.Handle(m); err != nil {
 			select {
 			case p.errs <- err:
 			default:
 			}
-			select {
-			case <-time.After(time.Millisecond):
-			case <-ctx.Done():
-			}
+			m.Nack()
 			continue
 		}
-		offset = f.Last() + 1
-		p.handled.Store(offset)
+		f, _ := transport.FrameOf(m)
+		p.handled.Add(int64(len(f.Records)))
+		m.Ack()
 	}
 }
 
@@ -512,7 +447,7 @@ func (p *process) delivered(services ...string) {
 		services = []string{service}
 	}
 	for _, s := range services {
-		require.Eventually(p.t, func() bool { return p.position(s).Version >= p.prev }, patience, time.Millisecond, "%s got everything", s)
+		require.Eventually(p.t, func() bool { return p.position(s) >= p.prev }, patience, time.Millisecond, "%s got everything", s)
 	}
 }
 

@@ -9,69 +9,25 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/seed-86dfc502/weir/change"
 	"github.com/seed-86dfc502/weir/deliver"
 	"github.com/seed-86dfc502/weir/sinks"
 	"github.com/seed-86dfc502/weir/store"
-	"github.com/seed-86dfc502/weir/transport"
 )
 
-// The missing predecessor of a frame may be committed and unpublished: it is delivered from the
-// outbox, and no change is decided again.
-func TestWhatIsNotPublishedYetIsTakenFromTheOutbox(t *testing.T) {
-	w := newWorld(t, service)
-	w.publish(of(service, "a", 0))
-	late := w.decide(of(service, "b", 1))
-	w.owe(late)
-	w.publish(of(service, "c", 2))
-	p := w.start(map[string]sinks.Traits{service: logOf(10)})
-	require.Eventually(t, func() bool { return len(p.sinks[service].has()) >= 3 || len(p.order()) > 0 }, patience, time.Millisecond)
-	require.Equal(t, []string{"a:0", "b:1", "c:2"}, p.sinks[service].has())
-	require.Empty(t, p.order())
-}
-
-// owe puts a record of a decision into the outbox.
-func (w *world) owe(records ...transport.Received) {
-	var out store.Outcome
-	for _, r := range records {
-		out.Outbox = append(out.Outbox, store.OutboxFrame{Partition: w.part, Frame: r.Value})
-	}
-	_, err := w.store.Decide(w.t.Context(), store.Decision{
-		Revision: 1, Moves: []store.WatermarkStep{{Partition: w.part, From: w.next, To: w.next, Token: w.token}},
-	}, func(store.Loaded) (store.Outcome, error) { return out, nil })
-	require.NoError(w.t, err)
-}
-
-// restoredStore is a store whose second snapshot is that of a restored one.
-type restoredStore struct {
-	recording
-	looks *atomic.Int32
-}
-
-func (s restoredStore) HistorySnapshot(ctx context.Context) (store.HistorySnapshot, error) {
-	look, err := s.recording.HistorySnapshot(ctx)
-	if s.looks.Add(1) == 2 {
-		look.Marks = nil
-	}
-	return look, err
-}
-
-// A restored store decides missing changes again, so they are not lost: the search compares
-// with a second snapshot before it reports anything.
-func TestARestoredStoreLosesNoChanges(t *testing.T) {
-	w := newWorld(t, service)
-	w.publish(of(service, "a", 0))
-	w.publish(of(service, "b", 1))
-	w.log.cut(1)
-	var looks atomic.Int32
-	p := w.start(map[string]sinks.Traits{service: state}, func(o *deliver.Options) { o.Store = restoredStore{recording{w.store, w}, &looks} })
-	require.Eventually(t, func() bool { return looks.Load() > 1 }, patience, time.Millisecond)
-	p.publish(of(service, "c", 2))
-	require.Eventually(t, func() bool { return len(p.order()) > 1 }, patience, time.Millisecond)
-	require.Equal(t, []string{"redecide a", "redecide b"}, p.order())
-	require.True(t, p.moveOn(map[string]bool{}))
+// A frame that was committed and not handed over, as after a commit of unknown outcome, is read from the
+// store: with the next frame, or once the stage is told where the log ends.
+func TestAFrameThatWasNotHandedOver(t *testing.T) {
+	p, s := only(t, logOf(10))
+	p.publish(of(service, "a", 0))
 	p.delivered()
-	require.ElementsMatch(t, []string{"c:2", "a:3", "b:4"}, p.sinks[service].has())
+	p.decide(of(service, "b", 1))
+	p.publish(of(service, "c", 2))
+	p.delivered()
+	f := p.decide(of(service, "d", 3))
+	p.stage.Ends(0, f.To)
+	p.delivered()
+	require.Equal(t, []string{"a:0", "b:1", "c:2", "d:3"}, s.has())
+	require.Empty(t, p.order())
 }
 
 // forgetful is a store whose first saved position has its effect without an answer.
@@ -101,7 +57,7 @@ func TestASaveWhoseAnswerIsLost(t *testing.T) {
 			case <-p.ended:
 				return true
 			default:
-				return p.position(service).Version >= p.prev
+				return p.position(service) >= p.prev
 			}
 		}, patience, time.Millisecond)
 	}
@@ -117,8 +73,7 @@ func TestAFrameThatOverlapsIsTakenInPart(t *testing.T) {
 	changes, names := many(0, 3)
 	p.publish(changes[:2]...)
 	p.delivered()
-	p.decide(changes[2])
-	p.log.append(p.encode(change.Frame{From: at(1), To: at(3), Prev: at(1), Revision: 1}, changes[1:]...))
+	p.handOver(p.decideFrom(1, changes[1:]...))
 	p.delivered()
 	require.Equal(t, names, s.has())
 }

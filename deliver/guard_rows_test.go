@@ -57,7 +57,7 @@ func TestTheGuardCountsRetries(t *testing.T) {
 					offset++
 				}
 			}
-			require.Eventually(t, func() bool { return p.position(service).Version >= p.prev || len(p.pauses()) > 0 }, patience, time.Millisecond)
+			require.Eventually(t, func() bool { return p.position(service) >= p.prev || len(p.pauses()) > 0 }, patience, time.Millisecond)
 			s.answer(nil)
 			p.held()
 			retracted := func() (n int) {

@@ -2,10 +2,7 @@ package deliver_test
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"slices"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -30,9 +27,11 @@ func showing(content int, entity string, offset int64) change.Change {
 	return c
 }
 
-// known waits until the process knows which changes it alone may write.
+// known tells the process of a commit, with nothing new, and waits until it knows which changes it alone
+// may write.
 func (p *process) known() {
 	p.t.Helper()
+	p.handOver(&store.Frame{Partition: p.part, To: p.prev})
 	require.Eventually(p.t, p.stage.KnowsNew, patience, time.Millisecond)
 }
 
@@ -206,55 +205,13 @@ func TestAFormerOwnerHandsOutNothingNew(t *testing.T) {
 	p.delivered()
 	_, err := w.store.TakeProgress(t.Context(), []int32{0}, store.Token{7})
 	require.NoError(t, err)
-	p.publish(showing(2, "a", 1))
-	require.Eventually(t, func() bool { return len(p.errs) > 0 || len(p.sinks[service].has()) > 1 }, patience, time.Millisecond)
-	require.Equal(t, []string{"a:0"}, p.sinks[service].has())
+	p.stage.Ends(0, p.decide(showing(2, "a", 1)).To) // by the other process
 	select {
 	case <-p.ended:
 	case <-time.After(patience):
 		require.FailNow(t, "it goes on")
 	}
-	require.ErrorIs(t, p.stop(), deliver.ErrLost)
-}
-
-// stolen is a store in which another process takes the partition over before the outbox is read. It
-// says so in snapshots alone.
-type stolen struct {
-	blind
-	read *atomic.Int32
-}
-
-func (s stolen) Outbox(ctx context.Context, partition int32) ([][]byte, error) {
-	if s.read.Add(1) == 1 {
-		if _, err := s.store.TakeProgress(ctx, []int32{partition}, store.Token{7}); err != nil {
-			return nil, err
-		}
-	}
-	return s.blind.Outbox(ctx, partition)
-}
-
-func (stolen) SwapProgress(context.Context, int64, []store.ProgressSwap) ([]bool, error) {
-	return nil, errors.New("no answer")
-}
-
-// So it does with frames of the outbox.
-func TestAFormerOwnerHandsOutNothingOfTheOutbox(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t, service)
-	w.publish(of(service, "a", 0))
-	w.owe(w.decide(of(service, "b", 1)))
-	w.publish(of(service, "c", 2))
-	var read atomic.Int32
-	p := w.start(map[string]sinks.Traits{service: {Kind: sinks.Log, Guarded: true, MaxBatch: 10}}, func(o *deliver.Options) { o.Store = stolen{blind{recording{w.store, w}}, &read} })
-	require.Eventually(t, func() bool {
-		select {
-		case <-p.ended:
-			return true
-		default:
-			return slices.Contains(p.sinks[service].has(), "b:1")
-		}
-	}, patience, time.Millisecond)
-	require.NotContains(t, p.sinks[service].has(), "b:1")
+	require.Equal(t, []string{"a:0"}, p.sinks[service].has())
 	require.ErrorIs(t, p.stop(), deliver.ErrLost)
 }
 
@@ -279,7 +236,7 @@ func TestWhatAnAttemptMayHaveWrittenIsNotKnown(t *testing.T) {
 	p.publish(showing(2, "a", 2), showing(2, "b", 3))
 	<-asked
 	p.publish(showing(1, "a", 4))
-	require.Eventually(t, func() bool { return p.handled.Load() == 3 }, patience, time.Millisecond)
+	require.Eventually(t, func() bool { return p.handled.Load() >= 3 }, patience, time.Millisecond)
 	close(hold)
 	p.delivered()
 	require.Equal(t, []string{"a:2", "b:3"}, s.attempts()[1])
@@ -293,12 +250,8 @@ func TestATakeoverForgets(t *testing.T) {
 	p.known()
 	p.publish(showing(1, "a", 0))
 	p.delivered()
-	starts, err := p.stage.Assigned(t.Context(), "changes", []int32{0})
-	require.NoError(t, err)
+	require.NoError(t, p.stage.Assigned(t.Context(), []int32{0}))
 	p.known()
-	following, halt := context.WithCancel(t.Context())
-	t.Cleanup(halt)
-	p.handling.Go(func() { p.follow(following, starts[0]) })
 	p.publish(showing(2, "a", 1), showing(1, "a", 2))
 	p.delivered()
 	require.Equal(t, []string{"a:0", "a:2"}, s.has())

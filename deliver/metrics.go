@@ -16,7 +16,6 @@ type Metrics struct {
 	age        *prometheus.HistogramVec
 	gaps       *prometheus.CounterVec
 	malformed  prometheus.Counter
-	passedOver prometheus.Counter
 	offered    *prometheus.CounterVec
 	unrecorded *prometheus.CounterVec
 	found      *prometheus.CounterVec
@@ -60,9 +59,6 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 	m.malformed = prometheus.NewCounter(prometheus.CounterOpts{
 		Name: "weir_changes_malformed_total", Help: "Records of the changes log that are no frames; each is a dead letter.",
 	})
-	m.passedOver = prometheus.NewCounter(prometheus.CounterOpts{
-		Name: "weir_frames_passed_over_total", Help: "Frames that were decided after the backup from which the store was restored; what they held is decided again.",
-	})
 	m.offered = prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "weir_delivery_offered_again_total", Help: "Dead letters of the service that were given up and offered again by retry.redrive_after.",
 	}, []string{"service"})
@@ -78,7 +74,7 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 	m.paced = prometheus.NewGaugeVec(prometheus.GaugeOpts{
 		Name: "weir_delivery_paced", Help: "Changes of the service that wait on purpose in this process, for its pace.",
 	}, []string{"service"})
-	reg.MustRegister(m.held, m.paced, m.deliveries, m.failures, m.seconds, m.age, m.gaps, m.malformed, m.passedOver, m.offered, m.unrecorded, m.found)
+	reg.MustRegister(m.held, m.paced, m.deliveries, m.failures, m.seconds, m.age, m.gaps, m.malformed, m.offered, m.unrecorded, m.found)
 	return m
 }
 

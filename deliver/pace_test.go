@@ -46,12 +46,12 @@ func TestWhatSettlesKeepsThePosition(t *testing.T) {
 				all = append(all, name(c))
 				p.publish(c)
 			}
-			require.Eventually(t, func() bool { return p.metric("weir_delivery_paced", service) >= 2 && p.handled.Load() == 50 }, patience, time.Millisecond)
+			require.Eventually(t, func() bool { return p.metric("weir_delivery_paced", service) >= 2 && p.handled.Load() >= 50 }, patience, time.Millisecond)
 			require.Eventually(t, func() bool { return p.stage.Conditions()[service].State == deliver.StatePaced }, patience, time.Millisecond)
 			require.False(t, p.stage.Idle())
 			require.NoError(t, p.stop())
 			require.Empty(t, p.sinks[service].has())
-			require.LessOrEqual(t, w.position(service).Version, at(0))
+			require.LessOrEqual(t, w.position(service), at(0))
 
 			next := w.start(map[string]sinks.Traits{service: traits}, settling(service, 50*time.Millisecond, time.Minute))
 			next.delivered()

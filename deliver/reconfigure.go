@@ -82,8 +82,7 @@ func (s *Stage) join(w *worker, rows map[any][]*core.Item) {
 		of := rows[p.Partition]
 		w.arrived = append(w.arrived, arrival{p.Partition, of})
 		w.parked += len(of)
-		p.NewFrom = 0 // a write of the worker before it may be on its way
-		s.running.Go(func() { s.findNew(p) })
+		p.prove() // a write of the worker before it may be on its way
 	}
 	s.begin(w)
 }

@@ -47,7 +47,7 @@ func (w *world) repair(service string) string {
 func (w *world) loses() {
 	w.publish(of(service, "a", 0), of(other, "a", 0))
 	w.publish(of(service, "b", 1), of(other, "b", 1))
-	w.log.cut(1)
+	w.expire(1)
 }
 
 // A repair holds up nothing: frames are delivered while its walk is held, the position passes

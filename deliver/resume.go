@@ -59,7 +59,7 @@ func (w *worker) claims(batch []*slice) (fresh []*core.Lane, claims []sinks.Take
 			continue
 		}
 		fresh = append(fresh, c)
-		claims = append(claims, sinks.Takeover{Partition: c.Partition.Number, Below: c.Position().Version, Bookmark: c.Mark()})
+		claims = append(claims, sinks.Takeover{Partition: c.Partition.Number, Below: c.Position(), Bookmark: c.Mark()})
 	}
 	return fresh, claims
 }
@@ -71,7 +71,7 @@ func (w *worker) keepMark(c *core.Lane) {
 	if !ok || !c.Resumed {
 		return
 	}
-	if mark, above := sink.Bookmark(c.Partition.Number); c.Position().Version > above {
+	if mark, above := sink.Bookmark(c.Partition.Number); c.Position() > above {
 		c.SetMark(mark)
 	}
 }

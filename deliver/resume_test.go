@@ -175,10 +175,10 @@ func TestAWriteEndsWithItsPartition(t *testing.T) {
 	})
 	p.publish(of(service, "a", 1))
 	<-tried
-	p.stage.Revoked("changes", []int32{0})
+	p.stage.Revoked([]int32{0})
 	require.Eventually(t, p.stage.Idle, patience, time.Millisecond)
 	require.Zero(t, p.count(deliver.OutcomeDelivered))
-	require.Less(t, p.position(service).Version, at(2), "it is the next owner's")
+	require.Less(t, p.position(service), at(2), "it is the next owner's")
 }
 
 // A takeover that fails waits as a write does: an operator makes it be tried now, or
@@ -227,7 +227,7 @@ func TestAnExclusiveTargetIsClosedWithItsLastPartition(t *testing.T) {
 	p.publish(of(service, "a", 1))
 	p.delivered(service)
 	require.False(t, closed())
-	p.stage.Revoked("changes", []int32{0})
+	p.stage.Revoked([]int32{0})
 	require.Eventually(t, closed, patience, time.Millisecond)
 
 	p = newWorld(t, service).start(map[string]sinks.Traits{service: exclusive}, func(o *deliver.Options) {
@@ -238,6 +238,6 @@ func TestAnExclusiveTargetIsClosedWithItsLastPartition(t *testing.T) {
 		return func() bool { return p.stage.Conditions()[service].State == is }
 	}
 	require.Eventually(t, state(deliver.StateRetrying), patience, time.Millisecond)
-	p.stage.Revoked("changes", []int32{0})
+	p.stage.Revoked([]int32{0})
 	require.Eventually(t, state(deliver.StateRunning), patience, time.Millisecond)
 }

@@ -5,7 +5,6 @@ import (
 	"maps"
 	"slices"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/seed-86dfc502/weir/deliver/core"
@@ -222,41 +221,4 @@ func (v *saver) await(work context.Context, parts []*core.Partition) error {
 			return context.Cause(work)
 		}
 	}
-}
-
-// snapshotCache shares snapshots of the store: a caller gets one that began after its call. Its
-// sem and read are set once.
-type snapshotCache struct {
-	read  func(ctx context.Context) (store.HistorySnapshot, error)
-	sem   chan struct{} // capacity 1: full during a read
-	begun atomic.Int64
-
-	// Of the last read that succeeded; owned by the holder of sem.
-	last *store.HistorySnapshot
-	of   int64
-}
-
-// snapshotTimeout bounds one read, for which others may wait.
-const snapshotTimeout = time.Minute
-
-func (l *snapshotCache) latest(ctx context.Context) (*store.HistorySnapshot, error) {
-	before := l.begun.Load()
-	select {
-	case l.sem <- struct{}{}:
-		defer func() { <-l.sem }()
-	case <-ctx.Done():
-		return nil, context.Cause(ctx)
-	}
-	if l.of > before {
-		return l.last, nil
-	}
-	n := l.begun.Add(1)
-	within, cancel := context.WithTimeout(ctx, snapshotTimeout)
-	defer cancel()
-	read, err := l.read(within)
-	if err != nil {
-		return nil, err
-	}
-	l.last, l.of = &read, n
-	return l.last, nil
 }

@@ -11,7 +11,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/ThreeDotsLabs/watermill/message"
 	"github.com/seed-86dfc502/weir/change"
 	"github.com/seed-86dfc502/weir/deliver/core"
 	"github.com/seed-86dfc502/weir/internal/crash"
@@ -24,8 +23,9 @@ import (
 )
 
 var (
-	errStopped = errors.New("deliver is stopping")
-	errRevoked = errors.New("the partition is no longer this process's")
+	errStopped  = errors.New("deliver is stopping")
+	errRevoked  = errors.New("the partition is no longer this process's")
+	errWentBack = errors.New("the log in the store ends before a frame that it had")
 )
 
 // ErrLost is what Run returns, wrapped, when the store has a partition that is assigned
@@ -42,23 +42,6 @@ type Store interface {
 	AddLetters(ctx context.Context, letters []store.DeadLetter) error
 	DueLetters(ctx context.Context, services []string, after int64, limit int) ([]store.DeadLetter, error)
 	Letter(ctx context.Context, id int64) (store.DeadLetter, error)
-}
-
-// Reader reads one partition of the changes log for services that are behind;
-// transport.Reader is one. Used by one goroutine at a time.
-type Reader interface {
-	// Read returns records from offset on, at least one, of which the first may
-	// have a higher offset if retention took others. It waits for them until ctx ends.
-	Read(ctx context.Context, partition int32, offset int64) ([]transport.Received, error)
-	Close()
-}
-
-// Log is the changes log beside its subscription.
-type Log interface {
-	NewReader() Reader
-	// Offsets returns the offsets of a partition's first record and of its next one. A
-	// fault of another partition is no error.
-	Offsets(ctx context.Context, partition int32) (start, end int64, err error)
 }
 
 // Retry bounds the attempts at one change.
@@ -101,7 +84,8 @@ type Options struct {
 	// History, if given, keeps the attempts of services that have one. Neither its
 	// pace nor its failures hold up a delivery.
 	History Attempts
-	Log     Log
+	// Feed are the topic and the times of the stage's subscription to the changes log.
+	Feed transport.GroupConfig
 	// Control appends control records to the inbox and returns when they are durable.
 	Control func(ctx context.Context, controls ...change.Record) error
 	// Partition returns the inbox partition in which a version of an entity was
@@ -144,20 +128,21 @@ const (
 	StateSuspended State = "suspended"
 )
 
-// Stage delivers the changes of all services. Run it once; it implements
-// transport.PartitionListener, and Handle is the router's handler. All methods
-// may be called concurrently.
+// Stage delivers the changes of all services. Run it once; Handle is the router's handler. All
+// methods may be called concurrently.
 type Stage struct {
-	opt       Options
-	log       *slog.Logger
-	limit     context.Context
-	workers   []*worker // guarded by mu once Run was called, and replaced, never changed
-	snapshots snapshotCache
-	saver     saver
-	others    othersEntities
-	history   *recorder
-	large     *largeWrites
-	repairs   chan struct{} // capacity 1: a repair is needed, or its requests are answered
+	opt     Options
+	log     *slog.Logger
+	limit   context.Context
+	workers []*worker // guarded by mu once Run was called, and replaced, never changed
+	// subscription is to the changes log. subscribed is closed when it begins.
+	subscription *transport.Subscription
+	subscribed   chan struct{}
+	saver        saver
+	others       othersEntities
+	history      *recorder
+	large        *largeWrites
+	repairs      chan struct{} // capacity 1: a repair is needed, or its requests are answered
 
 	ctx        context.Context // ends when Run's does
 	stop       context.CancelFunc
@@ -187,11 +172,11 @@ func New(opt Options) *Stage {
 	s := &Stage{
 		opt: opt, log: opt.Logger.With("stage", "deliver"), limit: opt.Limit,
 		flow: core.NewFlow(opt.Memory), parts: map[int32]*partition{}, released: make(chan struct{}), failed: make(chan error, 1),
-		repairs: make(chan struct{}, 1),
+		repairs: make(chan struct{}, 1), subscribed: make(chan struct{}),
 	}
+	s.subscription = transport.NewSubscription(&s.opt.Feed, func() { close(s.subscribed) })
 	s.ctx, s.stop = context.WithCancel(context.Background())
 	s.large = newLargeWrites(opt.Memory)
-	s.snapshots.read, s.snapshots.sem = opt.Store.HistorySnapshot, make(chan struct{}, 1)
 	s.saver.init(s)
 	s.others.s, s.others.sem = s, make(chan struct{}, 1)
 	s.history = newRecorder(s)
@@ -226,7 +211,11 @@ func (s *Stage) Run(ctx context.Context) error {
 	worked, end := context.WithCancel(context.WithoutCancel(ctx))
 	writers.Go(func() { s.saver.run(worked) })
 	writers.Go(func() { s.history.run(worked) })
-	s.running.Go(s.tick)
+	s.running.Go(func() {
+		for wait.Sleep(s.ctx, tokenPeriod) {
+			_ = s.saver.checkTokens(s.ctx) // again later
+		}
+	})
 	s.running.Go(s.offerDue)
 	s.running.Go(s.walk)
 	var err error
@@ -288,8 +277,6 @@ func (s *Stage) signalled() {
 			freed = true
 		case core.Walk:
 			wait.Offer(s.repairs, struct{}{})
-		case core.Missing:
-			s.log.Debug("changes are missing; searching them", "event", "delivery.gap", "partition", e.Partition.Number, "to", e.To.String())
 		case core.Lagging:
 			level := slog.LevelWarn
 			if e.Queue.Paced {
@@ -308,24 +295,27 @@ func (s *Stage) signalled() {
 		s.saver.poke()
 	}
 	if freed {
+		for _, p := range s.parts {
+			if p.Starved() {
+				wait.Offer(p.wakeUp, struct{}{})
+			}
+		}
 		close(s.released)
 		s.released = make(chan struct{})
 	}
 }
 
-// Assigned implements transport.PartitionListener: it takes the partitions over and
-// returns the offsets to read from. It retries until ctx ends.
-func (s *Stage) Assigned(ctx context.Context, _ string, partitions []int32) (starts map[int32]int64, err error) {
+// Assigned takes the progress of partitions over. It retries until ctx ends.
+func (s *Stage) Assigned(ctx context.Context, partitions []int32) (err error) {
 	token := newToken()
 	var rows []store.Progress
 	if err := s.retryUntil(ctx, s.ctx, "take over the progress of partitions", func() (err error) {
 		rows, err = s.opt.Store.TakeProgress(ctx, partitions, token)
 		return err
 	}); err != nil {
-		return nil, err
+		return err
 	}
 	crash.At(crash.ProgressTaken, "")
-	starts, after := make(map[int32]int64, len(rows)), transport.LastAssignment()
 	s.step(func() {
 		if s.closed {
 			err = errStopped
@@ -334,17 +324,15 @@ func (s *Stage) Assigned(ctx context.Context, _ string, partitions []int32) (sta
 		for i := range rows {
 			s.revoke(s.parts[rows[i].Partition])
 			rows[i].Token = token
-			p := s.newPartition(&rows[i], after)
-			s.running.Go(func() { s.findNew(p) })
-			starts[p.Number] = p.Start()
-			s.running.Go(func() { s.catchUp(p) })
+			p := s.newPartition(&rows[i])
+			s.running.Go(func() { s.feed(p) })
 		}
 	})
-	return starts, err
+	return err
 }
 
-// Revoked implements transport.PartitionListener.
-func (s *Stage) Revoked(_ string, partitions []int32) {
+// Revoked ends the work for partitions, and saves their progress if the store answers soon.
+func (s *Stage) Revoked(partitions []int32) {
 	var last []*partition
 	s.step(func() {
 		for _, n := range partitions {
@@ -361,7 +349,11 @@ func (s *Stage) Revoked(_ string, partitions []int32) {
 	_ = s.saver.save(ctx, last)
 }
 
-const lastSave = 2 * time.Second
+const (
+	lastSave = 2 * time.Second
+	// tokenPeriod is how often partitions are compared with the store where nothing moves.
+	tokenPeriod = 5 * time.Second
+)
 
 // revoke ends the work for a partition, if there is one; part of step.
 func (s *Stage) revoke(p *partition) {
@@ -391,34 +383,6 @@ func (s *Stage) onProgressLost(lost []*partition) {
 
 // lostPatience is how long after another process's takeover the revocation may come.
 const lostPatience = 3 * time.Second
-
-// Handle is the router's handler. It returns nil when the changes of the message's
-// records are handed to the services: their outcome is in the progress, not in the
-// group's offsets. Its error wraps store.ErrSuperseded
-// if a newer configuration decided one of the frames. Any other error is one of
-// the store, of a shutdown or of a revocation; the message is to be redelivered.
-func (s *Stage) Handle(msg *message.Message) error {
-	received, ok := transport.FrameOf(msg)
-	if !ok {
-		return errors.New("deliver: a message without a frame")
-	}
-	s.mu.Lock()
-	p := s.parts[received.Partition]
-	s.mu.Unlock()
-	if p == nil || received.Assignment <= p.after {
-		return errRevoked
-	}
-	frames, err := s.readFrames(msg.Context(), p, received.Records, false)
-	if err != nil {
-		return err
-	}
-	for i := range frames {
-		if err := s.handOut(msg.Context(), p, &frames[i]); err != nil {
-			return err
-		}
-	}
-	return nil
-}
 
 // Behind returns, for each lagging service, the number of partitions in which it lags.
 func (s *Stage) Behind() map[string]int {

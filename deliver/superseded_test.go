@@ -41,7 +41,7 @@ func TestProgressIsSavedAtOnceUnderTheNewRevision(t *testing.T) {
 			Metrics: NewMetrics(prometheus.NewRegistry()), Logger: slog.New(slog.DiscardHandler), Limit: t.Context(),
 			Services: []Service{{Name: "one", Number: 1, Sink: traitsOnly{}}},
 		})
-		s.step(func() { s.newPartition(&store.Progress{Partition: 0}, 0) })
+		s.step(func() { s.newPartition(&store.Progress{Partition: 0}) })
 		saved := make(chan struct{})
 		go func() {
 			s.saver.saveAll(t.Context(), t.Context())

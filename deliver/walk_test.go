@@ -19,7 +19,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/seed-86dfc502/weir/change"
-	"github.com/seed-86dfc502/weir/deliver/core"
 	"github.com/seed-86dfc502/weir/store"
 )
 
@@ -90,11 +89,8 @@ func walking(t *testing.T, c *crowd, control func(ctx context.Context, partition
 	lose = func(partition int32) {
 		s.step(func() {
 			s.revoke(s.parts[partition])
-			p := s.newPartition(&store.Progress{Partition: partition}, 0)
-			p.LogEnded(8, 0, 0, false)
-			at, _ := p.Behind(time.Now())
-			p.Searched(at, nil, core.Found{LastTo: 8})
-			p.Behind(time.Now())
+			p := s.newPartition(&store.Progress{Partition: partition})
+			p.Look(0, 8, 8)
 		})
 	}
 	return s, lose, func() map[string]int {

@@ -276,7 +276,7 @@ func (w *worker) decode(work, stop context.Context, batch []*slice) ([]*delivery
 			if err != nil {
 				letters = append(letters, store.DeadLetter{
 					Stage: store.StageDeliver, Code: "malformed", Reason: err.Error(), State: store.LetterOpen,
-					Service: w.opt.Name, Part: sl.Lane.Partition.Number, Offset: sl.Record, Version: sl.Frame.From,
+					Service: w.opt.Name, Part: sl.Lane.Partition.Number, Offset: sl.Frame.From.Offset(), Version: sl.Frame.From,
 					DedupKey: "deliver/" + w.opt.Name + "/" + sl.Frame.From.String() + "/" + sl.Frame.To.String(),
 				})
 				break
@@ -560,8 +560,7 @@ func (w *worker) recovered() {
 	}
 }
 
-// stateChanged tells the flow that the sink fails or works: a lagging service may be read for,
-// or a tail need not wait for it.
+// stateChanged tells the flow that the sink fails or works: the log may be read for the service.
 func (w *worker) stateChanged() {
 	w.s.step(func() { w.s.flow.SetFailing(w.queue, w.failing()) })
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"log/slog"
 	"testing"
-	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/stretchr/testify/require"
@@ -31,7 +30,7 @@ func idleStage(t *testing.T, s Store, kind sinks.Kind, partitions ...int32) (*St
 	t.Cleanup(stage.stop)
 	stage.step(func() {
 		for _, n := range partitions {
-			stage.newPartition(&store.Progress{Partition: n}, 0)
+			stage.newPartition(&store.Progress{Partition: n})
 		}
 	})
 	return stage, stage.workers[0]
@@ -48,9 +47,9 @@ func TestTheNewestGoesAwayWithItsPartition(t *testing.T) {
 			c := change.Change{Service: w.opt.Name, Entity: "e", Op: change.Retract, Version: at, Key: "k", Content: change.Retracted()}
 			var b change.FrameBuilder
 			b.Add(0, &c)
-			f, err := change.ParseFrame(b.AppendTo(nil, change.Frame{From: at, To: at + 1, Last: true}))
+			f, err := change.ParseFrame(b.AppendTo(nil, change.Frame{From: at, To: at + 1}))
 			require.NoError(t, err)
-			s.parts[n].Tail(&core.Frame{Frame: f, Counts: true}, time.Time{})
+			s.parts[n].HandOut(&core.Frame{Frame: f})
 		}
 	})
 	require.NoError(t, w.receive(t.Context(), t.Context()))

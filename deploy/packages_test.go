@@ -328,5 +328,5 @@ func TestChart(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, assemble.Check(c))
 	require.Len(t, c.Services(), 1)
-	require.Equal(t, []string{"run", "-c", "/etc/weir/weir.yaml", "--role", "ingest,decide,deliver"}, pod.Spec.Template.Spec.Containers[0].Args)
+	require.Equal(t, []string{"run", "-c", "/etc/weir/weir.yaml", "--role", "ingest,work"}, pod.Spec.Template.Spec.Containers[0].Args)
 }

@@ -22,7 +22,7 @@ type DeliveryProgress struct {
 
 // ProgressStore is the part of a store that ReadProgress reads.
 type ProgressStore interface {
-	HistorySnapshot(ctx context.Context) (store.HistorySnapshot, error)
+	Marks(ctx context.Context) (map[int32]store.Mark, error)
 	AllProgress(ctx context.Context) ([]store.Progress, error)
 	InboxStore
 }
@@ -44,7 +44,7 @@ func ReadLayout(ctx context.Context, s InboxStore) (transport.Layout, error) {
 
 // ReadProgress takes a snapshot. Changes below a position in it took effect before it returns.
 func ReadProgress(ctx context.Context, s ProgressStore) (*DeliveryProgress, error) {
-	look, err := s.HistorySnapshot(ctx) // first, since a change is decided before it is delivered
+	marks, err := s.Marks(ctx) // first, since a change is decided before it is delivered
 	if err != nil {
 		return nil, err
 	}
@@ -56,7 +56,7 @@ func ReadProgress(ctx context.Context, s ProgressStore) (*DeliveryProgress, erro
 	if err != nil {
 		return nil, err
 	}
-	r := &DeliveryProgress{Marks: look.Marks, layout: layout, positions: make(map[int32][]store.ServicePosition, len(rows))}
+	r := &DeliveryProgress{Marks: marks, layout: layout, positions: make(map[int32][]store.ServicePosition, len(rows))}
 	for i := range rows {
 		r.positions[rows[i].Partition] = rows[i].Positions
 	}
@@ -78,26 +78,24 @@ func (r *DeliveryProgress) Received(entity string, version change.Version, servi
 	for generation := range r.layout {
 		earlier := r.layout.PartitionOf([]byte(entity), generation)
 		if generation < version.Generation() && earlier != partition && r.Waiting(earlier, service) > 0 &&
-			r.Position(earlier, service).Version < change.NewVersion(generation+1, 0) {
+			r.Position(earlier, service) < change.NewVersion(generation+1, 0) {
 			return 0
 		}
 	}
-	return min(r.Position(partition, service).Version, change.NewVersion(version.Generation()+1, 0))
+	return min(r.Position(partition, service), change.NewVersion(version.Generation()+1, 0))
 }
 
 // Position returns the position of a service in a partition: every change of it with
 // a lower version took effect, is parked or a dead letter, or needed no delivery. While lost
 // changes are repaired it is the first of them, although delivery itself has passed them.
-func (r *DeliveryProgress) Position(partition, service int32) store.Position {
+func (r *DeliveryProgress) Position(partition, service int32) change.Version {
 	positions := r.positions[partition]
 	i, found := slices.BinarySearchFunc(positions, service, func(p store.ServicePosition, service int32) int { return int(p.Service) - int(service) })
 	if found {
-		at := positions[i].Position
-		at.Version = core.FirstLost(positions[i].Repair, at.Version)
-		return at
+		return core.FirstLost(positions[i].Repair, positions[i].Version)
 	}
 	// A new service has no changes below the positions saved before it.
-	return store.Position{Version: store.Top(positions)}
+	return store.Top(positions)
 }
 
 // Repairs returns a status line for each service, by number, whose lost changes are decided
@@ -127,7 +125,7 @@ func (r *DeliveryProgress) Repairs(names map[int32]string) (all []Item) {
 // Waiting returns an upper bound of the queued changes of a service in a partition; 0 only
 // when none is queued.
 func (r *DeliveryProgress) Waiting(partition, service int32) int64 {
-	at, last := r.Position(partition, service).Version, r.Marks[partition].LastTo
+	at, last := r.Position(partition, service), r.Marks[partition].LastTo
 	switch {
 	case at >= last:
 		return 0

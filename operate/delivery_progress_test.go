@@ -15,14 +15,12 @@ import (
 )
 
 type progress struct {
-	look store.HistorySnapshot
-	rows []store.Progress
-	err  error
+	marks map[int32]store.Mark
+	rows  []store.Progress
+	err   error
 }
 
-func (p progress) HistorySnapshot(context.Context) (store.HistorySnapshot, error) {
-	return p.look, p.err
-}
+func (p progress) Marks(context.Context) (map[int32]store.Mark, error) { return p.marks, p.err }
 func (p progress) Inboxes(context.Context) ([]store.Inbox, error) {
 	return []store.Inbox{{Generation: 1, Partitions: 2}, {Generation: 2, Partitions: 4}}, nil
 }
@@ -32,15 +30,15 @@ func (p progress) AllProgress(context.Context) ([]store.Progress, error) { retur
 func TestWhatWaitsFollowsFromPositions(t *testing.T) {
 	v := change.NewVersion
 	position := func(service int32, at change.Version) store.ServicePosition {
-		return store.ServicePosition{Service: service, Position: store.Position{Version: at}}
+		return store.ServicePosition{Service: service, Version: at}
 	}
 	r, err := operate.ReadProgress(t.Context(), progress{
-		look: store.HistorySnapshot{Marks: map[int32]store.Mark{
+		marks: map[int32]store.Mark{
 			0: {Watermark: v(2, 100), LastTo: v(2, 90)}, // without changes since 90
 			1: {Watermark: v(2, 7), LastTo: v(1, 50)},
 			2: {Watermark: v(2, 9), LastTo: v(2, 9)}, // nobody has it yet
 			3: {Watermark: v(2, 9)},                  // nothing was ever sent
-		}},
+		},
 		rows: []store.Progress{
 			{Partition: 0, Positions: []store.ServicePosition{position(1, v(2, 90)), position(3, v(2, 60)), position(4, v(1, 95))}},
 			{Partition: 1, Positions: []store.ServicePosition{position(1, v(1, 50)), position(3, v(1, 48)), position(4, v(2, 1))}},
@@ -52,9 +50,9 @@ func TestWhatWaitsFollowsFromPositions(t *testing.T) {
 	require.EqualValues(t, 30+2+9, r.Pending(3))
 	require.EqualValues(t, 90+0+9, r.Pending(4), "of two generations the newer one is counted")
 	require.EqualValues(t, 9, r.Pending(2), "nothing of a new service stands before what the others reached")
-	require.Equal(t, v(2, 90), r.Position(0, 2).Version)
-	require.Equal(t, v(2, 60), r.Position(0, 3).Version)
-	require.Zero(t, r.Position(2, 1).Version)
+	require.Equal(t, v(2, 90), r.Position(0, 2))
+	require.Equal(t, v(2, 60), r.Position(0, 3))
+	require.Zero(t, r.Position(2, 1))
 	require.EqualValues(t, 30, r.Waiting(0, 3))
 	require.Zero(t, r.Waiting(3, 3))
 	for _, entity := range []string{"a", "b", "c", "d"} { // each was decided in a partition of its generation's
@@ -68,17 +66,17 @@ func TestWhatWaitsFollowsFromPositions(t *testing.T) {
 	repaired := position(1, v(2, 90))
 	repaired.Repair = lost.Encode()
 	r, err = operate.ReadProgress(t.Context(), progress{
-		look: store.HistorySnapshot{Marks: map[int32]store.Mark{0: {Watermark: v(2, 100), LastTo: v(2, 90)}}},
-		rows: []store.Progress{{Positions: []store.ServicePosition{repaired}}},
+		marks: map[int32]store.Mark{0: {Watermark: v(2, 100), LastTo: v(2, 90)}},
+		rows:  []store.Progress{{Positions: []store.ServicePosition{repaired}}},
 	})
 	require.NoError(t, err)
-	require.Equal(t, v(2, 20), r.Position(0, 1).Version, "lost changes are not delivered while they are repaired")
+	require.Equal(t, v(2, 20), r.Position(0, 1), "lost changes are not delivered while they are repaired")
 	require.EqualValues(t, 70, r.Pending(1))
 	repairs := r.Repairs(map[int32]string{1: "c/p@a", 2: "c/p@b"})
 	require.Len(t, repairs, 1)
 	require.Equal(t, "lost changes of c/p@a", repairs[0].What)
 	require.Equal(t, operate.LevelDegraded, repairs[0].Level)
-	require.Equal(t, v(2, 90), r.Position(0, 2).Version, "a new service has nothing to repair")
+	require.Equal(t, v(2, 90), r.Position(0, 2), "a new service has nothing to repair")
 
 	inTwo := "" // an entity that was in partition 0 of the first inbox and is in another of the second
 	for n := 0; inTwo == "" || transport.PartitionOf([]byte(inTwo), 2) != 0 || transport.PartitionOf([]byte(inTwo), 4) != 2; n++ {
@@ -88,9 +86,9 @@ func TestWhatWaitsFollowsFromPositions(t *testing.T) {
 		{Partition: 0, Positions: []store.ServicePosition{position(1, v(1, 40)), position(2, v(1, 50)), position(3, v(2, 1))}},
 		{Partition: 2, Positions: []store.ServicePosition{position(1, v(2, 8)), position(2, v(2, 8)), position(3, v(2, 8))}},
 	}
-	r, err = operate.ReadProgress(t.Context(), progress{rows: rows, look: store.HistorySnapshot{Marks: map[int32]store.Mark{
+	r, err = operate.ReadProgress(t.Context(), progress{rows: rows, marks: map[int32]store.Mark{
 		0: {Watermark: v(2, 9), LastTo: v(1, 50)}, 2: {Watermark: v(2, 9), LastTo: v(2, 9)},
-	}}})
+	}})
 	require.NoError(t, err)
 	require.Zero(t, r.Received(inTwo, v(2, 7), 1), "changes of the first inbox wait in another partition")
 	require.Equal(t, v(2, 8), r.Received(inTwo, v(2, 7), 2))

@@ -37,8 +37,6 @@ type Env struct {
 	// Append appends to the inbox.
 	Append transport.Appender
 	Log    Log
-	// Changes is the topic of the changes log.
-	Changes string
 	// Shape returns the parser of a source's events. It fails for a source that the configuration
 	// does not have.
 	Shape func(source string) (ingest.Extractor, error)

@@ -16,7 +16,6 @@ import (
 	"github.com/seed-86dfc502/weir/deliver"
 	"github.com/seed-86dfc502/weir/internal/crash"
 	"github.com/seed-86dfc502/weir/store"
-	"github.com/seed-86dfc502/weir/transport"
 )
 
 // Held is a service that the guard holds.
@@ -105,19 +104,10 @@ func (e *Env) sample(ctx context.Context, h *Held) error {
 		return err
 	}
 	number := numbers[h.Service]
-	start, end, err := e.Log.Offsets(ctx, e.Changes)
-	if err != nil {
-		return err
-	}
-	from, before := map[int32]int64{}, map[int32]int64{}
-	for partition := range end {
-		from[partition] = max(start[partition], progress.Position(partition, number).LogOffset)
-		before[partition] = max(start[partition], from[partition]-maxBefore)
-	}
 	var samples []*Sample
 	of := map[string]*Sample{}
-	if err := e.eachChange(ctx, number, h.Service, from, end, func(partition int32, c *change.Change) {
-		if c.Position() < progress.Position(partition, number).Version || deliver.GuardKind(c) != h.Kind {
+	if err := e.eachChange(ctx, progress, number, h.Service, 0, func(_ int32, c *change.Change) {
+		if deliver.GuardKind(c) != h.Kind {
 			return
 		}
 		h.Changes++
@@ -128,8 +118,8 @@ func (e *Env) sample(ctx context.Context, h *Held) error {
 	}); err != nil || len(samples) == 0 {
 		return err
 	}
-	if err := e.eachChange(ctx, number, h.Service, before, end, func(partition int32, c *change.Change) {
-		if s := of[c.Entity]; s != nil && c.Position() < progress.Position(partition, number).Version {
+	if err := e.eachChange(ctx, progress, number, h.Service, maxBefore, func(partition int32, c *change.Change) {
+		if s := of[c.Entity]; s != nil && c.Position() < progress.Position(partition, number) {
 			s.Before = bytes.Clone(c.Doc)
 		}
 	}); err != nil {
@@ -139,28 +129,41 @@ func (e *Env) sample(ctx context.Context, h *Held) error {
 	return nil
 }
 
-// eachChange calls f with the changes of a service in records of the changes log.
-func (e *Env) eachChange(ctx context.Context, number int32, service string, from, to map[int32]int64, f func(partition int32, c *change.Change)) error {
-	return e.Log.Scan(ctx, e.Changes, from, to, func(r transport.Scanned) error {
-		frame, err := change.ParseFrame(r.Value)
-		if errors.Is(err, change.ErrMalformed) {
-			return nil // a dead letter says so
-		}
-		if err != nil {
-			return err
-		}
-		for i := range frame.Slices {
-			if frame.Slices[i].Service != number {
-				continue
+// samplePage bounds a read of the changes log.
+const samplePage = 4 << 20
+
+// eachChange calls f with the changes of a service that the log has from its positions on, or from so
+// many records of the inbox before them.
+func (e *Env) eachChange(ctx context.Context, progress *DeliveryProgress, number int32, service string, before int64, f func(partition int32, c *change.Change)) error {
+	for partition := range progress.Marks {
+		position := progress.Position(partition, number)
+		first := max(0, position-change.Version(min(before, position.Offset())))
+		for after, more := first, true; more; {
+			tail, err := e.Store.Frames(ctx, partition, after, samplePage)
+			if err != nil {
+				return err
 			}
-			for c, err := range frame.Slices[i].All(service) {
-				if err == nil {
-					f(r.Partition, &c)
+			more = len(tail.Frames) > 0
+			for i := range tail.Frames {
+				after = tail.Frames[i].To
+				frame, err := change.ParseFrame(tail.Frames[i].Body)
+				if err != nil {
+					continue // a dead letter says so
+				}
+				for i := range frame.Slices {
+					if frame.Slices[i].Service != number {
+						continue
+					}
+					for c, err := range frame.Slices[i].All(service) {
+						if err == nil && c.Position() >= first {
+							f(partition, &c)
+						}
+					}
 				}
 			}
 		}
-		return nil
-	})
+	}
+	return nil
 }
 
 // grouped groups samples by the fields that moved, the largest group first.
@@ -236,12 +239,12 @@ func (e *Env) EndHold(ctx context.Context, service, do, why string) (Held, error
 	if err != nil {
 		return h, err
 	}
-	now, err := e.Store.HistorySnapshot(ctx)
+	marks, err := e.Store.Marks(ctx)
 	if err != nil {
 		return h, err
 	}
 	passes := store.Passes{}
-	for partition, mark := range now.Marks {
+	for partition, mark := range marks {
 		passes[partition] = mark.Watermark
 	}
 	audit := store.Audit{Actor: e.Actor, Action: "guard " + do, Service: service, Reason: why}

@@ -51,7 +51,7 @@ func (c *QueueClock) Oldest(r *DeliveryProgress, service int32) (oldest time.Tim
 		if r.Waiting(partition, service) == 0 {
 			continue
 		}
-		at := r.Position(partition, service).Version
+		at := r.Position(partition, service)
 		i := slices.IndexFunc(c.seen[partition], func(s sighting) bool { return s.upTo > at })
 		if i >= 0 && (oldest.IsZero() || c.seen[partition][i].at.Before(oldest)) {
 			oldest = c.seen[partition][i].at

@@ -27,8 +27,8 @@ func TestTheOldestQueuedChange(t *testing.T) {
 			}
 			position += rapid.Int64Range(0, min(3, end-position)).Draw(t, "delivered")
 			r, err := operate.ReadProgress(t.Context(), progress{
-				look: store.HistorySnapshot{Marks: map[int32]store.Mark{0: {LastTo: change.NewVersion(1, end)}}},
-				rows: []store.Progress{{Partition: 0, Positions: []store.ServicePosition{{Service: 1, Position: store.Position{Version: change.NewVersion(1, position)}}}}},
+				marks: map[int32]store.Mark{0: {LastTo: change.NewVersion(1, end)}},
+				rows:  []store.Progress{{Partition: 0, Positions: []store.ServicePosition{{Service: 1, Version: change.NewVersion(1, position)}}}},
 			})
 			require.NoError(t, err)
 			clock.Note(r, now)

@@ -87,7 +87,7 @@ func StatusOf(h Health, metrics map[string]*dto.MetricFamily, now time.Time) Sta
 			i.Why = waiting
 		case age >= stalledFor && obstacle == "":
 			i.Level, i.Since = LevelDegraded, now.Add(-age).UTC().Truncate(time.Second)
-			i.Why, i.Do = "nothing was delivered since then", "check that a process delivers it (role deliver), and read its log"
+			i.Why, i.Do = "nothing was delivered since then", "check that a process delivers it (role work), and read its log"
 		case age >= quietFor:
 			i.Why = fmt.Sprintf("nothing was delivered for %s", age.Truncate(time.Second))
 		case lagging[name] > 0:

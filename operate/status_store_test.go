@@ -24,14 +24,14 @@ type knowing struct {
 
 func (k *knowing) Pauses(context.Context) ([]store.Pause, error) { return k.pauses, nil }
 
-func (k *knowing) HistorySnapshot(context.Context) (store.HistorySnapshot, error) {
-	return store.HistorySnapshot{Active: 1, Marks: map[int32]store.Mark{0: {LastTo: change.NewVersion(1, 100)}}}, nil
+func (k *knowing) Marks(context.Context) (map[int32]store.Mark, error) {
+	return map[int32]store.Mark{0: {LastTo: change.NewVersion(1, 100)}}, nil
 }
 
 func (k *knowing) AllProgress(context.Context) ([]store.Progress, error) {
 	row := store.Progress{}
 	for n := range int32(len(k.positions)) {
-		row.Positions = append(row.Positions, store.ServicePosition{Service: n + 1, Position: store.Position{Version: change.NewVersion(1, k.positions[n+1])}})
+		row.Positions = append(row.Positions, store.ServicePosition{Service: n + 1, Version: change.NewVersion(1, k.positions[n+1])})
 	}
 	return []store.Progress{row}, nil
 }

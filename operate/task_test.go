@@ -167,7 +167,7 @@ func stock(t testing.TB, e *operate.Env, fingerprint string, ids ...string) {
 		out.Entities = append(out.Entities, store.Entity{ID: id, Docs: []byte(`{"events":{"id":"x"}}`), Fingerprint: stamp,
 			States: storetest.StatesOf(store.Row{Key: store.Key{Service: a.Number, Entity: id}, Content: change.Retracted(), Version: 1})})
 	}
-	_, err := e.Store.Decide(context.Background(), store.Decision{Revision: e.Plan.Revision}, func(store.Loaded) (store.Outcome, error) { return out, nil })
+	err := e.Store.Decide(context.Background(), store.Decision{Revision: e.Plan.Revision}, func(store.Loaded) (store.Outcome, error) { return out, nil })
 	require.NoError(t, err)
 }
 

@@ -21,8 +21,7 @@ func stageOf(s *session.Session) stageOptions {
 	}
 }
 
-// DecideUntilIdle decides the records of the inbox and returns when none is left and every change
-// is published. No other process may be running.
+// DecideUntilIdle decides the records of the inbox and returns when none is left. No other process may be running.
 func DecideUntilIdle(ctx context.Context, s *session.Session) error {
 	stages := stageOf(s)
 	inbox := &inboxManager{inboxOptions: inboxOptions{
@@ -30,12 +29,12 @@ func DecideUntilIdle(ctx context.Context, s *session.Session) error {
 	}}
 	inbox.inbox.Store(&s.Inbox)
 	reg := prometheus.NewRegistry()
-	stage := &decideStage{stageOptions: stages, inbox: inbox, metrics: decide.NewMetrics(reg), rereads: newGauges(reg, nil).rereads}
+	stage := &workStage{stageOptions: stages, inbox: inbox, decides: decide.NewMetrics(reg), rereads: newGauges(reg, nil).rereads}
 	look := &idle{idleOptions: idleOptions{
-		roles: Roles{Decide: true}, store: s.Store, active: stages.active, inbox: inbox, decide: stage,
+		roles: Roles{Work: true}, store: s.Store, active: stages.active, inbox: inbox, work: stage,
 		blocked: stage.halted,
 	}}
-	running, err := stages.active.supervise(ctx, "decide", true, stage.start)
+	running, err := stages.active.supervise(ctx, "work", true, stage.start)
 	if err != nil {
 		return err
 	}

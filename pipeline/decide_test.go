@@ -70,7 +70,7 @@ func TestAwaitingTheOwnRevision(t *testing.T) {
 // service has got its number since. The mistake that this catches: changes under the
 // number of before were the other service's, or of no service after a restart.
 func TestAwaitingTakesTheNumbersOfTheStore(t *testing.T) {
-	p := openEmbedded(t, Roles{Decide: true}, fileSource)
+	p := openEmbedded(t, Roles{Work: true}, fileSource)
 	before, ours := p.active.now.Load(), "acme/p@f"
 	require.Equal(t, ours, before.plan.Services[0].Name)
 
@@ -114,7 +114,7 @@ func (u *unanswering) Activate(ctx context.Context, fingerprint []byte, force bo
 // The mistake that this catches: the process went on under the configuration of before,
 // which was not active any more, and stood still.
 func TestAReloadWhoseActivationIsNotAnswered(t *testing.T) {
-	p := openEmbedded(t, Roles{Decide: true}, fileSource)
+	p := openEmbedded(t, Roles{Work: true}, fileSource)
 	before := p.active.now.Load()
 	ctx, cancel := context.WithCancel(t.Context())
 	p.active.store = &unanswering{cancels{p.store, cancel}, 2}

@@ -36,7 +36,7 @@ func (b *blockage) note(reason string, now time.Time) time.Time {
 // healthNow returns how the process and its services are doing.
 func (m *monitor) healthNow() operate.Health {
 	now := time.Now()
-	o := operate.Observed{Conditions: m.deliver.conditions(), Problems: m.outages.items()}
+	o := operate.Observed{Conditions: m.work.conditions(), Problems: m.outages.items()}
 	o.Reason, o.Blocked = m.ready()
 	o.Since = m.blockage.note(o.Reason, now)
 	if o.Blocked != nil {
@@ -65,7 +65,7 @@ func (m *monitor) healthNow() operate.Health {
 			o.Pending = append(o.Pending, item)
 		}
 	}
-	if d := m.decide.running.Load(); d != nil {
+	if d := m.work.decider.Load(); d != nil {
 		if r, long := d.LongInHand(now); long {
 			o.Problems = append(o.Problems, operate.Item{
 				What: "inbox", Level: operate.LevelDegraded, Since: r.Since, Why: r.String(),

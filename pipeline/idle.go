@@ -10,7 +10,6 @@ import (
 
 	"github.com/dustin/go-humanize/english"
 	"github.com/seed-86dfc502/weir/assemble"
-	"github.com/seed-86dfc502/weir/decide"
 	"github.com/seed-86dfc502/weir/deliver"
 	"github.com/seed-86dfc502/weir/internal/wait"
 	"github.com/seed-86dfc502/weir/operate"
@@ -24,15 +23,14 @@ type idle struct {
 	done atomic.Bool            // nothing is left to do
 }
 
-// idleOptions are needed: decide with the role decide, and so on.
+// idleOptions are needed: work with the role work, and so on.
 type idleOptions struct {
 	roles   Roles
 	store   assemble.Store
 	active  *activation
 	inbox   *inboxManager
 	ingest  *ingestStage
-	decide  *decideStage
-	deliver *deliverStage
+	work    *workStage
 	blocked func() (reason string, err error) // the error that blocks the process
 }
 
@@ -92,14 +90,14 @@ func (i *idle) waits(ctx context.Context) []Wait {
 			}
 		}
 	}
-	if i.roles.Decide {
+	if i.roles.Work {
 		if w, waiting := i.inboxWaits(ctx, true); waiting {
 			all = append(all, w)
 		}
 	}
-	if i.roles.Deliver {
-		stage := i.deliver.running.Load()
-		found := i.serviceWaits(ctx, i.deliver.conditions())
+	if i.roles.Work && i.work.delivers != nil {
+		stage := i.work.stage.Load()
+		found := i.serviceWaits(ctx, i.work.conditions())
 		if stage == nil || len(found) == 0 && !stage.Idle() {
 			found = append(found, Wait{For: "deliver", What: "deliveries are under way"})
 		}
@@ -140,7 +138,7 @@ func (s *source) waits(ctx context.Context) (w Wait, waiting bool) {
 // inboxWaits returns the undecided records. running says that this process decides them now.
 func (i *idle) inboxWaits(ctx context.Context, running bool) (w Wait, waiting bool) {
 	w = Wait{For: "inbox", What: "the inbox is being decided"}
-	d := i.decide.running.Load()
+	d := i.work.decider.Load()
 	if _, err := i.blocked(); err != nil {
 		w.Because = deliver.Cause(err)
 	}
@@ -163,7 +161,7 @@ func (i *idle) inboxWaits(ctx context.Context, running bool) (w Wait, waiting bo
 		w.What = fmt.Sprintf("partitions %v of the inbox are unavailable, and what they hold is not known", unavailable)
 		return w, true
 	}
-	return w, running && (d == nil || !d.Idle() || !i.outboxesOwned(ctx, d))
+	return w, running && (d == nil || !d.Idle())
 }
 
 // serviceWaits returns the services with queued changes, the longest waiting first.
@@ -234,13 +232,11 @@ func (i *idle) lookAgain(limit context.Context) {
 			left = append(left, w)
 		}
 	}
-	if i.roles.Decide {
+	if i.roles.Work {
 		if w, waiting := i.inboxWaits(ctx, false); waiting {
 			w.Because = why[w.For]
 			left = append(left, w)
 		}
-	}
-	if i.roles.Deliver {
 		services := i.serviceWaits(ctx, nil)
 		for i := range services {
 			services[i].Because = why[services[i].For]
@@ -255,21 +251,4 @@ func (i *idle) lookAgain(limit context.Context) {
 // counted writes a number with the words for it.
 func counted(n int64, one, many string) string {
 	return fmt.Sprintf("%d %s", n, english.PluralWord(int(n), one, many))
-}
-
-// outboxesOwned reports whether this process owns every partition with outbox rows: it has
-// published them, or is about to. Rows of other partitions may be those of a process that crashed
-// after its last commit. They are pending until the takeover, which may take a session.
-func (i *idle) outboxesOwned(ctx context.Context, d *decide.Decider) bool {
-	outboxes, err := i.store.Outboxes(ctx)
-	if err != nil {
-		return false
-	}
-	owned := d.Decided()
-	for part := range outboxes {
-		if _, mine := owned[part]; !mine && part.Generation == i.inbox.now().Generation {
-			return false
-		}
-	}
-	return true
 }

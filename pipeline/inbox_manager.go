@@ -63,11 +63,6 @@ func (g *inboxManager) openTopics(ctx context.Context, cut *transport.TruncatedE
 	if err := g.logs.Ensure(ctx, assemble.Topics(g.active.config())); err != nil {
 		return err
 	}
-	if l, ok := g.logs.(assemble.FileLogs); ok { // decisions write their frames into the file of the store
-		if err := l.KeepChanges(ctx, g.cfg.Kafka.Changes.Topic); err != nil {
-			return err
-		}
-	}
 	return g.open(ctx, cut)
 }
 

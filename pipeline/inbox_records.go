@@ -122,7 +122,7 @@ func (g *inboxManager) decided(ctx context.Context, waits func(error)) error {
 		}
 		if behind && waits != nil && time.Since(began) > barrierPatience {
 			began = time.Now()
-			waits(fmt.Errorf("partition %d of %s has events that are not decided: is a process with the role decide running? No table of the slot is read before", slowest, g.cfg.Kafka.Inbox.Topic))
+			waits(fmt.Errorf("partition %d of %s has events that are not decided: is a process with the role work running? No table of the slot is read before", slowest, g.cfg.Kafka.Inbox.Topic))
 		}
 		switch {
 		case g.now().Generation != generation:
@@ -164,6 +164,5 @@ func (g *inboxManager) trimLogs(ctx context.Context, l assemble.FileLogs, now ti
 			decided[part.Number] = next
 		}
 	}
-	err = l.Trim(ctx, k.Inbox.Topic, now.Add(-k.Inbox.Retention.D()), decided)
-	return errors.Join(err, l.Trim(ctx, k.Changes.Topic, now.Add(-k.Changes.Retention.D()), nil))
+	return l.Trim(ctx, k.Inbox.Topic, now.Add(-k.Inbox.Retention.D()), decided)
 }

@@ -40,7 +40,7 @@ func (j *journal) lost(t *testing.T, e journalEntry) {
 
 // journaled is a process with a journal, whose store knows all of it.
 func journaled(t *testing.T) (p *Pipeline, j *journal) {
-	p, j = openEmbedded(t, Roles{Decide: true}, fileSource), newJournal(t)
+	p, j = openEmbedded(t, Roles{Work: true}, fileSource), newJournal(t)
 	p.inbox.journal = j
 	before := p.inbox.now()
 	require.ErrorIs(t, p.inbox.takenOver(t.Context(), store.Token{}, nil), decide.ErrInboxReplaced, "the store knows no journal")
@@ -99,7 +99,7 @@ func TestTheJournalIsReadAfterTheTakeover(t *testing.T) {
 	p, j := journaled(t)
 	before := p.inbox.now().Generation
 	j.lost(t, journalEntry{Revision: 5})
-	deciding, err := p.active.supervise(t.Context(), "decide", true, p.decide.start)
+	deciding, err := p.active.supervise(t.Context(), "work", true, p.work.start)
 	require.NoError(t, err)
 	require.Eventually(t, func() bool { return p.inbox.now().Generation > before }, 30*time.Second, 10*time.Millisecond)
 	require.NoError(t, deciding.stop())
@@ -236,10 +236,10 @@ func TestDoubtEndsAtTheEndOfTheInbox(t *testing.T) {
 func TestAReloadInDoubt(t *testing.T) {
 	p, j := journaled(t)
 	now, before := p.active.now.Load(), p.inbox.now()
-	deciding, err := p.active.supervise(t.Context(), "decide", true, p.decide.start)
+	deciding, err := p.active.supervise(t.Context(), "work", true, p.work.start)
 	require.NoError(t, err)
 	<-now.deciding
-	require.Eventually(t, func() bool { return len(p.decide.running.Load().Decided()) > 0 }, 30*time.Second, 10*time.Millisecond)
+	require.Eventually(t, func() bool { return len(p.work.decider.Load().Decided()) > 0 }, 30*time.Second, 10*time.Millisecond)
 	p.active.store = doubtful{p.active.store}
 	j.lost(t, journalEntry{Revision: p.Revision() + 1}) // it waits for nothing
 	plan := *now.plan

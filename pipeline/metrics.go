@@ -156,7 +156,7 @@ func (g *gauges) deliveries(reached *operate.DeliveryProgress, services []decide
 			}
 			changes += n
 			key := delivery{s.Number, partition}
-			last, at := g.still[key], reached.Position(partition, s.Number).Version
+			last, at := g.still[key], reached.Position(partition, s.Number)
 			if last.at != at || last.since.IsZero() {
 				last = still{at, now}
 			}

@@ -56,8 +56,7 @@ type monitorOptions struct {
 	active  *activation
 	inbox   *inboxManager
 	ingest  *ingestStage
-	decide  *decideStage
-	deliver *deliverStage
+	work    *workStage
 	metrics stageMetrics
 	gauges  *gauges
 }
@@ -83,7 +82,7 @@ func (m *monitor) blocked() (reason string, err error) {
 	} else if err != nil {
 		return blockedStore, err
 	}
-	if reason, err := m.decide.halted(); err != nil {
+	if reason, err := m.work.halted(); err != nil {
 		return reason, err
 	}
 	if err := m.topicsBlocked(time.Now()); err != nil {
@@ -107,7 +106,7 @@ func (m *monitor) takes() error {
 // showZeros creates the series of rare counters: to Prometheus the first increment of a
 // new series is no increase.
 func (m *monitor) showZeros() {
-	if m.roles.Decide {
+	if m.roles.Work {
 		m.metrics.decide.Expect(m.active.config().ServiceNames())
 	}
 	if m.roles.Ingest {
@@ -116,7 +115,7 @@ func (m *monitor) showZeros() {
 			m.metrics.checks.Expect(all[i].Service())
 		}
 	}
-	topics := []string{m.cfg.Kafka.Inbox.Topic, m.cfg.Kafka.Changes.Topic}
+	topics := []string{m.cfg.Kafka.Inbox.Topic}
 	for i := range m.cfg.Sources {
 		if k, ok := m.cfg.Sources[i].Input.(config.TopicReader); ok {
 			topics = append(topics, k.ReadsTopic())
@@ -189,14 +188,14 @@ func (m *monitor) updateGauges(ctx context.Context) {
 	if now, active, err := m.active.current(ctx); err == nil {
 		is := bytes.Equal(active.Fingerprint, now.identity)
 		m.active.superseded.Store(!is)
-		if is && m.roles.Decide {
+		if is && m.roles.Work {
 			m.noteBackfill(ctx, now.plan.Fingerprint)
 		}
 	}
 	if m.keys != nil {
 		m.keys.Refresh()
 	}
-	m.deliver.applySuspensions(ctx)
+	m.work.applySuspensions(ctx)
 	m.showProbes()
 	m.showBacklogs(ctx)
 	m.inbox.note()
@@ -226,10 +225,10 @@ func (m *monitor) showProbes() {
 		}
 	}
 	behind := map[string]int{}
-	if stage := m.deliver.running.Load(); stage != nil {
+	if stage := m.work.stage.Load(); stage != nil {
 		behind = stage.Behind()
 	}
-	m.gauges.conditions(m.deliver.conditions(), behind, m.healthNow().Services)
+	m.gauges.conditions(m.work.conditions(), behind, m.healthNow().Services)
 }
 
 // showBacklogs shows pending records and changes, as far as the servers answer.
@@ -301,7 +300,7 @@ func (m *monitor) checkUnmet(ctx context.Context, reached *operate.DeliveryProgr
 	for _, mark := range reached.Marks {
 		decided += mark.Watermark.Offset()
 	}
-	if !m.roles.Decide || len(required) == 0 || decided < unmetAfter || last != nil && len(*last) == 0 || time.Now().Before(m.unmetAt) {
+	if !m.roles.Work || len(required) == 0 || decided < unmetAfter || last != nil && len(*last) == 0 || time.Now().Before(m.unmetAt) {
 		return
 	}
 	items, err := operate.Unmet(ctx, m.store, required)

@@ -46,7 +46,7 @@ func TestStalledDeliveries(t *testing.T) {
 	at := func(minutes int, decided int64, positions ...int64) {
 		var saved []store.ServicePosition
 		for i, n := range positions {
-			saved = append(saved, store.ServicePosition{Service: int32(i + 1), Position: store.Position{Version: change.NewVersion(1, n)}})
+			saved = append(saved, store.ServicePosition{Service: int32(i + 1), Version: change.NewVersion(1, n)})
 		}
 		mark := store.Mark{LastTo: change.NewVersion(1, decided)}
 		reached, err := operate.ReadProgress(t.Context(), positions7{mark, saved})
@@ -100,7 +100,7 @@ func TestServicesThatShareALabel(t *testing.T) {
 	require.Equal(t, map[string]float64{"a/x@s": 0, "b/*": float64(operate.LevelDown.Rank())}, gaugeValues(t, reg, "weir_service_health"))
 	services := []decide.Service{{Name: "a/x@s", Number: 1}, {Name: "b/x@s", Number: 2}, {Name: "b/y@s", Number: 3}}
 	reached, err := operate.ReadProgress(t.Context(), positions7{store.Mark{LastTo: change.NewVersion(1, 100)}, []store.ServicePosition{
-		{Service: 1, Position: store.Position{Version: change.NewVersion(1, 90)}}, {Service: 2, Position: store.Position{Version: change.NewVersion(1, 70)}}, {Service: 3, Position: store.Position{Version: change.NewVersion(1, 60)}},
+		{Service: 1, Version: change.NewVersion(1, 90)}, {Service: 2, Version: change.NewVersion(1, 70)}, {Service: 3, Version: change.NewVersion(1, 60)},
 	}})
 	require.NoError(t, err)
 	g.deliveries(reached, services, time.Unix(1000, 0))
@@ -113,8 +113,8 @@ type positions7 struct {
 	positions []store.ServicePosition
 }
 
-func (p positions7) HistorySnapshot(context.Context) (store.HistorySnapshot, error) {
-	return store.HistorySnapshot{Marks: map[int32]store.Mark{7: p.mark}}, nil
+func (p positions7) Marks(context.Context) (map[int32]store.Mark, error) {
+	return map[int32]store.Mark{7: p.mark}, nil
 }
 
 func (p positions7) Inboxes(context.Context) ([]store.Inbox, error) { return nil, nil }
@@ -270,7 +270,7 @@ func TestARequiredSourceThatMeetsNone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log strings.Builder
 		s := &apartStore{}
-		m := &monitor{monitorOptions: monitorOptions{store: s, roles: Roles{Decide: true}, log: slog.New(slog.NewTextHandler(&log, nil)), active: &activation{}}}
+		m := &monitor{monitorOptions: monitorOptions{store: s, roles: Roles{Work: true}, log: slog.New(slog.NewTextHandler(&log, nil)), active: &activation{}}}
 		m.active.now.Store(&settings{cfg: &config.Config{Merge: config.Merge{Required: []string{"orders"}}}})
 		look := func(decided int64) {
 			m.checkUnmet(t.Context(), &operate.DeliveryProgress{Marks: map[int32]store.Mark{0: {Watermark: change.NewVersion(1, decided-1)}, 1: {Watermark: change.NewVersion(1, 1)}}})

@@ -27,20 +27,20 @@ import (
 )
 
 // Roles are the stages that a process runs.
-type Roles struct{ Ingest, Decide, Deliver bool }
+type Roles struct{ Ingest, Work bool }
 
 // Names returns the names of these stages, in the order of the flow.
 func (r Roles) Names() (names []string) {
-	for i, is := range []bool{r.Ingest, r.Decide, r.Deliver} {
+	for i, is := range []bool{r.Ingest, r.Work} {
 		if is {
-			names = append(names, []string{"ingest", "decide", "deliver"}[i])
+			names = append(names, []string{"ingest", "work"}[i])
 		}
 	}
 	return names
 }
 
 // AllRoles are the default roles of a process.
-var AllRoles = Roles{true, true, true}
+var AllRoles = Roles{true, true}
 
 // Options of a Pipeline.
 type Options struct {
@@ -74,7 +74,7 @@ type Pipeline struct {
 
 	// Opened.
 	store   assemble.Store
-	logs    assemble.Logs // inbox and changes
+	logs    assemble.Logs // inbox
 	targets sinks.Targets // the clients that sinks share
 	keys    *auth.Keyring // of the API; nil without
 	gate    gate.Gate
@@ -86,9 +86,8 @@ type Pipeline struct {
 	ingest    *ingestStage
 	newDesk   func() (*imports.Desk, error)
 	desk      atomic.Pointer[imports.Desk] // of imports; nil unless the process ingests
-	decide    *decideStage
+	work      *workStage
 	noise     *noiseWriter
-	deliver   *deliverStage
 	monitor   *monitor
 	idle      *idle
 	retention *retainer
@@ -215,7 +214,7 @@ func (p *Pipeline) closeLogs() error {
 func (p *Pipeline) assemble(g *gauges) {
 	reg, roles, m := p.opt.Registry, p.opt.Roles, newStageMetrics(p.opt.Registry, g.labels)
 	p.inbox = &inboxManager{inboxOptions: inboxOptions{cfg: p.cfg, log: p.log, store: p.store, logs: p.logs, active: p.active, sinks: p.sinks, lost: g.resets}}
-	if topic := assemble.JournalTopic(p.cfg); topic != "" {
+	if topic := p.cfg.Kafka.Journal(); topic != "" {
 		p.inbox.journal = &journal{logs: p.logs, topic: topic}
 	}
 	p.active.store, p.active.inbox = p.store, p.inbox
@@ -223,19 +222,18 @@ func (p *Pipeline) assemble(g *gauges) {
 		return stageOptions{cfg: p.cfg, log: p.log, store: p.store, logs: p.logs, active: p.active, tracer: p.tracer, lost: g.resets, timed: g.timed, limit: l.ctx}
 	}
 	p.ingest = &ingestStage{stageOptions: stage(p.end.ingest), gate: p.gate, metrics: m.ingest, inboxID: p.inbox.identity, storeID: p.inbox.ownID, stored: p.inbox.entitiesOf, decided: p.inbox.allDecided, barrier: p.inbox.barrier, untilIdle: p.opt.UntilIdle}
-	p.decide = &decideStage{stageOptions: stage(p.end.decide), inbox: p.inbox, metrics: m.decide, rereads: g.rereads}
-	if roles.Decide {
-		p.decide.noise = fieldcount.NewCollector()
+	p.work = &workStage{stageOptions: stage(p.end.work), inbox: p.inbox, decides: m.decide, delivers: m.deliver, sinks: p.sinks, rereads: g.rereads}
+	if roles.Work {
+		p.work.noise = fieldcount.NewCollector()
 	}
-	p.noise = &noiseWriter{store: p.store, log: p.log, active: p.active, noise: p.decide.noise, limit: p.end.decide.ctx}
-	p.deliver = &deliverStage{stageOptions: stage(p.end.deliver), sinks: p.sinks, metrics: m.deliver}
+	p.noise = &noiseWriter{store: p.store, log: p.log, active: p.active, noise: p.work.noise, limit: p.end.work.ctx}
 	p.monitor = &monitor{monitorOptions: monitorOptions{
 		cfg: p.cfg, roles: roles, log: p.log, store: p.store, logs: p.logs, gate: p.gate, keys: p.keys, active: p.active,
-		inbox: p.inbox, ingest: p.ingest, decide: p.decide, deliver: p.deliver, metrics: m, gauges: g,
+		inbox: p.inbox, ingest: p.ingest, work: p.work, metrics: m, gauges: g,
 	}, outages: outages{log: p.log}}
 	p.idle = &idle{idleOptions: idleOptions{
 		roles: roles, store: p.store, active: p.active, inbox: p.inbox,
-		ingest: p.ingest, decide: p.decide, deliver: p.deliver, blocked: p.monitor.blocked,
+		ingest: p.ingest, work: p.work, blocked: p.monitor.blocked,
 	}}
 	p.retention = &retainer{store: p.store, cfg: p.cfg, log: p.log, dropped: g.ledgerDropped, active: p.active, append: p.logs}
 	p.newDesk = func() (*imports.Desk, error) {

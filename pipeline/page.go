@@ -31,7 +31,7 @@ func (p *Pipeline) Health() operate.Health { return p.monitor.healthNow() }
 func (p *Pipeline) Status() operate.Health { return p.monitor.status() }
 
 // Conditions returns the delivery state of each service.
-func (p *Pipeline) Conditions() map[string]deliver.Condition { return p.deliver.conditions() }
+func (p *Pipeline) Conditions() map[string]deliver.Condition { return p.work.conditions() }
 
 // Waits returns the remaining work of a run with UntilIdle as of its last check. After Run, that
 // of its end.
@@ -90,13 +90,13 @@ func (p *Pipeline) Suspend(ctx context.Context, service string, on bool, actor, 
 	if err := change(ctx, p.store, service, actor, why); err != nil {
 		return err
 	}
-	p.deliver.applySuspensions(ctx)
+	p.work.applySuspensions(ctx)
 	return nil
 }
 
 // Probe makes a service that waits for its target retry now. It returns false when this process
 // does not deliver it.
 func (p *Pipeline) Probe(service string) bool {
-	stage := p.deliver.running.Load()
+	stage := p.work.stage.Load()
 	return stage != nil && stage.Probe(service)
 }

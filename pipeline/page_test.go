@@ -65,6 +65,6 @@ func TestPageEndsBeforeTheProcess(t *testing.T) {
 }
 
 func TestNamesOfRoles(t *testing.T) {
-	require.Equal(t, []string{"ingest", "decide", "deliver"}, AllRoles.Names())
-	require.Equal(t, []string{"decide"}, Roles{Decide: true}.Names())
+	require.Equal(t, []string{"ingest", "work"}, AllRoles.Names())
+	require.Equal(t, []string{"work"}, Roles{Work: true}.Names())
 }

@@ -192,10 +192,8 @@ func (rl *reloader) auditReload(ctx context.Context, r control.Reloaded) error {
 // awaitAdopted waits until the stages of this process work under the settings,
 // and reports whether they do.
 func (rl *reloader) awaitAdopted(ctx context.Context, now *settings) bool {
-	if !rl.roles.Decide {
+	if !rl.roles.Work {
 		now.decides()
-	}
-	if !rl.roles.Deliver {
 		now.delivers()
 	}
 	for _, adopted := range []chan struct{}{now.deciding, now.delivering} {

@@ -67,7 +67,7 @@ func TestAskingForAReload(t *testing.T) {
 // A reload reopens the sinks of the services that it changes: one of 500 here. The stage, and
 // with it the group and all other sinks, stay.
 func TestAReloadReopensTheSinksThatItChanges(t *testing.T) {
-	p := openEmbedded(t, Roles{Deliver: true}, fileSource)
+	p := openEmbedded(t, Roles{Work: true}, fileSource)
 	dir := t.TempDir()
 	configured := func(last string) *config.Config {
 		text := "customer: acme\nprojections:\n  p:\n    fields: {id: id}\n    deliver:\n"
@@ -91,14 +91,14 @@ func TestAReloadReopensTheSinksThatItChanges(t *testing.T) {
 		return now
 	}
 	before := load(configured("499.jsonl"), "before")
-	started, err := p.active.supervise(t.Context(), "deliver", true, p.deliver.start)
+	started, err := p.active.supervise(t.Context(), "work", true, p.work.start)
 	require.NoError(t, err)
 	<-before.delivering
-	stage := p.deliver.running.Load()
+	stage := p.work.stage.Load()
 	after := load(configured("another.jsonl"), "after")
 	<-after.delivering
-	require.Same(t, stage, p.deliver.running.Load())
-	r, err := p.deliver.difference(before, after)
+	require.Same(t, stage, p.work.stage.Load())
+	r, err := p.work.difference(before, after)
 	require.NoError(t, err)
 	require.Len(t, r.Add, 1)
 	require.Equal(t, "acme/p@s499", r.Add[0].Name)

@@ -19,6 +19,8 @@ import (
 const (
 	// housekeepingPeriod is how often expired state is deleted.
 	housekeepingPeriod = time.Hour
+	// framesPeriod is how often expired frames are deleted.
+	framesPeriod = time.Minute
 	// purgeBatch is how many tombstones are purged at a time.
 	purgeBatch = 500
 	// tidyAgain is the delay before a failed deletion is retried.
@@ -28,6 +30,7 @@ const (
 // retention are the methods of a store for expired state.
 type retention interface {
 	operate.ProgressStore
+	DropFrames(ctx context.Context, before time.Time) (int64, error)
 	Tombstones(ctx context.Context, before time.Time, after store.Tombstone, limit int) ([]store.Tombstone, error)
 	Prune(ctx context.Context, letters, audit time.Time) (int, error)
 	PruneImports(ctx context.Context, before time.Time) (int, error)
@@ -52,7 +55,7 @@ type retainer struct {
 // ledger once a day (I7).
 func (h *retainer) run(ctx context.Context) {
 	var all sync.WaitGroup
-	for _, tidy := range []func(context.Context) time.Duration{h.retain, h.retainClaims, h.retainAttempts} {
+	for _, tidy := range []func(context.Context) time.Duration{h.retain, h.retainFrames, h.retainClaims, h.retainAttempts} {
 		all.Go(func() {
 			for wait.Sleep(ctx, tidy(ctx)) {
 			}
@@ -78,6 +81,14 @@ func (h *retainer) retain(ctx context.Context) time.Duration {
 	_, err = h.store.PruneImports(ctx, now.Add(-r.Audit.D()))
 	done("imports", err)
 	return pause
+}
+
+// retainFrames deletes expired frames of the changes log.
+func (h *retainer) retainFrames(ctx context.Context) time.Duration {
+	if _, err := h.store.DropFrames(ctx, time.Now().Add(-h.cfg.Retention.Changes.D())); err != nil && ctx.Err() == nil {
+		h.log.Warn("expired state was not deleted; trying again", "event", "retention.failed", "state", "changes log", "error", err)
+	}
+	return framesPeriod
 }
 
 // purge requests the purge of entities that were deleted before the given time. Their owners

@@ -95,9 +95,7 @@ type deleted struct {
 	asked []change.Control
 }
 
-func (*deleted) HistorySnapshot(context.Context) (store.HistorySnapshot, error) {
-	return store.HistorySnapshot{}, nil
-}
+func (*deleted) Marks(context.Context) (map[int32]store.Mark, error) { return nil, nil }
 
 // Append implements the inbox.
 func (d *deleted) Append(_ context.Context, records []transport.Record) error {
@@ -145,7 +143,7 @@ func TestTombstonesWaitForTheirServices(t *testing.T) {
 		d := &deleted{stone: store.Tombstone{Entity: "a", Version: at(1, 7)}}
 		row := store.Progress{}
 		for i, v := range c.positions {
-			row.Positions = append(row.Positions, store.ServicePosition{Service: int32(i + 1), Position: store.Position{Version: v}})
+			row.Positions = append(row.Positions, store.ServicePosition{Service: int32(i + 1), Version: v})
 		}
 		if c.lost > 0 {
 			var lost core.Repair

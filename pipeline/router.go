@@ -75,15 +75,22 @@ func (o *stageOptions) startRouter(stage string, routes []route) (*router, error
 	}
 }
 
-// subscribe starts a stage on a topic: run, and handle for the messages of its group. The
-// component fails with the error that ends either of them. limit ends with the component, or
-// after an error.
-func (o *stageOptions) subscribe(ctx context.Context, limit *stageLimit, gc transport.GroupConfig, run func(context.Context) error, handle message.NoPublishHandlerFunc) (c component, err error) {
-	ended := make(chan error, 1)
-	stopRun := loop(func(ctx context.Context) { ended <- run(ctx) })
+// subscribe starts a stage: its runs, and routes, of which the first is of a new group. The component
+// fails with the error that ends one of them. limit ends with the component, or after an error.
+func (o *stageOptions) subscribe(ctx context.Context, limit *stageLimit, gc transport.GroupConfig, routes []route, runs []func(context.Context) error) (c component, err error) {
+	ended := make(chan error, len(runs))
+	var stops []func()
+	for _, run := range runs {
+		stops = append(stops, loop(func(ctx context.Context) { ended <- run(ctx) }))
+	}
+	stopRuns := func() { // in the order of the flow
+		for _, stop := range stops {
+			stop()
+		}
+	}
 	defer func() {
 		if err != nil {
-			stopRun()
+			stopRuns()
 			limit.giveUp()
 		}
 	}()
@@ -91,7 +98,8 @@ func (o *stageOptions) subscribe(ctx context.Context, limit *stageLimit, gc tran
 	if err != nil {
 		return component{}, err
 	}
-	r, err := o.startRouter(limit.stage, []route{{name: limit.stage, topic: gc.Topic, subscriber: group.Subscriber(), handle: handle}})
+	routes[0].subscriber = group.Subscriber()
+	r, err := o.startRouter(limit.stage, routes)
 	if err != nil {
 		return component{}, errors.Join(err, group.Close())
 	}
@@ -106,13 +114,13 @@ func (o *stageOptions) subscribe(ctx context.Context, limit *stageLimit, gc tran
 			return
 		}
 		ending()
-		stopRun() // one ends the others: all of their errors count
+		stopRuns() // one ends the others: all of their errors count
 		failed <- fmt.Errorf("%s: %w", limit.stage, causes(err, ended, group))
 	}()
 	return component{failed: failed, stop: func() error {
 		close(done)
 		defer ending()()
-		err := r.end(closeTimeout(o.cfg)/2, stopRun)
+		err := r.end(closeTimeout(o.cfg)/2, stopRuns)
 		if e := group.Close(); e != nil {
 			// Nothing is lost by it: the group drops this member after the session time-out.
 			o.log.Warn("the group was not left in order", "event", "group.not_left", "stage", limit.stage, "error", e)
@@ -149,10 +157,8 @@ func (r *router) end(patience time.Duration, abort func()) error {
 // ends the others, and the order in which they are seen must not matter.
 func causes(err error, stage <-chan error, group interface{ Err() error }) error {
 	err = errors.Join(err, group.Err())
-	select {
-	case e := <-stage:
-		err = errors.Join(err, e)
-	default:
+	for len(stage) > 0 {
+		err = errors.Join(err, <-stage)
 	}
 	return err
 }

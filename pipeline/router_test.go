@@ -30,9 +30,9 @@ func (endedSubscriber) Close() error { return nil }
 // A router that ends while it starts has started: why its subscription ended is the
 // group's to say, and the caller asks it only about a router that it has.
 func TestARouterThatEndsAtOnceHasStarted(t *testing.T) {
-	p := openEmbedded(t, Roles{Decide: true}, fileSource)
+	p := openEmbedded(t, Roles{Work: true}, fileSource)
 	for range 300 {
-		r, err := p.decide.startRouter("decide", []route{{name: "decide", topic: "t", subscriber: endedSubscriber{}, handle: func(*message.Message) error { return nil }}})
+		r, err := p.work.startRouter("decide", []route{{name: "decide", topic: "t", subscriber: endedSubscriber{}, handle: func(*message.Message) error { return nil }}})
 		require.NoError(t, err)
 		require.ErrorContains(t, <-r.failed, "the router ended by itself")
 		require.NoError(t, r.close())

@@ -20,7 +20,7 @@ func (p *Pipeline) Run(ctx context.Context) error {
 	if p.opt.UntilIdle {
 		p.idle.begin()
 	}
-	return p.end.run(p.log, func() ([]component, error) { return p.work(ctx) }, func() error {
+	return p.end.run(p.log, func() ([]component, error) { return p.runStages(ctx) }, func() error {
 		if p.opt.UntilIdle {
 			p.idle.lookAgain(p.end.closing())
 		}
@@ -28,9 +28,9 @@ func (p *Pipeline) Run(ctx context.Context) error {
 	})
 }
 
-// work starts the stages and returns those that run when it is time to stop them. An error means
+// runStages starts the stages and returns those that run when it is time to stop them. An error means
 // that one did not start, or failed.
-func (p *Pipeline) work(ctx context.Context) (running []component, err error) {
+func (p *Pipeline) runStages(ctx context.Context) (running []component, err error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	if file, ok := p.store.(*sqlite.Store); ok {
@@ -85,16 +85,11 @@ func (p *Pipeline) startStages(ctx context.Context) (running []component, err er
 			return running, err
 		}
 	}
-	if p.opt.Roles.Decide {
-		if err := while("decide", p.end.decide.ctx, true, p.decide.start); err != nil {
+	if p.opt.Roles.Work {
+		if err := while("work", p.end.work.ctx, true, p.work.start); err != nil {
 			return running, err
 		}
-		add("statistics", p.end.decide.ctx, p.noise.start())
-	}
-	if p.opt.Roles.Deliver {
-		if err := while("deliver", p.end.deliver.ctx, true, p.deliver.start); err != nil {
-			return running, err
-		}
+		add("statistics", p.end.work.ctx, p.noise.start())
 	}
 	return running, nil
 }
@@ -109,7 +104,7 @@ func (p *Pipeline) keepRunning(ctx context.Context, running []component) error {
 	defer p.end.begin()
 	p.monitor.showZeros()
 	watchers.Go(func() { p.monitor.run(watch) })
-	if p.opt.Roles.Decide {
+	if p.opt.Roles.Work {
 		watchers.Go(func() { p.retention.run(watch) })
 		watchers.Go(func() { p.inbox.trim(watch) })
 	}

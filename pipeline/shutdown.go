@@ -16,9 +16,9 @@ type shutdown struct {
 	timeout time.Duration
 	once    sync.Once
 
-	ingest, decide limit
-	deliver        limit // also for closing servers after the stages
-	hardStop       limit // the process ends, with all work in progress
+	ingest   limit
+	work     limit // also for closing servers after the stages
+	hardStop limit // the process ends, with all work in progress
 }
 
 // limit is a context that ends at a point of a stop.
@@ -29,7 +29,7 @@ type limit struct {
 
 func newShutdown(timeout time.Duration) *shutdown {
 	e := &shutdown{timeout: timeout}
-	for _, l := range []*limit{&e.ingest, &e.decide, &e.deliver, &e.hardStop} {
+	for _, l := range []*limit{&e.ingest, &e.work, &e.hardStop} {
 		l.ctx, l.end = context.WithCancel(context.Background()) // #nosec G118 -- begin has timers call it
 	}
 	return e
@@ -38,7 +38,7 @@ func newShutdown(timeout time.Duration) *shutdown {
 // begin starts the clock. It may be called again, and concurrently.
 func (e *shutdown) begin() {
 	e.once.Do(func() {
-		for l, percent := range map[*limit]time.Duration{&e.ingest: 25, &e.decide: 50, &e.deliver: 70, &e.hardStop: 90} {
+		for l, percent := range map[*limit]time.Duration{&e.ingest: 25, &e.work: 70, &e.hardStop: 90} {
 			time.AfterFunc(e.timeout*percent/100, l.end)
 		}
 	})
@@ -69,7 +69,7 @@ func (e *shutdown) run(log *slog.Logger, work func() ([]component, error), closi
 
 // closing returns the limit for closing servers after the stages.
 func (e *shutdown) closing() context.Context {
-	return e.deliver.ctx
+	return e.work.ctx
 }
 
 // outcome is how a run ends. It may be used concurrently: run does not always

@@ -32,22 +32,21 @@ func TestEnding(t *testing.T) {
 		return errors.New("hurried")
 	}
 	for _, c := range []struct {
-		name                             string
-		work                             error
-		ingest, decide, deliver, closing func(context.Context) error
-		took                             time.Duration
-		cut                              string // in the log
-		err                              string
+		name                  string
+		failed                error
+		ingest, work, closing func(context.Context) error
+		took                  time.Duration
+		cut                   string // in the log
+		err                   string
 	}{
-		{name: "in order", ingest: quick, decide: quick, deliver: quick, closing: quick},
-		{name: "in time", ingest: at(time.Second, nil), decide: at(2*time.Second, nil), deliver: at(2*time.Second, nil), closing: quick, took: 5 * time.Second},
-		{name: "nothing answers", ingest: hurried, decide: hurried, deliver: hurried, closing: quick, took: 14 * time.Second, cut: "[ingest decide deliver]"},
-		{name: "one does not answer", ingest: quick, decide: hurried, deliver: at(time.Second, nil), closing: quick, took: 11 * time.Second, cut: "[decide]"},
-		{name: "a stage hangs", ingest: at(time.Hour, nil), decide: quick, deliver: quick, closing: quick, took: 18 * time.Second, cut: "[ingest]"},
-		{name: "closing hangs", ingest: quick, decide: quick, deliver: hurried, closing: at(time.Hour, nil), took: 18 * time.Second, cut: "[deliver closing]"},
-		{name: "a failure stays one", work: errStage, ingest: hurried, decide: quick, deliver: quick, closing: quick, took: 5 * time.Second, cut: "[ingest]", err: "the stage failed"},
-		{name: "also when closing hangs", work: errStage, ingest: quick, decide: quick, deliver: quick, closing: at(time.Hour, nil), took: 18 * time.Second, cut: "[closing]", err: "the stage failed"},
-		{name: "failures of stopping", ingest: at(0, errors.New("a")), decide: quick, deliver: at(0, errors.New("b")), closing: at(0, errors.New("c")), err: "a\nb\nc"},
+		{name: "in order", ingest: quick, work: quick, closing: quick},
+		{name: "in time", ingest: at(time.Second, nil), work: at(4*time.Second, nil), closing: quick, took: 5 * time.Second},
+		{name: "nothing answers", ingest: hurried, work: hurried, closing: quick, took: 14 * time.Second, cut: "[ingest work]"},
+		{name: "a stage hangs", ingest: at(time.Hour, nil), work: quick, closing: quick, took: 18 * time.Second, cut: "[ingest]"},
+		{name: "closing hangs", ingest: quick, work: hurried, closing: at(time.Hour, nil), took: 18 * time.Second, cut: "[work closing]"},
+		{name: "a failure stays one", failed: errStage, ingest: hurried, work: quick, closing: quick, took: 5 * time.Second, cut: "[ingest]", err: "the stage failed"},
+		{name: "also when closing hangs", failed: errStage, ingest: quick, work: quick, closing: at(time.Hour, nil), took: 18 * time.Second, cut: "[closing]", err: "the stage failed"},
+		{name: "failures of stopping", ingest: at(0, errors.New("a")), work: at(0, errors.New("b")), closing: at(0, errors.New("c")), err: "a\nb\nc"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -62,14 +61,12 @@ func TestEnding(t *testing.T) {
 				}
 				start := time.Now()
 				err := e.run(slog.New(slog.NewTextHandler(&log, nil)), func() ([]component, error) {
-					return []component{
-						stop("ingest", e.ingest.ctx, c.ingest), stop("decide", e.decide.ctx, c.decide), stop("deliver", e.deliver.ctx, c.deliver),
-					}, c.work
+					return []component{stop("ingest", e.ingest.ctx, c.ingest), stop("work", e.work.ctx, c.work)}, c.failed
 				}, func() error { return c.closing(e.closing()) })
 				require.Equal(t, c.took, time.Since(start))
 				<-time.After(2 * time.Hour) // what hangs ends, too
 				synctest.Wait()
-				require.Equal(t, []string{"ingest", "decide", "deliver"}, order)
+				require.Equal(t, []string{"ingest", "work"}, order)
 				if c.err == "" {
 					require.NoError(t, err)
 				} else {

@@ -7,7 +7,7 @@
 // Decisions have one writer per inbox partition, the owner, which says so by a
 // token in the partition's watermark. One transaction moves the watermarks of
 // all partitions that have something waiting, writes entities with their dam states,
-// and adds the outbox rows that carry the duty to publish. It fails as a whole
+// and adds frames to the changes log. It fails as a whole
 // when a watermark is not where the owner believes it to be: so a zombie, a
 // restored store and a commit of unknown outcome all end the same way, with
 // nothing written and a takeover.

@@ -8,26 +8,18 @@ import (
 	"math"
 	"slices"
 	"strconv"
-	"sync/atomic"
+	"time"
 
 	"github.com/seed-86dfc502/weir/change"
 	"github.com/seed-86dfc502/weir/internal/wire"
 )
 
-// Position is how far a service is in one partition of the changes log.
-type Position struct {
-	// Version: every change of the service in this partition whose version is
-	// below it took effect, became a dead letter, or needed no delivery.
-	Version change.Version
-	// LogOffset is the first record of the log that may hold a change at or above
-	// Version.
-	LogOffset int64
-}
-
 // ServicePosition is the position of one service.
 type ServicePosition struct {
 	Service int32
-	Position
+	// Version: every change of the service in this partition whose version is below it took effect,
+	// became a dead letter, or needed no delivery.
+	Version change.Version
 	// Mark says where on the service's target to look for changes at or above Version
 	// (sinks.Recoverer); "" for a sink without marks.
 	Mark string
@@ -112,115 +104,25 @@ type Mark struct {
 	LastTo change.Version
 }
 
-// Activation says from where on a revision decides in a partition: the
-// partition's watermark in the transaction that activated it.
-type Activation struct {
-	Revision  int64
-	Partition int32
-	From      change.Version
-}
-
-// StaleActivations returns those of all that no frame is judged by, by the
-// positions that the partitions have. A frame that ends at or below the lowest position of
-// its partition is skipped, whether it counts or not. Of the activations at or below
-// that position the newest rejects every other frame that an older one would: one of an
-// earlier revision, since it ends above, and one of a later, if it begins below.
-func StaleActivations(all []Activation, rows []Progress) []Activation {
-	newest := make(map[int32]Activation, len(rows)) // at or below the lowest position
-	lowest := make(map[int32]change.Version, len(rows))
-	for i := range rows {
-		for _, p := range rows[i].Positions {
-			if low, known := lowest[rows[i].Partition]; !known || p.Version < low {
-				lowest[rows[i].Partition] = p.Version
-			}
-		}
-	}
-	for _, a := range all {
-		if low, known := lowest[a.Partition]; known && a.From <= low && a.Revision > newest[a.Partition].Revision {
-			newest[a.Partition] = a
-		}
-	}
-	var stale []Activation
-	for _, a := range all {
-		if a.Revision < newest[a.Partition].Revision {
-			stale = append(stale, a)
-		}
-	}
-	return stale
-}
-
-// HistorySnapshot decides whether a frame counts, read in one snapshot. It is read-only: callers
-// may share it.
-type HistorySnapshot struct {
-	Active int64 // the newest revision; 0 without any
-	Marks  map[int32]Mark
-	// Activations are of partitions that had a watermark then, without those that
-	// were stale at the last one; as SortActivations leaves them.
-	Activations []Activation
-	Owners      map[int32]Token // of the rows of progress, by partition
-}
-
-// SnapshotCache keeps the activations that a snapshot found for the next one: they change
-// with the newest revision alone. The zero value is ready; it may be used concurrently.
-type SnapshotCache struct {
-	kept atomic.Pointer[keptActivations]
-}
-
-type keptActivations struct {
-	of          Revision
-	activations []Activation
-}
-
-// Kept returns activations and the newest revision when they were read; the zero
-// one before the first Keep. They are valid as long as it is the newest: a store that
-// went back and activated again has another time of activation under its number.
-func (c *SnapshotCache) Kept() (of Revision, activations []Activation) {
-	if k := c.kept.Load(); k != nil {
-		return k.of, k.activations
-	}
-	return Revision{}, nil
-}
-
-// Keep sorts and keeps activations that were read in one snapshot.
-func (c *SnapshotCache) Keep(of Revision, activations []Activation) {
-	SortActivations(activations)
-	c.kept.Store(&keptActivations{of, activations})
-}
-
-// Counts reports whether a frame that revision decided in partition, of
-// positions from up to, not including, to, belongs to the store's history. One
-// that does not was decided in a future that the store lost: its records are
-// decided again. The look must have been read after the frame.
-func (l *HistorySnapshot) Counts(partition int32, revision int64, from, to change.Version) bool {
-	if to > l.Marks[partition].Watermark || revision > l.Active {
-		return false
-	}
-	first, _ := slices.BinarySearchFunc(l.Activations, partition, func(a Activation, p int32) int { return cmp.Compare(a.Partition, p) })
-	for _, a := range l.Activations[first:] {
-		if a.Partition != partition {
-			break
-		}
-		if a.Revision <= revision && a.From > from || a.Revision > revision && a.From < to {
-			return false
-		}
-	}
-	return true
-}
-
-// SortActivations brings activations into the order of their partitions, and of
-// revisions within: a frame is judged by those of its own.
-func SortActivations(activations []Activation) {
-	slices.SortFunc(activations, func(a, b Activation) int {
-		return cmp.Or(cmp.Compare(a.Partition, b.Partition), cmp.Compare(a.Revision, b.Revision))
-	})
+// Tail is the changes log of a partition above a position, read in one snapshot.
+type Tail struct {
+	Frames []Frame        // the oldest first; Partition is not set
+	LastTo change.Version // where the newest frame ends that was ever written; 0 before the first
+	Owner  Token          // of the row of progress
 }
 
 // Deliveries is the store's side of deliver.
 type Deliveries interface {
 	// Rows reads dam rows in the order of keys; it locks nothing.
 	Rows(ctx context.Context, keys []Key) ([]Row, error)
-	// HistorySnapshot reads marks, activations and owners in one snapshot.
-	HistorySnapshot(ctx context.Context) (HistorySnapshot, error)
+	// Marks reads how far decisions are, by partition.
+	Marks(ctx context.Context) (map[int32]Mark, error)
+	// Frames reads the log of a partition above a position: one frame, if there is any, and more up to
+	// so many bytes. A frame that begins above the position, or none below LastTo, shows that
+	// retention took others.
+	Frames(ctx context.Context, partition int32, after change.Version, bytes int) (Tail, error)
+	// DropFrames deletes frames that were written before a time, and returns how many.
+	DropFrames(ctx context.Context, before time.Time) (int64, error)
 	// TakeProgress writes token into the rows of partitions, creating them without
 	// positions, and returns them as they are then. Their former owners cannot
 	// swap them any more. In the order of partitions; none twice.
@@ -239,9 +141,6 @@ type Deliveries interface {
 	Retrying(ctx context.Context, keys []string) ([]DeadLetter, error)
 	// AllProgress reads all rows, without retrying changes; it locks nothing.
 	AllProgress(ctx context.Context) ([]Progress, error)
-	// Outbox reads the frames of a partition, of all generations, that may not
-	// have been published yet, oldest first.
-	Outbox(ctx context.Context, partition int32) ([][]byte, error)
 	// Moved reads up to limit entities after the given one, in ascending byte order. It
 	// returns those of their dam rows whose version is from from up to, not including, to,
 	// and the last entity that it read: "" with the last page.
@@ -249,26 +148,25 @@ type Deliveries interface {
 }
 
 // AppendPositions appends the encoding of positions that the stores keep: groups of
-// services that share a position. Mark, Refresh and Repair are not in it.
+// services that share a version. Mark, Refresh and Repair are not in it.
 func AppendPositions(dst []byte, positions []ServicePosition) []byte {
 	done := make([]bool, len(positions))
 	for i := range positions {
 		if done[i] {
 			continue
 		}
-		p := positions[i].Position
-		dst = binary.AppendUvarint(dst, uint64(p.Version))
-		dst = binary.AppendUvarint(dst, uint64(p.LogOffset))
+		at := positions[i].Version
+		dst = binary.AppendUvarint(dst, uint64(at))
 		n := 0
 		for j := i; j < len(positions); j++ {
-			if !done[j] && positions[j].Position == p {
+			if !done[j] && positions[j].Version == at {
 				n++
 			}
 		}
 		dst = binary.AppendUvarint(dst, uint64(n))
 		last := int32(0)
 		for j := i; j < len(positions); j++ {
-			if !done[j] && positions[j].Position == p {
+			if !done[j] && positions[j].Version == at {
 				done[j] = true
 				dst = binary.AppendUvarint(dst, uint64(positions[j].Service-last))
 				dst = binary.AppendVarint(dst, positions[j].Entities)
@@ -284,13 +182,13 @@ func DecodePositions(b []byte) ([]ServicePosition, error) {
 	var out []ServicePosition
 	r := wire.Reader{Rest: b}
 	for len(r.Rest) > 0 && !r.Failed {
-		p := Position{Version: change.Version(r.Uvarint()), LogOffset: int64(r.Uvarint())}
+		at := change.Version(r.Uvarint())
 		n, service := r.Count(), uint64(0)
-		r.Failed = r.Failed || p.Version > math.MaxInt64 || p.LogOffset < 0 || n == 0
+		r.Failed = r.Failed || at > math.MaxInt64 || n == 0
 		for ; n > 0 && !r.Failed; n-- {
 			service += min(r.Uvarint(), math.MaxInt32+1)
 			r.Failed = r.Failed || service > math.MaxInt32
-			out = append(out, ServicePosition{Service: int32(service), Position: p, Entities: r.Varint()})
+			out = append(out, ServicePosition{Service: int32(service), Version: at, Entities: r.Varint()})
 		}
 	}
 	slices.SortFunc(out, func(a, b ServicePosition) int { return int(a.Service) - int(b.Service) })

@@ -5,7 +5,6 @@ import (
 	"math"
 	"slices"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -14,54 +13,12 @@ import (
 	"github.com/seed-86dfc502/weir/change"
 )
 
-// What HistorySnapshot.Counts must say of a frame that revision decided from a position to
-// another, in a partition whose watermark is at 60: revision 2 began at 20, 3 at 40
-// and 4 there too, 5 at 50.
-func TestCounts(t *testing.T) {
-	at := func(offset int64) change.Version { return change.NewVersion(1, offset) }
-	look := HistorySnapshot{Active: 5, Marks: map[int32]Mark{0: {Watermark: at(60), LastTo: at(55)}, 2: {Watermark: change.NewVersion(2, 5)}}, Activations: []Activation{
-		{Revision: 2, Partition: 0, From: at(20)}, {Revision: 3, Partition: 0, From: at(40)},
-		{Revision: 4, Partition: 0, From: at(40)}, {Revision: 5, Partition: 0, From: at(50)},
-		{Revision: 2, Partition: 1, From: at(0)}, {Revision: 3, Partition: 2, From: at(7)},
-	}}
-	for name, c := range map[string]struct {
-		partition int32
-		revision  int64
-		from, to  change.Version
-		want      bool
-	}{
-		"under the first revision":                               {0, 1, at(0), at(20), true},
-		"past the end of the first":                              {0, 1, at(10), at(21), false},
-		"from where a revision begins to where it ends":          {0, 2, at(20), at(40), true},
-		"within a revision":                                      {0, 2, at(25), at(30), true},
-		"before its revision began":                              {0, 2, at(19), at(30), false},
-		"past the end of its revision":                           {0, 2, at(30), at(41), false},
-		"of a revision that decided nothing":                     {0, 3, at(40), at(41), false},
-		"of a lost revision of the number of one without frames": {0, 3, at(30), at(40), false},
-		"of the next one, which begins there too":                {0, 4, at(40), at(50), true},
-		"of the newest, up to the watermark":                     {0, 5, at(50), at(60), true},
-		"above the watermark":                                    {0, 5, at(50), at(61), false},
-		"of a revision that the store does not know":             {0, 6, at(50), at(60), false},
-		"above the watermark of a partition that has none":       {9, 1, at(0), at(1), false},
-		"of a partition with a watermark of 0 then":              {1, 2, at(0), at(1), false},
-		"of an older generation":                                 {2, 2, at(3), at(7), true},
-		"of an older generation, by a newer revision":            {2, 3, at(3), at(7), false},
-		"of a newer generation":                                  {2, 3, change.NewVersion(2, 0), change.NewVersion(2, 5), true},
-		"of a newer generation, by an older revision":            {2, 2, change.NewVersion(2, 0), change.NewVersion(2, 5), false},
-	} {
-		assert.Equal(t, c.want, look.Counts(c.partition, c.revision, c.from, c.to), name)
-	}
-	assert.False(t, (&HistorySnapshot{}).Counts(0, 0, 0, at(0)), "an empty store has no history")
-}
-
 // drawPositions draws positions as a progress row has them: few of them differ.
 func drawPositions(t *rapid.T) (positions []ServicePosition) {
-	some := rapid.SliceOfN(rapid.Custom(func(t *rapid.T) Position {
-		return Position{Version: change.Version(rapid.Uint64Max(math.MaxInt64).Draw(t, "position")), LogOffset: rapid.Int64Min(0).Draw(t, "offset")}
-	}), 1, 5).Draw(t, "positions")
+	some := rapid.SliceOfN(rapid.Uint64Max(math.MaxInt64), 1, 5).Draw(t, "positions")
 	services := rapid.SliceOfDistinct(rapid.Int32Min(0), rapid.ID).Draw(t, "services")
 	for _, n := range slices.Sorted(slices.Values(services)) {
-		positions = append(positions, ServicePosition{Service: n, Entities: rapid.Int64().Draw(t, "entities"), Position: rapid.SampledFrom(some).Draw(t, "position"),
+		positions = append(positions, ServicePosition{Service: n, Entities: rapid.Int64().Draw(t, "entities"), Version: change.Version(rapid.SampledFrom(some).Draw(t, "position")),
 			Mark: rapid.StringN(0, -1, 40).Draw(t, "mark")})
 	}
 	return positions
@@ -158,10 +115,9 @@ func TestPlacesCodec(t *testing.T) {
 func TestPlacesAreSmall(t *testing.T) {
 	var positions []ServicePosition
 	for n := range int32(200) {
-		positions = append(positions, ServicePosition{Service: n + 1, Position: Position{Version: change.NewVersion(3, 1<<33), LogOffset: 1 << 30}})
+		positions = append(positions, ServicePosition{Service: n + 1, Version: change.NewVersion(3, 1<<33)})
 	}
 	positions[7].Version--
-	positions[150].LogOffset--
 	assert.Less(t, len(AppendPositions(nil, positions)), 450)
 }
 
@@ -187,25 +143,4 @@ func FuzzPlacesCodec(f *testing.F) {
 		require.NoError(t, err)
 		require.Equal(t, positions, again)
 	})
-}
-
-// A look is valid for one activation: not for another one that a restored
-// store made under the same number.
-func TestActivationsAreKeptOfOneActivation(t *testing.T) {
-	var c SnapshotCache
-	of, kept := c.Kept()
-	require.True(t, of.Same(Revision{}), "a store without revisions has no activations")
-	require.Empty(t, kept)
-	at := time.UnixMicro(1)
-	c.Keep(Revision{Number: 2, Fingerprint: []byte("f"), Activated: at}, []Activation{{2, 1, 3}, {2, 0, 9}, {1, 1, 3}})
-	of, kept = c.Kept()
-	require.Equal(t, []Activation{{2, 0, 9}, {1, 1, 3}, {2, 1, 3}}, kept, "by partition, as frames are judged")
-	require.True(t, of.Same(Revision{Number: 2, Fingerprint: []byte("f"), Activated: at.UTC()}))
-	for _, other := range []Revision{
-		{Number: 3, Fingerprint: []byte("f"), Activated: at},
-		{Number: 2, Fingerprint: []byte("g"), Activated: at},
-		{Number: 2, Fingerprint: []byte("f"), Activated: at.Add(time.Microsecond)},
-	} {
-		require.False(t, of.Same(other))
-	}
 }

@@ -133,12 +133,11 @@ type Partition struct {
 // Token marks an owner's claim on partitions: unique per takeover.
 type Token [16]byte
 
-// OutboxFrame is a frame of the changes log that may not have been published
-// yet: the bytes that are published (package change).
-type OutboxFrame struct {
-	ID        int64 // ascending per partition, in the order of the decisions
+// Frame is a row of the changes log.
+type Frame struct {
 	Partition Partition
-	Frame     []byte
+	To        change.Version // where it ends
+	Body      []byte         // a change.Frame
 }
 
 // TakenOver is the state of a partition at its takeover.
@@ -148,9 +147,6 @@ type TakenOver struct {
 	// LastTo is where the partition's newest frame ends, of this generation or an
 	// older one: the next frame names it as its predecessor. 0 before the first.
 	LastTo change.Version
-	// Outbox is what may not have been published yet, of this generation or an
-	// older one, oldest first.
-	Outbox []OutboxFrame
 	// Floors are those of the partition, by the name of their log; see FloorsOf.
 	Floors []Floor
 	// Doubt: decisions may have been lost, up to an offset that is not known, see EndDoubt. A
@@ -224,10 +220,6 @@ type Decision struct {
 	// nothing. Either may hold one more than once.
 	Claims []ClaimID
 	Keys   []KeyDigest
-	// Published are ids of outbox rows of these partitions, also of an older
-	// generation, to delete: their publish was acknowledged to this owner. An id that is
-	// not there does no harm.
-	Published []int64
 }
 
 // Loaded is the state that a decision transaction read.
@@ -248,10 +240,8 @@ type Outcome struct {
 	// Entities are inserted or replaced, with the dam states that were set; no id
 	// twice. One that is not stored as it was found makes the whole ErrFenced.
 	Entities []Entity
-	Outbox   []OutboxFrame // ID is given by the store
-	// LastTo is where the last of Outbox ends, by partition; one without an entry
-	// stays.
-	LastTo  map[Partition]change.Version
+	// Frames are the changes, of the partitions of Moves alone; those of a partition ascend.
+	Frames  []Frame
 	Letters []DeadLetter
 	Audit   []Audit
 	// Settled says what became of dead letters that were replayed. Letters that
@@ -286,9 +276,8 @@ type Decisions interface {
 	// Watermarks are those of all partitions and generations.
 	Watermarks(ctx context.Context) (map[Partition]int64, error)
 	// TakeOver writes token into the watermarks of partitions, creating them at
-	// 0, and reads watermark and outbox in the same snapshot: an earlier owner's
-	// transaction is either seen whole or can no longer commit. It waits for a
-	// decision under way. The first takeover in a generation ends all older ones,
+	// 0, and reads them: an earlier owner's transaction is either seen whole or can no
+	// longer commit. It waits for a decision under way. The first takeover in a generation ends all older ones,
 	// of all partitions, for an entity may be in another one since: their
 	// owners are fenced, and taking them over is ErrFenced.
 	// Answers in the order of partitions; no number twice.
@@ -296,9 +285,7 @@ type Decisions interface {
 
 	// Decide runs one decision transaction: check revision and watermarks, load
 	// entities and decided claims, call decide, at most once, write its outcome,
-	// commit durably. It returns the ids of Outcome.Outbox in their order; none where the
-	// changes log is in the store: the commit has published them. An error of
-	// decide ends the transaction and is returned as it is.
+	// commit durably. An error of decide ends the transaction and is returned as it is.
 	//
 	// Where nothing is to be loaded (neither Entities nor Claims) decide is called before
 	// anything was checked or locked: revision and watermarks are compared in the
@@ -313,7 +300,7 @@ type Decisions interface {
 	// After an error of class Unknown the transaction may have been committed.
 	//
 	// Entities and dam rows are written by nothing else, but for ForgetStates.
-	Decide(ctx context.Context, d Decision, decide func(loaded Loaded) (Outcome, error)) ([]int64, error)
+	Decide(ctx context.Context, d Decision, decide func(loaded Loaded) (Outcome, error)) error
 }
 
 // Tombstone is a deleted entity.
@@ -580,9 +567,6 @@ type Reader interface {
 	// letter of deliver: both need the tombstone's version. The cost of a page does not depend
 	// on the number of younger tombstones.
 	Tombstones(ctx context.Context, before time.Time, after Tombstone, limit int) ([]Tombstone, error)
-	// Outboxes counts the outbox rows of each partition that has any: what may not
-	// have been published yet.
-	Outboxes(ctx context.Context) (map[Partition]int64, error)
 	// Audits returns one page of operators' actions by id.
 	Audits(ctx context.Context, f AuditFilter) ([]Audit, error)
 	// Entities pages through them in ascending byte order of their ids: those after the

@@ -82,8 +82,7 @@ func (c *GroupConfig) SetDefaults() error {
 	def(&c.FrameRecords, 1000)
 	def(&c.FrameBytes, 1<<20)
 	def(&c.BufferBytes, 64<<20)
-	def(&c.NackMin, 100*time.Millisecond)
-	def(&c.NackMax, 5*time.Second)
+	c.setBackOff()
 	def(&c.SessionTimeout, 10*time.Second)
 	def(&c.HeartbeatInterval, 500*time.Millisecond)
 	def(&c.RebalanceTimeout, 30*time.Second)
@@ -103,6 +102,11 @@ func (c *GroupConfig) SetDefaults() error {
 		return fmt.Errorf("consumer group %s: heartbeat interval %v is above half the session timeout %v", c.ID, c.HeartbeatInterval, c.SessionTimeout)
 	}
 	return nil
+}
+
+func (c *GroupConfig) setBackOff() {
+	def(&c.NackMin, 100*time.Millisecond)
+	def(&c.NackMax, 5*time.Second)
 }
 
 // backOff is how long a refused frame waits after nacks earlier refusals.

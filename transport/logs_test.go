@@ -23,8 +23,6 @@ func (l topics) NewGroup(ctx context.Context, gc transport.GroupConfig) (logtest
 	return transport.NewGroup(ctx, l.c.cfg, gc)
 }
 
-func (l topics) NewReader(topic string) logtest.Reader { return transport.NewReader(l.c.cfg, topic, 0) }
-
 func TestLogs(t *testing.T) {
 	onBoth(t, func(t *testing.T, c cluster) {
 		logtest.Run(t, c.prefix, func(t *testing.T) logtest.Logs {

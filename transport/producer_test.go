@@ -250,30 +250,6 @@ func TestScanBesideATransactionAndEnsureTopics(t *testing.T) {
 	require.Equal(t, "in a transaction", string(last[2].Value), "the marker behind it is no record")
 }
 
-// A topic that may grow has at least the partitions that are asked for, and all
-// of them take records.
-func TestTopicGrows(t *testing.T) {
-	onBoth(t, func(t *testing.T, c cluster) {
-		topic := c.topic(t, "topic", 2)
-		p := c.producer(t, transport.ProducerConfig{})
-		fill(t, p, topic, 0, 10)
-		a := c.admin(t)
-		ctx, cancel := context.WithTimeout(t.Context(), patience)
-		defer cancel()
-		for _, n := range []int32{5, 5, 3} {
-			require.NoError(t, a.EnsureTopics(ctx, []transport.TopicSpec{{Name: topic, Partitions: n, Grow: true}}))
-			_, ends, err := a.Offsets(ctx, topic)
-			require.NoError(t, err)
-			require.Len(t, ends, 5)
-		}
-		pinned(t, c.producer(t, transport.ProducerConfig{}), topic, 4, 0, 1, 10)
-		_, ends, err := a.Offsets(ctx, topic)
-		require.NoError(t, err)
-		require.EqualValues(t, 1, ends[4])
-		require.EqualValues(t, 10, ends[0]+ends[1], "nothing moved")
-	})
-}
-
 func TestRecordsOfMessagesKeepKeysAndNulls(t *testing.T) {
 	c := faulty(t, func(int) int16 { return 0 })
 	p := c.producer(t, transport.ProducerConfig{})

@@ -45,6 +45,7 @@ type Subscription struct {
 // NewSubscription returns a subscription with the topic and the times of gc. begin is called by
 // Subscribe. It must not block.
 func NewSubscription(gc *GroupConfig, begin func()) *Subscription {
+	gc.setBackOff()
 	return &Subscription{gc: gc, begin: begin, failed: make(chan struct{}), done: make(chan struct{})}
 }
 

@@ -15,7 +15,7 @@
 // # Protocol of a key
 //
 // [ledger.once] is all of it. Insert the key with its fingerprint and a new claim id, or read
-// what the first request inserted:
+// the row of the first request:
 //
 //   - another fingerprint: conflict, nothing is appended;
 //   - an answer: replay it, nothing is appended;

@@ -23,18 +23,18 @@ type letterFlags struct {
 }
 
 func letterFilterFlags(c *cobra.Command, f *store.LetterFilter, stage *string) {
-	c.Flags().StringVar(stage, "stage", "", "only this stage: "+english.WordSeries(stageNames(), "or"))
+	c.Flags().StringVar(stage, "stage", "", "only this stage: "+english.WordSeries(stageNames, "or"))
 	c.Flags().StringVar(&f.Source, "source", "", "only events of this source")
 	c.Flags().StringVar(&f.Service, "service", "", "only this service, customer/projection@sink")
 	c.Flags().StringVar(&f.Entity, "entity", "", "only this entity")
 	c.Flags().StringVar(&f.Code, "code", "", "only this reason, for instance bad_json")
-	_ = c.RegisterFlagCompletionFunc("stage", cobra.FixedCompletions(stageNames(), cobra.ShellCompDirectiveNoFileComp))
+	_ = c.RegisterFlagCompletionFunc("stage", cobra.FixedCompletions(stageNames, cobra.ShellCompDirectiveNoFileComp))
 }
 
 // checkLetterWords refuses an unknown stage or state. An empty word passes.
 func checkLetterWords(stage, state string) error {
-	if stage != "" && !slices.Contains(stageNames(), stage) {
-		return &usageError{fmt.Errorf("--stage %s: want %s", stage, english.WordSeries(stageNames(), "or"))}
+	if stage != "" && !slices.Contains(stageNames, stage) {
+		return &usageError{fmt.Errorf("--stage %s: want %s", stage, english.WordSeries(stageNames, "or"))}
 	}
 	if state != "" && !slices.Contains(letterStates(), state) {
 		return &usageError{fmt.Errorf("--state %s: want %s", state, english.WordSeries(letterStates(), "or"))}
@@ -127,3 +127,11 @@ func (f *letterFlags) confirmAll(ctx context.Context, a *app, l operate.Letters,
 func deadLetters(n int) string {
 	return english.Plural(n, "dead letter", "dead letters")
 }
+
+// stageNames are the stages at which a record may die.
+var stageNames = func() (names []string) { //nolint:gochecknoglobals // never written
+	for _, s := range store.Stages {
+		names = append(names, string(s))
+	}
+	return names
+}()

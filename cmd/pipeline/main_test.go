@@ -179,10 +179,10 @@ func TestHelpAndCompletion(t *testing.T) {
 }
 
 func TestRoles(t *testing.T) {
-	r, err := parseRoles("ingest, deliver")
+	r, err := parseRoles("ingest, work")
 	require.NoError(t, err)
-	require.True(t, r.Ingest && r.Deliver && !r.Decide)
-	require.Equal(t, []string{"ingest", "deliver"}, r.Names())
+	require.True(t, r.Ingest && r.Work)
+	require.Equal(t, []string{"ingest", "work"}, r.Names())
 	_, err = parseRoles("ingest,")
 	require.Error(t, err)
 }

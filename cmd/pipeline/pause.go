@@ -29,7 +29,7 @@ func newPauseCommand(a *app) *cobra.Command {
 	return newPausingCommand(a, &cobra.Command{
 		Use:   "pause SERVICE",
 		Short: "Pause deliveries to a service; its changes queue until it is resumed",
-		Long: "Pause deliveries to a service. Its changes queue until it is resumed, for as long as kafka.changes.retention; other\n" +
+		Long: "Pause deliveries to a service. Its changes queue until it is resumed, for as long as retention.changes; other\n" +
 			"services are not affected. It takes effect in all processes within seconds, and survives restarts. No process needs\n" +
 			"to run, since the store keeps it.",
 		Example: "  weir pause acme/ripeness@hook -c weir.yaml --reason \"they move their database until Monday\"",

@@ -47,7 +47,7 @@ func TestPauseAndResume(t *testing.T) {
 	require.Equal(t, exitLeft, <-ended, printed.String())
 	require.NoFileExists(t, filepath.Join(dir, "out", "zest_catalogue.jsonl"))
 	out := said(exitFailed, "status")
-	require.Regexp(t, `^down  no process runs: none reported to the store within a minute, and admin.listen is off, since .*\n    do: weir run -c .* starts one\n    process .* \(ingest,decide,deliver\): stopped, \w+ ago\n    last decision: 20.*\)\n`, out)
+	require.Regexp(t, `^down  no process runs: none reported to the store within a minute, and admin.listen is off, since .*\n    do: weir run -c .* starts one\n    process .* \(ingest,work\): stopped, \w+ ago\n    last decision: 20.*\)\n`, out)
 	require.Regexp(t, `degraded  `+service+`, at most \d+ queued, (the oldest for \d+m?\d*s, )?since .*\n    why: paused by .*: they move\n    do: .*weir resume `+service, out)
 
 	var s operate.Status

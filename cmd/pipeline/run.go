@@ -40,14 +40,14 @@ func newRunCommand(a *app) *cobra.Command {
 			"are waited for, not ready; a wrong configuration ends it at once.\n" +
 			"With --until-idle, standard error says which part is not done, and why; a run that stops before all is done ends with status 3.\n" +
 			"Several processes with the same configuration share the work.",
-		Example: "  weir run -c weir.yaml\n  weir run -c weir.yaml --until-idle\n  weir run -c weir.yaml --role decide,deliver",
+		Example: "  weir run -c weir.yaml\n  weir run -c weir.yaml --until-idle\n  weir run -c weir.yaml --role work",
 		RunE:    func(cmd *cobra.Command, _ []string) error { return o.run(cmd.Context()) },
 	}
-	c.Flags().StringVar(&o.role, "role", strings.Join(stageNames(), ","), "stages that this process runs, separated by commas")
+	c.Flags().StringVar(&o.role, "role", strings.Join(roleNames(), ","), "what this process does, separated by commas")
 	c.Flags().BoolVar(&o.untilIdle, "until-idle", false, "end when the sources are drained and everything is delivered")
 	c.Flags().DurationVar(&o.timeout, "timeout", 0, "with --until-idle: stop after this time, with status 3 if work is left")
 	c.Flags().BoolVar(&o.activate, "activate", false, "let this configuration replace a later one (a roll-back)")
-	_ = c.RegisterFlagCompletionFunc("role", cobra.FixedCompletions(stageNames(), cobra.ShellCompDirectiveNoFileComp))
+	_ = c.RegisterFlagCompletionFunc("role", cobra.FixedCompletions(roleNames(), cobra.ShellCompDirectiveNoFileComp))
 	return o.needConfig(c)
 }
 
@@ -75,20 +75,20 @@ func (o *runOptions) run(ctx context.Context) error {
 	})
 }
 
-// stageNames returns the words for the roles.
-func stageNames() []string { return pipeline.AllRoles.Names() }
+// roleNames returns the words for the roles.
+func roleNames() []string { return pipeline.AllRoles.Names() }
 
-// stageOf returns the field of a role.
-func stageOf(r *pipeline.Roles, name string) *bool {
-	return map[string]*bool{"ingest": &r.Ingest, "decide": &r.Decide, "deliver": &r.Deliver}[name]
+// roleOf returns the field of a role.
+func roleOf(r *pipeline.Roles, name string) *bool {
+	return map[string]*bool{"ingest": &r.Ingest, "work": &r.Work}[name]
 }
 
 func parseRoles(s string) (pipeline.Roles, error) {
 	var r pipeline.Roles
 	for word := range strings.SplitSeq(s, ",") {
-		role := stageOf(&r, strings.TrimSpace(word))
+		role := roleOf(&r, strings.TrimSpace(word))
 		if role == nil {
-			return r, fmt.Errorf("--role: %q is no stage; want %s", word, english.WordSeries(stageNames(), "or"))
+			return r, fmt.Errorf("--role: %q is no role; want %s", word, english.WordSeries(roleNames(), "or"))
 		}
 		*role = true
 	}

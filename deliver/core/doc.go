@@ -7,17 +7,13 @@
 //
 // A [Lane] is one service in one [Partition]:
 //
-//	   Tail: the frame follows
-//	 ┌──────────────────────────► dispatched ─ Take ─► in hand ─ Finish ─► position
-//	live ◄──────────────┐            ▲
-//	 │                  │ Behind:    │ CatchUp: the frame follows
-//	 │ a gap, LogEnded, │ caught up  │ Owed: the outbox has the frames
-//	 │ Fall: no budget, │            │
-//	 └──────────────► lagging ───────┤ Skip: the log has them elsewhere
-//	                                 └ Lose: nothing has them: passed, with a Repair
+//	     HandOut: the frame follows, there is room
+//	behind ─────────────────────────────► dispatched ─ Take ─► in hand ─ Finish ─► position
+//	  ▲  │ Look: the log has not what follows                │
+//	  │  └──► passed, with a Repair                          │
+//	  └────────────── Fall: the sink fails, the service ends ┘
 //
-// The tail never searches missing changes: it leaves the services that lack them to the
-// catch-up reader and continues with the others. A swap of the partition's row (Swap, Swapped)
+// Next says for which position the log is to be read. A swap of the partition's row (Swap, Swapped)
 // writes positions, repairs, refreshes, bookmarks, retrying rows and dead letters together.
 //
 // Two needs have entities decided again: a [Repair], of changes that were lost, and a refresh, of

@@ -42,11 +42,10 @@ type SignalKind int
 // The signals, with the fields that they set.
 const (
 	Deliver          SignalKind = iota // Queue has slices, or a partition of it was revoked
-	Read                               // Partition: the catch-up reader may have work
+	Read                               // Partition: the log may have changes for a lane
 	Save                               // a position moved
-	Freed                              // the budget grew, or a lane is live again: Tail may have another reply
+	Freed                              // the budget grew: Next of a starved partition may have another reply
 	Walk                               // a repair is needed
-	Missing                            // Partition: the tail passed missing changes, its lanes search them
 	Lagging                            // Queue
 	CaughtUp                           // Queue, Partition
 	Lost                               // Queue, Partition, From, To: changes without To
@@ -100,7 +99,7 @@ func (f *Flow) Add(q *Queue) {
 // Remove ends a service that left nothing in hand. Its positions are kept for its return; an
 // Add of the same number continues there.
 func (f *Flow) Remove(q *Queue) {
-	f.Fall(q) // the catch-up reader may have handed it something
+	f.Fall(q)
 	for _, l := range q.lanes {
 		p := l.Partition
 		p.absent = append(p.absent, l.saved())
@@ -180,10 +179,7 @@ func (q *Queue) Busy() bool { return q.busy }
 
 // Advance moves a slice in hand to its first change that is not done.
 func (f *Flow) Advance(s *Slice, at change.Version) {
-	if s.at = at; s.Frame.Partial() {
-		// Changes of one position that were cut into parts are done together.
-		s.at = max(s.Frame.From, s.SkipBelow)
-	}
+	s.at = at
 	s.Lane.advance()
 }
 
@@ -193,7 +189,7 @@ func (f *Flow) Finish(s *Slice) {
 	f.Abandon(s)
 	if !s.Lane.Partition.revoked {
 		b := s.Frame
-		s.Frame = &change.Frame{From: b.From, To: b.To, Prev: b.Prev, Part: b.Part, Last: b.Last, Cut: b.Cut}
+		s.Frame = &change.Frame{From: b.From, To: b.To, Prev: b.Prev}
 		s.Changes, s.finished = change.Slice{}, true
 		s.Lane.finish(s)
 		f.signal(Signal{Kind: Save})
@@ -207,26 +203,23 @@ func (f *Flow) Abandon(s *Slice) {
 	f.release(s)
 }
 
-// SetFailing says whether the sink of a service fails, or an operator paused it.
+// SetFailing says whether the sink of a service fails, or an operator paused it. Changes that wait for a
+// failing one are read again: others need the memory.
 func (f *Flow) SetFailing(q *Queue, failing bool) {
-	q.Failing = failing
+	if q.Failing = failing; failing && q.held > f.Share()/2 {
+		f.Fall(q)
+	}
 	for _, l := range q.lanes {
 		f.signal(Signal{Kind: Read, Partition: l.Partition})
 	}
-	f.signal(Signal{Kind: Freed})
 }
 
-// Fall drops the waiting slices of a service: the others continue, and the catch-up reader
-// reads them again.
+// Fall drops the waiting slices of a service.
 func (f *Flow) Fall(q *Queue) {
-	fell := false
 	for _, l := range q.lanes {
-		fell = l.fall() || fell
+		l.fall()
 	}
 	q.drop(func(*Slice) bool { return true })
-	if fell && !q.Removed {
-		f.signal(Signal{Kind: Lagging, Queue: q})
-	}
 	f.signal(Signal{Kind: Freed})
 }
 
@@ -241,56 +234,12 @@ func (q *Queue) drop(which func(*Slice) bool) {
 	})
 }
 
-// holderPatience is how long idle services wait for one that holds most of the budget.
-const holderPatience = 500 * time.Millisecond
-
-// awaitCapacity reports whether the tail of a partition has to wait before it hands a frame
-// out. To free memory, services become lagging.
-func (f *Flow) awaitCapacity(p *Partition, fr *Frame, now time.Time) bool {
-	size := int64(0)
-	for i := range fr.Slices {
-		size += costOf(fr.Frame, &fr.Slices[i])
-	}
-	full := f.held > 0 && f.held+size > f.Memory
-	blocked := int64(0) // bytes in hand until a sink recovers, or for a pace
-	for _, q := range f.queues {
-		// A queue that is not busy is about to be tried.
-		if !q.Failing && !q.Paced || !q.busy {
-			continue
-		}
-		if len(q.waiting) > 0 && (full || q.held > f.Share()) {
-			f.Fall(q)
-		}
-		blocked += q.held
-	}
-	if now.Before(p.joinUntil) || len(p.lanes) > 0 && !slices.ContainsFunc(p.lanes, func(l *Lane) bool { return l.live }) {
-		return true
-	}
-	if f.held <= blocked || f.held+size <= f.Memory {
-		return false
-	}
-	// The budget is used up. A slow service does not hold up others that are idle.
-	var largestHolder *Queue
-	idle := false
-	for _, q := range f.queues {
-		if len(q.waiting) > 0 && (largestHolder == nil || q.held > largestHolder.held) {
-			largestHolder = q
-		}
-		idle = idle || q.held == 0 && !q.Failing
-	}
-	if idle && largestHolder != nil && largestHolder.held > f.Memory/4 && now.Sub(largestHolder.since) > holderPatience {
-		f.Fall(largestHolder)
-		return f.held > f.Memory
-	}
-	return true
-}
-
 // Lags returns, for each lagging service, the number of partitions in which it lags.
 func (f *Flow) Lags() map[*Queue]int {
 	lags := map[*Queue]int{}
 	for _, p := range f.parts {
 		for _, l := range p.lanes {
-			if !l.live {
+			if l.lagging {
 				lags[l.Queue]++
 			}
 		}
@@ -298,11 +247,11 @@ func (f *Flow) Lags() map[*Queue]int {
 	return lags
 }
 
-// Idle reports whether no change is queued or in hand, no row is to be saved, and none was
+// Idle reports whether all of the log is read, no change is queued or in hand, no row is to be saved, and none was
 // lost and is still to be decided again.
 func (f *Flow) Idle() bool {
 	for _, p := range f.parts {
-		if len(p.rows) > 0 || slices.ContainsFunc(p.lanes, func(l *Lane) bool { return l.repair.Needed() }) {
+		if !p.looked && len(p.lanes) > 0 || len(p.rows) > 0 || slices.ContainsFunc(p.lanes, func(l *Lane) bool { return l.upTo < p.lastTo || l.repair.Needed() }) {
 			return false
 		}
 	}

@@ -35,7 +35,7 @@ func (r *refresh) begin(l *Lane, now time.Time) (wait time.Duration) {
 		return 0
 	}
 	at, next := now.UnixMilli(), time.UnixMilli(r.since).Add(max(l.Queue.Refresh/lapsPerPeriod, minLapPause))
-	switch top := l.Position().Version; {
+	switch top := l.Position(); {
 	case top == 0: // no entity was sent
 		r.since = at
 	case r.since == 0 || r.since > at: // new, or the clock was set back

@@ -36,7 +36,7 @@ func TestARefreshSendsEachEntityOnceAPeriod(t *testing.T) {
 			row := store.Progress{Token: store.Token{1}, Positions: []store.ServicePosition{saved}}
 			p = f.Assign(&row)
 		}
-		saved, place := store.ServicePosition{Service: 3, Position: place(entities, 0)}, ""
+		saved, place := store.ServicePosition{Service: 3, Version: v(entities)}, ""
 		takeOver(saved)
 		save := func() {
 			if swap, needed := p.Swap(store.Token{1}); needed {
@@ -78,7 +78,7 @@ func TestARefreshSendsEachEntityOnceAPeriod(t *testing.T) {
 				continue
 			}
 			served[0].Visited(place)
-			p.tail.UpTo = v(int64(next))
+			p.lanes[0].upTo = v(int64(next))
 			if rapid.Bool().Draw(r, "save") {
 				save()
 			}
@@ -110,7 +110,7 @@ func TestAFailureWithoutChangesHoldsUpNoRefresh(t *testing.T) {
 		f := NewFlow(1 << 20)
 		q := &Queue{Number: 3, Refresh: time.Minute}
 		f.Add(q)
-		p := f.Assign(&store.Progress{Token: store.Token{1}, Positions: []store.ServicePosition{{Service: 3, Position: place(40, 0)}}})
+		p := f.Assign(&store.Progress{Token: store.Token{1}, Positions: []store.ServicePosition{{Service: 3, Version: v(40)}}})
 		f.SetFailing(q, true)
 		q.SetBusy(busy, false)
 		begun := 0

@@ -21,19 +21,13 @@ const (
 	PositionSaving = "sources.file-saving"    // before a file's position is stored [source]
 	PositionSaved  = "sources.file-saved"     // after it [source]
 
-	DecideBatch     = "decide.batch"          // records collected, before the transaction
-	DecideBegun     = "decide.begun"          // in the transaction: watermark moved, entities loaded
-	DecideOutcome   = "decide.outcome"        // in the transaction: outcome known, nothing of it written
-	DecideWritten   = "store.decide-written"  // SQLite: written, not committed; PostgreSQL: writes and commit sent
-	DecideControl   = "decide.control"        // in the transaction: a control record is being applied
-	DecideCommitted = "decide.committed"      // committed, before the publish
-	PublishHalf     = "decide.publish-half"   // half of a batch's changes are published
-	Published       = "decide.published"      // acknowledged, its outbox row is still there
-	Discarding      = "decide.discarding"     // before published outbox rows are deleted
-	Discarded       = "decide.discarded"      // after it
-	TakenOver       = "decide.taken-over"     // takeover: token written, before the outbox is published
-	RepublishHalf   = "decide.republish-half" // takeover: half of the outbox is published
-	Republished     = "decide.republished"    // takeover: the outbox is published, nothing is read yet
+	DecideBatch     = "decide.batch"         // records collected, before the transaction
+	DecideBegun     = "decide.begun"         // in the transaction: watermark moved, entities loaded
+	DecideOutcome   = "decide.outcome"       // in the transaction: outcome known, nothing of it written
+	DecideWritten   = "store.decide-written" // SQLite: written, not committed; PostgreSQL: writes and commit sent
+	DecideControl   = "decide.control"       // in the transaction: a control record is being applied
+	DecideCommitted = "decide.committed"     // committed, before its frames are handed over
+	TakenOver       = "decide.taken-over"    // takeover: token written, nothing is read yet
 
 	DeliverBatch  = "deliver.batch"          // changes dequeued, before the dam rows are read [service]
 	GuardCounted  = "deliver.guard-counted"  // the guard has counted changes, none is written [service]
@@ -146,8 +140,7 @@ func Points() []string {
 	return []string{
 		Migrating, MigrateHalf, Migrated,
 		Fetched, IngestBatch, GateChecked, AppendHalf, Appended, Marked, Acknowledged, Committing, Committed, PositionSaving, PositionSaved,
-		DecideBatch, DecideBegun, DecideOutcome, DecideWritten, DecideControl, DecideCommitted, PublishHalf, Published, Discarding, Discarded,
-		TakenOver, RepublishHalf, Republished,
+		DecideBatch, DecideBegun, DecideOutcome, DecideWritten, DecideControl, DecideCommitted, TakenOver,
 		DeliverBatch, GuardCounted, Writing, WriteHalf, WriteFlying, Written, Refusing, Refused, Buried, Saving, Saved, ProgressTaken,
 	}
 }

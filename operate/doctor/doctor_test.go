@@ -75,7 +75,7 @@ func TestPostgres(t *testing.T) {
 	address := servers.Postgres(t)
 	brokers, prefix := servers.Kafka(t)
 	of := func(url string) *config.Config {
-		return configured(t, "store: {postgres: {url: \""+url+"\"}}\nkafka: {brokers: [\""+strings.Join(brokers, `", "`)+"\"], inbox: {topic: "+prefix+"in}, changes: {topic: "+prefix+"out}}\n")
+		return configured(t, "store: {postgres: {url: \""+url+"\"}}\nkafka: {brokers: [\""+strings.Join(brokers, `", "`)+"\"], inbox: {topic: "+prefix+"in}}\n")
 	}
 	level, text := said(t, Examine(t.Context(), of(address), Options{}), "store")
 	require.Equal(t, operate.LevelDown, level)
@@ -134,7 +134,7 @@ func TestValkey(t *testing.T) {
 func TestKafka(t *testing.T) {
 	short(t)
 	brokers, prefix := servers.Kafka(t)
-	cfg := configured(t, "store: {postgres: {url: \""+servers.Postgres(t)+"\"}}\nkafka: {brokers: [\""+strings.Join(brokers, `", "`)+"\"], inbox: {topic: "+prefix+"in, partitions: 3}, changes: {topic: "+prefix+"out}}\n")
+	cfg := configured(t, "store: {postgres: {url: \""+servers.Postgres(t)+"\"}}\nkafka: {brokers: [\""+strings.Join(brokers, `", "`)+"\"], inbox: {topic: "+prefix+"in, partitions: 3}}\n")
 	level, text := said(t, Examine(t.Context(), cfg, Options{}), "kafka")
 	require.Equal(t, operate.LevelOK, level, text)
 	require.Contains(t, text, "topic "+prefix+"in is made at the start")

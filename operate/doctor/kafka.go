@@ -17,7 +17,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 )
 
-// kafka examines the cluster and the topics of the inbox and of the changes.
+// kafka examines the cluster and the internal topics.
 func (e *examination) kafka(ctx context.Context) error {
 	cluster, _, err := assemble.Cluster(e.cfg, e.cfg.Kafka.Cluster, slog.New(slog.DiscardHandler))
 	if err != nil {

@@ -194,9 +194,9 @@ func (w *world) partition() int32 {
 	return transport.PartitionOf([]byte("B-007"), int32(w.config.Kafka.Inbox.Partitions))
 }
 
-func (w *world) HistorySnapshot(context.Context) (store.HistorySnapshot, error) {
+func (w *world) Marks(context.Context) (map[int32]store.Mark, error) {
 	end := change.NewVersion(1, int64(len(w.records)))
-	return store.HistorySnapshot{Marks: map[int32]store.Mark{w.partition(): {Watermark: end, LastTo: end}}}, nil
+	return map[int32]store.Mark{w.partition(): {Watermark: end, LastTo: end}}, nil
 }
 
 func (w *world) AllProgress(context.Context) ([]store.Progress, error) {
@@ -206,7 +206,7 @@ func (w *world) AllProgress(context.Context) ([]store.Progress, error) {
 		if n, ok := w.reached[s.Name]; ok {
 			at = n
 		}
-		row.Positions = append(row.Positions, store.ServicePosition{Service: int32(i + 1), Position: store.Position{Version: change.NewVersion(1, at)}})
+		row.Positions = append(row.Positions, store.ServicePosition{Service: int32(i + 1), Version: change.NewVersion(1, at)})
 	}
 	return []store.Progress{row}, nil
 }

@@ -44,7 +44,7 @@ func (s *report) service(c config.Service) Service {
 			out.Last.Hash = row.Content.String()
 		}
 		partition := s.reached.Partition(s.Entity, row.Version)
-		at := s.reached.Position(partition, row.Service).Version
+		at := s.reached.Position(partition, row.Service)
 		out.Position, out.Behind = versionOf(at), s.reached.Waiting(partition, row.Service)
 		out.Queued = row.Content != nil && !row.Refused && row.Version >= at
 		if p, is := s.paused[c.Name]; is && p.Hold != nil {

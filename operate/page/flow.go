@@ -121,21 +121,21 @@ func (p overviewSection) sourceNodes(now, before *snapshot.Snapshot, health oper
 }
 
 func (p overviewSection) stageNodes(now *snapshot.Snapshot, per rates, health operate.Health) []node {
-	stage := func(name string, r snapshot.Rate, queued float64) node {
+	stage := func(name, role string, r snapshot.Rate, queued float64) node {
 		x := flowNode(name, r, queued)
 		x.markStalled(r, queued)
 		if health.Level == operate.LevelDown && name != "Deliver" {
 			x.Level = operate.LevelDown
 		}
-		if !p.runs(strings.ToLower(name)) {
+		if !p.runs(role) {
 			x.Href = "/system"
 			x.markElsewhere("not in this process")
 		}
 		return x
 	}
-	ingest := stage("Ingest", per(func(s *snapshot.Snapshot) float64 { return snapshot.Total(s.Ingested) + snapshot.Total(s.Rows) }), 0)
-	decided := stage("Decide", per(func(s *snapshot.Snapshot) float64 { return snapshot.Total(s.Events) }), now.InboxLag)
-	delivered := stage("Deliver", per(func(s *snapshot.Snapshot) float64 { return s.Delivered["delivered"] }), now.Pending)
+	ingest := stage("Ingest", "ingest", per(func(s *snapshot.Snapshot) float64 { return snapshot.Total(s.Ingested) + snapshot.Total(s.Rows) }), 0)
+	decided := stage("Decide", "work", per(func(s *snapshot.Snapshot) float64 { return snapshot.Total(s.Events) }), now.InboxLag)
+	delivered := stage("Deliver", "work", per(func(s *snapshot.Snapshot) float64 { return s.Delivered["delivered"] }), now.Pending)
 	return []node{ingest, decided, delivered}
 }
 
@@ -181,7 +181,7 @@ func (p overviewSection) customerNodes(now, before *snapshot.Snapshot, health op
 		if level, is := bad[customer]; is {
 			x.Level = level
 		}
-		if !p.runs("deliver") {
+		if !p.runs("work") {
 			x.markElsewhere("not delivered here")
 		}
 		nodes = append(nodes, x)

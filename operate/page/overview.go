@@ -73,7 +73,7 @@ func (p overviewSection) tiles(now *snapshot.Snapshot, per rates) []tile {
 		saved.Value, saved.Unit = fmt.Sprintf("%.1f", 100*share), "%"
 	}
 	var where []string
-	for _, x := range [][2]string{{"ingest", "at sources"}, {"decide", "in the inbox"}, {"deliver", "for customers"}} {
+	for _, x := range [][2]string{{"ingest", "at sources"}, {"work", "in the inbox"}, {"work", "for customers"}} {
 		if p.runs(x[0]) {
 			where = append(where, x[1])
 		}
@@ -84,7 +84,7 @@ func (p overviewSection) tiles(now *snapshot.Snapshot, per rates) []tile {
 		letters.Class = "warn"
 	}
 	return []tile{
-		flow("ingested", "ingest", (*snapshot.Snapshot).Taken), flow("delivered", "deliver", func(n *snapshot.Snapshot) float64 { return n.Delivered["delivered"] }),
+		flow("ingested", "ingest", (*snapshot.Snapshot).Taken), flow("delivered", "work", func(n *snapshot.Snapshot) float64 { return n.Delivered["delivered"] }),
 		saved, {Name: "queued", Value: comma(now.SourceLag + now.InboxLag + now.Pending), Says: "at most, " + strings.Join(where, ", ")}, letters,
 	}
 }

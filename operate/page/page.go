@@ -37,7 +37,7 @@ type Options struct {
 	Tools func(context.Context) (*operate.Env, error)
 	// History has the counters, past and present.
 	History *history.Recorder
-	// Roles are the stages that this process runs, of ingest, decide and deliver.
+	// Roles are the stages that this process runs, of ingest and work.
 	Roles []string
 	// Suspend suspends deliveries to a service, or resumes them, in all processes, and records
 	// it.

@@ -81,7 +81,7 @@ func newWorld(t testing.TB, change func(*page.Options)) *world {
 	w.conditions = map[string]deliver.Condition{"acme/all@out": {State: deliver.StatePaused, Since: w.now.Add(-time.Hour), Error: "401 Unauthorized"}}
 	w.opt = page.Options{
 		Config: func() *config.Config { return cfg }, Store: s, History: history.New(history.Options{Registry: w.registry, Process: func() operate.Process { return w.process }, Logger: slog.New(slog.DiscardHandler), Now: func() time.Time { return w.now }}),
-		Roles: []string{"ingest", "decide", "deliver"},
+		Roles: []string{"ingest", "work"},
 		Suspend: func(_ context.Context, service string, on bool, actor, why string) error {
 			w.asked = append(w.asked, fmt.Sprint(service, " ", on, " ", actor, " ", why))
 			return nil

@@ -235,26 +235,26 @@ func TestTwoHundredServices(t *testing.T) {
 
 // A process says which stages others run, and does not show zeros for them.
 func TestStagesOfOtherProcesses(t *testing.T) {
-	w := newWorld(t, func(o *page.Options) { o.Roles = []string{"deliver"} })
+	w := newWorld(t, func(o *page.Options) { o.Roles = []string{"work"} })
 	_, body := w.get("/", bearer)
-	require.Equal(t, 2*3, strings.Count(body, `class="node away`), "a source and two stages, in a picture and a list")
-	require.Contains(t, body, `<span class="weak">at most, for customers</span>`, "what is waiting is what this process sees")
-	for path, told := range map[string]string{
-		"/sources": `<td class="n" data-label="ingested">–</td>`, "/sources/events": "not read here",
-		"/services": `<td class="n" data-label="held back">–</td>`, oneService: "not decided in this process",
-	} {
+	require.Equal(t, 2*2, strings.Count(body, `class="node away`), "a source and a stage, in a picture and a list")
+	require.Contains(t, body, `<span class="weak">at most, in the inbox, for customers</span>`, "what is waiting is what this process sees")
+	for path, told := range map[string]string{"/sources": `<td class="n" data-label="ingested">–</td>`, "/sources/events": "not read here"} {
 		_, body = w.get(path, bearer)
 		require.Contains(t, body, told, path)
 	}
 	s := newScene(t, 3, 0)
 	_, body = s.get("/system", bearer)
-	require.Contains(t, body, ">110/s ingested, 108/s decided<")
-	require.Contains(t, body, ">61/s delivered<")
+	require.Contains(t, body, ">110/s ingested<")
+	require.Contains(t, body, "61/s delivered<")
 	require.NotContains(t, body, "19/s", "a silent process has no rate")
-	w.opt.Roles, w.conditions = []string{"ingest", "decide"}, nil
+	w.opt.Roles, w.conditions = []string{"ingest"}, nil
 	w.page = page.New(w.opt)
 	_, body = w.get("/services", bearer)
 	require.Contains(t, body, `<td class="n" data-label="delivered">–</td>`)
+	require.Contains(t, body, `<td class="n" data-label="held back">–</td>`)
+	_, body = w.get(oneService, bearer)
+	require.Contains(t, body, "not decided in this process")
 }
 
 // A table has the numbers of the plots, for the chosen range.

@@ -183,10 +183,10 @@ func (s *scene) state(letters int) {
 		require.NoError(t, err)
 		require.NoError(t, s.store.UpdateReport(ctx, operate.ProcessKind, name, func([]byte) ([]byte, error) { return body, nil }))
 	}
-	process("weir-0:1", operate.Process{Roles: "ingest,decide", Version: "0.1.0", Revision: 1, Started: s.now.Add(-26 * time.Hour), Seen: s.now, Health: operate.Health{Level: "degraded"}, Taken: 110, Decided: 108})
-	process("weir-1:1", operate.Process{Roles: "deliver", Version: "0.1.0", Revision: 1, Started: s.now.Add(-26 * time.Hour), Seen: s.now, Health: operate.Health{Level: "ok"}, Delivered: 61})
-	process("weir-2:1", operate.Process{Roles: "deliver", Version: "0.1.0", Revision: 1, Started: s.now.Add(-30 * time.Hour), Seen: s.now.Add(-20 * time.Minute), Health: operate.Health{Level: "ok"}, Delivered: 19})
-	process("ip-10-20-30-40.eu-central-1.compute.internal:1234567", operate.Process{Roles: "ingest,decide,deliver", Version: "v1.22.333-0.20261126195445-f27ae4c1abcd+dirty", Revision: 12345, Started: s.now.Add(-26 * time.Hour), Seen: s.now.Add(-3 * time.Minute), Stopped: true, Taken: 19})
+	process("weir-0:1", operate.Process{Roles: "ingest", Version: "0.1.0", Revision: 1, Started: s.now.Add(-26 * time.Hour), Seen: s.now, Health: operate.Health{Level: "degraded"}, Taken: 110, Decided: 108})
+	process("weir-1:1", operate.Process{Roles: "work", Version: "0.1.0", Revision: 1, Started: s.now.Add(-26 * time.Hour), Seen: s.now, Health: operate.Health{Level: "ok"}, Delivered: 61})
+	process("weir-2:1", operate.Process{Roles: "work", Version: "0.1.0", Revision: 1, Started: s.now.Add(-30 * time.Hour), Seen: s.now.Add(-20 * time.Minute), Health: operate.Health{Level: "ok"}, Delivered: 19})
+	process("ip-10-20-30-40.eu-central-1.compute.internal:1234567", operate.Process{Roles: "ingest,work", Version: "v1.22.333-0.20261126195445-f27ae4c1abcd+dirty", Revision: 12345, Started: s.now.Add(-26 * time.Hour), Seen: s.now.Add(-3 * time.Minute), Stopped: true, Taken: 19})
 	s.entities(60)
 }
 
@@ -198,7 +198,7 @@ func (s *scene) entities(n int) {
 	require.NoError(t, err)
 	active, err := s.store.Active(t.Context())
 	require.NoError(t, err)
-	_, err = s.store.Decide(t.Context(), store.Decision{Revision: active.Number, Moves: []store.WatermarkStep{{Partition: part, To: int64(n), Token: token}}}, func(store.Loaded) (store.Outcome, error) {
+	err = s.store.Decide(t.Context(), store.Decision{Revision: active.Number, Moves: []store.WatermarkStep{{Partition: part, To: int64(n), Token: token}}}, func(store.Loaded) (store.Outcome, error) {
 		var out store.Outcome
 		for i := range n {
 			out.Entities = append(out.Entities, store.Entity{

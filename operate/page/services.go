@@ -147,7 +147,7 @@ func (p serviceSection) rows(keep func(string, operate.ServiceHealth) bool) (row
 		// Beyond a bound services are counted with their customer.
 		shared := len(services) > servicelabel.Most && now.Services[name] == nil
 		row := serviceRow{
-			Name: name, Decides: p.runs("decide") && !shared, Delivered: s.Delivered["delivered"], Held: s.Decisions[decide.DecisionHeldBack],
+			Name: name, Decides: p.runs("work") && !shared, Delivered: s.Delivered["delivered"], Held: s.Decisions[decide.DecisionHeldBack],
 			Pruned: s.Decisions[decide.DecisionPruned], Filtered: s.Decisions[decide.DecisionFiltered],
 			Lagging: s.Behind > 0, Pending: s.Pending, Reported: s.Reported, Oldest: s.Oldest, Failures: s.Failures, Dead: s.Delivered["dead"],
 			DeliveredRate:     per(func(n *snapshot.Snapshot) float64 { return n.Service(name).Delivered["delivered"] }),

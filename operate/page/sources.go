@@ -72,7 +72,7 @@ func (p sourceSection) rows(now, before *snapshot.Snapshot, health operate.Healt
 	}
 	for i := range p.opt.Config().Sources {
 		c := &p.opt.Config().Sources[i]
-		row := sourceRow{Source: now.Source(c.Name), Name: c.Name, Kind: c.Input.Kind(), Here: p.runs("ingest"), Decides: p.runs("decide"), Error: failing[c.Name]}
+		row := sourceRow{Source: now.Source(c.Name), Name: c.Name, Kind: c.Input.Kind(), Here: p.runs("ingest"), Decides: p.runs("work"), Error: failing[c.Name]}
 		if row.Here {
 			row.Rate = per(func(n *snapshot.Snapshot) float64 { return n.Source(c.Name).Taken })
 		}

@@ -50,7 +50,7 @@ func (r processRow) Rates() (all []string) {
 	for _, x := range []struct {
 		role, word string
 		rate       float64
-	}{{"ingest", "ingested", r.Taken}, {"decide", "decided", r.Decided}, {"deliver", "delivered", r.Delivered}} {
+	}{{"ingest", "ingested", r.Taken}, {"work", "decided", r.Decided}, {"work", "delivered", r.Delivered}} {
 		if strings.Contains(r.Roles, x.role) {
 			all = append(all, rateText(snapshot.Rate{Known: true, PerSecond: x.rate})+"/s "+x.word)
 		}

@@ -222,7 +222,7 @@ func (c *comparison) standing(row *store.Row) Verdict {
 		return Unknown
 	case row.Refused:
 		return Refused
-	case row.Version >= c.reached.Position(c.reached.Partition(row.Entity, row.Version), row.Service).Version:
+	case row.Version >= c.reached.Position(c.reached.Partition(row.Entity, row.Version), row.Service):
 		return Queued
 	}
 	return InStep

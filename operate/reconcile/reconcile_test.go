@@ -67,9 +67,9 @@ func (w *world) Rows(_ context.Context, keys []store.Key) (rows []store.Row, err
 }
 
 // The service has one position, in the one partition that there is.
-func (w *world) HistorySnapshot(context.Context) (store.HistorySnapshot, error) {
+func (w *world) Marks(context.Context) (map[int32]store.Mark, error) {
 	w.tick()
-	return store.HistorySnapshot{Marks: map[int32]store.Mark{0: {Watermark: v(1 << 20), LastTo: v(1 << 20)}}}, nil
+	return map[int32]store.Mark{0: {Watermark: v(1 << 20), LastTo: v(1 << 20)}}, nil
 }
 
 func (w *world) Inboxes(context.Context) ([]store.Inbox, error) {
@@ -78,7 +78,7 @@ func (w *world) Inboxes(context.Context) ([]store.Inbox, error) {
 
 func (w *world) AllProgress(context.Context) ([]store.Progress, error) {
 	w.tick()
-	return []store.Progress{{Positions: []store.ServicePosition{{Service: 1, Position: store.Position{Version: w.at}}}}}, nil
+	return []store.Progress{{Positions: []store.ServicePosition{{Service: 1, Version: w.at}}}}, nil
 }
 
 func (w *world) ListLetters(_ context.Context, f store.LetterFilter) (found []store.DeadLetter, err error) {

@@ -160,7 +160,7 @@ func (s *Session) Env(ctx context.Context) (*operate.Env, error) {
 	plan := *s.Plan
 	plan.Revision = active.Number
 	return &operate.Env{
-		Store: s.Store, Plan: &plan, Checks: assemble.CheckServices(s.Config, known), Inbox: s.Inbox, Append: s.Logs, Log: s.Logs, Changes: s.Config.Kafka.Changes.Topic,
+		Store: s.Store, Plan: &plan, Checks: assemble.CheckServices(s.Config, known), Inbox: s.Inbox, Append: s.Logs, Log: s.Logs,
 		Shape: func(source string) (ingest.Extractor, error) {
 			c := s.Config.Sources.Find(source)
 			if c == nil {

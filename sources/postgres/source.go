@@ -171,7 +171,7 @@ func (s *Source) setFault(err error) (news bool) {
 
 // errUndecided is why no change of a table is read.
 var errUndecided = errors.New("its stored entities are to be deleted (TRUNCATE), once all earlier events are decided, " +
-	"and the inbox is not: is a process with the role decide running?")
+	"and the inbox is not: is a process with the role work running?")
 
 // undecidedAfter is how long decisions may take until the source reports that it waits for them.
 const undecidedAfter = 10 * time.Second

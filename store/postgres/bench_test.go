@@ -43,8 +43,7 @@ func benchStore(b *testing.B) *Store {
 
 // BenchmarkDecide is the database part of decisions: entities of 600 bytes,
 // five dam states each of which three change, 300 bytes of payload per
-// change, the outbox of the last decision deleted by the next, two owners at a
-// time.
+// change, two owners at a time.
 func BenchmarkDecide(b *testing.B) {
 	const changed, owners = 3, 2
 	s := benchStore(b)
@@ -63,7 +62,6 @@ func BenchmarkDecide(b *testing.B) {
 				require.NoError(b, err)
 				from := taken[0].NextOffset
 				group.Go(func() {
-					var published []int64
 					for round := 1; left.Add(-1) >= 0; round++ {
 						// Each owner has entities of its own, spread over the table.
 						ids := make([]string, events)
@@ -71,11 +69,11 @@ func BenchmarkDecide(b *testing.B) {
 							n := ((round*events+i)*7919%(benchEntities/owners))*owners + owner
 							ids[i] = "banana-" + strconv.Itoa(n)
 						}
-						written, err := s.Decide(b.Context(), store.Decision{Revision: revision.Number, Entities: ids, Published: published,
+						err := s.Decide(b.Context(), store.Decision{Revision: revision.Number, Entities: ids,
 							Moves: []store.WatermarkStep{{Partition: p, From: from, To: from + int64(events), Token: token}},
 						}, func(loaded store.Loaded) (store.Outcome, error) {
 							entities := loaded.Entities
-							out := store.Outcome{Entities: entities, Outbox: []store.OutboxFrame{{Partition: p, Frame: make([]byte, 300*changed*events)}}}
+							out := store.Outcome{Entities: entities, Frames: []store.Frame{{Partition: p, To: change.NewVersion(1, from+int64(events)), Body: make([]byte, 300*changed*events)}}}
 							for i := range entities {
 								entities[i].Docs = docs
 								for service := range int32(changed) {
@@ -88,7 +86,7 @@ func BenchmarkDecide(b *testing.B) {
 							b.Error(err)
 							return
 						}
-						published, from = written, from+int64(events)
+						from += int64(events)
 					}
 				})
 			}

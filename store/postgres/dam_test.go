@@ -29,7 +29,7 @@ func TestAPageOfEntitiesHasAllTheirStates(t *testing.T) {
 				states := storetest.StatesOf(store.Row{Key: store.Key{Service: 1}}, store.Row{Key: store.Key{Service: store.PageServices}}, store.Row{Key: store.Key{Service: 3 * store.PageServices}})
 				all = append(all, store.Entity{ID: fmt.Sprint("b", i), States: states})
 			}
-			_, err = s.Decide(ctx, store.Decision{Revision: revision.Number}, func(store.Loaded) (store.Outcome, error) { return store.Outcome{Entities: all}, nil })
+			err = s.Decide(ctx, store.Decision{Revision: revision.Number}, func(store.Loaded) (store.Outcome, error) { return store.Outcome{Entities: all}, nil })
 			require.NoError(t, err)
 			reader := handle(t, url)
 			_, err = read(reader, ctx, "", 3) // prepares, so that only the dam is waited for

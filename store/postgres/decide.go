@@ -46,16 +46,9 @@ WITH moved AS (
   RETURNING 1)
 SELECT weir_expect((SELECT count(*) FROM moved), $7::int8)`
 
-	sqlPutOutbox = `
-INSERT INTO outbox (generation, partition, frame)
-SELECT generation, partition, frame
-FROM unnest($1::int4[], $2::int4[], $3::bytea[]) WITH ORDINALITY AS o(generation, partition, frame, n)
-ORDER BY n RETURNING id`
-
-	sqlDropOutbox = `
-DELETE FROM outbox o WHERE id = ANY($1::int8[]) AND EXISTS (
-  SELECT FROM unnest($2::int4[], $3::int4[]) AS p(generation, partition)
-  WHERE o.partition = p.partition AND o.generation <= p.generation)`
+	sqlPutFrames = `
+INSERT INTO frames (partition, upto, written, body)
+SELECT partition, upto, now(), body FROM unnest($1::int4[], $2::int8[], $3::bytea[]) AS f(partition, upto, body)`
 
 	// The first takeover in a generation waits for all others under way, and they for
 	// it: it ends the older generations, and none of these may come back.
@@ -82,23 +75,12 @@ FROM unnest($1::int4[], $2::int4[]) AS p(generation, partition)
 ON CONFLICT (partition, generation) DO UPDATE SET token = excluded.token, session = excluded.session,
   doubt = CASE WHEN t.session = excluded.session THEN t.doubt ELSE $4 END
 RETURNING partition, next_offset, last_to, doubt = $4`
-
-	sqlReadOutbox = `
-SELECT o.id, o.generation, o.partition, o.frame
-FROM unnest($1::int4[], $2::int4[]) AS p(generation, partition)
-JOIN outbox o ON o.partition = p.partition AND o.generation <= p.generation
-ORDER BY o.partition, o.generation, o.id`
 )
 
 // TakeOver implements store.Decisions.
 //
-// Why this is one snapshot, although under read committed every statement has its
-// own: all that writes or deletes outbox rows of a partition holds the lock on
-// that partition's watermark row until it ends. The upsert takes these locks,
-// so it waits for an earlier owner's transaction under way and keeps later ones
-// out; the next statement of this transaction therefore sees all committed rows, and
-// they can no longer change. An earlier owner that comes
-// later finds another token.
+// The upsert locks the watermark rows, so it waits for an earlier owner's transaction under
+// way; one that comes later finds another token.
 //
 // The owners of older generations are kept out the same way, by sqlEndOlder,
 // before last_to is read, and cannot take over again.
@@ -139,15 +121,6 @@ func (s *Store) TakeOver(ctx context.Context, partitions []store.Partition, toke
 		})
 		return err
 	})
-	b.Queue(sqlReadOutbox, generations, numbers).Query(func(rows pgx.Rows) error {
-		var o store.OutboxFrame
-		_, err := pgx.ForEachRow(rows, []any{&o.ID, &o.Partition.Generation, &o.Partition.Number, &o.Frame}, func() error {
-			t := &taken[place[o.Partition.Number]]
-			t.Outbox = append(t.Outbox, o)
-			return nil
-		})
-		return err
-	})
 	var floors []store.Floor
 	readFloors := shared.ReadFloors("")
 	b.Queue(readFloors.Postgres, readFloors.Args...).Query(func(rows pgx.Rows) error {
@@ -170,35 +143,35 @@ func (s *Store) TakeOver(ctx context.Context, partitions []store.Partition, toke
 }
 
 // Decide implements store.Decisions.
-func (s *Store) Decide(ctx context.Context, d store.Decision, decide func(store.Loaded) (store.Outcome, error)) ([]int64, error) {
-	ids, err := s.decide(ctx, d, decide)
+func (s *Store) Decide(ctx context.Context, d store.Decision, decide func(store.Loaded) (store.Outcome, error)) error {
+	err := s.decide(ctx, d, decide)
 	if errors.Is(err, errMonthOver) {
 		if err := s.openLedgerMonth(ctx); err != nil {
-			return nil, err
+			return err
 		}
 		return s.decide(ctx, d, decide)
 	}
-	return ids, err
+	return err
 }
 
 // decide is one round trip where nothing is to be loaded: then the comparison
 // goes with the writes. Else it is one more.
-func (s *Store) decide(ctx context.Context, d store.Decision, decide func(store.Loaded) (store.Outcome, error)) ([]int64, error) {
+func (s *Store) decide(ctx context.Context, d store.Decision, decide func(store.Loaded) (store.Outcome, error)) error {
 	conn, err := s.pool.Acquire(ctx)
 	if err != nil {
-		return nil, failed("decide", err)
+		return failed("decide", err)
 	}
 	defer release(conn)
 	t := decision{s: s, conn: conn, d: d}
 	var loaded store.Loaded
 	if len(d.Entities) > 0 || len(d.Claims) > 0 {
 		if loaded, err = t.begin(ctx); err != nil {
-			return nil, err
+			return err
 		}
 	}
 	out, err := decide(loaded)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	return t.finish(ctx, loaded, out)
 }
@@ -263,16 +236,19 @@ func queueRevision(b *pgx.Batch, revision *int64) {
 // finish is the last round trip: all writes and COMMIT. Entities come before their
 // pages of dam states. An outcome that was computed before anything was compared is compared here
 // first, by statements that raise an error.
-func (t *decision) finish(ctx context.Context, loaded store.Loaded, out store.Outcome) ([]int64, error) {
+func (t *decision) finish(ctx context.Context, loaded store.Loaded, out store.Outcome) error {
 	d := t.d
 	moved := make([]store.Partition, len(d.Moves))
 	for i, m := range d.Moves {
 		moved[i] = m.Partition
 	}
-	for p := range out.LastTo {
-		if !slices.Contains(moved, p) {
-			return nil, bug("decide: a frame of partition %v, whose watermark this decision does not hold", p)
+	last := make(map[store.Partition]change.Version, len(moved))
+	numbers, ends, bodies := make([]int32, len(out.Frames)), make([]int64, len(out.Frames)), make([][]byte, len(out.Frames))
+	for i, f := range out.Frames {
+		if !slices.Contains(moved, f.Partition) {
+			return bug("decide: a frame of partition %v, whose watermark this decision does not hold", f.Partition)
 		}
+		numbers[i], ends[i], bodies[i], last[f.Partition] = f.Partition.Number, int64(f.To), f.Body, f.To
 	}
 	b := new(pgx.Batch)
 	if !t.begun {
@@ -280,54 +256,37 @@ func (t *decision) finish(ctx context.Context, loaded store.Loaded, out store.Ou
 		b.Queue(sqlShareRevision)
 		b.Queue(sqlExpectRevision, d.Revision)
 	}
-	queueMoves(b, d.Moves, out.LastTo)
+	queueMoves(b, d.Moves, last)
 	if len(out.Purged) > 0 {
 		b.Queue(sqlPurgeEntities, out.Purged)
 		b.Queue(sqlPurgePages, out.Purged)
 	}
 	if err := queueEntities(b, out.Entities); err != nil {
-		return nil, err
+		return err
 	}
-	ids := make([]int64, 0, len(out.Outbox))
-	if len(out.Outbox) > 0 {
-		partitions := make([]store.Partition, len(out.Outbox))
-		frames := make([][]byte, len(out.Outbox))
-		for i, o := range out.Outbox {
-			if !slices.Contains(moved, o.Partition) {
-				return nil, bug("decide: a frame of partition %v, whose watermark this decision does not hold", o.Partition)
-			}
-			partitions[i], frames[i] = o.Partition, notNil(o.Frame)
-		}
-		generations, numbers := partitionArrays(partitions)
-		b.Queue(sqlPutOutbox, generations, numbers, frames).Query(func(rows pgx.Rows) (err error) {
-			ids, err = pgx.AppendRows(ids, rows, pgx.RowTo[int64])
-			return err
-		})
-	}
-	if len(d.Published) > 0 {
-		generations, numbers := partitionArrays(moved)
-		b.Queue(sqlDropOutbox, d.Published, generations, numbers)
+	if len(out.Frames) > 0 {
+		b.Queue(sqlPutFrames, numbers, ends, bodies)
 	}
 	audits, err := shared.Audits(out.Audit)
 	if err != nil {
-		return nil, failed("decide", err)
+		return failed("decide", err)
 	}
 	for _, f := range out.Floors {
 		if !slices.Contains(moved, f.Partition) {
-			return nil, bug("decide: a floor of partition %v, whose watermark this decision does not hold", f.Partition)
+			return bug("decide: a floor of partition %v, whose watermark this decision does not hold", f.Partition)
 		}
 	}
 	queueCalls(b, slices.Concat(shared.Letters(out.Letters), shared.Settled(out.Settled), audits, shared.Heard(out)), nil)
 	if err := queuePutDecided(b, d, out.Claims, loaded.Uses); err != nil {
-		return nil, err
+		return err
 	}
 	queueCommit(b)
 	results := t.conn.SendBatch(ctx, b)
 	crash.At(crash.DecideWritten, "")
 	if err := results.Close(); err != nil {
-		return nil, failedCommit("decide", err)
+		return failedCommit("decide", err)
 	}
-	return ids, nil
+	return nil
 }
 
 // steps are moves as array parameters, sorted: watermarks are locked in one order

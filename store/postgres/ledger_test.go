@@ -273,7 +273,7 @@ func TestAKeyHasItsEffectOnceWhereAMonthBegins(t *testing.T) {
 	d := store.Decision{Revision: revision.Number, Claims: []store.ClaimID{second.ID}, Keys: []store.KeyDigest{second.Key}}
 	done := make(chan error, 1)
 	go func() {
-		_, err := other.Decide(ctx, d, func(loaded store.Loaded) (store.Outcome, error) {
+		err := other.Decide(ctx, d, func(loaded store.Loaded) (store.Outcome, error) {
 			assert.Equal(t, map[store.KeyDigest]store.Decided{first.Key: first}, loaded.Uses)
 			return store.Outcome{Claims: []store.Decided{second}}, nil
 		})

@@ -70,7 +70,6 @@ type Store struct {
 	// migrating counts the migrations under way.
 	migrating   *atomic.Int32
 	lockTimeout string // the constant, or longer in tests
-	snapshots   store.SnapshotCache
 }
 
 // Open checks the options and prepares a pool. It does not wait for the

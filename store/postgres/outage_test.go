@@ -15,6 +15,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/seed-86dfc502/weir/change"
 	"github.com/seed-86dfc502/weir/store"
 	"github.com/seed-86dfc502/weir/store/storetest"
 	"github.com/seed-86dfc502/weir/tests/servers"
@@ -48,12 +49,11 @@ func TestConnectionLostAtCommit(t *testing.T) {
 			_, err = s.TakeOver(t.Context(), []store.Partition{p0}, store.Token{1})
 			require.NoError(t, err)
 			decide := func(from int64, cut cut) error {
-				_, err := s.Decide(t.Context(), store.Decision{Revision: revision.Number, Moves: []store.WatermarkStep{{Partition: p0, From: from, To: from + 1, Token: store.Token{1}}}},
+				return s.Decide(t.Context(), store.Decision{Revision: revision.Number, Moves: []store.WatermarkStep{{Partition: p0, From: from, To: from + 1, Token: store.Token{1}}}},
 					func(store.Loaded) (store.Outcome, error) {
 						proxy.arm(cut)
-						return store.Outcome{Outbox: []store.OutboxFrame{{Partition: p0, Frame: []byte(marker)}}}, nil
+						return store.Outcome{Frames: []store.Frame{{Partition: p0, To: change.NewVersion(1, from+1), Body: []byte(marker)}}}, nil
 					})
-				return err
 			}
 			require.NoError(t, decide(0, never), "warms the statements up")
 			err = decide(1, c.cut)
@@ -67,7 +67,7 @@ func TestConnectionLostAtCommit(t *testing.T) {
 				want = 2
 			}
 			assert.Equal(t, want, taken[0].NextOffset)
-			assert.Len(t, taken[0].Outbox, int(want))
+			assert.Len(t, frames(t, direct), int(want))
 			assert.ErrorIs(t, decide(1, never), store.ErrFenced, "and the pool has healed itself")
 		})
 	}
@@ -86,11 +86,11 @@ func TestRoundTripsOfADecision(t *testing.T) {
 	next := int64(0)
 	decide := func(entities ...string) int64 {
 		before := proxy.trips.Load()
-		_, err := s.Decide(t.Context(), store.Decision{Revision: revision.Number, Moves: []store.WatermarkStep{{Partition: p0, From: next, To: next + 1, Token: store.Token{1}}}, Entities: entities},
+		err := s.Decide(t.Context(), store.Decision{Revision: revision.Number, Moves: []store.WatermarkStep{{Partition: p0, From: next, To: next + 1, Token: store.Token{1}}}, Entities: entities},
 			func(loaded store.Loaded) (store.Outcome, error) {
 				states := storetest.StatesOf(store.Row{Key: store.Key{Service: int32(next)}}, store.Row{Key: store.Key{Service: store.PageServices}})
 				return store.Outcome{Entities: []store.Entity{{ID: "e", Writes: next, States: states}},
-					Outbox: []store.OutboxFrame{{Partition: p0, Frame: []byte("f")}}}, nil
+					Frames: []store.Frame{{Partition: p0, To: change.NewVersion(1, next+1), Body: []byte("f")}}}, nil
 			})
 		require.NoError(t, err)
 		next++
@@ -168,19 +168,18 @@ func TestServerKilled(t *testing.T) {
 	_, err = s.TakeOver(t.Context(), []store.Partition{p0}, store.Token{1})
 	require.NoError(t, err)
 	decide := func(from int64, during func()) error {
-		_, err := s.Decide(t.Context(), store.Decision{Revision: revision.Number, Moves: []store.WatermarkStep{{Partition: p0, From: from, To: from + 1, Token: store.Token{1}}}},
+		return s.Decide(t.Context(), store.Decision{Revision: revision.Number, Moves: []store.WatermarkStep{{Partition: p0, From: from, To: from + 1, Token: store.Token{1}}}},
 			func(store.Loaded) (store.Outcome, error) {
 				during()
-				return store.Outcome{Outbox: []store.OutboxFrame{{Partition: p0, Frame: []byte("x")}}}, nil
+				return store.Outcome{Frames: []store.Frame{{Partition: p0, To: change.NewVersion(1, from+1), Body: []byte("x")}}}, nil
 			})
-		return err
 	}
 	require.NoError(t, decide(0, func() {}))
 	_, err = s.TakeProgress(t.Context(), []int32{0, 1}, store.Token{1})
 	require.NoError(t, err)
 	swap := func(partition int32, old, next byte) ([]bool, error) {
 		return s.SwapProgress(t.Context(), revision.Number, []store.ProgressSwap{{Old: store.Token{old}, Progress: store.Progress{Partition: partition, Token: store.Token{next},
-			Positions: []store.ServicePosition{{Service: 1, Position: store.Position{LogOffset: int64(next)}}}}}})
+			Positions: []store.ServicePosition{{Service: 1, Entities: int64(next)}}}}})
 	}
 	swapped, err := swap(0, 1, 2)
 	require.NoError(t, err)
@@ -205,14 +204,14 @@ func TestServerKilled(t *testing.T) {
 	// It may have been restored meanwhile, with this token and offset: the memory of the owner
 	// may be of a lost future.
 	require.ErrorIs(t, decide(1, func() {}), store.ErrFenced)
-	_, err = s.Decide(t.Context(), store.Decision{Revision: revision.Number, Entities: []string{"x"},
+	err = s.Decide(t.Context(), store.Decision{Revision: revision.Number, Entities: []string{"x"},
 		Moves: []store.WatermarkStep{{Partition: p0, From: 1, To: 2, Token: store.Token{1}}}},
 		func(store.Loaded) (store.Outcome, error) { return store.Outcome{}, nil })
 	require.ErrorIs(t, err, store.ErrFenced)
 	taken, err := s.TakeOver(t.Context(), []store.Partition{p0}, store.Token{2})
 	require.NoError(t, err)
 	assert.Equal(t, int64(1), taken[0].NextOffset, "the acknowledged decision, not the one that was cut off")
-	assert.Len(t, taken[0].Outbox, 1)
+	assert.Len(t, frames(t, s), 1)
 
 	// The server may have been restored before it was started: no owner continues after an
 	// earlier takeover, and no acknowledged write is lost.
@@ -223,13 +222,21 @@ func TestServerKilled(t *testing.T) {
 	}
 	again, err := s.TakeProgress(t.Context(), []int32{0, 1}, store.Token{4})
 	require.NoError(t, err)
-	assert.Equal(t, int64(2), again[0].Positions[0].LogOffset)
+	assert.Equal(t, int64(2), again[0].Positions[0].Entities)
 	assert.Empty(t, again[1].Positions)
 	for partition := range int32(2) {
 		swapped, err = swap(partition, 4, 5)
 		require.NoError(t, err)
 		assert.Equal(t, []bool{true}, swapped)
 	}
+}
+
+// frames reads the log of partition 0.
+func frames(t *testing.T, s *Store) []store.Frame {
+	t.Helper()
+	tail, err := s.Frames(t.Context(), 0, 0, 1<<30)
+	require.NoError(t, err)
+	return tail.Frames
 }
 
 // cut says where the proxy ends the connection.

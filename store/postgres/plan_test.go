@@ -35,10 +35,10 @@ func plain(name string) string { return shared.Statements()[name].Postgres }
 var manyRows = []string{
 	`ALTER TABLE dam SET (autovacuum_enabled = off)`,
 	`ALTER TABLE entities SET (autovacuum_enabled = off)`,
-	`ALTER TABLE outbox SET (autovacuum_enabled = off)`,
+	`ALTER TABLE frames SET (autovacuum_enabled = off)`,
 	`INSERT INTO dam (entity, page, states) SELECT 'banana-' || n / 5, 1 + n % 5, '' FROM generate_series(1, 100000) n`,
 	`INSERT INTO entities (id, docs, version, writes, states) SELECT 'banana-' || n, '{}', 1, 1, '' FROM generate_series(1, 20000) n`,
-	`INSERT INTO outbox (generation, partition, frame) SELECT 1, n % 8, '' FROM generate_series(1, 20000) n`,
+	`INSERT INTO frames (partition, upto, written, body) SELECT n % 8, n, now() + n * interval '1 s', '' FROM generate_series(1, 100000) n`,
 	`INSERT INTO dead_letters (stage, code, reason, source, service, entity, event_id, version, topic, part, "offset", payload, dedup_key, position)
 	 SELECT 'deliver', '', '', '', '', '', '', 1, '', 0, 0, '', int4send(n), 0 FROM generate_series(1, 20000) n`,
 	`INSERT INTO deliveries (service, entity, at, version, outcome, status, answer, ms)
@@ -49,7 +49,6 @@ var manyRows = []string{
 	`INSERT INTO progress (partition, token, positions, top, session) SELECT n, '', '', 0, now() FROM generate_series(0, 63) n`,
 	`INSERT INTO progress_marks (partition, service, mark) SELECT n, k, '' FROM generate_series(0, 63) n, generate_series(1, 500) k`,
 	`INSERT INTO checks (entity, service, revision, content, version, delivered_version) SELECT 'banana-' || n, n % 5, 1, '\x01', 1, 0 FROM generate_series(1, 20000) n`,
-	`INSERT INTO activations (revision, partition, position) SELECT r, n, 0 FROM generate_series(0, 63) n, generate_series(1, 100) r`,
 }
 
 // parameterTypes are those of the statements of the flow.
@@ -59,9 +58,8 @@ var parameterTypes = map[string]string{
 	sqlPutPages:       "text[], int4[], bytea[]", sqlLoadPages: "text[]", sqlReadRows: "text[]", sqlReadPages: "text[], int4[]",
 	sqlPurgePages: "text[]", sqlPurgeEntities: "text[]", plain("tombstones"): "timestamptz, timestamptz, text, int4",
 	sqlLoad: "text[]", sqlHold: "int4[], int4[], int8[], bytea[]", sqlExpectHeld: "int4[], int4[], int8[], bytea[], int8",
-	sqlMove:       "int4[], int4[], int8[], bytea[], int8[], int8[], int8",
-	sqlDropOutbox: "int8[], int4[], int4[]", sqlReadOutbox: "int4[], int4[]", plain("outbox"): "int4",
-	sqlTakeOver:     "int4[], int4[], bytea, int8",
+	sqlMove:     "int4[], int4[], int8[], bytea[], int8[], int8[], int8",
+	sqlTakeOver: "int4[], int4[], bytea, int8", plain("tail"): "int4, int8, int8", plain("drop_frames"): "timestamptz, int8",
 	sqlTakeProgress: "int4[], bytea", sqlProgressOf: "int4[]", sqlSwapProgress: "int8, int4[], bytea[], bytea[], bytea[], int8[], int8[], int4[], int4[], bytea[]",
 	plain("count_letters"): "text, int4", plain("prune_letters"): "timestamptz, int4", plain("prune_audit"): "timestamptz, int4", plain("prune_jobs"): "timestamptz, int4",
 	plain("retrying_of"): "int8[]", plain("retrying_by_key"): "bytea", plain("end_retrying"): "bytea",
@@ -102,13 +100,16 @@ func TestPlansUseTheIndexWithStaleStatistics(t *testing.T) {
 				assert.NotContains(t, plan, bad, "statistics %s, statement %s", statistics, sql)
 			}
 			if strings.Contains(sql, "ORDER BY") && strings.HasPrefix(sql, "DELETE") {
-				assert.Regexp(t, "Index (Only )?Scan using (dead_letters_last|audit_time|jobs_ended) on", plan)
-				assert.Regexp(t, "Index Scan (using|on) (dead_letters|audit|jobs)_pkey", plan)
+				assert.Regexp(t, "Index (Only )?Scan using (dead_letters_last|audit_time|jobs_ended|frames_written) on", plan)
+				assert.Regexp(t, "Index Scan (using|on) (dead_letters|audit|jobs|frames)_pkey", plan)
 				assert.NotContains(t, plan, "Sort", "the oldest first")
 			}
 			if sql == plain("tombstones") {
 				assert.Contains(t, plan, "entities_deleted")
 				assert.NotContains(t, plan, "Sort", "a page reads no younger ones")
+			}
+			if sql == plain("tail") {
+				assert.Regexp(t, "Limit.*\n.*Index Scan using frames_pkey", plan, "a page reads no more")
 			}
 			if sql == sqlHold || sql == sqlExpectHeld || sql == sqlMove || sql == sqlSwapProgress {
 				assert.NotContains(t, plan, "Sort", "rows are locked in the order of their keys")
@@ -181,7 +182,7 @@ func TestWhatIsNotWrittenIsNotLocked(t *testing.T) {
 	revision, err := s.Activate(ctx, []byte("c"), false, store.Inbox{}, nil)
 	require.NoError(t, err)
 	decide := func(of string, entities ...string) error {
-		_, err := s.Decide(ctx, store.Decision{Revision: revision.Number, Entities: entities}, func(loaded store.Loaded) (out store.Outcome, _ error) {
+		return s.Decide(ctx, store.Decision{Revision: revision.Number, Entities: entities}, func(loaded store.Loaded) (out store.Outcome, _ error) {
 			for _, e := range loaded.Entities {
 				if !e.Found || e.ID != "equal" {
 					e.States.Set(store.Row{Key: store.Key{Service: 1}, Content: change.Hashed(1, sha256.Sum256([]byte(of)))})
@@ -190,7 +191,6 @@ func TestWhatIsNotWrittenIsNotLocked(t *testing.T) {
 			}
 			return out, nil
 		})
-		return err
 	}
 	require.NoError(t, decide("\x01A", "blocked", "changed", "equal"))
 	tuple := func() (place string) { // it changes with every write
@@ -243,7 +243,7 @@ func TestStatesStayInTheirPage(t *testing.T) {
 			some = append(some, e)
 		}
 	}
-	_, err = s.Decide(ctx, store.Decision{Revision: revision.Number}, func(store.Loaded) (store.Outcome, error) { return store.Outcome{Entities: all}, nil })
+	err = s.Decide(ctx, store.Decision{Revision: revision.Number}, func(store.Loaded) (store.Outcome, error) { return store.Outcome{Entities: all}, nil })
 	require.NoError(t, err)
 	require.NoError(t, s.inTx(ctx, "test", func(tx pgx.Tx) error {
 		b := new(pgx.Batch)

@@ -1,35 +1,17 @@
 package postgres
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"slices"
-	"time"
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/seed-86dfc502/weir/change"
 	"github.com/seed-86dfc502/weir/store"
 	"github.com/seed-86dfc502/weir/store/shared"
 )
 
 const (
-	// Kinds of rows: 0 a mark, 1 an activation, 2 the newest revision, 3 an owner. Activations come
-	// only if the newest revision is not the one that the caller has them of.
-	sqlLook = `
-WITH newest AS (SELECT number, activated_at, fingerprint FROM revisions ORDER BY number DESC LIMIT 1)
-SELECT marks.*, NULL::timestamptz, NULL::bytea FROM (
-  SELECT DISTINCT ON (partition) 0, partition, generation::int8 << 48 | next_offset, last_to
-  FROM watermarks ORDER BY partition, generation DESC) AS marks
-UNION ALL
-SELECT 1, partition, position, revision, NULL::timestamptz, NULL::bytea FROM activations
-WHERE NOT EXISTS (SELECT FROM newest WHERE number = $1 AND activated_at = $2 AND fingerprint = $3)
-UNION ALL
-SELECT 2, 0, 0, number, activated_at, fingerprint FROM newest
-UNION ALL
-SELECT 3, partition, 0, 0, NULL, token FROM progress`
-
 	sqlTakeProgress = `
 INSERT INTO progress (partition, token, positions, top, session)
 SELECT p, $2::bytea, '', 0, pg_postmaster_start_time() FROM unnest($1::int4[]) AS p
@@ -67,47 +49,6 @@ CROSS JOIN LATERAL (
 	sqlProgressOf  = sqlReadProgress + ` WHERE p.partition = ANY($1::int4[])`
 	sqlAllProgress = sqlReadProgress + ` ORDER BY p.partition`
 )
-
-// HistorySnapshot implements store.Deliveries.
-func (s *Store) HistorySnapshot(ctx context.Context) (store.HistorySnapshot, error) {
-	known, activations := s.snapshots.Kept()
-	l := store.HistorySnapshot{Marks: map[int32]store.Mark{}, Owners: map[int32]store.Token{}}
-	var newest store.Revision
-	var found []store.Activation
-	var kind, partition int32
-	var position, other int64
-	var activated *time.Time
-	var fingerprint []byte // or token
-	b := new(pgx.Batch)
-	b.Queue(sqlLook, known.Number, known.Activated, notNil(known.Fingerprint)).Query(func(rows pgx.Rows) error {
-		_, err := pgx.ForEachRow(rows, []any{&kind, &partition, &position, &other, &activated, &fingerprint}, func() error {
-			switch kind {
-			case 0:
-				l.Marks[partition] = store.Mark{Watermark: change.Version(position), LastTo: change.Version(other)}
-			case 1:
-				found = append(found, store.Activation{Revision: other, Partition: partition, From: change.Version(position)})
-			case 3:
-				var owner store.Token
-				copy(owner[:], fingerprint)
-				l.Owners[partition] = owner
-			default:
-				newest = store.Revision{Number: other, Fingerprint: bytes.Clone(fingerprint), Activated: *activated}
-			}
-			return nil
-		})
-		return err
-	})
-	if err := s.sendBatch(ctx, b); err != nil {
-		return store.HistorySnapshot{}, failed("read the history snapshot", err)
-	}
-	l.Active = newest.Number
-	if !newest.Same(known) {
-		activations = found
-		s.snapshots.Keep(newest, found)
-	}
-	l.Activations = activations
-	return l, nil
-}
 
 // TakeProgress implements store.Deliveries. The upsert waits for swaps under way, and
 // later ones find another token: the statement after it, with a snapshot of its own,

@@ -8,7 +8,6 @@ import (
 	"math"
 	"slices"
 
-	"github.com/seed-86dfc502/weir/change"
 	"github.com/seed-86dfc502/weir/store"
 )
 
@@ -51,12 +50,8 @@ func (s *Store) Activate(ctx context.Context, fingerprint []byte, force bool, in
 			return err
 		}
 		active = store.Revision{Number: noted.Revision, Fingerprint: bytes.Clone(fingerprint), Activated: now()}
-		_, err = t.Exec(call("add_revision", args{"number": active.Number, "fingerprint": fingerprint, "now": active.Activated}),
-			call("add_activations", args{"revision": active.Number}))
-		if err != nil {
-			return err
-		}
-		return dropActivations(t)
+		_, err = t.Exec(call("add_revision", args{"number": active.Number, "fingerprint": fingerprint, "now": active.Activated}))
+		return err
 	})
 	if err != nil {
 		return store.Revision{}, err
@@ -108,35 +103,6 @@ func scanHistory(row Row, h *store.History) error {
 func scanBool(row Row) (v bool, err error) {
 	err = row.Scan(&v)
 	return v, err
-}
-
-// dropActivations deletes those that no position needs. Positions only grow meanwhile.
-func dropActivations(t Tx) error {
-	all, err := listIn(t, call("activations", args{}), func(row Row) (a store.Activation, err error) {
-		var position int64
-		err = row.Scan(&a.Revision, &a.Partition, &position)
-		a.From = change.Version(position)
-		return a, err
-	})
-	if err != nil {
-		return err
-	}
-	progress, err := listIn(t, call("positions", args{}), func(row Row) (p store.Progress, err error) {
-		var positions []byte
-		if err = row.Scan(&p.Partition, &positions); err == nil {
-			p.Positions, err = store.DecodePositions(positions)
-		}
-		return p, err
-	})
-	if err != nil {
-		return err
-	}
-	var drops []Call
-	for _, a := range store.StaleActivations(all, progress) {
-		drops = append(drops, call("drop_activation", args{"revision": a.Revision, "partition": a.Partition}))
-	}
-	_, err = t.Exec(drops...)
-	return err
 }
 
 // Active implements store.Configurations.

@@ -17,18 +17,8 @@ SELECT count(*) FROM revisions WHERE fingerprint = :fingerprint
 -- name: add_revision
 INSERT INTO revisions (number, fingerprint, activated_at) VALUES (:number, :fingerprint, :now)
 
--- name: add_activations
-INSERT INTO activations (revision, partition, position)
-SELECT CAST(:revision AS bigint), partition, max(CAST(generation AS bigint) << 48 | next_offset) FROM watermarks GROUP BY partition
-
--- name: activations
-SELECT revision, partition, position FROM activations
-
 -- name: positions
 SELECT partition, positions FROM progress
-
--- name: drop_activation
-DELETE FROM activations WHERE revision = :revision AND partition = :partition
 
 -- name: inboxes
 SELECT generation, topic, topic_id, partitions FROM inboxes ORDER BY generation
@@ -79,12 +69,6 @@ SELECT name, number FROM services
 
 -- name: watermarks
 SELECT generation, partition, next_offset FROM watermarks
-
--- name: outboxes
-SELECT generation, partition, count(*) FROM outbox GROUP BY generation, partition
-
--- name: outbox
-SELECT frame FROM outbox WHERE partition = :partition ORDER BY generation, id
 
 -- name: count_entities
 SELECT count(*) FROM entities

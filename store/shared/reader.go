@@ -11,28 +11,18 @@ import (
 
 // Watermarks implements store.Decisions.
 func (s *Store) Watermarks(ctx context.Context) (map[store.Partition]int64, error) {
-	return s.byPartition(ctx, "read watermarks", call("watermarks", args{}))
-}
-
-// Outboxes implements store.Reader.
-func (s *Store) Outboxes(ctx context.Context) (map[store.Partition]int64, error) {
-	return s.byPartition(ctx, "count outbox rows", call("outboxes", args{}))
-}
-
-// byPartition reads a number for each partition.
-func (s *Store) byPartition(ctx context.Context, operation string, c Call) (map[store.Partition]int64, error) {
-	numbers := make(map[store.Partition]int64)
-	err := s.DB.Read(ctx, operation, c, func(row Row) error {
+	marks := make(map[store.Partition]int64)
+	err := s.DB.Read(ctx, "read watermarks", call("watermarks", args{}), func(row Row) error {
 		var p store.Partition
 		var n int64
 		err := row.Scan(&p.Generation, &p.Number, &n)
-		numbers[p] = n
+		marks[p] = n
 		return err
 	})
 	if err != nil {
 		return nil, err
 	}
-	return numbers, nil
+	return marks, nil
 }
 
 // CountEntities implements store.Reader.
@@ -73,14 +63,6 @@ func (s *Store) Moved(ctx context.Context, from, to change.Version, after string
 	}
 	rows, last = store.MovedIn(entities, limit, from, to)
 	return rows, last, nil
-}
-
-// Outbox implements store.Deliveries.
-func (s *Store) Outbox(ctx context.Context, partition int32) ([][]byte, error) {
-	return list(ctx, s, "read outbox", call("outbox", args{"partition": partition}), func(row Row) (frame []byte, err error) {
-		err = row.Scan(&frame)
-		return frame, err
-	})
 }
 
 // UpdateReport implements store.Reports. To repeat it would add what f adds twice, so its

@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/seed-86dfc502/weir/change"
 	"github.com/seed-86dfc502/weir/store"
 )
 
@@ -37,9 +38,9 @@ func writeUntilKilled(path string) error {
 		return err
 	}
 	for next := int64(0); ; next++ {
-		_, err := s.Decide(ctx, store.Decision{Revision: revision.Number, Moves: []store.WatermarkStep{{Partition: crashPartition, From: next, To: next + 1, Token: store.Token{1}}}},
+		err := s.Decide(ctx, store.Decision{Revision: revision.Number, Moves: []store.WatermarkStep{{Partition: crashPartition, From: next, To: next + 1, Token: store.Token{1}}}},
 			func(store.Loaded) (store.Outcome, error) {
-				return store.Outcome{Outbox: []store.OutboxFrame{{Partition: crashPartition, Frame: []byte(strconv.FormatInt(next, 10))}}}, nil
+				return store.Outcome{Frames: []store.Frame{{Partition: crashPartition, To: change.NewVersion(1, next+1), Body: []byte(strconv.FormatInt(next, 10))}}}, nil
 			})
 		if err != nil {
 			return err
@@ -73,9 +74,11 @@ func TestKilledWriterLosesNothingAcknowledged(t *testing.T) {
 	taken, err := s.TakeOver(t.Context(), []store.Partition{crashPartition}, store.Token{2})
 	require.NoError(t, err)
 	assert.GreaterOrEqual(t, taken[0].NextOffset, acknowledged+1)
-	require.Len(t, taken[0].Outbox, int(taken[0].NextOffset))
-	for i, o := range taken[0].Outbox {
-		assert.Equal(t, strconv.Itoa(i), string(o.Frame))
+	tail, err := s.Frames(t.Context(), crashPartition.Number, 0, 1<<30)
+	require.NoError(t, err)
+	require.Len(t, tail.Frames, int(min(taken[0].NextOffset, 256)))
+	for i, f := range tail.Frames {
+		assert.Equal(t, strconv.Itoa(i), string(f.Body))
 	}
 }
 
@@ -94,14 +97,13 @@ func TestDiskFull(t *testing.T) {
 		}))
 	}
 	decide := func() error {
-		_, err := s.Decide(t.Context(), store.Decision{Revision: revision.Number, Moves: []store.WatermarkStep{{Partition: crashPartition, To: 1, Token: store.Token{1}}}},
+		return s.Decide(t.Context(), store.Decision{Revision: revision.Number, Moves: []store.WatermarkStep{{Partition: crashPartition, To: 1, Token: store.Token{1}}}},
 			func(store.Loaded) (store.Outcome, error) {
 				return store.Outcome{
 					Entities: []store.Entity{{ID: "e"}},
-					Outbox:   []store.OutboxFrame{{Partition: crashPartition, Frame: make([]byte, 1<<20)}},
+					Frames:   []store.Frame{{Partition: crashPartition, To: change.NewVersion(1, 1), Body: make([]byte, 1<<20)}},
 				}, nil
 			})
-		return err
 	}
 	limit(1) // SQLite takes the present size
 	err = decide()

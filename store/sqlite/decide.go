@@ -4,7 +4,6 @@ import (
 	"context"
 	"database/sql"
 	"errors"
-	"maps"
 	"math"
 	"slices"
 	"strings"
@@ -23,9 +22,7 @@ const (
 	sqlMove   = `UPDATE watermarks SET next_offset = ? WHERE generation = ? AND partition = ? AND next_offset = ? AND token = ?`
 	sqlLastTo = `UPDATE watermarks SET last_to = ? WHERE generation = ? AND partition = ?`
 
-	sqlPutOutbox  = `INSERT INTO outbox (generation, partition, frame) VALUES (?, ?, ?)`
-	sqlDropOutbox = `DELETE FROM outbox WHERE id = ? AND partition = ? AND generation <= ?`
-	sqlReadOutbox = `SELECT id, generation, frame FROM outbox WHERE partition = ? AND generation <= ? ORDER BY generation, id`
+	sqlPutFrame = `INSERT INTO frames (partition, upto, written, body) VALUES (?, ?, ?, ?)`
 
 	sqlNewer = `SELECT EXISTS (SELECT 1 FROM watermarks WHERE generation > ?)`
 
@@ -79,17 +76,6 @@ func (s *Store) TakeOver(ctx context.Context, partitions []store.Partition, toke
 			})
 		}
 		if err == nil {
-			err = each(t.ctx, t.conn, sqlReadOutbox, len(partitions), func(i int, statement *sql.Stmt) error {
-				rows, err := statement.QueryContext(t.ctx, partitions[i].Number, partitions[i].Generation)
-				return collect(rows, err, func() error {
-					o := store.OutboxFrame{Partition: partitions[i]}
-					err := rows.Scan(&o.ID, &o.Partition.Generation, &o.Frame)
-					taken[i].Outbox = append(taken[i].Outbox, o)
-					return err
-				})
-			})
-		}
-		if err == nil {
 			err = t.Query(shared.ReadFloors(""), func(row shared.Row) error {
 				f, err := shared.ScanFloor(row)
 				floors = append(floors, f)
@@ -111,36 +97,32 @@ func (s *Store) TakeOver(ctx context.Context, partitions []store.Partition, toke
 // snapshot with the tokens and offsets of d.Moves, and while these stay no other decision
 // writes an entity of the partitions. The write compares them again, and what belongs to
 // no partition.
-func (s *Store) Decide(ctx context.Context, d store.Decision, decide func(store.Loaded) (store.Outcome, error)) (ids []int64, err error) {
+func (s *Store) Decide(ctx context.Context, d store.Decision, decide func(store.Loaded) (store.Outcome, error)) (err error) {
 	var loaded store.Loaded
 	if len(d.Entities) > 0 || len(d.Claims) > 0 {
 		if loaded, err = s.load(ctx, d); err != nil {
-			return nil, err
+			return err
 		}
 	}
 	out, err := decide(loaded)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	entities, err := sortWrites(out.Entities)
 	if err != nil {
-		return nil, failed("decide", err)
+		return failed("decide", err)
 	}
-	err = s.write(ctx, "decide", func(t tx) error {
+	return s.write(ctx, "decide", func(t tx) error {
 		err := expectRevision(t.ctx, t.conn, d.Revision)
 		if err == nil {
 			err = t.move(d.Moves)
 		}
 		if err == nil {
-			ids, err = t.finish(d, loaded, out, entities, s.changes, s.now())
+			err = t.finish(d, loaded, out, entities, s.now())
 		}
 		crash.At(crash.DecideWritten, "")
 		return err
 	})
-	if err != nil {
-		return nil, err
-	}
-	return ids, nil
 }
 
 // load reads the state that a decision starts from.
@@ -183,80 +165,56 @@ func expectRevision(ctx context.Context, p querier, revision int64) error {
 }
 
 // finish writes the outcome, at now.
-func (t tx) finish(d store.Decision, loaded store.Loaded, out store.Outcome, entities store.Write, changes *Log, now time.Time) ([]int64, error) {
+func (t tx) finish(d store.Decision, loaded store.Loaded, out store.Outcome, entities store.Write, now time.Time) error {
 	for _, purge := range []string{sqlPurgeEntity, sqlPurgePages} {
 		err := each(t.ctx, t.conn, purge, len(out.Purged), func(i int, statement *sql.Stmt) error {
 			_, err := t.exec(statement, out.Purged[i])
 			return err
 		})
 		if err != nil {
-			return nil, err
+			return err
 		}
 	}
 	if err := t.putEntities(entities); err != nil {
-		return nil, err
+		return err
 	}
 	moved := func(p store.Partition) bool {
 		return slices.ContainsFunc(d.Moves, func(m store.WatermarkStep) bool { return m.Partition == p })
 	}
-	ids, err := t.putFrames(changes, out.Outbox, moved, now)
-	if err != nil {
-		return nil, err
-	}
-	last := slices.Collect(maps.Keys(out.LastTo))
-	err = each(t.ctx, t.conn, sqlLastTo, len(last), func(i int, statement *sql.Stmt) error {
-		if !moved(last[i]) {
-			return bug("decide: a frame of partition %v, whose watermark this decision does not hold", last[i])
+	for _, f := range out.Frames {
+		if !moved(f.Partition) {
+			return bug("decide: a frame of partition %v, whose watermark this decision does not hold", f.Partition)
 		}
-		_, err := t.exec(statement, int64(out.LastTo[last[i]]), last[i].Generation, last[i].Number)
+	}
+	written := now.UnixMicro()
+	err := each(t.ctx, t.conn, sqlPutFrame, len(out.Frames), func(i int, statement *sql.Stmt) error {
+		f := &out.Frames[i]
+		_, err := t.exec(statement, f.Partition.Number, int64(f.To), written, f.Body)
 		return err
 	})
+	if err == nil {
+		err = each(t.ctx, t.conn, sqlLastTo, len(out.Frames), func(i int, statement *sql.Stmt) error {
+			f := &out.Frames[i]
+			_, err := t.exec(statement, int64(f.To), f.Partition.Generation, f.Partition.Number)
+			return err
+		})
+	}
 	if err != nil {
-		return nil, err
+		return err
 	}
 	for _, f := range out.Floors {
 		if !moved(f.Partition) {
-			return nil, bug("decide: a floor of partition %v, whose watermark this decision does not hold", f.Partition)
+			return bug("decide: a floor of partition %v, whose watermark this decision does not hold", f.Partition)
 		}
-	}
-	if err := t.drop(d.Moves, d.Published); err != nil {
-		return nil, err
 	}
 	audits, err := shared.Audits(out.Audit)
 	if err == nil {
 		_, err = t.Exec(slices.Concat(shared.Letters(out.Letters), shared.Settled(out.Settled), audits, shared.Heard(out))...)
 	}
 	if err != nil {
-		return nil, err
-	}
-	return ids, t.putDecided(d, out.Claims, loaded.Uses, now)
-}
-
-// putFrames writes the frames of a decision: to the changes log, if it is in this
-// file, and else to the outbox.
-func (t tx) putFrames(changes *Log, frames []store.OutboxFrame, moved func(store.Partition) bool, now time.Time) ([]int64, error) {
-	for i := range frames {
-		if !moved(frames[i].Partition) {
-			return nil, bug("decide: a frame of partition %v, whose watermark this decision does not hold", frames[i].Partition)
-		}
-	}
-	if changes != nil && len(frames) > 0 {
-		rows := make([]LogFrame, len(frames))
-		for i, o := range frames {
-			rows[i] = LogFrame{Partition: o.Partition.Number, Records: 1, Body: o.Frame}
-		}
-		return nil, t.append(changes, rows, now)
-	}
-	ids := make([]int64, len(frames))
-	return ids, each(t.ctx, t.conn, sqlPutOutbox, len(frames), func(i int, statement *sql.Stmt) error {
-		o := &frames[i]
-		result, err := statement.ExecContext(t.ctx, o.Partition.Generation, o.Partition.Number, notNil(o.Frame))
-		if err != nil {
-			return err
-		}
-		ids[i], err = result.LastInsertId()
 		return err
-	})
+	}
+	return t.putDecided(d, out.Claims, loaded.Uses, now)
 }
 
 // move is the compare-and-swap of the watermarks.
@@ -267,16 +225,6 @@ func (t tx) move(moves []store.WatermarkStep) error {
 		if err == nil && n != 1 {
 			err = store.ErrFenced
 		}
-		return err
-	})
-}
-
-// drop deletes outbox rows of the moved partitions, of their generation or an older
-// one, by their ids.
-func (t tx) drop(moves []store.WatermarkStep, published []int64) error {
-	return each(t.ctx, t.conn, sqlDropOutbox, len(moves)*len(published), func(i int, statement *sql.Stmt) error {
-		p := moves[i%len(moves)].Partition
-		_, err := t.exec(statement, published[i/len(moves)], p.Number, p.Generation)
 		return err
 	})
 }

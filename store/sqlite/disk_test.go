@@ -17,6 +17,7 @@ import (
 	"github.com/ncruces/go-sqlite3/vfs"
 	"github.com/stretchr/testify/require"
 
+	"github.com/seed-86dfc502/weir/change"
 	"github.com/seed-86dfc502/weir/store"
 	"github.com/seed-86dfc502/weir/store/sqlite/disk"
 )
@@ -199,11 +200,11 @@ func fill(t testing.TB, s *Store) *Log {
 	require.NoError(t, err)
 	for i := range int64(60) {
 		require.NoError(t, l.Append(t.Context(), frameOf(fmt.Sprintf("%d %s", i, strings.Repeat("x", 3000)))))
-		_, err := s.Decide(t.Context(), store.Decision{Revision: revision.Number, Moves: []store.WatermarkStep{{Partition: partition, From: i, To: i + 1, Token: store.Token{1}}}},
+		err := s.Decide(t.Context(), store.Decision{Revision: revision.Number, Moves: []store.WatermarkStep{{Partition: partition, From: i, To: i + 1, Token: store.Token{1}}}},
 			func(store.Loaded) (store.Outcome, error) {
 				return store.Outcome{
 					Entities: []store.Entity{{ID: fmt.Sprint("entity ", i), Docs: []byte(`{"a":"` + strings.Repeat("y", 2000) + `"}`)}},
-					Outbox:   []store.OutboxFrame{{Partition: partition, Frame: make([]byte, 500)}},
+					Frames:   []store.Frame{{Partition: partition, To: change.NewVersion(1, i+1), Body: make([]byte, 500)}},
 				}, nil
 			})
 		require.NoError(t, err)
@@ -240,8 +241,8 @@ func scan(t testing.TB, s *Store) (text string, err error) {
 	if err != nil {
 		return "", err
 	}
-	outboxes, err := s.Outboxes(t.Context())
-	fmt.Fprintln(&b, marks, outboxes)
+	tail, err := s.Frames(t.Context(), 0, 0, 1<<30)
+	fmt.Fprintln(&b, marks, tail)
 	return b.String(), err
 }
 

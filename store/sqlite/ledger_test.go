@@ -125,7 +125,7 @@ func TestMonthsAreDroppedWhole(t *testing.T) {
 		revision, err := a.Activate(t.Context(), []byte("c"), false, store.Inbox{}, nil)
 		require.NoError(t, err)
 		for round := range 2 {
-			_, err = b.Decide(t.Context(), store.Decision{Revision: revision.Number, Claims: ids}, func(loaded store.Loaded) (store.Outcome, error) {
+			err = b.Decide(t.Context(), store.Decision{Revision: revision.Number, Claims: ids}, func(loaded store.Loaded) (store.Outcome, error) {
 				if round == 0 {
 					assert.NotContains(t, loaded.Decided, id)
 					return store.Outcome{Claims: []store.Decided{{ID: id, Version: change.Version(i)}}}, nil

@@ -68,15 +68,15 @@ const (
 	sqlMakeLog = `INSERT INTO logs (number, name, id, partitions) VALUES ((SELECT coalesce(max(number), 0) + 1 FROM logs), ?, ?, ?)`
 	sqlGrowLog = `UPDATE logs SET partitions = ? WHERE name = ?`
 
-	sqlPutFrame  = `INSERT INTO frames (place, records, time, checksum, form, body) VALUES (?, ?, ?, ?, ?, ?)`
-	sqlLastFrame = `SELECT place, records FROM frames WHERE place BETWEEN ? AND ? ORDER BY place DESC LIMIT 1`
+	sqlAppend    = `INSERT INTO log_frames (place, records, time, checksum, form, body) VALUES (?, ?, ?, ?, ?, ?)`
+	sqlLastFrame = `SELECT place, records FROM log_frames WHERE place BETWEEN ? AND ? ORDER BY place DESC LIMIT 1`
 	// From the row that holds the second offset on.
 	sqlReadFrames = `
-SELECT place, records, time, checksum, form, body FROM frames
-WHERE place BETWEEN coalesce((SELECT max(place) FROM frames WHERE place BETWEEN ?1 AND ?2), ?1) AND ?3
+SELECT place, records, time, checksum, form, body FROM log_frames
+WHERE place BETWEEN coalesce((SELECT max(place) FROM log_frames WHERE place BETWEEN ?1 AND ?2), ?1) AND ?3
 ORDER BY place`
-	sqlFirstFrame = `SELECT place, time FROM frames WHERE place BETWEEN ? AND ? ORDER BY place LIMIT 1`
-	sqlDropFrames = `DELETE FROM frames WHERE place IN (SELECT place FROM frames WHERE place BETWEEN ? AND ? ORDER BY place LIMIT ?)`
+	sqlFirstFrame = `SELECT place, time FROM log_frames WHERE place BETWEEN ? AND ? ORDER BY place LIMIT 1`
+	sqlDropFrames = `DELETE FROM log_frames WHERE place IN (SELECT place FROM log_frames WHERE place BETWEEN ? AND ? ORDER BY place LIMIT ?)`
 )
 
 // OpenLog opens a log, and makes one that is not there. One with another number of
@@ -120,11 +120,6 @@ func (s *Store) FindLog(ctx context.Context, name string) (*Log, error) {
 	l.ends, l.recent = ends, map[int32]*recent{}
 	return l, err
 }
-
-// KeepChanges makes l the log that decisions write their frames to, in their own
-// transactions: there is no outbox then, and Decide returns no ids. Call it before
-// the first decision.
-func (s *Store) KeepChanges(l *Log) { s.changes = l }
 
 // ID is the log's identity: a re-created log has another one.
 func (l *Log) ID() string { return l.id }
@@ -176,7 +171,7 @@ func (t tx) append(l *Log, frames []LogFrame, now time.Time) error {
 		_, end, err := spanOf(last.QueryRowContext(t.ctx, l.place(p, 0), l.place(p+1, 0)-1))
 		return end, err
 	}
-	err := each(t.ctx, t.conn, sqlPutFrame, len(frames), func(i int, statement *sql.Stmt) error {
+	err := each(t.ctx, t.conn, sqlAppend, len(frames), func(i int, statement *sql.Stmt) error {
 		f := &frames[i]
 		if f.Partition < 0 || f.Partition >= l.partitions || f.Records < 1 {
 			return bug("append %d records to partition %d of %d", f.Records, f.Partition, l.partitions)

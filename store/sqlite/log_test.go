@@ -15,7 +15,6 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/seed-86dfc502/weir/change"
 	"github.com/seed-86dfc502/weir/store"
 )
 
@@ -213,60 +212,12 @@ func TestDiskFullAmongWritesThatWaitTogether(t *testing.T) {
 	})
 }
 
-// I1: a decision's frames are in the log when its watermark has moved, and never
-// otherwise. There is nothing to publish.
-func TestDecisionsWriteToTheLog(t *testing.T) {
-	s, path := migrated(t)
-	l, err := s.OpenLog(t.Context(), "changes", 2, true)
-	require.NoError(t, err)
-	s.KeepChanges(l)
-	revision, err := s.Activate(t.Context(), []byte("c"), false, store.Inbox{}, nil)
-	require.NoError(t, err)
-	p := store.Partition{Generation: 1, Number: 1}
-	_, err = s.TakeOver(t.Context(), []store.Partition{p}, store.Token{1})
-	require.NoError(t, err)
-	decide := func(from, to int64, token store.Token, fail error) error {
-		ids, err := s.Decide(t.Context(), store.Decision{Revision: revision.Number, Moves: []store.WatermarkStep{{Partition: p, From: from, To: to, Token: token}}},
-			func(store.Loaded) (store.Outcome, error) {
-				return store.Outcome{
-					Outbox: []store.OutboxFrame{{Partition: p, Frame: fmt.Append(nil, from)}},
-					LastTo: map[store.Partition]change.Version{p: change.NewVersion(1, to)},
-				}, fail
-			})
-		require.Empty(t, ids, "nothing is to be published")
-		return err
-	}
-	grown := func() <-chan struct{} { _, c := l.End(1); return c }
-	before := grown()
-	require.NoError(t, decide(0, 3, store.Token{1}, nil))
-	<-before
-	require.ErrorIs(t, decide(3, 5, store.Token{2}, nil), store.ErrFenced)
-	mine := errors.New("mine")
-	require.ErrorIs(t, decide(3, 5, store.Token{1}, mine), mine)
-	require.NoError(t, decide(3, 5, store.Token{1}, nil))
-	require.Equal(t, []string{"0", "3"}, bodies(t, l, 1))
-	frames, err := s.Outbox(t.Context(), 1)
-	require.NoError(t, err)
-	require.Empty(t, frames)
-
-	// Another handle, after a restart, continues behind them.
-	again := open(t, path)
-	found, err := again.FindLog(t.Context(), "changes")
-	require.NoError(t, err)
-	require.NoError(t, found.Append(t.Context(), []LogFrame{{Partition: 1, Records: 1, Body: []byte("later")}}))
-	require.Equal(t, []string{"0", "3", "later"}, bodies(t, found, 1))
-	taken, err := again.TakeOver(t.Context(), []store.Partition{p}, store.Token{3})
-	require.NoError(t, err)
-	require.Empty(t, taken[0].Outbox)
-	require.EqualValues(t, 5, taken[0].NextOffset)
-}
-
 // A damaged row is not handed out: its reader gets an error.
 func TestDamagedRow(t *testing.T) {
 	for name, change := range map[string]string{
-		"a bit of the body": `UPDATE frames SET body = x'6f6f66'`,
-		"the count":         `UPDATE frames SET records = 2`,
-		"the place":         `UPDATE frames SET place = place + 1`,
+		"a bit of the body": `UPDATE log_frames SET body = x'6f6f66'`,
+		"the count":         `UPDATE log_frames SET records = 2`,
+		"the place":         `UPDATE log_frames SET place = place + 1`,
 	} {
 		t.Run(name, func(t *testing.T) {
 			s, _ := migrated(t)

@@ -59,7 +59,6 @@ type Store struct {
 	writer  *sql.DB // the connection of writes, and one for Migrate
 	writes  writer
 	readers *sql.DB
-	changes *Log             // where decisions put their frames; nil: the outbox
 	now     func() time.Time // of claims
 
 	closed   sync.Once
@@ -69,8 +68,6 @@ type Store struct {
 	mu    sync.Mutex
 	kept  []*keptConn // guarded by mu; readers that are idle
 	ended bool        // guarded by mu; Close was called
-
-	snapshots store.SnapshotCache
 }
 
 // Open opens or creates the file. A new one is for its user alone: it holds

@@ -243,7 +243,7 @@ func (w *world) step(ctx context.Context, random *rand.Rand) {
 		id := fmt.Sprint("e", random.IntN(5))
 		n := w.maybe[id] + 1
 		w.maybe[id] = n
-		_, err := w.s.Decide(ctx, store.Decision{Revision: w.revision, Moves: []store.WatermarkStep{{Partition: lossPartition, From: w.next, To: w.next + 1, Token: store.Token{1}}}},
+		err := w.s.Decide(ctx, store.Decision{Revision: w.revision, Moves: []store.WatermarkStep{{Partition: lossPartition, From: w.next, To: w.next + 1, Token: store.Token{1}}}},
 			func(store.Loaded) (store.Outcome, error) {
 				return store.Outcome{Entities: []store.Entity{{ID: id, Docs: []byte(fmt.Sprintf(`{"n":"%08d %s"}`, n, strings.Repeat("y", random.IntN(6000))))}}}, nil
 			})

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"database/sql"
-	"errors"
 	"slices"
 
 	"github.com/seed-86dfc502/weir/change"
@@ -13,14 +12,7 @@ import (
 )
 
 const (
-	sqlMarks = `
-SELECT partition, generation << 48 | next_offset, last_to FROM watermarks w
-WHERE generation = (SELECT max(generation) FROM watermarks n WHERE n.partition = w.partition)`
-
-	sqlOwners      = `SELECT partition, token FROM progress`
-	sqlActivations = `SELECT revision, partition, position FROM activations`
-	sqlActive      = `SELECT number, fingerprint, activated_at FROM revisions ORDER BY number DESC LIMIT 1`
-	sqlNewest      = `SELECT coalesce(max(number), 0) FROM revisions`
+	sqlNewest = `SELECT coalesce(max(number), 0) FROM revisions`
 
 	sqlTakeProgress = `
 INSERT INTO progress (partition, token, positions, top) VALUES (?1, ?2, x'', 0)
@@ -37,70 +29,6 @@ RETURNING partition, token, positions`
 	sqlMarksOf    = `SELECT partition, service, mark FROM progress_marks WHERE partition = ?`
 	sqlAllMarks   = `SELECT partition, service, mark FROM progress_marks`
 )
-
-// HistorySnapshot implements store.Deliveries.
-func (s *Store) HistorySnapshot(ctx context.Context) (store.HistorySnapshot, error) {
-	l := store.HistorySnapshot{Marks: map[int32]store.Mark{}, Owners: map[int32]store.Token{}}
-	err := s.read(ctx, "read progress", func(t *keptConn) error {
-		ctx := context.WithoutCancel(ctx) // saves a goroutine per statement
-		var partition int32
-		var position, other int64
-		rows, err := t.QueryContext(ctx, sqlMarks)
-		err = collect(rows, err, func() error {
-			err := rows.Scan(&partition, &position, &other)
-			l.Marks[partition] = store.Mark{Watermark: change.Version(position), LastTo: change.Version(other)}
-			return err
-		})
-		if err != nil {
-			return err
-		}
-		var token []byte
-		rows, err = t.QueryContext(ctx, sqlOwners)
-		err = collect(rows, err, func() error {
-			err := rows.Scan(&partition, &token)
-			var owner store.Token
-			copy(owner[:], token)
-			l.Owners[partition] = owner
-			return err
-		})
-		if err != nil {
-			return err
-		}
-		newest, err := scanRevision(t.QueryRowContext(ctx, sqlActive))
-		if err != nil && !errors.Is(err, sql.ErrNoRows) {
-			return err
-		}
-		l.Active = newest.Number
-		known, kept := s.snapshots.Kept()
-		if l.Activations = kept; !newest.Same(known) {
-			if l.Activations, err = activations(ctx, t); err == nil {
-				s.snapshots.Keep(newest, l.Activations)
-			}
-			return err
-		}
-		return nil
-	})
-	if err != nil {
-		return store.HistorySnapshot{}, err
-	}
-	return l, nil
-}
-
-func scanRevision(row scanner) (r store.Revision, err error) {
-	var activated int64
-	err = row.Scan(&r.Number, &r.Fingerprint, &activated)
-	r.Activated = fromMicros(activated)
-	return r, err
-}
-
-func activations(ctx context.Context, t querier) ([]store.Activation, error) {
-	return list(ctx, t, func(row scanner) (a store.Activation, err error) {
-		var position int64
-		err = row.Scan(&a.Revision, &a.Partition, &position)
-		a.From = change.Version(position)
-		return a, err
-	}, sqlActivations)
-}
 
 // TakeProgress implements store.Deliveries.
 func (s *Store) TakeProgress(ctx context.Context, partitions []int32, token store.Token) ([]store.Progress, error) {

@@ -15,7 +15,7 @@ func TestRecentFramesAreThoseOfTheFile(t *testing.T) {
 	s, _ := migrated(t)
 	const name = "recent"
 	rapid.Check(t, func(t *rapid.T) {
-		_, err := s.writer.ExecContext(context.Background(), `DELETE FROM frames; DELETE FROM logs`)
+		_, err := s.writer.ExecContext(context.Background(), `DELETE FROM log_frames; DELETE FROM logs`)
 		require.NoError(t, err)
 		var handles [2]*Log
 		for i := range handles {
@@ -65,7 +65,7 @@ func TestReadTakesRecentFramesFromMemory(t *testing.T) {
 	l := openLog(t, s, 1)
 	require.NoError(t, l.Append(t.Context(), frameOf("a")))
 	require.NoError(t, l.Append(t.Context(), frameOf("b")))
-	_, err := s.writer.ExecContext(t.Context(), `DELETE FROM frames`)
+	_, err := s.writer.ExecContext(t.Context(), `DELETE FROM log_frames`)
 	require.NoError(t, err)
 	frames, err := l.Read(t.Context(), 0, 1, 1)
 	require.NoError(t, err)

@@ -23,7 +23,7 @@ func Swaps(n int, token store.Token) func() store.ProgressSwap {
 	return func() store.ProgressSwap {
 		positions := append([]store.ServicePosition(nil), last.Positions...)
 		for i := range positions {
-			positions[i].Position = store.Position{Version: change.NewVersion(1, int64(step)), LogOffset: int64(step)}
+			positions[i].Version = change.NewVersion(1, int64(step))
 		}
 		for i := range 5 {
 			p := &positions[(step*5+i)%n]
@@ -61,7 +61,7 @@ func BenchmarkSwap(b *testing.B, open func(b *testing.B) store.Store) {
 			p := store.Partition{Generation: 1}
 			_, err = f.a.TakeOver(b.Context(), []store.Partition{p}, store.Token{1})
 			require.NoError(b, err)
-			_, err = s.Decide(b.Context(), store.Decision{Revision: revision.Number, Moves: []store.WatermarkStep{{Partition: p, To: 1 << 40, Token: store.Token{1}}}},
+			err = s.Decide(b.Context(), store.Decision{Revision: revision.Number, Moves: []store.WatermarkStep{{Partition: p, To: 1 << 40, Token: store.Token{1}}}},
 				writes(store.Outcome{}))
 			require.NoError(b, err)
 			_, err = s.TakeProgress(b.Context(), []int32{0}, store.Token{'t'})

@@ -141,9 +141,8 @@ var configurationTests = []test{
 		require.NoError(t, err)
 		_, token := f.own(f.a, 'x', p0, p1)
 		move := func(s store.Store, p store.Partition, from, to int64, token store.Token) error {
-			_, err := s.Decide(t.Context(), store.Decision{Revision: revision, Moves: []store.WatermarkStep{{Partition: p, From: from, To: to, Token: token}}},
-				writes(store.Outcome{Outbox: []store.OutboxFrame{{Partition: p, Frame: []byte("frame")}}, LastTo: map[store.Partition]change.Version{p: version(to)}}))
-			return err
+			return s.Decide(t.Context(), store.Decision{Revision: revision, Moves: []store.WatermarkStep{{Partition: p, From: from, To: to, Token: token}}},
+				writes(store.Outcome{Frames: []store.Frame{frame(p, to, "frame")}}))
 		}
 		require.NoError(t, move(f.a, p0, 0, 100, token))
 		require.NoError(t, move(f.a, p1, 0, 7, token))
@@ -168,11 +167,11 @@ var configurationTests = []test{
 		taken, token := f.own(f.b, 'z', n0, n1)
 		assert.Equal(t, []int64{40, 7}, []int64{taken[0].NextOffset, taken[1].NextOffset})
 		assert.Equal(t, []change.Version{version(100), version(7)}, []change.Version{taken[0].LastTo, taken[1].LastTo}, "frames go on from the last one")
-		assert.Len(t, taken[0].Outbox, 1, "what the old generation left is published")
 		require.NoError(t, move(f.b, n0, 40, 41, token))
 		same, err := f.b.RenewInbox(t.Context(), renewed, nil, opens(0))
 		require.NoError(t, err)
 		assert.Equal(t, renewed, same, "none is opened")
+		assert.Equal(t, []store.Frame{{To: version(100), Body: []byte("frame")}, {To: change.NewVersion(5, 41), Body: []byte("frame")}}, f.tail(f.a, 0, 0).Frames, "in one log")
 		require.NoError(t, move(f.b, n0, 41, 42, token))
 		_, err = f.b.RenewInbox(t.Context(), store.Inbox{Generation: 1, Topic: "inbox", TopicID: "never resolved"}, nil, nil)
 		require.ErrorIs(t, err, store.ErrNotFound)
@@ -248,7 +247,7 @@ var readerTests = []test{
 		for i, id := range ids {
 			out.Entities = append([]store.Entity{{ID: id, Docs: fmt.Appendf(nil, `{"s":%d}`, i)}}, out.Entities...)
 		}
-		_, err := f.a.Decide(t.Context(), store.Decision{Revision: revision, Moves: []store.WatermarkStep{{Partition: p0, From: 0, To: 1, Token: token}}}, writes(out))
+		err := f.a.Decide(t.Context(), store.Decision{Revision: revision, Moves: []store.WatermarkStep{{Partition: p0, From: 0, To: 1, Token: token}}}, writes(out))
 		require.NoError(t, err)
 		var got []string
 		for after := ""; ; after = got[len(got)-1] {
@@ -266,7 +265,7 @@ var readerTests = []test{
 		_, err = f.a.Entity(t.Context(), "missing")
 		require.ErrorIs(t, err, store.ErrNotFound)
 	}},
-	{"known services, the number of entities, and of outbox rows", func(t *testing.T, f *fixture) {
+	{"known services, and the number of entities", func(t *testing.T, f *fixture) {
 		n, err := f.a.CountEntities(t.Context())
 		require.NoError(t, err)
 		assert.Zero(t, n)
@@ -276,15 +275,12 @@ var readerTests = []test{
 		require.NoError(t, err)
 		revision := f.revision()
 		_, token := f.own(f.a, 'a', p0)
-		out := store.Outcome{Entities: []store.Entity{{ID: "a"}, {ID: "b"}}, Outbox: []store.OutboxFrame{{Partition: p0, Frame: []byte("1")}}}
-		_, err = f.a.Decide(t.Context(), store.Decision{Revision: revision, Moves: []store.WatermarkStep{{Partition: p0, From: 0, To: 1, Token: token}}}, writes(out))
+		out := store.Outcome{Entities: []store.Entity{{ID: "a"}, {ID: "b"}}}
+		err = f.a.Decide(t.Context(), store.Decision{Revision: revision, Moves: []store.WatermarkStep{{Partition: p0, From: 0, To: 1, Token: token}}}, writes(out))
 		require.NoError(t, err)
 		n, err = f.b.CountEntities(t.Context())
 		require.NoError(t, err)
 		assert.EqualValues(t, 2, n)
-		waiting, err := f.b.Outboxes(t.Context())
-		require.NoError(t, err)
-		assert.Equal(t, map[store.Partition]int64{p0: 1}, waiting)
 		known, err := f.b.KnownServices(t.Context())
 		require.NoError(t, err)
 		assert.Len(t, known, len(before)+2)
@@ -298,7 +294,7 @@ var readerTests = []test{
 		for i := range 5 {
 			out.Audit = append(out.Audit, store.Audit{Actor: "anna", Action: "reset", Reason: "drift", Entity: fmt.Sprint(i), Service: "s"})
 		}
-		_, err := f.a.Decide(t.Context(), store.Decision{Revision: revision}, writes(out))
+		err := f.a.Decide(t.Context(), store.Decision{Revision: revision}, writes(out))
 		require.NoError(t, err)
 		page, err := f.b.Audits(t.Context(), store.AuditFilter{Limit: 3})
 		require.NoError(t, err)

@@ -22,7 +22,7 @@ var decideTests = []test{
 		deleted := time.Date(2026, 5, 4, 3, 2, 1, 123456000, time.UTC)
 		out := everything(p0, service, version(7))
 		out.Entities = append(out.Entities, store.Entity{ID: "banana-2", Docs: []byte(`{}`), Fence: []byte{0, 255}, Version: version(8), Deleted: deleted})
-		ids, err := f.a.Decide(t.Context(), store.Decision{
+		err := f.a.Decide(t.Context(), store.Decision{
 			Revision: revision,
 			Moves:    []store.WatermarkStep{{Partition: p0, From: 0, To: 9, Token: token}},
 			Entities: []string{"banana-2", "banana-1"},
@@ -31,7 +31,6 @@ var decideTests = []test{
 			return out, nil
 		})
 		require.NoError(t, err)
-		require.Len(t, ids, 1)
 
 		got := f.state(f.b)
 		assert.Equal(t, map[store.Partition]int64{p0: 9}, got.Watermarks)
@@ -49,19 +48,21 @@ var decideTests = []test{
 		require.Len(t, got.Audits, 1)
 		assert.JSONEq(t, `{"n":1}`, string(got.Audits[0].Detail))
 
+		assert.Equal(t, map[int32]store.Mark{0: {Watermark: version(9), LastTo: version(7)}}, got.Marks)
+		assert.Equal(t, store.Tail{Frames: []store.Frame{{To: version(7), Body: []byte("changes")}}, LastTo: version(7)}, got.Tails[0])
+
 		taken, _ := f.own(f.b, 'b', p0)
-		taken[0].Doubt = false // see RunDoubt
-		assert.Equal(t, []store.TakenOver{{Partition: p0, NextOffset: 9, LastTo: version(7), Outbox: []store.OutboxFrame{{ID: ids[0], Partition: p0, Frame: []byte("changes")}}}}, taken)
+		assert.Equal(t, []store.TakenOver{{Partition: p0, NextOffset: 9, LastTo: version(7)}}, taken)
 	}},
 	{"loads entities in the order asked and replaces them", func(t *testing.T, f *fixture) {
 		revision := f.revision()
 		_, token := f.own(f.a, 'a', p0)
 		first := store.Entity{ID: "x", Docs: []byte(`{"s": {"b":1e2,"a":"\u00e9"}}`), Fence: []byte("f"), Version: version(1), Fingerprint: []byte("p")}
-		_, err := f.a.Decide(t.Context(), store.Decision{Revision: revision, Moves: []store.WatermarkStep{{Partition: p0, From: 0, To: 1, Token: token}}},
+		err := f.a.Decide(t.Context(), store.Decision{Revision: revision, Moves: []store.WatermarkStep{{Partition: p0, From: 0, To: 1, Token: token}}},
 			writes(store.Outcome{Entities: []store.Entity{first}}))
 		require.NoError(t, err)
 		second := store.Entity{ID: "x", Version: version(2), Writes: 1, Deleted: time.UnixMilli(5).UTC()}
-		_, err = f.a.Decide(t.Context(), store.Decision{Revision: revision, Moves: []store.WatermarkStep{{Partition: p0, From: 1, To: 2, Token: token}}, Entities: []string{"w", "x", "y"}},
+		err = f.a.Decide(t.Context(), store.Decision{Revision: revision, Moves: []store.WatermarkStep{{Partition: p0, From: 1, To: 2, Token: token}}, Entities: []string{"w", "x", "y"}},
 			func(loaded store.Loaded) (store.Outcome, error) {
 				want := first
 				want.Found, want.Writes = true, 1 // and the documents byte for byte: member order and literals stay
@@ -76,12 +77,11 @@ var decideTests = []test{
 	}},
 	{"empty decision", func(t *testing.T, f *fixture) {
 		revision := f.revision()
-		ids, err := f.a.Decide(t.Context(), store.Decision{Revision: revision}, func(loaded store.Loaded) (store.Outcome, error) {
+		err := f.a.Decide(t.Context(), store.Decision{Revision: revision}, func(loaded store.Loaded) (store.Outcome, error) {
 			assert.Empty(t, loaded.Entities)
 			return store.Outcome{}, nil
 		})
 		require.NoError(t, err)
-		assert.Empty(t, ids)
 	}},
 	{"I5 stale token or wrong offset writes nothing", func(t *testing.T, f *fixture) {
 		revision, service := f.revision(), f.service("s")
@@ -99,7 +99,7 @@ var decideTests = []test{
 		} {
 			for _, moves := range [][]store.WatermarkStep{{bad}, {good, bad}, {bad, good}} {
 				called := false
-				_, err := f.a.Decide(t.Context(), store.Decision{Revision: revision, Moves: moves, Entities: []string{"banana-1"}},
+				err := f.a.Decide(t.Context(), store.Decision{Revision: revision, Moves: moves, Entities: []string{"banana-1"}},
 					func(store.Loaded) (store.Outcome, error) {
 						called = true
 						return everything(moves[0].Partition, service, version(1)), nil
@@ -110,7 +110,7 @@ var decideTests = []test{
 				assert.Equal(t, before, f.state(f.b), name)
 			}
 		}
-		_, err := f.b.Decide(t.Context(), store.Decision{Revision: revision, Moves: []store.WatermarkStep{good, {Partition: p0, From: 0, To: 5, Token: token}}},
+		err := f.b.Decide(t.Context(), store.Decision{Revision: revision, Moves: []store.WatermarkStep{good, {Partition: p0, From: 0, To: 5, Token: token}}},
 			writes(everything(p0, service, version(1))))
 		require.NoError(t, err, "the right owner goes on")
 	}},
@@ -118,9 +118,9 @@ var decideTests = []test{
 		revision := f.revision()
 		_, token := f.own(f.a, 'a', p0)
 		d := store.Decision{Revision: revision, Moves: []store.WatermarkStep{{Partition: p0, From: 0, To: 3, Token: token}}}
-		_, err := f.a.Decide(t.Context(), d, writes(store.Outcome{}))
+		err := f.a.Decide(t.Context(), d, writes(store.Outcome{}))
 		require.NoError(t, err)
-		_, err = f.a.Decide(t.Context(), d, writes(store.Outcome{}))
+		err = f.a.Decide(t.Context(), d, writes(store.Outcome{}))
 		require.ErrorIs(t, err, store.ErrFenced)
 	}},
 	{"I12 superseded revision writes nothing", func(t *testing.T, f *fixture) {
@@ -130,13 +130,13 @@ var decideTests = []test{
 		require.NoError(t, err)
 		before := f.state(f.b)
 		for _, revision := range []int64{old, next.Number + 1, 0} {
-			_, err = f.a.Decide(t.Context(), store.Decision{Revision: revision, Moves: []store.WatermarkStep{{Partition: p0, From: 0, To: 5, Token: token}}},
+			err = f.a.Decide(t.Context(), store.Decision{Revision: revision, Moves: []store.WatermarkStep{{Partition: p0, From: 0, To: 5, Token: token}}},
 				writes(everything(p0, service, version(1))))
 			require.ErrorIs(t, err, store.ErrSuperseded)
 			assert.Equal(t, store.Superseded, store.ClassOf(err))
 			assert.Equal(t, before, f.state(f.b))
 		}
-		_, err = f.a.Decide(t.Context(), store.Decision{Revision: next.Number, Moves: []store.WatermarkStep{{Partition: p0, From: 0, To: 5, Token: token}}},
+		err = f.a.Decide(t.Context(), store.Decision{Revision: next.Number, Moves: []store.WatermarkStep{{Partition: p0, From: 0, To: 5, Token: token}}},
 			writes(everything(p0, service, version(1))))
 		require.NoError(t, err)
 	}},
@@ -145,7 +145,7 @@ var decideTests = []test{
 		_, token := f.own(f.a, 'a', p0)
 		activated := make(chan error, 1)
 		before := false
-		_, decided := f.a.Decide(t.Context(), store.Decision{Revision: old, Moves: []store.WatermarkStep{{Partition: p0, From: 0, To: 5, Token: token}}},
+		decided := f.a.Decide(t.Context(), store.Decision{Revision: old, Moves: []store.WatermarkStep{{Partition: p0, From: 0, To: 5, Token: token}}},
 			func(store.Loaded) (store.Outcome, error) {
 				go func() {
 					_, err := f.b.Activate(t.Context(), []byte("other"), false, store.Inbox{}, nil)
@@ -171,7 +171,7 @@ var decideTests = []test{
 		assert.Equal(t, int64(5), marks[p0])
 	}},
 	{"no active revision supersedes all", func(t *testing.T, f *fixture) {
-		_, err := f.a.Decide(t.Context(), store.Decision{Revision: 1}, writes(store.Outcome{}))
+		err := f.a.Decide(t.Context(), store.Decision{Revision: 1}, writes(store.Outcome{}))
 		require.ErrorIs(t, err, store.ErrSuperseded)
 	}},
 	{"an error of the callback comes back as it is", func(t *testing.T, f *fixture) {
@@ -179,9 +179,9 @@ var decideTests = []test{
 		_, token := f.own(f.a, 'a', p0)
 		mine := errors.New("mine")
 		d := store.Decision{Revision: revision, Moves: []store.WatermarkStep{{Partition: p0, From: 0, To: 5, Token: token}}}
-		_, err := f.a.Decide(t.Context(), d, func(store.Loaded) (store.Outcome, error) { return store.Outcome{}, mine })
+		err := f.a.Decide(t.Context(), d, func(store.Loaded) (store.Outcome, error) { return store.Outcome{}, mine })
 		assert.Same(t, mine, err)
-		_, err = f.a.Decide(t.Context(), d, writes(store.Outcome{}))
+		err = f.a.Decide(t.Context(), d, writes(store.Outcome{}))
 		require.NoError(t, err, "nothing was written by the first")
 	}},
 	{"a panic of the callback leaves nothing behind", func(t *testing.T, f *fixture) {
@@ -189,42 +189,38 @@ var decideTests = []test{
 		_, token := f.own(f.a, 'a', p0)
 		d := store.Decision{Revision: revision, Moves: []store.WatermarkStep{{Partition: p0, From: 0, To: 5, Token: token}}}
 		assert.Panics(t, func() {
-			_, _ = f.a.Decide(t.Context(), d, func(store.Loaded) (store.Outcome, error) { panic("bug") })
+			_ = f.a.Decide(t.Context(), d, func(store.Loaded) (store.Outcome, error) { panic("bug") })
 		})
-		_, err := f.b.Decide(t.Context(), d, writes(store.Outcome{}))
+		err := f.b.Decide(t.Context(), d, writes(store.Outcome{}))
 		require.NoError(t, err)
 	}},
 	{"a frame of a partition that is not held is a bug", func(t *testing.T, f *fixture) {
 		revision := f.revision()
 		_, token := f.own(f.a, 'a', p0)
-		for _, out := range []store.Outcome{
-			{Outbox: []store.OutboxFrame{{Partition: p1, Frame: []byte("x")}}},
-			{LastTo: map[store.Partition]change.Version{p1: version(5)}},
-		} {
-			_, err := f.a.Decide(t.Context(), store.Decision{Revision: revision, Moves: []store.WatermarkStep{{Partition: p0, From: 0, To: 5, Token: token}}}, writes(out))
-			require.Error(t, err)
-			assert.Equal(t, store.Fatal, store.ClassOf(err))
-			assert.Equal(t, map[store.Partition]int64{p0: 0}, f.state(f.a).Watermarks)
-		}
+		before := f.state(f.a)
+		err := f.a.Decide(t.Context(), store.Decision{Revision: revision, Moves: step(p0, 0, 5, token)}, writes(store.Outcome{Frames: []store.Frame{frame(p0, 4, "x"), frame(p1, 5, "x")}}))
+		require.Error(t, err)
+		assert.Equal(t, store.Fatal, store.ClassOf(err))
+		assert.Equal(t, before, f.state(f.a))
 	}},
 	{"big values", func(t *testing.T, f *fixture) {
 		revision := f.revision()
 		_, token := f.own(f.a, 'a', p0)
 		doc := append(append([]byte(`{"s":"`), bytes.Repeat([]byte("banana! "), 1<<20)...), `"}`...)
 		changes := bytes.Repeat([]byte{0, 1, 2, 255}, 2<<20)
-		_, err := f.a.Decide(t.Context(), store.Decision{Revision: revision, Moves: []store.WatermarkStep{{Partition: p0, From: 0, To: 1, Token: token}}},
+		err := f.a.Decide(t.Context(), store.Decision{Revision: revision, Moves: []store.WatermarkStep{{Partition: p0, From: 0, To: 1, Token: token}}},
 			writes(store.Outcome{
 				Entities: []store.Entity{{ID: "big", Docs: doc, Version: version(0)}},
-				Outbox:   []store.OutboxFrame{{Partition: p0, Frame: changes}},
+				Frames:   []store.Frame{{Partition: p0, To: version(1), Body: changes}},
 				Letters:  []store.DeadLetter{{Stage: store.StageDecide, Code: "oversized", DedupKey: "big", Payload: changes}},
 			}))
 		require.NoError(t, err)
 		e, err := f.b.Entity(t.Context(), "big")
 		require.NoError(t, err)
 		assert.True(t, bytes.Equal(doc, e.Docs))
-		taken, _ := f.own(f.b, 'b', p0)
-		require.Len(t, taken[0].Outbox, 1)
-		assert.True(t, bytes.Equal(changes, taken[0].Outbox[0].Frame))
+		frames := f.tail(f.b, 0, 0).Frames
+		require.Len(t, frames, 1)
+		assert.True(t, bytes.Equal(changes, frames[0].Body))
 		letters, err := f.b.ListLetters(t.Context(), store.LetterFilter{})
 		require.NoError(t, err)
 		l, err := f.b.Letter(t.Context(), letters[0].ID)
@@ -239,12 +235,11 @@ var claimTests = []test{
 		_, token := f.own(f.a, 'a', p0)
 		one, two := f.claim("1"), f.claim("2")
 		decide := func(s store.Store, from int64, found map[store.ClaimID]change.Version, out store.Outcome) error {
-			_, err := s.Decide(t.Context(), store.Decision{Revision: revision, Moves: []store.WatermarkStep{{Partition: p0, From: from, To: from + 1, Token: token}}, Claims: []store.ClaimID{two, one, two}},
+			return s.Decide(t.Context(), store.Decision{Revision: revision, Moves: []store.WatermarkStep{{Partition: p0, From: from, To: from + 1, Token: token}}, Claims: []store.ClaimID{two, one, two}},
 				func(loaded store.Loaded) (store.Outcome, error) {
 					assert.Equal(t, found, loaded.Decided)
 					return out, nil
 				})
-			return err
 		}
 		require.NoError(t, decide(f.a, 0, nil, store.Outcome{Claims: []store.Decided{{ID: one, Version: version(7)}}}))
 		had := map[store.ClaimID]change.Version{one: version(7)}
@@ -286,7 +281,7 @@ func (f *fixture) winners(decision func(i int) (store.Decision, func(store.Loade
 		group.Go(func() {
 			for {
 				won := false
-				_, err := s.Decide(f.ctx(), d, func(loaded store.Loaded) (out store.Outcome, err error) {
+				err := s.Decide(f.ctx(), d, func(loaded store.Loaded) (out store.Outcome, err error) {
 					out, won = outcome(loaded)
 					return out, nil
 				})

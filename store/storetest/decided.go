@@ -18,7 +18,7 @@ var decidedTests = []ledgerTest{
 		revision := f.revision()
 		id := f.claim("k")
 		decide := func(found map[store.ClaimID]change.Version, v int64) {
-			_, err := f.b.Decide(t.Context(), store.Decision{Revision: revision, Claims: []store.ClaimID{id}}, func(loaded store.Loaded) (store.Outcome, error) {
+			err := f.b.Decide(t.Context(), store.Decision{Revision: revision, Claims: []store.ClaimID{id}}, func(loaded store.Loaded) (store.Outcome, error) {
 				assert.Equal(t, found, loaded.Decided)
 				if loaded.Decided != nil {
 					return store.Outcome{}, nil
@@ -44,7 +44,7 @@ var decidedTests = []ledgerTest{
 			require.Equal(t, store.MonthOf(made), id.Month())
 			var before map[store.ClaimID]change.Version
 			for range 2 {
-				_, err := f.b.Decide(t.Context(), store.Decision{Revision: revision, Claims: []store.ClaimID{id}}, func(loaded store.Loaded) (store.Outcome, error) {
+				err := f.b.Decide(t.Context(), store.Decision{Revision: revision, Claims: []store.ClaimID{id}}, func(loaded store.Loaded) (store.Outcome, error) {
 					assert.Equal(t, before, loaded.Decided, made)
 					if loaded.Decided != nil {
 						return store.Outcome{}, nil
@@ -57,7 +57,7 @@ var decidedTests = []ledgerTest{
 		}
 		_, err := f.a.RetainClaims(t.Context(), time.Since(this))
 		require.NoError(t, err)
-		_, err = f.b.Decide(t.Context(), store.Decision{Revision: revision, Claims: ids}, func(loaded store.Loaded) (store.Outcome, error) {
+		err = f.b.Decide(t.Context(), store.Decision{Revision: revision, Claims: ids}, func(loaded store.Loaded) (store.Outcome, error) {
 			assert.Len(t, loaded.Decided, len(ids), "each is kept as long as claims made when it was decided")
 			return store.Outcome{}, nil
 		})
@@ -75,12 +75,11 @@ var decidedTests = []ledgerTest{
 		}
 		all := store.Decision{Revision: revision, Claims: []store.ClaimID{one, two, three}, Keys: []store.KeyDigest{key, other, key}}
 		decide := func(s store.Store, want store.Loaded, claims ...store.Decided) error {
-			_, err := s.Decide(t.Context(), all, func(loaded store.Loaded) (store.Outcome, error) {
+			return s.Decide(t.Context(), all, func(loaded store.Loaded) (store.Outcome, error) {
 				assert.Equal(t, want.Decided, loaded.Decided)
 				assert.Equal(t, want.Uses, loaded.Uses)
 				return store.Outcome{Claims: claims}, nil
 			})
-			return err
 		}
 		uses := func(d store.Decided) map[store.KeyDigest]store.Decided {
 			return map[store.KeyDigest]store.Decided{key: d}
@@ -98,7 +97,7 @@ var decidedTests = []ledgerTest{
 		all.Keys = nil
 		four := claimAt(time.Now(), 4)
 		require.ErrorIs(t, decide(f.a, store.Loaded{Decided: had.Decided}, use(four, 10, 3)), store.ErrFenced)
-		_, err = f.a.Decide(t.Context(), store.Decision{Revision: revision}, writes(store.Outcome{Claims: []store.Decided{use(four, 10, 3)}}))
+		err = f.a.Decide(t.Context(), store.Decision{Revision: revision}, writes(store.Outcome{Claims: []store.Decided{use(four, 10, 3)}}))
 		assert.Equal(t, store.Fatal, store.ClassOf(err), "claims that were not looked up")
 	}},
 	{"I3 of decisions about one key under many claims at the same time one has the effect", func(t *testing.T, f *ledgerFixture) {
@@ -123,15 +122,14 @@ var decidedTests = []ledgerTest{
 		decide := func(s store.Store, n byte, before func()) error {
 			id := claimAt(time.Now(), n)
 			d := store.Decision{Revision: revision, Claims: []store.ClaimID{id}, Keys: []store.KeyDigest{key}}
-			_, err := s.Decide(t.Context(), d, func(store.Loaded) (store.Outcome, error) {
+			return s.Decide(t.Context(), d, func(store.Loaded) (store.Outcome, error) {
 				before()
 				return store.Outcome{Claims: []store.Decided{{ID: id, Version: version(int64(n)), Use: store.Use{Key: key, Content: [8]byte{n}}}}}, nil
 			})
-			return err
 		}
 		require.NoError(t, decide(f.a, 1, func() {}))
 		require.ErrorIs(t, decide(f.a, 3, func() { require.NoError(t, decide(f.b, 2, func() {})) }), store.ErrFenced)
-		_, err := f.a.Decide(t.Context(), store.Decision{Revision: revision, Claims: []store.ClaimID{claimAt(time.Now(), 3)}, Keys: []store.KeyDigest{key}}, func(loaded store.Loaded) (store.Outcome, error) {
+		err := f.a.Decide(t.Context(), store.Decision{Revision: revision, Claims: []store.ClaimID{claimAt(time.Now(), 3)}, Keys: []store.KeyDigest{key}}, func(loaded store.Loaded) (store.Outcome, error) {
 			assert.Equal(t, claimAt(time.Now(), 2)[15], loaded.Uses[key].ID[15], "it has the newest that had its effect")
 			assert.Empty(t, loaded.Decided)
 			return store.Outcome{}, nil
@@ -150,7 +148,7 @@ var decidedTests = []ledgerTest{
 		f.complete(f.a, "acme", lost.ID, 202, `{}`)
 		f.complete(f.a, "globex", globex.ID, 202, `{}`)
 		take := func(id store.ClaimID, n int64) {
-			_, err := f.a.Decide(t.Context(), store.Decision{Revision: revision, Claims: []store.ClaimID{id}}, writes(store.Outcome{Claims: []store.Decided{{ID: id, Version: version(n)}}}))
+			err := f.a.Decide(t.Context(), store.Decision{Revision: revision, Claims: []store.ClaimID{id}}, writes(store.Outcome{Claims: []store.Decided{{ID: id, Version: version(n)}}}))
 			require.NoError(t, err)
 		}
 		take(decided.ID, 7)
@@ -189,12 +187,12 @@ var decidedTests = []ledgerTest{
 	{"what was decided is known after a key was claimed anew", func(t *testing.T, f *ledgerFixture) {
 		revision := f.revision()
 		old := f.claim("k")
-		_, err := f.a.Decide(t.Context(), store.Decision{Revision: revision, Claims: []store.ClaimID{old}}, writes(store.Outcome{Claims: []store.Decided{{ID: old, Version: version(7)}}}))
+		err := f.a.Decide(t.Context(), store.Decision{Revision: revision, Claims: []store.ClaimID{old}}, writes(store.Outcome{Claims: []store.Decided{{ID: old, Version: version(7)}}}))
 		require.NoError(t, err)
 		f.age("acme", "k", 2*claimAge)
 		fresh := f.begin(f.a, "acme", intent("k", "y"), claimAge)
 		require.Equal(t, store.ClaimOpen, fresh.State)
-		_, err = f.b.Decide(t.Context(), store.Decision{Revision: revision, Claims: []store.ClaimID{fresh.ID, old}}, func(loaded store.Loaded) (store.Outcome, error) {
+		err = f.b.Decide(t.Context(), store.Decision{Revision: revision, Claims: []store.ClaimID{fresh.ID, old}}, func(loaded store.Loaded) (store.Outcome, error) {
 			assert.Equal(t, map[store.ClaimID]change.Version{old: version(7)}, loaded.Decided, "an old record of it may still come")
 			return store.Outcome{}, nil
 		})

@@ -140,12 +140,20 @@ func (d *doubting) doubt() (is bool) {
 	return is
 }
 
+// own is fixture.own with the doubt.
+func (d *doubting) own(s store.Store, letter byte, partitions ...store.Partition) ([]store.TakenOver, store.Token) {
+	d.Helper()
+	token := store.Token{letter}
+	taken, err := s.TakeOver(d.ctx(), partitions, token)
+	require.NoError(d, err)
+	return taken, token
+}
+
 func (d *doubting) end(token store.Token, ends map[store.Partition]int64) {
 	d.Helper()
 	require.NoError(d, d.a.EndDoubt(d.ctx(), token, ends))
 }
 
 func (d *doubting) decide(p store.Partition, from, to int64, token store.Token) error {
-	_, err := d.a.Decide(d.ctx(), store.Decision{Revision: d.revision, Moves: []store.WatermarkStep{{Partition: p, From: from, To: to, Token: token}}}, writes(store.Outcome{}))
-	return err
+	return d.a.Decide(d.ctx(), store.Decision{Revision: d.revision, Moves: []store.WatermarkStep{{Partition: p, From: from, To: to, Token: token}}}, writes(store.Outcome{}))
 }

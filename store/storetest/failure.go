@@ -32,15 +32,15 @@ var poisonTests = []test{
 		} {
 			out := everything(p0, service, version(1))
 			spoil(&out)
-			_, err := f.a.Decide(t.Context(), d, writes(out))
+			err := f.a.Decide(t.Context(), d, writes(out))
 			require.Error(t, err, name)
 			assert.Equal(t, store.Poison, store.ClassOf(err), "%s: %v", name, err)
 			assert.Equal(t, before, f.state(f.b), name)
 		}
-		_, err := f.a.Decide(t.Context(), store.Decision{Revision: revision, Moves: d.Moves, Entities: []string{"a\x00b"}}, writes(store.Outcome{}))
+		err := f.a.Decide(t.Context(), store.Decision{Revision: revision, Moves: d.Moves, Entities: []string{"a\x00b"}}, writes(store.Outcome{}))
 		assert.Equal(t, store.Poison, store.ClassOf(err), "%v", err)
 		assert.Equal(t, before, f.state(f.b))
-		_, err = f.a.Decide(t.Context(), d, writes(everything(p0, service, version(1))))
+		err = f.a.Decide(t.Context(), d, writes(everything(p0, service, version(1))))
 		require.NoError(t, err)
 	}},
 	{"I9 outside of decisions", func(t *testing.T, f *fixture) {
@@ -71,7 +71,7 @@ var cancelTests = []test{
 		before := f.state(f.b)
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
-		_, err := f.a.Decide(ctx, store.Decision{Revision: revision, Moves: []store.WatermarkStep{{Partition: p0, From: 0, To: 5, Token: token}}},
+		err := f.a.Decide(ctx, store.Decision{Revision: revision, Moves: []store.WatermarkStep{{Partition: p0, From: 0, To: 5, Token: token}}},
 			writes(everything(p0, service, version(1))))
 		assertCancelled(t, err)
 		_, err = f.a.TakeOver(ctx, []store.Partition{p0, p1}, store.Token{9})
@@ -85,7 +85,7 @@ var cancelTests = []test{
 		assertCancelled(t, err)
 		assertCancelled(t, f.a.SetPosition(ctx, store.SourcePosition{Source: "s"}))
 		assert.Equal(t, before, f.state(f.b))
-		_, err = f.b.Decide(t.Context(), store.Decision{Revision: revision, Moves: []store.WatermarkStep{{Partition: p0, From: 0, To: 5, Token: token}}}, writes(store.Outcome{}))
+		err = f.b.Decide(t.Context(), store.Decision{Revision: revision, Moves: []store.WatermarkStep{{Partition: p0, From: 0, To: 5, Token: token}}}, writes(store.Outcome{}))
 		require.NoError(t, err)
 	}},
 	{"I8 inside a decision", func(t *testing.T, f *fixture) {
@@ -95,7 +95,7 @@ var cancelTests = []test{
 		d := store.Decision{Revision: revision, Moves: []store.WatermarkStep{{Partition: p0, From: 0, To: 5, Token: token}}}
 		for range 5 { // and no connection or lock is lost by it
 			ctx, cancel := context.WithCancel(t.Context())
-			_, err := f.a.Decide(ctx, d, func(store.Loaded) (store.Outcome, error) {
+			err := f.a.Decide(ctx, d, func(store.Loaded) (store.Outcome, error) {
 				cancel()
 				return everything(p0, service, version(1)), nil
 			})
@@ -103,7 +103,7 @@ var cancelTests = []test{
 			assert.Contains(t, []store.Class{store.Retry, store.Unknown}, store.ClassOf(err))
 			assert.Equal(t, before, f.state(f.b))
 		}
-		_, err := f.b.Decide(t.Context(), d, writes(everything(p0, service, version(1))))
+		err := f.b.Decide(t.Context(), d, writes(everything(p0, service, version(1))))
 		require.NoError(t, err)
 	}},
 	{"I1 at any moment: all of a decision is there, or nothing and a class that says so", func(t *testing.T, f *fixture) {
@@ -112,8 +112,8 @@ var cancelTests = []test{
 		next, payload := int64(0), bytes.Repeat([]byte("x"), 1<<20)
 		for n := range 30 {
 			ctx, cancel := context.WithTimeout(t.Context(), time.Duration(n)*400*time.Microsecond)
-			_, err := f.a.Decide(ctx, store.Decision{Revision: revision, Moves: []store.WatermarkStep{{Partition: p0, From: next, To: next + 1, Token: token}}},
-				writes(store.Outcome{Outbox: []store.OutboxFrame{{Partition: p0, Frame: payload}}}))
+			err := f.a.Decide(ctx, store.Decision{Revision: revision, Moves: []store.WatermarkStep{{Partition: p0, From: next, To: next + 1, Token: token}}},
+				writes(store.Outcome{Frames: []store.Frame{{Partition: p0, To: version(next + 1), Body: payload}}}))
 			cancel()
 			taken, again := f.own(f.b, byte(n), p0) // as an owner does after such an error
 			token = again
@@ -126,7 +126,7 @@ var cancelTests = []test{
 				assert.Equal(t, store.Retry, store.ClassOf(err), "%v", err)
 			}
 			require.Equal(t, next, taken[0].NextOffset, "%v", err)
-			require.Len(t, taken[0].Outbox, int(next))
+			require.Len(t, f.tail(f.b, 0, 0).Frames, int(next))
 		}
 	}},
 }

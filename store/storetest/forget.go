@@ -79,22 +79,4 @@ var forgetTests = []operatorTest{
 		assert.Len(t, e.States.All("e"), 2)
 		require.NoError(t, f.decideStates(f.a, revision, 1, token, row(first, "only")), "the owner goes on")
 	}},
-	{"I7 activations that a forgotten service kept go with it", func(t *testing.T, f *operatorFixture) {
-		f.decideTo(f.revision(), p0, 1)
-		one, two := f.service("one"), f.service("two")
-		_, token := f.take(f.a, 'a', 0)
-		var revision store.Revision
-		for i := range int64(5) {
-			var err error
-			revision, err = f.a.Activate(t.Context(), []byte{byte(i)}, false, store.Inbox{}, nil)
-			require.NoError(t, err)
-			f.decideTo(revision.Number, p0, i+2)
-		}
-		require.True(t, f.swap(f.a, revision.Number, to(0, token, store.Token{'b'}, at(one, version(6), 0), at(two, 0, 0))))
-		require.Len(t, f.look(f.b).Activations, 5)
-		require.NoError(t, f.a.ForgetServices(t.Context(), map[string]int32{"two": two}, someAudit))
-		_, err := f.a.Activate(t.Context(), []byte("next"), false, store.Inbox{}, nil)
-		require.NoError(t, err)
-		assert.Len(t, f.look(f.b).Activations, 1)
-	}},
 }

@@ -33,7 +33,7 @@ func (f *fixture) list(filter store.LetterFilter) []store.DeadLetter {
 // settle lets a decision set the state of an open letter.
 func (f *fixture) settle(revision, id int64, state store.LetterState) {
 	f.Helper()
-	_, err := f.a.Decide(f.ctx(), store.Decision{Revision: revision}, writes(store.Outcome{Settled: []store.LetterResolution{{ID: id, State: state}}}))
+	err := f.a.Decide(f.ctx(), store.Decision{Revision: revision}, writes(store.Outcome{Settled: []store.LetterResolution{{ID: id, State: state}}}))
 	require.NoError(f, err)
 }
 
@@ -123,7 +123,7 @@ var letterTests = []test{
 		require.Len(t, all, 5)
 		f.settle(revision, all[0].ID, store.LetterReplayed)
 		require.NoError(t, f.b.AddLetters(t.Context(), letters()))
-		_, err := f.a.Decide(t.Context(), store.Decision{Revision: revision}, writes(store.Outcome{Letters: letters()}))
+		err := f.a.Decide(t.Context(), store.Decision{Revision: revision}, writes(store.Outcome{Letters: letters()}))
 		require.NoError(t, err)
 		all = f.list(store.LetterFilter{})
 		require.Len(t, all, 5)
@@ -163,10 +163,10 @@ var letterTests = []test{
 			assert.False(t, got.Last.Before(first.Last))
 		}
 		// A replay of what died before does not settle what died since.
-		_, err := f.a.Decide(t.Context(), store.Decision{Revision: revision}, writes(store.Outcome{Settled: []store.LetterResolution{{ID: first.ID, State: store.LetterObsolete, Version: version(8)}}}))
+		err := f.a.Decide(t.Context(), store.Decision{Revision: revision}, writes(store.Outcome{Settled: []store.LetterResolution{{ID: first.ID, State: store.LetterObsolete, Version: version(8)}}}))
 		require.NoError(t, err)
 		assert.Equal(t, store.LetterOpen, f.list(store.LetterFilter{})[0].State)
-		_, err = f.a.Decide(t.Context(), store.Decision{Revision: revision}, writes(store.Outcome{Settled: []store.LetterResolution{{ID: first.ID, State: store.LetterReplayed, Version: version(9)}}}))
+		err = f.a.Decide(t.Context(), store.Decision{Revision: revision}, writes(store.Outcome{Settled: []store.LetterResolution{{ID: first.ID, State: store.LetterReplayed, Version: version(9)}}}))
 		require.NoError(t, err)
 		assert.Equal(t, store.LetterReplayed, f.list(store.LetterFilter{})[0].State)
 	}},
@@ -180,7 +180,7 @@ var letterTests = []test{
 		}))
 		revision := f.revision()
 		f.settle(revision, f.list(store.LetterFilter{})[1].ID, store.LetterDiscarded)
-		_, err := f.a.Decide(t.Context(), store.Decision{Revision: revision}, writes(store.Outcome{Settled: []store.LetterResolution{{Stage: store.StageDeliver, Service: "a/p@s", Entity: "e", State: store.LetterObsolete, Version: version(7)}}}))
+		err := f.a.Decide(t.Context(), store.Decision{Revision: revision}, writes(store.Outcome{Settled: []store.LetterResolution{{Stage: store.StageDeliver, Service: "a/p@s", Entity: "e", State: store.LetterObsolete, Version: version(7)}}}))
 		require.NoError(t, err)
 		states := func() (all []store.LetterState) {
 			for _, l := range f.list(store.LetterFilter{}) {
@@ -189,7 +189,7 @@ var letterTests = []test{
 			return all
 		}
 		assert.Equal(t, []store.LetterState{store.LetterObsolete, store.LetterDiscarded, store.LetterOpen, store.LetterOpen, store.LetterOpen, store.LetterOpen}, states())
-		_, err = f.a.Decide(t.Context(), store.Decision{Revision: revision}, writes(store.Outcome{Settled: []store.LetterResolution{{Stage: store.StageDecide, Service: "a/p@s", Entity: "e", State: store.LetterObsolete, Version: version(7)}}}))
+		err = f.a.Decide(t.Context(), store.Decision{Revision: revision}, writes(store.Outcome{Settled: []store.LetterResolution{{Stage: store.StageDecide, Service: "a/p@s", Entity: "e", State: store.LetterObsolete, Version: version(7)}}}))
 		require.NoError(t, err)
 		assert.Equal(t, []store.LetterState{store.LetterObsolete, store.LetterDiscarded, store.LetterOpen, store.LetterObsolete, store.LetterOpen, store.LetterOpen}, states())
 	}},

@@ -156,16 +156,16 @@ var operatorTests = []operatorTest{
 		out := store.Outcome{Settled: []store.LetterResolution{
 			{ID: all[0].ID, State: store.LetterObsolete}, {ID: all[1].ID, State: store.LetterReplayed}, {ID: all[1].ID + 100, State: store.LetterReplayed},
 		}}
-		_, err := f.a.Decide(t.Context(), store.Decision{Revision: revision, Moves: []store.WatermarkStep{{Partition: p0, To: 1}}}, writes(out))
+		err := f.a.Decide(t.Context(), store.Decision{Revision: revision, Moves: []store.WatermarkStep{{Partition: p0, To: 1}}}, writes(out))
 		require.ErrorIs(t, err, store.ErrFenced)
 		require.Len(t, f.list(store.LetterFilter{State: store.LetterOpen}), 2)
-		_, err = f.a.Decide(t.Context(), store.Decision{Revision: revision}, writes(out))
+		err = f.a.Decide(t.Context(), store.Decision{Revision: revision}, writes(out))
 		require.NoError(t, err)
 		listed := f.list(store.LetterFilter{})
 		assert.Equal(t, store.LetterObsolete, listed[0].State)
 		assert.Equal(t, store.LetterReplayed, listed[1].State)
 		out.Settled[1].State = store.LetterObsolete
-		_, err = f.a.Decide(t.Context(), store.Decision{Revision: revision}, writes(out))
+		err = f.a.Decide(t.Context(), store.Decision{Revision: revision}, writes(out))
 		require.NoError(t, err)
 		assert.Equal(t, store.LetterReplayed, f.list(store.LetterFilter{})[1].State, "the same replay once more")
 	}},

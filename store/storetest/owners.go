@@ -37,17 +37,17 @@ var ownerTests = []test{
 			"nothing moves": {store.Decision{Revision: next.Number, Moves: []store.WatermarkStep{{Partition: p0, From: 0, To: 0, Token: stale}}}, store.ErrFenced},
 			"revision":      {store.Decision{Revision: revision, Moves: []store.WatermarkStep{good}}, store.ErrSuperseded},
 		} {
-			_, err := f.a.Decide(t.Context(), c.d, writes(everything(p0, service, version(1))))
+			err := f.a.Decide(t.Context(), c.d, writes(everything(p0, service, version(1))))
 			require.ErrorIs(t, err, c.want, name)
 			assert.Equal(t, before, f.state(f.b), name)
 		}
-		_, err = f.b.Decide(t.Context(), store.Decision{Revision: next.Number, Moves: []store.WatermarkStep{good}}, writes(everything(p0, service, version(1))))
+		err = f.b.Decide(t.Context(), store.Decision{Revision: next.Number, Moves: []store.WatermarkStep{good}}, writes(everything(p0, service, version(1))))
 		require.NoError(t, err, "the right owner goes on")
 	}},
 	{"I3 an owner that was taken over from while it decided from memory writes nothing", func(t *testing.T, f *fixture) {
 		revision, service := f.revision(), f.service("s")
 		_, token := f.own(f.a, 'a', p0)
-		_, err := f.a.Decide(t.Context(), store.Decision{Revision: revision, Moves: []store.WatermarkStep{{Partition: p0, From: 0, To: 5, Token: token}}},
+		err := f.a.Decide(t.Context(), store.Decision{Revision: revision, Moves: []store.WatermarkStep{{Partition: p0, From: 0, To: 5, Token: token}}},
 			func(store.Loaded) (store.Outcome, error) {
 				_, err := f.b.TakeOver(t.Context(), []store.Partition{p0}, store.Token{'b'})
 				require.NoError(t, err)
@@ -162,7 +162,7 @@ func (r *racer) decide() error {
 	}
 	var passed []bool
 	call := time.Since(r.start)
-	_, err := r.s.Decide(r.f.ctx(), d, func(loaded store.Loaded) (out store.Outcome, err error) {
+	err := r.s.Decide(r.f.ctx(), d, func(loaded store.Loaded) (out store.Outcome, err error) {
 		for _, e := range loaded.Entities {
 			learned[e.ID] = e
 		}

@@ -2,7 +2,6 @@ package storetest
 
 import (
 	"errors"
-	"fmt"
 	"math"
 	"sync"
 	"testing"
@@ -18,7 +17,7 @@ import (
 func (f *fixture) decideTo(revision int64, p store.Partition, to int64) {
 	f.Helper()
 	taken, token := f.own(f.a, 'w', p)
-	_, err := f.a.Decide(f.ctx(), store.Decision{Revision: revision, Moves: []store.WatermarkStep{{Partition: p, From: taken[0].NextOffset, To: to, Token: token}}}, writes(store.Outcome{}))
+	err := f.a.Decide(f.ctx(), store.Decision{Revision: revision, Moves: []store.WatermarkStep{{Partition: p, From: taken[0].NextOffset, To: to, Token: token}}}, writes(store.Outcome{}))
 	require.NoError(f, err)
 }
 
@@ -48,9 +47,9 @@ func (f *fixture) progress(s store.Store) []store.Progress {
 	return all
 }
 
-// at is one position for a service.
-func at(service int32, position change.Version, offset int64) store.ServicePosition {
-	return store.ServicePosition{Service: service, Position: store.Position{Version: position, LogOffset: offset}}
+// at is one position for a service; entities tells positions of one version apart.
+func at(service int32, position change.Version, entities int64) store.ServicePosition {
+	return store.ServicePosition{Service: service, Version: position, Entities: entities}
 }
 
 // to is the swap of a row from a token to the next one.
@@ -279,7 +278,7 @@ var progressTests = []test{
 					counts := map[int32]int64{}
 					for _, p := range taken {
 						if len(p.Positions) > 0 {
-							counts[p.Partition] = p.Positions[0].LogOffset
+							counts[p.Partition] = p.Positions[0].Entities
 						}
 					}
 					for i := range last {
@@ -312,38 +311,5 @@ var progressTests = []test{
 			require.Positive(t, sum)
 			assert.Equal(t, []store.ServicePosition{at(1, 0, sum)}, row.Positions)
 		}
-	}},
-	{"the outbox of a partition, of all generations, oldest first", func(t *testing.T, f *fixture) {
-		revision := f.revision()
-		outbox := func(partition int32) (all []string) {
-			frames, err := f.b.Outbox(t.Context(), partition)
-			require.NoError(t, err)
-			for _, frame := range frames {
-				all = append(all, string(frame))
-			}
-			return all
-		}
-		assert.Empty(t, outbox(0))
-		var published []int64
-		for g := uint16(1); g <= 2; g++ {
-			zero, one := store.Partition{Generation: g, Number: 0}, store.Partition{Generation: g, Number: 1}
-			_, token := f.own(f.a, byte(g), zero, one)
-			for i := range int64(2) {
-				ids, err := f.a.Decide(t.Context(), store.Decision{Revision: revision, Moves: []store.WatermarkStep{
-					{Partition: zero, From: i, To: i + 1, Token: token}, {Partition: one, From: i, To: i + 1, Token: token},
-				}}, writes(store.Outcome{Outbox: []store.OutboxFrame{
-					{Partition: one, Frame: fmt.Append(nil, "one ", g, i)}, {Partition: zero, Frame: fmt.Append(nil, "zero ", g, i)}, {Partition: zero, Frame: fmt.Append(nil, "more ", g, i)},
-				}}))
-				require.NoError(t, err)
-				published = append(published, ids[1])
-			}
-			if g == 2 {
-				assert.Equal(t, []string{"one 1 0", "one 1 1", "one 2 0", "one 2 1"}, outbox(1))
-				assert.Equal(t, []string{"zero 1 0", "more 1 0", "zero 1 1", "more 1 1", "zero 2 0", "more 2 0", "zero 2 1", "more 2 1"}, outbox(0))
-				require.NoError(t, f.discard(revision, store.WatermarkStep{Partition: zero, From: 2, To: 2, Token: token}, published...))
-			}
-		}
-		assert.Equal(t, []string{"more 1 0", "more 1 1", "more 2 0", "more 2 1"}, outbox(0))
-		assert.Empty(t, outbox(7))
 	}},
 }

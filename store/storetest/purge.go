@@ -34,7 +34,7 @@ func (f *fixture) set(c change.Content, v change.Version, keys ...store.Key) {
 // put writes dam states by a decision that moves nothing.
 func (f *fixture) put(rows ...store.Row) {
 	f.Helper()
-	_, err := f.a.Decide(f.ctx(), store.Decision{Revision: f.revision(), Entities: entitiesOf(rows)}, func(loaded store.Loaded) (store.Outcome, error) {
+	err := f.a.Decide(f.ctx(), store.Decision{Revision: f.revision(), Entities: entitiesOf(rows)}, func(loaded store.Loaded) (store.Outcome, error) {
 		return store.Outcome{Entities: withStates(loaded.Entities, rows...)}, nil
 	})
 	require.NoError(f, err)
@@ -43,7 +43,7 @@ func (f *fixture) put(rows ...store.Row) {
 var purgeTests = []test{
 	{"I7 tombstones page by the time of deletion, then by the bytes of their ids", func(t *testing.T, f *fixture) {
 		now := time.Date(2026, 3, 1, 0, 0, 0, 0, time.UTC)
-		_, err := f.a.Decide(t.Context(), store.Decision{Revision: f.revision()}, writes(store.Outcome{Entities: []store.Entity{
+		err := f.a.Decide(t.Context(), store.Decision{Revision: f.revision()}, writes(store.Outcome{Entities: []store.Entity{
 			{ID: "alive"}, {ID: "fresh", Deleted: now}, {ID: "z", Deleted: now.Add(-time.Hour), Version: version(7)},
 			{ID: "Z", Deleted: now.Add(-time.Microsecond), Version: version(3)}, {ID: "é", Deleted: now.Add(-time.Hour)}, {ID: "last", Deleted: now.Add(-3 * time.Hour)},
 		}}))
@@ -71,7 +71,7 @@ var purgeTests = []test{
 		_, token := f.own(f.a, 'a', p0)
 		f.fill(service, version(1), "again", "gone", "stays")
 		f.fill(removed, version(1), "again", "gone", "stays")
-		_, err := f.a.Decide(t.Context(), store.Decision{Revision: revision}, writes(store.Outcome{Entities: []store.Entity{
+		err := f.a.Decide(t.Context(), store.Decision{Revision: revision}, writes(store.Outcome{Entities: []store.Entity{
 			{ID: "again", Fence: []byte("old"), Deleted: time.Unix(1, 0), Writes: 2}, {ID: "gone", Deleted: time.Unix(1, 0), Writes: 2}, {ID: "stays", Writes: 2}}}))
 		require.NoError(t, err)
 		state := store.Row{Key: store.Key{Service: service, Entity: "again"}, Content: content("A"), Version: version(4)}
@@ -80,10 +80,10 @@ var purgeTests = []test{
 			Entities: []store.Entity{{ID: "again", Version: version(4), States: StatesOf(state)}},
 		}
 		before := f.state(f.b)
-		_, err = f.a.Decide(t.Context(), store.Decision{Revision: revision, Moves: []store.WatermarkStep{{Partition: p0, From: 1, To: 5, Token: token}}}, writes(out))
+		err = f.a.Decide(t.Context(), store.Decision{Revision: revision, Moves: []store.WatermarkStep{{Partition: p0, From: 1, To: 5, Token: token}}}, writes(out))
 		require.ErrorIs(t, err, store.ErrFenced)
 		assert.Equal(t, before, f.state(f.b), "as a part of the decision")
-		_, err = f.a.Decide(t.Context(), store.Decision{Revision: revision, Moves: []store.WatermarkStep{{Partition: p0, From: 0, To: 5, Token: token}}}, writes(out))
+		err = f.a.Decide(t.Context(), store.Decision{Revision: revision, Moves: []store.WatermarkStep{{Partition: p0, From: 0, To: 5, Token: token}}}, writes(out))
 		require.NoError(t, err)
 		got := f.state(f.b)
 		require.Len(t, got.Entities, 2)

@@ -152,7 +152,7 @@ var retryingTests = []test{
 	{"I1 a tombstone stays while a change of its entity is retried or an open dead letter", func(t *testing.T, f *fixture) {
 		revision := f.revision()
 		deleted := time.Date(2026, 3, 1, 0, 0, 0, 0, time.UTC)
-		_, err := f.a.Decide(t.Context(), store.Decision{Revision: revision}, writes(store.Outcome{Entities: []store.Entity{{ID: "e-1", Deleted: deleted}, {ID: "e-2", Deleted: deleted}}}))
+		err := f.a.Decide(t.Context(), store.Decision{Revision: revision}, writes(store.Outcome{Entities: []store.Entity{{ID: "e-1", Deleted: deleted}, {ID: "e-2", Deleted: deleted}}}))
 		require.NoError(t, err)
 		_, token := f.take(f.a, 'a', 0)
 		row := retryingRow("a/p@s", 0, 4, "e-1")

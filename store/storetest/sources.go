@@ -78,19 +78,19 @@ var sourceLogTests = []test{
 			return []store.WatermarkStep{{Partition: p0, From: from, To: from + 1, Token: token}}
 		}
 		floor := store.Floor{Partition: p0, Session: session(3, "three"), Sequence: "t1", Offset: 70}
-		_, err := f.a.Decide(t.Context(), store.Decision{Revision: revision, Moves: move(token, 0)}, writes(store.Outcome{Floors: []store.Floor{floor}}))
+		err := f.a.Decide(t.Context(), store.Decision{Revision: revision, Moves: move(token, 0)}, writes(store.Outcome{Floors: []store.Floor{floor}}))
 		require.NoError(t, err)
 		taken, token2 := f.own(f.b, 'b', p0, p1)
 		require.Equal(t, []store.Floor{floor}, taken[0].Floors)
 		require.Empty(t, taken[1].Floors, "of another partition")
 
 		floor.Offset = 80
-		_, err = f.a.Decide(t.Context(), store.Decision{Revision: revision, Moves: move(token, 1)}, writes(store.Outcome{Floors: []store.Floor{floor}}))
+		err = f.a.Decide(t.Context(), store.Decision{Revision: revision, Moves: move(token, 1)}, writes(store.Outcome{Floors: []store.Floor{floor}}))
 		require.ErrorIs(t, err, store.ErrFenced)
 		all, err := f.a.Floors(t.Context(), "shop")
 		require.NoError(t, err)
 		require.Equal(t, int64(70), all[0].Offset, "a decision that is fenced raises nothing")
-		_, err = f.b.Decide(t.Context(), store.Decision{Revision: revision, Moves: move(token2, 1)}, writes(store.Outcome{Floors: []store.Floor{floor}}))
+		err = f.b.Decide(t.Context(), store.Decision{Revision: revision, Moves: move(token2, 1)}, writes(store.Outcome{Floors: []store.Floor{floor}}))
 		require.NoError(t, err)
 		all, err = f.a.Floors(t.Context(), "shop")
 		require.NoError(t, err)
@@ -101,13 +101,13 @@ var sourceLogTests = []test{
 		all, err = f.a.Floors(t.Context(), "")
 		require.NoError(t, err)
 		require.Equal(t, []store.Floor{floor}, all)
-		_, err = f.b.Decide(t.Context(), store.Decision{Revision: revision, Moves: move(token2, 2)}, writes(store.Outcome{Floors: []store.Floor{{Partition: p1, Session: session(4, "four")}}}))
+		err = f.b.Decide(t.Context(), store.Decision{Revision: revision, Moves: move(token2, 2)}, writes(store.Outcome{Floors: []store.Floor{{Partition: p1, Session: session(4, "four")}}}))
 		require.Error(t, err, "of a partition that the decision does not hold")
 	}},
 	{"I5 a new inbox begins with the highest floors of the one before", func(t *testing.T, f *fixture) {
 		revision := f.revision()
 		_, token := f.own(f.a, 'a', p0, p1)
-		_, err := f.a.Decide(t.Context(), store.Decision{Revision: revision, Moves: []store.WatermarkStep{{Partition: p0, To: 1, Token: token}, {Partition: p1, To: 1, Token: token}}},
+		err := f.a.Decide(t.Context(), store.Decision{Revision: revision, Moves: []store.WatermarkStep{{Partition: p0, To: 1, Token: token}, {Partition: p1, To: 1, Token: token}}},
 			writes(store.Outcome{Floors: []store.Floor{
 				{Partition: p0, Session: session(3, "three"), Sequence: "t1", Offset: 70},
 				{Partition: p1, Session: session(2, "two"), Sequence: "t1", Offset: 90},
@@ -123,7 +123,7 @@ var sourceLogTests = []test{
 		at := int64(0)
 		barrier := func(sessions ...change.Session) store.SourceLog {
 			t.Helper()
-			_, err := f.a.Decide(t.Context(), store.Decision{Revision: revision, Moves: []store.WatermarkStep{{Partition: p0, From: at, To: at + 1, Token: token}}}, writes(store.Outcome{Barriers: sessions}))
+			err := f.a.Decide(t.Context(), store.Decision{Revision: revision, Moves: []store.WatermarkStep{{Partition: p0, From: at, To: at + 1, Token: token}}}, writes(store.Outcome{Barriers: sessions}))
 			require.NoError(t, err)
 			at++
 			stored, err := f.b.SourceLog(t.Context(), "shop")
@@ -140,7 +140,7 @@ var sourceLogTests = []test{
 		_, err = f.a.SwapSourceLog(t.Context(), mine, mine)
 		require.ErrorIs(t, err, store.ErrFenced)
 
-		_, err = f.a.Decide(t.Context(), store.Decision{Revision: revision, Moves: []store.WatermarkStep{{Partition: p0, From: at, To: at + 1, Token: token}}},
+		err = f.a.Decide(t.Context(), store.Decision{Revision: revision, Moves: []store.WatermarkStep{{Partition: p0, From: at, To: at + 1, Token: token}}},
 			writes(store.Outcome{Barriers: []change.Session{{Log: "forgotten", Number: 3, Name: "x"}}}))
 		require.NoError(t, err)
 		stored, err := f.b.SourceLog(t.Context(), "forgotten")

@@ -23,10 +23,9 @@ func withStates(entities []store.Entity, rows ...store.Row) []store.Entity {
 // decideStates runs one decision of nothing but dam states on p0.
 func (f *fixture) decideStates(s store.Store, revision, from int64, token store.Token, rows ...store.Row) error {
 	d := store.Decision{Revision: revision, Moves: []store.WatermarkStep{{Partition: p0, From: from, To: from + 1, Token: token}}, Entities: entitiesOf(rows)}
-	_, err := s.Decide(f.ctx(), d, func(loaded store.Loaded) (store.Outcome, error) {
-		return store.Outcome{Entities: withStates(loaded.Entities, rows...), Outbox: []store.OutboxFrame{{Partition: p0, Frame: []byte("c")}}}, nil
+	return s.Decide(f.ctx(), d, func(loaded store.Loaded) (store.Outcome, error) {
+		return store.Outcome{Entities: withStates(loaded.Entities, rows...), Frames: []store.Frame{frame(p0, from+1, "c")}}, nil
 	})
-	return err
 }
 
 func entitiesOf(rows []store.Row) (ids []string) {
@@ -94,7 +93,7 @@ var stateTests = []test{
 			page, err := f.b.Entities(t.Context(), "", 10)
 			require.NoError(t, err)
 			require.Len(t, page, 1)
-			_, err = f.a.Decide(t.Context(), store.Decision{Revision: revision, Entities: []string{"e"}}, func(loaded store.Loaded) (store.Outcome, error) {
+			err = f.a.Decide(t.Context(), store.Decision{Revision: revision, Entities: []string{"e"}}, func(loaded store.Loaded) (store.Outcome, error) {
 				for _, e := range []store.Entity{loaded.Entities[0], entity, page[0]} {
 					assert.Equal(t, rows, e.States.All("e"))
 				}
@@ -120,7 +119,7 @@ var stateTests = []test{
 
 		// Also where the states are not known: nothing is set, and nothing is lost.
 		got.States, got.Fence = store.States{}, []byte("fence")
-		_, err = f.a.Decide(t.Context(), store.Decision{Revision: revision}, writes(store.Outcome{Entities: []store.Entity{got}}))
+		err = f.a.Decide(t.Context(), store.Decision{Revision: revision}, writes(store.Outcome{Entities: []store.Entity{got}}))
 		require.NoError(t, err)
 		assert.Equal(t, row(first, "C", 3), f.row(f.b, row(first, "", 0).Key))
 		assert.Equal(t, row(last, "B", 2), f.row(f.b, row(last, "", 0).Key))
@@ -139,8 +138,7 @@ var stateTests = []test{
 		}
 		good := []store.Entity{entity("e", 1), entity("new", 0)}
 		decide := func(entities ...store.Entity) error {
-			_, err := f.a.Decide(f.ctx(), store.Decision{Revision: revision, Moves: []store.WatermarkStep{{Partition: p0, From: 2, To: 3, Token: token}}}, writes(store.Outcome{Entities: entities}))
-			return err
+			return f.a.Decide(f.ctx(), store.Decision{Revision: revision, Moves: []store.WatermarkStep{{Partition: p0, From: 2, To: 3, Token: token}}}, writes(store.Outcome{Entities: entities}))
 		}
 		for name, bad := range map[string]store.Entity{
 			"written since": entity("u", 1), "to be written yet": entity("u", 3), "there, not missing": entity("u", 0), "missing": entity("m", 1),
@@ -155,7 +153,7 @@ var stateTests = []test{
 	}},
 	{"an entity twice is a bug", func(t *testing.T, f *fixture) {
 		revision := f.revision()
-		_, err := f.a.Decide(t.Context(), store.Decision{Revision: revision}, writes(store.Outcome{Entities: []store.Entity{{ID: "e"}, {ID: "e"}}}))
+		err := f.a.Decide(t.Context(), store.Decision{Revision: revision}, writes(store.Outcome{Entities: []store.Entity{{ID: "e"}, {ID: "e"}}}))
 		require.Error(t, err)
 		assert.Equal(t, store.Fatal, store.ClassOf(err))
 	}},

@@ -38,7 +38,8 @@ func Run(t *testing.T, open func(t *testing.T) (a, b store.Store), groups ...str
 		{"Cancel", cancelTests},
 		{"Progress", progressTests},
 		{"Retrying", retryingTests},
-		{"HistorySnapshot", snapshotTests},
+		{"Frames", frameTests},
+		{"Retention", retentionTests},
 		{"Moved", movedTests},
 		{"Purge", purgeTests},
 		{"Configurations", configurationTests},
@@ -108,6 +109,9 @@ func (f *fixture) own(s store.Store, letter byte, partitions ...store.Partition)
 	taken, err := s.TakeOver(f.ctx(), partitions, token)
 	require.NoError(f, err)
 	require.Len(f, taken, len(partitions))
+	for i := range taken {
+		taken[i].Doubt = false // see RunDoubt
+	}
 	return taken, token
 }
 
@@ -139,20 +143,41 @@ func writes(out store.Outcome) func(store.Loaded) (store.Outcome, error) {
 	return func(store.Loaded) (store.Outcome, error) { return out, nil }
 }
 
-// discard makes a decision about nothing, which deletes outbox rows.
-func (f *fixture) discard(revision int64, stays store.WatermarkStep, published ...int64) error {
-	_, err := f.b.Decide(f.ctx(), store.Decision{Revision: revision, Moves: []store.WatermarkStep{stays}, Published: published}, writes(store.Outcome{}))
-	return err
+// step moves the watermark of a partition.
+func step(p store.Partition, from, to int64, token store.Token) []store.WatermarkStep {
+	return []store.WatermarkStep{{Partition: p, From: from, To: to, Token: token}}
+}
+
+// frame is one that ends at an offset.
+func frame(p store.Partition, to int64, body string) store.Frame {
+	return store.Frame{Partition: p, To: change.NewVersion(p.Generation, to), Body: []byte(body)}
+}
+
+// tail reads all frames of a partition above a position.
+func (f *fixture) tail(s store.Store, partition int32, after change.Version) store.Tail {
+	f.Helper()
+	tail, err := s.Frames(f.ctx(), partition, after, 1<<30)
+	require.NoError(f, err)
+	return tail
+}
+
+// bodies returns those of frames.
+func bodies(frames []store.Frame) (all []string) {
+	for _, frame := range frames {
+		all = append(all, string(frame.Body))
+	}
+	return all
 }
 
 // state is all that a decision can write, as far as a reader sees it.
 type state struct {
-	Watermarks      map[store.Partition]int64
-	Entities        []store.Entity
-	Letters         []store.DeadLetter
-	Audits          []store.Audit
-	HistorySnapshot store.HistorySnapshot
-	Progress        []store.Progress
+	Watermarks map[store.Partition]int64
+	Entities   []store.Entity
+	Letters    []store.DeadLetter
+	Audits     []store.Audit
+	Marks      map[int32]store.Mark
+	Tails      [2]store.Tail
+	Progress   []store.Progress
 }
 
 // state reads everything through s.
@@ -168,8 +193,11 @@ func (f *fixture) state(s store.Store) state {
 	require.NoError(f, err)
 	got.Audits, err = s.Audits(f.ctx(), store.AuditFilter{Limit: 1000})
 	require.NoError(f, err)
-	got.HistorySnapshot, err = s.HistorySnapshot(f.ctx())
+	got.Marks, err = s.Marks(f.ctx())
 	require.NoError(f, err)
+	for partition := range got.Tails {
+		got.Tails[partition] = f.tail(s, int32(partition), 0)
+	}
 	got.Progress, err = s.AllProgress(f.ctx())
 	require.NoError(f, err)
 	return got
@@ -190,8 +218,7 @@ func everything(p store.Partition, service int32, version change.Version) store.
 	return store.Outcome{
 		Entities: []store.Entity{{ID: "banana-1", Docs: []byte(`{"lab":{"weight":1.0}}`), Fence: []byte("fence"), Version: version,
 			States: StatesOf(store.Row{Key: store.Key{Service: service, Entity: "banana-1"}, Content: content("one"), Version: version})}},
-		Outbox:  []store.OutboxFrame{{Partition: p, Frame: []byte("changes")}},
-		LastTo:  map[store.Partition]change.Version{p: version},
+		Frames:  []store.Frame{{Partition: p, To: version, Body: []byte("changes")}},
 		Letters: []store.DeadLetter{{Stage: store.StageDecide, Code: "bad_json", Reason: "cut off", DedupKey: "decide/1", Payload: []byte("{")}},
 		Audit:   []store.Audit{{Actor: "test", Action: "reset", Entity: "banana-1", Detail: []byte(`{"n":1}`)}},
 	}

@@ -33,12 +33,8 @@ func (c cell) spec(nth int) string {
 // first is where the process dies before the one that is to die in takeover,
 // so that there is something to take over.
 func (c cell) first() string {
-	switch c.point {
-	case crash.TakenOver, crash.RepublishHalf, crash.Republished:
-		if c.on == onSQLite {
-			return crash.DecideCommitted
-		}
-		return crash.PublishHalf
+	if c.point == crash.TakenOver {
+		return crash.DecideCommitted
 	}
 	return ""
 }

@@ -25,20 +25,16 @@ import (
 func places(on, point string) []string {
 	postgres := on == onPostgres
 	switch point {
-	case crash.PublishHalf, crash.Published, crash.Discarding, crash.Discarded, crash.RepublishHalf, crash.Republished:
-		if !postgres {
-			return nil // a decision's frames are in the log by its own commit
-		}
 	case crash.Fetched, crash.Acknowledged, crash.Committing, crash.Committed:
 		switch {
 		case !postgres && (point == crash.Committing || point == crash.Committed):
 			return nil // positions are in the store alone
 		case postgres && point == crash.Acknowledged:
-			return []string{".deliver", ".decide", ".overlay", ".registry"} // both transports of sources
+			return []string{".work", ".overlay", ".registry"} // both transports of sources
 		case postgres:
-			return []string{".deliver", ".decide", ".registry"}
+			return []string{".work", ".registry"}
 		}
-		return []string{".deliver", ".decide"}
+		return []string{".work"}
 	case crash.IngestBatch, crash.GateChecked, crash.Appended, crash.Marked:
 		return []string{"registry", "overlay"}
 	case crash.AppendHalf:

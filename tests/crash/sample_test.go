@@ -9,13 +9,13 @@ import (
 )
 
 // I1, I2, I4, I5, I9: a handful of the matrix, one of each kind of boundary: of
-// ingest, the decision, its publication, a takeover, a delivery, the ways in and
+// ingest, the decision, a takeover, a delivery, the ways in and
 // an operator's command. `SUITE=crash make verify` runs all.
 func TestKilledAtSomePoints(t *testing.T) {
 	for _, c := range []cell{
 		{on: onPostgres, point: crash.Appended, place: "registry", nth: 1},
 		{on: onSQLite, point: crash.DecideOutcome, nth: 1},
-		{on: onPostgres, point: crash.PublishHalf, nth: 1},
+		{on: onPostgres, point: crash.DecideCommitted, nth: 1},
 		{on: onPostgres, point: crash.TakenOver, nth: 1},
 		{on: onSQLite, point: crash.DecideCommitted, nth: 1},
 		{on: onSQLite, point: crash.TakenOver, nth: 1},

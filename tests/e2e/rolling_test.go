@@ -7,7 +7,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"strings"
-	"sync"
 	"testing"
 
 	"github.com/jackc/pgx/v5"
@@ -271,24 +270,40 @@ func TestChangesOfTheOldConfigurationMeetAChangedTable(t *testing.T) {
 		}
 		c.Send(all...)
 	}
-	drain := func(config, roles string) {
+	drain := func(config string) {
 		t.Helper()
-		p.StartAs(config, "run --until-idle --role "+roles).Ok()
+		p.StartAs(config, "run --until-idle").Ok()
+	}
+	services := []string{"acme/all@current", "acme/all@history"}
+	decide := func(events int64) {
+		t.Helper()
+		run := p.StartAs("old.yaml", "run")
+		harness.Eventually(t, "all is decided", func() error {
+			return harness.Want(harness.Number(t, c.Store, "SELECT sum(next_offset) FROM watermarks"), events)
+		})
+		run.Terminate()
+		run.Ok()
 	}
 	say(0, entities/2, 0)
-	drain("old.yaml", "ingest,decide,deliver")
+	drain("old.yaml")
 	require.Len(t, levels(t, c.Target, "SELECT entity, level FROM current"), entities/2)
 	// Old decisions that wait: two of each entity, and a retraction.
+	for _, s := range services {
+		p.StartAs("old.yaml", "pause "+s+" --reason migration").Ok()
+	}
 	say(0, entities, 1)
-	drain("old.yaml", "ingest,decide")
+	decide(entities/2 + entities)
 	say(0, entities, 2)
 	gone := harness.Record(c.Prefix+"events", "E0", "")
 	gone.Value = nil
 	c.Send(gone)
-	drain("old.yaml", "ingest,decide")
+	decide(entities/2 + 2*entities + 1)
+	for _, s := range services {
+		p.StartAs("old.yaml", "resume "+s+" --reason migrated").Ok()
+	}
 	harness.Exec(t, c.Target, "DROP VIEW current_current", "ALTER TABLE current ALTER COLUMN level TYPE bigint USING length(level)", "ALTER TABLE history ALTER COLUMN level TYPE bigint USING length(level)")
 
-	drain("new.yaml", "ingest,decide,deliver")
+	drain("new.yaml")
 	got := levels(t, c.Target, "SELECT entity, level::text FROM current WHERE NOT is_deleted")
 	require.Len(t, got, entities-1)
 	for e := 1; e < entities; e++ {
@@ -317,7 +332,7 @@ func TestChangesOfTheOldConfigurationMeetAChangedTable(t *testing.T) {
 
 	// From here on it is as if nothing had been.
 	say(1, entities, 3)
-	drain("new.yaml", "ingest,decide,deliver")
+	drain("new.yaml")
 	for id, level := range levels(t, c.Target, "SELECT entity, level::text FROM current WHERE NOT is_deleted") {
 		require.True(t, strings.HasSuffix(level, "3"), "%s has %s", id, level)
 	}
@@ -369,28 +384,18 @@ func oldDoesNotWriteNew(t *testing.T, before, after string) {
 	harness.Eventually(t, "the old process delivers", has("A"))
 	harness.Exec(t, c.Target, "DROP VIEW current_current", "ALTER TABLE current ADD COLUMN grade text")
 
-	decides := p.StartAs("new.yaml", "run --role ingest,decide")
-	decides.Ready(200)
+	newer := p.StartAs("new.yaml", "run")
+	newer.Ready(200)
 	say("B")
 	old.Says("event=revision.superseded")
 	old.Ready(503)
-	harness.Eventually(t, "all is decided", func() error {
-		return harness.Want(harness.Number(t, c.Store, `SELECT count(*) FROM entities WHERE docs::json->'events'->>'state' = 'B'`), entities)
-	})
-	require.NoError(t, has("A")(), "nothing of the new configuration is written in the old way")
-
-	delivers := p.StartAs("new.yaml", "run --role deliver")
 	harness.Eventually(t, "the new process delivers", has("B"))
 	require.Zero(t, harness.Number(t, c.Target, "SELECT count(*) FROM current WHERE grade IS DISTINCT FROM 'I'"))
 
 	// A roll-back: the old process comes back by itself and delivers again.
-	var stopped sync.WaitGroup
-	for _, pr := range []*harness.Process{decides, delivers} {
-		pr.Terminate()
-		stopped.Go(func() { <-pr.Done })
-	}
-	stopped.Wait()
-	back := p.StartAs("old.yaml", "run --activate --role decide")
+	newer.Terminate()
+	<-newer.Done
+	back := p.StartAs("old.yaml", "run --activate --role work")
 	old.Ready(200)
 	say("C")
 	harness.Eventually(t, "the old one delivers again", has("C"))

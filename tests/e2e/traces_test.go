@@ -247,7 +247,7 @@ func passedOn(t *testing.T, h *hook, p harness.Project, ingest, decide otlptest.
 			}
 		}
 	}
-	changes := harness.Changes(t, p.Log("weir.changes"))
+	changes := harness.Changes(t, harness.Frames(t, p.Path("data/state.db")))
 	require.Len(t, changes, 3*3, "of three services")
 	for _, c := range changes {
 		if c.Entity == "B-007" {

@@ -33,12 +33,32 @@ func (p Project) Log(name string) []*kgo.Record {
 	return ReadLog(p.T, p.Path("data/state.db"), name)
 }
 
-// Changes returns the changes that records of the changes log hold; their services
-// are the store's numbers.
-func Changes(t testing.TB, records []*kgo.Record) (all []change.Change) {
+// Frames reads the changes log of a SQLite file.
+func Frames(t testing.TB, path string) (frames [][]byte) {
 	t.Helper()
-	for _, r := range records {
-		f, err := change.ParseFrame(r.Value)
+	file, err := sqlite.Open(t.Context(), sqlite.Options{Path: path, ReadOnly: true})
+	require.NoError(t, err)
+	defer file.Close()
+	marks, err := file.Marks(t.Context())
+	require.NoError(t, err)
+	for partition := range marks {
+		for after, more := change.Version(0), true; more; {
+			tail, err := file.Frames(t.Context(), partition, after, 1<<20)
+			require.NoError(t, err)
+			more = len(tail.Frames) > 0
+			for _, f := range tail.Frames {
+				after, frames = f.To, append(frames, f.Body)
+			}
+		}
+	}
+	return frames
+}
+
+// Changes returns the changes of frames; their services are the store's numbers.
+func Changes(t testing.TB, frames [][]byte) (all []change.Change) {
+	t.Helper()
+	for _, body := range frames {
+		f, err := change.ParseFrame(body)
 		require.NoError(t, err)
 		for i := range f.Slices {
 			for c, err := range f.Slices[i].All(strconv.Itoa(int(f.Slices[i].Service))) {

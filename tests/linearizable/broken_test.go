@@ -85,7 +85,7 @@ func others(ctx context.Context) error {
 	}
 }
 
-func (b *broken) Decide(ctx context.Context, d store.Decision, decide func(store.Loaded) (store.Outcome, error)) ([]int64, error) {
+func (b *broken) Decide(ctx context.Context, d store.Decision, decide func(store.Loaded) (store.Outcome, error)) error {
 	switch b.defect {
 	case blindSwap:
 		return b.Store.Decide(ctx, d, func(loaded store.Loaded) (store.Outcome, error) {
@@ -124,37 +124,36 @@ func (b *broken) Decide(ctx context.Context, d store.Decision, decide func(store
 }
 
 // decideUnfenced decides without a watermark: it only follows.
-func (b *broken) decideUnfenced(ctx context.Context, d store.Decision, decide func(store.Loaded) (store.Outcome, error)) ([]int64, error) {
+func (b *broken) decideUnfenced(ctx context.Context, d store.Decision, decide func(store.Loaded) (store.Outcome, error)) error {
 	moves := d.Moves
 	d.Moves = nil
-	var outbox []store.OutboxFrame
-	_, err := b.Store.Decide(ctx, d, func(loaded store.Loaded) (store.Outcome, error) {
+	var frames []store.Frame
+	err := b.Store.Decide(ctx, d, func(loaded store.Loaded) (store.Outcome, error) {
 		out, err := decide(loaded)
 		if err == nil {
 			err = b.overwrite(ctx, out.Entities)
 		}
-		outbox, out.Outbox, out.LastTo = out.Outbox, nil, nil
+		frames, out.Frames = out.Frames, nil
 		return out, err
 	})
 	if err != nil {
-		return nil, err
+		return err
 	}
 	for _, m := range moves {
 		_, err := b.pool.Exec(ctx, `UPDATE watermarks SET next_offset = greatest(next_offset, $3) WHERE generation = $1 AND partition = $2`,
 			int32(m.Partition.Generation), m.Partition.Number, m.To)
 		if err != nil {
-			return nil, err
+			return err
 		}
 	}
-	ids := make([]int64, len(outbox))
-	for i, o := range outbox {
-		err := b.pool.QueryRow(ctx, `INSERT INTO outbox (generation, partition, frame) VALUES ($1, $2, $3) RETURNING id`,
-			int32(o.Partition.Generation), o.Partition.Number, o.Frame).Scan(&ids[i])
+	for _, f := range frames {
+		_, err := b.pool.Exec(ctx, `INSERT INTO frames (partition, upto, written, body) VALUES ($1, $2, now(), $3) ON CONFLICT DO NOTHING`,
+			f.Partition.Number, int64(f.To), f.Body)
 		if err != nil {
-			return nil, err
+			return err
 		}
 	}
-	return ids, nil
+	return nil
 }
 
 func (b *broken) SwapProgress(ctx context.Context, revision int64, swaps []store.ProgressSwap) ([]bool, error) {

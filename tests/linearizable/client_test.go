@@ -89,7 +89,7 @@ func (c *client) progress(ctx context.Context) error {
 		}
 		out := output{}
 		if places := taken[0].Positions; len(places) > 0 {
-			out.Next = places[0].LogOffset
+			out.Next = places[0].Entities
 		}
 		end(ended, []output{out})
 		c.held[partition] = in.Token
@@ -98,7 +98,7 @@ func (c *client) progress(ctx context.Context) error {
 	in.Kind, in.Old, in.To = swapPlace, old, c.random.Int64()
 	end := c.begin(c.number, []input{in})
 	swapped, err := c.store.SwapProgress(ctx, c.Revision, []store.ProgressSwap{{Old: old,
-		Progress: store.Progress{Partition: partition, Token: in.Token, Positions: []store.ServicePosition{{Service: c.Service, Position: store.Position{LogOffset: in.To}}}}}})
+		Progress: store.Progress{Partition: partition, Token: in.Token, Positions: []store.ServicePosition{{Service: c.Service, Entities: in.To}}}}})
 	delete(c.held, partition)
 	if err != nil { // as above
 		return bearable("swap progress", err)

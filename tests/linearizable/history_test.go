@@ -42,8 +42,8 @@ func unknownIntervals(inbox [][]input) [][]interval {
 	return records
 }
 
-// assemble makes one history of the logs of processes. rest are the unpublished frames
-// of the outboxes at the end.
+// assemble makes one history of the logs of processes. rest are the changes of the
+// log at the end.
 func assemble(logs [][]entry, inbox [][]input, rest []change.Change) (history, error) {
 	var h history
 	published := map[sentKey]change.Content{}

@@ -29,7 +29,7 @@ const (
 	handed  entryKind = "handed"  // an inbox record was handed to the decider
 	decided entryKind = "decided" // the decider says that it is decided
 	taken   entryKind = "taken"   // a partition was taken over: all before Next is decided
-	sent    entryKind = "sent"    // the decider published a change
+	sent    entryKind = "sent"    // the decider handed a change over
 )
 
 // entry is one line of a process's log.
@@ -109,15 +109,12 @@ func (p *process) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	decider, err := decide.New(decide.Options{
+	decider := decide.New(decide.Options{
 		Store: watched{p.store, p}, Plan: plan, Inbox: store.Inbox{Generation: generation, Topic: topicID, TopicID: topicID, Partitions: partitions},
-		NewProducer: func() (decide.Producer, error) { return producer{p}, nil }, ChangesTopic: "changes",
+		HandOver:  p.sent,
 		MaxEvents: 4, Cache: 1 << 20, FaultInjection: decide.FaultInjection{KeepTakeOver: p.Defect == oldMemory, KeepUnclear: p.Defect == oldMemory}, RetakeDelay: time.Duration(3+2*p.Process) * time.Millisecond,
 		Logger: slog.New(slog.DiscardHandler), Metrics: decide.NewMetrics(prometheus.NewRegistry()),
 	})
-	if err != nil {
-		return err
-	}
 	p.gather()
 	deciding, stop := context.WithCancel(ctx)
 	defer stop()
@@ -229,21 +226,15 @@ func (p *process) subscription(ctx context.Context, d *decide.Decider, partition
 	return nil
 }
 
-// producer publishes into the log.
-type producer struct{ p *process }
-
-func (o producer) AppendAsync(_ context.Context, _ *transport.Sequence, records []transport.Record, done func(error)) {
-	for _, r := range records {
-		changes, err := changesOf(r.Value)
-		if err != nil {
-			done(err)
-			return
-		}
-		for _, c := range changes {
-			o.p.log(entry{Kind: sent, Entity: c.Entity, Version: c.Version, Content: c.Content})
-		}
+// sent logs the changes of a frame.
+func (p *process) sent(f *store.Frame) {
+	changes, err := changesOf(f.Body)
+	if err != nil {
+		panic(err) // decide made it
 	}
-	done(nil)
+	for _, c := range changes {
+		p.log(entry{Kind: sent, Entity: c.Entity, Version: c.Version, Content: c.Content})
+	}
 }
 
 // changesOf reads a frame.
@@ -262,8 +253,6 @@ func changesOf(record []byte) (all []change.Change, err error) {
 	}
 	return all, nil
 }
-
-func (producer) Close(context.Context) error { return nil }
 
 // watched logs the decider's writes of watermarks. A worker has one partition.
 type watched struct {
@@ -291,13 +280,13 @@ func (w watched) TakeOver(ctx context.Context, all []store.Partition, token stor
 	return found, err
 }
 
-func (w watched) Decide(ctx context.Context, d store.Decision, decide func(store.Loaded) (store.Outcome, error)) ([]int64, error) {
+func (w watched) Decide(ctx context.Context, d store.Decision, decide func(store.Loaded) (store.Outcome, error)) error {
 	ins := make([]input, len(d.Moves))
 	for i, m := range d.Moves {
 		ins[i] = input{Kind: advance, Entity: watermark(m.Partition), Token: m.Token, From: m.From, To: m.To}
 	}
 	end := w.p.begin(owners, ins)
-	ids, err := w.Store.Decide(ctx, d, decide)
+	err := w.Store.Decide(ctx, d, decide)
 	outs := make([]output, len(ins))
 	for i := range outs {
 		outs[i] = output{Passed: err == nil}
@@ -308,5 +297,5 @@ func (w watched) Decide(ctx context.Context, d store.Decision, decide func(store
 	case store.ClassOf(err) != store.Unknown:
 		end(nothing, nil)
 	}
-	return ids, err
+	return err
 }

@@ -3,39 +3,29 @@ package main
 // decideMutants are of the owner of a partition, and of its decisions.
 var decideMutants = []mutant{
 	{
-		rule: "take over after a failed publish", in: "decide", fn: "worker.publish",
-		find: "_1._2, _1._3 = _4, _5._6()._7(_1._8)", put: "_ = _1._3",
-		test: "TestAFailedPublishIsRepeatedFromTheStore",
-	},
-	{
-		rule: "no takeover while publishes are unanswered", in: "decide", fn: "worker.retakeDue",
-		find: "return _1._2 != nil && _3._4[_5] == 0", put: "return _1._2 != nil",
-		test: "TestATakeOverWaitsForTheAnswers",
-	},
-	{
 		rule: "a fenced owner waits before it takes over again", in: "decide", fn: "worker.markStale",
 		find: "if _1._2 = _3; _4._5(_3) == _4._6 {", put: "if _1._2 = _3; false {",
 		test: "TestAFencedOwnerWaitsBeforeItTakesOver",
 	},
 	{
-		rule: "nor is anything published by one", in: "decide", fn: "worker.republish",
-		find: "if len(_1._2) > 0 && _3._4[_5] > 0 {", put: "if _5 < 0 {",
-		test: "TestAnAssignmentWaitsForTheAnswersToo",
+		rule: "it is not taken over before that", in: "decide", fn: "ownership.retakeDue",
+		find: "return _1._2 != nil && !_3._4().Before(_1._5)", put: "return _1._2 != nil",
+		test: "TestNothingOvertakesWhatWasLeftOut",
 	},
 	{
-		rule: "what a partition of the changes log does not take is bounded", in: "decide", fn: "worker.accepts",
-		find: "return _1._2 == nil && _3._4[_5] <", put: "return _1._2 == nil && 0 <",
-		test: "TestAPartitionOfTheChangesLogThatTakesNothing",
+		rule: "nothing of it is decided meanwhile", in: "decide", fn: "worker.filterOwned",
+		find: "if _1._2 != nil {\n\t\t\t_1._3 = _4._5 + 1", put: "if false {\n\t\t\t_1._3 = _4._5 + 1",
+		test: "TestNothingOvertakesWhatWasLeftOut",
 	},
 	{
 		rule: "nothing overtakes what was left out", in: "decide", fn: "worker.filterOwned",
 		find: "if _1._2 > _1._3 && _4._5 >= _1._2 {", put: "if _1._2 < 0 {",
-		test: "TestNothingOvertakesWhatWasLeftOut/published",
+		test: "TestNothingOvertakesWhatWasLeftOut",
 	},
 	{
 		rule: "nor behind a takeover", in: "decide", fn: "worker.retake",
 		find: "_1._2, _1._3 = _4._2, _4._3", put: "_1._2 = _4._2",
-		test: "TestNothingOvertakesWhatWasLeftOut/taken_over_again",
+		test: "TestNothingOvertakesWhatWasLeftOut",
 	},
 	{
 		rule: "a frame that could not be decided is decided later", in: "decide", fn: "worker.handle",
@@ -48,9 +38,9 @@ var decideMutants = []mutant{
 		test: "TestAStoreThatWentBackEndsTheSubscription",
 	},
 	{
-		rule: "an idle owner compares its watermarks", in: "decide", fn: "worker.discard",
-		find: "if (_1 || len(_2._3) > 0) &&", put: "if len(_2._3) > 0 &&",
-		test: "TestAnIdleOwnerDeletesWhatWasAcknowledged",
+		rule: "an idle owner compares its watermarks", in: "decide", fn: "worker.idle",
+		find: "if _1._2() {", put: "if false {",
+		test: "TestAnIdleOwnerIsFenced",
 	},
 	{
 		rule: "so does one that is never idle", in: "decide", fn: "worker.handle",
@@ -58,9 +48,9 @@ var decideMutants = []mutant{
 		test: "TestAQuietPartitionBesideABusyOne",
 	},
 	{
-		rule: "what somebody else has is taken over again", in: "decide", fn: "worker.discard",
+		rule: "what somebody else has is taken over again", in: "decide", fn: "worker.compare",
 		find: "_1._2(_3._4._5, _6)", put: "_ = _3",
-		test: "TestAQuietPartitionBesideABusyOne",
+		test: "TestAnIdleOwnerIsFenced",
 	},
 	{
 		rule: "nothing of another topic is decided", in: "decide", fn: "Decider.Handle",
@@ -73,49 +63,29 @@ var decideMutants = []mutant{
 		test: "TestAnotherInboxIsNotDecided",
 	},
 	{
-		rule: "an outbox row is deleted when its publish is acknowledged", in: "decide", fn: "worker.publish",
-		find: "_1._2, _1._3 = append(_1._2, _4...), 0", put: "_, _1._3 = _4, 0",
-		test: "TestAcknowledgedRowsAreDeletedOnce",
-	},
-	{
-		rule: "an outbox row stays when its publish failed", in: "decide", fn: "worker.publish",
-		find: "if _1 == nil {\n\t\t\t\t_2._3", put: "if true {\n\t\t\t\t_2._3",
-		test: "TestAShutdownKeepsWhatFailed",
-	},
-	{
-		rule: "acknowledged ids are forgotten", in: "decide", fn: "worker.discard",
-		find: "_1._2 = _1._2[_3:]", put: "_, _ = _1, _3",
-		test: "TestAnIdleOwnerDeletesWhatWasAcknowledged",
-	},
-	{
-		rule: "acknowledged ids are forgotten with the decision that deleted them", in: "decide", fn: "worker.transact",
-		find: "_1._2, _1._3 = _1._2[_4[_1]:], _5._6", put: "_1._3 = _5._6",
-		test: "TestAcknowledgedRowsAreDeletedOnce",
-	},
-	{
-		rule: "an idle owner deletes what was acknowledged", in: "decide", fn: "worker.discard",
-		find: "_1._2 = append(_1._2, _3._4...)", put: "_ = _3",
-		test: "TestAnIdleOwnerDeletesWhatWasAcknowledged",
-	},
-	{
-		rule: "a takeover publishes what the outbox holds", in: "decide", fn: "worker.takeOver",
-		find: "w._1(_2, _3, _4)\n", put: "_ = w._1\n",
-		test: "TestOwnersLinkTheirFrames",
-	},
-	{
-		rule: "what a takeover publishes says that it may be a repetition", in: "decide", fn: "worker.republish",
-		find: `, _1._2{_3: _4._5, _6: []byte("1")})`, put: ")",
-		test: "TestOwnersLinkTheirFrames",
-	},
-	{
 		rule: "a takeover remembers the last frame's to", in: "decide", fn: "worker.takeOver",
 		find: "_1: _2._3, _4: _2._5, _6: _7(_2._8)}", put: "_1: _2._3, _6: _7(_2._8)}",
 		test: "TestOwnersLinkTheirFrames",
 	},
 	{
-		rule: "outboxes of partitions that are no more are published", in: "decide", fn: "worker.assigned",
+		rule: "frames are handed over after their commit", in: "decide", fn: "worker.transact",
+		find: "_1._2._3 = _4._5._6(_7, _1._8, _9, _10, _4._11._12._13)", put: "_1._2._3 = _4._5._6(_7, _1._8, _9, _10, _4._11._12._13)\n\t\tfor i := range _1._2._3 {\n\t\t\t_4._11._12.HandOver(&_1._2._3[i])\n\t\t}",
+		test: "TestFramesAreHandedOverAfterTheirCommit",
+	},
+	{
+		rule: "frames of a revoked partition are not handed over", in: "decide", fn: "worker.transact",
+		find: "_1._2._3._4 != nil && _1._5[_6._7._8] == _9 {", put: "_1._2._3._4 != nil {",
+		test: "TestFramesOfARevokedPartitionAreNotHandedOver",
+	},
+	{
+		rule: "after a commit of unknown outcome the log has an end that was not handed over", in: "decide", fn: "worker.retake",
+		find: "_1._2._3._4(_5, _6._7)", put: "_ = _6",
+		test: "TestFramesOfAnUnknownOutcomeAreNotHandedOver",
+	},
+	{
+		rule: "partitions that are no more are taken over, too", in: "decide", fn: "worker.assigned",
 		find: "_1.Concat(_2, _3)", put: "_2",
-		test: "TestWhatAnOlderInboxLeftIsPublished",
+		test: "TestOwnersLinkTheirFrames",
 	},
 	{
 		rule: "records of an earlier assignment are left out", in: "decide", fn: "worker.filterOwned",
@@ -148,18 +118,8 @@ var decideMutants = []mutant{
 		test: "TestFramesAreCut",
 	},
 	{
-		rule: "a cut is known by what is in each part", in: "decide", fn: "frameWriter.write",
-		find: "[2]int32{int32(_1), _2._4(_3)}", put: "[2]int32{0 * int32(_1), _2._4(_3)}",
-		test: "TestACutIsKnownByWhatIsInEachPart",
-	},
-	{
 		rule: "frames are cut between offsets", in: "decide", fn: "frameWriter.fitting",
 		find: "_1, _2 = _3._4(), _5", put: "_1, _2 = _3._4(), _5+1",
-		test: "TestFramesAreCut",
-	},
-	{
-		rule: "the last part of a frame says so", in: "decide", fn: "frameWriter.write",
-		find: "_1._2, _1._3 = _4, _4 == len(_5._6)-1", put: "_1._2, _1._3 = _4, _4 == 0",
 		test: "TestFramesAreCut",
 	},
 	{
@@ -338,7 +298,7 @@ var decideMutants = []mutant{
 		test: "TestAnAssignmentThatEndsHalfwayOwnsNothing",
 	},
 	{
-		rule: "an idle owner learns that another configuration is active", in: "decide", fn: "worker.discard",
+		rule: "an idle owner learns that another configuration is active", in: "decide", fn: "worker.compare",
 		find: "_1._2._3(_4) // without events", put: "_ = _4 // without events",
 		test: "TestAnIdleOwnerOfAnOlderRevisionEnds",
 	},

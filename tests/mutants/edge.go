@@ -253,7 +253,7 @@ var edgeMutants = []mutant{
 		test: "./store/sqlite TestDoubt",
 	},
 	{
-		rule: "the inbox is opened again under a reloaded configuration", in: "pipeline", fn: "decideStage.adopt",
+		rule: "the inbox is opened again under a reloaded configuration", in: "pipeline", fn: "workStage.adopt",
 		find: "_1._2._3(_4, nil)", put: "_ = _1._2",
 		test: "TestAReloadInDoubt",
 	},
@@ -264,7 +264,7 @@ var edgeMutants = []mutant{
 	},
 	{
 		rule: "what ended a stage is not hidden by its group or its router", in: "pipeline", fn: "causes",
-		find: "_1 = _2._3(_1, _4)", put: "_ = _4",
+		find: "_1 = _2._3(_1, <-_4)", put: "<-_4",
 		test: "TestAllThatEndedAStageIsNamed",
 	},
 	{

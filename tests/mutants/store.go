@@ -79,12 +79,7 @@ var storeMutants = []mutant{
 	{
 		rule: "a takeover writes its token", in: "store/sqlite",
 		find: "(partition, generation) DO UPDATE SET token = excluded.token", put: "(partition, generation) DO UPDATE SET token = watermarks.token",
-		test: "TestConformance/TakeOver/a_decision_about_nothing",
-	},
-	{
-		rule: "a takeover reads the outboxes of older generations", in: "store/sqlite",
-		find: "WHERE partition = ? AND generation <= ? ORDER", put: "WHERE partition = ? AND generation = ? ORDER",
-		test: "./decide TestWhatAnOlderInboxLeftIsPublished",
+		test: "TestConformance/TakeOver/I1_I5",
 	},
 	{
 		rule: "a takeover ends the owners of older generations", in: "store/sqlite",
@@ -95,11 +90,6 @@ var storeMutants = []mutant{
 		rule: "an older generation takes nothing over", in: "store/sqlite", fn: "Store.TakeOver",
 		find: "if _1 == nil && _2 {", put: "if false {",
 		test: "TestConformance/TakeOver",
-	},
-	{
-		rule: "acknowledged outbox rows are deleted in the decision", in: "store/sqlite", fn: "tx.finish",
-		find: "if _1 := _2._3(_4._5, _4._6); _1 != nil {", put: "if _1 := _2._3(_4._5, nil); _1 != nil {",
-		test: "TestConformance/TakeOver/the_outbox",
 	},
 	{
 		rule: "a decision is of the active revision", in: "store/sqlite", fn: "expectRevision",
@@ -167,24 +157,14 @@ var storeMutants = []mutant{
 		test: "./store/sqlite TestConformance/Moved",
 	},
 	{
-		rule: "frames above the watermark do not count", in: "store", fn: "HistorySnapshot.Counts",
-		find: "_1 > _2._3[_4]._5 ||", put: "",
-		test: "TestCounts",
+		rule: "a page has a frame, however large", in: "store/shared",
+		find: "WHERE place = 1 OR total <= :bytes", put: "WHERE total <= :bytes",
+		test: "./store/sqlite TestConformance/Frames",
 	},
 	{
-		rule: "frames of a revision that is not active yet do not count", in: "store", fn: "HistorySnapshot.Counts",
-		find: " || _1 > _2._3 {", put: " {",
-		test: "TestCounts",
-	},
-	{
-		rule: "frames from before their revision was in force do not count", in: "store", fn: "HistorySnapshot.Counts",
-		find: "_1._2 <= _3 && _1._4 > _5 || ", put: "",
-		test: "TestCounts",
-	},
-	{
-		rule: "frames of a revision that was not in force any more do not count", in: "store", fn: "HistorySnapshot.Counts",
-		find: " || _1._2 > _3 && _1._4 < _5 {", put: " {",
-		test: "TestCounts",
+		rule: "frames are dropped to the last page", in: "store/shared", fn: "Store.DropFrames",
+		find: "_1 != nil || _2 < dropPage {", put: "_1 != nil || _2 <= dropPage {",
+		test: "./store/sqlite TestConformance/Retention",
 	},
 	{
 		rule: "token in the watermark row (PostgreSQL)", in: "store/postgres",

@@ -164,7 +164,7 @@ func TestStoreRestoredUnderTwoProcessesToBeforeTheirConfiguration(t *testing.T) 
 			return nil
 		})
 	}
-	decider, other := w.Start("run --role ingest,decide"), w.Start("run --role deliver")
+	decider, other := w.Start("run"), w.Start("run")
 	decider.Ready(200)
 	other.Ready(200)
 	for from := range 3 { // every partition has something that the later one decided last

@@ -12,7 +12,6 @@ import (
 	"github.com/seed-86dfc502/weir/tests/oracle"
 	"github.com/seed-86dfc502/weir/tests/servers"
 	"github.com/stretchr/testify/require"
-	"github.com/twmb/franz-go/pkg/kadm"
 )
 
 // I1, I10: changes of a dead customer expire in the changes log. When the customer
@@ -39,7 +38,7 @@ func TestChangesExpiredUnderASinkThatNeverWorked(t *testing.T) {
 // expires has changes that the hook cannot take removed from the log.
 func expires(w *world, run *harness.Process) {
 	t := w.t()
-	topic := w.Prefix + "weir.changes"
+	w.dropFrames(0) // all of it is delivered
 	others := func(want oracle.Expected) error {
 		return errors.Join(
 			oracle.CheckState(want, current, oracle.Newest(w.Rows("acme_current", current, "entity"))),
@@ -47,39 +46,30 @@ func expires(w *world, run *harness.Process) {
 			oracle.CheckLog(want, feed, w.Feed()),
 		)
 	}
-	// A record holds what one decision changed. Each of three is about entities of
-	// its own, so that all of them are wanted: nothing is left out for something newer.
+	// Each of three is about entities of its own, so that all of them are wanted: nothing is left out for
+	// something newer.
 	for n := range 3 {
 		w.send(w.Kafka, w.share(n, 3))
-		harness.Eventually(t, "all is decided and published", func() error {
+		harness.Eventually(t, "all is decided and the others have it", func() error {
 			want, err := w.expected()
 			if err != nil {
 				return err
 			}
-			decided := 0
-			for _, entities := range want {
-				for _, changes := range entities {
-					decided += len(changes)
-				}
-			}
-			published := len(harness.Changes(t, harness.ReadTopic(t, w.Brokers, topic)))
-			return errors.Join(others(want), harness.Want(published, decided))
+			return others(want)
 		})
 	}
 	stop(run)
 	before := len(w.Receiver.Received())
-	gone := w.removeRecords(topic, 1)
+	gone := w.dropFrames(1)
 
 	w.Receiver.Up()
 	run = w.run()
-	gone.Each(func(o kadm.Offset) { run.Says(fmt.Sprintf("partition=%d wanted_offset=", o.Partition)) }) // counted by then
-	require.NotZero(t, run.Metric("weir_log_records_lost_total", topic))
-	gone.Each(func(o kadm.Offset) {
+	for _, partition := range gone {
 		harness.Eventually(t, "what was gone is decided again", func() error {
-			return harness.Want(decidedAgain(o.Partition).MatchString(run.Log.String()), true)
+			return harness.Want(decidedAgain(partition).MatchString(run.Log.String()), true)
 		})
-	})
-	require.EqualValues(t, len(gone[topic]), run.Metric("weir_delivery_gaps_total"), "of the hook alone, once a partition")
+	}
+	require.EqualValues(t, len(gone), run.Metric("weir_delivery_gaps_total"), "of the hook alone, once a partition")
 	want, err := w.expected()
 	require.NoError(t, err)
 	harness.Eventually(t, "every entity is delivered as it is now", func() error {

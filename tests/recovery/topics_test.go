@@ -3,19 +3,15 @@
 package recovery
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
-	"reflect"
 	"strings"
 	"testing"
 
 	"github.com/seed-86dfc502/weir/tests/harness"
-	"github.com/seed-86dfc502/weir/tests/oracle"
 	"github.com/seed-86dfc502/weir/tests/servers"
 	"github.com/stretchr/testify/require"
 	"github.com/twmb/franz-go/pkg/kadm"
-	"github.com/twmb/franz-go/pkg/kgo"
 )
 
 // windows are the two transports of a source.
@@ -251,44 +247,6 @@ func TestTheInboxIsMadeAgain(t *testing.T) {
 	run.Ready(200)
 	stop(run)
 	require.Empty(t, w.Letters())
-}
-
-// I1: the same with the changes log: changes that it alone held are decided again, and a
-// log customer's lost ones are reported.
-func TestTheChangesLogIsMadeAgain(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t, servers.Postgres(t), 100)
-	run := w.run()
-	w.say(2)
-	w.agree(run)
-	w.delete(w.Prefix + "weir.changes")
-	run.Says("event=topic.recreated")
-	w.say(3)
-	newest := map[string]*kgo.Record{}
-	for _, r := range w.sent[w.topicID(w.source())] {
-		if was := newest[string(r.Key)]; was == nil || was.Offset < r.Offset { // an entity has one partition
-			newest[string(r.Key)] = r
-		}
-	}
-	harness.Eventually(t, "the targets of state have what is newest", func() error {
-		for _, attempts := range [][]oracle.Record{w.Rows("acme_current", current, "entity"), w.Receiver.Received()} {
-			has := oracle.Newest(attempts)
-			for entity, r := range newest {
-				if got := has[entity]; !jsonEqual(got.Doc, r.Value) { // its version may be that of the repair
-					return fmt.Errorf("%s has %s, and should have %s", entity, got.Doc, r.Value)
-				}
-			}
-		}
-		return nil
-	})
-	run.Ready(200)
-	stop(run)
-	require.Empty(t, w.Letters())
-}
-
-func jsonEqual(a, b []byte) bool {
-	var one, other any
-	return json.Unmarshal(a, &one) == nil && json.Unmarshal(b, &other) == nil && reflect.DeepEqual(one, other)
 }
 
 // I8: a topic that takes no record is named, and the process is not ready until it

@@ -1,11 +1,13 @@
 package recovery
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/seed-86dfc502/weir/change"
 	"github.com/seed-86dfc502/weir/tests/harness"
 	"github.com/seed-86dfc502/weir/tests/oracle"
@@ -211,6 +213,21 @@ func (w *world) removeRecords(topic string, left int64) kadm.Offsets {
 	done, err := w.Admin.DeleteRecords(w.t().Context(), upTo)
 	require.NoError(w.t(), errors.Join(err, done.Error()))
 	return upTo
+}
+
+// dropFrames deletes all frames of the changes log but so many of each partition, as retention does, and
+// returns the partitions that had more.
+func (w *world) dropFrames(left int) (partitions []int32) {
+	w.t().Helper()
+	conn, err := pgx.Connect(w.t().Context(), w.Store)
+	require.NoError(w.t(), err)
+	defer func() { _ = conn.Close(context.WithoutCancel(w.t().Context())) }()
+	rows, err := conn.Query(w.t().Context(), `WITH gone AS (DELETE FROM frames f WHERE $1 <= (
+		SELECT count(*) FROM frames n WHERE n.partition = f.partition AND n.upto > f.upto) RETURNING partition) SELECT DISTINCT partition FROM gone`, left)
+	require.NoError(w.t(), err)
+	partitions, err = pgx.CollectRows(rows, pgx.RowTo[int32])
+	require.NoError(w.t(), err)
+	return partitions
 }
 
 // remember notes events that were produced.

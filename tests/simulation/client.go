@@ -3,12 +3,10 @@ package simulation
 import (
 	"context"
 	"errors"
-	"slices"
 	"strings"
 	"sync"
 	"time"
 
-	"github.com/seed-86dfc502/weir/change"
 	"github.com/seed-86dfc502/weir/store"
 )
 
@@ -128,17 +126,6 @@ func (c *client) TakeOver(ctx context.Context, partitions []store.Partition, tok
 		taken, err = c.Memory.TakeOver(ctx, partitions, token)
 		return err
 	})
-	if c.p.w.rules.TokenOnly {
-		for i := range taken {
-			taken[i].Outbox = nil
-		}
-	}
-	if c.p.w.rules.OwnGeneration {
-		for i := range taken {
-			older := func(f store.OutboxFrame) bool { return f.Partition.Generation < taken[i].Partition.Generation }
-			taken[i].Outbox = slices.DeleteFunc(taken[i].Outbox, older)
-		}
-	}
 	if err != nil {
 		worker.fails()
 		return nil, err
@@ -146,21 +133,20 @@ func (c *client) TakeOver(ctx context.Context, partitions []store.Partition, tok
 	return taken, nil
 }
 
-func (c *client) Decide(ctx context.Context, d store.Decision, decide func(store.Loaded) (store.Outcome, error)) (ids []int64, err error) {
+func (c *client) Decide(ctx context.Context, d store.Decision, decide func(store.Loaded) (store.Outcome, error)) error {
 	rules := c.p.w.rules
 	worker := c.of(d.Moves[0].Partition)
 	if c.p.w.fault(worker.dice, "decide fenced for nothing", 0.3) {
-		return nil, store.ErrFenced
+		return store.ErrFenced
 	}
-	var outbox int
-	err = c.call(ctx, worker.dice, "decide", store.Unknown, func() (err error) {
+	err := c.call(ctx, worker.dice, "decide", store.Unknown, func() (err error) {
 		if rules.NoRevision {
 			d.Revision = c.Memory.active()
 		}
 		if rules.NoWatermark {
 			c.Memory.forge(d.Moves)
 		}
-		ids, err = c.Memory.Decide(ctx, d, func(loaded store.Loaded) (store.Outcome, error) {
+		return c.Memory.Decide(ctx, d, func(loaded store.Loaded) (store.Outcome, error) {
 			out, err := decide(loaded)
 			if err == nil && len(d.Entities) == 0 && len(d.Claims) == 0 {
 				c.p.w.count("decided from memory")
@@ -169,38 +155,32 @@ func (c *client) Decide(ctx context.Context, d store.Decision, decide func(store
 					err = c.p.ready()
 				}
 			}
-			c.cuts(out.Outbox, err)
-			if rules.NoOutbox {
-				outbox, out.Outbox = len(out.Outbox), nil
+			c.cuts(out.Frames, err)
+			if rules.HandEarly {
+				for i := range out.Frames {
+					c.p.handOver(&out.Frames[i])
+				}
 			}
 			if rules.SplitDecision && worker.chance(0.05) {
-				outbox, out = len(out.Outbox), store.Outcome{}
+				out = store.Outcome{}
 			}
 			return out, err
 		})
-		return err
 	})
-	if err != nil {
-		return nil, err
+	if err == nil {
+		worker.works()
 	}
-	worker.works()
-	if len(ids) == 0 && outbox > 0 {
-		ids = make([]int64, outbox)
-	}
-	return ids, nil
+	return err
 }
 
-// cuts counts what decide cut: batches, frames, and the changes of one record.
-func (c *client) cuts(frames []store.OutboxFrame, err error) {
+// cuts counts what decide cut: batches and frames.
+func (c *client) cuts(frames []store.Frame, err error) {
 	if err != nil && strings.Contains(err.Error(), "more than one decision may have") {
 		c.p.w.count("batch cut")
 	}
 	for i := range frames {
 		if i > 0 && frames[i].Partition == frames[i-1].Partition {
 			c.p.w.count("frame cut")
-		}
-		if f, err := change.ParseFrameHeader(frames[i].Frame); err == nil && f.Part > 0 {
-			c.p.w.count("change cut")
 		}
 	}
 }

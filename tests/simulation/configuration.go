@@ -41,10 +41,7 @@ type configuration struct {
 	rules  oracle.Config
 }
 
-const (
-	inboxTopic   = "inbox"
-	changesTopic = "changes"
-)
+const inboxTopic = "inbox"
 
 // Services of the simulated configuration. The first two see the same view.
 const (

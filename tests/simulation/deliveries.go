@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/seed-86dfc502/weir/change"
 	"github.com/seed-86dfc502/weir/decide"
@@ -41,15 +42,74 @@ func (c *client) Rows(ctx context.Context, keys []store.Key) ([]store.Row, error
 	return read(ctx, c, "read rows", keys[0].Service, func() ([]store.Row, error) { return c.Memory.Rows(ctx, keys) })
 }
 
-func (c *client) HistorySnapshot(ctx context.Context) (look store.HistorySnapshot, err error) {
-	look, err = read(ctx, c, "look", 0, func() (store.HistorySnapshot, error) { return c.Memory.HistorySnapshot(ctx) })
-	for p, at := range look.Marks {
-		if c.p.w.rules.NoLinks {
-			at.LastTo = 0
+// Frames may break the rules of a look at the log.
+func (c *client) Frames(ctx context.Context, partition int32, after change.Version, bytes int) (store.Tail, error) {
+	rules, d := c.p.w.rules, c.diceOf("read frames", partition)
+	if !c.p.w.setup.gentle && c.p.w.fault(d, "frames come slowly", 10) {
+		if err := sleep(ctx, d.upTo(4*time.Second)); err != nil {
+			return store.Tail{}, err
 		}
-		look.Marks[p] = at
 	}
-	return look, err
+	tail, err := read(ctx, c, "read frames", partition, func() (store.Tail, error) {
+		if bytes = 1; d.chance(0.5) {
+			bytes += d.n(4000)
+		}
+		return c.Memory.Frames(ctx, partition, after, bytes)
+	})
+	if err != nil {
+		return tail, err
+	}
+	switch {
+	case rules.NoPrev:
+		for i := range tail.Frames {
+			tail.Frames[i].Body = unlinked(tail.Frames[i].Body)
+		}
+	case rules.NoEnd && len(tail.Frames) == 0:
+		tail.LastTo = after
+	case rules.EndLate:
+		if err = sleep(ctx, d.trip()); err == nil {
+			var later store.Tail
+			later, err = c.Memory.Frames(ctx, partition, after, bytes)
+			tail.LastTo = later.LastTo
+		}
+	}
+	if c.p.w.traced {
+		c.p.w.note("%s: reads %d frames of %d after %v, the log ends at %v", c.p.name, len(tail.Frames), partition, after, tail.LastTo)
+	}
+	return tail, err
+}
+
+// unlinked is a frame that seems to be the first of its partition.
+func unlinked(frame []byte) []byte {
+	f, err := change.ParseFrame(frame)
+	if err != nil {
+		panic(err) // decide made it
+	}
+	var b change.FrameBuilder
+	for i := range f.Slices {
+		for c, err := range f.Slices[i].All("") {
+			if err != nil {
+				panic(err)
+			}
+			b.Add(f.Slices[i].Service, &c)
+		}
+	}
+	return b.AppendTo(nil, change.Frame{From: f.From, To: f.To, Revision: f.Revision})
+}
+
+// startAtEnd moves services without a position to the end of the log.
+func (c *client) startAtEnd(taken []store.Progress) {
+	marks, _ := c.Memory.Marks(context.Background())
+	for i := range taken {
+		row := &taken[i]
+		row.Positions = slices.Clone(row.Positions)
+		for _, s := range c.p.now().Services {
+			if !slices.ContainsFunc(row.Positions, func(p store.ServicePosition) bool { return p.Service == s.Number }) {
+				row.Positions = append(row.Positions, store.ServicePosition{Service: s.Number, Version: marks[row.Partition].LastTo})
+			}
+		}
+		slices.SortFunc(row.Positions, func(a, b store.ServicePosition) int { return int(a.Service - b.Service) })
+	}
 }
 
 func (c *client) TakeProgress(ctx context.Context, partitions []int32, token store.Token) (taken []store.Progress, err error) {
@@ -59,6 +119,9 @@ func (c *client) TakeProgress(ctx context.Context, partitions []int32, token sto
 	})
 	if err != nil {
 		return nil, err
+	}
+	if c.p.w.rules.StartEnd {
+		c.startAtEnd(taken)
 	}
 	if c.p.w.traced {
 		for i := range taken {
@@ -97,14 +160,9 @@ func (c *client) SwapProgress(ctx context.Context, revision int64, swaps []store
 // farthest moves every service to the position of the one that is farthest.
 func farthest(positions []store.ServicePosition) []store.ServicePosition {
 	positions = slices.Clone(positions)
-	var far store.Position
-	for _, p := range positions {
-		if p.Version > far.Version {
-			far = p.Position
-		}
-	}
+	far := store.Top(positions)
 	for i := range positions {
-		positions[i].Position = far
+		positions[i].Version = far
 	}
 	return positions
 }
@@ -123,10 +181,6 @@ func (m *Memory) forgeProgress(swaps []store.ProgressSwap) {
 
 func (c *client) AllProgress(ctx context.Context) ([]store.Progress, error) {
 	return read(ctx, c, "read progress", 0, func() ([]store.Progress, error) { return c.Memory.AllProgress(ctx) })
-}
-
-func (c *client) Outbox(ctx context.Context, partition int32) ([][]byte, error) {
-	return read(ctx, c, "read outbox", partition, func() ([][]byte, error) { return c.Memory.Outbox(ctx, partition) })
 }
 
 func (c *client) Moved(ctx context.Context, from, to change.Version, after string, limit int) (rows []store.Row, last string, err error) {

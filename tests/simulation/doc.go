@@ -10,8 +10,8 @@
 // besides failing calls. A few are long: up to three
 // processes and thirty events, four entities, three services. Each process runs
 // what package pipeline wires: an
-// ingest.Stage per source, a decide.Decider with its workers, and one deliver.Stage,
-// which restarts when it lost its positions. None of that is re-implemented, or knows
+// ingest.Stage per source, and a decide.Decider with its workers and a deliver.Stage, which own the
+// same partitions and restart together. None of that is re-implemented, or knows
 // that it is simulated.
 //
 // The environment is in memory:
@@ -22,16 +22,15 @@
 //   - topics are logs with partitions. The producers are the product's, over a client
 //     that packs and answers as kgo does: a batch fails with nothing, a part or all of it
 //     appended, later batches fail, and the client may be unusable afterwards.
-//     No frame may precede its predecessor in the changes log. A partition takes no
-//     records for a while; the changes log is deleted and recreated later. Consumer
+//     A partition takes no records for a while. Consumer
 //     groups assign partitions to members that wait for the previous owner, or do not
 //     (which is a zombie then and continues). A frame has a drawn number of the records
 //     that are there. It is redelivered when its handler fails or its acknowledgement is
 //     lost; after a restart or a rebalance its records are redelivered in frames with
 //     other borders.
-//   - the changes log has the inbox's partitions. Services that are behind read it
-//     with a reader that is slow, returns few records, and dies. In every fifth
-//     schedule it loses its oldest records or is recreated: then state customers
+//   - the changes log is in the store. Its frames are handed over in memory, which has often no room
+//     for them, or read, slowly and few at a time. In every fifth
+//     schedule it loses its oldest frames, or all: then state customers
 //     must end with the newest, and a log customer may lack only changes reported to its
 //     operator. A gap that is reported while nothing was lost is a fault.
 //   - customers are the targets of the sinks: a log that skips known keys; a state that keeps the
@@ -39,12 +38,12 @@
 //     effect, refuse changes, pause, and are unreachable or slow for a while; their
 //     budget is often a few changes.
 //   - in every fifth schedule or so a deploy brings another configuration to one
-//     process after the other: services that come and go, projections that show
+//     process after the other, by a restart or a reload: services that come and go, projections that show
 //     something else. Those that still have the old one are fenced. The oracle knows up
 //     to where each partition was decided under the old one.
 //   - in as many the inbox gets a second generation, while owners of the first still work.
 //   - outcomes, frames and changes have bounds that are often small, so that batches
-//     and the changes of one record are cut, and some documents make changes that are
+//     are cut, and some documents make changes that are
 //     too large: each is a dead letter, and no row moves.
 //   - owners have room for everything in their memory, for one entity or two, or for
 //     nothing. Between the decision that they compute from memory and its request time
@@ -79,8 +78,8 @@
 // decoder. A change counts as given up only after retry.for.
 // Events of the sources are compared with the inbox.
 //
-// In a gentle schedule processes and deliveries have no faults, while decisions,
-// publishes and takeovers fail as usual: then the log and the state without a guard
+// In a gentle schedule processes and deliveries have no faults, while decisions
+// and takeovers fail as usual: then the log and the state without a guard
 // of their own must be exact too, by deliver alone. In a bare one processes die, mostly
 // after a write, and nothing of them arrives later: a state without a guard must never
 // go back.

@@ -106,19 +106,6 @@ func (g *group) stir() {
 	g.assign(g.w.calm.Load(), g.dice.n(len(g.shares)))
 }
 
-// anew ends all assignments and makes them again, as for a topic that was created
-// anew.
-func (g *group) anew() {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	for _, s := range g.shares {
-		s.turn++
-		s.committed = 0
-		turn := s.turn
-		g.w.spawn(func() { g.hand(s, turn, false, 0) })
-	}
-}
-
 // assign says whose each partition is. The caller holds the lock.
 func (g *group) assign(calm bool, stirred int) {
 	for i, s := range g.shares {
@@ -128,7 +115,7 @@ func (g *group) assign(calm bool, stirred int) {
 			continue
 		}
 		at := slices.Index(g.members, s.owner)
-		if at >= 0 && (calm || g.w.setup.bare && g == g.w.outs || g.dice.chance(0.6)) && i != stirred {
+		if at >= 0 && (calm || g.w.setup.bare && g == g.w.works || g.dice.chance(0.6)) && i != stirred {
 			continue
 		}
 		next := g.dice.n(len(g.members))
@@ -139,7 +126,7 @@ func (g *group) assign(calm bool, stirred int) {
 		if to == s.owner {
 			continue
 		}
-		zombie := g.dice.chance(0.6) && !calm && !(g.w.setup.polite() && g == g.w.outs)
+		zombie := g.dice.chance(0.6) && !calm && !(g.w.setup.polite() && g == g.w.works)
 		s.owner = to
 		s.turn++
 		if g.w.traced {
@@ -344,7 +331,7 @@ func (a *assignment) run(prev *assignment) {
 		start = starts[part]
 	}
 	defer a.commit()
-	start, known, id := t.start(a.s.part, start)
+	known := t.end(a.s.part)
 	number := transport.NextAssignment()
 	a.mu.Lock()
 	a.next, a.ready = start, true
@@ -352,22 +339,12 @@ func (a *assignment) run(prev *assignment) {
 	w := a.m.g.w
 	for next := start; a.await(next) && sleep(a.handing, a.dice.upTo(4*time.Millisecond)) == nil; {
 		var records []transport.Received
-		entries, offset := t.from(a.s.part, next, 1+a.dice.n(w.setup.frame))
-		for _, e := range entries {
-			records = append(records, w.received(t, e, offset, offset < known))
-			offset++
-		}
-		if next = offset; len(records) == 0 {
-			a.mu.Lock()
-			a.next = next
-			a.mu.Unlock()
-			continue // they are gone since
-		}
-		if _, _, now := t.start(a.s.part, next); now != id {
-			break // it is another log
+		for _, e := range t.from(a.s.part, next, 1+a.dice.n(w.setup.frame)) {
+			records = append(records, transport.Received{Key: e.Key, Value: e.Value, Headers: e.Headers, Offset: next, Time: e.at, Redelivered: next < known})
+			next++
 		}
 		a.fly(true)
-		acknowledged := a.follow(number, id, records)
+		acknowledged := a.follow(number, t.id, records)
 		a.fly(false)
 		if !acknowledged {
 			break

@@ -40,7 +40,7 @@ func NewMemory() *Memory {
 	return &Memory{lock: make(chan struct{}, 1), state: state{
 		marks: map[store.Partition]mark{}, entities: map[string]store.Entity{},
 		services: map[string]int32{}, keys: map[string]int64{},
-		progress: map[int32]progress{}, positions: map[string]store.SourcePosition{}, logs: map[string]store.SourceLog{}, floors: map[floorKey]store.Floor{},
+		progress: map[int32]progress{}, frames: map[int32][]store.Frame{}, positions: map[string]store.SourcePosition{}, logs: map[string]store.SourceLog{}, floors: map[floorKey]store.Floor{},
 	}}
 }
 
@@ -50,8 +50,7 @@ type state struct {
 	inboxes   []store.Inbox
 	services  map[string]int32
 	marks     map[store.Partition]mark
-	outbox    []store.OutboxFrame // ascending id
-	outboxID  int64
+	frames    map[int32][]store.Frame // of the changes log, by partition; ascending
 	entities  map[string]store.Entity
 	letters   []store.DeadLetter // ascending id
 	letterID  int64
@@ -62,7 +61,6 @@ type state struct {
 	positions map[string]store.SourcePosition // of sources, by source and identity
 	logs      map[string]store.SourceLog
 	floors    map[floorKey]store.Floor
-	from      []store.Activation
 	// tokenAlone: watermarks are compared by it alone.
 	tokenAlone bool
 	// blind: entities are overwritten in any state. The comparison too would keep decisions of a
@@ -79,11 +77,14 @@ type mark struct {
 }
 
 func (s state) clone() state {
-	s.revisions, s.inboxes, s.outbox = slices.Clone(s.revisions), slices.Clone(s.inboxes), slices.Clone(s.outbox)
+	s.revisions, s.inboxes, s.frames = slices.Clone(s.revisions), slices.Clone(s.inboxes), maps.Clone(s.frames)
+	for p, frames := range s.frames {
+		s.frames[p] = slices.Clip(frames)
+	}
 	s.letters, s.audits = slices.Clone(s.letters), slices.Clone(s.audits)
 	s.services, s.marks, s.entities = maps.Clone(s.services), maps.Clone(s.marks), maps.Clone(s.entities)
 	s.keys = maps.Clone(s.keys)
-	s.progress, s.from, s.positions = maps.Clone(s.progress), slices.Clone(s.from), maps.Clone(s.positions)
+	s.progress, s.positions = maps.Clone(s.progress), maps.Clone(s.positions)
 	s.logs, s.floors = maps.Clone(s.logs), maps.Clone(s.floors)
 	return s
 }
@@ -172,14 +173,7 @@ func (m *Memory) TakeOver(ctx context.Context, partitions []store.Partition, tok
 				}
 			}
 			s.marks[p] = at
-			t := store.TakenOver{Partition: p, NextOffset: at.next, LastTo: at.lastTo, Floors: store.FloorsOf(p, slices.Collect(maps.Values(s.floors)))}
-			for _, o := range s.outbox {
-				if o.Partition.Number == p.Number && o.Partition.Generation <= p.Generation {
-					t.Outbox = append(t.Outbox, o)
-				}
-			}
-			slices.SortStableFunc(t.Outbox, func(a, b store.OutboxFrame) int { return int(a.Partition.Generation) - int(b.Partition.Generation) })
-			taken = append(taken, t)
+			taken = append(taken, store.TakenOver{Partition: p, NextOffset: at.next, LastTo: at.lastTo, Floors: store.FloorsOf(p, slices.Collect(maps.Values(s.floors)))})
 		}
 		return nil
 	})
@@ -188,9 +182,9 @@ func (m *Memory) TakeOver(ctx context.Context, partitions []store.Partition, tok
 
 // Decide implements store.Decisions. With nothing to load it compares as late as it
 // may: when it writes.
-func (m *Memory) Decide(ctx context.Context, d store.Decision, decide func(store.Loaded) (store.Outcome, error)) (ids []int64, err error) {
+func (m *Memory) Decide(ctx context.Context, d store.Decision, decide func(store.Loaded) (store.Outcome, error)) error {
 	if err := ctx.Err(); err != nil {
-		return nil, err
+		return err
 	}
 	held := false
 	defer func() {
@@ -232,7 +226,7 @@ func (m *Memory) Decide(ctx context.Context, d store.Decision, decide func(store
 	}
 	if len(d.Entities) > 0 || len(d.Claims) > 0 {
 		if err := begin(); err != nil {
-			return nil, err
+			return err
 		}
 	}
 	out, err := decide(loaded)
@@ -243,14 +237,15 @@ func (m *Memory) Decide(ctx context.Context, d store.Decision, decide func(store
 		err = begin()
 	}
 	if err != nil {
-		return nil, err
+		return err
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if err := m.state.valid(d, out, loaded); err != nil {
-		return nil, err
+		return err
 	}
-	return m.state.commit(d, out), nil
+	m.state.commit(d, out)
+	return nil
 }
 
 // check compares watermarks.
@@ -288,19 +283,14 @@ func (s *state) valid(d store.Decision, out store.Outcome, loaded store.Loaded) 
 	moved := func(p store.Partition) bool {
 		return slices.ContainsFunc(d.Moves, func(m store.WatermarkStep) bool { return m.Partition == p })
 	}
-	for _, o := range out.Outbox {
-		if !moved(o.Partition) {
-			return bug("memory: a frame of partition %v, whose watermark this decision does not hold", o.Partition)
+	for _, f := range out.Frames {
+		if !moved(f.Partition) {
+			return bug("memory: a frame of partition %v, whose watermark this decision does not hold", f.Partition)
 		}
 	}
 	for _, f := range out.Floors {
 		if !moved(f.Partition) {
 			return bug("memory: a floor of partition %v, whose watermark this decision does not hold", f.Partition)
-		}
-	}
-	for p := range out.LastTo {
-		if !moved(p) {
-			return bug("memory: the last frame of partition %v, whose watermark this decision does not hold", p)
 		}
 	}
 	for _, a := range out.Audit {
@@ -312,13 +302,10 @@ func (s *state) valid(d store.Decision, out store.Outcome, loaded store.Loaded) 
 }
 
 // commit writes an outcome that is valid.
-func (s *state) commit(d store.Decision, out store.Outcome) []int64 {
+func (s *state) commit(d store.Decision, out store.Outcome) {
 	for _, mv := range d.Moves {
 		at := s.marks[mv.Partition]
 		at.next, at.token = mv.To, mv.Token
-		if to, ok := out.LastTo[mv.Partition]; ok {
-			at.lastTo = to
-		}
 		s.marks[mv.Partition] = at
 	}
 	for _, id := range out.Purged {
@@ -334,11 +321,11 @@ func (s *state) commit(d store.Decision, out store.Outcome) []int64 {
 		e.States = written(s.entities[e.ID].States, e.States)
 		s.entities[e.ID] = e
 	}
-	ids := make([]int64, len(out.Outbox))
-	for i, o := range out.Outbox {
-		s.outboxID++
-		ids[i] = s.outboxID
-		s.outbox = append(s.outbox, store.OutboxFrame{ID: s.outboxID, Partition: o.Partition, Frame: append([]byte{}, o.Frame...)})
+	for _, f := range out.Frames {
+		at := s.marks[f.Partition]
+		at.lastTo = f.To
+		s.marks[f.Partition] = at
+		s.frames[f.Partition.Number] = append(s.frames[f.Partition.Number], store.Frame{To: f.To, Body: append([]byte{}, f.Body...)})
 	}
 	for _, f := range out.Floors {
 		s.floors[floorKey{f.Partition, f.Log}] = f
@@ -348,7 +335,6 @@ func (s *state) commit(d store.Decision, out store.Outcome) []int64 {
 			s.logs[b.Log] = store.SourceLog{Session: b, Version: row.Version + 1, Torn: true, State: row.State}
 		}
 	}
-	s.drop(d.Moves, d.Published)
 	s.addLetters(out.Letters)
 	s.settle(out.Settled)
 	for _, a := range out.Audit {
@@ -358,7 +344,6 @@ func (s *state) commit(d store.Decision, out store.Outcome) []int64 {
 		a.Entity, a.Service = store.SanitizeText(a.Entity), store.SanitizeText(a.Service)
 		s.audits = append(s.audits, a)
 	}
-	return ids
 }
 
 // written returns the stored states after changed pages of states were written.
@@ -399,19 +384,6 @@ func (m *Memory) Tombstones(ctx context.Context, before time.Time, after store.T
 		stones = stones[:min(len(stones), limit)]
 	})
 	return stones, err
-}
-
-// drop deletes outbox rows of the moved partitions, of their generation or an
-// older one, by their ids.
-func (s *state) drop(moves []store.WatermarkStep, published []int64) {
-	if len(published) == 0 {
-		return
-	}
-	s.outbox = slices.DeleteFunc(slices.Clone(s.outbox), func(o store.OutboxFrame) bool {
-		return slices.Contains(published, o.ID) && slices.ContainsFunc(moves, func(m store.WatermarkStep) bool {
-			return m.Partition.Number == o.Partition.Number && o.Partition.Generation <= m.Partition.Generation
-		})
-	})
 }
 
 func (s *state) read(keys []store.Key) ([]store.Row, error) {

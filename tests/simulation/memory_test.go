@@ -12,5 +12,5 @@ func TestMemoryConformance(t *testing.T) {
 	storetest.Run(t, func(*testing.T) (store.Store, store.Store) {
 		m := NewMemory()
 		return m, m
-	}, "Decide", "TakeOver", "Owners", "Poison", "Progress", "Retrying", "HistorySnapshot", "Moved", "Purge", "SourceLogs")
+	}, "Decide", "TakeOver", "Owners", "Poison", "Progress", "Retrying", "Frames", "Moved", "Purge", "SourceLogs")
 }

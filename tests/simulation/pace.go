@@ -124,7 +124,7 @@ func (w *world) refreshes(want oracle.Expected, c *customer) error {
 			}
 		}
 		// Content that the target was not given is not refreshed.
-		if last := &cs[len(cs)-1]; !live || w.setup.refusals || large[id] || last.Op == "retract" || w.givenUp(c.service, id, last.Version) {
+		if last := &cs[len(cs)-1]; !live || w.setup.refusals || large[id] || last.Op == "retract" || w.refused[oracle.ID{Service: c.service, Entity: id, Version: last.Version}] {
 			continue
 		}
 		last, most := w.idle[0], period+lapTime

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -19,7 +20,7 @@ import (
 	"github.com/seed-86dfc502/weir/transport"
 )
 
-// process is one run of the pipeline: all three stages, wired as package
+// process is one run of the pipeline: all stages, wired as package
 // pipeline does it, around the product's own code.
 type process struct {
 	w    *world
@@ -29,7 +30,6 @@ type process struct {
 	kill context.CancelFunc
 	dead atomic.Bool // nothing of it takes effect any more
 
-	plan    *decide.Plan
 	writer  *transport.Producer // of ingest and of deliver's control records
 	built   chan struct{}       // closed when every stage runs
 	stopped sync.Once
@@ -38,7 +38,11 @@ type process struct {
 	stage   atomic.Pointer[deliver.Stage]
 	dials   int64 // of the database; guarded by its lock
 
+	configuring chan struct{} // capacity 1, as virtual time waits for a mutex: full while stages are made and while they change
+	reloaded    chan struct{} // closed by reload
+
 	mu      sync.Mutex
+	plan    *decide.Plan // guarded by mu
 	members []*member    // guarded by mu
 	frozen  atomic.Int64 // nothing of it happens until then, in nanoseconds since the schedule began
 }
@@ -51,19 +55,18 @@ func (w *world) start(slot int) {
 		return
 	}
 	w.births++
-	p := &process{w: w, slot: slot, name: fmt.Sprintf("p%d.%d", slot, w.births), built: make(chan struct{}), plan: w.newest().plan}
+	p := &process{w: w, slot: slot, name: fmt.Sprintf("p%d.%d", slot, w.births), built: make(chan struct{}), configuring: make(chan struct{}, 1), reloaded: make(chan struct{}), plan: w.newest().plan}
 	p.ctx, p.kill = context.WithCancel(w.all)
 	w.slots[slot] = p
 	w.mu.Unlock()
 	var err error
-	if p.writer, err = p.producer("writer", nil); err != nil {
+	if p.writer, err = p.producer("writer"); err != nil {
 		panic(err) // its clients can always be made
 	}
 	context.AfterFunc(p.ctx, func() { _ = p.writer.Close(p.ctx) })
 	w.note("%s starts", p.name)
 	p.ingest()
-	p.decide()
-	p.deliver()
+	p.work()
 	close(p.built)
 }
 
@@ -107,102 +110,220 @@ func (p *process) ingest() {
 	p.stops = append(p.stops, func() { m.leave(grace) })
 }
 
-// decide keeps a subscription to the inbox, as package pipeline does.
-func (p *process) decide() {
+// work keeps a subscription to the inbox and to the log of frames, as package pipeline does.
+func (p *process) work() {
 	p.stops = append(p.stops, p.loop(func(ctx context.Context) {
 		for n := 0; ctx.Err() == nil; n++ {
 			err := p.subscription(ctx, n)
-			if err != nil && !errors.Is(err, decide.ErrReread) {
-				p.w.note("%s: decide: %v", p.name, err)
+			if err == nil {
+				continue
+			}
+			p.w.note("%s: %v", p.name, err)
+			if errors.Is(err, deliver.ErrLost) {
+				p.w.count("deliver begins anew")
 			}
 			if errors.Is(err, store.ErrSuperseded) {
-				p.w.count("decide superseded")
-				<-ctx.Done() // its configuration does not come back
+				p.w.count("superseded")
+				select { // its configuration does not come back
+				case <-p.reloaded:
+				case <-ctx.Done():
+				}
 			}
 		}
 	}))
 }
 
 func (p *process) subscription(ctx context.Context, n int) error {
-	run, worker, db := int64(n), 0, p.client("decide")
+	db := p.client("decide")
 	for i := range p.w.setup.workers {
-		db.workers = append(db.workers, &laneLink{w: p.w, dice: p.w.dice(p.name+" worker", run, int64(i))})
+		db.workers = append(db.workers, &laneLink{w: p.w, dice: p.w.dice(p.name+" worker", int64(n), int64(i))})
 	}
 	known, err := p.w.mem.KnownInbox(ctx, inboxTopic, p.w.inbox.id)
 	if err != nil {
 		return err
 	}
-	d, err := decide.New(decide.Options{
-		Store: db, Plan: p.plan, Workers: p.w.setup.workers, MaxEvents: p.w.setup.maxEvents,
-		MaxOutcome: p.w.setup.maxOutcome, MaxFrame: p.w.setup.maxFrame,
-		Inbox:        known,
-		ChangesTopic: changesTopic, RetakeDelay: 250 * time.Millisecond, MaxUnpublished: int64(1+p.w.setup.frame/2) << 8, Logger: p.w.log, Metrics: p.w.Fixture.decide,
-		Cache: p.w.setup.cache, FaultInjection: p.w.rules.Cache,
-		NewProducer: func() (decide.Producer, error) {
-			worker++
-			return p.producer(fmt.Sprint("producer ", run, " ", worker), db.workers[worker-1])
-		},
-	})
-	if err != nil {
-		return err
-	}
-	ended := make(chan error, 1)
-	stop := p.loop(func(ctx context.Context) { ended <- d.Run(ctx) })
-	defer stop()
-	m := p.join(p.w.decides, d, map[string]func(*message.Message) error{inboxTopic: d.Handle})
-	p.decider.Store(d)
-	defer p.decider.Store(nil)
 	select {
+	case p.configuring <- struct{}{}:
 	case <-ctx.Done():
-		m.leave(grace)
 		return nil
-	case err = <-ended:
-	case err = <-m.failed:
 	}
-	m.leave(0)
+	newer, plan := make(chan struct{}, 1), p.now()
+	stage := p.newStage(fmt.Sprint(p.name, " deliver ", n), func() { wait.Offer(newer, struct{}{}) })
+	o := decide.Options{
+		Store: db, Plan: plan, Next: p.next, Workers: p.w.setup.workers, MaxEvents: p.w.setup.maxEvents,
+		MaxOutcome: p.w.setup.maxOutcome, MaxFrame: p.w.setup.maxFrame, Inbox: known,
+		HandOver: p.handOver, Ends: stage.Ends,
+		RetakeDelay: 250 * time.Millisecond, Logger: p.w.log, Metrics: p.w.Fixture.decide,
+		Cache: p.w.setup.cache, FaultInjection: p.w.rules.Cache,
+	}
+	if p.w.rules.NoEnds {
+		o.Ends = nil
+	}
+	d := decide.New(o)
+	p.decider.Store(d)
+	p.stage.Store(stage)
+	<-p.configuring
+	defer p.decider.Store(nil)
+	defer p.stage.Store(nil)
+	ended := make(chan error, 2)
+	stopDecider := p.loop(func(ctx context.Context) { ended <- d.Run(ctx) })
+	stopStage := p.loop(func(ctx context.Context) { ended <- stage.Run(ctx) })
+	m := p.join(p.w.works, deliver.Owner{Decider: d, Stage: stage}, map[string]func(*message.Message) error{inboxTopic: d.Handle})
+	subscriber := stage.Subscriber()
+	p.hear(fmt.Sprint(p.name, " changes ", n), subscriber, stage.Handle)
+	end := func(grace time.Duration) {
+		m.finish(grace)
+		closed := make(chan struct{})
+		p.w.spawn(func() { _ = subscriber.Close(); close(closed) })
+		if grace > 0 {
+			select {
+			case <-closed:
+			case <-time.After(grace):
+			}
+		}
+		stopDecider()
+		stopStage() // what is in the hands of the sinks is the partitions' last
+		<-closed
+		m.giveBack()
+	}
+	for err == nil {
+		select {
+		case <-ctx.Done():
+			end(grace)
+			return nil
+		case <-newer:
+			if p.next(ctx, plan) != nil {
+				continue // it is being reconfigured
+			}
+			end(grace)
+			return store.ErrSuperseded
+		case err = <-ended:
+		case err = <-m.failed:
+		}
+	}
+	end(0)
+	for len(ended) > 0 {
+		err = errors.Join(err, <-ended)
+	}
 	return err
 }
 
-// deliver keeps a stage and its subscription to the changes log, as package
-// pipeline does.
-func (p *process) deliver() {
-	p.stops = append(p.stops, p.loop(func(ctx context.Context) {
-		for n := 0; ctx.Err() == nil; n++ {
-			if err := p.outlet(ctx, n); err != nil {
-				p.w.note("%s: deliver: %v", p.name, err)
-				if errors.Is(err, deliver.ErrLost) {
-					p.w.count("deliver begins anew")
-				}
-				if errors.Is(err, store.ErrSuperseded) {
-					p.w.count("deliver superseded")
-					<-ctx.Done()
-				}
-			}
-		}
-	}))
+// now is the configuration of the process.
+func (p *process) now() *decide.Plan {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.plan
 }
 
-func (p *process) outlet(ctx context.Context, n int) error {
-	name := fmt.Sprint(p.name, " deliver ", n)
+// next returns the configuration that has replaced one, nil if none has.
+func (p *process) next(_ context.Context, superseded *decide.Plan) *decide.Plan {
+	if now := p.now(); now.Revision > superseded.Revision {
+		return now
+	}
+	return nil
+}
+
+// reload reconfigures a running process, first its decider and then its stage. Services
+// of both have another sink, or keep theirs.
+func (p *process) reload(plan *decide.Plan, d *dice) {
+	select {
+	case p.configuring <- struct{}{}:
+		defer func() { <-p.configuring }()
+	case <-p.ctx.Done():
+		return
+	}
+	p.w.note("%s is reconfigured", p.name)
+	before := p.now()
+	p.mu.Lock()
+	p.plan = plan
+	p.mu.Unlock()
+	defer close(p.reloaded)
+	decider, stage := p.decider.Load(), p.stage.Load()
+	if decider == nil || stage == nil {
+		return
+	}
+	p.w.count("reload")
+	decider.Adopt(plan)
+	if sleep(p.ctx, d.trip()) != nil {
+		return
+	}
+	r := deliver.Reconfiguration{Revision: plan.Revision}
+	for _, s := range before.Services {
+		if !slices.ContainsFunc(plan.Services, func(o decide.Service) bool { return o.Number == s.Number }) || d.chance(0.5) {
+			r.Remove = append(r.Remove, s.Number)
+		}
+	}
+	for _, s := range plan.Services {
+		if slices.Contains(r.Remove, s.Number) || !slices.ContainsFunc(before.Services, func(o decide.Service) bool { return o.Number == s.Number }) {
+			r.Add = append(r.Add, p.service(p.name+" reload", s))
+		}
+	}
+	if err := stage.Reconfigure(p.ctx, r); err != nil {
+		p.w.note("%s is not reconfigured: %v", p.name, err)
+	}
+}
+
+// hear calls the handler with the messages of a subscription, as a router does.
+func (p *process) hear(name string, s message.Subscriber, handle func(*message.Message) error) {
+	messages, err := s.Subscribe(p.ctx, changesTopic)
+	if err != nil {
+		panic(err) // it is the first
+	}
+	var mu sync.Mutex
+	all := map[int32]*dice{} // guarded by mu
+	of := func(partition int32) *dice {
+		mu.Lock()
+		defer mu.Unlock()
+		if all[partition] == nil {
+			all[partition] = p.w.dice(name, int64(partition))
+		}
+		return all[partition]
+	}
+	p.w.spawn(func() {
+		for msg := range messages {
+			p.w.spawn(func() {
+				frame, _ := transport.FrameOf(msg)
+				d := of(frame.Partition)
+				if sleep(msg.Context(), d.upTo(4*time.Millisecond)) == nil && p.ready() == nil && handle(msg) == nil && !p.w.fault(d, "acknowledgement lost", 0.5) {
+					msg.Ack()
+				} else {
+					msg.Nack()
+				}
+			})
+		}
+	})
+}
+
+// handOver hands a frame over that was just decided.
+func (p *process) handOver(f *store.Frame) {
+	if p.w.rules.HandBlind {
+		f = &store.Frame{Partition: f.Partition, To: f.To, Body: unlinked(f.Body)}
+	}
+	if stage := p.stage.Load(); stage != nil {
+		if p.w.traced {
+			p.w.note("%s: decided a frame of %d to %v", p.name, f.Partition.Number, f.To)
+		}
+		stage.HandOver(f)
+	}
+}
+
+// changesTopic names the log of frames as a router does.
+const changesTopic = "changes"
+
+// newStage makes the stage that delivers.
+func (p *process) newStage(name string, superseded func()) *deliver.Stage {
 	var services []deliver.Service
-	parts := p.w.setup.inboxParts
+	parts, plan := p.w.setup.inboxParts, p.now()
 	if p.w.rules.WholeRate {
 		parts = 1
 	}
-	for _, service := range p.plan.Services {
-		pace := p.w.setup.paces[service.Name]
-		if p.w.rules.RestsForever && pace.Settle > 0 {
-			pace.SettleMax = patience
-		}
-		services = append(services, deliver.Service{
-			Name: service.Name, Number: service.Number, Sink: &sink{p: p, c: p.w.customer(service.Name), dice: p.w.dice(name + " " + service.Name), made: time.Now()}, Pace: pace, Refresh: p.w.setup.refreshes[service.Name],
-			Retry: deliver.Retry{For: retryFor, MinBackoff: time.Nanosecond, MaxBackoff: time.Nanosecond}, // the sinks say how long to wait
-		})
+	for _, service := range plan.Services {
+		services = append(services, p.service(name, service))
 	}
-	again, ends, newer := p.w.dice(name+" refreshes"), p.w.dice(name+" inbox"), make(chan struct{}, 1)
-	superseded := func() { wait.Offer(newer, struct{}{}) }
-	stage := deliver.New(deliver.Options{
-		Services: services, Revision: p.plan.Revision, Superseded: superseded, Store: p.client(name), Log: &changesLog{p: p, name: name, dice: p.w.dice(name + " ends")},
+	again, ends := p.w.dice(name+" refreshes"), p.w.dice(name+" inbox")
+	return deliver.New(deliver.Options{
+		Services: services, Revision: plan.Revision, Superseded: superseded, Store: p.client(name),
+		Feed: transport.GroupConfig{ID: changesTopic, Topic: changesTopic, CloseTimeout: grace, Limit: p.ctx},
 		Control: func(ctx context.Context, controls ...change.Record) error {
 			if p.w.rules.ForgetsRefusals && controls[0].Control.Action == change.Refuse || p.w.rules.LosesRefreshes && controls[0].Control.Actor == change.Refresh {
 				return nil
@@ -226,29 +347,18 @@ func (p *process) outlet(ctx context.Context, n int) error {
 		},
 		Partitions: parts, Memory: p.w.setup.memory, StopGrace: grace, Limit: p.ctx, Logger: p.w.log.With("process", p.name), Metrics: p.w.Fixture.deliver,
 	})
-	ended := make(chan error, 1)
-	stop := p.loop(func(ctx context.Context) { ended <- stage.Run(ctx) })
-	m := p.join(p.w.outs, stage, map[string]func(*message.Message) error{changesTopic: stage.Handle})
-	p.stage.Store(stage)
-	defer p.stage.Store(nil)
-	var err error
-	select {
-	case <-ctx.Done():
-		m.finish(grace)
-		stop() // what is in the hands of the sinks is the partitions' last
-		m.giveBack()
-		return nil
-	case <-newer:
-		m.finish(grace)
-		stop()
-		m.giveBack()
-		return store.ErrSuperseded
-	case err = <-ended:
-	case err = <-m.failed:
+}
+
+// service makes a service with a sink of its own.
+func (p *process) service(name string, service decide.Service) deliver.Service {
+	pace := p.w.setup.paces[service.Name]
+	if p.w.rules.RestsForever && pace.Settle > 0 {
+		pace.SettleMax = patience
 	}
-	stop()
-	m.leave(0)
-	return err
+	return deliver.Service{
+		Name: service.Name, Number: service.Number, Sink: &sink{p: p, c: p.w.customer(service.Name), dice: p.w.dice(name + " " + service.Name), made: time.Now()}, Pace: pace, Refresh: p.w.setup.refreshes[service.Name],
+		Retry: deliver.Retry{For: retryFor, MinBackoff: time.Nanosecond, MaxBackoff: time.Nanosecond}, // the sinks say how long to wait
+	}
 }
 
 // retryFor is how long deliver tries a change that its target answers with an error.

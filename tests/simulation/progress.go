@@ -1,7 +1,6 @@
 package simulation
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"maps"
@@ -31,16 +30,44 @@ func (s *state) newest() map[int32]store.Mark {
 	return marks
 }
 
-// HistorySnapshot implements store.Deliveries.
-func (m *Memory) HistorySnapshot(ctx context.Context) (look store.HistorySnapshot, err error) {
+// Marks implements store.Deliveries.
+func (m *Memory) Marks(ctx context.Context) (marks map[int32]store.Mark, err error) {
+	err = m.look(ctx, func(s *state) { marks = s.newest() })
+	return marks, err
+}
+
+// Frames implements store.Deliveries.
+func (m *Memory) Frames(ctx context.Context, partition int32, after change.Version, bytes int) (tail store.Tail, err error) {
 	err = m.look(ctx, func(s *state) {
-		look = store.HistorySnapshot{Active: int64(len(s.revisions)), Marks: s.newest(), Activations: slices.Clone(s.from), Owners: map[int32]store.Token{}}
-		store.SortActivations(look.Activations)
-		for p, row := range s.progress {
-			look.Owners[p] = row.token
+		tail.Owner = s.progress[partition].token
+		for p, at := range s.marks {
+			if p.Number == partition {
+				tail.LastTo = max(tail.LastTo, at.lastTo)
+			}
+		}
+		size := 0
+		for _, f := range s.frames[partition] {
+			if f.To <= after {
+				continue
+			}
+			if size += len(f.Body); len(tail.Frames) > 0 && size > bytes {
+				break
+			}
+			tail.Frames = append(tail.Frames, f)
 		}
 	})
-	return look, err
+	return tail, err
+}
+
+// forget drops up to n of the oldest frames of a partition, and returns how many.
+func (m *Memory) forget(partition int32, n int) int {
+	_ = m.run(context.Background(), func() error {
+		frames := m.state.frames[partition]
+		n = min(n, len(frames))
+		m.state.frames[partition] = frames[n:]
+		return nil
+	})
+	return n
 }
 
 func (s *state) progressOf(p int32) store.Progress {
@@ -121,23 +148,6 @@ func (m *Memory) AllProgress(ctx context.Context) (all []store.Progress, err err
 		}
 	})
 	return all, err
-}
-
-// Outbox implements store.Deliveries.
-func (m *Memory) Outbox(ctx context.Context, partition int32) (frames [][]byte, err error) {
-	err = m.look(ctx, func(s *state) {
-		var rows []store.OutboxFrame
-		for _, o := range s.outbox {
-			if o.Partition.Number == partition {
-				rows = append(rows, o)
-			}
-		}
-		slices.SortStableFunc(rows, func(a, b store.OutboxFrame) int { return int(a.Partition.Generation) - int(b.Partition.Generation) })
-		for _, o := range rows {
-			frames = append(frames, bytes.Clone(o.Frame))
-		}
-	})
-	return frames, err
 }
 
 // Moved implements store.Deliveries.

@@ -27,16 +27,6 @@ func (m *Memory) Activate(ctx context.Context, fingerprint []byte, force bool, _
 		}
 		active = store.Revision{Number: noted.Revision, Fingerprint: bytes.Clone(fingerprint), Activated: now()}
 		s.revisions = append(s.revisions, active)
-		for part, at := range s.newest() {
-			s.from = append(s.from, store.Activation{Revision: active.Number, Partition: part, From: at.Watermark})
-		}
-		var rows []store.Progress
-		for part := range s.progress {
-			rows = append(rows, s.progressOf(part))
-		}
-		for _, stale := range store.StaleActivations(s.from, rows) {
-			s.from = slices.DeleteFunc(s.from, func(a store.Activation) bool { return a == stale })
-		}
 		return nil
 	})
 	return active, err

@@ -3,6 +3,7 @@ package simulation
 import (
 	"context"
 	"fmt"
+	"math"
 	"strconv"
 	"strings"
 	"sync"
@@ -135,34 +136,33 @@ func (w *world) disturb() {
 	}
 }
 
-// Kinds of disturbances. The records of the changes log are gone as often as three others.
+// Kinds of disturbances. The oldest frames are gone as often as three others.
 const (
-	decidesStirred = iota
-	othersStirred
+	workStirred = iota
+	ingestStirred
 	crashed
 	restarted
 	frozen
 	backedUp
 	restored
 	partitionStuck
-	recordsGone
-	logMadeAnew = recordsGone + 3
-	logDeleted  = logMadeAnew + 1
+	framesGone
+	logGone = framesGone + 3
 )
 
 // disturbance draws the kind of the n-th disturbance, of those that the schedule may have.
 func (w *world) disturbance(d *dice, n int) int {
 	s := &w.setup
-	kinds := recordsGone
+	kinds := framesGone
 	if s.forgets {
-		kinds = logDeleted + 1
+		kinds = logGone + 1
 	}
 	kind := d.n(kinds)
 	if s.purges > 0 && s.forgets && kind == restored {
 		kind = crashed // the deletion is delivered again, and purged before: the log alone tells of it
 	}
-	if s.gentle && kind > othersStirred {
-		kind %= 2
+	if s.gentle {
+		kind = ingestStirred
 	}
 	if s.restores && n == 0 {
 		kind = backedUp
@@ -181,16 +181,16 @@ func (w *world) disturbance(d *dice, n int) int {
 // disturbProcesses moves partitions, or ends or stops a process.
 func (w *world) disturbProcesses(d *dice, kind int) {
 	switch kind {
-	case decidesStirred:
-		w.count("rebalance")
-		w.decides.stir()
-		return
-	case othersStirred:
+	case workStirred:
+		if !w.setup.polite() {
+			w.count("rebalance")
+			w.works.stir()
+			return
+		}
+		fallthrough
+	case ingestStirred:
 		w.count("rebalance")
 		w.ingests.stir()
-		if !w.setup.polite() {
-			w.outs.stir()
-		}
 		return
 	}
 	p := w.pick(d)
@@ -209,25 +209,15 @@ func (w *world) disturbProcesses(d *dice, kind int) {
 func (w *world) disturbLogs(d *dice, kind int) {
 	switch kind {
 	case partitionStuck:
-		t := []*topic{w.inbox, w.changes}[d.n(2)]
 		part, length := d.n(w.setup.inboxParts), d.upTo(3*time.Second)
-		w.note("%s/%d takes nothing for %v", t.name, part, length)
-		t.sticks(part, length)
-	case logMadeAnew:
-		w.madeAnew()
-	case logDeleted:
-		w.count("log deleted")
-		w.note("%s is deleted", changesTopic)
-		w.changes.vanish()
-		time.Sleep(d.upTo(2 * time.Second))
-		w.madeAnew()
-	default:
-		part := d.n(w.setup.inboxParts)
-		n := w.changes.forget(part, 1+d.n(8))
-		w.note("%d records of %s/%d are gone", n, changesTopic, part)
-		if n > 0 {
-			w.count("retention")
+		w.note("partition %d of the inbox takes nothing for %v", part, length)
+		w.inbox.sticks(part, length)
+	case logGone:
+		for part := range w.setup.inboxParts {
+			w.forget(part, math.MaxInt)
 		}
+	default:
+		w.forget(d.n(w.setup.inboxParts), 1+d.n(8))
 	}
 }
 
@@ -266,7 +256,7 @@ func (w *world) restoreFrom(b backup) {
 	w.restore = true
 }
 
-// deploy brings another configuration to one process after the other. Those that
+// deploy brings another configuration to one process after the other, by a restart or a reload. Those that
 // start meanwhile have it already.
 func (w *world) deploy(d *dice) {
 	w.count("deploy")
@@ -281,7 +271,11 @@ func (w *world) deploy(d *dice) {
 		w.mu.Lock()
 		p := w.slots[i]
 		w.mu.Unlock()
-		if p != nil && p.plan != w.later.plan {
+		switch {
+		case p == nil || p.now() == w.later.plan:
+		case d.chance(0.5):
+			p.reload(w.later.plan, d)
+		default:
 			w.restart(p, d.upTo(time.Second))
 		}
 	}
@@ -317,12 +311,12 @@ func (w *world) decidedTo() map[int32]int64 {
 	return to
 }
 
-// madeAnew makes the changes log again.
-func (w *world) madeAnew() {
-	w.count("log made anew")
-	w.note("%s is made anew", changesTopic)
-	w.changes.again()
-	w.outs.anew()
+// forget drops the oldest frames of a partition.
+func (w *world) forget(part, n int) {
+	if n = w.mem.forget(int32(part), n); n > 0 {
+		w.count("retention")
+		w.note("%d frames of partition %d are gone", n, part)
+	}
 }
 
 func (w *world) count(fault string) {

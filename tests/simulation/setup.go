@@ -19,7 +19,7 @@ type setup struct {
 	refusals                                                        bool
 	guarded                                                         bool
 	sequences                                                       bool
-	forgets                                                         bool  // the changes log loses records
+	forgets                                                         bool  // the log of frames loses the oldest
 	restores                                                        bool  // the first disturbance is a backup, the last one its restore
 	memory                                                          int64 // of deliver, in bytes
 	cache                                                           int64 // of decide, likewise: often room for one entity, or not all
@@ -43,7 +43,7 @@ type outage struct {
 	slow       bool
 }
 
-// polite: no process continues with a partition of the changes log that another has.
+// polite: no process continues with a partition that another has.
 func (s *setup) polite() bool { return s.gentle || s.bare }
 
 // plenty is memory for all changes.

@@ -2,32 +2,22 @@ package simulation
 
 import (
 	"errors"
-	"fmt"
-	"strings"
 	"sync"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kerr"
 
-	"github.com/seed-86dfc502/weir/change"
 	"github.com/seed-86dfc502/weir/transport"
 )
 
-// topic is a log with partitions. It loses records on request.
+// topic is a log with partitions.
 type topic struct {
-	name string
+	name, id string
 
 	mu    sync.Mutex
-	id    string          // guarded by mu
-	parts [][]entry       // guarded by mu; from first on
-	first []int64         // guarded by mu; the oldest offset
+	parts [][]entry       // guarded by mu
 	grown []chan struct{} // closed when the partition grows; nil while nobody waits for it
 	until []time.Time     // guarded by mu; the partition takes nothing until then
-	gone  bool            // guarded by mu; it is deleted
-	// Of the changes log: how far frames were ever appended, and the first one that
-	// before its predecessor.
-	seen  []change.Version // guarded by mu
-	early error            // guarded by mu
 }
 
 type entry struct {
@@ -36,7 +26,7 @@ type entry struct {
 }
 
 func newTopic(name, id string, parts int) *topic {
-	return &topic{name: name, id: id, parts: make([][]entry, parts), first: make([]int64, parts), until: make([]time.Time, parts), seen: make([]change.Version, parts), grown: make([]chan struct{}, parts)}
+	return &topic{name: name, id: id, parts: make([][]entry, parts), until: make([]time.Time, parts), grown: make([]chan struct{}, parts)}
 }
 
 func (t *topic) partitionOf(key []byte) int {
@@ -50,29 +40,10 @@ func (t *topic) append(r transport.Record) {
 	if !r.Pinned {
 		p = t.partitionOf(r.Key)
 	}
-	if t.name == changesTopic {
-		t.follows(p, r.Value)
-	}
 	t.parts[p] = append(t.parts[p], entry{r, time.Now().UTC().Truncate(time.Millisecond)})
 	if t.grown[p] != nil {
 		close(t.grown[p])
 		t.grown[p] = nil
-	}
-}
-
-// follows notes a frame. No frame may come before its predecessor in the
-// log: only repetitions may disturb the order. The caller
-// holds mu.
-func (t *topic) follows(part int, frame []byte) {
-	f, err := change.ParseFrameHeader(frame)
-	if err != nil {
-		panic(err) // decide made it
-	}
-	if f.Prev > t.seen[part] && t.early == nil {
-		t.early = fmt.Errorf("%s/%d: a frame from %v to %v goes on from %v, and stands behind %v", t.name, part, f.From, f.To, f.Prev, t.seen[part])
-	}
-	if f.Last {
-		t.seen[part] = max(t.seen[part], f.To)
 	}
 }
 
@@ -81,7 +52,7 @@ func (t *topic) follows(part int, frame []byte) {
 func (t *topic) has(part int, offset int64) (bool, <-chan struct{}) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if offset < t.first[part]+int64(len(t.parts[part])) {
+	if offset < int64(len(t.parts[part])) {
 		return true, nil
 	}
 	if t.grown[part] == nil {
@@ -90,36 +61,12 @@ func (t *topic) has(part int, offset int64) (bool, <-chan struct{}) {
 	return false, t.grown[part]
 }
 
-// from returns up to n records, from an offset on, or from the oldest one that is
-// left, and the offset of the first.
-func (t *topic) from(part int, offset int64, n int) ([]entry, int64) {
+// from returns up to n records, from an offset on.
+func (t *topic) from(part int, offset int64, n int) []entry {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	offset = max(offset, t.first[part])
-	there := t.parts[part][min(offset-t.first[part], int64(len(t.parts[part]))):]
-	return there[:min(n, len(there))], offset
-}
-
-// start returns the offset that a consumer begins at that wants a record which may
-// be gone, or be one of another log of this name; and the log's end and identity.
-func (t *topic) start(part int, wanted int64) (start, end int64, id string) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	start, end = wanted, t.first[part]+int64(len(t.parts[part]))
-	if wanted < t.first[part] || wanted > end {
-		start = t.first[part]
-	}
-	return start, end, t.id
-}
-
-// forget removes up to n of the oldest records of a partition, and tells how many.
-func (t *topic) forget(part, n int) int {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	n = min(n, len(t.parts[part]))
-	t.parts[part] = t.parts[part][n:]
-	t.first[part] += int64(n)
-	return n
+	there := t.parts[part][min(offset, int64(len(t.parts[part]))):]
+	return there[:min(n, len(there))]
 }
 
 // sticks lets a partition take no record for a while.
@@ -135,54 +82,19 @@ func (t *topic) stuck(part int) bool {
 	return time.Now().Before(t.until[part])
 }
 
-// vanish deletes the topic.
-func (t *topic) vanish() {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.gone = true
-	for p := range t.parts {
-		t.parts[p], t.first[p] = nil, 0
-	}
-}
-
-func (t *topic) missing() bool {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return t.gone
-}
-
-// again makes the log anew, without records.
-func (t *topic) again() {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.id += "+"
-	t.gone = false
-	for p := range t.parts {
-		t.parts[p], t.first[p] = nil, 0
-	}
-}
-
 func (t *topic) end(part int) int64 {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return t.first[part] + int64(len(t.parts[part]))
+	return int64(len(t.parts[part]))
 }
 
-// size is how many records were ever appended to a log that was not re-created.
+// size is how many records the topic has.
 func (t *topic) size() int {
 	n := 0
 	for p := range t.parts {
 		n += int(t.end(p))
 	}
 	return n
-}
-
-// topicOf finds a topic by name.
-func (w *world) topicOf(name string) *topic {
-	if name == inboxTopic {
-		return w.inbox
-	}
-	return w.changes
 }
 
 var errBroker = errors.New("the broker did not answer")
@@ -216,9 +128,6 @@ func (p *process) request(d *dice, t *topic, part int, records []transport.Recor
 	}
 	keep, said, err := len(records), 0, error(nil)
 	switch {
-	case t.missing():
-		p.w.count("topic missing")
-		keep, err = 0, kerr.UnknownTopicID
 	case p.w.fault(d, "append lost", 0.7):
 		keep, err = 0, errBroker
 	case p.w.fault(d, "append cut off", 0.7):
@@ -235,7 +144,7 @@ func (p *process) request(d *dice, t *topic, part int, records []transport.Recor
 	for _, r := range records[:keep] {
 		t.append(r)
 		if p.w.traced {
-			p.w.note("%s appends to %s/%d: %s", p.name, r.Topic, r.Partition, about(r))
+			p.w.note("%s appends to %s/%d: %s", p.name, r.Topic, r.Partition, r.Key)
 		}
 	}
 	p.w.point(p)
@@ -245,28 +154,6 @@ func (p *process) request(d *dice, t *topic, part int, records []transport.Recor
 		return 0, errDead
 	}
 	return said, err
-}
-
-// about describes a record: an inbox record has a key, one of the changes
-// log is a frame.
-func about(r transport.Record) string {
-	if r.Topic == inboxTopic {
-		return string(r.Key)
-	}
-	f, err := change.ParseFrame(r.Value)
-	if err != nil {
-		return err.Error()
-	}
-	text := []string{fmt.Sprintf("%v to %v behind %v:", f.From, f.To, f.Prev)}
-	for i := range f.Slices {
-		for c, err := range f.Slices[i].All("") {
-			if err != nil {
-				return err.Error()
-			}
-			text = append(text, fmt.Sprintf("%d %s %v,", f.Slices[i].Service, c.Entity, c.Version))
-		}
-	}
-	return strings.Join(text, " ")
 }
 
 // landing is how often a request that was on its way when its process died

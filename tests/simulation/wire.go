@@ -11,16 +11,15 @@ import (
 	"github.com/seed-86dfc502/weir/transport"
 )
 
-// producer returns the product's producer, of one of the process's workers if it is
-// given a link.
-func (p *process) producer(name string, link *laneLink) (*transport.Producer, error) {
+// producer returns the product's producer.
+func (p *process) producer(name string) (*transport.Producer, error) {
 	opened := int64(0)
 	return transport.NewProducerOver(func() (transport.RecordClient, error) {
 		opened++
 		if opened > 1 {
 			p.w.count("producer's client replaced")
 		}
-		return &wire{p: p, name: p.name + " " + name, number: opened, link: link, parts: map[pipeKey]*pipe{}}, nil
+		return &wire{p: p, name: p.name + " " + name, number: opened, parts: map[pipeKey]*pipe{}}, nil
 	}, transport.ProducerConfig{Partitions: map[string]int{inboxTopic: p.w.setup.inboxParts}}, p.w.log)
 }
 
@@ -32,7 +31,6 @@ type wire struct {
 	p      *process
 	name   string
 	number int64
-	link   *laneLink
 
 	mu       sync.Mutex
 	parts    map[pipeKey]*pipe // guarded by mu
@@ -67,7 +65,7 @@ var _ transport.RecordClient = (*wire)(nil)
 
 // Produce implements transport.RecordClient.
 func (c *wire) Produce(_ context.Context, r *kgo.Record, promise func(*kgo.Record, error)) {
-	t, part := c.p.w.topicOf(r.Topic), int(r.Partition)
+	t, part := c.p.w.inbox, int(r.Partition)
 	if part < 0 {
 		part = t.partitionOf(r.Key)
 	}
@@ -188,9 +186,6 @@ func (c *wire) run(o *pipe) {
 			if errors.Is(err, kerr.OutOfOrderSequenceNumber) && c.lost == nil {
 				c.lost = err
 				failed = append(failed, c.idle()...)
-			}
-			if c.link != nil {
-				c.link.fails()
 			}
 		}
 		c.mu.Unlock()

@@ -23,9 +23,7 @@ import (
 // nothing under a broken rule is worth nothing.
 type Rules struct {
 	NoWatermark     bool // the store takes decisions of owners that lost their partitions
-	MarkerFirst     bool // publishes are acknowledged before they took effect
-	NoOutbox        bool // the duty to publish is not stored with the decision
-	TokenOnly       bool // a takeover writes its token and does not give the outbox
+	MarkerFirst     bool // appends to the inbox are acknowledged before they took effect
 	NoKeyCheck      bool // the log sink does not skip known keys
 	NoVersionCheck  bool // the state sink takes what comes last for newest
 	AckFirst        bool // messages are acknowledged when they are handed out
@@ -33,12 +31,17 @@ type Rules struct {
 	ForgetsRefusals bool // refusals get lost on their way to the inbox
 	EarlyAnswer     bool // a sink's answer comes before the effect, so that the position does, too
 	NoToken         bool // the store does not compare the token of a progress row
-	NoLinks         bool // nobody sees that frames are missing
+	HandEarly       bool // frames are handed over before their commit is known
+	HandBlind       bool // frames from memory are taken whatever precedes them
+	NoPrev          bool // nobody sees that frames are missing before others
+	NoEnd           bool // nobody sees that the last frames are missing
+	EndLate         bool // where the log ends is read after its frames
+	StartEnd        bool // a service without a position begins at the end of the log
+	NoEnds          bool // a decider that took over again does not say where the log ends
 	PassesSlices    bool // the position of every service is that of the one that is farthest
 	KeepsProgress   bool // a restore leaves the progress as it is
 	PurgesPast      bool // tombstones are purged past the owners of their partitions
 	TokenAlone      bool // the store compares watermarks by their token alone
-	OwnGeneration   bool // a takeover does not give the outboxes of older generations
 	NoRevision      bool // the store takes decisions of any revision
 	Cache           decide.FaultInjection
 	MarkFirst       bool   // changes of a table are acknowledged before they are in the inbox
@@ -52,7 +55,6 @@ type Rules struct {
 	RestsForever    bool   // an entity that changes again and again is never quiet enough
 	AnyVersion      bool   // a refresh does not name the version that it repeats
 	LosesRefreshes  bool   // refreshes get lost on their way to the inbox
-	LeavesOut       bool   // the catch-up reader leaves out frames, and nobody sees it: live again too early
 }
 
 // Report describes a schedule and its violation.
@@ -93,18 +95,15 @@ type world struct {
 	sources  []*topic
 	database *database // nil without one
 	inbox    *topic
-	changes  *topic
 	ingests  *group
-	decides  *group
-	outs     *group
+	works    *group      // decides and delivers
 	sinks    []*customer // of the services of all configurations
 
-	opened  atomic.Bool // the groups give partitions to whoever joins
-	calm    atomic.Bool // no more faults
-	flying  atomic.Int64
-	readers atomic.Int64    // of the changes log that are open
-	all     context.Context // ends with the schedule
-	end     context.CancelFunc
+	opened atomic.Bool // the groups give partitions to whoever joins
+	calm   atomic.Bool // no more faults
+	flying atomic.Int64
+	all    context.Context // ends with the schedule
+	end    context.CancelFunc
 
 	mu        sync.Mutex
 	points    int
@@ -115,6 +114,7 @@ type world struct {
 	lines     []string
 	restore   bool                      // a restore happened
 	model     *oracle.Model             // of the inbox; set at the end
+	refused   map[oracle.ID]bool        // by a record of the inbox, which a restore leaves; likewise
 	refreshed map[oracle.ID][]time.Time // when a refresh was in the inbox that sends something; likewise
 	idle      [2]time.Time              // nothing but refreshes happened between; zero without any
 	gaps      []missing                 // guarded by mu; what operators were told of
@@ -161,7 +161,7 @@ func (w *world) point(p *process) {
 func (f *Fixture) Run(seed uint64, rules Rules, traced bool) Report {
 	// Every schedule begins at a whole second of virtual time.
 	time.Sleep(time.Until(time.Now().Truncate(time.Second).Add(time.Second)))
-	w := &world{Fixture: f, began: time.Now(), seed: seed, rules: rules, traced: traced, mem: NewMemory(), refreshed: map[oracle.ID][]time.Time{}, faults: map[string]int{}, crashAt: map[int]bool{}}
+	w := &world{Fixture: f, began: time.Now(), seed: seed, rules: rules, traced: traced, mem: NewMemory(), refused: map[oracle.ID]bool{}, refreshed: map[oracle.ID][]time.Time{}, faults: map[string]int{}, crashAt: map[int]bool{}}
 	w.mem.rules = rules
 	w.log = slog.New(&journal{w: w})
 	w.all, w.end = context.WithCancel(context.Background())
@@ -207,9 +207,6 @@ func (f *Fixture) Run(seed uint64, rules Rules, traced bool) Report {
 	if n := w.running.Load(); n > 0 && drained == nil {
 		drained = fmt.Errorf("%d functions still run after the end", n)
 	}
-	if n := w.readers.Load(); n > 0 && drained == nil {
-		drained = fmt.Errorf("%d readers of the changes log are still open after the end", n)
-	}
 	report.Faults = w.faults
 	if drained != nil {
 		report.Violation = drained
@@ -221,7 +218,7 @@ func (f *Fixture) Run(seed uint64, rules Rules, traced bool) Report {
 
 // balance lets every group give its partitions.
 func (w *world) balance() {
-	for _, g := range []*group{w.ingests, w.decides, w.outs} {
+	for _, g := range []*group{w.ingests, w.works} {
 		g.balance()
 	}
 }
@@ -245,7 +242,6 @@ func (w *world) open() error {
 		}
 	}
 	w.inbox = newTopic(inboxTopic, "id-inbox", s.inboxParts)
-	w.changes = newTopic(changesTopic, "id-changes", s.inboxParts)
 	if _, err := w.mem.ResolveInbox(ctx, inboxTopic, w.inbox.id, int32(s.inboxParts), nil); err != nil {
 		return err
 	}
@@ -259,8 +255,7 @@ func (w *world) open() error {
 	}
 	w.gate = gate.NewMemory(24*time.Hour, 10)
 	w.ingests = newGroup(w, "ingest", w.sources)
-	w.decides = newGroup(w, "decide", []*topic{w.inbox})
-	w.outs = newGroup(w, "deliver", []*topic{w.changes})
+	w.works = newGroup(w, "work", []*topic{w.inbox})
 	w.slots = make([]*process, s.processes)
 	d := w.dice("crashes")
 	for range s.crashes {
@@ -311,7 +306,7 @@ func (w *world) drain() error {
 
 // busy returns the unfinished work; empty when all is done.
 func (w *world) busy() string {
-	for _, g := range []*group{w.ingests, w.decides, w.outs} {
+	for _, g := range []*group{w.ingests, w.works} {
 		if why := g.behind(); why != "" {
 			return why
 		}
@@ -330,7 +325,7 @@ func (w *world) busy() string {
 	}
 	for _, p := range w.live() {
 		if d := p.decider.Load(); d == nil || !d.Idle() {
-			return "decided changes of " + p.name + " are not published"
+			return p.name + " decides"
 		}
 		switch s := p.stage.Load(); {
 		case s == nil:

@@ -1,4 +1,4 @@
-// Package embedded keeps the inbox and the changes log as tables of the SQLite
+// Package embedded keeps the inbox as a table of the SQLite
 // file that has the state, for a process without brokers.
 //
 // # Model
@@ -8,7 +8,6 @@
 // logs holds a lock beside it, so there is one, which owns every partition.
 //
 //	Append ──▶ row ──commit──▶ wake ──▶ frame ──Ack──▶ next frame
-//	              decisions append theirs in the transaction that decides
 //
 // A reader close behind the writer takes the newest rows, up to 4 MiB of each log, from
 // memory, and older ones from the file.

@@ -73,8 +73,6 @@ func (w world) NewGroup(ctx context.Context, gc transport.GroupConfig) (logtest.
 	return w.Logs.NewGroup(ctx, gc)
 }
 
-func (w world) NewReader(topic string) logtest.Reader { return w.Logs.NewReader(topic) }
-
 func TestLogs(t *testing.T) {
 	logtest.Run(t, "", func(t *testing.T) logtest.Logs { return fresh(t) })
 }
@@ -213,28 +211,22 @@ func TestRecordsOfAnotherProcess(t *testing.T) {
 	require.NoError(t, err)
 	defer file.Close()
 	command := embedded.Share(file, w.path, slog.New(slog.DiscardHandler))
-	reader := w.NewReader("topic")
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
-	defer cancel()
-	at := int64(0)
-	for i, by := range []*embedded.Logs{w.Logs, command, command, w.Logs, w.Logs, command} {
-		type answer struct {
-			records []transport.Received
-			err     error
-		}
-		answers := make(chan answer, 1)
-		go func() {
-			records, err := reader.Read(ctx, 1, at)
-			answers <- answer{records, err}
-		}()
-		value := strconv.Itoa(i)
+	g, err := w.Logs.NewGroup(t.Context(), transport.GroupConfig{
+		ID: "group", Topic: "topic", SessionTimeout: time.Minute, HeartbeatInterval: time.Second, CloseTimeout: time.Second,
+	})
+	require.NoError(t, err)
+	defer func() { require.NoError(t, g.Close()) }()
+	messages, err := g.Subscriber().Subscribe(t.Context(), "topic")
+	require.NoError(t, err)
+	for at, by := range []*embedded.Logs{w.Logs, command, command, w.Logs, w.Logs, command} {
+		value := strconv.Itoa(at)
 		require.NoError(t, by.Append(t.Context(), []transport.Record{{Topic: "topic", Partition: 1, Pinned: true, Value: []byte(value)}}))
-		got := <-answers
-		require.NoError(t, got.err)
-		require.Len(t, got.records, 1)
-		require.Equal(t, value, string(got.records[0].Value))
-		require.Equal(t, at, got.records[0].Offset)
-		at++
+		m := <-messages
+		f, _ := transport.FrameOf(m)
+		require.Len(t, f.Records, 1)
+		require.Equal(t, value, string(f.Records[0].Value))
+		require.EqualValues(t, at, f.Records[0].Offset)
+		m.Ack()
 	}
 	require.NoError(t, command.Release(), "it has no lock")
 	_, err = embedded.Open(file, w.path, slog.New(slog.DiscardHandler))

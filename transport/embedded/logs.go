@@ -131,16 +131,6 @@ func (l *Logs) Ensure(ctx context.Context, topic string, partitions int32, grow 
 	return nil
 }
 
-// KeepChanges makes a topic that was ensured the log that decisions write their
-// frames to; see sqlite.Store.KeepChanges.
-func (l *Logs) KeepChanges(ctx context.Context, topic string) error {
-	log, err := l.topic(ctx, topic)
-	if err == nil {
-		l.file.KeepChanges(log)
-	}
-	return err
-}
-
 // topic opens a topic that is there. The error is Kafka's own without one.
 func (l *Logs) topic(ctx context.Context, name string) (*sqlite.Log, error) {
 	l.mu.Lock()

@@ -2,7 +2,6 @@ package embedded
 
 import (
 	"context"
-	"fmt"
 	"math"
 	"time"
 
@@ -105,54 +104,6 @@ func read(ctx context.Context, log *sqlite.Log, partition int32, offset int64, b
 	}
 	return records, nil
 }
-
-// Reader reads partitions of one topic at offsets that its caller names, like a
-// transport.Reader.
-type Reader struct {
-	logs  *Logs
-	topic string
-}
-
-// NewReader returns a reader of a topic.
-func (l *Logs) NewReader(topic string) *Reader { return &Reader{l, topic} }
-
-// readerBytes bounds the rows that one Read returns.
-const readerBytes = 1 << 20
-
-// Read returns records of a partition from offset on, at least one. It waits for them
-// until ctx ends, and returns its error then. Where retention removed records it
-// continues with the oldest one.
-func (r *Reader) Read(ctx context.Context, partition int32, offset int64) ([]transport.Received, error) {
-	log, err := r.logs.topic(ctx, r.topic)
-	if err != nil {
-		return nil, err
-	}
-	for {
-		_, grows := log.End(partition)
-		records, err := read(ctx, log, partition, offset, readerBytes)
-		if err != nil {
-			return nil, err
-		}
-		if len(records) > 0 {
-			if got := records[0].Offset; got > offset {
-				r.logs.log.Warn("records expired before they were read; resuming at the oldest", "event", "log.records_lost",
-					"topic", r.topic, "partition", partition, "wanted", offset, "got", got)
-			}
-			for i := range records {
-				records[i].Redelivered = true
-			}
-			return records, nil
-		}
-		select {
-		case <-grows:
-		case <-ctx.Done():
-			return nil, fmt.Errorf("read %s, partition %d from %d: %w", r.topic, partition, offset, ctx.Err())
-		}
-	}
-}
-
-// Close does nothing: there is no connection.
-func (r *Reader) Close() {}
 
 // Trim deletes records appended to a topic before a time and frees the space. It keeps
 // the records of each partition from its offset in below on; nil is no limit.

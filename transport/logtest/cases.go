@@ -1,7 +1,6 @@
 package logtest
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"slices"
@@ -234,39 +233,6 @@ func goesOn(t *testing.T, f *fixture) {
 	_, frame = f.receive(f.subscribe(f.group(transport.GroupConfig{Listener: &listener{at: start}})))
 	require.EqualValues(t, 4, frame.First())
 	require.True(t, frame.Records[0].Redelivered)
-}
-
-func reader(t *testing.T, f *fixture) {
-	f.with(2, 4, 5)
-	r := f.NewReader(f.topic)
-	defer r.Close()
-	for _, at := range []int64{0, 7, 19, 3} {
-		got, err := r.Read(f.within(), 0, at)
-		require.NoError(t, err)
-		require.Equal(t, at, got[0].Offset)
-		for i := range got {
-			require.Equal(t, at+int64(i), got[i].Offset)
-			require.True(t, got[i].Redelivered)
-		}
-	}
-	for within := 300 * time.Millisecond; ; within *= 2 { // until the log has answered in time
-		short, cancel := context.WithTimeout(t.Context(), within)
-		_, err := r.Read(short, 0, 20)
-		cancel()
-		if errors.Is(err, context.DeadlineExceeded) {
-			break
-		}
-		require.Error(t, err, "there is nothing to read")
-		require.Less(t, within, patience, "%v", err)
-	}
-	read := make(chan []transport.Received, 1)
-	go func() {
-		got, err := r.Read(f.within(), 0, 20)
-		assert.NoError(t, err)
-		read <- got
-	}()
-	f.fill(20, 1)
-	require.Equal(t, "20", string((<-read)[0].Value))
 }
 
 func looks(t *testing.T, f *fixture) {

@@ -26,7 +26,6 @@ type Logs interface {
 	OffsetsAt(ctx context.Context, topic string, at time.Time) (map[int32]int64, error)
 	Scan(ctx context.Context, topic string, from, to map[int32]int64, f func(transport.Scanned) error) error
 	NewGroup(ctx context.Context, gc transport.GroupConfig) (Group, error)
-	NewReader(topic string) Reader
 }
 
 // Group reads a topic.
@@ -35,12 +34,6 @@ type Group interface {
 	Failed() <-chan struct{}
 	Err() error
 	Close() error
-}
-
-// Reader reads partitions at offsets that its caller names.
-type Reader interface {
-	Read(ctx context.Context, partition int32, offset int64) ([]transport.Received, error)
-	Close()
 }
 
 // patience bounds every wait.
@@ -58,7 +51,6 @@ func Run(t *testing.T, prefix string, open func(t *testing.T) Logs) {
 		"what is in flight when a subscription ends has a grace":       grace,
 		"a listener that fails ends the subscription":                  listenerFails,
 		"a group has one subscription, and the next resumes behind it": goesOn,
-		"a reader seeks, and waits at the end":                         reader,
 		"a scan, the newest records and the offsets of a time":         looks,
 		"appends at the same time stand whole, each in its own order":  concurrent,
 	} {

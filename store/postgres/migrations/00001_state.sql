@@ -57,25 +57,17 @@ CREATE TABLE watermarks (
     PRIMARY KEY (partition, generation)
 ) WITH (fillfactor = 50);
 
--- Frames are compressed, and deleted soon after their insert.
--- Those that fit in a page stay in it. Autovacuum comes by volume: after some 64 MB
--- of dead frames, independent of the size of the table, and without pauses.
-CREATE TABLE outbox (
-    id         bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
-    generation integer NOT NULL,
-    partition  integer NOT NULL,
-    frame      bytea   NOT NULL
-) WITH (
-    toast_tuple_target = 8160,
-    autovacuum_vacuum_threshold = 8000,        -- rows of up to 8 KB
-    autovacuum_vacuum_scale_factor = 0,
-    autovacuum_vacuum_cost_delay = 0,
-    toast.autovacuum_vacuum_threshold = 32000, -- pieces of 2 KB
-    toast.autovacuum_vacuum_scale_factor = 0,
-    toast.autovacuum_vacuum_cost_delay = 0
-);
-ALTER TABLE outbox ALTER COLUMN frame SET STORAGE EXTERNAL;
-CREATE INDEX outbox_partition ON outbox (partition, generation, id);
+-- The changes log: frames are compressed, read by who lags, and deleted by age. Those that fit in a page
+-- stay in it.
+CREATE TABLE frames (
+    partition integer NOT NULL,
+    upto      bigint  NOT NULL, -- where the frame ends
+    written   timestamptz NOT NULL,
+    body      bytea   NOT NULL, -- change.Frame
+    PRIMARY KEY (partition, upto)
+) WITH (toast_tuple_target = 8160, autovacuum_vacuum_scale_factor = 0.02, toast.autovacuum_vacuum_scale_factor = 0.02);
+ALTER TABLE frames ALTER COLUMN body SET STORAGE EXTERNAL;
+CREATE INDEX frames_written ON frames (written);
 
 -- How far the deliveries of each partition are: one row, swapped under its token.
 CREATE TABLE progress (
@@ -139,17 +131,6 @@ CREATE TABLE revisions (
     number       bigint PRIMARY KEY,
     fingerprint  bytea NOT NULL,
     activated_at timestamptz NOT NULL DEFAULT now()
-);
-
--- From which position on a revision decides in a partition: the watermark when it
--- was activated. A revision that decided nothing keeps its rows: they tell its
--- frames from those of a lost one of the same number. Those that no position needs any
--- more are deleted by the next activation.
-CREATE TABLE activations (
-    revision  bigint  NOT NULL,
-    partition integer NOT NULL,
-    position  bigint  NOT NULL,
-    PRIMARY KEY (revision, partition)
 );
 
 CREATE TABLE dead_letters (
@@ -435,4 +416,4 @@ DROP TABLE reports, jobs;
 DROP FUNCTION weir_expect(bigint, bigint, text);
 DROP VIEW dam_rows;
 DROP FUNCTION weir_states(integer, bytea);
-DROP TABLE source_floors, source_logs, source_positions, audit, dead_letters, activations, revisions, inboxes, guarded, guards, progress_marks, progress, outbox, watermarks, dam, services, entities;
+DROP TABLE source_floors, source_logs, source_positions, audit, dead_letters, revisions, inboxes, guarded, guards, progress_marks, progress, frames, watermarks, dam, services, entities;

@@ -41,16 +41,17 @@ CREATE TABLE watermarks (
     PRIMARY KEY (partition, generation)
 ) STRICT, WITHOUT ROWID;
 
--- AUTOINCREMENT: an id is never used again, also after its row was deleted.
-CREATE TABLE outbox (
-    id         INTEGER PRIMARY KEY AUTOINCREMENT,
-    generation INTEGER NOT NULL,
-    partition  INTEGER NOT NULL,
-    frame      BLOB    NOT NULL
+-- The changes log: frames are compressed, read by who lags, and deleted by age.
+CREATE TABLE frames (
+    partition INTEGER NOT NULL,
+    upto      INTEGER NOT NULL, -- where the frame ends
+    written   INTEGER NOT NULL,
+    body      BLOB    NOT NULL, -- change.Frame
+    PRIMARY KEY (partition, upto)
 ) STRICT;
-CREATE INDEX outbox_partition ON outbox (partition, generation, id);
+CREATE INDEX frames_written ON frames (written);
 
--- The logs, where no brokers are configured: inbox and changes log.
+-- The logs, where no brokers are configured: the inbox.
 CREATE TABLE logs (
     number     INTEGER PRIMARY KEY CHECK (number BETWEEN 1 AND 7),
     name       TEXT    NOT NULL UNIQUE,
@@ -59,7 +60,7 @@ CREATE TABLE logs (
 ) STRICT;
 
 -- What one write appended to a partition of a log.
-CREATE TABLE frames (
+CREATE TABLE log_frames (
     place    INTEGER PRIMARY KEY, -- log << 59 | partition << 44 | offset of the first record
     records  INTEGER NOT NULL,
     time     INTEGER NOT NULL, -- milliseconds since 1970
@@ -126,17 +127,6 @@ CREATE TABLE revisions (
     fingerprint  BLOB    NOT NULL,
     activated_at INTEGER NOT NULL
 ) STRICT;
-
--- From which position on a revision decides in a partition: the watermark when it
--- was activated. A revision that decided nothing keeps its rows: they tell its
--- frames from those of a lost one of the same number. Those that no position needs any
--- more are deleted by the next activation.
-CREATE TABLE activations (
-    revision  INTEGER NOT NULL,
-    partition INTEGER NOT NULL,
-    position  INTEGER NOT NULL,
-    PRIMARY KEY (revision, partition)
-) STRICT, WITHOUT ROWID;
 
 CREATE TABLE dead_letters (
     id         INTEGER PRIMARY KEY AUTOINCREMENT,
@@ -353,7 +343,6 @@ DROP TABLE source_logs;
 DROP TABLE source_positions;
 DROP TABLE audit;
 DROP TABLE dead_letters;
-DROP TABLE activations;
 DROP TABLE revisions;
 DROP TABLE lost_decisions;
 DROP TABLE inboxes;
@@ -361,9 +350,9 @@ DROP TABLE guarded;
 DROP TABLE guards;
 DROP TABLE progress_marks;
 DROP TABLE progress;
-DROP TABLE frames;
+DROP TABLE log_frames;
 DROP TABLE logs;
-DROP TABLE outbox;
+DROP TABLE frames;
 DROP TABLE watermarks;
 DROP TABLE dam;
 DROP TABLE services;

@@ -199,7 +199,7 @@ func (w *world) killOne(r *rand.Rand) {
 	at := r.IntN(len(w.ins) + 1)
 	if at == len(w.ins) && w.on == onServers {
 		w.all.Kill()
-		w.all = w.p.Start("run --role decide,deliver")
+		w.all = w.p.Start("run --role work")
 		return
 	}
 	at %= len(w.ins)

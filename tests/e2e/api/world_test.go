@@ -73,7 +73,7 @@ func (w *world) start() *world {
 		w.all = w.p.Start("run")
 		w.ins = []*harness.Process{w.all}
 	} else {
-		w.all = w.p.Start("run --role decide,deliver")
+		w.all = w.p.Start("run --role work")
 		w.all.Ready(200)
 		w.ins = []*harness.Process{w.door(), w.door()}
 	}

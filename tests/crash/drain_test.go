@@ -9,11 +9,10 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// I1: a process that dies between its last commit and the publish leaves nothing
-// to ingest and nothing to decide. Its changes are in the outbox alone; the
-// next one that runs until it is idle is not idle before it has sent that, however
-// long it waits for the partition.
-func TestDrainOfAnOutboxAlone(t *testing.T) {
+// I1: a process that dies behind its last commit leaves nothing to ingest and nothing to decide. Its
+// changes are in the log alone; the next one that runs until it is idle is not idle before it has sent
+// that, however long it waits for the partition.
+func TestDrainOfTheLogAlone(t *testing.T) {
 	for _, on := range []string{onPostgres, onSQLite} {
 		t.Run(on, func(t *testing.T) {
 			t.Parallel()

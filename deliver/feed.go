@@ -1,0 +1,259 @@
+package deliver
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/ThreeDotsLabs/watermill/message"
+
+	"github.com/seed-86dfc502/weir/change"
+	"github.com/seed-86dfc502/weir/deliver/core"
+	"github.com/seed-86dfc502/weir/internal/wait"
+	"github.com/seed-86dfc502/weir/store"
+	"github.com/seed-86dfc502/weir/transport"
+)
+
+const (
+	// pageBytes and pageFrames bound what one message has of the log.
+	pageBytes, pageFrames = 1 << 20, 32
+	// feedTick is how often a partition is looked at without a signal.
+	feedTick = time.Second
+	// recentShare is the part of the memory for frames that were just decided.
+	recentShare = 4
+)
+
+// recent are the newest frames of a partition, as they were decided. Dropping some costs a read of the
+// store.
+type recent struct {
+	frames []recentFrame // each follows the one before it
+	bytes  int64
+}
+
+type recentFrame struct {
+	prev, to change.Version
+	body     []byte
+}
+
+// add adds a frame and drops the oldest beyond a bound.
+func (r *recent) add(f recentFrame, most int64) {
+	if n := len(r.frames); n > 0 && f.prev != r.frames[n-1].to {
+		r.drop(n)
+	}
+	r.frames, r.bytes = append(r.frames, f), r.bytes+int64(len(f.body))
+	for r.bytes > most && len(r.frames) > 1 {
+		r.drop(1)
+	}
+}
+
+// drop drops the oldest frames.
+func (r *recent) drop(n int) {
+	for i := range r.frames[:n] {
+		r.bytes -= int64(len(r.frames[i].body))
+		r.frames[i] = recentFrame{}
+	}
+	r.frames = r.frames[n:]
+}
+
+// from returns frames that follow a position.
+func (r *recent) from(after change.Version) (frames []transport.Received) {
+	size := 0
+	for i := range r.frames {
+		f := &r.frames[i]
+		if len(frames) == 0 && f.prev > after {
+			return nil
+		}
+		if f.to <= after {
+			continue
+		}
+		if size += len(f.body); len(frames) > 0 && size > pageBytes || len(frames) == pageFrames {
+			break
+		}
+		frames = append(frames, transport.Received{Value: f.body, Offset: int64(f.to)})
+	}
+	return frames
+}
+
+// HandOver takes a frame that was just committed, those of a partition in their order. It does not block.
+func (s *Stage) HandOver(f *store.Frame) {
+	header, err := change.ParseFrameHeader(f.Body)
+	s.step(func() {
+		p := s.parts[f.Partition.Number]
+		if p == nil {
+			return
+		}
+		if p.unproven && !s.closed { // the commit shows that no other owner had begun to take over
+			p.unproven = false
+			takeover := p.takeovers
+			s.running.Go(func() { s.findNew(p, takeover) })
+		}
+		if err == nil {
+			p.recent.add(recentFrame{header.Prev, f.To, f.Body}, s.opt.Memory/recentShare/int64(len(s.parts)))
+		}
+		p.Ends(f.To)
+	})
+}
+
+// Ends notes where the log of a partition ends in the store, which the decider has taken over again.
+func (s *Stage) Ends(partition int32, to change.Version) {
+	s.step(func() {
+		if p := s.parts[partition]; p != nil {
+			p.recent.drop(len(p.recent.frames))
+			p.prove()
+			p.Retaken(to)
+		}
+	})
+}
+
+// Subscriber returns the changes log as a router takes it: Handle gets its messages.
+func (s *Stage) Subscriber() message.Subscriber { return s.subscription.Subscriber() }
+
+// feed hands the log of a partition out until it is revoked, one message at a time: from memory where
+// that has it, else from the store.
+func (s *Stage) feed(p *partition) {
+	select {
+	case <-s.subscribed:
+	case <-p.ctx.Done():
+		return
+	}
+	lane, ok := s.subscription.Join()
+	if !ok {
+		return
+	}
+	defer lane.Leave()
+	ctx, cancel := context.WithCancel(lane.Context())
+	defer cancel()
+	defer context.AfterFunc(p.ctx, cancel)()
+	for ctx.Err() == nil && lane.Stopping().Err() == nil {
+		var after, end change.Version
+		var records []transport.Received
+		found, bytes := false, pageBytes
+		s.step(func() {
+			end = p.End()
+			if after, found = p.Next(); found && p.Looked() {
+				records = p.recent.from(after)
+			}
+			if p.Few(after) {
+				bytes = 1
+			}
+		})
+		if !found {
+			select {
+			case <-p.wakeUp:
+			case <-time.After(feedTick):
+			case <-lane.Stopping().Done():
+			case <-ctx.Done():
+			}
+			continue
+		}
+		if len(records) == 0 {
+			var err error
+			if records, err = s.look(ctx, p, after, end, bytes); err != nil {
+				if ctx.Err() == nil && !errors.Is(err, errRevoked) {
+					s.log.Debug("the log cannot be read; retrying", "event", "delivery.log_unread", "partition", p.Number, "error", err)
+				}
+				wait.Sleep(ctx, 200*time.Millisecond)
+				continue
+			}
+		}
+		if len(records) > 0 && !lane.HandOut(ctx, transport.NewFrame(s.opt.Feed.Topic, "", p.Number, p.assignment, records)) {
+			return
+		}
+	}
+}
+
+// look reads a page of the log in the store behind a position, where it is known to end at end or later. What
+// it has not is lost.
+func (s *Stage) look(ctx context.Context, p *partition, after, end change.Version, bytes int) ([]transport.Received, error) {
+	tail, err := s.opt.Store.Frames(ctx, p.Number, after, bytes)
+	if err != nil {
+		return nil, err
+	}
+	if err := s.checkOwner(p, tail.Owner); err != nil {
+		return nil, err
+	}
+	if tail.LastTo < end {
+		return nil, errWentBack // its decider takes over again, or the next swap fails
+	}
+	from := tail.LastTo // of the first frame
+	if len(tail.Frames) > 0 {
+		header, err := change.ParseFrameHeader(tail.Frames[0].Body)
+		if err == nil {
+			from = header.Prev
+		} else if from = tail.Frames[0].To; true {
+			if err := s.addLetters(ctx, s.ctx, []store.DeadLetter{s.malformed(p.Number, from, tail.Frames[0].Body, err)}); err != nil {
+				return nil, err
+			}
+			tail.Frames = nil
+		}
+	}
+	s.step(func() { p.Look(after, from, tail.LastTo) })
+	records := make([]transport.Received, len(tail.Frames))
+	for i, f := range tail.Frames {
+		records[i] = transport.Received{Value: f.Body, Offset: int64(f.To), Redelivered: true}
+	}
+	return records, nil
+}
+
+// checkOwner compares the owner of a partition in the store, as of the moment when changes were read.
+// Without that a former owner could write a change that came after the takeover: see worker.leaveKnown.
+func (s *Stage) checkOwner(p *partition, owner store.Token) error {
+	s.mu.Lock()
+	owned, revoked := p.Owned(owner), p.Revoked()
+	s.mu.Unlock()
+	switch {
+	case owned:
+		return nil
+	case !revoked:
+		s.onProgressLost([]*partition{p})
+	}
+	return errRevoked
+}
+
+// Handle is the router's handler: it returns nil when the frames of a message are handed to the services
+// that can take them. Its error wraps store.ErrSuperseded if a newer configuration decided a frame;
+// any other is of the store, a shutdown or a revocation.
+func (s *Stage) Handle(msg *message.Message) error {
+	received, ok := transport.FrameOf(msg)
+	if !ok {
+		return errors.New("deliver: a message without a frame")
+	}
+	s.mu.Lock()
+	p := s.parts[received.Partition]
+	s.mu.Unlock()
+	if p == nil || received.Assignment != p.assignment {
+		return errRevoked
+	}
+	for i := range received.Records {
+		r := &received.Records[i]
+		f, err := change.ParseFrame(r.Value)
+		if err != nil {
+			if err := s.addLetters(msg.Context(), s.ctx, []store.DeadLetter{s.malformed(p.Number, change.Version(r.Offset), r.Value, err)}); err != nil {
+				return err
+			}
+			if f, err = change.ParseFrameHeader(r.Value); err == nil {
+				s.step(func() { p.Look(f.Prev, f.To, f.To) })
+			}
+			continue
+		}
+		if revision := s.revision.Load(); f.Revision > revision {
+			s.opt.Superseded()
+			return fmt.Errorf("a frame of revision %d came to revision %d: %w", f.Revision, revision, store.ErrSuperseded)
+		}
+		s.step(func() {
+			p.HandOut(&core.Frame{Frame: f, Redelivered: r.Redelivered})
+			p.recent.forget(p.Passed())
+		})
+	}
+	return nil
+}
+
+// forget drops the frames that end at or below a position.
+func (r *recent) forget(below change.Version) {
+	n := 0
+	for n < len(r.frames) && r.frames[n].to <= below {
+		n++
+	}
+	r.drop(n)
+}
