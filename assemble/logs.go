@@ -113,7 +113,7 @@ func (l FileLogs) Close(context.Context) error { return l.Release() }
 func (l FileLogs) Ensure(ctx context.Context, topics []transport.TopicSpec) error {
 	var errs []error
 	for _, t := range topics {
-		errs = append(errs, l.Logs.Ensure(ctx, t.Name, t.Partitions, t.Grow))
+		errs = append(errs, l.Logs.Ensure(ctx, t.Name, t.Partitions))
 	}
 	return errors.Join(errs...)
 }

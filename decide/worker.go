@@ -294,7 +294,8 @@ const compareTimeout = 5 * time.Second
 // ownDue reports whether all watermarks are to be compared. The caller holds work.
 func (w *worker) ownDue() bool { return time.Since(w.compared) >= ownTick }
 
-// retake takes over again the stale partitions that are due. ErrReread, which also ends Run, when the store moved below the records read. The caller holds work.
+// retake takes over again the stale partitions that are due. ErrReread, which also ends Run, when the
+// store moved below the records read. The caller holds work.
 func (w *worker) retake(ctx context.Context) error {
 	var partitions []int32
 	w.mu.Lock()

@@ -178,14 +178,15 @@ func (s *Stage) look(ctx context.Context, p *partition, after, end change.Versio
 	}
 	from := tail.LastTo // of the first frame
 	if len(tail.Frames) > 0 {
-		header, err := change.ParseFrameHeader(tail.Frames[0].Body)
+		first := tail.Frames[0]
+		header, err := change.ParseFrameHeader(first.Body)
 		if err == nil {
 			from = header.Prev
-		} else if from = tail.Frames[0].To; true {
-			if err := s.addLetters(ctx, s.ctx, []store.DeadLetter{s.malformed(p.Number, from, tail.Frames[0].Body, err)}); err != nil {
+		} else {
+			from, tail.Frames = first.To, nil
+			if err := s.addLetters(ctx, s.ctx, []store.DeadLetter{s.malformed(p.Number, from, first.Body, err)}); err != nil {
 				return nil, err
 			}
-			tail.Frames = nil
 		}
 	}
 	s.step(func() { p.Look(after, from, tail.LastTo) })

@@ -57,7 +57,7 @@ func (g *inboxManager) ownID() string {
 	return ""
 }
 
-// openTopics creates the inbox and the changes log and finds the inbox's generation; cut
+// openTopics creates the inbox and the journal and finds the inbox's generation; cut
 // describes a known truncation, or is nil.
 func (g *inboxManager) openTopics(ctx context.Context, cut *transport.TruncatedError) error {
 	if err := g.logs.Ensure(ctx, assemble.Topics(g.active.config())); err != nil {

@@ -28,7 +28,7 @@ func newJournal(t *testing.T) *journal {
 	logs, err := embedded.Open(file, path, slog.New(slog.DiscardHandler))
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, logs.Release()) })
-	require.NoError(t, logs.Ensure(t.Context(), "journal", 1, false))
+	require.NoError(t, logs.Ensure(t.Context(), "journal", 1))
 	return &journal{logs: assemble.FileLogs{Logs: logs}, topic: "journal"}
 }
 

@@ -29,9 +29,6 @@ type TopicSpec struct {
 	// Configs are the topic's settings. A topic that is there with others is altered.
 	// Its max.message.bytes may be larger.
 	Configs map[string]string
-	// Grow says that Partitions is the least: a topic with fewer gets more, and one
-	// with more is fine.
-	Grow bool
 }
 
 // Admin asks a cluster and creates topics. Safe for concurrent use.
@@ -55,8 +52,7 @@ func (a *Admin) Close() { a.cl.Close() }
 
 // EnsureTopics creates the topics that are missing and returns when all are there, those that it
 // made have leaders, and all have the wanted settings. It logs the settings it altered. A topic
-// with another number of partitions, unless it may grow, is an ErrPartitionCount. All such topics
-// are named at once. Two processes may create and alter at the same time.
+// with another number of partitions is an ErrPartitionCount. All such topics are named at once. Two processes may create and alter at the same time.
 func (a *Admin) EnsureTopics(ctx context.Context, specs []TopicSpec) error {
 	names := make([]string, len(specs))
 	partitions := make(map[string]int32, len(specs))
@@ -75,14 +71,7 @@ func (a *Admin) EnsureTopics(ctx context.Context, specs []TopicSpec) error {
 		switch {
 		case ok && d.Err == nil:
 			there = append(there, s)
-			switch n := len(d.Partitions); {
-			case s.Grow && n < int(s.Partitions):
-				made = append(made, s.Name)
-				if err := a.grow(ctx, s); err != nil {
-					errs = append(errs, err)
-				}
-			case s.Grow, n == int(s.Partitions):
-			default:
+			if n := len(d.Partitions); n != int(s.Partitions) {
 				errs = append(errs, fmt.Errorf("topic %s has %d partitions, %d configured: %w", s.Name, n, s.Partitions, ErrPartitionCount))
 			}
 		case !ok || errors.Is(d.Err, kerr.UnknownTopicOrPartition):
@@ -115,19 +104,6 @@ func (a *Admin) create(ctx context.Context, s TopicSpec) error {
 	_, err := a.adm.CreateTopic(ctx, s.Partitions, replication, configs, s.Name)
 	if err != nil && !errors.Is(err, kerr.TopicAlreadyExists) {
 		return fmt.Errorf("create topic %s: %w", s.Name, err)
-	}
-	return nil
-}
-
-// grow adds partitions to a topic that has fewer than wanted.
-func (a *Admin) grow(ctx context.Context, s TopicSpec) error {
-	grown, err := a.adm.UpdatePartitions(ctx, int(s.Partitions), s.Name)
-	if err == nil {
-		err = grown.Error()
-	}
-	// Another process may have been first, which await checks.
-	if err != nil && !errors.Is(err, kerr.InvalidPartitions) {
-		return fmt.Errorf("add partitions to topic %s: %w", s.Name, err)
 	}
 	return nil
 }

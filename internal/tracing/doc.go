@@ -3,10 +3,9 @@
 //
 // Stages are far apart in time and mostly in different processes, so the
 // context of a trace travels with the data, as W3C trace context: headers of a
-// source's record or request, of the inbox record, a field of the change and its
-// header on the change topic, and again headers where a sink can have some. The
-// field is what keeps it in the outbox: a change that the next owner publishes
-// belongs to its trace still.
+// source's record or request, of the inbox record, a field of the change, and
+// again headers where a sink can have some. The field keeps it in the changes
+// log: a change that the next owner delivers belongs to its trace still.
 //
 // Whether an event is traced is decided once, where it comes in: as its
 // producer decided, or by chance. Only the contexts of traced events travel, so

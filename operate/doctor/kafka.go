@@ -75,7 +75,7 @@ func (e *examination) kafka(ctx context.Context) error {
 // topic examines one topic that is there.
 func (e *examination) topic(want transport.TopicSpec, is kadm.TopicDetail, settings map[string]string, brokers int) {
 	what := "topic " + want.Name
-	if n := len(is.Partitions); n != int(want.Partitions) && (!want.Grow || n < int(want.Partitions)) {
+	if n := len(is.Partitions); n != int(want.Partitions) {
 		e.add(what, operate.LevelDown, fmt.Sprintf("it has %d partitions, and the configuration says %d", n, want.Partitions), fmt.Sprintf("set kafka.inbox.partitions to %d: the number is fixed when the inbox is made", n))
 	}
 	replicas := brokers

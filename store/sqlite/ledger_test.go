@@ -49,7 +49,7 @@ func atTime(t *testing.T) (a, b *Store, c *clock) {
 // an answer that a later request does not find.
 func TestClaimIsDurableWithItsEvent(t *testing.T) {
 	s, path := migrated(t)
-	log, err := s.OpenLog(t.Context(), "inbox", 1, false)
+	log, err := s.OpenLog(t.Context(), "inbox", 1)
 	require.NoError(t, err)
 	s.linger = time.Hour
 	crashed := func() *Store { // as the disk is now
@@ -81,7 +81,7 @@ func TestClaimIsDurableWithItsEvent(t *testing.T) {
 // no success.
 func TestClaimsDoNotHideAFullDisk(t *testing.T) {
 	s, _ := migrated(t)
-	log, err := s.OpenLog(t.Context(), "inbox", 1, false)
+	log, err := s.OpenLog(t.Context(), "inbox", 1)
 	require.NoError(t, err)
 	s.linger = time.Hour
 	limit := func(pages int) {

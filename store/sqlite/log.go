@@ -66,7 +66,6 @@ func offsetOf(place int64) int64 { return place & (1<<offsetBits - 1) }
 const (
 	sqlFindLog = `SELECT number, id, partitions FROM logs WHERE name = ?`
 	sqlMakeLog = `INSERT INTO logs (number, name, id, partitions) VALUES ((SELECT coalesce(max(number), 0) + 1 FROM logs), ?, ?, ?)`
-	sqlGrowLog = `UPDATE logs SET partitions = ? WHERE name = ?`
 
 	sqlAppend    = `INSERT INTO log_frames (place, records, time, checksum, form, body) VALUES (?, ?, ?, ?, ?, ?)`
 	sqlLastFrame = `SELECT place, records FROM log_frames WHERE place BETWEEN ? AND ? ORDER BY place DESC LIMIT 1`
@@ -80,9 +79,8 @@ ORDER BY place`
 )
 
 // OpenLog opens a log, and makes one that is not there. One with another number of
-// partitions is ErrPartitions, unless it may grow: then it gets those that it lacks,
-// and more are fine.
-func (s *Store) OpenLog(ctx context.Context, name string, partitions int32, grow bool) (*Log, error) {
+// partitions is ErrPartitions.
+func (s *Store) OpenLog(ctx context.Context, name string, partitions int32) (*Log, error) {
 	if partitions < 1 || partitions > maxPartitions {
 		return nil, bug("open log %s: %d partitions", name, partitions)
 	}
@@ -96,10 +94,7 @@ func (s *Store) OpenLog(ctx context.Context, name string, partitions int32, grow
 			var random [16]byte
 			rand.Read(random[:])
 			_, err = t.once(sqlMakeLog, name, hex.EncodeToString(random[:]), partitions)
-		case err != nil, have == partitions, grow && have > partitions:
-		case grow:
-			_, err = t.once(sqlGrowLog, partitions, name)
-		default:
+		case err == nil && have != partitions:
 			err = store.WithClass(fmt.Errorf("%w: %s has %d, %d configured", ErrPartitions, name, have, partitions), store.Fatal)
 		}
 		return err

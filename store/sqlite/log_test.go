@@ -20,7 +20,7 @@ import (
 
 func openLog(t testing.TB, s *Store, partitions int32) *Log {
 	t.Helper()
-	l, err := s.OpenLog(t.Context(), "log", partitions, false)
+	l, err := s.OpenLog(t.Context(), "log", partitions)
 	require.NoError(t, err)
 	return l
 }
@@ -283,16 +283,15 @@ func TestTrim(t *testing.T) {
 func TestPartitionsOfALog(t *testing.T) {
 	s, _ := migrated(t)
 	l := openLog(t, s, 4)
-	_, err := s.OpenLog(t.Context(), "log", 5, false)
-	require.ErrorIs(t, err, ErrPartitions)
-	grown, err := s.OpenLog(t.Context(), "log", 6, true)
+	for _, other := range []int32{3, 5} {
+		_, err := s.OpenLog(t.Context(), "log", other)
+		require.ErrorIs(t, err, ErrPartitions)
+	}
+	again, err := s.OpenLog(t.Context(), "log", 4)
 	require.NoError(t, err)
-	require.EqualValues(t, 6, grown.Partitions())
-	require.Equal(t, l.ID(), grown.ID())
-	more, err := s.OpenLog(t.Context(), "log", 2, true)
-	require.NoError(t, err)
-	require.EqualValues(t, 6, more.Partitions())
-	require.Equal(t, store.Fatal, store.ClassOf(grown.Append(t.Context(), []LogFrame{{Partition: 6, Records: 1}})))
+	require.EqualValues(t, 4, again.Partitions())
+	require.Equal(t, l.ID(), again.ID())
+	require.Equal(t, store.Fatal, store.ClassOf(again.Append(t.Context(), []LogFrame{{Partition: 4, Records: 1}})))
 	_, err = s.FindLog(t.Context(), "none")
 	require.ErrorIs(t, err, store.ErrNotFound)
 }

@@ -19,7 +19,7 @@ func TestRecentFramesAreThoseOfTheFile(t *testing.T) {
 		require.NoError(t, err)
 		var handles [2]*Log
 		for i := range handles {
-			handles[i], err = s.OpenLog(context.Background(), name, 2, false)
+			handles[i], err = s.OpenLog(context.Background(), name, 2)
 			require.NoError(t, err)
 		}
 		ends := [2]int64{}

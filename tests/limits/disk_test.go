@@ -141,7 +141,7 @@ func TestDiskFullOfTheLogs(t *testing.T) {
 		require.NoError(t, file.Migrate(t.Context()))
 		logs, err := embedded.Open(file, path, slog.New(slog.DiscardHandler))
 		require.NoError(t, err)
-		require.NoError(t, logs.Ensure(t.Context(), "topic", 4, false))
+		require.NoError(t, logs.Ensure(t.Context(), "topic", 4))
 
 		// Batches of records that go to all partitions; a failed one is tried again
 		// unchanged until there is room.

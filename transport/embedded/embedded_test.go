@@ -66,7 +66,7 @@ func fresh(t testing.TB) world {
 }
 
 func (w world) Make(ctx context.Context, topic string, partitions int32) error {
-	return w.Ensure(ctx, topic, partitions, false)
+	return w.Ensure(ctx, topic, partitions)
 }
 
 func (w world) NewGroup(ctx context.Context, gc transport.GroupConfig) (logtest.Group, error) {
@@ -91,14 +91,14 @@ func (s *suitePubSub) Publish(topic string, messages ...*message.Message) error 
 		r := transport.ReceivedOf(m)
 		records[i] = transport.Record{Topic: topic, Key: r.Key, Value: r.Value, Headers: r.Headers}
 	}
-	if err := s.w.Ensure(context.Background(), topic, 8, false); err != nil {
+	if err := s.w.Ensure(context.Background(), topic, 8); err != nil {
 		return err
 	}
 	return s.w.Append(context.Background(), records)
 }
 
 func (s *suitePubSub) Subscribe(ctx context.Context, topic string) (<-chan *message.Message, error) {
-	if err := s.w.Ensure(ctx, topic, 8, false); err != nil {
+	if err := s.w.Ensure(ctx, topic, 8); err != nil {
 		return nil, err
 	}
 	g, err := s.w.Logs.NewGroup(ctx, transport.GroupConfig{
@@ -151,7 +151,7 @@ func appendUntilKilled(path string) error {
 	if err != nil {
 		return err
 	}
-	if err := logs.Ensure(ctx, "topic", 1, false); err != nil {
+	if err := logs.Ensure(ctx, "topic", 1); err != nil {
 		return err
 	}
 	for i := 0; ; i++ {

@@ -115,8 +115,8 @@ func (l *Logs) Release() error {
 }
 
 // Ensure opens a topic, and creates it if it is missing. See sqlite.Store.OpenLog.
-func (l *Logs) Ensure(ctx context.Context, topic string, partitions int32, grow bool) error {
-	opened, err := l.file.OpenLog(ctx, topic, partitions, grow)
+func (l *Logs) Ensure(ctx context.Context, topic string, partitions int32) error {
+	opened, err := l.file.OpenLog(ctx, topic, partitions)
 	if errors.Is(err, sqlite.ErrPartitions) {
 		err = fmt.Errorf("%w: %w", transport.ErrPartitionCount, err)
 	}
