@@ -28,8 +28,8 @@ func analyze(t *testing.T, conn *pgxpool.Conn) {
 	require.NoError(t, err)
 }
 
-// plain returns a statement of both databases.
-func plain(name string) string { return shared.Statements()[name].Postgres }
+// plain has the statements of both databases.
+var plain = &shared.Statements
 
 // manyRows fills the tables behind the statistics' back.
 var manyRows = []string{
@@ -56,17 +56,17 @@ var parameterTypes = map[string]string{
 	sqlUpdateEntities: "text[], text[], bytea[], int8[], bytea[], timestamptz[], int8[], bytea[], int8",
 	sqlInsertEntities: "text[], text[], bytea[], int8[], bytea[], timestamptz[], int8[], bytea[], int8",
 	sqlPutPages:       "text[], int4[], bytea[]", sqlLoadPages: "text[]", sqlReadRows: "text[]", sqlReadPages: "text[], int4[]",
-	sqlPurgePages: "text[]", sqlPurgeEntities: "text[]", plain("tombstones"): "timestamptz, timestamptz, text, int4",
+	sqlPurgePages: "text[]", sqlPurgeEntities: "text[]", plain.Tombstones.Postgres: "timestamptz, timestamptz, text, int4",
 	sqlLoad: "text[]", sqlHold: "int4[], int4[], int8[], bytea[]", sqlExpectHeld: "int4[], int4[], int8[], bytea[], int8",
 	sqlMove:     "int4[], int4[], int8[], bytea[], int8[], int8[], int8",
-	sqlTakeOver: "int4[], int4[], bytea, int8", plain("tail"): "int4, int8, int8", plain("drop_frames"): "timestamptz, int8",
+	sqlTakeOver: "int4[], int4[], bytea, int8", plain.Tail.Postgres: "int4, int8, int8", plain.DropFrames.Postgres: "timestamptz, int8",
 	sqlTakeProgress: "int4[], bytea", sqlProgressOf: "int4[]", sqlSwapProgress: "int8, int4[], bytea[], bytea[], bytea[], int8[], int8[], int4[], int4[], bytea[]",
-	plain("count_letters"): "text, int4", plain("prune_letters"): "timestamptz, int4", plain("prune_audit"): "timestamptz, int4", plain("prune_jobs"): "timestamptz, int4",
-	plain("retrying_of"): "int8[]", plain("retrying_by_key"): "bytea", plain("end_retrying"): "bytea",
-	plain("attempts_of"):   "text, timestamptz, timestamptz, int4, int4",
-	plain("attempts_step"): "timestamptz, timestamptz, int8[], int4", plain("delete_attempts"): "timestamptz, timestamptz, int8[]",
+	plain.CountLetters.Postgres: "text, int4", plain.PruneLetters.Postgres: "timestamptz, int4", plain.PruneAudit.Postgres: "timestamptz, int4", plain.PruneJobs.Postgres: "timestamptz, int4",
+	plain.RetryingOf.Postgres: "int8[]", plain.RetryingByKey.Postgres: "bytea", plain.EndRetrying.Postgres: "bytea",
+	plain.AttemptsOf.Postgres:   "text, timestamptz, timestamptz, int4, int4",
+	plain.AttemptsStep.Postgres: "timestamptz, timestamptz, int8[], int4", plain.DeleteAttempts.Postgres: "timestamptz, timestamptz, int8[]",
 	sqlPageEntities: "text, int4", sqlPageStates: "text, int4",
-	plain("check_rows"): "text[], int8[]", plain("swap_check"): "bytea, int8, int8, bytea, bytea, text, int4, int8", plain("service_checks"): "text, int4, int4",
+	plain.CheckRows.Postgres: "text[], int8[]", plain.SwapCheck.Postgres: "bytea, int8, int8, bytea, bytea, text, int4, int8", plain.ServiceChecks.Postgres: "text, int4, int4",
 }
 
 // Every statement that touches a table which grows must find its rows by an
@@ -104,11 +104,11 @@ func TestPlansUseTheIndexWithStaleStatistics(t *testing.T) {
 				assert.Regexp(t, "Index Scan (using|on) (dead_letters|audit|jobs|frames)_pkey", plan)
 				assert.NotContains(t, plan, "Sort", "the oldest first")
 			}
-			if sql == plain("tombstones") {
+			if sql == plain.Tombstones.Postgres {
 				assert.Contains(t, plan, "entities_deleted")
 				assert.NotContains(t, plan, "Sort", "a page reads no younger ones")
 			}
-			if sql == plain("tail") {
+			if sql == plain.Tail.Postgres {
 				assert.Regexp(t, "Limit.*\n.*Index Scan using frames_pkey", plan, "a page reads no more")
 			}
 			if sql == sqlHold || sql == sqlExpectHeld || sql == sqlMove || sql == sqlSwapProgress {
@@ -147,8 +147,7 @@ func TestPagesOfLettersAreReadByAnIndex(t *testing.T) {
 		_, err := conn.Exec(ctx, sql)
 		require.NoError(t, err)
 	}
-	for _, name := range []string{"list_letters", "newest_letters"} {
-		sql := plain(name)
+	for _, sql := range []string{plain.ListLetters.Postgres, plain.NewestLetters.Postgres} {
 		for index, f := range map[string]store.LetterFilter{
 			"dead_letters_pkey":   {State: store.LetterOpen, Service: "a/p@s1"},
 			"dead_letters_entity": {State: store.LetterOpen, Entity: "banana-7"},

@@ -14,7 +14,7 @@ import (
 // as much.
 const addGroup = 50
 
-var addAttempts = statements["add_attempt"].times(addGroup) //nolint:gochecknoglobals // never written
+var addAttempts = Statements.AddAttempt.times(addGroup) //nolint:gochecknoglobals // never written
 
 // AddAttempts implements store.Attempts.
 func (s *Store) AddAttempts(ctx context.Context, attempts []store.Attempt) error {
@@ -23,26 +23,21 @@ func (s *Store) AddAttempts(ctx context.Context, attempts []store.Attempt) error
 	}
 	var calls []Call
 	for group := range slices.Chunk(attempts, addGroup) {
-		if len(group) == addGroup {
-			calls = append(calls, Call{Statement: addAttempts, Args: attemptArgs(group)})
-			continue
-		}
+		all := Call{Statement: addAttempts}
 		for i := range group {
-			calls = append(calls, Call{Statement: statements["add_attempt"], Args: attemptArgs(group[i : i+1])})
+			c := sqlAddAttempt(&group[i], notNil(group[i].Answer))
+			if len(group) < addGroup {
+				calls = append(calls, c)
+				continue
+			}
+			all.Args = append(all.Args, c.Args...)
+		}
+		if len(group) == addGroup {
+			calls = append(calls, all)
 		}
 	}
 	_, err := s.DB.Send(ctx, "add attempts", calls)
 	return err
-}
-
-// attemptArgs returns the columns of attempts, in the order of add_attempt.
-func attemptArgs(attempts []store.Attempt) []any {
-	columns := make([]any, 0, 8*len(attempts))
-	for i := range attempts {
-		a := &attempts[i]
-		columns = append(columns, a.Service, a.Entity, a.At.UTC(), int64(a.Version), a.Outcome, a.Status, notNil(a.Answer), a.Took.Milliseconds())
-	}
-	return columns
 }
 
 // endOfTime is after every attempt.
@@ -56,11 +51,11 @@ func (s *Store) ListAttempts(ctx context.Context, f store.AttemptFilter) ([]stor
 	if f.Until.IsZero() {
 		f.Until = endOfTime
 	}
-	name, a := "attempts", args{"service": f.Service, "since": f.Since.UTC(), "until": f.Until.UTC(), "limit": f.Limit}
+	c := sqlAttempts(f)
 	if f.Entity != "" {
-		name, a["entity"] = "attempts_of", f.Entity
+		c = sqlAttemptsOf(f)
 	}
-	return list(ctx, s, "list attempts", call(name, a), func(row Row) (a store.Attempt, err error) {
+	return list(ctx, s, "list attempts", c, func(row Row) (a store.Attempt, err error) {
 		var version, ms int64
 		err = row.Scan(&a.Service, &a.Entity, &a.At, &version, &a.Outcome, &a.Status, &a.Answer, &ms)
 		a.Version, a.Took = change.Version(version), time.Duration(ms)*time.Millisecond
@@ -74,7 +69,7 @@ func (s *Store) RetainAttempts(ctx context.Context, bounds map[int32]store.Attem
 		service int32
 		n       int
 	}
-	counts, err := list(ctx, s, "count attempts", call("count_attempts", args{}), func(row Row) (k kept, err error) {
+	counts, err := list(ctx, s, "count attempts", sqlCountAttempts(), func(row Row) (k kept, err error) {
 		err = row.Scan(&k.service, &k.n)
 		return k, err
 	})
@@ -91,7 +86,7 @@ func (s *Store) RetainAttempts(ctx context.Context, bounds map[int32]store.Attem
 		if k.n <= bound.Max {
 			continue
 		}
-		through, err := one(ctx, s, "trim attempts", call("last_attempt_beyond", args{"service": k.service, "max": bound.Max}), scanTime)
+		through, err := one(list(ctx, s, "trim attempts", sqlLastAttemptBeyond(k.service, bound.Max), scanValue[time.Time]))
 		if err == nil {
 			var n int64
 			n, err = s.deleteAttempts(ctx, []int64{int64(k.service)}, through)
@@ -116,24 +111,19 @@ func (s *Store) RetainAttempts(ctx context.Context, bounds map[int32]store.Attem
 
 // deleteAttempts deletes the attempts of services up to a time, page by page.
 func (s *Store) deleteAttempts(ctx context.Context, services []int64, through time.Time) (deleted int64, err error) {
-	for after, last := (time.Time{}).UTC(), false; !last; {
-		to, err := one(ctx, s, "trim attempts", call("attempts_step", args{"services": services, "after": after, "through": through, "step": prunePage}), scanTime)
+	for after, last := (time.Time{}), false; !last; {
+		to, err := one(list(ctx, s, "trim attempts", sqlAttemptsStep(services, after, through, prunePage), scanValue[time.Time]))
 		if last = errors.Is(err, store.ErrNotFound); last {
 			to, err = through, nil
 		}
 		if err != nil {
 			return deleted, err
 		}
-		n, err := s.write(ctx, "trim attempts", call("delete_attempts", args{"services": services, "after": after, "through": to}))
+		n, err := s.write(ctx, "trim attempts", sqlDeleteAttempts(services, after, to))
 		if deleted += n; err != nil {
 			return deleted, err
 		}
 		after = to
 	}
 	return deleted, nil
-}
-
-func scanTime(row Row) (at time.Time, err error) {
-	err = row.Scan(&at)
-	return at, err
 }

@@ -28,7 +28,7 @@ func (s *Store) CheckRows(ctx context.Context, keys []store.Key) ([]store.CheckR
 			services = append(services, n)
 		}
 	}
-	err := s.DB.Read(ctx, "read check rows", call("check_rows", args{"entities": entities, "services": services}), func(row Row) error {
+	err := s.DB.Read(ctx, "read check rows", sqlCheckRows(entities, services), func(row Row) error {
 		r, err := scanCheckRow(row)
 		for _, i := range places[r.Key] {
 			found[i] = r
@@ -55,15 +55,13 @@ func (s *Store) SwapCheckRows(ctx context.Context, rows []store.CheckRow) ([]boo
 	slices.SortStableFunc(order, func(a, b int) int { return int(min(rows[a].Revision, 1) - min(rows[b].Revision, 1)) })
 	calls := make([]Call, len(order))
 	for n, i := range order {
-		r, name := &rows[i], "swap_check"
+		r := &rows[i]
 		if err := Holdable(r.Entity); err != nil {
 			return nil, err
 		}
-		if r.Revision == 0 {
-			name = "insert_check"
+		if calls[n] = sqlSwapCheck(r); r.Revision == 0 {
+			calls[n] = sqlInsertCheck(r)
 		}
-		calls[n] = call(name, args{"entity": r.Entity, "service": r.Service, "revision": r.Revision, "content": []byte(r.Content), "version": int64(r.Version),
-			"delivered_version": int64(r.DeliveredVersion), "delivered": []byte(r.Delivered), "memory": r.Memory})
 	}
 	swapped := make([]bool, len(rows))
 	if len(calls) == 0 {
@@ -81,7 +79,7 @@ func (s *Store) SwapCheckRows(ctx context.Context, rows []store.CheckRow) ([]boo
 
 // ServiceCheckRows implements store.Operations.
 func (s *Store) ServiceCheckRows(ctx context.Context, service int32, after string, limit int) ([]store.CheckRow, error) {
-	return list(ctx, s, "page check rows", call("service_checks", args{"after": after, "service": service, "limit": max(limit, 0)}), scanCheckRow)
+	return list(ctx, s, "page check rows", sqlServiceChecks(service, after, max(limit, 0)), scanCheckRow)
 }
 
 func scanCheckRow(row Row) (store.CheckRow, error) {

@@ -1,15 +1,17 @@
+-- parameters: r *store.CheckRow, entities []string, services []int64, service int32, after string, limit int
+
 -- name: check_rows
 SELECT entity, service, revision, content, version, delivered_version, delivered, memory
 FROM checks WHERE entity IN {entities} AND service IN {services}
 
 -- name: swap_check lock timeout
-UPDATE checks SET revision = revision + 1, content = :content, version = :version, delivered_version = :delivered_version,
-  delivered = :delivered, memory = :memory
-WHERE entity = :entity AND service = :service AND revision = :revision
+UPDATE checks SET revision = revision + 1, content = :r.Content, version = :r.Version, delivered_version = :r.DeliveredVersion,
+  delivered = :r.Delivered, memory = :r.Memory
+WHERE entity = :r.Entity AND service = :r.Service AND revision = :r.Revision
 
 -- name: insert_check lock timeout
 INSERT INTO checks (entity, service, revision, content, version, delivered_version, delivered, memory)
-VALUES (:entity, :service, CAST(:revision AS bigint) + 1, :content, :version, :delivered_version, :delivered, :memory)
+VALUES (:r.Entity, :r.Service, CAST(:r.Revision AS bigint) + 1, :r.Content, :r.Version, :r.DeliveredVersion, :r.Delivered, :r.Memory)
 ON CONFLICT (entity, service) DO NOTHING
 
 -- name: service_checks

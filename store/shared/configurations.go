@@ -23,21 +23,21 @@ func (s *Store) Activate(ctx context.Context, fingerprint []byte, force bool, in
 		if err := errors.Join(t.Lock(Revisions), t.Lock(Inboxes)); err != nil {
 			return err
 		}
-		active, err = oneIn(t, call("active_revision", args{}), scanRevision)
+		active, err = one(listIn(t, sqlActiveRevision(), scanRevision))
 		if err == nil && bytes.Equal(active.Fingerprint, fingerprint) || err != nil && !errors.Is(err, store.ErrNotFound) {
 			return err
 		}
-		known, err := oneIn(t, call("count_revisions", args{"fingerprint": fingerprint}), scanCount)
+		known, err := one(listIn(t, sqlCountRevisions(fingerprint), scanValue[int64]))
 		if err != nil {
 			return err
 		}
 		if known > 0 && !force {
 			return store.ErrSuperseded
 		}
-		current, err := oneIn(t, inboxOf(inbox.Topic, inbox.TopicID), scanInbox)
+		current, err := one(listIn(t, sqlInbox(inbox.Topic, inbox.TopicID), scanInbox))
 		doubt := false
 		if err == nil && active.Number > 0 {
-			doubt, err = oneIn(t, call("in_doubt", args{"generation": int64(current.Generation)}), scanBool)
+			doubt, err = one(listIn(t, sqlInDoubt(current.Generation), scanValue[bool]))
 		}
 		if err != nil && !errors.Is(err, store.ErrNotFound) { // without an inbox nothing was decided
 			return err
@@ -50,7 +50,7 @@ func (s *Store) Activate(ctx context.Context, fingerprint []byte, force bool, in
 			return err
 		}
 		active = store.Revision{Number: noted.Revision, Fingerprint: bytes.Clone(fingerprint), Activated: now()}
-		_, err = t.Exec(call("add_revision", args{"number": active.Number, "fingerprint": fingerprint, "now": active.Activated}))
+		_, err = t.Exec(sqlAddRevision(active))
 		return err
 	})
 	if err != nil {
@@ -62,7 +62,7 @@ func (s *Store) Activate(ctx context.Context, fingerprint []byte, force bool, in
 // noteOf calls note, and compares its numbers with the history.
 func noteOf(t Tx, note store.Note, doubt bool) (n store.Noted, err error) {
 	h := store.History{Doubt: doubt}
-	if err := t.Query(call("history", args{}), func(row Row) error { return scanHistory(row, &h) }); err != nil {
+	if err := t.Query(sqlHistory(), func(row Row) error { return scanHistory(row, &h) }); err != nil {
 		return n, err
 	}
 	n = store.Noted{Revision: max(h.Active, h.Void) + 1, Generation: h.Generation + 1, Journal: h.Journal, Void: h.Void}
@@ -81,7 +81,7 @@ func noteOf(t Tx, note store.Note, doubt bool) (n store.Noted, err error) {
 
 // History implements store.Configurations.
 func (s *Store) History(ctx context.Context) (h store.History, err error) {
-	err = s.DB.Read(ctx, "history", call("history", args{}), func(row Row) error { return scanHistory(row, &h) })
+	err = s.DB.Read(ctx, "history", sqlHistory(), func(row Row) error { return scanHistory(row, &h) })
 	return h, err
 }
 
@@ -100,19 +100,14 @@ func scanHistory(row Row, h *store.History) error {
 	return err
 }
 
-func scanBool(row Row) (v bool, err error) {
-	err = row.Scan(&v)
-	return v, err
-}
-
 // Active implements store.Configurations.
 func (s *Store) Active(ctx context.Context) (store.Revision, error) {
-	return one(ctx, s, "active revision", call("active_revision", args{}), scanRevision)
+	return one(list(ctx, s, "active revision", sqlActiveRevision(), scanRevision))
 }
 
 // Revisions implements store.Configurations.
 func (s *Store) Revisions(ctx context.Context, limit int) ([]store.Revision, error) {
-	return list(ctx, s, "list revisions", call("revisions", args{"limit": max(limit, 0)}), scanRevision)
+	return list(ctx, s, "list revisions", sqlRevisions(max(limit, 0)), scanRevision)
 }
 
 func scanRevision(row Row) (r store.Revision, err error) {
@@ -122,16 +117,12 @@ func scanRevision(row Row) (r store.Revision, err error) {
 
 // KnownInbox implements store.Configurations.
 func (s *Store) KnownInbox(ctx context.Context, topic, topicID string) (store.Inbox, error) {
-	return one(ctx, s, "known inbox", inboxOf(topic, topicID), scanInbox)
-}
-
-func inboxOf(topic, topicID string) Call {
-	return call("inbox", args{"topic": topic, "topic_id": topicID})
+	return one(list(ctx, s, "known inbox", sqlInbox(topic, topicID), scanInbox))
 }
 
 // Inboxes implements store.Configurations.
 func (s *Store) Inboxes(ctx context.Context) ([]store.Inbox, error) {
-	return list(ctx, s, "inboxes", call("inboxes", args{}), scanInbox)
+	return list(ctx, s, "inboxes", sqlInboxes(), scanInbox)
 }
 
 func scanInbox(row Row) (i store.Inbox, err error) {
@@ -145,7 +136,7 @@ func (s *Store) ResolveInbox(ctx context.Context, topic, topicID string, partiti
 		if err := t.Lock(Inboxes); err != nil {
 			return err
 		}
-		inbox, err = oneIn(t, inboxOf(topic, topicID), scanInbox)
+		inbox, err = one(listIn(t, sqlInbox(topic, topicID), scanInbox))
 		switch {
 		case err == nil && inbox.Partitions != partitions:
 			return store.WithClass(store.ErrRepartitioned, store.Fatal)
@@ -168,8 +159,7 @@ func (s *Store) ResolveInbox(ctx context.Context, topic, topicID string, partiti
 // openInbox opens the noted generation for inbox. The caller holds the lock.
 func openInbox(t Tx, inbox *store.Inbox, noted store.Noted) error {
 	inbox.Generation = noted.Generation
-	_, err := t.Exec(call("open_inbox", args{"generation": int64(inbox.Generation), "topic": inbox.Topic, "topic_id": inbox.TopicID, "partitions": inbox.Partitions,
-		"now": now(), "journal": noted.Journal, "void": noted.Void}))
+	_, err := t.Exec(sqlOpenInbox(inbox, noted, now()))
 	return err
 }
 
@@ -179,7 +169,7 @@ func (s *Store) RenewInbox(ctx context.Context, inbox store.Inbox, from map[int3
 		if err := t.Lock(Inboxes); err != nil {
 			return err
 		}
-		renewed, err = oneIn(t, inboxOf(inbox.Topic, inbox.TopicID), scanInbox)
+		renewed, err = one(listIn(t, sqlInbox(inbox.Topic, inbox.TopicID), scanInbox))
 		if err != nil || renewed.Generation != inbox.Generation {
 			return err
 		}
@@ -206,11 +196,11 @@ func renew(t Tx, inbox *store.Inbox, noted store.Noted, from map[int32]int64) er
 	if err := t.Lock(Watermarks); err != nil {
 		return err
 	}
-	calls := []Call{call("end_owners", args{"none": []byte{}}),
-		call("continue_watermarks", args{"to": int64(inbox.Generation), "from": int64(before), "none": []byte{}}),
-		call("begin_watermarks", args{"generation": int64(inbox.Generation), "none": []byte{}})}
+	calls := []Call{sqlEndOwners(),
+		sqlContinueWatermarks(before, inbox.Generation),
+		sqlBeginWatermarks(inbox.Generation)}
 	for partition, next := range from {
-		calls = append(calls, call("continue_at", args{"generation": int64(inbox.Generation), "partition": partition, "next": next}))
+		calls = append(calls, sqlContinueAt(inbox.Generation, partition, next))
 	}
 	_, err := t.Exec(calls...)
 	return err
@@ -220,7 +210,7 @@ func renew(t Tx, inbox *store.Inbox, noted store.Noted, from map[int32]int64) er
 func (s *Store) EndDoubt(ctx context.Context, token store.Token, ends map[store.Partition]int64) error {
 	var calls []Call
 	for p, end := range ends {
-		calls = append(calls, call("end_doubt", args{"end": end, "generation": int64(p.Generation), "partition": p.Number, "token": token[:], "all": int64(math.MaxInt64)}))
+		calls = append(calls, sqlEndDoubt(token[:], p, end))
 	}
 	_, err := s.write(ctx, "end doubt", calls...)
 	return err
@@ -234,7 +224,7 @@ func (s *Store) Services(ctx context.Context, names []string) (map[string]int32,
 	}
 	var calls []Call
 	for _, name := range slices.Sorted(slices.Values(names)) {
-		calls = append(calls, call("add_service", args{"name": name}))
+		calls = append(calls, sqlAddService(name))
 	}
 	err := s.DB.Write(ctx, "services", func(t Tx) error {
 		if err := t.Lock(Services); err != nil {
@@ -243,7 +233,7 @@ func (s *Store) Services(ctx context.Context, names []string) (map[string]int32,
 		if _, err := t.Exec(calls...); err != nil {
 			return err
 		}
-		return t.Query(call("services", args{"names": names}), func(row Row) error { return scanService(row, numbers) })
+		return t.Query(sqlServices(names), func(row Row) error { return scanService(row, numbers) })
 	})
 	if err != nil {
 		return nil, err
@@ -254,7 +244,7 @@ func (s *Store) Services(ctx context.Context, names []string) (map[string]int32,
 // KnownServices implements store.Reader.
 func (s *Store) KnownServices(ctx context.Context) (map[string]int32, error) {
 	numbers := map[string]int32{}
-	err := s.DB.Read(ctx, "read services", call("known_services", args{}), func(row Row) error { return scanService(row, numbers) })
+	err := s.DB.Read(ctx, "read services", sqlKnownServices(), func(row Row) error { return scanService(row, numbers) })
 	return numbers, err
 }
 

@@ -1,3 +1,7 @@
+-- parameters: kind, name, topic, topicID, source, identity, log string, fingerprint, token, body []byte, names []string
+-- parameters: p store.SourcePosition, l, old store.SourceLog, s change.Session, f store.Floor, r store.Revision, i *store.Inbox, noted store.Noted
+-- parameters: of store.Partition, generation, from, to uint16, partition int32, next, end int64, now, before time.Time, limit int
+
 -- name: active_revision
 SELECT number, fingerprint, activated_at FROM revisions ORDER BY number DESC LIMIT 1
 
@@ -15,7 +19,7 @@ WHERE number > coalesce((SELECT void FROM inboxes ORDER BY generation DESC LIMIT
 SELECT count(*) FROM revisions WHERE fingerprint = :fingerprint
 
 -- name: add_revision
-INSERT INTO revisions (number, fingerprint, activated_at) VALUES (:number, :fingerprint, :now)
+INSERT INTO revisions (number, fingerprint, activated_at) VALUES (:r.Number, :r.Fingerprint, :r.Activated)
 
 -- name: positions
 SELECT partition, positions FROM progress
@@ -24,11 +28,11 @@ SELECT partition, positions FROM progress
 SELECT generation, topic, topic_id, partitions FROM inboxes ORDER BY generation
 
 -- name: inbox
-SELECT generation, topic, topic_id, partitions FROM inboxes WHERE topic = :topic AND topic_id = :topic_id ORDER BY generation DESC LIMIT 1
+SELECT generation, topic, topic_id, partitions FROM inboxes WHERE topic = :topic AND topic_id = :topicID ORDER BY generation DESC LIMIT 1
 
 -- name: open_inbox
 INSERT INTO inboxes (generation, topic, topic_id, partitions, opened_at, session, journal, void)
-VALUES (:generation, :topic, :topic_id, :partitions, :now, {session}, :journal, :void)
+VALUES (:noted.Generation, :i.Topic, :i.TopicID, :i.Partitions, :now, {session}, :noted.Journal, :noted.Void)
 
 -- name: in_doubt
 -- A partition without a row is, unless the generation was opened in this session.
@@ -39,20 +43,20 @@ WHERE i.generation = :generation GROUP BY i.session, i.partitions
 
 -- name: end_doubt
 UPDATE watermarks SET doubt = :end
-WHERE generation = :generation AND partition = :partition AND token = :token AND session = {session} AND doubt = :all
+WHERE generation = :of.Generation AND partition = :of.Number AND token = :token AND session = {session} AND doubt = 9223372036854775807
 
 -- name: end_owners
-UPDATE watermarks SET token = :none WHERE token <> :none
+UPDATE watermarks SET token = {empty} WHERE token <> {empty}
 
 -- name: continue_watermarks
 INSERT INTO watermarks (generation, partition, next_offset, last_to, token, session, doubt)
-SELECT CAST(:to AS integer), partition, next_offset, last_to, :none, {session}, 0 FROM watermarks WHERE generation = :from
+SELECT CAST(:to AS integer), partition, next_offset, last_to, {empty}, {session}, 0 FROM watermarks WHERE generation = :from
 
 -- name: begin_watermarks
 -- By a row older generations are known to be over.
 INSERT INTO watermarks (generation, partition, next_offset, last_to, token, session, doubt)
 SELECT CAST(:generation AS integer), 0, 0, coalesce((
-  SELECT last_to FROM watermarks WHERE partition = 0 AND generation < :generation ORDER BY generation DESC LIMIT 1), 0), :none, {session}, 0
+  SELECT last_to FROM watermarks WHERE partition = 0 AND generation < :generation ORDER BY generation DESC LIMIT 1), 0), {empty}, {session}, 0
 WHERE NOT EXISTS (SELECT 1 FROM watermarks WHERE generation = :generation)
 
 -- name: continue_at
@@ -77,7 +81,7 @@ SELECT count(*) FROM entities
 SELECT next_offset, state FROM source_positions WHERE source = :source AND identity = :identity
 
 -- name: set_source_position
-INSERT INTO source_positions (source, identity, next_offset, state) VALUES (:source, :identity, :next, :state)
+INSERT INTO source_positions (source, identity, next_offset, state) VALUES (:p.Source, :p.Identity, :p.Offset, :p.State)
 ON CONFLICT (source, identity) DO UPDATE SET next_offset = excluded.next_offset, state = excluded.state
 WHERE source_positions.next_offset <= excluded.next_offset
 
@@ -85,15 +89,15 @@ WHERE source_positions.next_offset <= excluded.next_offset
 SELECT number, name, version, torn, state FROM source_logs WHERE log = :log
 
 -- name: insert_source_log
-INSERT INTO source_logs (log, number, name, version, torn, state) VALUES (:log, :number, :name, 1, :torn, :state)
+INSERT INTO source_logs (log, number, name, version, torn, state) VALUES (:l.Log, :l.Number, :l.Name, 1, CASE WHEN :l.Torn THEN 1 ELSE 0 END, :l.State)
 ON CONFLICT (log) DO NOTHING
 
 -- name: update_source_log
-UPDATE source_logs SET number = :number, name = :name, version = version + 1, torn = :torn, state = :state
-WHERE log = :log AND number = :old_number AND name = :old_name AND version = :old_version
+UPDATE source_logs SET number = :l.Number, name = :l.Name, version = version + 1, torn = CASE WHEN :l.Torn THEN 1 ELSE 0 END, state = :l.State
+WHERE log = :l.Log AND number = :old.Number AND name = :old.Name AND version = :old.Version
 
 -- name: tear_source_log
-INSERT INTO source_logs (log, number, name, version, torn) VALUES (:log, :number, :name, 1, 1)
+INSERT INTO source_logs (log, number, name, version, torn) VALUES (:s.Log, :s.Number, :s.Name, 1, 1)
 ON CONFLICT (log) DO UPDATE SET number = excluded.number, name = excluded.name, version = source_logs.version + 1, torn = 1
 WHERE source_logs.number < excluded.number OR source_logs.number = excluded.number AND source_logs.name <> excluded.name
 
@@ -103,7 +107,7 @@ WHERE CAST(:log AS text) = '' OR log = :log ORDER BY log, generation, partition
 
 -- name: put_source_floor
 INSERT INTO source_floors (generation, partition, log, number, name, sequence, next_offset)
-VALUES (:generation, :partition, :log, :number, :name, :sequence, :next)
+VALUES (:f.Partition.Generation, :f.Partition.Number, :f.Log, :f.Number, :f.Name, :f.Sequence, :f.Offset)
 ON CONFLICT (log, generation, partition) DO UPDATE
 SET number = excluded.number, name = excluded.name, sequence = excluded.sequence, next_offset = excluded.next_offset
 

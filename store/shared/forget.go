@@ -21,11 +21,9 @@ func (s *Store) ForgetServices(ctx context.Context, services map[string]int32, a
 	// Large deletions have transactions of their own. The services are deleted last: until then
 	// the same call repeats all of it.
 	for _, c := range []Call{
-		call("forget_letters", args{"names": names}), call("forget_guards", args{"names": names}),
-		call("forget_guarded", args{"names": names}), call("forget_checks", args{"numbers": numbers}), call("forget_attempts", args{"numbers": numbers}),
+		sqlForgetLetters(names), sqlForgetGuards(names), sqlForgetGuarded(names), sqlForgetChecks(numbers), sqlForgetAttempts(numbers),
 	} {
-		c.Tenant = AllTenants
-		if _, err := s.write(ctx, "forget services", c); err != nil {
+		if _, err := s.write(ctx, "forget services", c.forTenant(AllTenants)); err != nil {
 			return err
 		}
 	}
@@ -37,7 +35,7 @@ func (s *Store) ForgetServices(ctx context.Context, services map[string]int32, a
 		if err != nil {
 			return err
 		}
-		calls = append(calls, call("forget_marks", args{"numbers": numbers}), call("forget_services", args{"numbers": numbers}))
+		calls = append(calls, sqlForgetMarks(numbers), sqlForgetServices(numbers))
 		_, err = t.Exec(append(calls, audits...)...)
 		return err
 	})
@@ -45,7 +43,7 @@ func (s *Store) ForgetServices(ctx context.Context, services map[string]int32, a
 
 // withoutPositions returns the calls that remove the positions of services.
 func withoutPositions(t Tx, numbers []int64) (calls []Call, err error) {
-	err = t.Query(call("positions", args{}), func(row Row) error {
+	err = t.Query(sqlPositions(), func(row Row) error {
 		var partition int32
 		var old []byte
 		if err := row.Scan(&partition, &old); err != nil {
@@ -57,7 +55,7 @@ func withoutPositions(t Tx, numbers []int64) (calls []Call, err error) {
 		}
 		kept := slices.DeleteFunc(slices.Clone(positions), func(p store.ServicePosition) bool { return slices.Contains(numbers, int64(p.Service)) })
 		if len(kept) < len(positions) {
-			calls = append(calls, call("replace_positions", args{"partition": partition, "old": slices.Clone(old), "none": []byte{}, "positions": notNil(store.AppendPositions(nil, kept))}))
+			calls = append(calls, sqlReplacePositions(partition, slices.Clone(old), notNil(store.AppendPositions(nil, kept))))
 		}
 		return nil
 	})
@@ -68,12 +66,12 @@ func withoutPositions(t Tx, numbers []int64) (calls []Call, err error) {
 func (s *Store) ForgetStates(ctx context.Context, numbers []int32, after string, limit int) (last string, dropped int64, err error) {
 	err = s.DB.Write(ctx, "forget dam states", func(t Tx) error {
 		last, dropped = "", 0
-		pages, err := listIn(t, call("states_after", args{"after": after, "limit": limit}), scanPage)
+		pages, err := listIn(t, sqlStatesAfter(after, limit), scanPage)
 		if err != nil || len(pages) == 0 {
 			return err
 		}
 		to := pages[len(pages)-1].Entity
-		more, err := listIn(t, call("pages_between", args{"after": after, "to": to}), scanPage)
+		more, err := listIn(t, sqlPagesBetween(after, to), scanPage)
 		if err != nil {
 			return err
 		}
@@ -87,17 +85,14 @@ func (s *Store) ForgetStates(ctx context.Context, numbers []int32, after string,
 				continue
 			}
 			dropped += int64(n)
-			a := args{"entity": p.Entity, "old": p.Body}
-			name := "replace_states"
-			if p.Number > 0 {
-				name, a["page"] = "replace_page", p.Number
+			switch {
+			case p.Number == 0:
+				calls = append(calls, sqlReplaceStates(p, notNil(states)))
+			case len(states) == 0:
+				calls = append(calls, sqlDropPage(p))
+			default:
+				calls = append(calls, sqlReplacePage(p, states))
 			}
-			if p.Number > 0 && len(states) == 0 {
-				name = "drop_page"
-			} else {
-				a["states"] = notNil(states)
-			}
-			calls = append(calls, call(name, a))
 		}
 		_, err = t.Exec(calls...)
 		return err

@@ -1,3 +1,5 @@
+-- parameters: names []string, numbers []int64, partition int32, p store.EntityPage, old, positions, states []byte, after, to string, limit int
+
 -- name: forget_letters
 DELETE FROM dead_letters WHERE service IN {names}
 
@@ -21,7 +23,7 @@ DELETE FROM services WHERE number IN {numbers}
 
 -- name: replace_positions
 -- Ends the owner's token: its next swap fails, and it takes the row over again.
-UPDATE progress SET positions = :positions, token = :none WHERE partition = :partition AND positions = :old
+UPDATE progress SET positions = :positions, token = {empty} WHERE partition = :partition AND positions = :old
 
 -- name: states_after
 SELECT id, 0, states FROM entities WHERE id > :after ORDER BY id LIMIT :limit
@@ -30,10 +32,10 @@ SELECT id, 0, states FROM entities WHERE id > :after ORDER BY id LIMIT :limit
 SELECT entity, page, states FROM dam WHERE entity > :after AND entity <= :to ORDER BY entity, page
 
 -- name: replace_states
-UPDATE entities SET states = :states WHERE id = :entity AND states = :old
+UPDATE entities SET states = :states WHERE id = :p.Entity AND states = :p.Body
 
 -- name: replace_page
-UPDATE dam SET states = :states WHERE entity = :entity AND page = :page AND states = :old
+UPDATE dam SET states = :states WHERE entity = :p.Entity AND page = :p.Number AND states = :p.Body
 
 -- name: drop_page
-DELETE FROM dam WHERE entity = :entity AND page = :page AND states = :old
+DELETE FROM dam WHERE entity = :p.Entity AND page = :p.Number AND states = :p.Body

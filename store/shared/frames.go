@@ -11,7 +11,7 @@ import (
 // Marks implements store.Deliveries.
 func (s *Store) Marks(ctx context.Context) (map[int32]store.Mark, error) {
 	marks := map[int32]store.Mark{}
-	err := s.DB.Read(ctx, "read how far decisions are", call("marks", args{}), func(row Row) error {
+	err := s.DB.Read(ctx, "read how far decisions are", sqlMarks(), func(row Row) error {
 		var generation uint16
 		var partition int32
 		var next, last int64
@@ -24,7 +24,7 @@ func (s *Store) Marks(ctx context.Context) (map[int32]store.Mark, error) {
 
 // Frames implements store.Deliveries. It is one statement, hence one snapshot.
 func (s *Store) Frames(ctx context.Context, partition int32, after change.Version, bytes int) (tail store.Tail, err error) {
-	err = s.DB.Read(ctx, "read frames", call("tail", args{"partition": partition, "after": int64(after), "bytes": bytes}), func(row Row) error {
+	err = s.DB.Read(ctx, "read frames", sqlTail(partition, after, bytes), func(row Row) error {
 		var last int64
 		var to *int64
 		var token, body []byte
@@ -47,7 +47,7 @@ const dropPage = 200
 // DropFrames implements store.Deliveries.
 func (s *Store) DropFrames(ctx context.Context, before time.Time) (total int64, err error) {
 	for {
-		n, err := s.write(ctx, "drop frames", call("drop_frames", args{"before": before.UTC(), "limit": dropPage}))
+		n, err := s.write(ctx, "drop frames", sqlDropFrames(before, dropPage))
 		if total += n; err != nil || n < dropPage {
 			return total, err
 		}

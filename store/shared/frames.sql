@@ -1,3 +1,5 @@
+-- parameters: partition int32, after change.Version, before time.Time, bytes, limit int
+
 -- name: tail
 WITH page AS (
   SELECT upto, sum(bytes) OVER (ORDER BY upto) AS total, row_number() OVER (ORDER BY upto) AS place

@@ -12,7 +12,7 @@ import (
 
 // Pauses implements store.Guards.
 func (s *Store) Pauses(ctx context.Context) ([]store.Pause, error) {
-	return list(ctx, s, "list pauses", call("pauses", args{}), scanPause)
+	return list(ctx, s, "list pauses", sqlPauses(), scanPause)
 }
 
 func scanPause(row Row) (store.Pause, error) {
@@ -48,17 +48,16 @@ func (s *Store) PutPause(ctx context.Context, p store.Pause, audit store.Audit) 
 }
 
 func putPause(p *store.Pause) Call {
-	var hold any
+	var hold []byte
 	if p.Hold != nil {
-		text, _ := json.Marshal(p.Hold) // numbers and a word always have a JSON form
-		hold = text
+		hold, _ = json.Marshal(p.Hold) // numbers and a word always have a JSON form
 	}
-	return call("put_pause", args{"service": p.Service, "state": newGuard, "since": p.Since.UTC(), "actor": store.SanitizeText(p.Actor), "reason": store.SanitizeText(p.Reason), "hold": hold})
+	return sanitized(sqlPutPause(p, newGuard, hold))
 }
 
 // EndPause implements store.Guards.
 func (s *Store) EndPause(ctx context.Context, service string, audit store.Audit) error {
-	return s.writeAudited(ctx, "resume a service", call("end_pause", args{"service": service}), audit)
+	return s.writeAudited(ctx, "resume a service", sqlEndPause(service), audit)
 }
 
 func (s *Store) writeAudited(ctx context.Context, operation string, c Call, audit store.Audit) error {
@@ -79,16 +78,11 @@ func (s *Store) Admit(ctx context.Context, a store.Admission) (answers []store.A
 			return err
 		}
 		pause = held
-		of := args{"service": a.Service, "kind": string(a.Kind)}
-		with := func(more args) args {
-			maps.Copy(more, of)
-			return more
-		}
 		after := a.Now.Add(-a.Window)
-		if _, err := t.Exec(call("expire_guarded", with(args{"before": after}))); err != nil {
+		if _, err := t.Exec(sqlExpireGuarded(a.Service, a.Kind, after)); err != nil {
 			return err
 		}
-		n, err := guardCounts(t, &a, of, after)
+		n, err := guardCounts(t, &a, after)
 		if err != nil {
 			return err
 		}
@@ -106,7 +100,7 @@ func (s *Store) Admit(ctx context.Context, a store.Admission) (answers []store.A
 				if was, is := known[entity]; is && n.Known[entity].Equal(was) && was.After(at) {
 					at = was
 				}
-				calls = append(calls, call("put_guarded", with(args{"entity": entity, "at": at, "seen": a.Now})))
+				calls = append(calls, sqlPutGuarded(a.Service, a.Kind, entity, at, a.Now))
 			case answer == store.Held && pause == nil:
 				pause = g.Hold(&a, counted, limit)
 				calls = append(calls, putPause(pause), auditCall(pause))
@@ -121,9 +115,9 @@ func (s *Store) Admit(ctx context.Context, a store.Admission) (answers []store.A
 	return answers, pause, nil
 }
 
-// guardCounts returns the counts around the times of the changes of an admission. of names its
-// service and kind; admissions before after have expired.
-func guardCounts(t Tx, a *store.Admission, of args, after time.Time) (*store.GuardCounts, error) {
+// guardCounts returns the counts around the times of the changes of an admission; those before
+// after have expired.
+func guardCounts(t Tx, a *store.Admission, after time.Time) (*store.GuardCounts, error) {
 	n := &store.GuardCounts{Known: map[string]time.Time{}, Slots: map[time.Time]int64{}}
 	first, last := a.Now, time.Time{}
 	entities := make([]string, len(a.Changes))
@@ -136,11 +130,7 @@ func guardCounts(t Tx, a *store.Admission, of args, after time.Time) (*store.Gua
 			last = at
 		}
 	}
-	with := func(more args) args {
-		maps.Copy(more, of)
-		return more
-	}
-	err := t.Query(call("count_guarded", with(args{"from": first.Add(-a.Window), "to": last.Add(a.Window)})), func(row Row) error {
+	err := t.Query(sqlCountGuarded(a.Service, a.Kind, first.Add(-a.Window), last.Add(a.Window)), func(row Row) error {
 		var at time.Time
 		var count int64
 		err := row.Scan(&at, &count)
@@ -148,7 +138,7 @@ func guardCounts(t Tx, a *store.Admission, of args, after time.Time) (*store.Gua
 		return err
 	})
 	if err == nil {
-		err = t.Query(call("guarded_of", with(args{"entities": entities})), func(row Row) error {
+		err = t.Query(sqlGuardedOf(a.Service, a.Kind, entities), func(row Row) error {
 			var entity string
 			var at time.Time
 			err := row.Scan(&entity, &at)
@@ -157,7 +147,7 @@ func guardCounts(t Tx, a *store.Admission, of args, after time.Time) (*store.Gua
 		})
 	}
 	if err == nil {
-		n.Retracted, err = oneIn(t, call("count_admitted", args{"service": a.Service, "kind": string(store.GuardRetract), "after": after}), scanCount)
+		n.Retracted, err = one(listIn(t, sqlCountAdmitted(a.Service, store.GuardRetract, after), scanValue[int64]))
 	}
 	return n, err
 }
@@ -173,7 +163,7 @@ var newGuard = []byte("{}") //nolint:gochecknoglobals // never written
 // lockGuard returns the guard of a service, and its pause, nil without one.
 func lockGuard(t Tx, service string) (*store.GuardState, *store.Pause, error) {
 	var pause *store.Pause
-	g, err := oneIn(t, call("lock_guard", args{"service": service, "state": newGuard}), func(row Row) (*store.GuardState, error) {
+	g, err := one(listIn(t, sqlLockGuard(service, newGuard), func(row Row) (*store.GuardState, error) {
 		var g store.GuardState
 		var state []byte
 		p, paused, err := scanGuard(row, &state)
@@ -184,13 +174,13 @@ func lockGuard(t Tx, service string) (*store.GuardState, *store.Pause, error) {
 			return nil, err
 		}
 		return &g, unmarshal("the state of a guard", state, &g)
-	})
+	}))
 	return g, pause, err
 }
 
 func saveGuard(service string, g *store.GuardState) Call {
 	state, _ := json.Marshal(g) // numbers, times and words always have a JSON form
-	return call("save_guard", args{"service": service, "state": state})
+	return sqlSaveGuard(service, state)
 }
 
 // EndHold implements store.Guards.
@@ -209,9 +199,9 @@ func (s *Store) EndHold(ctx context.Context, service string, end store.HoldEnd, 
 		}
 		now := now.UTC().Truncate(time.Microsecond)
 		g.End(pause.Hold, end, now)
-		calls := append(audits, call("end_hold", args{"service": service}), saveGuard(service, g))
+		calls := append(audits, sqlEndHold(service), saveGuard(service, g))
 		if !end.Extend {
-			calls = append(calls, call("expire_guarded", args{"service": service, "kind": string(pause.Hold.Kind), "before": now}))
+			calls = append(calls, sqlExpireGuarded(service, pause.Hold.Kind, now))
 		}
 		_, err = t.Exec(calls...)
 		return err

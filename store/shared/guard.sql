@@ -1,8 +1,11 @@
+-- parameters: p *store.Pause, service string, kind store.GuardKind, entity string, entities []string, state, hold []byte
+-- parameters: before, after, from, to, at, seen time.Time
+
 -- name: pauses
 SELECT service, since, actor, reason, hold FROM guards WHERE since IS NOT NULL ORDER BY service
 
 -- name: put_pause
-INSERT INTO guards (service, state, since, actor, reason, hold) VALUES (:service, :state, :since, :actor, :reason, :hold)
+INSERT INTO guards (service, state, since, actor, reason, hold) VALUES (:p.Service, :state, :p.Since, :p.Actor, :p.Reason, :hold)
 ON CONFLICT (service) DO UPDATE SET since = excluded.since, actor = excluded.actor, reason = excluded.reason, hold = excluded.hold
 WHERE guards.since IS NULL
 

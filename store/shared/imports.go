@@ -10,19 +10,6 @@ import (
 	"github.com/seed-86dfc502/weir/store"
 )
 
-// ofTenant is call for the tables of tenants.
-func ofTenant(name, tenant string, a args) Call {
-	a["tenant"] = tenant
-	c := call(name, a)
-	c.Tenant = tenant
-	return c
-}
-
-func ofImport(name string, i *store.Import, a args) Call {
-	a["id"] = i.ID
-	return ofTenant(name, i.Tenant, a)
-}
-
 // BeginImport implements store.Imports.
 func (s *Store) BeginImport(ctx context.Context, i store.Import) (begun store.Import, err error) {
 	switch {
@@ -33,13 +20,11 @@ func (s *Store) BeginImport(ctx context.Context, i store.Import) (begun store.Im
 	case !json.Valid(i.Options):
 		return store.Import{}, store.WithClass(errors.New("begin import: the options are not JSON"), store.Poison)
 	}
+	i.File, i.Name, i.Actor = store.SanitizeText(i.File), store.SanitizeText(i.Name), store.SanitizeText(i.Actor)
 	err = s.DB.Write(ctx, "begin import", func(t Tx) error {
-		_, err := t.Exec(
-			ofImport("add_import", &i, args{"source": i.Source, "format": i.Format, "options": string(i.Options), "file": store.SanitizeText(i.File),
-				"now": now(), "name": store.SanitizeText(i.Name), "actor": store.SanitizeText(i.Actor)}),
-			ofImport("restart_import", &i, args{}))
+		_, err := t.Exec(sqlAddImport(&i, string(i.Options), now()), sqlRestartImport(&i))
 		if err == nil {
-			begun, err = oneIn(t, ofImport("import", &i, args{}), scanImport)
+			begun, err = one(listIn(t, sqlImport(i.Tenant, i.ID), scanImport))
 		}
 		return err
 	})
@@ -49,8 +34,7 @@ func (s *Store) BeginImport(ctx context.Context, i store.Import) (begun store.Im
 // StepImport implements store.Imports.
 func (s *Store) StepImport(ctx context.Context, i store.Import, to store.ImportPosition, letters []store.DeadLetter) error {
 	return s.DB.Write(ctx, "step of an import", func(t Tx) error {
-		n, err := t.Exec(ofImport("step_import", &i, args{"from": i.Row, "bytes": to.Bytes, "row": to.Row,
-			"accepted": to.Counts.Accepted, "duplicate": to.Counts.Duplicate, "refused": to.Counts.Refused, "state": string(to.State), "now": now()}))
+		n, err := t.Exec(sqlStepImport(&i, to, now()))
 		if err == nil && n == 0 {
 			err = store.ErrFenced
 		}
@@ -63,12 +47,12 @@ func (s *Store) StepImport(ctx context.Context, i store.Import, to store.ImportP
 
 // Import implements store.Imports.
 func (s *Store) Import(ctx context.Context, tenant, id string) (store.Import, error) {
-	return one(ctx, s, "read import", ofTenant("import", tenant, args{"id": id}), scanImport)
+	return one(list(ctx, s, "read import", sqlImport(tenant, id), scanImport))
 }
 
 // ListImports implements store.Imports.
 func (s *Store) ListImports(ctx context.Context, tenant, before string, limit int) ([]store.Import, error) {
-	return list(ctx, s, "list imports", ofTenant("list_imports", tenant, args{"before": before, "limit": max(limit, 0)}), scanImport)
+	return list(ctx, s, "list imports", sqlListImports(tenant, before, max(limit, 0)), scanImport)
 }
 
 func scanImport(row Row) (i store.Import, err error) {
@@ -84,10 +68,10 @@ func (s *Store) ImportLetters(ctx context.Context, id, after string, limit int) 
 		after = store.ImportLetterKey(id, 0)
 	}
 	last := store.ImportLetterKey(id, math.MaxInt64)
-	return list(ctx, s, "read refused rows", call("import_letters", args{"after": []byte(after), "last": []byte(last), "limit": max(limit, 0)}), scanListed)
+	return list(ctx, s, "read refused rows", sqlImportLetters([]byte(after), []byte(last), max(limit, 0)), scanListed)
 }
 
 // PruneImports implements store.Imports.
 func (s *Store) PruneImports(ctx context.Context, before time.Time) (int, error) {
-	return s.pruned(ctx, "prune_imports", before.UTC())
+	return s.pruned(ctx, sqlPruneImports(before, prunePage))
 }

@@ -26,11 +26,9 @@ func Letters(letters []store.DeadLetter) []Call {
 func Settled(settled []store.LetterResolution) []Call {
 	calls := make([]Call, len(settled))
 	for i, x := range settled {
-		if x.ID == 0 {
-			calls[i] = call("replace_letters", args{"stage": string(x.Stage), "service": x.Service, "entity": x.Entity, "state": string(x.State), "version": int64(x.Version)})
-			continue
+		if calls[i] = sqlSettleLetter(x); x.ID == 0 {
+			calls[i] = sqlReplaceLetters(x)
 		}
-		calls[i] = call("settle_letter", args{"id": x.ID, "state": string(x.State), "version": int64(x.Version)})
 	}
 	return calls
 }
@@ -42,55 +40,31 @@ func Retrying(p *store.ProgressSwap) (calls []Call) {
 	}
 	for i := range p.Progress.Retrying {
 		l := &p.Progress.Retrying[i]
-		a := letterArgs(l)
-		a["next_try"], a["since"] = l.NextTry.UTC(), a["now"]
+		at := now()
+		since := at
 		if !l.Created.IsZero() {
-			a["since"] = l.Created.UTC()
+			since = l.Created
 		}
-		calls = append(calls, call("put_retrying", a))
+		calls = append(calls, sanitized(sqlPutRetrying(l, at, since, []byte(l.DedupKey))))
 	}
 	for i := range p.Letters {
 		c := &p.Letters[i]
-		if c.Row == "" {
-			calls = append(calls, addLetter(&c.DeadLetter, ""))
-			continue
+		l := &c.DeadLetter
+		if c.Row != "" {
+			calls = append(calls, sanitized(sqlConcludeRetrying(l, now(), []byte(l.DedupKey), []byte(c.Row), l.Later.Microseconds())))
 		}
-		a := letterArgs(&c.DeadLetter)
-		setDue(a, c.Later)
-		a["row"] = []byte(c.Row)
-		delete(a, "empty")
-		calls = append(calls, call("conclude_retrying", a), addLetter(&c.DeadLetter, c.Row), endRetrying(c.Row))
+		calls = append(calls, addLetter(l, c.Row))
+		if c.Row != "" {
+			calls = append(calls, endRetrying(c.Row))
+		}
 	}
 	return calls
 }
 
-func endRetrying(key string) Call {
-	return call("end_retrying", args{"dedup_key": []byte(key)})
-}
+func endRetrying(key string) Call { return sqlEndRetrying([]byte(key)) }
 
 func addLetter(l *store.DeadLetter, row string) Call {
-	a := letterArgs(l)
-	setDue(a, l.Later)
-	a["row"], a["later_max"] = []byte(row), store.LaterMax.Microseconds()
-	delete(a, "keep")
-	return call("add_letter", a)
-}
-
-func setDue(a args, later time.Duration) {
-	a["later"], a["now_us"] = later.Microseconds(), a["now"].(time.Time).UnixMicro()
-}
-
-// letterArgs are the columns of a letter. A letter without payload keeps that of its row.
-func letterArgs(l *store.DeadLetter) args {
-	var payload any
-	keep := 1
-	if l.Payload != nil {
-		payload, keep = l.Payload, 0
-	}
-	return args{"now": now(), "stage": store.SanitizeText(string(l.Stage)), "code": store.SanitizeText(l.Code), "reason": store.SanitizeText(l.Reason),
-		"source": store.SanitizeText(l.Source), "service": store.SanitizeText(l.Service), "entity": store.SanitizeText(l.Entity),
-		"event_id": store.SanitizeText(l.EventID), "version": int64(l.Version), "topic": store.SanitizeText(l.Topic), "part": l.Part, "offset": l.Offset,
-		"payload": payload, "keep": keep, "empty": []byte{}, "headers": l.Headers, "dedup_key": []byte(l.DedupKey), "position": int64(l.Position), "attempts": l.Attempts}
+	return sanitized(sqlAddLetter(l, now(), []byte(l.DedupKey), []byte(row), l.Later.Microseconds(), store.LaterMax.Microseconds()))
 }
 
 // AddLetters implements store.DeadLetters.
@@ -101,30 +75,20 @@ func (s *Store) AddLetters(ctx context.Context, letters []store.DeadLetter) erro
 
 // ListLetters implements store.DeadLetters.
 func (s *Store) ListLetters(ctx context.Context, f store.LetterFilter) ([]store.DeadLetter, error) {
-	name, after := "list_letters", f.AfterID
-	if f.NewestFirst {
-		name, after = "newest_letters", cmp.Or(f.AfterID, math.MaxInt64)
-	}
-	a := filterArgs(f)
-	a["after"], a["limit"] = after, f.Limit
 	if f.Limit <= 0 {
-		a["limit"] = defaultLimit
+		f.Limit = defaultLimit
 	}
-	return list(ctx, s, "list dead letters", call(name, a), scanListed)
-}
-
-func filterArgs(f store.LetterFilter) args {
-	return args{"stage": string(f.Stage), "source": f.Source, "service": f.Service, "entity": f.Entity, "code": f.Code, "state": string(f.State)}
+	c := sqlListLetters(f)
+	if f.NewestFirst {
+		f.AfterID = cmp.Or(f.AfterID, math.MaxInt64)
+		c = sqlNewestLetters(f)
+	}
+	return list(ctx, s, "list dead letters", c, scanListed)
 }
 
 // GroupLetters implements store.DeadLetters.
 func (s *Store) GroupLetters(ctx context.Context, f store.LetterFilter, limit int) ([]store.LetterGroup, error) {
-	a := filterArgs(f)
-	a["looked_at"], a["limit"], a["by_entity"] = store.GroupedLetters, max(limit, 0), ""
-	if f.ByEntity {
-		a["by_entity"] = "yes"
-	}
-	return list(ctx, s, "group dead letters", call("group_letters", a), func(row Row) (g store.LetterGroup, err error) {
+	return list(ctx, s, "group dead letters", sqlGroupLetters(f, store.GroupedLetters, max(limit, 0)), func(row Row) (g store.LetterGroup, err error) {
 		err = row.Scan(&g.Stage, &g.Source, &g.Service, &g.Code, &g.Entity, &g.Reason, &g.Letters, &g.First, &g.Last)
 		return g, err
 	})
@@ -132,24 +96,24 @@ func (s *Store) GroupLetters(ctx context.Context, f store.LetterFilter, limit in
 
 // DueLetters implements store.DeadLetters.
 func (s *Store) DueLetters(ctx context.Context, services []string, after int64, limit int) ([]store.DeadLetter, error) {
-	return list(ctx, s, "read due dead letters", call("due_letters", args{"services": services, "now_us": now().UnixMicro(), "after": after, "limit": limit}), scanListed)
+	return list(ctx, s, "read due dead letters", sqlDueLetters(services, now(), after, limit), scanListed)
 }
 
 // Offered implements store.DeadLetters.
 func (s *Store) Offered(ctx context.Context, ids []int64) error {
-	_, err := s.write(ctx, "note offered dead letters", call("offered_letters", args{"ids": ids}))
+	_, err := s.write(ctx, "note offered dead letters", sqlOfferedLetters(ids))
 	return err
 }
 
 // Letter implements store.DeadLetters.
 func (s *Store) Letter(ctx context.Context, id int64) (store.DeadLetter, error) {
-	return one(ctx, s, "read dead letter", call("letter", args{"id": id}), scanLetter)
+	return one(list(ctx, s, "read dead letter", sqlLetter(id), scanLetter))
 }
 
 // Retrying implements store.Deliveries.
 func (s *Store) Retrying(ctx context.Context, keys []string) (found []store.DeadLetter, err error) {
 	for _, key := range keys {
-		l, err := list(ctx, s, "read retrying changes", call("retrying_by_key", args{"dedup_key": []byte(key)}), scanLetter)
+		l, err := list(ctx, s, "read retrying changes", sqlRetryingByKey([]byte(key)), scanLetter)
 		if err != nil {
 			return nil, err
 		}
@@ -164,7 +128,7 @@ func RetryingOf(partitions []int32) Call {
 	for i, p := range partitions {
 		numbers[i] = int64(p)
 	}
-	return call("retrying_of", args{"partitions": numbers})
+	return sqlRetryingOf(numbers)
 }
 
 // ScanRetrying scans a row of RetryingOf.
@@ -204,7 +168,7 @@ func scanHead(row Row, more ...any) (l store.DeadLetter, err error) {
 func (s *Store) CountLetters(ctx context.Context) (map[store.Stage]int64, error) {
 	counts := make(map[store.Stage]int64)
 	for _, stage := range store.Stages {
-		n, err := one(ctx, s, "count dead letters", call("count_letters", args{"stage": string(stage), "most": store.CountedLetters + 1}), scanCount)
+		n, err := one(list(ctx, s, "count dead letters", sqlCountLetters(stage, store.CountedLetters+1), scanValue[int64]))
 		if err != nil {
 			return nil, err
 		}
@@ -213,9 +177,4 @@ func (s *Store) CountLetters(ctx context.Context) (map[store.Stage]int64, error)
 		}
 	}
 	return counts, nil
-}
-
-func scanCount(row Row) (n int64, err error) {
-	err = row.Scan(&n)
-	return n, err
 }

@@ -14,16 +14,15 @@ import (
 // not JSON.
 func Audits(audits []store.Audit) ([]Call, error) {
 	calls := make([]Call, len(audits))
-	for i, a := range audits {
-		var detail any
+	for i := range audits {
+		a, detail := &audits[i], (*string)(nil)
 		if len(a.Detail) > 0 {
 			if !json.Valid(a.Detail) {
 				return nil, store.WithClass(errors.New("the detail of an audit row is not JSON"), store.Poison)
 			}
-			detail = string(a.Detail)
+			detail = new(string(a.Detail))
 		}
-		calls[i] = call("add_audit", args{"now": now(), "actor": store.SanitizeText(a.Actor), "action": store.SanitizeText(a.Action),
-			"reason": store.SanitizeText(a.Reason), "entity": store.SanitizeText(a.Entity), "service": store.SanitizeText(a.Service), "detail": detail})
+		calls[i] = sanitized(sqlAddAudit(a, detail, now()))
 	}
 	return calls, nil
 }
@@ -54,15 +53,15 @@ func (s *Store) AddAudits(ctx context.Context, audits []store.Audit) error {
 
 // Audits implements store.Reader.
 func (s *Store) Audits(ctx context.Context, f store.AuditFilter) ([]store.Audit, error) {
-	name, after := "audits", f.AfterID
-	if f.NewestFirst {
-		name, after = "newest_audits", cmp.Or(f.AfterID, math.MaxInt64)
-	}
-	a := args{"actor": f.Actor, "action": f.Action, "entity": f.Entity, "service": f.Service, "after": after, "limit": f.Limit}
 	if f.Limit <= 0 {
-		a["limit"] = defaultLimit
+		f.Limit = defaultLimit
 	}
-	return list(ctx, s, "read audit", call(name, a), func(row Row) (a store.Audit, err error) {
+	c := sqlAudits(f)
+	if f.NewestFirst {
+		f.AfterID = cmp.Or(f.AfterID, math.MaxInt64)
+		c = sqlNewestAudits(f)
+	}
+	return list(ctx, s, "read audit", c, func(row Row) (a store.Audit, err error) {
 		err = row.Scan(&a.ID, &a.Time, &a.Actor, &a.Action, &a.Reason, &a.Entity, &a.Service, &a.Detail)
 		return a, err
 	})
@@ -70,7 +69,7 @@ func (s *Store) Audits(ctx context.Context, f store.AuditFilter) ([]store.Audit,
 
 // EditDeadLetter implements store.Operations.
 func (s *Store) EditDeadLetter(ctx context.Context, id int64, seen, payload []byte, audit store.Audit) error {
-	n, err := s.audited(ctx, "edit dead letter", call("amend_letter", args{"id": id, "seen": notNil(seen), "payload": notNil(payload)}), audit)
+	n, err := s.audited(ctx, "edit dead letter", sqlAmendLetter(id, notNil(seen), notNil(payload)), audit)
 	if err == nil && n == 0 {
 		err = store.ErrNotFound
 	}
@@ -79,7 +78,7 @@ func (s *Store) EditDeadLetter(ctx context.Context, id int64, seen, payload []by
 
 // MoveLetters implements store.Operations.
 func (s *Store) MoveLetters(ctx context.Context, ids []int64, from, to store.LetterState, audit store.Audit) (int, error) {
-	n, err := s.audited(ctx, "set state of dead letters", call("move_letters", args{"ids": ids, "from": string(from), "to": string(to)}), audit)
+	n, err := s.audited(ctx, "set state of dead letters", sqlMoveLetters(ids, from, to), audit)
 	return int(n), err
 }
 
@@ -93,10 +92,9 @@ func (s *Store) OpenJob(ctx context.Context, j store.Job) (opened store.Job, err
 	case !json.Valid(j.Parameters):
 		return store.Job{}, store.WithClass(errors.New("open job: parameters are not JSON"), store.Poison)
 	}
-	c := call("open_job", args{"kind": j.Kind, "key": j.Key, "parameters": string(j.Parameters), "cursor": j.Cursor, "done": j.Done, "total": j.Total,
-		"actor": store.SanitizeText(j.Actor), "now": now()})
+	j.Actor = store.SanitizeText(j.Actor)
 	err = s.DB.Write(ctx, "open job", func(t Tx) error {
-		return t.Query(c, func(row Row) error {
+		return t.Query(sqlOpenJob(&j, string(j.Parameters), now()), func(row Row) error {
 			opened, err = scanJob(row)
 			return err
 		})
@@ -109,8 +107,7 @@ func (s *Store) OpenJob(ctx context.Context, j store.Job) (opened store.Job, err
 
 // SaveJob implements store.Jobs.
 func (s *Store) SaveJob(ctx context.Context, j store.Job) error {
-	n, err := s.write(ctx, "save job", call("save_job", args{"id": j.ID, "turn": j.Epoch, "cursor": j.Cursor, "done": j.Done, "total": j.Total,
-		"state": string(j.State), "now": now()}))
+	n, err := s.write(ctx, "save job", sqlSaveJob(&j, now()))
 	if err == nil && n == 0 {
 		err = store.ErrFenced
 	}
@@ -119,7 +116,7 @@ func (s *Store) SaveJob(ctx context.Context, j store.Job) error {
 
 // ListJobs implements store.Jobs.
 func (s *Store) ListJobs(ctx context.Context, kind string, state store.JobState, limit int) ([]store.Job, error) {
-	return list(ctx, s, "list jobs", call("list_jobs", args{"kind": kind, "state": string(state), "limit": max(limit, 0)}), scanJob)
+	return list(ctx, s, "list jobs", sqlListJobs(kind, state, max(limit, 0)), scanJob)
 }
 
 func scanJob(row Row) (j store.Job, err error) {

@@ -1,32 +1,34 @@
+-- parameters: a *store.Audit, detail *string, f store.AuditFilter, j *store.Job, kind, parameters string, state store.JobState, limit int, now time.Time
+
 -- name: add_audit
 INSERT INTO audit (time, actor, action, reason, entity, service, detail)
-VALUES (:now, :actor, :action, :reason, :entity, :service, :detail)
+VALUES (:now, :a.Actor, :a.Action, :a.Reason, :a.Entity, :a.Service, :detail)
 
 -- name: audits custom plan
 SELECT id, time, actor, action, reason, entity, service, detail
 FROM audit
-WHERE (CAST(:actor AS text) = '' OR actor = :actor) AND (CAST(:action AS text) = '' OR action = :action)
-AND (CAST(:entity AS text) = '' OR entity = :entity) AND (CAST(:service AS text) = '' OR service = :service)
-AND id > :after ORDER BY id LIMIT :limit
+WHERE (CAST(:f.Actor AS text) = '' OR actor = :f.Actor) AND (CAST(:f.Action AS text) = '' OR action = :f.Action)
+AND (CAST(:f.Entity AS text) = '' OR entity = :f.Entity) AND (CAST(:f.Service AS text) = '' OR service = :f.Service)
+AND id > :f.AfterID ORDER BY id LIMIT :f.Limit
 
 -- name: newest_audits custom plan
 SELECT id, time, actor, action, reason, entity, service, detail
 FROM audit
-WHERE (CAST(:actor AS text) = '' OR actor = :actor) AND (CAST(:action AS text) = '' OR action = :action)
-AND (CAST(:entity AS text) = '' OR entity = :entity) AND (CAST(:service AS text) = '' OR service = :service)
-AND id < :after ORDER BY id DESC LIMIT :limit
+WHERE (CAST(:f.Actor AS text) = '' OR actor = :f.Actor) AND (CAST(:f.Action AS text) = '' OR action = :f.Action)
+AND (CAST(:f.Entity AS text) = '' OR entity = :f.Entity) AND (CAST(:f.Service AS text) = '' OR service = :f.Service)
+AND id < :f.AfterID ORDER BY id DESC LIMIT :f.Limit
 
 -- name: open_job
 -- The conflict is with the open job of the same work, which stays locked until the
 -- transaction ends.
 INSERT INTO jobs (kind, key, parameters, cursor, done, total, actor, created_at, updated_at)
-VALUES (:kind, :key, :parameters, :cursor, :done, :total, :actor, :now, :now)
+VALUES (:j.Kind, :j.Key, :parameters, :j.Cursor, :j.Done, :j.Total, :j.Actor, :now, :now)
 ON CONFLICT (kind, key) WHERE state = 'open' DO UPDATE SET turn = jobs.turn + 1, updated_at = excluded.updated_at
 RETURNING id, kind, key, parameters, cursor, done, total, state, actor, created_at, updated_at, turn
 
 -- name: save_job
-UPDATE jobs SET cursor = :cursor, done = :done, total = :total, state = :state, updated_at = :now
-WHERE id = :id AND turn = :turn AND state = 'open'
+UPDATE jobs SET cursor = :j.Cursor, done = :j.Done, total = :j.Total, state = :j.State, updated_at = :now
+WHERE id = :j.ID AND turn = :j.Epoch AND state = 'open'
 
 -- name: list_jobs
 SELECT id, kind, key, parameters, cursor, done, total, state, actor, created_at, updated_at, turn FROM jobs

@@ -12,7 +12,7 @@ import (
 // Watermarks implements store.Decisions.
 func (s *Store) Watermarks(ctx context.Context) (map[store.Partition]int64, error) {
 	marks := make(map[store.Partition]int64)
-	err := s.DB.Read(ctx, "read watermarks", call("watermarks", args{}), func(row Row) error {
+	err := s.DB.Read(ctx, "read watermarks", sqlWatermarks(), func(row Row) error {
 		var p store.Partition
 		var n int64
 		err := row.Scan(&p.Generation, &p.Number, &n)
@@ -27,26 +27,22 @@ func (s *Store) Watermarks(ctx context.Context) (map[store.Partition]int64, erro
 
 // CountEntities implements store.Reader.
 func (s *Store) CountEntities(ctx context.Context) (int64, error) {
-	return one(ctx, s, "count entities", call("count_entities", args{}), scanCount)
+	return one(list(ctx, s, "count entities", sqlCountEntities(), scanValue[int64]))
 }
 
 // Position implements store.SourcePositions.
 func (s *Store) Position(ctx context.Context, source, identity string) (store.SourcePosition, error) {
-	return one(ctx, s, "read source position", call("source_position", args{"source": source, "identity": identity}), func(row Row) (p store.SourcePosition, err error) {
+	return one(list(ctx, s, "read source position", sqlSourcePosition(source, identity), func(row Row) (p store.SourcePosition, err error) {
 		p.Source, p.Identity = source, identity
 		err = row.Scan(&p.Offset, &p.State)
 		return p, err
-	})
+	}))
 }
 
 // SetPosition implements store.SourcePositions.
 func (s *Store) SetPosition(ctx context.Context, p store.SourcePosition) error {
-	_, err := s.write(ctx, "set source position", setPosition(p))
+	_, err := s.write(ctx, "set source position", sqlSetSourcePosition(p))
 	return err
-}
-
-func setPosition(p store.SourcePosition) Call {
-	return call("set_source_position", args{"source": p.Source, "identity": p.Identity, "next": p.Offset, "state": p.State})
 }
 
 // ServiceRows implements store.Operations.
@@ -72,20 +68,17 @@ func (s *Store) UpdateReport(ctx context.Context, kind, name string, f func(body
 		return store.WithClass(errors.New("update report: kind and name are needed"), store.Fatal)
 	}
 	return s.DB.WriteOnce(ctx, "update report", func(t Tx) ([]Call, error) {
-		body, err := oneIn(t, call("open_report", args{"kind": kind, "name": name, "now": now()}), func(row Row) (body []byte, err error) {
-			err = row.Scan(&body)
-			return body, err
-		})
+		body, err := one(listIn(t, sqlOpenReport(kind, name, now()), scanValue[[]byte]))
 		if err == nil {
 			body, err = f(body)
 		}
-		return []Call{call("write_report", args{"kind": kind, "name": name, "body": body})}, err
+		return []Call{sqlWriteReport(kind, name, body)}, err
 	})
 }
 
 // ListReports implements store.Reports.
 func (s *Store) ListReports(ctx context.Context, kind string) ([]store.Report, error) {
-	return list(ctx, s, "list reports", call("reports", args{"kind": kind}), func(row Row) (r store.Report, err error) {
+	return list(ctx, s, "list reports", sqlReports(kind), func(row Row) (r store.Report, err error) {
 		err = row.Scan(&r.Kind, &r.Name, &r.Body, &r.Updated)
 		return r, err
 	})
@@ -93,6 +86,6 @@ func (s *Store) ListReports(ctx context.Context, kind string) ([]store.Report, e
 
 // PruneReports implements store.Reports.
 func (s *Store) PruneReports(ctx context.Context, kind string, before time.Time) (int, error) {
-	n, err := s.write(ctx, "prune reports", call("prune_reports", args{"kind": kind, "before": before.UTC()}))
+	n, err := s.write(ctx, "prune reports", sqlPruneReports(kind, before))
 	return int(n), err
 }

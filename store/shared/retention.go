@@ -10,7 +10,7 @@ import (
 
 // Tombstones implements store.Reader.
 func (s *Store) Tombstones(ctx context.Context, before time.Time, after store.Tombstone, limit int) ([]store.Tombstone, error) {
-	return list(ctx, s, "page tombstones", call("tombstones", args{"before": before.UTC(), "deleted": after.Deleted.UTC(), "after": after.Entity, "limit": max(limit, 0)}),
+	return list(ctx, s, "page tombstones", sqlTombstones(before, after, max(limit, 0)),
 		func(row Row) (t store.Tombstone, err error) {
 			var version int64
 			err = row.Scan(&t.Entity, &version, &t.Deleted)
@@ -24,8 +24,7 @@ const prunePage = 2000
 
 // Prune implements store.DeadLetters.
 func (s *Store) Prune(ctx context.Context, letters, audit time.Time) (total int, err error) {
-	letters, audit = letters.UTC(), audit.UTC()
-	n, err := s.pruned(ctx, "prune_letters", letters)
+	n, err := s.pruned(ctx, sqlPruneLetters(letters, prunePage))
 	if total += n; err != nil {
 		return total, err
 	}
@@ -33,21 +32,19 @@ func (s *Store) Prune(ctx context.Context, letters, audit time.Time) (total int,
 	if total += n; err != nil {
 		return total, err
 	}
-	n, err = s.pruned(ctx, "prune_audit", audit)
+	n, err = s.pruned(ctx, sqlPruneAudit(audit, prunePage))
 	if total += n; err != nil {
 		return total, err
 	}
-	_, err = s.pruned(ctx, "prune_jobs", audit)
+	_, err = s.pruned(ctx, sqlPruneJobs(audit, prunePage))
 	return total, err
 }
 
-// pruned deletes page by page and returns how many rows. A page that was deleted stays so
-// if a later one fails.
-func (s *Store) pruned(ctx context.Context, statement string, before time.Time) (total int, err error) {
+// pruned repeats a call that deletes up to prunePage rows, and returns how many it deleted. A
+// page that was deleted stays so if a later one fails.
+func (s *Store) pruned(ctx context.Context, c Call) (total int, err error) {
 	for {
-		c := call(statement, args{"before": before, "limit": prunePage})
-		c.Tenant = AllTenants
-		n, err := s.write(ctx, "prune", c)
+		n, err := s.write(ctx, "prune", c.forTenant(AllTenants))
 		if total += int(n); err != nil || n < prunePage {
 			return total, err
 		}
@@ -64,7 +61,7 @@ type oldLetter struct {
 // pruneOpen deletes open letters of deliveries, but for those whose content is refused.
 func (s *Store) pruneOpen(ctx context.Context, before time.Time) (total int, err error) {
 	for after := (oldLetter{}); ; {
-		old, err := list(ctx, s, "read old dead letters", call("old_open_letters", args{"before": before, "last": after.last.UTC(), "id": after.id, "limit": prunePage}),
+		old, err := list(ctx, s, "read old dead letters", sqlOldOpenLetters(before, after.last, after.id, prunePage),
 			func(row Row) (l oldLetter, err error) {
 				var version int64
 				err = row.Scan(&l.id, &l.last, &l.of.Entity, &version, &l.of.Service)
@@ -89,7 +86,7 @@ func (s *Store) pruneOpen(ctx context.Context, before time.Time) (total int, err
 			}
 		}
 		if len(ids) > 0 {
-			n, err := s.write(ctx, "prune", call("prune_open_letters", args{"ids": ids, "before": before}))
+			n, err := s.write(ctx, "prune", sqlPruneOpenLetters(before, ids))
 			if total += int(n); err != nil {
 				return total, err
 			}

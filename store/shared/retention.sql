@@ -1,6 +1,8 @@
+-- parameters: before, last time.Time, after store.Tombstone, id int64, ids []int64, limit int
+
 -- name: tombstones
 SELECT id, version, deleted_at FROM entities e
-WHERE deleted_at IS NOT NULL AND deleted_at < :before AND (deleted_at, id) > (:deleted, CAST(:after AS text))
+WHERE deleted_at IS NOT NULL AND deleted_at < :before AND (deleted_at, id) > (:after.Deleted, CAST(:after.Entity AS text))
 AND NOT EXISTS (SELECT 1 FROM dead_letters d WHERE d.entity = e.id AND (d.state = 'retrying' OR d.state = 'open' AND d.stage = 'deliver'))
 ORDER BY deleted_at, id LIMIT :limit
 

@@ -76,9 +76,8 @@ func list[T any](ctx context.Context, s *Store, operation string, c Call, scan f
 	return all, nil
 }
 
-// one is list for a query of at most one row; without it, store.ErrNotFound.
-func one[T any](ctx context.Context, s *Store, operation string, c Call, scan func(Row) (T, error)) (T, error) {
-	all, err := list(ctx, s, operation, c, scan)
+// one returns the row of a query of at most one row; without it, store.ErrNotFound.
+func one[T any](all []T, err error) (T, error) {
 	if err == nil && len(all) == 0 {
 		err = store.ErrNotFound
 	}
@@ -98,16 +97,10 @@ func listIn[T any](t Tx, c Call, scan func(Row) (T, error)) (all []T, err error)
 	})
 }
 
-// oneIn is one within a transaction.
-func oneIn[T any](t Tx, c Call, scan func(Row) (T, error)) (v T, err error) {
-	all, err := listIn(t, c, scan)
-	if err == nil && len(all) == 0 {
-		err = store.ErrNotFound
-	}
-	if err != nil {
-		return v, err
-	}
-	return all[0], nil
+// scanValue scans a row of one column.
+func scanValue[T any](row Row) (v T, err error) {
+	err = row.Scan(&v)
+	return v, err
 }
 
 // write runs calls in one transaction and returns how many rows they wrote.

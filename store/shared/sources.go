@@ -11,25 +11,20 @@ import (
 
 // SourceLog implements store.SourceLogs.
 func (s *Store) SourceLog(ctx context.Context, log string) (store.SourceLog, error) {
-	return one(ctx, s, "read source log", call("source_log", args{"log": log}), func(row Row) (l store.SourceLog, err error) {
+	return one(list(ctx, s, "read source log", sqlSourceLog(log), func(row Row) (l store.SourceLog, err error) {
 		var torn int64
 		l.Log = log
 		err = row.Scan(&l.Number, &l.Name, &l.Version, &torn, &l.State)
 		l.Torn = torn != 0
 		return l, err
-	})
+	}))
 }
 
 // SwapSourceLog implements store.SourceLogs.
 func (s *Store) SwapSourceLog(ctx context.Context, old, next store.SourceLog, positions ...store.SourcePosition) (version int64, err error) {
-	torn := int64(0)
-	if next.Torn {
-		torn = 1
-	}
-	swap := call("insert_source_log", args{"log": next.Log, "number": next.Number, "name": next.Name, "torn": torn, "state": next.State})
+	swap := sqlInsertSourceLog(next)
 	if old.Version > 0 {
-		swap = call("update_source_log", args{"log": next.Log, "number": next.Number, "name": next.Name, "torn": torn, "state": next.State,
-			"old_number": old.Number, "old_name": old.Name, "old_version": old.Version})
+		swap = sqlUpdateSourceLog(next, old)
 	}
 	return old.Version + 1, s.DB.WriteOnce(ctx, "swap source log", func(t Tx) ([]Call, error) {
 		switch n, err := t.Exec(swap); {
@@ -40,7 +35,7 @@ func (s *Store) SwapSourceLog(ctx context.Context, old, next store.SourceLog, po
 		}
 		calls := make([]Call, len(positions))
 		for i, p := range positions {
-			calls[i] = setPosition(p)
+			calls[i] = sqlSetSourcePosition(p)
 		}
 		return calls, nil
 	})
@@ -52,7 +47,7 @@ func (s *Store) Floors(ctx context.Context, log string) ([]store.Floor, error) {
 }
 
 // ReadFloors reads the floors of a log; empty: of all. ScanFloor scans each.
-func ReadFloors(log string) Call { return call("source_floors", args{"log": log}) }
+func ReadFloors(log string) Call { return sqlSourceFloors(log) }
 
 // ScanFloor scans a row of ReadFloors.
 func ScanFloor(row Row) (f store.Floor, err error) {
@@ -64,11 +59,10 @@ func Heard(out store.Outcome) []Call {
 	calls := make([]Call, 0, len(out.Floors)+len(out.Barriers))
 	barriers := slices.SortedFunc(slices.Values(out.Barriers), func(a, b change.Session) int { return strings.Compare(a.Log, b.Log) })
 	for _, b := range barriers {
-		calls = append(calls, call("tear_source_log", args{"log": b.Log, "number": b.Number, "name": b.Name}))
+		calls = append(calls, sqlTearSourceLog(b))
 	}
 	for _, f := range out.Floors {
-		calls = append(calls, call("put_source_floor", args{"generation": int64(f.Partition.Generation), "partition": int64(f.Partition.Number), "log": f.Log,
-			"number": f.Number, "name": f.Name, "sequence": f.Sequence, "next": f.Offset}))
+		calls = append(calls, sqlPutSourceFloor(f))
 	}
 	return calls
 }

@@ -2,12 +2,14 @@ package shared
 
 import (
 	"crypto/rand"
-	"embed"
-	"fmt"
 	"regexp"
 	"strconv"
 	"strings"
+
+	"github.com/seed-86dfc502/weir/store"
 )
+
+//go:generate go run ./internal/statements
 
 // Statement is one statement of the .sql files, in the form of each database.
 type Statement struct {
@@ -16,12 +18,10 @@ type Statement struct {
 	CustomPlan bool
 	// LockTimeout bounds the wait for a row's lock: the caller has a batch of others.
 	LockTimeout bool
-	name        string
-	parameters  []string
 }
 
-// Call is a statement with its arguments, in the order of its parameters: integers, texts,
-// bytes, times, nil, and lists of int64 or string.
+// Call is a statement with its arguments, in the order of its parameters: integers, booleans,
+// texts, bytes, times, nil, and lists of int64 or string.
 type Call struct {
 	*Statement
 	Args []any
@@ -32,87 +32,25 @@ type Call struct {
 // AllTenants is the Tenant of calls of the pipeline itself.
 const AllTenants = "\x00"
 
-// args are arguments by name.
-type args map[string]any
-
-//go:embed *.sql
-var files embed.FS
-
 // FileSession is the session where the store is a file: a restored file is opened by another
 // process.
 var FileSession = rand.Text() //nolint:gochecknoglobals // never written
 
-var statements = parse(files) //nolint:gochecknoglobals // never written
+func newCall(s *Statement, args ...any) Call { return Call{Statement: s, Args: args} }
 
-// Statements returns all statements by name, for tests of their plans.
-func Statements() map[string]*Statement { return statements }
-
-// call binds arguments; a wrong name is a bug that the first call shows.
-func call(name string, a args) Call {
-	s := statements[name]
-	if s == nil || len(s.parameters) != len(a) {
-		panic(fmt.Sprintf("statement %q with %d arguments", name, len(a)))
-	}
-	c := Call{Statement: s, Args: make([]any, len(a))}
-	for i, p := range s.parameters {
-		v, ok := a[p]
-		if !ok {
-			panic(fmt.Sprintf("statement %q has no argument %q", name, p))
-		}
-		c.Args[i] = v
-	}
+func (c Call) forTenant(tenant string) Call {
+	c.Tenant = tenant
 	return c
 }
 
-func parse(files embed.FS) map[string]*Statement {
-	all := map[string]*Statement{}
-	entries, err := files.ReadDir(".")
-	if err != nil {
-		panic(err)
-	}
-	for _, e := range entries {
-		text, err := files.ReadFile(e.Name())
-		if err != nil {
-			panic(err)
-		}
-		for _, part := range strings.Split(string(text), "-- name: ")[1:] {
-			head, body, _ := strings.Cut(part, "\n")
-			name, options, _ := strings.Cut(head, " ")
-			if all[name] != nil {
-				panic("two statements " + name)
-			}
-			all[name] = newStatement(name, body, options)
+// sanitized replaces NUL and invalid UTF-8, which PostgreSQL refuses, in the texts of a call.
+func sanitized(c Call) Call {
+	for i, v := range c.Args {
+		if text, ok := v.(string); ok {
+			c.Args[i] = store.SanitizeText(text)
 		}
 	}
-	return all
-}
-
-var (
-	comment   = regexp.MustCompile(`(?m)^\s*--.*\n`)
-	parameter = regexp.MustCompile(`IN \{(\w+)\}|:(\w+)`)
-)
-
-func newStatement(name, body, options string) *Statement {
-	body = strings.TrimSuffix(strings.TrimSpace(comment.ReplaceAllString(body, "")), ";")
-	s := &Statement{name: name, CustomPlan: options == "custom plan", LockTimeout: options == "lock timeout"}
-	number := map[string]string{}
-	bind := func(list, one string) string {
-		return parameter.ReplaceAllStringFunc(body, func(match string) string {
-			m := parameter.FindStringSubmatch(match)
-			p := m[1] + m[2]
-			if number[p] == "" {
-				s.parameters = append(s.parameters, p)
-				number[p] = strconv.Itoa(len(s.parameters))
-			}
-			if m[1] != "" {
-				return strings.ReplaceAll(list, "#", number[p])
-			}
-			return one + number[p]
-		})
-	}
-	s.Postgres = strings.ReplaceAll(bind("= ANY($#)", "$"), "{session}", "pg_postmaster_start_time()")
-	s.SQLite = strings.ReplaceAll(bind("IN (SELECT value FROM json_each(?#))", "?"), "{session}", "'"+FileSession+"'")
-	return s
+	return c
 }
 
 var place = regexp.MustCompile(`[$?]\d+`)
@@ -130,6 +68,6 @@ func (s *Statement) times(n int) *Statement {
 	}
 	return &Statement{
 		Postgres: repeat(s.Postgres, func(i int) string { return "$" + strconv.Itoa(i) }),
-		SQLite:   repeat(s.SQLite, func(int) string { return "?" }), name: s.name,
+		SQLite:   repeat(s.SQLite, func(int) string { return "?" }),
 	}
 }

@@ -145,16 +145,19 @@ func TestDamRowsView(t *testing.T) {
 // that nothing is over its time.
 func TestCountingAndPruningUseTheIndex(t *testing.T) {
 	s, _ := migrated(t)
-	for name, index := range map[string]string{
-		"count_letters": "dead_letters_open", "prune_letters": "dead_letters_last", "prune_audit": "audit_time", "prune_jobs": "jobs_ended",
-		"retrying_of": "dead_letters_retrying", "tombstones": "entities_deleted", "old_open_letters": "dead_letters_last", "drop_frames": "frames_written", "tail": "sqlite_autoindex_frames_1",
+	plain := &shared.Statements
+	for statement, index := range map[*shared.Statement]string{
+		&plain.CountLetters: "dead_letters_open", &plain.PruneLetters: "dead_letters_last",
+		&plain.PruneAudit: "audit_time", &plain.PruneJobs: "jobs_ended",
+		&plain.RetryingOf: "dead_letters_retrying", &plain.Tombstones: "entities_deleted",
+		&plain.OldOpenLetters: "dead_letters_last", &plain.DropFrames: "frames_written",
+		&plain.Tail: "sqlite_autoindex_frames_1",
 	} {
-		statement := shared.Statements()[name].SQLite
 		args := make([]any, 0, 9)
-		for n := 1; strings.Contains(statement, fmt.Sprint("?", n)); n++ {
+		for n := 1; strings.Contains(statement.SQLite, fmt.Sprint("?", n)); n++ {
 			args = append(args, nil)
 		}
-		rows, err := s.readers.QueryContext(t.Context(), "EXPLAIN QUERY PLAN "+statement, args...)
+		rows, err := s.readers.QueryContext(t.Context(), "EXPLAIN QUERY PLAN "+statement.SQLite, args...)
 		var plan []string
 		require.NoError(t, collect(rows, err, func() error {
 			var id, parent, unused int
@@ -163,10 +166,10 @@ func TestCountingAndPruningUseTheIndex(t *testing.T) {
 			plan = append(plan, detail)
 			return err
 		}))
-		assert.Contains(t, strings.Join(plan, "\n"), index, statement)
-		assert.NotContains(t, strings.Join(plan, "\n"), "SCAN dead_letters", statement)
-		if name != "tail" { // it sorts a page
-			assert.NotContains(t, strings.Join(plan, "\n"), "TEMP B-TREE", statement)
+		assert.Contains(t, strings.Join(plan, "\n"), index, statement.SQLite)
+		assert.NotContains(t, strings.Join(plan, "\n"), "SCAN dead_letters", statement.SQLite)
+		if statement != &plain.Tail { // it sorts a page
+			assert.NotContains(t, strings.Join(plan, "\n"), "TEMP B-TREE", statement.SQLite)
 		}
 	}
 }

@@ -229,12 +229,12 @@ var edgeMutants = []mutant{
 	},
 	{
 		rule: "what a store says of doubt holds in its session", in: "store/shared",
-		find: "w.session <> {session} OR w.doubt > w.next_offset", put: "w.doubt > w.next_offset",
+		find: `w.session <> '" + FileSession + "' OR w.doubt > w.next_offset`, put: "w.doubt > w.next_offset",
 		test: "./store/sqlite TestDoubt",
 	},
 	{
 		rule: "a generation begins with a row, by which older ones are over", in: "store/shared",
-		find: "WHERE NOT EXISTS (SELECT 1 FROM watermarks WHERE generation = :generation)", put: "WHERE :generation < 0",
+		find: "WHERE NOT EXISTS (SELECT 1 FROM watermarks WHERE generation = ?1)", put: "WHERE ?1 < 0",
 		test: "./store/sqlite TestDoubt",
 	},
 	{
@@ -249,7 +249,7 @@ var edgeMutants = []mutant{
 	},
 	{
 		rule: "only the owner ends the doubt of a partition", in: "store/shared",
-		find: "AND token = :token AND session", put: "AND length(:token) > 0 AND session",
+		find: "AND token = ?4 AND session", put: "AND length(?4) > 0 AND session",
 		test: "./store/sqlite TestDoubt",
 	},
 	{
@@ -259,7 +259,8 @@ var edgeMutants = []mutant{
 	},
 	{
 		rule: "the generation of another inbox that the store knows is not overtaken", in: "store/shared",
-		find: "FROM inboxes ORDER BY generation DESC LIMIT 1) AS newest", put: "FROM inboxes ORDER BY generation LIMIT 1) AS newest",
+		find: `SQLite: "SELECT 0, generation, journal, void FROM (SELECT generation, journal, void FROM inboxes ORDER BY generation DESC LIMIT 1)`,
+		put:  `SQLite: "SELECT 0, generation, journal, void FROM (SELECT generation, journal, void FROM inboxes ORDER BY generation LIMIT 1)`,
 		test: "./pipeline TestTheGenerationOfAnotherTopicIsNotOvertaken",
 	},
 	{

@@ -51,16 +51,17 @@ func locate(root string, m *mutant) (edit, error) {
 	return edit{}, fmt.Errorf("%d places match", len(found))
 }
 
-// sourceFiles returns the code and the SQL of a folder, without tests.
+// sourceFiles returns the code and the migrations of a folder, without tests. Other SQL is in
+// generated code.
 func sourceFiles(folder string) (map[string][]byte, error) {
-	names, err := filepath.Glob(filepath.Join(folder, "*"))
+	names, err := filepath.Glob(filepath.Join(folder, "*.go"))
 	if err != nil {
 		return nil, err
 	}
 	more, err := filepath.Glob(filepath.Join(folder, "*", "*.sql"))
 	files := map[string][]byte{}
 	for _, name := range slices.Concat(names, more) {
-		if ext := filepath.Ext(name); ext != ".go" && ext != ".sql" || strings.HasSuffix(name, "_test.go") {
+		if strings.HasSuffix(name, "_test.go") {
 			continue
 		}
 		text, e := os.ReadFile(name) // #nosec G304 -- the list is ours

@@ -154,7 +154,7 @@ var sourceMutants = []mutant{
 	},
 	{
 		rule: "a barrier shows that a restore lost its number", in: "store/shared", fn: "Heard",
-		find: `_1 = append(_1, _2("tear_source_log", _3{"log": _4._5, "number": _4._6, "name": _4._7}))`, put: "_ = _4",
+		find: "_1 = append(_1, sqlTearSourceLog(_2))", put: "_ = _2",
 		test: "./store/sqlite TestConformance",
 	},
 }

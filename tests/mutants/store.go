@@ -158,7 +158,7 @@ var storeMutants = []mutant{
 	},
 	{
 		rule: "a page has a frame, however large", in: "store/shared",
-		find: "WHERE place = 1 OR total <= :bytes", put: "WHERE total <= :bytes",
+		find: "WHERE place = 1 OR total <= ?3", put: "WHERE total <= ?3",
 		test: "./store/sqlite TestConformance/Frames",
 	},
 	{
@@ -188,12 +188,12 @@ var storeMutants = []mutant{
 	},
 	{
 		rule: "a letter that dies again is not pruned (PostgreSQL)", in: "store/shared",
-		find: "DELETE FROM dead_letters WHERE last_at < :before AND", put: "DELETE FROM dead_letters WHERE",
+		find: "DELETE FROM dead_letters WHERE last_at < $1 AND", put: "DELETE FROM dead_letters WHERE",
 		test: "./store/postgres TestALetterThatDiesAgainIsNotPruned",
 	},
 	{
 		rule: "an open letter that dies again is not pruned (PostgreSQL)", in: "store/shared",
-		find: "WHERE id IN {ids} AND last_at < :before AND state = 'open'", put: "WHERE id IN {ids} AND (last_at < :before OR state = 'open') AND state = 'open'",
+		find: "WHERE id = ANY($1) AND last_at < $2 AND state = 'open'", put: "WHERE id = ANY($1) AND (last_at < $2 OR state = 'open') AND state = 'open'",
 		test: "./store/postgres TestALetterThatDiesAgainIsNotPruned",
 	},
 	{
