@@ -79,10 +79,16 @@ var acts = []act{
 
 func newDatabase(w *world) *database {
 	db := &database{w: w, timeline: 1, begun: 100, end: 100, snapshots: map[string]int{}, conns: map[net.Conn]chan struct{}{}}
-	if d := w.dice("reshapes"); d.chance(0.4) {
-		db.reshapes, db.plain = d, d.chance(0.3)
+	if d, reshaped, plain := w.reshapes(); reshaped {
+		db.reshapes, db.plain = d, plain
 	}
 	return db
+}
+
+// reshapes draws whether the table changes beside the log, and which table it is; d draws what happens to it.
+func (w *world) reshapes() (d *dice, reshaped, plain bool) {
+	d = w.dice("reshapes")
+	return d, d.chance(0.4), d.chance(0.3)
 }
 
 // catalog returns that behind so many commits.
@@ -106,7 +112,8 @@ func (db *database) act() *act {
 	if db.reshapes == nil || !db.reshapes.chance(0.25) {
 		return nil
 	}
-	a := acts[db.reshapes.n(len(acts))]
+	all := slices.DeleteFunc(slices.Clone(acts), func(a act) bool { return !db.w.rules.shown(a.changes) })
+	a := all[db.reshapes.n(len(all))]
 	a.same = a.changes == "file" && !db.plain // VACUUM FULL; else it was unlogged meanwhile
 	db.acts++
 	db.w.count(a.name)

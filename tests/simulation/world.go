@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -55,6 +56,36 @@ type Rules struct {
 	RestsForever    bool   // an entity that changes again and again is never quiet enough
 	AnyVersion      bool   // a refresh does not name the version that it repeats
 	LosesRefreshes  bool   // refreshes get lost on their way to the inbox
+}
+
+// concern reports whether the rules that are off can matter in a seed's schedule.
+func (r Rules) concern(seed uint64) bool {
+	w := &world{seed: seed}
+	s := draw(w.dice("setup"))
+	s.pace(w.dice("pace"))
+	s.refresh(w.dice("refresh"))
+	switch {
+	case r.NoVersionCheck:
+		return s.variant.state
+	case r.Hides != "":
+		_, reshaped, plain := w.reshapes()
+		return s.variant.tables && reshaped && (plain || r.Hides != "listed")
+	case r.MarkFirst || r.OldSnapshot || r.HiddenMove || r.ForgetsStored || r.OldTimeline || r.NoSwap:
+		return s.variant.tables
+	case r.RestsForever:
+		return s.gentle && s.paces[stateService].SettleMax > 0
+	case r.AnyVersion || r.LosesRefreshes:
+		return s.period > 0
+	case r.PurgesPast:
+		return s.purges > 0
+	}
+	return true
+}
+
+// shown reports whether an act that changes these parts of a table's identity can show that the rules are off: while
+// a part is hidden others change nothing.
+func (r Rules) shown(changes string) bool {
+	return r.Hides == "" || r.Hides == "listed" || slices.Contains(strings.Fields(changes), r.Hides)
 }
 
 // Report describes a schedule and its violation.
