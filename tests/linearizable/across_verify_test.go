@@ -67,7 +67,11 @@ func testAcrossProcesses(t *testing.T) {
 			t.Fatal("the victim makes no calls, or no connection could be cut")
 		}
 	}
-	children[victim].killed(t)
+	require.NoError(t, children[victim].command.Process.Kill())
+	require.NoError(t, <-children[victim].read, "its log has no fault")
+	var ended *exec.ExitError
+	require.ErrorAs(t, children[victim].command.Wait(), &ended)
+	require.Equal(t, syscall.SIGKILL, ended.Sys().(syscall.WaitStatus).Signal())
 	heir := w.base
 	heir.Process, heir.Together = len(children), 0
 	children = append(children, w.start(ctx, heir))
@@ -124,16 +128,6 @@ func cutConnections(ctx context.Context, url string, signals <-chan struct{}) *c
 func (c *cutter) stop() int {
 	c.cancel()
 	return <-c.cuts
-}
-
-// killed kills the process, whose log must have no fault.
-func (c *child) killed(t *testing.T) {
-	t.Helper()
-	require.NoError(t, c.command.Process.Kill())
-	require.NoError(t, <-c.read)
-	var ended *exec.ExitError
-	require.ErrorAs(t, c.command.Wait(), &ended)
-	require.Equal(t, syscall.SIGKILL, ended.Sys().(syscall.WaitStatus).Signal())
 }
 
 // cutOne ends one connection in the middle of a statement or a transaction, if

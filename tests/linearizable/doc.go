@@ -22,10 +22,6 @@
 // never. What ended with store.Retry is left out, for the store says that it wrote
 // nothing.
 //
-// Check services (package checks) are held to the same: processes check, confirm
-// and release on PostgreSQL and on one SQLite file, see checkModel. Their clocks do
-// not move, so that the model knows every version.
-//
 // The same test must refuse stores and owners that are broken on purpose, see
-// broken and blind.
+// broken. Check services are held to the same within a process, in package checks.
 package linearizable

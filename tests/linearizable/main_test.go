@@ -21,13 +21,6 @@ const workerVariable = "WEIR_LINEARIZABLE_PROCESS"
 const connections = 20
 
 func TestMain(m *testing.M) {
-	if text := os.Getenv(checkVariable); text != "" {
-		if err := workChecks(text); err != nil {
-			fmt.Fprintln(os.Stderr, err)
-			os.Exit(1)
-		}
-		os.Exit(0)
-	}
 	if text := os.Getenv(workerVariable); text != "" {
 		if err := work(text); err != nil {
 			fmt.Fprintln(os.Stderr, err)

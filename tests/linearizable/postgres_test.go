@@ -70,52 +70,43 @@ type child struct {
 	read    chan error // when its log has ended
 }
 
-// start starts a process.
+// start starts this binary as a process with its settings in a variable, and collects the entries of its log.
 func (w *world) start(ctx context.Context, s settings) *child {
 	w.t.Helper()
-	return launch(ctx, w.t, workerVariable, s, func(e entry) {
-		w.mu.Lock()
-		defer w.mu.Unlock()
-		for len(w.logs) <= s.Process {
-			w.logs = append(w.logs, nil)
-		}
-		w.logs[s.Process] = append(w.logs[s.Process], e)
-		w.line(s.Process, e)
-	})
-}
-
-// launch starts this binary as a process with its settings in a variable, and
-// hands over the entries of its log.
-func launch[S, E any](ctx context.Context, t *testing.T, variable string, s S, each func(E)) *child {
-	t.Helper()
 	text, err := json.Marshal(s)
-	require.NoError(t, err)
+	require.NoError(w.t, err)
 	self, err := os.Executable()
-	require.NoError(t, err)
+	require.NoError(w.t, err)
 	command := exec.CommandContext(ctx, self)
-	command.Env = append(os.Environ(), variable+"="+string(text))
+	command.Env = append(os.Environ(), workerVariable+"="+string(text))
 	command.Stderr = os.Stderr
 	out, err := command.StdoutPipe()
-	require.NoError(t, err)
-	require.NoError(t, command.Start())
+	require.NoError(w.t, err)
+	require.NoError(w.t, command.Start())
 	c := &child{command: command, read: make(chan error, 1)}
-	go func() { c.read <- follow(out, each) }()
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for len(w.logs) <= s.Process {
+		w.logs = append(w.logs, nil)
+	}
+	go func() { c.read <- w.follow(out, s.Process) }()
 	return c
 }
 
 // follow reads a process's log to its end.
-func follow[E any](out io.Reader, each func(E)) error {
+func (w *world) follow(out io.Reader, process int) error {
 	decoder := gob.NewDecoder(bufio.NewReader(out))
 	for {
-		var e E
-		err := decoder.Decode(&e)
-		if errors.Is(err, io.EOF) {
+		var e entry
+		if err := decoder.Decode(&e); errors.Is(err, io.EOF) {
 			return nil
-		}
-		if err != nil {
+		} else if err != nil {
 			return err
 		}
-		each(e)
+		w.mu.Lock()
+		w.logs[process] = append(w.logs[process], e)
+		w.line(process, e)
+		w.mu.Unlock()
 	}
 }
 
