@@ -4,6 +4,7 @@ import (
 	"errors"
 	"io"
 	"net/http"
+	"sync"
 	"sync/atomic"
 	"time"
 )
@@ -21,6 +22,9 @@ type pacedAnswer struct {
 
 	body  *trackedBody
 	begun bool // the header is written
+
+	mu   sync.Mutex
+	last time.Time // guarded by mu; the deadline of all pieces; zero: there is none
 }
 
 // paced serves h to clients that have patience for each piece of an answer.
@@ -43,10 +47,30 @@ func paced(patience time.Duration, h http.Handler) http.Handler {
 
 // begin sets the deadline of a piece. Where deadlines cannot be set the answer goes to no
 // connection.
-func (a *pacedAnswer) begin() { _ = a.control.SetWriteDeadline(time.Now().Add(a.patience)) }
+func (a *pacedAnswer) begin() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	until := time.Now().Add(a.patience)
+	if !a.last.IsZero() && a.last.Before(until) {
+		until = a.last
+	}
+	_ = a.control.SetWriteDeadline(until)
+}
 
 // end removes it.
-func (a *pacedAnswer) end() { _ = a.control.SetWriteDeadline(time.Time{}) }
+func (a *pacedAnswer) end() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	_ = a.control.SetWriteDeadline(a.last)
+}
+
+// SetWriteDeadline is for http.ResponseController: the deadline of all pieces, also of one that is being written.
+func (a *pacedAnswer) SetWriteDeadline(at time.Time) error {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.last = at
+	return a.control.SetWriteDeadline(at)
+}
 
 // trackedBody is a request's body that knows whether it was read to its end.
 type trackedBody struct {

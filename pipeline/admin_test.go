@@ -13,8 +13,8 @@ import (
 	"github.com/seed-86dfc502/weir/api"
 	"github.com/seed-86dfc502/weir/assemble"
 	"github.com/seed-86dfc502/weir/config"
+	"github.com/seed-86dfc502/weir/internal/wait"
 	"github.com/seed-86dfc502/weir/pipeline/control"
-	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 )
 
@@ -176,73 +176,31 @@ func TestWrongTokensAreLimitedOnEveryPath(t *testing.T) {
 	require.Contains(t, body, `"error": "starting"`)
 }
 
-// endless writes until its client is gone, and closes gone then. begun gets a value
-// when it has written something.
-func endless(begun chan<- struct{}, gone chan<- struct{}) http.HandlerFunc {
-	return func(w http.ResponseWriter, _ *http.Request) {
-		defer close(gone)
+// A client that takes nothing of an answer does not keep a process that stops: closing begins with the handlers' end.
+func TestSlowReaderOfThePageAtAStop(t *testing.T) {
+	begun := make(chan struct{}, 1)
+	p, address := showing(t, config.Admin{}, func(w http.ResponseWriter, _ *http.Request) {
 		for piece := make([]byte, 64<<10); ; {
 			if _, err := w.Write(piece); err != nil {
 				return
 			}
-			select {
-			case begun <- struct{}{}:
-			default:
-			}
+			wait.Offer(begun, struct{}{})
 		}
-	}
-}
-
-// readNothing asks for a page and stays connected until the test ends.
-func readNothing(t *testing.T, address string) {
-	t.Helper()
+	})
 	c, err := net.Dial("tcp", address)
 	require.NoError(t, err)
-	t.Cleanup(func() { c.Close() })
+	defer c.Close()
 	_, err = io.WriteString(c, "GET / HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n")
 	require.NoError(t, err)
-}
-
-// soon waits for what must happen at all.
-func soon(t *testing.T, what <-chan struct{}, otherwise string) {
-	t.Helper()
-	select {
-	case <-what:
-	case <-time.After(30 * time.Second):
-		require.FailNow(t, otherwise)
-	}
-}
-
-// An operator's client that takes nothing of an answer loses its connection.
-func TestSlowReaderOfThePage(t *testing.T) {
-	if testing.Short() {
-		t.Skip("waits for limits of time")
-	}
-	patience := api.DefaultLimits.Patience
-	api.DefaultLimits.Patience = 2 * time.Second
-	defer func() { api.DefaultLimits.Patience = patience }()
-	begun, gone := make(chan struct{}, 1), make(chan struct{})
-	_, address := showing(t, config.Admin{}, endless(begun, gone))
-	readNothing(t, address)
-	soon(t, gone, "the page waits for a client that does not read")
-}
-
-// Nor does it keep a process that stops: closing begins with the handlers' end.
-func TestSlowReaderOfThePageAtAStop(t *testing.T) {
-	if testing.Short() {
-		t.Skip("waits for limits of time")
-	}
-	begun, gone := make(chan struct{}, 1), make(chan struct{})
-	p, address := showing(t, config.Admin{}, endless(begun, gone))
-	readNothing(t, address)
 	<-begun
-	p.end.begin()
-	closed := make(chan struct{})
-	go func() {
-		defer close(closed)
-		assert.NoError(t, p.control.Close())
-	}()
-	soon(t, closed, "the stop waits for a client that does not read")
+	closed := make(chan error, 1)
+	go func() { closed <- p.control.Close() }()
+	select {
+	case err := <-closed:
+		require.NoError(t, err)
+	case <-time.After(api.DefaultLimits.Patience / 2):
+		require.FailNow(t, "the stop waits for a client that does not read")
+	}
 }
 
 // soundLogs are logs of which nothing fails.

@@ -3,10 +3,11 @@ package control
 import (
 	"context"
 	"net/http"
+	"time"
 )
 
 // During lets h answer while the process runs. Close cancels requests and waits for them,
-// since they use the open state of the process.
+// since they use the open state of the process; a client that does not read its answer has a second then.
 func (s *Server) During(h http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		ctx, leave, err := s.enter(r.Context())
@@ -15,6 +16,7 @@ func (s *Server) During(h http.Handler) http.Handler {
 			return
 		}
 		defer leave()
+		defer context.AfterFunc(ctx, func() { _ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(time.Second)) })()
 		h.ServeHTTP(w, r.WithContext(ctx))
 	})
 }
