@@ -173,21 +173,6 @@ func TestBatchAfterOneThatDied(t *testing.T) {
 	require.Equal(t, a.body, w.send(q).body)
 }
 
-func TestBatchWhileTheLedgerIsDown(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, options{})
-		q := request{path: "orders/events:batch", key: "k", body: batchOf(event(0), event(1))}
-		w.ledger.set(func() { w.ledger.answers = errors.New("down") })
-		require.Equal(t, 503, w.send(q).status)
-		w.ledger.set(func() { w.ledger.answers = nil })
-		a := w.send(q)
-		require.Equal(t, 202, a.status, a.body)
-		got := w.inbox()
-		require.Len(t, got, 4)
-		require.Equal(t, []string{got[0].Claim, got[1].Claim}, []string{got[2].Claim, got[3].Claim})
-	})
-}
-
 func TestBatchThatIsAllWrongClaimsNothing(t *testing.T) {
 	w := newWorld(t, options{})
 	a := w.send(request{path: "orders/events:batch", key: "k", body: `[1,{}]`})

@@ -6,7 +6,6 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
-	"log/slog"
 	"math/rand/v2"
 	"os"
 	"os/exec"
@@ -14,13 +13,9 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
-	"github.com/seed-86dfc502/weir/store/sqlite"
 	"github.com/seed-86dfc502/weir/tests/harness"
 	"github.com/seed-86dfc502/weir/tests/oracle"
-	"github.com/seed-86dfc502/weir/transport"
-	"github.com/seed-86dfc502/weir/transport/embedded"
 	"github.com/stretchr/testify/require"
 )
 
@@ -128,64 +123,5 @@ func TestDiskFullOfTheStore(t *testing.T) {
 		run.Ok()
 		require.NoError(t, os.Symlink(disk.dir, p.Path("data")))
 		require.NoError(t, oracle.CheckLog(p.Expected("acme"), "acme/all@out", p.Records("out/acme.jsonl")))
-	})
-}
-
-// I1: the logs lose nothing at the very end of a disk: acknowledged records are there.
-func TestDiskFullOfTheLogs(t *testing.T) {
-	onSmallDisk(t, 8<<20, func(t *testing.T, disk smallDisk) {
-		path := disk.dir + "/state.db"
-		file, err := sqlite.Open(t.Context(), sqlite.Options{Path: path})
-		require.NoError(t, err)
-		defer func() { require.NoError(t, file.Close()) }()
-		require.NoError(t, file.Migrate(t.Context()))
-		logs, err := embedded.Open(file, path, slog.New(slog.DiscardHandler))
-		require.NoError(t, err)
-		require.NoError(t, logs.Ensure(t.Context(), "topic", 4))
-
-		// Batches of records that go to all partitions; a failed one is tried again
-		// unchanged until there is room.
-		acked, full := 0, false
-		random := rand.NewChaCha8([32]byte{})
-		for next := range 200 {
-			var batch []transport.Record
-			for i := range 10 {
-				value := make([]byte, 2000)
-				_, _ = random.Read(value) // it cannot fail
-				batch = append(batch, transport.Record{Topic: "topic", Key: fmt.Appendf(nil, "%d-%d", next, i), Value: value})
-			}
-			if next == 20 {
-				disk.leave(0)
-			}
-			appended := make(chan error, 1)
-			go func() { appended <- logs.Append(t.Context(), batch) }()
-			for waiting := true; waiting; {
-				select {
-				case err := <-appended:
-					require.NoError(t, err)
-					waiting = false
-				case <-time.After(20 * time.Millisecond):
-					if err := logs.Failing(); err != nil && !full {
-						require.ErrorIs(t, err, embedded.ErrFull)
-						full = true
-						disk.clear()
-					}
-				}
-			}
-			acked += len(batch)
-			if full && next > 60 {
-				break
-			}
-		}
-		require.True(t, full, "the disk was never full")
-		require.NoError(t, logs.Failing())
-		require.NoError(t, logs.Release())
-		there := map[string]bool{}
-		for _, r := range harness.ReadLog(t, path, "topic") {
-			require.Len(t, r.Value, 2000)
-			require.False(t, there[string(r.Key)], "twice")
-			there[string(r.Key)] = true
-		}
-		require.Len(t, there, acked)
 	})
 }

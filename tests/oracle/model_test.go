@@ -38,68 +38,6 @@ func registry(seq int, doc string) string {
 	return fmt.Sprintf(`{"m":{"id":"B","event":"e%d","seq":%d},"d":%s}`, seq, seq, doc)
 }
 
-// changes of one service as text, one per line.
-func changes(t *testing.T, service string, events []oracle.Event) []string {
-	t.Helper()
-	want, err := oracle.Run(config, events)
-	require.NoError(t, err)
-	var all []string
-	for _, c := range want[service]["B"] {
-		if c.Op == "retract" {
-			all = append(all, fmt.Sprint(c.Version, " retract"))
-		} else {
-			all = append(all, fmt.Sprint(c.Version, " ", oracle.Text(c.Doc)))
-		}
-	}
-	return all
-}
-
-func TestBananaExample(t *testing.T) {
-	events := stream(
-		"lab", `{"id":"B","level":1}`,
-		"registry", registry(1, `{"id":"B","origin":"EC","at":1}`),
-		"lab", `{"id":"B","level":2}`,
-		"registry", registry(2, `{"at":2,"origin":"EC","id":"B","x":{"trace":9}}`),
-		"lab", `{"id":"B","level":null}`,
-	)
-	require.Equal(t, []string{
-		`101 {"banana_id":"B","kind":"banana","ripe":{"level":1}}`,
-		`102 {"banana_id":"B","kind":"banana","ripe":{"level":2}}`,
-		`104 {"banana_id":"B","kind":"banana"}`,
-	}, changes(t, "one", events))
-	require.Equal(t, []string{`101 {"id":"B","weight":0}`}, changes(t, "two", events))
-}
-
-func TestFilterDeleteAndReturn(t *testing.T) {
-	require.Equal(t, []string{
-		`101 {"id":"B","weight":1}`, `102 retract`, `103 {"id":"B","weight":1.0}`, `104 retract`, `106 {"id":"B","weight":1}`,
-	}, changes(t, "two", stream(
-		"registry", registry(1, `{"id":"B","origin":"XX"}`),
-		"registry", registry(2, `{"id":"B","origin":"EC","weight":1}`),
-		"registry", registry(3, `{"id":"B","origin":"XX"}`),
-		"registry", registry(4, `{"id":"B","origin":"EC","weight":1.0}`),
-		"registry", `{"m":{"id":"B","event":"e5","seq":5,"op":"delete"}}`,
-		"extra", `{"id":"B","origin":"EC"}`,
-		"registry", registry(6, `{"id":"B","weight":1}`),
-	)))
-}
-
-func TestFence(t *testing.T) {
-	doc := func(w int) string { return fmt.Sprintf(`{"id":"B","origin":"EC","weight":%d}`, w) }
-	events := stream("registry", registry(5, doc(1)), "registry", registry(4, doc(2)), "registry", registry(5, doc(1)), "registry", registry(6, doc(3)))
-	events[3].Offset = 0 // seen position
-	require.Equal(t, []string{`100 {"id":"B","weight":1}`}, changes(t, "two", events))
-}
-
-func TestPrecedence(t *testing.T) {
-	require.Equal(t, []string{`101 {"id":"B","weight":5}`, `102 {"id":"B","weight":7}`}, changes(t, "two", stream(
-		"extra", `{"id":"other-id-never-shows","weight":5}`,
-		"registry", registry(1, `{"id":"B","origin":"EC","weight":5}`),
-		"registry", registry(2, `{"id":"B","origin":"EC","weight":7}`),
-		"extra", `{"id":"B","weight":6}`,
-	)))
-}
-
 // The checks tell the output of a broken pipeline from a right one.
 func TestDoctoredOutputsAreCaught(t *testing.T) {
 	doc := func(w string) string { return fmt.Sprintf(`{"id":"B","origin":"EC","weight":%s}`, w) }

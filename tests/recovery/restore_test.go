@@ -119,19 +119,7 @@ func TestStoreRestoredToBeforeAnotherConfiguration(t *testing.T) {
 	b.restore()
 	w.say(1)
 	require.Contains(t, w.drain().Log.String(), "event=inbox.generation")
-	latest := w.latest()
-	rows = w.Rows("acme_current", current, "entity")
-	require.Len(t, rows, entities)
-	for _, row := range rows {
-		require.EqualValues(t, 3, row.Version>>48)
-		var doc map[string]any
-		require.NoError(t, json.Unmarshal(row.Doc, &doc))
-		delete(doc, "again")
-		is, err := json.Marshal(doc)
-		require.NoError(t, err)
-		require.JSONEq(t, latest[row.Entity], string(is))
-	}
-	require.Empty(t, w.Letters())
+	w.hasLatest(3)
 }
 
 // I1, I5: the store goes back to before the configuration that two processes work
@@ -181,9 +169,9 @@ func TestStoreRestoredUnderTwoProcessesToBeforeTheirConfiguration(t *testing.T) 
 	require.Empty(t, w.Letters())
 }
 
-// latest returns the last document that was sent for each entity.
-func (w *world) latest() map[string]string {
-	last := map[string]string{}
+// hasLatest checks that the table has the last document that was sent for each entity, of a generation of the inbox.
+func (w *world) hasLatest(generation uint64) {
+	t, last := w.t(), map[string]string{}
 	for _, records := range w.sent {
 		serial := map[string]int64{}
 		for p, r := range records {
@@ -192,7 +180,18 @@ func (w *world) latest() map[string]string {
 			}
 		}
 	}
-	return last
+	rows := w.Rows("acme_current", current, "entity")
+	require.Len(t, rows, entities)
+	for _, row := range rows {
+		require.Equal(t, generation, row.Version>>48)
+		var doc map[string]any
+		require.NoError(t, json.Unmarshal(row.Doc, &doc))
+		delete(doc, "again")
+		is, err := json.Marshal(doc)
+		require.NoError(t, err)
+		require.JSONEq(t, last[row.Entity], string(is))
+	}
+	require.Empty(t, w.Letters())
 }
 
 // I1, I5: a fresh store, with topics of its own, before the tables of an earlier one.
@@ -208,14 +207,7 @@ func TestAFreshStoreBeforeOldTables(t *testing.T) {
 	w.send(w.Kafka, w.round())
 	fresh := w.drain()
 	require.Contains(t, fresh.Log.String(), "event=inbox.generation")
-	latest := w.latest()
-	rows := w.Rows("acme_current", current, "entity")
-	require.Len(t, rows, entities)
-	for _, row := range rows {
-		require.EqualValues(t, 2, row.Version>>48)
-		require.JSONEq(t, latest[row.Entity], string(row.Doc))
-	}
-	require.Empty(t, w.Letters())
+	w.hasLatest(2)
 }
 
 // I1, I2, I8: a fail-over under a running process: the server goes away and

@@ -184,20 +184,6 @@ func (w *world) post(door *harness.Process, q request) answer {
 	return a
 }
 
-// finish sends a request until it is taken in, as a client does that got no answer.
-func (w *world) finish(door *harness.Process, q request) (a answer) {
-	w.t.Helper()
-	harness.Eventually(w.t, "an answer to "+q.key+q.body, func() error {
-		a = w.post(door, q)
-		if a.status == http.StatusServiceUnavailable {
-			require.NotEmpty(w.t, a.wait, a.body)
-			return fmt.Errorf("%d %s", a.status, a.body)
-		}
-		return nil
-	})
-	return a
-}
-
 // crowd has 64 clients send one request to doors, which may die and change meanwhile, each
 // until it is taken in, and returns the one answer that all of them got.
 func (w *world) crowd(q request, doors func() []string) (string, error) {
