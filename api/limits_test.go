@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"strconv"
@@ -14,7 +13,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
 	"github.com/seed-86dfc502/weir/api"
 	"github.com/seed-86dfc502/weir/api/auth"
 	"github.com/seed-86dfc502/weir/internal/wait"
@@ -49,10 +47,7 @@ func TestRate(t *testing.T) {
 func TestBodiesAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const largest = 64 << 10
-		s := api.New(api.Options{
-			Access: callers, Memory: 4 << 20, MaxBody: largest, Timeout: 2 * time.Second, // of the bubble, to wait for room
-			Registry: prometheus.NewRegistry(), Logger: slog.New(slog.DiscardHandler),
-		})
+		s, _ := newServer(t, api.Options{Memory: 4 << 20, MaxBody: largest, Timeout: 2 * time.Second}) // of the bubble, to wait for room
 		held, release := make(chan int, 100), make(chan struct{})
 		s.Handle("POST /hold", auth.Any, func(w http.ResponseWriter, r *http.Request, _ auth.Principal) {
 			body, ok := api.ReadBody(w, r, 0, api.Rows{})
@@ -87,7 +82,7 @@ func TestBodiesAreBounded(t *testing.T) {
 
 // The requests of one tenant that are under way do not keep others from theirs.
 func TestRequestsUnderWayAreBounded(t *testing.T) {
-	s := api.New(api.Options{Access: callers, Rate: 1_000_000, Registry: prometheus.NewRegistry(), Logger: slog.New(slog.DiscardHandler)})
+	s, _ := newServer(t, api.Options{Rate: 1_000_000})
 	under, release := make(chan string, 2000), make(chan struct{})
 	s.Handle("POST /hold", auth.Any, func(_ http.ResponseWriter, _ *http.Request, who auth.Principal) {
 		under <- who.ID
@@ -112,7 +107,7 @@ func TestRequestsUnderWayAreBounded(t *testing.T) {
 }
 
 func TestReadBody(t *testing.T) {
-	s := api.New(api.Options{Access: callers, MaxBody: 100_000, Registry: prometheus.NewRegistry(), Logger: slog.New(slog.DiscardHandler)})
+	s, _ := newServer(t, api.Options{MaxBody: 100_000})
 	s.Handle("POST /small", auth.Any, func(w http.ResponseWriter, r *http.Request, _ auth.Principal) {
 		if body, ok := api.ReadBody(w, r, 50_000, api.Rows{}); ok {
 			_, _ = w.Write(body)
@@ -174,7 +169,7 @@ func TestBodyOfAClientThatHangsUp(t *testing.T) {
 // The effect of a request continues when its client disconnects, and ends with the process.
 func TestWork(t *testing.T) {
 	limit, end := context.WithCancel(t.Context())
-	s := api.New(api.Options{Access: callers, Limit: limit, Registry: prometheus.NewRegistry(), Logger: slog.New(slog.DiscardHandler)})
+	s, _ := newServer(t, api.Options{Limit: limit})
 	s.Handle("POST /work", auth.Any, func(_ http.ResponseWriter, r *http.Request, _ auth.Principal) {
 		ctx, cancel := api.Work(r)
 		defer cancel()

@@ -6,7 +6,6 @@ import (
 	"io"
 	"log/slog"
 	"net/http"
-	"path/filepath"
 	"testing"
 	"time"
 
@@ -42,10 +41,7 @@ func listen(t *testing.T, o api.ListenOptions, h http.Handler) (address string) 
 // Every answer has the headers for browsers, HSTS with TLS.
 func TestAnswersAreHardened(t *testing.T) {
 	t.Parallel()
-	a := newAuthority(t, "ca")
-	dir := t.TempDir()
-	files := &api.Certificates{Cert: filepath.Join(dir, "cert.pem"), Key: filepath.Join(dir, "key.pem")}
-	install(t, files, a.leaf("one"))
+	a, files := certified(t)
 	for scheme, o := range map[string]api.ListenOptions{"http": {}, "https": {Files: files, Reread: func(error) {}}} {
 		transport := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: a.pool()}}
 		resp, err := (&http.Client{Transport: transport, Timeout: bound}).Get(scheme + "://" + listen(t, o, http.NotFoundHandler()))
@@ -60,10 +56,7 @@ func TestAnswersAreHardened(t *testing.T) {
 // The listener's first frames limit the data in flight of an HTTP/2 connection.
 func TestHTTP2IsBounded(t *testing.T) {
 	t.Parallel()
-	a := newAuthority(t, "ca")
-	dir := t.TempDir()
-	files := &api.Certificates{Cert: filepath.Join(dir, "cert.pem"), Key: filepath.Join(dir, "key.pem")}
-	install(t, files, a.leaf("one"))
+	a, files := certified(t)
 	address := listen(t, api.ListenOptions{Files: files, Reread: func(error) {}}, http.NotFoundHandler())
 	conn, err := tls.Dial("tcp", address, &tls.Config{RootCAs: a.pool(), NextProtos: []string{"h2"}})
 	require.NoError(t, err)

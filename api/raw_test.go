@@ -9,7 +9,6 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
-	"path/filepath"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -277,10 +276,7 @@ func TestAnswersMayPause(t *testing.T) {
 		t.Skip("waits for limits of time")
 	}
 	t.Parallel()
-	a := newAuthority(t, "ca")
-	dir := t.TempDir()
-	files := &api.Certificates{Cert: filepath.Join(dir, "cert.pem"), Key: filepath.Join(dir, "key.pem")}
-	install(t, files, a.leaf("one"))
+	a, files := certified(t)
 	limits := unhurried
 	limits.Patience = time.Second
 	address := listen(t, api.ListenOptions{Limits: limits, Files: files, Reread: func(error) {}}, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {

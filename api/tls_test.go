@@ -88,7 +88,16 @@ func install(t *testing.T, files *api.Certificates, c tls.Certificate) {
 	place(t, files.Cert, &pem.Block{Type: "CERTIFICATE", Bytes: c.Certificate[0]})
 }
 
-// client asks once, on a connection of its own, and returns whose certificate the
+// certified makes an authority and a certificate of it, in files.
+func certified(t *testing.T) (*authority, *api.Certificates) {
+	t.Helper()
+	a, dir := newAuthority(t, "ca"), t.TempDir()
+	files := &api.Certificates{Cert: filepath.Join(dir, "cert.pem"), Key: filepath.Join(dir, "key.pem")}
+	install(t, files, a.leaf("one"))
+	return a, files
+}
+
+// get asks once, on a connection of its own, and returns whose certificate the
 // server showed and the protocol.
 func get(address string, c *tls.Config) (server, protocol string, err error) {
 	transport := &http.Transport{TLSClientConfig: c, ForceAttemptHTTP2: true}
@@ -104,10 +113,7 @@ func get(address string, c *tls.Config) (server, protocol string, err error) {
 
 func TestTLS(t *testing.T) {
 	t.Parallel()
-	a := newAuthority(t, "ca")
-	dir := t.TempDir()
-	files := &api.Certificates{Cert: filepath.Join(dir, "cert.pem"), Key: filepath.Join(dir, "key.pem")}
-	install(t, files, a.leaf("one"))
+	a, files := certified(t)
 	told := make(chan error, 100)
 	address := listen(t, api.ListenOptions{Files: files, Reread: func(err error) { told <- err }}, http.NotFoundHandler())
 

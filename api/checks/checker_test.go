@@ -81,6 +81,31 @@ func (f *fixture) checker(o Options) *Checker {
 	return c
 }
 
+// blocked is a store whose first read waits: under is closed when it begins, and it goes on when proceed is.
+func (f *fixture) blocked() (h *hooked, under, proceed chan struct{}) {
+	under, proceed = make(chan struct{}), make(chan struct{})
+	var once sync.Once
+	h = &hooked{real: f.store}
+	h.beforeRead = func(context.Context, []store.Key) error {
+		once.Do(func() {
+			close(under)
+			<-proceed
+		})
+		return nil
+	}
+	return h, under, proceed
+}
+
+// waits returns when so many requests of a Checker wait or are under way.
+func (f *fixture) waits(c *Checker, n int) {
+	f.Helper()
+	require.Eventually(f, func() bool {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		return c.waiting == n
+	}, time.Minute, time.Millisecond)
+}
+
 // one asks for one entity.
 func (f *fixture) one(c *Checker, entity, content string) Answer {
 	f.Helper()
@@ -191,11 +216,7 @@ func TestGroupCommit(t *testing.T) {
 	for n := range 100 {
 		callers.Go(func() { f.one(c, fmt.Sprint("e", n), "A") })
 	}
-	require.Eventually(t, func() bool {
-		c.mu.Lock()
-		defer c.mu.Unlock()
-		return c.waiting == 101
-	}, time.Minute, time.Millisecond)
+	f.waits(c, 101)
 	close(proceed)
 	callers.Wait()
 	require.Equal(t, []int{1, 40, 40, 20}, sizes)
@@ -273,16 +294,7 @@ func TestContended(t *testing.T) {
 // decided when its transaction has not begun.
 func TestCallerGoesAway(t *testing.T) {
 	f := newFixture(t)
-	under, proceed := make(chan struct{}), make(chan struct{})
-	var once sync.Once
-	h := &hooked{real: f.store}
-	h.beforeRead = func(context.Context, []store.Key) error {
-		once.Do(func() {
-			close(under)
-			<-proceed
-		})
-		return nil
-	}
+	h, under, proceed := f.blocked()
 	c := f.checker(Options{Store: h})
 	gone := errors.New("gone")
 	ctx, cancel := context.WithCancelCause(t.Context())
@@ -298,11 +310,7 @@ func TestCallerGoesAway(t *testing.T) {
 	running := ask("running")
 	<-under
 	waiting := ask("waiting")
-	require.Eventually(t, func() bool {
-		c.mu.Lock()
-		defer c.mu.Unlock()
-		return c.waiting == 2
-	}, time.Minute, time.Millisecond)
+	f.waits(c, 2)
 	cancel(gone)
 	require.ErrorIs(t, (<-running).Err, gone, "while the transaction is under way")
 	require.ErrorIs(t, (<-waiting).Err, gone)
@@ -342,16 +350,7 @@ func TestStoreFails(t *testing.T) {
 
 func TestOverloadAndClose(t *testing.T) {
 	f := newFixture(t)
-	under, proceed := make(chan struct{}), make(chan struct{})
-	var once sync.Once
-	h := &hooked{real: f.store}
-	h.beforeRead = func(context.Context, []store.Key) error {
-		once.Do(func() {
-			close(under)
-			<-proceed
-		})
-		return nil
-	}
+	h, under, proceed := f.blocked()
 	c := f.checker(Options{Store: h, MaxWaiting: 12})
 	outcomes := make(chan error, 4)
 	others := f.service
@@ -368,18 +367,11 @@ func TestOverloadAndClose(t *testing.T) {
 	<-under
 	go ask("waiting")
 	go ask("waiting too")
-	wait := func(n int) {
-		require.Eventually(t, func() bool {
-			c.mu.Lock()
-			defer c.mu.Unlock()
-			return c.waiting == n
-		}, time.Minute, time.Millisecond)
-	}
-	wait(3)
+	f.waits(c, 3)
 	_, err := c.Check(t.Context(), f.service, []Request{{Entity: "more", Content: Given("A")}})
 	require.ErrorIs(t, err, ErrOverloaded, "a customer has a quarter")
 	go askFor(others, "theirs")
-	wait(4)
+	f.waits(c, 4)
 	closed := make(chan struct{})
 	go func() {
 		c.Close(context.Background())
