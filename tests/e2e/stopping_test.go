@@ -1,7 +1,6 @@
 package e2e
 
 import (
-	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -66,41 +65,4 @@ func TestSecondSignal(t *testing.T) {
 	hung.Answers(nil)
 	p.Drain()
 	require.Equal(t, []string{"A"}, harness.States(hung.Received(), "X"))
-}
-
-// Every fault of a configuration is said at once, and the exit status is that
-// of wrong usage.
-func TestWrongConfiguration(t *testing.T) {
-	p := harness.NewProject(t, map[string]string{
-		"weir.yaml": `
-sources:
-  events: {file: {path: events.jsonl}, entitty: id}
-  other: {file: {path: other.jsonl}, entity: id, mode: sometimes}
-customers: ["customers/*.yaml"]
-shutdown: {timeout: 5}
-`,
-		"customers/acme.yaml": `
-customer: acme
-projections:
-  all:
-    when: doc.a ==
-    fields: {id: "id.."}
-    deliver: {out: {file: {path: out.jsonl}}}
-`,
-	})
-	for _, command := range []string{"run", "run --until-idle", "validate", "test", "migrate", "dlq list"} {
-		pr := p.Start(command)
-		require.Equal(t, 2, pr.Wait(), command)
-		require.Empty(t, pr.Out.String(), command)
-		for _, fault := range []string{
-			"weir.yaml:3:", "entitty", "weir.yaml:4:", "sometimes", "weir.yaml:6:", "acme.yaml:5:", "acme.yaml:6:",
-		} {
-			require.Contains(t, pr.Log.String(), fault, command)
-		}
-		require.GreaterOrEqual(t, strings.Count(strings.TrimSpace(pr.Log.String()), "\n"), 4)
-	}
-	for _, command := range []string{"run --no-such-flag", "run --role cook", "dlq list x", "no-such-command"} {
-		require.Equal(t, 2, p.Start(command).Wait(), command)
-	}
-	require.Equal(t, 2, p.StartAs("missing.yaml", "run").Wait())
 }
