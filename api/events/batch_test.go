@@ -170,6 +170,8 @@ func TestBatchAfterOneThatDied(t *testing.T) {
 	require.Equal(t, 202, a.status, a.body)
 	require.Equal(t, []events.Status{events.Duplicate, events.Accepted, events.Accepted}, statuses(w.rows(a)))
 	require.Equal(t, []string{"B1", "B0", "B0", "B1", "B0", "B0"}, entities(w))
+	got := w.inbox()
+	require.Equal(t, []string{got[1].Claim, got[2].Claim}, []string{got[4].Claim, got[5].Claim})
 	require.Equal(t, a.body, w.send(q).body)
 }
 
