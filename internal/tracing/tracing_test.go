@@ -15,7 +15,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/seed-86dfc502/weir/change"
-	"github.com/seed-86dfc502/weir/internal/tracing/otlptest"
+	"github.com/seed-86dfc502/weir/tests/otlptest"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"go.opentelemetry.io/otel/sdk/trace/tracetest"
@@ -318,26 +318,6 @@ func TestReceiverThatRefuses(t *testing.T) {
 	require.Len(t, r.Spans(), 2)
 }
 
-// A receiver that asks to wait gets the spans later: nothing is dropped.
-func TestReceiverThatIsBusy(t *testing.T) {
-	r := otlptest.New(t)
-	answers := make(chan int, 2)
-	answers <- http.StatusServiceUnavailable
-	r.Answers(func() int {
-		select {
-		case status := <-answers:
-			return status
-		default:
-			return http.StatusOK
-		}
-	})
-	tracer, flush := start(t, Options{Exporter: r.Exporter(), Sample: 1})
-	tracer.Ingest(t.Context(), "s", HeaderMap(nil)).End()
-	flush()
-	require.Len(t, r.Spans(), 1)
-	require.Zero(t, count(tracer.opt.Metrics.dropped))
-}
-
 // Without tracing, and for an event that is not traced, nothing is allocated.
 func TestWhatIsNotTracedCostsNothing(t *testing.T) {
 	on, _ := start(t, Options{Exporter: otlptest.New(t).Exporter(), Sample: 0})
@@ -358,36 +338,6 @@ func TestWhatIsNotTracedCostsNothing(t *testing.T) {
 	require.NoError(t, (*Tracer)(nil).Shutdown(ctx))
 	h := http.NotFoundHandler()
 	require.NotNil(t, (*Tracer)(nil).Requests(h))
-}
-
-// The cost of tracing one event in all three stages together.
-func BenchmarkEvent(b *testing.B) {
-	for _, c := range []struct {
-		name   string
-		off    bool
-		sample float64
-	}{{"off", true, 0}, {"not traced", false, 0}, {"one in a hundred", false, 0.01}, {"all", false, 1}} {
-		b.Run(c.name, func(b *testing.B) {
-			var tracer *Tracer
-			if !c.off {
-				tracer, _ = start(b, Options{Exporter: tracetest.NewNoopExporter(), Sample: c.sample})
-			}
-			ctx, header := b.Context(), HeaderMap(map[string]string{"weir-kafka-key": "B-007"})
-			b.ReportAllocs()
-			for b.Loop() {
-				in := tracer.Ingest(ctx, "s", header)
-				onward := header
-				if in != nil {
-					onward = HeaderMap(headers(in.Trace()))
-				}
-				decide := tracer.Decide(onward)
-				deliver := tracer.Deliver(decide.Trace(), "a/b@c")
-				in.End()
-				decide.End()
-				deliver.End()
-			}
-		})
-	}
 }
 
 // The attributes of a CloudEvent count where nothing nearer says something.
