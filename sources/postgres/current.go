@@ -13,7 +13,6 @@ import (
 
 // lookup is the question for the row that an entity has now.
 type lookup struct {
-	table    string
 	columns  []string // to read
 	entity   []string // values of the entity's columns
 	filtered bool     // the row counts only if the publication's row filter lets it through
@@ -41,19 +40,19 @@ func (s *session) visible(ctx context.Context, xid uint32) error {
 // current returns the row of an entity as it is now: the columns that the log left out of an earlier change. A
 // later change of the row is still to come. It returns nil without a row, and a rereadError if the
 // table is another one by now.
-func (s *session) current(ctx context.Context, q lookup) ([]value, error) {
+func (t *table) current(ctx context.Context, q lookup) ([]value, error) {
 	ctx, cancel := context.WithTimeout(ctx, silence)
 	defer cancel()
-	t := s.tables[q.table]
-	changed := &rereadError{q.table, "it changed while a row was read that the log has in parts"}
+	db := t.s.db
+	changed := &rereadError{t, "it changed while a row was read that the log has in parts"}
 	var same bool
-	if err := s.db.QueryRow(ctx, "SELECT coalesce(to_regclass($1)::oid = $2, false)", quoteTable(q.table), t.OID).Scan(&same); err != nil {
+	if err := db.QueryRow(ctx, "SELECT coalesce(to_regclass($1)::oid = $2, false)", quoteTable(t.name), t.state.OID).Scan(&same); err != nil {
 		return nil, err
 	}
 	if !same {
 		return nil, changed
 	}
-	types, err := keyTypes(ctx, s.db, q.table, t.Entity)
+	types, err := keyTypes(ctx, db, t.name, t.state.Entity)
 	if err != nil {
 		return nil, err
 	}
@@ -62,14 +61,14 @@ func (s *session) current(ctx context.Context, q lookup) ([]value, error) {
 	for _, column := range q.columns {
 		columns = append(columns, quote(column))
 	}
-	for i, column := range t.Entity {
+	for i, column := range t.state.Entity {
 		params = append(params, []byte(q.entity[i]))
 		conditions = append(conditions, fmt.Sprintf("%s = $%d::text::%s", quote(column), i+1, types[i]))
 	}
-	if q.filtered && t.filter != "" {
-		conditions = append(conditions, "("+t.filter+")")
+	if q.filtered && t.state.filter != "" {
+		conditions = append(conditions, "("+t.state.filter+")")
 	}
-	result := s.db.PgConn().ExecParams(ctx, "SELECT "+strings.Join(columns, ", ")+" FROM "+quoteTable(q.table)+" WHERE "+strings.Join(conditions, " AND ")+" LIMIT 1",
+	result := db.PgConn().ExecParams(ctx, "SELECT "+strings.Join(columns, ", ")+" FROM "+quoteTable(t.name)+" WHERE "+strings.Join(conditions, " AND ")+" LIMIT 1",
 		params, nil, nil, nil).Read()
 	var server *pgconn.PgError
 	switch {

@@ -15,45 +15,26 @@ import (
 
 // relation is a table as the log describes it.
 type relation struct {
-	table    string // schema.name
+	*table          // nil for one of no source
 	key      []bool // by column: part of the replica identity
-	shape    *shape // nil for a table of no source
+	shape    *shape // nil if its changes are not read
 	doubtful []bool // by column: a stored document may have another value under its name
 }
 
-// reading is a table whose changes are read.
-type reading struct {
-	entity []string // columns of the entity id
-	oid    uint32
-	rows   int64 // place of its first rows: changes up to it are left out
-	until  int64 // place of its last rows: up to it a large value that stays is read from the row
-	// shared says that rows may exchange entities within a transaction: no immediate unique
-	// index has the entity.
-	shared   bool
-	maxEvent int // larger documents become dead letters; 0 for no limit
-	// generated columns are left out, by name.
-	generated map[string]bool
-	// learn takes the names of the columns in the log, and returns which are doubtful.
-	learn func(ctx context.Context, names []string) ([]bool, error)
+// entityKey names an entity of a table.
+type entityKey struct {
+	table  *table
+	entity string
 }
 
 // decoder turns the messages of pgoutput into events of tables. It is for one goroutine and one
 // connection: relations are described once in each.
 type decoder struct {
-	tables   map[string]*reading
-	describe func(ctx context.Context, oids []uint32) ([]valueType, error)
-	stream   func(lsn int64) stream // that has a position
-	emit     func(ctx context.Context, table string, r transport.Received, stream stream) error
-	// visible returns when other sessions of the database see a transaction.
-	visible func(ctx context.Context, xid uint32) error
-	// current returns the row that an entity has now; nil without one.
-	current func(ctx context.Context, q lookup) ([]value, error)
-	// stored calls each with the entities of a table, when all that was emitted is decided.
-	stored func(ctx context.Context, table string, each func(ids []string) error) error
+	c *changes
 
 	relations map[uint32]*relation
-	written   map[string]bool // in the transaction: table and entity, of tables whose rows may share one
-	absent    map[string]bool // table and entity: a change was left out, since its row was gone by then, or will be a dead letter
+	written   map[entityKey]bool // in the transaction, of tables whose rows may share one
+	absent    map[entityKey]bool // a change was left out, since its row was gone by then, or will be a dead letter
 	at        place
 	open      bool   // between Begin and Commit
 	xid       uint32 // the open transaction, until other sessions see it; then 0
@@ -83,15 +64,12 @@ func (d *decoder) message(ctx context.Context, m []byte) error {
 		return errShort
 	}
 	switch pglogrepl.MessageType(m[0]) {
-	case pglogrepl.MessageTypeStreamStart:
-		return d.streamStart(m)
-	case pglogrepl.MessageTypeStreamStop:
-		d.streaming = 0
-		return nil
-	case pglogrepl.MessageTypeStreamAbort:
-		return d.streamAbort(m)
-	case pglogrepl.MessageTypeStreamCommit:
-		return d.streamCommit(ctx, m)
+	case pglogrepl.MessageTypeStreamStart, pglogrepl.MessageTypeStreamStop, pglogrepl.MessageTypeStreamAbort, pglogrepl.MessageTypeStreamCommit:
+		parsed, err := pglogrepl.ParseV2(m, false)
+		if err != nil {
+			return fmt.Errorf("a message of the replication stream: %w", err)
+		}
+		return d.stream(ctx, parsed)
 	}
 	if d.streaming == 0 {
 		return d.change(ctx, m)
@@ -105,68 +83,49 @@ func (d *decoder) message(ctx context.Context, m []byte) error {
 	return d.spilled[d.streaming].add(xid, m[4:])
 }
 
-func (d *decoder) streamStart(m []byte) error {
-	if len(m) < 6 {
-		return errShort
+// stream applies the begin or the end of a chunk, or of the transaction that it is of.
+func (d *decoder) stream(ctx context.Context, m pglogrepl.Message) (err error) {
+	switch m := m.(type) {
+	case *pglogrepl.StreamStartMessageV2:
+		d.streaming = m.Xid
+		if d.spilled[m.Xid] == nil {
+			d.spilled[m.Xid], err = newSpilled()
+		}
+		return err
+	case *pglogrepl.StreamStopMessageV2:
+		d.streaming = 0
+	case *pglogrepl.StreamAbortMessageV2:
+		s := d.spilled[m.Xid]
+		switch {
+		case s == nil:
+		case m.Xid != m.SubXid:
+			s.aborted[m.SubXid] = true
+		default:
+			delete(d.spilled, m.Xid)
+			return s.close()
+		}
+	case *pglogrepl.StreamCommitMessageV2:
+		s := d.spilled[m.Xid]
+		if s == nil {
+			return fmt.Errorf("transaction %d ends and did not begin", m.Xid)
+		}
+		delete(d.spilled, m.Xid)
+		if err = d.begin(m.Xid, int64(m.CommitLSN), m.CommitTime); err == nil {
+			err = s.replay(func(m []byte) error { return d.change(ctx, m) })
+		}
+		if err == nil {
+			d.commit(int64(m.TransactionEndLSN))
+		}
+		return errors.Join(err, s.close())
 	}
-	d.streaming = binary.BigEndian.Uint32(m[1:])
-	if d.spilled[d.streaming] != nil {
-		return nil
-	}
-	s, err := newSpilled()
-	if err == nil {
-		d.spilled[d.streaming] = s
-	}
-	return err
+	return nil
 }
-
-func (d *decoder) streamAbort(m []byte) error {
-	if len(m) < 9 {
-		return errShort
-	}
-	xid, sub := binary.BigEndian.Uint32(m[1:]), binary.BigEndian.Uint32(m[5:])
-	s := d.spilled[xid]
-	switch {
-	case s == nil:
-		return nil
-	case xid != sub:
-		s.abort(sub)
-		return nil
-	}
-	delete(d.spilled, xid)
-	return s.close()
-}
-
-func (d *decoder) streamCommit(ctx context.Context, m []byte) error {
-	if len(m) < 30 {
-		return errShort
-	}
-	xid := binary.BigEndian.Uint32(m[1:])
-	commit, end := int64(binary.BigEndian.Uint64(m[6:])), int64(binary.BigEndian.Uint64(m[14:]))
-	at := time.UnixMicro(int64(binary.BigEndian.Uint64(m[22:])) + microsecondsTo2000)
-	s := d.spilled[xid]
-	if s == nil {
-		return fmt.Errorf("transaction %d ends and did not begin", xid)
-	}
-	delete(d.spilled, xid)
-	err := d.begin(xid, commit, at)
-	if err == nil {
-		err = s.replay(func(m []byte) error { return d.change(ctx, m) })
-	}
-	if err == nil {
-		d.commit(end)
-	}
-	return errors.Join(err, s.close())
-}
-
-// microsecondsTo2000 is PostgreSQL's epoch.
-const microsecondsTo2000 = 946684800 * 1_000_000
 
 func (d *decoder) begin(xid uint32, lsn int64, at time.Time) error {
 	if d.expected == (commit{lsn, at.UnixMicro()}) {
 		d.expected = commit{}
 	}
-	d.at, d.open, d.xid = place{stream: d.stream(lsn), lsn: lsn, at: at}, true, xid
+	d.at, d.open, d.xid = place{stream: d.c.lines.stream(lsn), lsn: lsn, at: at}, true, xid
 	clear(d.written)
 	return d.passed(lsn + 1)
 }
@@ -178,7 +137,7 @@ func (d *decoder) ask(ctx context.Context) error {
 	if d.xid == 0 {
 		return nil
 	}
-	err := d.visible(ctx, d.xid)
+	err := d.c.during(ctx, func(ctx context.Context) error { return d.c.visible(ctx, d.xid) })
 	if err == nil {
 		d.xid = 0
 	}
@@ -225,20 +184,20 @@ func (d *decoder) change(ctx context.Context, m []byte) error {
 // relation notes how the log describes a table. It returns a rereadError if the table is not the one
 // whose rows were read.
 func (d *decoder) relation(ctx context.Context, m *pglogrepl.RelationMessage) error {
-	r := &relation{table: m.Namespace + "." + m.RelationName}
+	name := m.Namespace + "." + m.RelationName
+	r := &relation{table: d.c.tables[name]}
 	d.relations[m.RelationID] = r
-	for name, t := range d.tables {
-		if t.oid == m.RelationID && name != r.table && d.at.lsn > t.rows {
-			return &rereadError{name, "it had the name " + r.table}
+	for _, t := range d.c.tables {
+		if t.state.OID == m.RelationID && t.name != name && !t.leavesOut(d.at.lsn) {
+			return &rereadError{t, "it had the name " + name}
 		}
 	}
-	t, wanted := d.tables[r.table]
-	switch {
-	case !wanted:
+	switch t := r.table; {
+	case t == nil:
 		return nil
-	case t.oid == m.RelationID:
-	case d.at.lsn > t.rows:
-		return &rereadError{r.table, "another table had its name"}
+	case t.state.OID == m.RelationID:
+	case !t.leavesOut(d.at.lsn):
+		return &rereadError{t, "another table had its name"}
 	default:
 		return nil
 	}
@@ -251,15 +210,15 @@ func (d *decoder) relation(ctx context.Context, m *pglogrepl.RelationMessage) er
 		names, oids = append(names, c.Name), append(oids, c.DataType)
 		r.key = append(r.key, c.Flags&1 != 0)
 	}
-	types, err := d.describe(ctx, oids)
+	types, err := d.c.describe(ctx, oids)
 	if err != nil {
 		return err
 	}
-	r.shape = newShape(names, types, t.entity)
+	r.shape = newShape(names, types, r.state.Entity)
 	for i, name := range names {
-		r.shape.columns[i].leftOut = t.generated[name]
+		r.shape.columns[i].leftOut = r.state.generated[name]
 	}
-	if d.at.lsn <= t.rows {
+	if r.leavesOut(d.at.lsn) {
 		return nil
 	}
 	for _, i := range r.shape.entity {
@@ -267,7 +226,7 @@ func (d *decoder) relation(ctx context.Context, m *pglogrepl.RelationMessage) er
 			return &rereadError{r.table, "its replica identity, or what is published of it, was without its entity"}
 		}
 	}
-	r.doubtful, err = t.learn(ctx, names)
+	r.doubtful, err = r.learn(ctx, names)
 	return err
 }
 
@@ -285,7 +244,7 @@ func (d *decoder) row(ctx context.Context, id uint32, c rowChange) error {
 	switch {
 	case r == nil:
 		return fmt.Errorf("relation %d was not described", id)
-	case r.shape == nil || d.leavesOut(r.table):
+	case r.shape == nil || r.leavesOut(d.at.lsn):
 		return nil
 	}
 	old, err := r.values(c.before)
@@ -321,29 +280,29 @@ func (d *decoder) row(ctx context.Context, id uint32, c rowChange) error {
 	if row == nil || err != nil {
 		return err
 	}
-	if d.tables[r.table].shared {
-		d.written[r.table+"\x00"+entity] = true
+	if r.shared {
+		d.written[entityKey{r.table, entity}] = true
 	}
 	return d.upsert(ctx, r, entity, row)
 }
 
 // now returns the row that an entity has now; nil without one.
-func (d *decoder) now(ctx context.Context, q lookup) ([]value, error) {
+func (d *decoder) now(ctx context.Context, t *table, q lookup) ([]value, error) {
 	if err := d.ask(ctx); err != nil {
 		return nil, err
 	}
-	return d.current(ctx, q)
+	return t.current(ctx, q)
 }
 
 // upsert emits a row.
 func (d *decoder) upsert(ctx context.Context, r *relation, entity string, row []value) error {
 	document, err := r.shape.document(row)
 	if err != nil {
-		d.absent[r.table+"\x00"+entity] = true
-		return d.emitNext(ctx, r, entity, transport.RefusedPayload, refusal(r.table, err))
+		d.absent[entityKey{r.table, entity}] = true
+		return d.emitNext(ctx, r, entity, transport.RefusedPayload, refusal(r.name, err))
 	}
-	if most := d.tables[r.table].maxEvent; most > 0 && len(document) > most {
-		d.absent[r.table+"\x00"+entity] = true
+	if most := r.s.r.opt.MaxEvents[r.name]; most > 0 && len(document) > most {
+		d.absent[entityKey{r.table, entity}] = true
 	}
 	return d.emitNext(ctx, r, entity, document, r.shape.unchanged(row))
 }
@@ -351,9 +310,9 @@ func (d *decoder) upsert(ctx context.Context, r *relation, entity string, row []
 // leave emits that a row is no more, or has another entity now. If another row may have taken its
 // entity within the transaction, the database says whether there is one.
 func (d *decoder) leave(ctx context.Context, r *relation, entity string, old []value) error {
-	delete(d.absent, r.table+"\x00"+entity)
-	if d.written[r.table+"\x00"+entity] {
-		row, err := d.now(ctx, r.lookup(old, true, nil))
+	delete(d.absent, entityKey{r.table, entity})
+	if d.written[entityKey{r.table, entity}] {
+		row, err := d.now(ctx, r.table, r.lookup(old, true, nil))
 		if err != nil {
 			return err
 		}
@@ -367,8 +326,8 @@ func (d *decoder) leave(ctx context.Context, r *relation, entity string, old []v
 // complete reads columns that a change left alone and that the stored document may not have. It returns
 // nil if the row is gone by now: a deletion follows.
 func (d *decoder) complete(ctx context.Context, r *relation, entity string, row []value, fresh bool) ([]value, error) {
-	at := r.table + "\x00" + entity
-	fresh = fresh || d.at.lsn <= d.tables[r.table].until
+	at := entityKey{r.table, entity}
+	fresh = fresh || r.amidRows(d.at.lsn)
 	var missing []int
 	for i := range row {
 		if row[i].unchanged && !r.shape.columns[i].leftOut {
@@ -388,7 +347,7 @@ func (d *decoder) complete(ctx context.Context, r *relation, entity string, row 
 		}
 		return row, nil
 	}
-	now, err := d.now(ctx, r.lookup(row, false, missing))
+	now, err := d.now(ctx, r.table, r.lookup(row, false, missing))
 	if err != nil {
 		return nil, err
 	}
@@ -405,7 +364,7 @@ func (d *decoder) complete(ctx context.Context, r *relation, entity string, row 
 
 // lookup asks for columns of the row with the entity of another; nil: for all.
 func (r *relation) lookup(row []value, filtered bool, columns []int) lookup {
-	q := lookup{table: r.table, filtered: filtered}
+	q := lookup{filtered: filtered}
 	for _, i := range r.shape.entity {
 		q.entity = append(q.entity, string(row[i].text))
 	}
@@ -436,7 +395,7 @@ func (r *relation) values(t *pglogrepl.TupleData) ([]value, error) {
 		return nil, nil
 	}
 	if len(t.Columns) != len(r.shape.columns) {
-		return nil, fmt.Errorf("a row of %s has %d columns, not %d", r.table, len(t.Columns), len(r.shape.columns))
+		return nil, fmt.Errorf("a row of %s has %d columns, not %d", r.name, len(t.Columns), len(r.shape.columns))
 	}
 	row := make([]value, len(t.Columns))
 	for i, c := range t.Columns {
@@ -458,17 +417,14 @@ func (r *relation) values(t *pglogrepl.TupleData) ([]value, error) {
 func (d *decoder) truncate(ctx context.Context, m *pglogrepl.TruncateMessage) error {
 	for _, id := range m.RelationIDs {
 		r := d.relations[id]
-		if r == nil || r.shape == nil {
-			continue
-		}
-		if d.leavesOut(r.table) {
+		if r == nil || r.shape == nil || r.leavesOut(d.at.lsn) {
 			continue
 		}
 		at := d.at
 		at.many = true
-		err := d.stored(ctx, r.table, func(ids []string) error {
+		err := d.c.stored(ctx, r.source, func(ids []string) error {
 			for _, entity := range ids {
-				if err := d.emit(ctx, r.table, at.record(entity, nil), at.stream); err != nil {
+				if err := d.c.emit(ctx, r.source, at.record(entity, nil), at.stream); err != nil {
 					return err
 				}
 			}
@@ -486,11 +442,6 @@ func refusal(table string, why error) []transport.Header {
 	return []transport.Header{{Key: transport.RefusalHeader, Value: fmt.Appendf(nil, "bad_row: table %s: %v", table, why)}}
 }
 
-// leavesOut reports whether the changes of the transaction are in the rows of a table.
-func (d *decoder) leavesOut(table string) bool {
-	return d.at.lsn <= d.tables[table].rows
-}
-
 func (d *decoder) emitNext(ctx context.Context, r *relation, entity string, document []byte, headers []transport.Header) error {
 	at := d.at
 	if document != nil {
@@ -498,7 +449,7 @@ func (d *decoder) emitNext(ctx context.Context, r *relation, entity string, docu
 	}
 	record := at.record(entity, document)
 	record.Headers = append(record.Headers, headers...)
-	return d.emit(ctx, r.table, record, at.stream)
+	return d.c.emit(ctx, r.source, record, at.stream)
 }
 
 // close removes the spilled transactions that did not commit.

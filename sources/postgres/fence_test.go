@@ -17,6 +17,15 @@ import (
 	"github.com/seed-86dfc502/weir/store/sqlite"
 )
 
+// claimed returns a session that took the next number, and whether the mark was known.
+func claimed(t *testing.T, o Options) (*session, bool) {
+	o.Setup.Source, o.Logger = "shop", slog.New(slog.DiscardHandler)
+	b := &session{r: NewReader(o, nil), own: newSlotRow(o.Logs, o.Positions)}
+	_, known, err := b.claim(t.Context())
+	require.NoError(t, err)
+	return b, known
+}
+
 // A reader that lost its connection stores its mark once more at its end. The store has that of its
 // successor by then, which has begun another epoch.
 func TestTheRowOfASlotIsFenced(t *testing.T) {
@@ -25,10 +34,7 @@ func TestTheRowOfASlotIsFenced(t *testing.T) {
 	defer func() { _ = s.Close() }()
 	require.NoError(t, s.Migrate(t.Context()))
 	begin := func() *session {
-		r := NewReader(Options{Setup: Setup{Source: "shop"}, Logger: slog.New(slog.DiscardHandler), Logs: s, Positions: s, Barrier: func(context.Context, change.Session, string, func(error)) error { return nil }}, nil)
-		b := &session{r: r, own: newSlotRow(s, s)}
-		_, _, err := b.claim(t.Context())
-		require.NoError(t, err)
+		b, _ := claimed(t, Options{Logs: s, Positions: s, Barrier: func(context.Context, change.Session, string, func(error)) error { return nil }})
 		return b
 	}
 	old := begin()
@@ -55,10 +61,7 @@ func TestANumberThatWasGivenTwice(t *testing.T) {
 	m := newMemory()
 	m.row = store.SourceLog{Session: change.Session{Log: "shop", Number: 3, Name: "of a backup"}, Version: 1}
 	m.floor = store.Floor{Session: change.Session{Log: "shop", Number: 7, Name: "of a lost store"}}
-	r := NewReader(Options{Setup: Setup{Source: "shop"}, Logger: slog.New(slog.DiscardHandler), Logs: m, Positions: m, Barrier: m.barrier}, nil)
-	b := &session{r: r, own: newSlotRow(m, m)}
-	_, known, err := b.claim(t.Context())
-	require.NoError(t, err)
+	b, known := claimed(t, Options{Logs: m, Positions: m, Barrier: m.barrier})
 	require.False(t, known)
 	require.Equal(t, int64(8), b.own.session().Number)
 	require.Equal(t, b.own.session(), m.floor.Session)
@@ -68,10 +71,7 @@ func TestANumberThatWasGivenTwice(t *testing.T) {
 func TestARenamedSourceTakesAHigherNumber(t *testing.T) {
 	m := newMemory()
 	m.floor = store.Floor{Session: change.Session{Log: "before", Number: 7, Name: "x"}}
-	r := NewReader(Options{Setup: Setup{Source: "shop"}, Logger: slog.New(slog.DiscardHandler), Logs: m, Positions: m, Barrier: m.barrier}, nil)
-	b := &session{r: r, own: newSlotRow(m, m)}
-	_, _, err := b.claim(t.Context())
-	require.NoError(t, err)
+	b, _ := claimed(t, Options{Logs: m, Positions: m, Barrier: m.barrier})
 	require.Equal(t, int64(8), b.own.session().Number)
 }
 
@@ -151,13 +151,11 @@ func TestASlotOfTwoPipelines(t *testing.T) {
 func TestADatabaseThatMoved(t *testing.T) {
 	server := ownServer(t)
 	s := newShop(t, server, map[string][]string{"public.orders": {"id"}}, "CREATE TABLE orders (id int PRIMARY KEY)", "INSERT INTO orders VALUES (1), (2)")
-	r := s.start()
-	s.drain(r)
-	r.stop()
+	s.read()
 	other := newShop(t, server, s.options.Entities, "CREATE TABLE orders (id int PRIMARY KEY)", "INSERT INTO orders VALUES (2), (3)")
 	other.positions, other.inbox = s.positions, s.inbox
 	other.options.Positions, other.options.Logs, other.options.Barrier, other.options.Stored = s.positions, s.positions, s.positions.barrier, s.inbox.stored
-	r = other.start()
+	r := other.start()
 	other.drain(r)
 	require.Equal(t, other.rows("orders", "id"), s.inbox.docs(t, "orders"))
 	other.exec("INSERT INTO orders VALUES (1)")
@@ -169,9 +167,7 @@ func TestADatabaseThatMoved(t *testing.T) {
 	other.exec("DELETE FROM orders WHERE id = 2")
 	other.exec("SELECT pg_drop_replication_slot('" + other.options.Slot + "')")
 	other.options.Slot += "_b"
-	r = other.start()
-	other.drain(r)
-	r.stop()
+	other.read()
 	require.Equal(t, other.rows("orders", "id"), s.inbox.docs(t, "orders"))
 }
 

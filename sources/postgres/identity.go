@@ -1,9 +1,6 @@
 package postgres
 
 import (
-	"cmp"
-	"context"
-	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -130,60 +127,4 @@ func (c columnNames) doubtful(names []string) (doubtful []bool, ok bool) {
 		doubtful[i] = len(c[last]) > 1
 	}
 	return doubtful, true
-}
-
-// rereadError ends a session: the log shows that the stored entities of a table are not its rows.
-type rereadError struct{ table, cause string }
-
-func (e *rereadError) Error() string { return fmt.Sprintf("table %s: %s", e.table, e.cause) }
-
-// again notes that the rows of a table are to be read again, and returns errAgain.
-func (s *session) again(ctx context.Context, err error) error {
-	var e *rereadError
-	if !errors.As(err, &e) {
-		return err
-	}
-	k := s.marks[e.table]
-	k.value.Cause = e.cause
-	if err := k.save(ctx); err != nil {
-		return err
-	}
-	return errAgain
-}
-
-// learn notes the names of a table's columns in the log, and returns which are doubtful.
-func (s *session) learn(ctx context.Context, table string, names []string) (doubtful []bool, err error) {
-	ctx, cancel := context.WithTimeout(ctx, connectTimeout)
-	defer cancel()
-	k := s.marks[table]
-	m := &k.value
-	now, err := s.readTable(ctx, s.db, table)
-	if err != nil {
-		return nil, err
-	}
-	cause := cmp.Or(m.Identity.differs(now.identity), m.Names.breaks(now.names))
-	news := m.Names.learn(now.names)
-	doubtful, ok := m.Names.doubtful(names)
-	switch {
-	case ok || cause != "":
-	case len(names) != len(now.columns):
-		cause = "its columns were others for a while"
-	default: // names of a while: the order of the columns tells whose they were
-		then := map[string]int16{}
-		for i, name := range names {
-			then[name] = now.names[now.columns[i]]
-		}
-		cause = m.Names.breaks(then)
-		news = m.Names.learn(then) || news
-		doubtful, _ = m.Names.doubtful(names)
-	}
-	if cause != "" {
-		return nil, &rereadError{table, cause}
-	}
-	s.see(table, now)
-	if news {
-		s.r.log.Info("a table has other columns", "event", "source.table_changed", "table", table)
-		err = k.save(ctx)
-	}
-	return doubtful, err
 }

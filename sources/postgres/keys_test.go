@@ -64,9 +64,7 @@ func TestKeysAndLargeValues(t *testing.T) {
 			for _, sql := range []string{"UPDATE orders SET {c} = {c}", "DELETE FROM orders WHERE {c} IS NULL"} {
 				s.exec(strings.ReplaceAll(sql, "{c}", c.entity[0]))
 			}
-			r = s.start()
-			s.drain(r)
-			r.stop()
+			s.read()
 			require.Equal(t, s.rows(table, key), s.inbox.docs(t, "orders"))
 			require.Empty(t, s.inbox.refused)
 			require.Empty(t, log.events("source.gap"))
@@ -78,29 +76,13 @@ func TestKeysAndLargeValues(t *testing.T) {
 func TestKeysThatChangedWhileStopped(t *testing.T) {
 	s := newShop(t, ownServer(t), map[string][]string{"public.orders": {"id"}}, "CREATE TABLE orders (id int PRIMARY KEY, n int, body text)",
 		"ALTER TABLE orders ALTER body SET STORAGE EXTERNAL", "INSERT INTO orders SELECT i, 0, i || repeat('b', 5000) FROM generate_series(1, 3) i")
-	r := s.start()
-	s.drain(r)
-	r.stop()
+	s.read()
 	for _, sql := range []string{"UPDATE orders SET id = 11 WHERE id = 1", "UPDATE orders SET n = 1 WHERE id = 11", "DELETE FROM orders WHERE id = 11",
 		"UPDATE orders SET id = 12 WHERE id = 2", "UPDATE orders SET n = 1 WHERE id = 12", "UPDATE orders SET body = 'short' WHERE id = 12"} {
 		s.exec(sql)
 	}
-	r = s.start()
-	s.drain(r)
-	r.stop()
+	s.read()
 	require.Equal(t, s.rows("orders", "id"), s.inbox.docs(t, "orders"))
-	require.Empty(t, s.inbox.refused)
-}
-
-// A text may be what once marked an unchanged column.
-func TestNoTextIsAMarker(t *testing.T) {
-	s := newShop(t, ownServer(t), map[string][]string{"public.orders": {"id"}}, "CREATE TABLE orders (id int PRIMARY KEY, doc json, n int)")
-	r := s.start()
-	defer r.stop()
-	s.drain(r)
-	s.exec(`INSERT INTO orders VALUES (1, '"\u0000unchanged"', 1)`)
-	s.drain(r)
-	require.Equal(t, map[string]string{"1": `{"doc":"\u0000unchanged","id":1,"n":1}`}, s.inbox.docs(t, "orders"))
 	require.Empty(t, s.inbox.refused)
 }
 

@@ -21,13 +21,10 @@ func TestRowsInPieces(t *testing.T) {
 	s := newShop(t, ownServer(t), map[string][]string{"public.orders": {"id"}}, "CREATE TABLE orders (id int PRIMARY KEY)",
 		"CREATE TABLE large (id int PRIMARY KEY, n int, body text)", "ALTER TABLE large ALTER body SET STORAGE EXTERNAL",
 		"INSERT INTO large SELECT i, 0, i || repeat('b', 3000) FROM generate_series(1, 2000) i")
-	r := s.start()
-	s.drain(r)
-	r.stop()
+	s.read()
 	s.options.Entities = map[string][]string{"public.orders": {"id"}, "public.large": {"id"}}
 	s.options.Setup.Tables = []string{"public.orders", "public.large"}
-	_, err := s.options.Setup.Prepare(t.Context(), false, false, nil)
-	require.NoError(t, err)
+	s.prepare(false)
 	s.options.FrameRecords, s.options.Readers, s.options.Piece = 10, 1, time.Nanosecond
 	log := s.watched()
 	frames := 0
@@ -43,7 +40,7 @@ func TestRowsInPieces(t *testing.T) {
 			s.exec(sql)
 		}
 	}
-	r = s.start()
+	r := s.start()
 	s.inbox.wait(t, "rows", func() bool { return len(s.inbox.docs(t, "orders")) > 3 })
 	r.stop() // and from there on in another session
 	r = s.start()
@@ -93,16 +90,13 @@ func TestRewrittenBeforeItsLock(t *testing.T) {
 		t.Helper()
 		rewritten := false
 		s.before("LOCK TABLE", func() { rewritten = true; s.exec(rewrite) })
-		r := s.start()
-		s.drain(r)
-		r.stop()
+		s.read()
 		require.True(t, rewritten)
 		s.equals("", rewrite)
 	}
 	read("ALTER TABLE orders ALTER n TYPE bigint")
 	s.dropSlot()
-	_, err := s.options.Setup.Prepare(t.Context(), false, false, nil)
-	require.NoError(t, err)
+	s.prepare(false)
 	read("ALTER TABLE orders ALTER n TYPE int")
 	require.NotContains(t, strings.Join(s.inbox.applied, "\n"), "deleted")
 }
@@ -119,9 +113,7 @@ func TestTheKeyChangesWhileRowsAreRead(t *testing.T) {
 	r.stop()
 	s.inbox.crashAt = 0
 	s.exec("ALTER TABLE orders DROP CONSTRAINT orders_pkey, ADD PRIMARY KEY (code)")
-	r = s.start()
-	s.drain(r)
-	r.stop()
+	s.read()
 	require.Equal(t, s.rows("orders", "id"), s.inbox.docs(t, "orders"))
 	require.Contains(t, strings.Join(log.events("source.gap"), ""), "its primary key changed while its rows were read")
 }
@@ -133,8 +125,7 @@ func TestRowsThatCannotBeRead(t *testing.T) {
 		"CREATE TABLE orders (id int PRIMARY KEY)", "CREATE TABLE broken (id int, n int, PRIMARY KEY (id, n))", "CREATE TABLE waiting (id int PRIMARY KEY)",
 		"INSERT INTO orders VALUES (1)", "INSERT INTO broken VALUES (1, 1), (2, 0)", "INSERT INTO waiting VALUES (1)")
 	s.exec("CREATE PUBLICATION " + s.options.Publication + " FOR TABLE orders, waiting, broken WHERE (10 / n > 0)")
-	_, err := s.options.Setup.Prepare(t.Context(), false, false, nil)
-	require.NoError(t, err)
+	s.prepare(false)
 	other, err := pgx.Connect(t.Context(), s.url)
 	require.NoError(t, err)
 	defer func() { _ = other.Close(context.Background()) }()
@@ -189,9 +180,7 @@ func TestATransactionIsOpenBeforeTheSlot(t *testing.T) {
 	require.Error(t, err)
 	_, err = other.Exec(t.Context(), "COMMIT")
 	require.NoError(t, err)
-	r = s.start()
-	s.drain(r)
-	r.stop()
+	s.read()
 	require.Len(t, s.inbox.docs(t, "orders"), 1)
 }
 

@@ -16,11 +16,11 @@ import (
 // No table comes into the publication whose UPDATEs would fail then, neither by weir source prepare
 // nor by a start. All such tables are named, and a start reads the others.
 func TestTablesThatAPublicationWouldHarm(t *testing.T) {
-	entities := map[string][]string{"public.good": {"id"}, "public.keyless": {"id"}, "public.deferred": {"id"}, "public.silent": {"id"}, "public.parent": {"id"}, "public.missing": {"id"}}
+	entities := map[string][]string{"public.good": {"id"}, "public.keyless": {"id"}, "public.deferred": {"id"}, "public.silent": {"id"}, "public.parent": {"id"}, "public.missing": {"id"}, "public.unnamed": {"name"}}
 	s := newShop(t, ownServer(t), entities,
 		"CREATE TABLE good (id int PRIMARY KEY)", "INSERT INTO good VALUES (1)", "CREATE TABLE keyless (id int)", "CREATE TABLE deferred (id int PRIMARY KEY DEFERRABLE)",
 		"CREATE TABLE silent (id int PRIMARY KEY)", "ALTER TABLE silent REPLICA IDENTITY NOTHING", "CREATE TABLE parent (id int PRIMARY KEY)", "CREATE TABLE child () INHERITS (parent)",
-		"INSERT INTO keyless VALUES (1)", "INSERT INTO deferred VALUES (1)", "INSERT INTO silent VALUES (1)")
+		"INSERT INTO keyless VALUES (1)", "INSERT INTO deferred VALUES (1)", "INSERT INTO silent VALUES (1)", "CREATE TABLE unnamed (id int PRIMARY KEY, name text)")
 	for _, printOnly := range []bool{true, false} {
 		statements, err := s.options.Setup.Prepare(t.Context(), printOnly, false, nil)
 		require.Empty(t, statements)
@@ -39,6 +39,14 @@ func TestTablesThatAPublicationWouldHarm(t *testing.T) {
 	for table := range entities {
 		require.Equal(t, table != "public.good", r.reader.Source(table).Failing() != nil, table)
 	}
+	require.ErrorContains(t, r.reader.Source("public.unnamed").Failing(), "ALTER TABLE public.unnamed REPLICA IDENTITY FULL")
+	s.exec("ALTER TABLE unnamed REPLICA IDENTITY FULL")
+	s.exec("INSERT INTO unnamed VALUES (1, 'a')")
+	s.inbox.wait(t, "the rows of a table without its fault", func() bool { return len(s.inbox.docs(t, "unnamed")) == 1 })
+	s.drain(r)
+	s.exec("UPDATE unnamed SET name = 'b'")
+	s.drain(r)
+	require.Equal(t, s.rows("unnamed", "name"), s.inbox.docs(t, "unnamed"))
 }
 
 // A table that is dropped, or that may not be read any more, costs itself, and a publication that
@@ -48,8 +56,7 @@ func TestFaultsOfOneTable(t *testing.T) {
 		"CREATE TABLE orders (id int PRIMARY KEY)", "CREATE TABLE items (id int PRIMARY KEY)", "CREATE TABLE hidden (id int PRIMARY KEY)",
 		"INSERT INTO hidden SELECT generate_series(1, 3)", "CREATE ROLE reader LOGIN REPLICATION", "GRANT SELECT ON orders, items, hidden TO reader")
 	log := s.watched()
-	_, err := s.options.Setup.Prepare(t.Context(), false, false, nil)
-	require.NoError(t, err)
+	s.prepare(false)
 	s.options.URL = strings.Replace(s.url, "postgres@", "reader@", 1)
 	require.NotEqual(t, s.url, s.options.URL)
 	r := s.start()
@@ -82,7 +89,7 @@ func TestFaultsOfOneTable(t *testing.T) {
 	r.stop()
 	require.NotEmpty(t, log.events("source.table_unreadable"))
 	s.options.URL = s.url
-	_, err = s.options.Setup.Prepare(t.Context(), true, false, nil)
+	_, err := s.options.Setup.Prepare(t.Context(), true, false, nil)
 	require.ErrorContains(t, err, "SET (publish = 'insert, update, delete, truncate')")
 }
 
@@ -106,13 +113,11 @@ func TestPrepareByHand(t *testing.T) {
 // A publication that was made again, behind changes that the slot still has, is told from one that is missing.
 func TestASlotThatIsOlderThanThePublication(t *testing.T) {
 	s := newShop(t, ownServer(t), map[string][]string{"public.orders": {"id"}}, "CREATE TABLE orders (id int PRIMARY KEY)", "INSERT INTO orders VALUES (1), (2)")
-	r := s.start()
-	s.drain(r)
-	r.stop()
+	s.read()
 	s.exec("DROP PUBLICATION " + s.options.Publication)
 	s.exec("DELETE FROM orders WHERE id = 1")
 	s.exec("CREATE PUBLICATION " + s.options.Publication + " FOR TABLE orders WITH (publish_via_partition_root = true)")
-	r = s.start()
+	r := s.start()
 	s.await(func() bool {
 		err := r.sources[0].Failing()
 		return err != nil && strings.Contains(err.Error(), "weir source prepare --again")
@@ -121,11 +126,8 @@ func TestASlotThatIsOlderThanThePublication(t *testing.T) {
 	_, err := s.options.Setup.Prepare(t.Context(), false, false, nil)
 	require.ErrorContains(t, err, "is older than the publication")
 	require.ErrorContains(t, r.reader.Source("public.orders").check(t.Context(), true), "is older than the publication")
-	_, err = s.options.Setup.Prepare(t.Context(), false, true, nil)
-	require.NoError(t, err)
-	r = s.start()
-	s.drain(r)
-	r.stop()
+	s.prepare(true)
+	s.read()
 	require.Equal(t, s.rows("orders", "id"), s.inbox.docs(t, "orders"))
 }
 

@@ -210,6 +210,11 @@ func (r *Reader) stored(ctx context.Context, source *Source, after string, durin
 	}
 }
 
+// readTable describes a table of the reader.
+func (r *Reader) readTable(ctx context.Context, db querier, version int, table string) (tableState, error) {
+	return readTable(ctx, db, version, r.opt.Publication, table, r.opt.Entities[table])
+}
+
 // check reports what keeps the table from being read: a *SetupError is a fault of the setup.
 // prepared says that publication and slot must be there; then it may be a *reach.Advice.
 func (s *Source) check(ctx context.Context, prepared bool) error {
@@ -225,7 +230,7 @@ func (s *Source) check(ctx context.Context, prepared bool) error {
 	if err != nil {
 		return classify(err)
 	}
-	t, err := readTable(ctx, conn, server.version, r.opt.Publication, s.table, r.opt.Entities[s.table])
+	t, err := r.readTable(ctx, conn, server.version, s.table)
 	if err != nil {
 		return classify(err)
 	}

@@ -217,9 +217,7 @@ func TestTablesThatTheConfigurationChanges(t *testing.T) {
 	log := s.watched()
 	session := func(entities map[string][]string) {
 		s.options.Entities = entities
-		r := s.start()
-		s.drain(r)
-		r.stop()
+		s.read()
 	}
 	session(both)
 	s.equals("", "at first")

@@ -161,29 +161,28 @@ type described struct {
 }
 
 // types knows the forms of types by their OID. It is for one goroutine.
-type types struct {
-	known map[uint32]valueType
-}
+type types map[uint32]valueType
 
 // of returns the forms of types, reading unknown ones from the catalog. A type that the catalog
 // does not have any more is text.
-func (t *types) of(ctx context.Context, db querier, oids []uint32) ([]valueType, error) {
+func (t types) of(ctx context.Context, db querier, oids []uint32) ([]valueType, error) {
 	all := make([]valueType, len(oids))
 	for i, oid := range oids {
-		v, ok := t.known[oid]
+		v, ok := t[oid]
 		if !ok {
 			var err error
-			if v, err = t.resolve(ctx, db, oid, true); err != nil {
+			if v, err = resolve(ctx, db, oid, true); err != nil {
 				return nil, err
 			}
-			t.known[oid] = v
+			t[oid] = v
 		}
 		all[i] = v
 	}
 	return all, nil
 }
 
-func (t *types) resolve(ctx context.Context, db querier, oid uint32, arrays bool) (valueType, error) {
+// resolve reads the form of a type from the catalog; arrays says whether one of an array counts.
+func resolve(ctx context.Context, db querier, oid uint32, arrays bool) (valueType, error) {
 	for range 32 { // domains over domains
 		if f := builtin(oid); f != formText {
 			return valueType{form: f}, nil
@@ -205,7 +204,7 @@ func (t *types) resolve(ctx context.Context, db querier, oid uint32, arrays bool
 		case d.name == "hstore":
 			return valueType{form: formHstore}, nil
 		case d.category == "A" && d.element != 0 && arrays:
-			element, err := t.resolve(ctx, db, d.element, false)
+			element, err := resolve(ctx, db, d.element, false)
 			if d.name == "int2vector" || d.name == "oidvector" {
 				return valueType{}, err // their text is no array's
 			}

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"math"
 	"slices"
 	"sync"
 	"time"
@@ -23,27 +22,22 @@ import (
 
 // session is one connection's work.
 type session struct {
-	r        *Reader
-	db       *pgx.Conn // holds the lock of the slot
-	log      *pgconn.PgConn
-	server   server
-	lines    timelines
-	own      *slotRow
-	mark     mark       // in the row that the session holds
-	id       string     // of the cluster, the database in it and the slot
-	from     int64      // where the slot begins
-	found    bool       // rows may have been read before: the slot was there without a mark, or there is a gap
-	gaveUp   kept[bool] // the slot was dropped for what it kept
-	marks    map[string]*kept[tableMark]
-	tables   map[string]tableState // those that are read
-	readings map[string]*reading   // of these
-	later    map[string]delay      // tables whose rows cannot be read now
-	swept    map[string]string     // last entity of a table that was swept
-	unread   int                   // tables that lack rows
-	seen     map[string]tableState // of tables; guarded by looking
-	looking  sync.Mutex
-	types    types
-	cancel   context.CancelCauseFunc
+	r      *Reader
+	db     *pgx.Conn // holds the lock of the slot
+	log    *pgconn.PgConn
+	server server
+	lines  timelines
+	own    *slotRow
+	mark   mark       // in the row that the session holds
+	id     string     // of the cluster, the database in it and the slot
+	from   int64      // where the slot begins
+	found  bool       // rows may have been read before: the slot was there without a mark, or there is a gap
+	gaveUp kept[bool] // the slot was dropped for what it kept
+	tables map[string]*table
+	unread int // tables that lack rows
+	types  types
+	watch  watcher
+	cancel context.CancelCauseFunc
 }
 
 // lockSpace is the first key of the advisory locks: one process reads a slot.
@@ -53,7 +47,8 @@ const lockSpace = 0x57656972
 func (r *Reader) session(ctx context.Context) (err error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	s := &session{r: r, own: newSlotRow(r.opt.Logs, r.opt.Positions), marks: map[string]*kept[tableMark]{}, tables: map[string]tableState{}, readings: map[string]*reading{}, later: map[string]delay{}, swept: map[string]string{}, seen: map[string]tableState{}, types: types{map[uint32]valueType{}}, cancel: cancel}
+	s := &session{r: r, own: newSlotRow(r.opt.Logs, r.opt.Positions), tables: map[string]*table{}, types: types{}, cancel: cancel}
+	s.watch = watcher{s: s, seen: map[string]tableState{}}
 	defer s.close()
 	starting, started := context.WithTimeout(ctx, silence)
 	defer started()
@@ -80,7 +75,7 @@ func (r *Reader) session(ctx context.Context) (err error) {
 	}
 	r.setError(nil)
 	var watching sync.WaitGroup
-	watching.Go(func() { s.watch(ctx) })
+	watching.Go(func() { s.watch.run(ctx) })
 	defer watching.Wait()
 	defer cancel(nil)
 	assignment := transport.NextAssignment()
@@ -93,10 +88,10 @@ func (r *Reader) session(ctx context.Context) (err error) {
 			return errAgain
 		}
 	}
-	if cause := s.cause(ctx, err); ctx.Err() != nil {
-		return cause
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
 	}
-	return s.fenced(s.again(ctx, err))
+	return s.fenced(again(ctx, err))
 }
 
 // fenced ends a session whose row another one has taken, or a restored store has lost: the next one
@@ -105,14 +100,6 @@ func (s *session) fenced(err error) error {
 	if errors.Is(err, store.ErrFenced) {
 		s.r.log.Info("another session took the slot's row in the store, or the store was restored: beginning again", "event", "source.fenced")
 		return errAgain
-	}
-	return err
-}
-
-// cause returns why the session was cancelled, else err.
-func (s *session) cause(ctx context.Context, err error) error {
-	if why := context.Cause(ctx); why != nil && ctx.Err() != nil {
-		return why
 	}
 	return err
 }
@@ -268,159 +255,31 @@ func (s *session) slot(ctx context.Context, known bool) (slotState, error) {
 func (s *session) chooseTables(ctx context.Context) error {
 	unbroken := s.mark.Tables
 	s.mark.Tables = nil
-	for _, table := range slices.Sorted(maps.Keys(s.r.sources)) {
-		source := s.r.sources[table]
-		t, err := s.readTable(ctx, s.db, table)
+	for _, name := range slices.Sorted(maps.Keys(s.r.sources)) {
+		source := s.r.sources[name]
+		is, err := s.r.readTable(ctx, s.db, s.server.version, name)
 		if err != nil {
 			return err
 		}
-		k := &kept[tableMark]{positions: s.own, source: source.name, identity: s.id + "/" + table}
-		if _, err := k.load(ctx); err != nil {
-			return err
-		}
-		s.marks[table] = k
-		if fault := t.check(table, s.r.opt.Publication); fault != nil {
-			s.r.log.Warn("a table cannot be read", "event", "source.table_unreadable", "table", table, "error", fault)
+		if fault := is.check(name, s.r.opt.Publication); fault != nil {
+			s.r.log.Warn("a table cannot be read", "event", "source.table_unreadable", "table", name, "error", fault)
 			source.setFault(fault)
 			continue
 		}
 		source.setFault(nil)
-		if err := s.continues(ctx, k, table, t, slices.Contains(unbroken, table)); err != nil {
+		t := &table{s: s, name: name, source: source, mark: kept[tableMark]{positions: s.own, source: source.name, identity: s.id + "/" + name}}
+		if _, err := t.mark.load(ctx); err != nil {
 			return err
 		}
-		s.choose(table, t)
-		m := &k.value
-		re := &reading{entity: t.Entity, oid: t.OID, rows: m.Since, until: m.Until, shared: t.shared(), generated: t.generated, maxEvent: s.r.opt.MaxEvents[table],
-			learn: func(ctx context.Context, names []string) ([]bool, error) { return s.learn(ctx, table, names) }}
-		if m.Since == 0 {
-			re.rows = math.MaxInt64
+		if err := t.continues(ctx, is, slices.Contains(unbroken, name)); err != nil {
+			return err
 		}
-		if !m.Done {
-			re.until = math.MaxInt64
+		t.choose(is)
+		if !t.mark.value.Done {
 			s.unread++
 		}
-		s.readings[table] = re
+		s.tables[name] = t
 	}
 	s.mark.Tables = slices.Sorted(maps.Keys(s.tables))
 	return nil
-}
-
-// choose notes the state of a table that is read.
-func (s *session) choose(table string, t tableState) {
-	s.tables[table] = t
-	s.see(table, t)
-}
-
-// see notes the state that the next look compares with.
-func (s *session) see(table string, t tableState) {
-	s.looking.Lock()
-	defer s.looking.Unlock()
-	s.seen[table] = t
-}
-
-// readTable describes a table of the source.
-func (s *session) readTable(ctx context.Context, db querier, table string) (tableState, error) {
-	return readTable(ctx, db, s.server.version, s.r.opt.Publication, table, s.r.opt.Entities[table])
-}
-
-// continues compares a table with its mark, which becomes an empty one if the rows are to be read.
-func (s *session) continues(ctx context.Context, k *kept[tableMark], table string, t tableState, unbroken bool) error {
-	m := &k.value
-	cause := ""
-	switch {
-	case m.Epoch != s.mark.Epoch: // a gap of all tables, or no rows were ever read
-		*m = tableMark{Epoch: s.mark.Epoch, Again: m.Epoch != "" || s.found}
-		return nil
-	case m.Cause != "":
-		cause = m.Cause
-	case m.Since == 0: // no rows are read
-		return nil
-	case !unbroken:
-		cause = "changes passed while the table was not read"
-	case !m.Done && m.Timeline != s.lines.current:
-		cause = "the reading of its rows began before a fail-over"
-	case !m.Done && m.Identity.Key != t.Key:
-		cause = "its primary key changed while its rows were read"
-	default:
-		cause = cmp.Or(m.Identity.differs(t.identity), m.Names.breaks(t.names))
-	}
-	if cause != "" {
-		s.r.log.Warn("changes of a table may be missing: reading its rows again", "event", "source.gap", "table", table, "reason", cause)
-		*m = tableMark{Epoch: s.mark.Epoch, Again: true}
-		return nil
-	}
-	if !m.Names.learn(t.names) && m.Identity.same(t.identity) {
-		return nil
-	}
-	s.r.log.Info("a table has other columns, or was rewritten with the same rows: its changes go on", "event", "source.table_changed", "table", table)
-	m.Identity = t.identity
-	return k.save(ctx)
-}
-
-// watch measures the slot and ends the session when a table's fault begins or ends, when a table
-// has another identity, or when the slot keeps too much.
-func (s *session) watch(ctx context.Context) {
-	for wait.Sleep(ctx, s.r.opt.Watch) {
-		if err := s.look(ctx); err != nil {
-			if ctx.Err() == nil {
-				s.cancel(err)
-			}
-			return
-		}
-	}
-}
-
-func (s *session) look(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, silence)
-	defer cancel()
-	db, err := s.r.connect(ctx)
-	if err != nil {
-		return err
-	}
-	defer func() { _ = db.Close(context.WithoutCancel(ctx)) }()
-	slot, err := readSlot(ctx, db, s.server.version, s.r.opt.Slot)
-	if err != nil {
-		return err
-	}
-	s.r.mu.Lock()
-	s.r.retained = slot.retained
-	s.r.mu.Unlock()
-	if most := s.r.opt.Retain; most > 0 && slot.retained > most {
-		return s.giveUp(ctx, db, slot.retained)
-	}
-	for table := range s.r.sources {
-		t, err := s.readTable(ctx, db, table)
-		if err != nil {
-			return err
-		}
-		s.looking.Lock()
-		seen, read := s.seen[table]
-		s.looking.Unlock()
-		if readable := t.check(table, s.r.opt.Publication) == nil; readable != read || readable && seen.passed(t) {
-			return errAgain
-		}
-	}
-	return nil
-}
-
-// giveUp drops the slot, so that the server's disk does not fill up.
-func (s *session) giveUp(ctx context.Context, db *pgx.Conn, retained int64) error {
-	s.r.log.Error("the slot keeps more of the log than it may: dropping it", "event", "source.slot_given_up", "slot", s.r.opt.Slot, "bytes", retained, "limit", s.r.opt.Retain)
-	s.gaveUp.value = true
-	if err := s.gaveUp.save(ctx); err != nil {
-		return err
-	}
-	if _, err := db.Exec(ctx, "SELECT pg_terminate_backend(active_pid) FROM pg_replication_slots WHERE slot_name = $1 AND active", s.r.opt.Slot); err != nil {
-		return err
-	}
-	for {
-		_, err := db.Exec(ctx, "SELECT pg_drop_replication_slot(slot_name) FROM pg_replication_slots WHERE slot_name = $1", s.r.opt.Slot)
-		var server *pgconn.PgError
-		if !errors.As(err, &server) || server.Code != "55006" { // the walsender has not ended yet
-			return errors.Join(err, errAgain)
-		}
-		if !wait.Sleep(ctx, 50*time.Millisecond) {
-			return ctx.Err()
-		}
-	}
 }

@@ -25,40 +25,26 @@ import (
 // change is read.
 const openPatience = 5 * time.Second
 
-// delay is a pause in the reading of a table's rows.
-type delay struct {
-	until time.Time
-	pause time.Duration
-}
-
 // postpone notes why the rows of a table cannot be read now. The table's changes and all other
 // tables are read meanwhile.
-func (s *session) postpone(table string, why error, pause time.Duration) {
-	source := s.r.sources[table]
-	if said := source.setFault(why); said {
-		s.r.log.Warn("the rows of a table cannot be read now; retrying", "event", "source.rows_wait", "table", table, "error", why)
+func (t *table) postpone(why error, pause time.Duration) {
+	if said := t.source.setFault(why); said {
+		t.s.r.log.Warn("the rows of a table cannot be read now; retrying", "event", "source.rows_wait", "table", t.name, "error", why)
 	}
-	s.later[table] = delay{time.Now().Add(pause), pause}
+	t.later = delay{time.Now().Add(pause), pause}
 }
 
-// failed postpones a table whose rows could not be read, each time for longer.
-func (s *session) failed(table string, why error) {
-	s.postpone(table, fmt.Errorf("the rows of table %s cannot be read: %w", table, classify(why)), s.longer(table))
-}
-
-// longer returns twice the last wait of a table, from a second to a minute.
-func (s *session) longer(table string) time.Duration {
-	return min(max(2*s.later[table].pause, time.Second), time.Minute)
-}
+// longer returns twice the last pause, from a second to a minute.
+func (t *table) longer() time.Duration { return min(max(2*t.later.pause, time.Second), time.Minute) }
 
 // due returns the tables whose rows are to be read now: not while events of a table are set aside.
-func (s *session) due() (tables []string) {
+func (s *session) due() (tables []*table) {
 	if s.unread == 0 {
 		return nil
 	}
-	for _, table := range slices.Sorted(maps.Keys(s.tables)) {
-		if !s.marks[table].value.Done && !time.Now().Before(s.later[table].until) && !s.r.sources[table].lane.Aside() {
-			tables = append(tables, table)
+	for _, name := range slices.Sorted(maps.Keys(s.tables)) {
+		if t := s.tables[name]; !t.mark.value.Done && !time.Now().Before(t.later.until) && !t.source.lane.Aside() {
+			tables = append(tables, t)
 		}
 	}
 	return tables
@@ -72,16 +58,16 @@ func (s *session) piece(ctx context.Context) error {
 	if open, err := openTransaction(ctx, s.db); err != nil {
 		return err
 	} else if open != nil && open.old() {
-		for _, table := range due {
-			s.postpone(table, open, time.Second)
+		for _, t := range due {
+			t.postpone(open, time.Second)
 		}
 		return nil
 	}
 	until := time.Now().Add(s.r.opt.Piece)
 	name, position, release, err := s.export(ctx)
 	if open := new(openError); errors.As(err, &open) {
-		for _, table := range due {
-			s.postpone(table, err, s.longer(table))
+		for _, t := range due {
+			t.postpone(err, t.longer())
 		}
 		return nil
 	} else if err != nil {
@@ -113,21 +99,21 @@ func (s *session) piece(ctx context.Context) error {
 	if err := s.save(ctx, func(m *mark) { m.Rows = at.lsn }); err != nil {
 		return err
 	}
-	for _, table := range due {
-		held, err := s.hold(ctx, readers[0], table, at)
+	for _, t := range due {
+		held, err := t.hold(ctx, readers[0], at)
 		if err == nil && held {
-			err = s.readRows(ctx, table, readers, at, until)
+			err = t.readRows(ctx, readers, at, until)
 		}
 		var cost *tableError
 		switch {
 		case errors.As(err, &cost) && !slices.ContainsFunc(readers, (*pgx.Conn).IsClosed):
-			s.failed(table, cost.err)
+			t.postpone(fmt.Errorf("the rows of table %s cannot be read: %w", t.name, classify(cost.err)), t.longer())
 			return nil // the transactions have failed
 		case err != nil:
-			return fmt.Errorf("table %s: %w", table, err)
+			return fmt.Errorf("table %s: %w", t.name, err)
 		case held:
-			delete(s.later, table)
-			s.r.sources[table].setFault(nil)
+			t.later = delay{}
+			t.source.setFault(nil)
 		}
 		if time.Now().After(until) {
 			return nil
@@ -152,40 +138,38 @@ func costs(err error) error {
 // hold locks a table, so that no rewrite empties it in the snapshot of a transaction, and takes
 // its state from that. It returns false if the table changed since the snapshot. It does not wait for
 // a lock: its holder may wait for another table.
-func (s *session) hold(ctx context.Context, conn *pgx.Conn, table string, at place) (held bool, err error) {
-	if _, err := conn.Exec(ctx, "LOCK TABLE "+quoteTable(table)+" IN ACCESS SHARE MODE NOWAIT"); err != nil {
+func (t *table) hold(ctx context.Context, conn *pgx.Conn, at place) (held bool, err error) {
+	if _, err := conn.Exec(ctx, "LOCK TABLE "+quoteTable(t.name)+" IN ACCESS SHARE MODE NOWAIT"); err != nil {
 		return false, costs(err)
 	}
-	before, err := s.readTable(ctx, conn, table)
+	before, err := t.describe(ctx, conn)
 	if err != nil {
 		return false, err
 	}
-	now, err := s.readTable(ctx, s.db, table)
+	now, err := t.describe(ctx, t.s.db)
 	if err != nil {
 		return false, err
 	}
-	if before.check(table, s.r.opt.Publication) != nil || !before.same(now.identity) {
+	if before.check(t.name, t.s.r.opt.Publication) != nil || !before.same(now.identity) {
 		return false, nil
 	}
-	k := s.marks[table]
-	m := &k.value
+	m := &t.mark.value
 	if m.Since == 0 {
 		m.Identity, m.Names = before.identity, columnNames{}
 		m.Names.learn(before.names)
 		if !m.Again { // another table, or another database, may have had the source's name
-			if m.Again, err = s.anyStored(ctx, table); err != nil {
+			if m.Again, err = t.anyStored(ctx); err != nil {
 				return false, err
 			}
 		}
-		m.Since, m.Timeline = at.lsn, s.lines.current
+		m.Since, m.Timeline = at.lsn, t.s.lines.current
 	} else if m.Identity.Key != before.Key || m.Identity.differs(before.identity) != "" {
 		return false, errAgain
 	}
 	m.Until = at.lsn
-	s.choose(table, before)
-	s.readings[table].rows = m.Since
+	t.choose(before)
 	// It is stored before the first row: a later session reads the changes from here on.
-	return true, k.save(ctx)
+	return true, t.mark.save(ctx)
 }
 
 // export makes a temporary slot and returns the snapshot of its beginning, which holds exactly the
@@ -218,35 +202,31 @@ func (s *session) export(ctx context.Context) (name string, position int64, rele
 
 // rows reads a piece of one table.
 type rows struct {
-	s        *session
-	source   *Source
-	state    tableState
+	*table
 	shape    *shape
 	keys     []string // of the key's types, as casts name them
 	place    place
 	until    time.Time // the end of the piece
 	read     atomic.Int64
-	mu       sync.Mutex // of mark and saved
-	mark     *kept[tableMark]
+	mu       sync.Mutex // of the table's mark and saved
 	saved    time.Time
 	reported time.Time
 }
 
 // readRows reads rows in the ranges of a table that were not read, until the end of the piece: at least
 // a frame or so of each reader.
-func (s *session) readRows(ctx context.Context, table string, readers []*pgx.Conn, at place, until time.Time) error {
-	t := s.tables[table]
-	types, err := s.types.of(ctx, readers[0], t.types)
+func (t *table) readRows(ctx context.Context, readers []*pgx.Conn, at place, until time.Time) error {
+	s, state, m := t.s, t.state, &t.mark.value
+	types, err := s.types.of(ctx, readers[0], state.types)
 	if err != nil {
 		return costs(err)
 	}
-	r := &rows{s: s, source: s.r.sources[table], state: t, shape: newShape(t.columns, types, s.r.opt.Entities[table]), place: at, until: until, mark: s.marks[table]}
-	if r.keys, err = keyTypes(ctx, readers[0], table, t.key); err != nil {
+	r := &rows{table: t, shape: newShape(state.columns, types, state.Entity), place: at, until: until}
+	if r.keys, err = keyTypes(ctx, readers[0], t.name, state.key); err != nil {
 		return costs(err)
 	}
-	m := &r.mark.value
 	if len(m.Ranges) == 0 {
-		if m.Ranges, err = ranges(ctx, readers[0], table, t); err != nil {
+		if m.Ranges, err = ranges(ctx, readers[0], t.name, state); err != nil {
 			return costs(err)
 		}
 	}
@@ -255,11 +235,11 @@ func (s *session) readRows(ctx context.Context, table string, readers []*pgx.Con
 		read = 0
 		for _, k := range m.Ranges {
 			if k.Done { // by an earlier session
-				read += int64(t.rows) / int64(len(m.Ranges))
+				read += int64(state.rows) / int64(len(m.Ranges))
 			}
 		}
-		r.source.setSnapshot(read, int64(t.rows), true)
-		s.r.log.Info("reading the rows of a table", "event", "source.snapshot_began", "table", table, "rows", int64(t.rows), "ranges", len(m.Ranges))
+		r.source.setSnapshot(read, int64(state.rows), true)
+		s.r.log.Info("reading the rows of a table", "event", "source.snapshot_began", "table", t.name, "rows", int64(state.rows), "ranges", len(m.Ranges))
 	}
 	r.read.Store(read)
 	work := make(chan int, len(m.Ranges))
@@ -273,7 +253,7 @@ func (s *session) readRows(ctx context.Context, table string, readers []*pgx.Con
 	for _, conn := range readers {
 		group.Go(func() error {
 			for i := range work {
-				if done, err := r.readRange(gctx, conn.PgConn(), table, i); err != nil || !done || time.Now().After(until) {
+				if done, err := r.readRange(gctx, conn.PgConn(), i); err != nil || !done || time.Now().After(until) {
 					return err
 				}
 			}
@@ -298,17 +278,16 @@ func (s *session) readRows(ctx context.Context, table string, readers []*pgx.Con
 	m.Done, m.Ranges = true, nil
 	s.unread--
 	r.source.setSnapshot(0, 0, false)
-	s.readings[table].until = m.Until
-	s.r.log.Info("the rows of a table are read", "event", "source.snapshot_ended", "table", table, "rows", r.read.Load())
+	s.r.log.Info("the rows of a table are read", "event", "source.snapshot_ended", "table", t.name, "rows", r.read.Load())
 	return r.mark.save(ctx)
 }
 
 // direct does work that needs no report to the server meanwhile.
 func direct(ctx context.Context, work func(context.Context) error) error { return work(ctx) }
 
-// anyStored reports whether the source of a table has entities.
-func (s *session) anyStored(ctx context.Context, table string) (bool, error) {
-	err := s.r.stored(ctx, s.r.sources[table], "", direct, func([]string) error { return errEnough })
+// anyStored reports whether the source of the table has entities.
+func (t *table) anyStored(ctx context.Context) (bool, error) {
+	err := t.s.r.stored(ctx, t.source, "", direct, func([]string) error { return errEnough })
 	if errors.Is(err, errEnough) {
 		return true, nil
 	}
@@ -322,7 +301,7 @@ var errEnough = errors.New("no more entities are listed now")
 // errEnough at the end of the piece, and resumes in the next one.
 func (r *rows) sweep(ctx context.Context) error {
 	at := place{stream: r.s.lines.stream(r.mark.value.Since), lsn: r.mark.value.Since, many: true, at: r.place.at}
-	return r.s.r.stored(ctx, r.source, r.s.swept[r.source.table], direct, func(ids []string) error {
+	return r.s.r.stored(ctx, r.source, r.swept, direct, func(ids []string) error {
 		records := make([]transport.Received, len(ids))
 		for i, id := range ids {
 			records[i] = at.record(id, nil)
@@ -331,7 +310,7 @@ func (r *rows) sweep(ctx context.Context) error {
 		if !ok {
 			return errRefused
 		}
-		r.s.swept[r.source.table] = ids[len(ids)-1]
+		r.swept = ids[len(ids)-1]
 		if left != nil || time.Now().After(r.until) {
 			return errEnough
 		}
@@ -388,7 +367,7 @@ func ranges(ctx context.Context, db querier, table string, t tableState) ([]keyR
 
 // query returns the statement of a range and its parameters. It is for the first so many rows by the
 // key, if most is not 0.
-func (r *rows) query(table string, k keyRange, most int) (sql string, params [][]byte) {
+func (r *rows) query(k keyRange, most int) (sql string, params [][]byte) {
 	var columns, key, conditions []string
 	for _, column := range r.state.columns {
 		columns = append(columns, quote(column))
@@ -416,7 +395,7 @@ func (r *rows) query(table string, k keyRange, most int) (sql string, params [][
 	if r.state.filter != "" {
 		conditions = append(conditions, "("+r.state.filter+")")
 	}
-	sql = "SELECT " + strings.Join(columns, ", ") + " FROM " + quoteTable(table)
+	sql = "SELECT " + strings.Join(columns, ", ") + " FROM " + quoteTable(r.name)
 	if len(conditions) > 0 {
 		sql += " WHERE " + strings.Join(conditions, " AND ")
 	}
@@ -428,7 +407,7 @@ func (r *rows) query(table string, k keyRange, most int) (sql string, params [][
 
 // readRange reads a range until the end of the piece and hands its rows out. It reports whether the range
 // ended. A table without a key, or whose key is not published, is read in one piece.
-func (r *rows) readRange(ctx context.Context, conn *pgconn.PgConn, table string, i int) (done bool, err error) {
+func (r *rows) readRange(ctx context.Context, conn *pgconn.PgConn, i int) (done bool, err error) {
 	most := 10 * r.s.r.opt.FrameRecords // an index has the first rows of a range at once
 	var keyAt []int
 	for _, column := range r.state.key {
@@ -463,7 +442,7 @@ func (r *rows) readRange(ctx context.Context, conn *pgconn.PgConn, table string,
 		r.mu.Lock()
 		k := r.mark.value.Ranges[i]
 		r.mu.Unlock()
-		sql, params := r.query(table, k, most)
+		sql, params := r.query(k, most)
 		result := conn.ExecParams(ctx, sql, params, nil, nil, nil)
 		n := 0
 		for ; !late && result.NextRow(); n++ {
@@ -506,7 +485,7 @@ func (r *rows) event(row []value) transport.Received {
 	document, err := r.shape.document(row)
 	if err != nil {
 		record := r.place.record(id, transport.RefusedPayload)
-		record.Headers = append(record.Headers, refusal(r.source.table, err)...)
+		record.Headers = append(record.Headers, refusal(r.name, err)...)
 		return record
 	}
 	return r.place.record(id, bytes.Clone(document))
@@ -530,7 +509,7 @@ func (r *rows) progress(ctx context.Context, i int, last []string, n int, done b
 	}
 	if now := time.Now(); now.Sub(r.reported) >= logEvery {
 		if !r.reported.IsZero() {
-			r.s.r.log.Info("reading rows", "event", "source.snapshot", "table", r.source.table, "read", read, "of", int64(r.state.rows))
+			r.s.r.log.Info("reading rows", "event", "source.snapshot", "table", r.name, "read", read, "of", int64(r.state.rows))
 		}
 		r.reported = now
 	}

@@ -46,9 +46,7 @@ func TestRowsThenChanges(t *testing.T) {
 	r.stop()
 	s.exec("INSERT INTO orders VALUES (20000, 'while nothing runs')")
 	applied := len(s.inbox.applied)
-	r = s.start()
-	s.drain(r)
-	r.stop()
+	s.read()
 	require.Equal(t, []string{`orders 20000 {"id":20000,"note":null,"state":"while nothing runs"}`}, s.inbox.applied[applied:])
 }
 
@@ -123,9 +121,7 @@ func TestTruncate(t *testing.T) {
 		"CREATE TABLE orders (id int PRIMARY KEY, v int)", "CREATE TABLE items (id int PRIMARY KEY, v int)",
 		"INSERT INTO orders SELECT n, 0 FROM generate_series(1, 100) n", "INSERT INTO items VALUES (1, 0)")
 	s.options.FrameRecords = 10
-	r := s.start()
-	s.drain(r)
-	r.stop()
+	s.read()
 	s.exec("BEGIN; INSERT INTO orders VALUES (101, 0); TRUNCATE orders; INSERT INTO orders SELECT n, 1 FROM generate_series(50, 60) n; COMMIT; UPDATE orders SET v = 2 WHERE id = 50")
 	s.inbox.applied = nil
 	for _, frame := range []int{1, 2, 3, 4, 5, 2, 3} {
@@ -138,7 +134,7 @@ func TestTruncate(t *testing.T) {
 		r.stop()
 	}
 	s.inbox.crashAt = 0
-	r = s.start()
+	r := s.start()
 	defer r.stop()
 	s.drain(r)
 	require.Equal(t, s.rows("orders", "id"), s.inbox.docs(t, "orders"))
@@ -184,9 +180,7 @@ func TestKilledAtAnyFrame(t *testing.T) {
 		change(3*n + 2)
 	}
 	s.inbox.crashAt = 0
-	r := s.start()
-	s.drain(r)
-	r.stop()
+	s.read()
 	for _, table := range []string{"orders", "items"} {
 		require.Equal(t, s.rows(table, "id"), s.inbox.docs(t, table))
 	}
@@ -225,17 +219,11 @@ func TestLostSlots(t *testing.T) {
 			require.ErrorContains(t, fault, "weir source prepare")
 		})
 	}
-	prepare := func(again bool) {
-		t.Helper()
-		statements, err := s.options.Setup.Prepare(t.Context(), false, again, nil)
-		require.NoError(t, err)
-		require.NotEmpty(t, statements)
-	}
 	run(s.drain)
 	s.exec("SELECT pg_drop_replication_slot('" + s.options.Slot + "')")
 	s.exec("UPDATE orders SET v = 1 WHERE id = 3; DELETE FROM orders WHERE id = 7")
 	fails("does not exist any more")
-	prepare(false)
+	s.prepare(false)
 	run(s.drain)
 	require.Equal(t, s.rows("orders", "id"), s.inbox.docs(t, "orders"), "the changes without a slot came with the rows")
 	require.Len(t, s.inbox.applied, 12)
@@ -257,27 +245,7 @@ func TestLostSlots(t *testing.T) {
 	fails("was invalidated")
 	s.exec("ALTER SYSTEM RESET max_slot_wal_keep_size")
 	s.exec("SELECT pg_reload_conf()")
-	prepare(true)
+	s.prepare(true)
 	run(s.drain)
 	require.Equal(t, s.rows("orders", "id"), s.inbox.docs(t, "orders"))
-}
-
-// A table with a fault costs itself only, and its rows are read when the fault is gone.
-func TestOneTableHoldsUpNoOther(t *testing.T) {
-	s := newShop(t, ownServer(t), map[string][]string{"public.orders": {"id"}, "public.items": {"name"}},
-		"CREATE TABLE orders (id int PRIMARY KEY)", "CREATE TABLE items (id int PRIMARY KEY, name text)", "INSERT INTO items VALUES (1, 'a')")
-	r := s.start()
-	defer r.stop()
-	s.drain(r)
-	s.exec("INSERT INTO orders VALUES (1)")
-	s.drain(r)
-	require.Len(t, s.inbox.docs(t, "orders"), 1)
-	require.ErrorContains(t, r.reader.Source("public.items").Failing(), "ALTER TABLE public.items REPLICA IDENTITY FULL")
-	require.NoError(t, r.reader.Source("public.orders").Failing())
-	s.exec("ALTER TABLE items REPLICA IDENTITY FULL")
-	s.inbox.wait(t, "the rows of items", func() bool { return len(s.inbox.docs(t, "items")) == 1 })
-	s.drain(r)
-	s.exec("UPDATE items SET name = 'b'")
-	s.drain(r)
-	require.Equal(t, s.rows("items", "name"), s.inbox.docs(t, "items"))
 }

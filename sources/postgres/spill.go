@@ -16,7 +16,7 @@ import (
 type spilled struct {
 	file    *os.File
 	w       *bufio.Writer
-	aborted map[uint32]bool // subtransactions that were rolled back
+	aborted map[uint32]bool // subtransactions that were rolled back: their messages are left out
 }
 
 func newSpilled() (*spilled, error) {
@@ -41,9 +41,6 @@ func (s *spilled) add(xid uint32, message []byte) error {
 	_, err := s.w.Write(message)
 	return err
 }
-
-// abort leaves out the messages of a subtransaction.
-func (s *spilled) abort(xid uint32) { s.aborted[xid] = true }
 
 // replay calls do with the messages that were not rolled back, and all descriptions, in their order.
 func (s *spilled) replay(do func(message []byte) error) error {

@@ -113,25 +113,7 @@ func (s *session) stream(ctx context.Context) error {
 	c := &changes{session: s, b: newBatch(), batches: make(chan *batch), failed: make(chan error, 1), settled: make(chan struct{}, 1), said: time.Now(), heard: time.Now()}
 	c.acked.Store(s.from)
 	c.last.Store(&s.mark.Last)
-	c.d = &decoder{
-		tables: s.readings, relations: map[uint32]*relation{}, spilled: map[uint32]*spilled{}, written: map[string]bool{}, absent: map[string]bool{}, stream: s.lines.stream, end: s.from,
-		last: s.mark.Last, stored: c.stored, current: s.current,
-		visible: func(ctx context.Context, xid uint32) error {
-			return c.during(ctx, func(ctx context.Context) error { return s.visible(ctx, xid) })
-		},
-		describe: func(ctx context.Context, oids []uint32) ([]valueType, error) {
-			ctx, cancel := context.WithTimeout(ctx, connectTimeout)
-			defer cancel()
-			return s.types.of(ctx, s.db, oids)
-		},
-		emit: func(ctx context.Context, table string, r transport.Received, stream stream) error {
-			c.b.add(s.r.sources[table], stream, r)
-			if c.full() { // a large transaction
-				return c.handOver(ctx, true)
-			}
-			return nil
-		},
-	}
+	c.d = &decoder{c: c, relations: map[uint32]*relation{}, spilled: map[uint32]*spilled{}, written: map[entityKey]bool{}, absent: map[entityKey]bool{}, end: s.from, last: s.mark.Last}
 	if c.d.last.LSN >= s.from { // the server sends it again
 		c.d.expected = c.d.last
 	}
@@ -155,6 +137,22 @@ func (s *session) stream(ctx context.Context) error {
 		_ = c.report(work, false)
 	}
 	return err
+}
+
+// describe returns the forms of types in the log.
+func (c *changes) describe(ctx context.Context, oids []uint32) ([]valueType, error) {
+	ctx, cancel := context.WithTimeout(ctx, connectTimeout)
+	defer cancel()
+	return c.types.of(ctx, c.db, oids)
+}
+
+// emit adds an event to the batch.
+func (c *changes) emit(ctx context.Context, source *Source, r transport.Received, stream stream) error {
+	c.b.add(source, stream, r)
+	if c.full() { // a large transaction
+		return c.handOver(ctx, true)
+	}
+	return nil
 }
 
 // handOut hands out batches until there are no more. A batch is durable when all before it are, too.
@@ -351,12 +349,12 @@ func (c *changes) handOver(ctx context.Context, must bool) error {
 	return nil
 }
 
-// stored is that of the decoder.
-func (c *changes) stored(ctx context.Context, table string, each func(ids []string) error) error {
+// stored calls each with the entities of a source, when all that was emitted is decided.
+func (c *changes) stored(ctx context.Context, source *Source, each func(ids []string) error) error {
 	if err := c.handOver(ctx, true); err != nil {
 		return err
 	}
-	decided := c.r.sources[table].awaitsDecisions(ctx)
+	decided := source.awaitsDecisions(ctx)
 	err := c.during(ctx, func(ctx context.Context) error {
 		for c.durable.Load() < c.handed {
 			select {
@@ -373,7 +371,7 @@ func (c *changes) stored(ctx context.Context, table string, each func(ids []stri
 	if err != nil {
 		return err
 	}
-	return c.r.stored(ctx, c.r.sources[table], "", c.during, each)
+	return c.r.stored(ctx, source, "", c.during, each)
 }
 
 // during reports while work takes its time: the server ends a connection that says nothing.

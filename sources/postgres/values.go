@@ -2,6 +2,7 @@ package postgres
 
 import (
 	"bytes"
+	"encoding/json"
 	"errors"
 
 	"github.com/jackc/pgx/v5/pgtype"
@@ -198,37 +199,13 @@ func quoted(text []byte) (value, rest []byte, ok bool) {
 
 // appendHstore turns "a"=>"1", "b"=>NULL into an object.
 func appendHstore(dst, text []byte) ([]byte, error) {
-	dst = append(dst, '{')
-	for first := true; len(text) > 0; first = false {
-		if !first {
-			var ok bool
-			if text, ok = bytes.CutPrefix(text, []byte(", ")); !ok {
-				return dst, errHstore
-			}
-			dst = append(dst, ',')
-		}
-		key, rest, ok := quoted(text)
-		if !ok {
-			return dst, errHstore
-		}
-		if rest, ok = bytes.CutPrefix(rest, []byte("=>")); !ok {
-			return dst, errHstore
-		}
-		dst = append(appendString(dst, key), ':')
-		if text, ok = bytes.CutPrefix(rest, []byte("NULL")); ok {
-			dst = append(dst, "null"...)
-			continue
-		}
-		value, rest, ok := quoted(rest)
-		if !ok {
-			return dst, errHstore
-		}
-		dst, text = appendString(dst, value), rest
+	var pairs pgtype.Hstore
+	if err := pairs.Scan(string(text)); err != nil {
+		return dst, errors.New("an hstore is malformed") // the library's text may quote it
 	}
-	return append(dst, '}'), nil
+	object, err := json.Marshal(pairs)
+	return append(dst, object...), err
 }
-
-var errHstore = errors.New("an hstore is malformed")
 
 // appendString appends a JSON string. Bytes that are not UTF-8, of a database of encoding
 // SQL_ASCII, become U+FFFD.

@@ -60,11 +60,8 @@ func newerSlots(t *testing.T, server, version string) {
 	_, err := s.options.Setup.Prepare(t.Context(), false, false, nil)
 	require.ErrorContains(t, err, "it was unused for too long (idle_replication_slot_timeout)")
 	s.exec("DELETE FROM orders")
-	_, err = s.options.Setup.Prepare(t.Context(), false, true, nil)
-	require.NoError(t, err)
-	r = s.start()
-	s.drain(r)
-	r.stop()
+	s.prepare(true)
+	s.read()
 	require.Empty(t, s.inbox.docs(t, "orders"))
 }
 

@@ -458,6 +458,22 @@ func (s *shop) drain(r *running) {
 	}
 }
 
+// read reads all rows and changes, in a session of its own.
+func (s *shop) read() {
+	s.t.Helper()
+	r := s.start()
+	s.drain(r)
+	r.stop()
+}
+
+// prepare completes the setup, again with a new slot.
+func (s *shop) prepare(again bool) {
+	s.t.Helper()
+	statements, err := s.options.Setup.Prepare(s.t.Context(), false, again, nil)
+	require.NoError(s.t, err)
+	require.NotEmpty(s.t, statements)
+}
+
 // rows returns the documents of a table's rows, as the source makes them, by a column.
 func (s *shop) rows(table, key string) map[string]string {
 	s.t.Helper()

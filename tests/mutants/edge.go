@@ -334,7 +334,7 @@ var edgeMutants = []mutant{
 		test: "TestTimelines",
 	},
 	{
-		rule: "after a gap, stored entities without a row are deleted", in: "sources/postgres", fn: "session.readRows",
+		rule: "after a gap, stored entities without a row are deleted", in: "sources/postgres", fn: "table.readRows",
 		find: "if _1.Again {", put: "if false {",
 		test: "TestLostSlots",
 	},
@@ -345,7 +345,7 @@ var edgeMutants = []mutant{
 	},
 	{
 		rule: "the deletions of a TRUNCATE share a place", in: "sources/postgres", fn: "decoder.truncate",
-		find: "_1._2(_3, _4._5, _6._7(_8, nil), _6._9)", put: "_1.emitNext(_3, _4, _8, nil, nil)",
+		find: "_1._2._3(_4, _5._6, _7._8(_9, nil), _7._10)", put: "_1.emitNext(_4, _5, _9, nil, nil)",
 		test: "TestTruncate",
 	},
 	{

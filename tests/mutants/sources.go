@@ -34,7 +34,7 @@ var sourceMutants = []mutant{
 	},
 	{
 		rule: "a sweep ends when its deletions are durable", in: "sources/postgres", fn: "session.due",
-		find: "&& !_1._2._3[_4]._5.Aside()", put: "",
+		find: "&& !_1._2._3.Aside()", put: "",
 		test: "TestAStuckPartitionOfTheInbox/deletions",
 	},
 	{
@@ -103,12 +103,12 @@ var sourceMutants = []mutant{
 		test: "TestIdentity",
 	},
 	{
-		rule: "rows are read again that passed while the table was not read", in: "sources/postgres", fn: "session.continues",
+		rule: "rows are read again that passed while the table was not read", in: "sources/postgres", fn: "table.continues",
 		find: "case !_1:\n", put: "case false && !_1:\n",
 		test: "TestTablesThatTheConfigurationChanges",
 	},
 	{
-		rule: "a table is what its snapshot sees", in: "sources/postgres", fn: "session.hold",
+		rule: "a table is what its snapshot sees", in: "sources/postgres", fn: "table.hold",
 		find: " || !_1.same(_2.identity)", put: " || false && !_1.same(_2.identity)",
 		test: "TestRewrittenBeforeItsLock",
 	},
