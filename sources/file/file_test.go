@@ -84,10 +84,12 @@ type file struct {
 	complete  bool
 	maxLine   int
 	linger    time.Duration
+	poll      time.Duration
+	lost      func(topic string, partition int32, from, to int64)
 }
 
 func newFile(t *testing.T) *file {
-	return &file{t: t, path: filepath.Join(t.TempDir(), "events.jsonl"), positions: &positions{at: map[string]store.SourcePosition{}}, maxLine: 100, linger: time.Millisecond}
+	return &file{t: t, path: filepath.Join(t.TempDir(), "events.jsonl"), positions: &positions{at: map[string]store.SourcePosition{}}, maxLine: 100, linger: time.Millisecond, poll: time.Millisecond}
 }
 
 func (f *file) write(text string) { require.NoError(f.t, os.WriteFile(f.path, []byte(text), 0o644)) }
@@ -110,7 +112,7 @@ type reading struct {
 func (f *file) read() *reading {
 	s := filesource.New(filesource.Options{
 		Name: "events", Path: f.path, Positions: f.positions, Complete: f.complete, MaxLine: f.maxLine,
-		Poll: time.Millisecond, Linger: f.linger, Logger: slog.New(slog.DiscardHandler),
+		Poll: f.poll, Linger: f.linger, OnLinesLost: f.lost, Logger: slog.New(slog.DiscardHandler),
 	})
 	messages, err := s.Subscribe(context.Background(), "file:events")
 	require.NoError(f.t, err)
@@ -246,26 +248,6 @@ func TestFileFrameIsWhatPiledUp(t *testing.T) {
 	r.nothing()
 	first.Ack()
 	require.Equal(t, []string{"2", "3", "4"}, values(t, r.next()))
-}
-
-func TestFileNackedFrameComesAgain(t *testing.T) {
-	f := newFile(t)
-	f.write("1\n2\n")
-	r := f.read()
-	was := r.next()
-	was.Nack()
-	is := r.next()
-	require.Equal(t, []string{"1", "2"}, values(t, is))
-	require.NotSame(t, was, is)
-	for i, record := range frame(t, is).Records {
-		require.True(t, record.Redelivered)
-		record.Redelivered = false
-		require.Equal(t, frame(t, was).Records[i], record)
-	}
-	is.Ack()
-	r.close()
-	f.append("3\n")
-	require.Equal(t, []string{"3"}, f.read().lines(1))
 }
 
 func TestFileWaitsForTheEndOfALine(t *testing.T) {

@@ -1,9 +1,7 @@
 package file_test
 
 import (
-	"context"
 	"fmt"
-	"log/slog"
 	"os"
 	"slices"
 	"strings"
@@ -11,7 +9,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	filesource "github.com/seed-86dfc502/weir/sources/file"
 	"github.com/seed-86dfc502/weir/store"
 	"github.com/stretchr/testify/require"
 )
@@ -38,13 +35,8 @@ func TestFileReplaced(t *testing.T) {
 func TestFileReadsTheOldFileToItsEnd(t *testing.T) {
 	f := newFile(t)
 	f.write("a1\n")
-	s := filesource.New(filesource.Options{
-		Name: "events", Path: f.path, Positions: f.positions, Poll: 100 * time.Millisecond, Linger: time.Millisecond, Logger: slog.New(slog.DiscardHandler),
-	})
-	messages, err := s.Subscribe(context.Background(), "file:events")
-	require.NoError(t, err)
-	t.Cleanup(func() { _ = s.Close() })
-	r := &reading{t, s, messages}
+	f.poll = 100 * time.Millisecond
+	r := f.read()
 	for n := range 5 { // the first line of a generation was read, so its end was seen
 		letter := string(rune('a' + n))
 		require.Equal(t, []string{letter + "1"}, r.lines(1))
@@ -85,13 +77,8 @@ func TestFileIsReadAsLongAsItsWriterHoldsIt(t *testing.T) {
 func TestFileWithoutALineIsNotLetGo(t *testing.T) {
 	f := newFile(t)
 	f.write("")
-	s := filesource.New(filesource.Options{
-		Name: "events", Path: f.path, Positions: f.positions, Poll: 300 * time.Millisecond, Linger: time.Millisecond, Logger: slog.New(slog.DiscardHandler),
-	})
-	messages, err := s.Subscribe(context.Background(), "file:events")
-	require.NoError(t, err)
-	t.Cleanup(func() { _ = s.Close() })
-	r := &reading{t, s, messages}
+	f.poll = 300 * time.Millisecond
+	r := f.read()
 	opened := func() bool {
 		fds, err := os.ReadDir("/proc/self/fd")
 		require.NoError(t, err)
@@ -108,27 +95,13 @@ func TestFileWithoutALineIsNotLetGo(t *testing.T) {
 	require.Equal(t, []string{"b1"}, r.lines(1))
 }
 
+// It grows beyond all old positions before a line is acknowledged.
 func TestFileThatShrankIsReadFromItsStart(t *testing.T) {
 	f := newFile(t)
 	f.write("same\n2\n3\n4\n")
 	r := f.read()
-	first := r.next()
-	require.Len(t, values(t, first), 4)
-	first.Ack()
+	require.Len(t, r.lines(4), 4)
 	r.close()
-	f.write("same\nnew\n")
-	r = f.read()
-	again := r.next()
-	require.NotEqual(t, frame(t, first).TopicID, frame(t, again).TopicID, "or the fence would drop it")
-	require.Equal(t, []string{"same", "new"}, values(t, again))
-	again.Ack()
-	r.close()
-	f.append("more\n")
-	r = f.read()
-	require.Equal(t, []string{"more"}, r.lines(1))
-	r.close()
-
-	// Once more, and it grows beyond all old positions before a line is acknowledged.
 	f.write("same\n")
 	r = f.read()
 	r.next()
@@ -221,11 +194,12 @@ func TestFileWrittenAnewInPlaceIsReadFromItsStart(t *testing.T) {
 	})
 }
 
-// Under the same first line, beyond the old position, and between two checks.
+// Under the same first line, shorter or beyond the old position, and between two checks.
 func TestFileWrittenAnewWhileNobodyReads(t *testing.T) {
 	long := strings.Repeat("x", 4000)
 	for name, c := range map[string]struct{ was, is string }{
 		"longer":                       {"same\n1\n2\n", "same\na\nbc\nd\n"},
+		"shorter":                      {"same\n2\n3\n4\n", "same\nnew\n"},
 		"as long":                      {"same\n1\n2\n", "same\n1\n3\n"},
 		"a line longer than the limit": {"same\n" + long + "\n", "same\ny" + long[1:] + "\nz\n"},
 		"behind a blank line":          {"same\n1\n\n", "same\n1\n2\n3\n"},
@@ -249,18 +223,6 @@ func TestFileWrittenAnewWhileNobodyReads(t *testing.T) {
 			require.Equal(t, []string{"more"}, f.read().lines(1))
 		})
 	}
-}
-
-// Another file takes its place, with the same first line and longer from the beginning.
-func TestFileReplacedUnderTheSameFirstLine(t *testing.T) {
-	f := newFile(t)
-	f.write("same\n1\n")
-	r := f.read()
-	require.Equal(t, []string{"same", "1"}, r.lines(2))
-	other := f.path + ".new"
-	require.NoError(t, os.WriteFile(other, []byte("same\n2\n3\n"), 0o644))
-	require.NoError(t, os.Rename(other, f.path))
-	require.Equal(t, []string{"same", "2", "3"}, r.lines(3))
 }
 
 // An export is replaced by another one with the same first line, last line and length. The
@@ -327,17 +289,11 @@ func TestFileReportsLinesThatComeTooLate(t *testing.T) {
 	f := newFile(t)
 	f.write("a1\n")
 	lost := make(chan [2]int64, 2)
-	s := filesource.New(filesource.Options{
-		Name: "events", Path: f.path, Positions: f.positions, Poll: time.Millisecond, Linger: time.Millisecond, Logger: slog.New(slog.DiscardHandler),
-		OnLinesLost: func(topic string, _ int32, from, to int64) {
-			require.Equal(t, "file:events", topic)
-			lost <- [2]int64{from, to}
-		},
-	})
-	messages, err := s.Subscribe(context.Background(), "file:events")
-	require.NoError(t, err)
-	t.Cleanup(func() { _ = s.Close() })
-	r := &reading{t, s, messages}
+	f.lost = func(topic string, _ int32, from, to int64) {
+		require.Equal(t, "file:events", topic)
+		lost <- [2]int64{from, to}
+	}
+	r := f.read()
 	require.Equal(t, []string{"a1"}, r.lines(1))
 	writer, err := os.OpenFile(f.path, os.O_APPEND|os.O_WRONLY, 0)
 	require.NoError(t, err)

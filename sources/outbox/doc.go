@@ -22,14 +22,9 @@
 // taken, so it sees commits in between.
 //
 // Ids are given out before a transaction commits, so a row may become visible
-// behind newer ones. Within an entity this cannot happen if producers lock
-// something of the entity (update its row, say) before they write their event,
-// as a transactional outbox does by nature. If they do not, the events have no
-// known order: a late row is handed out when it becomes visible,
-// after the newer ones. It is never dropped.
-//
-// That is why the position of an event is not made of the row's id: the fence
-// would take a late row for a repetition and drop it. It is the place in the
+// behind newer ones: README.md says when. It is handed out then, and never dropped,
+// since the position of an event is not made of the row's id: the fence
+// would take a late row for a repetition. It is the place in the
 // database's log (LSN) at which the rows were taken, and grows with the takes of
 // an entity with any ids: a take of an entity's row has seen the commit of the
 // take before.
@@ -49,8 +44,4 @@
 //     configured, ordered as the events of an entity are. A sequence with CACHE above 1
 //     is not; random UUIDs are refused.
 //   - A row does not change after it was written.
-//   - A database that is restored to an earlier state has another timeline or
-//     system identifier, as after every recovery and promotion. Rows of one
-//     that has neither, by a copy of its files, would be taken for older than
-//     earlier rows.
 package outbox

@@ -14,19 +14,19 @@ import (
 
 // orderedBy returns the columns that order the events of an entity, under an alias: the id
 // breaks ties of an order column.
-func (s *statements) orderedBy(alias string) string { return s.inOrder(alias, "") }
+func (c *Columns) orderedBy(alias string) string { return c.inOrder(alias, "") }
 
-func (s *statements) inOrder(alias, direction string) string {
-	id := alias + "." + quote(s.columns.ID) + direction
-	if s.columns.Order == "" {
+func (c *Columns) inOrder(alias, direction string) string {
+	id := alias + "." + quote(c.ID) + direction
+	if c.Order == "" {
 		return id
 	}
-	return alias + "." + quote(s.columns.Order) + direction + ", " + id
+	return alias + "." + quote(c.Order) + direction + ", " + id
 }
 
 // before is true where the row of one alias comes before that of another.
-func (s *statements) before(alias, other string) string {
-	return "(" + s.orderedBy(alias) + ") < (" + s.orderedBy(other) + ")"
+func (c *Columns) before(alias, other string) string {
+	return "(" + c.orderedBy(alias) + ") < (" + c.orderedBy(other) + ")"
 }
 
 // checkIDs refuses ids that do not order the events of an entity: random UUIDs, by the
@@ -39,10 +39,10 @@ func (s *Source) checkIDs(ctx context.Context, conn *pgxpool.Conn, oid uint32, i
 			return err
 		}
 		if nullable {
-			return setup.Errorf(kind, "column %q of table %s may be null, so it does not order every row: make it NOT NULL", s.opt.Columns.Order, s.sql.table)
+			return setup.Errorf(kind, "column %q of table %s may be null, so it does not order every row: make it NOT NULL", s.opt.Columns.Order, s.table)
 		}
 	}
-	if !s.sql.byID || !slices.Contains([]string{"uuid", "text", "character varying", "bpchar"}, idType) {
+	if !s.byID() || !slices.Contains([]string{"uuid", "text", "character varying", "bpchar"}, idType) {
 		return nil
 	}
 	var byDefault string
@@ -53,10 +53,10 @@ func (s *Source) checkIDs(ctx context.Context, conn *pgxpool.Conn, oid uint32, i
 	}
 	for _, random := range []string{"gen_random_uuid", "uuid_generate_v", "uuidv4"} {
 		if strings.Contains(byDefault, random) {
-			return s.sql.unordered()
+			return s.unordered()
 		}
 	}
-	rows, err := conn.Query(ctx, fmt.Sprintf(`SELECT p.%s::text FROM %s p WHERE p.%[1]s IS NOT NULL LIMIT $1`, quote(s.opt.Columns.ID), s.sql.table), sampleIDs)
+	rows, err := conn.Query(ctx, fmt.Sprintf(`SELECT p.%s::text FROM %s p WHERE p.%[1]s IS NOT NULL LIMIT $1`, quote(s.opt.Columns.ID), s.table), sampleIDs)
 	if err != nil {
 		return err
 	}
@@ -65,7 +65,7 @@ func (s *Source) checkIDs(ctx context.Context, conn *pgxpool.Conn, oid uint32, i
 		return err
 	}
 	for _, id := range ids {
-		if err := s.sql.checkID(id); err != nil {
+		if err := s.checkID(id); err != nil {
 			return err
 		}
 	}
@@ -74,10 +74,13 @@ func (s *Source) checkIDs(ctx context.Context, conn *pgxpool.Conn, oid uint32, i
 
 const sampleIDs = 100
 
+// byID reports whether ids alone give the order of an entity's events.
+func (s *Source) byID() bool { return s.opt.Columns.Order == "" && !s.opt.Sequenced }
+
 // checkID refuses an id that is a UUID without order, where ids alone give the order.
 // Versions 6 and 7 begin with their time.
-func (s *statements) checkID(id string) error {
-	if !s.byID || len(id) != 36 {
+func (s *Source) checkID(id string) error {
+	if !s.byID() || len(id) != 36 {
 		return nil
 	}
 	if u, err := uuid.Parse(id); err != nil || u.Version() == 6 || u.Version() == 7 {
@@ -86,7 +89,7 @@ func (s *statements) checkID(id string) error {
 	return s.unordered()
 }
 
-func (s *statements) unordered() error {
+func (s *Source) unordered() error {
 	return setup.Errorf(kind, "the ids in column %q of table %s are random UUIDs, which do not order the events of an entity: "+
-		"name a column that does in columns.order, or configure sequence, or use UUIDs of version 7", s.columns.ID, s.table)
+		"name a column that does in columns.order, or configure sequence, or use UUIDs of version 7", s.opt.Columns.ID, s.table)
 }

@@ -19,39 +19,23 @@ func (a *app) uuidTable(id string) {
 // were taken in the order of their ids, and the older state won.
 func TestRandomIDsAreRefused(t *testing.T) {
 	a := newApp(t)
-	check := func(change func(*outbox.Options)) error {
-		t.Helper()
-		o := a.options()
-		change(&o)
-		source, err := outbox.New(o)
-		require.NoError(t, err)
-		defer func() { require.NoError(t, source.Close()) }()
-		return source.Check(t.Context())
-	}
-	refused := func(change func(*outbox.Options), says string) {
-		t.Helper()
-		err := check(change)
-		var setup *outbox.SetupError
-		require.ErrorAs(t, err, &setup)
-		require.ErrorContains(t, err, says)
-	}
 	plain := func(*outbox.Options) {}
 	insert := func(id string) { a.exec(`INSERT INTO outbox (id, entity, payload) VALUES ($1, 'E', '1')`, id) }
 
 	a.uuidTable("uuid DEFAULT gen_random_uuid()")
-	refused(plain, "columns.order")
-	require.NoError(t, check(func(o *outbox.Options) { o.Sequenced = true }))
-	require.NoError(t, check(func(o *outbox.Options) { o.Columns.Order = "written" }))
-	refused(func(o *outbox.Options) { o.Columns.Order = "maybe" }, "NOT NULL")
-	refused(func(o *outbox.Options) { o.Columns.Order = "nowhere" }, `"nowhere"`)
+	a.refused(plain, "columns.order")
+	require.NoError(t, a.check(func(o *outbox.Options) { o.Sequenced = true }))
+	require.NoError(t, a.check(func(o *outbox.Options) { o.Columns.Order = "written" }))
+	a.refused(func(o *outbox.Options) { o.Columns.Order = "maybe" }, "NOT NULL")
+	a.refused(func(o *outbox.Options) { o.Columns.Order = "nowhere" }, `"nowhere"`)
 
 	for _, column := range []string{"uuid", "text", "char(36)"} {
 		a.uuidTable(column)
-		require.NoError(t, check(plain), "the producer makes the ids; there is none yet")
+		require.NoError(t, a.check(plain), "the producer makes the ids; there is none yet")
 		insert(uuid.Must(uuid.NewV7()).String())
-		require.NoError(t, check(plain))
+		require.NoError(t, a.check(plain))
 		insert(uuid.NewString())
-		refused(plain, "random UUIDs")
+		a.refused(plain, "random UUIDs")
 	}
 
 	a.uuidTable("uuid") // empty at the start

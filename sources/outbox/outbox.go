@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -79,10 +80,10 @@ type Options struct {
 
 // Source reads the table. Its methods may be called concurrently.
 type Source struct {
-	opt  Options
-	log  *slog.Logger
-	sql  *statements
-	pool *pgpool.Pool
+	opt   Options
+	log   *slog.Logger
+	table string // quoted
+	pool  *pgpool.Pool
 
 	drained   atomic.Bool
 	state     state
@@ -113,7 +114,7 @@ func New(opt Options) (*Source, error) {
 		return nil, err
 	}
 	return &Source{
-		opt: opt, log: opt.Logger.With("source", opt.Name), sql: newStatements(opt), pool: pool,
+		opt: opt, log: opt.Logger.With("source", opt.Name), table: pgx.Identifier(strings.Split(opt.Table, ".")).Sanitize(), pool: pool,
 	}, nil
 }
 

@@ -72,6 +72,36 @@ func (a *app) options() outbox.Options {
 	}
 }
 
+// check returns what keeps the table from being read.
+func (a *app) check(change ...func(*outbox.Options)) error {
+	a.t.Helper()
+	source := a.open(change...)
+	defer func() { require.NoError(a.t, source.Close()) }()
+	return source.Check(a.t.Context())
+}
+
+func (a *app) open(change ...func(*outbox.Options)) *outbox.Source {
+	a.t.Helper()
+	o := a.options()
+	for _, f := range change {
+		f(&o)
+	}
+	source, err := outbox.New(o)
+	require.NoError(a.t, err)
+	return source
+}
+
+// refused checks that the table has a fault of the setup, in these words.
+func (a *app) refused(change func(*outbox.Options), says ...string) {
+	a.t.Helper()
+	err := a.check(change)
+	var setup *outbox.SetupError
+	require.ErrorAs(a.t, err, &setup)
+	for _, text := range says {
+		require.ErrorContains(a.t, err, text)
+	}
+}
+
 // reader is a process that reads.
 type reader struct {
 	t        *testing.T
@@ -81,14 +111,10 @@ type reader struct {
 
 func (a *app) read(change ...func(*outbox.Options)) *reader {
 	a.t.Helper()
-	o := a.options()
-	for _, f := range change {
-		f(&o)
-	}
-	source, err := outbox.New(o)
-	require.NoError(a.t, err)
+	source := a.open(change...)
 	a.t.Cleanup(func() { require.NoError(a.t, source.Close()) })
 	r := &reader{t: a.t, source: source}
+	var err error
 	r.messages, err = source.Subscribe(a.t.Context(), "outbox:crm")
 	require.NoError(a.t, err)
 	return r
@@ -360,25 +386,6 @@ func TestRowsOfAProcessThatEndedComeAgain(t *testing.T) {
 	require.Greater(t, is.First(), was.First())
 	is.Ack()
 	second.drained()
-}
-
-// What could not be taken in is handed out again, the same.
-func TestARefusedFrameComesAgain(t *testing.T) {
-	a := newApp(t)
-	a.write("A", "B")
-	r := a.read()
-	was := r.next()
-	was.Nack()
-	is := r.next()
-	require.Equal(t, was.Assignment, is.Assignment)
-	for i, record := range is.Records {
-		require.True(t, record.Redelivered)
-		record.Redelivered = false
-		require.Equal(t, was.Records[i], record)
-	}
-	require.Equal(t, 2, a.count("true"))
-	is.Ack()
-	r.drained()
 }
 
 // An entity remembers the last eight events of a source: no more than that may

@@ -26,22 +26,9 @@ func TestCheckSaysWhatIsWrong(t *testing.T) {
 		{func(o *outbox.Options) { o.Table = "seen" }, []string{"xmin"}},
 		{func(o *outbox.Options) { o.URL = with(t, o.URL, func(u *url.URL) { u.Path = "/nowhere" }) }, []string{"3D000"}},
 	} {
-		o := a.options()
-		c.change(&o)
-		source, err := outbox.New(o)
-		require.NoError(t, err)
-		err = source.Check(t.Context())
-		var setup *outbox.SetupError
-		require.ErrorAs(t, err, &setup)
-		for _, text := range c.says {
-			require.ErrorContains(t, err, text)
-		}
-		require.NoError(t, source.Close())
+		a.refused(c.change, c.says...)
 	}
-	source, err := outbox.New(a.options())
-	require.NoError(t, err)
-	require.NoError(t, source.Check(t.Context()))
-	require.NoError(t, source.Close())
+	require.NoError(t, a.check())
 }
 
 func with(t *testing.T, text string, change func(*url.URL)) string {
@@ -65,21 +52,14 @@ func TestCheckSaysWhichRightIsMissing(t *testing.T) {
 	})
 	a.exec("GRANT USAGE ON SCHEMA " + schema + " TO " + role)
 	a.exec("GRANT SELECT ON outbox TO " + role)
-	check := func() error {
-		o := a.options()
+	asRole := func(o *outbox.Options) {
 		o.URL = with(t, o.URL, func(u *url.URL) { u.User = url.UserPassword(role, "secret-of-the-reader") })
-		source, err := outbox.New(o)
-		require.NoError(t, err)
-		defer source.Close()
-		return source.Check(t.Context())
 	}
-	var setup *outbox.SetupError
 	for _, right := range []string{"UPDATE", "DELETE"} {
-		require.ErrorAs(t, check(), &setup)
-		require.ErrorContains(t, check(), "permission denied")
+		a.refused(asRole, "permission denied")
 		a.exec("GRANT " + right + " ON outbox TO " + role)
 	}
-	require.NoError(t, check(), "no more rights are needed")
+	require.NoError(t, a.check(asRole), "no more rights are needed")
 }
 
 // Ids that are not unique would delete rows that were never handed out.

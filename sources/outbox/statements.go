@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -19,20 +18,6 @@ const rowsPerEntity = 8
 
 // scan is how many times a batch is looked through for rows that may be taken.
 const scan = 8
-
-// statements are the parts of SQL that do not need the table's description.
-type statements struct {
-	table   string // quoted
-	columns Columns
-	byID    bool // ids alone give the order of an entity's events
-	batch   int
-}
-
-func newStatements(opt Options) *statements {
-	var parts pgx.Identifier = strings.Split(opt.Table, ".")
-	return &statements{table: parts.Sanitize(), columns: opt.Columns, batch: opt.Batch,
-		byID: opt.Columns.Order == "" && !opt.Sequenced}
-}
 
 func quote(name string) string { return pgx.Identifier{name}.Sanitize() }
 
@@ -66,11 +51,11 @@ func (s *Source) describe(ctx context.Context, conn *pgxpool.Conn) (*table, erro
 		return nil, err
 	}
 	var oid *uint32
-	if err := conn.QueryRow(ctx, "SELECT to_regclass($1)::oid", s.sql.table).Scan(&oid); err != nil {
+	if err := conn.QueryRow(ctx, "SELECT to_regclass($1)::oid", s.table).Scan(&oid); err != nil {
 		return nil, err
 	}
 	if oid == nil {
-		return nil, setup.Errorf(kind, "there is no table %s", s.sql.table)
+		return nil, setup.Errorf(kind, "there is no table %s", s.table)
 	}
 	types, err := s.types(ctx, conn, *oid)
 	if err != nil {
@@ -79,7 +64,7 @@ func (s *Source) describe(ctx context.Context, conn *pgxpool.Conn) (*table, erro
 	if err := s.checkIDs(ctx, conn, *oid, types[s.opt.Columns.ID]); err != nil {
 		return nil, err
 	}
-	t := s.sql.describe(types[s.opt.Columns.ID], types[s.opt.Columns.Payload])
+	t := s.statements(types[s.opt.Columns.ID], types[s.opt.Columns.Payload])
 	// Positions of a table are comparable as long as it is the same table of the
 	// same history of the same database.
 	err = conn.QueryRow(ctx, `SELECT 'outbox-' || system_identifier || '-' || substr(pg_walfile_name(pg_current_wal_lsn()), 1, 8)
@@ -110,14 +95,14 @@ func (s *Source) types(ctx context.Context, conn *pgxpool.Conn, oid uint32) (map
 	var faults []error
 	for _, name := range []string{c.ID, c.Order, c.Entity, c.Payload, c.EventID, c.Operation, c.Headers} {
 		if name != "" && types[name] == "" {
-			faults = append(faults, fmt.Errorf("table %s has no column %q", s.sql.table, name))
+			faults = append(faults, fmt.Errorf("table %s has no column %q", s.table, name))
 		}
 	}
 	if t := types[c.Payload]; t != "" && !slices.Contains([]string{"json", "jsonb", "text", "character varying", "bytea"}, t) {
-		faults = append(faults, fmt.Errorf("column %q of table %s is of type %s, which holds no JSON", c.Payload, s.sql.table, t))
+		faults = append(faults, fmt.Errorf("column %q of table %s is of type %s, which holds no JSON", c.Payload, s.table, t))
 	}
 	if t := types[c.Headers]; c.Headers != "" && t != "" && t != "json" && t != "jsonb" {
-		faults = append(faults, fmt.Errorf("column %q of table %s is of type %s, not json or jsonb", c.Headers, s.sql.table, t))
+		faults = append(faults, fmt.Errorf("column %q of table %s is of type %s, not json or jsonb", c.Headers, s.table, t))
 	}
 	if len(faults) > 0 {
 		return nil, &SetupError{Kind: kind, Err: errors.Join(faults...)}
@@ -140,13 +125,14 @@ func (s *Source) try(ctx context.Context, conn *pgxpool.Conn, t *table) error {
 	})
 }
 
-// describe makes the statements. Ids of any type travel as text.
-func (s *statements) describe(idType, payloadType string) *table {
-	id, entity := quote(s.columns.ID), quote(s.columns.Entity)
+// statements makes the statements. Ids of any type travel as text.
+func (s *Source) statements(idType, payloadType string) *table {
+	c := s.opt.Columns
+	id, entity := quote(c.ID), quote(c.Entity)
 	ids := "$1::text[]::" + idType + "[]"
-	payload := column("o", s.columns.Payload)
+	payload := column("o", c.Payload)
 	if payloadType == "bytea" {
-		payload = "o." + quote(s.columns.Payload)
+		payload = "o." + quote(c.Payload)
 	}
 	return &table{
 		lock: fmt.Sprintf(`SELECT o.%[2]s::text FROM %[1]s o
@@ -158,7 +144,7 @@ func (s *statements) describe(idType, payloadType string) *table {
 				) capped WHERE capped.n <= %[5]d
 			))
 			ORDER BY %[8]s LIMIT $1 FOR UPDATE OF o SKIP LOCKED`,
-			s.table, id, entity, scan*s.batch, rowsPerEntity, s.orderedBy("head"), s.orderedBy("p"), s.orderedBy("o")),
+			s.table, id, entity, scan*s.opt.Batch, rowsPerEntity, c.orderedBy("head"), c.orderedBy("p"), c.orderedBy("o")),
 		// A statement of its own, so that it sees what others committed until the locks were
 		// taken. The place in the log is read after that.
 		choose: fmt.Sprintf(`WITH place AS MATERIALIZED (SELECT (pg_current_wal_insert_lsn() - '0/0')::bigint AS lsn)
@@ -168,13 +154,13 @@ func (s *statements) describe(idType, payloadType string) *table {
 				SELECT 1 FROM %[1]s p WHERE p.%[3]s = o.%[3]s AND %[9]s AND p.%[2]s <> ALL (%[8]s)
 			)
 			ORDER BY %[10]s`,
-			s.table, id, entity, payload, column("o", s.columns.EventID), column("o", s.columns.Operation), column("o", s.columns.Headers),
-			ids, s.before("p", "o"), s.orderedBy("o")),
+			s.table, id, entity, payload, column("o", c.EventID), column("o", c.Operation), column("o", c.Headers),
+			ids, c.before("p", "o"), c.orderedBy("o")),
 		settle:  fmt.Sprintf(`DELETE FROM %s WHERE %s = ANY (%s)`, s.table, id, ids),
 		waiting: fmt.Sprintf(`SELECT EXISTS (SELECT FROM %s)`, s.table),
 		lag: fmt.Sprintf(`SELECT (SELECT count(*) FROM (SELECT FROM %[1]s LIMIT $1) waiting),
 			(SELECT p.%[2]s::text FROM %[1]s p ORDER BY %[4]s LIMIT 1),
 			(SELECT p.%[2]s::text FROM %[1]s p ORDER BY %[5]s LIMIT 1),
-			EXISTS (SELECT FROM %[1]s p WHERE p.%[2]s = $2::text::%[3]s)`, s.table, id, idType, s.orderedBy("p"), s.inOrder("p", " DESC")),
+			EXISTS (SELECT FROM %[1]s p WHERE p.%[2]s = $2::text::%[3]s)`, s.table, id, idType, c.orderedBy("p"), c.inOrder("p", " DESC")),
 	}
 }

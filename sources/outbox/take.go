@@ -103,7 +103,7 @@ func (t *taker) handOut(ctx, work context.Context, tx pgx.Tx, locked []string) (
 		if len(records) > 0 && bytes+len(r.payload) > t.s.opt.FrameBytes && !send() {
 			return durable, nil
 		}
-		if err := t.s.sql.checkID(text(r.id)); err != nil {
+		if err := t.s.checkID(text(r.id)); err != nil {
 			return nil, err
 		}
 		entity := text(r.entity)
@@ -135,7 +135,7 @@ func (t *taker) settle(work context.Context, tx pgx.Tx, ids []string) error {
 	}
 	if done.RowsAffected() != int64(len(ids)) {
 		return setup.Errorf(kind, "%d rows of table %s have the ids of %d: column %q must be unique, and no trigger or policy may keep a row",
-			done.RowsAffected(), t.s.sql.table, len(ids), t.s.opt.Columns.ID)
+			done.RowsAffected(), t.s.table, len(ids), t.s.opt.Columns.ID)
 	}
 	crash.At(crash.OutboxSettled, t.s.opt.Name)
 	if err := tx.Commit(work); err != nil {
