@@ -344,16 +344,6 @@ func TestRowsAreMergedToTheNewest(t *testing.T) {
 	})
 }
 
-func TestMembersOfAnEnumerationHaveSpaces(t *testing.T) {
-	onBoth(t, func(t *testing.T, dsn, _ string) {
-		s := opened(t, Options{URL: dsn, Table: "stock", Columns: config.Columns{{Name: "stock", Type: "Enum8('out of stock' = 1, 'there'=2)"}}})
-		c := upsert("a", 1, "x")
-		c.Doc = []byte(`{"stock":"out of stock"}`)
-		require.NoError(t, s.Write(t.Context(), []change.Change{c}))
-		require.EqualValues(t, 1, count(t, dsn, "SELECT count() FROM stock WHERE stock = 'out of stock'"))
-	})
-}
-
 func TestTimesOfARow(t *testing.T) {
 	onBoth(t, func(t *testing.T, dsn, _ string) {
 		s := opened(t, Options{URL: dsn, Table: "timed"})

@@ -32,19 +32,7 @@
 // changes come and the server refuses every one for the same reason, the table does not fit
 // (it was altered): the service pauses.
 //
-// # Assumptions
-//
-//   - No other process writes these rows, and nothing rewrites version.
-//   - Rows with is_deleted = 1 stay. OPTIMIZE … FINAL CLEANUP, or merges that
-//     clean up, remove them, and then an older change that comes late would
-//     bring an entity back.
-//   - The server keeps acknowledged rows. On a replicated table ask for
-//     insert_quorum in the URL where one replica's word is not enough.
-//     Asynchronous inserts are switched off for the same reason.
-//
-// # Not promised
-//
-//   - A reader without FINAL sees replaced rows and repeats.
-//   - An insert is not atomic over partitions: after a failure some of its
-//     changes may be visible. They are repeated.
+// An insert is not atomic over partitions: after a failure some of its changes may be visible. They
+// are repeated. Asynchronous inserts are switched off, since their acknowledgement comes before the
+// rows are kept. README.md has the assumptions about table and server.
 package clickhouse

@@ -2,6 +2,7 @@ package clickhouse
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding"
 	"encoding/json"
@@ -24,58 +25,60 @@ var (
 	_ sinks.Versioned = (*Sink)(nil)
 )
 
+// read calls work with what Open made, while the service holds one of the target's connections.
+func (s *Sink) read(ctx context.Context, op string, work func(*session) error) error {
+	if err := sqlsink.Read(ctx, s.server, &s.session, work); err != nil {
+		return classify(op, err, false)
+	}
+	return nil
+}
+
 // Scan implements sinks.Scannable. It needs no FINAL: of several rows of an
 // entity the one with the highest version counts, retractions included.
 func (s *Sink) Scan(ctx context.Context, afterEntity string, limit int, visit func(sinks.TargetRow) error) error {
-	return sqlsink.Read(ctx, s.server, &s.session, func(opened *session) error { return s.scan(ctx, opened, afterEntity, limit, visit) })
-}
-
-// Highest implements sinks.Versioned. It reads one column of the service.
-func (s *Sink) Highest(ctx context.Context) (change.Version, error) {
-	var version uint64
-	err := sqlsink.Read(ctx, s.server, &s.session, func(opened *session) error {
-		if err := opened.conn.QueryRow(ctx, fmt.Sprintf("SELECT max(version) FROM %s WHERE service = ?", s.name("")), s.options.Service).Scan(&version); err != nil {
-			return classify("highest version", err, false)
-		}
-		return nil
-	})
-	return change.Version(version), err
-}
-
-func (s *Sink) scan(ctx context.Context, opened *session, afterEntity string, limit int, visit func(sinks.TargetRow) error) error {
 	doc := "''"
 	if len(s.options.Columns) == 0 {
 		doc = "argMax(doc, version)"
 	}
 	query := fmt.Sprintf(`SELECT toString(entity), max(version), argMax(is_deleted, version), %s FROM %s
 WHERE service = ? AND entity > ? GROUP BY entity ORDER BY entity LIMIT %d`, doc, s.name(""), limit)
-	if opened.version.atLeast(aggregationInOrder) {
-		query += " SETTINGS optimize_aggregation_in_order = 1"
-	}
-	rows, err := opened.conn.Query(ctx, query, s.options.Service, afterEntity)
-	if err != nil {
-		return classify("scan", err, false)
-	}
-	defer rows.Close()
-	for rows.Next() {
-		var entity, text string
-		var version uint64
-		var deleted uint8
-		if err := rows.Scan(&entity, &version, &deleted, &text); err != nil {
-			return classify("scan", err, false)
+	var stop error // of visit
+	err := s.read(ctx, "scan", func(opened *session) error {
+		if opened.version.atLeast(aggregationInOrder) {
+			query += " SETTINGS optimize_aggregation_in_order = 1"
 		}
-		h := sinks.TargetRow{Entity: entity, Version: change.Version(version), Deleted: deleted != 0}
-		if !h.Deleted && text != "" {
-			h.Doc = []byte(text)
-		}
-		if err := visit(h); err != nil {
+		rows, err := opened.conn.Query(ctx, query, s.options.Service, afterEntity)
+		if err != nil {
 			return err
 		}
-	}
-	if err := rows.Err(); err != nil {
-		return classify("scan", err, false)
-	}
-	return nil
+		defer rows.Close()
+		for rows.Next() {
+			var entity, text string
+			var version uint64
+			var deleted uint8
+			if err := rows.Scan(&entity, &version, &deleted, &text); err != nil {
+				return err
+			}
+			h := sinks.TargetRow{Entity: entity, Version: change.Version(version), Deleted: deleted != 0}
+			if !h.Deleted && text != "" {
+				h.Doc = []byte(text)
+			}
+			if stop = visit(h); stop != nil {
+				return stop
+			}
+		}
+		return rows.Err()
+	})
+	return cmp.Or(stop, err)
+}
+
+// Highest implements sinks.Versioned. It reads one column of the service.
+func (s *Sink) Highest(ctx context.Context) (change.Version, error) {
+	var version uint64
+	err := s.read(ctx, "highest version", func(opened *session) error {
+		return opened.conn.QueryRow(ctx, fmt.Sprintf("SELECT max(version) FROM %s WHERE service = ?", s.name("")), s.options.Service).Scan(&version)
+	})
+	return change.Version(version), err
 }
 
 // Compare implements sinks.Scannable.
@@ -84,7 +87,7 @@ func (s *Sink) Compare(ctx context.Context, expected []sinks.Expected) (map[stri
 	if len(expected) == 0 || len(s.options.Columns) == 0 {
 		return differing, nil
 	}
-	err := sqlsink.Read(ctx, s.server, &s.session, func(opened *session) error { return s.compare(ctx, opened, expected, differing) })
+	err := s.read(ctx, "compare", func(opened *session) error { return s.compare(ctx, opened, expected, differing) })
 	return differing, err
 }
 
@@ -105,13 +108,13 @@ func (s *Sink) compare(ctx context.Context, opened *session, expected []sinks.Ex
 		selected = append(selected, name)
 		var err error
 		if trial[i], err = libraryColumn(t); err != nil {
-			return classify("compare", err, false)
+			return err
 		}
 	}
 	rows, err := opened.conn.Query(ctx, fmt.Sprintf("SELECT %s FROM %s WHERE service = ? AND entity >= ? AND entity <= ? AND is_deleted = 0",
 		strings.Join(selected, ", "), s.name("")), s.options.Service, expected[0].Entity, expected[len(expected)-1].Entity)
 	if err != nil {
-		return classify("compare", err, false)
+		return err
 	}
 	defer rows.Close()
 	var entity string
@@ -122,7 +125,7 @@ func (s *Sink) compare(ctx context.Context, opened *session, expected []sinks.Ex
 	}
 	for rows.Next() {
 		if err := rows.Scan(values...); err != nil {
-			return classify("compare", err, false)
+			return err
 		}
 		e, ok := wanted[entity]
 		if !ok || uint64(e.Version) != version {
@@ -137,15 +140,12 @@ func (s *Sink) compare(ctx context.Context, opened *session, expected []sinks.Ex
 		for i := range trial {
 			held := reflect.ValueOf(values[len(values)-len(trial)+i]).Elem().Interface()
 			if columns[i], others[i], err = asRead(trial[i], held, converted[i]); err != nil {
-				return classify("compare", fmt.Errorf("column %s: %w", s.options.Columns[i].Name, err), false)
+				return fmt.Errorf("column %s: %w", s.options.Columns[i].Name, err)
 			}
 		}
 		differing[entity] = append(differing[entity], sqlsink.Differing(s.options.Columns, e, columns, others)...)
 	}
-	if err := rows.Err(); err != nil {
-		return classify("compare", err, false)
-	}
-	return nil
+	return rows.Err()
 }
 
 // asRead returns two values of a column as JSON, both in the form in which the library reads

@@ -41,23 +41,7 @@
 // with other settings read the same values. No prepared statements are used and nothing
 // outlasts a transaction: a pooler in transaction mode may be between.
 //
-// # Assumptions
-//
-//   - No other process writes these rows, and no trigger changes version or key.
-//   - The server keeps commits. With synchronous_commit off, or after
-//     a fail-over to an asynchronous standby, a confirmed change may be missing
-//     until it is reconciled.
-//   - In append mode with a retention, a change that is repeated after its
-//     partition was dropped is written anew.
-//
-// # Not promised
-//
-//   - A batch is not one transaction in the table: when some of its rows are
-//     refused, readers may see the others before Write returns.
-//   - seq follows the order of arrival at one writer. A number may be missing,
-//     and with two writers at work (the moment after a rebalance) a lower number
-//     may become visible after a higher one. The order within an entity is
-//     version.
-//   - jsonb, the type of doc, keeps values, not bytes: it reorders members. A column
-//     of type json keeps them as they are. Neither takes a text with \u0000.
+// In append mode with a retention, a change that is repeated after its partition was dropped is
+// written again. README.md has the assumptions, of which one is that no trigger changes version or key,
+// and the limits of these promises.
 package postgres

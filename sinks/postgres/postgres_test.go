@@ -178,18 +178,6 @@ func TestASlowRowFailsAlone(t *testing.T) {
 	}
 }
 
-// A server that is too slow for every row is found out by a few statements.
-func TestASlowServerIsNotSearched(t *testing.T) {
-	address := servers.Postgres(t)
-	execute(t, address, `CREATE FUNCTION always_slow() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN PERFORM pg_sleep(60); RETURN NEW; END'`)
-	s := opened(t, Options{URL: withParameter(t, address, "statement_timeout", "200"), Table: "never"})
-	execute(t, address, "CREATE TRIGGER slow BEFORE INSERT ON never FOR EACH ROW EXECUTE FUNCTION always_slow()")
-	err := s.Write(t.Context(), batchOf(2000, 1))
-	var failed *sinks.BatchError
-	require.NotErrorAs(t, err, &failed)
-	require.Equal(t, sinks.Retry, classOf(err))
-}
-
 // The text of a customer's trigger reaches the operator without the row's values.
 func TestTextsOfTriggersAreMasked(t *testing.T) {
 	address := servers.Postgres(t)

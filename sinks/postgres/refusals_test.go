@@ -140,7 +140,6 @@ func TestRefusedRowsSayWhyWithoutTheirValues(t *testing.T) {
 	require.Equal(t, sinks.Reject, classOf(failed.Failed[0]))
 }
 
-// No type of column takes it; the hint says what helps.
 // Messages are in the server's language, with its quotes.
 func TestRefusalsInOtherLanguagesHoldNoValues(t *testing.T) {
 	for _, message := range []string{
@@ -154,6 +153,7 @@ func TestRefusalsInOtherLanguagesHoldNoValues(t *testing.T) {
 	}
 }
 
+// No type of column takes it; the hint says what helps.
 func TestATextWithNulIsRefused(t *testing.T) {
 	address := servers.Postgres(t)
 	c := upsert("a", 1, "")
@@ -231,25 +231,4 @@ func TestRefusedInPartOrForSeveralReasonsIsNoPause(t *testing.T) {
 		require.ErrorAs(t, s.Write(t.Context(), changes), &failed, other)
 		require.GreaterOrEqual(t, len(failed.Failed), batch.MinWhole, other)
 	}
-}
-
-// Every row's columns are asked for one by one, so only some rows' are.
-func TestColumnsOfManyRefusedRows(t *testing.T) {
-	s := opened(t, Options{URL: servers.Postgres(t), Table: "many", Columns: config.Columns{{Name: "n", Type: "int"}}})
-	changes := batchOf(2*batch.MaxBlamed, 1)
-	for i := range changes {
-		changes[i].Doc = []byte(`{"n":"x"}`)
-	}
-	changes[0].Doc = []byte(`{"n":1}`)
-	var failed *sinks.BatchError
-	require.ErrorAs(t, s.Write(t.Context(), changes), &failed)
-	require.Len(t, failed.Failed, len(changes)-1)
-	named := 0
-	for _, err := range failed.Failed {
-		require.Equal(t, sinks.Reject, classOf(err))
-		if strings.Contains(err.Error(), `column "n"`) {
-			named++
-		}
-	}
-	require.Equal(t, batch.MaxBlamed, named)
 }

@@ -1,6 +1,7 @@
 package postgres
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"maps"
@@ -19,48 +20,44 @@ var (
 	_ sinks.Versioned = (*Sink)(nil)
 )
 
+// read calls work with the pool of Open, while the service holds one of the target's connections.
+func (s *Sink) read(ctx context.Context, op string, work func(*pgpool.Pool) error) error {
+	if err := sqlsink.Read(ctx, s.server, &s.pool, work); err != nil {
+		return classify(op, err)
+	}
+	return nil
+}
+
 // Scan implements sinks.Scannable. In append mode it returns each entity's newest row.
 func (s *Sink) Scan(ctx context.Context, afterEntity string, limit int, visit func(sinks.TargetRow) error) error {
-	return sqlsink.Read(ctx, s.server, &s.pool, func(pool *pgpool.Pool) error { return s.scan(ctx, pool, afterEntity, limit, visit) })
+	var stop error // of visit
+	err := s.read(ctx, "scan", func(pool *pgpool.Pool) error {
+		rows, err := pool.Query(ctx, s.scanStatement(), s.options.Service, afterEntity, limit)
+		if err != nil {
+			return err
+		}
+		var h sinks.TargetRow
+		var version int64
+		_, err = pgx.ForEachRow(rows, []any{&h.Entity, &version, &h.Deleted, &h.Doc}, func() error {
+			h.Version, h.Respelled = change.Version(version), true // by jsonb
+			if h.Deleted {
+				h.Doc = nil
+			}
+			stop = visit(h)
+			return stop
+		})
+		return err
+	})
+	return cmp.Or(stop, err)
 }
 
 // Highest implements sinks.Versioned. It reads the whole table.
 func (s *Sink) Highest(ctx context.Context) (change.Version, error) {
 	var version int64
-	err := sqlsink.Read(ctx, s.server, &s.pool, func(pool *pgpool.Pool) error {
-		err := pool.QueryRow(ctx, fmt.Sprintf(`SELECT coalesce(max(version), 0) FROM %s WHERE service = $1`, s.name.Sanitize()), s.options.Service).Scan(&version)
-		if err != nil {
-			return classify("highest version", err)
-		}
-		return nil
+	err := s.read(ctx, "highest version", func(pool *pgpool.Pool) error {
+		return pool.QueryRow(ctx, fmt.Sprintf(`SELECT coalesce(max(version), 0) FROM %s WHERE service = $1`, s.name.Sanitize()), s.options.Service).Scan(&version)
 	})
 	return change.Version(version), err
-}
-
-func (s *Sink) scan(ctx context.Context, pool *pgpool.Pool, afterEntity string, limit int, visit func(sinks.TargetRow) error) error {
-	rows, err := pool.Query(ctx, s.scanStatement(), s.options.Service, afterEntity, limit)
-	if err != nil {
-		return classify("scan", err)
-	}
-	defer rows.Close()
-	for rows.Next() {
-		var h sinks.TargetRow
-		var version int64
-		if err := rows.Scan(&h.Entity, &version, &h.Deleted, &h.Doc); err != nil {
-			return classify("scan", err)
-		}
-		h.Version, h.Respelled = change.Version(version), true // by jsonb
-		if h.Deleted {
-			h.Doc = nil
-		}
-		if err := visit(h); err != nil {
-			return err
-		}
-	}
-	if err := rows.Err(); err != nil {
-		return classify("scan", err)
-	}
-	return nil
 }
 
 // Compare implements sinks.Scannable.
@@ -73,7 +70,7 @@ func (s *Sink) Compare(ctx context.Context, expected []sinks.Expected) (map[stri
 			rows, docs = append(rows, e), append(docs, text)
 		}
 	}
-	err := sqlsink.Read(ctx, s.server, &s.pool, func(pool *pgpool.Pool) error { return s.compare(ctx, pool, rows, docs, differing) })
+	err := s.read(ctx, "compare", func(pool *pgpool.Pool) error { return s.compare(ctx, pool, rows, docs, differing) })
 	return differing, err
 }
 
@@ -84,7 +81,7 @@ func (s *Sink) compare(ctx context.Context, pool *pgpool.Pool, rows []sinks.Expe
 	}
 	found := map[string][]string{}
 	err := s.compareValues(ctx, pool, rows, docs, found)
-	if e := sinks.Classify(err); err != nil && e.Class == sinks.Reject {
+	if err != nil && classify("compare", err).Class == sinks.Reject {
 		if len(rows) == 1 {
 			return nil
 		}
@@ -107,17 +104,13 @@ func (s *Sink) compareValues(ctx context.Context, pool *pgpool.Pool, rows []sink
 	batch.Queue(session + exactFloats)
 	batch.Queue(s.compareStatement(), s.options.Service, entities, versions, docs)
 	results := pool.SendBatch(ctx, &batch)
-	defer func() {
-		if err := results.Close(); err != nil && failure == nil {
-			failure = classify("compare", err)
-		}
-	}()
+	defer func() { failure = cmp.Or(failure, results.Close()) }()
 	if _, err := results.Exec(); err != nil {
-		return classify("compare", err)
+		return err
 	}
 	found, err := results.Query()
 	if err != nil {
-		return classify("compare", err)
+		return err
 	}
 	var place int
 	var held, wanted []*string
@@ -126,10 +119,7 @@ func (s *Sink) compareValues(ctx context.Context, pool *pgpool.Pool, rows []sink
 		differing[e.Entity] = append(differing[e.Entity], sqlsink.Differing(s.content(), e, held, wanted)...)
 		return nil
 	})
-	if err != nil {
-		return classify("compare", err)
-	}
-	return nil
+	return err
 }
 
 // exactFloats extends session: the server prints all digits of a float.

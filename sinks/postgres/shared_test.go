@@ -2,14 +2,10 @@ package postgres
 
 import (
 	"context"
-	"encoding/binary"
 	"errors"
 	"fmt"
-	"io"
-	"net"
 	"net/url"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -182,81 +178,19 @@ func TestALockedTableHoldsUpItsOwnServicesOnly(t *testing.T) {
 	require.NoError(t, g.Wait())
 }
 
-// 60 services meet a server that takes connections and drops them. Those that have a
-// connection by then find out; from then on one at a time tries.
-func TestOneServiceProbesADeadServer(t *testing.T) {
-	const services, most, probes, cancelRequest = 60, 4, 3, 80877102
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, err)
+// Services of a server that is down share the times of the attempts.
+func TestServicesOfADeadServerShareItsOutage(t *testing.T) {
 	var targets sinks.Targets
-	var tried atomic.Int64
-	first := make(chan net.Conn, services)
-	ctx, cancel := context.WithCancel(t.Context())
-	defer cancel()
-	accepted := make(chan struct{})
-	go func() {
-		defer close(accepted)
-		for {
-			c, err := listener.Accept()
-			if err != nil {
-				return
+	open := func(table string) error {
+		return newSink(t, Options{URL: "postgres://u@127.0.0.1:1/x?sslmode=disable", Table: table, Service: service, Targets: &targets}).Open(t.Context())
+	}
+	require.Eventually(t, func() bool {
+		for _, err := range []error{open("one"), open("other")} {
+			require.Equal(t, sinks.Retry, classOf(err), "%v", err)
+			if errors.Is(err, sinks.ErrDown) {
+				return true
 			}
-			// A connection that breaks is followed by another one, with a request to cancel.
-			head := make([]byte, 8)
-			if _, err := io.ReadFull(c, head); err == nil && binary.BigEndian.Uint32(head[4:]) == cancelRequest {
-				_ = c.Close()
-				continue
-			}
-			switch n := tried.Add(1); {
-			case n <= most:
-				first <- c
-				continue
-			case n == most+probes:
-				cancel() // before anybody knows that this one failed, too
-			}
-			_ = c.Close()
 		}
-	}()
-	var g errgroup.Group
-	refused := make(chan error, services)
-	for i := range services {
-		s := newSink(t, Options{URL: "postgres://u@" + listener.Addr().String() + "/x?sslmode=disable" + fmt.Sprint("&pool_max_conns=", most), Table: fmt.Sprint("t", i), Service: service, Targets: &targets})
-		g.Go(func() error {
-			told := false
-			err := deliver(ctx, func() error {
-				err := s.Open(ctx)
-				if !told {
-					told = true
-					refused <- err
-				}
-				return err
-			})
-			return err
-		})
-	}
-	var held []net.Conn
-	for range most {
-		held = append(held, <-first)
-	}
-	require.EqualValues(t, most, tried.Load(), "more than pool_max_conns")
-	for _, c := range held {
-		require.NoError(t, c.Close())
-	}
-	down := 0
-	for range services {
-		err := <-refused
-		if ctx.Err() != nil && errors.Is(err, context.Canceled) {
-			down++ // it came when all was over
-			continue
-		}
-		require.Equal(t, sinks.Retry, classOf(err), "%v", err)
-		if errors.Is(err, sinks.ErrDown) {
-			down++
-		}
-	}
-	require.GreaterOrEqual(t, down, services-most-probes)
-	require.Error(t, g.Wait()) // the probes in their time: 250 ms, 500 ms, 1 s
-	require.EqualValues(t, most+probes, tried.Load(), "more than one at a time")
-	require.NoError(t, listener.Close())
-	<-accepted
+		return false
+	}, time.Minute, time.Millisecond)
 }

@@ -21,7 +21,7 @@ import (
 	"github.com/seed-86dfc502/weir/sinks"
 )
 
-// statusFailure says what an HTTP status means. The table is in the package's documentation. said
+// statusFailure says what an HTTP status means, as README.md has it. said
 // is the receiver's own reason, without parts of the request.
 func statusFailure(status int, wait time.Duration, said string) failure {
 	if status >= 200 && status < 300 {

@@ -81,7 +81,7 @@ func TestArrayIsOneRequest(t *testing.T) {
 // Each change has the class of its own status.
 func TestAnswersOfSingleChanges(t *testing.T) {
 	for element, want := range map[string]sinks.Class{
-		`{"status":422,"error":"no such colour"}`: sinks.Reject, `{"status":403}`: sinks.Reject, `{"status":404}`: sinks.Reject,
+		`{"status":422,"error":"ripeness 2 is below 3"}`: sinks.Reject, `{"status":403}`: sinks.Reject, `{"status":404}`: sinks.Reject,
 		`{"status":500}`: sinks.RetryBounded, `{"status":409}`: sinks.RetryBounded, `{"status":504}`: sinks.RetryBounded,
 		`{"status":429}`: sinks.Retry, `{"status":503}`: sinks.Retry,
 		`{"status":"422","error":"no such colour"}`: sinks.Reject, `{"status":"409 Conflict"}`: sinks.RetryBounded, `{"status":4.22e2}`: sinks.Reject,
@@ -97,6 +97,7 @@ func TestAnswersOfSingleChanges(t *testing.T) {
 			require.Equal(t, want, failed[1].Class, element)
 			require.False(t, failed[1].Unreachable)
 			require.Equal(t, want != sinks.Reject, failed[1].RetryAfter == 7*time.Second, "%v", failed[1])
+			require.Equal(t, strings.Contains(element, "below"), strings.Contains(failed[1].Error(), `"ripeness … is below …"`), "the receiver's own reason: %v", failed[1])
 			require.Equal(t, element, string(receipts[1].Answer.Body))
 			require.Equal(t, 201, receipts[0].Answer.Status)
 			require.Equal(t, "a b c", (*requests)[0])
@@ -119,15 +120,6 @@ func failures(t testing.TB, err error) map[int]*sinks.Error {
 		failed[i] = sinks.Classify(err)
 	}
 	return failed
-}
-
-func TestReasonOfASingleChange(t *testing.T) {
-	s, _ := arrays(t, func(w http.ResponseWriter, records []record) {
-		list(w, http.StatusMultiStatus, records, named("b", `{"status":422,"error":"ripeness 17 is no number below 8"}`, `{"status":200}`))
-	})
-	changes := []change.Change{upsert("a", 1), upsert("b", 17)}
-	failed := failures(t, s.Write(t.Context(), changes))
-	require.ErrorContains(t, failed[1], `422 Unprocessable Entity: "ripeness … is no number below 8"`)
 }
 
 // A refusal of the array as a whole is that of the changes that are refused alone.

@@ -13,8 +13,7 @@
 //
 // after the Standard Webhooks specification (github.com/standard-webhooks/standard-webhooks);
 // every attempt is signed anew, by every configured secret, so that secrets can be rotated: add
-// the new one, let the receiver change over, take the old one away. Without a secret there is no
-// signature. A change of a traced event has traceparent, and tracestate if there is one, after
+// the new one, let the receiver change over, take the old one away. A change of a traced event has traceparent, and tracestate if there is one, after
 // W3C trace context. They are not signed, and may differ between attempts.
 //
 // With Options.BatchMax one POST is an array of such records, of at most 1 MiB, signed as
@@ -43,22 +42,7 @@
 //
 // # Answers
 //
-//	2xx                              took effect
-//	429, 503                         retry; Retry-After is followed, up to a cap
-//	425                              retry
-//	time-out or broken connection
-//	  after the request was sent,
-//	  408, 502, 504                  retry, ambiguous; see below
-//	409                              retry a limited number of times, ambiguous: the
-//	                                 Idempotency-Key draft has it for a repetition while
-//	                                 the first attempt is still being worked on
-//	500, any other 5xx               retry a limited number of times, ambiguous
-//	1xx, 3xx, 401, 402, 403, 404,
-//	  405, 407, 410, 415, 421, 426   pause the service: not about this change
-//	any other 4xx                    refused, a dead letter; took no effect
-//	no connection, unknown host      retry; took no effect
-//	certificate not accepted         pause
-//	address not allowed              pause
+// README.md has the table of statuses, statusFailure its code.
 //
 // The answer to an array holds for all of its changes, unless a 2xx lists one status for
 // each, in order or by key. A 2xx whose body is neither such a list nor an acknowledgement

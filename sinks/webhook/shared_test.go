@@ -1,11 +1,9 @@
 package webhook
 
 import (
-	"context"
 	"fmt"
 	"net/http"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -16,48 +14,10 @@ import (
 	"github.com/seed-86dfc502/weir/sinks"
 )
 
-// deliver drives a sink as the deliver stage does, until its changes are delivered.
-func deliver(ctx context.Context, s *Sink, changes ...change.Change) error {
-	for {
-		err := s.Write(ctx, changes)
-		if err == nil || sinks.Classify(err).Class != sinks.Retry || !sinks.Classify(err).Await(ctx, 10*time.Millisecond) {
-			return err
-		}
-	}
-}
-
-// A host that is overloaded is asked by one service at a time, also under different paths.
-func TestOneServiceProbesAnOverloadedHost(t *testing.T) {
-	const services, most = 60, 4
-	var refused atomic.Int64
-	var healthy atomic.Bool
-	probed := make(chan struct{})
-	url := serve(t, func(w http.ResponseWriter, _ *http.Request) {
-		if healthy.Load() {
-			return
-		}
-		w.WriteHeader(http.StatusServiceUnavailable)
-		if refused.Add(1) == most+4 {
-			close(probed)
-		}
-	})
-	var targets sinks.Targets
-	var g errgroup.Group
-	for i := range services {
-		s := newSink(t, Options{URL: fmt.Sprintf("%s/%d", url, i), Service: fmt.Sprint(i), Targets: &targets, MaxConnections: most})
-		g.Go(func() error { return deliver(t.Context(), s, upsert("e", 1)) })
-	}
-	<-probed
-	require.Less(t, refused.Load(), int64(services/2))
-	healthy.Store(true)
-	require.NoError(t, g.Wait())
-	require.Less(t, refused.Load(), int64(services/2))
-}
-
 // However many services a host has, and however many entities each: no more requests
 // at a time than the host may have. An endpoint that hangs leaves half of them.
 func TestServicesOfOneHostShareItsConnections(t *testing.T) {
-	const services, most = 20, 4
+	const services, most = 20, fewestConnections
 	var mu sync.Mutex
 	now, highest, hanging := 0, 0, 0
 	over, full := make(chan struct{}), make(chan struct{})
@@ -80,9 +40,9 @@ func TestServicesOfOneHostShareItsConnections(t *testing.T) {
 	})
 	var targets sinks.Targets
 	sink := func(path string) *Sink {
-		return newSink(t, Options{URL: url + path, Service: path, Targets: &targets, MaxConnections: most})
+		return newSink(t, Options{URL: url + path, Service: path, Targets: &targets, Concurrency: most / 2})
 	}
-	changes := make([]change.Change, 8)
+	changes := make([]change.Change, most/2)
 	for i := range changes {
 		changes[i] = upsert(fmt.Sprint("e", i), 1)
 	}
@@ -115,10 +75,12 @@ func TestUnreachable(t *testing.T) {
 		want    bool
 	}{
 		{Options{URL: "http://" + closed}, true},
+		{Options{URL: "http://nowhere.invalid/"}, true},
 		{Options{URL: "http://" + closed, DenyPrivate: true}, false},
 	} {
 		err := newSink(t, o.options).Write(t.Context(), []change.Change{upsert("a", 1)})
 		require.Equal(t, o.want, sinks.Classify(err).Unreachable, "%v", err)
+		require.False(t, sinks.Classify(err).Ambiguous)
 	}
 }
 

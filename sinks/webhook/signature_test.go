@@ -8,7 +8,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/seed-86dfc502/weir/change"
@@ -29,14 +28,6 @@ func TestEveryAttemptIsSignedAnew(t *testing.T) {
 	require.True(t, strings.HasPrefix(stamps[0], "1700000000 v1,"))
 	require.True(t, strings.HasPrefix(stamps[1], "1700000001 v1,"))
 	require.NotEqual(t, stamps[0][11:], stamps[1][11:])
-}
-
-func TestUnsignedWithoutSecrets(t *testing.T) {
-	url := serve(t, func(w http.ResponseWriter, r *http.Request) {
-		assert.Empty(t, r.Header.Values("webhook-signature"))
-		assert.NotEmpty(t, r.Header.Get("webhook-id"))
-	})
-	require.NoError(t, newSink(t, Options{URL: url}).Write(t.Context(), []change.Change{upsert("a", 1)}))
 }
 
 // Standard Webhooks: HMAC-SHA256 of "id.timestamp.payload" under the bytes that

@@ -35,9 +35,9 @@ func newTransport(o Options) *http.Transport {
 	t := &http.Transport{ // without a proxy, which would connect in our place
 		DialContext:            dialer.DialContext,
 		ForceAttemptHTTP2:      true,
-		MaxConnsPerHost:        o.MaxConnections,
-		MaxIdleConns:           o.MaxConnections,
-		MaxIdleConnsPerHost:    o.MaxConnections,
+		MaxConnsPerHost:        o.connections(),
+		MaxIdleConns:           o.connections(),
+		MaxIdleConnsPerHost:    o.connections(),
 		IdleConnTimeout:        90 * time.Second,
 		TLSHandshakeTimeout:    connectTimeout,
 		MaxResponseHeaderBytes: maxAnswer,
@@ -82,7 +82,7 @@ func clientKey(o Options, u *url.URL, headers http.Header) string {
 	if u.User != nil {
 		user = u.User.String()
 	}
-	return sinks.ClientKey("webhook", u.Scheme, strings.ToLower(u.Host), user, headers, o.DenyPrivate, identity, o.MaxConnections)
+	return sinks.ClientKey("webhook", u.Scheme, strings.ToLower(u.Host), user, headers, o.DenyPrivate, identity, o.connections())
 }
 
 // denyPrivate is called with the resolved address, before connecting to it.

@@ -30,9 +30,11 @@ import (
 )
 
 const (
-	defaultTimeout        = 15 * time.Second
-	defaultConcurrency    = 8
-	defaultMaxConnections = 32
+	defaultTimeout     = 15 * time.Second
+	defaultConcurrency = 8
+	// fewestConnections bounds the connections, and the requests at a time, of all sinks that share
+	// them, unless one sink may have more requests at a time.
+	fewestConnections = 32
 
 	// maxRetryAfter caps a receiver's Retry-After.
 	maxRetryAfter = 5 * time.Minute
@@ -49,7 +51,7 @@ const (
 // Options configure a sink as Config does, which checks them. URL is required.
 type Options struct {
 	URL     string   // user information in it is sent as basic authentication
-	Secrets []string // base64, with or without the prefix whsec_; none: unsigned
+	Secrets []string // base64, with or without the prefix whsec_
 	Headers map[string]string
 	Timeout time.Duration // defaults to 15 s
 	// Concurrency is the most requests at a time. Defaults to 8, and is 1 with BatchMax.
@@ -68,13 +70,13 @@ type Options struct {
 	// Service names whose sink it is, among those that share a client.
 	Service string
 	// Targets hold the clients of this process: sinks in one of them share
-	// connections if host, user, headers, DenyPrivate, TLS and MaxConnections are the
+	// connections if host, user, headers, DenyPrivate, TLS and the bound on connections are the
 	// same. Defaults to connections of its own.
 	Targets *sinks.Targets
-	// MaxConnections bounds the connections, and the requests at a time, of all sinks
-	// that share them. Defaults to 32, or Concurrency if that is more.
-	MaxConnections int
 }
+
+// connections is the bound on the connections that sinks share.
+func (o *Options) connections() int { return max(fewestConnections, o.Concurrency) }
 
 // Sink posts changes. It implements sinks.Sink.
 type Sink struct {
@@ -94,9 +96,8 @@ func New(opts Options) (*Sink, error) {
 	s := &Sink{opts: opts, headers: http.Header{}, now: time.Now, most: opts.BatchMax}
 	s.setDefaults()
 	u, err := url.Parse(opts.URL)
-	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
-		// The parser's error is left out: it quotes its input.
-		return nil, errors.New("url: must be a valid http or https URL")
+	if err != nil {
+		return nil, errors.New("url: must be a valid http or https URL") // the parser's error quotes it
 	}
 	s.url = u
 	for name, value := range opts.Headers {
@@ -111,7 +112,7 @@ func New(opts Options) (*Sink, error) {
 	}
 	s.server = sinks.Share(s.opts.Targets, sinks.ClientConfig[*http.Transport]{
 		Key:         clientKey(s.opts, s.url, s.headers),
-		Connections: s.opts.MaxConnections, Tenant: s.opts.Service,
+		Connections: s.opts.connections(), Tenant: s.opts.Service,
 		Open:  func() (*http.Transport, error) { return newTransport(s.opts), nil },
 		Close: func(t *http.Transport) error { t.CloseIdleConnections(); return nil },
 	})
@@ -125,7 +126,6 @@ func (s *Sink) setDefaults() {
 		o.Concurrency = 1
 	}
 	o.Concurrency = cmp.Or(o.Concurrency, defaultConcurrency)
-	o.MaxConnections = cmp.Or(o.MaxConnections, max(defaultMaxConnections, o.Concurrency))
 }
 
 // headerFault returns the fault of a header's name beside the others, and the wanted form. Both
@@ -413,8 +413,6 @@ func (s *Sink) request(ctx context.Context, m message) (*http.Request, error) {
 			return nil, err
 		}
 	}
-	if len(signatures) > 0 {
-		req.Header.Set(standardwebhooks.HeaderWebhookSignature, strings.Join(signatures, " "))
-	}
+	req.Header.Set(standardwebhooks.HeaderWebhookSignature, strings.Join(signatures, " "))
 	return req, nil
 }

@@ -72,3 +72,16 @@ func TestAServerThatTakesNothing(t *testing.T) {
 	require.Equal(t, sinks.Retry, sinks.Classify(err).Class)
 	require.LessOrEqual(t, statements, 4)
 }
+
+// The rows to blame are asked about one by one, so only some are.
+func TestOnlySomeRowsAreBlamed(t *testing.T) {
+	refusal, blamed := &sinks.Error{Class: sinks.Reject, Op: "insert", Err: errors.New("no")}, 0
+	w := Writer{Most: 1000, Insert: func(context.Context, []Row) *sinks.Error { return refusal }, Blame: func(context.Context, Row, *sinks.Error) { blamed++ }}
+	rows := make([]Row, 2*MaxBlamed)
+	for i := range rows {
+		rows[i] = Row{Index: i, Change: &change.Change{}}
+	}
+	require.NoError(t, w.Write(t.Context(), rows))
+	require.Len(t, w.failed, len(rows))
+	require.Equal(t, MaxBlamed, blamed)
+}
