@@ -19,11 +19,8 @@ import (
 // leaderless is a cluster that has no leader for a partition while away is set.
 func leaderless(t *testing.T, partition int32) (c cluster, away *atomic.Bool) {
 	t.Helper()
-	t.Parallel()
-	broker, err := kfake.NewCluster(kfake.NumBrokers(1))
-	require.NoError(t, err)
-	t.Cleanup(broker.Close)
-	c, away = cluster{cfg: transport.Config{Brokers: broker.ListenAddrs(), Logger: quietLog()}}, new(atomic.Bool)
+	broker, c := fakeBrokers(t)
+	away = new(atomic.Bool)
 	asks := rawClient(t, c)
 	broker.ControlKey(int16(kmsg.Metadata), func(req kmsg.Request) (kmsg.Response, error, bool) {
 		broker.KeepControl()

@@ -12,22 +12,13 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 	"github.com/stretchr/testify/require"
 	"github.com/twmb/franz-go/pkg/kfake"
-	"go.uber.org/goleak"
 
 	"github.com/seed-86dfc502/weir/tests/servers"
 	"github.com/seed-86dfc502/weir/transport"
 	"github.com/seed-86dfc502/weir/transport/logtest"
 )
 
-func TestMain(m *testing.M) {
-	logtest.PatientWatermill()
-	// Watermill's suite joins subscribers by channels that are not read once it has
-	// seen every message. One that comes again, because a partition moved late,
-	// keeps its goroutine. Our subscribers' own goroutines are not
-	// excused.
-	const multiplier = "github.com/ThreeDotsLabs/watermill/internal/subscriber.(*multiplier).Subscribe"
-	goleak.VerifyTestMain(m, goleak.IgnoreAnyFunction(multiplier+".func2"), goleak.IgnoreAnyFunction(multiplier+".func3"))
-}
+func TestMain(m *testing.M) { logtest.Main(m) }
 
 func quietLog() *slog.Logger {
 	if os.Getenv("WEIR_TEST_LOG") != "" {
@@ -51,11 +42,18 @@ type cluster struct {
 
 func fakeCluster(t testing.TB) cluster {
 	t.Helper()
+	_, c := fakeBrokers(t, kfake.GroupMinSessionTimeout(time.Second))
+	return c
+}
+
+// fakeBrokers is a fake of one broker, unless an option says otherwise, for a test that steers it.
+func fakeBrokers(t testing.TB, opts ...kfake.Opt) (*kfake.Cluster, cluster) {
+	t.Helper()
 	beside(t)
-	b, err := kfake.NewCluster(kfake.NumBrokers(1), kfake.GroupMinSessionTimeout(time.Second))
+	b, err := kfake.NewCluster(append([]kfake.Opt{kfake.NumBrokers(1)}, opts...)...)
 	require.NoError(t, err)
 	t.Cleanup(b.Close)
-	return cluster{cfg: transport.Config{Brokers: b.ListenAddrs(), Logger: quietLog()}}
+	return b, cluster{cfg: transport.Config{Brokers: b.ListenAddrs(), Logger: quietLog()}}
 }
 
 func realCluster(t testing.TB) cluster {

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
-	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
 	"github.com/twmb/franz-go/pkg/kversion"
@@ -43,10 +42,7 @@ func TestListenersOffsetsWin(t *testing.T) {
 
 // For as long as it wants: heartbeats go on while Assigned waits.
 func TestListenerMayBlock(t *testing.T) {
-	t.Parallel()
-	broker, err := kfake.NewCluster(kfake.NumBrokers(1))
-	require.NoError(t, err)
-	t.Cleanup(broker.Close)
+	broker, c := fakeBrokers(t)
 	beats := make(chan struct{})
 	broker.ControlKey(int16(kmsg.Heartbeat), func(kmsg.Request) (kmsg.Response, error, bool) {
 		broker.KeepControl()
@@ -56,7 +52,6 @@ func TestListenerMayBlock(t *testing.T) {
 		}
 		return nil, nil, false
 	})
-	c := cluster{cfg: transport.Config{Brokers: broker.ListenAddrs(), Logger: quietLog()}}
 	topic := c.topic(t, "topic", 1)
 	fill(t, c.producer(t, transport.ProducerConfig{}), topic, 0, 1)
 	entered, release := make(chan struct{}), make(chan struct{})

@@ -44,10 +44,7 @@ func TestARoundLooksAtFailuresOfTheOneBefore(t *testing.T) {
 
 // A pinned record goes to its partition, whichever key it has.
 func TestPinnedRecordsGoWhereTheyArePinned(t *testing.T) {
-	broker, err := kfake.NewCluster(kfake.NumBrokers(1), kfake.SeedTopics(4, "pinned"))
-	require.NoError(t, err)
-	t.Cleanup(broker.Close)
-	c := cluster{cfg: transport.Config{Brokers: broker.ListenAddrs(), Logger: quietLog()}}
+	_, c := fakeBrokers(t, kfake.SeedTopics(4, "pinned"))
 	p := c.producer(t, transport.ProducerConfig{})
 	records := make([]transport.Record, 20)
 	for i := range records {
@@ -74,16 +71,12 @@ func TestPinnedRecordsGoWhereTheyArePinned(t *testing.T) {
 func TestNothingIsAppendedBehindTheFirstOfARound(t *testing.T) {
 	for name, known := range map[string]bool{"known topic": true, "unknown topic": false} {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			broker, err := kfake.NewCluster(kfake.NumBrokers(2), kfake.SeedTopics(2, "log", "other"))
-			require.NoError(t, err)
-			t.Cleanup(broker.Close)
+			broker, c := fakeBrokers(t, kfake.NumBrokers(2), kfake.SeedTopics(2, "log", "other"))
 			for partition := range int32(2) { // each has a broker of its own, and a request
 				for _, topic := range []string{"log", "other"} {
 					require.NoError(t, broker.MoveTopicPartition(topic, partition, partition))
 				}
 			}
-			c := cluster{cfg: transport.Config{Brokers: broker.ListenAddrs(), Logger: quietLog()}}
 			var refuses, away atomic.Bool
 			flushing := make(chan struct{})
 			flushes := sync.OnceFunc(func() { close(flushing) })

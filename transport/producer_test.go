@@ -24,10 +24,7 @@ import (
 // "log"; 0 lets the request pass.
 func faulty(t *testing.T, fault func(n int) int16) cluster {
 	t.Helper()
-	t.Parallel()
-	broker, err := kfake.NewCluster(kfake.NumBrokers(1), kfake.SeedTopics(1, "log", "other"))
-	require.NoError(t, err)
-	t.Cleanup(broker.Close)
+	broker, c := fakeBrokers(t, kfake.SeedTopics(1, "log", "other"))
 	var n atomic.Int64
 	broker.ControlKey(int16(kmsg.Produce), func(r kmsg.Request) (kmsg.Response, error, bool) {
 		broker.KeepControl()
@@ -49,7 +46,7 @@ func faulty(t *testing.T, fault func(n int) int16) cluster {
 		}
 		return resp, nil, true
 	})
-	return cluster{cfg: transport.Config{Brokers: broker.ListenAddrs(), Logger: quietLog()}}
+	return c
 }
 
 // tiny makes every record a batch of its own.
@@ -135,22 +132,6 @@ func TestNothingIsAppendedBehindAFailedBatch(t *testing.T) {
 			require.Equal(t, upTo(10), logged(t, c))
 		})
 	}
-}
-
-func TestRetriesKeepTheOrder(t *testing.T) {
-	c := faulty(t, func(n int) int16 {
-		if n%3 == 2 {
-			return kerr.NotLeaderForPartition.Code
-		}
-		return 0
-	})
-	p := c.producer(t, tiny)
-	records := make([]transport.Record, 10)
-	for i := range records {
-		records[i] = numbered("log", i)
-	}
-	require.NoError(t, p.Append(t.Context(), records))
-	require.Equal(t, upTo(10), logged(t, c))
 }
 
 func TestTooLargeIsRefusedBeforeAnythingOfItsBatch(t *testing.T) {
@@ -272,18 +253,4 @@ func TestRecordsOfMessagesKeepKeysAndNulls(t *testing.T) {
 	require.Equal(t, m.Metadata, got.Metadata)
 	require.Equal(t, message.Metadata{transport.NullMetadata: "1"}, next().Metadata)
 	require.Empty(t, next().Metadata)
-}
-
-// A failure of one of many records is that of the whole, and nothing is appended behind it.
-func TestAppendFailsWithOneOfItsRecords(t *testing.T) {
-	c := faulty(t, func(n int) int16 {
-		if n == 2 {
-			return kerr.MessageTooLarge.Code
-		}
-		return 0
-	})
-	p := c.producer(t, tiny)
-	err := p.Append(t.Context(), []transport.Record{numbered("log", 0), numbered("log", 1), numbered("log", 2)})
-	require.ErrorIs(t, err, kerr.MessageTooLarge)
-	require.Equal(t, []int{0}, logged(t, c))
 }

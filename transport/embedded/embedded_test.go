@@ -3,6 +3,7 @@ package embedded_test
 import (
 	"bufio"
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"os"
@@ -10,7 +11,6 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -18,7 +18,6 @@ import (
 	"github.com/ThreeDotsLabs/watermill/pubsub/tests"
 	"github.com/stretchr/testify/require"
 	"github.com/twmb/franz-go/pkg/kerr"
-	"go.uber.org/goleak"
 
 	"github.com/seed-86dfc502/weir/store/sqlite"
 	"github.com/seed-86dfc502/weir/transport"
@@ -35,10 +34,7 @@ func TestMain(m *testing.M) {
 		fmt.Fprintln(os.Stderr, appendUntilKilled(path))
 		os.Exit(1)
 	}
-	logtest.PatientWatermill()
-	// Watermill's suite joins subscribers by channels that are not read in the end.
-	const multiplier = "github.com/ThreeDotsLabs/watermill/internal/subscriber.(*multiplier).Subscribe"
-	goleak.VerifyTestMain(m, goleak.IgnoreAnyFunction(multiplier+".func2"), goleak.IgnoreAnyFunction(multiplier+".func3"))
+	logtest.Main(m)
 }
 
 // world is a file with its logs.
@@ -77,57 +73,17 @@ func TestLogs(t *testing.T) {
 	logtest.Run(t, "", func(t *testing.T) logtest.Logs { return fresh(t) })
 }
 
-// suitePubSub makes a group for each subscription of Watermill's suite.
-type suitePubSub struct {
-	w      world
-	mu     sync.Mutex
-	groups []*embedded.Group // guarded by mu
-}
-
-func (s *suitePubSub) Publish(topic string, messages ...*message.Message) error {
-	records := make([]transport.Record, len(messages))
-	for i, m := range messages {
-		m.Metadata.Set(transport.KeyMetadata, string(m.Payload)) // one payload, one partition
-		r := transport.ReceivedOf(m)
-		records[i] = transport.Record{Topic: topic, Key: r.Key, Value: r.Value, Headers: r.Headers}
-	}
-	if err := s.w.Ensure(context.Background(), topic, 8); err != nil {
-		return err
-	}
-	return s.w.Append(context.Background(), records)
-}
-
-func (s *suitePubSub) Subscribe(ctx context.Context, topic string) (<-chan *message.Message, error) {
-	if err := s.w.Ensure(ctx, topic, 8); err != nil {
-		return nil, err
-	}
-	g, err := s.w.Logs.NewGroup(ctx, transport.GroupConfig{
-		ID: topic, Topic: topic, FrameRecords: 1, NackMin: time.Millisecond, NackMax: 10 * time.Millisecond, CloseTimeout: 300 * time.Millisecond,
-	})
-	if err != nil {
-		return nil, err
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.groups = append(s.groups, g)
-	return g.Subscribe(ctx, topic)
-}
-
-func (s *suitePubSub) Close() error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for _, g := range s.groups {
-		_ = g.Close() // it returns nil
-	}
-	return nil
-}
-
 // The cases of Watermill's own suite for a file with one reader of a topic.
 func TestWatermill(t *testing.T) {
 	features := tests.Features{Persistent: true, GuaranteedOrder: true}
 	run := func(name string, test func(t *testing.T, tctx tests.TestContext, c tests.PubSubConstructor)) {
 		t.Run(name, func(t *testing.T) {
-			s := &suitePubSub{w: fresh(t)}
+			w := fresh(t)
+			s := &logtest.Watermill{Ensure: w.Ensure, Append: func(ctx context.Context, records []transport.Record) error {
+				return errors.Join(w.Ensure(ctx, records[0].Topic, 8), w.Append(ctx, records))
+			}, Join: func(ctx context.Context, gc transport.GroupConfig) (message.Subscriber, error) {
+				return w.Logs.NewGroup(ctx, gc)
+			}}
 			test(t, tests.TestContext{TestID: tests.NewTestID(), Features: features}, func(*testing.T) (message.Publisher, message.Subscriber) { return s, s })
 			require.NoError(t, s.Close())
 		})

@@ -4,13 +4,11 @@ import (
 	"context"
 	"log/slog"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
 	"github.com/ThreeDotsLabs/watermill"
 	"github.com/ThreeDotsLabs/watermill/message"
-	"github.com/ThreeDotsLabs/watermill/pubsub/tests"
 	"github.com/stretchr/testify/require"
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kfake"
@@ -24,13 +22,8 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	logtest.PatientWatermill()
-	// A meter of the library that sarama counts with, which has no end, and what
-	// Watermill's suite joins subscribers with: a message is not read there that
-	// comes again once the suite has seen it.
-	const multiplier = "github.com/ThreeDotsLabs/watermill/internal/subscriber.(*multiplier).Subscribe"
-	goleak.VerifyTestMain(m, goleak.IgnoreTopFunction("github.com/rcrowley/go-metrics.(*meterArbiter).tick"),
-		goleak.IgnoreAnyFunction(multiplier+".func2"), goleak.IgnoreAnyFunction(multiplier+".func3"))
+	// A meter of the library that sarama counts with has no end.
+	logtest.Main(m, goleak.IgnoreTopFunction("github.com/rcrowley/go-metrics.(*meterArbiter).tick"))
 }
 
 // patience bounds every wait.
@@ -60,7 +53,10 @@ func ensure(t *testing.T, cfg transport.Config, topic string, partitions int32) 
 // dropped gets everything once more.
 func subscribe(t *testing.T, cfg transport.Config, group, topic string) (<-chan *message.Message, *watermillkafka.Subscriber) {
 	t.Helper()
-	s, err := watermillkafka.NewSubscriber(t.Context(), cfg, groupConfig(group, topic, 30*time.Second, 30*time.Second))
+	s, err := watermillkafka.NewSubscriber(t.Context(), cfg, transport.GroupConfig{
+		ID: group, Topic: topic, NackMin: time.Millisecond, NackMax: 10 * time.Millisecond, CloseTimeout: 300 * time.Millisecond,
+		SessionTimeout: 30 * time.Second, HeartbeatInterval: 100 * time.Millisecond, RebalanceTimeout: 30 * time.Second,
+	})
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = s.Close() })
 	ch, err := s.Subscribe(t.Context(), topic)
@@ -68,62 +64,14 @@ func subscribe(t *testing.T, cfg transport.Config, group, topic string) (<-chan 
 	return ch, s
 }
 
-func groupConfig(group, topic string, session, rebalance time.Duration) transport.GroupConfig {
-	return transport.GroupConfig{
-		ID: group, Topic: topic, NackMin: time.Millisecond, NackMax: 10 * time.Millisecond, CloseTimeout: 300 * time.Millisecond,
-		SessionTimeout: session, HeartbeatInterval: 100 * time.Millisecond, RebalanceTimeout: rebalance,
-	}
-}
-
-func newPublisher(t *testing.T, cfg transport.Config) message.Publisher {
-	// The conformance suite publishes thousands of messages one by one. To read as
-	// many compressed batches costs minutes on a busy machine.
+func newPublisher(t *testing.T, cfg transport.Config) publisher {
 	p, err := transport.NewProducer(cfg, transport.ProducerConfig{})
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = p.Close(context.Background()) })
 	return publisher{p}
 }
 
-// suiteSubscriber makes a member for each subscription of Watermill's suite.
-type suiteSubscriber struct {
-	cfg   transport.Config
-	group string
-	admin *transport.Admin
-
-	mu      sync.Mutex
-	members []*watermillkafka.Subscriber // guarded by mu
-}
-
-func (s *suiteSubscriber) SubscribeInitialize(topic string) error {
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
-	defer cancel()
-	return s.admin.EnsureTopics(ctx, []transport.TopicSpec{{Name: topic, Partitions: 8}})
-}
-
-func (s *suiteSubscriber) Subscribe(ctx context.Context, topic string) (<-chan *message.Message, error) {
-	// Others wait that long for a member that did not leave.
-	m, err := watermillkafka.NewSubscriber(ctx, s.cfg, groupConfig(s.group, topic, 6*time.Second, 3*time.Second))
-	if err != nil {
-		return nil, err
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.members = append(s.members, m)
-	return m.Subscribe(ctx, topic)
-}
-
-func (s *suiteSubscriber) Close() error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	var wg sync.WaitGroup
-	for _, m := range s.members {
-		wg.Go(func() { _ = m.Close() })
-	}
-	wg.Wait()
-	return nil
-}
-
-// publisher is the message.Publisher of a producer.
+// publisher publishes by a producer.
 type publisher struct{ p *transport.Producer }
 
 func (p publisher) Publish(topic string, messages ...*message.Message) error {
@@ -135,33 +83,20 @@ func (p publisher) Publish(topic string, messages ...*message.Message) error {
 	return p.p.Append(context.Background(), records)
 }
 
-func (publisher) Close() error { return nil }
-
-// keyed sets the key of each message to its payload: the order that the suite
-// checks is per payload.
-type keyed struct{ message.Publisher }
-
-func (k keyed) Publish(topic string, messages ...*message.Message) error {
-	for _, m := range messages {
-		m.Metadata.Set(transport.KeyMetadata, string(m.Payload))
-	}
-	return k.Publisher.Publish(topic, messages...)
-}
-
 func TestConformanceRealKafka(t *testing.T) {
 	cfg, prefix := realKafka(t)
 	admin := newAdmin(t, cfg)
-	withGroup := func(t *testing.T, group string) (message.Publisher, message.Subscriber) {
-		s := &suiteSubscriber{cfg: cfg, group: prefix + group, admin: admin}
-		t.Cleanup(func() { _ = s.Close() })
-		return keyed{newPublisher(t, cfg)}, s
-	}
-	tests.TestPubSub(t, tests.Features{
-		ConsumerGroups: true, Persistent: true, GuaranteedOrder: true,
-		GenerateTopicFunc: func(tctx tests.TestContext) string { return prefix + "topic-" + string(tctx.TestID) },
-	}, func(t *testing.T) (message.Publisher, message.Subscriber) {
-		return withGroup(t, strings.NewReplacer("/", ".", "_", ".").Replace(t.Name()))
-	}, withGroup)
+	logtest.Suite(t, prefix, func(t *testing.T) *logtest.Watermill {
+		return &logtest.Watermill{
+			Ensure: func(ctx context.Context, topic string, partitions int32) error {
+				return admin.EnsureTopics(ctx, []transport.TopicSpec{{Name: topic, Partitions: partitions}})
+			},
+			Append: newPublisher(t, cfg).p.Append,
+			Join: func(ctx context.Context, gc transport.GroupConfig) (message.Subscriber, error) {
+				return watermillkafka.NewSubscriber(ctx, cfg, gc)
+			},
+		}
+	})
 }
 
 func receive(t *testing.T, ch <-chan *message.Message) *message.Message {
@@ -240,9 +175,11 @@ func TestContextEndsWhenThePartitionIsRevoked(t *testing.T) {
 	cfg, prefix := realKafka(t)
 	topic := prefix + "topic"
 	ensure(t, cfg, topic, 2)
-	pub := keyed{newPublisher(t, cfg)}
+	pub := newPublisher(t, cfg)
 	for i := range 20 {
-		require.NoError(t, pub.Publish(topic, message.NewMessage(watermill.NewUUID(), []byte{byte(i)})))
+		m := message.NewMessage(watermill.NewUUID(), []byte{byte(i)})
+		m.Metadata.Set(transport.KeyMetadata, string(m.Payload))
+		require.NoError(t, pub.Publish(topic, m))
 	}
 	first, _ := subscribe(t, cfg, prefix+"group", topic)
 	held := []*message.Message{receive(t, first), receive(t, first)} // one per partition, never acknowledged
