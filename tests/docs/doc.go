@@ -17,8 +17,7 @@
 //   - A block marked console servers needs servers, and one marked console make
 //     the checkout: their commands are checked for commands, flags, files and
 //     targets that exist, and not run.
-//   - Every `weir …` in running text must be a command with flags that
-//     exist; under a heading "Not there yet" it must not.
+//   - Every `weir …` in running text must be a command with flags that exist.
 //   - A configuration that a page shows, with its name in the first line, is written to
 //     the folder and is accepted by weir validate; where a command of the page made that
 //     file, both are the same.

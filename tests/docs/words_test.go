@@ -32,10 +32,10 @@ func TestCommentsUseTheFieldsWords(t *testing.T) {
 		}
 		text, err := os.ReadFile(path)
 		for line := range strings.Lines(string(text)) {
-			if strings.HasPrefix(strings.TrimSpace(line), "//") {
-				comments++
+			if !strings.HasPrefix(strings.TrimSpace(line), "//") {
+				continue
 			}
-			if marked.MatchString(line) {
+			if comments++; marked.MatchString(line) {
 				found++
 				folders[filepath.Dir(path)]++
 			}
