@@ -1,7 +1,6 @@
 package oracle
 
 import (
-	"cmp"
 	"fmt"
 	"time"
 )
@@ -18,18 +17,4 @@ func CheckRate(began time.Time, attempts []time.Time, rate float64, burst int) e
 		}
 	}
 	return nil
-}
-
-// CheckCoalesced holds the attempts at a state sink of one service, in order, against the model:
-// each is a change, those of an entity come in order, repetitions beside one another, and the last
-// one is the newest. Changes between may be left out.
-func CheckCoalesced(want Expected, service string, got []Record) error {
-	newest := map[string]Record{}
-	for _, r := range got {
-		if last := newest[r.Entity]; r.Version < last.Version {
-			return fmt.Errorf("%s, entity %s: version %d came after %d", service, r.Entity, r.Version, last.Version)
-		}
-		newest[r.Entity] = r
-	}
-	return cmp.Or(CheckAttempts(want, service, got), CheckState(want, service, newest))
 }
